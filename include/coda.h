@@ -1,0 +1,431 @@
+/*
+ * coda.h -- a Transformer block as a graph of C calls, run as a few fused GPU kernels.
+ *
+ * libcoda takes the formula of a block, rewrites it algebraically into GEMM + epilogue programs
+ * (CODA, arXiv 2605.19269), specialises CUDA templates for the exact shapes, compiles them with
+ * NVRTC at first use, keeps the cubins in a cache on disk, and launches them.
+ *
+ *     coda_graph *g = coda_graph_new();
+ *     coda_value  x = coda_input (g, "x",  CODA_BF16, 2, (int64_t[]){2048, 4096});
+ *     coda_value  w = coda_weight(g, "w",  CODA_BF16, 2, (int64_t[]){22016, 4096});
+ *     coda_value  d = coda_weight(g, "d",  CODA_BF16, 2, (int64_t[]){4096, 11008});
+ *     coda_value  h = coda_rms_norm(g, x, CODA_NONE, 1e-5f);
+ *     coda_value  a = coda_swiglu(g, coda_matmul(g, h, w), CODA_STACKED);
+ *     coda_output(g, "y", coda_add(g, coda_matmul(g, a, d), x));
+ *
+ *     coda_plan *p;
+ *     if (coda_compile(&p, g, NULL) != CODA_OK) { puts(coda_error()); return 1; }
+ *     coda_graph_free(g);                                   // a plan stands on its own
+ *     void *args[] = { dx, dw, dd, dy };                    // device pointers, in order of creation
+ *     coda_run(p, args, NULL, workspace, stream);           // coda_plan_workspace(p) bytes
+ *
+ * CONTRACTS
+ * Errors.    Fallible calls return a coda_status: CODA_OK is 0, failures are negative. A failure
+ *            always leaves one line of text with the numbers in it in coda_error() (this thread's);
+ *            success never touches it. The library never prints, exits or aborts.
+ * Poison.    Builder calls return a value, so they nest like the formula. The first mistake is kept
+ *            in the graph; later calls on it return CODA_NONE quietly, and coda_graph_status() or
+ *            coda_compile() reports it.
+ * Ownership. What coda returns through `out` or from a _new call, you free with the matching _free
+ *            (NULL is fine). Names, dims and option structs are copied during the call. Strings that
+ *            coda returns belong to the object they came from. Device memory is always yours.
+ * Threads.   A graph belongs to one thread at a time. A plan is immutable: share it between threads
+ *            and streams, with one workspace for each run in flight. The kernel cache is safe across
+ *            threads and processes.
+ * Shapes.    Row-major, outermost dimension first, at most CODA_MAX_RANK dimensions. Dimensions are
+ *            exact and >= 0; negative values are reserved for named symbols. "Rows" are all
+ *            dimensions but the last, which holds the columns.
+ * Numbers.   bf16, fp16 and fp32 tensors, int32 indices (below 2^24). Sums, norms and statistics are
+ *            fp32 always. Every operation's result has the dtype of its first tensor operand unless
+ *            said otherwise; fused, it stays fp32 in registers until it is stored. The same plan on
+ *            the same data gives the same bits on every run.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ */
+#ifndef CODA_H
+#define CODA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CODA_VERSION_MAJOR 0
+#define CODA_VERSION_MINOR 1
+#define CODA_VERSION_PATCH 0
+#define CODA_VERSION_STRING "0.1.0"
+
+#if defined(_WIN32)
+#define CODA_API
+#else
+#define CODA_API __attribute__((visibility("default")))
+#endif
+
+#define CODA_MAX_RANK 6
+
+/* ------------------------------------------------------------------------------------------------
+ * Status
+ * ---------------------------------------------------------------------------------------------- */
+
+typedef enum coda_status {
+    CODA_OK = 0,
+    CODA_E_INVALID = -1,     /* the caller's mistake: shape, dtype, NULL, name                     */
+    CODA_E_UNSUPPORTED = -2, /* well-formed, but not on this device or in this version             */
+    CODA_E_MEMORY = -3,      /* host memory ran out                                                */
+    CODA_E_COMPILE = -4,     /* NVRTC rejected a kernel: the first error line is in coda_error()    */
+    CODA_E_DEVICE = -5,      /* no driver, no GPU, no NVRTC, or a CUDA call failed                  */
+    CODA_E_IO = -6           /* a file could not be read or written                                */
+} coda_status;
+
+/* This thread's last failure, one line; "" before the first. Valid until its next failing call. */
+CODA_API const char *coda_error(void);
+
+/* "CODA_OK", "CODA_E_INVALID", ... Never NULL. */
+CODA_API const char *coda_status_name(coda_status status);
+
+/* CODA_VERSION_STRING of the library that is linked. */
+CODA_API const char *coda_version(void);
+
+/* ------------------------------------------------------------------------------------------------
+ * Graph
+ * ---------------------------------------------------------------------------------------------- */
+
+typedef struct coda_graph coda_graph;
+typedef struct coda_plan coda_plan;
+
+/* Names a tensor inside one graph. CODA_NONE names none and stands for an absent optional operand. */
+typedef struct coda_value {
+    uint32_t id;
+} coda_value;
+
+#ifdef __cplusplus
+#define CODA_NONE (coda_value{0})
+#else
+#define CODA_NONE ((coda_value){0})
+#endif
+
+typedef enum coda_dtype { CODA_F32 = 1, CODA_BF16 = 2, CODA_F16 = 3, CODA_I32 = 4 } coda_dtype;
+
+/* NULL only when memory runs out. */
+CODA_API coda_graph *coda_graph_new(void);
+CODA_API void coda_graph_free(coda_graph *g);
+
+/* The graph's first mistake, or CODA_OK; sets coda_error() to its text. */
+CODA_API coda_status coda_graph_status(const coda_graph *g);
+
+/*
+ * Leaves, in the order in which coda_run() takes their pointers. A weight is an input whose values
+ * change rarely: constants may be folded into it (coda_compile_options.fold). Strides are in
+ * elements, one for each dimension, >= 0 and free of overlap; without them the tensor is dense.
+ * A name is a C identifier (dots allowed), unique in the graph.
+ */
+CODA_API coda_value coda_input(coda_graph *g, const char *name, coda_dtype t, int rank,
+                               const int64_t *dims);
+CODA_API coda_value coda_input_strided(coda_graph *g, const char *name, coda_dtype t, int rank,
+                                       const int64_t *dims, const int64_t *strides);
+CODA_API coda_value coda_weight(coda_graph *g, const char *name, coda_dtype t, int rank,
+                                const int64_t *dims);
+CODA_API coda_value coda_weight_strided(coda_graph *g, const char *name, coda_dtype t, int rank,
+                                        const int64_t *dims, const int64_t *strides);
+
+/* Names a result; its pointer follows those of all leaves, in the order of these calls. */
+CODA_API void coda_output(coda_graph *g, const char *name, coda_value v);
+CODA_API void coda_output_strided(coda_graph *g, const char *name, coda_value v,
+                                  const int64_t *strides);
+
+/* Shape of a value: returns its rank and fills dims (room for CODA_MAX_RANK) and dtype; either may
+ * be NULL. Returns -1 for CODA_NONE or a value of another graph. */
+CODA_API int coda_value_shape(const coda_graph *g, coda_value v, int64_t *dims, coda_dtype *t);
+
+/* ---- Matrix products ---- */
+
+/* x [..., M, K] times the transpose of w [N, K] or [..., N, K] (PyTorch's Linear): [..., M, N].
+ * Leading dimensions of x and of w must be equal, or w has none (one weight for all). */
+CODA_API coda_value coda_matmul(coda_graph *g, coda_value x, coda_value w);
+
+/* The same with w stored [K, N] or [..., K, N]: x w. */
+CODA_API coda_value coda_matmul_kn(coda_graph *g, coda_value x, coda_value w);
+
+/* ---- Elementwise; shapes broadcast from the right as in NumPy (equal, or 1, or absent) ---- */
+
+CODA_API coda_value coda_add(coda_graph *g, coda_value a, coda_value b);
+CODA_API coda_value coda_sub(coda_graph *g, coda_value a, coda_value b);
+CODA_API coda_value coda_mul(coda_graph *g, coda_value a, coda_value b);
+CODA_API coda_value coda_div(coda_graph *g, coda_value a, coda_value b);
+CODA_API coda_value coda_scale(coda_graph *g, coda_value x, float alpha);    /* alpha x           */
+CODA_API coda_value coda_bias(coda_graph *g, coda_value x, coda_value bias); /* bias [N]          */
+
+CODA_API coda_value coda_relu(coda_graph *g, coda_value x);       /* max(x, 0)                     */
+CODA_API coda_value coda_relu2(coda_graph *g, coda_value x);      /* max(x, 0)^2                   */
+CODA_API coda_value coda_gelu_erf(coda_graph *g, coda_value x);   /* x/2 (1 + erf(x / sqrt 2))     */
+CODA_API coda_value coda_gelu_tanh(coda_graph *g, coda_value x);  /* its tanh form, as in GPT-2    */
+CODA_API coda_value coda_gelu_quick(coda_graph *g, coda_value x); /* x sigmoid(1.702 x)            */
+CODA_API coda_value coda_silu(coda_graph *g, coda_value x);       /* x sigmoid(x)                  */
+CODA_API coda_value coda_tanh(coda_graph *g, coda_value x);
+CODA_API coda_value coda_sigmoid(coda_graph *g, coda_value x);  /* 1 / (1 + exp(-x))               */
+CODA_API coda_value coda_softplus(coda_graph *g, coda_value x); /* log(1 + exp(x))                 */
+
+/* Applies a map by name: a file of primitives/map, or one made with coda_define_map(). `params` are
+ * its constants (the names after ';' in its signature), NULL when it has none. */
+CODA_API coda_value coda_apply(coda_graph *g, const char *map, const coda_value *in, int n,
+                               const float *params);
+
+/* A map of your own. `source` is CUDA C++ for one element, for example
+ *     "DEV static float apply(float x, float y) { return x > y ? x : 0.1f * y; }"
+ * compiled with the kernels that use it; `reference` computes the same in double for the CPU device
+ * and may be NULL (then only a GPU runs the graph). `name` is an identifier that no map has yet. */
+typedef struct coda_map_def {
+    size_t size; /* set by CODA_MAP_DEF_INIT                                                       */
+    const char *name;
+    int inputs; /* 1..4 tensor operands                                                            */
+    int params; /* 0..4 float constants, passed after them                                         */
+    const char *source;
+    double (*reference)(const double *in, const double *params);
+} coda_map_def;
+#define CODA_MAP_DEF_INIT {sizeof(coda_map_def), NULL, 1, 0, NULL, NULL}
+CODA_API coda_status coda_define_map(coda_graph *g, const coda_map_def *def);
+
+/* ---- Gated units: x [..., 2F] -> [..., F], act(gate) * up ---- */
+
+typedef enum coda_layout {
+    CODA_INTERLEAVED = 0, /* columns gate0 up0 gate1 up1 ...                                       */
+    CODA_STACKED = 1      /* columns gate0 .. gateF-1 up0 .. upF-1                                 */
+} coda_layout;
+CODA_API coda_value coda_swiglu(coda_graph *g, coda_value x, coda_layout layout); /* silu          */
+CODA_API coda_value coda_geglu(coda_graph *g, coda_value x, coda_layout layout);  /* gelu, tanh form */
+CODA_API coda_value coda_reglu(coda_graph *g, coda_value x, coda_layout layout);  /* relu          */
+CODA_API coda_value coda_glu(coda_graph *g, coda_value x, coda_layout layout);    /* sigmoid       */
+
+/* ---- Normalisation over the last dimension; gain and bias [N] may be CODA_NONE ---- */
+
+/* x / sqrt(mean(x^2) + eps) * gain. Zhang & Sennrich, arXiv 1910.07467. */
+CODA_API coda_value coda_rms_norm(coda_graph *g, coda_value x, coda_value gain, float eps);
+/* (x - mean) / sqrt(var + eps) * gain + bias, var over N. Ba et al., arXiv 1607.06450. */
+CODA_API coda_value coda_layer_norm(coda_graph *g, coda_value x, coda_value gain, coda_value bias,
+                                    float eps);
+CODA_API coda_value coda_softmax(coda_graph *g, coda_value x);
+
+/* ---- Row statistics: [..., N] -> [..., 1], always fp32 ---- */
+
+CODA_API coda_value coda_row_sum(coda_graph *g, coda_value x);
+CODA_API coda_value coda_row_max(coda_graph *g, coda_value x);
+CODA_API coda_value coda_row_mean(coda_graph *g, coda_value x);
+CODA_API coda_value coda_log_sum_exp(coda_graph *g, coda_value x);
+
+/* ---- Rotary embedding (Su et al., arXiv 2104.09864) ---- */
+
+typedef enum coda_rope_style {
+    CODA_ROPE_INTERLEAVED = 0, /* pairs (2i, 2i+1), as in the paper                                */
+    CODA_ROPE_HALF = 1         /* pairs (i, i + rotary/2), as in LLaMA's public weights            */
+} coda_rope_style;
+
+/* x [..., T, H*head_dim]: every pair (a, b) of the first `rotary` columns of a head becomes
+ *     (a cos t - b sin t, a sin t + b cos t),   t = position * base^(-2i / rotary),
+ * i the pair's index in the head. Heads from `heads` on, and columns from `rotary` on, pass through:
+ * a projection [q heads | k heads | v heads] is rotated whole with heads = q + k. `positions` is
+ * int32 with x's leading dimensions ([..., T] or [T]); CODA_NONE means 0 .. T-1. */
+typedef struct coda_rope_options {
+    size_t size;
+    int64_t head_dim; /* columns of a head; 0 (INIT): the whole row is one head                     */
+    int64_t rotary;   /* rotated columns of each head, even; 0 (INIT): head_dim                     */
+    int64_t heads;    /* leading heads rotated; 0 (INIT): all                                       */
+    float base;       /* INIT: 10000                                                                */
+    coda_rope_style style; /* INIT: CODA_ROPE_HALF                                                  */
+} coda_rope_options;
+#define CODA_ROPE_OPTIONS_INIT {sizeof(coda_rope_options), 0, 0, 0, 10000.0f, CODA_ROPE_HALF}
+CODA_API coda_value coda_rope(coda_graph *g, coda_value x, coda_value positions,
+                              const coda_rope_options *opt);
+
+/* ---- Attention ---- */
+
+/* softmax(scale q k^T + mask) v, head by head. q [B, Tq, heads*head_dim], k and v
+ * [B, Tk, kv_heads*head_dim], result like q; without B, one sequence. kv_heads divides heads.
+ * Query i sits at position i + Tk - Tq. A key j is seen if j < lengths[b], if causal: j <= position,
+ * and if window > 0: j > position - window. A query that sees no key gives 0.
+ * `lengths` is int32 [B], or CODA_NONE: all Tk keys. Nothing of size Tq*Tk is stored. */
+typedef struct coda_attention_options {
+    size_t size;
+    int64_t heads;    /* INIT: 1                                                                    */
+    int64_t kv_heads; /* 0 (INIT): heads                                                            */
+    int64_t window;   /* keys seen, this position included; 0 (INIT): no limit                      */
+    int causal;       /* INIT: 0                                                                    */
+    float scale;      /* 0 (INIT): 1 / sqrt(head_dim)                                               */
+} coda_attention_options;
+#define CODA_ATTENTION_OPTIONS_INIT {sizeof(coda_attention_options), 1, 0, 0, 0, 0.0f}
+CODA_API coda_value coda_attention(coda_graph *g, coda_value q, coda_value k, coda_value v,
+                                   coda_value lengths, const coda_attention_options *opt);
+
+/* ---- Loss ---- */
+
+typedef enum coda_reduction {
+    CODA_REDUCE_NONE = 0, /* one loss for each row, ignored rows 0: [...]                          */
+    CODA_REDUCE_MEAN = 1, /* [1], over the rows not ignored                                        */
+    CODA_REDUCE_SUM = 2   /* [1]                                                                   */
+} coda_reduction;
+
+/* log_sum_exp(logits) - logits[target], fp32. logits [..., V], targets int32 [...]. A target that is
+ * neither ignore_index nor in 0..V-1 gives NaN. */
+typedef struct coda_cross_entropy_options {
+    size_t size;
+    int32_t ignore_index;     /* INIT: -100                                                        */
+    coda_reduction reduction; /* INIT: CODA_REDUCE_MEAN                                            */
+} coda_cross_entropy_options;
+#define CODA_CROSS_ENTROPY_OPTIONS_INIT {sizeof(coda_cross_entropy_options), -100, CODA_REDUCE_MEAN}
+CODA_API coda_value coda_cross_entropy(coda_graph *g, coda_value logits, coda_value targets,
+                                       const coda_cross_entropy_options *opt);
+
+/* ---- Data movement; slices, reshapes and transposes are views wherever strides can say it ---- */
+
+/* table [V, N], ids int32 [...]: [..., N]. An id outside 0..V-1 gives a row of zeros. */
+CODA_API coda_value coda_embedding(coda_graph *g, coda_value table, coda_value ids);
+CODA_API coda_value coda_cast(coda_graph *g, coda_value x, coda_dtype t);
+/* Elements start, start+step, ... below stop along `axis` (0-based). */
+CODA_API coda_value coda_slice(coda_graph *g, coda_value x, int axis, int64_t start, int64_t stop,
+                               int64_t step);
+CODA_API coda_value coda_concat(coda_graph *g, int axis, const coda_value *in, int n);
+CODA_API coda_value coda_reshape(coda_graph *g, coda_value x, int rank, const int64_t *dims);
+/* Dimension i of the result is dimension perm[i] of x. */
+CODA_API coda_value coda_transpose(coda_graph *g, coda_value x, const int *perm);
+
+/* ---- Text. Both forms print and parse back to the same text. ---- */
+
+/* Writes at most `size` bytes, NUL included, and returns the length of the whole text (as
+ * snprintf does; buf may be NULL when size is 0). A negative value is a coda_status. */
+CODA_API int64_t coda_graph_print(const coda_graph *g, char *buf, size_t size);
+/* Makes a graph from its text; errors name the line. */
+CODA_API coda_status coda_graph_parse(coda_graph **out, const char *text);
+
+/* Evaluates the graph in fp64 without any rounding, on the CPU: the yardstick of every test.
+ * `args` as in coda_run(), in host memory, except that every output is dense double. */
+CODA_API coda_status coda_evaluate(const coda_graph *g, void *const *args);
+
+/* ------------------------------------------------------------------------------------------------
+ * Compile
+ * ---------------------------------------------------------------------------------------------- */
+
+typedef enum coda_device {
+    CODA_DEVICE_GPU = 0, /* the current CUDA context's GPU, else the first GPU's primary context   */
+    CODA_DEVICE_CPU = 1, /* runs plans program by program on the host; needs no CUDA at all        */
+    CODA_DEVICE_NONE = 2 /* compiles kernels for `arch` into the cache; needs NVRTC, no GPU        */
+} coda_device;
+
+typedef enum coda_fold {
+    CODA_FOLD_NONE = 0,    /* gains stay in the epilogues; coda_prepare() is not needed            */
+    CODA_FOLD_COPY = 1,    /* constants fold into copies of the weights, in `prepared` memory      */
+    CODA_FOLD_IN_PLACE = 2 /* ... into the weights themselves, where no other operation reads them */
+} coda_fold;
+
+enum {
+    CODA_NO_FUSION = 1 << 0,  /* one kernel for each operation: the yardstick                      */
+    CODA_NO_CACHE = 1 << 1,   /* neither read nor write the cache on disk                          */
+    CODA_CUBLASLT = 1 << 2,   /* GEMMs without an epilogue go to cuBLASLt                          */
+    CODA_PLAN_ONLY = 1 << 3   /* stop after the plan: nothing is compiled, nothing can run         */
+};
+
+typedef struct coda_compile_options {
+    size_t size;
+    coda_device device;    /* INIT: CODA_DEVICE_GPU                                                */
+    coda_fold fold;        /* INIT: CODA_FOLD_NONE                                                 */
+    unsigned flags;        /* INIT: 0                                                              */
+    const char *arch;      /* "sm_90a"; NULL (INIT): the device's, or sm_90a without one           */
+    const char *cache_dir; /* NULL (INIT): $CODA_CACHE_DIR, $XDG_CACHE_HOME/coda, ~/.cache/coda    */
+} coda_compile_options;
+#define CODA_COMPILE_OPTIONS_INIT \
+    {sizeof(coda_compile_options), CODA_DEVICE_GPU, CODA_FOLD_NONE, 0, NULL, NULL}
+
+/* Rewrites, plans, compiles (or finds in the cache) and loads. opt may be NULL. Slow the first time:
+ * do it before serving. On failure *out is NULL. */
+CODA_API coda_status coda_compile(coda_plan **out, const coda_graph *g,
+                                  const coda_compile_options *opt);
+CODA_API void coda_plan_free(coda_plan *p); /* no run may be in flight */
+
+/* ------------------------------------------------------------------------------------------------
+ * Run
+ * ---------------------------------------------------------------------------------------------- */
+
+typedef struct CUstream_st *coda_stream; /* a CUstream or cudaStream_t; NULL is the default stream */
+
+/* Bytes of scratch for one run in flight, and of folded constants shared by all runs. Memory must be
+ * aligned to 256 bytes (cuMemAlloc's is). */
+CODA_API size_t coda_plan_workspace(const coda_plan *p);
+CODA_API size_t coda_plan_prepared(const coda_plan *p);
+
+/* Writes the folded constants into `prepared` (and, with CODA_FOLD_IN_PLACE, into the weights). Run it
+ * once, and again after each update of the weights; needed only if the plan was compiled with a
+ * fold other than CODA_FOLD_NONE. Asynchronous on the stream, as coda_run. */
+CODA_API coda_status coda_prepare(const coda_plan *p, void *const *args, void *prepared,
+                                  void *workspace, coda_stream stream);
+
+/* Runs the plan: asynchronous on the stream, capturable in a CUDA graph, no allocation, no lock. args
+ * holds one pointer for each leaf and output in order (see coda_plan_arg), device pointers aligned
+ * to 16 bytes, or host pointers for CODA_DEVICE_CPU, where the call returns when the work is done.
+ * `prepared` may be NULL if coda_plan_prepared() is 0, `workspace` likewise. Pointers must stay
+ * valid until the stream's work is done. Outputs must not overlap inputs. */
+CODA_API coda_status coda_run(const coda_plan *p, void *const *args, void *prepared, void *workspace,
+                              coda_stream stream);
+
+/* ------------------------------------------------------------------------------------------------
+ * Inspect
+ * ---------------------------------------------------------------------------------------------- */
+
+typedef enum coda_arg_kind { CODA_ARG_INPUT = 0, CODA_ARG_WEIGHT = 1, CODA_ARG_OUTPUT = 2 } coda_arg_kind;
+
+typedef struct coda_arg_info {
+    const char *name;
+    coda_arg_kind kind;
+    coda_dtype dtype;
+    int rank;
+    int64_t dims[CODA_MAX_RANK];
+    int64_t strides[CODA_MAX_RANK]; /* elements                                                    */
+    size_t bytes;                   /* from the first element to the end of the last               */
+} coda_arg_info;
+
+/* The arguments of coda_run and coda_evaluate. CODA_E_INVALID for an index out of range. */
+CODA_API int coda_graph_args(const coda_graph *g);
+CODA_API coda_status coda_graph_arg(const coda_graph *g, int index, coda_arg_info *out);
+CODA_API int coda_plan_args(const coda_plan *p);
+CODA_API coda_status coda_plan_arg(const coda_plan *p, int index, coda_arg_info *out);
+
+typedef struct coda_kernel_info {
+    const char *name;   /* the symbol a profiler shows, e.g. coda_gemm_mul_rope                    */
+    const char *source; /* its CUDA text                                                           */
+    int cached;         /* 1: found in the cache; 0: compiled now                                  */
+    double compile_ms;  /* wall time of NVRTC; 0 if cached                                         */
+    int registers;      /* a thread; -1 if unknown                                                 */
+    int spill_bytes;    /* stores + loads, a thread; 0 in a good kernel; -1 if unknown             */
+    int shared_bytes;   /* dynamic, a block                                                        */
+} coda_kernel_info;
+
+/* Kernels of a plan in launch order, each distinct one once. */
+CODA_API int coda_plan_kernels(const coda_plan *p);
+CODA_API coda_status coda_plan_kernel(const coda_plan *p, int index, coda_kernel_info *out);
+
+typedef struct coda_plan_stats {
+    int launches;            /* of one run                                                         */
+    int launches_unfused;    /* the same graph, one kernel for each operation                      */
+    int64_t bytes;           /* read and written by one run, each operand once a program           */
+    int64_t bytes_unfused;
+    double flops;            /* of the matrix products and attention, 2 for a multiply-add         */
+} coda_plan_stats;
+CODA_API coda_status coda_plan_stats_get(const coda_plan *p, coda_plan_stats *out);
+
+typedef enum coda_text {
+    CODA_TEXT_GRAPH = 0,      /* as given                                                          */
+    CODA_TEXT_DERIVATION = 1, /* which rewrite fired where, and what it saved                      */
+    CODA_TEXT_REWRITTEN = 2,  /* the graph after all rewrites                                      */
+    CODA_TEXT_PLAN = 3,       /* programs, steps, tiles, buffers                                   */
+    CODA_TEXT_DOT = 4         /* the plan as a Graphviz picture                                    */
+} coda_text;
+/* Prints as coda_graph_print does. */
+CODA_API int64_t coda_plan_print(const coda_plan *p, coda_text what, char *buf, size_t size);
+
+/* One `key: value` line each for library, driver, device, NVRTC, cuBLASLt and cache directory; says
+ * what is missing and why. Works on any machine. */
+CODA_API int64_t coda_info_print(char *buf, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,99 @@
+/*
+ * jit.h -- CUDA text in, launchable kernel out. Knows no graphs.
+ *
+ * libcuda, libnvrtc and libcublasLt are opened with dlopen at first need; every function that needs a
+ * missing one fails with CODA_E_DEVICE and says which. `err` receives one line on failure; it may not
+ * be NULL.
+ */
+#ifndef JIT_H
+#define JIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "coda.h"
+
+#define JIT_ERROR_SIZE 512
+
+/* ---- driver.c, device.c ---- */
+
+struct jit_device {
+    int ordinal;
+    char name[128];
+    char arch[16];        /* "sm_90a"                                                              */
+    int sms, shared_bytes; /* a block may have (opt-in)                                            */
+    int driver;           /* 13000 = 13.0                                                          */
+    size_t memory;
+};
+/* The current context's device, or device 0 with its primary context made current. */
+coda_status jit_device_open(struct jit_device *out, char *err);
+/* "13.0" and the path of the library that was loaded, or why it was not. True if available. */
+bool jit_driver_info(char *line, size_t size);
+bool jit_nvrtc_info(char *line, size_t size);
+bool jit_cublaslt_info(char *line, size_t size);
+
+/* ---- compile.c: text -> cubin, through the cache ---- */
+
+struct jit_options {
+    const char *arch;      /* "sm_90a"                                                             */
+    const char *cache_dir; /* NULL: the default place                                              */
+    bool no_cache;
+};
+struct jit_cubin {
+    void *image;           /* malloc'd; jit_cubin_free                                             */
+    size_t size;
+    bool cached;
+    double compile_ms;
+    int registers, spill_bytes; /* from ptxas; -1 if unknown                                       */
+    char warning[160];     /* first C75xx line of the log, or ""                                   */
+};
+/* `text` may include any file of primitives/ by its path. On a compile error: CODA_E_COMPILE and the
+ * first error line. Safe from several threads. */
+coda_status jit_compile(struct jit_cubin *out, const char *symbol, const char *text,
+                        const struct jit_options *opt, char *err);
+void jit_cubin_free(struct jit_cubin *c);
+
+/* ---- module.c, launch.c ---- */
+
+struct jit_kernel;
+/* Loads a cubin and finds `symbol` (extern "C"), sets its shared memory limit, forces the load. */
+coda_status jit_load(struct jit_kernel **out, const struct jit_cubin *c, const char *symbol,
+                     int shared_bytes, const struct jit_device *dev, char *err);
+void jit_unload(struct jit_kernel *k);
+
+/* A tiled tensor map; dimension 0 is innermost. */
+struct jit_map { _Alignas(128) uint64_t opaque[16]; };
+struct jit_map_shape {
+    coda_dtype dtype;
+    int rank;
+    int64_t dim[5], stride[5]; /* elements                                                         */
+    int box[5];
+    int swizzle;               /* bytes: 0, 32, 64, 128                                            */
+};
+coda_status jit_map_encode(struct jit_map *out, const struct jit_map_shape *s, void *address, char *err);
+coda_status jit_map_rebase(struct jit_map *map, void *address, char *err);
+
+/* One parameter struct of `bytes` bytes. No allocation, no lock, no system call of its own. */
+struct jit_launch { unsigned grid, threads, shared_bytes; bool pdl; };
+coda_status jit_launch(const struct jit_kernel *k, const struct jit_launch *l, void *params, size_t bytes,
+                       coda_stream stream, char *err);
+
+/* ---- cublaslt.c: D[M,N] = A[M,K] B[N,K]^T, row-major, by strides ---- */
+
+struct jit_lt;
+struct jit_lt_shape {
+    coda_dtype in, out;
+    int64_t batch, m, n, k;
+    int64_t a_batch, b_batch, d_batch; /* elements                                                 */
+    int64_t lda, ldb, ldd;             /* elements                                                 */
+    bool a_t, b_t;                     /* a is stored [K,M] with pitch lda; b is stored [K,N]      */
+};
+#define JIT_LT_WORKSPACE (64u << 20)
+/* The top of the heuristic list. CODA_E_UNSUPPORTED if cuBLASLt has none. */
+coda_status jit_lt_new(struct jit_lt **out, const struct jit_lt_shape *s, char *err);
+coda_status jit_lt_run(const struct jit_lt *lt, const void *a, const void *b, void *d, void *workspace,
+                       coda_stream stream, char *err);
+void jit_lt_free(struct jit_lt *lt);
+
+#endif

@@ -1,0 +1,80 @@
+/* arena.c -- allocations that die together. Blocks grow; nothing is freed singly. */
+#include "base.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct arena_block {
+    struct arena_block *next;
+    size_t used, size;
+    _Alignas(16) unsigned char data[];
+};
+
+#ifdef CODA_HOSTILE
+enum { BLOCK_SIZE = 1 }; /* one malloc for each allocation, so that sanitizers see overruns */
+#else
+enum { BLOCK_SIZE = 16384 };
+#endif
+
+static bool add_block(struct arena *a, size_t bytes)
+{
+    size_t size = MAX(bytes, (size_t)BLOCK_SIZE);
+    struct arena_block *b = calloc(1, sizeof *b + size);
+    if (!b) return false;
+    b->size = size;
+    b->next = a->block;
+    a->block = b;
+    return true;
+}
+
+void *arena_alloc(struct arena *a, size_t bytes)
+{
+    if (bytes > (size_t)1 << 40) {
+        a->failed = true;
+        return NULL;
+    }
+    bytes = (MAX(bytes, 1) + 15) & ~(size_t)15;
+    if (!a->block || a->block->size - a->block->used < bytes) {
+        if (!add_block(a, bytes)) {
+            a->failed = true;
+            return NULL;
+        }
+    }
+    void *p = a->block->data + a->block->used;
+    a->block->used += bytes;
+    return p;
+}
+
+void *arena_copy(struct arena *a, const void *from, size_t bytes)
+{
+    void *p = arena_alloc(a, bytes);
+    if (p && bytes) memcpy(p, from, bytes);
+    return p;
+}
+
+char *arena_string(struct arena *a, const char *s) { return arena_copy(a, s, strlen(s) + 1); }
+
+char *arena_format(struct arena *a, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    char *s = arena_alloc(a, (size_t)n + 1);
+    if (!s) return NULL;
+    va_start(args, format);
+    vsnprintf(s, (size_t)n + 1, format, args);
+    va_end(args);
+    return s;
+}
+
+void arena_free(struct arena *a)
+{
+    while (a->block) {
+        struct arena_block *next = a->block->next;
+        free(a->block);
+        a->block = next;
+    }
+    a->failed = false;
+}

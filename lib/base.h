@@ -1,0 +1,65 @@
+/* base.h -- what every file of lib/ stands on: errors, arena, growable text, threads. */
+#ifndef BASE_H
+#define BASE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "coda.h"
+
+#define ARRAY_SIZE(a) ((int)(sizeof(a) / sizeof *(a)))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define CEIL_DIV(a, b) (((a) + (b)-1) / (b))
+#define PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+
+/* error.c -- the thread's one-line message. fail() formats it and returns its first argument, so that
+ * `return fail(CODA_E_INVALID, "...", ...)` is the only way to fail. */
+coda_status fail(coda_status status, const char *format, ...) PRINTF(2, 3);
+coda_status vfail(coda_status status, const char *format, va_list args);
+
+/* arena.c -- memory that is freed all at once. Allocations are zeroed and 16-byte aligned. When
+ * memory runs out arena_alloc returns NULL and `failed` stays set: check it once, at the end. */
+struct arena {
+    struct arena_block *block;
+    bool failed;
+};
+void *arena_alloc(struct arena *a, size_t bytes);
+void *arena_copy(struct arena *a, const void *from, size_t bytes);
+char *arena_string(struct arena *a, const char *s);
+char *arena_format(struct arena *a, const char *format, ...) PRINTF(2, 3);
+void arena_free(struct arena *a);
+#define ARENA_NEW(a, type, n) ((type *)arena_alloc((a), sizeof(type) * (size_t)(n)))
+
+/* text.c -- growable text. Sticky `failed` when memory runs out; text_str is never NULL. */
+struct text {
+    char *str;
+    size_t length, capacity;
+    bool failed;
+};
+void text_printf(struct text *t, const char *format, ...) PRINTF(2, 3);
+void text_append(struct text *t, const char *s);
+const char *text_str(const struct text *t);
+void text_free(struct text *t);
+int64_t text_emit(const struct text *t, char *buf, size_t size); /* the snprintf-like public form  */
+
+/* parallel.c -- fn(ctx, i) for i in 0..n-1 on all cores; returns when all are done. */
+void parallel_for(int64_t n, void (*fn)(void *ctx, int64_t i), void *ctx);
+
+/* dtype.c */
+int dtype_size(coda_dtype t);         /* bytes of one element; 0 for an invalid dtype             */
+const char *dtype_name(coda_dtype t); /* "bf16"                                                    */
+bool dtype_is_float(coda_dtype t);
+double dtype_load(coda_dtype t, const void *base, int64_t index);
+void dtype_store(coda_dtype t, void *base, int64_t index, double value); /* round to nearest even  */
+float dtype_round(coda_dtype t, float value);
+
+/* debug.c -- CODA_DEBUG=graph,rewrite,plan,source,cache,launch and CODA_DUMP=dir, read once. */
+enum debug_topic { DEBUG_GRAPH, DEBUG_REWRITE, DEBUG_PLAN, DEBUG_SOURCE, DEBUG_CACHE, DEBUG_LAUNCH };
+bool debug_on(enum debug_topic topic);
+/* Prints the text to stderr if its topic is on, and writes it to $CODA_DUMP/NN-name if that is set. */
+void debug_stage(enum debug_topic topic, const char *name, const char *text);
+
+#endif

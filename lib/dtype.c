@@ -1,0 +1,101 @@
+/* dtype.c -- the four element types on the host; 16-bit stores round to nearest even. */
+#include "base.h"
+
+#include <math.h>
+#include <string.h>
+
+int dtype_size(coda_dtype t)
+{
+    switch (t) {
+    case CODA_F32:
+    case CODA_I32: return 4;
+    case CODA_BF16:
+    case CODA_F16: return 2;
+    }
+    return 0;
+}
+
+const char *dtype_name(coda_dtype t)
+{
+    switch (t) {
+    case CODA_F32: return "f32";
+    case CODA_I32: return "i32";
+    case CODA_BF16: return "bf16";
+    case CODA_F16: return "f16";
+    }
+    return "?";
+}
+
+bool dtype_is_float(coda_dtype t) { return t == CODA_F32 || t == CODA_BF16 || t == CODA_F16; }
+
+static uint32_t bits_of(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, 4);
+    return u;
+}
+
+static float float_of(uint32_t u)
+{
+    float x;
+    memcpy(&x, &u, 4);
+    return x;
+}
+
+static uint16_t bf16_of(float x)
+{
+    uint32_t u = bits_of(x);
+    if (isnan(x)) return (uint16_t)((u >> 16) | 0x40);
+    return (uint16_t)((u + 0x7fff + ((u >> 16) & 1)) >> 16);
+}
+
+static uint16_t f16_of(float x)
+{
+    uint16_t sign = (uint16_t)(bits_of(x) >> 16 & 0x8000);
+    float a = fabsf(x);
+    if (isnan(x)) return sign | 0x7e00;
+    if (a >= 65520.0f) return sign | 0x7c00;
+    if (a < 0x1p-14f) return sign | (uint16_t)lrintf(a * 0x1p24f); /* subnormal; rounds up into 2^-14 */
+    uint32_t u = bits_of(a);
+    u += 0xfff + ((u >> 13) & 1);
+    return sign | (uint16_t)((u >> 13) - (112 << 10));
+}
+
+static float of_f16(uint16_t h)
+{
+    uint32_t exponent = h >> 10 & 31, mantissa = h & 1023;
+    float a = exponent == 0    ? (float)mantissa * 0x1p-24f
+              : exponent == 31 ? float_of(0x7f800000 | mantissa << 13)
+                               : float_of((exponent + 112) << 23 | mantissa << 13);
+    return h & 0x8000 ? -a : a;
+}
+
+double dtype_load(coda_dtype t, const void *base, int64_t i)
+{
+    switch (t) {
+    case CODA_F32: return ((const float *)base)[i];
+    case CODA_I32: return ((const int32_t *)base)[i];
+    case CODA_BF16: return float_of((uint32_t)((const uint16_t *)base)[i] << 16);
+    case CODA_F16: return of_f16(((const uint16_t *)base)[i]);
+    }
+    return 0;
+}
+
+void dtype_store(coda_dtype t, void *base, int64_t i, double value)
+{
+    switch (t) {
+    case CODA_F32: ((float *)base)[i] = (float)value; break;
+    case CODA_I32: ((int32_t *)base)[i] = (int32_t)value; break;
+    case CODA_BF16: ((uint16_t *)base)[i] = bf16_of((float)value); break;
+    case CODA_F16: ((uint16_t *)base)[i] = f16_of((float)value); break;
+    }
+}
+
+float dtype_round(coda_dtype t, float value)
+{
+    switch (t) {
+    case CODA_BF16: return float_of((uint32_t)bf16_of(value) << 16);
+    case CODA_F16: return of_f16(f16_of(value));
+    default: return value;
+    }
+}

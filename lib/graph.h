@@ -1,0 +1,129 @@
+/* graph.h -- the graph: nodes in topological order, each with one result, named by its index. */
+#ifndef GRAPH_H
+#define GRAPH_H
+
+#include "base.h"
+#include "prim.h"
+
+enum op {
+#define OP(name, text, least, most, attributes) OP_##name,
+#include "ops.def"
+#undef OP
+    OP_COUNT
+};
+
+struct op_info {
+    const char *text;
+    int least, most;
+    const char *attributes; /* as in ops.def                                                       */
+};
+extern const struct op_info op_info[OP_COUNT];
+
+struct type {
+    coda_dtype dtype;
+    int rank;
+    int64_t dim[CODA_MAX_RANK];
+};
+
+struct attr {
+    float f[4];
+    int64_t i[8];
+};
+
+struct node {
+    enum op op;
+    const struct prim *prim; /* MAP, REDUCE                                                        */
+    struct type type;        /* of the result                                                      */
+    int nin;
+    int *in;                 /* operands, all below this node's index; -1 where absent             */
+    struct attr attr;
+    const char *name;        /* leaves                                                             */
+    int64_t stride[CODA_MAX_RANK]; /* leaves; elements                                             */
+};
+
+struct output {
+    const char *name;
+    int value;
+    int64_t stride[CODA_MAX_RANK];
+};
+
+struct coda_graph {
+    struct arena arena;
+    struct node *node;
+    int nodes, node_capacity;
+    struct output *output;
+    int outputs, output_capacity;
+    struct prim **map; /* defined with coda_define_map                                             */
+    int maps;
+    coda_status status; /* the first mistake                                                       */
+    char error[512];
+};
+typedef struct coda_graph graph;
+
+static inline bool op_is_leaf(enum op op) { return op == OP_INPUT || op == OP_WEIGHT; }
+static inline int64_t type_columns(const struct type *t) { return t->rank ? t->dim[t->rank - 1] : 1; }
+
+/* graph.c */
+graph *graph_new(void);
+void graph_free(graph *g);
+/* Appends a node, infers its type, and returns its index, or -1 with g poisoned (message set).
+ * `n` is a template: op, prim, in, nin, attr, and for leaves type, name and stride. */
+int graph_append(graph *g, const struct node *n);
+int graph_append_output(graph *g, const char *name, int value, const int64_t *stride);
+void graph_poison(graph *g, coda_status status, const char *format, ...) PRINTF(3, 4);
+/* Copies node n of `from` into `to`, operands renamed through map[] (old index -> new). */
+int graph_copy_node(graph *to, const graph *from, int n, const int *map);
+/* A new empty graph with `from`'s user maps; and `from`'s outputs, renamed through map[]. */
+graph *graph_like(const graph *from);
+int graph_copy_outputs(graph *to, const graph *from, const int *map);
+int64_t type_elements(const struct type *t); /* -1 if it does not fit in 62 bits                   */
+bool type_equal(const struct type *a, const struct type *b);
+int64_t type_rows(const struct type *t);     /* product of all dims but the last                   */
+void dense_strides(const struct type *t, int64_t *stride);
+bool graph_is_const(const graph *g, int value);  /* depends on weights alone                       */
+int graph_uses(const graph *g, int value);       /* operands and outputs that name it              */
+const struct prim *graph_find_prim(const graph *g, const char *name); /* user maps, then the table */
+/* Shorthands for rewrites; all return the new node's index. */
+int graph_map(graph *g, const char *prim, int a, int b, const float *params); /* b = -1: unary     */
+int graph_reduce(graph *g, const char *prim, int x, int key);
+int graph_matmul(graph *g, int x, int w, bool kn);
+int graph_reshape(graph *g, int x, int rank, const int64_t *dim);
+
+/* shape.c -- the type of a node from its operands, or a failure with the numbers in it. */
+coda_status shape_infer(const graph *g, struct node *n);
+bool shape_broadcast(const struct type *a, const struct type *b, struct type *out);
+
+/* print.c, parse.c */
+void graph_print(const graph *g, struct text *t);
+graph *graph_parse(const char *text); /* NULL with the message set                                 */
+void node_print(const graph *g, int value, struct text *t); /* one line, no newline                */
+
+/* verify.c -- every invariant of a graph; the message names the node. */
+coda_status graph_verify(const graph *g);
+
+/* eval.c -- fp64, no rounding. args: leaves in their dtype and strides, outputs dense double. */
+coda_status graph_evaluate(const graph *g, void *const *args);
+
+/* rewrite.c -- the ordered passes, each graph -> new graph; verifies after each one. */
+struct derivation; /* what fired, in order                                                         */
+struct rewrite_event {
+    const char *rule; /* file stem: "carry_row_scale"                                              */
+    const char *text; /* one line, names values                                                    */
+    bool exact;
+};
+struct rewrite_log {
+    struct arena arena;
+    struct rewrite_event *event;
+    int events, capacity;
+};
+void rewrite_note(struct rewrite_log *log, const char *rule, bool exact, const char *format, ...)
+    PRINTF(4, 5);
+void rewrite_log_free(struct rewrite_log *log);
+struct rewrite_options {
+    bool fuse;       /* false: only lower what has no kernel of its own                            */
+    coda_fold fold;
+};
+/* The rewritten graph (the caller frees it), or NULL with the message set. */
+graph *rewrite(const graph *g, const struct rewrite_options *opt, struct rewrite_log *log);
+
+#endif

@@ -1,0 +1,225 @@
+/*
+ * plan.h -- a plan: programs in launch order over buffers. Programs are GEMM + epilogue, rows, or
+ * attention. An epilogue is a list of steps over the values of one element, its row and its column;
+ * emit_*.c prints it as CUDA C++, cpu.c interprets it.
+ */
+#ifndef PLAN_H
+#define PLAN_H
+
+#include "graph.h"
+
+/* ---- Buffers ---- */
+
+enum space { SPACE_ARG, SPACE_WORK, SPACE_PREPARED };
+
+struct buffer {
+    enum space space;
+    int arg;            /* SPACE_ARG: index into coda_run's args                                   */
+    int64_t bytes;
+    int64_t offset;     /* SPACE_WORK, SPACE_PREPARED: bytes, a multiple of 256; set by place.c    */
+    int first, last;    /* programs that touch it, for place.c                                     */
+    int value;          /* node it holds, for printing                                             */
+};
+
+/* ---- Ports: how a program reads or writes one tensor over its domain ---- */
+
+enum port_kind {
+    PORT_LOAD,          /* element (i0, i1, ...) at offset + sum stride[d] * i_d                   */
+    PORT_GATHER,        /* as LOAD, but the row index is the value of step `index` (embedding):
+                           element offset + id * table_stride + stride[last] * column; an id outside
+                           0..table_rows-1 reads 0                                                 */
+    PORT_STORE,
+    PORT_PARTIAL_LOAD,  /* merge and finish `blocks` states of `reduce` for each row               */
+    PORT_PARTIAL_STORE  /* the state of this tile's columns: f32 [row][block][state], dense        */
+};
+
+struct port {
+    enum port_kind kind;
+    int buffer;
+    int64_t offset;                /* elements                                                     */
+    coda_dtype dtype;
+    int64_t stride[CODA_MAX_RANK]; /* elements, one for each dimension of the domain; 0 repeats    */
+    const struct prim *reduce;     /* partials                                                     */
+    int blocks;                    /* partials: states for each row                                */
+    int index;                     /* GATHER: the step that holds the id                           */
+    int64_t table_rows, table_stride;
+    int value;                     /* node, for printing                                           */
+};
+
+/* ---- Steps: straight-line code in SSA form; a step's value is named by its index ---- */
+
+enum step_kind {
+    STEP_ACC,    /* the GEMM's accumulator                                                         */
+    STEP_LOAD,   /* port                                                                           */
+    STEP_PARTIAL,/* port (PARTIAL_LOAD): a row value                                               */
+    STEP_MAP,    /* prim of in[], param[]                                                          */
+    STEP_LANE,   /* GLU: half `lane` (0 gate, 1 up) of the full-width value in[0]                  */
+    STEP_ROPE,   /* in[0] rotated; in[1] is the row's position, or -1: row index % rope.period     */
+    STEP_REDUCE, /* prim over the row of in[0], key in[1] or -1. ROWS: its value is a row value.
+                    GEMM: goes to port (PARTIAL_STORE) and has no value                            */
+    STEP_STORE   /* in[0] to port                                                                  */
+};
+
+/* What a value varies with. */
+enum step_class { CLASS_ROW, CLASS_COL, CLASS_TILE };
+
+struct step {
+    enum step_kind kind;
+    enum step_class cls;
+    bool half;                 /* GEMM with PAIR_GLU: lives on the N/2 output columns              */
+    const struct prim *prim;
+    int in[PRIM_MAX_INPUTS], nin;
+    float param[PRIM_MAX_PARAMS];
+    int port;
+    int lane;
+    int value;                 /* node, for printing; -1 if none                                   */
+};
+
+/* ---- Programs ---- */
+
+/* Columns that meet in one thread. GLU: the weight's rows n and n + N/2 (stacked) or 2n and 2n + 1
+ * (interleaved) are loaded into the two halves of one B tile, so that in the tile gate and up are
+ * tile.bn / 2 columns apart and the output has N/2 columns. ROPE: the pairs of plan.rope. */
+enum pair_kind { PAIR_NONE, PAIR_GLU_INTERLEAVED, PAIR_GLU_STACKED, PAIR_ROPE };
+
+struct rope_spec {
+    int64_t head_dim, rotary, heads; /* heads rotated                                              */
+    bool half;                       /* pairs (i, i + rotary/2), else (2i, 2i+1)                   */
+    float base;
+    int64_t period;                  /* default positions: row % period                            */
+};
+
+enum mainloop {
+    MAINLOOP_SM90, /* TMA + wgmma, warp-specialised; 16-bit operands, 16-byte pitches              */
+    MAINLOOP_SIMT, /* any dtype, stride and pitch                                                  */
+    MAINLOOP_CUBLASLT
+};
+
+struct tile {
+    enum mainloop mainloop;
+    int bm, bn, bk; /* bn counts columns of the full width N                                       */
+    int stages;
+    int groups;     /* consumer warpgroups                                                         */
+    bool pingpong;  /* each warpgroup a whole tile, else bm is split among them                    */
+    int band;       /* tile rows that are walked together, for L2                                  */
+};
+
+struct operand {
+    int buffer;
+    int64_t offset;                 /* elements                                                    */
+    coda_dtype dtype;
+    int64_t batch, row, k;          /* strides in elements: of the batch, of M (or N), of K        */
+    int value;
+};
+
+struct attention_spec {
+    int64_t batch, tq, tk, heads, kv_heads, head_dim, window;
+    bool causal;
+    float scale;
+    struct { int buffer; int64_t offset; coda_dtype dtype; int64_t batch, time, head; int value; }
+        q, k, v, o;                 /* strides in elements; columns of a head are adjacent         */
+    int lengths;                    /* buffer of int32 [batch], or -1                              */
+    int64_t lengths_offset, lengths_stride;
+    bool sm90;                      /* TMA + wgmma kernel, else the SIMT one                       */
+};
+
+enum program_kind { PROGRAM_GEMM, PROGRAM_ROWS, PROGRAM_ATTENTION };
+
+#define KERNEL_MAX_MAPS 8
+#define KERNEL_MAX_POINTERS 40
+
+/* A tiled tensor map (cuTensorMapEncodeTiled), innermost dimension first; swizzle is the box's inner
+ * bytes: 0, 32, 64 or 128. */
+struct map_spec {
+    int buffer;
+    int64_t offset;                 /* elements                                                    */
+    coda_dtype dtype;
+    int rank;
+    int64_t dim[5], stride[5];      /* elements; stride[0] is 1                                    */
+    int box[5];
+    int swizzle;
+};
+
+/* What emit_*.c makes of a program: text, geometry, and the one parameter struct of the kernel:
+ * `maps` tensor maps of 128 bytes, then `pointers` device pointers. */
+struct kernel_spec {
+    const char *symbol;             /* coda_gemm_mul_rope                                          */
+    const char *text;
+    int64_t grid;                   /* blocks, 1-D; 0 for an empty domain: not launched. For a
+                                       persistent kernel an upper bound, clipped to the SMs        */
+    bool persistent;                /* at most one block for each SM                               */
+    int threads, shared_bytes;
+    int maps, pointers;
+    struct map_spec map[KERNEL_MAX_MAPS];
+    struct { int buffer; int64_t bytes; } pointer[KERNEL_MAX_POINTERS]; /* bytes: offset           */
+};
+
+struct program {
+    enum program_kind kind;
+    bool prepare;                   /* run by coda_prepare, not by coda_run                        */
+    int rank;                       /* domain; columns last. GEMM: [batch, M, N], rank 3           */
+    int64_t dim[CODA_MAX_RANK];
+    int64_t k;                      /* GEMM                                                        */
+    struct operand a, b;            /* GEMM: a [batch][M][K], b [batch][N][K] by strides           */
+    enum pair_kind pair;            /* GEMM                                                        */
+    struct rope_spec rope;          /* a program has at most one STEP_ROPE                         */
+    struct tile tile;               /* GEMM; ROWS uses bn = columns                                */
+    struct attention_spec attention;
+    struct port *port;
+    struct step *step;
+    int ports, steps;
+    struct kernel_spec kernel;
+};
+
+struct plan {
+    struct arena arena;
+    struct buffer *buffer;
+    struct program *program;        /* prepare programs first, then run programs, in launch order  */
+    int buffers, programs;
+    int64_t workspace, prepared;    /* bytes                                                       */
+    const graph *graph;             /* the rewritten graph, for printing                           */
+};
+
+/* Facts about the device that shape a plan: plain numbers. */
+struct machine {
+    int sms;
+    int shared_bytes;               /* a block may have                                            */
+    bool sm90;                      /* TMA and wgmma                                               */
+};
+
+struct plan_options {
+    bool fuse;                      /* false: one program for each operation                       */
+    bool cublaslt;
+    coda_fold fold;
+    struct machine machine;
+};
+
+/* group.c: graph -> programs. tile.c: shape -> tile, a pure function. place.c: offsets. */
+coda_status plan_build(struct plan *p, const graph *g, const struct plan_options *opt);
+coda_status plan_group(struct plan *p, const graph *g, const struct plan_options *opt);
+struct tile tile_choose(const struct program *p, const struct machine *m);
+void plan_place(struct plan *p);
+coda_status plan_verify(const struct plan *p);
+void plan_print(const struct plan *p, struct text *t);
+void plan_dot(const struct plan *p, struct text *t);
+void plan_free(struct plan *p);
+int64_t program_bytes(const struct plan *p, const struct program *q); /* read + written            */
+double program_flops(const struct program *q);
+bool step_has_value(const struct program *q, const struct step *s);
+
+/* emit.c: dispatches to emit_gemm.c, emit_rows.c, emit_attention.c; fills p->kernel. */
+coda_status emit_program(struct plan *plan, struct program *p, const struct machine *m);
+coda_status emit_gemm(struct plan *plan, struct program *p, const struct machine *m);
+coda_status emit_rows(struct plan *plan, struct program *p, const struct machine *m);
+coda_status emit_attention(struct plan *plan, struct program *p, const struct machine *m);
+/* emit.c: pieces that all three share. */
+void emit_symbol(struct plan *plan, struct program *p, const char *prefix);
+int emit_pointer(struct program *p, int buffer, int64_t bytes); /* its index in kernel.pointer     */
+const char *emit_dtype(coda_dtype t);                           /* "bf16", "f16", "f32", "i32"     */
+void emit_includes(const struct program *p, struct text *t);    /* of the primitives it uses       */
+
+/* cpu.c -- runs a program on the host, rounding where the kernels round. */
+coda_status cpu_run(const struct plan *plan, const struct program *p, void *const *args,
+                    void *prepared, void *workspace);
+
+#endif

@@ -1,0 +1,52 @@
+/* prim.h -- the table of primitives, generated from the .cuh files by embed.c. Knows nothing above. */
+#ifndef PRIM_H
+#define PRIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define PRIM_MAX_INPUTS 4
+#define PRIM_MAX_PARAMS 4
+#define PRIM_MAX_STATE 4
+
+enum prim_kind {
+    PRIM_MAP,   /* out = f(in...; params...), one element at a time                                */
+    PRIM_REDUCE /* a state folded over the columns of a row: init, push, merge, finish             */
+};
+
+/* The CPU reference of a reduction; the state is PRIM_MAX_STATE doubles or fewer. `key` is the row's
+ * extra operand (0 if it has none), `col` the column's index. */
+struct prim_reduce {
+    void (*init)(double *state);
+    void (*push)(double *state, double x, int64_t col, double key);
+    void (*merge)(double *state, const double *other);
+    double (*finish)(const double *state);
+};
+
+struct prim {
+    const char *name;
+    enum prim_kind kind;
+    int inputs;         /* tensor operands; of a reduction: 1, or 2 with a key                     */
+    int params;         /* float constants                                                         */
+    int state;          /* floats of a reduction's state                                           */
+    const char *param_name[PRIM_MAX_PARAMS];
+    const char *header; /* "map/silu.cuh"; NULL for a map defined at run time                      */
+    const char *source; /* of a map defined at run time, else NULL                                 */
+    double (*reference)(const double *in, const double *params); /* maps                           */
+    const struct prim_reduce *reduce;                            /* reductions                     */
+};
+
+/* Sorted by name. */
+extern const struct prim prim_table[];
+extern const int prim_count;
+const struct prim *prim_find(const char *name); /* NULL if there is none                           */
+
+/* Every .cuh file, by its path from primitives/, sorted. */
+struct prim_file {
+    const char *path, *text;
+    size_t length;
+};
+extern const struct prim_file prim_files[];
+extern const int prim_file_count;
+
+#endif
