@@ -39,6 +39,8 @@ struct node {
     struct attr attr;
     const char *name;        /* leaves                                                             */
     int64_t stride[CODA_MAX_RANK]; /* leaves; elements                                             */
+    int origin;              /* the caller's operation it came from: nodes of one origin are one
+                                kernel even without fusion. -1 in a template: a new origin         */
 };
 
 struct output {
