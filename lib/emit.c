@@ -1,0 +1,105 @@
+/*
+ * emit.c -- a program becomes a kernel: dispatch, and the pieces that all emitters share.
+ *
+ * An emitted text is short: a comment that says what the program does, includes of primitives/, one
+ * struct with its constants and straight-line functions, and an extern "C" entry.
+ */
+#include <string.h>
+
+#include "plan.h"
+
+#define SYMBOL_SIZE 61
+
+coda_status emit_program(struct plan *plan, struct program *p, const struct machine *m)
+{
+    switch (p->kind) {
+    case PROGRAM_GEMM: return emit_gemm(plan, p, m);
+    case PROGRAM_ROWS: return emit_rows(plan, p, m);
+    case PROGRAM_ATTENTION: return emit_attention(plan, p, m);
+    }
+    return fail(CODA_E_INVALID, "program kind %d has no emitter", (int)p->kind);
+}
+
+const char *emit_dtype(coda_dtype t)
+{
+    return dtype_name(t); /* types.cuh names its types as the text form does */
+}
+
+int emit_pointer(struct program *p, int buffer, int64_t bytes)
+{
+    struct kernel_spec *k = &p->kernel;
+    for (int i = 0; i < k->pointers; i++)
+        if (k->pointer[i].buffer == buffer && k->pointer[i].bytes == bytes) return i;
+    if (k->pointers == KERNEL_MAX_POINTERS) return -1;
+    k->pointer[k->pointers].buffer = buffer;
+    k->pointer[k->pointers].bytes = bytes;
+    return k->pointers++;
+}
+
+/* What a profiler should show of a step; NULL for data movement. */
+static const char *step_word(const struct program *p, const struct step *s)
+{
+    switch (s->kind) {
+    case STEP_MAP:
+    case STEP_REDUCE: return s->prim->name;
+    case STEP_PARTIAL: return p->port[s->port].reduce->name;
+    case STEP_ROPE: return "rope";
+    default: return NULL;
+    }
+}
+
+void emit_symbol(struct plan *plan, struct program *p, const char *prefix)
+{
+    char name[SYMBOL_SIZE];
+    size_t used = MIN(strlen(prefix), sizeof name - 1);
+    memcpy(name, prefix, used);
+    const char *last = "";
+    for (int i = 0; i < p->steps; i++) {
+        const char *word = step_word(p, &p->step[i]);
+        if (!word || !strcmp(word, last)) continue;
+        size_t length = strlen(word);
+        if (used + 1 + length >= sizeof name) break;
+        name[used++] = '_';
+        memcpy(name + used, word, length);
+        used += length;
+        last = word;
+    }
+    name[used] = 0;
+    p->kernel.symbol = arena_string(&plan->arena, name);
+}
+
+/* The primitive that step i (or port i - steps) needs. */
+static const struct prim *nth_prim(const struct program *p, int i)
+{
+    if (i >= p->steps) return p->port[i - p->steps].reduce;
+    const struct step *s = &p->step[i];
+    return s->kind == STEP_MAP || s->kind == STEP_REDUCE ? s->prim : NULL;
+}
+
+static bool seen_before(const struct program *p, int i)
+{
+    for (int j = 0; j < i; j++) {
+        const struct prim *q = nth_prim(p, j);
+        if (q && !strcmp(q->name, nth_prim(p, i)->name)) return true;
+    }
+    return false;
+}
+
+void emit_includes(const struct program *p, struct text *t)
+{
+    text_append(t, "#include \"types.cuh\"\n");
+    for (int i = 0; i < p->steps + p->ports; i++) {
+        const struct prim *q = nth_prim(p, i);
+        if (q && q->header && !seen_before(p, i)) text_printf(t, "#include \"%s\"\n", q->header);
+    }
+    for (int i = 0; i < p->steps; i++)
+        if (p->step[i].kind == STEP_ROPE) {
+            text_append(t, "#include \"pair/rope.cuh\"\n");
+            break;
+        }
+    for (int i = 0; i < p->steps + p->ports; i++) {
+        const struct prim *q = nth_prim(p, i);
+        if (q && !q->header && q->source && !seen_before(p, i))
+            text_printf(t, "\nnamespace coda::map {\nstruct %s {\n%s\n};\n}\n", q->name, q->source);
+    }
+}
