@@ -17,10 +17,12 @@ struct cache; /* a directory */
  * runs out; a directory that cannot be made or trusted gives a cache that always misses. */
 struct cache *cache_open(const char *dir);
 void cache_close(struct cache *c);
-const char *cache_dir(const struct cache *c); /* "" if there is none                               */
+const char *cache_dir(const struct cache *c);     /* "" if there is none                           */
+const char *cache_problem(const struct cache *c); /* why it always misses, or ""                   */
 
 /* `key` is the full key text; it is hashed for the name and stored and compared on load. On a hit
- * *data is malloc'd. `note` is stored beside the payload for people to read (the kernel's source). */
+ * *data is malloc'd. `note` is stored beside the payload for people to read (the kernel's source);
+ * it may be NULL. */
 bool cache_get(struct cache *c, const char *key, void **data, size_t *size);
 void cache_put(struct cache *c, const char *key, const void *data, size_t size, const char *note);
 

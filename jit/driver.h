@@ -1,0 +1,63 @@
+/*
+ * driver.h -- NVIDIA's libraries as tables of functions, opened with dlopen at first need.
+ *
+ * The types come from NVIDIA's headers. A macro such as `#define cuDeviceTotalMem cuDeviceTotalMem_v2`
+ * renames the field, its type and the looked-up symbol alike, because each is expanded once.
+ */
+#ifndef DRIVER_H
+#define DRIVER_H
+
+#include <cublasLt.h>
+#include <cuda.h>
+#include <nvrtc.h>
+
+#include "jit.h"
+
+#define DRIVER_FUNCTIONS(F)                                                                                  \
+    F(cuInit) F(cuDriverGetVersion) F(cuGetErrorName) F(cuGetErrorString)                                    \
+    F(cuDeviceGet) F(cuDeviceGetName) F(cuDeviceGetAttribute) F(cuDeviceTotalMem)                            \
+    F(cuDevicePrimaryCtxRetain) F(cuCtxGetCurrent) F(cuCtxSetCurrent) F(cuCtxGetDevice)                      \
+    F(cuCtxPushCurrent) F(cuCtxPopCurrent)                                                                   \
+    F(cuLibraryLoadData) F(cuLibraryUnload) F(cuLibraryGetKernel)                                            \
+    F(cuKernelGetFunction) F(cuKernelSetAttribute) F(cuKernelGetParamInfo) F(cuFuncLoad)                     \
+    F(cuLaunchKernelEx) F(cuTensorMapEncodeTiled) F(cuTensorMapReplaceAddress)
+
+#define NVRTC_FUNCTIONS(F)                                                                                   \
+    F(nvrtcVersion) F(nvrtcGetErrorString) F(nvrtcCreateProgram) F(nvrtcDestroyProgram)                      \
+    F(nvrtcCompileProgram) F(nvrtcGetProgramLogSize) F(nvrtcGetProgramLog)                                   \
+    F(nvrtcGetCUBINSize) F(nvrtcGetCUBIN)
+
+#define CUBLASLT_FUNCTIONS(F)                                                                                \
+    F(cublasLtCreate) F(cublasLtGetVersion) F(cublasLtGetStatusString) F(cublasLtMatmul)                     \
+    F(cublasLtMatmulDescCreate) F(cublasLtMatmulDescDestroy) F(cublasLtMatmulDescSetAttribute)               \
+    F(cublasLtMatrixLayoutCreate) F(cublasLtMatrixLayoutDestroy) F(cublasLtMatrixLayoutSetAttribute)         \
+    F(cublasLtMatmulPreferenceCreate) F(cublasLtMatmulPreferenceDestroy)                                     \
+    F(cublasLtMatmulPreferenceSetAttribute) F(cublasLtMatmulAlgoGetHeuristic)
+
+#define DRIVER_FIELD(name) __typeof__(name) *name;
+struct driver {
+    DRIVER_FUNCTIONS(DRIVER_FIELD)
+};
+struct nvrtc {
+    NVRTC_FUNCTIONS(DRIVER_FIELD)
+};
+struct cublaslt {
+    CUBLASLT_FUNCTIONS(DRIVER_FIELD)
+};
+
+/* The table, the same for the whole life of the process; or NULL with the reason in err. The driver
+ * is initialised (cuInit). */
+const struct driver *driver_open(char *err);
+const struct nvrtc *nvrtc_open(char *err);
+const struct cublaslt *cublaslt_open(char *err);
+
+/* The build id of the loaded NVRTC in hex, or "" if it has none. */
+const char *nvrtc_build_id(void);
+
+/* Writes one line into err (newlines become spaces) and returns `status`. */
+coda_status jit_fail(char *err, coda_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The same for a failed driver call: "what: CUDA_ERROR_...: its text". Out of memory keeps its name. */
+coda_status driver_fail(char *err, CUresult r, const char *what);
+
+#endif
