@@ -1,0 +1,578 @@
+/* util_random.c -- draws graphs out of patterns that models are made of, and some that they are not. */
+#include "util_random.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- Numbers: splitmix64 ---- */
+
+uint64_t random_next(struct random *r)
+{
+    uint64_t z = (r->state += 0x9e3779b97f4a7c15u);
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+int64_t random_below(struct random *r, int64_t n)
+{
+    return n <= 0 ? 0 : (int64_t)(random_next(r) % (uint64_t)n);
+}
+
+bool random_chance(struct random *r, int percent) { return random_below(r, 100) < percent; }
+
+double random_normal(struct random *r)
+{
+    double sum = -6;
+    for (int i = 0; i < 12; i++) sum += (double)(random_next(r) >> 11) * 0x1p-53;
+    return sum;
+}
+
+uint64_t random_seed(void)
+{
+    static uint64_t seed;
+    const char *set = getenv("CODA_SEED");
+    if (seed) return seed;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    struct random r = {(uint64_t)now.tv_sec * 1000000007u + (uint64_t)now.tv_nsec};
+    seed = set ? strtoull(set, NULL, 0) : random_next(&r) >> 32;
+    fprintf(stderr, "CODA_SEED=%llu\n", (unsigned long long)seed);
+    return seed;
+}
+
+/* ---- A graph in the making ---- */
+
+enum { POOL = 128, MOST_ELEMENTS = 1 << 16 };
+
+struct maker {
+    coda_graph *g;
+    struct random r;
+    struct random_options opt;
+    coda_dtype dtype;
+    coda_value pool[POOL]; /* float values to draw operands from */
+    int pooled, leaves;
+    int lead_rank;
+    int64_t lead[2]; /* leading dimensions of the main stream */
+};
+
+struct shape {
+    int rank;
+    int64_t dim[CODA_MAX_RANK];
+    coda_dtype dtype;
+};
+
+static struct shape shape_of(const struct maker *m, coda_value v)
+{
+    struct shape s = {0};
+    s.rank = coda_value_shape(m->g, v, s.dim, &s.dtype);
+    return s;
+}
+
+static int64_t columns(const struct maker *m, coda_value v)
+{
+    struct shape s = shape_of(m, v);
+    return s.rank > 0 ? s.dim[s.rank - 1] : 1;
+}
+
+static int64_t elements(const struct shape *s)
+{
+    int64_t n = 1;
+    for (int d = 0; d < s->rank; d++) n *= s->dim[d];
+    return n;
+}
+
+static coda_value keep(struct maker *m, coda_value v)
+{
+    if (v.id && m->pooled < POOL) m->pool[m->pooled++] = v;
+    return v;
+}
+
+/* Half of the time one of the last three values, so that chains grow. */
+static coda_value draw(struct maker *m)
+{
+    int recent = MIN(m->pooled, 3);
+    if (random_chance(&m->r, 60)) return m->pool[m->pooled - 1 - random_below(&m->r, recent)];
+    return m->pool[random_below(&m->r, m->pooled)];
+}
+
+static int64_t draw_size(struct maker *m)
+{
+    static const int64_t size[] = {1,  2,  3,  4,  5,  7,  8,  12, 16,  17,  24,  31,  32,  33, 40,
+                                   48, 63, 64, 65, 96, 97, 128, 129, 192, 255, 256, 257, 300};
+    int n = 0;
+    while (n < ARRAY_SIZE(size) && size[n] <= m->opt.most_dim) n++;
+    return size[random_below(&m->r, n)];
+}
+
+/* A row pitch with padding or, of a matrix, columns that follow each other. */
+static bool draw_strides(struct maker *m, int rank, const int64_t *dim, int64_t *stride)
+{
+    if (m->opt.dense || rank < 2 || !random_chance(&m->r, 20)) return false;
+    bool across = rank == 2 && random_chance(&m->r, 40);
+    int64_t step = 1;
+    for (int i = 0; i < rank; i++) {
+        int d = across ? i : rank - 1 - i;
+        stride[d] = step;
+        step *= MAX(dim[d], 1);
+        if (i == 0) step += random_chance(&m->r, 50) ? 8 * (1 + random_below(&m->r, 2)) : 3;
+    }
+    return true;
+}
+
+static coda_value leaf(struct maker *m, bool weight, coda_dtype t, int rank, const int64_t *dim)
+{
+    char name[32];
+    int64_t stride[CODA_MAX_RANK];
+    snprintf(name, sizeof name, "%s%d", weight ? "w" : t == CODA_I32 ? "i" : "x", m->leaves++);
+    bool strided = draw_strides(m, rank, dim, stride);
+    if (weight)
+        return strided ? coda_weight_strided(m->g, name, t, rank, dim, stride)
+                       : coda_weight(m->g, name, t, rank, dim);
+    return strided ? coda_input_strided(m->g, name, t, rank, dim, stride)
+                   : coda_input(m->g, name, t, rank, dim);
+}
+
+/* A vector for the columns of v: mostly a weight, in fp32 or in v's dtype. */
+static coda_value vector(struct maker *m, coda_value v)
+{
+    struct shape s = shape_of(m, v);
+    coda_dtype t = random_chance(&m->r, 30) ? CODA_F32 : s.dtype;
+    return leaf(m, random_chance(&m->r, 85), t, 1, (int64_t[]){s.rank ? s.dim[s.rank - 1] : 1});
+}
+
+static coda_value maybe_vector(struct maker *m, coda_value v)
+{
+    return random_chance(&m->r, 65) ? vector(m, v) : CODA_NONE;
+}
+
+static coda_value linear(struct maker *m, coda_value x, int64_t n)
+{
+    struct shape s = shape_of(m, x);
+    if (s.rank < 2) return CODA_NONE;
+    int64_t k = s.dim[s.rank - 1];
+    bool kn = random_chance(&m->r, 30);
+    int64_t dim[CODA_MAX_RANK];
+    int rank = random_chance(&m->r, 12) ? s.rank : 2; /* its own weight for each batch? */
+    memcpy(dim, s.dim, sizeof dim);
+    dim[rank - 2] = kn ? k : n;
+    dim[rank - 1] = kn ? n : k;
+    coda_value w = leaf(m, random_chance(&m->r, 85), s.dtype, rank, dim);
+    if (random_chance(&m->r, 5)) w = coda_scale(m->g, w, 0.5f);
+    return kn ? coda_matmul_kn(m->g, x, w) : coda_matmul(m->g, x, w);
+}
+
+/* ---- Patterns: each draws its operands and returns its result, or none if it does not fit ---- */
+
+static coda_value grow_linear(struct maker *m)
+{
+    coda_value y = linear(m, draw(m), draw_size(m));
+    return y.id && random_chance(&m->r, 40) ? coda_bias(m->g, y, vector(m, y)) : y;
+}
+
+static coda_value norm(struct maker *m, coda_value x)
+{
+    float eps = random_chance(&m->r, 50) ? 1e-5f : 1e-3f;
+    if (random_chance(&m->r, 50)) return coda_rms_norm(m->g, x, maybe_vector(m, x), eps);
+    return coda_layer_norm(m->g, x, maybe_vector(m, x), maybe_vector(m, x), eps);
+}
+
+/* A norm before one to three projections: what the rewriter is for. */
+static coda_value grow_normed(struct maker *m)
+{
+    coda_value x = draw(m), h = norm(m, x), y = h;
+    if (random_chance(&m->r, 15)) keep(m, h);
+    if (random_chance(&m->r, 10)) h = coda_scale(m->g, h, 0.75f);
+    for (int64_t n = 1 + random_below(&m->r, 3); n > 0; n--) keep(m, y = linear(m, h, draw_size(m)));
+    if (y.id && random_chance(&m->r, 40)) y = coda_bias(m->g, y, vector(m, y));
+    return y;
+}
+
+/* y = x + f(x), which ends on x's own shape. */
+static coda_value grow_residual(struct maker *m)
+{
+    coda_value x = draw(m), h = random_chance(&m->r, 70) && !m->opt.exact ? norm(m, x) : x;
+    coda_value up = linear(m, h, draw_size(m));
+    if (!up.id) return up;
+    return coda_add(m->g, linear(m, coda_silu(m->g, up), columns(m, x)), x);
+}
+
+static coda_value (*const unary[])(coda_graph *, coda_value) = {
+    coda_relu, coda_gelu_erf, coda_gelu_tanh, coda_gelu_quick,
+    coda_silu, coda_tanh,     coda_sigmoid,   coda_softplus};
+
+static coda_value grow_unary(struct maker *m)
+{
+    coda_value x = draw(m);
+    int64_t k = random_below(&m->r, ARRAY_SIZE(unary) + 1);
+    return k < ARRAY_SIZE(unary) ? unary[k](m->g, x) : coda_relu2(m->g, coda_tanh(m->g, x));
+}
+
+/* A partner that broadcasts against x: same shape from the pool, or a leaf of x's shape with some
+ * dimensions 1 and some leading ones absent. */
+static coda_value partner(struct maker *m, coda_value x)
+{
+    struct shape s = shape_of(m, x), p;
+    for (int i = 0; i < 4 && random_chance(&m->r, 60); i++) {
+        coda_value v = draw(m);
+        p = shape_of(m, v);
+        if (p.rank == s.rank && !memcmp(p.dim, s.dim, sizeof *p.dim * (size_t)p.rank)) return v;
+    }
+    int skip = (int)random_below(&m->r, s.rank);
+    for (int d = skip; d < s.rank; d++)
+        if (random_chance(&m->r, 30)) s.dim[d] = 1;
+    return leaf(m, random_chance(&m->r, 50), s.dtype, s.rank - skip, s.dim + skip);
+}
+
+static coda_value grow_binary(struct maker *m)
+{
+    coda_value x = draw(m), y = partner(m, x);
+    switch (random_below(&m->r, 4)) {
+    case 0: return coda_add(m->g, x, y);
+    case 1: return coda_sub(m->g, x, y);
+    case 2: return coda_mul(m->g, x, coda_sigmoid(m->g, y));
+    default: return coda_div(m->g, x, coda_softplus(m->g, y));
+    }
+}
+
+static coda_value grow_scale(struct maker *m)
+{
+    static const float alpha[] = {1.0f, -1.0f, 0.5f, 0.3f, 1.7f};
+    coda_value x = coda_scale(m->g, draw(m), alpha[random_below(&m->r, ARRAY_SIZE(alpha))]);
+    return random_chance(&m->r, 40) ? linear(m, x, draw_size(m)) : x;
+}
+
+static coda_value grow_gate(struct maker *m)
+{
+    static coda_value (*const gate[])(coda_graph *, coda_value, coda_layout) = {
+        coda_swiglu, coda_geglu, coda_reglu, coda_glu};
+    coda_value x = linear(m, draw(m), 2 * draw_size(m));
+    coda_layout layout = random_chance(&m->r, 50) ? CODA_STACKED : CODA_INTERLEAVED;
+    return x.id ? gate[random_below(&m->r, 4)](m->g, x, layout) : x;
+}
+
+static coda_value positions(struct maker *m, coda_value x)
+{
+    struct shape s = shape_of(m, x);
+    if (s.rank < 2 || random_chance(&m->r, 60)) return CODA_NONE;
+    int skip = random_chance(&m->r, 50) ? s.rank - 2 : 0;
+    return leaf(m, false, CODA_I32, s.rank - 1 - skip, s.dim + skip);
+}
+
+static coda_rope_options rope_options(struct maker *m, int64_t head_dim)
+{
+    coda_rope_options o = CODA_ROPE_OPTIONS_INIT;
+    o.head_dim = head_dim;
+    if (random_chance(&m->r, 30)) o.rotary = 2 * (1 + random_below(&m->r, head_dim / 2));
+    if (random_chance(&m->r, 30)) o.base = 500000.0f;
+    o.style = random_chance(&m->r, 50) ? CODA_ROPE_HALF : CODA_ROPE_INTERLEAVED;
+    return o;
+}
+
+static coda_value grow_rope(struct maker *m)
+{
+    int64_t head_dim = 2 * (1 + random_below(&m->r, 8)), heads = 1 + random_below(&m->r, 4);
+    coda_value x = linear(m, draw(m), head_dim * heads);
+    if (!x.id) return x;
+    coda_rope_options o = rope_options(m, head_dim);
+    if (random_chance(&m->r, 30)) o.heads = 1 + random_below(&m->r, heads);
+    if (heads == 1 && random_chance(&m->r, 50)) o.head_dim = 0;
+    return coda_rope(m->g, x, positions(m, x), &o);
+}
+
+static coda_value last_slice(struct maker *m, coda_value x, int64_t from, int64_t to)
+{
+    return coda_slice(m->g, x, shape_of(m, x).rank - 1, from, to, 1);
+}
+
+/* norm -> fused q k v -> rope on q and k -> attention, with or without a batch. */
+static coda_value grow_attention(struct maker *m)
+{
+    static const int64_t size[] = {2, 4, 8, 10, 16};
+    coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
+    int64_t group = 1 + random_below(&m->r, 3), kv = 1 + random_below(&m->r, 2);
+    int64_t hd = size[random_below(&m->r, 5)], nq = kv * group * hd, nk = kv * hd;
+    coda_value x = draw(m);
+    if (!m->opt.exact && random_chance(&m->r, 50)) x = norm(m, x);
+    coda_value qkv = linear(m, x, nq + 2 * nk);
+    struct shape s = shape_of(m, qkv);
+    if (s.rank != 2 && s.rank != 3) return CODA_NONE;
+    coda_value q = last_slice(m, qkv, 0, nq), k = last_slice(m, qkv, nq, nq + nk);
+    coda_value v = last_slice(m, qkv, nq + nk, nq + 2 * nk), lengths = CODA_NONE;
+    if (random_chance(&m->r, 70)) {
+        coda_rope_options rope = rope_options(m, hd);
+        coda_value at = positions(m, qkv);
+        q = coda_rope(m->g, q, at, &rope);
+        if (random_chance(&m->r, 15)) rope.base = 1000.0f;
+        k = coda_rope(m->g, k, at, &rope);
+    }
+    if (s.rank == 3 && random_chance(&m->r, 30)) lengths = leaf(m, false, CODA_I32, 1, s.dim);
+    o.heads = kv * group;
+    o.kv_heads = kv;
+    o.causal = random_chance(&m->r, 60);
+    o.window = random_chance(&m->r, 25) ? 1 + random_below(&m->r, 20) : 0;
+    o.scale = random_chance(&m->r, 20) ? 0.25f : 0.0f;
+    return coda_attention(m->g, q, k, v, lengths, &o);
+}
+
+static coda_value grow_softmax(struct maker *m) { return coda_softmax(m->g, draw(m)); }
+
+/* A row statistic and its use: norms as a caller would write them by hand. */
+static coda_value grow_statistic(struct maker *m)
+{
+    coda_value x = draw(m), s;
+    if (columns(m, x) == 0) return CODA_NONE;
+    switch (random_below(&m->r, 5)) {
+    case 0: return coda_sub(m->g, x, coda_row_mean(m->g, x));
+    case 1: return coda_sub(m->g, x, coda_row_max(m->g, x));
+    case 2: s = coda_log_sum_exp(m->g, x); return coda_apply(m->g, "exp_sub", (coda_value[]){x, s}, 2, NULL);
+    case 3: s = coda_row_sum(m->g, x); return coda_mul(m->g, x, coda_tanh(m->g, s));
+    default:
+        s = coda_row_sum(m->g, coda_mul(m->g, x, x));
+        s = coda_apply(m->g, "rsqrt_mean", &s, 1, (float[]){1.0f / (float)columns(m, x), 1e-4f});
+        return linear(m, coda_mul(m->g, x, s), draw_size(m));
+    }
+}
+
+static coda_value grow_view(struct maker *m)
+{
+    coda_value x = draw(m);
+    struct shape s = shape_of(m, x);
+    int axis = (int)random_below(&m->r, s.rank);
+    int64_t n = s.dim[axis], start = random_below(&m->r, n), rows = 1;
+    int perm[CODA_MAX_RANK];
+    switch (random_below(&m->r, 4)) {
+    case 0:
+        return coda_slice(m->g, x, axis, start, start + random_below(&m->r, n - start + 1),
+                          1 + random_below(&m->r, 3));
+    case 1: return coda_concat(m->g, axis, (coda_value[]){x, x, coda_relu(m->g, x)}, 3);
+    case 2:
+        for (int d = 0; d + 1 < s.rank; d++) rows *= s.dim[d];
+        return coda_reshape(m->g, x, 2, (int64_t[]){rows, s.rank ? s.dim[s.rank - 1] : 1});
+    default:
+        for (int d = 0; d < s.rank; d++) perm[d] = d;
+        for (int d = s.rank - 1; d > 0; d--) {
+            int e = (int)random_below(&m->r, d + 1), swap = perm[d];
+            perm[d] = perm[e], perm[e] = swap;
+        }
+        return coda_transpose(m->g, x, perm);
+    }
+}
+
+static coda_value grow_cast(struct maker *m)
+{
+    static const coda_dtype t[] = {CODA_F32, CODA_BF16, CODA_F16};
+    coda_value x = draw(m);
+    if (m->opt.dtype) return x;
+    if (random_chance(&m->r, 40)) x = coda_cast(m->g, x, t[random_below(&m->r, 3)]);
+    return coda_cast(m->g, x, t[random_below(&m->r, 3)]);
+}
+
+static coda_value grow_embedding(struct maker *m)
+{
+    coda_value table = leaf(m, true, m->dtype, 2, (int64_t[]){draw_size(m), draw_size(m)});
+    coda_value e = coda_embedding(m->g, table, leaf(m, false, CODA_I32, m->lead_rank, m->lead));
+    return random_chance(&m->r, 50) ? coda_add(m->g, e, partner(m, e)) : e;
+}
+
+static coda_value grow_loss(struct maker *m)
+{
+    coda_value x = random_chance(&m->r, 60) ? linear(m, draw(m), draw_size(m)) : draw(m);
+    struct shape s = shape_of(m, x);
+    if (s.rank < 2 || s.dim[s.rank - 1] == 0) return CODA_NONE;
+    coda_cross_entropy_options o = CODA_CROSS_ENTROPY_OPTIONS_INIT;
+    o.reduction = (coda_reduction)random_below(&m->r, 3);
+    if (random_chance(&m->r, 40)) o.ignore_index = 0;
+    if (elements(&s) == 0 && o.reduction == CODA_REDUCE_MEAN) o.reduction = CODA_REDUCE_SUM;
+    return coda_cross_entropy(m->g, x, leaf(m, false, CODA_I32, s.rank - 1, s.dim), &o);
+}
+
+/* The same formula twice. */
+static coda_value grow_twice(struct maker *m)
+{
+    coda_value x = draw(m);
+    if (random_chance(&m->r, 50)) return coda_add(m->g, coda_tanh(m->g, x), coda_tanh(m->g, x));
+    return coda_sub(m->g, coda_scale(m->g, x, 0.5f), coda_relu(m->g, coda_scale(m->g, x, 0.5f)));
+}
+
+static double leaky(const double *in, const double *params)
+{
+    return in[0] > 0 ? in[0] : in[0] * params[0];
+}
+
+static coda_value grow_user_map(struct maker *m)
+{
+    coda_map_def def = CODA_MAP_DEF_INIT;
+    coda_value x = draw(m);
+    def.name = "leaky";
+    def.params = 1;
+    def.source = "DEV static float apply(float x, float slope) { return x > 0 ? x : x * slope; }";
+    def.reference = leaky;
+    if (!m->g->maps && coda_define_map(m->g, &def) != CODA_OK) return CODA_NONE;
+    return coda_apply(m->g, "leaky", &x, 1, (float[]){0.125f});
+}
+
+static const struct pattern {
+    coda_value (*grow)(struct maker *);
+    int weight;
+    bool exact; /* no inexact rule can match what it makes */
+} patterns[] = {
+    {grow_linear, 10, true},    {grow_normed, 22, false},   {grow_residual, 12, true},
+    {grow_unary, 8, true},      {grow_binary, 12, false},   {grow_scale, 6, false},
+    {grow_gate, 8, true},       {grow_rope, 6, true},       {grow_attention, 10, true},
+    {grow_softmax, 3, false},   {grow_statistic, 7, false}, {grow_view, 8, true},
+    {grow_cast, 5, true},       {grow_embedding, 4, true},  {grow_loss, 4, false},
+    {grow_twice, 3, false},     {grow_user_map, 2, true},
+};
+
+static const struct pattern *draw_pattern(struct maker *m)
+{
+    int total = 0;
+    for (int i = 0; i < ARRAY_SIZE(patterns); i++) total += patterns[i].weight;
+    for (;;) {
+        int64_t at = random_below(&m->r, total);
+        int i = 0;
+        while (at >= patterns[i].weight) at -= patterns[i++].weight;
+        if (patterns[i].exact || !m->opt.exact) return &patterns[i];
+    }
+}
+
+static void start(struct maker *m)
+{
+    static const coda_dtype t[] = {CODA_F32, CODA_BF16, CODA_F16};
+    m->dtype = m->opt.dtype ? m->opt.dtype : t[random_below(&m->r, 3)];
+    m->lead_rank = random_chance(&m->r, 50) ? 2 : 1;
+    m->lead[0] = m->lead_rank == 2 ? random_below(&m->r, 4) : draw_size(m); /* a batch of 0 to 3 */
+    m->lead[1] = draw_size(m);
+    int64_t dim[3] = {m->lead[0], m->lead[1], 0};
+    dim[m->lead_rank] = draw_size(m);
+    keep(m, leaf(m, false, m->dtype, m->lead_rank + 1, dim));
+}
+
+/* Names the last value and up to two others. */
+static void finish(struct maker *m)
+{
+    int64_t n = 1 + random_below(&m->r, 3), stride[CODA_MAX_RANK];
+    for (int i = 0; i < n; i++) {
+        char name[16];
+        coda_value v = i == 0 ? m->pool[m->pooled - 1] : draw(m);
+        struct shape s = shape_of(m, v);
+        snprintf(name, sizeof name, "y%d", i);
+        if (draw_strides(m, s.rank, s.dim, stride)) coda_output_strided(m->g, name, v, stride);
+        else coda_output(m->g, name, v);
+    }
+}
+
+graph *random_graph(uint64_t seed, const struct random_options *opt)
+{
+    struct maker m = {.g = coda_graph_new(), .r = {seed}};
+    if (opt) m.opt = *opt;
+    if (m.opt.patterns == 0) m.opt.patterns = 8;
+    if (m.opt.most_dim == 0) m.opt.most_dim = 48;
+    start(&m);
+    int n = 1 + (int)random_below(&m.r, m.opt.patterns);
+    for (int tries = 0; n > 0 && tries < 64; tries++) {
+        coda_value v = draw_pattern(&m)->grow(&m);
+        struct shape s = v.id ? shape_of(&m, v) : (struct shape){.rank = -1};
+        if (s.rank < 1 || elements(&s) > MOST_ELEMENTS) continue;
+        keep(&m, v);
+        n--;
+    }
+    finish(&m);
+    if (coda_graph_status(m.g) != CODA_OK) fprintf(stderr, "random_graph: %s\n", coda_error());
+    return m.g;
+}
+
+/* ---- Arguments ---- */
+
+size_t random_arg_bytes(const struct type *t, const int64_t *stride)
+{
+    int64_t last = 0;
+    for (int d = 0; d < t->rank; d++) {
+        if (t->dim[d] == 0) return 0;
+        last += (t->dim[d] - 1) * stride[d];
+    }
+    return (size_t)(last + 1) * (size_t)dtype_size(t->dtype);
+}
+
+/* What the readers of an integer value can take: 0 .. limit-1, and sometimes `other`. */
+struct need {
+    int64_t limit, other;
+    double scale; /* of a float leaf's data */
+};
+
+static void note_needs(const graph *g, const struct node *n, struct need *need)
+{
+    const struct type *t0 = n->nin && n->in[0] >= 0 ? &g->node[n->in[0]].type : NULL;
+    struct need *n1 = n->nin > 1 && n->in[1] >= 0 ? &need[n->in[1]] : NULL;
+    if (n->op == OP_EMBEDDING && n1) *n1 = (struct need){t0->dim[0], -1, 1};
+    if (n->op == OP_CROSS_ENTROPY && n1) *n1 = (struct need){type_columns(t0), n->attr.i[0], 1};
+    if (n->op == OP_ROPE && n1) n1->limit = 4096;
+    if (n->op == OP_MATMUL && n1) n1->scale = 1 / sqrt((double)MAX(type_columns(t0), 1));
+    if (n->op == OP_ATTENTION && n->nin > 3 && n->in[3] >= 0) {
+        const struct type *k = &g->node[n->in[1]].type;
+        need[n->in[3]].limit = k->dim[k->rank - 2] + 1;
+    }
+}
+
+static double draw_element(struct random *r, const struct node *n, const struct need *need)
+{
+    if (n->type.dtype != CODA_I32) return random_normal(r) * need->scale;
+    if (need->other != INT64_MIN && random_chance(r, 8)) return (double)need->other;
+    return (double)random_below(r, need->limit);
+}
+
+static void fill_leaf(void *base, struct random *r, const struct node *n, const struct need *need)
+{
+    int64_t total = type_elements(&n->type);
+    for (int64_t e = 0; e < total; e++) {
+        int64_t at = 0, rest = e;
+        for (int d = n->type.rank - 1; d >= 0; d--) {
+            at += rest % n->type.dim[d] * n->stride[d];
+            rest /= n->type.dim[d];
+        }
+        dtype_store(n->type.dtype, base, at, draw_element(r, n, need));
+    }
+}
+
+static void *poisoned(size_t bytes)
+{
+    void *p = malloc(MAX(bytes, 1));
+    if (p) memset(p, 0xff, MAX(bytes, 1));
+    return p;
+}
+
+void **random_args(const graph *g, uint64_t seed, bool evaluate)
+{
+    struct random r = {seed ^ 0x6a09e667f3bcc908u};
+    struct need *need = calloc((size_t)g->nodes + 1, sizeof *need);
+    void **args = calloc((size_t)(g->nodes + g->outputs) + 1, sizeof *args);
+    int count = 0;
+    for (int i = 0; i < g->nodes; i++) need[i] = (struct need){100, INT64_MIN, 1};
+    for (int i = 0; i < g->nodes; i++) note_needs(g, &g->node[i], need);
+    for (int i = 0; i < g->nodes; i++) {
+        const struct node *n = &g->node[i];
+        if (!op_is_leaf(n->op)) continue;
+        args[count] = poisoned(random_arg_bytes(&n->type, n->stride));
+        fill_leaf(args[count++], &r, n, &need[i]);
+    }
+    for (int i = 0; i < g->outputs; i++) {
+        const struct output *o = &g->output[i];
+        const struct type *t = &g->node[o->value].type;
+        args[count++] = poisoned(evaluate ? (size_t)type_elements(t) * sizeof(double)
+                                          : random_arg_bytes(t, o->stride));
+    }
+    free(need);
+    return args;
+}
+
+void random_args_free(const graph *g, void **args)
+{
+    int count = g->outputs;
+    for (int i = 0; i < g->nodes; i++) count += op_is_leaf(g->node[i].op);
+    for (int i = 0; i < count; i++) free(args[i]);
+    free(args);
+}
