@@ -1,0 +1,341 @@
+/*
+ * embed.c -- build tool: turns the files of primitives/ into one C file, their sources and their table.
+ *
+ *     embed DIR FILE... > prim.c        FILE is relative to DIR: map/silu.cuh
+ *
+ * A primitive registers itself with one comment line, which is checked here:
+ *
+ *     // coda: map NAME(x, ...; parameter, ...)
+ *     // coda: reduce NAME(x[, key]) state FLOATS
+ *     // coda: pair NAME(...)
+ *
+ * Files of map/, reduce/ and pair/ hold exactly one such line, others none. NAME is the file's stem.
+ * Maps and reductions need DIR/ref/NAME.c, and every file there needs its primitive. The first
+ * mistake is reported as file:line: message, with exit status 1. Equal input gives equal output.
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "prim.h"
+
+enum { WORD = 64, MAX_NAMES = 8 };
+
+struct file {
+    const char *path; /* from DIR */
+    unsigned char *text;
+    size_t length;
+};
+
+struct row {
+    char class[WORD], name[WORD], argument[MAX_NAMES][WORD];
+    int arguments, inputs, state; /* the first `inputs` arguments are tensors, the others parameters */
+    const char *path;
+};
+
+static const char *dir;
+
+static void die(const char *path, int line, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "%s/%s:%d: ", dir, path, line);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    exit(EXIT_FAILURE);
+}
+
+static void *allocate(size_t count, size_t size)
+{
+    void *p = calloc(count ? count : 1, size);
+    if (!p) fputs("embed: out of memory\n", stderr), exit(EXIT_FAILURE);
+    return p;
+}
+
+/* ---- Reading ---- */
+
+static FILE *open_file(const char *path)
+{
+    char *full = allocate(strlen(dir) + strlen(path) + 2, 1);
+    sprintf(full, "%s/%s", dir, path);
+    FILE *f = fopen(full, "rb");
+    free(full);
+    return f;
+}
+
+static struct file read_file(const char *path)
+{
+    struct file file = {path, NULL, 0};
+    size_t capacity = 1 << 16;
+    FILE *f = open_file(path);
+    if (!f) die(path, 1, "cannot be opened");
+    file.text = allocate(capacity, 1);
+    for (size_t n; (n = fread(file.text + file.length, 1, capacity - 1 - file.length, f)) > 0;) {
+        file.length += n;
+        if (file.length < capacity - 1) continue;
+        file.text = realloc(file.text, capacity *= 2);
+        if (!file.text) fputs("embed: out of memory\n", stderr), exit(EXIT_FAILURE);
+    }
+    if (ferror(f)) die(path, 1, "cannot be read");
+    fclose(f);
+    file.text[file.length] = '\0';
+    if (memchr(file.text, '\0', file.length)) die(path, 1, "holds a NUL byte");
+    return file;
+}
+
+static int compare_files(const void *a, const void *b)
+{
+    return strcmp(((const struct file *)a)->path, ((const struct file *)b)->path);
+}
+
+/* ---- Parsing one line ---- */
+
+struct cursor {
+    const char *at, *path;
+    int line;
+};
+
+static bool skip(struct cursor *c, char wanted)
+{
+    while (*c->at == ' ') c->at++;
+    if (*c->at != wanted) return false;
+    if (wanted) c->at++;
+    return true;
+}
+
+static void expect(struct cursor *c, char wanted)
+{
+    if (!skip(c, wanted)) die(c->path, c->line, "'%c' expected before \"%s\"", wanted, c->at);
+}
+
+static void parse_word(struct cursor *c, char word[WORD])
+{
+    int n = 0;
+    while (*c->at == ' ') c->at++;
+    if (isdigit((unsigned char)*c->at)) die(c->path, c->line, "a name expected before \"%s\"", c->at);
+    for (; isalnum((unsigned char)*c->at) || *c->at == '_'; c->at++) {
+        if (n == WORD - 1) die(c->path, c->line, "a name of %d characters or more", WORD);
+        word[n++] = *c->at;
+    }
+    if (n == 0) die(c->path, c->line, "a name expected before \"%s\"", c->at);
+    word[n] = '\0';
+}
+
+static void parse_names(struct cursor *c, struct row *row)
+{
+    do {
+        if (row->arguments == MAX_NAMES) die(c->path, c->line, "more than %d arguments", MAX_NAMES);
+        char *word = row->argument[row->arguments];
+        parse_word(c, word);
+        for (int i = 0; i < row->arguments; i++)
+            if (!strcmp(word, row->argument[i])) die(c->path, c->line, "%s is named twice", word);
+        row->arguments++;
+    } while (skip(c, ','));
+}
+
+static int parse_state(struct cursor *c)
+{
+    char word[WORD];
+    parse_word(c, word);
+    if (strcmp(word, "state")) die(c->path, c->line, "\"state\" expected instead of \"%s\"", word);
+    while (*c->at == ' ') c->at++;
+    int state = isdigit((unsigned char)*c->at) ? *c->at++ - '0' : 0;
+    if (state < 1 || state > PRIM_MAX_STATE)
+        die(c->path, c->line, "state must be 1 to %d floats", PRIM_MAX_STATE);
+    return state;
+}
+
+/* `text` follows "// coda: ". */
+static struct row parse_row(const char *text, const char *path, int line)
+{
+    struct row row = {.path = path};
+    struct cursor c = {text, path, line};
+    parse_word(&c, row.class);
+    parse_word(&c, row.name);
+    bool map = !strcmp(row.class, "map"), reduce = !strcmp(row.class, "reduce");
+    if (!map && !reduce && strcmp(row.class, "pair"))
+        die(path, line, "\"%s\" is not map, reduce or pair", row.class);
+    expect(&c, '(');
+    parse_names(&c, &row);
+    row.inputs = row.arguments;
+    if (map && skip(&c, ';')) parse_names(&c, &row);
+    expect(&c, ')');
+    if (reduce) row.state = parse_state(&c);
+    if (!skip(&c, '\0')) die(path, line, "nothing may follow, but there is \"%s\"", c.at);
+    if (map && (row.inputs > PRIM_MAX_INPUTS || row.arguments - row.inputs > PRIM_MAX_PARAMS))
+        die(path, line, "at most %d operands and %d parameters", PRIM_MAX_INPUTS, PRIM_MAX_PARAMS);
+    if (reduce && row.inputs > 2) die(path, line, "a reduction has one operand and perhaps a key");
+    return row;
+}
+
+/* ---- Parsing one file ---- */
+
+/* "map/silu.cuh" is in class "map" and has stem "silu". */
+static void check_path(const struct row *row, int line)
+{
+    char path[2 * WORD + 8];
+    snprintf(path, sizeof path, "%s/%s.cuh", row->class, row->name);
+    if (strcmp(path, row->path)) die(row->path, line, "%s %s belongs in %s", row->class, row->name, path);
+}
+
+static void check_reference(const struct row *row, int line)
+{
+    char path[WORD + 8];
+    snprintf(path, sizeof path, "ref/%s.c", row->name);
+    FILE *f = open_file(path);
+    if (!f) die(row->path, line, "its reference %s/%s is missing", dir, path);
+    fclose(f);
+}
+
+static bool is_primitive(const char *path)
+{
+    return !strncmp(path, "map/", 4) || !strncmp(path, "reduce/", 7) || !strncmp(path, "pair/", 5);
+}
+
+/* "//coda:map" and the like: a comment that begins with coda, in any case, and a colon. */
+static bool looks_like_registration(const char *text)
+{
+    const char *comment = strstr(text, "//");
+    if (!comment) return false;
+    comment += strspn(comment, "/*! \t");
+    return !strncasecmp(comment, "coda", 4) && comment[4 + strspn(comment + 4, " ")] == ':' &&
+           strncmp(comment + 4, "::", 2);
+}
+
+/* Finds the file's registration; returns false if it is no primitive. */
+static bool parse_file(const struct file *file, struct row *row)
+{
+    static const char mark[] = "// coda: ";
+    int found = 0, line = 1;
+    char *copy = allocate(file->length + 1, 1), *text = copy;
+    memcpy(copy, file->text, file->length);
+    for (; text; line++) {
+        char *end = strchr(text, '\n');
+        if (end) *end = '\0';
+        size_t length = strlen(text);
+        if (length && text[length - 1] == '\r') text[length - 1] = '\0';
+        if (!strncmp(text, mark, strlen(mark))) {
+            if (found) die(file->path, line, "a second registration; the first is in line %d", found);
+            if (!is_primitive(file->path)) die(file->path, line, "only map/, reduce/ and pair/ register");
+            *row = parse_row(text + strlen(mark), file->path, line);
+            check_path(row, line);
+            if (strcmp(row->class, "pair")) check_reference(row, line);
+            found = line;
+        } else if (looks_like_registration(text)) {
+            die(file->path, line, "a registration starts its line with \"%s\"", mark);
+        }
+        text = end ? end + 1 : NULL;
+    }
+    free(copy);
+    if (!found && is_primitive(file->path)) die(file->path, 1, "has no line \"%s...\"", mark);
+    return found;
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+    return strcmp(((const struct row *)a)->name, ((const struct row *)b)->name);
+}
+
+static void check_duplicates(const struct row *row, int rows)
+{
+    for (int i = 1; i < rows; i++)
+        if (!strcmp(row[i].name, row[i - 1].name))
+            die(row[i].path, 1, "%s is also the name of %s", row[i].name, row[i - 1].path);
+}
+
+/* Every reference serves a primitive. */
+static void check_orphans(const struct row *row, int rows)
+{
+    char *path = allocate(strlen(dir) + 8, 1);
+    sprintf(path, "%s/ref", dir);
+    DIR *d = opendir(path);
+    free(path);
+    if (!d) die("ref", 1, "cannot be opened");
+    for (struct dirent *e; (e = readdir(d));) {
+        size_t length = strlen(e->d_name);
+        struct row key;
+        if (length < 3 || strcmp(e->d_name + length - 2, ".c")) continue;
+        snprintf(key.name, sizeof key.name, "%.*s", (int)(length - 2), e->d_name);
+        if (!bsearch(&key, row, (size_t)rows, sizeof *row, compare_rows))
+            die("ref", 1, "%s is the reference of no primitive", e->d_name);
+    }
+    closedir(d);
+}
+
+/* ---- Writing ---- */
+
+static void write_files(const struct file *file, int files)
+{
+    for (int i = 0; i < files; i++) {
+        printf("static const unsigned char file_%d[] = { /* %s */", i, file[i].path);
+        for (size_t k = 0; k <= file[i].length; k++)
+            printf("%s%d,", k % 32 ? "" : "\n", file[i].text[k]); /* the last one is the NUL */
+        printf("};\n");
+    }
+    printf("\nconst struct prim_file prim_files[] = {\n");
+    for (int i = 0; i < files; i++)
+        printf("    {\"%s\", (const char *)file_%d, %zu},\n", file[i].path, i, file[i].length);
+    printf("    {NULL, NULL, 0}};\nconst int prim_file_count = %d;\n", files);
+}
+
+static void write_row(const struct row *r)
+{
+    bool map = !strcmp(r->class, "map");
+    printf("    {.name = \"%s\", .kind = %s, .header = \"%s\",\n     .inputs = %d, .params = %d, .state = %d,",
+           r->name, map ? "PRIM_MAP" : "PRIM_REDUCE", r->path, r->inputs, r->arguments - r->inputs, r->state);
+    if (r->arguments > r->inputs) {
+        printf(" .param_name = {");
+        for (int i = r->inputs; i < r->arguments; i++) printf("\"%s\",", r->argument[i]);
+        printf("},");
+    }
+    printf(map ? " .reference = coda_ref_%s},\n" : " .reduce = &coda_ref_%s},\n", r->name);
+}
+
+static void write_table(const struct row *row, int rows)
+{
+    int count = 0;
+    for (int i = 0; i < rows; i++) {
+        if (!strcmp(row[i].class, "map"))
+            printf("double coda_ref_%s(const double *in, const double *params);\n", row[i].name);
+        if (!strcmp(row[i].class, "reduce"))
+            printf("extern const struct prim_reduce coda_ref_%s;\n", row[i].name);
+    }
+    printf("\nconst struct prim prim_table[] = {\n");
+    for (int i = 0; i < rows; i++)
+        if (strcmp(row[i].class, "pair")) write_row(&row[i]), count++;
+    printf("    {.name = NULL}};\nconst int prim_count = %d;\n", count);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 3) return fputs("usage: embed DIR FILE... > prim.c\n", stderr), EXIT_FAILURE;
+    int files = argc - 2, rows = 0;
+    struct file *file = allocate((size_t)files, sizeof *file);
+    struct row *row = allocate((size_t)files, sizeof *row);
+    dir = argv[1];
+    for (int i = 0; i < files; i++) file[i] = read_file(argv[i + 2]);
+    qsort(file, (size_t)files, sizeof *file, compare_files);
+    for (int i = 0; i < files; i++) rows += parse_file(&file[i], &row[rows]);
+    qsort(row, (size_t)rows, sizeof *row, compare_rows);
+    check_duplicates(row, rows);
+    check_orphans(row, rows);
+
+    printf("/* Made by embed.c from the files of primitives/. */\n#include <string.h>\n\n#include \"prim.h\"\n\n");
+    write_files(file, files);
+    printf("\n");
+    write_table(row, rows);
+    printf("\nconst struct prim *prim_find(const char *name)\n{\n"
+           "    for (int low = 0, high = prim_count; low < high;) {\n"
+           "        int middle = (low + high) / 2, order = strcmp(name, prim_table[middle].name);\n"
+           "        if (order == 0) return &prim_table[middle];\n"
+           "        if (order < 0) high = middle; else low = middle + 1;\n"
+           "    }\n    return NULL;\n}\n");
+    if (fflush(stdout) || ferror(stdout)) return fputs("embed: cannot write\n", stderr), EXIT_FAILURE;
+    return EXIT_SUCCESS;
+}

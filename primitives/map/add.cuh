@@ -1,0 +1,11 @@
+// add.cuh -- x + y.
+//
+// coda: map add(x, y)
+#pragma once
+#include "math.cuh"
+
+namespace coda::map {
+struct add {
+    DEV static float apply(float x, float y) { return x + y; }
+};
+} // namespace coda::map

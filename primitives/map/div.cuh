@@ -1,0 +1,11 @@
+// div.cuh -- x / y.
+//
+// coda: map div(x, y)
+#pragma once
+#include "math.cuh"
+
+namespace coda::map {
+struct div {
+    DEV static float apply(float x, float y) { return x / y; }
+};
+} // namespace coda::map

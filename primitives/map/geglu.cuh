@@ -1,0 +1,12 @@
+// geglu.cuh -- gelu_tanh(gate) up.
+//
+// coda: map geglu(gate, up)
+#pragma once
+#include "math.cuh"
+#include "map/gelu_tanh.cuh"
+
+namespace coda::map {
+struct geglu {
+    DEV static float apply(float gate, float up) { return gelu_tanh::apply(gate) * up; }
+};
+} // namespace coda::map

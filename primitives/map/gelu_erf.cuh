@@ -1,0 +1,11 @@
+// gelu_erf.cuh -- x P(X <= x) for a normal X, that is x/2 (1 + erf(x / sqrt 2)).
+//
+// coda: map gelu_erf(x)
+#pragma once
+#include "math.cuh"
+
+namespace coda::map {
+struct gelu_erf {
+    DEV static float apply(float x) { return x * math::normal_cdf(x); }
+};
+} // namespace coda::map

@@ -1,0 +1,11 @@
+// gelu_quick.cuh -- x sigmoid(1.702 x).
+//
+// coda: map gelu_quick(x)
+#pragma once
+#include "math.cuh"
+
+namespace coda::map {
+struct gelu_quick {
+    DEV static float apply(float x) { return x * math::sigmoid(1.702f * x); }
+};
+} // namespace coda::map

@@ -1,0 +1,11 @@
+// glu.cuh -- sigmoid(gate) up.
+//
+// coda: map glu(gate, up)
+#pragma once
+#include "math.cuh"
+
+namespace coda::map {
+struct glu {
+    DEV static float apply(float gate, float up) { return math::sigmoid(gate) * up; }
+};
+} // namespace coda::map

@@ -1,0 +1,11 @@
+// mul.cuh -- x y.
+//
+// coda: map mul(x, y)
+#pragma once
+#include "math.cuh"
+
+namespace coda::map {
+struct mul {
+    DEV static float apply(float x, float y) { return x * y; }
+};
+} // namespace coda::map

@@ -1,0 +1,11 @@
+// reglu.cuh -- relu(gate) up.
+//
+// coda: map reglu(gate, up)
+#pragma once
+#include "math.cuh"
+
+namespace coda::map {
+struct reglu {
+    DEV static float apply(float gate, float up) { return math::max(gate, 0.0f) * up; }
+};
+} // namespace coda::map

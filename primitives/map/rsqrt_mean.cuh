@@ -1,0 +1,11 @@
+// rsqrt_mean.cuh -- 1 / sqrt(s inv_n + eps), the factor of a normalisation from a row's sum of squares s.
+//
+// coda: map rsqrt_mean(s; inv_n, eps)
+#pragma once
+#include "math.cuh"
+
+namespace coda::map {
+struct rsqrt_mean {
+    DEV static float apply(float s, float inv_n, float eps) { return math::rsqrt(fmaf(s, inv_n, eps)); }
+};
+} // namespace coda::map

@@ -1,0 +1,11 @@
+// scale.cuh -- alpha x.
+//
+// coda: map scale(x; alpha)
+#pragma once
+#include "math.cuh"
+
+namespace coda::map {
+struct scale {
+    DEV static float apply(float x, float alpha) { return alpha * x; }
+};
+} // namespace coda::map

@@ -1,0 +1,11 @@
+// sub.cuh -- x - y.
+//
+// coda: map sub(x, y)
+#pragma once
+#include "math.cuh"
+
+namespace coda::map {
+struct sub {
+    DEV static float apply(float x, float y) { return x - y; }
+};
+} // namespace coda::map

@@ -1,0 +1,11 @@
+// tanh.cuh -- the hyperbolic tangent of x.
+//
+// coda: map tanh(x)
+#pragma once
+#include "math.cuh"
+
+namespace coda::map {
+struct tanh {
+    DEV static float apply(float x) { return math::tanh(x); }
+};
+} // namespace coda::map

@@ -1,0 +1,11 @@
+// valid.cuh -- 1 if the target counts, 0 if it is ignored.
+//
+// coda: map valid(target; ignore)
+#pragma once
+#include "math.cuh"
+
+namespace coda::map {
+struct valid {
+    DEV static float apply(float target, float ignore) { return target == ignore ? 0.0f : 1.0f; }
+};
+} // namespace coda::map

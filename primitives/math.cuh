@@ -1,0 +1,117 @@
+// math.cuh -- the few functions that maps and reductions are made of.
+//
+// They are the same on every device, whatever the compiler's fast-math flags, and take part in no
+// table lookup, call or branch. Errors are relative unless said otherwise; a result whose magnitude is
+// below 2^-126 may become 0. NaN stays NaN.
+#pragma once
+#include "types.cuh"
+
+namespace coda::math {
+
+constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
+constexpr float INF = __builtin_huge_valf(), NOT_A_NUMBER = __builtin_nanf("");
+
+// One instruction each; test/shim/host.h has their twins.
+//   exp2   2^x, 2^-22                  rcp     1/x, 1 ulp
+//   rsqrt  1/sqrt(x), 2^-22.4          max     the larger one; NaN if either is
+#ifdef __CUDACC__
+DEV float exp2(float x) {
+    float r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+DEV float rcp(float x) {
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+DEV float rsqrt(float x) {
+    float r;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+DEV float max(float x, float y) {
+    float r;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y));
+    return r;
+}
+#endif
+
+// e^x, 3e-7, subnormal results included: x = n ln 2 + f, and 2^n is put together from its bits.
+DEV float exp(float x) {
+    const float magic = 12582912.0f; // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
+    float shifted = fminf(fmaxf(x * LOG2_E, -126.0f), 127.0f) + magic;
+    float n = shifted - magic;
+    float f = fmaf(n, -0.693145752f, x);
+    f = fmaf(n, -1.42860677e-6f, f);
+    return exp2(f * LOG2_E) * bits_float((float_bits(shifted) << 23) + 0x3f800000u);
+}
+
+// 1 / (1 + e^-x), 3e-7 + 6e-8 |x|.
+DEV float sigmoid(float x) { return rcp(1.0f + exp2(-LOG2_E * x)); }
+
+// 2 atanh(s) for |s| <= 1/3, 1e-7. Both logarithms below are one: log((1 + s) / (1 - s)).
+DEV float atanh_twice(float s) {
+    float u = s * s;
+    float p = fmaf(fmaf(fmaf(0.134257495f, u, 0.141183093f), u, 0.200037807f), u, 0.333333194f);
+    return 2.0f * fmaf(s * u, p, s);
+}
+
+// Natural logarithm, 3e-7 near 1 too. log(0) = -inf, log of a negative number is NaN.
+DEV float log(float x) {
+    bool subnormal = x < 1.17549435e-38f;
+    u32 bits = float_bits(subnormal ? x * 8388608.0f : x);
+    i32 e = (i32)(bits - 0x3f3504f3u) >> 23; // x = m 2^e with m from sqrt(1/2) to sqrt(2)
+    float m = bits_float(bits - ((u32)e << 23));
+    float r = fmaf((float)(subnormal ? e - 23 : e), LN_2, atanh_twice((m - 1.0f) * rcp(m + 1.0f)));
+    if (x > 0.0f && x < INF) return r;
+    return x == 0.0f ? -INF : x < 0.0f ? NOT_A_NUMBER : x;
+}
+
+// log(1 + y) for 0 <= y <= 1, 3e-7.
+DEV float log1p(float y) { return atanh_twice(y * rcp(y + 2.0f)); }
+
+// 4e-7.
+DEV float tanh(float x) {
+    float u = x * x;
+    float p = fmaf(fmaf(fmaf(0.0179887451f, u, -0.0533871092f), u, 0.13330476f), u, -0.333333105f);
+    float small = fmaf(x * u, p, x);
+    float large = 1.0f - 2.0f * rcp(1.0f + exp2(2.0f * LOG2_E * fabsf(x)));
+    return fabsf(x) < 0.5f ? small : copysignf(large, x);
+}
+
+// The normal distribution's P(X <= x) = erfc(-x / sqrt 2) / 2, 1e-6 in the left tail too:
+// erfc(z) = e^(-z^2) t p(t) with t = 1 / (1 + 0.3 z), and the rounding of z^2 is put back.
+DEV float normal_cdf(float x) {
+    float a = fabsf(x) > 16.0f ? 16.0f : fabsf(x);
+    float t = rcp(fmaf(a, 0.212132034f, 1.0f));
+    float p = -0.130770877f;
+    p = fmaf(p, t, 0.49193427f);
+    p = fmaf(p, t, -0.526151657f);
+    p = fmaf(p, t, 0.56451422f);
+    p = fmaf(p, t, -0.106983364f);
+    p = fmaf(p, t, 0.220539168f);
+    p = fmaf(p, t, 0.146796018f);
+    p = fmaf(p, t, 0.170949116f);
+    p = fmaf(p, t, 0.169173062f);
+    float square = a * a, rest = fmaf(a, a, -square);
+    float tail = 0.5f * exp(-0.5f * square) * fmaf(-0.5f, rest, 1.0f) * (t * p);
+    return x > 0.0f ? 1.0f - tail : tail;
+}
+
+// {cos, sin} of r turns (2 pi r) for |r| < 2^20; absolute error 1.5e-7, and r = 0 gives exactly {1, 0}.
+// r is brought to a quarter turn around 0 by half turns, each of which changes both signs.
+DEV Pair cos_sin_turns(float r) {
+    const float magic = 12582912.0f;
+    float shifted = fmaf(r, 2.0f, magic);
+    u32 sign = float_bits(shifted) << 31;
+    r = fmaf(shifted - magic, -0.5f, r);
+    float u = r * r;
+    float c = fmaf(fmaf(fmaf(-25.2181625f, u, 60.179039f), u, -85.4553604f), u, 64.9393845f);
+    float s = fmaf(fmaf(fmaf(39.7598267f, u, -76.5811691f), u, 81.6024780f), u, -41.3416824f);
+    c = fmaf(fmaf(c, u, -19.7392082f), u, 1.0f);
+    s = fmaf(s, u, 6.28318548f) * r;
+    return {bits_float(float_bits(c) ^ sign), bits_float(float_bits(s) ^ sign)};
+}
+
+} // namespace coda::math

@@ -1,0 +1,35 @@
+// log_sum_exp.cuh -- log(sum of e^x over a row), online: m is the largest x so far, s the sum of e^(x - m).
+//
+// Milakov & Gimelshein, arXiv 1805.02867. -inf if the row is empty or holds nothing else.
+//
+// coda: reduce log_sum_exp(x) state 2
+#pragma once
+#include "math.cuh"
+
+namespace coda::reduce {
+struct log_sum_exp {
+    static constexpr int state = 2;
+    struct State { float v[state]; }; // m, s
+
+    // e^(x - m) for x <= m, and 1 where both are the same infinity.
+    DEV static float weight(float x, float m) { return x == m ? 1.0f : math::exp(x - m); }
+
+    DEV static void init(State &s) {
+        s.v[0] = -math::INF;
+        s.v[1] = 0.0f;
+    }
+    DEV static void push(State &s, float x, int, float) {
+        float m = s.v[0];
+        bool larger = x > m;
+        float w = larger ? weight(m, x) : weight(x, m); // one exponential: the other weight is 1
+        s.v[1] = larger ? fmaf(s.v[1], w, 1.0f) : s.v[1] + w;
+        s.v[0] = larger ? x : m;
+    }
+    DEV static void merge(State &s, const State &o) {
+        float m = fmaxf(s.v[0], o.v[0]);
+        s.v[1] = s.v[1] * weight(s.v[0], m) + o.v[1] * weight(o.v[0], m);
+        s.v[0] = m;
+    }
+    DEV static float finish(const State &s) { return s.v[0] + math::log(s.v[1]); }
+};
+} // namespace coda::reduce

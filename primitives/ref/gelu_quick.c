@@ -1,0 +1,9 @@
+/* gelu_quick.c -- x sigmoid(1.702 x). */
+#include <math.h>
+
+#include "ref.h"
+
+REFERENCE_MAP(gelu_quick)
+{
+    return in[0] / (1 + exp(-1.702 * in[0]));
+}

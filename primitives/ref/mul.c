@@ -1,0 +1,7 @@
+/* mul.c -- x y. */
+#include "ref.h"
+
+REFERENCE_MAP(mul)
+{
+    return in[0] * in[1];
+}

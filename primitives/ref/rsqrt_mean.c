@@ -1,0 +1,9 @@
+/* rsqrt_mean.c -- 1 / sqrt(s inv_n + eps), the factor of a normalisation from a row's sum of squares s. */
+#include <math.h>
+
+#include "ref.h"
+
+REFERENCE_MAP(rsqrt_mean)
+{
+    return 1 / sqrt(in[0] * params[0] + params[1]);
+}

@@ -1,0 +1,7 @@
+/* sub.c -- x - y. */
+#include "ref.h"
+
+REFERENCE_MAP(sub)
+{
+    return in[0] - in[1];
+}

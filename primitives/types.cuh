@@ -1,0 +1,87 @@
+// types.cuh -- the words that every device file shares: integers, storage types, conversions.
+//
+// Values in kernels are float. bf16, f16 and i32 exist in memory only: to_float and from_float convert
+// one element, unpack2 and pack2 two adjacent 16-bit ones. Floats round to nearest, ties to even, and
+// f16 overflows to infinity; i32 truncates and saturates, NaN becomes 0. Needs no CUDA header.
+#pragma once
+
+#define DEV __device__ __forceinline__
+
+namespace coda {
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef int i32;
+typedef long long i64;
+
+struct bf16 { u16 bits; };
+struct f16 { u16 bits; };
+typedef float f32;
+
+struct Pair { float a, b; }; // two values that one thread holds: adjacent columns, gate and up, ...
+
+// The few words of PTX below have twins in test/shim/host.h, so that a host compiler takes these files.
+#ifdef __CUDACC__
+DEV u32 float_bits(float x) { return __float_as_uint(x); }
+DEV float bits_float(u32 x) { return __uint_as_float(x); }
+
+DEV u16 round_bf16(float x) {
+    u16 r;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(x));
+    return r;
+}
+DEV u16 round_f16(float x) {
+    u16 r;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(x));
+    return r;
+}
+DEV float widen_f16(u16 x) {
+    float r;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x));
+    return r;
+}
+DEV i32 truncate_i32(float x) {
+    i32 r;
+    asm("cvt.rzi.s32.f32 %0, %1;" : "=r"(r) : "f"(x));
+    return r;
+}
+#endif
+
+DEV float to_float(float x) { return x; }
+DEV float to_float(bf16 x) { return bits_float((u32)x.bits << 16); }
+DEV float to_float(f16 x) { return widen_f16(x.bits); }
+DEV float to_float(i32 x) { return (float)x; }
+
+template <class T> DEV T from_float(float x);
+template <> DEV float from_float<float>(float x) { return x; }
+template <> DEV bf16 from_float<bf16>(float x) { return {round_bf16(x)}; }
+template <> DEV f16 from_float<f16>(float x) { return {round_f16(x)}; }
+template <> DEV i32 from_float<i32>(float x) { return truncate_i32(x); }
+
+// Two 16-bit elements in one register; `lo` is the one at the lower address.
+template <class T> DEV u32 pack2(float lo, float hi) {
+    return (u32)from_float<T>(lo).bits | (u32)from_float<T>(hi).bits << 16;
+}
+#ifdef __CUDACC__
+template <> DEV u32 pack2<bf16>(float lo, float hi) {
+    u32 r;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+    return r;
+}
+template <> DEV u32 pack2<f16>(float lo, float hi) {
+    u32 r;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+    return r;
+}
+#endif
+template <class T> DEV Pair unpack2(u32 x) {
+    return {to_float(T{(u16)x}), to_float(T{(u16)(x >> 16)})};
+}
+
+// One element in memory.
+template <class T> DEV float load(const T *p) { return to_float(*p); }
+template <class T> DEV void store(T *p, float x) { *p = from_float<T>(x); }
+
+} // namespace coda
