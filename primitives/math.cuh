@@ -9,7 +9,8 @@
 namespace coda::math {
 
 constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
-constexpr float INF = __builtin_huge_valf(), NOT_A_NUMBER = __builtin_nanf("");
+DEV float infinity() { return bits_float(0x7f800000u); }
+DEV float not_a_number() { return bits_float(0x7fc00000u); }
 
 // One instruction each; test/shim/host.h has their twins.
 //   exp2   2^x, 2^-22                  rcp     1/x, 1 ulp
@@ -64,8 +65,8 @@ DEV float log(float x) {
     i32 e = (i32)(bits - 0x3f3504f3u) >> 23; // x = m 2^e with m from sqrt(1/2) to sqrt(2)
     float m = bits_float(bits - ((u32)e << 23));
     float r = fmaf((float)(subnormal ? e - 23 : e), LN_2, atanh_twice((m - 1.0f) * rcp(m + 1.0f)));
-    if (x > 0.0f && x < INF) return r;
-    return x == 0.0f ? -INF : x < 0.0f ? NOT_A_NUMBER : x;
+    if (x > 0.0f && x < infinity()) return r;
+    return x == 0.0f ? -infinity() : x < 0.0f ? not_a_number() : x;
 }
 
 // log(1 + y) for 0 <= y <= 1, 3e-7.

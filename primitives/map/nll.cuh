@@ -8,7 +8,7 @@ namespace coda::map {
 struct nll {
     DEV static float apply(float lse, float pick, float target, float ignore, float classes) {
         if (target == ignore) return 0.0f;
-        return 0.0f <= target && target < classes ? lse - pick : math::NOT_A_NUMBER;
+        return 0.0f <= target && target < classes ? lse - pick : math::not_a_number();
     }
 };
 } // namespace coda::map

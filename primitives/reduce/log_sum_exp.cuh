@@ -15,7 +15,7 @@ struct log_sum_exp {
     DEV static float weight(float x, float m) { return x == m ? 1.0f : math::exp(x - m); }
 
     DEV static void init(State &s) {
-        s.v[0] = -math::INF;
+        s.v[0] = -math::infinity();
         s.v[1] = 0.0f;
     }
     DEV static void push(State &s, float x, int, float) {
