@@ -1,0 +1,61 @@
+// tma.cuh -- bulk copies of boxes between a tensor in global memory and shared memory.
+//
+// Coordinates are in elements, innermost dimension first. Outside the tensor a load reads zeros and a
+// store writes nothing. Loads complete on an mbarrier, always with the bytes of the full box; stores
+// complete in groups of the thread that issued them.
+#pragma once
+
+#include "types.cuh"
+
+namespace coda {
+
+struct alignas(64) TensorMap { u64 opaque[16]; }; // made by cuTensorMapEncodeTiled
+
+} // namespace coda
+
+namespace coda::ptx {
+
+DEV void tma_prefetch_map(const TensorMap *map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+DEV void tma_load(u32 to, const TensorMap *map, u32 bar, int x, int y)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%3, %4}], [%2];" ::"r"(to), "l"(map), "r"(bar), "r"(x), "r"(y)
+                 : "memory");
+}
+DEV void tma_load(u32 to, const TensorMap *map, u32 bar, int x, int y, int z)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to), "l"(map), "r"(bar), "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
+DEV void tma_load(u32 to, const TensorMap *map, u32 bar, int x, int y, int z, int w)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to), "l"(map), "r"(bar), "r"(x), "r"(y), "r"(z), "r"(w)
+                 : "memory");
+}
+
+DEV void tma_store(const TensorMap *map, u32 from, int x, int y, int z)
+{
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+                 "r"(from), "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
+DEV void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+// At most `pending` of this thread's newest groups have not yet read their shared memory ...
+template <int pending> DEV void tma_store_wait_read()
+{
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
+}
+// ... or not yet written global memory.
+template <int pending> DEV void tma_store_wait()
+{
+    asm volatile("cp.async.bulk.wait_group %0;" ::"n"(pending) : "memory");
+}
+
+} // namespace coda::ptx

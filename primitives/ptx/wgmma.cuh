@@ -1,0 +1,112 @@
+// wgmma.cuh -- warpgroup matrix products: d[64, n] (+)= a[64, 16] b[n, 16]^T, 16-bit operands, fp32 sums.
+//
+// a and b lie in shared memory, 128-byte swizzled, as descriptor() says; a may instead be in registers.
+// A warpgroup issues products after fence(), closes a group with commit(), and may touch d, or let the
+// operands be overwritten, after wait().
+//
+// The fragment: thread t of the warpgroup, with w = t / 32 and l = t % 32, holds in d[i]
+//     row 16 w + l / 4 + 8 ((i >> 1) & 1),   column 8 (i >> 2) + 2 (l % 4) + (i & 1).
+#pragma once
+
+#include "types.cuh"
+
+namespace coda::ptx {
+
+DEV void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+DEV void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int pending> DEV void wgmma_wait()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
+}
+
+// A swizzled operand at a shared address. K-major, rows of 64 k: 8-row groups `stride` = 1024 bytes
+// apart, and `leading` is ignored. MN-major, blocks of [k][64]: `leading` bytes from one block of 64
+// to the next, `stride` = 1024 from one group of 8 k to the next.
+DEV u64 wgmma_descriptor(u32 address, u32 leading, u32 stride)
+{
+    return (u64)((address & 0x3ffff) >> 4) | (u64)(leading >> 4) << 16 | (u64)(stride >> 4) << 32 | (u64)1 << 62;
+}
+
+// The registers of n columns, and their operands in an asm statement: each adds 16 columns.
+#define CODA_D16 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define CODA_D32 CODA_D16 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define CODA_D48 CODA_D32 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define CODA_D64 CODA_D48 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define CODA_D80 CODA_D64 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define CODA_D96 CODA_D80 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define CODA_D112 CODA_D96 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define CODA_D128 CODA_D112 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define CODA_D144 CODA_D128 ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define CODA_D160 CODA_D144 ", %72, %73, %74, %75, %76, %77, %78, %79"
+#define CODA_D176 CODA_D160 ", %80, %81, %82, %83, %84, %85, %86, %87"
+#define CODA_D192 CODA_D176 ", %88, %89, %90, %91, %92, %93, %94, %95"
+#define CODA_D208 CODA_D192 ", %96, %97, %98, %99, %100, %101, %102, %103"
+#define CODA_D224 CODA_D208 ", %104, %105, %106, %107, %108, %109, %110, %111"
+#define CODA_D240 CODA_D224 ", %112, %113, %114, %115, %116, %117, %118, %119"
+#define CODA_D256 CODA_D240 ", %120, %121, %122, %123, %124, %125, %126, %127"
+#define CODA_8(i) \
+    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
+        "+f"(d[i + 7])
+#define CODA_O16 CODA_8(0)
+#define CODA_O32 CODA_O16, CODA_8(8)
+#define CODA_O48 CODA_O32, CODA_8(16)
+#define CODA_O64 CODA_O48, CODA_8(24)
+#define CODA_O80 CODA_O64, CODA_8(32)
+#define CODA_O96 CODA_O80, CODA_8(40)
+#define CODA_O112 CODA_O96, CODA_8(48)
+#define CODA_O128 CODA_O112, CODA_8(56)
+#define CODA_O144 CODA_O128, CODA_8(64)
+#define CODA_O160 CODA_O144, CODA_8(72)
+#define CODA_O176 CODA_O160, CODA_8(80)
+#define CODA_O192 CODA_O176, CODA_8(88)
+#define CODA_O208 CODA_O192, CODA_8(96)
+#define CODA_O224 CODA_O208, CODA_8(104)
+#define CODA_O240 CODA_O224, CODA_8(112)
+#define CODA_O256 CODA_O240, CODA_8(120)
+
+// One product. T: bf16 or f16; a_mn, b_mn: the operand is MN-major (a in registers never is);
+// accumulate 0: d is overwritten.
+template <class T, int n> struct Wgmma;
+
+#define CODA_WGMMA(T, n, r0, r1, r2, r3, r4, r5, r6)                                                         \
+    template <> struct Wgmma<T, n> {                                                                         \
+        template <int a_mn, int b_mn> DEV static void mma(float (&d)[n / 2], u64 a, u64 b, int accumulate)   \
+        {                                                                                                    \
+            asm volatile("{ .reg .pred p; setp.ne.b32 p, " r2 ", 0;\n"                                       \
+                         "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." #T "." #T " {" CODA_D##n "}, " r0 \
+                         ", " r1 ", p, 1, 1, " r3 ", " r4 "; }"                                              \
+                         : CODA_O##n                                                                         \
+                         : "l"(a), "l"(b), "r"(accumulate), "n"(a_mn), "n"(b_mn));                           \
+        }                                                                                                    \
+        template <int b_mn> DEV static void mma(float (&d)[n / 2], const u32 (&a)[4], u64 b, int accumulate) \
+        {                                                                                                    \
+            asm volatile("{ .reg .pred p; setp.ne.b32 p, " r5 ", 0;\n"                                       \
+                         "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." #T "." #T " {" CODA_D##n "}, {"   \
+                         r0 ", " r1 ", " r2 ", " r3 "}, " r4 ", p, 1, 1, " r6 "; }"                          \
+                         : CODA_O##n                                                                         \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(b_mn));  \
+        }                                                                                                    \
+    };
+
+// The numbers of the operands that follow d.
+#define CODA_WGMMA_BOTH(n, ...)           \
+    CODA_WGMMA(bf16, n, __VA_ARGS__)      \
+    CODA_WGMMA(f16, n, __VA_ARGS__)
+CODA_WGMMA_BOTH(16, "%8", "%9", "%10", "%11", "%12", "%13", "%14")
+CODA_WGMMA_BOTH(32, "%16", "%17", "%18", "%19", "%20", "%21", "%22")
+CODA_WGMMA_BOTH(48, "%24", "%25", "%26", "%27", "%28", "%29", "%30")
+CODA_WGMMA_BOTH(64, "%32", "%33", "%34", "%35", "%36", "%37", "%38")
+CODA_WGMMA_BOTH(80, "%40", "%41", "%42", "%43", "%44", "%45", "%46")
+CODA_WGMMA_BOTH(96, "%48", "%49", "%50", "%51", "%52", "%53", "%54")
+CODA_WGMMA_BOTH(112, "%56", "%57", "%58", "%59", "%60", "%61", "%62")
+CODA_WGMMA_BOTH(128, "%64", "%65", "%66", "%67", "%68", "%69", "%70")
+CODA_WGMMA_BOTH(144, "%72", "%73", "%74", "%75", "%76", "%77", "%78")
+CODA_WGMMA_BOTH(160, "%80", "%81", "%82", "%83", "%84", "%85", "%86")
+CODA_WGMMA_BOTH(176, "%88", "%89", "%90", "%91", "%92", "%93", "%94")
+CODA_WGMMA_BOTH(192, "%96", "%97", "%98", "%99", "%100", "%101", "%102")
+CODA_WGMMA_BOTH(208, "%104", "%105", "%106", "%107", "%108", "%109", "%110")
+CODA_WGMMA_BOTH(224, "%112", "%113", "%114", "%115", "%116", "%117", "%118")
+CODA_WGMMA_BOTH(240, "%120", "%121", "%122", "%123", "%124", "%125", "%126")
+CODA_WGMMA_BOTH(256, "%128", "%129", "%130", "%131", "%132", "%133", "%134")
+
+} // namespace coda::ptx
