@@ -112,12 +112,19 @@ struct operand {
     int value;
 };
 
+struct attention_view {
+    int buffer;
+    int64_t offset;                 /* elements                                                    */
+    coda_dtype dtype;
+    int64_t batch, time, head;      /* strides in elements; columns of a head are adjacent         */
+    int value;
+};
+
 struct attention_spec {
     int64_t batch, tq, tk, heads, kv_heads, head_dim, window;
     bool causal;
     float scale;
-    struct { int buffer; int64_t offset; coda_dtype dtype; int64_t batch, time, head; int value; }
-        q, k, v, o;                 /* strides in elements; columns of a head are adjacent         */
+    struct attention_view q, k, v, o;
     int lengths;                    /* buffer of int32 [batch], or -1                              */
     int64_t lengths_offset, lengths_stride;
     bool sm90;                      /* TMA + wgmma kernel, else the SIMT one                       */
@@ -157,13 +164,15 @@ struct kernel_spec {
 struct program {
     enum program_kind kind;
     bool prepare;                   /* run by coda_prepare, not by coda_run                        */
+    int root;                       /* node it grew from                                           */
     int rank;                       /* domain; columns last. GEMM: [batch, M, N], rank 3           */
     int64_t dim[CODA_MAX_RANK];
     int64_t k;                      /* GEMM                                                        */
     struct operand a, b;            /* GEMM: a [batch][M][K], b [batch][N][K] by strides           */
     enum pair_kind pair;            /* GEMM                                                        */
     struct rope_spec rope;          /* a program has at most one STEP_ROPE                         */
-    struct tile tile;               /* GEMM; ROWS uses bn = columns                                */
+    struct tile tile;               /* GEMM                                                        */
+    int scratch;                    /* cuBLASLt's workspace, a buffer; -1 if none                  */
     struct attention_spec attention;
     struct port *port;
     struct step *step;
@@ -197,6 +206,8 @@ struct plan_options {
 /* group.c: graph -> programs. tile.c: shape -> tile, a pure function. place.c: offsets. */
 coda_status plan_build(struct plan *p, const graph *g, const struct plan_options *opt);
 coda_status plan_group(struct plan *p, const graph *g, const struct plan_options *opt);
+bool tile_pairs_ok(const struct program *p); /* may p->pair be fused into this GEMM?                */
+bool attention_fits_sm90(const struct attention_spec *a, const struct machine *m);
 struct tile tile_choose(const struct program *p, const struct machine *m);
 void plan_place(struct plan *p);
 coda_status plan_verify(const struct plan *p);

@@ -1,0 +1,73 @@
+/* group.h -- between group.c, which decides which node belongs to which program, and steps.c, which
+ * writes the programs. */
+#ifndef GROUP_H
+#define GROUP_H
+
+#include "plan.h"
+#include "view.h"
+
+enum role {
+    ROLE_FREE,   /* not decided yet                                                                */
+    ROLE_LEAF,
+    ROLE_VIEW,   /* slice, reshape, transpose: strides                                             */
+    ROLE_CONCAT, /* a buffer that others fill                                                      */
+    ROLE_MEMBER, /* computed by the program of its group                                           */
+    ROLE_INLINE  /* a cheap map of row statistics: each program that reads it computes it again    */
+};
+
+struct site { /* what is known of one node */
+    enum role role;
+    int group;          /* MEMBER                                                                  */
+    int next;           /* next member of the group, -1 at the end                                 */
+    bool partial;       /* a REDUCE in a GEMM: states for each tile, finished by its readers       */
+    bool need;          /* somebody reads it from memory                                           */
+    bool finished;      /* an INLINE or partial node that has a program of its own to store it     */
+    bool is_const;      /* computed by coda_prepare                                                */
+    int buffer;         /* its storage, -1: none yet                                               */
+    int state_buffer;   /* partial: the states                                                     */
+    int blocks;         /* partial: states for each row                                            */
+    unsigned seen;      /* mark of the last search                                                 */
+};
+
+struct group {
+    int first, last; /* nodes; members are a list through site.next                          */
+    int members, loads;
+    struct program p;      /* kind, domain, operands, pair, rope                                   */
+    struct type domain;    /* ROWS: of the value whose columns are walked                          */
+    int paired;            /* GEMM: the full-width value whose lanes meet, -1: none                */
+    unsigned seen;
+};
+
+struct grouper {
+    const graph *g;
+    const struct plan_options *opt;
+    struct plan *plan;
+    struct site *site;
+    struct group *group;
+    int groups;
+    int *stack;             /* of the search for dependences; a node enters it once                */
+    unsigned mark;
+};
+
+/* How a program gets an operand of one of its nodes. */
+enum source_kind { SOURCE_MEMBER, SOURCE_LANE, SOURCE_OUTSIDE, SOURCE_NONE };
+struct source {
+    enum source_kind kind;
+    int value, lane;
+    enum pair_kind pair;
+};
+struct source group_source(const struct grouper *gr, const struct group *q, int value);
+
+/* Domain strides of an operand by its own strides; false if the domain cannot walk it so. `as` is the
+ * type of the node that reads it. */
+bool group_strides(const struct group *q, const struct type *t, const int64_t *s, const struct type *as,
+                   int64_t *out);
+/* The operand `i` of `n` as it is read: positions, ids and keys get a last dimension of 1. */
+struct type group_operand_type(const graph *g, const struct node *n, int i);
+/* Do the rows of a value of type t run with the rows of the group's domain, one for one? */
+bool group_rows_match(const struct group *q, const struct type *t);
+
+/* steps.c */
+coda_status build_programs(struct grouper *gr);
+
+#endif

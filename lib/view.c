@@ -1,0 +1,137 @@
+/* view.c -- slices, transposes and reshapes as strides over the tensor they look at. */
+#include "view.h"
+
+#include <string.h>
+
+bool op_is_view(enum op op) { return op == OP_SLICE || op == OP_RESHAPE || op == OP_TRANSPOSE; }
+
+struct type type_as_rows(const struct type *t)
+{
+    struct type r = *t;
+    if (r.rank < CODA_MAX_RANK) r.dim[r.rank++] = 1;
+    return r;
+}
+
+bool view_collapse(const struct type *t, const int64_t *s, int lo, int hi, int64_t *out)
+{
+    int64_t stride = 0, extent = 1;
+    for (int d = hi - 1; d >= lo; d--) {
+        if (t->dim[d] == 1) continue;
+        if (extent == 1) stride = s[d];
+        else if (s[d] != stride * extent) return false;
+        extent *= t->dim[d];
+    }
+    *out = stride;
+    return true;
+}
+
+void view_broadcast(const struct type *t, const int64_t *s, const struct type *to, int64_t *out)
+{
+    int shift = to->rank - t->rank;
+    for (int d = 0; d < to->rank; d++)
+        out[d] = d < shift || t->dim[d - shift] == 1 ? 0 : s[d - shift];
+}
+
+/* Strides of `from` seen as `to`: both are cut into runs of equal extent, and within a run the old
+ * dimensions must walk memory with one stride. */
+static bool reshape(const struct type *from, const int64_t *s, const struct type *to, int64_t *out)
+{
+    if (type_elements(from) == 0) {
+        dense_strides(to, out);
+        return true;
+    }
+    int i = 0, j = 0;
+    while (i < from->rank || j < to->rank) {
+        int i0 = i, j0 = j;
+        int64_t a = i < from->rank ? from->dim[i++] : 1, b = j < to->rank ? to->dim[j++] : 1, stride;
+        while (a != b) {
+            if (a < b) a *= from->dim[i++];
+            else b *= to->dim[j++];
+        }
+        if (!view_collapse(from, s, i0, i, &stride)) return false;
+        for (int d = j - 1; d >= j0; stride *= to->dim[d--]) out[d] = stride;
+    }
+    return true;
+}
+
+static bool view_through(const graph *g, const struct node *n, struct view *v)
+{
+    const struct type *from = &g->node[n->in[0]].type;
+    struct view in = *v;
+    switch (n->op) {
+    case OP_SLICE:
+        v->offset += n->attr.i[1] * in.stride[n->attr.i[0]];
+        v->stride[n->attr.i[0]] *= MAX(n->attr.i[3], 1);
+        return true;
+    case OP_TRANSPOSE:
+        for (int d = 0; d < n->type.rank; d++) v->stride[d] = in.stride[n->attr.i[d]];
+        return true;
+    default: return reshape(from, in.stride, &n->type, v->stride);
+    }
+}
+
+/* The value `up` views above `value`. */
+static int above(const graph *g, int value, int up)
+{
+    while (up--) value = g->node[value].in[0];
+    return value;
+}
+
+bool view_of(const graph *g, int value, struct view *out)
+{
+    int depth = 0, base = value;
+    for (; op_is_view(g->node[base].op); base = g->node[base].in[0]) depth++;
+    const struct node *n = &g->node[base];
+    memset(out, 0, sizeof *out);
+    out->base = base;
+    if (op_is_leaf(n->op)) memcpy(out->stride, n->stride, sizeof out->stride);
+    else dense_strides(&n->type, out->stride);
+    while (depth--)
+        if (!view_through(g, &g->node[above(g, value, depth)], out)) return false;
+    return true;
+}
+
+static int64_t product(const struct type *t, int lo, int hi)
+{
+    int64_t p = 1;
+    for (int d = lo; d < hi; d++) p *= t->dim[d];
+    return p;
+}
+
+/* One weight for all rows: the leading dimensions join M if x's strides allow, else they are a batch
+ * in which the weight repeats. */
+static bool rows_of(const struct type *x, const int64_t *s, bool shared, struct matmul_view *v)
+{
+    int r = x->rank;
+    if (shared && view_collapse(x, s, 0, r - 1, &v->a.row)) {
+        v->batch = 1;
+        v->m = product(x, 0, r - 1);
+        v->a.batch = 0;
+        return true;
+    }
+    v->batch = product(x, 0, r - 2);
+    v->m = x->dim[r - 2];
+    v->a.row = s[r - 2];
+    return view_collapse(x, s, 0, r - 2, &v->a.batch);
+}
+
+bool view_matmul(const graph *g, const struct node *n, struct matmul_view *v)
+{
+    const struct type *x = &g->node[n->in[0]].type, *w = &g->node[n->in[1]].type;
+    struct view a, b;
+    memset(v, 0, sizeof *v);
+    if (!view_of(g, n->in[0], &a) || !view_of(g, n->in[1], &b)) return false;
+    if (!rows_of(x, a.stride, w->rank == 2, v)) return false;
+    if (!view_collapse(w, b.stride, 0, w->rank - 2, &v->b.batch)) return false;
+    int kn = n->attr.i[0] != 0;
+    v->k = x->dim[x->rank - 1];
+    v->n = w->dim[w->rank - (kn ? 1 : 2)];
+    v->a.base = a.base;
+    v->a.offset = a.offset;
+    v->a.k = a.stride[x->rank - 1];
+    v->b.base = b.base;
+    v->b.offset = b.offset;
+    v->b.row = b.stride[w->rank - (kn ? 1 : 2)];
+    v->b.k = b.stride[w->rank - (kn ? 2 : 1)];
+    return true;
+}

@@ -1,0 +1,43 @@
+/* view.h -- where a value's elements lie, as far as the graph alone can say. */
+#ifndef VIEW_H
+#define VIEW_H
+
+#include "graph.h"
+
+/* Element (i0, i1, ...) of a value is at offset + sum stride[d] * i_d of `base`: a leaf, or a node that
+ * computes, whose result is dense in memory of its own. */
+struct view {
+    int base;
+    int64_t offset;
+    int64_t stride[CODA_MAX_RANK];
+};
+
+bool op_is_view(enum op op); /* SLICE, RESHAPE, TRANSPOSE */
+
+/* False if a reshape on the way cannot be said with strides. */
+bool view_of(const graph *g, int value, struct view *out);
+
+/* Strides of an operand of type `t` and strides `s` over the dimensions of `to`, broadcast from the
+ * right; 0 wherever the extent is 1 or the dimension absent. */
+void view_broadcast(const struct type *t, const int64_t *s, const struct type *to, int64_t *out);
+
+/* One stride that walks dimensions lo..hi-1 in row-major order; false if there is none. */
+bool view_collapse(const struct type *t, const int64_t *s, int lo, int hi, int64_t *out);
+
+/* t with a last dimension of 1: how a per-row operand without columns is read. */
+struct type type_as_rows(const struct type *t);
+
+/* The matrices of a product: [batch][rows][k] by strides. */
+struct matmul_view {
+    int64_t batch, m, n, k;
+    struct { int base; int64_t offset, batch, row, k; } a, b;
+};
+bool view_matmul(const graph *g, const struct node *n, struct matmul_view *out);
+
+/* copies.c -- the same graph with a copy (a cast to the same dtype) wherever an operand, an output or
+ * a part of a concat cannot be read or written in place. NULL with the message set. */
+graph *insert_copies(const graph *g);
+/* Where part `i` of a concat lies in the result. */
+int64_t concat_start(const graph *g, const struct node *concat, int i);
+
+#endif
