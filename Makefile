@@ -1,17 +1,23 @@
 # make            libcoda.so, libcoda.a and the tool coda, in build/
+# make demo       a LLaMA block from its formula to fused kernels, on any machine
 # make test       all that a CPU can prove
 # make help       the other targets
 # Variables: CUDA_HOME (toolkit), BUILD (output folder), HOSTILE=1 (small limits), SAN=address,undefined | thread
 
 BUILD     ?= build
-CUDA_HOME ?= $(firstword $(wildcard /usr/local/cuda $(CURDIR)/build/cuda))
+CUDA_HOME ?= $(firstword $(wildcard $(CURDIR)/build/cuda /usr/local/cuda))
 CC        ?= gcc
 CXX       ?= g++
+PREFIX    ?= /usr/local
+JOBS      ?= $(shell nproc 2>/dev/null || echo 2)
+export CUDA_HOME CC CXX
 
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla
 CFLAGS  ?= -O2 -g
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -pthread $(WARN) $(CFLAGS) $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer) \
-	$(if $(HOSTILE),-DCODA_HOSTILE) -MMD -MP -Iinclude -Ilib -Ijit -Icache -Iprimitives -I$(BUILD) $(if $(CUDA_HOME),-isystem $(CUDA_HOME)/include)
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -pthread $(WARN) $(CFLAGS) \
+	$(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer) $(if $(HOSTILE),-DCODA_HOSTILE) -MMD -MP \
+	-Iinclude -Ilib -Ijit -Icache -Iprimitives -I$(BUILD) $(DEPS_INCLUDE) $(CUDA_HOME:%=-isystem %/include)
+DEPS_INCLUDE = $(patsubst %,-I%,$(wildcard build/deps/include))
 LDLIBS   = -pthread -ldl -lm $(if $(SAN),-fsanitize=$(SAN))
 
 SRC    := $(wildcard lib/*.c jit/*.c cache/*.c primitives/ref/*.c)
@@ -41,6 +47,24 @@ $(BUILD)/libcoda.a: $(OBJ)
 	ar rcs $@ $^
 $(BUILD)/libcoda.so: $(OBJ)
 	$(CC) -shared -Wl,-soname,libcoda.so.0 -Wl,--no-undefined $^ -o $@ $(LDLIBS)
+	@ln -sf libcoda.so $(BUILD)/libcoda.so.0
+
+# ---- The tool and the examples: users of coda.h alone ----
+EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
+TOOL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard examples/coda/*.c))
+
+$(BUILD)/examples/%.o: ALL_CFLAGS += -Iexamples
+$(BUILD)/coda: $(TOOL_OBJ) $(BUILD)/libcoda.a
+	$(CC) $^ -o $@ $(LDLIBS)
+$(BUILD)/examples/%: $(BUILD)/examples/%.o $(BUILD)/libcoda.so
+	$(CC) $< -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(LDLIBS)
+examples: $(EXAMPLES)
+
+deps: ## installs what is missing: packages by apt, CUDA 13 by Python wheels
+	@.ci/deps
+demo: deps ## builds all and runs examples/llama_block.c (DEMO=--cpu: as if there were no GPU)
+	@$(MAKE) --no-print-directory -j$(JOBS) all examples
+	$(BUILD)/examples/llama_block $(DEMO)
 
 # ---- Tests ----
 TESTS     := $(sort $(wildcard test/test_*.c))
@@ -54,7 +78,95 @@ $(BUILD)/test/main.o: $(BUILD)/test/suites.h
 $(BUILD)/test/%.o: ALL_CFLAGS += -I$(BUILD)/test -Itest
 $(BUILD)/unit: $(TEST_OBJ) $(BUILD)/libcoda.a
 	$(CC) $^ -o $@ $(CHECK_LIBS) $(LDLIBS)
-unit: $(BUILD)/unit
+unit: $(BUILD)/unit ## the unit tests alone
 	CK_DEFAULT_TIMEOUT=300 $(BUILD)/unit
+bless: $(BUILD)/unit ## rewrites test/golden/*.coda: read the diff before you commit it
+	CODA_BLESS=1 CK_RUN_SUITE=golden $(BUILD)/unit
+test: deps ## all that a CPU can prove
+	@test/all.sh
 
-.PHONY: all unit
+# Programs beside the unit tests. Fuzzers: fuzz_NAME SECONDS [SEED].
+FUZZERS := $(patsubst test/%.c,$(BUILD)/%,$(wildcard test/fuzz_*.c))
+UTIL_OBJ = $(patsubst %.c,$(BUILD)/%.o,$(shell grep -L '<check.h>' $(wildcard test/util_*.c) /dev/null))
+SECONDS ?= 600
+SEED    ?= $(shell date +%s)
+
+$(BUILD)/fuzz_%: $(BUILD)/test/fuzz_%.o $(UTIL_OBJ) $(BUILD)/libcoda.a
+	$(CC) $^ -o $@ $(LDLIBS)
+fuzzers: $(FUZZERS)
+fuzz: ## SECONDS=600 of each fuzzer, with address and undefined behaviour sanitizers
+	@$(MAKE) --no-print-directory -j$(JOBS) BUILD=$(BUILD)/asan SAN=address,undefined CFLAGS='-O1 -g' fuzzers
+	@for f in $(FUZZERS:$(BUILD)/%=$(BUILD)/asan/%); do $$f $(SECONDS) $(SEED) || exit 1; done
+
+# Every N-th allocation fails.
+$(BUILD)/oom: $(BUILD)/test/oom.o $(BUILD)/libcoda.a
+	$(CC) $^ -o $@ $(LDLIBS) -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=aligned_alloc
+
+# GPU tests: no Check, so that they run where only a driver and a toolkit are. Each test/gpu_NAME.c
+# defines int gpu_NAME(void), the number of its failures.
+GPU_TESTS := $(filter-out test/gpu_main.c,$(sort $(wildcard test/gpu_*.c)))
+GPU_OBJ    = $(GPU_TESTS:%.c=$(BUILD)/%.o) $(BUILD)/test/gpu_main.o $(UTIL_OBJ)
+GPU_STAMP ?= test/gpu.stamp
+DIGEST     = find include lib jit primitives cache test/gpu_* -type f | LC_ALL=C sort | \
+	xargs sha256sum | sha256sum | cut -c-64
+
+$(BUILD)/test/gpu_list.h: $(GPU_TESTS)
+	@mkdir -p $(@D)
+	@for f in $(GPU_TESTS:test/gpu_%.c=%); do echo "GPU_TEST($$f)"; done > $@
+$(BUILD)/test/gpu_main.o: $(BUILD)/test/gpu_list.h
+$(BUILD)/gpu_tests: $(GPU_OBJ) $(BUILD)/libcoda.a
+	$(CC) $^ -o $@ $(LDLIBS)
+test-gpu: $(BUILD)/gpu_tests ## the rest, on a GPU; writes test/gpu.stamp (or $GPU_STAMP)
+	$(BUILD)/gpu_tests --stamp $(GPU_STAMP) --digest $$($(DIGEST))
+stamp-digest: ## a digest of include, lib, jit, primitives, cache and the GPU tests
+	@$(DIGEST)
+
+# ---- The house ----
+layers: ## which folder may include which
+	@awk -f test/layers.awk $$(find lib jit cache primitives examples perf -name '*.[ch]' -o -name '*.cuh')
+exports: $(BUILD)/libcoda.so ## libcoda.so exports coda_* and nothing else
+	@nm -D --defined-only $< | awk '$$3 !~ /^coda_/ { print "exported: " $$3; bad = 1 } \
+	    END { print NR " symbols exported"; exit bad || NR == 0 }'
+headers: ## coda.h as pedantic C99 and C++, its INIT macros, its first program
+	@CC=$(CC) CXX=$(CXX) test/headers.sh $(BUILD)/headers
+lint: ## files over 800 lines, lines over 110 columns; clang-format's opinion if it is there
+	@test/lint.sh
+
+# ---- Installation ----
+VERSION = $(shell sed -n 's/.*CODA_VERSION_STRING "\(.*\)"/\1/p' include/coda.h)
+D       = $(DESTDIR)$(PREFIX)
+INSTALLED = include/coda.h lib/libcoda.so.0 lib/libcoda.so lib/libcoda.a lib/pkgconfig/coda.pc bin/coda share/man/man1/coda.1
+define PKG_CONFIG
+prefix=$(PREFIX)
+libdir=$${prefix}/lib
+includedir=$${prefix}/include
+
+Name: coda
+Description: Transformer blocks as fused GPU kernels
+Version: $(VERSION)
+Libs: -L$${libdir} -lcoda
+Libs.private: -pthread -ldl -lm
+Cflags: -I$${includedir}
+endef
+export PKG_CONFIG
+
+install: all ## header, libraries, tool, coda.pc and man page into $DESTDIR$PREFIX
+	install -d $(D)/include $(D)/lib/pkgconfig $(D)/bin $(D)/share/man/man1
+	install -m 644 include/coda.h $(D)/include
+	install -m 755 $(BUILD)/libcoda.so $(D)/lib/libcoda.so.0
+	ln -sf libcoda.so.0 $(D)/lib/libcoda.so
+	install -m 644 $(BUILD)/libcoda.a $(D)/lib
+	install -m 755 $(BUILD)/coda $(D)/bin
+	install -m 644 examples/coda/coda.1 $(D)/share/man/man1
+	printf '%s\n' "$$PKG_CONFIG" > $(D)/lib/pkgconfig/coda.pc
+uninstall: ## takes them away again
+	rm -f $(INSTALLED:%=$(D)/%)
+
+clean: ## removes all build output but the fetched CUDA
+	find $(BUILD) -mindepth 1 -maxdepth 1 ! -name cuda ! -name deps -exec rm -rf {} + 2>/dev/null || true
+help: ## this list
+	@sed -n 's/^# make/make/p' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: all examples deps demo unit bless test fuzzers fuzz test-gpu stamp-digest layers exports headers lint \
+	install uninstall clean help

@@ -1,0 +1,75 @@
+/*
+ * gpu.h -- device memory, copies and timing through libcuda, opened at run time.
+ *
+ * For programs on coda.h that want no CUDA headers and must also start where there is no driver.
+ */
+#ifndef GPU_H
+#define GPU_H
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "coda.h"
+
+typedef uint64_t gpu_address; /* CUdeviceptr                                                       */
+typedef struct CUevent_st *gpu_event;
+
+struct gpu {
+    void *lib;
+    int (*init)(unsigned);
+    int (*device_get)(int *, int);
+    int (*device_name)(char *, int, int);
+    int (*context_retain)(void **, int);
+    int (*context_set)(void *);
+    int (*alloc)(gpu_address *, size_t);
+    int (*free)(gpu_address);
+    int (*set)(gpu_address, unsigned char, size_t);
+    int (*upload)(gpu_address, const void *, size_t);
+    int (*download)(void *, gpu_address, size_t);
+    int (*stream_new)(coda_stream *, unsigned);
+    int (*stream_wait)(coda_stream);
+    int (*event_new)(gpu_event *, unsigned);
+    int (*event_record)(gpu_event, coda_stream);
+    int (*event_wait)(gpu_event);
+    int (*event_ms)(float *, gpu_event, gpu_event);
+    char name[128];
+};
+
+/* Makes the first GPU's primary context current. 0, or -1 if there is no driver or no GPU. */
+static inline int gpu_open(struct gpu *g)
+{
+    void *context;
+    int device;
+    if (!(g->lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL))) return -1;
+#define GPU_FIND(field, symbol) \
+    if (!(*(void **)&g->field = dlsym(g->lib, symbol))) return -1
+    GPU_FIND(init, "cuInit");
+    GPU_FIND(device_get, "cuDeviceGet");
+    GPU_FIND(device_name, "cuDeviceGetName");
+    GPU_FIND(context_retain, "cuDevicePrimaryCtxRetain");
+    GPU_FIND(context_set, "cuCtxSetCurrent");
+    GPU_FIND(alloc, "cuMemAlloc_v2");
+    GPU_FIND(free, "cuMemFree_v2");
+    GPU_FIND(set, "cuMemsetD8_v2");
+    GPU_FIND(upload, "cuMemcpyHtoD_v2");
+    GPU_FIND(download, "cuMemcpyDtoH_v2");
+    GPU_FIND(stream_new, "cuStreamCreate");
+    GPU_FIND(stream_wait, "cuStreamSynchronize");
+    GPU_FIND(event_new, "cuEventCreate");
+    GPU_FIND(event_record, "cuEventRecord");
+    GPU_FIND(event_wait, "cuEventSynchronize");
+    GPU_FIND(event_ms, "cuEventElapsedTime");
+#undef GPU_FIND
+    if (g->init(0) || g->device_get(&device, 0) || g->device_name(g->name, sizeof g->name, device)) return -1;
+    return g->context_retain(&context, device) || g->context_set(context) ? -1 : 0;
+}
+
+/* Memory that holds `bytes`; 0 when there is not enough. */
+static inline gpu_address gpu_alloc(const struct gpu *g, size_t bytes)
+{
+    gpu_address p;
+    return g->alloc(&p, bytes ? bytes : 1) ? 0 : p;
+}
+
+#endif

@@ -1,0 +1,11 @@
+/* gpu_case.h -- the runner that the GPU tests share: a test is `int gpu_NAME(void)` in gpu_NAME.c and
+ * returns the number of its failures, which is the sum of its gpu_case() calls. */
+#ifndef GPU_CASE_H
+#define GPU_CASE_H
+
+#include <stdbool.h>
+
+/* Counts a case and prints one line, "ok     NAME: ..." or "FAILED NAME: ...". Returns 1 if it failed. */
+int gpu_case(bool good, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,45 @@
+# layers.awk -- the law of the house: which folder may include which. Reads every source file.
+#
+#     lib -> jit, primitives      jit -> cache, primitives      cache -> libc      primitives -> nothing
+#     examples, perf -> include/coda.h alone. NVIDIA's headers belong to jit.
+BEGIN {
+    allowed["lib"] = " lib include jit primitives "
+    allowed["jit"] = " jit include cache primitives "
+    allowed["cache"] = " cache "
+    allowed["primitives"] = " primitives "
+    allowed["examples"] = " examples include "
+    allowed["perf"] = " perf examples include "
+    # Generated headers, made in the output folder from the primitives.
+    while (("find include lib jit cache primitives examples perf -name '*.h' -o -name '*.cuh' -o -name '*.def'" | getline path) > 0) {
+        folder = path
+        sub(/\/.*/, "", folder)
+        name = path
+        if (folder == "primitives" && path ~ /\.cuh$/) sub(/^primitives\//, "", name)
+        else sub(/.*\//, "", name)
+        if (name in home) complain(path, "the name is taken by " home[name])
+        home[name] = folder
+    }
+}
+
+function complain(where, what) { print where ": " what; bad++ }
+
+FNR == 1 { folder = FILENAME; sub(/\/.*/, "", folder); files++ }
+
+/^[ \t]*#[ \t]*include[ \t]*"/ {
+    split($0, part, "\"")
+    name = part[2]
+    from = name in home ? home[name] : "?"
+    if (from == "?") complain(FILENAME ":" FNR, "\"" name "\" is in no folder of the house")
+    else if (index(allowed[folder], " " from " ") == 0)
+        complain(FILENAME ":" FNR, folder " may not include \"" name "\" of " from)
+    edges++
+}
+
+/^[ \t]*#[ \t]*include[ \t]*<(cuda|nvrtc|cublas|nvToolsExt)/ && folder != "jit" {
+    complain(FILENAME ":" FNR, folder " may not include NVIDIA's headers")
+}
+
+END {
+    printf "%d files, %d includes between them, %d against the law\n", files, edges, bad
+    exit bad > 0 || edges == 0
+}
