@@ -1,0 +1,172 @@
+// attention_simt.cuh -- attention for any dtype, stride and GPU: plain fp32 multiply-adds.
+//
+// A block of 256 threads holds bm = 16 * rows queries of one head in shared memory and walks over the
+// keys it can see, bn = 16 * keys of them at a time: scores, online softmax, then its values through the
+// same buffer. Thread (y, x) owns the queries y + 16i; of a score tile the keys x + 16j, of the result
+// the columns 4x + 64c .. + 3. A row's 16 threads are neighbours in a warp, so row sums are shuffles.
+// The columns are padded with zeros to a multiple of 64; rows of shared memory carry 4 floats more, so
+// that 16-byte reads of neighbouring rows do not meet in a bank.
+//
+// Config: types Q K V O; tq tk heads group (query heads for a key head) head_dim window causal scale_log2
+// (scale * log2 e); rows keys; strides {q,k,v,o}_{batch,time,head}; lengths_stride.
+#pragma once
+#include "attention/visible.cuh"
+#include "math.cuh"
+
+namespace coda {
+
+template <class Config> struct AttentionSimt {
+    struct C : Config {
+        static constexpr i32 bm = 16 * Config::rows, bn = 16 * Config::keys;
+    };
+    static constexpr i32 rows = C::rows, keys = C::keys, bm = C::bm, bn = C::bn;
+    static constexpr i32 threads = 256;
+    static constexpr i32 chunks = (C::head_dim + 63) / 64, pitch = 64 * chunks + 4, score_pitch = bn + 4;
+    static constexpr i32 shared_floats = (bm + bn) * pitch + bm * score_pitch;
+    static constexpr i32 blocks = (C::tq + bm - 1) / bm; // of queries, for each head
+
+    struct Row { float max, sum; };
+
+    // Copies `count` rows of head_dim columns, row r from from[r * stride]; rows past `limit` are zero.
+    template <class T> DEV static void load_rows(float *to, const T *from, i64 stride, i32 count, i32 limit) {
+        for (i32 e = threadIdx.x; e < count * 64 * chunks; e += threads) {
+            i32 r = e / (64 * chunks), c = e % (64 * chunks);
+            to[r * pitch + c] = r < limit && c < C::head_dim ? load(from + r * stride + c) : 0.0f;
+        }
+    }
+
+    DEV static float row_max(float x) {
+        for (i32 d = 1; d < 16; d *= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, d));
+        return x;
+    }
+    DEV static float row_sum(float x) {
+        for (i32 d = 1; d < 16; d *= 2) x += __shfl_xor_sync(~0u, x, d);
+        return x;
+    }
+    DEV static float4 quad(const float *p) { return *reinterpret_cast<const float4 *>(p); }
+    DEV static float dot(float4 a, float4 b, float sum) {
+        return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
+    }
+
+    // s[i][j] = q . k for the thread's queries and keys.
+    DEV static void scores(float (&s)[rows][keys], const float *q, const float *k) {
+        i32 y = threadIdx.x / 16, x = threadIdx.x % 16;
+        for (i32 i = 0; i < rows; i++)
+            for (i32 j = 0; j < keys; j++) s[i][j] = 0.0f;
+#pragma unroll 2
+        for (i32 c = 0; c < 64 * chunks; c += 4) {
+            float4 kv[keys];
+#pragma unroll
+            for (i32 j = 0; j < keys; j++) kv[j] = quad(k + (x + 16 * j) * pitch + c);
+#pragma unroll
+            for (i32 i = 0; i < rows; i++) {
+                float4 qv = quad(q + (y + 16 * i) * pitch + c);
+#pragma unroll
+                for (i32 j = 0; j < keys; j++) s[i][j] = dot(qv, kv[j], s[i][j]);
+            }
+        }
+    }
+
+    // Turns a row's scores into exp2 of what they exceed the new maximum by; returns the factor by which
+    // older sums shrink. A score not seen weighs nothing, also when no score of the row is seen.
+    DEV static float weigh(float (&s)[keys], Row &row, i32 key, i32 first, i32 end) {
+        float top = row.max, sum = 0.0f;
+#pragma unroll
+        for (i32 j = 0; j < keys; j++) {
+            i32 at = key + 16 * j;
+            s[j] = at >= first && at < end ? s[j] * C::scale_log2 : UNSEEN;
+            top = fmaxf(top, s[j]);
+        }
+        top = row_max(top);
+        float base = top == UNSEEN ? 0.0f : top, factor = math::exp2(row.max - base);
+#pragma unroll
+        for (i32 j = 0; j < keys; j++) sum += s[j] = math::exp2(s[j] - base);
+        row = {top, row.sum * factor + row_sum(sum)};
+        return factor;
+    }
+
+    // o += p v for the thread's queries and columns.
+    DEV static void accumulate(float (&o)[rows][chunks][4], const float *p, const float *v) {
+        i32 y = threadIdx.x / 16, x = threadIdx.x % 16;
+#pragma unroll 2
+        for (i32 j = 0; j < bn; j++) {
+            float w[rows];
+#pragma unroll
+            for (i32 i = 0; i < rows; i++) w[i] = p[(y + 16 * i) * score_pitch + j];
+#pragma unroll
+            for (i32 c = 0; c < chunks; c++) {
+                float4 t = quad(v + j * pitch + 64 * c + 4 * x);
+#pragma unroll
+                for (i32 i = 0; i < rows; i++) {
+                    o[i][c][0] = fmaf(w[i], t.x, o[i][c][0]);
+                    o[i][c][1] = fmaf(w[i], t.y, o[i][c][1]);
+                    o[i][c][2] = fmaf(w[i], t.z, o[i][c][2]);
+                    o[i][c][3] = fmaf(w[i], t.w, o[i][c][3]);
+                }
+            }
+        }
+    }
+
+    DEV static void write(const float (&o)[rows][chunks][4], const Row *row, typename C::O *out, i32 query) {
+        i32 y = threadIdx.x / 16, x = threadIdx.x % 16;
+#pragma unroll
+        for (i32 i = 0; i < rows; i++) {
+            float inverse = row[i].sum == 0.0f ? 0.0f : 1.0f / row[i].sum;
+            i32 at = query + y + 16 * i;
+#pragma unroll
+            for (i32 c = 0; c < chunks; c++)
+#pragma unroll
+                for (i32 e = 0; e < 4; e++) {
+                    i32 col = 64 * c + 4 * x + e;
+                    if (at < C::tq && col < C::head_dim) store(out + at * C::o_time + col, o[i][c][e] * inverse);
+                }
+        }
+    }
+
+    DEV static void run(const typename C::Q *q, const typename C::K *k, const typename C::V *v,
+                        typename C::O *out, const i32 *lengths) {
+        extern __shared__ __align__(16) float shared[];
+        float *queries = shared, *tile = queries + bm * pitch, *weights = tile + bn * pitch;
+        i32 y = threadIdx.x / 16, x = threadIdx.x % 16;
+        i32 head = blockIdx.x % C::heads, query = blockIdx.x / C::heads % blocks * bm;
+        i64 batch = blockIdx.x / C::heads / blocks;
+        Visible<C> see(lengths ? lengths[batch * C::lengths_stride] : C::tk);
+        k += batch * C::k_batch + head / C::group * C::k_head;
+        v += batch * C::v_batch + head / C::group * C::v_head;
+
+        q += batch * C::q_batch + head * C::q_head + query * C::q_time;
+        load_rows(queries, q, C::q_time, bm, C::tq - query);
+        float o[rows][chunks][4] = {};
+        Row row[rows];
+#pragma unroll
+        for (i32 i = 0; i < rows; i++) row[i] = {UNSEEN, 0.0f};
+
+        KeyBlocks range = key_blocks<C>(see, query, min(query + bm, C::tq) - 1);
+        for (i32 b = range.first; b < range.end; b++) {
+            i32 key = b * bn;
+            __syncthreads(); // the last block's values and weights have been read
+            load_rows(tile, k + key * C::k_time, C::k_time, bn, see.keys - key);
+            __syncthreads();
+            float s[rows][keys];
+            scores(s, queries, tile);
+#pragma unroll
+            for (i32 i = 0; i < rows; i++) {
+                i32 at = query + y + 16 * i;
+                float factor = weigh(s[i], row[i], key + x, see.first(at), see.end(at));
+#pragma unroll
+                for (i32 j = 0; j < keys; j++) weights[(y + 16 * i) * score_pitch + x + 16 * j] = s[i][j];
+#pragma unroll
+                for (i32 c = 0; c < chunks; c++)
+#pragma unroll
+                    for (i32 e = 0; e < 4; e++) o[i][c][e] *= factor;
+            }
+            __syncthreads(); // all scores have been computed
+            load_rows(tile, v + key * C::v_time, C::v_time, bn, see.keys - key);
+            __syncthreads();
+            accumulate(o, weights, tile);
+        }
+        write(o, row, out + batch * C::o_batch + head * C::o_head, query);
+    }
+};
+
+} // namespace coda

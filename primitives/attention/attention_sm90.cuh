@@ -1,0 +1,311 @@
+// attention_sm90.cuh -- attention on Hopper: TMA rings, wgmma, online softmax in registers.
+//
+// One block for each SM walks over tiles of bm = 64 * groups queries of one head. The producer, one thread
+// of the first warpgroup, loads the queries and then, last block first, each block of bn keys and its
+// values into two rings of `stages` slots. Every consumer warpgroup owns 64 queries:
+//
+//     S = Q K_j^T                       while O += P V_(j+1) still runs
+//     P = 2^(c (S - max))               rounded to T and packed, the accumulator fragment of S is the
+//                                       A fragment of the next product: P never leaves registers
+//     O = O * 2^(c (old max - max))     once that product is done
+//
+// A warpgroup issues its two products when the warpgroup before it has issued its own (named barriers in a
+// ring), so that the softmax of one runs under the products of the other. Blocks that no query of the tile
+// sees are not visited; only blocks at a border are masked. Columns are padded to a multiple of 64 and
+// rows past the end are read as zeros by TMA. Every sum has a fixed order.
+//
+// Zero times NaN is NaN, so a value past a sequence's length must not even be multiplied: TMA zeroes the
+// rows past tk, clear_values those past the length.
+//
+// Config: type T (bf16 or f16); i32 batch tq tk heads, group (query heads for a key head), head_dim,
+// window, bn, stages, groups, band; bool causal, lengths; float scale_log2 (scale * log2 e);
+// i64 o_batch, o_time, o_head, lengths_stride.
+#pragma once
+#include "attention/online_softmax.cuh"
+#include "attention/tile_walk.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/control.cuh"
+#include "ptx/named_arrive.cuh"
+#include "ptx/tma.cuh"
+#include "ptx/wgmma.cuh"
+
+namespace coda {
+
+// A 4 x 4 transpose among the lanes of a quad: v[k] of lane q becomes v[q] of lane k.
+DEV void quad_transpose(u32 (&v)[4]) {
+#pragma unroll
+    for (i32 bit = 1; bit <= 2; bit *= 2) {
+        bool high = threadIdx.x & bit;
+#pragma unroll
+        for (i32 k = 0; k < 4; k++) {
+            if (k & bit) continue;
+            u32 got = __shfl_xor_sync(~0u, high ? v[k] : v[k + bit], bit);
+            (high ? v[k] : v[k + bit]) = got;
+        }
+    }
+}
+
+template <class Config> struct AttentionSm90 {
+    struct C : Config {
+        static constexpr i32 bm = 64 * Config::groups;
+    };
+    typedef typename C::T T;
+    static constexpr i32 bm = C::bm, bn = C::bn, stages = C::stages, groups = C::groups;
+    static constexpr i32 chunks = (C::head_dim + 63) / 64; // of 64 columns: 128 bytes, a swizzled row
+    static constexpr i32 threads = 128 * (1 + groups);
+
+    struct Shared { // tiles are chunks of [rows][64], 1024-byte aligned
+        u8 queries[chunks][bm * 128];
+        u8 keys[stages][chunks][bn * 128];
+        u8 values[stages][chunks][bn * 128];
+        u64 full_queries, empty_queries;
+        u64 full_keys[stages], empty_keys[stages], full_values[stages], empty_values[stages];
+    };
+    static constexpr i32 shared_bytes = sizeof(Shared);
+
+    // A place in a ring; the phase flips with each turn.
+    struct Place {
+        i32 slot = 0;
+        u32 phase = 0;
+        DEV void advance() {
+            if (++slot == stages) slot = 0, phase ^= 1;
+        }
+    };
+
+    DEV static Visible<C> visible(const i32 *lengths, const TileWalk<C> &tile) {
+        return Visible<C>(C::lengths ? lengths[tile.batch * C::lengths_stride] : C::tk);
+    }
+    DEV static KeyBlocks blocks_of(const Visible<C> &see, const TileWalk<C> &tile) {
+        return key_blocks<C>(see, tile.query, min(tile.query + bm, C::tq) - 1);
+    }
+
+    DEV static void wait(u64 &bar, u32 phase) { ptx::mbarrier_wait(ptx::shared_address(&bar), phase); }
+    DEV static void init(u64 &bar, u32 arrivals) { ptx::mbarrier_init(ptx::shared_address(&bar), arrivals); }
+
+    // ---- Producer: one thread ----
+
+    // Loads one tile of `rows` rows from time `from` on.
+    template <i32 rows> DEV static void load_tile(u8 (*to)[rows * 128], u64 &full, const TensorMap &map,
+                                                  i32 from, i32 head, i32 batch) {
+        u32 bar = ptx::shared_address(&full);
+        ptx::mbarrier_arrive_expect(bar, chunks * rows * 128);
+        for (i32 c = 0; c < chunks; c++)
+            ptx::tma_load(ptx::shared_address(to[c]), &map, bar, 64 * c, head, from, batch);
+    }
+
+    DEV static void produce(Shared &s, const TensorMap &q, const TensorMap &k, const TensorMap &v,
+                            const i32 *lengths) {
+        Place key, value;
+        u32 phase = 0;
+        for (TileWalk<C> tile; tile.next();) {
+            KeyBlocks b = blocks_of(visible(lengths, tile), tile);
+            if (b.first == b.end) continue;
+            i32 head = tile.head / C::group;
+            auto load_keys = [&](i32 block) {
+                wait(s.empty_keys[key.slot], key.phase ^ 1);
+                load_tile<bn>(s.keys[key.slot], s.full_keys[key.slot], k, block * bn, head, tile.batch);
+                key.advance();
+            };
+            auto load_values = [&](i32 block) {
+                wait(s.empty_values[value.slot], value.phase ^ 1);
+                load_tile<bn>(s.values[value.slot], s.full_values[value.slot], v, block * bn, head, tile.batch);
+                value.advance();
+            };
+            wait(s.empty_queries, phase ^ 1);
+            load_tile<bm>(s.queries, s.full_queries, q, tile.query, tile.head, tile.batch);
+            phase ^= 1;
+            load_keys(b.end - 1);
+            for (i32 j = b.end - 1; j > b.first; j--) {
+                load_keys(j - 1);
+                load_values(j);
+            }
+            load_values(b.first);
+        }
+    }
+
+    // ---- Consumer: a warpgroup ----
+
+    struct Consumer {
+        Shared &s;
+        const i32 group, thread; // of the consumer warpgroups, of its threads
+        Place key, value;
+        u32 phase = 0; // of the queries
+        float score[bn / 2], out[32 * chunks];
+        u32 weight[bn / 16][4];
+
+        DEV Consumer(Shared &shared) : s(shared), group(threadIdx.x / 128 - 1), thread(threadIdx.x % 128) {}
+
+        DEV static u64 descriptor(const u8 *tile, u32 leading) {
+            return ptx::wgmma_descriptor(ptx::shared_address(tile), leading, 1024);
+        }
+
+        // S = Q K^T. 16 columns are 32 bytes of a row; the swizzle follows from the address.
+        DEV void issue_scores() {
+            u64 a = descriptor(s.queries[0] + group * 64 * 128, 16);
+            u64 b = descriptor(s.keys[key.slot][0], 16);
+            ptx::wgmma_fence();
+#pragma unroll
+            for (i32 i = 0; i < 4 * chunks; i++) {
+                i32 chunk = i / 4 * 128, step = i % 4 * 32;
+                ptx::Wgmma<T, bn>::template mma<0, 0>(score, a + (chunk * bm + step) / 16,
+                                                      b + (chunk * bn + step) / 16, i);
+            }
+            ptx::wgmma_commit();
+        }
+
+        // O += P V. 16 keys are two groups of 8 rows of 128 bytes.
+        DEV void issue_values() {
+            u64 b = descriptor(s.values[value.slot][0], bn * 128);
+            ptx::wgmma_fence();
+#pragma unroll
+            for (i32 i = 0; i < bn / 16; i++)
+                ptx::Wgmma<T, 64 * chunks>::template mma<1>(out, weight[i], b + i * 2048 / 16, 1);
+            ptx::wgmma_commit();
+        }
+
+        DEV void release(u64 &empty) {
+            if (thread == 0) ptx::mbarrier_arrive(ptx::shared_address(&empty));
+        }
+        DEV void release_keys() {
+            release(s.empty_keys[key.slot]);
+            key.advance();
+        }
+        DEV void release_values() {
+            release(s.empty_values[value.slot]);
+            value.advance();
+        }
+
+        // Zeroes the values of the keys from `rows` on. Both warpgroups do, so neither waits for the other.
+        DEV void clear_values(i32 rows) {
+            for (i32 c = 0; c < chunks; c++)
+                for (i32 e = rows * 8 + thread; e < bn * 8; e += 128)
+                    reinterpret_cast<uint4 *>(s.values[value.slot][c])[e] = uint4();
+            ptx::fence_async_shared();
+            ptx::named_barrier(1 + groups + group, 128);
+        }
+        DEV void await_values(const Visible<C> &see, i32 block) {
+            wait(s.full_values[value.slot], value.phase);
+            if (C::lengths && see.keys < block * bn + bn) clear_values(see.keys - block * bn);
+        }
+
+        DEV void weigh(OnlineSoftmax &softmax, const Visible<C> &see, i32 query, i32 block, float (&factor)[2]) {
+            i32 first = query / 64 * 64; // of the warpgroup
+            if (C::scale_log2 < 0.0f)
+                for (float &x : score) x = -x;
+            if (block * bn + bn > see.end(first) || block * bn < see.first(first + 63))
+                mask(score, see, query, block * bn);
+            softmax.step(score, fabsf(C::scale_log2), factor);
+        }
+        DEV void pack_weights() {
+#pragma unroll
+            for (i32 i = 0; i < bn / 4; i++) weight[i / 4][i % 4] = pack2<T>(score[2 * i], score[2 * i + 1]);
+        }
+
+        // The warpgroups take turns in issuing products.
+        DEV void await_turn() { ptx::named_barrier(1 + group, 256); }
+        DEV void pass_turn() { ptx::named_arrive(1 + (group + 1) % groups, 256); }
+
+        DEV void attend(OnlineSoftmax &softmax, const Visible<C> &see, KeyBlocks b, i32 query) {
+            float factor[2];
+            wait(s.full_queries, phase);
+            phase ^= 1;
+            wait(s.full_keys[key.slot], key.phase);
+            issue_scores();
+            ptx::wgmma_wait<0>();
+            release_keys();
+            weigh(softmax, see, query, b.end - 1, factor);
+            pack_weights();
+            for (i32 j = b.end - 2; j >= b.first; j--) {
+                wait(s.full_keys[key.slot], key.phase);
+                await_turn();
+                issue_scores();
+                await_values(see, j + 1);
+                issue_values();
+                pass_turn();
+                ptx::wgmma_wait<1>();
+                release_keys();
+                weigh(softmax, see, query, j, factor);
+                ptx::wgmma_wait<0>();
+                release_values();
+#pragma unroll
+                for (i32 i = 0; i < 32 * chunks; i++) out[i] *= factor[i >> 1 & 1];
+                pack_weights();
+            }
+            release(s.empty_queries);
+            await_values(see, b.first);
+            issue_values();
+            ptx::wgmma_wait<0>();
+            release_values();
+        }
+
+        // The quad's lanes exchange their column pairs, so that each stores 16 adjacent bytes.
+        DEV void write(const OnlineSoftmax &softmax, T *to, i32 query) {
+#pragma unroll
+            for (i32 r = 0; r < 2; r++) {
+                float inverse = softmax.inverse(r);
+                i32 row = query + 8 * r;
+#pragma unroll
+                for (i32 g = 0; g < 2 * chunks; g++) {
+                    u32 v[4];
+#pragma unroll
+                    for (i32 i = 0; i < 4; i++) {
+                        const float *pair = out + 16 * g + 4 * i + 2 * r;
+                        v[i] = pack2<T>(pair[0] * inverse, pair[1] * inverse);
+                    }
+                    quad_transpose(v);
+                    i32 column = 32 * g + threadIdx.x % 4 * 8;
+                    if (row < C::tq && column < C::head_dim)
+                        *reinterpret_cast<uint4 *>(to + row * C::o_time + column) = {v[0], v[1], v[2], v[3]};
+                }
+            }
+        }
+
+        DEV void consume(T *to, const i32 *lengths) {
+            i32 row = 64 * group + thread / 32 * 16 + thread % 32 / 4;
+            if (group == groups - 1) pass_turn(); // to the first
+            for (TileWalk<C> tile; tile.next();) {
+                Visible<C> see = visible(lengths, tile);
+                KeyBlocks b = blocks_of(see, tile);
+                OnlineSoftmax softmax;
+#pragma unroll
+                for (float &x : out) x = 0.0f;
+                if (b.first < b.end) attend(softmax, see, b, tile.query + row);
+                write(softmax, to + tile.batch * C::o_batch + tile.head * C::o_head, tile.query + row);
+            }
+        }
+    };
+
+    // ---- Kernel ----
+
+    DEV static void start(Shared &s) {
+        if (threadIdx.x == 0) {
+            init(s.full_queries, 1);
+            init(s.empty_queries, groups);
+            for (i32 i = 0; i < stages; i++) {
+                init(s.full_keys[i], 1);
+                init(s.full_values[i], 1);
+                init(s.empty_keys[i], groups);
+                init(s.empty_values[i], groups);
+            }
+            ptx::mbarrier_fence_init();
+        }
+        __syncthreads();
+        ptx::grid_wait();
+    }
+
+    DEV static void run(const TensorMap &q, const TensorMap &k, const TensorMap &v, T *out, const i32 *lengths) {
+        extern __shared__ __align__(1024) u8 memory[];
+        Shared &s = *reinterpret_cast<Shared *>(memory);
+        start(s);
+        if (threadIdx.x < 128) {
+            ptx::shrink_registers<groups == 2 ? 24 : 32>();
+            if (threadIdx.x == 0) produce(s, q, k, v, lengths);
+        } else {
+            ptx::grow_registers<groups == 2 ? 240 : 160>();
+            Consumer(s).consume(out, lengths);
+        }
+        ptx::grid_launch_next();
+    }
+};
+
+} // namespace coda

@@ -1,0 +1,75 @@
+// online_softmax.cuh -- softmax of a row that arrives in blocks, on the accumulator fragment of wgmma.
+//
+// Over the blocks seen so far a row keeps m = max s and l = sum 2^(c (s - m)), c = scale * log2 e. A block
+// with a larger maximum shrinks what was summed before by 2^(c (m_old - m_new)). (Milakov and Gimelshein,
+// arXiv 1805.02867.) A thread holds parts of two rows, 8 apart; element i of a fragment lies in row
+// (i >> 1) & 1, column 8 (i >> 2) + 2 (lane % 4) + (i & 1). The four lanes of a quad hold one row between
+// them: m is the same in all four, l stays a lane's own part until the end. While a row has seen no key,
+// m = -inf and l = 0.
+#pragma once
+#include "attention/visible.cuh"
+#include "math.cuh"
+
+namespace coda {
+
+DEV float quad_max(float x) {
+    x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+    return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+
+DEV float quad_sum(float x) {
+    x += __shfl_xor_sync(~0u, x, 1);
+    return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+// Scores of keys that a query does not see become -inf. `query` is the thread's first row, `key` the
+// block's first key.
+template <class C, i32 N> DEV void mask(float (&s)[N], const Visible<C> &see, i32 query, i32 key) {
+    i32 column = key + 2 * (threadIdx.x % 4);
+#pragma unroll
+    for (i32 r = 0; r < 2; r++) {
+        i32 first = see.first(query + 8 * r) - column, end = see.end(query + 8 * r) - column;
+#pragma unroll
+        for (i32 i = 2 * r; i < N; i += 4) {
+            i32 at = 8 * (i >> 2);
+            if (at < first || at >= end) s[i] = UNSEEN;
+            if (at + 1 < first || at + 1 >= end) s[i + 1] = UNSEEN;
+        }
+    }
+}
+
+struct OnlineSoftmax {
+    float max[2], sum[2];
+
+    DEV OnlineSoftmax() : max{UNSEEN, UNSEEN}, sum{0.0f, 0.0f} {}
+
+    // Replaces the scores of a block by their weights; `factor` shrinks what was summed before.
+    template <i32 N> DEV void step(float (&s)[N], float c, float (&factor)[2]) {
+#pragma unroll
+        for (i32 r = 0; r < 2; r++) {
+            float top = max[r];
+#pragma unroll
+            for (i32 i = 2 * r; i < N; i += 4) top = fmaxf(top, fmaxf(s[i], s[i + 1]));
+            top = quad_max(top);
+            float base = top == UNSEEN ? 0.0f : top * c;
+            factor[r] = math::exp2(max[r] * c - base);
+            max[r] = top;
+            float part = 0.0f;
+#pragma unroll
+            for (i32 i = 2 * r; i < N; i += 4) {
+                s[i] = math::exp2(s[i] * c - base);
+                s[i + 1] = math::exp2(s[i + 1] * c - base);
+                part += s[i] + s[i + 1];
+            }
+            sum[r] = sum[r] * factor[r] + part;
+        }
+    }
+
+    // 1 / l, or 0 for a row that has seen no key.
+    DEV float inverse(i32 r) const {
+        float whole = quad_sum(sum[r]);
+        return whole == 0.0f ? 0.0f : 1.0f / whole;
+    }
+};
+
+} // namespace coda

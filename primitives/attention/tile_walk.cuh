@@ -1,0 +1,34 @@
+// tile_walk.cuh -- the order in which the blocks of a persistent attention kernel take their tiles.
+//
+// A tile is bm queries of one head of one sequence. Heads are walked in bands, chosen so that the keys and
+// values of a band stay in L2; within a band all heads take their last queries first, which for causal
+// attention are the longest tiles. Round r gives block b the tile r * grid + b, and in odd rounds the one
+// from the other end: whoever had the longest tile of a round gets the shortest of the next.
+#pragma once
+#include "types.cuh"
+
+namespace coda {
+
+template <class C> struct TileWalk {
+    static constexpr i32 blocks = (C::tq + C::bm - 1) / C::bm, streams = C::batch * C::heads;
+    static constexpr i32 tiles = blocks * streams;
+
+    i32 round = 0;
+    i32 batch, head, query;
+
+    // Steps to this block's next tile; false when there is none.
+    DEV bool next() {
+        i32 place = round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+        i32 tile = round++ * gridDim.x + place;
+        if (tile >= tiles) return false;
+        i32 band = tile / (C::band * blocks), in = tile % (C::band * blocks);
+        i32 width = min(C::band, streams - band * C::band);
+        i32 stream = band * C::band + in % width;
+        batch = stream / C::heads;
+        head = stream % C::heads;
+        query = (blocks - 1 - in / width) * C::bm;
+        return true;
+    }
+};
+
+} // namespace coda

@@ -1,0 +1,38 @@
+// visible.cuh -- which keys a query sees: a range that moves right with the query.
+//
+// Query i sits at position p = i + tk - tq and sees the keys j with
+//     first(i) = max(0, p - window + 1)  <=  j  <  min(keys, p + 1) = end(i)
+// where a window of 0 has no left limit, only causal attention has the right limit p + 1, and keys is
+// the sequence's length. Both ends never decrease with i, so a block of queries needs the range from the
+// first end of its first query to the second end of its last one.
+#pragma once
+#include "types.cuh"
+
+namespace coda {
+
+constexpr float UNSEEN = -__builtin_huge_valf(); // the score of a key that is not seen
+
+template <class C> struct Visible {
+    i32 keys;
+
+    // `length` is that of the sequence, whatever the caller stored there.
+    DEV explicit Visible(i32 length) : keys(max(0, min(length, C::tk))) {}
+
+    DEV i32 first(i32 query) const {
+        return C::window ? max(0, query + (C::tk - C::tq - C::window + 1)) : 0;
+    }
+    DEV i32 end(i32 query) const {
+        return C::causal ? max(0, min(keys, query + (C::tk - C::tq + 1))) : keys;
+    }
+};
+
+// Blocks of `bn` keys, from `first` below `end`, that queries `from` to `last` need.
+struct KeyBlocks { i32 first, end; };
+
+template <class C> DEV KeyBlocks key_blocks(const Visible<C> &see, i32 from, i32 last) {
+    KeyBlocks b = {see.first(from) / C::bn, (see.end(last) + C::bn - 1) / C::bn};
+    if (b.end < b.first) b.end = b.first;
+    return b;
+}
+
+} // namespace coda
