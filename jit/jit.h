@@ -25,6 +25,7 @@ struct jit_device {
     int sms, shared_bytes; /* a block may have (opt-in)                                            */
     int driver;           /* 13000 = 13.0                                                          */
     size_t memory;
+    void *context;        /* CUcontext that kernels are loaded into                                */
 };
 /* The current context's device, or device 0 with its primary context made current. */
 coda_status jit_device_open(struct jit_device *out, char *err);
@@ -57,7 +58,8 @@ void jit_cubin_free(struct jit_cubin *c);
 /* ---- module.c, launch.c ---- */
 
 struct jit_kernel;
-/* Loads a cubin and finds `symbol` (extern "C"), sets its shared memory limit, forces the load. */
+/* Loads a cubin and finds `symbol` (extern "C", one parameter), sets its shared memory limit, forces
+ * the load into dev->context. The calling thread needs no context; c may be freed afterwards. */
 coda_status jit_load(struct jit_kernel **out, const struct jit_cubin *c, const char *symbol,
                      int shared_bytes, const struct jit_device *dev, char *err);
 void jit_unload(struct jit_kernel *k);
@@ -74,7 +76,8 @@ struct jit_map_shape {
 coda_status jit_map_encode(struct jit_map *out, const struct jit_map_shape *s, void *address, char *err);
 coda_status jit_map_rebase(struct jit_map *map, void *address, char *err);
 
-/* One parameter struct of `bytes` bytes. No allocation, no lock, no system call of its own. */
+/* One parameter struct of `bytes` bytes, which must be the kernel's. Nothing happens if grid is 0. No
+ * allocation, no lock, no system call of its own. */
 struct jit_launch { unsigned grid, threads, shared_bytes; bool pdl; };
 coda_status jit_launch(const struct jit_kernel *k, const struct jit_launch *l, void *params, size_t bytes,
                        coda_stream stream, char *err);
@@ -88,9 +91,11 @@ struct jit_lt_shape {
     int64_t a_batch, b_batch, d_batch; /* elements                                                 */
     int64_t lda, ldb, ldd;             /* elements                                                 */
     bool a_t, b_t;                     /* a is stored [K,M] with pitch lda; b is stored [K,N]      */
+    int align;                         /* bytes that a, b and d are multiples of; 0: 16            */
 };
 #define JIT_LT_WORKSPACE (64u << 20)
-/* The top of the heuristic list. CODA_E_UNSUPPORTED if cuBLASLt has none. */
+/* The top of the heuristic list, for the current context's device. CODA_E_UNSUPPORTED if cuBLASLt has
+ * none, for k = 0, and for dtypes other than t -> t and t -> f32. An empty D is fine: nothing runs. */
 coda_status jit_lt_new(struct jit_lt **out, const struct jit_lt_shape *s, char *err);
 coda_status jit_lt_run(const struct jit_lt *lt, const void *a, const void *b, void *d, void *workspace,
                        coda_stream stream, char *err);

@@ -1,0 +1,76 @@
+/* device.c -- the GPU a plan is made for: the current context's, else device 0 and its primary context. */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "driver.h"
+
+/* Device 0's primary context, retained once for the life of the process. */
+static CUresult primary_context(const struct driver *d, CUcontext *out)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static CUcontext primary;
+    CUdevice device;
+    CUresult r = CUDA_SUCCESS;
+    pthread_mutex_lock(&lock);
+    if (!primary) r = d->cuDeviceGet(&device, 0);
+    if (!primary && !r) r = d->cuDevicePrimaryCtxRetain(&primary, device);
+    *out = primary;
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+/* The thread's context; a thread without one gets the primary context, as the CUDA runtime does it. */
+static coda_status bind_context(const struct driver *d, CUcontext *context, char *err)
+{
+    CUresult r = d->cuCtxGetCurrent(context);
+    if (r) return driver_fail(err, r, "cuCtxGetCurrent");
+    if (*context) return CODA_OK;
+    if ((r = primary_context(d, context))) return driver_fail(err, r, "the primary context of device 0");
+    if ((r = d->cuCtxSetCurrent(*context))) return driver_fail(err, r, "cuCtxSetCurrent");
+    return CODA_OK;
+}
+
+/* From 9.0 on, the arch-specific target: wgmma and setmaxnreg exist only there. */
+static void print_arch(char *out, size_t size, int major, int minor)
+{
+    snprintf(out, size, "sm_%d%d%s", major, minor, major >= 9 ? "a" : "");
+}
+
+static coda_status read_facts(const struct driver *d, CUdevice device, struct jit_device *out, char *err)
+{
+    int major = 0, minor = 0;
+    const struct {
+        CUdevice_attribute attribute;
+        int *to;
+    } facts[] = {
+        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major},
+        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor},
+        {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &out->sms},
+        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &out->shared_bytes},
+    };
+    CUresult r = d->cuDeviceGetName(out->name, sizeof out->name, device);
+    if (!r) r = d->cuDriverGetVersion(&out->driver);
+    if (!r) r = d->cuDeviceTotalMem(&out->memory, device);
+    for (size_t i = 0; !r && i < sizeof facts / sizeof *facts; i++)
+        r = d->cuDeviceGetAttribute(facts[i].to, facts[i].attribute, device);
+    if (r) return driver_fail(err, r, "the device's attributes");
+    print_arch(out->arch, sizeof out->arch, major, minor);
+    return CODA_OK;
+}
+
+coda_status jit_device_open(struct jit_device *out, char *err)
+{
+    CUdevice device;
+    CUcontext context;
+    const struct driver *d = driver_open(err);
+    *out = (struct jit_device){0};
+    if (!d) return CODA_E_DEVICE;
+    coda_status status = bind_context(d, &context, err);
+    if (status) return status;
+    CUresult r = d->cuCtxGetDevice(&device);
+    if (r) return driver_fail(err, r, "cuCtxGetDevice");
+    out->ordinal = device;
+    out->context = context;
+    return read_facts(d, device, out, err);
+}

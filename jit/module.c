@@ -1,0 +1,103 @@
+/*
+ * module.c -- a cubin becomes a kernel that is ready: loaded, its shared memory limit set.
+ *
+ * Everything that may block, take the context's lock or wait for the GPU happens here, while the plan
+ * is made, and nothing of it at the first launch. The caller's context is left as it was.
+ */
+#include "module.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static coda_status fail_at(const struct jit_kernel *k, CUresult r, const char *step, char *err)
+{
+    char what[192];
+    snprintf(what, sizeof what, "%s: %s", k->symbol, step);
+    return driver_fail(err, r, what);
+}
+
+static coda_status set_shared_limit(const struct jit_kernel *k, CUkernel kernel, int bytes,
+                                    const struct jit_device *dev, char *err)
+{
+    CUdevice device;
+    if (bytes > dev->shared_bytes)
+        return jit_fail(err, CODA_E_UNSUPPORTED, "%s: needs %d bytes of shared memory, %s has %d", k->symbol,
+                        bytes, dev->name, dev->shared_bytes);
+    CUresult r = k->driver->cuDeviceGet(&device, dev->ordinal);
+    if (!r)
+        r = k->driver->cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes, kernel,
+                                            device);
+    return r ? fail_at(k, r, "shared memory limit", err) : CODA_OK;
+}
+
+/* A kernel of ours has one parameter, a struct; its size is kept to check each launch against. */
+static coda_status read_parameters(struct jit_kernel *k, CUkernel kernel, char *err)
+{
+    size_t offset, more;
+    CUresult r = k->driver->cuKernelGetParamInfo(kernel, 0, &offset, &k->parameters);
+    if (r) return fail_at(k, r, "its parameter", err);
+    if (k->driver->cuKernelGetParamInfo(kernel, 1, &offset, &more) == CUDA_SUCCESS)
+        return jit_fail(err, CODA_E_INVALID, "%s: has more than one parameter", k->symbol);
+    return CODA_OK;
+}
+
+static coda_status force_load(const struct jit_kernel *k, CUkernel kernel, char *err)
+{
+    CUfunction function;
+    CUresult r = k->driver->cuKernelGetFunction(&function, kernel);
+    if (!r) r = k->driver->cuFuncLoad(function);
+    return r ? fail_at(k, r, "load", err) : CODA_OK;
+}
+
+static coda_status load(struct jit_kernel *k, const struct jit_cubin *c, int shared_bytes,
+                        const struct jit_device *dev, char *err)
+{
+    CUkernel kernel;
+    CUresult r = k->driver->cuLibraryLoadData(&k->library, c->image, NULL, NULL, 0, NULL, NULL, 0);
+    if (r) return fail_at(k, r, "cuLibraryLoadData", err);
+    if ((r = k->driver->cuLibraryGetKernel(&kernel, k->library, k->symbol)))
+        return fail_at(k, r, "no such kernel in its cubin", err);
+    coda_status status = read_parameters(k, kernel, err);
+    if (!status) status = set_shared_limit(k, kernel, shared_bytes, dev, err);
+    if (!status) status = force_load(k, kernel, err);
+    k->function = (CUfunction)kernel;
+    return status;
+}
+
+static coda_status load_in_context(struct jit_kernel *k, const struct jit_cubin *c, int shared_bytes,
+                                   const struct jit_device *dev, char *err)
+{
+    CUcontext popped;
+    CUresult r = k->driver->cuCtxPushCurrent(k->context);
+    if (r) return fail_at(k, r, "cuCtxPushCurrent", err);
+    coda_status status = load(k, c, shared_bytes, dev, err);
+    k->driver->cuCtxPopCurrent(&popped);
+    return status;
+}
+
+coda_status jit_load(struct jit_kernel **out, const struct jit_cubin *c, const char *symbol,
+                     int shared_bytes, const struct jit_device *dev, char *err)
+{
+    *out = NULL;
+    const struct driver *d = driver_open(err);
+    if (!d) return CODA_E_DEVICE;
+    struct jit_kernel *k = calloc(1, sizeof *k);
+    if (!k) return jit_fail(err, CODA_E_MEMORY, "out of memory for kernel %s", symbol);
+    k->driver = d;
+    k->context = dev->context;
+    coda_status status;
+    if (snprintf(k->symbol, sizeof k->symbol, "%s", symbol) >= (int)sizeof k->symbol)
+        status = jit_fail(err, CODA_E_INVALID, "%s...: a kernel's name has at most %zu characters", k->symbol,
+                          sizeof k->symbol - 1);
+    else status = load_in_context(k, c, shared_bytes, dev, err);
+    if (status) jit_unload(k);
+    else *out = k;
+    return status;
+}
+
+void jit_unload(struct jit_kernel *k)
+{
+    if (!k) return;
+    if (k->library) k->driver->cuLibraryUnload(k->library);
+    free(k);
+}
