@@ -287,8 +287,9 @@ static void write_files(const struct file *file, int files)
 static void write_row(const struct row *r)
 {
     bool map = !strcmp(r->class, "map");
-    printf("    {.name = \"%s\", .kind = %s, .header = \"%s\",\n     .inputs = %d, .params = %d, .state = %d,",
-           r->name, map ? "PRIM_MAP" : "PRIM_REDUCE", r->path, r->inputs, r->arguments - r->inputs, r->state);
+    printf(
+        "    {.name = \"%s\", .kind = %s, .header = \"%s\",\n     .inputs = %d, .params = %d, .state = %d,",
+        r->name, map ? "PRIM_MAP" : "PRIM_REDUCE", r->path, r->inputs, r->arguments - r->inputs, r->state);
     if (r->arguments > r->inputs) {
         printf(" .param_name = {");
         for (int i = r->inputs; i < r->arguments; i++) printf("\"%s\",", r->argument[i]);
@@ -326,7 +327,8 @@ int main(int argc, char **argv)
     check_duplicates(row, rows);
     check_orphans(row, rows);
 
-    printf("/* Made by embed.c from the files of primitives/. */\n#include <string.h>\n\n#include \"prim.h\"\n\n");
+    printf("/* Made by embed.c from the files of primitives/. */\n#include <string.h>\n\n#include "
+           "\"prim.h\"\n\n");
     write_files(file, files);
     printf("\n");
     write_table(row, rows);

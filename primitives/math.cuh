@@ -16,22 +16,26 @@ DEV float not_a_number() { return bits_float(0x7fc00000u); }
 //   exp2   2^x, 2^-22                  rcp     1/x, 1 ulp
 //   rsqrt  1/sqrt(x), 2^-22.4          max     the larger one; NaN if either is
 #ifdef __CUDACC__
-DEV float exp2(float x) {
+DEV float exp2(float x)
+{
     float r;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
     return r;
 }
-DEV float rcp(float x) {
+DEV float rcp(float x)
+{
     float r;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
     return r;
 }
-DEV float rsqrt(float x) {
+DEV float rsqrt(float x)
+{
     float r;
     asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
     return r;
 }
-DEV float max(float x, float y) {
+DEV float max(float x, float y)
+{
     float r;
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(y));
     return r;
@@ -39,7 +43,8 @@ DEV float max(float x, float y) {
 #endif
 
 // e^x, 3e-7, subnormal results included: x = n ln 2 + f, and 2^n is put together from its bits.
-DEV float exp(float x) {
+DEV float exp(float x)
+{
     const float magic = 12582912.0f; // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
     float shifted = fminf(fmaxf(x * LOG2_E, -126.0f), 127.0f) + magic;
     float n = shifted - magic;
@@ -52,14 +57,16 @@ DEV float exp(float x) {
 DEV float sigmoid(float x) { return rcp(1.0f + exp2(-LOG2_E * x)); }
 
 // 2 atanh(s) for |s| <= 1/3, 1e-7. Both logarithms below are one: log((1 + s) / (1 - s)).
-DEV float atanh_twice(float s) {
+DEV float atanh_twice(float s)
+{
     float u = s * s;
     float p = fmaf(fmaf(fmaf(0.134257495f, u, 0.141183093f), u, 0.200037807f), u, 0.333333194f);
     return 2.0f * fmaf(s * u, p, s);
 }
 
 // Natural logarithm, 3e-7 near 1 too. log(0) = -inf, log of a negative number is NaN.
-DEV float log(float x) {
+DEV float log(float x)
+{
     bool subnormal = x < 1.17549435e-38f;
     u32 bits = float_bits(subnormal ? x * 8388608.0f : x);
     i32 e = (i32)(bits - 0x3f3504f3u) >> 23; // x = m 2^e with m from sqrt(1/2) to sqrt(2)
@@ -73,7 +80,8 @@ DEV float log(float x) {
 DEV float log1p(float y) { return atanh_twice(y * rcp(y + 2.0f)); }
 
 // 4e-7.
-DEV float tanh(float x) {
+DEV float tanh(float x)
+{
     float u = x * x;
     float p = fmaf(fmaf(fmaf(0.0179887451f, u, -0.0533871092f), u, 0.13330476f), u, -0.333333105f);
     float small = fmaf(x * u, p, x);
@@ -83,7 +91,8 @@ DEV float tanh(float x) {
 
 // The normal distribution's P(X <= x) = erfc(-x / sqrt 2) / 2, 1e-6 in the left tail too:
 // erfc(z) = e^(-z^2) t p(t) with t = 1 / (1 + 0.3 z), and the rounding of z^2 is put back.
-DEV float normal_cdf(float x) {
+DEV float normal_cdf(float x)
+{
     float a = fabsf(x) > 16.0f ? 16.0f : fabsf(x);
     float t = rcp(fmaf(a, 0.212132034f, 1.0f));
     float p = -0.130770877f;
@@ -102,7 +111,8 @@ DEV float normal_cdf(float x) {
 
 // {cos, sin} of r turns (2 pi r) for |r| < 2^20; absolute error 1.5e-7, and r = 0 gives exactly {1, 0}.
 // r is brought to a quarter turn around 0 by half turns, each of which changes both signs.
-DEV Pair cos_sin_turns(float r) {
+DEV Pair cos_sin_turns(float r)
+{
     const float magic = 12582912.0f;
     float shifted = fmaf(r, 2.0f, magic);
     u32 sign = float_bits(shifted) << 31;

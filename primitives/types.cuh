@@ -27,22 +27,26 @@ struct Pair { float a, b; }; // two values that one thread holds: adjacent colum
 DEV u32 float_bits(float x) { return __float_as_uint(x); }
 DEV float bits_float(u32 x) { return __uint_as_float(x); }
 
-DEV u16 round_bf16(float x) {
+DEV u16 round_bf16(float x)
+{
     u16 r;
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(x));
     return r;
 }
-DEV u16 round_f16(float x) {
+DEV u16 round_f16(float x)
+{
     u16 r;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(x));
     return r;
 }
-DEV float widen_f16(u16 x) {
+DEV float widen_f16(u16 x)
+{
     float r;
     asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x));
     return r;
 }
-DEV i32 truncate_i32(float x) {
+DEV i32 truncate_i32(float x)
+{
     i32 r;
     asm("cvt.rzi.s32.f32 %0, %1;" : "=r"(r) : "f"(x));
     return r;
@@ -61,22 +65,26 @@ template <> DEV f16 from_float<f16>(float x) { return {round_f16(x)}; }
 template <> DEV i32 from_float<i32>(float x) { return truncate_i32(x); }
 
 // Two 16-bit elements in one register; `lo` is the one at the lower address.
-template <class T> DEV u32 pack2(float lo, float hi) {
+template <class T> DEV u32 pack2(float lo, float hi)
+{
     return (u32)from_float<T>(lo).bits | (u32)from_float<T>(hi).bits << 16;
 }
 #ifdef __CUDACC__
-template <> DEV u32 pack2<bf16>(float lo, float hi) {
+template <> DEV u32 pack2<bf16>(float lo, float hi)
+{
     u32 r;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
     return r;
 }
-template <> DEV u32 pack2<f16>(float lo, float hi) {
+template <> DEV u32 pack2<f16>(float lo, float hi)
+{
     u32 r;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
     return r;
 }
 #endif
-template <class T> DEV Pair unpack2(u32 x) {
+template <class T> DEV Pair unpack2(u32 x)
+{
     return {to_float(T{(u16)x}), to_float(T{(u16)(x >> 16)})};
 }
 

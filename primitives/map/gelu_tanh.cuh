@@ -6,7 +6,8 @@
 
 namespace coda::map {
 struct gelu_tanh {
-    DEV static float apply(float x) {
+    DEV static float apply(float x)
+    {
         float u = 0.797884561f * x * fmaf(0.044715f * x, x, 1.0f);
         return x * math::sigmoid(2.0f * u);
     }

@@ -6,7 +6,8 @@
 
 namespace coda::map {
 struct nll {
-    DEV static float apply(float lse, float pick, float target, float ignore, float classes) {
+    DEV static float apply(float lse, float pick, float target, float ignore, float classes)
+    {
         if (target == ignore) return 0.0f;
         return 0.0f <= target && target < classes ? lse - pick : math::not_a_number();
     }

@@ -6,7 +6,8 @@
 
 namespace coda::map {
 struct relu2 {
-    DEV static float apply(float x) {
+    DEV static float apply(float x)
+    {
         float r = math::max(x, 0.0f);
         return r * r;
     }

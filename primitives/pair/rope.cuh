@@ -13,15 +13,18 @@
 namespace coda::pair {
 struct rope {
     // {cos t, sin t}
-    DEV static Pair turn(float position, float high, float low) {
+    DEV static Pair turn(float position, float high, float low)
+    {
         float turns = position * high;
         float rest = fmaf(position, low, fmaf(position, high, -turns));
         return math::cos_sin_turns((turns - rintf(turns)) + rest);
     }
-    DEV static Pair rotate(float a, float b, Pair t) {
+    DEV static Pair rotate(float a, float b, Pair t)
+    {
         return {fmaf(a, t.a, -(b * t.b)), fmaf(a, t.b, b * t.a)};
     }
-    DEV static Pair apply(float a, float b, float position, float high, float low) {
+    DEV static Pair apply(float a, float b, float position, float high, float low)
+    {
         return high == 0.0f ? Pair{a, b} : rotate(a, b, turn(position, high, low));
     }
 };

@@ -14,18 +14,21 @@ struct log_sum_exp {
     // e^(x - m) for x <= m, and 1 where both are the same infinity.
     DEV static float weight(float x, float m) { return x == m ? 1.0f : math::exp(x - m); }
 
-    DEV static void init(State &s) {
+    DEV static void init(State &s)
+    {
         s.v[0] = -math::infinity();
         s.v[1] = 0.0f;
     }
-    DEV static void push(State &s, float x, int, float) {
+    DEV static void push(State &s, float x, int, float)
+    {
         float m = s.v[0];
         bool larger = x > m;
         float w = larger ? weight(m, x) : weight(x, m); // one exponential: the other weight is 1
         s.v[1] = larger ? fmaf(s.v[1], w, 1.0f) : s.v[1] + w;
         s.v[0] = larger ? x : m;
     }
-    DEV static void merge(State &s, const State &o) {
+    DEV static void merge(State &s, const State &o)
+    {
         float m = fmaxf(s.v[0], o.v[0]);
         s.v[1] = s.v[1] * weight(s.v[0], m) + o.v[1] * weight(o.v[0], m);
         s.v[0] = m;

@@ -12,13 +12,15 @@ struct m2 {
     struct State { float v[state]; }; // n, mean, M2
 
     DEV static void init(State &s) { s.v[0] = s.v[1] = s.v[2] = 0.0f; }
-    DEV static void push(State &s, float x, int, float) {
+    DEV static void push(State &s, float x, int, float)
+    {
         float d = x - s.v[1];
         s.v[0] += 1.0f;
         s.v[1] = fmaf(d, math::rcp(s.v[0]), s.v[1]);
         s.v[2] = fmaf(d, x - s.v[1], s.v[2]);
     }
-    DEV static void merge(State &s, const State &o) {
+    DEV static void merge(State &s, const State &o)
+    {
         float n = s.v[0] + o.v[0], d = o.v[1] - s.v[1];
         float part = n > 0.0f ? o.v[0] / n : 0.0f; // exact when either is empty
         s.v[2] += fmaf(d * (s.v[0] * part), d, o.v[2]);

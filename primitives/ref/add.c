@@ -1,7 +1,4 @@
 /* add.c -- x + y. */
 #include "ref.h"
 
-REFERENCE_MAP(add)
-{
-    return in[0] + in[1];
-}
+REFERENCE_MAP(add) { return in[0] + in[1]; }

@@ -3,7 +3,4 @@
 
 #include "ref.h"
 
-REFERENCE_MAP(exp_sub)
-{
-    return exp(in[0] - in[1]);
-}
+REFERENCE_MAP(exp_sub) { return exp(in[0] - in[1]); }

@@ -3,7 +3,4 @@
 
 #include "ref.h"
 
-REFERENCE_MAP(gelu_erf)
-{
-    return in[0] * 0.5 * erfc(-in[0] * 0.70710678118654752440);
-}
+REFERENCE_MAP(gelu_erf) { return in[0] * 0.5 * erfc(-in[0] * 0.70710678118654752440); }

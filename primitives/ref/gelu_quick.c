@@ -3,7 +3,4 @@
 
 #include "ref.h"
 
-REFERENCE_MAP(gelu_quick)
-{
-    return in[0] / (1 + exp(-1.702 * in[0]));
-}
+REFERENCE_MAP(gelu_quick) { return in[0] / (1 + exp(-1.702 * in[0])); }

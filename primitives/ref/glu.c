@@ -3,7 +3,4 @@
 
 #include "ref.h"
 
-REFERENCE_MAP(glu)
-{
-    return in[1] / (1 + exp(-in[0]));
-}
+REFERENCE_MAP(glu) { return in[1] / (1 + exp(-in[0])); }

@@ -1,7 +1,4 @@
 /* mul.c -- x y. */
 #include "ref.h"
 
-REFERENCE_MAP(mul)
-{
-    return in[0] * in[1];
-}
+REFERENCE_MAP(mul) { return in[0] * in[1]; }

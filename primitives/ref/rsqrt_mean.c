@@ -3,7 +3,4 @@
 
 #include "ref.h"
 
-REFERENCE_MAP(rsqrt_mean)
-{
-    return 1 / sqrt(in[0] * params[0] + params[1]);
-}
+REFERENCE_MAP(rsqrt_mean) { return 1 / sqrt(in[0] * params[0] + params[1]); }

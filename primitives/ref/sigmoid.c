@@ -3,7 +3,4 @@
 
 #include "ref.h"
 
-REFERENCE_MAP(sigmoid)
-{
-    return 1 / (1 + exp(-in[0]));
-}
+REFERENCE_MAP(sigmoid) { return 1 / (1 + exp(-in[0])); }

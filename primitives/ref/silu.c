@@ -3,7 +3,4 @@
 
 #include "ref.h"
 
-REFERENCE_MAP(silu)
-{
-    return in[0] / (1 + exp(-in[0]));
-}
+REFERENCE_MAP(silu) { return in[0] / (1 + exp(-in[0])); }

@@ -1,7 +1,4 @@
 /* sub.c -- x - y. */
 #include "ref.h"
 
-REFERENCE_MAP(sub)
-{
-    return in[0] - in[1];
-}
+REFERENCE_MAP(sub) { return in[0] - in[1]; }

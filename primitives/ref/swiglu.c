@@ -3,7 +3,4 @@
 
 #include "ref.h"
 
-REFERENCE_MAP(swiglu)
-{
-    return in[0] / (1 + exp(-in[0])) * in[1];
-}
+REFERENCE_MAP(swiglu) { return in[0] / (1 + exp(-in[0])) * in[1]; }

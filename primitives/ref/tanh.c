@@ -3,7 +3,4 @@
 
 #include "ref.h"
 
-REFERENCE_MAP(tanh)
-{
-    return tanh(in[0]);
-}
+REFERENCE_MAP(tanh) { return tanh(in[0]); }
