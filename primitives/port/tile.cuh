@@ -27,10 +27,10 @@ template <class T> DEV void store_pair(T *p, Pair x)
 }
 
 // Elements that one move of a piece carries.
-template <class T, i32 n> constexpr i32 move_width()
+template <class T, i32 n> DEV constexpr i32 move_width()
 {
     constexpr i32 width = n * sizeof(T) <= 16 ? n : 16 / sizeof(T);
-    static_assert(n % width == 0 && (width & (width - 1)) == 0, "a piece is a power of 2 or a multiple of 16 bytes");
+    static_assert(n % width == 0 && (width & (width - 1)) == 0, "1, 2, 4 or whole 16 bytes");
     return width;
 }
 

@@ -23,7 +23,8 @@ template <class T> DEV Pair load_pair_at(const T *p, i64 stride, i64 i, i64 coun
 
 // Row statistics made by several tiles: float [row][block][R::state], one state for each block of columns.
 // They are merged from the first block to the last, so that the result never depends on who came first.
-template <class R> DEV void store_partial(float *p, i64 row, i64 block, i64 blocks, const typename R::State &s)
+template <class R>
+DEV void store_partial(float *p, i64 row, i64 block, i64 blocks, const typename R::State &s)
 {
     float *to = p + (row * blocks + block) * R::state;
 #pragma unroll
