@@ -34,8 +34,9 @@ struct node {
     enum op op;
     const struct prim *prim; /* MAP, REDUCE                                                        */
     struct type type;        /* of the result                                                      */
-    int nin;
-    int *in;                 /* operands, all below this node's index; -1 where absent             */
+    int nin;                 /* without absent operands at the end                                 */
+    int *in;                 /* operands, all below this node's index; -1 where absent. In a graph
+                                at least 4 may be read, -1 from nin on                             */
     struct attr attr;
     const char *name;        /* leaves                                                             */
     int64_t stride[CODA_MAX_RANK]; /* leaves; elements                                             */
@@ -49,14 +50,22 @@ struct output {
     int64_t stride[CODA_MAX_RANK];
 };
 
+/* Names to indices; an open-addressed table in an arena. */
+struct names {
+    struct name_slot *slot;
+    int count, capacity;
+};
+
 struct coda_graph {
     struct arena arena;
-    struct node *node;
+    struct node *node;       /* may move at an append; the old copy stays readable                 */
     int nodes, node_capacity;
     struct output *output;
     int outputs, output_capacity;
     struct prim **map; /* defined with coda_define_map                                             */
-    int maps;
+    int maps, map_capacity;
+    struct names names; /* of leaves (their node) and outputs (~ their index)                      */
+    int origins;        /* the next new origin, above all that are in use                          */
     coda_status status; /* the first mistake                                                       */
     char error[512];
 };
@@ -75,33 +84,54 @@ int graph_append_output(graph *g, const char *name, int value, const int64_t *st
 void graph_poison(graph *g, coda_status status, const char *format, ...) PRINTF(3, 4);
 /* Copies node n of `from` into `to`, operands renamed through map[] (old index -> new). */
 int graph_copy_node(graph *to, const graph *from, int n, const int *map);
-/* A new empty graph with `from`'s user maps; and `from`'s outputs, renamed through map[]. */
+/* A new empty graph with `from`'s user maps (NULL with the message set when memory runs out); and
+ * `from`'s outputs, renamed through map[]: 0, or -1 with `to` poisoned. */
 graph *graph_like(const graph *from);
 int graph_copy_outputs(graph *to, const graph *from, const int *map);
-int64_t type_elements(const struct type *t); /* -1 if it does not fit in 62 bits                   */
-bool type_equal(const struct type *a, const struct type *b);
-int64_t type_rows(const struct type *t);     /* product of all dims but the last                   */
-void dense_strides(const struct type *t, int64_t *stride);
 bool graph_is_const(const graph *g, int value);  /* depends on weights alone                       */
 int graph_uses(const graph *g, int value);       /* operands and outputs that name it              */
 const struct prim *graph_find_prim(const graph *g, const char *name); /* user maps, then the table */
+coda_status graph_define_map(graph *g, const coda_map_def *def);      /* poisons, too              */
 /* Shorthands for rewrites; all return the new node's index. */
 int graph_map(graph *g, const char *prim, int a, int b, const float *params); /* b = -1: unary     */
 int graph_reduce(graph *g, const char *prim, int x, int key);
 int graph_matmul(graph *g, int x, int w, bool kn);
 int graph_reshape(graph *g, int x, int rank, const int64_t *dim);
 
-/* shape.c -- the type of a node from its operands, or a failure with the numbers in it. */
+/* type.c */
+int64_t type_elements(const struct type *t); /* -1 if it does not fit in 62 bits                   */
+int64_t type_rows(const struct type *t);     /* product of all dims but the last                   */
+bool type_equal(const struct type *a, const struct type *b);
+void dense_strides(const struct type *t, int64_t *stride);
+bool shape_broadcast(const struct type *a, const struct type *b, struct type *out); /* a's dtype   */
+coda_status type_check(const char *what, const char *name, const struct type *t);
+coda_status strides_check(const char *what, const char *name, const struct type *t, const int64_t *stride);
+struct type_text {
+    char s[160];
+};
+struct type_text type_text(const struct type *t); /* for messages: .s is "bf16[2048,4096]"          */
+struct type_text dims_text(const struct type *t); /* "[2048,4096]"                                  */
+
+/* names.c */
+int names_find(const struct names *t, const char *name, int absent);
+bool names_add(struct names *t, struct arena *a, const char *name, int value); /* false: no memory */
+bool name_valid(const char *name); /* a C identifier, dots allowed, at most 255 characters          */
+
+/* shape.c -- the type of a node from its operands, or a failure with the numbers in it. Attributes
+ * left 0 become what they stand for (head_dim, rotary, heads, kv_heads, scale); for a leaf it checks
+ * type and strides. */
 coda_status shape_infer(const graph *g, struct node *n);
-bool shape_broadcast(const struct type *a, const struct type *b, struct type *out);
 
 /* print.c, parse.c */
 void graph_print(const graph *g, struct text *t);
 graph *graph_parse(const char *text); /* NULL with the message set                                 */
 void node_print(const graph *g, int value, struct text *t); /* one line, no newline                */
+void value_print(const graph *g, int value, struct text *t); /* %name of a leaf, else %index        */
 
 /* verify.c -- every invariant of a graph; the message names the node. */
 coda_status graph_verify(const graph *g);
+/* Of a node to stand at `index`: operation, arity, operands and primitive. */
+coda_status node_check(const graph *g, const struct node *n, int index);
 
 /* eval.c -- fp64, no rounding. args: leaves in their dtype and strides, outputs dense double. */
 coda_status graph_evaluate(const graph *g, void *const *args);

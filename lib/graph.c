@@ -1,0 +1,325 @@
+/*
+ * graph.c -- a graph grows at its end and nowhere else: nodes are appended in topological order and
+ * never change, so every rewrite is a function from one graph to another.
+ *
+ * The first mistake poisons a graph. All memory comes from its arena; an array that grows leaves its
+ * old copy there, so that a pointer to a node outlives later appends.
+ */
+#include "graph.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_NODES = 1 << 24, MIN_OPERANDS = 4 };
+
+const struct op_info op_info[OP_COUNT] = {
+#define OP(name, text, least, most, attributes) {text, least, most, attributes},
+#include "ops.def"
+#undef OP
+};
+
+graph *graph_new(void)
+{
+    graph *g = calloc(1, sizeof *g);
+    if (!g) fail(CODA_E_MEMORY, "graph: out of memory");
+    return g;
+}
+
+void graph_free(graph *g)
+{
+    if (!g) return;
+    arena_free(&g->arena);
+    free(g);
+}
+
+void graph_poison(graph *g, coda_status status, const char *format, ...)
+{
+    if (g && g->status != CODA_OK) return;
+    va_list args;
+    va_start(args, format);
+    vfail(status, format, args);
+    va_end(args);
+    if (!g) return;
+    g->status = status;
+    snprintf(g->error, sizeof g->error, "%s", coda_error());
+}
+
+/* Passes on a failure whose message is set. */
+static int poison(graph *g, coda_status status)
+{
+    graph_poison(g, status, "%s", coda_error());
+    return -1;
+}
+
+static coda_status out_of_memory(const graph *g)
+{
+    return fail(CODA_E_MEMORY, "graph: out of memory after %d nodes", g->nodes);
+}
+
+/* Room for one more element: the array, or a copy of twice the size; NULL with the message set. */
+static void *room(graph *g, void *array, int count, int *capacity, size_t size)
+{
+    if (count < *capacity) return array;
+    int wider = MAX(8, 2 * *capacity);
+    void *copy = wider <= MAX_NODES ? arena_alloc(&g->arena, size * (size_t)wider) : NULL;
+    if (!copy) {
+        out_of_memory(g);
+        return NULL;
+    }
+    if (count) memcpy(copy, array, size * (size_t)count);
+    *capacity = wider;
+    return copy;
+}
+
+/* ---- Names ---- */
+
+/* Copies the name into the arena and claims it for `value`. */
+static coda_status claim_name(graph *g, const char *what, const char **name, int value)
+{
+    if (!*name) return fail(CODA_E_INVALID, "%s: the name is NULL", what);
+    if (!name_valid(*name))
+        return fail(CODA_E_INVALID, "%s: `%.40s` is no name: a letter or _, then letters, digits, _ or .,"
+                                    " at most 255", what, *name);
+    if (names_find(&g->names, *name, INT32_MAX) != INT32_MAX)
+        return fail(CODA_E_INVALID, "%s %s: the name is taken", what, *name);
+    const char *copy = arena_string(&g->arena, *name);
+    if (!copy || !names_add(&g->names, &g->arena, copy, value)) return out_of_memory(g);
+    *name = copy;
+    return CODA_OK;
+}
+
+/* ---- Append ---- */
+
+/* Moves operands into the arena: none absent at the end, at least MIN_OPERANDS readable. */
+static coda_status own_operands(graph *g, struct node *n)
+{
+    const int *in = n->in;
+    while (n->nin > op_info[n->op].least && in[n->nin - 1] < 0) n->nin--;
+    int readable = MAX(n->nin, MIN_OPERANDS);
+    n->in = ARENA_NEW(&g->arena, int, readable);
+    if (!n->in) return out_of_memory(g);
+    for (int i = 0; i < readable; i++) n->in[i] = i < n->nin ? MAX(in[i], -1) : -1;
+    return CODA_OK;
+}
+
+/* A user map belongs to one graph: another's is found by its name. */
+static coda_status own_prim(const graph *g, struct node *n)
+{
+    if (!n->prim || n->prim->header) return CODA_OK;
+    const char *name = n->prim->name;
+    n->prim = graph_find_prim(g, name);
+    return n->prim ? CODA_OK : fail(CODA_E_INVALID, "%s: not defined in this graph", name);
+}
+
+/* Checks and completes a node that is to stand at g->nodes. */
+static coda_status admit(graph *g, struct node *n)
+{
+    coda_status s = node_check(g, n, g->nodes);
+    if (s == CODA_OK) s = own_prim(g, n);
+    if (s == CODA_OK) s = own_operands(g, n);
+    if (s == CODA_OK) s = shape_infer(g, n);
+    if (s != CODA_OK) return s;
+    struct node *node = room(g, g->node, g->nodes, &g->node_capacity, sizeof *node);
+    if (!node) return CODA_E_MEMORY;
+    g->node = node;
+    if (op_is_leaf(n->op)) return claim_name(g, op_info[n->op].text, &n->name, g->nodes);
+    n->name = NULL;
+    memset(n->stride, 0, sizeof n->stride);
+    return CODA_OK;
+}
+
+int graph_append(graph *g, const struct node *n)
+{
+    if (!g || g->status != CODA_OK) return -1;
+    struct node copy = *n;
+    coda_status s = admit(g, &copy);
+    if (s != CODA_OK) return poison(g, s);
+    if (copy.origin < 0) copy.origin = MAX(g->nodes, g->origins);
+    g->origins = MAX(g->origins, copy.origin + 1);
+    g->node[g->nodes] = copy;
+    return g->nodes++;
+}
+
+static coda_status admit_output(graph *g, struct output *o, const int64_t *stride)
+{
+    if (o->value < 0 || o->value >= g->nodes)
+        return fail(CODA_E_INVALID, "output %.40s: %s", o->name ? o->name : "(NULL)",
+                    o->value < 0 ? "the value is CODA_NONE" : "no value of this graph");
+    const struct type *t = &g->node[o->value].type;
+    dense_strides(t, o->stride);
+    if (stride) memcpy(o->stride, stride, sizeof *stride * (size_t)t->rank);
+    coda_status s = claim_name(g, "output", &o->name, ~g->outputs);
+    return s == CODA_OK ? strides_check("output", o->name, t, o->stride) : s;
+}
+
+int graph_append_output(graph *g, const char *name, int value, const int64_t *stride)
+{
+    if (!g || g->status != CODA_OK) return -1;
+    struct output o = {.name = name, .value = value};
+    coda_status s = admit_output(g, &o, stride);
+    if (s != CODA_OK) return poison(g, s);
+    struct output *output = room(g, g->output, g->outputs, &g->output_capacity, sizeof o);
+    if (!output) return poison(g, CODA_E_MEMORY);
+    g->output = output;
+    g->output[g->outputs] = o;
+    return g->outputs++;
+}
+
+/* ---- From one graph to another ---- */
+
+int graph_copy_node(graph *to, const graph *from, int n, const int *map)
+{
+    struct node copy = from->node[n];
+    int in[64];
+    for (int i = 0; i < copy.nin; i++) in[i] = copy.in[i] < 0 ? -1 : map[copy.in[i]];
+    copy.in = in;
+    return graph_append(to, &copy);
+}
+
+graph *graph_like(const graph *from)
+{
+    graph *g = graph_new();
+    if (!g) return NULL;
+    g->origins = MAX(from->origins, from->nodes);
+    for (int i = 0; i < from->maps; i++) {
+        const struct prim *p = from->map[i];
+        coda_map_def def = {sizeof def, p->name, p->inputs, p->params, p->source, p->reference};
+        if (graph_define_map(g, &def) == CODA_OK) continue;
+        graph_free(g);
+        return NULL;
+    }
+    return g;
+}
+
+int graph_copy_outputs(graph *to, const graph *from, const int *map)
+{
+    for (int i = 0; i < from->outputs; i++) {
+        const struct output *o = &from->output[i];
+        if (graph_append_output(to, o->name, map[o->value], o->stride) < 0) return -1;
+    }
+    return 0;
+}
+
+/* ---- Maps of the user ---- */
+
+const struct prim *graph_find_prim(const graph *g, const char *name)
+{
+    for (int i = 0; i < g->maps; i++)
+        if (strcmp(g->map[i]->name, name) == 0) return g->map[i];
+    return prim_find(name);
+}
+
+/* Words of the text form that a map's name would make ambiguous. */
+static bool is_reserved(const char *name)
+{
+    for (int i = 0; i < OP_COUNT; i++)
+        if (strcmp(name, op_info[i].text) == 0) return true;
+    return strcmp(name, "output") == 0;
+}
+
+static coda_status check_map(const graph *g, const coda_map_def *d)
+{
+    if (!d->name || !name_valid(d->name) || strchr(d->name, '.') || strlen(d->name) > 63)
+        return fail(CODA_E_INVALID, "map: `%.40s` is no identifier of at most 63 characters",
+                    d->name ? d->name : "(NULL)");
+    if (is_reserved(d->name) || graph_find_prim(g, d->name))
+        return fail(CODA_E_INVALID, "map %s: the name is taken", d->name);
+    if (d->inputs < 1 || d->inputs > PRIM_MAX_INPUTS)
+        return fail(CODA_E_INVALID, "map %s: %d inputs; must be 1..%d", d->name, d->inputs, PRIM_MAX_INPUTS);
+    if (d->params < 0 || d->params > PRIM_MAX_PARAMS)
+        return fail(CODA_E_INVALID, "map %s: %d params; must be 0..%d", d->name, d->params, PRIM_MAX_PARAMS);
+    if (!d->source || !d->source[0]) return fail(CODA_E_INVALID, "map %s: it has no source", d->name);
+    return CODA_OK;
+}
+
+static coda_status add_map(graph *g, const coda_map_def *d)
+{
+    static const char *const param_name[PRIM_MAX_PARAMS] = {"p0", "p1", "p2", "p3"};
+    struct prim **map = room(g, g->map, g->maps, &g->map_capacity, sizeof *map);
+    if (!map) return CODA_E_MEMORY;
+    g->map = map;
+    struct prim *p = ARENA_NEW(&g->arena, struct prim, 1);
+    if (!p) return out_of_memory(g);
+    *p = (struct prim){.name = arena_string(&g->arena, d->name), .kind = PRIM_MAP, .inputs = d->inputs,
+                       .params = d->params, .source = arena_string(&g->arena, d->source),
+                       .reference = d->reference};
+    if (!p->name || !p->source) return out_of_memory(g);
+    memcpy(p->param_name, param_name, sizeof param_name[0] * (size_t)d->params);
+    g->map[g->maps++] = p;
+    return CODA_OK;
+}
+
+coda_status graph_define_map(graph *g, const coda_map_def *def)
+{
+    if (g->status != CODA_OK) return fail(g->status, "%s", g->error);
+    coda_status s = check_map(g, def);
+    if (s == CODA_OK) s = add_map(g, def);
+    if (s != CODA_OK) poison(g, s);
+    return s;
+}
+
+/* ---- Questions ---- */
+
+bool graph_is_const(const graph *g, int value)
+{
+    bool *needed = calloc((size_t)value + 1, sizeof *needed), constant = needed != NULL;
+    if (needed) needed[value] = true;
+    for (int i = value; constant && i >= 0; i--) {
+        const struct node *n = &g->node[i];
+        if (!needed[i]) continue;
+        constant = n->op != OP_INPUT;
+        for (int j = 0; j < n->nin; j++)
+            if (n->in[j] >= 0) needed[n->in[j]] = true;
+    }
+    free(needed);
+    return constant;
+}
+
+int graph_uses(const graph *g, int value)
+{
+    int uses = 0;
+    for (int i = value + 1; i < g->nodes; i++)
+        for (int j = 0; j < g->node[i].nin; j++) uses += g->node[i].in[j] == value;
+    for (int i = 0; i < g->outputs; i++) uses += g->output[i].value == value;
+    return uses;
+}
+
+/* ---- Shorthands ---- */
+
+static int append_prim(graph *g, enum op op, const char *name, int a, int b, const float *params)
+{
+    if (g->status != CODA_OK) return -1;
+    const struct prim *prim = graph_find_prim(g, name);
+    if (!prim) {
+        graph_poison(g, CODA_E_INVALID, "no primitive is called %.40s", name);
+        return -1;
+    }
+    struct node n = {.op = op, .prim = prim, .nin = b < 0 ? 1 : 2, .in = (int[]){a, b}, .origin = -1};
+    if (params) memcpy(n.attr.f, params, sizeof *params * (size_t)prim->params);
+    return graph_append(g, &n);
+}
+
+int graph_map(graph *g, const char *prim, int a, int b, const float *params)
+{
+    return append_prim(g, OP_MAP, prim, a, b, params);
+}
+
+int graph_reduce(graph *g, const char *prim, int x, int key)
+{
+    return append_prim(g, OP_REDUCE, prim, x, key, NULL);
+}
+
+int graph_matmul(graph *g, int x, int w, bool kn)
+{
+    struct node n = {.op = OP_MATMUL, .nin = 2, .in = (int[]){x, w}, .attr.i = {kn}, .origin = -1};
+    return graph_append(g, &n);
+}
+
+int graph_reshape(graph *g, int x, int rank, const int64_t *dim)
+{
+    struct node n = {.op = OP_RESHAPE, .nin = 1, .in = (int[]){x}, .origin = -1};
+    n.attr.i[6] = rank;
+    for (int i = 0; i < rank && i < CODA_MAX_RANK; i++) n.attr.i[i] = dim[i];
+    return graph_append(g, &n);
+}

@@ -1,0 +1,401 @@
+/*
+ * parse.c -- text to graph, the inverse of print.c, which shows the form.
+ *
+ *     text      = { [ map | value | output ] [ comment ] newline }
+ *     map       = "map" name "(" integer [ ";" integer ] ")" string
+ *     value     = "%" name "=" ( leaf | operation )
+ *     leaf      = ( "input" | "weight" ) dtype "[" [ integers ] "]" [ strides ]
+ *     operation = word [ operand { "," operand } ] [ "{" key "=" number { "," ... } "}" ] [ "@" value ]
+ *     operand   = "%" name | "_"
+ *     output    = "output" "%" name "=" "%" name [ strides ]
+ *     strides   = "stride=[" [ integers ] "]"
+ *     comment   = ( ";" | "#" ) ... to the end of the line
+ *
+ * A person may call a value anything; printing renumbers. Nothing here judges a graph: it is appended
+ * as the builder would, under the same checks. Memory is bounded by a multiple of the text's length.
+ */
+#include "graph.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORD_SIZE = 256, MAX_OPERANDS = 64 };
+
+struct parser {
+    const char *at;
+    int line;
+    graph *g;
+    struct names values; /* every value so far, by the name it has in the text                     */
+    struct arena arena;  /* of `values` and of strings                                             */
+    locale_t locale;     /* "C", for numbers                                                       */
+};
+
+/* ---- Words ---- */
+
+static char peek(struct parser *p)
+{
+    while (*p->at == ' ' || *p->at == '\t' || *p->at == '\r') p->at++;
+    return *p->at;
+}
+
+static bool accept(struct parser *p, char c)
+{
+    if (peek(p) != c) return false;
+    p->at++;
+    return true;
+}
+
+static coda_status expect(struct parser *p, char c)
+{
+    if (accept(p, c)) return CODA_OK;
+    int n = (int)strcspn(p->at, "\n");
+    return fail(CODA_E_INVALID, "expected `%c` before `%.*s`", c, MIN(n, 20), p->at);
+}
+
+/* A run of letters, digits and the characters of `more`. */
+static coda_status read_word(struct parser *p, const char *what, const char *more, char *word)
+{
+    peek(p);
+    size_t n = 0;
+    for (;; n++) {
+        char c = p->at[n], lower = c | 32;
+        bool inside = (c >= '0' && c <= '9') || (lower >= 'a' && lower <= 'z') || (c && strchr(more, c));
+        if (!inside) break;
+        if (n == WORD_SIZE - 1) return fail(CODA_E_INVALID, "%s is longer than %d characters", what, WORD_SIZE - 1);
+        word[n] = c;
+    }
+    word[n] = 0;
+    if (!n) return fail(CODA_E_INVALID, "expected %s before `%.*s`", what, MIN((int)strcspn(p->at, "\n"), 20), p->at);
+    p->at += n;
+    return CODA_OK;
+}
+
+static coda_status read_name(struct parser *p, char *word)
+{
+    coda_status s = expect(p, '%');
+    return s == CODA_OK ? read_word(p, "a name", "_.", word) : s;
+}
+
+static coda_status read_integer(struct parser *p, int64_t *out)
+{
+    char word[WORD_SIZE], *end;
+    coda_status s = read_word(p, "an integer", "-", word);
+    if (s != CODA_OK) return s;
+    errno = 0;
+    *out = strtoll(word, &end, 10);
+    if (*end || end == word) return fail(CODA_E_INVALID, "`%.40s` is no integer", word);
+    return errno ? fail(CODA_E_INVALID, "%.40s does not fit in 64 bits", word) : CODA_OK;
+}
+
+static coda_status read_float(struct parser *p, float *out)
+{
+    char word[WORD_SIZE], *end;
+    coda_status s = read_word(p, "a number", "+-.", word);
+    if (s != CODA_OK) return s;
+    errno = 0;
+    *out = strtof_l(word, &end, p->locale);
+    if (*end || end == word) return fail(CODA_E_INVALID, "`%.40s` is no number", word);
+    return errno && isinf(*out) ? fail(CODA_E_INVALID, "%.40s does not fit in fp32", word) : CODA_OK;
+}
+
+/* "[1,2,3]" */
+static coda_status read_integers(struct parser *p, int64_t *out, int *count)
+{
+    coda_status s = expect(p, '[');
+    *count = 0;
+    if (s != CODA_OK || accept(p, ']')) return s;
+    do {
+        if (*count == CODA_MAX_RANK) return fail(CODA_E_INVALID, "more than %d dimensions", CODA_MAX_RANK);
+        if ((s = read_integer(p, &out[(*count)++])) != CODA_OK) return s;
+    } while (accept(p, ','));
+    return expect(p, ']');
+}
+
+static int hex_digit(char c)
+{
+    const char *digits = "0123456789abcdef", *at = c ? strchr(digits, c | (c > '9' ? 32 : 0)) : NULL;
+    return at ? (int)(at - digits) : -1;
+}
+
+/* One character of a string, after its escape is undone. */
+static coda_status read_char(struct parser *p, char *out)
+{
+    char c = *p->at++;
+    if (c == '\\') {
+        c = *p->at++;
+        if (c == 'n') c = '\n';
+        else if (c == 'x') {
+            int high = hex_digit(p->at[0]), low = high < 0 ? -1 : hex_digit(p->at[1]);
+            if (low < 0 || high + low == 0) return fail(CODA_E_INVALID, "\\x needs two hexadecimal digits, not both 0");
+            c = (char)(16 * high + low);
+            p->at += 2;
+        } else if (c != '"' && c != '\\') return fail(CODA_E_INVALID, "unknown escape in a string");
+    }
+    *out = c;
+    return CODA_OK;
+}
+
+static coda_status read_string(struct parser *p, char **out)
+{
+    coda_status s = expect(p, '"');
+    size_t n = 0, most = strcspn(p->at, "\n");
+    char *string = s == CODA_OK ? arena_alloc(&p->arena, most + 1) : NULL;
+    if (s == CODA_OK && !string) return fail(CODA_E_MEMORY, "out of memory");
+    while (s == CODA_OK && *p->at != '"') {
+        if (*p->at == 0 || *p->at == '\n') return fail(CODA_E_INVALID, "the string has no end");
+        s = read_char(p, &string[n++]);
+    }
+    if (s != CODA_OK) return s;
+    p->at++;
+    string[n] = 0;
+    *out = string;
+    return CODA_OK;
+}
+
+/* ---- Values ---- */
+
+static coda_status read_value(struct parser *p, int *value)
+{
+    char name[WORD_SIZE];
+    coda_status s = read_name(p, name);
+    if (s != CODA_OK) return s;
+    *value = names_find(&p->values, name, -1);
+    return *value < 0 ? fail(CODA_E_INVALID, "%%%.40s is not defined above", name) : CODA_OK;
+}
+
+static coda_status define(struct parser *p, const char *name, const struct node *n)
+{
+    int value = graph_append(p->g, n);
+    if (value < 0) return p->g->status;
+    const char *key = arena_string(&p->arena, name);
+    return key && names_add(&p->values, &p->arena, key, value) ? CODA_OK : fail(CODA_E_MEMORY, "out of memory");
+}
+
+/* Strides, or the dense ones. */
+static coda_status read_strides(struct parser *p, const struct type *type, int64_t *stride)
+{
+    char word[WORD_SIZE];
+    int count;
+    if (peek(p) != 's') return CODA_OK;
+    coda_status s = read_word(p, "stride", "", word);
+    if (s == CODA_OK && strcmp(word, "stride") != 0) return fail(CODA_E_INVALID, "expected `stride`, got `%.40s`", word);
+    if (s == CODA_OK) s = expect(p, '=');
+    if (s == CODA_OK) s = read_integers(p, stride, &count);
+    if (s == CODA_OK && count != type->rank)
+        return fail(CODA_E_INVALID, "%d strides for %d dimensions", count, type->rank);
+    return s;
+}
+
+static coda_status read_dtype(struct parser *p, coda_dtype *out)
+{
+    char word[WORD_SIZE];
+    coda_status s = read_word(p, "a dtype", "", word);
+    if (s != CODA_OK) return s;
+    for (*out = CODA_F32; *out <= CODA_I32; (*out)++)
+        if (strcmp(word, dtype_name(*out)) == 0) return CODA_OK;
+    return fail(CODA_E_INVALID, "`%.40s` is no dtype", word);
+}
+
+static coda_status read_leaf(struct parser *p, struct node *n)
+{
+    coda_status s = read_dtype(p, &n->type.dtype);
+    if (s == CODA_OK) s = read_integers(p, n->type.dim, &n->type.rank);
+    if (s == CODA_OK) s = type_check(op_info[n->op].text, "", &n->type);
+    if (s != CODA_OK) return s;
+    dense_strides(&n->type, n->stride);
+    return read_strides(p, &n->type, n->stride);
+}
+
+/* ---- Operations ---- */
+
+/* An operation by its word, or else a primitive. */
+static coda_status read_op(struct parser *p, struct node *n)
+{
+    char word[WORD_SIZE];
+    coda_status s = read_word(p, "an operation", "_", word);
+    if (s != CODA_OK) return s;
+    for (int i = 0; i < OP_COUNT; i++) {
+        if (i == OP_MAP || i == OP_REDUCE || strcmp(word, op_info[i].text) != 0) continue;
+        n->op = (enum op)i;
+        return CODA_OK;
+    }
+    n->prim = graph_find_prim(p->g, word);
+    if (!n->prim) return fail(CODA_E_INVALID, "unknown operation `%.40s`", word);
+    n->op = n->prim->kind == PRIM_MAP ? OP_MAP : OP_REDUCE;
+    return CODA_OK;
+}
+
+static coda_status read_operands(struct parser *p, struct node *n)
+{
+    if (peek(p) != '%' && *p->at != '_') return CODA_OK;
+    do {
+        if (n->nin == MAX_OPERANDS) return fail(CODA_E_INVALID, "more than %d operands", MAX_OPERANDS);
+        int *value = &n->in[n->nin++];
+        *value = -1;
+        if (accept(p, '_')) continue;
+        coda_status s = read_value(p, value);
+        if (s != CODA_OK) return s;
+    } while (accept(p, ','));
+    return CODA_OK;
+}
+
+/* Where the node keeps the attribute: kind 'f' or 'i' and a slot, as in ops.def; false if nowhere. */
+static bool find_attribute(const struct node *n, const char *key, char *kind, int *slot)
+{
+    const char *a = op_info[n->op].attributes;
+    size_t length = strlen(key);
+    while (*a) {
+        size_t known = strcspn(a, ":");
+        *kind = a[known + 1];
+        *slot = a[known + 2] - '0';
+        if (known == length && memcmp(a, key, length) == 0) return true;
+        a += known + 3;
+        a += *a == ' ';
+    }
+    *kind = 'f';
+    for (*slot = 0; n->prim && *slot < n->prim->params; ++*slot)
+        if (strcmp(n->prim->param_name[*slot], key) == 0) return true;
+    return false;
+}
+
+static coda_status read_attribute(struct parser *p, struct node *n)
+{
+    char key[WORD_SIZE], kind;
+    int slot;
+    coda_status s = read_word(p, "an attribute", "_", key);
+    if (s == CODA_OK) s = expect(p, '=');
+    if (s != CODA_OK) return s;
+    if (!find_attribute(n, key, &kind, &slot)) return fail(CODA_E_INVALID, "no attribute is called `%.40s` here", key);
+    if (kind == 'f') return read_float(p, &n->attr.f[slot]);
+    if (n->op != OP_CAST) return read_integer(p, &n->attr.i[slot]);
+    coda_dtype to;
+    s = read_dtype(p, &to);
+    n->attr.i[slot] = to;
+    return s;
+}
+
+static coda_status read_attributes(struct parser *p, struct node *n)
+{
+    if (!accept(p, '{')) return CODA_OK;
+    coda_status s;
+    do {
+        s = read_attribute(p, n);
+    } while (s == CODA_OK && accept(p, ','));
+    return s == CODA_OK ? expect(p, '}') : s;
+}
+
+static coda_status read_origin(struct parser *p, struct node *n)
+{
+    int value;
+    if (!accept(p, '@')) return CODA_OK;
+    coda_status s = read_value(p, &value);
+    if (s == CODA_OK) n->origin = p->g->node[value].origin;
+    return s;
+}
+
+/* ---- Lines ---- */
+
+static coda_status end_line(struct parser *p)
+{
+    char c = peek(p);
+    if (c == ';' || c == '#') p->at += strcspn(p->at, "\n");
+    else if (c && c != '\n')
+        return fail(CODA_E_INVALID, "trailing text `%.*s`", MIN((int)strcspn(p->at, "\n"), 20), p->at);
+    return CODA_OK;
+}
+
+static coda_status parse_value(struct parser *p)
+{
+    char name[WORD_SIZE];
+    int in[MAX_OPERANDS];
+    struct node n = {.in = in, .origin = -1, .name = name};
+    coda_status s = read_name(p, name);
+    if (s != CODA_OK) return s;
+    if (names_find(&p->values, name, -1) >= 0) return fail(CODA_E_INVALID, "%%%.40s is defined already", name);
+    if ((s = expect(p, '=')) != CODA_OK || (s = read_op(p, &n)) != CODA_OK) return s;
+    s = op_is_leaf(n.op) ? read_leaf(p, &n) : read_operands(p, &n);
+    if (s == CODA_OK) s = read_attributes(p, &n);
+    if (s == CODA_OK) s = read_origin(p, &n);
+    if (s == CODA_OK) s = end_line(p);
+    return s == CODA_OK ? define(p, name, &n) : s;
+}
+
+static coda_status parse_output(struct parser *p)
+{
+    char name[WORD_SIZE];
+    int value;
+    int64_t stride[CODA_MAX_RANK];
+    coda_status s = read_name(p, name);
+    if (s == CODA_OK) s = expect(p, '=');
+    if (s == CODA_OK) s = read_value(p, &value);
+    if (s != CODA_OK) return s;
+    dense_strides(&p->g->node[value].type, stride);
+    if ((s = read_strides(p, &p->g->node[value].type, stride)) != CODA_OK) return s;
+    if ((s = end_line(p)) != CODA_OK) return s;
+    graph_append_output(p->g, name, value, stride);
+    return p->g->status;
+}
+
+static coda_status parse_map(struct parser *p)
+{
+    char name[WORD_SIZE], *source = NULL;
+    int64_t inputs = 0, params = 0;
+    coda_status s = read_word(p, "a name", "_", name);
+    if (s == CODA_OK) s = expect(p, '(');
+    if (s == CODA_OK) s = read_integer(p, &inputs);
+    if (s == CODA_OK && accept(p, ';')) s = read_integer(p, &params);
+    if (s == CODA_OK) s = expect(p, ')');
+    if (s == CODA_OK) s = read_string(p, &source);
+    if (s == CODA_OK) s = end_line(p);
+    if (s != CODA_OK) return s;
+    coda_map_def def = {sizeof def, name, (int)MIN(MAX(inputs, -1), 99), (int)MIN(MAX(params, -1), 99), source,
+                        NULL};
+    return graph_define_map(p->g, &def);
+}
+
+static coda_status parse_line(struct parser *p)
+{
+    char word[WORD_SIZE];
+    char c = peek(p);
+    if (c == '%') return parse_value(p);
+    if (!c || c == '\n' || c == ';' || c == '#') return end_line(p);
+    coda_status s = read_word(p, "`%`, `map` or `output`", "_", word);
+    if (s != CODA_OK) return s;
+    if (strcmp(word, "map") == 0) return parse_map(p);
+    if (strcmp(word, "output") == 0) return parse_output(p);
+    return fail(CODA_E_INVALID, "expected `%%`, `map` or `output`, got `%.40s`", word);
+}
+
+static coda_status parse_lines(struct parser *p)
+{
+    for (p->line = 1;; p->line++) {
+        coda_status s = parse_line(p);
+        if (s != CODA_OK) return fail(s, "line %d: %s", p->line, coda_error());
+        if (!*p->at) return CODA_OK;
+        p->at++; /* the newline that end_line() left */
+    }
+}
+
+CODA_API coda_status coda_graph_parse(coda_graph **out, const char *text)
+{
+    if (out) *out = NULL;
+    if (!out || !text) return fail(CODA_E_INVALID, "graph parse: %s is NULL", out ? "text" : "out");
+    struct parser p = {.at = text, .g = graph_new(), .locale = newlocale(LC_ALL_MASK, "C", (locale_t)0)};
+    coda_status s = p.g && p.locale ? parse_lines(&p) : fail(CODA_E_MEMORY, "graph parse: out of memory");
+    if (p.locale) freelocale(p.locale);
+    arena_free(&p.arena);
+    if (s != CODA_OK) graph_free(p.g);
+    else *out = p.g;
+    return s;
+}
+
+graph *graph_parse(const char *text)
+{
+    graph *g;
+    coda_graph_parse(&g, text);
+    return g;
+}

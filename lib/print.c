@@ -1,0 +1,182 @@
+/*
+ * print.c -- a graph as text, one node per line; parse.c reads the same text back.
+ *
+ *     map leaky(2; 1) "DEV static float apply(float x, float y, float a) { return x > y ? x : a * y; }"
+ *     %x = input bf16[2048,4096] stride=[8192,1]
+ *     %w = weight bf16[4096,4096]
+ *     %2 = matmul %x, %w  ; bf16[2048,4096]
+ *     %3 = rms_norm %2 {eps=0x1.4f8b58p-17}  ; bf16[2048,4096]
+ *     output %y = %3
+ *
+ * Leaves go by their names, other values by their index. A map or a reduction is the name of its
+ * primitive. `_` is an absent operand, `@%2` says that a node is part of the operation that began
+ * with %2. Integer attributes of 0 and dense strides are left out. Floats are hexadecimal, hence
+ * exact. Everything after `;` is a comment.
+ */
+#include "graph.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Words ---- */
+
+/* As %a, but with the same digits in every locale and C library. */
+static void print_float(float x, struct text *t)
+{
+    if (signbit(x) && !isnan(x)) text_append(t, "-");
+    if (!isfinite(x) || x == 0) {
+        text_append(t, isnan(x) ? "nan" : isinf(x) ? "inf" : "0x0p+0");
+        return;
+    }
+    int exponent;
+    double mantissa = 2 * frexp(fabsf(x), &exponent); /* [1,2), 23 bits after the point */
+    unsigned bits = (unsigned)((mantissa - 1) * 0x1p24);
+    int digits = 6;
+    for (; digits && !(bits & 15); digits--) bits >>= 4;
+    text_append(t, "0x1");
+    if (digits) text_printf(t, ".%0*x", digits, bits);
+    text_printf(t, "p%+d", exponent - 1);
+}
+
+static void print_string(const char *s, struct text *t)
+{
+    text_append(t, "\"");
+    for (; *s; s++) {
+        unsigned char c = (unsigned char)*s;
+        if (c == '\n') text_append(t, "\\n");
+        else if (c == '"' || c == '\\') text_printf(t, "\\%c", c);
+        else if (c < 32 || c > 126) text_printf(t, "\\x%02x", c);
+        else text_printf(t, "%c", c);
+    }
+    text_append(t, "\"");
+}
+
+void value_print(const graph *g, int value, struct text *t)
+{
+    const struct node *n = value >= 0 && value < g->nodes ? &g->node[value] : NULL;
+    if (!n) text_append(t, "_");
+    else if (op_is_leaf(n->op)) text_printf(t, "%%%s", n->name ? n->name : "?");
+    else text_printf(t, "%%%d", value);
+}
+
+static void print_strides(const struct type *type, const int64_t *stride, struct text *t)
+{
+    int64_t dense[CODA_MAX_RANK];
+    dense_strides(type, dense);
+    if (memcmp(dense, stride, sizeof dense[0] * (size_t)type->rank) == 0) return;
+    for (int i = 0; i < type->rank; i++) text_printf(t, "%s%" PRId64, i ? "," : " stride=[", stride[i]);
+    text_append(t, "]");
+}
+
+/* ---- Attributes ---- */
+
+static void print_key(const char *key, int length, int *printed, struct text *t)
+{
+    text_printf(t, "%s%.*s=", (*printed)++ ? ", " : " {", length, key);
+}
+
+/* Those of ops.def, in its order. */
+static void print_listed(const struct node *n, int *printed, struct text *t)
+{
+    const char *a = op_info[n->op].attributes;
+    while (*a) {
+        int length = (int)strcspn(a, ":"), slot = a[length + 2] - '0';
+        bool is_float = a[length + 1] == 'f';
+        if (is_float || n->attr.i[slot] != 0) {
+            print_key(a, length, printed, t);
+            if (is_float) print_float(n->attr.f[slot], t);
+            else if (n->op == OP_CAST) text_append(t, dtype_name((coda_dtype)n->attr.i[slot]));
+            else text_printf(t, "%" PRId64, n->attr.i[slot]);
+        }
+        a += length + 3;
+        a += *a == ' ';
+    }
+}
+
+static void print_attributes(const struct node *n, struct text *t)
+{
+    int printed = 0;
+    print_listed(n, &printed, t);
+    for (int i = 0; n->prim && i < n->prim->params; i++) {
+        print_key(n->prim->param_name[i], (int)strlen(n->prim->param_name[i]), &printed, t);
+        print_float(n->attr.f[i], t);
+    }
+    if (printed) text_append(t, "}");
+}
+
+/* ---- Lines ---- */
+
+/* `first` is the first node of this one's origin. */
+static void print_node(const graph *g, int value, int first, struct text *t)
+{
+    const struct node *n = &g->node[value];
+    value_print(g, value, t);
+    text_printf(t, " = %s", n->prim ? n->prim->name : op_info[n->op].text);
+    if (op_is_leaf(n->op)) {
+        text_printf(t, " %s", type_text(&n->type).s);
+        print_strides(&n->type, n->stride, t);
+        return;
+    }
+    for (int i = 0; i < n->nin; i++) {
+        text_append(t, i ? ", " : " ");
+        value_print(g, n->in[i], t);
+    }
+    print_attributes(n, t);
+    if (first != value) {
+        text_append(t, " @");
+        value_print(g, first, t);
+    }
+    text_printf(t, "  ; %s", type_text(&n->type).s);
+}
+
+void node_print(const graph *g, int value, struct text *t)
+{
+    int first = 0;
+    while (g->node[first].origin != g->node[value].origin) first++;
+    print_node(g, value, first, t);
+}
+
+static void print_map(const struct prim *p, struct text *t)
+{
+    text_printf(t, "map %s(%d", p->name, p->inputs);
+    if (p->params) text_printf(t, "; %d", p->params);
+    text_append(t, ") ");
+    print_string(p->source, t);
+    text_append(t, "\n");
+}
+
+static void print_output(const graph *g, const struct output *o, struct text *t)
+{
+    text_printf(t, "output %%%s = ", o->name);
+    value_print(g, o->value, t);
+    print_strides(&g->node[o->value].type, o->stride, t);
+    text_append(t, "\n");
+}
+
+void graph_print(const graph *g, struct text *t)
+{
+    int *first = calloc((size_t)g->origins + 1, sizeof *first); /* of each origin: node + 1, or 0 */
+    if (!first) t->failed = true;
+    for (int i = 0; i < g->maps; i++) print_map(g->map[i], t);
+    for (int i = 0; i < g->nodes && !t->failed; i++) {
+        int *f = &first[MIN((unsigned)g->node[i].origin, (unsigned)g->origins)];
+        if (!*f) *f = i + 1;
+        print_node(g, i, *f - 1, t);
+        text_append(t, "\n");
+    }
+    for (int i = 0; i < g->outputs; i++) print_output(g, &g->output[i], t);
+    free(first);
+}
+
+CODA_API int64_t coda_graph_print(const coda_graph *g, char *buf, size_t size)
+{
+    if (!g || (!buf && size)) return fail(CODA_E_INVALID, "graph print: %s is NULL", g ? "buf" : "the graph");
+    if (g->status != CODA_OK) return fail(g->status, "%s", g->error);
+    struct text t = {0};
+    graph_print(g, &t);
+    int64_t length = text_emit(&t, buf, size);
+    text_free(&t);
+    return length;
+}
