@@ -33,6 +33,7 @@ coda_status jit_device_open(struct jit_device *out, char *err);
 bool jit_driver_info(char *line, size_t size);
 bool jit_nvrtc_info(char *line, size_t size);
 bool jit_cublaslt_info(char *line, size_t size);
+bool jit_cache_info(char *line, size_t size); /* the cache directory, or why there is none */
 
 /* ---- compile.c: text -> cubin, through the cache ---- */
 

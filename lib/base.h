@@ -18,6 +18,7 @@
 /* error.c -- the thread's one-line message. fail() formats it and returns its first argument, so that
  * `return fail(CODA_E_INVALID, "...", ...)` is the only way to fail. */
 coda_status fail(coda_status status, const char *format, ...) PRINTF(2, 3);
+coda_status fail_status(void); /* what the last fail() returned */
 coda_status vfail(coda_status status, const char *format, va_list args);
 
 /* arena.c -- memory that is freed all at once. Allocations are zeroed and 16-byte aligned. When

@@ -5,6 +5,9 @@
 #include <string.h>
 
 static _Thread_local char message[1024];
+static _Thread_local coda_status last;
+
+coda_status fail_status(void) { return last; }
 
 coda_status vfail(coda_status status, const char *format, va_list args)
 {
@@ -13,7 +16,7 @@ coda_status vfail(coda_status status, const char *format, va_list args)
     for (char *c = line; *c; c++)
         if (*c == '\n') *c = ' ';
     memcpy(message, line, sizeof message);
-    return status;
+    return last = status;
 }
 
 coda_status fail(coda_status status, const char *format, ...)

@@ -141,7 +141,7 @@ coda_status plan_build(struct plan *p, const graph *g, const struct plan_options
 {
     memset(p, 0, sizeof *p);
     p->graph = insert_copies(g);
-    if (!p->graph) return CODA_E_MEMORY;
+    if (!p->graph) return fail_status();
     coda_status status = plan_group(p, p->graph, opt);
     if (!status) status = order_programs(p);
     if (!status && opt->cublaslt) use_cublaslt(p, CUBLASLT_WORKSPACE);
@@ -168,10 +168,9 @@ static int64_t extent_bytes(const struct program *q, const struct port *port, bo
     return n;
 }
 
-int64_t program_bytes(const struct plan *p, const struct program *q)
+int64_t program_bytes(const struct program *q)
 {
     int64_t bytes = 0;
-    (void)p;
     if (q->kind == PROGRAM_ATTENTION) {
         const struct attention_spec *a = &q->attention;
         int64_t size = dtype_size(a->q.dtype);

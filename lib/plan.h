@@ -213,8 +213,9 @@ void plan_place(struct plan *p);
 coda_status plan_verify(const struct plan *p);
 void plan_print(const struct plan *p, struct text *t);
 void plan_dot(const struct plan *p, struct text *t);
+void plan_note(const struct plan *p, struct rewrite_log *log); /* derive.c */
 void plan_free(struct plan *p);
-int64_t program_bytes(const struct plan *p, const struct program *q); /* read + written            */
+int64_t program_bytes(const struct program *q); /* read + written */
 double program_flops(const struct program *q);
 bool step_has_value(const struct program *q, const struct step *s);
 

@@ -1,0 +1,39 @@
+/* compiled.h -- coda_plan: a plan with its kernels, ready to run. Between coda.c, run.c and inspect.c. */
+#ifndef COMPILED_H
+#define COMPILED_H
+
+#include "jit.h"
+#include "plan.h"
+
+struct compiled_kernel {
+    struct coda_kernel_info info;
+    struct jit_cubin cubin;
+    struct jit_kernel *kernel; /* GPU only                                                         */
+    const struct kernel_spec *spec;
+    coda_status status;        /* of its compilation                                               */
+    char error[JIT_ERROR_SIZE];
+};
+
+struct compiled_program {
+    int kernel;                /* index, -1: none                                                  */
+    struct jit_map *map;       /* encoded with a placeholder address                               */
+    struct jit_launch launch;
+    struct jit_lt *lt;
+};
+
+struct coda_plan {
+    struct arena arena;
+    struct plan plan;
+    coda_device device;
+    bool runnable;             /* not CODA_DEVICE_NONE, not CODA_PLAN_ONLY                         */
+    struct jit_device gpu;
+    struct compiled_kernel *kernel;
+    int kernels;
+    struct compiled_program *program; /* one for each of plan.program                              */
+    struct coda_arg_info *arg;
+    int args;
+    struct coda_plan_stats stats;
+    char *text[CODA_TEXT_DOT + 1];
+};
+
+#endif

@@ -1,0 +1,69 @@
+/*
+ * derive.c -- say what each GEMM's epilogue took in, one line for each step that is no longer a kernel.
+ *
+ * All of these are exact: the same operations on the same values, without the rounding between kernels.
+ */
+#include "plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void name_of(const struct plan *p, int value, char out[80])
+{
+    const struct node *n = value < 0 ? NULL : &p->graph->node[value];
+    if (!n) snprintf(out, 80, "?");
+    else if (op_is_leaf(n->op)) snprintf(out, 80, "%%%s", n->name);
+    else snprintf(out, 80, "%%%d", value);
+}
+
+/* What a map in an epilogue is called, by what it reads beside the accumulator. */
+static const char *map_rule(const struct program *q, const struct step *s)
+{
+    const char *rule = "fuse_map";
+    for (int i = 0; i < s->nin; i++) {
+        const struct step *in = &q->step[s->in[i]];
+        if (in->kind == STEP_LANE) return "fuse_gate";
+        if (in->cls == CLASS_ROW) rule = "fuse_row_vector";
+        else if (in->kind == STEP_LOAD && in->cls == CLASS_COL) rule = "fuse_col_vector";
+        else if (in->kind == STEP_LOAD && in->cls == CLASS_TILE) rule = "fuse_residual";
+    }
+    return rule;
+}
+
+static void note_step(const struct plan *p, int program, const struct step *s, struct rewrite_log *log)
+{
+    const struct program *q = &p->program[program];
+    char w[80], v[80], at[200];
+    name_of(p, q->b.value, w);
+    name_of(p, s->value, v);
+    snprintf(at, sizeof at, "in the epilogue of @%d, the matmul by %s", program, w);
+    if (s->kind == STEP_MAP && s->cls == CLASS_TILE)
+        rewrite_note(log, map_rule(q, s), true, "%s = %s is computed %s", v, s->prim->name, at);
+    if (s->kind == STEP_ROPE) rewrite_note(log, "fuse_rope", true, "%s = rope is computed %s", v, at);
+    if (s->kind == STEP_REDUCE)
+        rewrite_note(log, "fuse_statistic", true, "%s = %s leaves one state for each row and tile %s", v, s->prim->name, at);
+    if (s->kind == STEP_PARTIAL)
+        rewrite_note(log, "finish_in_reader", true, "%s is finished row by row %s", v, at);
+}
+
+static void note_side_outputs(const struct plan *p, int program, struct rewrite_log *log)
+{
+    const struct program *q = &p->program[program];
+    int stores = 0;
+    char v[80];
+    for (int i = 0; i < q->steps; i++) {
+        if (q->step[i].kind != STEP_STORE || stores++ == 0) continue;
+        name_of(p, q->step[i].value, v);
+        rewrite_note(log, "side_output", true, "%s is a second output of @%d", v, program);
+    }
+}
+
+void plan_note(const struct plan *p, struct rewrite_log *log)
+{
+    for (int i = 0; i < p->programs; i++) {
+        const struct program *q = &p->program[i];
+        if (q->kind != PROGRAM_GEMM) continue;
+        for (int s = 0; s < q->steps; s++) note_step(p, i, &q->step[s], log);
+        note_side_outputs(p, i, log);
+    }
+}

@@ -1,0 +1,64 @@
+/* inspect.c -- what may be asked of a compiled plan, and of the machine. */
+#include "compiled.h"
+
+#include <string.h>
+
+CODA_API size_t coda_plan_workspace(const coda_plan *p) { return p ? (size_t)p->plan.workspace : 0; }
+CODA_API size_t coda_plan_prepared(const coda_plan *p) { return p ? (size_t)p->plan.prepared : 0; }
+CODA_API int coda_plan_args(const coda_plan *p) { return p ? p->args : 0; }
+CODA_API int coda_plan_kernels(const coda_plan *p) { return p ? p->kernels : 0; }
+
+CODA_API coda_status coda_plan_arg(const coda_plan *p, int index, coda_arg_info *out)
+{
+    if (!p || !out) return fail(CODA_E_INVALID, "plan_arg: %s is NULL", p ? "out" : "plan");
+    if (index < 0 || index >= p->args) return fail(CODA_E_INVALID, "plan_arg: %d is none of 0..%d", index, p->args - 1);
+    *out = p->arg[index];
+    return CODA_OK;
+}
+
+CODA_API coda_status coda_plan_kernel(const coda_plan *p, int index, coda_kernel_info *out)
+{
+    if (!p || !out) return fail(CODA_E_INVALID, "plan_kernel: %s is NULL", p ? "out" : "plan");
+    if (index < 0 || index >= p->kernels)
+        return fail(CODA_E_INVALID, "plan_kernel: %d is none of 0..%d", index, p->kernels - 1);
+    *out = p->kernel[index].info;
+    return CODA_OK;
+}
+
+CODA_API coda_status coda_plan_stats_get(const coda_plan *p, coda_plan_stats *out)
+{
+    if (!p || !out) return fail(CODA_E_INVALID, "plan_stats: %s is NULL", p ? "out" : "plan");
+    *out = p->stats;
+    return CODA_OK;
+}
+
+CODA_API int64_t coda_plan_print(const coda_plan *p, coda_text what, char *buf, size_t size)
+{
+    if (!p || (!buf && size)) return fail(CODA_E_INVALID, "plan_print: %s is NULL", p ? "buf" : "plan");
+    if ((int)what < 0 || what > CODA_TEXT_DOT)
+        return fail(CODA_E_INVALID, "plan_print: text %d is none of 0..%d", (int)what, CODA_TEXT_DOT);
+    struct text t = {.str = p->text[what], .length = strlen(p->text[what])};
+    return text_emit(&t, buf, size);
+}
+
+CODA_API int64_t coda_info_print(char *buf, size_t size)
+{
+    struct text t = {0};
+    struct jit_device dev;
+    char line[JIT_ERROR_SIZE] = "";
+    if (!buf && size) return fail(CODA_E_INVALID, "info_print: buf is NULL");
+    text_printf(&t, "library: coda %s\n", coda_version());
+    jit_driver_info(line, sizeof line);
+    text_printf(&t, "driver: %s\n", line);
+    if (jit_device_open(&dev, line)) text_printf(&t, "device: none: %s\n", line);
+    else text_printf(&t, "device: %s, %s, %d SMs, %.1f GiB\n", dev.name, dev.arch, dev.sms, (double)dev.memory / (1 << 30));
+    jit_nvrtc_info(line, sizeof line);
+    text_printf(&t, "nvrtc: %s\n", line);
+    jit_cublaslt_info(line, sizeof line);
+    text_printf(&t, "cublaslt: %s\n", line);
+    jit_cache_info(line, sizeof line);
+    text_printf(&t, "cache: %s\n", line);
+    int64_t n = text_emit(&t, buf, size);
+    text_free(&t);
+    return n;
+}
