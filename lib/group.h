@@ -67,7 +67,28 @@ struct type group_operand_type(const graph *g, const struct node *n, int i);
 /* Do the rows of a value of type t run with the rows of the group's domain, one for one? */
 bool group_rows_match(const struct group *q, const struct type *t);
 
+/* buffers.c: the buffer of a value, of an output, of the states of a partial reduction. */
+int buffer_of(struct grouper *gr, int value);
+int output_buffer(struct grouper *gr, int output);
+int state_buffer(struct grouper *gr, int value);
+int own_output(const graph *g, int value); /* the output that is the value's storage, or -1        */
+
 /* steps.c */
+enum { MOST_STEPS = 160, MOST_PORTS = KERNEL_MAX_POINTERS - 2 };
+struct writer {      /* of one program                                                             */
+    struct grouper *gr;
+    struct group *q;
+    struct program *p;
+    int *step_of;    /* node -> its step in this program, -1                                       */
+    coda_status status;
+};
+struct port port_new(enum port_kind kind, int buffer, int64_t offset, coda_dtype dtype, int value);
+int add_port(struct writer *w, struct port port);
+int add_step(struct writer *w, struct step step);
+int write_member(struct writer *w, int value);    /* all return the step that holds the value      */
+int write_statistic(struct writer *w, int value);
+
+/* programs.c */
 coda_status build_programs(struct grouper *gr);
 
 #endif
