@@ -1,0 +1,152 @@
+/*
+ * npy.c -- reads and writes NumPy's .npy files, versions 1 to 3, little-endian, C order.
+ *
+ *     "\x93NUMPY" major minor length(2 bytes, from version 2 on 4) header data
+ *     header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }" blanks newline
+ *
+ * A file may be hostile: every length is checked against what is there before it is used.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor.h"
+#include "tool.h"
+
+static const char *read_file(const char *path, unsigned char **data, size_t *size)
+{
+    FILE *f = fopen(path, "rb");
+    if (!f) return "cannot be opened";
+    long end = fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
+    const char *error = end < 0 ? "is not a plain file" : NULL;
+    *size = error ? 0 : (size_t)end;
+    if (!error && !(*data = malloc(*size + 1))) error = "is too large for memory";
+    if (!error) rewind(f);
+    if (!error && fread(*data, 1, *size, f) != *size) error = "cannot be read";
+    if (!error) (*data)[*size] = 0;
+    fclose(f);
+    return error;
+}
+
+/* The text after 'key': in the header, or NULL. */
+static const char *find_key(const char *header, const char *key)
+{
+    const char *at = strstr(header, key);
+    if (!at) return NULL;
+    at += strlen(key);
+    at += strspn(at, " ");
+    if (*at++ != ':') return NULL;
+    return at + strspn(at, " ");
+}
+
+static const char *parse_descr(struct npy *n, const char *s)
+{
+    static const char *const known[] = {"'<f2'", "'<f4'", "'<f8'", "'<i4'", "'<i8'"};
+    for (int i = 0; s && i < 5; i++)
+        if (strncmp(s, known[i], 5) == 0) {
+            n->kind = known[i][2];
+            n->size = known[i][3] - '0';
+            return NULL;
+        }
+    return "is not of type <f2, <f4, <f8, <i4 or <i8";
+}
+
+static const char *parse_shape(struct npy *n, const char *s)
+{
+    if (!s || *s++ != '(') return "has no shape";
+    for (n->elements = 1;;) {
+        s += strspn(s, " ");
+        if (*s == ')') return NULL;
+        char *end;
+        if (*s < '0' || *s > '9') return "has a malformed shape";
+        if (n->rank == CODA_MAX_RANK) return "has too many dimensions";
+        long long d = strtoll(s, &end, 10);
+        if (d > INT32_MAX || (d && n->elements > INT64_MAX / 8 / d)) return "has too many elements";
+        n->dim[n->rank++] = d;
+        n->elements *= d;
+        s = end + strspn(end, " ");
+        if (*s == ',') s++;
+        else if (*s != ')') return "has a malformed shape";
+    }
+}
+
+static const char *parse_header(struct npy *n, const char *header)
+{
+    const char *order = find_key(header, "'fortran_order'");
+    const char *error = parse_descr(n, find_key(header, "'descr'"));
+    if (!error) error = parse_shape(n, find_key(header, "'shape'"));
+    if (!error && (!order || (strncmp(order, "False", 5) != 0 && n->rank > 1))) error = "is not in C order";
+    return error;
+}
+
+static const char *parse(struct npy *n, size_t size)
+{
+    if (size < 10 || memcmp(n->file, "\x93NUMPY", 6) != 0) return "is not an .npy file";
+    size_t wide = n->file[6] > 1 ? 4 : 2, length = 0;
+    if (n->file[6] < 1 || n->file[6] > 3 || size < 8 + wide) return "is of an unknown version";
+    for (size_t i = 0; i < wide; i++) length |= (size_t)n->file[8 + i] << 8 * i;
+    if (length > size - 8 - wide || length == 0) return "ends inside its header";
+    n->data = n->file + 8 + wide + length;
+    n->data[-1] = 0; /* the header's newline: now it is a string */
+    const char *error = parse_header(n, (char *)n->file + 8 + wide);
+    if (error) return error;
+    size_t room = size - 8 - wide - length;
+    return (uint64_t)n->elements * (uint64_t)n->size == room ? NULL : "is shorter or longer than its shape";
+}
+
+const char *npy_read(struct npy *n, const char *path)
+{
+    size_t size = 0;
+    *n = (struct npy){0};
+    const char *error = read_file(path, &n->file, &size);
+    if (!error) error = parse(n, size);
+    if (error) npy_free(n);
+    return error;
+}
+
+void npy_free(struct npy *n)
+{
+    free(n->file);
+    *n = (struct npy){0};
+}
+
+double npy_get(const struct npy *n, int64_t i)
+{
+    const unsigned char *at = n->data + i * n->size;
+    union { uint16_t f2; float f4; double f8; int32_t i4; int64_t i8; } v;
+    memcpy(&v, at, (size_t)n->size);
+    if (n->kind == 'i') return n->size == 4 ? v.i4 : (double)v.i8;
+    return n->size == 2 ? float_of_f16(v.f2) : n->size == 4 ? v.f4 : v.f8;
+}
+
+/* ---- Writing ---- */
+
+static void print_header(FILE *f, const coda_arg_info *a)
+{
+    char shape[256] = "", line[512];
+    for (int d = 0, at = 0; d < a->rank; d++)
+        at += snprintf(shape + at, sizeof shape - (size_t)at, "%lld, ", (long long)a->dims[d]);
+    int n = snprintf(line, sizeof line, "{'descr': '<%s', 'fortran_order': False, 'shape': (%s), }",
+                     a->dtype == CODA_I32 ? "i4" : "f4", shape);
+    int length = (10 + n + 1 + 63) / 64 * 64 - 10; /* so that the data begin at a multiple of 64 */
+    fwrite("\x93NUMPY\1\0", 1, 8, f);
+    fputc(length & 255, f);
+    fputc(length >> 8, f);
+    fprintf(f, "%-*s\n", length - 1, line);
+}
+
+const char *npy_write(const char *path, const coda_arg_info *a, const void *host)
+{
+    FILE *f = fopen(path, "wb");
+    if (!f) return "cannot be made";
+    print_header(f, a);
+    int64_t n = element_count(a);
+    for (int64_t i = 0; i < n; i++) {
+        double v = element_get(a->dtype, host, element_at(a, i));
+        float real = (float)v;
+        int32_t whole = a->dtype == CODA_I32 ? (int32_t)v : 0;
+        fwrite(a->dtype == CODA_I32 ? (void *)&whole : (void *)&real, 4, 1, f);
+    }
+    bool bad = ferror(f);
+    return fclose(f) != 0 || bad ? "cannot be written" : NULL;
+}

@@ -1,0 +1,221 @@
+/*
+ * tool.c -- coda: looks into a graph, compiles it and runs it, from its text.
+ *
+ * Errors are one line, "coda: ...". Exit status: 0 good, 1 failed, 2 wrong usage.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool.h"
+
+enum { EXPLAIN = 1, COMPILE = 2, RUN = 4, ALL = EXPLAIN | COMPILE | RUN };
+
+static const char usage_text[] =
+    "usage: coda info                       library, driver, device, NVRTC, cuBLASLt, cache\n"
+    "       coda explain FILE [options]     what the rewrites do to a graph, and its plan\n"
+    "       coda compile FILE [options]     compiles its kernels into the cache; needs no GPU\n"
+    "       coda run FILE [options]         runs it on random or given inputs\n"
+    "       coda --version | --help\n"
+    "\n"
+    "FILE holds a graph in the text form (- is standard input).\n"
+    "\n"
+    "  --fold none|copy|in-place   constants into the weights (none)\n"
+    "  --no-fusion                 one kernel for each operation\n"
+    "  --arch sm_90a               explain, compile: kernels for this architecture\n"
+    "  --dot                       explain: the plan as a Graphviz picture, nothing else\n"
+    "  --cache-dir DIR             compile, run: keep kernels here\n"
+    "  --no-cache                  compile, run: keep none\n"
+    "  --device cpu|gpu            run: where (cpu)\n"
+    "  --check                     run: compare with an evaluation in fp64; exit 1 if it differs\n"
+    "  --tolerance X               run: relative error allowed (bf16 1e-2, f16 2e-3, f32 1e-5)\n"
+    "  --seed N                    run: of the random inputs (1)\n"
+    "  --ints N                    run: random int32 inputs are in 0..N-1 (8)\n"
+    "  --input NAME=FILE.npy       run: values of a leaf, rounded to its type\n"
+    "  --output NAME=FILE.npy      run: writes an output as float32\n";
+
+int complain(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fputs("coda: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    return 1;
+}
+
+/* ---- Files ---- */
+
+static char *read_all(FILE *f)
+{
+    size_t size = 0, room = 4096;
+    char *text = malloc(room);
+    while (text) {
+        size += fread(text + size, 1, room - size - 1, f);
+        if (size < room - 1) break;
+        char *more = realloc(text, room *= 2);
+        if (!more) free(text);
+        text = more;
+    }
+    if (text) text[size] = 0;
+    return text;
+}
+
+coda_graph *graph_open(const struct options *opt)
+{
+    bool standard = strcmp(opt->file, "-") == 0;
+    FILE *f = standard ? stdin : fopen(opt->file, "r");
+    coda_graph *g = NULL;
+    if (!f) return complain("%s: %s", opt->file, strerror(errno)), NULL;
+    char *text = read_all(f);
+    if (!text || ferror(f)) complain("%s: cannot be read", opt->file);
+    else if (coda_graph_parse(&g, text) != CODA_OK) complain("%s: %s", opt->file, coda_error());
+    if (!standard) fclose(f);
+    free(text);
+    return g;
+}
+
+/* ---- Options ---- */
+
+static int misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static int misuse(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fputs("coda: ", stderr);
+    vfprintf(stderr, format, args);
+    fputs("; see coda --help\n", stderr);
+    va_end(args);
+    return 2;
+}
+
+static bool set_fold(struct options *o, char *v)
+{
+    static const char *const name[] = {"none", "copy", "in-place"};
+    for (int i = 0; i < 3; i++)
+        if (strcmp(v, name[i]) == 0) return o->compile.fold = (coda_fold)i, true;
+    return false;
+}
+
+static bool set_device(struct options *o, char *v)
+{
+    o->compile.device = strcmp(v, "gpu") == 0 ? CODA_DEVICE_GPU : CODA_DEVICE_CPU;
+    return strcmp(v, "gpu") == 0 || strcmp(v, "cpu") == 0;
+}
+
+static bool set_tolerance(struct options *o, char *v)
+{
+    char *end;
+    o->tolerance = strtod(v, &end);
+    return *v && !*end && o->tolerance > 0;
+}
+
+static bool set_number(const char *v, uint64_t least, uint64_t most, uint64_t *out)
+{
+    char *end;
+    errno = 0;
+    *out = strtoull(v, &end, 10);
+    return *v >= '0' && *v <= '9' && !*end && !errno && *out >= least && *out <= most;
+}
+
+static bool set_seed(struct options *o, char *v) { return set_number(v, 0, UINT64_MAX, &o->seed); }
+
+static bool set_ints(struct options *o, char *v)
+{
+    uint64_t n = 0;
+    bool good = set_number(v, 1, 1 << 24, &n);
+    o->ints = (int)n;
+    return good;
+}
+
+/* Splits NAME=FILE in place. */
+static bool bind(struct binding *list, int *n, char *v)
+{
+    char *equals = strchr(v, '=');
+    if (!equals || equals == v || !equals[1] || *n == MOST_FILES) return false;
+    *equals = 0;
+    list[(*n)++] = (struct binding){v, equals + 1};
+    return true;
+}
+
+static bool set_arch(struct options *o, char *v) { return o->compile.arch = v, *v; }
+static bool set_cache(struct options *o, char *v) { return o->compile.cache_dir = v, *v; }
+static bool set_no_cache(struct options *o, char *v) { return o->compile.flags |= CODA_NO_CACHE, !v; }
+static bool set_no_fusion(struct options *o, char *v) { return o->compile.flags |= CODA_NO_FUSION, !v; }
+static bool set_dot(struct options *o, char *v) { return o->dot = true, !v; }
+static bool set_check(struct options *o, char *v) { return o->check = true, !v; }
+static bool set_input(struct options *o, char *v) { return bind(o->input, &o->inputs, v); }
+static bool set_output(struct options *o, char *v) { return bind(o->output, &o->outputs, v); }
+
+static const struct option {
+    const char *name;
+    unsigned commands;
+    bool value;
+    bool (*set)(struct options *, char *);
+} option[] = {
+    {"--fold", ALL, true, set_fold},
+    {"--no-fusion", ALL, false, set_no_fusion},
+    {"--arch", EXPLAIN | COMPILE, true, set_arch},
+    {"--dot", EXPLAIN, false, set_dot},
+    {"--cache-dir", COMPILE | RUN, true, set_cache},
+    {"--no-cache", COMPILE | RUN, false, set_no_cache},
+    {"--device", RUN, true, set_device},
+    {"--check", RUN, false, set_check},
+    {"--tolerance", RUN, true, set_tolerance},
+    {"--seed", RUN, true, set_seed},
+    {"--ints", RUN, true, set_ints},
+    {"--input", RUN, true, set_input},
+    {"--output", RUN, true, set_output},
+};
+
+static const struct option *find_option(const char *name, unsigned command)
+{
+    for (size_t i = 0; i < sizeof option / sizeof *option; i++)
+        if (strcmp(option[i].name, name) == 0 && option[i].commands & command) return &option[i];
+    return NULL;
+}
+
+/* 0, or the exit status of a usage error. */
+static int parse(struct options *o, const char *command, unsigned bit, int argc, char **argv)
+{
+    for (int i = 0; i < argc; i++) {
+        if (strncmp(argv[i], "--", 2) != 0) {
+            if (o->file) return misuse("%s takes one FILE, not also \"%s\"", command, argv[i]);
+            o->file = argv[i];
+            continue;
+        }
+        const struct option *p = find_option(argv[i], bit);
+        if (!p) return misuse("%s has no option %s", command, argv[i]);
+        if (p->value && i + 1 == argc) return misuse("%s needs a value", argv[i]);
+        char *value = p->value ? argv[++i] : NULL;
+        if (!p->set(o, value)) return misuse("%s cannot be \"%s\"", p->name, value);
+    }
+    return o->file ? 0 : misuse("%s needs a FILE", command);
+}
+
+static const struct command {
+    const char *name;
+    unsigned bit;
+    int (*run)(const struct options *);
+} commands[] = {{"explain", EXPLAIN, explain}, {"compile", COMPILE, compile}, {"run", RUN, run}};
+
+int main(int argc, char **argv)
+{
+    struct options o = {.compile = CODA_COMPILE_OPTIONS_INIT, .seed = 1, .ints = 8};
+    o.compile.device = CODA_DEVICE_CPU;
+    const char *name = argc > 1 ? argv[1] : "";
+    if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) return fputs(usage_text, stdout) < 0;
+    if (!strcmp(name, "--version")) return printf("coda %s\n", coda_version()) < 0;
+    if (!strcmp(name, "info")) return argc > 2 ? misuse("info takes nothing") : info(&o);
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        if (strcmp(commands[i].name, name) != 0) continue;
+        int wrong = parse(&o, name, commands[i].bit, argc - 2, argv + 2);
+        return wrong ? wrong : commands[i].run(&o);
+    }
+    if (*name) return misuse("there is no command \"%s\"", name);
+    fputs(usage_text, stderr);
+    return 2;
+}

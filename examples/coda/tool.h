@@ -1,0 +1,53 @@
+/* tool.h -- what the files of the tool share: options, graphs from files, one-line errors. */
+#ifndef TOOL_H
+#define TOOL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "coda.h"
+
+enum { MOST_FILES = 64 };
+
+/* NAME=FILE, from --input and --output. */
+struct binding {
+    const char *name, *path;
+};
+
+struct options {
+    const char *file; /* the graph's text; "-" is standard input                                   */
+    coda_compile_options compile;
+    bool dot, check;
+    double tolerance; /* 0: by dtype                                                               */
+    uint64_t seed;
+    int ints; /* int32 inputs are uniform in 0 .. ints-1                                           */
+    struct binding input[MOST_FILES], output[MOST_FILES];
+    int inputs, outputs;
+};
+
+/* tool.c -- prints "coda: ..." and returns the exit status of a failure, 1. */
+int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The graph in opt->file; NULL after a complaint. */
+coda_graph *graph_open(const struct options *opt);
+
+/* tool_explain.c, tool_run.c: the commands. They return the exit status. */
+int info(const struct options *opt);
+int explain(const struct options *opt);
+int compile(const struct options *opt);
+int run(const struct options *opt);
+
+/* npy.c -- NumPy's files. A failure is one line of text, a success NULL. */
+struct npy {
+    int rank;
+    int64_t dim[CODA_MAX_RANK], elements;
+    char kind; /* 'f' or 'i'                                                                       */
+    int size;  /* bytes of an element                                                              */
+    unsigned char *file, *data;
+};
+const char *npy_read(struct npy *n, const char *path);
+double npy_get(const struct npy *n, int64_t i);
+void npy_free(struct npy *n);
+/* Dense float32, or int32 for an int32 tensor. */
+const char *npy_write(const char *path, const coda_arg_info *a, const void *host);
+
+#endif

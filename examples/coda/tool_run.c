@@ -1,0 +1,204 @@
+/* tool_run.c -- coda run: inputs, a run on either device, outputs, and their error against fp64. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu.h"
+#include "tensor.h"
+#include "tool.h"
+
+/* One run: the graph, its arguments in host memory, the exact outputs if they are asked for. */
+struct run {
+    const struct options *opt;
+    coda_graph *g;
+    coda_plan *p;
+    struct tensors t;
+    double **exact; /* for each argument; NULL where it is no output                               */
+};
+
+static int find_arg(const struct run *r, const char *name, bool output)
+{
+    for (int i = 0; i < r->t.n; i++)
+        if (strcmp(r->t.info[i].name, name) == 0 && (r->t.info[i].kind == CODA_ARG_OUTPUT) == output) return i;
+    return -1;
+}
+
+/* ---- Inputs ---- */
+
+static bool same_shape(const struct npy *n, const coda_arg_info *a)
+{
+    if (n->rank != a->rank) return false;
+    for (int d = 0; d < n->rank; d++)
+        if (n->dim[d] != a->dims[d]) return false;
+    return true;
+}
+
+static int load_input(struct run *r, const struct binding *b)
+{
+    struct npy n;
+    int i = find_arg(r, b->name, false);
+    if (i < 0) return complain("the graph has no leaf \"%s\"", b->name);
+    const char *error = npy_read(&n, b->path);
+    if (error) return complain("%s %s", b->path, error);
+    const coda_arg_info *a = &r->t.info[i];
+    int bad = !same_shape(&n, a) ? complain("%s does not have the shape of %s", b->path, b->name) : 0;
+    for (int64_t e = 0; !bad && e < n.elements; e++) {
+        double v = npy_get(&n, e);
+        if (a->dtype == CODA_I32 && !(v >= INT32_MIN && v <= INT32_MAX))
+            bad = complain("%s: %g does not fit int32", b->path, v);
+        else element_set(a->dtype, r->t.host[i], element_at(a, e), v);
+    }
+    npy_free(&n);
+    return bad;
+}
+
+static int make_inputs(struct run *r)
+{
+    uint64_t seed = r->opt->seed;
+    int bad = tensors_new(&r->t, r->g) ? complain("out of memory for the tensors") : 0;
+    for (int i = 0; !bad && i < r->t.n; i++)
+        if (r->t.info[i].kind != CODA_ARG_OUTPUT)
+            tensor_random(&r->t.info[i], r->t.host[i], &seed, r->opt->ints);
+    for (int i = 0; !bad && i < r->opt->inputs; i++) bad = load_input(r, &r->opt->input[i]);
+    for (int i = 0; !bad && i < r->opt->outputs; i++)
+        if (find_arg(r, r->opt->output[i].name, true) < 0)
+            bad = complain("the graph has no output \"%s\"", r->opt->output[i].name);
+    return bad;
+}
+
+/* Before the run, which may fold constants into the weights. */
+static int make_exact(struct run *r)
+{
+    void **args = calloc((size_t)r->t.n + 1, sizeof *args);
+    r->exact = calloc((size_t)r->t.n + 1, sizeof *r->exact);
+    int bad = !args || !r->exact ? complain("out of memory") : 0;
+    for (int i = 0; !bad && i < r->t.n; i++) {
+        args[i] = r->t.host[i];
+        if (r->t.info[i].kind != CODA_ARG_OUTPUT) continue;
+        args[i] = r->exact[i] = calloc((size_t)element_count(&r->t.info[i]) + 1, sizeof(double));
+        if (!args[i]) bad = complain("out of memory");
+    }
+    if (!bad && coda_evaluate(r->g, args) != CODA_OK) bad = complain("evaluate: %s", coda_error());
+    free(args);
+    return bad;
+}
+
+/* ---- The run ---- */
+
+static int run_cpu(struct run *r)
+{
+    void *work = host_scratch(coda_plan_workspace(r->p)), *prepared = host_scratch(coda_plan_prepared(r->p));
+    int bad = !work || !prepared ? complain("out of memory") : 0;
+    if (!bad && r->opt->compile.fold &&
+        coda_prepare(r->p, r->t.host, prepared, work, NULL) != CODA_OK)
+        bad = complain("prepare: %s", coda_error());
+    if (!bad && coda_run(r->p, r->t.host, prepared, work, NULL) != CODA_OK) bad = complain("run: %s", coda_error());
+    free(work);
+    free(prepared);
+    return bad;
+}
+
+static int run_on(struct run *r, const struct gpu *gpu, void **args)
+{
+    void *work = (void *)gpu_alloc(gpu, coda_plan_workspace(r->p));
+    void *prepared = (void *)gpu_alloc(gpu, coda_plan_prepared(r->p));
+    if (!work || !prepared) return complain("the GPU has too little memory");
+    for (int i = 0; i < r->t.n; i++) {
+        args[i] = (void *)gpu_alloc(gpu, r->t.info[i].bytes);
+        if (!args[i] || gpu->upload((gpu_address)args[i], r->t.host[i], r->t.info[i].bytes))
+            return complain("the GPU has too little memory");
+    }
+    if (r->opt->compile.fold && coda_prepare(r->p, args, prepared, work, NULL) != CODA_OK)
+        return complain("prepare: %s", coda_error());
+    if (coda_run(r->p, args, prepared, work, NULL) != CODA_OK) return complain("run: %s", coda_error());
+    if (gpu->stream_wait(NULL)) return complain("the GPU stopped with an error");
+    for (int i = 0; i < r->t.n; i++)
+        if (r->t.info[i].kind == CODA_ARG_OUTPUT &&
+            gpu->download(r->t.host[i], (gpu_address)args[i], r->t.info[i].bytes))
+            return complain("the outputs cannot be read back");
+    return 0;
+}
+
+static int run_gpu(struct run *r)
+{
+    struct gpu gpu;
+    void **args = calloc((size_t)r->t.n + 1, sizeof *args);
+    int bad = !args ? complain("out of memory") : gpu_open(&gpu) ? complain("no GPU") : run_on(r, &gpu, args);
+    free(args); /* the GPU's memory goes back with the process */
+    return bad;
+}
+
+/* ---- Outputs ---- */
+
+/* What the coarsest type among the arguments allows. */
+static double tolerance(const struct run *r)
+{
+    double most = 1e-5;
+    for (int i = 0; i < r->t.n; i++) {
+        coda_dtype t = r->t.info[i].dtype;
+        most = fmax(most, t == CODA_BF16 ? 1e-2 : t == CODA_F16 ? 2e-3 : 0);
+    }
+    return r->opt->tolerance > 0 ? r->opt->tolerance : most;
+}
+
+static double root_mean_square(const coda_arg_info *a, const void *host)
+{
+    double sum = 0;
+    int64_t n = element_count(a);
+    for (int64_t i = 0; i < n; i++) {
+        double v = element_get(a->dtype, host, element_at(a, i));
+        sum += v * v;
+    }
+    return n ? sqrt(sum / (double)n) : 0;
+}
+
+static int report(const struct run *r, int i)
+{
+    const coda_arg_info *a = &r->t.info[i];
+    char shape[160] = "";
+    for (int d = 0, at = 0; d < a->rank; d++)
+        at += snprintf(shape + at, sizeof shape - (size_t)at, "%s%lld", d ? "," : "", (long long)a->dims[d]);
+    printf("%-12s %s[%s]  rms %.4e", a->name, dtype_text(a->dtype), shape, root_mean_square(a, r->t.host[i]));
+    if (!r->exact) return printf("\n"), 0;
+    double error = tensor_error(a, r->t.host[i], r->exact[i]), most = tolerance(r);
+    bool good = error <= most;
+    printf("  error %.2e, allowed %.0e: %s\n", error, most, good ? "pass" : "FAIL");
+    return !good;
+}
+
+static int write_outputs(const struct run *r)
+{
+    for (int i = 0; i < r->opt->outputs; i++) {
+        int at = find_arg(r, r->opt->output[i].name, true);
+        const char *error = npy_write(r->opt->output[i].path, &r->t.info[at], r->t.host[at]);
+        if (error) return complain("%s %s", r->opt->output[i].path, error);
+    }
+    return 0;
+}
+
+static int execute(struct run *r)
+{
+    bool gpu = r->opt->compile.device == CODA_DEVICE_GPU;
+    if (!(r->g = graph_open(r->opt))) return 1;
+    if (coda_compile(&r->p, r->g, &r->opt->compile) != CODA_OK)
+        return complain("%s: %s", r->opt->file, coda_error());
+    if (make_inputs(r) || (r->opt->check && make_exact(r))) return 1;
+    if (gpu ? run_gpu(r) : run_cpu(r)) return 1;
+    int bad = 0;
+    for (int i = 0; i < r->t.n; i++)
+        if (r->t.info[i].kind == CODA_ARG_OUTPUT) bad |= report(r, i);
+    return write_outputs(r) | bad;
+}
+
+int run(const struct options *opt)
+{
+    struct run r = {.opt = opt};
+    int bad = execute(&r);
+    for (int i = 0; r.exact && i < r.t.n; i++) free(r.exact[i]);
+    free(r.exact);
+    tensors_free(&r.t);
+    coda_plan_free(r.p);
+    coda_graph_free(r.g);
+    return bad;
+}
