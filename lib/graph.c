@@ -79,8 +79,10 @@ static coda_status claim_name(graph *g, const char *what, const char **name, int
 {
     if (!*name) return fail(CODA_E_INVALID, "%s: the name is NULL", what);
     if (!name_valid(*name))
-        return fail(CODA_E_INVALID, "%s: `%.40s` is no name: a letter or _, then letters, digits, _ or .,"
-                                    " at most 255", what, *name);
+        return fail(CODA_E_INVALID,
+                    "%s: `%.40s` is no name: a letter or _, then letters, digits, _ or .,"
+                    " at most 255",
+                    what, *name);
     if (names_find(&g->names, *name, INT32_MAX) != INT32_MAX)
         return fail(CODA_E_INVALID, "%s %s: the name is taken", what, *name);
     const char *copy = arena_string(&g->arena, *name);
@@ -226,9 +228,11 @@ static coda_status check_map(const graph *g, const coda_map_def *d)
     if (is_reserved(d->name) || graph_find_prim(g, d->name))
         return fail(CODA_E_INVALID, "map %s: the name is taken", d->name);
     if (d->inputs < 1 || d->inputs > PRIM_MAX_INPUTS)
-        return fail(CODA_E_INVALID, "map %s: %d inputs; must be 1..%d", d->name, d->inputs, PRIM_MAX_INPUTS);
+        return fail(CODA_E_INVALID, "map %s: %d inputs; must be 1..%d", d->name, d->inputs,
+                    PRIM_MAX_INPUTS);
     if (d->params < 0 || d->params > PRIM_MAX_PARAMS)
-        return fail(CODA_E_INVALID, "map %s: %d params; must be 0..%d", d->name, d->params, PRIM_MAX_PARAMS);
+        return fail(CODA_E_INVALID, "map %s: %d params; must be 0..%d", d->name, d->params,
+                    PRIM_MAX_PARAMS);
     if (!d->source || !d->source[0]) return fail(CODA_E_INVALID, "map %s: it has no source", d->name);
     return CODA_OK;
 }
@@ -241,8 +245,11 @@ static coda_status add_map(graph *g, const coda_map_def *d)
     g->map = map;
     struct prim *p = ARENA_NEW(&g->arena, struct prim, 1);
     if (!p) return out_of_memory(g);
-    *p = (struct prim){.name = arena_string(&g->arena, d->name), .kind = PRIM_MAP, .inputs = d->inputs,
-                       .params = d->params, .source = arena_string(&g->arena, d->source),
+    *p = (struct prim){.name = arena_string(&g->arena, d->name),
+                       .kind = PRIM_MAP,
+                       .inputs = d->inputs,
+                       .params = d->params,
+                       .source = arena_string(&g->arena, d->source),
                        .reference = d->reference};
     if (!p->name || !p->source) return out_of_memory(g);
     memcpy(p->param_name, param_name, sizeof param_name[0] * (size_t)d->params);

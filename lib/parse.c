@@ -49,11 +49,18 @@ static bool accept(struct parser *p, char c)
     return true;
 }
 
+/* Characters of the line's rest, as many as a message shows. */
+static int rest(const struct parser *p)
+{
+    int n = 0;
+    while (n < 20 && p->at[n] && p->at[n] != '\n') n++;
+    return n;
+}
+
 static coda_status expect(struct parser *p, char c)
 {
     if (accept(p, c)) return CODA_OK;
-    int n = (int)strcspn(p->at, "\n");
-    return fail(CODA_E_INVALID, "expected `%c` before `%.*s`", c, MIN(n, 20), p->at);
+    return fail(CODA_E_INVALID, "expected `%c` before `%.*s`", c, rest(p), p->at);
 }
 
 /* A run of letters, digits and the characters of `more`. */
@@ -65,11 +72,12 @@ static coda_status read_word(struct parser *p, const char *what, const char *mor
         char c = p->at[n], lower = c | 32;
         bool inside = (c >= '0' && c <= '9') || (lower >= 'a' && lower <= 'z') || (c && strchr(more, c));
         if (!inside) break;
-        if (n == WORD_SIZE - 1) return fail(CODA_E_INVALID, "%s is longer than %d characters", what, WORD_SIZE - 1);
+        if (n == WORD_SIZE - 1)
+            return fail(CODA_E_INVALID, "%s is longer than %d characters", what, WORD_SIZE - 1);
         word[n] = c;
     }
     word[n] = 0;
-    if (!n) return fail(CODA_E_INVALID, "expected %s before `%.*s`", what, MIN((int)strcspn(p->at, "\n"), 20), p->at);
+    if (!n) return fail(CODA_E_INVALID, "expected %s before `%.*s`", what, rest(p), p->at);
     p->at += n;
     return CODA_OK;
 }
@@ -127,13 +135,16 @@ static coda_status read_char(struct parser *p, char *out)
     char c = *p->at++;
     if (c == '\\') {
         c = *p->at++;
-        if (c == 'n') c = '\n';
+        if (c == 'n')
+            c = '\n';
         else if (c == 'x') {
             int high = hex_digit(p->at[0]), low = high < 0 ? -1 : hex_digit(p->at[1]);
-            if (low < 0 || high + low == 0) return fail(CODA_E_INVALID, "\\x needs two hexadecimal digits, not both 0");
+            if (low < 0 || high + low == 0)
+                return fail(CODA_E_INVALID, "\\x needs two hexadecimal digits, not both 0");
             c = (char)(16 * high + low);
             p->at += 2;
-        } else if (c != '"' && c != '\\') return fail(CODA_E_INVALID, "unknown escape in a string");
+        } else if (c != '"' && c != '\\')
+            return fail(CODA_E_INVALID, "unknown escape in a string");
     }
     *out = c;
     return CODA_OK;
@@ -172,7 +183,8 @@ static coda_status define(struct parser *p, const char *name, const struct node 
     int value = graph_append(p->g, n);
     if (value < 0) return p->g->status;
     const char *key = arena_string(&p->arena, name);
-    return key && names_add(&p->values, &p->arena, key, value) ? CODA_OK : fail(CODA_E_MEMORY, "out of memory");
+    return key && names_add(&p->values, &p->arena, key, value) ? CODA_OK
+                                                               : fail(CODA_E_MEMORY, "out of memory");
 }
 
 /* Strides, or the dense ones. */
@@ -182,7 +194,8 @@ static coda_status read_strides(struct parser *p, const struct type *type, int64
     int count;
     if (peek(p) != 's') return CODA_OK;
     coda_status s = read_word(p, "stride", "", word);
-    if (s == CODA_OK && strcmp(word, "stride") != 0) return fail(CODA_E_INVALID, "expected `stride`, got `%.40s`", word);
+    if (s == CODA_OK && strcmp(word, "stride") != 0)
+        return fail(CODA_E_INVALID, "expected `stride`, got `%.40s`", word);
     if (s == CODA_OK) s = expect(p, '=');
     if (s == CODA_OK) s = read_integers(p, stride, &count);
     if (s == CODA_OK && count != type->rank)
@@ -204,7 +217,7 @@ static coda_status read_leaf(struct parser *p, struct node *n)
 {
     coda_status s = read_dtype(p, &n->type.dtype);
     if (s == CODA_OK) s = read_integers(p, n->type.dim, &n->type.rank);
-    if (s == CODA_OK) s = type_check(op_info[n->op].text, "", &n->type);
+    if (s == CODA_OK) s = type_check(op_info[n->op].text, n->name, &n->type);
     if (s != CODA_OK) return s;
     dense_strides(&n->type, n->stride);
     return read_strides(p, &n->type, n->stride);
@@ -269,7 +282,8 @@ static coda_status read_attribute(struct parser *p, struct node *n)
     coda_status s = read_word(p, "an attribute", "_", key);
     if (s == CODA_OK) s = expect(p, '=');
     if (s != CODA_OK) return s;
-    if (!find_attribute(n, key, &kind, &slot)) return fail(CODA_E_INVALID, "no attribute is called `%.40s` here", key);
+    if (!find_attribute(n, key, &kind, &slot))
+        return fail(CODA_E_INVALID, "no attribute is called `%.40s` here", key);
     if (kind == 'f') return read_float(p, &n->attr.f[slot]);
     if (n->op != OP_CAST) return read_integer(p, &n->attr.i[slot]);
     coda_dtype to;
@@ -302,9 +316,10 @@ static coda_status read_origin(struct parser *p, struct node *n)
 static coda_status end_line(struct parser *p)
 {
     char c = peek(p);
-    if (c == ';' || c == '#') p->at += strcspn(p->at, "\n");
+    if (c == ';' || c == '#')
+        p->at += strcspn(p->at, "\n");
     else if (c && c != '\n')
-        return fail(CODA_E_INVALID, "trailing text `%.*s`", MIN((int)strcspn(p->at, "\n"), 20), p->at);
+        return fail(CODA_E_INVALID, "trailing text `%.*s`", rest(p), p->at);
     return CODA_OK;
 }
 
@@ -315,7 +330,8 @@ static coda_status parse_value(struct parser *p)
     struct node n = {.in = in, .origin = -1, .name = name};
     coda_status s = read_name(p, name);
     if (s != CODA_OK) return s;
-    if (names_find(&p->values, name, -1) >= 0) return fail(CODA_E_INVALID, "%%%.40s is defined already", name);
+    if (names_find(&p->values, name, -1) >= 0)
+        return fail(CODA_E_INVALID, "%%%.40s is defined already", name);
     if ((s = expect(p, '=')) != CODA_OK || (s = read_op(p, &n)) != CODA_OK) return s;
     s = op_is_leaf(n.op) ? read_leaf(p, &n) : read_operands(p, &n);
     if (s == CODA_OK) s = read_attributes(p, &n);
@@ -352,8 +368,8 @@ static coda_status parse_map(struct parser *p)
     if (s == CODA_OK) s = read_string(p, &source);
     if (s == CODA_OK) s = end_line(p);
     if (s != CODA_OK) return s;
-    coda_map_def def = {sizeof def, name, (int)MIN(MAX(inputs, -1), 99), (int)MIN(MAX(params, -1), 99), source,
-                        NULL};
+    coda_map_def def = {sizeof def, name, (int)MIN(MAX(inputs, -1), 99), (int)MIN(MAX(params, -1), 99),
+                        source,     NULL};
     return graph_define_map(p->g, &def);
 }
 
@@ -388,8 +404,10 @@ CODA_API coda_status coda_graph_parse(coda_graph **out, const char *text)
     coda_status s = p.g && p.locale ? parse_lines(&p) : fail(CODA_E_MEMORY, "graph parse: out of memory");
     if (p.locale) freelocale(p.locale);
     arena_free(&p.arena);
-    if (s != CODA_OK) graph_free(p.g);
-    else *out = p.g;
+    if (s != CODA_OK)
+        graph_free(p.g);
+    else
+        *out = p.g;
     return s;
 }
 

@@ -45,10 +45,14 @@ static void print_string(const char *s, struct text *t)
     text_append(t, "\"");
     for (; *s; s++) {
         unsigned char c = (unsigned char)*s;
-        if (c == '\n') text_append(t, "\\n");
-        else if (c == '"' || c == '\\') text_printf(t, "\\%c", c);
-        else if (c < 32 || c > 126) text_printf(t, "\\x%02x", c);
-        else text_printf(t, "%c", c);
+        if (c == '\n')
+            text_append(t, "\\n");
+        else if (c == '"' || c == '\\')
+            text_printf(t, "\\%c", c);
+        else if (c < 32 || c > 126)
+            text_printf(t, "\\x%02x", c);
+        else
+            text_printf(t, "%c", c);
     }
     text_append(t, "\"");
 }
@@ -56,9 +60,12 @@ static void print_string(const char *s, struct text *t)
 void value_print(const graph *g, int value, struct text *t)
 {
     const struct node *n = value >= 0 && value < g->nodes ? &g->node[value] : NULL;
-    if (!n) text_append(t, "_");
-    else if (op_is_leaf(n->op)) text_printf(t, "%%%s", n->name ? n->name : "?");
-    else text_printf(t, "%%%d", value);
+    if (!n)
+        text_append(t, "_");
+    else if (op_is_leaf(n->op))
+        text_printf(t, "%%%s", n->name ? n->name : "?");
+    else
+        text_printf(t, "%%%d", value);
 }
 
 static void print_strides(const struct type *type, const int64_t *stride, struct text *t)
@@ -86,9 +93,12 @@ static void print_listed(const struct node *n, int *printed, struct text *t)
         bool is_float = a[length + 1] == 'f';
         if (is_float || n->attr.i[slot] != 0) {
             print_key(a, length, printed, t);
-            if (is_float) print_float(n->attr.f[slot], t);
-            else if (n->op == OP_CAST) text_append(t, dtype_name((coda_dtype)n->attr.i[slot]));
-            else text_printf(t, "%" PRId64, n->attr.i[slot]);
+            if (is_float)
+                print_float(n->attr.f[slot], t);
+            else if (n->op == OP_CAST)
+                text_append(t, dtype_name((coda_dtype)n->attr.i[slot]));
+            else
+                text_printf(t, "%" PRId64, n->attr.i[slot]);
         }
         a += length + 3;
         a += *a == ' ';
@@ -172,7 +182,8 @@ void graph_print(const graph *g, struct text *t)
 
 CODA_API int64_t coda_graph_print(const coda_graph *g, char *buf, size_t size)
 {
-    if (!g || (!buf && size)) return fail(CODA_E_INVALID, "graph print: %s is NULL", g ? "buf" : "the graph");
+    if (!g || (!buf && size))
+        return fail(CODA_E_INVALID, "graph print: %s is NULL", g ? "buf" : "the graph");
     if (g->status != CODA_OK) return fail(g->status, "%s", g->error);
     struct text t = {0};
     graph_print(g, &t);

@@ -8,7 +8,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 static const char *word(const struct node *n) { return n->prim ? n->prim->name : op_info[n->op].text; }
@@ -28,9 +27,11 @@ static bool dims_equal(const struct type *a, const struct type *b, int rank)
 static coda_status need_float(const struct node *n, const char *name, const struct type *t, int rank)
 {
     if (!dtype_is_float(t->dtype))
-        return fail(CODA_E_INVALID, "%s: %s is %s; it must be f32, bf16 or f16", word(n), name, type_text(t).s);
+        return fail(CODA_E_INVALID, "%s: %s is %s; it must be f32, bf16 or f16", word(n), name,
+                    type_text(t).s);
     if (t->rank < rank)
-        return fail(CODA_E_INVALID, "%s: %s is %s; it needs rank %d or more", word(n), name, dims_text(t).s, rank);
+        return fail(CODA_E_INVALID, "%s: %s is %s; it needs rank %d or more", word(n), name, dims_text(t).s,
+                    rank);
     return CODA_OK;
 }
 
@@ -49,8 +50,8 @@ static coda_status need_range(const struct node *n, const char *name, int64_t va
                               int64_t most)
 {
     if (value >= least && value <= most) return CODA_OK;
-    return fail(CODA_E_INVALID, "%s: %s is %" PRId64 "; must be %" PRId64 "..%" PRId64, word(n), name, value,
-                least, most);
+    return fail(CODA_E_INVALID, "%s: %s is %" PRId64 "; must be %" PRId64 "..%" PRId64, word(n), name,
+                value, least, most);
 }
 
 static coda_status need_eps(const struct node *n)
@@ -64,12 +65,11 @@ static coda_status need_eps(const struct node *n)
 
 static coda_status infer_leaf(struct node *n)
 {
-    char what[300];
-    snprintf(what, sizeof what, "%s %.255s", op_info[n->op].text, n->name ? n->name : "(NULL)");
-    coda_status s = type_check(what, "", &n->type);
+    const char *what = op_info[n->op].text, *name = n->name ? n->name : "(NULL)";
+    coda_status s = type_check(what, name, &n->type);
     if (s != CODA_OK) return s;
     for (int i = n->type.rank; i < CODA_MAX_RANK; i++) n->type.dim[i] = n->stride[i] = 0;
-    return strides_check(op_info[n->op].text, n->name ? n->name : "(NULL)", &n->type, n->stride);
+    return strides_check(what, name, &n->type, n->stride);
 }
 
 static coda_status infer_matmul(const graph *g, struct node *n)
@@ -81,8 +81,8 @@ static coda_status infer_matmul(const graph *g, struct node *n)
     if (s != CODA_OK) return s;
     int kn = (int)n->attr.i[0];
     if (w->rank != 2 && (w->rank != x->rank || !dims_equal(x, w, x->rank - 2)))
-        return fail(CODA_E_INVALID, "matmul: x is %s but w is %s; leading dimensions differ", dims_text(x).s,
-                    dims_text(w).s);
+        return fail(CODA_E_INVALID, "matmul: x is %s but w is %s; leading dimensions differ",
+                    dims_text(x).s, dims_text(w).s);
     if (type_columns(x) != w->dim[w->rank - 1 - kn])
         return fail(CODA_E_INVALID, "matmul: x is %s but w is %s%s; inner sizes differ", dims_text(x).s,
                     dims_text(w).s, kn ? " (kn)" : "");
@@ -118,10 +118,11 @@ static bool is_row_key(const struct type *x, const struct type *key)
 static coda_status infer_reduce(const graph *g, struct node *n)
 {
     const struct type *x = operand(g, n, 0), *key = operand(g, n, 1);
-    if (x->rank < 1) return fail(CODA_E_INVALID, "%s: x is %s; it needs rank 1 or more", word(n), dims_text(x).s);
+    if (x->rank < 1)
+        return fail(CODA_E_INVALID, "%s: x is %s; it needs rank 1 or more", word(n), dims_text(x).s);
     if (key && !is_row_key(x, key))
-        return fail(CODA_E_INVALID, "%s: x is %s but the key is %s; it must be one value for each row", word(n),
-                    dims_text(x).s, dims_text(key).s);
+        return fail(CODA_E_INVALID, "%s: x is %s but the key is %s; it must be one value for each row",
+                    word(n), dims_text(x).s, dims_text(key).s);
     n->type = *x;
     n->type.dtype = CODA_F32;
     n->type.dim[x->rank - 1] = 1;
@@ -145,8 +146,10 @@ static coda_status check_positions(const struct node *n, const struct type *x, c
     bool rows = p->rank == x->rank - 1 && dims_equal(x, p, p->rank);
     bool times = p->rank == 1 && p->dim[0] == x->dim[x->rank - 2];
     if (p->dtype == CODA_I32 && (rows || times)) return CODA_OK;
-    return fail(CODA_E_INVALID, "%s: x is %s but positions are %s; must be i32 with x's leading dimensions"
-                                " or [%" PRId64 "]", word(n), dims_text(x).s, type_text(p).s, x->dim[x->rank - 2]);
+    return fail(CODA_E_INVALID,
+                "%s: x is %s but positions are %s; must be i32 with x's leading dimensions"
+                " or [%" PRId64 "]",
+                word(n), dims_text(x).s, type_text(p).s, x->dim[x->rank - 2]);
 }
 
 static coda_status infer_rope(const graph *g, struct node *n)
@@ -163,8 +166,9 @@ static coda_status infer_rope(const graph *g, struct node *n)
     if (!*rotary) *rotary = *head_dim;
     if (!*heads) *heads = columns / *head_dim;
     if (*rotary < 2 || *rotary % 2 || *rotary > *head_dim)
-        return fail(CODA_E_INVALID, "rope: rotary is %" PRId64 "; it must be even, 2..head_dim (%" PRId64 ")",
-                    *rotary, *head_dim);
+        return fail(CODA_E_INVALID,
+                    "rope: rotary is %" PRId64 "; it must be even, 2..head_dim (%" PRId64 ")", *rotary,
+                    *head_dim);
     if ((s = need_range(n, "heads", *heads, 1, columns / *head_dim)) != CODA_OK) return s;
     if ((s = need_range(n, "half", n->attr.i[3], 0, 1)) != CODA_OK) return s;
     if (!isfinite(n->attr.f[0]) || n->attr.f[0] <= 0)
@@ -180,16 +184,18 @@ static coda_status check_heads(struct node *n, const struct type *q, const struc
     if (!*heads) *heads = 1;
     if (!*kv_heads) *kv_heads = *heads;
     if (*heads < 1 || *kv_heads < 1 || *heads % *kv_heads)
-        return fail(CODA_E_INVALID, "attention: heads is %" PRId64 ", kv_heads %" PRId64
-                                    "; both positive, and kv_heads divides heads", *heads, *kv_heads);
+        return fail(CODA_E_INVALID,
+                    "attention: heads is %" PRId64 ", kv_heads %" PRId64
+                    "; both positive, and kv_heads divides heads",
+                    *heads, *kv_heads);
     if (columns < 1 || columns % *heads)
-        return fail(CODA_E_INVALID, "attention: q is %s; %" PRId64 " heads must divide its columns", dims_text(q).s,
-                    *heads);
+        return fail(CODA_E_INVALID, "attention: q is %s; %" PRId64 " heads must divide its columns",
+                    dims_text(q).s, *heads);
     int64_t head_dim = columns / *heads; /* <= columns, and kv_heads <= heads: no overflow */
     if (type_columns(k) != head_dim * *kv_heads)
-        return fail(CODA_E_INVALID, "attention: k is %s; %" PRId64 " kv_heads of %" PRId64
-                                    " columns make %" PRId64, dims_text(k).s, *kv_heads, head_dim,
-                    head_dim * *kv_heads);
+        return fail(CODA_E_INVALID,
+                    "attention: k is %s; %" PRId64 " kv_heads of %" PRId64 " columns make %" PRId64,
+                    dims_text(k).s, *kv_heads, head_dim, head_dim * *kv_heads);
     if (n->attr.f[0] == 0) n->attr.f[0] = 1.0f / sqrtf((float)head_dim);
     if (!isfinite(n->attr.f[0]))
         return fail(CODA_E_INVALID, "attention: scale is %g; it must be finite", (double)n->attr.f[0]);
@@ -201,8 +207,8 @@ static coda_status check_lengths(const struct type *q, const struct type *length
     int64_t batch = q->rank == 3 ? q->dim[0] : 1;
     if (!lengths || (lengths->dtype == CODA_I32 && lengths->rank == 1 && lengths->dim[0] == batch))
         return CODA_OK;
-    return fail(CODA_E_INVALID, "attention: q is %s but lengths are %s; must be i32[%" PRId64 "]", dims_text(q).s,
-                type_text(lengths).s, batch);
+    return fail(CODA_E_INVALID, "attention: q is %s but lengths are %s; must be i32[%" PRId64 "]",
+                dims_text(q).s, type_text(lengths).s, batch);
 }
 
 static coda_status infer_attention(const graph *g, struct node *n)
@@ -216,7 +222,8 @@ static coda_status infer_attention(const graph *g, struct node *n)
         return fail(CODA_E_INVALID, "attention: q is %s but k is %s; both [B,T,columns] or [T,columns]",
                     dims_text(q).s, dims_text(k).s);
     if (k->rank != v->rank || !dims_equal(k, v, k->rank))
-        return fail(CODA_E_INVALID, "attention: k is %s but v is %s; they must be equal", dims_text(k).s, dims_text(v).s);
+        return fail(CODA_E_INVALID, "attention: k is %s but v is %s; they must be equal", dims_text(k).s,
+                    dims_text(v).s);
     if ((s = check_heads(n, q, k)) != CODA_OK) return s;
     if ((s = need_range(n, "window", n->attr.i[2], 0, INT32_MAX)) != CODA_OK) return s;
     if ((s = need_range(n, "causal", n->attr.i[3], 0, 1)) != CODA_OK) return s;
@@ -237,8 +244,10 @@ static coda_status infer_cross_entropy(const graph *g, struct node *n)
         return fail(CODA_E_INVALID, "cross_entropy: ignore is %" PRId64 "; it has no exact fp32 value",
                     n->attr.i[0]);
     if (t->dtype != CODA_I32 || t->rank != x->rank - 1 || !dims_equal(x, t, t->rank))
-        return fail(CODA_E_INVALID, "cross_entropy: logits are %s but targets are %s; must be i32, one for"
-                                    " each row", dims_text(x).s, type_text(t).s);
+        return fail(CODA_E_INVALID,
+                    "cross_entropy: logits are %s but targets are %s; must be i32, one for"
+                    " each row",
+                    dims_text(x).s, type_text(t).s);
     n->type = *t;
     if (n->attr.i[1] != CODA_REDUCE_NONE) n->type = (struct type){.rank = 1, .dim = {1}};
     n->type.dtype = CODA_F32;
@@ -251,7 +260,8 @@ static coda_status infer_embedding(const graph *g, struct node *n)
     coda_status s = need_float(n, "table", table, 2);
     if (s != CODA_OK) return s;
     if (table->rank != 2 || ids->dtype != CODA_I32 || ids->rank >= CODA_MAX_RANK)
-        return fail(CODA_E_INVALID, "embedding: table is %s and ids are %s; need [V,N] and i32 of rank < %d",
+        return fail(CODA_E_INVALID,
+                    "embedding: table is %s and ids are %s; need [V,N] and i32 of rank < %d",
                     type_text(table).s, type_text(ids).s, CODA_MAX_RANK);
     n->type = *ids;
     n->type.dtype = table->dtype;
@@ -278,8 +288,9 @@ static coda_status infer_slice(const graph *g, struct node *n)
     if (axis < 0 || axis >= x->rank)
         return fail(CODA_E_INVALID, "slice: x is %s; it has no axis %" PRId64, dims_text(x).s, axis);
     if (start < 0 || start > stop || stop > x->dim[axis] || step < 1)
-        return fail(CODA_E_INVALID, "slice: start %" PRId64 ", stop %" PRId64 ", step %" PRId64
-                                    "; need 0 <= start <= stop <= %" PRId64 " and step >= 1",
+        return fail(CODA_E_INVALID,
+                    "slice: start %" PRId64 ", stop %" PRId64 ", step %" PRId64
+                    "; need 0 <= start <= stop <= %" PRId64 " and step >= 1",
                     start, stop, step, x->dim[axis]);
     n->type = *x;
     n->type.dim[axis] = (stop - start) / step + ((stop - start) % step != 0);
@@ -291,14 +302,16 @@ static coda_status infer_concat(const graph *g, struct node *n)
     struct type t = *operand(g, n, 0);
     int64_t axis = n->attr.i[0];
     if (axis < 0 || axis >= t.rank)
-        return fail(CODA_E_INVALID, "concat: operand 0 is %s; it has no axis %" PRId64, dims_text(&t).s, axis);
+        return fail(CODA_E_INVALID, "concat: operand 0 is %s; it has no axis %" PRId64, dims_text(&t).s,
+                    axis);
     for (int i = 1; i < n->nin; i++) {
         const struct type *x = operand(g, n, i);
         struct type expect = t;
         expect.dim[axis] = x->rank == t.rank ? x->dim[axis] : 0;
         if (!type_equal(&expect, x))
-            return fail(CODA_E_INVALID, "concat: operand 0 is %s but operand %d is %s; only axis %" PRId64
-                                        " may differ", type_text(operand(g, n, 0)).s, i, type_text(x).s, axis);
+            return fail(CODA_E_INVALID,
+                        "concat: operand 0 is %s but operand %d is %s; only axis %" PRId64 " may differ",
+                        type_text(operand(g, n, 0)).s, i, type_text(x).s, axis);
         if (__builtin_add_overflow(t.dim[axis], x->dim[axis], &t.dim[axis]))
             return fail(CODA_E_INVALID, "concat: axis %" PRId64 " does not fit in 63 bits", axis);
     }
@@ -316,10 +329,10 @@ static coda_status infer_reshape(const graph *g, struct node *n)
         if (i >= n->type.rank) n->attr.i[i] = 0;
         n->type.dim[i] = n->attr.i[i];
     }
-    if ((s = type_check("reshape", "", &n->type)) != CODA_OK) return s;
+    if ((s = type_check("reshape", "result", &n->type)) != CODA_OK) return s;
     if (type_elements(&n->type) == type_elements(x)) return CODA_OK;
-    return fail(CODA_E_INVALID, "reshape: x is %s, %" PRId64 " elements, but %s has %" PRId64, dims_text(x).s,
-                type_elements(x), dims_text(&n->type).s, type_elements(&n->type));
+    return fail(CODA_E_INVALID, "reshape: x is %s, %" PRId64 " elements, but %s has %" PRId64,
+                dims_text(x).s, type_elements(x), dims_text(&n->type).s, type_elements(&n->type));
 }
 
 static coda_status infer_transpose(const graph *g, struct node *n)
@@ -327,17 +340,15 @@ static coda_status infer_transpose(const graph *g, struct node *n)
     const struct type *x = operand(g, n, 0);
     unsigned seen = 0;
     n->type = *x;
-    for (int i = 0; i < CODA_MAX_RANK; i++) {
+    for (int i = 0; i < x->rank; i++) {
         int64_t p = n->attr.i[i];
-        if (i >= x->rank) n->attr.i[i] = 0;
-        else if (p < 0 || p >= x->rank || seen >> p & 1)
-            return fail(CODA_E_INVALID, "transpose: x is %s; p%d = %" PRId64 " makes no permutation", dims_text(x).s,
-                        i, p);
-        else {
-            seen |= 1u << p;
-            n->type.dim[i] = x->dim[p];
-        }
+        if (p < 0 || p >= x->rank || seen >> p & 1)
+            return fail(CODA_E_INVALID, "transpose: x is %s; p%d = %" PRId64 " makes no permutation",
+                        dims_text(x).s, i, p);
+        seen |= 1u << p;
+        n->type.dim[i] = x->dim[p];
     }
+    for (int i = x->rank; i < CODA_MAX_RANK; i++) n->attr.i[i] = 0;
     return CODA_OK;
 }
 
@@ -370,5 +381,5 @@ coda_status shape_infer(const graph *g, struct node *n)
 {
     coda_status s = infer(g, n);
     if (s != CODA_OK || op_is_leaf(n->op)) return s;
-    return type_check(word(n), ": the result", &n->type);
+    return type_check(word(n), "result", &n->type);
 }

@@ -62,16 +62,16 @@ void dense_strides(const struct type *t, int64_t *stride)
 coda_status type_check(const char *what, const char *name, const struct type *t)
 {
     int size = dtype_size(t->dtype);
-    if (!size) return fail(CODA_E_INVALID, "%s%s: %d is no dtype", what, name, (int)t->dtype);
+    if (!size) return fail(CODA_E_INVALID, "%s %s: %d is no dtype", what, name, (int)t->dtype);
     if (t->rank < 0 || t->rank > CODA_MAX_RANK)
-        return fail(CODA_E_INVALID, "%s%s: rank is %d; must be 0..%d", what, name, t->rank, CODA_MAX_RANK);
+        return fail(CODA_E_INVALID, "%s %s: rank is %d; must be 0..%d", what, name, t->rank, CODA_MAX_RANK);
     int64_t bytes = size;
     for (int i = 0; i < t->rank; i++) {
         if (t->dim[i] < 0)
-            return fail(CODA_E_INVALID, "%s%s: dimension %d is %" PRId64 "; must be >= 0", what, name, i,
+            return fail(CODA_E_INVALID, "%s %s: dimension %d is %" PRId64 "; must be >= 0", what, name, i,
                         t->dim[i]);
         if (__builtin_mul_overflow(bytes, MAX(t->dim[i], 1), &bytes) || bytes > (int64_t)1 << 62)
-            return fail(CODA_E_INVALID, "%s%s: %s does not fit in 2^62 bytes", what, name, type_text(t).s);
+            return fail(CODA_E_INVALID, "%s %s: %s does not fit in 2^62 bytes", what, name, type_text(t).s);
     }
     return CODA_OK;
 }
@@ -110,19 +110,21 @@ coda_status strides_check(const char *what, const char *name, const struct type 
     int64_t limit = ((int64_t)1 << 62) / dtype_size(t->dtype), span = 1;
     for (int i = 0; i < t->rank; i++)
         if (stride[i] < 0 || stride[i] > limit)
-            return fail(CODA_E_INVALID, "%s %s: stride %d is %" PRId64 "; must be 0..%" PRId64, what, name, i,
-                        stride[i], limit);
+            return fail(CODA_E_INVALID, "%s %s: stride %d is %" PRId64 "; must be 0..%" PRId64, what, name,
+                        i, stride[i], limit);
     if (type_elements(t) == 0) return CODA_OK;
     int order[CODA_MAX_RANK], n = sort_dims(t, stride, order);
     for (int k = n - 1; k >= 0; k--) {
         int d = order[k];
         int64_t reach;
         if (stride[d] < span)
-            return fail(CODA_E_INVALID, "%s %s: stride %d is %" PRId64 " but the dimensions below it span %"
-                                        PRId64 " elements; they overlap", what, name, d, stride[d], span);
+            return fail(CODA_E_INVALID,
+                        "%s %s: stride %d is %" PRId64 " but the dimensions below it span %" PRId64
+                        " elements; they overlap",
+                        what, name, d, stride[d], span);
         if (__builtin_mul_overflow(stride[d], t->dim[d] - 1, &reach) || reach > limit - span)
-            return fail(CODA_E_INVALID, "%s %s: %s with stride %" PRId64 " does not fit in 2^62 bytes", what,
-                        name, type_text(t).s, stride[d]);
+            return fail(CODA_E_INVALID, "%s %s: %s with stride %" PRId64 " does not fit in 2^62 bytes",
+                        what, name, type_text(t).s, stride[d]);
         span += reach;
     }
     return CODA_OK;

@@ -36,9 +36,9 @@ coda_status node_check(const graph *g, const struct node *n, int index)
     const char *word = n->prim ? n->prim->name : op_info[n->op].text;
     bool gaps = n->op != OP_MAP && n->op != OP_REDUCE && n->op != OP_CONCAT;
     if (n->nin < least || n->nin > most)
-        return least == most ? fail(CODA_E_INVALID, "%s: takes %d operands, got %d", word, most, n->nin)
-                             : fail(CODA_E_INVALID, "%s: takes %d to %d operands, got %d", word, least, most,
-                                    n->nin);
+        return least == most
+                   ? fail(CODA_E_INVALID, "%s: takes %d operands, got %d", word, most, n->nin)
+                   : fail(CODA_E_INVALID, "%s: takes %d to %d operands, got %d", word, least, most, n->nin);
     for (int i = 0; i < n->nin; i++) {
         if (n->in[i] >= index || n->in[i] >= g->nodes)
             return fail(CODA_E_INVALID, "%s: operand %d is no earlier value of this graph", word, i);
@@ -100,7 +100,8 @@ static coda_status verify_output(const graph *g, const struct output *o)
 
 static coda_status verify_name(struct names *seen, struct arena *a, const char *name)
 {
-    if (!name || !name_valid(name)) return fail(CODA_E_INVALID, "`%.40s` is no name", name ? name : "(NULL)");
+    if (!name || !name_valid(name))
+        return fail(CODA_E_INVALID, "`%.40s` is no name", name ? name : "(NULL)");
     if (names_find(seen, name, 0)) return fail(CODA_E_INVALID, "the name %s is taken twice", name);
     if (!names_add(seen, a, name, 1)) return fail(CODA_E_MEMORY, "graph: out of memory in verify");
     return CODA_OK;

@@ -1,0 +1,219 @@
+/*
+ * build.c -- the public graph: life, leaves, outputs, maps of the user, and questions about it.
+ *
+ * A coda_value is a node's index plus one. The first mistake poisons the graph and every later call
+ * is quiet, so that a formula needs no check between its calls.
+ */
+#include "build.h"
+
+#include <string.h>
+
+/* ---- Shared by all builder calls ---- */
+
+bool build_ready(graph *g, const char *what)
+{
+    if (g) return g->status == CODA_OK;
+    fail(CODA_E_INVALID, "%s: the graph is NULL", what);
+    return false;
+}
+
+coda_value build_value(int index) { return (coda_value){(uint32_t)(index + 1)}; }
+
+int build_index(graph *g, const char *what, coda_value v)
+{
+    if (v.id <= (uint32_t)g->nodes) return (int)v.id - 1;
+    graph_poison(g, CODA_E_INVALID, "%s: value %u is of another graph; this one has %d", what, v.id,
+                 g->nodes);
+    return -2;
+}
+
+coda_value build_node(graph *g, const char *what, struct node n, const coda_value *in, int nin)
+{
+    int index[64];
+    if (!build_ready(g, what)) return CODA_NONE;
+    for (int i = 0; i < nin; i++) {
+        index[i] = build_index(g, what, in[i]);
+        if (index[i] < -1) return CODA_NONE;
+    }
+    n.in = index;
+    n.nin = nin;
+    n.origin = -1;
+    return build_value(graph_append(g, &n));
+}
+
+coda_status build_options(const char *what, void *own, size_t size, const void *given)
+{
+    size_t theirs;
+    if (!given) return CODA_OK;
+    memcpy(&theirs, given, sizeof theirs);
+    if (theirs <= sizeof theirs || theirs > size)
+        return fail(CODA_E_INVALID,
+                    "%s: the struct's size field is %zu; must be %zu..%zu (use its INIT macro)", what,
+                    theirs, sizeof theirs + 1, size);
+    memcpy(own, given, theirs);
+    return CODA_OK;
+}
+
+/* ---- Life ---- */
+
+CODA_API coda_graph *coda_graph_new(void) { return graph_new(); }
+CODA_API void coda_graph_free(coda_graph *g) { graph_free(g); }
+
+CODA_API coda_status coda_graph_status(const coda_graph *g)
+{
+    if (!g) return fail(CODA_E_INVALID, "the graph is NULL");
+    return g->status == CODA_OK ? CODA_OK : fail(g->status, "%s", g->error);
+}
+
+CODA_API coda_status coda_define_map(coda_graph *g, const coda_map_def *def)
+{
+    coda_map_def own = CODA_MAP_DEF_INIT;
+    if (!g || !def) return fail(CODA_E_INVALID, "define_map: %s is NULL", g ? "def" : "the graph");
+    coda_status s = build_options("define_map", &own, sizeof own, def);
+    if (s == CODA_OK) return graph_define_map(g, &own);
+    graph_poison(g, s, "%s", coda_error());
+    return s;
+}
+
+/* ---- Leaves and outputs ---- */
+
+static coda_value leaf(graph *g, enum op op, const char *name, coda_dtype t, int rank, const int64_t *dims,
+                       const int64_t *strides, bool dense)
+{
+    const char *what = op_info[op].text, *shown = name ? name : "(NULL)";
+    struct node n = {.op = op, .name = name, .type = {t, rank, {0}}, .origin = -1};
+    if (!build_ready(g, what)) return CODA_NONE;
+    if (rank > 0 && (!dims || (!dense && !strides))) {
+        graph_poison(g, CODA_E_INVALID, "%s %.40s: %s are NULL", what, shown, dims ? "strides" : "dims");
+        return CODA_NONE;
+    }
+    if (rank > 0 && rank <= CODA_MAX_RANK) memcpy(n.type.dim, dims, sizeof *dims * (size_t)rank);
+    if (type_check(what, shown, &n.type) != CODA_OK) {
+        graph_poison(g, CODA_E_INVALID, "%s", coda_error());
+        return CODA_NONE;
+    }
+    dense_strides(&n.type, n.stride);
+    if (!dense && rank) memcpy(n.stride, strides, sizeof *strides * (size_t)rank);
+    return build_value(graph_append(g, &n));
+}
+
+CODA_API coda_value coda_input(coda_graph *g, const char *name, coda_dtype t, int rank, const int64_t *dims)
+{
+    return leaf(g, OP_INPUT, name, t, rank, dims, NULL, true);
+}
+
+CODA_API coda_value coda_input_strided(coda_graph *g, const char *name, coda_dtype t, int rank,
+                                       const int64_t *dims, const int64_t *strides)
+{
+    return leaf(g, OP_INPUT, name, t, rank, dims, strides, false);
+}
+
+CODA_API coda_value coda_weight(coda_graph *g, const char *name, coda_dtype t, int rank,
+                                const int64_t *dims)
+{
+    return leaf(g, OP_WEIGHT, name, t, rank, dims, NULL, true);
+}
+
+CODA_API coda_value coda_weight_strided(coda_graph *g, const char *name, coda_dtype t, int rank,
+                                        const int64_t *dims, const int64_t *strides)
+{
+    return leaf(g, OP_WEIGHT, name, t, rank, dims, strides, false);
+}
+
+static void output(graph *g, const char *name, coda_value v, const int64_t *strides)
+{
+    if (!build_ready(g, "output")) return;
+    int index = build_index(g, "output", v);
+    if (index >= -1) graph_append_output(g, name, index, strides);
+}
+
+CODA_API void coda_output(coda_graph *g, const char *name, coda_value v) { output(g, name, v, NULL); }
+
+CODA_API void coda_output_strided(coda_graph *g, const char *name, coda_value v, const int64_t *strides)
+{
+    if (build_ready(g, "output") && !strides)
+        graph_poison(g, CODA_E_INVALID, "output %.40s: strides are NULL", name ? name : "(NULL)");
+    output(g, name, v, strides);
+}
+
+/* ---- Questions ---- */
+
+CODA_API int coda_value_shape(const coda_graph *g, coda_value v, int64_t *dims, coda_dtype *t)
+{
+    if (!g || v.id == 0 || v.id > (uint32_t)g->nodes) {
+        fail(CODA_E_INVALID, "value_shape: value %u of %d", v.id, g ? g->nodes : 0);
+        return -1;
+    }
+    const struct type *type = &g->node[v.id - 1].type;
+    if (dims) memcpy(dims, type->dim, sizeof *dims * (size_t)type->rank);
+    if (t) *t = type->dtype;
+    return type->rank;
+}
+
+static int count_leaves(const graph *g)
+{
+    int leaves = 0;
+    for (int i = 0; i < g->nodes; i++) leaves += op_is_leaf(g->node[i].op);
+    return leaves;
+}
+
+CODA_API int coda_graph_args(const coda_graph *g) { return g ? count_leaves(g) + g->outputs : 0; }
+
+static void describe(coda_arg_info *out, const char *name, coda_arg_kind kind, const struct type *t,
+                     const int64_t *stride)
+{
+    int64_t last = 0; /* offset of the last element */
+    *out = (coda_arg_info){.name = name, .kind = kind, .dtype = t->dtype, .rank = t->rank};
+    for (int i = 0; i < t->rank; i++) {
+        out->dims[i] = t->dim[i];
+        out->strides[i] = stride[i];
+        if (t->dim[i] > 1) last += (t->dim[i] - 1) * stride[i];
+    }
+    if (type_elements(t)) out->bytes = (size_t)(last + 1) * (size_t)dtype_size(t->dtype);
+}
+
+static void describe_leaf(coda_arg_info *out, const struct node *n)
+{
+    describe(out, n->name, n->op == OP_INPUT ? CODA_ARG_INPUT : CODA_ARG_WEIGHT, &n->type, n->stride);
+}
+
+static void describe_output(coda_arg_info *out, const graph *g, const struct output *o)
+{
+    describe(out, o->name, CODA_ARG_OUTPUT, &g->node[o->value].type, o->stride);
+}
+
+CODA_API coda_status coda_graph_arg(const coda_graph *g, int index, coda_arg_info *out)
+{
+    if (!g || !out) return fail(CODA_E_INVALID, "graph_arg: %s is NULL", g ? "out" : "the graph");
+    int leaves = count_leaves(g), leaf_index = index;
+    if (index < 0 || index >= leaves + g->outputs)
+        return fail(CODA_E_INVALID, "graph_arg: index is %d of %d", index, leaves + g->outputs);
+    if (index >= leaves) {
+        describe_output(out, g, &g->output[index - leaves]);
+        return CODA_OK;
+    }
+    const struct node *n = g->node;
+    while (!op_is_leaf(n->op) || leaf_index-- > 0) n++;
+    describe_leaf(out, n);
+    return CODA_OK;
+}
+
+/* ---- Evaluate ---- */
+
+/* A pointer may be NULL only where there is nothing to read or write. */
+static coda_status check_pointer(void *const *args, int index, const char *name, const struct type *t)
+{
+    if ((args && args[index]) || type_elements(t) == 0) return CODA_OK;
+    return fail(CODA_E_INVALID, "evaluate: args[%d] (%s) is NULL", index, name);
+}
+
+CODA_API coda_status coda_evaluate(const coda_graph *g, void *const *args)
+{
+    coda_status s = coda_graph_status(g);
+    int index = 0;
+    for (int i = 0; s == CODA_OK && i < g->nodes; i++)
+        if (op_is_leaf(g->node[i].op)) s = check_pointer(args, index++, g->node[i].name, &g->node[i].type);
+    for (int i = 0; s == CODA_OK && i < g->outputs; i++)
+        s = check_pointer(args, index++, g->output[i].name, &g->node[g->output[i].value].type);
+    return s == CODA_OK ? graph_evaluate(g, args) : s;
+}

@@ -1,0 +1,290 @@
+/*
+ * build_ops.c -- the public operations: each builder call checks what is its own, then appends.
+ *
+ * Shapes are shape.c's business. A call that is several nodes gives them one origin:
+ *     swiglu(x)   = swiglu(gate, up) of two slices of x
+ *     row_mean(x) = scale(sum(x), 1 / N)
+ *     bias(x, b)  = add(x, b), b a vector
+ */
+#include "build.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- Matrix products ---- */
+
+CODA_API coda_value coda_matmul(coda_graph *g, coda_value x, coda_value w)
+{
+    return build_node(g, "matmul", (struct node){.op = OP_MATMUL}, OPERANDS(x, w));
+}
+
+CODA_API coda_value coda_matmul_kn(coda_graph *g, coda_value x, coda_value w)
+{
+    return build_node(g, "matmul_kn", (struct node){.op = OP_MATMUL, .attr.i = {1}}, OPERANDS(x, w));
+}
+
+/* ---- Maps ---- */
+
+static coda_value map(graph *g, const char *name, const coda_value *in, int n, const float *params)
+{
+    if (!build_ready(g, name)) return CODA_NONE;
+    struct node node = {.op = OP_MAP, .prim = graph_find_prim(g, name)};
+    if (!node.prim) {
+        graph_poison(g, CODA_E_INVALID, "apply: no map is called `%.64s`", name);
+        return CODA_NONE;
+    }
+    if (node.prim->params && !params) {
+        graph_poison(g, CODA_E_INVALID, "%s: takes %d params, got NULL", name, node.prim->params);
+        return CODA_NONE;
+    }
+    if (node.prim->params) memcpy(node.attr.f, params, sizeof *params * (size_t)node.prim->params);
+    return build_node(g, name, node, in, n);
+}
+
+#define UNARY(name) \
+    CODA_API coda_value coda_##name(coda_graph *g, coda_value x) \
+    { \
+        return map(g, #name, OPERANDS(x), NULL); \
+    }
+#define BINARY(name) \
+    CODA_API coda_value coda_##name(coda_graph *g, coda_value a, coda_value b) \
+    { \
+        return map(g, #name, OPERANDS(a, b), NULL); \
+    }
+
+BINARY(add)
+BINARY(sub)
+BINARY(mul)
+BINARY(div)
+UNARY(relu)
+UNARY(relu2)
+UNARY(gelu_erf)
+UNARY(gelu_tanh)
+UNARY(gelu_quick)
+UNARY(silu)
+UNARY(tanh)
+UNARY(sigmoid)
+UNARY(softplus)
+
+CODA_API coda_value coda_scale(coda_graph *g, coda_value x, float alpha)
+{
+    return map(g, "scale", OPERANDS(x), &alpha);
+}
+
+/* The type of a value, or NULL where the call that follows will complain about it. */
+static const struct type *type_of(const graph *g, coda_value v)
+{
+    return g && v.id > 0 && v.id <= (uint32_t)g->nodes ? &g->node[v.id - 1].type : NULL;
+}
+
+CODA_API coda_value coda_bias(coda_graph *g, coda_value x, coda_value bias)
+{
+    const struct type *t = type_of(g, x), *b = type_of(g, bias);
+    if (t && b && (t->rank < 1 || b->rank != 1 || b->dim[0] != type_columns(t)))
+        graph_poison(g, CODA_E_INVALID, "bias: x is %s but bias is %s; must be [%" PRId64 "]",
+                     dims_text(t).s, dims_text(b).s, type_columns(t));
+    return map(g, "add", OPERANDS(x, bias), NULL);
+}
+
+CODA_API coda_value coda_apply(coda_graph *g, const char *name, const coda_value *in, int n,
+                               const float *params)
+{
+    if (!build_ready(g, "apply")) return CODA_NONE;
+    if (!name || !in || n < 1 || n > PRIM_MAX_INPUTS) {
+        graph_poison(g, CODA_E_INVALID, "apply %.64s: %s is NULL, or n = %d is not 1..%d",
+                     name ? name : "(NULL)", name ? "in" : "the name", n, PRIM_MAX_INPUTS);
+        return CODA_NONE;
+    }
+    return map(g, name, in, n, params);
+}
+
+/* ---- Gated units ---- */
+
+static int slice_columns(graph *g, int x, int64_t start, int64_t stop, int64_t step, int origin)
+{
+    struct node n = {.op = OP_SLICE, .nin = 1, .in = &x, .origin = origin};
+    memcpy(n.attr.i, (int64_t[]){g->node[x].type.rank - 1, start, stop, step}, 4 * sizeof(int64_t));
+    return graph_append(g, &n);
+}
+
+static coda_status check_gated(const graph *g, const char *name, int x, coda_layout layout)
+{
+    if (x < 0) return fail(CODA_E_INVALID, "%s: x is CODA_NONE", name);
+    const struct type *t = &g->node[x].type;
+    if (layout != CODA_INTERLEAVED && layout != CODA_STACKED)
+        return fail(CODA_E_INVALID, "%s: layout is %d; must be 0 or 1", name, (int)layout);
+    if (t->rank < 1 || type_columns(t) % 2)
+        return fail(CODA_E_INVALID, "%s: x is %s; its columns must be even", name, dims_text(t).s);
+    return CODA_OK;
+}
+
+static coda_value gated(graph *g, const char *name, coda_value v, coda_layout layout)
+{
+    if (!build_ready(g, name)) return CODA_NONE;
+    int x = build_index(g, name, v);
+    if (x < -1) return CODA_NONE;
+    coda_status s = check_gated(g, name, x, layout);
+    if (s != CODA_OK) {
+        graph_poison(g, s, "%s", coda_error());
+        return CODA_NONE;
+    }
+    int64_t n = type_columns(&g->node[x].type), half = n / 2;
+    bool stacked = layout == CODA_STACKED;
+    int gate = slice_columns(g, x, 0, stacked ? half : n, stacked ? 1 : 2, -1);
+    int origin = gate < 0 ? -1 : g->node[gate].origin;
+    int up = slice_columns(g, x, stacked ? half : MIN(n, 1), n, stacked ? 1 : 2, origin);
+    struct node unit = {.op = OP_MAP,
+                        .prim = graph_find_prim(g, name),
+                        .nin = 2,
+                        .in = (int[]){gate, up},
+                        .origin = origin};
+    return build_value(graph_append(g, &unit));
+}
+
+#define GATED(name) \
+    CODA_API coda_value coda_##name(coda_graph *g, coda_value x, coda_layout layout) \
+    { \
+        return gated(g, #name, x, layout); \
+    }
+
+GATED(swiglu)
+GATED(geglu)
+GATED(reglu)
+GATED(glu)
+
+/* ---- Normalisation ---- */
+
+CODA_API coda_value coda_rms_norm(coda_graph *g, coda_value x, coda_value gain, float eps)
+{
+    return build_node(g, "rms_norm", (struct node){.op = OP_RMS_NORM, .attr.f = {eps}}, OPERANDS(x, gain));
+}
+
+CODA_API coda_value coda_layer_norm(coda_graph *g, coda_value x, coda_value gain, coda_value bias,
+                                    float eps)
+{
+    struct node n = {.op = OP_LAYER_NORM, .attr.f = {eps}};
+    return build_node(g, "layer_norm", n, OPERANDS(x, gain, bias));
+}
+
+CODA_API coda_value coda_softmax(coda_graph *g, coda_value x)
+{
+    return build_node(g, "softmax", (struct node){.op = OP_SOFTMAX}, OPERANDS(x));
+}
+
+/* ---- Row statistics ---- */
+
+static coda_value reduce(graph *g, const char *name, coda_value x)
+{
+    if (!build_ready(g, name)) return CODA_NONE;
+    return build_node(g, name, (struct node){.op = OP_REDUCE, .prim = graph_find_prim(g, name)},
+                      OPERANDS(x));
+}
+
+CODA_API coda_value coda_row_sum(coda_graph *g, coda_value x) { return reduce(g, "sum", x); }
+CODA_API coda_value coda_row_max(coda_graph *g, coda_value x) { return reduce(g, "max", x); }
+CODA_API coda_value coda_log_sum_exp(coda_graph *g, coda_value x) { return reduce(g, "log_sum_exp", x); }
+
+CODA_API coda_value coda_row_mean(coda_graph *g, coda_value x)
+{
+    coda_value sum = reduce(g, "sum", x);
+    if (!sum.id) return CODA_NONE;
+    int from = (int)sum.id - 1;
+    struct node n = {.op = OP_MAP, .prim = graph_find_prim(g, "scale"), .nin = 1, .in = &from};
+    n.attr.f[0] = (float)(1.0 / (double)type_columns(&g->node[x.id - 1].type));
+    n.origin = g->node[from].origin;
+    return build_value(graph_append(g, &n));
+}
+
+/* ---- Rotary embedding, attention, loss ---- */
+
+/* Options over their defaults; false with the graph poisoned if their size is wrong. */
+static bool read_options(graph *g, const char *what, void *own, size_t size, const void *given)
+{
+    if (!build_ready(g, what)) return false;
+    coda_status s = build_options(what, own, size, given);
+    if (s != CODA_OK) graph_poison(g, s, "%s", coda_error());
+    return s == CODA_OK;
+}
+
+CODA_API coda_value coda_rope(coda_graph *g, coda_value x, coda_value positions,
+                              const coda_rope_options *opt)
+{
+    coda_rope_options o = CODA_ROPE_OPTIONS_INIT;
+    if (!read_options(g, "rope", &o, sizeof o, opt)) return CODA_NONE;
+    struct node n = {.op = OP_ROPE, .attr = {{o.base}, {o.head_dim, o.rotary, o.heads, o.style}}};
+    return build_node(g, "rope", n, OPERANDS(x, positions));
+}
+
+CODA_API coda_value coda_attention(coda_graph *g, coda_value q, coda_value k, coda_value v,
+                                   coda_value lengths, const coda_attention_options *opt)
+{
+    coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
+    if (!read_options(g, "attention", &o, sizeof o, opt)) return CODA_NONE;
+    struct node n = {.op = OP_ATTENTION,
+                     .attr = {{o.scale}, {o.heads, o.kv_heads, o.window, o.causal != 0}}};
+    return build_node(g, "attention", n, OPERANDS(q, k, v, lengths));
+}
+
+CODA_API coda_value coda_cross_entropy(coda_graph *g, coda_value logits, coda_value targets,
+                                       const coda_cross_entropy_options *opt)
+{
+    coda_cross_entropy_options o = CODA_CROSS_ENTROPY_OPTIONS_INIT;
+    if (!read_options(g, "cross_entropy", &o, sizeof o, opt)) return CODA_NONE;
+    struct node n = {.op = OP_CROSS_ENTROPY, .attr.i = {o.ignore_index, o.reduction}};
+    return build_node(g, "cross_entropy", n, OPERANDS(logits, targets));
+}
+
+/* ---- Data movement ---- */
+
+CODA_API coda_value coda_embedding(coda_graph *g, coda_value table, coda_value ids)
+{
+    return build_node(g, "embedding", (struct node){.op = OP_EMBEDDING}, OPERANDS(table, ids));
+}
+
+CODA_API coda_value coda_cast(coda_graph *g, coda_value x, coda_dtype t)
+{
+    return build_node(g, "cast", (struct node){.op = OP_CAST, .attr.i = {t}}, OPERANDS(x));
+}
+
+CODA_API coda_value coda_slice(coda_graph *g, coda_value x, int axis, int64_t start, int64_t stop,
+                               int64_t step)
+{
+    struct node n = {.op = OP_SLICE, .attr.i = {axis, start, stop, step}};
+    return build_node(g, "slice", n, OPERANDS(x));
+}
+
+CODA_API coda_value coda_concat(coda_graph *g, int axis, const coda_value *in, int n)
+{
+    if (!build_ready(g, "concat")) return CODA_NONE;
+    int most = op_info[OP_CONCAT].most;
+    if (!in || n < 1 || n > most) {
+        graph_poison(g, CODA_E_INVALID, "concat: in is NULL, or n = %d is not 1..%d", n, most);
+        return CODA_NONE;
+    }
+    return build_node(g, "concat", (struct node){.op = OP_CONCAT, .attr.i = {axis}}, in, n);
+}
+
+CODA_API coda_value coda_reshape(coda_graph *g, coda_value x, int rank, const int64_t *dims)
+{
+    struct node n = {.op = OP_RESHAPE, .attr.i[6] = rank};
+    if (!build_ready(g, "reshape")) return CODA_NONE;
+    if (rank > 0 && !dims) {
+        graph_poison(g, CODA_E_INVALID, "reshape: rank is %d but dims are NULL", rank);
+        return CODA_NONE;
+    }
+    for (int i = 0; i < rank && i < CODA_MAX_RANK; i++) n.attr.i[i] = dims[i];
+    return build_node(g, "reshape", n, OPERANDS(x));
+}
+
+CODA_API coda_value coda_transpose(coda_graph *g, coda_value x, const int *perm)
+{
+    struct node n = {.op = OP_TRANSPOSE};
+    const struct type *t = type_of(g, x);
+    if (!build_ready(g, "transpose")) return CODA_NONE;
+    if (t && t->rank && !perm) {
+        graph_poison(g, CODA_E_INVALID, "transpose: x is %s but perm is NULL", dims_text(t).s);
+        return CODA_NONE;
+    }
+    for (int i = 0; t && i < t->rank; i++) n.attr.i[i] = perm[i];
+    return build_node(g, "transpose", n, OPERANDS(x));
+}
