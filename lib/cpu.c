@@ -1,0 +1,92 @@
+/*
+ * cpu.c -- the CPU device: runs a program on the host, rounding where the kernels round.
+ *
+ * A program is executed row by row, its steps in order: every step's value over the row is an array of
+ * floats, computed in double from floats and rounded to float; only a store rounds to a dtype. Rows are
+ * independent, so blocks of rows go to all cores and the bits do not depend on their number.
+ */
+#include "cpu.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+enum { ROWS_BLOCK_ELEMENTS = 16384 }; /* work for a thread at a time */
+
+void *cpu_buffer(const struct cpu *c, int buffer)
+{
+    const struct buffer *b = &c->plan->buffer[buffer];
+    switch (b->space) {
+    case SPACE_ARG: return c->args[b->arg];
+    case SPACE_WORK: return c->workspace + b->offset;
+    case SPACE_PREPARED: return c->prepared + b->offset;
+    }
+    return NULL;
+}
+
+void cpu_read(float *out, coda_dtype t, const void *base, int64_t at, int64_t stride, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) out[i] = (float)dtype_load(t, base, at + i * stride);
+}
+
+/* ---- Programs of rows ---- */
+
+struct rows_job {
+    const struct cpu *cpu;
+    int64_t block; /* rows */
+    atomic_bool failed;
+};
+
+static void run_row_block(void *ctx, int64_t block)
+{
+    struct rows_job *j = ctx;
+    struct cpu_frame *f = cpu_frame_new(j->cpu);
+    if (!f) {
+        j->failed = true;
+        return;
+    }
+    int64_t first = block * j->block, end = MIN(first + j->block, j->cpu->rows);
+    for (int64_t row = first; row < end; row++) cpu_frame_run(f, row, NULL);
+    free(f);
+}
+
+static coda_status run_rows(const struct cpu *c)
+{
+    struct rows_job j = {.cpu = c, .block = MAX(1, ROWS_BLOCK_ELEMENTS / MAX(c->columns, 1))};
+    parallel_for(CEIL_DIV(c->rows, j.block), run_row_block, &j);
+    if (j.failed)
+        return fail(CODA_E_MEMORY, "out of memory for a row of %lld columns", (long long)c->columns);
+    return CODA_OK;
+}
+
+/* ---- Any program ---- */
+
+static coda_status check_references(const struct program *p)
+{
+    for (int i = 0; i < p->steps; i++) {
+        const struct step *s = &p->step[i];
+        if (s->kind == STEP_MAP && !s->prim->reference)
+            return fail(CODA_E_UNSUPPORTED, "map %s has no reference, so only a GPU can run it",
+                        s->prim->name);
+    }
+    return CODA_OK;
+}
+
+static void measure(struct cpu *c)
+{
+    const struct program *p = c->p;
+    c->rows = 1;
+    for (int d = 0; d + 1 < p->rank; d++) c->rows *= p->dim[d];
+    c->columns = p->rank ? p->dim[p->rank - 1] : 1;
+}
+
+coda_status cpu_run(const struct plan *plan, const struct program *p, void *const *args, void *prepared,
+                    void *workspace)
+{
+    struct cpu c = {.plan = plan, .p = p, .args = args, .prepared = prepared, .workspace = workspace};
+    coda_status status = check_references(p);
+    if (status != CODA_OK) return status;
+    if (p->kind == PROGRAM_ATTENTION) return cpu_attention(&c);
+    measure(&c);
+    if (c.rows == 0) return CODA_OK;
+    return p->kind == PROGRAM_GEMM ? cpu_gemm(&c) : run_rows(&c);
+}

@@ -1,0 +1,31 @@
+/* cpu.h -- what the files of the CPU device share: a program with its memory, and one row's steps. */
+#ifndef CPU_H
+#define CPU_H
+
+#include "plan.h"
+
+/* A program bound to the memory of one call. */
+struct cpu {
+    const struct plan *plan;
+    const struct program *p;
+    void *const *args;
+    char *prepared, *workspace;
+    int64_t rows, columns; /* of the domain; rows: the product of all dimensions but the last      */
+};
+
+/* cpu.c */
+void *cpu_buffer(const struct cpu *c, int buffer);
+/* Elements at, at + stride, ... as floats. */
+void cpu_read(float *out, coda_dtype t, const void *base, int64_t at, int64_t stride, int64_t n);
+
+/* cpu_steps.c -- the values of a program's steps over one row; one frame for each thread at work.
+ * `acc` is the row of the GEMM's accumulator. Rows of one frame share its column values. */
+struct cpu_frame;
+struct cpu_frame *cpu_frame_new(const struct cpu *c); /* NULL if memory runs out; free() it         */
+void cpu_frame_run(struct cpu_frame *f, int64_t row, float *acc);
+
+/* cpu_gemm.c, cpu_attention.c */
+coda_status cpu_gemm(const struct cpu *c);
+coda_status cpu_attention(const struct cpu *c);
+
+#endif

@@ -1,0 +1,150 @@
+/*
+ * cpu_attention.c -- attention on the CPU device: for each query, o = sum_j p_j v_j with
+ * p = softmax(scale q k^T) over the keys it sees, in two passes over its own row of scores.
+ *
+ * A block of queries of one head shares its keys and values, converted to floats; keys are turned to
+ * [head_dim][key] so that both products run along memory.
+ */
+#include "cpu.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK_QUERIES = 32 };
+
+struct attention_job {
+    const struct cpu *cpu;
+    const struct attention_spec *s;
+    int64_t blocks; /* of queries, in a head                                                       */
+    atomic_bool failed;
+};
+
+struct range {
+    int64_t first, end;
+};
+
+/* One head's memory while a block runs. */
+struct head {
+    int64_t batch, index;
+    struct range keys;    /* that some query of the block sees                                     */
+    float *k, *v;         /* [head_dim][keys], [keys][head_dim]                                    */
+    float *score, *q, *o; /* [keys], [head_dim], [head_dim]                                        */
+};
+
+static int64_t length_of(const struct cpu *c, const struct attention_spec *s, int64_t batch)
+{
+    if (s->lengths < 0) return s->tk;
+    const int32_t *lengths = cpu_buffer(c, s->lengths);
+    int64_t n = lengths[s->lengths_offset + batch * s->lengths_stride];
+    return MAX(0, MIN(n, s->tk));
+}
+
+/* The keys that query i sees. */
+static struct range visible(const struct cpu *c, const struct attention_spec *s, int64_t batch, int64_t i)
+{
+    int64_t position = i + s->tk - s->tq;
+    struct range r = {0, length_of(c, s, batch)};
+    if (s->causal) r.end = MIN(r.end, position + 1);
+    if (s->window > 0) r.first = MAX(r.first, position - s->window + 1);
+    r.end = MAX(r.end, r.first);
+    return r;
+}
+
+/* y += a x; written for the compiler's vectors of four. */
+static void add_scaled(float *y, const float *x, float a, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        for (int l = 0; l < 4; l++) y[i + l] += a * x[i + l];
+    for (; i < n; i++) y[i] += a * x[i];
+}
+
+static void read_keys(const struct attention_job *j, struct head *h)
+{
+    const struct attention_spec *s = j->s;
+    const void *k = cpu_buffer(j->cpu, s->k.buffer), *v = cpu_buffer(j->cpu, s->v.buffer);
+    int64_t n = h->keys.end - h->keys.first, shared = h->index / (s->heads / s->kv_heads);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at_k =
+            s->k.offset + h->batch * s->k.batch + (h->keys.first + i) * s->k.time + shared * s->k.head;
+        int64_t at_v =
+            s->v.offset + h->batch * s->v.batch + (h->keys.first + i) * s->v.time + shared * s->v.head;
+        cpu_read(h->q, s->k.dtype, k, at_k, 1, s->head_dim);
+        for (int64_t d = 0; d < s->head_dim; d++) h->k[d * n + i] = h->q[d];
+        cpu_read(h->v + i * s->head_dim, s->v.dtype, v, at_v, 1, s->head_dim);
+    }
+}
+
+/* Turns scores into exponentials and returns their sum. */
+static float exponentials(float *score, int64_t n)
+{
+    float most = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < n; i++) most = fmaxf(most, score[i]);
+    if (most == -INFINITY) most = 0;
+    for (int64_t i = 0; i < n; i++) sum += score[i] = expf(score[i] - most);
+    return sum;
+}
+
+static void run_query(const struct attention_job *j, struct head *h, int64_t i)
+{
+    const struct attention_spec *s = j->s;
+    struct range r = visible(j->cpu, s, h->batch, i);
+    int64_t n = r.end - r.first, skip = r.first - h->keys.first, pitch = h->keys.end - h->keys.first;
+    int64_t at_q = s->q.offset + h->batch * s->q.batch + i * s->q.time + h->index * s->q.head;
+    int64_t at_o = s->o.offset + h->batch * s->o.batch + i * s->o.time + h->index * s->o.head;
+    cpu_read(h->q, s->q.dtype, cpu_buffer(j->cpu, s->q.buffer), at_q, 1, s->head_dim);
+    memset(h->score, 0, sizeof(float) * (size_t)n);
+    memset(h->o, 0, sizeof(float) * (size_t)s->head_dim);
+    for (int64_t d = 0; d < s->head_dim; d++)
+        add_scaled(h->score, h->k + d * pitch + skip, s->scale * h->q[d], n);
+    float sum = exponentials(h->score, n);
+    for (int64_t t = 0; t < n; t++)
+        add_scaled(h->o, h->v + (skip + t) * s->head_dim, h->score[t], s->head_dim);
+    void *o = cpu_buffer(j->cpu, s->o.buffer);
+    for (int64_t d = 0; d < s->head_dim; d++) dtype_store(s->o.dtype, o, at_o + d, n ? h->o[d] / sum : 0);
+}
+
+/* One allocation: keys, values, scores, a query, its result. */
+static float *head_memory(struct head *h, int64_t head_dim)
+{
+    int64_t n = h->keys.end - h->keys.first;
+    float *floats = malloc(sizeof *floats * (size_t)(2 * n * head_dim + n + 2 * head_dim + 1));
+    if (!floats) return NULL;
+    h->k = floats;
+    h->v = h->k + n * head_dim;
+    h->score = h->v + n * head_dim;
+    h->q = h->score + n;
+    h->o = h->q + head_dim;
+    return floats;
+}
+
+static void run_block(void *ctx, int64_t item)
+{
+    struct attention_job *j = ctx;
+    const struct attention_spec *s = j->s;
+    int64_t first = item % j->blocks * BLOCK_QUERIES, end = MIN(first + BLOCK_QUERIES, s->tq);
+    struct head h = {.index = item / j->blocks % s->heads, .batch = item / j->blocks / s->heads};
+    h.keys.first = visible(j->cpu, s, h.batch, first).first;
+    h.keys.end = MAX(h.keys.first, visible(j->cpu, s, h.batch, end - 1).end);
+    float *memory = head_memory(&h, s->head_dim);
+    if (!memory) {
+        j->failed = true;
+        return;
+    }
+    read_keys(j, &h);
+    for (int64_t i = first; i < end; i++) run_query(j, &h, i);
+    free(memory);
+}
+
+coda_status cpu_attention(const struct cpu *c)
+{
+    const struct attention_spec *s = &c->p->attention;
+    struct attention_job j = {.cpu = c, .s = s, .blocks = CEIL_DIV(s->tq, BLOCK_QUERIES)};
+    parallel_for(s->batch * s->heads * j.blocks, run_block, &j);
+    if (j.failed)
+        return fail(CODA_E_MEMORY, "out of memory for %lld keys of %lld columns", (long long)s->tk,
+                    (long long)s->head_dim);
+    return CODA_OK;
+}
