@@ -172,7 +172,7 @@ static coda_status check(const struct jit_lt_shape *s, char *err)
 static coda_status prepare(struct jit_lt *lt, const struct jit_lt_shape *s, char *err)
 {
     CUresult r = lt->driver->cuCtxGetCurrent(&lt->context);
-    if (r) return driver_fail(err, r, "cuCtxGetCurrent");
+    if (r) return driver_fail(lt->driver, err, r, "cuCtxGetCurrent");
     if (!lt->context) return jit_fail(err, CODA_E_DEVICE, "cuBLASLt: this thread has no CUDA context");
     coda_status status = find_handle(lt, err);
     if (status) return status;
@@ -213,7 +213,7 @@ coda_status jit_lt_run(const struct jit_lt *lt, const void *a, const void *b, vo
     static const float one = 1, zero = 0;
     if (lt->empty) return CODA_OK;
     CUresult c = bind_context(lt);
-    if (c) return driver_fail(err, c, "cuBLASLt: context");
+    if (c) return driver_fail(lt->driver, err, c, "cuBLASLt: context");
     cublasStatus_t r = lt->api->cublasLtMatmul(lt->handle, lt->product, &one, b, lt->first, a, lt->second,
                                                &zero, d, lt->result, d, lt->result, &lt->algorithm,
                                                workspace, JIT_LT_WORKSPACE, stream);

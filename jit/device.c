@@ -24,10 +24,10 @@ static CUresult primary_context(const struct driver *d, CUcontext *out)
 static coda_status bind_context(const struct driver *d, CUcontext *context, char *err)
 {
     CUresult r = d->cuCtxGetCurrent(context);
-    if (r) return driver_fail(err, r, "cuCtxGetCurrent");
+    if (r) return driver_fail(d, err, r, "cuCtxGetCurrent");
     if (*context) return CODA_OK;
-    if ((r = primary_context(d, context))) return driver_fail(err, r, "the primary context of device 0");
-    if ((r = d->cuCtxSetCurrent(*context))) return driver_fail(err, r, "cuCtxSetCurrent");
+    if ((r = primary_context(d, context))) return driver_fail(d, err, r, "the primary context of device 0");
+    if ((r = d->cuCtxSetCurrent(*context))) return driver_fail(d, err, r, "cuCtxSetCurrent");
     return CODA_OK;
 }
 
@@ -54,7 +54,7 @@ static coda_status read_facts(const struct driver *d, CUdevice device, struct ji
     if (!r) r = d->cuDeviceTotalMem(&out->memory, device);
     for (size_t i = 0; !r && i < sizeof facts / sizeof *facts; i++)
         r = d->cuDeviceGetAttribute(facts[i].to, facts[i].attribute, device);
-    if (r) return driver_fail(err, r, "the device's attributes");
+    if (r) return driver_fail(d, err, r, "the device's attributes");
     print_arch(out->arch, sizeof out->arch, major, minor);
     return CODA_OK;
 }
@@ -69,7 +69,7 @@ coda_status jit_device_open(struct jit_device *out, char *err)
     coda_status status = bind_context(d, &context, err);
     if (status) return status;
     CUresult r = d->cuCtxGetDevice(&device);
-    if (r) return driver_fail(err, r, "cuCtxGetDevice");
+    if (r) return driver_fail(d, err, r, "cuCtxGetDevice");
     out->ordinal = device;
     out->context = context;
     return read_facts(d, device, out, err);

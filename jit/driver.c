@@ -160,11 +160,11 @@ const struct driver *driver_open(char *err)
     return NULL;
 }
 
-coda_status driver_fail(char *err, CUresult r, const char *what)
+coda_status driver_fail(const struct driver *d, char *err, CUresult r, const char *what)
 {
     const char *name = NULL, *text = NULL;
-    driver.cuGetErrorName(r, &name);
-    driver.cuGetErrorString(r, &text);
+    d->cuGetErrorName(r, &name);
+    d->cuGetErrorString(r, &text);
     coda_status status = r == CUDA_ERROR_OUT_OF_MEMORY ? CODA_E_MEMORY : CODA_E_DEVICE;
     return jit_fail(err, status, "%s: %s: %s", what, name ? name : "unknown error", text ? text : "");
 }

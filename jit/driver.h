@@ -58,6 +58,6 @@ const char *nvrtc_build_id(void);
 coda_status jit_fail(char *err, coda_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* The same for a failed driver call: "what: CUDA_ERROR_...: its text". Out of memory keeps its name. */
-coda_status driver_fail(char *err, CUresult r, const char *what);
+coda_status driver_fail(const struct driver *d, char *err, CUresult r, const char *what);
 
 #endif

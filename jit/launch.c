@@ -47,7 +47,7 @@ coda_status jit_launch(const struct jit_kernel *k, const struct jit_launch *l, v
     if (!l->grid) return CODA_OK;
     CUresult r = launch(k, l, params, stream);
     if (r == CUDA_ERROR_INVALID_CONTEXT && lend_context(k)) r = launch(k, l, params, stream);
-    return r ? driver_fail(err, r, k->symbol) : CODA_OK;
+    return r ? driver_fail(k->driver, err, r, k->symbol) : CODA_OK;
 }
 
 /* ---- Tensor maps ---- */
@@ -146,7 +146,7 @@ coda_status jit_map_encode(struct jit_map *out, const struct jit_map_shape *s, v
         (CUtensorMap *)(void *)out, e.type, (cuuint32_t)s->rank, address, dim, stride, box, step,
         CU_TENSOR_MAP_INTERLEAVE_NONE, (CUtensorMapSwizzle)map_swizzle(s->swizzle),
         CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    return r ? driver_fail(err, r, "cuTensorMapEncodeTiled") : CODA_OK;
+    return r ? driver_fail(d, err, r, "cuTensorMapEncodeTiled") : CODA_OK;
 }
 
 coda_status jit_map_rebase(struct jit_map *map, void *address, char *err)
@@ -154,5 +154,5 @@ coda_status jit_map_rebase(struct jit_map *map, void *address, char *err)
     const struct driver *d = driver_open(err);
     if (!d) return CODA_E_DEVICE;
     CUresult r = d->cuTensorMapReplaceAddress((CUtensorMap *)(void *)map, address);
-    return r ? driver_fail(err, r, "cuTensorMapReplaceAddress") : CODA_OK;
+    return r ? driver_fail(d, err, r, "cuTensorMapReplaceAddress") : CODA_OK;
 }

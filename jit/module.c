@@ -13,7 +13,7 @@ static coda_status fail_at(const struct jit_kernel *k, CUresult r, const char *s
 {
     char what[192];
     snprintf(what, sizeof what, "%s: %s", k->symbol, step);
-    return driver_fail(err, r, what);
+    return driver_fail(k->driver, err, r, what);
 }
 
 static coda_status set_shared_limit(const struct jit_kernel *k, CUkernel kernel, int bytes,

@@ -1,0 +1,299 @@
+/*
+ * test_device.c -- without a driver every call says what is missing; and what a launch and a tensor map
+ * ask of the driver. Needs no GPU, and makes no use of one.
+ */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "jit.h"
+#include "module.h"
+
+static char err[JIT_ERROR_SIZE], line[1024];
+
+static void expect_text(const char *text, const char *part)
+{
+    ck_assert_msg(strstr(text, part), "\"%s\" lacks \"%s\"", text, part);
+    ck_assert_ptr_null(strchr(text, '\n'));
+}
+
+/* ---- What is missing; each test is its own process, for libraries are looked for once ---- */
+
+START_TEST(says_that_there_is_no_driver)
+{
+    setenv("CODA_LIBCUDA", "/nonexistent/libcuda.so.1", 1);
+    const char *want = "the CUDA driver is missing: /nonexistent/libcuda.so.1: cannot open shared object";
+    struct jit_device dev;
+    struct jit_kernel *k;
+    struct jit_lt *lt;
+    struct jit_map map;
+    ck_assert_int_eq(jit_device_open(&dev, err), CODA_E_DEVICE);
+    expect_text(err, want);
+    ck_assert(!jit_driver_info(line, sizeof line));
+    expect_text(line, want);
+    err[0] = 0;
+    ck_assert_int_eq(jit_load(&k, &(struct jit_cubin){0}, "k", 0, &dev, err), CODA_E_DEVICE);
+    ck_assert_ptr_null(k);
+    expect_text(err, want);
+    err[0] = 0;
+    struct jit_lt_shape s = {.in = CODA_BF16, .out = CODA_BF16, .batch = 1, .m = 8, .n = 8, .k = 8};
+    ck_assert_int_eq(jit_lt_new(&lt, &s, err), CODA_E_DEVICE);
+    ck_assert_ptr_null(lt);
+    expect_text(err, want);
+    err[0] = 0;
+    ck_assert_int_eq(jit_map_rebase(&map, NULL, err), CODA_E_DEVICE);
+    expect_text(err, want);
+}
+END_TEST
+
+START_TEST(says_that_a_driver_is_too_old)
+{
+    setenv("CODA_LIBCUDA", "libm.so.6", 1);
+    struct jit_device dev;
+    ck_assert_int_eq(jit_device_open(&dev, err), CODA_E_DEVICE);
+    expect_text(err, "the CUDA driver is missing: libm.so.6 is too old: it has no cuInit");
+}
+END_TEST
+
+START_TEST(says_that_nvrtc_is_missing)
+{
+    setenv("CODA_CUDA_LIB", "/nonexistent:/nowhere", 1);
+    const char *want = "NVRTC is missing: /nonexistent/libnvrtc.so.13: cannot open shared object";
+    struct jit_cubin c;
+    struct jit_options o = {.arch = "sm_90a", .no_cache = true};
+    ck_assert_int_eq(jit_compile(&c, "k", "", &o, err), CODA_E_DEVICE);
+    expect_text(err, want);
+    ck_assert_ptr_null(c.image);
+    ck_assert(!jit_nvrtc_info(line, sizeof line));
+    expect_text(line, want);
+    ck_assert(!jit_cublaslt_info(line, sizeof line));
+    expect_text(line, "cuBLASLt is missing: /nonexistent/libcublasLt.so.13");
+}
+END_TEST
+
+START_TEST(finds_nvrtc)
+{
+    ck_assert_msg(jit_nvrtc_info(line, sizeof line), "%s", line);
+    int major = 0, minor = -1, path = 0;
+    ck_assert_int_eq(sscanf(line, "%d.%d %n", &major, &minor, &path), 2);
+    ck_assert(major >= 12 && minor >= 0);
+    ck_assert_int_eq(line[path], '/');
+    expect_text(line, "libnvrtc");
+
+    char folders[1024]; /* and again where it is, behind a folder where it is not */
+    snprintf(folders, sizeof folders, "/nonexistent:%s", line + path);
+    *strrchr(folders, '/') = 0;
+    setenv("CODA_CUDA_LIB", folders, 1);
+    ck_assert_ptr_nonnull(nvrtc_open(err));
+}
+END_TEST
+
+/* ---- Tensor maps: refused before a driver is asked ---- */
+
+static struct jit_map_shape good_shape(void)
+{
+    return (struct jit_map_shape){.dtype = CODA_BF16,
+                                  .rank = 2,
+                                  .dim = {4096, 100},
+                                  .stride = {1, 4096},
+                                  .box = {64, 128},
+                                  .swizzle = 128};
+}
+
+static void expect_bad_map(struct jit_map_shape s, uintptr_t address, const char *part)
+{
+    struct jit_map map;
+    ck_assert_int_eq(jit_map_encode(&map, &s, (void *)address, err), CODA_E_INVALID);
+    expect_text(err, part);
+}
+
+START_TEST(refuses_maps_with_their_numbers)
+{
+    struct jit_map_shape s = good_shape();
+    expect_bad_map(s, 8, "is not a multiple of 16");
+    s.stride[1] = 4097;
+    expect_bad_map(s, 0, "stride 1 is 8194 bytes");
+    s = good_shape(), s.stride[0] = 2;
+    expect_bad_map(s, 0, "innermost stride is 2");
+    s = good_shape(), s.dim[1] = 0;
+    expect_bad_map(s, 0, "dimension 1 is 0");
+    s = good_shape(), s.dim[0] = (int64_t)1 << 33;
+    expect_bad_map(s, 0, "dimension 0 is 8589934592");
+    s = good_shape(), s.box[1] = 257;
+    expect_bad_map(s, 0, "box 1 is 257");
+    s = good_shape(), s.box[0] = 72;
+    expect_bad_map(s, 0, "box rows of 144 bytes do not fit a swizzle of 128");
+    s = good_shape(), s.box[0] = 4;
+    expect_bad_map(s, 0, "box rows of 8 bytes");
+    s = good_shape(), s.swizzle = 16;
+    expect_bad_map(s, 0, "swizzle of 16 bytes");
+    s = good_shape(), s.rank = 6;
+    expect_bad_map(s, 0, "rank 6");
+    s = good_shape(), s.rank = 0;
+    expect_bad_map(s, 0, "rank 0");
+    s = good_shape(), s.dtype = 0;
+    expect_bad_map(s, 0, "dtype 0");
+    s = good_shape(), s.stride[1] = -4096;
+    expect_bad_map(s, 0, "stride 1 is -4096 elements");
+    s = (struct jit_map_shape){.dtype = CODA_F32, /* extents whose product is no int64 */
+                               .rank = 4,
+                               .dim = {(int64_t)1 << 32, (int64_t)1 << 32, 1, 1},
+                               .stride = {1, (int64_t)1 << 37, 4, 4},
+                               .box = {4, 1, 1, 1}};
+    expect_bad_map(s, 0, "stride 2 is 9223372036854775807 bytes");
+}
+END_TEST
+
+/* The stride of a dimension of extent 1 is never used, so any is taken: only the driver is missing. */
+START_TEST(takes_any_stride_of_extent_one)
+{
+    setenv("CODA_LIBCUDA", "/nonexistent/libcuda.so.1", 1);
+    struct jit_map_shape s = good_shape();
+    struct jit_map map;
+    s.rank = 3, s.dim[2] = 1, s.stride[2] = 7, s.box[2] = 1;
+    ck_assert_int_eq(jit_map_encode(&map, &s, NULL, err), CODA_E_DEVICE);
+    s.dim[1] = 1, s.stride[1] = 3;
+    ck_assert_int_eq(jit_map_encode(&map, &s, NULL, err), CODA_E_DEVICE);
+}
+END_TEST
+
+/* ---- Launches, against a table of our own ---- */
+
+static struct {
+    int launches, bound;
+    CUcontext current; /* the thread's */
+    bool needs_context;
+    CUresult result;
+    CUlaunchConfig config;
+    CUlaunchAttribute attribute;
+    CUfunction function;
+    void *parameter;
+} fake;
+
+static CUresult fake_launch(const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
+{
+    fake.launches++;
+    if (fake.needs_context && !fake.current) return CUDA_ERROR_INVALID_CONTEXT;
+    fake.config = *c;
+    if (c->numAttrs) fake.attribute = c->attrs[0];
+    fake.function = f;
+    fake.parameter = params[0];
+    ck_assert_ptr_null(extra);
+    return fake.result;
+}
+
+static CUresult fake_current(CUcontext *out) { return *out = fake.current, CUDA_SUCCESS; }
+static CUresult fake_bind(CUcontext c) { return fake.bound++, fake.current = c, CUDA_SUCCESS; }
+static CUresult fake_name(CUresult r, const char **out) { return (void)r, *out = "NAME", CUDA_SUCCESS; }
+
+static int here; /* its address stands for what only the driver looks into */
+
+static const struct driver fake_driver = {.cuLaunchKernelEx = fake_launch,
+                                          .cuCtxGetCurrent = fake_current,
+                                          .cuCtxSetCurrent = fake_bind,
+                                          .cuGetErrorName = fake_name,
+                                          .cuGetErrorString = fake_name};
+
+static struct jit_kernel fake_kernel(void)
+{
+    memset(&fake, 0, sizeof fake);
+    return (struct jit_kernel){.driver = &fake_driver,
+                               .function = (CUfunction)&here,
+                               .context = (CUcontext)&here,
+                               .parameters = 192,
+                               .symbol = "coda_rows"};
+}
+
+START_TEST(launches_what_it_is_told)
+{
+    char params[192];
+    struct jit_kernel k = fake_kernel();
+    struct jit_launch l = {.grid = 7, .threads = 384, .shared_bytes = 200000, .pdl = true};
+    ck_assert_int_eq(jit_launch(&k, &l, params, sizeof params, (coda_stream)&here, err), CODA_OK);
+    ck_assert_int_eq(fake.launches, 1);
+    ck_assert_ptr_eq(fake.parameter, params);
+    ck_assert_ptr_eq(fake.function, &here);
+    ck_assert_ptr_eq(fake.config.hStream, &here);
+    ck_assert_uint_eq(fake.config.gridDimX, 7);
+    ck_assert_uint_eq(fake.config.gridDimY * fake.config.gridDimZ, 1);
+    ck_assert_uint_eq(fake.config.blockDimX, 384);
+    ck_assert_uint_eq(fake.config.blockDimY * fake.config.blockDimZ, 1);
+    ck_assert_uint_eq(fake.config.sharedMemBytes, 200000);
+    ck_assert_uint_eq(fake.config.numAttrs, 1);
+    ck_assert_int_eq(fake.attribute.id, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+    ck_assert_int_eq(fake.attribute.value.programmaticStreamSerializationAllowed, 1);
+    l.pdl = false;
+    ck_assert_int_eq(jit_launch(&k, &l, params, sizeof params, NULL, err), CODA_OK);
+    ck_assert_uint_eq(fake.config.numAttrs, 0);
+    l.grid = 0;
+    ck_assert_int_eq(jit_launch(&k, &l, params, sizeof params, NULL, err), CODA_OK);
+    ck_assert_int_eq(fake.launches, 2);
+    ck_assert_int_eq(fake.bound, 0);
+}
+END_TEST
+
+START_TEST(lends_a_context_to_a_thread_without_one)
+{
+    char params[192];
+    struct jit_kernel k = fake_kernel();
+    struct jit_launch l = {.grid = 1, .threads = 32};
+    fake.needs_context = true;
+    ck_assert_int_eq(jit_launch(&k, &l, params, sizeof params, NULL, err), CODA_OK);
+    ck_assert_int_eq(fake.launches, 2);
+    ck_assert_int_eq(fake.bound, 1);
+    ck_assert_ptr_eq(fake.current, &here);
+    fake.result = CUDA_ERROR_INVALID_CONTEXT; /* a thread that has one keeps it, and fails */
+    ck_assert_int_eq(jit_launch(&k, &l, params, sizeof params, NULL, err), CODA_E_DEVICE);
+    ck_assert_int_eq(fake.bound, 1);
+    expect_text(err, "coda_rows: NAME");
+}
+END_TEST
+
+START_TEST(refuses_parameters_of_another_size)
+{
+    char params[200];
+    struct jit_kernel k = fake_kernel();
+    struct jit_launch l = {.grid = 1, .threads = 32};
+    ck_assert_int_eq(jit_launch(&k, &l, params, 200, NULL, err), CODA_E_INVALID);
+    ck_assert_str_eq(err, "coda_rows: takes 192 bytes of parameters, not 200");
+    ck_assert_int_eq(fake.launches, 0);
+}
+END_TEST
+
+/* ---- cuBLASLt: refused before a driver is asked ---- */
+
+START_TEST(refuses_products_with_their_numbers)
+{
+    struct jit_lt *lt;
+    struct jit_lt_shape s = {.in = CODA_I32, .out = CODA_I32, .batch = 1, .m = 8, .n = 8, .k = 8};
+    ck_assert_int_eq(jit_lt_new(&lt, &s, err), CODA_E_UNSUPPORTED);
+    s.in = CODA_F32, s.out = CODA_BF16;
+    ck_assert_int_eq(jit_lt_new(&lt, &s, err), CODA_E_UNSUPPORTED);
+    expect_text(err, "dtypes 1 -> 2");
+    s.out = CODA_F32, s.k = 0;
+    ck_assert_int_eq(jit_lt_new(&lt, &s, err), CODA_E_UNSUPPORTED);
+    expect_text(err, "[1,8,8,0]");
+    ck_assert_ptr_null(lt);
+    jit_lt_free(NULL);
+    jit_unload(NULL);
+}
+END_TEST
+
+Suite *device_suite(void);
+Suite *device_suite(void)
+{
+    Suite *s = suite_create("device");
+    TCase *t = tcase_create("device");
+    tcase_add_test(t, says_that_there_is_no_driver);
+    tcase_add_test(t, says_that_a_driver_is_too_old);
+    tcase_add_test(t, says_that_nvrtc_is_missing);
+    tcase_add_test(t, finds_nvrtc);
+    tcase_add_test(t, refuses_maps_with_their_numbers);
+    tcase_add_test(t, takes_any_stride_of_extent_one);
+    tcase_add_test(t, launches_what_it_is_told);
+    tcase_add_test(t, lends_a_context_to_a_thread_without_one);
+    tcase_add_test(t, refuses_parameters_of_another_size);
+    tcase_add_test(t, refuses_products_with_their_numbers);
+    suite_add_tcase(s, t);
+    return s;
+}
