@@ -68,7 +68,7 @@ DEV u64 wgmma_descriptor(u32 address, u32 leading, u32 stride)
 // accumulate 0: d is overwritten.
 template <class T, int n> struct Wgmma;
 
-#define CODA_WGMMA(T, n, r0, r1, r2, r3, r4, r5, r6)                                                         \
+#define CODA_WGMMA_SHAPE(T, n, r0, r1, r2, r3, r4, r5, r6)                                                         \
     template <> struct Wgmma<T, n> {                                                                         \
         template <int a_mn, int b_mn> DEV static void mma(float (&d)[n / 2], u64 a, u64 b, int accumulate)   \
         {                                                                                                    \
@@ -90,8 +90,8 @@ template <class T, int n> struct Wgmma;
 
 // The numbers of the operands that follow d.
 #define CODA_WGMMA_BOTH(n, ...)           \
-    CODA_WGMMA(bf16, n, __VA_ARGS__)      \
-    CODA_WGMMA(f16, n, __VA_ARGS__)
+    CODA_WGMMA_SHAPE(bf16, n, __VA_ARGS__)      \
+    CODA_WGMMA_SHAPE(f16, n, __VA_ARGS__)
 CODA_WGMMA_BOTH(16, "%8", "%9", "%10", "%11", "%12", "%13", "%14")
 CODA_WGMMA_BOTH(32, "%16", "%17", "%18", "%19", "%20", "%21", "%22")
 CODA_WGMMA_BOTH(48, "%24", "%25", "%26", "%27", "%28", "%29", "%30")

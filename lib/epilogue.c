@@ -1,0 +1,143 @@
+/* epilogue.c -- what the steps of a GEMM need: levels, lanes, staging. */
+#include "epilogue.h"
+
+#include <limits.h>
+
+enum { STAGE_LIMIT = 96 << 10, MOST_STAGED = KERNEL_MAX_MAPS - 2 };
+
+bool program_is_gated(const struct program *p)
+{
+    return p->pair == PAIR_GLU_INTERLEAVED || p->pair == PAIR_GLU_STACKED;
+}
+
+int program_lanes(const struct program *p) { return p->pair == PAIR_NONE ? 1 : 2; }
+
+int64_t program_columns(const struct program *p) { return program_is_gated(p) ? p->dim[2] / 2 : p->dim[2]; }
+
+/* Maps of half-width columns are rare and cheap: they run in the slot. */
+enum level step_level(const struct step *s)
+{
+    if (s->cls == CLASS_ROW && s->kind != STEP_REDUCE) return LEVEL_ROW;
+    if (s->cls != CLASS_COL || s->kind == STEP_LANE || s->kind == STEP_REDUCE) return LEVEL_SLOT;
+    if (!s->half) return LEVEL_COL;
+    return s->kind == STEP_LOAD ? LEVEL_HALF : LEVEL_SLOT;
+}
+
+static bool reads(const struct program *p, const struct step *s, int step)
+{
+    for (int i = 0; i < s->nin; i++)
+        if (s->in[i] == step) return true;
+    return s->kind == STEP_LOAD && p->port[s->port].kind == PORT_GATHER && p->port[s->port].index == step;
+}
+
+bool step_crosses(const struct program *p, int step)
+{
+    enum level level = step_level(&p->step[step]);
+    if (level == LEVEL_SLOT || !step_has_value(p, &p->step[step])) return false;
+    for (int i = step + 1; i < p->steps; i++)
+        if (step_level(&p->step[i]) == LEVEL_SLOT && reads(p, &p->step[i], step)) return true;
+    return false;
+}
+
+bool rope_counts_rows(const struct program *p)
+{
+    for (int i = 0; i < p->steps; i++)
+        if (p->step[i].kind == STEP_ROPE) return p->step[i].nin < 2 || p->step[i].in[1] < 0;
+    return false;
+}
+
+/* ---- Staging ---- */
+
+static int common_multiple(int a, int b)
+{
+    int n = a;
+    while (n % b) n += a;
+    return n;
+}
+
+/* Output columns that are finished together; as in columns.cuh. */
+static int chunk_columns(const struct program *p)
+{
+    return p->pair == PAIR_ROPE && p->rope.half ? common_multiple((int)p->rope.head_dim, 64) : 64;
+}
+
+static int tile_columns(const struct program *p) { return program_is_gated(p) ? p->tile.bn / 2 : p->tile.bn; }
+
+static bool is_stageable(const struct program *p, const struct step *s)
+{
+    const struct port *port = &p->port[s->port];
+    bool whole = step_level(s) == LEVEL_SLOT && s->half == program_is_gated(p);
+    bool pitch = port->stride[2] == 1 && port->stride[1] % 8 == 0 && port->stride[1] > 0 && port->offset % 8 == 0;
+    bool batch = p->dim[0] == 1 || (port->stride[0] % 8 == 0 && port->stride[0] > 0);
+    return s->kind == STEP_STORE && whole && pitch && batch && dtype_size(port->dtype) == 2;
+}
+
+static int group_rows(const struct tile *t) { return t->pingpong ? t->bm : t->bm / t->groups; }
+
+/* Bytes of staging for one store; as in epilogue.cuh but for the ring. */
+static int chunk_bytes(const struct program *p)
+{
+    return p->tile.groups * (chunk_columns(p) / 64) * group_rows(&p->tile) * 128;
+}
+
+static bool program_stages(const struct program *p)
+{
+    return p->tile.mainloop == MAINLOOP_SM90 && tile_columns(p) % chunk_columns(p) == 0;
+}
+
+/* The first stageable store decides the dtype; as many as fit follow it. */
+bool store_is_staged(const struct program *p, int step)
+{
+    int before = 0;
+    coda_dtype first = p->port[p->step[step].port].dtype;
+    if (!program_stages(p) || !is_stageable(p, &p->step[step])) return false;
+    for (int i = 0; i < step; i++)
+        if (is_stageable(p, &p->step[i])) {
+            coda_dtype t = p->port[p->step[i].port].dtype;
+            if (!before) first = t;
+            before += t == first;
+        }
+    bool same = p->port[p->step[step].port].dtype == first;
+    return same && before < MOST_STAGED && (before + 1) * chunk_bytes(p) <= STAGE_LIMIT;
+}
+
+int count_staged(const struct program *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->steps; i++) n += p->step[i].kind == STEP_STORE && store_is_staged(p, i);
+    return n;
+}
+
+/* ---- Shared memory, as the Shared structs of gemm_sm90.cuh and gemm_simt.cuh have it ---- */
+
+static int values_bytes(const struct program *p)
+{
+    int row = rope_counts_rows(p), col = 0, half = 0;
+    for (int i = 0; i < p->steps; i++) {
+        enum level level = step_level(&p->step[i]);
+        if (p->step[i].kind == STEP_ROPE) col += 2;
+        if (!step_crosses(p, i)) continue;
+        row += level == LEVEL_ROW;
+        col += level == LEVEL_COL;
+        half += level == LEVEL_HALF;
+    }
+    int bytes = 4 * (row * group_rows(&p->tile) + col * p->tile.bn + half * p->tile.bn / 2);
+    int empty = !row * group_rows(&p->tile) + !col * p->tile.bn + !half * p->tile.bn / 2;
+    return bytes + empty + 16;
+}
+
+static int stage_bytes(const struct program *p)
+{
+    int staged = count_staged(p), chunks = tile_columns(p) / chunk_columns(p);
+    bool two = staged * (chunk_columns(p) / 64) == 1 && chunks > 1;
+    return (two ? 2 : 1) * staged * chunk_bytes(p);
+}
+
+int tile_shared_bytes(const struct program *p)
+{
+    const struct tile *t = &p->tile;
+    int bytes = t->groups * values_bytes(p);
+    if (t->mainloop == MAINLOOP_SIMT) return bytes + 4 * t->bk * (t->bm + t->bn + 4);
+    bytes += t->stages * (t->bm + t->bn) * 128 + MAX(stage_bytes(p), 16 * t->groups) + 16 * t->stages + 16;
+    return CEIL_DIV(bytes, 1024) * 1024;
+}

@@ -1,0 +1,32 @@
+/*
+ * epilogue.h -- what the steps of a GEMM need, shared by tile.c, which makes room for it, and by
+ * emit_epilogue.c, which prints it.
+ */
+#ifndef EPILOGUE_H
+#define EPILOGUE_H
+
+#include "plan.h"
+
+/* Where a step runs: once for each row of a tile, each column of the product, each column of a gated
+ * output, or each slot (an element, or the lanes of a pair). */
+enum level { LEVEL_ROW, LEVEL_COL, LEVEL_HALF, LEVEL_SLOT };
+enum level step_level(const struct step *s);
+/* A slot reads it, but it is computed on another level. */
+bool step_crosses(const struct program *p, int step);
+/* A row's position is the row's number: no step computes it. */
+bool rope_counts_rows(const struct program *p);
+
+bool program_is_gated(const struct program *p);
+int program_lanes(const struct program *p); /* of a slot                                           */
+int64_t program_columns(const struct program *p); /* of the output: N or N/2                       */
+
+/* Staged stores leave through shared memory by TMA. */
+bool store_is_staged(const struct program *p, int step);
+int count_staged(const struct program *p);
+
+int tile_shared_bytes(const struct program *p);
+
+/* emit_epilogue.c: prints `struct Epilogue`. */
+void emit_epilogue(const struct program *p, struct text *t);
+
+#endif

@@ -1,0 +1,301 @@
+// epilogue.cuh -- from accumulators to tensors: what both mainloops do after the last product.
+//
+// The emitted Epilogue E holds the arithmetic, as functions of one row, one column and one slot; Drain
+// moves the data between them and memory. For one tile:
+//     prepare   row(), col() and half() fill shared memory, once for each row and column
+//     drain     for each chunk of columns: load(), apply() to every slot, store()
+//               then merge the reductions' states across the four lanes that share a row, and save()
+// Stores are direct, or staged: 16-bit tiles go through swizzled shared memory and leave by TMA. The
+// accumulators are a wgmma fragment (see ptx/wgmma.cuh) for every mainloop.
+#pragma once
+
+#include "ptx/barrier.cuh"
+#include "ptx/control.cuh"
+#include "ptx/matrix.cuh"
+#include "ptx/tma.cuh"
+#include "tile/access.cuh"
+#include "tile/columns.cuh"
+#include "tile/raster.cuh"
+
+namespace coda {
+
+// What an Epilogue that needs none of these inherits.
+struct EpilogueDefaults {
+    struct Row {};   // values of a row ...
+    struct Col {};   // ... of a column of the product, ...
+    struct Half {};  // ... of a column of a gated output
+    struct State {}; // of the reductions over a row
+    static constexpr int loads = 0, stores = 0;
+    static constexpr int staged = 0; // of the stores, the first ones
+    using Staged = bf16;
+    template <class Args> DEV static Row row(const Args &, i64, i64, bool) { return {}; }
+    template <class Args> DEV static Col col(const Args &, i64, i64, bool) { return {}; }
+    template <class Args> DEV static Half half(const Args &, i64, i64, bool) { return {}; }
+    template <class Args> DEV static void load(const Args &, const Place &, const Row &, Line *) {}
+    template <class Args> DEV static void store(const Args &, const Place &, const Line *) {}
+    DEV static void init(State &) {}
+    DEV static void merge(State &, int) {}
+    template <class Args> DEV static void save(const Args &, i64, int, const State &) {}
+};
+
+// What apply() sees of one element, or of a pair.
+template <class E, int lanes> struct Slot {
+    float acc[lanes];
+    float in[E::loads + 1][lanes], out[E::stores + 1][lanes]; // a gated output's: lane 0
+    typename E::Row row;
+    typename E::Col col[lanes];
+    typename E::Half half;
+    int column[lanes]; // of the tensor
+    bool live[lanes];  // it exists
+    int half_column;
+};
+
+template <class C, class E> struct Drain {
+    using K = typename C::Columns;
+    using Args = typename C::Args;
+    static constexpr int rows = C::bm / (C::pingpong ? 1 : C::groups); // of a warpgroup
+    static constexpr int blocks = rows / 64;
+    static constexpr int patches = C::bn / 16;
+    static constexpr int out_columns = K::gated ? C::bn / 2 : C::bn;
+
+    // Staging: 64-column buffers of `rows` rows, 128-byte swizzled.
+    static constexpr int buffers = K::chunk / 64;            // of a store, for each chunk
+    static constexpr int chunk_patches = E::staged           ? K::chunk / (K::gated ? 8 : 16)
+                                         : patches % 4 == 0 ? 4
+                                                            : 1;
+    static constexpr int chunks = patches / chunk_patches;
+    static constexpr int ring = E::staged * buffers == 1 && chunks > 1 ? 2 : 1;
+    static constexpr int buffer_bytes = rows * 128;
+    static constexpr int stage_bytes = ring * buffers * E::staged * buffer_bytes;
+    static_assert(patches % chunk_patches == 0 && rows % 64 == 0);
+
+    struct Values { // of the tile at hand
+        typename E::Row row[rows];
+        typename E::Col col[C::bn];
+        typename E::Half half[C::bn / 2];
+    };
+    static constexpr bool has_row = !__is_empty(typename E::Row), has_col = !__is_empty(typename E::Col),
+                          has_half = !__is_empty(typename E::Half), has_state = !__is_empty(typename E::State);
+
+    const Args &args;
+    Values &values;
+    u32 stage; // shared address of this warpgroup's staging buffers
+    int group; // warpgroup, and its first row in the tile
+    int first_row;
+    int thread, warp, lane;
+
+    DEV Drain(const Args &a, Values &v, u32 staging, int consumer)
+        : args(a), values(v), stage(staging), group(consumer), first_row(C::pingpong ? 0 : consumer * rows),
+          thread(threadIdx.x % 128), warp(ptx::uniform(thread / 32)), lane(thread % 32)
+    {
+    }
+
+    DEV void meet() const { ptx::named_barrier(1 + group, 128); }
+
+    // ---- Values of rows and columns ----
+
+    DEV void prepare(const Tile &t) const
+    {
+        if constexpr (has_row || has_col || has_half) {
+            meet(); // the last tile's readers are done
+            prepare_rows(t);
+            prepare_columns(t);
+            meet();
+        }
+    }
+    DEV void prepare_rows(const Tile &t) const
+    {
+        if constexpr (has_row)
+            for (int i = thread; i < rows; i += 128) {
+                const i64 m = (i64)t.m * C::bm + first_row + i;
+                if (m < C::m) values.row[i] = E::row(args, t.batch, m, t.n == 0);
+            }
+    }
+    DEV void prepare_columns(const Tile &t) const
+    {
+        if constexpr (has_col)
+            for (int j = thread; j < C::bn; j += 128) {
+                const i64 n = K::column(t.n, j);
+                if (n < C::n) values.col[j] = E::col(args, t.batch, n, t.m == 0);
+            }
+        if constexpr (has_half)
+            for (int j = thread; j < C::bn / 2; j += 128) {
+                const i64 n = K::half_column(t.n, j);
+                if (n < C::n / 2) values.half[j] = E::half(args, t.batch, n, t.m == 0);
+            }
+    }
+
+    // ---- Places ----
+
+    DEV int row_in_group(int block, int h) const { return 64 * block + 16 * warp + lane / 4 + 8 * h; }
+    DEV int column_in_tile(int octet) const { return 8 * octet + 2 * (lane % 4); }
+
+    DEV Place place(const Tile &t, int block, int h, int patch) const
+    {
+        Place p;
+        p.batch = t.batch;
+        p.m = (i64)t.m * C::bm + first_row + row_in_group(block, h);
+        p.full.step = K::step, p.half.step = 1;
+#pragma unroll
+        for (int side = 0; side < 2; side++) {
+            const int j = column_in_tile(K::octet(patch, side));
+            p.full.column[side] = K::column(t.n, j);
+            p.full.live[side] = live(p.m, K::gated ? half_column(t, patch) : p.full.column[side]);
+        }
+        p.half.column[0] = half_column(t, patch), p.half.column[1] = 0;
+        p.half.live[0] = p.full.live[0], p.half.live[1] = 0;
+        return p;
+    }
+    DEV i64 half_column(const Tile &t, int patch) const
+    {
+        return (i64)t.n * (C::bn / 2) + column_in_tile(patch);
+    }
+
+    // Of two neighbouring columns, how many exist.
+    DEV static int live(i64 m, i64 n)
+    {
+        constexpr i64 most = K::gated ? C::n / 2 : C::n;
+        const bool row = C::m % C::bm == 0 || m < C::m;
+        if (most % out_columns == 0 || most % 2 == 0) return row && (most % out_columns == 0 || n < most) ? 2 : 0;
+        return row ? (n + 1 < most ? 2 : n < most ? 1 : 0) : 0;
+    }
+
+    // ---- Slots ----
+
+    // Slot s of a patch's row: which octet and which of two neighbours a lane is.
+    DEV static constexpr int side_of(int s, int l) { return K::apart ? l : K::lanes == 2 ? s : s / 2; }
+    DEV static constexpr int neighbour_of(int s, int l) { return K::apart ? s : K::lanes == 2 ? l : s % 2; }
+
+    template <int n>
+    DEV void apply(const float (&acc)[n], int patch, int h, const Place &p, const typename E::Row &row,
+                   const Line *in, Line *out, typename E::State &state) const
+    {
+#pragma unroll
+        for (int s = 0; s < 4 / K::lanes; s++) {
+            Slot<E, K::lanes> v;
+            v.row = row;
+#pragma unroll
+            for (int l = 0; l < K::lanes; l++) {
+                const int side = side_of(s, l), e = neighbour_of(s, l), octet = K::octet(patch, side);
+                v.acc[l] = acc[4 * octet + 2 * h + e];
+                v.column[l] = (int)p.full.column[side] + e * K::step;
+                v.live[l] = e < p.full.live[side];
+                if constexpr (has_col) v.col[l] = values.col[column_in_tile(octet) + e];
+#pragma unroll
+                for (int i = 0; i < E::loads; i++) v.in[i][l] = in[i].x[side][e];
+            }
+            v.half_column = (int)p.half.column[0] + s;
+            if constexpr (has_half) v.half = values.half[column_in_tile(patch) + s];
+            E::apply(v, state);
+#pragma unroll
+            for (int i = 0; i < E::stores; i++)
+#pragma unroll
+                for (int l = 0; l < K::lanes; l++) out[i].x[side_of(s, l)][neighbour_of(s, l)] = v.out[i][l];
+        }
+    }
+
+    // ---- Staging ----
+
+    // Where this lane's row of a patch lies; out[i] has the rows of both h.
+    DEV void put(int slot, int block, int patch, const Line *top, const Line *bottom) const
+    {
+        const int row = 64 * block + 16 * warp + lane % 16;
+#pragma unroll
+        for (int i = 0; i < E::staged; i++) {
+            const u32 to = stage + (slot * E::staged + i) * buffers * buffer_bytes + row * 128;
+            u32 m[4];
+#pragma unroll
+            for (int side = 0; side < 2; side++) {
+                m[2 * side] = pack2<typename E::Staged>(top[i].x[side][0], top[i].x[side][1]);
+                m[2 * side + 1] = pack2<typename E::Staged>(bottom[i].x[side][0], bottom[i].x[side][1]);
+            }
+            const u32 a = to + offset(patch, 0, row), b = to + offset(patch, 1, row);
+            if constexpr (K::gated) ptx::stmatrix(a, m[0], m[1]);
+            else ptx::stmatrix(lane < 16 ? a : b, m[0], m[1], m[2], m[3]);
+        }
+    }
+    // Of an octet in the chunk's buffers: rows of 128 bytes, 16-byte pieces exchanged by the row's low bits.
+    DEV static u32 offset(int patch, int side, int row)
+    {
+        const int octet = (K::gated ? patch : K::octet(patch, side)) % (8 * buffers);
+        return octet / 8 * buffer_bytes + ((octet % 8 ^ row % 8) << 4);
+    }
+
+    // Before a slot is overwritten TMA has read it. A tile starts with slot 0, whatever the last one ended with.
+    DEV void open_chunk(int chunk) const
+    {
+        if (thread == 0) {
+            if (chunk == 0) ptx::tma_store_wait_read<0>();
+            else ptx::tma_store_wait_read<ring - 1>();
+        }
+        meet();
+    }
+    DEV void close_chunk(const Tile &t, int chunk, int slot) const
+    {
+        ptx::fence_async_shared();
+        meet();
+        if (thread != 0) return;
+#pragma unroll
+        for (int i = 0; i < E::staged * buffers; i++)
+            ptx::tma_store(&args.stores[i / buffers], stage + (slot * E::staged * buffers + i) * buffer_bytes,
+                           t.n * out_columns + chunk * K::chunk + i % buffers * 64, t.m * C::bm + first_row,
+                           t.batch);
+        ptx::tma_store_commit();
+    }
+
+    // ---- The walk ----
+
+    template <int n> DEV void drain(const float (&acc)[blocks][n], const Tile &t) const
+    {
+        typename E::State state[2 * blocks];
+#pragma unroll
+        for (int i = 0; i < 2 * blocks; i++) E::init(state[i]);
+#pragma unroll
+        for (int chunk = 0; chunk < chunks; chunk++) {
+            if constexpr (E::staged) open_chunk(chunk);
+#pragma unroll
+            for (int b = 0; b < blocks; b++) drain_block(acc[b], t, chunk, b, state + 2 * b);
+            if constexpr (E::staged) close_chunk(t, chunk, chunk % ring);
+        }
+        if constexpr (has_state) finish(t, state);
+    }
+
+    // All loads of a chunk's 64 rows are issued before the first is used.
+    template <int n>
+    DEV void drain_block(const float (&acc)[n], const Tile &t, int chunk, int block, typename E::State *state) const
+    {
+        typename E::Row row[2];
+        Line in[chunk_patches][2][E::loads + 1];
+        if constexpr (has_row) row[0] = values.row[row_in_group(block, 0)], row[1] = values.row[row_in_group(block, 1)];
+#pragma unroll
+        for (int p = 0; p < chunk_patches; p++)
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+                E::load(args, place(t, block, h, chunk * chunk_patches + p), row[h], in[p][h]);
+#pragma unroll
+        for (int p = 0; p < chunk_patches; p++) {
+            const int patch = chunk * chunk_patches + p;
+            Line out[2][E::stores + 1];
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const Place at = place(t, block, h, patch);
+                apply(acc, patch, h, at, row[h], in[p][h], out[h], state[h]);
+                E::store(args, at, out[h]);
+            }
+            if constexpr (E::staged) put(chunk % ring, block, patch, out[0], out[1]);
+        }
+    }
+
+    DEV void finish(const Tile &t, typename E::State *state) const
+    {
+#pragma unroll
+        for (int i = 0; i < 2 * blocks; i++) {
+            E::merge(state[i], 1);
+            E::merge(state[i], 2);
+            const i64 m = (i64)t.m * C::bm + first_row + row_in_group(i / 2, i % 2);
+            if (lane % 4 == 0 && m < C::m) E::save(args, t.batch * C::m + m, t.n, state[i]);
+        }
+    }
+};
+
+} // namespace coda

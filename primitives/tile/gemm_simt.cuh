@@ -1,0 +1,122 @@
+// gemm_simt.cuh -- C = A B^T on any GPU: any dtype, stride and alignment, fp32 multiply-adds in order of k.
+//
+// A block of C::groups warpgroups walks K in steps of C::bk: elements go from memory to registers while
+// the last step is multiplied, then to shared memory as floats, [k][row]. A thread's accumulators are
+// those of the wgmma fragment, so that the epilogue is the same.
+#pragma once
+
+#include "tile/epilogue.cuh"
+
+namespace coda {
+
+template <class C, class E> struct GemmSimt {
+    using K = typename C::Columns;
+    using D = Drain<C, E>;
+    using Args = typename C::Args;
+
+    static constexpr int threads = 128 * C::groups, bk = C::bk, blocks = D::blocks;
+    static constexpr int pad = 2; // keeps pairs aligned, and columns of k in different banks
+    static constexpr int steps = (int)((C::k + bk - 1) / bk);
+
+    struct Shared {
+        float a[bk][C::bm + pad], b[bk][C::bn + pad];
+        typename D::Values values[C::groups];
+    };
+    static_assert(sizeof(Shared) <= C::shared_bytes);
+
+    // A thread's share of a [rows][bk] tile of one operand. Neighbouring threads take neighbours in memory.
+    template <class T, int rows, bool k_major> struct Share {
+        static constexpr int each = rows * bk / threads;
+        static_assert(rows * bk % threads == 0);
+        T x[each];
+        DEV static int k(int i) { return k_major ? index(i) % bk : index(i) / rows; }
+        DEV static int row(int i) { return k_major ? index(i) / bk : index(i) % rows; }
+        DEV static int index(int i) { return i * threads + (int)threadIdx.x; }
+        DEV void put(float (&to)[bk][rows + pad]) const
+        {
+#pragma unroll
+            for (int i = 0; i < each; i++) to[k(i)][row(i)] = to_float(x[i]);
+        }
+    };
+    using ShareA = Share<typename C::A, C::bm, C::a_stride_k <= C::a_stride_row>;
+    using ShareB = Share<typename C::B, C::bn, C::b_stride_k <= C::b_stride_row>;
+
+    const Args &args;
+    Shared &s;
+
+    DEV void get_a(ShareA &a, const Tile &t, i64 k0) const
+    {
+        const auto *from = args.a + t.batch * (i64)C::a_stride_batch;
+#pragma unroll
+        for (int i = 0; i < a.each; i++) {
+            const i64 k = k0 + a.k(i), m = (i64)t.m * C::bm + a.row(i);
+            a.x[i] = k < C::k && m < C::m ? from[m * C::a_stride_row + k * C::a_stride_k] : typename C::A{};
+        }
+    }
+    DEV void get_b(ShareB &b, const Tile &t, i64 k0) const
+    {
+        const auto *from = args.b + t.batch * (i64)C::b_stride_batch;
+#pragma unroll
+        for (int i = 0; i < b.each; i++) {
+            const i64 k = k0 + b.k(i), n = K::column(t.n, b.row(i));
+            b.x[i] = k < C::k && n < C::n ? from[n * C::b_stride_row + k * C::b_stride_k] : typename C::B{};
+        }
+    }
+
+    using Accumulators = float[blocks][C::bn / 2];
+
+    DEV void multiply(Accumulators &acc, const D &d) const
+    {
+#pragma unroll 4
+        for (int k = 0; k < bk; k++) {
+            float a[blocks][2];
+#pragma unroll
+            for (int i = 0; i < 2 * blocks; i++) a[i / 2][i % 2] = s.a[k][d.first_row + d.row_in_group(i / 2, i % 2)];
+#pragma unroll
+            for (int o = 0; o < C::bn / 8; o++) {
+                const float b0 = s.b[k][d.column_in_tile(o)], b1 = s.b[k][d.column_in_tile(o) + 1];
+#pragma unroll
+                for (int i = 0; i < 2 * blocks; i++) {
+                    float *c = &acc[i / 2][4 * o + 2 * (i % 2)];
+                    c[0] = fmaf(a[i / 2][i % 2], b0, c[0]);
+                    c[1] = fmaf(a[i / 2][i % 2], b1, c[1]);
+                }
+            }
+        }
+    }
+
+    DEV void run_tile(const Tile &t, const D &drain) const
+    {
+        ShareA a;
+        ShareB b;
+        Accumulators acc = {};
+        get_a(a, t, 0), get_b(b, t, 0);
+        for (int step = 0; step < steps; step++) {
+            __syncthreads(); // the last step has been read
+            a.put(s.a), b.put(s.b);
+            __syncthreads();
+            get_a(a, t, (i64)(step + 1) * bk), get_b(b, t, (i64)(step + 1) * bk);
+            multiply(acc, drain);
+        }
+        drain.prepare(t);
+        drain.drain(acc, t);
+    }
+
+    DEV void run() const
+    {
+        ptx::grid_wait();
+        const int group = ptx::uniform(threadIdx.x / 128);
+        const D drain(args, s.values[group], 0, group);
+        for (u32 i = blockIdx.x; i < Raster<C>::count; i += gridDim.x) run_tile(Raster<C>::tile(i), drain);
+        ptx::grid_launch_next();
+    }
+};
+
+template <class C, class E> DEV void gemm_simt(const typename C::Args &args)
+{
+    extern __shared__ __align__(1024) u8 memory[];
+    using Gemm = GemmSimt<C, E>;
+    Gemm{args, *(typename Gemm::Shared *)memory}.run();
+}
+
+} // namespace coda

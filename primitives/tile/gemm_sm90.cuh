@@ -1,0 +1,206 @@
+// gemm_sm90.cuh -- C = A B^T on Hopper: TMA ring, wgmma, one producer and C::groups consumer warpgroups.
+//
+//     producer    for each tile, each 64 of K: wait for an empty slot, load A's and B's box into it
+//     consumers   for each tile, each slot: wait until it is full, issue its products, release the slot
+//                 before it; then drain the accumulators
+//
+// Persistent: block b takes tiles b, b + grid, ... Cooperative consumers split the rows of each tile.
+// Ping-pong consumers take whole tiles in turn: one drains while the other multiplies.
+//
+// An operand is K-major (k adjacent in memory) or MN-major (rows adjacent). Its tile lies in shared
+// memory 128-byte swizzled: rows of 64 k, or blocks of [64 k][64 rows]. Tails read zeros.
+#pragma once
+
+#include "ptx/wgmma.cuh"
+#include "tile/epilogue.cuh"
+
+namespace coda {
+
+template <class C, class E> struct GemmSm90 {
+    using T = typename C::T;
+    using K = typename C::Columns;
+    using D = Drain<C, E>;
+    using Args = typename C::Args;
+
+    static constexpr int threads = 128 * (1 + C::groups);
+    static constexpr int bk = 64, steps = (int)((C::k + bk - 1) / bk);
+    static constexpr int a_bytes = C::bm * 128, b_bytes = C::bn * 128;
+    static constexpr int blocks = D::blocks; // of 64 rows, for each warpgroup
+    static_assert(!C::pingpong || C::groups == 2);
+
+    struct Shared {
+        alignas(1024) u8 a[C::stages][a_bytes];
+        u8 b[C::stages][b_bytes];
+        u8 stage[C::groups][D::stage_bytes ? D::stage_bytes : 16];
+        u64 full[C::stages], empty[C::stages], turn[2];
+        typename D::Values values[C::groups];
+    };
+    static_assert(sizeof(Shared) <= C::shared_bytes);
+
+    // A place in the ring, and the parity of its phase.
+    struct Cursor {
+        int slot;
+        u32 parity;
+        DEV void advance(int by = 1)
+        {
+            slot += by;
+            parity ^= slot / C::stages & 1;
+            slot %= C::stages;
+        }
+    };
+
+    const Args &args;
+    Shared &s;
+
+    DEV static u32 address(const void *p) { return ptx::shared_address(p); }
+
+    DEV void init() const
+    {
+        if (threadIdx.x == 0) {
+            ptx::tma_prefetch_map(&args.a);
+            ptx::tma_prefetch_map(&args.b);
+            for (int i = 0; i < C::stages; i++) {
+                ptx::mbarrier_init(address(&s.full[i]), 1);
+                ptx::mbarrier_init(address(&s.empty[i]), C::pingpong ? 1 : C::groups);
+            }
+            for (int i = 0; i < 2; i++) ptx::mbarrier_init(address(&s.turn[i]), 128);
+            ptx::mbarrier_fence_init();
+        }
+        __syncthreads();
+    }
+
+    // ---- Producer ----
+
+    DEV void load_a(int slot, int k, const Tile &t) const
+    {
+        const u32 to = address(s.a[slot]), bar = address(&s.full[slot]);
+        const int m = t.m * C::bm, batch = C::a_batched ? t.batch : 0;
+        if constexpr (!C::a_mn_major) ptx::tma_load(to, &args.a, bar, k, m, batch);
+        else
+            for (int i = 0; i < C::bm / 64; i++) ptx::tma_load(to + i * 8192, &args.a, bar, m + 64 * i, k, batch);
+    }
+    // A gated tile has two halves, which are a dimension of B's tensor map.
+    DEV void load_b(int slot, int k, const Tile &t) const
+    {
+        constexpr int half = C::bn / 2;
+        const u32 to = address(s.b[slot]), bar = address(&s.full[slot]);
+        const int n = t.n * (K::gated ? half : C::bn), batch = C::b_batched ? t.batch : 0;
+        if constexpr (!C::b_mn_major) {
+            if constexpr (K::gated) ptx::tma_load(to, &args.b, bar, k, n, 0, batch);
+            else ptx::tma_load(to, &args.b, bar, k, n, batch);
+        } else
+            for (int i = 0; i < C::bn / 64; i++)
+                if constexpr (K::gated)
+                    ptx::tma_load(to + i * 8192, &args.b, bar, n + 64 * i % half, k, 64 * i / half, batch);
+                else ptx::tma_load(to + i * 8192, &args.b, bar, n + 64 * i, k, batch);
+    }
+
+    DEV void produce() const
+    {
+        Cursor at = {0, 1};
+        for (u32 i = blockIdx.x; i < Raster<C>::count; i += gridDim.x) {
+            const Tile t = Raster<C>::tile(i);
+            for (int k = 0; k < steps; k++, at.advance()) {
+                ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
+                ptx::mbarrier_arrive_expect(address(&s.full[at.slot]), a_bytes + b_bytes);
+                load_a(at.slot, k * bk, t);
+                load_b(at.slot, k * bk, t);
+            }
+        }
+    }
+
+    // ---- Consumers ----
+
+    using Accumulators = float[blocks][C::bn / 2];
+
+    DEV void release(int slot) const
+    {
+        if (threadIdx.x % 128 == 0) ptx::mbarrier_arrive(address(&s.empty[slot]));
+    }
+
+    // The products of one slot: four steps of 16 k.
+    DEV void multiply(Accumulators &acc, int slot, int first_row, bool accumulate) const
+    {
+        constexpr int a_step = C::a_mn_major ? 16 * 128 : 32, b_step = C::b_mn_major ? 16 * 128 : 32;
+        const u64 a = ptx::wgmma_descriptor(address(s.a[slot]) + first_row * 128, bk * 128, 1024);
+        const u64 b = ptx::wgmma_descriptor(address(s.b[slot]), bk * 128, 1024);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < bk / 16; i++)
+#pragma unroll
+            for (int m = 0; m < blocks; m++)
+                ptx::Wgmma<T, C::bn>::template mma<C::a_mn_major, C::b_mn_major>(
+                    acc[m], a + (m * 8192 + i * a_step) / 16, b + i * b_step / 16, accumulate || i);
+        ptx::wgmma_commit();
+    }
+
+    // One group of products stays in flight. The last slot is released after wait<0>().
+    DEV int multiply_tile(Accumulators &acc, Cursor &at, int first_row) const
+    {
+        int last = at.slot;
+        for (int k = 0; k < steps; k++, at.advance()) {
+            ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
+            multiply(acc, at.slot, first_row, k != 0);
+            ptx::wgmma_wait<1>();
+            if (k) release(last);
+            last = at.slot;
+        }
+        return last;
+    }
+
+    // In ping-pong, multiply only in turns. Turn i of group 1 follows turn i of group 0.
+    DEV void await_turn(int group, u32 turn) const
+    {
+        if (C::pingpong && (group || turn)) ptx::mbarrier_wait(address(&s.turn[group]), (turn + group + 1) & 1);
+    }
+    DEV void pass_turn(int group) const
+    {
+        if (C::pingpong) ptx::mbarrier_arrive(address(&s.turn[group ^ 1]));
+    }
+
+    DEV void consume(int group) const
+    {
+        const D drain(args, s.values[group], address(s.stage[group]), group);
+        const u32 stride = C::pingpong ? 2 * gridDim.x : gridDim.x;
+        u32 i = blockIdx.x + (C::pingpong ? group * gridDim.x : 0), turn = 0;
+        Cursor at = {0, 0};
+        if (C::pingpong && group) at.advance(steps);
+        for (; i < Raster<C>::count; i += stride, turn++) {
+            const Tile t = Raster<C>::tile(i);
+            Accumulators acc;
+            drain.prepare(t);
+            await_turn(group, turn);
+            const int last = multiply_tile(acc, at, drain.first_row);
+            pass_turn(group);
+            ptx::wgmma_wait<0>();
+            release(last);
+            if (C::pingpong) at.advance(steps);
+            drain.drain(acc, t);
+        }
+        if (E::staged && drain.thread == 0) ptx::tma_store_wait<0>();
+    }
+
+    DEV void run() const
+    {
+        const int group = ptx::uniform(threadIdx.x / 128);
+        init();
+        ptx::grid_wait();
+        if (group == 0) {
+            if constexpr (C::groups == 2) ptx::shrink_registers<24>();
+            if (ptx::uniform(threadIdx.x / 32) == 0 && ptx::elect_one()) produce();
+        } else {
+            if constexpr (C::groups == 2) ptx::grow_registers<240>();
+            consume(group - 1);
+        }
+        ptx::grid_launch_next();
+    }
+};
+
+template <class C, class E> DEV void gemm_sm90(const typename C::Args &args)
+{
+    extern __shared__ __align__(1024) u8 memory[];
+    using Gemm = GemmSm90<C, E>;
+    Gemm{args, *(typename Gemm::Shared *)memory}.run();
+}
+
+} // namespace coda
