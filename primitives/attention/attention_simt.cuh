@@ -29,6 +29,7 @@ template <class Config> struct AttentionSimt {
 
     // Copies `count` rows of head_dim columns, row r from from[r * stride]; rows past `limit` are zero.
     template <class T> DEV static void load_rows(float *to, const T *from, i64 stride, i32 count, i32 limit) {
+#pragma unroll 4
         for (i32 e = threadIdx.x; e < count * 64 * chunks; e += threads) {
             i32 r = e / (64 * chunks), c = e % (64 * chunks);
             to[r * pitch + c] = r < limit && c < C::head_dim ? load(from + r * stride + c) : 0.0f;
@@ -74,11 +75,11 @@ template <class Config> struct AttentionSimt {
 #pragma unroll
         for (i32 j = 0; j < keys; j++) {
             i32 at = key + 16 * j;
-            s[j] = at >= first && at < end ? s[j] * C::scale_log2 : UNSEEN;
+            s[j] = at >= first && at < end ? s[j] * C::scale_log2 : unseen();
             top = fmaxf(top, s[j]);
         }
         top = row_max(top);
-        float base = top == UNSEEN ? 0.0f : top, factor = math::exp2(row.max - base);
+        float base = top == unseen() ? 0.0f : top, factor = math::exp2(row.max - base);
 #pragma unroll
         for (i32 j = 0; j < keys; j++) sum += s[j] = math::exp2(s[j] - base);
         row = {top, row.sum * factor + row_sum(sum)};
@@ -139,7 +140,7 @@ template <class Config> struct AttentionSimt {
         float o[rows][chunks][4] = {};
         Row row[rows];
 #pragma unroll
-        for (i32 i = 0; i < rows; i++) row[i] = {UNSEEN, 0.0f};
+        for (i32 i = 0; i < rows; i++) row[i] = {unseen(), 0.0f};
 
         KeyBlocks range = key_blocks<C>(see, query, min(query + bm, C::tq) - 1);
         for (i32 b = range.first; b < range.end; b++) {

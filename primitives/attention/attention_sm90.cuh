@@ -54,7 +54,7 @@ template <class Config> struct AttentionSm90 {
     static constexpr i32 chunks = (C::head_dim + 63) / 64; // of 64 columns: 128 bytes, a swizzled row
     static constexpr i32 threads = 128 * (1 + groups);
 
-    struct Shared { // tiles are chunks of [rows][64], 1024-byte aligned
+    struct alignas(1024) Shared { // tiles are chunks of [rows][64]
         u8 queries[chunks][bm * 128];
         u8 keys[stages][chunks][bn * 128];
         u8 values[stages][chunks][bn * 128];

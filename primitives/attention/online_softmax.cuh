@@ -32,8 +32,8 @@ template <class C, i32 N> DEV void mask(float (&s)[N], const Visible<C> &see, i3
 #pragma unroll
         for (i32 i = 2 * r; i < N; i += 4) {
             i32 at = 8 * (i >> 2);
-            if (at < first || at >= end) s[i] = UNSEEN;
-            if (at + 1 < first || at + 1 >= end) s[i + 1] = UNSEEN;
+            if (at < first || at >= end) s[i] = unseen();
+            if (at + 1 < first || at + 1 >= end) s[i + 1] = unseen();
         }
     }
 }
@@ -41,7 +41,7 @@ template <class C, i32 N> DEV void mask(float (&s)[N], const Visible<C> &see, i3
 struct OnlineSoftmax {
     float max[2], sum[2];
 
-    DEV OnlineSoftmax() : max{UNSEEN, UNSEEN}, sum{0.0f, 0.0f} {}
+    DEV OnlineSoftmax() : max{unseen(), unseen()}, sum{0.0f, 0.0f} {}
 
     // Replaces the scores of a block by their weights; `factor` shrinks what was summed before.
     template <i32 N> DEV void step(float (&s)[N], float c, float (&factor)[2]) {
@@ -51,7 +51,7 @@ struct OnlineSoftmax {
 #pragma unroll
             for (i32 i = 2 * r; i < N; i += 4) top = fmaxf(top, fmaxf(s[i], s[i + 1]));
             top = quad_max(top);
-            float base = top == UNSEEN ? 0.0f : top * c;
+            float base = top == unseen() ? 0.0f : top * c;
             factor[r] = math::exp2(max[r] * c - base);
             max[r] = top;
             float part = 0.0f;

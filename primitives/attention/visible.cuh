@@ -10,7 +10,7 @@
 
 namespace coda {
 
-constexpr float UNSEEN = -__builtin_huge_valf(); // the score of a key that is not seen
+DEV float unseen() { return bits_float(0xff800000u); } // the score of a key that is not seen: -inf
 
 template <class C> struct Visible {
     i32 keys;

@@ -1,0 +1,259 @@
+/*
+ * gpu_attention.c -- both attention kernels against fp64 on the GPU.
+ *
+ * Outputs start poisoned, and so do keys and values past a sequence's length: what is not written shows,
+ * what must not be read shows. With P and o rounded to the dtype (unit u) and fp32 sums, an element may
+ * be off by (u + small) (sum_j p_j |v_j| + |o|). Each kernel runs twice and must repeat its bits.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu_case.h"
+#include "util_attention.h"
+#include "util_device.h"
+#include "util_random.h"
+
+int gpu_attention(void);
+
+enum { MOST_QUERIES = 96 }; /* checked in each case, at random                                       */
+
+struct bench {
+    const struct attention_case *c;
+    struct attention_spec s;
+    struct jit_device device;
+    struct plan plan;
+    struct program program;
+    struct jit_kernel *kernel;
+    void *host[ATTENTION_BUFFERS], *gpu[ATTENTION_BUFFERS];
+    size_t bytes[ATTENTION_BUFFERS];
+    double worst; /* error in units of what is allowed                                             */
+    int64_t worst_at;
+};
+
+/* ---- Data ---- */
+
+static int64_t length_of(const struct bench *b, int64_t batch)
+{
+    if (!b->c->lengths) return b->s.tk;
+    int64_t n = ((int32_t *)b->host[ATTENTION_LENGTHS])[batch];
+    return MAX(0, MIN(n, b->s.tk));
+}
+
+/* The first sequences are empty, of one key, of a whole block, and longer than there are keys. */
+static void fill_lengths(struct bench *b, struct random *r)
+{
+    int32_t special[] = {0, 1, 128, (int32_t)b->s.tk + 100}, *to = b->host[ATTENTION_LENGTHS];
+    for (int64_t i = 0; b->c->lengths && i < b->s.batch; i++)
+        to[i] = i < 4 ? special[i] : (int32_t)random_below(r, b->s.tk + 1);
+}
+
+static void poison_tail(struct bench *b, const struct attention_view *v)
+{
+    for (int64_t batch = 0; batch < b->s.batch; batch++)
+        for (int64_t t = length_of(b, batch); t < b->s.tk; t++)
+            for (int64_t h = 0; h < b->s.kv_heads; h++)
+                for (int64_t d = 0; d < b->s.head_dim; d++)
+                    dtype_store(v->dtype, b->host[v->buffer],
+                                v->offset + batch * v->batch + t * v->time + h * v->head + d, NAN);
+}
+
+static bool make_data(struct bench *b, uint64_t seed)
+{
+    struct random r = {seed};
+    for (int i = 0; i < ATTENTION_BUFFERS; i++) {
+        int64_t n = attention_case_elements(b->c, i);
+        b->bytes[i] = (size_t)n * (i == ATTENTION_LENGTHS ? 4 : (size_t)dtype_size(b->c->dtype));
+        b->host[i] = malloc(b->bytes[i] + 1);
+        b->gpu[i] = device_alloc(b->bytes[i]);
+        if (!b->host[i] || !b->gpu[i]) return false;
+        if (i < ATTENTION_O)
+            for (int64_t e = 0; e < n; e++) dtype_store(b->c->dtype, b->host[i], e, random_normal(&r));
+    }
+    fill_lengths(b, &r);
+    poison_tail(b, &b->s.k);
+    poison_tail(b, &b->s.v);
+    for (int i = 0; i < ATTENTION_BUFFERS; i++)
+        if (i != ATTENTION_O && !device_upload(b->gpu[i], b->host[i], b->bytes[i])) return false;
+    return true;
+}
+
+/* ---- Launch ---- */
+
+static bool map(const struct bench *b, const struct map_spec *m, struct jit_map *out, char *err)
+{
+    struct jit_map_shape shape = {.dtype = m->dtype, .rank = m->rank, .swizzle = m->swizzle};
+    memcpy(shape.dim, m->dim, sizeof shape.dim);
+    memcpy(shape.stride, m->stride, sizeof shape.stride);
+    memcpy(shape.box, m->box, sizeof shape.box);
+    char *address = b->gpu[m->buffer];
+    return !jit_map_encode(out, &shape, address + m->offset * dtype_size(m->dtype), err);
+}
+
+static bool launch(const struct bench *b, char *err)
+{
+    const struct kernel_spec *k = &b->program.kernel;
+    struct {
+        struct jit_map map[KERNEL_MAX_MAPS];
+        void *pointer[KERNEL_MAX_POINTERS];
+    } params = {0};
+    for (int i = 0; i < k->maps; i++)
+        if (!map(b, &k->map[i], &params.map[i], err)) return false;
+    void **pointer = (void **)&params.map[k->maps];
+    for (int i = 0; i < k->pointers; i++)
+        pointer[i] = (char *)b->gpu[k->pointer[i].buffer] + k->pointer[i].bytes;
+    int64_t grid = k->persistent ? MIN(k->grid, b->device.sms) : k->grid;
+    struct jit_launch l = {
+        .grid = (unsigned)grid, .threads = (unsigned)k->threads, .shared_bytes = (unsigned)k->shared_bytes};
+    return !jit_launch(b->kernel, &l, &params, (size_t)(128 * k->maps + 8 * k->pointers), NULL, err);
+}
+
+static bool build(struct bench *b, bool sm90, char *err)
+{
+    struct jit_cubin cubin;
+    if (attention_case_emit(b->c, sm90, &b->plan, &b->program))
+        return snprintf(err, 512, "%s", coda_error()), false;
+    const struct kernel_spec *k = &b->program.kernel;
+    struct jit_options opt = {.arch = b->device.arch, .no_cache = true};
+    if (jit_compile(&cubin, k->symbol, k->text, &opt, err)) return false;
+    coda_status status = jit_load(&b->kernel, &cubin, k->symbol, k->shared_bytes, &b->device, err);
+    jit_cubin_free(&cubin);
+    return !status;
+}
+
+static bool run(struct bench *b, void *out, char *err)
+{
+    if (!device_fill(b->gpu[ATTENTION_O], 0xff, b->bytes[ATTENTION_O]) || !launch(b, err)) return false;
+    if (device_wait() && device_download(out, b->gpu[ATTENTION_O], b->bytes[ATTENTION_O])) return true;
+    return snprintf(err, JIT_ERROR_SIZE, "the kernel failed"), false;
+}
+
+/* ---- Check ---- */
+
+static double at(const struct bench *b, const struct attention_view *v, int64_t batch, int64_t t, int64_t h,
+                 int64_t d)
+{
+    return dtype_load(v->dtype, b->host[v->buffer],
+                      v->offset + batch * v->batch + t * v->time + h * v->head + d);
+}
+
+static double unit(coda_dtype t) { return t == CODA_BF16 ? 0x1p-8 : t == CODA_F16 ? 0x1p-11 : 0; }
+
+/* Adds p_j v_j and p_j |v_j| over the keys that query i sees; returns the sum of p_j. */
+static double reference(const struct bench *b, int64_t batch, int64_t i, int64_t h, double *o, double *size)
+{
+    const struct attention_spec *s = &b->s;
+    int64_t position = i + s->tk - s->tq, kv = h / (s->heads / s->kv_heads);
+    int64_t first = s->window ? MAX(0, position - s->window + 1) : 0, end = length_of(b, batch);
+    if (s->causal) end = MIN(end, position + 1);
+    double top = -INFINITY, sum = 0, *score = calloc((size_t)s->tk + 1, sizeof *score);
+    for (int64_t j = first; j < end; j++) {
+        for (int64_t d = 0; d < s->head_dim; d++)
+            score[j] += at(b, &s->q, batch, i, h, d) * at(b, &s->k, batch, j, kv, d);
+        score[j] *= s->scale;
+        top = fmax(top, score[j]);
+    }
+    memset(o, 0, sizeof *o * (size_t)s->head_dim);
+    memset(size, 0, sizeof *size * (size_t)s->head_dim);
+    for (int64_t j = first; j < end; j++) {
+        double p = exp(score[j] - top);
+        sum += p;
+        for (int64_t d = 0; d < s->head_dim; d++) {
+            double v = at(b, &s->v, batch, j, kv, d);
+            o[d] += p * v;
+            size[d] += p * fabs(v);
+        }
+    }
+    free(score);
+    return sum;
+}
+
+static void check_query(struct bench *b, int64_t batch, int64_t i, int64_t h)
+{
+    const struct attention_spec *s = &b->s;
+    double *o = malloc(sizeof *o * 2 * (size_t)s->head_dim), *size = o + s->head_dim;
+    double sum = reference(b, batch, i, h, o, size), u = unit(s->o.dtype);
+    for (int64_t d = 0; d < s->head_dim; d++) {
+        double want = sum > 0 ? o[d] / sum : 0, scale = sum > 0 ? size[d] / sum + fabs(want) : 0;
+        double tiny = s->o.dtype == CODA_F16 ? 0x1p-23 : 1e-30;
+        double error = fabs(at(b, &s->o, batch, i, h, d) - want) / ((u + 1e-5) * scale + tiny);
+        if (!(error <= b->worst)) b->worst = error, b->worst_at = (batch * s->heads + h) * s->tq + i;
+    }
+    free(o);
+}
+
+static void check(struct bench *b, uint64_t seed)
+{
+    const struct attention_spec *s = &b->s;
+    int64_t queries = s->batch * s->tq * s->heads, n = MIN(queries, MOST_QUERIES);
+    struct random r = {seed};
+    for (int64_t e = 0; e < n; e++) {
+        int64_t q = queries <= n ? e : random_below(&r, queries);
+        check_query(b, q / s->heads / s->tq, q / s->heads % s->tq, q % s->heads);
+    }
+}
+
+/* No element of the output may still be poison, and none outside of it may have been written. */
+static int64_t misplaced(const struct bench *b)
+{
+    const struct attention_spec *s = &b->s;
+    size_t size = (size_t)dtype_size(s->o.dtype);
+    int64_t poisoned = 0, inside = s->batch * s->tq * s->heads * s->head_dim;
+    int64_t all = attention_case_elements(b->c, ATTENTION_O);
+    const char *o = b->host[ATTENTION_O];
+    for (int64_t e = 0; e < all; e++) poisoned += !memcmp(o + (size_t)e * size, "\xff\xff\xff\xff", size);
+    return poisoned - (all - inside);
+}
+
+static void close_bench(struct bench *b)
+{
+    if (b->kernel) jit_unload(b->kernel);
+    for (int i = 0; i < ATTENTION_BUFFERS; i++) {
+        free(b->host[i]);
+        if (b->gpu[i]) device_free(b->gpu[i]);
+    }
+    arena_free(&b->plan.arena);
+}
+
+static int run_case(const struct jit_device *device, const struct attention_case *c, bool sm90)
+{
+    char name[96], err[JIT_ERROR_SIZE] = "";
+    snprintf(name, sizeof name, "attention %s, %s", sm90 ? "sm90" : "simt", c->name);
+    struct bench b = {.c = c, .device = *device};
+    attention_case_spec(c, &b.s);
+    bool ran = make_data(&b, 7) && build(&b, sm90, err);
+    void *again = ran ? malloc(b.bytes[ATTENTION_O] + 1) : NULL;
+    ran = again && run(&b, again, err) && run(&b, b.host[ATTENTION_O], err);
+    int failed;
+    if (!ran)
+        failed = gpu_case(false, name, "%s", err[0] ? err : "no memory");
+    else {
+        bool same = !memcmp(again, b.host[ATTENTION_O], b.bytes[ATTENTION_O]);
+        int64_t stray = misplaced(&b);
+        check(&b, 11);
+        failed = gpu_case(same && !stray && b.worst <= 1, name,
+                          "error %.2f of what is allowed (row %lld)%s, %lld misplaced", b.worst,
+                          (long long)b.worst_at, same ? "" : ", NOT REPEATED", (long long)stray);
+    }
+    free(again);
+    close_bench(&b);
+    return failed;
+}
+
+int gpu_attention(void)
+{
+    struct jit_device device;
+    char err[JIT_ERROR_SIZE];
+    if (!device_open(&device, err)) return gpu_case(false, "attention", "%s", err);
+    int failed = 0;
+    for (int i = 0; i < attention_case_count; i++) {
+        const struct attention_case *c = &attention_cases[i];
+        struct attention_spec s;
+        attention_case_spec(c, &s);
+        if (c->batch * c->tq == 0) continue;
+        if (attention_fits_sm90(&s, &attention_machine)) failed += run_case(&device, c, true);
+        failed += run_case(&device, c, false);
+    }
+    return failed;
+}

@@ -1,0 +1,160 @@
+/* test_emit_attention.c -- attention kernels: text, geometry, and what NVRTC makes of them. */
+#include <string.h>
+
+#include "jit.h"
+#include "util_attention.h"
+
+#include <check.h> /* last: it has a macro named fail                                             */
+
+Suite *emit_attention_suite(void);
+
+static bool fits(const struct attention_case *c)
+{
+    struct attention_spec s;
+    attention_case_spec(c, &s);
+    return attention_fits_sm90(&s, &attention_machine);
+}
+
+static const struct attention_case *named(const char *name)
+{
+    for (int i = 0; i < attention_case_count; i++)
+        if (!strcmp(attention_cases[i].name, name)) return &attention_cases[i];
+    ck_abort_msg("no case %s", name);
+}
+
+/* Compiles for Hopper and demands that nothing spills and that ptxas has nothing to say. */
+static void compile(const struct attention_case *c, bool sm90)
+{
+    struct plan plan = {0};
+    struct program p;
+    struct jit_cubin cubin = {0};
+    char err[JIT_ERROR_SIZE] = "";
+    ck_assert_msg(attention_case_emit(c, sm90, &plan, &p) == CODA_OK, "%s: %s", c->name, coda_error());
+    struct jit_options opt = {.arch = "sm_90a", .no_cache = true};
+    coda_status status = jit_compile(&cubin, p.kernel.symbol, p.kernel.text, &opt, err);
+    ck_assert_msg(status == CODA_OK, "%s: %s\n%s", c->name, err, p.kernel.text);
+    ck_assert_msg(cubin.spill_bytes == 0, "%s: %d bytes of spills", c->name, cubin.spill_bytes);
+    ck_assert_msg(!cubin.warning[0], "%s: %s", c->name, cubin.warning);
+    jit_cubin_free(&cubin);
+    arena_free(&plan.arena);
+}
+
+START_TEST(compiles)
+{
+    const struct attention_case *c = &attention_cases[_i];
+    if (fits(c)) compile(c, true);
+    compile(c, false);
+}
+END_TEST
+
+START_TEST(hopper_takes_what_tensor_maps_can_say)
+{
+    ck_assert(fits(named("causal")));
+    ck_assert(fits(named("head 40")));
+    ck_assert(fits(named("head 256")));
+    ck_assert(fits(named("heads first")));
+    ck_assert(!fits(named("odd pitch")));
+    ck_assert(!fits(named("head 5")));
+    ck_assert(!fits(named("head 320")));
+    ck_assert(!fits(named("f32")));
+    ck_assert(!fits(named("no keys")));
+    ck_assert(!fits(named("no queries")));
+    struct attention_spec s;
+    attention_case_spec(named("causal"), &s);
+    struct machine old = {.sms = 108, .shared_bytes = 166912, .sm90 = false};
+    ck_assert(!attention_fits_sm90(&s, &old));
+    s.k.offset = 4;
+    ck_assert(!attention_fits_sm90(&s, &attention_machine));
+    s.k.offset = 8;
+    ck_assert(attention_fits_sm90(&s, &attention_machine));
+    s.o.time += 4;
+    ck_assert(!attention_fits_sm90(&s, &attention_machine));
+    s.o.time += 4;
+    s.v.batch = 0;
+    ck_assert(!attention_fits_sm90(&s, &attention_machine));
+}
+END_TEST
+
+START_TEST(geometry)
+{
+    struct plan plan = {0};
+    struct program p;
+    ck_assert_int_eq(attention_case_emit(named("packed grouped"), true, &plan, &p), CODA_OK);
+    const struct kernel_spec *k = &p.kernel;
+    ck_assert_str_eq(k->symbol, "coda_attention_causal");
+    ck_assert_int_eq(k->grid, 2 * 8 * 3);
+    ck_assert(k->persistent);
+    ck_assert_int_eq(k->threads, 384);
+    ck_assert_int_eq(k->maps, 3);
+    ck_assert_int_eq(k->pointers, 1);
+    ck_assert_int_eq(k->pointer[0].buffer, ATTENTION_O);
+    const struct map_spec *m = &k->map[2];
+    ck_assert_int_eq(m->buffer, ATTENTION_Q);
+    ck_assert_int_eq(m->offset, 10 * 128);
+    ck_assert_int_eq(m->dim[0], 128);
+    ck_assert_int_eq(m->dim[1], 2);
+    ck_assert_int_eq(m->dim[2], 333);
+    ck_assert_int_eq(m->dim[3], 2);
+    ck_assert_int_eq(m->stride[2], 12 * 128);
+    arena_free(&plan.arena);
+}
+END_TEST
+
+START_TEST(simt_arguments)
+{
+    struct plan plan = {0};
+    struct program p;
+    ck_assert_int_eq(attention_case_emit(named("f32 lengths window"), false, &plan, &p), CODA_OK);
+    ck_assert_str_eq(p.kernel.symbol, "coda_attention_causal_window_lengths_simt");
+    ck_assert_int_eq(p.kernel.maps, 0);
+    ck_assert_int_eq(p.kernel.pointers, 5);
+    ck_assert(!p.kernel.persistent);
+    arena_free(&plan.arena);
+}
+END_TEST
+
+START_TEST(empty_domains_launch_nothing)
+{
+    struct plan plan = {0};
+    struct program p;
+    ck_assert_int_eq(attention_case_emit(named("no queries"), false, &plan, &p), CODA_OK);
+    ck_assert_int_eq(p.kernel.grid, 0);
+    ck_assert_int_eq(attention_case_emit(named("no batch"), false, &plan, &p), CODA_OK);
+    ck_assert_int_eq(p.kernel.grid, 0);
+    ck_assert_int_eq(attention_case_emit(named("no keys"), false, &plan, &p), CODA_OK);
+    ck_assert_int_eq(p.kernel.grid, 2 * 2);
+    arena_free(&plan.arena);
+}
+END_TEST
+
+START_TEST(refuses_what_no_tile_holds)
+{
+    struct plan plan = {0};
+    struct program p;
+    struct attention_case c = *named("full");
+    c.head_dim = 1 << 20;
+    ck_assert_int_eq(attention_case_emit(&c, false, &plan, &p), CODA_E_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(coda_error(), "1048576"));
+    c = *named("full");
+    c.tq = (int64_t)1 << 40;
+    ck_assert_int_eq(attention_case_emit(&c, false, &plan, &p), CODA_E_UNSUPPORTED);
+    ck_assert_int_eq(attention_case_emit(&c, true, &plan, &p), CODA_E_UNSUPPORTED);
+    arena_free(&plan.arena);
+}
+END_TEST
+
+Suite *emit_attention_suite(void)
+{
+    Suite *s = suite_create("emit_attention");
+    TCase *text = tcase_create("text"), *nvrtc = tcase_create("nvrtc");
+    tcase_add_test(text, hopper_takes_what_tensor_maps_can_say);
+    tcase_add_test(text, geometry);
+    tcase_add_test(text, simt_arguments);
+    tcase_add_test(text, empty_domains_launch_nothing);
+    tcase_add_test(text, refuses_what_no_tile_holds);
+    suite_add_tcase(s, text);
+    char why[256];
+    if (jit_nvrtc_info(why, sizeof why)) tcase_add_loop_test(nvrtc, compiles, 0, attention_case_count);
+    suite_add_tcase(s, nvrtc);
+    return s;
+}

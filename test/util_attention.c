@@ -1,0 +1,123 @@
+/* util_attention.c -- attention programs for the tests of emission and of the GPU. */
+#include "util_attention.h"
+
+#include <math.h>
+
+#define BF16 CODA_BF16
+#define F16 CODA_F16
+#define F32 CODA_F32
+
+const struct attention_case attention_cases[] = {
+    {"full", BF16, 2, 300, 300, 3, 3, 128, false, 0, false, LAYOUT_ROWS, 0, 0},
+    {"causal", BF16, 2, 512, 512, 4, 4, 128, true, 0, false, LAYOUT_ROWS, 0, 0},
+    {"causal f16", F16, 1, 777, 777, 2, 2, 128, true, 0, false, LAYOUT_ROWS, 8, 0},
+    {"packed grouped", BF16, 2, 333, 333, 8, 2, 128, true, 0, false, LAYOUT_PACKED, 0, 0},
+    {"heads first", BF16, 2, 257, 129, 3, 1, 128, true, 0, false, LAYOUT_HEADS, 0, 0},
+    {"window", BF16, 1, 1000, 1000, 2, 1, 128, true, 200, false, LAYOUT_ROWS, 0, 0},
+    {"window of 1", F16, 1, 200, 200, 2, 2, 64, true, 1, false, LAYOUT_ROWS, 0, 0},
+    {"window both ways", BF16, 1, 400, 500, 2, 2, 64, false, 77, false, LAYOUT_ROWS, 0, 0},
+    {"lengths", BF16, 6, 300, 300, 2, 2, 128, false, 0, true, LAYOUT_ROWS, 0, 0},
+    {"lengths causal", F16, 6, 260, 500, 4, 2, 64, true, 0, true, LAYOUT_ROWS, 0, 0},
+    {"lengths window", BF16, 6, 260, 260, 2, 2, 96, true, 100, true, LAYOUT_ROWS, 0, 0},
+    {"more queries than keys", BF16, 2, 400, 150, 2, 2, 128, true, 0, false, LAYOUT_ROWS, 0, 0},
+    {"more keys than queries", BF16, 2, 70, 900, 2, 2, 128, true, 0, false, LAYOUT_ROWS, 0, 0},
+    {"one query", BF16, 3, 1, 515, 4, 1, 128, true, 0, false, LAYOUT_ROWS, 0, 0},
+    {"one key", BF16, 2, 100, 1, 2, 2, 64, false, 0, false, LAYOUT_ROWS, 0, 0},
+    {"head 8", BF16, 1, 150, 150, 3, 3, 8, true, 0, false, LAYOUT_ROWS, 0, 0},
+    {"head 40", BF16, 2, 200, 333, 3, 3, 40, false, 0, false, LAYOUT_ROWS, 0, 0},
+    {"head 64", BF16, 2, 1030, 1030, 3, 3, 64, true, 0, false, LAYOUT_ROWS, 0, 0},
+    {"head 80", F16, 2, 391, 391, 2, 2, 80, true, 0, false, LAYOUT_ROWS, 16, 0},
+    {"head 192", BF16, 1, 500, 500, 2, 2, 192, true, 0, false, LAYOUT_ROWS, 0, 0},
+    {"head 256", BF16, 1, 600, 600, 2, 1, 256, true, 0, false, LAYOUT_ROWS, 0, 0},
+    {"head 256 lengths f16", F16, 6, 300, 300, 1, 1, 256, false, 0, true, LAYOUT_ROWS, 0, 0},
+    {"negative scale", BF16, 1, 200, 200, 2, 2, 64, true, 0, false, LAYOUT_ROWS, 0, -0.25f},
+    {"large scale", BF16, 1, 200, 200, 2, 2, 64, true, 0, false, LAYOUT_ROWS, 0, 4.0f},
+    {"odd pitch", BF16, 2, 130, 130, 3, 3, 64, true, 0, false, LAYOUT_ROWS, 3, 0},
+    {"head 5", BF16, 2, 100, 90, 3, 3, 5, true, 0, false, LAYOUT_ROWS, 0, 0},
+    {"head 320", F16, 1, 100, 140, 2, 2, 320, true, 0, false, LAYOUT_ROWS, 0, 0},
+    {"head 1000", BF16, 1, 50, 70, 1, 1, 1000, false, 0, false, LAYOUT_ROWS, 0, 0},
+    {"f32", F32, 2, 200, 200, 4, 2, 128, true, 0, false, LAYOUT_ROWS, 1, 0},
+    {"f32 lengths window", F32, 6, 150, 190, 2, 2, 72, true, 60, true, LAYOUT_HEADS, 0, 0},
+    {"f32 one query", F32, 2, 1, 300, 2, 2, 64, true, 0, false, LAYOUT_ROWS, 0, 0},
+    {"f32 head 512", F32, 1, 60, 100, 2, 2, 512, false, 0, false, LAYOUT_ROWS, 0, 0},
+    {"no keys", BF16, 2, 30, 0, 2, 2, 64, false, 0, false, LAYOUT_ROWS, 0, 0},
+    {"no queries", BF16, 2, 0, 30, 2, 2, 64, false, 0, false, LAYOUT_ROWS, 0, 0},
+    {"no batch", BF16, 0, 30, 30, 2, 2, 64, false, 0, true, LAYOUT_ROWS, 0, 0},
+};
+const int attention_case_count = ARRAY_SIZE(attention_cases);
+
+const struct machine attention_machine = {.sms = 132, .shared_bytes = 232448, .sm90 = true};
+
+static int64_t row_columns(const struct attention_case *c, int64_t heads)
+{
+    if (c->layout == LAYOUT_PACKED) heads = c->heads + 2 * c->kv_heads;
+    return heads * c->head_dim + c->pad;
+}
+
+static struct attention_view view(const struct attention_case *c, int buffer, int64_t time, int64_t heads)
+{
+    struct attention_view v = {.buffer = buffer, .dtype = c->dtype, .value = -1};
+    if (c->layout == LAYOUT_HEADS) {
+        v.time = c->head_dim + c->pad;
+        v.head = time * v.time;
+        v.batch = heads * v.head;
+    } else {
+        v.head = c->head_dim;
+        v.time = row_columns(c, heads);
+        v.batch = time * v.time;
+    }
+    return v;
+}
+
+void attention_case_spec(const struct attention_case *c, struct attention_spec *out)
+{
+    *out = (struct attention_spec){.batch = c->batch,
+                                   .tq = c->tq,
+                                   .tk = c->tk,
+                                   .heads = c->heads,
+                                   .kv_heads = c->kv_heads,
+                                   .head_dim = c->head_dim,
+                                   .window = c->window,
+                                   .causal = c->causal,
+                                   .lengths = c->lengths ? ATTENTION_LENGTHS : -1,
+                                   .lengths_stride = 1};
+    out->scale = c->scale != 0 ? c->scale : (float)(1 / sqrt((double)c->head_dim));
+    out->q = view(c, ATTENTION_Q, c->tq, c->heads);
+    out->k = view(c, ATTENTION_K, c->tk, c->kv_heads);
+    out->v = view(c, ATTENTION_V, c->tk, c->kv_heads);
+    out->o = view(c, ATTENTION_O, c->tq, c->heads);
+    if (c->layout == LAYOUT_PACKED) {
+        out->k.buffer = out->v.buffer = ATTENTION_Q;
+        out->k.offset = c->heads * c->head_dim;
+        out->v.offset = (c->heads + c->kv_heads) * c->head_dim;
+    }
+}
+
+int64_t attention_case_elements(const struct attention_case *c, int buffer)
+{
+    struct attention_spec s;
+    attention_case_spec(c, &s);
+    bool packed = c->layout == LAYOUT_PACKED;
+    switch (buffer) {
+    case ATTENTION_Q:
+        return c->batch * s.q.batch;
+    case ATTENTION_K:
+        return packed ? 0 : c->batch * s.k.batch;
+    case ATTENTION_V:
+        return packed ? 0 : c->batch * s.v.batch;
+    case ATTENTION_O:
+        return c->batch * s.o.batch;
+    case ATTENTION_LENGTHS:
+        return c->lengths ? c->batch : 0;
+    }
+    return 0;
+}
+
+coda_status attention_case_emit(const struct attention_case *c, bool sm90, struct plan *plan,
+                                struct program *p)
+{
+    *p = (struct program){.kind = PROGRAM_ATTENTION};
+    attention_case_spec(c, &p->attention);
+    p->attention.sm90 = sm90;
+    return emit_attention(plan, p, &attention_machine);
+}

@@ -1,0 +1,41 @@
+/* util_attention.h -- attention programs for the tests of emission and of the GPU. */
+#ifndef UTIL_ATTENTION_H
+#define UTIL_ATTENTION_H
+
+#include "plan.h"
+
+enum attention_layout {
+    LAYOUT_ROWS,   /* q, k, v, o: [batch][time][heads * head_dim + pad]                            */
+    LAYOUT_PACKED, /* q, k, v side by side in the rows of one buffer; tq == tk                     */
+    LAYOUT_HEADS   /* [batch][heads][time][head_dim + pad]                                         */
+};
+
+struct attention_case {
+    const char *name;
+    coda_dtype dtype;
+    int64_t batch, tq, tk, heads, kv_heads, head_dim;
+    bool causal;
+    int64_t window;
+    bool lengths;
+    enum attention_layout layout;
+    int64_t pad;
+    float scale; /* 0: 1 / sqrt(head_dim)                                                          */
+};
+
+extern const struct attention_case attention_cases[];
+extern const int attention_case_count;
+
+/* Buffers of every case. A packed one has its three operands in Q. */
+enum { ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATTENTION_O, ATTENTION_LENGTHS, ATTENTION_BUFFERS };
+
+/* An H200, as the planner sees it. */
+extern const struct machine attention_machine;
+
+void attention_case_spec(const struct attention_case *c, struct attention_spec *out);
+/* Elements of a buffer; 0 for one that the case does not use. */
+int64_t attention_case_elements(const struct attention_case *c, int buffer);
+/* Emits the case's kernel into p; the memory is plan's. */
+coda_status attention_case_emit(const struct attention_case *c, bool sm90, struct plan *plan,
+                                struct program *p);
+
+#endif

@@ -1,0 +1,23 @@
+/* util_device.h -- device memory for the GPU tests, by the driver's own calls. */
+#ifndef UTIL_DEVICE_H
+#define UTIL_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "jit.h"
+
+/* Opens the device and the calls below; false with the reason in err. */
+bool device_open(struct jit_device *out, char *err);
+/* NULL when there is none left. 256-byte aligned. */
+void *device_alloc(size_t bytes);
+void device_free(void *p);
+bool device_upload(void *to, const void *from, size_t bytes);
+bool device_download(void *to, const void *from, size_t bytes);
+bool device_fill(void *to, unsigned char byte, size_t bytes);
+/* Waits for all work; false if some of it failed. */
+bool device_wait(void);
+/* Wall time in seconds, for use after device_wait(). */
+double device_clock(void);
+
+#endif
