@@ -87,11 +87,14 @@ test: deps ## all that a CPU can prove
 
 # Programs beside the unit tests. Fuzzers: fuzz_NAME SECONDS [SEED].
 FUZZERS := $(patsubst test/%.c,$(BUILD)/%,$(wildcard test/fuzz_*.c))
-UTIL_OBJ = $(patsubst %.c,$(BUILD)/%.o,$(shell grep -L '<check.h>' $(wildcard test/util_*.c) /dev/null))
+UTIL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/util_*.c))
 SECONDS ?= 600
 SEED    ?= $(shell date +%s)
 
-$(BUILD)/fuzz_%: $(BUILD)/test/fuzz_%.o $(UTIL_OBJ) $(BUILD)/libcoda.a
+$(BUILD)/test/util.a: $(UTIL_OBJ)
+	@rm -f $@
+	ar rcs $@ $^
+$(BUILD)/fuzz_%: $(BUILD)/test/fuzz_%.o $(BUILD)/test/util.a $(BUILD)/libcoda.a
 	$(CC) $^ -o $@ $(LDLIBS)
 fuzzers: $(FUZZERS)
 fuzz: ## SECONDS=600 of each fuzzer, with address and undefined behaviour sanitizers
@@ -105,7 +108,7 @@ $(BUILD)/oom: $(BUILD)/test/oom.o $(BUILD)/libcoda.a
 # GPU tests: no Check, so that they run where only a driver and a toolkit are. Each test/gpu_NAME.c
 # defines int gpu_NAME(void), the number of its failures.
 GPU_TESTS := $(filter-out test/gpu_main.c,$(sort $(wildcard test/gpu_*.c)))
-GPU_OBJ    = $(GPU_TESTS:%.c=$(BUILD)/%.o) $(BUILD)/test/gpu_main.o $(UTIL_OBJ)
+GPU_OBJ    = $(GPU_TESTS:%.c=$(BUILD)/%.o) $(BUILD)/test/gpu_main.o $(BUILD)/test/util.a
 GPU_STAMP ?= test/gpu.stamp
 DIGEST     = find include lib jit primitives cache test/gpu_* -type f | LC_ALL=C sort | \
 	xargs sha256sum | sha256sum | cut -c-64
@@ -170,3 +173,17 @@ help: ## this list
 
 .PHONY: all examples deps demo unit bless test fuzzers fuzz test-gpu stamp-digest layers exports headers lint \
 	install uninstall clean help
+
+# ---- Primitives on the host: the device files through the C++ compiler, for test_primitives.c ----
+HOST_PRIMS := $(filter primitives/map/% primitives/reduce/% primitives/pair/% primitives/port/% primitives/block/%,$(PRIMS))
+host_names  = $(patsubst primitives/$(1)/%.cuh, X(%),$(filter primitives/$(1)/%,$(HOST_PRIMS)))
+
+$(BUILD)/test/vocabulary.h: $(HOST_PRIMS)
+	@mkdir -p $(@D)
+	@{ for f in $(HOST_PRIMS:primitives/%=%); do echo "#include \"$$f\""; done; \
+	    echo "#define MAPS(X)$(call host_names,map)"; echo "#define REDUCES(X)$(call host_names,reduce)"; } > $@
+$(BUILD)/test/shim.o: test/shim/shim.cpp test/shim/host.h $(BUILD)/test/vocabulary.h
+	$(CXX) -std=c++17 -Wall -Wextra -Wno-unknown-pragmas -fno-exceptions -fno-rtti -ffp-contract=off $(CFLAGS) \
+	    $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer) -MMD -MP -pthread -Iprimitives -Itest/shim \
+	    -I$(BUILD)/test -include test/shim/host.h -c $< -o $@
+$(BUILD)/unit: $(BUILD)/test/shim.o

@@ -188,6 +188,7 @@ static int execute(struct run *r)
     int bad = 0;
     for (int i = 0; i < r->t.n; i++)
         if (r->t.info[i].kind == CODA_ARG_OUTPUT) bad |= report(r, i);
+    if (bad) complain("%s: the result differs from fp64 by more than is allowed", r->opt->file);
     return write_outputs(r) | bad;
 }
 

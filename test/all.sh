@@ -1,0 +1,73 @@
+#!/bin/bash
+# all.sh -- `make test`: every proof that needs no GPU, one step after another, and at the end the sum.
+#
+# A step is a command; it counts as one test, except that Check's own counts are taken where a step runs
+# unit tests. Every step runs, whatever came before it. Output of good steps stays in build/test-log.
+set -u
+cd "$(dirname "$0")/.."
+jobs=$(nproc 2>/dev/null || echo 2)
+log=build/test-log
+mkdir -p $log
+passed=0 failed=0
+start=$SECONDS
+
+make_in() { make --no-print-directory -s -j"$jobs" "$@"; }
+asan() { make_in BUILD=build/asan SAN=address,undefined CFLAGS='-O1 -g' "$@"; }
+tsan() { make_in BUILD=build/tsan SAN=thread CFLAGS='-O1 -g' "$@"; }
+export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+export CK_DEFAULT_TIMEOUT=300
+
+# Adds the counts of Check's summary lines, "97%: Checks: 100, Failures: 2, Errors: 1".
+count_checks() {
+    read -r good bad < <(sed -n 's/^[0-9]*%: Checks: \([0-9]*\), Failures: \([0-9]*\), Errors: \([0-9]*\).*/\1 \2 \3/p' "$1" |
+        awk '{ all += $1; bad += $2 + $3 } END { print all - bad, bad + 0 }')
+    passed=$((passed + good)) failed=$((failed + bad))
+    [ $((good + bad)) -gt 0 ]
+}
+
+# step NAME COMMAND...
+step() {
+    local name=$1 out=$log/${1// /-} began=$SECONDS status
+    shift
+    "$@" >"$out" 2>&1
+    status=$?
+    if ! count_checks "$out"; then
+        if [ $status = 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+    elif [ $status != 0 ] && ! grep -q '^[0-9]*%: Checks: .*\(Failures: [1-9]\|Errors: [1-9]\)' "$out"; then
+        failed=$((failed + 1)) # all checks passed and yet it failed: a sanitizer at exit
+    fi
+    printf '%-6s %-24s %4d s   %s\n' "$([ $status = 0 ] && echo ok || echo FAILED)" "$name" $((SECONDS - began)) \
+        "$(grep -v '^Running\|^ok \|^$' "$out" | tail -1 | cut -c1-90)"
+    [ $status = 0 ] || { grep -v '^Running suite' "$out" | tail -40 | sed 's/^/       | /'; }
+}
+
+unit() { make_in all build/unit && CK_RUN_SUITE='' build/unit; }
+unit_asan() { asan build/asan/unit && CK_FORK=no build/asan/unit; }
+# Suites that start threads. Check's forked children would hide a race's exit status, so: no fork.
+unit_tsan() {
+    tsan build/tsan/unit || return
+    for suite in $threaded; do CK_FORK=no CK_RUN_SUITE=$suite build/tsan/unit || return; done
+}
+threaded=${THREADED:-$(grep -l 'pthread_create' test/test_*.c | sed 's/.*test_\(.*\)\.c/\1/')}
+oom() { asan build/asan/oom && build/asan/oom; }
+fuzz() { asan fuzzers && for f in test/fuzz_*.c; do build/asan/"$(basename "$f" .c)" "${FUZZ_SECONDS:-10}" || return; done; }
+examples() {
+    make_in all examples && for e in mlp custom_map cross_entropy; do build/examples/$e || return; done
+}
+demo() { build/examples/llama_block --cpu; }
+
+step unit unit
+step layers make_in layers
+step exports make_in exports
+step headers make_in headers
+step install test/install.sh build/install
+step examples examples
+step tool test/tool.sh build/tool
+step demo demo
+step "unit with ASan, UBSan" unit_asan
+step "threads with TSan" unit_tsan
+step "out of memory" oom
+step fuzz fuzz
+echo "$((SECONDS - start)) s; full output in $log"
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]

@@ -1,0 +1,192 @@
+/*
+ * oom.c -- memory runs out at every single allocation, once alone and once for good.
+ *
+ * A small LLaMA block is built, printed, parsed, evaluated, compiled for both fold modes, printed again
+ * and run on the CPU device, with the N-th allocation failing, N = 1, 2, ... until none fails. Each time
+ * the library must either say CODA_E_MEMORY or get along and give the same bits as ever.
+ *
+ * Linked with --wrap, so that malloc and its like pass through here.
+ */
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coda.h"
+
+/* ---- The failing allocator ---- */
+
+static atomic_long countdown; /* allocations until the one that fails; 0: none does                */
+static atomic_bool failed, for_good;
+
+static bool fails(void)
+{
+    if (atomic_load(&for_good) && atomic_load(&failed)) return true;
+    if (atomic_load(&countdown) <= 0 || atomic_fetch_sub(&countdown, 1) != 1) return false;
+    return atomic_store(&failed, true), true;
+}
+
+#define WRAP(result, name, types, names)  \
+    result __real_##name types;           \
+    result __wrap_##name types;           \
+    result __wrap_##name types            \
+    {                                     \
+        return fails() ? NULL : __real_##name names; \
+    }
+WRAP(void *, malloc, (size_t n), (n))
+WRAP(void *, calloc, (size_t n, size_t size), (n, size))
+WRAP(void *, realloc, (void *p, size_t n), (p, n))
+WRAP(void *, aligned_alloc, (size_t a, size_t n), (a, n))
+WRAP(char *, strdup, (const char *s), (s))
+WRAP(char *, strndup, (const char *s, size_t n), (s, n))
+
+/* ---- The work ---- */
+
+enum { T = 6, D = 32, HEADS = 2, F = 24 };
+
+static uint16_t x[T * D], gain[D], w_qkv[3 * D * D], w_o[D * D], w_gu[2 * F * D], w_d[D * F], y[T * D];
+static int32_t targets[T];
+static float loss;
+static void *args[] = {x, gain, w_qkv, w_o, w_gu, w_d, targets, y, &loss};
+static double exact_y[T * D], exact_loss;
+static void *exact_args[] = {x, gain, w_qkv, w_o, w_gu, w_d, targets, exact_y, &exact_loss};
+static _Alignas(256) unsigned char workspace[1 << 20], prepared[1 << 20];
+static char text[1 << 20], plan_text[1 << 20];
+
+#define DIMS(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
+
+static coda_graph *build(void)
+{
+    coda_graph *g = coda_graph_new();
+    if (!g) return NULL;
+    coda_map_def twice = CODA_MAP_DEF_INIT;
+    twice.name = "twice";
+    twice.source = "DEV static float apply(float v) { return 2.0f * v; }";
+    coda_value in = coda_input(g, "x", CODA_BF16, DIMS(T, D));
+    coda_value gamma = coda_weight(g, "gain", CODA_BF16, DIMS(D));
+    coda_value qkv_w = coda_weight(g, "w_qkv", CODA_BF16, DIMS(3 * D, D)), o_w = coda_weight(g, "w_o", CODA_BF16, DIMS(D, D));
+    coda_value gu_w = coda_weight(g, "w_gu", CODA_BF16, DIMS(2 * F, D)), d_w = coda_weight(g, "w_d", CODA_BF16, DIMS(D, F));
+    coda_value target = coda_input(g, "targets", CODA_I32, DIMS(T));
+    coda_rope_options rope = CODA_ROPE_OPTIONS_INIT;
+    rope.head_dim = D / HEADS;
+    rope.heads = 2 * HEADS;
+    coda_attention_options attention = CODA_ATTENTION_OPTIONS_INIT;
+    attention.heads = HEADS;
+    attention.causal = 1;
+    coda_value r = coda_rope(g, coda_matmul(g, coda_rms_norm(g, in, gamma, 1e-5f), qkv_w), CODA_NONE, &rope);
+    coda_value a = coda_attention(g, coda_slice(g, r, 1, 0, D, 1), coda_slice(g, r, 1, D, 2 * D, 1),
+                                  coda_slice(g, r, 1, 2 * D, 3 * D, 1), CODA_NONE, &attention);
+    coda_value h = coda_add(g, coda_matmul(g, a, o_w), in);
+    coda_value m = coda_swiglu(g, coda_matmul(g, coda_rms_norm(g, h, gamma, 1e-5f), gu_w), CODA_INTERLEAVED);
+    coda_value out = coda_add(g, coda_matmul(g, m, d_w), h);
+    coda_define_map(g, &twice);
+    coda_output(g, "y", out);
+    coda_output(g, "loss", coda_cross_entropy(g, coda_layer_norm(g, out, gamma, gamma, 1e-5f), target, NULL));
+    return g;
+}
+
+static coda_status run(const coda_graph *g, coda_fold fold)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p;
+    opt.device = CODA_DEVICE_CPU;
+    opt.fold = fold;
+    coda_status status = coda_compile(&p, g, &opt);
+    if (!status && (coda_plan_workspace(p) > sizeof workspace || coda_plan_prepared(p) > sizeof prepared))
+        status = CODA_E_INVALID;
+    if (!status && fold) status = coda_prepare(p, args, prepared, workspace, NULL);
+    if (!status) status = coda_run(p, args, prepared, workspace, NULL);
+    coda_plan_free(p);
+    return status;
+}
+
+static coda_status explain(const coda_graph *g)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p;
+    opt.device = CODA_DEVICE_NONE;
+    opt.flags = CODA_PLAN_ONLY;
+    coda_status status = coda_compile(&p, g, &opt);
+    for (int what = CODA_TEXT_GRAPH; !status && what <= CODA_TEXT_DOT; what++) {
+        int64_t n = coda_plan_print(p, (coda_text)what, plan_text, sizeof plan_text);
+        if (n < 0) status = (coda_status)n;
+    }
+    coda_plan_free(p);
+    return status;
+}
+
+static coda_status all(void)
+{
+    coda_graph *g = build(), *again = NULL;
+    coda_status status = g ? coda_graph_status(g) : CODA_E_MEMORY;
+    if (!status) {
+        int64_t n = coda_graph_print(g, text, sizeof text);
+        status = n < 0 ? (coda_status)n : coda_graph_parse(&again, text);
+    }
+    if (!status) status = coda_evaluate(again, exact_args);
+    if (!status) status = explain(again);
+    if (!status) status = run(again, CODA_FOLD_COPY);
+    if (!status) status = run(g, CODA_FOLD_NONE);
+    coda_graph_free(g);
+    coda_graph_free(again);
+    return status;
+}
+
+/* ---- The test ---- */
+
+static uint16_t good_y[T * D];
+static double good_exact[T * D];
+static int wrong;
+
+static void complain(long n, const char *what)
+{
+    printf("oom: allocation %ld fails%s: %s (%s)\n", n, for_good ? " for good" : "", what, coda_error());
+    wrong++;
+}
+
+/* One run with the n-th allocation failing; false when it needs fewer than n. */
+static bool attempt(long n)
+{
+    memset(y, 0, sizeof y);
+    atomic_store(&failed, false);
+    atomic_store(&countdown, n);
+    coda_status status = all();
+    atomic_store(&countdown, 0);
+    if (status && status != CODA_E_MEMORY) complain(n, coda_status_name(status));
+    if (status && !failed) complain(n, "failed without cause");
+    if (!status && (memcmp(y, good_y, sizeof y) || memcmp(exact_y, good_exact, sizeof exact_y)))
+        complain(n, "gave another result");
+    bool more = atomic_load(&failed);
+    atomic_store(&failed, false);
+    return more;
+}
+
+static void fill(uint16_t *v, int n, unsigned seed)
+{
+    for (int i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        v[i] = (uint16_t)((seed >> 16 & 0x8000) | (0x3d00 + (seed >> 10 & 0x1ff))); /* +-0.03 .. 0.5 */
+    }
+}
+
+int main(void)
+{
+    fill(x, T * D, 1);
+    fill(gain, D, 2);
+    fill(w_qkv, 3 * D * D, 3);
+    fill(w_o, D * D, 4);
+    fill(w_gu, 2 * F * D, 5);
+    fill(w_d, D * F, 6);
+    for (int i = 0; i < T; i++) targets[i] = i % 5;
+    if (all() != CODA_OK) return printf("oom: without any failure: %s\n", coda_error()), 1;
+    memcpy(good_y, y, sizeof y);
+    memcpy(good_exact, exact_y, sizeof exact_y);
+    long n[2];
+    for (int mode = 0; mode < 2; mode++) {
+        atomic_store(&for_good, mode);
+        for (n[mode] = 1; attempt(n[mode]);) n[mode]++;
+    }
+    printf("oom: %ld allocations failed alone, %ld for good, %d times with a wrong end\n", n[0] - 1, n[1] - 1, wrong);
+    return wrong != 0;
+}
