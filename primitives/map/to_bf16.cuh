@@ -1,0 +1,11 @@
+// to_bf16.cuh -- x as bf16 holds it: what a reader of the stored tensor will see.
+//
+// coda: map to_bf16(x)
+#pragma once
+#include "math.cuh"
+
+namespace coda::map {
+struct to_bf16 {
+    DEV static float apply(float x) { return to_float(from_float<bf16>(x)); }
+};
+} // namespace coda::map
