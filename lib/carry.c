@@ -1,0 +1,244 @@
+/*
+ * carry.c -- which factors and shifts on a matmul's operand may move, and whether that pays.
+ *
+ * The operand x of a matmul is a stack of layers over some value that is written or given anyway. If
+ * the whole stack moves, the matmul reads that value directly; if a column's gain must stay, the
+ * gained value needs a place of its own. So moving pays
+ *   - with nothing left behind: if the value under the stack has another reader, or is in memory
+ *     already (a leaf, an attention's result); otherwise its producer applies the stack for free;
+ *   - with a gain left behind: if a GEMM writes that value, for then its epilogue writes the gained
+ *     one beside it. A rows kernel would rather write the finished product, in one go.
+ */
+#include "rewrite.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Who reads a value: someone else, or only matmuls (as x, perhaps through layers); with weights
+ * that are all constant, or not. */
+enum readers { READ_OTHERWISE, READ_BY_MATMULS, READ_BY_CONST_MATMULS };
+enum writer { IN_MEMORY, BY_ROWS, BY_GEMM };
+
+struct fact {
+    bool constant;
+    int uses;
+    enum readers readers;
+    enum writer writer;
+};
+
+/* ---- Layers ---- */
+
+static bool same_dims(const struct type *a, const struct type *b)
+{
+    return a->rank == b->rank && memcmp(a->dim, b->dim, sizeof a->dim[0] * (size_t)a->rank) == 0;
+}
+
+/* One value for all columns of a row. */
+static bool is_row_value(const struct type *f) { return type_columns(f) == 1; }
+
+/* One value for each column, the same for all rows. */
+static bool is_column_value(const struct type *f, const struct type *x)
+{
+    return type_columns(f) == type_columns(x) && type_rows(f) == 1;
+}
+
+/* How `factor` varies over `base`: one of the two kinds, or none. */
+static struct layer binary_layer(const graph *g, int v, int base, int factor, enum layer_kind row,
+                                 enum layer_kind column)
+{
+    const struct type *t = &g->node[base].type, *f = &g->node[factor].type;
+    enum layer_kind kind = LAYER_NONE;
+    if (base != factor && type_equal(t, &g->node[v].type))
+        kind = is_row_value(f) ? row : is_column_value(f, t) ? column : LAYER_NONE;
+    return (struct layer){kind, base, factor};
+}
+
+struct layer layer_of(const graph *g, int v)
+{
+    const struct node *n = &g->node[v];
+    const char *name = n->op == OP_MAP ? n->prim->name : "";
+    struct layer l = {LAYER_NONE, -1, -1};
+    bool mul = !strcmp(name, "mul"), add = !strcmp(name, "add");
+    if (n->type.rank < 2) return l;
+    if (n->op == OP_CAST && dtype_is_float(g->node[n->in[0]].type.dtype))
+        return (struct layer){LAYER_CAST, n->in[0], -1};
+    if (!strcmp(name, "scale") && type_equal(&n->type, &g->node[n->in[0]].type))
+        return (struct layer){LAYER_ROW_SCALE, n->in[0], -1};
+    if (!strcmp(name, "div")) l = binary_layer(g, v, n->in[0], n->in[1], LAYER_ROW_SCALE, LAYER_NONE);
+    if (!strcmp(name, "sub")) l = binary_layer(g, v, n->in[0], n->in[1], LAYER_ROW_SHIFT, LAYER_COL_SHIFT);
+    for (int i = 0; i < 2 && (mul || add) && l.kind == LAYER_NONE; i++)
+        l = mul ? binary_layer(g, v, n->in[i], n->in[1 - i], LAYER_ROW_SCALE, LAYER_COL_SCALE)
+                : binary_layer(g, v, n->in[i], n->in[1 - i], LAYER_ROW_SHIFT, LAYER_COL_SHIFT);
+    return l;
+}
+
+int layer_apply(struct walk *w, int v, int base)
+{
+    struct layer l = layer_of(w->in, v);
+    struct node n = w->in->node[v];
+    int in[2] = {base, l.factor < 0 ? -1 : w->map[l.factor]};
+    n.in = in;
+    n.origin = -1;
+    return graph_append(w->out, &n);
+}
+
+/* ---- Facts ---- */
+
+static bool depends(const graph *g, int v, int on)
+{
+    bool *reached = calloc((size_t)v + 1, sizeof *reached), found = !reached;
+    if (reached) reached[v] = true;
+    for (int i = v; reached && i > on; i--)
+        for (int j = 0; j < g->node[i].nin && reached[i]; j++)
+            if (g->node[i].in[j] >= 0) reached[g->node[i].in[j]] = true;
+    if (reached) found = reached[on];
+    free(reached);
+    return found;
+}
+
+/* A map that needs a finished statistic of its own operand cannot be part of that one's epilogue. */
+static enum writer map_writer(const graph *g, const struct fact *f, const struct node *n)
+{
+    enum writer writer = BY_ROWS;
+    for (int i = 0; i < n->nin; i++) {
+        if (n->in[i] < 0 || f[n->in[i]].writer != BY_GEMM) continue;
+        if (!same_dims(&g->node[n->in[i]].type, &n->type)) continue;
+        writer = BY_GEMM;
+        for (int j = 0; j < n->nin; j++) {
+            int q = n->in[j];
+            if (q < 0 || q == n->in[i] || same_dims(&g->node[q].type, &n->type)) continue;
+            if (depends(g, q, n->in[i])) return BY_ROWS;
+        }
+    }
+    return writer;
+}
+
+static enum writer writer_of(const graph *g, const struct fact *f, const struct node *n)
+{
+    switch (n->op) {
+    case OP_MATMUL: return BY_GEMM;
+    case OP_MAP:
+    case OP_CAST:
+    case OP_ROPE: return map_writer(g, f, n);
+    case OP_REDUCE:
+    case OP_EMBEDDING: return BY_ROWS;
+    case OP_SLICE: return f[n->in[0]].writer;
+    default: return IN_MEMORY;
+    }
+}
+
+/* What reading it as operand j of node n makes of a value. */
+static enum readers reading(const graph *g, const struct fact *f, int n, int j)
+{
+    const struct node *r = &g->node[n];
+    if (r->op == OP_MATMUL) {
+        bool as_x = j == 0 && r->in[1] != r->in[0] && type_columns(&g->node[r->in[0]].type) > 0;
+        return !as_x ? READ_OTHERWISE : f[r->in[1]].constant ? READ_BY_CONST_MATMULS : READ_BY_MATMULS;
+    }
+    struct layer l = layer_of(g, n);
+    return l.kind != LAYER_NONE && l.base == r->in[j] ? f[n].readers : READ_OTHERWISE;
+}
+
+static void find_readers(const graph *g, struct fact *f)
+{
+    for (int v = 0; v < g->nodes; v++) f[v].readers = READ_BY_CONST_MATMULS;
+    for (int i = 0; i < g->outputs; i++) {
+        f[g->output[i].value].uses++;
+        f[g->output[i].value].readers = READ_OTHERWISE;
+    }
+    for (int n = g->nodes - 1; n >= 0; n--) {
+        if (f[n].uses == 0) f[n].readers = READ_OTHERWISE;
+        for (int j = 0; j < g->node[n].nin; j++) {
+            int v = g->node[n].in[j];
+            if (v < 0) continue;
+            enum readers r = reading(g, f, n, j);
+            f[v].uses++;
+            f[v].readers = MIN(f[v].readers, r);
+        }
+    }
+}
+
+static void find_facts(const graph *g, struct fact *f)
+{
+    for (int v = 0; v < g->nodes; v++) {
+        const struct node *n = &g->node[v];
+        f[v].constant = n->op != OP_INPUT;
+        for (int i = 0; i < n->nin; i++)
+            if (n->in[i] >= 0 && !f[n->in[i]].constant) f[v].constant = false;
+        f[v].writer = writer_of(g, f, n);
+    }
+    find_readers(g, f);
+}
+
+graph *carry_walk(const graph *in, rewrite_rule *rule, const struct rewrite_options *opt,
+                  struct rewrite_log *log)
+{
+    struct fact *facts = calloc((size_t)in->nodes + 1, sizeof *facts);
+    if (!facts) {
+        fail(CODA_E_MEMORY, "rewrite: out of memory");
+        return NULL;
+    }
+    find_facts(in, facts);
+    graph *out = rewrite_walk(in, rule, opt, log, facts);
+    free(facts);
+    return out;
+}
+
+/* ---- Questions ---- */
+
+bool carry_folds(const struct walk *w, int v)
+{
+    const struct fact *f = w->ctx;
+    struct layer l = layer_of(w->in, v);
+    if (w->opt->fold == CODA_FOLD_NONE || f[v].readers != READ_BY_CONST_MATMULS) return false;
+    if (l.kind == LAYER_ROW_SHIFT) return true;
+    return (l.kind == LAYER_COL_SCALE || l.kind == LAYER_COL_SHIFT) && f[l.factor].constant;
+}
+
+bool carry_pays(const struct walk *w, int v)
+{
+    const struct fact *f = w->ctx;
+    bool gain = false, copy = false; /* what stays behind: a gain, a cast */
+    if (f[v].readers == READ_OTHERWISE) return false;
+    while (f[v].readers != READ_OTHERWISE) {
+        struct layer l = layer_of(w->in, v);
+        bool shift = l.kind == LAYER_ROW_SHIFT || l.kind == LAYER_COL_SHIFT, folds = carry_folds(w, v);
+        if (l.kind == LAYER_NONE || (shift && (!folds || gain))) break;
+        if (l.kind == LAYER_COL_SCALE && !folds) gain = true;
+        if (l.kind == LAYER_CAST) copy = true;
+        v = l.base;
+    }
+    if (f[v].uses == 1 && f[v].writer != IN_MEMORY) return false;
+    return (!gain && !copy) || f[v].writer == BY_GEMM;
+}
+
+/* ---- Constants ---- */
+
+int carry_vector(struct walk *w, int v, bool kn)
+{
+    const struct type *t = &w->in->node[v].type;
+    int64_t k = type_columns(t);
+    if (!kn && t->rank == 1) return w->map[v];
+    return graph_reshape(w->out, w->map[v], kn ? 2 : 1, (int64_t[]){k, 1});
+}
+
+static int transpose_last(graph *g, int v)
+{
+    int rank = g->node[v].type.rank;
+    struct node n = {.op = OP_TRANSPOSE, .nin = 1, .in = (int[]){v}, .origin = -1};
+    for (int d = 0; d < rank; d++) n.attr.i[d] = d < rank - 2 ? d : 2 * rank - 3 - d;
+    return graph_append(g, &n);
+}
+
+int carry_weight_sum(struct walk *w, int weight, bool kn)
+{
+    if (kn && weight >= 0) weight = transpose_last(w->out, weight);
+    int sum = graph_reduce(w->out, "sum", weight, -1);
+    if (sum < 0) return RULE_FAILED;
+    struct type t = w->out->node[sum].type;
+    int64_t n = t.dim[t.rank - 2];
+    if (t.rank == 2) return graph_reshape(w->out, sum, 1, &n);
+    t.dim[t.rank - 2] = 1;
+    t.dim[t.rank - 1] = n;
+    return graph_reshape(w->out, sum, t.rank, t.dim);
+}

@@ -1,0 +1,43 @@
+/*
+ * carry_row_scale.c -- carries a factor of the rows past the matmul that reads them (delayed rstd).
+ *
+ *     matmul(x r, W)  ==>  matmul(x, W) r       r [..,1], or a scalar; also x / r
+ *     (x r) g         ==>  (x g) r              where the gain g [K] cannot go into W
+ *
+ * The matmul need not wait for r, which may be a statistic of all of x. carry_pays() decides: above
+ * all, x times a gain is left behind only where a GEMM's epilogue can write it beside x. Without
+ * folding, a norm with gain of a leaf or of an attention stays whole: one rows kernel.
+ * In: verified graph. Out: no such matmul or product. Inexact: rounding moves; in fp16 x g without
+ * its r may be larger than x r g by what the norm would have taken off.
+ */
+#include "rewrite.h"
+
+/* (x r) g, with readers that let r out. */
+static int commute(struct walk *w, int v)
+{
+    struct layer l = layer_of(w->in, v);
+    if (l.kind != LAYER_COL_SCALE || carry_folds(w, v) || !carry_pays(w, v)) return RULE_COPY;
+    struct layer below = layer_of(w->in, l.base);
+    if (below.kind != LAYER_ROW_SCALE) return RULE_COPY;
+    rewrite_note(w->log, "carry_row_scale", false, "%s: the gain %s goes before %s",
+                 rewrite_name(w->in, v).s, rewrite_name(w->in, l.factor).s,
+                 rewrite_meaning(w->in, below.factor).s);
+    return layer_apply(w, l.base, layer_apply(w, v, w->map[below.base]));
+}
+
+static int carry(struct walk *w, int v)
+{
+    const struct node *n = &w->in->node[v];
+    if (n->op != OP_MATMUL) return commute(w, v);
+    struct layer l = layer_of(w->in, n->in[0]);
+    if (l.kind != LAYER_ROW_SCALE || !carry_pays(w, n->in[0])) return RULE_COPY;
+    rewrite_note(w->log, "carry_row_scale", false, "%s: %s moves past the matmul by %s",
+                 rewrite_name(w->in, v).s, rewrite_meaning(w->in, l.factor).s,
+                 rewrite_weight(w->in, n->in[1]).s);
+    return layer_apply(w, n->in[0], graph_matmul(w->out, w->map[l.base], w->map[n->in[1]], n->attr.i[0]));
+}
+
+graph *carry_row_scale(const graph *in, const struct rewrite_options *opt, struct rewrite_log *log)
+{
+    return carry_walk(in, carry, opt, log);
+}

@@ -1,0 +1,46 @@
+/*
+ * lower_norm.c -- RMSNorm and LayerNorm as a row statistic and what it scales.
+ *
+ *     rms_norm(x, g)      ==>  x r g            r = rsqrt_mean(sum_sq(x))
+ *     layer_norm(x, g, b) ==>  (x - mu) r g + b r = rsqrt_mean(m2(x)),  mu = sum(x) / N
+ *
+ * m2 is the sum of squared deviations from the row's mean: it does not cancel where the mean is
+ * large. In: verified graph. Out: no norms. Inexact: m2 is summed in another order.
+ */
+#include "rewrite.h"
+
+/* 1 / sqrt(statistic / N + eps) for each row. */
+static int row_factor(struct walk *w, const struct node *n, const char *statistic, int x)
+{
+    int64_t columns = MAX(type_columns(&n->type), 1);
+    int s = graph_reduce(w->out, statistic, x, -1);
+    return graph_map(w->out, "rsqrt_mean", s, -1, (float[]){1.0f / (float)columns, n->attr.f[0]});
+}
+
+static int centre(struct walk *w, const struct node *n, int x)
+{
+    int64_t columns = MAX(type_columns(&n->type), 1);
+    int sum = graph_reduce(w->out, "sum", x, -1);
+    return graph_map(w->out, "sub", x, graph_map(w->out, "scale", sum, -1, (float[]){1.0f / (float)columns}),
+                     NULL);
+}
+
+static int lower(struct walk *w, int v)
+{
+    const struct node *n = &w->in->node[v];
+    if (n->op != OP_RMS_NORM && n->op != OP_LAYER_NORM) return RULE_COPY;
+    bool layer = n->op == OP_LAYER_NORM;
+    int x = w->map[n->in[0]], gain = n->nin > 1 ? n->in[1] : -1, bias = n->nin > 2 ? n->in[2] : -1;
+    int y = layer ? centre(w, n, x) : x;
+    y = graph_map(w->out, "mul", y, row_factor(w, n, layer ? "m2" : "sum_sq", x), NULL);
+    if (gain >= 0) y = graph_map(w->out, "mul", y, w->map[gain], NULL);
+    if (bias >= 0) y = graph_map(w->out, "add", y, w->map[bias], NULL);
+    rewrite_note(w->log, "lower_norm", false, "%s: %s of %s is a row statistic and what it scales",
+                 rewrite_name(w->in, v).s, op_info[n->op].text, rewrite_name(w->in, n->in[0]).s);
+    return y;
+}
+
+graph *lower_norm(const graph *in, const struct rewrite_options *opt, struct rewrite_log *log)
+{
+    return rewrite_walk(in, lower, opt, log, NULL);
+}

@@ -1,0 +1,147 @@
+/*
+ * merge_rope.c -- rotates a fused projection whole instead of slice by slice.
+ *
+ *     rope(x[:, 0:a]), rope(x[:, a:b]), x[:, b:]  ==>  z[:, 0:a], z[:, a:b], z[:, b:]
+ *     with z = rope(x) over its first b columns
+ *
+ * All readers of x must be slices of its columns; those that are rotated, and by nothing but one rope
+ * each, share its options and positions, rotate all their heads, and tile the columns from 0 on.
+ * So z takes x's place, in the epilogue of the matmul that makes x; slices of a leaf stay views. Exact.
+ */
+#include "rewrite.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct merge {
+    int *rope;    /* of x: the first rope of its slices, or -1                                     */
+    int *reader;  /* of a value: its only reader, or -1                                            */
+    int64_t *end; /* of x: columns rotated                                                         */
+    int *merged;  /* of x: z in the new graph, or -1                                               */
+};
+
+static bool is_column_slice(const graph *g, int n, int x)
+{
+    const struct node *s = &g->node[n];
+    return s->op == OP_SLICE && s->in[0] == x && s->attr.i[0] == s->type.rank - 1 && s->attr.i[3] == 1;
+}
+
+static bool same_rotation(const struct node *a, const struct node *b)
+{
+    return !memcmp(a->attr.f, b->attr.f, sizeof a->attr.f) && a->attr.i[0] == b->attr.i[0] &&
+           a->attr.i[1] == b->attr.i[1] && a->attr.i[3] == b->attr.i[3] && a->in[1] == b->in[1];
+}
+
+/* The rope that is slice s's only reader, or -1. */
+static int rope_of(const graph *g, const struct merge *m, int s)
+{
+    int r = m->reader[s];
+    return r >= 0 && g->node[r].op == OP_ROPE && g->node[r].in[0] == s ? r : -1;
+}
+
+static bool overlap(const struct node *a, const struct node *b)
+{
+    return a->attr.i[1] < b->attr.i[2] && b->attr.i[1] < a->attr.i[2];
+}
+
+/* Rotated columns: disjoint ranges that tile 0..end, each of whole heads, all rotated alike. */
+static bool tiles(const graph *g, struct merge *m, int x)
+{
+    int64_t sum = 0, end = 0, first_plain = INT64_MAX;
+    const struct node *like = &g->node[m->rope[x]];
+    for (int n = x + 1; n < g->nodes; n++) {
+        if (!is_column_slice(g, n, x)) continue;
+        const struct node *s = &g->node[n];
+        int r = rope_of(g, m, n);
+        if (r < 0) {
+            first_plain = MIN(first_plain, s->attr.i[1]);
+            continue;
+        }
+        const struct attr *a = &g->node[r].attr;
+        if (!same_rotation(like, &g->node[r]) || a->i[2] * a->i[0] != type_columns(&s->type)) return false;
+        for (int o = x + 1; o < n; o++)
+            if (is_column_slice(g, o, x) && rope_of(g, m, o) >= 0 && overlap(s, &g->node[o])) return false;
+        sum += type_columns(&s->type);
+        end = MAX(end, s->attr.i[2]);
+    }
+    m->end[x] = end;
+    return sum == end && end <= first_plain && type_columns(&g->node[x].type) % like->attr.i[0] == 0;
+}
+
+static void find_readers(const graph *g, struct merge *m)
+{
+    for (int v = 0; v < g->nodes; v++) m->reader[v] = m->rope[v] = m->merged[v] = -1;
+    for (int n = 0; n < g->nodes; n++)
+        for (int i = 0; i < g->node[n].nin; i++) {
+            int v = g->node[n].in[i];
+            if (v >= 0) m->reader[v] = m->reader[v] == -1 ? n : -2;
+        }
+    for (int i = 0; i < g->outputs; i++) m->reader[g->output[i].value] = -2;
+}
+
+/* Finds each x whose slices are rotated, then drops those that do not qualify. */
+static void find_merges(const graph *g, struct merge *m)
+{
+    find_readers(g, m);
+    for (int n = 0; n < g->nodes; n++) {
+        int x = g->node[n].op == OP_SLICE ? g->node[n].in[0] : -1;
+        if (x >= 0 && m->rope[x] == -1 && is_column_slice(g, n, x)) m->rope[x] = rope_of(g, m, n);
+    }
+    for (int n = 0; n < g->nodes; n++)
+        for (int i = 0; i < g->node[n].nin; i++)
+            if (g->node[n].in[i] >= 0 && !is_column_slice(g, n, g->node[n].in[i]))
+                m->rope[g->node[n].in[i]] = -1;
+    for (int i = 0; i < g->outputs; i++) m->rope[g->output[i].value] = -1;
+    for (int x = 0; x < g->nodes; x++) {
+        bool computed = g->node[x].op == OP_MATMUL || g->node[x].op == OP_MAP;
+        if (m->rope[x] >= 0 && !(computed && tiles(g, m, x))) m->rope[x] = -1;
+    }
+}
+
+/* rope(x) as all its slices want it, made when the first of them comes. */
+static int rotate(struct walk *w, struct merge *m, int x)
+{
+    if (m->merged[x] >= 0) return m->merged[x];
+    struct node n = w->in->node[m->rope[x]];
+    int positions = n.in[1];
+    n.in = (int[]){w->map[x], positions < 0 ? -1 : w->map[positions]};
+    n.attr.i[2] = m->end[x] / n.attr.i[0];
+    rewrite_note(w->log, "merge_rope", true, "%s: its first %lld columns are rotated at once",
+                 rewrite_name(w->in, x).s, (long long)m->end[x]);
+    return m->merged[x] = graph_append(w->out, &n);
+}
+
+static int merge(struct walk *w, int n)
+{
+    struct merge *m = w->ctx;
+    const struct node *s = &w->in->node[n];
+    int x = s->nin ? s->in[0] : -1;
+    if (s->op == OP_ROPE && w->in->node[x].op == OP_SLICE && m->rope[w->in->node[x].in[0]] >= 0 &&
+        m->reader[x] == n)
+        return w->map[x]; /* the slice is rotated already */
+    if (s->op != OP_SLICE || m->rope[x] < 0) return RULE_COPY;
+    int positions = w->in->node[m->rope[x]].in[1];
+    if (positions >= 0 && w->map[positions] < 0) { /* computed too late for this */
+        m->rope[x] = -1;
+        return RULE_COPY;
+    }
+    struct node slice = *s;
+    slice.in = (int[]){rotate(w, m, x)};
+    return graph_append(w->out, &slice);
+}
+
+graph *merge_rope(const graph *in, const struct rewrite_options *opt, struct rewrite_log *log)
+{
+    struct arena scratch = {0};
+    int n = in->nodes + 1;
+    struct merge m = {ARENA_NEW(&scratch, int, n), ARENA_NEW(&scratch, int, n),
+                      ARENA_NEW(&scratch, int64_t, n), ARENA_NEW(&scratch, int, n)};
+    graph *out = NULL;
+    if (scratch.failed) fail(CODA_E_MEMORY, "rewrite: out of memory");
+    else {
+        find_merges(in, &m);
+        out = rewrite_walk(in, merge, opt, log, &m);
+    }
+    arena_free(&scratch);
+    return out;
+}

@@ -1,0 +1,80 @@
+/*
+ * tidy.c -- removes what does nothing, and merges what moves data twice.
+ *
+ *     1 x, cast to its own type, whole slice, same reshape, identity transpose   ==>  x
+ *     cast(cast(x, a), b)           ==>  cast(x, b)      where a holds every x
+ *     slice(slice(x)), reshape(reshape(x)), transpose(transpose(x))  ==>  one of them on x
+ *
+ * Exact.
+ */
+#include "rewrite.h"
+
+#include <string.h>
+
+static bool is_identity(const graph *g, const struct node *n)
+{
+    const struct type *x = n->nin ? &g->node[n->in[0]].type : NULL;
+    switch (n->op) {
+    case OP_MAP: return !strcmp(n->prim->name, "scale") && n->attr.f[0] == 1 && type_equal(x, &n->type);
+    case OP_CAST:
+    case OP_RESHAPE: return type_equal(x, &n->type);
+    case OP_SLICE: return type_equal(x, &n->type) && n->attr.i[3] == 1;
+    case OP_TRANSPOSE:
+        for (int d = 0; d < x->rank; d++)
+            if (n->attr.i[d] != d) return false;
+        return true;
+    default: return false;
+    }
+}
+
+/* A slice of a slice along one axis. */
+static bool join_slices(const struct node *outer, const struct node *inner, struct attr *a)
+{
+    const struct attr *o = &outer->attr, *i = &inner->attr;
+    int64_t count = outer->type.dim[o->i[0]];
+    if (o->i[0] != i->i[0] || count == 0) return false;
+    a->i[1] = i->i[1] + o->i[1] * i->i[3];
+    a->i[3] = o->i[3] * i->i[3];
+    a->i[2] = a->i[1] + (count - 1) * a->i[3] + 1;
+    return true;
+}
+
+/* The attributes of n taken on the operand of its operand; false if the two cannot be one. */
+static bool join(const graph *g, const struct node *n, const struct node *inner, struct attr *a)
+{
+    *a = n->attr;
+    if (n->op != inner->op) return false;
+    coda_dtype from = inner->nin ? g->node[inner->in[0]].type.dtype : CODA_I32;
+    switch (n->op) {
+    case OP_CAST: return dtype_is_float(from) && (inner->type.dtype == CODA_F32 || inner->type.dtype == from);
+    case OP_RESHAPE: return true;
+    case OP_SLICE: return join_slices(n, inner, a);
+    case OP_TRANSPOSE:
+        for (int d = 0; d < n->type.rank; d++) a->i[d] = inner->attr.i[n->attr.i[d]];
+        return true;
+    default: return false;
+    }
+}
+
+static int simplify(struct walk *w, int v)
+{
+    struct node n = w->in->node[v];
+    if (n.nin == 0) return RULE_COPY;
+    if (is_identity(w->in, &n)) {
+        rewrite_note(w->log, "tidy", true, "%s: %s changes nothing", rewrite_name(w->in, v).s,
+                     n.prim ? n.prim->name : op_info[n.op].text);
+        return w->map[n.in[0]];
+    }
+    const struct node *inner = &w->in->node[n.in[0]];
+    struct attr a;
+    if (!join(w->in, &n, inner, &a)) return RULE_COPY;
+    rewrite_note(w->log, "tidy", true, "%s: two of %s are one", rewrite_name(w->in, v).s, op_info[n.op].text);
+    n.attr = a;
+    n.in = (int[]){w->map[inner->in[0]]};
+    return graph_append(w->out, &n);
+}
+
+graph *tidy(const graph *in, const struct rewrite_options *opt, struct rewrite_log *log)
+{
+    return rewrite_walk(in, simplify, opt, log, NULL);
+}
