@@ -35,7 +35,7 @@ enum { HEADER = 8 + 32 + 16, NAME = 64 };
 
 struct cache {
     int fd; /* of root/v1, or -1 */
-    char *dir, problem[160];
+    char *dir, problem[512];
 };
 
 /* ---- Where ---- */
@@ -72,7 +72,8 @@ static char *choose_dir(const char *dir)
 
 static int refuse(struct cache *c, const char *why, int error)
 {
-    snprintf(c->problem, sizeof c->problem, "%s%s%s", why, error ? ": " : "", error ? strerror(error) : "");
+    snprintf(c->problem, sizeof c->problem, "%s%s%s%s%s", c->dir ? c->dir : "", c->dir ? " " : "", why,
+             error ? ": " : "", error ? strerror(error) : "");
     return -1;
 }
 
@@ -92,9 +93,9 @@ static void make_path(char *path)
 static int open_root(struct cache *c)
 {
     struct stat st;
-    if (getauxval(AT_SECURE)) return refuse(c, "the process is setuid", 0);
-    if (!c->dir) return refuse(c, "no home directory", 0);
-    if (!*c->dir) return refuse(c, "its path is empty", 0);
+    if (getauxval(AT_SECURE)) return refuse(c, "is not for a setuid process", 0);
+    if (!c->dir) return refuse(c, "there is no home directory", 0);
+    if (!*c->dir) return refuse(c, "is no path", 0);
     make_path(c->dir);
     int root = open(c->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (root < 0) return refuse(c, "cannot be opened", errno);
@@ -105,7 +106,7 @@ static int open_root(struct cache *c)
     else {
         mkdirat(root, "v1", 0700);
         fd = openat(root, "v1", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-        if (fd < 0) refuse(c, "its folder v1 cannot be opened", errno);
+        if (fd < 0) refuse(c, "has a folder v1 that cannot be opened", errno);
     }
     close(root);
     return fd;

@@ -93,11 +93,13 @@ static cublasStatus_t describe_product(struct jit_lt *lt, const struct jit_lt_sh
     return r;
 }
 
-/* A column-major matrix, repeated `batch` times at a distance of `stride` elements. */
+/* A column-major matrix, repeated `batch` times at a distance of `stride` elements. Between columns of
+ * which there is but one any distance will do, but cuBLASLt wants a plausible one. */
 static cublasStatus_t describe_matrix(const struct cublaslt *api, cublasLtMatrixLayout_t *out, coda_dtype t,
                                       int64_t rows, int64_t cols, int64_t ld, int64_t batch, int64_t stride)
 {
     int32_t count = (int32_t)batch;
+    if (cols <= 1 && ld < rows) ld = rows;
     cublasStatus_t r = api->cublasLtMatrixLayoutCreate(out, lt_type(t), (uint64_t)rows, (uint64_t)cols, ld);
     if (!r)
         r = api->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,

@@ -8,9 +8,9 @@
 bool jit_cache_info(char *line, size_t size)
 {
     struct cache *c = cache_open(NULL);
-    const char *dir = c ? cache_dir(c) : "";
-    bool kept = dir[0] != 0;
-    snprintf(line, size, "%s", kept ? dir : "none: no directory that can be trusted and written");
-    if (c) cache_close(c);
+    bool kept = c && cache_dir(c)[0];
+    if (kept) snprintf(line, size, "%s", cache_dir(c));
+    else snprintf(line, size, "none: %s", c ? cache_problem(c) : "out of memory");
+    cache_close(c);
     return kept;
 }

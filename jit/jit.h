@@ -77,8 +77,10 @@ struct jit_map_shape {
 coda_status jit_map_encode(struct jit_map *out, const struct jit_map_shape *s, void *address, char *err);
 coda_status jit_map_rebase(struct jit_map *map, void *address, char *err);
 
-/* One parameter struct of `bytes` bytes, which must be the kernel's. Nothing happens if grid is 0. No
+/* One parameter struct: `bytes` bytes, in memory that goes on to a multiple of JIT_PARAMS_ALIGN for the
+ * struct's tail padding. A size that is not the kernel's is refused. Nothing happens if grid is 0. No
  * allocation, no lock, no system call of its own. */
+#define JIT_PARAMS_ALIGN 128
 struct jit_launch { unsigned grid, threads, shared_bytes; bool pdl; };
 coda_status jit_launch(const struct jit_kernel *k, const struct jit_launch *l, void *params, size_t bytes,
                        coda_stream stream, char *err);

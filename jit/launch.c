@@ -41,7 +41,7 @@ static bool lend_context(const struct jit_kernel *k)
 coda_status jit_launch(const struct jit_kernel *k, const struct jit_launch *l, void *params, size_t bytes,
                        coda_stream stream, char *err)
 {
-    if (bytes != k->parameters)
+    if (bytes > k->parameters || k->parameters - bytes >= JIT_PARAMS_ALIGN)
         return jit_fail(err, CODA_E_INVALID, "%s: takes %zu bytes of parameters, not %zu", k->symbol,
                         k->parameters, bytes);
     if (!l->grid) return CODA_OK;

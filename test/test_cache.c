@@ -190,7 +190,7 @@ static void expect_refused(const char *dir, const char *why)
 {
     struct cache *c = cache_open(dir);
     ck_assert_str_eq(cache_dir(c), "");
-    ck_assert_msg(strstr(cache_problem(c), why), "%s: %s", dir, cache_problem(c));
+    ck_assert_msg(strstr(cache_problem(c), why) && strstr(cache_problem(c), dir), "%s", cache_problem(c));
     cache_put(c, "k", "x", 1, "n");
     ck_assert(!hits(c, "k", "x", 1));
     cache_close(c);
@@ -224,7 +224,7 @@ START_TEST(refuses_what_is_no_folder)
     write_whole(under("file"), "x", 1);
     expect_refused(under("file"), "cannot be opened");
     expect_refused(under("file/below"), "cannot be opened");
-    expect_refused("", "empty");
+    expect_refused("", "is no path");
     ck_assert_int_eq(symlink(root, under("v1")), 0);
     expect_refused(root, "v1");
 }

@@ -256,7 +256,9 @@ START_TEST(refuses_parameters_of_another_size)
     struct jit_launch l = {.grid = 1, .threads = 32};
     ck_assert_int_eq(jit_launch(&k, &l, params, 200, NULL, err), CODA_E_INVALID);
     ck_assert_str_eq(err, "coda_rows: takes 192 bytes of parameters, not 200");
+    ck_assert_int_eq(jit_launch(&k, &l, params, 64, NULL, err), CODA_E_INVALID);
     ck_assert_int_eq(fake.launches, 0);
+    ck_assert_int_eq(jit_launch(&k, &l, params, 65, NULL, err), CODA_OK); /* 127 bytes of padding */
 }
 END_TEST
 
