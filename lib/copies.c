@@ -32,10 +32,14 @@ static bool is_matrix(const struct type *t, const int64_t *stride)
     return t->rank < 2 || view_collapse(t, stride, 0, t->rank - 1, &s);
 }
 
+/* One dense buffer holds the result, and only that. */
+static bool is_whole(enum op op) { return op == OP_CONCAT || op == OP_ATTENTION; }
+
+/* A kernel computes the value, and can store it anywhere. */
 static bool is_stored(const graph *g, int value)
 {
     enum op op = g->node[value].op;
-    return !op_is_leaf(op) && !op_is_view(op) && op != OP_CONCAT;
+    return !op_is_leaf(op) && !op_is_view(op) && !is_whole(op);
 }
 
 static int part_of_concat(graph *g, const struct type *whole, int axis, int value)
@@ -94,7 +98,7 @@ static bool copy_nodes(graph *out, const graph *in, int *map)
 }
 
 /* An output is written by the kernel that computes it: by a copy if there is none, or if it is not a
- * matrix in memory, or if it is a concat with strides of its own. */
+ * matrix in memory, or if it is not the one dense buffer of a concat or of attention. */
 static bool copy_outputs(graph *out, const graph *in, const int *map)
 {
     for (int i = 0; i < in->outputs; i++) {
@@ -103,7 +107,7 @@ static bool copy_outputs(graph *out, const graph *in, const int *map)
         const struct type *t = &out->node[value].type;
         int64_t dense[CODA_MAX_RANK];
         dense_strides(t, dense);
-        bool whole = out->node[value].op == OP_CONCAT && !memcmp(dense, o->stride, sizeof *dense * (size_t)t->rank);
+        bool whole = is_whole(out->node[value].op) && !memcmp(dense, o->stride, sizeof *dense * (size_t)t->rank);
         for (int j = 0; j < i; j++) whole = whole && out->output[j].value != value;
         if (!whole && !(is_stored(out, value) && is_matrix(t, o->stride))) value = copy(out, value);
         if (value < 0 || graph_append_output(out, o->name, value, o->stride) < 0) return false;

@@ -356,19 +356,26 @@ static void root_rows(struct grouper *gr, int root)
     grow(gr, q);
 }
 
-/* A map of [.., 1] values, one of which is still in pieces: recomputed by each reader. */
+static bool is_vector(const struct type *t, const struct type *whole)
+{
+    int64_t columns = type_columns(t);
+    bool row = t->rank == whole->rank && columns == 1, col = type_elements(t) == columns;
+    return row || col;
+}
+
+/* A map of [.., 1] values, one of which is still in pieces, or of a row vector and a column vector:
+ * computed again by each reader. */
 static bool is_inline(const struct grouper *gr, const struct node *n)
 {
-    if (n->op != OP_MAP || n->type.rank == 0 || type_columns(&n->type) != 1) return false;
-    int pieces = 0;
+    if (n->op != OP_MAP || n->type.rank == 0) return false;
+    bool pieces = false, outer = type_columns(&n->type) > 1 && type_rows(&n->type) > 1;
     for (int i = 0; i < n->nin; i++) {
         const struct site *s = &gr->site[n->in[i]];
         const struct type *t = &gr->g->node[n->in[i]].type;
-        if (!type_equal(t, &n->type) && type_elements(t) != 1 && !(t->rank == n->type.rank && type_rows(t) == type_rows(&n->type)))
-            return false;
-        pieces += s->partial || s->role == ROLE_INLINE;
+        if (!is_vector(t, &n->type)) return false;
+        pieces = pieces || s->partial || s->role == ROLE_INLINE;
     }
-    return pieces > 0;
+    return gr->opt->fuse && (outer || (pieces && type_columns(&n->type) == 1));
 }
 
 static void assign_fixed_roles(struct grouper *gr)

@@ -12,7 +12,7 @@ enum role {
     ROLE_VIEW,   /* slice, reshape, transpose: strides                                             */
     ROLE_CONCAT, /* a buffer that others fill                                                      */
     ROLE_MEMBER, /* computed by the program of its group                                           */
-    ROLE_INLINE  /* a cheap map of row statistics: each program that reads it computes it again    */
+    ROLE_INLINE  /* a cheap map of vectors: each program that reads it computes it again           */
 };
 
 struct site { /* what is known of one node */
@@ -86,7 +86,7 @@ struct port port_new(enum port_kind kind, int buffer, int64_t offset, coda_dtype
 int add_port(struct writer *w, struct port port);
 int add_step(struct writer *w, struct step step);
 int write_member(struct writer *w, int value);    /* all return the step that holds the value      */
-int write_statistic(struct writer *w, int value);
+int write_again(struct writer *w, int value);
 
 /* programs.c */
 coda_status build_programs(struct grouper *gr);

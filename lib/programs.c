@@ -177,7 +177,7 @@ static void finish_statistic(struct grouper *gr, struct writer *w, int value)
     memcpy(q->p.dim, n->type.dim, sizeof q->p.dim);
     if (!open_writer(w, gr, q)) return;
     gr->site[value].finished = true;
-    w->step_of[value] = write_statistic(w, value);
+    w->step_of[value] = write_again(w, value);
 }
 
 static void write_stores(struct writer *w)

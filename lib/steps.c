@@ -117,11 +117,14 @@ static int map(struct writer *w, const struct node *n, int value, const int *in)
 
 static int inline_map(struct writer *w, int value);
 
-/* A statistic that can be read row by row: in pieces, or a map of such. */
-static bool is_row_statistic(const struct writer *w, int value)
+/* May the program compute the value again instead of reading it? */
+static bool is_recomputed(const struct writer *w, int value, const struct type *as)
 {
     const struct site *s = &w->gr->site[value];
-    return (s->partial || s->role == ROLE_INLINE) && group_rows_match(w->q, &w->gr->g->node[value].type);
+    const struct type *t = &w->gr->g->node[value].type;
+    if (t->rank != as->rank || !(s->partial || s->role == ROLE_INLINE)) return false;
+    if (!group_rows_match(w->q, t)) return false;
+    return type_columns(t) == 1 || (s->role == ROLE_INLINE && type_columns(t) == type_columns(as));
 }
 
 static int lane(struct writer *w, struct source s)
@@ -144,14 +147,12 @@ static int operand(struct writer *w, const struct node *n, int i)
     struct source s = group_source(w->gr, w->q, n->in[i]);
     if (s.kind == SOURCE_MEMBER && w->step_of[s.value] >= 0) return w->step_of[s.value];
     if (s.kind == SOURCE_LANE) return lane(w, s);
-    const struct type *whole = &g->node[n->in[i]].type;
-    if (type_columns(whole) == 1 && is_row_statistic(w, n->in[i]) && whole->rank == as.rank)
-        return write_statistic(w, n->in[i]);
+    if (is_recomputed(w, n->in[i], &as)) return write_again(w, n->in[i]);
     return load(w, n->in[i], &t, &as);
 }
 
-/* The row value of a statistic in pieces, or of maps of such. */
-int write_statistic(struct writer *w, int value)
+/* A statistic in pieces is finished, a cheap map computed again. */
+int write_again(struct writer *w, int value)
 {
     return w->gr->site[value].partial ? partial(w, value) : inline_map(w, value);
 }
@@ -191,7 +192,7 @@ static bool is_read_later(const struct writer *w, int value)
 static int as_stored(struct writer *w, int value, int step)
 {
     coda_dtype t = w->gr->g->node[value].type.dtype;
-    if (dtype_size(t) != 2 || w->p->kind != PROGRAM_GEMM || !is_read_later(w, value)) return step;
+    if (dtype_size(t) != 2 || w->p->step[step].kind == STEP_LOAD || !is_read_later(w, value)) return step;
     struct step s = w->p->step[step];
     s.kind = STEP_MAP;
     s.prim = prim_find(t == CODA_BF16 ? "to_bf16" : "to_f16");
