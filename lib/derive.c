@@ -37,7 +37,8 @@ static void note_step(const struct plan *p, int program, const struct step *s, s
     name_of(p, q->b.value, w);
     name_of(p, s->value, v);
     snprintf(at, sizeof at, "in the epilogue of @%d, the matmul by %s", program, w);
-    if (s->kind == STEP_MAP && s->cls == CLASS_TILE)
+    bool rounding = s->kind == STEP_MAP && q->step[s->in[0]].value == s->value; /* to its own dtype */
+    if (s->kind == STEP_MAP && s->cls == CLASS_TILE && !rounding)
         rewrite_note(log, map_rule(q, s), true, "%s = %s is computed %s", v, s->prim->name, at);
     if (s->kind == STEP_ROPE) rewrite_note(log, "fuse_rope", true, "%s = rope is computed %s", v, at);
     if (s->kind == STEP_REDUCE)
