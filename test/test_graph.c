@@ -1,0 +1,271 @@
+/* test_graph.c -- appending, poison, origins, and the way from one graph to another. */
+#include "graph.h" /* before check.h, which has a macro called fail */
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+static int leaf(graph *g, enum op op, const char *name, int64_t rows, int64_t columns)
+{
+    struct node n = {.op = op, .name = name, .type = {CODA_F32, 2, {rows, columns}}, .origin = -1};
+    dense_strides(&n.type, n.stride);
+    return graph_append(g, &n);
+}
+
+static int unary(graph *g, enum op op, int x, int origin)
+{
+    return graph_append(g, &(struct node){.op = op, .nin = 1, .in = &x, .origin = origin});
+}
+
+START_TEST(grows)
+{
+    enum { N = 5000 };
+    graph *g = graph_new();
+    int x = leaf(g, OP_INPUT, "x", 3, 4);
+    const struct node *first = &g->node[0];
+    for (int i = 0; i < N; i++) x = graph_map(g, "relu", x, -1, NULL);
+    for (int i = 0; i < N; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "y%d", i);
+        ck_assert_int_eq(graph_append_output(g, name, i + 1, NULL), i);
+    }
+    ck_assert_int_eq(x, N);
+    ck_assert_int_eq(g->nodes, N + 1);
+    ck_assert_str_eq(first->name, "x"); /* a pointer from before still reads */
+    ck_assert_int_eq(graph_verify(g), CODA_OK);
+    ck_assert_int_eq(graph_uses(g, 0), 1);
+    ck_assert_int_eq(graph_uses(g, 1), 2);
+    graph_free(g);
+    graph_free(NULL);
+}
+END_TEST
+
+/* The template's arrays are copied, absent operands at the end are cut, and four may be read. */
+START_TEST(owns_operands)
+{
+    graph *g = graph_new();
+    int in[3] = {leaf(g, OP_INPUT, "x", 3, 4), -1, -7}, one = in[0];
+    int n = graph_append(g, &(struct node){.op = OP_LAYER_NORM, .nin = 3, .in = in, .origin = -1});
+    in[0] = 99;
+    ck_assert_int_eq(g->node[n].nin, 1);
+    ck_assert_int_eq(g->node[n].in[0], one);
+    for (int i = 1; i < 4; i++) ck_assert_int_eq(g->node[n].in[i], -1);
+    graph_free(g);
+}
+END_TEST
+
+START_TEST(poison_keeps_the_first_mistake)
+{
+    graph *g = graph_new();
+    int x = leaf(g, OP_INPUT, "x", 3, 4);
+    ck_assert_int_eq(graph_matmul(g, x, x, true), -1);
+    const char *first = "matmul: x is [3,4] but w is [3,4] (kn); inner sizes differ";
+    ck_assert_str_eq(coda_error(), first);
+    ck_assert_str_eq(g->error, first);
+    (fail)(CODA_E_IO, "another matter"); /* the function, not the macro */
+    graph_poison(g, CODA_E_MEMORY, "second");
+    ck_assert_int_eq(leaf(g, OP_INPUT, "z", -1, -1), -1);
+    ck_assert_int_eq(graph_map(g, "no such map", x, x, NULL), -1);
+    ck_assert_int_eq(graph_append_output(g, "y", x, NULL), -1);
+    ck_assert_str_eq(coda_error(), "another matter"); /* quietly */
+    ck_assert_int_eq(g->status, CODA_E_INVALID);
+    ck_assert_str_eq(g->error, first);
+    ck_assert_int_eq(g->nodes, 1);
+    ck_assert_int_eq(graph_verify(g), CODA_E_INVALID);
+    ck_assert_str_eq(coda_error(), first);
+    graph_free(g);
+}
+END_TEST
+
+static const struct {
+    const char *name, *expected;
+} names[] = {
+    {"y", ""},
+    {"_layer.0.w_q", ""},
+    {NULL, "input: the name is NULL"},
+    {"", "input: `` is no name: a letter or _, then letters, digits, _ or ., at most 255"},
+    {"9x", "input: `9x` is no name: a letter or _, then letters, digits, _ or ., at most 255"},
+    {".x", "input: `.x` is no name: a letter or _, then letters, digits, _ or ., at most 255"},
+    {"a b", "input: `a b` is no name: a letter or _, then letters, digits, _ or ., at most 255"},
+    {"\xc3\xa9", "input: `\xc3\xa9` is no name: a letter or _, then letters, digits, _ or ., at most 255"},
+    {"x", "input x: the name is taken"},
+    {"out", "input out: the name is taken"},
+};
+
+START_TEST(name)
+{
+    graph *g = graph_new();
+    graph_append_output(g, "out", leaf(g, OP_WEIGHT, "x", 3, 4), NULL);
+    int n = leaf(g, OP_INPUT, names[_i].name, 1, 1);
+    ck_assert_int_eq(n < 0, names[_i].expected[0] != 0);
+    ck_assert_str_eq(g->error, names[_i].expected);
+    graph_free(g);
+}
+END_TEST
+
+START_TEST(outputs)
+{
+    graph *g = graph_new();
+    int x = leaf(g, OP_INPUT, "x", 3, 4);
+    ck_assert_int_eq(graph_append_output(g, "y", x, (int64_t[]){1, 3}), 0);
+    ck_assert_int_eq(g->output[0].stride[1], 3);
+    ck_assert_int_eq(graph_append_output(g, "z", x, NULL), 1);
+    ck_assert_int_eq(g->output[1].stride[0], 4);
+    ck_assert_int_eq(graph_append_output(g, "x", x, NULL), -1);
+    ck_assert_str_eq(g->error, "output x: the name is taken");
+    graph_free(g);
+    g = graph_new();
+    ck_assert_int_eq(graph_append_output(g, "y", 0, NULL), -1);
+    ck_assert_str_eq(g->error, "output y: no value of this graph");
+    graph_free(g);
+}
+END_TEST
+
+/* A new operation gets an origin that no node has, in a graph and in one made from it. */
+START_TEST(origins)
+{
+    graph *g = graph_new();
+    int x = leaf(g, OP_INPUT, "x", 3, 4), a = unary(g, OP_SOFTMAX, x, -1), b = unary(g, OP_SOFTMAX, a, a);
+    int c = unary(g, OP_SOFTMAX, b, -1);
+    ck_assert_int_eq(g->node[x].origin, 0);
+    ck_assert_int_eq(g->node[b].origin, a);
+    ck_assert_int_eq(g->node[c].origin, c);
+    graph *h = graph_like(g);
+    int map[] = {graph_copy_node(h, g, x, NULL), -1, -1, -1};
+    map[c] = unary(h, OP_SOFTMAX, map[x], -1);
+    ck_assert_int_eq(h->node[map[x]].origin, 0);
+    ck_assert_int_ge(h->node[map[c]].origin, g->nodes);
+    map[b] = map[c];
+    int copy = graph_copy_node(h, g, c, map);
+    ck_assert_int_eq(h->node[copy].origin, c);
+    ck_assert_int_eq(graph_verify(h), CODA_OK);
+    graph_free(g);
+    graph_free(h);
+}
+END_TEST
+
+static double twice(const double *in, const double *params) { return in[0] * params[0]; }
+
+/* A copy stands on its own: names, user maps and outputs are in its own arena. */
+START_TEST(copies_stand_alone)
+{
+    graph *g = graph_new();
+    coda_map_def def = {
+        sizeof def, "my_map", 1, 1, "DEV static float apply(float x, float a) { return a * x; }", twice};
+    ck_assert_int_eq(graph_define_map(g, &def), CODA_OK);
+    int x = leaf(g, OP_WEIGHT, "x", 3, 4), y = graph_map(g, "my_map", x, -1, (float[]){2});
+    graph_append_output(g, "y", y, (int64_t[]){1, 3});
+    graph *h = graph_like(g);
+    int map[2];
+    for (int i = 0; i < g->nodes; i++) map[i] = graph_copy_node(h, g, i, map);
+    ck_assert_int_eq(graph_copy_outputs(h, g, map), 0);
+    struct text before = {0}, after = {0};
+    graph_print(g, &before);
+    graph_free(g);
+    ck_assert_int_eq(graph_verify(h), CODA_OK);
+    graph_print(h, &after);
+    ck_assert_str_eq(text_str(&before), text_str(&after));
+    ck_assert(h->node[1].prim->reference == twice);
+    text_free(&before);
+    text_free(&after);
+    graph_free(h);
+}
+END_TEST
+
+/* Another graph's map counts only if this one has a map of that name. */
+START_TEST(foreign_map)
+{
+    graph *g = graph_new(), *h = graph_new();
+    coda_map_def def = {sizeof def, "my_map", 1, 0, "source", NULL};
+    graph_define_map(g, &def);
+    int x = leaf(h, OP_INPUT, "x", 1, 1);
+    struct node n = {.op = OP_MAP, .prim = g->map[0], .nin = 1, .in = &x, .origin = -1};
+    ck_assert_int_eq(graph_append(h, &n), -1);
+    ck_assert_str_eq(h->error, "my_map: not defined in this graph");
+    graph_free(g);
+    graph_free(h);
+}
+END_TEST
+
+START_TEST(constness)
+{
+    graph *g = graph_new();
+    int x = leaf(g, OP_INPUT, "x", 3, 4), w = leaf(g, OP_WEIGHT, "w", 3, 4),
+        v = leaf(g, OP_WEIGHT, "v", 3, 4);
+    int c = graph_map(g, "mul", w, v, NULL), d = graph_map(g, "add", c, x, NULL);
+    ck_assert(!graph_is_const(g, x));
+    ck_assert(graph_is_const(g, w));
+    ck_assert(graph_is_const(g, c));
+    ck_assert(!graph_is_const(g, d));
+    graph_free(g);
+}
+END_TEST
+
+/* 2^64 paths from the last node to the leaf must not take 2^64 steps. */
+START_TEST(constness_of_a_lattice)
+{
+    graph *g = graph_new();
+    int x = leaf(g, OP_WEIGHT, "w", 1, 1);
+    for (int i = 0; i < 64; i++) x = graph_map(g, "add", x, x, NULL);
+    ck_assert(graph_is_const(g, x));
+    graph_free(g);
+}
+END_TEST
+
+START_TEST(shorthands)
+{
+    graph *g = graph_new();
+    int x = leaf(g, OP_INPUT, "x", 3, 4), key = leaf(g, OP_INPUT, "key", 3, 1),
+        w = leaf(g, OP_WEIGHT, "w", 5, 4);
+    int scaled = graph_map(g, "scale", x, -1, (float[]){0.5f});
+    ck_assert(g->node[scaled].attr.f[0] == 0.5f);
+    ck_assert_str_eq(type_text(&g->node[graph_matmul(g, x, w, false)].type).s, "f32[3,5]");
+    ck_assert_str_eq(type_text(&g->node[graph_reduce(g, "sum", x, -1)].type).s, "f32[3,1]");
+    ck_assert_str_eq(type_text(&g->node[graph_reduce(g, "select", x, key)].type).s, "f32[3,1]");
+    ck_assert_str_eq(type_text(&g->node[graph_reshape(g, x, 3, (int64_t[]){2, 3, 2})].type).s,
+                     "f32[2,3,2]");
+    ck_assert_int_eq(graph_map(g, "sum", x, -1, NULL), -1);
+    ck_assert_str_eq(g->error, "sum: it is a reduction, not a map");
+    graph_free(g);
+}
+END_TEST
+
+START_TEST(name_table)
+{
+    enum { N = 1000 };
+    static char key[N][16];
+    struct arena a = {0};
+    struct names t = {0};
+    ck_assert_int_eq(names_find(&t, "k", -5), -5);
+    for (int i = 0; i < N; i++) {
+        snprintf(key[i], sizeof key[i], "k%d", i);
+        ck_assert(names_add(&t, &a, key[i], i));
+    }
+    ck_assert(names_add(&t, &a, "k7", -7));
+    for (int i = 0; i < N; i++) ck_assert_int_eq(names_find(&t, key[i], -1), i == 7 ? -7 : i);
+    ck_assert_int_eq(names_find(&t, "k1000", -1), -1);
+    ck_assert_int_eq(t.count, N);
+    arena_free(&a);
+}
+END_TEST
+
+Suite *graph_suite(void);
+Suite *graph_suite(void)
+{
+    Suite *s = suite_create("graph");
+    TCase *c = tcase_create("graph");
+    tcase_add_test(c, grows);
+    tcase_add_test(c, owns_operands);
+    tcase_add_test(c, poison_keeps_the_first_mistake);
+    tcase_add_loop_test(c, name, 0, ARRAY_SIZE(names));
+    tcase_add_test(c, outputs);
+    tcase_add_test(c, origins);
+    tcase_add_test(c, copies_stand_alone);
+    tcase_add_test(c, foreign_map);
+    tcase_add_test(c, constness);
+    tcase_add_test(c, constness_of_a_lattice);
+    tcase_add_test(c, shorthands);
+    tcase_add_test(c, name_table);
+    suite_add_tcase(s, c);
+    return s;
+}

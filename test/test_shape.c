@@ -1,0 +1,299 @@
+/* test_shape.c -- every shape rule, right and wrong, over one set of leaves. */
+#include "graph.h" /* before check.h, which has a macro called fail */
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char leaves[] = "%x = input bf16[2,8,64]\n"
+                             "%m = input f32[8,64]\n"
+                             "%h = input f16[8,64]\n"
+                             "%col = input f32[8,1]\n"
+                             "%v = weight f32[64]\n"
+                             "%v8 = weight f32[8]\n"
+                             "%s = input f32[]\n"
+                             "%w = weight bf16[96,64]\n"
+                             "%wb = weight bf16[2,96,64]\n"
+                             "%wkn = weight bf16[64,96]\n"
+                             "%i = input i32[2,8]\n"
+                             "%j = input i32[8]\n"
+                             "%len = input i32[2]\n"
+                             "%one = input i32[1]\n"
+                             "%r = input i32[2,8,1]\n"
+                             "%r1 = input i32[1,8,1]\n"
+                             "%e = input f32[0,64]\n"
+                             "%c0 = input f32[8,0]\n"
+                             "%k0 = weight f32[5,0]\n"
+                             "%odd = input f32[4,7]\n"
+                             "%kv = input bf16[2,16,32]\n"
+                             "%kv2 = input bf16[2,17,32]\n"
+                             "%six = input i32[1,2,1,2,1,2]\n"
+                             "%tall = input f32[2000000000,1]\n"
+                             "%wide = input f32[1,2000000000]\n"
+                             "%y = ";
+
+/* The type of one operation over the leaves, or the failure's text. */
+static const char *infer(const char *operation, char *out, size_t size)
+{
+    char text[2048];
+    snprintf(text, sizeof text, "%s%s\n", leaves, operation);
+    graph *g = graph_parse(text);
+    if (g) {
+        ck_assert_int_eq(graph_verify(g), CODA_OK);
+        snprintf(out, size, "%s", type_text(&g->node[g->nodes - 1].type).s);
+    } else {
+        const char *message = strstr(coda_error(), ": ");
+        snprintf(out, size, "%s", message ? message + 2 : coda_error());
+    }
+    graph_free(g);
+    return out;
+}
+
+static const struct {
+    const char *operation, *expected;
+} table[] = {
+    /* matmul */
+    {"matmul %x, %w", "bf16[2,8,96]"},
+    {"matmul %x, %wb", "bf16[2,8,96]"},
+    {"matmul %x, %wkn {kn=1}", "bf16[2,8,96]"},
+    {"matmul %m, %w", "f32[8,96]"},
+    {"matmul %e, %w", "f32[0,96]"},
+    {"matmul %c0, %k0", "f32[8,5]"},
+    {"matmul %m, %wkn", "matmul: x is [8,64] but w is [64,96]; inner sizes differ"},
+    {"matmul %m, %w {kn=1}", "matmul: x is [8,64] but w is [96,64] (kn); inner sizes differ"},
+    {"matmul %m, %wb", "matmul: x is [8,64] but w is [2,96,64]; leading dimensions differ"},
+    {"matmul %m, %v", "matmul: w is [64]; it needs rank 2 or more"},
+    {"matmul %i, %w", "matmul: x is i32[2,8]; it must be f32, bf16 or f16"},
+    {"matmul %x, %w {kn=2}", "matmul: kn is 2; must be 0..1"},
+    /* maps */
+    {"add %x, %m", "bf16[2,8,64]"},
+    {"add %m, %x", "f32[2,8,64]"},
+    {"mul %m, %col", "f32[8,64]"},
+    {"mul %col, %v", "f32[8,64]"},
+    {"add %s, %s", "f32[]"},
+    {"add %s, %x", "f32[2,8,64]"},
+    {"add %i, %len", "add: operand 0 is [2,8] but operand 1 is [2]; they do not broadcast"},
+    {"add %i, %i", "f32[2,8]"},
+    {"add %e, %v", "f32[0,64]"},
+    {"add %e, %one", "f32[0,64]"},
+    {"silu %h", "f16[8,64]"},
+    {"nll %m, %col, %j {ignore=1, classes=2}",
+     "nll: operand 0 is [8,64] but operand 2 is [8]; they do not broadcast"},
+    {"add %tall, %wide", "add result: f32[2000000000,2000000000] does not fit in 2^62 bytes"},
+    /* reductions */
+    {"sum %x", "f32[2,8,1]"},
+    {"max %i", "f32[2,1]"},
+    {"sum %c0", "f32[8,1]"},
+    {"sum %s", "sum: x is []; it needs rank 1 or more"},
+    {"select %x, %i", "f32[2,8,1]"},
+    {"select %x, %r", "f32[2,8,1]"},
+    {"select %x, %r1", "f32[2,8,1]"},
+    {"select %x, %j", "select: x is [2,8,64] but the key is [8]; it must be one value for each row"},
+    {"select %m, %col", "f32[8,1]"},
+    {"select %m, %v", "select: x is [8,64] but the key is [64]; it must be one value for each row"},
+    {"select %m, %m", "select: x is [8,64] but the key is [8,64]; it must be one value for each row"},
+    /* norms */
+    {"rms_norm %x, %v {eps=1e-5}", "bf16[2,8,64]"},
+    {"rms_norm %x", "bf16[2,8,64]"},
+    {"rms_norm %c0 {eps=1}", "f32[8,0]"},
+    {"rms_norm %x, %v8", "rms_norm: x is [2,8,64] but gain is [8]; it must be [64]"},
+    {"rms_norm %x, %m", "rms_norm: x is [2,8,64] but gain is [8,64]; it must be [64]"},
+    {"rms_norm %x {eps=-1}", "rms_norm: eps is -1; it must be finite and >= 0"},
+    {"rms_norm %x {eps=nan}", "rms_norm: eps is nan; it must be finite and >= 0"},
+    {"rms_norm %i", "rms_norm: x is i32[2,8]; it must be f32, bf16 or f16"},
+    {"rms_norm %s", "rms_norm: x is []; it needs rank 1 or more"},
+    {"layer_norm %m, %v, %v", "f32[8,64]"},
+    {"layer_norm %m, _, %v", "f32[8,64]"},
+    {"layer_norm %m, _, %v8", "layer_norm: x is [8,64] but bias is [8]; it must be [64]"},
+    {"softmax %h", "f16[8,64]"},
+    {"softmax %j", "softmax: x is i32[8]; it must be f32, bf16 or f16"},
+    /* rope */
+    {"rope %x {base=1e4}", "bf16[2,8,64]"},
+    {"rope %x, %i {base=1e4, head_dim=16, rotary=8, heads=2, half=1}", "bf16[2,8,64]"},
+    {"rope %x, %j {base=1e4}", "bf16[2,8,64]"},
+    {"rope %m, %j {base=1e4}", "f32[8,64]"},
+    {"rope %e {base=1e4}", "f32[0,64]"},
+    {"rope %x, %len {base=1e4}",
+     "rope: x is [2,8,64] but positions are i32[2]; must be i32 with x's leading dimensions or [8]"},
+    {"rope %m, %v8 {base=1e4}",
+     "rope: x is [8,64] but positions are f32[8]; must be i32 with x's leading dimensions or [8]"},
+    {"rope %x", "rope: base is 0; it must be finite and > 0"},
+    {"rope %x {base=1e4, head_dim=48}", "rope: head_dim is 48; it must divide the 64 columns"},
+    {"rope %x {base=1e4, head_dim=-2}", "rope: head_dim is -2; it must divide the 64 columns"},
+    {"rope %c0 {base=1e4}", "rope: head_dim is 0; it must divide the 0 columns"},
+    {"rope %x {base=1e4, rotary=7}", "rope: rotary is 7; it must be even, 2..head_dim (64)"},
+    {"rope %x {base=1e4, head_dim=8, rotary=16}", "rope: rotary is 16; it must be even, 2..head_dim (8)"},
+    {"rope %odd {base=1e4}", "rope: rotary is 7; it must be even, 2..head_dim (7)"},
+    {"rope %x {base=1e4, head_dim=16, heads=5}", "rope: heads is 5; must be 1..4"},
+    {"rope %x {base=1e4, half=3}", "rope: half is 3; must be 0..1"},
+    {"rope %v {base=1e4}", "rope: x is [64]; it needs rank 2 or more"},
+    /* attention */
+    {"attention %x, %x, %x {scale=0, heads=4}", "bf16[2,8,64]"},
+    {"attention %x, %kv, %kv, %len {heads=8, kv_heads=4, window=3, causal=1}", "bf16[2,8,64]"},
+    {"attention %m, %m, %m, %one {heads=1}", "f32[8,64]"},
+    {"attention %e, %m, %m", "f32[0,64]"},
+    {"attention %m, %e, %e", "f32[8,64]"},
+    {"attention %x, %kv, %kv2 {heads=2, kv_heads=1}",
+     "attention: k is [2,16,32] but v is [2,17,32]; they must be equal"},
+    {"attention %x, %kv, %kv {heads=4}", "attention: k is [2,16,32]; 4 kv_heads of 16 columns make 64"},
+    {"attention %x, %x, %x {heads=4, kv_heads=3}",
+     "attention: heads is 4, kv_heads 3; both positive, and kv_heads divides heads"},
+    {"attention %x, %x, %x {heads=-4}",
+     "attention: heads is -4, kv_heads -4; both positive, and kv_heads divides heads"},
+    {"attention %x, %x, %x {heads=5}", "attention: q is [2,8,64]; 5 heads must divide its columns"},
+    {"attention %x, %m, %m", "attention: q is [2,8,64] but k is [8,64]; both [B,T,columns] or [T,columns]"},
+    {"attention %x, %x, %x, %one", "attention: q is [2,8,64] but lengths are i32[1]; must be i32[2]"},
+    {"attention %x, %x, %x {window=-1}", "attention: window is -1; must be 0..2147483647"},
+    {"attention %x, %x, %x {causal=2}", "attention: causal is 2; must be 0..1"},
+    {"attention %x, %x, %x {scale=inf}", "attention: scale is inf; it must be finite"},
+    /* cross entropy */
+    {"cross_entropy %x, %i {ignore=-100}", "f32[2,8]"},
+    {"cross_entropy %x, %i {reduction=1}", "f32[1]"},
+    {"cross_entropy %h, %j {reduction=2}", "f32[1]"},
+    {"cross_entropy %x, %j",
+     "cross_entropy: logits are [2,8,64] but targets are i32[8]; must be i32, one for each row"},
+    {"cross_entropy %m, %v8",
+     "cross_entropy: logits are [8,64] but targets are f32[8]; must be i32, one for each row"},
+    {"cross_entropy %x, %i {reduction=3}", "cross_entropy: reduction is 3; must be 0..2"},
+    {"cross_entropy %x, %i {ignore=2147483648}",
+     "cross_entropy: ignore is 2147483648; must be -2147483648..2147483647"},
+    {"cross_entropy %x, %i {ignore=16777217}",
+     "cross_entropy: ignore is 16777217; it has no exact fp32 value"},
+    /* movement */
+    {"embedding %w, %i", "bf16[2,8,64]"},
+    {"embedding %w, %m",
+     "embedding: table is bf16[96,64] and ids are f32[8,64]; need [V,N] and i32 of rank < 6"},
+    {"embedding %w, %six",
+     "embedding: table is bf16[96,64] and ids are i32[1,2,1,2,1,2]; need [V,N] and i32 of rank < 6"},
+    {"cast %x {to=f32}", "f32[2,8,64]"},
+    {"cast %i {to=f16}", "f16[2,8]"},
+    {"cast %i {to=i32}", "i32[2,8]"},
+    {"cast %x {to=i32}", "cast: x is bf16[2,8,64]; only i32 casts to i32"},
+    {"cast %x", "cast: 0 is no dtype"},
+    {"slice %x {axis=2, start=1, stop=64, step=2}", "bf16[2,8,32]"},
+    {"slice %x {axis=1, start=3, stop=3, step=1}", "bf16[2,0,64]"},
+    {"slice %i {axis=1, stop=8, step=3}", "i32[2,3]"},
+    {"slice %x {axis=2, stop=64, step=9223372036854775807}", "bf16[2,8,1]"},
+    {"slice %x {axis=3, stop=1, step=1}", "slice: x is [2,8,64]; it has no axis 3"},
+    {"slice %x {axis=-1, stop=1, step=1}", "slice: x is [2,8,64]; it has no axis -1"},
+    {"slice %x {axis=1, start=2, stop=9, step=1}",
+     "slice: start 2, stop 9, step 1; need 0 <= start <= stop <= 8 and step >= 1"},
+    {"slice %x {axis=1, start=2, stop=1, step=1}",
+     "slice: start 2, stop 1, step 1; need 0 <= start <= stop <= 8 and step >= 1"},
+    {"slice %x {axis=1, stop=8}",
+     "slice: start 0, stop 8, step 0; need 0 <= start <= stop <= 8 and step >= 1"},
+    {"concat %m, %e {axis=0}", "f32[8,64]"},
+    {"concat %m, %m, %col {axis=1}", "f32[8,129]"},
+    {"concat %m, %h", "concat: operand 0 is f32[8,64] but operand 1 is f16[8,64]; only axis 0 may differ"},
+    {"concat %m, %v", "concat: operand 0 is f32[8,64] but operand 1 is f32[64]; only axis 0 may differ"},
+    {"concat %m, %col", "concat: operand 0 is f32[8,64] but operand 1 is f32[8,1]; only axis 0 may differ"},
+    {"concat %m {axis=2}", "concat: operand 0 is [8,64]; it has no axis 2"},
+    {"concat %s", "concat: operand 0 is []; it has no axis 0"},
+    {"reshape %x {d0=16, d1=64, rank=2}", "bf16[16,64]"},
+    {"reshape %e {d0=7, d1=0, rank=2}", "f32[7,0]"},
+    {"reshape %s", "f32[]"},
+    {"reshape %one", "i32[]"},
+    {"reshape %x {d0=16, d1=63, rank=2}", "reshape: x is [2,8,64], 1024 elements, but [16,63] has 1008"},
+    {"reshape %x {d0=16, rank=7}", "reshape: rank is 7; must be 0..6"},
+    {"reshape %x {d0=-1, d1=-1024, rank=2}", "reshape result: dimension 0 is -1; must be >= 0"},
+    {"reshape %e {d0=0, d1=4611686018427387904, rank=2}",
+     "reshape result: f32[0,4611686018427387904] does not fit in 2^62 bytes"},
+    {"transpose %x {p0=2, p2=1}", "bf16[64,2,8]"},
+    {"transpose %s", "f32[]"},
+    {"transpose %x {p1=1, p2=1}", "transpose: x is [2,8,64]; p2 = 1 makes no permutation"},
+    {"transpose %x {p1=1, p2=3}", "transpose: x is [2,8,64]; p2 = 3 makes no permutation"},
+    {"transpose %x {p1=-1, p2=2}", "transpose: x is [2,8,64]; p1 = -1 makes no permutation"},
+    /* arity */
+    {"matmul %x", "matmul: takes 2 operands, got 1"},
+    {"swiglu %x", "swiglu: takes 2 operands, got 1"},
+    {"rms_norm %x, %v, %v", "rms_norm: takes 1 to 2 operands, got 3"},
+    {"rms_norm _, %v", "rms_norm: operand 0 is CODA_NONE"},
+    {"add %x, _", "add: operand 1 is CODA_NONE"},
+    {"concat %x, _", "concat: operand 1 is CODA_NONE"},
+};
+
+START_TEST(rule)
+{
+    char got[1024];
+    ck_assert_str_eq(infer(table[_i].operation, got, sizeof got), table[_i].expected);
+}
+END_TEST
+
+/* Attributes left out become what they stand for. */
+START_TEST(defaults)
+{
+    graph *g = graph_parse("%x = input f32[4,32]\n%1 = rope %x {base=1, head_dim=8}\n"
+                           "%2 = attention %x, %x, %x {heads=2}\n");
+    ck_assert_ptr_nonnull(g);
+    const int64_t *rope = g->node[1].attr.i, *attention = g->node[2].attr.i;
+    ck_assert_int_eq(rope[0], 8);
+    ck_assert_int_eq(rope[1], 8);
+    ck_assert_int_eq(rope[2], 4);
+    ck_assert_int_eq(attention[1], 2);
+    ck_assert(g->node[2].attr.f[0] == 0.25f);
+    graph_free(g);
+}
+END_TEST
+
+START_TEST(counting)
+{
+    struct type t = {CODA_F32, 3, {2, 3, 5}}, huge = {CODA_F32, 3, {1 << 30, 1 << 30, 4}},
+                s = {CODA_F32, 0, {0}};
+    int64_t stride[CODA_MAX_RANK];
+    ck_assert_int_eq(type_elements(&t), 30);
+    ck_assert_int_eq(type_rows(&t), 6);
+    ck_assert_int_eq(type_columns(&t), 5);
+    ck_assert_int_eq(type_elements(&huge), -1);
+    ck_assert_int_eq(type_elements(&s), 1);
+    ck_assert_int_eq(type_rows(&s), 1);
+    huge.dim[2] = 0;
+    ck_assert_int_eq(type_elements(&huge), 0);
+    dense_strides(&t, stride);
+    ck_assert_int_eq(stride[0], 15);
+    ck_assert_int_eq(stride[1], 5);
+    ck_assert_int_eq(stride[2], 1);
+}
+END_TEST
+
+static const struct {
+    int rank;
+    int64_t dim[3], stride[3];
+    const char *expected;
+} strided[] = {
+    {2, {4, 8}, {8, 1}, ""},
+    {2, {4, 8}, {1, 4}, ""},
+    {2, {4, 8}, {100, 3}, ""},
+    {2, {1, 8}, {0, 1}, ""},
+    {3, {0, 8, 8}, {0, 0, 0}, ""},
+    {3, {2, 3, 4}, {4, 8, 1}, ""},
+    {2, {4, 8}, {7, 1}, "input x: stride 0 is 7 but the dimensions below it span 8 elements; they overlap"},
+    {2, {4, 8}, {0, 1}, "input x: stride 0 is 0 but the dimensions below it span 1 elements; they overlap"},
+    {2, {4, 8}, {-8, 1}, "input x: stride 0 is -8; must be 0..1152921504606846976"},
+    {2, {1, 8}, {INT64_MAX, 1}, "input x: stride 0 is 9223372036854775807; must be 0..1152921504606846976"},
+    {2,
+     {4, 8},
+     {1152921504606846976, 1},
+     "input x: f32[4,8] with stride 1152921504606846976 does not fit in 2^62 bytes"},
+};
+
+START_TEST(strides)
+{
+    struct type t = {CODA_F32, strided[_i].rank, {0}};
+    memcpy(t.dim, strided[_i].dim, sizeof strided[_i].dim);
+    coda_status s = strides_check("input", "x", &t, strided[_i].stride);
+    ck_assert_str_eq(s == CODA_OK ? "" : coda_error(), strided[_i].expected);
+}
+END_TEST
+
+Suite *shape_suite(void);
+Suite *shape_suite(void)
+{
+    Suite *s = suite_create("shape");
+    TCase *c = tcase_create("rules");
+    tcase_add_loop_test(c, rule, 0, ARRAY_SIZE(table));
+    tcase_add_loop_test(c, strides, 0, ARRAY_SIZE(strided));
+    tcase_add_test(c, defaults);
+    tcase_add_test(c, counting);
+    suite_add_tcase(s, c);
+    return s;
+}

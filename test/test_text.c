@@ -1,0 +1,330 @@
+/* test_text.c -- print and parse: the form, its fixed point, and what hostile text is told. */
+#include "graph.h" /* before check.h, which has a macro called fail */
+
+#include <check.h>
+#include <float.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char *printed(const graph *g)
+{
+    struct text t = {0};
+    graph_print(g, &t);
+    ck_assert(!t.failed);
+    return t.str ? t.str : calloc(1, 1);
+}
+
+/* print -> parse -> print changes nothing. */
+static void expect_fixed(const graph *g)
+{
+    char *once = printed(g);
+    graph *again = graph_parse(once);
+    ck_assert_msg(again != NULL, "%s\n%s", coda_error(), once);
+    char *twice = printed(again);
+    ck_assert_str_eq(once, twice);
+    ck_assert_int_eq(graph_verify(again), CODA_OK);
+    graph_free(again);
+    free(once);
+    free(twice);
+}
+
+static void expect_text(const char *text, const char *expected)
+{
+    graph *g = graph_parse(text);
+    ck_assert_msg(g != NULL, "%s", coda_error());
+    expect_fixed(g);
+    char *t = printed(g);
+    ck_assert_str_eq(t, expected);
+    free(t);
+    graph_free(g);
+}
+
+static const struct {
+    const char *text, *expected;
+} forms[] = {
+    {"", ""},
+    {"\n\n; nothing\n # nothing at all\n\t ", ""},
+    {"%x=input f32[]", "%x = input f32[]\n"},
+    {"%x = input bf16 [ 2 , 3 ] stride = [ 8 , 1 ] # pitch 8\r\n", "%x = input bf16[2,3] stride=[8,1]\n"},
+    {"%x = weight i32[2,3] stride=[3,1]", "%x = weight i32[2,3]\n"},
+    {"%x = input f32[0,3] stride=[0,0]", "%x = input f32[0,3] stride=[0,0]\n"},
+    /* values may have any name; printing renumbers */
+    {"%x = input f32[4]\n%7 = relu %x\n%h.a = add %7, %x\noutput %y = %h.a\noutput %h.a = %7",
+     "%x = input f32[4]\n%1 = relu %x  ; f32[4]\n%2 = add %1, %x  ; f32[4]\noutput %y = %2\n"
+     "output %h.a = %1\n"},
+    {"%x = input f32[2,3]\noutput %y = %x stride=[1,2]",
+     "%x = input f32[2,3]\noutput %y = %x stride=[1,2]\n"},
+    /* attributes: order of ops.def, integers of 0 left out, floats in hexadecimal */
+    {"%x = input f32[4,8]\n%r = rope %x, _ {half=1, head_dim=4, base=1e4}",
+     "%x = input f32[4,8]\n%1 = rope %x {base=0x1.388p+13, head_dim=4, rotary=4, heads=2, half=1}  ; f32[4,8]\n"},
+    {"%x = input f32[4,8]\n%b = weight f32[8]\n%n = layer_norm %x, _, %b {eps=1e-5}",
+     "%x = input f32[4,8]\n%b = weight f32[8]\n%2 = layer_norm %x, _, %b {eps=0x1.4f8b58p-17}  ; f32[4,8]\n"},
+    {"%x = input f32[4,8]\n%n = rms_norm %x",
+     "%x = input f32[4,8]\n%1 = rms_norm %x {eps=0x0p+0}  ; f32[4,8]\n"},
+    {"%x = input f32[4]\n%1 = cast %x {to=bf16}", "%x = input f32[4]\n%1 = cast %x {to=bf16}  ; bf16[4]\n"},
+    {"%x = input f32[4]\n%1 = scale %x {alpha=-0x1p-149}",
+     "%x = input f32[4]\n%1 = scale %x {alpha=-0x1p-149}  ; f32[4]\n"},
+    {"%x = input f32[4]\n%1 = scale %x {alpha=-inf}\n%2 = scale %x {alpha=nan}\n%3 = scale %x {alpha=-0.0}",
+     "%x = input f32[4]\n%1 = scale %x {alpha=-inf}  ; f32[4]\n%2 = scale %x {alpha=nan}  ; f32[4]\n"
+     "%3 = scale %x {alpha=-0x0p+0}  ; f32[4]\n"},
+    {"%x = input f32[4]\n%1 = slice %x {axis=0, start=1, stop=3, step=1}",
+     "%x = input f32[4]\n%1 = slice %x {start=1, stop=3, step=1}  ; f32[2]\n"},
+    {"%x = input f32[2,4]\n%t = input i32[2]\n%1 = cross_entropy %x, %t {ignore=-100, reduction=1}",
+     "%x = input f32[2,4]\n%t = input i32[2]\n%2 = cross_entropy %x, %t {ignore=-100, reduction=1}  ; f32[1]\n"},
+    /* reductions and maps go by their primitive */
+    {"%x = input f32[2,4]\n%t = input i32[2]\n%1 = select %x, %t",
+     "%x = input f32[2,4]\n%t = input i32[2]\n%2 = select %x, %t  ; f32[2,1]\n"},
+    /* parts of one operation */
+    {"%x = input f32[2,4]\n%a = sum %x\n%b = scale %a {alpha=0.25} @%a\n%c = relu %b @%b",
+     "%x = input f32[2,4]\n%1 = sum %x  ; f32[2,1]\n%2 = scale %1 {alpha=0x1p-2} @%1  ; f32[2,1]\n"
+     "%3 = relu %2 @%1  ; f32[2,1]\n"},
+    /* maps of the user */
+    {"map leaky(2; 1) \"return x > 0 ? \\x5c\\x22 : \\\\ \\\"\\n\\x09\\xFF;\"\n%x = input f32[4]\n"
+     "%1 = leaky %x, %x {p0=0.5}",
+     "map leaky(2; 1) \"return x > 0 ? \\\\\\\" : \\\\ \\\"\\n\\x09\\xff;\"\n%x = input f32[4]\n"
+     "%1 = leaky %x, %x {p0=0x1p-1}  ; f32[4]\n"},
+    {"map one(1) \"a\" ; comment\nmap two ( 2 ; 0 ) \"b ; c # d\"",
+     "map one(1) \"a\"\nmap two(2) \"b ; c # d\"\n"},
+};
+
+START_TEST(form) { expect_text(forms[_i].text, forms[_i].expected); }
+END_TEST
+
+static const char block[] = "%x = input bf16[2,16,64]\n"
+                            "%pos = input i32[2,16]\n"
+                            "%len = input i32[2]\n"
+                            "%ids = input i32[2,16]\n"
+                            "%wqkv = weight bf16[128,64] stride=[72,1]\n"
+                            "%wo = weight bf16[64,64]\n"
+                            "%wg = weight bf16[96,64]\n"
+                            "%wd = weight bf16[48,64]\n"
+                            "%emb = weight bf16[100,64]\n"
+                            "%gain = weight f32[64]\n"
+                            "%e = embedding %emb, %ids\n"
+                            "%x1 = add %e, %x\n"
+                            "%n = rms_norm %x1, %gain {eps=1e-6}\n"
+                            "%qkv = matmul %n, %wqkv\n"
+                            "%r = rope %qkv, %pos {base=500000, head_dim=16, heads=6}\n"
+                            "%q = slice %r {axis=2, start=0, stop=64, step=1}\n"
+                            "%k = slice %r {axis=2, start=64, stop=96, step=1}\n"
+                            "%v = slice %r {axis=2, start=96, stop=128, step=1}\n"
+                            "%a = attention %q, %k, %v, %len {heads=4, kv_heads=2, window=8, causal=1}\n"
+                            "%o = matmul %a, %wo\n"
+                            "%x2 = add %o, %x1\n"
+                            "%n2 = layer_norm %x2, %gain, %gain {eps=1e-5}\n"
+                            "%gu = matmul %n2, %wg\n"
+                            "%gate = slice %gu {axis=2, start=0, stop=96, step=2}\n"
+                            "%up = slice %gu {axis=2, start=1, stop=96, step=2} @%gate\n"
+                            "%s = swiglu %gate, %up @%gate\n"
+                            "%d = matmul %s, %wd {kn=1}\n"
+                            "%x3 = add %d, %x2\n"
+                            "%f = reshape %x3 {d0=32, d1=64, rank=2}\n"
+                            "%t = transpose %f {p0=1}\n"
+                            "%cc = concat %f, %f, %f {axis=1}\n"
+                            "%logits = matmul %f, %emb\n"
+                            "%p = softmax %logits\n"
+                            "%fids = reshape %ids {d0=32, rank=1}\n"
+                            "%loss = cross_entropy %logits, %fids {ignore=-100, reduction=1}\n"
+                            "%lse = log_sum_exp %logits\n"
+                            "%h = cast %p {to=f16}\n"
+                            "output %y = %x3\noutput %yt = %t stride=[1,64]\noutput %loss = %loss\n"
+                            "output %cat = %cc\noutput %lse = %lse\noutput %prob = %h\n";
+
+START_TEST(fixed_point)
+{
+    graph *g = graph_parse(block);
+    ck_assert_msg(g != NULL, "%s", coda_error());
+    expect_fixed(g);
+    graph_free(g);
+}
+END_TEST
+
+/* Every fp32 survives, and prints as glibc's %a does. */
+START_TEST(floats)
+{
+    const float value[] = {0.1f,  1e-45f,   FLT_MIN,     FLT_MAX,       1.0f,
+                           -3.0f, 10000.0f, 16777215.0f, 1.1754942e-38f};
+    for (int i = 0; i < ARRAY_SIZE(value); i++) {
+        graph *g = graph_parse("%x = input f32[4]\n");
+        char expected[64], *line;
+        graph_map(g, "scale", 0, -1, &value[i]);
+        snprintf(expected, sizeof expected, "{alpha=%a}", (double)value[i]);
+        line = printed(g);
+        ck_assert_msg(strstr(line, expected) != NULL, "%s in %s", expected, line);
+        graph *again = graph_parse(line);
+        ck_assert(again->node[1].attr.f[0] == value[i]);
+        free(line);
+        graph_free(again);
+        graph_free(g);
+    }
+}
+END_TEST
+
+/* A locale with a decimal comma changes neither printing nor parsing. */
+START_TEST(comma_locale)
+{
+    const char *const candidates[] = {"de_DE.UTF-8", "de_DE", "fr_FR.UTF-8", "nl_NL.UTF-8", "pl_PL.UTF-8"};
+    for (int i = 0; i < ARRAY_SIZE(candidates) && !setlocale(LC_ALL, candidates[i]); i++) {
+    }
+    expect_text("%x = input f32[4]\n%1 = scale %x {alpha=1.25}\n",
+                "%x = input f32[4]\n%1 = scale %x {alpha=0x1.4p+0}  ; f32[4]\n");
+    setlocale(LC_ALL, "C");
+}
+END_TEST
+
+#define LONG_NAME \
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" \
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" \
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+
+static const struct {
+    const char *text, *message;
+} mistakes[] = {
+    {"%x", "line 1: expected `=` before ``"},
+    {"\n\nx = input f32[2]", "line 3: expected `%`, `map` or `output`, got `x`"},
+    {"= 3", "line 1: expected `%`, `map` or `output` before `= 3`"},
+    {"% = input f32[2]", "line 1: expected a name before `= input f32[2]`"},
+    {"%x = ", "line 1: expected an operation before ``"},
+    {"%x = input f64[2]", "line 1: `f64` is no dtype"},
+    {"%x = input f32", "line 1: expected `[` before ``"},
+    {"%x = input f32[2", "line 1: expected `]` before ``"},
+    {"%x = input f32[2,]", "line 1: expected an integer before `]`"},
+    {"%x = input f32[2]]", "line 1: trailing text `]`"},
+    {"%x = input f32[1,1,1,1,1,1,1]", "line 1: more than 6 dimensions"},
+    {"%x = input f32[-2]", "line 1: input x: dimension 0 is -2; must be >= 0"},
+    {"%x = input f32[99999999999999999999]", "line 1: 99999999999999999999 does not fit in 64 bits"},
+    {"%x = input f32[1000000000,1000000000,1000000000]",
+     "line 1: input x: f32[1000000000,1000000000,1000000000] does not fit in 2^62 bytes"},
+    {"%x = input f32[1-2]", "line 1: `1-2` is no integer"},
+    {"%x = input f32[2] strides=[1]", "line 1: expected `stride`, got `strides`"},
+    {"%x = input f32[2] stride=[1,1]", "line 1: 2 strides for 1 dimensions"},
+    {"%x = input f32[2,2] stride=[1,1]",
+     "line 1: input x: stride 0 is 1 but the dimensions below it span 2 elements; they overlap"},
+    {"%1 = input f32[2]",
+     "line 1: input: `1` is no name: a letter or _, then letters, digits, _ or ., at most 255"},
+    {"%" LONG_NAME "b = input f32[]", "line 1: a name is longer than 255 characters"},
+    {"%x = input f32[2]\n%x = input f32[2]", "line 2: %x is defined already"},
+    {"%y = relu %x", "line 1: %x is not defined above"},
+    {"%y = frobnicate %x", "line 1: unknown operation `frobnicate`"},
+    {"%y = map %x", "line 1: unknown operation `map`"},
+    {"%x = input f32[2]\n%y = relu %x %x", "line 2: trailing text `%x`"},
+    {"%x = input f32[2]\n%y = relu %x,", "line 2: expected `%` before ``"},
+    {"%x = input f32[2]\n%y = relu", "line 2: relu: takes 1 operands, got 0"},
+    {"%x = input f32[2]\n%y = relu %x {alpha=1}", "line 2: no attribute is called `alpha` here"},
+    {"%x = input f32[2]\n%y = scale %x {alpha}", "line 2: expected `=` before `}`"},
+    {"%x = input f32[2]\n%y = scale %x {alpha=1", "line 2: expected `}` before ``"},
+    {"%x = input f32[2]\n%y = scale %x {alpha=1x}", "line 2: `1x` is no number"},
+    {"%x = input f32[2]\n%y = scale %x {alpha=1e39}", "line 2: 1e39 does not fit in fp32"},
+    {"%x = input f32[2]\n%y = slice %x {stop=2.5, step=1}", "line 2: expected `}` before `.5, step=1}`"},
+    {"%x = input f32[2]\n%y = cast %x {to=1}", "line 2: `1` is no dtype"},
+    {"%x = input f32[2,2]\n%w = weight f32[2,3]\n%y = matmul %x, %w",
+     "line 3: matmul: x is [2,2] but w is [2,3]; inner sizes differ"},
+    {"%x = input f32[2]\n%y = relu %x @%z", "line 2: %z is not defined above"},
+    {"%x = input f32[2]\n%y = relu %x @%y", "line 2: %y is not defined above"},
+    {"output %y = %x", "line 1: %x is not defined above"},
+    {"%x = input f32[2]\noutput %x = %x", "line 2: output x: the name is taken"},
+    {"%x = input f32[2]\noutput y = %x", "line 2: expected `%` before `y = %x`"},
+    {"%x = input f32[2,2]\noutput %y = %x stride=[0,1]",
+     "line 2: output y: stride 0 is 0 but the dimensions below it span 1 elements; they overlap"},
+    {"map f(1) \"x", "line 1: the string has no end"},
+    {"map f(1) \"x\\", "line 1: unknown escape in a string"},
+    {"map f(1) \"x\\q\"", "line 1: unknown escape in a string"},
+    {"map f(1) \"x\\x0\"", "line 1: \\x needs two hexadecimal digits, not both 0"},
+    {"map f(1) \"x\\x00\"", "line 1: \\x needs two hexadecimal digits, not both 0"},
+    {"map f(1) x", "line 1: expected `\"` before `x`"},
+    {"map f(1) \"\"", "line 1: map f: it has no source"},
+    {"map f(0) \"x\"", "line 1: map f: 0 inputs; must be 1..4"},
+    {"map f(99999999999) \"x\"", "line 1: map f: 99 inputs; must be 1..4"},
+    {"map f(1; 5) \"x\"", "line 1: map f: 5 params; must be 0..4"},
+    {"map add(1) \"x\"", "line 1: map add: the name is taken"},
+    {"map matmul(1) \"x\"", "line 1: map matmul: the name is taken"},
+    {"map f(1) \"x\"\nmap f(1) \"x\"", "line 2: map f: the name is taken"},
+    {"map f(1) \"x\" y", "line 1: trailing text `y`"},
+    {"map 1f(1) \"x\"", "line 1: map: `1f` is no identifier of at most 63 characters"},
+    {"\x01", "line 1: expected `%`, `map` or `output` before `\x01`"},
+};
+
+START_TEST(mistake)
+{
+    coda_graph *g = (coda_graph *)1;
+    ck_assert_int_eq(coda_graph_parse(&g, mistakes[_i].text), CODA_E_INVALID);
+    ck_assert_str_eq(coda_error(), mistakes[_i].message);
+    ck_assert_ptr_null(g);
+}
+END_TEST
+
+START_TEST(too_many_operands)
+{
+    struct text t = {0};
+    text_append(&t, "%x = input f32[2]\n%y = concat %x");
+    for (int i = 1; i < 64; i++) text_append(&t, ", %x");
+    graph *g = graph_parse(text_str(&t));
+    ck_assert_ptr_nonnull(g);
+    ck_assert_str_eq(type_text(&g->node[1].type).s, "f32[128]");
+    graph_free(g);
+    text_append(&t, ", %x");
+    ck_assert_ptr_null(graph_parse(text_str(&t)));
+    ck_assert_str_eq(coda_error(), "line 2: more than 64 operands");
+    text_free(&t);
+}
+END_TEST
+
+START_TEST(public_print)
+{
+    coda_graph *g;
+    const char *text = "%x = input f32[2]\n";
+    char buf[8] = "?", whole[64];
+    ck_assert_int_eq(coda_graph_parse(&g, text), CODA_OK);
+    ck_assert_int_eq(coda_graph_print(g, NULL, 0), (int64_t)strlen(text));
+    ck_assert_int_eq(coda_graph_print(g, buf, sizeof buf), (int64_t)strlen(text));
+    ck_assert_str_eq(buf, "%x = in");
+    coda_graph_print(g, whole, sizeof whole);
+    ck_assert_str_eq(whole, text);
+    ck_assert_int_eq(coda_graph_print(g, NULL, 8), CODA_E_INVALID);
+    ck_assert_int_eq(coda_graph_print(NULL, buf, sizeof buf), CODA_E_INVALID);
+    coda_matmul(g, CODA_NONE, CODA_NONE);
+    ck_assert_int_eq(coda_graph_print(g, buf, sizeof buf), CODA_E_INVALID);
+    ck_assert_str_eq(coda_error(), "matmul: operand 0 is CODA_NONE");
+    coda_graph_free(g);
+    ck_assert_int_eq(coda_graph_parse(&g, NULL), CODA_E_INVALID);
+    ck_assert_str_eq(coda_error(), "graph parse: text is NULL");
+    ck_assert_int_eq(coda_graph_parse(NULL, text), CODA_E_INVALID);
+    ck_assert_str_eq(coda_error(), "graph parse: out is NULL");
+}
+END_TEST
+
+/* One line by itself, as a message quotes it. */
+START_TEST(one_node)
+{
+    graph *g = graph_parse("%x = input f32[2,4]\n%a = sum %x\n%b = scale %a {alpha=0.25} @%a\n");
+    struct text t = {0};
+    node_print(g, 2, &t);
+    ck_assert_str_eq(text_str(&t), "%2 = scale %1 {alpha=0x1p-2} @%1  ; f32[2,1]");
+    text_free(&t);
+    value_print(g, 0, &t);
+    value_print(g, -1, &t);
+    value_print(g, 3, &t);
+    ck_assert_str_eq(text_str(&t), "%x__");
+    text_free(&t);
+    graph_free(g);
+}
+END_TEST
+
+Suite *text_suite(void);
+Suite *text_suite(void)
+{
+    Suite *s = suite_create("text");
+    TCase *c = tcase_create("text");
+    tcase_add_loop_test(c, form, 0, ARRAY_SIZE(forms));
+    tcase_add_test(c, fixed_point);
+    tcase_add_test(c, floats);
+    tcase_add_test(c, comma_locale);
+    tcase_add_loop_test(c, mistake, 0, ARRAY_SIZE(mistakes));
+    tcase_add_test(c, too_many_operands);
+    tcase_add_test(c, public_print);
+    tcase_add_test(c, one_node);
+    suite_add_tcase(s, c);
+    return s;
+}
