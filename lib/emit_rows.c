@@ -1,0 +1,268 @@
+/*
+ * emit_rows.c -- prints a rows program as a kernel: straight-line code, one walk over the columns for each
+ * phase, the reductions of the row between them. rows_walk.c decides the geometry.
+ */
+#include "emit_rows.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- Comment ---- */
+
+static void print_tensor(struct emitter *e, int value)
+{
+    if (e->plan->graph && value >= 0)
+        value_print(e->plan->graph, value, e->t);
+    else
+        text_append(e->t, "a tensor");
+}
+
+static void print_step(struct emitter *e, int i)
+{
+    const struct step *s = &e->p->step[i];
+    const struct port *port = s->port >= 0 ? &e->p->port[s->port] : NULL;
+    text_printf(e->t, s->kind == STEP_STORE ? "//   store" : "//   v%d =", i);
+    switch (s->kind) {
+    case STEP_LOAD: text_append(e->t, port->kind == PORT_GATHER ? " gather " : " load "); break;
+    case STEP_PARTIAL: text_printf(e->t, " finish %s of ", port->reduce->name); break;
+    case STEP_ROPE: text_append(e->t, " rope"); break;
+    case STEP_MAP:
+    case STEP_REDUCE: text_printf(e->t, " %s", s->prim->name); break;
+    default: break;
+    }
+    for (int k = 0; k < s->nin; k++)
+        if (s->in[k] >= 0) text_printf(e->t, " v%d", s->in[k]);
+    if (s->kind == STEP_STORE) text_append(e->t, " to ");
+    if (port) print_tensor(e, port->value);
+    text_append(e->t, "\n");
+}
+
+static void print_comment(struct emitter *e)
+{
+    const struct program *p = e->p;
+    text_append(e->t, "// rows [");
+    for (int d = 0; d < p->rank; d++) text_printf(e->t, "%s%lld", d ? "," : "", (wide)p->dim[d]);
+    text_printf(e->t, "], %d column%s at once", e->w.width, e->w.width > 1 ? "s" : "");
+    if (e->w.team) text_printf(e->t, ", %d thread%s for a row", e->w.team, e->w.team > 1 ? "s" : "");
+    text_append(e->t, "\n");
+    for (int i = 0; i < p->steps; i++)
+        if (e->w.live[i]) print_step(e, i);
+}
+
+/* ---- Arguments ---- */
+
+static bool port_live(const struct emitter *e, int port)
+{
+    for (int i = 0; i < e->p->steps; i++) {
+        enum step_kind kind = e->p->step[i].kind;
+        bool moves = kind == STEP_LOAD || kind == STEP_STORE || kind == STEP_PARTIAL;
+        if (e->w.live[i] && moves && e->p->step[i].port == port) return true;
+    }
+    return false;
+}
+
+/* Ports at one address share an argument. */
+static coda_status take_arguments(struct emitter *e)
+{
+    for (int q = 0; q < e->p->ports; q++) {
+        const struct port *port = &e->p->port[q];
+        e->argument[q] = -1;
+        if (!port_live(e, q)) continue;
+        e->argument[q] = emit_pointer(e->p, port->buffer, port->offset * dtype_size(port->dtype));
+        if (e->argument[q] < 0)
+            return fail(CODA_E_UNSUPPORTED, "kernel %s needs more than %d pointers", e->p->kernel.symbol,
+                        KERNEL_MAX_POINTERS);
+    }
+    return CODA_OK;
+}
+
+static void print_argument(struct emitter *e, int index)
+{
+    const struct port *port = NULL;
+    bool stored = false;
+    for (int q = e->p->ports - 1; q >= 0; q--) {
+        if (e->argument[q] != index) continue;
+        port = &e->p->port[q];
+        stored = stored || port->kind == PORT_STORE;
+    }
+    text_printf(e->t, "    %s%s *a%d; // ", stored ? "" : "const ", emit_dtype(port->dtype), index);
+    print_tensor(e, port->value);
+    text_append(e->t, "\n");
+}
+
+static void print_arguments(struct emitter *e)
+{
+    text_append(e->t, "\nstruct Args {\n");
+    for (int i = 0; i < e->p->kernel.pointers; i++) print_argument(e, i);
+    text_append(e->t, "};\n");
+}
+
+/* ---- Rotary frequencies ---- */
+
+static bool has_rope(const struct emitter *e)
+{
+    for (int i = 0; i < e->p->steps; i++)
+        if (e->w.live[i] && e->p->step[i].kind == STEP_ROPE) return true;
+    return false;
+}
+
+/* base^(-2i / rotary) / (2 pi) of each pair, as the sum of two floats. */
+static void print_frequencies(struct emitter *e)
+{
+    const struct rope_spec *r = &e->p->rope;
+    if (!has_rope(e)) return;
+    text_printf(e->t, "\n__device__ const Pair frequency[%lld] = { // turns for one position\n",
+                (wide)MAX(r->rotary / 2, 1));
+    for (int64_t i = 0; i < r->rotary / 2; i++) {
+        double turns = pow(r->base, -2.0 * (double)i / (double)r->rotary) / (2 * 3.14159265358979323846);
+        float high = (float)turns, low = (float)(turns - high);
+        text_printf(e->t, "    {%s, %s},\n", rows_float(high).s, rows_float(low).s);
+    }
+    text_append(e->t, "};\n");
+}
+
+/* ---- Kernels without a walk: a thread for each piece ---- */
+
+/* " * 8", or nothing for 1. */
+static struct word times(int64_t n) { return n == 1 ? rows_word("%s", "") : rows_word(" * %lld", (wide)n); }
+
+static void print_place(struct emitter *e)
+{
+    const struct rows_walk *w = &e->w;
+    const char *type = w->columns < INT32_MAX ? "int" : "i64";
+    if (w->pieces == 1) {
+        rows_line(e, "const i64 row = t;");
+        rows_line(e, "const int c = 0;");
+    } else if (w->rows > 1) {
+        rows_line(e, "const i64 row = t / %lld;", (wide)w->pieces);
+        rows_line(e, "const %s c = t %% %lld%s;", type, (wide)w->pieces, times(w->width).s);
+    } else {
+        if (has_rope(e)) rows_line(e, "const i64 row = 0;");
+        rows_line(e, "const %s c = (%s)t%s;", type, type, times(w->width).s);
+    }
+}
+
+static void print_flat(struct emitter *e)
+{
+    const struct rows_walk *w = &e->w;
+    const char *type = rows_index_type(e), *suffix = !strcmp(type, "u32") ? "u" : "ll";
+    rows_open(e, "for (%s t = blockIdx.x * %d%s + threadIdx.x; t < %lld%s; t += gridDim.x * %d%s)", type,
+              w->threads, suffix, (wide)(w->rows * w->pieces), suffix, w->threads, suffix);
+    print_place(e);
+    rows_starts(e);
+    rows_row_values(e, 0);
+    if (rows_needs(w, e->p, 0, e->needed)) rows_piece(e, 0);
+    rows_close(e);
+}
+
+/* ---- Kernels that walk rows ---- */
+
+static void print_states(struct emitter *e, int phase)
+{
+    for (int i = 0; i < e->p->steps; i++) {
+        const struct step *s = &e->p->step[i];
+        if (s->kind != STEP_REDUCE || !rows_sink(&e->w, e->p, i, phase)) continue;
+        rows_line(e, "reduce::%s::State s%d;", s->prim->name, i);
+        rows_line(e, "reduce::%s::init(s%d);", s->prim->name, i);
+    }
+}
+
+static void print_walk(struct emitter *e, int phase)
+{
+    const struct rows_walk *w = &e->w;
+    const char *type = w->columns + w->team * w->width < INT32_MAX ? "int" : "i64";
+    bool whole = w->items * w->team == w->pieces, unroll = w->items * w->width <= 64;
+    print_states(e, phase);
+    if (!rows_needs(w, e->p, phase, e->needed) || !w->pieces) return;
+    rows_line(e, unroll ? "#pragma unroll" : "#pragma unroll 2");
+    rows_open(e, "for (%s i = 0; i < %lld; i++)", type, (wide)w->items);
+    struct word at = w->team > 1 ? rows_word("(i * %d + lane)", w->team) : rows_word("i");
+    rows_line(e, "const %s c = %s%s;", type, at.s, times(w->width).s);
+    if (!whole) rows_line(e, "if (c >= %lld) continue;", (wide)w->columns);
+    rows_piece(e, phase);
+    rows_close(e);
+}
+
+static void print_team(struct emitter *e)
+{
+    const struct rows_walk *w = &e->w;
+    int teams = w->threads / w->team;
+    struct word mine = teams == 1     ? rows_word("blockIdx.x")
+                       : w->team == 1 ? rows_word("(i64)blockIdx.x * %d + threadIdx.x", teams)
+                                      : rows_word("(i64)blockIdx.x * %d + threadIdx.x / %d", teams, w->team);
+    if (w->team > 1)
+        rows_line(e, teams == 1 ? "const int lane = threadIdx.x;" : "const int lane = threadIdx.x %% 32;");
+    rows_open(e, "for (i64 row = %s; row < %lld; row += (i64)gridDim.x%s)", mine.s, (wide)w->rows,
+              times(teams).s);
+    rows_starts(e);
+    rows_kept(e);
+    for (int phase = 0; phase < w->phases; phase++) {
+        rows_row_values(e, phase);
+        print_walk(e, phase);
+    }
+    rows_close(e);
+}
+
+/* ---- The kernel ---- */
+
+static bool is_empty(const struct emitter *e)
+{
+    for (int i = 0; i < e->p->steps; i++)
+        if (e->w.live[i]) return false;
+    return true;
+}
+
+static int64_t blocks(const struct emitter *e)
+{
+    int64_t most = e->w.team ? e->w.rows * e->w.team : e->w.rows * e->w.pieces;
+    return is_empty(e) ? 0 : MIN(CEIL_DIV(most, e->w.threads), 1 << 30);
+}
+
+static void print_kernel(struct emitter *e, const struct machine *m)
+{
+    print_comment(e);
+    emit_includes(e->p, e->t);
+    if (m->sm90) text_append(e->t, "#include \"ptx/control.cuh\"\n");
+    text_append(e->t,
+                "#include \"port/tile.cuh\"\n#include \"port/vector.cuh\"\n#include \"tile/rows.cuh\"\n");
+    text_append(e->t, "\nusing namespace coda;\n");
+    print_frequencies(e);
+    print_arguments(e);
+    text_printf(
+        e->t, "\nextern \"C\" __global__ void __launch_bounds__(%d)\n%s(const __grid_constant__ Args a)\n{\n",
+        e->w.threads, e->p->kernel.symbol);
+    e->depth = 1;
+    if (m->sm90) rows_line(e, "ptx::grid_wait();");
+    if (!is_empty(e) && e->w.team)
+        print_team(e);
+    else if (!is_empty(e))
+        print_flat(e);
+    text_append(e->t, "}\n");
+}
+
+static coda_status prepare(struct emitter *e)
+{
+    struct arena *arena = &e->plan->arena;
+    e->needed = ARENA_NEW(arena, bool, e->p->steps);
+    e->scratch = ARENA_NEW(arena, bool, e->p->steps);
+    e->argument = ARENA_NEW(arena, int, e->p->ports);
+    if (arena->failed) return fail(CODA_E_MEMORY, "out of memory for a kernel of %d steps", e->p->steps);
+    coda_status status = rows_walk(&e->w, arena, e->p);
+    return status ? status : take_arguments(e);
+}
+
+coda_status emit_rows(struct plan *plan, struct program *p, const struct machine *m)
+{
+    struct text t = {0};
+    struct emitter e = {.plan = plan, .p = p, .t = &t};
+    emit_symbol(plan, p, "coda_rows");
+    coda_status status = prepare(&e);
+    if (status) return status;
+    print_kernel(&e, m);
+    p->kernel.text = arena_string(&plan->arena, text_str(&t));
+    p->kernel.grid = blocks(&e);
+    p->kernel.threads = e.w.threads;
+    bool failed = t.failed || plan->arena.failed;
+    text_free(&t);
+    return failed ? fail(CODA_E_MEMORY, "out of memory for the text of a kernel") : CODA_OK;
+}

@@ -1,0 +1,37 @@
+/* emit_rows.h -- between emit_rows.c, which prints a rows kernel's frame and walks, and rows_steps.c, which
+ * prints its steps. */
+#ifndef EMIT_ROWS_H
+#define EMIT_ROWS_H
+
+#include "rows_walk.h"
+
+struct emitter {
+    struct plan *plan;
+    struct program *p;
+    struct rows_walk w;
+    struct text *t;
+    bool *needed, *scratch; /* steps: the column values of a walk                                  */
+    int *argument;          /* of each port: index in kernel.pointer, -1 if no live step uses it   */
+    int depth;              /* of indentation                                                      */
+};
+
+typedef long long wide; /* for %lld */
+
+/* A few words of a line. */
+struct word {
+    char s[192];
+};
+
+/* rows_steps.c */
+void rows_line(struct emitter *e, const char *format, ...) PRINTF(2, 3);
+void rows_open(struct emitter *e, const char *format, ...) PRINTF(2, 3);
+void rows_close(struct emitter *e);
+struct word rows_word(const char *format, ...) PRINTF(1, 2);
+struct word rows_float(float x);
+const char *rows_index_type(const struct emitter *e); /* of pieces of the domain                   */
+void rows_starts(struct emitter *e);                  /* where this row starts in each port        */
+void rows_row_values(struct emitter *e, int phase);   /* and the stores of such                    */
+void rows_kept(struct emitter *e);                    /* room for kept loads                       */
+void rows_piece(struct emitter *e, int phase);        /* the walk's column values at c             */
+
+#endif

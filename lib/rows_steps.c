@@ -1,0 +1,402 @@
+/*
+ * rows_steps.c -- prints the steps of a rows kernel: where its row starts, its row values, and the values
+ * and stores of one piece of columns.
+ *
+ * Names: vI is the value of step I, sI its state, xI its piece of a load, yI its piece of a store; pQ is
+ * where the row of port Q starts, rQ the row of a table; c is the first column of the piece.
+ */
+#include "emit_rows.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- Lines and words ---- */
+
+static void put(struct emitter *e, const char *format, va_list args, const char *end)
+{
+    char text[640];
+    vsnprintf(text, sizeof text, format, args);
+    text_printf(e->t, "%*s%s%s\n", 4 * e->depth, "", text, end);
+}
+
+void rows_line(struct emitter *e, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    put(e, format, args, "");
+    va_end(args);
+}
+
+void rows_open(struct emitter *e, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    put(e, format, args, " {");
+    va_end(args);
+    e->depth++;
+}
+
+void rows_close(struct emitter *e)
+{
+    e->depth--;
+    rows_line(e, "}");
+}
+
+struct word rows_word(const char *format, ...)
+{
+    struct word w;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(w.s, sizeof w.s, format, args);
+    va_end(args);
+    return w;
+}
+
+struct word rows_float(float x)
+{
+    if (isnan(x)) return rows_word("bits_float(0x7fc00000u)");
+    if (isinf(x)) return rows_word("%sbits_float(0x7f800000u)", x < 0 ? "-" : "");
+    struct word w = rows_word("%.9g", x);
+    strcat(w.s, strpbrk(w.s, ".e") ? "f" : ".0f");
+    return w;
+}
+
+static const struct port *port_of(const struct emitter *e, const struct step *s)
+{
+    return &e->p->port[s->port];
+}
+
+static bool is_gather(const struct emitter *e, const struct step *s)
+{
+    return s->kind == STEP_LOAD && port_of(e, s)->kind == PORT_GATHER;
+}
+
+static bool is_strided(const struct port *port)
+{
+    return port->kind == PORT_LOAD || port->kind == PORT_STORE;
+}
+
+/* ---- Where a row starts ---- */
+
+/* Domains of less than 2^31 pieces are divided in 32 bits. */
+const char *rows_index_type(const struct emitter *e)
+{
+    int64_t most = e->w.rows * MAX(e->w.pieces, 1);
+    return most < (int64_t)1 << 31 ? "u32" : "i64";
+}
+
+/* The row's index in leading dimension d. */
+static struct word index_word(const struct emitter *e, int d)
+{
+    return e->w.rank == 2 ? rows_word("row") : rows_word("i%d", d);
+}
+
+static bool index_used(const struct emitter *e, int d)
+{
+    for (int q = 0; q < e->p->ports; q++) {
+        const struct port *port = &e->p->port[q];
+        bool used = is_strided(port) && e->argument[q] >= 0;
+        if (used && (e->w.stride[q][d] || port->kind == PORT_STORE)) return true;
+    }
+    return false;
+}
+
+static void print_indices(struct emitter *e)
+{
+    int64_t inner = 1;
+    for (int d = e->w.rank - 2; d >= 0 && e->w.rank > 2; d--) {
+        struct word by = inner > 1 ? rows_word(" / %lld", (wide)inner) : rows_word("%s", "");
+        struct word rest = d > 0 ? rows_word(" %% %lld", (wide)e->w.dim[d]) : rows_word("%s", "");
+        if (index_used(e, d))
+            rows_line(e, "const i64 i%d = (%s)row%s%s;", d, rows_index_type(e), by.s, rest.s);
+        inner *= e->w.dim[d];
+    }
+}
+
+static void print_start(struct emitter *e, int q)
+{
+    const struct port *port = &e->p->port[q];
+    struct text at = {0};
+    for (int d = 0; d + 1 < e->w.rank; d++) {
+        int64_t stride = e->w.stride[q][d];
+        if (stride == 1)
+            text_printf(&at, " + %s", index_word(e, d).s);
+        else if (stride)
+            text_printf(&at, " + %s * %lld", index_word(e, d).s, (wide)stride);
+    }
+    rows_line(e, "%s%s *p%d = a.a%d%s;", port->kind == PORT_STORE ? "" : "const ", emit_dtype(port->dtype), q,
+              e->argument[q], text_str(&at));
+    e->t->failed = e->t->failed || at.failed;
+    text_free(&at);
+}
+
+void rows_starts(struct emitter *e)
+{
+    print_indices(e);
+    for (int q = 0; q < e->p->ports; q++)
+        if (e->argument[q] >= 0 && is_strided(&e->p->port[q])) print_start(e, q);
+}
+
+/* The rows of tables that the id in step `id` names. */
+static void print_gather_starts(struct emitter *e, int id)
+{
+    for (int q = 0; q < e->p->ports; q++) {
+        const struct port *port = &e->p->port[q];
+        if (e->argument[q] < 0 || port->kind != PORT_GATHER || port->index != id) continue;
+        rows_line(e, "const i64 r%d = rows::table_row(v%d, %lld);", q, id, (wide)port->table_rows);
+        rows_line(e, "const %s *p%d = a.a%d + (r%d < 0 ? 0 : r%d) * %lld;", emit_dtype(port->dtype), q,
+                  e->argument[q], q, q, (wide)port->table_stride);
+    }
+}
+
+/* ---- Elements ---- */
+
+static int64_t column_stride(const struct emitter *e, int port) { return e->w.stride[port][e->w.rank - 1]; }
+
+/* The column of the element in print. */
+static const char *column(const struct emitter *e) { return e->w.width > 1 ? "c + j" : "c"; }
+
+/* An element's address: "p3 + c", "p3 + (i64)(c + j) * 40". */
+static struct word address(const struct emitter *e, int port)
+{
+    int64_t stride = column_stride(e, port);
+    if (stride == 0) return rows_word("p%d", port);
+    if (stride == 1) return rows_word("p%d + %s", port, column(e));
+    return rows_word("p%d + (i64)(%s) * %lld", port, column(e), (wide)stride);
+}
+
+/* Is column load i read into an array, and its name there? */
+static bool has_piece(const struct emitter *e, int i)
+{
+    return e->w.kept[i] || e->w.packed[e->p->step[i].port];
+}
+
+static struct word piece(const struct emitter *e, int i)
+{
+    return e->w.kept[i] ? rows_word("x%d[i]", i) : rows_word("x%d", i);
+}
+
+/* ---- Values ---- */
+
+static void print_map(struct emitter *e, int i)
+{
+    const struct step *s = &e->p->step[i];
+    struct text call = {0};
+    for (int k = 0; k < s->nin; k++) text_printf(&call, "%sv%d", k ? ", " : "", s->in[k]);
+    for (int k = 0; k < s->prim->params; k++) text_printf(&call, ", %s", rows_float(s->param[k]).s);
+    rows_line(e, "const float v%d = map::%s::apply(%s);", i, s->prim->name, text_str(&call));
+    e->t->failed = e->t->failed || call.failed;
+    text_free(&call);
+}
+
+static void print_load(struct emitter *e, int i)
+{
+    const struct step *s = &e->p->step[i];
+    bool row = rows_is_row(s);
+    struct word from = row ? rows_word("p%d", s->port) : address(e, s->port);
+    if (!row && has_piece(e, i))
+        rows_line(e, "const float v%d = %s[%s];", i, piece(e, i).s, e->w.width > 1 ? "j" : "0");
+    else if (is_gather(e, s))
+        rows_line(e, "const float v%d = r%d < 0 ? 0.0f : load(%s);", i, s->port, from.s);
+    else
+        rows_line(e, "const float v%d = load(%s);", i, from.s);
+}
+
+static void print_push(struct emitter *e, int i)
+{
+    const struct step *s = &e->p->step[i];
+    struct word key = s->in[1] >= 0 ? rows_word("v%d", s->in[1]) : rows_word("0.0f");
+    rows_line(e, "reduce::%s::push(s%d, v%d, %s, %s);", s->prim->name, i, s->in[0], column(e), key.s);
+}
+
+static struct word rope_position(const struct emitter *e, const struct step *s)
+{
+    if (s->in[1] >= 0) return rows_word("v%d", s->in[1]);
+    return rows_word("(float)((%s)row %% %lld)", rows_index_type(e), (wide)MAX(e->p->rope.period, 1));
+}
+
+/* The other element of the pair, the pair's index, whether this element is its second. */
+struct partner {
+    struct word other, pair, second;
+};
+
+static struct partner rope_partner(const struct emitter *e, int i)
+{
+    int load = e->p->step[i].in[0], port = e->p->step[load].port;
+    struct partner r = {.pair = rows_word("at%d.pair", i), .second = rows_word("at%d.second", i)};
+    if (e->w.width == 1) {
+        r.other = rows_word("load(p%d + (i64)at%d.partner * %lld)", port, i, (wide)column_stride(e, port));
+    } else if (e->p->rope.half) {
+        r.other = rows_word("o%d[j]", i);
+        r.pair = rows_word("at%d.pair + j", i);
+    } else {
+        r.other = rows_word("%s[j ^ 1]", piece(e, load).s);
+        r.pair = rows_word("at%d.pair + j / 2", i);
+        r.second = rows_word("j %% 2");
+    }
+    return r;
+}
+
+static void print_rope(struct emitter *e, int i)
+{
+    const struct step *s = &e->p->step[i];
+    struct partner r = rope_partner(e, i);
+    rows_line(e, "float v%d = v%d;", i, s->in[0]);
+    rows_open(e, "if (at%d.turns)", i);
+    rows_line(e, "const Pair f = frequency[%s];", r.pair.s);
+    rows_line(e, "const Pair turn = pair::rope::turn(%s, f.a, f.b);", rope_position(e, s).s);
+    rows_line(e, "const float other = %s;", r.other.s);
+    rows_line(e,
+              "v%d = %s ? pair::rope::rotate(other, v%d, turn).b : pair::rope::rotate(v%d, other, turn).a;",
+              i, r.second.s, s->in[0], s->in[0]);
+    rows_close(e);
+}
+
+/* ---- Stores ---- */
+
+/* What the domain names several times is stored once, by its first index. */
+static struct word store_guard(const struct emitter *e, const struct step *s, const char *first)
+{
+    struct word guard = rows_word("%s", first);
+    for (int d = 0; d + 1 < e->w.rank; d++)
+        if (!e->w.stride[s->port][d])
+            guard = rows_word("%.120s%s%s == 0", guard.s, *guard.s ? " && " : "", index_word(e, d).s);
+    return *guard.s ? rows_word("if (%.180s) ", guard.s) : guard;
+}
+
+static void print_store(struct emitter *e, int i)
+{
+    const struct step *s = &e->p->step[i];
+    bool once = !column_stride(e, s->port) && e->w.columns > 1;
+    struct word at = once ? rows_word("%s == 0", column(e)) : rows_word("%s", "");
+    if (e->w.packed[s->port])
+        rows_line(e, "y%d[j] = v%d;", i, s->in[0]);
+    else
+        rows_line(e, "%sstore(%s, v%d);", store_guard(e, s, at.s).s, address(e, s->port).s, s->in[0]);
+}
+
+/* One thread of the row stores its value. */
+static void print_row_store(struct emitter *e, int i)
+{
+    const struct step *s = &e->p->step[i];
+    const char *first = e->w.team > 1 ? "lane == 0" : !e->w.team && e->w.columns > e->w.width ? "c == 0" : "";
+    rows_line(e, "%sstore(p%d, v%d);", store_guard(e, s, first).s, s->port, s->in[0]);
+}
+
+/* ---- Row values ---- */
+
+static void print_row_step(struct emitter *e, int i)
+{
+    const struct step *s = &e->p->step[i];
+    switch (s->kind) {
+    case STEP_LOAD: print_load(e, i); break;
+    case STEP_MAP: print_map(e, i); break;
+    case STEP_PARTIAL:
+        rows_line(e, "const float v%d = port::finish_partials<reduce::%s>(a.a%d, row, %d);", i,
+                  port_of(e, s)->reduce->name, e->argument[s->port], port_of(e, s)->blocks);
+        break;
+    case STEP_REDUCE:
+        rows_line(e, "const float v%d = rows::finish<reduce::%s, %d>(s%d);", i, s->prim->name, e->w.team, i);
+        break;
+    default: break;
+    }
+    print_gather_starts(e, i);
+}
+
+void rows_row_values(struct emitter *e, int phase)
+{
+    for (int i = 0; i < e->p->steps; i++) {
+        const struct step *s = &e->p->step[i];
+        if (!e->w.live[i] || e->w.phase[i] != phase) continue;
+        if (s->kind == STEP_STORE && s->cls == CLASS_ROW)
+            print_row_store(e, i);
+        else if (s->kind != STEP_STORE && rows_is_row(s))
+            print_row_step(e, i);
+    }
+}
+
+/* ---- A piece of columns ---- */
+
+void rows_kept(struct emitter *e)
+{
+    for (int i = 0; i < e->p->steps; i++)
+        if (e->w.kept[i]) rows_line(e, "float x%d[%lld][%d];", i, (wide)e->w.items, e->w.width);
+}
+
+/* A kept load is read by the first walk that needs it. */
+static bool was_read(const struct emitter *e, int i, int phase)
+{
+    for (int before = 0; e->w.kept[i] && before < phase; before++)
+        if (rows_needs(&e->w, e->p, before, e->scratch) && e->scratch[i]) return true;
+    return false;
+}
+
+static void read_piece(struct emitter *e, int i)
+{
+    const struct step *s = &e->p->step[i];
+    struct word x = piece(e, i),
+                guard = is_gather(e, s) ? rows_word("if (r%d >= 0) ", s->port) : rows_word("%s", "");
+    if (!e->w.kept[i]) rows_line(e, "float x%d[%d];", i, e->w.width);
+    if (is_gather(e, s)) rows_line(e, "for (int j = 0; j < %d; j++) %s[j] = 0.0f;", e->w.width, x.s);
+    if (e->w.packed[s->port])
+        rows_line(e, "%sport::load_piece(%s, p%d + c);", guard.s, x.s, s->port);
+    else
+        rows_line(e, "%s%s[0] = load(%s);", guard.s, x.s, address(e, s->port).s);
+}
+
+/* Where the piece stands in its pairs, and its partners if they are not in it. */
+static void read_partners(struct emitter *e, int i)
+{
+    const struct rope_spec *r = &e->p->rope;
+    rows_line(e, "const rows::RopeSpot at%d = rows::rope_spot<%lld, %lld, %lld, %s>(c);", i,
+              (wide)r->head_dim, (wide)r->rotary, (wide)r->heads, r->half ? "true" : "false");
+    if (e->w.width == 1 || !r->half) return;
+    rows_line(e, "float o%d[%d];", i, e->w.width);
+    rows_line(e, "port::load_piece(o%d, p%d + at%d.partner);", i, e->p->step[e->p->step[i].in[0]].port, i);
+}
+
+static void read_pieces(struct emitter *e, int phase)
+{
+    for (int i = 0; i < e->p->steps; i++) {
+        const struct step *s = &e->p->step[i];
+        if (!e->needed[i]) continue;
+        if (s->kind == STEP_LOAD && has_piece(e, i) && !was_read(e, i, phase)) read_piece(e, i);
+        if (s->kind == STEP_ROPE) read_partners(e, i);
+        if (s->kind == STEP_STORE && e->w.packed[s->port]) rows_line(e, "float y%d[%d];", i, e->w.width);
+    }
+}
+
+static void print_column_step(struct emitter *e, int i)
+{
+    switch (e->p->step[i].kind) {
+    case STEP_LOAD: print_load(e, i); break;
+    case STEP_MAP: print_map(e, i); break;
+    case STEP_ROPE: print_rope(e, i); break;
+    case STEP_REDUCE: print_push(e, i); break;
+    case STEP_STORE: print_store(e, i); break;
+    default: break;
+    }
+}
+
+static void write_pieces(struct emitter *e)
+{
+    for (int i = 0; i < e->p->steps; i++) {
+        const struct step *s = &e->p->step[i];
+        if (!e->needed[i] || s->kind != STEP_STORE || !e->w.packed[s->port]) continue;
+        rows_line(e, "%sport::store_piece(p%d + c, y%d);", store_guard(e, s, "").s, s->port, i);
+    }
+}
+
+void rows_piece(struct emitter *e, int phase)
+{
+    read_pieces(e, phase);
+    if (e->w.width > 1) {
+        rows_line(e, "#pragma unroll");
+        rows_open(e, "for (int j = 0; j < %d; j++)", e->w.width);
+    }
+    for (int i = 0; i < e->p->steps; i++)
+        if (e->needed[i]) print_column_step(e, i);
+    if (e->w.width > 1) rows_close(e);
+    write_pieces(e);
+}

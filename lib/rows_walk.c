@@ -1,0 +1,290 @@
+/*
+ * rows_walk.c -- decides how a rows kernel walks its domain: which steps matter, what may be joined,
+ * how many columns a thread takes at once, how many threads share a row.
+ */
+#include "rows_walk.h"
+
+#include <string.h>
+
+enum {
+    TEAM_MOST = 512,
+    TEAM_ITEMS = 4,    /* pieces a thread of a block should have                                    */
+    BLOCK_SMALL = 128, /* threads of a block whose teams are warps or single threads               */
+    BLOCK_FLAT = 256,
+    KEPT_FLOATS = 64, /* registers for loads that later phases use again                           */
+    PIECE_MOST = 8
+};
+
+bool rows_is_row(const struct step *s)
+{
+    return s->cls == CLASS_ROW || s->kind == STEP_PARTIAL || s->kind == STEP_REDUCE;
+}
+
+static int64_t domain_columns(const struct program *p) { return p->rank ? p->dim[p->rank - 1] : 1; }
+
+static int64_t domain_rows(const struct program *p)
+{
+    int64_t rows = 1;
+    for (int d = 0; d + 1 < p->rank; d++) rows *= p->dim[d];
+    return rows;
+}
+
+/* ---- Steps: life and phases ---- */
+
+static void mark_operands(struct rows_walk *w, const struct program *p, const struct step *s)
+{
+    for (int k = 0; k < s->nin; k++)
+        if (s->in[k] >= 0) w->live[s->in[k]] = true;
+    if (s->kind == STEP_LOAD && p->port[s->port].kind == PORT_GATHER) w->live[p->port[s->port].index] = true;
+}
+
+/* Without columns only row values are left to store. */
+static void mark_live(struct rows_walk *w, const struct program *p)
+{
+    bool any_row = domain_rows(p) > 0, any_column = any_row && domain_columns(p) > 0;
+    for (int i = p->steps - 1; i >= 0; i--) {
+        const struct step *s = &p->step[i];
+        if (s->kind == STEP_STORE) w->live[i] = s->cls == CLASS_ROW ? any_row : any_column;
+        if (w->live[i]) mark_operands(w, p, s);
+    }
+}
+
+static void number_phases(struct rows_walk *w, const struct program *p)
+{
+    w->phases = 1;
+    for (int i = 0; i < p->steps; i++) {
+        const struct step *s = &p->step[i];
+        int phase = 0;
+        for (int k = 0; k < s->nin; k++)
+            if (s->in[k] >= 0) phase = MAX(phase, w->phase[s->in[k]]);
+        if (s->kind == STEP_LOAD && p->port[s->port].kind == PORT_GATHER)
+            phase = w->phase[p->port[s->port].index];
+        w->phase[i] = phase + (s->kind == STEP_REDUCE);
+        if (w->live[i]) w->phases = MAX(w->phases, w->phase[i] + 1);
+    }
+}
+
+bool rows_sink(const struct rows_walk *w, const struct program *p, int step, int phase)
+{
+    const struct step *s = &p->step[step];
+    if (!w->live[step]) return false;
+    if (s->kind == STEP_REDUCE) return w->phase[step] == phase + 1;
+    return s->kind == STEP_STORE && s->cls != CLASS_ROW && w->phase[step] == phase;
+}
+
+bool rows_needs(const struct rows_walk *w, const struct program *p, int phase, bool *needed)
+{
+    bool any = false;
+    memset(needed, 0, sizeof *needed * (size_t)p->steps);
+    for (int i = p->steps - 1; i >= 0; i--) {
+        const struct step *s = &p->step[i];
+        if (rows_sink(w, p, i, phase)) needed[i] = any = true;
+        for (int k = 0; needed[i] && k < s->nin; k++)
+            if (s->in[k] >= 0 && !rows_is_row(&p->step[s->in[k]])) needed[s->in[k]] = true;
+    }
+    return any;
+}
+
+static bool is_live(const struct rows_walk *w, const struct program *p, enum step_kind kind)
+{
+    for (int i = 0; i < p->steps; i++)
+        if (w->live[i] && p->step[i].kind == kind) return true;
+    return false;
+}
+
+static bool has_column_store(const struct rows_walk *w, const struct program *p)
+{
+    for (int i = 0; i < p->steps; i++)
+        if (w->live[i] && p->step[i].kind == STEP_STORE && p->step[i].cls != CLASS_ROW) return true;
+    return false;
+}
+
+/* ---- Ports ---- */
+
+/* Is some live step's value loaded or stored through the port, and does it vary with the columns? */
+static bool port_in_use(const struct rows_walk *w, const struct program *p, int port, bool columns)
+{
+    for (int i = 0; i < p->steps; i++) {
+        const struct step *s = &p->step[i];
+        bool element = s->kind == STEP_LOAD || s->kind == STEP_STORE;
+        if (w->live[i] && element && s->port == port && (!columns || s->cls != CLASS_ROW)) return true;
+    }
+    return false;
+}
+
+/* ---- The domain ---- */
+
+/* May dimension d of the domain be joined to the one inside it, of size `inner` by stride[last]? */
+static bool may_join(const struct rows_walk *w, const struct program *p, int d, int64_t inner)
+{
+    for (int q = 0; q < p->ports; q++) {
+        const struct port *port = &p->port[q];
+        bool strided = port->kind == PORT_LOAD || port->kind == PORT_STORE;
+        if (strided && port_in_use(w, p, q, false) && port->stride[d] != w->stride[q][0] * inner)
+            return false;
+    }
+    return true;
+}
+
+/* Makes room for a new outermost dimension. */
+static void push_dimension(struct rows_walk *w, const struct program *p, int64_t size, int d)
+{
+    memmove(w->dim + 1, w->dim, sizeof *w->dim * (size_t)w->rank);
+    w->dim[0] = size;
+    for (int q = 0; q < p->ports; q++) {
+        memmove(w->stride[q] + 1, w->stride[q], sizeof **w->stride * (size_t)w->rank);
+        w->stride[q][0] = d >= 0 ? p->port[q].stride[d] : 0;
+    }
+    w->rank++;
+}
+
+/* Are the columns of a row more than the inner end of a line of elements? */
+static bool columns_matter(const struct rows_walk *w, const struct program *p)
+{
+    for (int q = 0; q < p->ports; q++)
+        if (p->port[q].kind == PORT_GATHER && port_in_use(w, p, q, false)) return true;
+    return is_live(w, p, STEP_REDUCE) || is_live(w, p, STEP_PARTIAL) || is_live(w, p, STEP_ROPE);
+}
+
+static bool has_row_values(const struct rows_walk *w, const struct program *p)
+{
+    for (int i = 0; i < p->steps; i++)
+        if (w->live[i] && rows_is_row(&p->step[i])) return true;
+    return false;
+}
+
+/* A column dimension of 1 gives its place to the one outside it. */
+static void replace_columns(struct rows_walk *w, const struct program *p, int d)
+{
+    w->rank = 0;
+    push_dimension(w, p, p->dim[d], d);
+}
+
+static void join_dimensions(struct rows_walk *w, const struct program *p, bool row_work_only)
+{
+    bool apart = columns_matter(w, p), row_values = has_row_values(w, p);
+    push_dimension(w, p, row_work_only ? 1 : domain_columns(p), p->rank - 1);
+    for (int q = 0; q < p->ports; q++) /* row values stay at column 0 */
+        if (!port_in_use(w, p, q, true)) w->stride[q][0] = 0;
+    for (int d = p->rank - 2; d >= 0; d--) {
+        bool columns = w->rank == 1;
+        if (p->dim[d] == 1) continue;
+        if (columns && w->dim[0] == 1 && !apart && !row_values)
+            replace_columns(w, p, d);
+        else if (!(columns && apart) && may_join(w, p, d, w->dim[0]))
+            w->dim[0] *= p->dim[d];
+        else
+            push_dimension(w, p, p->dim[d], d);
+    }
+    w->columns = w->dim[w->rank - 1];
+    w->rows = 1;
+    for (int d = 0; d + 1 < w->rank; d++) w->rows *= w->dim[d];
+}
+
+/* ---- Pieces ---- */
+
+static bool is_unit(const struct rows_walk *w, const struct program *p, int port)
+{
+    return port_in_use(w, p, port, true) && w->stride[port][w->rank - 1] == 1;
+}
+
+/* Every piece of `width` elements starts at a multiple of 16 bytes, or of its own size if that is less.
+ * Buffers start at multiples of 16. */
+static bool is_aligned(const struct rows_walk *w, const struct program *p, int port, int width)
+{
+    const struct port *q = &p->port[port];
+    int64_t size = dtype_size(q->dtype), align = MIN(16, width * size);
+    if (q->offset * size % align) return false;
+    if (q->kind == PORT_GATHER) return q->table_stride * size % align == 0;
+    for (int d = 0; d + 1 < w->rank; d++)
+        if (w->stride[port][d] * size % align) return false;
+    return true;
+}
+
+/* A piece must lie in one half of a head. */
+static bool suits_rope(const struct rows_walk *w, const struct program *p, int width)
+{
+    const struct rope_spec *r = &p->rope;
+    for (int i = 0; i < p->steps; i++) {
+        const struct step *s = &p->step[i];
+        if (!w->live[i] || s->kind != STEP_ROPE) continue;
+        if (r->head_dim % width || (r->half ? r->rotary / 2 : r->rotary) % width) return false;
+        if (!is_unit(w, p, p->step[s->in[0]].port)) return false;
+    }
+    return true;
+}
+
+static bool suits_ports(const struct rows_walk *w, const struct program *p, int width)
+{
+    bool any = false;
+    for (int q = 0; q < p->ports; q++) {
+        if (!is_unit(w, p, q)) continue;
+        if (!is_aligned(w, p, q, width) || width * dtype_size(p->port[q].dtype) > 32) return false;
+        any = any || width * dtype_size(p->port[q].dtype) <= 16;
+    }
+    return any;
+}
+
+/* The widest piece, with at least one port of 16 bytes or less, that all adjacent columns allow. */
+static void choose_width(struct rows_walk *w, const struct program *p)
+{
+    w->width = PIECE_MOST;
+    while (w->width > 1 &&
+           (w->columns % w->width || !suits_ports(w, p, w->width) || !suits_rope(w, p, w->width)))
+        w->width /= 2;
+    for (int q = 0; q < p->ports; q++) w->packed[q] = w->width > 1 && is_unit(w, p, q);
+    w->pieces = w->columns / w->width;
+}
+
+/* ---- Teams ---- */
+
+static void choose_team(struct rows_walk *w, const struct program *p)
+{
+    bool walks = is_live(w, p, STEP_REDUCE) || (is_live(w, p, STEP_PARTIAL) && has_column_store(w, p));
+    w->threads = BLOCK_FLAT;
+    w->items = 1;
+    if (!walks) return;
+    w->threads = BLOCK_SMALL;
+    w->team = w->pieces <= 2 ? 1 : w->pieces <= 2 * 32 ? 32 : BLOCK_SMALL;
+    while (w->team >= BLOCK_SMALL && w->team < TEAM_MOST && w->pieces > TEAM_ITEMS * w->team) w->team *= 2;
+    w->threads = MAX(w->threads, w->team);
+    w->items = CEIL_DIV(w->pieces, w->team);
+}
+
+static bool is_column_load(const struct step *s) { return s->kind == STEP_LOAD && !rows_is_row(s); }
+
+/* Loads of more than one phase, as long as they fit. */
+static void choose_kept(struct rows_walk *w, const struct program *p, bool *needed, int *uses)
+{
+    int64_t floats = 0, each = w->items * w->width;
+    for (int phase = 0; phase < w->phases; phase++) {
+        rows_needs(w, p, phase, needed);
+        for (int i = 0; i < p->steps; i++) uses[i] += needed[i];
+    }
+    for (int i = 0; i < p->steps; i++) {
+        const struct step *s = &p->step[i];
+        if (!is_column_load(s) || uses[i] < 2 || (w->width > 1 && !w->packed[s->port])) continue;
+        w->kept[i] = floats + each <= KEPT_FLOATS;
+        if (w->kept[i]) floats += each;
+    }
+}
+
+coda_status rows_walk(struct rows_walk *w, struct arena *arena, const struct program *p)
+{
+    *w = (struct rows_walk){0};
+    w->stride = arena_alloc(arena, sizeof *w->stride * (size_t)p->ports);
+    w->live = ARENA_NEW(arena, bool, p->steps);
+    w->kept = ARENA_NEW(arena, bool, p->steps);
+    w->phase = ARENA_NEW(arena, int, p->steps);
+    w->packed = ARENA_NEW(arena, bool, p->ports);
+    bool *needed = ARENA_NEW(arena, bool, p->steps);
+    int *uses = ARENA_NEW(arena, int, p->steps);
+    if (arena->failed) return fail(CODA_E_MEMORY, "out of memory for a kernel of %d steps", p->steps);
+    mark_live(w, p);
+    number_phases(w, p);
+    join_dimensions(w, p, !has_column_store(w, p) && !is_live(w, p, STEP_REDUCE));
+    choose_width(w, p);
+    choose_team(w, p);
+    choose_kept(w, p, needed, uses);
+    return CODA_OK;
+}

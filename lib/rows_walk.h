@@ -1,0 +1,39 @@
+/* rows_walk.h -- how a kernel walks the domain of a rows program; between rows_walk.c, which decides,
+ * and emit_rows.c, which prints. */
+#ifndef ROWS_WALK_H
+#define ROWS_WALK_H
+
+#include "plan.h"
+
+/*
+ * The domain with dimensions of 1 dropped and neighbours joined where every port allows it; the last
+ * dimension holds the columns. A thread handles `width` adjacent columns at once: a piece.
+ *
+ * Without reductions (team 0) threads walk over pieces. With them a team of threads walks one row, once
+ * for each phase: a value is of phase k if it needs k reductions of its row to be finished before.
+ * Later walks compute column values again from their loads; a load that they share and that fits is kept
+ * in registers.
+ */
+struct rows_walk {
+    int rank;
+    int64_t dim[CODA_MAX_RANK];
+    int64_t (*stride)[CODA_MAX_RANK]; /* of each port, over dim                                    */
+    int64_t rows, columns;            /* rows: of the domain joined so                             */
+    int width, team, threads;         /* threads: of a block                                       */
+    int64_t pieces, items;            /* of a row; of a thread of a team                           */
+    int phases;
+    bool *live;   /* steps: some store needs it                                */
+    int *phase;   /* steps: of the value; of a store, of what it stores         */
+    bool *kept;   /* steps: a load that a thread keeps for later phases        */
+    bool *packed; /* ports: pieces move as a whole                             */
+};
+
+coda_status rows_walk(struct rows_walk *w, struct arena *arena, const struct program *p);
+
+/* One value for the row, not one for each column. */
+bool rows_is_row(const struct step *s);
+/* Does the walk of this phase go over columns, and which column values does it compute? */
+bool rows_sink(const struct rows_walk *w, const struct program *p, int step, int phase);
+bool rows_needs(const struct rows_walk *w, const struct program *p, int phase, bool *needed);
+
+#endif

@@ -1,0 +1,186 @@
+/* test_emit_rows.c -- rows kernels: text, geometry, and what NVRTC makes of them. */
+#include <string.h>
+
+#include "jit.h"
+#include "util_rows.h"
+
+#include <check.h> /* last: it has a macro named fail */
+
+Suite *emit_rows_suite(void);
+
+static const struct rows_case *named(const char *name)
+{
+    for (int i = 0; i < rows_case_count; i++)
+        if (!strcmp(rows_cases[i].name, name)) return &rows_cases[i];
+    ck_abort_msg("no case %s", name);
+}
+
+static void emit(struct rig *r, const char *name)
+{
+    named(name)->build(r);
+    ck_assert_msg(emit_rows(&r->plan, &r->p, &rows_machine) == CODA_OK, "%s: %s", name, coda_error());
+}
+
+/* Compiles for Hopper and demands that nothing spills and that ptxas has nothing to say. */
+static void compile(const struct kernel_spec *k, const char *name)
+{
+    struct jit_cubin cubin = {0};
+    struct jit_options opt = {.arch = "sm_90a", .no_cache = true};
+    char err[JIT_ERROR_SIZE] = "";
+    coda_status status = jit_compile(&cubin, k->symbol, k->text, &opt, err);
+    ck_assert_msg(status == CODA_OK, "%s: %s\n%s", name, err, k->text);
+    ck_assert_msg(cubin.spill_bytes == 0, "%s: %d bytes of spills", name, cubin.spill_bytes);
+    ck_assert_msg(!cubin.warning[0], "%s: %s", name, cubin.warning);
+    jit_cubin_free(&cubin);
+}
+
+START_TEST(compiles)
+{
+    struct rig r;
+    emit(&r, rows_cases[_i].name);
+    compile(&r.p.kernel, rows_cases[_i].name);
+    rig_free(&r);
+}
+END_TEST
+
+static bool says(const struct rig *r, const char *what) { return strstr(r->p.kernel.text, what) != NULL; }
+
+static void expect(const char *name, const char *what, bool there)
+{
+    struct rig r;
+    emit(&r, name);
+    ck_assert_msg(says(&r, what) == there, "%s: '%s' in\n%s", name, what, r.p.kernel.text);
+    rig_free(&r);
+}
+
+START_TEST(pieces_are_as_wide_as_memory_allows)
+{
+    expect("swiglu", "8 columns at once", true);
+    expect("scalars", "8 columns at once", true);
+    expect("rms norm, narrow", "4 columns at once", true);
+    expect("odd silu", "1 column at once", true);
+    expect("slices", "1 column at once", true);
+    expect("rope, odd", "1 column at once", true);
+    expect("deep sums", "8 columns at once", true);
+}
+END_TEST
+
+START_TEST(dimensions_join_where_strides_allow)
+{
+    expect("swiglu", " / ", false);
+    expect("integers", " / ", false);
+    expect("transposed", " / ", true);
+    expect("deep sums", "% 5", true);
+}
+END_TEST
+
+START_TEST(teams_grow_with_their_rows)
+{
+    expect("softmax, tiny", "1 thread for a row", true);
+    expect("rms norm, narrow", "32 threads for a row", true);
+    expect("rms norm, wide", "128 threads for a row", true);
+    expect("softmax, large", "512 threads for a row", true);
+    expect("swiglu", "for a row", false);
+    expect("finishing", "for a row", false);
+}
+END_TEST
+
+START_TEST(a_load_of_two_phases_is_kept_if_it_fits)
+{
+    expect("rms norm, wide", "float x0[4][8]", true);
+    expect("softmax, large", "float x0[8]", true);
+    expect("softmax, large", "x0[i]", false);
+}
+END_TEST
+
+START_TEST(empty_domains_are_not_launched)
+{
+    struct rig r;
+    emit(&r, "no rows");
+    ck_assert_int_eq(r.p.kernel.grid, 0);
+    rig_free(&r);
+    emit(&r, "no columns");
+    ck_assert_int_gt(r.p.kernel.grid, 0);
+    rig_free(&r);
+}
+END_TEST
+
+START_TEST(same_program_same_text)
+{
+    struct rig a, b;
+    emit(&a, "layer norm");
+    emit(&b, "layer norm");
+    ck_assert_str_eq(a.p.kernel.text, b.p.kernel.text);
+    ck_assert_str_eq(a.p.kernel.symbol, "coda_rows_add_sum_scale_m2_rsqrt_mean_sub_mul_add");
+    rig_free(&a);
+    rig_free(&b);
+}
+END_TEST
+
+/* Elements beyond 2^31: indices of 64 bits. Nothing is allocated. */
+START_TEST(large_domains_count_in_64_bits)
+{
+    struct rig r;
+    rig_init(&r, PROGRAM_ROWS, 2, DIMS(1 << 20, 1 << 16));
+    int in = rig_buffer(&r, CODA_BF16, 0, 0), out = rig_buffer(&r, CODA_BF16, 0, 0);
+    int x = rig_load(&r, in, 0, DIMS((1 << 16) + 8, 1));
+    rig_store(&r, rig_map(&r, "silu", x, -1, NULL), out, 0, DIMS(1 << 16, 1));
+    ck_assert_int_eq(emit_rows(&r.plan, &r.p, &rows_machine), CODA_OK);
+    ck_assert(says(&r, "for (i64 t"));
+    compile(&r.p.kernel, "large");
+    rig_free(&r);
+}
+END_TEST
+
+/* A map of the caller's own stands in the text. */
+START_TEST(user_maps)
+{
+    struct prim leaky = {.name = "leaky",
+                         .kind = PRIM_MAP,
+                         .inputs = 1,
+                         .params = 1,
+                         .source =
+                             "DEV static float apply(float x, float a) { return x > 0.0f ? x : a * x; }"};
+    struct rig r;
+    rig_init(&r, PROGRAM_ROWS, 1, DIMS(100));
+    int x = rig_load(&r, rig_buffer(&r, CODA_F32, 100, 1), 0, DIMS(1));
+    int y = rig_map(&r, "scale", x, -1, (float[]){0.1f});
+    r.step[y].prim = &leaky;
+    rig_store(&r, y, rig_buffer(&r, CODA_F32, 100, 0), 0, DIMS(1));
+    ck_assert_int_eq(emit_rows(&r.plan, &r.p, &rows_machine), CODA_OK);
+    compile(&r.p.kernel, "leaky");
+    rig_free(&r);
+}
+END_TEST
+
+START_TEST(too_many_pointers)
+{
+    struct rig r;
+    rig_init(&r, PROGRAM_ROWS, 1, DIMS(100));
+    int x = rig_load(&r, rig_buffer(&r, CODA_F32, 100, 1), 0, DIMS(1));
+    rig_store(&r, x, rig_buffer(&r, CODA_F32, 100, 0), 0, DIMS(1));
+    r.p.kernel.pointers = KERNEL_MAX_POINTERS;
+    for (int i = 0; i < KERNEL_MAX_POINTERS; i++) r.p.kernel.pointer[i].buffer = -1;
+    ck_assert_int_eq(emit_rows(&r.plan, &r.p, &rows_machine), CODA_E_UNSUPPORTED);
+    rig_free(&r);
+}
+END_TEST
+
+Suite *emit_rows_suite(void)
+{
+    Suite *s = suite_create("emit_rows");
+    TCase *t = tcase_create("emit_rows");
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, compiles, 0, rows_case_count);
+    tcase_add_test(t, pieces_are_as_wide_as_memory_allows);
+    tcase_add_test(t, dimensions_join_where_strides_allow);
+    tcase_add_test(t, teams_grow_with_their_rows);
+    tcase_add_test(t, a_load_of_two_phases_is_kept_if_it_fits);
+    tcase_add_test(t, empty_domains_are_not_launched);
+    tcase_add_test(t, same_program_same_text);
+    tcase_add_test(t, large_domains_count_in_64_bits);
+    tcase_add_test(t, user_maps);
+    tcase_add_test(t, too_many_pointers);
+    suite_add_tcase(s, t);
+    return s;
+}

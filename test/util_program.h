@@ -1,0 +1,51 @@
+/* util_program.h -- programs made by hand, with their memory, for tests of what runs or prints them. */
+#ifndef UTIL_PROGRAM_H
+#define UTIL_PROGRAM_H
+
+#include "plan.h"
+
+enum { RIG_BUFFERS = 24, RIG_PORTS = 24, RIG_STEPS = 48 };
+
+/* One program, each of whose buffers is an argument. */
+struct rig {
+    struct plan plan;
+    struct program p;
+    struct buffer buffer[RIG_BUFFERS];
+    struct port port[RIG_PORTS];
+    struct step step[RIG_STEPS];
+    coda_dtype dtype[RIG_BUFFERS];
+    int64_t elements[RIG_BUFFERS];
+    void *args[RIG_BUFFERS];
+};
+
+#define DIMS(...)                                                                                            \
+    (const int64_t[CODA_MAX_RANK]) { __VA_ARGS__ }
+
+void rig_init(struct rig *r, enum program_kind kind, int rank, const int64_t *dim);
+void rig_free(struct rig *r);
+
+/* A buffer of elements in -2 .. 2 that depend on `seed`; i32: 0 .. most - 1 by rig_ids. */
+int rig_buffer(struct rig *r, coda_dtype t, int64_t elements, unsigned seed);
+int rig_ids(struct rig *r, int64_t elements, int most, unsigned seed);
+double rig_get(const struct rig *r, int buffer, int64_t i);
+void rig_set(struct rig *r, int buffer, int64_t i, double x);
+
+/* Steps; each returns its index. The class of a load is that of its strides. */
+int rig_acc(struct rig *r);
+int rig_load(struct rig *r, int buffer, int64_t offset, const int64_t *stride);
+int rig_gather(struct rig *r, int table, int64_t rows, int64_t pitch, int id);
+int rig_partial(struct rig *r, const char *reduce, int buffer, int blocks);
+int rig_map(struct rig *r, const char *prim, int a, int b, const float *params); /* b -1: unary      */
+int rig_lane(struct rig *r, int x, int lane);
+int rig_rope(struct rig *r, int x, int position);
+int rig_reduce(struct rig *r, const char *prim, int x, int key); /* ROWS             */
+void rig_reduce_tiles(struct rig *r, const char *prim, int x, int key, int buffer, int blocks);
+void rig_store(struct rig *r, int x, int buffer, int64_t offset, const int64_t *stride);
+void rig_store_row(struct rig *r, int x, int buffer, int64_t offset, const int64_t *stride);
+
+/* Operands of a GEMM, strides in elements. */
+void rig_operand(struct rig *r, struct operand *o, int buffer, int64_t batch, int64_t row, int64_t k);
+
+coda_status rig_run(struct rig *r); /* on the CPU                                                  */
+
+#endif

@@ -1,0 +1,372 @@
+/* util_rows.c -- rows programs: every kind of step, geometry and port that a kernel over rows knows. */
+#include "util_rows.h"
+
+#include <string.h>
+
+const struct machine rows_machine = {.sms = 132, .shared_bytes = 232448, .sm90 = true};
+
+/* A dense matrix over the domain, loaded. */
+static int matrix(struct rig *r, coda_dtype t, unsigned seed)
+{
+    int64_t stride[CODA_MAX_RANK], n = 1;
+    for (int d = r->p.rank - 1; d >= 0; n *= r->p.dim[d--]) stride[d] = n;
+    return rig_load(r, rig_buffer(r, t, n, seed), 0, stride);
+}
+
+static void store_matrix(struct rig *r, int x, coda_dtype t)
+{
+    int64_t stride[CODA_MAX_RANK], n = 1;
+    for (int d = r->p.rank - 1; d >= 0; n *= r->p.dim[d--]) stride[d] = n;
+    rig_store(r, x, rig_buffer(r, t, n, 0), 0, stride);
+}
+
+/* One value for each row of a matrix domain. */
+static int row_vector(struct rig *r, coda_dtype t, unsigned seed)
+{
+    return rig_load(r, rig_buffer(r, t, r->p.dim[0], seed), 0, DIMS(1, 0));
+}
+
+static int column_vector(struct rig *r, coda_dtype t, unsigned seed)
+{
+    return rig_load(r, rig_buffer(r, t, r->p.dim[1], seed), 0, DIMS(0, 1));
+}
+
+static void store_rows(struct rig *r, int x)
+{
+    rig_store_row(r, x, rig_buffer(r, CODA_F32, r->p.dim[0], 0), 0, DIMS(1, 0));
+}
+
+/* ---- No reduction ---- */
+
+static void swiglu(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(64, 1024));
+    int gate = matrix(r, CODA_BF16, 1), up = matrix(r, CODA_BF16, 2);
+    store_matrix(r, rig_map(r, "swiglu", gate, up, NULL), CODA_BF16);
+}
+
+static void odd_silu(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(7, 13));
+    store_matrix(r, rig_map(r, "silu", matrix(r, CODA_F32, 1), -1, NULL), CODA_F32);
+}
+
+static void broadcasts(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(33, 256));
+    int x = matrix(r, CODA_F16, 1), scaled = rig_map(r, "mul", x, row_vector(r, CODA_F32, 2), NULL);
+    int gained = rig_map(r, "mul", scaled, column_vector(r, CODA_BF16, 3), NULL);
+    store_matrix(r, rig_map(r, "add", gained, matrix(r, CODA_F32, 4), NULL), CODA_F16);
+}
+
+static void transposed(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 4, DIMS(2, 3, 5, 8));
+    int x = rig_load(r, rig_buffer(r, CODA_BF16, 240, 1), 0, DIMS(120, 8, 24, 1));
+    int y = rig_load(r, rig_buffer(r, CODA_BF16, 240, 2), 0, DIMS(120, 40, 1, 5));
+    store_matrix(r, rig_map(r, "sub", x, y, NULL), CODA_BF16);
+}
+
+/* The halves of interleaved pairs, and a slice that starts at an odd place, into part of a wider row. */
+static void slices(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(6, 40));
+    int pairs = rig_buffer(r, CODA_BF16, 6 * 80, 1);
+    int gate = rig_load(r, pairs, 0, DIMS(80, 2)), up = rig_load(r, pairs, 1, DIMS(80, 2));
+    int odd = rig_load(r, rig_buffer(r, CODA_BF16, 300, 2), 3, DIMS(47, 1));
+    int sum = rig_map(r, "add", rig_map(r, "geglu", gate, up, NULL), odd, NULL);
+    rig_store(r, sum, rig_buffer(r, CODA_BF16, 6 * 100, 0), 60, DIMS(100, 1));
+}
+
+static void scalars(struct rig *r)
+{
+    float alpha = 0.125f;
+    rig_init(r, PROGRAM_ROWS, 1, DIMS(1000));
+    int one = rig_load(r, rig_buffer(r, CODA_F32, 1, 1), 0, DIMS(0));
+    int x = rig_map(r, "scale", matrix(r, CODA_F32, 2), -1, &alpha);
+    store_matrix(r, rig_map(r, "div", x, one, NULL), CODA_BF16);
+}
+
+static void integers(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 3, DIMS(3, 5, 20));
+    int x = rig_load(r, rig_ids(r, 300, 1000, 1), 0, DIMS(100, 20, 1));
+    store_matrix(r, x, CODA_I32);
+    store_matrix(r, x, CODA_F32);
+}
+
+static void six_dimensions(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 6, DIMS(2, 1, 3, 2, 1, 6));
+    int x = rig_load(r, rig_buffer(r, CODA_F32, 100, 1), 1, DIMS(36, 7, 12, 6, 3, 1));
+    int y = rig_load(r, rig_buffer(r, CODA_F32, 100, 2), 0, DIMS(1, 0, 2, 6, 0, 12));
+    store_matrix(r, rig_map(r, "mul", x, y, NULL), CODA_F32);
+}
+
+static void one_column(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(300, 1));
+    int x = rig_map(r, "tanh", row_vector(r, CODA_F32, 1), -1, NULL);
+    store_rows(r, x);
+    rig_store(r, matrix(r, CODA_BF16, 2), rig_buffer(r, CODA_F32, 300, 0), 0, DIMS(1, 1));
+}
+
+/* A row value spread over its columns; a value that repeats, stored once. */
+static void repeats(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 3, DIMS(4, 3, 16));
+    int row = rig_load(r, rig_buffer(r, CODA_F32, 12, 1), 0, DIMS(3, 1, 0));
+    int col = rig_load(r, rig_buffer(r, CODA_F32, 16, 2), 0, DIMS(0, 0, 1));
+    int some = rig_load(r, rig_buffer(r, CODA_F32, 4, 3), 0, DIMS(1, 0, 0));
+    store_matrix(r, row, CODA_F32);
+    rig_store(r, col, rig_buffer(r, CODA_F32, 16, 0), 0, DIMS(0, 0, 1));
+    rig_store_row(r, some, rig_buffer(r, CODA_F32, 4, 0), 0, DIMS(1, 0, 0));
+}
+
+/* ---- Reductions ---- */
+
+static void rms_norm(struct rig *r, coda_dtype t)
+{
+    float params[] = {1.0f / (float)r->p.dim[1], 1e-5f};
+    int x = matrix(r, t, 1), s = rig_reduce(r, "sum_sq", x, -1),
+        rstd = rig_map(r, "rsqrt_mean", s, -1, params);
+    int y = rig_map(r, "mul", rig_map(r, "mul", x, rstd, NULL), column_vector(r, t, 2), NULL);
+    store_matrix(r, y, t);
+    store_rows(r, rstd);
+}
+
+static void rms_norm_wide(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(37, 4096));
+    rms_norm(r, CODA_BF16);
+}
+
+static void rms_norm_narrow(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(50, 96));
+    rms_norm(r, CODA_F32);
+}
+
+static void layer_norm(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(11, 770));
+    float inverse = 1.0f / 770, params[] = {1.0f / 770, 1e-5f};
+    int x = rig_map(r, "add", matrix(r, CODA_BF16, 1), matrix(r, CODA_BF16, 2), NULL);
+    int mean = rig_map(r, "scale", rig_reduce(r, "sum", x, -1), -1, &inverse);
+    int rstd = rig_map(r, "rsqrt_mean", rig_reduce(r, "m2", x, -1), -1, params);
+    int y = rig_map(r, "mul", rig_map(r, "sub", x, mean, NULL), rstd, NULL);
+    int z = rig_map(r, "add", rig_map(r, "mul", y, column_vector(r, CODA_F32, 3), NULL),
+                    column_vector(r, CODA_F32, 4), NULL);
+    store_matrix(r, z, CODA_BF16);
+}
+
+/* Three phases: the sum needs the mean of the row. */
+static void centred(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(5, 4000));
+    float inverse = 1.0f / 4000, params[] = {1.0f / 4000, 0};
+    int x = matrix(r, CODA_F32, 1);
+    int mean = rig_map(r, "scale", rig_reduce(r, "sum", x, -1), -1, &inverse);
+    int d = rig_map(r, "sub", x, mean, NULL);
+    int rstd = rig_map(r, "rsqrt_mean", rig_reduce(r, "sum_sq", d, -1), -1, params);
+    store_matrix(r, rig_map(r, "mul", d, rstd, NULL), CODA_F32);
+}
+
+static void softmax(struct rig *r, int64_t rows, int64_t columns, coda_dtype t)
+{
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(rows, columns));
+    int x = matrix(r, t, 1);
+    store_matrix(r, rig_map(r, "exp_sub", x, rig_reduce(r, "log_sum_exp", x, -1), NULL), t);
+}
+
+static void softmax_odd(struct rig *r) { softmax(r, 5, 1001, CODA_F32); }
+static void softmax_large(struct rig *r) { softmax(r, 3, 50000, CODA_BF16); }
+static void softmax_tiny(struct rig *r) { softmax(r, 400, 16, CODA_BF16); }
+static void softmax_one(struct rig *r) { softmax(r, 9, 1, CODA_F32); }
+
+static void extremes(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(3, 100003));
+    int x = matrix(r, CODA_BF16, 1);
+    store_rows(r, rig_reduce(r, "max", x, -1));
+    store_rows(r, rig_reduce(r, "log_sum_exp", x, -1));
+    store_rows(r, rig_reduce(r, "m2", x, -1));
+}
+
+static void cross_entropy(struct rig *r)
+{
+    float params[] = {-100, 1000};
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(20, 1000));
+    int targets = rig_ids(r, 20, 1000, 5);
+    rig_set(r, targets, 3, -100);
+    rig_set(r, targets, 4, 1000);
+    int x = matrix(r, CODA_BF16, 1), target = rig_load(r, targets, 0, DIMS(1, 0));
+    int lse = rig_reduce(r, "log_sum_exp", x, -1), pick = rig_reduce(r, "select", x, target);
+    int loss = rig_map(r, "nll", lse, pick, params);
+    r->step[loss].in[2] = target;
+    r->step[loss].nin = 3;
+    store_rows(r, loss);
+}
+
+/* Rows that are four dimensions deep, with pitches. */
+static void deep_sums(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 4, DIMS(3, 4, 5, 72));
+    int x = rig_load(r, rig_buffer(r, CODA_F16, 3 * 2000, 1), 16, DIMS(2000, 80, 400, 1));
+    rig_store_row(r, rig_reduce(r, "sum", x, -1), rig_buffer(r, CODA_F32, 60, 0), 0, DIMS(1, 15, 3, 0));
+}
+
+/* ---- States of a GEMM's tiles ---- */
+
+static int states(struct rig *r, int64_t rows, int blocks, int state)
+{
+    return rig_buffer(r, CODA_F32, rows * blocks * state, 7);
+}
+
+static void finishing(struct rig *r)
+{
+    float params[] = {1.0f / 512, 1e-6f};
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(130, 1));
+    int b = states(r, 130, 4, 1);
+    for (int64_t i = 0; i < r->elements[b]; i++) rig_set(r, b, i, 100 + rig_get(r, b, i));
+    store_rows(r, rig_map(r, "rsqrt_mean", rig_partial(r, "sum_sq", b, 4), -1, params));
+}
+
+static void normalising(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(21, 640));
+    int b = states(r, 21, 3, 2);
+    for (int64_t i = 1; i < r->elements[b]; i += 2) rig_set(r, b, i, 3 + rig_get(r, b, i));
+    int lse = rig_partial(r, "log_sum_exp", b, 3);
+    store_matrix(r, rig_map(r, "exp_sub", matrix(r, CODA_BF16, 1), lse, NULL), CODA_F32);
+}
+
+/* ---- Tables ---- */
+
+static int table(struct rig *r, int64_t rows, int64_t columns, int id)
+{
+    return rig_gather(r, rig_buffer(r, CODA_BF16, rows * columns, 3), rows, columns, id);
+}
+
+static int ids(struct rig *r)
+{
+    int b = rig_ids(r, r->p.dim[0], 100, 1);
+    rig_set(r, b, 0, -1);
+    rig_set(r, b, 1, 100);
+    rig_set(r, b, 2, 99);
+    return rig_load(r, b, 0, DIMS(1, 0));
+}
+
+static void embedding(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(40, 512));
+    store_matrix(r, table(r, 100, 512, ids(r)), CODA_BF16);
+}
+
+static void embedding_odd(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(40, 33));
+    store_matrix(r, table(r, 100, 33, ids(r)), CODA_F32);
+}
+
+static void embedding_norm(struct rig *r)
+{
+    float params[] = {1.0f / 768, 1e-5f};
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(40, 768));
+    int x = rig_map(r, "add", table(r, 100, 768, ids(r)), matrix(r, CODA_BF16, 4), NULL);
+    int rstd = rig_map(r, "rsqrt_mean", rig_reduce(r, "sum_sq", x, -1), -1, params);
+    store_matrix(r, rig_map(r, "mul", x, rstd, NULL), CODA_BF16);
+}
+
+/* ---- Rotary embedding ---- */
+
+static void rope(struct rig *r, struct rope_spec spec, int64_t columns, bool positions)
+{
+    rig_init(r, PROGRAM_ROWS, 3, DIMS(2, 24, columns));
+    spec.base = 10000;
+    spec.period = 24;
+    r->p.rope = spec;
+    int x = matrix(r, CODA_BF16, 1);
+    int at = positions ? rig_load(r, rig_ids(r, 48, 100000, 2), 0, DIMS(24, 1, 0)) : -1;
+    store_matrix(r, rig_rope(r, x, at), CODA_BF16);
+}
+
+static void rope_half(struct rig *r)
+{
+    rope(r, (struct rope_spec){.head_dim = 64, .rotary = 64, .heads = 4, .half = true}, 256, false);
+}
+static void rope_pairs(struct rig *r)
+{
+    rope(r, (struct rope_spec){.head_dim = 64, .rotary = 64, .heads = 4}, 256, true);
+}
+static void rope_partial(struct rig *r)
+{
+    rope(r, (struct rope_spec){.head_dim = 64, .rotary = 32, .heads = 2, .half = true}, 256, true);
+}
+static void rope_partial_pairs(struct rig *r)
+{
+    rope(r, (struct rope_spec){.head_dim = 48, .rotary = 24, .heads = 3}, 192, false);
+}
+static void rope_odd(struct rig *r)
+{
+    rope(r, (struct rope_spec){.head_dim = 11, .rotary = 6, .heads = 3, .half = true}, 44, true);
+}
+static void rope_odd_pairs(struct rig *r)
+{
+    rope(r, (struct rope_spec){.head_dim = 11, .rotary = 6, .heads = 3}, 44, false);
+}
+
+/* ---- Empty ---- */
+
+static void no_columns(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(10, 0));
+    int x = matrix(r, CODA_F32, 1);
+    store_rows(r, rig_reduce(r, "sum", x, -1));
+    store_rows(r, rig_reduce(r, "max", x, -1));
+    store_matrix(r, x, CODA_F32);
+}
+
+static void no_rows(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 3, DIMS(2, 0, 64));
+    store_matrix(r, rig_map(r, "relu", matrix(r, CODA_F32, 1), -1, NULL), CODA_F32);
+}
+
+const struct rows_case rows_cases[] = {
+    {"swiglu", swiglu},
+    {"odd silu", odd_silu},
+    {"broadcasts", broadcasts},
+    {"transposed", transposed},
+    {"slices", slices},
+    {"scalars", scalars},
+    {"integers", integers},
+    {"six dimensions", six_dimensions},
+    {"one column", one_column},
+    {"repeats", repeats},
+    {"rms norm, wide", rms_norm_wide},
+    {"rms norm, narrow", rms_norm_narrow},
+    {"layer norm", layer_norm},
+    {"centred", centred},
+    {"softmax, odd", softmax_odd},
+    {"softmax, large", softmax_large},
+    {"softmax, tiny", softmax_tiny},
+    {"softmax, one column", softmax_one},
+    {"extremes", extremes},
+    {"cross entropy", cross_entropy},
+    {"deep sums", deep_sums},
+    {"finishing", finishing},
+    {"normalising", normalising},
+    {"embedding", embedding},
+    {"embedding, odd", embedding_odd},
+    {"embedding, norm", embedding_norm},
+    {"rope, half", rope_half},
+    {"rope, pairs", rope_pairs},
+    {"rope, partial", rope_partial},
+    {"rope, partial pairs", rope_partial_pairs},
+    {"rope, odd", rope_odd},
+    {"rope, odd pairs", rope_odd_pairs},
+    {"no columns", no_columns},
+    {"no rows", no_rows},
+};
+const int rows_case_count = ARRAY_SIZE(rows_cases);
