@@ -175,16 +175,19 @@ static bool reads(const struct node *n, int value)
     return false;
 }
 
-/* Will a kernel after this one read the value from memory? */
-static bool is_read_later(const struct writer *w, int value)
+/* Is the value reduced here, and read from memory by a later kernel? */
+static bool is_reduced_and_stored(const struct writer *w, int value)
 {
     const graph *g = w->gr->g;
+    bool reduced = false, stored = false;
     for (int i = value + 1; i < g->nodes; i++) {
         const struct site *s = &w->gr->site[i];
         bool here = s->role == ROLE_MEMBER && &w->gr->group[s->group] == w->q;
-        if (!here && reads(&g->node[i], value)) return true;
+        if (!reads(&g->node[i], value)) continue;
+        reduced = reduced || (here && g->node[i].op == OP_REDUCE);
+        stored = stored || !here;
     }
-    return false;
+    return reduced && stored;
 }
 
 /* A statistic of a 16-bit tensor describes the tensor that its readers will see, not the fp32 value it
@@ -192,22 +195,20 @@ static bool is_read_later(const struct writer *w, int value)
 static int as_stored(struct writer *w, int value, int step)
 {
     coda_dtype t = w->gr->g->node[value].type.dtype;
-    if (dtype_size(t) != 2 || w->p->step[step].kind == STEP_LOAD || !is_read_later(w, value)) return step;
+    if (dtype_size(t) != 2 || w->p->step[step].kind == STEP_LOAD || !is_reduced_and_stored(w, value)) return step;
     struct step s = w->p->step[step];
     s.kind = STEP_MAP;
     s.prim = prim_find(t == CODA_BF16 ? "to_bf16" : "to_f16");
     s.nin = 1;
     s.in[0] = step;
     s.port = -1;
-    for (int i = 0; i < w->p->steps; i++)
-        if (w->p->step[i].prim == s.prim && w->p->step[i].in[0] == step) return i;
     return add_step(w, s);
 }
 
 static int reduce(struct writer *w, const struct node *n, int value)
 {
     struct step s = {.kind = STEP_REDUCE, .cls = CLASS_ROW, .prim = n->prim, .port = -1, .value = value};
-    s.in[0] = as_stored(w, n->in[0], operand(w, n, 0));
+    s.in[0] = operand(w, n, 0);
     s.in[1] = n->nin > 1 ? operand(w, n, 1) : -1;
     s.nin = n->nin;
     s.half = w->p->step[s.in[0]].half;
@@ -243,7 +244,7 @@ static int gather(struct writer *w, const struct node *n, int value)
     return add_step(w, (struct step){.kind = STEP_LOAD, .cls = CLASS_TILE, .port = add_port(w, port), .value = value});
 }
 
-int write_member(struct writer *w, int value)
+static int compute(struct writer *w, int value)
 {
     const struct node *n = &w->gr->g->node[value];
     int in[PRIM_MAX_INPUTS] = {0};
@@ -258,3 +259,5 @@ int write_member(struct writer *w, int value)
         return map(w, n, value, in);
     }
 }
+
+int write_member(struct writer *w, int value) { return as_stored(w, value, compute(w, value)); }
