@@ -58,7 +58,8 @@ static const struct {
      "%x = input f32[2,3]\noutput %y = %x stride=[1,2]\n"},
     /* attributes: order of ops.def, integers of 0 left out, floats in hexadecimal */
     {"%x = input f32[4,8]\n%r = rope %x, _ {half=1, head_dim=4, base=1e4}",
-     "%x = input f32[4,8]\n%1 = rope %x {base=0x1.388p+13, head_dim=4, rotary=4, heads=2, half=1}  ; f32[4,8]\n"},
+     "%x = input f32[4,8]\n"
+     "%1 = rope %x {base=0x1.388p+13, head_dim=4, rotary=4, heads=2, half=1}  ; f32[4,8]\n"},
     {"%x = input f32[4,8]\n%b = weight f32[8]\n%n = layer_norm %x, _, %b {eps=1e-5}",
      "%x = input f32[4,8]\n%b = weight f32[8]\n%2 = layer_norm %x, _, %b {eps=0x1.4f8b58p-17}  ; f32[4,8]\n"},
     {"%x = input f32[4,8]\n%n = rms_norm %x",
@@ -72,7 +73,8 @@ static const struct {
     {"%x = input f32[4]\n%1 = slice %x {axis=0, start=1, stop=3, step=1}",
      "%x = input f32[4]\n%1 = slice %x {start=1, stop=3, step=1}  ; f32[2]\n"},
     {"%x = input f32[2,4]\n%t = input i32[2]\n%1 = cross_entropy %x, %t {ignore=-100, reduction=1}",
-     "%x = input f32[2,4]\n%t = input i32[2]\n%2 = cross_entropy %x, %t {ignore=-100, reduction=1}  ; f32[1]\n"},
+     "%x = input f32[2,4]\n%t = input i32[2]\n"
+     "%2 = cross_entropy %x, %t {ignore=-100, reduction=1}  ; f32[1]\n"},
     /* reductions and maps go by their primitive */
     {"%x = input f32[2,4]\n%t = input i32[2]\n%1 = select %x, %t",
      "%x = input f32[2,4]\n%t = input i32[2]\n%2 = select %x, %t  ; f32[2,1]\n"},
