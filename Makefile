@@ -83,7 +83,7 @@ unit: $(BUILD)/unit ## the unit tests alone
 bless: $(BUILD)/unit ## rewrites test/golden/*.coda: read the diff before you commit it
 	CODA_BLESS=1 CK_RUN_SUITE=golden $(BUILD)/unit
 test: deps ## all that a CPU can prove
-	@test/all.sh
+	@BUILD=$(BUILD) test/all.sh
 
 # Programs beside the unit tests. Fuzzers: fuzz_NAME SECONDS [SEED].
 FUZZERS := $(patsubst test/%.c,$(BUILD)/%,$(wildcard test/fuzz_*.c))
@@ -103,7 +103,7 @@ fuzz: ## SECONDS=600 of each fuzzer, with address and undefined behaviour saniti
 
 # Every N-th allocation fails.
 $(BUILD)/oom: $(BUILD)/test/oom.o $(BUILD)/libcoda.a
-	$(CC) $^ -o $@ $(LDLIBS) -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=aligned_alloc
+	$(CC) $^ -o $@ $(LDLIBS) -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=strndup,--wrap=aligned_alloc
 
 # GPU tests: no Check, so that they run where only a driver and a toolkit are. Each test/gpu_NAME.c
 # defines int gpu_NAME(void), the number of its failures.

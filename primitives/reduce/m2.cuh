@@ -1,6 +1,6 @@
 // m2.cuh -- the sum over a row of (x - mean)^2, online: n, mean and M2 of what has been seen so far.
 //
-// Welford's push and Chan's merge (Chan, Golub & LeVeque 1983). 0 if the row is empty.
+// Chan, Golub & LeVeque 1983; a push is a merge with the state {1, x, 0}. 0 if the row is empty.
 //
 // coda: reduce m2(x) state 3
 #pragma once
@@ -14,10 +14,10 @@ struct m2 {
     DEV static void init(State &s) { s.v[0] = s.v[1] = s.v[2] = 0.0f; }
     DEV static void push(State &s, float x, int, float)
     {
-        float d = x - s.v[1];
-        s.v[0] += 1.0f;
-        s.v[1] = fmaf(d, math::rcp(s.v[0]), s.v[1]);
-        s.v[2] = fmaf(d, x - s.v[1], s.v[2]);
+        float n = s.v[0] + 1.0f, d = x - s.v[1], part = math::rcp(n);
+        s.v[2] = fmaf(d * (s.v[0] * part), d, s.v[2]);
+        s.v[1] = fmaf(d, part, s.v[1]);
+        s.v[0] = n;
     }
     DEV static void merge(State &s, const State &o)
     {
@@ -27,6 +27,6 @@ struct m2 {
         s.v[1] = fmaf(d, part, s.v[1]);
         s.v[0] = n;
     }
-    DEV static float finish(const State &s) { return s.v[2]; }
+    DEV static float finish(const State &s) { return s.v[2] + (s.v[1] - s.v[1]); } // NaN if the mean is infinite
 };
 } // namespace coda::reduce

@@ -1,0 +1,200 @@
+/*
+ * shim.cpp -- puts the device files of primitives/ behind C functions. vocabulary.h, made by the Makefile,
+ * includes every map, reduction and port, and lists the names as MAPS(X) and REDUCES(X).
+ *
+ * No C++ library is linked: the tests are C.
+ */
+#include <pthread.h>
+
+#include "vocabulary.h"
+#include "shim.h"
+
+using namespace coda;
+
+thread_local HostIndex threadIdx;
+
+/* ---- Maps: apply takes as many floats as its type says ---- */
+
+template <int... i> struct Indices {};
+template <int n, int... i> struct MakeIndices : MakeIndices<n - 1, n - 1, i...> {};
+template <int... i> struct MakeIndices<0, i...> {
+    typedef Indices<i...> type;
+};
+
+template <class... F> constexpr int arity(float (*)(F...)) { return sizeof...(F); }
+template <class Map, int... i> float spread(const float *args, Indices<i...>)
+{
+    return Map::apply(args[i]...);
+}
+template <class Map> float call(const float *args)
+{
+    return spread<Map>(args, typename MakeIndices<arity(Map::apply)>::type());
+}
+
+/* ---- A block of 64 threads. A shuffle writes, meets, reads and meets; so does nothing else ---- */
+
+enum { THREADS = 64 };
+static pthread_barrier_t meeting;
+static float exchange[THREADS], shared_memory[THREADS];
+
+void __syncthreads() { pthread_barrier_wait(&meeting); }
+
+float __shfl_xor_sync(unsigned, float x, int distance)
+{
+    exchange[threadIdx.x] = x;
+    __syncthreads();
+    float other = exchange[threadIdx.x ^ distance];
+    __syncthreads();
+    return other;
+}
+
+struct Lane {
+    int thread, n, step;
+    const float *x;
+    float key, *out;
+};
+
+template <class R> void *run_lane(void *context)
+{
+    const Lane *lane = static_cast<const Lane *>(context);
+    typename R::State s;
+    threadIdx.x = lane->thread;
+    R::init(s);
+    for (int c = lane->thread; c < lane->n; c += THREADS) R::push(s, lane->x[c], c, lane->key);
+    if (lane->step) block::fold_lanes<R, 8, 4>(s);
+    else block::fold_warps<R, 2>(s, shared_memory);
+    lane->out[lane->thread] = R::finish(s);
+    return nullptr;
+}
+
+template <class R> void fold(float out[64], const float *x, int n, float key, int step)
+{
+    pthread_t thread[THREADS];
+    Lane lane[THREADS];
+    pthread_barrier_init(&meeting, nullptr, THREADS);
+    for (int t = 0; t < THREADS; t++) {
+        lane[t] = {t, n, step, x, key, out};
+        pthread_create(&thread[t], nullptr, run_lane<R>, &lane[t]);
+    }
+    for (int t = 0; t < THREADS; t++) pthread_join(thread[t], nullptr);
+    pthread_barrier_destroy(&meeting);
+}
+
+/* ---- Reductions ---- */
+
+template <class R> typename R::State read(const float *state)
+{
+    typename R::State s;
+    static_assert(sizeof s == R::state * sizeof(float), "a State is float v[state]");
+    memcpy(&s, state, sizeof s);
+    return s;
+}
+template <class R> void write(float *state, const typename R::State &s) { memcpy(state, &s, sizeof s); }
+
+template <class R> void init(float *state)
+{
+    typename R::State s;
+    R::init(s);
+    write<R>(state, s);
+}
+template <class R> void push(float *state, float x, int col, float key)
+{
+    typename R::State s = read<R>(state);
+    R::push(s, x, col, key);
+    write<R>(state, s);
+}
+template <class R> void merge(float *state, const float *other)
+{
+    typename R::State s = read<R>(state);
+    R::merge(s, read<R>(other));
+    write<R>(state, s);
+}
+template <class R> float finish(const float *state) { return R::finish(read<R>(state)); }
+
+/* ---- Ports ---- */
+
+template <class T> void load_eight(shim_way way, float (&x)[8], const T *p, int64_t stride, int64_t count)
+{
+    switch (way) {
+    case SHIM_PIECE: port::load_piece(x, p); break;
+    case SHIM_TAIL: port::load_tail(x, p, stride, count); break;
+    case SHIM_AT:
+        for (int i = 0; i < 8; i += 2) {
+            Pair v = port::load_pair_at(p, stride, i, count);
+            x[i] = v.a, x[i + 1] = v.b;
+        }
+        break;
+    case SHIM_PAIRS:
+        for (int i = 0; i < 8; i += 2) {
+            Pair v = port::load_pair(p + i);
+            x[i] = v.a, x[i + 1] = v.b;
+        }
+    }
+}
+
+template <class T> void store_eight(shim_way way, T *p, const float (&x)[8], int64_t stride, int64_t count)
+{
+    switch (way) {
+    case SHIM_PIECE: port::store_piece(p, x); break;
+    case SHIM_TAIL: port::store_tail(p, x, stride, count); break;
+    case SHIM_AT:
+        for (int i = 0; i < 8; i++) port::store_at(p, stride, i, count, x[i]);
+        break;
+    case SHIM_PAIRS:
+        for (int i = 0; i < 8; i += 2) port::store_pair(p + i, Pair{x[i], x[i + 1]});
+    }
+}
+
+/* ---- What C sees ---- */
+
+extern "C" {
+
+#define MAP(name) {#name, arity(map::name::apply), call<map::name>},
+const struct shim_map shim_maps[] = {MAPS(MAP){nullptr, 0, nullptr}};
+
+#define REDUCE(name)                                                                              \
+    {#name, reduce::name::state, init<reduce::name>, push<reduce::name>, merge<reduce::name>,     \
+     finish<reduce::name>, fold<reduce::name>},
+const struct shim_reduce shim_reduces[] = {REDUCES(REDUCE){}};
+
+void shim_rope(float out[2], float a, float b, float position, float high, float low)
+{
+    Pair r = pair::rope::apply(a, b, position, high, low);
+    out[0] = r.a, out[1] = r.b;
+}
+
+void shim_load(int dtype, shim_way way, float *to, const void *p, int64_t stride, int64_t count)
+{
+    float(&x)[8] = *reinterpret_cast<float(*)[8]>(to);
+    if (dtype == 1) load_eight(way, x, static_cast<const f32 *>(p), stride, count);
+    if (dtype == 2) load_eight(way, x, static_cast<const bf16 *>(p), stride, count);
+    if (dtype == 3) load_eight(way, x, static_cast<const f16 *>(p), stride, count);
+    if (dtype == 4) load_eight(way, x, static_cast<const i32 *>(p), stride, count);
+}
+
+void shim_store(int dtype, shim_way way, void *p, const float *from, int64_t stride, int64_t count)
+{
+    const float(&x)[8] = *reinterpret_cast<const float(*)[8]>(from);
+    if (dtype == 1) store_eight(way, static_cast<f32 *>(p), x, stride, count);
+    if (dtype == 2) store_eight(way, static_cast<bf16 *>(p), x, stride, count);
+    if (dtype == 3) store_eight(way, static_cast<f16 *>(p), x, stride, count);
+    if (dtype == 4) store_eight(way, static_cast<i32 *>(p), x, stride, count);
+}
+
+float shim_partials(float room[16], const float x[8])
+{
+    for (int b = 0; b < 8; b++) port::store_partial<reduce::sum>(room, 1, b, 8, {{x[b]}});
+    return port::finish_partials<reduce::sum>(room, 1, 8);
+}
+
+uint32_t shim_pack(int dtype, float lo, float hi)
+{
+    return dtype == 2 ? pack2<bf16>(lo, hi) : pack2<f16>(lo, hi);
+}
+
+void shim_unpack(int dtype, float out[2], uint32_t packed)
+{
+    Pair x = dtype == 2 ? unpack2<bf16>(packed) : unpack2<f16>(packed);
+    out[0] = x.a, out[1] = x.b;
+}
+}

@@ -1,0 +1,47 @@
+/* shim.h -- the device files of primitives/, compiled for the host, to be called from C tests. */
+#ifndef SHIM_H
+#define SHIM_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Both lists end with a NULL name. They are made from the files, not from the table. */
+struct shim_map {
+    const char *name;
+    int floats; /* arguments of apply: operands, then parameters                                   */
+    float (*apply)(const float *args);
+};
+extern const struct shim_map shim_maps[];
+
+struct shim_reduce {
+    const char *name;
+    int state;
+    void (*init)(float *state);
+    void (*push)(float *state, float x, int col, float key);
+    void (*merge)(float *state, const float *other);
+    float (*finish)(const float *state);
+    /* Folds a row by a block of two warps: thread t pushes the columns t, t + 64, ... and returns its
+     * result in out[t]. With `step` the fold is fold_lanes<R, 8, 4>: lanes t, t + 4, ... of each warp. */
+    void (*fold)(float out[64], const float *x, int n, float key, int step);
+};
+extern const struct shim_reduce shim_reduces[];
+
+void shim_rope(float out[2], float a, float b, float position, float high, float low);
+
+/* port/: eight elements of a coda_dtype (its number), by ... */
+enum shim_way { SHIM_PIECE, SHIM_PAIRS, SHIM_TAIL, SHIM_AT };
+void shim_load(int dtype, enum shim_way way, float x[8], const void *p, int64_t stride, int64_t count);
+void shim_store(int dtype, enum shim_way way, void *p, const float x[8], int64_t stride, int64_t count);
+/* Stores eight sums as partials of row 1 of 2 and finishes them. */
+float shim_partials(float room[16], const float x[8]);
+/* {lo, hi} of pack2, and back through unpack2. */
+uint32_t shim_pack(int dtype, float lo, float hi);
+void shim_unpack(int dtype, float out[2], uint32_t packed);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

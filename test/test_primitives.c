@@ -1,0 +1,391 @@
+/*
+ * test_primitives.c -- every primitive's own .cuh source against its reference, on the host through the
+ * shim, and by NVRTC where there is one. Driven by the table: a new primitive is tested with no edit.
+ */
+#include "base.h" /* before check.h, which has a macro `fail` */
+
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "jit.h"
+#include "prim.h"
+#include "shim/shim.h"
+#include "util_primitives.h"
+#include "util_random.h"
+
+static const struct shim_map *shim_map(const char *name)
+{
+    for (const struct shim_map *m = shim_maps; m->name; m++)
+        if (!strcmp(m->name, name)) return m;
+    return NULL;
+}
+
+static const struct shim_reduce *shim_reduce(const char *name)
+{
+    for (const struct shim_reduce *r = shim_reduces; r->name; r++)
+        if (!strcmp(r->name, name)) return r;
+    return NULL;
+}
+
+static const struct prim_file *find_file(const char *path)
+{
+    for (int i = 0; path && i < prim_file_count; i++)
+        if (!strcmp(prim_files[i].path, path)) return &prim_files[i];
+    return NULL;
+}
+
+/* Prints the worst relative error if $CODA_ERRORS is set, for the accuracy table in README.md. */
+static void tell_error(const char *name, double error)
+{
+    if (getenv("CODA_ERRORS")) printf("%-12s %.1e\n", name, error);
+}
+
+/* ---- The table ---- */
+
+START_TEST(table_is_sorted_and_complete)
+{
+    for (int i = 0; i < prim_count; i++) {
+        const struct prim *p = &prim_table[i];
+        bool map = p->kind == PRIM_MAP;
+        ck_assert_msg(i == 0 || strcmp(prim_table[i - 1].name, p->name) < 0, "%s is out of order", p->name);
+        ck_assert_ptr_eq(prim_find(p->name), p);
+        ck_assert_ptr_nonnull(find_file(p->header));
+        ck_assert_ptr_null(p->source);
+        ck_assert(map == (p->reference != NULL) && map == (p->reduce == NULL));
+        ck_assert(map ? p->state == 0 : p->state >= 1 && p->state <= PRIM_MAX_STATE && p->params == 0);
+        for (int k = 0; k < PRIM_MAX_PARAMS; k++) ck_assert((k < p->params) == (p->param_name[k] != NULL));
+    }
+    ck_assert_ptr_null(prim_find("no_such_map"));
+    ck_assert_ptr_null(prim_find(""));
+    ck_assert_ptr_null(prim_find("zzz"));
+}
+END_TEST
+
+START_TEST(table_has_the_names_that_rewrites_use)
+{
+    static const struct {
+        const char *name;
+        int inputs, params, state;
+    } want[] = {{"add", 2, 0, 0},    {"sub", 2, 0, 0},   {"mul", 2, 0, 0},         {"div", 2, 0, 0},
+                {"scale", 1, 1, 0},  {"silu", 1, 0, 0},  {"swiglu", 2, 0, 0},      {"exp_sub", 2, 0, 0},
+                {"nll", 3, 2, 0},    {"valid", 1, 1, 0}, {"rsqrt_mean", 1, 2, 0},  {"sum", 1, 0, 1},
+                {"sum_sq", 1, 0, 1}, {"max", 1, 0, 1},   {"log_sum_exp", 1, 0, 2}, {"m2", 1, 0, 3},
+                {"select", 2, 0, 1}};
+    for (int i = 0; i < ARRAY_SIZE(want); i++) {
+        const struct prim *p = prim_find(want[i].name);
+        ck_assert_msg(p != NULL, "%s is missing", want[i].name);
+        ck_assert_int_eq(p->inputs, want[i].inputs);
+        ck_assert_int_eq(p->params, want[i].params);
+        ck_assert_int_eq(p->state, want[i].state);
+    }
+}
+END_TEST
+
+START_TEST(files_are_whole)
+{
+    for (int i = 0; i < prim_file_count; i++) {
+        ck_assert_uint_eq(strlen(prim_files[i].text), prim_files[i].length);
+        ck_assert(i == 0 || strcmp(prim_files[i - 1].path, prim_files[i].path) < 0);
+    }
+    ck_assert_ptr_nonnull(find_file("types.cuh"));
+}
+END_TEST
+
+/* ---- One primitive: _i is its place in the table ---- */
+
+static void try_map(const struct prim *p)
+{
+    const struct shim_map *m = shim_map(p->name);
+    int count, n = p->inputs + p->params;
+    double worst = 0, error;
+    char why[512];
+    ck_assert_msg(m && m->floats == n, "apply of %s does not take the %d floats of its line", p->name, n);
+    float *args = map_cases(p, random_seed(), &count);
+    for (int c = 0; c < count; c++) {
+        float got = m->apply(args + c * n);
+        ck_assert_msg(map_close(p, args + c * n, got, &error, why, sizeof why), "%s", why);
+        worst = MAX(worst, error);
+    }
+    free(args);
+    tell_error(p->name, worst);
+}
+
+/* The row in `parts` states: contiguous runs of columns, or every parts-th one; merged left to right or
+ * as a tree. Some parts are empty when there are more of them than columns. */
+static float reduce_in_parts(const struct shim_reduce *r, const struct row_case *row, int parts, bool strided,
+                             bool tree)
+{
+    float state[16][PRIM_MAX_STATE];
+    for (int k = 0; k < parts; k++) {
+        int per = CEIL_DIV(row->n, parts);
+        r->init(state[k]);
+        for (int c = 0; c < row->n; c++)
+            if ((strided ? c % parts : c / per) == k) r->push(state[k], row->x[c], c, row->key);
+    }
+    if (tree)
+        for (int d = 1; d < parts; d *= 2)
+            for (int k = 0; k + d < parts; k += 2 * d) r->merge(state[k], state[k + d]);
+    else
+        for (int k = 1; k < parts; k++) r->merge(state[0], state[k]);
+    return r->finish(state[0]);
+}
+
+static void try_reduce(const struct prim *p)
+{
+    static const int parts[] = {1, 2, 3, 8, 16};
+    static struct row_case row;
+    const struct shim_reduce *r = shim_reduce(p->name);
+    double worst = 0, error;
+    char why[512];
+    ck_assert_msg(r && r->state == p->state, "%s does not have the %d floats of its line", p->name, p->state);
+    for (int i = 0; i < ROW_CASES * 4 * ARRAY_SIZE(parts); i++) {
+        row_case(&row, i % ROW_CASES, random_seed());
+        int way = i / ROW_CASES;
+        float got = reduce_in_parts(r, &row, parts[way / 4], way & 1, way & 2);
+        ck_assert_msg(row_close(p, &row, CEIL_DIV(row.n, parts[way / 4]), got, &error, why, sizeof why),
+                      "%s (%d parts)", why, parts[way / 4]);
+        worst = MAX(worst, error);
+    }
+    tell_error(p->name, worst);
+}
+
+START_TEST(source_agrees_with_reference)
+{
+    const struct prim *p = &prim_table[_i];
+    if (p->kind == PRIM_MAP)
+        try_map(p);
+    else
+        try_reduce(p);
+}
+END_TEST
+
+/* Pushing one by one or merging parts, the references must agree with themselves. */
+START_TEST(reference_merges)
+{
+    const struct prim *p = &prim_table[_i];
+    static struct row_case row;
+    double state[2][PRIM_MAX_STATE], error;
+    char why[512];
+    for (int i = 0; p->kind == PRIM_REDUCE && i < ROW_CASES; i++) {
+        row_case(&row, i, random_seed());
+        for (int half = 0; half < 2; half++) {
+            p->reduce->init(state[half]);
+            for (int c = half ? row.n / 3 : 0; c < (half ? row.n : row.n / 3); c++)
+                p->reduce->push(state[half], row.x[c], c, row.key);
+        }
+        p->reduce->merge(state[0], state[1]);
+        double got = p->reduce->finish(state[0]);
+        ck_assert_msg(row_close(p, &row, 0, got, &error, why, sizeof why) && error < 1e-12, "%s: %s",
+                      row.what, why);
+    }
+}
+END_TEST
+
+START_TEST(folds_agree_in_all_threads)
+{
+    const struct prim *p = &prim_table[_i];
+    static struct row_case row;
+    float out[64];
+    double error;
+    char why[512];
+    for (int i = 0; p->kind == PRIM_REDUCE && i < ROW_CASES; i++) {
+        row_case(&row, i, random_seed());
+        shim_reduce(p->name)->fold(out, row.x, row.n, row.key, 0);
+        ck_assert_msg(row_close(p, &row, CEIL_DIV(row.n, 64), out[0], &error, why, sizeof why), "%s", why);
+        for (int t = 1; t < 64; t++) ck_assert_int_eq(memcmp(&out[0], &out[t], sizeof *out), 0);
+    }
+}
+END_TEST
+
+/* Lane t of a fold along a column holds what lanes t, t + 4, ... of its warp pushed. */
+START_TEST(fold_along_columns)
+{
+    float x[64], out[64];
+    for (int t = 0; t < 64; t++) x[t] = (float)(1 << (t % 32 / 4));
+    for (int t = 0; t < 64; t++) x[t] *= t % 4 == 2 ? 3 : 1;
+    shim_reduce("sum")->fold(out, x, 64, 0, 4);
+    for (int t = 0; t < 64; t++) ck_assert_float_eq(out[t], t % 4 == 2 ? 765 : 255);
+}
+END_TEST
+
+/* ---- Rope ---- */
+
+static const double bases[] = {10000, 500000, 1e6, 100, 1};
+
+START_TEST(rope_turns_pairs)
+{
+    struct random r = {random_seed()};
+    double worst = 0;
+    for (int k = 0; k < 200000; k++) {
+        float a = (float)random_normal(&r), b = (float)random_normal(&r), high, low, out[2];
+        int rotary = 2 << random_below(&r, 8), i = (int)random_below(&r, rotary / 2);
+        double base = bases[random_below(&r, ARRAY_SIZE(bases))], want[2];
+        double position = (double)(random_next(&r) >> (43 + random_below(&r, 21)));
+        if (random_chance(&r, 10)) position = -position;
+        rope_frequency(base, rotary, i, &high, &low);
+        rope_reference(want, a, b, position, base, rotary, i);
+        shim_rope(out, a, b, (float)position, high, low);
+        for (int e = 0; e < 2; e++) {
+            double error = fabs(out[e] - want[e]) / (fabs(a) + fabs(b));
+            ck_assert_msg(error < 1e-6, "rope(%g, %g) at %g, pair %d of %d, base %g: %g, but %g", a, b,
+                          position, i, rotary, base, out[e], want[e]);
+            worst = MAX(worst, error);
+        }
+    }
+    tell_error("rope", worst);
+}
+END_TEST
+
+START_TEST(rope_of_frequency_0_is_nothing)
+{
+    static const float v[] = {0.0f, -0.0f, 1e-45f, 1.5f, -3e38f, INFINITY, -INFINITY, NAN};
+    for (int i = 0; i < ARRAY_SIZE(v); i++)
+        for (int j = 0; j < ARRAY_SIZE(v); j++) {
+            float in[2] = {v[i], v[j]}, out[2];
+            shim_rope(out, in[0], in[1], 1048575, 0, 0);
+            ck_assert_int_eq(memcmp(in, out, sizeof in), 0);
+        }
+}
+END_TEST
+
+/* ---- Types and ports: dtype.c is the other opinion ---- */
+
+static float random_bits(struct random *r)
+{
+    uint32_t u = (uint32_t)random_next(r);
+    float x;
+    memcpy(&x, &u, 4);
+    return random_chance(r, 50) ? x : (float)random_normal(r) * 100;
+}
+
+START_TEST(ports_round_as_the_cpu_does)
+{
+    struct random r = {random_seed()};
+    _Alignas(16) unsigned char mine[64], theirs[64];
+    for (int k = 0; k < 20000; k++) {
+        coda_dtype t = (coda_dtype)(k % 4 + 1);
+        enum shim_way way = (enum shim_way)(k / 4 % 4);
+        bool whole = way == SHIM_PIECE || way == SHIM_PAIRS;
+        int64_t stride = whole ? 1 : random_below(&r, 2) + 1, count = whole ? 8 : random_below(&r, 9);
+        float x[8], back[8];
+        memset(mine, 0xff, sizeof mine), memset(theirs, 0xff, sizeof theirs);
+        for (int i = 0; i < 8; i++) x[i] = t == CODA_I32 ? (float)random_normal(&r) * 1e6f : random_bits(&r);
+        for (int i = 0; i < 8; i++)
+            if (isnan(x[i])) x[i] = 1; /* payloads may differ */
+        for (int i = 0; i < count; i++) dtype_store(t, theirs, i * stride, x[i]);
+        shim_store((int)t, way, mine, x, stride, count);
+        ck_assert_msg(!memcmp(mine, theirs, sizeof mine), "%s stored way %d", dtype_name(t), way);
+        shim_load((int)t, way, back, mine, stride, count);
+        for (int i = 0; i < 8; i++)
+            ck_assert_double_eq(back[i], i < count ? (float)dtype_load(t, theirs, i * stride) : 0);
+    }
+}
+END_TEST
+
+START_TEST(every_16_bit_number_survives)
+{
+    for (uint32_t u = 0; u < 0x10000; u++)
+        for (int t = CODA_BF16; t <= CODA_F16; t++) {
+            float x[2];
+            uint16_t bits = (uint16_t)u;
+            double want = dtype_load((coda_dtype)t, &bits, 0);
+            shim_unpack(t, x, u | 0x12340000);
+            if (isnan(want)) {
+                ck_assert(isnan(x[0]));
+                continue;
+            }
+            ck_assert_double_eq(x[0], want);
+            ck_assert_uint_eq(shim_pack(t, x[0], x[1]), u | 0x12340000);
+        }
+}
+END_TEST
+
+START_TEST(partials_are_finished_in_order)
+{
+    /* Left to right the small ones are lost in 2^24; any other order shows. */
+    float room[16], x[8] = {0x1p24f, 1, 1, 1, 1, 1, 1, 2};
+    for (int i = 0; i < 16; i++) room[i] = NAN;
+    ck_assert_float_eq(shim_partials(room, x), 0x1p24f + 2);
+    for (int i = 0; i < 8; i++) ck_assert_float_nan(room[i]);
+}
+END_TEST
+
+/* ---- NVRTC ---- */
+
+static void compile(const char *symbol, const char *text)
+{
+    struct jit_cubin cubin = {0};
+    char err[JIT_ERROR_SIZE] = "";
+    coda_status status = jit_compile(&cubin, symbol, text, &(struct jit_options){"sm_90a", NULL, true}, err);
+    ck_assert_msg(status == CODA_OK, "%s: %s", symbol, err);
+    ck_assert_msg(cubin.spill_bytes <= 0, "%s spills %d bytes", symbol, cubin.spill_bytes);
+    jit_cubin_free(&cubin);
+}
+
+static bool has_nvrtc(void)
+{
+    char line[256];
+    return jit_nvrtc_info(line, sizeof line);
+}
+
+START_TEST(primitive_compiles_by_itself)
+{
+    const struct prim *p = &prim_table[_i];
+    struct text t = {0};
+    if (!has_nvrtc()) return;
+    text_printf(&t, "#include \"%s\"\nextern \"C\" __global__ void probe(float *p)\n{\n", p->header);
+    if (p->kind == PRIM_MAP) {
+        text_printf(&t, "    p[0] = coda::map::%s::apply(", p->name);
+        for (int i = 0; i < p->inputs + p->params; i++) text_printf(&t, "%sp[%d]", i ? ", " : "", i);
+        text_append(&t, ");\n}\n");
+    } else {
+        text_printf(&t, "    using R = coda::reduce::%s;\n    R::State s, o;\n", p->name);
+        text_append(&t, "    R::init(s);\n    R::init(o);\n    R::push(s, p[0], threadIdx.x, p[1]);\n"
+                        "    R::push(o, p[2], threadIdx.x, p[3]);\n    R::merge(s, o);\n"
+                        "    p[4] = R::finish(s);\n}\n");
+    }
+    compile("probe", text_str(&t));
+    text_free(&t);
+}
+END_TEST
+
+START_TEST(header_stands_alone)
+{
+    struct text t = {0};
+    if (!has_nvrtc()) return;
+    text_printf(&t, "#include \"%s\"\nextern \"C\" __global__ void alone() {}\n", prim_files[_i].path);
+    compile("alone", text_str(&t));
+    text_free(&t);
+}
+END_TEST
+
+Suite *primitives_suite(void);
+Suite *primitives_suite(void)
+{
+    Suite *s = suite_create("primitives");
+    random_seed(); /* one for all tests, which run in processes of their own */
+    TCase *t = tcase_create("table");
+    tcase_add_test(t, table_is_sorted_and_complete);
+    tcase_add_test(t, table_has_the_names_that_rewrites_use);
+    tcase_add_test(t, files_are_whole);
+    suite_add_tcase(s, t);
+    t = tcase_create("host");
+    tcase_add_loop_test(t, source_agrees_with_reference, 0, prim_count);
+    tcase_add_loop_test(t, reference_merges, 0, prim_count);
+    tcase_add_loop_test(t, folds_agree_in_all_threads, 0, prim_count);
+    tcase_add_test(t, fold_along_columns);
+    tcase_add_test(t, rope_turns_pairs);
+    tcase_add_test(t, rope_of_frequency_0_is_nothing);
+    tcase_add_test(t, ports_round_as_the_cpu_does);
+    tcase_add_test(t, every_16_bit_number_survives);
+    tcase_add_test(t, partials_are_finished_in_order);
+    suite_add_tcase(s, t);
+    t = tcase_create("nvrtc");
+    tcase_add_loop_test(t, primitive_compiles_by_itself, 0, prim_count);
+    tcase_add_loop_test(t, header_stands_alone, 0, prim_file_count);
+    suite_add_tcase(s, t);
+    return s;
+}
