@@ -41,15 +41,15 @@ coda_value build_node(graph *g, const char *what, struct node n, const coda_valu
     return build_value(graph_append(g, &n));
 }
 
+/* The size of every version of a struct is a multiple of size_t, so that no pointer is cut in two. */
 coda_status build_options(const char *what, void *own, size_t size, const void *given)
 {
     size_t theirs;
     if (!given) return CODA_OK;
     memcpy(&theirs, given, sizeof theirs);
-    if (theirs <= sizeof theirs || theirs > size)
-        return fail(CODA_E_INVALID,
-                    "%s: the struct's size field is %zu; must be %zu..%zu (use its INIT macro)", what,
-                    theirs, sizeof theirs + 1, size);
+    if (theirs <= sizeof theirs || theirs > size || theirs % sizeof theirs)
+        return fail(CODA_E_INVALID, "%s: the struct's size field is %zu; its INIT macro sets %zu", what, theirs,
+                    size);
     memcpy(own, given, theirs);
     return CODA_OK;
 }

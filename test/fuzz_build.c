@@ -1,246 +1,304 @@
 /*
- * fuzz_build.c -- random builder calls, most of them wrong.
+ * fuzz_build.c -- random builder calls, some with hostile arguments: fuzz_build SECONDS [SEED].
  *
- *     fuzz_build SECONDS [SEED]
- *
- * Values of other graphs, absent operands, negative and huge dimensions, wrong dtypes, bad names and
- * options. A graph must stay poisoned once it is, with a message; one that is not must verify, print,
- * parse back, plan and run.
+ * After each call the graph either verifies, or is poisoned with one line of text, stays so, and is
+ * made again from the text of its last good state. Run it under sanitizers.
  */
-#include <limits.h>
+#include "graph.h"
+#include "util_random.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "util_random.h"
+struct fuzz {
+    struct random r;
+    coda_graph *g;
+    struct text good; /* of the graph before its last mistake */
+    long calls, mistakes;
+};
 
-enum { MOST_VALUES = 48 };
-
-static struct random r;
-static coda_value value[MOST_VALUES];
-static int values;
-
-static int64_t number(void)
+static void stop(const struct fuzz *f, const char *what)
 {
-    static const int64_t odd[] = {0, 1, -1, 2, 7, 64, INT32_MAX, INT64_MAX, INT64_MIN, 1 << 20, -100};
-    return random_chance(&r, 85) ? random_below(&r, 5) * random_below(&r, 5) : odd[random_below(&r, ARRAY_SIZE(odd))];
-}
-
-static int64_t size(void) { return random_chance(&r, 90) ? 1 + random_below(&r, 8) * 2 : number(); }
-
-static coda_value any(void)
-{
-    if (random_chance(&r, 2)) return CODA_NONE;
-    if (random_chance(&r, 2)) return (coda_value){(uint32_t)random_next(&r)};
-    return values ? value[random_below(&r, values)] : CODA_NONE;
-}
-
-static coda_value maybe(void) { return random_chance(&r, 50) ? CODA_NONE : any(); }
-static coda_dtype dtype(void) { return random_chance(&r, 97) ? (coda_dtype)(1 + random_below(&r, 4)) : (coda_dtype)number(); }
-
-static const char *name(char buf[32])
-{
-    static const char *const odd[] = {"", "x", "a b", "9", "%x", "input", "\n", NULL};
-    if (random_chance(&r, 4)) return odd[random_below(&r, ARRAY_SIZE(odd))];
-    snprintf(buf, 32, "v%u", (unsigned)random_next(&r));
-    return buf;
-}
-
-static coda_value leaf(coda_graph *g)
-{
-    int64_t dims[CODA_MAX_RANK], strides[CODA_MAX_RANK];
-    int rank = random_chance(&r, 97) ? 1 + (int)random_below(&r, 3) : (int)number();
-    char buf[32];
-    for (int d = 0; d < CODA_MAX_RANK; d++) dims[d] = size(), strides[d] = number();
-    const int64_t *shape = random_chance(&r, 99) ? dims : NULL;
-    switch (random_below(&r, 4)) {
-    case 0: return coda_input_strided(g, name(buf), dtype(), rank, shape, strides);
-    case 1: return coda_weight(g, name(buf), dtype(), rank, shape);
-    case 2: return coda_weight_strided(g, name(buf), dtype(), rank, shape, strides);
-    default: return coda_input(g, name(buf), dtype(), rank, shape);
-    }
-}
-
-static coda_value unary(coda_graph *g)
-{
-    typedef coda_value call(coda_graph *, coda_value);
-    static call *const f[] = {coda_relu,     coda_relu2,   coda_gelu_erf, coda_gelu_tanh, coda_gelu_quick,
-                              coda_silu,     coda_tanh,    coda_sigmoid,  coda_softplus,  coda_softmax,
-                              coda_row_sum,  coda_row_max, coda_row_mean, coda_log_sum_exp};
-    return f[random_below(&r, ARRAY_SIZE(f))](g, any());
-}
-
-static coda_value binary(coda_graph *g)
-{
-    typedef coda_value call(coda_graph *, coda_value, coda_value);
-    static call *const f[] = {coda_add, coda_sub, coda_mul, coda_div, coda_bias, coda_matmul, coda_matmul_kn, coda_embedding};
-    return f[random_below(&r, ARRAY_SIZE(f))](g, any(), any());
-}
-
-static coda_value gated(coda_graph *g)
-{
-    typedef coda_value call(coda_graph *, coda_value, coda_layout);
-    static call *const f[] = {coda_swiglu, coda_geglu, coda_reglu, coda_glu};
-    return f[random_below(&r, 4)](g, any(), (coda_layout)random_below(&r, 3));
-}
-
-static coda_value with_options(coda_graph *g)
-{
-    coda_rope_options rope = CODA_ROPE_OPTIONS_INIT;
-    coda_attention_options attention = CODA_ATTENTION_OPTIONS_INIT;
-    coda_cross_entropy_options loss = CODA_CROSS_ENTROPY_OPTIONS_INIT;
-    if (random_chance(&r, 60)) rope.head_dim = number(), rope.rotary = number(), rope.heads = number();
-    if (random_chance(&r, 60)) attention.heads = number(), attention.kv_heads = number(), attention.window = number();
-    rope.style = (coda_rope_style)random_below(&r, 3);
-    attention.causal = (int)random_below(&r, 2);
-    loss.reduction = (coda_reduction)random_below(&r, 4);
-    if (random_chance(&r, 3)) rope.size = attention.size = loss.size = (size_t)number();
-    if (random_chance(&r, 3)) rope.base = attention.scale = -1.0f;
-    switch (random_below(&r, 3)) {
-    case 0: return coda_rope(g, any(), maybe(), random_chance(&r, 90) ? &rope : NULL);
-    case 1: return coda_attention(g, any(), any(), any(), maybe(), random_chance(&r, 90) ? &attention : NULL);
-    default: return coda_cross_entropy(g, any(), any(), random_chance(&r, 90) ? &loss : NULL);
-    }
-}
-
-static coda_value movement(coda_graph *g)
-{
-    int64_t dims[CODA_MAX_RANK];
-    int perm[CODA_MAX_RANK], rank = 1 + (int)random_below(&r, 3);
-    coda_value in[4] = {any(), any(), any(), any()};
-    for (int d = 0; d < CODA_MAX_RANK; d++) dims[d] = size(), perm[d] = (int)(random_chance(&r, 95) ? (d + 1) % rank : number());
-    switch (random_below(&r, 5)) {
-    case 0: return coda_slice(g, any(), (int)random_below(&r, 3), random_below(&r, 3), number(), 1 + random_below(&r, 2));
-    case 1: return coda_concat(g, (int)random_below(&r, 3), in, (int)random_below(&r, 5));
-    case 2: return coda_reshape(g, any(), rank, dims);
-    case 3: return coda_transpose(g, any(), perm);
-    default: return coda_cast(g, any(), dtype());
-    }
-}
-
-static coda_value apply(coda_graph *g)
-{
-    static const char *const map[] = {"leaky", "swiglu", "add", "nll", "scale", "sum", "nothing", "rsqrt_mean", NULL};
-    static const char *const source[] = {"DEV static float apply(float x) { return x; }", "", NULL};
-    coda_value in[4] = {any(), any(), any(), any()};
-    float params[4] = {1, 0.5f, 2, -1};
-    if (random_chance(&r, 20)) {
-        coda_map_def def = CODA_MAP_DEF_INIT;
-        char buf[32];
-        def.name = random_chance(&r, 50) ? "leaky" : name(buf);
-        def.inputs = (int)random_below(&r, 6);
-        def.params = (int)random_below(&r, 6);
-        def.source = source[random_below(&r, 3)];
-        coda_define_map(g, random_chance(&r, 99) ? &def : NULL);
-    }
-    return coda_apply(g, map[random_below(&r, ARRAY_SIZE(map))], in, (int)random_below(&r, 6),
-                      random_chance(&r, 80) ? params : NULL);
-}
-
-static coda_value step(coda_graph *g)
-{
-    switch (random_below(&r, 10)) {
-    case 0: case 1: return leaf(g);
-    case 2: return unary(g);
-    case 3: case 4: return binary(g);
-    case 5: return gated(g);
-    case 6: return with_options(g);
-    case 7: return movement(g);
-    case 8: return apply(g);
-    default:
-        return random_chance(&r, 50) ? coda_rms_norm(g, any(), maybe(), 1e-5f)
-                                     : coda_layer_norm(g, any(), maybe(), maybe(), 1e-5f);
-    }
-}
-
-/* ---- What must hold ---- */
-
-static void die(const char *what, const coda_graph *g)
-{
-    static char text[1 << 16];
-    coda_graph_print(g, text, sizeof text);
-    printf("fuzz_build: %s: %s\n%s", what, coda_error(), text);
-    fflush(stdout);
+    fprintf(stderr, "fuzz_build: %s: %s\n%s", what, coda_error(), text_str(&f->good));
     abort();
 }
 
-static bool small(const coda_graph *g)
+/* ---- Arguments ---- */
+
+static int64_t number(struct fuzz *f)
 {
-    double total = 0;
-    for (int i = 0; i < g->nodes; i++) {
-        double n = 1;
-        for (int d = 0; d < g->node[i].type.rank; d++) n *= (double)g->node[i].type.dim[d];
-        total += n;
-    }
-    return total < 1e5;
+    static const int64_t hostile[] = {-1,        -2,        7,         1 << 20,   INT32_MAX,
+                                      INT32_MIN, INT64_MAX, INT64_MIN, 1LL << 62, 1LL << 40};
+    static const int64_t usual[] = {0, 1, 1, 2, 2, 2, 3, 4, 4, 4, 8};
+    if (random_chance(&f->r, 3)) return hostile[random_below(&f->r, ARRAY_SIZE(hostile))];
+    return usual[random_below(&f->r, ARRAY_SIZE(usual))];
 }
 
-static void check_text(const coda_graph *g)
+static const int64_t *numbers(struct fuzz *f, int64_t *out)
 {
-    static char once[1 << 18];
+    for (int i = 0; i < 8; i++) out[i] = number(f);
+    return random_chance(&f->r, 1) ? NULL : out;
+}
+
+static int rank(struct fuzz *f)
+{
+    return random_chance(&f->r, 97) ? (int)random_below(&f->r, 5) : (int)number(f);
+}
+
+static coda_dtype dtype(struct fuzz *f)
+{
+    return random_chance(&f->r, 98) ? (coda_dtype)(1 + random_below(&f->r, 4)) : (coda_dtype)number(f);
+}
+
+static coda_value value(struct fuzz *f)
+{
+    if (random_chance(&f->r, 2)) return CODA_NONE;
+    if (random_chance(&f->r, 1)) return (coda_value){(uint32_t)random_next(&f->r)};
+    return (coda_value){(uint32_t)(1 + random_below(&f->r, f->g->nodes + random_chance(&f->r, 1)))};
+}
+
+static coda_value maybe(struct fuzz *f) { return random_chance(&f->r, 50) ? CODA_NONE : value(f); }
+
+static float real(struct fuzz *f)
+{
+    uint32_t bits = (uint32_t)random_next(&f->r);
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return random_chance(&f->r, 90) ? 0.5f : x;
+}
+
+static const char *name(struct fuzz *f, char *buf)
+{
+    static const char *const hostile[] = {"", "1", "a b", "\xff", "a%n%s", "..", "a\nb", "\"", NULL};
+    if (random_chance(&f->r, 4)) return hostile[random_below(&f->r, ARRAY_SIZE(hostile))];
+    sprintf(buf, "n%d", (int)random_below(&f->r, 1000));
+    return buf;
+}
+
+/* ---- Calls ---- */
+
+static void leaf(struct fuzz *f)
+{
+    int64_t dims[8], strides[8];
+    char buf[32];
+    const char *n = name(f, buf);
+    coda_dtype t = dtype(f);
+    int r = rank(f);
+    const int64_t *d = numbers(f, dims), *s = numbers(f, strides);
+    switch (random_below(&f->r, 6)) {
+    case 0: coda_weight_strided(f->g, n, t, r, d, s); break;
+    case 1: coda_input_strided(f->g, n, t, r, d, s); break;
+    case 2:
+    case 3: coda_weight(f->g, n, t, r, d); break;
+    default: coda_input(f->g, n, t, r, d);
+    }
+}
+
+static void output(struct fuzz *f)
+{
+    int64_t strides[8];
+    char buf[32];
+    const char *n = name(f, buf);
+    if (random_chance(&f->r, 70))
+        coda_output(f->g, n, value(f));
+    else
+        coda_output_strided(f->g, n, value(f), numbers(f, strides));
+}
+
+static void elementwise(struct fuzz *f)
+{
+    static coda_value (*const unary[])(coda_graph *, coda_value) = {
+        coda_relu,    coda_relu2,   coda_gelu_erf, coda_gelu_tanh,  coda_gelu_quick,
+        coda_silu,    coda_tanh,    coda_sigmoid,  coda_softplus,   coda_softmax,
+        coda_row_sum, coda_row_max, coda_row_mean, coda_log_sum_exp};
+    static coda_value (*const binary[])(coda_graph *, coda_value, coda_value) = {
+        coda_add, coda_sub, coda_mul, coda_div, coda_bias, coda_matmul, coda_matmul_kn, coda_embedding};
+    static coda_value (*const gated[])(coda_graph *, coda_value, coda_layout) = {coda_swiglu, coda_geglu,
+                                                                                 coda_reglu, coda_glu};
+    switch (random_below(&f->r, 4)) {
+    case 0: unary[random_below(&f->r, ARRAY_SIZE(unary))](f->g, value(f)); break;
+    case 1: coda_scale(f->g, value(f), real(f)); break;
+    case 2:
+        gated[random_below(&f->r, ARRAY_SIZE(gated))](f->g, value(f), (coda_layout)random_below(&f->r, 3));
+        break;
+    default: binary[random_below(&f->r, ARRAY_SIZE(binary))](f->g, value(f), value(f));
+    }
+}
+
+static void apply(struct fuzz *f)
+{
+    coda_value in[PRIM_MAX_INPUTS] = {value(f), value(f), value(f), value(f)};
+    float params[PRIM_MAX_PARAMS] = {real(f), real(f), real(f), real(f)};
+    int user = f->g->maps ? (int)random_below(&f->r, 2) : 0;
+    const struct prim *p =
+        user ? f->g->map[random_below(&f->r, f->g->maps)] : &prim_table[random_below(&f->r, prim_count)];
+    int n = random_chance(&f->r, 95) ? p->inputs : (int)number(f);
+    coda_apply(f->g, random_chance(&f->r, 98) ? p->name : "no.such", random_chance(&f->r, 99) ? in : NULL,
+               n, random_chance(&f->r, 95) ? params : NULL);
+}
+
+static void define(struct fuzz *f)
+{
+    coda_map_def d = CODA_MAP_DEF_INIT;
+    char buf[32], source[64];
+    int n = (int)random_below(&f->r, 60);
+    for (int i = 0; i < n; i++) source[i] = (char)(1 + random_below(&f->r, 255));
+    source[n] = 0;
+    d.name = name(f, buf);
+    d.inputs = (int)number(f);
+    d.params = (int)number(f);
+    d.source = source;
+    if (random_chance(&f->r, 3)) d.size = (size_t)random_below(&f->r, sizeof d + 8);
+    coda_define_map(f->g, &d);
+}
+
+static void norm(struct fuzz *f)
+{
+    if (random_chance(&f->r, 50))
+        coda_rms_norm(f->g, value(f), maybe(f), real(f));
+    else
+        coda_layer_norm(f->g, value(f), maybe(f), maybe(f), real(f));
+}
+
+/* Mostly the right size, sometimes an older caller's, sometimes nonsense. */
+static size_t options_size(struct fuzz *f, size_t size)
+{
+    if (random_chance(&f->r, 90)) return size;
+    return random_chance(&f->r, 50) ? (size_t)random_below(&f->r, (int64_t)size)
+                                    : (size_t)random_next(&f->r);
+}
+
+static void rope(struct fuzz *f)
+{
+    coda_rope_options o = {options_size(f, sizeof o),
+                           number(f),
+                           2 * (number(f) / 2),
+                           number(f),
+                           100 * real(f),
+                           (coda_rope_style)random_below(&f->r, 2)};
+    if (random_chance(&f->r, 50)) o.rotary = o.heads = 0;
+    coda_rope(f->g, value(f), maybe(f), random_chance(&f->r, 70) ? &o : NULL);
+}
+
+static void attention(struct fuzz *f)
+{
+    coda_attention_options o = {
+        options_size(f, sizeof o), number(f), number(f), number(f), (int)number(f), real(f)};
+    coda_value q = value(f), k = random_chance(&f->r, 50) ? q : value(f);
+    coda_attention(f->g, q, k, random_chance(&f->r, 70) ? k : value(f), maybe(f),
+                   random_chance(&f->r, 50) ? &o : NULL);
+}
+
+static void loss(struct fuzz *f)
+{
+    coda_cross_entropy_options o = {options_size(f, sizeof o), (int32_t)number(f),
+                                    (coda_reduction)random_below(&f->r, 4)};
+    coda_cross_entropy(f->g, value(f), value(f), random_chance(&f->r, 50) ? &o : NULL);
+}
+
+static void move(struct fuzz *f)
+{
+    int64_t dims[8];
+    int perm[8];
+    coda_value in[3] = {value(f), value(f), value(f)}, x = in[0];
+    const struct type *t = x.id && x.id <= (uint32_t)f->g->nodes ? &f->g->node[x.id - 1].type : NULL;
+    int shift = (int)random_below(&f->r, 4), axis = (int)random_below(&f->r, 4) - random_chance(&f->r, 2);
+    for (int i = 0; i < 8; i++) perm[i] = t && t->rank ? (i + shift) % t->rank : (int)number(f);
+    if (random_chance(&f->r, 50)) in[1] = in[2] = x;
+    switch (random_below(&f->r, 5)) {
+    case 0: coda_cast(f->g, x, dtype(f)); break;
+    case 1: coda_slice(f->g, x, axis, number(f) / 2, number(f), number(f)); break;
+    case 2: coda_concat(f->g, axis, in, random_chance(&f->r, 98) ? 1 + shift % 3 : -(int)number(f)); break;
+    case 3:
+        if (!t || random_chance(&f->r, 30))
+            coda_reshape(f->g, x, rank(f), numbers(f, dims));
+        else
+            coda_reshape(f->g, x, 2, (int64_t[]){type_rows(t), type_columns(t)});
+        break;
+    default: coda_transpose(f->g, x, perm);
+    }
+}
+
+/* ---- Checks ---- */
+
+/* A poisoned graph keeps its message and takes no more calls. */
+static void check_poison(struct fuzz *f)
+{
+    char message[sizeof f->g->error];
+    int nodes = f->g->nodes, outputs = f->g->outputs;
+    if (coda_graph_status(f->g) != CODA_E_INVALID) stop(f, "poison is no mistake of the caller");
+    snprintf(message, sizeof message, "%s", coda_error());
+    if (!message[0] || strchr(message, '\n')) stop(f, "poison without a line");
+    (coda_relu)(f->g, (coda_value){1});
+    coda_output(f->g, "more", (coda_value){1});
+    coda_graph_status(f->g);
+    if (strcmp(message, coda_error()) != 0) stop(f, "the message changed");
+    if (f->g->nodes != nodes || f->g->outputs != outputs) stop(f, "a poisoned graph grew");
+}
+
+static void check_args(const struct fuzz *f)
+{
+    coda_arg_info a;
+    for (int i = 0; i < coda_graph_args(f->g); i++)
+        if (coda_graph_arg(f->g, i, &a) != CODA_OK || !a.name || a.bytes > (size_t)1 << 62)
+            stop(f, "argument");
+    for (int i = 0; i < f->g->nodes; i++) {
+        int64_t dims[CODA_MAX_RANK];
+        coda_dtype t;
+        if (coda_value_shape(f->g, (coda_value){(uint32_t)i + 1}, dims, &t) < 0) stop(f, "value_shape");
+    }
+}
+
+/* The graph's text, which must be a fixed point. */
+static void save(struct fuzz *f)
+{
     coda_graph *again;
-    int64_t n = coda_graph_print(g, once, sizeof once);
-    if (n < 0) die("a good graph does not print", g);
-    if (n >= (int64_t)sizeof once) return;
-    if (coda_graph_parse(&again, once) != CODA_OK) die("its text does not parse", g);
+    struct text t = {0};
+    text_free(&f->good);
+    graph_print(f->g, &f->good);
+    if (coda_graph_parse(&again, text_str(&f->good)) != CODA_OK) stop(f, "printed but not read");
+    graph_print(again, &t);
+    if (strcmp(text_str(&t), text_str(&f->good)) != 0) stop(f, "no fixed point");
+    text_free(&t);
     coda_graph_free(again);
 }
 
-static void check_run(const coda_graph *g)
+static void step(struct fuzz *f)
 {
-    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
-    coda_plan *p;
-    opt.device = CODA_DEVICE_CPU;
-    opt.flags = random_chance(&r, 30) ? CODA_NO_FUSION : 0;
-    coda_status status = coda_compile(&p, g, &opt);
-    if (status && status != CODA_E_UNSUPPORTED && status != CODA_E_MEMORY) die("a good graph does not compile", g);
-    if (!status && small(g)) {
-        void **args = random_args(g, r.state, false);
-        void *work = aligned_alloc(256, (coda_plan_workspace(p) + 256) / 256 * 256);
-        status = args && work ? coda_run(p, args, NULL, work, NULL) : CODA_OK;
-        if (status && status != CODA_E_UNSUPPORTED && status != CODA_E_MEMORY) die("a good plan does not run", g);
-        random_args_free(g, args);
-        free(work);
+    static void (*const call[])(struct fuzz *) = {leaf,        leaf,  output, elementwise, elementwise,
+                                                  elementwise, apply, define, norm,        rope,
+                                                  attention,   loss,  move,   move};
+    call[random_below(&f->r, ARRAY_SIZE(call))](f);
+    f->calls++;
+    if (f->g->status == CODA_OK) {
+        if (graph_verify(f->g) != CODA_OK) stop(f, "built but not valid");
+        save(f);
+        return;
     }
-    coda_plan_free(p);
-}
-
-/* True if the graph came out good. */
-static bool attempt(void)
-{
-    char buf[32];
-    coda_graph *g = coda_graph_new();
-    coda_status before = CODA_OK;
-    values = 0;
-    for (int64_t n = 1 + random_below(&r, 14); n >= 0; n--) {
-        coda_value v = step(g);
-        coda_status now = coda_graph_status(g);
-        if (before && now != before) die("a poisoned graph changed its mind", g);
-        if (now && (!*coda_error() || strchr(coda_error(), '\n'))) die("not one line of message", g);
-        if (v.id && coda_value_shape(g, v, NULL, NULL) >= 0 && values < MOST_VALUES) value[values++] = v;
-        if (now && random_chance(&r, 80)) break;
-        before = now;
-    }
-    if (values) coda_output(g, name(buf), any());
-    bool good = coda_graph_status(g) == CODA_OK && coda_graph_args(g) > 0 && values;
-    if (good) {
-        check_text(g);
-        check_run(g);
-    }
-    coda_graph_free(g);
-    return good;
+    f->mistakes++;
+    check_poison(f);
+    coda_graph_free(f->g);
+    if (coda_graph_parse(&f->g, text_str(&f->good)) != CODA_OK) stop(f, "good text refused");
 }
 
 int main(int argc, char **argv)
 {
     double seconds = argc > 1 ? atof(argv[1]) : 10;
-    r.state = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL);
-    time_t end = time(NULL) + (time_t)seconds;
-    long tried = 0, good = 0;
-    printf("fuzz_build: seed %llu\n", (unsigned long long)r.state);
+    unsigned long long seed = argc > 2 ? strtoull(argv[2], NULL, 0) : (unsigned long long)time(NULL);
+    struct fuzz f = {.r = {seed}};
+    time_t begin = time(NULL);
+    printf("fuzz_build: seed %llu\n", seed);
     fflush(stdout);
-    for (; time(NULL) < end; tried++) good += attempt();
-    printf("fuzz_build: %ld graphs, %ld of them good\n", tried, good);
-    return good == 0;
+    while (difftime(time(NULL), begin) < seconds) {
+        f.g = coda_graph_new();
+        text_free(&f.good);
+        while (f.g->nodes < 30 && random_chance(&f.r, 99)) step(&f);
+        check_args(&f);
+        coda_graph_free(f.g);
+    }
+    text_free(&f.good);
+    printf("fuzz_build: %ld calls, %ld of them mistakes, seed %llu: ok\n", f.calls, f.mistakes, seed);
+    return 0;
 }

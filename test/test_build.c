@@ -278,6 +278,7 @@ static void mean_scalar(void) { coda_row_mean(g, scalar); }
 static void mean_none(void) { coda_row_mean(g, CODA_NONE); }
 static void rope_size(void) { coda_rope(g, x, CODA_NONE, &(coda_rope_options){0}); }
 static void rope_huge(void) { coda_rope(g, x, CODA_NONE, &(coda_rope_options){.size = 1u << 30}); }
+static void rope_cut(void) { coda_rope(g, x, CODA_NONE, &(coda_rope_options){.size = 36}); }
 static void rope_positions(void) { coda_rope(g, m, v8, NULL); }
 
 static void rope_style(void)
@@ -364,7 +365,7 @@ static const struct {
     {define_inputs, "map f: 5 inputs; must be 1..4"},
     {define_params, "map f: -1 params; must be 0..4"},
     {define_source, "map f: it has no source"},
-    {define_size, "define_map: the struct's size field is 0; must be 9..40 (use its INIT macro)"},
+    {define_size, "define_map: the struct's size field is 0; its INIT macro sets 40"},
     {glu_odd, "glu: x is [3,7]; its columns must be even"},
     {glu_layout, "swiglu: layout is 2; must be 0 or 1"},
     {glu_none, "reglu: x is CODA_NONE"},
@@ -376,14 +377,15 @@ static const struct {
     {softmax_int, "softmax: x is i32[2,8]; it must be f32, bf16 or f16"},
     {mean_scalar, "sum: x is []; it needs rank 1 or more"},
     {mean_none, "sum: operand 0 is CODA_NONE"},
-    {rope_size, "rope: the struct's size field is 0; must be 9..40 (use its INIT macro)"},
-    {rope_huge, "rope: the struct's size field is 1073741824; must be 9..40 (use its INIT macro)"},
+    {rope_size, "rope: the struct's size field is 0; its INIT macro sets 40"},
+    {rope_huge, "rope: the struct's size field is 1073741824; its INIT macro sets 40"},
+    {rope_cut, "rope: the struct's size field is 36; its INIT macro sets 40"},
     {rope_positions,
      "rope: x is [8,64] but positions are f32[8]; must be i32 with x's leading dimensions or [8]"},
     {rope_style, "rope: half is 5; must be 0..1"},
     {attention_heads, "attention: q is [2,8,64]; 7 heads must divide its columns"},
     {attention_rank, "attention: q is [64]; it needs rank 2 or more"},
-    {attention_size, "attention: the struct's size field is 8; must be 9..40 (use its INIT macro)"},
+    {attention_size, "attention: the struct's size field is 8; its INIT macro sets 40"},
     {loss_targets,
      "cross_entropy: logits are [8,64] but targets are i32[2,8]; must be i32, one for each row"},
     {loss_reduction, "cross_entropy: reduction is 9; must be 0..2"},
