@@ -99,6 +99,10 @@ static void run_load(struct cpu_frame *f, const struct step *s, float *out)
 {
     const struct port *port = &f->cpu->p->port[s->port];
     int64_t n = step_width(f->cpu, s);
+    if (f->cpu->plan->buffer[port->buffer].bytes == 0) { /* no columns, yet each row has its value */
+        memset(out, 0, sizeof *out * (size_t)n);
+        return;
+    }
     if (port->kind == PORT_GATHER) {
         gather(f, port, out, n);
         return;
