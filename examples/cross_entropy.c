@@ -9,7 +9,7 @@
 
 enum { TOKENS = 96, D = 128, VOCABULARY = 1000 };
 
-static int failed(const char *call) { return fprintf(stderr, "cross_entropy: %s: %s\n", call, coda_error()), 1; }
+static int failed(void) { return fprintf(stderr, "cross_entropy: %s\n", coda_error()), 1; }
 
 static coda_graph *loss(void)
 {
@@ -29,11 +29,11 @@ int main(void)
     coda_plan *p;
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     opt.device = CODA_DEVICE_CPU;
-    if (coda_compile(&p, g, &opt) != CODA_OK) return failed("compile");
+    if (coda_compile(&p, g, &opt) != CODA_OK) return failed();
 
     static uint16_t h[TOKENS * D], e[VOCABULARY * D];
     static int32_t targets[TOKENS];
-    float y;
+    _Alignas(16) float y; /* as every argument */
     double exact;
     uint64_t seed = 1;
     for (int i = 0; i < TOKENS * D; i++) h[i] = bf16_of_float((float)normal(&seed));
@@ -41,15 +41,15 @@ int main(void)
     for (int i = 0; i < TOKENS; i++) targets[i] = i % 7 ? (int32_t)(uniform(&seed) * VOCABULARY) : -100;
 
     void *args[] = {h, targets, e, &y}, *workspace = host_scratch(coda_plan_workspace(p));
-    if (coda_run(p, args, NULL, workspace, NULL) != CODA_OK) return failed("run");
+    if (coda_run(p, args, NULL, workspace, NULL) != CODA_OK) return failed();
     args[3] = &exact;
-    if (coda_evaluate(g, args) != CODA_OK) return failed("evaluate");
+    if (coda_evaluate(g, args) != CODA_OK) return failed();
 
     char *plan = plan_text(p, CODA_TEXT_PLAN);
     coda_plan_stats stats;
     coda_plan_stats_get(p, &stats);
-    printf("%s\ncross_entropy: loss %.6f, in fp64 %.6f; %d launches instead of %d\n", plan ? plan : "", y, exact,
-           stats.launches, stats.launches_unfused);
+    printf("%s\ncross_entropy: loss %.6f, in fp64 %.6f; %d launches instead of %d\n", plan ? plan : "", y,
+           exact, stats.launches, stats.launches_unfused);
     free(plan);
     free(workspace);
     coda_plan_free(p);

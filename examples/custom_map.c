@@ -11,9 +11,12 @@ enum { M = 48, N = 96, K = 64 };
 
 /* The same function twice: for the GPU as text, for the CPU device as C. */
 static const char source[] = "DEV static float apply(float v, float a) { return v > 0.0f ? v : a * v; }";
-static double reference(const double *in, const double *params) { return in[0] > 0 ? in[0] : params[0] * in[0]; }
+static double reference(const double *in, const double *params)
+{
+    return in[0] > 0 ? in[0] : params[0] * in[0];
+}
 
-static int failed(const char *call) { return fprintf(stderr, "custom_map: %s: %s\n", call, coda_error()), 1; }
+static int failed(void) { return fprintf(stderr, "custom_map: %s\n", coda_error()), 1; }
 
 static coda_graph *build(void)
 {
@@ -37,14 +40,14 @@ int main(void)
     coda_plan *p;
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     opt.device = CODA_DEVICE_CPU;
-    if (coda_compile(&p, g, &opt) != CODA_OK) return failed("compile");
+    if (coda_compile(&p, g, &opt) != CODA_OK) return failed();
 
     static float x[M * K], w[N * K], y[M * N];
     uint64_t seed = 1;
     for (int i = 0; i < M * K; i++) x[i] = (float)normal(&seed);
     for (int i = 0; i < N * K; i++) w[i] = (float)normal(&seed);
     void *args[] = {x, w, y}, *workspace = host_scratch(coda_plan_workspace(p));
-    if (coda_run(p, args, NULL, workspace, NULL) != CODA_OK) return failed("run");
+    if (coda_run(p, args, NULL, workspace, NULL) != CODA_OK) return failed();
 
     double worst = 0;
     for (int i = 0; i < M * N; i++) {
@@ -54,7 +57,8 @@ int main(void)
     }
     coda_plan_stats stats;
     coda_plan_stats_get(p, &stats);
-    printf("custom_map: %d launch instead of %d, largest error %.1e\n", stats.launches, stats.launches_unfused, worst);
+    printf("custom_map: %d launch instead of %d, largest error %.1e\n", stats.launches,
+           stats.launches_unfused, worst);
     free(workspace);
     coda_plan_free(p);
     coda_graph_free(g);

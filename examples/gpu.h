@@ -42,7 +42,7 @@ static inline int gpu_open(struct gpu *g)
     void *context;
     int device;
     if (!(g->lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL))) return -1;
-#define GPU_FIND(field, symbol) \
+#define GPU_FIND(field, symbol)                                                                              \
     if (!(*(void **)&g->field = dlsym(g->lib, symbol))) return -1
     GPU_FIND(init, "cuInit");
     GPU_FIND(device_get, "cuDeviceGet");

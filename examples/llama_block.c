@@ -26,7 +26,8 @@ enum {
 
 static int failures;
 
-#define DIMS(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
+#define DIMS(...)                                                                                            \
+    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]) { __VA_ARGS__ }
 
 static coda_graph *build(const struct shape *s, coda_dtype t)
 {
@@ -50,8 +51,9 @@ static coda_graph *build(const struct shape *s, coda_dtype t)
 
     coda_value qkv = coda_matmul(g, coda_rms_norm(g, x, attn_gain, 1e-5f), w_qkv);
     coda_value r = coda_rope(g, qkv, CODA_NONE, &rope);
-    coda_value a = coda_attention(g, coda_slice(g, r, 1, 0, q, 1), coda_slice(g, r, 1, q, q + kv, 1),
-                                  coda_slice(g, r, 1, q + kv, q + 2 * kv, 1), CODA_NONE, &attention);
+    coda_value qs = coda_slice(g, r, 1, 0, q, 1), ks = coda_slice(g, r, 1, q, q + kv, 1);
+    coda_value vs = coda_slice(g, r, 1, q + kv, q + 2 * kv, 1);
+    coda_value a = coda_attention(g, qs, ks, vs, CODA_NONE, &attention);
     coda_value h = coda_add(g, coda_matmul(g, a, w_o), x);
     coda_value gate_up = coda_matmul(g, coda_rms_norm(g, h, mlp_gain, 1e-5f), w_gate_up);
     coda_value m = coda_swiglu(g, gate_up, CODA_STACKED);
@@ -59,13 +61,14 @@ static coda_graph *build(const struct shape *s, coda_dtype t)
     return g;
 }
 
-static void complain(const char *what)
+static void complain(void)
 {
-    fprintf(stderr, "llama_block: %s: %s\n", what, coda_error());
+    fprintf(stderr, "llama_block: %s\n", coda_error());
     failures++;
 }
 
-static coda_plan *compile(const coda_graph *g, coda_device device, coda_fold fold, unsigned flags, const char *cache)
+static coda_plan *compile(const coda_graph *g, coda_device device, coda_fold fold, unsigned flags,
+                          const char *cache)
 {
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     opt.device = device;
@@ -73,7 +76,7 @@ static coda_plan *compile(const coda_graph *g, coda_device device, coda_fold fol
     opt.flags = flags;
     opt.cache_dir = cache;
     coda_plan *p;
-    if (coda_compile(&p, g, &opt) != CODA_OK) complain("compile");
+    if (coda_compile(&p, g, &opt) != CODA_OK) complain();
     return p;
 }
 
@@ -83,7 +86,8 @@ static void print_text(const char *title, const coda_plan *p, coda_text what)
 {
     char *text = plan_text(p, what);
     printf("\n%s\n", title);
-    for (char *line = text ? strtok(text, "\n") : NULL; line; line = strtok(NULL, "\n")) printf("  %s\n", line);
+    for (char *line = text ? strtok(text, "\n") : NULL; line; line = strtok(NULL, "\n"))
+        printf("  %s\n", line);
     free(text);
 }
 
@@ -92,7 +96,8 @@ static void print_stats(const char *name, const coda_plan *p)
     coda_plan_stats s;
     coda_plan_stats_get(p, &s);
     double saved = (double)(s.bytes_unfused - s.bytes);
-    printf("  %-10s %2d launches instead of %2d, %7.1f MB of memory traffic saved of %7.1f (%.0f %%), prepared %.1f MB\n",
+    printf("  %-10s %2d launches instead of %2d, %7.1f MB of memory traffic saved of %7.1f (%.0f %%), "
+           "prepared %.1f MB\n",
            name, s.launches, s.launches_unfused, saved / 1e6, (double)s.bytes_unfused / 1e6,
            100 * saved / (double)s.bytes_unfused, (double)coda_plan_prepared(p) / 1e6);
 }
@@ -100,7 +105,8 @@ static void print_stats(const char *name, const coda_plan *p)
 static void print_kernels(const coda_plan *cold, const coda_plan *warm)
 {
     double ms = 0;
-    printf("\nKernels\n  %-48s %8s %6s %9s %6s %7s\n", "name", "cold ms", "warm", "registers", "spills", "shared");
+    printf("\nKernels\n  %-48s %8s %6s %9s %6s %7s\n", "name", "cold ms", "warm", "registers", "spills",
+           "shared");
     for (int i = 0; i < coda_plan_kernels(cold); i++) {
         coda_kernel_info c, w;
         coda_plan_kernel(cold, i, &c);
@@ -143,14 +149,17 @@ static void explain(const coda_graph *g)
 
 /* ---- On the CPU ---- */
 
-static double cpu_error(const coda_graph *g, const struct tensors *t, const double *ref, coda_fold fold, unsigned flags)
+static double cpu_error(const coda_graph *g, const struct tensors *t, const double *ref, coda_fold fold,
+                        unsigned flags)
 {
     double error = NAN;
     coda_plan *p = compile(g, CODA_DEVICE_CPU, fold, flags, NULL);
     if (!p) return error;
     void *work = host_scratch(coda_plan_workspace(p)), *prepared = host_scratch(coda_plan_prepared(p));
-    if (coda_prepare(p, t->host, prepared, work, NULL) || coda_run(p, t->host, prepared, work, NULL)) complain("run");
-    else error = tensor_error(&t->info[ARGS - 1], t->host[ARGS - 1], ref);
+    if (coda_prepare(p, t->host, prepared, work, NULL) || coda_run(p, t->host, prepared, work, NULL))
+        complain();
+    else
+        error = tensor_error(&t->info[ARGS - 1], t->host[ARGS - 1], ref);
     free(work);
     free(prepared);
     coda_plan_free(p);
@@ -166,13 +175,13 @@ static double *reference(const coda_graph *g, const struct tensors *t)
     double *ref = malloc((size_t)element_count(&y) * sizeof *ref);
     memcpy(args, t->host, sizeof args);
     args[ARGS - 1] = ref;
-    if (ref && coda_evaluate(g, args) != CODA_OK) complain("evaluate");
+    if (ref && coda_evaluate(g, args) != CODA_OK) complain();
     return ref;
 }
 
 static bool fill(struct tensors *t, const coda_graph *g)
 {
-    if (coda_graph_status(g) != CODA_OK || tensors_new(t, g) || t->n != ARGS) return complain("graph"), false;
+    if (coda_graph_status(g) != CODA_OK || tensors_new(t, g) || t->n != ARGS) return complain(), false;
     for (int i = 0; i < ARGS - 1; i++) tensor_random(&t->info[i], t->host[i], &(uint64_t){(uint64_t)i}, 1);
     return true;
 }
@@ -183,7 +192,8 @@ static void check_cpu(coda_dtype dtype, double limit)
     coda_graph *g = build(&small, dtype);
     double *ref = fill(&t, g) ? reference(g, &t) : NULL;
     if (ref) {
-        double fused = cpu_error(g, &t, ref, CODA_FOLD_NONE, 0), folded = cpu_error(g, &t, ref, CODA_FOLD_COPY, 0);
+        double fused = cpu_error(g, &t, ref, CODA_FOLD_NONE, 0),
+               folded = cpu_error(g, &t, ref, CODA_FOLD_COPY, 0);
         double unfused = cpu_error(g, &t, ref, CODA_FOLD_NONE, CODA_NO_FUSION);
         bool good = fused <= limit && folded <= limit;
         printf("  %-5s %10.2e %10.2e %10.2e %10.0e   %s\n", dtype_text(dtype), fused, folded, unfused, limit,
@@ -210,11 +220,12 @@ static bool load(const struct gpu *gpu, struct gpu_run *r, const coda_graph *g, 
     return r->work != 0;
 }
 
-static double gpu_time(const struct gpu *gpu, const struct gpu_run *r, void *const *args, gpu_event from, gpu_event to)
+static double gpu_time(const struct gpu *gpu, const struct gpu_run *r, void *const *args, gpu_event from,
+                       gpu_event to)
 {
     float ms = NAN;
     gpu->event_record(from, NULL);
-    if (coda_run(r->plan, args, NULL, (void *)r->work, NULL) != CODA_OK) complain("run");
+    if (coda_run(r->plan, args, NULL, (void *)r->work, NULL) != CODA_OK) complain();
     gpu->event_record(to, NULL);
     gpu->event_wait(to);
     gpu->event_ms(&ms, from, to);
@@ -259,7 +270,8 @@ static double gpu_error(const struct gpu *gpu, const struct gpu_run *r, const st
 {
     gpu_address y = (gpu_address)args[ARGS - 1];
     if (gpu->set(y, 0xff, t->info[ARGS - 1].bytes)) return NAN;
-    if (coda_run(r->plan, args, NULL, (void *)r->work, NULL) || gpu->stream_wait(NULL)) return complain("run"), NAN;
+    if (coda_run(r->plan, args, NULL, (void *)r->work, NULL) || gpu->stream_wait(NULL))
+        return complain(), NAN;
     if (gpu->download(t->host[ARGS - 1], y, t->info[ARGS - 1].bytes)) return NAN;
     return tensor_error(head, t->host[ARGS - 1], ref);
 }
@@ -274,8 +286,8 @@ static void check_gpu(const struct gpu *gpu, const struct gpu_run r[2], const st
     double *ref = reference(head, t);
     double fused = gpu_error(gpu, &r[0], t, args, &y, ref), unfused = gpu_error(gpu, &r[1], t, args, &y, ref);
     bool good = fused <= 1.2 * unfused && fused <= 1e-2;
-    printf("\nError against fp64, rows 0..%d\n  fused %.3e, unfused %.3e   %s\n", CHECKED_ROWS - 1, fused, unfused,
-           good ? "good" : "TOO LARGE");
+    printf("\nError against fp64, rows 0..%d\n  fused %.3e, unfused %.3e   %s\n", CHECKED_ROWS - 1, fused,
+           unfused, good ? "good" : "TOO LARGE");
     failures += !good;
     free(ref);
     coda_graph_free(head);
@@ -298,7 +310,8 @@ static void run_gpu(const struct gpu *gpu, const coda_graph *g)
     void *args[ARGS];
     if (!fill(&t, g) || !load(gpu, &r[0], g, 0) || !load(gpu, &r[1], g, CODA_NO_FUSION | CODA_CUBLASLT))
         failures++;
-    else if (!upload(gpu, &t, args)) failures++, fprintf(stderr, "llama_block: the GPU has too little memory\n");
+    else if (!upload(gpu, &t, args))
+        failures++, fprintf(stderr, "llama_block: the GPU has too little memory\n");
     else {
         check_gpu(gpu, r, &t, args);
         time_gpu(gpu, r, args);
@@ -327,8 +340,10 @@ int main(int argc, char **argv)
     coda_graph *g = build(&large, CODA_BF16);
     explain(g);
     show_kernels(g, have_gpu ? CODA_DEVICE_GPU : CODA_DEVICE_NONE);
-    if (have_gpu) run_gpu(&gpu, g);
-    else run_cpu();
+    if (have_gpu)
+        run_gpu(&gpu, g);
+    else
+        run_cpu();
     coda_graph_free(g);
     printf("\n%s\n", failures ? "failed" : "done");
     return failures != 0;

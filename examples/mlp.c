@@ -21,7 +21,7 @@ static coda_graph *mlp(void)
     return g;
 }
 
-static int failed(const char *call) { return fprintf(stderr, "mlp: %s: %s\n", call, coda_error()), 1; }
+static int failed(void) { return fprintf(stderr, "mlp: %s\n", coda_error()), 1; }
 
 int main(void)
 {
@@ -29,7 +29,7 @@ int main(void)
     coda_plan *p;
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     opt.device = CODA_DEVICE_CPU; /* without this line: the GPU, and device pointers below */
-    if (coda_compile(&p, g, &opt) != CODA_OK) return failed("compile");
+    if (coda_compile(&p, g, &opt) != CODA_OK) return failed();
 
     static uint16_t x[TOKENS * D], w[2 * F * D], d[D * F], y[TOKENS * D];
     static double exact[TOKENS * D];
@@ -40,10 +40,10 @@ int main(void)
 
     void *args[] = {x, w, d, y}; /* in order of creation, then the outputs */
     void *workspace = host_scratch(coda_plan_workspace(p));
-    if (coda_run(p, args, NULL, workspace, NULL) != CODA_OK) return failed("run");
+    if (coda_run(p, args, NULL, workspace, NULL) != CODA_OK) return failed();
 
     args[3] = exact; /* the same formula in fp64, never rounded */
-    if (coda_evaluate(g, args) != CODA_OK) return failed("evaluate");
+    if (coda_evaluate(g, args) != CODA_OK) return failed();
     coda_arg_info info;
     coda_plan_arg(p, 3, &info);
     double error = tensor_error(&info, y, exact);

@@ -2,18 +2,20 @@
 # all.sh -- `make test`: every proof that needs no GPU, one step after another, and at the end the sum.
 #
 # A step is a command; it counts as one test, except that Check's own counts are taken where a step runs
-# unit tests. Every step runs, whatever came before it. Output of good steps stays in build/test-log.
+# unit tests. Every step runs, whatever came before it. Output of good steps stays in $BUILD/test-log.
 set -u
 cd "$(dirname "$0")/.."
 jobs=$(nproc 2>/dev/null || echo 2)
-log=build/test-log
+build=${BUILD:-build}
+log=$build/test-log
 mkdir -p $log
 passed=0 failed=0
 start=$SECONDS
 
+export MAKEFLAGS= BUILD=$build # not those of the make that called
 make_in() { make --no-print-directory -s -j"$jobs" "$@"; }
-asan() { make_in BUILD=build/asan SAN=address,undefined CFLAGS='-O1 -g' "$@"; }
-tsan() { make_in BUILD=build/tsan SAN=thread CFLAGS='-O1 -g' "$@"; }
+asan() { make_in BUILD=$build/asan SAN=address,undefined CFLAGS='-O1 -g' "$@"; }
+tsan() { make_in BUILD=$build/tsan SAN=thread CFLAGS='-O1 -g' "$@"; }
 export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export CK_DEFAULT_TIMEOUT=300
 
@@ -41,28 +43,28 @@ step() {
     [ $status = 0 ] || { grep -v '^Running suite' "$out" | tail -40 | sed 's/^/       | /'; }
 }
 
-unit() { make_in all build/unit && CK_RUN_SUITE='' build/unit; }
-unit_asan() { asan build/asan/unit && CK_FORK=no build/asan/unit; }
-# Suites that start threads. Check's forked children would hide a race's exit status, so: no fork.
+unit() { make_in all $build/unit && $build/unit; }
+unit_asan() { asan $build/asan/unit && $build/asan/unit; }
+# The suites that start threads. A race ends a test's process with a status that Check sees.
 unit_tsan() {
-    tsan build/tsan/unit || return
-    for suite in $threaded; do CK_FORK=no CK_RUN_SUITE=$suite build/tsan/unit || return; done
+    tsan $build/tsan/unit || return
+    for suite in $threaded; do CK_RUN_SUITE=$suite $build/tsan/unit || return; done
 }
 threaded=${THREADED:-$(grep -l 'pthread_create' test/test_*.c | sed 's/.*test_\(.*\)\.c/\1/')}
-oom() { asan build/asan/oom && build/asan/oom; }
-fuzz() { asan fuzzers && for f in test/fuzz_*.c; do build/asan/"$(basename "$f" .c)" "${FUZZ_SECONDS:-10}" || return; done; }
+oom() { asan $build/asan/oom && $build/asan/oom; }
+fuzz() { asan fuzzers && for f in test/fuzz_*.c; do $build/asan/"$(basename "$f" .c)" "${FUZZ_SECONDS:-10}" || return; done; }
 examples() {
-    make_in all examples && for e in mlp custom_map cross_entropy; do build/examples/$e || return; done
+    make_in all examples && for e in mlp custom_map cross_entropy; do $build/examples/$e || return; done
 }
-demo() { build/examples/llama_block --cpu; }
+demo() { $build/examples/llama_block --cpu; }
 
 step unit unit
 step layers make_in layers
 step exports make_in exports
 step headers make_in headers
-step install test/install.sh build/install
+step install test/install.sh $build/install
 step examples examples
-step tool test/tool.sh build/tool
+step tool test/tool.sh $build/tool
 step demo demo
 step "unit with ASan, UBSan" unit_asan
 step "threads with TSan" unit_tsan

@@ -135,8 +135,8 @@ static void apply(struct fuzz *f)
     const struct prim *p =
         user ? f->g->map[random_below(&f->r, f->g->maps)] : &prim_table[random_below(&f->r, prim_count)];
     int n = random_chance(&f->r, 95) ? p->inputs : (int)number(f);
-    coda_apply(f->g, random_chance(&f->r, 98) ? p->name : "no.such", random_chance(&f->r, 99) ? in : NULL,
-               n, random_chance(&f->r, 95) ? params : NULL);
+    coda_apply(f->g, random_chance(&f->r, 98) ? p->name : "no.such", random_chance(&f->r, 99) ? in : NULL, n,
+               random_chance(&f->r, 95) ? params : NULL);
 }
 
 static void define(struct fuzz *f)
@@ -166,8 +166,7 @@ static void norm(struct fuzz *f)
 static size_t options_size(struct fuzz *f, size_t size)
 {
     if (random_chance(&f->r, 90)) return size;
-    return random_chance(&f->r, 50) ? (size_t)random_below(&f->r, (int64_t)size)
-                                    : (size_t)random_next(&f->r);
+    return random_chance(&f->r, 50) ? (size_t)random_below(&f->r, (int64_t)size) : (size_t)random_next(&f->r);
 }
 
 static void rope(struct fuzz *f)

@@ -27,13 +27,10 @@ static bool fails(void)
     return atomic_store(&failed, true), true;
 }
 
-#define WRAP(result, name, types, names)  \
-    result __real_##name types;           \
-    result __wrap_##name types;           \
-    result __wrap_##name types            \
-    {                                     \
-        return fails() ? NULL : __real_##name names; \
-    }
+#define WRAP(result, name, types, names)                                                                     \
+    result __real_##name types;                                                                              \
+    result __wrap_##name types;                                                                              \
+    result __wrap_##name types { return fails() ? NULL : __real_##name names; }
 WRAP(void *, malloc, (size_t n), (n))
 WRAP(void *, calloc, (size_t n, size_t size), (n, size))
 WRAP(void *, realloc, (void *p, size_t n), (p, n))
@@ -54,7 +51,8 @@ static void *exact_args[] = {x, gain, w_qkv, w_o, w_gu, w_d, targets, exact_y, &
 static _Alignas(256) unsigned char workspace[1 << 20], prepared[1 << 20];
 static char text[1 << 20], plan_text[1 << 20];
 
-#define DIMS(...) (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
+#define DIMS(...)                                                                                            \
+    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]) { __VA_ARGS__ }
 
 static coda_graph *build(void)
 {
@@ -65,8 +63,10 @@ static coda_graph *build(void)
     twice.source = "DEV static float apply(float v) { return 2.0f * v; }";
     coda_value in = coda_input(g, "x", CODA_BF16, DIMS(T, D));
     coda_value gamma = coda_weight(g, "gain", CODA_BF16, DIMS(D));
-    coda_value qkv_w = coda_weight(g, "w_qkv", CODA_BF16, DIMS(3 * D, D)), o_w = coda_weight(g, "w_o", CODA_BF16, DIMS(D, D));
-    coda_value gu_w = coda_weight(g, "w_gu", CODA_BF16, DIMS(2 * F, D)), d_w = coda_weight(g, "w_d", CODA_BF16, DIMS(D, F));
+    coda_value qkv_w = coda_weight(g, "w_qkv", CODA_BF16, DIMS(3 * D, D)),
+               o_w = coda_weight(g, "w_o", CODA_BF16, DIMS(D, D));
+    coda_value gu_w = coda_weight(g, "w_gu", CODA_BF16, DIMS(2 * F, D)),
+               d_w = coda_weight(g, "w_d", CODA_BF16, DIMS(D, F));
     coda_value target = coda_input(g, "targets", CODA_I32, DIMS(T));
     coda_rope_options rope = CODA_ROPE_OPTIONS_INIT;
     rope.head_dim = D / HEADS;
@@ -187,6 +187,7 @@ int main(void)
         atomic_store(&for_good, mode);
         for (n[mode] = 1; attempt(n[mode]);) n[mode]++;
     }
-    printf("oom: %ld allocations failed alone, %ld for good, %d times with a wrong end\n", n[0] - 1, n[1] - 1, wrong);
+    printf("oom: %ld allocations failed alone, %ld for good, %d times with a wrong end\n", n[0] - 1, n[1] - 1,
+           wrong);
     return wrong != 0;
 }

@@ -74,14 +74,18 @@ static char *source(const char *path, const coda_plan *p, const char *head)
 {
     coda_kernel_info k;
     const char *at = strchr(head, '@');
-    ck_assert_msg(at && coda_plan_kernel(p, atoi(at + 1), &k) == CODA_OK, "%s: no kernel for \"%s\"", path, head);
+    ck_assert_msg(at && coda_plan_kernel(p, atoi(at + 1), &k) == CODA_OK, "%s: no kernel for \"%s\"", path,
+                  head);
     return strdup(k.source);
 }
 
 /* The body that a section should have. */
 static char *body(const char *path, const coda_graph *g, const char *head)
 {
-    static const struct { const char *word; coda_text what; } stage[] = {
+    static const struct {
+        const char *word;
+        coda_text what;
+    } stage[] = {
         {"derivation", CODA_TEXT_DERIVATION}, {"rewrite", CODA_TEXT_REWRITTEN}, {"plan", CODA_TEXT_PLAN}};
     coda_plan *p = plan(path, g, head);
     char *s = strncmp(head, "source", 6) == 0 ? source(path, p, head) : NULL;
@@ -147,8 +151,8 @@ static void compare(const char *path, const char *old, const char *new)
     for (int line = 1; *old || *new; line++) {
         size_t a = strcspn(old, "\n"), b = strcspn(new, "\n");
         ck_assert_msg(a == b && strncmp(old, new, a) == 0,
-                      "%s:%d\n  golden: %.*s\n  now:    %.*s\n  (if this is meant: make bless)", path, line, (int)a,
-                      old, (int)b, new);
+                      "%s:%d\n  golden: %.*s\n  now:    %.*s\n  (if this is meant: make bless)", path, line,
+                      (int)a, old, (int)b, new);
         old += a + (old[a] == '\n');
         new += b + (new[b] == '\n');
     }
@@ -166,8 +170,10 @@ START_TEST(golden)
     char *old = read_file(path);
     struct text new = {0};
     renew(path, old, &new);
-    if (getenv("CODA_BLESS")) write_file(path, text_str(&new));
-    else compare(path, old, text_str(&new));
+    if (getenv("CODA_BLESS"))
+        write_file(path, text_str(&new));
+    else
+        compare(path, old, text_str(&new));
     text_free(&new);
     free(old);
 }

@@ -3,7 +3,7 @@
 # Run as: test/tool.sh FOLDER
 set -eu
 out=$1
-coda=build/coda
+coda=${BUILD:-build}/coda
 graphs=examples/graphs
 mkdir -p "$out"
 

@@ -65,8 +65,10 @@ static const char *parse_shape(struct npy *n, const char *s)
         n->dim[n->rank++] = d;
         n->elements *= d;
         s = end + strspn(end, " ");
-        if (*s == ',') s++;
-        else if (*s != ')') return "has a malformed shape";
+        if (*s == ',')
+            s++;
+        else if (*s != ')')
+            return "has a malformed shape";
     }
 }
 
@@ -113,7 +115,13 @@ void npy_free(struct npy *n)
 double npy_get(const struct npy *n, int64_t i)
 {
     const unsigned char *at = n->data + i * n->size;
-    union { uint16_t f2; float f4; double f8; int32_t i4; int64_t i8; } v;
+    union {
+        uint16_t f2;
+        float f4;
+        double f8;
+        int32_t i4;
+        int64_t i8;
+    } v;
     memcpy(&v, at, (size_t)n->size);
     if (n->kind == 'i') return n->size == 4 ? v.i4 : (double)v.i8;
     return n->size == 2 ? float_of_f16(v.f2) : n->size == 4 ? v.f4 : v.f8;

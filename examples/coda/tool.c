@@ -71,8 +71,10 @@ coda_graph *graph_open(const struct options *opt)
     coda_graph *g = NULL;
     if (!f) return complain("%s: %s", opt->file, strerror(errno)), NULL;
     char *text = read_all(f);
-    if (!text || ferror(f)) complain("%s: cannot be read", opt->file);
-    else if (coda_graph_parse(&g, text) != CODA_OK) complain("%s: %s", opt->file, coda_error());
+    if (!text || ferror(f))
+        complain("%s: cannot be read", opt->file);
+    else if (coda_graph_parse(&g, text) != CODA_OK)
+        complain("%s: %s", opt->file, coda_error());
     if (!standard) fclose(f);
     free(text);
     return g;
@@ -207,7 +209,8 @@ int main(int argc, char **argv)
     struct options o = {.compile = CODA_COMPILE_OPTIONS_INIT, .seed = 1, .ints = 8};
     o.compile.device = CODA_DEVICE_CPU;
     const char *name = argc > 1 ? argv[1] : "";
-    if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) return fputs(usage_text, stdout) < 0;
+    if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help"))
+        return fputs(usage_text, stdout) < 0;
     if (!strcmp(name, "--version")) return printf("coda %s\n", coda_version()) < 0;
     if (!strcmp(name, "info")) return argc > 2 ? misuse("info takes nothing") : info(&o);
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {

@@ -20,7 +20,8 @@ struct run {
 static int find_arg(const struct run *r, const char *name, bool output)
 {
     for (int i = 0; i < r->t.n; i++)
-        if (strcmp(r->t.info[i].name, name) == 0 && (r->t.info[i].kind == CODA_ARG_OUTPUT) == output) return i;
+        if (strcmp(r->t.info[i].name, name) == 0 && (r->t.info[i].kind == CODA_ARG_OUTPUT) == output)
+            return i;
     return -1;
 }
 
@@ -47,7 +48,8 @@ static int load_input(struct run *r, const struct binding *b)
         double v = npy_get(&n, e);
         if (a->dtype == CODA_I32 && !(v >= INT32_MIN && v <= INT32_MAX))
             bad = complain("%s: %g does not fit int32", b->path, v);
-        else element_set(a->dtype, r->t.host[i], element_at(a, e), v);
+        else
+            element_set(a->dtype, r->t.host[i], element_at(a, e), v);
     }
     npy_free(&n);
     return bad;
@@ -79,7 +81,7 @@ static int make_exact(struct run *r)
         args[i] = r->exact[i] = calloc((size_t)element_count(&r->t.info[i]) + 1, sizeof(double));
         if (!args[i]) bad = complain("out of memory");
     }
-    if (!bad && coda_evaluate(r->g, args) != CODA_OK) bad = complain("evaluate: %s", coda_error());
+    if (!bad && coda_evaluate(r->g, args) != CODA_OK) bad = complain("%s", coda_error());
     free(args);
     return bad;
 }
@@ -90,10 +92,10 @@ static int run_cpu(struct run *r)
 {
     void *work = host_scratch(coda_plan_workspace(r->p)), *prepared = host_scratch(coda_plan_prepared(r->p));
     int bad = !work || !prepared ? complain("out of memory") : 0;
-    if (!bad && r->opt->compile.fold &&
-        coda_prepare(r->p, r->t.host, prepared, work, NULL) != CODA_OK)
-        bad = complain("prepare: %s", coda_error());
-    if (!bad && coda_run(r->p, r->t.host, prepared, work, NULL) != CODA_OK) bad = complain("run: %s", coda_error());
+    if (!bad && r->opt->compile.fold && coda_prepare(r->p, r->t.host, prepared, work, NULL) != CODA_OK)
+        bad = complain("%s", coda_error());
+    if (!bad && coda_run(r->p, r->t.host, prepared, work, NULL) != CODA_OK)
+        bad = complain("%s", coda_error());
     free(work);
     free(prepared);
     return bad;
@@ -110,8 +112,8 @@ static int run_on(struct run *r, const struct gpu *gpu, void **args)
             return complain("the GPU has too little memory");
     }
     if (r->opt->compile.fold && coda_prepare(r->p, args, prepared, work, NULL) != CODA_OK)
-        return complain("prepare: %s", coda_error());
-    if (coda_run(r->p, args, prepared, work, NULL) != CODA_OK) return complain("run: %s", coda_error());
+        return complain("%s", coda_error());
+    if (coda_run(r->p, args, prepared, work, NULL) != CODA_OK) return complain("%s", coda_error());
     if (gpu->stream_wait(NULL)) return complain("the GPU stopped with an error");
     for (int i = 0; i < r->t.n; i++)
         if (r->t.info[i].kind == CODA_ARG_OUTPUT &&
