@@ -99,7 +99,7 @@ static void run_load(struct cpu_frame *f, const struct step *s, float *out)
 {
     const struct port *port = &f->cpu->p->port[s->port];
     int64_t n = step_width(f->cpu, s);
-    if (f->cpu->plan->buffer[port->buffer].bytes == 0) { /* no columns, yet each row has its value */
+    if (f->cpu->plan->buffer[port->buffer].bytes == 0) { /* rows without columns: a row value is 0 */
         memset(out, 0, sizeof *out * (size_t)n);
         return;
     }

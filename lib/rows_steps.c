@@ -190,12 +190,20 @@ static void print_map(struct emitter *e, int i)
     text_free(&call);
 }
 
+/* A row value of a tensor without elements, which has rows but no columns, is 0. */
+static bool is_void(const struct emitter *e, const struct step *s)
+{
+    return rows_is_row(s) && e->plan->buffer[port_of(e, s)->buffer].bytes == 0;
+}
+
 static void print_load(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
     bool row = rows_is_row(s);
     struct word from = row ? rows_word("p%d", s->port) : address(e, s->port);
-    if (!row && has_piece(e, i))
+    if (is_void(e, s))
+        rows_line(e, "const float v%d = 0.0f;", i);
+    else if (!row && has_piece(e, i))
         rows_line(e, "const float v%d = %s[%s];", i, piece(e, i).s, e->w.width > 1 ? "j" : "0");
     else if (is_gather(e, s))
         rows_line(e, "const float v%d = r%d < 0 ? 0.0f : load(%s);", i, s->port, from.s);
