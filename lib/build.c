@@ -48,8 +48,8 @@ coda_status build_options(const char *what, void *own, size_t size, const void *
     if (!given) return CODA_OK;
     memcpy(&theirs, given, sizeof theirs);
     if (theirs <= sizeof theirs || theirs > size || theirs % sizeof theirs)
-        return fail(CODA_E_INVALID, "%s: the struct's size field is %zu; its INIT macro sets %zu", what, theirs,
-                    size);
+        return fail(CODA_E_INVALID, "%s: the struct's size field is %zu; its INIT macro sets %zu", what,
+                    theirs, size);
     memcpy(own, given, theirs);
     return CODA_OK;
 }
