@@ -1,0 +1,269 @@
+/*
+ * fuzz_run.c -- graphs from random builder calls, most of them wrong; what is good must compile and run.
+ *
+ *     fuzz_run SECONDS [SEED]
+ *
+ * Values of other graphs, absent operands, negative and huge dimensions, wrong dtypes, bad names and
+ * options. A graph must stay poisoned once it is, with a message; one that is not must verify, print,
+ * parse back, plan and run.
+ */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "util_random.h"
+
+enum { MOST_VALUES = 48 };
+
+static struct random r;
+static coda_value value[MOST_VALUES];
+static int values;
+
+static int64_t number(void)
+{
+    static const int64_t odd[] = {0, 1, -1, 2, 7, 64, INT32_MAX, INT64_MAX, INT64_MIN, 1 << 20, -100};
+    return random_chance(&r, 85) ? random_below(&r, 5) * random_below(&r, 5)
+                                 : odd[random_below(&r, ARRAY_SIZE(odd))];
+}
+
+/* Few values, so that shapes often fit each other. */
+static int64_t size(void)
+{
+    static const int64_t common[] = {1, 4, 4, 8, 8, 12};
+    return random_chance(&r, 97) ? common[random_below(&r, 6)] : number();
+}
+
+static coda_value any(void)
+{
+    if (random_chance(&r, 1)) return CODA_NONE;
+    if (random_chance(&r, 1)) return (coda_value){(uint32_t)random_next(&r)};
+    return values ? value[random_below(&r, values)] : CODA_NONE;
+}
+
+static coda_value maybe(void) { return random_chance(&r, 50) ? CODA_NONE : any(); }
+static coda_dtype dtype(void)
+{
+    return random_chance(&r, 97) ? (coda_dtype)(1 + random_below(&r, 4)) : (coda_dtype)number();
+}
+
+static const char *name(char buf[32])
+{
+    static const char *const odd[] = {"", "x", "a b", "9", "%x", "input", "\n", NULL};
+    if (random_chance(&r, 4)) return odd[random_below(&r, ARRAY_SIZE(odd))];
+    snprintf(buf, 32, "v%u", (unsigned)random_next(&r));
+    return buf;
+}
+
+static coda_value leaf(coda_graph *g)
+{
+    int64_t dims[CODA_MAX_RANK], strides[CODA_MAX_RANK];
+    int rank = random_chance(&r, 97) ? 1 + (int)random_below(&r, 3) : (int)number();
+    char buf[32];
+    for (int d = 0; d < CODA_MAX_RANK; d++) dims[d] = size(), strides[d] = number();
+    const int64_t *shape = random_chance(&r, 99) ? dims : NULL;
+    switch (random_below(&r, 4)) {
+    case 0: return coda_input_strided(g, name(buf), dtype(), rank, shape, strides);
+    case 1: return coda_weight(g, name(buf), dtype(), rank, shape);
+    case 2: return coda_weight_strided(g, name(buf), dtype(), rank, shape, strides);
+    default: return coda_input(g, name(buf), dtype(), rank, shape);
+    }
+}
+
+static coda_value unary(coda_graph *g)
+{
+    typedef coda_value call(coda_graph *, coda_value);
+    static call *const f[] = {coda_relu,    coda_relu2,   coda_gelu_erf, coda_gelu_tanh,  coda_gelu_quick,
+                              coda_silu,    coda_tanh,    coda_sigmoid,  coda_softplus,   coda_softmax,
+                              coda_row_sum, coda_row_max, coda_row_mean, coda_log_sum_exp};
+    return f[random_below(&r, ARRAY_SIZE(f))](g, any());
+}
+
+static coda_value binary(coda_graph *g)
+{
+    typedef coda_value call(coda_graph *, coda_value, coda_value);
+    static call *const f[] = {coda_add,  coda_sub,    coda_mul,       coda_div,
+                              coda_bias, coda_matmul, coda_matmul_kn, coda_embedding};
+    return f[random_below(&r, ARRAY_SIZE(f))](g, any(), any());
+}
+
+static coda_value gated(coda_graph *g)
+{
+    typedef coda_value call(coda_graph *, coda_value, coda_layout);
+    static call *const f[] = {coda_swiglu, coda_geglu, coda_reglu, coda_glu};
+    return f[random_below(&r, 4)](g, any(), (coda_layout)random_below(&r, 3));
+}
+
+static coda_value with_options(coda_graph *g)
+{
+    coda_rope_options rope = CODA_ROPE_OPTIONS_INIT;
+    coda_attention_options attention = CODA_ATTENTION_OPTIONS_INIT;
+    coda_cross_entropy_options loss = CODA_CROSS_ENTROPY_OPTIONS_INIT;
+    if (random_chance(&r, 60)) rope.head_dim = number(), rope.rotary = number(), rope.heads = number();
+    if (random_chance(&r, 60))
+        attention.heads = number(), attention.kv_heads = number(), attention.window = number();
+    rope.style = (coda_rope_style)random_below(&r, 3);
+    attention.causal = (int)random_below(&r, 2);
+    loss.reduction = (coda_reduction)random_below(&r, 4);
+    if (random_chance(&r, 3)) rope.size = attention.size = loss.size = (size_t)number();
+    if (random_chance(&r, 3)) rope.base = attention.scale = -1.0f;
+    switch (random_below(&r, 3)) {
+    case 0: return coda_rope(g, any(), maybe(), random_chance(&r, 90) ? &rope : NULL);
+    case 1: return coda_attention(g, any(), any(), any(), maybe(), random_chance(&r, 90) ? &attention : NULL);
+    default: return coda_cross_entropy(g, any(), any(), random_chance(&r, 90) ? &loss : NULL);
+    }
+}
+
+static coda_value movement(coda_graph *g)
+{
+    int64_t dims[CODA_MAX_RANK];
+    int perm[CODA_MAX_RANK], rank = 1 + (int)random_below(&r, 3);
+    coda_value in[4] = {any(), any(), any(), any()};
+    for (int d = 0; d < CODA_MAX_RANK; d++)
+        dims[d] = size(), perm[d] = (int)(random_chance(&r, 95) ? (d + 1) % rank : number());
+    switch (random_below(&r, 5)) {
+    case 0:
+        return coda_slice(g, any(), (int)random_below(&r, 3), random_below(&r, 3), number(),
+                          1 + random_below(&r, 2));
+    case 1: return coda_concat(g, (int)random_below(&r, 3), in, (int)random_below(&r, 5));
+    case 2: return coda_reshape(g, any(), rank, dims);
+    case 3: return coda_transpose(g, any(), perm);
+    default: return coda_cast(g, any(), dtype());
+    }
+}
+
+static coda_value apply(coda_graph *g)
+{
+    static const char *const map[] = {"leaky", "swiglu",  "add",        "nll", "scale",
+                                      "sum",   "nothing", "rsqrt_mean", NULL};
+    static const char *const source[] = {"DEV static float apply(float x) { return x; }", "", NULL};
+    coda_value in[4] = {any(), any(), any(), any()};
+    float params[4] = {1, 0.5f, 2, -1};
+    if (random_chance(&r, 20)) {
+        coda_map_def def = CODA_MAP_DEF_INIT;
+        char buf[32];
+        def.name = random_chance(&r, 50) ? "leaky" : name(buf);
+        def.inputs = (int)random_below(&r, 6);
+        def.params = (int)random_below(&r, 6);
+        def.source = source[random_below(&r, 3)];
+        coda_define_map(g, random_chance(&r, 99) ? &def : NULL);
+    }
+    return coda_apply(g, map[random_below(&r, ARRAY_SIZE(map))], in, (int)random_below(&r, 6),
+                      random_chance(&r, 80) ? params : NULL);
+}
+
+static coda_value step(coda_graph *g)
+{
+    switch (random_below(&r, 10)) {
+    case 0:
+    case 1: return leaf(g);
+    case 2: return unary(g);
+    case 3:
+    case 4: return binary(g);
+    case 5: return gated(g);
+    case 6: return with_options(g);
+    case 7: return movement(g);
+    case 8: return apply(g);
+    default:
+        return random_chance(&r, 50) ? coda_rms_norm(g, any(), maybe(), 1e-5f)
+                                     : coda_layer_norm(g, any(), maybe(), maybe(), 1e-5f);
+    }
+}
+
+/* ---- What must hold ---- */
+
+static void die(const char *what, const coda_graph *g)
+{
+    static char text[1 << 16];
+    coda_graph_print(g, text, sizeof text);
+    printf("fuzz_run: %s: %s\n%s", what, coda_error(), text);
+    fflush(stdout);
+    abort();
+}
+
+static bool small(const coda_graph *g)
+{
+    double total = 0;
+    for (int i = 0; i < g->nodes; i++) {
+        double n = 1;
+        for (int d = 0; d < g->node[i].type.rank; d++) n *= (double)MAX(g->node[i].type.dim[d], 1);
+        total += n;
+    }
+    for (int i = 0; i < coda_graph_args(g); i++) {
+        coda_arg_info a;
+        if (coda_graph_arg(g, i, &a) || a.bytes > 1 << 20) return false; /* strides may be huge */
+    }
+    return total < 1e5;
+}
+
+static void check_text(const coda_graph *g)
+{
+    static char once[1 << 18];
+    coda_graph *again;
+    int64_t n = coda_graph_print(g, once, sizeof once);
+    if (n < 0) die("a good graph does not print", g);
+    if (n >= (int64_t)sizeof once) return;
+    if (coda_graph_parse(&again, once) != CODA_OK) die("its text does not parse", g);
+    coda_graph_free(again);
+}
+
+static void check_run(const coda_graph *g)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p;
+    opt.device = CODA_DEVICE_CPU;
+    opt.flags = random_chance(&r, 30) ? CODA_NO_FUSION : 0;
+    coda_status status = coda_compile(&p, g, &opt);
+    if (status && status != CODA_E_UNSUPPORTED && status != CODA_E_MEMORY)
+        die("a good graph does not compile", g);
+    if (!status && small(g)) {
+        void **args = random_args(g, r.state, false);
+        void *work = aligned_alloc(256, (coda_plan_workspace(p) + 256) / 256 * 256);
+        status = args && work ? coda_run(p, args, NULL, work, NULL) : CODA_OK;
+        if (status && status != CODA_E_UNSUPPORTED && status != CODA_E_MEMORY)
+            die("a good plan does not run", g);
+        random_args_free(g, args);
+        free(work);
+    }
+    coda_plan_free(p);
+}
+
+/* True if the graph came out good. */
+static bool attempt(void)
+{
+    char buf[32];
+    coda_graph *g = coda_graph_new();
+    coda_status before = CODA_OK;
+    values = 0;
+    for (int64_t n = 1 + random_below(&r, 14); n >= 0; n--) {
+        coda_value v = step(g);
+        coda_status now = coda_graph_status(g);
+        if (before && now != before) die("a poisoned graph changed its mind", g);
+        if (now && (!*coda_error() || strchr(coda_error(), '\n'))) die("not one line of message", g);
+        if (v.id && coda_value_shape(g, v, NULL, NULL) >= 0 && values < MOST_VALUES) value[values++] = v;
+        if (now && random_chance(&r, 80)) break;
+        before = now;
+    }
+    if (values) coda_output(g, name(buf), any());
+    bool good = coda_graph_status(g) == CODA_OK && coda_graph_args(g) > 0 && values;
+    if (good) {
+        check_text(g);
+        check_run(g);
+    }
+    coda_graph_free(g);
+    return good;
+}
+
+int main(int argc, char **argv)
+{
+    double seconds = argc > 1 ? atof(argv[1]) : 10;
+    r.state = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL);
+    time_t end = time(NULL) + (time_t)seconds;
+    long tried = 0, good = 0;
+    printf("fuzz_run: seed %llu\n", (unsigned long long)r.state);
+    fflush(stdout);
+    for (; time(NULL) < end; tried++) good += attempt();
+    printf("fuzz_run: %ld graphs, %ld of them good\n", tried, good);
+    return good == 0;
+}
