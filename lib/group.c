@@ -205,6 +205,16 @@ static bool outside_ok(struct grouper *gr, struct group *q, const struct node *n
     return !depends_on(gr, value, q);
 }
 
+/* Another statistic of a tensor that a rows program walks anyway. */
+static bool is_sibling(const struct grouper *gr, const struct group *q, const struct node *n)
+{
+    if (q->p.kind != PROGRAM_ROWS || n->op != OP_REDUCE) return false;
+    for (int m = q->first; m >= 0; m = gr->site[m].next)
+        for (int i = 0; i < gr->g->node[m].nin; i++)
+            if (gr->g->node[m].in[i] == n->in[0]) return true;
+    return false;
+}
+
 /* The operands of n: some inside the group, the rest reachable from outside. */
 static bool operands_ok(struct grouper *gr, struct group *q, const struct node *n, enum pair_kind *pair, int *full)
 {
@@ -220,7 +230,7 @@ static bool operands_ok(struct grouper *gr, struct group *q, const struct node *
         *pair = s.pair;
         *full = s.value;
     }
-    return inside > 0;
+    return inside > 0 || is_sibling(gr, q, n);
 }
 
 static bool try_pair(struct group *q, enum pair_kind pair, int full)
