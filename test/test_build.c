@@ -37,6 +37,7 @@ static coda_value mul(void) { return coda_mul(g, m, m); }
 static coda_value divide(void) { return coda_div(g, m, scalar); }
 static coda_value scale(void) { return coda_scale(g, m, 0.5f); }
 static coda_value bias(void) { return coda_bias(g, x, v); }
+static coda_value bias_vector(void) { return coda_bias(g, v, v); }
 static coda_value relu(void) { return coda_relu(g, x); }
 static coda_value relu2(void) { return coda_relu2(g, x); }
 static coda_value gelu_erf(void) { return coda_gelu_erf(g, x); }
@@ -58,6 +59,13 @@ static coda_value user_map(void)
     def.source = "DEV ...";
     ck_assert_int_eq(coda_define_map(g, &def), CODA_OK);
     return coda_apply(g, "leaky", (coda_value[]){m, v}, 2, (float[]){0.5f});
+}
+
+static coda_value widest_map(void)
+{
+    coda_map_def def = {sizeof def, "wide", 4, 4, "DEV ...", NULL};
+    ck_assert_int_eq(coda_define_map(g, &def), CODA_OK);
+    return coda_apply(g, "wide", (coda_value[]){m, v, m, v}, 4, (float[]){1, 2, 4, 8});
 }
 
 static coda_value swiglu(void) { return coda_swiglu(g, x, CODA_STACKED); }
@@ -139,6 +147,7 @@ static const struct {
     {divide, "%9 = div %m, %scalar  ; f32[8,64]\n"},
     {scale, "%9 = scale %m {alpha=0x1p-1}  ; f32[8,64]\n"},
     {bias, "%9 = add %x, %v  ; bf16[2,8,64]\n"},
+    {bias_vector, "%9 = add %v, %v  ; f32[64]\n"},
     {relu, "%9 = relu %x  ; bf16[2,8,64]\n"},
     {relu2, "%9 = relu2 %x  ; bf16[2,8,64]\n"},
     {gelu_erf, "%9 = gelu_erf %x  ; bf16[2,8,64]\n"},
@@ -151,6 +160,7 @@ static const struct {
     {apply, "%9 = rsqrt_mean %m {inv_n=0x1p-1, eps=0x1p-2}  ; f32[8,64]\n"},
     {apply2, "%9 = swiglu %m, %v  ; f32[8,64]\n"},
     {user_map, "%9 = leaky %m, %v {p0=0x1p-1}  ; f32[8,64]\n"},
+    {widest_map, "%9 = wide %m, %v, %m, %v {p0=0x1p+0, p1=0x1p+1, p2=0x1p+2, p3=0x1p+3}  ; f32[8,64]\n"},
     {swiglu, "%9 = slice %x {axis=2, stop=32, step=1}  ; bf16[2,8,32]\n"
              "%10 = slice %x {axis=2, start=32, stop=64, step=1} @%9  ; bf16[2,8,32]\n"
              "%11 = swiglu %9, %10 @%9  ; bf16[2,8,32]\n"},

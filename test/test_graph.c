@@ -103,6 +103,17 @@ START_TEST(name)
 }
 END_TEST
 
+START_TEST(name_length)
+{
+    char longest[257];
+    memset(longest, 'a', sizeof longest);
+    longest[256] = 0;
+    ck_assert(!name_valid(longest));
+    longest[255] = 0;
+    ck_assert(name_valid(longest));
+}
+END_TEST
+
 START_TEST(outputs)
 {
     graph *g = graph_new();
@@ -258,6 +269,7 @@ Suite *graph_suite(void)
     tcase_add_test(c, owns_operands);
     tcase_add_test(c, poison_keeps_the_first_mistake);
     tcase_add_loop_test(c, name, 0, ARRAY_SIZE(names));
+    tcase_add_test(c, name_length);
     tcase_add_test(c, outputs);
     tcase_add_test(c, origins);
     tcase_add_test(c, copies_stand_alone);
