@@ -27,7 +27,7 @@ static struct sm90_tile sm90_tile(int64_t head_dim)
 {
     if (head_dim <= 64) return (struct sm90_tile){128, 2, 3};
     if (head_dim <= 128) return (struct sm90_tile){128, 2, 2};
-    if (head_dim <= 192) return (struct sm90_tile){96, 2, 2};
+    if (head_dim <= 192) return (struct sm90_tile){112, 2, 2};
     return (struct sm90_tile){80, 2, 2};
 }
 
@@ -169,11 +169,12 @@ static void sm90_map(struct program *p, const struct attention_view *v, int64_t 
         if (m->dim[i] == 1) m->stride[i] = m->stride[i - 1] * m->dim[i - 1];
 }
 
-/* Heads whose keys and values fit in L2 together, as query heads. */
+/* Query heads in a band: bands are as equal as can be, and the keys and values of one fit in L2. */
 static int64_t band(const struct attention_spec *a)
 {
-    int64_t bytes = 4 * a->tk * a->head_dim, heads = MAX(1, BAND_BYTES / bytes);
-    return MIN(heads, a->batch * a->kv_heads) * (a->heads / a->kv_heads);
+    int64_t bytes = 4 * a->tk * a->head_dim, fit = MAX(1, BAND_BYTES / bytes);
+    int64_t heads = a->batch * a->kv_heads, bands = CEIL_DIV(heads, fit);
+    return CEIL_DIV(heads, bands) * (a->heads / a->kv_heads);
 }
 
 static void emit_sm90_config(const struct attention_spec *a, struct sm90_tile tile, struct text *t)

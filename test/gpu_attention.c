@@ -17,7 +17,10 @@
 
 int gpu_attention(void);
 
-enum { MOST_QUERIES = 96 }; /* checked in each case, at random                                       */
+enum {
+    MOST_QUERIES = 96, /* checked in each case, at random                                          */
+    RANDOM_CASES = 60,
+};
 
 struct bench {
     const struct attention_case *c;
@@ -115,7 +118,7 @@ static bool build(struct bench *b, bool sm90, char *err)
     if (attention_case_emit(b->c, sm90, &b->plan, &b->program))
         return snprintf(err, 512, "%s", coda_error()), false;
     const struct kernel_spec *k = &b->program.kernel;
-    struct jit_options opt = {.arch = b->device.arch, .no_cache = true};
+    struct jit_options opt = {.arch = b->device.arch};
     if (jit_compile(&cubin, k->symbol, k->text, &opt, err)) return false;
     coda_status status = jit_load(&b->kernel, &cubin, k->symbol, k->shared_bytes, &b->device, err);
     jit_cubin_free(&cubin);
@@ -218,7 +221,7 @@ static void close_bench(struct bench *b)
 
 static int run_case(const struct jit_device *device, const struct attention_case *c, bool sm90)
 {
-    char name[96], err[JIT_ERROR_SIZE] = "";
+    char name[128], err[JIT_ERROR_SIZE] = "";
     snprintf(name, sizeof name, "attention %s, %s", sm90 ? "sm90" : "simt", c->name);
     struct bench b = {.c = c, .device = *device};
     attention_case_spec(c, &b.s);
@@ -241,19 +244,58 @@ static int run_case(const struct jit_device *device, const struct attention_case
     return failed;
 }
 
+/* Anything goes, but head_dim is a multiple of 8 in two cases of three, so that both kernels get work. */
+static struct attention_case random_case(struct random *r)
+{
+    static const coda_dtype dtypes[] = {CODA_BF16, CODA_F16, CODA_F32};
+    struct attention_case c = {.name = "random", .dtype = dtypes[random_below(r, 8) * 3 / 8]};
+    c.batch = 1 + random_below(r, 3);
+    c.kv_heads = 1 + random_below(r, 3);
+    c.heads = c.kv_heads * (1 + random_below(r, 4));
+    c.head_dim = random_below(r, 3) ? 8 * (1 + random_below(r, 32)) : 1 + random_below(r, 300);
+    c.tq = 1 + random_below(r, 400);
+    c.layout = (enum attention_layout)random_below(r, 3);
+    c.tk = c.layout == LAYOUT_PACKED || random_chance(r, 40) ? c.tq : 1 + random_below(r, 700);
+    c.causal = random_chance(r, 60);
+    c.window = random_chance(r, 30) ? 1 + random_below(r, c.tk) : 0;
+    c.lengths = random_chance(r, 30);
+    c.pad = random_chance(r, 30) ? random_below(r, 3) * 8 : 0;
+    return c;
+}
+
+static int run_both(const struct jit_device *device, const struct attention_case *c)
+{
+    struct attention_spec s;
+    attention_case_spec(c, &s);
+    int failed = attention_fits_sm90(&s, &attention_machine) ? run_case(device, c, true) : 0;
+    return failed + run_case(device, c, false);
+}
+
+static int run_random(const struct jit_device *device)
+{
+    struct random r = {random_seed()};
+    int failed = 0;
+    for (int i = 0; i < RANDOM_CASES; i++) {
+        char name[96];
+        struct attention_case c = random_case(&r);
+        snprintf(name, sizeof name, "%s b%d q%d k%d h%d/%d d%d w%d%s%s layout %d pad %d", dtype_name(c.dtype),
+                 (int)c.batch, (int)c.tq, (int)c.tk, (int)c.heads, (int)c.kv_heads, (int)c.head_dim,
+                 (int)c.window, c.causal ? " causal" : "", c.lengths ? " lengths" : "", (int)c.layout,
+                 (int)c.pad);
+        c.name = name;
+        failed += run_both(device, &c);
+    }
+    return failed;
+}
+
 int gpu_attention(void)
 {
     struct jit_device device;
     char err[JIT_ERROR_SIZE];
     if (!device_open(&device, err)) return gpu_case(false, "attention", "%s", err);
     int failed = 0;
-    for (int i = 0; i < attention_case_count; i++) {
-        const struct attention_case *c = &attention_cases[i];
-        struct attention_spec s;
-        attention_case_spec(c, &s);
-        if (c->batch * c->tq == 0) continue;
-        if (attention_fits_sm90(&s, &attention_machine)) failed += run_case(&device, c, true);
-        failed += run_case(&device, c, false);
-    }
-    return failed;
+    for (int i = 0; i < attention_case_count; i++)
+        if (attention_cases[i].batch * attention_cases[i].tq > 0)
+            failed += run_both(&device, &attention_cases[i]);
+    return failed + run_random(&device);
 }

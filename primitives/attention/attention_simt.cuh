@@ -25,10 +25,13 @@ template <class Config> struct AttentionSimt {
     static constexpr i32 shared_floats = (bm + bn) * pitch + bm * score_pitch;
     static constexpr i32 blocks = (C::tq + bm - 1) / bm; // of queries, for each head
 
-    struct Row { float max, sum; };
+    struct Row {
+        float max, sum;
+    };
 
     // Copies `count` rows of head_dim columns, row r from from[r * stride]; rows past `limit` are zero.
-    template <class T> DEV static void load_rows(float *to, const T *from, i64 stride, i32 count, i32 limit) {
+    template <class T> DEV static void load_rows(float *to, const T *from, i64 stride, i32 count, i32 limit)
+    {
 #pragma unroll 4
         for (i32 e = threadIdx.x; e < count * 64 * chunks; e += threads) {
             i32 r = e / (64 * chunks), c = e % (64 * chunks);
@@ -36,21 +39,25 @@ template <class Config> struct AttentionSimt {
         }
     }
 
-    DEV static float row_max(float x) {
+    DEV static float row_max(float x)
+    {
         for (i32 d = 1; d < 16; d *= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, d));
         return x;
     }
-    DEV static float row_sum(float x) {
+    DEV static float row_sum(float x)
+    {
         for (i32 d = 1; d < 16; d *= 2) x += __shfl_xor_sync(~0u, x, d);
         return x;
     }
     DEV static float4 quad(const float *p) { return *reinterpret_cast<const float4 *>(p); }
-    DEV static float dot(float4 a, float4 b, float sum) {
+    DEV static float dot(float4 a, float4 b, float sum)
+    {
         return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
     }
 
     // s[i][j] = q . k for the thread's queries and keys.
-    DEV static void scores(float (&s)[rows][keys], const float *q, const float *k) {
+    DEV static void scores(float (&s)[rows][keys], const float *q, const float *k)
+    {
         i32 y = threadIdx.x / 16, x = threadIdx.x % 16;
         for (i32 i = 0; i < rows; i++)
             for (i32 j = 0; j < keys; j++) s[i][j] = 0.0f;
@@ -70,7 +77,8 @@ template <class Config> struct AttentionSimt {
 
     // Turns a row's scores into exp2 of what they exceed the new maximum by; returns the factor by which
     // older sums shrink. A score not seen weighs nothing, also when no score of the row is seen.
-    DEV static float weigh(float (&s)[keys], Row &row, i32 key, i32 first, i32 end) {
+    DEV static float weigh(float (&s)[keys], Row &row, i32 key, i32 first, i32 end)
+    {
         float top = row.max, sum = 0.0f;
 #pragma unroll
         for (i32 j = 0; j < keys; j++) {
@@ -87,7 +95,8 @@ template <class Config> struct AttentionSimt {
     }
 
     // o += p v for the thread's queries and columns.
-    DEV static void accumulate(float (&o)[rows][chunks][4], const float *p, const float *v) {
+    DEV static void accumulate(float (&o)[rows][chunks][4], const float *p, const float *v)
+    {
         i32 y = threadIdx.x / 16, x = threadIdx.x % 16;
 #pragma unroll 2
         for (i32 j = 0; j < bn; j++) {
@@ -108,7 +117,8 @@ template <class Config> struct AttentionSimt {
         }
     }
 
-    DEV static void write(const float (&o)[rows][chunks][4], const Row *row, typename C::O *out, i32 query) {
+    DEV static void write(const float (&o)[rows][chunks][4], const Row *row, typename C::O *out, i32 query)
+    {
         i32 y = threadIdx.x / 16, x = threadIdx.x % 16;
 #pragma unroll
         for (i32 i = 0; i < rows; i++) {
@@ -119,13 +129,15 @@ template <class Config> struct AttentionSimt {
 #pragma unroll
                 for (i32 e = 0; e < 4; e++) {
                     i32 col = 64 * c + 4 * x + e;
-                    if (at < C::tq && col < C::head_dim) store(out + at * C::o_time + col, o[i][c][e] * inverse);
+                    if (at < C::tq && col < C::head_dim)
+                        store(out + at * C::o_time + col, o[i][c][e] * inverse);
                 }
         }
     }
 
     DEV static void run(const typename C::Q *q, const typename C::K *k, const typename C::V *v,
-                        typename C::O *out, const i32 *lengths) {
+                        typename C::O *out, const i32 *lengths)
+    {
         extern __shared__ __align__(16) float shared[];
         float *queries = shared, *tile = queries + bm * pitch, *weights = tile + bn * pitch;
         i32 y = threadIdx.x / 16, x = threadIdx.x % 16;

@@ -9,13 +9,14 @@
 //                                       A fragment of the next product: P never leaves registers
 //     O = O * 2^(c (old max - max))     once that product is done
 //
-// A warpgroup issues its two products when the warpgroup before it has issued its own (named barriers in a
-// ring), so that the softmax of one runs under the products of the other. Blocks that no query of the tile
-// sees are not visited; only blocks at a border are masked. Columns are padded to a multiple of 64 and
-// rows past the end are read as zeros by TMA. Every sum has a fixed order.
+// so that the tensor cores have work while a softmax runs; the other warpgroups fill what gaps remain. (To
+// make them take turns by named barriers gained nothing on an H200 from 128 columns on, 3 % at 64.) Blocks
+// that no query of the tile sees are not visited; only blocks at a border are masked. Columns are padded to
+// a multiple of 64 and rows past the end are read as zeros by TMA. Every sum has a fixed order.
 //
 // Zero times NaN is NaN, so a value past a sequence's length must not even be multiplied: TMA zeroes the
-// rows past tk, clear_values those past the length.
+// rows past tk, clear_values those past the length. A NaN among the values that one query of a tile sees
+// may still reach others of that tile that do not.
 //
 // Config: type T (bf16 or f16); i32 batch tq tk heads, group (query heads for a key head), head_dim,
 // window, bn, stages, groups, band; bool causal, lengths; float scale_log2 (scale * log2 e);
@@ -25,14 +26,14 @@
 #include "attention/tile_walk.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/control.cuh"
-#include "ptx/named_arrive.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/wgmma.cuh"
 
 namespace coda {
 
 // A 4 x 4 transpose among the lanes of a quad: v[k] of lane q becomes v[q] of lane k.
-DEV void quad_transpose(u32 (&v)[4]) {
+DEV void quad_transpose(u32 (&v)[4])
+{
 #pragma unroll
     for (i32 bit = 1; bit <= 2; bit *= 2) {
         bool high = threadIdx.x & bit;
@@ -43,6 +44,20 @@ DEV void quad_transpose(u32 (&v)[4]) {
             (high ? v[k] : v[k + bit]) = got;
         }
     }
+}
+
+// The compiler sees no tie between registers and the instructions that hand them to wgmma or wait for it:
+// what is computed before a pin stays before it, what comes after stays after.
+template <i32 n> DEV void pin(float (&x)[n])
+{
+#pragma unroll
+    for (i32 i = 0; i < n; i++) asm volatile("" : "+f"(x[i])::"memory");
+}
+template <i32 n> DEV void pin(u32 (&x)[n][4])
+{
+#pragma unroll
+    for (i32 i = 0; i < n; i++)
+        asm volatile("" : "+r"(x[i][0]), "+r"(x[i][1]), "+r"(x[i][2]), "+r"(x[i][3])::"memory");
 }
 
 template <class Config> struct AttentionSm90 {
@@ -67,15 +82,18 @@ template <class Config> struct AttentionSm90 {
     struct Place {
         i32 slot = 0;
         u32 phase = 0;
-        DEV void advance() {
+        DEV void advance()
+        {
             if (++slot == stages) slot = 0, phase ^= 1;
         }
     };
 
-    DEV static Visible<C> visible(const i32 *lengths, const TileWalk<C> &tile) {
+    DEV static Visible<C> visible(const i32 *lengths, const TileWalk<C> &tile)
+    {
         return Visible<C>(C::lengths ? lengths[tile.batch * C::lengths_stride] : C::tk);
     }
-    DEV static KeyBlocks blocks_of(const Visible<C> &see, const TileWalk<C> &tile) {
+    DEV static KeyBlocks blocks_of(const Visible<C> &see, const TileWalk<C> &tile)
+    {
         return key_blocks<C>(see, tile.query, min(tile.query + bm, C::tq) - 1);
     }
 
@@ -85,8 +103,10 @@ template <class Config> struct AttentionSm90 {
     // ---- Producer: one thread ----
 
     // Loads one tile of `rows` rows from time `from` on.
-    template <i32 rows> DEV static void load_tile(u8 (*to)[rows * 128], u64 &full, const TensorMap &map,
-                                                  i32 from, i32 head, i32 batch) {
+    template <i32 rows>
+    DEV static void load_tile(u8 (*to)[rows * 128], u64 &full, const TensorMap &map, i32 from, i32 head,
+                              i32 batch)
+    {
         u32 bar = ptx::shared_address(&full);
         ptx::mbarrier_arrive_expect(bar, chunks * rows * 128);
         for (i32 c = 0; c < chunks; c++)
@@ -94,7 +114,8 @@ template <class Config> struct AttentionSm90 {
     }
 
     DEV static void produce(Shared &s, const TensorMap &q, const TensorMap &k, const TensorMap &v,
-                            const i32 *lengths) {
+                            const i32 *lengths)
+    {
         Place key, value;
         u32 phase = 0;
         for (TileWalk<C> tile; tile.next();) {
@@ -108,7 +129,8 @@ template <class Config> struct AttentionSm90 {
             };
             auto load_values = [&](i32 block) {
                 wait(s.empty_values[value.slot], value.phase ^ 1);
-                load_tile<bn>(s.values[value.slot], s.full_values[value.slot], v, block * bn, head, tile.batch);
+                load_tile<bn>(s.values[value.slot], s.full_values[value.slot], v, block * bn, head,
+                              tile.batch);
                 value.advance();
             };
             wait(s.empty_queries, phase ^ 1);
@@ -135,14 +157,17 @@ template <class Config> struct AttentionSm90 {
 
         DEV Consumer(Shared &shared) : s(shared), group(threadIdx.x / 128 - 1), thread(threadIdx.x % 128) {}
 
-        DEV static u64 descriptor(const u8 *tile, u32 leading) {
+        DEV static u64 descriptor(const u8 *tile, u32 leading)
+        {
             return ptx::wgmma_descriptor(ptx::shared_address(tile), leading, 1024);
         }
 
         // S = Q K^T. 16 columns are 32 bytes of a row; the swizzle follows from the address.
-        DEV void issue_scores() {
+        DEV void issue_scores()
+        {
             u64 a = descriptor(s.queries[0] + group * 64 * 128, 16);
             u64 b = descriptor(s.keys[key.slot][0], 16);
+            pin(score);
             ptx::wgmma_fence();
 #pragma unroll
             for (i32 i = 0; i < 4 * chunks; i++) {
@@ -154,8 +179,11 @@ template <class Config> struct AttentionSm90 {
         }
 
         // O += P V. 16 keys are two groups of 8 rows of 128 bytes.
-        DEV void issue_values() {
+        DEV void issue_values()
+        {
             u64 b = descriptor(s.values[value.slot][0], bn * 128);
+            pin(out);
+            pin(weight);
             ptx::wgmma_fence();
 #pragma unroll
             for (i32 i = 0; i < bn / 16; i++)
@@ -163,32 +191,47 @@ template <class Config> struct AttentionSm90 {
             ptx::wgmma_commit();
         }
 
-        DEV void release(u64 &empty) {
+        // All products but the newest `pending` are done.
+        template <i32 pending> DEV void finish()
+        {
+            ptx::wgmma_wait<pending>();
+            pin(score);
+            if (pending == 0) pin(out);
+        }
+
+        DEV void release(u64 &empty)
+        {
             if (thread == 0) ptx::mbarrier_arrive(ptx::shared_address(&empty));
         }
-        DEV void release_keys() {
+        DEV void release_keys()
+        {
             release(s.empty_keys[key.slot]);
             key.advance();
         }
-        DEV void release_values() {
+        DEV void release_values()
+        {
             release(s.empty_values[value.slot]);
             value.advance();
         }
 
         // Zeroes the values of the keys from `rows` on. Both warpgroups do, so neither waits for the other.
-        DEV void clear_values(i32 rows) {
+        DEV void clear_values(i32 rows)
+        {
             for (i32 c = 0; c < chunks; c++)
                 for (i32 e = rows * 8 + thread; e < bn * 8; e += 128)
                     reinterpret_cast<uint4 *>(s.values[value.slot][c])[e] = uint4();
             ptx::fence_async_shared();
-            ptx::named_barrier(1 + groups + group, 128);
+            ptx::named_barrier(1 + group, 128);
         }
-        DEV void await_values(const Visible<C> &see, i32 block) {
+        DEV void await_values(const Visible<C> &see, i32 block)
+        {
             wait(s.full_values[value.slot], value.phase);
             if (C::lengths && see.keys < block * bn + bn) clear_values(see.keys - block * bn);
         }
 
-        DEV void weigh(OnlineSoftmax &softmax, const Visible<C> &see, i32 query, i32 block, float (&factor)[2]) {
+        DEV void weigh(OnlineSoftmax &softmax, const Visible<C> &see, i32 query, i32 block,
+                       float (&factor)[2])
+        {
             i32 first = query / 64 * 64; // of the warpgroup
             if (C::scale_log2 < 0.0f)
                 for (float &x : score) x = -x;
@@ -196,36 +239,32 @@ template <class Config> struct AttentionSm90 {
                 mask(score, see, query, block * bn);
             softmax.step(score, fabsf(C::scale_log2), factor);
         }
-        DEV void pack_weights() {
+        DEV void pack_weights()
+        {
 #pragma unroll
             for (i32 i = 0; i < bn / 4; i++) weight[i / 4][i % 4] = pack2<T>(score[2 * i], score[2 * i + 1]);
         }
 
-        // The warpgroups take turns in issuing products.
-        DEV void await_turn() { ptx::named_barrier(1 + group, 256); }
-        DEV void pass_turn() { ptx::named_arrive(1 + (group + 1) % groups, 256); }
-
-        DEV void attend(OnlineSoftmax &softmax, const Visible<C> &see, KeyBlocks b, i32 query) {
+        DEV void attend(OnlineSoftmax &softmax, const Visible<C> &see, KeyBlocks b, i32 query)
+        {
             float factor[2];
             wait(s.full_queries, phase);
             phase ^= 1;
             wait(s.full_keys[key.slot], key.phase);
             issue_scores();
-            ptx::wgmma_wait<0>();
+            finish<0>();
             release_keys();
             weigh(softmax, see, query, b.end - 1, factor);
             pack_weights();
             for (i32 j = b.end - 2; j >= b.first; j--) {
                 wait(s.full_keys[key.slot], key.phase);
-                await_turn();
                 issue_scores();
                 await_values(see, j + 1);
                 issue_values();
-                pass_turn();
-                ptx::wgmma_wait<1>();
+                finish<1>();
                 release_keys();
                 weigh(softmax, see, query, j, factor);
-                ptx::wgmma_wait<0>();
+                finish<0>();
                 release_values();
 #pragma unroll
                 for (i32 i = 0; i < 32 * chunks; i++) out[i] *= factor[i >> 1 & 1];
@@ -234,12 +273,13 @@ template <class Config> struct AttentionSm90 {
             release(s.empty_queries);
             await_values(see, b.first);
             issue_values();
-            ptx::wgmma_wait<0>();
+            finish<0>();
             release_values();
         }
 
         // The quad's lanes exchange their column pairs, so that each stores 16 adjacent bytes.
-        DEV void write(const OnlineSoftmax &softmax, T *to, i32 query) {
+        DEV void write(const OnlineSoftmax &softmax, T *to, i32 query)
+        {
 #pragma unroll
             for (i32 r = 0; r < 2; r++) {
                 float inverse = softmax.inverse(r);
@@ -260,9 +300,9 @@ template <class Config> struct AttentionSm90 {
             }
         }
 
-        DEV void consume(T *to, const i32 *lengths) {
+        DEV void consume(T *to, const i32 *lengths)
+        {
             i32 row = 64 * group + thread / 32 * 16 + thread % 32 / 4;
-            if (group == groups - 1) pass_turn(); // to the first
             for (TileWalk<C> tile; tile.next();) {
                 Visible<C> see = visible(lengths, tile);
                 KeyBlocks b = blocks_of(see, tile);
@@ -277,7 +317,8 @@ template <class Config> struct AttentionSm90 {
 
     // ---- Kernel ----
 
-    DEV static void start(Shared &s) {
+    DEV static void start(Shared &s)
+    {
         if (threadIdx.x == 0) {
             init(s.full_queries, 1);
             init(s.empty_queries, groups);
@@ -293,7 +334,9 @@ template <class Config> struct AttentionSm90 {
         ptx::grid_wait();
     }
 
-    DEV static void run(const TensorMap &q, const TensorMap &k, const TensorMap &v, T *out, const i32 *lengths) {
+    DEV static void run(const TensorMap &q, const TensorMap &k, const TensorMap &v, T *out,
+                        const i32 *lengths)
+    {
         extern __shared__ __align__(1024) u8 memory[];
         Shared &s = *reinterpret_cast<Shared *>(memory);
         start(s);

@@ -12,19 +12,22 @@
 
 namespace coda {
 
-DEV float quad_max(float x) {
+DEV float quad_max(float x)
+{
     x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
     return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
 }
 
-DEV float quad_sum(float x) {
+DEV float quad_sum(float x)
+{
     x += __shfl_xor_sync(~0u, x, 1);
     return x + __shfl_xor_sync(~0u, x, 2);
 }
 
 // Scores of keys that a query does not see become -inf. `query` is the thread's first row, `key` the
 // block's first key.
-template <class C, i32 N> DEV void mask(float (&s)[N], const Visible<C> &see, i32 query, i32 key) {
+template <class C, i32 N> DEV void mask(float (&s)[N], const Visible<C> &see, i32 query, i32 key)
+{
     i32 column = key + 2 * (threadIdx.x % 4);
 #pragma unroll
     for (i32 r = 0; r < 2; r++) {
@@ -44,7 +47,8 @@ struct OnlineSoftmax {
     DEV OnlineSoftmax() : max{unseen(), unseen()}, sum{0.0f, 0.0f} {}
 
     // Replaces the scores of a block by their weights; `factor` shrinks what was summed before.
-    template <i32 N> DEV void step(float (&s)[N], float c, float (&factor)[2]) {
+    template <i32 N> DEV void step(float (&s)[N], float c, float (&factor)[2])
+    {
 #pragma unroll
         for (i32 r = 0; r < 2; r++) {
             float top = max[r];
@@ -66,7 +70,8 @@ struct OnlineSoftmax {
     }
 
     // 1 / l, or 0 for a row that has seen no key.
-    DEV float inverse(i32 r) const {
+    DEV float inverse(i32 r) const
+    {
         float whole = quad_sum(sum[r]);
         return whole == 0.0f ? 0.0f : 1.0f / whole;
     }

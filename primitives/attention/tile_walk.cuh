@@ -1,8 +1,9 @@
 // tile_walk.cuh -- the order in which the blocks of a persistent attention kernel take their tiles.
 //
-// A tile is bm queries of one head of one sequence. Heads are walked in bands, chosen so that the keys and
-// values of a band stay in L2; within a band all heads take their last queries first, which for causal
-// attention are the longest tiles. Round r gives block b the tile r * grid + b, and in odd rounds the one
+// A tile is bm queries of one head. Heads are walked in bands, chosen so that the keys and values of a band
+// stay in L2; within a band all heads take the same queries at a time. Under a causal mask the last queries
+// are the longest tiles, so bands take turns in going down and going up, which leaves no jump between
+// them, and the last one goes down. Round r gives block b the tile r * grid + b, and in odd rounds the one
 // from the other end: whoever had the longest tile of a round gets the shortest of the next.
 #pragma once
 #include "types.cuh"
@@ -11,13 +12,14 @@ namespace coda {
 
 template <class C> struct TileWalk {
     static constexpr i32 blocks = (C::tq + C::bm - 1) / C::bm, streams = C::batch * C::heads;
-    static constexpr i32 tiles = blocks * streams;
+    static constexpr i32 tiles = blocks * streams, bands = (streams + C::band - 1) / C::band;
 
     i32 round = 0;
     i32 batch, head, query;
 
     // Steps to this block's next tile; false when there is none.
-    DEV bool next() {
+    DEV bool next()
+    {
         i32 place = round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
         i32 tile = round++ * gridDim.x + place;
         if (tile >= tiles) return false;
@@ -26,7 +28,8 @@ template <class C> struct TileWalk {
         i32 stream = band * C::band + in % width;
         batch = stream / C::heads;
         head = stream % C::heads;
-        query = (blocks - 1 - in / width) * C::bm;
+        bool up = (bands - band) % 2 == 0;
+        query = (up ? in / width : blocks - 1 - in / width) * C::bm;
         return true;
     }
 };

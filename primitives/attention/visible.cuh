@@ -18,18 +18,17 @@ template <class C> struct Visible {
     // `length` is that of the sequence, whatever the caller stored there.
     DEV explicit Visible(i32 length) : keys(max(0, min(length, C::tk))) {}
 
-    DEV i32 first(i32 query) const {
-        return C::window ? max(0, query + (C::tk - C::tq - C::window + 1)) : 0;
-    }
-    DEV i32 end(i32 query) const {
-        return C::causal ? max(0, min(keys, query + (C::tk - C::tq + 1))) : keys;
-    }
+    DEV i32 first(i32 query) const { return C::window ? max(0, query + (C::tk - C::tq - C::window + 1)) : 0; }
+    DEV i32 end(i32 query) const { return C::causal ? max(0, min(keys, query + (C::tk - C::tq + 1))) : keys; }
 };
 
 // Blocks of `bn` keys, from `first` below `end`, that queries `from` to `last` need.
-struct KeyBlocks { i32 first, end; };
+struct KeyBlocks {
+    i32 first, end;
+};
 
-template <class C> DEV KeyBlocks key_blocks(const Visible<C> &see, i32 from, i32 last) {
+template <class C> DEV KeyBlocks key_blocks(const Visible<C> &see, i32 from, i32 last)
+{
     KeyBlocks b = {see.first(from) / C::bn, (see.end(last) + C::bn - 1) / C::bn};
     if (b.end < b.first) b.end = b.first;
     return b;
