@@ -24,6 +24,8 @@ int64_t program_columns(const struct program *p); /* of the output: N or N/2    
 bool store_is_staged(const struct program *p, int step);
 int count_staged(const struct program *p);
 
+/* tile.c: as many stages of tile t as fit. */
+int tile_stages(const struct program *p, const struct tile *t, int shared_bytes);
 int tile_shared_bytes(const struct program *p);
 
 /* emit_epilogue.c: prints `struct Epilogue`. */

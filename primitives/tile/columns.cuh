@@ -17,7 +17,7 @@ template <int bn> struct Plain {
     static constexpr int lanes = 1, chunk = 64;
     static constexpr bool apart = false, gated = false;
     DEV static constexpr int octet(int patch, int side) { return 2 * patch + side; }
-    DEV static i64 column(int tile, int j) { return (i64)tile * bn + j; }
+    DEV static int column(int tile, int j) { return tile * bn + j; }
     static constexpr int step = 1;
 };
 
@@ -48,14 +48,14 @@ template <int bn, int head, int rotary> struct HalfHeads : Plain<bn> {
 
 // The left half of the tile is gate, the right half up: columns i and i + n / 2 of the product, or 2i and
 // 2i + 1 if they are interleaved.
-template <int bn, i64 n, bool interleaved> struct Gated : Plain<bn> {
+template <int bn, int n, bool interleaved> struct Gated : Plain<bn> {
     static constexpr int lanes = 2;
     static constexpr bool apart = true, gated = true;
     DEV static constexpr int octet(int patch, int side) { return patch + side * (bn / 16); }
-    DEV static i64 half_column(int tile, int i) { return (i64)tile * (bn / 2) + i; }
-    DEV static i64 column(int tile, int j)
+    DEV static int half_column(int tile, int i) { return tile * (bn / 2) + i; }
+    DEV static int column(int tile, int j)
     {
-        const i64 i = half_column(tile, j % (bn / 2)), side = j / (bn / 2);
+        const int i = half_column(tile, j % (bn / 2)), side = j / (bn / 2);
         return interleaved ? 2 * i + side : i + side * (n / 2);
     }
     static constexpr int step = interleaved ? 2 : 1;

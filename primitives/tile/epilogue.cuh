@@ -31,7 +31,7 @@ struct EpilogueDefaults {
     template <class Args> DEV static Row row(const Args &, i64, i64, bool) { return {}; }
     template <class Args> DEV static Col col(const Args &, i64, i64, bool) { return {}; }
     template <class Args> DEV static Half half(const Args &, i64, i64, bool) { return {}; }
-    template <class Args> DEV static void load(const Args &, const Place &, const Row &, Line *) {}
+    template <class Args, class R> DEV static void load(const Args &, const Place &, const R &, Line *) {}
     template <class Args> DEV static void store(const Args &, const Place &, const Line *) {}
     DEV static void init(State &) {}
     DEV static void merge(State &, int) {}
@@ -107,7 +107,7 @@ template <class C, class E> struct Drain {
     {
         if constexpr (has_row)
             for (int i = thread; i < rows; i += 128) {
-                const i64 m = (i64)t.m * C::bm + first_row + i;
+                const int m = t.m * C::bm + first_row + i;
                 if (m < C::m) values.row[i] = E::row(args, t.batch, m, t.n == 0);
             }
     }
@@ -115,12 +115,12 @@ template <class C, class E> struct Drain {
     {
         if constexpr (has_col)
             for (int j = thread; j < C::bn; j += 128) {
-                const i64 n = K::column(t.n, j);
+                const int n = K::column(t.n, j);
                 if (n < C::n) values.col[j] = E::col(args, t.batch, n, t.m == 0);
             }
         if constexpr (has_half)
             for (int j = thread; j < C::bn / 2; j += 128) {
-                const i64 n = K::half_column(t.n, j);
+                const int n = K::half_column(t.n, j);
                 if (n < C::n / 2) values.half[j] = E::half(args, t.batch, n, t.m == 0);
             }
     }
@@ -130,34 +130,35 @@ template <class C, class E> struct Drain {
     DEV int row_in_group(int block, int h) const { return 64 * block + 16 * warp + lane / 4 + 8 * h; }
     DEV int column_in_tile(int octet) const { return 8 * octet + 2 * (lane % 4); }
 
+    DEV int row_in_tensor(const Tile &t, int block, int h) const
+    {
+        return t.m * C::bm + first_row + row_in_group(block, h);
+    }
+    // Rows past the end stand for the last one: they are loaded and computed, but not stored.
     DEV Place place(const Tile &t, int block, int h, int patch) const
     {
         Place p;
+        const int m = row_in_tensor(t, block, h);
         p.batch = t.batch;
-        p.m = (i64)t.m * C::bm + first_row + row_in_group(block, h);
+        p.m = C::m % C::bm == 0 || m < C::m ? m : (int)C::m - 1;
         p.full.step = K::step, p.half.step = 1;
 #pragma unroll
         for (int side = 0; side < 2; side++) {
-            const int j = column_in_tile(K::octet(patch, side));
-            p.full.column[side] = K::column(t.n, j);
-            p.full.live[side] = live(p.m, K::gated ? half_column(t, patch) : p.full.column[side]);
+            p.full.column[side] = K::column(t.n, column_in_tile(K::octet(patch, side)));
+            p.full.live[side] = live(K::gated ? half_column(t, patch) : p.full.column[side]);
         }
         p.half.column[0] = half_column(t, patch), p.half.column[1] = 0;
         p.half.live[0] = p.full.live[0], p.half.live[1] = 0;
         return p;
     }
-    DEV i64 half_column(const Tile &t, int patch) const
-    {
-        return (i64)t.n * (C::bn / 2) + column_in_tile(patch);
-    }
+    DEV int half_column(const Tile &t, int patch) const { return t.n * (C::bn / 2) + column_in_tile(patch); }
 
-    // Of two neighbouring columns, how many exist.
-    DEV static int live(i64 m, i64 n)
+    // Of two neighbouring columns, how many exist; the first is even.
+    DEV static int live(int n)
     {
-        constexpr i64 most = K::gated ? C::n / 2 : C::n;
-        const bool row = C::m % C::bm == 0 || m < C::m;
-        if (most % out_columns == 0 || most % 2 == 0) return row && (most % out_columns == 0 || n < most) ? 2 : 0;
-        return row ? (n + 1 < most ? 2 : n < most ? 1 : 0) : 0;
+        constexpr int most = K::gated ? C::n / 2 : C::n;
+        if (most % out_columns == 0) return 2;
+        return most % 2 && n + 1 == most ? 1 : n < most ? 2 : 0;
     }
 
     // ---- Slots ----
@@ -178,13 +179,13 @@ template <class C, class E> struct Drain {
             for (int l = 0; l < K::lanes; l++) {
                 const int side = side_of(s, l), e = neighbour_of(s, l), octet = K::octet(patch, side);
                 v.acc[l] = acc[4 * octet + 2 * h + e];
-                v.column[l] = (int)p.full.column[side] + e * K::step;
+                v.column[l] = p.full.column[side] + e * K::step;
                 v.live[l] = e < p.full.live[side];
                 if constexpr (has_col) v.col[l] = values.col[column_in_tile(octet) + e];
 #pragma unroll
                 for (int i = 0; i < E::loads; i++) v.in[i][l] = in[i].x[side][e];
             }
-            v.half_column = (int)p.half.column[0] + s;
+            v.half_column = p.half.column[0] + s;
             if constexpr (has_half) v.half = values.half[column_in_tile(patch) + s];
             E::apply(v, state);
 #pragma unroll
@@ -280,7 +281,7 @@ template <class C, class E> struct Drain {
             for (int h = 0; h < 2; h++) {
                 const Place at = place(t, block, h, patch);
                 apply(acc, patch, h, at, row[h], in[p][h], out[h], state[h]);
-                E::store(args, at, out[h]);
+                if (C::m % C::bm == 0 || row_in_tensor(t, block, h) < C::m) E::store(args, at, out[h]);
             }
             if constexpr (E::staged) put(chunk % ring, block, patch, out[0], out[1]);
         }
@@ -292,7 +293,7 @@ template <class C, class E> struct Drain {
         for (int i = 0; i < 2 * blocks; i++) {
             E::merge(state[i], 1);
             E::merge(state[i], 2);
-            const i64 m = (i64)t.m * C::bm + first_row + row_in_group(i / 2, i % 2);
+            const int m = row_in_tensor(t, i / 2, i % 2);
             if (lane % 4 == 0 && m < C::m) E::save(args, t.batch * C::m + m, t.n, state[i]);
         }
     }

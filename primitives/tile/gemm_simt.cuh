@@ -26,12 +26,17 @@ template <class C, class E> struct GemmSimt {
 
     // A thread's share of a [rows][bk] tile of one operand. Neighbouring threads take neighbours in memory.
     template <class T, int rows, bool k_major> struct Share {
-        static constexpr int each = rows * bk / threads;
+        static constexpr int each = rows * bk / threads, line = k_major ? bk : rows;
         static_assert(rows * bk % threads == 0);
         T x[each];
-        DEV static int k(int i) { return k_major ? index(i) % bk : index(i) / rows; }
-        DEV static int row(int i) { return k_major ? index(i) / bk : index(i) % rows; }
+        DEV static int across(int i) { return threads % line ? index(i) % line : (int)threadIdx.x % line; }
+        DEV static int along(int i)
+        {
+            return threads % line ? index(i) / line : (int)threadIdx.x / line + i * (threads / line);
+        }
         DEV static int index(int i) { return i * threads + (int)threadIdx.x; }
+        DEV static int k(int i) { return k_major ? across(i) : along(i); }
+        DEV static int row(int i) { return k_major ? along(i) : across(i); }
         DEV void put(float (&to)[bk][rows + pad]) const
         {
 #pragma unroll
@@ -46,20 +51,21 @@ template <class C, class E> struct GemmSimt {
 
     DEV void get_a(ShareA &a, const Tile &t, i64 k0) const
     {
-        const auto *from = args.a + t.batch * (i64)C::a_stride_batch;
+        const i64 m0 = (i64)t.m * C::bm;
+        const auto *from = args.a + t.batch * C::a_stride_batch + m0 * C::a_stride_row + k0 * C::a_stride_k;
 #pragma unroll
-        for (int i = 0; i < a.each; i++) {
-            const i64 k = k0 + a.k(i), m = (i64)t.m * C::bm + a.row(i);
-            a.x[i] = k < C::k && m < C::m ? from[m * C::a_stride_row + k * C::a_stride_k] : typename C::A{};
-        }
+        for (int i = 0; i < a.each; i++)
+            a.x[i] = k0 + a.k(i) < C::k && m0 + a.row(i) < C::m
+                         ? from[a.row(i) * C::a_stride_row + a.k(i) * C::a_stride_k] : typename C::A{};
     }
     DEV void get_b(ShareB &b, const Tile &t, i64 k0) const
     {
-        const auto *from = args.b + t.batch * (i64)C::b_stride_batch;
+        const auto *from = args.b + t.batch * C::b_stride_batch + k0 * C::b_stride_k;
 #pragma unroll
         for (int i = 0; i < b.each; i++) {
-            const i64 k = k0 + b.k(i), n = K::column(t.n, b.row(i));
-            b.x[i] = k < C::k && n < C::n ? from[n * C::b_stride_row + k * C::b_stride_k] : typename C::B{};
+            const i64 n = K::column(t.n, b.row(i));
+            b.x[i] = k0 + b.k(i) < C::k && n < C::n ? from[n * C::b_stride_row + b.k(i) * C::b_stride_k]
+                                                    : typename C::B{};
         }
     }
 

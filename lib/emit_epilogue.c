@@ -1,0 +1,404 @@
+/*
+ * emit_epilogue.c -- prints the steps of a GEMM as `struct Epilogue`, for primitives/tile/epilogue.cuh.
+ *
+ * Each level is a function of straight-line code: row() and col() and half() return the values that
+ * slots read, apply() does the arithmetic of a slot. Value i is called v<i>; on two lanes, v<i>a and
+ * v<i>b. Ports of the parameter struct are x<port> (loads), y<port> (stores), s<port> (states).
+ */
+#include "epilogue.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef long long wide;
+
+struct printer {
+    const struct program *p;
+    struct text *t;
+    enum level level; /* of the function being printed */
+};
+
+struct word { char s[192]; };
+
+static struct word word(const char *format, ...) PRINTF(1, 2);
+static struct word word(const char *format, ...)
+{
+    struct word w;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(w.s, sizeof w.s, format, args);
+    va_end(args);
+    return w;
+}
+
+static struct word float_word(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return isfinite(x) ? word("%af", (double)x) : word("bits_float(0x%08xu)", bits);
+}
+
+/* ---- Names ---- */
+
+static const char *lane_name(const struct printer *e, const struct step *s, int lane)
+{
+    if (program_lanes(e->p) == 1 || s->half) return "";
+    return lane ? "b" : "a";
+}
+
+/* Value `step` as the current function sees it on `lane`. */
+static struct word value(const struct printer *e, int step, int lane)
+{
+    const struct step *s = &e->p->step[step];
+    enum level level = step_level(s);
+    if (level == LEVEL_SLOT) return word("v%d%s", step, lane_name(e, s, lane));
+    if (level == e->level) return word("v%d", step);
+    if (level == LEVEL_ROW) return word("%sv%d", e->level == LEVEL_SLOT ? "s.row." : "r.", step);
+    return level == LEVEL_COL ? word("s.col[%d].v%d", lane, step) : word("s.half.v%d", step);
+}
+
+/* `+ stride * index`, or nothing. */
+static struct word term(int64_t stride, int64_t extent, const char *index)
+{
+    if (!stride || extent <= 1) return word("%s", "");
+    return stride == 1 ? word(" + %s", index) : word(" + %lld * %s", (wide)stride, index);
+}
+
+static struct word flat_row(const struct program *p, const char *batch, const char *m)
+{
+    return p->dim[0] > 1 ? word("%lld * %s + %s", (wide)p->dim[1], batch, m) : word("%s", m);
+}
+
+/* The k-th load (store) of the slots; staged stores come first. */
+static int slot_load(const struct program *p, int step)
+{
+    int k = 0;
+    for (int i = 0; i < step; i++) k += p->step[i].kind == STEP_LOAD && step_level(&p->step[i]) == LEVEL_SLOT;
+    return k;
+}
+static int slot_store(const struct program *p, int step)
+{
+    bool staged = store_is_staged(p, step);
+    int k = staged ? 0 : count_staged(p);
+    for (int i = 0; i < step; i++) {
+        const struct step *s = &p->step[i];
+        k += s->kind == STEP_STORE && step_level(s) == LEVEL_SLOT && store_is_staged(p, i) == staged;
+    }
+    return k;
+}
+
+static int count_slot(const struct program *p, enum step_kind kind)
+{
+    int n = 0;
+    for (int i = 0; i < p->steps; i++) n += p->step[i].kind == kind && step_level(&p->step[i]) == LEVEL_SLOT;
+    return n;
+}
+
+/* ---- Steps ---- */
+
+static void end_line(const struct printer *e, const struct step *s)
+{
+    if (s->value >= 0) text_printf(e->t, " // %%%d", s->value);
+    text_append(e->t, "\n");
+}
+
+static void print_call(const struct printer *e, const struct step *s, int lane)
+{
+    text_printf(e->t, "map::%s::apply(", s->prim->name);
+    for (int i = 0; i < s->nin; i++) text_printf(e->t, "%s%s", i ? ", " : "", value(e, s->in[i], lane).s);
+    for (int i = 0; i < s->prim->params; i++) text_printf(e->t, ", %s", float_word(s->param[i]).s);
+    text_append(e->t, ");");
+}
+
+/* What a step of one lane is equal to; maps are printed by print_call. */
+static struct word slot_source(const struct printer *e, int i, int lane)
+{
+    const struct step *s = &e->p->step[i];
+    switch (s->kind) {
+    case STEP_ACC: return word("s.acc[%d]", lane);
+    case STEP_LOAD: return word("s.in[%d][%d]", slot_load(e->p, i), lane);
+    default: return value(e, s->in[0], s->kind == STEP_LANE ? s->lane : lane);
+    }
+}
+
+static void print_slot_value(const struct printer *e, int i)
+{
+    const struct step *s = &e->p->step[i];
+    int lanes = s->half ? 1 : program_lanes(e->p);
+    for (int lane = 0; lane < lanes; lane++) {
+        text_printf(e->t, "        const float v%d%s = ", i, lane_name(e, s, lane));
+        if (s->kind == STEP_MAP) print_call(e, s, lane);
+        else text_printf(e->t, "%s;", slot_source(e, i, lane).s);
+        end_line(e, s);
+    }
+}
+
+static void print_rope(const struct printer *e, int i)
+{
+    const struct step *s = &e->p->step[i];
+    struct word position = rope_counts_rows(e->p) ? word("s.row.position") : value(e, s->in[1], 0);
+    text_printf(e->t, "        const Pair t%d = pair::rope::apply(%s, %s, %s, s.col[0].high, s.col[0].low);", i,
+                value(e, s->in[0], 0).s, value(e, s->in[0], 1).s, position.s);
+    end_line(e, s);
+    text_printf(e->t, "        const float v%da = t%d.a, v%db = t%d.b;\n", i, i, i, i);
+}
+
+static void print_reduce(const struct printer *e, int i)
+{
+    const struct step *s = &e->p->step[i];
+    struct word key = s->nin > 1 && s->in[1] >= 0 ? value(e, s->in[1], 0) : word("0.0f");
+    int lanes = s->half ? 1 : program_lanes(e->p);
+    for (int lane = 0; lane < lanes; lane++) {
+        struct word column = s->half ? word("s.half_column") : word("s.column[%d]", lane);
+        text_printf(e->t, "        if (s.live[%d]) reduce::%s::push(state.v%d, %s, %s, %s);", lane, s->prim->name, i,
+                    value(e, s->in[0], lane).s, column.s, key.s);
+        end_line(e, s);
+    }
+}
+
+static void print_out(const struct printer *e, int i)
+{
+    const struct step *s = &e->p->step[i];
+    int lanes = s->half ? 1 : program_lanes(e->p), k = slot_store(e->p, i);
+    for (int lane = 0; lane < lanes; lane++)
+        text_printf(e->t, "        s.out[%d][%d] = %s;\n", k, lane, value(e, s->in[0], lane).s);
+}
+
+static void print_apply(struct printer *e)
+{
+    e->level = LEVEL_SLOT;
+    text_append(e->t, "\n    template <class S> DEV static void apply(S &s, State &state)\n    {\n");
+    for (int i = 0; i < e->p->steps; i++) {
+        const struct step *s = &e->p->step[i];
+        if (step_level(s) != LEVEL_SLOT) continue;
+        switch (s->kind) {
+        case STEP_ROPE: print_rope(e, i); break;
+        case STEP_REDUCE: print_reduce(e, i); break;
+        case STEP_STORE: print_out(e, i); break;
+        default: print_slot_value(e, i);
+        }
+    }
+    text_append(e->t, "    }\n");
+}
+
+/* ---- Rows and columns ---- */
+
+/* A load or store of one element on a level that has `batch` and `index` (m or n). */
+static struct word element(const struct printer *e, const struct port *port, char letter)
+{
+    int d = e->level == LEVEL_ROW ? 1 : 2;
+    int64_t extent = e->level == LEVEL_HALF ? program_columns(e->p) : e->p->dim[d];
+    return word("g.%c%d%s%s", letter, (int)(port - e->p->port), term(port->stride[0], e->p->dim[0], "batch").s,
+                term(port->stride[d], extent, d == 1 ? "m" : "n").s);
+}
+
+static void print_gathered(const struct printer *e, int i, const struct port *port)
+{
+    struct word id = value(e, port->index, 0);
+    text_printf(e->t, "        const float v%d = in_table(%s, %lld) ? coda::load(table_row(g.x%d, %s, %lld, %lld)) : 0.0f;", i,
+                id.s, (wide)port->table_rows, e->p->step[i].port, id.s, (wide)port->table_rows,
+                (wide)port->table_stride);
+}
+
+static void print_level_step(const struct printer *e, int i)
+{
+    const struct step *s = &e->p->step[i];
+    const struct port *port = s->port >= 0 ? &e->p->port[s->port] : NULL;
+    switch (s->kind) {
+    case STEP_LOAD:
+        if (port->kind == PORT_GATHER) print_gathered(e, i, port);
+        else text_printf(e->t, "        const float v%d = coda::load(%s);", i, element(e, port, 'x').s);
+        break;
+    case STEP_PARTIAL:
+        text_printf(e->t, "        const float v%d = port::finish_partials<reduce::%s>(g.s%d, %s, %d);", i,
+                    port->reduce->name, s->port, flat_row(e->p, "batch", "m").s, port->blocks);
+        break;
+    case STEP_MAP:
+        text_printf(e->t, "        const float v%d = ", i);
+        print_call(e, s, 0);
+        break;
+    default:
+        text_printf(e->t, "        if (first) coda::store(%s, %s);", element(e, port, 'y').s, value(e, s->in[0], 0).s);
+    }
+    end_line(e, s);
+}
+
+static void print_row_extra(const struct printer *e)
+{
+    text_printf(e->t, "        v.position = (float)((%s) %% %lld);\n", flat_row(e->p, "batch", "m").s,
+                (wide)MAX(e->p->rope.period, 1));
+}
+
+/* The frequency of the pair that a column belongs to; 0 where it passes through. */
+static void print_col_extra(const struct printer *e)
+{
+    const struct rope_spec *r = &e->p->rope;
+    double turns = 1 / (2 * 3.14159265358979323846), ratio = pow(r->base, -2.0 / (double)MAX(r->rotary, 1));
+    struct word pair = r->half ? word("i %% %lld", (wide)MAX(r->rotary / 2, 1)) : word("i / 2");
+    text_printf(e->t, "        const i64 head = n / %lld, i = n %% %lld;\n", (wide)r->head_dim, (wide)r->head_dim);
+    text_printf(e->t, "        const bool turns = head < %lld && i < %lld;\n", (wide)r->heads, (wide)r->rotary);
+    text_printf(e->t, "        const Turns f = turns ? rope_turns(%a, %a, (int)(%s)) : Turns{0.0f, 0.0f};\n", turns,
+                ratio, pair.s);
+    text_append(e->t, "        v.high = f.high, v.low = f.low;\n");
+}
+
+static bool has_rope(const struct program *p) { return count_slot(p, STEP_ROPE) > 0; }
+
+/* Does the level compute anything, and does it hand anything on? */
+static bool level_runs(const struct printer *e, enum level level)
+{
+    if (level == LEVEL_COL && has_rope(e->p)) return true;
+    if (level == LEVEL_ROW && rope_counts_rows(e->p)) return true;
+    for (int i = 0; i < e->p->steps; i++)
+        if (step_level(&e->p->step[i]) == level) return true;
+    return false;
+}
+
+static void print_level(struct printer *e, enum level level, const char *type, const char *name, const char *index)
+{
+    bool turns = level == LEVEL_COL && has_rope(e->p), counts = level == LEVEL_ROW && rope_counts_rows(e->p);
+    e->level = level;
+    if (!level_runs(e, level)) return;
+    text_printf(e->t, "\n    struct %s {", type);
+    for (int i = 0; i < e->p->steps; i++)
+        if (step_level(&e->p->step[i]) == level && step_crosses(e->p, i)) text_printf(e->t, " float v%d;", i);
+    text_printf(e->t, "%s%s };\n", counts ? " float position;" : "", turns ? " float high, low;" : "");
+    text_printf(e->t, "    DEV static %s %s(const Args &g, i64 batch, i64 %s, bool first)\n    {\n", type, name, index);
+    text_printf(e->t, "        %s v;\n", type);
+    for (int i = 0; i < e->p->steps; i++)
+        if (step_level(&e->p->step[i]) == level) print_level_step(e, i);
+    for (int i = 0; i < e->p->steps; i++)
+        if (step_level(&e->p->step[i]) == level && step_crosses(e->p, i))
+            text_printf(e->t, "        v.v%d = v%d;\n", i, i);
+    if (counts) print_row_extra(e);
+    if (turns) print_col_extra(e);
+    text_append(e->t, "        return v;\n    }\n");
+}
+
+/* ---- Tiles ---- */
+
+/* May two neighbours move in one access? Both exist or neither, and both are aligned. */
+static bool moves_pairs(const struct program *p, const struct step *s)
+{
+    const struct port *port = &p->port[s->port];
+    bool even = port->offset % 2 == 0 && program_columns(p) % 2 == 0;
+    even = even && (p->dim[0] <= 1 || port->stride[0] % 2 == 0) && (p->dim[1] <= 1 || port->stride[1] % 2 == 0);
+    if (port->kind == PORT_GATHER) even = even && port->table_stride % 2 == 0;
+    bool split = p->pair == PAIR_GLU_INTERLEAVED && !s->half;
+    return even && port->stride[2] == 1 && !split;
+}
+
+static struct word row_pointer(const struct printer *e, const struct step *s, char letter)
+{
+    const struct port *port = &e->p->port[s->port];
+    if (port->kind == PORT_GATHER)
+        return word("table_row(g.x%d, %s, %lld, %lld)", s->port, value(e, port->index, 0).s, (wide)port->table_rows,
+                    (wide)port->table_stride);
+    return word("g.%c%d%s%s", letter, s->port, term(port->stride[0], e->p->dim[0], "p.batch").s,
+                term(port->stride[1], e->p->dim[1], "p.m").s);
+}
+
+static void print_load(const struct printer *e, int i)
+{
+    const struct step *s = &e->p->step[i];
+    const struct port *port = &e->p->port[s->port];
+    const char *span = s->half ? "p.half" : "p.full";
+    int k = slot_load(e->p, i);
+    struct word row = row_pointer(e, s, 'x');
+    if (moves_pairs(e->p, s)) text_printf(e->t, "        x[%d] = read_pairs(%s, %s);", k, row.s, span);
+    else text_printf(e->t, "        x[%d] = read_each(%s, %s, %lld);", k, row.s, span, (wide)port->stride[2]);
+    end_line(e, s);
+    if (port->kind == PORT_GATHER)
+        text_printf(e->t, "        if (!in_table(%s, %lld)) x[%d] = {};\n", value(e, port->index, 0).s,
+                    (wide)port->table_rows, k);
+}
+
+static void print_store(const struct printer *e, int i)
+{
+    const struct step *s = &e->p->step[i];
+    const char *span = s->half ? "p.half" : "p.full";
+    int k = slot_store(e->p, i);
+    struct word row = row_pointer(e, s, 'y');
+    if (moves_pairs(e->p, s)) text_printf(e->t, "        write_pairs(%s, %s, y[%d]);", row.s, span, k);
+    else text_printf(e->t, "        write_each(%s, %s, %lld, y[%d]);", row.s, span, (wide)e->p->port[s->port].stride[2], k);
+    end_line(e, s);
+}
+
+static void print_tiles(struct printer *e)
+{
+    const struct program *p = e->p;
+    int loads = count_slot(p, STEP_LOAD), stores = count_slot(p, STEP_STORE), staged = count_staged(p);
+    e->level = LEVEL_HALF; /* row values are r.v<i> here */
+    text_printf(e->t, "\n    static constexpr int loads = %d, stores = %d, staged = %d;\n", loads, stores, staged);
+    if (loads) text_append(e->t, "    DEV static void load(const Args &g, const Place &p, const Row &r, Line *x)\n    {\n");
+    for (int i = 0; i < p->steps; i++)
+        if (p->step[i].kind == STEP_LOAD && step_level(&p->step[i]) == LEVEL_SLOT) print_load(e, i);
+    if (loads) text_append(e->t, "    }\n");
+    if (stores == staged) return;
+    text_append(e->t, "    DEV static void store(const Args &g, const Place &p, const Line *y)\n    {\n");
+    for (int i = 0; i < p->steps; i++)
+        if (p->step[i].kind == STEP_STORE && step_level(&p->step[i]) == LEVEL_SLOT && !store_is_staged(p, i))
+            print_store(e, i);
+    text_append(e->t, "    }\n");
+}
+
+static void print_staged_type(const struct printer *e)
+{
+    for (int i = 0; i < e->p->steps; i++)
+        if (e->p->step[i].kind == STEP_STORE && store_is_staged(e->p, i)) {
+            coda_dtype t = e->p->port[e->p->step[i].port].dtype;
+            text_printf(e->t, "    using Staged = %s;\n", emit_dtype(t));
+            return;
+        }
+}
+
+/* ---- Reductions ---- */
+
+static void print_for_reduces(const struct printer *e, const char *head, const char *format)
+{
+    text_printf(e->t, "    %s\n    {\n", head);
+    for (int i = 0; i < e->p->steps; i++) {
+        const struct step *s = &e->p->step[i];
+        if (s->kind != STEP_REDUCE) continue;
+        text_append(e->t, "        ");
+        for (const char *c = format; *c; c++) {
+            if (*c == '$') text_printf(e->t, "v%d", i);
+            else if (*c == '@') text_printf(e->t, "reduce::%s", s->prim->name);
+            else if (*c == '#') text_printf(e->t, "%d", e->p->port[s->port].blocks);
+            else if (*c == '&') text_printf(e->t, "g.s%d", s->port);
+            else text_printf(e->t, "%c", *c);
+        }
+        text_append(e->t, "\n");
+    }
+    text_append(e->t, "    }\n");
+}
+
+static void print_states(const struct printer *e)
+{
+    if (!count_slot(e->p, STEP_REDUCE)) return;
+    text_append(e->t, "\n    struct State {");
+    for (int i = 0; i < e->p->steps; i++)
+        if (e->p->step[i].kind == STEP_REDUCE)
+            text_printf(e->t, " reduce::%s::State v%d;", e->p->step[i].prim->name, i);
+    text_append(e->t, " };\n");
+    print_for_reduces(e, "DEV static void init(State &s)", "@::init(s.$);");
+    print_for_reduces(e, "DEV static void merge(State &s, int distance)",
+                      "@::merge(s.$, shuffle_state(s.$, distance));");
+    print_for_reduces(e, "DEV static void save(const Args &g, i64 row, int block, const State &s)",
+                      "port::store_partial<@>(&, row, block, #, s.$);");
+}
+
+void emit_epilogue(const struct program *p, struct text *t)
+{
+    struct printer e = {.p = p, .t = t};
+    text_append(t, "\nstruct Epilogue : EpilogueDefaults {");
+    print_level(&e, LEVEL_ROW, "Row", "row", "m");
+    print_level(&e, LEVEL_COL, "Col", "col", "n");
+    print_level(&e, LEVEL_HALF, "Half", "half", "n");
+    print_tiles(&e);
+    print_staged_type(&e);
+    print_states(&e);
+    print_apply(&e);
+    text_append(t, "};\n");
+}

@@ -1,0 +1,277 @@
+/*
+ * emit_gemm.c -- a GEMM program becomes a kernel: parameters, tensor maps, Config, entry.
+ *
+ * The text instantiates GemmSm90 or GemmSimt (primitives/tile) with a Config of constants and the
+ * Epilogue that emit_epilogue.c prints. The parameter struct holds the tensor maps a, b and one for each
+ * staged store, then one pointer for each port (SIMT: operands a and b first).
+ */
+#include "epilogue.h"
+
+typedef long long wide;
+
+/* ---- Tensor maps ---- */
+
+static bool is_mn_major(const struct operand *o) { return o->k != 1; }
+
+static struct map_spec operand_map(const struct operand *o, int64_t batch, int64_t rows, int64_t k)
+{
+    bool mn = is_mn_major(o), batched = o->batch != 0 && batch > 1;
+    struct map_spec m = {.buffer = o->buffer, .offset = o->offset, .dtype = o->dtype, .rank = 3, .swizzle = 128};
+    m.dim[0] = mn ? rows : k;
+    m.dim[1] = mn ? k : rows;
+    m.dim[2] = batched ? batch : 1;
+    m.stride[0] = 1;
+    m.stride[1] = mn ? o->k : o->row;
+    m.stride[2] = batched ? o->batch : 8;
+    if (m.dim[1] == 1) m.stride[1] = CEIL_DIV(m.dim[0], 8) * 8;
+    if (m.dim[2] == 1) m.stride[2] = m.stride[1] * m.dim[1];
+    return m;
+}
+
+static struct map_spec a_map(const struct program *p)
+{
+    struct map_spec m = operand_map(&p->a, p->dim[0], p->dim[1], p->k);
+    m.box[0] = 64;
+    m.box[1] = is_mn_major(&p->a) ? 64 : p->tile.bm;
+    m.box[2] = 1;
+    return m;
+}
+
+/* Gate and up are a dimension of their own, so that both halves of a tile are boxes of one map, and
+ * stacked and interleaved weights differ in strides only. */
+static void split_halves(const struct program *p, struct map_spec *m)
+{
+    bool mn = is_mn_major(&p->b);
+    int rows = mn ? 0 : 1;
+    m->rank = 4;
+    m->dim[3] = m->dim[2], m->stride[3] = m->stride[2], m->box[3] = 1;
+    m->dim[rows] /= 2;
+    m->dim[2] = 2;
+    m->stride[2] = m->dim[rows] * p->b.row;
+    if (p->pair == PAIR_GLU_INTERLEAVED) {
+        m->stride[2] = p->b.row;
+        m->stride[rows] = 2 * p->b.row;
+    }
+    m->box[2] = mn ? 1 : 2;
+    if (!mn) m->box[1] /= 2;
+}
+
+static struct map_spec b_map(const struct program *p)
+{
+    struct map_spec m = operand_map(&p->b, p->dim[0], p->dim[2], p->k);
+    m.box[0] = 64;
+    m.box[1] = is_mn_major(&p->b) ? 64 : p->tile.bn;
+    m.box[2] = 1;
+    if (program_is_gated(p)) split_halves(p, &m);
+    return m;
+}
+
+static struct map_spec store_map(const struct program *p, const struct port *port)
+{
+    struct map_spec m = {.buffer = port->buffer, .offset = port->offset, .dtype = port->dtype, .rank = 3};
+    m.swizzle = 128;
+    m.dim[0] = program_columns(p);
+    m.dim[1] = p->dim[1];
+    m.dim[2] = p->dim[0];
+    m.stride[0] = 1;
+    m.stride[1] = port->stride[1];
+    m.stride[2] = p->dim[0] > 1 ? port->stride[0] : port->stride[1] * p->dim[1];
+    m.box[0] = 64;
+    m.box[1] = p->tile.pingpong ? p->tile.bm : p->tile.bm / p->tile.groups;
+    m.box[2] = 1;
+    return m;
+}
+
+static void add_maps(struct program *p)
+{
+    struct kernel_spec *k = &p->kernel;
+    if (p->tile.mainloop != MAINLOOP_SM90) return;
+    k->map[k->maps++] = a_map(p);
+    k->map[k->maps++] = b_map(p);
+    for (int i = 0; i < p->steps; i++)
+        if (p->step[i].kind == STEP_STORE && store_is_staged(p, i))
+            k->map[k->maps++] = store_map(p, &p->port[p->step[i].port]);
+}
+
+/* ---- The parameter struct ---- */
+
+static void add_pointer(struct program *p, int buffer, int64_t bytes)
+{
+    struct kernel_spec *k = &p->kernel;
+    k->pointer[k->pointers].buffer = buffer;
+    k->pointer[k->pointers++].bytes = bytes;
+}
+
+static void end_line(int value, struct text *t)
+{
+    if (value >= 0) text_printf(t, " // %%%d", value);
+    text_append(t, "\n");
+}
+
+static void print_operand(struct program *p, const struct operand *o, const char *name, struct text *t)
+{
+    add_pointer(p, o->buffer, o->offset * dtype_size(o->dtype));
+    text_printf(t, "    const %s *%s;", emit_dtype(o->dtype), name);
+    end_line(o->value, t);
+}
+
+/* A port whose only store is staged has a tensor map instead. */
+static bool has_pointer(const struct program *p, int port)
+{
+    for (int i = 0; i < p->steps; i++) {
+        bool staged = p->step[i].kind == STEP_STORE && store_is_staged(p, i);
+        if (p->step[i].port == port && p->step[i].kind != STEP_ACC && !staged) return true;
+    }
+    return false;
+}
+
+static void print_port(struct program *p, int i, struct text *t)
+{
+    const struct port *port = &p->port[i];
+    bool loads = port->kind == PORT_LOAD || port->kind == PORT_GATHER || port->kind == PORT_PARTIAL_LOAD;
+    bool state = port->kind == PORT_PARTIAL_LOAD || port->kind == PORT_PARTIAL_STORE;
+    add_pointer(p, port->buffer, port->offset * dtype_size(port->dtype));
+    text_printf(t, "    %s%s *%c%d;", loads ? "const " : "", emit_dtype(port->dtype), state ? 's' : loads ? 'x' : 'y', i);
+    end_line(port->value, t);
+}
+
+static coda_status print_args(struct program *p, struct text *t)
+{
+    int staged = count_staged(p);
+    text_append(t, "\nstruct Args {\n");
+    if (p->tile.mainloop == MAINLOOP_SM90) text_append(t, "    TensorMap a, b;\n");
+    if (staged) text_printf(t, "    TensorMap stores[%d];\n", staged);
+    if (p->tile.mainloop == MAINLOOP_SIMT) {
+        print_operand(p, &p->a, "a", t);
+        print_operand(p, &p->b, "b", t);
+    }
+    for (int i = 0; i < p->ports; i++) {
+        if (!has_pointer(p, i)) continue;
+        if (p->kernel.pointers == KERNEL_MAX_POINTERS)
+            return fail(CODA_E_UNSUPPORTED, "a GEMM touches more than %d tensors", KERNEL_MAX_POINTERS);
+        print_port(p, i, t);
+    }
+    text_append(t, "};\n");
+    return CODA_OK;
+}
+
+/* ---- Config and entry ---- */
+
+static void print_columns(const struct program *p, struct text *t)
+{
+    const struct rope_spec *r = &p->rope;
+    text_append(t, "    using Columns = ");
+    if (program_is_gated(p))
+        text_printf(t, "Gated<%d, %lld, %s>;\n", p->tile.bn, (wide)p->dim[2],
+                    p->pair == PAIR_GLU_INTERLEAVED ? "true" : "false");
+    else if (p->pair == PAIR_ROPE && r->half)
+        text_printf(t, "HalfHeads<%d, %lld, %lld>;\n", p->tile.bn, (wide)r->head_dim, (wide)r->rotary);
+    else text_printf(t, "%s<%d>;\n", p->pair == PAIR_ROPE ? "Neighbours" : "Plain", p->tile.bn);
+}
+
+static const char *truth(bool b) { return b ? "true" : "false"; }
+
+static void print_strides(const char *name, const struct operand *o, struct text *t)
+{
+    text_printf(t, "    static constexpr i64 %s_stride_batch = %lld, %s_stride_row = %lld, %s_stride_k = %lld;\n", name,
+                (wide)o->batch, name, (wide)o->row, name, (wide)o->k);
+}
+
+static void print_config(const struct program *p, struct text *t)
+{
+    const struct tile *c = &p->tile;
+    bool sm90 = c->mainloop == MAINLOOP_SM90;
+    text_append(t, "\nstruct Config {\n    using Args = ::Args;\n");
+    if (sm90) text_printf(t, "    using T = %s;\n", emit_dtype(p->a.dtype));
+    else text_printf(t, "    using A = %s;\n    using B = %s;\n", emit_dtype(p->a.dtype), emit_dtype(p->b.dtype));
+    print_columns(p, t);
+    text_printf(t, "    static constexpr i64 batch = %lld, m = %lld, n = %lld, k = %lld;\n", (wide)p->dim[0],
+                (wide)p->dim[1], (wide)p->dim[2], (wide)p->k);
+    text_printf(t, "    static constexpr int bm = %d, bn = %d, bk = %d, stages = %d, groups = %d, band = %d;\n", c->bm,
+                c->bn, c->bk, c->stages, c->groups, c->band);
+    text_printf(t, "    static constexpr int shared_bytes = %d;\n", p->kernel.shared_bytes);
+    text_printf(t, "    static constexpr bool pingpong = %s;\n", truth(c->pingpong));
+    if (sm90) {
+        text_printf(t, "    static constexpr bool a_mn_major = %s, b_mn_major = %s;\n", truth(is_mn_major(&p->a)),
+                    truth(is_mn_major(&p->b)));
+        text_printf(t, "    static constexpr bool a_batched = %s, b_batched = %s;\n", truth(p->kernel.map[0].dim[2] > 1),
+                    truth(p->dim[0] > 1 && p->b.batch != 0));
+    } else {
+        print_strides("a", &p->a, t);
+        print_strides("b", &p->b, t);
+    }
+    text_append(t, "};\n");
+}
+
+static void print_head(const struct program *p, struct text *t)
+{
+    text_append(t, "// ");
+    if (p->dim[0] != 1) text_printf(t, "%lld times ", (wide)p->dim[0]);
+    text_printf(t, "[%lld, %lld] = [%lld, %lld] [%lld, %lld]^T, %s", (wide)p->dim[1], (wide)p->dim[2],
+                (wide)p->dim[1], (wide)p->k, (wide)p->dim[2], (wide)p->k, dtype_name(p->a.dtype));
+    for (int i = 0; i < p->steps; i++) {
+        const struct step *s = &p->step[i];
+        if (s->kind == STEP_MAP || s->kind == STEP_REDUCE) text_printf(t, " | %s", s->prim->name);
+        if (s->kind == STEP_PARTIAL) text_printf(t, " | finish %s", p->port[s->port].reduce->name);
+        if (s->kind == STEP_ROPE) text_append(t, " | rope");
+        if (s->kind == STEP_STORE) text_printf(t, " | store %%%d", s->value);
+    }
+    text_append(t, "\n");
+}
+
+static void print_entry(const struct program *p, struct text *t)
+{
+    const char *name = p->tile.mainloop == MAINLOOP_SM90 ? "gemm_sm90" : "gemm_simt";
+    text_printf(t, "\nextern \"C\" __global__ void __launch_bounds__(%d, %d)\n%s(const __grid_constant__ Args args)\n",
+                p->kernel.threads, p->tile.mainloop == MAINLOOP_SM90 ? 1 : 2, p->kernel.symbol);
+    text_printf(t, "{\n    %s<Config, Epilogue>(args);\n}\n", name);
+}
+
+static void measure(struct program *p)
+{
+    struct kernel_spec *k = &p->kernel;
+    const struct tile *t = &p->tile;
+    bool sm90 = t->mainloop == MAINLOOP_SM90;
+    k->threads = 128 * (t->groups + sm90);
+    k->shared_bytes = tile_shared_bytes(p);
+    k->persistent = sm90;
+    k->grid = p->dim[0] * CEIL_DIV(p->dim[1], t->bm) * CEIL_DIV(p->dim[2], t->bn);
+}
+
+static coda_status check(const struct program *p)
+{
+    if (p->kernel.grid > INT32_MAX)
+        return fail(CODA_E_UNSUPPORTED, "a GEMM of [%lld, %lld, %lld] has more than 2^31 tiles", (wide)p->dim[0],
+                    (wide)p->dim[1], (wide)p->dim[2]);
+    for (int i = 0; i < p->ports; i++) {
+        int blocks = (int)CEIL_DIV(p->dim[2], p->tile.bn);
+        if (p->port[i].kind == PORT_PARTIAL_STORE && p->port[i].blocks != blocks)
+            return fail(CODA_E_INVALID, "port %d has %d states for a row of %d tiles", i, p->port[i].blocks, blocks);
+    }
+    return CODA_OK;
+}
+
+coda_status emit_gemm(struct plan *plan, struct program *p, const struct machine *m)
+{
+    struct text t = {0};
+    (void)m;
+    p->kernel = (struct kernel_spec){0};
+    emit_symbol(plan, p, "coda_gemm");
+    measure(p);
+    add_maps(p);
+    coda_status status = check(p);
+    if (!status) {
+        print_head(p, &t);
+        text_printf(&t, "#include \"tile/%s.cuh\"\n", p->tile.mainloop == MAINLOOP_SM90 ? "gemm_sm90" : "gemm_simt");
+        emit_includes(p, &t);
+        text_append(&t, "\nusing namespace coda;\n");
+        status = print_args(p, &t);
+        print_config(p, &t);
+        emit_epilogue(p, &t);
+        print_entry(p, &t);
+        p->kernel.text = arena_string(&plan->arena, text_str(&t));
+    }
+    bool lost = t.failed || plan->arena.failed;
+    text_free(&t);
+    return status ? status : lost ? fail(CODA_E_MEMORY, "out of memory for a kernel's text") : CODA_OK;
+}

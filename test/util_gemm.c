@@ -1,0 +1,472 @@
+/* util_gemm.c -- GEMM programs made by hand, and their results in fp64. */
+#include "util_gemm.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "epilogue.h"
+#include "util_random.h"
+
+const struct machine gemm_machine = {.sms = 132, .shared_bytes = 232448, .sm90 = true};
+
+/* ---- Building ---- */
+
+static int64_t rows_of(const struct gemm_rig *r) { return r->p.dim[0] * r->p.dim[1]; }
+
+static int add_buffer(struct gemm_rig *r, coda_dtype t, int64_t elements, enum gemm_fill fill)
+{
+    int i = r->plan.buffers++;
+    r->buffer[i] = (struct buffer){.space = SPACE_ARG, .arg = i, .bytes = elements * dtype_size(t), .value = -1};
+    r->dtype[i] = t;
+    r->elements[i] = elements;
+    r->fill[i] = fill;
+    return i;
+}
+
+static int add_port(struct gemm_rig *r, enum port_kind kind, int buffer, const int64_t *stride)
+{
+    struct port port = {.kind = kind, .buffer = buffer, .dtype = r->dtype[buffer], .value = buffer, .index = -1};
+    if (stride) memcpy(port.stride, stride, 3 * sizeof *stride);
+    r->port[r->p.ports] = port;
+    return r->p.ports++;
+}
+
+static int add_step(struct gemm_rig *r, struct step s)
+{
+    s.value = r->p.steps + 100;
+    r->step[r->p.steps] = s;
+    return r->p.steps++;
+}
+
+/* A tensor over the whole domain, columns wide. */
+static int tile_port(struct gemm_rig *r, enum port_kind kind, coda_dtype t, int64_t columns, int pitch)
+{
+    int64_t row = columns + pitch, stride[3] = {r->p.dim[1] * row, row, 1};
+    int b = add_buffer(r, t, rows_of(r) * row, kind == PORT_STORE ? FILL_OUTPUT : FILL_NORMAL);
+    return add_port(r, kind, b, stride);
+}
+
+static int64_t width(const struct gemm_rig *r, bool half) { return half ? r->p.dim[2] / 2 : r->p.dim[2]; }
+
+static int load_tile(struct gemm_rig *r, coda_dtype t, bool half)
+{
+    int port = tile_port(r, PORT_LOAD, t, width(r, half), 0);
+    return add_step(r, (struct step){.kind = STEP_LOAD, .cls = CLASS_TILE, .port = port, .half = half});
+}
+
+static int load_column(struct gemm_rig *r, coda_dtype t, bool half)
+{
+    int b = add_buffer(r, t, width(r, half), FILL_NORMAL);
+    int port = add_port(r, PORT_LOAD, b, (int64_t[]){0, 0, 1});
+    return add_step(r, (struct step){.kind = STEP_LOAD, .cls = CLASS_COL, .port = port, .half = half});
+}
+
+static int load_row(struct gemm_rig *r, coda_dtype t, int64_t below)
+{
+    int b = add_buffer(r, t, rows_of(r), below ? FILL_IDS : FILL_NORMAL);
+    r->below[b] = below;
+    int port = add_port(r, PORT_LOAD, b, (int64_t[]){r->p.dim[1], 1, 0});
+    return add_step(r, (struct step){.kind = STEP_LOAD, .cls = CLASS_ROW, .port = port});
+}
+
+static int load_partial(struct gemm_rig *r, const char *reduce, int blocks)
+{
+    const struct prim *prim = prim_find(reduce);
+    int b = add_buffer(r, CODA_F32, rows_of(r) * blocks * prim->state, FILL_POSITIVE);
+    int port = add_port(r, PORT_PARTIAL_LOAD, b, NULL);
+    r->port[port].reduce = prim;
+    r->port[port].blocks = blocks;
+    return add_step(r, (struct step){.kind = STEP_PARTIAL, .cls = CLASS_ROW, .port = port});
+}
+
+static int gather(struct gemm_rig *r, coda_dtype t, int id, int64_t rows)
+{
+    int port = add_port(r, PORT_GATHER, add_buffer(r, t, rows * r->p.dim[2], FILL_NORMAL), (int64_t[]){0, 0, 1});
+    r->port[port].index = id;
+    r->port[port].table_rows = rows;
+    r->port[port].table_stride = r->p.dim[2];
+    return add_step(r, (struct step){.kind = STEP_LOAD, .cls = CLASS_TILE, .port = port});
+}
+
+static int map(struct gemm_rig *r, const char *name, int a, int b, const float *params)
+{
+    struct step s = {.kind = STEP_MAP, .prim = prim_find(name), .nin = b < 0 ? 1 : 2, .in = {a, b}, .port = -1};
+    if (params) memcpy(s.param, params, sizeof *params * (size_t)s.prim->params);
+    s.cls = b < 0 || r->step[a].cls == r->step[b].cls ? r->step[a].cls : CLASS_TILE;
+    s.half = r->step[a].half || (b >= 0 && r->step[b].half);
+    return add_step(r, s);
+}
+
+static int lane(struct gemm_rig *r, int x, int which)
+{
+    return add_step(r, (struct step){.kind = STEP_LANE, .cls = CLASS_TILE, .half = true, .nin = 1, .in = {x},
+                                     .lane = which, .port = -1});
+}
+
+static int rotate(struct gemm_rig *r, int x, int position)
+{
+    return add_step(r, (struct step){.kind = STEP_ROPE, .cls = CLASS_TILE, .nin = position < 0 ? 1 : 2,
+                                     .in = {x, position}, .port = -1});
+}
+
+static void reduce(struct gemm_rig *r, const char *name, int x, int key)
+{
+    int port = add_port(r, PORT_PARTIAL_STORE, add_buffer(r, CODA_F32, 0, FILL_OUTPUT), NULL);
+    r->port[port].reduce = prim_find(name);
+    add_step(r, (struct step){.kind = STEP_REDUCE, .cls = CLASS_ROW, .prim = prim_find(name), .nin = key < 0 ? 1 : 2,
+                              .in = {x, key}, .half = r->step[x].half, .port = port});
+}
+
+static void store_padded(struct gemm_rig *r, int x, coda_dtype t, int pitch)
+{
+    bool half = r->step[x].half;
+    int port = tile_port(r, PORT_STORE, t, width(r, half), pitch);
+    add_step(r, (struct step){.kind = STEP_STORE, .cls = CLASS_TILE, .half = half, .nin = 1, .in = {x}, .port = port});
+}
+
+static void store(struct gemm_rig *r, int x) { store_padded(r, x, r->p.a.dtype, 0); }
+
+/* ---- Epilogues ---- */
+
+static int rms_scale(struct gemm_rig *r, int acc)
+{
+    int s = load_partial(r, "sum_sq", 7);
+    return map(r, "mul", acc, map(r, "rsqrt_mean", s, -1, (float[]){0x1p-6f, 1e-5f}), NULL);
+}
+
+static void plain(struct gemm_rig *r, int acc) { store(r, acc); }
+static void plain_f32(struct gemm_rig *r, int acc) { store_padded(r, acc, CODA_F32, 0); }
+static void plain_padded(struct gemm_rig *r, int acc) { store_padded(r, acc, r->p.a.dtype, 3); }
+static void scaled(struct gemm_rig *r, int acc) { store(r, rms_scale(r, acc)); }
+
+/* y = rms * acc + x; sum of y^2; y and y * gain are stored. */
+static void residual(struct gemm_rig *r, int acc)
+{
+    int y = map(r, "add", rms_scale(r, acc), load_tile(r, r->p.a.dtype, false), NULL);
+    store(r, y);
+    reduce(r, "sum_sq", y, -1);
+    store(r, map(r, "mul", y, load_column(r, r->p.a.dtype, false), NULL));
+}
+
+static void residual_f32(struct gemm_rig *r, int acc)
+{
+    int y = map(r, "add", acc, load_tile(r, CODA_F32, false), NULL);
+    store_padded(r, y, CODA_F32, 0);
+    reduce(r, "m2", y, -1);
+}
+
+static void bias_gelu(struct gemm_rig *r, int acc)
+{
+    store(r, map(r, "gelu_erf", map(r, "add", acc, load_column(r, r->p.a.dtype, false), NULL), -1, NULL));
+}
+
+static void turned(struct gemm_rig *r, int acc) { store(r, rotate(r, rms_scale(r, acc), -1)); }
+static void turned_by_position(struct gemm_rig *r, int acc)
+{
+    store(r, rotate(r, acc, load_row(r, CODA_I32, 5000)));
+}
+
+static void gated(struct gemm_rig *r, int acc)
+{
+    int x = rms_scale(r, acc);
+    store(r, map(r, "swiglu", lane(r, x, 0), lane(r, x, 1), NULL));
+}
+/* Everything a gated epilogue may do: full-width bias and store, half-width scale, residual, sum. */
+static void gated_all(struct gemm_rig *r, int acc)
+{
+    int x = map(r, "add", acc, load_column(r, r->p.a.dtype, false), NULL);
+    int y = map(r, "geglu", lane(r, x, 0), lane(r, x, 1), NULL);
+    y = map(r, "mul", y, load_column(r, CODA_F32, true), NULL);
+    y = map(r, "add", y, load_tile(r, r->p.a.dtype, true), NULL);
+    store(r, x);
+    store(r, y);
+    reduce(r, "sum", y, -1);
+    reduce(r, "max", x, -1);
+}
+
+static void loss(struct gemm_rig *r, int acc)
+{
+    int x = map(r, "scale", acc, -1, (float[]){1.5f});
+    reduce(r, "log_sum_exp", x, -1);
+    reduce(r, "select", x, load_row(r, CODA_I32, r->p.dim[2]));
+}
+
+static void embedded(struct gemm_rig *r, int acc)
+{
+    int id = load_row(r, CODA_I32, 40);
+    store(r, map(r, "add", acc, gather(r, r->p.a.dtype, id, 37), NULL));
+}
+
+#define PP(m, n) {.mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = 2, .pingpong = true, .band = 8}
+#define CO(m, n) {.mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = 2, .band = 8}
+#define BF CODA_BF16
+#define HF CODA_F16
+#define FF CODA_F32
+#define HALF(hd, rot, h) {.head_dim = hd, .rotary = rot, .heads = h, .half = true, .base = 10000, .period = 48}
+#define NEAR(hd, rot, h) {.head_dim = hd, .rotary = rot, .heads = h, .half = false, .base = 500000, .period = 48}
+
+const struct gemm_case gemm_cases[] = {
+    {"plain", 1, 256, 384, 192, BF, 0, 0, 0, plain, 0, {0}, {0}},
+    {"plain tails", 1, 333, 456, 136, BF, 0, 0, 0, plain, 0, {0}, PP(128, 128)},
+    {"plain f16", 1, 200, 264, 72, HF, 0, 0, 0, plain, 0, {0}, PP(128, 192)},
+    {"cooperative", 1, 300, 520, 200, BF, 0, 0, 0, plain, 0, {0}, CO(128, 256)},
+    {"cooperative tall", 1, 600, 200, 328, BF, 0, 0, 0, plain, 0, {0}, CO(256, 128)},
+    {"one row", 1, 1, 512, 256, BF, 0, 0, 0, plain, 0, {0}, {0}},
+    {"one column", 1, 130, 1, 64, BF, 0, 0, 0, plain, 0, {0}, {0}},
+    {"k 8", 1, 100, 100, 8, BF, 0, 0, 0, plain, 0, {0}, {0}},
+    {"many tiles", 1, 2500, 2500, 128, BF, 0, 0, 0, plain, 0, {0}, PP(128, 128)},
+    {"many narrow tiles", 1, 1500, 1100, 96, BF, 0, 0, 0, plain, 0, {0}, PP(64, 64)},
+    {"padded pitches", 1, 150, 200, 104, BF, 0, 0, 8, plain_padded, 0, {0}, PP(128, 128)},
+    {"odd pitches", 1, 150, 201, 101, BF, 0, 0, 1, plain_padded, 0, {0}, {0}},
+    {"f32 out", 1, 150, 200, 104, BF, 0, 0, 0, plain_f32, 0, {0}, PP(128, 128)},
+    {"a mn", 1, 136, 200, 72, BF, 1, 0, 0, plain, 0, {0}, PP(128, 128)},
+    {"b mn", 1, 136, 200, 72, BF, 0, 1, 0, plain, 0, {0}, PP(128, 128)},
+    {"both mn", 1, 264, 328, 136, HF, 1, 1, 8, plain, 0, {0}, CO(128, 256)},
+    {"batch", 3, 70, 136, 88, BF, 0, 0, 0, scaled, 0, {0}, PP(64, 128)},
+    {"batch b mn", 3, 70, 136, 88, BF, 0, 1, 0, plain, 0, {0}, PP(64, 64)},
+    {"scaled", 1, 300, 384, 128, BF, 0, 0, 0, scaled, 0, {0}, PP(128, 192)},
+    {"residual", 1, 300, 520, 128, BF, 0, 0, 0, residual, 0, {0}, PP(128, 128)},
+    {"residual odd", 1, 77, 201, 64, BF, 0, 0, 0, residual, 0, {0}, PP(128, 128)},
+    {"residual cooperative", 1, 300, 520, 128, HF, 0, 0, 0, residual, 0, {0}, CO(128, 256)},
+    {"residual f32", 2, 150, 300, 64, BF, 0, 0, 0, residual_f32, 0, {0}, PP(128, 128)},
+    {"bias gelu", 1, 200, 300, 128, BF, 0, 0, 0, bias_gelu, 0, {0}, PP(128, 128)},
+    {"rope half 128", 1, 200, 640, 128, BF, 0, 0, 0, turned, PAIR_ROPE, HALF(128, 128, 4), PP(128, 128)},
+    {"rope half 64", 2, 100, 320, 128, BF, 0, 0, 0, turned, PAIR_ROPE, HALF(64, 64, 3), {0}},
+    {"rope half partial", 1, 200, 640, 64, BF, 0, 0, 0, turned_by_position, PAIR_ROPE, HALF(128, 32, 5), PP(128, 128)},
+    {"rope half 96", 1, 200, 480, 64, BF, 0, 0, 0, turned, PAIR_ROPE, HALF(96, 96, 5), {0}},
+    {"rope half 80", 1, 100, 240, 64, BF, 0, 0, 0, turned, PAIR_ROPE, HALF(80, 32, 3), {0}},
+    {"rope half 256", 1, 100, 512, 64, BF, 0, 0, 0, turned, PAIR_ROPE, HALF(256, 256, 2), {0}},
+    {"rope near", 1, 200, 640, 64, BF, 0, 0, 0, turned, PAIR_ROPE, NEAR(128, 64, 4), PP(128, 128)},
+    {"rope near odd heads", 1, 77, 210, 64, HF, 0, 0, 0, turned_by_position, PAIR_ROPE, NEAR(42, 42, 5), {0}},
+    {"gated stacked", 1, 200, 528, 128, BF, 0, 0, 0, gated, PAIR_GLU_STACKED, {0}, PP(128, 128)},
+    {"gated interleaved", 1, 200, 528, 128, BF, 0, 0, 0, gated, PAIR_GLU_INTERLEAVED, {0}, PP(128, 128)},
+    {"gated wide", 1, 200, 528, 128, BF, 0, 0, 0, gated, PAIR_GLU_STACKED, {0}, CO(128, 256)},
+    {"gated narrow", 1, 50, 90, 128, BF, 0, 0, 0, gated, PAIR_GLU_INTERLEAVED, {0}, PP(64, 32)},
+    {"gated b mn", 2, 90, 400, 72, BF, 0, 1, 0, gated, PAIR_GLU_STACKED, {0}, PP(128, 128)},
+    {"gated all stacked", 1, 130, 290, 64, BF, 0, 0, 0, gated_all, PAIR_GLU_STACKED, {0}, PP(128, 128)},
+    {"gated all interleaved", 2, 130, 300, 64, HF, 0, 0, 0, gated_all, PAIR_GLU_INTERLEAVED, {0}, PP(128, 128)},
+    {"loss", 1, 200, 1000, 128, BF, 0, 0, 0, loss, 0, {0}, PP(128, 128)},
+    {"loss odd", 1, 66, 203, 64, BF, 0, 0, 0, loss, 0, {0}, {0}},
+    {"embedded", 1, 66, 200, 64, BF, 0, 0, 0, embedded, 0, {0}, PP(128, 128)},
+    {"f32", 1, 150, 201, 101, FF, 0, 0, 0, plain, 0, {0}, {0}},
+    {"f32 mn", 2, 67, 65, 33, FF, 1, 1, 3, residual, 0, {0}, {0}},
+    {"f32 rope", 1, 100, 256, 64, FF, 0, 0, 0, turned, PAIR_ROPE, HALF(128, 128, 1), {0}},
+    {"f32 gated b mn", 1, 100, 130, 64, FF, 0, 1, 0, gated_all, PAIR_GLU_INTERLEAVED, {0}, {0}},
+    {"no k", 1, 100, 130, 0, BF, 0, 0, 0, residual, 0, {0}, {0}},
+};
+const int gemm_case_count = ARRAY_SIZE(gemm_cases);
+
+/* ---- Emitting ---- */
+
+static void set_operand(struct gemm_rig *r, struct operand *o, const struct gemm_case *c, int64_t rows, bool mn,
+                        enum gemm_fill fill)
+{
+    int64_t pitch = (mn ? rows : c->k) + c->pitch, each = pitch * (mn ? c->k : rows);
+    each = CEIL_DIV(each, 8) * 8;
+    o->dtype = c->dtype;
+    o->buffer = add_buffer(r, c->dtype, each * c->batch, fill);
+    o->batch = each;
+    o->row = mn ? 1 : pitch;
+    o->k = mn ? pitch : 1;
+    o->value = r->plan.buffers - 1;
+}
+
+static void size_states(struct gemm_rig *r)
+{
+    int blocks = (int)CEIL_DIV(r->p.dim[2], r->p.tile.bn);
+    for (int i = 0; i < r->p.ports; i++) {
+        struct port *port = &r->port[i];
+        if (port->kind != PORT_PARTIAL_STORE) continue;
+        port->blocks = blocks;
+        r->elements[port->buffer] = rows_of(r) * blocks * port->reduce->state;
+        r->buffer[port->buffer].bytes = 4 * r->elements[port->buffer];
+    }
+}
+
+coda_status gemm_emit(const struct gemm_case *c, bool simt, struct gemm_rig *r)
+{
+    struct machine machine = gemm_machine;
+    machine.sm90 = !simt;
+    memset(r, 0, sizeof *r);
+    r->plan.buffer = r->buffer;
+    r->plan.program = &r->p;
+    r->plan.programs = 1;
+    r->p.kind = PROGRAM_GEMM;
+    r->p.rank = 3;
+    r->p.dim[0] = c->batch, r->p.dim[1] = c->m, r->p.dim[2] = c->n, r->p.k = c->k;
+    r->p.port = r->port, r->p.step = r->step;
+    r->p.pair = c->pair;
+    r->p.rope = c->rope;
+    set_operand(r, &r->p.a, c, c->m, c->a_mn, FILL_NORMAL);
+    set_operand(r, &r->p.b, c, c->n, c->b_mn, FILL_WEIGHT);
+    c->epilogue(r, add_step(r, (struct step){.kind = STEP_ACC, .cls = CLASS_TILE, .port = -1}));
+    r->p.tile = tile_choose(&r->p, &machine);
+    if (c->tile.bm && r->p.tile.mainloop == MAINLOOP_SM90) r->p.tile = c->tile;
+    if (!r->p.tile.stages) r->p.tile.stages = tile_stages(&r->p, &c->tile, machine.shared_bytes);
+    size_states(r);
+    return emit_gemm(&r->plan, &r->p, &machine);
+}
+
+void gemm_free(struct gemm_rig *r)
+{
+    for (int i = 0; i < r->plan.buffers; i++) free(r->host[i]);
+    arena_free(&r->plan.arena);
+}
+
+static double draw(const struct gemm_rig *r, int buffer, struct random *g)
+{
+    switch (r->fill[buffer]) {
+    case FILL_WEIGHT: return random_normal(g) / sqrt((double)MAX(r->p.k, 1));
+    case FILL_POSITIVE: return fabs(random_normal(g)) + 8;
+    case FILL_IDS: return (double)random_below(g, r->below[buffer]);
+    default: return random_normal(g);
+    }
+}
+
+bool gemm_fill(struct gemm_rig *r, uint64_t seed)
+{
+    for (int b = 0; b < r->plan.buffers; b++) {
+        struct random g = {seed + (uint64_t)b};
+        size_t bytes = (size_t)r->buffer[b].bytes;
+        if (!(r->host[b] = malloc(bytes + 1))) return false;
+        memset(r->host[b], 0xff, bytes);
+        for (int64_t i = 0; r->fill[b] != FILL_OUTPUT && i < r->elements[b]; i++)
+            dtype_store(r->dtype[b], r->host[b], i, draw(r, b, &g));
+    }
+    return true;
+}
+
+/* ---- fp64 ---- */
+
+/* One row of the domain: `width` values of each step. */
+struct row {
+    const struct gemm_rig *r;
+    int64_t batch, m, columns;
+    double *value[GEMM_STEPS];
+};
+
+static double element(const struct row *w, int buffer, int64_t i)
+{
+    return dtype_load(w->r->dtype[buffer], w->r->host[buffer], i);
+}
+
+static int64_t width_of(const struct row *w, int step) { return width(w->r, w->r->step[step].half); }
+
+static double product(const struct row *w, int64_t n)
+{
+    const struct operand *a = &w->r->p.a, *b = &w->r->p.b;
+    double sum = 0;
+    for (int64_t k = 0; k < w->r->p.k; k++)
+        sum += element(w, a->buffer, w->batch * a->batch + w->m * a->row + k * a->k) *
+               element(w, b->buffer, w->batch * b->batch + n * b->row + k * b->k);
+    return sum;
+}
+
+static double loaded(const struct row *w, const struct port *port, int64_t n)
+{
+    int64_t at = w->batch * port->stride[0] + w->m * port->stride[1] + n * port->stride[2];
+    if (port->kind == PORT_LOAD) return element(w, port->buffer, at);
+    int64_t id = (int64_t)w->value[port->index][0];
+    return id < port->table_rows ? element(w, port->buffer, id * port->table_stride + n) : 0;
+}
+
+/* Merges and finishes the states that are in host memory. */
+static double merged(const struct row *w, const struct port *port)
+{
+    const struct prim_reduce *f = port->reduce->reduce;
+    int64_t row = w->batch * w->r->p.dim[1] + w->m;
+    double all[PRIM_MAX_STATE], one[PRIM_MAX_STATE];
+    f->init(all);
+    for (int b = 0; b < port->blocks; b++) {
+        for (int i = 0; i < port->reduce->state; i++)
+            one[i] = element(w, port->buffer, (row * port->blocks + b) * port->reduce->state + i);
+        f->merge(all, one);
+    }
+    return f->finish(all);
+}
+
+static double called(const struct row *w, const struct step *s, int64_t n)
+{
+    double in[PRIM_MAX_INPUTS], params[PRIM_MAX_PARAMS];
+    for (int i = 0; i < s->nin; i++) in[i] = w->value[s->in[i]][n];
+    for (int i = 0; i < PRIM_MAX_PARAMS; i++) params[i] = s->param[i];
+    return s->prim->reference(in, params);
+}
+
+static double turned_value(const struct row *w, const struct step *s, int64_t n)
+{
+    const struct rope_spec *q = &w->r->p.rope;
+    const double *x = w->value[s->in[0]];
+    int64_t i = n % q->head_dim, half = q->rotary / 2;
+    if (n / q->head_dim >= q->heads || i >= q->rotary) return x[n];
+    int64_t pair = q->half ? i % half : i / 2, first = n - i + (q->half ? pair : 2 * pair);
+    int64_t second = first + (q->half ? half : 1), row = w->batch * w->r->p.dim[1] + w->m;
+    double position = s->nin > 1 ? w->value[s->in[1]][0] : (double)(row % q->period);
+    double t = position * pow(q->base, -2.0 * (double)pair / (double)q->rotary);
+    return n == first ? x[first] * cos(t) - x[second] * sin(t) : x[first] * sin(t) + x[second] * cos(t);
+}
+
+static double computed(const struct row *w, int step, int64_t n)
+{
+    const struct step *s = &w->r->step[step];
+    bool stacked = w->r->p.pair == PAIR_GLU_STACKED;
+    switch (s->kind) {
+    case STEP_ACC: return product(w, n);
+    case STEP_LOAD: return loaded(w, &w->r->port[s->port], n);
+    case STEP_PARTIAL: return n ? w->value[step][0] : merged(w, &w->r->port[s->port]);
+    case STEP_MAP: return called(w, s, n);
+    case STEP_ROPE: return turned_value(w, s, n);
+    case STEP_LANE: return w->value[s->in[0]][stacked ? n + s->lane * w->columns / 2 : 2 * n + s->lane];
+    default: return 0;
+    }
+}
+
+static double unit(coda_dtype t) { return t == CODA_BF16 ? 0x1p-8 : t == CODA_F16 ? 0x1p-11 : 0x1p-23; }
+
+/* Error over what is allowed: half a unit in the last place and fp32 sums of values of order 1. */
+static double compare(double got, double want, coda_dtype t)
+{
+    if (isinf(want) && got == want) return 0;
+    double allowed = 0.51 * unit(t) * fabs(want) + 1e-5 * (1 + fabs(want));
+    double error = fabs(got - want) / allowed;
+    return isnan(error) ? INFINITY : error;
+}
+
+static double store_error(const struct row *w, int step)
+{
+    const struct step *s = &w->r->step[step];
+    const struct port *port = &w->r->port[s->port];
+    double worst = 0;
+    for (int64_t n = 0; n < width_of(w, step); n++) {
+        double got = loaded(w, &(struct port){.kind = PORT_LOAD, .buffer = port->buffer,
+                                               .stride = {port->stride[0], port->stride[1], port->stride[2]}}, n);
+        worst = fmax(worst, compare(got, w->value[s->in[0]][n], port->dtype));
+    }
+    return worst;
+}
+
+static double reduce_error(const struct row *w, int step)
+{
+    const struct step *s = &w->r->step[step];
+    double state[PRIM_MAX_STATE], key = s->nin > 1 ? w->value[s->in[1]][0] : 0;
+    s->prim->reduce->init(state);
+    for (int64_t n = 0; n < width_of(w, step); n++) s->prim->reduce->push(state, w->value[s->in[0]][n], n, key);
+    double want = s->prim->reduce->finish(state), got = merged(w, &w->r->port[s->port]);
+    return compare(got, want, CODA_F32);
+}
+
+double gemm_row_error(const struct gemm_rig *r, int64_t batch, int64_t m)
+{
+    struct row w = {.r = r, .batch = batch, .m = m, .columns = r->p.dim[2]};
+    double *memory = calloc((size_t)(GEMM_STEPS * w.columns), sizeof *memory), worst = memory ? 0 : INFINITY;
+    for (int i = 0; memory && i < r->p.steps; i++) {
+        w.value[i] = memory + i * w.columns;
+        if (r->step[i].kind == STEP_STORE) worst = fmax(worst, store_error(&w, i));
+        else if (r->step[i].kind == STEP_REDUCE) worst = fmax(worst, reduce_error(&w, i));
+        else
+            for (int64_t n = 0; n < width_of(&w, i); n++) w.value[i][n] = computed(&w, i, n);
+    }
+    free(memory);
+    return worst;
+}

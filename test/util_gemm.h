@@ -1,0 +1,49 @@
+/* util_gemm.h -- GEMM programs made by hand: a table of shapes, layouts and epilogues, and what their
+ * results must be in fp64. Shared by the tests that compile them and those that run them. */
+#ifndef UTIL_GEMM_H
+#define UTIL_GEMM_H
+
+#include "plan.h"
+
+enum { GEMM_BUFFERS = 16, GEMM_PORTS = 16, GEMM_STEPS = 32 };
+
+enum gemm_fill { FILL_NORMAL, FILL_WEIGHT, FILL_POSITIVE, FILL_IDS, FILL_OUTPUT };
+
+/* One program, each of whose buffers is an argument. */
+struct gemm_rig {
+    struct plan plan;
+    struct program p;
+    struct buffer buffer[GEMM_BUFFERS];
+    struct port port[GEMM_PORTS];
+    struct step step[GEMM_STEPS];
+    coda_dtype dtype[GEMM_BUFFERS];
+    int64_t elements[GEMM_BUFFERS], below[GEMM_BUFFERS]; /* FILL_IDS: 0 .. below - 1               */
+    enum gemm_fill fill[GEMM_BUFFERS];
+    void *host[GEMM_BUFFERS];
+};
+
+struct gemm_case {
+    const char *name;
+    int64_t batch, m, n, k;
+    coda_dtype dtype;
+    bool a_mn, b_mn;               /* the operand's rows are adjacent in memory, not its k         */
+    int pitch;                     /* elements added to every pitch                                */
+    void (*epilogue)(struct gemm_rig *r, int acc);
+    enum pair_kind pair;
+    struct rope_spec rope;
+    struct tile tile;              /* bm 0: tile_choose                                            */
+};
+extern const struct gemm_case gemm_cases[];
+extern const int gemm_case_count;
+extern const struct machine gemm_machine; /* an H200                                               */
+
+/* Builds the program, chooses its tile and emits it; `simt`: not on Hopper's units. */
+coda_status gemm_emit(const struct gemm_case *c, bool simt, struct gemm_rig *r);
+bool gemm_fill(struct gemm_rig *r, uint64_t seed); /* host memory; false if there is none left      */
+void gemm_free(struct gemm_rig *r);
+
+/* Compares the outputs in host memory on row m of `batch`: the largest error, in units of what fp32
+ * sums and one rounding to the stored dtype may cause. */
+double gemm_row_error(const struct gemm_rig *r, int64_t batch, int64_t m);
+
+#endif
