@@ -1,0 +1,114 @@
+/*
+ * gpu_graph.c -- whole graphs on the GPU against fp64: random ones of every operation and odd shapes, and
+ * the example blocks, whose fused error must not exceed that of the same block unfused by more than a
+ * fifth. Every run is repeated and must leave the same bits.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "gpu_case.h"
+#include "util_device.h"
+#include "util_run.h"
+
+int gpu_graph(void);
+
+enum { RANDOM_GRAPHS = 250 };
+
+static const struct mode {
+    const char *name;
+    unsigned flags;
+    coda_fold fold;
+} modes[] = {
+    {"unfused", CODA_NO_FUSION, CODA_FOLD_NONE},
+    {"fused", 0, CODA_FOLD_NONE},
+    {"folded", 0, CODA_FOLD_COPY},
+    {"folded in place", 0, CODA_FOLD_IN_PLACE},
+    {"unfused on cuBLASLt", CODA_NO_FUSION | CODA_CUBLASLT, CODA_FOLD_NONE},
+};
+
+static double run_mode(const graph *g, uint64_t seed, const struct mode *m, void **want)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    opt.flags = m->flags;
+    opt.fold = m->fold;
+    return run_on_gpu(g, seed, &opt, want);
+}
+
+static bool check_random(uint64_t seed, const struct random_options *ro, const struct mode *m, double tolerance,
+                         double *error)
+{
+    graph *g = random_graph(seed, ro);
+    void **want = run_reference(g, seed);
+    *error = want ? run_mode(g, seed, m, want) : -1;
+    bool good = *error >= 0 && *error <= tolerance;
+    if (!good) printf("       %s\n", coda_error());
+    if (!good && getenv("CODA_TEST_VERBOSE")) {
+        struct text t = {0};
+        graph_print(g, &t);
+        printf("%s", text_str(&t));
+        text_free(&t);
+    }
+    if (want) random_args_free(g, want);
+    graph_free(g);
+    return good;
+}
+
+/* Each graph runs fused, and in one more mode. */
+static int random_graphs(void)
+{
+    static const struct {
+        struct random_options ro;
+        double tolerance;
+    } kind[] = {
+        {{.dtype = CODA_F32, .patterns = 3}, 1e-4},
+        {{.dtype = CODA_BF16, .patterns = 2, .most_dim = 300}, 3e-2},
+        {{.dtype = CODA_F16, .patterns = 2, .most_dim = 200}, 1e-2},
+        {{.patterns = 3, .most_dim = 100}, 3e-2},
+    };
+    uint64_t seed = random_seed();
+    int failed = 0, n = 0;
+    for (uint64_t s = seed; n < RANDOM_GRAPHS; s++) {
+        int k = (int)(s % ARRAY_SIZE(kind));
+        graph *g = random_graph(s, &kind[k].ro);
+        bool skip = kind[k].ro.dtype != CODA_F32 && run_ill_conditioned(g);
+        graph_free(g);
+        if (skip) continue;
+        const struct mode *m = &modes[n % 2 ? 1 : n / 2 % ARRAY_SIZE(modes)];
+        double error;
+        bool good = check_random(s, &kind[k].ro, m, kind[k].tolerance, &error);
+        failed += gpu_case(good, "graph", "seed %llu, %s: error %.2e", (unsigned long long)s, m->name, error);
+        n++;
+    }
+    return failed;
+}
+
+static int block(const char *name)
+{
+    char path[128];
+    snprintf(path, sizeof path, "examples/graphs/%s.coda", name);
+    graph *g = run_load(path);
+    void **want = g ? run_reference(g, 1) : NULL;
+    if (!want) return gpu_case(false, "block", "%s: %s", name, coda_error());
+    double unfused = run_mode(g, 1, &modes[0], want);
+    int failed = 0;
+    for (int m = 0; m < ARRAY_SIZE(modes); m++) {
+        double error = run_mode(g, 1, &modes[m], want);
+        bool good = error >= 0 && error <= 1.2 * unfused;
+        failed += gpu_case(good, "block", "%s, %s: error %.3e (unfused %.3e) %s", name, modes[m].name, error, unfused,
+                           good ? "" : coda_error());
+    }
+    random_args_free(g, want);
+    graph_free(g);
+    return failed;
+}
+
+int gpu_graph(void)
+{
+    struct jit_device dev;
+    char err[JIT_ERROR_SIZE];
+    if (!device_open(&dev, err)) return gpu_case(false, "graph", "%s", err);
+    int failed = block("llama_small") + block("gpt2_small") + block("bert_small") + block("gpt2") + block("bert") +
+                 block("llama");
+    return failed + random_graphs();
+}

@@ -1,0 +1,147 @@
+/*
+ * gpu_share.c -- a plan in a captured CUDA graph, and one plan in two threads on two streams: the same
+ * bits as a plain run.
+ */
+#include <cuda.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu_case.h"
+#include "util_device.h"
+#include "util_run.h"
+
+int gpu_share(void);
+
+enum { REPLAYS = 5, RUNS = 20 };
+
+struct driver {
+    __typeof__(&cuStreamCreate) stream_create;
+    __typeof__(&cuStreamSynchronize) stream_wait;
+    __typeof__(&cuStreamBeginCapture) begin;
+    __typeof__(&cuStreamEndCapture) end;
+    __typeof__(&cuGraphInstantiateWithFlags) instantiate;
+    __typeof__(&cuGraphLaunch) launch;
+    __typeof__(&cuCtxSetCurrent) use_context;
+};
+
+static bool open_driver(struct driver *d)
+{
+    void *lib = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!lib) return false;
+    d->stream_create = (__typeof__(d->stream_create))dlsym(lib, "cuStreamCreate");
+    d->stream_wait = (__typeof__(d->stream_wait))dlsym(lib, "cuStreamSynchronize");
+    d->begin = (__typeof__(d->begin))dlsym(lib, "cuStreamBeginCapture_v2");
+    d->end = (__typeof__(d->end))dlsym(lib, "cuStreamEndCapture");
+    d->instantiate = (__typeof__(d->instantiate))dlsym(lib, "cuGraphInstantiateWithFlags");
+    d->launch = (__typeof__(d->launch))dlsym(lib, "cuGraphLaunch");
+    d->use_context = (__typeof__(d->use_context))dlsym(lib, "cuCtxSetCurrent");
+    return d->stream_create && d->stream_wait && d->begin && d->end && d->instantiate && d->launch && d->use_context;
+}
+
+struct setting {
+    struct driver driver;
+    void *context;
+    graph *g;
+    coda_plan *plan;
+    struct run_buffers b;
+    void *want;     /* the output of a plain run */
+    size_t bytes;
+};
+
+/* Does the output on the device hold the bits of the plain run? */
+static bool same_bits(const struct setting *s, void *output)
+{
+    void *got = malloc(s->bytes);
+    bool same = got && device_download(got, output, s->bytes) && memcmp(got, s->want, s->bytes) == 0;
+    free(got);
+    return same;
+}
+
+static bool prepare(struct setting *s, void *context)
+{
+    coda_arg_info info;
+    s->context = context;
+    s->g = run_load("examples/graphs/llama_small.coda");
+    if (!s->g || coda_compile(&s->plan, s->g, NULL) != CODA_OK) return false;
+    if (!run_upload(&s->b, s->g, s->plan, random_args(s->g, 7, false))) return false;
+    if (coda_run(s->plan, s->b.device, s->b.prepared, s->b.workspace, NULL) != CODA_OK || !run_download(&s->b, s->g))
+        return false;
+    coda_graph_arg(s->g, s->b.n - 1, &info);
+    s->bytes = info.bytes;
+    s->want = s->b.host[s->b.n - 1];
+    return true;
+}
+
+static bool captured(struct setting *s)
+{
+    const struct driver *d = &s->driver;
+    CUstream stream;
+    CUgraph captured;
+    CUgraphExec exec;
+    if (d->stream_create(&stream, CU_STREAM_NON_BLOCKING)) return false;
+    if (d->begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL)) return false;
+    coda_status status = coda_run(s->plan, s->b.device, s->b.prepared, s->b.workspace, stream);
+    if (d->end(stream, &captured) || status != CODA_OK || d->instantiate(&exec, captured, 0)) return false;
+    bool same = true;
+    for (int i = 0; i < REPLAYS; i++) {
+        device_fill(s->b.device[s->b.n - 1], 0xff, s->bytes);
+        device_fill(s->b.workspace, 0xff, coda_plan_workspace(s->plan));
+        device_wait();
+        same = same && !d->launch(exec, stream) && !d->stream_wait(stream) && same_bits(s, s->b.device[s->b.n - 1]);
+    }
+    return same;
+}
+
+struct worker {
+    struct setting *s;
+    pthread_t thread;
+    bool same;
+};
+
+/* Own stream, own workspace, own output. */
+static void *work(void *arg)
+{
+    struct worker *w = arg;
+    struct setting *s = w->s;
+    CUstream stream;
+    if (s->driver.use_context(s->context) || s->driver.stream_create(&stream, CU_STREAM_NON_BLOCKING)) return NULL;
+    void *args[64], *workspace = device_alloc(coda_plan_workspace(s->plan) + 256), *output = device_alloc(s->bytes);
+    memcpy(args, s->b.device, sizeof *args * (size_t)s->b.n);
+    args[s->b.n - 1] = output;
+    w->same = workspace && output;
+    for (int i = 0; i < RUNS && w->same; i++) {
+        w->same = coda_run(s->plan, args, s->b.prepared, workspace, stream) == CODA_OK && !s->driver.stream_wait(stream) &&
+                  same_bits(s, output);
+    }
+    device_free(workspace);
+    device_free(output);
+    return NULL;
+}
+
+static bool shared(struct setting *s)
+{
+    struct worker w[2] = {{.s = s}, {.s = s}};
+    for (int i = 0; i < 2; i++)
+        if (pthread_create(&w[i].thread, NULL, work, &w[i])) return false;
+    for (int i = 0; i < 2; i++) pthread_join(w[i].thread, NULL);
+    return w[0].same && w[1].same;
+}
+
+int gpu_share(void)
+{
+    struct setting s = {0};
+    struct jit_device dev;
+    char err[JIT_ERROR_SIZE];
+    if (!device_open(&dev, err)) return gpu_case(false, "share", "%s", err);
+    if (!open_driver(&s.driver)) return gpu_case(false, "share", "the driver lacks a call");
+    if (!prepare(&s, dev.context)) return gpu_case(false, "share", "%s", coda_error());
+    int failed = gpu_case(captured(&s), "share", "a captured CUDA graph replays the same bits, %d times", REPLAYS);
+    failed += gpu_case(shared(&s), "share", "two threads on two streams share one plan, %d runs each", RUNS);
+    random_args_free(s.g, s.b.host);
+    run_release(&s.b);
+    coda_plan_free(s.plan);
+    graph_free(s.g);
+    return failed;
+}
