@@ -37,8 +37,14 @@ static="$(pkg-config --cflags coda) $root$prefix/lib/libcoda.a $(pkg-config --st
 ${CC:-gcc} -std=c99 -pedantic "$root/user.c" $flags -o "$root/user_c"
 ${CXX:-g++} -std=c++11 -pedantic "$root/user.cc" $flags -o "$root/user_cc"
 ${CC:-gcc} -std=c99 "$root/user.c" $static -o "$root/user_static"
+sed -n '/^```c$/,/^```$/p' README.md | sed '/^```/d' > "$root/first.c" # the README's first program
+${CC:-gcc} -std=c11 -Wall -Werror "$root/first.c" $flags -o "$root/first"
+LD_LIBRARY_PATH="$root$prefix/lib" "$root/first" | grep -q '^y\[0\] = 0$'
 for program in user_c user_cc; do LD_LIBRARY_PATH="$root$prefix/lib" "$root/$program"; done
 "$root/user_static"
+sed -n '/^```c$/,/^```$/p' README.md | sed '/^```/d' > "$root/first.c" # the README's first program
+${CC:-gcc} -std=c11 -Wall -Werror "$root/first.c" $flags -o "$root/first"
+LD_LIBRARY_PATH="$root$prefix/lib" "$root/first" | grep -q '^y\[0\] = 0$'
 "$root$prefix/bin/coda" --version
 [ "$(pkg-config --modversion coda)" = "$("$root$prefix/bin/coda" --version | sed 's/coda //')" ]
 
