@@ -421,7 +421,10 @@ START_TEST(mistake)
     wrong[_i].call();
     int nodes = g->nodes, outputs = g->outputs;
     ck_assert_str_eq(coda_error(), wrong[_i].message);
+    coda_map_def def = {sizeof def, "later", 1, 0, "source", NULL};
     coda_matmul(g, v, v);
+    ck_assert_int_eq(coda_define_map(g, &def), CODA_E_INVALID);
+    ck_assert_int_eq(g->maps, 0);
     ck_assert_int_eq((int)coda_add(g, m, m).id, 0);
     ck_assert_int_eq((int)coda_glu(g, m, CODA_STACKED).id, 0);
     coda_output(g, "later", m);

@@ -122,6 +122,7 @@ static const struct {
     {"rope %x {base=1e4, head_dim=48}", "rope: head_dim is 48; it must divide the 64 columns"},
     {"rope %x {base=1e4, head_dim=-2}", "rope: head_dim is -2; it must divide the 64 columns"},
     {"rope %c0 {base=1e4}", "rope: head_dim is 0; it must divide the 0 columns"},
+    {"rope %x {base=1e4, rotary=2}", "bf16[2,8,64]"},
     {"rope %x {base=1e4, rotary=7}", "rope: rotary is 7; it must be even, 2..head_dim (64)"},
     {"rope %x {base=1e4, head_dim=8, rotary=16}", "rope: rotary is 16; it must be even, 2..head_dim (8)"},
     {"rope %odd {base=1e4}", "rope: rotary is 7; it must be even, 2..head_dim (7)"},
@@ -166,6 +167,7 @@ static const struct {
      "cross_entropy: ignore is 16777217; it has no exact fp32 value"},
     /* movement */
     {"embedding %w, %i", "bf16[2,8,64]"},
+    {"embedding %v, %i", "embedding: table is [64]; it needs rank 2 or more"},
     {"embedding %w, %m",
      "embedding: table is bf16[96,64] and ids are f32[8,64]; need [V,N] and i32 of rank < 6"},
     {"embedding %w, %six",
@@ -201,6 +203,7 @@ static const struct {
     {"reshape %x {d0=16, d1=63, rank=2}", "reshape: x is [2,8,64], 1024 elements, but [16,63] has 1008"},
     {"reshape %x {d0=16, rank=7}", "reshape: rank is 7; must be 0..6"},
     {"reshape %x {d0=-1, d1=-1024, rank=2}", "reshape result: dimension 0 is -1; must be >= 0"},
+    {"reshape %e {d0=0, d1=1152921504606846976, rank=2}", "f32[0,1152921504606846976]"},
     {"reshape %e {d0=0, d1=4611686018427387904, rank=2}",
      "reshape result: f32[0,4611686018427387904] does not fit in 2^62 bytes"},
     {"transpose %x {p0=2, p2=1}", "bf16[64,2,8]"},

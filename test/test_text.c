@@ -87,6 +87,7 @@ static const struct {
      "%1 = leaky %x, %x {p0=0.5}",
      "map leaky(2; 1) \"return x > 0 ? \\\\\\\" : \\\\ \\\"\\n\\x09\\xff;\"\n%x = input f32[4]\n"
      "%1 = leaky %x, %x {p0=0x1p-1}  ; f32[4]\n"},
+    {"map f(1) \"\\x10\\xA0\"", "map f(1) \"\\x10\\xa0\"\n"},
     {"map one(1) \"a\" ; comment\nmap two ( 2 ; 0 ) \"b ; c # d\"",
      "map one(1) \"a\"\nmap two(2) \"b ; c # d\"\n"},
 };
