@@ -169,7 +169,7 @@ bool row_close(const struct prim *p, const struct row_case *row, int serial, dou
 {
     double want = row_reference(p, row), scale = fmax(fabs(want), fabs(reduce(p, row, true, 0, 0)));
     double off = fabs(got - want), moves = 0;
-    for (uint64_t k = 0; k < 4; k++) moves = fmax(moves, fabs(reduce(p, row, false, 0x1p-22, k) - want));
+    for (uint64_t k = 0; k < 8; k++) moves = fmax(moves, fabs(reduce(p, row, false, 0x1p-21, k) - want));
     *error = isfinite(off) && scale > 0 ? off / scale : 0;
     if (isnan(want) ? isnan(got) : want == got) return true;
     if (isfinite(want) && off <= (2e-6 + serial * 0x1p-24) * scale + moves + 0x1p-126) return true;

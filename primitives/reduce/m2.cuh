@@ -27,6 +27,6 @@ struct m2 {
         s.v[1] = fmaf(d, part, s.v[1]);
         s.v[0] = n;
     }
-    DEV static float finish(const State &s) { return s.v[2] + (s.v[1] - s.v[1]); } // NaN if the mean is infinite
+    DEV static float finish(const State &s) { return s.v[2] + (s.v[1] - s.v[1]); } // infinite mean: NaN
 };
 } // namespace coda::reduce

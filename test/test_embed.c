@@ -1,0 +1,250 @@
+/*
+ * test_embed.c -- the build tool embed: what it accepts, what it refuses and where it points. It is run as
+ * make runs it, on folders made for the purpose; it lies beside the test program or in $CODA_EMBED.
+ */
+#include <check.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char root[256], tool[4096], said[8192];
+
+static void find_tool(void)
+{
+    const char *given = getenv("CODA_EMBED");
+    ssize_t n = readlink("/proc/self/exe", tool, sizeof tool - 16);
+    ck_assert(n > 0);
+    tool[n] = '\0';
+    strcpy(strrchr(tool, '/'), "/embed");
+    if (given) snprintf(tool, sizeof tool, "%s", given);
+    ck_assert_msg(access(tool, X_OK) == 0, "%s is not there: make it, or set CODA_EMBED", tool);
+}
+
+static void set_up(void)
+{
+    static const char *const folders[] = {"map", "reduce", "pair", "port", "ref"};
+    const char *tmp = getenv("TMPDIR");
+    char path[300];
+    find_tool();
+    snprintf(root, sizeof root, "%s/coda-embed-XXXXXX", tmp && *tmp ? tmp : P_tmpdir);
+    ck_assert_ptr_nonnull(mkdtemp(root));
+    for (int i = 0; i < 5; i++) {
+        snprintf(path, sizeof path, "%s/%s", root, folders[i]);
+        ck_assert_int_eq(mkdir(path, 0700), 0);
+    }
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where)
+{
+    (void)st, (void)type, (void)where;
+    return remove(path);
+}
+
+static void tear_down(void) { nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS); }
+
+static void put_bytes(const char *name, const void *data, size_t size)
+{
+    char path[300];
+    snprintf(path, sizeof path, "%s/%s", root, name);
+    FILE *f = fopen(path, "wb");
+    ck_assert(f && fwrite(data, 1, size, f) == size && fclose(f) == 0);
+}
+
+static void put(const char *name, const char *text) { put_bytes(name, text, strlen(text)); }
+
+/* Runs embed on `files`; `said` becomes what it wrote, with its errors. Returns its exit status. */
+static int embed(const char *files)
+{
+    char command[8192];
+    snprintf(command, sizeof command, "'%s' '%s' %s 2>&1", tool, root, files);
+    FILE *f = popen(command, "r");
+    ck_assert_ptr_nonnull(f);
+    size_t n = fread(said, 1, sizeof said - 1, f);
+    said[n] = '\0';
+    while (fgetc(f) != EOF) {
+    }
+    int status = pclose(f);
+    ck_assert_msg(WIFEXITED(status), "embed died");
+    return WEXITSTATUS(status);
+}
+
+/* A map file with `line` as its third line is refused with `message` at that line. */
+static void refused(const char *line, const char *message)
+{
+    char text[4096], want[4096];
+    snprintf(text, sizeof text, "// f.cuh -- f.\n//\n%s\n#pragma once\n", line);
+    snprintf(want, sizeof want, "%s/map/f.cuh:3: %s\n", root, message);
+    put("map/f.cuh", text);
+    put("ref/f.c", "");
+    ck_assert_int_eq(embed("map/f.cuh"), 1);
+    ck_assert_str_eq(said, want);
+}
+
+START_TEST(good_lines_are_taken)
+{
+    put("map/f.cuh", "// coda: map f(x, y; alpha, beta)\n");
+    put("reduce/r.cuh", "// coda: reduce r(x, key) state 3\r\n");
+    put("pair/p.cuh", "// coda:  pair  p( a , b )  ");
+    put("port/q.cuh", "// libcoda: a port; coda::port is its namespace\n");
+    put("ref/f.c", "");
+    put("ref/r.c", "");
+    put("ref/ref.h", "");
+    ck_assert_int_eq(embed("pair/p.cuh reduce/r.cuh port/q.cuh map/f.cuh"), 0);
+    ck_assert_ptr_nonnull(strstr(said, "{.name = \"f\", .kind = PRIM_MAP, .header = \"map/f.cuh\",\n"
+                                       "     .inputs = 2, .params = 2, .state = 0, "
+                                       ".param_name = {\"alpha\",\"beta\",}, .reference = coda_ref_f},"));
+    ck_assert_ptr_nonnull(strstr(said, "{.name = \"r\", .kind = PRIM_REDUCE, .header = \"reduce/r.cuh\",\n"
+                                       "     .inputs = 2, .params = 0, .state = 3, .reduce = &coda_ref_r},"));
+    ck_assert_ptr_nonnull(strstr(said, "prim_count = 2;"));
+    ck_assert_ptr_nonnull(strstr(said, "prim_file_count = 4;"));
+}
+END_TEST
+
+START_TEST(order_of_arguments_does_not_matter)
+{
+    static char first[sizeof said];
+    put("map/a.cuh", "// coda: map a(x)\n");
+    put("map/b.cuh", "// coda: map b(x)\n");
+    put("ref/a.c", "");
+    put("ref/b.c", "");
+    ck_assert_int_eq(embed("map/a.cuh map/b.cuh"), 0);
+    memcpy(first, said, sizeof said);
+    ck_assert_int_eq(embed("map/b.cuh map/a.cuh"), 0);
+    ck_assert_str_eq(first, said);
+}
+END_TEST
+
+START_TEST(typos_are_pointed_at)
+{
+    static const char start[] = "a registration starts its line with \"// coda: \"";
+    refused("// coda: mep f(x)", "\"mep\" is not map, reduce or pair");
+    refused("// coda: map g(x)", "map g belongs in map/g.cuh");
+    refused("// coda: reduce f(x) state 1", "reduce f belongs in reduce/f.cuh");
+    refused("// coda: map f", "'(' expected before \"\"");
+    refused("// coda: map f(x", "')' expected before \"\"");
+    refused("// coda: map f()", "a name expected before \")\"");
+    refused("// coda: map f(x,)", "a name expected before \")\"");
+    refused("// coda: map f(x; )", "a name expected before \")\"");
+    refused("// coda: map f(2x)", "a name expected before \"2x)\"");
+    refused("// coda: map f(x y)", "')' expected before \"y)\"");
+    refused("// coda: map f(x, x)", "x is named twice");
+    refused("// coda: map f(x; x)", "x is named twice");
+    refused("// coda: map f(x) -> y", "nothing may follow, but there is \"-> y\"");
+    refused("// coda: map f(x) state 2", "nothing may follow, but there is \"state 2\"");
+    refused("// coda: map f(a, b, c, d, e)", "at most 4 operands and 4 parameters");
+    refused("// coda: map f(x; a, b, c, d, e)", "at most 4 operands and 4 parameters");
+    refused("// coda: map f(a, b, c, d, e, f, g, h, i)", "more than 8 arguments");
+    refused("//coda: map f(x)", start);
+    refused("// Coda: map f(x)", start);
+    refused("// coda : map f(x)", start);
+    refused("    // coda: map f(x)", start);
+    refused("// coda:map f(x)", start);
+}
+END_TEST
+
+START_TEST(reductions_state_their_size)
+{
+    static const char *const bad[][2] = {
+        {"// coda: reduce f(x)", "a name expected before \"\""},
+        {"// coda: reduce f(x) stat 1", "\"state\" expected instead of \"stat\""},
+        {"// coda: reduce f(x) state", "state must be 1 to 4 floats"},
+        {"// coda: reduce f(x) state 0", "state must be 1 to 4 floats"},
+        {"// coda: reduce f(x) state 5", "state must be 1 to 4 floats"},
+        {"// coda: reduce f(x) state 12", "nothing may follow, but there is \"2\""},
+        {"// coda: reduce f(x; k) state 1", "')' expected before \"; k) state 1\""},
+        {"// coda: reduce f(x, k, l) state 1", "a reduction has one operand and perhaps a key"}};
+    char want[4096];
+    put("ref/f.c", "");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        put("reduce/f.cuh", bad[i][0]);
+        snprintf(want, sizeof want, "%s/reduce/f.cuh:1: %s\n", root, bad[i][1]);
+        ck_assert_int_eq(embed("reduce/f.cuh"), 1);
+        ck_assert_str_eq(said, want);
+    }
+}
+END_TEST
+
+START_TEST(long_names_are_refused)
+{
+    char line[400], word[201];
+    memset(word, 'a', 200), word[200] = '\0';
+    snprintf(line, sizeof line, "// coda: map %s(x)", word);
+    refused(line, "a name of 64 characters or more");
+}
+END_TEST
+
+START_TEST(files_and_references_are_paired)
+{
+    char want[4096];
+    put("map/f.cuh", "// coda: map f(x)\n");
+    ck_assert_int_eq(embed("map/f.cuh"), 1);
+    snprintf(want, sizeof want, "%s/map/f.cuh:1: its reference %s/ref/f.c is missing\n", root, root);
+    ck_assert_str_eq(said, want);
+    put("ref/f.c", "");
+    put("ref/g.c", "");
+    ck_assert_int_eq(embed("map/f.cuh"), 1);
+    snprintf(want, sizeof want, "%s/ref:1: g.c is the reference of no primitive\n", root);
+    ck_assert_str_eq(said, want);
+}
+END_TEST
+
+START_TEST(one_registration_for_one_name)
+{
+    put("ref/f.c", "");
+    put("map/f.cuh", "// coda: map f(x)\n\n// coda: map f(x)\n");
+    ck_assert_int_eq(embed("map/f.cuh"), 1);
+    ck_assert_ptr_nonnull(strstr(said, "/map/f.cuh:3: a second registration; the first is in line 1\n"));
+    put("map/f.cuh", "// coda: map f(x)\n");
+    put("reduce/f.cuh", "// coda: reduce f(x) state 1\n");
+    ck_assert_int_eq(embed("map/f.cuh reduce/f.cuh"), 1);
+    ck_assert_ptr_nonnull(strstr(said, "f is also the name of "));
+    put("map/f.cuh", "#pragma once\n");
+    ck_assert_int_eq(embed("map/f.cuh"), 1);
+    ck_assert_ptr_nonnull(strstr(said, "/map/f.cuh:1: has no line \"// coda: ...\"\n"));
+    put("port/q.cuh", "// coda: map q(x)\n");
+    ck_assert_int_eq(embed("port/q.cuh"), 1);
+    ck_assert_ptr_nonnull(strstr(said, "/port/q.cuh:1: only map/, reduce/ and pair/ register\n"));
+}
+END_TEST
+
+START_TEST(odd_files)
+{
+    static char big[200000];
+    memset(big, 'x', sizeof big);
+    put_bytes("port/big.cuh", big, sizeof big);
+    put_bytes("port/high.cuh", "\xff\xfe\x80\n\"\\??", 8);
+    put("port/empty.cuh", "");
+    ck_assert_int_eq(embed("port/big.cuh port/empty.cuh port/high.cuh"), 0);
+    ck_assert_int_eq(embed("port/empty.cuh port/high.cuh"), 0);
+    ck_assert_ptr_nonnull(strstr(said, "255,254,128,10,34,92,63,63,0,}"));
+    put_bytes("port/nul.cuh", "a\0b", 3);
+    ck_assert_int_eq(embed("port/nul.cuh"), 1);
+    ck_assert_ptr_nonnull(strstr(said, "/port/nul.cuh:1: holds a NUL byte\n"));
+    ck_assert_int_eq(embed("port/none.cuh"), 1);
+    ck_assert_ptr_nonnull(strstr(said, "/port/none.cuh:1: cannot be opened\n"));
+    ck_assert_int_eq(embed("port"), 1);
+    ck_assert_int_eq(embed(""), 1);
+}
+END_TEST
+
+Suite *embed_suite(void);
+Suite *embed_suite(void)
+{
+    Suite *s = suite_create("embed");
+    TCase *t = tcase_create("embed");
+    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_add_test(t, good_lines_are_taken);
+    tcase_add_test(t, order_of_arguments_does_not_matter);
+    tcase_add_test(t, typos_are_pointed_at);
+    tcase_add_test(t, reductions_state_their_size);
+    tcase_add_test(t, long_names_are_refused);
+    tcase_add_test(t, files_and_references_are_paired);
+    tcase_add_test(t, one_registration_for_one_name);
+    tcase_add_test(t, odd_files);
+    suite_add_tcase(s, t);
+    return s;
+}
