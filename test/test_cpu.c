@@ -386,14 +386,17 @@ START_TEST(stores_of_less_than_a_tile)
     int row = rig_buffer(&r, CODA_F32, 6, 1), column = rig_buffer(&r, CODA_F32, 4, 2);
     int wide = rig_buffer(&r, CODA_F32, 24, 0), narrow = rig_buffer(&r, CODA_F32, 4, 0),
         some = rig_buffer(&r, CODA_F32, 2, 0);
-    int v = rig_load(&r, row, 0, DIMS(3, 1, 0));
+    int first = rig_buffer(&r, CODA_F32, 1, 0), v = rig_load(&r, row, 0, DIMS(3, 1, 0));
+    int c = rig_load(&r, column, 0, DIMS(0, 0, 1));
     rig_store(&r, v, wide, 0, DIMS(12, 4, 1));
-    rig_store(&r, rig_load(&r, column, 0, DIMS(0, 0, 1)), narrow, 0, DIMS(0, 0, 1));
+    rig_store(&r, c, narrow, 0, DIMS(0, 0, 1));
+    rig_store(&r, c, first, 0, DIMS(0, 0, 0));
     rig_store_row(&r, v, some, 0, DIMS(1, 0, 0));
     run(&r);
     for (int64_t i = 0; i < 24; i++) expect(&r, wide, i, rig_get(&r, row, i / 4), 0);
     for (int64_t i = 0; i < 4; i++) expect(&r, narrow, i, rig_get(&r, column, i), 0);
     for (int64_t i = 0; i < 2; i++) expect(&r, some, i, rig_get(&r, row, 3 * i), 0);
+    expect(&r, first, 0, rig_get(&r, column, 0), 0);
     rig_free(&r);
 }
 END_TEST

@@ -120,6 +120,7 @@ static void repeats(struct rig *r)
     int some = rig_load(r, rig_buffer(r, CODA_F32, 4, 3), 0, DIMS(1, 0, 0));
     store_matrix(r, row, CODA_F32);
     rig_store(r, col, rig_buffer(r, CODA_F32, 16, 0), 0, DIMS(0, 0, 1));
+    rig_store(r, col, rig_buffer(r, CODA_F32, 12, 0), 0, DIMS(3, 1, 0));
     rig_store_row(r, some, rig_buffer(r, CODA_F32, 4, 0), 0, DIMS(1, 0, 0));
 }
 
