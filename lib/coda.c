@@ -155,10 +155,11 @@ static coda_status emit_all(struct job *j)
     struct coda_plan *p = j->p;
     for (int i = 0; i < p->plan.programs; i++) {
         struct program *q = &p->plan.program[i];
-        p->program[i].kernel = -1;
-        if (q->kind == PROGRAM_GEMM && q->tile.mainloop == MAINLOOP_CUBLASLT) continue;
+        p->program[i].kernel = KERNEL_NONE;
+        if (is_cublaslt(q)) continue;
         coda_status status = emit_program(&p->plan, q, &j->machine);
         if (status) return status;
+        if (!q->kernel.grid) continue;
         int found = find_kernel(p, &q->kernel);
         if (found < 0) {
             found = p->kernels++;
@@ -211,7 +212,7 @@ static coda_status load_maps(struct job *j, const struct kernel_spec *spec, stru
     return CODA_OK;
 }
 
-static coda_status load_lt(struct job *j, const struct program *q, struct compiled_program *c, char *err)
+static coda_status load_lt(const struct program *q, struct compiled_program *c, char *err)
 {
     const struct port *d = &q->port[q->step[1].port];
     struct jit_lt_shape s = {.in = q->a.dtype, .out = d->dtype, .batch = q->dim[0], .m = q->dim[1], .n = q->dim[2],
@@ -222,7 +223,6 @@ static coda_status load_lt(struct job *j, const struct program *q, struct compil
     s.lda = s.a_t ? q->a.k : q->a.row;
     s.ldb = s.b_t ? q->b.k : q->b.row;
     coda_status status = jit_lt_new(&c->lt, &s, err);
-    (void)j;
     return status ? fail(status, "%s", err) : CODA_OK;
 }
 
@@ -238,7 +238,9 @@ static coda_status load_all(struct job *j)
     for (int i = 0; i < p->plan.programs; i++) {
         const struct program *q = &p->plan.program[i];
         struct compiled_program *c = &p->program[i];
-        coda_status status = c->kernel < 0 ? load_lt(j, q, c, err) : load_maps(j, &q->kernel, c, err);
+        coda_status status = CODA_OK;
+        if (is_cublaslt(q)) status = load_lt(q, c, err);
+        else if (c->kernel >= 0) status = load_maps(j, &q->kernel, c, err);
         if (status) return status;
         if (c->kernel < 0) continue;
         int64_t grid = q->kernel.persistent ? MIN(q->kernel.grid, p->gpu.sms) : q->kernel.grid;

@@ -14,8 +14,15 @@ struct compiled_kernel {
     char error[JIT_ERROR_SIZE];
 };
 
+enum { KERNEL_NONE = -1 };     /* cuBLASLt's, or an empty domain                                   */
+
+static inline bool is_cublaslt(const struct program *q)
+{
+    return q->kind == PROGRAM_GEMM && q->tile.mainloop == MAINLOOP_CUBLASLT;
+}
+
 struct compiled_program {
-    int kernel;                /* index, -1: none                                                  */
+    int kernel;                /* index, or KERNEL_NONE                                            */
     struct jit_map *map;       /* encoded with a placeholder address                               */
     struct jit_launch launch;
     struct jit_lt *lt;

@@ -55,12 +55,13 @@ static coda_status launch_lt(const struct call *c, int index, coda_stream stream
 
 static coda_status run_gpu(const struct call *c, int index, coda_stream stream)
 {
-    const struct compiled_program *cp = &c->p->program[index];
     char err[JIT_ERROR_SIZE];
-    if (cp->kernel >= 0 && !cp->launch.grid) return CODA_OK; /* an empty domain */
-    coda_status status = cp->kernel < 0 ? launch_lt(c, index, stream, err) : launch_kernel(c, index, stream, err);
-    return status ? fail(status, "@%d %s: %s", index, cp->kernel < 0 ? "cublaslt" : c->p->kernel[cp->kernel].info.name, err)
-                  : CODA_OK;
+    const struct program *q = &c->p->plan.program[index];
+    int kernel = c->p->program[index].kernel;
+    if (kernel == KERNEL_NONE && !is_cublaslt(q)) return CODA_OK; /* an empty domain */
+    coda_status status = kernel == KERNEL_NONE ? launch_lt(c, index, stream, err) : launch_kernel(c, index, stream, err);
+    if (!status) return CODA_OK;
+    return fail(status, "@%d %s: %s", index, kernel == KERNEL_NONE ? "cublaslt" : c->p->kernel[kernel].info.name, err);
 }
 
 static coda_status check(const struct call *c)
