@@ -176,7 +176,7 @@ static int check_tile(const struct jit_kernel *k, struct tile *p, const unsigned
     static unsigned short box[BOX_ROWS * BOX_COLS];
     struct jit_launch l = {.grid = 1, .threads = 32, .shared_bytes = 4096};
     memset(box, 0xff, sizeof box);
-    bool good = !jit_launch(k, &l, p, sizeof *p, NULL, err) && device_wait() &&
+    bool good = !jit_launch(k, &l, p, sizeof p->map + sizeof p->out, NULL, err) && device_wait() &&
                 device_download(box, p->out, sizeof box);
     int wrong = count_wrong(matrix, box);
     return gpu_case(good && !wrong, name, "%d of %d wrong%s%s", wrong, BOX_ROWS * BOX_COLS, good ? "" : ": ",
