@@ -86,6 +86,7 @@ int layer_apply(struct walk *w, int v, int base)
 
 static bool depends(const graph *g, int v, int on)
 {
+    if (on > v) return false;
     bool *reached = calloc((size_t)v + 1, sizeof *reached), found = !reached;
     if (reached) reached[v] = true;
     for (int i = v; reached && i > on; i--)
@@ -222,17 +223,18 @@ int carry_vector(struct walk *w, int v, bool kn)
     return graph_reshape(w->out, w->map[v], kn ? 2 : 1, (int64_t[]){k, 1});
 }
 
-static int transpose_last(graph *g, int v)
+int carry_transpose(struct walk *w, int weight)
 {
-    int rank = g->node[v].type.rank;
-    struct node n = {.op = OP_TRANSPOSE, .nin = 1, .in = (int[]){v}, .origin = -1};
+    if (weight < 0) return RULE_FAILED;
+    int rank = w->out->node[weight].type.rank;
+    struct node n = {.op = OP_TRANSPOSE, .nin = 1, .in = &weight, .origin = -1};
     for (int d = 0; d < rank; d++) n.attr.i[d] = d < rank - 2 ? d : 2 * rank - 3 - d;
-    return graph_append(g, &n);
+    return graph_append(w->out, &n);
 }
 
 int carry_weight_sum(struct walk *w, int weight, bool kn)
 {
-    if (kn && weight >= 0) weight = transpose_last(w->out, weight);
+    if (kn) weight = carry_transpose(w, weight);
     int sum = graph_reduce(w->out, "sum", weight, -1);
     if (sum < 0) return RULE_FAILED;
     struct type t = w->out->node[sum].type;

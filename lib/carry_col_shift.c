@@ -11,12 +11,11 @@
 /* W b as [N] or [..,1,N]: the sums of b W over K, where b comes first and is f32, so that all is. */
 static int product(struct walk *w, int weight, int b, bool kn)
 {
-    int vector = carry_vector(w, b, kn);
-    if (w->in->node[b].type.dtype != CODA_F32) {
-        struct node cast = {.op = OP_CAST, .nin = 1, .in = &vector, .attr.i = {CODA_F32}, .origin = -1};
-        vector = graph_append(w->out, &cast);
-    }
-    return carry_weight_sum(w, graph_map(w->out, "mul", vector, weight, NULL), kn);
+    int vector = carry_vector(w, b, false);
+    struct node cast = {.op = OP_CAST, .nin = 1, .in = &vector, .attr.i = {CODA_F32}, .origin = -1};
+    if (w->in->node[b].type.dtype != CODA_F32) vector = graph_append(w->out, &cast);
+    if (kn) weight = carry_transpose(w, weight);
+    return carry_weight_sum(w, graph_map(w->out, "mul", vector, weight, NULL), false);
 }
 
 static int carry(struct walk *w, int v)
@@ -28,7 +27,8 @@ static int carry(struct walk *w, int v)
     bool kn = n->attr.i[0];
     int weight = w->map[n->in[1]], shift = product(w, weight, l.factor, kn);
     rewrite_note(w->log, "carry_col_shift", false, "%s: the bias %s moves past the matmul by %s",
-                 rewrite_name(w->in, v).s, rewrite_name(w->in, l.factor).s, rewrite_weight(w->in, n->in[1]).s);
+                 rewrite_name(w->in, v).s, rewrite_name(w->in, l.factor).s,
+                 rewrite_weight(w->in, n->in[1]).s);
     int y = graph_matmul(w->out, w->map[l.base], weight, kn);
     return graph_map(w->out, w->in->node[n->in[0]].prim->name, y, shift, NULL);
 }

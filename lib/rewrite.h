@@ -78,8 +78,10 @@ graph *carry_walk(const graph *in, rewrite_rule *rule, const struct rewrite_opti
 bool carry_pays(const struct walk *w, int v);
 /* Layer v can disappear into weights: folding is on, and all that it meets is constant. */
 bool carry_folds(const struct walk *w, int v);
-/* In w->out: a vector over K (old value v) as it broadcasts against weight n's matmul: [K] or [K,1]. */
+/* In w->out: a vector over K (old value v) as it broadcasts against a weight: [K], or [K,1] for kn. */
 int carry_vector(struct walk *w, int v, bool kn);
+/* In w->out: a weight [..,K,N] as [..,N,K]. */
+int carry_transpose(struct walk *w, int weight);
 /* In w->out: the sums of a weight over K, as [N] or [..,1,N]. */
 int carry_weight_sum(struct walk *w, int weight, bool kn);
 

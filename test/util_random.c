@@ -186,6 +186,7 @@ static coda_value grow_normed(struct maker *m)
     coda_value x = draw(m), h = norm(m, x), y = h;
     if (random_chance(&m->r, 15)) keep(m, h);
     if (random_chance(&m->r, 10)) h = coda_scale(m->g, h, 0.75f);
+    if (random_chance(&m->r, 15) && !m->opt.dtype) h = coda_cast(m->g, h, CODA_BF16);
     for (int64_t n = 1 + random_below(&m->r, 3); n > 0; n--) keep(m, y = linear(m, h, draw_size(m)));
     if (y.id && random_chance(&m->r, 40)) y = coda_bias(m->g, y, vector(m, y));
     return y;
@@ -452,17 +453,23 @@ static void start(struct maker *m)
     keep(m, leaf(m, false, m->dtype, m->lead_rank + 1, dim));
 }
 
-/* Names the last value and up to two others. */
+static void name_output(struct maker *m, coda_value v)
+{
+    char name[16];
+    int64_t stride[CODA_MAX_RANK];
+    struct shape s = shape_of(m, v);
+    snprintf(name, sizeof name, "y%d", m->g->outputs);
+    if (draw_strides(m, s.rank, s.dim, stride)) coda_output_strided(m->g, name, v, stride);
+    else coda_output(m->g, name, v);
+}
+
+/* Names the last value, most of those that nothing reads, and now and then one that something does. */
 static void finish(struct maker *m)
 {
-    int64_t n = 1 + random_below(&m->r, 3), stride[CODA_MAX_RANK];
-    for (int i = 0; i < n; i++) {
-        char name[16];
-        coda_value v = i == 0 ? m->pool[m->pooled - 1] : draw(m);
-        struct shape s = shape_of(m, v);
-        snprintf(name, sizeof name, "y%d", i);
-        if (draw_strides(m, s.rank, s.dim, stride)) coda_output_strided(m->g, name, v, stride);
-        else coda_output(m->g, name, v);
+    name_output(m, m->pool[m->pooled - 1]);
+    for (int i = 1; i < m->pooled - 1; i++) {
+        bool read = graph_uses(m->g, (int)m->pool[i].id - 1) > 0;
+        if (random_chance(&m->r, read ? 4 : 75)) name_output(m, m->pool[i]);
     }
 }
 

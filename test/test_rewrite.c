@@ -1,0 +1,298 @@
+/*
+ * test_rewrite.c -- a graph and what the rewriter makes of it compute the same, over random graphs.
+ *
+ * Every graph is evaluated in fp64 before and after, in each mode of folding and without fusion: equal
+ * to 1e-12 of the largest value of each output, and bit for bit if only exact rules fired. The seed is
+ * printed; CODA_SEED=... repeats a run.
+ */
+#include "rewrite.h" /* before check.h, which has a macro called fail */
+#include "util_random.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct rewrite_options mode[] = {
+    {false, CODA_FOLD_NONE}, {true, CODA_FOLD_NONE}, {true, CODA_FOLD_COPY}, {true, CODA_FOLD_IN_PLACE}};
+
+/* What a run has seen, so that a test which proves nothing is noticed. */
+struct tally {
+    int graphs;
+    int strict; /* graphs whose outputs are all equal to 1e-12                                      */
+    int exact;  /* rewrites by exact rules alone                                                   */
+    int fired[ARRAY_SIZE(mode)][16];
+};
+
+static const char *const rule[] = {
+    "lower_norm",      "lower_softmax",   "lower_loss",      "tidy",           "cse",  "merge_rope",
+    "carry_col_shift", "carry_col_scale", "carry_row_shift", "carry_row_scale", "carry_cast", "dead"};
+
+static int leaves(const graph *g)
+{
+    int n = 0;
+    for (int i = 0; i < g->nodes; i++) n += op_is_leaf(g->node[i].op);
+    return n;
+}
+
+/* The largest value of a that is finite, and the largest difference; a NaN equals a NaN only. */
+static double size(const double *a, int64_t n)
+{
+    double most = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (isfinite(a[i])) most = fmax(most, fabs(a[i]));
+    return most;
+}
+
+static double difference(const double *a, const double *b, int64_t n)
+{
+    double most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (isnan(a[i]) != isnan(b[i])) return INFINITY;
+        if (a[i] != b[i] && !isnan(a[i])) most = fmax(most, fabs(a[i] - b[i]));
+    }
+    return most;
+}
+
+/* ---- Condition: what relative noise of size EPSILON on every value does to the outputs ---- */
+
+#define EPSILON 0x1p-20
+
+/* g, lowered, with every float value times a leaf `noise.N` of its shape. */
+static graph *noisy_graph(const graph *given)
+{
+    graph *g = rewrite(given, &mode[0], NULL), *out = graph_like(g);
+    int *map = calloc((size_t)g->nodes + 1, sizeof *map);
+    for (int i = 0; i < g->nodes; i++) {
+        char name[32];
+        map[i] = graph_copy_node(out, g, i, map);
+        struct node leaf = {.op = OP_INPUT, .type = g->node[i].type, .name = name, .origin = -1};
+        if (!dtype_is_float(leaf.type.dtype)) continue;
+        snprintf(name, sizeof name, "noise.%d", i);
+        leaf.type.dtype = CODA_F32;
+        dense_strides(&leaf.type, leaf.stride);
+        map[i] = graph_map(out, "mul", map[i], graph_append(out, &leaf), NULL);
+    }
+    graph_copy_outputs(out, g, map);
+    graph_free(g);
+    free(map);
+    return out;
+}
+
+/* How far noise moves output `index` of g from what args hold. */
+static double sensitivity(const graph *g, void **args, int index, uint64_t seed)
+{
+    graph *n = noisy_graph(g);
+    struct random r = {seed};
+    void **noise = random_args(n, seed, true), **own = calloc((size_t)(n->nodes + n->outputs), sizeof *own);
+    int count = 0, given = 0;
+    for (int i = 0; i < n->nodes; i++) {
+        const struct node *leaf = &n->node[i];
+        if (!op_is_leaf(leaf->op)) continue;
+        bool ours = !strncmp(leaf->name, "noise.", 6);
+        for (int64_t e = 0; e < type_elements(&leaf->type) && ours; e++)
+            ((float *)noise[count])[e] = random_chance(&r, 50) ? 1 + EPSILON : 1 - EPSILON;
+        own[count] = ours ? noise[count] : args[given++];
+        count++;
+    }
+    memcpy(own + count, noise + count, sizeof *own * (size_t)n->outputs);
+    ck_assert_int_eq(graph_evaluate(n, own), CODA_OK);
+    double moved = difference(args[leaves(g) + index], own[count + index],
+                              type_elements(&g->node[g->output[index].value].type));
+    random_args_free(n, noise);
+    free(own);
+    graph_free(n);
+    return moved;
+}
+
+static void print_case(uint64_t seed, const graph *g, const graph *r, const struct rewrite_log *log)
+{
+    struct text t = {0};
+    graph_print(g, &t);
+    text_append(&t, "==>\n");
+    for (int i = 0; i < log->events; i++) text_printf(&t, "%s: %s\n", log->event[i].rule, log->event[i].text);
+    if (r) graph_print(r, &t);
+    fprintf(stderr, "seed %llu\n%s", (unsigned long long)seed, text_str(&t));
+    text_free(&t);
+}
+
+/* ---- Comparison ---- */
+
+/* LOOSE: the graph itself is so ill-conditioned that fp64 loses more than 1e-12, and the difference is
+ * no more than 64 times what noise of fp64's size does. */
+enum verdict { DIFFERENT, LOOSE, STRICT };
+
+static enum verdict compare_output(uint64_t seed, const graph *g, int index, void **args, const double *got,
+                                   bool exact)
+{
+    const double *want = args[leaves(g) + index];
+    int64_t n = type_elements(&g->node[g->output[index].value].type);
+    double d = difference(want, got, n), noise = 0;
+    if (d <= (exact ? 0 : 1e-12 * size(want, n))) return STRICT;
+    for (uint64_t i = 0; i < 3; i++) noise = fmax(noise, sensitivity(g, args, index, seed + i));
+    if (!exact && d <= noise / EPSILON * 64 * 0x1p-53) return LOOSE;
+    fprintf(stderr, "output %d differs by %.3g of %.3g; by noise: %.3g%s\n", index, d, size(want, n),
+            noise / EPSILON * 0x1p-53, exact ? "; all rules are exact" : "");
+    return DIFFERENT;
+}
+
+/* Evaluates r on the leaves of args and compares its outputs with those in args. */
+static enum verdict compare(uint64_t seed, const graph *g, const graph *r, void **args, bool exact)
+{
+    int first = leaves(g);
+    enum verdict v = STRICT;
+    ck_assert_int_eq(leaves(r), first);
+    ck_assert_int_eq(r->outputs, g->outputs);
+    void **again = random_args(r, seed, true), **own = malloc(sizeof *own * (size_t)(first + r->outputs));
+    memcpy(own, args, sizeof *own * (size_t)first);
+    memcpy(own + first, again + first, sizeof *own * (size_t)r->outputs);
+    ck_assert_int_eq(graph_evaluate(r, own), CODA_OK);
+    for (int i = 0; i < g->outputs; i++) {
+        ck_assert(type_equal(&g->node[g->output[i].value].type, &r->node[r->output[i].value].type));
+        v = MIN(v, compare_output(seed, g, i, args, own[first + i], exact));
+    }
+    random_args_free(r, again);
+    free(own);
+    return v;
+}
+
+static bool is_exact(const struct rewrite_log *log)
+{
+    for (int i = 0; i < log->events; i++)
+        if (!log->event[i].exact) return false;
+    return true;
+}
+
+static void count(struct tally *t, int m, const struct rewrite_log *log)
+{
+    for (int i = 0; i < log->events; i++) {
+        int k = 0;
+        while (strcmp(rule[k], log->event[i].rule) != 0) k++;
+        t->fired[m][k]++;
+    }
+}
+
+static void check_graph(uint64_t seed, const struct random_options *opt, struct tally *t)
+{
+    graph *g = random_graph(seed, opt);
+    enum verdict worst = STRICT;
+    ck_assert_msg(g->status == CODA_OK, "seed %llu: %s", (unsigned long long)seed, coda_error());
+    void **args = random_args(g, seed, true);
+    ck_assert_int_eq(graph_evaluate(g, args), CODA_OK);
+    for (int m = 0; m < ARRAY_SIZE(mode); m++) {
+        struct rewrite_log log = {0};
+        graph *r = rewrite(g, &mode[m], &log);
+        ck_assert_msg(r != NULL, "seed %llu: %s", (unsigned long long)seed, coda_error());
+        enum verdict v = compare(seed, g, r, args, is_exact(&log));
+        if (v == DIFFERENT) print_case(seed, g, r, &log);
+        ck_assert_int_ne(v, DIFFERENT);
+        worst = MIN(worst, v);
+        count(t, m, &log);
+        t->exact += is_exact(&log) && log.events > 0;
+        graph_free(r);
+        rewrite_log_free(&log);
+    }
+    t->graphs++;
+    t->strict += worst == STRICT;
+    random_args_free(g, args);
+    graph_free(g);
+}
+
+static void check_many(int n, uint64_t stream, const struct random_options *opt, struct tally *t)
+{
+    struct random r = {random_seed() + stream};
+    for (int i = 0; i < n; i++) check_graph(random_next(&r), opt, t);
+}
+
+/* Every rule fires, in the modes where it may, and nowhere else. */
+START_TEST(small_graphs)
+{
+    struct tally t = {0};
+    check_many(1100, 1, &(struct random_options){.patterns = 8, .most_dim = 40}, &t);
+    ck_assert_msg(t.strict >= 1000, "only %d of %d graphs are equal to 1e-12", t.strict, t.graphs);
+    for (int k = 0; k < ARRAY_SIZE(rule); k++) {
+        bool lowers = !strncmp(rule[k], "lower", 5), last = !strcmp(rule[k], "dead");
+        bool folds = strstr(rule[k], "col_") || strstr(rule[k], "row_shift");
+        int plain = t.fired[0][k], fused = t.fired[1][k], folded = t.fired[2][k];
+        ck_assert_msg((plain > 0) == (lowers || last), "%s without fusion: %d", rule[k], plain);
+        ck_assert_msg((fused > 0) == !folds, "%s without folding: %d", rule[k], fused);
+        ck_assert_msg(folded > 0, "%s with folding: %d", rule[k], folded);
+    }
+}
+END_TEST
+
+START_TEST(large_graphs)
+{
+    struct tally t = {0};
+    check_many(150, 2, &(struct random_options){.patterns = 20, .most_dim = 300}, &t);
+    ck_assert_msg(t.strict >= 120, "only %d of %d graphs are equal to 1e-12", t.strict, t.graphs);
+}
+END_TEST
+
+/* Graphs that only exact rules touch: every bit stays. */
+START_TEST(exact_graphs)
+{
+    struct tally t = {0};
+    check_many(300, 3, &(struct random_options){.patterns = 10, .most_dim = 64, .exact = true}, &t);
+    ck_assert_int_gt(t.exact, 600);
+}
+END_TEST
+
+/* The same graph gives the same text and the same derivation. */
+START_TEST(deterministic)
+{
+    struct random s = {random_seed() + 4};
+    for (int i = 0; i < 50; i++) {
+        struct text t[2] = {{0}, {0}};
+        graph *g = random_graph(random_next(&s), NULL);
+        for (int k = 0; k < 2; k++) {
+            struct rewrite_log log = {0};
+            graph *r = rewrite(g, &mode[2], &log);
+            graph_print(r, &t[k]);
+            for (int e = 0; e < log.events; e++) text_append(&t[k], log.event[e].text);
+            graph_free(r);
+            rewrite_log_free(&log);
+        }
+        ck_assert_str_eq(text_str(&t[0]), text_str(&t[1]));
+        text_free(&t[0]);
+        text_free(&t[1]);
+        graph_free(g);
+    }
+}
+END_TEST
+
+/* What comes out is in normal form: rewriting it again changes nothing but names of origins. */
+START_TEST(fixed_point)
+{
+    struct random s = {random_seed() + 5};
+    for (int i = 0; i < 200; i++) {
+        uint64_t seed = random_next(&s);
+        struct rewrite_log log = {0}, again = {0};
+        graph *g = random_graph(seed, NULL), *r = rewrite(g, &mode[i % 3 + 1], &log);
+        graph *q = rewrite(r, &mode[i % 3 + 1], &again);
+        if (again.events) print_case(seed, r, q, &again);
+        ck_assert_int_eq(again.events, 0);
+        graph_free(g);
+        graph_free(r);
+        graph_free(q);
+        rewrite_log_free(&log);
+        rewrite_log_free(&again);
+    }
+}
+END_TEST
+
+Suite *rewrite_suite(void);
+Suite *rewrite_suite(void)
+{
+    Suite *s = suite_create("rewrite");
+    TCase *c = tcase_create("random");
+    tcase_set_timeout(c, 300);
+    tcase_add_test(c, small_graphs);
+    tcase_add_test(c, large_graphs);
+    tcase_add_test(c, exact_graphs);
+    tcase_add_test(c, deterministic);
+    tcase_add_test(c, fixed_point);
+    suite_add_tcase(s, c);
+    return s;
+}
