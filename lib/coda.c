@@ -212,6 +212,13 @@ static coda_status load_maps(struct job *j, const struct kernel_spec *spec, stru
     return CODA_OK;
 }
 
+/* The largest power of two, 16 at most, that divides where an operand and its batches start. */
+static int alignment(coda_dtype t, int64_t offset, int64_t batch)
+{
+    int64_t bytes = (offset | batch) * dtype_size(t) | 16;
+    return (int)(bytes & -bytes);
+}
+
 static coda_status load_lt(const struct program *q, struct compiled_program *c, char *err)
 {
     const struct port *d = &q->port[q->step[1].port];
@@ -222,6 +229,8 @@ static coda_status load_lt(const struct program *q, struct compiled_program *c, 
     s.b_t = q->b.k != 1;
     s.lda = s.a_t ? q->a.k : q->a.row;
     s.ldb = s.b_t ? q->b.k : q->b.row;
+    s.align = MIN(alignment(q->a.dtype, q->a.offset, q->a.batch), alignment(q->b.dtype, q->b.offset, q->b.batch));
+    s.align = MIN(s.align, alignment(d->dtype, d->offset, d->stride[0]));
     coda_status status = jit_lt_new(&c->lt, &s, err);
     return status ? fail(status, "%s", err) : CODA_OK;
 }
@@ -233,7 +242,7 @@ static coda_status load_all(struct job *j)
     for (int i = 0; i < p->kernels; i++) {
         struct compiled_kernel *k = &p->kernel[i];
         coda_status status = jit_load(&k->kernel, &k->cubin, k->info.name, k->info.shared_bytes, &p->gpu, err);
-        if (status) return fail(status, "%s: %s", k->info.name, err);
+        if (status) return fail(status, "%s", err);
     }
     for (int i = 0; i < p->plan.programs; i++) {
         const struct program *q = &p->plan.program[i];
