@@ -60,10 +60,18 @@ static void *allocate(size_t count, size_t size)
 
 /* ---- Reading ---- */
 
+/* DIR/path, to be freed. */
+static char *in_dir(const char *path)
+{
+    size_t size = strlen(dir) + strlen(path) + 2;
+    char *full = allocate(size, 1);
+    snprintf(full, size, "%s/%s", dir, path);
+    return full;
+}
+
 static FILE *open_file(const char *path)
 {
-    char *full = allocate(strlen(dir) + strlen(path) + 2, 1);
-    sprintf(full, "%s/%s", dir, path);
+    char *full = in_dir(path);
     FILE *f = fopen(full, "rb");
     free(full);
     return f;
@@ -252,8 +260,7 @@ static void check_duplicates(const struct row *row, int rows)
 /* Every reference serves a primitive. */
 static void check_orphans(const struct row *row, int rows)
 {
-    char *path = allocate(strlen(dir) + 8, 1);
-    sprintf(path, "%s/ref", dir);
+    char *path = in_dir("ref");
     DIR *d = opendir(path);
     free(path);
     if (!d) die("ref", 1, "cannot be opened");
