@@ -285,6 +285,7 @@ END_TEST
 Suite *rewrite_suite(void);
 Suite *rewrite_suite(void)
 {
+    random_seed(); /* once, before the tests fork */
     Suite *s = suite_create("rewrite");
     TCase *c = tcase_create("random");
     tcase_set_timeout(c, 300);

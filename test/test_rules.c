@@ -1,0 +1,447 @@
+/*
+ * test_rules.c -- each rewrite fires on its pattern, and does not where it must not.
+ *
+ * A case is a graph as text and the operations that must be left, in order: what has been moved where
+ * is then plain to see. `-` before a rule's name: it must not fire.
+ */
+#include "rewrite.h" /* before check.h, which has a macro called fail */
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FOLD(kind) (struct rewrite_options){true, CODA_FOLD_##kind}
+#define PLAIN (struct rewrite_options){false, CODA_FOLD_NONE}
+
+static void list_operations(const graph *g, struct text *t)
+{
+    for (int i = 0; i < g->nodes; i++) {
+        const struct node *n = &g->node[i];
+        if (op_is_leaf(n->op)) continue;
+        text_printf(t, "%s%s", t->length ? " " : "", n->prim ? n->prim->name : op_info[n->op].text);
+    }
+}
+
+static int count_fired(const struct rewrite_log *log, const char *rule)
+{
+    int n = 0;
+    for (int i = 0; i < log->events; i++) n += !strcmp(log->event[i].rule, rule);
+    return n;
+}
+
+/* Rewrites the text; the operations left must be `want`, and `rule` must have fired (or, with a `-`
+ * before it, not). NULL: not looked at. The caller frees the graph. */
+static graph *check(const char *text, struct rewrite_options opt, const char *rule, const char *want)
+{
+    struct rewrite_log log = {0};
+    struct text got = {0};
+    graph *g = graph_parse(text);
+    ck_assert_msg(g != NULL, "%s", coda_error());
+    graph *r = rewrite(g, &opt, &log);
+    ck_assert_msg(r != NULL, "%s", coda_error());
+    list_operations(r, &got);
+    if (want) ck_assert_str_eq(text_str(&got), want);
+    if (rule && *rule == '-') ck_assert_msg(count_fired(&log, rule + 1) == 0,
+                                            "%s fired on\n%s", rule + 1, text);
+    else if (rule) ck_assert_msg(count_fired(&log, rule) > 0, "%s did not fire on\n%s", rule, text);
+    rewrite_log_free(&log);
+    text_free(&got);
+    graph_free(g);
+    return r;
+}
+
+static void expect(const char *text, struct rewrite_options opt, const char *rule, const char *want)
+{
+    graph_free(check(text, opt, rule, want));
+}
+
+/* The text of the first node with this operation, without its type. */
+static void expect_line(const graph *g, const char *op, const char *want)
+{
+    for (int i = 0; i < g->nodes; i++) {
+        const char *name = g->node[i].prim ? g->node[i].prim->name : op_info[g->node[i].op].text;
+        if (strcmp(name, op) != 0) continue;
+        struct text t = {0};
+        node_print(g, i, &t);
+        ck_assert_msg(!strncmp(text_str(&t), want, strlen(want)), "%s instead of %s", text_str(&t), want);
+        text_free(&t);
+        return;
+    }
+    ck_abort_msg("no %s", op);
+}
+
+#define LEAVES                                                                                              \
+    "%x = input bf16[6,8]\n"                                                                                \
+    "%g = weight bf16[8]\n"                                                                                 \
+    "%b = weight bf16[8]\n"                                                                                 \
+    "%w = weight bf16[4,8]\n"                                                                               \
+    "%v = weight bf16[8,8]\n"
+
+#define NORM "sum_sq rsqrt_mean "
+#define LAYER "sum scale m2 rsqrt_mean "
+
+/* ---- Lowering, which also happens without fusion ---- */
+
+START_TEST(lowers)
+{
+    expect(LEAVES "%n = rms_norm %x, %g {eps=1e-5}\noutput %y = %n", PLAIN, "lower_norm", NORM "mul mul");
+    expect(LEAVES "%n = rms_norm %x {eps=1e-5}\noutput %y = %n", PLAIN, "lower_norm", NORM "mul");
+    expect(LEAVES "%n = layer_norm %x, %g, %b {eps=1e-5}\noutput %y = %n", PLAIN, "lower_norm",
+           "sum scale sub m2 rsqrt_mean mul mul add");
+    expect(LEAVES "%n = layer_norm %x, _, %b {eps=1e-5}\noutput %y = %n", PLAIN, "lower_norm",
+           "sum scale sub m2 rsqrt_mean mul add");
+    expect(LEAVES "%n = softmax %x\noutput %y = %n", PLAIN, "lower_softmax", "log_sum_exp exp_sub");
+}
+END_TEST
+
+START_TEST(lowers_loss)
+{
+    const char *loss = "%x = input bf16[6,8]\n%t = input i32[6]\n"
+                       "%l = cross_entropy %x, %t {ignore=-100, reduction=", *end = "}\noutput %y = %l";
+    static const char *const want[] = {
+        "reshape log_sum_exp select nll reshape",
+        "reshape log_sum_exp select nll reshape sum reshape valid reshape sum reshape div",
+        "reshape log_sum_exp select nll reshape sum reshape"};
+    for (int reduction = 0; reduction < 3; reduction++) {
+        char text[256];
+        snprintf(text, sizeof text, "%s%d%s", loss, reduction, end);
+        expect(text, PLAIN, "lower_loss", want[reduction]);
+    }
+}
+END_TEST
+
+/* Nodes of one lowered operation share its origin, and nothing else fires. */
+START_TEST(lowering_keeps_origins)
+{
+    graph *r = check(LEAVES "%n = rms_norm %x, %g {eps=1e-5}\n%1 = matmul %n, %w\n%2 = scale %1 {alpha=1}\n"
+                            "output %y = %2", PLAIN, "-tidy", NORM "mul mul matmul scale");
+    for (int i = 5; i < 9; i++) ck_assert_int_eq(r->node[i].origin, r->node[5].origin);
+    ck_assert_int_ne(r->node[9].origin, r->node[5].origin);
+    graph_free(r);
+}
+END_TEST
+
+/* ---- carry_row_scale ---- */
+
+START_TEST(carries_row_scale)
+{
+    /* no gain: x is read directly, and the matmul does not wait */
+    graph *r = check(LEAVES "%n = rms_norm %x {eps=1e-5}\n%c = matmul %n, %w\noutput %y = %c", FOLD(NONE),
+                     "carry_row_scale", NORM "matmul mul");
+    expect_line(r, "matmul", "%7 = matmul %x, %w");
+    expect_line(r, "mul", "%8 = mul %7, %6");
+    graph_free(r);
+    /* with a gain, which the epilogue of the GEMM that writes x applies */
+    r = check(LEAVES "%a = matmul %x, %v\n%n = rms_norm %a, %g {eps=1e-5}\n%c = matmul %n, %w\n"
+                     "output %y = %c",
+              FOLD(NONE), "carry_row_scale", "matmul " NORM "mul matmul mul");
+    expect_line(r, "mul", "%8 = mul %5, %g");
+    graph_free(r);
+    expect(LEAVES "%c = scale %x {alpha=0.5}\n%d = matmul %c, %w\noutput %y = %d", FOLD(NONE),
+           "carry_row_scale", "matmul scale");
+    expect(LEAVES "%m = max %x\n%c = div %x, %m\n%d = matmul %c, %w\noutput %y = %d", FOLD(NONE),
+           "carry_row_scale", "max matmul div");
+    expect(LEAVES "%s = input bf16[1]\n%c = mul %x, %s\n%d = matmul %c, %v {kn=1}\n"
+                  "output %y = %d", FOLD(NONE),
+           "carry_row_scale", "matmul mul");
+    /* two matmuls, each with a weight for every batch */
+    expect("%x = input f32[3,6,8]\n%w = weight f32[3,4,8]\n%n = rms_norm %x {eps=1e-5}\n%c = matmul %n, %w\n"
+           "%d = matmul %n, %w\n%e = relu %d\noutput %y = %c\noutput %z = %e", FOLD(NONE), "carry_row_scale",
+           NORM "matmul mul relu");
+}
+END_TEST
+
+START_TEST(keeps_row_scale)
+{
+    /* the normalised value is needed anyway: as an output, as the other operand, by another reader */
+    expect(LEAVES "%n = rms_norm %x {eps=1e-5}\n%c = matmul %n, %w\noutput %y = %c\n"
+                  "output %z = %n", FOLD(NONE),
+           "-carry_row_scale", NORM "mul matmul");
+    expect(LEAVES "%n = rms_norm %x {eps=1e-5}\n%c = matmul %n, %n\noutput %y = %c", FOLD(NONE),
+           "-carry_row_scale", NORM "mul matmul");
+    expect(LEAVES "%n = rms_norm %x {eps=1e-5}\n%c = matmul %n, %v\n%d = add %c, %n\n"
+                  "output %y = %d", FOLD(COPY),
+           "-carry_row_scale", NORM "mul matmul add");
+    expect(LEAVES "%n = rms_norm %x {eps=1e-5}\n%c = matmul %v, %n\noutput %y = %c", FOLD(NONE),
+           "-carry_row_scale", NORM "mul matmul");
+    /* with a gain of a leaf or of an attention one rows kernel does it all */
+    expect(LEAVES "%n = rms_norm %x, %g {eps=1e-5}\n%c = matmul %n, %w\noutput %y = %c", FOLD(NONE),
+           "-carry_row_scale", NORM "mul mul matmul");
+    expect(LEAVES "%a = attention %x, %x, %x\n%n = rms_norm %a, %g {eps=1e-5}\n%c = matmul %n, %w\n"
+                  "output %y = %c", FOLD(NONE), "-carry_row_scale", "attention " NORM "mul mul matmul");
+    /* the producer's epilogue scales for free */
+    expect(LEAVES "%a = matmul %x, %v\n%c = scale %a {alpha=0.5}\n%d = matmul %c, %w\noutput %y = %d",
+           FOLD(NONE), "-carry_row_scale", "matmul scale matmul");
+    /* f32 times bf16 is f32: the matmul would change its type */
+    expect(LEAVES "%m = max %x\n%c = mul %m, %x\n%d = matmul %c, %w\noutput %y = %d", FOLD(NONE),
+           "-carry_row_scale", NULL);
+    /* LayerNorm: its mean must be taken off first, so nothing is gained */
+    expect(LEAVES "%n = layer_norm %x {eps=1e-5}\n%c = matmul %n, %w\noutput %y = %c", FOLD(NONE),
+           "-carry_row_scale", "sum scale sub m2 rsqrt_mean mul matmul");
+}
+END_TEST
+
+/* ---- Folding ---- */
+
+START_TEST(carries_col_scale)
+{
+    const char *text = LEAVES "%n = rms_norm %x, %g {eps=1e-5}\n%c = matmul %n, %w\noutput %y = %c";
+    graph *r = check(text, FOLD(COPY), "carry_col_scale", NORM "mul matmul mul");
+    expect_line(r, "mul", "%7 = mul %w, %g");
+    expect_line(r, "matmul", "%8 = matmul %x, %7");
+    graph_free(r);
+    expect(text, FOLD(IN_PLACE), "carry_col_scale", NORM "mul matmul mul");
+    expect(text, FOLD(NONE), "-carry_col_scale", NULL);
+    r = check(LEAVES "%c = mul %x, %g\n%d = matmul %c, %v {kn=1}\noutput %y = %d", FOLD(COPY),
+              "carry_col_scale", "reshape mul matmul");
+    expect_line(r, "reshape", "%5 = reshape %g {d0=8, d1=1, rank=2}");
+    graph_free(r);
+    /* not constant: the weight, the gain */
+    expect(LEAVES "%i = input bf16[4,8]\n%c = mul %x, %g\n%d = matmul %c, %i\noutput %y = %d", FOLD(COPY),
+           "-carry_col_scale", "mul matmul");
+    expect(LEAVES "%i = input bf16[8]\n%c = mul %x, %i\n%d = matmul %c, %w\noutput %y = %d", FOLD(COPY),
+           "-carry_col_scale", "mul matmul");
+    /* one weight of two is not: then the gained value is written, and neither folds */
+    expect(LEAVES "%i = input bf16[4,8]\n%c = mul %x, %g\n%d = matmul %c, %i\n%e = matmul %c, %w\n"
+                  "output %y = %d\noutput %z = %e", FOLD(COPY), "-carry_col_scale", "mul matmul matmul");
+    /* needed by others, or free in an epilogue */
+    expect(LEAVES "%c = mul %x, %g\n%d = matmul %c, %w\noutput %y = %d\noutput %z = %c", FOLD(COPY),
+           "-carry_col_scale", "mul matmul");
+    expect(LEAVES "%a = matmul %x, %v\n%c = mul %a, %g\n%d = matmul %c, %w\noutput %y = %d", FOLD(COPY),
+           "-carry_col_scale", "matmul mul matmul");
+}
+END_TEST
+
+/* LayerNorm deferred: sig (x W' - s mu) + W b, with all of the weights' side constant. */
+START_TEST(carries_shifts)
+{
+    const char *text = LEAVES "%n = layer_norm %x, %g, %b {eps=1e-5}\n%c = matmul %n, %w\noutput %y = %c";
+    graph *r = check(text, FOLD(COPY), "carry_row_shift",
+                     LAYER "cast mul sum reshape mul sum reshape mul matmul sub mul add");
+    expect_line(r, "matmul", "%17 = matmul %x, %13");
+    for (int i = 0; i < r->nodes; i++) /* the vectors over N are f32 */
+        if (r->node[i].op == OP_RESHAPE) ck_assert_int_eq(r->node[i].type.dtype, CODA_F32);
+    graph_free(r);
+    expect(text, FOLD(COPY), "carry_col_shift", NULL);
+    expect(text, FOLD(NONE), "-carry_row_shift", "sum scale sub m2 rsqrt_mean mul mul add matmul");
+    expect(text, FOLD(NONE), "-carry_col_shift", NULL);
+    expect(LEAVES "%n = layer_norm %x {eps=1e-5}\n%c = matmul %n, %v {kn=1}\noutput %y = %c", FOLD(COPY),
+           "carry_row_shift", LAYER "transpose sum reshape mul matmul sub mul");
+    /* a gain that cannot fold stays above the mean: nothing moves */
+    expect(LEAVES "%i = input bf16[8]\n%n = layer_norm %x, %i, %b {eps=1e-5}\n%c = matmul %n, %w\n"
+                  "output %y = %c", FOLD(COPY), "-carry_row_scale",
+                  "sum scale sub m2 rsqrt_mean mul mul add matmul");
+    /* the weight is no constant */
+    expect(LEAVES "%i = input bf16[4,8]\n%n = layer_norm %x {eps=1e-5}\n%c = matmul %n, %i\noutput %y = %c",
+           FOLD(COPY), "-carry_row_shift", "sum scale sub m2 rsqrt_mean mul matmul");
+}
+END_TEST
+
+START_TEST(carries_cast)
+{
+    const char *from = "%x = input f32[6,8]\n%v = weight f32[8,8]\n%w = weight bf16[4,8]\n";
+    char text[512];
+    snprintf(text, sizeof text, "%s%%a = matmul %%x, %%v\n%%n = rms_norm %%a {eps=1e-5}\n"
+             "%%h = cast %%n {to=bf16}\n%%c = matmul %%h, %%w\noutput %%y = %%c", from);
+    expect(text, FOLD(NONE), "carry_cast", "matmul " NORM "cast matmul mul");
+    snprintf(text, sizeof text, "%s%%n = rms_norm %%x {eps=1e-5}\n%%h = cast %%n {to=bf16}\n"
+             "%%c = matmul %%h, %%w\noutput %%y = %%c", from);
+    expect(text, FOLD(NONE), "-carry_cast", NORM "mul cast matmul");
+}
+END_TEST
+
+/* ---- merge_rope ---- */
+
+#define ROPED                                                                                               \
+    "%x = input bf16[5,8]\n%p = input i32[5]\n%w = weight bf16[16,8]\n%c = matmul %x, %w\n"                 \
+    "%a = slice %c {axis=1,start=0,stop=8,step=1}\n%b = slice %c {axis=1,start=8,stop=12,step=1}\n"         \
+    "%d = slice %c {axis=1,start=12,stop=16,step=1}\n%q = rope %a, %p {base=10000,head_dim=4,half=1}\n"
+#define KEY(base, dim) "%k = rope %b, %p {base=" base ",head_dim=" dim ",half=1}\n"
+#define ENDS "output %y = %q\noutput %z = %k\noutput %v = %d\n"
+
+START_TEST(merges_rope)
+{
+    graph *r = check(ROPED KEY("10000", "4") ENDS, FOLD(NONE), "merge_rope", "matmul rope slice slice slice");
+    expect_line(r, "rope", "%4 = rope %3, %p {base=0x1.388p+13, head_dim=4, rotary=4, heads=3, half=1}");
+    graph_free(r);
+    expect(ROPED KEY("10000", "4") ENDS, PLAIN, "-merge_rope", NULL);
+    /* other options, other positions, another reader of the projection or of a slice */
+    expect(ROPED KEY("500000", "4") ENDS, FOLD(NONE), "-merge_rope", NULL);
+    expect(ROPED KEY("10000", "2") ENDS, FOLD(NONE), "-merge_rope", NULL);
+    expect(ROPED "%k = rope %b {base=10000,head_dim=4,half=1}\n" ENDS, FOLD(NONE), "-merge_rope", NULL);
+    expect(ROPED KEY("10000", "4") ENDS "%r = relu %c\noutput %u = %r", FOLD(NONE), "-merge_rope", NULL);
+    expect(ROPED KEY("10000", "4") ENDS "output %u = %c", FOLD(NONE), "-merge_rope", NULL);
+    expect(ROPED KEY("10000", "4") ENDS "%r = relu %a\noutput %u = %r", FOLD(NONE), "-merge_rope", NULL);
+    /* a rotated range after one that is not; one that is rotated twice */
+    expect(ROPED "%k = rope %d, %p {base=10000,head_dim=4,half=1}\noutput %y = %q\noutput %z = %k\n"
+                 "output %v = %b\n", FOLD(NONE), "-merge_rope", NULL);
+    expect(ROPED KEY("10000", "4") ENDS "%m = rope %a, %p {base=100,head_dim=4}\noutput %u = %m", FOLD(NONE),
+           "-merge_rope", NULL);
+    /* a range behind the rotated ones may have other readers */
+    expect(ROPED KEY("10000", "4") ENDS "%r = relu %b\noutput %u = %r", FOLD(NONE), "merge_rope",
+           "matmul rope slice slice slice rope relu");
+    /* slices of a leaf are views already */
+    expect("%c = input bf16[5,8]\n%a = slice %c {axis=1,start=0,stop=4,step=1}\n"
+           "%q = rope %a {base=10,half=1}\n"
+           "output %y = %q", FOLD(NONE), "-merge_rope", "slice rope");
+}
+END_TEST
+
+/* Positions made after the slices, as a caller may well write it. */
+START_TEST(merges_rope_with_late_positions)
+{
+    expect("%x = input bf16[5,8]\n%w = weight bf16[8,8]\n%c = matmul %x, %w\n"
+           "%a = slice %c {axis=1,start=0,stop=4,step=1}\n%b = slice %c {axis=1,start=4,stop=8,step=1}\n"
+           "%p = input i32[5]\n%q = rope %a, %p {base=10000,half=1}\noutput %y = %q\noutput %z = %b",
+           FOLD(NONE), "merge_rope", "matmul rope slice slice");
+}
+END_TEST
+
+/* ---- The exact ones ---- */
+
+START_TEST(tidies)
+{
+    expect(LEAVES "%c = scale %x {alpha=1}\n%d = relu %c\noutput %y = %d", FOLD(NONE), "tidy", "relu");
+    expect(LEAVES "%c = cast %x {to=f32}\n%d = cast %c {to=bf16}\noutput %y = %d", FOLD(NONE), "tidy", "");
+    expect(LEAVES "%c = cast %x {to=f32}\n%d = cast %c {to=f16}\noutput %y = %d", FOLD(NONE), "tidy", "cast");
+    expect(LEAVES "%c = cast %x {to=f16}\n%d = cast %c {to=bf16}\noutput %y = %d", FOLD(NONE), "-tidy",
+           "cast cast");
+    expect(LEAVES "%c = reshape %x {d0=48,rank=1}\n%d = reshape %c {d0=6,d1=8,rank=2}\noutput %y = %d",
+           FOLD(NONE), "tidy", "");
+    expect(LEAVES "%c = transpose %x {p0=1,p1=0}\n%d = transpose %c {p0=1,p1=0}\noutput %y = %d", FOLD(NONE),
+           "tidy", "");
+    expect(LEAVES "%c = slice %x {axis=1,start=0,stop=8,step=1}\noutput %y = %c", FOLD(NONE), "tidy", "");
+    graph *r = check(LEAVES "%c = slice %x {axis=1,start=1,stop=8,step=2}\n"
+                            "%d = slice %c {axis=1,start=1,stop=4,step=2}\n"
+                            "output %y = %d", FOLD(NONE), "tidy", "slice");
+    expect_line(r, "slice", "%5 = slice %x {axis=1, start=3, stop=8, step=4}");
+    graph_free(r);
+    expect(LEAVES "%c = slice %x {axis=1,start=1,stop=8,step=2}\n"
+                  "%d = slice %c {axis=0,start=1,stop=4,step=2}\n"
+                  "output %y = %d", FOLD(NONE), "-tidy", "slice slice");
+}
+END_TEST
+
+START_TEST(shares)
+{
+    expect(LEAVES "%c = relu %x\n%d = relu %x\n%e = add %c, %d\n"
+                  "output %y = %e", FOLD(NONE), "cse", "relu add");
+    expect(LEAVES "%c = scale %x {alpha=2}\n%d = scale %x {alpha=3}\n%e = add %c, %d\noutput %y = %e",
+           FOLD(NONE), "-cse", "scale scale add");
+    expect(LEAVES "%c = sub %x, %g\n%d = sub %g, %x\n%e = add %c, %d\noutput %y = %e", FOLD(NONE), "-cse",
+           "sub sub add");
+    expect(LEAVES "%c = matmul %x, %v\n%d = matmul %x, %v {kn=1}\n%e = add %c, %d\n"
+                  "output %y = %e", FOLD(NONE),
+           "-cse", "matmul matmul add");
+    /* the statistics of two norms with different gains */
+    expect(LEAVES "%c = rms_norm %x, %g {eps=1e-5}\n%d = rms_norm %x, %b {eps=1e-5}\noutput %y = %c\n"
+                  "output %z = %d", FOLD(NONE), "cse", NORM "mul mul mul");
+}
+END_TEST
+
+START_TEST(drops_the_dead)
+{
+    graph *r = check(LEAVES "%c = relu %x\n%d = tanh %c\noutput %y = %c", PLAIN, "dead", "relu");
+    ck_assert_int_eq(r->nodes, 6); /* five leaves stay, read or not */
+    graph_free(r);
+}
+END_TEST
+
+/* ---- Whole blocks ---- */
+
+static char *read_text(const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    char *text = calloc(1, 1 << 16);
+    ck_assert_msg(f != NULL, "%s: cannot be read", path);
+    ck_assert_uint_lt(fread(text, 1, (1 << 16) - 1, f), (1 << 16) - 1);
+    fclose(f);
+    return text;
+}
+
+static void expect_block(const char *path, struct rewrite_options opt, const char *want)
+{
+    char *text = read_text(path);
+    expect(text, opt, NULL, want);
+    free(text);
+}
+
+START_TEST(blocks)
+{
+    /* the first norm is of a leaf; the second's gain is written beside the residual stream */
+    expect_block("examples/graphs/llama_small.coda", FOLD(NONE),
+                 NORM "mul mul matmul rope slice slice slice attention matmul add "
+                 NORM "mul matmul mul slice slice swiglu matmul add");
+    expect_block("examples/graphs/llama_small.coda", FOLD(COPY),
+                 NORM "mul matmul mul rope slice slice slice attention matmul add "
+                 NORM "mul matmul mul slice slice swiglu matmul add");
+    expect_block("examples/graphs/gpt2_small.coda", FOLD(NONE),
+                 "sum scale sub m2 rsqrt_mean mul mul add matmul add slice slice slice attention "
+                 "matmul add add "
+                 "sum scale sub m2 rsqrt_mean mul mul add matmul add gelu_tanh matmul add add");
+    expect_block("examples/graphs/gpt2_small.coda", FOLD(COPY),
+                 LAYER "cast transpose mul sum reshape reshape mul transpose sum reshape mul matmul "
+                 "sub mul add "
+                 "add slice slice slice attention matmul add add "
+                 LAYER "cast transpose mul sum reshape reshape mul transpose sum reshape mul matmul "
+                 "sub mul add "
+                 "add gelu_tanh matmul add add");
+    /* post-norm: the normalised value is the residual stream */
+    expect_block("examples/graphs/bert_small.coda", FOLD(COPY),
+                 "matmul add slice slice slice attention matmul add add sum scale sub m2 rsqrt_mean "
+                 "mul mul add "
+                 "matmul add gelu_erf matmul add add sum scale sub m2 rsqrt_mean mul mul add");
+}
+END_TEST
+
+/* ---- The runner ---- */
+
+START_TEST(refuses_a_poisoned_graph)
+{
+    graph *g = graph_new();
+    graph_poison(g, CODA_E_INVALID, "no good");
+    ck_assert_ptr_null(rewrite(g, &FOLD(COPY), NULL));
+    ck_assert_str_eq(coda_error(), "no good");
+    graph_free(g);
+}
+END_TEST
+
+/* Many layers are carried round by round; past the bound the graph is left as it is, and right. */
+START_TEST(deep_stack)
+{
+    struct text t = {0};
+    text_append(&t, "%x = input f32[2,8]\n%w = weight f32[4,8]\n%s0 = scale %x {alpha=0.5}\n");
+    for (int i = 0; i < 200; i++) text_printf(&t, "%%s%d = scale %%s%d {alpha=0.5}\n", i + 1, i);
+    text_append(&t, "%y = matmul %s200, %w\noutput %y = %y");
+    graph *r = check(text_str(&t), FOLD(COPY), "carry_row_scale", NULL);
+    ck_assert_int_eq(r->nodes, 2 + 202);
+    graph_free(r);
+    text_free(&t);
+}
+END_TEST
+
+Suite *rules_suite(void);
+Suite *rules_suite(void)
+{
+    Suite *s = suite_create("rules");
+    TCase *c = tcase_create("rules");
+    tcase_add_test(c, lowers);
+    tcase_add_test(c, lowers_loss);
+    tcase_add_test(c, lowering_keeps_origins);
+    tcase_add_test(c, carries_row_scale);
+    tcase_add_test(c, keeps_row_scale);
+    tcase_add_test(c, carries_col_scale);
+    tcase_add_test(c, carries_shifts);
+    tcase_add_test(c, carries_cast);
+    tcase_add_test(c, merges_rope);
+    tcase_add_test(c, merges_rope_with_late_positions);
+    tcase_add_test(c, tidies);
+    tcase_add_test(c, shares);
+    tcase_add_test(c, drops_the_dead);
+    tcase_add_test(c, blocks);
+    tcase_add_test(c, refuses_a_poisoned_graph);
+    tcase_add_test(c, deep_stack);
+    suite_add_tcase(s, c);
+    return s;
+}
