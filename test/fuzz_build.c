@@ -209,7 +209,7 @@ static void move(struct fuzz *f)
     switch (random_below(&f->r, 5)) {
     case 0: coda_cast(f->g, x, dtype(f)); break;
     case 1: coda_slice(f->g, x, axis, number(f) / 2, number(f), number(f)); break;
-    case 2: coda_concat(f->g, axis, in, random_chance(&f->r, 98) ? 1 + shift % 3 : (int)(0 - (uint64_t)number(f))); break;
+    case 2: coda_concat(f->g, axis, in, random_chance(&f->r, 98) ? 1 + shift % 3 : 100 + shift); break;
     case 3:
         if (!t || random_chance(&f->r, 30))
             coda_reshape(f->g, x, rank(f), numbers(f, dims));
