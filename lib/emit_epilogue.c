@@ -19,7 +19,9 @@ struct printer {
     enum level level; /* of the function being printed */
 };
 
-struct word { char s[192]; };
+struct word {
+    char s[192];
+};
 
 static struct word word(const char *format, ...) PRINTF(1, 2);
 static struct word word(const char *format, ...)
@@ -128,8 +130,10 @@ static void print_slot_value(const struct printer *e, int i)
     int lanes = s->half ? 1 : program_lanes(e->p);
     for (int lane = 0; lane < lanes; lane++) {
         text_printf(e->t, "        const float v%d%s = ", i, lane_name(e, s, lane));
-        if (s->kind == STEP_MAP) print_call(e, s, lane);
-        else text_printf(e->t, "%s;", slot_source(e, i, lane).s);
+        if (s->kind == STEP_MAP)
+            print_call(e, s, lane);
+        else
+            text_printf(e->t, "%s;", slot_source(e, i, lane).s);
         end_line(e, s);
     }
 }
@@ -138,8 +142,8 @@ static void print_rope(const struct printer *e, int i)
 {
     const struct step *s = &e->p->step[i];
     struct word position = rope_counts_rows(e->p) ? word("s.row.position") : value(e, s->in[1], 0);
-    text_printf(e->t, "        const Pair t%d = pair::rope::apply(%s, %s, %s, s.col[0].high, s.col[0].low);", i,
-                value(e, s->in[0], 0).s, value(e, s->in[0], 1).s, position.s);
+    text_printf(e->t, "        const Pair t%d = pair::rope::apply(%s, %s, %s, s.col[0].high, s.col[0].low);",
+                i, value(e, s->in[0], 0).s, value(e, s->in[0], 1).s, position.s);
     end_line(e, s);
     text_printf(e->t, "        const float v%da = t%d.a, v%db = t%d.b;\n", i, i, i, i);
 }
@@ -151,8 +155,8 @@ static void print_reduce(const struct printer *e, int i)
     int lanes = s->half ? 1 : program_lanes(e->p);
     for (int lane = 0; lane < lanes; lane++) {
         struct word column = s->half ? word("s.half_column") : word("s.column[%d]", lane);
-        text_printf(e->t, "        if (s.live[%d]) reduce::%s::push(state.v%d, %s, %s, %s);", lane, s->prim->name, i,
-                    value(e, s->in[0], lane).s, column.s, key.s);
+        text_printf(e->t, "        if (s.live[%d]) reduce::%s::push(state.v%d, %s, %s, %s);", lane,
+                    s->prim->name, i, value(e, s->in[0], lane).s, column.s, key.s);
         end_line(e, s);
     }
 }
@@ -189,16 +193,19 @@ static struct word element(const struct printer *e, const struct port *port, cha
 {
     int d = e->level == LEVEL_ROW ? 1 : 2;
     int64_t extent = e->level == LEVEL_HALF ? program_columns(e->p) : e->p->dim[d];
-    return word("g.%c%d%s%s", letter, (int)(port - e->p->port), term(port->stride[0], e->p->dim[0], "batch").s,
+    return word("g.%c%d%s%s", letter, (int)(port - e->p->port),
+                term(port->stride[0], e->p->dim[0], "batch").s,
                 term(port->stride[d], extent, d == 1 ? "m" : "n").s);
 }
 
 static void print_gathered(const struct printer *e, int i, const struct port *port)
 {
     struct word id = value(e, port->index, 0);
-    text_printf(e->t, "        const float v%d = in_table(%s, %lld) ? coda::load(table_row(g.x%d, %s, %lld, %lld)) : 0.0f;", i,
-                id.s, (wide)port->table_rows, e->p->step[i].port, id.s, (wide)port->table_rows,
-                (wide)port->table_stride);
+    text_printf(
+        e->t,
+        "        const float v%d = in_table(%s, %lld) ? coda::load(table_row(g.x%d, %s, %lld, %lld)) : 0.0f;",
+        i, id.s, (wide)port->table_rows, e->p->step[i].port, id.s, (wide)port->table_rows,
+        (wide)port->table_stride);
 }
 
 static void print_level_step(const struct printer *e, int i)
@@ -207,8 +214,10 @@ static void print_level_step(const struct printer *e, int i)
     const struct port *port = s->port >= 0 ? &e->p->port[s->port] : NULL;
     switch (s->kind) {
     case STEP_LOAD:
-        if (port->kind == PORT_GATHER) print_gathered(e, i, port);
-        else text_printf(e->t, "        const float v%d = coda::load(%s);", i, element(e, port, 'x').s);
+        if (port->kind == PORT_GATHER)
+            print_gathered(e, i, port);
+        else
+            text_printf(e->t, "        const float v%d = coda::load(%s);", i, element(e, port, 'x').s);
         break;
     case STEP_PARTIAL:
         text_printf(e->t, "        const float v%d = port::finish_partials<reduce::%s>(g.s%d, %s, %d);", i,
@@ -219,7 +228,8 @@ static void print_level_step(const struct printer *e, int i)
         print_call(e, s, 0);
         break;
     default:
-        text_printf(e->t, "        if (first) coda::store(%s, %s);", element(e, port, 'y').s, value(e, s->in[0], 0).s);
+        text_printf(e->t, "        if (first) coda::store(%s, %s);", element(e, port, 'y').s,
+                    value(e, s->in[0], 0).s);
     }
     end_line(e, s);
 }
@@ -236,10 +246,12 @@ static void print_col_extra(const struct printer *e)
     const struct rope_spec *r = &e->p->rope;
     double turns = 1 / (2 * 3.14159265358979323846), ratio = pow(r->base, -2.0 / (double)MAX(r->rotary, 1));
     struct word pair = r->half ? word("i %% %lld", (wide)MAX(r->rotary / 2, 1)) : word("i / 2");
-    text_printf(e->t, "        const i64 head = n / %lld, i = n %% %lld;\n", (wide)r->head_dim, (wide)r->head_dim);
-    text_printf(e->t, "        const bool turns = head < %lld && i < %lld;\n", (wide)r->heads, (wide)r->rotary);
-    text_printf(e->t, "        const Turns f = turns ? rope_turns(%a, %a, (int)(%s)) : Turns{0.0f, 0.0f};\n", turns,
-                ratio, pair.s);
+    text_printf(e->t, "        const i64 head = n / %lld, i = n %% %lld;\n", (wide)r->head_dim,
+                (wide)r->head_dim);
+    text_printf(e->t, "        const bool turns = head < %lld && i < %lld;\n", (wide)r->heads,
+                (wide)r->rotary);
+    text_printf(e->t, "        const Turns f = turns ? rope_turns(%a, %a, (int)(%s)) : Turns{0.0f, 0.0f};\n",
+                turns, ratio, pair.s);
     text_append(e->t, "        v.high = f.high, v.low = f.low;\n");
 }
 
@@ -255,7 +267,8 @@ static bool level_runs(const struct printer *e, enum level level)
     return false;
 }
 
-static void print_level(struct printer *e, enum level level, const char *type, const char *name, const char *index)
+static void print_level(struct printer *e, enum level level, const char *type, const char *name,
+                        const char *index)
 {
     bool turns = level == LEVEL_COL && has_rope(e->p), counts = level == LEVEL_ROW && rope_counts_rows(e->p);
     e->level = level;
@@ -264,7 +277,8 @@ static void print_level(struct printer *e, enum level level, const char *type, c
     for (int i = 0; i < e->p->steps; i++)
         if (step_level(&e->p->step[i]) == level && step_crosses(e->p, i)) text_printf(e->t, " float v%d;", i);
     text_printf(e->t, "%s%s };\n", counts ? " float position;" : "", turns ? " float high, low;" : "");
-    text_printf(e->t, "    DEV static %s %s(const Args &g, i64 batch, i64 %s, bool first)\n    {\n", type, name, index);
+    text_printf(e->t, "    DEV static %s %s(const Args &g, i64 batch, i64 %s, bool first)\n    {\n", type,
+                name, index);
     text_printf(e->t, "        %s v;\n", type);
     for (int i = 0; i < e->p->steps; i++)
         if (step_level(&e->p->step[i]) == level) print_level_step(e, i);
@@ -283,7 +297,8 @@ static bool moves_pairs(const struct program *p, const struct step *s)
 {
     const struct port *port = &p->port[s->port];
     bool even = port->offset % 2 == 0 && program_columns(p) % 2 == 0;
-    even = even && (p->dim[0] <= 1 || port->stride[0] % 2 == 0) && (p->dim[1] <= 1 || port->stride[1] % 2 == 0);
+    even =
+        even && (p->dim[0] <= 1 || port->stride[0] % 2 == 0) && (p->dim[1] <= 1 || port->stride[1] % 2 == 0);
     if (port->kind == PORT_GATHER) even = even && port->table_stride % 2 == 0;
     bool split = p->pair == PAIR_GLU_INTERLEAVED && !s->half;
     return even && port->stride[2] == 1 && !split;
@@ -293,8 +308,8 @@ static struct word row_pointer(const struct printer *e, const struct step *s, ch
 {
     const struct port *port = &e->p->port[s->port];
     if (port->kind == PORT_GATHER)
-        return word("table_row(g.x%d, %s, %lld, %lld)", s->port, value(e, port->index, 0).s, (wide)port->table_rows,
-                    (wide)port->table_stride);
+        return word("table_row(g.x%d, %s, %lld, %lld)", s->port, value(e, port->index, 0).s,
+                    (wide)port->table_rows, (wide)port->table_stride);
     return word("g.%c%d%s%s", letter, s->port, term(port->stride[0], e->p->dim[0], "p.batch").s,
                 term(port->stride[1], e->p->dim[1], "p.m").s);
 }
@@ -306,8 +321,10 @@ static void print_load(const struct printer *e, int i)
     const char *span = s->half ? "p.half" : "p.full";
     int k = slot_load(e->p, i);
     struct word row = row_pointer(e, s, 'x');
-    if (moves_pairs(e->p, s)) text_printf(e->t, "        x[%d] = read_pairs(%s, %s);", k, row.s, span);
-    else text_printf(e->t, "        x[%d] = read_each(%s, %s, %lld);", k, row.s, span, (wide)port->stride[2]);
+    if (moves_pairs(e->p, s))
+        text_printf(e->t, "        x[%d] = read_pairs(%s, %s);", k, row.s, span);
+    else
+        text_printf(e->t, "        x[%d] = read_each(%s, %s, %lld);", k, row.s, span, (wide)port->stride[2]);
     end_line(e, s);
     if (port->kind == PORT_GATHER)
         text_printf(e->t, "        if (!in_table(%s, %lld)) x[%d] = {};\n", value(e, port->index, 0).s,
@@ -320,8 +337,11 @@ static void print_store(const struct printer *e, int i)
     const char *span = s->half ? "p.half" : "p.full";
     int k = slot_store(e->p, i);
     struct word row = row_pointer(e, s, 'y');
-    if (moves_pairs(e->p, s)) text_printf(e->t, "        write_pairs(%s, %s, y[%d]);", row.s, span, k);
-    else text_printf(e->t, "        write_each(%s, %s, %lld, y[%d]);", row.s, span, (wide)e->p->port[s->port].stride[2], k);
+    if (moves_pairs(e->p, s))
+        text_printf(e->t, "        write_pairs(%s, %s, y[%d]);", row.s, span, k);
+    else
+        text_printf(e->t, "        write_each(%s, %s, %lld, y[%d]);", row.s, span,
+                    (wide)e->p->port[s->port].stride[2], k);
     end_line(e, s);
 }
 
@@ -330,8 +350,11 @@ static void print_tiles(struct printer *e)
     const struct program *p = e->p;
     int loads = count_slot(p, STEP_LOAD), stores = count_slot(p, STEP_STORE), staged = count_staged(p);
     e->level = LEVEL_HALF; /* row values are r.v<i> here */
-    text_printf(e->t, "\n    static constexpr int loads = %d, stores = %d, staged = %d;\n", loads, stores, staged);
-    if (loads) text_append(e->t, "    DEV static void load(const Args &g, const Place &p, const Row &r, Line *x)\n    {\n");
+    text_printf(e->t, "\n    static constexpr int loads = %d, stores = %d, staged = %d;\n", loads, stores,
+                staged);
+    if (loads)
+        text_append(
+            e->t, "    DEV static void load(const Args &g, const Place &p, const Row &r, Line *x)\n    {\n");
     for (int i = 0; i < p->steps; i++)
         if (p->step[i].kind == STEP_LOAD && step_level(&p->step[i]) == LEVEL_SLOT) print_load(e, i);
     if (loads) text_append(e->t, "    }\n");
@@ -363,11 +386,16 @@ static void print_for_reduces(const struct printer *e, const char *head, const c
         if (s->kind != STEP_REDUCE) continue;
         text_append(e->t, "        ");
         for (const char *c = format; *c; c++) {
-            if (*c == '$') text_printf(e->t, "v%d", i);
-            else if (*c == '@') text_printf(e->t, "reduce::%s", s->prim->name);
-            else if (*c == '#') text_printf(e->t, "%d", e->p->port[s->port].blocks);
-            else if (*c == '&') text_printf(e->t, "g.s%d", s->port);
-            else text_printf(e->t, "%c", *c);
+            if (*c == '$')
+                text_printf(e->t, "v%d", i);
+            else if (*c == '@')
+                text_printf(e->t, "reduce::%s", s->prim->name);
+            else if (*c == '#')
+                text_printf(e->t, "%d", e->p->port[s->port].blocks);
+            else if (*c == '&')
+                text_printf(e->t, "g.s%d", s->port);
+            else
+                text_printf(e->t, "%c", *c);
         }
         text_append(e->t, "\n");
     }

@@ -16,7 +16,8 @@ static bool is_mn_major(const struct operand *o) { return o->k != 1; }
 static struct map_spec operand_map(const struct operand *o, int64_t batch, int64_t rows, int64_t k)
 {
     bool mn = is_mn_major(o), batched = o->batch != 0 && batch > 1;
-    struct map_spec m = {.buffer = o->buffer, .offset = o->offset, .dtype = o->dtype, .rank = 3, .swizzle = 128};
+    struct map_spec m = {
+        .buffer = o->buffer, .offset = o->offset, .dtype = o->dtype, .rank = 3, .swizzle = 128};
     m.dim[0] = mn ? rows : k;
     m.dim[1] = mn ? k : rows;
     m.dim[2] = batched ? batch : 1;
@@ -131,7 +132,11 @@ static void print_port(struct program *p, int i, struct text *t)
     bool loads = port->kind == PORT_LOAD || port->kind == PORT_GATHER || port->kind == PORT_PARTIAL_LOAD;
     bool state = port->kind == PORT_PARTIAL_LOAD || port->kind == PORT_PARTIAL_STORE;
     add_pointer(p, port->buffer, port->offset * dtype_size(port->dtype));
-    text_printf(t, "    %s%s *%c%d;", loads ? "const " : "", emit_dtype(port->dtype), state ? 's' : loads ? 'x' : 'y', i);
+    text_printf(t, "    %s%s *%c%d;", loads ? "const " : "", emit_dtype(port->dtype),
+                state   ? 's'
+                : loads ? 'x'
+                        : 'y',
+                i);
     end_line(port->value, t);
 }
 
@@ -166,15 +171,17 @@ static void print_columns(const struct program *p, struct text *t)
                     p->pair == PAIR_GLU_INTERLEAVED ? "true" : "false");
     else if (p->pair == PAIR_ROPE && r->half)
         text_printf(t, "HalfHeads<%d, %lld, %lld>;\n", p->tile.bn, (wide)r->head_dim, (wide)r->rotary);
-    else text_printf(t, "%s<%d>;\n", p->pair == PAIR_ROPE ? "Neighbours" : "Plain", p->tile.bn);
+    else
+        text_printf(t, "%s<%d>;\n", p->pair == PAIR_ROPE ? "Neighbours" : "Plain", p->tile.bn);
 }
 
 static const char *truth(bool b) { return b ? "true" : "false"; }
 
 static void print_strides(const char *name, const struct operand *o, struct text *t)
 {
-    text_printf(t, "    static constexpr i64 %s_stride_batch = %lld, %s_stride_row = %lld, %s_stride_k = %lld;\n", name,
-                (wide)o->batch, name, (wide)o->row, name, (wide)o->k);
+    text_printf(
+        t, "    static constexpr i64 %s_stride_batch = %lld, %s_stride_row = %lld, %s_stride_k = %lld;\n",
+        name, (wide)o->batch, name, (wide)o->row, name, (wide)o->k);
 }
 
 static void print_config(const struct program *p, struct text *t)
@@ -182,20 +189,24 @@ static void print_config(const struct program *p, struct text *t)
     const struct tile *c = &p->tile;
     bool sm90 = c->mainloop == MAINLOOP_SM90;
     text_append(t, "\nstruct Config {\n    using Args = ::Args;\n");
-    if (sm90) text_printf(t, "    using T = %s;\n", emit_dtype(p->a.dtype));
-    else text_printf(t, "    using A = %s;\n    using B = %s;\n", emit_dtype(p->a.dtype), emit_dtype(p->b.dtype));
+    if (sm90)
+        text_printf(t, "    using T = %s;\n", emit_dtype(p->a.dtype));
+    else
+        text_printf(t, "    using A = %s;\n    using B = %s;\n", emit_dtype(p->a.dtype),
+                    emit_dtype(p->b.dtype));
     print_columns(p, t);
     text_printf(t, "    static constexpr i64 batch = %lld, m = %lld, n = %lld, k = %lld;\n", (wide)p->dim[0],
                 (wide)p->dim[1], (wide)p->dim[2], (wide)p->k);
-    text_printf(t, "    static constexpr int bm = %d, bn = %d, bk = %d, stages = %d, groups = %d, band = %d;\n", c->bm,
-                c->bn, c->bk, c->stages, c->groups, c->band);
+    text_printf(t,
+                "    static constexpr int bm = %d, bn = %d, bk = %d, stages = %d, groups = %d, band = %d;\n",
+                c->bm, c->bn, c->bk, c->stages, c->groups, c->band);
     text_printf(t, "    static constexpr int shared_bytes = %d;\n", p->kernel.shared_bytes);
     text_printf(t, "    static constexpr bool pingpong = %s;\n", truth(c->pingpong));
     if (sm90) {
-        text_printf(t, "    static constexpr bool a_mn_major = %s, b_mn_major = %s;\n", truth(is_mn_major(&p->a)),
-                    truth(is_mn_major(&p->b)));
-        text_printf(t, "    static constexpr bool a_batched = %s, b_batched = %s;\n", truth(p->kernel.map[0].dim[2] > 1),
-                    truth(p->dim[0] > 1 && p->b.batch != 0));
+        text_printf(t, "    static constexpr bool a_mn_major = %s, b_mn_major = %s;\n",
+                    truth(is_mn_major(&p->a)), truth(is_mn_major(&p->b)));
+        text_printf(t, "    static constexpr bool a_batched = %s, b_batched = %s;\n",
+                    truth(p->kernel.map[0].dim[2] > 1), truth(p->dim[0] > 1 && p->b.batch != 0));
     } else {
         print_strides("a", &p->a, t);
         print_strides("b", &p->b, t);
@@ -222,8 +233,10 @@ static void print_head(const struct program *p, struct text *t)
 static void print_entry(const struct program *p, struct text *t)
 {
     const char *name = p->tile.mainloop == MAINLOOP_SM90 ? "gemm_sm90" : "gemm_simt";
-    text_printf(t, "\nextern \"C\" __global__ void __launch_bounds__(%d, %d)\n%s(const __grid_constant__ Args args)\n",
-                p->kernel.threads, p->tile.mainloop == MAINLOOP_SM90 ? 1 : 2, p->kernel.symbol);
+    text_printf(
+        t,
+        "\nextern \"C\" __global__ void __launch_bounds__(%d, %d)\n%s(const __grid_constant__ Args args)\n",
+        p->kernel.threads, p->tile.mainloop == MAINLOOP_SM90 ? 1 : 2, p->kernel.symbol);
     text_printf(t, "{\n    %s<Config, Epilogue>(args);\n}\n", name);
 }
 
@@ -241,12 +254,13 @@ static void measure(struct program *p)
 static coda_status check(const struct program *p)
 {
     if (p->kernel.grid > INT32_MAX)
-        return fail(CODA_E_UNSUPPORTED, "a GEMM of [%lld, %lld, %lld] has more than 2^31 tiles", (wide)p->dim[0],
-                    (wide)p->dim[1], (wide)p->dim[2]);
+        return fail(CODA_E_UNSUPPORTED, "a GEMM of [%lld, %lld, %lld] has more than 2^31 tiles",
+                    (wide)p->dim[0], (wide)p->dim[1], (wide)p->dim[2]);
     for (int i = 0; i < p->ports; i++) {
         int blocks = (int)CEIL_DIV(p->dim[2], p->tile.bn);
         if (p->port[i].kind == PORT_PARTIAL_STORE && p->port[i].blocks != blocks)
-            return fail(CODA_E_INVALID, "port %d has %d states for a row of %d tiles", i, p->port[i].blocks, blocks);
+            return fail(CODA_E_INVALID, "port %d has %d states for a row of %d tiles", i, p->port[i].blocks,
+                        blocks);
     }
     return CODA_OK;
 }
@@ -262,7 +276,8 @@ coda_status emit_gemm(struct plan *plan, struct program *p, const struct machine
     coda_status status = check(p);
     if (!status) {
         print_head(p, &t);
-        text_printf(&t, "#include \"tile/%s.cuh\"\n", p->tile.mainloop == MAINLOOP_SM90 ? "gemm_sm90" : "gemm_simt");
+        text_printf(&t, "#include \"tile/%s.cuh\"\n",
+                    p->tile.mainloop == MAINLOOP_SM90 ? "gemm_sm90" : "gemm_simt");
         emit_includes(p, &t);
         text_append(&t, "\nusing namespace coda;\n");
         status = print_args(p, &t);

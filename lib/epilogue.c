@@ -67,7 +67,8 @@ static bool is_stageable(const struct program *p, const struct step *s)
 {
     const struct port *port = &p->port[s->port];
     bool whole = step_level(s) == LEVEL_SLOT && s->half == program_is_gated(p);
-    bool pitch = port->stride[2] == 1 && port->stride[1] % 8 == 0 && port->stride[1] > 0 && port->offset % 8 == 0;
+    bool pitch =
+        port->stride[2] == 1 && port->stride[1] % 8 == 0 && port->stride[1] > 0 && port->offset % 8 == 0;
     bool batch = p->dim[0] == 1 || (port->stride[0] % 8 == 0 && port->stride[0] > 0);
     return s->kind == STEP_STORE && whole && pitch && batch && dtype_size(port->dtype) == 2;
 }

@@ -10,11 +10,11 @@
 #include "epilogue.h"
 
 enum {
-    SHARED_BYTES = 232448,          /* of a Hopper block, when the machine does not say            */
+    SHARED_BYTES = 232448, /* of a Hopper block, when the machine does not say            */
     MOST_STAGES = 12,
     LEAST_STAGES = 3,
-    MOST_ACCUMULATORS = 192,        /* floats of a thread, if the epilogue needs little            */
-    MOST_BUSY_ACCUMULATORS = 128,   /* if it loads tiles or reduces                                */
+    MOST_ACCUMULATORS = 192,      /* floats of a thread, if the epilogue needs little            */
+    MOST_BUSY_ACCUMULATORS = 128, /* if it loads tiles or reduces                                */
     MOST_HEAD = 256
 };
 
@@ -47,11 +47,11 @@ static bool rope_fits(const struct rope_spec *r)
     return !r->half || (r->rotary % 16 == 0 && r->head_dim % 16 == 0 && r->head_dim <= MOST_HEAD);
 }
 
-/* [K, 2F] weights with interleaved columns have no tensor map of every second column. */
+/* [K, 2F] weights: no tensor map has every second column, or halves that start off 16 bytes. */
 static bool gating_fits(const struct program *p)
 {
-    bool split = p->pair == PAIR_GLU_INTERLEAVED && is_mn_major(&p->b);
-    return p->dim[2] % 2 == 0 && !(split && fits_sm90(p));
+    bool apart = p->pair == PAIR_GLU_STACKED && p->dim[2] / 2 % 8 == 0;
+    return p->dim[2] % 2 == 0 && (apart || !is_mn_major(&p->b) || !fits_sm90(p));
 }
 
 bool tile_pairs_ok(const struct program *p)
@@ -75,7 +75,8 @@ static bool is_busy(const struct program *p)
 {
     for (int i = 0; i < p->steps; i++) {
         const struct step *s = &p->step[i];
-        if (step_level(s) == LEVEL_SLOT && (s->kind == STEP_LOAD || s->kind == STEP_REDUCE || s->kind == STEP_ROPE))
+        if (step_level(s) == LEVEL_SLOT &&
+            (s->kind == STEP_LOAD || s->kind == STEP_REDUCE || s->kind == STEP_ROPE))
             return true;
     }
     return false;
@@ -109,7 +110,8 @@ static int choose_band(const struct tile *t, int sms)
 
 static double price(const struct program *p, const struct tile *t, int sms)
 {
-    double tiles = (double)CEIL_DIV(p->dim[1], t->bm) * (double)CEIL_DIV(p->dim[2], t->bn) * (double)p->dim[0];
+    double tiles =
+        (double)CEIL_DIV(p->dim[1], t->bm) * (double)CEIL_DIV(p->dim[2], t->bn) * (double)p->dim[0];
     double waves = (double)(int64_t)((tiles + sms - 1) / sms), k = (double)CEIL_DIV(p->k, 64) * 64;
     double products = t->bm * t->bn * k / 2048, traffic = 2 * (t->bm + t->bn) * k / 64;
     double epilogue = 1000 + t->bm * t->bn / 16;
@@ -126,7 +128,8 @@ struct search {
 
 static void consider(struct search *s, int bm, int bn, bool pingpong)
 {
-    struct tile t = {.mainloop = MAINLOOP_SM90, .bm = bm, .bn = bn, .bk = 64, .groups = 2, .pingpong = pingpong};
+    struct tile t = {
+        .mainloop = MAINLOOP_SM90, .bm = bm, .bn = bn, .bk = 64, .groups = 2, .pingpong = pingpong};
     int most = is_busy(s->p) ? MOST_BUSY_ACCUMULATORS : MOST_ACCUMULATORS;
     if (!width_fits(s->p, bn) || accumulators(&t) > most) return;
     t.stages = tile_stages(s->p, &t, s->shared_bytes);
@@ -140,7 +143,10 @@ static void consider(struct search *s, int bm, int bn, bool pingpong)
 /* The first of equals wins. Heads of odd sizes need odd widths. */
 static void consider_all(struct search *s)
 {
-    static const struct { int bm; bool pingpong; } rows[] = {{128, true}, {64, true}, {128, false}, {256, false}};
+    static const struct {
+        int bm;
+        bool pingpong;
+    } rows[] = {{128, true}, {64, true}, {128, false}, {256, false}};
     static const int width[] = {128, 192, 256, 64, 32, 16};
     for (int i = 0; i < ARRAY_SIZE(rows); i++) {
         for (int j = 0; j < ARRAY_SIZE(width); j++) consider(s, rows[i].bm, width[j], rows[i].pingpong);
@@ -155,7 +161,7 @@ static struct tile simt_tile(const struct program *p)
     struct tile t = {.mainloop = MAINLOOP_SIMT, .bn = 64, .bk = 16, .stages = 1, .groups = 1, .band = 8};
     int head = (int)p->rope.head_dim;
     if (is_half_rope(p)) t.bn = head >= 64 ? head : 64 / head * head;
-    t.bm = p->dim[1] > 64 && t.bn <= 128 ? 128 : 64;
+    t.bm = p->dim[1] > 64 && t.bn <= 64 ? 128 : 64;
     return t;
 }
 

@@ -45,5 +45,7 @@ void gemm_free(struct gemm_rig *r);
 /* Compares the outputs in host memory on row m of `batch`: the largest error, in units of what fp32
  * sums and one rounding to the stored dtype may cause. */
 double gemm_row_error(const struct gemm_rig *r, int64_t batch, int64_t m);
+/* Nothing was written between the rows of an output. */
+bool gemm_padding_is_poison(const struct gemm_rig *r);
 
 #endif

@@ -31,7 +31,8 @@ DEV void mbarrier_arrive_expect(u32 bar, u32 bytes)
 DEV bool mbarrier_test(u32 bar, u32 parity)
 {
     u32 done;
-    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, p; }"
                  : "=r"(done)
                  : "r"(bar), "r"(parity)
                  : "memory");

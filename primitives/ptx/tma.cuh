@@ -23,26 +23,33 @@ DEV void tma_prefetch_map(const TensorMap *map)
 DEV void tma_load(u32 to, const TensorMap *map, u32 bar, int x, int y)
 {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-                 " [%0], [%1, {%3, %4}], [%2];" ::"r"(to), "l"(map), "r"(bar), "r"(x), "r"(y)
+                 " [%0], [%1, {%3, %4}], [%2];"
+                 :
+                 : "r"(to), "l"(map), "r"(bar), "r"(x), "r"(y)
                  : "memory");
 }
 DEV void tma_load(u32 to, const TensorMap *map, u32 bar, int x, int y, int z)
 {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-                 " [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to), "l"(map), "r"(bar), "r"(x), "r"(y), "r"(z)
+                 " [%0], [%1, {%3, %4, %5}], [%2];"
+                 :
+                 : "r"(to), "l"(map), "r"(bar), "r"(x), "r"(y), "r"(z)
                  : "memory");
 }
 DEV void tma_load(u32 to, const TensorMap *map, u32 bar, int x, int y, int z, int w)
 {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-                 " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to), "l"(map), "r"(bar), "r"(x), "r"(y), "r"(z), "r"(w)
+                 " [%0], [%1, {%3, %4, %5, %6}], [%2];"
+                 :
+                 : "r"(to), "l"(map), "r"(bar), "r"(x), "r"(y), "r"(z), "r"(w)
                  : "memory");
 }
 
 DEV void tma_store(const TensorMap *map, u32 from, int x, int y, int z)
 {
-    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
-                 "r"(from), "r"(x), "r"(y), "r"(z)
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];"
+                 :
+                 : "l"(map), "r"(from), "r"(x), "r"(y), "r"(z)
                  : "memory");
 }
 DEV void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }

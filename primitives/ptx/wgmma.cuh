@@ -24,7 +24,8 @@ template <int pending> DEV void wgmma_wait()
 // to the next, `stride` = 1024 from one group of 8 k to the next.
 DEV u64 wgmma_descriptor(u32 address, u32 leading, u32 stride)
 {
-    return (u64)((address & 0x3ffff) >> 4) | (u64)(leading >> 4) << 16 | (u64)(stride >> 4) << 32 | (u64)1 << 62;
+    const u64 swizzle_128 = (u64)1 << 62;
+    return (u64)((address & 0x3ffff) >> 4) | (u64)(leading >> 4) << 16 | (u64)(stride >> 4) << 32 | swizzle_128;
 }
 
 // The registers of n columns, and their operands in an asm statement: each adds 16 columns.
@@ -44,9 +45,8 @@ DEV u64 wgmma_descriptor(u32 address, u32 leading, u32 stride)
 #define CODA_D224 CODA_D208 ", %104, %105, %106, %107, %108, %109, %110, %111"
 #define CODA_D240 CODA_D224 ", %112, %113, %114, %115, %116, %117, %118, %119"
 #define CODA_D256 CODA_D240 ", %120, %121, %122, %123, %124, %125, %126, %127"
-#define CODA_8(i) \
-    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
-        "+f"(d[i + 7])
+#define CODA_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define CODA_8(i) CODA_4(i), CODA_4(i + 4)
 #define CODA_O16 CODA_8(0)
 #define CODA_O32 CODA_O16, CODA_8(8)
 #define CODA_O48 CODA_O32, CODA_8(16)
@@ -68,29 +68,29 @@ DEV u64 wgmma_descriptor(u32 address, u32 leading, u32 stride)
 // accumulate 0: d is overwritten.
 template <class T, int n> struct Wgmma;
 
-#define CODA_WGMMA_SHAPE(T, n, r0, r1, r2, r3, r4, r5, r6)                                                         \
-    template <> struct Wgmma<T, n> {                                                                         \
-        template <int a_mn, int b_mn> DEV static void mma(float (&d)[n / 2], u64 a, u64 b, int accumulate)   \
-        {                                                                                                    \
-            asm volatile("{ .reg .pred p; setp.ne.b32 p, " r2 ", 0;\n"                                       \
+#define CODA_WGMMA_SHAPE(T, n, r0, r1, r2, r3, r4, r5, r6)                                               \
+    template <> struct Wgmma<T, n> {                                                                     \
+        template <int a_mn, int b_mn> DEV static void mma(float (&d)[n / 2], u64 a, u64 b, int accumulate) \
+        {                                                                                                \
+            asm volatile("{ .reg .pred p; setp.ne.b32 p, " r2 ", 0;\n"                                   \
                          "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." #T "." #T " {" CODA_D##n "}, " r0 \
-                         ", " r1 ", p, 1, 1, " r3 ", " r4 "; }"                                              \
-                         : CODA_O##n                                                                         \
-                         : "l"(a), "l"(b), "r"(accumulate), "n"(a_mn), "n"(b_mn));                           \
-        }                                                                                                    \
+                         ", " r1 ", p, 1, 1, " r3 ", " r4 "; }"                                          \
+                         : CODA_O##n                                                                     \
+                         : "l"(a), "l"(b), "r"(accumulate), "n"(a_mn), "n"(b_mn));                       \
+        }                                                                                                \
         template <int b_mn> DEV static void mma(float (&d)[n / 2], const u32 (&a)[4], u64 b, int accumulate) \
-        {                                                                                                    \
-            asm volatile("{ .reg .pred p; setp.ne.b32 p, " r5 ", 0;\n"                                       \
-                         "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." #T "." #T " {" CODA_D##n "}, {"   \
-                         r0 ", " r1 ", " r2 ", " r3 "}, " r4 ", p, 1, 1, " r6 "; }"                          \
-                         : CODA_O##n                                                                         \
-                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(b_mn));  \
-        }                                                                                                    \
+        {                                                                                                \
+            asm volatile("{ .reg .pred p; setp.ne.b32 p, " r5 ", 0;\n"                                   \
+                         "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." #T "." #T " {" CODA_D##n "}, {" \
+                         r0 ", " r1 ", " r2 ", " r3 "}, " r4 ", p, 1, 1, " r6 "; }"                      \
+                         : CODA_O##n                                                                     \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(b_mn)); \
+        }                                                                                                \
     };
 
 // The numbers of the operands that follow d.
-#define CODA_WGMMA_BOTH(n, ...)           \
-    CODA_WGMMA_SHAPE(bf16, n, __VA_ARGS__)      \
+#define CODA_WGMMA_BOTH(n, ...)            \
+    CODA_WGMMA_SHAPE(bf16, n, __VA_ARGS__) \
     CODA_WGMMA_SHAPE(f16, n, __VA_ARGS__)
 CODA_WGMMA_BOTH(16, "%8", "%9", "%10", "%11", "%12", "%13", "%14")
 CODA_WGMMA_BOTH(32, "%16", "%17", "%18", "%19", "%20", "%21", "%22")

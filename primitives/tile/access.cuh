@@ -43,14 +43,16 @@ template <class T> DEV Line read_each(const T *row, const Span &s, i64 stride)
     Line y = {};
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        if (i % 2 < s.live[i / 2]) y.x[i / 2][i % 2] = load(row + stride * (s.column[i / 2] + i % 2 * s.step));
+        if (i % 2 < s.live[i / 2])
+            y.x[i / 2][i % 2] = load(row + stride * (s.column[i / 2] + i % 2 * s.step));
     return y;
 }
 template <class T> DEV void write_each(T *row, const Span &s, i64 stride, const Line &y)
 {
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        if (i % 2 < s.live[i / 2]) store(row + stride * (s.column[i / 2] + i % 2 * s.step), y.x[i / 2][i % 2]);
+        if (i % 2 < s.live[i / 2])
+            store(row + stride * (s.column[i / 2] + i % 2 * s.step), y.x[i / 2][i % 2]);
 }
 
 // Row `id` of a table; row 0 if it has none.

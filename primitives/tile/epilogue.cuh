@@ -60,22 +60,28 @@ template <class C, class E> struct Drain {
 
     // Staging: 64-column buffers of `rows` rows, 128-byte swizzled.
     static constexpr int buffers = K::chunk / 64;            // of a store, for each chunk
-    static constexpr int chunk_patches = E::staged           ? K::chunk / (K::gated ? 8 : 16)
-                                         : patches % 4 == 0 ? 4
-                                                            : 1;
+    static constexpr int loose = patches % 4 == 0 ? 4 : 1;
+    static constexpr int chunk_patches = E::staged ? K::chunk / (K::gated ? 8 : 16) : loose;
     static constexpr int chunks = patches / chunk_patches;
     static constexpr int ring = E::staged * buffers == 1 && chunks > 1 ? 2 : 1;
     static constexpr int buffer_bytes = rows * 128;
     static constexpr int stage_bytes = ring * buffers * E::staged * buffer_bytes;
     static_assert(patches % chunk_patches == 0 && rows % 64 == 0);
 
+    // Patches whose loads are in flight together: few where accumulators leave few registers.
+    static constexpr int flight(int n)
+    {
+        return n % 2 == 0 && n * E::loads > (blocks * C::bn > 128 ? 2 : 8) ? flight(n / 2) : n;
+    }
+    static constexpr int batch = flight(chunk_patches);
+
     struct Values { // of the tile at hand
         typename E::Row row[rows];
         typename E::Col col[C::bn];
         typename E::Half half[C::bn / 2];
     };
-    static constexpr bool has_row = !__is_empty(typename E::Row), has_col = !__is_empty(typename E::Col),
-                          has_half = !__is_empty(typename E::Half), has_state = !__is_empty(typename E::State);
+    static constexpr bool has_row = !__is_empty(typename E::Row), has_col = !__is_empty(typename E::Col);
+    static constexpr bool has_half = !__is_empty(typename E::Half), has_state = !__is_empty(typename E::State);
 
     const Args &args;
     Values &values;
@@ -222,7 +228,7 @@ template <class C, class E> struct Drain {
         return octet / 8 * buffer_bytes + ((octet % 8 ^ row % 8) << 4);
     }
 
-    // Before a slot is overwritten TMA has read it. A tile starts with slot 0, whatever the last one ended with.
+    // Before a slot is overwritten TMA has read it. A tile starts with slot 0, whatever the last one ended in.
     DEV void open_chunk(int chunk) const
     {
         if (thread == 0) {
@@ -255,35 +261,37 @@ template <class C, class E> struct Drain {
         for (int chunk = 0; chunk < chunks; chunk++) {
             if constexpr (E::staged) open_chunk(chunk);
 #pragma unroll
-            for (int b = 0; b < blocks; b++) drain_block(acc[b], t, chunk, b, state + 2 * b);
+            for (int b = 0; b < blocks; b++)
+#pragma unroll
+                for (int p = 0; p < chunk_patches; p += batch)
+                    drain_batch(acc[b], t, b, chunk * chunk_patches + p, chunk % ring, state + 2 * b);
             if constexpr (E::staged) close_chunk(t, chunk, chunk % ring);
         }
         if constexpr (has_state) finish(t, state);
     }
 
-    // All loads of a chunk's 64 rows are issued before the first is used.
+    // 64 rows of a few patches. All loads are issued before the first is used.
     template <int n>
-    DEV void drain_block(const float (&acc)[n], const Tile &t, int chunk, int block, typename E::State *state) const
+    DEV void drain_batch(const float (&acc)[n], const Tile &t, int block, int first, int slot,
+                         typename E::State *state) const
     {
         typename E::Row row[2];
-        Line in[chunk_patches][2][E::loads + 1];
-        if constexpr (has_row) row[0] = values.row[row_in_group(block, 0)], row[1] = values.row[row_in_group(block, 1)];
+        Line in[batch][2][E::loads + 1];
+        if constexpr (has_row)
+            row[0] = values.row[row_in_group(block, 0)], row[1] = values.row[row_in_group(block, 1)];
 #pragma unroll
-        for (int p = 0; p < chunk_patches; p++)
+        for (int i = 0; i < 2 * batch; i++)
+            E::load(args, place(t, block, i % 2, first + i / 2), row[i % 2], in[i / 2][i % 2]);
 #pragma unroll
-            for (int h = 0; h < 2; h++)
-                E::load(args, place(t, block, h, chunk * chunk_patches + p), row[h], in[p][h]);
-#pragma unroll
-        for (int p = 0; p < chunk_patches; p++) {
-            const int patch = chunk * chunk_patches + p;
+        for (int i = 0; i < batch; i++) {
             Line out[2][E::stores + 1];
 #pragma unroll
             for (int h = 0; h < 2; h++) {
-                const Place at = place(t, block, h, patch);
-                apply(acc, patch, h, at, row[h], in[p][h], out[h], state[h]);
+                const Place at = place(t, block, h, first + i);
+                apply(acc, first + i, h, at, row[h], in[i][h], out[h], state[h]);
                 if (C::m % C::bm == 0 || row_in_tensor(t, block, h) < C::m) E::store(args, at, out[h]);
             }
-            if constexpr (E::staged) put(chunk % ring, block, patch, out[0], out[1]);
+            if constexpr (E::staged) put(slot, block, first + i, out[0], out[1]);
         }
     }
 

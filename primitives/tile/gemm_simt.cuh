@@ -56,7 +56,8 @@ template <class C, class E> struct GemmSimt {
 #pragma unroll
         for (int i = 0; i < a.each; i++)
             a.x[i] = k0 + a.k(i) < C::k && m0 + a.row(i) < C::m
-                         ? from[a.row(i) * C::a_stride_row + a.k(i) * C::a_stride_k] : typename C::A{};
+                         ? from[a.row(i) * C::a_stride_row + a.k(i) * C::a_stride_k]
+                         : typename C::A{};
     }
     DEV void get_b(ShareB &b, const Tile &t, i64 k0) const
     {
@@ -73,11 +74,12 @@ template <class C, class E> struct GemmSimt {
 
     DEV void multiply(Accumulators &acc, const D &d) const
     {
-#pragma unroll 4
+#pragma unroll (blocks * C::bn > 128 ? 1 : 4)
         for (int k = 0; k < bk; k++) {
             float a[blocks][2];
 #pragma unroll
-            for (int i = 0; i < 2 * blocks; i++) a[i / 2][i % 2] = s.a[k][d.first_row + d.row_in_group(i / 2, i % 2)];
+            for (int i = 0; i < 2 * blocks; i++)
+                a[i / 2][i % 2] = s.a[k][d.first_row + d.row_in_group(i / 2, i % 2)];
 #pragma unroll
             for (int o = 0; o < C::bn / 8; o++) {
                 const float b0 = s.b[k][d.column_in_tile(o)], b1 = s.b[k][d.column_in_tile(o) + 1];

@@ -77,7 +77,8 @@ template <class C, class E> struct GemmSm90 {
         const int m = t.m * C::bm, batch = C::a_batched ? t.batch : 0;
         if constexpr (!C::a_mn_major) ptx::tma_load(to, &args.a, bar, k, m, batch);
         else
-            for (int i = 0; i < C::bm / 64; i++) ptx::tma_load(to + i * 8192, &args.a, bar, m + 64 * i, k, batch);
+            for (int i = 0; i < C::bm / 64; i++)
+                ptx::tma_load(to + i * 8192, &args.a, bar, m + 64 * i, k, batch);
     }
     // A gated tile has two halves, which are a dimension of B's tensor map.
     DEV void load_b(int slot, int k, const Tile &t) const
@@ -151,7 +152,8 @@ template <class C, class E> struct GemmSm90 {
     // In ping-pong, multiply only in turns. Turn i of group 1 follows turn i of group 0.
     DEV void await_turn(int group, u32 turn) const
     {
-        if (C::pingpong && (group || turn)) ptx::mbarrier_wait(address(&s.turn[group]), (turn + group + 1) & 1);
+        if (C::pingpong && (group || turn))
+            ptx::mbarrier_wait(address(&s.turn[group]), (turn + group + 1) & 1);
     }
     DEV void pass_turn(int group) const
     {

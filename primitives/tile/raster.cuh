@@ -11,7 +11,8 @@ namespace coda {
 struct Tile { int batch, m, n; }; // in tiles
 
 template <class C> struct Raster {
-    static constexpr int rows = (int)((C::m + C::bm - 1) / C::bm), columns = (int)((C::n + C::bn - 1) / C::bn);
+    static constexpr int rows = (int)((C::m + C::bm - 1) / C::bm);
+    static constexpr int columns = (int)((C::n + C::bn - 1) / C::bn);
     static constexpr u32 each = (u32)rows * columns, count = each * (u32)C::batch;
 
     DEV static Tile tile(u32 index)

@@ -1,0 +1,215 @@
+/*
+ * gpu_gemm.c -- both GEMM kernels, with every epilogue of the table, against fp64 on the GPU.
+ *
+ * Outputs start poisoned and padding must stay so; each kernel runs twice and must repeat its bits.
+ * Then the same epilogues on random shapes.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu_case.h"
+#include "jit.h"
+#include "util_device.h"
+#include "util_gemm.h"
+#include "util_random.h"
+
+int gpu_gemm(void);
+
+enum { RANDOM_CASES = 100, MOST_ROWS = 48 }; /* rows checked in each case                            */
+
+struct bench {
+    struct gemm_case c;
+    bool simt;
+    struct gemm_rig rig;
+    struct jit_cubin cubin;
+    struct jit_kernel *kernel;
+    void *gpu[GEMM_BUFFERS];
+    double error; /* in units of what is allowed                                                   */
+    char err[JIT_ERROR_SIZE];
+};
+
+static struct jit_device device;
+
+static bool complain(struct bench *b, const char *what)
+{
+    return snprintf(b->err, sizeof b->err, "%s", what), false;
+}
+
+/* ---- Build, in parallel ---- */
+
+static void build(void *ctx, int64_t i)
+{
+    struct bench *b = (struct bench *)ctx + i;
+    struct jit_options opt = {.arch = device.arch};
+    if (gemm_emit(&b->c, b->simt, &b->rig))
+        complain(b, coda_error());
+    else if (!gemm_fill(&b->rig, 1000 * (uint64_t)i + 1))
+        complain(b, "out of memory");
+    else
+        jit_compile(&b->cubin, b->rig.p.kernel.symbol, b->rig.p.kernel.text, &opt, b->err);
+}
+
+/* ---- Run ---- */
+
+static bool encode(const struct bench *b, const struct map_spec *m, struct jit_map *out, char *err)
+{
+    struct jit_map_shape shape = {.dtype = m->dtype, .rank = m->rank, .swizzle = m->swizzle};
+    memcpy(shape.dim, m->dim, sizeof shape.dim);
+    memcpy(shape.stride, m->stride, sizeof shape.stride);
+    memcpy(shape.box, m->box, sizeof shape.box);
+    return !jit_map_encode(out, &shape, (char *)b->gpu[m->buffer] + m->offset * dtype_size(m->dtype), err);
+}
+
+static bool launch(struct bench *b)
+{
+    const struct kernel_spec *k = &b->rig.p.kernel;
+    struct {
+        struct jit_map map[KERNEL_MAX_MAPS];
+        void *pointer[KERNEL_MAX_POINTERS];
+    } params = {0};
+    for (int i = 0; i < k->maps; i++)
+        if (!encode(b, &k->map[i], &params.map[i], b->err)) return false;
+    void **pointer = (void **)&params.map[k->maps];
+    for (int i = 0; i < k->pointers; i++)
+        pointer[i] = (char *)b->gpu[k->pointer[i].buffer] + k->pointer[i].bytes;
+    int64_t grid = k->persistent ? MIN(k->grid, device.sms) : k->grid;
+    struct jit_launch l = {(unsigned)grid, (unsigned)k->threads, (unsigned)k->shared_bytes, false};
+    size_t bytes = (size_t)(128 * k->maps + 8 * k->pointers);
+    return !jit_launch(b->kernel, &l, &params, bytes, NULL, b->err);
+}
+
+/* Poisons the outputs, runs, and brings them back into `host`. */
+static bool run_once(struct bench *b, void **host)
+{
+    const struct gemm_rig *r = &b->rig;
+    for (int i = 0; i < r->plan.buffers; i++)
+        if (r->fill[i] == FILL_OUTPUT && !device_fill(b->gpu[i], 0xff, (size_t)r->buffer[i].bytes))
+            return false;
+    if (!launch(b)) return false;
+    if (!device_wait()) return complain(b, "the kernel failed");
+    for (int i = 0; i < r->plan.buffers; i++)
+        if (r->fill[i] == FILL_OUTPUT && !device_download(host[i], b->gpu[i], (size_t)r->buffer[i].bytes))
+            return false;
+    return true;
+}
+
+static bool repeats(struct bench *b)
+{
+    void *again[GEMM_BUFFERS] = {NULL};
+    bool same = true;
+    for (int i = 0; i < b->rig.plan.buffers; i++) again[i] = malloc((size_t)b->rig.buffer[i].bytes + 1);
+    bool ran = run_once(b, b->rig.host) && run_once(b, again);
+    for (int i = 0; i < b->rig.plan.buffers; i++) {
+        if (ran && b->rig.fill[i] == FILL_OUTPUT)
+            same = same && !memcmp(again[i], b->rig.host[i], (size_t)b->rig.buffer[i].bytes);
+        free(again[i]);
+    }
+    return ran && (same || complain(b, "two runs differ"));
+}
+
+static bool run(struct bench *b)
+{
+    const struct kernel_spec *k = &b->rig.p.kernel;
+    if (jit_load(&b->kernel, &b->cubin, k->symbol, k->shared_bytes, &device, b->err)) return false;
+    for (int i = 0; i < b->rig.plan.buffers; i++) {
+        size_t bytes = (size_t)b->rig.buffer[i].bytes;
+        if (!(b->gpu[i] = device_alloc(bytes)) || !device_upload(b->gpu[i], b->rig.host[i], bytes))
+            return complain(b, "no device memory");
+    }
+    return repeats(b);
+}
+
+/* ---- Check, in parallel ---- */
+
+static void check_row(struct bench *b, int64_t row)
+{
+    b->error = fmax(b->error, gemm_row_error(&b->rig, row / b->c.m, row % b->c.m));
+}
+
+static void check(void *ctx, int64_t i)
+{
+    struct bench *b = (struct bench *)ctx + i;
+    int64_t rows = b->c.batch * b->c.m, step = MAX(1, rows / MOST_ROWS);
+    struct random g = {(uint64_t)i};
+    if (b->err[0]) return;
+    for (int64_t first = 0; first + step <= rows; first += step) check_row(b, first + random_below(&g, step));
+    if (rows) check_row(b, rows - 1);
+    if (!gemm_padding_is_poison(&b->rig)) complain(b, "padding was written");
+}
+
+static int report(struct bench *b)
+{
+    const struct tile *t = &b->rig.p.tile;
+    const char *loop = t->mainloop == MAINLOOP_SIMT ? "simt" : t->pingpong ? "ping-pong" : "cooperative";
+    bool good = !b->err[0] && b->error <= 1;
+    return gpu_case(good, b->c.name, "[%lld, %lld, %lld, %lld] %s %dx%d, error %.3f of allowed %s",
+                    (long long)b->c.batch, (long long)b->c.m, (long long)b->c.n, (long long)b->c.k, loop,
+                    t->bm, t->bn, b->error, b->err);
+}
+
+static void release(struct bench *b)
+{
+    jit_unload(b->kernel);
+    jit_cubin_free(&b->cubin);
+    for (int i = 0; i < GEMM_BUFFERS; i++) device_free(b->gpu[i]);
+    gemm_free(&b->rig);
+}
+
+/* ---- Cases ---- */
+
+static int64_t random_size(struct random *g, int64_t most, int64_t multiple)
+{
+    int64_t n = 1 + random_below(g, most);
+    return CEIL_DIV(n, multiple) * multiple;
+}
+
+/* An epilogue and layout of the table on another shape, with the tile that it would get. */
+static struct gemm_case random_case(struct random *g)
+{
+    struct gemm_case c = gemm_cases[random_below(g, gemm_case_count)];
+    bool neat = random_chance(g, 60);
+    c.batch = random_chance(g, 25) ? 1 + random_below(g, 4) : 1;
+    c.m = random_size(g, 400, c.a_mn && neat ? 8 : 1);
+    c.k = random_size(g, 300, neat ? 8 : 1);
+    c.n = random_size(g, 700, neat ? 8 : 1);
+    if (c.pair == PAIR_ROPE)
+        c.n = c.rope.head_dim * (1 + random_below(g, 5));
+    else if (c.pair)
+        c.n = CEIL_DIV(c.n, 2) * 2;
+    if (neat) c.pitch = CEIL_DIV(c.pitch, 8) * 8;
+    c.tile = (struct tile){0};
+    return c;
+}
+
+static int run_all(struct bench *b, int n)
+{
+    int failures = 0;
+    parallel_for(n, build, b);
+    for (int i = 0; i < n; i++)
+        if (!b[i].err[0] && !run(&b[i]) && !b[i].err[0]) complain(&b[i], "a device call failed");
+    parallel_for(n, check, b);
+    for (int i = 0; i < n; i++) {
+        failures += report(&b[i]);
+        release(&b[i]);
+    }
+    return failures;
+}
+
+int gpu_gemm(void)
+{
+    char err[JIT_ERROR_SIZE];
+    int n = 2 * gemm_case_count + RANDOM_CASES;
+    struct random g = {random_seed()};
+    if (!device_open(&device, err)) return gpu_case(false, "gemm", "%s", err);
+    struct bench *b = calloc((size_t)n, sizeof *b);
+    if (!b) return gpu_case(false, "gemm", "out of memory");
+    for (int i = 0; i < n; i++) {
+        b[i].c = i < 2 * gemm_case_count ? gemm_cases[i / 2] : random_case(&g);
+        b[i].simt = i % 2;
+    }
+    int failures = run_all(b, n);
+    free(b);
+    return failures;
+}

@@ -1,0 +1,176 @@
+/* test_emit_gemm.c -- GEMM kernels: text, geometry, and what NVRTC makes of them. */
+#include <string.h>
+
+#include "epilogue.h"
+#include "jit.h"
+#include "util_gemm.h"
+
+#include <check.h> /* last: it has a macro named fail                                             */
+
+Suite *emit_gemm_suite(void);
+
+static const struct gemm_case *named(const char *name)
+{
+    for (int i = 0; i < gemm_case_count; i++)
+        if (!strcmp(gemm_cases[i].name, name)) return &gemm_cases[i];
+    ck_abort_msg("no case %s", name);
+}
+
+static void emit(struct gemm_rig *r, const char *name, bool simt)
+{
+    ck_assert_msg(gemm_emit(named(name), simt, r) == CODA_OK, "%s: %s", name, coda_error());
+}
+
+/* Compiles for Hopper and demands that nothing spills and that ptxas has nothing to say. */
+static void compile(const struct gemm_case *c, bool simt)
+{
+    struct gemm_rig r;
+    struct jit_cubin cubin = {0};
+    char err[JIT_ERROR_SIZE] = "";
+    struct jit_options opt = {.arch = "sm_90a", .no_cache = true};
+    ck_assert_msg(gemm_emit(c, simt, &r) == CODA_OK, "%s: %s", c->name, coda_error());
+    const struct kernel_spec *k = &r.p.kernel;
+    ck_assert_msg(jit_compile(&cubin, k->symbol, k->text, &opt, err) == CODA_OK, "%s: %s\n%s", c->name, err,
+                  k->text);
+    ck_assert_msg(cubin.spill_bytes == 0, "%s: %d bytes of spills", c->name, cubin.spill_bytes);
+    ck_assert_msg(!cubin.warning[0], "%s: %s", c->name, cubin.warning);
+    ck_assert_int_le(k->shared_bytes, gemm_machine.shared_bytes);
+    jit_cubin_free(&cubin);
+    gemm_free(&r);
+}
+
+START_TEST(compiles_for_hopper) { compile(&gemm_cases[_i], false); }
+END_TEST
+
+START_TEST(compiles_for_any) { compile(&gemm_cases[_i], true); }
+END_TEST
+
+START_TEST(parameters_follow_the_text)
+{
+    struct gemm_rig r;
+    emit(&r, "residual", false);
+    const struct kernel_spec *k = &r.p.kernel;
+    ck_assert_str_eq(k->symbol, "coda_gemm_sum_sq_rsqrt_mean_mul_add_sum_sq_mul");
+    ck_assert(strstr(k->text, k->symbol) != NULL);
+    ck_assert(strstr(k->text, "    TensorMap a, b;\n    TensorMap stores[2];\n") != NULL);
+    ck_assert_int_eq(k->maps, 4);
+    ck_assert_int_eq(k->pointers, 4); /* residual, states in and out, gain */
+    ck_assert_int_eq(k->map[0].buffer, r.p.a.buffer);
+    ck_assert_int_eq(k->map[1].buffer, r.p.b.buffer);
+    ck_assert(k->persistent);
+    ck_assert_int_eq(k->threads, 384);
+    ck_assert_int_eq(k->grid, 3 * 5);
+    gemm_free(&r);
+    emit(&r, "residual", true);
+    ck_assert_int_eq(r.p.kernel.maps, 0);
+    ck_assert_int_eq(r.p.kernel.pointers, 8);
+    ck_assert(!r.p.kernel.persistent);
+    gemm_free(&r);
+}
+END_TEST
+
+START_TEST(a_map_is_what_tma_takes)
+{
+    struct gemm_rig r;
+    if (gemm_emit(&gemm_cases[_i], false, &r)) ck_abort_msg("%s", coda_error());
+    for (int i = 0; i < r.p.kernel.maps; i++) {
+        const struct map_spec *m = &r.p.kernel.map[i];
+        int64_t bytes = 2;
+        ck_assert_int_eq(m->stride[0], 1);
+        for (int d = 0; d < m->rank; d++) {
+            ck_assert(m->dim[d] >= 1 && m->box[d] >= 1 && m->box[d] <= 256);
+            ck_assert(d == 0 || (m->stride[d] > 0 && m->stride[d] % 8 == 0));
+            bytes *= m->box[d];
+        }
+        ck_assert_int_eq(m->box[0], 64); /* 128 bytes: the swizzle */
+        ck_assert(m->offset % 8 == 0 && bytes % 1024 == 0);
+    }
+    gemm_free(&r);
+}
+END_TEST
+
+/* Gate and up are a dimension; stacked and interleaved weights differ in strides alone. */
+START_TEST(gate_and_up_are_a_dimension)
+{
+    struct gemm_rig r;
+    emit(&r, "gated stacked", false);
+    const struct map_spec *m = &r.p.kernel.map[1];
+    ck_assert_int_eq(m->rank, 4);
+    ck_assert(m->dim[0] == 128 && m->dim[1] == 264 && m->dim[2] == 2 && m->box[1] == 64 && m->box[2] == 2);
+    ck_assert(m->stride[1] == 128 && m->stride[2] == 264 * 128);
+    gemm_free(&r);
+    emit(&r, "gated interleaved", false);
+    ck_assert(m->dim[1] == 264 && m->stride[1] == 256 && m->stride[2] == 128);
+    gemm_free(&r);
+}
+END_TEST
+
+START_TEST(only_whole_16_bit_tiles_are_staged)
+{
+    static const struct {
+        const char *name;
+        int staged;
+    } want[] = {
+        {"plain tails", 1},  {"f32 out", 0},    {"padded pitches", 0},    {"residual", 2},
+        {"residual odd", 0}, {"gated wide", 1}, {"gated all stacked", 0}, {"rope half 80", 0},
+    };
+    for (int i = 0; i < ARRAY_SIZE(want); i++) {
+        struct gemm_rig r;
+        emit(&r, want[i].name, false);
+        ck_assert_msg(count_staged(&r.p) == want[i].staged, "%s: %d staged", want[i].name,
+                      count_staged(&r.p));
+        gemm_free(&r);
+    }
+}
+END_TEST
+
+START_TEST(a_users_map_is_printed)
+{
+    static const struct prim leak = {
+        .name = "leak",
+        .kind = PRIM_MAP,
+        .inputs = 1,
+        .params = 1,
+        .source = "DEV static float apply(float x, float a) { return x > 0 ? x : a * x; }"};
+    struct gemm_rig r;
+    struct jit_cubin cubin = {0};
+    char err[JIT_ERROR_SIZE] = "";
+    struct jit_options opt = {.arch = "sm_90a", .no_cache = true};
+    emit(&r, "bias gelu", false);
+    for (int i = 0; i < r.p.steps; i++)
+        if (r.step[i].prim && !strcmp(r.step[i].prim->name, "gelu_erf"))
+            r.step[i].prim = &leak, r.step[i].param[0] = 0.1f;
+    ck_assert(emit_gemm(&r.plan, &r.p, &gemm_machine) == CODA_OK);
+    ck_assert_str_eq(r.p.kernel.symbol, "coda_gemm_add_leak");
+    ck_assert_msg(!jit_compile(&cubin, r.p.kernel.symbol, r.p.kernel.text, &opt, err), "%s", err);
+    jit_cubin_free(&cubin);
+    gemm_free(&r);
+}
+END_TEST
+
+START_TEST(states_must_match_tiles)
+{
+    struct gemm_rig r;
+    emit(&r, "loss", false);
+    for (int i = 0; i < r.p.ports; i++) r.port[i].blocks++;
+    ck_assert_int_eq(emit_gemm(&r.plan, &r.p, &gemm_machine), CODA_E_INVALID);
+    gemm_free(&r);
+}
+END_TEST
+
+Suite *emit_gemm_suite(void)
+{
+    Suite *s = suite_create("emit_gemm");
+    TCase *t = tcase_create("emit"), *n = tcase_create("nvrtc");
+    tcase_add_test(t, parameters_follow_the_text);
+    tcase_add_loop_test(t, a_map_is_what_tma_takes, 0, gemm_case_count);
+    tcase_add_test(t, gate_and_up_are_a_dimension);
+    tcase_add_test(t, only_whole_16_bit_tiles_are_staged);
+    tcase_add_test(t, states_must_match_tiles);
+    suite_add_tcase(s, t);
+    tcase_add_loop_test(n, compiles_for_hopper, 0, gemm_case_count);
+    tcase_add_loop_test(n, compiles_for_any, 0, gemm_case_count);
+    tcase_add_test(n, a_users_map_is_printed);
+    suite_add_tcase(s, n);
+    return s;
+}

@@ -1,0 +1,141 @@
+/* test_tile.c -- which mainloop and tile a GEMM gets, as tables. */
+#include <string.h>
+
+#include "epilogue.h"
+#include "util_gemm.h"
+
+#include <check.h> /* last: it has a macro named fail                                             */
+
+Suite *tile_suite(void);
+
+/* A product of dense bf16 operands, without steps. */
+static struct program product(int64_t m, int64_t n, int64_t k)
+{
+    struct program p = {.kind = PROGRAM_GEMM, .rank = 3, .dim = {1, m, n}, .k = k};
+    p.a = (struct operand){.dtype = CODA_BF16, .batch = m * k, .row = k, .k = 1};
+    p.b = (struct operand){.dtype = CODA_BF16, .batch = n * k, .row = k, .k = 1};
+    return p;
+}
+
+static struct tile choose(const struct program *p) { return tile_choose(p, &gemm_machine); }
+static bool on_hopper(const struct program *p) { return choose(p).mainloop == MAINLOOP_SM90; }
+
+START_TEST(shapes)
+{
+    static const struct {
+        int64_t m, n, k;
+        int bm, bn;
+        bool pingpong;
+    } want[] = {
+        {16384, 4096, 4096, 128, 128, true}, /* whole waves: the first of equals                  */
+        {8192, 8192, 8192, 128, 192, true},  /* 21 waves of 1.5 instead of 32 of 1                 */
+        {64, 4096, 4096, 64, 32, true},      /* few rows: as many narrow tiles as there are SMs    */
+        {1, 4096, 4096, 64, 32, true},       {1, 32000, 4096, 64, 256, true},
+    };
+    for (int i = 0; i < ARRAY_SIZE(want); i++) {
+        struct program p = product(want[i].m, want[i].n, want[i].k);
+        struct tile t = choose(&p);
+        ck_assert_msg(t.mainloop == MAINLOOP_SM90 && t.bm == want[i].bm && t.bn == want[i].bn &&
+                          t.pingpong == want[i].pingpong,
+                      "[%d, %d, %d] got %dx%d", (int)want[i].m, (int)want[i].n, (int)want[i].k, t.bm, t.bn);
+    }
+}
+END_TEST
+
+START_TEST(every_choice_fits)
+{
+    static const int64_t size[] = {1, 7, 64, 200, 1000, 4096, 11008, 50257};
+    for (int i = 0; i < 512; i++) {
+        struct program p = product(size[i % 8], size[i / 8 % 8] * 2, size[i / 64] * 8);
+        enum pair_kind pairs[] = {PAIR_NONE, PAIR_GLU_STACKED, PAIR_GLU_INTERLEAVED};
+        p.pair = pairs[i % 3];
+        p.tile = choose(&p);
+        ck_assert(p.tile.mainloop == MAINLOOP_SM90 && p.tile.stages >= 3 && p.tile.band >= 1);
+        ck_assert(p.tile.bm % 64 == 0 && p.tile.bn % 16 == 0 && p.tile.bn <= 256);
+        ck_assert_int_le(tile_shared_bytes(&p), gemm_machine.shared_bytes);
+    }
+}
+END_TEST
+
+START_TEST(hopper_takes_what_tensor_maps_can_say)
+{
+    struct program p = product(256, 512, 128), q = p;
+    ck_assert(on_hopper(&p));
+    q.a.row = 136;
+    ck_assert(on_hopper(&q)); /* a padded pitch */
+    q.a.row = 129;
+    ck_assert(!on_hopper(&q)); /* of 16-byte steps */
+    q = p, q.a.k = 256, q.a.row = 1;
+    ck_assert(on_hopper(&q)); /* rows adjacent */
+    q.a.row = 2;
+    ck_assert(!on_hopper(&q)); /* nothing adjacent */
+    q = p, q.b.offset = 4;
+    ck_assert(!on_hopper(&q));
+    q = p, q.b.dtype = CODA_F16;
+    ck_assert(!on_hopper(&q)); /* mixed */
+    q = p, q.a.dtype = q.b.dtype = CODA_F32;
+    ck_assert(!on_hopper(&q));
+    q = p, q.dim[0] = 3, q.b.batch = 0;
+    ck_assert(on_hopper(&q)); /* one weight for all */
+    q.a.batch = 7;
+    ck_assert(!on_hopper(&q));
+    q = p, q.k = 0;
+    ck_assert(!on_hopper(&q)); /* a tensor map has no empty dimension */
+    q = p, q.dim[1] = 0;
+    ck_assert(!on_hopper(&q));
+    ck_assert(tile_choose(&p, &(struct machine){.sms = 100, .shared_bytes = 101376}).mainloop ==
+              MAINLOOP_SIMT);
+}
+END_TEST
+
+START_TEST(heads_stay_whole)
+{
+    static const int heads[] = {16, 32, 48, 64, 80, 96, 112, 128, 144, 192, 256};
+    for (int i = 0; i < ARRAY_SIZE(heads); i++) {
+        struct program p = product(300, heads[i] * 6, 256);
+        p.pair = PAIR_ROPE;
+        p.rope =
+            (struct rope_spec){.head_dim = heads[i], .rotary = heads[i] / 32 * 32, .heads = 6, .half = true};
+        ck_assert_msg(tile_pairs_ok(&p), "head %d", heads[i]);
+        ck_assert_msg(choose(&p).bn % heads[i] == 0, "head %d in a tile of %d", heads[i], choose(&p).bn);
+        p.a.dtype = p.b.dtype = CODA_F32;
+        ck_assert_msg(choose(&p).bn % heads[i] == 0, "head %d in a tile of %d", heads[i], choose(&p).bn);
+    }
+}
+END_TEST
+
+START_TEST(pairs_that_do_not_meet)
+{
+    struct program p = product(300, 1024, 256);
+    p.pair = PAIR_ROPE;
+    p.rope = (struct rope_spec){.head_dim = 64, .rotary = 64, .heads = 4, .half = true};
+    ck_assert(tile_pairs_ok(&p));
+    p.rope.rotary = 40; /* its halves are 20 apart: other lanes */
+    ck_assert(!tile_pairs_ok(&p));
+    p.rope.half = false;
+    ck_assert(tile_pairs_ok(&p));
+    p.rope = (struct rope_spec){.head_dim = 512, .rotary = 512, .heads = 2, .half = true};
+    ck_assert(!tile_pairs_ok(&p)); /* wider than a tile */
+    p.pair = PAIR_GLU_INTERLEAVED;
+    ck_assert(tile_pairs_ok(&p));
+    p.b.row = 1, p.b.k = 1024;
+    ck_assert(!tile_pairs_ok(&p)); /* every second element of a row: no box */
+    p.pair = PAIR_GLU_STACKED;
+    ck_assert(tile_pairs_ok(&p));
+    p.dim[2] = 1023;
+    ck_assert(!tile_pairs_ok(&p));
+}
+END_TEST
+
+Suite *tile_suite(void)
+{
+    Suite *s = suite_create("tile");
+    TCase *t = tcase_create("choose");
+    tcase_add_test(t, shapes);
+    tcase_add_test(t, every_choice_fits);
+    tcase_add_test(t, hopper_takes_what_tensor_maps_can_say);
+    tcase_add_test(t, heads_stay_whole);
+    tcase_add_test(t, pairs_that_do_not_meet);
+    suite_add_tcase(s, t);
+    return s;
+}
