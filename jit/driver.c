@@ -214,6 +214,18 @@ static int visit_file(struct dl_phdr_info *info, size_t size, void *base)
     return 1;
 }
 
+/* NVRTC opens its builtins by their name alone; loaded before, they are found wherever they lie. */
+static void load_builtins(void)
+{
+    char path[PATH_MAX];
+    int major = 0, minor = 0;
+    const char *slash = strrchr(libnvrtc.path, '/');
+    if (!slash || nvrtc.nvrtcVersion(&major, &minor)) return;
+    int n = snprintf(path, sizeof path, "%.*s/libnvrtc-builtins.so.%d.%d", (int)(slash - libnvrtc.path),
+                     libnvrtc.path, major, minor);
+    if (n > 0 && n < (int)sizeof path) dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
 static void load_nvrtc(void)
 {
     Dl_info info;
@@ -221,6 +233,7 @@ static void load_nvrtc(void)
     fill(&libnvrtc, nvrtc_names, &nvrtc);
     if (libnvrtc.handle && dladdr((void *)(uintptr_t)nvrtc.nvrtcVersion, &info))
         dl_iterate_phdr(visit_file, info.dli_fbase);
+    if (libnvrtc.handle) load_builtins();
 }
 
 const struct nvrtc *nvrtc_open(char *err)
