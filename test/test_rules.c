@@ -278,6 +278,8 @@ START_TEST(merges_rope)
                  "output %v = %b\n", FOLD(NONE), "-merge_rope", NULL);
     expect(ROPED KEY("10000", "4") ENDS "%m = rope %a, %p {base=100,head_dim=4}\noutput %u = %m", FOLD(NONE),
            "-merge_rope", NULL);
+    expect(ROPED KEY("10000", "4") ENDS "%e = slice %c {axis=1,start=4,stop=6,step=1}\noutput %u = %e",
+           FOLD(NONE), "-merge_rope", NULL);
     /* a range behind the rotated ones may have other readers */
     expect(ROPED KEY("10000", "4") ENDS "%r = relu %b\noutput %u = %r", FOLD(NONE), "merge_rope",
            "matmul rope slice slice slice rope relu");

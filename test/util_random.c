@@ -301,8 +301,9 @@ static coda_value grow_attention(struct maker *m)
     coda_value qkv = linear(m, x, nq + 2 * nk);
     struct shape s = shape_of(m, qkv);
     if (s.rank != 2 && s.rank != 3) return CODA_NONE;
-    coda_value q = last_slice(m, qkv, 0, nq), k = last_slice(m, qkv, nq, nq + nk);
-    coda_value v = last_slice(m, qkv, nq + nk, nq + 2 * nk), lengths = CODA_NONE;
+    int64_t atv = random_chance(&m->r, 20) ? 0 : nq + nk, atq = atv ? 0 : nk; /* v first, now and then */
+    coda_value q = last_slice(m, qkv, atq, atq + nq), k = last_slice(m, qkv, atq + nq, atq + nq + nk);
+    coda_value v = last_slice(m, qkv, atv, atv + nk), lengths = CODA_NONE;
     if (random_chance(&m->r, 70)) {
         coda_rope_options rope = rope_options(m, hd);
         coda_value at = positions(m, qkv);
@@ -338,28 +339,41 @@ static coda_value grow_statistic(struct maker *m)
     }
 }
 
+static coda_value slice_along(struct maker *m, coda_value x, int axis)
+{
+    int64_t n = shape_of(m, x).dim[axis], start = random_below(&m->r, (n + 1) / 2);
+    int64_t stop = start + random_below(&m->r, n - start + 1), step = 1 + random_below(&m->r, 3);
+    return coda_slice(m->g, x, axis, start, MAX(stop, (start + n) / 2), step);
+}
+
+static coda_value shuffle(struct maker *m, coda_value x)
+{
+    int perm[CODA_MAX_RANK], rank = shape_of(m, x).rank;
+    for (int d = 0; d < rank; d++) perm[d] = d;
+    for (int d = rank - 1; d > 0; d--) {
+        int e = (int)random_below(&m->r, d + 1), swap = perm[d];
+        perm[d] = perm[e], perm[e] = swap;
+    }
+    return coda_transpose(m->g, x, perm);
+}
+
 static coda_value grow_view(struct maker *m)
 {
     coda_value x = draw(m);
     struct shape s = shape_of(m, x);
     int axis = (int)random_below(&m->r, s.rank);
-    int64_t n = s.dim[axis], start = random_below(&m->r, n), rows = 1;
-    int perm[CODA_MAX_RANK];
+    int64_t rows = 1;
     switch (random_below(&m->r, 4)) {
     case 0:
-        return coda_slice(m->g, x, axis, start, start + random_below(&m->r, n - start + 1),
-                          1 + random_below(&m->r, 3));
+        x = slice_along(m, x, axis);
+        return random_chance(&m->r, 40) ? slice_along(m, x, axis) : x;
     case 1: return coda_concat(m->g, axis, (coda_value[]){x, x, coda_relu(m->g, x)}, 3);
     case 2:
         for (int d = 0; d + 1 < s.rank; d++) rows *= s.dim[d];
         return coda_reshape(m->g, x, 2, (int64_t[]){rows, s.rank ? s.dim[s.rank - 1] : 1});
     default:
-        for (int d = 0; d < s.rank; d++) perm[d] = d;
-        for (int d = s.rank - 1; d > 0; d--) {
-            int e = (int)random_below(&m->r, d + 1), swap = perm[d];
-            perm[d] = perm[e], perm[e] = swap;
-        }
-        return coda_transpose(m->g, x, perm);
+        x = shuffle(m, x);
+        return random_chance(&m->r, 40) ? shuffle(m, x) : x;
     }
 }
 
