@@ -63,8 +63,9 @@ examples: $(EXAMPLES)
 deps: ## installs what is missing: packages by apt, CUDA 13 by Python wheels
 	@.ci/deps
 demo: deps ## builds all and runs examples/llama_block.c (DEMO=--cpu: as if there were no GPU)
-	@$(MAKE) --no-print-directory -j$(JOBS) all examples
-	$(BUILD)/examples/llama_block $(DEMO)
+	@echo 'building libcoda, the tool and the examples'
+	@$(MAKE) --no-print-directory -s -j$(JOBS) all examples
+	@$(BUILD)/examples/llama_block $(DEMO)
 
 # ---- Tests ----
 TESTS     := $(sort $(wildcard test/test_*.c))

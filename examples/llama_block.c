@@ -334,6 +334,7 @@ int main(int argc, char **argv)
     struct gpu gpu;
     bool cpu_only = argc > 1 && strcmp(argv[1], "--cpu") == 0;
     if (argc > 1 + cpu_only) return fputs("usage: llama_block [--cpu]\n", stderr), 2;
+    setvbuf(stdout, NULL, _IOLBF, 0); /* complaints in their place */
     bool have_gpu = !cpu_only && gpu_open(&gpu) == 0;
     printf("LLaMA block: D %d, %d heads, F %d, %d tokens, bf16, on %s\n", (int)large.d, (int)large.heads,
            (int)large.f, (int)large.tokens, have_gpu ? gpu.name : "no GPU: kernels for sm_90a");
