@@ -81,11 +81,17 @@ double dtype_load(coda_dtype t, const void *base, int64_t i)
     return 0;
 }
 
+/* Towards zero, to the nearest that fits; NaN is 0. */
+static int32_t i32_of(double x)
+{
+    return isnan(x) ? 0 : (int32_t)fmax(INT32_MIN, fmin(INT32_MAX, x));
+}
+
 void dtype_store(coda_dtype t, void *base, int64_t i, double value)
 {
     switch (t) {
     case CODA_F32: ((float *)base)[i] = (float)value; break;
-    case CODA_I32: ((int32_t *)base)[i] = (int32_t)value; break;
+    case CODA_I32: ((int32_t *)base)[i] = i32_of(value); break;
     case CODA_BF16: ((uint16_t *)base)[i] = bf16_of((float)value); break;
     case CODA_F16: ((uint16_t *)base)[i] = f16_of((float)value); break;
     }
