@@ -25,9 +25,18 @@ struct tally {
     int fired[ARRAY_SIZE(mode)][16];
 };
 
-static const char *const rule[] = {
-    "lower_norm",      "lower_softmax",   "lower_loss",      "tidy",           "cse",  "merge_rope",
-    "carry_col_shift", "carry_col_scale", "carry_row_shift", "carry_row_scale", "carry_cast", "dead"};
+static const char *const rule[] = {"lower_norm",
+                                   "lower_softmax",
+                                   "lower_loss",
+                                   "tidy",
+                                   "cse",
+                                   "merge_rope",
+                                   "carry_col_shift",
+                                   "carry_col_scale",
+                                   "carry_row_shift",
+                                   "carry_row_scale",
+                                   "carry_cast",
+                                   "dead"};
 
 static int leaves(const graph *g)
 {

@@ -11,8 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FOLD(kind) (struct rewrite_options){true, CODA_FOLD_##kind}
-#define PLAIN (struct rewrite_options){false, CODA_FOLD_NONE}
+#define FOLD(kind)                                                                                           \
+    (struct rewrite_options) { true, CODA_FOLD_##kind }
+#define PLAIN                                                                                                \
+    (struct rewrite_options) { false, CODA_FOLD_NONE }
 
 static void list_operations(const graph *g, struct text *t)
 {
@@ -42,9 +44,10 @@ static graph *check(const char *text, struct rewrite_options opt, const char *ru
     ck_assert_msg(r != NULL, "%s", coda_error());
     list_operations(r, &got);
     if (want) ck_assert_str_eq(text_str(&got), want);
-    if (rule && *rule == '-') ck_assert_msg(count_fired(&log, rule + 1) == 0,
-                                            "%s fired on\n%s", rule + 1, text);
-    else if (rule) ck_assert_msg(count_fired(&log, rule) > 0, "%s did not fire on\n%s", rule, text);
+    if (rule && *rule == '-')
+        ck_assert_msg(count_fired(&log, rule + 1) == 0, "%s fired on\n%s", rule + 1, text);
+    else if (rule)
+        ck_assert_msg(count_fired(&log, rule) > 0, "%s did not fire on\n%s", rule, text);
     rewrite_log_free(&log);
     text_free(&got);
     graph_free(g);
@@ -71,11 +74,11 @@ static void expect_line(const graph *g, const char *op, const char *want)
     ck_abort_msg("no %s", op);
 }
 
-#define LEAVES                                                                                              \
-    "%x = input bf16[6,8]\n"                                                                                \
-    "%g = weight bf16[8]\n"                                                                                 \
-    "%b = weight bf16[8]\n"                                                                                 \
-    "%w = weight bf16[4,8]\n"                                                                               \
+#define LEAVES                                                                                               \
+    "%x = input bf16[6,8]\n"                                                                                 \
+    "%g = weight bf16[8]\n"                                                                                  \
+    "%b = weight bf16[8]\n"                                                                                  \
+    "%w = weight bf16[4,8]\n"                                                                                \
     "%v = weight bf16[8,8]\n"
 
 #define NORM "sum_sq rsqrt_mean "
@@ -98,7 +101,8 @@ END_TEST
 START_TEST(lowers_loss)
 {
     const char *loss = "%x = input bf16[6,8]\n%t = input i32[6]\n"
-                       "%l = cross_entropy %x, %t {ignore=-100, reduction=", *end = "}\noutput %y = %l";
+                       "%l = cross_entropy %x, %t {ignore=-100, reduction=",
+               *end = "}\noutput %y = %l";
     static const char *const want[] = {
         "reshape log_sum_exp select nll reshape",
         "reshape log_sum_exp select nll reshape sum reshape valid reshape sum reshape div",
@@ -115,7 +119,8 @@ END_TEST
 START_TEST(lowering_keeps_origins)
 {
     graph *r = check(LEAVES "%n = rms_norm %x, %g {eps=1e-5}\n%1 = matmul %n, %w\n%2 = scale %1 {alpha=1}\n"
-                            "output %y = %2", PLAIN, "-tidy", NORM "mul mul matmul scale");
+                            "output %y = %2",
+                     PLAIN, "-tidy", NORM "mul mul matmul scale");
     for (int i = 5; i < 9; i++) ck_assert_int_eq(r->node[i].origin, r->node[5].origin);
     ck_assert_int_ne(r->node[9].origin, r->node[5].origin);
     graph_free(r);
@@ -143,12 +148,12 @@ START_TEST(carries_row_scale)
     expect(LEAVES "%m = max %x\n%c = div %x, %m\n%d = matmul %c, %w\noutput %y = %d", FOLD(NONE),
            "carry_row_scale", "max matmul div");
     expect(LEAVES "%s = input bf16[1]\n%c = mul %x, %s\n%d = matmul %c, %v {kn=1}\n"
-                  "output %y = %d", FOLD(NONE),
-           "carry_row_scale", "matmul mul");
+                  "output %y = %d",
+           FOLD(NONE), "carry_row_scale", "matmul mul");
     /* two matmuls, each with a weight for every batch */
     expect("%x = input f32[3,6,8]\n%w = weight f32[3,4,8]\n%n = rms_norm %x {eps=1e-5}\n%c = matmul %n, %w\n"
-           "%d = matmul %n, %w\n%e = relu %d\noutput %y = %c\noutput %z = %e", FOLD(NONE), "carry_row_scale",
-           NORM "matmul mul relu");
+           "%d = matmul %n, %w\n%e = relu %d\noutput %y = %c\noutput %z = %e",
+           FOLD(NONE), "carry_row_scale", NORM "matmul mul relu");
 }
 END_TEST
 
@@ -156,20 +161,21 @@ START_TEST(keeps_row_scale)
 {
     /* the normalised value is needed anyway: as an output, as the other operand, by another reader */
     expect(LEAVES "%n = rms_norm %x {eps=1e-5}\n%c = matmul %n, %w\noutput %y = %c\n"
-                  "output %z = %n", FOLD(NONE),
-           "-carry_row_scale", NORM "mul matmul");
+                  "output %z = %n",
+           FOLD(NONE), "-carry_row_scale", NORM "mul matmul");
     expect(LEAVES "%n = rms_norm %x {eps=1e-5}\n%c = matmul %n, %n\noutput %y = %c", FOLD(NONE),
            "-carry_row_scale", NORM "mul matmul");
     expect(LEAVES "%n = rms_norm %x {eps=1e-5}\n%c = matmul %n, %v\n%d = add %c, %n\n"
-                  "output %y = %d", FOLD(COPY),
-           "-carry_row_scale", NORM "mul matmul add");
+                  "output %y = %d",
+           FOLD(COPY), "-carry_row_scale", NORM "mul matmul add");
     expect(LEAVES "%n = rms_norm %x {eps=1e-5}\n%c = matmul %v, %n\noutput %y = %c", FOLD(NONE),
            "-carry_row_scale", NORM "mul matmul");
     /* with a gain of a leaf or of an attention one rows kernel does it all */
     expect(LEAVES "%n = rms_norm %x, %g {eps=1e-5}\n%c = matmul %n, %w\noutput %y = %c", FOLD(NONE),
            "-carry_row_scale", NORM "mul mul matmul");
     expect(LEAVES "%a = attention %x, %x, %x\n%n = rms_norm %a, %g {eps=1e-5}\n%c = matmul %n, %w\n"
-                  "output %y = %c", FOLD(NONE), "-carry_row_scale", "attention " NORM "mul mul matmul");
+                  "output %y = %c",
+           FOLD(NONE), "-carry_row_scale", "attention " NORM "mul mul matmul");
     /* the producer's epilogue scales for free */
     expect(LEAVES "%a = matmul %x, %v\n%c = scale %a {alpha=0.5}\n%d = matmul %c, %w\noutput %y = %d",
            FOLD(NONE), "-carry_row_scale", "matmul scale matmul");
@@ -204,7 +210,8 @@ START_TEST(carries_col_scale)
            "-carry_col_scale", "mul matmul");
     /* one weight of two is not: then the gained value is written, and neither folds */
     expect(LEAVES "%i = input bf16[4,8]\n%c = mul %x, %g\n%d = matmul %c, %i\n%e = matmul %c, %w\n"
-                  "output %y = %d\noutput %z = %e", FOLD(COPY), "-carry_col_scale", "mul matmul matmul");
+                  "output %y = %d\noutput %z = %e",
+           FOLD(COPY), "-carry_col_scale", "mul matmul matmul");
     /* needed by others, or free in an epilogue */
     expect(LEAVES "%c = mul %x, %g\n%d = matmul %c, %w\noutput %y = %d\noutput %z = %c", FOLD(COPY),
            "-carry_col_scale", "mul matmul");
@@ -230,8 +237,8 @@ START_TEST(carries_shifts)
            "carry_row_shift", LAYER "transpose sum reshape mul matmul sub mul");
     /* a gain that cannot fold stays above the mean: nothing moves */
     expect(LEAVES "%i = input bf16[8]\n%n = layer_norm %x, %i, %b {eps=1e-5}\n%c = matmul %n, %w\n"
-                  "output %y = %c", FOLD(COPY), "-carry_row_scale",
-                  "sum scale sub m2 rsqrt_mean mul mul add matmul");
+                  "output %y = %c",
+           FOLD(COPY), "-carry_row_scale", "sum scale sub m2 rsqrt_mean mul mul add matmul");
     /* the weight is no constant */
     expect(LEAVES "%i = input bf16[4,8]\n%n = layer_norm %x {eps=1e-5}\n%c = matmul %n, %i\noutput %y = %c",
            FOLD(COPY), "-carry_row_shift", "sum scale sub m2 rsqrt_mean mul matmul");
@@ -242,20 +249,24 @@ START_TEST(carries_cast)
 {
     const char *from = "%x = input f32[6,8]\n%v = weight f32[8,8]\n%w = weight bf16[4,8]\n";
     char text[512];
-    snprintf(text, sizeof text, "%s%%a = matmul %%x, %%v\n%%n = rms_norm %%a {eps=1e-5}\n"
-             "%%h = cast %%n {to=bf16}\n%%c = matmul %%h, %%w\noutput %%y = %%c", from);
+    snprintf(text, sizeof text,
+             "%s%%a = matmul %%x, %%v\n%%n = rms_norm %%a {eps=1e-5}\n"
+             "%%h = cast %%n {to=bf16}\n%%c = matmul %%h, %%w\noutput %%y = %%c",
+             from);
     expect(text, FOLD(NONE), "carry_cast", "matmul " NORM "cast matmul mul");
-    snprintf(text, sizeof text, "%s%%n = rms_norm %%x {eps=1e-5}\n%%h = cast %%n {to=bf16}\n"
-             "%%c = matmul %%h, %%w\noutput %%y = %%c", from);
+    snprintf(text, sizeof text,
+             "%s%%n = rms_norm %%x {eps=1e-5}\n%%h = cast %%n {to=bf16}\n"
+             "%%c = matmul %%h, %%w\noutput %%y = %%c",
+             from);
     expect(text, FOLD(NONE), "-carry_cast", NORM "mul cast matmul");
 }
 END_TEST
 
 /* ---- merge_rope ---- */
 
-#define ROPED                                                                                               \
-    "%x = input bf16[5,8]\n%p = input i32[5]\n%w = weight bf16[16,8]\n%c = matmul %x, %w\n"                 \
-    "%a = slice %c {axis=1,start=0,stop=8,step=1}\n%b = slice %c {axis=1,start=8,stop=12,step=1}\n"         \
+#define ROPED                                                                                                \
+    "%x = input bf16[5,8]\n%p = input i32[5]\n%w = weight bf16[16,8]\n%c = matmul %x, %w\n"                  \
+    "%a = slice %c {axis=1,start=0,stop=8,step=1}\n%b = slice %c {axis=1,start=8,stop=12,step=1}\n"          \
     "%d = slice %c {axis=1,start=12,stop=16,step=1}\n%q = rope %a, %p {base=10000,head_dim=4,half=1}\n"
 #define KEY(base, dim) "%k = rope %b, %p {base=" base ",head_dim=" dim ",half=1}\n"
 #define ENDS "output %y = %q\noutput %z = %k\noutput %v = %d\n"
@@ -275,7 +286,8 @@ START_TEST(merges_rope)
     expect(ROPED KEY("10000", "4") ENDS "%r = relu %a\noutput %u = %r", FOLD(NONE), "-merge_rope", NULL);
     /* a rotated range after one that is not; one that is rotated twice */
     expect(ROPED "%k = rope %d, %p {base=10000,head_dim=4,half=1}\noutput %y = %q\noutput %z = %k\n"
-                 "output %v = %b\n", FOLD(NONE), "-merge_rope", NULL);
+                 "output %v = %b\n",
+           FOLD(NONE), "-merge_rope", NULL);
     expect(ROPED KEY("10000", "4") ENDS "%m = rope %a, %p {base=100,head_dim=4}\noutput %u = %m", FOLD(NONE),
            "-merge_rope", NULL);
     expect(ROPED KEY("10000", "4") ENDS "%e = slice %c {axis=1,start=4,stop=6,step=1}\noutput %u = %e",
@@ -286,7 +298,8 @@ START_TEST(merges_rope)
     /* slices of a leaf are views already */
     expect("%c = input bf16[5,8]\n%a = slice %c {axis=1,start=0,stop=4,step=1}\n"
            "%q = rope %a {base=10,half=1}\n"
-           "output %y = %q", FOLD(NONE), "-merge_rope", "slice rope");
+           "output %y = %q",
+           FOLD(NONE), "-merge_rope", "slice rope");
 }
 END_TEST
 
@@ -316,29 +329,33 @@ START_TEST(tidies)
     expect(LEAVES "%c = slice %x {axis=1,start=0,stop=8,step=1}\noutput %y = %c", FOLD(NONE), "tidy", "");
     graph *r = check(LEAVES "%c = slice %x {axis=1,start=1,stop=8,step=2}\n"
                             "%d = slice %c {axis=1,start=1,stop=4,step=2}\n"
-                            "output %y = %d", FOLD(NONE), "tidy", "slice");
+                            "output %y = %d",
+                     FOLD(NONE), "tidy", "slice");
     expect_line(r, "slice", "%5 = slice %x {axis=1, start=3, stop=8, step=4}");
     graph_free(r);
     expect(LEAVES "%c = slice %x {axis=1,start=1,stop=8,step=2}\n"
                   "%d = slice %c {axis=0,start=1,stop=4,step=2}\n"
-                  "output %y = %d", FOLD(NONE), "-tidy", "slice slice");
+                  "output %y = %d",
+           FOLD(NONE), "-tidy", "slice slice");
 }
 END_TEST
 
 START_TEST(shares)
 {
     expect(LEAVES "%c = relu %x\n%d = relu %x\n%e = add %c, %d\n"
-                  "output %y = %e", FOLD(NONE), "cse", "relu add");
+                  "output %y = %e",
+           FOLD(NONE), "cse", "relu add");
     expect(LEAVES "%c = scale %x {alpha=2}\n%d = scale %x {alpha=3}\n%e = add %c, %d\noutput %y = %e",
            FOLD(NONE), "-cse", "scale scale add");
     expect(LEAVES "%c = sub %x, %g\n%d = sub %g, %x\n%e = add %c, %d\noutput %y = %e", FOLD(NONE), "-cse",
            "sub sub add");
     expect(LEAVES "%c = matmul %x, %v\n%d = matmul %x, %v {kn=1}\n%e = add %c, %d\n"
-                  "output %y = %e", FOLD(NONE),
-           "-cse", "matmul matmul add");
+                  "output %y = %e",
+           FOLD(NONE), "-cse", "matmul matmul add");
     /* the statistics of two norms with different gains */
     expect(LEAVES "%c = rms_norm %x, %g {eps=1e-5}\n%d = rms_norm %x, %b {eps=1e-5}\noutput %y = %c\n"
-                  "output %z = %d", FOLD(NONE), "cse", NORM "mul mul mul");
+                  "output %z = %d",
+           FOLD(NONE), "cse", NORM "mul mul mul");
 }
 END_TEST
 
@@ -373,22 +390,22 @@ START_TEST(blocks)
 {
     /* the first norm is of a leaf; the second's gain is written beside the residual stream */
     expect_block("examples/graphs/llama_small.coda", FOLD(NONE),
-                 NORM "mul mul matmul rope slice slice slice attention matmul add "
-                 NORM "mul matmul mul slice slice swiglu matmul add");
+                 NORM "mul mul matmul rope slice slice slice attention matmul add " NORM
+                      "mul matmul mul slice slice swiglu matmul add");
     expect_block("examples/graphs/llama_small.coda", FOLD(COPY),
-                 NORM "mul matmul mul rope slice slice slice attention matmul add "
-                 NORM "mul matmul mul slice slice swiglu matmul add");
+                 NORM "mul matmul mul rope slice slice slice attention matmul add " NORM
+                      "mul matmul mul slice slice swiglu matmul add");
     expect_block("examples/graphs/gpt2_small.coda", FOLD(NONE),
                  "sum scale sub m2 rsqrt_mean mul mul add matmul add slice slice slice attention "
                  "matmul add add "
                  "sum scale sub m2 rsqrt_mean mul mul add matmul add gelu_tanh matmul add add");
     expect_block("examples/graphs/gpt2_small.coda", FOLD(COPY),
                  LAYER "cast transpose mul sum reshape reshape mul transpose sum reshape mul matmul "
-                 "sub mul add "
-                 "add slice slice slice attention matmul add add "
-                 LAYER "cast transpose mul sum reshape reshape mul transpose sum reshape mul matmul "
-                 "sub mul add "
-                 "add gelu_tanh matmul add add");
+                       "sub mul add "
+                       "add slice slice slice attention matmul add add " LAYER
+                       "cast transpose mul sum reshape reshape mul transpose sum reshape mul matmul "
+                       "sub mul add "
+                       "add gelu_tanh matmul add add");
     /* post-norm: the normalised value is the residual stream */
     expect_block("examples/graphs/bert_small.coda", FOLD(COPY),
                  "matmul add slice slice slice attention matmul add add sum scale sub m2 rsqrt_mean "
