@@ -411,8 +411,7 @@ static void print_states(const struct printer *e)
             text_printf(e->t, " reduce::%s::State v%d;", e->p->step[i].prim->name, i);
     text_append(e->t, " };\n");
     print_for_reduces(e, "DEV static void init(State &s)", "@::init(s.$);");
-    print_for_reduces(e, "DEV static void merge(State &s, int distance)",
-                      "@::merge(s.$, shuffle_state(s.$, distance));");
+    print_for_reduces(e, "DEV static void merge(State &s, const State &o)", "@::merge(s.$, o.$);");
     print_for_reduces(e, "DEV static void save(const Args &g, i64 row, int block, const State &s)",
                       "port::store_partial<@>(&, row, block, #, s.$);");
 }

@@ -27,8 +27,9 @@ START_TEST(shapes)
         int bm, bn;
         bool pingpong;
     } want[] = {
-        {16384, 4096, 4096, 128, 128, true}, /* whole waves: the first of equals                  */
-        {8192, 8192, 8192, 128, 192, true},  /* 21 waves of 1.5 instead of 32 of 1                 */
+        {16384, 22016, 4096, 128, 192, true},
+        {2048, 4096, 4096, 128, 256, false}, /* two whole waves                                    */
+        {2048, 4096, 512, 128, 128, true},   /* a short loop: an epilogue that hides               */
         {64, 4096, 4096, 64, 32, true},      /* few rows: as many narrow tiles as there are SMs    */
         {1, 4096, 4096, 64, 32, true},       {1, 32000, 4096, 64, 256, true},
     };

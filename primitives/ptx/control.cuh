@@ -20,6 +20,13 @@ DEV bool elect_one()
 // The same value in every lane, and the compiler knows it.
 DEV int uniform(int x) { return __shfl_sync(~0u, x, 0); }
 
+// x, though the compiler does not know: what follows from it is not computed ahead and kept in registers.
+DEV int opaque(int x)
+{
+    asm volatile("" : "+r"(x));
+    return x;
+}
+
 // Registers a thread of this warpgroup may use from here on; a multiple of 8. All its warps execute it.
 template <int n> DEV void grow_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n)); }
 template <int n> DEV void shrink_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n)); }

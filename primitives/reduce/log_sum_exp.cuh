@@ -12,7 +12,7 @@ struct log_sum_exp {
     struct State { float v[state]; }; // m, s
 
     // e^(x - m) for x <= m, and 1 where both are the same infinity.
-    DEV static float weight(float x, float m) { return x == m ? 1.0f : math::exp(x - m); }
+    DEV static float weight(float x, float m) { return math::exp(x == m ? 0.0f : x - m); }
 
     DEV static void init(State &s)
     {
@@ -21,11 +21,10 @@ struct log_sum_exp {
     }
     DEV static void push(State &s, float x, int, float)
     {
-        float m = s.v[0];
-        bool larger = x > m;
-        float w = larger ? weight(m, x) : weight(x, m); // one exponential: the other weight is 1
+        bool larger = x > s.v[0];
+        float m = larger ? x : s.v[0], w = weight(larger ? s.v[0] : x, m); // the larger one's weight is 1
         s.v[1] = larger ? fmaf(s.v[1], w, 1.0f) : s.v[1] + w;
-        s.v[0] = larger ? x : m;
+        s.v[0] = m;
     }
     DEV static void merge(State &s, const State &o)
     {

@@ -9,9 +9,12 @@ namespace coda {
 // Two neighbouring columns in each octet of a patch.
 struct Line { float x[2][2]; };
 
-// Their place in a tensor: the first column in octets A and B, the distance to the second one, and how
-// many of the two exist.
-struct Span { int column[2], step, live[2]; };
+// Their place in a row of a tensor: the thread's first column in the tile, the distances from there to
+// octets A and B and from a column to its neighbour, and how many of the two exist.
+struct Span {
+    i64 first;
+    int distance[2], step, live[2];
+};
 
 struct Place {
     i64 batch, m;
@@ -25,7 +28,7 @@ template <class T> DEV Line read_pairs(const T *row, const Span &s)
 #pragma unroll
     for (int side = 0; side < 2; side++)
         if (s.live[side]) {
-            const Pair p = port::load_pair(row + s.column[side]);
+            const Pair p = port::load_pair(row + s.first + s.distance[side]);
             y.x[side][0] = p.a, y.x[side][1] = p.b;
         }
     return y;
@@ -34,7 +37,7 @@ template <class T> DEV void write_pairs(T *row, const Span &s, const Line &y)
 {
 #pragma unroll
     for (int side = 0; side < 2; side++)
-        if (s.live[side]) port::store_pair(row + s.column[side], {y.x[side][0], y.x[side][1]});
+        if (s.live[side]) port::store_pair(row + s.first + s.distance[side], {y.x[side][0], y.x[side][1]});
 }
 
 // Any column stride and alignment.
@@ -44,7 +47,7 @@ template <class T> DEV Line read_each(const T *row, const Span &s, i64 stride)
 #pragma unroll
     for (int i = 0; i < 4; i++)
         if (i % 2 < s.live[i / 2])
-            y.x[i / 2][i % 2] = load(row + stride * (s.column[i / 2] + i % 2 * s.step));
+            y.x[i / 2][i % 2] = load(row + stride * (s.first + s.distance[i / 2] + i % 2 * s.step));
     return y;
 }
 template <class T> DEV void write_each(T *row, const Span &s, i64 stride, const Line &y)
@@ -52,7 +55,7 @@ template <class T> DEV void write_each(T *row, const Span &s, i64 stride, const 
 #pragma unroll
     for (int i = 0; i < 4; i++)
         if (i % 2 < s.live[i / 2])
-            store(row + stride * (s.column[i / 2] + i % 2 * s.step), y.x[i / 2][i % 2]);
+            store(row + stride * (s.first + s.distance[i / 2] + i % 2 * s.step), y.x[i / 2][i % 2]);
 }
 
 // Row `id` of a table; row 0 if it has none.
@@ -62,12 +65,13 @@ template <class T> DEV const T *table_row(const T *table, float id, i64 rows, i6
     return table + (in_table(id, rows) ? (i64)id * stride : 0);
 }
 
-// The state that the lane `distance` away holds.
-template <class State> DEV State shuffle_state(const State &s, int distance)
+// What the lane `distance` away holds of a struct of floats.
+template <class State> DEV State from_lane(const State &s, int distance)
 {
     State o;
 #pragma unroll
-    for (u32 i = 0; i < sizeof s.v / sizeof *s.v; i++) o.v[i] = __shfl_xor_sync(~0u, s.v[i], distance);
+    for (u32 i = 0; i < sizeof s / sizeof(float); i++)
+        ((float *)&o)[i] = __shfl_xor_sync(~0u, ((const float *)&s)[i], distance);
     return o;
 }
 

@@ -11,13 +11,15 @@ namespace coda {
 
 // A layout says: lanes of a slot; whether these lie apart, in octets A and B, or are neighbours; whether
 // the output has half the columns (gated); octet(patch, side) of A (0) and B (1); the output columns that
-// must be finished together (chunk); and the tensor column of tile column j.
+// must be finished together (chunk); the tensor column of tile column j; and, for a thread whose first
+// column in the tile is j, how far its columns in an octet are from that, and from each other (step).
 
 template <int bn> struct Plain {
     static constexpr int lanes = 1, chunk = 64;
     static constexpr bool apart = false, gated = false;
     DEV static constexpr int octet(int patch, int side) { return 2 * patch + side; }
     DEV static int column(int tile, int j) { return tile * bn + j; }
+    DEV static constexpr int distance(int octet) { return 8 * octet; }
     static constexpr int step = 1;
 };
 
@@ -56,6 +58,11 @@ template <int bn, int n, bool interleaved> struct Gated : Plain<bn> {
     DEV static int column(int tile, int j)
     {
         const int i = half_column(tile, j % (bn / 2)), side = j / (bn / 2);
+        return interleaved ? 2 * i + side : i + side * (n / 2);
+    }
+    DEV static constexpr int distance(int octet)
+    {
+        const int i = octet % (bn / 16) * 8, side = octet / (bn / 16);
         return interleaved ? 2 * i + side : i + side * (n / 2);
     }
     static constexpr int step = interleaved ? 2 : 1;

@@ -34,7 +34,7 @@ struct EpilogueDefaults {
     template <class Args, class R> DEV static void load(const Args &, const Place &, const R &, Line *) {}
     template <class Args> DEV static void store(const Args &, const Place &, const Line *) {}
     DEV static void init(State &) {}
-    DEV static void merge(State &, int) {}
+    DEV static void merge(State &, const State &) {}
     template <class Args> DEV static void save(const Args &, i64, int, const State &) {}
 };
 
@@ -66,7 +66,7 @@ template <class C, class E> struct Drain {
     static constexpr int ring = E::staged * buffers == 1 && chunks > 1 ? 2 : 1;
     static constexpr int buffer_bytes = rows * 128;
     static constexpr int stage_bytes = ring * buffers * E::staged * buffer_bytes;
-    static_assert(patches % chunk_patches == 0 && rows % 64 == 0);
+    static_assert(patches % chunk_patches == 0 && rows % 64 == 0 && rows <= 128);
 
     // Patches whose loads are in flight together: few where accumulators leave few registers.
     static constexpr int flight(int n)
@@ -90,9 +90,10 @@ template <class C, class E> struct Drain {
     int first_row;
     int thread, warp, lane;
 
+    // Made anew for each tile: no address lives in a register through the mainloop.
     DEV Drain(const Args &a, Values &v, u32 staging, int consumer)
         : args(a), values(v), stage(staging), group(consumer), first_row(C::pingpong ? 0 : consumer * rows),
-          thread(threadIdx.x % 128), warp(ptx::uniform(thread / 32)), lane(thread % 32)
+          thread(ptx::opaque(threadIdx.x % 128)), warp(ptx::uniform(thread / 32)), lane(thread % 32)
     {
     }
 
@@ -112,22 +113,24 @@ template <class C, class E> struct Drain {
     DEV void prepare_rows(const Tile &t) const
     {
         if constexpr (has_row)
-            for (int i = thread; i < rows; i += 128) {
-                const int m = t.m * C::bm + first_row + i;
-                if (m < C::m) values.row[i] = E::row(args, t.batch, m, t.n == 0);
+            if (rows == 128 || thread < rows) {
+                const int m = t.m * C::bm + first_row + thread;
+                if (m < C::m) values.row[thread] = E::row(args, t.batch, m, t.n == 0);
             }
     }
     DEV void prepare_columns(const Tile &t) const
     {
         if constexpr (has_col)
-            for (int j = thread; j < C::bn; j += 128) {
+#pragma unroll
+            for (int j = thread; j < thread + C::bn; j += 128) {
                 const int n = K::column(t.n, j);
-                if (n < C::n) values.col[j] = E::col(args, t.batch, n, t.m == 0);
+                if ((C::bn % 128 == 0 || j < C::bn) && n < C::n) values.col[j] = E::col(args, t.batch, n, t.m == 0);
             }
         if constexpr (has_half)
-            for (int j = thread; j < C::bn / 2; j += 128) {
+#pragma unroll
+            for (int j = thread; j < thread + C::bn / 2; j += 128) {
                 const int n = K::half_column(t.n, j);
-                if (n < C::n / 2) values.half[j] = E::half(args, t.batch, n, t.m == 0);
+                if ((C::bn % 256 == 0 || j < C::bn / 2) && n < C::n / 2) values.half[j] = E::half(args, t.batch, n, t.m == 0);
             }
     }
 
@@ -148,19 +151,20 @@ template <class C, class E> struct Drain {
         p.batch = t.batch;
         p.m = C::m % C::bm == 0 || m < C::m ? m : (int)C::m - 1;
         p.full.step = K::step, p.half.step = 1;
+        p.full.first = K::column(t.n, column_in_tile(0));
+        p.half.first = t.n * (C::bn / 2) + column_in_tile(0);
+        p.half.distance[0] = 8 * patch, p.half.distance[1] = 0;
 #pragma unroll
         for (int side = 0; side < 2; side++) {
-            p.full.column[side] = K::column(t.n, column_in_tile(K::octet(patch, side)));
-            p.full.live[side] = live(K::gated ? half_column(t, patch) : p.full.column[side]);
+            p.full.distance[side] = K::distance(K::octet(patch, side));
+            p.full.live[side] = live(K::gated ? p.half.first + 8 * patch : p.full.first + p.full.distance[side]);
         }
-        p.half.column[0] = half_column(t, patch), p.half.column[1] = 0;
         p.half.live[0] = p.full.live[0], p.half.live[1] = 0;
         return p;
     }
-    DEV int half_column(const Tile &t, int patch) const { return t.n * (C::bn / 2) + column_in_tile(patch); }
 
     // Of two neighbouring columns, how many exist; the first is even.
-    DEV static int live(int n)
+    DEV static int live(i64 n)
     {
         constexpr int most = K::gated ? C::n / 2 : C::n;
         if (most % out_columns == 0) return 2;
@@ -175,7 +179,7 @@ template <class C, class E> struct Drain {
 
     template <int n>
     DEV void apply(const float (&acc)[n], int patch, int h, const Place &p, const typename E::Row &row,
-                   const Line *in, Line *out, typename E::State &state) const
+                   const Line *in, Line *out, typename E::State (&state)[2]) const
     {
 #pragma unroll
         for (int s = 0; s < 4 / K::lanes; s++) {
@@ -185,15 +189,15 @@ template <class C, class E> struct Drain {
             for (int l = 0; l < K::lanes; l++) {
                 const int side = side_of(s, l), e = neighbour_of(s, l), octet = K::octet(patch, side);
                 v.acc[l] = acc[4 * octet + 2 * h + e];
-                v.column[l] = p.full.column[side] + e * K::step;
+                v.column[l] = (int)p.full.first + p.full.distance[side] + e * K::step;
                 v.live[l] = e < p.full.live[side];
                 if constexpr (has_col) v.col[l] = values.col[column_in_tile(octet) + e];
 #pragma unroll
                 for (int i = 0; i < E::loads; i++) v.in[i][l] = in[i].x[side][e];
             }
-            v.half_column = p.half.column[0] + s;
+            v.half_column = (int)p.half.first + 8 * patch + s;
             if constexpr (has_half) v.half = values.half[column_in_tile(patch) + s];
-            E::apply(v, state);
+            E::apply(v, state[s % 2]);
 #pragma unroll
             for (int i = 0; i < E::stores; i++)
 #pragma unroll
@@ -254,9 +258,9 @@ template <class C, class E> struct Drain {
 
     template <int n> DEV void drain(const float (&acc)[blocks][n], const Tile &t) const
     {
-        typename E::State state[2 * blocks];
+        typename E::State state[2 * blocks][2];
 #pragma unroll
-        for (int i = 0; i < 2 * blocks; i++) E::init(state[i]);
+        for (int i = 0; i < 4 * blocks; i++) E::init(state[i / 2][i % 2]);
 #pragma unroll
         for (int chunk = 0; chunk < chunks; chunk++) {
             if constexpr (E::staged) open_chunk(chunk);
@@ -273,7 +277,7 @@ template <class C, class E> struct Drain {
     // 64 rows of a few patches. All loads are issued before the first is used.
     template <int n>
     DEV void drain_batch(const float (&acc)[n], const Tile &t, int block, int first, int slot,
-                         typename E::State *state) const
+                         typename E::State (*state)[2]) const
     {
         typename E::Row row[2];
         Line in[batch][2][E::loads + 1];
@@ -295,14 +299,17 @@ template <class C, class E> struct Drain {
         }
     }
 
-    DEV void finish(const Tile &t, typename E::State *state) const
+    // A row has two states in each of four lanes, so that their updates overlap.
+    DEV void finish(const Tile &t, typename E::State (*state)[2]) const
     {
 #pragma unroll
         for (int i = 0; i < 2 * blocks; i++) {
-            E::merge(state[i], 1);
-            E::merge(state[i], 2);
+            typename E::State &all = state[i][0];
+            E::merge(all, state[i][1]);
+            E::merge(all, from_lane(all, 1));
+            E::merge(all, from_lane(all, 2));
             const int m = row_in_tensor(t, i / 2, i % 2);
-            if (lane % 4 == 0 && m < C::m) E::save(args, t.batch * C::m + m, t.n, state[i]);
+            if (lane % 4 == 0 && m < C::m) E::save(args, t.batch * C::m + m, t.n, all);
         }
     }
 };

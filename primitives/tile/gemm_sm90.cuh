@@ -160,9 +160,10 @@ template <class C, class E> struct GemmSm90 {
         if (C::pingpong) ptx::mbarrier_arrive(address(&s.turn[group ^ 1]));
     }
 
+    DEV D drain_of(int group) const { return D(args, s.values[group], address(s.stage[group]), group); }
+
     DEV void consume(int group) const
     {
-        const D drain(args, s.values[group], address(s.stage[group]), group);
         const u32 stride = C::pingpong ? 2 * gridDim.x : gridDim.x;
         u32 i = blockIdx.x + (C::pingpong ? group * gridDim.x : 0), turn = 0;
         Cursor at = {0, 0};
@@ -170,16 +171,16 @@ template <class C, class E> struct GemmSm90 {
         for (; i < Raster<C>::count; i += stride, turn++) {
             const Tile t = Raster<C>::tile(i);
             Accumulators acc;
-            drain.prepare(t);
+            drain_of(group).prepare(t);
             await_turn(group, turn);
-            const int last = multiply_tile(acc, at, drain.first_row);
+            const int last = multiply_tile(acc, at, C::pingpong ? 0 : group * D::rows);
             pass_turn(group);
             ptx::wgmma_wait<0>();
             release(last);
             if (C::pingpong) at.advance(steps);
-            drain.drain(acc, t);
+            drain_of(group).drain(acc, t);
         }
-        if (E::staged && drain.thread == 0) ptx::tma_store_wait<0>();
+        if (E::staged && threadIdx.x % 128 == 0) ptx::tma_store_wait<0>();
     }
 
     DEV void run() const
