@@ -249,9 +249,10 @@ static double *random_doubles(struct random *r, int64_t n, float *as_float)
 static void check_matmul(struct random *r, int64_t batch, int64_t m, int64_t n, int64_t k, bool kn,
                          bool shared)
 {
+    int64_t weights = (shared ? 1 : batch) * n * k;
     float *xf = malloc(sizeof *xf * (size_t)(batch * m * k + 1));
-    float *wf = malloc(sizeof *wf * (size_t)(batch * n * k + 1));
-    double *x = random_doubles(r, batch * m * k, xf), *w = random_doubles(r, batch * n * k, wf);
+    float *wf = malloc(sizeof *wf * (size_t)(weights + 1));
+    double *x = random_doubles(r, batch * m * k, xf), *w = random_doubles(r, weights, wf);
     double *want = calloc((size_t)(batch * m * n + 1), sizeof *want),
            *got = calloc((size_t)(batch * m * n + 1), 8);
     char text[256], leading[24] = "";
