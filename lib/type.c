@@ -103,29 +103,39 @@ static int sort_dims(const struct type *t, const int64_t *stride, int *order)
     return n;
 }
 
+/* Even an empty tensor's strides must fit, so that nobody's offsets overflow. */
+static coda_status check_span(const char *what, const char *name, const struct type *t, const int64_t *stride)
+{
+    int64_t limit = ((int64_t)1 << 62) / dtype_size(t->dtype), span = 1;
+    for (int i = 0; i < t->rank; i++) {
+        int64_t reach;
+        if (stride[i] < 0 || stride[i] > limit)
+            return fail(CODA_E_INVALID, "%s %s: stride %d is %" PRId64 "; must be 0..%" PRId64, what, name,
+                        i, stride[i], limit);
+        if (__builtin_mul_overflow(stride[i], MAX(t->dim[i], 1) - 1, &reach) || reach > limit - span)
+            return fail(CODA_E_INVALID, "%s %s: %s with stride %" PRId64 " does not fit in 2^62 bytes",
+                        what, name, type_text(t).s, stride[i]);
+        span += reach;
+    }
+    return CODA_OK;
+}
+
 /* Each dimension must step over all that the smaller ones span. That refuses a few layouts that are
  * free of overlap by the accident of their numbers. */
 coda_status strides_check(const char *what, const char *name, const struct type *t, const int64_t *stride)
 {
-    int64_t limit = ((int64_t)1 << 62) / dtype_size(t->dtype), span = 1;
-    for (int i = 0; i < t->rank; i++)
-        if (stride[i] < 0 || stride[i] > limit)
-            return fail(CODA_E_INVALID, "%s %s: stride %d is %" PRId64 "; must be 0..%" PRId64, what, name,
-                        i, stride[i], limit);
-    if (type_elements(t) == 0) return CODA_OK;
+    int64_t span = 1;
     int order[CODA_MAX_RANK], n = sort_dims(t, stride, order);
+    coda_status s = check_span(what, name, t, stride);
+    if (s != CODA_OK || type_elements(t) == 0) return s;
     for (int k = n - 1; k >= 0; k--) {
         int d = order[k];
-        int64_t reach;
         if (stride[d] < span)
             return fail(CODA_E_INVALID,
                         "%s %s: stride %d is %" PRId64 " but the dimensions below it span %" PRId64
                         " elements; they overlap",
                         what, name, d, stride[d], span);
-        if (__builtin_mul_overflow(stride[d], t->dim[d] - 1, &reach) || reach > limit - span)
-            return fail(CODA_E_INVALID, "%s %s: %s with stride %" PRId64 " does not fit in 2^62 bytes",
-                        what, name, type_text(t).s, stride[d]);
-        span += reach;
+        span += stride[d] * (t->dim[d] - 1);
     }
     return CODA_OK;
 }
