@@ -230,14 +230,18 @@ static void print_head(const struct program *p, struct text *t)
     text_append(t, "\n");
 }
 
+static const char *mainloop_name(const struct program *p)
+{
+    return p->tile.mainloop == MAINLOOP_SM90 ? "gemm_sm90" : "gemm_simt";
+}
+
+/* A SIMT block is small: two of them share an SM. */
 static void print_entry(const struct program *p, struct text *t)
 {
-    const char *name = p->tile.mainloop == MAINLOOP_SM90 ? "gemm_sm90" : "gemm_simt";
-    text_printf(
-        t,
-        "\nextern \"C\" __global__ void __launch_bounds__(%d, %d)\n%s(const __grid_constant__ Args args)\n",
-        p->kernel.threads, p->tile.mainloop == MAINLOOP_SM90 ? 1 : 2, p->kernel.symbol);
-    text_printf(t, "{\n    %s<Config, Epilogue>(args);\n}\n", name);
+    text_printf(t, "\nextern \"C\" __global__ void __launch_bounds__(%d, %d)\n", p->kernel.threads,
+                p->tile.mainloop == MAINLOOP_SM90 ? 1 : 2);
+    text_printf(t, "%s(const __grid_constant__ Args args)\n", p->kernel.symbol);
+    text_printf(t, "{\n    %s<Config, Epilogue>(args);\n}\n", mainloop_name(p));
 }
 
 static void measure(struct program *p)
@@ -251,11 +255,19 @@ static void measure(struct program *p)
     k->grid = p->dim[0] * CEIL_DIV(p->dim[1], t->bm) * CEIL_DIV(p->dim[2], t->bn);
 }
 
+/* Coordinates of TMA and of the epilogue are ints; a tile may reach past the end by its own size. */
+static bool fits_int(const struct program *p)
+{
+    int64_t most = INT32_MAX - 256;
+    return p->kernel.grid <= most && p->dim[1] <= most && p->dim[2] <= most && p->k <= most;
+}
+
 static coda_status check(const struct program *p)
 {
-    if (p->kernel.grid > INT32_MAX)
-        return fail(CODA_E_UNSUPPORTED, "a GEMM of [%lld, %lld, %lld] has more than 2^31 tiles",
-                    (wide)p->dim[0], (wide)p->dim[1], (wide)p->dim[2]);
+    if (!p->kernel.symbol) return fail(CODA_E_MEMORY, "out of memory for a kernel's name");
+    if (!fits_int(p))
+        return fail(CODA_E_UNSUPPORTED, "a GEMM of %lld times [%lld, %lld, %lld] exceeds 31-bit coordinates",
+                    (wide)p->dim[0], (wide)p->dim[1], (wide)p->dim[2], (wide)p->k);
     for (int i = 0; i < p->ports; i++) {
         int blocks = (int)CEIL_DIV(p->dim[2], p->tile.bn);
         if (p->port[i].kind == PORT_PARTIAL_STORE && p->port[i].blocks != blocks)
@@ -265,27 +277,30 @@ static coda_status check(const struct program *p)
     return CODA_OK;
 }
 
+static coda_status print_kernel(struct program *p, struct text *t)
+{
+    print_head(p, t);
+    text_printf(t, "#include \"tile/%s.cuh\"\n", mainloop_name(p));
+    emit_includes(p, t);
+    text_append(t, "\nusing namespace coda;\n");
+    coda_status status = print_args(p, t);
+    print_config(p, t);
+    emit_epilogue(p, t);
+    print_entry(p, t);
+    return status;
+}
+
 coda_status emit_gemm(struct plan *plan, struct program *p, const struct machine *m)
 {
     struct text t = {0};
-    (void)m;
+    (void)m; /* the tile says all */
     p->kernel = (struct kernel_spec){0};
     emit_symbol(plan, p, "coda_gemm");
     measure(p);
     add_maps(p);
     coda_status status = check(p);
-    if (!status) {
-        print_head(p, &t);
-        text_printf(&t, "#include \"tile/%s.cuh\"\n",
-                    p->tile.mainloop == MAINLOOP_SM90 ? "gemm_sm90" : "gemm_simt");
-        emit_includes(p, &t);
-        text_append(&t, "\nusing namespace coda;\n");
-        status = print_args(p, &t);
-        print_config(p, &t);
-        emit_epilogue(p, &t);
-        print_entry(p, &t);
-        p->kernel.text = arena_string(&plan->arena, text_str(&t));
-    }
+    if (!status) status = print_kernel(p, &t);
+    if (!status) p->kernel.text = arena_string(&plan->arena, text_str(&t));
     bool lost = t.failed || plan->arena.failed;
     text_free(&t);
     return status ? status : lost ? fail(CODA_E_MEMORY, "out of memory for a kernel's text") : CODA_OK;

@@ -10,8 +10,8 @@
 #include "epilogue.h"
 
 enum {
-    SHARED_BYTES = 232448,        /* of a Hopper block, when the machine does not say              */
-    L2_BYTES = 58,                /* an SM gets from L2 in a clock: measured on an H200            */
+    SHARED_BYTES = 232448, /* of a Hopper block, when the machine does not say              */
+    L2_BYTES = 58,         /* an SM gets from L2 in a clock: measured on an H200            */
     MOST_STAGES = 12,
     LEAST_STAGES = 3,
     MOST_ACCUMULATORS = 192,      /* floats of a thread, if the epilogue needs little              */
