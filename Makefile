@@ -125,6 +125,21 @@ test-gpu: $(BUILD)/gpu_tests ## the rest, on a GPU; writes test/gpu.stamp (or $G
 stamp-digest: ## a digest of include, lib, jit, primitives, cache and the GPU tests
 	@$(DIGEST)
 
+# ---- Measurements: users of coda.h alone, which need a GPU ----
+PERF      := gemm fused
+PERF_OBJ  := $(patsubst %,$(BUILD)/perf/%.o,bench data report machine)
+CASES     ?=
+PERF_ARGS ?=
+
+$(BUILD)/perf/%.o: ALL_CFLAGS += -Iexamples -Iperf
+$(BUILD)/perf/%: $(BUILD)/perf/%.o $(PERF_OBJ) $(BUILD)/libcoda.so
+	$(CC) $< $(PERF_OBJ) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(LDLIBS)
+.SECONDARY: $(PERF_OBJ) $(PERF:%=$(BUILD)/perf/%.o)
+perf-build: $(PERF:%=$(BUILD)/perf/%)
+perf: ## measures on the GPU, into perf/results (CASES='gemm/DxD /4096', PERF_ARGS=--quick)
+	@$(MAKE) --no-print-directory -j$(JOBS) perf-build
+	@for p in $(PERF); do $(BUILD)/perf/$$p $(PERF_ARGS) $(CASES) || bad=1; done; exit $${bad:-0}
+
 # ---- The house ----
 layers: ## which folder may include which
 	@awk -f test/layers.awk $$(find lib jit cache primitives examples perf -name '*.[ch]' -o -name '*.cuh')
@@ -173,7 +188,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: all examples deps demo unit bless test fuzzers fuzz test-gpu stamp-digest layers exports headers lint \
-	install uninstall clean help
+	install uninstall clean help perf perf-build
 
 # ---- Primitives on the host: the device files through the C++ compiler, for test_primitives.c ----
 HOST_PRIMS := $(filter primitives/map/% primitives/reduce/% primitives/pair/% primitives/port/% primitives/block/%,$(PRIMS))

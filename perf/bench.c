@@ -1,0 +1,417 @@
+/*
+ * bench.c -- compiles, checks and times figures, and reports them.
+ *
+ *     NAME [--quick] [--plan] [--out FILE] [PATTERN...]
+ *
+ * Only figures whose name contains a pattern are measured. --quick takes fewer rounds; --plan prints the
+ * plans and needs no GPU.
+ */
+#include "bench.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor.h"
+
+const char *const side_name[SIDES] = {"coda", "cublaslt"};
+const unsigned side_flags[SIDES] = {0, CODA_NO_FUSION | CODA_CUBLASLT};
+
+enum { MOST_RUNS = 192, MOST_SETS = 64, WARM = 3 };
+static const double L2_BYTES = 180e6; /* what must pass between two uses of a set                  */
+
+struct bench {
+    struct machine machine;
+    struct report report;
+    address memory, next, end;
+    event event[2 * SIDES * ROUNDS];
+    bool quick, plan;
+    const char *out;
+    char **pattern;
+    int patterns, bad;
+};
+
+/* ---- Compile ---- */
+
+struct compilation {
+    struct figure *f;
+    const struct bench *b;
+    atomic_int failed;
+};
+
+static void compile_side(void *ctx, int64_t i)
+{
+    struct compilation *c = ctx;
+    struct figure *f = &c->f[i / SIDES];
+    struct side *s = &f->side[i % SIDES];
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_graph *g = f->build(f, (int)(i % SIDES));
+    if (!g) return;
+    opt.flags = side_flags[i % SIDES] | (c->b->plan ? CODA_PLAN_ONLY : 0);
+    opt.device = c->b->plan ? CODA_DEVICE_NONE : CODA_DEVICE_GPU;
+    s->name = side_name[i % SIDES];
+    if (coda_compile(&s->plan, g, &opt) != CODA_OK) {
+        fprintf(stderr, "perf: %s, %s: %s\n", f->name, s->name, coda_error());
+        atomic_fetch_add(&c->failed, 1);
+    }
+    coda_graph_free(g);
+}
+
+static int compile_all(const struct bench *b, struct figure *f, int n)
+{
+    struct compilation c = {.f = f, .b = b};
+    in_parallel((int64_t)n * SIDES, compile_side, &c);
+    for (int i = 0; i < n; i++)
+        while (f[i].sides < SIDES && f[i].side[f[i].sides].plan) f[i].sides++;
+    return c.failed;
+}
+
+/* ---- Load: tensors with equal names are one, outputs are each side's own ---- */
+
+static int add_tensor(struct figure *f, const coda_arg_info *a)
+{
+    for (int i = 0; i < f->tensors && a->kind != CODA_ARG_OUTPUT; i++)
+        if (!strcmp(f->tensor[i].name, a->name)) return i;
+    tensor_make(&f->tensor[f->tensors], a, f->tensors, f->n);
+    return f->tensors++;
+}
+
+static address take(struct bench *b, size_t bytes)
+{
+    address at = b->next;
+    b->next += (bytes + 255) / 256 * 256;
+    must(b->next > b->end, "room in the GPU's memory");
+    return at;
+}
+
+static int clamp(double v, int low, int high) { return v < low ? low : v > high ? high : (int)v; }
+
+static void describe(struct figure *f)
+{
+    for (int s = 0; s < f->sides; s++) {
+        struct side *side = &f->side[s];
+        side->args = coda_plan_args(side->plan);
+        for (int i = 0; i < side->args; i++) {
+            coda_arg_info a;
+            coda_plan_arg(side->plan, i, &a);
+            side->arg[i] = add_tensor(f, &a);
+        }
+    }
+}
+
+/* Seconds that the work must take, from what such a GPU does at best. */
+static double floor_time(const struct figure *f, double bytes)
+{
+    coda_plan_stats stats;
+    coda_plan_stats_get(f->side[0].plan, &stats);
+    return fmax(stats.flops / 800e12, bytes / 4.5e12) + 2e-6;
+}
+
+static void load(struct bench *b, struct figure *f)
+{
+    double bytes = 0;
+    f->machine = &b->machine;
+    b->next = b->memory;
+    describe(f);
+    for (int i = 0; i < f->tensors; i++) bytes += (double)f->tensor[i].step;
+    f->sets = clamp(ceil(L2_BYTES / bytes), 1, MOST_SETS);
+    f->runs = f->sets * clamp(400e-6 / floor_time(f, bytes / f->sides) / f->sets, 1, MOST_RUNS / f->sets);
+    for (int i = 0; i < f->tensors; i++) {
+        struct tensor *t = &f->tensor[i];
+        t->at = take(b, t->step * (size_t)f->sets);
+        if (t->values)
+            tensor_fill(t, &b->machine, f->sets);
+        else
+            must(b->machine.set(t->at, 0xff, t->step * (size_t)f->sets), "cuMemsetD8");
+    }
+    for (int s = 0; s < f->sides; s++) f->side[s].work = take(b, coda_plan_workspace(f->side[s].plan));
+    must(b->machine.stream_wait(NULL), "filling the buffers");
+}
+
+static void unload(struct bench *b, struct figure *f)
+{
+    for (int i = 0; i < f->tensors; i++) free(f->tensor[i].values);
+    for (int s = 0; s < f->sides; s++) {
+        if (f->side[s].replay) must(b->machine.replay_free(f->side[s].replay), "cuGraphExecDestroy");
+        coda_plan_free(f->side[s].plan);
+    }
+}
+
+/* ---- Run ---- */
+
+static void arguments(const struct figure *f, const struct side *s, int set, void **args)
+{
+    for (int i = 0; i < s->args; i++) {
+        const struct tensor *t = &f->tensor[s->arg[i]];
+        args[i] = (void *)(t->at + (size_t)set * t->step);
+    }
+}
+
+static void run_side(const struct bench *b, const struct figure *f, const struct side *s, int set)
+{
+    void *args[ARGS];
+    arguments(f, s, set, args);
+    if (coda_run(s->plan, args, NULL, (void *)s->work, b->machine.stream) == CODA_OK) return;
+    fprintf(stderr, "perf: %s, %s: %s\n", f->name, s->name, coda_error());
+    exit(1);
+}
+
+static graph capture(const struct bench *b, const struct figure *f, const struct side *s, int from, int runs)
+{
+    graph g;
+    must(b->machine.capture_begin(b->machine.stream, 2), "cuStreamBeginCapture");
+    for (int i = from; i < from + runs; i++) run_side(b, f, s, i % f->sets);
+    must(b->machine.capture_end(b->machine.stream, &g), "cuStreamEndCapture");
+    return g;
+}
+
+/* The first kernel of each of the runs, one after the other. */
+static graph capture_first(const struct bench *b, const struct figure *f, const struct side *s, graph *each)
+{
+    const struct machine *m = &b->machine;
+    graph g;
+    node last = NULL, root, copy;
+    must(m->graph_new(&g, 0), "cuGraphCreate");
+    for (int i = 0; i < f->runs; i++) {
+        struct kernel_params params;
+        size_t one = 1;
+        each[i] = capture(b, f, s, i, 1);
+        must(m->graph_roots(each[i], &root, &one) || one != 1, "cuGraphGetRootNodes");
+        must(m->kernel_get(root, &params), "cuGraphKernelNodeGetParams");
+        must(m->kernel_add(&copy, g, &last, last != NULL, &params), "cuGraphAddKernelNode");
+        must(m->kernel_attributes(copy, root), "cuGraphKernelNodeCopyAttributes");
+        last = copy;
+    }
+    return g;
+}
+
+static void prepare(const struct bench *b, const struct figure *f, struct side *s)
+{
+    const struct machine *m = &b->machine;
+    graph each[MOST_RUNS] = {0};
+    bool first = f->first_kernel && s == &f->side[0];
+    graph g = first ? capture_first(b, f, s, each) : capture(b, f, s, 0, f->runs);
+    must(m->replay_new(&s->replay, g, 0), "cuGraphInstantiate");
+    must(m->graph_free(g), "cuGraphDestroy");
+    for (int i = 0; i < f->runs && each[i]; i++) must(m->graph_free(each[i]), "cuGraphDestroy");
+}
+
+/* ---- Check ---- */
+
+struct tensor *figure_tensor(struct figure *f, const char *name)
+{
+    for (int i = 0; i < f->tensors; i++)
+        if (!strcmp(f->tensor[i].name, name)) return &f->tensor[i];
+    fprintf(stderr, "perf: %s has no tensor %s\n", f->name, name);
+    exit(1);
+}
+
+/* 16-bit results may be off by half a unit in the last place, and their sums by as much of the row's
+ * root mean square; fp32 statistics come from fp32 sums. */
+void figure_judge(struct figure *f, const char *output, int64_t row, const double *want)
+{
+    struct tensor *t = figure_tensor(f, output);
+    size_t size = dtype_bytes(t->dtype), bytes = (size_t)t->columns * size;
+    void *host = malloc(bytes);
+    double unit = t->dtype == CODA_F32 ? 0x1p-16 : 0x1p-8, difference = 0, norm = 1e-300;
+    must(!host || f->machine->download(host, t->at + (size_t)row * bytes, bytes), "cuMemcpyDtoH");
+    for (int64_t i = 0; i < t->columns; i++) norm += want[i] * want[i];
+    double rms = sqrt(norm / (double)t->columns);
+    for (int64_t i = 0; i < t->columns; i++) {
+        double e = fabs(element_get(t->dtype, host, i) - want[i]);
+        double excess = e / (unit * (fabs(want[i]) + rms));
+        difference += e * e;
+        f->excess = excess <= f->excess ? f->excess : excess; /* NaN stays */
+    }
+    double error = sqrt(difference / norm);
+    f->error = error <= f->error ? f->error : error;
+    free(host);
+}
+
+/* The first row, the last, and others between. */
+static int64_t sample(const struct figure *f, int i, int rows)
+{
+    return rows < 2 ? 0 : i == rows - 1 ? f->m - 1 : i * ((f->m - 1) / (rows - 1)) + (i > 0 && f->m > 64);
+}
+
+static void check_rows(struct figure *f)
+{
+    const struct tensor *x = figure_tensor(f, "x"), *w = figure_tensor(f, "w");
+    int rows = f->m < ROWS ? (int)f->m : ROWS;
+    double *in = malloc(sizeof *in * (size_t)(rows * x->columns));
+    double *out = malloc(sizeof *out * (size_t)(rows * f->n));
+    must(!in || !out, "malloc");
+    for (int i = 0; i < rows; i++) tensor_row(x, sample(f, i, rows), in + i * x->columns);
+    product(w, rows, in, out);
+    for (int i = 0; i < rows; i++) f->expect(f, sample(f, i, rows), out + i * f->n);
+    free(in);
+    free(out);
+}
+
+static void check(const struct bench *b, struct figure *f)
+{
+    void *args[ARGS];
+    run_side(b, f, &f->side[0], 0);
+    must(b->machine.stream_wait(b->machine.stream), "a run");
+    arguments(f, &f->side[0], 0, args);
+    if (f->check)
+        f->check(f, args);
+    else
+        check_rows(f);
+}
+
+/* ---- Time ---- */
+
+static void replay_side(const struct bench *b, struct figure *f, int s, int sample)
+{
+    const struct machine *m = &b->machine;
+    const event *e = &b->event[2 * (sample * f->sides + s)];
+    must(m->event_record(e[0], m->stream), "cuEventRecord");
+    must(m->replay_run(f->side[s].replay, m->stream), "cuGraphLaunch");
+    must(m->event_record(e[1], m->stream), "cuEventRecord");
+}
+
+/* Every second round goes backwards, so that no side always follows the same other. */
+static void replay_all(const struct bench *b, struct figure *f, int rounds)
+{
+    for (int r = 0; r < rounds; r++)
+        for (int s = 0; s < f->sides; s++) replay_side(b, f, r % 2 ? f->sides - 1 - s : s, r);
+    must(b->machine.stream_wait(b->machine.stream), "a replay");
+    for (int r = 0; r < rounds; r++)
+        for (int s = 0; s < f->sides; s++) {
+            const event *e = &b->event[2 * (r * f->sides + s)];
+            float ms;
+            must(b->machine.event_ms(&ms, e[0], e[1]), "cuEventElapsedTime");
+            f->side[s].ms[r] = ms / f->runs;
+        }
+}
+
+static void time_figure(const struct bench *b, struct figure *f)
+{
+    double round = 0;
+    for (int s = 0; s < f->sides; s++) prepare(b, f, &f->side[s]);
+    replay_all(b, f, WARM);
+    for (int s = 0; s < f->sides; s++) round += f->side[s].ms[WARM - 1] * f->runs;
+    f->rounds = clamp((b->quick ? 100 : 500) / round, b->quick ? 5 : 11, ROUNDS);
+    replay_all(b, f, f->rounds);
+}
+
+/* ---- Report ---- */
+
+/* The tile of the first GEMM, as the plan's text has it. */
+static void tile_of(const coda_plan *p, char *to, size_t size)
+{
+    char *text = plan_text(p, CODA_TEXT_PLAN), *at = text ? strstr(text, "tile ") : NULL;
+    snprintf(to, size, "%.*s", at ? (int)strcspn(at + 5, "\n") : 0, at ? at + 5 : "");
+    free(text);
+}
+
+static void report_sides(struct report *r, struct figure *f, double *mid)
+{
+    fputs(", \"sides\": {", r->json);
+    for (int s = 0; s < f->sides; s++) {
+        double *ms = f->side[s].ms;
+        mid[s] = median(ms, f->rounds);
+        fprintf(r->json, "%s\"%s\": {\"median\": %.6g, \"min\": %.6g, \"max\": %.6g}", s ? ", " : "",
+                f->side[s].name, mid[s], ms[0], ms[f->rounds - 1]);
+    }
+    fputs("}, \"ratio\": {", r->json);
+    for (int s = 1; s < f->sides; s++)
+        fprintf(r->json, "%s\"%s\": %.4f", s > 1 ? ", " : "", f->side[s].name, mid[s] / mid[0]);
+    fputs("}", r->json);
+}
+
+static void report_figure(struct bench *b, struct figure *f)
+{
+    struct report *r = &b->report;
+    coda_plan_stats stats;
+    char tile[96];
+    double mid[SIDES] = {0};
+    bool good = f->excess <= 1;
+    coda_plan_stats_get(f->side[0].plan, &stats);
+    tile_of(f->side[0].plan, tile, sizeof tile);
+    report_case(r, f->name);
+    fprintf(r->json, ", \"m\": %lld, \"n\": %lld, \"k\": %lld, \"flops\": %.6g, \"bytes\": %lld, ",
+            (long long)f->m, (long long)f->n, (long long)f->k, stats.flops, (long long)stats.bytes);
+    fprintf(r->json, "\"launches\": %d, \"timed\": %d, \"tile\": \"%s\", \"error\": %.3g, \"good\": %s, ",
+            stats.launches, f->first_kernel ? 1 : stats.launches, tile, f->error, good ? "true" : "false");
+    fprintf(r->json, "\"rounds\": %d, \"runs\": %d, \"sets\": %d", f->rounds, f->runs, f->sets);
+    report_sides(r, f, mid);
+    report_end_case(r);
+    printf("%-34s %9.4f %9.4f %7.1f %7.3f  %8.1e %s %s\n", f->name, mid[0], mid[1],
+           stats.flops / mid[0] / 1e9, mid[1] / mid[0], f->error, good ? "good " : "WRONG", tile);
+    fflush(stdout);
+    b->bad += !good;
+}
+
+/* ---- The program ---- */
+
+static bool chosen(const struct bench *b, const struct figure *f)
+{
+    for (int i = 0; i < b->patterns; i++)
+        if (strstr(f->name, b->pattern[i])) return true;
+    return b->patterns == 0;
+}
+
+static int choose(const struct bench *b, struct figure *f, int n)
+{
+    int kept = 0;
+    for (int i = 0; i < n; i++)
+        if (chosen(b, &f[i])) f[kept++] = f[i];
+    return kept;
+}
+
+static int print_plans(struct figure *f, int n)
+{
+    for (int i = 0; i < n; i++)
+        for (int s = 0; s < f[i].sides; s++) {
+            char *text = plan_text(f[i].side[s].plan, CODA_TEXT_PLAN);
+            printf("---- %s, %s\n%s", f[i].name, f[i].side[s].name, text ? text : "");
+            free(text);
+            coda_plan_free(f[i].side[s].plan);
+        }
+    return 0;
+}
+
+static void parse(struct bench *b, int argc, char **argv)
+{
+    b->pattern = argv; /* in place: there are never more patterns than arguments read */
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], "--quick"))
+            b->quick = true;
+        else if (!strcmp(argv[i], "--plan"))
+            b->plan = true;
+        else if (!strcmp(argv[i], "--out") && i + 1 < argc)
+            b->out = argv[++i];
+        else
+            b->pattern[b->patterns++] = argv[i];
+}
+
+static void open_machine(struct bench *b)
+{
+    static const size_t memory = (size_t)20 << 30;
+    machine_open(&b->machine);
+    must(b->machine.alloc(&b->memory, memory), "cuMemAlloc of 20 GiB");
+    b->end = b->memory + memory;
+    for (int i = 0; i < 2 * SIDES * ROUNDS; i++) must(b->machine.event_new(&b->event[i], 0), "cuEventCreate");
+}
+
+int bench_main(int argc, char **argv, const char *name, struct figure *f, int n)
+{
+    static struct bench b;
+    parse(&b, argc, argv);
+    if (!b.plan) open_machine(&b);
+    n = choose(&b, f, n);
+    if (compile_all(&b, f, n)) return 1;
+    if (b.plan) return print_plans(f, n);
+    report_begin(&b.report, name, b.out);
+    printf("%-34s %9s %9s %7s %7s  %8s\n", name, "coda ms", "lt ms", "TFLOP/s", "ratio", "error");
+    for (int i = 0; i < n; i++) {
+        load(&b, &f[i]);
+        check(&b, &f[i]);
+        time_figure(&b, &f[i]);
+        report_figure(&b, &f[i]);
+        unload(&b, &f[i]);
+    }
+    return report_end(&b.report) || b.bad;
+}

@@ -1,0 +1,101 @@
+/*
+ * bench.h -- what every measurement shares.
+ *
+ * A figure is one question: how long does a plan of libcoda take beside another way to do the same
+ * work? Its sides run in turns in one process, as replays of CUDA graphs that hold several runs, each
+ * on its own set of buffers, so that more than three times the L2 passes between two uses of a set.
+ * Data are random-normal. Every figure is checked against fp64 on a sample of rows before it is timed.
+ */
+#ifndef BENCH_H
+#define BENCH_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "machine.h"
+
+enum { SIDES = 3, ARGS = 16, ROUNDS = 101, ROWS = 4 };
+
+/* ---- Tensors: the same numbers on the device and, element by element, for the reference ---- */
+
+struct tensor {
+    char name[32];
+    coda_dtype dtype;
+    int64_t count, columns;
+    float *values; /* what element i is: values[i % period]; NULL for outputs                      */
+    int64_t period;
+    address at; /* of the first set                                                                */
+    size_t step; /* bytes from set to set                                                          */
+};
+
+/* Random values: 16-bit ones normal, matrices of weights over the root of their columns; fp32 around 1
+ * and positive; int32 in 0 .. ints-1. `pool` chooses the numbers. */
+void tensor_make(struct tensor *t, const coda_arg_info *a, int pool, int64_t ints);
+void tensor_fill(const struct tensor *t, const struct machine *m, int sets);
+void tensor_row(const struct tensor *t, int64_t row, double *out);
+static inline double tensor_at(const struct tensor *t, int64_t i) { return t->values[i % t->period]; }
+
+/* ---- Figures ---- */
+
+struct side {
+    const char *name;
+    coda_plan *plan;
+    int args, arg[ARGS]; /* which of the figure's tensors                                          */
+    address work;
+    replay replay;
+    double ms[ROUNDS];
+};
+
+struct figure {
+    char name[64];
+    int64_t m, n, k; /* of the product                                                             */
+    int variant;     /* free for the builders                                                      */
+    /* The graph of side s; a NULL graph: no such side. */
+    coda_graph *(*build)(const struct figure *f, int s);
+    /* Compares the outputs with fp64, given the product's row; or checks all by itself. */
+    void (*expect)(struct figure *f, int64_t row, const double *product);
+    void (*check)(struct figure *f, void **args);
+    bool first_kernel; /* time the first kernel of a run alone: the rest finishes a row statistic,
+                          which a reader in a larger graph does in its own kernel                  */
+
+    struct side side[SIDES];
+    int sides, tensors, sets, runs, rounds;
+    struct tensor tensor[SIDES * ARGS];
+    double error;  /* largest of the outputs: |y - r| / |r|, Euclidean                             */
+    double excess; /* largest error of an element over what it may be                              */
+    const struct machine *machine;
+};
+
+/* Side 0 is libcoda's plan; the others are what it is compared with. */
+extern const char *const side_name[SIDES];
+extern const unsigned side_flags[SIDES];
+
+/* Measures all that the command line chooses, prints a table and writes its JSON. Exit status. */
+int bench_main(int argc, char **argv, const char *name, struct figure *f, int n);
+
+struct tensor *figure_tensor(struct figure *f, const char *name);
+/* Compares row `row` of an output of side 0 with what it should be. */
+void figure_judge(struct figure *f, const char *output, int64_t row, const double *want);
+
+/* x [rows, K] times the transpose of w [N, K], in fp64 and on all cores. */
+void product(const struct tensor *w, int rows, const double *x, double *out);
+
+/* Calls fn(ctx, i) for i in 0 .. n-1 from as many threads as there are cores. */
+void in_parallel(int64_t n, void (*fn)(void *ctx, int64_t i), void *ctx);
+
+/* ---- Reports ---- */
+
+struct report {
+    FILE *json;
+    int cases;
+};
+/* Opens perf/results/NAME.json (or `path`) and describes the machine in it. */
+void report_begin(struct report *r, const char *name, const char *path);
+/* The next case's line, up to its name; the caller adds fields and calls report_end_case(). */
+void report_case(struct report *r, const char *name);
+void report_end_case(struct report *r);
+int report_end(struct report *r);
+
+double median(double *v, int n); /* sorts v */
+
+#endif

@@ -1,0 +1,167 @@
+/*
+ * data.c -- random tensors, on the device and as the reference sees them, and products in fp64.
+ *
+ * A tensor repeats a pool of normal numbers. The pool's length is eight times a prime, so that no two
+ * rows of a matrix are the same, and every tensor of a figure has its own pool.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "bench.h"
+#include "tensor.h"
+
+enum { POOLS = 16, POOL = 8 * 524287, THREADS = 64 };
+
+/* ---- Threads ---- */
+
+struct crew {
+    void (*fn)(void *, int64_t);
+    void *ctx;
+    int64_t n;
+    atomic_llong next;
+};
+
+static void *work(void *arg)
+{
+    struct crew *c = arg;
+    for (int64_t i; (i = atomic_fetch_add(&c->next, 1)) < c->n;) c->fn(c->ctx, i);
+    return NULL;
+}
+
+void in_parallel(int64_t n, void (*fn)(void *ctx, int64_t i), void *ctx)
+{
+    struct crew c = {.fn = fn, .ctx = ctx, .n = n};
+    pthread_t thread[THREADS];
+    long cores = sysconf(_SC_NPROCESSORS_ONLN), started = 0;
+    while (started < cores && started < THREADS && started < n)
+        if (pthread_create(&thread[started], NULL, work, &c))
+            break;
+        else
+            started++;
+    if (started == 0) work(&c);
+    for (long i = 0; i < started; i++) pthread_join(thread[i], NULL);
+}
+
+/* ---- Pools ---- */
+
+enum { PIECES = 64, PIECE = POOL / PIECES + 1 };
+
+static float *pools[POOLS];
+
+static void fill_pool(void *ctx, int64_t i)
+{
+    int pool = (int)(i / PIECES), from = (int)(i % PIECES) * PIECE;
+    uint64_t seed = (uint64_t)i * 0x9e3779b97f4a7c15u + 12345;
+    (void)ctx;
+    for (int j = from; j < from + PIECE && j < POOL; j++) pools[pool][j] = (float)normal(&seed);
+}
+
+static void make_pools(void)
+{
+    for (int i = 0; i < POOLS; i++) must(!(pools[i] = malloc(POOL * sizeof(float))), "malloc");
+    in_parallel(POOLS * PIECES, fill_pool, NULL);
+}
+
+/* ---- Tensors ---- */
+
+static float value_of(const coda_arg_info *a, double scale, float normal_value, int64_t i, int64_t ints)
+{
+    uint64_t seed = (uint64_t)i;
+    switch (a->dtype) {
+    case CODA_F32: return 0.75f + 0.25f * fabsf(normal_value);
+    case CODA_I32: return (float)floor(uniform(&seed) * (double)ints);
+    case CODA_F16: return float_of_f16(f16_of_float((float)(normal_value * scale)));
+    default: return float_of_bits((uint32_t)bf16_of_float((float)(normal_value * scale)) << 16);
+    }
+}
+
+void tensor_make(struct tensor *t, const coda_arg_info *a, int pool, int64_t ints)
+{
+    snprintf(t->name, sizeof t->name, "%s", a->name);
+    t->dtype = a->dtype;
+    t->count = element_count(a);
+    t->columns = a->rank ? a->dims[a->rank - 1] : 1;
+    t->step = (t->count * dtype_bytes(a->dtype) + 255) / 256 * 256;
+    t->period = t->count < POOL ? t->count : POOL;
+    if (a->kind == CODA_ARG_OUTPUT) return;
+    if (!pools[0]) make_pools();
+    bool weight = a->kind == CODA_ARG_WEIGHT && a->rank > 1;
+    double scale = weight ? 1 / sqrt((double)t->columns) : 1;
+    const float *from = pools[pool % POOLS];
+    must(!(t->values = malloc((size_t)t->period * sizeof(float))), "malloc");
+    for (int64_t i = 0; i < t->period; i++) t->values[i] = value_of(a, scale, from[i], i, ints);
+}
+
+void tensor_fill(const struct tensor *t, const struct machine *m, int sets)
+{
+    size_t size = dtype_bytes(t->dtype), have = (size_t)t->period * size;
+    size_t all = (size_t)t->count * size;
+    void *host = malloc(have);
+    must(!host, "malloc");
+    for (int64_t i = 0; i < t->period; i++) element_set(t->dtype, host, i, t->values[i]);
+    must(m->upload(t->at, host, have), "cuMemcpyHtoD");
+    for (size_t some; have < all; have += some) {
+        some = have < all - have ? have : all - have;
+        must(m->copy(t->at + have, t->at, some), "cuMemcpyDtoD");
+    }
+    for (int s = 1; s < sets; s++) must(m->copy(t->at + (size_t)s * t->step, t->at, all), "cuMemcpyDtoD");
+    free(host);
+}
+
+void tensor_row(const struct tensor *t, int64_t row, double *out)
+{
+    for (int64_t i = 0; i < t->columns; i++) out[i] = tensor_at(t, row * t->columns + i);
+}
+
+/* ---- Products ---- */
+
+typedef double vec4 __attribute__((vector_size(32), aligned(8)));
+typedef float quad __attribute__((vector_size(16), aligned(4)));
+
+/* sum[r] += x[r] . w over k columns, a multiple of four. */
+static void dots(const float *w, int rows, const double *x, int64_t pitch, int64_t k, double *sum)
+{
+    for (int r = 0; r < rows; r++) {
+        const double *row = x + r * pitch;
+        vec4 a = {0}, b = {0};
+        for (int64_t i = 0; i + 8 <= k; i += 8) {
+            a += __builtin_convertvector(*(const quad *)(w + i), vec4) * *(const vec4 *)(row + i);
+            b += __builtin_convertvector(*(const quad *)(w + i + 4), vec4) * *(const vec4 *)(row + i + 4);
+        }
+        a += b;
+        sum[r] += a[0] + a[1] + a[2] + a[3];
+    }
+}
+
+struct multiplication {
+    const struct tensor *w;
+    const double *x;
+    double *out;
+    int rows;
+    int64_t n;
+};
+
+enum { COLUMNS = 64 }; /* of a task */
+
+static void multiply_columns(void *ctx, int64_t task)
+{
+    const struct multiplication *p = ctx;
+    int64_t k = p->w->columns, period = p->w->period;
+    for (int64_t j = task * COLUMNS; j < (task + 1) * COLUMNS && j < p->n; j++) {
+        double sum[ROWS] = {0};
+        for (int64_t done = 0, some; done < k; done += some) {
+            int64_t at = (j * k + done) % period;
+            some = period - at < k - done ? period - at : k - done;
+            dots(p->w->values + at, p->rows, p->x + done, k, some, sum);
+        }
+        for (int r = 0; r < p->rows; r++) p->out[r * p->n + j] = sum[r];
+    }
+}
+
+void product(const struct tensor *w, int rows, const double *x, double *out)
+{
+    struct multiplication p = {w, x, out, rows, w->count / w->columns};
+    in_parallel((p.n + COLUMNS - 1) / COLUMNS, multiply_columns, &p);
+}

@@ -1,0 +1,40 @@
+/* machine.c -- opens libcuda and the first GPU. */
+#include "machine.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void must(int result, const char *what)
+{
+    if (!result) return;
+    fprintf(stderr, "perf: %s failed with %d\n", what, result);
+    exit(1);
+}
+
+static void *find(void *lib, const char *symbol)
+{
+    void *p = dlsym(lib, symbol);
+    must(!p, symbol);
+    return p;
+}
+
+void machine_open(struct machine *m)
+{
+    void *context;
+    int device;
+    m->lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!m->lib) {
+        fprintf(stderr, "perf: no driver: %s\n", dlerror());
+        exit(1);
+    }
+#define MACHINE_FIND(field, symbol, parameters) *(void **)&m->field = find(m->lib, symbol);
+    MACHINE_CALLS(MACHINE_FIND)
+#undef MACHINE_FIND
+    must(m->init(0), "cuInit");
+    must(m->device_get(&device, 0), "cuDeviceGet");
+    must(m->device_name(m->name, sizeof m->name, device), "cuDeviceGetName");
+    must(m->context_retain(&context, device), "cuDevicePrimaryCtxRetain");
+    must(m->context_set(context), "cuCtxSetCurrent");
+    must(m->stream_new(&m->stream, 1), "cuStreamCreate");
+}

@@ -1,0 +1,118 @@
+/*
+ * report.c -- results as JSON: what was measured on, then one line for each case.
+ *
+ *     {"name": ..., "date": ..., "clocks": {...}, "info": {...}, "cases": [
+ *     {"case": ..., ...},
+ *     ...
+ *     ]}
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "bench.h"
+
+static void put_string(FILE *f, const char *s)
+{
+    putc('"', f);
+    for (; *s; s++) {
+        if (*s == '"' || *s == '\\') putc('\\', f);
+        if ((unsigned char)*s >= ' ') putc(*s, f);
+    }
+    putc('"', f);
+}
+
+static void put_pair(FILE *f, const char *key, const char *value, bool more)
+{
+    put_string(f, key);
+    fputs(": ", f);
+    put_string(f, value);
+    if (more) fputs(", ", f);
+}
+
+/* Clocks in MHz, power in W and temperature as nvidia-smi gives them; nothing without it. */
+static void put_clocks(FILE *f)
+{
+    static const char query[] = "nvidia-smi -i 0 --format=csv,noheader --query-gpu=clocks.sm,clocks.mem,"
+                                "clocks.max.sm,power.draw,power.limit,temperature.gpu 2>/dev/null";
+    static const char *const key[] = {"sm", "memory", "sm_max", "power", "power_limit", "celsius"};
+    char line[256] = "";
+    FILE *p = popen(query, "r");
+    if (p && !fgets(line, sizeof line, p)) line[0] = 0;
+    if (p) pclose(p);
+    fputs("\"clocks\": {", f);
+    char *value = strtok(line, ",\n");
+    for (int i = 0; i < 6 && value; i++, value = strtok(NULL, ",\n")) {
+        if (i) fputs(", ", f);
+        put_pair(f, key[i], value + strspn(value, " "), false);
+    }
+    fputs("},\n", f);
+}
+
+/* The lines of coda_info_print(). */
+static void put_info(FILE *f)
+{
+    char info[4096] = "";
+    coda_info_print(info, sizeof info);
+    fputs("\"info\": {", f);
+    int n = 0;
+    for (char *line = strtok(info, "\n"); line; line = strtok(NULL, "\n")) {
+        char *colon = strchr(line, ':');
+        if (!colon || !strncmp(line, "cache", 5)) continue;
+        *colon = 0;
+        if (n++) fputs(", ", f);
+        put_pair(f, line, colon + 1 + strspn(colon + 1, " "), false);
+    }
+    fputs("},\n", f);
+}
+
+void report_begin(struct report *r, const char *name, const char *path)
+{
+    char file[256], date[32];
+    time_t now = time(NULL);
+    snprintf(file, sizeof file, "perf/results/%s.json", name);
+    r->cases = 0;
+    r->json = fopen(path ? path : file, "w");
+    if (!r->json) {
+        perror(path ? path : file);
+        exit(1);
+    }
+    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
+    fputs("{", r->json);
+    put_pair(r->json, "name", name, true);
+    put_pair(r->json, "date", date, false);
+    fputs(",\n", r->json);
+    put_clocks(r->json);
+    put_info(r->json);
+    fputs("\"cases\": [", r->json);
+}
+
+void report_case(struct report *r, const char *name)
+{
+    fputs(r->cases++ ? ",\n{" : "\n{", r->json);
+    put_pair(r->json, "case", name, false);
+}
+
+void report_end_case(struct report *r)
+{
+    fputs("}", r->json);
+    fflush(r->json);
+}
+
+int report_end(struct report *r)
+{
+    fputs("\n]}\n", r->json);
+    return fclose(r->json);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double median(double *v, int n)
+{
+    qsort(v, (size_t)n, sizeof *v, by_value);
+    return v[n / 2];
+}
