@@ -3,8 +3,9 @@
  *
  *     NAME [--quick] [--plan] [--out FILE] [PATTERN...]
  *
- * Only figures whose name contains a pattern are measured. --quick takes fewer rounds; --plan prints the
- * plans and needs no GPU.
+ * Only figures whose name contains a pattern are measured; they are printed, and stored only with --out.
+ * All of them go to perf/results/NAME.json. --quick takes fewer rounds; --plan prints the plans and
+ * needs no GPU.
  */
 #include "bench.h"
 
@@ -400,11 +401,12 @@ int bench_main(int argc, char **argv, const char *name, struct figure *f, int n)
 {
     static struct bench b;
     parse(&b, argc, argv);
-    if (!b.plan) open_machine(&b);
     n = choose(&b, f, n);
+    if (n == 0) return 0;
+    if (!b.plan) open_machine(&b);
     if (compile_all(&b, f, n)) return 1;
     if (b.plan) return print_plans(f, n);
-    report_begin(&b.report, name, b.out);
+    report_begin(&b.report, name, b.out ? b.out : b.patterns ? "/dev/null" : NULL);
     printf("%-34s %9s %9s %7s %7s  %8s\n", name, "coda ms", "lt ms", "TFLOP/s", "ratio", "error");
     for (int i = 0; i < n; i++) {
         load(&b, &f[i]);
