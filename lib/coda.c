@@ -255,7 +255,7 @@ static coda_status load_all(struct job *j)
         int64_t grid = q->kernel.persistent ? MIN(q->kernel.grid, p->gpu.sms) : q->kernel.grid;
         if (grid > INT32_MAX) return fail(CODA_E_UNSUPPORTED, "%s: %lld blocks", q->kernel.symbol, (long long)grid);
         c->launch = (struct jit_launch){.grid = (unsigned)grid, .threads = (unsigned)q->kernel.threads,
-                                        .shared_bytes = (unsigned)q->kernel.shared_bytes, .pdl = q->kernel.waits};
+                                        .shared_bytes = (unsigned)q->kernel.shared_bytes};
     }
     return CODA_OK;
 }

@@ -12,14 +12,12 @@
 
 coda_status emit_program(struct plan *plan, struct program *p, const struct machine *m)
 {
-    coda_status status = CODA_E_INVALID;
     switch (p->kind) {
-    case PROGRAM_GEMM: status = emit_gemm(plan, p, m); break;
-    case PROGRAM_ROWS: status = emit_rows(plan, p, m); break;
-    case PROGRAM_ATTENTION: status = emit_attention(plan, p, m); break;
+    case PROGRAM_GEMM: return emit_gemm(plan, p, m);
+    case PROGRAM_ROWS: return emit_rows(plan, p, m);
+    case PROGRAM_ATTENTION: return emit_attention(plan, p, m);
     }
-    p->kernel.waits = m->sm90 && !(p->kind == PROGRAM_ATTENTION && !p->attention.sm90);
-    return status;
+    return fail(CODA_E_INVALID, "program kind %d has no emitter", (int)p->kind);
 }
 
 const char *emit_dtype(coda_dtype t)

@@ -155,8 +155,6 @@ struct kernel_spec {
     int64_t grid;                   /* blocks, 1-D; 0 for an empty domain: not launched. For a
                                        persistent kernel an upper bound, clipped to the SMs        */
     bool persistent;                /* at most one block for each SM                               */
-    bool waits;                     /* it begins by waiting for the kernel before it, and so may be
-                                       launched before that one ends                               */
     int threads, shared_bytes;
     int maps, pointers;
     struct map_spec map[KERNEL_MAX_MAPS];
