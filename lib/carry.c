@@ -24,6 +24,7 @@ struct fact {
     int uses;
     enum readers readers;
     enum writer writer;
+    bool reached; /* scratch of depends() */
 };
 
 /* ---- Layers ---- */
@@ -84,21 +85,17 @@ int layer_apply(struct walk *w, int v, int base)
 
 /* ---- Facts ---- */
 
-static bool depends(const graph *g, int v, int on)
+static bool depends(const graph *g, struct fact *f, int v, int on)
 {
-    if (on > v) return false;
-    bool *reached = calloc((size_t)v + 1, sizeof *reached), found = !reached;
-    if (reached) reached[v] = true;
-    for (int i = v; reached && i > on; i--)
-        for (int j = 0; j < g->node[i].nin && reached[i]; j++)
-            if (g->node[i].in[j] >= 0) reached[g->node[i].in[j]] = true;
-    if (reached) found = reached[on];
-    free(reached);
-    return found;
+    for (int i = on; i <= v; i++) f[i].reached = i == v;
+    for (int i = v; i > on; i--)
+        for (int j = 0; j < g->node[i].nin && f[i].reached; j++)
+            if (g->node[i].in[j] >= on) f[g->node[i].in[j]].reached = true;
+    return v >= on && f[on].reached;
 }
 
 /* A map that needs a finished statistic of its own operand cannot be part of that one's epilogue. */
-static enum writer map_writer(const graph *g, const struct fact *f, const struct node *n)
+static enum writer map_writer(const graph *g, struct fact *f, const struct node *n)
 {
     enum writer writer = BY_ROWS;
     for (int i = 0; i < n->nin; i++) {
@@ -108,13 +105,13 @@ static enum writer map_writer(const graph *g, const struct fact *f, const struct
         for (int j = 0; j < n->nin; j++) {
             int q = n->in[j];
             if (q < 0 || q == n->in[i] || same_dims(&g->node[q].type, &n->type)) continue;
-            if (depends(g, q, n->in[i])) return BY_ROWS;
+            if (depends(g, f, q, n->in[i])) return BY_ROWS;
         }
     }
     return writer;
 }
 
-static enum writer writer_of(const graph *g, const struct fact *f, const struct node *n)
+static enum writer writer_of(const graph *g, struct fact *f, const struct node *n)
 {
     switch (n->op) {
     case OP_MATMUL: return BY_GEMM;
