@@ -334,13 +334,14 @@ static void report_figure(struct bench *b, struct figure *f)
     report_case(r, f->name);
     fprintf(r->json, ", \"m\": %lld, \"n\": %lld, \"k\": %lld, \"flops\": %.6g, \"bytes\": %lld, ",
             (long long)f->m, (long long)f->n, (long long)f->k, stats.flops, (long long)stats.bytes);
-    fprintf(r->json, "\"launches\": %d, \"timed\": %d, \"tile\": \"%s\", \"error\": %.3g, \"good\": %s, ",
-            stats.launches, f->first_kernel ? 1 : stats.launches, tile, f->error, good ? "true" : "false");
-    fprintf(r->json, "\"rounds\": %d, \"runs\": %d, \"sets\": %d", f->rounds, f->runs, f->sets);
+    fprintf(r->json, "\"launches\": %d, \"timed\": %d, \"tile\": \"%s\", \"error\": %.3g, \"excess\": %.3g, ",
+            stats.launches, f->first_kernel ? 1 : stats.launches, tile, f->error, f->excess);
+    fprintf(r->json, "\"good\": %s, \"rounds\": %d, \"runs\": %d, \"sets\": %d", good ? "true" : "false",
+            f->rounds, f->runs, f->sets);
     report_sides(r, f, mid);
     report_end_case(r);
-    printf("%-34s %9.4f %9.4f %7.1f %7.3f  %8.1e %s %s\n", f->name, mid[0], mid[1],
-           stats.flops / mid[0] / 1e9, mid[1] / mid[0], f->error, good ? "good " : "WRONG", tile);
+    printf("%-34s %9.4f %9.4f %7.1f %7.3f  %8.1e %5.2f %s %s\n", f->name, mid[0], mid[1],
+           stats.flops / mid[0] / 1e9, mid[1] / mid[0], f->error, f->excess, good ? "good " : "WRONG", tile);
     fflush(stdout);
     b->bad += !good;
 }

@@ -21,7 +21,7 @@ enum { SIDES = 3, ARGS = 16, ROUNDS = 101, ROWS = 4 };
 struct tensor {
     char name[32];
     coda_dtype dtype;
-    int64_t count, columns;
+    int64_t count, columns; /* of a matrix; a vector has one                                       */
     float *values; /* what element i is: values[i % period]; NULL for outputs                      */
     int64_t period;
     address at; /* of the first set                                                                */

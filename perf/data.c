@@ -82,7 +82,7 @@ void tensor_make(struct tensor *t, const coda_arg_info *a, int pool, int64_t int
     snprintf(t->name, sizeof t->name, "%s", a->name);
     t->dtype = a->dtype;
     t->count = element_count(a);
-    t->columns = a->rank ? a->dims[a->rank - 1] : 1;
+    t->columns = a->rank > 1 ? a->dims[a->rank - 1] : 1;
     t->step = (t->count * dtype_bytes(a->dtype) + 255) / 256 * 256;
     t->period = t->count < POOL ? t->count : POOL;
     if (a->kind == CODA_ARG_OUTPUT) return;
