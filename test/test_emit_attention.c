@@ -155,6 +155,7 @@ Suite *emit_attention_suite(void)
     tcase_add_test(text, empty_domains_launch_nothing);
     tcase_add_test(text, refuses_what_no_tile_holds);
     suite_add_tcase(s, text);
+    tcase_set_tags(nvrtc, "nvrtc");
     tcase_add_loop_test(nvrtc, compiles, 0, attention_case_count);
     suite_add_tcase(s, nvrtc);
     return s;

@@ -169,9 +169,13 @@ END_TEST
 Suite *emit_rows_suite(void)
 {
     Suite *s = suite_create("emit_rows");
-    TCase *t = tcase_create("emit_rows");
+    TCase *t = tcase_create("emit_rows"), *n = tcase_create("nvrtc");
+    tcase_set_timeout(n, 120);
+    tcase_set_tags(n, "nvrtc");
+    tcase_add_loop_test(n, compiles, 0, rows_case_count);
+    tcase_add_test(n, user_maps);
+    suite_add_tcase(s, n);
     tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, compiles, 0, rows_case_count);
     tcase_add_test(t, pieces_are_as_wide_as_memory_allows);
     tcase_add_test(t, dimensions_join_where_strides_allow);
     tcase_add_test(t, teams_grow_with_their_rows);
@@ -179,7 +183,6 @@ Suite *emit_rows_suite(void)
     tcase_add_test(t, empty_domains_are_not_launched);
     tcase_add_test(t, same_program_same_text);
     tcase_add_test(t, large_domains_count_in_64_bits);
-    tcase_add_test(t, user_maps);
     tcase_add_test(t, too_many_pointers);
     suite_add_tcase(s, t);
     return s;

@@ -384,6 +384,7 @@ Suite *primitives_suite(void)
     tcase_add_test(t, partials_are_finished_in_order);
     suite_add_tcase(s, t);
     t = tcase_create("nvrtc");
+    tcase_set_tags(t, "nvrtc");
     tcase_add_loop_test(t, primitive_compiles_by_itself, 0, prim_count);
     tcase_add_loop_test(t, header_stands_alone, 0, prim_file_count);
     suite_add_tcase(s, t);
