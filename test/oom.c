@@ -3,7 +3,8 @@
  *
  * A small LLaMA block is built, printed, parsed, evaluated, compiled for both fold modes, printed again
  * and run on the CPU device, with the N-th allocation failing, N = 1, 2, ... until none fails. Each time
- * the library must either say CODA_E_MEMORY or get along and give the same bits as ever.
+ * the library must either say CODA_E_MEMORY or get along and give the same bits as ever. Then the same
+ * with one kernel that is compiled by NVRTC, or found in the cache.
  *
  * Linked with --wrap, so that malloc and its like pass through here.
  */
@@ -133,6 +134,25 @@ static coda_status all(void)
     return status;
 }
 
+/* The way through NVRTC and the cache; without NVRTC, nothing. */
+static coda_status one_kernel(void)
+{
+    static bool missing;
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p = NULL;
+    opt.device = CODA_DEVICE_NONE;
+    coda_graph *g = missing ? NULL : coda_graph_new();
+    if (missing) return CODA_OK;
+    if (!g) return CODA_E_MEMORY;
+    coda_output(g, "y", coda_relu(g, coda_input(g, "x", CODA_BF16, DIMS(T, D))));
+    coda_status status = coda_graph_status(g);
+    if (!status) status = coda_compile(&p, g, &opt);
+    missing = status == CODA_E_DEVICE && !failed;
+    coda_plan_free(p);
+    coda_graph_free(g);
+    return missing ? CODA_OK : status;
+}
+
 /* ---- The test ---- */
 
 static uint16_t good_y[T * D];
@@ -145,13 +165,12 @@ static void complain(long n, const char *what)
     wrong++;
 }
 
-/* One run with the n-th allocation failing; false when it needs fewer than n. */
-static bool attempt(long n)
+/* One run of `work` with the n-th allocation failing; false when it needs fewer than n. */
+static bool attempt(coda_status (*work)(void), long n)
 {
-    memset(y, 0, sizeof y);
     atomic_store(&failed, false);
     atomic_store(&countdown, n);
-    coda_status status = all();
+    coda_status status = work();
     atomic_store(&countdown, 0);
     if (status && status != CODA_E_MEMORY) complain(n, coda_status_name(status));
     if (status && !failed) complain(n, "failed without cause");
@@ -179,15 +198,16 @@ int main(void)
     fill(w_gu, 2 * F * D, 5);
     fill(w_d, D * F, 6);
     for (int i = 0; i < T; i++) targets[i] = i % 5;
-    if (all() != CODA_OK) return printf("oom: without any failure: %s\n", coda_error()), 1;
+    if (all() != CODA_OK || one_kernel() != CODA_OK)
+        return printf("oom: without any failure: %s\n", coda_error()), 1;
     memcpy(good_y, y, sizeof y);
     memcpy(good_exact, exact_y, sizeof exact_y);
-    long n[2];
-    for (int mode = 0; mode < 2; mode++) {
-        atomic_store(&for_good, mode);
-        for (n[mode] = 1; attempt(n[mode]);) n[mode]++;
+    long n, total = 0;
+    for (int mode = 0; mode < 4; mode++) {
+        atomic_store(&for_good, mode % 2);
+        for (n = 1; attempt(mode < 2 ? all : one_kernel, n);) n++;
+        total += n - 1;
     }
-    printf("oom: %ld allocations failed alone, %ld for good, %d times with a wrong end\n", n[0] - 1, n[1] - 1,
-           wrong);
+    printf("oom: %ld allocations failed, alone or for good, %d with a wrong end\n", total, wrong);
     return wrong != 0;
 }
