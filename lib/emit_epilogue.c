@@ -4,27 +4,15 @@
  * Each level is a function of straight-line code: row() and col() and half() return the values that
  * slots read, apply() does the arithmetic of a slot. Value i is called v<i>; on two lanes, v<i>a and
  * v<i>b. Ports of the parameter struct are x<port> (loads), y<port> (stores), s<port> (states).
+ * emit_levels.c prints the rows and columns, this file the rest.
  */
-#include "epilogue.h"
+#include "emit_epilogue.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-typedef long long wide;
-
-struct printer {
-    const struct program *p;
-    struct text *t;
-    enum level level; /* of the function being printed */
-};
-
-struct word {
-    char s[192];
-};
-
-static struct word word(const char *format, ...) PRINTF(1, 2);
-static struct word word(const char *format, ...)
+struct word printer_word(const char *format, ...)
 {
     struct word w;
     va_list args;
@@ -38,7 +26,7 @@ static struct word float_word(float x)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
-    return isfinite(x) ? word("%af", (double)x) : word("bits_float(0x%08xu)", bits);
+    return isfinite(x) ? printer_word("%af", (double)x) : printer_word("bits_float(0x%08xu)", bits);
 }
 
 /* ---- Names ---- */
@@ -49,27 +37,25 @@ static const char *lane_name(const struct printer *e, const struct step *s, int 
     return lane ? "b" : "a";
 }
 
-/* Value `step` as the current function sees it on `lane`. */
-static struct word value(const struct printer *e, int step, int lane)
+struct word printer_value(const struct printer *e, int step, int lane)
 {
     const struct step *s = &e->p->step[step];
     enum level level = step_level(s);
-    if (level == LEVEL_SLOT) return word("v%d%s", step, lane_name(e, s, lane));
-    if (level == e->level) return word("v%d", step);
-    if (level == LEVEL_ROW) return word("%sv%d", e->level == LEVEL_SLOT ? "s.row." : "r.", step);
-    return level == LEVEL_COL ? word("s.col[%d].v%d", lane, step) : word("s.half.v%d", step);
+    if (level == LEVEL_SLOT) return printer_word("v%d%s", step, lane_name(e, s, lane));
+    if (level == e->level) return printer_word("v%d", step);
+    if (level == LEVEL_ROW) return printer_word("%sv%d", e->level == LEVEL_SLOT ? "s.row." : "r.", step);
+    return level == LEVEL_COL ? printer_word("s.col[%d].v%d", lane, step) : printer_word("s.half.v%d", step);
 }
 
-/* `+ stride * index`, or nothing. */
-static struct word term(int64_t stride, int64_t extent, const char *index)
+struct word printer_term(int64_t stride, int64_t extent, const char *index)
 {
-    if (!stride || extent <= 1) return word("%s", "");
-    return stride == 1 ? word(" + %s", index) : word(" + %lld * %s", (wide)stride, index);
+    if (!stride || extent <= 1) return printer_word("%s", "");
+    return stride == 1 ? printer_word(" + %s", index) : printer_word(" + %lld * %s", (wide)stride, index);
 }
 
-static struct word flat_row(const struct program *p, const char *batch, const char *m)
+struct word printer_row(const struct program *p, const char *batch, const char *m)
 {
-    return p->dim[0] > 1 ? word("%lld * %s + %s", (wide)p->dim[1], batch, m) : word("%s", m);
+    return p->dim[0] > 1 ? printer_word("%lld * %s + %s", (wide)p->dim[1], batch, m) : printer_word("%s", m);
 }
 
 /* The k-th load (store) of the slots; staged stores come first. */
@@ -99,28 +85,29 @@ static int count_slot(const struct program *p, enum step_kind kind)
 
 /* ---- Steps ---- */
 
-static void end_line(const struct printer *e, const struct step *s)
+void printer_end(const struct printer *e, const struct step *s)
 {
     if (s->value >= 0) text_printf(e->t, " // %%%d", s->value);
     text_append(e->t, "\n");
 }
 
-static void print_call(const struct printer *e, const struct step *s, int lane)
+void printer_call(const struct printer *e, const struct step *s, int lane)
 {
     text_printf(e->t, "map::%s::apply(", s->prim->name);
-    for (int i = 0; i < s->nin; i++) text_printf(e->t, "%s%s", i ? ", " : "", value(e, s->in[i], lane).s);
+    for (int i = 0; i < s->nin; i++)
+        text_printf(e->t, "%s%s", i ? ", " : "", printer_value(e, s->in[i], lane).s);
     for (int i = 0; i < s->prim->params; i++) text_printf(e->t, ", %s", float_word(s->param[i]).s);
     text_append(e->t, ");");
 }
 
-/* What a step of one lane is equal to; maps are printed by print_call. */
+/* What a step of one lane is equal to; maps are printed by printer_call. */
 static struct word slot_source(const struct printer *e, int i, int lane)
 {
     const struct step *s = &e->p->step[i];
     switch (s->kind) {
-    case STEP_ACC: return word("s.acc[%d]", lane);
-    case STEP_LOAD: return word("s.in[%d][%d]", slot_load(e->p, i), lane);
-    default: return value(e, s->in[0], s->kind == STEP_LANE ? s->lane : lane);
+    case STEP_ACC: return printer_word("s.acc[%d]", lane);
+    case STEP_LOAD: return printer_word("s.in[%d][%d]", slot_load(e->p, i), lane);
+    default: return printer_value(e, s->in[0], s->kind == STEP_LANE ? s->lane : lane);
     }
 }
 
@@ -131,33 +118,34 @@ static void print_slot_value(const struct printer *e, int i)
     for (int lane = 0; lane < lanes; lane++) {
         text_printf(e->t, "        const float v%d%s = ", i, lane_name(e, s, lane));
         if (s->kind == STEP_MAP)
-            print_call(e, s, lane);
+            printer_call(e, s, lane);
         else
             text_printf(e->t, "%s;", slot_source(e, i, lane).s);
-        end_line(e, s);
+        printer_end(e, s);
     }
 }
 
 static void print_rope(const struct printer *e, int i)
 {
     const struct step *s = &e->p->step[i];
-    struct word position = rope_counts_rows(e->p) ? word("s.row.position") : value(e, s->in[1], 0);
+    struct word position =
+        rope_counts_rows(e->p) ? printer_word("s.row.position") : printer_value(e, s->in[1], 0);
     text_printf(e->t, "        const Pair t%d = pair::rope::apply(%s, %s, %s, s.col[0].high, s.col[0].low);",
-                i, value(e, s->in[0], 0).s, value(e, s->in[0], 1).s, position.s);
-    end_line(e, s);
+                i, printer_value(e, s->in[0], 0).s, printer_value(e, s->in[0], 1).s, position.s);
+    printer_end(e, s);
     text_printf(e->t, "        const float v%da = t%d.a, v%db = t%d.b;\n", i, i, i, i);
 }
 
 static void print_reduce(const struct printer *e, int i)
 {
     const struct step *s = &e->p->step[i];
-    struct word key = s->nin > 1 && s->in[1] >= 0 ? value(e, s->in[1], 0) : word("0.0f");
+    struct word key = s->nin > 1 && s->in[1] >= 0 ? printer_value(e, s->in[1], 0) : printer_word("0.0f");
     int lanes = s->half ? 1 : program_lanes(e->p);
     for (int lane = 0; lane < lanes; lane++) {
-        struct word column = s->half ? word("s.half_column") : word("s.column[%d]", lane);
+        struct word column = s->half ? printer_word("s.half_column") : printer_word("s.column[%d]", lane);
         text_printf(e->t, "        if (s.live[%d]) reduce::%s::push(state.v%d, %s, %s, %s);", lane,
-                    s->prim->name, i, value(e, s->in[0], lane).s, column.s, key.s);
-        end_line(e, s);
+                    s->prim->name, i, printer_value(e, s->in[0], lane).s, column.s, key.s);
+        printer_end(e, s);
     }
 }
 
@@ -166,7 +154,7 @@ static void print_out(const struct printer *e, int i)
     const struct step *s = &e->p->step[i];
     int lanes = s->half ? 1 : program_lanes(e->p), k = slot_store(e->p, i);
     for (int lane = 0; lane < lanes; lane++)
-        text_printf(e->t, "        s.out[%d][%d] = %s;\n", k, lane, value(e, s->in[0], lane).s);
+        text_printf(e->t, "        s.out[%d][%d] = %s;\n", k, lane, printer_value(e, s->in[0], lane).s);
 }
 
 static void print_apply(struct printer *e)
@@ -184,110 +172,6 @@ static void print_apply(struct printer *e)
         }
     }
     text_append(e->t, "    }\n");
-}
-
-/* ---- Rows and columns ---- */
-
-/* A load or store of one element on a level that has `batch` and `index` (m or n). */
-static struct word element(const struct printer *e, const struct port *port, char letter)
-{
-    int d = e->level == LEVEL_ROW ? 1 : 2;
-    int64_t extent = e->level == LEVEL_HALF ? program_columns(e->p) : e->p->dim[d];
-    return word("g.%c%d%s%s", letter, (int)(port - e->p->port),
-                term(port->stride[0], e->p->dim[0], "batch").s,
-                term(port->stride[d], extent, d == 1 ? "m" : "n").s);
-}
-
-static void print_gathered(const struct printer *e, int i, const struct port *port)
-{
-    struct word id = value(e, port->index, 0);
-    text_printf(
-        e->t,
-        "        const float v%d = in_table(%s, %lld) ? coda::load(table_row(g.x%d, %s, %lld, %lld)) : 0.0f;",
-        i, id.s, (wide)port->table_rows, e->p->step[i].port, id.s, (wide)port->table_rows,
-        (wide)port->table_stride);
-}
-
-static void print_level_step(const struct printer *e, int i)
-{
-    const struct step *s = &e->p->step[i];
-    const struct port *port = s->port >= 0 ? &e->p->port[s->port] : NULL;
-    switch (s->kind) {
-    case STEP_LOAD:
-        if (port->kind == PORT_GATHER)
-            print_gathered(e, i, port);
-        else
-            text_printf(e->t, "        const float v%d = coda::load(%s);", i, element(e, port, 'x').s);
-        break;
-    case STEP_PARTIAL:
-        text_printf(e->t, "        const float v%d = port::finish_partials<reduce::%s>(g.s%d, %s, %d);", i,
-                    port->reduce->name, s->port, flat_row(e->p, "batch", "m").s, port->blocks);
-        break;
-    case STEP_MAP:
-        text_printf(e->t, "        const float v%d = ", i);
-        print_call(e, s, 0);
-        break;
-    default:
-        text_printf(e->t, "        if (first) coda::store(%s, %s);", element(e, port, 'y').s,
-                    value(e, s->in[0], 0).s);
-    }
-    end_line(e, s);
-}
-
-static void print_row_extra(const struct printer *e)
-{
-    text_printf(e->t, "        v.position = (float)((%s) %% %lld);\n", flat_row(e->p, "batch", "m").s,
-                (wide)MAX(e->p->rope.period, 1));
-}
-
-/* The frequency of the pair that a column belongs to; 0 where it passes through. */
-static void print_col_extra(const struct printer *e)
-{
-    const struct rope_spec *r = &e->p->rope;
-    double turns = 1 / (2 * 3.14159265358979323846), ratio = pow(r->base, -2.0 / (double)MAX(r->rotary, 1));
-    struct word pair = r->half ? word("i %% %lld", (wide)MAX(r->rotary / 2, 1)) : word("i / 2");
-    text_printf(e->t, "        const i64 head = n / %lld, i = n %% %lld;\n", (wide)r->head_dim,
-                (wide)r->head_dim);
-    text_printf(e->t, "        const bool turns = head < %lld && i < %lld;\n", (wide)r->heads,
-                (wide)r->rotary);
-    text_printf(e->t, "        const Turns f = turns ? rope_turns(%a, %a, (int)(%s)) : Turns{0.0f, 0.0f};\n",
-                turns, ratio, pair.s);
-    text_append(e->t, "        v.high = f.high, v.low = f.low;\n");
-}
-
-static bool has_rope(const struct program *p) { return count_slot(p, STEP_ROPE) > 0; }
-
-/* Does the level compute anything, and does it hand anything on? */
-static bool level_runs(const struct printer *e, enum level level)
-{
-    if (level == LEVEL_COL && has_rope(e->p)) return true;
-    if (level == LEVEL_ROW && rope_counts_rows(e->p)) return true;
-    for (int i = 0; i < e->p->steps; i++)
-        if (step_level(&e->p->step[i]) == level) return true;
-    return false;
-}
-
-static void print_level(struct printer *e, enum level level, const char *type, const char *name,
-                        const char *index)
-{
-    bool turns = level == LEVEL_COL && has_rope(e->p), counts = level == LEVEL_ROW && rope_counts_rows(e->p);
-    e->level = level;
-    if (!level_runs(e, level)) return;
-    text_printf(e->t, "\n    struct %s {", type);
-    for (int i = 0; i < e->p->steps; i++)
-        if (step_level(&e->p->step[i]) == level && step_crosses(e->p, i)) text_printf(e->t, " float v%d;", i);
-    text_printf(e->t, "%s%s };\n", counts ? " float position;" : "", turns ? " float high, low;" : "");
-    text_printf(e->t, "    DEV static %s %s(const Args &g, i64 batch, i64 %s, bool first)\n    {\n", type,
-                name, index);
-    text_printf(e->t, "        %s v;\n", type);
-    for (int i = 0; i < e->p->steps; i++)
-        if (step_level(&e->p->step[i]) == level) print_level_step(e, i);
-    for (int i = 0; i < e->p->steps; i++)
-        if (step_level(&e->p->step[i]) == level && step_crosses(e->p, i))
-            text_printf(e->t, "        v.v%d = v%d;\n", i, i);
-    if (counts) print_row_extra(e);
-    if (turns) print_col_extra(e);
-    text_append(e->t, "        return v;\n    }\n");
 }
 
 /* ---- Tiles ---- */
@@ -308,10 +192,11 @@ static struct word row_pointer(const struct printer *e, const struct step *s, ch
 {
     const struct port *port = &e->p->port[s->port];
     if (port->kind == PORT_GATHER)
-        return word("table_row(g.x%d, %s, %lld, %lld)", s->port, value(e, port->index, 0).s,
-                    (wide)port->table_rows, (wide)port->table_stride);
-    return word("g.%c%d%s%s", letter, s->port, term(port->stride[0], e->p->dim[0], "p.batch").s,
-                term(port->stride[1], e->p->dim[1], "p.m").s);
+        return printer_word("table_row(g.x%d, %s, %lld, %lld)", s->port, printer_value(e, port->index, 0).s,
+                            (wide)port->table_rows, (wide)port->table_stride);
+    return printer_word("g.%c%d%s%s", letter, s->port,
+                        printer_term(port->stride[0], e->p->dim[0], "p.batch").s,
+                        printer_term(port->stride[1], e->p->dim[1], "p.m").s);
 }
 
 static void print_load(const struct printer *e, int i)
@@ -325,10 +210,10 @@ static void print_load(const struct printer *e, int i)
         text_printf(e->t, "        x[%d] = read_pairs(%s, %s);", k, row.s, span);
     else
         text_printf(e->t, "        x[%d] = read_each(%s, %s, %lld);", k, row.s, span, (wide)port->stride[2]);
-    end_line(e, s);
+    printer_end(e, s);
     if (port->kind == PORT_GATHER)
-        text_printf(e->t, "        if (!in_table(%s, %lld)) x[%d] = {};\n", value(e, port->index, 0).s,
-                    (wide)port->table_rows, k);
+        text_printf(e->t, "        if (!in_table(%s, %lld)) x[%d] = {};\n",
+                    printer_value(e, port->index, 0).s, (wide)port->table_rows, k);
 }
 
 static void print_store(const struct printer *e, int i)
@@ -342,7 +227,7 @@ static void print_store(const struct printer *e, int i)
     else
         text_printf(e->t, "        write_each(%s, %s, %lld, y[%d]);", row.s, span,
                     (wide)e->p->port[s->port].stride[2], k);
-    end_line(e, s);
+    printer_end(e, s);
 }
 
 static void print_tiles(struct printer *e)
@@ -420,9 +305,9 @@ void emit_epilogue(const struct program *p, struct text *t)
 {
     struct printer e = {.p = p, .t = t};
     text_append(t, "\nstruct Epilogue : EpilogueDefaults {");
-    print_level(&e, LEVEL_ROW, "Row", "row", "m");
-    print_level(&e, LEVEL_COL, "Col", "col", "n");
-    print_level(&e, LEVEL_HALF, "Half", "half", "n");
+    printer_level(&e, LEVEL_ROW, "Row", "row", "m");
+    printer_level(&e, LEVEL_COL, "Col", "col", "n");
+    printer_level(&e, LEVEL_HALF, "Half", "half", "n");
     print_tiles(&e);
     print_staged_type(&e);
     print_states(&e);

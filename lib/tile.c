@@ -5,13 +5,13 @@
  * one wins:
  *     waves * max(products, traffic) + what the epilogue leaves exposed
  *     products = bm bn K / 2048        16-bit multiply-adds that an SM finishes in a clock
- *     traffic  = 2 (bm + bn) K / 58    bytes that L2 gives an SM in a clock
+ *     traffic  = 2 (bm + bn) K / 61    bytes that L2 gives an SM in a clock
  */
 #include "epilogue.h"
 
 enum {
     SHARED_BYTES = 232448, /* of a Hopper block, when the machine does not say              */
-    L2_BYTES = 58,         /* an SM gets from L2 in a clock: measured on an H200            */
+    L2_BYTES = 61,         /* an SM gets from L2 in a clock: measured on an H200            */
     MOST_STAGES = 12,
     LEAST_STAGES = 3,
     MOST_ACCUMULATORS = 192,      /* floats of a thread, if the epilogue needs little              */
@@ -109,14 +109,19 @@ static int choose_band(const struct tile *t, int sms)
     return best;
 }
 
+/* What a tile's epilogue takes, if nothing hides it. */
+static double epilogue_clocks(const struct program *p, const struct tile *t)
+{
+    return 1000 + t->bm * t->bn / 16 * (is_busy(p) ? 5 : 1);
+}
+
 static double price(const struct program *p, const struct tile *t, int sms)
 {
     double tiles =
         (double)CEIL_DIV(p->dim[1], t->bm) * (double)CEIL_DIV(p->dim[2], t->bn) * (double)p->dim[0];
     double waves = (double)(int64_t)((tiles + sms - 1) / sms), k = (double)CEIL_DIV(p->k, 64) * 64;
     double products = t->bm * t->bn * k / 2048, traffic = 2 * (t->bm + t->bn) * k / L2_BYTES;
-    double epilogue = 1000 + t->bm * t->bn / 16 * (is_busy(p) ? 3 : 1);
-    double each = MAX(products, traffic);
+    double each = MAX(products, traffic) * (t->stages < 4 ? 1.08 : 1), epilogue = epilogue_clocks(p, t);
     return t->pingpong ? MAX(waves * each, waves * epilogue / 2) + epilogue : waves * (each + epilogue);
 }
 
@@ -170,6 +175,6 @@ struct tile tile_choose(const struct program *p, const struct machine *m)
 {
     struct search s = {.p = p, .sms = m->sms > 0 ? m->sms : 132};
     s.shared_bytes = m->shared_bytes > 0 ? m->shared_bytes : SHARED_BYTES;
-    if (m->sm90 && fits_sm90(p)) consider_all(&s);
+    if (m->sm90 && fits_sm90(p) && tile_pairs_ok(p)) consider_all(&s);
     return s.best.bm ? s.best : simt_tile(p);
 }

@@ -174,6 +174,16 @@ static void residual_f32(struct gemm_rig *r, int acc)
     reduce(r, "m2", y, -1);
 }
 
+/* A row value goes to memory, from the first tile of its row; nothing else reads it. */
+static void row_stored(struct gemm_rig *r, int acc)
+{
+    int x = map(r, "rsqrt_mean", load_partial(r, "sum_sq", 5), -1, (float[]){0x1p-6f, 0});
+    int port = add_port(r, PORT_STORE, add_buffer(r, CODA_F32, rows_of(r), FILL_OUTPUT),
+                        (int64_t[]){r->p.dim[1], 1, 0});
+    add_step(r, (struct step){.kind = STEP_STORE, .cls = CLASS_ROW, .nin = 1, .in = {x}, .port = port});
+    store(r, acc);
+}
+
 static void bias_gelu(struct gemm_rig *r, int acc)
 {
     store(r, map(r, "gelu_erf", map(r, "add", acc, load_column(r, r->p.a.dtype, false), NULL), -1, NULL));
@@ -292,6 +302,7 @@ const struct gemm_case gemm_cases[] = {
     {"loss", 1, 200, 1000, 128, BF, 0, 0, 0, loss, 0, {0}, PP(128, 128)},
     {"loss odd", 1, 66, 203, 64, BF, 0, 0, 0, loss, 0, {0}, {0}},
     {"embedded", 1, 66, 200, 64, BF, 0, 0, 0, embedded, 0, {0}, PP(128, 128)},
+    {"row stored", 2, 130, 300, 64, BF, 0, 0, 0, row_stored, 0, {0}, PP(128, 128)},
     {"f32", 1, 150, 201, 101, FF, 0, 0, 0, plain, 0, {0}, {0}},
     {"f32 mn", 2, 67, 65, 33, FF, 1, 1, 3, residual, 0, {0}, {0}},
     {"f32 rope", 1, 100, 256, 64, FF, 0, 0, 0, turned, PAIR_ROPE, HALF(128, 128, 1), {0}},

@@ -1,0 +1,36 @@
+/* emit_epilogue.h -- between emit_epilogue.c and emit_levels.c, which print one struct together. */
+#ifndef EMIT_EPILOGUE_H
+#define EMIT_EPILOGUE_H
+
+#include "epilogue.h"
+
+typedef long long wide; /* for %lld */
+
+struct printer {
+    const struct program *p;
+    struct text *t;
+    enum level level; /* of the function being printed                                             */
+};
+
+/* A few words of a line. */
+struct word {
+    char s[192];
+};
+
+/* emit_epilogue.c */
+struct word printer_word(const char *format, ...) PRINTF(1, 2);
+/* Value `step` as the current function sees it on `lane`. */
+struct word printer_value(const struct printer *e, int step, int lane);
+/* " + stride * index", or nothing. */
+struct word printer_term(int64_t stride, int64_t extent, const char *index);
+/* The number of row m of `batch` among all rows. */
+struct word printer_row(const struct program *p, const char *batch, const char *m);
+/* The call of a step's map, and what ends a step's line. */
+void printer_call(const struct printer *e, const struct step *s, int lane);
+void printer_end(const struct printer *e, const struct step *s);
+
+/* emit_levels.c: the struct `type` and the function `name` of a level other than slots. */
+void printer_level(struct printer *e, enum level level, const char *type, const char *name,
+                   const char *index);
+
+#endif
