@@ -24,8 +24,8 @@ template <int pending> DEV void wgmma_wait()
 // to the next, `stride` = 1024 from one group of 8 k to the next.
 DEV u64 wgmma_descriptor(u32 address, u32 leading, u32 stride)
 {
-    const u64 swizzle_128 = (u64)1 << 62;
-    return (u64)((address & 0x3ffff) >> 4) | (u64)(leading >> 4) << 16 | (u64)(stride >> 4) << 32 | swizzle_128;
+    const u64 start = (address & 0x3ffff) >> 4, swizzle_128 = (u64)1 << 62;
+    return start | (u64)(leading >> 4) << 16 | (u64)(stride >> 4) << 32 | swizzle_128;
 }
 
 // The registers of n columns, and their operands in an asm statement: each adds 16 columns.

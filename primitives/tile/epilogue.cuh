@@ -81,7 +81,8 @@ template <class C, class E> struct Drain {
         typename E::Half half[C::bn / 2];
     };
     static constexpr bool has_row = !__is_empty(typename E::Row), has_col = !__is_empty(typename E::Col);
-    static constexpr bool has_half = !__is_empty(typename E::Half), has_state = !__is_empty(typename E::State);
+    static constexpr bool has_half = !__is_empty(typename E::Half);
+    static constexpr bool has_state = !__is_empty(typename E::State);
 
     const Args &args;
     Values &values;
@@ -124,13 +125,15 @@ template <class C, class E> struct Drain {
 #pragma unroll
             for (int j = thread; j < thread + C::bn; j += 128) {
                 const int n = K::column(t.n, j);
-                if ((C::bn % 128 == 0 || j < C::bn) && n < C::n) values.col[j] = E::col(args, t.batch, n, t.m == 0);
+                const bool inside = C::bn % 128 == 0 || j < C::bn;
+                if (inside && n < C::n) values.col[j] = E::col(args, t.batch, n, t.m == 0);
             }
         if constexpr (has_half)
 #pragma unroll
             for (int j = thread; j < thread + C::bn / 2; j += 128) {
                 const int n = K::half_column(t.n, j);
-                if ((C::bn % 256 == 0 || j < C::bn / 2) && n < C::n / 2) values.half[j] = E::half(args, t.batch, n, t.m == 0);
+                const bool inside = C::bn % 256 == 0 || j < C::bn / 2;
+                if (inside && n < C::n / 2) values.half[j] = E::half(args, t.batch, n, t.m == 0);
             }
     }
 
@@ -157,7 +160,8 @@ template <class C, class E> struct Drain {
 #pragma unroll
         for (int side = 0; side < 2; side++) {
             p.full.distance[side] = K::distance(K::octet(patch, side));
-            p.full.live[side] = live(K::gated ? p.half.first + 8 * patch : p.full.first + p.full.distance[side]);
+            p.full.live[side] = live(K::gated ? p.half.first + p.half.distance[0]
+                                              : p.full.first + p.full.distance[side]);
         }
         p.half.live[0] = p.full.live[0], p.half.live[1] = 0;
         return p;
@@ -232,7 +236,7 @@ template <class C, class E> struct Drain {
         return octet / 8 * buffer_bytes + ((octet % 8 ^ row % 8) << 4);
     }
 
-    // Before a slot is overwritten TMA has read it. A tile starts with slot 0, whatever the last one ended in.
+    // Before a slot is overwritten TMA has read it. A tile starts with slot 0, wherever the last one ended.
     DEV void open_chunk(int chunk) const
     {
         if (thread == 0) {
