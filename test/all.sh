@@ -17,7 +17,7 @@ make_in() { make --no-print-directory -s -j"$jobs" "$@"; }
 asan() { make_in BUILD=$build/asan SAN=address,undefined CFLAGS='-O1 -g' "$@"; }
 tsan() { make_in BUILD=$build/tsan SAN=thread CFLAGS='-O1 -g' "$@"; }
 export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-export CK_DEFAULT_TIMEOUT=300
+export TSAN_OPTIONS=suppressions=$PWD/test/tsan.supp CK_DEFAULT_TIMEOUT=300
 
 # Adds the counts of Check's summary lines, "97%: Checks: 100, Failures: 2, Errors: 1".
 count_checks() {
@@ -46,12 +46,13 @@ step() {
 unit() { make_in all $build/unit && $build/unit; }
 # Without the cases that only make NVRTC compile, which no sanitizer looks into.
 unit_asan() { asan $build/asan/unit && CK_EXCLUDE_TAGS=nvrtc $build/asan/unit; }
-# The suites that start threads. A race ends a test's process with a status that Check sees.
+# The suites that start threads, and the CPU device. A race ends a test's process with a status that
+# Check sees.
 unit_tsan() {
     tsan $build/tsan/unit || return
     for suite in $threaded; do CK_RUN_SUITE=$suite $build/tsan/unit || return; done
 }
-threaded=${THREADED:-$(grep -l 'pthread_create' test/test_*.c | sed 's/.*test_\(.*\)\.c/\1/')}
+threaded="cpu $(grep -l 'pthread_create' test/test_*.c | sed 's/.*test_\(.*\)\.c/\1/')"
 oom() { asan $build/asan/oom && $build/asan/oom; }
 fuzz() { asan fuzzers && for f in test/fuzz_*.c; do $build/asan/"$(basename "$f" .c)" "${FUZZ_SECONDS:-10}" || return; done; }
 examples() {
@@ -71,6 +72,12 @@ step "unit with ASan, UBSan" unit_asan
 step "threads with TSan" unit_tsan
 step "out of memory" oom
 step fuzz fuzz
+# CI has no GPU: the stamp says which sources one has run.
+digest=$(sed -n 's/^digest: //p' test/gpu.stamp 2>/dev/null)
+if [ -z "$digest" ]; then echo 'note: there is no test/gpu.stamp: `make test-gpu` writes it'
+elif [ "$digest" = "$(make_in stamp-digest)" ]; then echo "test/gpu.stamp is of these sources: $(grep -E '^(device|passed|failed):' test/gpu.stamp | tr '\n' ' ')"
+else echo 'note: test/gpu.stamp is of other sources: `make test-gpu` renews it'
+fi
 echo "$((SECONDS - start)) s; full output in $log"
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

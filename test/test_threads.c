@@ -1,0 +1,153 @@
+/*
+ * test_threads.c -- one plan run by many threads at once, and many threads that compile at once. The
+ * thread sanitizer runs this too.
+ */
+#include "base.h" /* before check.h, which has a macro `fail` */
+
+#include <check.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util_random.h"
+
+enum { THREADS = 4, RUNS = 3, BYTES = 64 * 48 * 2 };
+
+static coda_graph *mlp(void)
+{
+    coda_graph *g = coda_graph_new();
+    coda_value x = coda_input(g, "x", CODA_BF16, 2, (int64_t[]){64, 48});
+    coda_value w = coda_weight(g, "w", CODA_BF16, 2, (int64_t[]){80, 48});
+    coda_value d = coda_weight(g, "d", CODA_BF16, 2, (int64_t[]){48, 40});
+    coda_value a = coda_swiglu(g, coda_matmul(g, coda_rms_norm(g, x, CODA_NONE, 1e-5f), w), CODA_STACKED);
+    coda_output(g, "y", coda_add(g, coda_matmul(g, a, d), x));
+    return g;
+}
+
+static coda_plan *compile(const coda_graph *g, coda_device device, unsigned flags, const char *cache)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p = NULL;
+    opt.device = device;
+    opt.flags = flags;
+    opt.cache_dir = cache;
+    coda_compile(&p, g, &opt);
+    return p;
+}
+
+/* ---- One plan, many runs in flight ---- */
+
+struct runner {
+    const coda_plan *p;
+    void *const *args;
+    _Alignas(16) unsigned char y[BYTES];
+    coda_status status;
+};
+
+static void *run(void *ctx)
+{
+    struct runner *r = ctx;
+    void *args[4] = {r->args[0], r->args[1], r->args[2], r->y};
+    void *work = aligned_alloc(256, (coda_plan_workspace(r->p) + 256) / 256 * 256);
+    for (int i = 0; i < RUNS && !r->status; i++) {
+        memset(r->y, 0xff, sizeof r->y);
+        r->status = coda_run(r->p, args, NULL, work, NULL);
+    }
+    free(work);
+    return NULL;
+}
+
+START_TEST(threads_share_a_plan)
+{
+    static struct runner r[THREADS];
+    pthread_t thread[THREADS];
+    coda_graph *g = mlp();
+    coda_plan *p = compile(g, CODA_DEVICE_CPU, 0, NULL);
+    ck_assert_msg(p, "%s", coda_error());
+    void **args = random_args(g, 1, false);
+    for (int i = 0; i < THREADS; i++) r[i] = (struct runner){.p = p, .args = args};
+    for (int i = 0; i < THREADS; i++) ck_assert_int_eq(pthread_create(&thread[i], NULL, run, &r[i]), 0);
+    for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
+    for (int i = 0; i < THREADS; i++) {
+        ck_assert_int_eq(r[i].status, CODA_OK);
+        ck_assert_mem_eq(r[i].y, r[0].y, BYTES);
+    }
+    random_args_free(g, args);
+    coda_plan_free(p);
+    coda_graph_free(g);
+}
+END_TEST
+
+/* ---- Many compilations of the same kernels ---- */
+
+static char folder[64];
+
+static void *compile_and_print(void *ctx)
+{
+    coda_plan **p = ctx;
+    coda_graph *g = mlp();
+    *p = compile(g, CODA_DEVICE_NONE, 0, folder);
+    coda_graph_free(g);
+    return NULL;
+}
+
+START_TEST(threads_compile_at_once)
+{
+    coda_plan *p[THREADS] = {0};
+    pthread_t thread[THREADS];
+    char command[96];
+    snprintf(folder, sizeof folder, "/tmp/coda-threads-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    for (int i = 0; i < THREADS; i++)
+        ck_assert_int_eq(pthread_create(&thread[i], NULL, compile_and_print, &p[i]), 0);
+    for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
+    for (int i = 0; i < THREADS; i++) {
+        ck_assert_ptr_nonnull(p[i]);
+        ck_assert_int_eq(coda_plan_kernels(p[i]), coda_plan_kernels(p[0]));
+    }
+    for (int i = 0; i < THREADS; i++) coda_plan_free(p[i]);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    ck_assert_int_eq(system(command), 0);
+}
+END_TEST
+
+/* Each thread has its own message. */
+static void *fail_apart(void *ctx)
+{
+    char *name = ctx;
+    coda_graph *g;
+    for (int i = 0; i < 100; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "%%x = input %s[1]\n", name);
+        if (coda_graph_parse(&g, text) == CODA_OK || !strstr(coda_error(), name)) return name;
+    }
+    return NULL;
+}
+
+START_TEST(threads_have_their_own_message)
+{
+    static char name[THREADS][8] = {"aaa", "bbb", "ccc", "ddd"};
+    pthread_t thread[THREADS];
+    void *wrong;
+    for (int i = 0; i < THREADS; i++)
+        ck_assert_int_eq(pthread_create(&thread[i], NULL, fail_apart, name[i]), 0);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(thread[i], &wrong);
+        ck_assert_msg(!wrong, "thread %s: \"%s\"", (char *)wrong, coda_error());
+    }
+}
+END_TEST
+
+Suite *threads_suite(void);
+Suite *threads_suite(void)
+{
+    Suite *s = suite_create("threads");
+    TCase *c = tcase_create("threads");
+    tcase_set_timeout(c, 120);
+    tcase_add_test(c, threads_share_a_plan);
+    tcase_add_test(c, threads_compile_at_once);
+    tcase_add_test(c, threads_have_their_own_message);
+    suite_add_tcase(s, c);
+    return s;
+}
