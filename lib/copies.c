@@ -97,20 +97,32 @@ static bool copy_nodes(graph *out, const graph *in, int *map)
     return true;
 }
 
+/* A dense output of a reshape is the dense output of what was reshaped. */
+static int unshaped(const graph *g, int value, int64_t *stride)
+{
+    int64_t dense[CODA_MAX_RANK];
+    dense_strides(&g->node[value].type, dense);
+    if (memcmp(dense, stride, sizeof *dense * (size_t)g->node[value].type.rank)) return value;
+    while (g->node[value].op == OP_RESHAPE) value = g->node[value].in[0];
+    dense_strides(&g->node[value].type, stride);
+    return value;
+}
+
 /* An output is written by the kernel that computes it: by a copy if there is none, or if it is not a
  * matrix in memory, or if it is not the one dense buffer of a concat or of attention. */
 static bool copy_outputs(graph *out, const graph *in, const int *map)
 {
     for (int i = 0; i < in->outputs; i++) {
         const struct output *o = &in->output[i];
-        int value = map[o->value];
+        int64_t dense[CODA_MAX_RANK], stride[CODA_MAX_RANK];
+        memcpy(stride, o->stride, sizeof stride);
+        int value = unshaped(out, map[o->value], stride);
         const struct type *t = &out->node[value].type;
-        int64_t dense[CODA_MAX_RANK];
         dense_strides(t, dense);
-        bool whole = is_whole(out->node[value].op) && !memcmp(dense, o->stride, sizeof *dense * (size_t)t->rank);
+        bool whole = is_whole(out->node[value].op) && !memcmp(dense, stride, sizeof *dense * (size_t)t->rank);
         for (int j = 0; j < i; j++) whole = whole && out->output[j].value != value;
-        if (!whole && !(is_stored(out, value) && is_matrix(t, o->stride))) value = copy(out, value);
-        if (value < 0 || graph_append_output(out, o->name, value, o->stride) < 0) return false;
+        if (!whole && !(is_stored(out, value) && is_matrix(t, stride))) value = copy(out, value);
+        if (value < 0 || graph_append_output(out, o->name, value, stride) < 0) return false;
     }
     return true;
 }
