@@ -15,7 +15,7 @@ export CUDA_HOME CC CXX
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla
 CFLAGS  ?= -O2 -g
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -pthread $(WARN) $(CFLAGS) \
-	$(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer) $(if $(HOSTILE),-DCODA_HOSTILE) -MMD -MP \
+	$(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer) $(if $(HOSTILE),-DCODA_HOSTILE) -MMD -MP \
 	-Iinclude -Ilib -Ijit -Icache -Iprimitives -I$(BUILD) $(DEPS_INCLUDE) $(CUDA_HOME:%=-isystem %/include)
 DEPS_INCLUDE = $(patsubst %,-I%,$(wildcard build/deps/include))
 LDLIBS   = -pthread -ldl -lm $(if $(SAN),-fsanitize=$(SAN))
@@ -200,6 +200,6 @@ $(BUILD)/test/vocabulary.h: $(HOST_PRIMS)
 	    echo "#define MAPS(X)$(call host_names,map)"; echo "#define REDUCES(X)$(call host_names,reduce)"; } > $@
 $(BUILD)/test/shim.o: test/shim/shim.cpp test/shim/host.h $(BUILD)/test/vocabulary.h
 	$(CXX) -std=c++17 -Wall -Wextra -Wno-unknown-pragmas -fno-exceptions -fno-rtti -ffp-contract=off $(CFLAGS) \
-	    $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer) -MMD -MP -pthread -Iprimitives -Itest/shim \
+	    $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer) -MMD -MP -pthread -Iprimitives -Itest/shim \
 	    -I$(BUILD)/test -include test/shim/host.h -c $< -o $@
 $(BUILD)/unit: $(BUILD)/test/shim.o

@@ -136,7 +136,8 @@ CODA_API void coda_output_strided(coda_graph *g, const char *name, coda_value v,
                                   const int64_t *strides);
 
 /* Shape of a value: returns its rank and fills dims (room for CODA_MAX_RANK) and dtype; either may
- * be NULL. Returns -1 for CODA_NONE or a value of another graph. */
+ * be NULL. Returns -1 for CODA_NONE and for an id that the graph does not have. A value of another
+ * graph is told from this one's only by that: do not mix them. */
 CODA_API int coda_value_shape(const coda_graph *g, coda_value v, int64_t *dims, coda_dtype *t);
 
 /* ---- Matrix products ---- */

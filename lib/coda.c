@@ -5,6 +5,7 @@
  *
  * Each stage is one call below; what it made can be seen with CODA_DEBUG and CODA_DUMP.
  */
+#include "build.h"
 #include "compiled.h"
 
 #include <stdlib.h>
@@ -24,9 +25,8 @@ static coda_status read_options(struct coda_compile_options *out, const coda_com
 {
     *out = (coda_compile_options)CODA_COMPILE_OPTIONS_INIT;
     if (!opt) return CODA_OK;
-    if (opt->size < sizeof opt->size + sizeof opt->device || opt->size > 4096)
-        return fail(CODA_E_INVALID, "compile: options of %zu bytes; use CODA_COMPILE_OPTIONS_INIT", opt->size);
-    memcpy(out, opt, MIN(opt->size, sizeof *out));
+    coda_status status = build_options("compile", out, sizeof *out, opt);
+    if (status) return status;
     if ((int)out->device < 0 || out->device > CODA_DEVICE_NONE)
         return fail(CODA_E_INVALID, "compile: device %d is none of 0..%d", (int)out->device, CODA_DEVICE_NONE);
     if ((int)out->fold < 0 || out->fold > CODA_FOLD_IN_PLACE)
