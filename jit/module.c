@@ -33,12 +33,9 @@ static coda_status set_shared_limit(const struct jit_kernel *k, CUkernel kernel,
 /* A kernel of ours has one parameter, a struct; its size is kept to check each launch against. */
 static coda_status read_parameters(struct jit_kernel *k, CUkernel kernel, char *err)
 {
-    size_t offset, more;
+    size_t offset;
     CUresult r = k->driver->cuKernelGetParamInfo(kernel, 0, &offset, &k->parameters);
-    if (r) return fail_at(k, r, "its parameter", err);
-    if (k->driver->cuKernelGetParamInfo(kernel, 1, &offset, &more) == CUDA_SUCCESS)
-        return jit_fail(err, CODA_E_INVALID, "%s: has more than one parameter", k->symbol);
-    return CODA_OK;
+    return r ? fail_at(k, r, "its parameter", err) : CODA_OK;
 }
 
 static coda_status force_load(const struct jit_kernel *k, CUkernel kernel, char *err)
