@@ -1,39 +1,18 @@
 // rows.cuh -- what kernels over rows stand on: reductions of a row by a team of threads, tables, and where
 // a column stands in its rotary pair.
 #pragma once
-#include "types.cuh"
+#include "block/fold.cuh"
 
 namespace coda::rows {
 
-// A warp's states in lane 0: lane i takes in lane i + 16, then i + 8, ..., always in this order.
-template <class R> DEV void merge_warp(typename R::State &s)
-{
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2) {
-        typename R::State other;
-#pragma unroll
-        for (int k = 0; k < R::state; k++) other.v[k] = __shfl_down_sync(~0u, s.v[k], distance);
-        R::merge(s, other);
-    }
-}
-
 // A row's statistic from the states of its team's threads, the same bits in each thread. A team is one
-// thread, one warp, or the whole block, whose warps are then merged in their order.
+// thread, one warp, or the whole block.
 template <class R, int team> DEV float finish(typename R::State s)
 {
-    if constexpr (team > 1) merge_warp<R>(s);
-    if constexpr (team == 32) {
-#pragma unroll
-        for (int k = 0; k < R::state; k++) s.v[k] = __shfl_sync(~0u, s.v[k], 0);
-    }
+    if constexpr (team == 32) block::fold_lanes<R, 32>(s);
     if constexpr (team > 32) {
-        __shared__ typename R::State warp[team / 32];
-        __syncthreads(); // everyone has read what the reduction before this one left
-        if (threadIdx.x % 32 == 0) warp[threadIdx.x / 32] = s;
-        __syncthreads();
-        s = warp[0];
-#pragma unroll
-        for (int i = 1; i < team / 32; i++) R::merge(s, warp[i]);
+        __shared__ float states[team / 32 * R::state];
+        block::fold_warps<R, team / 32>(s, states);
     }
     return R::finish(s);
 }
