@@ -31,8 +31,14 @@ DEV int opaque(int x)
 template <int n> DEV void grow_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n)); }
 template <int n> DEV void shrink_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n)); }
 
-// Wait for the kernel before this one in the stream; let the one after it start its prologue.
+// Wait for the kernel before this one in the stream; let the one after it start its prologue. Before
+// Hopper kernels follow each other whole.
+#if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 900
 DEV void grid_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 DEV void grid_launch_next() { asm volatile("griddepcontrol.launch_dependents;"); }
+#else
+DEV void grid_wait() {}
+DEV void grid_launch_next() {}
+#endif
 
 } // namespace coda::ptx
