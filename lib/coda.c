@@ -35,7 +35,7 @@ static coda_status read_options(struct coda_compile_options *out, const coda_com
     return CODA_OK;
 }
 
-enum { H200_SMS = 132, H200_SHARED = 232448 };
+enum { H200_SMS = 132, H200_SHARED = 232448, OLDEST_ARCH = 80 };
 
 static coda_status choose_machine(struct job *j)
 {
@@ -50,6 +50,8 @@ static coda_status choose_machine(struct job *j)
         j->machine.shared_bytes = j->p->gpu.shared_bytes;
     }
     if (strncmp(j->arch, "sm_", 3)) return fail(CODA_E_INVALID, "compile: arch \"%s\" does not begin with sm_", j->arch);
+    if (atoi(j->arch + 3) < OLDEST_ARCH)
+        return fail(CODA_E_UNSUPPORTED, "compile: arch %s is older than sm_%d, the first with bf16", j->arch, OLDEST_ARCH);
     j->machine.sm90 = !strcmp(j->arch, "sm_90a");
     return CODA_OK;
 }
