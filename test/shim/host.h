@@ -85,7 +85,8 @@ inline float worsen(float x, double y, double bound)
 }
 inline float flush(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
 
-inline float exp2(float x) { return worsen(x, ::exp2((double)flush(x)), 0x1p-22); }
+/* Its manual promises 2^0 = 1. */
+inline float exp2(float x) { return flush(x) == 0 ? 1.0f : worsen(x, ::exp2((double)x), 0x1p-22); }
 inline float rcp(float x) { return worsen(x, 1.0 / (double)flush(x), 0x1p-23); }
 inline float rsqrt(float x) { return worsen(x, 1.0 / ::sqrt((double)x), 0x1p-22); }
 inline float max(float x, float y) { return x != x || y != y ? NAN : x > y ? x : y; }
