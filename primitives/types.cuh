@@ -87,6 +87,7 @@ template <class T> DEV Pair unpack2(u32 x)
 {
     return {to_float(T{(u16)x}), to_float(T{(u16)(x >> 16)})};
 }
+template <> DEV Pair unpack2<bf16>(u32 x) { return {bits_float(x << 16), bits_float(x & 0xffff0000)}; }
 
 // One element in memory.
 template <class T> DEV float load(const T *p) { return to_float(*p); }

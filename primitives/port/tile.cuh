@@ -15,8 +15,12 @@ template <class T, i32 n> struct alignas(n * sizeof(T)) Vector {
 // Two adjacent elements, the first at an even place.
 template <class T> DEV Pair load_pair(const T *p)
 {
-    Vector<T, 2> v = *reinterpret_cast<const Vector<T, 2> *>(p);
-    return {to_float(v.at[0]), to_float(v.at[1])};
+    if constexpr (sizeof(T) == 2) {
+        return unpack2<T>(*reinterpret_cast<const u32 *>(p));
+    } else {
+        const Vector<T, 2> v = *reinterpret_cast<const Vector<T, 2> *>(p);
+        return {to_float(v.at[0]), to_float(v.at[1])};
+    }
 }
 template <class T> DEV void store_pair(T *p, Pair x)
 {

@@ -41,7 +41,11 @@ template <class C, class E> struct GemmSm90 {
     struct Cursor {
         int slot;
         u32 parity;
-        DEV void advance(int by = 1)
+        DEV void next()
+        {
+            if (++slot == C::stages) slot = 0, parity ^= 1;
+        }
+        DEV void advance(int by)
         {
             slot += by;
             parity ^= slot / C::stages & 1;
@@ -101,7 +105,8 @@ template <class C, class E> struct GemmSm90 {
         Cursor at = {0, 1};
         for (u32 i = blockIdx.x; i < Raster<C>::count; i += gridDim.x) {
             const Tile t = Raster<C>::tile(i);
-            for (int k = 0; k < steps; k++, at.advance()) {
+#pragma unroll 1 // its warpgroup has few registers
+            for (int k = 0; k < steps; k++, at.next()) {
                 ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
                 ptx::mbarrier_arrive_expect(address(&s.full[at.slot]), a_bytes + b_bytes);
                 load_a(at.slot, k * bk, t);
@@ -139,7 +144,7 @@ template <class C, class E> struct GemmSm90 {
     DEV int multiply_tile(Accumulators &acc, Cursor &at, int first_row) const
     {
         int last = at.slot;
-        for (int k = 0; k < steps; k++, at.advance()) {
+        for (int k = 0; k < steps; k++, at.next()) {
             ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
             multiply(acc, at.slot, first_row, k != 0);
             ptx::wgmma_wait<1>();

@@ -1,0 +1,52 @@
+/* test_blocks.c -- what NVRTC makes of every kernel of the example blocks: nothing spills, and ptxas has
+ * nothing to say. */
+#include "compiled.h"
+#include "util_run.h"
+
+#include <check.h> /* last: it has a macro named fail                                             */
+
+Suite *blocks_suite(void);
+
+static const struct block {
+    const char *path;
+    coda_fold fold;
+} blocks[] = {
+    {"examples/graphs/llama.coda", CODA_FOLD_NONE}, {"examples/graphs/llama.coda", CODA_FOLD_COPY},
+    {"examples/graphs/gpt2.coda", CODA_FOLD_NONE},  {"examples/graphs/gpt2.coda", CODA_FOLD_COPY},
+    {"examples/graphs/bert.coda", CODA_FOLD_NONE},  {"examples/graphs/bert.coda", CODA_FOLD_COPY},
+};
+
+START_TEST(kernels_keep_to_their_registers)
+{
+    const struct block *b = &blocks[_i];
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p;
+    graph *g = run_load(b->path);
+    ck_assert_msg(g != NULL, "%s: %s", b->path, coda_error());
+    opt.device = CODA_DEVICE_NONE;
+    opt.arch = "sm_90a";
+    opt.flags = CODA_NO_CACHE;
+    opt.fold = b->fold;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s: %s", b->path, coda_error());
+    ck_assert_int_ge(p->kernels, 6);
+    for (int i = 0; i < p->kernels; i++) {
+        const struct compiled_kernel *k = &p->kernel[i];
+        ck_assert_msg(k->info.spill_bytes == 0, "%s: %s spills %d bytes", b->path, k->info.name,
+                      k->info.spill_bytes);
+        ck_assert_msg(!k->cubin.warning[0], "%s: %s: %s", b->path, k->info.name, k->cubin.warning);
+    }
+    coda_plan_free(p);
+    coda_graph_free(g);
+}
+END_TEST
+
+Suite *blocks_suite(void)
+{
+    Suite *s = suite_create("blocks");
+    TCase *t = tcase_create("nvrtc");
+    tcase_set_tags(t, "nvrtc");
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, kernels_keep_to_their_registers, 0, ARRAY_SIZE(blocks));
+    suite_add_tcase(s, t);
+    return s;
+}
