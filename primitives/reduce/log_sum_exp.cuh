@@ -12,7 +12,11 @@ struct log_sum_exp {
     struct State { float v[state]; }; // m, s
 
     // e^(x - m) for x <= m, and 1 where both are the same infinity.
-    DEV static float weight(float x, float m) { return math::exp(x == m ? 0.0f : x - m); }
+    DEV static float weight(float x, float m)
+    {
+        float w = math::exp(x - m);
+        return x == m ? 1.0f : w;
+    }
 
     DEV static void init(State &s)
     {
