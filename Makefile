@@ -126,7 +126,7 @@ stamp-digest: ## a digest of include, lib, jit, primitives, cache and the GPU te
 	@$(DIGEST)
 
 # ---- Measurements: users of coda.h alone, which need a GPU ----
-PERF      := gemm fused
+PERF      := gemm fused layer latency
 PERF_OBJ  := $(patsubst %,$(BUILD)/perf/%.o,bench data report machine)
 CASES     ?=
 PERF_ARGS ?=
@@ -139,6 +139,8 @@ perf-build: $(PERF:%=$(BUILD)/perf/%)
 perf: ## measures on the GPU, into perf/results (CASES='gemm/DxD /4096', PERF_ARGS=--quick)
 	@$(MAKE) --no-print-directory -j$(JOBS) perf-build
 	@for p in $(PERF); do $(BUILD)/perf/$$p $(PERF_ARGS) $(CASES) || bad=1; done; exit $${bad:-0}
+perf-torch: $(BUILD)/libcoda.so ## the same beside PyTorch, if python3 has it (TORCH_ARGS='--all --max-autotune --jax')
+	@CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/pytorch.py $(TORCH_ARGS) $(CASES)
 
 # ---- The house ----
 layers: ## which folder may include which
@@ -188,7 +190,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: all examples deps demo unit bless test fuzzers fuzz test-gpu stamp-digest layers exports headers lint \
-	install uninstall clean help perf perf-build
+	install uninstall clean help perf perf-build perf-torch
 
 # ---- Primitives on the host: the device files through the C++ compiler, for test_primitives.c ----
 HOST_PRIMS := $(filter primitives/map/% primitives/reduce/% primitives/pair/% primitives/port/% primitives/block/%,$(PRIMS))

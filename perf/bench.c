@@ -15,8 +15,8 @@
 
 #include "tensor.h"
 
-const char *const side_name[SIDES] = {"coda", "cublaslt"};
-const unsigned side_flags[SIDES] = {0, CODA_NO_FUSION | CODA_CUBLASLT};
+static const struct way usual[SIDES] = {{"coda", 0, CODA_FOLD_NONE},
+                                        {"cublaslt", CODA_NO_FUSION | CODA_CUBLASLT, CODA_FOLD_NONE}};
 
 enum { MOST_RUNS = 192, MOST_SETS = 64, WARM = 3 };
 static const double L2_BYTES = 180e6; /* what must pass between two uses of a set                  */
@@ -48,9 +48,11 @@ static void compile_side(void *ctx, int64_t i)
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     coda_graph *g = f->build(f, (int)(i % SIDES));
     if (!g) return;
-    opt.flags = side_flags[i % SIDES] | (c->b->plan ? CODA_PLAN_ONLY : 0);
+    const struct way *way = (f->way ? f->way : usual) + i % SIDES;
+    opt.flags = way->flags | (c->b->plan ? CODA_PLAN_ONLY : 0);
+    opt.fold = way->fold;
     opt.device = c->b->plan ? CODA_DEVICE_NONE : CODA_DEVICE_GPU;
-    s->name = side_name[i % SIDES];
+    s->name = way->name;
     if (coda_compile(&s->plan, g, &opt) != CODA_OK) {
         fprintf(stderr, "perf: %s, %s: %s\n", f->name, s->name, coda_error());
         atomic_fetch_add(&c->failed, 1);
@@ -120,6 +122,33 @@ static double bytes_of_run(const struct figure *f)
     return least;
 }
 
+static void arguments(const struct figure *f, const struct side *s, int set, void **args)
+{
+    for (int i = 0; i < s->args; i++) {
+        const struct tensor *t = &f->tensor[s->arg[i]];
+        args[i] = (void *)(t->at + (size_t)set * t->step);
+    }
+}
+
+static size_t prepared_step(const struct side *s) { return (coda_plan_prepared(s->plan) + 255) / 256 * 256; }
+
+static void complain(const struct figure *f, const struct side *s)
+{
+    fprintf(stderr, "perf: %s, %s: %s\n", f->name, s->name, coda_error());
+    exit(1);
+}
+
+/* Every set has its own folded weights. */
+static void fold(const struct bench *b, const struct figure *f, const struct side *s)
+{
+    void *args[ARGS];
+    for (int set = 0; set < f->sets && prepared_step(s); set++) {
+        void *prepared = (void *)(s->prepared + (size_t)set * prepared_step(s));
+        arguments(f, s, set, args);
+        if (coda_prepare(s->plan, args, prepared, (void *)s->work, b->machine.stream)) complain(f, s);
+    }
+}
+
 static void load(struct bench *b, struct figure *f)
 {
     f->machine = &b->machine;
@@ -136,8 +165,12 @@ static void load(struct bench *b, struct figure *f)
         else
             must(b->machine.set(t->at, 0xff, t->step * (size_t)f->sets), "cuMemsetD8");
     }
-    for (int s = 0; s < f->sides; s++) f->side[s].work = take(b, coda_plan_workspace(f->side[s].plan));
     must(b->machine.stream_wait(NULL), "filling the buffers");
+    for (int s = 0; s < f->sides; s++) {
+        f->side[s].work = take(b, coda_plan_workspace(f->side[s].plan));
+        f->side[s].prepared = take(b, prepared_step(&f->side[s]) * (size_t)f->sets);
+        fold(b, f, &f->side[s]);
+    }
 }
 
 static void unload(struct bench *b, struct figure *f)
@@ -151,21 +184,11 @@ static void unload(struct bench *b, struct figure *f)
 
 /* ---- Run ---- */
 
-static void arguments(const struct figure *f, const struct side *s, int set, void **args)
-{
-    for (int i = 0; i < s->args; i++) {
-        const struct tensor *t = &f->tensor[s->arg[i]];
-        args[i] = (void *)(t->at + (size_t)set * t->step);
-    }
-}
-
 static void run_side(const struct bench *b, const struct figure *f, const struct side *s, int set)
 {
-    void *args[ARGS];
+    void *args[ARGS], *prepared = (void *)(s->prepared + (size_t)set * prepared_step(s));
     arguments(f, s, set, args);
-    if (coda_run(s->plan, args, NULL, (void *)s->work, b->machine.stream) == CODA_OK) return;
-    fprintf(stderr, "perf: %s, %s: %s\n", f->name, s->name, coda_error());
-    exit(1);
+    if (coda_run(s->plan, args, prepared, (void *)s->work, b->machine.stream)) complain(f, s);
 }
 
 static graph capture(const struct bench *b, const struct figure *f, const struct side *s, int from, int runs)
@@ -218,26 +241,49 @@ struct tensor *figure_tensor(struct figure *f, const char *name)
     exit(1);
 }
 
+static const struct tensor *output_of(const struct figure *f, int s, const char *name)
+{
+    for (int i = 0; i < f->side[s].args; i++)
+        if (!strcmp(f->tensor[f->side[s].arg[i]].name, name)) return &f->tensor[f->side[s].arg[i]];
+    fprintf(stderr, "perf: %s, %s has no output %s\n", f->name, f->side[s].name, name);
+    exit(1);
+}
+
+int64_t figure_columns(const struct figure *f, int s, const char *output)
+{
+    return output_of(f, s, output)->columns;
+}
+
+void figure_row(const struct figure *f, int s, const char *output, int64_t row, double *out)
+{
+    const struct tensor *t = output_of(f, s, output);
+    size_t bytes = (size_t)t->columns * dtype_bytes(t->dtype);
+    void *host = malloc(bytes);
+    must(!host || f->machine->download(host, t->at + (size_t)row * bytes, bytes), "cuMemcpyDtoH");
+    for (int64_t i = 0; i < t->columns; i++) out[i] = element_get(t->dtype, host, i);
+    free(host);
+}
+
 /* 16-bit results may be off by half a unit in the last place, and their sums by as much of the row's
  * root mean square; fp32 statistics come from fp32 sums. */
 void figure_judge(struct figure *f, const char *output, int64_t row, const double *want)
 {
-    struct tensor *t = figure_tensor(f, output);
-    size_t size = dtype_bytes(t->dtype), bytes = (size_t)t->columns * size;
-    void *host = malloc(bytes);
+    const struct tensor *t = output_of(f, 0, output);
+    double *got = malloc(sizeof *got * (size_t)t->columns);
+    must(!got, "malloc");
+    figure_row(f, 0, output, row, got);
     double unit = t->dtype == CODA_F32 ? 0x1p-16 : 0x1p-8, difference = 0, norm = 1e-300;
-    must(!host || f->machine->download(host, t->at + (size_t)row * bytes, bytes), "cuMemcpyDtoH");
     for (int64_t i = 0; i < t->columns; i++) norm += want[i] * want[i];
     double rms = sqrt(norm / (double)t->columns);
     for (int64_t i = 0; i < t->columns; i++) {
-        double e = fabs(element_get(t->dtype, host, i) - want[i]);
+        double e = fabs(got[i] - want[i]);
         double excess = e / (unit * (fabs(want[i]) + rms));
         difference += e * e;
         f->excess = excess <= f->excess ? f->excess : excess; /* NaN stays */
     }
     double error = sqrt(difference / norm);
     f->error = error <= f->error ? f->error : error;
-    free(host);
+    free(got);
 }
 
 /* The first row, the last, and others between. */
@@ -262,12 +308,10 @@ static void check_rows(struct figure *f)
 
 static void check(const struct bench *b, struct figure *f)
 {
-    void *args[ARGS];
-    run_side(b, f, &f->side[0], 0);
+    for (int s = 0; s < (f->check ? f->sides : 1); s++) run_side(b, f, &f->side[s], 0);
     must(b->machine.stream_wait(b->machine.stream), "a run");
-    arguments(f, &f->side[0], 0, args);
     if (f->check)
-        f->check(f, args);
+        f->check(f);
     else
         check_rows(f);
 }
@@ -360,8 +404,10 @@ static void report_figure(struct bench *b, struct figure *f)
             f->rounds, f->runs, f->sets);
     report_sides(r, f, mid, ratio);
     report_end_case(r);
-    printf("%-34s %9.4f %9.4f %7.1f %7.3f  %8.1e %5.2f %s %s\n", f->name, mid[0], mid[1],
-           stats.flops / mid[0] / 1e9, ratio[1], f->error, f->excess, good ? "good " : "WRONG", tile);
+    printf("%-28s %9.4f %7.1f  %8.1e %5.2f %s", f->name, mid[0], stats.flops / mid[0] / 1e9, f->error,
+           f->excess, good ? "good " : "WRONG");
+    for (int s = 1; s < f->sides; s++) printf("  %s %.3f", f->side[s].name, ratio[s]);
+    printf("  %s\n", tile);
     fflush(stdout);
     b->bad += !good;
 }
@@ -428,7 +474,7 @@ int bench_main(int argc, char **argv, const char *name, struct figure *f, int n)
     if (compile_all(&b, f, n)) return 1;
     if (b.plan) return print_plans(f, n);
     report_begin(&b.report, name, b.out ? b.out : b.patterns ? "/dev/null" : NULL);
-    printf("%-34s %9s %9s %7s %7s  %8s\n", name, "coda ms", "lt ms", "TFLOP/s", "ratio", "error");
+    printf("%-28s %9s %7s  %8s excess      time of each side / coda\n", name, "coda ms", "TFLOP/s", "error");
     for (int i = 0; i < n; i++) {
         load(&b, &f[i]);
         check(&b, &f[i]);

@@ -14,7 +14,7 @@
 
 #include "machine.h"
 
-enum { SIDES = 3, ARGS = 16, ROUNDS = 101, ROWS = 4 };
+enum { SIDES = 5, ARGS = 16, ROUNDS = 101, ROWS = 4 };
 
 /* ---- Tensors: the same numbers on the device and, element by element, for the reference ---- */
 
@@ -37,11 +37,18 @@ static inline double tensor_at(const struct tensor *t, int64_t i) { return t->va
 
 /* ---- Figures ---- */
 
+/* How a side's graph is compiled. */
+struct way {
+    const char *name;
+    unsigned flags;
+    coda_fold fold;
+};
+
 struct side {
     const char *name;
     coda_plan *plan;
     int args, arg[ARGS]; /* which of the figure's tensors                                          */
-    address work;
+    address work, prepared;
     replay replay;
     double ms[ROUNDS];
 };
@@ -50,11 +57,12 @@ struct figure {
     char name[64];
     int64_t m, n, k; /* of the product                                                             */
     int variant;     /* free for the builders                                                      */
+    const struct way *way; /* of each side; NULL: libcoda as it is, and unfused on cuBLASLt        */
     /* The graph of side s; a NULL graph: no such side. */
     coda_graph *(*build)(const struct figure *f, int s);
-    /* Compares the outputs with fp64, given the product's row; or checks all by itself. */
+    /* Compares the outputs with fp64, given the product's row; or checks every side by itself. */
     void (*expect)(struct figure *f, int64_t row, const double *product);
-    void (*check)(struct figure *f, void **args);
+    void (*check)(struct figure *f);
     bool first_kernel; /* time the first kernel of a run alone: the rest finishes a row statistic,
                           which a reader in a larger graph does in its own kernel                  */
 
@@ -62,22 +70,23 @@ struct figure {
     int sides, tensors, sets, runs, rounds;
     struct tensor tensor[SIDES * ARGS];
     double error;  /* largest of the outputs: |y - r| / |r|, Euclidean                             */
-    double excess; /* largest error of an element over what it may be                              */
+    double excess; /* largest error over what it may be                                            */
     const struct machine *machine;
 };
 
-/* Side 0 is libcoda's plan; the others are what it is compared with. */
-extern const char *const side_name[SIDES];
-extern const unsigned side_flags[SIDES];
-
-/* Measures all that the command line chooses, prints a table and writes its JSON. Exit status. */
+/* Measures all that the command line chooses, prints a table and writes its JSON; side 0 is libcoda, the
+ * others are what it is compared with. Exit status. */
 int bench_main(int argc, char **argv, const char *name, struct figure *f, int n);
 
 struct tensor *figure_tensor(struct figure *f, const char *name);
 /* Compares row `row` of an output of side 0 with what it should be. */
 void figure_judge(struct figure *f, const char *output, int64_t row, const double *want);
 
-/* x [rows, K] times the transpose of w [N, K], in fp64 and on all cores. */
+/* A row of an output of side s. */
+void figure_row(const struct figure *f, int s, const char *output, int64_t row, double *out);
+int64_t figure_columns(const struct figure *f, int s, const char *output);
+
+/* x [rows, K], at most ROWS of them, times the transpose of w [N, K], in fp64 and on all cores. */
 void product(const struct tensor *w, int rows, const double *x, double *out);
 
 /* Calls fn(ctx, i) for i in 0 .. n-1 from as many threads as there are cores. */

@@ -19,6 +19,17 @@ static void *find(void *lib, const char *symbol)
     return p;
 }
 
+/* Has the driver a GPU? */
+bool machine_exists(void)
+{
+    int (*init)(unsigned), (*count)(int *), n = 0;
+    void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!lib) return false;
+    *(void **)&init = find(lib, "cuInit");
+    *(void **)&count = find(lib, "cuDeviceGetCount");
+    return !init(0) && !count(&n) && n > 0;
+}
+
 void machine_open(struct machine *m)
 {
     void *context;

@@ -5,6 +5,7 @@
 #ifndef MACHINE_H
 #define MACHINE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -53,6 +54,7 @@ struct kernel_params {
     X(capture_end, "cuStreamEndCapture", (coda_stream, graph *))                                             \
     X(graph_new, "cuGraphCreate", (graph *, unsigned))                                                       \
     X(graph_free, "cuGraphDestroy", (graph))                                                                 \
+    X(graph_nodes, "cuGraphGetNodes", (graph, node *, size_t *))                                             \
     X(graph_roots, "cuGraphGetRootNodes", (graph, node *, size_t *))                                         \
     X(kernel_get, "cuGraphKernelNodeGetParams_v2", (node, struct kernel_params *))                           \
     X(kernel_add, "cuGraphAddKernelNode_v2",                                                                 \
@@ -76,6 +78,8 @@ struct machine {
 
 /* Opens the first GPU, with its primary context current. Ends the program if there is none. */
 void machine_open(struct machine *m);
+
+bool machine_exists(void);
 
 /* Ends the program with the name of a call that failed. */
 void must(int result, const char *what);

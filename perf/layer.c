@@ -1,0 +1,363 @@
+/*
+ * layer.c -- parts of a LLaMA block, and the whole of it, against the same unfused on cuBLASLt and
+ * against cuBLASLt's bare products.
+ *
+ *     pattern   h = a w' + r;  y = f(rms_norm(h) v'),  f nothing, SwiGLU, RoPE or cross-entropy
+ *     layer     qkv = rope(rms_norm(x) w'),  h = a o' + x,  y = swiglu(rms_norm(h) g') d' + h
+ *     block     the layer, with a = attention(qkv): two causal sequences
+ *     decode    the layer for one token; beside it, how long it takes to read as many bytes
+ *
+ * Each runs with the gains of its norms in the epilogues ("coda") and folded into the weights
+ * ("folded"). LLaMA's shapes: D 2048, 4096, 8192; 16384 tokens; heads of 128, vocabulary 32768.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+
+enum { HEAD = 128, VOCABULARY = 32768, TOKENS = 16384, SEQUENCES = 2, CONTEXT = 16 };
+enum { PLAIN, SWIGLU, ROPE, LOSS, LAYER, BLOCK, DECODE, VARIANTS };
+enum { CODA, FOLDED, UNFUSED, BARE, READ };
+
+static const char *const variant_name[VARIANTS] = {
+    "pattern/plain", "pattern/swiglu", "pattern/rope", "pattern/loss", "layer", "block", "decode"};
+static const struct way way[SIDES] = {{"coda", 0, CODA_FOLD_NONE},
+                                      {"folded", 0, CODA_FOLD_COPY},
+                                      {"unfused", CODA_NO_FUSION | CODA_CUBLASLT, CODA_FOLD_NONE},
+                                      {"cublaslt", CODA_NO_FUSION | CODA_CUBLASLT, CODA_FOLD_NONE},
+                                      {"read", 0, CODA_FOLD_NONE}};
+
+/* A figure's n is D and its k is F. */
+static int64_t length(const struct figure *f) { return f->variant == BLOCK ? f->m / SEQUENCES : f->m; }
+
+/* ---- Graphs ---- */
+
+static coda_value tokens(coda_graph *g, const struct figure *f, const char *name, int64_t columns)
+{
+    if (f->variant != BLOCK) return coda_input(g, name, CODA_BF16, 2, (int64_t[]){f->m, columns});
+    return coda_input(g, name, CODA_BF16, 3, (int64_t[]){SEQUENCES, length(f), columns});
+}
+
+static coda_value weight(coda_graph *g, const char *name, int64_t n, int64_t k)
+{
+    return coda_weight(g, name, CODA_BF16, 2, (int64_t[]){n, k});
+}
+
+static coda_value norm(coda_graph *g, const struct figure *f, coda_value x, const char *gain)
+{
+    return coda_rms_norm(g, x, coda_weight(g, gain, CODA_BF16, 1, &f->n), 1e-5f);
+}
+
+static coda_value rotated(coda_graph *g, const struct figure *f, coda_value qkv)
+{
+    coda_rope_options opt = CODA_ROPE_OPTIONS_INIT;
+    opt.head_dim = HEAD;
+    opt.heads = 2 * f->n / HEAD;
+    return coda_rope(g, qkv, CODA_NONE, &opt);
+}
+
+static coda_value losses(coda_graph *g, const struct figure *f, coda_value logits)
+{
+    coda_cross_entropy_options opt = CODA_CROSS_ENTROPY_OPTIONS_INIT;
+    opt.reduction = CODA_REDUCE_NONE;
+    return coda_cross_entropy(g, logits, coda_input(g, "target", CODA_I32, 1, &f->m), &opt);
+}
+
+/* What follows the first product's residual, and columns of the second product. */
+static int64_t width(const struct figure *f)
+{
+    return (int64_t[]){f->n, 2 * f->k, 3 * f->n, VOCABULARY}[f->variant];
+}
+
+static int64_t depth(const struct figure *f) { return f->variant <= SWIGLU ? f->n : f->k; }
+
+static void pattern(coda_graph *g, const struct figure *f)
+{
+    coda_value a = tokens(g, f, "a", depth(f));
+    coda_value h = coda_add(g, coda_matmul(g, a, weight(g, "w", f->n, depth(f))), tokens(g, f, "r", f->n));
+    coda_value y = coda_matmul(g, norm(g, f, h, "gain"), weight(g, "v", width(f), f->n));
+    if (f->variant == SWIGLU) y = coda_swiglu(g, y, CODA_STACKED);
+    if (f->variant == ROPE) y = rotated(g, f, y);
+    if (f->variant == LOSS) y = losses(g, f, y);
+    if (f->variant != LOSS) coda_output(g, "h", h);
+    coda_output(g, "y", y);
+}
+
+static coda_value attended(coda_graph *g, const struct figure *f, coda_value qkv)
+{
+    coda_attention_options opt = CODA_ATTENTION_OPTIONS_INIT;
+    opt.heads = f->n / HEAD;
+    opt.causal = 1;
+    coda_value part[3];
+    for (int i = 0; i < 3; i++) part[i] = coda_slice(g, qkv, 2, i * f->n, (i + 1) * f->n, 1);
+    return coda_attention(g, part[0], part[1], part[2], CODA_NONE, &opt);
+}
+
+static void layer(coda_graph *g, const struct figure *f)
+{
+    int64_t d = f->n;
+    coda_value x = tokens(g, f, "x", d);
+    coda_value qkv = coda_matmul(g, norm(g, f, x, "gain"), weight(g, "w_qkv", 3 * d, d));
+    qkv = rotated(g, f, qkv);
+    if (f->variant != BLOCK) coda_output(g, "qkv", qkv);
+    coda_value a = f->variant == BLOCK ? attended(g, f, qkv) : tokens(g, f, "a", d);
+    coda_value h = coda_add(g, coda_matmul(g, a, weight(g, "w_o", d, d)), x);
+    coda_value gate_up = coda_matmul(g, norm(g, f, h, "gain_mlp"), weight(g, "w_gate_up", 2 * f->k, d));
+    coda_value z = coda_swiglu(g, gate_up, CODA_STACKED);
+    coda_output(g, "y", coda_add(g, coda_matmul(g, z, weight(g, "w_down", d, f->k)), h));
+}
+
+/* The products alone, of matrices that lie there. */
+static void bare(coda_graph *g, const struct figure *f)
+{
+    int64_t d = f->n;
+    if (f->variant < LAYER) {
+        coda_value a = tokens(g, f, "a", depth(f)), r = tokens(g, f, "r", d);
+        coda_output(g, "h", coda_matmul(g, a, weight(g, "w", d, depth(f))));
+        coda_output(g, "y", coda_matmul(g, r, weight(g, "v", width(f), d)));
+        return;
+    }
+    coda_value x = tokens(g, f, "x", d), a = tokens(g, f, "a", d), z = tokens(g, f, "z", f->k);
+    coda_output(g, "qkv", coda_matmul(g, x, weight(g, "w_qkv", 3 * d, d)));
+    coda_output(g, "h", coda_matmul(g, a, weight(g, "w_o", d, d)));
+    coda_output(g, "gate_up", coda_matmul(g, x, weight(g, "w_gate_up", 2 * f->k, d)));
+    coda_output(g, "y", coda_matmul(g, z, weight(g, "w_down", d, f->k)));
+}
+
+/* Sums of as many numbers as the layer's weights have. */
+static void read_all(coda_graph *g, const struct figure *f)
+{
+    coda_output(g, "sums", coda_row_sum(g, weight(g, "all", 4 * f->n + 3 * f->k, f->n)));
+}
+
+static coda_graph *build(const struct figure *f, int side)
+{
+    if (side > BARE && f->variant != DECODE) return NULL;
+    if (side > UNFUSED && f->variant == BLOCK) return NULL;
+    coda_graph *g = coda_graph_new();
+    if (side == READ)
+        read_all(g, f);
+    else if (side == BARE)
+        bare(g, f);
+    else if (f->variant < LAYER)
+        pattern(g, f);
+    else
+        layer(g, f);
+    return g;
+}
+
+/* ---- The same in fp64, for some rows ---- */
+
+static double *room(int64_t n)
+{
+    double *p = malloc(sizeof *p * (size_t)n);
+    must(!p, "malloc");
+    return p;
+}
+
+static double *rows_of(struct figure *f, const char *name, int rows, const int64_t *row)
+{
+    const struct tensor *t = figure_tensor(f, name);
+    double *x = room(rows * t->columns);
+    for (int i = 0; i < rows; i++) tensor_row(t, row[i], x + i * t->columns);
+    return x;
+}
+
+/* Frees x. */
+static double *times(struct figure *f, const char *name, int rows, double *x)
+{
+    const struct tensor *w = figure_tensor(f, name);
+    int64_t n = w->count / w->columns;
+    double *y = room(rows * n);
+    for (int i = 0; i < rows; i += ROWS)
+        product(w, rows - i < ROWS ? rows - i : ROWS, x + i * w->columns, y + i * n);
+    free(x);
+    return y;
+}
+
+static void add(double *x, const double *y, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) x[i] += y[i];
+}
+
+static double *normed(struct figure *f, const char *gain, int rows, const double *x)
+{
+    const struct tensor *t = figure_tensor(f, gain);
+    double *y = room(rows * f->n);
+    for (int i = 0; i < rows; i++) {
+        double squares = 0;
+        for (int64_t j = 0; j < f->n; j++) squares += x[i * f->n + j] * x[i * f->n + j];
+        double scale = 1 / sqrt(squares / (double)f->n + 1e-5);
+        for (int64_t j = 0; j < f->n; j++) y[i * f->n + j] = x[i * f->n + j] * scale * tensor_at(t, j);
+    }
+    return y;
+}
+
+static void rotate(const struct figure *f, int rows, const int64_t *row, double *qkv)
+{
+    for (int i = 0; i < rows; i++)
+        for (int64_t head = 0; head < 2 * f->n / HEAD; head++)
+            for (int j = 0; j < HEAD / 2; j++) {
+                double *a = qkv + i * 3 * f->n + head * HEAD + j, *b = a + HEAD / 2, u = *a, v = *b;
+                double t = (double)(row[i] % length(f)) * pow(10000, -2.0 * j / HEAD);
+                *a = u * cos(t) - v * sin(t);
+                *b = u * sin(t) + v * cos(t);
+            }
+}
+
+/* Rows of 2 columns numbers become rows of half as many, in place. */
+static void gate(int rows, int64_t columns, double *x)
+{
+    for (int i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j++) {
+            double g = x[i * 2 * columns + j], up = x[(i * 2 + 1) * columns + j];
+            x[i * columns + j] = g / (1 + exp(-g)) * up; /* writes behind what it still reads */
+        }
+}
+
+/* Rows of logits become one loss each, in place. */
+static void lose(struct figure *f, int rows, const int64_t *row, double *logits)
+{
+    const struct tensor *target = figure_tensor(f, "target");
+    for (int i = 0; i < rows; i++) {
+        double *y = logits + (int64_t)i * VOCABULARY, most = -INFINITY, sum = 0;
+        for (int j = 0; j < VOCABULARY; j++) most = fmax(most, y[j]);
+        for (int j = 0; j < VOCABULARY; j++) sum += exp(y[j] - most);
+        logits[i] = most + log(sum) - y[(int64_t)tensor_at(target, row[i])];
+    }
+}
+
+/* Attention's result for every STEP-th of the CONTEXT rows of a sequence's start. */
+static double *attend(const struct figure *f, int step, const double *qkv)
+{
+    int64_t d = f->n;
+    double *out = calloc((size_t)(CONTEXT / step * d), sizeof *out);
+    must(!out, "calloc");
+    for (int i = 0; i < CONTEXT; i += step)
+        for (int64_t at = 0; at < d; at += HEAD) {
+            double p[CONTEXT], sum = 0;
+            for (int j = 0; j <= i; j++) {
+                p[j] = 0;
+                for (int c = 0; c < HEAD; c++) p[j] += qkv[i * 3 * d + at + c] * qkv[j * 3 * d + d + at + c];
+                sum += p[j] = exp(p[j] / sqrt(HEAD));
+            }
+            for (int j = 0; j <= i; j++)
+                for (int c = 0; c < HEAD; c++)
+                    out[i / step * d + at + c] += p[j] / sum * qkv[j * 3 * d + 2 * d + at + c];
+        }
+    return out;
+}
+
+/* ---- Checks: no side of libcoda may be off much further than the unfused computation ---- */
+
+static double distance(const struct figure *f, int side, const char *output, int rows, const int64_t *row,
+                       const double *want)
+{
+    int64_t n = figure_columns(f, side, output);
+    double *got = room(n), difference = 0, size = 0;
+    for (int i = 0; i < rows; i++) {
+        figure_row(f, side, output, row[i], got);
+        for (int64_t j = 0; j < n; j++) {
+            double e = got[j] - want[i * n + j];
+            difference += e * e;
+            size += want[i * n + j] * want[i * n + j];
+        }
+    }
+    free(got);
+    return sqrt(difference / size);
+}
+
+/* At most 1.2 times the error of the unfused computation, or half a unit of bf16; never above 1 %. */
+static void judge(struct figure *f, const char *output, int rows, const int64_t *row, const double *want)
+{
+    double limit = fmin(1e-2, fmax(0x1p-8, 1.2 * distance(f, UNFUSED, output, rows, row, want)));
+    for (int side = CODA; side <= FOLDED; side++) {
+        double error = distance(f, side, output, rows, row, want);
+        f->error = error <= f->error ? f->error : error; /* NaN stays */
+        f->excess = error / limit <= f->excess ? f->excess : error / limit;
+    }
+}
+
+static void check_pattern(struct figure *f, int rows, const int64_t *row)
+{
+    double *h = times(f, "w", rows, rows_of(f, "a", rows, row)), *r = rows_of(f, "r", rows, row);
+    add(h, r, rows * f->n);
+    if (f->variant != LOSS) judge(f, "h", rows, row, h);
+    double *y = times(f, "v", rows, normed(f, "gain", rows, h));
+    if (f->variant == SWIGLU) gate(rows, f->k, y);
+    if (f->variant == ROPE) rotate(f, rows, row, y);
+    if (f->variant == LOSS) lose(f, rows, row, y);
+    judge(f, "y", rows, row, y);
+    free(h);
+    free(r);
+    free(y);
+}
+
+static double *projected(struct figure *f, int rows, const int64_t *row)
+{
+    double *x = rows_of(f, "x", rows, row), *qkv = times(f, "w_qkv", rows, normed(f, "gain", rows, x));
+    rotate(f, rows, row, qkv);
+    free(x);
+    return qkv;
+}
+
+static double *attended_rows(struct figure *f, int rows, const int64_t *row)
+{
+    int64_t context[CONTEXT];
+    for (int i = 0; i < CONTEXT; i++) context[i] = row[0] + i;
+    double *qkv = projected(f, CONTEXT, context), *a = attend(f, CONTEXT / rows, qkv);
+    free(qkv);
+    return a;
+}
+
+static void check_layer(struct figure *f, int rows, const int64_t *row)
+{
+    if (f->variant != BLOCK) {
+        double *qkv = projected(f, rows, row);
+        judge(f, "qkv", rows, row, qkv);
+        free(qkv);
+    }
+    double *x = rows_of(f, "x", rows, row);
+    double *a = f->variant == BLOCK ? attended_rows(f, rows, row) : rows_of(f, "a", rows, row);
+    double *h = times(f, "w_o", rows, a);
+    add(h, x, rows * f->n);
+    double *z = times(f, "w_gate_up", rows, normed(f, "gain_mlp", rows, h));
+    gate(rows, f->k, z);
+    double *y = times(f, "w_down", rows, z);
+    add(y, h, rows * f->n);
+    judge(f, "y", rows, row, y);
+    free(x);
+    free(h);
+    free(y);
+}
+
+/* Rows near the start, and the end; for a block, of the second sequence's first CONTEXT. */
+static void check(struct figure *f)
+{
+    int64_t row[ROWS];
+    int rows = f->m < ROWS ? 1 : ROWS;
+    for (int i = 0; i < rows; i++)
+        row[i] = f->variant == BLOCK ? length(f) + i * (CONTEXT / ROWS) : i * (f->m - 1) / ROWS + i;
+    if (f->variant < LAYER)
+        check_pattern(f, rows, row);
+    else
+        check_layer(f, rows, row);
+}
+
+int main(int argc, char **argv)
+{
+    static const int64_t d[] = {2048, 4096, 8192}, hidden[] = {5632, 11008, 22016};
+    static struct figure figure[3 * VARIANTS];
+    int n = 0;
+    for (int v = 0; v < VARIANTS; v++)
+        for (int i = 0; i < 3; i++) {
+            struct figure *f = &figure[n++];
+            *f = (struct figure){.m = v == DECODE ? 1 : TOKENS, .n = d[i], .k = hidden[i], .variant = v};
+            f->way = way;
+            f->build = build;
+            f->check = check;
+            snprintf(f->name, sizeof f->name, "%s/%d", variant_name[v], (int)d[i]);
+        }
+    return bench_main(argc, argv, "layer", figure, n);
+}
