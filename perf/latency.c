@@ -200,7 +200,8 @@ static void launch_bare(const struct latency *l, const struct subject *s)
         struct launch_config c = {.shared_bytes = k->shared_bytes, .stream = l->machine.stream};
         memcpy(c.grid, k->grid, sizeof c.grid);
         memcpy(c.block, k->block, sizeof c.block);
-        must(l->machine.launch(&c, k->f ? k->f : (function)k->kernel, k->params, k->extra), "cuLaunchKernelEx");
+        function kernel = k->f ? k->f : (function)k->kernel;
+        must(l->machine.launch(&c, kernel, k->params, k->extra), "cuLaunchKernelEx");
     }
 }
 
