@@ -42,7 +42,8 @@ static int folded_in_place(const struct grouper *gr, int value)
     if (gr->opt->fold != CODA_FOLD_IN_PLACE || !gr->site[value].is_const || n->op != OP_MAP) return -1;
     int w = n->in[0];
     const struct node *leaf = &g->node[w];
-    bool same = leaf->op == OP_WEIGHT && type_equal(&leaf->type, &n->type) && is_dense(&leaf->type, leaf->stride);
+    bool same =
+        leaf->op == OP_WEIGHT && type_equal(&leaf->type, &n->type) && is_dense(&leaf->type, leaf->stride);
     return same && graph_uses(g, w) == 1 ? w : -1;
 }
 

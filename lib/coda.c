@@ -28,7 +28,8 @@ static coda_status read_options(struct coda_compile_options *out, const coda_com
     coda_status status = build_options("compile", out, sizeof *out, opt);
     if (status) return status;
     if ((int)out->device < 0 || out->device > CODA_DEVICE_NONE)
-        return fail(CODA_E_INVALID, "compile: device %d is none of 0..%d", (int)out->device, CODA_DEVICE_NONE);
+        return fail(CODA_E_INVALID, "compile: device %d is none of 0..%d", (int)out->device,
+                    CODA_DEVICE_NONE);
     if ((int)out->fold < 0 || out->fold > CODA_FOLD_IN_PLACE)
         return fail(CODA_E_INVALID, "compile: fold %d is none of 0..%d", (int)out->fold, CODA_FOLD_IN_PLACE);
     if (out->flags > 15) return fail(CODA_E_INVALID, "compile: flags 0x%x has unknown bits", out->flags);
@@ -49,9 +50,11 @@ static coda_status choose_machine(struct job *j)
         j->machine.sms = j->p->gpu.sms;
         j->machine.shared_bytes = j->p->gpu.shared_bytes;
     }
-    if (strncmp(j->arch, "sm_", 3)) return fail(CODA_E_INVALID, "compile: arch \"%s\" does not begin with sm_", j->arch);
+    if (strncmp(j->arch, "sm_", 3))
+        return fail(CODA_E_INVALID, "compile: arch \"%s\" does not begin with sm_", j->arch);
     if (atoi(j->arch + 3) < OLDEST_ARCH)
-        return fail(CODA_E_UNSUPPORTED, "compile: arch %s is older than sm_%d, the first with bf16", j->arch, OLDEST_ARCH);
+        return fail(CODA_E_UNSUPPORTED, "compile: arch %s is older than sm_%d, the first with bf16", j->arch,
+                    OLDEST_ARCH);
     j->machine.sm90 = !strcmp(j->arch, "sm_90a");
     return CODA_OK;
 }
@@ -73,7 +76,8 @@ static void keep_graph(struct job *j, const graph *g, coda_text what)
     j->p->text[what] = keep(j, &t);
 }
 
-static coda_status plan_graph(struct job *j, struct plan *plan, const graph *g, bool fuse, struct rewrite_log *log)
+static coda_status plan_graph(struct job *j, struct plan *plan, const graph *g, bool fuse,
+                              struct rewrite_log *log)
 {
     bool wanted = fuse && !(j->opt.flags & CODA_NO_FUSION);
     struct rewrite_options ro = {.fuse = wanted, .fold = wanted ? j->opt.fold : CODA_FOLD_NONE};
@@ -166,8 +170,8 @@ static coda_status emit_all(struct job *j)
         if (found < 0) {
             found = p->kernels++;
             p->kernel[found].spec = &q->kernel;
-            p->kernel[found].info = (struct coda_kernel_info){.name = q->kernel.symbol, .source = q->kernel.text,
-                                                              .shared_bytes = q->kernel.shared_bytes};
+            p->kernel[found].info = (struct coda_kernel_info){
+                .name = q->kernel.symbol, .source = q->kernel.text, .shared_bytes = q->kernel.shared_bytes};
             debug_stage(DEBUG_SOURCE, arena_format(&p->arena, "%s.cu", q->kernel.symbol), q->kernel.text);
         }
         p->program[i].kernel = found;
@@ -179,7 +183,8 @@ static void compile_one(void *ctx, int64_t i)
 {
     struct job *j = ctx;
     struct compiled_kernel *k = &j->p->kernel[i];
-    struct jit_options opt = {.arch = j->arch, .cache_dir = j->opt.cache_dir, .no_cache = j->opt.flags & CODA_NO_CACHE};
+    struct jit_options opt = {
+        .arch = j->arch, .cache_dir = j->opt.cache_dir, .no_cache = j->opt.flags & CODA_NO_CACHE};
     k->status = jit_compile(&k->cubin, k->info.name, k->info.source, &opt, k->error);
     k->info.cached = k->cubin.cached;
     k->info.compile_ms = k->cubin.compile_ms;
@@ -197,7 +202,8 @@ static coda_status compile_all(struct job *j)
     return CODA_OK;
 }
 
-static coda_status load_maps(struct job *j, const struct kernel_spec *spec, struct compiled_program *c, char *err)
+static coda_status load_maps(struct job *j, const struct kernel_spec *spec, struct compiled_program *c,
+                             char *err)
 {
     c->map = ARENA_NEW(&j->p->arena, struct jit_map, spec->maps + 1);
     if (!c->map) return fail(CODA_E_MEMORY, "out of memory for %d tensor maps", spec->maps);
@@ -224,14 +230,22 @@ static int alignment(coda_dtype t, int64_t offset, int64_t batch)
 static coda_status load_lt(const struct program *q, struct compiled_program *c, char *err)
 {
     const struct port *d = &q->port[q->step[1].port];
-    struct jit_lt_shape s = {.in = q->a.dtype, .out = d->dtype, .batch = q->dim[0], .m = q->dim[1], .n = q->dim[2],
-                             .k = q->k, .a_batch = q->a.batch, .b_batch = q->b.batch, .d_batch = d->stride[0],
+    struct jit_lt_shape s = {.in = q->a.dtype,
+                             .out = d->dtype,
+                             .batch = q->dim[0],
+                             .m = q->dim[1],
+                             .n = q->dim[2],
+                             .k = q->k,
+                             .a_batch = q->a.batch,
+                             .b_batch = q->b.batch,
+                             .d_batch = d->stride[0],
                              .ldd = d->stride[1]};
     s.a_t = q->a.k != 1;
     s.b_t = q->b.k != 1;
     s.lda = s.a_t ? q->a.k : q->a.row;
     s.ldb = s.b_t ? q->b.k : q->b.row;
-    s.align = MIN(alignment(q->a.dtype, q->a.offset, q->a.batch), alignment(q->b.dtype, q->b.offset, q->b.batch));
+    s.align =
+        MIN(alignment(q->a.dtype, q->a.offset, q->a.batch), alignment(q->b.dtype, q->b.offset, q->b.batch));
     s.align = MIN(s.align, alignment(d->dtype, d->offset, d->stride[0]));
     coda_status status = jit_lt_new(&c->lt, &s, err);
     return status ? fail(status, "%s", err) : CODA_OK;
@@ -243,7 +257,8 @@ static coda_status load_all(struct job *j)
     char err[JIT_ERROR_SIZE] = "";
     for (int i = 0; i < p->kernels; i++) {
         struct compiled_kernel *k = &p->kernel[i];
-        coda_status status = jit_load(&k->kernel, &k->cubin, k->info.name, k->info.shared_bytes, &p->gpu, err);
+        coda_status status =
+            jit_load(&k->kernel, &k->cubin, k->info.name, k->info.shared_bytes, &p->gpu, err);
         if (status) return fail(status, "%s", err);
     }
     for (int i = 0; i < p->plan.programs; i++) {
@@ -255,7 +270,8 @@ static coda_status load_all(struct job *j)
         if (status) return status;
         if (c->kernel < 0) continue;
         int64_t grid = q->kernel.persistent ? MIN(q->kernel.grid, p->gpu.sms) : q->kernel.grid;
-        if (grid > INT32_MAX) return fail(CODA_E_UNSUPPORTED, "%s: %lld blocks", q->kernel.symbol, (long long)grid);
+        if (grid > INT32_MAX)
+            return fail(CODA_E_UNSUPPORTED, "%s: %lld blocks", q->kernel.symbol, (long long)grid);
         c->launch = (struct jit_launch){.grid = (unsigned)grid, .threads = (unsigned)q->kernel.threads,
                                         .shared_bytes = (unsigned)q->kernel.shared_bytes};
     }
@@ -304,7 +320,8 @@ CODA_API coda_status coda_compile(coda_plan **out, const coda_graph *g, const co
     *out = NULL;
     if (!g) return fail(CODA_E_INVALID, "compile: graph is NULL");
     coda_status status = coda_graph_status(g);
-    if (!status && !g->outputs) status = fail(CODA_E_INVALID, "compile: a graph of %d nodes has no output", g->nodes);
+    if (!status && !g->outputs)
+        status = fail(CODA_E_INVALID, "compile: a graph of %d nodes has no output", g->nodes);
     if (!status) status = read_options(&j.opt, opt);
     if (status) return status;
     j.p = calloc(1, sizeof *j.p);

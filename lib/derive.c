@@ -42,7 +42,8 @@ static void note_step(const struct plan *p, int program, const struct step *s, s
         rewrite_note(log, map_rule(q, s), true, "%s = %s is computed %s", v, s->prim->name, at);
     if (s->kind == STEP_ROPE) rewrite_note(log, "fuse_rope", true, "%s = rope is computed %s", v, at);
     if (s->kind == STEP_REDUCE)
-        rewrite_note(log, "fuse_statistic", true, "%s = %s leaves one state for each row and tile %s", v, s->prim->name, at);
+        rewrite_note(log, "fuse_statistic", true, "%s = %s leaves one state for each row and tile %s", v,
+                     s->prim->name, at);
     if (s->kind == STEP_PARTIAL)
         rewrite_note(log, "finish_in_reader", true, "%s is finished row by row %s", v, at);
 }

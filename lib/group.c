@@ -43,7 +43,8 @@ static bool gemm_strides(const struct group *q, const struct type *t, const int6
     int rows;
     if (!gemm_split(q, t, &rows)) return false;
     out[2] = t->rank ? s[t->rank - 1] : 0;
-    return view_collapse(t, s, 0, rows, &out[0]) && view_collapse(t, s, rows, MAX(t->rank - 1, rows), &out[1]);
+    return view_collapse(t, s, 0, rows, &out[0]) &&
+           view_collapse(t, s, rows, MAX(t->rank - 1, rows), &out[1]);
 }
 
 bool group_strides(const struct group *q, const struct type *t, const int64_t *s, const struct type *as,
@@ -216,7 +217,8 @@ static bool is_sibling(const struct grouper *gr, const struct group *q, const st
 }
 
 /* The operands of n: some inside the group, the rest reachable from outside. */
-static bool operands_ok(struct grouper *gr, struct group *q, const struct node *n, enum pair_kind *pair, int *full)
+static bool operands_ok(struct grouper *gr, struct group *q, const struct node *n, enum pair_kind *pair,
+                        int *full)
 {
     int inside = 0, lanes = 0;
     for (int i = 0; i < n->nin; i++) {
@@ -288,7 +290,8 @@ static bool may_join(struct grouper *gr, struct group *q, int value)
     const graph *g = gr->g;
     const struct node *n = &g->node[value];
     const struct node *root = &g->node[q->p.root];
-    if (gr->site[value].role != ROLE_FREE || gr->site[value].is_const != gr->site[q->p.root].is_const) return false;
+    if (gr->site[value].role != ROLE_FREE || gr->site[value].is_const != gr->site[q->p.root].is_const)
+        return false;
     if (!gr->opt->fuse && n->origin != root->origin) return false;
     if (q->members >= MOST_MEMBERS || q->loads + n->nin > MOST_LOADS) return false;
     if (n->op == OP_ROPE) return q->p.kind == PROGRAM_GEMM;
@@ -349,8 +352,10 @@ static void root_gemm(struct grouper *gr, int root)
     p->dim[1] = v.m;
     p->dim[2] = v.n;
     p->k = v.k;
-    p->a = (struct operand){-1, v.a.offset, gr->g->node[n->in[0]].type.dtype, v.a.batch, v.a.row, v.a.k, n->in[0]};
-    p->b = (struct operand){-1, v.b.offset, gr->g->node[n->in[1]].type.dtype, v.b.batch, v.b.row, v.b.k, n->in[1]};
+    p->a = (struct operand){-1,    v.a.offset, gr->g->node[n->in[0]].type.dtype, v.a.batch, v.a.row,
+                            v.a.k, n->in[0]};
+    p->b = (struct operand){-1,    v.b.offset, gr->g->node[n->in[1]].type.dtype, v.b.batch, v.b.row,
+                            v.b.k, n->in[1]};
     grow(gr, q);
 }
 
@@ -395,7 +400,10 @@ static void assign_fixed_roles(struct grouper *gr)
         struct site *s = &gr->site[i];
         enum op op = g->node[i].op;
         s->buffer = s->state_buffer = s->group = s->next = -1;
-        s->role = op_is_leaf(op) ? ROLE_LEAF : op_is_view(op) ? ROLE_VIEW : op == OP_CONCAT ? ROLE_CONCAT : ROLE_FREE;
+        s->role = op_is_leaf(op)    ? ROLE_LEAF
+                  : op_is_view(op)  ? ROLE_VIEW
+                  : op == OP_CONCAT ? ROLE_CONCAT
+                                    : ROLE_FREE;
         s->is_const = gr->opt->fold != CODA_FOLD_NONE && !op_is_leaf(op) && graph_is_const(g, i);
     }
     for (int i = 0; i < g->outputs; i++) gr->site[g->output[i].value].is_const = false;
@@ -411,7 +419,8 @@ static coda_status check_lowered(const graph *g)
     for (int i = 0; i < g->nodes; i++) {
         enum op op = g->node[i].op;
         if (op == OP_RMS_NORM || op == OP_LAYER_NORM || op == OP_SOFTMAX || op == OP_CROSS_ENTROPY)
-            return fail(CODA_E_UNSUPPORTED, "plan: %%%d is a %s that no rewrite lowered", i, op_info[op].text);
+            return fail(CODA_E_UNSUPPORTED, "plan: %%%d is a %s that no rewrite lowered", i,
+                        op_info[op].text);
     }
     return CODA_OK;
 }

@@ -11,7 +11,8 @@ CODA_API int coda_plan_kernels(const coda_plan *p) { return p ? p->kernels : 0; 
 CODA_API coda_status coda_plan_arg(const coda_plan *p, int index, coda_arg_info *out)
 {
     if (!p || !out) return fail(CODA_E_INVALID, "plan_arg: %s is NULL", p ? "out" : "plan");
-    if (index < 0 || index >= p->args) return fail(CODA_E_INVALID, "plan_arg: %d is none of 0..%d", index, p->args - 1);
+    if (index < 0 || index >= p->args)
+        return fail(CODA_E_INVALID, "plan_arg: %d is none of 0..%d", index, p->args - 1);
     *out = p->arg[index];
     return CODA_OK;
 }
@@ -51,7 +52,9 @@ CODA_API int64_t coda_info_print(char *buf, size_t size)
     jit_driver_info(line, sizeof line);
     text_printf(&t, "driver: %s\n", line);
     if (jit_device_open(&dev, line)) text_printf(&t, "device: none: %s\n", line);
-    else text_printf(&t, "device: %s, %s, %d SMs, %.1f GiB\n", dev.name, dev.arch, dev.sms, (double)dev.memory / (1 << 30));
+    else
+        text_printf(&t, "device: %s, %s, %d SMs, %.1f GiB\n", dev.name, dev.arch, dev.sms,
+                    (double)dev.memory / (1 << 30));
     jit_nvrtc_info(line, sizeof line);
     text_printf(&t, "nvrtc: %s\n", line);
     jit_cublaslt_info(line, sizeof line);

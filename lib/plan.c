@@ -105,7 +105,8 @@ static coda_status order_programs(struct plan *p)
             sorted[placed++] = p->program[i];
             break;
         }
-        if (placed == before) return fail(CODA_E_UNSUPPORTED, "plan: programs %d..%d wait for each other", placed, n);
+        if (placed == before)
+            return fail(CODA_E_UNSUPPORTED, "plan: programs %d..%d wait for each other", placed, n);
     }
     p->program = sorted;
     return CODA_OK;
@@ -115,7 +116,8 @@ static coda_status order_programs(struct plan *p)
 
 static bool is_plain_gemm(const struct program *p)
 {
-    if (p->kind != PROGRAM_GEMM || p->steps != 2 || p->step[1].kind != STEP_STORE || p->a.dtype != p->b.dtype) return false;
+    if (p->kind != PROGRAM_GEMM || p->steps != 2 || p->step[1].kind != STEP_STORE || p->a.dtype != p->b.dtype)
+        return false;
     const struct port *d = &p->port[p->step[1].port];
     bool rows = p->a.k == 1 || p->a.row == 1, cols = p->b.k == 1 || p->b.row == 1;
     bool same = d->dtype == p->a.dtype || d->dtype == CODA_F32;
@@ -129,7 +131,8 @@ static void use_cublaslt(struct plan *p, int64_t bytes)
         if (!is_plain_gemm(q)) continue;
         q->tile.mainloop = MAINLOOP_CUBLASLT;
         q->scratch = p->buffers;
-        p->buffer[p->buffers++] = (struct buffer){.space = SPACE_WORK, .bytes = bytes, .first = -1, .last = -1, .value = -1};
+        p->buffer[p->buffers++] =
+            (struct buffer){.space = SPACE_WORK, .bytes = bytes, .first = -1, .last = -1, .value = -1};
     }
 }
 
@@ -182,7 +185,8 @@ int64_t program_bytes(const struct program *q)
         bytes += extent_bytes(q, &q->port[i], half);
     }
     if (q->kind != PROGRAM_GEMM) return bytes;
-    int64_t a = q->dim[1] * q->k * (q->a.batch ? q->dim[0] : 1), b = q->dim[2] * q->k * (q->b.batch ? q->dim[0] : 1);
+    int64_t a = q->dim[1] * q->k * (q->a.batch ? q->dim[0] : 1),
+            b = q->dim[2] * q->k * (q->b.batch ? q->dim[0] : 1);
     return bytes + a * dtype_size(q->a.dtype) + b * dtype_size(q->b.dtype);
 }
 
@@ -214,13 +218,15 @@ static coda_status verify_step(const struct plan *p, const struct program *q, in
 {
     const struct step *s = &q->step[index];
     bool wants_port = s->kind == STEP_LOAD || s->kind == STEP_PARTIAL || s->kind == STEP_STORE;
-    if ((wants_port || s->port >= 0) && (s->port < 0 || s->port >= q->ports || q->port[s->port].buffer >= p->buffers))
+    if ((wants_port || s->port >= 0) &&
+        (s->port < 0 || s->port >= q->ports || q->port[s->port].buffer >= p->buffers))
         return fail(CODA_E_INVALID, "plan: step %d of @%d has no port", index, (int)(q - p->program));
     for (int i = 0; i < s->nin; i++) {
         bool optional = i == 1 && (s->kind == STEP_REDUCE || s->kind == STEP_ROPE);
         if (s->in[i] < 0 && optional) continue;
         if (s->in[i] < 0 || s->in[i] >= index || !step_has_value(q, &q->step[s->in[i]]))
-            return fail(CODA_E_INVALID, "plan: step %d of @%d reads step %d", index, (int)(q - p->program), s->in[i]);
+            return fail(CODA_E_INVALID, "plan: step %d of @%d reads step %d", index, (int)(q - p->program),
+                        s->in[i]);
     }
     return CODA_OK;
 }
@@ -232,8 +238,8 @@ static coda_status verify_buffers(const struct plan *p)
         int64_t end = b->space == SPACE_PREPARED ? p->prepared : p->workspace;
         if (b->first < 0 || b->space == SPACE_ARG) continue;
         if (b->offset < 0 || b->offset % 256 || b->offset + b->bytes > end)
-            return fail(CODA_E_INVALID, "plan: buffer %d of %lld bytes lies at %lld of %lld", i, (long long)b->bytes,
-                        (long long)b->offset, (long long)end);
+            return fail(CODA_E_INVALID, "plan: buffer %d of %lld bytes lies at %lld of %lld", i,
+                        (long long)b->bytes, (long long)b->offset, (long long)end);
     }
     return CODA_OK;
 }

@@ -60,7 +60,8 @@ static void print_map(const struct step *s, struct text *t)
     if (s->prim->kind != PRIM_MAP || !s->prim->params) return;
     text_append(t, " {");
     for (int i = 0; i < s->prim->params; i++)
-        text_printf(t, "%s%s=%a", i ? " " : "", s->prim->param_name[i] ? s->prim->param_name[i] : "p", (double)s->param[i]);
+        text_printf(t, "%s%s=%a", i ? " " : "", s->prim->param_name[i] ? s->prim->param_name[i] : "p",
+                    (double)s->param[i]);
     text_append(t, "}");
 }
 
@@ -69,8 +70,8 @@ static void print_rope(const struct program *q, const struct step *s, struct tex
     const struct rope_spec *r = &q->rope;
     text_printf(t, "rope v%d", s->in[0]);
     if (s->in[1] >= 0) text_printf(t, ", v%d", s->in[1]);
-    text_printf(t, " {head_dim=%lld rotary=%lld heads=%lld base=%a %s}", (long long)r->head_dim, (long long)r->rotary,
-                (long long)r->heads, (double)r->base, r->half ? "half" : "interleaved");
+    text_printf(t, " {head_dim=%lld rotary=%lld heads=%lld base=%a %s}", (long long)r->head_dim,
+                (long long)r->rotary, (long long)r->heads, (double)r->base, r->half ? "half" : "interleaved");
 }
 
 static void print_step(const struct plan *p, const struct program *q, int index, struct text *t)
@@ -99,7 +100,8 @@ static void print_operand(const struct plan *p, const char *label, const struct 
     text_printf(t, "   %s = %s ", label, value_name(p, o->value).s);
     print_place(p, o->buffer, t);
     if (o->offset) text_printf(t, "[%lld]", (long long)o->offset);
-    text_printf(t, " %s batch=%lld row=%lld k=%lld\n", dtype_name(o->dtype), (long long)o->batch, (long long)o->row, (long long)o->k);
+    text_printf(t, " %s batch=%lld row=%lld k=%lld\n", dtype_name(o->dtype), (long long)o->batch,
+                (long long)o->row, (long long)o->k);
 }
 
 /* ORDER pair_kind */
@@ -121,20 +123,22 @@ static void print_gemm(const struct plan *p, const struct program *q, struct tex
     print_operand(p, "b", &q->b, t);
 }
 
-static void print_heads(const struct plan *p, const char *label, const struct attention_view *v, struct text *t)
+static void print_heads(const struct plan *p, const char *label, const struct attention_view *v,
+                        struct text *t)
 {
     text_printf(t, "   %s = %s ", label, value_name(p, v->value).s);
     print_place(p, v->buffer, t);
     if (v->offset) text_printf(t, "[%lld]", (long long)v->offset);
-    text_printf(t, " %s batch=%lld time=%lld head=%lld\n", dtype_name(v->dtype), (long long)v->batch, (long long)v->time,
-                (long long)v->head);
+    text_printf(t, " %s batch=%lld time=%lld head=%lld\n", dtype_name(v->dtype), (long long)v->batch,
+                (long long)v->time, (long long)v->head);
 }
 
 static void print_attention(const struct plan *p, const struct program *q, struct text *t)
 {
     const struct attention_spec *a = &q->attention;
-    text_printf(t, "attention batch=%lld tq=%lld tk=%lld heads=%lld kv_heads=%lld head_dim=%lld", (long long)a->batch,
-                (long long)a->tq, (long long)a->tk, (long long)a->heads, (long long)a->kv_heads, (long long)a->head_dim);
+    text_printf(t, "attention batch=%lld tq=%lld tk=%lld heads=%lld kv_heads=%lld head_dim=%lld",
+                (long long)a->batch, (long long)a->tq, (long long)a->tk, (long long)a->heads,
+                (long long)a->kv_heads, (long long)a->head_dim);
     if (a->causal) text_append(t, " causal");
     if (a->window) text_printf(t, " window=%lld", (long long)a->window);
     if (a->lengths >= 0) text_append(t, " lengths");
@@ -169,7 +173,8 @@ void plan_print(const struct plan *p, struct text *t)
         flops += program_flops(q);
         bytes += program_bytes(q);
     }
-    text_printf(t, "; %d launches, %.3f GFLOP, %.3f MB read and written\n", launches, flops * 1e-9, (double)bytes * 1e-6);
+    text_printf(t, "; %d launches, %.3f GFLOP, %.3f MB read and written\n", launches, flops * 1e-9,
+                (double)bytes * 1e-6);
 }
 
 /* ---- Graphviz ---- */
@@ -192,13 +197,15 @@ static void dot_edge(const struct plan *p, int index, int buffer, bool write, st
     struct name name = value_name(p, b->value);
     if (write) text_printf(t, "  p%d -> b%d;\n", index, buffer);
     else text_printf(t, "  b%d -> p%d;\n", buffer, index);
-    text_printf(t, "  b%d [label=\"%s\" shape=%s];\n", buffer, name.s, b->space == SPACE_ARG ? "box" : "ellipse");
+    text_printf(t, "  b%d [label=\"%s\" shape=%s];\n", buffer, name.s,
+                b->space == SPACE_ARG ? "box" : "ellipse");
 }
 
 static void dot_program(const struct plan *p, int index, struct text *t)
 {
     const struct program *q = &p->program[index];
-    text_printf(t, "  p%d [shape=box style=filled fillcolor=%s label=\"@%d ", index, q->prepare ? "lightgrey" : "lightblue", index);
+    text_printf(t, "  p%d [shape=box style=filled fillcolor=%s label=\"@%d ", index,
+                q->prepare ? "lightgrey" : "lightblue", index);
     dot_label(q, t);
     text_append(t, "\"];\n");
     if (q->kind == PROGRAM_GEMM) {
@@ -212,7 +219,8 @@ static void dot_program(const struct plan *p, int index, struct text *t)
         dot_edge(p, index, q->attention.o.buffer, true, t);
     }
     for (int i = 0; i < q->ports; i++)
-        dot_edge(p, index, q->port[i].buffer, q->port[i].kind == PORT_STORE || q->port[i].kind == PORT_PARTIAL_STORE, t);
+        dot_edge(p, index, q->port[i].buffer,
+                 q->port[i].kind == PORT_STORE || q->port[i].kind == PORT_PARTIAL_STORE, t);
 }
 
 void plan_dot(const struct plan *p, struct text *t)

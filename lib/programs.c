@@ -21,7 +21,8 @@ static void store(struct writer *w, int value, int buffer, int64_t offset, const
         return;
     }
     memcpy(port.stride, out, sizeof port.stride);
-    struct step s = {.kind = STEP_STORE, .half = w->p->step[w->step_of[value]].half, .nin = 1, .value = value};
+    struct step s = {
+        .kind = STEP_STORE, .half = w->p->step[w->step_of[value]].half, .nin = 1, .value = value};
     bool one_a_row = w->p->kind == PROGRAM_ROWS && type_columns(t) == 1 && w->p->dim[w->p->rank - 1] != 1;
     s.cls = one_a_row ? CLASS_ROW : CLASS_TILE;
     s.in[0] = w->step_of[value];
@@ -160,7 +161,8 @@ static void write_members(struct writer *w)
         matrix_operand(w->gr, &w->p->a);
         matrix_operand(w->gr, &w->p->b);
     }
-    for (int m = w->q->first; m >= 0 && !w->status; m = w->gr->site[m].next) w->step_of[m] = write_member(w, m);
+    for (int m = w->q->first; m >= 0 && !w->status; m = w->gr->site[m].next)
+        w->step_of[m] = write_member(w, m);
 }
 
 /* A program for a statistic that is in pieces but needed whole. */

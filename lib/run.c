@@ -34,7 +34,8 @@ static coda_status launch_kernel(const struct call *c, int index, coda_stream st
     for (int i = 0; i < spec->maps; i++) {
         params.map[i] = cp->map[i];
         const struct map_spec *m = &spec->map[i];
-        coda_status status = jit_map_rebase(&params.map[i], address(c, m->buffer, m->offset * dtype_size(m->dtype)), err);
+        coda_status status =
+            jit_map_rebase(&params.map[i], address(c, m->buffer, m->offset * dtype_size(m->dtype)), err);
         if (status) return status;
     }
     void **pointer = (void **)&params.map[spec->maps];
@@ -50,7 +51,8 @@ static coda_status launch_lt(const struct call *c, int index, coda_stream stream
     const struct port *d = &q->port[q->step[1].port];
     return jit_lt_run(c->p->program[index].lt, address(c, q->a.buffer, q->a.offset * dtype_size(q->a.dtype)),
                       address(c, q->b.buffer, q->b.offset * dtype_size(q->b.dtype)),
-                      address(c, d->buffer, d->offset * dtype_size(d->dtype)), address(c, q->scratch, 0), stream, err);
+                      address(c, d->buffer, d->offset * dtype_size(d->dtype)), address(c, q->scratch, 0),
+                      stream, err);
 }
 
 static coda_status run_gpu(const struct call *c, int index, coda_stream stream)
@@ -59,9 +61,11 @@ static coda_status run_gpu(const struct call *c, int index, coda_stream stream)
     const struct program *q = &c->p->plan.program[index];
     int kernel = c->p->program[index].kernel;
     if (kernel == KERNEL_NONE && !is_cublaslt(q)) return CODA_OK; /* an empty domain */
-    coda_status status = kernel == KERNEL_NONE ? launch_lt(c, index, stream, err) : launch_kernel(c, index, stream, err);
+    coda_status status =
+        kernel == KERNEL_NONE ? launch_lt(c, index, stream, err) : launch_kernel(c, index, stream, err);
     if (!status) return CODA_OK;
-    return fail(status, "@%d %s: %s", index, kernel == KERNEL_NONE ? "cublaslt" : c->p->kernel[kernel].info.name, err);
+    return fail(status, "@%d %s: %s", index,
+                kernel == KERNEL_NONE ? "cublaslt" : c->p->kernel[kernel].info.name, err);
 }
 
 static coda_status check(const struct call *c)
@@ -71,16 +75,18 @@ static coda_status check(const struct call *c)
     if (!c->args) return fail(CODA_E_INVALID, "run: args is NULL; the plan takes %d", p->args);
     for (int i = 0; i < p->args; i++) {
         if (!c->args[i] && p->arg[i].bytes)
-            return fail(CODA_E_INVALID, "run: args[%d] (%s, %zu bytes) is NULL", i, p->arg[i].name, p->arg[i].bytes);
+            return fail(CODA_E_INVALID, "run: args[%d] (%s, %zu bytes) is NULL", i, p->arg[i].name,
+                        p->arg[i].bytes);
         if ((uintptr_t)c->args[i] % 16)
-            return fail(CODA_E_INVALID, "run: args[%d] (%s) is at %p, not a multiple of 16", i, p->arg[i].name, c->args[i]);
+            return fail(CODA_E_INVALID, "run: args[%d] (%s) is at %p, not a multiple of 16", i,
+                        p->arg[i].name, c->args[i]);
     }
     if (p->plan.workspace && (!c->workspace || (uintptr_t)c->workspace % 256))
-        return fail(CODA_E_INVALID, "run: workspace at %p; %lld bytes aligned to 256 are needed", (void *)c->workspace,
-                    (long long)p->plan.workspace);
+        return fail(CODA_E_INVALID, "run: workspace at %p; %lld bytes aligned to 256 are needed",
+                    (void *)c->workspace, (long long)p->plan.workspace);
     if (p->plan.prepared && (!c->prepared || (uintptr_t)c->prepared % 256))
-        return fail(CODA_E_INVALID, "run: prepared memory at %p; %lld bytes aligned to 256 are needed", (void *)c->prepared,
-                    (long long)p->plan.prepared);
+        return fail(CODA_E_INVALID, "run: prepared memory at %p; %lld bytes aligned to 256 are needed",
+                    (void *)c->prepared, (long long)p->plan.prepared);
     return CODA_OK;
 }
 
@@ -97,7 +103,8 @@ static coda_status run(const struct call *c, bool prepare, coda_stream stream)
     return status;
 }
 
-CODA_API coda_status coda_run(const coda_plan *p, void *const *args, void *prepared, void *workspace, coda_stream stream)
+CODA_API coda_status coda_run(const coda_plan *p, void *const *args, void *prepared, void *workspace,
+                              coda_stream stream)
 {
     return run(&(struct call){p, args, prepared, workspace}, false, stream);
 }

@@ -35,7 +35,8 @@ static enum step_class class_of(const struct program *p, const int64_t *stride)
 {
     bool rows = false;
     for (int d = 0; d + 1 < p->rank; d++) rows = rows || stride[d];
-    if (p->kind == PROGRAM_ROWS) return stride[p->rank - 1] || p->dim[p->rank - 1] == 1 ? CLASS_TILE : CLASS_ROW;
+    if (p->kind == PROGRAM_ROWS)
+        return stride[p->rank - 1] || p->dim[p->rank - 1] == 1 ? CLASS_TILE : CLASS_ROW;
     return !stride[p->rank - 1] ? CLASS_ROW : rows ? CLASS_TILE : CLASS_COL;
 }
 
@@ -73,7 +74,8 @@ static int load(struct writer *w, int value, const struct type *t, const struct 
     struct view v;
     int64_t stride[CODA_MAX_RANK];
     if (!view_of(w->gr->g, value, &v) || !group_strides(w->q, t, v.stride, as, stride)) {
-        w->status = fail(CODA_E_UNSUPPORTED, "plan: operand %%%d has no strides over its program's domain", value);
+        w->status =
+            fail(CODA_E_UNSUPPORTED, "plan: operand %%%d has no strides over its program's domain", value);
         return 0;
     }
     struct port port = port_new(PORT_LOAD, buffer_of(w->gr, v.base), v.offset, t->dtype, value);
@@ -92,7 +94,10 @@ static int partial(struct writer *w, int value)
     struct port port = port_new(PORT_PARTIAL_LOAD, state_buffer(w->gr, value), 0, CODA_F32, value);
     port.reduce = n->prim;
     int index = add_port(w, port), found = find_step(w, STEP_PARTIAL, index, false);
-    return found >= 0 ? found : add_step(w, (struct step){.kind = STEP_PARTIAL, .cls = CLASS_ROW, .port = index, .value = value});
+    return found >= 0
+               ? found
+               : add_step(
+                     w, (struct step){.kind = STEP_PARTIAL, .cls = CLASS_ROW, .port = index, .value = value});
 }
 
 static enum step_class join_classes(const struct program *p, const struct step *s)
@@ -133,7 +138,13 @@ static int lane(struct writer *w, struct source s)
         const struct step *old = &w->p->step[i];
         if (old->kind == STEP_LANE && old->lane == s.lane && old->in[0] == w->step_of[s.value]) return i;
     }
-    struct step step = {.kind = STEP_LANE, .cls = CLASS_TILE, .half = true, .nin = 1, .lane = s.lane, .port = -1, .value = -1};
+    struct step step = {.kind = STEP_LANE,
+                        .cls = CLASS_TILE,
+                        .half = true,
+                        .nin = 1,
+                        .lane = s.lane,
+                        .port = -1,
+                        .value = -1};
     step.in[0] = w->step_of[s.value];
     return add_step(w, step);
 }
@@ -195,7 +206,8 @@ static bool is_reduced_and_stored(const struct writer *w, int value)
 static int as_stored(struct writer *w, int value, int step)
 {
     coda_dtype t = w->gr->g->node[value].type.dtype;
-    if (dtype_size(t) != 2 || w->p->step[step].kind == STEP_LOAD || !is_reduced_and_stored(w, value)) return step;
+    if (dtype_size(t) != 2 || w->p->step[step].kind == STEP_LOAD || !is_reduced_and_stored(w, value))
+        return step;
     struct step s = w->p->step[step];
     s.kind = STEP_MAP;
     s.prim = prim_find(t == CODA_BF16 ? "to_bf16" : "to_f16");
@@ -241,7 +253,8 @@ static int gather(struct writer *w, const struct node *n, int value)
     port.table_rows = table->dim[0];
     port.table_stride = v.stride[0];
     port.stride[last] = v.stride[1];
-    return add_step(w, (struct step){.kind = STEP_LOAD, .cls = CLASS_TILE, .port = add_port(w, port), .value = value});
+    return add_step(
+        w, (struct step){.kind = STEP_LOAD, .cls = CLASS_TILE, .port = add_port(w, port), .value = value});
 }
 
 static int compute(struct writer *w, int value)
@@ -249,7 +262,8 @@ static int compute(struct writer *w, int value)
     const struct node *n = &w->gr->g->node[value];
     int in[PRIM_MAX_INPUTS] = {0};
     switch (n->op) {
-    case OP_MATMUL: return add_step(w, (struct step){.kind = STEP_ACC, .cls = CLASS_TILE, .port = -1, .value = value});
+    case OP_MATMUL:
+        return add_step(w, (struct step){.kind = STEP_ACC, .cls = CLASS_TILE, .port = -1, .value = value});
     case OP_REDUCE: return reduce(w, n, value);
     case OP_ROPE: return rope(w, n, value);
     case OP_EMBEDDING: return gather(w, n, value);

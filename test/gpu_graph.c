@@ -35,8 +35,8 @@ static double run_mode(const graph *g, uint64_t seed, const struct mode *m, void
     return run_on_gpu(g, seed, &opt, want);
 }
 
-static bool check_random(uint64_t seed, const struct random_options *ro, const struct mode *m, double tolerance,
-                         double *error)
+static bool check_random(uint64_t seed, const struct random_options *ro, const struct mode *m,
+                         double tolerance, double *error)
 {
     graph *g = random_graph(seed, ro);
     void **want = run_reference(g, seed);
@@ -95,8 +95,8 @@ static int block(const char *name)
     for (int m = 0; m < ARRAY_SIZE(modes); m++) {
         double error = run_mode(g, 1, &modes[m], want);
         bool good = error >= 0 && error <= 1.2 * unfused;
-        failed += gpu_case(good, "block", "%s, %s: error %.3e (unfused %.3e) %s", name, modes[m].name, error, unfused,
-                           good ? "" : coda_error());
+        failed += gpu_case(good, "block", "%s, %s: error %.3e (unfused %.3e) %s", name, modes[m].name, error,
+                           unfused, good ? "" : coda_error());
     }
     random_args_free(g, want);
     graph_free(g);
@@ -108,7 +108,7 @@ int gpu_graph(void)
     struct jit_device dev;
     char err[JIT_ERROR_SIZE];
     if (!device_open(&dev, err)) return gpu_case(false, "graph", "%s", err);
-    int failed = block("llama_small") + block("gpt2_small") + block("bert_small") + block("gpt2") + block("bert") +
-                 block("llama");
+    int failed = block("llama_small") + block("gpt2_small") + block("bert_small") + block("gpt2") +
+                 block("bert") + block("llama");
     return failed + random_graphs();
 }

@@ -37,7 +37,8 @@ static bool open_driver(struct driver *d)
     d->instantiate = (__typeof__(d->instantiate))dlsym(lib, "cuGraphInstantiateWithFlags");
     d->launch = (__typeof__(d->launch))dlsym(lib, "cuGraphLaunch");
     d->use_context = (__typeof__(d->use_context))dlsym(lib, "cuCtxSetCurrent");
-    return d->stream_create && d->stream_wait && d->begin && d->end && d->instantiate && d->launch && d->use_context;
+    return d->stream_create && d->stream_wait && d->begin && d->end && d->instantiate && d->launch &&
+           d->use_context;
 }
 
 struct setting {
@@ -66,7 +67,8 @@ static bool prepare(struct setting *s, void *context)
     s->g = run_load("examples/graphs/llama_small.coda");
     if (!s->g || coda_compile(&s->plan, s->g, NULL) != CODA_OK) return false;
     if (!run_upload(&s->b, s->g, s->plan, random_args(s->g, 7, false))) return false;
-    if (coda_run(s->plan, s->b.device, s->b.prepared, s->b.workspace, NULL) != CODA_OK || !run_download(&s->b, s->g))
+    if (coda_run(s->plan, s->b.device, s->b.prepared, s->b.workspace, NULL) != CODA_OK ||
+        !run_download(&s->b, s->g))
         return false;
     coda_graph_arg(s->g, s->b.n - 1, &info);
     s->bytes = info.bytes;
@@ -89,7 +91,8 @@ static bool captured(struct setting *s)
         device_fill(s->b.device[s->b.n - 1], 0xff, s->bytes);
         device_fill(s->b.workspace, 0xff, coda_plan_workspace(s->plan));
         device_wait();
-        same = same && !d->launch(exec, stream) && !d->stream_wait(stream) && same_bits(s, s->b.device[s->b.n - 1]);
+        same = same && !d->launch(exec, stream) && !d->stream_wait(stream) &&
+               same_bits(s, s->b.device[s->b.n - 1]);
     }
     return same;
 }
@@ -106,14 +109,16 @@ static void *work(void *arg)
     struct worker *w = arg;
     struct setting *s = w->s;
     CUstream stream;
-    if (s->driver.use_context(s->context) || s->driver.stream_create(&stream, CU_STREAM_NON_BLOCKING)) return NULL;
-    void *args[64], *workspace = device_alloc(coda_plan_workspace(s->plan) + 256), *output = device_alloc(s->bytes);
+    if (s->driver.use_context(s->context) || s->driver.stream_create(&stream, CU_STREAM_NON_BLOCKING))
+        return NULL;
+    void *args[64], *workspace = device_alloc(coda_plan_workspace(s->plan) + 256),
+                    *output = device_alloc(s->bytes);
     memcpy(args, s->b.device, sizeof *args * (size_t)s->b.n);
     args[s->b.n - 1] = output;
     w->same = workspace && output;
     for (int i = 0; i < RUNS && w->same; i++) {
-        w->same = coda_run(s->plan, args, s->b.prepared, workspace, stream) == CODA_OK && !s->driver.stream_wait(stream) &&
-                  same_bits(s, output);
+        w->same = coda_run(s->plan, args, s->b.prepared, workspace, stream) == CODA_OK &&
+                  !s->driver.stream_wait(stream) && same_bits(s, output);
     }
     device_free(workspace);
     device_free(output);
@@ -137,7 +142,8 @@ int gpu_share(void)
     if (!device_open(&dev, err)) return gpu_case(false, "share", "%s", err);
     if (!open_driver(&s.driver)) return gpu_case(false, "share", "the driver lacks a call");
     if (!prepare(&s, dev.context)) return gpu_case(false, "share", "%s", coda_error());
-    int failed = gpu_case(captured(&s), "share", "a captured CUDA graph replays the same bits, %d times", REPLAYS);
+    int failed =
+        gpu_case(captured(&s), "share", "a captured CUDA graph replays the same bits, %d times", REPLAYS);
     failed += gpu_case(shared(&s), "share", "two threads on two streams share one plan, %d runs each", RUNS);
     random_args_free(s.g, s.b.host);
     run_release(&s.b);

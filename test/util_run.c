@@ -40,7 +40,8 @@ static double worst_error(const graph *g, void **got, void **want)
 {
     int leaves = coda_graph_args(g) - g->outputs;
     double worst = 0;
-    for (int i = 0; i < g->outputs; i++) worst = fmax(worst, run_error(g, i, got[leaves + i], want[leaves + i]));
+    for (int i = 0; i < g->outputs; i++)
+        worst = fmax(worst, run_error(g, i, got[leaves + i], want[leaves + i]));
     return worst;
 }
 
@@ -57,7 +58,8 @@ double run_on_cpu(const graph *g, uint64_t seed, const coda_compile_options *opt
     if (coda_compile(&p, g, opt) != CODA_OK) return -1;
     void **args = random_args(g, seed, false);
     void *prepared = poisoned(coda_plan_prepared(p)), *work = poisoned(coda_plan_workspace(p));
-    bool ok = coda_prepare(p, args, prepared, work, NULL) == CODA_OK && coda_run(p, args, prepared, work, NULL) == CODA_OK;
+    bool ok = coda_prepare(p, args, prepared, work, NULL) == CODA_OK &&
+              coda_run(p, args, prepared, work, NULL) == CODA_OK;
     double error = ok ? worst_error(g, args, want) : -1;
     free(prepared);
     free(work);
@@ -123,7 +125,8 @@ bool run_download(const struct run_buffers *b, const graph *g)
 {
     if (!device_wait()) return fail(CODA_E_DEVICE, "the device's work failed"), false;
     for (int i = b->n - g->outputs; i < b->n; i++)
-        if (!device_download(b->host[i], b->device[i], arg_bytes(g, i))) return fail(CODA_E_DEVICE, "no download"), false;
+        if (!device_download(b->host[i], b->device[i], arg_bytes(g, i)))
+            return fail(CODA_E_DEVICE, "no download"), false;
     return true;
 }
 
