@@ -8,12 +8,14 @@
 Suite *blocks_suite(void);
 
 static const struct block {
-    const char *path;
+    const char *path, *arch;
     coda_fold fold;
 } blocks[] = {
-    {"examples/graphs/llama.coda", CODA_FOLD_NONE}, {"examples/graphs/llama.coda", CODA_FOLD_COPY},
-    {"examples/graphs/gpt2.coda", CODA_FOLD_NONE},  {"examples/graphs/gpt2.coda", CODA_FOLD_COPY},
-    {"examples/graphs/bert.coda", CODA_FOLD_NONE},  {"examples/graphs/bert.coda", CODA_FOLD_COPY},
+    {"examples/graphs/llama.coda", "sm_90a", CODA_FOLD_NONE}, {"examples/graphs/llama.coda", "sm_90a", CODA_FOLD_COPY},
+    {"examples/graphs/gpt2.coda", "sm_90a", CODA_FOLD_NONE},  {"examples/graphs/gpt2.coda", "sm_90a", CODA_FOLD_COPY},
+    {"examples/graphs/bert.coda", "sm_90a", CODA_FOLD_NONE},  {"examples/graphs/bert.coda", "sm_90a", CODA_FOLD_COPY},
+    {"examples/graphs/llama_small.coda", "sm_80", 0},         {"examples/graphs/gpt2_small.coda", "sm_89", 0},
+    {"examples/graphs/bert_small.coda", "sm_100a", 0},        {"examples/graphs/llama_small.coda", "sm_120", 0},
 };
 
 START_TEST(kernels_keep_to_their_registers)
@@ -24,10 +26,10 @@ START_TEST(kernels_keep_to_their_registers)
     graph *g = run_load(b->path);
     ck_assert_msg(g != NULL, "%s: %s", b->path, coda_error());
     opt.device = CODA_DEVICE_NONE;
-    opt.arch = "sm_90a";
+    opt.arch = b->arch;
     opt.flags = CODA_NO_CACHE;
     opt.fold = b->fold;
-    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s: %s", b->path, coda_error());
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s, %s: %s", b->path, b->arch, coda_error());
     ck_assert_int_ge(p->kernels, 6);
     for (int i = 0; i < p->kernels; i++) {
         const struct compiled_kernel *k = &p->kernel[i];
