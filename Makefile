@@ -141,6 +141,8 @@ perf: ## measures on the GPU, into perf/results (CASES='gemm/DxD /4096', PERF_AR
 	@for p in $(PERF); do $(BUILD)/perf/$$p $(PERF_ARGS) $(CASES) || bad=1; done; exit $${bad:-0}
 perf-torch: $(BUILD)/libcoda.so ## the same beside PyTorch, if python3 has it (TORCH_ARGS='--all --max-autotune --jax')
 	@CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/pytorch.py $(TORCH_ARGS) $(CASES)
+perf-report: ## perf/results beside their bars, as charts, and as README's table
+	@perf/publish
 
 # ---- The house ----
 layers: ## which folder may include which
@@ -190,7 +192,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: all examples deps demo unit bless test fuzzers fuzz test-gpu stamp-digest layers exports headers lint \
-	install uninstall clean help perf perf-build perf-torch
+	install uninstall clean help perf perf-build perf-torch perf-report
 
 # ---- Primitives on the host: the device files through the C++ compiler, for test_primitives.c ----
 HOST_PRIMS := $(filter primitives/map/% primitives/reduce/% primitives/pair/% primitives/port/% primitives/block/%,$(PRIMS))

@@ -357,7 +357,7 @@ static void time_figure(const struct bench *b, struct figure *f)
 /* The tile of the first GEMM, as the plan's text has it. */
 static void tile_of(const coda_plan *p, char *to, size_t size)
 {
-    char *text = plan_text(p, CODA_TEXT_PLAN), *at = text ? strstr(text, "tile ") : NULL;
+    char *text = plan_text(p, CODA_TEXT_PLAN), *at = text ? strstr(text, "tile sm") : NULL;
     snprintf(to, size, "%.*s", at ? (int)strcspn(at + 5, "\n") : 0, at ? at + 5 : "");
     free(text);
 }

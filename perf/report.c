@@ -49,7 +49,7 @@ static void put_clocks(FILE *f)
     fputs("},\n", f);
 }
 
-/* The lines of coda_info_print(). */
+/* The lines of coda_info_print(), without the places of files. */
 static void put_info(FILE *f)
 {
     char info[4096] = "";
@@ -60,6 +60,8 @@ static void put_info(FILE *f)
         char *colon = strchr(line, ':');
         if (!colon || !strncmp(line, "cache", 5)) continue;
         *colon = 0;
+        char *path = strstr(colon + 1, " /");
+        if (path) *path = 0;
         if (n++) fputs(", ", f);
         put_pair(f, line, colon + 1 + strspn(colon + 1, " "), false);
     }
