@@ -11,11 +11,16 @@ static const struct block {
     const char *path, *arch;
     coda_fold fold;
 } blocks[] = {
-    {"examples/graphs/llama.coda", "sm_90a", CODA_FOLD_NONE}, {"examples/graphs/llama.coda", "sm_90a", CODA_FOLD_COPY},
-    {"examples/graphs/gpt2.coda", "sm_90a", CODA_FOLD_NONE},  {"examples/graphs/gpt2.coda", "sm_90a", CODA_FOLD_COPY},
-    {"examples/graphs/bert.coda", "sm_90a", CODA_FOLD_NONE},  {"examples/graphs/bert.coda", "sm_90a", CODA_FOLD_COPY},
-    {"examples/graphs/llama_small.coda", "sm_80", 0},         {"examples/graphs/gpt2_small.coda", "sm_89", 0},
-    {"examples/graphs/bert_small.coda", "sm_100a", 0},        {"examples/graphs/llama_small.coda", "sm_120", 0},
+    {"examples/graphs/llama.coda", "sm_90a", CODA_FOLD_NONE},
+    {"examples/graphs/llama.coda", "sm_90a", CODA_FOLD_COPY},
+    {"examples/graphs/gpt2.coda", "sm_90a", CODA_FOLD_NONE},
+    {"examples/graphs/gpt2.coda", "sm_90a", CODA_FOLD_COPY},
+    {"examples/graphs/bert.coda", "sm_90a", CODA_FOLD_NONE},
+    {"examples/graphs/bert.coda", "sm_90a", CODA_FOLD_COPY},
+    {"examples/graphs/llama_small.coda", "sm_80", CODA_FOLD_NONE},
+    {"examples/graphs/gpt2_small.coda", "sm_89", CODA_FOLD_NONE},
+    {"examples/graphs/bert_small.coda", "sm_100a", CODA_FOLD_NONE},
+    {"examples/graphs/llama_small.coda", "sm_120", CODA_FOLD_NONE},
 };
 
 START_TEST(kernels_keep_to_their_registers)
