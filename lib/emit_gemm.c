@@ -33,7 +33,7 @@ static struct map_spec a_map(const struct program *p)
 {
     struct map_spec m = operand_map(&p->a, p->dim[0], p->dim[1], p->k);
     m.box[0] = 64;
-    m.box[1] = is_mn_major(&p->a) ? 64 : p->tile.bm;
+    m.box[1] = is_mn_major(&p->a) ? 64 : tile_a_rows(p);
     m.box[2] = 1;
     return m;
 }
@@ -203,6 +203,7 @@ static void print_config(const struct program *p, struct text *t)
     text_printf(t, "    static constexpr int shared_bytes = %d;\n", p->kernel.shared_bytes);
     text_printf(t, "    static constexpr bool pingpong = %s;\n", truth(c->pingpong));
     if (sm90) {
+        text_printf(t, "    static constexpr int a_rows = %d, splits = %d;\n", tile_a_rows(p), tile_splits(c));
         text_printf(t, "    static constexpr bool a_mn_major = %s, b_mn_major = %s;\n",
                     truth(is_mn_major(&p->a)), truth(is_mn_major(&p->b)));
         text_printf(t, "    static constexpr bool a_batched = %s, b_batched = %s;\n",
@@ -235,11 +236,14 @@ static const char *mainloop_name(const struct program *p)
     return p->tile.mainloop == MAINLOOP_SM90 ? "gemm_sm90" : "gemm_simt";
 }
 
-/* A SIMT block is small: two of them share an SM. */
+/* A small block shares its SM with another. */
 static void print_entry(const struct program *p, struct text *t)
 {
-    text_printf(t, "\nextern \"C\" __global__ void __launch_bounds__(%d, %d)\n", p->kernel.threads,
-                p->tile.mainloop == MAINLOOP_SM90 ? 1 : 2);
+    const struct tile *c = &p->tile;
+    bool alone = c->mainloop == MAINLOOP_SM90 && !tile_is_narrow(c);
+    text_append(t, "\nextern \"C\" __global__ void ");
+    if (tile_splits(c) > 1) text_printf(t, "__cluster_dims__(%d, 1, 1) ", c->splits);
+    text_printf(t, "__launch_bounds__(%d, %d)\n", p->kernel.threads, alone ? 1 : 2);
     text_printf(t, "%s(const __grid_constant__ Args args)\n", p->kernel.symbol);
     text_printf(t, "{\n    %s<Config, Epilogue>(args);\n}\n", mainloop_name(p));
 }
@@ -251,8 +255,8 @@ static void measure(struct program *p)
     bool sm90 = t->mainloop == MAINLOOP_SM90;
     k->threads = 128 * (t->groups + sm90);
     k->shared_bytes = tile_shared_bytes(p);
-    k->persistent = sm90;
-    k->grid = p->dim[0] * CEIL_DIV(p->dim[1], t->bm) * CEIL_DIV(p->dim[2], t->bn);
+    k->persistent = sm90 && !tile_is_narrow(t) && tile_splits(t) == 1;
+    k->grid = p->dim[0] * CEIL_DIV(p->dim[1], t->bm) * CEIL_DIV(p->dim[2], t->bn) * tile_splits(t);
 }
 
 /* Coordinates of TMA and of the epilogue are ints; a tile may reach past the end by its own size. */

@@ -134,11 +134,22 @@ static int stage_bytes(const struct program *p)
     return (two ? 2 : 1) * staged * chunk_bytes(p);
 }
 
+int tile_splits(const struct tile *t) { return MAX(t->splits, 1); }
+
+bool tile_is_narrow(const struct tile *t) { return t->mainloop == MAINLOOP_SM90 && t->groups == 1; }
+
+/* Whole octets, which the swizzle repeats in. */
+int tile_a_rows(const struct program *p)
+{
+    bool few = tile_is_narrow(&p->tile) && p->a.k == 1 && p->dim[1] < p->tile.bm;
+    return few ? (int)CEIL_DIV(p->dim[1], 8) * 8 : p->tile.bm;
+}
+
 int tile_shared_bytes(const struct program *p)
 {
     const struct tile *t = &p->tile;
     int bytes = t->groups * values_bytes(p);
     if (t->mainloop == MAINLOOP_SIMT) return bytes + 4 * t->bk * (t->bm + t->bn + 4);
-    bytes += t->stages * (t->bm + t->bn) * 128 + MAX(stage_bytes(p), 16 * t->groups) + 16 * t->stages + 16;
+    bytes += t->stages * (tile_a_rows(p) + t->bn) * 128 + MAX(stage_bytes(p), 16 * t->groups) + 16 * t->stages + 16;
     return CEIL_DIV(bytes, 1024) * 1024;
 }

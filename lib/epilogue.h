@@ -27,6 +27,9 @@ int count_staged(const struct program *p);
 /* tile.c: as many stages of tile t as fit. */
 int tile_stages(const struct program *p, const struct tile *t, int shared_bytes);
 int tile_shared_bytes(const struct program *p);
+int tile_a_rows(const struct program *p); /* of A's box: those that exist                          */
+int tile_splits(const struct tile *t);
+bool tile_is_narrow(const struct tile *t); /* one consumer; two blocks share an SM                 */
 
 /* emit_epilogue.c: prints `struct Epilogue`. */
 void emit_epilogue(const struct program *p, struct text *t);

@@ -101,6 +101,7 @@ struct tile {
     int stages;
     int groups;     /* consumer warpgroups                                                         */
     bool pingpong;  /* each warpgroup a whole tile, else bm is split among them                    */
+    int splits;     /* blocks of a cluster that share K; 0 is 1                                    */
     int band;       /* tile rows that are walked together, for L2                                  */
 };
 

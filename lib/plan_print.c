@@ -118,6 +118,7 @@ static void print_gemm(const struct plan *p, const struct program *q, struct tex
     if (tile->mainloop != MAINLOOP_CUBLASLT)
         text_printf(t, " %dx%dx%d stages=%d groups=%d%s band=%d", tile->bm, tile->bn, tile->bk, tile->stages,
                     tile->groups, tile->pingpong ? " pingpong" : "", tile->band);
+    if (tile->splits > 1) text_printf(t, " splits=%d", tile->splits);
     text_append(t, "\n");
     print_operand(p, "a", &q->a, t);
     print_operand(p, "b", &q->b, t);

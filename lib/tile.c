@@ -13,6 +13,7 @@ enum {
     SHARED_BYTES = 232448, /* of a Hopper block, when the machine does not say              */
     L2_BYTES = 61,         /* an SM gets from L2 in a clock: measured on an H200            */
     MOST_STAGES = 12,
+    MOST_NARROW_STAGES = 24,
     LEAST_STAGES = 3,
     MOST_ACCUMULATORS = 192,      /* floats of a thread, if the epilogue needs little              */
     MOST_BUSY_ACCUMULATORS = 128, /* if it loads tiles, reduces or rotates                         */
@@ -94,8 +95,10 @@ int tile_stages(const struct program *p, const struct tile *t, int shared_bytes)
     struct program q = *p;
     q.tile = *t;
     q.tile.stages = 0;
-    int left = shared_bytes - tile_shared_bytes(&q) - 1024, each = (t->bm + t->bn) * 128 + 16;
-    return MIN(left / each, MOST_STAGES);
+    bool narrow = tile_is_narrow(t);
+    if (narrow) shared_bytes = (shared_bytes - 1024) / 2; /* each block takes 1024 more from an SM    */
+    int left = shared_bytes - tile_shared_bytes(&q) - 1024, each = (tile_a_rows(&q) + t->bn) * 128 + 16;
+    return MIN(left / each, narrow ? MOST_NARROW_STAGES : MOST_STAGES);
 }
 
 /* Tile rows walked together: a wave of tiles should read as little as it can. */

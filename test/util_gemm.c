@@ -234,6 +234,10 @@ static void embedded(struct gemm_rig *r, int acc)
     {                                                                                                        \
         .mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = 2, .band = 8                        \
     }
+#define SPLIT(m, n, blocks)                                                                                  \
+    {                                                                                                        \
+        .mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = 1, .band = 8, .splits = blocks      \
+    }
 #define BF CODA_BF16
 #define HF CODA_F16
 #define FF CODA_F32
@@ -303,6 +307,26 @@ const struct gemm_case gemm_cases[] = {
     {"loss odd", 1, 66, 203, 64, BF, 0, 0, 0, loss, 0, {0}, {0}},
     {"embedded", 1, 66, 200, 64, BF, 0, 0, 0, embedded, 0, {0}, PP(128, 128)},
     {"row stored", 2, 130, 300, 64, BF, 0, 0, 0, row_stored, 0, {0}, PP(128, 128)},
+    {"narrow", 1, 5, 520, 328, BF, 0, 0, 0, plain, 0, {0}, SPLIT(64, 64, 1)},
+    {"narrow tall", 1, 200, 520, 328, BF, 0, 0, 0, residual, 0, {0}, SPLIT(128, 64, 1)},
+    {"split 2", 1, 1, 512, 520, BF, 0, 0, 0, plain, 0, {0}, SPLIT(64, 32, 2)},
+    {"split 4", 1, 77, 328, 1000, BF, 0, 0, 0, residual, 0, {0}, SPLIT(64, 64, 4)},
+    {"split 8", 1, 17, 200, 2056, HF, 0, 0, 0, residual, 0, {0}, SPLIT(64, 128, 8)},
+    {"split tall", 1, 300, 520, 328, BF, 0, 0, 0, residual, 0, {0}, SPLIT(128, 64, 2)},
+    {"split more than k", 1, 9, 200, 136, BF, 0, 0, 0, plain, 0, {0}, SPLIT(64, 64, 8)},
+    {"split odd", 1, 3, 201, 264, BF, 0, 0, 0, residual, 0, {0}, SPLIT(64, 64, 4)},
+    {"split batch", 3, 20, 136, 328, BF, 0, 0, 0, scaled, 0, {0}, SPLIT(64, 32, 2)},
+    {"split both mn", 1, 40, 328, 264, BF, 1, 1, 0, plain, 0, {0}, SPLIT(64, 64, 4)},
+    {"split f32", 2, 30, 300, 200, BF, 0, 0, 0, residual_f32, 0, {0}, SPLIT(64, 64, 2)},
+    {"split gelu", 1, 8, 300, 512, BF, 0, 0, 0, bias_gelu, 0, {0}, SPLIT(64, 32, 4)},
+    {"split rope half", 1, 16, 640, 512, BF, 0, 0, 0, turned, PAIR_ROPE, HALF(128, 128, 4), SPLIT(64, 128, 4)},
+    {"split rope near", 1, 7, 640, 512, BF, 0, 0, 0, turned_by_position, PAIR_ROPE, NEAR(128, 64, 4),
+     SPLIT(64, 32, 2)},
+    {"split gated", 1, 2, 528, 512, BF, 0, 0, 0, gated, PAIR_GLU_STACKED, {0}, SPLIT(64, 128, 2)},
+    {"split gated all", 2, 33, 290, 392, HF, 0, 0, 0, gated_all, PAIR_GLU_INTERLEAVED, {0}, SPLIT(64, 64, 4)},
+    {"split loss", 1, 5, 1000, 512, BF, 0, 0, 0, loss, 0, {0}, SPLIT(64, 64, 4)},
+    {"split embedded", 1, 66, 200, 264, BF, 0, 0, 0, embedded, 0, {0}, SPLIT(64, 32, 2)},
+    {"split row stored", 2, 13, 300, 264, BF, 0, 0, 0, row_stored, 0, {0}, SPLIT(64, 64, 4)},
     {"f32", 1, 150, 201, 101, FF, 0, 0, 0, plain, 0, {0}, {0}},
     {"f32 mn", 2, 67, 65, 33, FF, 1, 1, 3, residual, 0, {0}, {0}},
     {"f32 rope", 1, 100, 256, 64, FF, 0, 0, 0, turned, PAIR_ROPE, HALF(128, 128, 1), {0}},

@@ -260,6 +260,12 @@ template <class C, class E> struct Drain {
 
     // ---- The walk ----
 
+    // Of a warp whose rows do not exist there is nothing to drain. Large tiles have few such warps.
+    DEV bool has_rows(const Tile &t, int block) const
+    {
+        return C::groups > 1 || C::m % C::bm == 0 || t.m * C::bm + first_row + 64 * block + 16 * warp < C::m;
+    }
+
     template <int n> DEV void drain(const float (&acc)[blocks][n], const Tile &t) const
     {
         typename E::State state[2 * blocks][2];
@@ -271,7 +277,7 @@ template <class C, class E> struct Drain {
 #pragma unroll
             for (int b = 0; b < blocks; b++)
 #pragma unroll
-                for (int p = 0; p < chunk_patches; p += batch)
+                for (int p = 0; p < chunk_patches && has_rows(t, b); p += batch)
                     drain_batch(acc[b], t, b, chunk * chunk_patches + p, chunk % ring, state + 2 * b);
             if constexpr (E::staged) close_chunk(t, chunk, chunk % ring);
         }

@@ -7,10 +7,16 @@
 // Persistent: block b takes tiles b, b + grid, ... Cooperative consumers split the rows of each tile.
 // Ping-pong consumers take whole tiles in turn: one drains while the other multiplies.
 //
+// Few rows: one consumer, and two blocks on an SM, so that one's weights arrive while the other drains; a
+// block takes one tile, or a part of its K: the C::splits blocks of a cluster share a tile. Then all but
+// rank 0 leave their sums in shared memory, and rank 0 adds them, in the order of the ranks, to its own.
+// Only C::a_rows of A's rows are loaded. Products read on, past these: garbage, in rows that do not exist.
+//
 // An operand is K-major (k adjacent in memory) or MN-major (rows adjacent). Its tile lies in shared
 // memory 128-byte swizzled: rows of 64 k, or blocks of [64 k][64 rows]. Tails read zeros.
 #pragma once
 
+#include "ptx/cluster.cuh"
 #include "ptx/wgmma.cuh"
 #include "tile/epilogue.cuh"
 
@@ -24,9 +30,10 @@ template <class C, class E> struct GemmSm90 {
 
     static constexpr int threads = 128 * (1 + C::groups);
     static constexpr int bk = 64, steps = (int)((C::k + bk - 1) / bk);
-    static constexpr int a_bytes = C::bm * 128, b_bytes = C::bn * 128;
+    static constexpr int a_bytes = C::a_rows * 128, b_bytes = C::bn * 128;
     static constexpr int blocks = D::blocks; // of 64 rows, for each warpgroup
-    static_assert(!C::pingpong || C::groups == 2);
+    static_assert(!C::pingpong || (C::groups == 2 && C::splits == 1));
+    static_assert(C::bm * 128 <= a_bytes + C::stages * b_bytes); // the last slot's products read on
 
     struct Shared {
         alignas(1024) u8 a[C::stages][a_bytes];
@@ -52,6 +59,15 @@ template <class C, class E> struct GemmSm90 {
             slot %= C::stages;
         }
     };
+
+    // The part of K that this block multiplies, in slots. It may be empty.
+    struct Part { int first, last; };
+    DEV static Part part()
+    {
+        if constexpr (C::splits == 1) return {0, steps};
+        const int rank = (int)ptx::cluster_rank();
+        return {rank * steps / C::splits, (rank + 1) * steps / C::splits};
+    }
 
     const Args &args;
     Shared &s;
@@ -103,10 +119,11 @@ template <class C, class E> struct GemmSm90 {
     DEV void produce() const
     {
         Cursor at = {0, 1};
-        for (u32 i = blockIdx.x; i < Raster<C>::count; i += gridDim.x) {
+        const Part part = this->part();
+        for (u32 i = blockIdx.x / C::splits; i < Raster<C>::count; i += gridDim.x / C::splits) {
             const Tile t = Raster<C>::tile(i);
 #pragma unroll 1 // its warpgroup has few registers
-            for (int k = 0; k < steps; k++, at.next()) {
+            for (int k = part.first; k < part.last; k++, at.next()) {
                 ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
                 ptx::mbarrier_arrive_expect(address(&s.full[at.slot]), a_bytes + b_bytes);
                 load_a(at.slot, k * bk, t);
@@ -143,12 +160,13 @@ template <class C, class E> struct GemmSm90 {
     // One group of products stays in flight. The last slot is released after wait<0>().
     DEV int multiply_tile(Accumulators &acc, Cursor &at, int first_row) const
     {
+        const Part part = this->part();
         int last = at.slot;
-        for (int k = 0; k < steps; k++, at.next()) {
+        for (int k = part.first; k < part.last; k++, at.next()) {
             ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
-            multiply(acc, at.slot, first_row, k != 0);
+            multiply(acc, at.slot, first_row, k != part.first);
             ptx::wgmma_wait<1>();
-            if (k) release(last);
+            if (k != part.first) release(last);
             last = at.slot;
         }
         return last;
@@ -165,25 +183,89 @@ template <class C, class E> struct GemmSm90 {
         if (C::pingpong) ptx::mbarrier_arrive(address(&s.turn[group ^ 1]));
     }
 
+    // ---- Split K ----
+
+    // Four of a thread's sums: those of neighbouring threads are adjacent. The ring is empty by then.
+    static constexpr int quads = C::bn / 8, share_bytes = C::groups * blocks * quads * 2048;
+    static_assert(C::splits == 1 || share_bytes <= C::stages * (a_bytes + b_bytes));
+    DEV u32 share(int group, int block, int quad) const
+    {
+        return address(s.a) + ((group * blocks + block) * quads + quad) * 2048 + threadIdx.x % 128 * 16;
+    }
+
+    DEV void leave(const Accumulators &acc, int group) const
+    {
+        if (C::groups > 1) ptx::named_barrier(15, 128 * C::groups); // no one multiplies any more
+#pragma unroll
+        for (int i = 0; i < blocks * quads; i++) {
+            const float *x = acc[i / quads] + 4 * (i % quads);
+            ptx::shared_store(share(group, i / quads, i % quads), {x[0], x[1], x[2], x[3]});
+        }
+    }
+    DEV void gather(Accumulators &acc, int group) const
+    {
+        for (int rank = 1; rank < C::splits; rank++)
+#pragma unroll
+            for (int i = 0; i < blocks * quads; i++) {
+                float x[4], *sum = acc[i / quads] + 4 * (i % quads);
+                ptx::cluster_load(x, ptx::cluster_address(share(group, i / quads, i % quads), rank));
+#pragma unroll
+                for (int j = 0; j < 4; j++) sum[j] += x[j];
+            }
+    }
+
+    // The sum over all of K is rank 0's. Nobody leaves before it has read.
+    DEV void finish_tile(Accumulators &acc, const Tile &t, int group) const
+    {
+        const bool first = ptx::uniform(ptx::cluster_rank()) == 0;
+        if constexpr (steps < C::splits)
+            if (part().first == part().last) clear(acc);
+        if (!first) leave(acc, group);
+        ptx::cluster_arrive();
+        ptx::cluster_wait();
+        if (first) gather(acc, group);
+        ptx::cluster_arrive();
+        if (first) drain_of(group).drain(acc, t);
+        ptx::cluster_wait();
+    }
+    DEV static void clear(Accumulators &acc)
+    {
+#pragma unroll
+        for (int i = 0; i < blocks * C::bn / 2; i++) acc[i / (C::bn / 2)][i % (C::bn / 2)] = 0;
+    }
+    // Threads that do not multiply.
+    DEV void attend() const
+    {
+        if constexpr (C::splits > 1)
+            for (int i = 0; i < 2; i++) {
+                __syncwarp();
+                ptx::cluster_arrive();
+                ptx::cluster_wait();
+            }
+    }
+
+    // ---- Roles ----
+
     DEV D drain_of(int group) const { return D(args, s.values[group], address(s.stage[group]), group); }
 
     DEV void consume(int group) const
     {
-        const u32 stride = C::pingpong ? 2 * gridDim.x : gridDim.x;
-        u32 i = blockIdx.x + (C::pingpong ? group * gridDim.x : 0), turn = 0;
+        const u32 stride = C::pingpong ? 2 * gridDim.x : gridDim.x / C::splits;
+        u32 i = blockIdx.x / C::splits + (C::pingpong ? group * gridDim.x : 0), turn = 0;
         Cursor at = {0, 0};
         if (C::pingpong && group) at.advance(steps);
         for (; i < Raster<C>::count; i += stride, turn++) {
             const Tile t = Raster<C>::tile(i);
             Accumulators acc;
-            drain_of(group).prepare(t);
+            if (C::splits == 1 || ptx::cluster_rank() == 0) drain_of(group).prepare(t);
             await_turn(group, turn);
             const int last = multiply_tile(acc, at, C::pingpong ? 0 : group * D::rows);
             pass_turn(group);
             ptx::wgmma_wait<0>();
             release(last);
             if (C::pingpong) at.advance(steps);
-            drain_of(group).drain(acc, t);
+            if constexpr (C::splits > 1) finish_tile(acc, t, group);
+            else drain_of(group).drain(acc, t);
         }
         if (E::staged && threadIdx.x % 128 == 0) ptx::tma_store_wait<0>();
     }
@@ -194,10 +276,11 @@ template <class C, class E> struct GemmSm90 {
         init();
         ptx::grid_wait();
         if (group == 0) {
-            if constexpr (C::groups == 2) ptx::shrink_registers<24>();
+            ptx::shrink_registers<24>();
             if (ptx::uniform(threadIdx.x / 32) == 0 && ptx::elect_one()) produce();
+            attend();
         } else {
-            if constexpr (C::groups == 2) ptx::grow_registers<240>();
+            ptx::grow_registers<C::groups == 2 ? 240 : 224>();
             consume(group - 1);
         }
         ptx::grid_launch_next();

@@ -1,0 +1,43 @@
+// cluster.cuh -- thread blocks of one cluster: their ranks, the barrier where all their threads meet, and
+// reads of each other's shared memory.
+#pragma once
+
+#include "types.cuh"
+
+namespace coda::ptx {
+
+DEV u32 cluster_rank()
+{
+    u32 rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+// What a thread wrote before it arrives, all see after they waited. Converged warps only.
+DEV void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+DEV void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
+// Where block `rank` of the cluster has what lies at this shared address here.
+DEV u32 cluster_address(u32 address, u32 rank)
+{
+    u32 there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+    return there;
+}
+
+DEV void shared_store(u32 address, const float (&x)[4])
+{
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "r"(address), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
+                 : "memory");
+}
+DEV void cluster_load(float (&x)[4], u32 address)
+{
+    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+} // namespace coda::ptx
