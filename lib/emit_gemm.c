@@ -248,15 +248,24 @@ static void print_entry(const struct program *p, struct text *t)
     text_printf(t, "{\n    %s<Config, Epilogue>(args);\n}\n", mainloop_name(p));
 }
 
-static void measure(struct program *p)
+/* Blocks that an SM has room for; each takes 1024 bytes more than it says. */
+static int residents(const struct program *p, const struct machine *m)
+{
+    bool fit = tile_is_narrow(&p->tile) && 2 * (p->kernel.shared_bytes + 1024) <= m->shared_bytes + 1024;
+    return fit ? 2 : 1;
+}
+
+static void measure(struct program *p, const struct machine *m)
 {
     struct kernel_spec *k = &p->kernel;
     const struct tile *t = &p->tile;
     bool sm90 = t->mainloop == MAINLOOP_SM90;
     k->threads = 128 * (t->groups + sm90);
     k->shared_bytes = tile_shared_bytes(p);
-    k->persistent = sm90 && !tile_is_narrow(t) && tile_splits(t) == 1;
+    int each = residents(p, m);
     k->grid = p->dim[0] * CEIL_DIV(p->dim[1], t->bm) * CEIL_DIV(p->dim[2], t->bn) * tile_splits(t);
+    k->persistent = sm90 && each == 1 && tile_splits(t) == 1;
+    if (each == 2 && tile_splits(t) == 1 && m->sms > 0) k->grid = MIN(k->grid, 2 * m->sms);
 }
 
 /* Coordinates of TMA and of the epilogue are ints; a tile may reach past the end by its own size. */
@@ -297,10 +306,9 @@ static coda_status print_kernel(struct program *p, struct text *t)
 coda_status emit_gemm(struct plan *plan, struct program *p, const struct machine *m)
 {
     struct text t = {0};
-    (void)m; /* the tile says all */
     p->kernel = (struct kernel_spec){0};
     emit_symbol(plan, p, "coda_gemm");
-    measure(p);
+    measure(p, m);
     add_maps(p);
     coda_status status = check(p);
     if (!status) status = print_kernel(p, &t);

@@ -141,7 +141,7 @@ bool tile_is_narrow(const struct tile *t) { return t->mainloop == MAINLOOP_SM90 
 /* Whole octets, which the swizzle repeats in. */
 int tile_a_rows(const struct program *p)
 {
-    bool few = tile_is_narrow(&p->tile) && p->a.k == 1 && p->dim[1] < p->tile.bm;
+    bool few = p->tile.bm == 64 && p->a.k == 1 && p->dim[1] < p->tile.bm;
     return few ? (int)CEIL_DIV(p->dim[1], 8) * 8 : p->tile.bm;
 }
 

@@ -3,20 +3,26 @@
  *
  * Every tile that the program's pairs and layouts allow gets a price in clock cycles, and the cheapest
  * one wins:
- *     waves * max(products, traffic) + what the epilogue leaves exposed
- *     products = bm bn K / 2048        16-bit multiply-adds that an SM finishes in a clock
- *     traffic  = 2 (bm + bn) K / 61    bytes that L2 gives an SM in a clock
+ *     max(waves * (max(products, traffic) + traffic / 8), weights) + what the epilogue leaves exposed
+ *     products = bm bn K / 1600            16-bit multiply-adds that an SM finishes in a clock
+ *     traffic  = 2 (a_rows + bn) K / 61    bytes that L2 gives an SM in a clock
+ *     weights  = 2 N K / (18.6 SMs)        bytes that memory gives an SM in a clock: with few rows, all
+ * Few rows: one consumer, two blocks on an SM. Few columns too: a cluster of blocks shares K.
  */
 #include "epilogue.h"
 
 enum {
     SHARED_BYTES = 232448, /* of a Hopper block, when the machine does not say              */
     L2_BYTES = 61,         /* an SM gets from L2 in a clock: measured on an H200            */
-    MOST_STAGES = 12,
-    MOST_NARROW_STAGES = 24,
+    PRODUCTS = 1600,       /* 16-bit, in a clock, at the power that there is; 2048 else     */
+    COOPERATION = 700,     /* clocks in which both consumers begin and end a tile          */
+    FEW_ROWS = 16,
+    MOST_SPLIT_ROWS = 64,
+    MOST_ODD_ROWS = 1024,  /* where a wave more or less matters                             */
+    MOST_STAGES = 24,
     LEAST_STAGES = 3,
     MOST_ACCUMULATORS = 192,      /* floats of a thread, if the epilogue needs little              */
-    MOST_BUSY_ACCUMULATORS = 128, /* if it loads tiles, reduces or rotates                         */
+    MOST_BUSY_ACCUMULATORS = 128, /* if it loads tiles, reduces or rotates; or if all drain at once */
     MOST_HEAD = 256
 };
 
@@ -95,10 +101,8 @@ int tile_stages(const struct program *p, const struct tile *t, int shared_bytes)
     struct program q = *p;
     q.tile = *t;
     q.tile.stages = 0;
-    bool narrow = tile_is_narrow(t);
-    if (narrow) shared_bytes = (shared_bytes - 1024) / 2; /* each block takes 1024 more from an SM    */
     int left = shared_bytes - tile_shared_bytes(&q) - 1024, each = (tile_a_rows(&q) + t->bn) * 128 + 16;
-    return MIN(left / each, narrow ? MOST_NARROW_STAGES : MOST_STAGES);
+    return MIN(left / each, MOST_STAGES);
 }
 
 /* Tile rows walked together: a wave of tiles should read as little as it can. */
@@ -112,20 +116,42 @@ static int choose_band(const struct tile *t, int sms)
     return best;
 }
 
-/* What a tile's epilogue takes, if nothing hides it. */
+static bool shares_sm(const struct tile *t) { return t->groups == 1 && tile_splits(t) == 1; }
+
+/* What a tile's epilogue takes, if nothing hides it. A cluster's sums go to one of its blocks. */
 static double epilogue_clocks(const struct program *p, const struct tile *t)
 {
-    return 1000 + t->bm * t->bn / 16 * (is_busy(p) ? 5 : 1);
+    bool staged = (program_is_gated(p) ? t->bn / 2 : t->bn) % 64 == 0 || t->bn <= 64;
+    struct program q = *p;
+    q.tile = *t;
+    int splits = tile_splits(t), elements = tile_a_rows(&q) * t->bn / (t->pingpong ? 1 : t->groups);
+    double sums = splits > 1 ? 500 * splits * splits : 0;
+    return 1000 + elements / 16 * (is_busy(p) ? 5 : 1) * (staged ? 1 : 1.5) + sums;
+}
+
+/* Bytes of B that memory must give, slower if some SMs ask for none. */
+static double weight_clocks(const struct program *p, int sms, double used)
+{
+    double batch = p->b.batch ? (double)p->dim[0] : 1;
+    return 2 * batch * (double)p->dim[2] * (double)p->k / (18.6 * sms) * (1.25 - 0.25 * used);
 }
 
 static double price(const struct program *p, const struct tile *t, int sms)
 {
-    double tiles =
-        (double)CEIL_DIV(p->dim[1], t->bm) * (double)CEIL_DIV(p->dim[2], t->bn) * (double)p->dim[0];
-    double waves = (double)(int64_t)((tiles + sms - 1) / sms), k = (double)CEIL_DIV(p->k, 64) * 64;
-    double products = t->bm * t->bn * k / 2048, traffic = 2 * (t->bm + t->bn) * k / L2_BYTES;
-    double each = MAX(products, traffic) * (t->stages < 4 ? 1.08 : 1), epilogue = epilogue_clocks(p, t);
-    return t->pingpong ? MAX(waves * each, waves * epilogue / 2) + epilogue : waves * (each + epilogue);
+    struct program q = *p;
+    q.tile = *t;
+    double splits = tile_splits(t), k = (double)CEIL_DIV(p->k, 64 * tile_splits(t)) * 64;
+    double blocks = (double)CEIL_DIV(p->dim[1], t->bm) * (double)CEIL_DIV(p->dim[2], t->bn) *
+                    (double)p->dim[0] * splits;
+    double waves = (double)(int64_t)((blocks + sms - 1) / sms);
+    double products = t->bm * t->bn * k / PRODUCTS, traffic = 2 * (tile_a_rows(&q) + t->bn) * k / L2_BYTES;
+    double each = 300 + (MAX(products, traffic) + traffic / 8) * (t->stages < 4 ? 1.08 : 1);
+    double epilogue = epilogue_clocks(p, t);
+    double weights = weight_clocks(p, sms, blocks / (waves * sms)) + 300 * waves;
+    double stream = MAX(waves * each, weights);
+    bool overlaps = t->pingpong || shares_sm(t);
+    return overlaps ? MAX(stream, waves * epilogue / 2) + epilogue
+                    : stream + waves * (epilogue + COOPERATION);
 }
 
 struct search {
@@ -135,13 +161,15 @@ struct search {
     double price;
 };
 
-static void consider(struct search *s, int bm, int bn, bool pingpong)
+static void consider(struct search *s, struct tile t)
 {
-    struct tile t = {
-        .mainloop = MAINLOOP_SM90, .bm = bm, .bn = bn, .bk = 64, .groups = 2, .pingpong = pingpong};
-    int most = is_busy(s->p) ? MOST_BUSY_ACCUMULATORS : MOST_ACCUMULATORS;
-    if (!width_fits(s->p, bn) || accumulators(&t) > most) return;
-    t.stages = tile_stages(s->p, &t, s->shared_bytes);
+    int most = is_busy(s->p) || !t.pingpong ? MOST_BUSY_ACCUMULATORS : MOST_ACCUMULATORS;
+    bool half = t.groups == 1 && s->p->dim[1] <= FEW_ROWS; /* so that two blocks fit an SM        */
+    int room = half ? (s->shared_bytes - 1024) / 2 : s->shared_bytes;
+    if (!width_fits(s->p, t.bn) || accumulators(&t) > most) return;
+    t.mainloop = MAINLOOP_SM90;
+    t.bk = 64;
+    t.stages = tile_stages(s->p, &t, room);
     t.band = choose_band(&t, s->sms);
     double cost = price(s->p, &t, s->sms);
     if (t.stages < LEAST_STAGES || (s->best.bm && cost >= s->price)) return;
@@ -149,19 +177,39 @@ static void consider(struct search *s, int bm, int bn, bool pingpong)
     s->price = cost;
 }
 
-/* The first of equals wins. Heads of odd sizes need odd widths. */
+/* One consumer, for few rows: alone, or with others that share its K if they all find an SM. */
+static void consider_narrow(struct search *s, int bn)
+{
+    const int64_t *d = s->p->dim;
+    int64_t tiles = d[0] * CEIL_DIV(d[2], bn);
+    if (bn > 128 || d[1] > MOST_SPLIT_ROWS) return;
+    if (d[1] <= FEW_ROWS) consider(s, (struct tile){.bm = 64, .bn = bn, .groups = 1});
+    for (int splits = 2; splits <= 8 && tiles * splits <= s->sms; splits *= 2)
+        consider(s, (struct tile){.bm = 64, .bn = bn, .groups = 1, .splits = splits});
+}
+
+static void consider_width(struct search *s, int rows, int bn)
+{
+    static const struct tile kinds[] = {{.bm = 128, .groups = 2, .pingpong = true},
+                                        {.bm = 64, .groups = 2, .pingpong = true},
+                                        {.bm = 128, .groups = 2},
+                                        {.bm = 256, .groups = 2}};
+    struct tile t = kinds[rows];
+    t.bn = bn;
+    if (rows == 0) consider_narrow(s, bn);
+    consider(s, t);
+}
+
+/* The first of equals wins. Heads of odd sizes need odd widths; few rows, widths that fill a wave. */
 static void consider_all(struct search *s)
 {
-    static const struct {
-        int bm;
-        bool pingpong;
-    } rows[] = {{128, true}, {64, true}, {128, false}, {256, false}};
-    static const int width[] = {128, 192, 256, 64, 32, 16};
-    for (int i = 0; i < ARRAY_SIZE(rows); i++) {
-        for (int j = 0; j < ARRAY_SIZE(width); j++) consider(s, rows[i].bm, width[j], rows[i].pingpong);
-        if (!is_half_rope(s->p)) continue;
-        for (int bn = (int)s->p->rope.head_dim; bn <= 256; bn += (int)s->p->rope.head_dim)
-            consider(s, rows[i].bm, bn, rows[i].pingpong);
+    static const int width[] = {128, 192, 256, 64, 32, 16}, odd[] = {96, 176, 224};
+    int head = is_half_rope(s->p) ? (int)s->p->rope.head_dim : 512;
+    for (int rows = 0; rows < 4; rows++) {
+        for (int i = 0; i < ARRAY_SIZE(width); i++) consider_width(s, rows, width[i]);
+        for (int i = 0; i < ARRAY_SIZE(odd) && s->p->dim[1] <= MOST_ODD_ROWS; i++)
+            consider_width(s, rows, odd[i]);
+        for (int bn = head; bn <= 256; bn += head) consider_width(s, rows, bn);
     }
 }
 
