@@ -203,7 +203,8 @@ static void print_config(const struct program *p, struct text *t)
     text_printf(t, "    static constexpr int shared_bytes = %d;\n", p->kernel.shared_bytes);
     text_printf(t, "    static constexpr bool pingpong = %s;\n", truth(c->pingpong));
     if (sm90) {
-        text_printf(t, "    static constexpr int a_rows = %d, splits = %d;\n", tile_a_rows(p), tile_splits(c));
+        text_printf(t, "    static constexpr int a_rows = %d, splits = %d;\n", tile_a_rows(p),
+                    tile_splits(c));
         text_printf(t, "    static constexpr bool a_mn_major = %s, b_mn_major = %s;\n",
                     truth(is_mn_major(&p->a)), truth(is_mn_major(&p->b)));
         text_printf(t, "    static constexpr bool a_batched = %s, b_batched = %s;\n",

@@ -142,11 +142,11 @@ static void check(void *ctx, int64_t i)
 static int report(struct bench *b)
 {
     const struct tile *t = &b->rig.p.tile;
-    const char *loop = t->mainloop == MAINLOOP_SIMT ? "simt" : t->pingpong ? "ping-pong" : "cooperative";
+    const char *loop = t->mainloop == MAINLOOP_SIMT ? "simt" : t->pingpong ? "ping-pong" : t->groups == 1 ? "narrow" : "cooperative";
     bool good = !b->err[0] && b->error <= 1;
-    return gpu_case(good, b->c.name, "[%lld, %lld, %lld, %lld] %s %dx%d, error %.3f of allowed %s",
+    return gpu_case(good, b->c.name, "[%lld, %lld, %lld, %lld] %s %dx%d/%d, error %.3f of allowed %s",
                     (long long)b->c.batch, (long long)b->c.m, (long long)b->c.n, (long long)b->c.k, loop,
-                    t->bm, t->bn, b->error, b->err);
+                    t->bm, t->bn, MAX(t->splits, 1), b->error, b->err);
 }
 
 static void release(struct bench *b)
