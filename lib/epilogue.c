@@ -150,6 +150,7 @@ int tile_shared_bytes(const struct program *p)
     const struct tile *t = &p->tile;
     int bytes = t->groups * values_bytes(p);
     if (t->mainloop == MAINLOOP_SIMT) return bytes + 4 * t->bk * (t->bm + t->bn + 4);
-    bytes += t->stages * (tile_a_rows(p) + t->bn) * 128 + MAX(stage_bytes(p), 16 * t->groups) + 16 * t->stages + 16;
+    bytes += t->stages * (tile_a_rows(p) + t->bn) * 128;
+    bytes += MAX(stage_bytes(p), 16 * t->groups) + 16 * t->stages + 16;
     return CEIL_DIV(bytes, 1024) * 1024;
 }

@@ -142,7 +142,8 @@ static void check(void *ctx, int64_t i)
 static int report(struct bench *b)
 {
     const struct tile *t = &b->rig.p.tile;
-    const char *loop = t->mainloop == MAINLOOP_SIMT ? "simt" : t->pingpong ? "ping-pong" : t->groups == 1 ? "narrow" : "cooperative";
+    const char *hopper = t->pingpong ? "ping-pong" : t->groups == 1 ? "narrow" : "cooperative";
+    const char *loop = t->mainloop == MAINLOOP_SIMT ? "simt" : hopper;
     bool good = !b->err[0] && b->error <= 1;
     return gpu_case(good, b->c.name, "[%lld, %lld, %lld, %lld] %s %dx%d/%d, error %.3f of allowed %s",
                     (long long)b->c.batch, (long long)b->c.m, (long long)b->c.n, (long long)b->c.k, loop,

@@ -69,6 +69,27 @@ START_TEST(parameters_follow_the_text)
 }
 END_TEST
 
+/* A cluster takes a tile; boxes of A have the rows that exist, in whole octets. */
+START_TEST(a_cluster_shares_k)
+{
+    struct gemm_rig r;
+    emit(&r, "split odd", false);
+    const struct kernel_spec *k = &r.p.kernel;
+    ck_assert(strstr(k->text, "__cluster_dims__(4, 1, 1)") && strstr(k->text, "a_rows = 8, splits = 4;"));
+    ck_assert_int_eq(k->grid, 4 * 4);
+    ck_assert(!k->persistent);
+    ck_assert_int_eq(k->threads, 256);
+    ck_assert_int_eq(k->map[0].box[1], 8);
+    gemm_free(&r);
+    emit(&r, "split tall", false);
+    ck_assert(k->grid == 3 * 9 * 2 && k->map[0].box[1] == 128);
+    gemm_free(&r);
+    emit(&r, "narrow", false);
+    ck_assert(!strstr(k->text, "__cluster_dims__") && k->grid == 9 && k->map[0].box[1] == 8);
+    gemm_free(&r);
+}
+END_TEST
+
 START_TEST(a_map_is_what_tma_takes)
 {
     struct gemm_rig r;
@@ -163,6 +184,7 @@ Suite *emit_gemm_suite(void)
     Suite *s = suite_create("emit_gemm");
     TCase *t = tcase_create("emit"), *n = tcase_create("nvrtc");
     tcase_add_test(t, parameters_follow_the_text);
+    tcase_add_test(t, a_cluster_shares_k);
     tcase_add_loop_test(t, a_map_is_what_tma_takes, 0, gemm_case_count);
     tcase_add_test(t, gate_and_up_are_a_dimension);
     tcase_add_test(t, only_whole_16_bit_tiles_are_staged);

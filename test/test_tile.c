@@ -46,6 +46,21 @@ START_TEST(shapes)
 }
 END_TEST
 
+/* Few tiles: blocks share K, each has an SM, and their sums fit where the operands were. */
+START_TEST(few_tiles_share_k)
+{
+    struct program p = product(64, 1024, 4096);
+    p.tile = choose(&p);
+    ck_assert_int_eq(p.tile.splits, 2);
+    ck_assert_int_eq(p.tile.groups, 1);
+    ck_assert_int_le(1024 / p.tile.bn * p.tile.splits, gemm_machine.sms);
+    p.dim[2] = 16384;
+    ck_assert_int_le(choose(&p).splits, 1); /* enough tiles */
+    p.dim[1] = p.dim[2] = 1024;
+    ck_assert_int_le(choose(&p).splits, 1); /* enough rows  */
+}
+END_TEST
+
 START_TEST(every_choice_fits)
 {
     static const int64_t size[] = {1, 7, 64, 200, 1000, 4096, 11008, 50257};
@@ -136,6 +151,7 @@ Suite *tile_suite(void)
     Suite *s = suite_create("tile");
     TCase *t = tcase_create("choose");
     tcase_add_test(t, shapes);
+    tcase_add_test(t, few_tiles_share_k);
     tcase_add_test(t, every_choice_fits);
     tcase_add_test(t, hopper_takes_what_tensor_maps_can_say);
     tcase_add_test(t, heads_stay_whole);
