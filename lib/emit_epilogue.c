@@ -58,11 +58,18 @@ struct word printer_row(const struct program *p, const char *batch, const char *
     return p->dim[0] > 1 ? printer_word("%lld * %s + %s", (wide)p->dim[1], batch, m) : printer_word("%s", m);
 }
 
-/* The k-th load (store) of the slots; staged stores come first. */
+static bool loads_directly(const struct program *p, int step)
+{
+    const struct step *s = &p->step[step];
+    return s->kind == STEP_LOAD && step_level(s) == LEVEL_SLOT && step != fetched_load(p);
+}
+
+/* The k-th load (store) of the slots; the fetched load and staged stores come first. */
 static int slot_load(const struct program *p, int step)
 {
-    int k = 0;
-    for (int i = 0; i < step; i++) k += p->step[i].kind == STEP_LOAD && step_level(&p->step[i]) == LEVEL_SLOT;
+    int fetched = fetched_load(p), k = fetched >= 0;
+    if (step == fetched) return 0;
+    for (int i = 0; i < step; i++) k += loads_directly(p, i);
     return k;
 }
 static int slot_store(const struct program *p, int step)
@@ -234,15 +241,16 @@ static void print_tiles(struct printer *e)
 {
     const struct program *p = e->p;
     int loads = count_slot(p, STEP_LOAD), stores = count_slot(p, STEP_STORE), staged = count_staged(p);
+    int fetched = fetched_load(p) >= 0;
     e->level = LEVEL_HALF; /* row values are r.v<i> here */
-    text_printf(e->t, "\n    static constexpr int loads = %d, stores = %d, staged = %d;\n", loads, stores,
-                staged);
-    if (loads)
+    text_printf(e->t, "\n    static constexpr int loads = %d, stores = %d, staged = %d, fetched = %d;\n", loads,
+                stores, staged, fetched);
+    if (loads > fetched)
         text_append(
             e->t, "    DEV static void load(const Args &g, const Place &p, const Row &r, Line *x)\n    {\n");
     for (int i = 0; i < p->steps; i++)
-        if (p->step[i].kind == STEP_LOAD && step_level(&p->step[i]) == LEVEL_SLOT) print_load(e, i);
-    if (loads) text_append(e->t, "    }\n");
+        if (loads_directly(p, i)) print_load(e, i);
+    if (loads > fetched) text_append(e->t, "    }\n");
     if (stores == staged) return;
     text_append(e->t, "    DEV static void store(const Args &g, const Place &p, const Line *y)\n    {\n");
     for (int i = 0; i < p->steps; i++)
@@ -251,8 +259,12 @@ static void print_tiles(struct printer *e)
     text_append(e->t, "    }\n");
 }
 
-static void print_staged_type(const struct printer *e)
+static void print_moved_types(const struct printer *e)
 {
+    int fetched = fetched_load(e->p);
+    if (fetched >= 0)
+        text_printf(e->t, "    using Fetched = %s; // %%%d\n",
+                    emit_dtype(e->p->port[e->p->step[fetched].port].dtype), e->p->step[fetched].value);
     for (int i = 0; i < e->p->steps; i++)
         if (e->p->step[i].kind == STEP_STORE && store_is_staged(e->p, i)) {
             coda_dtype t = e->p->port[e->p->step[i].port].dtype;
@@ -309,7 +321,7 @@ void emit_epilogue(const struct program *p, struct text *t)
     printer_level(&e, LEVEL_COL, "Col", "col", "n");
     printer_level(&e, LEVEL_HALF, "Half", "half", "n");
     print_tiles(&e);
-    print_staged_type(&e);
+    print_moved_types(&e);
     print_states(&e);
     print_apply(&e);
     text_append(t, "};\n");

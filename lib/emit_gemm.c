@@ -67,7 +67,8 @@ static struct map_spec b_map(const struct program *p)
     return m;
 }
 
-static struct map_spec store_map(const struct program *p, const struct port *port)
+/* A unit of the epilogue: 64 rows of 64 columns. */
+static struct map_spec unit_map(const struct program *p, const struct port *port)
 {
     struct map_spec m = {.buffer = port->buffer, .offset = port->offset, .dtype = port->dtype, .rank = 3};
     m.swizzle = 128;
@@ -77,8 +78,7 @@ static struct map_spec store_map(const struct program *p, const struct port *por
     m.stride[0] = 1;
     m.stride[1] = port->stride[1];
     m.stride[2] = p->dim[0] > 1 ? port->stride[0] : port->stride[1] * p->dim[1];
-    m.box[0] = 64;
-    m.box[1] = p->tile.pingpong ? p->tile.bm : p->tile.bm / p->tile.groups;
+    m.box[0] = m.box[1] = 64;
     m.box[2] = 1;
     return m;
 }
@@ -91,7 +91,9 @@ static void add_maps(struct program *p)
     k->map[k->maps++] = b_map(p);
     for (int i = 0; i < p->steps; i++)
         if (p->step[i].kind == STEP_STORE && store_is_staged(p, i))
-            k->map[k->maps++] = store_map(p, &p->port[p->step[i].port]);
+            k->map[k->maps++] = unit_map(p, &p->port[p->step[i].port]);
+    int fetched = fetched_load(p);
+    if (fetched >= 0) k->map[k->maps++] = unit_map(p, &p->port[p->step[fetched].port]);
 }
 
 /* ---- The parameter struct ---- */
@@ -116,12 +118,12 @@ static void print_operand(struct program *p, const struct operand *o, const char
     end_line(o->value, t);
 }
 
-/* A port whose only store is staged has a tensor map instead. */
+/* A port that only TMA uses has a tensor map instead. */
 static bool has_pointer(const struct program *p, int port)
 {
     for (int i = 0; i < p->steps; i++) {
-        bool staged = p->step[i].kind == STEP_STORE && store_is_staged(p, i);
-        if (p->step[i].port == port && p->step[i].kind != STEP_ACC && !staged) return true;
+        bool moved = i == fetched_load(p) || (p->step[i].kind == STEP_STORE && store_is_staged(p, i));
+        if (p->step[i].port == port && p->step[i].kind != STEP_ACC && !moved) return true;
     }
     return false;
 }
@@ -146,6 +148,7 @@ static coda_status print_args(struct program *p, struct text *t)
     text_append(t, "\nstruct Args {\n");
     if (p->tile.mainloop == MAINLOOP_SM90) text_append(t, "    TensorMap a, b;\n");
     if (staged) text_printf(t, "    TensorMap stores[%d];\n", staged);
+    if (fetched_load(p) >= 0) text_append(t, "    TensorMap fetched;\n");
     if (p->tile.mainloop == MAINLOOP_SIMT) {
         print_operand(p, &p->a, "a", t);
         print_operand(p, &p->b, "b", t);

@@ -3,7 +3,12 @@
 
 #include <limits.h>
 
-enum { STAGE_LIMIT = 96 << 10, MOST_STAGED = KERNEL_MAX_MAPS - 2 };
+enum {
+    UNIT_BYTES = 64 * 128, /* 64 rows of 64 columns                                                        */
+    FETCH_SLOTS = 2,       /* as in fetch.cuh                                                              */
+    STAGE_LIMIT = 64 << 10,
+    MOST_STAGED = KERNEL_MAX_MAPS - 3
+};
 
 bool program_is_gated(const struct program *p)
 {
@@ -63,14 +68,20 @@ static int chunk_columns(const struct program *p)
 
 static int tile_columns(const struct program *p) { return program_is_gated(p) ? p->tile.bn / 2 : p->tile.bn; }
 
-static bool is_stageable(const struct program *p, const struct step *s)
+/* What TMA moves: 16-bit tiles of the output's width and 16-byte pitches. */
+static bool is_movable(const struct program *p, const struct step *s)
 {
     const struct port *port = &p->port[s->port];
     bool whole = step_level(s) == LEVEL_SLOT && s->half == program_is_gated(p);
     bool pitch =
         port->stride[2] == 1 && port->stride[1] % 8 == 0 && port->stride[1] > 0 && port->offset % 8 == 0;
     bool batch = p->dim[0] == 1 || (port->stride[0] % 8 == 0 && port->stride[0] > 0);
-    return s->kind == STEP_STORE && whole && pitch && batch && dtype_size(port->dtype) == 2;
+    return whole && pitch && batch && dtype_size(port->dtype) == 2;
+}
+
+static bool is_stageable(const struct program *p, const struct step *s)
+{
+    return s->kind == STEP_STORE && is_movable(p, s);
 }
 
 static int group_rows(const struct tile *t) { return t->pingpong ? t->bm : t->bm / t->groups; }
@@ -78,7 +89,7 @@ static int group_rows(const struct tile *t) { return t->pingpong ? t->bm : t->bm
 /* Bytes of staging for one store; as in epilogue.cuh but for the ring. */
 static int chunk_bytes(const struct program *p)
 {
-    return p->tile.groups * (chunk_columns(p) / 64) * group_rows(&p->tile) * 128;
+    return p->tile.groups * (chunk_columns(p) / 64) * UNIT_BYTES;
 }
 
 static bool program_stages(const struct program *p)
@@ -109,6 +120,17 @@ int count_staged(const struct program *p)
     return n;
 }
 
+int fetched_load(const struct program *p)
+{
+    bool ahead = !tile_is_narrow(&p->tile) && tile_splits(&p->tile) == 1; /* there is a mainloop to hide it    */
+    if (!ahead || !program_stages(p) || chunk_columns(p) != 64) return -1;
+    for (int i = 0; i < p->steps; i++) {
+        const struct step *s = &p->step[i];
+        if (s->kind == STEP_LOAD && p->port[s->port].kind == PORT_LOAD && is_movable(p, s)) return i;
+    }
+    return -1;
+}
+
 /* ---- Shared memory, as the Shared structs of gemm_sm90.cuh and gemm_simt.cuh have it ---- */
 
 static int values_bytes(const struct program *p)
@@ -129,9 +151,10 @@ static int values_bytes(const struct program *p)
 
 static int stage_bytes(const struct program *p)
 {
-    int staged = count_staged(p), chunks = tile_columns(p) / chunk_columns(p);
-    bool two = staged * (chunk_columns(p) / 64) == 1 && chunks > 1;
-    return (two ? 2 : 1) * staged * chunk_bytes(p);
+    int staged = count_staged(p), fetched = fetched_load(p) >= 0 ? p->tile.groups * FETCH_SLOTS * UNIT_BYTES : 0;
+    int units = tile_columns(p) / chunk_columns(p) * (group_rows(&p->tile) / 64);
+    bool two = staged * (chunk_columns(p) / 64) == 1 && units > 1;
+    return (two ? 2 : 1) * staged * chunk_bytes(p) + fetched;
 }
 
 int tile_splits(const struct tile *t) { return MAX(t->splits, 1); }
@@ -150,7 +173,7 @@ int tile_shared_bytes(const struct program *p)
     const struct tile *t = &p->tile;
     int bytes = t->groups * values_bytes(p);
     if (t->mainloop == MAINLOOP_SIMT) return bytes + 4 * t->bk * (t->bm + t->bn + 4);
-    bytes += t->stages * (tile_a_rows(p) + t->bn) * 128;
-    bytes += MAX(stage_bytes(p), 16 * t->groups) + 16 * t->stages + 16;
+    bytes += t->stages * ((tile_a_rows(p) + t->bn) * 128 + 16) + MAX(stage_bytes(p), 16 * t->groups);
+    bytes += 16 + t->groups * FETCH_SLOTS * 16;
     return CEIL_DIV(bytes, 1024) * 1024;
 }

@@ -23,6 +23,8 @@ int64_t program_columns(const struct program *p); /* of the output: N or N/2    
 /* Staged stores leave through shared memory by TMA. */
 bool store_is_staged(const struct program *p, int step);
 int count_staged(const struct program *p);
+/* The one load that comes through shared memory by TMA, a step; -1 if there is none. */
+int fetched_load(const struct program *p);
 
 /* tile.c: as many stages of tile t as fit. */
 int tile_stages(const struct program *p, const struct tile *t, int shared_bytes);

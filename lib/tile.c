@@ -85,9 +85,8 @@ static bool is_busy(const struct program *p)
 {
     for (int i = 0; i < p->steps; i++) {
         const struct step *s = &p->step[i];
-        if (step_level(s) == LEVEL_SLOT &&
-            (s->kind == STEP_LOAD || s->kind == STEP_REDUCE || s->kind == STEP_ROPE))
-            return true;
+        bool loads = s->kind == STEP_LOAD && i != fetched_load(p);
+        if (step_level(s) == LEVEL_SLOT && (loads || s->kind == STEP_ROPE)) return true;
     }
     return false;
 }
@@ -102,9 +101,9 @@ int tile_stages(const struct program *p, const struct tile *t, int shared_bytes)
 {
     struct program q = *p;
     q.tile = *t;
-    q.tile.stages = 0;
-    int left = shared_bytes - tile_shared_bytes(&q) - 1024, each = (tile_a_rows(&q) + t->bn) * 128 + 16;
-    return MIN(left / each, MOST_STAGES);
+    q.tile.stages = MOST_STAGES;
+    while (q.tile.stages && tile_shared_bytes(&q) > shared_bytes) q.tile.stages--;
+    return q.tile.stages;
 }
 
 /* Tile rows walked together: a wave of tiles should read as little as it can. */
@@ -165,15 +164,17 @@ struct search {
 
 static void consider(struct search *s, struct tile t)
 {
-    int most = is_busy(s->p) || !t.pingpong ? MOST_BUSY_ACCUMULATORS : MOST_ACCUMULATORS;
+    struct program p = *s->p;
+    t.mainloop = MAINLOOP_SM90;
+    t.bk = 64;
+    p.tile = t;
+    int most = is_busy(&p) || !t.pingpong ? MOST_BUSY_ACCUMULATORS : MOST_ACCUMULATORS;
     bool half = t.groups == 1 && s->p->dim[1] <= FEW_ROWS; /* so that two blocks fit an SM        */
     int room = half ? (s->shared_bytes - 1024) / 2 : s->shared_bytes;
     if (!width_fits(s->p, t.bn) || accumulators(&t) > most) return;
-    t.mainloop = MAINLOOP_SM90;
-    t.bk = 64;
     t.stages = tile_stages(s->p, &t, room);
     t.band = choose_band(&t, s->sms);
-    double cost = price(s->p, &t, s->sms);
+    double cost = price(&p, &t, s->sms);
     if (t.stages < LEAST_STAGES || (s->best.bm && cost >= s->price)) return;
     s->best = t;
     s->price = cost;

@@ -3,10 +3,11 @@
 // The emitted Epilogue E holds the arithmetic, as functions of one row, one column and one slot; Drain
 // moves the data between them and memory. For one tile:
 //     prepare   row(), col() and half() fill shared memory, once for each row and column
-//     drain     for each chunk of columns: load(), apply() to every slot, store()
+//     drain     for each unit, 64 rows of a chunk of columns: load(), apply() to every slot, store()
 //               then merge the reductions' states across the four lanes that share a row, and save()
-// Stores are direct, or staged: 16-bit tiles go through swizzled shared memory and leave by TMA. The
-// accumulators are a wgmma fragment (see ptx/wgmma.cuh) for every mainloop.
+// Stores are direct, or staged: 16-bit tiles go through swizzled shared memory and leave by TMA. Loads are
+// direct, or fetched, which is the same the other way (see fetch.cuh). The accumulators are a wgmma
+// fragment (see ptx/wgmma.cuh) for every mainloop.
 #pragma once
 
 #include "ptx/barrier.cuh"
@@ -15,6 +16,7 @@
 #include "ptx/tma.cuh"
 #include "tile/access.cuh"
 #include "tile/columns.cuh"
+#include "tile/fetch.cuh"
 #include "tile/raster.cuh"
 
 namespace coda {
@@ -26,8 +28,9 @@ struct EpilogueDefaults {
     struct Half {};  // ... of a column of a gated output
     struct State {}; // of the reductions over a row
     static constexpr int loads = 0, stores = 0;
-    static constexpr int staged = 0; // of the stores, the first ones
+    static constexpr int staged = 0, fetched = 0; // of the stores, of the loads, the first ones; fetched <= 1
     using Staged = bf16;
+    using Fetched = bf16;
     template <class Args> DEV static Row row(const Args &, i64, i64, bool) { return {}; }
     template <class Args> DEV static Col col(const Args &, i64, i64, bool) { return {}; }
     template <class Args> DEV static Half half(const Args &, i64, i64, bool) { return {}; }
@@ -58,22 +61,26 @@ template <class C, class E> struct Drain {
     static constexpr int patches = C::bn / 16;
     static constexpr int out_columns = K::gated ? C::bn / 2 : C::bn;
 
-    // Staging: 64-column buffers of `rows` rows, 128-byte swizzled.
-    static constexpr int buffers = K::chunk / 64;            // of a store, for each chunk
+    // Staging: buffers of 64 rows and 64 columns, 128-byte swizzled; behind them those of fetched units.
+    static constexpr int buffers = K::chunk / 64;            // of a store, for each unit
     static constexpr int loose = patches % 4 == 0 ? 4 : 1;
-    static constexpr int chunk_patches = E::staged ? K::chunk / (K::gated ? 8 : 16) : loose;
-    static constexpr int chunks = patches / chunk_patches;
-    static constexpr int ring = E::staged * buffers == 1 && chunks > 1 ? 2 : 1;
-    static constexpr int buffer_bytes = rows * 128;
-    static constexpr int stage_bytes = ring * buffers * E::staged * buffer_bytes;
+    static constexpr bool whole = E::staged || E::fetched;   // chunks are as wide as buffers
+    static constexpr int chunk_patches = whole ? K::chunk / (K::gated ? 8 : 16) : loose;
+    static constexpr int chunks = patches / chunk_patches, units = chunks * blocks;
+    static constexpr int ring = E::staged * buffers == 1 && units > 1 ? 2 : 1;
+    static constexpr int buffer_bytes = 64 * 128, store_bytes = ring * buffers * E::staged * buffer_bytes;
+    static constexpr int stage_bytes = store_bytes + (E::fetched ? fetch_slots * fetch_bytes : 0);
     static_assert(patches % chunk_patches == 0 && rows % 64 == 0 && rows <= 128);
+    static_assert(!E::fetched || buffers == 1);
 
     // Patches whose loads are in flight together: few where accumulators leave few registers.
+    static constexpr int flying = E::loads - E::fetched;
     static constexpr int flight(int n)
     {
-        return n % 2 == 0 && n * E::loads > (blocks * C::bn > 128 ? 2 : 8) ? flight(n / 2) : n;
+        return n % 2 == 0 && n * flying > (blocks * C::bn > 128 ? 2 : 8) ? flight(n / 2) : n;
     }
     static constexpr int batch = flight(chunk_patches);
+    static constexpr int chains = 2; // states of a row in a lane, whose updates overlap
 
     struct Values { // of the tile at hand
         typename E::Row row[rows];
@@ -87,15 +94,26 @@ template <class C, class E> struct Drain {
     const Args &args;
     Values &values;
     u32 stage; // shared address of this warpgroup's staging buffers
+    using Unit = typename FetchRing<units>::Unit;
+    FetchRing<units> fetched;
     int group; // warpgroup, and its first row in the tile
     int first_row;
     int thread, warp, lane;
 
     // Made anew for each tile: no address lives in a register through the mainloop.
-    DEV Drain(const Args &a, Values &v, u32 staging, int consumer)
-        : args(a), values(v), stage(staging), group(consumer), first_row(C::pingpong ? 0 : consumer * rows),
-          thread(ptx::opaque(threadIdx.x % 128)), warp(ptx::uniform(thread / 32)), lane(thread % 32)
+    DEV Drain(const Args &a, Values &v, u32 staging, int consumer, FetchRing<units> in = {})
+        : args(a), values(v), stage(staging), fetched(in), group(consumer),
+          first_row(C::pingpong ? 0 : consumer * rows), thread(ptx::opaque(threadIdx.x % 128)),
+          warp(ptx::uniform(thread / 32)), lane(thread % 32)
     {
+    }
+
+    // The same, but what follows from the lane is computed again: it takes no registers in between.
+    DEV Drain anew() const
+    {
+        Drain d = *this;
+        d.lane = ptx::opaque(lane);
+        return d;
     }
 
     DEV void meet() const { ptx::named_barrier(1 + group, 128); }
@@ -183,7 +201,7 @@ template <class C, class E> struct Drain {
 
     template <int n>
     DEV void apply(const float (&acc)[n], int patch, int h, const Place &p, const typename E::Row &row,
-                   const Line *in, Line *out, typename E::State (&state)[2]) const
+                   const Line *in, Line *out, typename E::State (&state)[chains]) const
     {
 #pragma unroll
         for (int s = 0; s < 4 / K::lanes; s++) {
@@ -195,13 +213,13 @@ template <class C, class E> struct Drain {
                 v.acc[l] = acc[4 * octet + 2 * h + e];
                 v.column[l] = (int)p.full.first + p.full.distance[side] + e * K::step;
                 v.live[l] = e < p.full.live[side];
-                if constexpr (has_col) v.col[l] = values.col[column_in_tile(octet) + e];
+                if constexpr (has_col) v.col[l] = (values.col + column_in_tile(0))[8 * octet + e];
 #pragma unroll
                 for (int i = 0; i < E::loads; i++) v.in[i][l] = in[i].x[side][e];
             }
             v.half_column = (int)p.half.first + 8 * patch + s;
-            if constexpr (has_half) v.half = values.half[column_in_tile(patch) + s];
-            E::apply(v, state[s % 2]);
+            if constexpr (has_half) v.half = (values.half + column_in_tile(0))[8 * patch + s];
+            E::apply(v, state[s % chains]);
 #pragma unroll
             for (int i = 0; i < E::stores; i++)
 #pragma unroll
@@ -211,10 +229,11 @@ template <class C, class E> struct Drain {
 
     // ---- Staging ----
 
-    // Where this lane's row of a patch lies; out[i] has the rows of both h.
-    DEV void put(int slot, int block, int patch, const Line *top, const Line *bottom) const
+    // One patch of a unit, whose rows of both h are top and bottom; a lane gives the address of one row.
+    DEV u32 row_in_unit() const { return 16 * warp + lane % 16; }
+    DEV void put(int slot, int patch, const Line *top, const Line *bottom) const
     {
-        const int row = 64 * block + 16 * warp + lane % 16;
+        const u32 row = row_in_unit();
 #pragma unroll
         for (int i = 0; i < E::staged; i++) {
             const u32 to = stage + (slot * E::staged + i) * buffers * buffer_bytes + row * 128;
@@ -229,6 +248,19 @@ template <class C, class E> struct Drain {
             else ptx::stmatrix(lane < 16 ? a : b, m[0], m[1], m[2], m[3]);
         }
     }
+    DEV void get(u32 unit, int patch, Line &top, Line &bottom) const
+    {
+        constexpr int sides = K::gated ? 1 : 2;
+        const u32 row = row_in_unit(), side = sides == 2 && lane >= 16;
+        u32 m[2 * sides];
+        ptx::ldmatrix(unit + row * 128 + offset(patch, side, row), m);
+#pragma unroll
+        for (int i = 0; i < sides; i++) {
+            const Pair a = unpack2<typename E::Fetched>(m[2 * i]), b = unpack2<typename E::Fetched>(m[2 * i + 1]);
+            top.x[i][0] = a.a, top.x[i][1] = a.b;
+            bottom.x[i][0] = b.a, bottom.x[i][1] = b.b;
+        }
+    }
     // Of an octet in the chunk's buffers: rows of 128 bytes, 16-byte pieces exchanged by the row's low bits.
     DEV static u32 offset(int patch, int side, int row)
     {
@@ -237,15 +269,15 @@ template <class C, class E> struct Drain {
     }
 
     // Before a slot is overwritten TMA has read it. A tile starts with slot 0, wherever the last one ended.
-    DEV void open_chunk(int chunk) const
+    DEV void open_unit(int unit) const
     {
         if (thread == 0) {
-            if (chunk == 0) ptx::tma_store_wait_read<0>();
+            if (unit == 0) ptx::tma_store_wait_read<0>();
             else ptx::tma_store_wait_read<ring - 1>();
         }
         meet();
     }
-    DEV void close_chunk(const Tile &t, int chunk, int slot) const
+    DEV void close_unit(const Tile &t, int chunk, int block, int slot) const
     {
         ptx::fence_async_shared();
         meet();
@@ -253,8 +285,8 @@ template <class C, class E> struct Drain {
 #pragma unroll
         for (int i = 0; i < E::staged * buffers; i++)
             ptx::tma_store(&args.stores[i / buffers], stage + (slot * E::staged * buffers + i) * buffer_bytes,
-                           t.n * out_columns + chunk * K::chunk + i % buffers * 64, t.m * C::bm + first_row,
-                           t.batch);
+                           t.n * out_columns + chunk * K::chunk + i % buffers * 64,
+                           t.m * C::bm + first_row + 64 * block, t.batch);
         ptx::tma_store_commit();
     }
 
@@ -266,28 +298,38 @@ template <class C, class E> struct Drain {
         return C::groups > 1 || C::m % C::bm == 0 || t.m * C::bm + first_row + 64 * block + 16 * warp < C::m;
     }
 
-    template <int n> DEV void drain(const float (&acc)[blocks][n], const Tile &t) const
+    // `turn` counts the tiles of this warpgroup.
+    template <int n> DEV void drain(const float (&acc)[blocks][n], const Tile &t, u32 turn = 0) const
     {
-        typename E::State state[2 * blocks][2];
 #pragma unroll
-        for (int i = 0; i < 4 * blocks; i++) E::init(state[i / 2][i % 2]);
+        for (int b = 0; b < blocks; b++) {
+            typename E::State state[2][chains];
 #pragma unroll
-        for (int chunk = 0; chunk < chunks; chunk++) {
-            if constexpr (E::staged) open_chunk(chunk);
+            for (int i = 0; i < 2 * chains; i++) E::init(state[i / chains][i % chains]);
 #pragma unroll
-            for (int b = 0; b < blocks; b++)
-#pragma unroll
-                for (int p = 0; p < chunk_patches && has_rows(t, b); p += batch)
-                    drain_batch(acc[b], t, b, chunk * chunk_patches + p, chunk % ring, state + 2 * b);
-            if constexpr (E::staged) close_chunk(t, chunk, chunk % ring);
+            for (int c = 0; c < chunks; c++) drain_unit(acc[b], t, b, c, fetched.unit(turn, b * chunks + c), state);
+            if constexpr (has_state) finish(t, b, state);
         }
-        if constexpr (has_state) finish(t, state);
+    }
+    template <int n>
+    DEV void drain_unit(const float (&acc)[n], const Tile &t, int block, int chunk, const Unit &from,
+                        typename E::State (&state)[2][chains]) const
+    {
+        const int unit = block * chunks + chunk, slot = unit % ring;
+        const Drain fresh = anew();
+        if constexpr (E::staged) open_unit(unit);
+        if constexpr (E::fetched) fetched.await(from);
+#pragma unroll
+        for (int p = 0; p < chunk_patches && has_rows(t, block); p += batch)
+            fresh.drain_batch(acc, t, block, chunk * chunk_patches + p, slot, from.buffer, state);
+        if constexpr (E::fetched) fetched.release(from);
+        if constexpr (E::staged) close_unit(t, chunk, block, slot);
     }
 
-    // 64 rows of a few patches. All loads are issued before the first is used.
+    // A few patches of a unit. All loads are issued before the first is used.
     template <int n>
-    DEV void drain_batch(const float (&acc)[n], const Tile &t, int block, int first, int slot,
-                         typename E::State (*state)[2]) const
+    DEV void drain_batch(const float (&acc)[n], const Tile &t, int block, int first, int slot, u32 from,
+                         typename E::State (&state)[2][chains]) const
     {
         typename E::Row row[2];
         Line in[batch][2][E::loads + 1];
@@ -296,6 +338,9 @@ template <class C, class E> struct Drain {
 #pragma unroll
         for (int i = 0; i < 2 * batch; i++)
             E::load(args, place(t, block, i % 2, first + i / 2), row[i % 2], in[i / 2][i % 2]);
+        if constexpr (E::fetched)
+#pragma unroll
+            for (int i = 0; i < batch; i++) get(from, first + i, in[i][0][0], in[i][1][0]);
 #pragma unroll
         for (int i = 0; i < batch; i++) {
             Line out[2][E::stores + 1];
@@ -305,20 +350,20 @@ template <class C, class E> struct Drain {
                 apply(acc, first + i, h, at, row[h], in[i][h], out[h], state[h]);
                 if (C::m % C::bm == 0 || row_in_tensor(t, block, h) < C::m) E::store(args, at, out[h]);
             }
-            if constexpr (E::staged) put(slot, block, first + i, out[0], out[1]);
+            if constexpr (E::staged) put(slot, first + i, out[0], out[1]);
         }
     }
 
-    // A row has two states in each of four lanes, so that their updates overlap.
-    DEV void finish(const Tile &t, typename E::State (*state)[2]) const
+    // A row has states in each of four lanes.
+    DEV void finish(const Tile &t, int block, typename E::State (&state)[2][chains]) const
     {
 #pragma unroll
-        for (int i = 0; i < 2 * blocks; i++) {
-            typename E::State &all = state[i][0];
-            E::merge(all, state[i][1]);
+        for (int h = 0; h < 2; h++) {
+            typename E::State &all = state[h][0];
+            E::merge(all, state[h][1]);
             E::merge(all, from_lane(all, 1));
             E::merge(all, from_lane(all, 2));
-            const int m = row_in_tensor(t, i / 2, i % 2);
+            const int m = row_in_tensor(t, block, h);
             if (lane % 4 == 0 && m < C::m) E::save(args, t.batch * C::m + m, t.n, all);
         }
     }

@@ -40,6 +40,7 @@ template <class C, class E> struct GemmSm90 {
         u8 b[C::stages][b_bytes];
         u8 stage[C::groups][D::stage_bytes ? D::stage_bytes : 16];
         u64 full[C::stages], empty[C::stages], turn[2];
+        FetchBarriers fetch[C::groups];
         typename D::Values values[C::groups];
     };
     static_assert(sizeof(Shared) <= C::shared_bytes);
@@ -52,11 +53,9 @@ template <class C, class E> struct GemmSm90 {
         {
             if (++slot == C::stages) slot = 0, parity ^= 1;
         }
-        DEV void advance(int by)
+        DEV static Cursor after(u32 slots)
         {
-            slot += by;
-            parity ^= slot / C::stages & 1;
-            slot %= C::stages;
+            return {(int)(slots % C::stages), slots / C::stages & 1};
         }
     };
 
@@ -67,6 +66,12 @@ template <class C, class E> struct GemmSm90 {
         if constexpr (C::splits == 1) return {0, steps};
         const int rank = (int)ptx::cluster_rank();
         return {rank * steps / C::splits, (rank + 1) * steps / C::splits};
+    }
+    // A consumer's tiles, by turn: every second one of the block's in ping-pong, else all.
+    DEV static u32 nth(int group, u32 turn) { return C::pingpong ? 2 * turn + group : turn; }
+    DEV static u32 tile_of(int group, u32 turn)
+    {
+        return blockIdx.x / C::splits + nth(group, turn) * (gridDim.x / C::splits);
     }
 
     const Args &args;
@@ -84,6 +89,8 @@ template <class C, class E> struct GemmSm90 {
                 ptx::mbarrier_init(address(&s.empty[i]), C::pingpong ? 1 : C::groups);
             }
             for (int i = 0; i < 2; i++) ptx::mbarrier_init(address(&s.turn[i]), 128);
+            if constexpr (E::fetched)
+                for (int i = 0; i < C::groups; i++) fetch_ring(i).init();
             ptx::mbarrier_fence_init();
         }
         __syncthreads();
@@ -129,6 +136,26 @@ template <class C, class E> struct GemmSm90 {
                 load_a(at.slot, k * bk, t);
                 load_b(at.slot, k * bk, t);
             }
+        }
+    }
+
+    // The units of a consumer's tiles, as it walks them.
+    using Ring = FetchRing<D::units>;
+    DEV Ring fetch_ring(int group) const
+    {
+        return {address(&s.fetch[group]), address(s.stage[group]) + D::store_bytes};
+    }
+    DEV void fetch(int group) const
+    {
+        const Ring ring = fetch_ring(group);
+#pragma unroll 1
+        for (u32 turn = 0; tile_of(group, turn) < Raster<C>::count; turn++) {
+            const Tile t = Raster<C>::tile(tile_of(group, turn));
+            const int column = t.n * D::out_columns, row = t.m * C::bm + (C::pingpong ? 0 : group * D::rows);
+#pragma unroll 1
+            for (int u = 0; u < D::units; u++)
+                ring.fill(ring.unit(turn, u), &args.fetched, column + u % D::chunks * 64,
+                          row + u / D::chunks * 64, t.batch);
         }
     }
 
@@ -246,16 +273,18 @@ template <class C, class E> struct GemmSm90 {
 
     // ---- Roles ----
 
-    DEV D drain_of(int group) const { return D(args, s.values[group], address(s.stage[group]), group); }
+    DEV D drain_of(int group) const
+    {
+        return D(args, s.values[group], address(s.stage[group]), group, fetch_ring(group));
+    }
 
+    // Between tiles only the turn is kept: registers are short.
     DEV void consume(int group) const
     {
-        const u32 stride = C::pingpong ? 2 * gridDim.x : gridDim.x / C::splits;
-        u32 i = blockIdx.x / C::splits + (C::pingpong ? group * gridDim.x : 0), turn = 0;
-        Cursor at = {0, 0};
-        if (C::pingpong && group) at.advance(steps);
-        for (; i < Raster<C>::count; i += stride, turn++) {
-            const Tile t = Raster<C>::tile(i);
+        const int slots = part().last - part().first;
+        for (u32 turn = 0; tile_of(group, turn) < Raster<C>::count; turn = ptx::opaque(turn + 1)) {
+            const Tile t = Raster<C>::tile(tile_of(group, turn));
+            Cursor at = Cursor::after(nth(group, turn) * slots);
             Accumulators acc;
             if (C::splits == 1 || ptx::cluster_rank() == 0) drain_of(group).prepare(t);
             await_turn(group, turn);
@@ -263,9 +292,8 @@ template <class C, class E> struct GemmSm90 {
             pass_turn(group);
             ptx::wgmma_wait<0>();
             release(last);
-            if (C::pingpong) at.advance(steps);
             if constexpr (C::splits > 1) finish_tile(acc, t, group);
-            else drain_of(group).drain(acc, t);
+            else drain_of(group).drain(acc, t, turn);
         }
         if (E::staged && threadIdx.x % 128 == 0) ptx::tma_store_wait<0>();
     }
@@ -277,7 +305,10 @@ template <class C, class E> struct GemmSm90 {
         ptx::grid_wait();
         if (group == 0) {
             ptx::shrink_registers<24>();
-            if (ptx::uniform(threadIdx.x / 32) == 0 && ptx::elect_one()) produce();
+            const int warp = ptx::uniform(threadIdx.x / 32);
+            if (warp == 0 && ptx::elect_one()) produce();
+            if constexpr (E::fetched)
+                if (warp > 0 && warp <= C::groups && ptx::elect_one()) fetch(warp - 1);
             attend();
         } else {
             ptx::grow_registers<C::groups == 2 ? 240 : 224>();

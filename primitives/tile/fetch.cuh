@@ -1,0 +1,50 @@
+// fetch.cuh -- a tile that the epilogue reads, brought into shared memory by TMA while the products run.
+//
+// It comes in units of 64 rows and 64 columns, 128-byte swizzled, in the order in which a consumer drains
+// them. Each consumer has a ring of them, which one thread of the producer's warpgroup keeps full.
+#pragma once
+
+#include "ptx/barrier.cuh"
+#include "ptx/control.cuh"
+#include "ptx/tma.cuh"
+
+namespace coda {
+
+enum { fetch_slots = 2, fetch_bytes = 64 * 128, fetch_readers = 4 }; // warps
+
+struct FetchBarriers { u64 full[fetch_slots], empty[fetch_slots]; };
+
+// The ring of one consumer, whose every tile has `units`.
+template <int units> struct FetchRing {
+    u32 barriers, buffers; // shared addresses
+
+    struct Unit { u32 full, empty, buffer, parity; };
+
+    // Unit u of the consumer's tile number `turn`.
+    DEV Unit unit(u32 turn, int u) const
+    {
+        const u32 n = turn * units + u, slot = n % fetch_slots, full = barriers + 8 * slot;
+        return {full, full + 8 * fetch_slots, buffers + slot * fetch_bytes, n / fetch_slots & 1};
+    }
+    DEV void init() const
+    {
+        for (int i = 0; i < fetch_slots; i++) {
+            ptx::mbarrier_init(unit(0, i).full, 1);
+            ptx::mbarrier_init(unit(0, i).empty, fetch_readers);
+        }
+    }
+    DEV void fill(const Unit &to, const TensorMap *map, int column, int row, int batch) const
+    {
+        ptx::mbarrier_wait(to.empty, to.parity ^ 1);
+        ptx::mbarrier_arrive_expect(to.full, fetch_bytes);
+        ptx::tma_load(to.buffer, map, to.full, column, row, batch);
+    }
+    DEV void await(const Unit &u) const { ptx::mbarrier_wait(u.full, u.parity); }
+    DEV void release(const Unit &u) const
+    {
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(u.empty);
+    }
+};
+
+} // namespace coda
