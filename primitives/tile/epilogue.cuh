@@ -178,18 +178,27 @@ template <class C, class E> struct Drain {
 #pragma unroll
         for (int side = 0; side < 2; side++) {
             p.full.distance[side] = K::distance(K::octet(patch, side));
-            p.full.live[side] = live(K::gated ? p.half.first + p.half.distance[0]
-                                              : p.full.first + p.full.distance[side]);
+            p.full.live[side] = live(K::gated ? (int)p.half.first + p.half.distance[0]
+                                              : (int)p.full.first + p.full.distance[side]);
         }
         p.half.live[0] = p.full.live[0], p.half.live[1] = 0;
         return p;
     }
 
-    // Of two neighbouring columns, how many exist; the first is even.
-    DEV static int live(i64 n)
+    // Where the tensor ends with a patch, a patch exists or it does not. This is asked also where there is
+    // no end, if registers are short: the compiler does not mix the arithmetic of two patches then.
+    static constexpr int most = K::gated ? C::n / 2 : C::n, patch_columns = K::gated ? 8 : 16;
+    static constexpr bool neat = most % patch_columns == 0 && (K::gated || !K::apart);
+    static constexpr bool short_of_registers = has_state && blocks * C::bn > 256;
+    DEV static bool exists(const Tile &t, int patch)
     {
-        constexpr int most = K::gated ? C::n / 2 : C::n;
-        if (most % out_columns == 0) return 2;
+        if (!neat || (most % out_columns == 0 && !short_of_registers)) return true;
+        return t.n * out_columns + (patch + 1) * patch_columns <= most;
+    }
+    // Of two neighbouring columns, how many exist; the first is even.
+    DEV static int live(int n)
+    {
+        if (neat || most % out_columns == 0) return 2;
         return most % 2 && n + 1 == most ? 1 : n < most ? 2 : 0;
     }
 
@@ -337,12 +346,14 @@ template <class C, class E> struct Drain {
             row[0] = values.row[row_in_group(block, 0)], row[1] = values.row[row_in_group(block, 1)];
 #pragma unroll
         for (int i = 0; i < 2 * batch; i++)
-            E::load(args, place(t, block, i % 2, first + i / 2), row[i % 2], in[i / 2][i % 2]);
+            if (exists(t, first + i / 2))
+                E::load(args, place(t, block, i % 2, first + i / 2), row[i % 2], in[i / 2][i % 2]);
         if constexpr (E::fetched)
 #pragma unroll
             for (int i = 0; i < batch; i++) get(from, first + i, in[i][0][0], in[i][1][0]);
 #pragma unroll
         for (int i = 0; i < batch; i++) {
+            if (!exists(t, first + i)) continue;
             Line out[2][E::stores + 1];
 #pragma unroll
             for (int h = 0; h < 2; h++) {
