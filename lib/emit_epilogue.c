@@ -243,8 +243,8 @@ static void print_tiles(struct printer *e)
     int loads = count_slot(p, STEP_LOAD), stores = count_slot(p, STEP_STORE), staged = count_staged(p);
     int fetched = fetched_load(p) >= 0;
     e->level = LEVEL_HALF; /* row values are r.v<i> here */
-    text_printf(e->t, "\n    static constexpr int loads = %d, stores = %d, staged = %d, fetched = %d;\n", loads,
-                stores, staged, fetched);
+    text_printf(e->t, "\n    static constexpr int loads = %d, stores = %d, staged = %d, fetched = %d;\n",
+                loads, stores, staged, fetched);
     if (loads > fetched)
         text_append(
             e->t, "    DEV static void load(const Args &g, const Place &p, const Row &r, Line *x)\n    {\n");

@@ -122,8 +122,8 @@ int count_staged(const struct program *p)
 
 int fetched_load(const struct program *p)
 {
-    bool ahead = !tile_is_narrow(&p->tile) && tile_splits(&p->tile) == 1; /* there is a mainloop to hide it    */
-    if (!ahead || !program_stages(p) || chunk_columns(p) != 64) return -1;
+    bool walks = !tile_is_narrow(&p->tile) && tile_splits(&p->tile) == 1;
+    if (!walks || !program_stages(p) || chunk_columns(p) != 64) return -1;
     for (int i = 0; i < p->steps; i++) {
         const struct step *s = &p->step[i];
         if (s->kind == STEP_LOAD && p->port[s->port].kind == PORT_LOAD && is_movable(p, s)) return i;
@@ -151,10 +151,10 @@ static int values_bytes(const struct program *p)
 
 static int stage_bytes(const struct program *p)
 {
-    int staged = count_staged(p), fetched = fetched_load(p) >= 0 ? p->tile.groups * FETCH_SLOTS * UNIT_BYTES : 0;
+    int staged = count_staged(p), fetched = fetched_load(p) >= 0 ? FETCH_SLOTS : 0;
     int units = tile_columns(p) / chunk_columns(p) * (group_rows(&p->tile) / 64);
     bool two = staged * (chunk_columns(p) / 64) == 1 && units > 1;
-    return (two ? 2 : 1) * staged * chunk_bytes(p) + fetched;
+    return (two ? 2 : 1) * staged * chunk_bytes(p) + p->tile.groups * fetched * UNIT_BYTES;
 }
 
 int tile_splits(const struct tile *t) { return MAX(t->splits, 1); }

@@ -23,7 +23,8 @@ int64_t program_columns(const struct program *p); /* of the output: N or N/2    
 /* Staged stores leave through shared memory by TMA. */
 bool store_is_staged(const struct program *p, int step);
 int count_staged(const struct program *p);
-/* The one load that comes through shared memory by TMA, a step; -1 if there is none. */
+/* The one load that comes through shared memory by TMA, a step; -1 if there is none. Blocks that do not
+ * walk over tiles have nothing to hide it behind. */
 int fetched_load(const struct program *p);
 
 /* tile.c: as many stages of tile t as fit. */

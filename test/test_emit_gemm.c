@@ -52,7 +52,8 @@ START_TEST(parameters_follow_the_text)
     const struct kernel_spec *k = &r.p.kernel;
     ck_assert_str_eq(k->symbol, "coda_gemm_sum_sq_rsqrt_mean_mul_add_sum_sq_mul");
     ck_assert(strstr(k->text, k->symbol) != NULL);
-    ck_assert(strstr(k->text, "    TensorMap a, b;\n    TensorMap stores[2];\n    TensorMap fetched;\n") != NULL);
+    ck_assert(strstr(k->text, "    TensorMap a, b;\n    TensorMap stores[2];\n"
+                              "    TensorMap fetched;\n") != NULL);
     ck_assert_int_eq(k->maps, 5);
     ck_assert_int_eq(k->pointers, 3); /* states in and out, gain */
     ck_assert_int_eq(k->map[0].buffer, r.p.a.buffer);

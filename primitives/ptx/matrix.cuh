@@ -1,4 +1,4 @@
-// matrix.cuh -- ldmatrix and stmatrix: a warp moves 8x8 matrices of 16-bit elements from and to shared memory.
+// matrix.cuh -- ldmatrix, stmatrix: a warp reads, writes 8x8 matrices of 16-bit elements in shared memory.
 //
 // Register i holds this lane's two elements of matrix i: row lane / 4, columns 2 (lane % 4) and the
 // next. Lane 8 i + r gives the address of row r of matrix i, 16 bytes, 16-byte aligned.

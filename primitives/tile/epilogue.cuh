@@ -265,7 +265,8 @@ template <class C, class E> struct Drain {
         ptx::ldmatrix(unit + row * 128 + offset(patch, side, row), m);
 #pragma unroll
         for (int i = 0; i < sides; i++) {
-            const Pair a = unpack2<typename E::Fetched>(m[2 * i]), b = unpack2<typename E::Fetched>(m[2 * i + 1]);
+            const Pair a = unpack2<typename E::Fetched>(m[2 * i]);
+            const Pair b = unpack2<typename E::Fetched>(m[2 * i + 1]);
             top.x[i][0] = a.a, top.x[i][1] = a.b;
             bottom.x[i][0] = b.a, bottom.x[i][1] = b.b;
         }
@@ -316,7 +317,8 @@ template <class C, class E> struct Drain {
 #pragma unroll
             for (int i = 0; i < 2 * chains; i++) E::init(state[i / chains][i % chains]);
 #pragma unroll
-            for (int c = 0; c < chunks; c++) drain_unit(acc[b], t, b, c, fetched.unit(turn, b * chunks + c), state);
+            for (int c = 0; c < chunks; c++)
+                drain_unit(acc[b], t, b, c, fetched.unit(turn, b * chunks + c), state);
             if constexpr (has_state) finish(t, b, state);
         }
     }
