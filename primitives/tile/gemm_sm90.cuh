@@ -1,6 +1,7 @@
 // gemm_sm90.cuh -- C = A B^T on Hopper: TMA ring, wgmma, one producer and C::groups consumer warpgroups.
 //
 //     producer    for each tile, each 64 of K: wait for an empty slot, load A's and B's box into it
+//     fetchers    a warp for each consumer: the tiles that its epilogue reads, ahead of it (fetch.cuh)
 //     consumers   for each tile, each slot: wait until it is full, issue its products, release the slot
 //                 before it; then drain the accumulators
 //
