@@ -217,11 +217,21 @@ static int as_stored(struct writer *w, int value, int step)
     return add_step(w, s);
 }
 
+/* What ids, keys and positions are, whatever the columns: with one column, operands are tiles. */
+static int as_row(struct writer *w, int step)
+{
+    struct step *s = &w->p->step[step];
+    if (w->p->kind != PROGRAM_ROWS || w->p->dim[w->p->rank - 1] != 1 || s->cls == CLASS_ROW) return step;
+    for (int i = 0; s->kind == STEP_MAP && i < s->nin; i++) as_row(w, s->in[i]);
+    s->cls = CLASS_ROW;
+    return step;
+}
+
 static int reduce(struct writer *w, const struct node *n, int value)
 {
     struct step s = {.kind = STEP_REDUCE, .cls = CLASS_ROW, .prim = n->prim, .port = -1, .value = value};
     s.in[0] = operand(w, n, 0);
-    s.in[1] = n->nin > 1 ? operand(w, n, 1) : -1;
+    s.in[1] = n->nin > 1 ? as_row(w, operand(w, n, 1)) : -1;
     s.nin = n->nin;
     s.half = w->p->step[s.in[0]].half;
     if (w->gr->site[value].partial) {
@@ -236,7 +246,7 @@ static int rope(struct writer *w, const struct node *n, int value)
 {
     struct step s = {.kind = STEP_ROPE, .cls = CLASS_TILE, .nin = n->nin, .port = -1, .value = value};
     s.in[0] = operand(w, n, 0);
-    s.in[1] = n->nin > 1 && n->in[1] >= 0 ? operand(w, n, 1) : -1;
+    s.in[1] = n->nin > 1 && n->in[1] >= 0 ? as_row(w, operand(w, n, 1)) : -1;
     s.nin = s.in[1] >= 0 ? 2 : 1;
     return add_step(w, s);
 }
@@ -245,7 +255,7 @@ static int gather(struct writer *w, const struct node *n, int value)
 {
     const struct type *table = &w->gr->g->node[n->in[0]].type;
     struct view v;
-    int id = operand(w, n, 1), last = w->p->rank - 1;
+    int id = as_row(w, operand(w, n, 1)), last = w->p->rank - 1;
     if (!view_of(w->gr->g, n->in[0], &v)) return 0;
     struct port port = port_new(PORT_GATHER, buffer_of(w->gr, v.base), v.offset, table->dtype, n->in[0]);
     w->gr->site[v.base].need = true;

@@ -16,8 +16,7 @@ export MAKEFLAGS= BUILD=$build # not those of the make that called
 make_in() { make --no-print-directory -s -j"$jobs" "$@"; }
 asan() { make_in BUILD=$build/asan SAN=address,undefined CFLAGS='-O1 -g' "$@"; }
 tsan() { make_in BUILD=$build/tsan SAN=thread CFLAGS='-O1 -g' "$@"; }
-# The leak checker at times dies on the thread-local memory of a process that has loaded NVRTC.
-export LSAN_OPTIONS=use_tls=0
+# The leak checker at times dies on the thread-local memory of NVRTC, if it follows that.
 export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1:intercept_tls_get_addr=0
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export TSAN_OPTIONS=suppressions=$PWD/test/tsan.supp CK_DEFAULT_TIMEOUT=300

@@ -47,6 +47,23 @@ START_TEST(kernels_keep_to_their_registers)
 }
 END_TEST
 
+/* Shapes of a few columns and rows, where every class of value meets every other. */
+START_TEST(random_graphs_compile)
+{
+    static const struct random_options ro = {.patterns = 2, .most_dim = 6};
+    uint64_t seed = random_seed() + 1000 * (uint64_t)_i;
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    opt.device = CODA_DEVICE_NONE;
+    for (uint64_t s = seed; s < seed + 6; s++) {
+        coda_plan *p;
+        graph *g = random_graph(s, &ro);
+        ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "seed %llu: %s", (unsigned long long)s, coda_error());
+        coda_plan_free(p);
+        coda_graph_free(g);
+    }
+}
+END_TEST
+
 Suite *blocks_suite(void)
 {
     Suite *s = suite_create("blocks");
@@ -54,6 +71,7 @@ Suite *blocks_suite(void)
     tcase_set_tags(t, "nvrtc");
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, kernels_keep_to_their_registers, 0, ARRAY_SIZE(blocks));
+    tcase_add_loop_test(t, random_graphs_compile, 0, 4);
     suite_add_tcase(s, t);
     return s;
 }
