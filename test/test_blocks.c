@@ -57,7 +57,8 @@ START_TEST(random_graphs_compile)
     for (uint64_t s = seed; s < seed + 6; s++) {
         coda_plan *p;
         graph *g = random_graph(s, &ro);
-        ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "seed %llu: %s", (unsigned long long)s, coda_error());
+        ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "seed %llu: %s", (unsigned long long)s,
+                      coda_error());
         coda_plan_free(p);
         coda_graph_free(g);
     }
