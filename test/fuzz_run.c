@@ -182,21 +182,6 @@ static void die(const char *what, const coda_graph *g)
     abort();
 }
 
-static bool small(const coda_graph *g)
-{
-    double total = 0;
-    for (int i = 0; i < g->nodes; i++) {
-        double n = 1;
-        for (int d = 0; d < g->node[i].type.rank; d++) n *= (double)MAX(g->node[i].type.dim[d], 1);
-        total += n;
-    }
-    for (int i = 0; i < coda_graph_args(g); i++) {
-        coda_arg_info a;
-        if (coda_graph_arg(g, i, &a) || a.bytes > 1 << 20) return false; /* strides may be huge */
-    }
-    return total < 1e5;
-}
-
 static void check_text(const coda_graph *g)
 {
     static char once[1 << 18];
@@ -217,7 +202,7 @@ static void check_run(const coda_graph *g)
     coda_status status = coda_compile(&p, g, &opt);
     if (status && status != CODA_E_UNSUPPORTED && status != CODA_E_MEMORY)
         die("a good graph does not compile", g);
-    if (!status && small(g)) {
+    if (!status && random_is_small(g)) {
         void **args = random_args(g, r.state, false);
         void *work = aligned_alloc(256, (coda_plan_workspace(p) + 256) / 256 * 256);
         status = args && work ? coda_run(p, args, NULL, work, NULL) : CODA_OK;

@@ -130,21 +130,6 @@ static size_t damage(char *s, size_t n, struct random *r)
 
 static char text[ROOM], once[ROOM * 16], twice[ROOM * 16];
 
-static bool small(const coda_graph *g)
-{
-    double total = 0;
-    for (int i = 0; i < g->nodes; i++) {
-        double n = 1;
-        for (int d = 0; d < g->node[i].type.rank; d++) n *= (double)MAX(g->node[i].type.dim[d], 1);
-        total += n;
-    }
-    for (int i = 0; i < coda_graph_args(g); i++) {
-        coda_arg_info a;
-        if (coda_graph_arg(g, i, &a) || a.bytes > 1 << 20) return false; /* strides may be huge */
-    }
-    return total < 1e5;
-}
-
 static void plan(const coda_graph *g, struct random *r)
 {
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
@@ -184,7 +169,7 @@ static bool check(struct random *r)
         coda_graph_free(again);
     }
     if (random_chance(r, 25)) plan(g, r);
-    if (small(g) && random_chance(r, 25)) run(g, r->state);
+    if (random_is_small(g) && random_chance(r, 25)) run(g, r->state);
     coda_graph_free(g);
     return true;
 }

@@ -597,3 +597,18 @@ void random_args_free(const graph *g, void **args)
     for (int i = 0; i < count; i++) free(args[i]);
     free(args);
 }
+
+bool random_is_small(const graph *g)
+{
+    double total = 0;
+    for (int i = 0; i < g->nodes; i++) {
+        double n = 1;
+        for (int d = 0; d < g->node[i].type.rank; d++) n *= (double)MAX(g->node[i].type.dim[d], 1);
+        total += n;
+    }
+    for (int i = 0; i < coda_graph_args(g); i++) {
+        coda_arg_info a;
+        if (coda_graph_arg(g, i, &a) || a.bytes > 1 << 20) return false; /* strides may be huge */
+    }
+    return total < 1e5;
+}

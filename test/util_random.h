@@ -29,6 +29,8 @@ struct random_options {
 };
 /* Never poisoned; opt may be NULL. Values stay of order 1, so that 16-bit kernels can run it. */
 graph *random_graph(uint64_t seed, const struct random_options *opt);
+/* Fewer than 1e5 elements in all, and no argument over 1 MB: a fuzzer may run it. */
+bool random_is_small(const graph *g);
 
 /* ---- Arguments ---- */
 
