@@ -147,137 +147,6 @@ static coda_status make_plan(struct job *j, const graph *g)
     return j->status;
 }
 
-/* ---- Emit, compile, load ---- */
-
-static int find_kernel(const struct coda_plan *p, const struct kernel_spec *spec)
-{
-    for (int i = 0; i < p->kernels; i++)
-        if (!strcmp(p->kernel[i].spec->text, spec->text)) return i;
-    return -1;
-}
-
-static coda_status emit_all(struct job *j)
-{
-    struct coda_plan *p = j->p;
-    for (int i = 0; i < p->plan.programs; i++) {
-        struct program *q = &p->plan.program[i];
-        p->program[i].kernel = KERNEL_NONE;
-        if (is_cublaslt(q)) continue;
-        coda_status status = emit_program(&p->plan, q, &j->machine);
-        if (status) return status;
-        if (!q->kernel.grid) continue;
-        int found = find_kernel(p, &q->kernel);
-        if (found < 0) {
-            found = p->kernels++;
-            p->kernel[found].spec = &q->kernel;
-            p->kernel[found].info = (struct coda_kernel_info){
-                .name = q->kernel.symbol, .source = q->kernel.text, .shared_bytes = q->kernel.shared_bytes};
-            debug_stage(DEBUG_SOURCE, arena_format(&p->arena, "%s.cu", q->kernel.symbol), q->kernel.text);
-        }
-        p->program[i].kernel = found;
-    }
-    return CODA_OK;
-}
-
-static void compile_one(void *ctx, int64_t i)
-{
-    struct job *j = ctx;
-    struct compiled_kernel *k = &j->p->kernel[i];
-    struct jit_options opt = {
-        .arch = j->arch, .cache_dir = j->opt.cache_dir, .no_cache = j->opt.flags & CODA_NO_CACHE};
-    k->status = jit_compile(&k->cubin, k->info.name, k->info.source, &opt, k->error);
-    k->info.cached = k->cubin.cached;
-    k->info.compile_ms = k->cubin.compile_ms;
-    k->info.registers = k->cubin.registers;
-    k->info.spill_bytes = k->cubin.spill_bytes;
-}
-
-static coda_status compile_all(struct job *j)
-{
-    parallel_for(j->p->kernels, compile_one, j);
-    for (int i = 0; i < j->p->kernels; i++) {
-        const struct compiled_kernel *k = &j->p->kernel[i];
-        if (k->status) return fail(k->status, "%s", k->error);
-    }
-    return CODA_OK;
-}
-
-static coda_status load_maps(struct job *j, const struct kernel_spec *spec, struct compiled_program *c,
-                             char *err)
-{
-    c->map = ARENA_NEW(&j->p->arena, struct jit_map, spec->maps + 1);
-    if (!c->map) return fail(CODA_E_MEMORY, "out of memory for %d tensor maps", spec->maps);
-    c->map = (struct jit_map *)(((uintptr_t)c->map + 127) / 128 * 128);
-    for (int m = 0; m < spec->maps; m++) {
-        const struct map_spec *s = &spec->map[m];
-        struct jit_map_shape shape = {.dtype = s->dtype, .rank = s->rank, .swizzle = s->swizzle};
-        memcpy(shape.dim, s->dim, sizeof shape.dim);
-        memcpy(shape.stride, s->stride, sizeof shape.stride);
-        memcpy(shape.box, s->box, sizeof shape.box);
-        coda_status status = jit_map_encode(&c->map[m], &shape, (void *)(uintptr_t)0x100000, err);
-        if (status) return fail(status, "%s: tensor map %d: %s", spec->symbol, m, err);
-    }
-    return CODA_OK;
-}
-
-/* The largest power of two, 16 at most, that divides where an operand and its batches start. */
-static int alignment(coda_dtype t, int64_t offset, int64_t batch)
-{
-    int64_t bytes = (offset | batch) * dtype_size(t) | 16;
-    return (int)(bytes & -bytes);
-}
-
-static coda_status load_lt(const struct program *q, struct compiled_program *c, char *err)
-{
-    const struct port *d = &q->port[q->step[1].port];
-    struct jit_lt_shape s = {.in = q->a.dtype,
-                             .out = d->dtype,
-                             .batch = q->dim[0],
-                             .m = q->dim[1],
-                             .n = q->dim[2],
-                             .k = q->k,
-                             .a_batch = q->a.batch,
-                             .b_batch = q->b.batch,
-                             .d_batch = d->stride[0],
-                             .ldd = d->stride[1]};
-    s.a_t = q->a.k != 1;
-    s.b_t = q->b.k != 1;
-    s.lda = s.a_t ? q->a.k : q->a.row;
-    s.ldb = s.b_t ? q->b.k : q->b.row;
-    s.align =
-        MIN(alignment(q->a.dtype, q->a.offset, q->a.batch), alignment(q->b.dtype, q->b.offset, q->b.batch));
-    s.align = MIN(s.align, alignment(d->dtype, d->offset, d->stride[0]));
-    coda_status status = jit_lt_new(&c->lt, &s, err);
-    return status ? fail(status, "%s", err) : CODA_OK;
-}
-
-static coda_status load_all(struct job *j)
-{
-    struct coda_plan *p = j->p;
-    char err[JIT_ERROR_SIZE] = "";
-    for (int i = 0; i < p->kernels; i++) {
-        struct compiled_kernel *k = &p->kernel[i];
-        coda_status status =
-            jit_load(&k->kernel, &k->cubin, k->info.name, k->info.shared_bytes, &p->gpu, err);
-        if (status) return fail(status, "%s", err);
-    }
-    for (int i = 0; i < p->plan.programs; i++) {
-        const struct program *q = &p->plan.program[i];
-        struct compiled_program *c = &p->program[i];
-        coda_status status = CODA_OK;
-        if (is_cublaslt(q)) status = load_lt(q, c, err);
-        else if (c->kernel >= 0) status = load_maps(j, &q->kernel, c, err);
-        if (status) return status;
-        if (c->kernel < 0) continue;
-        int64_t grid = q->kernel.persistent ? MIN(q->kernel.grid, p->gpu.sms) : q->kernel.grid;
-        if (grid > INT32_MAX)
-            return fail(CODA_E_UNSUPPORTED, "%s: %lld blocks", q->kernel.symbol, (long long)grid);
-        c->launch = (struct jit_launch){.grid = (unsigned)grid, .threads = (unsigned)q->kernel.threads,
-                                        .shared_bytes = (unsigned)q->kernel.shared_bytes};
-    }
-    return CODA_OK;
-}
-
 /* ---- The pipeline ---- */
 
 static coda_status copy_args(struct coda_plan *p, const graph *g)
@@ -301,15 +170,14 @@ static coda_status compile(struct job *j, const graph *g)
     debug_stage(DEBUG_GRAPH, "graph.txt", p->text[CODA_TEXT_GRAPH]);
     debug_stage(DEBUG_PLAN, "plan.txt", p->text[CODA_TEXT_PLAN]);
     p->device = j->opt.device;
-    p->kernel = ARENA_NEW(&p->arena, struct compiled_kernel, p->plan.programs);
-    p->program = ARENA_NEW(&p->arena, struct compiled_program, p->plan.programs);
-    if (p->arena.failed) return fail(CODA_E_MEMORY, "out of memory for %d programs", p->plan.programs);
     p->runnable = j->opt.device != CODA_DEVICE_NONE && !(j->opt.flags & CODA_PLAN_ONLY);
     if (j->opt.device == CODA_DEVICE_CPU) return CODA_OK;
-    status = emit_all(j);
+    status = kernels_emit(p, &j->machine);
     if (status || j->opt.flags & CODA_PLAN_ONLY) return status;
-    status = compile_all(j);
-    if (!status && j->opt.device == CODA_DEVICE_GPU) status = load_all(j);
+    struct jit_options jit = {
+        .arch = j->arch, .cache_dir = j->opt.cache_dir, .no_cache = j->opt.flags & CODA_NO_CACHE};
+    status = kernels_compile(p, &jit);
+    if (!status && j->opt.device == CODA_DEVICE_GPU) status = kernels_load(p);
     return status;
 }
 
@@ -335,11 +203,7 @@ CODA_API coda_status coda_compile(coda_plan **out, const coda_graph *g, const co
 CODA_API void coda_plan_free(coda_plan *p)
 {
     if (!p) return;
-    for (int i = 0; i < p->kernels; i++) {
-        jit_unload(p->kernel[i].kernel);
-        jit_cubin_free(&p->kernel[i].cubin);
-    }
-    for (int i = 0; p->program && i < p->plan.programs; i++) jit_lt_free(p->program[i].lt);
+    kernels_free(p);
     plan_free(&p->plan);
     arena_free(&p->arena);
     free(p);

@@ -1,4 +1,5 @@
-/* compiled.h -- coda_plan: a plan with its kernels, ready to run. Between coda.c, run.c and inspect.c. */
+/* compiled.h -- coda_plan: a plan with its kernels, ready to run. Between coda.c, kernels.c,
+ * run.c and inspect.c. */
 #ifndef COMPILED_H
 #define COMPILED_H
 
@@ -42,5 +43,11 @@ struct coda_plan {
     struct coda_plan_stats stats;
     char *text[CODA_TEXT_DOT + 1];
 };
+
+/* kernels.c: emit, compile, load, in this order. */
+coda_status kernels_emit(struct coda_plan *p, const struct machine *m);
+coda_status kernels_compile(struct coda_plan *p, const struct jit_options *opt);
+coda_status kernels_load(struct coda_plan *p);
+void kernels_free(struct coda_plan *p);
 
 #endif
