@@ -9,7 +9,7 @@
 Sides: "coda" (gains in the epilogues), "folded" (gains folded into the weights), "gemms" (torch's products
 and nothing else), "compile" (torch.compile), "eager"; by option, for the layer, "autotune" (max-autotune) and
 "jax" (jax.jit, by the host's clock, four runs at once). Every side but jax is a replay of a CUDA graph, after
-the L2 was flushed. Rows of the results are compared with the same formula in fp32. The patterns at D 8192 need
+40 ms of its own work, so that it meets the clocks that its own power leaves, and after the L2 was flushed. Rows of the results are compared with the same formula in fp32. The patterns at D 8192 need
 --all; no case starts after --seconds (default 200). Results go to perf/results/torch.json, unless patterns
 choose some. --cpu tries all on small shapes without a GPU, and stores nothing.
 """
@@ -30,6 +30,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 HEAD, VOCABULARY, EPS = 128, 32768, 1e-5
 FOLD_NONE, FOLD_COPY = 0, 1
 JAX_RUNS = 4
+DWELL = 40  # milliseconds of a side's own work before each of its timed runs
 F32, BF16, I32 = 1, 2, 4
 
 try:
@@ -407,11 +408,13 @@ class Clock:
         pair[1].record()
         return pair
 
-    def round(self, sides, order):
-        """Milliseconds of one run of each side."""
+    def round(self, sides, order, before):
+        """Milliseconds of one run of each side, after before[name] runs of its own."""
         ms = {}
         for name in order:
             fn = sides[name][0]
+            for _ in range(before[name]):
+                fn()
             if name == "jax":
                 ms[name] = self.host(fn) / JAX_RUNS
             else:
@@ -422,11 +425,14 @@ class Clock:
 
 
 def measure(clock, sides, quick):
+    """A side's clocks are those that its own power draw leaves it, not its neighbour's."""
     names = list(sides)
     for _ in range(2):
-        warm = clock.round(sides, names)
-    rounds = int(min(101, max(5 if quick else 15, (100 if quick else 800) / sum(warm.values()))))
-    return [clock.round(sides, names[::-1] if r % 2 else names) for r in range(rounds)]
+        warm = clock.round(sides, names, dict.fromkeys(names, 0))
+    before = {n: math.ceil((0 if quick else DWELL) / ms) for n, ms in warm.items()}
+    each = sum((before[n] + 1) * ms for n, ms in warm.items())
+    rounds = int(min(101, max(5 if quick else 11, (100 if quick else 1500) / each)))
+    return [clock.round(sides, names[::-1] if r % 2 else names, before) for r in range(rounds)]
 
 
 # ---- Report ----
