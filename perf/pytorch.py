@@ -9,9 +9,10 @@
 Sides: "coda" (gains in the epilogues), "folded" (gains folded into the weights), "gemms" (torch's products
 and nothing else), "compile" (torch.compile), "eager"; by option, for the layer, "autotune" (max-autotune) and
 "jax" (jax.jit, by the host's clock, four runs at once). Every side but jax is a replay of a CUDA graph, after
-40 ms of its own work, so that it meets the clocks that its own power leaves, and after the L2 was flushed. Rows of the results are compared with the same formula in fp32. The patterns at D 8192 need
---all; no case starts after --seconds (default 200). Results go to perf/results/torch.json, unless patterns
-choose some. --cpu tries all on small shapes without a GPU, and stores nothing.
+40 ms of its own work, so that it meets the clocks that its own power leaves, and after the L2 was flushed. Rows
+of the results are compared with the same formula in fp32. The patterns at D 8192 need --all; no case starts
+after --seconds (default 200). Results go to perf/results/torch.json, unless patterns choose some. --cpu tries
+all on small shapes without a GPU, and stores nothing.
 """
 import argparse
 import ctypes
