@@ -1,32 +1,283 @@
 /*
- * cache.h -- bytes by key, on disk, shared by processes. Knows no CUDA.
+ * cache.h -- bytes by key: in this process, in a directory that processes share, in bundles. Knows no
+ * CUDA.
  *
  * The cache never fails, it only misses: a missing, short, damaged, foreign or unwritable entry is a
- * miss. Safe across threads and processes.
+ * miss, and what it could not do is counted, not said. Identity is content: no path, date or device is
+ * part of it. Safe across threads, processes, containers and fork; errno is left as it was.
+ *
+ *     memory -> bundles -> directory -> read-only directories -> [lock -> look again] -> make -> publish
+ *
+ * cache_obtain() is that line. Everything below it is one file each.
  */
 #ifndef CACHE_H
 #define CACHE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-struct cache; /* a directory */
+/* ---- digest.c: 256 bits, two XXH3-128 of different seeds. Against rot and chance, not attackers ---- */
 
-/* dir NULL: $CODA_CACHE_DIR, else $XDG_CACHE_HOME/coda, else ~/.cache/coda. Never NULL unless memory
- * runs out; a directory that cannot be made or trusted gives a cache that always misses. */
-struct cache *cache_open(const char *dir);
-void cache_close(struct cache *c);
-const char *cache_dir(const struct cache *c);     /* "" if there is none                           */
-const char *cache_problem(const struct cache *c); /* why it always misses, or ""                   */
+struct digest {
+    uint64_t word[4];
+};
+enum { DIGEST_HEX = 65 }; /* 64 digits and a NUL */
+struct digest digest_of(const void *data, size_t size);
+struct digest digest_of_two(const void *a, size_t a_size, const void *b, size_t b_size); /* as if joined */
+bool digest_equal(const struct digest *a, const struct digest *b);
+void digest_hex(char out[DIGEST_HEX], const struct digest *d);
 
-/* `key` is the full key text; it is hashed for the name and stored and compared on load. On a hit
- * *data is malloc'd. `note` is stored beside the payload for people to read (the kernel's source);
- * it may be NULL. */
-bool cache_get(struct cache *c, const char *key, void **data, size_t *size);
-void cache_put(struct cache *c, const char *key, const void *data, size_t size, const char *note);
+/* ---- Keys ---- */
 
-/* XXH3-128 of bytes, as 32 hex digits and a NUL. */
-void cache_digest(char out[33], const void *data, size_t size);
+enum cache_kind { CACHE_KERNEL = 1, CACHE_TUNING = 2 };
+const char *cache_kind_name(enum cache_kind kind); /* "kernel", "tuning", "unknown" */
+
+/* Lines of text. WHAT is asked for, which memory and bundles go by, and BY whom it would be made, which
+ * a directory goes by too. Two things of one key are the same bytes. The strings stay the caller's. */
+struct cache_key {
+    enum cache_kind kind;
+    const char *what, *by;     /* by NULL: not known yet                                           */
+    struct digest what_digest; /* of what                                                          */
+    struct digest digest;      /* of what and by, joined                                           */
+};
+struct cache_key cache_key(enum cache_kind kind, const char *what, const char *by);
+
+/* ---- entry.c: one entry as a pure function of bytes ---- */
+
+struct entry {
+    enum cache_kind kind;
+    const char *key;       /* WHAT and BY, joined; no NUL                                          */
+    size_t key_size, what_size;
+    const char *note;      /* for people: a kernel's source; no NUL                                */
+    size_t note_size;
+    const void *data;
+    size_t data_size;
+};
+/* ORDER entry_fault_name */
+enum entry_fault {
+    ENTRY_INTACT,
+    ENTRY_SHORT,           /* shorter than a header, longer than any entry, or no plain file       */
+    ENTRY_FOREIGN,         /* does not begin like one                                              */
+    ENTRY_VERSION,         /* of another format                                                    */
+    ENTRY_SIZES,           /* its parts are not the whole                                          */
+    ENTRY_DIGEST,          /* its bytes have changed                                               */
+    ENTRY_KEY,             /* of another key or kind                                               */
+    ENTRY_FAULTS
+};
+enum { ENTRY_HEADER = 80, ENTRY_FORMAT = 2 };
+#define ENTRY_MAX ((size_t)1 << 28) /* bytes */
+const char *entry_fault_name(enum entry_fault f);
+/* malloc'd; NULL if memory ran out or it would be longer than ENTRY_MAX. */
+void *entry_pack(const struct entry *e, size_t *size);
+/* `out` points into `bytes`. Any bytes of any size may be given. */
+enum entry_fault entry_check(struct entry *out, const void *bytes, size_t size);
+/* ENTRY_KEY unless the entry is of this key; a key without `by` is compared by `what` alone. */
+enum entry_fault entry_match(const struct entry *e, const struct cache_key *k);
+
+/* ---- stats.c: what happened, counted ---- */
+
+#define CACHE_COUNTERS(F)                                                                                    \
+    F(memory_hits, "found in this process")                                                                  \
+    F(bundle_hits, "found in a bundle")                                                                      \
+    F(disk_hits, "found in the directory or the store")                                                      \
+    F(overlay_hits, "found in a read-only directory")                                                        \
+    F(misses, "found nowhere")                                                                               \
+    F(compiles, "made here")                                                                                 \
+    F(compile_failures, "could not be made")                                                                 \
+    F(compile_ns, "time spent making, ns")                                                                   \
+    F(replayed_failures, "known not to be makeable")                                                         \
+    F(waits, "waited for another process that makes the same")                                               \
+    F(wait_ns, "time spent waiting, ns")                                                                     \
+    F(wait_hits, "got what another process made")                                                            \
+    F(wait_timeouts, "waited too long, made it privately")                                                   \
+    F(lock_unavailable, "no lock was to be had, went on without")                                            \
+    F(rejected_short, "entries rejected: cut short, or no file")                                             \
+    F(rejected_foreign, "entries rejected: do not begin like one")                                           \
+    F(rejected_version, "entries rejected: of another format")                                               \
+    F(rejected_sizes, "entries rejected: parts are not the whole")                                           \
+    F(rejected_digest, "entries rejected: bytes have changed")                                               \
+    F(rejected_key, "entries rejected: of another key")                                                      \
+    F(refused, "entries that the driver refused")                                                            \
+    F(healed, "rejected entries removed or replaced")                                                        \
+    F(read_failures, "entries that could not be read")                                                       \
+    F(stored, "entries published")                                                                           \
+    F(stored_bytes, "bytes published")                                                                       \
+    F(lost_races, "entries that another process published first")                                            \
+    F(too_large, "entries not stored: larger than the limit")                                                \
+    F(store_failed, "entries that could not be stored")                                                      \
+    F(store_failed_space, "of these: disk or quota full")                                                    \
+    F(store_failed_denied, "of these: read-only or not permitted")                                           \
+    F(store_failed_descriptors, "of these: no file descriptor left")                                         \
+    F(store_failed_memory, "of these: out of memory")                                                        \
+    F(store_failed_stale, "of these: stale handle or directory gone")                                        \
+    F(store_failed_io, "of these: any other error")                                                          \
+    F(evicted, "entries evicted")                                                                            \
+    F(evicted_bytes, "bytes evicted")                                                                        \
+    F(swept, "abandoned temporary files removed")                                                            \
+    F(reopened, "directory made again after it vanished")                                                    \
+    F(verified, "hits made again and compared")                                                              \
+    F(verify_differed, "of these: bytes differed")                                                           \
+    F(isolated, "made in a child process")                                                                   \
+    F(isolate_crashes, "of these: the child crashed")                                                        \
+    F(isolate_timeouts, "of these: the child took too long")                                                 \
+    F(isolate_unavailable, "no child could be started, made here")                                           \
+    F(loads, "kernels loaded into a context")                                                                \
+    F(load_hits, "kernels that were loaded already")                                                         \
+    F(load_ns, "time spent loading, ns")                                                                     \
+    F(unloads, "kernels unloaded")
+
+#define CACHE_COUNTER_ENUM(name, comment) COUNT_##name,
+enum cache_counter { CACHE_COUNTERS(CACHE_COUNTER_ENUM) CACHE_COUNTER_COUNT };
+struct stats {
+    _Atomic uint64_t count[CACHE_COUNTER_COUNT];
+};
+static inline void stats_add(struct stats *s, enum cache_counter which, uint64_t n)
+{
+    atomic_fetch_add_explicit(&s->count[which], n, memory_order_relaxed);
+}
+static inline uint64_t stats_get(const struct stats *s, enum cache_counter which)
+{
+    return atomic_load_explicit(&s->count[which], memory_order_relaxed);
+}
+const char *stats_name(enum cache_counter which);    /* "memory_hits"                              */
+const char *stats_comment(enum cache_counter which); /* "found in this process"                    */
+void stats_reject(struct stats *s, enum entry_fault f);
+void stats_store_failure(struct stats *s, int error); /* an errno                                  */
+
+/* ---- Values: what a build came to. Immutable, counted; the last cache_value_free frees ---- */
+
+/* ORDER cache_source_name */
+enum cache_source { FROM_NOWHERE, FROM_MAKER, FROM_MEMORY, FROM_BUNDLE, FROM_DISK, FROM_OVERLAY };
+struct cache_value {
+    atomic_uint refs;
+    int status;               /* 0, or what the maker returned                                     */
+    char *error;              /* and said; NULL if status is 0                                     */
+    void *data;               /* 16-byte aligned                                                   */
+    size_t size;
+    enum cache_source source; /* where this process got it first                                   */
+    const char *missed;       /* why it had to be made: "absent", "digest", ...; "" if it had not  */
+    double ms;                /* of the maker                                                      */
+};
+/* Takes data (malloc'd) over; NULL, with data freed, if memory ran out. */
+struct cache_value *cache_value_new(void *data, size_t size, enum cache_source source);
+struct cache_value *cache_value_failed(int status, const char *error);
+struct cache_value *cache_value_keep(const struct cache_value *v);
+void cache_value_free(const struct cache_value *v);
+
+/* ---- cache.c ---- */
+
+struct coda_cache; /* coda.h's coda_cache */
+
+/* A place of the user's own instead of the directory; the bytes are those of files, checked like them.
+ * `name` is 64 hex digits. Each may be called by several threads at once. */
+struct cache_store {
+    void *ctx;
+    int64_t (*get)(void *ctx, const char *name, void *buf, size_t size); /* whole size, or < 0       */
+    int (*put)(void *ctx, const char *name, const void *data, size_t size); /* replaces; 0 or errno  */
+    void (*drop)(void *ctx, const char *name);
+    int (*lock)(void *ctx, const char *name);    /* 1: mine now, 0: somebody else's, < 0: no locks   */
+    void (*unlock)(void *ctx, const char *name);
+};
+
+enum {
+    CACHE_READ_ONLY = 1 << 0, /* nothing is written, not even an access time                       */
+    CACHE_SHARED = 1 << 1,    /* the directory may be another user's or writable by its group      */
+    CACHE_DURABLE = 1 << 2,   /* entries are flushed to the device before they get their name      */
+    CACHE_VERIFY = 1 << 3,    /* each first hit is made again and compared                         */
+    CACHE_ISOLATE = 1 << 4    /* asked of the maker: see cache_flags                               */
+};
+
+#define CACHE_LIMIT ((int64_t)1 << 30) /* bytes, the default */
+enum { CACHE_WAIT_MS = 10000, CACHE_ERROR = 512 };
+
+struct cache_options {
+    const char *dir;        /* NULL: $CODA_CACHE_DIR, $XDG_CACHE_HOME/coda, ~/.cache/coda          */
+    const char *overlays;   /* read-only directories and bundle files, separated by colons; or NULL */
+    int64_t limit;          /* bytes of the directory; 0: CACHE_LIMIT, < 0: none                   */
+    unsigned flags;
+    int wait_ms;            /* for another process; 0: CACHE_WAIT_MS, < 0: not at all              */
+    const struct cache_store *store; /* instead of dir; copied                                     */
+    const char *record;     /* a file that gets one line for each key used; or NULL                */
+};
+/* options NULL: all by default and by the environment ($CODA_CACHE_LIMIT, $CODA_CACHE_VERIFY,
+ * $CODA_CACHE_READ_ONLY, $CODA_BUNDLES). NULL only when memory runs out; a directory that cannot be made
+ * or trusted gives a cache that keeps things in memory alone. */
+struct coda_cache *cache_open(const struct cache_options *options);
+void cache_close(struct coda_cache *c);
+const char *cache_dir(const struct coda_cache *c);     /* "" if there is none                      */
+const char *cache_problem(const struct coda_cache *c); /* why there is none, or ""                 */
+unsigned cache_flags(const struct coda_cache *c);
+struct stats *cache_stats(struct coda_cache *c);
+/* One JSON object, as snprintf does it: directory, problem, file system, limit, all counters. */
+int64_t cache_stats_print(struct coda_cache *c, char *buf, size_t size);
+
+/* Memory and bundles alone: no lock, no system call, no allocation where memory has it. The value may be
+ * a failure. NULL: not there. */
+const struct cache_value *cache_find(struct coda_cache *c, const struct cache_key *k);
+
+/* Makes what a key names: malloc'd *data, or a status other than 0 and one line of CACHE_ERROR bytes at
+ * most in err. *passing says that the failure is not the key's (memory, a missing library), so that it is
+ * not kept. */
+struct cache_maker {
+    int (*make)(void *ctx, void **data, size_t *size, char *err, bool *passing);
+    void *ctx;
+    const char *note; /* stored beside the data, for people; or NULL */
+};
+/* The value of a key, made at most once by all threads of this process and, as long as locks work and
+ * nobody dies, by all processes of the directory. NULL only if memory ran out. */
+const struct cache_value *cache_obtain(struct coda_cache *c, const struct cache_key *k,
+                                       const struct cache_maker *m);
+/* The same after `refused` turned out to be of no use: it is dropped wherever it can be, and what others
+ * have put into its place meanwhile is taken, or made. */
+const struct cache_value *cache_renew(struct coda_cache *c, const struct cache_key *k,
+                                      const struct cache_maker *m, const struct cache_value *refused);
+/* Drops all that is kept in memory, failures too. */
+void cache_forget(struct coda_cache *c);
+
+/* Plain texts or bytes by key, past memory and locks: a put replaces. data is malloc'd. */
+bool cache_get(struct coda_cache *c, const struct cache_key *k, void **data, size_t *size);
+void cache_put(struct coda_cache *c, const struct cache_key *k, const void *data, size_t size,
+               const char *note);
+
+/* A bundle in memory, which must stay there. False with the reason in why (CACHE_ERROR bytes). */
+bool cache_add_bundle(struct coda_cache *c, const void *data, size_t size, char *why);
+
+/* ---- walk.c: looking through a directory, beside running processes ---- */
+
+struct cache_item {
+    const char *name;        /* 64 hex digits                                                      */
+    enum entry_fault fault;
+    struct entry entry;      /* if intact                                                          */
+    int64_t bytes;           /* on disk                                                            */
+    int64_t age_s;           /* since its last use, to the hour; >= 0                              */
+    const void *raw;         /* the whole entry as it lies on disk, raw_size bytes                 */
+    size_t raw_size;
+};
+/* Every entry, each read and checked, in no order. A visit that returns false ends it. False if there is
+ * no directory. */
+bool cache_walk(struct coda_cache *c, bool (*visit)(void *ctx, const struct cache_item *item), void *ctx);
+
+struct cache_prune {
+    int64_t max_bytes;       /* down to this, the least recently used first; < 0: no matter        */
+    int64_t older_than_s;    /* all not used for so long; < 0: no matter                           */
+    bool faulty;             /* all that are not intact, which reads every one                     */
+    bool dry;                /* counts alone                                                       */
+    int64_t removed, removed_bytes, kept, kept_bytes; /* out                                       */
+};
+bool cache_prune(struct coda_cache *c, struct cache_prune *p);
+/* Publishes an entry's bytes, checked, unless its key is there already. True if it is there now. */
+bool cache_import(struct coda_cache *c, const void *raw, size_t raw_size);
+
+/* ---- bundle.c: many entries in one read-only file ---- */
+
+struct bundle;
+/* Read once and checked completely; NULL with the reason in why (CACHE_ERROR bytes). */
+struct bundle *bundle_open(const char *path, char *why);
+struct bundle *bundle_of(const void *data, size_t size, char *why); /* not copied */
+void bundle_close(struct bundle *b);
+/* The entry of a key, by kind and WHAT alone; checked again. It points into the bundle. */
+bool bundle_find(const struct bundle *b, const struct cache_key *k, struct entry *out);
 
 #endif

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cache.h"
+#include "old.h"
 
 /* Spills and serialised wgmma are bugs of a template, so ptxas is asked to report each of them.
  * Without modify-stack-limit=false NVRTC would raise the limit of the whole process. */
@@ -64,17 +64,17 @@ static bool unpack(struct jit_cubin *out, void *data, size_t size)
     return true;
 }
 
-static bool load(struct jit_cubin *out, struct cache *c, const char *key)
+static bool load(struct jit_cubin *out, struct old_cache *c, const char *key)
 {
     void *data;
     size_t size;
-    if (!cache_get(c, key, &data, &size)) return false;
+    if (!old_get(c, key, &data, &size)) return false;
     if (unpack(out, data, size)) return true;
     free(data);
     return false;
 }
 
-static void store(struct cache *c, const char *key, const struct jit_cubin *b, const char *text)
+static void store(struct old_cache *c, const char *key, const struct jit_cubin *b, const char *text)
 {
     struct facts f = {b->registers, b->spill_bytes, ""};
     snprintf(f.warning, sizeof f.warning, "%s", b->warning);
@@ -82,7 +82,7 @@ static void store(struct cache *c, const char *key, const struct jit_cubin *b, c
     if (!payload) return;
     memcpy(payload, &f, sizeof f);
     memcpy(payload + sizeof f, b->image, b->size);
-    cache_put(c, key, payload, sizeof f + b->size, text);
+    old_put(c, key, payload, sizeof f + b->size, text);
     free(payload);
 }
 
@@ -220,14 +220,14 @@ static coda_status compile_timed(struct jit_cubin *out, const struct job *j, cha
 static coda_status compile_cached(struct jit_cubin *out, const struct job *j, const char *dir, char *err)
 {
     char *key = print_key(j);
-    struct cache *c = key ? cache_open(dir) : NULL;
+    struct old_cache *c = key ? old_open(dir) : NULL;
     coda_status status = CODA_OK;
     if (!key) status = jit_fail(err, CODA_E_MEMORY, "out of memory for the key of %s", j->symbol);
     else if (!load(out, c, key)) {
         status = compile_timed(out, j, err);
         if (!status) store(c, key, out, j->text);
     }
-    cache_close(c);
+    old_close(c);
     free(key);
     return status;
 }

@@ -17,7 +17,7 @@
     F(cuInit) F(cuDriverGetVersion) F(cuGetErrorName) F(cuGetErrorString)                                    \
     F(cuDeviceGet) F(cuDeviceGetName) F(cuDeviceGetAttribute) F(cuDeviceTotalMem)                            \
     F(cuDevicePrimaryCtxRetain) F(cuCtxGetCurrent) F(cuCtxSetCurrent) F(cuCtxGetDevice)                      \
-    F(cuCtxPushCurrent) F(cuCtxPopCurrent)                                                                   \
+    F(cuCtxPushCurrent) F(cuCtxPopCurrent) F(cuCtxGetId)                                                     \
     F(cuLibraryLoadData) F(cuLibraryUnload) F(cuLibraryGetKernel)                                            \
     F(cuKernelGetFunction) F(cuKernelSetAttribute) F(cuKernelGetParamInfo) F(cuFuncLoad)                     \
     F(cuLaunchKernelEx) F(cuTensorMapEncodeTiled) F(cuTensorMapReplaceAddress)

@@ -3,14 +3,14 @@
 
 #include <stdio.h>
 
-#include "cache.h"
+#include "old.h"
 
 bool jit_cache_info(char *line, size_t size)
 {
-    struct cache *c = cache_open(NULL);
-    bool kept = c && cache_dir(c)[0];
-    if (kept) snprintf(line, size, "%s", cache_dir(c));
-    else snprintf(line, size, "none: %s", c ? cache_problem(c) : "out of memory");
-    cache_close(c);
+    struct old_cache *c = old_open(NULL);
+    bool kept = c && old_dir(c)[0];
+    if (kept) snprintf(line, size, "%s", old_dir(c));
+    else snprintf(line, size, "none: %s", c ? old_problem(c) : "out of memory");
+    old_close(c);
     return kept;
 }

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache.h"
+#include "old.h"
 #include "prim.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -45,11 +45,11 @@ static bool digest_all(struct sources *s)
     FILE *f = open_memstream(&list, &size);
     if (!f) return false;
     for (int i = 0; i < s->count; i++) {
-        cache_digest(hex, s->texts[i], strlen(s->texts[i]));
+        old_digest(hex, s->texts[i], strlen(s->texts[i]));
         fprintf(f, "%s %s\n", hex, s->names[i]);
     }
     bool ok = fclose(f) == 0;
-    if (ok) cache_digest(s->digest, list, size);
+    if (ok) old_digest(s->digest, list, size);
     free(list);
     return ok;
 }

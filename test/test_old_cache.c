@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cache.h"
+#include "old.h"
 
 static const char *const variables[] = {"CODA_CACHE_DIR", "XDG_CACHE_HOME", "HOME"};
 enum { VARIABLES = sizeof variables / sizeof *variables };
@@ -58,18 +58,18 @@ static const char *under(const char *name)
 static const char *entry_below(const char *folder, const char *key, const char *suffix)
 {
     char hex[33], name[128];
-    cache_digest(hex, key, strlen(key));
+    old_digest(hex, key, strlen(key));
     snprintf(name, sizeof name, "%sv1/%.2s/%s%s", folder, hex, hex + 2, suffix);
     return under(name);
 }
 
 static const char *entry_path(const char *key, const char *suffix) { return entry_below("", key, suffix); }
 
-static bool hits(struct cache *c, const char *key, const void *want, size_t size)
+static bool hits(struct old_cache *c, const char *key, const void *want, size_t size)
 {
     void *data = NULL;
     size_t got = 0;
-    if (!cache_get(c, key, &data, &got)) return false;
+    if (!old_get(c, key, &data, &got)) return false;
     ck_assert_uint_eq(got, size);
     ck_assert_int_eq(memcmp(data, want, size), 0);
     free(data);
@@ -99,30 +99,30 @@ static void write_whole(const char *path, const void *data, size_t size)
 START_TEST(digest_is_xxh3_128)
 {
     char hex[33];
-    cache_digest(hex, "", 0);
+    old_digest(hex, "", 0);
     ck_assert_str_eq(hex, "99aa06d3014798d86001c324468d497f");
-    cache_digest(hex, NULL, 0);
+    old_digest(hex, NULL, 0);
     ck_assert_str_eq(hex, "99aa06d3014798d86001c324468d497f");
 }
 END_TEST
 
 START_TEST(hits_what_was_put)
 {
-    struct cache *c = cache_open(root);
-    ck_assert_str_eq(cache_dir(c), root);
-    ck_assert_str_eq(cache_problem(c), "");
+    struct old_cache *c = old_open(root);
+    ck_assert_str_eq(old_dir(c), root);
+    ck_assert_str_eq(old_problem(c), "");
     ck_assert(!hits(c, "k", "", 0));
-    cache_put(c, "k", "payload", 7, "note");
-    cache_put(c, "", "", 0, NULL);
+    old_put(c, "k", "payload", 7, "note");
+    old_put(c, "", "", 0, NULL);
     ck_assert(hits(c, "k", "payload", 7));
     ck_assert(hits(c, "", "", 0));
     ck_assert(!hits(c, "K", "", 0));
-    cache_put(c, "k", "newer", 5, "other note");
-    cache_close(c);
+    old_put(c, "k", "newer", 5, "other note");
+    old_close(c);
 
-    c = cache_open(root);
+    c = old_open(root);
     ck_assert(hits(c, "k", "newer", 5));
-    cache_close(c);
+    old_close(c);
     size_t size;
     unsigned char *note = read_whole(entry_path("k", ".cu"), &size);
     ck_assert_uint_eq(size, 10);
@@ -135,15 +135,15 @@ START_TEST(is_private)
 {
     struct stat st;
     umask(0);
-    struct cache *c = cache_open(under("a/b/c"));
-    cache_put(c, "k", "x", 1, "n");
+    struct old_cache *c = old_open(under("a/b/c"));
+    old_put(c, "k", "x", 1, "n");
     ck_assert(hits(c, "k", "x", 1));
     const char *made[] = {under("a"), under("a/b"), under("a/b/c"), under("a/b/c/v1")};
     for (int i = 0; i < 4; i++) {
         ck_assert_int_eq(stat(made[i], &st), 0);
         ck_assert_int_eq(st.st_mode & 0777, 0700);
     }
-    cache_close(c);
+    old_close(c);
     ck_assert_int_eq(stat(entry_below("a/b/c/", "k", ".kernel"), &st), 0);
     ck_assert_int_eq(st.st_mode & 0777, 0600);
 }
@@ -151,13 +151,13 @@ END_TEST
 
 START_TEST(keeps_errno)
 {
-    struct cache *c = cache_open(root);
+    struct old_cache *c = old_open(root);
     errno = EDOM;
     ck_assert(!hits(c, "k", "", 0));
-    cache_put(c, "k", "x", 1, NULL);
-    cache_close(cache_open("/dev/null/nowhere"));
+    old_put(c, "k", "x", 1, NULL);
+    old_close(old_open("/dev/null/nowhere"));
     ck_assert_int_eq(errno, EDOM);
-    cache_close(c);
+    old_close(c);
 }
 END_TEST
 
@@ -165,9 +165,9 @@ END_TEST
 
 static void expect_dir(const char *argument, const char *want)
 {
-    struct cache *c = cache_open(argument);
-    ck_assert_str_eq(cache_dir(c), want);
-    cache_close(c);
+    struct old_cache *c = old_open(argument);
+    ck_assert_str_eq(old_dir(c), want);
+    old_close(c);
 }
 
 START_TEST(finds_its_folder)
@@ -188,12 +188,12 @@ END_TEST
 
 static void expect_refused(const char *dir, const char *why)
 {
-    struct cache *c = cache_open(dir);
-    ck_assert_str_eq(cache_dir(c), "");
-    ck_assert_msg(strstr(cache_problem(c), why) && strstr(cache_problem(c), dir), "%s", cache_problem(c));
-    cache_put(c, "k", "x", 1, "n");
+    struct old_cache *c = old_open(dir);
+    ck_assert_str_eq(old_dir(c), "");
+    ck_assert_msg(strstr(old_problem(c), why) && strstr(old_problem(c), dir), "%s", old_problem(c));
+    old_put(c, "k", "x", 1, "n");
     ck_assert(!hits(c, "k", "x", 1));
-    cache_close(c);
+    old_close(c);
 }
 
 START_TEST(refuses_what_others_can_write)
@@ -236,21 +236,21 @@ static int miss_in_read_only(void)
     if (!geteuid() && (chown(root, 12345, 12345) || setresgid(12345, 12345, 12345) ||
                        setresuid(12345, 12345, 12345)))
         return 2;
-    struct cache *c = cache_open(root);
-    cache_put(c, "before", "x", 1, NULL);
+    struct old_cache *c = old_open(root);
+    old_put(c, "before", "x", 1, NULL);
     if (!hits(c, "before", "x", 1)) return 3;
     char folder[512];
     snprintf(folder, sizeof folder, "%s", entry_path("before", ""));
     *strrchr(folder, '/') = 0;
     if (chmod(folder, 0500) || chmod(under("v1"), 0500) || chmod(root, 0500)) return 4;
-    cache_put(c, "after", "x", 1, NULL);
-    cache_put(c, "before", "y", 1, NULL);
+    old_put(c, "after", "x", 1, NULL);
+    old_put(c, "before", "y", 1, NULL);
     if (hits(c, "after", "x", 1)) return 5;
     if (!hits(c, "before", "x", 1)) return 6;
-    cache_close(c);
-    c = cache_open(root);
+    old_close(c);
+    c = old_open(root);
     bool ok = hits(c, "before", "x", 1);
-    cache_close(c);
+    old_close(c);
     chmod(root, 0700), chmod(under("v1"), 0700), chmod(folder, 0700);
     return ok ? 0 : 7;
 }
@@ -279,36 +279,36 @@ static int files_in(const char *folder)
 }
 
 /* A file of these bytes is a miss, is removed, and the next put heals it. */
-static void expect_rejected(struct cache *c, const char *key, const void *bytes, size_t size)
+static void expect_rejected(struct old_cache *c, const char *key, const void *bytes, size_t size)
 {
     const char *path = entry_path(key, ".kernel");
     write_whole(path, bytes, size);
     ck_assert(!hits(c, key, "", 0));
     ck_assert_int_ne(access(path, F_OK), 0);
-    cache_put(c, key, "payload", 7, NULL);
+    old_put(c, key, "payload", 7, NULL);
     ck_assert(hits(c, key, "payload", 7));
 }
 
 START_TEST(rejects_every_truncation)
 {
     size_t size;
-    struct cache *c = cache_open(root);
-    cache_put(c, "some key", "payload", 7, NULL);
+    struct old_cache *c = old_open(root);
+    old_put(c, "some key", "payload", 7, NULL);
     unsigned char *entry = read_whole(entry_path("some key", ".kernel"), &size);
     ck_assert_uint_eq(size, 56 + 8 + 7);
     for (size_t n = 0; n < size; n++) expect_rejected(c, "some key", entry, n);
     entry[size] = 0;
     expect_rejected(c, "some key", entry, size + 1);
     free(entry);
-    cache_close(c);
+    old_close(c);
 }
 END_TEST
 
 START_TEST(rejects_every_flipped_bit)
 {
     size_t size;
-    struct cache *c = cache_open(root);
-    cache_put(c, "some key", "payload", 7, NULL);
+    struct old_cache *c = old_open(root);
+    old_put(c, "some key", "payload", 7, NULL);
     unsigned char *entry = read_whole(entry_path("some key", ".kernel"), &size);
     for (size_t bit = 0; bit < 8 * size; bit++) {
         entry[bit / 8] ^= (unsigned char)(1 << bit % 8);
@@ -316,7 +316,7 @@ START_TEST(rejects_every_flipped_bit)
         entry[bit / 8] ^= (unsigned char)(1 << bit % 8);
     }
     free(entry);
-    cache_close(c);
+    old_close(c);
 }
 END_TEST
 
@@ -324,44 +324,44 @@ END_TEST
 START_TEST(rejects_another_key_of_the_same_name)
 {
     size_t size;
-    struct cache *c = cache_open(root);
-    cache_put(c, "key a", "payload", 7, NULL);
-    cache_put(c, "key b", "payload", 7, NULL);
+    struct old_cache *c = old_open(root);
+    old_put(c, "key a", "payload", 7, NULL);
+    old_put(c, "key b", "payload", 7, NULL);
     unsigned char *entry = read_whole(entry_path("key a", ".kernel"), &size);
     expect_rejected(c, "key b", entry, size);
     ck_assert(hits(c, "key a", "payload", 7));
     free(entry);
-    cache_close(c);
+    old_close(c);
 }
 END_TEST
 
 START_TEST(does_not_follow_links)
 {
-    struct cache *c = cache_open(root);
-    cache_put(c, "k", "x", 1, NULL);
+    struct old_cache *c = old_open(root);
+    old_put(c, "k", "x", 1, NULL);
     const char *path = entry_path("k", ".kernel");
     ck_assert_int_eq(rename(path, under("elsewhere")), 0);
     ck_assert_int_eq(symlink(under("elsewhere"), path), 0);
     ck_assert(!hits(c, "k", "x", 1));
-    cache_put(c, "k", "x", 1, NULL);
+    old_put(c, "k", "x", 1, NULL);
     ck_assert(hits(c, "k", "x", 1));
     ck_assert_int_eq(access(under("elsewhere"), F_OK), 0);
-    cache_close(c);
+    old_close(c);
 }
 END_TEST
 
 START_TEST(survives_its_folder_vanishing)
 {
-    struct cache *c = cache_open(under("d"));
-    cache_put(c, "k", "x", 1, "n");
+    struct old_cache *c = old_open(under("d"));
+    old_put(c, "k", "x", 1, "n");
     nftw(under("d"), remove_one, 8, FTW_DEPTH | FTW_PHYS);
     ck_assert(!hits(c, "k", "x", 1));
-    cache_put(c, "k", "x", 1, "n");
-    cache_close(c);
-    c = cache_open(under("d"));
-    cache_put(c, "k", "x", 1, "n");
+    old_put(c, "k", "x", 1, "n");
+    old_close(c);
+    c = old_open(under("d"));
+    old_put(c, "k", "x", 1, "n");
     ck_assert(hits(c, "k", "x", 1));
-    cache_close(c);
+    old_close(c);
 }
 END_TEST
 
@@ -372,12 +372,12 @@ static int put_over_limit(void)
     signal(SIGXFSZ, SIG_IGN);
     struct rlimit limit = {50000, 50000};
     if (setrlimit(RLIMIT_FSIZE, &limit)) return 2;
-    struct cache *c = cache_open(root);
-    cache_put(c, "k", big, sizeof big, "n");
+    struct old_cache *c = old_open(root);
+    old_put(c, "k", big, sizeof big, "n");
     bool hit = hits(c, "k", big, sizeof big);
-    cache_put(c, "small", "x", 1, NULL);
+    old_put(c, "small", "x", 1, NULL);
     bool small = hits(c, "small", "x", 1);
-    cache_close(c);
+    old_close(c);
     return hit ? 3 : small ? 0 : 4;
 }
 
@@ -402,7 +402,7 @@ static void fill(unsigned char *p, int key)
     for (int i = 0; i < PAYLOAD; i++) p[i] = (unsigned char)(i * 31 + key * 7 + (i >> 8));
 }
 
-static bool right(struct cache *c, int key, bool *hit)
+static bool right(struct old_cache *c, int key, bool *hit)
 {
     char text[32];
     unsigned char want[PAYLOAD];
@@ -410,7 +410,7 @@ static bool right(struct cache *c, int key, bool *hit)
     size_t size;
     snprintf(text, sizeof text, "key %d", key);
     fill(want, key);
-    *hit = cache_get(c, text, &data, &size);
+    *hit = old_get(c, text, &data, &size);
     if (!*hit) return true;
     bool ok = size == PAYLOAD && !memcmp(data, want, PAYLOAD);
     free(data);
@@ -421,7 +421,7 @@ static bool right(struct cache *c, int key, bool *hit)
 static void *busy(void *seed)
 {
     unsigned state = (unsigned)(uintptr_t)seed;
-    struct cache *c = cache_open(root);
+    struct old_cache *c = old_open(root);
     void *failure = NULL;
     for (int i = 0; i < 300 && !failure; i++) {
         char text[32], hex[33], path[512];
@@ -429,15 +429,15 @@ static void *busy(void *seed)
         bool hit;
         int key = rand_r(&state) % KEYS, what = rand_r(&state) % 8;
         snprintf(text, sizeof text, "key %d", key);
-        cache_digest(hex, text, strlen(text));
+        old_digest(hex, text, strlen(text));
         snprintf(path, sizeof path, "%s/v1/%.2s/%s.kernel", root, hex, hex + 2);
         fill(payload, key);
-        if (what < 3) cache_put(c, text, payload, PAYLOAD, text);
+        if (what < 3) old_put(c, text, payload, PAYLOAD, text);
         else if (what == 3) (void)!truncate(path, rand_r(&state) % PAYLOAD);
         else if (what == 4) unlink(path);
         else if (!right(c, key, &hit)) failure = root;
     }
-    cache_close(c);
+    old_close(c);
     return failure;
 }
 
@@ -470,7 +470,7 @@ START_TEST(is_shared_by_processes_and_threads)
         ck_assert_int_eq(WEXITSTATUS(status), 0);
     }
     ck_assert_int_eq(nftw(root, names_left, 8, FTW_PHYS), 0); /* no temporary file is left */
-    struct cache *c = cache_open(root);
+    struct old_cache *c = old_open(root);
     for (int key = 0; key < KEYS; key++) {
         bool hit;
         ck_assert(right(c, key, &hit));
@@ -478,17 +478,17 @@ START_TEST(is_shared_by_processes_and_threads)
         char text[32];
         snprintf(text, sizeof text, "key %d", key);
         fill(payload, key);
-        cache_put(c, text, payload, PAYLOAD, NULL);
+        old_put(c, text, payload, PAYLOAD, NULL);
         ck_assert(right(c, key, &hit) && hit);
     }
-    cache_close(c);
+    old_close(c);
 }
 END_TEST
 
 static void write_for_ever(const unsigned char *payload, size_t size)
 {
-    struct cache *c = cache_open(root);
-    for (;;) cache_put(c, "k", payload, size, "note");
+    struct old_cache *c = old_open(root);
+    for (;;) old_put(c, "k", payload, size, "note");
 }
 
 START_TEST(shows_nothing_of_a_killed_writer)
@@ -496,7 +496,7 @@ START_TEST(shows_nothing_of_a_killed_writer)
     const size_t size = 1 << 20;
     unsigned char *payload = malloc(size);
     memset(payload, 0x5a, size);
-    struct cache *c = cache_open(root);
+    struct old_cache *c = old_open(root);
     for (int round = 0; round < 40; round++) {
         unlink(entry_path("k", ".kernel"));
         pid_t child = fork();
@@ -507,13 +507,13 @@ START_TEST(shows_nothing_of_a_killed_writer)
         bool there = access(entry_path("k", ".kernel"), F_OK) == 0;
         ck_assert_int_eq(hits(c, "k", payload, size), there);
     }
-    cache_close(c);
+    old_close(c);
     free(payload);
 }
 END_TEST
 
-Suite *cache_suite(void);
-Suite *cache_suite(void)
+Suite *old_cache_suite(void);
+Suite *old_cache_suite(void)
 {
     Suite *s = suite_create("cache");
     TCase *t = tcase_create("cache");

@@ -1,5 +1,5 @@
 /* digest.c -- XXH3-128: names for keys, checksums for entries. Guards against rot, not attackers. */
-#include "cache.h"
+#include "old.h"
 
 #define XXH_INLINE_ALL
 #if __has_include(<xxhash.h>)
@@ -8,7 +8,7 @@
 #include "deps/include/xxhash.h" /* carried in the build folder */
 #endif
 
-void cache_digest(char out[33], const void *data, size_t size)
+void old_digest(char out[33], const void *data, size_t size)
 {
     static const char hex[] = "0123456789abcdef";
     static const unsigned char nothing;

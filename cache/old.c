@@ -15,7 +15,7 @@
  * Everything goes through one descriptor of root/v1, opened after root was found to be ours and
  * writable by nobody else; a folder that is swapped later is not followed.
  */
-#include "cache.h"
+#include "old.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +33,7 @@ static const char magic[8] = "coda\r\n\x1a\x01";
 enum { HEADER = 8 + 32 + 16, NAME = 64 };
 #define ENTRY_MAX ((int64_t)1 << 28) /* bytes; a larger file is not ours */
 
-struct cache {
+struct old_cache {
     int fd; /* of root/v1, or -1 */
     char *dir, problem[512];
 };
@@ -70,7 +70,7 @@ static char *choose_dir(const char *dir)
     return passwd_dir();
 }
 
-static int refuse(struct cache *c, const char *why, int error)
+static int refuse(struct old_cache *c, const char *why, int error)
 {
     snprintf(c->problem, sizeof c->problem, "%s%s%s%s%s", c->dir ? c->dir : "", c->dir ? " " : "", why,
              error ? ": " : "", error ? strerror(error) : "");
@@ -90,7 +90,7 @@ static void make_path(char *path)
 }
 
 /* A descriptor of root/v1, or -1 with the reason. */
-static int open_root(struct cache *c)
+static int open_root(struct old_cache *c)
 {
     struct stat st;
     if (getauxval(AT_SECURE)) return refuse(c, "is not for a setuid process", 0);
@@ -112,10 +112,10 @@ static int open_root(struct cache *c)
     return fd;
 }
 
-struct cache *cache_open(const char *dir)
+struct old_cache *old_open(const char *dir)
 {
     int saved = errno;
-    struct cache *c = calloc(1, sizeof *c);
+    struct old_cache *c = calloc(1, sizeof *c);
     if (c) {
         c->dir = choose_dir(dir);
         c->fd = open_root(c);
@@ -124,7 +124,7 @@ struct cache *cache_open(const char *dir)
     return c;
 }
 
-void cache_close(struct cache *c)
+void old_close(struct old_cache *c)
 {
     if (!c) return;
     if (c->fd >= 0) close(c->fd);
@@ -132,9 +132,9 @@ void cache_close(struct cache *c)
     free(c);
 }
 
-const char *cache_dir(const struct cache *c) { return c->fd >= 0 ? c->dir : ""; }
+const char *old_dir(const struct old_cache *c) { return c->fd >= 0 ? c->dir : ""; }
 
-const char *cache_problem(const struct cache *c) { return c->problem; }
+const char *old_problem(const struct old_cache *c) { return c->problem; }
 
 /* ---- Entries ---- */
 
@@ -154,7 +154,7 @@ static uint64_t get_u64(const unsigned char *p)
 static void entry_stem(char stem[NAME], const char *key)
 {
     char hex[33];
-    cache_digest(hex, key, strlen(key));
+    old_digest(hex, key, strlen(key));
     snprintf(stem, NAME, "%.2s/%s", hex, hex + 2);
 }
 
@@ -172,7 +172,7 @@ static unsigned char *pack(const char *key, const void *data, size_t size, size_
     put_u64(entry + 48, size);
     memcpy(entry + HEADER, key, length);
     if (size) memcpy(entry + HEADER + length, data, size);
-    cache_digest(hex, entry + 40, *total - 40);
+    old_digest(hex, entry + 40, *total - 40);
     memcpy(entry + 8, hex, 32);
     return entry;
 }
@@ -185,7 +185,7 @@ static bool valid(const unsigned char *entry, size_t total, const char *key)
     if (total < HEADER || memcmp(entry, magic, 8)) return false;
     if (get_u64(entry + 40) != length || total - HEADER < length) return false;
     if (get_u64(entry + 48) != total - HEADER - length) return false;
-    cache_digest(hex, entry + 40, total - 40);
+    old_digest(hex, entry + 40, total - 40);
     return !memcmp(entry + 8, hex, 32) && !memcmp(entry + HEADER, key, length);
 }
 
@@ -215,7 +215,7 @@ static bool write_all(int fd, const void *data, size_t size)
 }
 
 /* Removes a rejected entry, unless its name has come to mean a newer file. */
-static void discard(struct cache *c, const char *path, const struct stat *seen)
+static void discard(struct old_cache *c, const char *path, const struct stat *seen)
 {
     struct stat now;
     if (fstatat(c->fd, path, &now, AT_SYMLINK_NOFOLLOW)) return;
@@ -236,7 +236,7 @@ static unsigned char *load(int fd, struct stat *st, bool *bad)
     return entry;
 }
 
-static bool get(struct cache *c, const char *key, void **data, size_t *size)
+static bool get(struct old_cache *c, const char *key, void **data, size_t *size)
 {
     char stem[NAME], path[NAME + 8];
     entry_stem(stem, key);
@@ -268,7 +268,7 @@ static void temporary_name(char path[NAME], const char *stem)
 }
 
 /* Publishes a file as a whole, or leaves nothing. */
-static bool publish(struct cache *c, const char *stem, const char *suffix, const void *data, size_t size)
+static bool publish(struct old_cache *c, const char *stem, const char *suffix, const void *data, size_t size)
 {
     char path[NAME + 8], temporary[NAME];
     snprintf(path, sizeof path, "%s%s", stem, suffix);
@@ -282,7 +282,7 @@ static bool publish(struct cache *c, const char *stem, const char *suffix, const
     return ok;
 }
 
-static void put(struct cache *c, const char *key, const void *data, size_t size, const char *note)
+static void put(struct old_cache *c, const char *key, const void *data, size_t size, const char *note)
 {
     char stem[NAME], folder[3];
     size_t total;
@@ -296,7 +296,7 @@ static void put(struct cache *c, const char *key, const void *data, size_t size,
 }
 
 /* The cache leaves errno as it was: its failures are nobody's. */
-bool cache_get(struct cache *c, const char *key, void **data, size_t *size)
+bool old_get(struct old_cache *c, const char *key, void **data, size_t *size)
 {
     int saved = errno;
     bool hit = c && c->fd >= 0 && get(c, key, data, size);
@@ -304,7 +304,7 @@ bool cache_get(struct cache *c, const char *key, void **data, size_t *size)
     return hit;
 }
 
-void cache_put(struct cache *c, const char *key, const void *data, size_t size, const char *note)
+void old_put(struct old_cache *c, const char *key, const void *data, size_t size, const char *note)
 {
     int saved = errno;
     if (c && c->fd >= 0) put(c, key, data, size, note);
