@@ -485,7 +485,8 @@ enum {
     CODA_NO_FUSION = 1 << 0,  /* one kernel for each operation: the yardstick                      */
     CODA_NO_CACHE = 1 << 1,   /* neither read nor write the cache on disk                          */
     CODA_CUBLASLT = 1 << 2,   /* GEMMs without an epilogue go to cuBLASLt                          */
-    CODA_PLAN_ONLY = 1 << 3   /* stop after the plan: nothing is compiled, nothing can run         */
+    CODA_PLAN_ONLY = 1 << 3,  /* stop after the plan: nothing is compiled, nothing can run         */
+    CODA_AUTOTUNE = 1 << 4    /* measure what is not known yet; see below                          */
 };
 
 typedef struct coda_compile_options {
@@ -499,6 +500,18 @@ typedef struct coda_compile_options {
 } coda_compile_options;
 #define CODA_COMPILE_OPTIONS_INIT \
     {sizeof(coda_compile_options), CODA_DEVICE_GPU, CODA_FOLD_NONE, 0, NULL, NULL, NULL}
+
+/*
+ * Tuning. Tiles are chosen by a price. With CODA_AUTOTUNE (which needs CODA_DEVICE_GPU) each matrix
+ * product of the plan is instead timed with its epilogue: with the few cheapest tiles, and taken apart,
+ * by cuBLASLt and kernels of its own for the epilogue. The fastest is used, so that a tuned plan is not
+ * slower than cuBLASLt with separate kernels, and the figures go to the cache. They serve every later
+ * coda_compile() of an equal product for this device, with or without the flag; CODA_TEXT_PLAN shows
+ * them. Tuning takes seconds and runs on the device by itself: nothing else should run there. It is the
+ * one time that coda allocates device memory: tensors of the product's sizes, several of each, at most
+ * half of what is free, given back before coda_compile() returns. If that is too little the product is
+ * not tuned, and CODA_TEXT_PLAN says so. Results differ between tilings by rounding only.
+ */
 
 /* Rewrites, plans, compiles (or finds in the cache) and loads. opt may be NULL. Slow the first time:
  * do it before serving. On failure *out is NULL. */

@@ -20,7 +20,12 @@
     F(cuCtxPushCurrent) F(cuCtxPopCurrent) F(cuCtxGetId)                                                     \
     F(cuLibraryLoadData) F(cuLibraryUnload) F(cuLibraryGetKernel)                                            \
     F(cuKernelGetFunction) F(cuKernelSetAttribute) F(cuKernelGetParamInfo) F(cuFuncLoad)                     \
-    F(cuLaunchKernelEx) F(cuTensorMapEncodeTiled) F(cuTensorMapReplaceAddress)
+    F(cuLaunchKernelEx) F(cuTensorMapEncodeTiled) F(cuTensorMapReplaceAddress)                               \
+    F(cuMemGetInfo) F(cuMemAlloc) F(cuMemFree) F(cuMemcpyHtoD) F(cuMemcpyDtoH) F(cuMemcpyDtoD)               \
+    F(cuCtxSynchronize) F(cuStreamCreate) F(cuStreamDestroy) F(cuStreamSynchronize)                          \
+    F(cuEventCreate) F(cuEventDestroy) F(cuEventRecord) F(cuEventSynchronize) F(cuEventElapsedTime)          \
+    F(cuStreamBeginCapture) F(cuStreamEndCapture) F(cuGraphInstantiateWithFlags)                             \
+    F(cuGraphDestroy) F(cuGraphLaunch) F(cuGraphExecDestroy)
 
 #define NVRTC_FUNCTIONS(F)                                                                                   \
     F(nvrtcVersion) F(nvrtcGetErrorString) F(nvrtcCreateProgram) F(nvrtcDestroyProgram)                      \

@@ -104,4 +104,33 @@ coda_status jit_lt_run(const struct jit_lt *lt, const void *a, const void *b, vo
                        coda_stream stream, char *err);
 void jit_lt_free(struct jit_lt *lt);
 
+/* ---- figures.c: what was measured on a device, kept in the cache ---- */
+
+/* The text kept for `what` (any text) on devices like this one: malloc'd, NULL if there is none. */
+char *jit_figures_get(const char *what, const struct jit_device *dev, const char *cache_dir);
+void jit_figures_put(const char *what, const struct jit_device *dev, const char *cache_dir, const char *text);
+
+/* ---- measure.c: device memory and the time of launches, for tuning; in the current context ---- */
+
+size_t jit_memory_free(void); /* bytes; 0 if nobody knows                                          */
+coda_status jit_alloc(void **out, size_t bytes, char *err);
+void jit_free(void *p);
+/* Repeats a pattern of `period` bytes. */
+coda_status jit_fill(void *to, size_t bytes, const void *pattern, size_t period, char *err);
+coda_status jit_download(void *to, const void *from, size_t bytes, char *err);
+
+struct jit_clock;  /* a stream and what times it                                                    */
+struct jit_replay; /* launches, recorded                                                            */
+/* After everything that was filled before. */
+coda_status jit_clock_new(struct jit_clock **out, char *err);
+coda_stream jit_clock_stream(const struct jit_clock *c);
+coda_status jit_clock_wait(const struct jit_clock *c, char *err);
+void jit_clock_free(struct jit_clock *c);
+/* What is launched on the clock's stream between begin and end does not run, but is recorded. */
+coda_status jit_record_begin(const struct jit_clock *c, char *err);
+coda_status jit_record_end(struct jit_replay **out, const struct jit_clock *c, char *err);
+/* Runs the recording and waits; microseconds on the device. */
+coda_status jit_replay_time(const struct jit_replay *p, const struct jit_clock *c, double *us, char *err);
+void jit_replay_free(struct jit_replay *p);
+
 #endif

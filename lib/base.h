@@ -19,6 +19,13 @@
  * `return fail(CODA_E_INVALID, "...", ...)` is the only way to fail. */
 coda_status fail(coda_status status, const char *format, ...) PRINTF(2, 3);
 coda_status fail_status(void); /* what the last fail() returned */
+/* What the thread last failed with: kept, and put back, around attempts that may fail. */
+struct failure {
+    coda_status status;
+    char message[1024];
+};
+void fail_save(struct failure *out);
+void fail_restore(const struct failure *f);
 coda_status vfail(coda_status status, const char *format, va_list args);
 
 /* arena.c -- memory that is freed all at once. Allocations are zeroed and 16-byte aligned. When

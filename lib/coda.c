@@ -6,7 +6,7 @@
  * Each stage is one call below; what it made can be seen with CODA_DEBUG and CODA_DUMP.
  */
 #include "build.h"
-#include "compiled.h"
+#include "tune.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,20 +32,27 @@ static coda_status read_options(struct coda_compile_options *out, const coda_com
                     CODA_DEVICE_NONE);
     if ((int)out->fold < 0 || out->fold > CODA_FOLD_IN_PLACE)
         return fail(CODA_E_INVALID, "compile: fold %d is none of 0..%d", (int)out->fold, CODA_FOLD_IN_PLACE);
-    if (out->flags > 15) return fail(CODA_E_INVALID, "compile: flags 0x%x has unknown bits", out->flags);
+    if (out->flags > 31) return fail(CODA_E_INVALID, "compile: flags 0x%x has unknown bits", out->flags);
+    if (out->flags & CODA_AUTOTUNE && out->device != CODA_DEVICE_GPU)
+        return fail(CODA_E_INVALID, "compile: CODA_AUTOTUNE on device %d, which is no GPU",
+                    (int)out->device);
     return CODA_OK;
 }
 
 enum { H200_SMS = 132, H200_SHARED = 232448, OLDEST_ARCH = 80 };
 
+static bool has_gpu(const struct job *j) { return j->p->gpu.context; }
+
+/* A plan that is only to be looked at does without a GPU, but asks the one that there is. */
 static coda_status choose_machine(struct job *j)
 {
     char err[JIT_ERROR_SIZE] = "";
     j->arch = j->opt.arch ? j->opt.arch : "sm_90a";
     j->machine = (struct machine){.sms = H200_SMS, .shared_bytes = H200_SHARED};
-    if (j->opt.device == CODA_DEVICE_GPU && !(j->opt.flags & CODA_PLAN_ONLY)) {
-        coda_status status = jit_device_open(&j->p->gpu, err);
-        if (status) return fail(status, "%s", err);
+    coda_status status = j->opt.device == CODA_DEVICE_GPU ? jit_device_open(&j->p->gpu, err) : CODA_OK;
+    bool needed = !(j->opt.flags & CODA_PLAN_ONLY) || j->opt.flags & CODA_AUTOTUNE;
+    if (status && needed) return fail(status, "%s", err);
+    if (has_gpu(j)) {
         if (!j->opt.arch) j->arch = j->p->gpu.arch;
         j->machine.sms = j->p->gpu.sms;
         j->machine.shared_bytes = j->p->gpu.shared_bytes;
@@ -76,6 +83,31 @@ static void keep_graph(struct job *j, const graph *g, coda_text what)
     j->p->text[what] = keep(j, &t);
 }
 
+static struct jit_options jit_options(const struct job *j)
+{
+    return (struct jit_options){
+        .arch = j->arch, .cache_dir = j->opt.cache_dir, .no_cache = j->opt.flags & CODA_NO_CACHE};
+}
+
+/* The plan again, with what is known better than by price. */
+static coda_status improve(struct job *j, struct plan *plan, const graph *r, struct plan_options po)
+{
+    struct tuner t = {.graph = r, .options = po, .arg = j->p->arg, .gpu = &j->p->gpu, .jit = jit_options(j),
+                      .measure = j->opt.flags & CODA_AUTOTUNE, .arena = &j->p->arena};
+    struct decision *decision;
+    struct plan better;
+    struct failure before;
+    coda_status status = tune_plan(&t, plan, &decision, &po.decisions);
+    j->p->measured = t.measured;
+    if (status || !po.decisions) return status;
+    po.decision = decision;
+    fail_save(&before);
+    if (plan_build(&better, r, &po)) return fail_restore(&before), CODA_OK;
+    plan_free(plan);
+    *plan = better;
+    return CODA_OK;
+}
+
 static coda_status plan_graph(struct job *j, struct plan *plan, const graph *g, bool fuse,
                               struct rewrite_log *log)
 {
@@ -87,6 +119,7 @@ static coda_status plan_graph(struct job *j, struct plan *plan, const graph *g, 
     if (!r) return j->status = fail_status();
     if (fuse) keep_graph(j, r, CODA_TEXT_REWRITTEN);
     if (!j->status) j->status = plan_build(plan, r, &po);
+    if (!j->status && fuse && has_gpu(j)) j->status = improve(j, plan, r, po);
     graph_free(r);
     return j->status;
 }
@@ -174,8 +207,7 @@ static coda_status compile(struct job *j, const graph *g)
     if (j->opt.device == CODA_DEVICE_CPU) return CODA_OK;
     status = kernels_emit(p, &j->machine);
     if (status || j->opt.flags & CODA_PLAN_ONLY) return status;
-    struct jit_options jit = {
-        .arch = j->arch, .cache_dir = j->opt.cache_dir, .no_cache = j->opt.flags & CODA_NO_CACHE};
+    struct jit_options jit = jit_options(j);
     status = kernels_compile(p, &jit);
     if (!status && j->opt.device == CODA_DEVICE_GPU) status = kernels_load(p);
     return status;

@@ -41,6 +41,7 @@ struct coda_plan {
     struct coda_arg_info *arg;
     int args;
     struct coda_plan_stats stats;
+    int measured;              /* programs that this compilation tuned                             */
     char *text[CODA_TEXT_DOT + 1];
 };
 

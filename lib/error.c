@@ -4,19 +4,22 @@
 #include <stdio.h>
 #include <string.h>
 
-static _Thread_local char message[1024];
-static _Thread_local coda_status last;
+static _Thread_local struct failure last;
 
-coda_status fail_status(void) { return last; }
+coda_status fail_status(void) { return last.status; }
+
+void fail_save(struct failure *out) { *out = last; }
+
+void fail_restore(const struct failure *f) { last = *f; }
 
 coda_status vfail(coda_status status, const char *format, va_list args)
 {
-    char line[sizeof message];
+    char line[sizeof last.message];
     vsnprintf(line, sizeof line, format, args);
     for (char *c = line; *c; c++)
         if (*c == '\n') *c = ' ';
-    memcpy(message, line, sizeof message);
-    return last = status;
+    memcpy(last.message, line, sizeof line);
+    return last.status = status;
 }
 
 coda_status fail(coda_status status, const char *format, ...)
@@ -28,7 +31,7 @@ coda_status fail(coda_status status, const char *format, ...)
     return status;
 }
 
-CODA_API const char *coda_error(void) { return message; }
+CODA_API const char *coda_error(void) { return last.message; }
 
 CODA_API const char *coda_version(void) { return CODA_VERSION_STRING; }
 

@@ -323,6 +323,8 @@ static bool try_join(struct grouper *gr, struct group *q, int value)
 
 static void grow(struct grouper *gr, struct group *q)
 {
+    const struct decision *d = plan_decision(gr->opt, q->p.root);
+    if (d && d->apart) return;
     for (int i = q->p.root + 1; i < gr->g->nodes; i++) try_join(gr, q, i);
 }
 

@@ -112,7 +112,14 @@ static coda_status order_programs(struct plan *p)
     return CODA_OK;
 }
 
-/* ---- cuBLASLt ---- */
+/* ---- Decisions and cuBLASLt ---- */
+
+const struct decision *plan_decision(const struct plan_options *opt, int root)
+{
+    for (int i = 0; i < opt->decisions; i++)
+        if (opt->decision[i].root == root) return &opt->decision[i];
+    return NULL;
+}
 
 static bool is_plain_gemm(const struct program *p)
 {
@@ -124,11 +131,12 @@ static bool is_plain_gemm(const struct program *p)
     return rows && cols && same && d->stride[2] == 1 && p->dim[0] && p->dim[1] && p->dim[2] && p->k;
 }
 
-static void use_cublaslt(struct plan *p, int64_t bytes)
+static void use_cublaslt(struct plan *p, const struct plan_options *opt, int64_t bytes)
 {
     for (int i = 0; i < p->programs; i++) {
         struct program *q = &p->program[i];
-        if (!is_plain_gemm(q)) continue;
+        const struct decision *d = plan_decision(opt, q->root);
+        if (!(opt->cublaslt || (d && d->apart)) || !is_plain_gemm(q)) continue;
         q->tile.mainloop = MAINLOOP_CUBLASLT;
         q->scratch = p->buffers;
         p->buffer[p->buffers++] =
@@ -147,7 +155,7 @@ coda_status plan_build(struct plan *p, const graph *g, const struct plan_options
     if (!p->graph) return fail_status();
     coda_status status = plan_group(p, p->graph, opt);
     if (!status) status = order_programs(p);
-    if (!status && opt->cublaslt) use_cublaslt(p, CUBLASLT_WORKSPACE);
+    if (!status) use_cublaslt(p, opt, CUBLASLT_WORKSPACE);
     if (!status) plan_place(p);
     if (!status) status = plan_verify(p);
     if (status) plan_free(p);

@@ -174,6 +174,7 @@ struct program {
     struct rope_spec rope;          /* a program has at most one STEP_ROPE                         */
     struct tile tile;               /* GEMM                                                        */
     int scratch;                    /* cuBLASLt's workspace, a buffer; -1 if none                  */
+    const struct figures *figures;  /* GEMM: what tuning measured; NULL: nothing                   */
     struct attention_spec attention;
     struct port *port;
     struct step *step;
@@ -197,11 +198,24 @@ struct machine {
     bool sm90;                      /* TMA and wgmma                                               */
 };
 
+/* ---- Decisions: what is known better than by price about the GEMM of one root ---- */
+
+enum { WAY_SIZE = 96 };
+
+struct decision {
+    int root;
+    bool apart;                     /* the product by cuBLASLt, its epilogue by programs of its own */
+    char tile[WAY_SIZE];            /* as tile_print says it; "": the cheapest                     */
+    const struct figures *figures;  /* tuning.h; NULL: none were taken                             */
+};
+
 struct plan_options {
     bool fuse;                      /* false: one program for each operation                       */
     bool cublaslt;
     coda_fold fold;
     struct machine machine;
+    const struct decision *decision;
+    int decisions;
 };
 
 /* group.c: graph -> programs. tile.c: shape -> tile, a pure function. place.c: offsets. */
@@ -209,10 +223,19 @@ coda_status plan_build(struct plan *p, const graph *g, const struct plan_options
 coda_status plan_group(struct plan *p, const graph *g, const struct plan_options *opt);
 bool tile_pairs_ok(const struct program *p); /* may p->pair be fused into this GEMM?                */
 bool attention_fits_sm90(const struct attention_spec *a, const struct machine *m);
-struct tile tile_choose(const struct program *p, const struct machine *m);
+enum { TILE_CANDIDATES = 128 };
+/* The cheapest tiles, `most` of them or fewer, cheapest first; returns how many. */
+int tile_candidates(const struct program *p, const struct machine *m, struct tile *out, int most);
+struct tile tile_choose(const struct program *p, const struct machine *m); /* the cheapest         */
+/* The candidate that tile_print describes by these words; the cheapest, if there is none. */
+struct tile tile_named(const struct program *p, const struct machine *m, const char *words);
+void tile_print(const struct tile *tile, struct text *t);
+const struct decision *plan_decision(const struct plan_options *opt, int root); /* NULL: none      */
 void plan_place(struct plan *p);
 coda_status plan_verify(const struct plan *p);
 void plan_print(const struct plan *p, struct text *t);
+/* One program; p NULL: without names, places and tile, so that equal programs have equal texts. */
+void program_print(const struct plan *p, const struct program *q, struct text *t);
 void plan_dot(const struct plan *p, struct text *t);
 void plan_note(const struct plan *p, struct rewrite_log *log); /* derive.c */
 void plan_free(struct plan *p);

@@ -1,5 +1,5 @@
 /* plan_print.c -- a plan as text and as a Graphviz picture. No pointers, no timing: goldens compare it. */
-#include "plan.h"
+#include "tuning.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -8,10 +8,11 @@ struct name {
     char s[80];
 };
 
+/* A program without its plan is printed without names and places: see program_print. */
 static struct name value_name(const struct plan *p, int value)
 {
     struct name n = {"-"};
-    if (value < 0) return n;
+    if (value < 0 || !p) return n;
     const struct node *node = &p->graph->node[value];
     if (op_is_leaf(node->op)) snprintf(n.s, sizeof n.s, "%%%s", node->name);
     else snprintf(n.s, sizeof n.s, "%%%d", value);
@@ -20,8 +21,9 @@ static struct name value_name(const struct plan *p, int value)
 
 static void print_place(const struct plan *p, int buffer, struct text *t)
 {
-    const struct buffer *b = &p->buffer[buffer];
-    if (b->space == SPACE_ARG) text_printf(t, "arg%d", b->arg);
+    const struct buffer *b = p ? &p->buffer[buffer] : NULL;
+    if (!b) text_append(t, "-");
+    else if (b->space == SPACE_ARG) text_printf(t, "arg%d", b->arg);
     else text_printf(t, "%s+%lld", b->space == SPACE_WORK ? "ws" : "prep", (long long)b->offset);
 }
 
@@ -38,7 +40,8 @@ static void print_port(const struct plan *p, const struct program *q, const stru
     print_place(p, port->buffer, t);
     if (port->offset) text_printf(t, "[%lld]", (long long)port->offset);
     if (port->kind == PORT_PARTIAL_LOAD || port->kind == PORT_PARTIAL_STORE) {
-        text_printf(t, " %s x %d", port->reduce->name, port->blocks);
+        text_printf(t, " %s", port->reduce->name);
+        if (p) text_printf(t, " x %d", port->blocks);
         return;
     }
     text_printf(t, " %s", dtype_name(port->dtype));
@@ -109,17 +112,25 @@ static const char *const pair_name[] = {"", " glu_interleaved", " glu_stacked", 
 /* ORDER mainloop */
 static const char *const mainloop_name[] = {"sm90", "simt", "cublaslt"};
 
-static void print_gemm(const struct plan *p, const struct program *q, struct text *t)
+void tile_print(const struct tile *tile, struct text *t)
 {
-    const struct tile *tile = &q->tile;
-    text_printf(t, "gemm batch=%lld m=%lld n=%lld k=%lld%s\n", (long long)q->dim[0], (long long)q->dim[1],
-                (long long)q->dim[2], (long long)q->k, pair_name[q->pair]);
-    text_printf(t, "   tile %s", mainloop_name[tile->mainloop]);
+    text_append(t, mainloop_name[tile->mainloop]);
     if (tile->mainloop != MAINLOOP_CUBLASLT)
         text_printf(t, " %dx%dx%d stages=%d groups=%d%s band=%d", tile->bm, tile->bn, tile->bk, tile->stages,
                     tile->groups, tile->pingpong ? " pingpong" : "", tile->band);
     if (tile->splits > 1) text_printf(t, " splits=%d", tile->splits);
-    text_append(t, "\n");
+}
+
+static void print_gemm(const struct plan *p, const struct program *q, struct text *t)
+{
+    text_printf(t, "gemm batch=%lld m=%lld n=%lld k=%lld%s\n", (long long)q->dim[0], (long long)q->dim[1],
+                (long long)q->dim[2], (long long)q->k, pair_name[q->pair]);
+    if (p) {
+        text_append(t, "   tile ");
+        tile_print(&q->tile, t);
+        text_append(t, "\n");
+        if (q->figures) figures_print(q->figures, t);
+    }
     print_operand(p, "a", &q->a, t);
     print_operand(p, "b", &q->b, t);
 }
@@ -150,10 +161,8 @@ static void print_attention(const struct plan *p, const struct program *q, struc
     print_heads(p, "o", &a->o, t);
 }
 
-static void print_program(const struct plan *p, int index, struct text *t)
+void program_print(const struct plan *p, const struct program *q, struct text *t)
 {
-    const struct program *q = &p->program[index];
-    text_printf(t, "@%d %s", index, q->prepare ? "prepare " : "");
     if (q->kind == PROGRAM_GEMM) print_gemm(p, q, t);
     else if (q->kind == PROGRAM_ATTENTION) print_attention(p, q, t);
     else print_dims("rows [", q->dim, q->rank, t), text_append(t, "\n");
@@ -168,7 +177,8 @@ void plan_print(const struct plan *p, struct text *t)
     text_printf(t, "plan workspace=%lld prepared=%lld\n", (long long)p->workspace, (long long)p->prepared);
     for (int i = 0; i < p->programs; i++) {
         const struct program *q = &p->program[i];
-        print_program(p, i, t);
+        text_printf(t, "@%d %s", i, q->prepare ? "prepare " : "");
+        program_print(p, q, t);
         if (q->prepare) continue;
         launches++;
         flops += program_flops(q);

@@ -213,6 +213,13 @@ static void size_states(struct grouper *gr)
         }
 }
 
+static void set_tile(struct program *p, const struct plan_options *opt)
+{
+    const struct decision *d = plan_decision(opt, p->root);
+    p->figures = d ? d->figures : NULL;
+    p->tile = tile_named(p, &opt->machine, d ? d->tile : "");
+}
+
 static coda_status write_programs(struct grouper *gr, struct writer *w, int most)
 {
     for (int i = 0; i < gr->groups; i++) {
@@ -233,7 +240,7 @@ static coda_status write_programs(struct grouper *gr, struct writer *w, int most
         if (gr->plan->arena.failed) return CODA_E_MEMORY;
         write_stores(&w[i]);
         if (w[i].status) return w[i].status;
-        if (w[i].p->kind == PROGRAM_GEMM) w[i].p->tile = tile_choose(w[i].p, &gr->opt->machine);
+        if (w[i].p->kind == PROGRAM_GEMM) set_tile(w[i].p, gr->opt);
     }
     return CODA_OK;
 }

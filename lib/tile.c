@@ -2,7 +2,7 @@
  * tile.c -- the tile and mainloop of a GEMM, by its shape: a pure function.
  *
  * Every tile that the program's pairs and layouts allow gets a price in clock cycles, and the cheapest
- * one wins:
+ * one wins, unless tuning measured another (tune.c):
  *     max(waves * (max(products, traffic) + traffic / 8), weights) + what the epilogue leaves exposed
  *     products = bm bn K / 1600            16-bit multiply-adds that an SM finishes in a clock
  *     traffic  = 2 (a_rows + bn) K / 61    bytes that L2 gives an SM in a clock
@@ -11,6 +11,8 @@
  * are fitted to an H200 at M 1 to 1024, where they mostly pick what is within 5 % of the best tile tried.
  */
 #include "epilogue.h"
+
+#include <string.h>
 
 enum {
     SHARED_BYTES = 232448, /* of a Hopper block, when the machine does not say              */
@@ -155,12 +157,36 @@ static double price(const struct program *p, const struct tile *t, int sms)
                     : stream + waves * (epilogue + COOPERATION);
 }
 
-struct search {
+struct search { /* the cheapest `n` of at most `most`, by price */
     const struct program *p;
     int sms, shared_bytes;
-    struct tile best;
-    double price;
+    struct tile tile[TILE_CANDIDATES];
+    double price[TILE_CANDIDATES];
+    int n, most;
 };
+
+static bool same(const struct tile *a, const struct tile *b)
+{
+    return a->bm == b->bm && a->bn == b->bn && a->groups == b->groups && a->pingpong == b->pingpong &&
+           a->splits == b->splits;
+}
+
+/* The first of equals comes first. */
+static void keep(struct search *s, const struct tile *t, double price)
+{
+    int at = s->n;
+    while (at > 0 && price < s->price[at - 1]) at--;
+    for (int i = 0; i < at; i++)
+        if (same(&s->tile[i], t)) return;
+    if (at == s->most) return;
+    if (s->n < s->most) s->n++;
+    for (int i = s->n - 1; i > at; i--) {
+        s->tile[i] = s->tile[i - 1];
+        s->price[i] = s->price[i - 1];
+    }
+    s->tile[at] = *t;
+    s->price[at] = price;
+}
 
 static void consider(struct search *s, struct tile t)
 {
@@ -174,10 +200,7 @@ static void consider(struct search *s, struct tile t)
     if (!width_fits(s->p, t.bn) || accumulators(&t) > most) return;
     t.stages = tile_stages(s->p, &t, room);
     t.band = choose_band(&t, s->sms);
-    double cost = price(&p, &t, s->sms);
-    if (t.stages < LEAST_STAGES || (s->best.bm && cost >= s->price)) return;
-    s->best = t;
-    s->price = cost;
+    if (t.stages >= LEAST_STAGES) keep(s, &t, price(&p, &t, s->sms));
 }
 
 /* One consumer, for few rows: alone, or with others that share its K if they all find an SM. */
@@ -203,7 +226,7 @@ static void consider_width(struct search *s, int rows, int bn)
     consider(s, t);
 }
 
-/* The first of equals wins. Heads of odd sizes need odd widths; few rows, widths that fill a wave. */
+/* Heads of odd sizes need odd widths; few rows, widths that fill a wave. */
 static void consider_all(struct search *s)
 {
     static const int width[] = {128, 192, 256, 64, 32, 16}, odd[] = {96, 176, 224};
@@ -225,10 +248,33 @@ static struct tile simt_tile(const struct program *p)
     return t;
 }
 
-struct tile tile_choose(const struct program *p, const struct machine *m)
+int tile_candidates(const struct program *p, const struct machine *m, struct tile *out, int most)
 {
-    struct search s = {.p = p, .sms = m->sms > 0 ? m->sms : 132};
+    struct search s = {.p = p, .sms = m->sms > 0 ? m->sms : 132, .most = MIN(most, TILE_CANDIDATES)};
     s.shared_bytes = m->shared_bytes > 0 ? m->shared_bytes : SHARED_BYTES;
     if (m->sm90 && fits_sm90(p) && tile_pairs_ok(p)) consider_all(&s);
-    return s.best.bm ? s.best : simt_tile(p);
+    if (!s.n) s.tile[s.n++] = simt_tile(p);
+    memcpy(out, s.tile, sizeof *out * (size_t)s.n);
+    return s.n;
+}
+
+struct tile tile_choose(const struct program *p, const struct machine *m)
+{
+    struct tile t;
+    tile_candidates(p, m, &t, 1);
+    return t;
+}
+
+struct tile tile_named(const struct program *p, const struct machine *m, const char *words)
+{
+    struct tile all[TILE_CANDIDATES];
+    if (!*words) return tile_choose(p, m);
+    int n = tile_candidates(p, m, all, TILE_CANDIDATES), at = 0;
+    for (int i = 0; i < n; i++) {
+        struct text t = {0};
+        tile_print(&all[i], &t);
+        if (!strcmp(text_str(&t), words)) at = i;
+        text_free(&t);
+    }
+    return all[at];
 }

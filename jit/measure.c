@@ -1,0 +1,153 @@
+/*
+ * measure.c -- device memory, and how long recorded launches take: for tuning, and for nothing else.
+ *
+ * Launches are recorded once, as a CUDA graph, and replayed as a whole between two events, so that the
+ * host's share does not count.
+ */
+#include <stdlib.h>
+
+#include "driver.h"
+
+struct jit_clock {
+    const struct driver *driver;
+    CUstream stream;
+    CUevent begin, end;
+};
+
+struct jit_replay {
+    const struct driver *driver;
+    CUgraphExec graph;
+};
+
+/* ---- Memory ---- */
+
+size_t jit_memory_free(void)
+{
+    char err[JIT_ERROR_SIZE];
+    size_t left = 0, all;
+    const struct driver *d = driver_open(err);
+    return d && !d->cuMemGetInfo(&left, &all) ? left : 0;
+}
+
+coda_status jit_alloc(void **out, size_t bytes, char *err)
+{
+    CUdeviceptr p = 0;
+    const struct driver *d = driver_open(err);
+    *out = NULL;
+    if (!d) return CODA_E_DEVICE;
+    CUresult r = d->cuMemAlloc(&p, bytes);
+    *out = (void *)(uintptr_t)p;
+    return r ? driver_fail(d, err, r, "cuMemAlloc") : CODA_OK;
+}
+
+void jit_free(void *p)
+{
+    char err[JIT_ERROR_SIZE];
+    const struct driver *d = p ? driver_open(err) : NULL;
+    if (d) d->cuMemFree((CUdeviceptr)p);
+}
+
+/* Copies double what is there. */
+coda_status jit_fill(void *to, size_t bytes, const void *pattern, size_t period, char *err)
+{
+    const struct driver *d = driver_open(err);
+    if (!d) return CODA_E_DEVICE;
+    CUdeviceptr at = (CUdeviceptr)to;
+    size_t done = bytes < period ? bytes : period;
+    CUresult r = done ? d->cuMemcpyHtoD(at, pattern, done) : CUDA_SUCCESS;
+    while (!r && done < bytes) {
+        size_t more = done < bytes - done ? done : bytes - done;
+        r = d->cuMemcpyDtoD(at + done, at, more);
+        done += more;
+    }
+    return r ? driver_fail(d, err, r, "filling memory") : CODA_OK;
+}
+
+coda_status jit_download(void *to, const void *from, size_t bytes, char *err)
+{
+    const struct driver *d = driver_open(err);
+    if (!d) return CODA_E_DEVICE;
+    CUresult r = bytes ? d->cuMemcpyDtoH(to, (CUdeviceptr)from, bytes) : CUDA_SUCCESS;
+    return r ? driver_fail(d, err, r, "cuMemcpyDtoH") : CODA_OK;
+}
+
+/* ---- Time ---- */
+
+void jit_clock_free(struct jit_clock *c)
+{
+    if (!c) return;
+    if (c->end) c->driver->cuEventDestroy(c->end);
+    if (c->begin) c->driver->cuEventDestroy(c->begin);
+    if (c->stream) c->driver->cuStreamDestroy(c->stream);
+    free(c);
+}
+
+coda_status jit_clock_new(struct jit_clock **out, char *err)
+{
+    *out = NULL;
+    const struct driver *d = driver_open(err);
+    if (!d) return CODA_E_DEVICE;
+    struct jit_clock *c = calloc(1, sizeof *c);
+    if (!c) return jit_fail(err, CODA_E_MEMORY, "out of memory for a clock");
+    c->driver = d;
+    CUresult r = d->cuStreamCreate(&c->stream, CU_STREAM_NON_BLOCKING);
+    if (!r) r = d->cuEventCreate(&c->begin, CU_EVENT_DEFAULT);
+    if (!r) r = d->cuEventCreate(&c->end, CU_EVENT_DEFAULT);
+    if (!r) r = d->cuCtxSynchronize(); /* what was filled is there: other streams do not wait for this one */
+    if (!r) return *out = c, CODA_OK;
+    jit_clock_free(c);
+    return driver_fail(d, err, r, "a stream and two events");
+}
+
+coda_stream jit_clock_stream(const struct jit_clock *c) { return c->stream; }
+
+coda_status jit_clock_wait(const struct jit_clock *c, char *err)
+{
+    CUresult r = c->driver->cuStreamSynchronize(c->stream);
+    return r ? driver_fail(c->driver, err, r, "cuStreamSynchronize") : CODA_OK;
+}
+
+coda_status jit_record_begin(const struct jit_clock *c, char *err)
+{
+    CUresult r = c->driver->cuStreamBeginCapture(c->stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    return r ? driver_fail(c->driver, err, r, "cuStreamBeginCapture") : CODA_OK;
+}
+
+coda_status jit_record_end(struct jit_replay **out, const struct jit_clock *c, char *err)
+{
+    const struct driver *d = c->driver;
+    CUgraph graph = NULL;
+    *out = NULL;
+    CUresult r = d->cuStreamEndCapture(c->stream, &graph);
+    struct jit_replay *p = r ? NULL : calloc(1, sizeof *p);
+    if (p) r = d->cuGraphInstantiateWithFlags(&p->graph, graph, 0);
+    if (graph) d->cuGraphDestroy(graph);
+    if (p && !r) {
+        p->driver = d;
+        *out = p;
+        return CODA_OK;
+    }
+    free(p);
+    if (!r) return jit_fail(err, CODA_E_MEMORY, "out of memory for a recording");
+    return driver_fail(d, err, r, "recording launches");
+}
+
+coda_status jit_replay_time(const struct jit_replay *p, const struct jit_clock *c, double *us, char *err)
+{
+    const struct driver *d = c->driver;
+    float ms = 0;
+    CUresult r = d->cuEventRecord(c->begin, c->stream);
+    if (!r) r = d->cuGraphLaunch(p->graph, c->stream);
+    if (!r) r = d->cuEventRecord(c->end, c->stream);
+    if (!r) r = d->cuEventSynchronize(c->end);
+    if (!r) r = d->cuEventElapsedTime(&ms, c->begin, c->end);
+    *us = 1e3 * (double)ms;
+    return r ? driver_fail(d, err, r, "replaying launches") : CODA_OK;
+}
+
+void jit_replay_free(struct jit_replay *p)
+{
+    if (!p) return;
+    p->driver->cuGraphExecDestroy(p->graph);
+    free(p);
+}

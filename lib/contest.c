@@ -1,0 +1,343 @@
+/*
+ * contest.c -- one GEMM program of a plan in several ways, on the device.
+ *
+ *     tile ...   the program alone, with each of its cheapest tiles; the plan's own first
+ *     bare       the program of the product when it is taken apart: cuBLASLt, without an epilogue
+ *     apart      all programs of the plan with the product taken apart that the plan does not have
+ *     whole      all programs of the plan that are no longer there then, if they are several
+ *
+ * Each way is a plan of its own, cut down to these programs, over tensors that all ways share. Every way
+ * runs once before it is timed: if what it stores is not what the plan's own programs store, it is out.
+ * Then they run in turns, as recordings of several runs on one set of tensors after the other, and the
+ * medians count.
+ */
+#include "tune.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TILES = 5, MOST_WAYS = TILES + 3, ROUNDS = 15, WARM = 2, MOST_RUNS = 128, MOST_TENSORS = 256 };
+
+struct way {
+    char name[WAY_SIZE];
+    struct coda_plan *plan;
+    int judge;               /* the way whose results it must repeat; -1: none                     */
+    coda_status status;      /* a way that cannot be had is out                                    */
+    struct jit_replay *replay;
+    double us[ROUNDS];
+};
+
+struct contest {
+    const struct tuner *tuner;
+    const struct plan *usual;
+    const struct program *program;
+    struct plan apart; /* no programs if there is no such way                                      */
+    struct way way[MOST_WAYS];
+    int ways, runs;
+    struct tensors tensors;
+    struct jit_clock *clock;
+};
+
+/* ---- Which programs ---- */
+
+static bool same_program(const struct program *a, const struct program *b)
+{
+    struct text x = {0}, y = {0};
+    if (a->root != b->root || a->kind != b->kind || a->tile.mainloop != b->tile.mainloop) return false;
+    program_print(NULL, a, &x);
+    program_print(NULL, b, &y);
+    bool same = !strcmp(text_str(&x), text_str(&y));
+    text_free(&x);
+    text_free(&y);
+    return same;
+}
+
+static bool has_program(const struct plan *p, const struct program *q)
+{
+    for (int i = 0; i < p->programs; i++)
+        if (same_program(&p->program[i], q)) return true;
+    return false;
+}
+
+/* Keeps the program of the root alone, or all that the other plan does not have. */
+static void cut(struct plan *p, int root, const struct plan *other)
+{
+    int n = 0;
+    for (int i = 0; i < p->programs; i++) {
+        const struct program *q = &p->program[i];
+        bool wanted = other ? !q->prepare && !has_program(other, q)
+                            : q->kind == PROGRAM_GEMM && q->root == root;
+        if (wanted) p->program[n++] = *q;
+    }
+    p->programs = n;
+    p->workspace = p->prepared = 0;
+}
+
+/* ---- Ways ---- */
+
+static coda_status build(const struct contest *c, struct plan *p, const struct decision *d)
+{
+    struct plan_options opt = c->tuner->options;
+    opt.decision = d;
+    opt.decisions = 1;
+    return plan_build(p, c->tuner->graph, &opt);
+}
+
+static coda_status add_way(struct contest *c, const char *name, const struct decision *d,
+                           const struct plan *other, int judge)
+{
+    struct way *w = &c->way[c->ways];
+    w->plan = calloc(1, sizeof *w->plan);
+    if (!w->plan) return fail(CODA_E_MEMORY, "out of memory for a plan");
+    c->ways++;
+    w->judge = judge;
+    snprintf(w->name, sizeof w->name, "%s", name);
+    w->plan->gpu = *c->tuner->gpu;
+    w->plan->runnable = true;
+    w->status = build(c, &w->plan->plan, d);
+    if (!w->status) cut(&w->plan->plan, c->program->root, other);
+    if (!w->status) w->status = tensors_bind(&c->tensors, &w->plan->plan, c->tuner->arg);
+    if (!w->status) w->status = kernels_emit(w->plan, &c->tuner->options.machine);
+    return CODA_OK;
+}
+
+static coda_status add_tiles(struct contest *c)
+{
+    struct tile tile[TILES];
+    int n = tile_candidates(c->program, &c->tuner->options.machine, tile, TILES);
+    coda_status status = CODA_OK;
+    for (int i = 0; i < n && !status; i++) {
+        struct decision d = {.root = c->program->root};
+        struct text t = {0};
+        char name[WAY_SIZE];
+        tile_print(&tile[i], &t);
+        snprintf(d.tile, sizeof d.tile, "%s", text_str(&t));
+        snprintf(name, sizeof name, "tile %s", text_str(&t));
+        text_free(&t);
+        status = add_way(c, name, &d, NULL, i ? 0 : -1);
+    }
+    return status;
+}
+
+static bool goes_to_cublaslt(const struct contest *c)
+{
+    for (int i = 0; i < c->apart.programs; i++)
+        if (c->apart.program[i].root == c->program->root && is_cublaslt(&c->apart.program[i])) return true;
+    return false;
+}
+
+static int count_missing(const struct plan *p, const struct plan *other)
+{
+    int n = 0;
+    for (int i = 0; i < p->programs; i++) n += !p->program[i].prepare && !has_program(other, &p->program[i]);
+    return n;
+}
+
+static coda_status add_cublaslt(struct contest *c)
+{
+    char line[JIT_ERROR_SIZE];
+    struct decision usual = {.root = c->program->root}, apart = {.root = c->program->root, .apart = true};
+    if (!jit_cublaslt_info(line, sizeof line)) return CODA_OK;
+    if (build(c, &c->apart, &apart) || !goes_to_cublaslt(c)) return CODA_OK;
+    coda_status status = CODA_OK;
+    int judge = 0;
+    if (count_missing(c->usual, &c->apart) > 1) {
+        judge = c->ways;
+        status = add_way(c, "whole", &usual, &c->apart, -1);
+    }
+    if (!status) status = add_way(c, "bare", &apart, NULL, -1);
+    if (!status) status = add_way(c, "apart", &apart, c->usual, judge);
+    return status;
+}
+
+static void compile_way(void *ctx, int64_t i)
+{
+    struct contest *c = ctx;
+    struct way *w = &c->way[i];
+    if (!w->status) w->status = kernels_compile(w->plan, &c->tuner->jit);
+}
+
+static void drop(struct way *w)
+{
+    jit_replay_free(w->replay);
+    coda_plan_free(w->plan);
+    w->replay = NULL;
+    w->plan = NULL;
+}
+
+/* The first way is the plan itself. */
+static coda_status ready(struct contest *c)
+{
+    parallel_for(c->ways, compile_way, c);
+    for (int i = 0; i < c->ways; i++) {
+        struct way *w = &c->way[i];
+        if (!w->status) w->status = kernels_load(w->plan);
+        if (w->status && (i == 0 || w->status == CODA_E_MEMORY)) return w->status;
+        if (w->status) {
+            drop(w);
+            continue;
+        }
+        w->plan->args = c->tensors.n;
+        w->plan->arg = ARENA_NEW(&w->plan->arena, struct coda_arg_info, c->tensors.n + 1);
+        if (!w->plan->arg) return fail(CODA_E_MEMORY, "out of memory for %d tensors", c->tensors.n);
+    }
+    return CODA_OK;
+}
+
+/* ---- Runs ---- */
+
+static coda_status run(const struct contest *c, const struct way *w, int set)
+{
+    void *args[MOST_TENSORS];
+    for (int i = 0; i < c->tensors.n; i++) args[i] = tensor_address(&c->tensors, i, set);
+    return coda_run(w->plan, args, NULL, NULL, jit_clock_stream(c->clock));
+}
+
+static bool stores(const struct way *w, int tensor)
+{
+    const struct plan *p = &w->plan->plan;
+    for (int i = 0; i < p->programs; i++)
+        for (int j = 0; j < p->program[i].ports; j++) {
+            const struct port *port = &p->program[i].port[j];
+            if (port->kind == PORT_STORE && p->buffer[port->buffer].arg == tensor) return true;
+        }
+    return false;
+}
+
+static coda_status run_alone(const struct contest *c, const struct way *w)
+{
+    char err[JIT_ERROR_SIZE];
+    coda_status status = CODA_OK;
+    for (int i = 0; i < c->tensors.n && !status; i++)
+        if (stores(w, i)) status = tensor_poison(&c->tensors, i);
+    if (!status) status = run(c, w, 0);
+    if (status) return status;
+    status = jit_clock_wait(c->clock, err);
+    return status ? fail(status, "tuning: %s: %s", w->name, err) : CODA_OK;
+}
+
+/* Compares one tensor as both leave it. */
+static coda_status compare(const struct contest *c, const struct way *w, int tensor, bool *same)
+{
+    void *got = NULL, *want = NULL;
+    const struct way *judge = &c->way[w->judge];
+    coda_status status = run_alone(c, judge);
+    if (!status) status = tensor_download(&want, &c->tensors, tensor);
+    if (!status) status = run_alone(c, w);
+    if (!status) status = tensor_download(&got, &c->tensors, tensor);
+    bool wide = dtype_size(c->program->a.dtype) == 4;
+    if (!status) *same = tensor_agrees(&c->tensors.tensor[tensor], got, want, wide);
+    free(got);
+    free(want);
+    return status;
+}
+
+static coda_status check(struct contest *c)
+{
+    coda_status status = CODA_OK;
+    for (int i = 0; i < c->ways && !status; i++) {
+        struct way *w = &c->way[i];
+        bool same = true;
+        for (int t = 0; w->plan && w->judge >= 0 && t < c->tensors.n && same && !status; t++) {
+            const struct way *judge = &c->way[w->judge];
+            if (judge->plan && stores(w, t) && stores(judge, t)) status = compare(c, w, t, &same);
+        }
+        if (!same || (w->judge >= 0 && !c->way[w->judge].plan)) drop(w);
+    }
+    return status;
+}
+
+/* ---- Time ---- */
+
+/* Enough runs for a recording to last: what such a GPU does at best. */
+static int choose_runs(const struct contest *c)
+{
+    double floor_us = program_flops(c->program) / 800e6 + (double)program_bytes(c->program) / 4.5e6 + 2;
+    int sets = c->tensors.sets, rounds = (int)(400 / floor_us) / sets;
+    return sets * MAX(1, MIN(rounds, MOST_RUNS / sets));
+}
+
+static coda_status record(const struct contest *c, struct way *w)
+{
+    char err[JIT_ERROR_SIZE], ignored[JIT_ERROR_SIZE];
+    coda_status status = jit_record_begin(c->clock, err);
+    if (status) return fail(status, "tuning: %s", err);
+    for (int i = 0; i < c->runs && !status; i++) status = run(c, w, i % c->tensors.sets);
+    coda_status ended = jit_record_end(&w->replay, c->clock, status ? ignored : err);
+    return status ? status : ended ? fail(ended, "tuning: %s", err) : CODA_OK;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static coda_status time_ways(struct contest *c)
+{
+    char err[JIT_ERROR_SIZE];
+    coda_status status = CODA_OK;
+    c->runs = choose_runs(c);
+    for (int i = 0; i < c->ways && !status; i++)
+        if (c->way[i].plan) status = record(c, &c->way[i]);
+    if (status) return status;
+    for (int round = -WARM; round < ROUNDS && !status; round++)
+        for (int i = 0; i < c->ways && !status; i++)
+            if (c->way[i].plan)
+                status = jit_replay_time(c->way[i].replay, c->clock, &c->way[i].us[MAX(round, 0)], err);
+    return status ? fail(status, "tuning: %s", err) : CODA_OK;
+}
+
+static void report(struct contest *c, struct figures *out)
+{
+    for (int i = 0; i < c->ways; i++) {
+        struct way *w = &c->way[i];
+        if (!w->plan) continue;
+        qsort(w->us, ROUNDS, sizeof *w->us, by_value);
+        figures_add(out, w->us[ROUNDS / 2] / c->runs, "%s", w->name);
+    }
+}
+
+/* ---- The contest ---- */
+
+static coda_status hold(struct contest *c, struct figures *out)
+{
+    char err[JIT_ERROR_SIZE];
+    coda_status status = add_tiles(c);
+    if (!status) status = add_cublaslt(c);
+    if (c->tensors.n > MOST_TENSORS)
+        snprintf(out->why, sizeof out->why, "%d tensors, more than %d", c->tensors.n, MOST_TENSORS);
+    if (status || out->why[0]) return status;
+    status = tensors_load(&c->tensors, out->why, sizeof out->why);
+    if (status || out->why[0]) return status;
+    status = ready(c);
+    if (status) return status;
+    status = jit_clock_new(&c->clock, err);
+    if (status) return fail(status, "tuning: %s", err);
+    status = check(c);
+    if (!status) status = time_ways(c);
+    if (!status) report(c, out);
+    return status;
+}
+
+coda_status contest(struct figures *out, const struct tuner *t, const struct plan *plan, int index)
+{
+    struct contest *c = calloc(1, sizeof *c);
+    struct failure before;
+    *out = (struct figures){0};
+    if (!c) return fail(CODA_E_MEMORY, "out of memory for a contest");
+    c->tuner = t;
+    c->usual = plan;
+    c->program = &plan->program[index];
+    fail_save(&before);
+    coda_status status = hold(c, out);
+    if (!status) fail_restore(&before);
+    for (int i = 0; i < c->ways; i++) drop(&c->way[i]);
+    jit_clock_free(c->clock);
+    plan_free(&c->apart);
+    tensors_free(&c->tensors);
+    free(c);
+    return status;
+}

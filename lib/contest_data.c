@@ -1,0 +1,258 @@
+/*
+ * contest_data.c -- the tensors of a contest: which there are, their memory, their numbers.
+ *
+ * Every way of a contest works on the same tensors. A set holds each of them once, and there are so many
+ * sets that three times the L2 passes between two uses of one. Operands are normal, weights over the
+ * root of K; fp32 vectors and statistics are about 1 and positive; integers are 0 to 255. The pattern's
+ * length is eight times a prime, so that no two rows of a matrix are the same.
+ */
+#include "tune.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATTERN = 8 * 131071, MOST_SETS = 24, ALIGN = 256, CHUNK = 1 << 20 };
+static const double L2_BYTES = 180e6; /* three times an H200's                                     */
+
+/* ---- Which ---- */
+
+struct binding {
+    struct tensors *ts;
+    struct plan *plan;
+    const struct coda_arg_info *arg;
+    bool *bound; /* buffers                                                                        */
+};
+
+static int find(const struct tensors *ts, const struct tensor *t)
+{
+    for (int i = 0; i < ts->n; i++) {
+        const struct tensor *o = &ts->tensor[i];
+        bool same = t->arg >= 0 ? o->arg == t->arg : o->arg < 0 && o->value == t->value;
+        if (same && o->state == t->state && o->scratch == t->scratch) return i;
+    }
+    return -1;
+}
+
+/* The first who touches a buffer says what is in it. */
+static bool touch(struct binding *b, int buffer, struct tensor t)
+{
+    struct buffer *to = &b->plan->buffer[buffer];
+    if (b->bound[buffer]) return true;
+    t.arg = to->space == SPACE_ARG ? to->arg : -1;
+    t.value = to->value;
+    t.bytes = t.arg >= 0 ? b->arg[t.arg].bytes : (size_t)to->bytes;
+    int at = find(b->ts, &t);
+    if (at < 0) {
+        struct tensor *more = realloc(b->ts->tensor, sizeof t * (size_t)(b->ts->n + 1));
+        if (!more) return false;
+        b->ts->tensor = more;
+        more[at = b->ts->n++] = t;
+    }
+    b->ts->tensor[at].bytes = MAX(b->ts->tensor[at].bytes, t.bytes);
+    *to = (struct buffer){.space = SPACE_ARG, .arg = at, .bytes = to->bytes, .value = to->value};
+    return b->bound[buffer] = true;
+}
+
+static enum content content_of(const struct program *q, int port)
+{
+    enum port_kind kind = q->port[port].kind;
+    if (kind == PORT_PARTIAL_LOAD || kind == PORT_PARTIAL_STORE) return CONTENT_POSITIVE;
+    if (q->port[port].dtype == CODA_I32) return CONTENT_INTEGER;
+    bool factor = false;
+    for (int i = 0; i < q->steps; i++)
+        factor = factor || (q->step[i].kind == STEP_LOAD && q->step[i].port == port &&
+                            q->step[i].cls != CLASS_TILE);
+    return factor && q->port[port].dtype == CODA_F32 ? CONTENT_POSITIVE : CONTENT_NORMAL;
+}
+
+static bool touch_program(struct binding *b, const struct program *q)
+{
+    const struct attention_view *heads[] = {&q->attention.q, &q->attention.k, &q->attention.v,
+                                            &q->attention.o};
+    bool ok = true;
+    for (int i = 0; q->kind == PROGRAM_ATTENTION && i < 4; i++)
+        ok = ok && touch(b, heads[i]->buffer, (struct tensor){.dtype = heads[i]->dtype, .scale = 1});
+    if (q->kind == PROGRAM_ATTENTION && q->attention.lengths >= 0)
+        ok = ok && touch(b, q->attention.lengths,
+                         (struct tensor){.dtype = CODA_I32, .content = CONTENT_INTEGER});
+    if (q->kind == PROGRAM_GEMM) {
+        ok = ok && touch(b, q->a.buffer, (struct tensor){.dtype = q->a.dtype, .scale = 1});
+        ok = ok && touch(b, q->b.buffer,
+                         (struct tensor){.dtype = q->b.dtype, .scale = 1 / sqrt((double)MAX(q->k, 1))});
+    }
+    if (q->scratch >= 0) ok = ok && touch(b, q->scratch, (struct tensor){.dtype = CODA_F32, .scratch = true});
+    for (int i = 0; i < q->ports; i++) {
+        bool state = q->port[i].kind == PORT_PARTIAL_LOAD || q->port[i].kind == PORT_PARTIAL_STORE;
+        struct tensor t = {.dtype = state ? CODA_F32 : q->port[i].dtype, .scale = 1, .state = state};
+        t.content = content_of(q, i);
+        ok = ok && touch(b, q->port[i].buffer, t);
+    }
+    return ok;
+}
+
+coda_status tensors_bind(struct tensors *ts, struct plan *plan, const struct coda_arg_info *arg)
+{
+    struct binding b = {ts, plan, arg, calloc((size_t)plan->buffers + 1, sizeof(bool))};
+    bool ok = b.bound;
+    for (int i = 0; i < plan->programs && ok; i++) ok = touch_program(&b, &plan->program[i]);
+    free(b.bound);
+    return ok ? CODA_OK : fail(CODA_E_MEMORY, "out of memory for %d tensors", ts->n);
+}
+
+/* ---- Numbers ---- */
+
+static double uniform(uint64_t *seed) /* in (0, 1) */
+{
+    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+    return ((double)(*seed >> 12) + 0.5) / (double)((uint64_t)1 << 52);
+}
+
+static double normal(uint64_t *seed)
+{
+    double r = sqrt(-2 * log(uniform(seed)));
+    return r * cos(2 * M_PI * uniform(seed));
+}
+
+static double number(const struct tensor *t, uint64_t *seed)
+{
+    if (t->content == CONTENT_INTEGER) return floor(256 * uniform(seed));
+    if (t->content == CONTENT_POSITIVE) return 0.75 + 0.25 * fabs(normal(seed));
+    return t->scale * normal(seed);
+}
+
+/* Every tensor has numbers of its own, the same in each set. */
+static coda_status fill(const struct tensors *ts, int index)
+{
+    const struct tensor *t = &ts->tensor[index];
+    char err[JIT_ERROR_SIZE];
+    size_t size = (size_t)dtype_size(t->dtype), n = MIN((size_t)PATTERN, t->bytes / size + 1);
+    uint64_t seed = (uint64_t)(index + 1) * 0xd1342543de82ef95u;
+    void *pattern = malloc(n * size);
+    if (!pattern) return fail(CODA_E_MEMORY, "out of memory for %zu random numbers", n);
+    for (size_t i = 0; i < n; i++) dtype_store(t->dtype, pattern, (int64_t)i, number(t, &seed));
+    coda_status status = CODA_OK;
+    for (int s = 0; s < ts->sets && !status; s++)
+        status = jit_fill(tensor_address(ts, index, s), t->bytes, pattern, n * size, err);
+    free(pattern);
+    return status ? fail(status, "tuning: %s", err) : CODA_OK;
+}
+
+/* ---- Memory ---- */
+
+static void place(struct tensors *ts)
+{
+    ts->scratch = ts->step = 0;
+    for (int i = 0; i < ts->n; i++) {
+        struct tensor *t = &ts->tensor[i];
+        size_t *end = t->scratch ? &ts->scratch : &ts->step;
+        t->at = *end;
+        *end += (t->bytes + ALIGN - 1) / ALIGN * ALIGN + ALIGN;
+    }
+}
+
+coda_status tensors_load(struct tensors *ts, char *why, size_t size)
+{
+    char err[JIT_ERROR_SIZE];
+    coda_status status = CODA_OK;
+    place(ts);
+    size_t room = jit_memory_free() / 2, sets = (size_t)ceil(L2_BYTES / (double)MAX(ts->step, (size_t)1));
+    size_t most = room > ts->scratch ? (room - ts->scratch) / MAX(ts->step, (size_t)1) : 0;
+    ts->sets = (int)MIN(MIN(sets, most), (size_t)MOST_SETS);
+    if (ts->sets) status = jit_alloc((void **)&ts->memory, ts->scratch + (size_t)ts->sets * ts->step, err);
+    if (!ts->sets || status == CODA_E_MEMORY) {
+        snprintf(why, size, "%.3f GB of the device's memory are needed, half of what is free is %.3f GB",
+                 (double)(ts->scratch + ts->step) * 1e-9, (double)room * 1e-9);
+        return CODA_OK;
+    }
+    if (status) return fail(status, "tuning: %s", err);
+    for (int i = 0; i < ts->n && !status; i++)
+        if (!ts->tensor[i].scratch) status = fill(ts, i);
+    return status;
+}
+
+void *tensor_address(const struct tensors *ts, int index, int set)
+{
+    const struct tensor *t = &ts->tensor[index];
+    return ts->memory + t->at + (t->scratch ? 0 : ts->scratch + (size_t)set * ts->step);
+}
+
+void tensors_free(struct tensors *ts)
+{
+    jit_free(ts->memory);
+    free(ts->tensor);
+    *ts = (struct tensors){0};
+}
+
+/* ---- Results ---- */
+
+coda_status tensor_poison(const struct tensors *ts, int index)
+{
+    char err[JIT_ERROR_SIZE];
+    uint64_t nan[32];
+    memset(nan, 0xff, sizeof nan);
+    coda_status status =
+        jit_fill(tensor_address(ts, index, 0), ts->tensor[index].bytes, nan, sizeof nan, err);
+    return status ? fail(status, "tuning: %s", err) : CODA_OK;
+}
+
+coda_status tensor_download(void **out, const struct tensors *ts, int index)
+{
+    char err[JIT_ERROR_SIZE];
+    size_t bytes = ts->tensor[index].bytes;
+    *out = malloc(bytes + 1);
+    if (!*out) return fail(CODA_E_MEMORY, "out of memory for %zu bytes of a result", bytes);
+    coda_status status = jit_download(*out, tensor_address(ts, index, 0), bytes, err);
+    return status ? fail(status, "tuning: %s", err) : CODA_OK;
+}
+
+struct comparison {
+    const struct tensor *t;
+    const void *got, *want;
+    double tolerance, mean_square;
+    double *square; /* of each chunk: the sum of want^2                                            */
+    int *bad;
+};
+
+static int64_t chunk_end(const struct comparison *c, int64_t i)
+{
+    return MIN((int64_t)c->t->bytes / dtype_size(c->t->dtype), (i + 1) * CHUNK);
+}
+
+static void add_squares(void *ctx, int64_t i)
+{
+    const struct comparison *c = ctx;
+    for (int64_t e = i * CHUNK; e < chunk_end(c, i); e++) {
+        double x = dtype_load(c->t->dtype, c->want, e);
+        if (isfinite(x)) c->square[i] += x * x;
+    }
+}
+
+/* What is NaN in both is a gap between rows, or undefined. */
+static void compare(void *ctx, int64_t i)
+{
+    const struct comparison *c = ctx;
+    double rms = sqrt(c->mean_square);
+    for (int64_t e = i * CHUNK; e < chunk_end(c, i); e++) {
+        double x = dtype_load(c->t->dtype, c->got, e), y = dtype_load(c->t->dtype, c->want, e);
+        if (x == y || (isnan(x) && isnan(y))) continue;
+        c->bad[i] += !(fabs(x - y) <= c->tolerance * (fabs(y) + rms));
+    }
+}
+
+bool tensor_agrees(const struct tensor *t, const void *got, const void *want, bool wide)
+{
+    int64_t n = (int64_t)t->bytes / dtype_size(t->dtype), chunks = CEIL_DIV(n, CHUNK), bad = 0;
+    struct comparison c = {t, got, want, .tolerance = wide ? 1e-3 : 0.05};
+    c.square = calloc((size_t)chunks + 1, sizeof *c.square);
+    c.bad = calloc((size_t)chunks + 1, sizeof *c.bad);
+    bool ok = c.square && c.bad;
+    if (ok) parallel_for(chunks, add_squares, &c);
+    for (int64_t i = 0; ok && i < chunks; i++) c.mean_square += c.square[i] / (double)n;
+    if (ok) parallel_for(chunks, compare, &c);
+    for (int64_t i = 0; ok && i < chunks; i++) bad += c.bad[i];
+    free(c.square);
+    free(c.bad);
+    return ok && !bad;
+}

@@ -1,0 +1,94 @@
+/*
+ * tune.c -- what is known of each GEMM of a plan, and what follows from it.
+ *
+ * Figures come from the cache, or from a contest on the device if the caller asked for one; equal
+ * programs share them. Without any there is no decision, and the price of tile.c stands.
+ */
+#include "tune.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_tunable(const struct program *q)
+{
+    bool work = q->dim[0] && q->dim[1] && q->dim[2] && q->k;
+    return q->kind == PROGRAM_GEMM && !q->prepare && !is_cublaslt(q) && work;
+}
+
+static bool recall(const struct tuner *t, const char *key, struct figures *f)
+{
+    if (t->jit.no_cache) return false;
+    char *text = jit_figures_get(key, t->gpu, t->jit.cache_dir);
+    bool good = text && figures_read(f, text);
+    free(text);
+    return good;
+}
+
+static void keep(const struct tuner *t, const char *key, const struct figures *f)
+{
+    struct text text = {0};
+    figures_write(f, &text);
+    if (f->n && !t->jit.no_cache && !text.failed)
+        jit_figures_put(key, t->gpu, t->jit.cache_dir, text_str(&text));
+    text_free(&text);
+}
+
+/* Figures of one program: NULL in *out if there are none. */
+static coda_status find(struct tuner *t, const struct plan *plan, int index, const char *key,
+                        const struct figures **out)
+{
+    struct figures *f = ARENA_NEW(t->arena, struct figures, 1);
+    coda_status status = CODA_OK;
+    *out = NULL;
+    if (!f) return fail(CODA_E_MEMORY, "out of memory for figures");
+    bool known = recall(t, key, f);
+    if (!known && t->measure) {
+        status = contest(f, t, plan, index);
+        if (!status) keep(t, key, f);
+        t->measured++;
+    }
+    if (known || t->measure) *out = f;
+    return status;
+}
+
+struct known {
+    char *key;
+    const struct figures *figures;
+};
+
+static coda_status decide(struct tuner *t, const struct plan *plan, int index, struct known *known, int n,
+                          struct decision *d)
+{
+    struct text key = {0};
+    figures_key(&plan->program[index], t->jit.arch, &key);
+    known[n].key = key.failed ? NULL : arena_string(t->arena, text_str(&key));
+    text_free(&key);
+    if (!known[n].key) return fail(CODA_E_MEMORY, "out of memory for a program's text");
+    int at = 0;
+    while (strcmp(known[at].key, known[n].key) != 0) at++;
+    coda_status status = CODA_OK;
+    if (at == n) status = find(t, plan, index, known[n].key, &known[n].figures);
+    *d = (struct decision){.root = plan->program[index].root, .figures = known[at].figures};
+    known[n].figures = d->figures;
+    if (!status && d->figures) figures_decide(d->figures, d);
+    return status;
+}
+
+coda_status tune_plan(struct tuner *t, const struct plan *plan, struct decision **out, int *n)
+{
+    struct known *known = ARENA_NEW(t->arena, struct known, plan->programs + 1);
+    struct decision *d = *out = ARENA_NEW(t->arena, struct decision, plan->programs + 1);
+    char line[JIT_ERROR_SIZE];
+    int keys = 0;
+    coda_status status = CODA_OK;
+    *n = 0;
+    if (!known || !d) return fail(CODA_E_MEMORY, "out of memory for %d decisions", plan->programs);
+    for (int i = 0; i < plan->programs && !status; i++) {
+        if (!is_tunable(&plan->program[i])) continue;
+        status = decide(t, plan, i, known, keys++, &d[*n]);
+        if (status || !d[*n].figures) continue;
+        if (d[*n].apart) d[*n].apart = jit_cublaslt_info(line, sizeof line);
+        *n += 1;
+    }
+    return status;
+}

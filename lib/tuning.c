@@ -1,0 +1,125 @@
+/*
+ * tuning.c -- figures of a GEMM program as text, and the decision that follows from them.
+ *
+ *     figures ::= (us " " way "\n")+     us: microseconds of one run, a median
+ *     way     ::= "tile " words          the program with this tile, the cheapest by price first
+ *               | "bare"                 cuBLASLt's product, without the epilogue
+ *               | "apart"                cuBLASLt's product, and the epilogue in programs of its own
+ *               | "whole"                all that "apart" replaces, if that is more than one program
+ *
+ * The text holds what was measured and not what was decided, so that a library with other margins
+ * decides anew. A tile that the library no longer offers has no effect (tile_named).
+ */
+#include "tuning.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const double TILE_MARGIN = 1.01, APART_MARGIN = 1.02; /* less is noise                      */
+
+static bool is_tile(const struct figure *f) { return !strncmp(f->way, "tile ", 5); }
+
+void figures_key(const struct program *q, const char *arch, struct text *t)
+{
+    text_printf(t, "%s ", arch);
+    program_print(NULL, q, t);
+    for (int i = 0; i < q->steps; i++)
+        if (q->step[i].prim && q->step[i].prim->source) text_append(t, q->step[i].prim->source);
+}
+
+void figures_add(struct figures *f, double us, const char *format, ...)
+{
+    if (f->n == MOST_FIGURES) return;
+    struct figure *to = &f->figure[f->n++];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(to->way, sizeof to->way, format, args);
+    va_end(args);
+    to->us = us;
+}
+
+double figures_us(const struct figures *f, const char *way)
+{
+    for (int i = 0; i < f->n; i++)
+        if (!strcmp(f->figure[i].way, way)) return f->figure[i].us;
+    return 0;
+}
+
+/* ---- Text ---- */
+
+void figures_write(const struct figures *f, struct text *t)
+{
+    for (int i = 0; i < f->n; i++) text_printf(t, "%.3f %s\n", f->figure[i].us, f->figure[i].way);
+}
+
+static bool is_known(const struct figure *f)
+{
+    bool other = !strcmp(f->way, "bare") || !strcmp(f->way, "apart") || !strcmp(f->way, "whole");
+    return f->us > 0 && isfinite(f->us) && (is_tile(f) || other);
+}
+
+static bool read_lines(struct figures *f, const char *s)
+{
+    while (*s && f->n < MOST_FIGURES) {
+        struct figure *to = &f->figure[f->n++];
+        int length = 0;
+        if (sscanf(s, "%lf %95[^\n]%n", &to->us, to->way, &length) != 2 || !is_known(to)) return false;
+        if (s[length] != '\n') return false;
+        s += length + 1;
+    }
+    return !*s && f->n && is_tile(&f->figure[0]);
+}
+
+bool figures_read(struct figures *f, const char *text)
+{
+    *f = (struct figures){0};
+    bool good = read_lines(f, text);
+    if (!good) *f = (struct figures){0};
+    return good;
+}
+
+/* ---- Decision ---- */
+
+static const struct figure *fastest_tile(const struct figures *f)
+{
+    const struct figure *best = &f->figure[0];
+    for (int i = 1; i < f->n; i++)
+        if (is_tile(&f->figure[i]) && f->figure[i].us * TILE_MARGIN < f->figure[0].us &&
+            f->figure[i].us < best->us)
+            best = &f->figure[i];
+    return best;
+}
+
+/* What "apart" must beat: "whole" was run with the first tile. */
+static double kept_us(const struct figures *f)
+{
+    double whole = figures_us(f, "whole"), best = fastest_tile(f)->us;
+    return whole ? whole - f->figure[0].us + best : best;
+}
+
+void figures_decide(const struct figures *f, struct decision *d)
+{
+    if (!f->n) return;
+    double apart = figures_us(f, "apart");
+    d->apart = apart && apart * APART_MARGIN < kept_us(f);
+    snprintf(d->tile, sizeof d->tile, "%s", fastest_tile(f)->way + 5);
+}
+
+/* ---- For people ---- */
+
+void figures_print(const struct figures *f, struct text *t)
+{
+    double bare = figures_us(f, "bare"), apart = figures_us(f, "apart");
+    int tiles = 0;
+    if (!f->n) {
+        text_printf(t, "   not tuned: %s\n", f->why);
+        return;
+    }
+    for (int i = 0; i < f->n; i++) tiles += is_tile(&f->figure[i]);
+    text_printf(t, "   tuned %.2f us, by price %.2f us, %d tiles", fastest_tile(f)->us, f->figure[0].us,
+                tiles);
+    if (bare) text_printf(t, "; cuBLASLt without the epilogue %.2f us", bare);
+    if (apart) text_printf(t, "; apart %.2f us instead of %.2f us", apart, kept_us(f));
+    text_append(t, "\n");
+}

@@ -1,0 +1,33 @@
+/* tuning.h -- what was measured of a GEMM program, and what follows. tune.c measures it. */
+#ifndef TUNING_H
+#define TUNING_H
+
+#include "plan.h"
+
+enum { MOST_FIGURES = 12 };
+
+struct figure {
+    char way[WAY_SIZE]; /* "tile sm90 128x192x64 ...", "whole", "apart", "bare"                    */
+    double us;
+};
+
+struct figures {
+    struct figure figure[MOST_FIGURES];
+    int n;
+    char why[128]; /* there are none; or ""                                                        */
+};
+
+/* What the figures depend on beside the device: equal programs have equal keys. */
+void figures_key(const struct program *q, const char *arch, struct text *t);
+void figures_add(struct figures *f, double us, const char *format, ...) PRINTF(3, 4);
+/* The figure of a way; 0 if there is none. */
+double figures_us(const struct figures *f, const char *way);
+void figures_write(const struct figures *f, struct text *t);
+/* False, and *f without figures, if the text is not one that figures_write makes. */
+bool figures_read(struct figures *f, const char *text);
+/* Fills in d->tile and d->apart. */
+void figures_decide(const struct figures *f, struct decision *d);
+/* For people: a line or two of the plan's text. */
+void figures_print(const struct figures *f, struct text *t);
+
+#endif
