@@ -26,9 +26,10 @@ static const char usage_text[] =
     "  --no-fusion                 one kernel for each operation\n"
     "  --arch sm_90a               explain, compile: kernels for this architecture\n"
     "  --dot                       explain: the plan as a Graphviz picture, nothing else\n"
-    "  --cache-dir DIR             compile, run: keep kernels here\n"
-    "  --no-cache                  compile, run: keep none\n"
-    "  --device cpu|gpu            run: where (cpu)\n"
+    "  --autotune                  times tilings and cuBLASLt on the GPU, and keeps what it finds\n"
+    "  --cache-dir DIR             keep kernels, and what tuning finds, here\n"
+    "  --no-cache                  keep none\n"
+    "  --device cpu|gpu            run: where (cpu); explain: gpu shows what tuning found on it\n"
     "  --check                     run: compare with an evaluation in fp64; exit 1 if it differs\n"
     "  --tolerance X               run: relative error allowed (bf16 1e-2, f16 2e-3, f32 1e-5)\n"
     "  --seed N                    run: of the random inputs (1)\n"
@@ -147,6 +148,12 @@ static bool set_arch(struct options *o, char *v) { return o->compile.arch = v, *
 static bool set_cache(struct options *o, char *v) { return o->compile.cache_dir = v, *v; }
 static bool set_no_cache(struct options *o, char *v) { return o->compile.flags |= CODA_NO_CACHE, !v; }
 static bool set_no_fusion(struct options *o, char *v) { return o->compile.flags |= CODA_NO_FUSION, !v; }
+static bool set_autotune(struct options *o, char *v)
+{
+    o->compile.flags |= CODA_AUTOTUNE;
+    o->compile.device = CODA_DEVICE_GPU;
+    return !v;
+}
 static bool set_dot(struct options *o, char *v) { return o->dot = true, !v; }
 static bool set_check(struct options *o, char *v) { return o->check = true, !v; }
 static bool set_input(struct options *o, char *v) { return bind(o->input, &o->inputs, v); }
@@ -162,9 +169,10 @@ static const struct option {
     {"--no-fusion", ALL, false, set_no_fusion},
     {"--arch", EXPLAIN | COMPILE, true, set_arch},
     {"--dot", EXPLAIN, false, set_dot},
-    {"--cache-dir", COMPILE | RUN, true, set_cache},
-    {"--no-cache", COMPILE | RUN, false, set_no_cache},
-    {"--device", RUN, true, set_device},
+    {"--autotune", ALL, false, set_autotune},
+    {"--cache-dir", ALL, true, set_cache},
+    {"--no-cache", ALL, false, set_no_cache},
+    {"--device", EXPLAIN | RUN, true, set_device},
     {"--check", RUN, false, set_check},
     {"--tolerance", RUN, true, set_tolerance},
     {"--seed", RUN, true, set_seed},

@@ -17,13 +17,13 @@ int info(const struct options *opt)
     return 0;
 }
 
-/* A plan of the file's graph for `device`; NULL after a complaint. */
-static coda_plan *plan_open(const struct options *opt, coda_device device, unsigned flags)
+/* A plan of the file's graph, for the GPU if that is asked for; NULL after a complaint. */
+static coda_plan *plan_open(const struct options *opt, unsigned flags)
 {
     coda_compile_options c = opt->compile;
     coda_plan *p = NULL;
     coda_graph *g = graph_open(opt);
-    c.device = device;
+    if (c.device == CODA_DEVICE_CPU) c.device = CODA_DEVICE_NONE;
     c.flags |= flags;
     if (g && coda_compile(&p, g, &c) != CODA_OK) complain("%s: %s", opt->file, coda_error());
     coda_graph_free(g);
@@ -50,7 +50,7 @@ static void print_stats(const coda_plan *p)
 
 int explain(const struct options *opt)
 {
-    coda_plan *p = plan_open(opt, CODA_DEVICE_NONE, CODA_PLAN_ONLY);
+    coda_plan *p = plan_open(opt, CODA_PLAN_ONLY);
     if (!p) return 1;
     if (opt->dot)
         print("", p, CODA_TEXT_DOT);
@@ -66,7 +66,7 @@ int explain(const struct options *opt)
 
 int compile(const struct options *opt)
 {
-    coda_plan *p = plan_open(opt, CODA_DEVICE_NONE, 0);
+    coda_plan *p = plan_open(opt, 0);
     if (!p) return 1;
     printf("%-48s %9s %9s %6s %7s\n", "kernel", "ms", "registers", "spills", "shared");
     for (int i = 0; i < coda_plan_kernels(p); i++) {

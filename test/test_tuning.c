@@ -1,0 +1,379 @@
+/*
+ * test_tuning.c -- figures as text, what is decided from them, and plans that follow decisions. The
+ * device is made up: nothing is measured here.
+ */
+#include "tune.h"
+#include "util_gemm.h"
+#include "util_run.h"
+
+#include <ftw.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <check.h> /* last: it has a macro named fail                                             */
+
+Suite *tuning_suite(void);
+
+static char root[64];
+static const struct jit_device device = {.name = "a made up GPU", .sms = 132, .driver = 13000};
+
+static void set_up(void)
+{
+    snprintf(root, sizeof root, "/tmp/coda-tuning-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(root));
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    (void)st, (void)type, (void)at;
+    return remove(path);
+}
+
+static void tear_down(void) { nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS); }
+
+/* ---- Text ---- */
+
+static struct figures figures_of(const char *text)
+{
+    struct figures f;
+    ck_assert_msg(figures_read(&f, text), "%s", text);
+    return f;
+}
+
+START_TEST(text_is_a_round_trip)
+{
+    static const char text[] = "118.320 tile sm90 128x256x64 stages=4 groups=2 band=8\n"
+                               "117.905 tile sm90 128x192x64 stages=5 groups=2 pingpong band=8\n"
+                               "0.125 bare\n1234567.000 apart\n2.000 whole\n";
+    struct figures f = figures_of(text);
+    struct text again = {0};
+    figures_write(&f, &again);
+    ck_assert_str_eq(text_str(&again), text);
+    ck_assert(figures_us(&f, "apart") == 1234567 && figures_us(&f, "bare") == 0.125);
+    ck_assert(figures_us(&f, "none") == 0);
+    text_free(&again);
+}
+END_TEST
+
+START_TEST(other_text_is_none)
+{
+    static const char *const bad[] = {
+        "",
+        "\n",
+        "9.0 bare\n",                                /* no tile                                    */
+        "9.0 tile a",                                /* cut off                                    */
+        "9.0 tile a\n8.0 tile",                      /* cut off later                              */
+        "9.0 tile a\n8.0 faster\n",                  /* an unknown way                             */
+        "9.0 tile a\n-1 bare\n",
+        "9.0 tile a\n0 bare\n",
+        "9.0 tile a\nnan bare\n",
+        "9.0 tile a\ninf bare\n",
+        "tile a 9.0\n",
+        "9.0 tile a\nx\n",
+        "1 tile a\n1 tile a\n1 tile a\n1 tile a\n1 tile a\n1 tile a\n1 tile a\n1 tile a\n1 tile a\n"
+        "1 tile a\n1 tile a\n1 tile a\n1 tile a\n", /* more than there can be                     */
+        "9.0 tile aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+        "aaaaaaaaaaaaaa\n",
+    };
+    for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+        struct figures f;
+        ck_assert_msg(!figures_read(&f, bad[i]) && !f.n, "\"%s\" was read", bad[i]);
+    }
+}
+END_TEST
+
+/* ---- Decisions ---- */
+
+START_TEST(the_fastest_wins_by_a_margin)
+{
+    static const struct {
+        const char *text, *tile;
+        bool apart;
+    } want[] = {
+        {"9 tile a\n", "a", false},
+        {"9 tile a\n5 tile b\n", "b", false},
+        {"9 tile a\n8.95 tile b\n", "a", false}, /* noise                                          */
+        {"9 tile a\n5 tile b\n4 tile c\n", "c", false},
+        {"9 tile a\n1 bare\n", "a", false}, /* nobody can have the bare product alone              */
+        {"9 tile a\n1 bare\n8 apart\n", "a", true},
+        {"9 tile a\n1 bare\n8.9 apart\n", "a", false}, /* noise                                    */
+        {"9 tile a\n5 tile b\n8 apart\n", "b", false},
+        {"9 tile a\n20 whole\n15 apart\n", "a", true}, /* with what runs beside it                 */
+        {"9 tile a\n5 tile b\n20 whole\n15.8 apart\n", "b", false}, /* 16, as b saves 4            */
+        {"9 tile a\n5 tile b\n20 whole\n15 apart\n", "b", true},
+    };
+    for (int i = 0; i < ARRAY_SIZE(want); i++) {
+        struct figures f = figures_of(want[i].text);
+        struct decision d = {0};
+        figures_decide(&f, &d);
+        ck_assert_str_eq(d.tile, want[i].tile);
+        ck_assert_msg(d.apart == want[i].apart, "%s", want[i].text);
+    }
+}
+END_TEST
+
+/* ---- Plans ---- */
+
+/* Two products; the first feeds a norm and a gate, the second a residual and a statistic. */
+static graph *block(void)
+{
+    coda_graph *g = coda_graph_new();
+    coda_value x = coda_input(g, "x", CODA_BF16, 2, (int64_t[]){96, 128});
+    coda_value w = coda_weight(g, "w", CODA_BF16, 2, (int64_t[]){512, 128});
+    coda_value d = coda_weight(g, "d", CODA_BF16, 2, (int64_t[]){128, 256});
+    coda_value a = coda_swiglu(g, coda_matmul(g, coda_rms_norm(g, x, CODA_NONE, 1e-5f), w), CODA_STACKED);
+    coda_value y = coda_add(g, coda_matmul(g, a, d), x);
+    coda_output(g, "y", y);
+    coda_output(g, "s", coda_row_sum(g, coda_mul(g, y, y)));
+    return g;
+}
+
+static struct plan_options hopper(void)
+{
+    struct plan_options o = {.fuse = true, .machine = gemm_machine};
+    return o;
+}
+
+static graph *rewritten(void)
+{
+    struct rewrite_log log = {0};
+    graph *g = block(), *r = rewrite(g, &(struct rewrite_options){.fuse = true}, &log);
+    ck_assert_msg(r, "%s", coda_error());
+    rewrite_log_free(&log);
+    graph_free(g);
+    return r;
+}
+
+static struct tuner tuner_of(const graph *g, struct arena *a)
+{
+    return (struct tuner){.graph = g, .options = hopper(), .gpu = &device, .arena = a,
+                          .jit = {.arch = "sm_90a", .cache_dir = root}};
+}
+
+static void put(const struct program *q, const char *text)
+{
+    struct text key = {0};
+    figures_key(q, "sm_90a", &key);
+    jit_figures_put(text_str(&key), &device, root, text);
+    text_free(&key);
+}
+
+static int gemm_of(const struct plan *p, int n)
+{
+    for (int i = 0; i < p->programs; i++)
+        if (p->program[i].kind == PROGRAM_GEMM && n-- == 0) return i;
+    ck_abort_msg("too few products");
+    return -1;
+}
+
+START_TEST(candidates_are_distinct_and_the_choice_comes_first)
+{
+    static const int64_t rows[] = {1, 16, 64, 200, 1000, 16384};
+    for (int i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct program p = {.kind = PROGRAM_GEMM, .rank = 3, .dim = {1, rows[i], 4096}, .k = 4096};
+        p.a = (struct operand){.dtype = CODA_BF16, .row = 4096, .k = 1};
+        p.b = p.a;
+        struct tile t[6], choice = tile_choose(&p, &gemm_machine);
+        int n = tile_candidates(&p, &gemm_machine, t, 6);
+        ck_assert_int_eq(n, 6);
+        for (int j = 0; j < n; j++) {
+            struct text words = {0}, others = {0};
+            tile_print(&t[j], &words);
+            struct tile again = tile_named(&p, &gemm_machine, text_str(&words));
+            tile_print(&again, &others);
+            ck_assert_str_eq(text_str(&words), text_str(&others));
+            text_free(&others);
+            for (int k = 0; k < j; k++) {
+                others = (struct text){0};
+                tile_print(&t[k], &others);
+                ck_assert_str_ne(text_str(&words), text_str(&others));
+                text_free(&others);
+            }
+            text_free(&words);
+        }
+        ck_assert(t[0].bm == choice.bm && t[0].bn == choice.bn && t[0].groups == choice.groups);
+        struct tile none = tile_named(&p, &gemm_machine, "sm90 12x34x64 stages=1");
+        ck_assert(none.bm == choice.bm && none.bn == choice.bn);
+    }
+}
+END_TEST
+
+START_TEST(equal_programs_have_equal_keys)
+{
+    struct plan p;
+    struct text key[2] = {{0}, {0}}, other = {0};
+    graph *r = rewritten();
+    for (int i = 0; i < 2; i++) {
+        struct plan_options o = hopper();
+        o.machine.sms -= i; /* other tiles, other states: the same programs */
+        ck_assert_msg(!plan_build(&p, r, &o), "%s", coda_error());
+        figures_key(&p.program[gemm_of(&p, 0)], "sm_90a", &key[i]);
+        if (i) figures_key(&p.program[gemm_of(&p, 1)], "sm_90a", &other);
+        plan_free(&p);
+    }
+    ck_assert_str_eq(text_str(&key[0]), text_str(&key[1]));
+    ck_assert_str_ne(text_str(&key[0]), text_str(&other));
+    ck_assert_ptr_null(strstr(text_str(&key[0]), "%"));
+    text_free(&key[0]), text_free(&key[1]), text_free(&other);
+    graph_free(r);
+}
+END_TEST
+
+START_TEST(a_kept_winner_is_used)
+{
+    struct arena arena = {0};
+    struct plan p, better;
+    struct decision *d;
+    graph *r = rewritten();
+    struct tuner t = tuner_of(r, &arena);
+    struct plan_options o = hopper();
+    ck_assert_msg(!plan_build(&p, r, &o), "%s", coda_error());
+    ck_assert(!tune_plan(&t, &p, &d, &o.decisions) && !o.decisions); /* nothing is known            */
+    const struct program *q = &p.program[gemm_of(&p, 0)];
+    struct tile tile[4];
+    ck_assert_int_eq(tile_candidates(q, &o.machine, tile, 4), 4);
+    struct text words = {0}, text = {0}, plan = {0};
+    tile_print(&tile[3], &words);
+    text_printf(&text, "9 tile x\n5 tile %s\n7 bare\n8 apart\n", text_str(&words));
+    put(q, text_str(&text));
+    ck_assert(!tune_plan(&t, &p, &d, &o.decisions) && o.decisions == 1 && !t.measured);
+    o.decision = d;
+    ck_assert_msg(!plan_build(&better, r, &o), "%s", coda_error());
+    const struct tile *got = &better.program[gemm_of(&better, 0)].tile;
+    ck_assert(got->bm == tile[3].bm && got->bn == tile[3].bn && got->groups == tile[3].groups);
+    plan_print(&better, &plan);
+    ck_assert_ptr_nonnull(strstr(text_str(&plan), "tuned 5.00 us, by price 9.00 us, 2 tiles; cuBLASLt without "
+                                                  "the epilogue 7.00 us; apart 8.00 us instead of 5.00 us"));
+    text_free(&words), text_free(&text), text_free(&plan);
+    plan_free(&p), plan_free(&better);
+    arena_free(&arena);
+    graph_free(r);
+}
+END_TEST
+
+START_TEST(what_is_foreign_is_not_used)
+{
+    static const char *const text[] = {"", "9 tile", "garbage\n", "5 bare\n9 tile a\n"};
+    struct arena arena = {0};
+    struct plan p;
+    struct decision *d;
+    int n;
+    graph *r = rewritten();
+    struct tuner t = tuner_of(r, &arena);
+    struct plan_options o = hopper();
+    ck_assert_msg(!plan_build(&p, r, &o), "%s", coda_error());
+    const struct program *q = &p.program[gemm_of(&p, 0)];
+    for (int i = 0; i < ARRAY_SIZE(text); i++) {
+        put(q, text[i]);
+        ck_assert(!tune_plan(&t, &p, &d, &n) && n == 0);
+    }
+    put(q, "9 tile a\n1 tile b\n");
+    ck_assert(!tune_plan(&t, &p, &d, &n) && n == 1);
+    struct jit_device other = device;
+    other.sms = 114;
+    t.gpu = &other;
+    ck_assert(!tune_plan(&t, &p, &d, &n) && n == 0); /* of another device                           */
+    t.gpu = &device;
+    t.jit.arch = "sm_80";
+    ck_assert(!tune_plan(&t, &p, &d, &n) && n == 0);
+    t.jit.arch = "sm_90a";
+    t.jit.no_cache = true;
+    ck_assert(!tune_plan(&t, &p, &d, &n) && n == 0);
+    plan_free(&p);
+    arena_free(&arena);
+    graph_free(r);
+}
+END_TEST
+
+/* ---- Taken apart ---- */
+
+static void run_plan(const struct plan *p, void **args)
+{
+    void *workspace = aligned_alloc(256, (size_t)(p->workspace + 511) / 256 * 256);
+    for (int i = 0; i < p->programs; i++)
+        ck_assert_msg(!cpu_run(p, &p->program[i], args, NULL, workspace), "%s", coda_error());
+    free(workspace);
+}
+
+/* Any set of the graph's products, each by itself with its epilogue behind it, computes the same. */
+static void take_apart(const graph *g, unsigned set, void **want, uint64_t seed)
+{
+    struct rewrite_log log = {0};
+    struct decision d[8];
+    struct plan p;
+    struct plan_options o = hopper();
+    graph *r = rewrite(g, &(struct rewrite_options){.fuse = true}, &log);
+    rewrite_log_free(&log);
+    ck_assert_msg(r && !plan_build(&p, r, &o), "%s", coda_error());
+    for (int i = 0, bit = 0; i < p.programs && bit < 8; i++) {
+        if (p.program[i].kind != PROGRAM_GEMM) continue;
+        if (set >> bit++ & 1) d[o.decisions++] = (struct decision){.root = p.program[i].root, .apart = true};
+    }
+    plan_free(&p);
+    o.decision = d;
+    ck_assert_msg(!plan_build(&p, r, &o), "%s", coda_error());
+    for (int i = 0; i < p.programs; i++) {
+        const struct decision *q = plan_decision(&o, p.program[i].root);
+        if (!q || p.program[i].kind != PROGRAM_GEMM) continue;
+        ck_assert_int_eq(p.program[i].steps, 2); /* the product and its store */
+        ck_assert(is_cublaslt(&p.program[i]) && p.program[i].scratch >= 0);
+    }
+    void **got = random_args(g, seed, false);
+    run_plan(&p, got);
+    int leaves = coda_graph_args(g) - g->outputs;
+    for (int i = 0; i < g->outputs; i++)
+        ck_assert_double_le(run_error(g, i, got[leaves + i], want[leaves + i]), 2e-2);
+    random_args_free(g, got);
+    plan_free(&p);
+    graph_free(r);
+}
+
+START_TEST(programs_can_be_taken_apart)
+{
+    static const char *const name[] = {NULL, "llama_small", "gpt2_small", "bert_small"};
+    char path[64];
+    snprintf(path, sizeof path, "examples/graphs/%s.coda", name[_i] ? name[_i] : "");
+    graph *g = name[_i] ? run_load(path) : block();
+    void **want = run_reference(g, 7);
+    ck_assert_msg(want, "%s", coda_error());
+    static const unsigned set[] = {1, 2, 3, 0xff};
+    for (int i = 0; i < ARRAY_SIZE(set); i++) take_apart(g, set[i], want, 7);
+    random_args_free(g, want);
+    graph_free(g);
+}
+END_TEST
+
+START_TEST(the_flag_needs_a_gpu)
+{
+    graph *g = block();
+    coda_plan *p;
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    opt.device = CODA_DEVICE_CPU;
+    opt.flags = CODA_AUTOTUNE;
+    ck_assert_int_eq(coda_compile(&p, g, &opt), CODA_E_INVALID);
+    ck_assert_str_eq(coda_error(), "compile: CODA_AUTOTUNE on device 1, which is no GPU");
+    graph_free(g);
+}
+END_TEST
+
+Suite *tuning_suite(void)
+{
+    Suite *s = suite_create("tuning");
+    TCase *t = tcase_create("text"), *kept = tcase_create("kept"), *plan = tcase_create("plan");
+    tcase_add_test(t, text_is_a_round_trip);
+    tcase_add_test(t, other_text_is_none);
+    tcase_add_test(t, the_fastest_wins_by_a_margin);
+    tcase_add_checked_fixture(kept, set_up, tear_down);
+    tcase_add_test(kept, a_kept_winner_is_used);
+    tcase_add_test(kept, what_is_foreign_is_not_used);
+    tcase_add_test(plan, candidates_are_distinct_and_the_choice_comes_first);
+    tcase_add_test(plan, equal_programs_have_equal_keys);
+    tcase_add_loop_test(plan, programs_can_be_taken_apart, 0, 4);
+    tcase_add_test(plan, the_flag_needs_a_gpu);
+    suite_add_tcase(s, t);
+    suite_add_tcase(s, kept);
+    suite_add_tcase(s, plan);
+    return s;
+}
