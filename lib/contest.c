@@ -13,7 +13,7 @@
  */
 #include "tune.h"
 
-#include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,9 +168,8 @@ static void drop(struct way *w)
 }
 
 /* The first way is the plan itself. */
-static coda_status ready(struct contest *c)
+static coda_status load_ways(struct contest *c)
 {
-    parallel_for(c->ways, compile_way, c);
     for (int i = 0; i < c->ways; i++) {
         struct way *w = &c->way[i];
         if (!w->status) w->status = kernels_load(w->plan);
@@ -302,17 +301,22 @@ static void report(struct contest *c, struct figures *out)
 
 /* ---- The contest ---- */
 
-static coda_status hold(struct contest *c, struct figures *out)
+static coda_status assemble(struct contest *c, struct figures *out)
 {
-    char err[JIT_ERROR_SIZE];
     coda_status status = add_tiles(c);
     if (!status) status = add_cublaslt(c);
     if (c->tensors.n > MOST_TENSORS)
         snprintf(out->why, sizeof out->why, "%d tensors, more than %d", c->tensors.n, MOST_TENSORS);
+    else if (!status) parallel_for(c->ways, compile_way, c);
+    return status;
+}
+
+static coda_status measure(struct contest *c, struct figures *out)
+{
+    char err[JIT_ERROR_SIZE];
+    coda_status status = tensors_load(&c->tensors, out->why, sizeof out->why);
     if (status || out->why[0]) return status;
-    status = tensors_load(&c->tensors, out->why, sizeof out->why);
-    if (status || out->why[0]) return status;
-    status = ready(c);
+    status = load_ways(c);
     if (status) return status;
     status = jit_clock_new(&c->clock, err);
     if (status) return fail(status, "tuning: %s", err);
@@ -322,8 +326,17 @@ static coda_status hold(struct contest *c, struct figures *out)
     return status;
 }
 
+static void release(struct contest *c)
+{
+    for (int i = 0; i < c->ways; i++) drop(&c->way[i]);
+    jit_clock_free(c->clock);
+    tensors_free(&c->tensors);
+}
+
+/* One at a time: what runs beside another is not measured. */
 coda_status contest(struct figures *out, const struct tuner *t, const struct plan *plan, int index)
 {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     struct contest *c = calloc(1, sizeof *c);
     struct failure before;
     *out = (struct figures){0};
@@ -332,12 +345,13 @@ coda_status contest(struct figures *out, const struct tuner *t, const struct pla
     c->usual = plan;
     c->program = &plan->program[index];
     fail_save(&before);
-    coda_status status = hold(c, out);
+    coda_status status = assemble(c, out);
+    pthread_mutex_lock(&lock);
+    if (!status && !out->why[0]) status = measure(c, out);
+    release(c);
+    pthread_mutex_unlock(&lock);
     if (!status) fail_restore(&before);
-    for (int i = 0; i < c->ways; i++) drop(&c->way[i]);
-    jit_clock_free(c->clock);
     plan_free(&c->apart);
-    tensors_free(&c->tensors);
     free(c);
     return status;
 }

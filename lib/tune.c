@@ -24,12 +24,15 @@ static bool recall(const struct tuner *t, const char *key, struct figures *f)
     return good;
 }
 
-static void keep(const struct tuner *t, const char *key, const struct figures *f)
+/* From here on everybody sees the figures as they are kept, digit for digit. */
+static void keep(const struct tuner *t, const char *key, struct figures *f)
 {
     struct text text = {0};
     figures_write(f, &text);
-    if (f->n && !t->jit.no_cache && !text.failed)
-        jit_figures_put(key, t->gpu, t->jit.cache_dir, text_str(&text));
+    if (f->n && !text.failed) {
+        if (!t->jit.no_cache) jit_figures_put(key, t->gpu, t->jit.cache_dir, text_str(&text));
+        figures_read(f, text_str(&text));
+    }
     text_free(&text);
 }
 

@@ -111,6 +111,7 @@ void figures_decide(const struct figures *f, struct decision *d)
 void figures_print(const struct figures *f, struct text *t)
 {
     double bare = figures_us(f, "bare"), apart = figures_us(f, "apart");
+    struct decision d = {0};
     int tiles = 0;
     if (!f->n) {
         text_printf(t, "   not tuned: %s\n", f->why);
@@ -120,6 +121,9 @@ void figures_print(const struct figures *f, struct text *t)
     text_printf(t, "   tuned %.2f us, by price %.2f us, %d tiles", fastest_tile(f)->us, f->figure[0].us,
                 tiles);
     if (bare) text_printf(t, "; cuBLASLt without the epilogue %.2f us", bare);
-    if (apart) text_printf(t, "; apart %.2f us instead of %.2f us", apart, kept_us(f));
+    figures_decide(f, &d);
+    if (apart)
+        text_printf(t, "; %s %.2f us instead of %.2f us", d.apart ? "taken apart" : "apart it would be",
+                    apart, kept_us(f));
     text_append(t, "\n");
 }

@@ -1,11 +1,12 @@
 /*
  * bench.c -- compiles, checks and times figures, and reports them.
  *
- *     NAME [--quick] [--plan] [--out FILE] [PATTERN...]
+ *     NAME [--quick] [--plan] [--autotune] [--out FILE] [PATTERN...]
  *
  * Only figures whose name contains a pattern are measured; they are printed, and stored only with --out.
  * All of them go to perf/results/NAME.json. --quick takes fewer rounds; --plan prints the plans and
- * needs no GPU.
+ * needs no GPU; --autotune tunes
+ * libcoda's, and then times whole runs everywhere.
  */
 #include "bench.h"
 
@@ -26,7 +27,7 @@ struct bench {
     struct report report;
     address memory, next, end;
     event event[2 * SIDES * ROUNDS];
-    bool quick, plan;
+    bool quick, plan, tune;
     const char *out;
     char **pattern;
     int patterns, bad;
@@ -49,7 +50,7 @@ static void compile_side(void *ctx, int64_t i)
     coda_graph *g = f->build(f, (int)(i % SIDES));
     if (!g) return;
     const struct way *way = (f->way ? f->way : usual) + i % SIDES;
-    opt.flags = way->flags | (c->b->plan ? CODA_PLAN_ONLY : 0);
+    opt.flags = way->flags | (c->b->plan ? CODA_PLAN_ONLY : 0) | (c->b->tune ? CODA_AUTOTUNE : 0);
     opt.fold = way->fold;
     opt.device = c->b->plan ? CODA_DEVICE_NONE : CODA_DEVICE_GPU;
     s->name = way->name;
@@ -449,6 +450,8 @@ static void parse(struct bench *b, int argc, char **argv)
             b->quick = true;
         else if (!strcmp(argv[i], "--plan"))
             b->plan = true;
+        else if (!strcmp(argv[i], "--autotune"))
+            b->tune = true;
         else if (!strcmp(argv[i], "--out") && i + 1 < argc)
             b->out = argv[++i];
         else
@@ -470,6 +473,7 @@ int bench_main(int argc, char **argv, const char *name, struct figure *f, int n)
     parse(&b, argc, argv);
     n = choose(&b, f, n);
     if (n == 0) return 0;
+    for (int i = 0; i < n && b.tune; i++) f[i].first_kernel = false; /* it may be no longer the epilogue's */
     if (!b.plan) open_machine(&b);
     if (compile_all(&b, f, n)) return 1;
     if (b.plan) return print_plans(f, n);

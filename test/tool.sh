@@ -26,7 +26,7 @@ status 0 $coda --help; prints '^usage: coda info'
 status 0 $coda --version; prints '^coda [0-9]'
 status 2 $coda frobnicate; says frobnicate
 status 2 $coda run; says 'needs a FILE'
-status 2 $coda explain $graphs/llama.coda --device cpu; says '--device'
+status 2 $coda explain $graphs/llama.coda --check; says '--check'
 status 2 $coda run $graphs/llama.coda --fold; says 'needs a value'
 status 2 $coda run $graphs/llama.coda --seed 12x; says 12x
 status 2 $coda run a b; says 'one FILE'
@@ -42,6 +42,13 @@ done
 status 0 $coda explain $graphs/llama.coda --dot; prints '^digraph'
 status 0 $coda explain $graphs/gpt2.coda --no-fusion
 status 0 $coda explain $graphs/bert.coda --fold copy
+
+# A plan for the GPU needs none; tuning does.
+CODA_LIBCUDA=/nonexistent/libcuda.so.1; export CODA_LIBCUDA
+status 0 $coda explain $graphs/gpt2.coda --device gpu; prints '^# plan'
+status 1 $coda explain $graphs/gpt2.coda --autotune; says 'the CUDA driver is missing'
+status 1 $coda compile $graphs/gpt2.coda --autotune; says 'the CUDA driver is missing'
+unset CODA_LIBCUDA
 
 # Runs, fused and not, in all fold modes, against fp64.
 for g in $graphs/*_small.coda; do
