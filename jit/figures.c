@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache.h"
+#include "old.h"
 
-static char *print_key(const char *what, const struct jit_device *dev)
+static char *print_key(const char *what, const struct jit_device *dev, const struct jit_options *opt)
 {
     char *key = NULL;
     size_t size = 0;
@@ -21,7 +21,7 @@ static char *print_key(const char *what, const struct jit_device *dev)
     FILE *f = s ? open_memstream(&key, &size) : NULL;
     if (!f) return NULL;
     fprintf(f, "coda figures 1\n");
-    fprintf(f, "device %s, %d SMs, driver %d\n", dev->name, dev->sms, dev->driver);
+    fprintf(f, "device %s, %d SMs, driver %d, arch %s\n", dev->name, dev->sms, dev->driver, opt->arch);
     fprintf(f, "library %s, primitives %s\n%s", CODA_VERSION_STRING, s->digest, what);
     bool ok = !ferror(f);
     if (fclose(f) == 0 && ok) return key;
@@ -29,26 +29,27 @@ static char *print_key(const char *what, const struct jit_device *dev)
     return NULL;
 }
 
-char *jit_figures_get(const char *what, const struct jit_device *dev, const char *cache_dir)
+char *jit_figures_get(const char *what, const struct jit_device *dev, const struct jit_options *opt)
 {
-    char *key = print_key(what, dev), *text = NULL;
-    struct cache *c = key ? cache_open(cache_dir) : NULL;
+    char *key = opt->no_cache ? NULL : print_key(what, dev, opt), *text = NULL;
+    struct old_cache *c = key ? old_open(opt->cache_dir) : NULL;
     void *data;
     size_t size;
-    if (c && cache_get(c, key, &data, &size)) {
+    if (c && old_get(c, key, &data, &size)) {
         text = strndup(data, size);
         free(data);
     }
-    cache_close(c);
+    old_close(c);
     free(key);
     return text;
 }
 
-void jit_figures_put(const char *what, const struct jit_device *dev, const char *cache_dir, const char *text)
+void jit_figures_put(const char *what, const struct jit_device *dev, const struct jit_options *opt,
+                     const char *text)
 {
-    char *key = print_key(what, dev);
-    struct cache *c = key ? cache_open(cache_dir) : NULL;
-    if (c) cache_put(c, key, text, strlen(text), NULL);
-    cache_close(c);
+    char *key = opt->no_cache ? NULL : print_key(what, dev, opt);
+    struct old_cache *c = key ? old_open(opt->cache_dir) : NULL;
+    if (c) old_put(c, key, text, strlen(text), NULL);
+    old_close(c);
     free(key);
 }

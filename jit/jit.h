@@ -107,8 +107,9 @@ void jit_lt_free(struct jit_lt *lt);
 /* ---- figures.c: what was measured on a device, kept in the cache ---- */
 
 /* The text kept for `what` (any text) on devices like this one: malloc'd, NULL if there is none. */
-char *jit_figures_get(const char *what, const struct jit_device *dev, const char *cache_dir);
-void jit_figures_put(const char *what, const struct jit_device *dev, const char *cache_dir, const char *text);
+char *jit_figures_get(const char *what, const struct jit_device *dev, const struct jit_options *opt);
+void jit_figures_put(const char *what, const struct jit_device *dev, const struct jit_options *opt,
+                     const char *text);
 
 /* ---- measure.c: device memory and the time of launches, for tuning; in the current context ---- */
 

@@ -17,8 +17,7 @@ static bool is_tunable(const struct program *q)
 
 static bool recall(const struct tuner *t, const char *key, struct figures *f)
 {
-    if (t->jit.no_cache) return false;
-    char *text = jit_figures_get(key, t->gpu, t->jit.cache_dir);
+    char *text = jit_figures_get(key, t->gpu, &t->jit);
     bool good = text && figures_read(f, text);
     free(text);
     return good;
@@ -30,7 +29,7 @@ static void keep(const struct tuner *t, const char *key, struct figures *f)
     struct text text = {0};
     figures_write(f, &text);
     if (f->n && !text.failed) {
-        if (!t->jit.no_cache) jit_figures_put(key, t->gpu, t->jit.cache_dir, text_str(&text));
+        jit_figures_put(key, t->gpu, &t->jit, text_str(&text));
         figures_read(f, text_str(&text));
     }
     text_free(&text);
@@ -63,7 +62,7 @@ static coda_status decide(struct tuner *t, const struct plan *plan, int index, s
                           struct decision *d)
 {
     struct text key = {0};
-    figures_key(&plan->program[index], t->jit.arch, &key);
+    figures_key(&plan->program[index], &key);
     known[n].key = key.failed ? NULL : arena_string(t->arena, text_str(&key));
     text_free(&key);
     if (!known[n].key) return fail(CODA_E_MEMORY, "out of memory for a program's text");

@@ -20,9 +20,8 @@ static const double TILE_MARGIN = 1.01, APART_MARGIN = 1.02; /* less is noise   
 
 static bool is_tile(const struct figure *f) { return !strncmp(f->way, "tile ", 5); }
 
-void figures_key(const struct program *q, const char *arch, struct text *t)
+void figures_key(const struct program *q, struct text *t)
 {
-    text_printf(t, "%s ", arch);
     program_print(NULL, q, t);
     for (int i = 0; i < q->steps; i++)
         if (q->step[i].prim && q->step[i].prim->source) text_append(t, q->step[i].prim->source);

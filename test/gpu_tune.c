@@ -81,11 +81,12 @@ static int forced(const char *name, const graph *g, coda_compile_options opt, vo
         if (q->kind != PROGRAM_GEMM) continue;
         int last = tile_candidates(q, &m, tile, ARRAY_SIZE(tile)) - 1;
         tile_print(&tile[last], &word);
-        figures_key(q, p->gpu.arch, &key);
+        figures_key(q, &key);
         text_printf(&text, "9 tile %s\n", "the price's");
         if (!strcmp(way, "apart")) text_append(&text, "1 apart\n");
         else text_printf(&text, "1 tile %s\n", text_str(&word));
-        jit_figures_put(text_str(&key), &p->gpu, opt.cache_dir, text_str(&text));
+        struct jit_options jit = {.arch = p->gpu.arch, .cache_dir = opt.cache_dir};
+        jit_figures_put(text_str(&key), &p->gpu, &jit, text_str(&text));
         text_free(&key), text_free(&text), text_free(&word);
         n++;
     }

@@ -155,8 +155,9 @@ static struct tuner tuner_of(const graph *g, struct arena *a)
 static void put(const struct program *q, const char *text)
 {
     struct text key = {0};
-    figures_key(q, "sm_90a", &key);
-    jit_figures_put(text_str(&key), &device, root, text);
+    struct jit_options opt = {.arch = "sm_90a", .cache_dir = root};
+    figures_key(q, &key);
+    jit_figures_put(text_str(&key), &device, &opt, text);
     text_free(&key);
 }
 
@@ -209,8 +210,8 @@ START_TEST(equal_programs_have_equal_keys)
         struct plan_options o = hopper();
         o.machine.sms -= i; /* other tiles, other states: the same programs */
         ck_assert_msg(!plan_build(&p, r, &o), "%s", coda_error());
-        figures_key(&p.program[gemm_of(&p, 0)], "sm_90a", &key[i]);
-        if (i) figures_key(&p.program[gemm_of(&p, 1)], "sm_90a", &other);
+        figures_key(&p.program[gemm_of(&p, 0)], &key[i]);
+        if (i) figures_key(&p.program[gemm_of(&p, 1)], &other);
         plan_free(&p);
     }
     ck_assert_str_eq(text_str(&key[0]), text_str(&key[1]));
