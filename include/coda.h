@@ -484,7 +484,7 @@ typedef enum coda_fold {
 enum {
     CODA_NO_FUSION = 1 << 0,  /* one kernel for each operation: the yardstick                      */
     CODA_NO_CACHE = 1 << 1,   /* neither read nor write the cache on disk                          */
-    CODA_CUBLASLT = 1 << 2,   /* GEMMs without an epilogue go to cuBLASLt                          */
+    CODA_CUBLASLT = 1 << 2,   /* all GEMMs without an epilogue go to cuBLASLt                      */
     CODA_PLAN_ONLY = 1 << 3,  /* stop after the plan: nothing is compiled, nothing can run         */
     CODA_AUTOTUNE = 1 << 4    /* measure what is not known yet; see below                          */
 };
@@ -511,6 +511,10 @@ typedef struct coda_compile_options {
  * one time that coda allocates device memory: tensors of the product's sizes, several of each, at most
  * half of what is free, given back before coda_compile() returns. If that is too little the product is
  * not tuned, and CODA_TEXT_PLAN says so. Results differ between tilings by rounding only.
+ *
+ * Products that tensor maps cannot describe (fp32, odd pitches) have a plain and slow kernel. Without
+ * figures they too go to cuBLASLt, if it is there and faster by price. Each such product wants 64 MiB of
+ * workspace; products that run one after the other share them.
  */
 
 /* Rewrites, plans, compiles (or finds in the cache) and loads. opt may be NULL. Slow the first time:

@@ -116,13 +116,12 @@ void jit_figures_put(const char *what, const struct jit_device *dev, const struc
 size_t jit_memory_free(void); /* bytes; 0 if nobody knows                                          */
 coda_status jit_alloc(void **out, size_t bytes, char *err);
 void jit_free(void *p);
-/* Repeats a pattern of `period` bytes. */
+/* Repeats a pattern of `period` bytes, and waits. */
 coda_status jit_fill(void *to, size_t bytes, const void *pattern, size_t period, char *err);
 coda_status jit_download(void *to, const void *from, size_t bytes, char *err);
 
 struct jit_clock;  /* a stream and what times it                                                    */
 struct jit_replay; /* launches, recorded                                                            */
-/* After everything that was filled before. */
 coda_status jit_clock_new(struct jit_clock **out, char *err);
 coda_stream jit_clock_stream(const struct jit_clock *c);
 coda_status jit_clock_wait(const struct jit_clock *c, char *err);

@@ -47,7 +47,7 @@ void jit_free(void *p)
     if (d) d->cuMemFree((CUdeviceptr)p);
 }
 
-/* Copies double what is there. */
+/* Copies double what is there, and run on: nothing else waits for them. */
 coda_status jit_fill(void *to, size_t bytes, const void *pattern, size_t period, char *err)
 {
     const struct driver *d = driver_open(err);
@@ -60,6 +60,7 @@ coda_status jit_fill(void *to, size_t bytes, const void *pattern, size_t period,
         r = d->cuMemcpyDtoD(at + done, at, more);
         done += more;
     }
+    if (!r) r = d->cuCtxSynchronize();
     return r ? driver_fail(d, err, r, "filling memory") : CODA_OK;
 }
 
@@ -93,7 +94,6 @@ coda_status jit_clock_new(struct jit_clock **out, char *err)
     CUresult r = d->cuStreamCreate(&c->stream, CU_STREAM_NON_BLOCKING);
     if (!r) r = d->cuEventCreate(&c->begin, CU_EVENT_DEFAULT);
     if (!r) r = d->cuEventCreate(&c->end, CU_EVENT_DEFAULT);
-    if (!r) r = d->cuCtxSynchronize(); /* what was filled is there: other streams do not wait for this one */
     if (!r) return *out = c, CODA_OK;
     jit_clock_free(c);
     return driver_fail(d, err, r, "a stream and two events");

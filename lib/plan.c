@@ -121,14 +121,18 @@ const struct decision *plan_decision(const struct plan_options *opt, int root)
     return NULL;
 }
 
+bool plan_suits_cublaslt(const struct program *p)
+{
+    bool rows = p->a.k == 1 || p->a.row == 1, cols = p->b.k == 1 || p->b.row == 1;
+    return rows && cols && p->a.dtype == p->b.dtype && p->dim[0] && p->dim[1] && p->dim[2] && p->k;
+}
+
 static bool is_plain_gemm(const struct program *p)
 {
-    if (p->kind != PROGRAM_GEMM || p->steps != 2 || p->step[1].kind != STEP_STORE || p->a.dtype != p->b.dtype)
-        return false;
+    if (p->kind != PROGRAM_GEMM || p->steps != 2 || p->step[1].kind != STEP_STORE) return false;
     const struct port *d = &p->port[p->step[1].port];
-    bool rows = p->a.k == 1 || p->a.row == 1, cols = p->b.k == 1 || p->b.row == 1;
     bool same = d->dtype == p->a.dtype || d->dtype == CODA_F32;
-    return rows && cols && same && d->stride[2] == 1 && p->dim[0] && p->dim[1] && p->dim[2] && p->k;
+    return same && d->stride[2] == 1 && plan_suits_cublaslt(p);
 }
 
 static void use_cublaslt(struct plan *p, const struct plan_options *opt, int64_t bytes)

@@ -230,6 +230,9 @@ struct tile tile_choose(const struct program *p, const struct machine *m); /* th
 /* The candidate that tile_print describes by these words; the cheapest, if there is none. */
 struct tile tile_named(const struct program *p, const struct machine *m, const char *words);
 void tile_print(const struct tile *tile, struct text *t);
+/* By price: is the GEMM so slow in the tile it has that cuBLASLt and an epilogue apart are faster? */
+bool tile_loses(const struct program *p, const struct machine *m);
+bool plan_suits_cublaslt(const struct program *p); /* its product; operands of two dtypes do not   */
 const struct decision *plan_decision(const struct plan_options *opt, int root); /* NULL: none      */
 void plan_place(struct plan *p);
 coda_status plan_verify(const struct plan *p);

@@ -278,3 +278,32 @@ struct tile tile_named(const struct program *p, const struct machine *m, const c
     }
     return all[at];
 }
+
+/* ---- Instead of the plain mainloop ---- */
+
+/* Microseconds, fitted to an H200. A step of K takes a tile 0.06 alone on its SM, twice that for two. */
+static double simt_us(const struct program *p, int sms)
+{
+    double tiles = (double)p->dim[0] * (double)CEIL_DIV(p->dim[1], p->tile.bm) *
+                   (double)CEIL_DIV(p->dim[2], p->tile.bn);
+    double waves = (double)(int64_t)((tiles + 2 * sms - 1) / (2 * sms));
+    return waves * (double)p->k * 0.06 * (1 + MIN(tiles / (2 * sms), 1));
+}
+
+/* What a store and a load cost between the product and each pass of the epilogue, besides. */
+static double cublaslt_us(const struct program *p)
+{
+    bool wide = p->a.dtype == CODA_F32;
+    int passes = p->steps > 2;
+    for (int i = 0; i < p->steps; i++) passes += p->step[i].kind == STEP_ROPE;
+    double elements = (double)p->dim[0] * (double)p->dim[1] * (double)p->dim[2];
+    double product = MAX(program_flops(p) / (wide ? 50e6 : 130e6), (double)program_bytes(p) / 3.5e6);
+    return 10 + product + passes * (2 + 2 * elements * dtype_size(p->a.dtype) / 2.8e6);
+}
+
+bool tile_loses(const struct program *p, const struct machine *m)
+{
+    double margin = 1.25; /* between two rough prices */
+    return p->tile.mainloop == MAINLOOP_SIMT && plan_suits_cublaslt(p) &&
+           simt_us(p, m->sms > 0 ? m->sms : 132) > margin * cublaslt_us(p);
+}

@@ -2,7 +2,8 @@
  * tune.c -- what is known of each GEMM of a plan, and what follows from it.
  *
  * Figures come from the cache, or from a contest on the device if the caller asked for one; equal
- * programs share them. Without any there is no decision, and the price of tile.c stands.
+ * programs share them. Without any the price of tile.c stands: it chose the tile, and it may say that
+ * the plain mainloop loses to cuBLASLt.
  */
 #include "tune.h"
 
@@ -62,6 +63,7 @@ static coda_status decide(struct tuner *t, const struct plan *plan, int index, s
                           struct decision *d)
 {
     struct text key = {0};
+    char line[JIT_ERROR_SIZE];
     figures_key(&plan->program[index], &key);
     known[n].key = key.failed ? NULL : arena_string(t->arena, text_str(&key));
     text_free(&key);
@@ -72,15 +74,18 @@ static coda_status decide(struct tuner *t, const struct plan *plan, int index, s
     if (at == n) status = find(t, plan, index, known[n].key, &known[n].figures);
     *d = (struct decision){.root = plan->program[index].root, .figures = known[at].figures};
     known[n].figures = d->figures;
-    if (!status && d->figures) figures_decide(d->figures, d);
-    return status;
+    if (status) return status;
+    if (d->figures) figures_decide(d->figures, d);
+    if (!d->figures || !d->figures->n)
+        d->apart = t->options.fuse && tile_loses(&plan->program[index], &t->options.machine);
+    if (d->apart) d->apart = jit_cublaslt_info(line, sizeof line);
+    return CODA_OK;
 }
 
 coda_status tune_plan(struct tuner *t, const struct plan *plan, struct decision **out, int *n)
 {
     struct known *known = ARENA_NEW(t->arena, struct known, plan->programs + 1);
     struct decision *d = *out = ARENA_NEW(t->arena, struct decision, plan->programs + 1);
-    char line[JIT_ERROR_SIZE];
     int keys = 0;
     coda_status status = CODA_OK;
     *n = 0;
@@ -88,9 +93,7 @@ coda_status tune_plan(struct tuner *t, const struct plan *plan, struct decision 
     for (int i = 0; i < plan->programs && !status; i++) {
         if (!is_tunable(&plan->program[i])) continue;
         status = decide(t, plan, i, known, keys++, &d[*n]);
-        if (status || !d[*n].figures) continue;
-        if (d[*n].apart) d[*n].apart = jit_cublaslt_info(line, sizeof line);
-        *n += 1;
+        if (!status && (d[*n].figures || d[*n].apart)) *n += 1;
     }
     return status;
 }

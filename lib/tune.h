@@ -16,7 +16,7 @@ struct tuner {
     int measured;                  /* programs                                                     */
 };
 
-/* tune.c: one decision for each GEMM of the plan that there are figures of. */
+/* tune.c: one decision for each GEMM of the plan of which something is known. */
 coda_status tune_plan(struct tuner *t, const struct plan *plan, struct decision **out, int *n);
 
 /* ---- contest.c, contest_data.c: one program, measured ---- */

@@ -201,6 +201,33 @@ START_TEST(candidates_are_distinct_and_the_choice_comes_first)
 }
 END_TEST
 
+/* Where TMA cannot go, and there is much to do. */
+START_TEST(plain_mainloop_loses_to_cublaslt)
+{
+    static const struct {
+        coda_dtype dtype;
+        int64_t m, n, k;
+        bool loses;
+    } want[] = {
+        {CODA_F32, 4096, 4096, 4096, true},   {CODA_F32, 512, 1024, 1024, true},
+        {CODA_F32, 64, 1024, 1024, true},     {CODA_F32, 1, 4096, 4096, true},
+        {CODA_F32, 64, 256, 128, false},      {CODA_BF16, 4096, 4096, 4095, true},
+        {CODA_BF16, 64, 1001, 1023, true},    {CODA_BF16, 16, 32, 33, false},
+        {CODA_BF16, 4096, 4096, 4096, false}, /* has better than the plain one                     */
+    };
+    for (int i = 0; i < ARRAY_SIZE(want); i++) {
+        struct program p = {.kind = PROGRAM_GEMM, .rank = 3, .dim = {1, want[i].m, want[i].n}};
+        p.k = want[i].k;
+        p.a = p.b = (struct operand){.dtype = want[i].dtype, .row = want[i].k, .k = 1};
+        p.tile = tile_choose(&p, &gemm_machine);
+        ck_assert_msg(tile_loses(&p, &gemm_machine) == want[i].loses, "[%d, %d, %d]", (int)want[i].m,
+                      (int)want[i].n, (int)want[i].k);
+        p.b.dtype = want[i].dtype == CODA_F32 ? CODA_BF16 : CODA_F32; /* two dtypes: not for it     */
+        ck_assert(!tile_loses(&p, &gemm_machine));
+    }
+}
+END_TEST
+
 START_TEST(equal_programs_have_equal_keys)
 {
     struct plan p;
@@ -371,6 +398,7 @@ Suite *tuning_suite(void)
     tcase_add_test(kept, a_kept_winner_is_used);
     tcase_add_test(kept, what_is_foreign_is_not_used);
     tcase_add_test(plan, candidates_are_distinct_and_the_choice_comes_first);
+    tcase_add_test(plan, plain_mainloop_loses_to_cublaslt);
     tcase_add_test(plan, equal_programs_have_equal_keys);
     tcase_add_loop_test(plan, programs_can_be_taken_apart, 0, 4);
     tcase_add_test(plan, the_flag_needs_a_gpu);
