@@ -25,6 +25,7 @@ struct way {
     struct coda_plan *plan;
     int judge;               /* the way whose results it must repeat; -1: none                     */
     coda_status status;      /* a way that cannot be had is out                                    */
+    struct failure failure;  /* of another thread                                                  */
     struct jit_replay *replay;
     double us[ROUNDS];
 };
@@ -156,7 +157,9 @@ static void compile_way(void *ctx, int64_t i)
 {
     struct contest *c = ctx;
     struct way *w = &c->way[i];
-    if (!w->status) w->status = kernels_compile(w->plan, &c->tuner->jit);
+    if (w->status) return;
+    w->status = kernels_compile(w->plan, &c->tuner->jit);
+    if (w->status) fail_save(&w->failure);
 }
 
 static void drop(struct way *w)
@@ -172,12 +175,11 @@ static coda_status load_ways(struct contest *c)
 {
     for (int i = 0; i < c->ways; i++) {
         struct way *w = &c->way[i];
+        if (w->failure.status) fail_restore(&w->failure);
         if (!w->status) w->status = kernels_load(w->plan);
         if (w->status && (i == 0 || w->status == CODA_E_MEMORY)) return w->status;
-        if (w->status) {
-            drop(w);
-            continue;
-        }
+        if (w->status) drop(w);
+        if (w->status) continue;
         w->plan->args = c->tensors.n;
         w->plan->arg = ARENA_NEW(&w->plan->arena, struct coda_arg_info, c->tensors.n + 1);
         if (!w->plan->arg) return fail(CODA_E_MEMORY, "out of memory for %d tensors", c->tensors.n);
