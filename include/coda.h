@@ -510,7 +510,8 @@ typedef struct coda_compile_options {
  * them. Tuning takes seconds and runs on the device by itself: nothing else should run there. It is the
  * one time that coda allocates device memory: tensors of the product's sizes, several of each, at most
  * half of what is free, given back before coda_compile() returns. If that is too little the product is
- * not tuned, and CODA_TEXT_PLAN says so. Results differ between tilings by rounding only.
+ * not tuned, and CODA_TEXT_PLAN says so. Results differ by rounding only: tilings add up in other orders,
+ * and a product taken apart is rounded to its dtype before the epilogue, as with CODA_NO_FUSION.
  *
  * Products that tensor maps cannot describe (fp32, odd pitches) have a plain and slow kernel. Without
  * figures they too go to cuBLASLt, if it is there and faster by price. Each such product wants 64 MiB of

@@ -64,7 +64,7 @@ static coda_status decide(struct tuner *t, const struct plan *plan, int index, s
 {
     struct text key = {0};
     char line[JIT_ERROR_SIZE];
-    figures_key(&plan->program[index], &key);
+    figures_key(plan, index, &key);
     known[n].key = key.failed ? NULL : arena_string(t->arena, text_str(&key));
     text_free(&key);
     if (!known[n].key) return fail(CODA_E_MEMORY, "out of memory for a program's text");

@@ -20,11 +20,37 @@ static const double TILE_MARGIN = 1.01, APART_MARGIN = 1.02; /* less is noise   
 
 static bool is_tile(const struct figure *f) { return !strncmp(f->way, "tile ", 5); }
 
-void figures_key(const struct program *q, struct text *t)
+static bool has_port(const struct program *q, enum port_kind kind, int value)
 {
+    for (int i = 0; i < q->ports; i++)
+        if (q->port[i].kind == kind && q->port[i].value == value) return true;
+    return false;
+}
+
+/* Would `other` change if q were taken apart? It finishes a statistic that would be whole, or it is a
+ * product that may take over what q computes from its result. */
+static bool is_neighbour(const struct program *q, const struct program *other)
+{
+    for (int i = 0; i < q->ports; i++) {
+        const struct port *p = &q->port[i];
+        if (p->kind == PORT_PARTIAL_STORE && has_port(other, PORT_PARTIAL_LOAD, p->value)) return true;
+        bool loads = p->kind == PORT_LOAD && other->kind == PROGRAM_GEMM;
+        if (loads && has_port(other, PORT_STORE, p->value)) return true;
+    }
+    return false;
+}
+
+void figures_key(const struct plan *p, int index, struct text *t)
+{
+    const struct program *q = &p->program[index];
     program_print(NULL, q, t);
     for (int i = 0; i < q->steps; i++)
         if (q->step[i].prim && q->step[i].prim->source) text_append(t, q->step[i].prim->source);
+    for (int i = 0; i < p->programs; i++) {
+        if (i == index || !is_neighbour(q, &p->program[i])) continue;
+        text_append(t, "beside ");
+        program_print(NULL, &p->program[i], t);
+    }
 }
 
 void figures_add(struct figures *f, double us, const char *format, ...)

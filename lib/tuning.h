@@ -17,8 +17,8 @@ struct figures {
     char why[128]; /* there are none; or ""                                                        */
 };
 
-/* The program without names: equal programs have equal keys. */
-void figures_key(const struct program *q, struct text *t);
+/* The program and its neighbours without names: what is equal has equal figures. */
+void figures_key(const struct plan *p, int index, struct text *t);
 void figures_add(struct figures *f, double us, const char *format, ...) PRINTF(3, 4);
 /* The figure of a way; 0 if there is none. */
 double figures_us(const struct figures *f, const char *way);

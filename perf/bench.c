@@ -273,7 +273,7 @@ void figure_judge(struct figure *f, const char *output, int64_t row, const doubl
     double *got = malloc(sizeof *got * (size_t)t->columns);
     must(!got, "malloc");
     figure_row(f, 0, output, row, got);
-    double unit = t->dtype == CODA_F32 ? 0x1p-16 : 0x1p-8, difference = 0, norm = 1e-300;
+    double unit = (f->tuned ? 4 : 1) * (t->dtype == CODA_F32 ? 0x1p-16 : 0x1p-8), difference = 0, norm = 1e-300;
     for (int64_t i = 0; i < t->columns; i++) norm += want[i] * want[i];
     double rms = sqrt(norm / (double)t->columns);
     for (int64_t i = 0; i < t->columns; i++) {
@@ -473,7 +473,10 @@ int bench_main(int argc, char **argv, const char *name, struct figure *f, int n)
     parse(&b, argc, argv);
     n = choose(&b, f, n);
     if (n == 0) return 0;
-    for (int i = 0; i < n && b.tune; i++) f[i].first_kernel = false; /* it may be no longer the epilogue's */
+    for (int i = 0; i < n; i++) {
+        f[i].tuned = b.tune;
+        f[i].first_kernel = f[i].first_kernel && !b.tune; /* which may be the product alone */
+    }
     if (!b.plan) open_machine(&b);
     if (compile_all(&b, f, n)) return 1;
     if (b.plan) return print_plans(f, n);

@@ -152,11 +152,11 @@ static struct tuner tuner_of(const graph *g, struct arena *a)
                           .jit = {.arch = "sm_90a", .cache_dir = root}};
 }
 
-static void put(const struct program *q, const char *text)
+static void put(const struct plan *p, int index, const char *text)
 {
     struct text key = {0};
     struct jit_options opt = {.arch = "sm_90a", .cache_dir = root};
-    figures_key(q, &key);
+    figures_key(p, index, &key);
     jit_figures_put(text_str(&key), &device, &opt, text);
     text_free(&key);
 }
@@ -237,8 +237,8 @@ START_TEST(equal_programs_have_equal_keys)
         struct plan_options o = hopper();
         o.machine.sms -= i; /* other tiles, other states: the same programs */
         ck_assert_msg(!plan_build(&p, r, &o), "%s", coda_error());
-        figures_key(&p.program[gemm_of(&p, 0)], &key[i]);
-        if (i) figures_key(&p.program[gemm_of(&p, 1)], &other);
+        figures_key(&p, gemm_of(&p, 0), &key[i]);
+        if (i) figures_key(&p, gemm_of(&p, 1), &other);
         plan_free(&p);
     }
     ck_assert_str_eq(text_str(&key[0]), text_str(&key[1]));
@@ -246,6 +246,35 @@ START_TEST(equal_programs_have_equal_keys)
     ck_assert_ptr_null(strstr(text_str(&key[0]), "%"));
     text_free(&key[0]), text_free(&key[1]), text_free(&other);
     graph_free(r);
+}
+END_TEST
+
+/* Who finishes its statistic decides what taking a program apart costs. */
+START_TEST(keys_tell_neighbours_apart)
+{
+    struct text key[2] = {{0}, {0}}, alone[2] = {{0}, {0}};
+    for (int i = 0; i < 2; i++) {
+        struct rewrite_log log = {0};
+        struct plan p;
+        struct plan_options o = hopper();
+        coda_graph *g = coda_graph_new();
+        coda_value x = coda_input(g, "x", CODA_BF16, 2, (int64_t[]){64, 256});
+        coda_value w = coda_weight(g, "w", CODA_BF16, 2, (int64_t[]){256, 256});
+        coda_value v = coda_weight(g, "v", CODA_BF16, 2, (int64_t[]){512, 256});
+        coda_value h = coda_add(g, coda_matmul(g, x, w), x), n = coda_rms_norm(g, h, CODA_NONE, 1e-5f);
+        coda_output(g, "h", h);
+        coda_output(g, "y", i ? coda_matmul(g, n, v) : n);
+        graph *r = rewrite(g, &(struct rewrite_options){.fuse = true}, &log);
+        ck_assert_msg(r && !plan_build(&p, r, &o), "%s", coda_error());
+        figures_key(&p, gemm_of(&p, 0), &key[i]);
+        program_print(NULL, &p.program[gemm_of(&p, 0)], &alone[i]);
+        plan_free(&p);
+        graph_free(r), graph_free(g);
+        rewrite_log_free(&log);
+    }
+    ck_assert_str_eq(text_str(&alone[0]), text_str(&alone[1]));
+    ck_assert_str_ne(text_str(&key[0]), text_str(&key[1]));
+    for (int i = 0; i < 2; i++) text_free(&key[i]), text_free(&alone[i]);
 }
 END_TEST
 
@@ -265,7 +294,7 @@ START_TEST(a_kept_winner_is_used)
     struct text words = {0}, text = {0}, plan = {0};
     tile_print(&tile[3], &words);
     text_printf(&text, "9 tile x\n5 tile %s\n7 bare\n8 apart\n", text_str(&words));
-    put(q, text_str(&text));
+    put(&p, gemm_of(&p, 0), text_str(&text));
     ck_assert(!tune_plan(&t, &p, &d, &o.decisions) && o.decisions == 1 && !t.measured);
     o.decision = d;
     ck_assert_msg(!plan_build(&better, r, &o), "%s", coda_error());
@@ -293,12 +322,12 @@ START_TEST(what_is_foreign_is_not_used)
     struct tuner t = tuner_of(r, &arena);
     struct plan_options o = hopper();
     ck_assert_msg(!plan_build(&p, r, &o), "%s", coda_error());
-    const struct program *q = &p.program[gemm_of(&p, 0)];
+    int q = gemm_of(&p, 0);
     for (int i = 0; i < ARRAY_SIZE(text); i++) {
-        put(q, text[i]);
+        put(&p, q, text[i]);
         ck_assert(!tune_plan(&t, &p, &d, &n) && n == 0);
     }
-    put(q, "9 tile a\n1 tile b\n");
+    put(&p, q, "9 tile a\n1 tile b\n");
     ck_assert(!tune_plan(&t, &p, &d, &n) && n == 1);
     struct jit_device other = device;
     other.sms = 114;
@@ -400,6 +429,7 @@ Suite *tuning_suite(void)
     tcase_add_test(plan, candidates_are_distinct_and_the_choice_comes_first);
     tcase_add_test(plan, plain_mainloop_loses_to_cublaslt);
     tcase_add_test(plan, equal_programs_have_equal_keys);
+    tcase_add_test(plan, keys_tell_neighbours_apart);
     tcase_add_loop_test(plan, programs_can_be_taken_apart, 0, 4);
     tcase_add_test(plan, the_flag_needs_a_gpu);
     suite_add_tcase(s, t);
