@@ -273,7 +273,8 @@ void figure_judge(struct figure *f, const char *output, int64_t row, const doubl
     double *got = malloc(sizeof *got * (size_t)t->columns);
     must(!got, "malloc");
     figure_row(f, 0, output, row, got);
-    double unit = (f->tuned ? 4 : 1) * (t->dtype == CODA_F32 ? 0x1p-16 : 0x1p-8), difference = 0, norm = 1e-300;
+    double unit = (f->tuned ? 4 : 1) * (t->dtype == CODA_F32 ? 0x1p-16 : 0x1p-8);
+    double difference = 0, norm = 1e-300;
     for (int64_t i = 0; i < t->columns; i++) norm += want[i] * want[i];
     double rms = sqrt(norm / (double)t->columns);
     for (int64_t i = 0; i < t->columns; i++) {
