@@ -485,7 +485,8 @@ enum {
     CODA_NO_FUSION = 1 << 0,  /* one kernel for each operation: the yardstick                      */
     CODA_NO_CACHE = 1 << 1,   /* neither read nor write the cache on disk                          */
     CODA_CUBLASLT = 1 << 2,   /* all GEMMs without an epilogue go to cuBLASLt                      */
-    CODA_PLAN_ONLY = 1 << 3,  /* stop after the plan: nothing is compiled, nothing can run         */
+    CODA_PLAN_ONLY = 1 << 3,  /* stop after the plan: nothing is compiled, nothing can run; for
+                               * CODA_DEVICE_GPU the plan of the GPU that is there, if one is      */
     CODA_AUTOTUNE = 1 << 4    /* measure what is not known yet; see below                          */
 };
 
@@ -598,7 +599,7 @@ typedef enum coda_text {
     CODA_TEXT_GRAPH = 0,      /* as given                                                          */
     CODA_TEXT_DERIVATION = 1, /* which rewrite fired where, and what it saved                      */
     CODA_TEXT_REWRITTEN = 2,  /* the graph after all rewrites                                      */
-    CODA_TEXT_PLAN = 3,       /* programs, steps, tiles, buffers                                   */
+    CODA_TEXT_PLAN = 3,       /* programs, steps, tiles, what tuning measured, buffers             */
     CODA_TEXT_DOT = 4         /* the plan as a Graphviz picture                                    */
 } coda_text;
 /* Prints as coda_graph_print does. */

@@ -1,4 +1,5 @@
-/* plan_print.c -- a plan as text and as a Graphviz picture. No pointers, no timing: goldens compare it. */
+/* plan_print.c -- a plan as text and as a Graphviz picture. No pointers, and no times but those that tuning
+ * left: goldens compare it. */
 #include "tuning.h"
 
 #include <stdio.h>

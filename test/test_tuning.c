@@ -403,6 +403,47 @@ START_TEST(programs_can_be_taken_apart)
 }
 END_TEST
 
+/* Without figures the price speaks, if cuBLASLt is there; never where nothing is to be fused. */
+static int decisions_without_figures(bool fuse)
+{
+    struct arena arena = {0};
+    struct rewrite_log log = {0};
+    struct decision *d;
+    struct plan p;
+    int n = 0;
+    coda_graph *g = coda_graph_new();
+    coda_value x = coda_input(g, "x", CODA_F32, 2, (int64_t[]){512, 1024});
+    coda_value w = coda_weight(g, "w", CODA_F32, 2, (int64_t[]){1024, 1024});
+    coda_output(g, "y", coda_silu(g, coda_matmul(g, x, w)));
+    graph *r = rewrite(g, &(struct rewrite_options){.fuse = fuse}, &log);
+    struct tuner t = tuner_of(r, &arena);
+    t.options.fuse = fuse;
+    t.jit.no_cache = true;
+    ck_assert_msg(r && !plan_build(&p, r, &t.options), "%s", coda_error());
+    ck_assert(!tune_plan(&t, &p, &d, &n));
+    for (int i = 0; i < n; i++) ck_assert(d[i].apart && !d[i].figures);
+    plan_free(&p);
+    graph_free(r), graph_free(g);
+    arena_free(&arena);
+    rewrite_log_free(&log);
+    return n;
+}
+
+START_TEST(without_figures_the_price_speaks)
+{
+    char line[JIT_ERROR_SIZE];
+    ck_assert_int_eq(decisions_without_figures(true), jit_cublaslt_info(line, sizeof line));
+    ck_assert_int_eq(decisions_without_figures(false), 0);
+}
+END_TEST
+
+START_TEST(without_cublaslt_nothing_goes_there)
+{
+    setenv("CODA_CUDA_LIB", "/nonexistent", 1); /* in a process of its own: looked for once */
+    ck_assert_int_eq(decisions_without_figures(true), 0);
+}
+END_TEST
+
 START_TEST(the_flag_needs_a_gpu)
 {
     graph *g = block();
@@ -431,6 +472,8 @@ Suite *tuning_suite(void)
     tcase_add_test(plan, equal_programs_have_equal_keys);
     tcase_add_test(plan, keys_tell_neighbours_apart);
     tcase_add_loop_test(plan, programs_can_be_taken_apart, 0, 4);
+    tcase_add_test(plan, without_figures_the_price_speaks);
+    tcase_add_test(plan, without_cublaslt_nothing_goes_there);
     tcase_add_test(plan, the_flag_needs_a_gpu);
     suite_add_tcase(s, t);
     suite_add_tcase(s, kept);
