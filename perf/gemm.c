@@ -94,7 +94,8 @@ static int add_layouts(struct figure *to)
 {
     int count = 0;
     for (int v = 0; v < 8; v++, count++) {
-        to[v] = (struct figure){.m = TOKENS, .n = WIDTH, .k = WIDTH, .variant = v, .build = build, .check = check};
+        to[v] = (struct figure){
+            .m = TOKENS, .n = WIDTH, .k = WIDTH, .variant = v, .build = build, .check = check};
         snprintf(to[v].name, sizeof to->name, "layout/%s/%c%c", v & F16 ? "f16" : "bf16", v & X_T ? 't' : 'n',
                  v & W_N ? 'n' : 't');
     }
