@@ -105,7 +105,7 @@ enum entry_fault entry_match(const struct entry *e, const struct cache_key *k);
     F(stored, "entries published")                                                                           \
     F(stored_bytes, "bytes published")                                                                       \
     F(lost_races, "entries that another process published first")                                            \
-    F(too_large, "entries not stored: larger than the limit")                                                \
+    F(too_large, "entries not stored: no room below the limit")                                                \
     F(store_failed, "entries that could not be stored")                                                      \
     F(store_failed_space, "of these: disk or quota full")                                                    \
     F(store_failed_denied, "of these: read-only or not permitted")                                           \
@@ -210,7 +210,8 @@ const char *cache_dir(const struct coda_cache *c);     /* "" if there is none   
 const char *cache_problem(const struct coda_cache *c); /* why there is none, or ""                 */
 unsigned cache_flags(const struct coda_cache *c);
 struct stats *cache_stats(struct coda_cache *c);
-/* One JSON object, as snprintf does it: directory, problem, file system, limit, all counters. */
+/* One JSON object, as snprintf does it: directory, problem, file system, limit, all counters. Negative if
+ * memory ran out. */
 int64_t cache_stats_print(struct coda_cache *c, char *buf, size_t size);
 
 /* Memory and bundles alone: no lock, no system call, no allocation where memory has it. The value may be

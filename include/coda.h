@@ -400,7 +400,7 @@ typedef struct coda_cache_stats {
     uint64_t stored;                    /* entries published                                      */
     uint64_t stored_bytes;              /* bytes published                                        */
     uint64_t lost_races;                /* entries that another process published first           */
-    uint64_t too_large;                 /* entries not stored: larger than the limit              */
+    uint64_t too_large;                 /* entries not stored: no room below the limit             */
     uint64_t store_failed;              /* entries that could not be stored                       */
     uint64_t store_failed_space;        /* of these: disk or quota full                           */
     uint64_t store_failed_denied;       /* of these: read-only or not permitted                   */

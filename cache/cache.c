@@ -1,0 +1,219 @@
+/*
+ * cache.c -- a cache is opened by its options and the environment, asked plainly, looked through, closed.
+ *
+ * Whatever of it cannot be had is left out, and the first reason is kept.
+ */
+#include "inside.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- Open and close ---- */
+
+static bool is_set(const char *name)
+{
+    const char *s = secure_getenv(name);
+    return s && *s && strcmp(s, "0") != 0;
+}
+
+/* "512M" in bytes; 0 if it is no size. */
+static int64_t parse_size(const char *s)
+{
+    static const char units[] = "KMGT";
+    char *end;
+    if (!s || *s < '0' || *s > '9') return 0;
+    errno = 0;
+    int64_t n = strtoll(s, &end, 10);
+    const char *unit = *end ? strchr(units, *end & ~32) : NULL;
+    int shift = unit ? 10 * (int)(unit - units + 1) : 0;
+    if (errno || (*end && (!unit || end[1])) || n > INT64_MAX >> shift) return 0;
+    return n << shift;
+}
+
+static void push_bundle(struct coda_cache *c, struct bundles *b)
+{
+    b->next = atomic_load(&c->bundles);
+    while (!atomic_compare_exchange_weak(&c->bundles, &b->next, b)) {}
+}
+
+static bool add_bundle(struct coda_cache *c, struct bundle *bundle)
+{
+    struct bundles *b = bundle ? malloc(sizeof *b) : NULL;
+    if (!b) return bundle_close(bundle), false;
+    b->bundle = bundle;
+    push_bundle(c, b);
+    return true;
+}
+
+/* Keeps the first reason why something that was asked for is not there. */
+static void note_problem(struct coda_cache *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void note_problem(struct coda_cache *c, const char *format, ...)
+{
+    va_list args;
+    if (c->dir.problem[0]) return;
+    va_start(args, format);
+    vsnprintf(c->dir.problem, sizeof c->dir.problem, format, args);
+    va_end(args);
+}
+
+static void add_directory(struct coda_cache *c, char *path)
+{
+    struct dir *more = realloc(c->overlay, sizeof *more * (size_t)(c->overlays + 1));
+    if (!more) return free(path);
+    c->overlay = more;
+    struct dir *d = &more[c->overlays];
+    *d = (struct dir){.stats = &c->stats};
+    if (dir_open(d, path, CACHE_READ_ONLY | (c->flags & CACHE_SHARED))) c->overlays++;
+    else {
+        note_problem(c, "%s", d->problem);
+        dir_close(d);
+    }
+}
+
+static void add_overlay(struct coda_cache *c, const char *path, size_t length)
+{
+    struct stat st;
+    char why[CACHE_ERROR], *name = length ? strndup(path, length) : NULL;
+    if (!name) return;
+    if (stat(name, &st)) note_problem(c, "%.300s cannot be opened: %s", name, strerror(errno));
+    else if (S_ISDIR(st.st_mode)) return add_directory(c, name);
+    else if (!add_bundle(c, bundle_open(name, why))) note_problem(c, "%s", why);
+    free(name);
+}
+
+static void add_overlays(struct coda_cache *c, const char *list)
+{
+    while (list && *list) {
+        size_t n = strcspn(list, ":");
+        add_overlay(c, list, n);
+        list += n + (list[n] == ':');
+    }
+}
+
+static void open_place(struct coda_cache *c, const struct cache_options *o)
+{
+    c->dir.stats = &c->stats;
+    c->dir.fd = -1;
+    c->dir.fs = "";
+    c->dir.limit = o->limit ? o->limit : parse_size(secure_getenv("CODA_CACHE_LIMIT"));
+    if (!c->dir.limit) c->dir.limit = CACHE_LIMIT;
+    if (o->store) {
+        c->store = *o->store;
+        c->has_store = true;
+    } else dir_open(&c->dir, o->dir ? strdup(o->dir) : dir_default(), c->flags);
+}
+
+struct coda_cache *cache_open(const struct cache_options *options)
+{
+    static const struct cache_options none;
+    const struct cache_options *o = options ? options : &none;
+    int saved = errno;
+    struct coda_cache *c = calloc(1, sizeof *c);
+    if (c) {
+        memo_init(&c->memo);
+        c->flags = o->flags | (is_set("CODA_CACHE_READ_ONLY") ? CACHE_READ_ONLY : 0u) |
+                   (is_set("CODA_CACHE_VERIFY") ? CACHE_VERIFY : 0u);
+        c->wait_ms = o->wait_ms ? o->wait_ms : CACHE_WAIT_MS;
+        c->record = o->record ? strdup(o->record) : NULL;
+        open_place(c, o);
+        add_overlays(c, o->overlays ? o->overlays : secure_getenv("CODA_BUNDLES"));
+    }
+    errno = saved;
+    return c;
+}
+
+void cache_close(struct coda_cache *c)
+{
+    if (!c) return;
+    memo_free(&c->memo);
+    dir_close(&c->dir);
+    for (int i = 0; i < c->overlays; i++) dir_close(&c->overlay[i]);
+    for (struct bundles *b = atomic_load(&c->bundles), *next; b; b = next) {
+        next = b->next;
+        bundle_close(b->bundle);
+        free(b);
+    }
+    free(c->overlay);
+    free(c->record);
+    free(c);
+}
+
+const char *cache_dir(const struct coda_cache *c) { return c->dir.fd >= 0 ? c->dir.path : ""; }
+const char *cache_problem(const struct coda_cache *c) { return c->dir.problem; }
+unsigned cache_flags(const struct coda_cache *c) { return c->flags; }
+struct stats *cache_stats(struct coda_cache *c) { return &c->stats; }
+
+bool cache_add_bundle(struct coda_cache *c, const void *data, size_t size, char *why)
+{
+    struct bundle *b = bundle_of(data, size, why);
+    if (!b) return false;
+    if (add_bundle(c, b)) return true;
+    snprintf(why, CACHE_ERROR, "out of memory for a bundle");
+    return false;
+}
+
+int64_t cache_stats_print(struct coda_cache *c, char *buf, size_t size)
+{
+    int saved = errno;
+    int64_t n = stats_print(&c->stats, &c->dir, buf, size);
+    errno = saved;
+    return n;
+}
+
+/* ---- Plain get and put ---- */
+
+bool cache_get(struct coda_cache *c, const struct cache_key *k, void **data, size_t *size)
+{
+    int saved = errno;
+    struct cache_value *v = obtain_look(c, k);
+    bool found = v;
+    if (v) {
+        *data = v->data;
+        *size = v->size;
+        v->data = NULL;
+        if (c->record) record_key(c->record, k);
+    }
+    cache_value_free(v);
+    errno = saved;
+    return found;
+}
+
+void cache_put(struct coda_cache *c, const struct cache_key *k, const void *data, size_t size,
+               const char *note)
+{
+    int saved = errno;
+    place_put(c, k, data, size, note, true);
+    errno = saved;
+}
+
+/* ---- The directory as a whole ---- */
+
+bool cache_walk(struct coda_cache *c, bool (*visit)(void *ctx, const struct cache_item *item), void *ctx)
+{
+    int saved = errno;
+    bool good = walk_dir(&c->dir, visit, ctx);
+    errno = saved;
+    return good;
+}
+
+bool cache_prune(struct coda_cache *c, struct cache_prune *p)
+{
+    int saved = errno;
+    p->removed = p->removed_bytes = p->kept = p->kept_bytes = 0;
+    bool good = evict_prune(&c->dir, p);
+    errno = saved;
+    return good;
+}
+
+bool cache_import(struct coda_cache *c, const void *raw, size_t raw_size)
+{
+    int saved = errno;
+    bool good = place_import(c, raw, raw_size);
+    errno = saved;
+    return good;
+}

@@ -1,0 +1,249 @@
+/*
+ * dir.c -- where a cache is, and whether it may be trusted.
+ *
+ *     root                 ours, writable by nobody else, no symbolic link
+ *     root/v2              the same; the number is the format's, so that versions do not meet
+ *     root/v2/ab/cdef...   entries: 64 hex digits of the key's digest
+ *     root/v2/.lock .size  see lock.c and evict.c
+ *     root/v2/.tmp-...     entries being written, where files without names are not to be had
+ *
+ * What lies there runs on the GPU with the user's rights, so a directory that others can change is
+ * refused. It is opened once and then reached by its descriptor alone: a directory that is swapped later
+ * is not followed. When it was removed under us (its link count is 0) it is made again, and dup3 puts the
+ * new one in the place of the old in one step, for all threads.
+ */
+#include "inside.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#define FOLDER "v2"
+enum { OPEN_DIR = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW };
+
+/* ---- Where ---- */
+
+static char *join(const char *a, const char *b)
+{
+    char *s = NULL;
+    return asprintf(&s, "%s%s", a, b) < 0 ? NULL : s;
+}
+
+static const char *environment(const char *name)
+{
+    const char *s = secure_getenv(name);
+    return s && *s ? s : NULL;
+}
+
+/* ~/.cache/coda by the password file, for daemons without $HOME. */
+static char *passwd_dir(void)
+{
+    char buf[4096];
+    struct passwd pw, *found = NULL;
+    if (getpwuid_r(geteuid(), &pw, buf, sizeof buf, &found) || !found || found->pw_dir[0] != '/') return NULL;
+    return join(found->pw_dir, "/.cache/coda");
+}
+
+char *dir_default(void)
+{
+    const char *dir;
+    if ((dir = environment("CODA_CACHE_DIR"))) return join(dir, "");
+    if ((dir = environment("XDG_CACHE_HOME")) && dir[0] == '/') return join(dir, "/coda");
+    if ((dir = environment("HOME")) && dir[0] == '/') return join(dir, "/.cache/coda");
+    return passwd_dir();
+}
+
+/* ---- What kind of file system ---- */
+
+static const struct {
+    unsigned long magic;
+    const char *name;
+    bool remote;
+} file_systems[] = {
+    {0xef53, "ext4", false},      {0x58465342, "xfs", false},     {0x9123683e, "btrfs", false},
+    {0x01021994, "tmpfs", false}, {0x794c7630, "overlay", false}, {0x2fc12fc1, "zfs", false},
+    {0xf2f52010, "f2fs", false},  {0x73717368, "squashfs", false}, {0xe0f5e1e2, "erofs", false},
+    {0x6969, "nfs", true},        {0xff534d42, "cifs", true},     {0xfe534d42, "smb2", true},
+    {0x517b, "smb", true},        {0x0bd00bd0, "lustre", true},   {0x47504653, "gpfs", true},
+    {0x00c36400, "ceph", true},   {0x01021997, "9p", true},       {0x65735546, "fuse", true},
+    {0x19830326, "beegfs", true},
+};
+
+static void name_file_system(struct dir *d)
+{
+    struct statfs st;
+    d->fs = "unknown";
+    d->remote = false;
+    if (fstatfs(d->fd, &st)) return;
+    for (size_t i = 0; i < sizeof file_systems / sizeof *file_systems; i++) {
+        if ((unsigned long)(uint32_t)st.f_type != file_systems[i].magic) continue;
+        d->fs = file_systems[i].name;
+        d->remote = file_systems[i].remote;
+    }
+}
+
+/* ---- Trust ---- */
+
+static bool refuse(struct dir *d, const char *what, const char *why, int error)
+{
+    const char *path = d->path ? d->path : "";
+    snprintf(d->problem, sizeof d->problem, "%.300s%s%s%s%s", path, *path || *what ? " " : "", what, why,
+             error ? ": " : "");
+    if (error) strncat(d->problem, strerror(error), sizeof d->problem - strlen(d->problem) - 1);
+    return false;
+}
+
+static bool trusted(struct dir *d, const char *what, const struct stat *st)
+{
+    bool shared = d->flags & CACHE_SHARED, root_may = d->flags & CACHE_READ_ONLY && st->st_uid == 0;
+    if (st->st_uid != geteuid() && !shared && !root_may) return refuse(d, what, "belongs to another user", 0);
+    if (st->st_mode & S_IWOTH) return refuse(d, what, "is writable by others", 0);
+    if (st->st_mode & S_IWGRP && !shared) return refuse(d, what, "is writable by its group", 0);
+    return true;
+}
+
+/* mkdir -p. Modes are set after the fact, whatever the umask is. */
+static void make_path(char *path, mode_t mode)
+{
+    for (char *s = path + 1;; s++) {
+        if (*s && *s != '/') continue;
+        char end = *s;
+        *s = 0;
+        if (!mkdir(path, 0700)) chmod(path, end ? 0700 : mode);
+        *s = end;
+        if (!end) return;
+    }
+}
+
+/* Opens and judges a directory below `at`; -1 with the reason. */
+static int open_trusted(struct dir *d, int at, const char *name, const char *what, struct stat *st)
+{
+    int fd = openat(at, name, OPEN_DIR);
+    if (fd < 0) {
+        bool link = errno == ELOOP || (errno == ENOTDIR && !fstatat(at, name, st, AT_SYMLINK_NOFOLLOW) &&
+                                       S_ISLNK(st->st_mode));
+        if (link) refuse(d, what, "is a symbolic link", 0);
+        else refuse(d, what, "cannot be opened", errno);
+        return -1;
+    }
+    bool good = fstat(fd, st) ? refuse(d, what, "cannot be examined", errno) : trusted(d, what, st);
+    if (good) return fd;
+    close(fd);
+    return -1;
+}
+
+/* Files of a shared directory can be written by the group if the directory can. */
+static void choose_modes(struct dir *d, const struct stat *root)
+{
+    bool shared = d->flags & CACHE_SHARED, group = root->st_mode & S_IWGRP;
+    d->file_mode = !shared ? 0600 : group ? 0660 : 0640;
+    d->dir_mode = !shared ? 0700 : group ? 02770 : 02750;
+}
+
+/* A descriptor of root/v2, or -1 with the reason. */
+static int open_root(struct dir *d)
+{
+    struct stat st;
+    if (!(d->flags & CACHE_READ_ONLY)) make_path(d->path, d->flags & CACHE_SHARED ? 02750 : 0700);
+    int root = open_trusted(d, AT_FDCWD, d->path, "", &st);
+    if (root < 0) return -1;
+    choose_modes(d, &st);
+    if (!(d->flags & CACHE_READ_ONLY) && !mkdirat(root, FOLDER, 0700)) fchmodat(root, FOLDER, d->dir_mode, 0);
+    int fd = open_trusted(d, root, FOLDER, "has a folder " FOLDER " that ", &st);
+    close(root);
+    return fd;
+}
+
+bool dir_open(struct dir *d, char *path, unsigned flags)
+{
+    d->path = path;
+    d->flags = flags;
+    d->fd = -1;
+    d->fs = "";
+    if (getauxval(AT_SECURE)) return refuse(d, "", "is not for a setuid process", 0);
+    if (!path) return refuse(d, "", "there is no home directory", 0);
+    if (!*path) return refuse(d, "", "is no path", 0);
+    d->fd = open_root(d);
+    if (d->fd >= 0) name_file_system(d);
+    return d->fd >= 0;
+}
+
+void dir_close(struct dir *d)
+{
+    if (d->fd >= 0) close(d->fd);
+    free(d->path);
+    d->fd = -1;
+    d->path = NULL;
+}
+
+bool dir_reopen(struct dir *d)
+{
+    struct stat st;
+    if (d->fd < 0 || d->flags & CACHE_READ_ONLY || fstat(d->fd, &st) || st.st_nlink > 0) return false;
+    struct dir fresh = *d;
+    int fd = open_root(&fresh);
+    if (fd < 0) return false;
+    bool good = dup3(fd, d->fd, O_CLOEXEC) >= 0;
+    close(fd);
+    if (good) stats_add(d->stats, COUNT_reopened, 1);
+    return good;
+}
+
+int dir_folder(struct dir *d, const char *name, bool make)
+{
+    char folder[FOLDER_DIGITS + 1] = {name[0], name[1]};
+    int fd = openat(d->fd, folder, OPEN_DIR);
+    if (fd >= 0 || !make || errno != ENOENT) return fd;
+    bool made = !mkdirat(d->fd, folder, 0700);
+    if (!made && errno == ENOENT && dir_reopen(d)) made = !mkdirat(d->fd, folder, 0700);
+    if (!made && errno != EEXIST) return -1;
+    if (made) fchmodat(d->fd, folder, d->dir_mode, 0);
+    return openat(d->fd, folder, OPEN_DIR);
+}
+
+/* ---- Looking through it ---- */
+
+static bool is_hex(const char *s, size_t digits)
+{
+    return strlen(s) == digits && strspn(s, "0123456789abcdef") == digits;
+}
+
+static bool scan_folder(struct dir *d, const char *digits, bool (*visit)(void *, const struct scanned *),
+                        void *ctx)
+{
+    struct scanned s;
+    bool more = true;
+    int fd = openat(d->fd, digits, OPEN_DIR);
+    DIR *list = fd < 0 ? NULL : fdopendir(fd);
+    if (!list && fd >= 0) close(fd);
+    if (!list) return true; /* it vanished */
+    s.folder = fd;
+    for (struct dirent *e; more && (e = readdir(list));) {
+        if (!is_hex(e->d_name, DIGEST_HEX - 1 - FOLDER_DIGITS)) continue;
+        if (fstatat(fd, e->d_name, &s.st, AT_SYMLINK_NOFOLLOW)) continue;
+        snprintf(s.name, sizeof s.name, "%.2s%.62s", digits, e->d_name);
+        more = visit(ctx, &s);
+    }
+    closedir(list);
+    return more;
+}
+
+bool dir_scan(struct dir *d, bool (*visit)(void *ctx, const struct scanned *s), void *ctx)
+{
+    int fd = openat(d->fd, ".", OPEN_DIR);
+    DIR *list = fd < 0 ? NULL : fdopendir(fd);
+    if (!list && fd >= 0) close(fd);
+    if (!list) return false;
+    bool more = true;
+    for (struct dirent *e; more && (e = readdir(list));)
+        if (is_hex(e->d_name, FOLDER_DIGITS)) more = scan_folder(d, e->d_name, visit, ctx);
+    closedir(list);
+    return true;
+}

@@ -1,0 +1,133 @@
+/*
+ * entry.c -- one entry as bytes: the same in a file, in a store and in a bundle.
+ *
+ *     entry  ::= magic digest header key note data
+ *     magic  ::= "coda\r\n\x1a\n"                                      8 bytes
+ *     digest ::= 32 bytes                                               of all that follows it
+ *     header ::= format:u32 kind:u32 what:u64 key:u64 note:u64 data:u64 sizes in bytes
+ *
+ * Numbers are little-endian; `what` is how much of the key is WHAT. One file an entry: with the source
+ * in a file of its own, a kill between the two would show one without the other.
+ *
+ * A check uses no size before it was compared with what is there, and nothing but the format's number
+ * before the digest was right.
+ */
+#include "cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char magic[8] = "coda\r\n\x1a\n";
+enum { AT_DIGEST = 8, AT_HEADER = 40, AT_SIZES = 48 };
+
+/* ORDER entry_fault */
+static const char *const fault_name[ENTRY_FAULTS] = {
+    "", "short", "foreign", "version", "sizes", "digest", "key",
+};
+
+const char *entry_fault_name(enum entry_fault f) { return fault_name[f]; }
+
+const char *cache_kind_name(enum cache_kind kind)
+{
+    return kind == CACHE_KERNEL ? "kernel" : kind == CACHE_TUNING ? "tuning" : "unknown";
+}
+
+struct cache_key cache_key(enum cache_kind kind, const char *what, const char *by)
+{
+    struct cache_key k = {.kind = kind, .what = what, .by = by};
+    k.what_digest = digest_of(what, strlen(what));
+    k.digest = by ? digest_of_two(what, strlen(what), by, strlen(by)) : k.what_digest;
+    return k;
+}
+
+/* ---- Numbers ---- */
+
+static void put_number(unsigned char *p, uint64_t x, int bytes)
+{
+    for (int i = 0; i < bytes; i++) p[i] = (unsigned char)(x >> 8 * i);
+}
+
+static uint64_t get_number(const unsigned char *p, int bytes)
+{
+    uint64_t x = 0;
+    for (int i = 0; i < bytes; i++) x |= (uint64_t)p[i] << 8 * i;
+    return x;
+}
+
+static void put_digest(unsigned char *p, const struct digest *d)
+{
+    for (int i = 0; i < 4; i++) put_number(p + 8 * i, d->word[i], 8);
+}
+
+static bool digest_is(const unsigned char *p, const struct digest *d)
+{
+    uint64_t differ = 0;
+    for (int i = 0; i < 4; i++) differ |= get_number(p + 8 * i, 8) ^ d->word[i];
+    return !differ;
+}
+
+/* ---- Entries ---- */
+
+/* Adds up sizes that may be anything; SIZE_MAX if the sum is longer than an entry may be. */
+static size_t add_sizes(const uint64_t *size, int n)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < n; i++) {
+        if (size[i] > ENTRY_MAX) return SIZE_MAX;
+        sum += size[i];
+    }
+    return sum > ENTRY_MAX ? SIZE_MAX : (size_t)sum;
+}
+
+void *entry_pack(const struct entry *e, size_t *size)
+{
+    const uint64_t sizes[] = {ENTRY_HEADER, e->key_size, e->note_size, e->data_size};
+    size_t total = add_sizes(sizes, 4);
+    unsigned char *p = total == SIZE_MAX ? NULL : malloc(total), *at;
+    if (!p) return NULL;
+    memcpy(p, magic, sizeof magic);
+    put_number(p + AT_HEADER, ENTRY_FORMAT, 4);
+    put_number(p + AT_HEADER + 4, (uint64_t)e->kind, 4);
+    put_number(p + AT_SIZES, e->what_size, 8);
+    for (int i = 1; i < 4; i++) put_number(p + AT_SIZES + 8 * i, sizes[i], 8);
+    at = p + ENTRY_HEADER;
+    if (e->key_size) at = (unsigned char *)memcpy(at, e->key, e->key_size) + e->key_size;
+    if (e->note_size) at = (unsigned char *)memcpy(at, e->note, e->note_size) + e->note_size;
+    if (e->data_size) memcpy(at, e->data, e->data_size);
+    struct digest d = digest_of(p + AT_HEADER, total - AT_HEADER);
+    put_digest(p + AT_DIGEST, &d);
+    *size = total;
+    return p;
+}
+
+enum entry_fault entry_check(struct entry *out, const void *bytes, size_t size)
+{
+    const unsigned char *p = bytes;
+    uint64_t sizes[4] = {ENTRY_HEADER};
+    if (size < ENTRY_HEADER || size > ENTRY_MAX) return ENTRY_SHORT;
+    if (memcmp(p, magic, sizeof magic)) return ENTRY_FOREIGN;
+    if (get_number(p + AT_HEADER, 4) != ENTRY_FORMAT) return ENTRY_VERSION;
+    struct digest d = digest_of(p + AT_HEADER, size - AT_HEADER);
+    if (!digest_is(p + AT_DIGEST, &d)) return ENTRY_DIGEST;
+    for (int i = 1; i < 4; i++) sizes[i] = get_number(p + AT_SIZES + 8 * i, 8);
+    uint64_t what = get_number(p + AT_SIZES, 8);
+    if (add_sizes(sizes, 4) != size || what > sizes[1]) return ENTRY_SIZES;
+    *out = (struct entry){.kind = (enum cache_kind)get_number(p + AT_HEADER + 4, 4),
+                          .key = (const char *)p + ENTRY_HEADER,
+                          .key_size = (size_t)sizes[1],
+                          .what_size = (size_t)what,
+                          .note_size = (size_t)sizes[2],
+                          .data_size = (size_t)sizes[3]};
+    out->note = out->key + out->key_size;
+    out->data = out->note + out->note_size;
+    return ENTRY_INTACT;
+}
+
+enum entry_fault entry_match(const struct entry *e, const struct cache_key *k)
+{
+    size_t what = strlen(k->what);
+    if (e->kind != k->kind || e->what_size != what || memcmp(e->key, k->what, what)) return ENTRY_KEY;
+    if (!k->by) return ENTRY_INTACT;
+    size_t by = strlen(k->by);
+    return e->key_size - what == by && !memcmp(e->key + what, k->by, by) ? ENTRY_INTACT : ENTRY_KEY;
+}

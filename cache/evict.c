@@ -1,0 +1,287 @@
+/*
+ * evict.c -- the bound on a directory's size, held before each publish.
+ *
+ *     root/v2/.size ::= total:i64 ~total:i64      bytes on disk of all entries, an upper bound
+ *
+ * A writer takes its bytes from the limit before it writes them, under the account's lock; so the sum
+ * of what is there never exceeds the limit, and a writer that is killed in between leaves an account
+ * that is too high, never too low. When it would exceed the limit the directory is counted afresh, and
+ * the least recently used go until a tenth is free. Without a lock, or without a sound account, the
+ * directory is counted each time.
+ *
+ * "Recently used" is the file's mtime, which disk.c moves; "now" is the mtime that the account has just
+ * got from the same file system, so that no clock is compared with another's. A date in the future
+ * counts as now.
+ */
+#include "inside.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { BLOCK = 4096, ABANDONED_S = 10, LOCKLESS_S = 3600 };
+static const int64_t patience_ns = 200000000; /* for the account's lock */
+
+int64_t evict_cost(int64_t size) { return (size + BLOCK - 1) / BLOCK * BLOCK; }
+
+static int64_t cost_of(const struct stat *st)
+{
+    int64_t blocks = (int64_t)st->st_blocks * 512, whole = evict_cost(st->st_size);
+    return blocks > whole ? blocks : whole;
+}
+
+/* ---- The account ---- */
+
+struct account {
+    struct lock lock;
+    bool locked;
+    int fd;
+};
+
+static void open_account(struct account *a, struct dir *d)
+{
+    int64_t deadline = now_ns() + patience_ns, nap = 50000;
+    enum lock_state state;
+    *a = (struct account){.lock = LOCK_INIT};
+    while ((state = lock_try(&a->lock, d, LOCK_SIZE)) == LOCK_BUSY && now_ns() < deadline) {
+        doze(nap);
+        if (nap < 2000000) nap *= 2;
+    }
+    a->locked = state == LOCK_MINE;
+    if (!a->locked) stats_add(d->stats, COUNT_lock_unavailable, 1);
+    a->fd = openat(d->fd, ".size", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, d->file_mode);
+}
+
+static void close_account(struct account *a)
+{
+    if (a->fd >= 0) close(a->fd);
+    lock_release(&a->lock);
+}
+
+/* -1: there is no sound one. */
+static int64_t read_account(const struct account *a)
+{
+    int64_t v[2];
+    if (!a->locked || a->fd < 0 || pread(a->fd, v, sizeof v, 0) != sizeof v) return -1;
+    return v[0] == ~v[1] && v[0] >= 0 ? v[0] : -1;
+}
+
+static void write_account(const struct account *a, int64_t total)
+{
+    int64_t v[2] = {total, ~total};
+    if (a->fd >= 0 && pwrite(a->fd, v, sizeof v, 0) != sizeof v) (void)!ftruncate(a->fd, 0);
+}
+
+/* The file system's own idea of now: the date of a file that was just written. Ours if it says nothing. */
+static int64_t probe(const struct dir *d, const struct account *a, int64_t total)
+{
+    struct stat st;
+    if (d->flags & CACHE_READ_ONLY || a->fd < 0) return time(NULL);
+    write_account(a, total);
+    return fstat(a->fd, &st) ? time(NULL) : (int64_t)st.st_mtim.tv_sec;
+}
+
+/* ---- The directory's files ---- */
+
+struct item {
+    char name[DIGEST_HEX];
+    struct stat st;
+    int64_t used; /* seconds, not later than now; the fraction is st's                             */
+    bool faulty;
+};
+
+struct census {
+    struct dir *d;
+    struct item *item;
+    size_t n, room;
+    int64_t now, total;
+    bool failed, check;
+};
+
+static bool is_faulty(struct census *c, const struct scanned *s)
+{
+    struct entry e;
+    struct stat st;
+    size_t size;
+    errno = 0;
+    void *bytes = disk_read(c->d, s->folder, s->name, &size, &st);
+    bool faulty = bytes ? entry_check(&e, bytes, size) != ENTRY_INTACT : errno == 0;
+    free(bytes);
+    return faulty;
+}
+
+static bool take(void *ctx, const struct scanned *s)
+{
+    struct census *c = ctx;
+    if (c->n == c->room) {
+        size_t room = c->room ? 2 * c->room : 256;
+        struct item *more = realloc(c->item, room * sizeof *more);
+        if (!more) return c->failed = true, false;
+        c->item = more;
+        c->room = room;
+    }
+    struct item *i = &c->item[c->n++];
+    memcpy(i->name, s->name, sizeof i->name);
+    i->st = s->st;
+    i->used = s->st.st_mtim.tv_sec > c->now ? c->now : s->st.st_mtim.tv_sec;
+    i->faulty = c->check && is_faulty(c, s);
+    c->total += cost_of(&s->st);
+    return true;
+}
+
+static int older_first(const void *a, const void *b)
+{
+    const struct item *x = a, *y = b;
+    if (x->used != y->used) return x->used < y->used ? -1 : 1;
+    long p = x->st.st_mtim.tv_nsec, q = y->st.st_mtim.tv_nsec;
+    return p < q ? -1 : p > q;
+}
+
+/* Removes an entry that is still the file that was counted. */
+static bool evict_one(struct dir *d, const struct item *i)
+{
+    int folder = dir_folder(d, i->name, false);
+    bool gone = folder >= 0 && disk_remove(folder, i->name, &i->st);
+    if (folder >= 0) close(folder);
+    return gone;
+}
+
+/* Whether p wants the item gone; c->total is what would be left so far. */
+static bool unwanted(const struct census *c, const struct cache_prune *p, const struct item *i)
+{
+    if (p->faulty && i->faulty) return true;
+    if (p->max_bytes >= 0 && c->total > p->max_bytes) return true;
+    return p->older_than_s >= 0 && c->now - i->used >= p->older_than_s;
+}
+
+static void prune(struct census *c, struct cache_prune *p)
+{
+    if (c->n) qsort(c->item, c->n, sizeof *c->item, older_first);
+    for (size_t k = 0; k < c->n; k++) {
+        const struct item *i = &c->item[k];
+        int64_t cost = cost_of(&i->st);
+        if (!unwanted(c, p, i) || (!p->dry && !evict_one(c->d, i))) {
+            p->kept++, p->kept_bytes += cost;
+            continue;
+        }
+        p->removed++, p->removed_bytes += cost;
+        c->total -= cost;
+    }
+}
+
+/* ---- Abandoned temporary files ---- */
+
+/* A writer holds a lock on its file; where there are no locks, age decides. */
+static bool is_abandoned(int fd, const struct stat *st, int64_t now)
+{
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int64_t age = now - st->st_mtim.tv_sec;
+    if (age < ABANDONED_S) return false;
+    if (!fcntl(fd, F_OFD_SETLK, &whole)) return true;
+    return errno != EAGAIN && errno != EACCES && age > LOCKLESS_S;
+}
+
+static void sweep_one(struct dir *d, const char *name, int64_t now)
+{
+    struct stat st;
+    int fd = openat(d->fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0) return;
+    if (!fstat(fd, &st) && is_abandoned(fd, &st, now) && !unlinkat(d->fd, name, 0))
+        stats_add(d->stats, COUNT_swept, 1);
+    close(fd);
+}
+
+static void sweep(struct dir *d, int64_t now)
+{
+    int fd = openat(d->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = fd < 0 ? NULL : fdopendir(fd);
+    if (!list && fd >= 0) close(fd);
+    for (struct dirent *e; list && (e = readdir(list));)
+        if (!strncmp(e->d_name, TEMPORARY, sizeof TEMPORARY - 1)) sweep_one(d, e->d_name, now);
+    if (list) closedir(list);
+}
+
+/* ---- All together ---- */
+
+/* Counts, removes what p asks for, and writes the account, with `more` bytes on it. */
+static bool balance(struct dir *d, const struct account *a, struct cache_prune *p, int64_t more)
+{
+    struct census c = {.d = d, .check = p->faulty};
+    int64_t before = read_account(a);
+    c.now = probe(d, a, before < 0 ? 0 : before);
+    if (!p->dry) sweep(d, c.now);
+    dir_scan(d, take, &c);
+    prune(&c, p);
+    free(c.item);
+    if (!p->dry) {
+        write_account(a, c.total + more);
+        stats_add(d->stats, COUNT_evicted, (uint64_t)p->removed);
+        stats_add(d->stats, COUNT_evicted_bytes, (uint64_t)p->removed_bytes);
+    }
+    return !c.failed;
+}
+
+bool evict_reserve(struct dir *d, int64_t cost)
+{
+    struct account a;
+    struct cache_prune p = {.max_bytes = d->limit - d->limit / 10 - cost, .older_than_s = -1};
+    if (d->limit < 0) return true;
+    if (cost > d->limit) return false;
+    if (p.max_bytes < 0) p.max_bytes = 0;
+    open_account(&a, d);
+    int64_t total = read_account(&a);
+    bool fits = total >= 0 && total + cost <= d->limit;
+    if (fits) write_account(&a, total + cost);
+    else {
+        if (total < 0) p.max_bytes = d->limit - cost; /* only count, unless it is full */
+        fits = balance(d, &a, &p, cost) && p.kept_bytes + cost <= d->limit;
+        if (!fits) write_account(&a, p.kept_bytes);
+    }
+    close_account(&a);
+    return fits;
+}
+
+void evict_return(struct dir *d, int64_t cost)
+{
+    struct account a;
+    if (d->limit < 0) return;
+    open_account(&a, d);
+    int64_t total = read_account(&a);
+    if (total >= cost) write_account(&a, total - cost);
+    close_account(&a);
+}
+
+int64_t evict_total(struct dir *d)
+{
+    struct account a = {.locked = true}; /* one read shows one write */
+    if (d->fd < 0) return -1;
+    a.fd = openat(d->fd, ".size", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int64_t total = read_account(&a);
+    if (a.fd >= 0) close(a.fd);
+    return total;
+}
+
+/* Once for each process, where temporary files have names. */
+void evict_sweep(struct dir *d)
+{
+    struct account a;
+    if (!atomic_load(&d->no_tmpfile) || atomic_exchange(&d->swept, true)) return;
+    open_account(&a, d);
+    int64_t total = read_account(&a);
+    if (total >= 0) sweep(d, probe(d, &a, total));
+    close_account(&a);
+}
+
+bool evict_prune(struct dir *d, struct cache_prune *p)
+{
+    struct account a;
+    if (d->fd < 0 || (d->flags & CACHE_READ_ONLY && !p->dry)) return false;
+    open_account(&a, d);
+    bool good = balance(d, &a, p, 0);
+    close_account(&a);
+    return good;
+}

@@ -1,0 +1,172 @@
+/* inside.h -- what the files of cache/ know of each other. */
+#ifndef INSIDE_H
+#define INSIDE_H
+
+#include <pthread.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include "cache.h"
+
+/* ---- stats.c ---- */
+
+struct dir;
+int64_t stats_print(const struct stats *s, struct dir *d, char *buf, size_t size);
+
+/* ---- dir.c: a directory that was found to be ours ---- */
+
+struct dir {
+    int fd;                /* of root/v2, or -1; everything is reached from it                     */
+    char *path;            /* root                                                                 */
+    char problem[512];
+    unsigned flags;        /* CACHE_READ_ONLY, CACHE_SHARED, CACHE_DURABLE                         */
+    mode_t file_mode, dir_mode;
+    const char *fs;        /* "ext4", "nfs", ...                                                   */
+    bool remote;           /* other hosts may have it mounted                                      */
+    int64_t limit;         /* bytes, or < 0                                                        */
+    atomic_bool no_tmpfile; /* its file system cannot make files without a name                    */
+    atomic_bool swept;     /* abandoned temporary files were looked for                            */
+    struct stats *stats;
+};
+/* Takes path over (malloc'd; NULL: there is no home). False with `problem` set. */
+bool dir_open(struct dir *d, char *path, unsigned flags);
+void dir_close(struct dir *d);
+/* $CODA_CACHE_DIR and so on, malloc'd; NULL if there is no home or no memory. */
+char *dir_default(void);
+/* Makes it again after it vanished. */
+bool dir_reopen(struct dir *d);
+/* A new descriptor of the folder that the first two digits of a name stand for; or -1. */
+int dir_folder(struct dir *d, const char *name, bool make);
+enum { FOLDER_DIGITS = 2 };
+
+/* Every entry's file, in no order; visit returns false to end it. `name` is the whole name. */
+struct scanned {
+    int folder;
+    char name[DIGEST_HEX];
+    struct stat st;
+};
+bool dir_scan(struct dir *d, bool (*visit)(void *ctx, const struct scanned *s), void *ctx);
+#define TEMPORARY ".tmp-" /* files in root/v2 that begin so are entries being written */
+
+/* ---- disk.c ---- */
+
+/* NULL and malloc'd *data on a hit, else why it missed, in a word. */
+const char *disk_get(struct dir *d, const struct cache_key *k, void **data, size_t *size);
+/* The whole entry of a name, checked or not; NULL if it cannot be read. */
+void *disk_read(struct dir *d, int folder, const char *name, size_t *size, struct stat *st);
+/* 0, EEXIST if somebody was first (and `replace` is false), or an errno. */
+int disk_put(struct dir *d, const char *name, const void *bytes, size_t size, bool replace);
+/* Removes the entry of a name if it is still the file that was seen. */
+bool disk_remove(int folder, const char *name, const struct stat *seen);
+/* Removes the entry of a key if it holds these bytes. */
+void disk_drop(struct dir *d, const struct cache_key *k, const void *data, size_t size);
+
+/* ---- lock.c ---- */
+
+enum lock_state { LOCK_NONE, LOCK_BUSY, LOCK_MINE }; /* none: there are no locks here */
+struct lock {
+    int fd;
+    int64_t at;
+};
+#define LOCK_INIT {-1, 0}
+enum lock_state lock_try(struct lock *l, struct dir *d, int64_t at);
+void lock_release(struct lock *l); /* also after LOCK_BUSY and LOCK_NONE */
+int64_t lock_place(const struct digest *key);
+#define LOCK_SIZE ((int64_t)1 << 62) /* the place of the account's lock; those of keys are below it */
+int64_t now_ns(void);                /* monotonic */
+void doze(int64_t ns);
+
+/* ---- evict.c ---- */
+
+/* Bytes that a file of this size takes, as far as can be known. */
+int64_t evict_cost(int64_t size);
+/* Makes room and accounts for it. False if the limit does not allow so much. */
+bool evict_reserve(struct dir *d, int64_t cost);
+void evict_return(struct dir *d, int64_t cost);
+int64_t evict_total(struct dir *d); /* as accounted; -1: unknown */
+void evict_sweep(struct dir *d);
+bool evict_prune(struct dir *d, struct cache_prune *p);
+
+/* ---- memo.c: what this process has had, and what it is making ---- */
+
+enum { MEMO_BUCKETS = 4096 };
+#define MEMO_LIMIT ((size_t)64 << 20) /* bytes */
+struct memo_node;
+struct flight;
+struct memo {
+    atomic_uint readers;
+    _Atomic(struct memo_node *) bucket[MEMO_BUCKETS];
+    pthread_mutex_t mutex; /* for writers, flights and all below                                   */
+    struct memo_node *retired;
+    struct flight *flights;
+    size_t bytes;
+    unsigned hand;         /* bucket where forgetting goes on                                      */
+    _Atomic pid_t pid;     /* of the process that owns the mutex                                   */
+};
+void memo_init(struct memo *m);
+void memo_free(struct memo *m);
+void memo_forget(struct memo *m);
+/* No lock, no system call, no allocation. A reference, or NULL. */
+const struct cache_value *memo_find(struct memo *m, const struct cache_key *k);
+/* Keeps a value; one that is there already is replaced. */
+void memo_put(struct memo *m, const struct cache_key *k, const struct cache_value *v);
+/* Either the result of another thread's flight, when it has landed (true, *v may be NULL: no memory), or
+ * a flight of one's own to be landed (false; NULL if memory ran out). `stale` is a value not to be taken
+ * from memory. */
+bool memo_join(struct memo *m, const struct cache_key *k, const struct cache_value *stale,
+               const struct cache_value **v, struct flight **own);
+void memo_land(struct memo *m, struct flight *f, const struct cache_value *v, bool keep);
+
+/* ---- store.c: the user's place instead of a directory ---- */
+
+const char *store_get(const struct cache_store *s, struct stats *stats, const struct cache_key *k, void **data,
+                      size_t *size);
+int store_put(const struct cache_store *s, const struct cache_key *k, const void *bytes, size_t size);
+/* The payload of an entry's bytes: NULL and the data moved to the front of the block, or the fault. */
+const char *entry_take(struct stats *stats, const struct cache_key *k, void *bytes, size_t total,
+                       size_t *size);
+
+/* ---- cache.c ---- */
+
+struct bundles { /* a list that only grows, at its front */
+    struct bundle *bundle;
+    struct bundles *next;
+};
+
+struct coda_cache {
+    struct memo memo;
+    struct stats stats;
+    struct dir dir;
+    struct cache_store store;
+    bool has_store;
+    unsigned flags;
+    int wait_ms;
+    char *record;
+    struct dir *overlay; /* read-only directories                                                  */
+    int overlays;
+    _Atomic(struct bundles *) bundles;
+};
+
+/* ---- place.c: the directory or the store ---- */
+
+const char *place_get(struct coda_cache *c, const struct cache_key *k, void **data, size_t *size);
+void place_put(struct coda_cache *c, const struct cache_key *k, const void *data, size_t size,
+               const char *note, bool replace);
+void place_drop(struct coda_cache *c, const struct cache_key *k, const struct cache_value *v);
+bool place_writable(const struct coda_cache *c);
+bool place_import(struct coda_cache *c, const void *raw, size_t raw_size);
+
+/* ---- obtain.c ---- */
+
+/* Directories and bundles, past memory. */
+struct cache_value *obtain_look(struct coda_cache *c, const struct cache_key *k);
+
+/* ---- walk.c ---- */
+
+bool walk_dir(struct dir *d, bool (*visit)(void *ctx, const struct cache_item *item), void *ctx);
+
+/* ---- record.c ---- */
+
+void record_key(const char *path, const struct cache_key *k);
+
+#endif

@@ -1,0 +1,288 @@
+/*
+ * memo.c -- what this process has had, and what it is making now.
+ *
+ * A table of buckets, chained. A reader takes no lock: it announces itself in `readers`, walks the
+ * chain, takes a reference to the value, and leaves. A writer, under the mutex, unlinks a node with one
+ * store and keeps it aside until it has seen no reader at all: whoever came later cannot have met it.
+ *
+ * A flight is something in the making. The first thread that wants it flies, the others of the key wait
+ * and share what comes of it, a failure too. Failures are kept like results, unless they are passing.
+ *
+ * After fork() the child has a mutex that may be locked for ever by a thread it does not have, and
+ * flights that nobody lands: the first that needs the mutex there makes it anew and drops the flights.
+ */
+#include "inside.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct memo_node {
+    _Atomic(struct memo_node *) next;
+    struct digest digest;
+    enum cache_kind kind;
+    atomic_bool used; /* since the hand came by                                                    */
+    const struct cache_value *value;
+    struct memo_node *retired;
+    size_t bytes;
+    char what[];
+};
+
+struct flight {
+    struct flight *next;
+    struct cache_key key; /* its strings are the flying thread's, which stays until it landed      */
+    pthread_cond_t landed;
+    bool done;
+    int holders;
+    const struct cache_value *value;
+};
+
+/* ---- Values ---- */
+
+struct cache_value *cache_value_new(void *data, size_t size, enum cache_source source)
+{
+    struct cache_value *v = calloc(1, sizeof *v);
+    if (!v) return free(data), NULL;
+    atomic_init(&v->refs, 1);
+    v->data = data;
+    v->size = size;
+    v->source = source;
+    v->missed = "";
+    return v;
+}
+
+struct cache_value *cache_value_failed(int status, const char *error)
+{
+    struct cache_value *v = cache_value_new(NULL, 0, FROM_MAKER);
+    if (!v) return NULL;
+    v->status = status;
+    v->error = strdup(error);
+    if (v->error) return v;
+    free(v);
+    return NULL;
+}
+
+struct cache_value *cache_value_keep(const struct cache_value *v)
+{
+    struct cache_value *mine = (struct cache_value *)v;
+    if (v) atomic_fetch_add_explicit(&mine->refs, 1, memory_order_relaxed);
+    return mine;
+}
+
+void cache_value_free(const struct cache_value *v)
+{
+    struct cache_value *mine = (struct cache_value *)v;
+    if (!v || atomic_fetch_sub_explicit(&mine->refs, 1, memory_order_acq_rel) != 1) return;
+    free(mine->data);
+    free(mine->error);
+    free(mine);
+}
+
+/* ---- The mutex, and fork ---- */
+
+static void begin(struct memo *m)
+{
+    pid_t me = getpid(), owner = atomic_load(&m->pid);
+    while (owner != me) {
+        if (owner && atomic_compare_exchange_weak(&m->pid, &owner, 0)) {
+            pthread_mutex_init(&m->mutex, NULL);
+            m->flights = NULL;
+            atomic_store(&m->readers, 0);
+            atomic_store(&m->pid, me);
+        }
+        sched_yield();
+        owner = atomic_load(&m->pid);
+    }
+    pthread_mutex_lock(&m->mutex);
+}
+
+static void free_node(struct memo_node *n)
+{
+    cache_value_free(n->value);
+    free(n);
+}
+
+/* Frees what was unlinked before, if nobody can be looking at it. */
+static void end(struct memo *m)
+{
+    if (!atomic_load(&m->readers)) {
+        while (m->retired) {
+            struct memo_node *n = m->retired;
+            m->retired = n->retired;
+            free_node(n);
+        }
+    }
+    pthread_mutex_unlock(&m->mutex);
+}
+
+void memo_init(struct memo *m)
+{
+    pthread_mutex_init(&m->mutex, NULL);
+    atomic_store(&m->pid, getpid());
+}
+
+/* ---- The table ---- */
+
+static _Atomic(struct memo_node *) *bucket_of(struct memo *m, const struct cache_key *k)
+{
+    return &m->bucket[k->what_digest.word[0] % MEMO_BUCKETS];
+}
+
+static bool is_of(const struct memo_node *n, const struct cache_key *k)
+{
+    return digest_equal(&n->digest, &k->what_digest) && n->kind == k->kind && !strcmp(n->what, k->what);
+}
+
+static struct memo_node *search(struct memo *m, const struct cache_key *k)
+{
+    struct memo_node *n = atomic_load(bucket_of(m, k));
+    while (n && !is_of(n, k)) n = atomic_load(&n->next);
+    return n;
+}
+
+const struct cache_value *memo_find(struct memo *m, const struct cache_key *k)
+{
+    atomic_fetch_add(&m->readers, 1);
+    struct memo_node *n = search(m, k);
+    const struct cache_value *v = n ? cache_value_keep(n->value) : NULL;
+    if (n && !atomic_load_explicit(&n->used, memory_order_relaxed))
+        atomic_store_explicit(&n->used, true, memory_order_relaxed);
+    atomic_fetch_sub(&m->readers, 1);
+    return v;
+}
+
+/* Under the mutex; `from` is what points to n. */
+static void unlink_node(struct memo *m, _Atomic(struct memo_node *) *from, struct memo_node *n)
+{
+    atomic_store(from, atomic_load(&n->next));
+    n->retired = m->retired;
+    m->retired = n;
+    m->bytes -= n->bytes;
+}
+
+static void remove_key(struct memo *m, const struct cache_key *k)
+{
+    _Atomic(struct memo_node *) *from = bucket_of(m, k);
+    for (struct memo_node *n; (n = atomic_load(from));) {
+        if (is_of(n, k)) unlink_node(m, from, n);
+        else from = &n->next;
+    }
+}
+
+/* The hand goes round the buckets and takes what was not used since it last came by. */
+static void shrink(struct memo *m)
+{
+    for (int i = 0; m->bytes > MEMO_LIMIT && i < 2 * MEMO_BUCKETS; i++) {
+        _Atomic(struct memo_node *) *from = &m->bucket[m->hand++ % MEMO_BUCKETS];
+        for (struct memo_node *n; (n = atomic_load(from));) {
+            if (atomic_exchange(&n->used, false)) from = &n->next;
+            else unlink_node(m, from, n);
+        }
+    }
+}
+
+static void insert(struct memo *m, const struct cache_key *k, const struct cache_value *v)
+{
+    size_t length = strlen(k->what);
+    struct memo_node *n = malloc(sizeof *n + length + 1);
+    remove_key(m, k);
+    if (!n) return;
+    *n = (struct memo_node){.digest = k->what_digest, .kind = k->kind};
+    n->bytes = sizeof *n + length + v->size;
+    n->value = cache_value_keep(v);
+    memcpy(n->what, k->what, length + 1);
+    atomic_store(&n->used, true);
+    atomic_store(&n->next, atomic_load(bucket_of(m, k)));
+    atomic_store(bucket_of(m, k), n);
+    m->bytes += n->bytes;
+    shrink(m);
+}
+
+void memo_put(struct memo *m, const struct cache_key *k, const struct cache_value *v)
+{
+    begin(m);
+    insert(m, k, v);
+    end(m);
+}
+
+void memo_forget(struct memo *m)
+{
+    begin(m);
+    for (int i = 0; i < MEMO_BUCKETS; i++)
+        for (struct memo_node *n; (n = atomic_load(&m->bucket[i]));) unlink_node(m, &m->bucket[i], n);
+    end(m);
+}
+
+void memo_free(struct memo *m)
+{
+    memo_forget(m);
+    begin(m);
+    end(m);
+}
+
+/* ---- Flights ---- */
+
+static bool flies(const struct flight *f, const struct cache_key *k)
+{
+    return digest_equal(&f->key.what_digest, &k->what_digest) && f->key.kind == k->kind &&
+           !strcmp(f->key.what, k->what);
+}
+
+/* The last one out takes it down. Under the mutex. */
+static void leave(struct flight *f)
+{
+    if (--f->holders) return;
+    pthread_cond_destroy(&f->landed);
+    cache_value_free(f->value);
+    free(f);
+}
+
+static struct flight *start(struct memo *m, const struct cache_key *k)
+{
+    struct flight *f = calloc(1, sizeof *f);
+    if (!f) return NULL;
+    f->key = *k;
+    f->holders = 1;
+    pthread_cond_init(&f->landed, NULL);
+    f->next = m->flights;
+    return m->flights = f;
+}
+
+bool memo_join(struct memo *m, const struct cache_key *k, const struct cache_value *stale,
+               const struct cache_value **v, struct flight **own)
+{
+    begin(m);
+    struct memo_node *n = search(m, k);
+    bool found = n && n->value != stale;
+    *own = NULL;
+    *v = found ? cache_value_keep(n->value) : NULL;
+    if (!found) {
+        struct flight *f = m->flights;
+        while (f && !flies(f, k)) f = f->next;
+        if (!f) *own = start(m, k);
+        else {
+            f->holders++;
+            while (!f->done) pthread_cond_wait(&f->landed, &m->mutex);
+            *v = cache_value_keep(f->value);
+            leave(f);
+            found = true;
+        }
+    }
+    end(m);
+    return found;
+}
+
+void memo_land(struct memo *m, struct flight *f, const struct cache_value *v, bool keep)
+{
+    begin(m);
+    struct flight **at = &m->flights;
+    while (*at && *at != f) at = &(*at)->next;
+    if (*at) *at = f->next;
+    if (v && keep) insert(m, &f->key, v);
+    f->value = cache_value_keep(v);
+    f->done = true;
+    pthread_cond_broadcast(&f->landed);
+    leave(f);
+    end(m);
+}

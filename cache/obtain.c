@@ -1,0 +1,251 @@
+/*
+ * obtain.c -- who is asked in what order for the value of a key, and who makes it.
+ *
+ *     memory -> bundles -> directory -> read-only directories -> [lock -> look again] -> make -> publish
+ *
+ * Within this process a flight (memo.c) lets one thread through; among processes the lock does, as long
+ * as there is one, its holder lives, and the deadline has not come. Whoever has made something keeps it,
+ * whatever becomes of its publication.
+ */
+#include "inside.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Looking ---- */
+
+static struct cache_value *look_in_bundles(struct coda_cache *c, const struct cache_key *k)
+{
+    struct entry e;
+    for (struct bundles *b = atomic_load(&c->bundles); b; b = b->next) {
+        if (!bundle_find(b->bundle, k, &e)) continue;
+        void *data = malloc(e.data_size + !e.data_size);
+        if (!data) return NULL;
+        if (e.data_size) memcpy(data, e.data, e.data_size);
+        stats_add(&c->stats, COUNT_bundle_hits, 1);
+        return cache_value_new(data, e.data_size, FROM_BUNDLE);
+    }
+    return NULL;
+}
+
+/* The directory, then those below it; *missed says why the first of them had nothing. */
+static struct cache_value *look_on_disk(struct coda_cache *c, const struct cache_key *k, const char **missed)
+{
+    void *data;
+    size_t size;
+    *missed = place_get(c, k, &data, &size);
+    if (!*missed) {
+        stats_add(&c->stats, COUNT_disk_hits, 1);
+        return cache_value_new(data, size, FROM_DISK);
+    }
+    for (int i = 0; i < c->overlays; i++) {
+        if (disk_get(&c->overlay[i], k, &data, &size)) continue;
+        stats_add(&c->stats, COUNT_overlay_hits, 1);
+        return cache_value_new(data, size, FROM_OVERLAY);
+    }
+    return NULL;
+}
+
+struct cache_value *obtain_look(struct coda_cache *c, const struct cache_key *k)
+{
+    const char *ignored;
+    struct cache_value *v = look_on_disk(c, k, &ignored);
+    return v ? v : look_in_bundles(c, k);
+}
+
+static void remember(struct coda_cache *c, const struct cache_key *k, const struct cache_value *v)
+{
+    if (c->record && !v->status) record_key(c->record, k);
+}
+
+const struct cache_value *cache_find(struct coda_cache *c, const struct cache_key *k)
+{
+    const struct cache_value *v = memo_find(&c->memo, k);
+    if (v) {
+        stats_add(&c->stats, v->status ? COUNT_replayed_failures : COUNT_memory_hits, 1);
+        return v;
+    }
+    if (!atomic_load(&c->bundles) || c->flags & CACHE_VERIFY) return NULL;
+    int saved = errno;
+    if ((v = look_in_bundles(c, k))) {
+        memo_put(&c->memo, k, v);
+        remember(c, k, v);
+    }
+    errno = saved;
+    return v;
+}
+
+/* ---- Making ---- */
+
+struct build { /* one cache_obtain that found nothing in memory */
+    struct coda_cache *c;
+    const struct cache_key *k;
+    const struct cache_maker *m;
+    const char *missed;
+    bool passing; /* a failure that is not the key's                                               */
+};
+
+static struct cache_value *make(struct build *b)
+{
+    char err[CACHE_ERROR] = "";
+    void *data = NULL;
+    size_t size = 0;
+    int64_t start = now_ns();
+    int status = b->m->make(b->m->ctx, &data, &size, err, &b->passing);
+    int64_t spent = now_ns() - start;
+    stats_add(&b->c->stats, status ? COUNT_compile_failures : COUNT_compiles, 1);
+    stats_add(&b->c->stats, COUNT_compile_ns, (uint64_t)spent);
+    struct cache_value *v = status ? cache_value_failed(status, err) : cache_value_new(data, size, FROM_MAKER);
+    if (!v) return NULL;
+    v->missed = b->missed;
+    v->ms = (double)spent * 1e-6;
+    return v;
+}
+
+static bool same_bytes(const struct cache_value *a, const struct cache_value *b)
+{
+    return a->size == b->size && !memcmp(a->data, b->data, a->size);
+}
+
+/* Makes again what was found. If the bytes differ the new ones are right. */
+static struct cache_value *verify(struct build *b, struct cache_value *found)
+{
+    b->missed = "verify";
+    struct cache_value *v = make(b);
+    stats_add(&b->c->stats, COUNT_verified, 1);
+    if (!v || v->status || same_bytes(v, found)) {
+        cache_value_free(v);
+        b->passing = false;
+        return found;
+    }
+    stats_add(&b->c->stats, COUNT_verify_differed, 1);
+    place_put(b->c, b->k, v->data, v->size, b->m->note, true);
+    cache_value_free(found);
+    return v;
+}
+
+static struct cache_value *make_and_publish(struct build *b, bool replace)
+{
+    struct cache_value *v = make(b);
+    if (v && !v->status) place_put(b->c, b->k, v->data, v->size, b->m->note, replace);
+    return v;
+}
+
+/* ---- Waiting for other processes ---- */
+
+struct turn { /* to make a key, among processes */
+    struct lock lock;
+    bool store;
+    char name[DIGEST_HEX];
+};
+
+static enum lock_state try_turn(struct coda_cache *c, struct turn *t, const struct cache_key *k)
+{
+    if (!place_writable(c)) return LOCK_NONE;
+    if (!c->has_store) return lock_try(&t->lock, &c->dir, lock_place(&k->digest));
+    if (!c->store.lock || !c->store.unlock) return LOCK_NONE;
+    int r = c->store.lock(c->store.ctx, t->name);
+    t->store = r > 0;
+    return r > 0 ? LOCK_MINE : r == 0 ? LOCK_BUSY : LOCK_NONE;
+}
+
+static void end_turn(struct coda_cache *c, struct turn *t)
+{
+    if (t->store) c->store.unlock(c->store.ctx, t->name);
+    lock_release(&t->lock);
+}
+
+/* Until the turn is ours, or what we want has come, or the patience is at its end. */
+static struct cache_value *wait_turn(struct build *b, struct turn *t)
+{
+    int64_t start = now_ns(), nap = 1000000, deadline = start + (int64_t)b->c->wait_ms * 1000000;
+    const char *ignored;
+    struct stats *s = &b->c->stats;
+    struct cache_value *v = NULL;
+    enum lock_state state = try_turn(b->c, t, b->k);
+    if (state == LOCK_NONE && place_writable(b->c)) stats_add(s, COUNT_lock_unavailable, 1);
+    if (state != LOCK_BUSY) return NULL;
+    stats_add(s, COUNT_waits, 1);
+    while (state == LOCK_BUSY && !v && now_ns() < deadline) {
+        doze(nap);
+        if (nap < 8000000) nap *= 2;
+        v = look_on_disk(b->c, b->k, &ignored);
+        if (!v) state = try_turn(b->c, t, b->k);
+    }
+    stats_add(s, COUNT_wait_ns, (uint64_t)(now_ns() - start));
+    if (v) stats_add(s, COUNT_wait_hits, 1);
+    else if (state == LOCK_BUSY) stats_add(s, COUNT_wait_timeouts, 1);
+    return v;
+}
+
+/* With the turn, the last look: it may have come between the first look and the lock. */
+static struct cache_value *take_turn(struct build *b)
+{
+    struct turn t = {.lock = LOCK_INIT};
+    const char *ignored;
+    digest_hex(t.name, &b->k->digest);
+    struct cache_value *v = b->c->wait_ms < 0 ? NULL : wait_turn(b, &t);
+    if (!v && (t.store || t.lock.fd >= 0)) v = look_on_disk(b->c, b->k, &ignored);
+    if (!v) v = make_and_publish(b, false);
+    end_turn(b->c, &t);
+    return v;
+}
+
+/* ---- Obtaining ---- */
+
+static struct cache_value *build(struct build *b)
+{
+    bool audit = b->c->flags & CACHE_VERIFY; /* otherwise the bundles were asked already */
+    struct cache_value *v = audit ? look_in_bundles(b->c, b->k) : NULL;
+    if (!v) v = look_on_disk(b->c, b->k, &b->missed);
+    if (v) return audit ? verify(b, v) : v;
+    stats_add(&b->c->stats, COUNT_misses, 1);
+    return take_turn(b);
+}
+
+/* What lies on disk now, if it is something else; otherwise a new one. */
+static struct cache_value *rebuild(struct build *b, const struct cache_value *refused)
+{
+    const char *ignored;
+    place_drop(b->c, b->k, refused);
+    struct cache_value *v = look_on_disk(b->c, b->k, &ignored);
+    if (v && !same_bytes(v, refused)) return v;
+    cache_value_free(v);
+    b->missed = "refused";
+    return make_and_publish(b, true);
+}
+
+static const struct cache_value *fly(struct build *b, const struct cache_value *refused)
+{
+    struct flight *own;
+    const struct cache_value *v;
+    if (memo_join(&b->c->memo, b->k, refused, &v, &own)) return v;
+    v = refused ? rebuild(b, refused) : build(b);
+    if (v) remember(b->c, b->k, v);
+    if (own) memo_land(&b->c->memo, own, v, !b->passing);
+    return v;
+}
+
+const struct cache_value *cache_obtain(struct coda_cache *c, const struct cache_key *k,
+                                       const struct cache_maker *m)
+{
+    const struct cache_value *v = cache_find(c, k);
+    if (v) return v;
+    int saved = errno;
+    v = fly(&(struct build){.c = c, .k = k, .m = m, .missed = "absent"}, NULL);
+    errno = saved;
+    return v;
+}
+
+const struct cache_value *cache_renew(struct coda_cache *c, const struct cache_key *k,
+                                      const struct cache_maker *m, const struct cache_value *refused)
+{
+    int saved = errno;
+    stats_add(&c->stats, COUNT_refused, 1);
+    const struct cache_value *v = fly(&(struct build){.c = c, .k = k, .m = m, .missed = ""}, refused);
+    errno = saved;
+    return v;
+}
+
+void cache_forget(struct coda_cache *c) { memo_forget(&c->memo); }

@@ -1,0 +1,86 @@
+/* place.c -- where entries are kept: the directory, or the user's store instead of it. */
+#include "inside.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *place_get(struct coda_cache *c, const struct cache_key *k, void **data, size_t *size)
+{
+    if (c->has_store) return store_get(&c->store, &c->stats, k, data, size);
+    return disk_get(&c->dir, k, data, size);
+}
+
+static int publish_file(struct coda_cache *c, const char *name, const void *bytes, size_t size, bool replace)
+{
+    int64_t cost = evict_cost((int64_t)size);
+    if (!evict_reserve(&c->dir, cost)) return E2BIG;
+    int error = disk_put(&c->dir, name, bytes, size, replace);
+    if (error) evict_return(&c->dir, cost);
+    evict_sweep(&c->dir);
+    return error;
+}
+
+static void count_put(struct coda_cache *c, int error, size_t size)
+{
+    if (error == EEXIST) stats_add(&c->stats, COUNT_lost_races, 1);
+    else if (error == E2BIG) stats_add(&c->stats, COUNT_too_large, 1);
+    else if (error) stats_store_failure(&c->stats, error);
+    else {
+        stats_add(&c->stats, COUNT_stored, 1);
+        stats_add(&c->stats, COUNT_stored_bytes, size);
+    }
+}
+
+bool place_writable(const struct coda_cache *c)
+{
+    return !(c->flags & CACHE_READ_ONLY) && (c->has_store || c->dir.fd >= 0);
+}
+
+static char *join_key(const struct cache_key *k)
+{
+    char *s = NULL;
+    return asprintf(&s, "%s%s", k->what, k->by ? k->by : "") < 0 ? NULL : s;
+}
+
+void place_put(struct coda_cache *c, const struct cache_key *k, const void *data, size_t size,
+                     const char *note, bool replace)
+{
+    char *key, name[DIGEST_HEX];
+    size_t total = 0;
+    if (!place_writable(c)) return;
+    key = join_key(k);
+    struct entry e = {.kind = k->kind, .key = key, .key_size = key ? strlen(key) : 0, .note = note, .data = data};
+    e.what_size = strlen(k->what);
+    e.note_size = note ? strlen(note) : 0;
+    e.data_size = size;
+    void *bytes = key ? entry_pack(&e, &total) : NULL;
+    digest_hex(name, &k->digest);
+    int error = !bytes ? ENOMEM
+                : c->has_store ? store_put(&c->store, k, bytes, total)
+                               : publish_file(c, name, bytes, total, replace);
+    count_put(c, error, total);
+    free(bytes);
+    free(key);
+}
+
+void place_drop(struct coda_cache *c, const struct cache_key *k, const struct cache_value *v)
+{
+    char name[DIGEST_HEX];
+    digest_hex(name, &k->digest);
+    if (!c->has_store) disk_drop(&c->dir, k, v->data, v->size);
+    else if (c->store.drop && !(c->flags & CACHE_READ_ONLY)) c->store.drop(c->store.ctx, name);
+}
+
+bool place_import(struct coda_cache *c, const void *raw, size_t raw_size)
+{
+    struct entry e;
+    char name[DIGEST_HEX];
+    if (!place_writable(c) || c->has_store || entry_check(&e, raw, raw_size)) return false;
+    struct digest d = digest_of(e.key, e.key_size);
+    digest_hex(name, &d);
+    int error = publish_file(c, name, raw, raw_size, false);
+    count_put(c, error, raw_size);
+    return !error || error == EEXIST;
+}

@@ -1,0 +1,84 @@
+/* stats.c -- the counters' names, and which counter an error belongs to. */
+#include "inside.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAME(name, comment) #name,
+#define COMMENT(name, comment) comment,
+static const char *const names[] = {CACHE_COUNTERS(NAME)};
+static const char *const comments[] = {CACHE_COUNTERS(COMMENT)};
+
+const char *stats_name(enum cache_counter which) { return names[which]; }
+const char *stats_comment(enum cache_counter which) { return comments[which]; }
+
+void stats_reject(struct stats *s, enum entry_fault f)
+{
+    static const enum cache_counter which[ENTRY_FAULTS] = {
+        [ENTRY_SHORT] = COUNT_rejected_short,     [ENTRY_FOREIGN] = COUNT_rejected_foreign,
+        [ENTRY_VERSION] = COUNT_rejected_version, [ENTRY_SIZES] = COUNT_rejected_sizes,
+        [ENTRY_DIGEST] = COUNT_rejected_digest,   [ENTRY_KEY] = COUNT_rejected_key,
+    };
+    if (f != ENTRY_INTACT) stats_add(s, which[f], 1);
+}
+
+static enum cache_counter cause(int error)
+{
+    switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG: return COUNT_store_failed_space;
+    case EROFS:
+    case EACCES:
+    case EPERM: return COUNT_store_failed_denied;
+    case EMFILE:
+    case ENFILE: return COUNT_store_failed_descriptors;
+    case ENOMEM: return COUNT_store_failed_memory;
+    case ESTALE:
+    case ENOENT: return COUNT_store_failed_stale;
+    default: return COUNT_store_failed_io;
+    }
+}
+
+void stats_store_failure(struct stats *s, int error)
+{
+    stats_add(s, COUNT_store_failed, 1);
+    stats_add(s, cause(error), 1);
+}
+
+/* ---- As JSON ---- */
+
+static void print_string(FILE *f, const char *name, const char *s)
+{
+    fprintf(f, "\"%s\": \"", name);
+    for (; *s; s++) {
+        if (*s == '"' || *s == '\\') fprintf(f, "\\%c", *s);
+        else if ((unsigned char)*s < ' ') fprintf(f, "\\u%04x", (unsigned char)*s);
+        else fputc(*s, f);
+    }
+    fputs("\",\n ", f);
+}
+
+int64_t stats_print(const struct stats *s, struct dir *d, char *buf, size_t size)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *f = open_memstream(&text, &length);
+    if (!f) return -1;
+    fputs("{", f);
+    print_string(f, "directory", d->fd >= 0 ? d->path : "");
+    print_string(f, "problem", d->problem);
+    print_string(f, "file_system", d->fs);
+    fprintf(f, "\"limit\": %" PRId64 ",\n \"bytes\": %" PRId64, d->limit, evict_total(d));
+    for (int i = 0; i < CACHE_COUNTER_COUNT; i++)
+        fprintf(f, ",\n \"%s\": %" PRIu64, names[i], stats_get(s, (enum cache_counter)i));
+    fputs("}\n", f);
+    bool good = !ferror(f);
+    if (fclose(f) || !good) return free(text), -1;
+    if (size) snprintf(buf, size, "%s", text);
+    free(text);
+    return (int64_t)length;
+}
