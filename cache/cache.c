@@ -38,7 +38,8 @@ static int64_t parse_size(const char *s)
 static void push_bundle(struct coda_cache *c, struct bundles *b)
 {
     b->next = atomic_load(&c->bundles);
-    while (!atomic_compare_exchange_weak(&c->bundles, &b->next, b)) {}
+    while (!atomic_compare_exchange_weak(&c->bundles, &b->next, b)) {
+    }
 }
 
 static bool add_bundle(struct coda_cache *c, struct bundle *bundle)
@@ -68,7 +69,8 @@ static void add_directory(struct coda_cache *c, char *path)
     c->overlay = more;
     struct dir *d = &more[c->overlays];
     *d = (struct dir){.stats = &c->stats};
-    if (dir_open(d, path, CACHE_READ_ONLY | (c->flags & CACHE_SHARED))) c->overlays++;
+    if (dir_open(d, path, CACHE_READ_ONLY | (c->flags & CACHE_SHARED)))
+        c->overlays++;
     else {
         note_problem(c, "%s", d->problem);
         dir_close(d);
@@ -80,9 +82,12 @@ static void add_overlay(struct coda_cache *c, const char *path, size_t length)
     struct stat st;
     char why[CACHE_ERROR], *name = length ? strndup(path, length) : NULL;
     if (!name) return;
-    if (stat(name, &st)) note_problem(c, "%.300s cannot be opened: %s", name, strerror(errno));
-    else if (S_ISDIR(st.st_mode)) return add_directory(c, name);
-    else if (!add_bundle(c, bundle_open(name, why))) note_problem(c, "%s", why);
+    if (stat(name, &st))
+        note_problem(c, "%.300s cannot be opened: %s", name, strerror(errno));
+    else if (S_ISDIR(st.st_mode))
+        return add_directory(c, name);
+    else if (!add_bundle(c, bundle_open(name, why)))
+        note_problem(c, "%s", why);
     free(name);
 }
 
@@ -105,7 +110,8 @@ static void open_place(struct coda_cache *c, const struct cache_options *o)
     if (o->store) {
         c->store = *o->store;
         c->has_store = true;
-    } else dir_open(&c->dir, o->dir ? strdup(o->dir) : dir_default(), c->flags);
+    } else
+        dir_open(&c->dir, o->dir ? strdup(o->dir) : dir_default(), c->flags);
 }
 
 struct coda_cache *cache_open(const struct cache_options *options)
@@ -119,7 +125,9 @@ struct coda_cache *cache_open(const struct cache_options *options)
         c->flags = o->flags | (is_set("CODA_CACHE_READ_ONLY") ? CACHE_READ_ONLY : 0u) |
                    (is_set("CODA_CACHE_VERIFY") ? CACHE_VERIFY : 0u);
         c->wait_ms = o->wait_ms ? o->wait_ms : CACHE_WAIT_MS;
+        c->compile_ms = o->compile_ms;
         c->record = o->record ? strdup(o->record) : NULL;
+        c->helper = o->helper ? strdup(o->helper) : NULL;
         open_place(c, o);
         add_overlays(c, o->overlays ? o->overlays : secure_getenv("CODA_BUNDLES"));
     }
@@ -140,12 +148,15 @@ void cache_close(struct coda_cache *c)
     }
     free(c->overlay);
     free(c->record);
+    free(c->helper);
     free(c);
 }
 
 const char *cache_dir(const struct coda_cache *c) { return c->dir.fd >= 0 ? c->dir.path : ""; }
 const char *cache_problem(const struct coda_cache *c) { return c->dir.problem; }
 unsigned cache_flags(const struct coda_cache *c) { return c->flags; }
+const char *cache_helper(const struct coda_cache *c) { return c->helper; }
+int cache_compile_ms(const struct coda_cache *c) { return c->compile_ms; }
 struct stats *cache_stats(struct coda_cache *c) { return &c->stats; }
 
 bool cache_add_bundle(struct coda_cache *c, const void *data, size_t size, char *why)

@@ -105,7 +105,7 @@ enum entry_fault entry_match(const struct entry *e, const struct cache_key *k);
     F(stored, "entries published")                                                                           \
     F(stored_bytes, "bytes published")                                                                       \
     F(lost_races, "entries that another process published first")                                            \
-    F(too_large, "entries not stored: no room below the limit")                                                \
+    F(too_large, "entries not stored: no room below the limit")                                              \
     F(store_failed, "entries that could not be stored")                                                      \
     F(store_failed_space, "of these: disk or quota full")                                                    \
     F(store_failed_denied, "of these: read-only or not permitted")                                           \
@@ -123,6 +123,10 @@ enum entry_fault entry_match(const struct entry *e, const struct cache_key *k);
     F(isolate_crashes, "of these: the child crashed")                                                        \
     F(isolate_timeouts, "of these: the child took too long")                                                 \
     F(isolate_unavailable, "no child could be started, made here")                                           \
+    CACHE_PROCESS_COUNTERS(F)
+
+/* Of the whole process, whatever cache they came from. */
+#define CACHE_PROCESS_COUNTERS(F)                                                                            \
     F(loads, "kernels loaded into a context")                                                                \
     F(load_hits, "kernels that were loaded already")                                                         \
     F(load_ns, "time spent loading, ns")                                                                     \
@@ -137,8 +141,10 @@ static inline void stats_add(struct stats *s, enum cache_counter which, uint64_t
 {
     atomic_fetch_add_explicit(&s->count[which], n, memory_order_relaxed);
 }
+extern struct stats stats_of_process; /* for the counters of the process */
 static inline uint64_t stats_get(const struct stats *s, enum cache_counter which)
 {
+    if (which >= COUNT_loads) s = &stats_of_process;
     return atomic_load_explicit(&s->count[which], memory_order_relaxed);
 }
 const char *stats_name(enum cache_counter which);    /* "memory_hits"                              */
@@ -200,6 +206,8 @@ struct cache_options {
     int wait_ms;            /* for another process; 0: CACHE_WAIT_MS, < 0: not at all              */
     const struct cache_store *store; /* instead of dir; copied                                     */
     const char *record;     /* a file that gets one line for each key used; or NULL                */
+    const char *helper;     /* kept for the maker, as is compile_ms                                */
+    int compile_ms;
 };
 /* options NULL: all by default and by the environment ($CODA_CACHE_LIMIT, $CODA_CACHE_VERIFY,
  * $CODA_CACHE_READ_ONLY, $CODA_BUNDLES). NULL only when memory runs out; a directory that cannot be made
@@ -209,6 +217,8 @@ void cache_close(struct coda_cache *c);
 const char *cache_dir(const struct coda_cache *c);     /* "" if there is none                      */
 const char *cache_problem(const struct coda_cache *c); /* why there is none, or ""                 */
 unsigned cache_flags(const struct coda_cache *c);
+const char *cache_helper(const struct coda_cache *c); /* or NULL                                   */
+int cache_compile_ms(const struct coda_cache *c);
 struct stats *cache_stats(struct coda_cache *c);
 /* One JSON object, as snprintf does it: directory, problem, file system, limit, all counters. Negative if
  * memory ran out. */

@@ -67,12 +67,12 @@ static const struct {
     const char *name;
     bool remote;
 } file_systems[] = {
-    {0xef53, "ext4", false},      {0x58465342, "xfs", false},     {0x9123683e, "btrfs", false},
-    {0x01021994, "tmpfs", false}, {0x794c7630, "overlay", false}, {0x2fc12fc1, "zfs", false},
+    {0xef53, "ext4", false},      {0x58465342, "xfs", false},      {0x9123683e, "btrfs", false},
+    {0x01021994, "tmpfs", false}, {0x794c7630, "overlay", false},  {0x2fc12fc1, "zfs", false},
     {0xf2f52010, "f2fs", false},  {0x73717368, "squashfs", false}, {0xe0f5e1e2, "erofs", false},
-    {0x6969, "nfs", true},        {0xff534d42, "cifs", true},     {0xfe534d42, "smb2", true},
-    {0x517b, "smb", true},        {0x0bd00bd0, "lustre", true},   {0x47504653, "gpfs", true},
-    {0x00c36400, "ceph", true},   {0x01021997, "9p", true},       {0x65735546, "fuse", true},
+    {0x6969, "nfs", true},        {0xff534d42, "cifs", true},      {0xfe534d42, "smb2", true},
+    {0x517b, "smb", true},        {0x0bd00bd0, "lustre", true},    {0x47504653, "gpfs", true},
+    {0x00c36400, "ceph", true},   {0x01021997, "9p", true},        {0x65735546, "fuse", true},
     {0x19830326, "beegfs", true},
 };
 
@@ -127,10 +127,12 @@ static int open_trusted(struct dir *d, int at, const char *name, const char *wha
 {
     int fd = openat(at, name, OPEN_DIR);
     if (fd < 0) {
-        bool link = errno == ELOOP || (errno == ENOTDIR && !fstatat(at, name, st, AT_SYMLINK_NOFOLLOW) &&
-                                       S_ISLNK(st->st_mode));
-        if (link) refuse(d, what, "is a symbolic link", 0);
-        else refuse(d, what, "cannot be opened", errno);
+        bool link = errno == ELOOP ||
+                    (errno == ENOTDIR && !fstatat(at, name, st, AT_SYMLINK_NOFOLLOW) && S_ISLNK(st->st_mode));
+        if (link)
+            refuse(d, what, "is a symbolic link", 0);
+        else
+            refuse(d, what, "cannot be opened", errno);
         return -1;
     }
     bool good = fstat(fd, st) ? refuse(d, what, "cannot be examined", errno) : trusted(d, what, st);
@@ -206,6 +208,19 @@ int dir_folder(struct dir *d, const char *name, bool make)
     if (!made && errno != EEXIST) return -1;
     if (made) fchmodat(d->fd, folder, d->dir_mode, 0);
     return openat(d->fd, folder, OPEN_DIR);
+}
+
+/* Its mode is set after the fact, whatever the umask is. */
+int dir_file(struct dir *d, const char *name)
+{
+    enum { OPEN_STATE = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY };
+    for (int attempt = 0;; attempt++) {
+        int fd = openat(d->fd, name, OPEN_STATE);
+        if (fd >= 0 || errno != ENOENT || attempt == 2) return fd;
+        fd = openat(d->fd, name, OPEN_STATE | O_CREAT | O_EXCL, 0600);
+        if (fd >= 0) return fchmod(fd, d->file_mode), fd;
+        if (errno == ENOENT && !dir_reopen(d)) return -1;
+    }
 }
 
 /* ---- Looking through it ---- */

@@ -55,33 +55,42 @@ static bool read_all(int fd, char *p, size_t size)
     return true;
 }
 
-/* An access time of our own, once an hour at most: the file system's is often switched off. */
-static void bump(const struct dir *d, int fd, const struct stat *st)
+static bool before(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
+}
+
+/* An access time of our own, for the file system's is often switched off. It moves if something was stored
+ * since the last use, which is when the order matters, and else once an hour. */
+static void bump(const struct dir *d, int folder, const char *name, const struct stat *st)
 {
     struct timespec now, times[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
+    struct stat account;
     if (d->flags & CACHE_READ_ONLY || clock_gettime(CLOCK_REALTIME_COARSE, &now)) return;
-    if (llabs((long long)now.tv_sec - st->st_mtim.tv_sec) > BUMP_S) futimens(fd, times);
+    if (llabs((long long)now.tv_sec - st->st_mtim.tv_sec) > BUMP_S ||
+        (!fstatat(d->fd, ".size", &account, AT_SYMLINK_NOFOLLOW) && before(&st->st_mtim, &account.st_mtim)))
+        utimensat(folder, name + FOLDER_DIGITS, times, AT_SYMLINK_NOFOLLOW);
 }
 
 /* errno is 0 if what is there can never be an entry. */
-static void *read_open(struct dir *d, int fd, size_t *size, struct stat *st)
+static void *read_open(int fd, size_t *size, struct stat *st)
 {
     if (fstat(fd, st)) return NULL;
     *size = (size_t)st->st_size;
     if (!S_ISREG(st->st_mode) || st->st_size < ENTRY_HEADER || *size > ENTRY_MAX) return errno = 0, NULL;
     void *bytes = malloc(*size);
     if (!bytes) return errno = ENOMEM, NULL;
-    if (read_all(fd, bytes, *size)) return bump(d, fd, st), bytes;
+    if (read_all(fd, bytes, *size)) return bytes;
     int error = errno;
     free(bytes);
     return errno = error, NULL;
 }
 
-void *disk_read(struct dir *d, int folder, const char *name, size_t *size, struct stat *st)
+void *disk_read(int folder, const char *name, size_t *size, struct stat *st)
 {
     for (int attempt = 0;; attempt++) {
         int fd = openat(folder, name + FOLDER_DIGITS, OPEN_FILE);
-        void *bytes = fd < 0 ? NULL : read_open(d, fd, size, st);
+        void *bytes = fd < 0 ? NULL : read_open(fd, size, st);
         int error = errno;
         if (fd >= 0) close(fd);
         errno = error;
@@ -95,9 +104,11 @@ static bool is_broken(int error)
     return error == 0 || error == ELOOP || error == ENXIO || error == EACCES || error == EIO;
 }
 
-static const char *reject(struct dir *d, int folder, const char *name, const struct stat *seen, const char *why)
+static const char *reject(struct dir *d, int folder, const char *name, const struct stat *seen,
+                          const char *why)
 {
-    if (!(d->flags & CACHE_READ_ONLY) && disk_remove(folder, name, seen)) stats_add(d->stats, COUNT_healed, 1);
+    if (!(d->flags & CACHE_READ_ONLY) && disk_remove(folder, name, seen))
+        stats_add(d->stats, COUNT_healed, 1);
     return why;
 }
 
@@ -105,14 +116,17 @@ static const char *unreadable(struct dir *d, int folder, const char *name, int e
 {
     struct stat st;
     if (error == ENOENT) return "absent";
-    if (error) stats_add(d->stats, COUNT_read_failures, 1);
-    else stats_reject(d->stats, ENTRY_SHORT);
+    if (error)
+        stats_add(d->stats, COUNT_read_failures, 1);
+    else
+        stats_reject(d->stats, ENTRY_SHORT);
     if (is_broken(error) && !fstatat(folder, name + FOLDER_DIGITS, &st, AT_SYMLINK_NOFOLLOW))
         reject(d, folder, name, &st, "");
     return error ? "unreadable" : entry_fault_name(ENTRY_SHORT);
 }
 
-const char *entry_take(struct stats *stats, const struct cache_key *k, void *bytes, size_t total, size_t *size)
+const char *entry_take(struct stats *stats, const struct cache_key *k, void *bytes, size_t total,
+                       size_t *size)
 {
     struct entry e;
     enum entry_fault fault = entry_check(&e, bytes, total);
@@ -129,10 +143,13 @@ static const char *get_from(struct dir *d, int folder, const struct cache_key *k
     size_t total;
     struct stat st;
     digest_hex(name, &k->digest);
-    void *bytes = disk_read(d, folder, name, &total, &st);
+    void *bytes = disk_read(folder, name, &total, &st);
     if (!bytes) return unreadable(d, folder, name, errno);
     const char *fault = entry_take(d->stats, k, bytes, total, size);
-    if (!fault) return *data = bytes, NULL;
+    if (!fault) {
+        bump(d, folder, name, &st);
+        return *data = bytes, NULL;
+    }
     free(bytes);
     return reject(d, folder, name, &st, fault);
 }
@@ -163,7 +180,7 @@ void disk_drop(struct dir *d, const struct cache_key *k, const void *data, size_
     if (d->fd < 0 || d->flags & CACHE_READ_ONLY) return;
     digest_hex(name, &k->digest);
     int folder = dir_folder(d, name, false);
-    void *bytes = folder < 0 ? NULL : disk_read(d, folder, name, &total, &st);
+    void *bytes = folder < 0 ? NULL : disk_read(folder, name, &total, &st);
     bool same = bytes && !entry_check(&e, bytes, total) && e.data_size == size && !memcmp(e.data, data, size);
     if (same) reject(d, folder, name, &st, "");
     free(bytes);
@@ -194,7 +211,8 @@ static void temporary_name(char name[NAME])
         noise[0] = (uint64_t)now_ns() ^ (uint64_t)getpid() << 40;
         noise[1] = (uint64_t)(uintptr_t)name ^ (uint64_t)atomic_fetch_add(&serial, 1) << 48;
     }
-    snprintf(name, NAME, TEMPORARY "%016llx%016llx", (unsigned long long)noise[0], (unsigned long long)noise[1]);
+    snprintf(name, NAME, TEMPORARY "%016llx%016llx", (unsigned long long)noise[0],
+             (unsigned long long)noise[1]);
 }
 
 /* A file to write to. Without a name if that can be: then `temporary` is "". */
@@ -203,14 +221,17 @@ static int open_new(struct dir *d, int folder, char temporary[NAME])
     temporary[0] = 0;
     if (!atomic_load(&d->no_tmpfile)) {
         int fd = openat(folder, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
-        if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL && errno != ENOSYS)) return fd;
+        if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL && errno != ENOSYS))
+            return fd;
         atomic_store(&d->no_tmpfile, true);
     }
     temporary_name(temporary);
     int fd = openat(d->fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    if (fd >= 0) fcntl(fd, F_OFD_SETLK, &whole); /* alive, says it to evict.c; no matter if it cannot */
-    else temporary[0] = 0;
+    if (fd >= 0)
+        fcntl(fd, F_OFD_SETLK, &whole); /* alive, says it to evict.c; no matter if it cannot */
+    else
+        temporary[0] = 0;
     return fd;
 }
 
@@ -254,6 +275,18 @@ static int fill(struct dir *d, int fd, const void *bytes, size_t size)
     return d->flags & CACHE_DURABLE && fsync(fd) ? errno : 0;
 }
 
+static int admit_and_publish(struct dir *d, int fd, int folder, char temporary[NAME], const char *name,
+                             size_t size, bool replace)
+{
+    struct account a;
+    int64_t cost = evict_cost((int64_t)size);
+    int error = evict_admit(d, &a, cost);
+    if (error) return error;
+    error = publish(d, fd, folder, temporary, name + FOLDER_DIGITS, replace);
+    evict_settle(&a, cost, !error);
+    return error;
+}
+
 /* What close() reports late takes the entry back: it may not be whole on the server. */
 static int put_once(struct dir *d, int folder, const char *name, const void *bytes, size_t size, bool replace)
 {
@@ -262,7 +295,7 @@ static int put_once(struct dir *d, int folder, const char *name, const void *byt
     int fd = open_new(d, folder, temporary);
     if (fd < 0) return errno;
     int error = fill(d, fd, bytes, size);
-    if (!error) error = publish(d, fd, folder, temporary, name + FOLDER_DIGITS, replace);
+    if (!error) error = admit_and_publish(d, fd, folder, temporary, name, size, replace);
     bool known = !error && !fstat(fd, &st);
     if (close(fd) && !error && errno != EINTR) {
         error = errno;

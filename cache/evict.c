@@ -3,11 +3,11 @@
  *
  *     root/v2/.size ::= total:i64 ~total:i64      bytes on disk of all entries, an upper bound
  *
- * A writer takes its bytes from the limit before it writes them, under the account's lock; so the sum
- * of what is there never exceeds the limit, and a writer that is killed in between leaves an account
- * that is too high, never too low. When it would exceed the limit the directory is counted afresh, and
- * the least recently used go until a tenth is free. Without a lock, or without a sound account, the
- * directory is counted each time.
+ * A writer whose file is complete but has no name takes the account's lock, adds its bytes, names the file,
+ * and lets go. So the sum of what is there never exceeds the limit, and a writer that is killed in between
+ * leaves an account that is too high, never too low. When it would exceed the limit the directory is
+ * counted afresh, and the least recently used go until a tenth is free. Where there are no locks, or no
+ * sound account, the directory is counted each time. Who does not get the lock in time does not store.
  *
  * "Recently used" is the file's mtime, which disk.c moves; "now" is the mtime that the account has just
  * got from the same file system, so that no clock is compared with another's. A date in the future
@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 enum { BLOCK = 4096, ABANDONED_S = 10, LOCKLESS_S = 3600 };
-static const int64_t patience_ns = 200000000; /* for the account's lock */
+static const int64_t patience_ns = 2000000000; /* for the account's lock */
 
 int64_t evict_cost(int64_t size) { return (size + BLOCK - 1) / BLOCK * BLOCK; }
 
@@ -36,24 +36,18 @@ static int64_t cost_of(const struct stat *st)
 
 /* ---- The account ---- */
 
-struct account {
-    struct lock lock;
-    bool locked;
-    int fd;
-};
-
-static void open_account(struct account *a, struct dir *d)
+/* Waits for the account's lock as long as there is one to wait for. */
+static enum lock_state open_account(struct account *a, struct dir *d)
 {
     int64_t deadline = now_ns() + patience_ns, nap = 50000;
-    enum lock_state state;
     *a = (struct account){.lock = LOCK_INIT};
-    while ((state = lock_try(&a->lock, d, LOCK_SIZE)) == LOCK_BUSY && now_ns() < deadline) {
+    while ((a->state = lock_try(&a->lock, d, LOCK_SIZE)) == LOCK_BUSY && now_ns() < deadline) {
         doze(nap);
         if (nap < 2000000) nap *= 2;
     }
-    a->locked = state == LOCK_MINE;
-    if (!a->locked) stats_add(d->stats, COUNT_lock_unavailable, 1);
-    a->fd = openat(d->fd, ".size", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, d->file_mode);
+    if (a->state == LOCK_NONE) stats_add(d->stats, COUNT_lock_unavailable, 1);
+    a->fd = dir_file(d, ".size");
+    return a->state;
 }
 
 static void close_account(struct account *a)
@@ -66,7 +60,7 @@ static void close_account(struct account *a)
 static int64_t read_account(const struct account *a)
 {
     int64_t v[2];
-    if (!a->locked || a->fd < 0 || pread(a->fd, v, sizeof v, 0) != sizeof v) return -1;
+    if (a->state != LOCK_MINE || a->fd < 0 || pread(a->fd, v, sizeof v, 0) != sizeof v) return -1;
     return v[0] == ~v[1] && v[0] >= 0 ? v[0] : -1;
 }
 
@@ -102,13 +96,13 @@ struct census {
     bool failed, check;
 };
 
-static bool is_faulty(struct census *c, const struct scanned *s)
+static bool is_faulty(const struct scanned *s)
 {
     struct entry e;
     struct stat st;
     size_t size;
     errno = 0;
-    void *bytes = disk_read(c->d, s->folder, s->name, &size, &st);
+    void *bytes = disk_read(s->folder, s->name, &size, &st);
     bool faulty = bytes ? entry_check(&e, bytes, size) != ENTRY_INTACT : errno == 0;
     free(bytes);
     return faulty;
@@ -128,7 +122,7 @@ static bool take(void *ctx, const struct scanned *s)
     memcpy(i->name, s->name, sizeof i->name);
     i->st = s->st;
     i->used = s->st.st_mtim.tv_sec > c->now ? c->now : s->st.st_mtim.tv_sec;
-    i->faulty = c->check && is_faulty(c, s);
+    i->faulty = c->check && is_faulty(s);
     c->total += cost_of(&s->st);
     return true;
 }
@@ -207,8 +201,8 @@ static void sweep(struct dir *d, int64_t now)
 
 /* ---- All together ---- */
 
-/* Counts, removes what p asks for, and writes the account, with `more` bytes on it. */
-static bool balance(struct dir *d, const struct account *a, struct cache_prune *p, int64_t more)
+/* Counts, removes what p asks for, and writes the account. */
+static bool balance(struct dir *d, const struct account *a, struct cache_prune *p)
 {
     struct census c = {.d = d, .check = p->faulty};
     int64_t before = read_account(a);
@@ -218,46 +212,42 @@ static bool balance(struct dir *d, const struct account *a, struct cache_prune *
     prune(&c, p);
     free(c.item);
     if (!p->dry) {
-        write_account(a, c.total + more);
+        write_account(a, c.total);
         stats_add(d->stats, COUNT_evicted, (uint64_t)p->removed);
         stats_add(d->stats, COUNT_evicted_bytes, (uint64_t)p->removed_bytes);
     }
     return !c.failed;
 }
 
-bool evict_reserve(struct dir *d, int64_t cost)
+int evict_admit(struct dir *d, struct account *a, int64_t cost)
 {
-    struct account a;
     struct cache_prune p = {.max_bytes = d->limit - d->limit / 10 - cost, .older_than_s = -1};
-    if (d->limit < 0) return true;
-    if (cost > d->limit) return false;
-    if (p.max_bytes < 0) p.max_bytes = 0;
-    open_account(&a, d);
-    int64_t total = read_account(&a);
-    bool fits = total >= 0 && total + cost <= d->limit;
-    if (fits) write_account(&a, total + cost);
-    else {
-        if (total < 0) p.max_bytes = d->limit - cost; /* only count, unless it is full */
-        fits = balance(d, &a, &p, cost) && p.kept_bytes + cost <= d->limit;
-        if (!fits) write_account(&a, p.kept_bytes);
+    *a = (struct account){.lock = LOCK_INIT, .fd = -1};
+    if (d->limit < 0) return 0;
+    if (cost > d->limit) return E2BIG;
+    if (open_account(a, d) == LOCK_BUSY) return close_account(a), EBUSY;
+    a->total = read_account(a);
+    if (a->total < 0 || a->total + cost > d->limit) {
+        if (a->total < 0) p.max_bytes = d->limit - cost; /* count it; remove only if it is too full */
+        if (p.max_bytes < 0) p.max_bytes = 0;
+        bool good = balance(d, a, &p);
+        a->total = p.kept_bytes;
+        if (!good || a->total + cost > d->limit) return close_account(a), E2BIG;
     }
-    close_account(&a);
-    return fits;
+    a->total += cost;
+    write_account(a, a->total);
+    return 0;
 }
 
-void evict_return(struct dir *d, int64_t cost)
+void evict_settle(struct account *a, int64_t cost, bool published)
 {
-    struct account a;
-    if (d->limit < 0) return;
-    open_account(&a, d);
-    int64_t total = read_account(&a);
-    if (total >= cost) write_account(&a, total - cost);
-    close_account(&a);
+    if (!published && a->fd >= 0) write_account(a, a->total - cost);
+    close_account(a);
 }
 
 int64_t evict_total(struct dir *d)
 {
-    struct account a = {.locked = true}; /* one read shows one write */
+    struct account a = {.state = LOCK_MINE}; /* one read shows one write */
     if (d->fd < 0) return -1;
     a.fd = openat(d->fd, ".size", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     int64_t total = read_account(&a);
@@ -281,7 +271,7 @@ bool evict_prune(struct dir *d, struct cache_prune *p)
     struct account a;
     if (d->fd < 0 || (d->flags & CACHE_READ_ONLY && !p->dry)) return false;
     open_account(&a, d);
-    bool good = balance(d, &a, p, 0);
+    bool good = balance(d, &a, p);
     close_account(&a);
     return good;
 }

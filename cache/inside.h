@@ -39,6 +39,9 @@ bool dir_reopen(struct dir *d);
 int dir_folder(struct dir *d, const char *name, bool make);
 enum { FOLDER_DIGITS = 2 };
 
+/* A descriptor of a file in root/v2 that is no entry, made if it is not there; or -1. */
+int dir_file(struct dir *d, const char *name);
+
 /* Every entry's file, in no order; visit returns false to end it. `name` is the whole name. */
 struct scanned {
     int folder;
@@ -53,7 +56,7 @@ bool dir_scan(struct dir *d, bool (*visit)(void *ctx, const struct scanned *s), 
 /* NULL and malloc'd *data on a hit, else why it missed, in a word. */
 const char *disk_get(struct dir *d, const struct cache_key *k, void **data, size_t *size);
 /* The whole entry of a name, checked or not; NULL if it cannot be read. */
-void *disk_read(struct dir *d, int folder, const char *name, size_t *size, struct stat *st);
+void *disk_read(int folder, const char *name, size_t *size, struct stat *st);
 /* 0, EEXIST if somebody was first (and `replace` is false), or an errno. */
 int disk_put(struct dir *d, const char *name, const void *bytes, size_t size, bool replace);
 /* Removes the entry of a name if it is still the file that was seen. */
@@ -80,9 +83,16 @@ void doze(int64_t ns);
 
 /* Bytes that a file of this size takes, as far as can be known. */
 int64_t evict_cost(int64_t size);
-/* Makes room and accounts for it. False if the limit does not allow so much. */
-bool evict_reserve(struct dir *d, int64_t cost);
-void evict_return(struct dir *d, int64_t cost);
+struct account {
+    struct lock lock;
+    enum lock_state state;
+    int fd;
+    int64_t total;
+};
+/* Makes room for a file and accounts for it: 0, and the account is locked until evict_settle; E2BIG if the
+ * limit does not allow it, EBUSY if the lock is not to be had. */
+int evict_admit(struct dir *d, struct account *a, int64_t cost);
+void evict_settle(struct account *a, int64_t cost, bool published);
 int64_t evict_total(struct dir *d); /* as accounted; -1: unknown */
 void evict_sweep(struct dir *d);
 bool evict_prune(struct dir *d, struct cache_prune *p);
@@ -119,8 +129,8 @@ void memo_land(struct memo *m, struct flight *f, const struct cache_value *v, bo
 
 /* ---- store.c: the user's place instead of a directory ---- */
 
-const char *store_get(const struct cache_store *s, struct stats *stats, const struct cache_key *k, void **data,
-                      size_t *size);
+const char *store_get(const struct cache_store *s, struct stats *stats, const struct cache_key *k,
+                      void **data, size_t *size);
 int store_put(const struct cache_store *s, const struct cache_key *k, const void *bytes, size_t size);
 /* The payload of an entry's bytes: NULL and the data moved to the front of the block, or the fault. */
 const char *entry_take(struct stats *stats, const struct cache_key *k, void *bytes, size_t total,
@@ -140,8 +150,8 @@ struct coda_cache {
     struct cache_store store;
     bool has_store;
     unsigned flags;
-    int wait_ms;
-    char *record;
+    int wait_ms, compile_ms;
+    char *record, *helper;
     struct dir *overlay; /* read-only directories                                                  */
     int overlays;
     _Atomic(struct bundles *) bundles;

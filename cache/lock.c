@@ -58,13 +58,7 @@ static int open_of_host(void)
     return open_below(folder);
 }
 
-static int open_lock(struct dir *d)
-{
-    if (d->remote) return open_of_host();
-    int fd = openat(d->fd, ".lock", OPEN_LOCK, d->file_mode);
-    if (fd < 0 && errno == ENOENT && dir_reopen(d)) fd = openat(d->fd, ".lock", OPEN_LOCK, d->file_mode);
-    return fd;
-}
+static int open_lock(struct dir *d) { return d->remote ? open_of_host() : dir_file(d, ".lock"); }
 
 /* ---- Locks ---- */
 

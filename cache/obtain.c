@@ -96,7 +96,8 @@ static struct cache_value *make(struct build *b)
     int64_t spent = now_ns() - start;
     stats_add(&b->c->stats, status ? COUNT_compile_failures : COUNT_compiles, 1);
     stats_add(&b->c->stats, COUNT_compile_ns, (uint64_t)spent);
-    struct cache_value *v = status ? cache_value_failed(status, err) : cache_value_new(data, size, FROM_MAKER);
+    struct cache_value *v =
+        status ? cache_value_failed(status, err) : cache_value_new(data, size, FROM_MAKER);
     if (!v) return NULL;
     v->missed = b->missed;
     v->ms = (double)spent * 1e-6;
@@ -174,8 +175,10 @@ static struct cache_value *wait_turn(struct build *b, struct turn *t)
         if (!v) state = try_turn(b->c, t, b->k);
     }
     stats_add(s, COUNT_wait_ns, (uint64_t)(now_ns() - start));
-    if (v) stats_add(s, COUNT_wait_hits, 1);
-    else if (state == LOCK_BUSY) stats_add(s, COUNT_wait_timeouts, 1);
+    if (v)
+        stats_add(s, COUNT_wait_hits, 1);
+    else if (state == LOCK_BUSY)
+        stats_add(s, COUNT_wait_timeouts, 1);
     return v;
 }
 

@@ -14,19 +14,19 @@ const char *place_get(struct coda_cache *c, const struct cache_key *k, void **da
 
 static int publish_file(struct coda_cache *c, const char *name, const void *bytes, size_t size, bool replace)
 {
-    int64_t cost = evict_cost((int64_t)size);
-    if (!evict_reserve(&c->dir, cost)) return E2BIG;
     int error = disk_put(&c->dir, name, bytes, size, replace);
-    if (error) evict_return(&c->dir, cost);
     evict_sweep(&c->dir);
     return error;
 }
 
 static void count_put(struct coda_cache *c, int error, size_t size)
 {
-    if (error == EEXIST) stats_add(&c->stats, COUNT_lost_races, 1);
-    else if (error == E2BIG) stats_add(&c->stats, COUNT_too_large, 1);
-    else if (error) stats_store_failure(&c->stats, error);
+    if (error == EEXIST)
+        stats_add(&c->stats, COUNT_lost_races, 1);
+    else if (error == E2BIG)
+        stats_add(&c->stats, COUNT_too_large, 1);
+    else if (error)
+        stats_store_failure(&c->stats, error);
     else {
         stats_add(&c->stats, COUNT_stored, 1);
         stats_add(&c->stats, COUNT_stored_bytes, size);
@@ -45,19 +45,20 @@ static char *join_key(const struct cache_key *k)
 }
 
 void place_put(struct coda_cache *c, const struct cache_key *k, const void *data, size_t size,
-                     const char *note, bool replace)
+               const char *note, bool replace)
 {
     char *key, name[DIGEST_HEX];
     size_t total = 0;
     if (!place_writable(c)) return;
     key = join_key(k);
-    struct entry e = {.kind = k->kind, .key = key, .key_size = key ? strlen(key) : 0, .note = note, .data = data};
+    struct entry e = {
+        .kind = k->kind, .key = key, .key_size = key ? strlen(key) : 0, .note = note, .data = data};
     e.what_size = strlen(k->what);
     e.note_size = note ? strlen(note) : 0;
     e.data_size = size;
     void *bytes = key ? entry_pack(&e, &total) : NULL;
     digest_hex(name, &k->digest);
-    int error = !bytes ? ENOMEM
+    int error = !bytes         ? ENOMEM
                 : c->has_store ? store_put(&c->store, k, bytes, total)
                                : publish_file(c, name, bytes, total, replace);
     count_put(c, error, total);
@@ -69,8 +70,10 @@ void place_drop(struct coda_cache *c, const struct cache_key *k, const struct ca
 {
     char name[DIGEST_HEX];
     digest_hex(name, &k->digest);
-    if (!c->has_store) disk_drop(&c->dir, k, v->data, v->size);
-    else if (c->store.drop && !(c->flags & CACHE_READ_ONLY)) c->store.drop(c->store.ctx, name);
+    if (!c->has_store)
+        disk_drop(&c->dir, k, v->data, v->size);
+    else if (c->store.drop && !(c->flags & CACHE_READ_ONLY))
+        c->store.drop(c->store.ctx, name);
 }
 
 bool place_import(struct coda_cache *c, const void *raw, size_t raw_size)

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct stats stats_of_process;
+
 #define NAME(name, comment) #name,
 #define COMMENT(name, comment) comment,
 static const char *const names[] = {CACHE_COUNTERS(NAME)};
@@ -55,9 +57,12 @@ static void print_string(FILE *f, const char *name, const char *s)
 {
     fprintf(f, "\"%s\": \"", name);
     for (; *s; s++) {
-        if (*s == '"' || *s == '\\') fprintf(f, "\\%c", *s);
-        else if ((unsigned char)*s < ' ') fprintf(f, "\\u%04x", (unsigned char)*s);
-        else fputc(*s, f);
+        if (*s == '"' || *s == '\\')
+            fprintf(f, "\\%c", *s);
+        else if ((unsigned char)*s < ' ')
+            fprintf(f, "\\u%04x", (unsigned char)*s);
+        else
+            fputc(*s, f);
     }
     fputs("\",\n ", f);
 }

@@ -27,8 +27,8 @@ static void *read_value(const struct cache_store *s, const char *name, size_t *s
     return errno = EIO, NULL;
 }
 
-const char *store_get(const struct cache_store *s, struct stats *stats, const struct cache_key *k, void **data,
-                      size_t *size)
+const char *store_get(const struct cache_store *s, struct stats *stats, const struct cache_key *k,
+                      void **data, size_t *size)
 {
     char name[DIGEST_HEX];
     size_t total;

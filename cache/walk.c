@@ -11,7 +11,6 @@
 #include <time.h>
 
 struct walk {
-    struct dir *d;
     bool (*visit)(void *ctx, const struct cache_item *item);
     void *ctx;
     int64_t now;
@@ -32,7 +31,7 @@ static bool look(void *ctx, const struct scanned *s)
     struct cache_item item = {.name = s->name, .bytes = (int64_t)s->st.st_blocks * 512};
     struct stat st;
     errno = 0;
-    void *bytes = disk_read(w->d, s->folder, s->name, &item.raw_size, &st);
+    void *bytes = disk_read(s->folder, s->name, &item.raw_size, &st);
     if (!bytes && errno == ENOENT) return true;
     item.raw = bytes;
     item.fault = bytes ? entry_check(&item.entry, bytes, item.raw_size) : ENTRY_SHORT;
@@ -45,8 +44,6 @@ static bool look(void *ctx, const struct scanned *s)
 
 bool walk_dir(struct dir *d, bool (*visit)(void *ctx, const struct cache_item *item), void *ctx)
 {
-    struct dir quiet = *d; /* a look is no use: no entry is made younger by it */
-    struct walk w = {&quiet, visit, ctx, time(NULL)};
-    quiet.flags |= CACHE_READ_ONLY;
-    return d->fd >= 0 && dir_scan(&quiet, look, &w);
+    struct walk w = {visit, ctx, time(NULL)};
+    return d->fd >= 0 && dir_scan(d, look, &w);
 }

@@ -68,13 +68,13 @@ static void complain(void)
 }
 
 static coda_plan *compile(const coda_graph *g, coda_device device, coda_fold fold, unsigned flags,
-                          const char *cache)
+                          coda_cache *cache)
 {
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     opt.device = device;
     opt.fold = fold;
     opt.flags = flags;
-    opt.cache_dir = cache;
+    opt.cache = cache;
     coda_plan *p;
     if (coda_compile(&p, g, &opt) != CODA_OK) complain();
     return p;
@@ -118,16 +118,21 @@ static void print_kernels(const coda_plan *cold, const coda_plan *warm)
     printf("  %-48s %8.0f\n", "all", ms);
 }
 
-/* Compiles twice into an empty cache. */
+/* Compiles twice with an empty cache, the second time from disk. */
 static void show_kernels(const coda_graph *g, coda_device device)
 {
     char dir[] = "/tmp/coda-demo-XXXXXX", remove[64];
-    if (!mkdtemp(dir)) return;
-    coda_plan *cold = compile(g, device, CODA_FOLD_NONE, 0, dir);
-    coda_plan *warm = cold ? compile(g, device, CODA_FOLD_NONE, 0, dir) : NULL;
+    coda_cache_options opt = CODA_CACHE_OPTIONS_INIT;
+    coda_cache *cache = NULL;
+    opt.dir = mkdtemp(dir);
+    if (!opt.dir || coda_cache_open(&cache, &opt) != CODA_OK) return;
+    coda_plan *cold = compile(g, device, CODA_FOLD_NONE, 0, cache);
+    coda_cache_forget(cache);
+    coda_plan *warm = cold ? compile(g, device, CODA_FOLD_NONE, 0, cache) : NULL;
     if (warm) print_kernels(cold, warm);
     coda_plan_free(cold);
     coda_plan_free(warm);
+    coda_cache_free(cache);
     snprintf(remove, sizeof remove, "rm -rf %s", dir);
     if (system(remove) != 0) fprintf(stderr, "llama_block: %s is left behind\n", dir);
 }

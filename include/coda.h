@@ -427,7 +427,8 @@ CODA_API coda_status coda_cache_stats_get(coda_cache *c, coda_cache_stats *out);
 /* The same with directory, file system and limit as one JSON object; prints as coda_graph_print. */
 CODA_API int64_t coda_cache_stats_print(coda_cache *c, char *buf, size_t size);
 
-/* Forgets what is kept in memory, failed compilations too, so that they are tried again. */
+/* Forgets what is kept in memory: kernels, of which those that no plan uses are unloaded, and failed
+ * compilations, which are tried again. */
 CODA_API void coda_cache_forget(coda_cache *c);
 
 typedef struct coda_cache_entry {
@@ -483,7 +484,7 @@ typedef enum coda_fold {
 
 enum {
     CODA_NO_FUSION = 1 << 0,  /* one kernel for each operation: the yardstick                      */
-    CODA_NO_CACHE = 1 << 1,   /* neither read nor write the cache on disk                          */
+    CODA_NO_CACHE = 1 << 1,   /* neither read nor write the cache                                  */
     CODA_CUBLASLT = 1 << 2,   /* all GEMMs without an epilogue go to cuBLASLt                      */
     CODA_PLAN_ONLY = 1 << 3,  /* stop after the plan: nothing is compiled, nothing can run; for
                                * CODA_DEVICE_GPU the plan of the GPU that is there, if one is      */
@@ -496,11 +497,10 @@ typedef struct coda_compile_options {
     coda_fold fold;        /* INIT: CODA_FOLD_NONE                                                 */
     unsigned flags;        /* INIT: 0                                                              */
     const char *arch;      /* "sm_90a"; NULL (INIT): the device's, or sm_90a without one           */
-    const char *cache_dir; /* NULL (INIT): $CODA_CACHE_DIR, $XDG_CACHE_HOME/coda, ~/.cache/coda    */
     coda_cache *cache;     /* NULL (INIT): the one of the environment                              */
 } coda_compile_options;
 #define CODA_COMPILE_OPTIONS_INIT \
-    {sizeof(coda_compile_options), CODA_DEVICE_GPU, CODA_FOLD_NONE, 0, NULL, NULL, NULL}
+    {sizeof(coda_compile_options), CODA_DEVICE_GPU, CODA_FOLD_NONE, 0, NULL, NULL}
 
 /*
  * Tuning. Tiles are chosen by a price. With CODA_AUTOTUNE (which needs CODA_DEVICE_GPU) each matrix

@@ -1,7 +1,8 @@
-/* compile.h -- what compile.c, key.c and sources.c share. */
+/* compile.h -- what build.c, compile.c, isolate.c, key.c and sources.c share. */
 #ifndef COMPILE_H
 #define COMPILE_H
 
+#include "cache.h"
 #include "driver.h"
 
 /* sources.c -- the primitives as NVRTC takes them: names and texts, and a digest over both. Loaded
@@ -9,19 +10,36 @@
 struct sources {
     int count;
     const char **names, **texts;
-    char digest[33];
+    char digest[DIGEST_HEX];
 };
 const struct sources *sources_open(char *err);
 
-/* key.c -- everything that can change the cubin, as text; malloc'd, NULL if memory ran out. */
+/* key.c -- all that can change a cubin, as text. What is asked for, and by whom it is made. malloc'd,
+ * NULL if memory ran out. */
 struct key_parts {
-    int nvrtc_major, nvrtc_minor;
-    const char *nvrtc_build;
     const char *arch;
     const char *const *options; /* NULL at the end; no paths                                       */
     const char *primitives;     /* digest                                                          */
     const char *symbol, *text;
 };
-char *key_print(const struct key_parts *k);
+char *key_print_what(const struct key_parts *k);
+char *key_print_by(int major, int minor, const char *build);
+
+/* compile.c -- *data is malloc'd. On failure *passing says that it is not the text's fault. */
+struct compile_job {
+    const struct nvrtc *nvrtc;
+    int major, minor;           /* of NVRTC                                                        */
+    int count;                  /* of files that the text may include                              */
+    const char *const *names, *const *texts;
+    const char *symbol, *text, *arch;
+};
+extern const char *const compile_options[]; /* NULL at the end                                     */
+coda_status compile_payload(void **data, size_t *size, const struct compile_job *j, char *err, bool *passing);
+/* Fills image, size and the facts; false if there is no cubin in it. */
+bool payload_read(struct jit_cubin *out, const void *data, size_t size);
+
+/* isolate.c -- the same in a child process. False if no child could do it; nothing has happened then. */
+bool isolate_payload(void **data, size_t *size, const struct compile_job *j, struct coda_cache *c,
+                     coda_status *status, char *err, bool *passing);
 
 #endif

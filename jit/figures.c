@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "old.h"
-
 static char *print_key(const char *what, const struct jit_device *dev, const struct jit_options *opt)
 {
     char *key = NULL;
@@ -31,25 +29,25 @@ static char *print_key(const char *what, const struct jit_device *dev, const str
 
 char *jit_figures_get(const char *what, const struct jit_device *dev, const struct jit_options *opt)
 {
-    char *key = opt->no_cache ? NULL : print_key(what, dev, opt), *text = NULL;
-    struct old_cache *c = key ? old_open(opt->cache_dir) : NULL;
+    char *text = opt->no_cache ? NULL : print_key(what, dev, opt), *found = NULL;
+    struct coda_cache *c = text ? jit_cache(opt->cache) : NULL;
+    struct cache_key key = cache_key(CACHE_TUNING, text ? text : "", "");
     void *data;
     size_t size;
-    if (c && old_get(c, key, &data, &size)) {
-        text = strndup(data, size);
+    if (c && cache_get(c, &key, &data, &size)) {
+        found = strndup(data, size);
         free(data);
     }
-    old_close(c);
-    free(key);
-    return text;
+    free(text);
+    return found;
 }
 
 void jit_figures_put(const char *what, const struct jit_device *dev, const struct jit_options *opt,
                      const char *text)
 {
-    char *key = opt->no_cache ? NULL : print_key(what, dev, opt);
-    struct old_cache *c = key ? old_open(opt->cache_dir) : NULL;
-    if (c) old_put(c, key, text, strlen(text), NULL);
-    old_close(c);
-    free(key);
+    char *own = opt->no_cache ? NULL : print_key(what, dev, opt);
+    struct coda_cache *c = own ? jit_cache(opt->cache) : NULL;
+    struct cache_key key = cache_key(CACHE_TUNING, own ? own : "", "");
+    if (c) cache_put(c, &key, text, strlen(text), NULL);
+    free(own);
 }

@@ -33,37 +33,68 @@ coda_status jit_device_open(struct jit_device *out, char *err);
 bool jit_driver_info(char *line, size_t size);
 bool jit_nvrtc_info(char *line, size_t size);
 bool jit_cublaslt_info(char *line, size_t size);
-bool jit_cache_info(char *line, size_t size); /* the cache directory, or why there is none */
 
-/* ---- compile.c: text -> cubin, through the cache ---- */
+/* ---- caches.c: coda.h's calls about the cache; each as there, with err ---- */
+
+/* The cache, or the process's own if it is NULL, which the environment describes; NULL if memory ran out. */
+struct coda_cache *jit_cache(struct coda_cache *c);
+bool jit_cache_info(char *line, size_t size); /* the process's own directory, or why there is none */
+coda_status jit_cache_open(struct coda_cache **out, const coda_cache_options *opt, char *err);
+void jit_cache_close(struct coda_cache *c);
+const char *jit_cache_dir(struct coda_cache *c);
+const char *jit_cache_problem(struct coda_cache *c);
+coda_status jit_cache_stats(struct coda_cache *c, coda_cache_stats *out, char *err);
+int64_t jit_cache_print(struct coda_cache *c, char *buf, size_t size, char *err);
+void jit_cache_forget(struct coda_cache *c);
+coda_status jit_cache_list(struct coda_cache *c, int (*visit)(void *, const coda_cache_entry *),
+                           void *context, char *err);
+coda_status jit_cache_prune(struct coda_cache *c, const coda_cache_prune_options *opt, coda_cache_pruned *out,
+                            char *err);
+coda_status jit_cache_add_bundle(struct coda_cache *c, const void *data, size_t size, char *err);
+
+/* ---- build.c: text -> cubin, through the cache ---- */
 
 struct jit_options {
-    const char *arch;      /* "sm_90a"                                                             */
-    const char *cache_dir; /* NULL: the default place                                              */
+    const char *arch;         /* "sm_90a"                                                          */
+    struct coda_cache *cache; /* NULL: the process's own                                           */
     bool no_cache;
 };
 struct jit_cubin {
-    void *image;           /* malloc'd; jit_cubin_free                                             */
+    const void *image;     /* until jit_cubin_free                                                 */
     size_t size;
     bool cached;
     double compile_ms;
     int registers, spill_bytes; /* from ptxas; -1 if unknown                                       */
     char warning[160];     /* first C75xx line of the log, or ""                                   */
+    char name[65];         /* in the cache: 64 hex digits; "" without one                          */
+    const char *missed;    /* why it was not in the cache, in a word; "" if it was                 */
+    const struct cache_value *value; /* what holds the image                                       */
+    char *what, *by;       /* its key, see cache.h; by may be NULL                                 */
+    struct coda_cache *cache; /* where it is kept, or NULL                                         */
 };
 /* `text` may include any file of primitives/ by its path. On a compile error: CODA_E_COMPILE and the
  * first error line. Safe from several threads. */
 coda_status jit_compile(struct jit_cubin *out, const char *symbol, const char *text,
                         const struct jit_options *opt, char *err);
+/* The same once more, after a driver refused what came from the cache. */
+coda_status jit_recompile(struct jit_cubin *c, const char *symbol, const char *text,
+                          const struct jit_options *opt, char *err);
 void jit_cubin_free(struct jit_cubin *c);
+/* coda_compile_worker(). */
+int jit_worker(int in, int out);
 
-/* ---- module.c, launch.c ---- */
+/* ---- loaded.c, module.c, launch.c ---- */
 
 struct jit_kernel;
 /* Loads a cubin and finds `symbol` (extern "C", one parameter), sets its shared memory limit, forces
- * the load into dev->context. The calling thread needs no context; c may be freed afterwards. */
+ * the load into dev->context; or finds it loaded there. The calling thread needs no context; c may be
+ * freed afterwards. *refused, which may be NULL, says that the driver does not take the image. */
 coda_status jit_load(struct jit_kernel **out, const struct jit_cubin *c, const char *symbol,
-                     int shared_bytes, const struct jit_device *dev, char *err);
+                     int shared_bytes, const struct jit_device *dev, bool *refused, char *err);
+/* Gives it back. It stays loaded for whoever wants it next, until others have taken its place. */
 void jit_unload(struct jit_kernel *k);
+/* Unloads all that nobody uses. */
+void jit_unload_idle(void);
 
 /* A tiled tensor map; dimension 0 is innermost. */
 struct jit_map { _Alignas(128) uint64_t opaque[16]; };

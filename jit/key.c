@@ -1,8 +1,12 @@
 /*
  * key.c -- everything that can change a cubin, as text. Two kernels of one key are the same bytes.
  *
- * No install path, date, device index or pointer: a cache moves between machines. NVRTC adds the
- * flags of its own two environment variables, so they are part of the key.
+ * It has two parts. WHAT is asked for: arch, options, primitives, text; NVRTC adds the flags of its own
+ * two environment variables, so they are part of it. BY whom it is made: NVRTC's version and build. A
+ * bundle is asked for the first alone, so that it serves a machine that has another NVRTC or none.
+ *
+ * No install path, date, device index or pointer: a cache moves between machines. Sources stand in it as
+ * their digests; a kernel's text is the entry's note.
  */
 #include "compile.h"
 
@@ -10,31 +14,43 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEY_FORMAT 1 /* of this text and of compile.c's payload; raise it when either changes */
+#define KEY_FORMAT 3 /* of this text and of compile.c's payload; raise it when either changes */
 
-static const char *environment(const char *name)
+static char *finish(FILE *f, char **key)
 {
-    const char *s = getenv(name);
-    return s ? s : "";
+    bool ok = !ferror(f);
+    if (fclose(f) == 0 && ok) return *key;
+    free(*key);
+    return NULL;
 }
 
-char *key_print(const struct key_parts *k)
+static void print_flags(FILE *f, const char *name, const char *variable)
 {
-    char *key = NULL;
-    size_t size = 0;
+    const char *s = getenv(variable);
+    if (s && *s) fprintf(f, "%s %s\n", name, s);
+}
+
+char *key_print_what(const struct key_parts *k)
+{
+    char *key = NULL, hex[DIGEST_HEX];
+    size_t size = 0, length = strlen(k->text);
     FILE *f = open_memstream(&key, &size);
     if (!f) return NULL;
+    struct digest text = digest_of(k->text, length);
+    digest_hex(hex, &text);
     fprintf(f, "coda kernel %d\n", KEY_FORMAT);
-    fprintf(f, "nvrtc %d.%d %s\n", k->nvrtc_major, k->nvrtc_minor, k->nvrtc_build);
+    fprintf(f, "symbol %s\n", k->symbol);
     fprintf(f, "arch %s\n", k->arch);
     for (const char *const *o = k->options; *o; o++) fprintf(f, "option %s\n", *o);
-    fprintf(f, "prepend %s\n", environment("NVRTC_PREPEND_FLAGS"));
-    fprintf(f, "append %s\n", environment("NVRTC_APPEND_FLAGS"));
+    print_flags(f, "prepend", "NVRTC_PREPEND_FLAGS");
+    print_flags(f, "append", "NVRTC_APPEND_FLAGS");
     fprintf(f, "primitives %s\n", k->primitives);
-    fprintf(f, "symbol %s\n", k->symbol);
-    fprintf(f, "text %zu\n%s", strlen(k->text), k->text);
-    bool ok = !ferror(f);
-    if (fclose(f) == 0 && ok) return key;
-    free(key);
-    return NULL;
+    fprintf(f, "text %zu %s\n", length, hex);
+    return finish(f, &key);
+}
+
+char *key_print_by(int major, int minor, const char *build)
+{
+    char *key = NULL;
+    return asprintf(&key, "nvrtc %d.%d %s\n", major, minor, *build ? build : "unknown") < 0 ? NULL : key;
 }

@@ -46,14 +46,24 @@ static coda_status force_load(const struct jit_kernel *k, CUkernel kernel, char 
     return r ? fail_at(k, r, "load", err) : CODA_OK;
 }
 
+/* Errors that speak of the image, and not of the machine. */
+static bool is_refusal(CUresult r)
+{
+    return r == CUDA_ERROR_INVALID_IMAGE || r == CUDA_ERROR_NO_BINARY_FOR_GPU || r == CUDA_ERROR_NOT_FOUND ||
+           r == CUDA_ERROR_INVALID_SOURCE || r == CUDA_ERROR_UNSUPPORTED_PTX_VERSION ||
+           r == CUDA_ERROR_INVALID_PTX;
+}
+
 static coda_status load(struct jit_kernel *k, const struct jit_cubin *c, int shared_bytes,
-                        const struct jit_device *dev, char *err)
+                        const struct jit_device *dev, bool *refused, char *err)
 {
     CUkernel kernel;
     CUresult r = k->driver->cuLibraryLoadData(&k->library, c->image, NULL, NULL, 0, NULL, NULL, 0);
+    *refused = is_refusal(r);
     if (r) return fail_at(k, r, "cuLibraryLoadData", err);
-    if ((r = k->driver->cuLibraryGetKernel(&kernel, k->library, k->symbol)))
-        return fail_at(k, r, "no such kernel in its cubin", err);
+    r = k->driver->cuLibraryGetKernel(&kernel, k->library, k->symbol);
+    *refused = is_refusal(r);
+    if (r) return fail_at(k, r, "no such kernel in its cubin", err);
     coda_status status = read_parameters(k, kernel, err);
     if (!status) status = set_shared_limit(k, kernel, shared_bytes, dev, err);
     if (!status) status = force_load(k, kernel, err);
@@ -61,40 +71,19 @@ static coda_status load(struct jit_kernel *k, const struct jit_cubin *c, int sha
     return status;
 }
 
-static coda_status load_in_context(struct jit_kernel *k, const struct jit_cubin *c, int shared_bytes,
-                                   const struct jit_device *dev, char *err)
+coda_status module_load(struct jit_kernel *k, const struct jit_cubin *c, int shared_bytes,
+                        const struct jit_device *dev, bool *refused, char *err)
 {
     CUcontext popped;
     CUresult r = k->driver->cuCtxPushCurrent(k->context);
     if (r) return fail_at(k, r, "cuCtxPushCurrent", err);
-    coda_status status = load(k, c, shared_bytes, dev, err);
+    coda_status status = load(k, c, shared_bytes, dev, refused, err);
     k->driver->cuCtxPopCurrent(&popped);
     return status;
 }
 
-coda_status jit_load(struct jit_kernel **out, const struct jit_cubin *c, const char *symbol,
-                     int shared_bytes, const struct jit_device *dev, char *err)
+void module_unload(struct jit_kernel *k)
 {
-    *out = NULL;
-    const struct driver *d = driver_open(err);
-    if (!d) return CODA_E_DEVICE;
-    struct jit_kernel *k = calloc(1, sizeof *k);
-    if (!k) return jit_fail(err, CODA_E_MEMORY, "out of memory for kernel %s", symbol);
-    k->driver = d;
-    k->context = dev->context;
-    coda_status status;
-    if (snprintf(k->symbol, sizeof k->symbol, "%s", symbol) >= (int)sizeof k->symbol)
-        status = jit_fail(err, CODA_E_INVALID, "%s...: a kernel's name has at most %zu characters", k->symbol,
-                          sizeof k->symbol - 1);
-    else status = load_in_context(k, c, shared_bytes, dev, err);
-    if (status) jit_unload(k);
-    else *out = k;
-    return status;
-}
-
-void jit_unload(struct jit_kernel *k)
-{
-    if (!k) return;
     if (k->library) k->driver->cuLibraryUnload(k->library);
     free(k);
 }

@@ -1,7 +1,8 @@
-/* module.h -- what module.c and launch.c share. */
+/* module.h -- what loaded.c, module.c and launch.c share. */
 #ifndef MODULE_H
 #define MODULE_H
 
+#include "cache.h"
 #include "driver.h"
 
 struct jit_kernel {
@@ -11,6 +12,18 @@ struct jit_kernel {
     CUcontext context;           /* for a thread that has none                                     */
     size_t parameters;           /* bytes of the one parameter                                     */
     char symbol[128];
+    struct kernel_id {           /* kernels that are alike in it are one                           */
+        struct digest image;
+        unsigned long long context; /* its number: addresses are used again                        */
+        int shared_bytes;
+    } id;
+    int users;                   /* of loaded.c, as are these                                      */
+    struct jit_kernel *newer, *older;
 };
+
+/* module.c -- k has driver, context and symbol. *refused: the driver does not take the image. */
+coda_status module_load(struct jit_kernel *k, const struct jit_cubin *c, int shared_bytes,
+                        const struct jit_device *dev, bool *refused, char *err);
+void module_unload(struct jit_kernel *k);
 
 #endif

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "old.h"
 #include "prim.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -40,16 +39,18 @@ static char *read_file(const char *folder, const char *name)
 /* Digest of the lines "digest name", one a file, in the table's order. */
 static bool digest_all(struct sources *s)
 {
-    char *list = NULL, hex[33];
+    char *list = NULL, hex[DIGEST_HEX];
     size_t size = 0;
     FILE *f = open_memstream(&list, &size);
     if (!f) return false;
     for (int i = 0; i < s->count; i++) {
-        old_digest(hex, s->texts[i], strlen(s->texts[i]));
+        struct digest d = digest_of(s->texts[i], strlen(s->texts[i]));
+        digest_hex(hex, &d);
         fprintf(f, "%s %s\n", hex, s->names[i]);
     }
     bool ok = fclose(f) == 0;
-    if (ok) old_digest(s->digest, list, size);
+    struct digest all = digest_of(list, size);
+    if (ok) digest_hex(s->digest, &all);
     free(list);
     return ok;
 }

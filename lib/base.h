@@ -67,6 +67,8 @@ float dtype_round(coda_dtype t, float value);
 /* debug.c -- CODA_DEBUG=graph,rewrite,plan,source,cache,launch and CODA_DUMP=dir, read once. */
 enum debug_topic { DEBUG_GRAPH, DEBUG_REWRITE, DEBUG_PLAN, DEBUG_SOURCE, DEBUG_CACHE, DEBUG_LAUNCH };
 bool debug_on(enum debug_topic topic);
+/* Prints "coda TOPIC: LINE". */
+void debug_line(enum debug_topic topic, const char *line);
 /* Prints the text to stderr if its topic is on, and writes it to $CODA_DUMP/NN-name if that is set. */
 void debug_stage(enum debug_topic topic, const char *name, const char *text);
 

@@ -86,7 +86,7 @@ static void keep_graph(struct job *j, const graph *g, coda_text what)
 static struct jit_options jit_options(const struct job *j)
 {
     return (struct jit_options){
-        .arch = j->arch, .cache_dir = j->opt.cache_dir, .no_cache = j->opt.flags & CODA_NO_CACHE};
+        .arch = j->arch, .cache = j->opt.cache, .no_cache = j->opt.flags & CODA_NO_CACHE};
 }
 
 /* The plan again, with what is known better than by price. */
@@ -209,7 +209,7 @@ static coda_status compile(struct job *j, const graph *g)
     if (status || j->opt.flags & CODA_PLAN_ONLY) return status;
     struct jit_options jit = jit_options(j);
     status = kernels_compile(p, &jit);
-    if (!status && j->opt.device == CODA_DEVICE_GPU) status = kernels_load(p);
+    if (!status && j->opt.device == CODA_DEVICE_GPU) status = kernels_load(p, &jit);
     return status;
 }
 

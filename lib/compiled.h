@@ -48,7 +48,7 @@ struct coda_plan {
 /* kernels.c: emit, compile, load, in this order. */
 coda_status kernels_emit(struct coda_plan *p, const struct machine *m);
 coda_status kernels_compile(struct coda_plan *p, const struct jit_options *opt);
-coda_status kernels_load(struct coda_plan *p);
+coda_status kernels_load(struct coda_plan *p, const struct jit_options *opt);
 void kernels_free(struct coda_plan *p);
 
 #endif

@@ -176,7 +176,7 @@ static coda_status load_ways(struct contest *c)
     for (int i = 0; i < c->ways; i++) {
         struct way *w = &c->way[i];
         if (w->failure.status) fail_restore(&w->failure);
-        if (!w->status) w->status = kernels_load(w->plan);
+        if (!w->status) w->status = kernels_load(w->plan, &c->tuner->jit);
         if (w->status && (i == 0 || w->status == CODA_E_MEMORY)) return w->status;
         if (w->status) drop(w);
         if (w->status) continue;

@@ -42,6 +42,11 @@ static void dump(const char *name, const char *text)
     fclose(f);
 }
 
+void debug_line(enum debug_topic topic, const char *line)
+{
+    if (debug_on(topic)) fprintf(stderr, "coda %s: %s\n", topic_name[topic], line);
+}
+
 void debug_stage(enum debug_topic topic, const char *name, const char *text)
 {
     if (debug_on(topic)) fprintf(stderr, "---- %s\n%s", name, text);

@@ -49,15 +49,30 @@ struct compilation {
     const struct jit_options *opt;
 };
 
+static void read_cubin(struct compiled_kernel *k)
+{
+    k->info.cached = k->cubin.cached;
+    k->info.compile_ms = k->cubin.compile_ms;
+    k->info.registers = k->cubin.registers;
+    k->info.spill_bytes = k->cubin.spill_bytes;
+}
+
 static void compile_one(void *ctx, int64_t i)
 {
     struct compilation *c = ctx;
     struct compiled_kernel *k = &c->p->kernel[i];
     k->status = jit_compile(&k->cubin, k->info.name, k->info.source, c->opt, k->error);
-    k->info.cached = k->cubin.cached;
-    k->info.compile_ms = k->cubin.compile_ms;
-    k->info.registers = k->cubin.registers;
-    k->info.spill_bytes = k->cubin.spill_bytes;
+    read_cubin(k);
+}
+
+/* For CODA_DEBUG=cache: which key was missed, and why. */
+static void explain_miss(struct coda_plan *p, const struct compiled_kernel *k)
+{
+    const char *why = k->cubin.missed;
+    if (k->info.cached || !debug_on(DEBUG_CACHE)) return;
+    const char *line =
+        arena_format(&p->arena, "miss %s %s: %s", k->cubin.name, k->info.name, *why ? why : "switched off");
+    if (line) debug_line(DEBUG_CACHE, line);
 }
 
 coda_status kernels_compile(struct coda_plan *p, const struct jit_options *opt)
@@ -66,6 +81,7 @@ coda_status kernels_compile(struct coda_plan *p, const struct jit_options *opt)
     for (int i = 0; i < p->kernels; i++) {
         const struct compiled_kernel *k = &p->kernel[i];
         if (k->status) return fail(k->status, "%s", k->error);
+        explain_miss(p, k);
     }
     return CODA_OK;
 }
@@ -121,14 +137,30 @@ static coda_status load_lt(const struct program *q, struct compiled_program *c, 
     return status ? fail(status, "%s", err) : CODA_OK;
 }
 
-coda_status kernels_load(struct coda_plan *p)
+/* A driver may refuse what came from the cache: then it is made anew, once. What it refuses of that is the
+ * kernel's own fault. */
+static coda_status load_kernel(struct coda_plan *p, struct compiled_kernel *k, const struct jit_options *opt)
+{
+    char err[JIT_ERROR_SIZE] = "";
+    bool refused;
+    coda_status status =
+        jit_load(&k->kernel, &k->cubin, k->info.name, k->info.shared_bytes, &p->gpu, &refused, err);
+    if (refused && k->cubin.cached) {
+        status = jit_recompile(&k->cubin, k->info.name, k->info.source, opt, err);
+        read_cubin(k);
+        if (!status) explain_miss(p, k);
+        if (!status)
+            status = jit_load(&k->kernel, &k->cubin, k->info.name, k->info.shared_bytes, &p->gpu, NULL, err);
+    }
+    return status ? fail(status, "%s", err) : CODA_OK;
+}
+
+coda_status kernels_load(struct coda_plan *p, const struct jit_options *opt)
 {
     char err[JIT_ERROR_SIZE] = "";
     for (int i = 0; i < p->kernels; i++) {
-        struct compiled_kernel *k = &p->kernel[i];
-        coda_status status =
-            jit_load(&k->kernel, &k->cubin, k->info.name, k->info.shared_bytes, &p->gpu, err);
-        if (status) return fail(status, "%s", err);
+        coda_status status = load_kernel(p, &p->kernel[i], opt);
+        if (status) return status;
     }
     for (int i = 0; i < p->plan.programs; i++) {
         const struct program *q = &p->plan.program[i];

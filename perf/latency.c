@@ -27,7 +27,8 @@ struct latency {
     struct report report;
     struct machine machine;
     coda_device device;
-    char cache[32];
+    char dir[32];
+    coda_cache *cache; /* in dir */
 };
 
 static double now(void)
@@ -43,7 +44,7 @@ static coda_plan *compile(const struct latency *l, const coda_graph *g, unsigned
     coda_plan *p;
     opt.device = l->device;
     opt.flags = flags;
-    opt.cache_dir = l->cache;
+    opt.cache = l->cache;
     if (coda_compile(&p, g, &opt) == CODA_OK) return p;
     fprintf(stderr, "perf: %s\n", coda_error());
     exit(1);
@@ -154,7 +155,10 @@ static void measure_compiles(struct latency *l)
         }
         for (int i = 0; i < TRIES; i++) all[i] = compile_once(l, g, CODA_NO_CACHE, &cold[i]);
         compile_once(l, g, 0, &ignored); /* fills the cache */
-        for (int i = 0; i < TRIES; i++) warm[i] = compile_once(l, g, 0, &ignored);
+        for (int i = 0; i < TRIES; i++) {
+            coda_cache_forget(l->cache);
+            warm[i] = compile_once(l, g, 0, &ignored);
+        }
         say(l, "cold", epilogue_name[e], "ms", cold, TRIES);
         say(l, "compile", epilogue_name[e], "ms", all, TRIES);
         say(l, "warm", epilogue_name[e], "ms", warm, TRIES);
@@ -283,11 +287,14 @@ static bool wanted(int argc, char **argv, const char **out)
 
 int main(int argc, char **argv)
 {
-    struct latency l = {.device = CODA_DEVICE_NONE, .cache = "/tmp/coda-perf-XXXXXX"};
+    struct latency l = {.device = CODA_DEVICE_NONE, .dir = "/tmp/coda-perf-XXXXXX"};
     const char *out = NULL;
     char remove[64];
     if (!wanted(argc, argv, &out)) return 0;
-    if (!mkdtemp(l.cache)) return perror(l.cache), 1;
+    coda_cache_options where = CODA_CACHE_OPTIONS_INIT;
+    if (!mkdtemp(l.dir)) return perror(l.dir), 1;
+    where.dir = l.dir;
+    if (coda_cache_open(&l.cache, &where) != CODA_OK) return puts(coda_error()), 1;
     bool gpu = machine_exists();
     if (gpu) {
         machine_open(&l.machine);
@@ -300,7 +307,8 @@ int main(int argc, char **argv)
         measure_launches(&l, "one", tiny());
         measure_launches(&l, "block", block(64, 128, 2, 256));
     }
-    snprintf(remove, sizeof remove, "rm -rf %s", l.cache);
-    if (system(remove) != 0) fprintf(stderr, "perf: %s is left behind\n", l.cache);
+    snprintf(remove, sizeof remove, "rm -rf %s", l.dir);
+    if (system(remove) != 0) fprintf(stderr, "perf: %s is left behind\n", l.dir);
+    coda_cache_free(l.cache);
     return report_end(&l.report);
 }

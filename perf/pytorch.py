@@ -58,7 +58,7 @@ class CrossEntropy(ctypes.Structure):
 
 class Options(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("device", ctypes.c_int), ("fold", ctypes.c_int),
-                ("flags", ctypes.c_uint), ("arch", ctypes.c_char_p), ("cache_dir", ctypes.c_char_p)]
+                ("flags", ctypes.c_uint), ("arch", ctypes.c_char_p), ("cache", ctypes.c_void_p)]
 
 
 class Stats(ctypes.Structure):

@@ -120,7 +120,7 @@ static bool build(struct bench *b, bool sm90, char *err)
     const struct kernel_spec *k = &b->program.kernel;
     struct jit_options opt = {.arch = b->device.arch};
     if (jit_compile(&cubin, k->symbol, k->text, &opt, err)) return false;
-    coda_status status = jit_load(&b->kernel, &cubin, k->symbol, k->shared_bytes, &b->device, err);
+    coda_status status = jit_load(&b->kernel, &cubin, k->symbol, k->shared_bytes, &b->device, NULL, err);
     jit_cubin_free(&cubin);
     return !status;
 }

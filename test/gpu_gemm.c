@@ -112,7 +112,7 @@ static bool repeats(struct bench *b)
 static bool run(struct bench *b)
 {
     const struct kernel_spec *k = &b->rig.p.kernel;
-    if (jit_load(&b->kernel, &b->cubin, k->symbol, k->shared_bytes, &device, b->err)) return false;
+    if (jit_load(&b->kernel, &b->cubin, k->symbol, k->shared_bytes, &device, NULL, b->err)) return false;
     for (int i = 0; i < b->rig.plan.buffers; i++) {
         size_t bytes = (size_t)b->rig.buffer[i].bytes;
         if (!(b->gpu[i] = device_alloc(bytes)) || !device_upload(b->gpu[i], b->rig.host[i], bytes))

@@ -17,7 +17,7 @@ static struct jit_kernel *build(const char *symbol, const char *text, int shared
     struct jit_kernel *k = NULL;
     struct jit_options o = {.arch = dev.arch, .no_cache = true};
     if (jit_compile(&c, symbol, text, &o, err)) return NULL;
-    if (jit_load(&k, &c, symbol, shared_bytes, &dev, err)) k = NULL;
+    if (jit_load(&k, &c, symbol, shared_bytes, &dev, NULL, err)) k = NULL;
     jit_cubin_free(&c);
     return k;
 }
@@ -120,9 +120,9 @@ static int refusals(void)
     struct jit_kernel *k;
     struct jit_options o = {.arch = dev.arch, .no_cache = true};
     if (jit_compile(&c, "twice", twice_text, &o, err)) return gpu_case(false, "compile", "%s", err);
-    coda_status none = jit_load(&k, &c, "thrice", 0, &dev, err);
+    coda_status none = jit_load(&k, &c, "thrice", 0, &dev, NULL, err);
     int failures = gpu_case(none == CODA_E_DEVICE && strstr(err, "thrice"), "no such kernel", "%s", err);
-    coda_status large = jit_load(&k, &c, "twice", 1 << 20, &dev, err);
+    coda_status large = jit_load(&k, &c, "twice", 1 << 20, &dev, NULL, err);
     failures += gpu_case(large == CODA_E_UNSUPPORTED && strstr(err, "1048576"), "shared memory", "%s", err);
     jit_cubin_free(&c);
     return failures;

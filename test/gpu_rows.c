@@ -46,7 +46,7 @@ static bool build(struct bench *b, char *err)
         return snprintf(err, 256, "%s", coda_error()), false;
     struct jit_options opt = {.arch = b->device.arch};
     if (jit_compile(&cubin, k->symbol, k->text, &opt, err)) return false;
-    coda_status status = jit_load(&b->kernel, &cubin, k->symbol, 0, &b->device, err);
+    coda_status status = jit_load(&b->kernel, &cubin, k->symbol, 0, &b->device, NULL, err);
     jit_cubin_free(&cubin);
     return status == CODA_OK;
 }

@@ -85,7 +85,7 @@ static int forced(const char *name, const graph *g, coda_compile_options opt, vo
         text_printf(&text, "9 tile %s\n", "the price's");
         if (!strcmp(way, "apart")) text_append(&text, "1 apart\n");
         else text_printf(&text, "1 tile %s\n", text_str(&word));
-        struct jit_options jit = {.arch = p->gpu.arch, .cache_dir = opt.cache_dir};
+        struct jit_options jit = {.arch = p->gpu.arch, .cache = opt.cache};
         jit_figures_put(text_str(&key), &p->gpu, &jit, text_str(&text));
         text_free(&key), text_free(&text), text_free(&word);
         n++;
@@ -131,17 +131,24 @@ static int by_price(const char *folder)
 /* Each with a cache of its own. */
 static int all_ways(const char *name, graph *g, const char *folder)
 {
-    char dir[3][160];
+    char dir[160];
+    coda_cache *cache[3] = {0};
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     void **want = g ? run_reference(g, 1) : NULL;
     if (!want) return gpu_case(false, name, "%s", coda_error());
-    for (int i = 0; i < 3; i++) snprintf(dir[i], sizeof dir[i], "%s/%s-%d", folder, name, i);
-    opt.cache_dir = dir[0];
+    for (int i = 0; i < 3; i++) {
+        coda_cache_options where = CODA_CACHE_OPTIONS_INIT;
+        snprintf(dir, sizeof dir, "%s/%s-%d", folder, name, i);
+        where.dir = dir;
+        coda_cache_open(&cache[i], &where);
+    }
+    opt.cache = cache[0];
     int failed = tuned(name, g, opt, want);
-    opt.cache_dir = dir[1];
+    opt.cache = cache[1];
     failed += forced(name, g, opt, want, "apart");
-    opt.cache_dir = dir[2];
+    opt.cache = cache[2];
     failed += forced(name, g, opt, want, "tile");
+    for (int i = 0; i < 3; i++) coda_cache_free(cache[i]);
     random_args_free(g, want);
     graph_free(g);
     return failed;

@@ -32,7 +32,7 @@ START_TEST(says_that_there_is_no_driver)
     ck_assert(!jit_driver_info(line, sizeof line));
     expect_text(line, want);
     err[0] = 0;
-    ck_assert_int_eq(jit_load(&k, &(struct jit_cubin){0}, "k", 0, &dev, err), CODA_E_DEVICE);
+    ck_assert_int_eq(jit_load(&k, &(struct jit_cubin){0}, "k", 0, &dev, NULL, err), CODA_E_DEVICE);
     ck_assert_ptr_null(k);
     expect_text(err, want);
     err[0] = 0;

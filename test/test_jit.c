@@ -20,35 +20,38 @@
 #include "compile.h"
 #include "jit.h"
 #include "prim.h"
+#include "util_folder.h"
 
-static char root[256]; /* a fresh folder for each test */
+static struct coda_cache *cache; /* in a fresh folder for each test */
 static char err[JIT_ERROR_SIZE];
+
+static struct coda_cache *open_cache(const char *dir)
+{
+    return cache_open(&(struct cache_options){.dir = dir});
+}
 
 static void set_up(void)
 {
-    const char *tmp = getenv("TMPDIR");
-    snprintf(root, sizeof root, "%s/coda-jit-XXXXXX", tmp && *tmp ? tmp : P_tmpdir);
-    ck_assert_ptr_nonnull(mkdtemp(root));
+    folder_make();
+    cache = open_cache(folder);
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where)
+static void tear_down(void)
 {
-    (void)st, (void)type, (void)where;
-    return remove(path);
+    cache_close(cache);
+    folder_remove();
 }
-
-static void tear_down(void) { nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS); }
 
 #define KERNEL(body) "extern \"C\" __global__ void k(float *x, int n) {\n" body "\n}\n"
 
-static const char *const with_silu = "#include \"types.cuh\"\n"
-                                     "#include \"map/silu.cuh\"\n"
-                                     KERNEL("    x[n] = coda::map::silu::apply(x[n]);");
+static const char *const with_silu =
+    "#include \"types.cuh\"\n"
+    "#include \"map/silu.cuh\"\n" KERNEL("    x[n] = coda::map::silu::apply(x[n]);");
 static const char *const simple = KERNEL("    x[threadIdx.x] *= 2;");
 
 static coda_status compile(struct jit_cubin *out, const char *text)
 {
-    return jit_compile(out, "k", text, &(struct jit_options){.arch = "sm_90a", .cache_dir = root}, err);
+    return jit_compile(out, "k", text, &(struct jit_options){.arch = "sm_90a", .cache = cache}, err);
 }
 
 static struct jit_cubin compiled(const char *text)
@@ -68,14 +71,20 @@ static void expect_same(const struct jit_cubin *a, const struct jit_cubin *b)
     ck_assert_str_eq(a->warning, b->warning);
 }
 
-/* Compiles twice; the second time must come from the cache and be the same in every way. */
+/* Compiles, finds it in memory, and finds it on disk: the same in every way. */
 static struct jit_cubin compiled_twice(const char *text)
 {
-    struct jit_cubin cold = compiled(text), warm = compiled(text);
-    ck_assert(!cold.cached && warm.cached);
-    ck_assert(cold.compile_ms > 0 && warm.compile_ms == 0);
+    struct jit_cubin cold = compiled(text), again = compiled(text);
+    cache_forget(cache);
+    struct jit_cubin warm = compiled(text);
+    ck_assert(!cold.cached && again.cached && warm.cached);
+    ck_assert(cold.compile_ms > 0 && again.compile_ms == 0 && warm.compile_ms == 0);
+    ck_assert_ptr_eq(cold.value, again.value);
+    ck_assert_ptr_ne(cold.value, warm.value);
+    expect_same(&cold, &again);
     expect_same(&cold, &warm);
     jit_cubin_free(&cold);
+    jit_cubin_free(&again);
     return warm;
 }
 
@@ -140,7 +149,7 @@ static void *compile_in_thread(void *text)
 {
     struct jit_cubin *c = malloc(sizeof *c);
     char line[JIT_ERROR_SIZE];
-    struct jit_options o = {.arch = "sm_90a", .cache_dir = root};
+    struct jit_options o = {.arch = "sm_90a", .cache = cache};
     if (!c || jit_compile(c, "k", text, &o, line)) return free(c), NULL;
     return c;
 }
@@ -188,19 +197,19 @@ START_TEST(names_file_and_line_of_an_error)
 }
 END_TEST
 
-static int is_entry(const char *path, const struct stat *st, int type, struct FTW *where)
+/* On disk never; in memory until it is told to forget. */
+START_TEST(keeps_an_error_in_memory_alone)
 {
-    (void)st, (void)where;
-    return type == FTW_F && strstr(path, ".kernel");
-}
-
-START_TEST(never_caches_an_error)
-{
+    struct stats *s = cache_stats(cache);
+    for (int i = 0; i < 3; i++) expect_error(KERNEL("    x[0] = y;"), CODA_E_COMPILE, "k.cu(2)");
+    ck_assert_uint_eq(stats_get(s, COUNT_compile_failures), 1);
+    ck_assert_uint_eq(stats_get(s, COUNT_replayed_failures), 2);
+    ck_assert_int_eq(folder_entries(folder), 0);
+    cache_forget(cache);
     expect_error(KERNEL("    x[0] = y;"), CODA_E_COMPILE, "k.cu(2)");
-    ck_assert_int_eq(nftw(root, is_entry, 8, FTW_PHYS), 0);
-    expect_error(KERNEL("    x[0] = y;"), CODA_E_COMPILE, "k.cu(2)");
+    ck_assert_uint_eq(stats_get(s, COUNT_compile_failures), 2);
     struct jit_cubin c = compiled(simple);
-    ck_assert_int_eq(nftw(root, is_entry, 8, FTW_PHYS), 1);
+    ck_assert_int_eq(folder_entries(folder), 1);
     jit_cubin_free(&c);
 }
 END_TEST
@@ -223,7 +232,7 @@ END_TEST
 static int damage_one(const char *path, const struct stat *st, int type, struct FTW *where)
 {
     (void)where;
-    if (type != FTW_F || !strstr(path, ".kernel")) return 0;
+    if (type != FTW_F || st->st_size < ENTRY_HEADER) return 0;
     FILE *f = fopen(path, "r+b");
     if (!f) return 1;
     fseek(f, (long)st->st_size / 2, SEEK_SET);
@@ -236,69 +245,211 @@ static int damage_one(const char *path, const struct stat *st, int type, struct 
 START_TEST(compiles_again_what_was_damaged)
 {
     struct jit_cubin first = compiled(simple);
-    ck_assert_int_eq(nftw(root, damage_one, 8, FTW_PHYS), 0);
+    ck_assert_str_eq(first.missed, "absent");
+    ck_assert_int_eq(nftw(folder, damage_one, 8, FTW_PHYS), 0);
+    cache_forget(cache);
     struct jit_cubin second = compiled_twice(simple);
     expect_same(&first, &second);
+    ck_assert_uint_eq(stats_get(cache_stats(cache), COUNT_compiles), 2);
+    ck_assert_uint_eq(stats_get(cache_stats(cache), COUNT_rejected_digest), 1);
+    ck_assert_uint_eq(stats_get(cache_stats(cache), COUNT_healed), 1);
     jit_cubin_free(&first);
     jit_cubin_free(&second);
 }
 END_TEST
 
-START_TEST(works_without_a_cache)
+START_TEST(works_without_a_directory)
 {
-    ck_assert_int_eq(chmod(root, 0777), 0); /* which the cache refuses */
-    struct jit_cubin a = compiled(simple), b = compiled(simple), c;
-    ck_assert(!a.cached && !b.cached);
+    ck_assert_int_eq(chmod(folder, 0777), 0); /* which the cache refuses */
+    struct coda_cache *none = open_cache(folder);
+    struct jit_options o = {.arch = "sm_90a", .cache = none}, off = {.arch = "sm_90a", .no_cache = true};
+    struct jit_cubin a, b, c;
+    ck_assert_str_eq(cache_dir(none), "");
+    ck_assert_int_eq(jit_compile(&a, "k", simple, &o, err), CODA_OK);
+    ck_assert_int_eq(jit_compile(&b, "k", simple, &o, err), CODA_OK);
+    ck_assert(!a.cached && b.cached);
     expect_same(&a, &b);
-    ck_assert_int_eq(chmod(root, 0700), 0);
-    struct jit_options o = {.arch = "sm_90a", .cache_dir = root, .no_cache = true};
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(jit_compile(&c, "k", simple, &o, err), CODA_OK);
+        ck_assert_int_eq(jit_compile(&c, "k", simple, &off, err), CODA_OK);
         ck_assert(!c.cached);
+        expect_same(&a, &c);
         jit_cubin_free(&c);
     }
-    char v1[300];
-    snprintf(v1, sizeof v1, "%s/v1", root);
-    ck_assert_int_ne(access(v1, F_OK), 0);
+    ck_assert_int_eq(folder_entries(folder), 0);
     jit_cubin_free(&a);
     jit_cubin_free(&b);
+    cache_close(none);
 }
 END_TEST
 
-static char *key_of(struct key_parts k, const char *append)
+/* A hit is compiled again; what is on disk differs from it only if somebody has tampered with it. */
+START_TEST(verifies_what_it_finds)
 {
-    if (append) setenv("NVRTC_APPEND_FLAGS", append, 1);
-    else unsetenv("NVRTC_APPEND_FLAGS");
-    char *key = key_print(&k);
-    ck_assert_ptr_nonnull(key);
-    return key;
+    struct cache_options o = {.dir = folder, .flags = CACHE_VERIFY};
+    struct jit_cubin first = compiled(simple), second;
+    struct coda_cache *audit = cache_open(&o);
+    ck_assert_int_eq(
+        jit_compile(&second, "k", simple, &(struct jit_options){.arch = "sm_90a", .cache = audit}, err),
+        CODA_OK);
+    expect_same(&first, &second);
+    ck_assert_uint_eq(stats_get(cache_stats(audit), COUNT_verified), 1);
+    ck_assert_uint_eq(stats_get(cache_stats(audit), COUNT_verify_differed), 0);
+    ck_assert_uint_eq(stats_get(cache_stats(audit), COUNT_compiles), 1);
+    jit_cubin_free(&first);
+    jit_cubin_free(&second);
+    cache_close(audit);
+}
+END_TEST
+
+/* ---- Isolated ---- */
+
+static struct jit_cubin isolated(const char *helper, const char *text, coda_status status,
+                                 struct coda_cache **c)
+{
+    struct jit_cubin out;
+    struct cache_options o = {.dir = folder, .flags = CACHE_ISOLATE, .helper = helper, .compile_ms = 20000};
+    if (!*c) *c = cache_open(&o);
+    struct jit_options opt = {.arch = "sm_90a", .cache = *c};
+    coda_status got = jit_compile(&out, "k", text, &opt, err);
+    ck_assert_msg(got == status, "%d: %s", got, err);
+    return out;
 }
 
+START_TEST(compiles_in_a_child)
+{
+    struct coda_cache *c = NULL;
+    struct jit_options off = {.arch = "sm_90a", .no_cache = true};
+    struct jit_cubin apart = isolated("build/coda", with_silu, CODA_OK, &c), here;
+    const struct stats *s = cache_stats(c);
+    if (stats_get(s, COUNT_isolate_unavailable))
+        ck_abort_msg("build/coda could not be started: run from the root");
+    ck_assert_int_eq(jit_compile(&here, "k", with_silu, &off, err), CODA_OK);
+    expect_same(&apart, &here);
+    ck_assert_uint_eq(stats_get(s, COUNT_isolated), 1);
+    jit_cubin_free(&apart);
+    isolated("build/coda", KERNEL("    x[0] = y;"), CODA_E_COMPILE, &c);
+    ck_assert_str_eq(err, "k.cu(2): error: identifier \"y\" is undefined");
+    ck_assert_uint_eq(stats_get(s, COUNT_isolated), 2);
+    jit_cubin_free(&here);
+    cache_close(c);
+}
+END_TEST
+
+static const char *script(const char *body)
+{
+    const char *path = folder_under("helper");
+    char text[256];
+    snprintf(text, sizeof text, "#!/bin/sh\n%s\n", body);
+    file_write(path, text, strlen(text));
+    chmod(path, 0700);
+    return path;
+}
+
+START_TEST(survives_its_compiler)
+{
+    struct coda_cache *c = NULL;
+    isolated(script("kill -SEGV $$"), simple, CODA_E_COMPILE, &c);
+    ck_assert_msg(strstr(err, "k: the compiler was ended by signal 11"), "%s", err);
+    ck_assert_uint_eq(stats_get(cache_stats(c), COUNT_isolate_crashes), 1);
+    isolated(NULL, simple, CODA_E_COMPILE, &c); /* and does not try again */
+    ck_assert_uint_eq(stats_get(cache_stats(c), COUNT_isolate_crashes), 1);
+    ck_assert_uint_eq(stats_get(cache_stats(c), COUNT_replayed_failures), 1);
+    cache_close(c);
+
+    struct cache_options slow = {
+        .dir = folder, .flags = CACHE_ISOLATE, .helper = script("exec sleep 100"), .compile_ms = 50};
+    c = cache_open(&slow);
+    isolated(NULL, simple, CODA_E_COMPILE, &c);
+    ck_assert_str_eq(err, "k: the compiler took more than 50 ms");
+    ck_assert_uint_eq(stats_get(cache_stats(c), COUNT_isolate_timeouts), 1);
+    cache_close(c);
+}
+END_TEST
+
+/* No helper, or one that makes nothing of it: compiled here. */
+START_TEST(does_without_a_child)
+{
+    const char *helpers[] = {"/nonexistent/coda", script("exit 3"), "/bin/true"};
+    for (int i = 0; i < 3; i++) {
+        struct coda_cache *c = NULL;
+        folder_remove(), mkdir(folder, 0700);
+        if (i == 1) script("exit 3");
+        struct jit_cubin b = isolated(helpers[i], simple, CODA_OK, &c);
+        ck_assert(!b.cached);
+        ck_assert_uint_eq(stats_get(cache_stats(c), COUNT_isolate_unavailable), 1);
+        jit_cubin_free(&b);
+        cache_close(c);
+    }
+}
+END_TEST
+
+/* ---- Keys ---- */
+
+static char *what_of(struct key_parts k, const char *append)
+{
+    if (append)
+        setenv("NVRTC_APPEND_FLAGS", append, 1);
+    else
+        unsetenv("NVRTC_APPEND_FLAGS");
+    char *what = key_print_what(&k);
+    ck_assert_ptr_nonnull(what);
+    return what;
+}
+
+/* Every field of key_parts stands here: one that is added makes its size differ. */
 START_TEST(keys_differ_in_every_part)
 {
     static const char *const some[] = {"-a", NULL}, *const other[] = {"-b", NULL}, *const none[] = {NULL};
-    const struct key_parts base = {13, 0, "id", "sm_90a", some, "digest", "k", "text"};
-    struct key_parts k[10];
-    char *key[10];
-    for (int i = 0; i < 10; i++) k[i] = base;
-    k[1].nvrtc_major = 12;
-    k[2].nvrtc_minor = 1;
-    k[3].nvrtc_build = "di";
-    k[4].arch = "sm_90";
-    k[5].options = other;
-    k[6].options = none;
-    k[7].primitives = "other";
-    k[8].symbol = "l";
-    k[9].text = "text ";
-    for (int i = 0; i < 10; i++) key[i] = key_of(k[i], NULL);
-    char *same = key_of(base, NULL), *flags = key_of(base, "-G");
-    ck_assert_str_eq(same, key[0]);
-    ck_assert_str_ne(flags, key[0]);
-    for (int i = 0; i < 10; i++)
-        for (int j = 0; j < i; j++) ck_assert_str_ne(key[i], key[j]);
-    for (int i = 0; i < 10; i++) free(key[i]);
+    const struct key_parts base = {"sm_90a", some, "digest", "k", "text"};
+    enum { KEYS = 7 };
+    struct key_parts k[KEYS];
+    char *what[KEYS + 1];
+    _Static_assert(sizeof base == 5 * sizeof(void *), "test every part");
+    for (int i = 0; i < KEYS; i++) k[i] = base;
+    k[1].arch = "sm_90";
+    k[2].options = other;
+    k[3].options = none;
+    k[4].primitives = "other";
+    k[5].symbol = "l";
+    k[6].text = "text ";
+    for (int i = 0; i < KEYS; i++) what[i] = what_of(k[i], NULL);
+    what[KEYS] = what_of(base, "-G");
+    char *same = what_of(base, NULL);
+    ck_assert_str_eq(same, what[0]);
+    for (int i = 0; i <= KEYS; i++)
+        for (int j = 0; j < i; j++) ck_assert_str_ne(what[i], what[j]);
+    for (int i = 0; i <= KEYS; i++) free(what[i]);
     free(same);
-    free(flags);
+}
+END_TEST
+
+START_TEST(keys_name_their_maker)
+{
+    char *by[] = {key_print_by(13, 0, "id"), key_print_by(12, 0, "id"), key_print_by(13, 1, "id"),
+                  key_print_by(13, 0, "di"), key_print_by(13, 0, "")};
+    ck_assert_str_eq(by[0], "nvrtc 13.0 id\n");
+    ck_assert_str_eq(by[4], "nvrtc 13.0 unknown\n");
+    for (int i = 0; i < 5; i++)
+        for (int j = 0; j < i; j++) ck_assert_str_ne(by[i], by[j]);
+    for (int i = 0; i < 5; i++) free(by[i]);
+}
+END_TEST
+
+/* Where and when a process runs is no part of it. */
+START_TEST(keys_know_no_place)
+{
+    static const char *const options[] = {"-a", NULL};
+    struct key_parts k = {"sm_90a", options, "digest", "k", "text"};
+    char *here = what_of(k, NULL);
+    setenv("TZ", "Asia/Kathmandu", 1);
+    setenv("LC_ALL", "de_DE.UTF-8", 1);
+    setenv("PATH", "/nowhere", 1);
+    ck_assert_int_eq(chdir("/"), 0);
+    char *there = what_of(k, NULL);
+    ck_assert_str_eq(here, there);
+    ck_assert_int_lt((int)strlen(here), 500);
+    free(here);
+    free(there);
 }
 END_TEST
 
@@ -309,8 +460,8 @@ static void write_primitives(const char *changed, const char *line)
 {
     for (int i = 0; i < prim_file_count; i++) {
         char path[1024];
-        snprintf(path, sizeof path, "%s/p/%s", root, prim_files[i].path);
-        for (char *s = path + strlen(root) + 1; (s = strchr(s, '/')); s++) {
+        snprintf(path, sizeof path, "%s/p/%s", folder, prim_files[i].path);
+        for (char *s = path + strlen(folder) + 1; (s = strchr(s, '/')); s++) {
             *s = 0;
             mkdir(path, 0700);
             *s = '/';
@@ -321,13 +472,11 @@ static void write_primitives(const char *changed, const char *line)
         if (!strcmp(prim_files[i].path, changed)) fputs(line, f);
         ck_assert_int_eq(fclose(f), 0);
     }
-    char folder[300];
-    snprintf(folder, sizeof folder, "%s/p", root);
-    setenv("CODA_PRIMITIVES", folder, 1);
+    setenv("CODA_PRIMITIVES", folder_under("p"), 1);
 }
 
 /* In a child, for sources are loaded once a process. */
-static void digest_built_in(char out[33])
+static void digest_built_in(char out[DIGEST_HEX])
 {
     int end[2], status;
     ck_assert_int_eq(pipe(end), 0);
@@ -335,11 +484,11 @@ static void digest_built_in(char out[33])
     if (!child) {
         unsetenv("CODA_PRIMITIVES");
         const struct sources *s = sources_open(err);
-        _exit(!s || write(end[1], s->digest, 33) != 33);
+        _exit(!s || write(end[1], s->digest, DIGEST_HEX) != DIGEST_HEX);
     }
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert_int_eq(status, 0);
-    ck_assert_int_eq(read(end[0], out, 33), 33);
+    ck_assert_int_eq(read(end[0], out, DIGEST_HEX), DIGEST_HEX);
     close(end[0]);
     close(end[1]);
 }
@@ -347,7 +496,7 @@ static void digest_built_in(char out[33])
 /* Equal contents are equal kernels, wherever they lie: the key holds no path. */
 START_TEST(takes_primitives_from_a_folder)
 {
-    char built_in[33];
+    char built_in[DIGEST_HEX];
     digest_built_in(built_in);
     write_primitives("", "");
     const struct sources *s = sources_open(err);
@@ -373,7 +522,7 @@ END_TEST
 
 START_TEST(an_edit_changes_the_digest)
 {
-    char built_in[33];
+    char built_in[DIGEST_HEX];
     digest_built_in(built_in);
     write_primitives("map/silu.cuh", "// edited\n");
     const struct sources *s = sources_open(err);
@@ -394,11 +543,17 @@ Suite *jit_suite(void)
     tcase_add_test(t, leaves_the_stack_limit_alone);
     tcase_add_test(t, compiles_in_many_threads);
     tcase_add_test(t, names_file_and_line_of_an_error);
-    tcase_add_test(t, never_caches_an_error);
+    tcase_add_test(t, keeps_an_error_in_memory_alone);
     tcase_add_test(t, rejects_a_bad_arch);
     tcase_add_test(t, compiles_again_what_was_damaged);
-    tcase_add_test(t, works_without_a_cache);
+    tcase_add_test(t, works_without_a_directory);
+    tcase_add_test(t, verifies_what_it_finds);
+    tcase_add_test(t, compiles_in_a_child);
+    tcase_add_test(t, survives_its_compiler);
+    tcase_add_test(t, does_without_a_child);
     tcase_add_test(t, keys_differ_in_every_part);
+    tcase_add_test(t, keys_name_their_maker);
+    tcase_add_test(t, keys_know_no_place);
     tcase_add_test(t, takes_primitives_from_a_folder);
     tcase_add_test(t, names_the_primitive_of_an_error);
     tcase_add_test(t, an_edit_changes_the_digest);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util_folder.h"
 #include "util_random.h"
 
 enum { THREADS = 4, RUNS = 3, BYTES = 64 * 48 * 2 };
@@ -25,13 +26,13 @@ static coda_graph *mlp(void)
     return g;
 }
 
-static coda_plan *compile(const coda_graph *g, coda_device device, unsigned flags, const char *cache)
+static coda_plan *compile(const coda_graph *g, coda_device device, unsigned flags, coda_cache *cache)
 {
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     coda_plan *p = NULL;
     opt.device = device;
     opt.flags = flags;
-    opt.cache_dir = cache;
+    opt.cache = cache;
     coda_compile(&p, g, &opt);
     return p;
 }
@@ -81,13 +82,13 @@ END_TEST
 
 /* ---- Many compilations of the same kernels ---- */
 
-static char folder[64];
+static coda_cache *shared;
 
 static void *compile_and_print(void *ctx)
 {
     coda_plan **p = ctx;
     coda_graph *g = mlp();
-    *p = compile(g, CODA_DEVICE_NONE, 0, folder);
+    *p = compile(g, CODA_DEVICE_NONE, 0, shared);
     coda_graph_free(g);
     return NULL;
 }
@@ -96,9 +97,11 @@ START_TEST(threads_compile_at_once)
 {
     coda_plan *p[THREADS] = {0};
     pthread_t thread[THREADS];
-    char command[96];
-    snprintf(folder, sizeof folder, "/tmp/coda-threads-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
+    coda_cache_options opt = CODA_CACHE_OPTIONS_INIT;
+    coda_cache_stats s;
+    folder_make();
+    opt.dir = folder;
+    ck_assert_int_eq(coda_cache_open(&shared, &opt), CODA_OK);
     for (int i = 0; i < THREADS; i++)
         ck_assert_int_eq(pthread_create(&thread[i], NULL, compile_and_print, &p[i]), 0);
     for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
@@ -106,9 +109,11 @@ START_TEST(threads_compile_at_once)
         ck_assert_ptr_nonnull(p[i]);
         ck_assert_int_eq(coda_plan_kernels(p[i]), coda_plan_kernels(p[0]));
     }
+    coda_cache_stats_get(shared, &s);
+    ck_assert_int_eq((int)s.compiles, coda_plan_kernels(p[0])); /* each once, whoever was first */
     for (int i = 0; i < THREADS; i++) coda_plan_free(p[i]);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    ck_assert_int_eq(system(command), 0);
+    coda_cache_free(shared);
+    folder_remove();
 }
 END_TEST
 

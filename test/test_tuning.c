@@ -3,10 +3,10 @@
  * device is made up: nothing is measured here.
  */
 #include "tune.h"
+#include "util_folder.h"
 #include "util_gemm.h"
 #include "util_run.h"
 
-#include <ftw.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,22 +16,20 @@
 
 Suite *tuning_suite(void);
 
-static char root[64];
+static struct coda_cache *cache;
 static const struct jit_device device = {.name = "a made up GPU", .sms = 132, .driver = 13000};
 
 static void set_up(void)
 {
-    snprintf(root, sizeof root, "/tmp/coda-tuning-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(root));
+    folder_make();
+    cache = cache_open(&(struct cache_options){.dir = folder});
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+static void tear_down(void)
 {
-    (void)st, (void)type, (void)at;
-    return remove(path);
+    cache_close(cache);
+    folder_remove();
 }
-
-static void tear_down(void) { nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS); }
 
 /* ---- Text ---- */
 
@@ -149,13 +147,13 @@ static graph *rewritten(void)
 static struct tuner tuner_of(const graph *g, struct arena *a)
 {
     return (struct tuner){.graph = g, .options = hopper(), .gpu = &device, .arena = a,
-                          .jit = {.arch = "sm_90a", .cache_dir = root}};
+                          .jit = {.arch = "sm_90a", .cache = cache}};
 }
 
 static void put(const struct plan *p, int index, const char *text)
 {
     struct text key = {0};
-    struct jit_options opt = {.arch = "sm_90a", .cache_dir = root};
+    struct jit_options opt = {.arch = "sm_90a", .cache = cache};
     figures_key(p, index, &key);
     jit_figures_put(text_str(&key), &device, &opt, text);
     text_free(&key);

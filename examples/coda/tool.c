@@ -145,7 +145,15 @@ static bool bind(struct binding *list, int *n, char *v)
 }
 
 static bool set_arch(struct options *o, char *v) { return o->compile.arch = v, *v; }
-static bool set_cache(struct options *o, char *v) { return o->compile.cache_dir = v, *v; }
+
+/* For the life of the process. */
+static bool set_cache(struct options *o, char *v)
+{
+    coda_cache_options where = CODA_CACHE_OPTIONS_INIT;
+    where.dir = v;
+    return *v && coda_cache_open(&o->compile.cache, &where) == CODA_OK;
+}
+
 static bool set_no_cache(struct options *o, char *v) { return o->compile.flags |= CODA_NO_CACHE, !v; }
 static bool set_no_fusion(struct options *o, char *v) { return o->compile.flags |= CODA_NO_FUSION, !v; }
 static bool set_autotune(struct options *o, char *v)
@@ -220,6 +228,7 @@ int main(int argc, char **argv)
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help"))
         return fputs(usage_text, stdout) < 0;
     if (!strcmp(name, "--version")) return printf("coda %s\n", coda_version()) < 0;
+    if (!strcmp(name, "worker")) return coda_compile_worker(0, 1); /* what CODA_CACHE_ISOLATE starts */
     if (!strcmp(name, "info")) return argc > 2 ? misuse("info takes nothing") : info(&o);
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         if (strcmp(commands[i].name, name) != 0) continue;

@@ -1,0 +1,155 @@
+/*
+ * build.c -- the cubin of a text: from memory or a bundle, else from the directory, else from NVRTC.
+ *
+ * Memory and bundles are asked before NVRTC is opened, so that a program with a bundle needs none.
+ */
+#include "compile.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+struct build {
+    struct compile_job job;
+    const struct sources *sources;
+    const struct jit_options *opt;
+    struct coda_cache *cache; /* or NULL                                                           */
+    char *what, *by;
+    struct cache_key key;
+    bool made; /* by this call                                                      */
+};
+
+void jit_cubin_free(struct jit_cubin *c)
+{
+    if (!c) return;
+    cache_value_free(c->value);
+    free(c->what);
+    free(c->by);
+    *c = (struct jit_cubin){0};
+}
+
+/* ---- What is asked for, and who makes it ---- */
+
+static coda_status open_sources(struct build *b, char *err)
+{
+    if (!(b->sources = sources_open(err))) return CODA_E_MEMORY;
+    b->job.count = b->sources->count;
+    b->job.names = b->sources->names;
+    b->job.texts = b->sources->texts;
+    b->what = key_print_what(&(struct key_parts){.arch = b->job.arch,
+                                                 .options = compile_options,
+                                                 .primitives = b->sources->digest,
+                                                 .symbol = b->job.symbol,
+                                                 .text = b->job.text});
+    if (!b->what) return jit_fail(err, CODA_E_MEMORY, "out of memory for the key of %s", b->job.symbol);
+    b->key = cache_key(CACHE_KERNEL, b->what, NULL);
+    return CODA_OK;
+}
+
+static coda_status open_nvrtc(struct build *b, char *err)
+{
+    if (!(b->job.nvrtc = nvrtc_open(err))) return CODA_E_DEVICE;
+    b->job.nvrtc->nvrtcVersion(&b->job.major, &b->job.minor);
+    b->by = key_print_by(b->job.major, b->job.minor, nvrtc_build_id());
+    if (!b->by) return jit_fail(err, CODA_E_MEMORY, "out of memory for the key of %s", b->job.symbol);
+    b->key = cache_key(CACHE_KERNEL, b->what, b->by);
+    return CODA_OK;
+}
+
+/* ---- Making ---- */
+
+_Static_assert(sizeof((struct jit_cubin){0}.name) == DIGEST_HEX, "a cubin's name is a digest");
+_Static_assert((int)CACHE_ERROR >= JIT_ERROR_SIZE, "a maker's error is one of ours");
+
+/* cache_maker's: a coda_status. */
+static int make(void *ctx, void **data, size_t *size, char *err, bool *passing)
+{
+    struct build *b = ctx;
+    coda_status status;
+    b->made = true;
+    bool apart = b->cache && cache_flags(b->cache) & CACHE_ISOLATE;
+    if (apart && isolate_payload(data, size, &b->job, b->cache, &status, err, passing)) return status;
+    return compile_payload(data, size, &b->job, err, passing);
+}
+
+static double milliseconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+
+static const struct cache_value *make_uncached(struct build *b)
+{
+    char err[CACHE_ERROR] = "";
+    void *data = NULL;
+    size_t size = 0;
+    bool passing;
+    double start = milliseconds();
+    int status = make(b, &data, &size, err, &passing);
+    struct cache_value *v =
+        status ? cache_value_failed(status, err) : cache_value_new(data, size, FROM_MAKER);
+    if (v) v->ms = milliseconds() - start;
+    return v;
+}
+
+static const struct cache_value *obtain(struct build *b, const struct cache_value *refused)
+{
+    struct cache_maker m = {.make = make, .ctx = b, .note = b->job.text};
+    if (!b->cache) return make_uncached(b);
+    return refused ? cache_renew(b->cache, &b->key, &m, refused) : cache_obtain(b->cache, &b->key, &m);
+}
+
+/* ---- The way ---- */
+
+static coda_status take(struct jit_cubin *out, struct build *b, const struct cache_value *v, char *err)
+{
+    if (!v) return jit_fail(err, CODA_E_MEMORY, "out of memory for the cubin of %s", b->job.symbol);
+    *out = (struct jit_cubin){.value = v, .cache = b->cache, .cached = !b->made, .missed = v->missed};
+    if (v->status) return jit_fail(err, (coda_status)v->status, "%s", v->error);
+    if (!payload_read(out, v->data, v->size))
+        return jit_fail(err, CODA_E_COMPILE, "%s: %zu bytes are no cubin", b->job.symbol, v->size);
+    if (b->made) out->compile_ms = v->ms;
+    if (b->cache) digest_hex(out->name, &b->key.digest);
+    return CODA_OK;
+}
+
+static coda_status build(struct jit_cubin *out, struct build *b, const struct cache_value *refused, char *err)
+{
+    coda_status status = open_sources(b, err);
+    const struct cache_value *v = NULL;
+    if (!status && b->cache && !refused) v = cache_find(b->cache, &b->key);
+    if (!status && !v && !(status = open_nvrtc(b, err))) v = obtain(b, refused);
+    if (!status) status = take(out, b, v, err);
+    out->what = b->what;
+    out->by = b->by;
+    return status;
+}
+
+static struct build begin(const char *symbol, const char *text, const struct jit_options *opt)
+{
+    return (struct build){.job = {.symbol = symbol, .text = text, .arch = opt->arch},
+                          .opt = opt,
+                          .cache = opt->no_cache ? NULL : jit_cache(opt->cache)};
+}
+
+coda_status jit_compile(struct jit_cubin *out, const char *symbol, const char *text,
+                        const struct jit_options *opt, char *err)
+{
+    struct build b = begin(symbol, text, opt);
+    *out = (struct jit_cubin){.registers = -1, .spill_bytes = -1};
+    coda_status status = build(out, &b, NULL, err);
+    if (status) jit_cubin_free(out);
+    return status;
+}
+
+coda_status jit_recompile(struct jit_cubin *c, const char *symbol, const char *text,
+                          const struct jit_options *opt, char *err)
+{
+    struct build b = begin(symbol, text, opt);
+    struct jit_cubin old = *c;
+    *c = (struct jit_cubin){.registers = -1, .spill_bytes = -1};
+    coda_status status = build(c, &b, old.value, err);
+    jit_cubin_free(&old);
+    if (status) jit_cubin_free(c);
+    return status;
+}

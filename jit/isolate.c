@@ -1,0 +1,312 @@
+/*
+ * isolate.c -- NVRTC in a child process, which may crash, hang or eat memory as it likes.
+ *
+ *     request ::= "coda job" version by symbol arch text ( name text )*      each a string
+ *     answer  ::= "coda job" version status passing bytes                    payload or error
+ *     string  ::= size:u64 bytes
+ *
+ * Both are files in memory, the child's standard input and output: nobody waits for a pipe, and no signal
+ * comes of a child that is gone. The request carries all sources, so that the two need not be of one
+ * build; the child refuses if its NVRTC is not the one in the key. The helper is the tool `coda`, or any
+ * program that calls coda_compile_worker().
+ *
+ * A crash or a hang is an error of that kernel, kept in memory. A child that cannot be started is none:
+ * the text is then compiled here.
+ */
+#include "compile.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char title[] = "coda job";
+enum { VERSION = 1, COMPILE_MS = 120000, REFUSED = 3, MOST_FILES = 4096 };
+
+/* ---- Messages ---- */
+
+static void put_bytes(FILE *f, const void *data, size_t size)
+{
+    uint64_t n = size;
+    fwrite(&n, sizeof n, 1, f);
+    fwrite(data, 1, size, f);
+}
+
+static void put_string(FILE *f, const char *s) { put_bytes(f, s, strlen(s) + 1); }
+
+struct message {
+    char *block;
+    size_t at, size;
+};
+
+/* The next string of a message; NULL if there is none. */
+static const char *next_bytes(struct message *m, size_t *size)
+{
+    uint64_t n;
+    if (m->size - m->at < sizeof n) return NULL;
+    memcpy(&n, m->block + m->at, sizeof n);
+    if (n > m->size - m->at - sizeof n) return NULL;
+    const char *p = m->block + m->at + sizeof n;
+    m->at += sizeof n + n;
+    *size = (size_t)n;
+    return p;
+}
+
+static const char *next_string(struct message *m)
+{
+    size_t size;
+    const char *s = next_bytes(m, &size);
+    return s && size && !s[size - 1] ? s : NULL;
+}
+
+static bool begins_well(struct message *m)
+{
+    const char *name = next_string(m), *version = next_string(m);
+    return name && version && !strcmp(name, title) && atoi(version) == VERSION;
+}
+
+static void put_beginning(FILE *f)
+{
+    char version[16];
+    snprintf(version, sizeof version, "%d", VERSION);
+    put_string(f, title);
+    put_string(f, version);
+}
+
+/* The whole file of a descriptor, wherever it stands. */
+static bool take_message(struct message *m, int fd)
+{
+    struct stat st;
+    *m = (struct message){0};
+    if (fstat(fd, &st) || st.st_size <= 0 || !(m->block = malloc((size_t)st.st_size))) return false;
+    while (m->size < (size_t)st.st_size) {
+        ssize_t n = pread(fd, m->block + m->size, (size_t)st.st_size - m->size, (off_t)m->size);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return false;
+        m->size += (size_t)n;
+    }
+    return true;
+}
+
+/* A stream over a copy of the descriptor, so that closing it leaves the file. */
+static FILE *open_copy(int fd)
+{
+    int copy = dup(fd);
+    FILE *f = copy < 0 ? NULL : fdopen(copy, "w");
+    if (!f && copy >= 0) close(copy);
+    return f;
+}
+
+/* ---- The child ---- */
+
+static coda_status read_request(struct compile_job *j, struct message *m, const char **lists, char *err)
+{
+    const char *name, *text, *by = begins_well(m) ? next_string(m) : NULL;
+    j->symbol = next_string(m);
+    j->arch = next_string(m);
+    j->text = next_string(m);
+    if (!by || !j->symbol || !j->arch || !j->text) return jit_fail(err, CODA_E_INVALID, "no job");
+    if (!(j->nvrtc = nvrtc_open(err))) return CODA_E_DEVICE;
+    j->nvrtc->nvrtcVersion(&j->major, &j->minor);
+    char *own = key_print_by(j->major, j->minor, nvrtc_build_id());
+    bool same = own && !strcmp(own, by);
+    free(own);
+    if (!same) return jit_fail(err, CODA_E_DEVICE, "another NVRTC");
+    while (j->count < MOST_FILES && (name = next_string(m)) && (text = next_string(m))) {
+        lists[j->count] = name;
+        lists[MOST_FILES + j->count++] = text;
+    }
+    j->names = lists;
+    j->texts = lists + MOST_FILES;
+    return CODA_OK;
+}
+
+static bool answer(int out, coda_status status, bool passing, const void *data, size_t size)
+{
+    char number[16];
+    FILE *f = open_copy(out);
+    if (!f) return false;
+    put_beginning(f);
+    snprintf(number, sizeof number, "%d", (int)status);
+    put_string(f, number);
+    put_string(f, passing ? "1" : "0");
+    put_bytes(f, data, size);
+    return !fclose(f);
+}
+
+/* 0: the answer stands in `out`. */
+int jit_worker(int in, int out)
+{
+    static const char *lists[2 * MOST_FILES];
+    struct message m;
+    struct compile_job j = {0};
+    char err[JIT_ERROR_SIZE] = "";
+    void *data = NULL;
+    size_t size = 0;
+    bool passing = true;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (!take_message(&m, in) || read_request(&j, &m, lists, err)) return REFUSED;
+    coda_status status = compile_payload(&data, &size, &j, err, &passing);
+    return answer(out, status, passing, status ? err : data, status ? strlen(err) + 1 : size) ? 0 : REFUSED;
+}
+
+/* ---- The parent ---- */
+
+static int64_t milliseconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* `coda` beside the library, or where an installation has it; else by PATH. */
+static void find_helper(char *path, size_t size)
+{
+    static const char *const places[] = {"coda", "../bin/coda"};
+    Dl_info info;
+    const char *slash = dladdr((void *)(uintptr_t)isolate_payload, &info) && info.dli_fname
+                            ? strrchr(info.dli_fname, '/')
+                            : NULL;
+    for (int i = 0; slash && i < 2; i++) {
+        snprintf(path, size, "%.*s/%s", (int)(slash - info.dli_fname), info.dli_fname, places[i]);
+        if (!access(path, X_OK)) return;
+    }
+    snprintf(path, size, "coda");
+}
+
+static pid_t start(struct coda_cache *c, int request, int reply)
+{
+    extern char **environ;
+    char path[PATH_MAX];
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t how;
+    sigset_t none;
+    pid_t child;
+    if (cache_helper(c))
+        snprintf(path, sizeof path, "%s", cache_helper(c));
+    else
+        find_helper(path, sizeof path);
+    char *args[] = {path, (char *)"worker", NULL};
+    if (posix_spawn_file_actions_init(&files)) return -1;
+    posix_spawnattr_init(&how);
+    sigemptyset(&none);
+    posix_spawnattr_setsigmask(&how, &none);
+    posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGMASK);
+    int error = posix_spawn_file_actions_adddup2(&files, request, 0);
+    if (!error) error = posix_spawn_file_actions_adddup2(&files, reply, 1);
+    if (!error) error = posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
+    if (!error) error = posix_spawnp(&child, path, &files, &how, args, environ);
+    posix_spawnattr_destroy(&how);
+    posix_spawn_file_actions_destroy(&files);
+    return error ? -1 : child;
+}
+
+/* The child's status, after at most so many milliseconds; then it is killed, and *late is true. */
+static int await(pid_t child, int64_t limit, bool *late)
+{
+    int64_t deadline = milliseconds() + limit;
+    long nap = 200000;
+    int status = 0;
+    *late = false;
+    for (pid_t r; (r = waitpid(child, &status, WNOHANG)) != child;) {
+        if (r < 0 && errno != EINTR) return REFUSED << 8; /* somebody else took its status */
+        if (!*late && milliseconds() > deadline) *late = !kill(child, SIGKILL);
+        nanosleep(&(struct timespec){0, nap}, NULL);
+        if (nap < 5000000) nap *= 2;
+    }
+    return status;
+}
+
+static bool ask(const struct compile_job *j, int request)
+{
+    char *by = key_print_by(j->major, j->minor, nvrtc_build_id());
+    FILE *f = by ? open_copy(request) : NULL;
+    if (f) {
+        put_beginning(f);
+        put_string(f, by);
+        put_string(f, j->symbol);
+        put_string(f, j->arch);
+        put_string(f, j->text);
+        for (int i = 0; i < j->count; i++) {
+            put_string(f, j->names[i]);
+            put_string(f, j->texts[i]);
+        }
+    }
+    free(by);
+    return f && !fclose(f) && !lseek(request, 0, SEEK_SET);
+}
+
+/* False if it is no answer. */
+static bool read_answer(void **data, size_t *size, int reply, coda_status *status, char *err, bool *passing)
+{
+    struct message m;
+    bool good = take_message(&m, reply) && begins_well(&m);
+    const char *number = good ? next_string(&m) : NULL, *flag = number ? next_string(&m) : NULL;
+    const char *bytes = flag ? next_bytes(&m, size) : NULL;
+    good = bytes;
+    if (good) {
+        *status = (coda_status)atoi(number);
+        *passing = *flag == '1';
+        if (*status)
+            jit_fail(err, *status, "%.*s", (int)*size, bytes);
+        else if ((*data = malloc(*size + 1)))
+            memcpy(*data, bytes, *size);
+        else
+            *status = jit_fail(err, CODA_E_MEMORY, "out of memory for a cubin of %zu bytes", *size);
+    }
+    free(m.block);
+    return good;
+}
+
+static bool judge(const struct compile_job *j, struct coda_cache *c, int ended, bool late,
+                  coda_status *status, char *err)
+{
+    struct stats *s = cache_stats(c);
+    int limit = cache_compile_ms(c) ? cache_compile_ms(c) : COMPILE_MS;
+    if (late) {
+        stats_add(s, COUNT_isolate_timeouts, 1);
+        *status = jit_fail(err, CODA_E_COMPILE, "%s: the compiler took more than %d ms", j->symbol, limit);
+    } else if (WIFSIGNALED(ended)) {
+        stats_add(s, COUNT_isolate_crashes, 1);
+        *status = jit_fail(err, CODA_E_COMPILE, "%s: the compiler was ended by signal %d, %s", j->symbol,
+                           WTERMSIG(ended), strsignal(WTERMSIG(ended)));
+    } else
+        return false;
+    return true;
+}
+
+/* True if there is an end of some kind in *status. */
+static bool run(void **data, size_t *size, const struct compile_job *j, struct coda_cache *c, int request,
+                int reply, coda_status *status, char *err, bool *passing)
+{
+    bool late;
+    if (!ask(j, request)) return false;
+    pid_t child = start(c, request, reply);
+    if (child < 0) return false;
+    int ended = await(child, cache_compile_ms(c) ? cache_compile_ms(c) : COMPILE_MS, &late);
+    *passing = false;
+    if (WIFEXITED(ended) && !WEXITSTATUS(ended)) return read_answer(data, size, reply, status, err, passing);
+    return judge(j, c, ended, late, status, err);
+}
+
+bool isolate_payload(void **data, size_t *size, const struct compile_job *j, struct coda_cache *c,
+                     coda_status *status, char *err, bool *passing)
+{
+    int request = memfd_create("coda-request", MFD_CLOEXEC), reply = memfd_create("coda-answer", MFD_CLOEXEC);
+    bool done = request >= 0 && reply >= 0 && run(data, size, j, c, request, reply, status, err, passing);
+    if (request >= 0) close(request);
+    if (reply >= 0) close(reply);
+    stats_add(cache_stats(c), done ? COUNT_isolated : COUNT_isolate_unavailable, 1);
+    return done;
+}
