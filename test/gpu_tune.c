@@ -111,14 +111,25 @@ static graph *product_f32(int64_t m, int64_t n, int64_t k)
     return g;
 }
 
+static coda_cache *open_cache(const char *folder, const char *name, int number)
+{
+    char dir[160];
+    coda_cache_options where = CODA_CACHE_OPTIONS_INIT;
+    coda_cache *c = NULL;
+    snprintf(dir, sizeof dir, "%s/%s-%d", folder, name, number);
+    where.dir = dir;
+    coda_cache_open(&c, &where);
+    return c;
+}
+
 /* Without any figures: the plain mainloop would be several times as slow. */
-static int by_price(const char *folder)
+static int by_price(coda_cache *cache)
 {
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     graph *g = product_f32(200, 1024, 1024);
     void **want = run_reference(g, 3);
     char *text;
-    opt.cache_dir = folder;
+    opt.cache = cache;
     int n = measure(g, &opt, &text), products = text ? count(text, "tile cublaslt") : 0;
     double error = run_on_gpu(g, 3, &opt, want);
     free(text);
@@ -131,17 +142,11 @@ static int by_price(const char *folder)
 /* Each with a cache of its own. */
 static int all_ways(const char *name, graph *g, const char *folder)
 {
-    char dir[160];
-    coda_cache *cache[3] = {0};
+    coda_cache *cache[3];
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     void **want = g ? run_reference(g, 1) : NULL;
     if (!want) return gpu_case(false, name, "%s", coda_error());
-    for (int i = 0; i < 3; i++) {
-        coda_cache_options where = CODA_CACHE_OPTIONS_INIT;
-        snprintf(dir, sizeof dir, "%s/%s-%d", folder, name, i);
-        where.dir = dir;
-        coda_cache_open(&cache[i], &where);
-    }
+    for (int i = 0; i < 3; i++) cache[i] = open_cache(folder, name, i);
     opt.cache = cache[0];
     int failed = tuned(name, g, opt, want);
     opt.cache = cache[1];
@@ -155,7 +160,7 @@ static int all_ways(const char *name, graph *g, const char *folder)
 }
 
 /* No way through a program large enough for races is thrown out for its results. */
-static int all_agree(const char *folder)
+static int all_agree(coda_cache *cache)
 {
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     coda_graph *g = coda_graph_new();
@@ -164,7 +169,7 @@ static int all_agree(const char *folder)
     coda_value r = coda_input(g, "r", CODA_BF16, 2, (int64_t[]){8192, 4096});
     char *text;
     coda_output(g, "y", coda_add(g, coda_gelu_tanh(g, coda_matmul(g, x, w)), r));
-    opt.cache_dir = folder;
+    opt.cache = cache;
     opt.flags = CODA_AUTOTUNE | CODA_PLAN_ONLY;
     int n = measure(g, &opt, &text);
     bool good = n == 1 && text && strstr(text, "5 tiles; cuBLASLt") && strstr(text, "apart");
@@ -183,7 +188,9 @@ int gpu_tune(void)
     char err[JIT_ERROR_SIZE], folder[] = "/tmp/coda-tune-XXXXXX", path[128];
     if (!device_open(&dev, err)) return gpu_case(false, "tune", "%s", err);
     if (!mkdtemp(folder)) return gpu_case(false, "tune", "no folder in /tmp");
-    int failed = all_agree(folder) + by_price(folder) + all_ways("f32", product_f32(300, 270, 190), folder);
+    coda_cache *cache = open_cache(folder, "own", 0);
+    int failed = all_agree(cache) + by_price(cache) + all_ways("f32", product_f32(300, 270, 190), folder);
+    coda_cache_free(cache);
     for (int i = 0; i < ARRAY_SIZE(block); i++) {
         snprintf(path, sizeof path, "examples/graphs/%s.coda", block[i]);
         failed += all_ways(block[i], run_load(path), folder);
