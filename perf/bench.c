@@ -72,10 +72,15 @@ static int compile_all(const struct bench *b, struct figure *f, int n)
 
 /* ---- Load: tensors with equal names are one, outputs are each side's own ---- */
 
-static int add_tensor(struct figure *f, const coda_arg_info *a)
+static int add_tensor(struct figure *f, const coda_arg_info *a, int copy)
 {
+    size_t length = strcspn(a->name, ".");
     for (int i = 0; i < f->tensors && a->kind != CODA_ARG_OUTPUT; i++)
-        if (!strcmp(f->tensor[i].name, a->name)) return i;
+        if (strlen(f->tensor[i].name) == length && !strncmp(f->tensor[i].name, a->name, length)) {
+            if (f->tensor[i].copies <= copy) f->tensor[i].copies = copy + 1;
+            return i;
+        }
+    must(f->tensors == TENSORS || copy, "a place for a tensor");
     tensor_make(&f->tensor[f->tensors], a, f->tensors, f->n);
     return f->tensors++;
 }
@@ -98,7 +103,9 @@ static void describe(struct figure *f)
         for (int i = 0; i < side->args; i++) {
             coda_arg_info a;
             coda_plan_arg(side->plan, i, &a);
-            side->arg[i] = add_tensor(f, &a);
+            const char *dot = strchr(a.name, '.');
+            side->copy[i] = dot ? atoi(dot + 1) : 0;
+            side->arg[i] = add_tensor(f, &a, side->copy[i]);
         }
     }
 }
@@ -127,7 +134,7 @@ static void arguments(const struct figure *f, const struct side *s, int set, voi
 {
     for (int i = 0; i < s->args; i++) {
         const struct tensor *t = &f->tensor[s->arg[i]];
-        args[i] = (void *)(t->at + (size_t)set * t->step);
+        args[i] = (void *)(t->at + (size_t)(set * t->copies + s->copy[i]) * t->step);
     }
 }
 
@@ -160,11 +167,12 @@ static void load(struct bench *b, struct figure *f)
     f->runs = f->sets * clamp(400e-6 / floor_time(f, bytes) / f->sets, 1, MOST_RUNS / f->sets);
     for (int i = 0; i < f->tensors; i++) {
         struct tensor *t = &f->tensor[i];
-        t->at = take(b, t->step * (size_t)f->sets);
+        int copies = t->copies * f->sets;
+        t->at = take(b, t->step * (size_t)copies);
         if (t->values)
-            tensor_fill(t, &b->machine, f->sets);
+            tensor_fill(t, &b->machine, copies);
         else
-            must(b->machine.set(t->at, 0xff, t->step * (size_t)f->sets), "cuMemsetD8");
+            must(b->machine.set(t->at, 0xff, t->step * (size_t)copies), "cuMemsetD8");
     }
     must(b->machine.stream_wait(NULL), "filling the buffers");
     for (int s = 0; s < f->sides; s++) {
@@ -461,9 +469,9 @@ static void parse(struct bench *b, int argc, char **argv)
 
 static void open_machine(struct bench *b)
 {
-    static const size_t memory = (size_t)20 << 30;
+    static const size_t memory = (size_t)40 << 30;
     machine_open(&b->machine);
-    must(b->machine.alloc(&b->memory, memory), "cuMemAlloc of 20 GiB");
+    must(b->machine.alloc(&b->memory, memory), "cuMemAlloc of 40 GiB");
     b->end = b->memory + memory;
     for (int i = 0; i < 2 * SIDES * ROUNDS; i++) must(b->machine.event_new(&b->event[i], 0), "cuEventCreate");
 }

@@ -14,7 +14,7 @@
 
 #include "machine.h"
 
-enum { SIDES = 5, ARGS = 16, ROUNDS = 101, ROWS = 4 };
+enum { SIDES = 5, TENSORS = 80, ARGS = 256, ROUNDS = 101, ROWS = 4 };
 
 /* ---- Tensors: the same numbers on the device and, element by element, for the reference ---- */
 
@@ -24,14 +24,15 @@ struct tensor {
     int64_t count, columns; /* of a matrix; a vector has one                                       */
     float *values; /* what element i is: values[i % period]; NULL for outputs                      */
     int64_t period;
-    address at; /* of the first set                                                                */
-    size_t step; /* bytes from set to set                                                          */
+    int copies; /* "w.7" is the eighth copy of "w": the same numbers in memory of its own          */
+    address at; /* of the first set: its copies, one behind the other                              */
+    size_t step; /* bytes from copy to copy, and from set to set                                   */
 };
 
 /* Random values: 16-bit ones normal, matrices of weights over the root of their columns; fp32 around 1
  * and positive; int32 in 0 .. ints-1. `pool` chooses the numbers. */
 void tensor_make(struct tensor *t, const coda_arg_info *a, int pool, int64_t ints);
-void tensor_fill(const struct tensor *t, const struct machine *m, int sets);
+void tensor_fill(const struct tensor *t, const struct machine *m, int copies);
 void tensor_row(const struct tensor *t, int64_t row, double *out);
 static inline double tensor_at(const struct tensor *t, int64_t i) { return t->values[i % t->period]; }
 
@@ -47,7 +48,7 @@ struct way {
 struct side {
     const char *name;
     coda_plan *plan;
-    int args, arg[ARGS]; /* which of the figure's tensors                                          */
+    int args, arg[ARGS], copy[ARGS]; /* which of the figure's tensors                              */
     address work, prepared;
     replay replay;
     double ms[ROUNDS];
@@ -69,7 +70,7 @@ struct figure {
 
     struct side side[SIDES];
     int sides, tensors, sets, runs, rounds;
-    struct tensor tensor[SIDES * ARGS];
+    struct tensor tensor[TENSORS];
     double error;  /* largest of the outputs: |y - r| / |r|, Euclidean                             */
     double excess; /* largest error over what it may be                                            */
     const struct machine *machine;

@@ -81,6 +81,7 @@ void tensor_make(struct tensor *t, const coda_arg_info *a, int pool, int64_t int
 {
     snprintf(t->name, sizeof t->name, "%s", a->name);
     t->dtype = a->dtype;
+    t->copies = 1;
     t->count = element_count(a);
     t->columns = a->rank > 1 ? a->dims[a->rank - 1] : 1;
     t->step = (t->count * dtype_bytes(a->dtype) + 255) / 256 * 256;
@@ -94,7 +95,7 @@ void tensor_make(struct tensor *t, const coda_arg_info *a, int pool, int64_t int
     for (int64_t i = 0; i < t->period; i++) t->values[i] = value_of(a, scale, from[i], i, ints);
 }
 
-void tensor_fill(const struct tensor *t, const struct machine *m, int sets)
+void tensor_fill(const struct tensor *t, const struct machine *m, int copies)
 {
     size_t size = dtype_bytes(t->dtype), have = (size_t)t->period * size;
     size_t all = (size_t)t->count * size;
@@ -106,7 +107,7 @@ void tensor_fill(const struct tensor *t, const struct machine *m, int sets)
         some = have < all - have ? have : all - have;
         must(m->copy(t->at + have, t->at, some), "cuMemcpyDtoD");
     }
-    for (int s = 1; s < sets; s++) must(m->copy(t->at + (size_t)s * t->step, t->at, all), "cuMemcpyDtoD");
+    for (int s = 1; s < copies; s++) must(m->copy(t->at + (size_t)s * t->step, t->at, all), "cuMemcpyDtoD");
     free(host);
 }
 

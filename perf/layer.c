@@ -5,7 +5,8 @@
  *     pattern   h = a w' + r;  y = f(rms_norm(h) v'),  f nothing, SwiGLU, RoPE or cross-entropy
  *     layer     qkv = rope(rms_norm(x) w'),  h = a o' + x,  y = swiglu(rms_norm(h) g') d' + h
  *     block     the layer, with a = attention(qkv): two causal sequences
- *     decode    the layer for one token; beside it, how long it takes to read as many bytes
+ *     decode    for one token, layers with weights of their own, one after the other, in one plan; a is v,
+ *               as attention to a single token is. Beside it, how long it takes to read as many bytes
  *
  * Each runs with the gains of its norms in the epilogues ("coda") and folded into the weights
  * ("folded"). LLaMA's shapes: D 2048, 4096, 8192; 16384 tokens; heads of 128, vocabulary 32768.
@@ -17,6 +18,7 @@
 #include "bench.h"
 
 enum { HEAD = 128, VOCABULARY = 32768, TOKENS = 16384, SEQUENCES = 2, CONTEXT = 16 };
+enum { MOST_LAYERS = 32, MOST_WEIGHTS = 13 }; /* of decode; GB */
 enum { PLAIN, SWIGLU, ROPE, LOSS, LAYER, BLOCK, DECODE, VARIANTS };
 enum { CODA, FOLDED, UNFUSED, BARE, READ };
 
@@ -44,9 +46,17 @@ static coda_value weight(coda_graph *g, const char *name, int64_t n, int64_t k)
     return coda_weight(g, name, CODA_BF16, 2, (int64_t[]){n, k});
 }
 
-static coda_value norm(coda_graph *g, const struct figure *f, coda_value x, const char *gain)
+/* A weight of layer l. */
+static coda_value own(coda_graph *g, const char *name, int l, int rank, int64_t n, int64_t k)
 {
-    return coda_rms_norm(g, x, coda_weight(g, gain, CODA_BF16, 1, &f->n), 1e-5f);
+    char numbered[32];
+    snprintf(numbered, sizeof numbered, "%s.%d", name, l);
+    return coda_weight(g, l ? numbered : name, CODA_BF16, rank, (int64_t[]){n, k});
+}
+
+static coda_value norm(coda_graph *g, const struct figure *f, coda_value x, const char *gain, int l)
+{
+    return coda_rms_norm(g, x, own(g, gain, l, 1, f->n, 1), 1e-5f);
 }
 
 static coda_value rotated(coda_graph *g, const struct figure *f, coda_value qkv)
@@ -76,7 +86,7 @@ static void pattern(coda_graph *g, const struct figure *f)
 {
     coda_value a = tokens(g, f, "a", depth(f));
     coda_value h = coda_add(g, coda_matmul(g, a, weight(g, "w", f->n, depth(f))), tokens(g, f, "r", f->n));
-    coda_value y = coda_matmul(g, norm(g, f, h, "gain"), weight(g, "v", width(f), f->n));
+    coda_value y = coda_matmul(g, norm(g, f, h, "gain", 0), weight(g, "v", width(f), f->n));
     if (f->variant == SWIGLU) y = coda_swiglu(g, y, CODA_STACKED);
     if (f->variant == ROPE) y = rotated(g, f, y);
     if (f->variant == LOSS) y = losses(g, f, y);
@@ -94,18 +104,52 @@ static coda_value attended(coda_graph *g, const struct figure *f, coda_value qkv
     return coda_attention(g, part[0], part[1], part[2], CODA_NONE, &opt);
 }
 
-static void layer(coda_graph *g, const struct figure *f)
+/* Bytes of a layer's weights. */
+static double weight_bytes(const struct figure *f)
+{
+    return 2.0 * (double)f->n * (4.0 * (double)f->n + 3.0 * (double)f->k);
+}
+
+static int layers(const struct figure *f)
+{
+    double most = MOST_WEIGHTS * 1e9 / weight_bytes(f);
+    return f->variant != DECODE ? 1 : most < MOST_LAYERS ? (int)most : MOST_LAYERS;
+}
+
+static coda_value attention_of(coda_graph *g, const struct figure *f, coda_value qkv)
+{
+    if (f->variant == BLOCK) return attended(g, f, qkv);
+    if (f->variant == DECODE) return coda_slice(g, qkv, 1, 2 * f->n, 3 * f->n, 1);
+    coda_output(g, "qkv", qkv);
+    return tokens(g, f, "a", f->n);
+}
+
+static coda_value layer(coda_graph *g, const struct figure *f, coda_value x, int l)
 {
     int64_t d = f->n;
-    coda_value x = tokens(g, f, "x", d);
-    coda_value qkv = coda_matmul(g, norm(g, f, x, "gain"), weight(g, "w_qkv", 3 * d, d));
-    qkv = rotated(g, f, qkv);
-    if (f->variant != BLOCK) coda_output(g, "qkv", qkv);
-    coda_value a = f->variant == BLOCK ? attended(g, f, qkv) : tokens(g, f, "a", d);
-    coda_value h = coda_add(g, coda_matmul(g, a, weight(g, "w_o", d, d)), x);
-    coda_value gate_up = coda_matmul(g, norm(g, f, h, "gain_mlp"), weight(g, "w_gate_up", 2 * f->k, d));
+    coda_value qkv = coda_matmul(g, norm(g, f, x, "gain", l), own(g, "w_qkv", l, 2, 3 * d, d));
+    coda_value a = attention_of(g, f, rotated(g, f, qkv));
+    coda_value h = coda_add(g, coda_matmul(g, a, own(g, "w_o", l, 2, d, d)), x);
+    coda_value gate_up = coda_matmul(g, norm(g, f, h, "gain_mlp", l), own(g, "w_gate_up", l, 2, 2 * f->k, d));
     coda_value z = coda_swiglu(g, gate_up, CODA_STACKED);
-    coda_output(g, "y", coda_add(g, coda_matmul(g, z, weight(g, "w_down", d, f->k)), h));
+    return coda_add(g, coda_matmul(g, z, own(g, "w_down", l, 2, d, f->k)), h);
+}
+
+static coda_value bare_layer(coda_graph *g, const struct figure *f, coda_value x, int l)
+{
+    int64_t d = f->n;
+    coda_value qkv = coda_matmul(g, x, own(g, "w_qkv", l, 2, 3 * d, d));
+    coda_value h = coda_matmul(g, coda_slice(g, qkv, 1, 2 * d, 3 * d, 1), own(g, "w_o", l, 2, d, d));
+    coda_value gate_up = coda_matmul(g, h, own(g, "w_gate_up", l, 2, 2 * f->k, d));
+    return coda_matmul(g, coda_slice(g, gate_up, 1, 0, f->k, 1), own(g, "w_down", l, 2, d, f->k));
+}
+
+static void stack(coda_graph *g, const struct figure *f,
+                  coda_value (*one)(coda_graph *, const struct figure *, coda_value, int))
+{
+    coda_value x = tokens(g, f, "x", f->n);
+    for (int l = 0; l < layers(f); l++) x = one(g, f, x, l);
+    coda_output(g, "y", x);
 }
 
 /* The products alone, of matrices that lie there. */
@@ -125,10 +169,11 @@ static void bare(coda_graph *g, const struct figure *f)
     coda_output(g, "y", coda_matmul(g, z, weight(g, "w_down", d, f->k)));
 }
 
-/* Sums of as many numbers as the layer's weights have. */
+/* Sums of as many numbers as the layers' weights have. */
 static void read_all(coda_graph *g, const struct figure *f)
 {
-    coda_output(g, "sums", coda_row_sum(g, weight(g, "all", 4 * f->n + 3 * f->k, f->n)));
+    int64_t rows = layers(f) * (4 * f->n + 3 * f->k);
+    coda_output(g, "sums", coda_row_sum(g, weight(g, "all", rows, f->n)));
 }
 
 static coda_graph *build(const struct figure *f, int side)
@@ -138,12 +183,14 @@ static coda_graph *build(const struct figure *f, int side)
     coda_graph *g = coda_graph_new();
     if (side == READ)
         read_all(g, f);
+    else if (side == BARE && f->variant == DECODE)
+        stack(g, f, bare_layer);
     else if (side == BARE)
         bare(g, f);
     else if (f->variant < LAYER)
         pattern(g, f);
     else
-        layer(g, f);
+        stack(g, f, layer);
     return g;
 }
 
@@ -311,6 +358,20 @@ static double *attended_rows(struct figure *f, int rows, const int64_t *row)
     return a;
 }
 
+/* What follows attention. Frees a and x. */
+static double *rest_of_layer(struct figure *f, int rows, double *a, double *x)
+{
+    double *h = times(f, "w_o", rows, a);
+    add(h, x, rows * f->n);
+    double *z = times(f, "w_gate_up", rows, normed(f, "gain_mlp", rows, h));
+    gate(rows, f->k, z);
+    double *y = times(f, "w_down", rows, z);
+    add(y, h, rows * f->n);
+    free(h);
+    free(x);
+    return y;
+}
+
 static void check_layer(struct figure *f, int rows, const int64_t *row)
 {
     if (f->variant != BLOCK) {
@@ -318,18 +379,24 @@ static void check_layer(struct figure *f, int rows, const int64_t *row)
         judge(f, "qkv", rows, row, qkv);
         free(qkv);
     }
-    double *x = rows_of(f, "x", rows, row);
     double *a = f->variant == BLOCK ? attended_rows(f, rows, row) : rows_of(f, "a", rows, row);
-    double *h = times(f, "w_o", rows, a);
-    add(h, x, rows * f->n);
-    double *z = times(f, "w_gate_up", rows, normed(f, "gain_mlp", rows, h));
-    gate(rows, f->k, z);
-    double *y = times(f, "w_down", rows, z);
-    add(y, h, rows * f->n);
+    double *y = rest_of_layer(f, rows, a, rows_of(f, "x", rows, row));
     judge(f, "y", rows, row, y);
-    free(x);
-    free(h);
     free(y);
+}
+
+/* One row; equal numbers in all layers. */
+static void check_decode(struct figure *f)
+{
+    double *x = rows_of(f, "x", 1, &(int64_t){0});
+    for (int l = 0; l < layers(f); l++) {
+        double *qkv = times(f, "w_qkv", 1, normed(f, "gain", 1, x)), *v = room(f->n);
+        memcpy(v, qkv + 2 * f->n, sizeof *v * (size_t)f->n);
+        x = rest_of_layer(f, 1, v, x);
+        free(qkv);
+    }
+    judge(f, "y", 1, &(int64_t){0}, x);
+    free(x);
 }
 
 /* Rows near the start, and the end; for a block, of the second sequence's first CONTEXT. */
@@ -339,7 +406,9 @@ static void check(struct figure *f)
     int rows = f->m < ROWS ? 1 : ROWS;
     for (int i = 0; i < rows; i++)
         row[i] = f->variant == BLOCK ? length(f) + i * (CONTEXT / ROWS) : i * (f->m - 1) / ROWS + i;
-    if (f->variant < LAYER)
+    if (f->variant == DECODE)
+        check_decode(f);
+    else if (f->variant < LAYER)
         check_pattern(f, rows, row);
     else
         check_layer(f, rows, row);
