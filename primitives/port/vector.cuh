@@ -42,6 +42,7 @@ template <class R> DEV float finish_partials(const float *p, i64 row, i64 blocks
 {
     typename R::State s;
     R::init(s);
+#pragma unroll 16 // loads that do not wait for each other
     for (i64 b = 0; b < blocks; b++) R::merge(s, load_partial<R>(p, row, b, blocks));
     return R::finish(s);
 }
