@@ -2,8 +2,8 @@
  * emit_epilogue.c -- prints the steps of a GEMM as `struct Epilogue`, for primitives/tile/epilogue.cuh.
  *
  * Each level is a function of straight-line code: row() and col() and half() return the values that
- * slots read, apply() does the arithmetic of a slot. Value i is called v<i>; on two lanes, v<i>a and
- * v<i>b. Ports of the parameter struct are x<port> (loads), y<port> (stores), s<port> (states).
+ * slots read, apply() does the arithmetic of a slot. Step i's value is called v<i>, as in the plan; on two
+ * lanes, v<i>a and v<i>b. Nodes of the graph are not named: layers that are equal share their kernels. Ports of the parameter struct are x<port> (loads), y<port> (stores), s<port> (states).
  * emit_levels.c prints the rows and columns, this file the rest.
  */
 #include "emit_epilogue.h"
@@ -92,12 +92,6 @@ static int count_slot(const struct program *p, enum step_kind kind)
 
 /* ---- Steps ---- */
 
-void printer_end(const struct printer *e, const struct step *s)
-{
-    if (s->value >= 0) text_printf(e->t, " // %%%d", s->value);
-    text_append(e->t, "\n");
-}
-
 void printer_call(const struct printer *e, const struct step *s, int lane)
 {
     text_printf(e->t, "map::%s::apply(", s->prim->name);
@@ -128,7 +122,7 @@ static void print_slot_value(const struct printer *e, int i)
             printer_call(e, s, lane);
         else
             text_printf(e->t, "%s;", slot_source(e, i, lane).s);
-        printer_end(e, s);
+        text_append(e->t, "\n");
     }
 }
 
@@ -139,7 +133,7 @@ static void print_rope(const struct printer *e, int i)
         rope_counts_rows(e->p) ? printer_word("s.row.position") : printer_value(e, s->in[1], 0);
     text_printf(e->t, "        const Pair t%d = pair::rope::apply(%s, %s, %s, s.col[0].high, s.col[0].low);",
                 i, printer_value(e, s->in[0], 0).s, printer_value(e, s->in[0], 1).s, position.s);
-    printer_end(e, s);
+    text_append(e->t, "\n");
     text_printf(e->t, "        const float v%da = t%d.a, v%db = t%d.b;\n", i, i, i, i);
 }
 
@@ -152,7 +146,7 @@ static void print_reduce(const struct printer *e, int i)
         struct word column = s->half ? printer_word("s.half_column") : printer_word("s.column[%d]", lane);
         text_printf(e->t, "        if (s.live[%d]) reduce::%s::push(state.v%d, %s, %s, %s);", lane,
                     s->prim->name, i, printer_value(e, s->in[0], lane).s, column.s, key.s);
-        printer_end(e, s);
+        text_append(e->t, "\n");
     }
 }
 
@@ -217,7 +211,7 @@ static void print_load(const struct printer *e, int i)
         text_printf(e->t, "        x[%d] = read_pairs(%s, %s);", k, row.s, span);
     else
         text_printf(e->t, "        x[%d] = read_each(%s, %s, %lld);", k, row.s, span, (wide)port->stride[2]);
-    printer_end(e, s);
+    text_append(e->t, "\n");
     if (port->kind == PORT_GATHER)
         text_printf(e->t, "        if (!in_table(%s, %lld)) x[%d] = {};\n",
                     printer_value(e, port->index, 0).s, (wide)port->table_rows, k);
@@ -234,7 +228,7 @@ static void print_store(const struct printer *e, int i)
     else
         text_printf(e->t, "        write_each(%s, %s, %lld, y[%d]);", row.s, span,
                     (wide)e->p->port[s->port].stride[2], k);
-    printer_end(e, s);
+    text_append(e->t, "\n");
 }
 
 static void print_tiles(struct printer *e)
@@ -263,8 +257,8 @@ static void print_moved_types(const struct printer *e)
 {
     int fetched = fetched_load(e->p);
     if (fetched >= 0)
-        text_printf(e->t, "    using Fetched = %s; // %%%d\n",
-                    emit_dtype(e->p->port[e->p->step[fetched].port].dtype), e->p->step[fetched].value);
+        text_printf(e->t, "    using Fetched = %s;\n",
+                    emit_dtype(e->p->port[e->p->step[fetched].port].dtype));
     for (int i = 0; i < e->p->steps; i++)
         if (e->p->step[i].kind == STEP_STORE && store_is_staged(e->p, i)) {
             coda_dtype t = e->p->port[e->p->step[i].port].dtype;

@@ -25,9 +25,8 @@ struct word printer_value(const struct printer *e, int step, int lane);
 struct word printer_term(int64_t stride, int64_t extent, const char *index);
 /* The number of row m of `batch` among all rows. */
 struct word printer_row(const struct program *p, const char *batch, const char *m);
-/* The call of a step's map, and what ends a step's line. */
+/* The call of a step's map. */
 void printer_call(const struct printer *e, const struct step *s, int lane);
-void printer_end(const struct printer *e, const struct step *s);
 
 /* emit_levels.c: the struct `type` and the function `name` of a level other than slots. */
 void printer_level(struct printer *e, enum level level, const char *type, const char *name,

@@ -51,7 +51,7 @@ static void print_level_step(const struct printer *e, int i)
         text_printf(e->t, "        if (first) coda::store(%s, %s);", element(e, port, 'y').s,
                     printer_value(e, s->in[0], 0).s);
     }
-    printer_end(e, s);
+    text_append(e->t, "\n");
 }
 
 static void print_row_extra(const struct printer *e)
