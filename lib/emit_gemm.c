@@ -105,17 +105,10 @@ static void add_pointer(struct program *p, int buffer, int64_t bytes)
     k->pointer[k->pointers++].bytes = bytes;
 }
 
-static void end_line(int value, struct text *t)
-{
-    if (value >= 0) text_printf(t, " // %%%d", value);
-    text_append(t, "\n");
-}
-
 static void print_operand(struct program *p, const struct operand *o, const char *name, struct text *t)
 {
     add_pointer(p, o->buffer, o->offset * dtype_size(o->dtype));
-    text_printf(t, "    const %s *%s;", emit_dtype(o->dtype), name);
-    end_line(o->value, t);
+    text_printf(t, "    const %s *%s;\n", emit_dtype(o->dtype), name);
 }
 
 /* A port that only TMA uses has a tensor map instead. */
@@ -134,12 +127,11 @@ static void print_port(struct program *p, int i, struct text *t)
     bool loads = port->kind == PORT_LOAD || port->kind == PORT_GATHER || port->kind == PORT_PARTIAL_LOAD;
     bool state = port->kind == PORT_PARTIAL_LOAD || port->kind == PORT_PARTIAL_STORE;
     add_pointer(p, port->buffer, port->offset * dtype_size(port->dtype));
-    text_printf(t, "    %s%s *%c%d;", loads ? "const " : "", emit_dtype(port->dtype),
+    text_printf(t, "    %s%s *%c%d;\n", loads ? "const " : "", emit_dtype(port->dtype),
                 state   ? 's'
                 : loads ? 'x'
                         : 'y',
                 i);
-    end_line(port->value, t);
 }
 
 static coda_status print_args(struct program *p, struct text *t)
@@ -208,6 +200,7 @@ static void print_config(const struct program *p, struct text *t)
     if (sm90) {
         text_printf(t, "    static constexpr int a_rows = %d, splits = %d;\n", tile_a_rows(p),
                     tile_splits(c));
+        text_printf(t, "    static constexpr bool early = %s;\n", truth(p->kernel.early));
         text_printf(t, "    static constexpr bool a_mn_major = %s, b_mn_major = %s;\n",
                     truth(is_mn_major(&p->a)), truth(is_mn_major(&p->b)));
         text_printf(t, "    static constexpr bool a_batched = %s, b_batched = %s;\n",
@@ -230,7 +223,7 @@ static void print_head(const struct program *p, struct text *t)
         if (s->kind == STEP_MAP || s->kind == STEP_REDUCE) text_printf(t, " | %s", s->prim->name);
         if (s->kind == STEP_PARTIAL) text_printf(t, " | finish %s", p->port[s->port].reduce->name);
         if (s->kind == STEP_ROPE) text_append(t, " | rope");
-        if (s->kind == STEP_STORE) text_printf(t, " | store %%%d", s->value);
+        if (s->kind == STEP_STORE) text_append(t, " | store");
     }
     text_append(t, "\n");
 }
@@ -266,6 +259,7 @@ static void measure(struct program *p, const struct machine *m)
     bool sm90 = t->mainloop == MAINLOOP_SM90;
     k->threads = 128 * (t->groups + sm90);
     k->shared_bytes = tile_shared_bytes(p);
+    k->early = program_is_early(p);
     int each = residents(p, m);
     k->grid = p->dim[0] * CEIL_DIV(p->dim[1], t->bm) * CEIL_DIV(p->dim[2], t->bn) * tile_splits(t);
     k->persistent = sm90 && each == 1 && tile_splits(t) == 1;

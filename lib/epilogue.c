@@ -7,7 +7,8 @@ enum {
     UNIT_BYTES = 64 * 128, /* 64 rows of 64 columns                                                        */
     FETCH_SLOTS = 2,       /* as in fetch.cuh                                                              */
     STAGE_LIMIT = 64 << 10,
-    MOST_STAGED = KERNEL_MAX_MAPS - 3
+    MOST_STAGED = KERNEL_MAX_MAPS - 3,
+    MOST_EARLY_ROWS = 1024 /* more, and products hide the weights                                          */
 };
 
 bool program_is_gated(const struct program *p)
@@ -160,6 +161,12 @@ static int stage_bytes(const struct program *p)
 int tile_splits(const struct tile *t) { return MAX(t->splits, 1); }
 
 bool tile_is_narrow(const struct tile *t) { return t->mainloop == MAINLOOP_SM90 && t->groups == 1; }
+
+bool program_is_early(const struct program *p)
+{
+    bool sm90 = p->tile.mainloop == MAINLOOP_SM90;
+    return sm90 && !p->prepare && p->b.steady && p->dim[0] * p->dim[1] <= MOST_EARLY_ROWS;
+}
 
 /* Whole octets, which the swizzle repeats in. */
 int tile_a_rows(const struct program *p)

@@ -33,6 +33,8 @@ int tile_shared_bytes(const struct program *p);
 int tile_a_rows(const struct program *p); /* of A's box: those that exist                          */
 int tile_splits(const struct tile *t);
 bool tile_is_narrow(const struct tile *t); /* one consumer; two blocks share an SM                 */
+/* Few rows, and weights that no program of the run writes: they are loaded before the program ahead ends. */
+bool program_is_early(const struct program *p);
 
 /* emit_epilogue.c: prints `struct Epilogue`. */
 void emit_epilogue(const struct program *p, struct text *t);

@@ -355,9 +355,9 @@ static void root_gemm(struct grouper *gr, int root)
     p->dim[2] = v.n;
     p->k = v.k;
     p->a = (struct operand){-1,    v.a.offset, gr->g->node[n->in[0]].type.dtype, v.a.batch, v.a.row,
-                            v.a.k, n->in[0]};
+                            v.a.k, false,      n->in[0]};
     p->b = (struct operand){-1,    v.b.offset, gr->g->node[n->in[1]].type.dtype, v.b.batch, v.b.row,
-                            v.b.k, n->in[1]};
+                            v.b.k, false,      n->in[1]};
     grow(gr, q);
 }
 

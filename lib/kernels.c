@@ -155,6 +155,29 @@ static coda_status load_kernel(struct coda_plan *p, struct compiled_kernel *k, c
     return status ? fail(status, "%s", err) : CODA_OK;
 }
 
+/*
+ * A launch with the `pdl` attribute starts when all blocks of the kernel ahead have started and said so,
+ * not when they have ended. That is right for an early program that follows a kernel of its own run:
+ * - Until its wait it reads only an operand that no program of the run writes. A run's first launch is
+ *   an ordinary one: once it has started, all that the stream held before the run has ended.
+ * - Its wait ends when the kernel ahead has ended, with all its blocks. These wait for the one ahead of
+ *   them before they end, and so on: after the wait all earlier programs of the run have ended. So what
+ *   they wrote is complete, and memory that programs use one after the other is free.
+ * - What follows the run in the stream waits for the last kernel, thus for all. A captured run has the
+ *   same order, as edges of its graph; runs on other streams were never ordered with this one.
+ */
+static void allow_early_starts(struct coda_plan *p)
+{
+    bool follows = false; /* a kernel of this run */
+    for (int i = 0; i < p->plan.programs; i++) {
+        const struct program *q = &p->plan.program[i];
+        struct compiled_program *c = &p->program[i];
+        if (q->prepare || (c->kernel < 0 && !is_cublaslt(q))) continue;
+        c->launch.pdl = follows && c->kernel >= 0 && q->kernel.early;
+        follows = c->kernel >= 0;
+    }
+}
+
 coda_status kernels_load(struct coda_plan *p, const struct jit_options *opt)
 {
     char err[JIT_ERROR_SIZE] = "";
@@ -176,6 +199,7 @@ coda_status kernels_load(struct coda_plan *p, const struct jit_options *opt)
         c->launch = (struct jit_launch){.grid = (unsigned)grid, .threads = (unsigned)q->kernel.threads,
                                         .shared_bytes = (unsigned)q->kernel.shared_bytes};
     }
+    allow_early_starts(p);
     return CODA_OK;
 }
 

@@ -110,6 +110,7 @@ struct operand {
     int64_t offset;                 /* elements                                                    */
     coda_dtype dtype;
     int64_t batch, row, k;          /* strides in elements: of the batch, of M (or N), of K        */
+    bool steady;                    /* no program of a run writes it: an argument, or folded       */
     int value;
 };
 
@@ -156,6 +157,8 @@ struct kernel_spec {
     int64_t grid;                   /* blocks, 1-D; 0 for an empty domain: not launched. For a
                                        persistent kernel an upper bound, clipped to the SMs        */
     bool persistent;                /* at most one block for each SM                               */
+    bool early;                     /* may start before the program ahead of it has ended: until
+                                       then it reads steady operands alone, and writes nothing     */
     int threads, shared_bytes;
     int maps, pointers;
     struct map_spec map[KERNEL_MAX_MAPS];

@@ -1,5 +1,6 @@
 /* plan_print.c -- a plan as text and as a Graphviz picture. No pointers, and no times but those that tuning
  * left: goldens compare it. */
+#include "epilogue.h"
 #include "tuning.h"
 
 #include <stdio.h>
@@ -129,6 +130,7 @@ static void print_gemm(const struct plan *p, const struct program *q, struct tex
     if (p) {
         text_append(t, "   tile ");
         tile_print(&q->tile, t);
+        if (program_is_early(q)) text_append(t, " early");
         text_append(t, "\n");
         if (q->figures) figures_print(q->figures, t);
     }

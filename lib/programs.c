@@ -76,6 +76,7 @@ static void matrix_operand(struct grouper *gr, struct operand *o)
     if (!view_of(gr->g, o->value, &v)) return;
     gr->site[v.base].need = true;
     o->buffer = buffer_of(gr, v.base);
+    o->steady = gr->site[v.base].role == ROLE_LEAF || gr->site[v.base].is_const;
 }
 
 static void heads(struct grouper *gr, int value, int64_t head_dim, struct attention_view *out)

@@ -387,6 +387,7 @@ coda_status gemm_emit(const struct gemm_case *c, bool simt, struct gemm_rig *r)
     r->p.rope = c->rope;
     set_operand(r, &r->p.a, c, c->m, c->a_mn, FILL_NORMAL);
     set_operand(r, &r->p.b, c, c->n, c->b_mn, FILL_WEIGHT);
+    r->p.b.steady = c->batch == 1; /* else an activation */
     c->epilogue(r, add_step(r, (struct step){.kind = STEP_ACC, .cls = CLASS_TILE, .port = -1}));
     r->p.tile = tile_choose(&r->p, &machine);
     if (c->tile.bm && r->p.tile.mainloop == MAINLOOP_SM90) r->p.tile = c->tile;
