@@ -311,6 +311,7 @@ void emit_epilogue(const struct program *p, struct text *t)
 {
     struct printer e = {.p = p, .t = t};
     text_append(t, "\nstruct Epilogue : EpilogueDefaults {");
+    if (program_row_team(p) > 1) text_printf(t, "\n    static constexpr int team = %d;", program_row_team(p));
     printer_level(&e, LEVEL_ROW, "Row", "row", "m");
     printer_level(&e, LEVEL_COL, "Col", "col", "n");
     printer_level(&e, LEVEL_HALF, "Half", "half", "n");

@@ -7,6 +7,7 @@ enum {
     UNIT_BYTES = 64 * 128, /* 64 rows of 64 columns                                                        */
     FETCH_SLOTS = 2,       /* as in fetch.cuh                                                              */
     STAGE_LIMIT = 64 << 10,
+    FEW_ROWS = 16,
     MOST_STAGED = KERNEL_MAX_MAPS - 3,
     MOST_EARLY_ROWS = 1024 /* more, and products hide the weights                                          */
 };
@@ -50,6 +51,13 @@ bool rope_counts_rows(const struct program *p)
     for (int i = 0; i < p->steps; i++)
         if (p->step[i].kind == STEP_ROPE) return p->step[i].nin < 2 || p->step[i].in[1] < 0;
     return false;
+}
+
+int program_row_team(const struct program *p)
+{
+    bool merges = false;
+    for (int i = 0; i < p->steps; i++) merges = merges || p->step[i].kind == STEP_PARTIAL;
+    return merges && p->dim[1] <= FEW_ROWS ? 32 : 1;
 }
 
 /* ---- Staging ---- */

@@ -20,6 +20,9 @@ bool program_is_gated(const struct program *p);
 int program_lanes(const struct program *p); /* of a slot                                           */
 int64_t program_columns(const struct program *p); /* of the output: N or N/2                       */
 
+/* Threads that make the values of a row: a warp if rows are few and have states to merge, else 1.   */
+int program_row_team(const struct program *p);
+
 /* Staged stores leave through shared memory by TMA. */
 bool store_is_staged(const struct program *p, int step);
 int count_staged(const struct program *p);

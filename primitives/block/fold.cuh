@@ -5,6 +5,7 @@
 // gives a row to `warps` whole warps, fold_warps folds all of it. The lower thread's state always goes
 // first, so every thread ends with the same bits, and these are the same on every run.
 #pragma once
+#include "port/vector.cuh"
 #include "types.cuh"
 
 namespace coda::block {
@@ -46,6 +47,18 @@ template <class R, i32 warps> DEV void fold_warps(typename R::State &s, float *s
         R::merge(s, other);
     }
     __syncthreads();
+}
+
+// A row's statistic from the states that several tiles made of it (see port/vector.cuh). Each lane of the
+// warp merges every 32nd, then they fold: all are on their way from memory at once.
+template <class R> DEV float finish_partials(const float *p, i64 row, i64 blocks)
+{
+    typename R::State s;
+    R::init(s);
+#pragma unroll 4
+    for (i64 b = threadIdx.x % 32; b < blocks; b += 32) R::merge(s, port::load_partial<R>(p, row, b, blocks));
+    fold_lanes<R, 32>(s);
+    return R::finish(s);
 }
 
 } // namespace coda::block

@@ -10,6 +10,7 @@
 // fragment (see ptx/wgmma.cuh) for every mainloop.
 #pragma once
 
+#include "block/fold.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/control.cuh"
 #include "ptx/matrix.cuh"
@@ -28,6 +29,7 @@ struct EpilogueDefaults {
     struct Half {};  // ... of a column of a gated output
     struct State {}; // of the reductions over a row
     static constexpr int loads = 0, stores = 0;
+    static constexpr int team = 1; // threads that call row() for a row, 1 or 32: a warp
     static constexpr int staged = 0, fetched = 0; // of the stores, of the loads, the first ones; fetched <= 1
     using Staged = bf16;
     using Fetched = bf16;
@@ -132,9 +134,12 @@ template <class C, class E> struct Drain {
     DEV void prepare_rows(const Tile &t) const
     {
         if constexpr (has_row)
-            if (rows == 128 || thread < rows) {
-                const int m = t.m * C::bm + first_row + thread;
-                if (m < C::m) values.row[thread] = E::row(args, t.batch, m, t.n == 0);
+#pragma unroll 1
+            for (int i = thread / E::team; i < rows; i += 128 / E::team) {
+                const int m = t.m * C::bm + first_row + i;
+                if (m >= C::m) break;
+                const typename E::Row row = E::row(args, t.batch, m, t.n == 0);
+                if (thread % E::team == 0) values.row[i] = row;
             }
     }
     DEV void prepare_columns(const Tile &t) const
