@@ -193,11 +193,13 @@ static void reduce_columns(struct cpu_frame *f, const struct step *s, int64_t fi
 static void reduce_tiles(struct cpu_frame *f, const struct step *s)
 {
     const struct port *port = &f->cpu->p->port[s->port];
-    int64_t columns = step_columns(f->cpu, s), tile = f->cpu->p->tile.bn / (s->half ? 2 : 1);
+    const struct tile *t = &f->cpu->p->tile;
+    int64_t columns = step_columns(f->cpu, s), tile = t->bn / (s->half ? 2 : 1);
+    if (t->mainloop == MAINLOOP_GEMV) tile = CEIL_DIV(columns, port->blocks);
     float *to = partial_states(f, port);
     double state[PRIM_MAX_STATE] = {0};
     for (int64_t b = 0; b < port->blocks; b++) {
-        reduce_columns(f, s, b * tile, MIN((b + 1) * tile, columns), state);
+        reduce_columns(f, s, MIN(b * tile, columns), MIN((b + 1) * tile, columns), state);
         for (int k = 0; k < s->prim->state; k++) *to++ = (float)state[k];
     }
 }

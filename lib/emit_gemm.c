@@ -1,9 +1,9 @@
 /*
  * emit_gemm.c -- a GEMM program becomes a kernel: parameters, tensor maps, Config, entry.
  *
- * The text instantiates GemmSm90 or GemmSimt (primitives/tile) with a Config of constants and the
- * Epilogue that emit_epilogue.c prints. The parameter struct holds the tensor maps a, b and one for each
- * staged store, then one pointer for each port (SIMT: operands a and b first).
+ * The text instantiates GemmSm90, GemvSm90 or GemmSimt (primitives/tile) with a Config of constants and
+ * the Epilogue that emit_epilogue.c prints. The parameter struct holds the tensor maps a, b and one for
+ * each staged store, then one pointer for each port (GEMV, SIMT: operands a and b first, and no maps).
  */
 #include "epilogue.h"
 
@@ -141,7 +141,7 @@ static coda_status print_args(struct program *p, struct text *t)
     if (p->tile.mainloop == MAINLOOP_SM90) text_append(t, "    TensorMap a, b;\n");
     if (staged) text_printf(t, "    TensorMap stores[%d];\n", staged);
     if (fetched_load(p) >= 0) text_append(t, "    TensorMap fetched;\n");
-    if (p->tile.mainloop == MAINLOOP_SIMT) {
+    if (p->tile.mainloop != MAINLOOP_SM90) {
         print_operand(p, &p->a, "a", t);
         print_operand(p, &p->b, "b", t);
     }
@@ -182,9 +182,9 @@ static void print_strides(const char *name, const struct operand *o, struct text
 static void print_config(const struct program *p, struct text *t)
 {
     const struct tile *c = &p->tile;
-    bool sm90 = c->mainloop == MAINLOOP_SM90;
+    bool sm90 = c->mainloop == MAINLOOP_SM90, gemv = c->mainloop == MAINLOOP_GEMV;
     text_append(t, "\nstruct Config {\n    using Args = ::Args;\n");
-    if (sm90)
+    if (sm90 || gemv)
         text_printf(t, "    using T = %s;\n", emit_dtype(p->a.dtype));
     else
         text_printf(t, "    using A = %s;\n    using B = %s;\n", emit_dtype(p->a.dtype),
@@ -200,7 +200,6 @@ static void print_config(const struct program *p, struct text *t)
     if (sm90) {
         text_printf(t, "    static constexpr int a_rows = %d, splits = %d;\n", tile_a_rows(p),
                     tile_splits(c));
-        text_printf(t, "    static constexpr bool early = %s;\n", truth(p->kernel.early));
         text_printf(t, "    static constexpr bool a_mn_major = %s, b_mn_major = %s;\n",
                     truth(is_mn_major(&p->a)), truth(is_mn_major(&p->b)));
         text_printf(t, "    static constexpr bool a_batched = %s, b_batched = %s;\n",
@@ -209,6 +208,8 @@ static void print_config(const struct program *p, struct text *t)
         print_strides("a", &p->a, t);
         print_strides("b", &p->b, t);
     }
+    if (gemv) text_printf(t, "    static constexpr int blocks = %d;\n", c->blocks);
+    if (sm90 || gemv) text_printf(t, "    static constexpr bool early = %s;\n", truth(p->kernel.early));
     text_append(t, "};\n");
 }
 
@@ -230,7 +231,8 @@ static void print_head(const struct program *p, struct text *t)
 
 static const char *mainloop_name(const struct program *p)
 {
-    return p->tile.mainloop == MAINLOOP_SM90 ? "gemm_sm90" : "gemm_simt";
+    enum mainloop m = p->tile.mainloop;
+    return m == MAINLOOP_SM90 ? "gemm_sm90" : m == MAINLOOP_GEMV ? "gemv_sm90" : "gemm_simt";
 }
 
 /* A small block shares its SM with another. */
@@ -257,12 +259,14 @@ static void measure(struct program *p, const struct machine *m)
     struct kernel_spec *k = &p->kernel;
     const struct tile *t = &p->tile;
     bool sm90 = t->mainloop == MAINLOOP_SM90;
-    k->threads = 128 * (t->groups + sm90);
+    bool gemv = t->mainloop == MAINLOOP_GEMV;
+    k->threads = 128 * (t->groups + sm90) + 32 * gemv;
     k->shared_bytes = tile_shared_bytes(p);
     k->early = program_is_early(p);
     int each = residents(p, m);
     k->grid = p->dim[0] * CEIL_DIV(p->dim[1], t->bm) * CEIL_DIV(p->dim[2], t->bn) * tile_splits(t);
     k->persistent = sm90 && each == 1 && tile_splits(t) == 1;
+    if (gemv) k->grid = t->blocks;
     if (each == 2 && tile_splits(t) == 1 && m->sms > 0) k->grid = MIN(k->grid, 2 * m->sms);
 }
 
@@ -280,7 +284,7 @@ static coda_status check(const struct program *p)
         return fail(CODA_E_UNSUPPORTED, "a GEMM of %lld times [%lld, %lld, %lld] exceeds 31-bit coordinates",
                     (wide)p->dim[0], (wide)p->dim[1], (wide)p->dim[2], (wide)p->k);
     for (int i = 0; i < p->ports; i++) {
-        int blocks = (int)CEIL_DIV(p->dim[2], p->tile.bn);
+        int blocks = program_states(p);
         if (p->port[i].kind == PORT_PARTIAL_STORE && p->port[i].blocks != blocks)
             return fail(CODA_E_INVALID, "port %d has %d states for a row of %d tiles", i, p->port[i].blocks,
                         blocks);

@@ -140,9 +140,9 @@ int fetched_load(const struct program *p)
     return -1;
 }
 
-/* ---- Shared memory, as the Shared structs of gemm_sm90.cuh and gemm_simt.cuh have it ---- */
+/* ---- Shared memory, as the mainloops' Shared structs have it ---- */
 
-static int values_bytes(const struct program *p)
+static int values_bytes(const struct program *p, int rows, int columns)
 {
     int row = rope_counts_rows(p), col = 0, half = 0;
     for (int i = 0; i < p->steps; i++) {
@@ -153,9 +153,20 @@ static int values_bytes(const struct program *p)
         col += level == LEVEL_COL;
         half += level == LEVEL_HALF;
     }
-    int bytes = 4 * (row * group_rows(&p->tile) + col * p->tile.bn + half * p->tile.bn / 2);
-    int empty = !row * group_rows(&p->tile) + !col * p->tile.bn + !half * p->tile.bn / 2;
+    int bytes = 4 * (row * rows + col * columns + half * columns / 2);
+    int empty = !row * rows + !col * columns + !half * columns / 2;
     return bytes + empty + 16;
+}
+
+/* Quads of columns are shared out; the sums of each, by 4 warps of a group. */
+static int gemv_shared_bytes(const struct program *p)
+{
+    const struct tile *t = &p->tile;
+    int rows = (int)p->dim[1], columns = (int)CEIL_DIV(p->dim[2] / 4, t->blocks) * 4, state = 1;
+    for (int i = 0; i < p->steps; i++)
+        if (p->step[i].kind == STEP_REDUCE) state += p->step[i].prim->state;
+    int sums = 4 * t->groups * (rows * columns + state) * 4;
+    return t->stages * (4 * t->bk + 16) + sums + values_bytes(p, rows, columns) + 16;
 }
 
 static int stage_bytes(const struct program *p)
@@ -166,13 +177,18 @@ static int stage_bytes(const struct program *p)
     return (two ? 2 : 1) * staged * chunk_bytes(p) + p->tile.groups * fetched * UNIT_BYTES;
 }
 
+int program_states(const struct program *p)
+{
+    return p->tile.mainloop == MAINLOOP_GEMV ? p->tile.blocks : (int)CEIL_DIV(p->dim[2], p->tile.bn);
+}
+
 int tile_splits(const struct tile *t) { return MAX(t->splits, 1); }
 
 bool tile_is_narrow(const struct tile *t) { return t->mainloop == MAINLOOP_SM90 && t->groups == 1; }
 
 bool program_is_early(const struct program *p)
 {
-    bool sm90 = p->tile.mainloop == MAINLOOP_SM90;
+    bool sm90 = p->tile.mainloop == MAINLOOP_SM90 || p->tile.mainloop == MAINLOOP_GEMV;
     return sm90 && !p->prepare && p->b.steady && p->dim[0] * p->dim[1] <= MOST_EARLY_ROWS;
 }
 
@@ -186,7 +202,8 @@ int tile_a_rows(const struct program *p)
 int tile_shared_bytes(const struct program *p)
 {
     const struct tile *t = &p->tile;
-    int bytes = t->groups * values_bytes(p);
+    if (t->mainloop == MAINLOOP_GEMV) return CEIL_DIV(gemv_shared_bytes(p), 1024) * 1024;
+    int bytes = t->groups * values_bytes(p, group_rows(t), t->bn);
     if (t->mainloop == MAINLOOP_SIMT) return bytes + 4 * t->bk * (t->bm + t->bn + 4);
     bytes += t->stages * ((tile_a_rows(p) + t->bn) * 128 + 16) + MAX(stage_bytes(p), 16 * t->groups);
     bytes += 16 + t->groups * FETCH_SLOTS * 16;

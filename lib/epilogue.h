@@ -35,6 +35,7 @@ int tile_stages(const struct program *p, const struct tile *t, int shared_bytes)
 int tile_shared_bytes(const struct program *p);
 int tile_a_rows(const struct program *p); /* of A's box: those that exist                          */
 int tile_splits(const struct tile *t);
+int program_states(const struct program *p); /* that a reduction leaves of each row                */
 bool tile_is_narrow(const struct tile *t); /* one consumer; two blocks share an SM                 */
 /* Few rows, and weights that no program of the run writes: they are loaded before the program ahead ends. */
 bool program_is_early(const struct program *p);

@@ -92,7 +92,8 @@ struct rope_spec {
 enum mainloop {
     MAINLOOP_SM90, /* TMA + wgmma, warp-specialised; 16-bit operands, 16-byte pitches              */
     MAINLOOP_SIMT, /* any dtype, stride and pitch                                                  */
-    MAINLOOP_CUBLASLT
+    MAINLOOP_CUBLASLT,
+    MAINLOOP_GEMV  /* as SM90, for a row or two: streams B, multiplies on the plain units           */
 };
 
 struct tile {
@@ -102,6 +103,7 @@ struct tile {
     int groups;     /* consumer warpgroups                                                         */
     bool pingpong;  /* each warpgroup a whole tile, else bm is split among them                    */
     int splits;     /* blocks of a cluster that share K; 0 is 1                                    */
+    int blocks;     /* GEMV: that share the columns evenly                                         */
     int band;       /* tile rows that are walked together, for L2                                  */
 };
 

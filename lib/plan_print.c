@@ -112,7 +112,7 @@ static void print_operand(const struct plan *p, const char *label, const struct 
 /* ORDER pair_kind */
 static const char *const pair_name[] = {"", " glu_interleaved", " glu_stacked", " rope"};
 /* ORDER mainloop */
-static const char *const mainloop_name[] = {"sm90", "simt", "cublaslt"};
+static const char *const mainloop_name[] = {"sm90", "simt", "cublaslt", "sm90_gemv"};
 
 void tile_print(const struct tile *tile, struct text *t)
 {
@@ -120,6 +120,7 @@ void tile_print(const struct tile *tile, struct text *t)
     if (tile->mainloop != MAINLOOP_CUBLASLT)
         text_printf(t, " %dx%dx%d stages=%d groups=%d%s band=%d", tile->bm, tile->bn, tile->bk, tile->stages,
                     tile->groups, tile->pingpong ? " pingpong" : "", tile->band);
+    if (tile->blocks) text_printf(t, " blocks=%d", tile->blocks);
     if (tile->splits > 1) text_printf(t, " splits=%d", tile->splits);
 }
 

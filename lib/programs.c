@@ -5,6 +5,7 @@
  * that is in pieces but needed whole gets a small program of its own. Then stores are added, tiles are
  * chosen, and the states of partial reductions get their size.
  */
+#include "epilogue.h"
 #include "group.h"
 
 #include <string.h>
@@ -201,7 +202,7 @@ static void size_states(struct grouper *gr)
         for (int j = 0; j < p->ports; j++) {
             struct port *port = &p->port[j];
             if (port->kind != PORT_PARTIAL_STORE) continue;
-            gr->site[port->value].blocks = (int)CEIL_DIV(p->dim[2], p->tile.bn);
+            gr->site[port->value].blocks = program_states(p);
             gr->plan->buffer[port->buffer].bytes =
                 p->dim[0] * p->dim[1] * gr->site[port->value].blocks * port->reduce->state * 4;
         }

@@ -7,6 +7,7 @@
  *     products = bm bn K / 1600            16-bit multiply-adds that an SM finishes in a clock
  *     traffic  = 2 (a_rows + bn) K / 61    bytes that L2 gives an SM in a clock
  *     weights  = 2 N K / (18.6 SMs)        bytes that memory gives an SM in a clock: with few rows, all
+ * A row or two: streamed, at the pace of the weights, if its sums leave room; nothing is exposed.
  * Few rows: one consumer, two blocks on an SM. Few columns too: a cluster of blocks shares K. The numbers
  * are fitted to an H200 at M 1 to 1024, where they mostly pick what is within 5 % of the best tile tried.
  */
@@ -27,7 +28,11 @@ enum {
     LEAST_STAGES = 3,
     MOST_ACCUMULATORS = 192,      /* floats of a thread, if the epilogue needs little              */
     MOST_BUSY_ACCUMULATORS = 128, /* if it loads tiles, reduces or rotates; or if all drain at once */
-    MOST_HEAD = 256
+    MOST_HEAD = 256,
+    STREAM_ROWS = 2,              /* of A, that the plain units multiply at memory's pace           */
+    STREAM_PIECE = 6144,          /* elements of a row of B that come together                      */
+    STREAM_REGISTERS = 64,        /* of a thread, that hold A                                       */
+    STREAM_BYTES = 40             /* an SM may get from memory in a clock, where others get less    */
 };
 
 /* ---- Which pairs meet in a thread ---- */
@@ -239,6 +244,32 @@ static void consider_all(struct search *s)
     }
 }
 
+/* ---- Streaming: a row or two ---- */
+
+static bool streams(const struct program *p)
+{
+    int64_t pieces = CEIL_DIV(p->k, STREAM_PIECE), runs = CEIL_DIV(STREAM_PIECE / 8, 256);
+    bool few = p->dim[0] == 1 && p->dim[1] <= STREAM_ROWS;
+    bool whole = p->dim[2] % 16 == 0 && p->dim[2] < INT32_MAX && p->k % 8 == 0;
+    return few && whole && p->dim[1] * pieces * runs * 4 <= STREAM_REGISTERS && !is_mn_major(&p->a) &&
+           !is_mn_major(&p->b);
+}
+
+/* Half of an SM's memory, so that the next program's blocks begin beside these. */
+static void consider_stream(struct search *s)
+{
+    const struct program *p = s->p;
+    struct tile t = {.mainloop = MAINLOOP_GEMV, .bm = (int)p->dim[1], .bn = 16, .groups = 2, .band = 1};
+    if (!streams(p)) return;
+    if (is_half_rope(p)) t.bn = (int)p->rope.head_dim;
+    t.bk = (int)CEIL_DIV(p->k, 8 * CEIL_DIV(p->k, STREAM_PIECE)) * 8;
+    t.blocks = (int)MIN(p->dim[2] / 4, s->sms);
+    t.stages = tile_stages(p, &t, (s->shared_bytes - 1024) / 2);
+    double share = 8 * (double)CEIL_DIV(p->dim[2] / 4, t.blocks) * (double)p->k / STREAM_BYTES;
+    double weights = weight_clocks(p, s->sms, (double)t.blocks / s->sms);
+    if (t.stages >= LEAST_STAGES) keep(s, &t, BEGINNING + MAX(share, weights) + BEGINNING);
+}
+
 static struct tile simt_tile(const struct program *p)
 {
     struct tile t = {.mainloop = MAINLOOP_SIMT, .bn = 64, .bk = 16, .stages = 1, .groups = 1, .band = 8};
@@ -252,7 +283,10 @@ int tile_candidates(const struct program *p, const struct machine *m, struct til
 {
     struct search s = {.p = p, .sms = m->sms > 0 ? m->sms : 132, .most = MIN(most, TILE_CANDIDATES)};
     s.shared_bytes = m->shared_bytes > 0 ? m->shared_bytes : SHARED_BYTES;
-    if (m->sm90 && fits_sm90(p) && tile_pairs_ok(p)) consider_all(&s);
+    if (m->sm90 && fits_sm90(p) && tile_pairs_ok(p)) {
+        consider_stream(&s);
+        consider_all(&s);
+    }
     if (!s.n) s.tile[s.n++] = simt_tile(p);
     memcpy(out, s.tile, sizeof *out * (size_t)s.n);
     return s.n;

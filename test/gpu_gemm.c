@@ -143,7 +143,8 @@ static int report(struct bench *b)
 {
     const struct tile *t = &b->rig.p.tile;
     const char *hopper = t->pingpong ? "ping-pong" : t->groups == 1 ? "narrow" : "cooperative";
-    const char *loop = t->mainloop == MAINLOOP_SIMT ? "simt" : hopper;
+    const char *plain = t->mainloop == MAINLOOP_GEMV ? "stream" : hopper;
+    const char *loop = t->mainloop == MAINLOOP_SIMT ? "simt" : plain;
     bool good = !b->err[0] && b->error <= 1;
     return gpu_case(good, b->c.name, "[%lld, %lld, %lld, %lld] %s %dx%d/%d, error %.3f of allowed %s",
                     (long long)b->c.batch, (long long)b->c.m, (long long)b->c.n, (long long)b->c.k, loop,

@@ -238,6 +238,10 @@ static void embedded(struct gemm_rig *r, int acc)
     {                                                                                                        \
         .mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = 1, .band = 8, .splits = blocks      \
     }
+#define STREAM(columns, piece, all)                                                                          \
+    {                                                                                                        \
+        .mainloop = MAINLOOP_GEMV, .bm = 1, .bn = columns, .bk = piece, .groups = 2, .band = 1, .blocks = all \
+    }
 #define BF CODA_BF16
 #define HF CODA_F16
 #define FF CODA_F32
@@ -336,6 +340,27 @@ const struct gemm_case gemm_cases[] = {
     {"split loss", 1, 5, 1000, 512, BF, 0, 0, 0, loss, 0, {0}, SPLIT(64, 64, 4)},
     {"split embedded", 1, 66, 200, 264, BF, 0, 0, 0, embedded, 0, {0}, SPLIT(64, 32, 2)},
     {"split row stored", 2, 13, 300, 264, BF, 0, 0, 0, row_stored, 0, {0}, SPLIT(64, 64, 4)},
+    {"stream", 1, 1, 4096, 520, BF, 0, 0, 0, scaled, 0, {0}, STREAM(16, 520, 132)},
+    {"stream residual", 1, 1, 1072, 1000, BF, 0, 0, 8, residual, 0, {0}, STREAM(16, 504, 132)},
+    {"stream two rows", 1, 2, 528, 6152, HF, 0, 0, 0, residual, 0, {0}, STREAM(16, 3080, 7)},
+    {"stream one block", 1, 2, 16, 8, BF, 0, 0, 0, residual_f32, 0, {0}, STREAM(16, 8, 1)},
+    {"stream gelu", 1, 1, 304, 11008, BF, 0, 0, 0, bias_gelu, 0, {0}, STREAM(16, 5504, 76)},
+    {"stream rope half", 1, 2, 640, 512, BF, 0, 0, 0, turned, PAIR_ROPE, HALF(128, 128, 4),
+     STREAM(128, 512, 132)},
+    {"stream rope partial", 1, 2, 480, 264, HF, 0, 0, 0, turned_by_position, PAIR_ROPE, HALF(96, 32, 4),
+     STREAM(96, 264, 50)},
+    {"stream rope near", 1, 1, 640, 512, BF, 0, 0, 0, turned_by_position, PAIR_ROPE, NEAR(128, 64, 4),
+     STREAM(16, 512, 33)},
+    {"stream gated", 1, 1, 528, 512, BF, 0, 0, 0, gated, PAIR_GLU_STACKED, {0}, STREAM(16, 512, 132)},
+    {"stream gated interleaved", 1, 2, 528, 512, BF, 0, 0, 0, gated, PAIR_GLU_INTERLEAVED, {0},
+     STREAM(16, 512, 31)},
+    {"stream gated all", 1, 1, 592, 392, HF, 0, 0, 0, gated_all, PAIR_GLU_INTERLEAVED, {0},
+     STREAM(16, 392, 60)},
+    {"stream gated all stacked", 1, 2, 592, 392, BF, 0, 0, 8, gated_all, PAIR_GLU_STACKED, {0},
+     STREAM(16, 200, 60)},
+    {"stream loss", 1, 1, 4000, 512, BF, 0, 0, 0, loss, 0, {0}, STREAM(16, 512, 132)},
+    {"stream embedded", 1, 2, 208, 264, BF, 0, 0, 0, embedded, 0, {0}, STREAM(16, 264, 20)},
+    {"stream row stored", 1, 2, 304, 264, BF, 0, 0, 0, row_stored, 0, {0}, STREAM(16, 264, 30)},
     {"f32", 1, 150, 201, 101, FF, 0, 0, 0, plain, 0, {0}, {0}},
     {"f32 mn", 2, 67, 65, 33, FF, 1, 1, 3, residual, 0, {0}, {0}},
     {"f32 rope", 1, 100, 256, 64, FF, 0, 0, 0, turned, PAIR_ROPE, HALF(128, 128, 1), {0}},
@@ -361,7 +386,7 @@ static void set_operand(struct gemm_rig *r, struct operand *o, const struct gemm
 
 static void size_states(struct gemm_rig *r)
 {
-    int blocks = (int)CEIL_DIV(r->p.dim[2], r->p.tile.bn);
+    int blocks = program_states(&r->p);
     for (int i = 0; i < r->p.ports; i++) {
         struct port *port = &r->port[i];
         if (port->kind != PORT_PARTIAL_STORE) continue;
@@ -390,7 +415,7 @@ coda_status gemm_emit(const struct gemm_case *c, bool simt, struct gemm_rig *r)
     r->p.b.steady = c->batch == 1; /* else an activation */
     c->epilogue(r, add_step(r, (struct step){.kind = STEP_ACC, .cls = CLASS_TILE, .port = -1}));
     r->p.tile = tile_choose(&r->p, &machine);
-    if (c->tile.bm && r->p.tile.mainloop == MAINLOOP_SM90) r->p.tile = c->tile;
+    if (c->tile.bm && r->p.tile.mainloop != MAINLOOP_SIMT) r->p.tile = c->tile;
     if (!r->p.tile.stages) r->p.tile.stages = tile_stages(&r->p, &c->tile, machine.shared_bytes);
     size_states(r);
     return emit_gemm(&r->plan, &r->p, &machine);

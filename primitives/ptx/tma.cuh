@@ -45,6 +45,18 @@ DEV void tma_load(u32 to, const TensorMap *map, u32 bar, int x, int y, int z, in
                  : "memory");
 }
 
+// Bytes that are adjacent, no box: a multiple of 16, as both addresses are. They are read once: L2 may
+// forget them first.
+DEV void bulk_load_once(u32 to, const void *from, u32 bytes, u32 bar)
+{
+    const u64 evict_first = 0x12f0000000000000;
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"
+                 " [%0], [%1], %2, [%3], %4;"
+                 :
+                 : "r"(to), "l"(from), "r"(bytes), "r"(bar), "l"(evict_first)
+                 : "memory");
+}
+
 DEV void tma_store(const TensorMap *map, u32 from, int x, int y, int z)
 {
     asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];"

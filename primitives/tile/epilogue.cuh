@@ -55,6 +55,46 @@ template <class E, int lanes> struct Slot {
     int half_column;
 };
 
+// One row of a patch, as one thread has it, through the arithmetic: slot after slot.
+template <class C, class E> struct PatchRow {
+    using K = typename C::Columns;
+    static constexpr int chains = 2; // states of a row in a thread, whose updates overlap
+    static constexpr bool has_col = !__is_empty(typename E::Col), has_half = !__is_empty(typename E::Half);
+
+    // Slot s: which octet and which of two neighbours a lane is.
+    DEV static constexpr int side_of(int s, int l) { return K::apart ? l : K::lanes == 2 ? s : s / 2; }
+    DEV static constexpr int neighbour_of(int s, int l) { return K::apart ? s : K::lanes == 2 ? l : s % 2; }
+
+    // sums: of both octets. col(side, neighbour) and half(neighbour) are the values of columns.
+    template <class Cols, class Halves>
+    DEV static void apply(const float (&sums)[2][2], const Place &p, const typename E::Row &row, Cols col,
+                          Halves half, const Line *in, Line *out, typename E::State (&state)[chains])
+    {
+#pragma unroll
+        for (int s = 0; s < 4 / K::lanes; s++) {
+            Slot<E, K::lanes> v;
+            v.row = row;
+#pragma unroll
+            for (int l = 0; l < K::lanes; l++) {
+                const int side = side_of(s, l), e = neighbour_of(s, l);
+                v.acc[l] = sums[side][e];
+                v.column[l] = (int)p.full.first + p.full.distance[side] + e * K::step;
+                v.live[l] = e < p.full.live[side];
+                if constexpr (has_col) v.col[l] = col(side, e);
+#pragma unroll
+                for (int i = 0; i < E::loads; i++) v.in[i][l] = in[i].x[side][e];
+            }
+            v.half_column = (int)p.half.first + p.half.distance[0] + s;
+            if constexpr (has_half) v.half = half(s);
+            E::apply(v, state[s % chains]);
+#pragma unroll
+            for (int i = 0; i < E::stores; i++)
+#pragma unroll
+                for (int l = 0; l < K::lanes; l++) out[i].x[side_of(s, l)][neighbour_of(s, l)] = v.out[i][l];
+        }
+    }
+};
+
 template <class C, class E> struct Drain {
     using K = typename C::Columns;
     using Args = typename C::Args;
@@ -82,7 +122,7 @@ template <class C, class E> struct Drain {
         return n % 2 == 0 && n * flying > (blocks * C::bn > 128 ? 2 : 8) ? flight(n / 2) : n;
     }
     static constexpr int batch = flight(chunk_patches);
-    static constexpr int chains = 2; // states of a row in a lane, whose updates overlap
+    static constexpr int chains = PatchRow<C, E>::chains;
 
     struct Values { // of the tile at hand
         typename E::Row row[rows];
@@ -209,36 +249,17 @@ template <class C, class E> struct Drain {
 
     // ---- Slots ----
 
-    // Slot s of a patch's row: which octet and which of two neighbours a lane is.
-    DEV static constexpr int side_of(int s, int l) { return K::apart ? l : K::lanes == 2 ? s : s / 2; }
-    DEV static constexpr int neighbour_of(int s, int l) { return K::apart ? s : K::lanes == 2 ? l : s % 2; }
-
     template <int n>
     DEV void apply(const float (&acc)[n], int patch, int h, const Place &p, const typename E::Row &row,
                    const Line *in, Line *out, typename E::State (&state)[chains]) const
     {
+        float sums[2][2];
 #pragma unroll
-        for (int s = 0; s < 4 / K::lanes; s++) {
-            Slot<E, K::lanes> v;
-            v.row = row;
-#pragma unroll
-            for (int l = 0; l < K::lanes; l++) {
-                const int side = side_of(s, l), e = neighbour_of(s, l), octet = K::octet(patch, side);
-                v.acc[l] = acc[4 * octet + 2 * h + e];
-                v.column[l] = (int)p.full.first + p.full.distance[side] + e * K::step;
-                v.live[l] = e < p.full.live[side];
-                if constexpr (has_col) v.col[l] = (values.col + column_in_tile(0))[8 * octet + e];
-#pragma unroll
-                for (int i = 0; i < E::loads; i++) v.in[i][l] = in[i].x[side][e];
-            }
-            v.half_column = (int)p.half.first + 8 * patch + s;
-            if constexpr (has_half) v.half = (values.half + column_in_tile(0))[8 * patch + s];
-            E::apply(v, state[s % chains]);
-#pragma unroll
-            for (int i = 0; i < E::stores; i++)
-#pragma unroll
-                for (int l = 0; l < K::lanes; l++) out[i].x[side_of(s, l)][neighbour_of(s, l)] = v.out[i][l];
-        }
+        for (int i = 0; i < 4; i++) sums[i / 2][i % 2] = acc[4 * K::octet(patch, i / 2) + 2 * h + i % 2];
+        PatchRow<C, E>::apply(
+            sums, p, row,
+            [&](int side, int e) { return (values.col + column_in_tile(0))[8 * K::octet(patch, side) + e]; },
+            [&](int s) { return (values.half + column_in_tile(0))[8 * patch + s]; }, in, out, state);
     }
 
     // ---- Staging ----

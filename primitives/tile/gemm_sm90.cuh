@@ -13,8 +13,8 @@
 // rank 0 leave their sums in shared memory, and rank 0 adds them, in the order of the ranks, to its own.
 // Only C::a_rows of A's rows are loaded. Products read on, past these: garbage, in rows that do not exist.
 //
-// Early: no kernel of the run writes B. So the next kernel may start at once beside this one, and a block
-// fills its ring with B before it waits for the kernel ahead; only then it reads or writes anything else.
+// Early: no kernel of the run writes B. So a block fills its ring with B before it waits for the kernel
+// ahead; only then it reads or writes anything else, and the next kernel may begin with the same.
 //
 // An operand is K-major (k adjacent in memory) or MN-major (rows adjacent). Its tile lies in shared
 // memory 128-byte swizzled: rows of 64 k, or blocks of [64 k][64 rows]. Tails read zeros.
@@ -141,6 +141,7 @@ template <class C, class E> struct GemmSm90 {
         ptx::grid_wait();
 #pragma unroll 1
         for (int i = 0; i < slots; i++) load_a(i, (part.first + i) * bk, t);
+        if (C::early) ptx::grid_launch_next(); // not sooner: its loads would be ahead of A's
         return slots;
     }
     DEV void produce() const
@@ -325,7 +326,6 @@ template <class C, class E> struct GemmSm90 {
     {
         const int group = ptx::uniform(threadIdx.x / 128);
         init();
-        if (C::early) ptx::grid_launch_next();
         if (group == 0) {
             ptx::shrink_registers<24>();
             const int warp = ptx::uniform(threadIdx.x / 32);
