@@ -208,8 +208,10 @@ static void print_config(const struct program *p, struct text *t)
         print_strides("a", &p->a, t);
         print_strides("b", &p->b, t);
     }
-    if (gemv) text_printf(t, "    static constexpr int blocks = %d;\n", c->blocks);
-    if (sm90 || gemv) text_printf(t, "    static constexpr bool early = %s;\n", truth(p->kernel.early));
+    if (gemv) {
+        text_printf(t, "    static constexpr int blocks = %d;\n", c->blocks);
+        text_printf(t, "    static constexpr bool early = %s;\n", truth(p->kernel.early));
+    }
     text_append(t, "};\n");
 }
 
@@ -260,7 +262,7 @@ static void measure(struct program *p, const struct machine *m)
     const struct tile *t = &p->tile;
     bool sm90 = t->mainloop == MAINLOOP_SM90;
     bool gemv = t->mainloop == MAINLOOP_GEMV;
-    k->threads = 128 * (t->groups + sm90) + 32 * gemv;
+    k->threads = 128 * (t->groups + sm90) + 64 * gemv;
     k->shared_bytes = tile_shared_bytes(p);
     k->early = program_is_early(p);
     int each = residents(p, m);

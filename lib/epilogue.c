@@ -8,8 +8,7 @@ enum {
     FETCH_SLOTS = 2,       /* as in fetch.cuh                                                              */
     STAGE_LIMIT = 64 << 10,
     FEW_ROWS = 16,
-    MOST_STAGED = KERNEL_MAX_MAPS - 3,
-    MOST_EARLY_ROWS = 1024 /* more, and products hide the weights                                          */
+    MOST_STAGED = KERNEL_MAX_MAPS - 3
 };
 
 bool program_is_gated(const struct program *p)
@@ -188,8 +187,7 @@ bool tile_is_narrow(const struct tile *t) { return t->mainloop == MAINLOOP_SM90 
 
 bool program_is_early(const struct program *p)
 {
-    bool sm90 = p->tile.mainloop == MAINLOOP_SM90 || p->tile.mainloop == MAINLOOP_GEMV;
-    return sm90 && !p->prepare && p->b.steady && p->dim[0] * p->dim[1] <= MOST_EARLY_ROWS;
+    return p->tile.mainloop == MAINLOOP_GEMV && p->b.steady && !p->prepare;
 }
 
 /* Whole octets, which the swizzle repeats in. */

@@ -37,7 +37,7 @@ int tile_a_rows(const struct program *p); /* of A's box: those that exist       
 int tile_splits(const struct tile *t);
 int program_states(const struct program *p); /* that a reduction leaves of each row                */
 bool tile_is_narrow(const struct tile *t); /* one consumer; two blocks share an SM                 */
-/* Few rows, and weights that no program of the run writes: they are loaded before the program ahead ends. */
+/* Streams weights that no program of a run writes: begins before the program ahead has ended. */
 bool program_is_early(const struct program *p);
 
 /* emit_epilogue.c: prints `struct Epilogue`. */

@@ -31,7 +31,7 @@ START_TEST(shapes)
         {2048, 4096, 4096, 128, 256, false}, /* two whole waves                                    */
         {2048, 4096, 512, 128, 128, true},   /* a short loop: an epilogue that hides               */
         {64, 4096, 4096, 64, 32, true},      /* few rows: as many narrow tiles as there are SMs    */
-        {1, 4096, 4096, 64, 32, false},      /* very few: one consumer                             */
+        {8, 4096, 4096, 64, 32, false},      /* very few: one consumer                             */
         {256, 4096, 4096, 128, 64, true},    {512, 4096, 4096, 128, 128, true},
         {1024, 4096, 4096, 128, 256, false}, /* a wave: both consumers drain                       */
          {256, 22016, 4096, 128, 176, true},
@@ -61,6 +61,31 @@ START_TEST(few_tiles_share_k)
 }
 END_TEST
 
+/* A row streams the weights, in half of an SM's memory; steady weights, before the program ahead ends. */
+START_TEST(a_row_streams)
+{
+    struct program p = product(1, 22016, 4096);
+    p.tile = choose(&p);
+    ck_assert(p.tile.mainloop == MAINLOOP_GEMV && p.tile.blocks == gemm_machine.sms && !program_is_early(&p));
+    ck_assert_int_le(2 * (tile_shared_bytes(&p) + 1024), gemm_machine.shared_bytes + 1024);
+    ck_assert_int_eq(program_states(&p), p.tile.blocks);
+    p.b.steady = true;
+    ck_assert(program_is_early(&p));
+    p.prepare = true; /* what folds weights may write them */
+    ck_assert(!program_is_early(&p));
+    p.dim[2] = 64;
+    ck_assert_int_le(choose(&p).blocks, 16); /* a quad of columns each */
+    p.dim[2] = 72;
+    ck_assert(choose(&p).mainloop == MAINLOOP_SM90); /* half a patch */
+    p = product(8, 22016, 4096);
+    ck_assert(choose(&p).mainloop == MAINLOOP_SM90);
+    p = product(2, 4096, 11008);
+    ck_assert(choose(&p).mainloop == MAINLOOP_GEMV && choose(&p).bk * 2 == 11008);
+    p = product(2, 4096, 22016); /* more of A than registers */
+    ck_assert(choose(&p).mainloop == MAINLOOP_SM90);
+}
+END_TEST
+
 START_TEST(every_choice_fits)
 {
     static const int64_t size[] = {1, 7, 64, 200, 1000, 4096, 11008, 50257};
@@ -69,8 +94,9 @@ START_TEST(every_choice_fits)
         enum pair_kind pairs[] = {PAIR_NONE, PAIR_GLU_STACKED, PAIR_GLU_INTERLEAVED};
         p.pair = pairs[i % 3];
         p.tile = choose(&p);
-        ck_assert(p.tile.mainloop == MAINLOOP_SM90 && p.tile.stages >= 3 && p.tile.band >= 1);
-        ck_assert(p.tile.bm % 64 == 0 && p.tile.bn % 16 == 0 && p.tile.bn <= 256);
+        ck_assert(p.tile.mainloop != MAINLOOP_SIMT && p.tile.stages >= 3 && p.tile.band >= 1);
+        ck_assert(p.tile.mainloop == MAINLOOP_GEMV || p.tile.bm % 64 == 0);
+        ck_assert(p.tile.bn % 16 == 0 && p.tile.bn <= 256);
         ck_assert_int_le(tile_shared_bytes(&p), gemm_machine.shared_bytes);
     }
 }
@@ -152,6 +178,7 @@ Suite *tile_suite(void)
     TCase *t = tcase_create("choose");
     tcase_add_test(t, shapes);
     tcase_add_test(t, few_tiles_share_k);
+    tcase_add_test(t, a_row_streams);
     tcase_add_test(t, every_choice_fits);
     tcase_add_test(t, hopper_takes_what_tensor_maps_can_say);
     tcase_add_test(t, heads_stay_whole);

@@ -55,7 +55,7 @@ template <class R> DEV float finish_partials(const float *p, i64 row, i64 blocks
 {
     typename R::State s;
     R::init(s);
-#pragma unroll 4
+#pragma unroll 8
     for (i64 b = threadIdx.x % 32; b < blocks; b += 32) R::merge(s, port::load_partial<R>(p, row, b, blocks));
     fold_lanes<R, 32>(s);
     return R::finish(s);

@@ -13,9 +13,6 @@
 // rank 0 leave their sums in shared memory, and rank 0 adds them, in the order of the ranks, to its own.
 // Only C::a_rows of A's rows are loaded. Products read on, past these: garbage, in rows that do not exist.
 //
-// Early: no kernel of the run writes B. So a block fills its ring with B before it waits for the kernel
-// ahead; only then it reads or writes anything else, and the next kernel may begin with the same.
-//
 // An operand is K-major (k adjacent in memory) or MN-major (rows adjacent). Its tile lies in shared
 // memory 128-byte swizzled: rows of 64 k, or blocks of [64 k][64 rows]. Tails read zeros.
 #pragma once
@@ -127,33 +124,14 @@ template <class C, class E> struct GemmSm90 {
                 else ptx::tma_load(to + i * 8192, &args.b, bar, n + 64 * i, k, batch);
     }
 
-    // The first slots: B's boxes, then A's, with the wait for the kernel ahead between them.
-    DEV int begin() const
-    {
-        const Part part = this->part();
-        const Tile t = Raster<C>::tile(blockIdx.x / C::splits);
-        const int all = part.last - part.first, slots = !C::early ? 0 : all < C::stages ? all : C::stages;
-#pragma unroll 1
-        for (int i = 0; i < slots; i++) {
-            ptx::mbarrier_arrive_expect(address(&s.full[i]), a_bytes + b_bytes);
-            load_b(i, (part.first + i) * bk, t);
-        }
-        ptx::grid_wait();
-#pragma unroll 1
-        for (int i = 0; i < slots; i++) load_a(i, (part.first + i) * bk, t);
-        if (C::early) ptx::grid_launch_next(); // not sooner: its loads would be ahead of A's
-        return slots;
-    }
     DEV void produce() const
     {
+        Cursor at = {0, 1};
         const Part part = this->part();
-        int done = begin();
-        Cursor at = Cursor::after(done);
-        at.parity ^= 1;
-        for (u32 i = blockIdx.x / C::splits; i < Raster<C>::count; i += gridDim.x / C::splits, done = 0) {
+        for (u32 i = blockIdx.x / C::splits; i < Raster<C>::count; i += gridDim.x / C::splits) {
             const Tile t = Raster<C>::tile(i);
 #pragma unroll 1 // its warpgroup has few registers
-            for (int k = part.first + done; k < part.last; k++, at.next()) {
+            for (int k = part.first; k < part.last; k++, at.next()) {
                 ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
                 ptx::mbarrier_arrive_expect(address(&s.full[at.slot]), a_bytes + b_bytes);
                 load_a(at.slot, k * bk, t);
@@ -171,7 +149,6 @@ template <class C, class E> struct GemmSm90 {
     DEV void fetch(int group) const
     {
         const Ring ring = fetch_ring(group);
-        ptx::grid_wait();
 #pragma unroll 1
         for (u32 turn = 0; tile_of(group, turn) < Raster<C>::count; turn++) {
             const Tile t = Raster<C>::tile(tile_of(group, turn));
@@ -326,6 +303,7 @@ template <class C, class E> struct GemmSm90 {
     {
         const int group = ptx::uniform(threadIdx.x / 128);
         init();
+        ptx::grid_wait();
         if (group == 0) {
             ptx::shrink_registers<24>();
             const int warp = ptx::uniform(threadIdx.x / 32);
@@ -335,10 +313,9 @@ template <class C, class E> struct GemmSm90 {
             attend();
         } else {
             ptx::grow_registers<C::groups == 2 ? 240 : 224>();
-            ptx::grid_wait();
             consume(group - 1);
         }
-        if (!C::early) ptx::grid_launch_next();
+        ptx::grid_launch_next();
     }
 };
 

@@ -1,6 +1,7 @@
 // gemv_sm90.cuh -- C = A B^T for a row or two of A: B streams through shared memory as fast as memory gives it.
 //
 //     producer    one thread: copies pairs of B's rows into a ring, in pieces of K
+//     preparer    a warp: the epilogue's values of rows and columns, while the others multiply
 //     consumers   warps that share each row of B: lane l of warp w multiplies every 256th run of 8 k, from
 //                 run 32 w + l on, with A in registers, and the warp adds up
 //
@@ -98,7 +99,8 @@ template <class C, class E> struct GemvSm90 {
         }
         __syncthreads();
     }
-    DEV void meet() const { ptx::named_barrier(1, threads); }
+    DEV void meet() const { ptx::named_barrier(1, threads); }             // consumers
+    DEV void meet_preparer() const { ptx::named_barrier(2, threads + 32); } // and the preparer
 
     // ---- Producer ----
 
@@ -120,6 +122,25 @@ template <class C, class E> struct GemvSm90 {
         }
     }
 
+    // ---- Preparer ----
+
+    // Values of all rows, and of this block's columns, as in Drain::prepare.
+    DEV void prepare() const
+    {
+        const int begin = first(blockIdx.x), end = first(blockIdx.x + 1), lane = threadIdx.x % 32;
+        if constexpr (has_row)
+            for (int r = lane / E::team; r < rows; r += 32 / E::team) {
+                const typename E::Row row = E::row(args, 0, r, blockIdx.x == 0);
+                if (lane % E::team == 0) s.row[r] = row;
+            }
+        if constexpr (has_col)
+            for (int i = lane; i < 4 * (end - begin); i += 32)
+                s.col[i / 4][i % 4] = E::col(args, 0, Spot::of(begin + i / 4).at(i / 2 % 2, i % 2), true);
+        if constexpr (has_half)
+            for (int i = lane; i < 2 * (end - begin); i += 32)
+                s.half[i / 2][i % 2] = E::half(args, 0, Spot::of(begin + i / 2).half_at(i % 2), true);
+    }
+
     // ---- Consumers ----
 
     struct alignas(16) Run { u32 pair[4]; }; // 8 elements
@@ -137,23 +158,6 @@ template <class C, class E> struct GemvSm90 {
             if (8 * run < length(piece))
                 to = *(const Run *)(args.a + row * C::a_stride_row + piece * C::bk + 8 * run);
         }
-    }
-
-    // Values of this block's columns, and of all rows, as in Drain::prepare.
-    DEV void prepare() const
-    {
-        const int begin = first(blockIdx.x), end = first(blockIdx.x + 1), warp = threadIdx.x / 32;
-        if constexpr (has_row)
-            for (int r = E::team == 1 ? (int)threadIdx.x : warp; r < rows; r += threads / E::team) {
-                const typename E::Row row = E::row(args, 0, r, blockIdx.x == 0);
-                if (threadIdx.x % E::team == 0) s.row[r] = row;
-            }
-        if constexpr (has_col)
-            for (int i = threadIdx.x; i < 4 * (end - begin); i += threads)
-                s.col[i / 4][i % 4] = E::col(args, 0, Spot::of(begin + i / 4).at(i / 2 % 2, i % 2), true);
-        if constexpr (has_half)
-            for (int i = threadIdx.x; i < 2 * (end - begin); i += threads)
-                s.half[i / 2][i % 2] = E::half(args, 0, Spot::of(begin + i / 2).half_at(i % 2), true);
     }
 
     using Sums = float[rows][2];
@@ -259,16 +263,18 @@ template <class C, class E> struct GemvSm90 {
     {
         init();
         if (C::early) ptx::grid_launch_next();
-        if (threadIdx.x >= threads) {
-            if (threadIdx.x == threads) produce();
+        if (threadIdx.x == threads) produce();
+        if (threadIdx.x / 32 == warps) return;
+        ptx::grid_wait();
+        if (threadIdx.x / 32 > warps) {
+            prepare();
+            meet_preparer();
             return;
         }
-        ptx::grid_wait();
         Left x;
         load_left(x);
-        prepare();
         multiply_all(x);
-        meet();
+        meet_preparer();
         drain();
     }
 };
