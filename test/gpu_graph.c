@@ -108,7 +108,7 @@ int gpu_graph(void)
     struct jit_device dev;
     char err[JIT_ERROR_SIZE];
     if (!device_open(&dev, err)) return gpu_case(false, "graph", "%s", err);
-    int failed = block("llama_small") + block("gpt2_small") + block("bert_small") + block("gpt2") +
+    int failed = block("llama_small") + block("llama_token") + block("gpt2_small") + block("bert_small") + block("gpt2") +
                  block("bert") + block("llama");
     return failed + random_graphs();
 }

@@ -5,6 +5,7 @@
 #include <cuda.h>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@
 
 int gpu_share(void);
 
-enum { REPLAYS = 5, RUNS = 20 };
+enum { REPLAYS = 20, RUNS = 100 };
 
 struct driver {
     __typeof__(&cuStreamCreate) stream_create;
@@ -60,11 +61,13 @@ static bool same_bits(const struct setting *s, void *output)
     return same;
 }
 
-static bool prepare(struct setting *s, void *context)
+static bool prepare(struct setting *s, const char *name, void *context)
 {
     coda_arg_info info;
+    char path[128];
+    snprintf(path, sizeof path, "examples/graphs/%s.coda", name);
     s->context = context;
-    s->g = run_load("examples/graphs/llama_small.coda");
+    s->g = run_load(path);
     if (!s->g || coda_compile(&s->plan, s->g, NULL) != CODA_OK) return false;
     if (!run_upload(&s->b, s->g, s->plan, random_args(s->g, 7, false))) return false;
     if (coda_run(s->plan, s->b.device, s->b.prepared, s->b.workspace, NULL) != CODA_OK ||
@@ -134,20 +137,26 @@ static bool shared(struct setting *s)
     return w[0].same && w[1].same;
 }
 
-int gpu_share(void)
+static int share(const char *name, void *context)
 {
     struct setting s = {0};
-    struct jit_device dev;
-    char err[JIT_ERROR_SIZE];
-    if (!device_open(&dev, err)) return gpu_case(false, "share", "%s", err);
     if (!open_driver(&s.driver)) return gpu_case(false, "share", "the driver lacks a call");
-    if (!prepare(&s, dev.context)) return gpu_case(false, "share", "%s", coda_error());
-    int failed =
-        gpu_case(captured(&s), "share", "a captured CUDA graph replays the same bits, %d times", REPLAYS);
-    failed += gpu_case(shared(&s), "share", "two threads on two streams share one plan, %d runs each", RUNS);
+    if (!prepare(&s, name, context)) return gpu_case(false, "share", "%s: %s", name, coda_error());
+    int failed = gpu_case(captured(&s), "share", "%s: a captured CUDA graph replays the same bits, %d times",
+                          name, REPLAYS);
+    failed +=
+        gpu_case(shared(&s), "share", "%s: two threads on two streams share one plan, %d runs each", name, RUNS);
     random_args_free(s.g, s.b.host);
     run_release(&s.b);
     coda_plan_free(s.plan);
     graph_free(s.g);
     return failed;
+}
+
+int gpu_share(void)
+{
+    struct jit_device dev;
+    char err[JIT_ERROR_SIZE];
+    if (!device_open(&dev, err)) return gpu_case(false, "share", "%s", err);
+    return share("llama_small", dev.context) + share("llama_token", dev.context);
 }
