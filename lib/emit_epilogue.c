@@ -3,8 +3,9 @@
  *
  * Each level is a function of straight-line code: row() and col() and half() return the values that
  * slots read, apply() does the arithmetic of a slot. Step i's value is called v<i>, as in the plan; on two
- * lanes, v<i>a and v<i>b. Nodes of the graph are not named: layers that are equal share their kernels. Ports of the parameter struct are x<port> (loads), y<port> (stores), s<port> (states).
- * emit_levels.c prints the rows and columns, this file the rest.
+ * lanes, v<i>a and v<i>b. Ports of the parameter struct are x<port> (loads), y<port> (stores), s<port>
+ * (states). Nodes of the graph are not named: layers that are equal share their kernels. emit_levels.c
+ * prints the rows and columns, this file the rest.
  */
 #include "emit_epilogue.h"
 

@@ -41,7 +41,8 @@ static void print_level_step(const struct printer *e, int i)
         break;
     case STEP_PARTIAL:
         text_printf(e->t, "        const float v%d = %s::finish_partials<reduce::%s>(g.s%d, %s, %d);", i,
-                    program_row_team(e->p) == 32 ? "block" : "port", port->reduce->name, s->port, printer_row(e->p, "batch", "m").s, port->blocks);
+                    program_row_team(e->p) == 32 ? "block" : "port", port->reduce->name, s->port,
+                    printer_row(e->p, "batch", "m").s, port->blocks);
         break;
     case STEP_MAP:
         text_printf(e->t, "        const float v%d = ", i);

@@ -319,7 +319,8 @@ static double distance(const struct figure *f, int side, const char *output, int
  * layer, whose errors add up as the roots of their squares do. */
 static void judge(struct figure *f, const char *output, int rows, const int64_t *row, const double *want)
 {
-    double limit = fmin(1e-2 * sqrt(layers(f)), fmax(0x1p-8, 1.2 * distance(f, UNFUSED, output, rows, row, want)));
+    double unfused = distance(f, UNFUSED, output, rows, row, want);
+    double limit = fmin(1e-2 * sqrt(layers(f)), fmax(0x1p-8, 1.2 * unfused));
     for (int side = CODA; side <= FOLDED; side++) {
         double error = distance(f, side, output, rows, row, want);
         f->error = error <= f->error ? f->error : error; /* NaN stays */

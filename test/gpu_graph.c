@@ -108,7 +108,9 @@ int gpu_graph(void)
     struct jit_device dev;
     char err[JIT_ERROR_SIZE];
     if (!device_open(&dev, err)) return gpu_case(false, "graph", "%s", err);
-    int failed = block("llama_small") + block("llama_token") + block("gpt2_small") + block("bert_small") + block("gpt2") +
-                 block("bert") + block("llama");
+    static const char *const name[] = {"llama_small", "llama_token", "gpt2_small", "bert_small",
+                                       "gpt2",        "bert",        "llama"};
+    int failed = 0;
+    for (int i = 0; i < ARRAY_SIZE(name); i++) failed += block(name[i]);
     return failed + random_graphs();
 }

@@ -144,8 +144,8 @@ static int share(const char *name, void *context)
     if (!prepare(&s, name, context)) return gpu_case(false, "share", "%s: %s", name, coda_error());
     int failed = gpu_case(captured(&s), "share", "%s: a captured CUDA graph replays the same bits, %d times",
                           name, REPLAYS);
-    failed +=
-        gpu_case(shared(&s), "share", "%s: two threads on two streams share one plan, %d runs each", name, RUNS);
+    failed += gpu_case(shared(&s), "share", "%s: two threads on two streams share one plan, %d runs each",
+                       name, RUNS);
     random_args_free(s.g, s.b.host);
     run_release(&s.b);
     coda_plan_free(s.plan);

@@ -238,9 +238,9 @@ static void embedded(struct gemm_rig *r, int acc)
     {                                                                                                        \
         .mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = 1, .band = 8, .splits = blocks      \
     }
-#define STREAM(columns, piece, all)                                                                          \
+#define STREAM(n, piece, parts)                                                                              \
     {                                                                                                        \
-        .mainloop = MAINLOOP_GEMV, .bm = 1, .bn = columns, .bk = piece, .groups = 2, .band = 1, .blocks = all \
+        .mainloop = MAINLOOP_GEMV, .bm = 1, .bn = n, .bk = piece, .groups = 2, .band = 1, .blocks = parts    \
     }
 #define BF CODA_BF16
 #define HF CODA_F16

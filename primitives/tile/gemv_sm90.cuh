@@ -1,4 +1,4 @@
-// gemv_sm90.cuh -- C = A B^T for a row or two of A: B streams through shared memory as fast as memory gives it.
+// gemv_sm90.cuh -- C = A B^T for a row or two of A: B streams through shared memory at memory's pace.
 //
 //     producer    one thread: copies pairs of B's rows into a ring, in pieces of K
 //     preparer    a warp: the epilogue's values of rows and columns, while the others multiply
@@ -112,7 +112,8 @@ template <class C, class E> struct GemvSm90 {
         for (int i = 4 * first(blockIdx.x); i < 4 * first(blockIdx.x + 1); i += 2) {
             const int column = Spot::of(i / 4).at(i / 2 % 2, 0);
             for (int piece = 0; piece < pieces; piece++, at.next()) {
-                const u32 bytes = 2 * length(piece), to = address(s.ring[at.slot]), bar = address(&s.full[at.slot]);
+                const u32 bytes = 2 * length(piece), bar = address(&s.full[at.slot]);
+                const u32 to = address(s.ring[at.slot]);
                 const T *from = args.b + column * C::b_stride_row + piece * C::bk;
                 ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
                 ptx::mbarrier_arrive_expect(bar, 2 * bytes);
