@@ -281,14 +281,28 @@ bool cache_prune(struct coda_cache *c, struct cache_prune *p);
 /* Publishes an entry's bytes, checked, unless its key is there already. True if it is there now. */
 bool cache_import(struct coda_cache *c, const void *raw, size_t raw_size);
 
-/* ---- bundle.c: many entries in one read-only file ---- */
+/* ---- bundle.c: many entries as one read-only block; immutable, for any thread ---- */
 
 struct bundle;
-/* Read once and checked completely; NULL with the reason in why (CACHE_ERROR bytes). */
+/* Reads a file once, or takes bytes that must outlive the bundle. Checked from end to end; NULL with the
+ * reason in why (CACHE_ERROR bytes). */
 struct bundle *bundle_open(const char *path, char *why);
-struct bundle *bundle_of(const void *data, size_t size, char *why); /* not copied */
+struct bundle *bundle_of(const void *data, size_t size, char *why);
 void bundle_close(struct bundle *b);
 /* The entry of a key, by kind and WHAT alone; checked again. It points into the bundle. */
 bool bundle_find(const struct bundle *b, const struct cache_key *k, struct entry *out);
+int bundle_count(const struct bundle *b);
+const void *bundle_block(const struct bundle *b, int i, size_t *size); /* the bytes of an entry      */
+const char *bundle_manifest(const struct bundle *b);                   /* text, for people           */
+
+struct bundle_block {
+    const void *data; /* an entry's bytes, intact                                                  */
+    size_t size;
+};
+/* A bundle as one malloc'd block; of several entries with one WHAT the first goes in. The same entries in
+ * any order give the same bytes, but for that. NULL with the reason in why. */
+void *bundle_pack(const struct bundle_block *block, int count, const char *manifest, size_t *size, char *why);
+/* Writes a file at once: it is all there, or as it was. */
+bool bundle_write(const char *path, const void *data, size_t size, char *why);
 
 #endif

@@ -1,0 +1,345 @@
+/*
+ * bundle.c -- many entries as one read-only block of bytes: a file beside a model, or an array in a program.
+ *
+ *     bundle   ::= magic digest^4 count text total index manifest blocks
+ *     magic    ::= "coda\n\x1a" "B" "1"      8 bytes, the last one is the format's version
+ *     digest   ::= of everything after it
+ *     index    ::= ( name^4 offset size )^count      names ascend, no two are alike
+ *     name     ::= the digest of an entry's WHAT
+ *     manifest ::= `text` bytes, the last of them NUL
+ *     blocks   ::= entries in the order of the index, each from the next multiple of 16 on, zeros between
+ *
+ * Everything but magic and text is u64, little-endian; offsets count from the first byte. There is one way
+ * to write a bundle: each offset must be the one that follows from the sizes before it, and the last block
+ * ends the bundle. So nothing overlaps, nothing is hidden between, and a check is additions and a digest,
+ * done once when it is opened. An entry is checked again, by entry.c, when it is used.
+ *
+ * An entry is found by WHAT alone, whoever made it, so that a bundle serves a machine that has no NVRTC or
+ * another one. The digest guards against rot, not attackers: who names a bundle trusts it, as who names a
+ * library does. Its owner is not asked for, for vendors' files belong to others; only a file that anybody
+ * may write is refused. It is read, never mapped: a file cut short while it is in use would otherwise end
+ * the process.
+ */
+#include "cache.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char magic[8] = "coda\n\x1a" "B" "1";
+enum { AT_DIGEST = 8, AT_COUNT = 40, AT_TEXT = 48, AT_TOTAL = 56, HEADER = 64 };
+enum { ROW_OFFSET = 32, ROW_SIZE = 40, ROW = 48, ALIGN = 16, COUNT_MAX = 1 << 20 };
+#define BUNDLE_MAX ((uint64_t)1 << 32) /* bytes */
+
+struct bundle {
+    const unsigned char *data;
+    void *owned; /* the same, if it came from a file */
+    int count;
+};
+
+/* One line in why, and false. */
+static bool refuse(char *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static bool refuse(char *why, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, CACHE_ERROR, format, args);
+    va_end(args);
+    return false;
+}
+
+static void put_u64(unsigned char *p, uint64_t x)
+{
+    for (int i = 0; i < 8; i++) p[i] = (unsigned char)(x >> 8 * i);
+}
+
+static uint64_t get_u64(const unsigned char *p)
+{
+    uint64_t x = 0;
+    for (int i = 0; i < 8; i++) x |= (uint64_t)p[i] << 8 * i;
+    return x;
+}
+
+static void put_digest(unsigned char *p, const struct digest *d)
+{
+    for (int i = 0; i < 4; i++) put_u64(p + 8 * i, d->word[i]);
+}
+
+static struct digest get_digest(const unsigned char *p)
+{
+    struct digest d;
+    for (int i = 0; i < 4; i++) d.word[i] = get_u64(p + 8 * i);
+    return d;
+}
+
+static int compare(const struct digest *a, const struct digest *b)
+{
+    for (int i = 0; i < 4; i++)
+        if (a->word[i] != b->word[i]) return a->word[i] < b->word[i] ? -1 : 1;
+    return 0;
+}
+
+static uint64_t align(uint64_t x) { return (x + ALIGN - 1) / ALIGN * ALIGN; }
+
+static const unsigned char *row(const unsigned char *p, uint64_t i) { return p + HEADER + i * ROW; }
+
+/* ---- Open ---- */
+
+static bool ascends(const unsigned char *p, uint64_t i)
+{
+    struct digest a = get_digest(row(p, i - 1)), b = get_digest(row(p, i));
+    return compare(&a, &b) < 0;
+}
+
+static bool zeros(const unsigned char *p, uint64_t from, uint64_t to)
+{
+    while (from < to && !p[from]) from++;
+    return from >= to;
+}
+
+/* No sum below comes near 2^64: count and text are bounded before they are used, each size by the bytes
+ * that are left. */
+static bool check_layout(const unsigned char *p, uint64_t size, char *why)
+{
+    uint64_t count = get_u64(p + AT_COUNT), text = get_u64(p + AT_TEXT);
+    if (count > COUNT_MAX) return refuse(why, "has %llu entries", (unsigned long long)count);
+    uint64_t end = HEADER + count * ROW;
+    if (end > size || !text || text > size - end) return refuse(why, "ends inside its index");
+    if (memchr(p + end, 0, text) != p + end + text - 1) return refuse(why, "has a manifest without an end");
+    end += text;
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t offset = get_u64(row(p, i) + ROW_OFFSET), bytes = get_u64(row(p, i) + ROW_SIZE);
+        if (i && !ascends(p, i)) return refuse(why, "has entry %d out of order", (int)i);
+        if (offset != align(end) || offset > size || bytes > size - offset || !zeros(p, end, offset))
+            return refuse(why, "has entry %d out of place", (int)i);
+        end = offset + bytes;
+    }
+    return end == size || refuse(why, "goes on behind its last entry");
+}
+
+static bool check(const unsigned char *p, uint64_t size, char *why)
+{
+    if (size < HEADER || memcmp(p, magic, 7)) return refuse(why, "is no bundle");
+    if (p[7] != magic[7]) return refuse(why, "is a bundle of format %d, not %d", p[7], magic[7]);
+    if (get_u64(p + AT_TOTAL) != size)
+        return refuse(why, "has %llu bytes instead of %llu", (unsigned long long)size,
+                      (unsigned long long)get_u64(p + AT_TOTAL));
+    struct digest want = get_digest(p + AT_DIGEST), is = digest_of(p + AT_COUNT, size - AT_COUNT);
+    if (!digest_equal(&want, &is)) return refuse(why, "is damaged: its digest differs");
+    return check_layout(p, size, why);
+}
+
+struct bundle *bundle_of(const void *data, size_t size, char *why)
+{
+    if (!data) return refuse(why, "is NULL"), NULL;
+    if (!check(data, size, why)) return NULL;
+    struct bundle *b = malloc(sizeof *b);
+    if (!b) return refuse(why, "is too much for memory"), NULL;
+    *b = (struct bundle){.data = data, .count = (int)get_u64((const unsigned char *)data + AT_COUNT)};
+    return b;
+}
+
+static bool read_all(int fd, unsigned char *p, size_t size, char *why)
+{
+    while (size) {
+        ssize_t n = read(fd, p, size);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return refuse(why, "cannot be read: %s", strerror(errno));
+        if (!n) return refuse(why, "became shorter while it was read");
+        p += n;
+        size -= (size_t)n;
+    }
+    return true;
+}
+
+static struct bundle *read_bundle(int fd, char *why)
+{
+    struct stat st;
+    if (fstat(fd, &st)) return refuse(why, "cannot be examined: %s", strerror(errno)), NULL;
+    if (!S_ISREG(st.st_mode)) return refuse(why, "is no plain file"), NULL;
+    if (st.st_mode & S_IWOTH) return refuse(why, "is writable by everybody"), NULL;
+    if ((uint64_t)st.st_size > BUNDLE_MAX)
+        return refuse(why, "has %lld bytes, too many for a bundle", (long long)st.st_size), NULL;
+    unsigned char *data = malloc((size_t)st.st_size + 1);
+    if (!data) return refuse(why, "is too much for memory: %lld bytes", (long long)st.st_size), NULL;
+    size_t size = (size_t)st.st_size;
+    struct bundle *b = read_all(fd, data, size, why) ? bundle_of(data, size, why) : NULL;
+    if (b) b->owned = data;
+    else free(data);
+    return b;
+}
+
+struct bundle *bundle_open(const char *path, char *why)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0) return refuse(why, "cannot be opened: %s", strerror(errno)), NULL;
+    struct bundle *b = read_bundle(fd, why);
+    close(fd);
+    return b;
+}
+
+void bundle_close(struct bundle *b)
+{
+    if (!b) return;
+    free(b->owned);
+    free(b);
+}
+
+/* ---- Look ---- */
+
+int bundle_count(const struct bundle *b) { return b->count; }
+
+const char *bundle_manifest(const struct bundle *b) { return (const char *)row(b->data, (uint64_t)b->count); }
+
+const void *bundle_block(const struct bundle *b, int i, size_t *size)
+{
+    const unsigned char *r = row(b->data, (uint64_t)i);
+    *size = (size_t)get_u64(r + ROW_SIZE);
+    return b->data + get_u64(r + ROW_OFFSET);
+}
+
+bool bundle_find(const struct bundle *b, const struct cache_key *k, struct entry *out)
+{
+    int low = 0, high = b->count;
+    while (low < high) {
+        int mid = low + (high - low) / 2;
+        struct digest d = get_digest(row(b->data, (uint64_t)mid));
+        if (compare(&d, &k->what_digest) < 0) low = mid + 1;
+        else high = mid;
+    }
+    if (low == b->count) return false;
+    struct digest d = get_digest(row(b->data, (uint64_t)low));
+    if (!digest_equal(&d, &k->what_digest)) return false;
+    struct cache_key what = *k;
+    what.by = NULL;
+    size_t size;
+    const void *block = bundle_block(b, low, &size);
+    return !entry_check(out, block, size) && !entry_match(out, &what);
+}
+
+/* ---- Make ---- */
+
+struct part {
+    struct digest name;
+    const void *data;
+    size_t size;
+    int order;
+};
+
+static int by_name(const void *a, const void *b)
+{
+    const struct part *x = a, *y = b;
+    int c = compare(&x->name, &y->name);
+    return c ? c : x->order - y->order;
+}
+
+/* Sorts, drops all but the first of each name, and leaves the count; false if one is no intact entry. */
+static bool arrange(struct part *part, const struct bundle_block *block, int *count, char *why)
+{
+    int kept = 0;
+    for (int i = 0; i < *count; i++) {
+        struct entry e;
+        enum entry_fault f = entry_check(&e, block[i].data, block[i].size);
+        if (f) return refuse(why, "entry %d is rejected: %s", i, entry_fault_name(f));
+        part[i] = (struct part){digest_of(e.key, e.what_size), block[i].data, block[i].size, i};
+    }
+    qsort(part, (size_t)*count, sizeof *part, by_name);
+    for (int i = 0; i < *count; i++)
+        if (!kept || compare(&part[kept - 1].name, &part[i].name)) part[kept++] = part[i];
+    *count = kept;
+    return true;
+}
+
+/* Fills zeroed bytes, or measures if p is NULL; the whole size. */
+static uint64_t lay_out(unsigned char *p, const struct part *part, int count, const char *manifest)
+{
+    uint64_t text = strlen(manifest) + 1, end = HEADER + (uint64_t)count * ROW;
+    if (p) memcpy(p + end, manifest, text);
+    end += text;
+    for (int i = 0; i < count; i++) {
+        unsigned char *r = p ? p + HEADER + i * ROW : NULL;
+        end = align(end);
+        if (r) {
+            put_digest(r, &part[i].name);
+            put_u64(r + ROW_OFFSET, end);
+            put_u64(r + ROW_SIZE, part[i].size);
+            memcpy(p + end, part[i].data, part[i].size);
+        }
+        end += part[i].size;
+    }
+    return end;
+}
+
+static void *pack(const struct part *part, int count, const char *manifest, size_t *size, char *why)
+{
+    uint64_t total = lay_out(NULL, part, count, manifest);
+    if (count > COUNT_MAX || total > BUNDLE_MAX)
+        return refuse(why, "%d entries of %llu bytes are too many for a bundle", count,
+                      (unsigned long long)total), NULL;
+    unsigned char *p = calloc(1, total);
+    if (!p) return refuse(why, "out of memory for a bundle of %llu bytes", (unsigned long long)total), NULL;
+    lay_out(p, part, count, manifest);
+    memcpy(p, magic, sizeof magic);
+    put_u64(p + AT_COUNT, (uint64_t)count);
+    put_u64(p + AT_TEXT, strlen(manifest) + 1);
+    put_u64(p + AT_TOTAL, total);
+    struct digest d = digest_of(p + AT_COUNT, total - AT_COUNT);
+    put_digest(p + AT_DIGEST, &d);
+    *size = total;
+    return p;
+}
+
+void *bundle_pack(const struct bundle_block *block, int count, const char *manifest, size_t *size, char *why)
+{
+    struct part *part = calloc((size_t)count + 1, sizeof *part);
+    if (!part) return refuse(why, "out of memory for %d entries", count), NULL;
+    void *data = arrange(part, block, &count, why) ? pack(part, count, manifest, size, why) : NULL;
+    free(part);
+    return data;
+}
+
+/* ---- Write ---- */
+
+static bool write_all(int fd, const unsigned char *p, size_t size)
+{
+    while (size) {
+        ssize_t n = write(fd, p, size);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return errno = n ? errno : ENOSPC, false;
+        p += n;
+        size -= (size_t)n;
+    }
+    return true;
+}
+
+/* Beside `path`, so that a rename can put it there. */
+static char *temporary_name(const char *path)
+{
+    uint64_t noise[2] = {0};
+    char *name = NULL;
+    while (getrandom(noise, sizeof noise, 0) < 0 && errno == EINTR) {}
+    int n = asprintf(&name, "%s.%016llx%016llx", path, (unsigned long long)noise[0],
+                     (unsigned long long)noise[1]);
+    return n < 0 ? NULL : name;
+}
+
+/* A name shows all of the bytes, on the device too, or what it showed before. */
+bool bundle_write(const char *path, const void *data, size_t size, char *why)
+{
+    char *temporary = temporary_name(path);
+    if (!temporary) return refuse(why, "out of memory for its name");
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+    bool ok = fd >= 0 && write_all(fd, data, size) && !fsync(fd);
+    int error = errno;
+    if (fd >= 0 && close(fd) && ok) ok = false, error = errno;
+    if (ok && rename(temporary, path)) ok = false, error = errno;
+    if (!ok && fd >= 0) unlink(temporary);
+    free(temporary);
+    return ok || refuse(why, "cannot be written: %s", strerror(error));
+}
