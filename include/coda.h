@@ -459,8 +459,39 @@ typedef struct coda_cache_pruned {
 CODA_API coda_status coda_cache_prune(coda_cache *c, const coda_cache_prune_options *opt,
                                       coda_cache_pruned *out);
 
-/* A bundle that is part of the program; the array must outlive the cache. */
+/* Bundles: many entries in one read-only file. A program that is given a bundle of its kernels compiles
+ * nothing, and the machine needs no NVRTC. In use by coda_cache_options.overlays, $CODA_BUNDLES, or, as
+ * part of the program, by coda_cache_add_bundle; that array must outlive the cache. */
 CODA_API coda_status coda_cache_add_bundle(coda_cache *c, const void *data, size_t size);
+
+typedef struct coda_export_options {
+    size_t size;
+    const coda_plan *const *plans; /* the kernels of these, wherever they came from; NULL (INIT): what
+                                    * the directory holds                                          */
+    int plan_count;
+    const char *keys;  /* of these, those that the lines of a record name; NULL (INIT): all        */
+    const char *arch;  /* of these, those for "sm_90a"; NULL (INIT): all                           */
+    const char *array; /* write C source that defines `const unsigned char ARRAY[]` and `const
+                        * unsigned long ARRAY_size`; NULL (INIT): write the bytes                  */
+} coda_export_options;
+#define CODA_EXPORT_OPTIONS_INIT {sizeof(coda_export_options), NULL, 0, NULL, NULL, NULL}
+typedef struct coda_bundle_report {
+    int64_t entries; /* in the bundle                                                              */
+    int64_t bytes;   /* of it                                                                      */
+    int64_t taken;   /* import: entries that are in the directory now                              */
+    int64_t missing; /* export: kernels that `keys` names and nobody has                           */
+} coda_bundle_report;
+/* Writes a bundle at once: a file is all there, or as it was. opt and out may be NULL. Kernels that only
+ * another compiler's version differs in go in once, the one last used. */
+CODA_API coda_status coda_cache_export(coda_cache *c, const char *path, const coda_export_options *opt,
+                                       coda_bundle_report *out);
+/* Copies a bundle's entries into the directory, those that are there already excepted. */
+CODA_API coda_status coda_cache_import(coda_cache *c, const char *path, coda_bundle_report *out);
+/* As coda_cache_list; and what is said about the whole, as lines `name value`, printed as
+ * coda_graph_print does. */
+CODA_API coda_status coda_bundle_list(const char *path, int (*visit)(void *context, const coda_cache_entry *e),
+                                      void *context);
+CODA_API int64_t coda_bundle_print(const char *path, char *buf, size_t size);
 
 /* For the program that compiles in isolation: reads one request from descriptor `in`, writes the
  * answer to `out`, and returns an exit status. */

@@ -18,6 +18,7 @@ static const char usage_text[] =
     "       coda explain FILE [options]     what the rewrites do to a graph, and its plan\n"
     "       coda compile FILE [options]     compiles its kernels into the cache; needs no GPU\n"
     "       coda run FILE [options]         runs it on random or given inputs\n"
+    "       coda cache COMMAND [options]    the cache itself: see coda cache --help\n"
     "       coda --version | --help\n"
     "\n"
     "FILE holds a graph in the text form (- is standard input).\n"
@@ -50,7 +51,7 @@ int complain(const char *format, ...)
 
 /* ---- Files ---- */
 
-static char *read_all(FILE *f)
+char *read_all(FILE *f)
 {
     size_t size = 0, room = 4096;
     char *text = malloc(room);
@@ -83,8 +84,7 @@ coda_graph *graph_open(const struct options *opt)
 
 /* ---- Options ---- */
 
-static int misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static int misuse(const char *format, ...)
+int misuse(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -229,6 +229,7 @@ int main(int argc, char **argv)
         return fputs(usage_text, stdout) < 0;
     if (!strcmp(name, "--version")) return printf("coda %s\n", coda_version()) < 0;
     if (!strcmp(name, "worker")) return coda_compile_worker(0, 1); /* what CODA_CACHE_ISOLATE starts */
+    if (!strcmp(name, "cache")) return cache(argc - 2, argv + 2);
     if (!strcmp(name, "info")) return argc > 2 ? misuse("info takes nothing") : info(&o);
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         if (strcmp(commands[i].name, name) != 0) continue;

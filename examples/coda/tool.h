@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "coda.h"
 
@@ -27,6 +28,10 @@ struct options {
 
 /* tool.c -- prints "coda: ..." and returns the exit status of a failure, 1. */
 int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same for wrong usage: 2, and where to read. */
+int misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* A whole stream as malloc'd text, NULL if memory ran out. */
+char *read_all(FILE *f);
 /* The graph in opt->file; NULL after a complaint. */
 coda_graph *graph_open(const struct options *opt);
 
@@ -35,6 +40,9 @@ int info(const struct options *opt);
 int explain(const struct options *opt);
 int compile(const struct options *opt);
 int run(const struct options *opt);
+
+/* tool_cache.c: coda cache ..., which has a grammar of its own. */
+int cache(int argc, char **argv);
 
 /* npy.c -- NumPy's files. A failure is one line of text, a success NULL. */
 struct npy {

@@ -1,0 +1,304 @@
+/*
+ * tool_cache.c -- coda cache: looks into the kernel cache, tidies it, and packs it into bundles.
+ *
+ * Everything is safe beside running processes: entries are published and removed as whole files, and who
+ * misses one compiles it again.
+ */
+#include "tool_cache.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LIST = 1,
+    STAT = 2,
+    VERIFY = 4,
+    PRUNE = 8,
+    CLEAR = 16,
+    EXPLAIN = 32,
+    EXPORT = 64,
+    IMPORT = 128,
+    ALL = 255
+};
+
+static const char usage_text[] =
+    "usage: coda cache list [BUNDLE]           entries, the last used first\n"
+    "       coda cache stat [BUNDLE]           where it is, how much is in it\n"
+    "       coda cache verify [BUNDLE]         reads and checks all; exit 1 if entries are damaged\n"
+    "       coda cache prune                   removes what the options say\n"
+    "       coda cache clear                   removes all\n"
+    "       coda cache explain NAME [NAME]     what an entry is; why two are not one\n"
+    "       coda cache export BUNDLE           packs entries into one read-only file\n"
+    "       coda cache import BUNDLE...        takes entries out of it\n"
+    "\n"
+    "NAME is the beginning of an entry's name, as list shows it.\n"
+    "\n"
+    "  --cache-dir DIR       this directory, instead of the default one\n"
+    "  --json                one JSON value instead of a table (not for export, import)\n"
+    "  --remove              verify: remove damaged entries\n"
+    "  --max-size N[K|M|G]   prune: down to so many bytes, the least recently used first\n"
+    "  --older-than N[h|d|w] prune: what was not used for so long\n"
+    "  --damaged             prune: what does not pass the check\n"
+    "  --dry-run             prune, clear: say what would be removed\n"
+    "  --keys FILE           export: only what the lines of a record name (- is standard input)\n"
+    "  --arch ARCH           export: only kernels for this architecture; of --graph: for it (sm_90a)\n"
+    "  --graph FILE          export: the kernels of this graph, compiled if need be; may be repeated\n"
+    "  --c-array NAME        export: write C source that defines an array of this name\n";
+
+/* ---- Values of options ---- */
+
+/* A number and one letter of `units` at most, which stands for the factor at its place. */
+static bool set_scaled(int64_t *out, const char *v, const char *units, const int64_t *factor)
+{
+    char *end;
+    errno = 0;
+    long long n = strtoll(v, &end, 10);
+    if (*v < '0' || *v > '9' || errno) return false;
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    int64_t f = unit ? factor[unit - units] : 1;
+    if ((*end && (!unit || end[1])) || n > INT64_MAX / f) return false;
+    *out = n * f;
+    return true;
+}
+
+static bool set_max_size(struct request *r, const char *v)
+{
+    return set_scaled(&r->prune.max_bytes, v, "KMG", (int64_t[]){1 << 10, 1 << 20, 1 << 30});
+}
+
+static bool set_older(struct request *r, const char *v)
+{
+    return set_scaled(&r->prune.older_than_s, v, "hdw", (int64_t[]){3600, 86400, 604800});
+}
+
+static bool set_graph(struct request *r, const char *v)
+{
+    if (!*v || r->graphs == MOST_FILES) return false;
+    return r->graph[r->graphs++] = v, true;
+}
+
+/* The name of something in C. */
+static bool set_array(struct request *r, const char *v)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+    r->export.array = v;
+    return *v && !v[strspn(v, letters)] && (*v < '0' || *v > '9');
+}
+
+static bool set_dir(struct request *r, const char *v) { return r->cache.dir = v, *v; }
+static bool set_json(struct request *r, const char *v) { return r->json = true, !v; }
+static bool set_remove(struct request *r, const char *v) { return r->remove = true, !v; }
+static bool set_damaged(struct request *r, const char *v) { return r->prune.faulty = 1, !v; }
+static bool set_dry(struct request *r, const char *v) { return r->prune.dry_run = 1, !v; }
+static bool set_keys(struct request *r, const char *v) { return r->keys = v, *v; }
+static bool set_arch(struct request *r, const char *v) { return r->export.arch = v, *v; }
+
+static const struct cache_option {
+    const char *name;
+    unsigned commands;
+    bool value;
+    bool (*set)(struct request *, const char *);
+} option[] = {
+    {"--cache-dir", ALL, true, set_dir},
+    {"--json", ALL & ~(EXPORT | IMPORT), false, set_json},
+    {"--remove", VERIFY, false, set_remove},
+    {"--max-size", PRUNE, true, set_max_size},
+    {"--older-than", PRUNE, true, set_older},
+    {"--damaged", PRUNE, false, set_damaged},
+    {"--dry-run", PRUNE | CLEAR, false, set_dry},
+    {"--keys", EXPORT, true, set_keys},
+    {"--arch", EXPORT, true, set_arch},
+    {"--graph", EXPORT, true, set_graph},
+    {"--c-array", EXPORT, true, set_array},
+};
+
+/* ---- prune, clear ---- */
+
+static void print_removed(const struct request *r, const coda_cache_pruned *done)
+{
+    char removed[32], kept[32];
+    print_bytes(removed, done->removed_bytes);
+    print_bytes(kept, done->kept_bytes);
+    printf("%s %" PRId64 " entries, %s; %" PRId64 " stay, %s\n",
+           r->prune.dry_run ? "would remove" : "removed", done->removed, removed, done->kept, kept);
+}
+
+static void print_removed_json(const struct request *r, const coda_cache_pruned *done)
+{
+    printf("{\"dry_run\": %s, ", r->prune.dry_run ? "true" : "false");
+    printf("\"removed\": %" PRId64 ", \"removed_bytes\": %" PRId64 ", ", done->removed, done->removed_bytes);
+    printf("\"kept\": %" PRId64 ", \"kept_bytes\": %" PRId64 "}\n", done->kept, done->kept_bytes);
+}
+
+static int remove_entries(const struct request *r)
+{
+    coda_cache_pruned done = {0};
+    if (coda_cache_prune(r->c, &r->prune, &done)) return complain("%s", coda_error());
+    (r->json ? print_removed_json : print_removed)(r, &done);
+    return 0;
+}
+
+static int prune(const struct request *r)
+{
+    if (r->prune.max_bytes < 0 && r->prune.older_than_s < 0 && !r->prune.faulty)
+        return misuse("prune needs --max-size, --older-than or --damaged");
+    return remove_entries(r);
+}
+
+static int clear(const struct request *r)
+{
+    struct request all = *r;
+    all.prune.max_bytes = 0;
+    return remove_entries(&all);
+}
+
+/* ---- export, import ---- */
+
+/* malloc'd; NULL after a complaint. */
+static char *read_keys(const char *path)
+{
+    bool standard = strcmp(path, "-") == 0;
+    FILE *f = standard ? stdin : fopen(path, "r");
+    if (!f) return complain("%s: %s", path, strerror(errno)), NULL;
+    char *text = read_all(f);
+    bool bad = ferror(f);
+    if (!standard) fclose(f);
+    if (text && !bad) return text;
+    complain("%s: cannot be read", path);
+    free(text);
+    return NULL;
+}
+
+static coda_plan *compile_graph(const struct request *r, const char *path)
+{
+    struct options o = {.file = path, .compile = CODA_COMPILE_OPTIONS_INIT};
+    coda_plan *p = NULL;
+    coda_graph *g = graph_open(&o);
+    o.compile.device = CODA_DEVICE_NONE;
+    o.compile.arch = r->export.arch;
+    o.compile.cache = r->c;
+    if (g && coda_compile(&p, g, &o.compile)) complain("%s: %s", path, coda_error());
+    coda_graph_free(g);
+    return p;
+}
+
+static int write_bundle(const struct request *r, const coda_export_options *opt)
+{
+    coda_bundle_report done = {0};
+    char bytes[32];
+    if (coda_cache_export(r->c, r->place[0], opt, &done)) return complain("%s", coda_error());
+    print_bytes(bytes, done.bytes);
+    printf("%" PRId64 " entries, %s\n", done.entries, bytes);
+    return done.missing ? complain("%" PRId64 " keys of the record are not in the cache", done.missing) : 0;
+}
+
+static int export(const struct request *r)
+{
+    coda_plan *plan[MOST_FILES] = {NULL};
+    coda_export_options opt = r->export;
+    char *keys = NULL;
+    int bad = r->keys && !(keys = read_keys(r->keys));
+    for (int i = 0; !bad && i < r->graphs; i++) bad = !(plan[i] = compile_graph(r, r->graph[i]));
+    if (r->graphs) opt.plans = (const coda_plan *const *)plan;
+    opt.plan_count = r->graphs;
+    opt.keys = keys;
+    if (!bad) bad = write_bundle(r, &opt);
+    for (int i = 0; i < r->graphs; i++) coda_plan_free(plan[i]);
+    free(keys);
+    return bad;
+}
+
+static int import(const struct request *r)
+{
+    int bad = 0;
+    for (int i = 0; i < r->places; i++) {
+        coda_bundle_report done = {0};
+        if (coda_cache_import(r->c, r->place[i], &done)) {
+            bad = complain("%s", coda_error());
+            continue;
+        }
+        printf("%s: %" PRId64 " of %" PRId64 " entries\n", r->place[i], done.taken, done.entries);
+        int64_t lost = done.entries - done.taken;
+        if (lost) bad = complain("%s: %" PRId64 " entries could not be stored", r->place[i], lost);
+    }
+    return bad;
+}
+
+/* ---- Dispatch ---- */
+
+static const struct cache_command {
+    const char *name;
+    unsigned bit;
+    int least, most; /* places */
+    int (*run)(const struct request *);
+} commands[] = {
+    {"list", LIST, 0, 1, cache_list},        {"stat", STAT, 0, 1, cache_stat},
+    {"verify", VERIFY, 0, 1, cache_verify},  {"prune", PRUNE, 0, 0, prune},
+    {"clear", CLEAR, 0, 0, clear},           {"explain", EXPLAIN, 1, 2, cache_explain},
+    {"export", EXPORT, 1, 1, export},        {"import", IMPORT, 1, MOST_FILES, import},
+};
+
+static const struct cache_option *find_option(const char *name, unsigned command)
+{
+    for (size_t i = 0; i < sizeof option / sizeof *option; i++)
+        if (!strcmp(option[i].name, name) && option[i].commands & command) return &option[i];
+    return NULL;
+}
+
+/* 0, or the exit status of a usage error. */
+static int parse(struct request *r, const struct cache_command *c, int argc, char **argv)
+{
+    for (int i = 0; i < argc; i++) {
+        if (strncmp(argv[i], "--", 2)) {
+            if (r->places == c->most) return misuse("cache %s does not take \"%s\"", c->name, argv[i]);
+            r->place[r->places++] = argv[i];
+            continue;
+        }
+        const struct cache_option *p = find_option(argv[i], c->bit);
+        if (!p) return misuse("cache %s has no option %s", c->name, argv[i]);
+        if (p->value && i + 1 == argc) return misuse("%s needs a value", argv[i]);
+        const char *value = p->value ? argv[++i] : NULL;
+        if (!p->set(r, value)) return misuse("%s cannot be \"%s\"", p->name, value);
+    }
+    if (r->places >= c->least) return 0;
+    return misuse("cache %s needs a %s", c->name, c->bit == EXPLAIN ? "NAME" : "BUNDLE");
+}
+
+/* Who only looks makes no directory. */
+static bool looks(const struct request *r, const struct cache_command *c)
+{
+    if (c->bit & (PRUNE | CLEAR)) return r->prune.dry_run;
+    return c->bit == EXPORT ? !r->graphs : c->bit != IMPORT && !r->remove;
+}
+
+/* The directory is needed by all but those that look into a bundle, or compile. */
+static int run_command(struct request *r, const struct cache_command *c)
+{
+    if (looks(r, c)) r->cache.flags |= CODA_CACHE_READ_ONLY;
+    if (coda_cache_open(&r->c, &r->cache)) return complain("%s", coda_error());
+    bool bundle = c->bit & (LIST | STAT | VERIFY) && r->places;
+    int status;
+    if (!bundle && !r->graphs && !*coda_cache_dir(r->c)) status = complain("%s", coda_cache_problem(r->c));
+    else status = c->run(r);
+    coda_cache_free(r->c);
+    return status;
+}
+
+int cache(int argc, char **argv)
+{
+    struct request r = {.cache = CODA_CACHE_OPTIONS_INIT, .prune = CODA_CACHE_PRUNE_OPTIONS_INIT,
+                        .export = CODA_EXPORT_OPTIONS_INIT};
+    const char *name = argc ? argv[0] : "";
+    if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help"))
+        return fputs(usage_text, stdout) < 0;
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        if (strcmp(commands[i].name, name)) continue;
+        int wrong = parse(&r, &commands[i], argc - 1, argv + 1);
+        return wrong ? wrong : run_command(&r, &commands[i]);
+    }
+    if (*name) return misuse("cache has no command \"%s\"", name);
+    fputs(usage_text, stderr);
+    return 2;
+}

@@ -1,0 +1,110 @@
+/* json.c -- is standard input one JSON value (RFC 8259)? Exit status 0 if it is. `json PATH` also wants a
+ * member: names with dots between, from the outermost object. */
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+static char text[1 << 24];
+static const char *at = text, *wanted = "";
+static bool found;
+
+static void blanks(void) { at += strspn(at, " \t\r\n"); }
+
+static bool take(const char *word)
+{
+    size_t n = strlen(word);
+    return !strncmp(at, word, n) && (at += n);
+}
+
+static bool escape(void)
+{
+    if (*at && strchr("\"\\/bfnrt", *at)) return at++, true;
+    if (*at++ != 'u') return false;
+    for (int i = 0; i < 4; i++, at++)
+        if (!*at || !strchr("0123456789abcdefABCDEF", *at)) return false;
+    return true;
+}
+
+static bool string(void)
+{
+    if (!take("\"")) return false;
+    while (*at && *at != '"') {
+        if ((unsigned char)*at < 0x20) return false;
+        if (*at++ == '\\' && !escape()) return false;
+    }
+    return take("\"");
+}
+
+static bool digits(void)
+{
+    size_t n = strspn(at, "0123456789");
+    at += n;
+    return n;
+}
+
+static bool number(void)
+{
+    take("-");
+    if (!take("0") && !digits()) return false;
+    if (take(".") && !digits()) return false;
+    if (*at != 'e' && *at != 'E') return true;
+    at++;
+    if (*at == '+' || *at == '-') at++;
+    return digits();
+}
+
+static bool value(const char *path, int depth);
+
+static bool array(int depth)
+{
+    blanks();
+    if (take("]")) return true;
+    do
+        if (!value(NULL, depth)) return false;
+    while (take(","));
+    return take("]");
+}
+
+/* What is wanted below a member, NULL if it is not on the way. */
+static const char *below(const char *path, const char *name, size_t n)
+{
+    if (!path || !*path || strncmp(path, name, n) || (path[n] && path[n] != '.')) return NULL;
+    if (!path[n]) found = true;
+    return path[n] ? path + n + 1 : NULL;
+}
+
+static bool object(const char *path, int depth)
+{
+    blanks();
+    if (take("}")) return true;
+    do {
+        blanks();
+        const char *name = at + 1;
+        if (!string()) return false;
+        const char *rest = below(path, name, (size_t)(at - 1 - name));
+        blanks();
+        if (!take(":") || !value(rest, depth)) return false;
+    } while (take(","));
+    return take("}");
+}
+
+static bool value(const char *path, int depth)
+{
+    if (depth > 100) return false;
+    blanks();
+    bool good = take("{")   ? object(path, depth + 1)
+                : take("[") ? array(depth + 1)
+                : *at == '"' ? string()
+                             : take("true") || take("false") || take("null") || number();
+    blanks();
+    return good;
+}
+
+int main(int argc, char **argv)
+{
+    size_t n = fread(text, 1, sizeof text - 1, stdin);
+    if (argc > 1) wanted = argv[1];
+    if (!value(wanted, 0) || at != text + n) return fprintf(stderr, "json: wrong at %.40s\n", at), 1;
+    if (*wanted && !found) return fprintf(stderr, "json: there is no %s\n", wanted), 1;
+    return 0;
+}
