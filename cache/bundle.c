@@ -43,7 +43,7 @@ struct bundle {
     int count;
 };
 
-/* One line in why, and false. */
+/* What follows the bundle's name in why; and false. */
 static bool refuse(char *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static bool refuse(char *why, const char *format, ...)
 {
@@ -135,7 +135,7 @@ static bool check(const unsigned char *p, uint64_t size, char *why)
     return check_layout(p, size, why);
 }
 
-struct bundle *bundle_of(const void *data, size_t size, char *why)
+static struct bundle *open_bytes(const void *data, size_t size, char *why)
 {
     if (!data) return refuse(why, "is NULL"), NULL;
     if (!check(data, size, why)) return NULL;
@@ -169,18 +169,37 @@ static struct bundle *read_bundle(int fd, char *why)
     unsigned char *data = malloc((size_t)st.st_size + 1);
     if (!data) return refuse(why, "is too much for memory: %lld bytes", (long long)st.st_size), NULL;
     size_t size = (size_t)st.st_size;
-    struct bundle *b = read_all(fd, data, size, why) ? bundle_of(data, size, why) : NULL;
+    struct bundle *b = read_all(fd, data, size, why) ? open_bytes(data, size, why) : NULL;
     if (b) b->owned = data;
     else free(data);
     return b;
 }
 
+/* Puts the bundle's name before a reason. */
+static void name_bundle(char *why, const char *name)
+{
+    char reason[CACHE_ERROR];
+    snprintf(reason, sizeof reason, "%s", why);
+    snprintf(why, CACHE_ERROR, "%.300s %.200s", name, reason);
+}
+
 struct bundle *bundle_open(const char *path, char *why)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0) return refuse(why, "cannot be opened: %s", strerror(errno)), NULL;
-    struct bundle *b = read_bundle(fd, why);
-    close(fd);
+    struct bundle *b = NULL;
+    if (fd < 0) refuse(why, "cannot be opened: %s", strerror(errno));
+    else {
+        b = read_bundle(fd, why);
+        close(fd);
+    }
+    if (!b) name_bundle(why, path);
+    return b;
+}
+
+struct bundle *bundle_of(const void *data, size_t size, char *why)
+{
+    struct bundle *b = open_bytes(data, size, why);
+    if (!b) name_bundle(why, "the bundle in memory");
     return b;
 }
 
@@ -341,5 +360,8 @@ bool bundle_write(const char *path, const void *data, size_t size, char *why)
     if (ok && rename(temporary, path)) ok = false, error = errno;
     if (!ok && fd >= 0) unlink(temporary);
     free(temporary);
-    return ok || refuse(why, "cannot be written: %s", strerror(error));
+    if (ok) return true;
+    refuse(why, "cannot be written: %s", strerror(error));
+    name_bundle(why, path);
+    return false;
 }

@@ -1,0 +1,129 @@
+/* bundles.c -- coda.h's calls about bundles in terms of the cache's. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compile.h"
+#include "ship.h"
+
+_Static_assert((int)CACHE_ERROR <= JIT_ERROR_SIZE, "the cache's reasons fit into ours");
+
+/* ---- Export ---- */
+
+/* Whoever made what came from a bundle is not this machine's NVRTC. */
+static char *print_by(const struct jit_cubin *c)
+{
+    char ignored[JIT_ERROR_SIZE];
+    enum cache_source from = c->value->source;
+    const struct nvrtc *n = from == FROM_BUNDLE ? NULL : nvrtc_open(ignored);
+    int major = 0, minor = 0;
+    if (n) n->nvrtcVersion(&major, &minor);
+    return key_print_by(major, minor, n ? nvrtc_build_id() : "unknown");
+}
+
+static coda_status take_kernel(struct cargo *c, const struct jit_exported *k, const struct sources *sources,
+                               char *err)
+{
+    char *what = key_print_what(&(struct key_parts){.arch = k->arch,
+                                                    .options = compile_options,
+                                                    .primitives = sources->digest,
+                                                    .symbol = k->symbol,
+                                                    .text = k->text});
+    char *by = what ? print_by(k->cubin) : NULL, *key = NULL;
+    if (by && asprintf(&key, "%s%s", what, by) >= 0) {
+        const struct cache_value *v = k->cubin->value;
+        cargo_take(c,
+                   &(struct entry){.kind = CACHE_KERNEL, .key = key, .key_size = strlen(key),
+                                   .what_size = strlen(what), .note = k->text, .note_size = strlen(k->text),
+                                   .data = v->data, .data_size = v->size},
+                   0);
+    } else c->failed = true;
+    free(what);
+    free(by);
+    free(key);
+    return c->failed ? jit_fail(err, CODA_E_MEMORY, "out of memory for a bundle") : CODA_OK;
+}
+
+static coda_status take_kernels(struct cargo *c, const struct jit_export *e, char *err)
+{
+    const struct sources *sources = sources_open(err);
+    coda_status status = sources ? CODA_OK : CODA_E_MEMORY;
+    for (int i = 0; !status && i < e->kernels; i++) status = take_kernel(c, &e->kernel[i], sources, err);
+    return status;
+}
+
+static coda_status write_cargo(struct cargo *c, const struct jit_export *e, coda_bundle_report *out, char *err)
+{
+    size_t size = 0;
+    void *bytes = cargo_pack(c, &size, err);
+    if (!bytes) return CODA_E_MEMORY;
+    *out = (coda_bundle_report){.entries = c->count, .bytes = (int64_t)size, .missing = cargo_missing(c)};
+    bool good = cargo_write(e->path, bytes, size, e->array, err);
+    free(bytes);
+    return good ? CODA_OK : CODA_E_IO;
+}
+
+coda_status jit_export(struct coda_cache *c, const struct jit_export *e, coda_bundle_report *out, char *err)
+{
+    struct cargo cargo;
+    coda_status status = cargo_open(&cargo, e->keys, e->arch, err) ? CODA_OK : CODA_E_MEMORY;
+    if (!status && e->kernel) status = take_kernels(&cargo, e, err);
+    else if (!status && !(c = jit_cache(c))) status = jit_fail(err, CODA_E_MEMORY, "out of memory for a cache");
+    else if (!status && !cargo_gather(&cargo, c, err)) status = CODA_E_IO;
+    if (!status) status = write_cargo(&cargo, e, out, err);
+    cargo_free(&cargo);
+    return status;
+}
+
+/* ---- Import and look ---- */
+
+coda_status jit_import(struct coda_cache *c, const char *path, coda_bundle_report *out, char *err)
+{
+    struct bundle *b = bundle_open(path, err);
+    if (!b) return CODA_E_IO;
+    *out = (coda_bundle_report){.entries = bundle_count(b)};
+    c = jit_cache(c);
+    for (int i = 0; c && i < bundle_count(b); i++) {
+        size_t size;
+        const void *block = bundle_block(b, i, &size);
+        out->bytes += (int64_t)size;
+        out->taken += cache_import(c, block, size);
+    }
+    bundle_close(b);
+    if (out->taken || !out->entries) return CODA_OK;
+    const char *why = c ? cache_problem(c) : "out of memory";
+    return jit_fail(err, CODA_E_IO, "%s: none of %lld entries could be stored%s%s", path,
+                    (long long)out->entries, *why ? ": " : "", why);
+}
+
+coda_status jit_bundle_list(const char *path, int (*visit)(void *, const coda_cache_entry *), void *context,
+                            char *err)
+{
+    struct bundle *b = bundle_open(path, err);
+    bool more = true;
+    if (!b) return CODA_E_IO;
+    for (int i = 0; more && i < bundle_count(b); i++) {
+        struct cache_item item = {0};
+        char name[DIGEST_HEX] = "";
+        item.raw = bundle_block(b, i, &item.raw_size);
+        item.bytes = (int64_t)item.raw_size;
+        item.fault = entry_check(&item.entry, item.raw, item.raw_size);
+        item.name = name;
+        if (!item.fault) {
+            struct digest d = digest_of(item.entry.key, item.entry.key_size);
+            digest_hex(name, &d);
+        }
+        more = jit_cache_show(&item, visit, context);
+    }
+    bundle_close(b);
+    return CODA_OK;
+}
+
+int64_t jit_bundle_print(const char *path, char *buf, size_t size, char *err)
+{
+    struct bundle *b = bundle_open(path, err);
+    if (!b) return CODA_E_IO;
+    int n = snprintf(buf, size, "%s", bundle_manifest(b));
+    bundle_close(b);
+    return n;
+}
