@@ -10,45 +10,29 @@ _Static_assert((int)CACHE_ERROR <= JIT_ERROR_SIZE, "the cache's reasons fit into
 
 /* ---- Export ---- */
 
-/* Whoever made what came from a bundle is not this machine's NVRTC. */
-static char *print_by(const struct jit_cubin *c)
+/* What came from a bundle was made by whoever made the bundle: nobody asked NVRTC here. */
+static coda_status take_kernel(struct cargo *c, const struct jit_exported *k, char *err)
 {
-    char ignored[JIT_ERROR_SIZE];
-    enum cache_source from = c->value->source;
-    const struct nvrtc *n = from == FROM_BUNDLE ? NULL : nvrtc_open(ignored);
-    int major = 0, minor = 0;
-    if (n) n->nvrtcVersion(&major, &minor);
-    return key_print_by(major, minor, n ? nvrtc_build_id() : "unknown");
-}
-
-static coda_status take_kernel(struct cargo *c, const struct jit_exported *k, const struct sources *sources,
-                               char *err)
-{
-    char *what = key_print_what(&(struct key_parts){.arch = k->arch,
-                                                    .options = compile_options,
-                                                    .primitives = sources->digest,
-                                                    .symbol = k->symbol,
-                                                    .text = k->text});
-    char *by = what ? print_by(k->cubin) : NULL, *key = NULL;
-    if (by && asprintf(&key, "%s%s", what, by) >= 0) {
-        const struct cache_value *v = k->cubin->value;
-        cargo_take(c,
-                   &(struct entry){.kind = CACHE_KERNEL, .key = key, .key_size = strlen(key),
-                                   .what_size = strlen(what), .note = k->text, .note_size = strlen(k->text),
-                                   .data = v->data, .data_size = v->size},
-                   0);
-    } else c->failed = true;
-    free(what);
-    free(by);
-    free(key);
+    const struct cache_value *v = k->cubin->value;
+    const char *by = k->cubin->by ? k->cubin->by : "nvrtc unknown\n";
+    char *key = NULL;
+    if (asprintf(&key, "%s%s", k->cubin->what, by) < 0) c->failed = true;
+    else {
+        struct entry e = {.kind = CACHE_KERNEL, .key = key, .note = k->text, .data = v->data};
+        e.key_size = strlen(key);
+        e.what_size = strlen(k->cubin->what);
+        e.note_size = strlen(k->text);
+        e.data_size = v->size;
+        cargo_take(c, &e, 0);
+        free(key);
+    }
     return c->failed ? jit_fail(err, CODA_E_MEMORY, "out of memory for a bundle") : CODA_OK;
 }
 
 static coda_status take_kernels(struct cargo *c, const struct jit_export *e, char *err)
 {
-    const struct sources *sources = sources_open(err);
-    coda_status status = sources ? CODA_OK : CODA_E_MEMORY;
-    for (int i = 0; !status && i < e->kernels; i++) status = take_kernel(c, &e->kernel[i], sources, err);
+    coda_status status = CODA_OK;
+    for (int i = 0; !status && i < e->kernels; i++) status = take_kernel(c, &e->kernel[i], err);
     return status;
 }
 

@@ -1,0 +1,90 @@
+/* bundle_calls.c -- coda.h's calls about bundles: arguments checked, plans turned into their kernels. */
+#include "build.h"
+#include "compiled.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Kernels of all plans; CODA_E_INVALID names the first plan that has none. */
+static coda_status collect(struct jit_export *e, struct jit_exported *to, const coda_export_options *opt)
+{
+    for (int i = 0; i < opt->plan_count; i++) {
+        const coda_plan *p = opt->plans[i];
+        if (!p) return fail(CODA_E_INVALID, "cache_export: plan %d is NULL", i);
+        for (int k = 0; k < p->kernels; k++) {
+            if (!p->kernel[k].cubin.image)
+                return fail(CODA_E_INVALID, "cache_export: plan %d was compiled without its kernels", i);
+            if (to) to[e->kernels] = (struct jit_exported){&p->kernel[k].cubin, p->kernel[k].info.source};
+            e->kernels++;
+        }
+    }
+    return CODA_OK;
+}
+
+static coda_status export_plans(coda_cache *c, struct jit_export *e, const coda_export_options *opt,
+                                coda_bundle_report *out)
+{
+    char err[JIT_ERROR_SIZE];
+    coda_status status = collect(e, NULL, opt);
+    if (status) return status;
+    struct jit_exported *kernel = calloc((size_t)e->kernels + 1, sizeof *kernel);
+    if (!kernel) return fail(CODA_E_MEMORY, "out of memory for %d kernels", e->kernels);
+    e->kernels = 0;
+    collect(e, kernel, opt);
+    e->kernel = kernel;
+    status = jit_export(c, e, out, err);
+    free(kernel);
+    return status ? fail(status, "%s", err) : CODA_OK;
+}
+
+/* Letters, digits and underscores, not a digit first. */
+static bool is_identifier(const char *s)
+{
+    static const char letters[] = "0123456789_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    return *s && strspn(s, letters) == strlen(s) && strspn(s, "0123456789") == 0;
+}
+
+CODA_API coda_status coda_cache_export(coda_cache *c, const char *path, const coda_export_options *opt,
+                                       coda_bundle_report *out)
+{
+    coda_export_options own = CODA_EXPORT_OPTIONS_INIT;
+    coda_bundle_report ignored;
+    char err[JIT_ERROR_SIZE];
+    if (!path || !*path) return fail(CODA_E_INVALID, "cache_export: there is no path");
+    coda_status status = build_options("cache_export", &own, sizeof own, opt);
+    if (status) return status;
+    if (own.plan_count < 0 || (own.plan_count && !own.plans))
+        return fail(CODA_E_INVALID, "cache_export: %d plans at NULL", own.plan_count);
+    if (own.array && !is_identifier(own.array))
+        return fail(CODA_E_INVALID, "cache_export: \"%s\" is no name in C", own.array);
+    struct jit_export e = {.path = path, .keys = own.keys, .arch = own.arch, .array = own.array};
+    if (own.plans) return export_plans(c, &e, &own, out ? out : &ignored);
+    status = jit_export(c, &e, out ? out : &ignored, err);
+    return status ? fail(status, "%s", err) : CODA_OK;
+}
+
+CODA_API coda_status coda_cache_import(coda_cache *c, const char *path, coda_bundle_report *out)
+{
+    coda_bundle_report ignored;
+    char err[JIT_ERROR_SIZE];
+    if (!path) return fail(CODA_E_INVALID, "cache_import: path is NULL");
+    coda_status status = jit_import(c, path, out ? out : &ignored, err);
+    return status ? fail(status, "%s", err) : CODA_OK;
+}
+
+CODA_API coda_status coda_bundle_list(const char *path, int (*visit)(void *context, const coda_cache_entry *e),
+                                      void *context)
+{
+    char err[JIT_ERROR_SIZE];
+    if (!path || !visit) return fail(CODA_E_INVALID, "bundle_list: %s is NULL", path ? "visit" : "path");
+    coda_status status = jit_bundle_list(path, visit, context, err);
+    return status ? fail(status, "%s", err) : CODA_OK;
+}
+
+CODA_API int64_t coda_bundle_print(const char *path, char *buf, size_t size)
+{
+    char err[JIT_ERROR_SIZE];
+    if (!path || (!buf && size)) return fail(CODA_E_INVALID, "bundle_print: %s is NULL", path ? "buf" : "path");
+    int64_t n = jit_bundle_print(path, buf, size, err);
+    return n < 0 ? fail((coda_status)n, "%s", err) : n;
+}
