@@ -36,7 +36,8 @@ static coda_status take_kernels(struct cargo *c, const struct jit_export *e, cha
     return status;
 }
 
-static coda_status write_cargo(struct cargo *c, const struct jit_export *e, coda_bundle_report *out, char *err)
+static coda_status write_cargo(struct cargo *c, const struct jit_export *e, coda_bundle_report *out,
+                               char *err)
 {
     size_t size = 0;
     void *bytes = cargo_pack(c, &size, err);
@@ -47,13 +48,18 @@ static coda_status write_cargo(struct cargo *c, const struct jit_export *e, coda
     return good ? CODA_OK : CODA_E_IO;
 }
 
+static coda_status gather(struct cargo *cargo, struct coda_cache *c, char *err)
+{
+    if (!(c = jit_cache(c))) return jit_fail(err, CODA_E_MEMORY, "out of memory for a cache");
+    return cargo_gather(cargo, c, err) ? CODA_OK : CODA_E_IO;
+}
+
 coda_status jit_export(struct coda_cache *c, const struct jit_export *e, coda_bundle_report *out, char *err)
 {
     struct cargo cargo;
     coda_status status = cargo_open(&cargo, e->keys, e->arch, err) ? CODA_OK : CODA_E_MEMORY;
     if (!status && e->kernel) status = take_kernels(&cargo, e, err);
-    else if (!status && !(c = jit_cache(c))) status = jit_fail(err, CODA_E_MEMORY, "out of memory for a cache");
-    else if (!status && !cargo_gather(&cargo, c, err)) status = CODA_E_IO;
+    else if (!status) status = gather(&cargo, c, err);
     if (!status) status = write_cargo(&cargo, e, out, err);
     cargo_free(&cargo);
     return status;

@@ -3,6 +3,7 @@
 #define SHIP_H
 
 #include "cache.h"
+#include "coda.h"
 
 struct piece {
     void *bytes; /* an entry                                                                       */
@@ -28,5 +29,9 @@ void *cargo_pack(struct cargo *c, size_t *size, char *err);
 int cargo_missing(const struct cargo *c); /* how many wanted ones were not there, after cargo_pack  */
 /* As it is, or as C source that defines an array. */
 bool cargo_write(const char *path, const void *bytes, size_t size, const char *array, char *err);
+
+/* caches.c: an entry as the user's callback sees it. */
+bool jit_cache_show(const struct cache_item *item, int (*visit)(void *, const coda_cache_entry *),
+                    void *context);
 
 #endif

@@ -72,8 +72,8 @@ CODA_API coda_status coda_cache_import(coda_cache *c, const char *path, coda_bun
     return status ? fail(status, "%s", err) : CODA_OK;
 }
 
-CODA_API coda_status coda_bundle_list(const char *path, int (*visit)(void *context, const coda_cache_entry *e),
-                                      void *context)
+CODA_API coda_status coda_bundle_list(const char *path,
+                                      int (*visit)(void *context, const coda_cache_entry *e), void *context)
 {
     char err[JIT_ERROR_SIZE];
     if (!path || !visit) return fail(CODA_E_INVALID, "bundle_list: %s is NULL", path ? "visit" : "path");
@@ -84,7 +84,8 @@ CODA_API coda_status coda_bundle_list(const char *path, int (*visit)(void *conte
 CODA_API int64_t coda_bundle_print(const char *path, char *buf, size_t size)
 {
     char err[JIT_ERROR_SIZE];
-    if (!path || (!buf && size)) return fail(CODA_E_INVALID, "bundle_print: %s is NULL", path ? "buf" : "path");
+    if (!path || (!buf && size))
+        return fail(CODA_E_INVALID, "bundle_print: %s is NULL", path ? "buf" : "path");
     int64_t n = jit_bundle_print(path, buf, size, err);
     return n < 0 ? fail((coda_status)n, "%s", err) : n;
 }

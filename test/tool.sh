@@ -86,4 +86,112 @@ npy "$out/bad.npy" '2147483647, 2147483647, 2147483647' '<f4' 60
 status 1 $coda run "$out/scale.coda" --input x="$out/bad.npy"; says elements
 npy "$out/bad.npy" '3, -5' '<f4' 60; status 1 $coda run "$out/scale.coda" --input x="$out/bad.npy"; says shape
 npy "$out/bad.npy" '3, 5' '<f4' 59; status 1 $coda run "$out/scale.coda" --input x="$out/bad.npy"; says shape
-echo "tool: commands, errors, graphs and .npy files"
+
+# The cache. A compiler that is not there (test/fake) fills it; small graphs give small caches.
+make --no-print-directory -s BUILD="${BUILD:-build}" "${BUILD:-build}/fake/libnvrtc.so.13"
+${CC:-gcc} -O1 -Wall -Werror test/json.c -o "$out/json"
+json() { "$out/json" ${1:+"$1"} < "$out/out" || die "no JSON with $1: $(cat "$out/out")"; }
+CODA_CUDA_LIB=$(cd "${BUILD:-build}/fake" && pwd)
+CODA_CACHE_DIR=$out/cache
+export CODA_CUDA_LIB CODA_CACHE_DIR
+unset CODA_BUNDLES CODA_RECORD XDG_CACHE_HOME
+chmod -R u+w "$out/cache" 2>/dev/null || :
+rm -rf "$out/cache" "$out/other" "$out"/*.bundle "$out/used.keys"
+first=$graphs/llama_small.coda second=$graphs/gpt2_small.coda
+entries() { find "${1:-$out/cache}" -type f -path '*/v[0-9]*/??/*' | wc -l; }
+
+status 0 $coda cache --help; prints '^usage: coda cache'
+status 2 $coda cache frobnicate; says frobnicate
+status 2 $coda cache list --dry-run; says '--dry-run'
+status 2 $coda cache list a b; says '"b"'
+status 2 $coda cache explain; says 'needs a NAME'
+status 2 $coda cache explain a b c; says '"c"'
+status 2 $coda cache export; says 'needs a BUNDLE'
+status 2 $coda cache import; says 'needs a BUNDLE'
+status 2 $coda cache export a --keys; says 'needs a value'
+status 2 $coda cache export a --json; says '--json'
+status 2 $coda cache prune; says 'needs --max-size'
+for n in '' -1 x 1x 1KK 9999999999G; do status 2 $coda cache prune --max-size "$n"; says 'cannot be'; done
+for n in '' 1m 1.5d; do status 2 $coda cache prune --older-than "$n"; says 'cannot be'; done
+for n in '' 1a a-b; do status 2 $coda cache export "$out/x" --c-array "$n"; says 'cannot be'; done
+status 1 $coda cache list; says "$out/cache"
+[ ! -e "$out/cache" ] || die "who only looks made a folder"
+status 1 $coda cache list --cache-dir /dev/null/none; says 'none'
+status 1 $coda cache verify /nonexistent; says 'cannot be opened'
+
+CODA_RECORD=$out/used.keys status 0 $coda compile $first; prints coda_gemm
+n=$(entries)
+[ "$n" -gt 2 ] || die "$n entries after a compilation"
+[ "$(sort -u "$out/used.keys" | grep -c '^kernel [0-9a-f]\{64\} sm_90a coda_')" = "$n" ] ||
+    die "the record is not of $n kernels: $(cat "$out/used.keys")"
+status 0 $coda compile $first; prints cached
+status 0 $coda cache list; prints 'kernel  sm_90a'; prints "^$n entries"
+status 0 $coda cache list --json; json
+[ "$(grep -c '"name"' "$out/out")" = "$n" ] || die "the list is not of $n entries"
+name=$(sed -n '2s/.*"name": "\([0-9a-f]*\)".*/\1/p' "$out/out")
+other=$(sed -n '3s/.*"name": "\([0-9a-f]*\)".*/\1/p' "$out/out")
+status 0 $coda cache stat; prints "^directory  $out/cache"; prints "^kernel     $n,"
+status 0 $coda cache stat --json; json kernel.entries; json cache; prints "\"entries\": $n,"
+status 0 $coda cache verify; prints '^0 rejected'
+status 0 $coda cache explain "$name"; prints '^arch sm_90a'; prints '^#include'
+status 0 $coda cache explain "$name" --json; json note
+status 0 $coda cache explain "$name" "$other"; prints '^text '; prints '^symbol'
+status 0 $coda cache explain "$name" "$other" --json; json differences
+status 0 $coda cache explain "$name" "$name"; prints 'the same'
+status 1 $coda cache explain 0123456789abcdef0; says 'no entry'
+status 1 $coda cache explain ''; says 'several'
+
+# Out as a bundle and in again, by directory, by record and by graph: the same bytes.
+status 0 $coda cache export "$out/all.bundle"; prints "^$n entries"
+status 0 $coda cache export "$out/keys.bundle" --keys "$out/used.keys"; prints "^$n entries"
+status 0 $coda cache export "$out/graph.bundle" --graph $first; prints "^$n entries"
+cmp "$out/all.bundle" "$out/keys.bundle" && cmp "$out/all.bundle" "$out/graph.bundle" || die 'bundles differ'
+status 0 $coda cache export "$out/none.bundle" --arch sm_80; prints '^0 entries'
+printf 'kernel %064d\nno line of a record\n' 7 > "$out/unknown.keys"
+status 1 $coda cache export "$out/none.bundle" --keys "$out/unknown.keys"; says '1 keys'
+status 1 $coda cache export "$out/no/folder/x.bundle"; says 'cannot be written'
+status 0 $coda cache list "$out/all.bundle"; prints "^$n entries"
+status 0 $coda cache list "$out/all.bundle" --json; json
+status 0 $coda cache stat "$out/all.bundle"; prints '^library '; prints '^arch sm_90a'; prints '^nvrtc '
+status 0 $coda cache stat "$out/all.bundle" --json; json manifest
+status 0 $coda cache verify "$out/all.bundle"
+head -c 1000 "$out/all.bundle" > "$out/cut.bundle"
+status 1 $coda cache import "$out/cut.bundle"; says 'instead of'
+status 0 $coda cache import "$out/all.bundle" --cache-dir "$out/other"; prints "$n of $n entries"
+[ "$(entries "$out/other")" = "$n" ] || die "$(entries "$out/other") entries imported"
+CODA_CUDA_LIB=/nonexistent status 0 $coda compile $first --cache-dir "$out/other"; prints cached
+CODA_CUDA_LIB=/nonexistent CODA_BUNDLES=$out/all.bundle status 0 $coda compile $first --cache-dir "$out/none"; prints cached
+status 0 $coda cache verify --cache-dir "$out/other"; prints '^0 rejected'
+
+# As an array in a program.
+status 0 $coda cache export "$out/array.c" --c-array model_kernels
+cat >> "$out/array.c" <<'END'
+#include <stdio.h>
+int main(void) { return fwrite(model_kernels, 1, model_kernels_size, stdout) != model_kernels_size; }
+END
+${CC:-gcc} -Wall -Werror "$out/array.c" -o "$out/array" && "$out/array" | cmp - "$out/all.bundle" || die 'the array differs'
+
+# Damage is found, told and removed.
+file=$out/cache/v2/$(echo "$name" | cut -c-2)/$(echo "$name" | cut -c3-)
+printf x | dd of="$file" bs=1 seek=200 conv=notrunc 2>/dev/null
+status 1 $coda cache verify; says '1 of'; prints 'rejected: digest'
+status 1 $coda cache verify --json; json faults
+status 0 $coda cache prune --damaged --dry-run; prints '^would remove 1 entries'
+status 0 $coda cache verify --remove --json; json removed; prints '"removed": 1'
+status 0 $coda cache verify; prints '^0 rejected'
+
+# Less.
+status 0 $coda compile $second
+n=$(entries)
+status 0 $coda cache prune --older-than 1h; prints '^removed 0 entries'
+find "$out/cache" -type f -exec touch -d '2 days ago' {} +
+status 0 $coda cache list; prints '48 h\|2 d'
+status 0 $coda cache prune --older-than 1d --dry-run --json; json removed; prints "\"removed\": $n,"
+[ "$(entries)" = "$n" ] || die 'a dry run removes'
+status 0 $coda cache prune --max-size 20K; prints '^removed'
+[ "$(du -s --block-size=1K --exclude='.*' "$out/cache" | cut -f1)" -lt 400 ] && [ "$(entries)" -lt "$n" ] || die 'prune'
+status 0 $coda cache clear --dry-run; prints '^would remove'
+status 0 $coda cache clear --json; json kept
+[ "$(entries)" = 0 ] || die 'clear leaves entries'
+status 0 $coda cache stat; prints '^entries    0'
+echo "tool: commands, errors, graphs, .npy files, the cache and bundles"

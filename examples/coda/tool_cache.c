@@ -140,13 +140,6 @@ static int remove_entries(const struct request *r)
     return 0;
 }
 
-static int prune(const struct request *r)
-{
-    if (r->prune.max_bytes < 0 && r->prune.older_than_s < 0 && !r->prune.faulty)
-        return misuse("prune needs --max-size, --older-than or --damaged");
-    return remove_entries(r);
-}
-
 static int clear(const struct request *r)
 {
     struct request all = *r;
@@ -235,7 +228,7 @@ static const struct cache_command {
     int (*run)(const struct request *);
 } commands[] = {
     {"list", LIST, 0, 1, cache_list},        {"stat", STAT, 0, 1, cache_stat},
-    {"verify", VERIFY, 0, 1, cache_verify},  {"prune", PRUNE, 0, 0, prune},
+    {"verify", VERIFY, 0, 1, cache_verify},  {"prune", PRUNE, 0, 0, remove_entries},
     {"clear", CLEAR, 0, 0, clear},           {"explain", EXPLAIN, 1, 2, cache_explain},
     {"export", EXPORT, 1, 1, export},        {"import", IMPORT, 1, MOST_FILES, import},
 };
@@ -262,8 +255,11 @@ static int parse(struct request *r, const struct cache_command *c, int argc, cha
         const char *value = p->value ? argv[++i] : NULL;
         if (!p->set(r, value)) return misuse("%s cannot be \"%s\"", p->name, value);
     }
-    if (r->places >= c->least) return 0;
-    return misuse("cache %s needs a %s", c->name, c->bit == EXPLAIN ? "NAME" : "BUNDLE");
+    if (r->places < c->least)
+        return misuse("cache %s needs a %s", c->name, c->bit == EXPLAIN ? "NAME" : "BUNDLE");
+    if (c->bit == PRUNE && r->prune.max_bytes < 0 && r->prune.older_than_s < 0 && !r->prune.faulty)
+        return misuse("cache prune needs --max-size, --older-than or --damaged");
+    return 0;
 }
 
 /* Who only looks makes no directory. */
