@@ -158,7 +158,7 @@ lint: ## files over 800 lines, lines over 110 columns; clang-format's opinion if
 # ---- Installation ----
 VERSION = $(shell sed -n 's/.*CODA_VERSION_STRING "\(.*\)"/\1/p' include/coda.h)
 D       = $(DESTDIR)$(PREFIX)
-INSTALLED = include/coda.h lib/libcoda.so.0 lib/libcoda.so lib/libcoda.a lib/pkgconfig/coda.pc bin/coda share/man/man1/coda.1
+INSTALLED = include/coda.h lib/libcoda.so.0 lib/libcoda.so lib/libcoda.a lib/pkgconfig/coda.pc bin/coda share/man/man1/coda.1 share/man/man1/coda-cache.1
 define PKG_CONFIG
 prefix=$(PREFIX)
 libdir=$${prefix}/lib
@@ -180,7 +180,7 @@ install: all ## header, libraries, tool, coda.pc and man page into $DESTDIR$PREF
 	ln -sf libcoda.so.0 $(D)/lib/libcoda.so
 	install -m 644 $(BUILD)/libcoda.a $(D)/lib
 	install -m 755 $(BUILD)/coda $(D)/bin
-	install -m 644 examples/coda/coda.1 $(D)/share/man/man1
+	install -m 644 examples/coda/coda.1 examples/coda/coda-cache.1 $(D)/share/man/man1
 	printf '%s\n' "$$PKG_CONFIG" > $(D)/lib/pkgconfig/coda.pc
 uninstall: ## takes them away again
 	rm -f $(INSTALLED:%=$(D)/%)

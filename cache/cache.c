@@ -100,6 +100,9 @@ static void add_overlays(struct coda_cache *c, const char *list)
     }
 }
 
+/* malloc'd, or NULL. */
+static char *copy_path(const char *path) { return path && *path ? strdup(path) : NULL; }
+
 static void open_place(struct coda_cache *c, const struct cache_options *o)
 {
     c->dir.stats = &c->stats;
@@ -126,7 +129,7 @@ struct coda_cache *cache_open(const struct cache_options *options)
                    (is_set("CODA_CACHE_VERIFY") ? CACHE_VERIFY : 0u);
         c->wait_ms = o->wait_ms ? o->wait_ms : CACHE_WAIT_MS;
         c->compile_ms = o->compile_ms;
-        c->record = o->record ? strdup(o->record) : NULL;
+        c->record = copy_path(o->record ? o->record : secure_getenv("CODA_RECORD"));
         c->helper = o->helper ? strdup(o->helper) : NULL;
         open_place(c, o);
         add_overlays(c, o->overlays ? o->overlays : secure_getenv("CODA_BUNDLES"));

@@ -224,8 +224,8 @@ struct stats *cache_stats(struct coda_cache *c);
  * memory ran out. */
 int64_t cache_stats_print(struct coda_cache *c, char *buf, size_t size);
 
-/* Memory and bundles alone: no lock, no system call, no allocation where memory has it. The value may be
- * a failure. NULL: not there. */
+/* What needs no compiler's name: memory (no lock, no system call, no allocation), bundles and, for a key
+ * without `by`, what was imported. The value may be a failure. NULL: not there. */
 const struct cache_value *cache_find(struct coda_cache *c, const struct cache_key *k);
 
 /* Makes what a key names: malloc'd *data, or a status other than 0 and one line of CACHE_ERROR bytes at
@@ -278,7 +278,8 @@ struct cache_prune {
     int64_t removed, removed_bytes, kept, kept_bytes; /* out                                       */
 };
 bool cache_prune(struct coda_cache *c, struct cache_prune *p);
-/* Publishes an entry's bytes, checked, unless its key is there already. True if it is there now. */
+/* Publishes an entry's bytes, checked, under the name of its WHAT, so that it serves whatever compiler is
+ * or is not there. True if it is there now. */
 bool cache_import(struct coda_cache *c, const void *raw, size_t raw_size);
 
 /* ---- bundle.c: many entries as one read-only block; immutable, for any thread ---- */

@@ -66,9 +66,12 @@ const struct cache_value *cache_find(struct coda_cache *c, const struct cache_ke
         stats_add(&c->stats, v->status ? COUNT_replayed_failures : COUNT_memory_hits, 1);
         return v;
     }
-    if (!atomic_load(&c->bundles) || c->flags & CACHE_VERIFY) return NULL;
+    if (c->flags & CACHE_VERIFY) return NULL;
     int saved = errno;
-    if ((v = look_in_bundles(c, k))) {
+    const char *ignored;
+    v = look_in_bundles(c, k);
+    if (!v && !k->by) v = look_on_disk(c, k, &ignored); /* what was imported bears the name of WHAT */
+    if (v) {
         memo_put(&c->memo, k, v);
         remember(c, k, v);
     }

@@ -70,9 +70,11 @@ void place_drop(struct coda_cache *c, const struct cache_key *k, const struct ca
 {
     char name[DIGEST_HEX];
     digest_hex(name, &k->digest);
-    if (!c->has_store)
+    if (!c->has_store) {
+        struct cache_key imported = {.digest = k->what_digest};
         disk_drop(&c->dir, k, v->data, v->size);
-    else if (c->store.drop && !(c->flags & CACHE_READ_ONLY))
+        disk_drop(&c->dir, &imported, v->data, v->size);
+    } else if (c->store.drop && !(c->flags & CACHE_READ_ONLY))
         c->store.drop(c->store.ctx, name);
 }
 
@@ -81,7 +83,7 @@ bool place_import(struct coda_cache *c, const void *raw, size_t raw_size)
     struct entry e;
     char name[DIGEST_HEX];
     if (!place_writable(c) || c->has_store || entry_check(&e, raw, raw_size)) return false;
-    struct digest d = digest_of(e.key, e.key_size);
+    struct digest d = digest_of(e.key, e.what_size);
     digest_hex(name, &d);
     int error = publish_file(c, name, raw, raw_size, false);
     count_put(c, error, raw_size);

@@ -16,13 +16,14 @@ struct walk {
     int64_t now;
 };
 
-/* Does the entry lie under the name that its key gives? */
+/* Does the entry lie under the name that its key gives, or its WHAT if it was imported? */
 static bool is_named(const struct entry *e, const char *name)
 {
-    char own[DIGEST_HEX];
-    struct digest d = digest_of(e->key, e->key_size);
+    char own[DIGEST_HEX], what[DIGEST_HEX];
+    struct digest d = digest_of(e->key, e->key_size), w = digest_of(e->key, e->what_size);
     digest_hex(own, &d);
-    return !strcmp(own, name);
+    digest_hex(what, &w);
+    return !strcmp(own, name) || !strcmp(what, name);
 }
 
 static bool look(void *ctx, const struct scanned *s)

@@ -359,7 +359,7 @@ typedef struct coda_cache_options {
     const char *helper;   /* program that compiles in isolation; NULL (INIT): `coda` beside the
                            * library or on the PATH                                                */
     const coda_cache_store *store; /* instead of dir; NULL (INIT): none                            */
-    const char *record;   /* a file that gets a line for each kernel used; NULL (INIT): none       */
+    const char *record;   /* a file that gets a line for each kernel used; NULL (INIT): $CODA_RECORD */
 } coda_cache_options;
 #define CODA_CACHE_OPTIONS_INIT \
     {sizeof(coda_cache_options), NULL, NULL, 0, 0, 0, 0, NULL, NULL, NULL}
@@ -489,8 +489,8 @@ CODA_API coda_status coda_cache_export(coda_cache *c, const char *path, const co
 CODA_API coda_status coda_cache_import(coda_cache *c, const char *path, coda_bundle_report *out);
 /* As coda_cache_list; and what is said about the whole, as lines `name value`, printed as
  * coda_graph_print does. */
-CODA_API coda_status coda_bundle_list(const char *path, int (*visit)(void *context, const coda_cache_entry *e),
-                                      void *context);
+CODA_API coda_status coda_bundle_list(const char *path,
+                                      int (*visit)(void *context, const coda_cache_entry *e), void *context);
 CODA_API int64_t coda_bundle_print(const char *path, char *buf, size_t size);
 
 /* For the program that compiles in isolation: reads one request from descriptor `in`, writes the

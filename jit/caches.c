@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cache.h"
+#include "ship.h"
 
 /* ---- The process's own ---- */
 
@@ -107,9 +108,9 @@ struct listing {
 
 static char *copy(const char *s, size_t n) { return strndup(n ? s : "", n); }
 
-static bool show(void *ctx, const struct cache_item *item)
+bool jit_cache_show(const struct cache_item *item, int (*visit)(void *, const coda_cache_entry *),
+                    void *context)
 {
-    struct listing *l = ctx;
     const struct entry *e = &item->entry;
     bool intact = item->fault == ENTRY_INTACT;
     char *key = intact ? copy(e->key, e->key_size) : NULL,
@@ -121,10 +122,16 @@ static bool show(void *ctx, const struct cache_item *item)
                               .fault = entry_fault_name(item->fault),
                               .bytes = item->bytes,
                               .age_s = item->age_s};
-    bool more = l->visit(l->context, &shown);
+    bool more = visit(context, &shown);
     free(key);
     free(note);
     return more;
+}
+
+static bool show(void *ctx, const struct cache_item *item)
+{
+    const struct listing *l = ctx;
+    return jit_cache_show(item, l->visit, l->context);
 }
 
 static coda_status no_directory(struct coda_cache *c, char *err)

@@ -52,6 +52,24 @@ coda_status jit_cache_prune(struct coda_cache *c, const coda_cache_prune_options
                             char *err);
 coda_status jit_cache_add_bundle(struct coda_cache *c, const void *data, size_t size, char *err);
 
+/* ---- bundles.c: the same for bundles ---- */
+
+struct jit_cubin;
+struct jit_exported {
+    const struct jit_cubin *cubin;
+    const char *text; /* its source                                                                */
+};
+struct jit_export {
+    const char *path, *keys, *arch, *array; /* as in coda_export_options                           */
+    const struct jit_exported *kernel;      /* NULL: what the directory has                        */
+    int kernels;
+};
+coda_status jit_export(struct coda_cache *c, const struct jit_export *e, coda_bundle_report *out, char *err);
+coda_status jit_import(struct coda_cache *c, const char *path, coda_bundle_report *out, char *err);
+coda_status jit_bundle_list(const char *path, int (*visit)(void *, const coda_cache_entry *), void *context,
+                            char *err);
+int64_t jit_bundle_print(const char *path, char *buf, size_t size, char *err);
+
 /* ---- build.c: text -> cubin, through the cache ---- */
 
 struct jit_options {

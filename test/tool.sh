@@ -87,6 +87,8 @@ status 1 $coda run "$out/scale.coda" --input x="$out/bad.npy"; says elements
 npy "$out/bad.npy" '3, -5' '<f4' 60; status 1 $coda run "$out/scale.coda" --input x="$out/bad.npy"; says shape
 npy "$out/bad.npy" '3, 5' '<f4' 59; status 1 $coda run "$out/scale.coda" --input x="$out/bad.npy"; says shape
 
+[ -e test/fake/nvrtc.c ] || { echo 'tool: there is no test/fake: the cache is left out'; exit 0; }
+
 # The cache. A compiler that is not there (test/fake) fills it; small graphs give small caches.
 make --no-print-directory -s BUILD="${BUILD:-build}" "${BUILD:-build}/fake/libnvrtc.so.13"
 ${CC:-gcc} -O1 -Wall -Werror test/json.c -o "$out/json"
@@ -160,7 +162,8 @@ status 1 $coda cache import "$out/cut.bundle"; says 'instead of'
 status 0 $coda cache import "$out/all.bundle" --cache-dir "$out/other"; prints "$n of $n entries"
 [ "$(entries "$out/other")" = "$n" ] || die "$(entries "$out/other") entries imported"
 CODA_CUDA_LIB=/nonexistent status 0 $coda compile $first --cache-dir "$out/other"; prints cached
-CODA_CUDA_LIB=/nonexistent CODA_BUNDLES=$out/all.bundle status 0 $coda compile $first --cache-dir "$out/none"; prints cached
+CODA_CUDA_LIB=/nonexistent CODA_BUNDLES=$out/all.bundle status 0 $coda compile $first --cache-dir "$out/none"
+prints cached
 status 0 $coda cache verify --cache-dir "$out/other"; prints '^0 rejected'
 
 # As an array in a program.
