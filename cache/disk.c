@@ -44,9 +44,9 @@ bool disk_remove(int folder, const char *name, const struct stat *seen)
 
 static bool read_all(int fd, char *p, size_t size)
 {
-    while (size) {
+    for (int patience = INTERRUPTIONS; size;) {
         ssize_t n = read(fd, p, size);
-        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EINTR && patience-- > 0) continue;
         if (n == 0) errno = EIO; /* it was longer a moment ago */
         if (n <= 0) return false;
         p += n;
@@ -191,9 +191,9 @@ void disk_drop(struct dir *d, const struct cache_key *k, const void *data, size_
 
 static bool write_all(int fd, const char *p, size_t size)
 {
-    while (size) {
+    for (int patience = INTERRUPTIONS; size;) {
         ssize_t n = write(fd, p, size);
-        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EINTR && patience-- > 0) continue;
         if (n == 0) errno = ENOSPC;
         if (n <= 0) return false;
         p += n;

@@ -53,6 +53,8 @@ bool dir_scan(struct dir *d, bool (*visit)(void *ctx, const struct scanned *s), 
 
 /* ---- disk.c ---- */
 
+enum { INTERRUPTIONS = 100 }; /* of one call by signals, before they count as an error */
+
 /* NULL and malloc'd *data on a hit, else why it missed, in a word. */
 const char *disk_get(struct dir *d, const struct cache_key *k, void **data, size_t *size);
 /* The whole entry of a name, checked or not; NULL if it cannot be read. */

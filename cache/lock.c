@@ -65,9 +65,9 @@ static int open_lock(struct dir *d) { return d->remote ? open_of_host() : dir_fi
 static int set(int fd, short type, int64_t at)
 {
     struct flock f = {.l_type = type, .l_whence = SEEK_SET, .l_start = at, .l_len = 1};
-    int r;
-    do r = fcntl(fd, F_OFD_SETLK, &f);
-    while (r && errno == EINTR);
+    int r = fcntl(fd, F_OFD_SETLK, &f);
+    for (int patience = INTERRUPTIONS; r && errno == EINTR && patience > 0; patience--)
+        r = fcntl(fd, F_OFD_SETLK, &f);
     return r;
 }
 

@@ -1,0 +1,320 @@
+/* test_evict.c -- a directory keeps its bound, and what is used stays; what is abandoned goes. */
+#include "inside.h"
+#include "util_folder.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LIMIT = 1 << 20, ENTRY = 20000, COST = 20480 };
+
+static struct coda_cache *c;
+static char payload[ENTRY - 200];
+
+static void set_up(void)
+{
+    folder_make();
+    c = cache_open(&(struct cache_options){.dir = folder, .limit = LIMIT});
+}
+
+static void tear_down(void)
+{
+    cache_close(c);
+    folder_remove();
+}
+
+static struct cache_key key_of(int i)
+{
+    static char what[8][32];
+    static int turn;
+    char *w = what[turn++ % 8];
+    snprintf(w, sizeof what[0], "key %d\n", i);
+    return cache_key(CACHE_TUNING, w, "");
+}
+
+static void put(int i)
+{
+    struct cache_key k = key_of(i);
+    cache_put(c, &k, payload, sizeof payload, NULL);
+}
+
+static bool there(int i)
+{
+    struct cache_key k = key_of(i);
+    return access(folder_entry("", &k), F_OK) == 0;
+}
+
+static bool hits(int i)
+{
+    struct cache_key k = key_of(i);
+    void *data;
+    size_t size;
+    if (!cache_get(c, &k, &data, &size)) return false;
+    free(data);
+    return true;
+}
+
+static void date(int i, time_t when)
+{
+    struct cache_key k = key_of(i);
+    struct timespec t[2] = {{when, 0}, {when, 0}};
+    ck_assert_int_eq(utimensat(AT_FDCWD, folder_entry("", &k), t, 0), 0);
+}
+
+static bool add(void *ctx, const struct scanned *s)
+{
+    return *(int64_t *)ctx += (int64_t)s->st.st_blocks * 512, true;
+}
+
+static int64_t on_disk(void)
+{
+    int64_t sum = 0;
+    ck_assert(dir_scan(&c->dir, add, &sum));
+    return sum;
+}
+
+static uint64_t counted(enum cache_counter which) { return stats_get(cache_stats(c), which); }
+
+/* ---- The bound ---- */
+
+START_TEST(holds_its_bound)
+{
+    for (int i = 0; i < 300; i++) {
+        put(i);
+        ck_assert(there(i));
+        ck_assert_int_le(on_disk(), LIMIT);
+        ck_assert_int_ge(evict_total(&c->dir), on_disk());
+    }
+    ck_assert(there(299) && !there(0));
+    ck_assert_uint_eq(counted(COUNT_stored) - counted(COUNT_evicted), (uint64_t)folder_entries(folder));
+    ck_assert_int_gt(on_disk(), LIMIT / 2);
+}
+END_TEST
+
+START_TEST(stores_nothing_larger_than_its_bound)
+{
+    char *big = calloc(1, LIMIT);
+    struct cache_key k = key_of(0);
+    put(1);
+    cache_put(c, &k, big, LIMIT, NULL);
+    ck_assert(!there(0) && there(1));
+    ck_assert_uint_eq(counted(COUNT_too_large), 1);
+    ck_assert_uint_eq(counted(COUNT_store_failed), 0);
+    free(big);
+}
+END_TEST
+
+START_TEST(has_no_bound_if_told_so)
+{
+    cache_close(c);
+    c = cache_open(&(struct cache_options){.dir = folder, .limit = -1});
+    for (int i = 0; i < 60; i++) put(i);
+    ck_assert_int_eq(folder_entries(folder), 60);
+    ck_assert_int_ne(access(folder_under("v2/.size"), F_OK), 0);
+}
+END_TEST
+
+static void expect_limit(const char *text, int64_t want)
+{
+    setenv("CODA_CACHE_LIMIT", text, 1);
+    cache_close(c);
+    c = cache_open(&(struct cache_options){.dir = folder});
+    ck_assert_int_eq(c->dir.limit, want);
+}
+
+START_TEST(reads_its_bound)
+{
+    expect_limit("1000", 1000);
+    expect_limit("3K", 3072);
+    expect_limit("512M", (int64_t)512 << 20);
+    expect_limit("2g", (int64_t)2 << 30);
+    static const char *const bad[] = {"", "M", "1MB", "-5", "0", "9999999999G", "99999999999999999999"};
+    for (int i = 0; i < 7; i++) expect_limit(bad[i], CACHE_LIMIT);
+}
+END_TEST
+
+/* An account that is cut, wrong or gone is made anew by counting. */
+START_TEST(counts_again_without_an_account)
+{
+    static const char wrong[16] = {1};
+    for (int i = 0; i < 10; i++) put(i);
+    for (int i = 0; i < 3; i++) {
+        const char *path = folder_under("v2/.size");
+        if (i == 0)
+            unlink(path);
+        else
+            file_write(path, wrong, i == 1 ? 7 : 16);
+        put(10 + i);
+        ck_assert_int_eq(evict_total(&c->dir), (11 + i) * COST);
+    }
+    ck_assert_int_eq(folder_entries(folder), 13);
+}
+END_TEST
+
+/* ---- Who goes ---- */
+
+START_TEST(keeps_what_is_used)
+{
+    put(-1);
+    for (int i = 0; i < 2000; i++) {
+        put(i);
+        ck_assert_msg(hits(-1), "after %d", i);
+    }
+    ck_assert(!there(0) && there(1999));
+}
+END_TEST
+
+/* Dates of a clock that is wrong neither protect for ever nor throw all away. */
+START_TEST(survives_clocks)
+{
+    time_t now = time(NULL);
+    for (int i = 0; i < 40; i++) put(i);
+    for (int i = 0; i < 10; i++) date(i, now + 1000000000);
+    for (int i = 10; i < 20; i++) date(i, 0);
+    for (int i = 20; i < 30; i++) date(i, now - 7200);
+    for (int i = 40; i < 60; i++) put(i);
+    for (int i = 10; i < 20; i++) ck_assert(!there(i));
+    ck_assert_int_gt(folder_entries(folder), 35);
+    for (int i = 60; i < 160; i++) put(i);
+    for (int i = 0; i < 10; i++) ck_assert(!there(i));
+    ck_assert_int_le(on_disk(), LIMIT);
+}
+END_TEST
+
+START_TEST(does_not_date_what_is_only_looked_at)
+{
+    struct stat a, b;
+    struct cache_key k = key_of(0);
+    put(0);
+    date(0, 1000);
+    ck_assert_int_eq(stat(folder_entry("", &k), &a), 0);
+    struct cache_prune p = {.max_bytes = -1, .older_than_s = -1, .faulty = true, .dry = true};
+    ck_assert(cache_prune(c, &p));
+    ck_assert_int_eq(stat(folder_entry("", &k), &b), 0);
+    ck_assert_int_eq(a.st_mtim.tv_sec, b.st_mtim.tv_sec);
+    ck_assert(hits(0));
+    ck_assert_int_eq(stat(folder_entry("", &k), &b), 0);
+    ck_assert_int_lt(a.st_mtim.tv_sec, b.st_mtim.tv_sec);
+}
+END_TEST
+
+/* ---- Pruning ---- */
+
+static void expect_pruned(struct cache_prune p, int removed, int kept)
+{
+    p.dry = true;
+    ck_assert(cache_prune(c, &p));
+    ck_assert_int_eq(p.removed, removed);
+    ck_assert_int_eq(folder_entries(folder), removed + kept);
+    p.dry = false;
+    ck_assert(cache_prune(c, &p));
+    ck_assert(p.removed == removed && p.kept == kept);
+    ck_assert_int_eq(p.removed_bytes, (int64_t)removed * COST);
+    ck_assert_int_eq(folder_entries(folder), kept);
+    ck_assert_int_eq(evict_total(&c->dir), (int64_t)kept * COST);
+}
+
+START_TEST(prunes_as_asked)
+{
+    const struct cache_prune none = {.max_bytes = -1, .older_than_s = -1};
+    struct cache_prune p = none;
+    for (int i = 0; i < 30; i++) put(i);
+    expect_pruned(p, 0, 30);
+    for (int i = 0; i < 5; i++) date(i, time(NULL) - 5000);
+    p.older_than_s = 6000;
+    expect_pruned(p, 0, 30);
+    p.older_than_s = 4000;
+    expect_pruned(p, 5, 25);
+    p = none, p.max_bytes = 10 * COST;
+    expect_pruned(p, 15, 10);
+    p = none, p.faulty = true;
+    expect_pruned(p, 0, 10);
+    p = none, p.max_bytes = 0;
+    expect_pruned(p, 10, 0);
+}
+END_TEST
+
+START_TEST(prunes_what_is_damaged)
+{
+    struct cache_prune p = {.max_bytes = -1, .older_than_s = -1, .faulty = true};
+    for (int i = 0; i < 10; i++) put(i);
+    for (int i = 0; i < 3; i++) {
+        struct cache_key k = key_of(i);
+        ck_assert_int_eq(truncate(folder_entry("", &k), 5000 * i), 0);
+    }
+    ck_assert(cache_prune(c, &p));
+    ck_assert(p.removed == 3 && p.kept == 7);
+}
+END_TEST
+
+START_TEST(prunes_nothing_for_readers)
+{
+    struct cache_prune p = {.max_bytes = 0, .older_than_s = -1};
+    put(0);
+    struct coda_cache *r = cache_open(&(struct cache_options){.dir = folder, .flags = CACHE_READ_ONLY});
+    ck_assert(!cache_prune(r, &p));
+    ck_assert(there(0));
+    p.dry = true;
+    ck_assert(cache_prune(r, &p));
+    ck_assert_int_eq(p.removed, 1);
+    cache_close(r);
+}
+END_TEST
+
+/* ---- Where files need a name while they are written ---- */
+
+static void age(const char *path, time_t seconds)
+{
+    struct timespec t[2] = {{time(NULL) - seconds, 0}, {time(NULL) - seconds, 0}};
+    ck_assert_int_eq(utimensat(AT_FDCWD, path, t, 0), 0);
+}
+
+START_TEST(sweeps_what_is_abandoned)
+{
+    char dead[600], fresh[600], living[600];
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    put(0);
+    snprintf(dead, sizeof dead, "%s", folder_under("v2/.tmp-dead"));
+    snprintf(fresh, sizeof fresh, "%s", folder_under("v2/.tmp-fresh"));
+    snprintf(living, sizeof living, "%s", folder_under("v2/.tmp-living"));
+    file_write(dead, "x", 1), file_write(fresh, "x", 1), file_write(living, "x", 1);
+    int fd = open(living, O_RDWR);
+    ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &whole), 0);
+    age(dead, 100), age(living, 100000);
+    atomic_store(&c->dir.no_tmpfile, true);
+    put(1);
+    ck_assert_int_ne(access(dead, F_OK), 0);
+    ck_assert_int_eq(access(fresh, F_OK), 0);
+    ck_assert_int_eq(access(living, F_OK), 0);
+    ck_assert_uint_eq(counted(COUNT_swept), 1);
+    ck_assert(hits(0) && hits(1));
+    close(fd);
+    ck_assert_int_eq(folder_names(folder_under("v2")), 2 + 2 + 2); /* folders, .lock .size, temporaries */
+}
+END_TEST
+
+Suite *evict_suite(void);
+Suite *evict_suite(void)
+{
+    Suite *s = suite_create("evict");
+    TCase *t = tcase_create("evict");
+    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_add_test(t, holds_its_bound);
+    tcase_add_test(t, stores_nothing_larger_than_its_bound);
+    tcase_add_test(t, has_no_bound_if_told_so);
+    tcase_add_test(t, reads_its_bound);
+    tcase_add_test(t, counts_again_without_an_account);
+    tcase_add_test(t, keeps_what_is_used);
+    tcase_add_test(t, survives_clocks);
+    tcase_add_test(t, does_not_date_what_is_only_looked_at);
+    tcase_add_test(t, prunes_as_asked);
+    tcase_add_test(t, prunes_what_is_damaged);
+    tcase_add_test(t, prunes_nothing_for_readers);
+    tcase_add_test(t, sweeps_what_is_abandoned);
+    suite_add_tcase(s, t);
+    return s;
+}

@@ -1,0 +1,276 @@
+/*
+ * test_lock.c -- processes make a key once together, whatever becomes of the one that makes it; and
+ * without locks each makes it for itself.
+ */
+#include "inside.h"
+#include "util_folder.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* What processes share: how often something was made, and who is at it. */
+static struct shared {
+    atomic_int made, inside, most, timeouts, hits;
+    atomic_bool go;
+} * shared;
+
+static int nap_ms, wait_ms;
+static unsigned flags;
+
+static void set_up(void)
+{
+    folder_make();
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(shared, MAP_FAILED);
+    nap_ms = 50, wait_ms = 20000, flags = 0;
+}
+
+static void tear_down(void)
+{
+    munmap(shared, sizeof *shared);
+    folder_remove();
+}
+
+static int make(void *ctx, void **data, size_t *size, char *err, bool *passing)
+{
+    (void)ctx, (void)err, (void)passing;
+    atomic_fetch_add(&shared->made, 1);
+    int now = atomic_fetch_add(&shared->inside, 1) + 1, most = atomic_load(&shared->most);
+    while (now > most && !atomic_compare_exchange_weak(&shared->most, &most, now)) {
+    }
+    usleep((useconds_t)nap_ms * 1000);
+    atomic_fetch_sub(&shared->inside, 1);
+    *data = strdup("made");
+    *size = 5;
+    return 0;
+}
+
+static const struct cache_maker maker = {.make = make};
+
+/* A process that obtains one key; 0 if it got it. */
+static pid_t start(int key)
+{
+    pid_t child = fork();
+    if (child) return child;
+    char what[16];
+    snprintf(what, sizeof what, "key %d\n", key);
+    struct cache_key k = cache_key(CACHE_KERNEL, what, "");
+    struct coda_cache *c =
+        cache_open(&(struct cache_options){.dir = folder, .wait_ms = wait_ms, .flags = flags});
+    while (!atomic_load(&shared->go)) usleep(100);
+    const struct cache_value *v = cache_obtain(c, &k, &maker);
+    bool good = v && !v->status && v->size == 5 && !memcmp(v->data, "made", 5);
+    atomic_fetch_add(&shared->timeouts, (int)stats_get(cache_stats(c), COUNT_wait_timeouts));
+    atomic_fetch_add(&shared->hits, (int)stats_get(cache_stats(c), COUNT_wait_hits));
+    _exit(!good);
+}
+
+static void expect_good(pid_t child)
+{
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+}
+
+static void run(int processes, int keys)
+{
+    pid_t child[64];
+    for (int i = 0; i < processes; i++) child[i] = start(i % keys);
+    atomic_store(&shared->go, true);
+    for (int i = 0; i < processes; i++) expect_good(child[i]);
+}
+
+START_TEST(processes_make_a_key_once)
+{
+    run(16, 1);
+    ck_assert_int_eq(shared->made, 1);
+    ck_assert_int_eq(folder_entries(folder), 1);
+}
+END_TEST
+
+START_TEST(keys_do_not_wait_for_each_other)
+{
+    nap_ms = 400;
+    run(32, 16);
+    ck_assert_int_eq(shared->made, 16);
+    ck_assert_int_ge(shared->most, 8);
+}
+END_TEST
+
+static pid_t start_holder(void)
+{
+    int short_nap = nap_ms;
+    nap_ms = 100000;
+    atomic_store(&shared->go, true);
+    pid_t holder = start(0);
+    while (!atomic_load(&shared->inside)) usleep(1000);
+    nap_ms = short_nap;
+    return holder;
+}
+
+START_TEST(a_killed_maker_is_followed)
+{
+    pid_t holder = start_holder(), other = start(0);
+    usleep(50000);
+    ck_assert_int_eq(shared->made, 1); /* the other waits */
+    kill(holder, SIGKILL);
+    waitpid(holder, NULL, 0);
+    expect_good(other);
+    ck_assert_int_eq(shared->made, 2);
+    ck_assert_int_eq(shared->timeouts, 0);
+}
+END_TEST
+
+START_TEST(a_stopped_maker_is_not_waited_for)
+{
+    wait_ms = 100;
+    pid_t holder = start_holder();
+    kill(holder, SIGSTOP);
+    expect_good(start(0));
+    ck_assert(shared->made == 2 && shared->timeouts == 1);
+    expect_good(start(0)); /* the private one was published */
+    ck_assert_int_eq(shared->made, 2);
+    kill(holder, SIGKILL);
+    waitpid(holder, NULL, 0);
+}
+END_TEST
+
+START_TEST(waits_not_at_all_if_told_so)
+{
+    wait_ms = -1;
+    pid_t holder = start_holder();
+    expect_good(start(0));
+    ck_assert(shared->made == 2 && shared->timeouts == 0);
+    kill(holder, SIGKILL);
+    waitpid(holder, NULL, 0);
+}
+END_TEST
+
+/* Somebody clears the directory while a key is made: the lock's file is another then. */
+START_TEST(a_removed_lock_is_made_again)
+{
+    pid_t holder = start_holder();
+    ck_assert_int_eq(unlink(folder_under("v2/.lock")), 0);
+    expect_good(start(0));
+    ck_assert_int_eq(shared->made, 2);
+    ck_assert_int_eq(access(folder_under("v2/.lock"), F_OK), 0);
+    kill(holder, SIGKILL);
+    waitpid(holder, NULL, 0);
+}
+END_TEST
+
+START_TEST(does_without_a_lock)
+{
+    struct cache_key k = cache_key(CACHE_KERNEL, "k\n", "");
+    ck_assert_int_eq(mkdir(folder_under("v2"), 0700), 0);
+    ck_assert_int_eq(mkdir(folder_under("v2/.lock"), 0700), 0); /* which nobody can open for writing */
+    struct coda_cache *c = cache_open(&(struct cache_options){.dir = folder});
+    const struct cache_value *v = cache_obtain(c, &k, &maker);
+    ck_assert(v && !v->status);
+    cache_value_free(v);
+    ck_assert_uint_ge(stats_get(cache_stats(c), COUNT_lock_unavailable), 1);
+    ck_assert_uint_eq(stats_get(cache_stats(c), COUNT_stored), 1);
+    cache_close(c);
+}
+END_TEST
+
+/* ---- The lock by itself ---- */
+
+static struct dir *open_dir(struct dir *d, struct stats *s)
+{
+    *d = (struct dir){.stats = s};
+    ck_assert(dir_open(d, strdup(folder), 0));
+    return d;
+}
+
+START_TEST(one_holder_for_each_place)
+{
+    struct dir d;
+    struct stats s = {0};
+    struct lock a = LOCK_INIT, b = LOCK_INIT, other = LOCK_INIT;
+    open_dir(&d, &s);
+    ck_assert_int_eq(lock_try(&a, &d, 5), LOCK_MINE);
+    ck_assert_int_eq(lock_try(&b, &d, 5), LOCK_BUSY);
+    ck_assert_int_eq(lock_try(&other, &d, 6), LOCK_MINE);
+    lock_release(&a);
+    ck_assert_int_eq(lock_try(&b, &d, 5), LOCK_MINE);
+    lock_release(&b), lock_release(&other), lock_release(&other);
+    dir_close(&d);
+}
+END_TEST
+
+/* A child that keeps the descriptor does not keep the lock. */
+START_TEST(release_frees_a_forked_childs_too)
+{
+    struct dir d;
+    struct stats s = {0};
+    struct lock a = LOCK_INIT, b = LOCK_INIT;
+    open_dir(&d, &s);
+    ck_assert_int_eq(lock_try(&a, &d, 5), LOCK_MINE);
+    pid_t child = fork();
+    if (!child) pause(), _exit(0);
+    lock_release(&a);
+    ck_assert_int_eq(lock_try(&b, &d, 5), LOCK_MINE);
+    lock_release(&b);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    dir_close(&d);
+}
+END_TEST
+
+START_TEST(a_remote_directory_is_locked_on_the_host)
+{
+    struct dir d;
+    struct stats s = {0};
+    struct lock a = LOCK_INIT, b = LOCK_INIT;
+    ck_assert_int_eq(mkdir(folder_under("run"), 0700), 0);
+    setenv("XDG_RUNTIME_DIR", folder_under("run"), 1);
+    open_dir(&d, &s)->remote = true;
+    ck_assert_int_eq(lock_try(&a, &d, 5), LOCK_MINE);
+    ck_assert_int_eq(lock_try(&b, &d, 5), LOCK_BUSY);
+    ck_assert_int_eq(access(folder_under("run/coda.lock"), F_OK), 0);
+    ck_assert_int_eq(access(folder_under("v2/.lock"), F_OK), -1);
+    lock_release(&a), lock_release(&b);
+    ck_assert_int_eq(chmod(folder_under("run"), 0777), 0); /* not to be trusted: the other place */
+    ck_assert_int_eq(lock_try(&a, &d, 5), LOCK_MINE);
+    lock_release(&a);
+    dir_close(&d);
+}
+END_TEST
+
+START_TEST(places_are_of_keys)
+{
+    struct cache_key k = cache_key(CACHE_KERNEL, "a", ""), l = cache_key(CACHE_KERNEL, "b", "");
+    struct digest most = {{UINT64_MAX, 0, 0, 0}};
+    ck_assert(lock_place(&k.digest) >= 0 && lock_place(&k.digest) != lock_place(&l.digest));
+    ck_assert(lock_place(&most) >= 0 && lock_place(&most) < LOCK_SIZE);
+}
+END_TEST
+
+Suite *lock_suite(void);
+Suite *lock_suite(void)
+{
+    Suite *s = suite_create("lock");
+    TCase *t = tcase_create("lock");
+    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_add_test(t, processes_make_a_key_once);
+    tcase_add_test(t, keys_do_not_wait_for_each_other);
+    tcase_add_test(t, a_killed_maker_is_followed);
+    tcase_add_test(t, a_stopped_maker_is_not_waited_for);
+    tcase_add_test(t, waits_not_at_all_if_told_so);
+    tcase_add_test(t, a_removed_lock_is_made_again);
+    tcase_add_test(t, does_without_a_lock);
+    tcase_add_test(t, one_holder_for_each_place);
+    tcase_add_test(t, release_frees_a_forked_childs_too);
+    tcase_add_test(t, a_remote_directory_is_locked_on_the_host);
+    tcase_add_test(t, places_are_of_keys);
+    suite_add_tcase(s, t);
+    return s;
+}
