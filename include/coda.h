@@ -482,7 +482,9 @@ typedef struct coda_bundle_report {
     int64_t missing; /* export: kernels that `keys` names and nobody has                           */
 } coda_bundle_report;
 /* Writes a bundle at once: a file is all there, or as it was. opt and out may be NULL. Kernels that only
- * another compiler's version differs in go in once, the one last used. */
+ * another compiler's version differs in go in once, the one last used. A tuned plan takes along those of
+ * its figures that `c` has, so that it is planned the same where they hold: on the same device, with the
+ * same driver. Elsewhere plans are by price, so export an untuned one (CODA_DEVICE_NONE), too. */
 CODA_API coda_status coda_cache_export(coda_cache *c, const char *path, const coda_export_options *opt,
                                        coda_bundle_report *out);
 /* Copies a bundle's entries into the directory, those that are there already excepted. */

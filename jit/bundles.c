@@ -29,10 +29,29 @@ static coda_status take_kernel(struct cargo *c, const struct jit_exported *k, ch
     return c->failed ? jit_fail(err, CODA_E_MEMORY, "out of memory for a bundle") : CODA_OK;
 }
 
-static coda_status take_kernels(struct cargo *c, const struct jit_export *e, char *err)
+/* Figures that are gone by now are left out: they are worth time, not a result. */
+static void take_figures(struct cargo *c, struct coda_cache *cache, const struct jit_tuned *t)
+{
+    char *what = figures_print_key(t->what, t->dev, t->arch);
+    struct cache_key key = cache_key(CACHE_TUNING, what ? what : "", "");
+    void *data;
+    size_t size;
+    if (!what) c->failed = true;
+    else if (cache_get(cache, &key, &data, &size)) {
+        struct entry e = {.kind = CACHE_TUNING, .key = what, .note = "", .data = data, .data_size = size};
+        e.key_size = e.what_size = strlen(what);
+        cargo_take(c, &e, 0);
+        free(data);
+    }
+    free(what);
+}
+
+static coda_status take_plans(struct cargo *c, struct coda_cache *cache, const struct jit_export *e, char *err)
 {
     coda_status status = CODA_OK;
     for (int i = 0; !status && i < e->kernels; i++) status = take_kernel(c, &e->kernel[i], err);
+    cache = jit_cache(cache);
+    for (int i = 0; cache && i < e->tuneds; i++) take_figures(c, cache, &e->tuned[i]);
     return status;
 }
 
@@ -58,7 +77,7 @@ coda_status jit_export(struct coda_cache *c, const struct jit_export *e, coda_bu
 {
     struct cargo cargo;
     coda_status status = cargo_open(&cargo, e->keys, e->arch, err) ? CODA_OK : CODA_E_MEMORY;
-    if (!status && e->kernel) status = take_kernels(&cargo, e, err);
+    if (!status && e->kernel) status = take_plans(&cargo, c, e, err);
     else if (!status) status = gather(&cargo, c, err);
     if (!status) status = write_cargo(&cargo, e, out, err);
     cargo_free(&cargo);

@@ -25,6 +25,9 @@ struct key_parts {
 char *key_print_what(const struct key_parts *k);
 char *key_print_by(int major, int minor, const char *build);
 
+/* figures.c -- WHAT of a tuning; malloc'd, NULL if memory ran out. */
+char *figures_print_key(const char *what, const struct jit_device *dev, const char *arch);
+
 /* compile.c -- *data is malloc'd. On failure *passing says that it is not the text's fault. */
 struct compile_job {
     const struct nvrtc *nvrtc;

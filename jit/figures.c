@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static char *print_key(const char *what, const struct jit_device *dev, const struct jit_options *opt)
+char *figures_print_key(const char *what, const struct jit_device *dev, const char *arch)
 {
     char *key = NULL;
     size_t size = 0;
@@ -18,9 +18,9 @@ static char *print_key(const char *what, const struct jit_device *dev, const str
     const struct sources *s = sources_open(err);
     FILE *f = s ? open_memstream(&key, &size) : NULL;
     if (!f) return NULL;
-    fprintf(f, "coda figures 1\n");
-    fprintf(f, "device %s, %d SMs, driver %d, arch %s\n", dev->name, dev->sms, dev->driver, opt->arch);
-    fprintf(f, "library %s, primitives %s\n%s", CODA_VERSION_STRING, s->digest, what);
+    fprintf(f, "coda figures 2\n");
+    fprintf(f, "arch %s\ndevice %s\nsms %d\ndriver %d\n", arch, dev->name, dev->sms, dev->driver);
+    fprintf(f, "library %s\nprimitives %s\n%s", CODA_VERSION_STRING, s->digest, what);
     bool ok = !ferror(f);
     if (fclose(f) == 0 && ok) return key;
     free(key);
@@ -29,7 +29,7 @@ static char *print_key(const char *what, const struct jit_device *dev, const str
 
 char *jit_figures_get(const char *what, const struct jit_device *dev, const struct jit_options *opt)
 {
-    char *text = opt->no_cache ? NULL : print_key(what, dev, opt), *found = NULL;
+    char *text = opt->no_cache ? NULL : figures_print_key(what, dev, opt->arch), *found = NULL;
     struct coda_cache *c = text ? jit_cache(opt->cache) : NULL;
     struct cache_key key = cache_key(CACHE_TUNING, text ? text : "", "");
     void *data;
@@ -45,7 +45,7 @@ char *jit_figures_get(const char *what, const struct jit_device *dev, const stru
 void jit_figures_put(const char *what, const struct jit_device *dev, const struct jit_options *opt,
                      const char *text)
 {
-    char *own = opt->no_cache ? NULL : print_key(what, dev, opt);
+    char *own = opt->no_cache ? NULL : figures_print_key(what, dev, opt->arch);
     struct coda_cache *c = own ? jit_cache(opt->cache) : NULL;
     struct cache_key key = cache_key(CACHE_TUNING, own ? own : "", "");
     if (c) cache_put(c, &key, text, strlen(text), NULL);

@@ -59,10 +59,16 @@ struct jit_exported {
     const struct jit_cubin *cubin;
     const char *text; /* its source                                                                */
 };
+struct jit_tuned {
+    const char *what, *arch; /* as given to jit_figures_get                                        */
+    const struct jit_device *dev;
+};
 struct jit_export {
     const char *path, *keys, *arch, *array; /* as in coda_export_options                           */
     const struct jit_exported *kernel;      /* NULL: what the directory has                        */
     int kernels;
+    const struct jit_tuned *tuned;          /* ... and the figures that the cache has of these     */
+    int tuneds;
 };
 coda_status jit_export(struct coda_cache *c, const struct jit_export *e, coda_bundle_report *out, char *err);
 coda_status jit_import(struct coda_cache *c, const char *path, coda_bundle_report *out, char *err);

@@ -5,36 +5,48 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Kernels of all plans; CODA_E_INVALID names the first plan that has none. */
-static coda_status collect(struct jit_export *e, struct jit_exported *to, const coda_export_options *opt)
+/* Counts kernels and figures; CODA_E_INVALID names the first plan that has no kernels. */
+static coda_status count(struct jit_export *e, const coda_export_options *opt)
 {
     for (int i = 0; i < opt->plan_count; i++) {
         const coda_plan *p = opt->plans[i];
         if (!p) return fail(CODA_E_INVALID, "cache_export: plan %d is NULL", i);
-        for (int k = 0; k < p->kernels; k++) {
-            if (!p->kernel[k].cubin.image)
-                return fail(CODA_E_INVALID, "cache_export: plan %d was compiled without its kernels", i);
-            if (to) to[e->kernels] = (struct jit_exported){&p->kernel[k].cubin, p->kernel[k].info.source};
-            e->kernels++;
-        }
+        if (p->kernels && !p->kernel[0].cubin.image)
+            return fail(CODA_E_INVALID, "cache_export: plan %d was compiled without its kernels", i);
+        e->kernels += p->kernels;
+        e->tuneds += p->tuneds;
     }
     return CODA_OK;
+}
+
+static void collect(struct jit_exported *kernel, struct jit_tuned *tuned, const coda_export_options *opt)
+{
+    for (int i = 0; i < opt->plan_count; i++) {
+        const coda_plan *p = opt->plans[i];
+        for (int k = 0; k < p->kernels; k++)
+            *kernel++ = (struct jit_exported){&p->kernel[k].cubin, p->kernel[k].info.source};
+        for (int k = 0; k < p->tuneds; k++) *tuned++ = (struct jit_tuned){p->tuned[k], p->arch, &p->gpu};
+    }
 }
 
 static coda_status export_plans(coda_cache *c, struct jit_export *e, const coda_export_options *opt,
                                 coda_bundle_report *out)
 {
     char err[JIT_ERROR_SIZE];
-    coda_status status = collect(e, NULL, opt);
+    coda_status status = count(e, opt);
     if (status) return status;
     struct jit_exported *kernel = calloc((size_t)e->kernels + 1, sizeof *kernel);
-    if (!kernel) return fail(CODA_E_MEMORY, "out of memory for %d kernels", e->kernels);
-    e->kernels = 0;
-    collect(e, kernel, opt);
-    e->kernel = kernel;
-    status = jit_export(c, e, out, err);
+    struct jit_tuned *tuned = calloc((size_t)e->tuneds + 1, sizeof *tuned);
+    if (!kernel || !tuned) status = fail(CODA_E_MEMORY, "out of memory for %d kernels", e->kernels);
+    else {
+        collect(kernel, tuned, opt);
+        e->kernel = kernel;
+        e->tuned = tuned;
+        if ((status = jit_export(c, e, out, err))) fail(status, "%s", err);
+    }
     free(kernel);
-    return status ? fail(status, "%s", err) : CODA_OK;
+    free(tuned);
+    return status;
 }
 
 /* Letters, digits and underscores, not a digit first. */

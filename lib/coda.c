@@ -99,6 +99,8 @@ static coda_status improve(struct job *j, struct plan *plan, const graph *r, str
     struct failure before;
     coda_status status = tune_plan(&t, plan, &decision, &po.decisions);
     j->p->measured = t.measured;
+    j->p->tuned = t.tuned;
+    j->p->tuneds = t.tuneds;
     if (status || !po.decisions) return status;
     po.decision = decision;
     fail_save(&before);
@@ -203,6 +205,8 @@ static coda_status compile(struct job *j, const graph *g)
     debug_stage(DEBUG_GRAPH, "graph.txt", p->text[CODA_TEXT_GRAPH]);
     debug_stage(DEBUG_PLAN, "plan.txt", p->text[CODA_TEXT_PLAN]);
     p->device = j->opt.device;
+    p->arch = arena_string(&p->arena, j->arch);
+    if (!p->arch) return fail(CODA_E_MEMORY, "out of memory for an arch");
     p->runnable = j->opt.device != CODA_DEVICE_NONE && !(j->opt.flags & CODA_PLAN_ONLY);
     if (j->opt.device == CODA_DEVICE_CPU) return CODA_OK;
     status = kernels_emit(p, &j->machine);

@@ -42,6 +42,9 @@ struct coda_plan {
     int args;
     struct coda_plan_stats stats;
     int measured;              /* programs that this compilation tuned                             */
+    const char **tuned;        /* what was asked of figures, and there were some                   */
+    int tuneds;
+    const char *arch;
     char *text[CODA_TEXT_DOT + 1];
 };
 

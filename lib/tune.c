@@ -75,6 +75,7 @@ static coda_status decide(struct tuner *t, const struct plan *plan, int index, s
     *d = (struct decision){.root = plan->program[index].root, .figures = known[at].figures};
     known[n].figures = d->figures;
     if (status) return status;
+    if (at == n && d->figures && d->figures->n) t->tuned[t->tuneds++] = known[n].key;
     if (d->figures) figures_decide(d->figures, d);
     if (!d->figures || !d->figures->n)
         d->apart = t->options.fuse && tile_loses(&plan->program[index], &t->options.machine);
@@ -89,7 +90,8 @@ coda_status tune_plan(struct tuner *t, const struct plan *plan, struct decision 
     int keys = 0;
     coda_status status = CODA_OK;
     *n = 0;
-    if (!known || !d) return fail(CODA_E_MEMORY, "out of memory for %d decisions", plan->programs);
+    t->tuned = ARENA_NEW(t->arena, const char *, plan->programs + 1);
+    if (!known || !d || !t->tuned) return fail(CODA_E_MEMORY, "out of memory for %d decisions", plan->programs);
     for (int i = 0; i < plan->programs && !status; i++) {
         if (!is_tunable(&plan->program[i])) continue;
         status = decide(t, plan, i, known, keys++, &d[*n]);

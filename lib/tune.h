@@ -14,6 +14,8 @@ struct tuner {
     bool measure;                  /* what is not known                                            */
     struct arena *arena;           /* for what tune_plan returns                                   */
     int measured;                  /* programs                                                     */
+    const char **tuned;            /* keys of which there are figures                              */
+    int tuneds;
 };
 
 /* tune.c: one decision for each GEMM of the plan of which something is known. */

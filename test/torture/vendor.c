@@ -161,6 +161,75 @@ static void ways(void)
            KERNELS, WAYS);
 }
 
+/* ---- A plan that was tuned ---- */
+
+/* Compiles a product with an epilogue; its plan's text goes to `text`, malloc'd. */
+static coda_plan *compile_product(struct coda_cache *c, unsigned flags, char **text)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p = NULL;
+    coda_graph *g = coda_graph_new();
+    coda_value x = coda_input(g, "x", CODA_BF16, 2, (int64_t[]){512, 1024});
+    coda_value w = coda_weight(g, "w", CODA_BF16, 2, (int64_t[]){2048, 1024});
+    coda_output(g, "y", coda_silu(g, coda_matmul(g, x, w)));
+    opt.cache = c;
+    opt.flags = flags;
+    if (coda_compile(&p, g, &opt)) complain("the product: %s", coda_error());
+    coda_graph_free(g);
+    int64_t n = p ? coda_plan_print(p, CODA_TEXT_PLAN, NULL, 0) : 0;
+    *text = calloc(1, (size_t)n + 1);
+    if (p && *text) coda_plan_print(p, CODA_TEXT_PLAN, *text, (size_t)n + 1);
+    return p;
+}
+
+static int tune(void *ctx)
+{
+    coda_export_options opt = CODA_EXPORT_OPTIONS_INIT;
+    coda_bundle_report r = {0};
+    char *text;
+    (void)ctx;
+    struct coda_cache *c = open_cache(under("tuned"));
+    coda_plan *p = compile_product(c, CODA_AUTOTUNE, &text);
+    opt.plans = (const coda_plan *const *)&p;
+    opt.plan_count = 1;
+    int bad = !p || coda_cache_export(c, under("tuned.bundle"), &opt, &r);
+    if (bad) complain("export: %s", coda_error());
+    else if (r.entries != coda_plan_kernels(p) + 1) bad += complain("%d entries exported", (int)r.entries);
+    bad += !write_whole(under("tuned.plan"), text, strlen(text));
+    free(text);
+    coda_plan_free(p);
+    cache_close(c);
+    return bad;
+}
+
+static int use_tuned(void *ctx)
+{
+    char *text;
+    size_t size;
+    (void)ctx;
+    setenv("CODA_CUDA_LIB", "/nonexistent", 1);
+    struct coda_cache *c = cache_open(&(struct cache_options){.dir = under("not tuned"),
+                                                              .overlays = under("tuned.bundle")});
+    coda_plan *p = compile_product(c, 0, &text);
+    char *want = read_whole(under("tuned.plan"), &size);
+    int bad = !p || !want;
+    if (!bad && (strlen(text) != size || memcmp(text, want, size))) bad += complain("another plan: %s", text);
+    free(want);
+    free(text);
+    coda_plan_free(p);
+    cache_close(c);
+    return bad;
+}
+
+static void tuned(void)
+{
+    board_reset();
+    int bad = reap(spawn(tune, NULL)) != 0, compiles = atomic_load(&board->compiles);
+    bad += reap(spawn(use_tuned, NULL)) != 0;
+    if (atomic_load(&board->compiles) != compiles) bad += complain("it was compiled again");
+    figure(2, bad, "a tuned plan shipped with its figures: the same plan without NVRTC and without tuning");
+}
+
 /* ---- What is not right about a bundle ---- */
 
 static int use_anyway(void *ctx)
@@ -258,6 +327,7 @@ int main(int argc, char **argv)
     snprintf(bundle, sizeof bundle, "%s", under("model.bundle"));
     exports();
     ways();
+    tuned();
     damage();
     beside();
     return torture_end();
