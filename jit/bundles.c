@@ -46,7 +46,8 @@ static void take_figures(struct cargo *c, struct coda_cache *cache, const struct
     free(what);
 }
 
-static coda_status take_plans(struct cargo *c, struct coda_cache *cache, const struct jit_export *e, char *err)
+static coda_status take_plans(struct cargo *c, struct coda_cache *cache, const struct jit_export *e,
+                              char *err)
 {
     coda_status status = CODA_OK;
     for (int i = 0; !status && i < e->kernels; i++) status = take_kernel(c, &e->kernel[i], err);

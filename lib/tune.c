@@ -91,7 +91,8 @@ coda_status tune_plan(struct tuner *t, const struct plan *plan, struct decision 
     coda_status status = CODA_OK;
     *n = 0;
     t->tuned = ARENA_NEW(t->arena, const char *, plan->programs + 1);
-    if (!known || !d || !t->tuned) return fail(CODA_E_MEMORY, "out of memory for %d decisions", plan->programs);
+    if (!known || !d || !t->tuned)
+        return fail(CODA_E_MEMORY, "out of memory for %d decisions", plan->programs);
     for (int i = 0; i < plan->programs && !status; i++) {
         if (!is_tunable(&plan->program[i])) continue;
         status = decide(t, plan, i, known, keys++, &d[*n]);
