@@ -102,6 +102,10 @@ fuzz: ## SECONDS=600 of each fuzzer, with address and undefined behaviour saniti
 	@$(MAKE) --no-print-directory -j$(JOBS) BUILD=$(BUILD)/asan SAN=address,undefined CFLAGS='-O1 -g' fuzzers
 	@for f in $(FUZZERS:$(BUILD)/%=$(BUILD)/asan/%); do $$f $(SECONDS) $(SEED) || exit 1; done
 
+# Run by hand.
+$(BUILD)/bench_%: $(BUILD)/test/bench_%.o $(BUILD)/libcoda.a
+	$(CC) $^ -o $@ $(LDLIBS)
+
 # Every N-th allocation fails.
 $(BUILD)/oom: $(BUILD)/test/oom.o $(BUILD)/libcoda.a
 	$(CC) $^ -o $@ $(LDLIBS) -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=strndup,--wrap=aligned_alloc
@@ -125,8 +129,8 @@ test-gpu: $(BUILD)/gpu_tests ## the rest, on a GPU; writes test/gpu.stamp (or $G
 stamp-digest: ## a digest of include, lib, jit, primitives, cache and the GPU tests
 	@$(DIGEST)
 
-# ---- Measurements: users of coda.h alone, which need a GPU ----
-PERF      := gemm fused layer latency
+# ---- Measurements: users of coda.h alone; all but latency and cache need a GPU ----
+PERF      := gemm fused layer latency cache
 PERF_OBJ  := $(patsubst %,$(BUILD)/perf/%.o,bench data report machine)
 CASES     ?=
 PERF_ARGS ?=

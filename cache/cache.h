@@ -102,6 +102,8 @@ enum entry_fault entry_match(const struct entry *e, const struct cache_key *k);
     F(refused, "entries that the driver refused")                                                            \
     F(healed, "rejected entries removed or replaced")                                                        \
     F(read_failures, "entries that could not be read")                                                       \
+    F(read_bytes, "bytes of the entries that were found")                                                    \
+    F(read_ns, "time spent reading and checking, ns")                                                        \
     F(stored, "entries published")                                                                           \
     F(stored_bytes, "bytes published")                                                                       \
     F(lost_races, "entries that another process published first")                                            \

@@ -228,10 +228,8 @@ static int open_new(struct dir *d, int folder, char temporary[NAME])
     temporary_name(temporary);
     int fd = openat(d->fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    if (fd >= 0)
-        fcntl(fd, F_OFD_SETLK, &whole); /* alive, says it to evict.c; no matter if it cannot */
-    else
-        temporary[0] = 0;
+    if (fd < 0) temporary[0] = 0;
+    else if (!d->remote) fcntl(fd, F_OFD_SETLK, &whole); /* alive, says it to evict.c; no matter if it fails */
     return fd;
 }
 

@@ -170,11 +170,12 @@ static void prune(struct census *c, struct cache_prune *p)
 /* ---- Abandoned temporary files ---- */
 
 /* A writer holds a lock on its file; where there are no locks, age decides. */
-static bool is_abandoned(int fd, const struct stat *st, int64_t now)
+static bool is_abandoned(const struct dir *d, int fd, const struct stat *st, int64_t now)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     int64_t age = now - st->st_mtim.tv_sec;
     if (age < ABANDONED_S) return false;
+    if (d->remote) return age > LOCKLESS_S;
     if (!fcntl(fd, F_OFD_SETLK, &whole)) return true;
     return errno != EAGAIN && errno != EACCES && age > LOCKLESS_S;
 }
@@ -184,7 +185,7 @@ static void sweep_one(struct dir *d, const char *name, int64_t now)
     struct stat st;
     int fd = openat(d->fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) return;
-    if (!fstat(fd, &st) && is_abandoned(fd, &st, now) && !unlinkat(d->fd, name, 0))
+    if (!fstat(fd, &st) && is_abandoned(d, fd, &st, now) && !unlinkat(d->fd, name, 0))
         stats_add(d->stats, COUNT_swept, 1);
     close(fd);
 }

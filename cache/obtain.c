@@ -34,9 +34,12 @@ static struct cache_value *look_on_disk(struct coda_cache *c, const struct cache
 {
     void *data;
     size_t size;
+    int64_t start = now_ns();
     *missed = place_get(c, k, &data, &size);
+    stats_add(&c->stats, COUNT_read_ns, (uint64_t)(now_ns() - start));
     if (!*missed) {
         stats_add(&c->stats, COUNT_disk_hits, 1);
+        stats_add(&c->stats, COUNT_read_bytes, size);
         return cache_value_new(data, size, FROM_DISK);
     }
     for (int i = 0; i < c->overlays; i++) {
@@ -226,7 +229,10 @@ static const struct cache_value *fly(struct build *b, const struct cache_value *
 {
     struct flight *own;
     const struct cache_value *v;
-    if (memo_join(&b->c->memo, b->k, refused, &v, &own)) return v;
+    if (memo_join(&b->c->memo, b->k, refused, &v, &own)) {
+        if (v) stats_add(&b->c->stats, v->status ? COUNT_replayed_failures : COUNT_memory_hits, 1);
+        return v;
+    }
     v = refused ? rebuild(b, refused) : build(b);
     if (v) remember(b->c, b->k, v);
     if (own) memo_land(&b->c->memo, own, v, !b->passing);

@@ -397,6 +397,8 @@ typedef struct coda_cache_stats {
     uint64_t refused;                   /* entries that the driver refused                        */
     uint64_t healed;                    /* rejected entries removed or replaced                   */
     uint64_t read_failures;             /* entries that could not be read                         */
+    uint64_t read_bytes;                /* bytes of the entries that were found                   */
+    uint64_t read_ns;                   /* time spent reading and checking, ns                    */
     uint64_t stored;                    /* entries published                                      */
     uint64_t stored_bytes;              /* bytes published                                        */
     uint64_t lost_races;                /* entries that another process published first           */

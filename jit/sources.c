@@ -6,16 +6,12 @@
  */
 #include "compile.h"
 
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "prim.h"
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct sources loaded; /* never freed: programs of other threads point into it */
-static bool ready;
 
 /* The whole file as a string; NULL if it cannot be read. */
 static char *read_file(const char *folder, const char *name)
@@ -61,7 +57,7 @@ static bool load(struct sources *s)
     size_t bytes = sizeof(char *) * (size_t)(prim_file_count + 1);
     s->count = prim_file_count;
     s->names = malloc(bytes);
-    s->texts = malloc(bytes);
+    s->texts = calloc(1, bytes);
     if (!s->names || !s->texts) return false;
     for (int i = 0; i < s->count; i++) {
         char *text = folder && *folder ? read_file(folder, prim_files[i].path) : NULL;
@@ -71,19 +67,28 @@ static bool load(struct sources *s)
     return digest_all(s);
 }
 
+static void drop(struct sources *s)
+{
+    if (!s) return;
+    for (int i = 0; s->texts && i < s->count; i++)
+        if (s->texts[i] != prim_files[i].text) free((char *)(uintptr_t)s->texts[i]);
+    free(s->names);
+    free(s->texts);
+    free(s);
+}
+
+/* Of two threads that load them the first wins; no lock, so that a child of fork() never meets one. */
 const struct sources *sources_open(char *err)
 {
-    pthread_mutex_lock(&lock);
-    if (!ready) {
-        ready = load(&loaded);
-        if (!ready) {
-            free(loaded.names);
-            free(loaded.texts);
-        }
+    static _Atomic(struct sources *) loaded; /* never freed: programs of other threads point into it */
+    struct sources *s = atomic_load(&loaded), *none = NULL;
+    if (s) return s;
+    if (!(s = calloc(1, sizeof *s)) || !load(s)) {
+        drop(s);
+        jit_fail(err, CODA_E_MEMORY, "out of memory for the primitives' sources");
+        return NULL;
     }
-    bool ok = ready;
-    pthread_mutex_unlock(&lock);
-    if (ok) return &loaded;
-    jit_fail(err, CODA_E_MEMORY, "out of memory for the primitives' sources");
-    return NULL;
+    if (atomic_compare_exchange_strong(&loaded, &none, s)) return s;
+    drop(s);
+    return none;
 }

@@ -259,7 +259,7 @@ static void *obtain(void *ctx)
 
 static void all_obtain(struct one *o, int keys)
 {
-    static char what[THREADS][16];
+    static char what[THREADS][24];
     for (int i = 0; i < THREADS; i++) {
         snprintf(what[i], sizeof what[i], "key %d\n", i % keys);
         o[i].k = key_of(what[i]);
