@@ -1,12 +1,14 @@
 /*
  * bench.c -- compiles, checks and times figures, and reports them.
  *
- *     NAME [--quick] [--plan] [--autotune] [--out FILE] [PATTERN...]
+ *     NAME [--quick] [--plan] [--autotune] [--sustained] [--out FILE] [PATTERN...]
  *
  * Only figures whose name contains a pattern are measured; they are printed, and stored only with --out.
  * All of them go to perf/results/NAME.json. --quick takes fewer rounds; --plan prints the plans and
- * needs no GPU; --autotune tunes
- * libcoda's, and then times whole runs everywhere.
+ * needs no GPU; --autotune tunes libcoda's, and then times whole runs everywhere.
+ *
+ * Sides that take turns of a few milliseconds share one clock, which the power of all of them decides.
+ * --sustained lets each run alone for a while, half of it untimed, at the clock that its own power leaves.
  */
 #include "bench.h"
 
@@ -19,7 +21,8 @@
 static const struct way usual[SIDES] = {{"coda", 0, CODA_FOLD_NONE},
                                         {"cublaslt", CODA_NO_FUSION | CODA_CUBLASLT, CODA_FOLD_NONE}};
 
-enum { MOST_RUNS = 192, MOST_SETS = 64, WARM = 3 };
+enum { MOST_RUNS = 192, MOST_SETS = 64, WARM = 3, MOST_REPLAYS = 1000 };
+static const double ALONE_MS = 300;    /* of a sustained run, timed                               */
 static const double L2_BYTES = 180e6; /* what must pass between two uses of a set                  */
 
 struct bench {
@@ -27,7 +30,7 @@ struct bench {
     struct report report;
     address memory, next, end;
     event event[2 * SIDES * ROUNDS];
-    bool quick, plan, tune;
+    bool quick, plan, tune, sustained;
     const char *out;
     char **pattern;
     int patterns, bad;
@@ -352,11 +355,43 @@ static void replay_all(const struct bench *b, struct figure *f, int rounds)
         }
 }
 
+static void replay_alone(const struct bench *b, struct figure *f, int s, int round, int replays)
+{
+    const struct machine *m = &b->machine;
+    const event *e = &b->event[2 * (round * f->sides + s)];
+    float ms;
+    for (int i = -replays; i < replays; i++) {
+        if (i == 0) must(m->event_record(e[0], m->stream), "cuEventRecord");
+        must(m->replay_run(f->side[s].replay, m->stream), "cuGraphLaunch");
+    }
+    must(m->event_record(e[1], m->stream), "cuEventRecord");
+    must(m->stream_wait(m->stream), "a replay");
+    must(m->event_ms(&ms, e[0], e[1]), "cuEventElapsedTime");
+    f->side[s].ms[round] = ms / replays / f->runs;
+}
+
+static void replay_each(const struct bench *b, struct figure *f, int rounds)
+{
+    int replays[SIDES];
+    for (int s = 0; s < f->sides; s++)
+        replays[s] = clamp(ALONE_MS / (f->side[s].ms[WARM - 1] * f->runs), 1, MOST_REPLAYS);
+    for (int r = 0; r < rounds; r++)
+        for (int i = 0; i < f->sides; i++) {
+            int s = r % 2 ? f->sides - 1 - i : i;
+            replay_alone(b, f, s, r, replays[s]);
+        }
+}
+
 static void time_figure(const struct bench *b, struct figure *f)
 {
     double round = 0;
     for (int s = 0; s < f->sides; s++) prepare(b, f, &f->side[s]);
     replay_all(b, f, WARM);
+    if (b->sustained) {
+        f->rounds = b->quick ? 3 : 5;
+        replay_each(b, f, f->rounds);
+        return;
+    }
     for (int s = 0; s < f->sides; s++) round += f->side[s].ms[WARM - 1] * f->runs;
     f->rounds = clamp((b->quick ? 100 : 500) / round, b->quick ? 5 : 11, ROUNDS);
     replay_all(b, f, f->rounds);
@@ -410,6 +445,7 @@ static void report_figure(struct bench *b, struct figure *f)
             (long long)f->m, (long long)f->n, (long long)f->k, stats.flops, (long long)stats.bytes);
     fprintf(r->json, "\"launches\": %d, \"timed\": %d, \"tile\": \"%s\", \"error\": %.3g, \"excess\": %.3g, ",
             stats.launches, f->first_kernel ? 1 : stats.launches, tile, f->error, f->excess);
+    fprintf(r->json, "\"sustained\": %s, ", b->sustained ? "true" : "false");
     fprintf(r->json, "\"good\": %s, \"rounds\": %d, \"runs\": %d, \"sets\": %d", good ? "true" : "false",
             f->rounds, f->runs, f->sets);
     report_sides(r, f, mid, ratio);
@@ -461,6 +497,8 @@ static void parse(struct bench *b, int argc, char **argv)
             b->plan = true;
         else if (!strcmp(argv[i], "--autotune"))
             b->tune = true;
+        else if (!strcmp(argv[i], "--sustained"))
+            b->sustained = true;
         else if (!strcmp(argv[i], "--out") && i + 1 < argc)
             b->out = argv[++i];
         else
