@@ -334,18 +334,21 @@ template <class C, class E> struct Drain {
         return C::groups > 1 || C::m % C::bm == 0 || t.m * C::bm + first_row + 64 * block + 16 * warp < C::m;
     }
 
-    // `turn` counts the tiles of this warpgroup.
-    template <int n> DEV void drain(const float (&acc)[blocks][n], const Tile &t, u32 turn = 0) const
+    // `turn` counts the tiles of this warpgroup. One block's code serves all: the next one's sums move to
+    // where the first one's were.
+    template <int n> DEV void drain(float (&acc)[blocks][n], const Tile &t, u32 turn = 0) const
     {
-#pragma unroll
+#pragma unroll 1
         for (int b = 0; b < blocks; b++) {
             typename E::State state[2][chains];
 #pragma unroll
             for (int i = 0; i < 2 * chains; i++) E::init(state[i / chains][i % chains]);
 #pragma unroll
             for (int c = 0; c < chunks; c++)
-                drain_unit(acc[b], t, b, c, fetched.unit(turn, b * chunks + c), state);
+                drain_unit(acc[0], t, b, c, fetched.unit(turn, b * chunks + c), state);
             if constexpr (has_state) finish(t, b, state);
+#pragma unroll
+            for (int i = n; i < blocks * n; i++) acc[i / n - 1][i % n] = acc[i / n][i % n];
         }
     }
     template <int n>
