@@ -57,6 +57,16 @@ static void split_halves(const struct program *p, struct map_spec *m)
     if (!mn) m->box[1] /= 2;
 }
 
+/* Heads and their halves are dimensions: a box holds 32 pairs of one head. */
+static void split_heads(const struct program *p, struct map_spec *m)
+{
+    int64_t half = p->rope.head_dim / 2;
+    m->rank = 4;
+    m->dim[1] = half, m->box[1] = 32;
+    m->dim[2] = 2, m->stride[2] = half * p->b.row, m->box[2] = 2;
+    m->dim[3] = p->dim[2] / (2 * half), m->stride[3] = 2 * half * p->b.row, m->box[3] = 1;
+}
+
 static struct map_spec b_map(const struct program *p)
 {
     struct map_spec m = operand_map(&p->b, p->dim[0], p->dim[2], p->k);
@@ -64,21 +74,22 @@ static struct map_spec b_map(const struct program *p)
     m.box[1] = is_mn_major(&p->b) ? 64 : p->tile.bn;
     m.box[2] = 1;
     if (program_is_gated(p)) split_halves(p, &m);
+    if (program_splits_heads(p)) split_heads(p, &m);
     return m;
 }
 
-/* A unit of the epilogue: 64 rows of 64 columns. */
+/* A unit of the epilogue, 64 rows. */
 static struct map_spec unit_map(const struct program *p, const struct port *port)
 {
     struct map_spec m = {.buffer = port->buffer, .offset = port->offset, .dtype = port->dtype, .rank = 3};
-    m.swizzle = 128;
+    m.swizzle = 2 * unit_columns(p);
     m.dim[0] = program_columns(p);
     m.dim[1] = p->dim[1];
     m.dim[2] = p->dim[0];
     m.stride[0] = 1;
     m.stride[1] = port->stride[1];
     m.stride[2] = p->dim[0] > 1 ? port->stride[0] : port->stride[1] * p->dim[1];
-    m.box[0] = m.box[1] = 64;
+    m.box[0] = unit_columns(p), m.box[1] = 64;
     m.box[2] = 1;
     return m;
 }
@@ -164,6 +175,8 @@ static void print_columns(const struct program *p, struct text *t)
     if (program_is_gated(p))
         text_printf(t, "Gated<%d, %lld, %s>;\n", p->tile.bn, (wide)p->dim[2],
                     p->pair == PAIR_GLU_INTERLEAVED ? "true" : "false");
+    else if (program_splits_heads(p))
+        text_printf(t, "SplitHeads<%d, %lld>;\n", p->tile.bn, (wide)r->head_dim);
     else if (p->pair == PAIR_ROPE && r->half)
         text_printf(t, "HalfHeads<%d, %lld, %lld>;\n", p->tile.bn, (wide)r->head_dim, (wide)r->rotary);
     else
@@ -192,9 +205,9 @@ static void print_config(const struct program *p, struct text *t)
     print_columns(p, t);
     text_printf(t, "    static constexpr i64 batch = %lld, m = %lld, n = %lld, k = %lld;\n", (wide)p->dim[0],
                 (wide)p->dim[1], (wide)p->dim[2], (wide)p->k);
-    text_printf(t,
-                "    static constexpr int bm = %d, bn = %d, bk = %d, stages = %d, groups = %d, band = %d;\n",
-                c->bm, c->bn, c->bk, c->stages, c->groups, c->band);
+    text_printf(t, "    static constexpr int bm = %d, bn = %d, bk = %d, stages = %d, groups = %d;\n", c->bm,
+                c->bn, c->bk, c->stages, c->groups);
+    text_printf(t, "    static constexpr int band = %d, unit = %d;\n", c->band, unit_columns(p));
     text_printf(t, "    static constexpr int shared_bytes = %d;\n", p->kernel.shared_bytes);
     text_printf(t, "    static constexpr bool pingpong = %s;\n", truth(c->pingpong));
     if (sm90) {

@@ -4,8 +4,8 @@
 #include <limits.h>
 
 enum {
-    UNIT_BYTES = 64 * 128, /* 64 rows of 64 columns                                                        */
-    FETCH_SLOTS = 2,       /* as in fetch.cuh                                                              */
+    FETCH_BARRIERS = 64,   /* bytes, as in fetch.cuh                                                       */
+    FETCH_COLUMNS = 128,   /* in flight, for each consumer                                                 */
     STAGE_LIMIT = 64 << 10,
     FEW_ROWS = 16,
     MOST_STAGED = KERNEL_MAX_MAPS - 3
@@ -68,13 +68,29 @@ static int common_multiple(int a, int b)
     return n;
 }
 
-/* Output columns that are finished together; as in columns.cuh. */
-static int chunk_columns(const struct program *p)
+static int tile_columns(const struct program *p) { return program_is_gated(p) ? p->tile.bn / 2 : p->tile.bn; }
+
+bool program_splits_heads(const struct program *p)
 {
-    return p->pair == PAIR_ROPE && p->rope.half ? common_multiple((int)p->rope.head_dim, 64) : 64;
+    return p->pair == PAIR_ROPE && p->rope.half && p->tile.bn % p->rope.head_dim;
 }
 
-static int tile_columns(const struct program *p) { return program_is_gated(p) ? p->tile.bn / 2 : p->tile.bn; }
+/* Output columns that are finished together; as in columns.cuh. 0: any. */
+static int rotated_columns(const struct program *p)
+{
+    if (p->pair != PAIR_ROPE || !p->rope.half) return 0;
+    return program_splits_heads(p) ? 64 : common_multiple((int)p->rope.head_dim, 64);
+}
+
+int unit_columns(const struct program *p)
+{
+    if (rotated_columns(p)) return program_splits_heads(p) ? 32 : 64;
+    return p->tile.bn > 64 && tile_columns(p) % 64 ? 32 : 64;
+}
+static int chunk_columns(const struct program *p)
+{
+    return rotated_columns(p) ? rotated_columns(p) : unit_columns(p);
+}
 
 /* What TMA moves: 16-bit tiles of the output's width and 16-byte pitches. */
 static bool is_movable(const struct program *p, const struct step *s)
@@ -94,11 +110,8 @@ static bool is_stageable(const struct program *p, const struct step *s)
 
 static int group_rows(const struct tile *t) { return t->pingpong ? t->bm : t->bm / t->groups; }
 
-/* Bytes of staging for one store; as in epilogue.cuh but for the ring. */
-static int chunk_bytes(const struct program *p)
-{
-    return p->tile.groups * (chunk_columns(p) / 64) * UNIT_BYTES;
-}
+/* Bytes of staging for one store, 64 rows; as in epilogue.cuh but for the ring. */
+static int chunk_bytes(const struct program *p) { return p->tile.groups * chunk_columns(p) * 128; }
 
 static bool program_stages(const struct program *p)
 {
@@ -131,7 +144,7 @@ int count_staged(const struct program *p)
 int fetched_load(const struct program *p)
 {
     bool walks = !tile_is_narrow(&p->tile) && tile_splits(&p->tile) == 1;
-    if (!walks || !program_stages(p) || chunk_columns(p) != 64) return -1;
+    if (!walks || !program_stages(p) || chunk_columns(p) != unit_columns(p)) return -1;
     for (int i = 0; i < p->steps; i++) {
         const struct step *s = &p->step[i];
         if (s->kind == STEP_LOAD && p->port[s->port].kind == PORT_LOAD && is_movable(p, s)) return i;
@@ -170,10 +183,10 @@ static int gemv_shared_bytes(const struct program *p)
 
 static int stage_bytes(const struct program *p)
 {
-    int staged = count_staged(p), fetched = fetched_load(p) >= 0 ? FETCH_SLOTS : 0;
+    int staged = count_staged(p), fetched = fetched_load(p) >= 0 ? FETCH_COLUMNS / unit_columns(p) : 0;
     int units = tile_columns(p) / chunk_columns(p) * (group_rows(&p->tile) / 64);
-    bool two = staged * (chunk_columns(p) / 64) == 1 && units > 1;
-    return (two ? 2 : 1) * staged * chunk_bytes(p) + p->tile.groups * fetched * UNIT_BYTES;
+    bool two = staged * chunk_columns(p) <= 64 && units > 1;
+    return ((two ? 2 : 1) * staged + fetched) * chunk_bytes(p);
 }
 
 int program_states(const struct program *p)
@@ -204,6 +217,6 @@ int tile_shared_bytes(const struct program *p)
     int bytes = t->groups * values_bytes(p, group_rows(t), t->bn);
     if (t->mainloop == MAINLOOP_SIMT) return bytes + 4 * t->bk * (t->bm + t->bn + 4);
     bytes += t->stages * ((tile_a_rows(p) + t->bn) * 128 + 16) + MAX(stage_bytes(p), 16 * t->groups);
-    bytes += 16 + t->groups * FETCH_SLOTS * 16;
+    bytes += 16 + t->groups * FETCH_BARRIERS;
     return CEIL_DIV(bytes, 1024) * 1024;
 }

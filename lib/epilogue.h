@@ -26,6 +26,8 @@ int program_row_team(const struct program *p);
 /* Staged stores leave through shared memory by TMA. */
 bool store_is_staged(const struct program *p, int step);
 int count_staged(const struct program *p);
+bool program_splits_heads(const struct program *p); /* rotated halves, in tiles of no whole heads     */
+int unit_columns(const struct program *p); /* of a box that is staged or fetched                   */
 /* The one load that comes through shared memory by TMA, a step; -1 if there is none. Blocks that do not
  * walk over tiles have nothing to hide it behind. */
 int fetched_load(const struct program *p);

@@ -12,14 +12,15 @@ namespace coda {
 // A layout says: lanes of a slot; whether these lie apart, in octets A and B, or are neighbours; whether
 // the output has half the columns (gated); octet(patch, side) of A (0) and B (1); the output columns that
 // must be finished together (chunk); the tensor column of tile column j; and, for a thread whose first
-// column in the tile is j, how far its columns in an octet are from that, and from each other (step).
+// column in the tile is j, how far its columns in an octet are from that, and from each other (step). B is
+// loaded as the columns lie in the tensor, or in halves (gated) or pieces of heads (split).
 
 template <int bn> struct Plain {
     static constexpr int lanes = 1, chunk = 64;
-    static constexpr bool apart = false, gated = false;
+    static constexpr bool apart = false, gated = false, split = false;
     DEV static constexpr int octet(int patch, int side) { return 2 * patch + side; }
     DEV static int column(int tile, int j) { return tile * bn + j; }
-    DEV static constexpr int distance(int octet) { return 8 * octet; }
+    DEV static constexpr int distance(int, int octet) { return 8 * octet; }
     static constexpr int step = 1;
 };
 
@@ -48,6 +49,23 @@ template <int bn, int head, int rotary> struct HalfHeads : Plain<bn> {
     }
 };
 
+// The same for tiles that are no whole heads: each 64 columns of a tile are a piece of a head, 32 first
+// columns of pairs and the 32 second ones.
+template <int bn, int head> struct SplitHeads : Plain<bn> {
+    static constexpr int lanes = 2, pieces = head / 64; // of a head
+    static constexpr bool apart = true, split = true;
+    DEV static constexpr int octet(int patch, int side) { return patch / 4 * 8 + patch % 4 + 4 * side; }
+    DEV static constexpr int column(int tile, int j)
+    {
+        const int piece = tile * (bn / 64) + j / 64, side = j % 64 / 32;
+        return piece / pieces * head + piece % pieces * 32 + side * (head / 2) + j % 32;
+    }
+    DEV static constexpr int distance(int tile, int octet)
+    {
+        return column(tile, 8 * octet) - column(tile, 0);
+    }
+};
+
 // The left half of the tile is gate, the right half up: columns i and i + n / 2 of the product, or 2i and
 // 2i + 1 if they are interleaved.
 template <int bn, int n, bool interleaved> struct Gated : Plain<bn> {
@@ -60,7 +78,7 @@ template <int bn, int n, bool interleaved> struct Gated : Plain<bn> {
         const int i = half_column(tile, j % (bn / 2)), side = j / (bn / 2);
         return interleaved ? 2 * i + side : i + side * (n / 2);
     }
-    DEV static constexpr int distance(int octet)
+    DEV static constexpr int distance(int, int octet)
     {
         const int i = octet % (bn / 16) * 8, side = octet / (bn / 16);
         return interleaved ? 2 * i + side : i + side * (n / 2);

@@ -103,15 +103,20 @@ template <class C, class E> struct Drain {
     static constexpr int patches = C::bn / 16;
     static constexpr int out_columns = K::gated ? C::bn / 2 : C::bn;
 
-    // Staging: buffers of 64 rows and 64 columns, 128-byte swizzled; behind them those of fetched units.
-    static constexpr int buffers = K::chunk / 64;            // of a store, for each unit
+    // Staging: buffers of 64 rows and C::unit columns, swizzled over the bytes of a row; behind them those of
+    // fetched units.
+    static constexpr int pitch = 2 * C::unit, buffer_bytes = 64 * pitch;
+    static constexpr int chunk_columns = K::apart && !K::gated ? K::chunk : C::unit;
+    static constexpr int buffers = chunk_columns / C::unit; // of a store, for each unit
     static constexpr int loose = patches % 4 == 0 ? 4 : 1;
     static constexpr bool whole = E::staged || E::fetched;   // chunks are as wide as buffers
-    static constexpr int chunk_patches = whole ? K::chunk / (K::gated ? 8 : 16) : loose;
+    static constexpr int chunk_patches = whole ? chunk_columns / (K::gated ? 8 : 16) : loose;
     static constexpr int chunks = patches / chunk_patches, units = chunks * blocks;
-    static constexpr int ring = E::staged * buffers == 1 && units > 1 ? 2 : 1;
-    static constexpr int buffer_bytes = 64 * 128, store_bytes = ring * buffers * E::staged * buffer_bytes;
-    static constexpr int stage_bytes = store_bytes + (E::fetched ? fetch_slots * fetch_bytes : 0);
+    static constexpr int ring = E::staged * chunk_columns <= 64 && units > 1 ? 2 : 1;
+    static constexpr int store_bytes = ring * buffers * E::staged * buffer_bytes;
+    static constexpr int fetch_slots = 128 / C::unit;
+    using Ring = FetchRing<units, buffer_bytes, fetch_slots>;
+    static constexpr int stage_bytes = store_bytes + (E::fetched ? fetch_slots * buffer_bytes : 0);
     static_assert(patches % chunk_patches == 0 && rows % 64 == 0 && rows <= 128);
     static_assert(!E::fetched || buffers == 1);
 
@@ -136,14 +141,14 @@ template <class C, class E> struct Drain {
     const Args &args;
     Values &values;
     u32 stage; // shared address of this warpgroup's staging buffers
-    using Unit = typename FetchRing<units>::Unit;
-    FetchRing<units> fetched;
+    using Unit = typename Ring::Unit;
+    Ring fetched;
     int group; // warpgroup, and its first row in the tile
     int first_row;
     int thread, warp, lane;
 
     // Made anew for each tile: no address lives in a register through the mainloop.
-    DEV Drain(const Args &a, Values &v, u32 staging, int consumer, FetchRing<units> in = {})
+    DEV Drain(const Args &a, Values &v, u32 staging, int consumer, Ring in = {})
         : args(a), values(v), stage(staging), fetched(in), group(consumer),
           first_row(C::pingpong ? 0 : consumer * rows), thread(ptx::opaque(threadIdx.x % 128)),
           warp(ptx::uniform(thread / 32)), lane(thread % 32)
@@ -222,7 +227,7 @@ template <class C, class E> struct Drain {
         p.half.distance[0] = 8 * patch, p.half.distance[1] = 0;
 #pragma unroll
         for (int side = 0; side < 2; side++) {
-            p.full.distance[side] = K::distance(K::octet(patch, side));
+            p.full.distance[side] = K::distance(t.n, K::octet(patch, side));
             p.full.live[side] = live(K::gated ? (int)p.half.first + p.half.distance[0]
                                               : (int)p.full.first + p.full.distance[side]);
         }
@@ -271,7 +276,7 @@ template <class C, class E> struct Drain {
         const u32 row = row_in_unit();
 #pragma unroll
         for (int i = 0; i < E::staged; i++) {
-            const u32 to = stage + (slot * E::staged + i) * buffers * buffer_bytes + row * 128;
+            const u32 to = stage + (slot * E::staged + i) * buffers * buffer_bytes + row * pitch;
             u32 m[4];
 #pragma unroll
             for (int side = 0; side < 2; side++) {
@@ -288,7 +293,7 @@ template <class C, class E> struct Drain {
         constexpr int sides = K::gated ? 1 : 2;
         const u32 row = row_in_unit(), side = sides == 2 && lane >= 16;
         u32 m[2 * sides];
-        ptx::ldmatrix(unit + row * 128 + offset(patch, side, row), m);
+        ptx::ldmatrix(unit + row * pitch + offset(patch, side, row), m);
 #pragma unroll
         for (int i = 0; i < sides; i++) {
             const Pair a = unpack2<typename E::Fetched>(m[2 * i]);
@@ -297,11 +302,13 @@ template <class C, class E> struct Drain {
             bottom.x[i][0] = b.a, bottom.x[i][1] = b.b;
         }
     }
-    // Of an octet in the chunk's buffers: rows of 128 bytes, 16-byte pieces exchanged by the row's low bits.
+    // Of an octet in the chunk's buffers: the 16-byte pieces of a row are exchanged by the number of the
+    // 128 bytes that it lies in.
     DEV static u32 offset(int patch, int side, int row)
     {
-        const int octet = (K::gated ? patch : K::octet(patch, side)) % (8 * buffers);
-        return octet / 8 * buffer_bytes + ((octet % 8 ^ row % 8) << 4);
+        constexpr int octets = C::unit / 8;
+        const int octet = (K::gated ? patch : K::octet(patch, side)) % (octets * buffers);
+        return octet / octets * buffer_bytes + ((octet % octets ^ row * octets / 8 % octets) << 4);
     }
 
     // Before a slot is overwritten TMA has read it. A tile starts with slot 0, wherever the last one ended.
@@ -313,6 +320,11 @@ template <class C, class E> struct Drain {
         }
         meet();
     }
+    DEV static int buffer_column(const Tile &t, int chunk, int buffer)
+    {
+        const int j = chunk * chunk_columns + buffer * C::unit;
+        return K::gated ? t.n * out_columns + j : K::column(t.n, j);
+    }
     DEV void close_unit(const Tile &t, int chunk, int block, int slot) const
     {
         ptx::fence_async_shared();
@@ -321,8 +333,8 @@ template <class C, class E> struct Drain {
 #pragma unroll
         for (int i = 0; i < E::staged * buffers; i++)
             ptx::tma_store(&args.stores[i / buffers], stage + (slot * E::staged * buffers + i) * buffer_bytes,
-                           t.n * out_columns + chunk * K::chunk + i % buffers * 64,
-                           t.m * C::bm + first_row + 64 * block, t.batch);
+                           buffer_column(t, chunk, i % buffers), t.m * C::bm + first_row + 64 * block,
+                           t.batch);
         ptx::tma_store_commit();
     }
 

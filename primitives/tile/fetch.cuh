@@ -1,7 +1,7 @@
 // fetch.cuh -- a tile that the epilogue reads, brought into shared memory by TMA while the products run.
 //
-// It comes in units of 64 rows and 64 columns, 128-byte swizzled, in the order in which a consumer drains
-// them. Each consumer has a ring of them, which one thread of the producer's warpgroup keeps full.
+// It comes in the units that a consumer drains, in their order, swizzled as they are. Each consumer has a
+// ring of them, which one thread of the producer's warpgroup keeps full.
 #pragma once
 
 #include "ptx/barrier.cuh"
@@ -10,12 +10,12 @@
 
 namespace coda {
 
-enum { fetch_slots = 2, fetch_bytes = 64 * 128, fetch_readers = 4 }; // warps
+enum { most_fetch_slots = 4, fetch_readers = 4 }; // warps
 
-struct FetchBarriers { u64 full[fetch_slots], empty[fetch_slots]; };
+struct FetchBarriers { u64 full[most_fetch_slots], empty[most_fetch_slots]; };
 
 // The ring of one consumer, whose every tile has `units`.
-template <int units> struct FetchRing {
+template <int units, int bytes, int slots> struct FetchRing {
     u32 barriers, buffers; // shared addresses
 
     struct Unit { u32 full, empty, buffer, parity; };
@@ -23,12 +23,12 @@ template <int units> struct FetchRing {
     // Unit u of the consumer's tile number `turn`.
     DEV Unit unit(u32 turn, int u) const
     {
-        const u32 n = turn * units + u, slot = n % fetch_slots, full = barriers + 8 * slot;
-        return {full, full + 8 * fetch_slots, buffers + slot * fetch_bytes, n / fetch_slots & 1};
+        const u32 n = turn * units + u, slot = n % slots, full = barriers + 8 * slot;
+        return {full, full + 8 * most_fetch_slots, buffers + slot * bytes, n / slots & 1};
     }
     DEV void init() const
     {
-        for (int i = 0; i < fetch_slots; i++) {
+        for (int i = 0; i < slots; i++) {
             ptx::mbarrier_init(unit(0, i).full, 1);
             ptx::mbarrier_init(unit(0, i).empty, fetch_readers);
         }
@@ -36,7 +36,7 @@ template <int units> struct FetchRing {
     DEV void fill(const Unit &to, const TensorMap *map, int column, int row, int batch) const
     {
         ptx::mbarrier_wait(to.empty, to.parity ^ 1);
-        ptx::mbarrier_arrive_expect(to.full, fetch_bytes);
+        ptx::mbarrier_arrive_expect(to.full, bytes);
         ptx::tma_load(to.buffer, map, to.full, column, row, batch);
     }
     DEV void await(const Unit &u) const { ptx::mbarrier_wait(u.full, u.parity); }

@@ -108,13 +108,16 @@ template <class C, class E> struct GemmSm90 {
             for (int i = 0; i < C::bm / 64; i++)
                 ptx::tma_load(to + i * 8192, &args.a, bar, m + 64 * i, k, batch);
     }
-    // A gated tile has two halves, which are a dimension of B's tensor map.
+    // A gated tile has two halves, which are a dimension of B's tensor map, as are heads, and their halves.
     DEV void load_b(int slot, int k, const Tile &t) const
     {
         constexpr int half = C::bn / 2;
         const u32 to = address(s.b[slot]), bar = address(&s.full[slot]);
         const int n = t.n * (K::gated ? half : C::bn), batch = C::b_batched ? t.batch : 0;
-        if constexpr (!C::b_mn_major) {
+        if constexpr (K::split)
+            for (int i = 0, piece = t.n * (C::bn / 64); i < C::bn / 64; i++, piece++)
+                ptx::tma_load(to + i * 8192, &args.b, bar, k, piece % K::pieces * 32, 0, piece / K::pieces);
+        else if constexpr (!C::b_mn_major) {
             if constexpr (K::gated) ptx::tma_load(to, &args.b, bar, k, n, 0, batch);
             else ptx::tma_load(to, &args.b, bar, k, n, batch);
         } else
@@ -141,7 +144,7 @@ template <class C, class E> struct GemmSm90 {
     }
 
     // The units of a consumer's tiles, as it walks them.
-    using Ring = FetchRing<D::units>;
+    using Ring = typename D::Ring;
     DEV Ring fetch_ring(int group) const
     {
         return {address(&s.fetch[group]), address(s.stage[group]) + D::store_bytes};
@@ -155,7 +158,7 @@ template <class C, class E> struct GemmSm90 {
             const int column = t.n * D::out_columns, row = t.m * C::bm + (C::pingpong ? 0 : group * D::rows);
 #pragma unroll 1
             for (int u = 0; u < D::units; u++)
-                ring.fill(ring.unit(turn, u), &args.fetched, column + u % D::chunks * 64,
+                ring.fill(ring.unit(turn, u), &args.fetched, column + u % D::chunks * D::chunk_columns,
                           row + u / D::chunks * 64, t.batch);
         }
     }

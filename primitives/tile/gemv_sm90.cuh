@@ -66,14 +66,14 @@ template <class C, class E> struct GemvSm90 {
         }
         DEV int at(int side, int neighbour) const
         {
-            return K::column(tile, column) + K::distance(K::octet(patch, side)) + neighbour * K::step;
+            return K::column(tile, column) + K::distance(tile, K::octet(patch, side)) + neighbour * K::step;
         }
         DEV int half_at(int neighbour) const { return K::half_column(tile, column) + 8 * patch + neighbour; }
         DEV Place place(int row) const
         {
             Place p = {0, row, {K::column(tile, column), {}, K::step, {2, 2}}, {0, {}, 1, {2, 0}}};
-            p.full.distance[0] = K::distance(K::octet(patch, 0));
-            p.full.distance[1] = K::distance(K::octet(patch, 1));
+            p.full.distance[0] = K::distance(tile, K::octet(patch, 0));
+            p.full.distance[1] = K::distance(tile, K::octet(patch, 1));
             if constexpr (K::gated) p.half.first = half_at(0);
             return p;
         }
