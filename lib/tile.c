@@ -3,13 +3,15 @@
  *
  * Every tile that the program's pairs and layouts allow gets a price in clock cycles, and the cheapest
  * one wins, unless tuning measured another (tune.c):
- *     max(waves * (max(products, traffic) + traffic / 8), weights) + what the epilogue leaves exposed
+ *     max(waves * (max(products, traffic) + traffic * power), weights) + what the epilogue leaves exposed
  *     products = bm bn K / 1600            16-bit multiply-adds that an SM finishes in a clock
  *     traffic  = 2 (a_rows + bn) K / 61    bytes that L2 gives an SM in a clock
  *     weights  = 2 N K / (18.6 SMs)        bytes that memory gives an SM in a clock: with few rows, all
+ *     power    = 1/8, or 0.3 with many rows, where the card's power is short and bytes take their part
  * A row or two: streamed, at the pace of the weights, if its sums leave room; nothing is exposed.
  * Few rows: one consumer, two blocks on an SM. Few columns too: a cluster of blocks shares K. The numbers
- * are fitted to an H200 at M 1 to 1024, where they mostly pick what is within 5 % of the best tile tried.
+ * are fitted to an H200 at M 1 to 1024, where they mostly pick what is within 5 % of the best tile tried;
+ * with many rows, at 16384, to runs of some 0.3 s, after which the clock is what power and heat allow.
  */
 #include "epilogue.h"
 
@@ -23,11 +25,13 @@ enum {
     COOPERATION = 700,     /* clocks in which both consumers begin and end one              */
     FEW_ROWS = 16,         /* a block needs half of an SM's memory to keep weights coming   */
     MOST_SPLIT_ROWS = 64,
-    MOST_ODD_ROWS = 1024,  /* where a wave more or less matters                             */
+    MOST_ODD_ROWS = 1024,  /* where a wave more or less matters; beyond, power does         */
+    BAND_ROWS = 1024,      /* tile rows of so many are walked together: A's stay in L2      */
     MOST_STAGES = 24,
+    MOST_WIDE_STAGES = 4,  /* of tiles with many rows                                       */
     LEAST_STAGES = 3,
     MOST_ACCUMULATORS = 192,      /* floats of a thread, if the epilogue needs little              */
-    MOST_BUSY_ACCUMULATORS = 128, /* if it loads tiles, reduces or rotates; or if all drain at once */
+    MOST_BUSY_ACCUMULATORS = 128, /* if it loads tiles into registers; or if all drain at once     */
     MOST_HEAD = 256,
     STREAM_ROWS = 2,              /* of A, that the plain units multiply at memory's pace           */
     STREAM_PIECE = 6144,          /* elements of a row of B that come together                      */
@@ -81,22 +85,32 @@ bool tile_pairs_ok(const struct program *p)
 
 static bool is_half_rope(const struct program *p) { return p->pair == PAIR_ROPE && p->rope.half; }
 
+/* A wide tile may hold pieces of heads, which are boxes of a map of whole heads. */
+static bool splits_heads(const struct program *p, int bn)
+{
+    const struct rope_spec *r = &p->rope;
+    bool whole = r->rotary == r->head_dim && p->dim[2] % r->head_dim == 0;
+    return bn > 128 && bn % 64 == 0 && r->head_dim % 64 == 0 && whole && !is_mn_major(&p->b) &&
+           (p->dim[0] == 1 || !p->b.batch);
+}
+
 static bool width_fits(const struct program *p, int bn)
 {
-    if (is_half_rope(p) && bn % p->rope.head_dim) return false;
+    if (is_half_rope(p) && bn % p->rope.head_dim) return splits_heads(p, bn);
     int block = program_is_gated(p) ? 128 : 64;
     return !is_mn_major(&p->b) || bn % block == 0;
 }
 
-static bool is_busy(const struct program *p)
+/* Tiles that come in registers, not by TMA. */
+static bool loads_directly(const struct program *p)
 {
-    for (int i = 0; i < p->steps; i++) {
-        const struct step *s = &p->step[i];
-        bool loads = s->kind == STEP_LOAD && i != fetched_load(p);
-        if (step_level(s) == LEVEL_SLOT && (loads || s->kind == STEP_ROPE)) return true;
-    }
+    for (int i = 0; i < p->steps; i++)
+        if (p->step[i].kind == STEP_LOAD && step_level(&p->step[i]) == LEVEL_SLOT && i != fetched_load(p))
+            return true;
     return false;
 }
+
+static bool is_busy(const struct program *p) { return p->pair == PAIR_ROPE || loads_directly(p); }
 
 static int accumulators(const struct tile *t)
 {
@@ -113,23 +127,12 @@ int tile_stages(const struct program *p, const struct tile *t, int shared_bytes)
     return q.tile.stages;
 }
 
-/* Tile rows walked together: a wave of tiles should read as little as it can. */
-static int choose_band(const struct tile *t, int sms)
-{
-    int best = 8;
-    for (int band = 4; band <= 16; band *= 2) {
-        int bytes = band * t->bm + CEIL_DIV(sms, band) * t->bn;
-        if (bytes < best * t->bm + CEIL_DIV(sms, best) * t->bn) best = band;
-    }
-    return best;
-}
-
 static bool shares_sm(const struct tile *t) { return t->groups == 1 && tile_splits(t) == 1; }
 
 /* What a tile's epilogue takes, if nothing hides it. A cluster's sums go to one of its blocks. */
 static double epilogue_clocks(const struct program *p, const struct tile *t)
 {
-    bool staged = (program_is_gated(p) ? t->bn / 2 : t->bn) % 64 == 0 || t->bn <= 64;
+    bool staged = (program_is_gated(p) ? t->bn / 2 : t->bn) % 32 == 0 || t->bn <= 64;
     struct program q = *p;
     q.tile = *t;
     int splits = tile_splits(t), elements = tile_a_rows(&q) * t->bn / (t->pingpong ? 1 : t->groups);
@@ -153,7 +156,9 @@ static double price(const struct program *p, const struct tile *t, int sms)
                     (double)p->dim[0] * splits;
     double waves = (double)(int64_t)((blocks + sms - 1) / sms);
     double products = t->bm * t->bn * k / PRODUCTS, traffic = 2 * (tile_a_rows(&q) + t->bn) * k / L2_BYTES;
-    double each = BEGINNING + (MAX(products, traffic) + traffic / 8) * (t->stages < 4 ? 1.08 : 1);
+    bool many = p->dim[1] > MOST_ODD_ROWS;
+    double shallow = t->stages < 4 ? 1.08 : 1, together = many && !t->pingpong ? 1.03 : 1;
+    double each = (MAX(products, traffic) + traffic * (many ? 0.3 : 0.125)) * shallow * together + BEGINNING;
     double epilogue = epilogue_clocks(p, t);
     double weights = weight_clocks(p, sms, blocks / (waves * sms)) + BEGINNING * waves;
     double stream = MAX(waves * each, weights);
@@ -193,18 +198,24 @@ static void keep(struct search *s, const struct tile *t, double price)
     s->price[at] = price;
 }
 
+/* A deeper ring lets blocks drift apart, and then they no longer find in L2 what others have loaded. */
+static int most_stages(const struct program *p, const struct tile *t)
+{
+    return p->dim[1] > MOST_ODD_ROWS && t->bn > 128 ? MOST_WIDE_STAGES : MOST_STAGES;
+}
+
 static void consider(struct search *s, struct tile t)
 {
     struct program p = *s->p;
     t.mainloop = MAINLOOP_SM90;
     t.bk = 64;
     p.tile = t;
-    int most = is_busy(&p) || !t.pingpong ? MOST_BUSY_ACCUMULATORS : MOST_ACCUMULATORS;
+    int most = loads_directly(&p) || !t.pingpong ? MOST_BUSY_ACCUMULATORS : MOST_ACCUMULATORS;
     bool half = t.groups == 1 && s->p->dim[1] <= FEW_ROWS; /* so that two blocks fit an SM        */
     int room = half ? (s->shared_bytes - 1024) / 2 : s->shared_bytes;
     if (!width_fits(s->p, t.bn) || accumulators(&t) > most) return;
-    t.stages = tile_stages(s->p, &t, room);
-    t.band = choose_band(&t, s->sms);
+    t.stages = MIN(tile_stages(s->p, &t, room), most_stages(s->p, &t));
+    t.band = BAND_ROWS / t.bm;
     if (t.stages >= LEAST_STAGES) keep(s, &t, price(&p, &t, s->sms));
 }
 
