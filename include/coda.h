@@ -313,8 +313,9 @@ CODA_API coda_status coda_evaluate(const coda_graph *g, void *const *args);
  *
  * Without any of these calls coda_compile uses a cache that the environment describes:
  * CODA_CACHE_DIR, else $XDG_CACHE_HOME/coda, else ~/.cache/coda; CODA_CACHE_LIMIT in bytes, with K,
- * M or G; CODA_CACHE_READ_ONLY=1; CODA_CACHE_VERIFY=1; CODA_BUNDLES, a colon list. A setuid process
- * ignores them and keeps kernels in memory alone.
+ * M or G; CODA_CACHE_READ_ONLY=1; CODA_CACHE_VERIFY=1; CODA_BUNDLES, a colon list; CODA_RECORD, a
+ * file. A setuid process ignores them and keeps kernels in memory alone. cache/README.md is the
+ * operator's page.
  * ---------------------------------------------------------------------------------------------- */
 
 typedef struct coda_cache coda_cache;
