@@ -43,7 +43,7 @@ struct bundle {
     int count;
 };
 
-/* What follows the bundle's name in why; and false. */
+/* What follows the bundle's name in why; and false, with errno EIO. */
 static bool refuse(char *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static bool refuse(char *why, const char *format, ...)
 {
@@ -51,7 +51,15 @@ static bool refuse(char *why, const char *format, ...)
     va_start(args, format);
     vsnprintf(why, CACHE_ERROR, format, args);
     va_end(args);
+    errno = EIO;
     return false;
+}
+
+static void *no_memory(char *why, uint64_t bytes)
+{
+    refuse(why, "is too much for memory: %llu bytes", (unsigned long long)bytes);
+    errno = ENOMEM;
+    return NULL;
 }
 
 static void put_u64(unsigned char *p, uint64_t x)
@@ -140,7 +148,7 @@ static struct bundle *open_bytes(const void *data, size_t size, char *why)
     if (!data) return refuse(why, "is NULL"), NULL;
     if (!check(data, size, why)) return NULL;
     struct bundle *b = malloc(sizeof *b);
-    if (!b) return refuse(why, "is too much for memory"), NULL;
+    if (!b) return no_memory(why, size);
     *b = (struct bundle){.data = data, .count = (int)get_u64((const unsigned char *)data + AT_COUNT)};
     return b;
 }
@@ -167,7 +175,7 @@ static struct bundle *read_bundle(int fd, char *why)
     if ((uint64_t)st.st_size > BUNDLE_MAX)
         return refuse(why, "has %lld bytes, too many for a bundle", (long long)st.st_size), NULL;
     unsigned char *data = malloc((size_t)st.st_size + 1);
-    if (!data) return refuse(why, "is too much for memory: %lld bytes", (long long)st.st_size), NULL;
+    if (!data) return no_memory(why, (uint64_t)st.st_size);
     size_t size = (size_t)st.st_size;
     struct bundle *b = read_all(fd, data, size, why) ? open_bytes(data, size, why) : NULL;
     if (b) b->owned = data;
@@ -179,8 +187,10 @@ static struct bundle *read_bundle(int fd, char *why)
 static void name_bundle(char *why, const char *name)
 {
     char reason[CACHE_ERROR];
+    int saved = errno;
     snprintf(reason, sizeof reason, "%s", why);
     snprintf(why, CACHE_ERROR, "%.300s %.200s", name, reason);
+    errno = saved;
 }
 
 struct bundle *bundle_open(const char *path, char *why)
@@ -190,7 +200,9 @@ struct bundle *bundle_open(const char *path, char *why)
     if (fd < 0) refuse(why, "cannot be opened: %s", strerror(errno));
     else {
         b = read_bundle(fd, why);
+        int saved = errno;
         close(fd);
+        errno = saved;
     }
     if (!b) name_bundle(why, path);
     return b;
@@ -265,7 +277,7 @@ static bool arrange(struct part *part, const struct bundle_block *block, int *co
     for (int i = 0; i < *count; i++) {
         struct entry e;
         enum entry_fault f = entry_check(&e, block[i].data, block[i].size);
-        if (f) return refuse(why, "entry %d is rejected: %s", i, entry_fault_name(f));
+        if (f) return refuse(why, "has an entry %d that is rejected: %s", i, entry_fault_name(f));
         part[i] = (struct part){digest_of(e.key, e.what_size), block[i].data, block[i].size, i};
     }
     qsort(part, (size_t)*count, sizeof *part, by_name);
@@ -299,10 +311,9 @@ static void *pack(const struct part *part, int count, const char *manifest, size
 {
     uint64_t total = lay_out(NULL, part, count, manifest);
     if (count > COUNT_MAX || total > BUNDLE_MAX)
-        return refuse(why, "%d entries of %llu bytes are too many for a bundle", count,
-                      (unsigned long long)total), NULL;
+        return refuse(why, "has %d entries of %llu bytes, too many", count, (unsigned long long)total), NULL;
     unsigned char *p = calloc(1, total);
-    if (!p) return refuse(why, "out of memory for a bundle of %llu bytes", (unsigned long long)total), NULL;
+    if (!p) return no_memory(why, total);
     lay_out(p, part, count, manifest);
     memcpy(p, magic, sizeof magic);
     put_u64(p + AT_COUNT, (uint64_t)count);
@@ -317,8 +328,10 @@ static void *pack(const struct part *part, int count, const char *manifest, size
 void *bundle_pack(const struct bundle_block *block, int count, const char *manifest, size_t *size, char *why)
 {
     struct part *part = calloc((size_t)count + 1, sizeof *part);
-    if (!part) return refuse(why, "out of memory for %d entries", count), NULL;
-    void *data = arrange(part, block, &count, why) ? pack(part, count, manifest, size, why) : NULL;
+    void *data = NULL;
+    if (!part) no_memory(why, (uint64_t)count * sizeof *part);
+    else if (arrange(part, block, &count, why)) data = pack(part, count, manifest, size, why);
+    if (!data) name_bundle(why, "the bundle");
     free(part);
     return data;
 }
@@ -352,7 +365,7 @@ static char *temporary_name(const char *path)
 bool bundle_write(const char *path, const void *data, size_t size, char *why)
 {
     char *temporary = temporary_name(path);
-    if (!temporary) return refuse(why, "out of memory for its name");
+    if (!temporary) return no_memory(why, strlen(path)), name_bundle(why, path), false;
     int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
     bool ok = fd >= 0 && write_all(fd, data, size) && !fsync(fd);
     int error = errno;

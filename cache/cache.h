@@ -288,7 +288,7 @@ bool cache_import(struct coda_cache *c, const void *raw, size_t raw_size);
 
 struct bundle;
 /* Reads a file once, or takes bytes that must outlive the bundle. Checked from end to end; NULL with the
- * reason in why (CACHE_ERROR bytes). */
+ * reason in why (CACHE_ERROR bytes), and errno ENOMEM if it is that, here and below. */
 struct bundle *bundle_open(const char *path, char *why);
 struct bundle *bundle_of(const void *data, size_t size, char *why);
 void bundle_close(struct bundle *b);

@@ -482,7 +482,8 @@ typedef struct coda_bundle_report {
     int64_t entries; /* in the bundle                                                              */
     int64_t bytes;   /* of it                                                                      */
     int64_t taken;   /* import: entries that are in the directory now                              */
-    int64_t missing; /* export: kernels that `keys` names and nobody has                           */
+    int64_t missing; /* export: kernels that `keys` names and the bundle has not                   */
+    int64_t damaged; /* export: entries of the directory that cannot be read, and were left out    */
 } coda_bundle_report;
 /* Writes a bundle at once: a file is all there, or as it was. opt and out may be NULL. Kernels that only
  * another compiler's version differs in go in once, the one last used. A tuned plan takes along those of

@@ -1,4 +1,5 @@
 /* bundles.c -- coda.h's calls about bundles in terms of the cache's. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,9 @@
 #include "ship.h"
 
 _Static_assert((int)CACHE_ERROR <= JIT_ERROR_SIZE, "the cache's reasons fit into ours");
+
+/* Of what the cache could not do. */
+static coda_status status_of(int error) { return error == ENOMEM ? CODA_E_MEMORY : CODA_E_IO; }
 
 /* ---- Export ---- */
 
@@ -61,17 +65,19 @@ static coda_status write_cargo(struct cargo *c, const struct jit_export *e, coda
 {
     size_t size = 0;
     void *bytes = cargo_pack(c, &size, err);
-    if (!bytes) return CODA_E_MEMORY;
-    *out = (coda_bundle_report){.entries = c->count, .bytes = (int64_t)size, .missing = cargo_missing(c)};
+    if (!bytes) return status_of(errno);
+    *out = (coda_bundle_report){.entries = c->count, .bytes = (int64_t)size, .missing = cargo_missing(c),
+                                 .damaged = c->damaged};
     bool good = cargo_write(e->path, bytes, size, e->array, err);
+    coda_status status = good ? CODA_OK : status_of(errno);
     free(bytes);
-    return good ? CODA_OK : CODA_E_IO;
+    return status;
 }
 
 static coda_status gather(struct cargo *cargo, struct coda_cache *c, char *err)
 {
     if (!(c = jit_cache(c))) return jit_fail(err, CODA_E_MEMORY, "out of memory for a cache");
-    return cargo_gather(cargo, c, err) ? CODA_OK : CODA_E_IO;
+    return cargo_gather(cargo, c, err) ? CODA_OK : status_of(errno);
 }
 
 coda_status jit_export(struct coda_cache *c, const struct jit_export *e, coda_bundle_report *out, char *err)
@@ -90,7 +96,7 @@ coda_status jit_export(struct coda_cache *c, const struct jit_export *e, coda_bu
 coda_status jit_import(struct coda_cache *c, const char *path, coda_bundle_report *out, char *err)
 {
     struct bundle *b = bundle_open(path, err);
-    if (!b) return CODA_E_IO;
+    if (!b) return status_of(errno);
     *out = (coda_bundle_report){.entries = bundle_count(b)};
     c = jit_cache(c);
     for (int i = 0; c && i < bundle_count(b); i++) {
@@ -111,7 +117,7 @@ coda_status jit_bundle_list(const char *path, int (*visit)(void *, const coda_ca
 {
     struct bundle *b = bundle_open(path, err);
     bool more = true;
-    if (!b) return CODA_E_IO;
+    if (!b) return status_of(errno);
     for (int i = 0; more && i < bundle_count(b); i++) {
         struct cache_item item = {0};
         char name[DIGEST_HEX] = "";
@@ -132,7 +138,7 @@ coda_status jit_bundle_list(const char *path, int (*visit)(void *, const coda_ca
 int64_t jit_bundle_print(const char *path, char *buf, size_t size, char *err)
 {
     struct bundle *b = bundle_open(path, err);
-    if (!b) return CODA_E_IO;
+    if (!b) return status_of(errno);
     int n = snprintf(buf, size, "%s", bundle_manifest(b));
     bundle_close(b);
     return n;

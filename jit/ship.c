@@ -7,6 +7,7 @@
  */
 #include "ship.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,14 @@ static bool refuse(char *err, const char *format, ...)
     va_start(args, format);
     vsnprintf(err, CACHE_ERROR, format, args);
     va_end(args);
+    errno = EIO;
+    return false;
+}
+
+static bool no_memory(char *err)
+{
+    refuse(err, "out of memory for a bundle");
+    errno = ENOMEM;
     return false;
 }
 
@@ -99,7 +108,7 @@ static bool is_wanted(const struct cargo *c, const struct digest *what)
 bool cargo_open(struct cargo *c, const char *keys, const char *arch, char *err)
 {
     *c = (struct cargo){.arch = arch};
-    return !keys || read_record(c, keys) || refuse(err, "out of memory for a record");
+    return !keys || read_record(c, keys) || no_memory(err);
 }
 
 void cargo_free(struct cargo *c)
@@ -136,7 +145,8 @@ void cargo_take(struct cargo *c, const struct entry *e, int64_t age_s)
 static bool take_item(void *ctx, const struct cache_item *item)
 {
     struct cargo *c = ctx;
-    if (!item->fault) cargo_take(c, &item->entry, item->age_s);
+    if (item->fault) c->damaged++;
+    else cargo_take(c, &item->entry, item->age_s);
     return !c->failed;
 }
 
@@ -213,7 +223,7 @@ void *cargo_pack(struct cargo *c, size_t *size, char *err)
     void *bytes = NULL;
     for (int i = 0; block && i < c->count; i++)
         block[i] = (struct bundle_block){c->piece[i].bytes, c->piece[i].size};
-    if (!block || !manifest) refuse(err, "out of memory for a bundle of %d entries", c->count);
+    if (!block || !manifest) no_memory(err);
     else bytes = bundle_pack(block, c->count, manifest, size, err);
     free(manifest);
     free(block);
@@ -246,7 +256,7 @@ bool cargo_write(const char *path, const void *bytes, size_t size, const char *a
     if (!array) return bundle_write(path, bytes, size, err);
     size_t length = 0;
     char *text = print_array(bytes, size, array, &length);
-    bool good = text ? bundle_write(path, text, length, err) : refuse(err, "out of memory for %s", array);
+    bool good = text ? bundle_write(path, text, length, err) : no_memory(err);
     free(text);
     return good;
 }

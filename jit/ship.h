@@ -14,12 +14,14 @@ struct piece {
 struct cargo {
     struct piece *piece;
     int count, room;
+    int damaged;           /* entries of the directory that were left out                          */
     const char *arch;      /* only entries for it; NULL: all                                       */
     struct digest *wanted; /* only entries of these WHATs; NULL: all                               */
     size_t wanteds;
     bool failed;           /* memory ran out                                                       */
 };
-/* err has CACHE_ERROR bytes, here and below. keys and arch may be NULL. */
+/* On failure one line in err (CACHE_ERROR bytes) and errno ENOMEM or EIO, here and below. keys and arch may
+ * be NULL. */
 bool cargo_open(struct cargo *c, const char *keys, const char *arch, char *err);
 void cargo_free(struct cargo *c);
 void cargo_take(struct cargo *c, const struct entry *e, int64_t age_s);

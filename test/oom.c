@@ -4,15 +4,17 @@
  * A small LLaMA block is built, printed, parsed, evaluated, compiled for both fold modes, printed again
  * and run on the CPU device, with the N-th allocation failing, N = 1, 2, ... until none fails. Each time
  * the library must either say CODA_E_MEMORY or get along and give the same bits as ever. Then the same
- * with one kernel that is compiled by NVRTC, or found in the cache.
+ * with one kernel that is compiled by NVRTC, or found in the cache, and with a bundle of it.
  *
  * Linked with --wrap, so that malloc and its like pass through here.
  */
+#include <ftw.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "coda.h"
 
@@ -173,6 +175,78 @@ static coda_status one_kernel(void)
     return missing ? CODA_OK : status;
 }
 
+/* A bundle is made of a cache, looked at, and used. What cannot be imported is no failure: it is found in
+ * the bundle. */
+static coda_cache *vendor;
+static char folder[64];
+
+static int look(void *count, const coda_cache_entry *e) { return *(int *)count += *e->kind == 'k'; }
+
+static coda_status compile_relu(coda_cache *c)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p = NULL;
+    coda_graph *g = coda_graph_new();
+    if (!g) return CODA_E_MEMORY;
+    opt.device = CODA_DEVICE_NONE;
+    opt.cache = c;
+    coda_output(g, "y", coda_relu(g, coda_input(g, "x", CODA_BF16, DIMS(T, D))));
+    coda_status status = coda_compile(&p, g, &opt);
+    coda_plan_free(p);
+    coda_graph_free(g);
+    return status;
+}
+
+static coda_status use_bundle(const char *path)
+{
+    char line[512];
+    int count = 0;
+    coda_cache_options opt = CODA_CACHE_OPTIONS_INIT;
+    coda_cache *c = NULL;
+    opt.dir = folder;
+    opt.overlays = path;
+    coda_status status = coda_bundle_list(path, look, &count);
+    if (!status && count != 1) status = CODA_E_INVALID;
+    if (!status && coda_bundle_print(path, line, sizeof line) < 0) status = CODA_E_MEMORY;
+    if (!status) status = coda_cache_open(&c, &opt);
+    if (!status) coda_cache_import(c, path, NULL);
+    if (!status) status = compile_relu(c);
+    coda_cache_free(c);
+    return status;
+}
+
+static coda_status ship(void)
+{
+    char path[128];
+    coda_bundle_report r = {0};
+    if (!vendor) return CODA_OK;
+    snprintf(path, sizeof path, "%s/bundle", folder);
+    coda_status status = coda_cache_export(vendor, path, NULL, &r);
+    if (!status && r.entries + r.damaged != 1) status = CODA_E_INVALID;
+    return status || !r.entries ? status : use_bundle(path);
+}
+
+/* A cache with one kernel, if there is an NVRTC. */
+static void open_vendor(void)
+{
+    coda_cache_options opt = CODA_CACHE_OPTIONS_INIT;
+    char dir[128];
+    snprintf(folder, sizeof folder, "%s/coda-oom-XXXXXX", P_tmpdir);
+    if (!mkdtemp(folder)) return;
+    snprintf(dir, sizeof dir, "%s/vendor", folder);
+    opt.dir = dir;
+    opt.overlays = "";
+    if (coda_cache_open(&vendor, &opt) || !compile_relu(vendor)) return;
+    coda_cache_free(vendor);
+    vendor = NULL;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where)
+{
+    (void)st, (void)type, (void)where;
+    return remove(path);
+}
+
 /* ---- The test ---- */
 
 static uint16_t good_y[T * D];
@@ -223,11 +297,14 @@ int main(void)
     memcpy(good_y, y, sizeof y);
     memcpy(good_exact, exact_y, sizeof exact_y);
     long n, total = 0;
-    for (int mode = 0; mode < 4; mode++) {
+    open_vendor();
+    for (int mode = 0; mode < 6; mode++) {
         atomic_store(&for_good, mode % 2);
-        for (n = 1; attempt(mode < 2 ? all : one_kernel, n);) n++;
+        for (n = 1; attempt(mode < 2 ? all : mode < 4 ? one_kernel : ship, n);) n++;
         total += n - 1;
     }
+    coda_cache_free(vendor);
+    nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     printf("oom: %ld allocations failed, alone or for good, %d with a wrong end\n", total, wrong);
     char remove[64];
     snprintf(remove, sizeof remove, "rm -rf %s", folder);

@@ -181,6 +181,7 @@ ${CC:-gcc} -Wall -Werror "$out/array.c" -o "$out/array" && "$out/array" | cmp - 
 file=$out/cache/v2/$(echo "$name" | cut -c-2)/$(echo "$name" | cut -c3-)
 printf x | dd of="$file" bs=1 seek=200 conv=notrunc 2>/dev/null
 status 1 $coda cache verify; says '1 of'; prints 'rejected: digest'
+status 1 $coda cache export "$out/some.bundle"; says '1 damaged'; prints "^$((n - 1)) entries"
 status 1 $coda cache verify --json; json faults
 status 0 $coda cache prune --damaged --dry-run; prints '^would remove 1 entries'
 status 0 $coda cache verify --remove --json; json removed; prints '"removed": 1'

@@ -184,7 +184,9 @@ static int write_bundle(const struct request *r, const coda_export_options *opt)
     if (coda_cache_export(r->c, r->place[0], opt, &done)) return complain("%s", coda_error());
     print_bytes(bytes, done.bytes);
     printf("%" PRId64 " entries, %s\n", done.entries, bytes);
-    return done.missing ? complain("%" PRId64 " keys of the record are not in the cache", done.missing) : 0;
+    if (done.missing) return complain("%" PRId64 " keys of the record are not in the bundle", done.missing);
+    if (done.damaged) return complain("%" PRId64 " damaged entries are not in the bundle", done.damaged);
+    return 0;
 }
 
 static int export(const struct request *r)
