@@ -69,8 +69,7 @@ static void add_directory(struct coda_cache *c, char *path)
     c->overlay = more;
     struct dir *d = &more[c->overlays];
     *d = (struct dir){.stats = &c->stats};
-    if (dir_open(d, path, CACHE_READ_ONLY | (c->flags & CACHE_SHARED)))
-        c->overlays++;
+    if (dir_open(d, path, CACHE_READ_ONLY | (c->flags & CACHE_SHARED))) c->overlays++;
     else {
         note_problem(c, "%s", d->problem);
         dir_close(d);
@@ -82,12 +81,9 @@ static void add_overlay(struct coda_cache *c, const char *path, size_t length)
     struct stat st;
     char why[CACHE_ERROR], *name = length ? strndup(path, length) : NULL;
     if (!name) return;
-    if (stat(name, &st))
-        note_problem(c, "%.300s cannot be opened: %s", name, strerror(errno));
-    else if (S_ISDIR(st.st_mode))
-        return add_directory(c, name);
-    else if (!add_bundle(c, bundle_open(name, why)))
-        note_problem(c, "%s", why);
+    if (stat(name, &st)) note_problem(c, "%.300s cannot be opened: %s", name, strerror(errno));
+    else if (S_ISDIR(st.st_mode)) return add_directory(c, name);
+    else if (!add_bundle(c, bundle_open(name, why))) note_problem(c, "%s", why);
     free(name);
 }
 
@@ -157,6 +153,8 @@ void cache_close(struct coda_cache *c)
 
 const char *cache_dir(const struct coda_cache *c) { return c->dir.fd >= 0 ? c->dir.path : ""; }
 const char *cache_problem(const struct coda_cache *c) { return c->dir.problem; }
+void cache_seal(struct coda_cache *c, bool sealed) { atomic_store(&c->sealed, sealed); }
+bool cache_is_sealed(const struct coda_cache *c) { return atomic_load(&c->sealed); }
 unsigned cache_flags(const struct coda_cache *c) { return c->flags; }
 const char *cache_helper(const struct coda_cache *c) { return c->helper; }
 int cache_compile_ms(const struct coda_cache *c) { return c->compile_ms; }

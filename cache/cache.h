@@ -246,6 +246,9 @@ const struct cache_value *cache_obtain(struct coda_cache *c, const struct cache_
  * have put into its place meanwhile is taken, or made. */
 const struct cache_value *cache_renew(struct coda_cache *c, const struct cache_key *k,
                                       const struct cache_maker *m, const struct cache_value *refused);
+/* While a cache is sealed its maker should refuse: what is not there is an error then. */
+void cache_seal(struct coda_cache *c, bool sealed);
+bool cache_is_sealed(const struct coda_cache *c);
 /* Drops all that is kept in memory, failures too. */
 void cache_forget(struct coda_cache *c);
 

@@ -129,10 +129,8 @@ static int open_trusted(struct dir *d, int at, const char *name, const char *wha
     if (fd < 0) {
         bool link = errno == ELOOP ||
                     (errno == ENOTDIR && !fstatat(at, name, st, AT_SYMLINK_NOFOLLOW) && S_ISLNK(st->st_mode));
-        if (link)
-            refuse(d, what, "is a symbolic link", 0);
-        else
-            refuse(d, what, "cannot be opened", errno);
+        if (link) refuse(d, what, "is a symbolic link", 0);
+        else refuse(d, what, "cannot be opened", errno);
         return -1;
     }
     bool good = fstat(fd, st) ? refuse(d, what, "cannot be examined", errno) : trusted(d, what, st);

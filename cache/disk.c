@@ -116,10 +116,8 @@ static const char *unreadable(struct dir *d, int folder, const char *name, int e
 {
     struct stat st;
     if (error == ENOENT) return "absent";
-    if (error)
-        stats_add(d->stats, COUNT_read_failures, 1);
-    else
-        stats_reject(d->stats, ENTRY_SHORT);
+    if (error) stats_add(d->stats, COUNT_read_failures, 1);
+    else stats_reject(d->stats, ENTRY_SHORT);
     if (is_broken(error) && !fstatat(folder, name + FOLDER_DIGITS, &st, AT_SYMLINK_NOFOLLOW))
         reject(d, folder, name, &st, "");
     return error ? "unreadable" : entry_fault_name(ENTRY_SHORT);
@@ -229,36 +227,36 @@ static int open_new(struct dir *d, int folder, char temporary[NAME])
     int fd = openat(d->fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (fd < 0) temporary[0] = 0;
-    else if (!d->remote) fcntl(fd, F_OFD_SETLK, &whole); /* alive, says it to evict.c; no matter if it fails */
+    else if (!d->remote) fcntl(fd, F_OFD_SETLK, &whole); /* tells evict.c that we live; it may fail */
     return fd;
-}
-
-/* Gives a nameless file a name in `folder`. ENOENT: there is no /proc. */
-static int link_open(int fd, int folder, const char *name)
-{
-    char self[NAME];
-    snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
-    return linkat(AT_FDCWD, self, folder, name, AT_SYMLINK_FOLLOW) ? errno : 0;
 }
 
 static bool cannot_link(int error)
 {
-    return error == EPERM || error == EOPNOTSUPP || error == ENOSYS || error == EMLINK;
+    return error == EPERM || error == EOPNOTSUPP || error == ENOSYS || error == EMLINK || error == EXDEV;
+}
+
+/* Gives a nameless file a name in `folder`. EAGAIN: that cannot be here, or there is no /proc; from now on
+ * files have names. */
+static int link_open(struct dir *d, int fd, int folder, const char *name)
+{
+    char self[NAME];
+    snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+    if (!linkat(AT_FDCWD, self, folder, name, AT_SYMLINK_FOLLOW)) return 0;
+    int error = errno;
+    if (!cannot_link(error) && (error != ENOENT || !access(self, F_OK))) return error;
+    atomic_store(&d->no_tmpfile, true);
+    return EAGAIN;
 }
 
 static int publish(struct dir *d, int fd, int folder, char temporary[NAME], const char *name, bool replace)
 {
     int error;
-    if (!temporary[0] && !replace) {
-        error = link_open(fd, folder, name);
-        if (error != ENOENT) return error;
-        atomic_store(&d->no_tmpfile, true);
-        return EAGAIN;
-    }
+    if (!temporary[0] && !replace) return link_open(d, fd, folder, name);
     if (!temporary[0]) {
         char chosen[NAME];
         temporary_name(chosen);
-        if ((error = link_open(fd, d->fd, chosen))) return error;
+        if ((error = link_open(d, fd, d->fd, chosen))) return error;
         memcpy(temporary, chosen, NAME);
     }
     error = replace ? EPERM : linkat(d->fd, temporary, folder, name, 0) ? errno : 0;

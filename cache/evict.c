@@ -8,6 +8,8 @@
  * leaves an account that is too high, never too low. When it would exceed the limit the directory is
  * counted afresh, and the least recently used go until a tenth is free. Where there are no locks, or no
  * sound account, the directory is counted each time. Who does not get the lock in time does not store.
+ * Hosts that share a directory have locks of their own and one account, so that there the bound is held but
+ * for what they publish at the same moment.
  *
  * "Recently used" is the file's mtime, which disk.c moves; "now" is the mtime that the account has just
  * got from the same file system, so that no clock is compared with another's. A date in the future
@@ -269,9 +271,10 @@ void evict_sweep(struct dir *d)
 
 bool evict_prune(struct dir *d, struct cache_prune *p)
 {
-    struct account a;
-    if (d->fd < 0 || (d->flags & CACHE_READ_ONLY && !p->dry)) return false;
-    open_account(&a, d);
+    struct account a = {.lock = LOCK_INIT, .fd = -1};
+    bool reader = d->flags & CACHE_READ_ONLY;
+    if (d->fd < 0 || (reader && !p->dry)) return false;
+    if (!reader) open_account(&a, d);
     bool good = balance(d, &a, p);
     close_account(&a);
     return good;

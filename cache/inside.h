@@ -152,6 +152,7 @@ struct coda_cache {
     struct cache_store store;
     bool has_store;
     unsigned flags;
+    atomic_bool sealed;
     int wait_ms, compile_ms;
     char *record, *helper;
     struct dir *overlay; /* read-only directories                                                  */

@@ -165,10 +165,8 @@ static void remove_key(struct memo *m, const struct cache_key *k)
 {
     _Atomic(struct memo_node *) *from = bucket_of(m, k);
     for (struct memo_node *n; (n = atomic_load(from));) {
-        if (is_of(n, k))
-            unlink_node(m, from, n);
-        else
-            from = &n->next;
+        if (is_of(n, k)) unlink_node(m, from, n);
+        else from = &n->next;
     }
 }
 
@@ -178,10 +176,8 @@ static void shrink(struct memo *m)
     for (int i = 0; m->bytes > MEMO_LIMIT && i < 2 * MEMO_BUCKETS; i++) {
         _Atomic(struct memo_node *) *from = &m->bucket[m->hand++ % MEMO_BUCKETS];
         for (struct memo_node *n; (n = atomic_load(from));) {
-            if (atomic_exchange(&n->used, false))
-                from = &n->next;
-            else
-                unlink_node(m, from, n);
+            if (atomic_exchange(&n->used, false)) from = &n->next;
+            else unlink_node(m, from, n);
         }
     }
 }
@@ -264,8 +260,7 @@ bool memo_join(struct memo *m, const struct cache_key *k, const struct cache_val
     if (!found) {
         struct flight *f = m->flights;
         while (f && !flies(f, k)) f = f->next;
-        if (!f)
-            *own = start(m, k);
+        if (!f) *own = start(m, k);
         else {
             f->holders++;
             while (!f->done) pthread_cond_wait(&f->landed, &m->mutex);

@@ -88,6 +88,7 @@ struct build { /* one cache_obtain that found nothing in memory */
     struct coda_cache *c;
     const struct cache_key *k;
     const struct cache_maker *m;
+    const struct cache_value *refused; /* not to be taken again, or NULL                           */
     const char *missed;
     bool passing; /* a failure that is not the key's                                               */
 };
@@ -132,11 +133,21 @@ static struct cache_value *verify(struct build *b, struct cache_value *found)
     return v;
 }
 
-static struct cache_value *make_and_publish(struct build *b, bool replace)
+static struct cache_value *make_and_publish(struct build *b)
 {
     struct cache_value *v = make(b);
-    if (v && !v->status) place_put(b->c, b->k, v->data, v->size, b->m->note, replace);
+    if (v && !v->status) place_put(b->c, b->k, v->data, v->size, b->m->note, b->refused);
     return v;
+}
+
+/* What lies on disk now, unless it was refused. */
+static struct cache_value *look_again(struct build *b)
+{
+    const char *ignored;
+    struct cache_value *v = look_on_disk(b->c, b->k, &ignored);
+    if (!v || !b->refused || !same_bytes(v, b->refused)) return v;
+    cache_value_free(v);
+    return NULL;
 }
 
 /* ---- Waiting for other processes ---- */
@@ -167,7 +178,6 @@ static void end_turn(struct coda_cache *c, struct turn *t)
 static struct cache_value *wait_turn(struct build *b, struct turn *t)
 {
     int64_t start = now_ns(), nap = 1000000, deadline = start + (int64_t)b->c->wait_ms * 1000000;
-    const char *ignored;
     struct stats *s = &b->c->stats;
     struct cache_value *v = NULL;
     enum lock_state state = try_turn(b->c, t, b->k);
@@ -177,14 +187,12 @@ static struct cache_value *wait_turn(struct build *b, struct turn *t)
     while (state == LOCK_BUSY && !v && now_ns() < deadline) {
         doze(nap);
         if (nap < 8000000) nap *= 2;
-        v = look_on_disk(b->c, b->k, &ignored);
+        v = look_again(b);
         if (!v) state = try_turn(b->c, t, b->k);
     }
     stats_add(s, COUNT_wait_ns, (uint64_t)(now_ns() - start));
-    if (v)
-        stats_add(s, COUNT_wait_hits, 1);
-    else if (state == LOCK_BUSY)
-        stats_add(s, COUNT_wait_timeouts, 1);
+    if (v) stats_add(s, COUNT_wait_hits, 1);
+    else if (state == LOCK_BUSY) stats_add(s, COUNT_wait_timeouts, 1);
     return v;
 }
 
@@ -192,11 +200,11 @@ static struct cache_value *wait_turn(struct build *b, struct turn *t)
 static struct cache_value *take_turn(struct build *b)
 {
     struct turn t = {.lock = LOCK_INIT};
-    const char *ignored;
     digest_hex(t.name, &b->k->digest);
-    struct cache_value *v = b->c->wait_ms < 0 ? NULL : wait_turn(b, &t);
-    if (!v && (t.store || t.lock.fd >= 0)) v = look_on_disk(b->c, b->k, &ignored);
-    if (!v) v = make_and_publish(b, false);
+    bool waits = b->c->wait_ms >= 0 && !cache_is_sealed(b->c);
+    struct cache_value *v = waits ? wait_turn(b, &t) : NULL;
+    if (!v && (t.store || t.lock.fd >= 0)) v = look_again(b);
+    if (!v) v = make_and_publish(b);
     end_turn(b->c, &t);
     return v;
 }
@@ -213,27 +221,23 @@ static struct cache_value *build(struct build *b)
     return take_turn(b);
 }
 
-/* What lies on disk now, if it is something else; otherwise a new one. */
-static struct cache_value *rebuild(struct build *b, const struct cache_value *refused)
+/* Others may have been refused the same, and have made a better one. */
+static struct cache_value *rebuild(struct build *b)
 {
-    const char *ignored;
-    place_drop(b->c, b->k, refused);
-    struct cache_value *v = look_on_disk(b->c, b->k, &ignored);
-    if (v && !same_bytes(v, refused)) return v;
-    cache_value_free(v);
-    b->missed = "refused";
-    return make_and_publish(b, true);
+    place_drop(b->c, b->k, b->refused);
+    struct cache_value *v = look_again(b);
+    return v ? v : take_turn(b);
 }
 
-static const struct cache_value *fly(struct build *b, const struct cache_value *refused)
+static const struct cache_value *fly(struct build *b)
 {
     struct flight *own;
     const struct cache_value *v;
-    if (memo_join(&b->c->memo, b->k, refused, &v, &own)) {
+    if (memo_join(&b->c->memo, b->k, b->refused, &v, &own)) {
         if (v) stats_add(&b->c->stats, v->status ? COUNT_replayed_failures : COUNT_memory_hits, 1);
         return v;
     }
-    v = refused ? rebuild(b, refused) : build(b);
+    v = b->refused ? rebuild(b) : build(b);
     if (v) remember(b->c, b->k, v);
     if (own) memo_land(&b->c->memo, own, v, !b->passing);
     return v;
@@ -245,7 +249,7 @@ const struct cache_value *cache_obtain(struct coda_cache *c, const struct cache_
     const struct cache_value *v = cache_find(c, k);
     if (v) return v;
     int saved = errno;
-    v = fly(&(struct build){.c = c, .k = k, .m = m, .missed = "absent"}, NULL);
+    v = fly(&(struct build){.c = c, .k = k, .m = m, .missed = "absent"});
     errno = saved;
     return v;
 }
@@ -255,7 +259,8 @@ const struct cache_value *cache_renew(struct coda_cache *c, const struct cache_k
 {
     int saved = errno;
     stats_add(&c->stats, COUNT_refused, 1);
-    const struct cache_value *v = fly(&(struct build){.c = c, .k = k, .m = m, .missed = ""}, refused);
+    struct build b = {.c = c, .k = k, .m = m, .refused = refused, .missed = "refused"};
+    const struct cache_value *v = fly(&b);
     errno = saved;
     return v;
 }

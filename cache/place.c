@@ -21,12 +21,9 @@ static int publish_file(struct coda_cache *c, const char *name, const void *byte
 
 static void count_put(struct coda_cache *c, int error, size_t size)
 {
-    if (error == EEXIST)
-        stats_add(&c->stats, COUNT_lost_races, 1);
-    else if (error == E2BIG)
-        stats_add(&c->stats, COUNT_too_large, 1);
-    else if (error)
-        stats_store_failure(&c->stats, error);
+    if (error == EEXIST) stats_add(&c->stats, COUNT_lost_races, 1);
+    else if (error == E2BIG) stats_add(&c->stats, COUNT_too_large, 1);
+    else if (error) stats_store_failure(&c->stats, error);
     else {
         stats_add(&c->stats, COUNT_stored, 1);
         stats_add(&c->stats, COUNT_stored_bytes, size);

@@ -57,12 +57,9 @@ static void print_string(FILE *f, const char *name, const char *s)
 {
     fprintf(f, "\"%s\": \"", name);
     for (; *s; s++) {
-        if (*s == '"' || *s == '\\')
-            fprintf(f, "\\%c", *s);
-        else if ((unsigned char)*s < ' ')
-            fprintf(f, "\\u%04x", (unsigned char)*s);
-        else
-            fputc(*s, f);
+        if (*s == '"' || *s == '\\') fprintf(f, "\\%c", *s);
+        else if ((unsigned char)*s < ' ') fprintf(f, "\\u%04x", (unsigned char)*s);
+        else fputc(*s, f);
     }
     fputs("\",\n ", f);
 }

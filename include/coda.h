@@ -434,6 +434,10 @@ CODA_API int64_t coda_cache_stats_print(coda_cache *c, char *buf, size_t size);
  * compilations, which are tried again. */
 CODA_API void coda_cache_forget(coda_cache *c);
 
+/* For a service that has warmed up: while sealed, nothing is compiled. coda_compile fails at once with
+ * CODA_E_UNSUPPORTED and the kernel's name if it needs one that the cache does not have. */
+CODA_API void coda_cache_seal(coda_cache *c, int sealed);
+
 typedef struct coda_cache_entry {
     const char *name;     /* 64 hex digits                                                         */
     const char *kind;     /* "kernel", "tuning"                                                    */

@@ -65,6 +65,9 @@ static int make(void *ctx, void **data, size_t *size, char *err, bool *passing)
 {
     struct build *b = ctx;
     coda_status status;
+    *passing = true;
+    if (b->cache && cache_is_sealed(b->cache))
+        return jit_fail(err, CODA_E_UNSUPPORTED, "%s: is not in the cache, which is sealed", b->job.symbol);
     b->made = true;
     bool apart = b->cache && cache_flags(b->cache) & CACHE_ISOLATE;
     if (apart && isolate_payload(data, size, &b->job, b->cache, &status, err, passing)) return status;

@@ -29,10 +29,8 @@ bool jit_cache_info(char *line, size_t size)
 {
     struct coda_cache *c = jit_cache(NULL);
     bool kept = c && cache_dir(c)[0];
-    if (kept)
-        snprintf(line, size, "%s", cache_dir(c));
-    else
-        snprintf(line, size, "none: %s", c ? cache_problem(c) : "out of memory");
+    if (kept) snprintf(line, size, "%s", cache_dir(c));
+    else snprintf(line, size, "none: %s", c ? cache_problem(c) : "out of memory");
     return kept;
 }
 
@@ -79,6 +77,11 @@ void jit_cache_forget(struct coda_cache *c)
 {
     if ((c = jit_cache(c))) cache_forget(c);
     jit_unload_idle();
+}
+
+void jit_cache_seal(struct coda_cache *c, bool sealed)
+{
+    if ((c = jit_cache(c))) cache_seal(c, sealed);
 }
 
 /* ---- Statistics ---- */

@@ -150,10 +150,8 @@ coda_status compile_payload(void **data, size_t *size, const struct compile_job 
     r = run_nvrtc(j, program);
     char *log = take_log(n, program);
     coda_status status;
-    if (!log)
-        status = jit_fail(err, CODA_E_MEMORY, "out of memory for NVRTC's log");
-    else if (r != NVRTC_SUCCESS)
-        status = report(n, r, j->symbol, log, err);
+    if (!log) status = jit_fail(err, CODA_E_MEMORY, "out of memory for NVRTC's log");
+    else if (r != NVRTC_SUCCESS) status = report(n, r, j->symbol, log, err);
     else {
         read_log(&f, log);
         status = take_payload(data, size, j, program, &f, err);

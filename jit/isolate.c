@@ -193,10 +193,8 @@ static pid_t start(struct coda_cache *c, int request, int reply)
     posix_spawnattr_t how;
     sigset_t none;
     pid_t child;
-    if (cache_helper(c))
-        snprintf(path, sizeof path, "%s", cache_helper(c));
-    else
-        find_helper(path, sizeof path);
+    if (cache_helper(c)) snprintf(path, sizeof path, "%s", cache_helper(c));
+    else find_helper(path, sizeof path);
     char *args[] = {path, (char *)"worker", NULL};
     if (posix_spawn_file_actions_init(&files)) return -1;
     posix_spawnattr_init(&how);
@@ -258,12 +256,9 @@ static bool read_answer(void **data, size_t *size, int reply, coda_status *statu
     if (good) {
         *status = (coda_status)atoi(number);
         *passing = *flag == '1';
-        if (*status)
-            jit_fail(err, *status, "%.*s", (int)*size, bytes);
-        else if ((*data = malloc(*size + 1)))
-            memcpy(*data, bytes, *size);
-        else
-            *status = jit_fail(err, CODA_E_MEMORY, "out of memory for a cubin of %zu bytes", *size);
+        if (*status) jit_fail(err, *status, "%.*s", (int)*size, bytes);
+        else if ((*data = malloc(*size + 1))) memcpy(*data, bytes, *size);
+        else *status = jit_fail(err, CODA_E_MEMORY, "out of memory for a cubin of %zu bytes", *size);
     }
     free(m.block);
     return good;

@@ -46,6 +46,7 @@ const char *jit_cache_problem(struct coda_cache *c);
 coda_status jit_cache_stats(struct coda_cache *c, coda_cache_stats *out, char *err);
 int64_t jit_cache_print(struct coda_cache *c, char *buf, size_t size, char *err);
 void jit_cache_forget(struct coda_cache *c);
+void jit_cache_seal(struct coda_cache *c, bool sealed);
 coda_status jit_cache_list(struct coda_cache *c, int (*visit)(void *, const coda_cache_entry *),
                            void *context, char *err);
 coda_status jit_cache_prune(struct coda_cache *c, const coda_cache_prune_options *opt, coda_cache_pruned *out,

@@ -24,6 +24,7 @@ CODA_API void coda_cache_free(coda_cache *c) { jit_cache_close(c); }
 CODA_API const char *coda_cache_dir(coda_cache *c) { return jit_cache_dir(c); }
 CODA_API const char *coda_cache_problem(coda_cache *c) { return jit_cache_problem(c); }
 CODA_API void coda_cache_forget(coda_cache *c) { jit_cache_forget(c); }
+CODA_API void coda_cache_seal(coda_cache *c, int sealed) { jit_cache_seal(c, sealed); }
 
 CODA_API coda_status coda_cache_stats_get(coda_cache *c, coda_cache_stats *out)
 {

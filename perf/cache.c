@@ -87,8 +87,9 @@ static int start(const char *dir)
     coda_cache *c = open_cache(dir);
     double all = now() - from + compile(g, c, 0);
     coda_cache_stats_get(c, &s);
-    printf("%.6f %.6f %.6f %d %.1f\n", all, plan, s.disk_hits ? 1e-3 * (double)s.read_ns / (double)s.disk_hits : 0,
-           (int)s.disk_hits, s.disk_hits ? (double)s.read_bytes / (double)s.disk_hits : 0);
+    printf("%.6f %.6f %.6f %d %.1f\n", all, plan,
+           s.disk_hits ? 1e-3 * (double)s.read_ns / (double)s.disk_hits : 0, (int)s.disk_hits,
+           s.disk_hits ? (double)s.read_bytes / (double)s.disk_hits : 0);
     coda_cache_free(c);
     coda_graph_free(g);
     return 0;
@@ -100,10 +101,11 @@ static void say(struct report *r, const char *name, const char *unit, double *v,
 {
     double mid = median(v, TRIES);
     report_case(r, name);
-    fprintf(r->json, ", \"%s\": %.6g, \"min\": %.6g, \"max\": %.6g, \"rounds\": %d, \"bytes\": %.0f", unit, mid,
-            v[0], v[TRIES - 1], TRIES, bytes);
+    fprintf(r->json, ", \"%s\": %.6g, \"min\": %.6g, \"max\": %.6g, \"rounds\": %d, \"bytes\": %.0f", unit,
+            mid, v[0], v[TRIES - 1], TRIES, bytes);
     report_end_case(r);
-    printf("%-28s %9.3f %s   %.3f .. %.3f, entries of %.0f bytes\n", name, mid, unit, v[0], v[TRIES - 1], bytes);
+    printf("%-28s %9.3f %s   %.3f .. %.3f, entries of %.0f bytes\n", name, mid, unit, v[0], v[TRIES - 1],
+           bytes);
 }
 
 static double start_once(const char *dir, double *ms, double *us)

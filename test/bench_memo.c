@@ -69,7 +69,8 @@ static void measure_keys(void)
     uint64_t sum = 0;
     for (int r = 0; r < ROUNDS; r++) {
         int64_t start = now_ns();
-        for (int i = 0; i < LOOKUPS; i++) sum += cache_key(CACHE_KERNEL, key[i % KEYS].what, NULL).digest.word[0];
+        for (int i = 0; i < LOOKUPS; i++)
+            sum += cache_key(CACHE_KERNEL, key[i % KEYS].what, NULL).digest.word[0];
         v[r] = (double)(now_ns() - start) / LOOKUPS;
     }
     say(sum ? "a key of its text of 500 bytes" : "", v, "ns");

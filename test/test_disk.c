@@ -32,10 +32,8 @@ static void tear_down(void)
 {
     folder_remove();
     for (int i = 0; i < VARIABLES; i++) {
-        if (saved[i])
-            setenv(variables[i], saved[i], 1);
-        else
-            unsetenv(variables[i]);
+        if (saved[i]) setenv(variables[i], saved[i], 1);
+        else unsetenv(variables[i]);
         free(saved[i]);
     }
 }
@@ -433,16 +431,11 @@ START_TEST(rejects_what_is_no_file)
     ck_assert_int_eq(rename(path, elsewhere), 0);
     for (int i = 0; i < 5; i++) {
         unlink(path);
-        if (i == 0)
-            ck_assert_int_eq(symlink(elsewhere, path), 0);
-        else if (i == 1)
-            ck_assert_int_eq(mkfifo(path, 0600), 0);
-        else if (i == 2)
-            ck_assert_int_eq(mkdir(path, 0700), 0);
-        else if (i == 3)
-            make_socket(path);
-        else
-            ck_assert_int_eq(symlink("/dev/zero", path), 0);
+        if (i == 0) ck_assert_int_eq(symlink(elsewhere, path), 0);
+        else if (i == 1) ck_assert_int_eq(mkfifo(path, 0600), 0);
+        else if (i == 2) ck_assert_int_eq(mkdir(path, 0700), 0);
+        else if (i == 3) make_socket(path);
+        else ck_assert_int_eq(symlink("/dev/zero", path), 0);
         ck_assert_msg(!hits(c, "k", "x", 1), "%d", i);
         put(c, "k", "x", 1);
         ck_assert_msg(hits(c, "k", "x", 1), "%d", i);
@@ -539,14 +532,10 @@ static void *busy(void *seed)
         digest_hex(hex, &k.digest);
         snprintf(path, sizeof path, "%s/v2/%.2s/%s", folder, hex, hex + 2);
         fill(payload, key);
-        if (what < 3)
-            put(c, text, payload, PAYLOAD);
-        else if (what == 3)
-            (void)!truncate(path, rand_r(&state) % PAYLOAD);
-        else if (what == 4)
-            unlink(path);
-        else if (!right(c, key, &hit))
-            failure = folder;
+        if (what < 3) put(c, text, payload, PAYLOAD);
+        else if (what == 3) (void)!truncate(path, rand_r(&state) % PAYLOAD);
+        else if (what == 4) unlink(path);
+        else if (!right(c, key, &hit)) failure = folder;
     }
     cache_close(c);
     return failure;

@@ -387,10 +387,8 @@ END_TEST
 
 static char *what_of(struct key_parts k, const char *append)
 {
-    if (append)
-        setenv("NVRTC_APPEND_FLAGS", append, 1);
-    else
-        unsetenv("NVRTC_APPEND_FLAGS");
+    if (append) setenv("NVRTC_APPEND_FLAGS", append, 1);
+    else unsetenv("NVRTC_APPEND_FLAGS");
     char *what = key_print_what(&k);
     ck_assert_ptr_nonnull(what);
     return what;

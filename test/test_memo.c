@@ -174,10 +174,8 @@ START_TEST(memory_has_a_bound)
         struct cache_key k = key_of(what);
         m->fill = (char)i;
         const struct cache_value *v = cache_obtain(c, &k, &m->m);
-        if (i == 0)
-            held = v;
-        else
-            cache_value_free(v);
+        if (i == 0) held = v;
+        else cache_value_free(v);
         ck_assert_uint_le(c->memo.bytes, MEMO_LIMIT);
     }
     struct cache_key last = key_of("key 199\n");

@@ -148,14 +148,10 @@ START_TEST(rejects_what_is_damaged)
     for (int i = 0; i < 4; i++) {
         struct row *r = row;
         while (!r->data) r++;
-        if (i == 0)
-            r->data[r->size / 2] ^= 1;
-        else if (i == 1)
-            r->size /= 2;
-        else if (i == 2)
-            r->data[0] = 'x';
-        else
-            r->size = 0;
+        if (i == 0) r->data[r->size / 2] ^= 1;
+        else if (i == 1) r->size /= 2;
+        else if (i == 2) r->data[0] = 'x';
+        else r->size = 0;
         coda_cache_forget(c);
         ck_assert(!compile().cached);
         ck_assert_int_eq(drops, i + 1);
@@ -211,6 +207,30 @@ START_TEST(needs_no_more_than_get)
 END_TEST
 
 /* ---- The other calls ---- */
+
+START_TEST(compiles_nothing_while_sealed)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p;
+    coda_graph *g = coda_graph_new();
+    coda_output(g, "y", coda_tanh(g, coda_input(g, "x", CODA_BF16, 2, (int64_t[]){6, 32})));
+    opt.device = CODA_DEVICE_NONE;
+    opt.cache = c;
+    compile();
+    coda_cache_seal(c, 1);
+    ck_assert(compile().cached);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(coda_compile(&p, g, &opt), CODA_E_UNSUPPORTED);
+        ck_assert_str_eq(coda_error(), "coda_rows_tanh: is not in the cache, which is sealed");
+    }
+    ck_assert_uint_eq(stats().compiles, 1);
+    coda_cache_seal(c, 0);
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    ck_assert_uint_eq(stats().compiles, 2);
+    coda_plan_free(p);
+    coda_graph_free(g);
+}
+END_TEST
 
 START_TEST(says_what_is_wrong)
 {
@@ -289,6 +309,7 @@ Suite *store_suite(void)
     tcase_add_test(t, survives_a_store_that_fails);
     tcase_add_test(t, waits_for_its_lock);
     tcase_add_test(t, needs_no_more_than_get);
+    tcase_add_test(t, compiles_nothing_while_sealed);
     tcase_add_test(t, says_what_is_wrong);
     tcase_add_test(t, prints_all_counters);
     tcase_add_test(t, lists_and_prunes_a_directory);
