@@ -99,8 +99,14 @@ template <class C, class E> struct GemvSm90 {
         }
         __syncthreads();
     }
-    DEV void meet() const { ptx::named_barrier(1, threads); }             // consumers
-    DEV void meet_preparer() const { ptx::named_barrier(2, threads + 32); } // and the preparer
+    // Consumers meet, or they and the preparer: whole warps.
+    DEV void meet() const { gather(1, threads); }
+    DEV void meet_preparer() const { gather(2, threads + 32); }
+    DEV static void gather(int barrier, int all)
+    {
+        __syncwarp();
+        ptx::named_barrier(barrier, all);
+    }
 
     // ---- Producer ----
 
