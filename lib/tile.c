@@ -22,7 +22,7 @@ enum {
     L2_BYTES = 61,         /* an SM gets from L2 in a clock: measured on an H200            */
     PRODUCTS = 1600,       /* 16-bit, in a clock, at the power that there is; 2048 else     */
     BEGINNING = 300,       /* clocks, of a tile                                             */
-    COOPERATION = 700,     /* clocks in which both consumers begin and end one              */
+    COOPERATION = 1400,    /* clocks between two that both consumers share                  */
     FEW_ROWS = 16,         /* a block needs half of an SM's memory to keep weights coming   */
     MOST_SPLIT_ROWS = 64,
     MOST_ODD_ROWS = 1024,  /* where a wave more or less matters; beyond, power does         */
@@ -129,6 +129,14 @@ int tile_stages(const struct program *p, const struct tile *t, int shared_bytes)
 
 static bool shares_sm(const struct tile *t) { return t->groups == 1 && tile_splits(t) == 1; }
 
+/* Reductions whose state is several numbers: their sums wait for maxima or means. */
+static bool is_heavy(const struct program *p)
+{
+    for (int i = 0; i < p->steps; i++)
+        if (p->step[i].kind == STEP_REDUCE && p->step[i].prim->state > 1) return true;
+    return false;
+}
+
 /* What a tile's epilogue takes, if nothing hides it. A cluster's sums go to one of its blocks. */
 static double epilogue_clocks(const struct program *p, const struct tile *t)
 {
@@ -137,7 +145,8 @@ static double epilogue_clocks(const struct program *p, const struct tile *t)
     q.tile = *t;
     int splits = tile_splits(t), elements = tile_a_rows(&q) * t->bn / (t->pingpong ? 1 : t->groups);
     double sums = splits > 1 ? 500 * splits * splits : 0;
-    return 1000 + elements / 16 * (is_busy(p) ? 5 : 1) * (staged ? 1 : 1.5) + sums;
+    int work = 1 + 4 * is_busy(p) + 4 * is_heavy(p);
+    return 1000 + elements / 16 * work * (staged ? 1 : 1.5) + sums;
 }
 
 /* Bytes of B that memory must give, slower if some SMs ask for none. */
@@ -164,7 +173,7 @@ static double price(const struct program *p, const struct tile *t, int sms)
     double stream = MAX(waves * each, weights);
     bool overlaps = t->pingpong || shares_sm(t);
     return overlaps ? MAX(stream, waves * epilogue / 2) + epilogue
-                    : stream + waves * (epilogue + COOPERATION);
+                    : stream + waves * epilogue + (waves - 1) * COOPERATION;
 }
 
 struct search { /* the cheapest `n` of at most `most`, by price */
@@ -245,7 +254,7 @@ static void consider_width(struct search *s, int rows, int bn)
 /* Heads of odd sizes need odd widths; few rows, widths that fill a wave. */
 static void consider_all(struct search *s)
 {
-    static const int width[] = {128, 192, 256, 64, 32, 16}, odd[] = {96, 176, 224};
+    static const int width[] = {128, 192, 256, 64, 32, 16}, odd[] = {96, 112, 176, 224};
     int head = is_half_rope(s->p) ? (int)s->p->rope.head_dim : 512;
     for (int rows = 0; rows < 4; rows++) {
         for (int i = 0; i < ARRAY_SIZE(width); i++) consider_width(s, rows, width[i]);
