@@ -178,7 +178,7 @@ static int gemv_shared_bytes(const struct program *p)
     for (int i = 0; i < p->steps; i++)
         if (p->step[i].kind == STEP_REDUCE) state += p->step[i].prim->state;
     int sums = 4 * t->groups * (rows * columns + state) * 4;
-    return t->stages * (4 * t->bk + 16) + sums + values_bytes(p, rows, columns) + 16;
+    return t->stages * (4 * t->bk + 16) + sums + values_bytes(p, rows, columns) + 24;
 }
 
 static int stage_bytes(const struct program *p)

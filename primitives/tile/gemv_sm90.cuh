@@ -39,7 +39,7 @@ template <class C, class E> struct GemvSm90 {
     struct Shared {
         alignas(128) u8 ring[C::stages][slot_bytes];
         float sums[warps][rows][most][4];
-        u64 full[C::stages], empty[C::stages];
+        u64 full[C::stages], empty[C::stages], prepared;
         typename E::Row row[rows];
         typename E::Col col[most][4];
         typename E::Half half[most][2];
@@ -95,17 +95,16 @@ template <class C, class E> struct GemvSm90 {
                 ptx::mbarrier_init(address(&s.full[i]), 1);
                 ptx::mbarrier_init(address(&s.empty[i]), warps);
             }
+            ptx::mbarrier_init(address(&s.prepared), 32);
             ptx::mbarrier_fence_init();
         }
         __syncthreads();
     }
-    // Consumers meet, or they and the preparer: whole warps.
-    DEV void meet() const { gather(1, threads); }
-    DEV void meet_preparer() const { gather(2, threads + 32); }
-    DEV static void gather(int barrier, int all)
+    // Consumers, in whole warps.
+    DEV static void meet()
     {
         __syncwarp();
-        ptx::named_barrier(barrier, all);
+        ptx::named_barrier(1, threads);
     }
 
     // ---- Producer ----
@@ -275,13 +274,14 @@ template <class C, class E> struct GemvSm90 {
         ptx::grid_wait();
         if (threadIdx.x / 32 > warps) {
             prepare();
-            meet_preparer();
+            ptx::mbarrier_arrive(address(&s.prepared));
             return;
         }
         Left x;
         load_left(x);
         multiply_all(x);
-        meet_preparer();
+        meet();
+        ptx::mbarrier_wait(address(&s.prepared), 0);
         drain();
     }
 };
