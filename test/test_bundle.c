@@ -1,43 +1,17 @@
 /* test_bundle.c -- a bundle serves what was put into it, and nothing else whatever its bytes are. */
 #include "cache.h"
+#include "util_folder.h"
 
 #include <check.h>
-#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-static char root[256]; /* a fresh folder for each test */
 static char why[CACHE_ERROR];
-
-static void set_up(void)
-{
-    const char *tmp = getenv("TMPDIR");
-    snprintf(root, sizeof root, "%s/coda-bundle-XXXXXX", tmp && *tmp ? tmp : P_tmpdir);
-    ck_assert_ptr_nonnull(mkdtemp(root));
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where)
-{
-    (void)st, (void)type, (void)where;
-    return remove(path);
-}
-
-static void tear_down(void) { nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS); }
-
-static const char *under(const char *name)
-{
-    static char path[4][512];
-    static int turn;
-    char *p = path[turn++ % 4];
-    snprintf(p, sizeof path[0], "%s/%s", root, name);
-    return p;
-}
 
 /* ---- Bundles of made-up entries ---- */
 
@@ -336,16 +310,16 @@ static const char *written(const char *name)
 {
     size_t size;
     void *p = packed(&size);
-    ck_assert_msg(bundle_write(under(name), p, size, why), "%s", why);
+    ck_assert_msg(bundle_write(folder_under(name), p, size, why), "%s", why);
     free(p);
-    return under(name);
+    return folder_under(name);
 }
 
 START_TEST(comes_from_a_file)
 {
     const char *path = written("b");
-    ck_assert_int_eq(symlink(path, under("link")), 0);
-    struct bundle *b = bundle_open(path, why), *linked = bundle_open(under("link"), why);
+    ck_assert_int_eq(symlink(path, folder_under("link")), 0);
+    struct bundle *b = bundle_open(path, why), *linked = bundle_open(folder_under("link"), why);
     ck_assert(b && linked);
     ck_assert_int_eq(truncate(path, 10), 0); /* it was read, not mapped */
     for (int i = 0; i < ENTRIES; i++) ck_assert(finds(b, CACHE_KERNEL, whats[i], datas[i]));
@@ -363,10 +337,10 @@ static void expect_unopened(const char *path, const char *reason)
 
 START_TEST(refuses_what_is_no_plain_file)
 {
-    expect_unopened(under("nothing"), "cannot be opened");
-    expect_unopened(root, "no plain file");
-    ck_assert_int_eq(mkfifo(under("fifo"), 0600), 0);
-    expect_unopened(under("fifo"), "no plain file");
+    expect_unopened(folder_under("nothing"), "cannot be opened");
+    expect_unopened(folder, "no plain file");
+    ck_assert_int_eq(mkfifo(folder_under("fifo"), 0600), 0);
+    expect_unopened(folder_under("fifo"), "no plain file");
     expect_unopened("/dev/zero", "no plain file");
     const char *path = written("b");
     ck_assert_int_eq(chmod(path, 0646), 0);
@@ -374,38 +348,26 @@ START_TEST(refuses_what_is_no_plain_file)
 }
 END_TEST
 
-static int files_in_root(void)
+/* A file size limit stands for a full disk. */
+static int write_over_limit(void)
 {
-    char command[400];
-    snprintf(command, sizeof command, "ls -A '%s' | wc -l", root);
-    FILE *f = popen(command, "r");
-    int n = -1;
-    ck_assert_int_eq(fscanf(f, "%d", &n), 1);
-    pclose(f);
-    return n;
+    static char big[1000];
+    struct rlimit limit = {100, 100};
+    signal(SIGXFSZ, SIG_IGN);
+    if (setrlimit(RLIMIT_FSIZE, &limit)) return 2;
+    return bundle_write(folder_under("b"), big, sizeof big, why) || !strstr(why, "cannot be written");
 }
 
-/* A file size limit stands for a full disk. */
 START_TEST(writes_all_or_nothing)
 {
     const char *path = written("b");
-    int status;
-    pid_t child = fork();
-    if (!child) {
-        signal(SIGXFSZ, SIG_IGN);
-        struct rlimit limit = {100, 100};
-        static char big[1000];
-        _exit(setrlimit(RLIMIT_FSIZE, &limit) || bundle_write(path, big, sizeof big, why) ||
-              !strstr(why, "cannot be written"));
-    }
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert_int_eq(status, 0);
+    ck_assert_int_eq(exit_of(write_over_limit), 0);
     struct bundle *b = bundle_open(path, why);
     ck_assert_msg(b, "%s", why);
     bundle_close(b);
     written("b");
-    ck_assert_int_eq(files_in_root(), 1);
-    ck_assert(!bundle_write(under("no/folder"), "", 0, why));
+    ck_assert_int_eq(folder_names(folder), 1);
+    ck_assert(!bundle_write(folder_under("no/folder"), "", 0, why));
 }
 END_TEST
 
@@ -414,7 +376,7 @@ Suite *bundle_suite(void)
 {
     Suite *s = suite_create("bundle");
     TCase *t = tcase_create("bundle");
-    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_add_checked_fixture(t, folder_make, folder_remove);
     tcase_add_test(t, finds_what_was_packed);
     tcase_add_test(t, may_be_empty);
     tcase_add_test(t, order_does_not_matter);

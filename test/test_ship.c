@@ -1,5 +1,6 @@
 /* test_ship.c -- what goes into a bundle is what was asked for, and only well-formed requests are served. */
 #include "ship.h"
+#include "util_folder.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -11,38 +12,20 @@
 #include <time.h>
 #include <unistd.h>
 
-static char root[256]; /* a fresh folder for each test */
 static char err[CACHE_ERROR];
 static struct coda_cache *cache;
 
-static const char *under(const char *name)
-{
-    static char path[4][512];
-    static int turn;
-    char *p = path[turn++ % 4];
-    snprintf(p, sizeof path[0], "%s/%s", root, name);
-    return p;
-}
-
 static void set_up(void)
 {
-    const char *tmp = getenv("TMPDIR");
-    snprintf(root, sizeof root, "%s/coda-ship-XXXXXX", tmp && *tmp ? tmp : P_tmpdir);
-    ck_assert_ptr_nonnull(mkdtemp(root));
-    cache = cache_open(&(struct cache_options){.dir = under("cache"), .overlays = ""});
+    folder_make();
+    cache = cache_open(&(struct cache_options){.dir = folder_under("cache"), .overlays = ""});
     ck_assert_str_eq(cache_problem(cache), "");
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where)
-{
-    (void)st, (void)type, (void)where;
-    return remove(path);
 }
 
 static void tear_down(void)
 {
     cache_close(cache);
-    nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    folder_remove();
 }
 
 static struct cache_key key_of(const char *what, const char *by) { return cache_key(CACHE_KERNEL, what, by); }
@@ -186,7 +169,7 @@ START_TEST(takes_the_last_used_of_several_compilers)
 {
     void *bytes;
     put(A, "nvrtc 2\n", "old");
-    ck_assert_int_eq(nftw(under("cache"), make_old, 8, FTW_PHYS), 0);
+    ck_assert_int_eq(nftw(folder_under("cache"), make_old, 8, FTW_PHYS), 0);
     put(A, "nvrtc 1\n", "new");
     struct bundle *b = shipped(NULL, NULL, NULL, &bytes);
     ck_assert_int_eq(bundle_count(b), 1);
@@ -231,19 +214,19 @@ START_TEST(refuses_bad_arguments)
     expect_invalid(coda_cache_export(cache, NULL, NULL, NULL), "no path");
     expect_invalid(coda_cache_export(cache, "", NULL, NULL), "no path");
     opt.plan_count = 1;
-    expect_invalid(coda_cache_export(cache, under("b"), &opt, NULL), "1 plans");
+    expect_invalid(coda_cache_export(cache, folder_under("b"), &opt, NULL), "1 plans");
     opt.plans = none;
-    expect_invalid(coda_cache_export(cache, under("b"), &opt, NULL), "plan 0 is NULL");
+    expect_invalid(coda_cache_export(cache, folder_under("b"), &opt, NULL), "plan 0 is NULL");
     opt = (coda_export_options)CODA_EXPORT_OPTIONS_INIT;
     opt.array = "1st";
-    expect_invalid(coda_cache_export(cache, under("b"), &opt, NULL), "1st");
+    expect_invalid(coda_cache_export(cache, folder_under("b"), &opt, NULL), "1st");
     expect_invalid(coda_cache_import(cache, NULL, NULL), "path");
     expect_invalid(coda_bundle_list(NULL, ignore, NULL), "path");
-    expect_invalid(coda_bundle_list(under("b"), NULL, NULL), "visit");
+    expect_invalid(coda_bundle_list(folder_under("b"), NULL, NULL), "visit");
     expect_invalid((coda_status)coda_bundle_print(NULL, NULL, 0), "path");
     expect_invalid(coda_cache_add_bundle(cache, NULL, 0), "NULL");
     expect_invalid(coda_cache_add_bundle(cache, "none", 4), "no bundle");
-    ck_assert_int_eq(access(under("b"), F_OK), -1);
+    ck_assert_int_eq(access(folder_under("b"), F_OK), -1);
 }
 END_TEST
 
@@ -259,7 +242,7 @@ START_TEST(refuses_a_plan_without_kernels)
     ck_assert_int_eq(coda_compile(&p, g, &how), CODA_OK);
     opt.plans = (const coda_plan *const *)&p;
     opt.plan_count = 1;
-    expect_invalid(coda_cache_export(cache, under("b"), &opt, NULL), "without its kernels");
+    expect_invalid(coda_cache_export(cache, folder_under("b"), &opt, NULL), "without its kernels");
     coda_plan_free(p);
     coda_graph_free(g);
 }
@@ -271,14 +254,15 @@ START_TEST(goes_out_and_in)
     int count = 0;
     char text[512];
     put_three();
-    ck_assert_int_eq(coda_cache_export(cache, under("b"), NULL, &out), CODA_OK);
+    ck_assert_int_eq(coda_cache_export(cache, folder_under("b"), NULL, &out), CODA_OK);
     ck_assert_int_eq(out.entries, 3);
-    ck_assert_int_eq(coda_bundle_list(under("b"), ignore, &count), CODA_OK);
+    ck_assert_int_eq(coda_bundle_list(folder_under("b"), ignore, &count), CODA_OK);
     ck_assert_int_eq(count, 3);
-    ck_assert_int_eq(coda_bundle_print(under("b"), text, sizeof text), (int64_t)strlen(text));
-    struct coda_cache *other = cache_open(&(struct cache_options){.dir = under("other"), .overlays = ""});
+    ck_assert_int_eq(coda_bundle_print(folder_under("b"), text, sizeof text), (int64_t)strlen(text));
+    struct cache_options elsewhere = {.dir = folder_under("other"), .overlays = ""};
+    struct coda_cache *other = cache_open(&elsewhere);
     for (int turn = 0; turn < 2; turn++) { /* what is there already counts as taken */
-        ck_assert_int_eq(coda_cache_import(other, under("b"), &in), CODA_OK);
+        ck_assert_int_eq(coda_cache_import(other, folder_under("b"), &in), CODA_OK);
         ck_assert_int_eq(in.entries, 3);
         ck_assert_int_eq(in.taken, 3);
     }
@@ -288,7 +272,7 @@ START_TEST(goes_out_and_in)
     cache_value_free(v);
     cache_close(other);
     other = cache_open(&(struct cache_options){.dir = "/dev/null/none", .overlays = ""});
-    ck_assert_int_eq(coda_cache_import(other, under("b"), &in), CODA_E_IO);
+    ck_assert_int_eq(coda_cache_import(other, folder_under("b"), &in), CODA_E_IO);
     ck_assert_msg(strstr(coda_error(), "none of 3"), "%s", coda_error());
     cache_close(other);
 }
