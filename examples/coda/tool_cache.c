@@ -205,6 +205,15 @@ static int export(const struct request *r)
     return bad;
 }
 
+/* Another version prints other texts, and finds none of its kernels. */
+static void compare_versions(const char *path)
+{
+    char manifest[4096], version[FIELD];
+    if (coda_bundle_print(path, manifest, sizeof manifest) < 0) return;
+    if (strcmp(field(version, manifest, "library"), coda_version()))
+        printf("%s: made by version %s, of little use to this one, %s\n", path, version, coda_version());
+}
+
 static int import(const struct request *r)
 {
     int bad = 0;
@@ -215,6 +224,7 @@ static int import(const struct request *r)
             continue;
         }
         printf("%s: %" PRId64 " of %" PRId64 " entries\n", r->place[i], done.taken, done.entries);
+        compare_versions(r->place[i]);
         int64_t lost = done.entries - done.taken;
         if (lost) bad = complain("%s: %" PRId64 " entries could not be stored", r->place[i], lost);
     }
