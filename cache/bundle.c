@@ -20,7 +20,7 @@
  * may write is refused. It is read, never mapped: a file cut short while it is in use would otherwise end
  * the process.
  */
-#include "cache.h"
+#include "inside.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -62,30 +62,6 @@ static void *no_memory(char *why, uint64_t bytes)
     return NULL;
 }
 
-static void put_u64(unsigned char *p, uint64_t x)
-{
-    for (int i = 0; i < 8; i++) p[i] = (unsigned char)(x >> 8 * i);
-}
-
-static uint64_t get_u64(const unsigned char *p)
-{
-    uint64_t x = 0;
-    for (int i = 0; i < 8; i++) x |= (uint64_t)p[i] << 8 * i;
-    return x;
-}
-
-static void put_digest(unsigned char *p, const struct digest *d)
-{
-    for (int i = 0; i < 4; i++) put_u64(p + 8 * i, d->word[i]);
-}
-
-static struct digest get_digest(const unsigned char *p)
-{
-    struct digest d;
-    for (int i = 0; i < 4; i++) d.word[i] = get_u64(p + 8 * i);
-    return d;
-}
-
 static int compare(const struct digest *a, const struct digest *b)
 {
     for (int i = 0; i < 4; i++)
@@ -101,7 +77,7 @@ static const unsigned char *row(const unsigned char *p, uint64_t i) { return p +
 
 static bool ascends(const unsigned char *p, uint64_t i)
 {
-    struct digest a = get_digest(row(p, i - 1)), b = get_digest(row(p, i));
+    struct digest a = bytes_get_digest(row(p, i - 1)), b = bytes_get_digest(row(p, i));
     return compare(&a, &b) < 0;
 }
 
@@ -115,14 +91,14 @@ static bool zeros(const unsigned char *p, uint64_t from, uint64_t to)
  * that are left. */
 static bool check_layout(const unsigned char *p, uint64_t size, char *why)
 {
-    uint64_t count = get_u64(p + AT_COUNT), text = get_u64(p + AT_TEXT);
+    uint64_t count = bytes_get(p + AT_COUNT, 8), text = bytes_get(p + AT_TEXT, 8);
     if (count > COUNT_MAX) return refuse(why, "has %llu entries", (unsigned long long)count);
     uint64_t end = HEADER + count * ROW;
     if (end > size || !text || text > size - end) return refuse(why, "ends inside its index");
     if (memchr(p + end, 0, text) != p + end + text - 1) return refuse(why, "has a manifest without an end");
     end += text;
     for (uint64_t i = 0; i < count; i++) {
-        uint64_t offset = get_u64(row(p, i) + ROW_OFFSET), bytes = get_u64(row(p, i) + ROW_SIZE);
+        uint64_t offset = bytes_get(row(p, i) + ROW_OFFSET, 8), bytes = bytes_get(row(p, i) + ROW_SIZE, 8);
         if (i && !ascends(p, i)) return refuse(why, "has entry %d out of order", (int)i);
         if (offset != align(end) || offset > size || bytes > size - offset || !zeros(p, end, offset))
             return refuse(why, "has entry %d out of place", (int)i);
@@ -135,10 +111,10 @@ static bool check(const unsigned char *p, uint64_t size, char *why)
 {
     if (size < HEADER || memcmp(p, magic, 7)) return refuse(why, "is no bundle");
     if (p[7] != magic[7]) return refuse(why, "is a bundle of format %d, not %d", p[7], magic[7]);
-    if (get_u64(p + AT_TOTAL) != size)
+    if (bytes_get(p + AT_TOTAL, 8) != size)
         return refuse(why, "has %llu bytes instead of %llu", (unsigned long long)size,
-                      (unsigned long long)get_u64(p + AT_TOTAL));
-    struct digest want = get_digest(p + AT_DIGEST), is = digest_of(p + AT_COUNT, size - AT_COUNT);
+                      (unsigned long long)bytes_get(p + AT_TOTAL, 8));
+    struct digest want = bytes_get_digest(p + AT_DIGEST), is = digest_of(p + AT_COUNT, size - AT_COUNT);
     if (!digest_equal(&want, &is)) return refuse(why, "is damaged: its digest differs");
     return check_layout(p, size, why);
 }
@@ -149,21 +125,8 @@ static struct bundle *open_bytes(const void *data, size_t size, char *why)
     if (!check(data, size, why)) return NULL;
     struct bundle *b = malloc(sizeof *b);
     if (!b) return no_memory(why, size);
-    *b = (struct bundle){.data = data, .count = (int)get_u64((const unsigned char *)data + AT_COUNT)};
+    *b = (struct bundle){.data = data, .count = (int)bytes_get((const unsigned char *)data + AT_COUNT, 8)};
     return b;
-}
-
-static bool read_all(int fd, unsigned char *p, size_t size, char *why)
-{
-    while (size) {
-        ssize_t n = read(fd, p, size);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return refuse(why, "cannot be read: %s", strerror(errno));
-        if (!n) return refuse(why, "became shorter while it was read");
-        p += n;
-        size -= (size_t)n;
-    }
-    return true;
 }
 
 static struct bundle *read_bundle(int fd, char *why)
@@ -177,7 +140,9 @@ static struct bundle *read_bundle(int fd, char *why)
     unsigned char *data = malloc((size_t)st.st_size + 1);
     if (!data) return no_memory(why, (uint64_t)st.st_size);
     size_t size = (size_t)st.st_size;
-    struct bundle *b = read_all(fd, data, size, why) ? open_bytes(data, size, why) : NULL;
+    struct bundle *b = NULL;
+    if (bytes_read(fd, data, size)) b = open_bytes(data, size, why);
+    else refuse(why, "cannot be read: %s", strerror(errno));
     if (b) b->owned = data;
     else free(data);
     return b;
@@ -231,8 +196,8 @@ const char *bundle_manifest(const struct bundle *b) { return (const char *)row(b
 const void *bundle_block(const struct bundle *b, int i, size_t *size)
 {
     const unsigned char *r = row(b->data, (uint64_t)i);
-    *size = (size_t)get_u64(r + ROW_SIZE);
-    return b->data + get_u64(r + ROW_OFFSET);
+    *size = (size_t)bytes_get(r + ROW_SIZE, 8);
+    return b->data + bytes_get(r + ROW_OFFSET, 8);
 }
 
 bool bundle_find(const struct bundle *b, const struct cache_key *k, struct entry *out)
@@ -240,12 +205,12 @@ bool bundle_find(const struct bundle *b, const struct cache_key *k, struct entry
     int low = 0, high = b->count;
     while (low < high) {
         int mid = low + (high - low) / 2;
-        struct digest d = get_digest(row(b->data, (uint64_t)mid));
+        struct digest d = bytes_get_digest(row(b->data, (uint64_t)mid));
         if (compare(&d, &k->what_digest) < 0) low = mid + 1;
         else high = mid;
     }
     if (low == b->count) return false;
-    struct digest d = get_digest(row(b->data, (uint64_t)low));
+    struct digest d = bytes_get_digest(row(b->data, (uint64_t)low));
     if (!digest_equal(&d, &k->what_digest)) return false;
     struct cache_key what = *k;
     what.by = NULL;
@@ -297,9 +262,9 @@ static uint64_t lay_out(unsigned char *p, const struct part *part, int count, co
         unsigned char *r = p ? p + HEADER + i * ROW : NULL;
         end = align(end);
         if (r) {
-            put_digest(r, &part[i].name);
-            put_u64(r + ROW_OFFSET, end);
-            put_u64(r + ROW_SIZE, part[i].size);
+            bytes_put_digest(r, &part[i].name);
+            bytes_put(r + ROW_OFFSET, end, 8);
+            bytes_put(r + ROW_SIZE, part[i].size, 8);
             memcpy(p + end, part[i].data, part[i].size);
         }
         end += part[i].size;
@@ -316,11 +281,11 @@ static void *pack(const struct part *part, int count, const char *manifest, size
     if (!p) return no_memory(why, total);
     lay_out(p, part, count, manifest);
     memcpy(p, magic, sizeof magic);
-    put_u64(p + AT_COUNT, (uint64_t)count);
-    put_u64(p + AT_TEXT, strlen(manifest) + 1);
-    put_u64(p + AT_TOTAL, total);
+    bytes_put(p + AT_COUNT, (uint64_t)count, 8);
+    bytes_put(p + AT_TEXT, strlen(manifest) + 1, 8);
+    bytes_put(p + AT_TOTAL, total, 8);
     struct digest d = digest_of(p + AT_COUNT, total - AT_COUNT);
-    put_digest(p + AT_DIGEST, &d);
+    bytes_put_digest(p + AT_DIGEST, &d);
     *size = total;
     return p;
 }
@@ -337,18 +302,6 @@ void *bundle_pack(const struct bundle_block *block, int count, const char *manif
 }
 
 /* ---- Write ---- */
-
-static bool write_all(int fd, const unsigned char *p, size_t size)
-{
-    while (size) {
-        ssize_t n = write(fd, p, size);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return errno = n ? errno : ENOSPC, false;
-        p += n;
-        size -= (size_t)n;
-    }
-    return true;
-}
 
 /* Beside `path`, so that a rename can put it there. */
 static char *temporary_name(const char *path)
@@ -367,7 +320,7 @@ bool bundle_write(const char *path, const void *data, size_t size, char *why)
     char *temporary = temporary_name(path);
     if (!temporary) return no_memory(why, strlen(path)), name_bundle(why, path), false;
     int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
-    bool ok = fd >= 0 && write_all(fd, data, size) && !fsync(fd);
+    bool ok = fd >= 0 && bytes_write(fd, data, size) && !fsync(fd);
     int error = errno;
     if (fd >= 0 && close(fd) && ok) ok = false, error = errno;
     if (ok && rename(temporary, path)) ok = false, error = errno;

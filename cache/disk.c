@@ -42,19 +42,6 @@ bool disk_remove(int folder, const char *name, const struct stat *seen)
     return !unlinkat(folder, name, S_ISDIR(now.st_mode) ? AT_REMOVEDIR : 0);
 }
 
-static bool read_all(int fd, char *p, size_t size)
-{
-    for (int patience = INTERRUPTIONS; size;) {
-        ssize_t n = read(fd, p, size);
-        if (n < 0 && errno == EINTR && patience-- > 0) continue;
-        if (n == 0) errno = EIO; /* it was longer a moment ago */
-        if (n <= 0) return false;
-        p += n;
-        size -= (size_t)n;
-    }
-    return true;
-}
-
 static bool before(const struct timespec *a, const struct timespec *b)
 {
     return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
@@ -80,7 +67,7 @@ static void *read_open(int fd, size_t *size, struct stat *st)
     if (!S_ISREG(st->st_mode) || st->st_size < ENTRY_HEADER || *size > ENTRY_MAX) return errno = 0, NULL;
     void *bytes = malloc(*size);
     if (!bytes) return errno = ENOMEM, NULL;
-    if (read_all(fd, bytes, *size)) return bytes;
+    if (bytes_read(fd, bytes, *size)) return bytes;
     int error = errno;
     free(bytes);
     return errno = error, NULL;
@@ -187,19 +174,6 @@ void disk_drop(struct dir *d, const struct cache_key *k, const void *data, size_
 
 /* ---- Put ---- */
 
-static bool write_all(int fd, const char *p, size_t size)
-{
-    for (int patience = INTERRUPTIONS; size;) {
-        ssize_t n = write(fd, p, size);
-        if (n < 0 && errno == EINTR && patience-- > 0) continue;
-        if (n == 0) errno = ENOSPC;
-        if (n <= 0) return false;
-        p += n;
-        size -= (size_t)n;
-    }
-    return true;
-}
-
 /* 128 random bits: no clash between hosts and containers, where process ids say nothing. */
 static void temporary_name(char name[NAME])
 {
@@ -267,7 +241,7 @@ static int publish(struct dir *d, int fd, int folder, char temporary[NAME], cons
 
 static int fill(struct dir *d, int fd, const void *bytes, size_t size)
 {
-    if (fchmod(fd, d->file_mode) || !write_all(fd, bytes, size)) return errno;
+    if (fchmod(fd, d->file_mode) || !bytes_write(fd, bytes, size)) return errno;
     return d->flags & CACHE_DURABLE && fsync(fd) ? errno : 0;
 }
 

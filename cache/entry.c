@@ -12,7 +12,7 @@
  * A check uses no size before it was compared with what is there, and nothing but the format's number
  * before the digest was right.
  */
-#include "cache.h"
+#include "inside.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,32 +40,6 @@ struct cache_key cache_key(enum cache_kind kind, const char *what, const char *b
     return k;
 }
 
-/* ---- Numbers ---- */
-
-static void put_number(unsigned char *p, uint64_t x, int bytes)
-{
-    for (int i = 0; i < bytes; i++) p[i] = (unsigned char)(x >> 8 * i);
-}
-
-static uint64_t get_number(const unsigned char *p, int bytes)
-{
-    uint64_t x = 0;
-    for (int i = 0; i < bytes; i++) x |= (uint64_t)p[i] << 8 * i;
-    return x;
-}
-
-static void put_digest(unsigned char *p, const struct digest *d)
-{
-    for (int i = 0; i < 4; i++) put_number(p + 8 * i, d->word[i], 8);
-}
-
-static bool digest_is(const unsigned char *p, const struct digest *d)
-{
-    uint64_t differ = 0;
-    for (int i = 0; i < 4; i++) differ |= get_number(p + 8 * i, 8) ^ d->word[i];
-    return !differ;
-}
-
 /* ---- Entries ---- */
 
 /* Adds up sizes that may be anything; SIZE_MAX if the sum is longer than an entry may be. */
@@ -86,16 +60,16 @@ void *entry_pack(const struct entry *e, size_t *size)
     unsigned char *p = total == SIZE_MAX ? NULL : malloc(total), *at;
     if (!p) return NULL;
     memcpy(p, magic, sizeof magic);
-    put_number(p + AT_HEADER, ENTRY_FORMAT, 4);
-    put_number(p + AT_HEADER + 4, (uint64_t)e->kind, 4);
-    put_number(p + AT_SIZES, e->what_size, 8);
-    for (int i = 1; i < 4; i++) put_number(p + AT_SIZES + 8 * i, sizes[i], 8);
+    bytes_put(p + AT_HEADER, ENTRY_FORMAT, 4);
+    bytes_put(p + AT_HEADER + 4, (uint64_t)e->kind, 4);
+    bytes_put(p + AT_SIZES, e->what_size, 8);
+    for (int i = 1; i < 4; i++) bytes_put(p + AT_SIZES + 8 * i, sizes[i], 8);
     at = p + ENTRY_HEADER;
     if (e->key_size) at = (unsigned char *)memcpy(at, e->key, e->key_size) + e->key_size;
     if (e->note_size) at = (unsigned char *)memcpy(at, e->note, e->note_size) + e->note_size;
     if (e->data_size) memcpy(at, e->data, e->data_size);
     struct digest d = digest_of(p + AT_HEADER, total - AT_HEADER);
-    put_digest(p + AT_DIGEST, &d);
+    bytes_put_digest(p + AT_DIGEST, &d);
     *size = total;
     return p;
 }
@@ -106,13 +80,13 @@ enum entry_fault entry_check(struct entry *out, const void *bytes, size_t size)
     uint64_t sizes[4] = {ENTRY_HEADER};
     if (size < ENTRY_HEADER || size > ENTRY_MAX) return ENTRY_SHORT;
     if (memcmp(p, magic, sizeof magic)) return ENTRY_FOREIGN;
-    if (get_number(p + AT_HEADER, 4) != ENTRY_FORMAT) return ENTRY_VERSION;
-    struct digest d = digest_of(p + AT_HEADER, size - AT_HEADER);
-    if (!digest_is(p + AT_DIGEST, &d)) return ENTRY_DIGEST;
-    for (int i = 1; i < 4; i++) sizes[i] = get_number(p + AT_SIZES + 8 * i, 8);
-    uint64_t what = get_number(p + AT_SIZES, 8);
+    if (bytes_get(p + AT_HEADER, 4) != ENTRY_FORMAT) return ENTRY_VERSION;
+    struct digest d = digest_of(p + AT_HEADER, size - AT_HEADER), want = bytes_get_digest(p + AT_DIGEST);
+    if (!digest_equal(&d, &want)) return ENTRY_DIGEST;
+    for (int i = 1; i < 4; i++) sizes[i] = bytes_get(p + AT_SIZES + 8 * i, 8);
+    uint64_t what = bytes_get(p + AT_SIZES, 8);
     if (add_sizes(sizes, 4) != size || what > sizes[1]) return ENTRY_SIZES;
-    *out = (struct entry){.kind = (enum cache_kind)get_number(p + AT_HEADER + 4, 4),
+    *out = (struct entry){.kind = (enum cache_kind)bytes_get(p + AT_HEADER + 4, 4),
                           .key = (const char *)p + ENTRY_HEADER,
                           .key_size = (size_t)sizes[1],
                           .what_size = (size_t)what,

@@ -13,6 +13,17 @@
 struct dir;
 int64_t stats_print(const struct stats *s, struct dir *d, char *buf, size_t size);
 
+/* ---- bytes.c ---- */
+
+void bytes_put(unsigned char *p, uint64_t x, int n); /* n bytes, little-endian                        */
+uint64_t bytes_get(const unsigned char *p, int n);
+void bytes_put_digest(unsigned char *p, const struct digest *d);
+struct digest bytes_get_digest(const unsigned char *p);
+/* All of a block. False with errno; EIO: the file ends before it. */
+bool bytes_read(int fd, void *to, size_t size);
+bool bytes_write(int fd, const void *from, size_t size);
+enum { INTERRUPTIONS = 100 }; /* of one call by signals, before they count as an error */
+
 /* ---- dir.c: a directory that was found to be ours ---- */
 
 struct dir {
@@ -52,8 +63,6 @@ bool dir_scan(struct dir *d, bool (*visit)(void *ctx, const struct scanned *s), 
 #define TEMPORARY ".tmp-" /* files in root/v2 that begin so are entries being written */
 
 /* ---- disk.c ---- */
-
-enum { INTERRUPTIONS = 100 }; /* of one call by signals, before they count as an error */
 
 /* NULL and malloc'd *data on a hit, else why it missed, in a word. */
 const char *disk_get(struct dir *d, const struct cache_key *k, void **data, size_t *size);
