@@ -108,6 +108,7 @@ static coda_status take(struct jit_cubin *out, struct build *b, const struct cac
 {
     if (!v) return jit_fail(err, CODA_E_MEMORY, "out of memory for the cubin of %s", b->job.symbol);
     *out = (struct jit_cubin){.value = v, .cache = b->cache, .cached = !b->made, .missed = v->missed};
+    out->fresh = v->source == FROM_MAKER;
     if (v->status) return jit_fail(err, (coda_status)v->status, "%s", v->error);
     if (!payload_read(out, v->data, v->size))
         return jit_fail(err, CODA_E_COMPILE, "%s: %zu bytes are no cubin", b->job.symbol, v->size);

@@ -87,7 +87,8 @@ struct jit_options {
 struct jit_cubin {
     const void *image;     /* until jit_cubin_free                                                 */
     size_t size;
-    bool cached;
+    bool cached;           /* not made by this call                                                */
+    bool fresh;            /* made by this process: a driver that refuses it will do so again      */
     double compile_ms;
     int registers, spill_bytes; /* from ptxas; -1 if unknown                                       */
     char warning[160];     /* first C75xx line of the log, or ""                                   */

@@ -9,14 +9,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static coda_status fail_at(const struct jit_kernel *k, CUresult r, const char *step, char *err)
+static coda_status fail_at(struct jit_kernel *k, CUresult r, const char *step, char *err)
 {
     char what[192];
+    k->failure = r;
     snprintf(what, sizeof what, "%s: %s", k->symbol, step);
     return driver_fail(k->driver, err, r, what);
 }
 
-static coda_status set_shared_limit(const struct jit_kernel *k, CUkernel kernel, int bytes,
+static coda_status set_shared_limit(struct jit_kernel *k, CUkernel kernel, int bytes,
                                     const struct jit_device *dev, char *err)
 {
     CUdevice device;
@@ -38,7 +39,7 @@ static coda_status read_parameters(struct jit_kernel *k, CUkernel kernel, char *
     return r ? fail_at(k, r, "its parameter", err) : CODA_OK;
 }
 
-static coda_status force_load(const struct jit_kernel *k, CUkernel kernel, char *err)
+static coda_status force_load(struct jit_kernel *k, CUkernel kernel, char *err)
 {
     CUfunction function;
     CUresult r = k->driver->cuKernelGetFunction(&function, kernel);
@@ -46,23 +47,13 @@ static coda_status force_load(const struct jit_kernel *k, CUkernel kernel, char 
     return r ? fail_at(k, r, "load", err) : CODA_OK;
 }
 
-/* Errors that speak of the image, and not of the machine. */
-static bool is_refusal(CUresult r)
-{
-    return r == CUDA_ERROR_INVALID_IMAGE || r == CUDA_ERROR_NO_BINARY_FOR_GPU || r == CUDA_ERROR_NOT_FOUND ||
-           r == CUDA_ERROR_INVALID_SOURCE || r == CUDA_ERROR_UNSUPPORTED_PTX_VERSION ||
-           r == CUDA_ERROR_INVALID_PTX;
-}
-
 static coda_status load(struct jit_kernel *k, const struct jit_cubin *c, int shared_bytes,
-                        const struct jit_device *dev, bool *refused, char *err)
+                        const struct jit_device *dev, char *err)
 {
     CUkernel kernel;
     CUresult r = k->driver->cuLibraryLoadData(&k->library, c->image, NULL, NULL, 0, NULL, NULL, 0);
-    *refused = is_refusal(r);
     if (r) return fail_at(k, r, "cuLibraryLoadData", err);
     r = k->driver->cuLibraryGetKernel(&kernel, k->library, k->symbol);
-    *refused = is_refusal(r);
     if (r) return fail_at(k, r, "no such kernel in its cubin", err);
     coda_status status = read_parameters(k, kernel, err);
     if (!status) status = set_shared_limit(k, kernel, shared_bytes, dev, err);
@@ -71,13 +62,22 @@ static coda_status load(struct jit_kernel *k, const struct jit_cubin *c, int sha
     return status;
 }
 
+/* Errors that speak of the image, and not of the machine. A driver that loads lazily finds them late. */
+static bool is_refusal(CUresult r)
+{
+    return r == CUDA_ERROR_INVALID_IMAGE || r == CUDA_ERROR_NO_BINARY_FOR_GPU || r == CUDA_ERROR_NOT_FOUND ||
+           r == CUDA_ERROR_INVALID_SOURCE || r == CUDA_ERROR_UNSUPPORTED_PTX_VERSION ||
+           r == CUDA_ERROR_INVALID_PTX;
+}
+
 coda_status module_load(struct jit_kernel *k, const struct jit_cubin *c, int shared_bytes,
                         const struct jit_device *dev, bool *refused, char *err)
 {
     CUcontext popped;
     CUresult r = k->driver->cuCtxPushCurrent(k->context);
     if (r) return fail_at(k, r, "cuCtxPushCurrent", err);
-    coda_status status = load(k, c, shared_bytes, dev, refused, err);
+    coda_status status = load(k, c, shared_bytes, dev, err);
+    *refused = status && is_refusal(k->failure);
     k->driver->cuCtxPopCurrent(&popped);
     return status;
 }

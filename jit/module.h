@@ -11,6 +11,7 @@ struct jit_kernel {
     CUfunction function;         /* a CUkernel: its context is the stream's                        */
     CUcontext context;           /* for a thread that has none                                     */
     size_t parameters;           /* bytes of the one parameter                                     */
+    CUresult failure;            /* of loading                                                     */
     char symbol[128];
     struct kernel_id {           /* kernels that are alike in it are one                           */
         struct digest image;

@@ -145,7 +145,7 @@ static coda_status load_kernel(struct coda_plan *p, struct compiled_kernel *k, c
     bool refused;
     coda_status status =
         jit_load(&k->kernel, &k->cubin, k->info.name, k->info.shared_bytes, &p->gpu, &refused, err);
-    if (refused && k->cubin.cached) {
+    if (refused && !k->cubin.fresh) {
         status = jit_recompile(&k->cubin, k->info.name, k->info.source, opt, err);
         read_cubin(k);
         if (!status) explain_miss(p, k);
