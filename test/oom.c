@@ -53,7 +53,7 @@ static double exact_y[T * D], exact_loss;
 static void *exact_args[] = {x, gain, w_qkv, w_o, w_gu, w_d, targets, exact_y, &exact_loss};
 static _Alignas(256) unsigned char workspace[1 << 20], prepared[1 << 20];
 static char text[1 << 20], plan_text[1 << 20];
-static char folder[] = "/tmp/coda-oom-XXXXXX"; /* of the cache */
+static char folder[] = P_tmpdir "/coda-oom-XXXXXX"; /* of caches */
 
 #define DIMS(...)                                                                                            \
     (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]) { __VA_ARGS__ }
@@ -159,9 +159,11 @@ static coda_status compile_thrice(const coda_graph *g, coda_cache *c)
 static coda_status one_kernel(void)
 {
     static bool missing;
+    char dir[64];
     coda_cache_options where = CODA_CACHE_OPTIONS_INIT;
     coda_cache *c = NULL;
-    where.dir = folder;
+    snprintf(dir, sizeof dir, "%s/own", folder);
+    where.dir = dir;
     coda_graph *g = missing ? NULL : coda_graph_new();
     if (missing) return CODA_OK;
     if (!g) return CODA_E_MEMORY;
@@ -178,7 +180,6 @@ static coda_status one_kernel(void)
 /* A bundle is made of a cache, looked at, and used. What cannot be imported is no failure: it is found in
  * the bundle. */
 static coda_cache *vendor;
-static char folder[64];
 
 static int look(void *count, const coda_cache_entry *e) { return *(int *)count += *e->kind == 'k'; }
 
@@ -231,8 +232,6 @@ static void open_vendor(void)
 {
     coda_cache_options opt = CODA_CACHE_OPTIONS_INIT;
     char dir[128];
-    snprintf(folder, sizeof folder, "%s/coda-oom-XXXXXX", P_tmpdir);
-    if (!mkdtemp(folder)) return;
     snprintf(dir, sizeof dir, "%s/vendor", folder);
     opt.dir = dir;
     opt.overlays = "";
@@ -306,7 +305,5 @@ int main(void)
     coda_cache_free(vendor);
     nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     printf("oom: %ld allocations failed, alone or for good, %d with a wrong end\n", total, wrong);
-    char remove[64];
-    snprintf(remove, sizeof remove, "rm -rf %s", folder);
-    return wrong != 0 || system(remove) != 0;
+    return wrong != 0;
 }
