@@ -134,6 +134,8 @@ name=$(sed -n '2s/.*"name": "\([0-9a-f]*\)".*/\1/p' "$out/out")
 other=$(sed -n '3s/.*"name": "\([0-9a-f]*\)".*/\1/p' "$out/out")
 status 0 $coda cache stat; prints "^directory  $out/cache"; prints "^kernel     $n,"
 status 0 $coda cache stat --json; json kernel.entries; json cache; prints "\"entries\": $n,"
+CODA_BUNDLES=/nonexistent/a status 0 $coda cache stat; prints '^problem .*/nonexistent/a'
+status 0 $coda cache stat --json
 for counter in $(sed -n '/"memory_hits"/,$s/^ *"\([a-z_]*\)".*/\1/p' "$out/out"); do
     grep -q "\`$counter\`" cache/README.md || die "cache/README.md does not say what $counter counts"
 done

@@ -161,6 +161,7 @@ static void print_stat(const struct request *r, const struct items *all, const c
         return;
     }
     if (!bundle) printf("directory  %s\n", coda_cache_dir(r->c));
+    if (!bundle && *coda_cache_problem(r->c)) printf("problem    %s\n", coda_cache_problem(r->c));
     print_counts(all);
     if (bundle) printf("\n%s", text);
 }

@@ -53,13 +53,20 @@ void json_string(FILE *f, const char *s)
 
 /* ---- Gather ---- */
 
-/* Ten times a second, and only where somebody looks. */
-static void show_progress(const struct items *all)
+static double seconds(void)
 {
-    static clock_t last;
-    clock_t now = clock();
-    if (!all->verb || !isatty(2) || (double)(now - last) < 0.1 * CLOCKS_PER_SEC) return;
-    last = now;
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Ten times a second after the first, and only where somebody looks. */
+static void show_progress(struct items *all)
+{
+    double now = seconds();
+    if (!all->shown) all->shown = now;
+    if (!all->verb || !isatty(2) || now - all->shown < 0.1) return;
+    all->shown = now;
     fprintf(stderr, "\r%s %d entries ", all->verb, all->count);
     fflush(stderr);
 }
