@@ -161,6 +161,43 @@ static void ways(void)
            KERNELS, WAYS);
 }
 
+/* ---- A driver that refuses what was shipped ---- */
+
+struct refusal {
+    const char *dir, *overlays;
+    int compiles, refused; /* in this process                                                      */
+};
+
+static int use_refused(void *ctx)
+{
+    const struct refusal *r = ctx;
+    struct coda_cache *c = cache_open(&(struct cache_options){.dir = r->dir, .overlays = r->overlays});
+    atomic_store(&board->refuse, r->refused);
+    int bad = use_kernel(c, 0) ? complain("%s", coda_error()) : 0, compiles = (int)counted(c, COUNT_compiles);
+    if (compiles != r->compiles) bad += complain("%d compiles instead of %d", compiles, r->compiles);
+    if ((int)counted(c, COUNT_refused) != r->refused) bad += complain("another number of refusals");
+    cache_close(c);
+    return bad;
+}
+
+/* What was imported is replaced for good; a bundle stays as it is. */
+static void refusals(void)
+{
+    char imported[256], beside[256];
+    snprintf(imported, sizeof imported, "%s", under("imported, refused"));
+    snprintf(beside, sizeof beside, "%s", under("beside"));
+    const struct refusal turn[] = {{imported, "", 0, 0},   {imported, "", 1, 1},   {imported, "", 0, 0},
+                                   {beside, bundle, 0, 0}, {beside, bundle, 1, 1}, {beside, bundle, 0, 0}};
+    enum { TURNS = sizeof turn / sizeof *turn };
+    int bad = 0;
+    board_reset();
+    struct coda_cache *c = open_cache(imported);
+    if (coda_cache_import(c, bundle, NULL)) bad += complain("%s", coda_error());
+    cache_close(c);
+    for (int i = 0; i < TURNS; i++) bad += reap(spawn(use_refused, (void *)&turn[i])) != 0;
+    figure(TURNS, bad, "shipped kernels that the driver refuses: compiled once, what was imported is replaced");
+}
+
 /* ---- A plan that was tuned ---- */
 
 /* Compiles a product with an epilogue; its plan's text goes to `text`, malloc'd. */
@@ -327,6 +364,7 @@ int main(int argc, char **argv)
     snprintf(bundle, sizeof bundle, "%s", under("model.bundle"));
     exports();
     ways();
+    refusals();
     tuned();
     damage();
     beside();
