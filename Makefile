@@ -79,7 +79,7 @@ $(BUILD)/test/main.o: $(BUILD)/test/suites.h
 $(BUILD)/test/%.o: ALL_CFLAGS += -I$(BUILD)/test -Itest
 $(BUILD)/unit: $(TEST_OBJ) $(BUILD)/libcoda.a
 	$(CC) $^ -o $@ $(CHECK_LIBS) $(LDLIBS)
-unit: $(BUILD)/unit ## the unit tests alone
+unit: $(BUILD)/unit $(BUILD)/coda ## the unit tests alone
 	CK_DEFAULT_TIMEOUT=300 $(BUILD)/unit
 bless: $(BUILD)/unit ## rewrites test/golden/*.coda: read the diff before you commit it
 	CODA_BLESS=1 CK_RUN_SUITE=golden $(BUILD)/unit

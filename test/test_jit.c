@@ -315,19 +315,27 @@ static struct jit_cubin isolated(const char *helper, const char *text, coda_stat
     return out;
 }
 
+static const char *tool(void)
+{
+    static char path[256];
+    const char *build = getenv("BUILD");
+    snprintf(path, sizeof path, "%s/coda", build ? build : "build");
+    return path;
+}
+
 START_TEST(compiles_in_a_child)
 {
     struct coda_cache *c = NULL;
     struct jit_options off = {.arch = "sm_90a", .no_cache = true};
-    struct jit_cubin apart = isolated("build/coda", with_silu, CODA_OK, &c), here;
+    struct jit_cubin apart = isolated(tool(), with_silu, CODA_OK, &c), here;
     const struct stats *s = cache_stats(c);
     if (stats_get(s, COUNT_isolate_unavailable))
-        ck_abort_msg("build/coda could not be started: run from the root");
+        ck_abort_msg("%s could not be started: make it, and run from the root", tool());
     ck_assert_int_eq(jit_compile(&here, "k", with_silu, &off, err), CODA_OK);
     expect_same(&apart, &here);
     ck_assert_uint_eq(stats_get(s, COUNT_isolated), 1);
     jit_cubin_free(&apart);
-    isolated("build/coda", KERNEL("    x[0] = y;"), CODA_E_COMPILE, &c);
+    isolated(tool(), KERNEL("    x[0] = y;"), CODA_E_COMPILE, &c);
     ck_assert_str_eq(err, "k.cu(2): error: identifier \"y\" is undefined");
     ck_assert_uint_eq(stats_get(s, COUNT_isolated), 2);
     jit_cubin_free(&here);
