@@ -222,7 +222,8 @@ static void consider(struct search *s, struct tile t)
     int most = loads_directly(&p) || !t.pingpong ? MOST_BUSY_ACCUMULATORS : MOST_ACCUMULATORS;
     bool half = t.groups == 1 && s->p->dim[1] <= FEW_ROWS; /* so that two blocks fit an SM        */
     int room = half ? (s->shared_bytes - 1024) / 2 : s->shared_bytes;
-    if (!width_fits(s->p, t.bn) || accumulators(&t) > most) return;
+    bool lean = t.bm == 64 && t.bn > 128 && s->p->dim[1] > MOST_ODD_ROWS; /* L2 would not keep up */
+    if (!width_fits(s->p, t.bn) || accumulators(&t) > most || lean) return;
     t.stages = MIN(tile_stages(s->p, &t, room), most_stages(s->p, &t));
     t.band = BAND_ROWS / t.bm;
     if (t.stages >= LEAST_STAGES) keep(s, &t, price(&p, &t, s->sms));
