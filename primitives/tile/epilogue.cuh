@@ -112,6 +112,9 @@ template <class C, class E> struct Drain {
     static constexpr bool whole = E::staged || E::fetched;   // chunks are as wide as buffers
     static constexpr int chunk_patches = whole ? chunk_columns / (K::gated ? 8 : 16) : loose;
     static constexpr int chunks = patches / chunk_patches, units = chunks * blocks;
+    // Of a chunk's code. It is long if it rotates, or if states are; then one, if a chunk's sums are adjacent.
+    static constexpr bool is_long = K::lanes == 2 || sizeof(typename E::State) > sizeof(float);
+    static constexpr int copies = is_long && !K::gated && (whole || !K::apart) ? 1 : chunks;
     static constexpr int ring = E::staged * chunk_columns <= 64 && units > 1 ? 2 : 1;
     static constexpr int store_bytes = ring * buffers * E::staged * buffer_bytes;
     static constexpr int fetch_slots = 128 / C::unit;
@@ -255,12 +258,13 @@ template <class C, class E> struct Drain {
     // ---- Slots ----
 
     template <int n>
-    DEV void apply(const float (&acc)[n], int patch, int h, const Place &p, const typename E::Row &row,
-                   const Line *in, Line *out, typename E::State (&state)[chains]) const
+    DEV void apply(const float (&acc)[n], int held, int patch, int h, const Place &p,
+                   const typename E::Row &row, const Line *in, Line *out,
+                   typename E::State (&state)[chains]) const
     {
         float sums[2][2];
 #pragma unroll
-        for (int i = 0; i < 4; i++) sums[i / 2][i % 2] = acc[4 * K::octet(patch, i / 2) + 2 * h + i % 2];
+        for (int i = 0; i < 4; i++) sums[i / 2][i % 2] = acc[4 * K::octet(held, i / 2) + 2 * h + i % 2];
         PatchRow<C, E>::apply(
             sums, p, row,
             [&](int side, int e) { return (values.col + column_in_tile(0))[8 * K::octet(patch, side) + e]; },
@@ -346,8 +350,8 @@ template <class C, class E> struct Drain {
         return C::groups > 1 || C::m % C::bm == 0 || t.m * C::bm + first_row + 64 * block + 16 * warp < C::m;
     }
 
-    // `turn` counts the tiles of this warpgroup. One block's code serves all: the next one's sums move to
-    // where the first one's were.
+    // `turn` counts the tiles of this warpgroup. One block's code serves all, and where it is long one
+    // chunk's: the next one's sums move to where the first one's were.
     template <int n> DEV void drain(float (&acc)[blocks][n], const Tile &t, u32 turn = 0) const
     {
 #pragma unroll 1
@@ -355,9 +359,13 @@ template <class C, class E> struct Drain {
             typename E::State state[2][chains];
 #pragma unroll
             for (int i = 0; i < 2 * chains; i++) E::init(state[i / chains][i % chains]);
-#pragma unroll
-            for (int c = 0; c < chunks; c++)
+#pragma unroll copies
+            for (int c = 0; c < chunks; c++) {
                 drain_unit(acc[0], t, b, c, fetched.unit(turn, b * chunks + c), state);
+                if constexpr (copies == 1)
+#pragma unroll
+                    for (int i = 8 * chunk_patches; i < n; i++) acc[0][i - 8 * chunk_patches] = acc[0][i];
+            }
             if constexpr (has_state) finish(t, b, state);
 #pragma unroll
             for (int i = n; i < blocks * n; i++) acc[i / n - 1][i % n] = acc[i / n][i % n];
@@ -373,16 +381,18 @@ template <class C, class E> struct Drain {
         if constexpr (E::fetched) fetched.await(from);
 #pragma unroll
         for (int p = 0; p < chunk_patches && has_rows(t, block); p += batch)
-            fresh.drain_batch(acc, t, block, chunk * chunk_patches + p, slot, from.buffer, state);
+            fresh.drain_batch(acc, t, block, chunk * chunk_patches, p, slot, from.buffer, state);
         if constexpr (E::fetched) fetched.release(from);
         if constexpr (E::staged) close_unit(t, chunk, block, slot);
     }
 
-    // A few patches of a unit. All loads are issued before the first is used.
+    // A few patches of a unit, from its patch `p`; `before` others come before the unit. All loads are issued
+    // before the first is used.
     template <int n>
-    DEV void drain_batch(const float (&acc)[n], const Tile &t, int block, int first, int slot, u32 from,
-                         typename E::State (&state)[2][chains]) const
+    DEV void drain_batch(const float (&acc)[n], const Tile &t, int block, int before, int p, int slot,
+                         u32 from, typename E::State (&state)[2][chains]) const
     {
+        const int first = before + p, held = copies == 1 ? p : first;
         typename E::Row row[2];
         Line in[batch][2][E::loads + 1];
         if constexpr (has_row)
@@ -393,7 +403,7 @@ template <class C, class E> struct Drain {
                 E::load(args, place(t, block, i % 2, first + i / 2), row[i % 2], in[i / 2][i % 2]);
         if constexpr (E::fetched)
 #pragma unroll
-            for (int i = 0; i < batch; i++) get(from, first + i, in[i][0][0], in[i][1][0]);
+            for (int i = 0; i < batch; i++) get(from, p + i, in[i][0][0], in[i][1][0]);
 #pragma unroll
         for (int i = 0; i < batch; i++) {
             if (!exists(t, first + i)) continue;
@@ -401,10 +411,10 @@ template <class C, class E> struct Drain {
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 const Place at = place(t, block, h, first + i);
-                apply(acc, first + i, h, at, row[h], in[i][h], out[h], state[h]);
+                apply(acc, held + i, first + i, h, at, row[h], in[i][h], out[h], state[h]);
                 if (C::m % C::bm == 0 || row_in_tensor(t, block, h) < C::m) E::store(args, at, out[h]);
             }
-            if constexpr (E::staged) put(slot, first + i, out[0], out[1]);
+            if constexpr (E::staged) put(slot, p + i, out[0], out[1]);
         }
     }
 
