@@ -195,7 +195,7 @@ static void refusals(void)
     if (coda_cache_import(c, bundle, NULL)) bad += complain("%s", coda_error());
     cache_close(c);
     for (int i = 0; i < TURNS; i++) bad += reap(spawn(use_refused, (void *)&turn[i])) != 0;
-    figure(TURNS, bad, "shipped kernels that the driver refuses: compiled once, what was imported is replaced");
+    figure(TURNS, bad, "shipped kernels that the driver refuses: compiled once, replaced where imported");
 }
 
 /* ---- A plan that was tuned ---- */
