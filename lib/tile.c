@@ -8,7 +8,7 @@
  *     traffic  = 2 (a_rows + bn) K / 61    bytes that L2 gives an SM in a clock
  *     weights  = 2 N K / (18.6 SMs)        bytes that memory gives an SM in a clock: with few rows, all
  *     power    = 1/8, or 0.3 with many rows, where the card's power is short and bytes take their part
- * A row or two: streamed, at the pace of the weights, if its sums leave room; nothing is exposed.
+ * A row, or two short ones: streamed at the pace of the weights; nothing is exposed.
  * Few rows: one consumer, two blocks on an SM. Few columns too: a cluster of blocks shares K. The numbers
  * are fitted to an H200 at M 1 to 1024, where they mostly pick what is within 5 % of the best tile tried;
  * with many rows, at 16384, to runs of some 0.3 s, after which the clock is what power and heat allow.
@@ -33,9 +33,8 @@ enum {
     MOST_ACCUMULATORS = 192,      /* floats of a thread, if the epilogue needs little              */
     MOST_BUSY_ACCUMULATORS = 128, /* if it loads tiles into registers; or if all drain at once     */
     MOST_HEAD = 256,
-    STREAM_ROWS = 2,              /* of A, that the plain units multiply at memory's pace           */
     STREAM_PIECE = 6144,          /* elements of a row of B that come together                      */
-    STREAM_REGISTERS = 64,        /* of a thread, that hold A                                       */
+    STREAM_PIECES = 5,            /* of A, that fit a thread's registers                            */
     STREAM_BYTES = 40             /* an SM may get from memory in a clock, where others get less    */
 };
 
@@ -265,15 +264,14 @@ static void consider_all(struct search *s)
     }
 }
 
-/* ---- Streaming: a row or two ---- */
+/* ---- Streaming: a row, or two short ones, which the plain units multiply at memory's pace ---- */
 
 static bool streams(const struct program *p)
 {
-    int64_t pieces = CEIL_DIV(p->k, STREAM_PIECE), runs = CEIL_DIV(STREAM_PIECE / 8, 256);
-    bool few = p->dim[0] == 1 && p->dim[1] <= STREAM_ROWS;
+    int64_t pieces = CEIL_DIV(p->k, STREAM_PIECE), rows = p->dim[0] * p->dim[1];
+    bool few = rows == 1 ? pieces <= STREAM_PIECES : rows == 2 && p->dim[0] == 1 && pieces == 1;
     bool whole = p->dim[2] % 16 == 0 && p->dim[2] < INT32_MAX && p->k % 8 == 0;
-    return few && whole && p->dim[1] * pieces * runs * 4 <= STREAM_REGISTERS && !is_mn_major(&p->a) &&
-           !is_mn_major(&p->b);
+    return few && whole && !is_mn_major(&p->a) && !is_mn_major(&p->b);
 }
 
 /* Half of an SM's memory, so that the next program's blocks begin beside these. */

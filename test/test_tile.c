@@ -35,7 +35,7 @@ START_TEST(shapes)
         {8, 4096, 4096, 64, 32, false},      /* very few: one consumer                             */
         {256, 4096, 4096, 128, 64, false},   {512, 4096, 4096, 128, 128, false},
         {1024, 4096, 4096, 128, 256, false}, /* a wave: both consumers drain                       */
-        {256, 22016, 4096, 128, 112, true}, /* three whole waves */
+        {256, 22016, 4096, 128, 112, true},  /* three whole waves                                   */
     };
     for (int i = 0; i < ARRAY_SIZE(want); i++) {
         struct program p = product(want[i].m, want[i].n, want[i].k);
@@ -80,9 +80,13 @@ START_TEST(a_row_streams)
     ck_assert(choose(&p).mainloop == MAINLOOP_SM90); /* half a patch */
     p = product(8, 22016, 4096);
     ck_assert(choose(&p).mainloop == MAINLOOP_SM90);
-    p = product(2, 4096, 11008);
+    p = product(1, 4096, 11008);
     ck_assert(choose(&p).mainloop == MAINLOOP_GEMV && choose(&p).bk * 2 == 11008);
-    p = product(2, 4096, 22016); /* more of A than registers */
+    p = product(1, 4096, 65536); /* more of A than registers */
+    ck_assert(choose(&p).mainloop == MAINLOOP_SM90);
+    p = product(2, 4096, 4096);
+    ck_assert(choose(&p).mainloop == MAINLOOP_GEMV);
+    p = product(2, 4096, 11008); /* slower than on the matrix units */
     ck_assert(choose(&p).mainloop == MAINLOOP_SM90);
 }
 END_TEST
