@@ -110,6 +110,29 @@ $(BUILD)/bench_%: $(BUILD)/test/bench_%.o $(BUILD)/libcoda.a
 $(BUILD)/oom: $(BUILD)/test/oom.o $(BUILD)/libcoda.a
 	$(CC) $^ -o $@ $(LDLIBS) -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=strndup,--wrap=aligned_alloc
 
+# The kernel cache under torture, with a compiler, a driver and a libc that misbehave as told.
+FAKE_CFLAGS = -std=c11 -D_GNU_SOURCE -O2 -g -fPIC -pthread $(WARN) $(CUDA_HOME:%=-isystem %/include)
+FAKES       = $(addprefix $(BUILD)/fake/,libnvrtc.so.13 libcuda.so.1 shim.so)
+TORTURES   := $(patsubst test/torture/%.c,$(BUILD)/torture/%,\
+	$(filter-out test/torture/torture.c test/torture/shim.c,$(wildcard test/torture/*.c)))
+
+$(BUILD)/fake/libnvrtc.so.13: test/fake/nvrtc.c test/fake/image.c test/fake/fake.h
+$(BUILD)/fake/libcuda.so.1: test/fake/cuda.c test/fake/image.c test/fake/fake.h
+$(BUILD)/fake/shim.so: test/torture/shim.c test/torture/shim.h
+$(FAKES):
+	@mkdir -p $(@D)
+	$(CC) $(FAKE_CFLAGS) -shared -Wl,-soname,$(@F) -Wl,--build-id $(filter %.c,$^) -o $@ -ldl
+$(BUILD)/test/torture/%.o: ALL_CFLAGS += -Itest/fake -Itest/torture
+$(BUILD)/torture/%: $(BUILD)/test/torture/%.o $(BUILD)/test/torture/torture.o $(BUILD)/test/fake/image.o \
+		$(BUILD)/libcoda.a $(FAKES)
+	@mkdir -p $(@D)
+	$(CC) $(filter %.o,$^) -o $@ $(BUILD)/fake/shim.so $(BUILD)/libcoda.a -Wl,-rpath,'$$ORIGIN/../fake' $(LDLIBS)
+.SECONDARY: $(TORTURES:$(BUILD)/%=$(BUILD)/test/%.o)
+torture-build: $(TORTURES)
+torture: ## the kernel cache under kills, faults, damage, races and hostile folders, at full scale
+	@$(MAKE) --no-print-directory -s -j$(JOBS) all torture-build
+	@for t in $(TORTURES); do $$t --full || bad=1; done; exit $${bad:-0}
+
 # GPU tests: no Check, so that they run where only a driver and a toolkit are. Each test/gpu_NAME.c
 # defines int gpu_NAME(void), the number of its failures.
 GPU_TESTS := $(filter-out test/gpu_main.c,$(sort $(wildcard test/gpu_*.c)))
@@ -195,7 +218,7 @@ help: ## this list
 	@sed -n 's/^# make/make/p' Makefile
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-.PHONY: all examples deps demo unit bless test fuzzers fuzz test-gpu stamp-digest layers exports headers lint \
+.PHONY: all examples deps demo unit bless test fuzzers fuzz torture torture-build test-gpu stamp-digest layers exports headers lint \
 	install uninstall clean help perf perf-build perf-torch perf-report
 
 # ---- Primitives on the host: the device files through the C++ compiler, for test_primitives.c ----
