@@ -226,6 +226,16 @@ EXPORT int dup(int fd)
     return copy;
 }
 
+EXPORT int dup3(int fd, int to, int flags)
+{
+    REAL(dup3);
+    if (!touches_fd(fd)) return real(fd, to, flags);
+    if (fails("dup3")) return -1;
+    int copy = real(fd, to, flags);
+    watch(copy, true);
+    return copy;
+}
+
 static int control(int fd, int command, void *argument)
 {
     static int (*real)(int, int, ...);

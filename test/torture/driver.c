@@ -1,0 +1,235 @@
+/*
+ * driver.c -- what the driver and the compiler can do to the cache: refuse an image, be two devices, run
+ * out of room for loaded kernels, crash, hang, and not give the same bytes twice.
+ */
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "torture.h"
+
+static char folder[256];
+
+static struct {
+    int (*retain)(void **context, int device);
+    int (*use)(void *context);
+    int (*live)(void);
+    bool (*holds)(const char *text, const char *arch);
+} fake;
+
+static void find_fakes(void)
+{
+    void *lib = dlopen(getenv("CODA_LIBCUDA"), RTLD_NOW);
+    if (!lib) printf("driver: %s\n", dlerror()), exit(2);
+    *(void **)&fake.retain = dlsym(lib, "cuDevicePrimaryCtxRetain");
+    *(void **)&fake.use = dlsym(lib, "cuCtxSetCurrent");
+    *(void **)&fake.live = dlsym(lib, "fake_live");
+    *(void **)&fake.holds = dlsym(lib, "fake_holds");
+}
+
+/* ---- A driver that refuses ---- */
+
+static int expect(const char *what, struct coda_cache *c, coda_status want, int compiles)
+{
+    int before = atomic_load(&board->compiles), bad = 0;
+    coda_status status = use_kernel(c, 1);
+    int got = atomic_load(&board->compiles) - before;
+    if (status != want) bad += complain("%s: %s (%s)", what, coda_status_name(status), coda_error());
+    if (got != compiles) bad += complain("%s: %d compiles instead of %d", what, got, compiles);
+    return bad;
+}
+
+static int with_cache(const char *what, int refuse, coda_status want, int compiles)
+{
+    struct coda_cache *c = open_cache(folder);
+    atomic_store(&board->refuse, refuse);
+    int bad = expect(what, c, want, compiles);
+    atomic_store(&board->refuse, 0);
+    if (refuse && compiles && !counted(c, COUNT_refused) && !strncmp(what, "warm", 4))
+        bad += complain("%s: the refusal is not counted", what);
+    cache_close(c);
+    return bad;
+}
+
+static void refusals(void)
+{
+    int bad = 0;
+    remove_tree(folder);
+    board_reset();
+    bad += with_cache("cold, one refusal of what was just compiled", 1, CODA_E_DEVICE, 1);
+    remove_tree(folder);
+    bad += with_cache("cold", 0, CODA_OK, 1);
+    bad += with_cache("warm, one refusal", 1, CODA_OK, 1);
+    bad += with_cache("after it", 0, CODA_OK, 0);
+    bad += with_cache("warm, refused twice", 2, CODA_E_DEVICE, 1);
+    bad += with_cache("after that", 0, CODA_OK, 1);
+    bad += with_cache("after all", 0, CODA_OK, 0);
+    struct coda_cache *c = open_cache(folder); /* and what is in memory is dropped too */
+    bad += expect("in memory", c, CODA_OK, 0);
+    cache_close(c);
+    figure(8, bad, "images refused by the driver: dropped, compiled again once; what is refused fresh is an error");
+}
+
+/* ---- Two devices ---- */
+
+static coda_status use_on(int device, struct coda_cache *c, int number)
+{
+    void *context;
+    fake.retain(&context, device);
+    fake.use(context);
+    coda_status status = use_kernel(c, number);
+    return status;
+}
+
+static void devices(void)
+{
+    int bad = 0;
+    remove_tree(folder);
+    board_reset();
+    atomic_store(&board->devices, 2);
+    atomic_store(&board->arch[0], 90), atomic_store(&board->arch[1], 80);
+    struct coda_cache *c = open_cache(folder);
+    for (int turn = 0; turn < 4; turn++)
+        if (use_on(turn % 2, c, 1)) bad += complain("device %d: %s", turn % 2, coda_error());
+    if (atomic_load(&board->compiles) != 2) bad += complain("two archs: %d compiles", atomic_load(&board->compiles));
+    cache_close(c);
+
+    board_reset();
+    atomic_store(&board->devices, 2);
+    remove_tree(folder);
+    c = open_cache(folder);
+    for (int turn = 0; turn < 4; turn++)
+        if (use_on(turn % 2, c, 2)) bad += complain("device %d: %s", turn % 2, coda_error());
+    if (atomic_load(&board->compiles) != 1) bad += complain("one arch: %d compiles", atomic_load(&board->compiles));
+    cache_close(c);
+    if (atomic_load(&board->bad_launches)) bad += complain("%d bad launches", atomic_load(&board->bad_launches));
+    fake.use(NULL);
+    figure(8, bad, "two devices: of two archs two entries, of one arch one entry, loaded into each context");
+}
+
+/* ---- Loaded kernels ---- */
+
+static void loaded(void)
+{
+    enum { HELD = 300 };
+    int bad = 0, most = 0, n = scaled(1500, 10000);
+    static coda_plan *plan[HELD];
+    remove_tree(folder);
+    board_reset();
+    struct coda_cache *c = open_cache(folder);
+    for (int i = 0; i < n; i++) {
+        if (use_kernel(c, i)) bad += complain("kernel %d: %s", i, coda_error());
+        most = fake.live() > most ? fake.live() : most;
+    }
+    if (most > 256 + 16) bad += complain("%d idle kernels stay loaded", most);
+    for (int i = 0; i < HELD; i++) { /* more than the table may keep, all of them in use */
+        coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+        coda_graph *g = kernel_graph(i, NULL);
+        opt.cache = c;
+        if (coda_compile(&plan[i], g, &opt)) bad += complain("plan %d: %s", i, coda_error());
+        coda_graph_free(g);
+    }
+    for (int i = 0; i < HELD; i++) {
+        static _Alignas(256) unsigned char x[4096], y[4096];
+        void *args[] = {x, y};
+        if (plan[i] && coda_run(plan[i], args, NULL, NULL, NULL)) bad += complain("run %d: %s", i, coda_error());
+    }
+    for (int i = 0; i < HELD; i++) coda_plan_free(plan[i]);
+    int loads = atomic_load(&board->loads);
+    if (use_kernel(c, HELD - 1)) bad += complain("%s", coda_error());
+    if (atomic_load(&board->loads) != loads) bad += complain("what is loaded was loaded again");
+    cache_close(c);
+    if (atomic_load(&board->bad_launches)) bad += complain("%d launches of unloaded kernels", atomic_load(&board->bad_launches));
+    figure(n + HELD, bad, "%d kernels used and %d held: %d loaded at most while idle, none unloaded in use", n, HELD, most);
+}
+
+/* ---- A compiler that crashes or hangs, in a process of its own ---- */
+
+static coda_cache *open_isolated(int compile_ms)
+{
+    static char helper[PATH_MAX];
+    char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[n > 0 ? n : 0] = 0;
+    for (int up = 0; up < 2; up++) *(strrchr(self, '/') ? strrchr(self, '/') : self) = 0;
+    snprintf(helper, sizeof helper, "%.*s/coda", PATH_MAX - 8, self);
+    if (access(helper, X_OK)) return NULL;
+    coda_cache_options opt = CODA_CACHE_OPTIONS_INIT;
+    coda_cache *c = NULL;
+    opt.dir = folder;
+    opt.flags = CODA_CACHE_ISOLATE;
+    opt.compile_ms = compile_ms;
+    opt.helper = helper;
+    return coda_cache_open(&c, &opt) ? NULL : c;
+}
+
+static int isolated_case(const char *word, const char *want, enum cache_counter which)
+{
+    int bad = 0;
+    board_reset();
+    remove_tree(folder);
+    coda_cache *c = open_isolated(700);
+    coda_graph *ill = kernel_graph(1, word);
+    coda_status status = use_graph(c, ill);
+    if (status != CODA_E_COMPILE || !strstr(coda_error(), want))
+        bad += complain("%s: %s, %s", word, coda_status_name(status), coda_error());
+    if (which && counted(c, which) != 1) bad += complain("%s: counted %d", word, (int)counted(c, which));
+    for (int i = 2; i < 5; i++) /* nobody else suffers */
+        if (use_kernel(c, i)) bad += complain("after %s: %s", word, coda_error());
+    int compiles = atomic_load(&board->compiles);
+    if (use_graph(c, ill) != CODA_E_COMPILE) bad += complain("%s, again", word);
+    if (atomic_load(&board->compiles) != compiles) bad += complain("%s was tried again", word);
+    coda_graph_free(ill);
+    coda_cache_free(c);
+    return bad;
+}
+
+static void isolation(void)
+{
+    coda_cache *c = open_isolated(700);
+    if (!c) return skipped("isolation: there is no tool beside this program");
+    coda_cache_free(c);
+    int bad = isolated_case(FAKE_CRASH_WORD, "", COUNT_isolate_crashes);
+    bad += isolated_case(FAKE_ABORT_WORD, "", COUNT_isolate_crashes);
+    bad += isolated_case(FAKE_HANG_WORD, "", COUNT_isolate_timeouts);
+    bad += isolated_case(FAKE_FAIL_WORD, "told to fail", 0);
+    figure(4, bad, "a compiler that crashes, aborts, hangs or fails in a child: an error of that kernel alone, once");
+}
+
+/* ---- Audit ---- */
+
+static void audit(void)
+{
+    int bad = 0;
+    remove_tree(folder);
+    board_reset();
+    cache_close(open_cache(folder));
+    bad += with_cache("first", 0, CODA_OK, 1);
+    for (int differs = 0; differs < 2; differs++) {
+        struct coda_cache *c =
+            cache_open(&(struct cache_options){.dir = folder, .limit = -1, .flags = CACHE_VERIFY});
+        if (differs) atomic_store(&board->image_bytes, 30000); /* the compiler has changed its mind */
+        bad += expect("audit", c, CODA_OK, 1);
+        if (counted(c, COUNT_verified) != 1 || counted(c, COUNT_verify_differed) != (uint64_t)differs)
+            bad += complain("audit: verified %d, differed %d", (int)counted(c, COUNT_verified),
+                            (int)counted(c, COUNT_verify_differed));
+        cache_close(c);
+    }
+    figure(2, bad, "an audit compiles again and tells equal bytes from others");
+}
+
+int main(int argc, char **argv)
+{
+    torture_begin(argc, argv, "driver");
+    snprintf(folder, sizeof folder, "%s", under("cache"));
+    find_fakes();
+    refusals();
+    devices();
+    loaded();
+    isolation();
+    audit();
+    return torture_end();
+}

@@ -1,0 +1,175 @@
+/*
+ * lives.c -- processes that fork in the midst of a compile, exit in the midst of a write, are told to
+ * terminate, or unload the library: no hang, no crash, no partial entry.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "torture.h"
+
+enum { SIZE = 60000, DEADLINE_MS = 20000 };
+static char folder[256];
+
+/* The child's status, or 2000 if it had to be killed because it hung. */
+static int reap_in_time(pid_t child)
+{
+    for (double start = now_ms(); now_ms() - start < DEADLINE_MS; usleep(1000)) {
+        int status;
+        if (waitpid(child, &status, WNOHANG) != child) continue;
+        return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+    }
+    kill(child, SIGKILL);
+    reap(child);
+    return 2000;
+}
+
+/* ---- fork() ---- */
+
+struct forker {
+    struct coda_cache *c;
+    int number;
+    bool right;
+};
+
+static void *obtain_in_thread(void *ctx)
+{
+    struct forker *f = ctx;
+    f->right = obtain_thing(f->c, f->number, SIZE);
+    return NULL;
+}
+
+/* In the child: the key that the parent was making, another one, and the one that it had. */
+static int use_in_child(void *ctx)
+{
+    struct forker *f = ctx;
+    atomic_store(&board->compile_us, 0);
+    int bad = !obtain_thing(f->c, f->number, SIZE) + !obtain_thing(f->c, f->number + 1, SIZE) +
+              !obtain_thing(f->c, 0, SIZE);
+    bad += use_kernel(f->c, f->number) != CODA_OK; /* through the driver too: it has no threads */
+    return bad;
+}
+
+static int fork_once(void *ctx)
+{
+    (void)ctx;
+    struct forker f = {.c = cache_open(&(struct cache_options){.dir = folder, .limit = -1, .wait_ms = 1500}),
+                       .number = 1};
+    pthread_t thread;
+    obtain_thing(f.c, 0, SIZE);
+    atomic_store(&board->compile_us, 150000);
+    pthread_create(&thread, NULL, obtain_in_thread, &f);
+    usleep((useconds_t)(getpid() % 200) * 1000); /* before, during or after the compile */
+    int end = reap_in_time(spawn(use_in_child, &f));
+    pthread_join(thread, NULL);
+    cache_close(f.c);
+    if (end) complain("the forked child ended with %d", end);
+    return end || !f.right;
+}
+
+static void forks(void)
+{
+    int rounds = scaled(8, 200), bad = 0;
+    for (int i = 0; i < rounds; i++) {
+        remove_tree(folder);
+        board_reset();
+        bad += reap_in_time(spawn(fork_once, NULL)) != 0;
+    }
+    figure(rounds, bad, "a fork in the midst of a compile: the child goes on, neither waits for ever");
+}
+
+/* ---- exit() and signals ---- */
+
+static void *obtain_for_ever(void *ctx)
+{
+    for (int i = 0;; i++) obtain_thing(ctx, i % 1000, SIZE);
+    return NULL;
+}
+
+static void leave(int signal)
+{
+    (void)signal;
+    exit(0);
+}
+
+static int exit_while_writing(void *ctx)
+{
+    int how = (int)(uintptr_t)ctx % 4;
+    if (how == 3) signal(SIGTERM, leave);
+    struct coda_cache *c = open_cache(folder);
+    pthread_t thread[2];
+    for (int i = 0; i < 2; i++) pthread_create(&thread[i], NULL, obtain_for_ever, c);
+    usleep((useconds_t)((uintptr_t)ctx * 379 % 9000));
+    if (how == 0) exit(0);
+    if (how == 1) quick_exit(0);
+    if (how == 2) _exit(0);
+    raise(SIGTERM);
+    return 1;
+}
+
+static void exits(void)
+{
+    int rounds = scaled(100, 5000), bad = 0;
+    remove_tree(folder);
+    board_reset();
+    for (int i = 0; i < rounds; i++) {
+        int end = reap_in_time(spawn(exit_while_writing, (void *)(uintptr_t)i));
+        if (end) bad += complain("exit %d ended with %d", i, end);
+        if (i % 10 == 0 && leftovers(folder, NULL)) bad += complain("exit %d left a file", i);
+    }
+    struct coda_cache *c = open_cache(folder);
+    int before = atomic_load(&board->compiles);
+    for (int i = 0; i < 1000; i++)
+        if (!obtain_thing(c, i, SIZE)) bad += complain("thing %d is wrong", i);
+    uint64_t rejected = 0;
+    for (int i = COUNT_rejected_short; i <= COUNT_rejected_key; i++) rejected += counted(c, i);
+    if (rejected) bad += complain("%d partial entries", (int)rejected);
+    if (atomic_load(&board->compiles) - before == 1000) bad += complain("nothing was ever written");
+    cache_close(c);
+    figure(rounds, bad, "exit, quick_exit, _exit and SIGTERM while two threads write: no partial entry, no crash");
+}
+
+/* ---- dlclose() ---- */
+
+static int load_use_unload(void *path)
+{
+    for (int i = 0; i < 3; i++) {
+        void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (!lib) return 1;
+        __typeof__(&coda_cache_open) open_it = (__typeof__(&coda_cache_open))dlsym(lib, "coda_cache_open");
+        __typeof__(&coda_cache_free) free_it = (__typeof__(&coda_cache_free))dlsym(lib, "coda_cache_free");
+        coda_cache_options opt = CODA_CACHE_OPTIONS_INIT;
+        coda_cache *c = NULL;
+        opt.dir = folder;
+        if (!open_it || !free_it || open_it(&c, &opt)) return 2;
+        free_it(c);
+        dlclose(lib);
+    }
+    return 0;
+}
+
+static void unloads(void)
+{
+    char self[4096], path[4200];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[n > 0 ? n : 0] = 0;
+    for (int up = 0; up < 2; up++) *(strrchr(self, '/') ? strrchr(self, '/') : self) = 0;
+    snprintf(path, sizeof path, "%s/libcoda.so", self);
+    if (access(path, R_OK)) return skipped("dlclose: there is no %s", path);
+    int end = reap_in_time(spawn(load_use_unload, path));
+    figure(1, end ? complain("unloading ended with %d", end) : 0, "the library loaded, used and unloaded three times");
+}
+
+int main(int argc, char **argv)
+{
+    torture_begin(argc, argv, "lives");
+    snprintf(folder, sizeof folder, "%s", under("cache"));
+    forks();
+    exits();
+    unloads();
+    return torture_end();
+}
