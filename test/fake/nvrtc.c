@@ -70,7 +70,8 @@ static void note_start(struct fake_board *b)
 {
     int now = atomic_fetch_add(&b->running, 1) + 1, most = atomic_load(&b->most_running);
     atomic_fetch_add(&b->compiles, 1);
-    while (now > most && !atomic_compare_exchange_weak(&b->most_running, &most, now)) {}
+    while (now > most && !atomic_compare_exchange_weak(&b->most_running, &most, now)) {
+    }
     for (int i = 0, none = 0; i < 64; i++, none = 0)
         if (atomic_compare_exchange_strong(&b->pids[i], &none, (int)getpid())) break;
 }

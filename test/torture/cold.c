@@ -79,7 +79,8 @@ static void one_key(void)
         sum += ms;
         worst = ms > worst ? ms : worst;
     }
-    figure(rounds, bad, "%d processes, one key of %d ms: one compile, wall %.2f of it on average, %.2f at worst",
+    figure(rounds, bad,
+           "%d processes, one key of %d ms: one compile, wall %.2f of it on average, %.2f at worst",
            PROCESSES, compile_ms, sum / rounds / compile_ms, worst / compile_ms);
 }
 
@@ -117,8 +118,10 @@ static void *one_of_crowd(void *ctx)
     struct crowd *w = ctx;
     pthread_barrier_wait(&w->start);
     coda_status status = use_graph(w->c, w->g);
-    if (!status) atomic_fetch_add(&w->right, 1);
-    else if (strstr(coda_error(), "told to fail")) atomic_fetch_add(&w->failed, 1);
+    if (!status)
+        atomic_fetch_add(&w->right, 1);
+    else if (strstr(coda_error(), "told to fail"))
+        atomic_fetch_add(&w->failed, 1);
     return NULL;
 }
 
@@ -221,8 +224,11 @@ static void containers(void)
             if (reap(child[i])) bad += complain("container %d failed", i);
         bad += expect_compiles("containers", u.n);
     }
-    if (forbidden) skipped("%d containers: this machine forbids new namespaces (run as root)", CONTAINERS);
-    else figure(rounds, bad, "%d pid and mount namespaces, all of pid 1, one volume, 4 keys: 4 compiles", CONTAINERS);
+    if (forbidden)
+        skipped("%d containers: this machine forbids new namespaces (run as root)", CONTAINERS);
+    else
+        figure(rounds, bad, "%d pid and mount namespaces, all of pid 1, one volume, 4 keys: 4 compiles",
+               CONTAINERS);
 }
 
 int main(int argc, char **argv)

@@ -29,7 +29,8 @@ static void take_largest(const char *path, void *ctx)
         free(f->bytes);
         snprintf(f->path, sizeof f->path, "%s", path);
         f->bytes = bytes, f->size = size;
-    } else free(bytes);
+    } else
+        free(bytes);
 }
 
 /* The one entry of a folder. */
@@ -79,7 +80,8 @@ static long heals(const char *what, size_t where)
         if (use_kernel(c, KERNEL)) bad += complain("%s at %zu: %s", what, where, coda_error());
         cache_close(c);
         int compiles = atomic_load(&board->compiles) - before;
-        if (compiles != !turn) bad += complain("%s at %zu, turn %d: %d compiles", what, where, turn, compiles);
+        if (compiles != !turn)
+            bad += complain("%s at %zu, turn %d: %d compiles", what, where, turn, compiles);
         if (atomic_load(&board->wrong) != wrong) bad += complain("%s at %zu reached the driver", what, where);
     }
     return bad;
@@ -168,8 +170,8 @@ static void counted_by_cause(const struct file *f)
     f->bytes[f->size - 1] ^= 1;
     struct coda_cache *c = open_cache(folder);
     use_kernel(c, KERNEL);
-    if (counted(c, COUNT_rejected_digest) != 1 || counted(c, COUNT_healed) < 1 || counted(c, COUNT_compiles) != 1 ||
-        counted(c, COUNT_stored) != 1)
+    if (counted(c, COUNT_rejected_digest) != 1 || counted(c, COUNT_healed) < 1 ||
+        counted(c, COUNT_compiles) != 1 || counted(c, COUNT_stored) != 1)
         bad += complain("a flipped bit is counted as rejected %d, healed %d, compiled %d, stored %d",
                         (int)counted(c, COUNT_rejected_digest), (int)counted(c, COUNT_healed),
                         (int)counted(c, COUNT_compiles), (int)counted(c, COUNT_stored));
@@ -183,7 +185,8 @@ int main(int argc, char **argv)
     snprintf(folder, sizeof folder, "%s", under("cache"));
     snprintf(tuning_folder, sizeof tuning_folder, "%s", under("tuning"));
     struct file kernel = make_kernel_entry(), tuning = make_tuning_entry();
-    if (!kernel.bytes || !tuning.bytes) return complain("there is no entry to harm"), figure(0, 1, "entries"), 1;
+    if (!kernel.bytes || !tuning.bytes)
+        return complain("there is no entry to harm"), figure(0, 1, "entries"), 1;
     every_bit_and_length("kernel", &kernel);
     every_bit_and_length("tuning", &tuning);
     remove_tree(tuning_folder);

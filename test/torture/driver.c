@@ -70,7 +70,8 @@ static void refusals(void)
     struct coda_cache *c = open_cache(folder); /* and what is in memory is dropped too */
     bad += expect("in memory", c, CODA_OK, 0);
     cache_close(c);
-    figure(8, bad, "images refused by the driver: dropped, compiled again once; what is refused fresh is an error");
+    figure(8, bad,
+           "images refused by the driver: dropped, compiled again once; what is refused fresh is an error");
 }
 
 /* ---- Two devices ---- */
@@ -94,7 +95,8 @@ static void devices(void)
     struct coda_cache *c = open_cache(folder);
     for (int turn = 0; turn < 4; turn++)
         if (use_on(turn % 2, c, 1)) bad += complain("device %d: %s", turn % 2, coda_error());
-    if (atomic_load(&board->compiles) != 2) bad += complain("two archs: %d compiles", atomic_load(&board->compiles));
+    if (atomic_load(&board->compiles) != 2)
+        bad += complain("two archs: %d compiles", atomic_load(&board->compiles));
     cache_close(c);
 
     board_reset();
@@ -103,9 +105,11 @@ static void devices(void)
     c = open_cache(folder);
     for (int turn = 0; turn < 4; turn++)
         if (use_on(turn % 2, c, 2)) bad += complain("device %d: %s", turn % 2, coda_error());
-    if (atomic_load(&board->compiles) != 1) bad += complain("one arch: %d compiles", atomic_load(&board->compiles));
+    if (atomic_load(&board->compiles) != 1)
+        bad += complain("one arch: %d compiles", atomic_load(&board->compiles));
     cache_close(c);
-    if (atomic_load(&board->bad_launches)) bad += complain("%d bad launches", atomic_load(&board->bad_launches));
+    if (atomic_load(&board->bad_launches))
+        bad += complain("%d bad launches", atomic_load(&board->bad_launches));
     fake.use(NULL);
     figure(8, bad, "two devices: of two archs two entries, of one arch one entry, loaded into each context");
 }
@@ -135,15 +139,18 @@ static void loaded(void)
     for (int i = 0; i < HELD; i++) {
         static _Alignas(256) unsigned char x[4096], y[4096];
         void *args[] = {x, y};
-        if (plan[i] && coda_run(plan[i], args, NULL, NULL, NULL)) bad += complain("run %d: %s", i, coda_error());
+        if (plan[i] && coda_run(plan[i], args, NULL, NULL, NULL))
+            bad += complain("run %d: %s", i, coda_error());
     }
     for (int i = 0; i < HELD; i++) coda_plan_free(plan[i]);
     int loads = atomic_load(&board->loads);
     if (use_kernel(c, HELD - 1)) bad += complain("%s", coda_error());
     if (atomic_load(&board->loads) != loads) bad += complain("what is loaded was loaded again");
     cache_close(c);
-    if (atomic_load(&board->bad_launches)) bad += complain("%d launches of unloaded kernels", atomic_load(&board->bad_launches));
-    figure(n + HELD, bad, "%d kernels used and %d held: %d loaded at most while idle, none unloaded in use", n, HELD, most);
+    if (atomic_load(&board->bad_launches))
+        bad += complain("%d launches of unloaded kernels", atomic_load(&board->bad_launches));
+    figure(n + HELD, bad, "%d kernels used and %d held: %d loaded at most while idle, none unloaded in use",
+           n, HELD, most);
 }
 
 /* ---- A compiler that crashes or hangs, in a process of its own ---- */
@@ -196,7 +203,8 @@ static void isolation(void)
     bad += isolated_case(FAKE_ABORT_WORD, "", COUNT_isolate_crashes);
     bad += isolated_case(FAKE_HANG_WORD, "", COUNT_isolate_timeouts);
     bad += isolated_case(FAKE_FAIL_WORD, "told to fail", 0);
-    figure(4, bad, "a compiler that crashes, aborts, hangs or fails in a child: an error of that kernel alone, once");
+    figure(4, bad,
+           "a compiler that crashes, aborts, hangs or fails in a child: an error of that kernel alone, once");
 }
 
 /* ---- Audit ---- */

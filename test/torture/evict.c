@@ -77,7 +77,8 @@ static int writer(void *ctx)
         atomic_fetch_add(&tally->puts, 1);
         if (i % 16) continue;
         int64_t bytes = bytes_on_disk(), most = atomic_load(&tally->most);
-        while (bytes > most && !atomic_compare_exchange_weak(&tally->most, &most, bytes)) {}
+        while (bytes > most && !atomic_compare_exchange_weak(&tally->most, &most, bytes)) {
+        }
         if (bytes > LIMIT + WRITERS * LARGEST) atomic_fetch_add(&tally->over, 1);
     }
     bool failed = counted(c, COUNT_store_failed);
@@ -124,7 +125,8 @@ static void crowd(void)
     if (leftovers(folder, NULL)) bad += complain("temporary files stay");
     if (!tally->hits) bad += complain("no reader ever hit");
     figure(tally->puts + tally->gets, bad,
-           "%d writers, %ld puts under a limit of %d bytes, %d readers, %ld gets, %ld hits; most on disk %.2f of it",
+           "%d writers, %ld puts under a limit of %d bytes, %d readers, %ld gets, %ld hits; most on disk "
+           "%.2f of it",
            WRITERS, (long)tally->puts, LIMIT, READERS, (long)tally->gets, (long)tally->hits,
            (double)tally->most / LIMIT);
 }
@@ -195,17 +197,21 @@ static void clocks(void)
         cache_close(c);
         c = open_limited(LIMIT_FEW);
         for (int i = 0; i < FEW; i++)
-            if (get_thing(c, i, 4000) != 1) bad += complain("entries of %lld s are not read", (long long)ages[a]);
+            if (get_thing(c, i, 4000) != 1)
+                bad += complain("entries of %lld s are not read", (long long)ages[a]);
         put_thing(c, FEW, 4000);
         if (counted(c, COUNT_evicted)) bad += complain("%lld s: evicted below the limit", (long long)ages[a]);
         for (int i = 0; i < 100; i++) put_thing(c, FEW + i, 8000);
         int entries;
         leftovers(folder, &entries);
-        if (entries < 15 || bytes_on_disk() > LIMIT_FEW + 65536) bad += complain("%lld s: %d entries stay", (long long)ages[a], entries);
-        if (get_thing(c, FEW + 99, 8000) != 1) bad += complain("%lld s: the newest was evicted", (long long)ages[a]);
+        if (entries < 15 || bytes_on_disk() > LIMIT_FEW + 65536)
+            bad += complain("%lld s: %d entries stay", (long long)ages[a], entries);
+        if (get_thing(c, FEW + 99, 8000) != 1)
+            bad += complain("%lld s: the newest was evicted", (long long)ages[a]);
         cache_close(c);
     }
-    figure(AGES, bad, "times of files an hour, a year and fifty years off: no wipe, the bound holds, the newest stays");
+    figure(AGES, bad,
+           "times of files an hour, a year and fifty years off: no wipe, the bound holds, the newest stays");
 }
 
 /* ---- Files vanish at any time ---- */

@@ -14,10 +14,10 @@ static const struct fault {
     enum shim_action action;
     int error;
 } faults[] = {
-    {"ENOSPC", SHIM_FAIL, ENOSPC},   {"EDQUOT", SHIM_FAIL, EDQUOT}, {"EIO", SHIM_FAIL, EIO},
-    {"EROFS", SHIM_FAIL, EROFS},     {"EACCES", SHIM_FAIL, EACCES}, {"EMFILE", SHIM_FAIL, EMFILE},
-    {"ENFILE", SHIM_FAIL, ENFILE},   {"ESTALE", SHIM_FAIL, ESTALE}, {"EBUSY", SHIM_FAIL, EBUSY},
-    {"EINTR", SHIM_FAIL, EINTR},     {"ENOMEM", SHIM_FAIL, ENOMEM}, {"short write", SHIM_SHORT, 0},
+    {"ENOSPC", SHIM_FAIL, ENOSPC},      {"EDQUOT", SHIM_FAIL, EDQUOT}, {"EIO", SHIM_FAIL, EIO},
+    {"EROFS", SHIM_FAIL, EROFS},        {"EACCES", SHIM_FAIL, EACCES}, {"EMFILE", SHIM_FAIL, EMFILE},
+    {"ENFILE", SHIM_FAIL, ENFILE},      {"ESTALE", SHIM_FAIL, ESTALE}, {"EBUSY", SHIM_FAIL, EBUSY},
+    {"EINTR", SHIM_FAIL, EINTR},        {"ENOMEM", SHIM_FAIL, ENOMEM}, {"short write", SHIM_SHORT, 0},
     {"close() error", SHIM_CLOSE, EIO},
 };
 enum { FAULTS = sizeof faults / sizeof *faults };
@@ -48,7 +48,8 @@ static void prepare(enum way w)
     struct coda_cache *c = open_cache(folder);
     if (w == FULL)
         for (int i = 0; i < 3; i++) obtain_thing(c, i, 6000);
-    else use_kernel(c, KERNEL);
+    else
+        use_kernel(c, KERNEL);
     cache_close(c);
     if (w == DAMAGED) walk_files(folder, damage_one, NULL);
 }
@@ -64,8 +65,9 @@ static int check_counters(struct coda_cache *c, enum way w, const char *what)
     uint64_t causes = 0;
     for (int i = COUNT_store_failed_space; i <= COUNT_store_failed_io; i++) causes += counted(c, i);
     int bad = 0;
-    if (causes != counted(c, COUNT_store_failed)) bad += complain("%s: %d stores failed for %d causes", what,
-                                                                  (int)counted(c, COUNT_store_failed), (int)causes);
+    if (causes != counted(c, COUNT_store_failed))
+        bad += complain("%s: %d stores failed for %d causes", what, (int)counted(c, COUNT_store_failed),
+                        (int)causes);
     if (cache_dir(c)[0] && counted(c, COUNT_compiles) && w != WARM &&
         !(counted(c, COUNT_stored) + counted(c, COUNT_store_failed) + counted(c, COUNT_lost_races)))
         bad += complain("%s: neither stored nor counted as not stored", what);
@@ -78,7 +80,8 @@ static int attempt(enum way w, const struct fault *f, long n, bool sticky, bool 
 {
     char what[96];
     int bad = 0, before = open_descriptors();
-    snprintf(what, sizeof what, "%s, %s %s at call %ld", way_name[w], f->name, sticky ? "for good" : "once", n);
+    snprintf(what, sizeof what, "%s, %s %s at call %ld", way_name[w], f->name, sticky ? "for good" : "once",
+             n);
     prepare(w);
     shim_watch(folder);
     shim_arm(f->action, n, f->error, sticky);
@@ -117,9 +120,10 @@ static void sweep(enum way w)
             }
         }
     }
-    figure(cases, bad, "a %s folder, %d faults at each of up to %ld file calls, once and for good", way_name[w],
-           full ? FAULTS : FAULTS / 3 + 1, most);
-    if (atomic_load(&board->wrong)) figure(1, atomic_load(&board->wrong), "images that reached the driver wrong");
+    figure(cases, bad, "a %s folder, %d faults at each of up to %ld file calls, once and for good",
+           way_name[w], full ? FAULTS : FAULTS / 3 + 1, most);
+    if (atomic_load(&board->wrong))
+        figure(1, atomic_load(&board->wrong), "images that reached the driver wrong");
 }
 
 int main(int argc, char **argv)

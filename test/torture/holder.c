@@ -79,7 +79,8 @@ static void killed(void)
         if (atomic_load(&board->compiles) != 2) bad += complain("%d compiles", atomic_load(&board->compiles));
         if (leftovers(folder, NULL)) bad += complain("the killed holder left a file");
     }
-    figure(rounds, bad, "the holder killed while it compiles: a waiter takes over in %.1f ms at worst", worst);
+    figure(rounds, bad, "the holder killed while it compiles: a waiter takes over in %.1f ms at worst",
+           worst);
 }
 
 static void stopped(void)
@@ -101,14 +102,16 @@ static void stopped(void)
         if (ms < wait_ms * 0.9 || ms > wait_ms + scaled(2000, 100))
             bad += complain("private compile after %.0f ms, the deadline being %d", ms, wait_ms);
         if (reap(waiter)) bad += complain("the waiter failed");
-        if (atomic_load(&user->timeouts) != 1) bad += complain("%d deadlines counted", atomic_load(&user->timeouts));
+        if (atomic_load(&user->timeouts) != 1)
+            bad += complain("%d deadlines counted", atomic_load(&user->timeouts));
         pid_t third = spawn(use, NULL); /* the result was not lost */
         if (reap(third) || atomic_load(&board->compiles) != 2) bad += complain("the private result is lost");
         kill(holder, SIGCONT);
         if (reap(holder)) bad += complain("the holder failed once it went on");
         if (leftovers(folder, NULL)) bad += complain("a file is left");
     }
-    figure(rounds, bad, "the holder stopped: the others compile privately after %.0f to %.0f ms, asked for %d", best,
+    figure(rounds, bad,
+           "the holder stopped: the others compile privately after %.0f to %.0f ms, asked for %d", best,
            worst, wait_ms);
 }
 
@@ -125,7 +128,8 @@ static void impatient(void)
 
 static void no_locks(void)
 {
-    static const int errors[] = {ENOLCK, EBADF, ENOSYS, EOPNOTSUPP, EINVAL, EPERM, EIO, ESTALE, ENOMEM, EDEADLK};
+    static const int errors[] = {ENOLCK, EBADF, ENOSYS, EOPNOTSUPP, EINVAL,
+                                 EPERM,  EIO,   ESTALE, ENOMEM,     EDEADLK};
     enum { ERRORS = sizeof errors / sizeof *errors, USERS = 4 };
     int bad = 0;
     for (int e = 0; e < ERRORS; e++) {

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,8 @@ static int refuses(const char *what, const char *path, const char *reason)
     char json[16384];
     struct coda_cache *c = open_cache(path);
     if (cache_dir(c)[0]) bad += complain("%s: the folder is used", what);
-    if (!strstr(cache_problem(c), reason)) bad += complain("%s: \"%s\" lacks \"%s\"", what, cache_problem(c), reason);
+    if (!strstr(cache_problem(c), reason))
+        bad += complain("%s: \"%s\" lacks \"%s\"", what, cache_problem(c), reason);
     if (!obtain_thing(c, 1, SIZE)) bad += complain("%s: nothing works", what);
     cache_stats_print(c, json, sizeof json);
     if (!strstr(json, reason)) bad += complain("%s: the statistics lack the reason", what);
@@ -102,7 +104,8 @@ static void refused(void)
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++, cases++) bad += refuses_mode(modes[i]);
     bad += refuses_file(), cases++;
     bad += refuses_inside(), cases++;
-    if (geteuid()) skipped("a stranger's folder: only root can make one");
+    if (geteuid())
+        skipped("a stranger's folder: only root can make one");
     else {
         make_folder(0700);
         if (chown(folder, STRANGER, STRANGER)) bad += complain("chown");
@@ -145,7 +148,8 @@ static int springs(const char *what)
         if (!obtain_thing(c, 1, SIZE)) bad += complain("%s: wrong bytes", what);
         cache_close(c);
         if (now_ms() - start > 5000) bad += complain("%s: it hangs", what);
-        if (atomic_load(&board->compiles) - before != !turn) bad += complain("%s: not healed by one compile", what);
+        if (atomic_load(&board->compiles) - before != !turn)
+            bad += complain("%s: not healed by one compile", what);
     }
     return bad;
 }
@@ -163,8 +167,10 @@ static void traps(void)
     set_trap(), unlink(entry), bad += mkfifo(entry, 0600) + springs("a FIFO"), cases++;
     if (!geteuid()) {
         set_trap(), unlink(entry);
-        if (mknod(entry, S_IFCHR | 0600, 0x105)) skipped("a device as an entry: %s", strerror(errno)); /* /dev/zero */
-        else bad += springs("a device"), cases++;
+        if (mknod(entry, S_IFCHR | 0600, 0x105))
+            skipped("a device as an entry: %s", strerror(errno)); /* /dev/zero */
+        else
+            bad += springs("a device"), cases++;
         set_trap();
         if (chown(entry, STRANGER, STRANGER)) bad += complain("chown");
         struct coda_cache *c = open_cache(folder);
@@ -174,7 +180,8 @@ static void traps(void)
     char *now = read_whole(victim, &size);
     if (!now || size != sizeof text || memcmp(now, text, size)) bad += complain("the victim was written to");
     free(now);
-    figure(cases, bad, "links, FIFOs and devices in an entry's place: never followed, never waited for, healed");
+    figure(cases, bad,
+           "links, FIFOs and devices in an entry's place: never followed, never waited for, healed");
 }
 
 /* ---- Swapped after the check ---- */
@@ -217,7 +224,8 @@ static void check_file(const char *path, void *ctx)
     while (strcmp(parent, folder) && strrchr(parent, '/')) {
         *strrchr(parent, '/') = 0;
         if (!stat(parent, &st) && (st.st_mode & 07777) != m->folder)
-            m->bad += complain("%s has mode %o, not %o", parent, (unsigned)st.st_mode & 07777, (unsigned)m->folder);
+            m->bad +=
+                complain("%s has mode %o, not %o", parent, (unsigned)st.st_mode & 07777, (unsigned)m->folder);
     }
 }
 
@@ -233,7 +241,8 @@ static int modes_under(mode_t mask, unsigned flags, struct modes want)
     bool right = obtain_thing(c, 1, SIZE);
     cache_close(c);
     umask(before);
-    if (!walk_files(folder, check_file, &want)) want.bad += complain("umask %o: nothing was stored", (unsigned)mask);
+    if (!walk_files(folder, check_file, &want))
+        want.bad += complain("umask %o: nothing was stored", (unsigned)mask);
     return want.bad + !right;
 }
 
@@ -254,7 +263,8 @@ static void modes(void)
 static int use_read_only(void *ctx)
 {
     (void)ctx;
-    if (!geteuid() && (setresgid(STRANGER, STRANGER, STRANGER) || setresuid(STRANGER, STRANGER, STRANGER))) return 9;
+    if (!geteuid() && (setresgid(STRANGER, STRANGER, STRANGER) || setresuid(STRANGER, STRANGER, STRANGER)))
+        return 9;
     int bad = 0;
     struct coda_cache *c = open_cache(folder);
     int before = atomic_load(&board->compiles);
@@ -285,7 +295,8 @@ static void read_only(void)
     make_read_only(folder, true);
     int before = walk_files(folder, NULL, NULL);
     if ((end = reap(spawn(use_read_only, NULL)))) bad += complain("a read-only folder: %d", end);
-    if (walk_files(folder, NULL, NULL) != before) bad += complain("a read-only folder: something was written");
+    if (walk_files(folder, NULL, NULL) != before)
+        bad += complain("a read-only folder: something was written");
     make_read_only(folder, false);
     figure(1, bad, "a folder of mode 0500: hits are served, nothing is written");
 }
@@ -369,15 +380,18 @@ static void setuid_program(void)
     snprintf(out, sizeof out, "%s", under("open/out"));
     mkdir(under("open"), 0777), chmod(under("open"), 0777), chmod(scratch, 0755);
     setenv("CODA_CACHE_DIR", under("open/cache"), 1);
-    snprintf(command, sizeof command, "cp '%s' '%s' && chown 54321 '%s' && chmod 4755 '%s'", tool, copy, copy, copy);
+    snprintf(command, sizeof command, "cp '%s' '%s' && chown 54321 '%s' && chmod 4755 '%s'", tool, copy, copy,
+             copy);
     if (access(tool, X_OK) || system(command)) return skipped("a setuid program: there is no %s", tool);
     char *paths[] = {copy, out};
     int bad = 0, end = reap(spawn(run_setuid, paths));
     size_t size = 0;
     char *text = read_whole(out, &size);
     if (text) text[size] = 0;
-    if (end || !text) bad += complain("the setuid program ended with %d", end);
-    else if (!strstr(text, "cache: none") || !strstr(text, "setuid")) bad += complain("setuid: %s", strstr(text, "cache:"));
+    if (end || !text)
+        bad += complain("the setuid program ended with %d", end);
+    else if (!strstr(text, "cache: none") || !strstr(text, "setuid"))
+        bad += complain("setuid: %s", strstr(text, "cache:"));
     if (!access(under("open/cache"), F_OK)) bad += complain("setuid: the folder of the variable was made");
     free(text);
     setenv("CODA_CACHE_DIR", under("default"), 1);

@@ -30,7 +30,7 @@ struct attempt {
     const struct way *way;
     char folder[256];
     size_t size;
-    long at;       /* call to die at; 0: none */
+    long at; /* call to die at; 0: none */
     atomic_long *calls;
 };
 
@@ -62,9 +62,10 @@ static void prepare(const struct attempt *a)
 
 static struct coda_cache *open_way(const struct attempt *a)
 {
-    return cache_open(&(struct cache_options){.dir = a->folder,
-                                              .limit = a->way->evicts ? (int64_t)a->size + 2 * VICTIM_BYTES : -1,
-                                              .flags = a->way->durable ? CACHE_DURABLE : 0});
+    return cache_open(
+        &(struct cache_options){.dir = a->folder,
+                                .limit = a->way->evicts ? (int64_t)a->size + 2 * VICTIM_BYTES : -1,
+                                .flags = a->way->durable ? CACHE_DURABLE : 0});
 }
 
 static int write_and_die(void *ctx)
@@ -107,7 +108,8 @@ static long sweep(struct attempt *a, long *kills, long *left)
     for (a->at = 1; a->at <= calls; a->at++, ++*kills) {
         prepare(a);
         int end = reap(spawn(write_and_die, a));
-        if (end != 1009) bad += complain("%s, call %ld of %ld: ended with %d", a->way->name, a->at, calls, end);
+        if (end != 1009)
+            bad += complain("%s, call %ld of %ld: ended with %d", a->way->name, a->at, calls, end);
         *left += leftovers(a->folder, &entries);
         bad += look_again(a);
         if (leftovers(a->folder, &entries) > (a->way->nameless ? 0 : 1))
@@ -130,8 +132,8 @@ int main(int argc, char **argv)
             a.size = (size_t)(noise(&seed) % (1u << (4 + i % 15)));
             bad += sweep(&a, &kills, &left);
         }
-        figure(kills, bad, "%s, killed at each file call x %d sizes, %ld files left behind", ways[w].name, sizes,
-               left);
+        figure(kills, bad, "%s, killed at each file call x %d sizes, %ld files left behind", ways[w].name,
+               sizes, left);
     }
     return torture_end();
 }

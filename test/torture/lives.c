@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -130,7 +131,8 @@ static void exits(void)
     if (rejected) bad += complain("%d partial entries", (int)rejected);
     if (atomic_load(&board->compiles) - before == 1000) bad += complain("nothing was ever written");
     cache_close(c);
-    figure(rounds, bad, "exit, quick_exit, _exit and SIGTERM while two threads write: no partial entry, no crash");
+    figure(rounds, bad,
+           "exit, quick_exit, _exit and SIGTERM while two threads write: no partial entry, no crash");
 }
 
 /* ---- dlclose() ---- */
@@ -161,7 +163,8 @@ static void unloads(void)
     snprintf(path, sizeof path, "%s/libcoda.so", self);
     if (access(path, R_OK)) return skipped("dlclose: there is no %s", path);
     int end = reap_in_time(spawn(load_use_unload, path));
-    figure(1, end ? complain("unloading ended with %d", end) : 0, "the library loaded, used and unloaded three times");
+    figure(1, end ? complain("unloading ended with %d", end) : 0,
+           "the library loaded, used and unloaded three times");
 }
 
 int main(int argc, char **argv)

@@ -72,8 +72,8 @@ static void two_hosts(void)
         if (leftovers(folder, NULL)) bad += complain("a temporary file stays");
     }
     if (atomic_load(renames)) bad += complain("a new entry was renamed over: open files of others go stale");
-    figure(rounds, bad, "%d hosts of %d processes, %d keys, names hidden up to 300 ms: %d compiles at most", HOSTS,
-           PROCESSES, KEYS, most);
+    figure(rounds, bad, "%d hosts of %d processes, %d keys, names hidden up to 300 ms: %d compiles at most",
+           HOSTS, PROCESSES, KEYS, most);
 }
 
 /* The one who comes second finds the name taken, and cannot see by whom. */
@@ -121,7 +121,8 @@ static int churn(void *ctx)
     for (int i = 0; i < scaled(400, 20000); i++) {
         int number = (int)(noise(&seed) % KEYS);
         struct cache_prune all = {.max_bytes = 0, .older_than_s = -1};
-        if (k->number == 0 && i % 8 == 0) cache_prune(c, &all);
+        if (k->number == 0 && i % 8 == 0)
+            cache_prune(c, &all);
         else {
             bad += !obtain_thing(c, number, SIZE);
             cache_forget(c);

@@ -18,7 +18,7 @@ enum kind { WRITTEN, NAMED, UNNAMED, FLUSHED_FILE, FLUSHED_FOLDER };
 struct op {
     enum kind kind;
     ino_t file;
-    char path[128];   /* below the folder */
+    char path[128]; /* below the folder */
     unsigned char *data;
     size_t size;
 };
@@ -83,11 +83,16 @@ static void note_write(const struct shim_event *e)
 
 static void note(const struct shim_event *e)
 {
-    if (!strcmp(e->call, "write")) note_write(e);
-    else if (!strcmp(e->call, "linkat")) note_name(e);
-    else if (!strcmp(e->call, "renameat")) note_name(e), note_lost_name(e->fd, e->path);
-    else if (!strcmp(e->call, "unlinkat")) note_lost_name(e->folder, e->path);
-    else if (!strcmp(e->call, "fsync") || !strcmp(e->call, "fdatasync")) note_flush(e);
+    if (!strcmp(e->call, "write"))
+        note_write(e);
+    else if (!strcmp(e->call, "linkat"))
+        note_name(e);
+    else if (!strcmp(e->call, "renameat"))
+        note_name(e), note_lost_name(e->fd, e->path);
+    else if (!strcmp(e->call, "unlinkat"))
+        note_lost_name(e->folder, e->path);
+    else if (!strcmp(e->call, "fsync") || !strcmp(e->call, "fdatasync"))
+        note_flush(e);
     else if (!strcmp(e->call, "create") && e->path && strncmp(e->path, ".", 2)) {
         struct op *o = add(NAMED);
         locate(o->path, e->folder, e->path);
@@ -123,8 +128,10 @@ static size_t content(unsigned char *out, ino_t file, int end, enum loss loss, u
     for (size_t at = safe; at < n && loss >= PAGES; at += 512) {
         size_t size = n - at < 512 ? n - at : 512;
         if (noise(seed) % 2) continue;
-        if (loss == PAGES) memset(out + at, 0, size);
-        else thing_fill(out + at, (int)(noise(seed) % 1000), size);
+        if (loss == PAGES)
+            memset(out + at, 0, size);
+        else
+            thing_fill(out + at, (int)(noise(seed) % 1000), size);
     }
     return n;
 }
@@ -145,7 +152,8 @@ static bool folder_flushed_later(int from, int end, const char *path)
 {
     size_t n = strrchr(path, '/') ? (size_t)(strrchr(path, '/') - path) : 0;
     for (int i = from; i < end; i++)
-        if (op[i].kind == FLUSHED_FOLDER && strlen(op[i].path) == n && !strncmp(op[i].path, path, n)) return true;
+        if (op[i].kind == FLUSHED_FOLDER && strlen(op[i].path) == n && !strncmp(op[i].path, path, n))
+            return true;
     return false;
 }
 
@@ -201,7 +209,8 @@ static int look(int end, enum loss loss, bool durable)
     struct cache_key k = cache_key(CACHE_TUNING, "tuning\nchoice\n", "by torture\n");
     struct coda_cache *c = open_cache(after);
     for (int i = 0; i < THINGS; i++)
-        if (!obtain_thing(c, i, SIZE)) bad += complain("power lost at call %d, data %s: wrong", end, loss_name[loss]);
+        if (!obtain_thing(c, i, SIZE))
+            bad += complain("power lost at call %d, data %s: wrong", end, loss_name[loss]);
     bool found = cache_get(c, &k, &data, &size), right = !found;
     for (int version = 0; found && version < 2; version++) {
         text_of(text, version);
@@ -234,7 +243,8 @@ static void sweep(const char *name, unsigned flags)
                 bad += look(end, (enum loss)loss, flags & CACHE_DURABLE);
             }
     if (flags & CACHE_DURABLE && !ops) bad += complain("nothing was logged");
-    figure(cases, bad, "power lost at each of %d calls, %s: unflushed bytes and names kept, lost, zeroed or noise", ops,
+    figure(cases, bad,
+           "power lost at each of %d calls, %s: unflushed bytes and names kept, lost, zeroed or noise", ops,
            name);
 }
 

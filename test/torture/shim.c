@@ -240,7 +240,8 @@ static int control(int fd, int command, void *argument)
 {
     static int (*real)(int, int, ...);
     if (!real) *(void **)&real = dlsym(RTLD_NEXT, "fcntl");
-    bool locks = command == F_OFD_SETLK || command == F_OFD_SETLKW || command == F_SETLK || command == F_SETLKW;
+    bool locks =
+        command == F_OFD_SETLK || command == F_OFD_SETLKW || command == F_SETLK || command == F_SETLKW;
     if (locks && shim.lock_error && ((struct flock *)argument)->l_type != F_UNLCK)
         return errno = shim.lock_error, -1;
     if (!touches_fd(fd)) return real(fd, command, argument);
@@ -326,7 +327,8 @@ EXPORT ssize_t write(int fd, const void *data, size_t size)
         if (shim.action == SHIM_SHORT && size > 1) size /= 2;
     }
     ssize_t n = real(fd, data, size);
-    if (n > 0) saw((struct shim_event){.call = "write", .fd = fd, .folder = -1, .data = data, .size = (size_t)n});
+    if (n > 0)
+        saw((struct shim_event){.call = "write", .fd = fd, .folder = -1, .data = data, .size = (size_t)n});
     return n;
 }
 
@@ -337,7 +339,8 @@ WRAP(int, fallocate, (int fd, int mode, off_t o, off_t n), (fd, mode, o, n), tou
 WRAP(int, fsync, (int fd), (fd), touches_fd(fd), .fd = fd)
 WRAP(int, fdatasync, (int fd), (fd), touches_fd(fd), .fd = fd)
 WRAP(int, flock, (int fd, int how), (fd, how), touches_fd(fd), .fd = fd)
-WRAP(ssize_t, getrandom, (void *p, size_t n, unsigned flags), (p, n, flags), shim.root[0] && !inside, .fd = -1)
+WRAP(ssize_t, getrandom, (void *p, size_t n, unsigned flags), (p, n, flags), shim.root[0] && !inside,
+     .fd = -1)
 
 /* ---- Names ---- */
 
@@ -373,7 +376,8 @@ WRAP(int, unlink, (const char *p), (p), touches(-1, p), .fd = -1, .folder = -1, 
 WRAP(int, unlinkat, (int d, const char *p, int f), (d, p, f), touches(d, p), .fd = -1, .folder = d, .path = p)
 WRAP(int, rmdir, (const char *p), (p), touches(-1, p), .fd = -1, .folder = -1, .path = p)
 WRAP(int, mkdir, (const char *p, mode_t m), (p, m), touches(-1, p), .fd = -1, .folder = -1, .path = p)
-WRAP(int, mkdirat, (int d, const char *p, mode_t m), (d, p, m), touches(d, p), .fd = -1, .folder = d, .path = p)
+WRAP(int, mkdirat, (int d, const char *p, mode_t m), (d, p, m), touches(d, p), .fd = -1, .folder = d,
+     .path = p)
 WRAP(int, symlink, (const char *a, const char *b), (a, b), touches(-1, b), .fd = -1, .path = b)
 
 /* ---- Facts ---- */

@@ -40,8 +40,8 @@ struct shim {
     atomic_long acted; /* how often it acted                                                       */
     int lock_error;    /* errno of every attempt to lock, wherever the file lies; 0: none          */
     /* A file server's ways. */
-    bool nfs;          /* statfs says NFS; no O_TMPFILE, no locks; ESTALE for what was unlinked     */
-    int negative_ms;   /* a name that was not there stays away so long, unless this process made it */
+    bool nfs;        /* statfs says NFS; no O_TMPFILE, no locks; ESTALE for what was unlinked     */
+    int negative_ms; /* a name that was not there stays away so long, unless this process made it */
     /* Called after each call that succeeded; may be NULL. */
     void (*saw)(const struct shim_event *e);
 };

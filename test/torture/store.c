@@ -13,8 +13,9 @@
 enum { ITEMS = 64, SIZE = 3000, KEYS = 4 };
 
 enum trick { HONEST, FAILS, GROWS, SHRINKS, FLIPS, CUTS, EMPTY, HUGE, TRICKS };
-static const char *const trick_name[TRICKS] = {"honest", "fails", "grows between two calls", "shrinks between two calls",
-                                               "flips a bit", "cuts", "is empty", "claims a huge size"};
+static const char *const trick_name[TRICKS] = {
+    "honest", "fails",    "grows between two calls", "shrinks between two calls", "flips a bit",
+    "cuts",   "is empty", "claims a huge size"};
 struct memory {
     pthread_mutex_t mutex;
     struct {
@@ -76,7 +77,8 @@ static int put(void *ctx, const char *name, const void *data, size_t size)
     pthread_mutex_lock(&m->mutex);
     int i = find(m, name, true);
     void *copy = malloc(size);
-    if (i < 0 || !copy || (tricked(m) && m->trick != HONEST)) result = ENOSPC;
+    if (i < 0 || !copy || (tricked(m) && m->trick != HONEST))
+        result = ENOSPC;
     else {
         memcpy(copy, data, size);
         free(m->item[i].data);
@@ -105,7 +107,8 @@ static int lock(void *ctx, const char *name)
     int result = m->lock_answer;
     pthread_mutex_lock(&m->mutex);
     int i = find(m, name, true);
-    if (tricked(m) && m->trick != HONEST) result = -1;
+    if (tricked(m) && m->trick != HONEST)
+        result = -1;
     else if (result == 1 && i >= 0) {
         result = !m->item[i].locked;
         m->item[i].locked = true;
@@ -151,7 +154,8 @@ static int attempt(enum trick trick, long n, bool sticky, bool bare, bool *acted
         struct coda_cache *c = open_store(&m, bare, 200);
         for (int i = 0; i < KEYS; i++)
             if (!obtain_thing(c, i, SIZE))
-                bad += complain("a store that %s %s at call %ld", trick_name[trick], sticky ? "for good" : "once", n);
+                bad += complain("a store that %s %s at call %ld", trick_name[trick],
+                                sticky ? "for good" : "once", n);
         cache_close(c);
     }
     *acted = m.calls >= n;
@@ -162,8 +166,10 @@ static int attempt(enum trick trick, long n, bool sticky, bool bare, bool *acted
     int before = atomic_load(&board->compiles);
     c = open_store(&m, bare, 200);
     for (int i = 0; i < KEYS; i++) bad += !obtain_thing(c, i, SIZE);
-    if (atomic_load(&board->compiles) != before) bad += complain("a store that %s: not healed", trick_name[trick]);
-    if (counted(c, COUNT_disk_hits) != KEYS) bad += complain("%d hits counted", (int)counted(c, COUNT_disk_hits));
+    if (atomic_load(&board->compiles) != before)
+        bad += complain("a store that %s: not healed", trick_name[trick]);
+    if (counted(c, COUNT_disk_hits) != KEYS)
+        bad += complain("%d hits counted", (int)counted(c, COUNT_disk_hits));
     cache_close(c);
     memory_free(&m);
     return bad;
@@ -191,7 +197,8 @@ static void crowd(void)
     memory_init(&m);
     board_reset();
     atomic_store(&board->compile_us, 50000);
-    struct coda_cache *c[2] = {open_store(&m, false, 5000), open_store(&m, false, 5000)}; /* as two processes */
+    struct coda_cache *c[2] = {open_store(&m, false, 5000),
+                               open_store(&m, false, 5000)}; /* as two processes */
     for (int i = 0; i < CROWD; i++) pthread_create(&thread[i], NULL, obtain, c[i % 2]);
     for (int i = 0; i < CROWD; i++) {
         void *failed;
@@ -219,7 +226,8 @@ static void locks(void)
         double ms = now_ms() - start;
         if (answer && !counted(c, COUNT_lock_unavailable)) bad += complain("no lock is not counted");
         if (!answer && (ms < 250 || ms > 3000 || counted(c, COUNT_wait_timeouts) != 1))
-            bad += complain("a lock that is never free: %.0f ms, %d deadlines", ms, (int)counted(c, COUNT_wait_timeouts));
+            bad += complain("a lock that is never free: %.0f ms, %d deadlines", ms,
+                            (int)counted(c, COUNT_wait_timeouts));
         cache_close(c);
         memory_free(&m);
     }

@@ -46,7 +46,7 @@ const char *under(const char *name); /* in scratch; valid for some calls        
 void remove_tree(const char *path);
 /* Calls `each` for all regular files below; returns their number. `each` may be NULL. */
 int walk_files(const char *path, void (*each)(const char *path, void *ctx), void *ctx);
-int open_descriptors(void); /* of this process */
+int open_descriptors(void);                       /* of this process */
 void *read_whole(const char *path, size_t *size); /* malloc'd, or NULL                             */
 bool write_whole(const char *path, const void *data, size_t size);
 

@@ -89,7 +89,8 @@ static void mixed(void)
     if (leftovers(folder, &entries)) bad += complain("temporary files stay");
     if (entries < 10) bad += complain("only %d entries stay", entries);
     figure(5L * uses * PROCESSES, bad,
-           "two libraries and two compilers in one folder of %d bytes: no cross read, %d entries stay", LIMIT, entries);
+           "two libraries and two compilers in one folder of %d bytes: no cross read, %d entries stay", LIMIT,
+           entries);
 }
 
 /* A folder of another format's version, and one of the future: left alone. */
