@@ -116,6 +116,12 @@ CUresult cuCtxGetDevice(CUdevice *out)
     return *out = device_of(current()), CUDA_SUCCESS;
 }
 
+CUresult cuCtxGetId(CUcontext c, unsigned long long *out)
+{
+    if (!c && !(c = current())) return CUDA_ERROR_INVALID_CONTEXT;
+    return *out = 1 + (unsigned long long)device_of(c), CUDA_SUCCESS;
+}
+
 CUresult cuCtxPushCurrent(CUcontext c)
 {
     if (depth == 7) return CUDA_ERROR_OUT_OF_MEMORY;

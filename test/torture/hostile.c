@@ -63,38 +63,32 @@ static int refuses_file(void)
     return bad;
 }
 
-/* Each folder inside ours in turn is a stranger's, or a link. */
-static int refuses_inside(void)
+static void note_parent(const char *path, void *ctx)
 {
-    int bad = 0, cases = 0;
-    char inner[PATH_MAX + 64], away[PATH_MAX + 64];
+    if (is_entry(path)) snprintf(ctx, 512, "%.*s", (int)(strrchr(path, '/') - path), path);
+}
+
+/* A folder inside ours, `up` above that of the entries, is a link. */
+static int refuses_inside(int up)
+{
+    int bad = 0;
+    char inner[512] = "", away[512];
     snprintf(away, sizeof away, "%s", under("away"));
-    remove_tree(folder);
+    remove_tree(folder), remove_tree(away);
     struct coda_cache *c = open_cache(folder);
     obtain_thing(c, 1, SIZE);
     cache_close(c);
-    int n = 0;
-    char command[512];
-    snprintf(command, sizeof command, "find '%s' -mindepth 1 -type d", folder);
-    FILE *list = popen(command, "r");
-    while (list && fgets(inner, PATH_MAX, list) && n++ < 3) {
-        inner[strcspn(inner, "\n")] = 0;
-        remove_tree(away);
-        mkdir(away, 0777);
-        chmod(away, 0777);
-        char kept[PATH_MAX + 80];
-        snprintf(kept, sizeof kept, "%s.kept", inner);
-        if (rename(inner, kept) || symlink(away, inner)) bad += complain("%s cannot be swapped", inner);
-        c = open_cache(folder);
-        for (int i = 1; i < 300; i++) bad += !obtain_thing(c, i, 100);
-        cache_close(c);
-        if (walk_files(away, NULL, NULL)) bad += complain("the link %s was followed", inner);
-        unlink(inner);
-        remove_tree(kept);
-        cases++;
-    }
-    if (list) pclose(list);
-    return cases ? bad : complain("there is no folder inside");
+    walk_files(folder, note_parent, inner);
+    while (up--) *strrchr(inner, '/') = 0;
+    remove_tree(inner);
+    mkdir(away, 0700);
+    if (!*inner || symlink(away, inner)) bad += complain("\"%s\" cannot be swapped", inner);
+    c = open_cache(folder);
+    for (int i = 1; i < 300; i++) bad += !obtain_thing(c, i, 100);
+    cache_close(c);
+    if (walk_files(away, NULL, NULL)) bad += complain("the link %s was followed", inner);
+    unlink(inner);
+    return bad;
 }
 
 static void refused(void)
@@ -103,7 +97,8 @@ static void refused(void)
     int bad = 0, cases = 0;
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++, cases++) bad += refuses_mode(modes[i]);
     bad += refuses_file(), cases++;
-    bad += refuses_inside(), cases++;
+    bad += refuses_inside(0), cases++;
+    bad += refuses_inside(1), cases++;
     if (geteuid())
         skipped("a stranger's folder: only root can make one");
     else {

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -368,6 +369,16 @@ EXPORT int renameat(int from, const char *path, int to, const char *name)
     return result;
 }
 
+/* Who is told that a folder exists sees it. */
+EXPORT int mkdirat(int folder, const char *path, mode_t mode)
+{
+    REAL(mkdirat);
+    if (!touches(folder, path)) return real(folder, path, mode);
+    if (fails("mkdirat")) return -1;
+    show(path);
+    return real(folder, path, mode);
+}
+
 WRAP(int, link, (const char *a, const char *b), (a, b), touches(-1, b), .fd = -1, .path = a, .newpath = b)
 WRAP(int, rename, (const char *a, const char *b), (a, b), touches(-1, b), .fd = -1, .path = a, .newpath = b)
 WRAP(int, renameat2, (int d, const char *a, int e, const char *b, unsigned f), (d, a, e, b, f), touches(e, b),
@@ -376,8 +387,6 @@ WRAP(int, unlink, (const char *p), (p), touches(-1, p), .fd = -1, .folder = -1, 
 WRAP(int, unlinkat, (int d, const char *p, int f), (d, p, f), touches(d, p), .fd = -1, .folder = d, .path = p)
 WRAP(int, rmdir, (const char *p), (p), touches(-1, p), .fd = -1, .folder = -1, .path = p)
 WRAP(int, mkdir, (const char *p, mode_t m), (p, m), touches(-1, p), .fd = -1, .folder = -1, .path = p)
-WRAP(int, mkdirat, (int d, const char *p, mode_t m), (d, p, m), touches(d, p), .fd = -1, .folder = d,
-     .path = p)
 WRAP(int, symlink, (const char *a, const char *b), (a, b), touches(-1, b), .fd = -1, .path = b)
 
 /* ---- Facts ---- */

@@ -87,13 +87,14 @@ void figure(long cases, long wrong, const char *format, ...)
     va_end(args);
     printf(": %ld cases, %ld wrong\n", cases, wrong);
     wrong_in_all += wrong + !cases;
+    said = 0;
 }
 
 int complain(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    if (said++ < 10) {
+    if (said++ < 5) {
         printf("%s: WRONG: ", program);
         vprintf(format, args);
         putchar('\n');
@@ -405,8 +406,7 @@ struct coda_cache *open_cache(const char *folder)
 
 uint64_t counted(struct coda_cache *c, enum cache_counter which) { return stats_get(cache_stats(c), which); }
 
-/* An entry's name is 64 hex digits, two of them its folder's. */
-static bool is_entry(const char *path)
+bool is_entry(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash && slash - path > 3 && slash[-3] == '/' && strlen(slash + 1) == 62 &&

@@ -32,7 +32,7 @@ int torture_end(void); /* removes the scratch folder; main's status             
 
 /* Prints a line of figures and counts it. */
 void figure(long cases, long wrong, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* Says what went wrong, at most ten times a program; returns 1, to be added up. */
+/* Says what went wrong, at most five times a figure; returns 1, to be added up. */
 int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* A property that this machine cannot show: said loudly, and no failure. */
 void skipped(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -86,6 +86,8 @@ bool thing_right(const void *data, size_t got, int number, size_t size);
 
 struct coda_cache *open_cache(const char *folder); /* no limit; all else by default                */
 uint64_t counted(struct coda_cache *c, enum cache_counter which);
+/* Is it the path of an entry: 64 hex digits, two of them its folder's? */
+bool is_entry(const char *path);
 /* Files below `folder` that are neither entries nor the cache's own lasting ones; entries, if not NULL,
  * gets the number of those. */
 int leftovers(const char *folder, int *entries);
