@@ -96,7 +96,12 @@ $(BUILD)/test/util.a: $(UTIL_OBJ)
 	@rm -f $@
 	ar rcs $@ $^
 $(BUILD)/fuzz_%: $(BUILD)/test/fuzz_%.o $(BUILD)/test/util.a $(BUILD)/libcoda.a
-	$(CC) $^ -o $@ $(LDLIBS)
+	$(CC) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LDLIBS)
+# The tool's main under another name, and the rest of the tool.
+$(BUILD)/test/tool_main.o: examples/coda/tool.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -Dmain=tool_main -Wno-missing-prototypes -c $< -o $@
+$(BUILD)/fuzz_args: $(BUILD)/test/tool_main.o $(filter-out %/tool.o,$(TOOL_OBJ))
 fuzzers: $(FUZZERS)
 fuzz: ## SECONDS=600 of each fuzzer, with address and undefined behaviour sanitizers
 	@$(MAKE) --no-print-directory -j$(JOBS) BUILD=$(BUILD)/asan SAN=address,undefined CFLAGS='-O1 -g' fuzzers

@@ -233,7 +233,7 @@ static int write_slowly(void *ctx)
 {
     (void)ctx;
     shim_watch(folder);
-    shim.nfs = true; /* no nameless files */
+    shim.all_named = true;
     shim.only = "write";
     shim_arm(SHIM_STOP, 1, 0, false);
     struct coda_cache *c = open_limited(-1);

@@ -72,7 +72,7 @@ static int write_and_die(void *ctx)
 {
     struct attempt *a = ctx;
     shim_watch(a->folder);
-    shim.nfs = !a->way->nameless;
+    shim.all_named = !a->way->nameless;
     shim_arm(SHIM_KILL, a->at, 0, false);
     struct coda_cache *c = open_way(a);
     bool right = obtain_thing(c, 1, a->size);

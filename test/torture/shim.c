@@ -167,7 +167,7 @@ static int open_at(int folder, const char *path, int flags, mode_t mode)
     if (!real) *(void **)&real = dlsym(RTLD_NEXT, "openat");
     if (!touches(folder, path)) return real(folder, path, flags, mode);
     if (fails("openat")) return -1;
-    if (shim.nfs && (flags & O_TMPFILE) == O_TMPFILE) return errno = EOPNOTSUPP, -1;
+    if ((shim.nfs || shim.all_named) && (flags & O_TMPFILE) == O_TMPFILE) return errno = EOPNOTSUPP, -1;
     if (!(flags & O_CREAT) && is_hidden(path)) return errno = ENOENT, -1;
     int fd = real(folder, path, flags, mode);
     watch(fd, true);

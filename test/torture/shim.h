@@ -38,6 +38,7 @@ struct shim {
     int error;         /* errno value                                                              */
     const char *only;  /* NULL, or the name of the one call that is counted                        */
     atomic_long acted; /* how often it acted                                                       */
+    bool all_named;    /* the file system has no nameless files                                    */
     int lock_error;    /* errno of every attempt to lock, wherever the file lies; 0: none          */
     /* A file server's ways. */
     bool nfs;        /* statfs says NFS; no O_TMPFILE, no locks; ESTALE for what was unlinked     */

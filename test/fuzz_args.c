@@ -1,0 +1,242 @@
+/*
+ * fuzz_args.c -- random arguments into the tool: fuzz_args SECONDS [SEED].
+ *
+ * Whatever it is given, the tool ends by itself with status 0, 1 or 2, and a misuse (2) is one line that
+ * begins with "coda: ". Each case is a fork in a folder of its own, with files of every kind that the
+ * tool reads, whole and harmed. Run it under address and undefined-behaviour sanitizers.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cache.h"
+#include "util_random.h"
+
+int tool_main(int argc, char **argv); /* the tool's main, renamed */
+
+enum { MOST_ARGS = 9, SECONDS_EACH = 30 };
+
+static const char *const commands[] = {
+    "info",         "explain",     "compile",     "run",           "cache list",   "cache stat",
+    "cache verify", "cache prune", "cache clear", "cache explain", "cache export", "cache import",
+    "cache",        "help",        "--version",   "frobnicate",    "cache frob",   "",
+};
+static const char *const words[] = {
+    "--fold",
+    "copy",
+    "in-place",
+    "none",
+    "--no-fusion",
+    "--arch",
+    "sm_90a",
+    "sm_80",
+    "sm_",
+    "sm_99999999999",
+    "--dot",
+    "--cache-dir",
+    "kept",
+    "--no-cache",
+    "--device",
+    "cpu",
+    "gpu",
+    "--check",
+    "--tolerance",
+    "1e-3",
+    "nan",
+    "-1",
+    "--seed",
+    "18446744073709551616",
+    "18446744073709551615",
+    "--ints",
+    "0",
+    "7",
+    "--input",
+    "x=y.npy",
+    "x=cut.npy",
+    "x=",
+    "=x",
+    "--output",
+    "y=out.npy",
+    "--json",
+    "--remove",
+    "--max-size",
+    "1K",
+    "1000000000G",
+    "9223372036854775807",
+    "-5",
+    "1.5M",
+    "--older-than",
+    "1d",
+    "0s",
+    "99999999999999999d",
+    "--damaged",
+    "--dry-run",
+    "--keys",
+    "keys",
+    "--graph",
+    "--c-array",
+    "name",
+    "1name",
+    "bundle",
+    "cut",
+    "scale.coda",
+    "bad.coda",
+    "/dev/null",
+    "nowhere",
+    "kept/v2",
+    ".",
+    "--help",
+    "--",
+    "-",
+    "-h",
+    "a",
+    "b",
+    "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+    "0123",
+    "--max-size=1",
+    "%s%n",
+    "\n",
+};
+
+/* ---- The folder ---- */
+
+static char folder[64] = "/tmp/coda-fuzz-XXXXXX";
+
+static void write_file(const char *name, const void *bytes, size_t size)
+{
+    FILE *f = fopen(name, "wb");
+    if (!f || fwrite(bytes, 1, size, f) != size || fclose(f)) perror(name), exit(2);
+}
+
+static void write_text(const char *name, const char *text) { write_file(name, text, strlen(text)); }
+
+/* One entry of each kind, and their bytes as what a bundle is not. */
+static void fill_cache(void)
+{
+    static const char text[] = "tile 128x256\n";
+    struct coda_cache *c = cache_open(&(struct cache_options){.dir = "kept", .overlays = ""});
+    struct cache_key kernel = cache_key(CACHE_KERNEL, "what\nsymbol k\n", "by\n"),
+                     tuning = cache_key(CACHE_TUNING, "what\nshape 1\n", "by\n");
+    cache_put(c, &kernel, text, sizeof text, "__global__ void k() {}");
+    cache_put(c, &tuning, text, sizeof text, NULL);
+    cache_close(c);
+    struct entry e = {.kind = CACHE_KERNEL, .key = "k\n", .key_size = 2, .what_size = 2};
+    size_t size;
+    void *bytes = entry_pack(&e, &size);
+    if (bytes) write_file("bundle", bytes, size), write_file("cut", bytes, size / 2);
+    free(bytes);
+}
+
+static void make_folder(void)
+{
+    if (!mkdtemp(folder) || chdir(folder)) perror(folder), exit(2);
+    setenv("CODA_CACHE_DIR", "cache", 1);
+    setenv("CODA_CUDA_LIB", "/nonexistent", 1);
+    setenv("CODA_LIBCUDA", "/nonexistent", 1);
+    write_text("scale.coda", "%x = input f32[3,5]\n%y = scale %x {alpha=2}\noutput %y = %y\n");
+    write_text("bad.coda", "%x = input f32[3,5]\n%y = matmul %x, %z\n");
+    write_text("keys", "kernel what\n\nnonsense \x01\n");
+    write_text("y.npy", "\x93NUMPY\1\0v\0{'descr': '<f4', 'fortran_order': False, 'shape': (3, 5), }\n");
+    write_text("cut.npy", "\x93NUMPY\1");
+    fill_cache();
+}
+
+/* ---- One case ---- */
+
+static int split(char *line, char **out)
+{
+    int n = 0;
+    for (char *s = strtok(line, " "); s; s = strtok(NULL, " ")) out[n++] = s;
+    return n;
+}
+
+/* Arguments in `text`, pointers to them in argv; their number. */
+static int draw(struct random *r, char text[64], char **argv, char noise[MOST_ARGS][16])
+{
+    int n = 0;
+    argv[n++] = (char *)"coda";
+    snprintf(text, 64, "%s", commands[random_below(r, ARRAY_SIZE(commands))]);
+    n += split(text, argv + n);
+    for (int64_t more = random_below(r, MOST_ARGS - 3); more > 0; more--) {
+        char *own = noise[n];
+        argv[n++] = (char *)words[random_below(r, ARRAY_SIZE(words))];
+        if (!random_chance(r, 5)) continue;
+        for (int i = 0; i < 15; i++) own[i] = (char)(1 + random_below(r, 255));
+        own[15] = 0;
+        for (int i = 0; i < 15; i++)
+            if (own[i] == '/') own[i] = '.'; /* it stays in its folder */
+        argv[n - 1] = own;
+    }
+    argv[n] = NULL;
+    return n;
+}
+
+static int run_tool(int argc, char **argv)
+{
+    pid_t child = fork();
+    if (child < 0) perror("fork"), exit(2);
+    if (!child) {
+        alarm(SECONDS_EACH);
+        if (!freopen("out", "w", stdout) || !freopen("err", "w", stderr) || !freopen("/dev/null", "r", stdin))
+            _exit(99);
+        exit(tool_main(argc, argv));
+    }
+    int status;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+/* NULL, or what is wrong with this end. */
+static const char *judge(int status, int argc)
+{
+    char line[4096] = "", second[16] = "";
+    FILE *f = fopen("err", "r");
+    if (f && fgets(line, sizeof line, f) && fgets(second, sizeof second, f)) {
+    }
+    if (f) fclose(f);
+    if (status < 0 || status > 2) return "ended badly";
+    if (status == 2 && argc > 1 && strncmp(line, "coda: ", 6)) return "is misused without a word";
+    if (status == 1 && line[0] && strncmp(line, "coda: ", 6)) return "fails in other words";
+    if (status == 2 && argc > 1 && second[0] && !strchr(line, '\x0b')) return "has more than one line to say";
+    return NULL;
+}
+
+static void stop(const char *what, int status, int argc, char **argv)
+{
+    char line[1000];
+    fprintf(stderr, "fuzz_args: the tool %s, status %d:", what, status);
+    for (int i = 1; i < argc; i++) fprintf(stderr, " '%s'", argv[i]);
+    fputc('\n', stderr);
+    FILE *f = fopen("err", "r");
+    while (f && fgets(line, sizeof line, f)) fputs(line, stderr);
+    abort();
+}
+
+int main(int argc, char **argv)
+{
+    double seconds = argc > 1 ? atof(argv[1]) : 10;
+    struct random r = {argc > 2 ? strtoull(argv[2], NULL, 0) : (uint64_t)time(NULL)};
+    time_t begin = time(NULL);
+    long ends[3] = {0};
+    printf("fuzz_args: seed %llu\n", (unsigned long long)r.state);
+    fflush(stdout);
+    make_folder();
+    while (difftime(time(NULL), begin) < seconds) {
+        char text[64], noise[MOST_ARGS][16], *args[MOST_ARGS + 4];
+        int n = draw(&r, text, args, noise), status = run_tool(n, args);
+        const char *wrong = judge(status, n);
+        if (wrong) stop(wrong, status, n, args);
+        ends[status]++;
+        if (random_chance(&r, 2)) fill_cache(); /* clear may have emptied it */
+    }
+    char command[96];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    if (system(command)) return 1;
+    printf("fuzz_args: %ld calls worked, %ld failed, %ld were misuse\n", ends[0], ends[1], ends[2]);
+    return 0;
+}
