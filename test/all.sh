@@ -57,6 +57,13 @@ unit_tsan() {
 threaded="cpu $(grep -l 'pthread_create' test/test_*.c | sed 's/.*test_\(.*\)\.c/\1/')"
 oom() { asan $build/asan/oom && $build/asan/oom; }
 fuzz() { asan fuzzers && for f in test/fuzz_*.c; do $build/asan/"$(basename "$f" .c)" "${FUZZ_SECONDS:-10}" || return; done; }
+# The kernel cache under torture, each program short; and again where a sanitizer has something to see.
+torture() { make_in all $build/torture/$1 && $build/torture/$1; }
+torture_asan() {
+    asan $build/asan/torture/{damage,store,faults} || return
+    for t in damage store faults; do $build/asan/torture/$t || return; done
+}
+torture_tsan() { tsan $build/tsan/torture/cold && $build/tsan/torture/cold threads; }
 examples() {
     make_in all examples && for e in mlp custom_map cross_entropy; do $build/examples/$e || return; done
 }
@@ -74,6 +81,13 @@ step "unit with ASan, UBSan" unit_asan
 step "threads with TSan" unit_tsan
 step "out of memory" oom
 step fuzz fuzz
+make_in torture-build >$log/torture-build 2>&1
+for t in test/torture/*.c; do
+    t=$(basename "$t" .c)
+    case $t in torture | shim) ;; *) step "torture: $t" torture "$t" ;; esac
+done
+step "torture with ASan" torture_asan
+step "torture with TSan" torture_tsan
 # CI has no GPU: the stamp says which sources one has run.
 digest=$(sed -n 's/^digest: //p' test/gpu.stamp 2>/dev/null)
 if [ -z "$digest" ]; then echo 'note: there is no test/gpu.stamp: `make test-gpu` writes it'

@@ -192,8 +192,10 @@ static int run_tool(int argc, char **argv)
 }
 
 /* NULL, or what is wrong with this end. */
-static const char *judge(int status, int argc)
+static const char *judge(int status, int argc, char **argv)
 {
+    bool newline = false;
+    for (int i = 0; i < argc; i++) newline = newline || strchr(argv[i], '\n');
     char line[4096] = "", second[16] = "";
     FILE *f = fopen("err", "r");
     if (f && fgets(line, sizeof line, f) && fgets(second, sizeof second, f)) {
@@ -202,7 +204,7 @@ static const char *judge(int status, int argc)
     if (status < 0 || status > 2) return "ended badly";
     if (status == 2 && argc > 1 && strncmp(line, "coda: ", 6)) return "is misused without a word";
     if (status == 1 && line[0] && strncmp(line, "coda: ", 6)) return "fails in other words";
-    if (status == 2 && argc > 1 && second[0] && !strchr(line, '\x0b')) return "has more than one line to say";
+    if (status == 2 && argc > 1 && second[0] && !newline) return "has more than one line to say";
     return NULL;
 }
 
@@ -229,7 +231,7 @@ int main(int argc, char **argv)
     while (difftime(time(NULL), begin) < seconds) {
         char text[64], noise[MOST_ARGS][16], *args[MOST_ARGS + 4];
         int n = draw(&r, text, args, noise), status = run_tool(n, args);
-        const char *wrong = judge(status, n);
+        const char *wrong = judge(status, n, args);
         if (wrong) stop(wrong, status, n, args);
         ends[status]++;
         if (random_chance(&r, 2)) fill_cache(); /* clear may have emptied it */

@@ -234,9 +234,8 @@ static void containers(void)
 int main(int argc, char **argv)
 {
     torture_begin(argc, argv, "cold");
-    one_key();
-    many_keys();
-    threads();
-    containers();
+    if (chosen("processes")) one_key(), many_keys();
+    if (chosen("threads")) threads();
+    if (chosen("containers")) containers();
     return torture_end();
 }

@@ -22,6 +22,7 @@ bool full;
 struct fake_board *board;
 char scratch[256];
 static const char *program;
+static char **parts;
 static long wrong_in_all, said;
 static double began;
 
@@ -57,6 +58,7 @@ void torture_begin(int argc, char **argv, const char *name)
     const char *tmp = getenv("TMPDIR");
     program = name;
     full = argc > 1 && !strcmp(argv[1], "--full");
+    parts = argv + 1 + full;
     snprintf(scratch, sizeof scratch, "%s/coda-torture-XXXXXX", tmp && *tmp ? tmp : P_tmpdir);
     if (!mkdtemp(scratch)) perror(scratch), exit(2);
     setvbuf(stdout, NULL, _IOLBF, 0); /* children must not print it again */
@@ -66,6 +68,13 @@ void torture_begin(int argc, char **argv, const char *name)
     unsetenv("CODA_DEBUG");
     setenv("CODA_CACHE_DIR", under("default"), 1);
     began = now_ms();
+}
+
+bool chosen(const char *part)
+{
+    for (char **p = parts; *p; p++)
+        if (!strcmp(*p, part)) return true;
+    return !*parts;
 }
 
 int torture_end(void)

@@ -28,6 +28,7 @@ extern struct fake_board *board; /* cleared by board_reset                      
 extern char scratch[256];        /* a fresh folder; removed at the end                             */
 
 void torture_begin(int argc, char **argv, const char *name);
+bool chosen(const char *part); /* named on the command line, or nothing is                         */
 int torture_end(void); /* removes the scratch folder; main's status                                */
 
 /* Prints a line of figures and counts it. */
