@@ -116,17 +116,17 @@ $(BUILD)/oom: $(BUILD)/test/oom.o $(BUILD)/libcoda.a
 	$(CC) $^ -o $@ $(LDLIBS) -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=strndup,--wrap=aligned_alloc
 
 # The kernel cache under torture, with a compiler, a driver and a libc that misbehave as told.
-FAKE_CFLAGS = -std=c11 -D_GNU_SOURCE -O2 -g -fPIC -pthread $(WARN) $(CUDA_HOME:%=-isystem %/include)
+FAKE_CFLAGS = -std=c11 -D_GNU_SOURCE -O2 -g -fPIC -pthread $(WARN) -Ijit -Iinclude $(CUDA_HOME:%=-isystem %/include)
 FAKES       = $(addprefix $(BUILD)/fake/,libnvrtc.so.13 libcuda.so.1 shim.so)
 TORTURES   := $(patsubst test/torture/%.c,$(BUILD)/torture/%,\
 	$(filter-out test/torture/torture.c test/torture/shim.c,$(wildcard test/torture/*.c)))
 
 $(BUILD)/fake/libnvrtc.so.13: test/fake/nvrtc.c test/fake/image.c test/fake/fake.h
-$(BUILD)/fake/libcuda.so.1: test/fake/cuda.c test/fake/image.c test/fake/fake.h
+$(BUILD)/fake/libcuda.so.1: test/fake/cuda.c test/fake/time.c test/fake/image.c test/fake/fake.h jit/driver.h
 $(BUILD)/fake/shim.so: test/torture/shim.c test/torture/shim.h
 $(FAKES):
 	@mkdir -p $(@D)
-	$(CC) $(FAKE_CFLAGS) -shared -Wl,-soname,$(@F) -Wl,--build-id $(filter %.c,$^) -o $@ -ldl
+	$(CC) $(FAKE_CFLAGS) -shared -Wl,-soname,$(@F) -Wl,--build-id -Wl,--no-undefined $(filter %.c,$^) -o $@ -ldl
 $(BUILD)/test/torture/%.o: ALL_CFLAGS += -Itest/fake -Itest/torture
 $(BUILD)/torture/%: $(BUILD)/test/torture/%.o $(BUILD)/test/torture/torture.o $(BUILD)/test/fake/image.o \
 		$(BUILD)/libcoda.a $(FAKES)
