@@ -96,6 +96,8 @@ static int attempt(enum way w, const struct fault *f, long n, bool sticky, bool 
     if (leftovers(folder, NULL) && !sticky) bad += complain("%s: leaves a temporary file", what);
     c = open_way(w);
     if (use_kernel(c, KERNEL)) bad += complain("%s, afterwards: %s", what, coda_error());
+    for (int i = COUNT_rejected_short; i <= COUNT_rejected_key; i++)
+        if (w != DAMAGED && counted(c, i)) bad += complain("%s: a bad entry was published", what);
     cache_close(c);
     if (leftovers(folder, NULL)) bad += complain("%s: a temporary file stays", what);
     int compiles = atomic_load(&board->compiles);

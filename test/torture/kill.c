@@ -30,7 +30,8 @@ struct attempt {
     const struct way *way;
     char folder[256];
     size_t size;
-    long at; /* call to die at; 0: none */
+    long at;   /* call to die at; 0: none */
+    bool tear; /* write calls alone, in the midst of each */
     atomic_long *calls;
 };
 
@@ -73,7 +74,8 @@ static int write_and_die(void *ctx)
     struct attempt *a = ctx;
     shim_watch(a->folder);
     shim.all_named = !a->way->nameless;
-    shim_arm(SHIM_KILL, a->at, 0, false);
+    shim.only = a->tear ? "write" : NULL;
+    shim_arm(a->tear ? SHIM_TEAR : SHIM_KILL, a->at, 0, false);
     struct coda_cache *c = open_way(a);
     bool right = obtain_thing(c, 1, a->size);
     cache_close(c);
@@ -100,7 +102,6 @@ static int look_again(const struct attempt *a)
 static long sweep(struct attempt *a, long *kills, long *left)
 {
     long bad = 0, calls;
-    int entries;
     a->at = 0;
     prepare(a);
     if (reap(spawn(write_and_die, a))) return complain("%s: fails unharmed", a->way->name);
@@ -110,9 +111,9 @@ static long sweep(struct attempt *a, long *kills, long *left)
         int end = reap(spawn(write_and_die, a));
         if (end != 1009)
             bad += complain("%s, call %ld of %ld: ended with %d", a->way->name, a->at, calls, end);
-        *left += leftovers(a->folder, &entries);
+        *left += leftovers(a->folder, NULL);
         bad += look_again(a);
-        if (leftovers(a->folder, &entries) > (a->way->nameless ? 0 : 1))
+        if (leftovers(a->folder, NULL) > (a->way->nameless ? 0 : 1))
             bad += complain("%s, call %ld: litter", a->way->name, a->at);
     }
     return bad;
@@ -130,7 +131,10 @@ int main(int argc, char **argv)
         a.way = &ways[w];
         for (int i = 0; i < sizes; i++) {
             a.size = (size_t)(noise(&seed) % (1u << (4 + i % 15)));
-            bad += sweep(&a, &kills, &left);
+            for (int tear = 0; tear < 2; tear++) {
+                a.tear = tear;
+                bad += sweep(&a, &kills, &left);
+            }
         }
         figure(kills, bad, "%s, killed at each file call x %d sizes, %ld files left behind", ways[w].name,
                sizes, left);

@@ -80,7 +80,7 @@ static bool trip(const char *call)
     long n = atomic_fetch_add(&shim.count, 1) + 1;
     if (!shim.at || n < shim.at || (n > shim.at && !shim.sticky)) return false;
     atomic_fetch_add(&shim.acted, 1);
-    if (shim.action == SHIM_KILL) raise(SIGKILL);
+    if (shim.action == SHIM_KILL || (shim.action == SHIM_TEAR && strcmp(call, "write"))) raise(SIGKILL);
     if (shim.action == SHIM_STOP) raise(SIGSTOP);
     return shim.action != SHIM_KILL && shim.action != SHIM_STOP;
 }
@@ -326,6 +326,7 @@ EXPORT ssize_t write(int fd, const void *data, size_t size)
     if (trip("write")) {
         if (shim.action == SHIM_FAIL) return errno = shim.error, -1;
         if (shim.action == SHIM_SHORT && size > 1) size /= 2;
+        if (shim.action == SHIM_TEAR) (void)!real(fd, data, size / 2), raise(SIGKILL);
     }
     ssize_t n = real(fd, data, size);
     if (n > 0)

@@ -17,6 +17,7 @@ enum shim_action {
     SHIM_FAIL,  /* the call does nothing and fails with `error`                                    */
     SHIM_SHORT, /* a write takes half of its bytes                                                 */
     SHIM_CLOSE, /* a close closes, and fails with `error`                                          */
+    SHIM_TEAR,  /* a write takes half of its bytes, then SIGKILL; any other call: SIGKILL          */
     SHIM_KILL,  /* SIGKILL before the call                                                         */
     SHIM_STOP   /* SIGSTOP before the call                                                         */
 };

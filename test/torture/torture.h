@@ -29,7 +29,7 @@ extern char scratch[256];        /* a fresh folder; removed at the end          
 
 void torture_begin(int argc, char **argv, const char *name);
 bool chosen(const char *part); /* named on the command line, or nothing is                         */
-int torture_end(void); /* removes the scratch folder; main's status                                */
+int torture_end(void);         /* removes the scratch folder; main's status                                */
 
 /* Prints a line of figures and counts it. */
 void figure(long cases, long wrong, const char *format, ...) __attribute__((format(printf, 3, 4)));
