@@ -62,7 +62,7 @@ static int64_t bytes_on_disk(void)
 /* ---- Many writers, many readers ---- */
 
 struct tally {
-    atomic_long puts, gets, hits, wrong;
+    atomic_long puts, gets, hits, wrong, failed;
     atomic_int done, ended; /* the readers shall end; writers that did */
     int puts_each;
 };
@@ -77,10 +77,10 @@ static int writer(void *ctx)
         put_thing(c, number, size_of(number));
         atomic_fetch_add(&tally->puts, 1);
     }
-    bool failed = counted(c, COUNT_store_failed);
+    atomic_fetch_add(&tally->failed, (long)counted(c, COUNT_store_failed));
     cache_close(c);
     atomic_fetch_add(&tally->ended, 1);
-    return failed;
+    return 0;
 }
 
 /* What is on disk while everybody stands still: a sum over names that come and go would be none. */
@@ -130,7 +130,7 @@ static void crowd(void)
         most = bytes > most ? bytes : most;
     }
     long bad = reap_all(child, WRITERS);
-    if (bad) complain("%ld writers could not store", bad);
+    if (tally->failed * 20 > tally->puts) bad += complain("%ld puts were not stored", (long)tally->failed);
     atomic_store(&tally->done, 1);
     int rejected = reap_all(child + WRITERS, READERS);
     if (rejected) bad += complain("%d readers had to reject something", rejected);
@@ -138,8 +138,12 @@ static void crowd(void)
     if (over) bad += complain("%ld of %ld times too much was on disk", over, looks);
     if (leftovers(folder, NULL)) bad += complain("temporary files stay");
     if (!tally->hits) bad += complain("no reader ever hit");
-    figure(tally->puts + tally->gets, bad,
-           "%d writers, %ld puts under %d bytes, %d readers, %ld gets, %ld hits; %.3f of it at most in %ld "
+    figure(
+        tally->puts + tally->gets, bad,
+        "%d writers, %ld puts under %d bytes, %ld not stored, %d readers, %ld gets, %ld hits; %.3f of it at "
+        "most in %ld looks",
+        WRITERS, (long)tally->puts, LIMIT, (long)tally->failed, READERS, (long)tally->gets, (long)tally->hits,
+        (double)most / LIMIT, looks); %.3f of it at most in %ld "
            "looks",
            WRITERS, (long)tally->puts, LIMIT, READERS, (long)tally->gets, (long)tally->hits,
            (double)most / LIMIT, looks);
