@@ -138,15 +138,12 @@ static void crowd(void)
     if (over) bad += complain("%ld of %ld times too much was on disk", over, looks);
     if (leftovers(folder, NULL)) bad += complain("temporary files stay");
     if (!tally->hits) bad += complain("no reader ever hit");
-    figure(
-        tally->puts + tally->gets, bad,
-        "%d writers, %ld puts under %d bytes, %ld not stored, %d readers, %ld gets, %ld hits; %.3f of it at "
-        "most in %ld looks",
-        WRITERS, (long)tally->puts, LIMIT, (long)tally->failed, READERS, (long)tally->gets, (long)tally->hits,
-        (double)most / LIMIT, looks); %.3f of it at most in %ld "
-           "looks",
-           WRITERS, (long)tally->puts, LIMIT, READERS, (long)tally->gets, (long)tally->hits,
-           (double)most / LIMIT, looks);
+    figure(tally->puts + tally->gets, bad,
+           "%d writers, %ld puts under %d bytes, %ld not stored, %d readers, %ld gets, %ld hits, %.3f of the "
+           "limit at "
+           "most in %ld looks",
+           WRITERS, (long)tally->puts, LIMIT, (long)tally->failed, READERS, (long)tally->gets,
+           (long)tally->hits, (double)most / LIMIT, looks);
 }
 
 /* One writer: the bound holds after each single publish, and the counters agree with the disk. */
