@@ -235,7 +235,7 @@ int evict_admit(struct dir *d, struct account *a, int64_t cost)
         if (p.max_bytes < 0) p.max_bytes = 0;
         bool good = balance(d, a, &p);
         a->total = p.kept_bytes;
-        if (!good || a->total + cost > d->limit) return close_account(a), E2BIG;
+        if (!good || a->total + cost > d->limit) return close_account(a), ENOSPC;
     }
     a->total += cost;
     write_account(a, a->total);
