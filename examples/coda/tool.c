@@ -145,15 +145,7 @@ static bool bind(struct binding *list, int *n, char *v)
 }
 
 static bool set_arch(struct options *o, char *v) { return o->compile.arch = v, *v; }
-
-/* For the life of the process. */
-static bool set_cache(struct options *o, char *v)
-{
-    coda_cache_options where = CODA_CACHE_OPTIONS_INIT;
-    where.dir = v;
-    return *v && coda_cache_open(&o->compile.cache, &where) == CODA_OK;
-}
-
+static bool set_cache(struct options *o, char *v) { return o->cache_dir = v, *v; }
 static bool set_no_cache(struct options *o, char *v) { return o->compile.flags |= CODA_NO_CACHE, !v; }
 static bool set_no_fusion(struct options *o, char *v) { return o->compile.flags |= CODA_NO_FUSION, !v; }
 static bool set_autotune(struct options *o, char *v)
@@ -220,6 +212,18 @@ static const struct command {
     int (*run)(const struct options *);
 } commands[] = {{"explain", EXPLAIN, explain}, {"compile", COMPILE, compile}, {"run", RUN, run}};
 
+/* A command, with the cache that --cache-dir asks for. */
+static int perform(struct options *o, int (*command)(const struct options *))
+{
+    coda_cache_options where = CODA_CACHE_OPTIONS_INIT;
+    where.dir = o->cache_dir;
+    if (where.dir && coda_cache_open(&o->compile.cache, &where) != CODA_OK)
+        return complain("%s", coda_error());
+    int status = command(o);
+    coda_cache_free(o->compile.cache);
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     struct options o = {.compile = CODA_COMPILE_OPTIONS_INIT, .seed = 1, .ints = 8};
@@ -234,7 +238,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         if (strcmp(commands[i].name, name) != 0) continue;
         int wrong = parse(&o, name, commands[i].bit, argc - 2, argv + 2);
-        return wrong ? wrong : commands[i].run(&o);
+        return wrong ? wrong : perform(&o, commands[i].run);
     }
     if (*name) return misuse("there is no command \"%s\"", name);
     fputs(usage_text, stderr);

@@ -17,6 +17,7 @@ struct binding {
 
 struct options {
     const char *file; /* the graph's text; "-" is standard input                                   */
+    const char *cache_dir; /* NULL: the default place                                              */
     coda_compile_options compile;
     bool dot, check;
     double tolerance; /* 0: by dtype                                                               */
