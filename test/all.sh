@@ -63,7 +63,9 @@ torture_asan() {
     asan $build/asan/torture/{damage,store,faults} || return
     for t in damage store faults; do $build/asan/torture/$t || return; done
 }
-torture_tsan() { tsan $build/tsan/torture/cold && $build/tsan/torture/cold threads; }
+torture_tsan() {
+    tsan $build/tsan/torture/{cold,store} && $build/tsan/torture/cold threads && $build/tsan/torture/store
+}
 examples() {
     make_in all examples && for e in mlp custom_map cross_entropy; do $build/examples/$e || return; done
 }

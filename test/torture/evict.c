@@ -107,6 +107,7 @@ static int reader(void *ctx)
         atomic_fetch_add(&tally->gets, 1);
         if (got > 0) atomic_fetch_add(&tally->hits, 1);
         if (got < 0) atomic_fetch_add(&tally->wrong, 1);
+        usleep(100); /* readers that never rest would leave the writers no time */
     }
     bool rejected = false;
     for (int i = COUNT_rejected_short; i <= COUNT_rejected_key; i++) rejected = rejected || counted(c, i);
@@ -124,7 +125,7 @@ static void crowd(void)
     remove_tree(folder);
     for (int i = 0; i < WRITERS; i++) child[i] = spawn(writer, (void *)(uintptr_t)(1 + i));
     for (int i = WRITERS; i < WRITERS + READERS; i++) child[i] = spawn(reader, (void *)(uintptr_t)(1000 + i));
-    for (; atomic_load(&tally->ended) < WRITERS; looks++, usleep(20000)) {
+    for (; atomic_load(&tally->ended) < WRITERS; looks++, usleep(50000)) {
         int64_t bytes = bytes_at_rest(child, WRITERS);
         over += bytes > LIMIT;
         most = bytes > most ? bytes : most;

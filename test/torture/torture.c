@@ -23,6 +23,7 @@ struct fake_board *board;
 char scratch[256];
 static const char *program;
 static char **parts;
+static bool (*holds)(const char *text, const char *arch); /* of the fake driver */
 static long wrong_in_all, said;
 static double began;
 
@@ -40,6 +41,8 @@ static void use_fakes(void)
     setenv("CODA_CUDA_LIB", path, 1);
     snprintf(path, sizeof path, "%s/fake/libcuda.so.1", self);
     setenv("CODA_LIBCUDA", path, 1);
+    void *driver = dlopen(path, RTLD_NOW);
+    if (!driver || !(*(void **)&holds = dlsym(driver, "fake_holds"))) puts(dlerror()), exit(2);
 }
 
 static void make_board(void)
@@ -303,8 +306,6 @@ coda_graph *kernel_graph(int number, const char *words)
 /* Does the driver hold what each kernel's source gives? The fake one keeps that for us. */
 static bool right_kernels(const coda_plan *p)
 {
-    static bool (*holds)(const char *, const char *);
-    if (!holds) *(void **)&holds = dlsym(dlopen(getenv("CODA_LIBCUDA"), RTLD_NOW), "fake_holds");
     coda_kernel_info info;
     for (int i = 0; i < coda_plan_kernels(p); i++)
         if (coda_plan_kernel(p, i, &info) || !holds(info.source, NULL)) return false;
