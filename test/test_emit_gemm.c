@@ -128,6 +128,25 @@ START_TEST(gate_and_up_are_a_dimension)
 }
 END_TEST
 
+/* In tiles that are no whole heads, B comes in boxes of 32 pairs, and leaves in units of 32 columns. */
+START_TEST(heads_and_their_halves_are_dimensions)
+{
+    struct gemm_rig r;
+    emit(&r, "rope split", false);
+    const struct map_spec *m = &r.p.kernel.map[1];
+    ck_assert(strstr(r.p.kernel.text, "SplitHeads<192, 128>") != NULL);
+    ck_assert_int_eq(m->rank, 4);
+    ck_assert(m->dim[0] == 128 && m->dim[1] == 64 && m->dim[2] == 2 && m->dim[3] == 5);
+    ck_assert(m->stride[1] == 128 && m->stride[2] == 64 * 128 && m->stride[3] == 128 * 128);
+    ck_assert(m->box[1] == 32 && m->box[2] == 2 && m->box[3] == 1);
+    ck_assert(r.p.kernel.map[2].box[0] == 32 && r.p.kernel.map[2].swizzle == 64);
+    gemm_free(&r);
+    emit(&r, "rope half 128", false);
+    ck_assert(strstr(r.p.kernel.text, "HalfHeads<128, 128, 128>") && r.p.kernel.map[1].rank == 3);
+    gemm_free(&r);
+}
+END_TEST
+
 START_TEST(only_whole_16_bit_tiles_are_staged)
 {
     static const struct {
@@ -189,6 +208,7 @@ Suite *emit_gemm_suite(void)
     tcase_add_test(t, a_cluster_shares_k);
     tcase_add_loop_test(t, a_map_is_what_tma_takes, 0, gemm_case_count);
     tcase_add_test(t, gate_and_up_are_a_dimension);
+    tcase_add_test(t, heads_and_their_halves_are_dimensions);
     tcase_add_test(t, only_whole_16_bit_tiles_are_staged);
     tcase_add_test(t, states_must_match_tiles);
     suite_add_tcase(s, t);

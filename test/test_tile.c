@@ -156,6 +156,26 @@ START_TEST(heads_stay_whole)
 }
 END_TEST
 
+/* Pieces of heads need whole heads to be boxes of a map, and all of a head to turn. */
+START_TEST(heads_are_split)
+{
+    struct program p = product(16384, 12288, 4096), q;
+    p.pair = PAIR_ROPE;
+    p.rope = (struct rope_spec){.head_dim = 128, .rotary = 128, .heads = 64, .half = true};
+    ck_assert_int_eq(choose(&p).bn, 192);
+    q = p, q.rope.rotary = 64;
+    ck_assert_int_eq(choose(&q).bn % 128, 0);
+    q = p, q.dim[2] = 12288 + 64;
+    ck_assert_int_eq(choose(&q).bn % 128, 0);
+    q = p, q.b.row = 1, q.b.k = 12288;
+    ck_assert_int_eq(choose(&q).bn % 128, 0);
+    q = p, q.dim[0] = 2;
+    ck_assert_int_eq(choose(&q).bn % 128, 0); /* a weight for each batch */
+    q.b.batch = 0;
+    ck_assert_int_eq(choose(&q).bn, 192);
+}
+END_TEST
+
 START_TEST(pairs_that_do_not_meet)
 {
     struct program p = product(300, 1024, 256);
@@ -189,6 +209,7 @@ Suite *tile_suite(void)
     tcase_add_test(t, every_choice_fits);
     tcase_add_test(t, hopper_takes_what_tensor_maps_can_say);
     tcase_add_test(t, heads_stay_whole);
+    tcase_add_test(t, heads_are_split);
     tcase_add_test(t, pairs_that_do_not_meet);
     suite_add_tcase(s, t);
     return s;
