@@ -3,7 +3,7 @@
  *
  *     root                 ours, writable by nobody else, no symbolic link
  *     root/v2              the same; the number is the format's, so that versions do not meet
- *     root/v2/ab/cdef...   entries: 64 hex digits of the key's digest
+ *     root/v2/a/bcdef...   entries: 64 hex digits of the key's digest
  *     root/v2/.lock .size  see lock.c and evict.c
  *     root/v2/.tmp-...     entries being written, where files without names are not to be had
  *
@@ -198,7 +198,7 @@ bool dir_reopen(struct dir *d)
 
 int dir_folder(struct dir *d, const char *name, bool make)
 {
-    char folder[FOLDER_DIGITS + 1] = {name[0], name[1]};
+    char folder[FOLDER_DIGITS + 1] = {name[0]};
     int fd = openat(d->fd, folder, OPEN_DIR);
     if (fd >= 0 || !make || errno != ENOENT) return fd;
     bool made = !mkdirat(d->fd, folder, 0700);
@@ -241,7 +241,7 @@ static bool scan_folder(struct dir *d, const char *digits, bool (*visit)(void *,
     for (struct dirent *e; more && (e = readdir(list));) {
         if (!is_hex(e->d_name, DIGEST_HEX - 1 - FOLDER_DIGITS)) continue;
         if (fstatat(fd, e->d_name, &s.st, AT_SYMLINK_NOFOLLOW)) continue;
-        snprintf(s.name, sizeof s.name, "%.2s%.62s", digits, e->d_name);
+        snprintf(s.name, sizeof s.name, "%s%.63s", digits, e->d_name);
         more = visit(ctx, &s);
     }
     closedir(list);

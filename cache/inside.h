@@ -46,9 +46,9 @@ void dir_close(struct dir *d);
 char *dir_default(void);
 /* Makes it again after it vanished. */
 bool dir_reopen(struct dir *d);
-/* A new descriptor of the folder that the first two digits of a name stand for; or -1. */
+/* A new descriptor of the folder that the first digit of a name stands for; or -1. */
 int dir_folder(struct dir *d, const char *name, bool make);
-enum { FOLDER_DIGITS = 2 };
+enum { FOLDER_DIGITS = 1 }; /* 16 folders: a bound of 1 GiB has some thousand entries in each */
 
 /* A descriptor of a file in root/v2 that is no entry, made if it is not there; or -1. */
 int dir_file(struct dir *d, const char *name);

@@ -530,7 +530,7 @@ static void *busy(void *seed)
         snprintf(text, sizeof text, "key %d", key);
         struct cache_key k = key_of(text);
         digest_hex(hex, &k.digest);
-        snprintf(path, sizeof path, "%s/v2/%.2s/%s", folder, hex, hex + 2);
+        snprintf(path, sizeof path, "%s/v2/%.1s/%s", folder, hex, hex + 1);
         fill(payload, key);
         if (what < 3) put(c, text, payload, PAYLOAD);
         else if (what == 3) (void)!truncate(path, rand_r(&state) % PAYLOAD);

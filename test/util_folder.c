@@ -57,8 +57,8 @@ int folder_entries(const char *dir)
 {
     char path[600];
     int n = 0;
-    for (int i = 0; i < 256; i++) {
-        snprintf(path, sizeof path, "%s/v2/%02x", dir, i);
+    for (int i = 0; i < 16; i++) {
+        snprintf(path, sizeof path, "%s/v2/%x", dir, i);
         n += folder_names(path);
     }
     return n;
@@ -68,7 +68,7 @@ const char *folder_entry(const char *sub, const struct cache_key *k)
 {
     char hex[DIGEST_HEX], name[128];
     digest_hex(hex, &k->digest);
-    snprintf(name, sizeof name, "%sv2/%.2s/%s", sub, hex, hex + 2);
+    snprintf(name, sizeof name, "%sv2/%.1s/%s", sub, hex, hex + 1);
     return folder_under(name);
 }
 
