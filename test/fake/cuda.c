@@ -16,7 +16,7 @@
 /* The questions a test asks of this process's driver; found with dlsym. */
 int fake_live(void);                                 /* libraries loaded now                  */
 bool fake_holds(const char *text, const char *arch); /* is one of them made of this source?   */
-uint64_t fake_headers(const char *text);             /* what its primitives were; 0: none     */
+uint64_t fake_maker(const char *text);               /* what its primitives were; 0: none     */
 
 enum { FIELDS = 32 };
 struct field {
@@ -233,19 +233,22 @@ int fake_live(void)
     return n;
 }
 
+/* A digest of what the image of a source was made with: primitives, options, compiler. */
 static uint64_t find_text(const char *text, const char *arch)
 {
-    uint64_t headers = 0;
+    uint64_t maker = 0;
     pthread_mutex_lock(&lock);
-    for (struct CUlib_st *l = live; l && !headers; l = l->next)
-        if (!strcmp(fake_image_text(l->image), text) && (!arch || !strcmp(l->image->arch, arch)))
-            headers = l->image->headers;
+    for (struct CUlib_st *l = live; l && !maker; l = l->next) {
+        const struct fake_image *i = l->image;
+        if (strcmp(fake_image_text(i), text) || (arch && strcmp(i->arch, arch))) continue;
+        maker = fake_digest(i->headers + i->version, fake_image_text(i) + i->text, i->options);
+    }
     pthread_mutex_unlock(&lock);
-    return headers;
+    return maker;
 }
 
 bool fake_holds(const char *text, const char *arch) { return find_text(text, arch); }
-uint64_t fake_headers(const char *text) { return find_text(text, NULL); }
+uint64_t fake_maker(const char *text) { return find_text(text, NULL); }
 
 /* ---- Kernels: the library itself ---- */
 
@@ -329,10 +332,7 @@ CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t size)
     return memcpy((void *)(uintptr_t)to, from, size), CUDA_SUCCESS;
 }
 
-CUresult cuMemGetInfo(size_t *left, size_t *all)
-{
-    return *left = *all = (size_t)1 << 37, CUDA_SUCCESS;
-}
+CUresult cuMemGetInfo(size_t *left, size_t *all) { return *left = *all = (size_t)1 << 37, CUDA_SUCCESS; }
 
 CUresult cuMemcpyDtoD(CUdeviceptr to, CUdeviceptr from, size_t size)
 {
