@@ -59,6 +59,11 @@ oom() { asan $build/asan/oom && $build/asan/oom; }
 fuzz() { asan fuzzers && for f in test/fuzz_*.c; do $build/asan/"$(basename "$f" .c)" "${FUZZ_SECONDS:-10}" || return; done; }
 # The kernel cache under torture, each program short; and again where a sanitizer has something to see.
 torture() { make_in all $build/torture/$1 && $build/torture/$1; }
+# The GPU test of processes that start together, on a driver and a compiler that are not there.
+cold_start() {
+    make_in $build/gpu_tests torture-build &&
+        CODA_CUDA_LIB=$build/fake CODA_LIBCUDA=$PWD/$build/fake/libcuda.so.1 $build/gpu_tests cold
+}
 torture_asan() {
     asan $build/asan/torture/{damage,store,faults} || return
     for t in damage store faults; do $build/asan/torture/$t || return; done
@@ -89,6 +94,7 @@ for t in test/torture/*.c; do
     case $t in torture | shim) ;; *) step "torture: $t" torture "$t" ;; esac
 done
 step "torture with ASan" torture_asan
+step "cold start, no GPU" cold_start
 step "torture with TSan" torture_tsan
 # CI has no GPU: the stamp says which sources one has run.
 digest=$(sed -n 's/^digest: //p' test/gpu.stamp 2>/dev/null)

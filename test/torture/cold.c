@@ -21,8 +21,11 @@ struct user {
     char folder[256];
     int first, n, step; /* kernels first, first + step, ... wrapped at n */
     struct gate *gate;
-    double *end_ms;
 };
+
+static struct {
+    atomic_int compiles, found, unlocked;
+} * counts; /* by the counters of all processes together; shared */
 
 static int use(void *ctx)
 {
@@ -31,7 +34,9 @@ static int use(void *ctx)
     gate_pass(u->gate);
     int bad = 0;
     for (int i = 0; i < u->n; i++) bad += use_kernel(c, (u->first + i * u->step) % u->n) != CODA_OK;
-    bad += counted(c, COUNT_lock_unavailable) != 0;
+    atomic_fetch_add(&counts->compiles, (int)counted(c, COUNT_compiles));
+    atomic_fetch_add(&counts->found, (int)counted(c, COUNT_disk_hits));
+    atomic_fetch_add(&counts->unlocked, (int)counted(c, COUNT_lock_unavailable));
     cache_close(c);
     return bad != 0;
 }
@@ -40,6 +45,7 @@ static int use(void *ctx)
 static double run_users(struct user *u, int n, int *bad)
 {
     pid_t child[MOST];
+    memset(counts, 0, sizeof *counts);
     u->gate = gate_new(n + 1);
     for (int i = 0; i < n; i++) {
         struct user mine = *u;
@@ -66,6 +72,15 @@ static int expect_compiles(const char *what, int want)
     return got == want ? 0 : complain("%s: %d compiles instead of %d", what, got, want);
 }
 
+/* The counters of `users` processes that used `kernels` kernels each say what the compiler says. */
+static int expect_counts(const char *what, int users, int kernels)
+{
+    int compiles = atomic_load(&counts->compiles), found = atomic_load(&counts->found);
+    if (compiles == kernels && found == (users - 1) * kernels && !atomic_load(&counts->unlocked)) return 0;
+    return complain("%s: counted %d compiles, %d found, %d without a lock", what, compiles, found,
+                    atomic_load(&counts->unlocked));
+}
+
 static void one_key(void)
 {
     int rounds = scaled(3, 50), bad = 0, compile_ms = 400;
@@ -75,7 +90,7 @@ static void one_key(void)
         board_reset();
         atomic_store(&board->compile_us, compile_ms * 1000);
         double ms = run_users(&u, PROCESSES, &bad);
-        bad += expect_compiles("one key", 1);
+        bad += expect_compiles("one key", 1) + expect_counts("one key", PROCESSES, 1);
         sum += ms;
         worst = ms > worst ? ms : worst;
     }
@@ -93,7 +108,7 @@ static void many_keys(void)
         board_reset();
         atomic_store(&board->compile_us, compile_ms * 1000);
         double ms = run_users(&u, PROCESSES, &bad);
-        bad += expect_compiles("many keys", KEYS);
+        bad += expect_compiles("many keys", KEYS) + expect_counts("many keys", PROCESSES, KEYS);
         int together = atomic_load(&board->most_running);
         if (together < 8) bad += complain("only %d compiles in parallel", together);
         most = together < most ? together : most;
@@ -204,6 +219,7 @@ static void containers(void)
         u.gate = gate_new(CONTAINERS);
         cache_close(open_cache(u.folder));
         board_reset();
+        memset(counts, 0, sizeof *counts);
         atomic_store(&board->compile_us, 100000);
         for (int i = 0; i < CONTAINERS; i++) {
             char name[32];
@@ -222,7 +238,7 @@ static void containers(void)
         if (forbidden) break;
         for (int i = 0; i < CONTAINERS; i++)
             if (reap(child[i])) bad += complain("container %d failed", i);
-        bad += expect_compiles("containers", u.n);
+        bad += expect_compiles("containers", u.n) + expect_counts("containers", CONTAINERS, u.n);
     }
     if (forbidden)
         skipped("%d containers: this machine forbids new namespaces (run as root)", CONTAINERS);
@@ -234,6 +250,7 @@ static void containers(void)
 int main(int argc, char **argv)
 {
     torture_begin(argc, argv, "cold");
+    counts = shared_memory(sizeof *counts);
     if (chosen("processes")) one_key(), many_keys();
     if (chosen("threads")) threads();
     if (chosen("containers")) containers();

@@ -162,6 +162,30 @@ static struct file make_tuning_entry(void)
     return only_entry(tuning_folder);
 }
 
+/* Texts go by get and put: a harmed one is a miss, and the put after it is read again. */
+static void texts_on_disk(const struct file *f)
+{
+    static const char text[] = "tile 128x256x64 stages 4\n";
+    struct cache_key k = cache_key(CACHE_TUNING, "tuning\nshape 1\n", "by torture\n");
+    long bad = 0;
+    for (size_t bit = 0; bit < 8 * f->size; bit++) {
+        void *data = NULL;
+        size_t size;
+        f->bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        if (!write_whole(f->path, f->bytes, f->size)) bad += complain("%s cannot be written", f->path);
+        f->bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        struct coda_cache *c = open_cache(tuning_folder);
+        if (cache_get(c, &k, &data, &size)) bad += complain("text, bit %zu: not rejected", bit), free(data);
+        cache_put(c, &k, text, sizeof text, NULL);
+        if (!cache_get(c, &k, &data, &size))
+            bad += complain("text, bit %zu: not healed", bit);
+        else
+            bad += size != sizeof text || memcmp(data, text, size), free(data);
+        cache_close(c);
+    }
+    figure(8 * (long)f->size, bad, "every bit of a tuning entry flipped on disk, a miss and healed by a put");
+}
+
 static void counted_by_cause(const struct file *f)
 {
     long bad = 0;
@@ -189,6 +213,7 @@ int main(int argc, char **argv)
         return complain("there is no entry to harm"), figure(0, 1, "entries"), 1;
     every_bit_and_length("kernel", &kernel);
     every_bit_and_length("tuning", &tuning);
+    texts_on_disk(&tuning);
     remove_tree(tuning_folder);
     bits_on_disk(&kernel);
     lengths_on_disk(&kernel);

@@ -230,8 +230,10 @@ static int tune(void *ctx)
     opt.plans = (const coda_plan *const *)&p;
     opt.plan_count = 1;
     int bad = !p || coda_cache_export(c, under("tuned.bundle"), &opt, &r);
-    if (bad) complain("export: %s", coda_error());
-    else if (r.entries != coda_plan_kernels(p) + 1) bad += complain("%d entries exported", (int)r.entries);
+    if (bad)
+        complain("export: %s", coda_error());
+    else if (r.entries != coda_plan_kernels(p) + 1)
+        bad += complain("%d entries exported", (int)r.entries);
     bad += !write_whole(under("tuned.plan"), text, strlen(text));
     free(text);
     coda_plan_free(p);
@@ -245,8 +247,8 @@ static int use_tuned(void *ctx)
     size_t size;
     (void)ctx;
     setenv("CODA_CUDA_LIB", "/nonexistent", 1);
-    struct coda_cache *c = cache_open(&(struct cache_options){.dir = under("not tuned"),
-                                                              .overlays = under("tuned.bundle")});
+    struct coda_cache *c =
+        cache_open(&(struct cache_options){.dir = under("not tuned"), .overlays = under("tuned.bundle")});
     coda_plan *p = compile_product(c, 0, &text);
     char *want = read_whole(under("tuned.plan"), &size);
     int bad = !p || !want;
