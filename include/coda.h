@@ -477,7 +477,7 @@ typedef struct coda_export_options {
                                     * the directory holds                                          */
     int plan_count;
     const char *keys;  /* of these, those that the lines of a record name; NULL (INIT): all        */
-    const char *arch;  /* of these, those for "sm_90a"; NULL (INIT): all                           */
+    const char *arch;  /* of these, those for "sm_90a", or "sm_80,sm_90a"; NULL (INIT): all        */
     const char *array; /* write C source that defines `const unsigned char ARRAY[]` and `const
                         * unsigned long ARRAY_size`; NULL (INIT): write the bytes                  */
 } coda_export_options;

@@ -50,13 +50,18 @@ static const char *next_value(const char **at, const char *end, const char *name
     return NULL;
 }
 
-/* Is the entry for this architecture, or for any? */
-static bool is_for(const struct entry *e, const char *arch)
+/* Is the entry for one of these architectures, "sm_80,sm_90a", or for any? */
+static bool is_for(const struct entry *e, const char *archs)
 {
     const char *at = e->key;
-    size_t n;
+    size_t n, m;
     const char *v = next_value(&at, e->key + e->key_size, "arch", &n);
-    return !v || (n == strlen(arch) && !memcmp(v, arch, n));
+    if (!v) return true;
+    for (; *archs; archs += m, archs += *archs == ',') {
+        m = strcspn(archs, ",");
+        if (n == m && !memcmp(v, archs, n)) return true;
+    }
+    return false;
 }
 
 /* ---- A record, see record.c ---- */

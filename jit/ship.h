@@ -15,7 +15,7 @@ struct cargo {
     struct piece *piece;
     int count, room;
     int damaged;           /* entries of the directory that were left out                          */
-    const char *arch;      /* only entries for it; NULL: all                                       */
+    const char *arch;      /* only entries for these, commas between; NULL: all                    */
     struct digest *wanted; /* only entries of these WHATs; NULL: all                               */
     size_t wanteds;
     bool failed;           /* memory ran out                                                       */

@@ -108,7 +108,11 @@ START_TEST(takes_one_architecture)
     ck_assert(!has(b, A, "a") && has(b, B, "b") && has(b, C, "c"));
     bundle_close(b);
     free(bytes);
-    b = shipped(NULL, "sm_9", NULL, &bytes);
+    b = shipped(NULL, "sm_100a,sm_90a,sm_80", NULL, &bytes);
+    ck_assert(has(b, A, "a") && has(b, B, "b") && has(b, C, "c"));
+    bundle_close(b);
+    free(bytes);
+    b = shipped(NULL, "sm_9,,sm_90ab", NULL, &bytes);
     ck_assert(!has(b, A, "a") && !has(b, B, "b") && has(b, C, "c"));
     bundle_close(b);
     free(bytes);

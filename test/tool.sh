@@ -98,7 +98,7 @@ CODA_CACHE_DIR=$out/cache
 export CODA_CUDA_LIB CODA_CACHE_DIR
 unset CODA_BUNDLES CODA_RECORD XDG_CACHE_HOME
 chmod -R u+w "$out/cache" 2>/dev/null || :
-rm -rf "$out/cache" "$out/other" "$out"/*.bundle "$out/used.keys"
+rm -rf "$out/cache" "$out/other" "$out/two" "$out"/*.bundle "$out/used.keys"
 first=$graphs/llama_small.coda second=$graphs/gpt2_small.coda
 entries() { find "${1:-$out/cache}" -type f -path '*/v[0-9]*/??/*' | wc -l; }
 
@@ -154,6 +154,11 @@ status 0 $coda cache export "$out/keys.bundle" --keys "$out/used.keys"; prints "
 status 0 $coda cache export "$out/graph.bundle" --graph $first; prints "^$n entries"
 cmp "$out/all.bundle" "$out/keys.bundle" && cmp "$out/all.bundle" "$out/graph.bundle" || die 'bundles differ'
 status 0 $coda cache export "$out/none.bundle" --arch sm_80; prints '^0 entries'
+status 0 $coda cache export "$out/two.bundle" --graph $first --arch sm_80,sm_90a --cache-dir "$out/two"
+status 0 $coda cache stat "$out/two.bundle"; prints '^arch sm_80$'; prints '^arch sm_90a$'
+status 0 $coda cache export "$out/one.bundle" --arch sm_90a --cache-dir "$out/two"
+cmp "$out/all.bundle" "$out/one.bundle" || die 'one architecture of two is not what it was'
+status 1 $coda cache export "$out/none.bundle" --graph $first --arch sm_90a,sm_1; says 'sm_1'
 printf 'kernel %064d\nno line of a record\n' 7 > "$out/unknown.keys"
 status 1 $coda cache export "$out/none.bundle" --keys "$out/unknown.keys"; says '1 keys'
 status 1 $coda cache export "$out/no/folder/x.bundle"; says 'cannot be written'

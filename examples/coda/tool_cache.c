@@ -43,7 +43,7 @@ static const char usage_text[] =
     "  --damaged             prune: what does not pass the check\n"
     "  --dry-run             prune, clear: say what would be removed\n"
     "  --keys FILE           export: only what the lines of a record name (- is standard input)\n"
-    "  --arch ARCH           export: only kernels for this architecture; of --graph: for it (sm_90a)\n"
+    "  --arch ARCH[,ARCH...] export: only kernels for these; of --graph: kernels for these (sm_90a)\n"
     "  --graph FILE          export: the kernels of this graph, compiled if need be; may be repeated\n"
     "  --c-array NAME        export: write C source that defines an array of this name\n";
 
@@ -164,17 +164,36 @@ static char *read_keys(const char *path)
     return NULL;
 }
 
-static coda_plan *compile_graph(const struct request *r, const char *path)
+struct plans {
+    coda_plan *plan[MOST_FILES];
+    int count;
+};
+
+/* 0, or 1 after a complaint. */
+static int compile_graph(struct plans *to, const struct request *r, const char *path, const char *arch)
 {
     struct options o = {.file = path, .compile = CODA_COMPILE_OPTIONS_INIT};
-    coda_plan *p = NULL;
+    int bad = 0;
+    if (to->count == MOST_FILES) return complain("export makes at most %d plans", MOST_FILES);
     coda_graph *g = graph_open(&o);
     o.compile.device = CODA_DEVICE_NONE;
-    o.compile.arch = r->export.arch;
+    o.compile.arch = arch;
     o.compile.cache = r->c;
-    if (g && coda_compile(&p, g, &o.compile)) complain("%s: %s", path, coda_error());
+    if (g && coda_compile(&to->plan[to->count], g, &o.compile)) bad = complain("%s: %s", path, coda_error());
+    else if (g) to->count++;
     coda_graph_free(g);
-    return p;
+    return bad || !g;
+}
+
+/* Every graph for every architecture. */
+static int compile_graphs(struct plans *to, const struct request *r)
+{
+    int bad = 0;
+    char *archs = strdup(r->export.arch ? r->export.arch : "sm_90a"), *rest = archs;
+    for (char *arch; !bad && (arch = strsep(&rest, ","));)
+        for (int i = 0; !bad && i < r->graphs; i++) bad = compile_graph(to, r, r->graph[i], arch);
+    free(archs);
+    return bad;
 }
 
 static int write_bundle(const struct request *r, const coda_export_options *opt)
@@ -191,16 +210,16 @@ static int write_bundle(const struct request *r, const coda_export_options *opt)
 
 static int export(const struct request *r)
 {
-    coda_plan *plan[MOST_FILES] = {NULL};
+    struct plans plans = {{NULL}, 0};
     coda_export_options opt = r->export;
     char *keys = NULL;
     int bad = r->keys && !(keys = read_keys(r->keys));
-    for (int i = 0; !bad && i < r->graphs; i++) bad = !(plan[i] = compile_graph(r, r->graph[i]));
-    if (r->graphs) opt.plans = (const coda_plan *const *)plan;
-    opt.plan_count = r->graphs;
+    if (!bad) bad = compile_graphs(&plans, r);
+    if (r->graphs) opt.plans = (const coda_plan *const *)plans.plan;
+    opt.plan_count = plans.count;
     opt.keys = keys;
     if (!bad) bad = write_bundle(r, &opt);
-    for (int i = 0; i < r->graphs; i++) coda_plan_free(plan[i]);
+    for (int i = 0; i < plans.count; i++) coda_plan_free(plans.plan[i]);
     free(keys);
     return bad;
 }
