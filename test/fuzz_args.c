@@ -19,7 +19,7 @@
 
 int tool_main(int argc, char **argv); /* the tool's main, renamed */
 
-enum { MOST_ARGS = 9, SECONDS_EACH = 30 };
+enum { MOST_ARGS = 9, SECONDS_EACH = 30, WORD = 128 };
 
 static const char *const commands[] = {
     "info",         "explain",     "compile",     "run",           "cache list",   "cache stat",
@@ -156,7 +156,7 @@ static int split(char *line, char **out)
 }
 
 /* Arguments in `text`, pointers to them in argv; their number. */
-static int draw(struct random *r, char text[64], char **argv, char noise[MOST_ARGS][16])
+static int draw(struct random *r, char text[64], char **argv, char noise[MOST_ARGS][WORD])
 {
     int n = 0;
     argv[n++] = (char *)"coda";
@@ -164,13 +164,12 @@ static int draw(struct random *r, char text[64], char **argv, char noise[MOST_AR
     n += split(text, argv + n);
     for (int64_t more = random_below(r, MOST_ARGS - 3); more > 0; more--) {
         char *own = noise[n];
-        argv[n++] = (char *)words[random_below(r, ARRAY_SIZE(words))];
+        argv[n++] = strcpy(own, words[random_below(r, ARRAY_SIZE(words))]); /* the tool writes into it */
         if (!random_chance(r, 5)) continue;
         for (int i = 0; i < 15; i++) own[i] = (char)(1 + random_below(r, 255));
         own[15] = 0;
         for (int i = 0; i < 15; i++)
             if (own[i] == '/') own[i] = '.'; /* it stays in its folder */
-        argv[n - 1] = own;
     }
     argv[n] = NULL;
     return n;
@@ -229,7 +228,7 @@ int main(int argc, char **argv)
     fflush(stdout);
     make_folder();
     while (difftime(time(NULL), begin) < seconds) {
-        char text[64], noise[MOST_ARGS][16], *args[MOST_ARGS + 4];
+        char text[64], noise[MOST_ARGS][WORD], *args[MOST_ARGS + 4];
         int n = draw(&r, text, args, noise), status = run_tool(n, args);
         const char *wrong = judge(status, n, args);
         if (wrong) stop(wrong, status, n, args);
