@@ -419,8 +419,8 @@ uint64_t counted(struct coda_cache *c, enum cache_counter which) { return stats_
 bool is_entry(const char *path)
 {
     const char *slash = strrchr(path, '/');
-    return slash && slash - path > 3 && slash[-3] == '/' && strlen(slash + 1) == 62 &&
-           strspn(slash + 1, "0123456789abcdef") == 62 && strspn(slash - 2, "0123456789abcdef") == 2;
+    return slash && slash - path > 2 && slash[-2] == '/' && strlen(slash + 1) == 63 &&
+           strspn(slash + 1, "0123456789abcdef") == 63 && strspn(slash - 1, "0123456789abcdef") == 1;
 }
 
 struct census {
