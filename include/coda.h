@@ -492,7 +492,8 @@ typedef struct coda_bundle_report {
 /* Writes a bundle at once: a file is all there, or as it was. opt and out may be NULL. Kernels that only
  * another compiler's version differs in go in once, the one last used. A tuned plan takes along those of
  * its figures that `c` has, so that it is planned the same where they hold: on the same device, with the
- * same driver. Elsewhere plans are by price, so export an untuned one (CODA_DEVICE_NONE), too. */
+ * same driver. Elsewhere plans are by price, so export an untuned one, too. CODA_DEVICE_NONE plans as for
+ * an H200; a device with another number of SMs may want other kernels: export plans made there. */
 CODA_API coda_status coda_cache_export(coda_cache *c, const char *path, const coda_export_options *opt,
                                        coda_bundle_report *out);
 /* Copies a bundle's entries into the directory, those that are there already excepted. */

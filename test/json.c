@@ -5,7 +5,7 @@
 #include <string.h>
 
 static char text[1 << 24];
-static const char *at = text, *wanted = "";
+static const char *at = text;
 static bool found;
 
 static void blanks(void) { at += strspn(at, " \t\r\n"); }
@@ -92,19 +92,20 @@ static bool value(const char *path, int depth)
 {
     if (depth > 100) return false;
     blanks();
-    bool good = take("{")   ? object(path, depth + 1)
-                : take("[") ? array(depth + 1)
-                : *at == '"' ? string()
-                             : take("true") || take("false") || take("null") || number();
+    bool good;
+    if (take("{")) good = object(path, depth + 1);
+    else if (take("[")) good = array(depth + 1);
+    else if (*at == '"') good = string();
+    else good = take("true") || take("false") || take("null") || number();
     blanks();
     return good;
 }
 
 int main(int argc, char **argv)
 {
+    const char *path = argc > 1 ? argv[1] : "";
     size_t n = fread(text, 1, sizeof text - 1, stdin);
-    if (argc > 1) wanted = argv[1];
-    if (!value(wanted, 0) || at != text + n) return fprintf(stderr, "json: wrong at %.40s\n", at), 1;
-    if (*wanted && !found) return fprintf(stderr, "json: there is no %s\n", wanted), 1;
+    if (!value(path, 0) || at != text + n) return fprintf(stderr, "json: wrong at %.40s\n", at), 1;
+    if (*path && !found) return fprintf(stderr, "json: there is no %s\n", path), 1;
     return 0;
 }
