@@ -418,9 +418,11 @@ uint64_t counted(struct coda_cache *c, enum cache_counter which) { return stats_
 
 bool is_entry(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    return slash && slash - path > 2 && slash[-2] == '/' && strlen(slash + 1) == 63 &&
-           strspn(slash + 1, "0123456789abcdef") == 63 && strspn(slash - 1, "0123456789abcdef") == 1;
+    const char *name = strrchr(path, '/'), *folder = name;
+    while (folder && folder > path && folder[-1] != '/') folder--;
+    if (!name || folder == path) return false;
+    size_t head = strspn(folder, "0123456789abcdef"), tail = strspn(name + 1, "0123456789abcdef");
+    return folder + head == name && !name[1 + tail] && head && head + tail == 64;
 }
 
 struct census {

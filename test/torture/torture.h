@@ -87,7 +87,7 @@ bool thing_right(const void *data, size_t got, int number, size_t size);
 
 struct coda_cache *open_cache(const char *folder); /* no limit; all else by default                */
 uint64_t counted(struct coda_cache *c, enum cache_counter which);
-/* Is it the path of an entry: 64 hex digits, the first of them its folder? */
+/* Is it the path of an entry: 64 hex digits, the first of them its folder's name? */
 bool is_entry(const char *path);
 /* Files below `folder` that are neither entries nor the cache's own lasting ones; entries, if not NULL,
  * gets the number of those. */
