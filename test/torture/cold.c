@@ -3,13 +3,16 @@
  * each other, in processes, in threads, and in containers that cannot see each other.
  */
 #include <errno.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -187,6 +190,60 @@ static void threads(void)
     figure(5 * rounds, bad, "%d threads, one key, good and failing: one compile, one end for all", THREADS);
 }
 
+/* ---- Memory: a process that may make no system call finds what it has, failures too ---- */
+
+enum { LOOKUPS = 1000000 };
+
+static int fail_to_make(void *ctx, void **data, size_t *size, char *err, bool *passing)
+{
+    (void)ctx, (void)data, (void)size;
+    *passing = false;
+    snprintf(err, CACHE_ERROR, "cannot be made");
+    atomic_fetch_add(&board->compiles, 1);
+    return 1;
+}
+
+/* How many of the lookups found what they should. */
+static long look_up(struct coda_cache *c, const struct cache_key *good, const struct cache_key *bad)
+{
+    long right = 0;
+    for (int i = 0; i < LOOKUPS; i++) {
+        const struct cache_value *v = cache_find(c, i % 2 ? bad : good);
+        right += v && (v->status != 0) == i % 2;
+        cache_value_free(v);
+    }
+    return right;
+}
+
+static int look_up_strictly(void *ctx)
+{
+    double *ns = ctx;
+    struct coda_cache *c = open_cache(under("cache"));
+    struct cache_key good = thing_key(1), bad = thing_key(2);
+    obtain_thing(c, 1, 100000);
+    cache_value_free(cache_obtain(c, &bad, &(struct cache_maker){fail_to_make, NULL, NULL}));
+    double start = now_ms();
+    long right = look_up(c, &good, &bad);
+    *ns = (now_ms() - start) * 1e6 / LOOKUPS;
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT)) return 77;
+    right += look_up(c, &good, &bad);
+    syscall(SYS_exit, right == 2L * LOOKUPS ? 0 : 1); /* all that is allowed now, beside read and write */
+    return 1;
+}
+
+static void memory(void)
+{
+    double *ns = shared_memory(sizeof *ns);
+    board_reset();
+    remove_tree(under("cache"));
+    int end = reap(spawn(look_up_strictly, ns)), bad = 0;
+    if (end == 77) return skipped("lookups without system calls: this machine has no seccomp");
+    if (end) bad += complain("the process ended with %d", end);
+    bad += expect_compiles("memory", 2);
+    figure(2L * LOOKUPS, bad, "lookups in memory, good and failing, %.0f ns each, no system call is allowed",
+           *ns);
+}
+
 /* ---- Containers: own pid and mount namespace, the same pid, one folder by another path ---- */
 
 struct container {
@@ -264,6 +321,7 @@ int main(int argc, char **argv)
     counts = shared_memory(sizeof *counts);
     if (chosen("processes")) one_key(), many_keys();
     if (chosen("threads")) threads();
+    if (chosen("memory")) memory();
     if (chosen("containers")) containers();
     return torture_end();
 }
