@@ -115,16 +115,40 @@ static void write_file(const char *name, const void *bytes, size_t size)
 
 static void write_text(const char *name, const char *text) { write_file(name, text, strlen(text)); }
 
-/* One entry of each kind, and their bytes as what a bundle is not. */
-static void fill_cache(void)
+/* Lines like those of a key, and unlike them. */
+static void random_key(struct random *r, char *out, int most)
+{
+    static const char *const line[] = {
+        "coda kernel 3\n", "arch sm_90a\n",   "arch \n",     "symbol k\n", "symbol ",
+        "text 12 00\n",    "nvrtc 13.0 ab\n", "option -x\n", "\n",         "%s\t\x1b[2J"};
+    int n = 0;
+    for (int64_t lines = random_below(r, 12); lines >= 0; lines--)
+        n += snprintf(out + n, (size_t)(most - n), "%s", line[random_below(r, ARRAY_SIZE(line))]);
+    for (int64_t harm = random_below(r, 4); harm > 0 && n; harm--)
+        out[random_below(r, n)] = (char)(1 + random_below(r, 255));
+}
+
+/* Entries of any keys, a record of them, harmed, and an entry's bytes as what a bundle is not. */
+static void fill_cache(struct random *r)
 {
     static const char text[] = "tile 128x256\n";
-    struct coda_cache *c = cache_open(&(struct cache_options){.dir = "kept", .overlays = ""});
-    struct cache_key kernel = cache_key(CACHE_KERNEL, "what\nsymbol k\n", "by\n"),
-                     tuning = cache_key(CACHE_TUNING, "what\nshape 1\n", "by\n");
-    cache_put(c, &kernel, text, sizeof text, "__global__ void k() {}");
-    cache_put(c, &tuning, text, sizeof text, NULL);
+    struct coda_cache *c =
+        cache_open(&(struct cache_options){.dir = "kept", .overlays = "", .record = "keys"});
+    unlink("keys");
+    for (int i = 0; i < 6; i++) {
+        char what[400] = "", by[400] = "";
+        random_key(r, what, sizeof what);
+        random_key(r, by, sizeof by);
+        struct cache_key k = cache_key(random_chance(r, 60) ? CACHE_KERNEL : CACHE_TUNING, what, by);
+        void *data = NULL;
+        size_t size;
+        cache_put(c, &k, text, sizeof text, i % 2 ? "__global__ void k() {}" : NULL);
+        if (cache_get(c, &k, &data, &size)) free(data);
+    }
     cache_close(c);
+    FILE *f = random_chance(r, 50) ? fopen("keys", "r+b") : NULL;
+    if (f && !fseek(f, (long)random_below(r, 300), SEEK_SET)) fputc((int)random_below(r, 256), f);
+    if (f) fclose(f);
     struct entry e = {.kind = CACHE_KERNEL, .key = "k\n", .key_size = 2, .what_size = 2};
     size_t size;
     void *bytes = entry_pack(&e, &size);
@@ -132,7 +156,7 @@ static void fill_cache(void)
     free(bytes);
 }
 
-static void make_folder(void)
+static void make_folder(struct random *r)
 {
     if (!mkdtemp(folder) || chdir(folder)) perror(folder), exit(2);
     setenv("CODA_CACHE_DIR", "cache", 1);
@@ -140,10 +164,9 @@ static void make_folder(void)
     setenv("CODA_LIBCUDA", "/nonexistent", 1);
     write_text("scale.coda", "%x = input f32[3,5]\n%y = scale %x {alpha=2}\noutput %y = %y\n");
     write_text("bad.coda", "%x = input f32[3,5]\n%y = matmul %x, %z\n");
-    write_text("keys", "kernel what\n\nnonsense \x01\n");
     write_text("y.npy", "\x93NUMPY\1\0v\0{'descr': '<f4', 'fortran_order': False, 'shape': (3, 5), }\n");
     write_text("cut.npy", "\x93NUMPY\1");
-    fill_cache();
+    fill_cache(r);
 }
 
 /* ---- One case ---- */
@@ -226,14 +249,14 @@ int main(int argc, char **argv)
     long ends[3] = {0};
     printf("fuzz_args: seed %llu\n", (unsigned long long)r.state);
     fflush(stdout);
-    make_folder();
+    make_folder(&r);
     while (difftime(time(NULL), begin) < seconds) {
         char text[64], noise[MOST_ARGS][WORD], *args[MOST_ARGS + 4];
         int n = draw(&r, text, args, noise), status = run_tool(n, args);
         const char *wrong = judge(status, n, args);
         if (wrong) stop(wrong, status, n, args);
         ends[status]++;
-        if (random_chance(&r, 2)) fill_cache(); /* clear may have emptied it */
+        if (random_chance(&r, 10)) fill_cache(&r); /* clear may have emptied it */
     }
     char command[96];
     snprintf(command, sizeof command, "rm -rf '%s'", folder);
