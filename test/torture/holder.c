@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "torture.h"
@@ -15,7 +16,7 @@ enum { SIZE = 5000 };
 
 struct user {
     int wait_ms, lock_error;
-    atomic_int waits, timeouts, unavailable; /* of those who ended                                 */
+    atomic_int waits, timeouts, unavailable, misses; /* of those who ended                                 */
 };
 static struct user *user; /* shared */
 static char folder[256];
@@ -30,6 +31,7 @@ static int use(void *ctx)
     atomic_fetch_add(&user->waits, (int)counted(c, COUNT_waits));
     atomic_fetch_add(&user->timeouts, (int)counted(c, COUNT_wait_timeouts));
     atomic_fetch_add(&user->unavailable, (int)counted(c, COUNT_lock_unavailable));
+    atomic_fetch_add(&user->misses, (int)counted(c, COUNT_misses));
     cache_close(c);
     return !right;
 }
@@ -146,6 +148,30 @@ static void no_locks(void)
     figure(ERRORS, bad, "locks that fail with %d errno values: all work alone, and it is counted", ERRORS);
 }
 
+/* Stops before it takes its first lock: it has looked, and found nothing. */
+static int use_late(void *ctx)
+{
+    shim_watch(folder);
+    shim.only = "fcntl";
+    shim_arm(SHIM_STOP, 1, 0, false);
+    return use(ctx);
+}
+
+static void late(void)
+{
+    int bad = 0, status;
+    fresh(0, 5000);
+    pid_t second = spawn(use_late, NULL);
+    waitpid(second, &status, WUNTRACED);
+    if (!WIFSTOPPED(status)) bad += complain("the second takes no lock");
+    if (reap(spawn(use, NULL))) bad += complain("the first failed");
+    kill(second, SIGCONT);
+    if (WIFSTOPPED(status) && reap(second)) bad += complain("the second failed");
+    if (atomic_load(&user->misses) != 2) bad += complain("%d missed", atomic_load(&user->misses));
+    if (atomic_load(&board->compiles) != 1) bad += complain("%d compiles", atomic_load(&board->compiles));
+    figure(1, bad, "another process is done between a look and the lock: who gets the lock looks again");
+}
+
 /* ---- A child of the holder lives on, with the descriptor of the lock ---- */
 
 static pid_t *orphan; /* shared */
@@ -199,6 +225,7 @@ int main(int argc, char **argv)
     stopped();
     impatient();
     no_locks();
+    late();
     forked();
     return torture_end();
 }
