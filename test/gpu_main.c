@@ -4,13 +4,18 @@
  *     gpu_tests [--stamp FILE --digest HEX] [NAME...]
  *
  * A file test/gpu_NAME.c defines int gpu_NAME(void); nothing else is registered: gpu_list.h is made
- * from the file names. With names, only those tests run, and no stamp is written.
+ * from the file names. With names, only those tests run, and no stamp is written. Several tests run at
+ * once, each in its own process, for most of their time is compilation; one alone runs in this process,
+ * where debuggers and sanitizers look.
  */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "coda.h"
 #include "gpu_case.h"
@@ -28,7 +33,11 @@ static const struct {
 #undef GPU_TEST
     {NULL, NULL}};
 
-static int passed, failed;
+enum { TESTS = sizeof tests / sizeof *tests - 1 };
+
+static struct result {
+    int passed, failed;
+} *result, *all; /* of the test that runs here; of each test, in memory that processes share           */
 
 int gpu_case(bool good, const char *name, const char *format, ...)
 {
@@ -39,8 +48,8 @@ int gpu_case(bool good, const char *name, const char *format, ...)
     putchar('\n');
     fflush(stdout);
     va_end(args);
-    passed += good;
-    failed += !good;
+    result->passed += good;
+    result->failed += !good;
     return !good;
 }
 
@@ -61,7 +70,7 @@ static void write_machine(FILE *f)
             fprintf(f, "%s\n", line);
 }
 
-static int write_stamp(const char *path, const char *digest)
+static int write_stamp(const char *path, const char *digest, struct result sum)
 {
     char date[32];
     time_t now = time(NULL);
@@ -70,25 +79,83 @@ static int write_stamp(const char *path, const char *digest)
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
     fprintf(f, "digest: %s\n", digest);
     write_machine(f);
-    fprintf(f, "date: %s\npassed: %d\nfailed: %d\n", date, passed, failed);
+    fprintf(f, "date: %s\npassed: %d\nfailed: %d\n", date, sum.passed, sum.failed);
     return fclose(f);
+}
+
+/* ---- One test, and several at once ---- */
+
+static void run(int i)
+{
+    result = &all[i];
+    int failures = tests[i].run();
+    if (failures > result->failed || result->passed + result->failed == 0)
+        gpu_case(false, tests[i].name, "%d failures outside of any case", failures);
+}
+
+struct process {
+    pid_t pid;
+    FILE *output;
+};
+
+static void start(struct process *p, int i)
+{
+    p->output = tmpfile();
+    fflush(stdout);
+    if ((p->pid = p->output ? fork() : -1)) return;
+    dup2(fileno(p->output), STDOUT_FILENO);
+    run(i);
+    fflush(stdout);
+    _exit(EXIT_SUCCESS);
+}
+
+static void copy(FILE *from)
+{
+    char block[4096];
+    rewind(from);
+    for (size_t n; (n = fread(block, 1, sizeof block, from));) fwrite(block, 1, n, stdout);
+    fclose(from);
+}
+
+static void finish(const struct process *p, int i)
+{
+    int status = -1;
+    if (p->pid > 0) waitpid(p->pid, &status, 0);
+    if (p->output) copy(p->output);
+    result = &all[i];
+    if (status) gpu_case(false, tests[i].name, "its process ended with status 0x%x", (unsigned)status);
+}
+
+static struct result run_all(const bool *wanted, int count)
+{
+    struct process process[TESTS];
+    struct result sum = {0, 0};
+    for (int i = 0; i < TESTS; i++) {
+        if (wanted[i] && count == 1) run(i);
+        else if (wanted[i]) start(&process[i], i);
+    }
+    for (int i = 0; i < TESTS; i++) {
+        if (wanted[i] && count > 1) finish(&process[i], i);
+        sum.passed += all[i].passed;
+        sum.failed += all[i].failed;
+    }
+    return sum;
 }
 
 int main(int argc, char **argv)
 {
     const char *stamp = NULL, *digest = "";
-    int first = 1;
+    int first = 1, count = 0;
+    bool wanted[TESTS];
     for (; first + 1 < argc && strncmp(argv[first], "--", 2) == 0; first += 2) {
         if (strcmp(argv[first], "--stamp") == 0) stamp = argv[first + 1];
         if (strcmp(argv[first], "--digest") == 0) digest = argv[first + 1];
     }
-    for (int i = 0; tests[i].name; i++) {
-        if (!chosen(tests[i].name, argv + first, argc - first)) continue;
-        int before = failed, count = passed + failed, failures = tests[i].run();
-        if (failures > failed - before || passed + failed == count)
-            gpu_case(false, tests[i].name, "%d failures outside of any case", failures);
-    }
-    printf("%d passed, %d failed\n", passed, failed);
-    if (stamp && first == argc && write_stamp(stamp, digest) != 0) return EXIT_FAILURE;
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    all = mmap(NULL, TESTS * sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED) return perror("mmap"), EXIT_FAILURE;
+    for (int i = 0; i < TESTS; i++) count += wanted[i] = chosen(tests[i].name, argv + first, argc - first);
+    struct result sum = run_all(wanted, count);
+    printf("%d passed, %d failed\n", sum.passed, sum.failed);
+    if (stamp && first == argc && write_stamp(stamp, digest, sum) != 0) return EXIT_FAILURE;
+    return sum.failed || !count ? EXIT_FAILURE : EXIT_SUCCESS;
 }
