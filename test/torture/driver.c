@@ -94,7 +94,7 @@ static coda_status use_on(int device, struct coda_cache *c, int number)
 
 static void devices(void)
 {
-    int bad = 0;
+    int bad = 0, entries;
     remove_tree(folder);
     board_reset();
     atomic_store(&board->devices, 2);
@@ -104,6 +104,8 @@ static void devices(void)
         if (use_on(turn % 2, c, 1)) bad += complain("device %d: %s", turn % 2, coda_error());
     if (atomic_load(&board->compiles) != 2)
         bad += complain("two archs: %d compiles", atomic_load(&board->compiles));
+    if (atomic_load(&board->wrong)) bad += complain("a device was given the other's image");
+    if (leftovers(folder, &entries) || entries != 2) bad += complain("two archs: %d entries", entries);
     cache_close(c);
 
     board_reset();
@@ -114,6 +116,7 @@ static void devices(void)
         if (use_on(turn % 2, c, 2)) bad += complain("device %d: %s", turn % 2, coda_error());
     if (atomic_load(&board->compiles) != 1)
         bad += complain("one arch: %d compiles", atomic_load(&board->compiles));
+    if (leftovers(folder, &entries) || entries != 1) bad += complain("one arch: %d entries", entries);
     cache_close(c);
     if (atomic_load(&board->bad_launches))
         bad += complain("%d bad launches", atomic_load(&board->bad_launches));
