@@ -112,7 +112,7 @@ template <class C, class E> struct Drain {
     static constexpr bool whole = E::staged || E::fetched;   // chunks are as wide as buffers
     static constexpr int chunk_patches = whole ? chunk_columns / (K::gated ? 8 : 16) : loose;
     static constexpr int chunks = patches / chunk_patches, units = chunks * blocks;
-    // Of a chunk's code. It is long if it rotates, or if states are; then one, if a chunk's sums are adjacent.
+    // Copies of a chunk's code: one where it is long (rotates, or has wide states) and its sums are adjacent.
     static constexpr bool is_long = K::lanes == 2 || sizeof(typename E::State) > sizeof(float);
     static constexpr int copies = is_long && !K::gated && (whole || !K::apart) ? 1 : chunks;
     static constexpr int ring = E::staged * chunk_columns <= 64 && units > 1 ? 2 : 1;
