@@ -1,5 +1,5 @@
-/* group.h -- between group.c, which decides which node belongs to which program, and steps.c, which
- * writes the programs. */
+/* group.h -- between roots.c and group.c, which decide which node belongs to which program, and steps.c
+ * and programs.c, which write the programs. */
 #ifndef GROUP_H
 #define GROUP_H
 
@@ -30,7 +30,7 @@ struct site { /* what is known of one node */
 };
 
 struct group {
-    int first, last; /* nodes; members are a list through site.next                          */
+    int first, last;       /* nodes; members are a list through site.next                          */
     int members, loads;
     struct program p;      /* kind, domain, operands, pair, rope                                   */
     struct type domain;    /* ROWS: of the value whose columns are walked                          */
@@ -56,16 +56,30 @@ struct source {
     int value, lane;
     enum pair_kind pair;
 };
-struct source group_source(const struct grouper *gr, const struct group *q, int value);
 
-/* Domain strides of an operand by its own strides; false if the domain cannot walk it so. `as` is the
- * type of the node that reads it. */
-bool group_strides(const struct group *q, const struct type *t, const int64_t *s, const struct type *as,
-                   int64_t *out);
+/* roots.c: a group without members. */
+struct group *group_new(struct grouper *gr, enum program_kind kind, int root);
+
+/* group.c */
+void group_join(struct grouper *gr, struct group *q, int value);
+void group_grow(struct grouper *gr, struct group *q); /* whatever can join joins                   */
+bool group_holds(const struct grouper *gr, const struct group *q, int value);
+struct source group_source(const struct grouper *gr, const struct group *q, int value);
+struct rope_spec group_rope(const graph *g, const struct node *n);
+
+/* domain.c: strides over the domain of an operand by its own strides; false if the domain cannot walk it
+ * so. `as` is what its reader walks. */
+bool domain_strides(const struct group *q, const struct type *t, const int64_t *s, const struct type *as,
+                    int64_t *out);
+/* What node n walks: a statistic the tensor that it is of, others their result. */
+const struct type *domain_walked(const graph *g, const struct node *n);
 /* The operand `i` of `n` as it is read: positions, ids and keys get a last dimension of 1. */
-struct type group_operand_type(const graph *g, const struct node *n, int i);
+struct type domain_operand_type(const graph *g, const struct node *n, int i);
 /* Do the rows of a value of type t run with the rows of the group's domain, one for one? */
-bool group_rows_match(const struct group *q, const struct type *t);
+bool domain_rows_match(const struct group *q, const struct type *t);
+/* What of the domain a value has: all columns, those of a gated output, one, or something else. */
+enum shape { SHAPE_NO, SHAPE_TILE, SHAPE_HALF, SHAPE_ROW };
+enum shape domain_shape(const struct group *q, const struct type *t);
 
 /* buffers.c: the buffer of a value, of an output, of the states of a partial reduction. */
 int buffer_of(struct grouper *gr, int value);

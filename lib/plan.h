@@ -223,7 +223,7 @@ struct plan_options {
     int decisions;
 };
 
-/* group.c: graph -> programs. tile.c: shape -> tile, a pure function. place.c: offsets. */
+/* roots.c: graph -> programs. tile.c: shape -> tile, a pure function. place.c: offsets. */
 coda_status plan_build(struct plan *p, const graph *g, const struct plan_options *opt);
 coda_status plan_group(struct plan *p, const graph *g, const struct plan_options *opt);
 bool tile_pairs_ok(const struct program *p); /* may p->pair be fused into this GEMM?                */

@@ -17,7 +17,7 @@ static void store(struct writer *w, int value, int buffer, int64_t offset, const
     const struct type *t = &w->gr->g->node[value].type;
     struct port port = port_new(PORT_STORE, buffer, offset, t->dtype, value);
     int64_t out[CODA_MAX_RANK];
-    if (!group_strides(w->q, t, stride, t, out)) {
+    if (!domain_strides(w->q, t, stride, t, out)) {
         w->status = fail(CODA_E_UNSUPPORTED, "plan: %%%d cannot be stored by its program's domain", value);
         return;
     }
@@ -170,13 +170,9 @@ static void write_members(struct writer *w)
 /* A program for a statistic that is in pieces but needed whole. */
 static void finish_statistic(struct grouper *gr, struct writer *w, int value)
 {
-    struct group *q = &gr->group[gr->groups++];
+    struct group *q = group_new(gr, PROGRAM_ROWS, value);
     const struct node *n = &gr->g->node[value];
-    *q = (struct group){.first = -1, .last = -1, .paired = -1, .domain = n->type};
-    q->p.kind = PROGRAM_ROWS;
-    q->p.root = value;
-    q->p.scratch = -1;
-    q->p.prepare = gr->site[value].is_const;
+    q->domain = n->type;
     q->p.rank = n->type.rank;
     memcpy(q->p.dim, n->type.dim, sizeof q->p.dim);
     if (!open_writer(w, gr, q)) return;

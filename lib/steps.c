@@ -2,6 +2,7 @@
  * steps.c -- the steps of one program: each member node in SSA form, its operands as loads, lanes or
  * row statistics finished on the spot.
  */
+#include "epilogue.h"
 #include "group.h"
 
 #include <string.h>
@@ -42,8 +43,7 @@ static enum step_class class_of(const struct program *p, const int64_t *stride)
 
 static bool is_half(const struct writer *w, const struct type *t)
 {
-    enum pair_kind pair = w->p->pair;
-    return (pair == PAIR_GLU_INTERLEAVED || pair == PAIR_GLU_STACKED) && type_columns(t) * 2 == w->p->dim[2];
+    return program_is_gated(w->p) && type_columns(t) * 2 == w->p->dim[2];
 }
 
 /* Loads and row values are the same for both halves of a gated tile unless they vary with columns. */
@@ -73,7 +73,7 @@ static int load(struct writer *w, int value, const struct type *t, const struct 
 {
     struct view v;
     int64_t stride[CODA_MAX_RANK];
-    if (!view_of(w->gr->g, value, &v) || !group_strides(w->q, t, v.stride, as, stride)) {
+    if (!view_of(w->gr->g, value, &v) || !domain_strides(w->q, t, v.stride, as, stride)) {
         w->status =
             fail(CODA_E_UNSUPPORTED, "plan: operand %%%d has no strides over its program's domain", value);
         return 0;
@@ -128,7 +128,7 @@ static bool is_recomputed(const struct writer *w, int value, const struct type *
     const struct site *s = &w->gr->site[value];
     const struct type *t = &w->gr->g->node[value].type;
     if (t->rank != as->rank || !(s->partial || s->role == ROLE_INLINE)) return false;
-    if (!group_rows_match(w->q, t)) return false;
+    if (!domain_rows_match(w->q, t)) return false;
     return type_columns(t) == 1 || (s->role == ROLE_INLINE && type_columns(t) == type_columns(as));
 }
 
@@ -153,13 +153,13 @@ static int lane(struct writer *w, struct source s)
 static int operand(struct writer *w, const struct node *n, int i)
 {
     const graph *g = w->gr->g;
-    struct type t = group_operand_type(g, n, i), as = n->type;
-    if (n->op == OP_REDUCE && as.rank) as.dim[as.rank - 1] = type_columns(&g->node[n->in[0]].type);
+    struct type t = domain_operand_type(g, n, i);
+    const struct type *as = domain_walked(g, n);
     struct source s = group_source(w->gr, w->q, n->in[i]);
     if (s.kind == SOURCE_MEMBER && w->step_of[s.value] >= 0) return w->step_of[s.value];
     if (s.kind == SOURCE_LANE) return lane(w, s);
-    if (is_recomputed(w, n->in[i], &as)) return write_again(w, n->in[i]);
-    return load(w, n->in[i], &t, &as);
+    if (is_recomputed(w, n->in[i], as)) return write_again(w, n->in[i]);
+    return load(w, n->in[i], &t, as);
 }
 
 /* A statistic in pieces is finished, a cheap map computed again. */
@@ -192,8 +192,7 @@ static bool is_reduced_and_stored(const struct writer *w, int value)
     const graph *g = w->gr->g;
     bool reduced = false, stored = false;
     for (int i = value + 1; i < g->nodes; i++) {
-        const struct site *s = &w->gr->site[i];
-        bool here = s->role == ROLE_MEMBER && &w->gr->group[s->group] == w->q;
+        bool here = group_holds(w->gr, w->q, i);
         if (!reads(&g->node[i], value)) continue;
         reduced = reduced || (here && g->node[i].op == OP_REDUCE);
         stored = stored || !here;

@@ -28,9 +28,13 @@ bool view_collapse(const struct type *t, const int64_t *s, int lo, int hi, int64
 struct type type_as_rows(const struct type *t);
 
 /* The matrices of a product: [batch][rows][k] by strides. */
+struct matrix_view {
+    int base;
+    int64_t offset, batch, row, k;
+};
 struct matmul_view {
     int64_t batch, m, n, k;
-    struct { int base; int64_t offset, batch, row, k; } a, b;
+    struct matrix_view a, b;
 };
 bool view_matmul(const graph *g, const struct node *n, struct matmul_view *out);
 

@@ -1,0 +1,86 @@
+/*
+ * domain.c -- how a value lies over the domain of a program: [batch, M, N] of a product, or the tensor that
+ * a rows program walks.
+ */
+#include "epilogue.h"
+#include "group.h"
+
+#include <string.h>
+
+static int64_t rows_of(const struct group *q)
+{
+    return q->p.kind == PROGRAM_GEMM ? q->p.dim[0] * q->p.dim[1] : type_rows(&q->domain);
+}
+
+bool domain_rows_match(const struct group *q, const struct type *t) { return type_rows(t) == rows_of(q); }
+
+const struct type *domain_walked(const graph *g, const struct node *n)
+{
+    return n->op == OP_REDUCE ? &g->node[n->in[0]].type : &n->type;
+}
+
+struct type domain_operand_type(const graph *g, const struct node *n, int i)
+{
+    const struct type *t = &g->node[n->in[i]].type;
+    bool key = (n->op == OP_ROPE || n->op == OP_EMBEDDING || n->op == OP_REDUCE) && i == 1;
+    if (!key) return *t;
+    if (n->op == OP_REDUCE && t->rank == g->node[n->in[0]].type.rank) return *t;
+    return type_as_rows(t);
+}
+
+/* [batch, M, N] of a value of the epilogue: its leading dimensions are M, or batch and M. */
+static bool gemm_split(const struct group *q, const struct type *t, int *rows)
+{
+    *rows = q->p.dim[0] == 1 ? 0 : t->rank - 2;
+    if (*rows < 0 || type_rows(t) != rows_of(q)) return false;
+    return q->p.dim[0] == 1 || t->dim[t->rank - 2] == q->p.dim[1];
+}
+
+static bool gemm_strides(const struct group *q, const struct type *t, const int64_t *s, int64_t *out)
+{
+    int rows;
+    if (!gemm_split(q, t, &rows)) return false;
+    out[2] = t->rank ? s[t->rank - 1] : 0;
+    return view_collapse(t, s, 0, rows, &out[0]) &&
+           view_collapse(t, s, rows, MAX(t->rank - 1, rows), &out[1]);
+}
+
+bool domain_strides(const struct group *q, const struct type *t, const int64_t *s, const struct type *as,
+                    int64_t *out)
+{
+    int64_t wide[CODA_MAX_RANK] = {0};
+    if (t->rank > as->rank) return false;
+    if (as->rank == 0) {
+        memset(out, 0, sizeof *out * CODA_MAX_RANK);
+        return true;
+    }
+    view_broadcast(t, s, as, wide);
+    memset(out, 0, sizeof *out * CODA_MAX_RANK);
+    if (q->p.kind == PROGRAM_GEMM) return gemm_strides(q, as, wide, out);
+    if (as->rank != q->domain.rank) return false;
+    memcpy(out, wide, sizeof wide);
+    return true;
+}
+
+static enum shape gemm_shape(const struct group *q, const struct type *t)
+{
+    int rows;
+    if (t->rank == 0 || !gemm_split(q, t, &rows)) return SHAPE_NO;
+    int64_t columns = type_columns(t), n = q->p.dim[2];
+    if (columns == n) return SHAPE_TILE;
+    return program_is_gated(&q->p) && columns * 2 == n ? SHAPE_HALF : SHAPE_NO;
+}
+
+static enum shape rows_shape(const struct group *q, const struct type *t)
+{
+    if (t->rank != q->domain.rank || t->rank == 0) return SHAPE_NO;
+    for (int d = 0; d + 1 < t->rank; d++)
+        if (t->dim[d] != q->domain.dim[d]) return SHAPE_NO;
+    int64_t columns = type_columns(t);
+    return columns == type_columns(&q->domain) ? SHAPE_TILE : columns == 1 ? SHAPE_ROW : SHAPE_NO;
+}
+
+enum shape domain_shape(const struct group *q, const struct type *t)
+{
+    return q->p.kind == PROGRAM_GEMM ? gemm_shape(q, t) : rows_shape(q, t);
+}
