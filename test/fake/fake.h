@@ -49,8 +49,7 @@ struct fake_board {
     struct {
         atomic_ullong digest; /* 0: free                                                    */
         atomic_int compiles;
-    } text[FAKE_TEXTS];  /* one for each distinct source, arch and option              */
-    atomic_int pids[64]; /* of the processes that compile now; 0: free                 */
+    } text[FAKE_TEXTS]; /* one for each distinct source, arch and option              */
 };
 
 /* The board of this process, private if $FAKE_BOARD names none. */

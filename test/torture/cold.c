@@ -78,6 +78,17 @@ static int expect_compiles(const char *what, int want)
     return got == want ? 0 : complain("%s: %d compiles instead of %d", what, got, want);
 }
 
+/* Was each source compiled once? */
+static int expect_once(int kernels)
+{
+    int texts = 0, twice = 0;
+    for (int i = 0; i < FAKE_TEXTS; i++) {
+        texts += atomic_load(&board->text[i].digest) != 0;
+        twice += atomic_load(&board->text[i].compiles) > 1;
+    }
+    return texts == kernels && !twice ? 0 : complain("%d sources, %d of them twice", texts, twice);
+}
+
 /* The counters of `users` processes that used `kernels` kernels each say what the compiler says. */
 static int expect_counts(const char *what, int users, int kernels)
 {
@@ -114,7 +125,8 @@ static void many_keys(void)
         board_reset();
         atomic_store(&board->compile_us, compile_ms * 1000);
         double ms = run_users(&u, PROCESSES, &bad);
-        bad += expect_compiles("many keys", KEYS) + expect_counts("many keys", PROCESSES, KEYS);
+        bad += expect_once(KEYS) + expect_compiles("many keys", KEYS) +
+               expect_counts("many keys", PROCESSES, KEYS);
         int together = atomic_load(&board->most_running);
         if (together < 8) bad += complain("only %d compiles in parallel", together);
         most = together < most ? together : most;

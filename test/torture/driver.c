@@ -217,6 +217,34 @@ static void isolation(void)
            "a compiler that crashes, aborts, hangs or fails in a child: an error of that kernel alone, once");
 }
 
+/* ---- Failures that pass ---- */
+
+/* A compiler without memory is asked again; one that finds a mistake is not. */
+static void passing(void)
+{
+    static const struct {
+        enum fake_mode mode;
+        coda_status want;
+        int compiles; /* of the call after it, when the compiler is well again */
+        coda_status after;
+    } cases[] = {{FAKE_MEMORY, CODA_E_MEMORY, 1, CODA_OK}, {FAKE_FAIL, CODA_E_COMPILE, 0, CODA_E_COMPILE}};
+    int bad = 0;
+    for (int i = 0; i < 2; i++) {
+        remove_tree(folder);
+        board_reset();
+        struct coda_cache *c = open_cache(folder);
+        atomic_store(&board->mode, cases[i].mode);
+        bad += expect("a compiler that fails", c, cases[i].want, 1);
+        atomic_store(&board->mode, FAKE_GOOD);
+        bad += expect("the same, well again", c, cases[i].after, cases[i].compiles);
+        cache_forget(c);
+        bad += expect("the same, forgotten", c, CODA_OK, !cases[i].compiles);
+        cache_close(c);
+    }
+    figure(2, bad,
+           "a compiler out of memory is asked again, one that finds a mistake only when that is forgotten");
+}
+
 /* ---- Audit ---- */
 
 static void audit(void)
@@ -249,6 +277,7 @@ int main(int argc, char **argv)
     devices();
     loaded();
     isolation();
+    passing();
     audit();
     return torture_end();
 }
