@@ -46,14 +46,12 @@ void *arena_alloc(struct arena *a, size_t bytes)
     return p;
 }
 
-void *arena_copy(struct arena *a, const void *from, size_t bytes)
+char *arena_string(struct arena *a, const char *s)
 {
-    void *p = arena_alloc(a, bytes);
-    if (p && bytes) memcpy(p, from, bytes);
-    return p;
+    size_t bytes = strlen(s) + 1;
+    char *p = arena_alloc(a, bytes);
+    return p ? memcpy(p, s, bytes) : NULL;
 }
-
-char *arena_string(struct arena *a, const char *s) { return arena_copy(a, s, strlen(s) + 1); }
 
 char *arena_format(struct arena *a, const char *format, ...)
 {

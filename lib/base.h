@@ -35,7 +35,6 @@ struct arena {
     bool failed;
 };
 void *arena_alloc(struct arena *a, size_t bytes);
-void *arena_copy(struct arena *a, const void *from, size_t bytes);
 char *arena_string(struct arena *a, const char *s);
 char *arena_format(struct arena *a, const char *format, ...) PRINTF(2, 3);
 void arena_free(struct arena *a);
@@ -62,7 +61,6 @@ const char *dtype_name(coda_dtype t); /* "bf16"                                 
 bool dtype_is_float(coda_dtype t);
 double dtype_load(coda_dtype t, const void *base, int64_t index);
 void dtype_store(coda_dtype t, void *base, int64_t index, double value); /* round to nearest even  */
-float dtype_round(coda_dtype t, float value);
 
 /* debug.c -- CODA_DEBUG=graph,rewrite,plan,source,cache,launch and CODA_DUMP=dir, read once. */
 enum debug_topic { DEBUG_GRAPH, DEBUG_REWRITE, DEBUG_PLAN, DEBUG_SOURCE, DEBUG_CACHE, DEBUG_LAUNCH };

@@ -11,7 +11,7 @@
  * Then they run in turns, as recordings of several runs on one set of tensors after the other, and the
  * medians count.
  */
-#include "tune.h"
+#include "contest.h"
 
 #include <pthread.h>
 #include <stdio.h>

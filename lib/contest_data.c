@@ -6,7 +6,7 @@
  * root of K; fp32 vectors and statistics are about 1 and positive; integers are 0 to 255. The pattern's
  * length is eight times a prime, so that no two rows of a matrix are the same.
  */
-#include "tune.h"
+#include "contest.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -96,12 +96,3 @@ void dtype_store(coda_dtype t, void *base, int64_t i, double value)
     case CODA_F16: ((uint16_t *)base)[i] = f16_of((float)value); break;
     }
 }
-
-float dtype_round(coda_dtype t, float value)
-{
-    switch (t) {
-    case CODA_BF16: return float_of((uint32_t)bf16_of(value) << 16);
-    case CODA_F16: return of_f16(f16_of(value));
-    default: return value;
-    }
-}

@@ -4,9 +4,10 @@
  * An emitted text is short: a comment that says what the program does, includes of primitives/, one
  * struct with its constants and straight-line functions, and an extern "C" entry.
  */
-#include <string.h>
+#include "emit.h"
 
-#include "plan.h"
+#include <stdio.h>
+#include <string.h>
 
 #define SYMBOL_SIZE 61
 
@@ -18,6 +19,16 @@ coda_status emit_program(struct plan *plan, struct program *p, const struct mach
     case PROGRAM_ATTENTION: return emit_attention(plan, p, m);
     }
     return fail(CODA_E_INVALID, "program kind %d has no emitter", (int)p->kind);
+}
+
+struct word emit_word(const char *format, ...)
+{
+    struct word w;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(w.s, sizeof w.s, format, args);
+    va_end(args);
+    return w;
 }
 
 const char *emit_dtype(coda_dtype t)

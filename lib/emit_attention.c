@@ -8,7 +8,7 @@
 #include <float.h>
 #include <inttypes.h>
 
-#include "plan.h"
+#include "emit.h"
 
 #define LOG2_E 1.4426950408889634
 #define MOST_TIME ((int64_t)1 << 30) /* positions are 32-bit in the kernels                       */

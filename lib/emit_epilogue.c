@@ -13,21 +13,11 @@
 #include <stdio.h>
 #include <string.h>
 
-struct word printer_word(const char *format, ...)
-{
-    struct word w;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(w.s, sizeof w.s, format, args);
-    va_end(args);
-    return w;
-}
-
 static struct word float_word(float x)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
-    return isfinite(x) ? printer_word("%af", (double)x) : printer_word("bits_float(0x%08xu)", bits);
+    return isfinite(x) ? emit_word("%af", (double)x) : emit_word("bits_float(0x%08xu)", bits);
 }
 
 /* ---- Names ---- */
@@ -42,21 +32,21 @@ struct word printer_value(const struct printer *e, int step, int lane)
 {
     const struct step *s = &e->p->step[step];
     enum level level = step_level(s);
-    if (level == LEVEL_SLOT) return printer_word("v%d%s", step, lane_name(e, s, lane));
-    if (level == e->level) return printer_word("v%d", step);
-    if (level == LEVEL_ROW) return printer_word("%sv%d", e->level == LEVEL_SLOT ? "s.row." : "r.", step);
-    return level == LEVEL_COL ? printer_word("s.col[%d].v%d", lane, step) : printer_word("s.half.v%d", step);
+    if (level == LEVEL_SLOT) return emit_word("v%d%s", step, lane_name(e, s, lane));
+    if (level == e->level) return emit_word("v%d", step);
+    if (level == LEVEL_ROW) return emit_word("%sv%d", e->level == LEVEL_SLOT ? "s.row." : "r.", step);
+    return level == LEVEL_COL ? emit_word("s.col[%d].v%d", lane, step) : emit_word("s.half.v%d", step);
 }
 
 struct word printer_term(int64_t stride, int64_t extent, const char *index)
 {
-    if (!stride || extent <= 1) return printer_word("%s", "");
-    return stride == 1 ? printer_word(" + %s", index) : printer_word(" + %lld * %s", (wide)stride, index);
+    if (!stride || extent <= 1) return emit_word("%s", "");
+    return stride == 1 ? emit_word(" + %s", index) : emit_word(" + %lld * %s", (wide)stride, index);
 }
 
 struct word printer_row(const struct program *p, const char *batch, const char *m)
 {
-    return p->dim[0] > 1 ? printer_word("%lld * %s + %s", (wide)p->dim[1], batch, m) : printer_word("%s", m);
+    return p->dim[0] > 1 ? emit_word("%lld * %s + %s", (wide)p->dim[1], batch, m) : emit_word("%s", m);
 }
 
 static bool loads_directly(const struct program *p, int step)
@@ -107,8 +97,8 @@ static struct word slot_source(const struct printer *e, int i, int lane)
 {
     const struct step *s = &e->p->step[i];
     switch (s->kind) {
-    case STEP_ACC: return printer_word("s.acc[%d]", lane);
-    case STEP_LOAD: return printer_word("s.in[%d][%d]", slot_load(e->p, i), lane);
+    case STEP_ACC: return emit_word("s.acc[%d]", lane);
+    case STEP_LOAD: return emit_word("s.in[%d][%d]", slot_load(e->p, i), lane);
     default: return printer_value(e, s->in[0], s->kind == STEP_LANE ? s->lane : lane);
     }
 }
@@ -131,7 +121,7 @@ static void print_rope(const struct printer *e, int i)
 {
     const struct step *s = &e->p->step[i];
     struct word position =
-        rope_counts_rows(e->p) ? printer_word("s.row.position") : printer_value(e, s->in[1], 0);
+        rope_counts_rows(e->p) ? emit_word("s.row.position") : printer_value(e, s->in[1], 0);
     text_printf(e->t, "        const Pair t%d = pair::rope::apply(%s, %s, %s, s.col[0].high, s.col[0].low);",
                 i, printer_value(e, s->in[0], 0).s, printer_value(e, s->in[0], 1).s, position.s);
     text_append(e->t, "\n");
@@ -141,10 +131,10 @@ static void print_rope(const struct printer *e, int i)
 static void print_reduce(const struct printer *e, int i)
 {
     const struct step *s = &e->p->step[i];
-    struct word key = s->nin > 1 && s->in[1] >= 0 ? printer_value(e, s->in[1], 0) : printer_word("0.0f");
+    struct word key = s->nin > 1 && s->in[1] >= 0 ? printer_value(e, s->in[1], 0) : emit_word("0.0f");
     int lanes = s->half ? 1 : program_lanes(e->p);
     for (int lane = 0; lane < lanes; lane++) {
-        struct word column = s->half ? printer_word("s.half_column") : printer_word("s.column[%d]", lane);
+        struct word column = s->half ? emit_word("s.half_column") : emit_word("s.column[%d]", lane);
         text_printf(e->t, "        if (s.live[%d]) reduce::%s::push(state.v%d, %s, %s, %s);", lane,
                     s->prim->name, i, printer_value(e, s->in[0], lane).s, column.s, key.s);
         text_append(e->t, "\n");
@@ -194,9 +184,9 @@ static struct word row_pointer(const struct printer *e, const struct step *s, ch
 {
     const struct port *port = &e->p->port[s->port];
     if (port->kind == PORT_GATHER)
-        return printer_word("table_row(g.x%d, %s, %lld, %lld)", s->port, printer_value(e, port->index, 0).s,
+        return emit_word("table_row(g.x%d, %s, %lld, %lld)", s->port, printer_value(e, port->index, 0).s,
                             (wide)port->table_rows, (wide)port->table_stride);
-    return printer_word("g.%c%d%s%s", letter, s->port,
+    return emit_word("g.%c%d%s%s", letter, s->port,
                         printer_term(port->stride[0], e->p->dim[0], "p.batch").s,
                         printer_term(port->stride[1], e->p->dim[1], "p.m").s);
 }

@@ -2,9 +2,8 @@
 #ifndef EMIT_EPILOGUE_H
 #define EMIT_EPILOGUE_H
 
+#include "emit.h"
 #include "epilogue.h"
-
-typedef long long wide; /* for %lld */
 
 struct printer {
     const struct program *p;
@@ -12,13 +11,7 @@ struct printer {
     enum level level; /* of the function being printed                                             */
 };
 
-/* A few words of a line. */
-struct word {
-    char s[192];
-};
-
 /* emit_epilogue.c */
-struct word printer_word(const char *format, ...) PRINTF(1, 2);
 /* Value `step` as the current function sees it on `lane`. */
 struct word printer_value(const struct printer *e, int step, int lane);
 /* " + stride * index", or nothing. */

@@ -5,6 +5,7 @@
  * the Epilogue that emit_epilogue.c prints. The parameter struct holds the tensor maps a, b and one for
  * each staged store, then one pointer for each port (GEMV, SIMT: operands a and b first, and no maps).
  */
+#include "emit.h"
 #include "epilogue.h"
 
 typedef long long wide;

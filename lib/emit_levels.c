@@ -13,7 +13,7 @@ static struct word element(const struct printer *e, const struct port *port, cha
 {
     int d = e->level == LEVEL_ROW ? 1 : 2;
     int64_t extent = e->level == LEVEL_HALF ? program_columns(e->p) : e->p->dim[d];
-    return printer_word("g.%c%d%s%s", letter, (int)(port - e->p->port),
+    return emit_word("g.%c%d%s%s", letter, (int)(port - e->p->port),
                         printer_term(port->stride[0], e->p->dim[0], "batch").s,
                         printer_term(port->stride[d], extent, d == 1 ? "m" : "n").s);
 }
@@ -67,7 +67,7 @@ static void print_col_extra(const struct printer *e)
     const struct rope_spec *r = &e->p->rope;
     double turns = 1 / (2 * 3.14159265358979323846), ratio = pow(r->base, -2.0 / (double)MAX(r->rotary, 1));
     struct word pair =
-        r->half ? printer_word("i %% %lld", (wide)MAX(r->rotary / 2, 1)) : printer_word("i / 2");
+        r->half ? emit_word("i %% %lld", (wide)MAX(r->rotary / 2, 1)) : emit_word("i / 2");
     text_printf(e->t, "        const i64 head = n / %lld, i = n %% %lld;\n", (wide)r->head_dim,
                 (wide)r->head_dim);
     text_printf(e->t, "        const bool turns = head < %lld && i < %lld;\n", (wide)r->heads,

@@ -124,7 +124,7 @@ static void print_frequencies(struct emitter *e)
 /* ---- Kernels without a walk: a thread for each piece ---- */
 
 /* " * 8", or nothing for 1. */
-static struct word times(int64_t n) { return n == 1 ? rows_word("%s", "") : rows_word(" * %lld", (wide)n); }
+static struct word times(int64_t n) { return n == 1 ? emit_word("%s", "") : emit_word(" * %lld", (wide)n); }
 
 static void print_place(struct emitter *e)
 {
@@ -176,7 +176,7 @@ static void print_walk(struct emitter *e, int phase)
     if (!rows_needs(w, e->p, phase, e->needed) || !w->pieces) return;
     rows_line(e, unroll ? "#pragma unroll" : "#pragma unroll 2");
     rows_open(e, "for (%s i = 0; i < %lld; i++)", type, (wide)w->items);
-    struct word at = w->team > 1 ? rows_word("(i * %d + lane)", w->team) : rows_word("i");
+    struct word at = w->team > 1 ? emit_word("(i * %d + lane)", w->team) : emit_word("i");
     rows_line(e, "const %s c = %s%s;", type, at.s, times(w->width).s);
     if (!whole) rows_line(e, "if (c >= %lld) continue;", (wide)w->columns);
     rows_piece(e, phase);
@@ -187,9 +187,9 @@ static void print_team(struct emitter *e)
 {
     const struct rows_walk *w = &e->w;
     int teams = w->threads / w->team;
-    struct word mine = teams == 1     ? rows_word("blockIdx.x")
-                       : w->team == 1 ? rows_word("(i64)blockIdx.x * %d + threadIdx.x", teams)
-                                      : rows_word("(i64)blockIdx.x * %d + threadIdx.x / %d", teams, w->team);
+    struct word mine = teams == 1     ? emit_word("blockIdx.x")
+                       : w->team == 1 ? emit_word("(i64)blockIdx.x * %d + threadIdx.x", teams)
+                                      : emit_word("(i64)blockIdx.x * %d + threadIdx.x / %d", teams, w->team);
     if (w->team > 1)
         rows_line(e, teams == 1 ? "const int lane = threadIdx.x;" : "const int lane = threadIdx.x %% 32;");
     rows_open(e, "for (i64 row = %s; row < %lld; row += (i64)gridDim.x%s)", mine.s, (wide)w->rows,

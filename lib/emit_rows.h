@@ -3,6 +3,7 @@
 #ifndef EMIT_ROWS_H
 #define EMIT_ROWS_H
 
+#include "emit.h"
 #include "rows_walk.h"
 
 struct emitter {
@@ -15,18 +16,10 @@ struct emitter {
     int depth;              /* of indentation                                                      */
 };
 
-typedef long long wide; /* for %lld */
-
-/* A few words of a line. */
-struct word {
-    char s[192];
-};
-
 /* rows_steps.c */
 void rows_line(struct emitter *e, const char *format, ...) PRINTF(2, 3);
 void rows_open(struct emitter *e, const char *format, ...) PRINTF(2, 3);
 void rows_close(struct emitter *e);
-struct word rows_word(const char *format, ...) PRINTF(1, 2);
 struct word rows_float(float x);
 const char *rows_index_type(const struct emitter *e); /* of pieces of the domain                   */
 void rows_starts(struct emitter *e);                  /* where this row starts in each port        */

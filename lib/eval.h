@@ -4,12 +4,6 @@
 
 #include "graph.h"
 
-/* Rows from..to-1 of some operation. */
-typedef void eval_rows(void *ctx, int64_t from, int64_t to);
-/* Calls fn over all rows, on several threads when there is enough to do; a row costs about `work`
- * multiply-adds. */
-void eval_spread(int64_t rows, int64_t work, eval_rows *fn, void *ctx);
-
 /* eval_matmul.c */
 
 /* Element (i, j) is at[i * row + j * col]. */

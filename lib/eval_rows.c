@@ -12,8 +12,11 @@
 
 /* ---- Threads ---- */
 
+/* Rows from..to-1 of some operation. */
+typedef void some_rows(void *ctx, int64_t from, int64_t to);
+
 struct span {
-    eval_rows *fn;
+    some_rows *fn;
     void *ctx;
     int64_t rows, chunk;
 };
@@ -24,7 +27,9 @@ static void run_span(void *ctx, int64_t i)
     s->fn(s->ctx, i * s->chunk, MIN((i + 1) * s->chunk, s->rows));
 }
 
-void eval_spread(int64_t rows, int64_t work, eval_rows *fn, void *ctx)
+/* Calls fn over all rows, on several threads when there is enough to do; a row costs about `work`
+ * multiply-adds. */
+static void spread(int64_t rows, int64_t work, some_rows *fn, void *ctx)
 {
     struct span s = {fn, ctx, rows, MAX((1 << 16) / MAX(work, 1), 1)};
     if (rows <= 2 * s.chunk) fn(ctx, 0, rows);
@@ -88,7 +93,7 @@ static void gather_rows(void *ctx, int64_t from, int64_t to)
 void eval_gather(const struct type *t, int dtype, const void *base, const int64_t *stride, double *out)
 {
     struct gather s = {t, dtype, base, stride, out};
-    if (type_elements(t) > 0) eval_spread(type_rows(t), type_columns(t), gather_rows, &s);
+    if (type_elements(t) > 0) spread(type_rows(t), type_columns(t), gather_rows, &s);
 }
 
 static void slice(const struct node *n, const struct type *xt, const double *x, double *out)
@@ -297,7 +302,7 @@ static coda_status map(struct rowwise *s)
         return fail(CODA_E_UNSUPPORTED, "evaluate: map %s has no reference", n->prim->name);
     for (int i = 0; i < n->nin; i++) broadcast_strides(s->type[i], &n->type, s->stride[i]);
     for (int i = 0; i < PRIM_MAX_PARAMS; i++) s->param[i] = n->attr.f[i];
-    eval_spread(type_rows(&n->type), s->columns * CALL, map_rows, s);
+    spread(type_rows(&n->type), s->columns * CALL, map_rows, s);
     return CODA_OK;
 }
 
@@ -305,14 +310,14 @@ static void reduce(struct rowwise *s)
 {
     if (s->n->nin > 1) broadcast_strides(s->type[1], &s->n->type, s->stride[1]);
     s->columns = type_columns(s->type[0]);
-    eval_spread(type_rows(&s->n->type), s->columns * CALL, reduce_rows, s);
+    spread(type_rows(&s->n->type), s->columns * CALL, reduce_rows, s);
 }
 
 static void loss(struct rowwise *s)
 {
     int64_t rows = type_rows(s->type[0]);
     s->columns = type_columns(s->type[0]);
-    if (s->n->attr.i[1] == CODA_REDUCE_NONE) eval_spread(rows, s->columns * TRANSCENDENTAL, loss_rows, s);
+    if (s->n->attr.i[1] == CODA_REDUCE_NONE) spread(rows, s->columns * TRANSCENDENTAL, loss_rows, s);
     else reduced_loss(s, rows);
 }
 
@@ -325,12 +330,12 @@ coda_status eval_rowwise(const struct node *n, const struct type *const type[], 
     switch (n->op) {
     case OP_MAP: return map(&s);
     case OP_REDUCE: reduce(&s); break;
-    case OP_RMS_NORM: eval_spread(rows, s.columns * 4, rms_norm_rows, &s); break;
-    case OP_LAYER_NORM: eval_spread(rows, s.columns * 8, layer_norm_rows, &s); break;
-    case OP_SOFTMAX: eval_spread(rows, s.columns * TRANSCENDENTAL, softmax_rows, &s); break;
+    case OP_RMS_NORM: spread(rows, s.columns * 4, rms_norm_rows, &s); break;
+    case OP_LAYER_NORM: spread(rows, s.columns * 8, layer_norm_rows, &s); break;
+    case OP_SOFTMAX: spread(rows, s.columns * TRANSCENDENTAL, softmax_rows, &s); break;
     case OP_CROSS_ENTROPY: loss(&s); break;
-    case OP_ROPE: eval_spread(rows, s.columns * TRANSCENDENTAL, rope_rows, &s); break;
-    case OP_EMBEDDING: eval_spread(rows, s.columns, embedding_rows, &s); break;
+    case OP_ROPE: spread(rows, s.columns * TRANSCENDENTAL, rope_rows, &s); break;
+    case OP_EMBEDDING: spread(rows, s.columns, embedding_rows, &s); break;
     case OP_SLICE: slice(n, type[0], in[0], out); break;
     case OP_TRANSPOSE: transpose(n, type[0], in[0], out); break;
     case OP_CONCAT: concat(n, type, in, out); break;

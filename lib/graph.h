@@ -137,8 +137,7 @@ coda_status node_check(const graph *g, const struct node *n, int index);
 coda_status graph_evaluate(const graph *g, void *const *args);
 
 /* rewrite.c -- the ordered passes, each graph -> new graph; verifies after each one. */
-struct derivation; /* what fired, in order                                                         */
-struct rewrite_event {
+struct rewrite_event { /* a rule that fired                                                    */
     const char *rule; /* file stem: "carry_row_scale"                                              */
     const char *text; /* one line, names values                                                    */
     bool exact;

@@ -1,6 +1,6 @@
 /* plan.c -- a plan from a rewritten graph: copies, groups, order, places; and what may be asked of it. */
-#include "view.h"
 #include "plan.h"
+#include "view.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -148,6 +148,51 @@ static void use_cublaslt(struct plan *p, const struct plan_options *opt, int64_t
     }
 }
 
+/* ---- Invariants ---- */
+
+static coda_status verify_step(const struct plan *p, const struct program *q, int index)
+{
+    const struct step *s = &q->step[index];
+    bool wants_port = s->kind == STEP_LOAD || s->kind == STEP_PARTIAL || s->kind == STEP_STORE;
+    if ((wants_port || s->port >= 0) &&
+        (s->port < 0 || s->port >= q->ports || q->port[s->port].buffer >= p->buffers))
+        return fail(CODA_E_INVALID, "plan: step %d of @%d has no port", index, (int)(q - p->program));
+    for (int i = 0; i < s->nin; i++) {
+        bool optional = i == 1 && (s->kind == STEP_REDUCE || s->kind == STEP_ROPE);
+        if (s->in[i] < 0 && optional) continue;
+        if (s->in[i] < 0 || s->in[i] >= index || !step_has_value(q, &q->step[s->in[i]]))
+            return fail(CODA_E_INVALID, "plan: step %d of @%d reads step %d", index, (int)(q - p->program),
+                        s->in[i]);
+    }
+    return CODA_OK;
+}
+
+static coda_status verify_buffers(const struct plan *p)
+{
+    for (int i = 0; i < p->buffers; i++) {
+        const struct buffer *b = &p->buffer[i];
+        int64_t end = b->space == SPACE_PREPARED ? p->prepared : p->workspace;
+        if (b->first < 0 || b->space == SPACE_ARG) continue;
+        if (b->offset < 0 || b->offset % 256 || b->offset + b->bytes > end)
+            return fail(CODA_E_INVALID, "plan: buffer %d of %lld bytes lies at %lld of %lld", i,
+                        (long long)b->bytes, (long long)b->offset, (long long)end);
+    }
+    return CODA_OK;
+}
+
+static coda_status verify(const struct plan *p)
+{
+    for (int i = 0; i < p->programs; i++) {
+        const struct program *q = &p->program[i];
+        if (q->rank > CODA_MAX_RANK) return fail(CODA_E_INVALID, "plan: @%d has rank %d", i, q->rank);
+        for (int s = 0; s < q->steps; s++) {
+            coda_status status = verify_step(p, q, s);
+            if (status) return status;
+        }
+    }
+    return verify_buffers(p);
+}
+
 /* ---- Build ---- */
 
 enum { CUBLASLT_WORKSPACE = 64 << 20 };
@@ -161,7 +206,7 @@ coda_status plan_build(struct plan *p, const graph *g, const struct plan_options
     if (!status) status = order_programs(p);
     if (!status) use_cublaslt(p, opt, CUBLASLT_WORKSPACE);
     if (!status) plan_place(p);
-    if (!status) status = plan_verify(p);
+    if (!status) status = verify(p);
     if (status) plan_free(p);
     return status;
 }
@@ -222,49 +267,4 @@ double program_flops(const struct program *q)
     if (q->kind == PROGRAM_ATTENTION)
         return 4.0 * visible_pairs(a) * (double)(a->batch * a->heads) * (double)a->head_dim;
     return 0;
-}
-
-/* ---- Invariants ---- */
-
-static coda_status verify_step(const struct plan *p, const struct program *q, int index)
-{
-    const struct step *s = &q->step[index];
-    bool wants_port = s->kind == STEP_LOAD || s->kind == STEP_PARTIAL || s->kind == STEP_STORE;
-    if ((wants_port || s->port >= 0) &&
-        (s->port < 0 || s->port >= q->ports || q->port[s->port].buffer >= p->buffers))
-        return fail(CODA_E_INVALID, "plan: step %d of @%d has no port", index, (int)(q - p->program));
-    for (int i = 0; i < s->nin; i++) {
-        bool optional = i == 1 && (s->kind == STEP_REDUCE || s->kind == STEP_ROPE);
-        if (s->in[i] < 0 && optional) continue;
-        if (s->in[i] < 0 || s->in[i] >= index || !step_has_value(q, &q->step[s->in[i]]))
-            return fail(CODA_E_INVALID, "plan: step %d of @%d reads step %d", index, (int)(q - p->program),
-                        s->in[i]);
-    }
-    return CODA_OK;
-}
-
-static coda_status verify_buffers(const struct plan *p)
-{
-    for (int i = 0; i < p->buffers; i++) {
-        const struct buffer *b = &p->buffer[i];
-        int64_t end = b->space == SPACE_PREPARED ? p->prepared : p->workspace;
-        if (b->first < 0 || b->space == SPACE_ARG) continue;
-        if (b->offset < 0 || b->offset % 256 || b->offset + b->bytes > end)
-            return fail(CODA_E_INVALID, "plan: buffer %d of %lld bytes lies at %lld of %lld", i,
-                        (long long)b->bytes, (long long)b->offset, (long long)end);
-    }
-    return CODA_OK;
-}
-
-coda_status plan_verify(const struct plan *p)
-{
-    for (int i = 0; i < p->programs; i++) {
-        const struct program *q = &p->program[i];
-        if (q->rank > CODA_MAX_RANK) return fail(CODA_E_INVALID, "plan: @%d has rank %d", i, q->rank);
-        for (int s = 0; s < q->steps; s++) {
-            coda_status status = verify_step(p, q, s);
-            if (status) return status;
-        }
-    }
-    return verify_buffers(p);
 }

@@ -240,7 +240,6 @@ bool tile_loses(const struct program *p, const struct machine *m);
 bool plan_suits_cublaslt(const struct program *p); /* its product; operands of two dtypes do not   */
 const struct decision *plan_decision(const struct plan_options *opt, int root); /* NULL: none      */
 void plan_place(struct plan *p);
-coda_status plan_verify(const struct plan *p);
 void plan_print(const struct plan *p, struct text *t);
 /* One program; p NULL: without names, places and tile, so that equal programs have equal texts. */
 void program_print(const struct plan *p, const struct program *q, struct text *t);
@@ -251,16 +250,8 @@ int64_t program_bytes(const struct program *q); /* read + written */
 double program_flops(const struct program *q);
 bool step_has_value(const struct program *q, const struct step *s);
 
-/* emit.c: dispatches to emit_gemm.c, emit_rows.c, emit_attention.c; fills p->kernel. */
+/* emit.c -- fills p->kernel. */
 coda_status emit_program(struct plan *plan, struct program *p, const struct machine *m);
-coda_status emit_gemm(struct plan *plan, struct program *p, const struct machine *m);
-coda_status emit_rows(struct plan *plan, struct program *p, const struct machine *m);
-coda_status emit_attention(struct plan *plan, struct program *p, const struct machine *m);
-/* emit.c: pieces that all three share. */
-void emit_symbol(struct plan *plan, struct program *p, const char *prefix);
-int emit_pointer(struct program *p, int buffer, int64_t bytes); /* its index in kernel.pointer     */
-const char *emit_dtype(coda_dtype t);                           /* "bf16", "f16", "f32", "i32"     */
-void emit_includes(const struct program *p, struct text *t);    /* of the primitives it uses       */
 
 /* cpu.c -- runs a program on the host, rounding where the kernels round. */
 coda_status cpu_run(const struct plan *plan, const struct program *p, void *const *args,

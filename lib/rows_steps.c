@@ -43,21 +43,11 @@ void rows_close(struct emitter *e)
     rows_line(e, "}");
 }
 
-struct word rows_word(const char *format, ...)
-{
-    struct word w;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(w.s, sizeof w.s, format, args);
-    va_end(args);
-    return w;
-}
-
 struct word rows_float(float x)
 {
-    if (isnan(x)) return rows_word("bits_float(0x7fc00000u)");
-    if (isinf(x)) return rows_word("%sbits_float(0x7f800000u)", x < 0 ? "-" : "");
-    struct word w = rows_word("%.9g", x);
+    if (isnan(x)) return emit_word("bits_float(0x7fc00000u)");
+    if (isinf(x)) return emit_word("%sbits_float(0x7f800000u)", x < 0 ? "-" : "");
+    struct word w = emit_word("%.9g", x);
     strcat(w.s, strpbrk(w.s, ".e") ? "f" : ".0f");
     return w;
 }
@@ -89,7 +79,7 @@ const char *rows_index_type(const struct emitter *e)
 /* The row's index in leading dimension d. */
 static struct word index_word(const struct emitter *e, int d)
 {
-    return e->w.rank == 2 ? rows_word("row") : rows_word("i%d", d);
+    return e->w.rank == 2 ? emit_word("row") : emit_word("i%d", d);
 }
 
 static bool index_used(const struct emitter *e, int d)
@@ -106,8 +96,8 @@ static void print_indices(struct emitter *e)
 {
     int64_t inner = 1;
     for (int d = e->w.rank - 2; d >= 0 && e->w.rank > 2; d--) {
-        struct word by = inner > 1 ? rows_word(" / %lld", (wide)inner) : rows_word("%s", "");
-        struct word rest = d > 0 ? rows_word(" %% %lld", (wide)e->w.dim[d]) : rows_word("%s", "");
+        struct word by = inner > 1 ? emit_word(" / %lld", (wide)inner) : emit_word("%s", "");
+        struct word rest = d > 0 ? emit_word(" %% %lld", (wide)e->w.dim[d]) : emit_word("%s", "");
         if (index_used(e, d))
             rows_line(e, "const i64 i%d = (%s)row%s%s;", d, rows_index_type(e), by.s, rest.s);
         inner *= e->w.dim[d];
@@ -161,9 +151,9 @@ static const char *column(const struct emitter *e) { return e->w.width > 1 ? "c 
 static struct word address(const struct emitter *e, int port)
 {
     int64_t stride = column_stride(e, port);
-    if (stride == 0) return rows_word("p%d", port);
-    if (stride == 1) return rows_word("p%d + %s", port, column(e));
-    return rows_word("p%d + (i64)(%s) * %lld", port, column(e), (wide)stride);
+    if (stride == 0) return emit_word("p%d", port);
+    if (stride == 1) return emit_word("p%d + %s", port, column(e));
+    return emit_word("p%d + (i64)(%s) * %lld", port, column(e), (wide)stride);
 }
 
 /* Is column load i read into an array, and its name there? */
@@ -174,7 +164,7 @@ static bool has_piece(const struct emitter *e, int i)
 
 static struct word piece(const struct emitter *e, int i)
 {
-    return e->w.kept[i] ? rows_word("x%d[i]", i) : rows_word("x%d", i);
+    return e->w.kept[i] ? emit_word("x%d[i]", i) : emit_word("x%d", i);
 }
 
 /* ---- Values ---- */
@@ -200,7 +190,7 @@ static void print_load(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
     bool row = rows_is_row(s);
-    struct word from = row ? rows_word("p%d", s->port) : address(e, s->port);
+    struct word from = row ? emit_word("p%d", s->port) : address(e, s->port);
     if (is_void(e, s))
         rows_line(e, "const float v%d = 0.0f;", i);
     else if (!row && has_piece(e, i))
@@ -214,14 +204,14 @@ static void print_load(struct emitter *e, int i)
 static void print_push(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
-    struct word key = s->in[1] >= 0 ? rows_word("v%d", s->in[1]) : rows_word("0.0f");
+    struct word key = s->in[1] >= 0 ? emit_word("v%d", s->in[1]) : emit_word("0.0f");
     rows_line(e, "reduce::%s::push(s%d, v%d, %s, %s);", s->prim->name, i, s->in[0], column(e), key.s);
 }
 
 static struct word rope_position(const struct emitter *e, const struct step *s)
 {
-    if (s->in[1] >= 0) return rows_word("v%d", s->in[1]);
-    return rows_word("(float)((%s)row %% %lld)", rows_index_type(e), (wide)MAX(e->p->rope.period, 1));
+    if (s->in[1] >= 0) return emit_word("v%d", s->in[1]);
+    return emit_word("(float)((%s)row %% %lld)", rows_index_type(e), (wide)MAX(e->p->rope.period, 1));
 }
 
 /* The other element of the pair, the pair's index, whether this element is its second. */
@@ -232,16 +222,16 @@ struct partner {
 static struct partner rope_partner(const struct emitter *e, int i)
 {
     int load = e->p->step[i].in[0], port = e->p->step[load].port;
-    struct partner r = {.pair = rows_word("at%d.pair", i), .second = rows_word("at%d.second", i)};
+    struct partner r = {.pair = emit_word("at%d.pair", i), .second = emit_word("at%d.second", i)};
     if (e->w.width == 1) {
-        r.other = rows_word("load(p%d + (i64)at%d.partner * %lld)", port, i, (wide)column_stride(e, port));
+        r.other = emit_word("load(p%d + (i64)at%d.partner * %lld)", port, i, (wide)column_stride(e, port));
     } else if (e->p->rope.half) {
-        r.other = rows_word("o%d[j]", i);
-        r.pair = rows_word("at%d.pair + j", i);
+        r.other = emit_word("o%d[j]", i);
+        r.pair = emit_word("at%d.pair + j", i);
     } else {
-        r.other = rows_word("%s[j ^ 1]", piece(e, load).s);
-        r.pair = rows_word("at%d.pair + j / 2", i);
-        r.second = rows_word("j %% 2");
+        r.other = emit_word("%s[j ^ 1]", piece(e, load).s);
+        r.pair = emit_word("at%d.pair + j / 2", i);
+        r.second = emit_word("j %% 2");
     }
     return r;
 }
@@ -266,18 +256,18 @@ static void print_rope(struct emitter *e, int i)
 /* What the domain names several times is stored once, by its first index. */
 static struct word store_guard(const struct emitter *e, const struct step *s, const char *first)
 {
-    struct word guard = rows_word("%s", first);
+    struct word guard = emit_word("%s", first);
     for (int d = 0; d + 1 < e->w.rank; d++)
         if (!e->w.stride[s->port][d])
-            guard = rows_word("%.120s%s%s == 0", guard.s, *guard.s ? " && " : "", index_word(e, d).s);
-    return *guard.s ? rows_word("if (%.180s) ", guard.s) : guard;
+            guard = emit_word("%.120s%s%s == 0", guard.s, *guard.s ? " && " : "", index_word(e, d).s);
+    return *guard.s ? emit_word("if (%.180s) ", guard.s) : guard;
 }
 
 static void print_store(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
     bool once = !column_stride(e, s->port) && e->w.columns > 1;
-    struct word at = once ? rows_word("%s == 0", column(e)) : rows_word("%s", "");
+    struct word at = once ? emit_word("%s == 0", column(e)) : emit_word("%s", "");
     if (e->w.packed[s->port])
         rows_line(e, "y%d[j] = v%d;", i, s->in[0]);
     else
@@ -344,7 +334,7 @@ static void read_piece(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
     struct word x = piece(e, i),
-                guard = is_gather(e, s) ? rows_word("if (r%d >= 0) ", s->port) : rows_word("%s", "");
+                guard = is_gather(e, s) ? emit_word("if (r%d >= 0) ", s->port) : emit_word("%s", "");
     if (!e->w.kept[i]) rows_line(e, "float x%d[%d];", i, e->w.width);
     if (is_gather(e, s)) rows_line(e, "for (int j = 0; j < %d; j++) %s[j] = 0.0f;", e->w.width, x.s);
     if (e->w.packed[s->port])

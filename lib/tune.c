@@ -5,7 +5,7 @@
  * programs share them. Without any the price of tile.c stands: it chose the tile, and it may say that
  * the plain mainloop loses to cuBLASLt.
  */
-#include "tune.h"
+#include "contest.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "emit.h"
 #include "gpu_case.h"
 #include "util_device.h"
 #include "util_rows.h"

@@ -1,6 +1,7 @@
 /* test_emit_gemm.c -- GEMM kernels: text, geometry, and what NVRTC makes of them. */
 #include <string.h>
 
+#include "emit.h"
 #include "epilogue.h"
 #include "jit.h"
 #include "util_gemm.h"

@@ -1,6 +1,7 @@
 /* test_emit_rows.c -- rows kernels: text, geometry, and what NVRTC makes of them. */
 #include <string.h>
 
+#include "emit.h"
 #include "jit.h"
 #include "util_rows.h"
 

@@ -1,4 +1,5 @@
 /* util_attention.c -- attention programs for the tests of emission and of the GPU. */
+#include "emit.h"
 #include "util_attention.h"
 
 #include <math.h>

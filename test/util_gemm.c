@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "emit.h"
 #include "epilogue.h"
 #include "util_random.h"
 

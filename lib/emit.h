@@ -1,0 +1,27 @@
+/* emit.h -- what the emitters share; emit_program, for all others, is in plan.h. */
+#ifndef EMIT_H
+#define EMIT_H
+
+#include "plan.h"
+
+/* emit_gemm.c, emit_rows.c, emit_attention.c: fill p->kernel. */
+coda_status emit_gemm(struct plan *plan, struct program *p, const struct machine *m);
+coda_status emit_rows(struct plan *plan, struct program *p, const struct machine *m);
+coda_status emit_attention(struct plan *plan, struct program *p, const struct machine *m);
+
+/* ---- emit.c ---- */
+
+typedef long long wide; /* for %lld */
+
+/* A few words of a line. */
+struct word {
+    char s[192];
+};
+struct word emit_word(const char *format, ...) PRINTF(1, 2);
+
+void emit_symbol(struct plan *plan, struct program *p, const char *prefix);
+int emit_pointer(struct program *p, int buffer, int64_t bytes); /* its index in kernel.pointer     */
+const char *emit_dtype(coda_dtype t);                           /* "bf16", "f16", "f32", "i32"     */
+void emit_includes(const struct program *p, struct text *t);    /* of the primitives it uses       */
+
+#endif
