@@ -170,7 +170,9 @@ $(BUILD)/perf/%: $(BUILD)/perf/%.o $(PERF_OBJ) $(BUILD)/libcoda.so
 perf-build: $(PERF:%=$(BUILD)/perf/%)
 perf: ## measures on the GPU, into perf/results (CASES='gemm/DxD /4096', PERF_ARGS=--quick)
 	@$(MAKE) --no-print-directory -j$(JOBS) perf-build
-	@for p in $(PERF); do $(BUILD)/perf/$$p $(PERF_ARGS) $(CASES) || bad=1; done; exit $${bad:-0}
+	@for p in $(PERF); do $(BUILD)/perf/$$p $(PERF_ARGS) $(CASES) || bad=1; done; \
+	[ -n "$(CASES)" ] || $(BUILD)/perf/layer --sustained --out perf/results/sustained.json $(PERF_ARGS) layer/ || bad=1; \
+	exit $${bad:-0}
 perf-torch: $(BUILD)/libcoda.so ## the same beside PyTorch, if python3 has it (TORCH_ARGS='--all --max-autotune --jax')
 	@CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/pytorch.py $(TORCH_ARGS) $(CASES)
 perf-report: ## perf/results beside their bars, as charts, and as README's table

@@ -8,7 +8,8 @@
  * needs no GPU; --autotune tunes libcoda's, and then times whole runs everywhere.
  *
  * Sides that take turns of a few milliseconds share one clock, which the power of all of them decides.
- * --sustained lets each run alone for a while, half of it untimed, at the clock that its own power leaves.
+ * --sustained lets each run alone for a while, half of it untimed, at the clock that its own power leaves;
+ * such a case's name begins with sustained/.
  */
 #include "bench.h"
 
@@ -435,17 +436,17 @@ static void report_figure(struct bench *b, struct figure *f)
 {
     struct report *r = &b->report;
     coda_plan_stats stats;
-    char tile[96];
+    char tile[96], name[sizeof f->name + 16];
     double mid[SIDES] = {0}, ratio[SIDES] = {0};
     bool good = f->excess <= 1;
     coda_plan_stats_get(f->side[0].plan, &stats);
     tile_of(f->side[0].plan, tile, sizeof tile);
-    report_case(r, f->name);
+    snprintf(name, sizeof name, "%s%s", b->sustained ? "sustained/" : "", f->name);
+    report_case(r, name);
     fprintf(r->json, ", \"m\": %lld, \"n\": %lld, \"k\": %lld, \"flops\": %.6g, \"bytes\": %lld, ",
             (long long)f->m, (long long)f->n, (long long)f->k, stats.flops, (long long)stats.bytes);
     fprintf(r->json, "\"launches\": %d, \"timed\": %d, \"tile\": \"%s\", \"error\": %.3g, \"excess\": %.3g, ",
             stats.launches, f->first_kernel ? 1 : stats.launches, tile, f->error, f->excess);
-    fprintf(r->json, "\"sustained\": %s, ", b->sustained ? "true" : "false");
     fprintf(r->json, "\"good\": %s, \"rounds\": %d, \"runs\": %d, \"sets\": %d", good ? "true" : "false",
             f->rounds, f->runs, f->sets);
     report_sides(r, f, mid, ratio);
