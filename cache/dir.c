@@ -228,35 +228,48 @@ static bool is_hex(const char *s, size_t digits)
     return strlen(s) == digits && strspn(s, "0123456789abcdef") == digits;
 }
 
-static bool scan_folder(struct dir *d, const char *digits, bool (*visit)(void *, const struct scanned *),
-                        void *ctx)
+static DIR *open_list(struct dir *d, const char *name)
+{
+    int fd = openat(d->fd, name, OPEN_DIR);
+    DIR *list = fd < 0 ? NULL : fdopendir(fd);
+    int error = errno;
+    if (!list && fd >= 0) close(fd);
+    errno = error;
+    return list;
+}
+
+struct scan {
+    bool (*visit)(void *ctx, const struct scanned *s);
+    void *ctx;
+    bool ended, failed;
+};
+
+static void scan_folder(struct scan *scan, struct dir *d, const char *digits)
 {
     struct scanned s;
-    bool more = true;
-    int fd = openat(d->fd, digits, OPEN_DIR);
-    DIR *list = fd < 0 ? NULL : fdopendir(fd);
-    if (!list && fd >= 0) close(fd);
-    if (!list) return true; /* it vanished */
-    s.folder = fd;
-    for (struct dirent *e; more && (e = readdir(list));) {
+    DIR *list = open_list(d, digits);
+    if (!list) { /* it vanished, or is no folder; but it may be us */
+        scan->failed |= errno == EMFILE || errno == ENFILE || errno == ENOMEM;
+        return;
+    }
+    s.folder = dirfd(list);
+    for (struct dirent *e; !scan->ended && (e = readdir(list));) {
         if (!is_hex(e->d_name, DIGEST_HEX - 1 - FOLDER_DIGITS)) continue;
-        if (fstatat(fd, e->d_name, &s.st, AT_SYMLINK_NOFOLLOW)) continue;
-        snprintf(s.name, sizeof s.name, "%s%.63s", digits, e->d_name);
-        more = visit(ctx, &s);
+        if (fstatat(s.folder, e->d_name, &s.st, AT_SYMLINK_NOFOLLOW)) continue;
+        memcpy(s.name, digits, FOLDER_DIGITS);
+        memcpy(s.name + FOLDER_DIGITS, e->d_name, DIGEST_HEX - FOLDER_DIGITS);
+        scan->ended = !scan->visit(scan->ctx, &s);
     }
     closedir(list);
-    return more;
 }
 
 bool dir_scan(struct dir *d, bool (*visit)(void *ctx, const struct scanned *s), void *ctx)
 {
-    int fd = openat(d->fd, ".", OPEN_DIR);
-    DIR *list = fd < 0 ? NULL : fdopendir(fd);
-    if (!list && fd >= 0) close(fd);
+    struct scan scan = {.visit = visit, .ctx = ctx};
+    DIR *list = open_list(d, ".");
     if (!list) return false;
-    bool more = true;
-    for (struct dirent *e; more && (e = readdir(list));)
-        if (is_hex(e->d_name, FOLDER_DIGITS)) more = scan_folder(d, e->d_name, visit, ctx);
+    for (struct dirent *e; !scan.ended && (e = readdir(list));)
+        if (is_hex(e->d_name, FOLDER_DIGITS)) scan_folder(&scan, d, e->d_name);
     closedir(list);
-    return true;
+    return !scan.failed;
 }

@@ -6,8 +6,9 @@
  * A writer whose file is complete but has no name takes the account's lock, adds its bytes, names the file,
  * and lets go. So the sum of what is there never exceeds the limit, and a writer that is killed in between
  * leaves an account that is too high, never too low. When it would exceed the limit the directory is
- * counted afresh, and the least recently used go until a tenth is free. Where there are no locks, or no
- * sound account, the directory is counted each time. Who does not get the lock in time does not store.
+ * counted afresh, and the least recently used go until a tenth is free. Whoever publishes without the lock,
+ * for there are none or it has no limit, and whoever cannot count to the end, leaves an account that is
+ * empty: the next one counts. Who does not get the lock in time does not store.
  * Hosts that share a directory have locks of their own and one account, so that there the bound is held but
  * for what they publish at the same moment.
  *
@@ -63,22 +64,22 @@ static int64_t read_account(const struct account *a)
 {
     int64_t v[2];
     if (a->state != LOCK_MINE || a->fd < 0 || pread(a->fd, v, sizeof v, 0) != sizeof v) return -1;
-    return v[0] == ~v[1] && v[0] >= 0 ? v[0] : -1;
+    return v[0] == ~v[1] && v[0] >= 0 && v[0] <= INT64_MAX / 2 ? v[0] : -1;
 }
 
+/* Without the lock, or with an unknown total (-1), it is emptied. */
 static void write_account(const struct account *a, int64_t total)
 {
     int64_t v[2] = {total, ~total};
-    if (a->fd >= 0 && pwrite(a->fd, v, sizeof v, 0) != sizeof v) (void)!ftruncate(a->fd, 0);
+    bool known = a->state == LOCK_MINE && total >= 0;
+    if (a->fd >= 0 && (!known || pwrite(a->fd, v, sizeof v, 0) != sizeof v)) (void)!ftruncate(a->fd, 0);
 }
 
-/* The file system's own idea of now: the date of a file that was just written. Ours if it says nothing. */
-static int64_t probe(const struct dir *d, const struct account *a, int64_t total)
+/* The file system's own idea of now: the date it gives to a file. Ours if it says nothing. */
+static int64_t probe(const struct account *a)
 {
     struct stat st;
-    if (d->flags & CACHE_READ_ONLY || a->fd < 0) return time(NULL);
-    write_account(a, total);
-    return fstat(a->fd, &st) ? time(NULL) : (int64_t)st.st_mtim.tv_sec;
+    return a->fd < 0 || futimens(a->fd, NULL) || fstat(a->fd, &st) ? time(NULL) : (int64_t)st.st_mtim.tv_sec;
 }
 
 /* ---- The directory's files ---- */
@@ -208,14 +209,13 @@ static void sweep(struct dir *d, int64_t now)
 static bool balance(struct dir *d, const struct account *a, struct cache_prune *p)
 {
     struct census c = {.d = d, .check = p->faulty};
-    int64_t before = read_account(a);
-    c.now = probe(d, a, before < 0 ? 0 : before);
+    c.now = probe(a);
     if (!p->dry) sweep(d, c.now);
-    dir_scan(d, take, &c);
+    if (!dir_scan(d, take, &c)) c.failed = true;
     prune(&c, p);
     free(c.item);
     if (!p->dry) {
-        write_account(a, c.total);
+        write_account(a, c.failed ? -1 : c.total);
         stats_add(d->stats, COUNT_evicted, (uint64_t)p->removed);
         stats_add(d->stats, COUNT_evicted_bytes, (uint64_t)p->removed_bytes);
     }
@@ -226,7 +226,11 @@ int evict_admit(struct dir *d, struct account *a, int64_t cost)
 {
     struct cache_prune p = {.max_bytes = d->limit - d->limit / 10 - cost, .older_than_s = -1};
     *a = (struct account){.lock = LOCK_INIT, .fd = -1};
-    if (d->limit < 0) return 0;
+    if (d->limit < 0) { /* keeps no account, but others may */
+        a->fd = openat(d->fd, ".size", O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+        write_account(a, -1);
+        return 0;
+    }
     if (cost > d->limit) return E2BIG;
     if (open_account(a, d) == LOCK_BUSY) return close_account(a), EBUSY;
     a->total = read_account(a);
@@ -244,7 +248,7 @@ int evict_admit(struct dir *d, struct account *a, int64_t cost)
 
 void evict_settle(struct account *a, int64_t cost, bool published)
 {
-    if (!published && a->fd >= 0) write_account(a, a->total - cost);
+    if (!published || a->state != LOCK_MINE) write_account(a, a->total - cost);
     close_account(a);
 }
 
@@ -264,8 +268,7 @@ void evict_sweep(struct dir *d)
     struct account a;
     if (!atomic_load(&d->no_tmpfile) || atomic_exchange(&d->swept, true)) return;
     open_account(&a, d);
-    int64_t total = read_account(&a);
-    if (total >= 0) sweep(d, probe(d, &a, total));
+    sweep(d, probe(&a));
     close_account(&a);
 }
 

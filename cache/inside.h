@@ -53,7 +53,8 @@ enum { FOLDER_DIGITS = 1 }; /* 16 folders: a bound of 1 GiB has some thousand en
 /* A descriptor of a file in root/v2 that is no entry, made if it is not there; or -1. */
 int dir_file(struct dir *d, const char *name);
 
-/* Every entry's file, in no order; visit returns false to end it. `name` is the whole name. */
+/* Every entry's file, in no order; visit returns false to end it. `name` is the whole name. False if some
+ * could not be looked at, for want of descriptors or memory. */
 struct scanned {
     int folder;
     char name[DIGEST_HEX];

@@ -139,6 +139,7 @@ static bool show(void *ctx, const struct cache_item *item)
 
 static coda_status no_directory(struct coda_cache *c, char *err)
 {
+    if (c && cache_dir(c)[0]) return jit_fail(err, CODA_E_IO, "%s cannot be read to its end", cache_dir(c));
     return jit_fail(err, CODA_E_IO, "the cache has no directory: %s", c ? cache_problem(c) : "out of memory");
 }
 

@@ -4,9 +4,12 @@
 
 #include <check.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -150,6 +153,90 @@ START_TEST(counts_again_without_an_account)
         ck_assert_int_eq(evict_total(&c->dir), (11 + i) * COST);
     }
     ck_assert_int_eq(folder_entries(folder), 13);
+}
+END_TEST
+
+/* Never below what is there, whatever happened to whoever counted; -1 is not known. */
+static void expect_sound(const char *when, int i)
+{
+    int64_t total = evict_total(&c->dir), is = on_disk();
+    ck_assert_msg(total < 0 || total >= is, "%s %d: the account says %lld, there are %lld", when, i,
+                  (long long)total, (long long)is);
+}
+
+static int free_descriptor(void)
+{
+    int fd = dup(0);
+    close(fd);
+    return fd;
+}
+
+START_TEST(counts_all_or_nothing_without_descriptors)
+{
+    struct rlimit all, few;
+    for (int i = 0; i < 10; i++) put(i);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &all), 0);
+    for (int spare = 0; spare < 10; spare++) {
+        unlink(folder_under("v2/.size"));
+        few = all, few.rlim_cur = (rlim_t)(free_descriptor() + spare);
+        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+        put(10 + spare);
+        ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &all), 0);
+        expect_sound("descriptors", spare);
+    }
+    put(20);
+    ck_assert_int_ge(evict_total(&c->dir), on_disk());
+}
+END_TEST
+
+START_TEST(knows_of_those_without_a_bound)
+{
+    struct coda_cache *bounded = c, *other;
+    for (int i = 0; i < 10; i++) put(i);
+    other = c = cache_open(&(struct cache_options){.dir = folder, .limit = -1});
+    for (int i = 10; i < 15; i++) put(i);
+    c = bounded;
+    cache_close(other);
+    expect_sound("put", 15);
+    put(15);
+    ck_assert_int_eq(evict_total(&c->dir), on_disk());
+}
+END_TEST
+
+START_TEST(knows_nothing_of_a_killed_count)
+{
+    enum { MANY = 2000 };
+    cache_close(c);
+    c = cache_open(&(struct cache_options){.dir = folder, .limit = -1});
+    for (int i = 0; i < MANY; i++) {
+        struct cache_key k = key_of(i);
+        cache_put(c, &k, "x", 1, NULL);
+    }
+    c->dir.limit = CACHE_LIMIT;
+    for (int i = 0; i < 20; i++) {
+        unlink(folder_under("v2/.size"));
+        pid_t child = fork();
+        if (!child) put(MANY), _exit(0);
+        usleep((useconds_t)(i * 300));
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+        expect_sound("kill", i);
+    }
+}
+END_TEST
+
+START_TEST(writes_no_account_without_its_lock)
+{
+    struct lock other = LOCK_INIT;
+    struct cache_prune p = {.max_bytes = 5 * COST, .older_than_s = -1};
+    for (int i = 0; i < 10; i++) put(i);
+    ck_assert_int_eq(lock_try(&other, &c->dir, LOCK_SIZE), LOCK_MINE);
+    ck_assert(cache_prune(c, &p));
+    ck_assert_int_eq(p.removed, 5);
+    ck_assert_int_eq(evict_total(&c->dir), -1);
+    lock_release(&other);
+    put(10);
+    ck_assert_int_eq(evict_total(&c->dir), on_disk());
 }
 END_TEST
 
@@ -306,6 +393,10 @@ Suite *evict_suite(void)
     tcase_add_test(t, has_no_bound_if_told_so);
     tcase_add_test(t, reads_its_bound);
     tcase_add_test(t, counts_again_without_an_account);
+    tcase_add_test(t, counts_all_or_nothing_without_descriptors);
+    tcase_add_test(t, knows_of_those_without_a_bound);
+    tcase_add_test(t, knows_nothing_of_a_killed_count);
+    tcase_add_test(t, writes_no_account_without_its_lock);
     tcase_add_test(t, keeps_what_is_used);
     tcase_add_test(t, survives_clocks);
     tcase_add_test(t, does_not_date_what_is_only_looked_at);

@@ -358,6 +358,45 @@ START_TEST(a_forked_child_goes_on_alone)
 }
 END_TEST
 
+static atomic_bool stop;
+
+static void *find_always(void *ctx)
+{
+    struct cache_key k = key_of("key 0\n");
+    while (!atomic_load(&stop)) cache_value_free(cache_find(c, &k));
+    return ctx;
+}
+
+/* A thread of its own reads while the child meets, for the first time, a mutex that is its parent's. */
+static int child_frees_what_it_forgets(void)
+{
+    pthread_t reader;
+    struct cache_key k = key_of("key 0\n");
+    if (pthread_create(&reader, NULL, find_always, NULL)) return 1;
+    usleep(500);
+    for (int i = 0; i < 20; i++) {
+        cache_forget(c);
+        cache_value_free(cache_obtain(c, &k, &m->m));
+    }
+    atomic_store(&stop, true);
+    pthread_join(reader, NULL);
+    cache_forget(c);
+    return c->memo.retired ? 2 : 0;
+}
+
+/* Readers that the parent had at that moment are not the child's. */
+START_TEST(a_forked_child_counts_its_own_readers)
+{
+    pthread_t reader[2];
+    struct cache_key k = key_of("key 0\n");
+    cache_value_free(cache_obtain(c, &k, &m->m));
+    for (int i = 0; i < 2; i++) ck_assert_int_eq(pthread_create(&reader[i], NULL, find_always, NULL), 0);
+    for (int i = 0; i < 50; i++) ck_assert_int_eq(exit_of(child_frees_what_it_forgets), 0);
+    atomic_store(&stop, true);
+    for (int i = 0; i < 2; i++) pthread_join(reader[i], NULL);
+}
+END_TEST
+
 Suite *memo_suite(void);
 Suite *memo_suite(void)
 {
@@ -377,6 +416,7 @@ Suite *memo_suite(void)
     tcase_add_test(t, keys_do_not_wait_for_each_other);
     tcase_add_test(t, readers_meet_nothing_freed);
     tcase_add_test(t, a_forked_child_goes_on_alone);
+    tcase_add_test(t, a_forked_child_counts_its_own_readers);
     suite_add_tcase(s, t);
     return s;
 }
