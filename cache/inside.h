@@ -123,7 +123,7 @@ struct memo {
     struct flight *flights;
     size_t bytes;
     unsigned hand;         /* bucket where forgetting goes on                                      */
-    _Atomic pid_t pid;     /* of the process that owns the mutex                                   */
+    atomic_uint life;      /* forks before the process that owns the mutex and the readers         */
 };
 void memo_init(struct memo *m);
 void memo_free(struct memo *m);

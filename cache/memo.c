@@ -8,15 +8,15 @@
  * A flight is something in the making. The first thread that wants it flies, the others of the key wait
  * and share what comes of it, a failure too. Failures are kept like results, unless they are passing.
  *
- * After fork() the child has a mutex that may be locked for ever by a thread it does not have, and
- * flights that nobody lands: the first that needs the mutex there makes it anew and drops the flights.
+ * After fork() the child has a mutex that may be locked for ever by a thread it does not have, flights
+ * that nobody lands, and readers that never leave. Whoever comes first there makes the mutex anew and
+ * drops the others, before any thread of the child is past it.
  */
 #include "inside.h"
 
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct memo_node {
     _Atomic(struct memo_node *) next;
@@ -81,19 +81,30 @@ void cache_value_free(const struct cache_value *v)
 
 /* ---- The mutex, and fork ---- */
 
-static void begin(struct memo *m)
+enum { ADOPTING = 1 << 30 };
+static atomic_uint forks; /* that led to this process from the one that began to count */
+
+static void count_fork(void) { atomic_fetch_add(&forks, 1); }
+static void watch_forks(void) { pthread_atfork(NULL, NULL, count_fork); }
+
+static void adopt(struct memo *m)
 {
-    pid_t me = getpid(), owner = atomic_load(&m->pid);
-    while (owner != me) {
-        if (owner && atomic_compare_exchange_weak(&m->pid, &owner, 0)) {
+    unsigned life = atomic_load(&m->life), own = atomic_load(&forks);
+    while (life != own) {
+        if (life != (own | ADOPTING) && atomic_compare_exchange_strong(&m->life, &life, own | ADOPTING)) {
             pthread_mutex_init(&m->mutex, NULL);
             m->flights = NULL;
             atomic_store(&m->readers, 0);
-            atomic_store(&m->pid, me);
+            atomic_store(&m->life, own);
         }
         sched_yield();
-        owner = atomic_load(&m->pid);
+        life = atomic_load(&m->life);
     }
+}
+
+static void begin(struct memo *m)
+{
+    adopt(m);
     pthread_mutex_lock(&m->mutex);
 }
 
@@ -118,8 +129,10 @@ static void end(struct memo *m)
 
 void memo_init(struct memo *m)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
     pthread_mutex_init(&m->mutex, NULL);
-    atomic_store(&m->pid, getpid());
+    atomic_store(&m->life, atomic_load(&forks));
 }
 
 /* ---- The table ---- */
@@ -143,6 +156,7 @@ static struct memo_node *search(struct memo *m, const struct cache_key *k)
 
 const struct cache_value *memo_find(struct memo *m, const struct cache_key *k)
 {
+    adopt(m);
     atomic_fetch_add(&m->readers, 1);
     struct memo_node *n = search(m, k);
     const struct cache_value *v = n ? cache_value_keep(n->value) : NULL;
