@@ -109,7 +109,7 @@ static bool trusted(struct dir *d, const char *what, const struct stat *st)
     return true;
 }
 
-/* mkdir -p. Modes are set after the fact, whatever the umask is. */
+/* mkdir -p; the path is cut for a moment. Modes are set after the fact, whatever the umask is. */
 static void make_path(char *path, mode_t mode)
 {
     for (char *s = path + 1;; s++) {
@@ -161,6 +161,11 @@ static int open_root(struct dir *d)
     return fd;
 }
 
+static void strip_slashes(char *path)
+{
+    for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--) path[n - 1] = 0;
+}
+
 bool dir_open(struct dir *d, char *path, unsigned flags)
 {
     d->path = path;
@@ -170,6 +175,7 @@ bool dir_open(struct dir *d, char *path, unsigned flags)
     if (getauxval(AT_SECURE)) return refuse(d, "", "is not for a setuid process", 0);
     if (!path) return refuse(d, "", "there is no home directory", 0);
     if (!*path) return refuse(d, "", "is no path", 0);
+    strip_slashes(path);
     d->fd = open_root(d);
     if (d->fd >= 0) name_file_system(d);
     return d->fd >= 0;
@@ -183,12 +189,19 @@ void dir_close(struct dir *d)
     d->path = NULL;
 }
 
-bool dir_reopen(struct dir *d)
+/* Removed here, or by another host. */
+static bool is_gone(int fd)
 {
     struct stat st;
-    if (d->fd < 0 || d->flags & CACHE_READ_ONLY || fstat(d->fd, &st) || st.st_nlink > 0) return false;
-    struct dir fresh = *d;
-    int fd = open_root(&fresh);
+    return fstat(fd, &st) ? errno == ESTALE : st.st_nlink == 0;
+}
+
+bool dir_reopen(struct dir *d)
+{
+    if (d->fd < 0 || d->flags & CACHE_READ_ONLY || !is_gone(d->fd)) return false;
+    struct dir fresh = {.path = strdup(d->path), .flags = d->flags}; /* others may read and reopen d */
+    int fd = fresh.path ? open_root(&fresh) : -1;
+    free(fresh.path);
     if (fd < 0) return false;
     bool good = dup3(fd, d->fd, O_CLOEXEC) >= 0;
     close(fd);
@@ -200,9 +213,9 @@ int dir_folder(struct dir *d, const char *name, bool make)
 {
     char folder[FOLDER_DIGITS + 1] = {name[0]};
     int fd = openat(d->fd, folder, OPEN_DIR);
-    if (fd >= 0 || !make || errno != ENOENT) return fd;
+    if (fd >= 0 || !make || (errno != ENOENT && errno != ESTALE)) return fd;
     bool made = !mkdirat(d->fd, folder, 0700);
-    if (!made && errno == ENOENT && dir_reopen(d)) made = !mkdirat(d->fd, folder, 0700);
+    if (!made && (errno == ENOENT || errno == ESTALE) && dir_reopen(d)) made = !mkdirat(d->fd, folder, 0700);
     if (!made && errno != EEXIST) return -1;
     if (made) fchmodat(d->fd, folder, d->dir_mode, 0);
     return openat(d->fd, folder, OPEN_DIR);

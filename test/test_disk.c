@@ -466,6 +466,47 @@ START_TEST(makes_its_folder_again)
 }
 END_TEST
 
+/* Many threads find at once that their folder is gone. None of them makes it elsewhere. */
+static void *put_often(void *ctx)
+{
+    struct coda_cache *c = ctx;
+    for (int i = 0; i < 300; i++) put(c, "k", "x", 1);
+    return NULL;
+}
+
+START_TEST(threads_make_their_folder_again)
+{
+    const char *path = folder_under("aa/bb/cc/dd");
+    struct coda_cache *c = open_at(path);
+    pthread_t thread[4];
+    for (int round = 0; round < 10; round++) {
+        for (int i = 0; i < 4; i++) ck_assert_int_eq(pthread_create(&thread[i], NULL, put_often, c), 0);
+        for (int i = 0; i < 50; i++) nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS), usleep(200);
+        for (int i = 0; i < 4; i++) pthread_join(thread[i], NULL);
+    }
+    ck_assert_str_eq(cache_dir(c), path);
+    ck_assert_uint_gt(counted(c, COUNT_reopened), 0);
+    static const char *const above[] = {"v2", "aa/v2", "aa/bb/v2", "aa/bb/cc/v2"};
+    for (int i = 0; i < 4; i++) ck_assert_msg(access(folder_under(above[i]), F_OK) != 0, "%s", above[i]);
+    cache_close(c);
+}
+END_TEST
+
+/* A slash at the end is none of the name: the mode is the folder's own, a link is no folder. */
+START_TEST(ends_in_slashes)
+{
+    struct coda_cache *c = open_flags(folder_under("s//"), CACHE_SHARED);
+    ck_assert_str_eq(cache_problem(c), "");
+    expect_mode(folder_under("s"), 02750);
+    ck_assert_str_eq(cache_dir(c), folder_under("s"));
+    cache_close(c);
+    ck_assert_int_eq(symlink(folder_under("s"), folder_under("link")), 0);
+    c = open_at(folder_under("link/"));
+    ck_assert_msg(strstr(cache_problem(c), "link is a symbolic link"), "%s", cache_problem(c));
+    cache_close(c);
+}
+END_TEST
+
 /* A file size limit stands for a full disk: the write fails half way. */
 static int put_over_limit(void)
 {
@@ -635,6 +676,8 @@ Suite *disk_suite(void)
     tcase_add_test(t, rejects_another_key_of_the_same_name);
     tcase_add_test(t, rejects_what_is_no_file);
     tcase_add_test(t, makes_its_folder_again);
+    tcase_add_test(t, threads_make_their_folder_again);
+    tcase_add_test(t, ends_in_slashes);
     tcase_add_test(t, leaves_nothing_on_a_full_disk);
     tcase_add_test(t, is_shared_by_processes_and_threads);
     tcase_add_test(t, shows_nothing_of_a_killed_writer);
