@@ -10,8 +10,10 @@
  * build; the child refuses if its NVRTC is not the one in the key. The helper is the tool `coda`, or any
  * program that calls coda_compile_worker().
  *
- * A crash or a hang is an error of that kernel, kept in memory. A child that cannot be started is none:
- * the text is then compiled here.
+ * A crash or a hang is an error of that kernel, kept in memory unless the child was ended from outside. A
+ * child that cannot be started, or refuses, is none: the text is then compiled here. What the child has
+ * written tells these apart, for its status may be lost: a program that ignores SIGCHLD gets none, and one
+ * that waits for any child takes it.
  */
 #include "compile.h"
 
@@ -32,7 +34,7 @@
 #include <unistd.h>
 
 static const char title[] = "coda job";
-enum { VERSION = 1, COMPILE_MS = 120000, REFUSED = 3, MOST_FILES = 4096 };
+enum { VERSION = 1, COMPILE_MS = 120000, REFUSED = 3, LOST = -1, MOST_FILES = 4096 };
 
 /* ---- Messages ---- */
 
@@ -84,6 +86,13 @@ static void put_beginning(FILE *f)
     put_string(f, version);
 }
 
+/* False if not all of it was written. */
+static bool finish(FILE *f)
+{
+    bool good = !ferror(f);
+    return !fclose(f) && good;
+}
+
 /* The whole file of a descriptor, wherever it stands. */
 static bool take_message(struct message *m, int fd)
 {
@@ -132,17 +141,25 @@ static coda_status read_request(struct compile_job *j, struct message *m, const 
     return CODA_OK;
 }
 
+/* Before the compiler runs: from now on the end of this process is the compiler's. */
+static bool begin(int out)
+{
+    FILE *f = open_copy(out);
+    if (!f) return false;
+    put_beginning(f);
+    return finish(f);
+}
+
 static bool answer(int out, coda_status status, bool passing, const void *data, size_t size)
 {
     char number[16];
     FILE *f = open_copy(out);
     if (!f) return false;
-    put_beginning(f);
     snprintf(number, sizeof number, "%d", (int)status);
     put_string(f, number);
     put_string(f, passing ? "1" : "0");
     put_bytes(f, data, size);
-    return !fclose(f);
+    return finish(f);
 }
 
 /* 0: the answer stands in `out`. */
@@ -156,7 +173,7 @@ int jit_worker(int in, int out)
     size_t size = 0;
     bool passing = true;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (!take_message(&m, in) || read_request(&j, &m, lists, err)) return REFUSED;
+    if (!take_message(&m, in) || read_request(&j, &m, lists, err) || !begin(out)) return REFUSED;
     coda_status status = compile_payload(&data, &size, &j, err, &passing);
     return answer(out, status, passing, status ? err : data, status ? strlen(err) + 1 : size) ? 0 : REFUSED;
 }
@@ -200,7 +217,7 @@ static pid_t start(struct coda_cache *c, int request, int reply)
     posix_spawnattr_init(&how);
     sigemptyset(&none);
     posix_spawnattr_setsigmask(&how, &none);
-    posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP); /* ^C is not for it */
     int error = posix_spawn_file_actions_adddup2(&files, request, 0);
     if (!error) error = posix_spawn_file_actions_adddup2(&files, reply, 1);
     if (!error) error = posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
@@ -210,7 +227,7 @@ static pid_t start(struct coda_cache *c, int request, int reply)
     return error ? -1 : child;
 }
 
-/* The child's status, after at most so many milliseconds; then it is killed, and *late is true. */
+/* The child's status or LOST, after at most so many milliseconds; then it is killed, and *late is true. */
 static int await(pid_t child, int64_t limit, bool *late)
 {
     int64_t deadline = milliseconds() + limit;
@@ -218,7 +235,7 @@ static int await(pid_t child, int64_t limit, bool *late)
     int status = 0;
     *late = false;
     for (pid_t r; (r = waitpid(child, &status, WNOHANG)) != child;) {
-        if (r < 0 && errno != EINTR) return REFUSED << 8; /* somebody else took its status */
+        if (r < 0 && errno != EINTR) return LOST;
         if (!*late && milliseconds() > deadline) *late = !kill(child, SIGKILL);
         nanosleep(&(struct timespec){0, nap}, NULL);
         if (nap < 5000000) nap *= 2;
@@ -242,7 +259,7 @@ static bool ask(const struct compile_job *j, int request)
         }
     }
     free(by);
-    return f && !fclose(f) && !lseek(request, 0, SEEK_SET);
+    return f && finish(f) && !lseek(request, 0, SEEK_SET);
 }
 
 /* False if it is no answer. */
@@ -252,32 +269,46 @@ static bool read_answer(void **data, size_t *size, int reply, coda_status *statu
     bool good = take_message(&m, reply) && begins_well(&m);
     const char *number = good ? next_string(&m) : NULL, *flag = number ? next_string(&m) : NULL;
     const char *bytes = flag ? next_bytes(&m, size) : NULL;
-    good = bytes;
+    struct jit_cubin cubin;
+    good = bytes && (atoi(number) || payload_read(&cubin, bytes, *size));
     if (good) {
         *status = (coda_status)atoi(number);
         *passing = *flag == '1';
         if (*status) jit_fail(err, *status, "%.*s", (int)*size, bytes);
-        else if ((*data = malloc(*size + 1))) memcpy(*data, bytes, *size);
-        else *status = jit_fail(err, CODA_E_MEMORY, "out of memory for a cubin of %zu bytes", *size);
+        else if ((*data = malloc(*size))) memcpy(*data, bytes, *size);
+        else {
+            *status = jit_fail(err, CODA_E_MEMORY, "out of memory for a cubin of %zu bytes", *size);
+            *passing = true;
+        }
     }
     free(m.block);
     return good;
 }
 
-static bool judge(const struct compile_job *j, struct coda_cache *c, int ended, bool late,
-                  coda_status *status, char *err)
+static bool has_begun(int reply)
 {
-    struct stats *s = cache_stats(c);
+    struct message m;
+    bool begun = take_message(&m, reply) && begins_well(&m);
+    free(m.block);
+    return begun;
+}
+
+/* Of a child that gave no answer. False if it never came to the compiler. */
+static bool judge(const struct compile_job *j, struct coda_cache *c, int ended, bool late, bool begun,
+                  coda_status *status, char *err, bool *passing)
+{
     int limit = cache_compile_ms(c) ? cache_compile_ms(c) : COMPILE_MS;
-    if (late) {
-        stats_add(s, COUNT_isolate_timeouts, 1);
+    int signal = ended != LOST && WIFSIGNALED(ended) ? WTERMSIG(ended) : 0;
+    if (!late && !signal && !begun) return false;
+    stats_add(cache_stats(c), late ? COUNT_isolate_timeouts : COUNT_isolate_crashes, 1);
+    *passing = !late && (!signal || signal == SIGKILL || signal == SIGTERM);
+    if (late)
         *status = jit_fail(err, CODA_E_COMPILE, "%s: the compiler took more than %d ms", j->symbol, limit);
-    } else if (WIFSIGNALED(ended)) {
-        stats_add(s, COUNT_isolate_crashes, 1);
+    else if (signal)
         *status = jit_fail(err, CODA_E_COMPILE, "%s: the compiler was ended by signal %d, %s", j->symbol,
-                           WTERMSIG(ended), strsignal(WTERMSIG(ended)));
-    } else
-        return false;
+                           signal, strsignal(signal));
+    else
+        *status = jit_fail(err, CODA_E_COMPILE, "%s: the compiler ended without an answer", j->symbol);
     return true;
 }
 
@@ -290,9 +321,8 @@ static bool run(void **data, size_t *size, const struct compile_job *j, struct c
     pid_t child = start(c, request, reply);
     if (child < 0) return false;
     int ended = await(child, cache_compile_ms(c) ? cache_compile_ms(c) : COMPILE_MS, &late);
-    *passing = false;
-    if (WIFEXITED(ended) && !WEXITSTATUS(ended)) return read_answer(data, size, reply, status, err, passing);
-    return judge(j, c, ended, late, status, err);
+    if ((ended == LOST || ended == 0) && read_answer(data, size, reply, status, err, passing)) return true;
+    return judge(j, c, ended, late, has_begun(reply), status, err, passing);
 }
 
 bool isolate_payload(void **data, size_t *size, const struct compile_job *j, struct coda_cache *c,

@@ -8,6 +8,7 @@
 #include <elf.h>
 #include <ftw.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -374,6 +375,54 @@ START_TEST(survives_its_compiler)
 }
 END_TEST
 
+/* Says that it begins, as the worker does. */
+#define BEGIN                                                                                                \
+    "printf '\\011\\000\\000\\000\\000\\000\\000\\000coda job\\000"                                                 \
+    "\\002\\000\\000\\000\\000\\000\\000\\0001\\000'\n"
+
+/* The program has no use for children's ends, so nobody learns of this one's. */
+START_TEST(needs_no_word_of_its_childs_end)
+{
+    struct coda_cache *c = NULL;
+    signal(SIGCHLD, SIG_IGN);
+    struct jit_cubin b = isolated(tool(), with_silu, CODA_OK, &c);
+    const struct stats *s = cache_stats(c);
+    ck_assert(stats_get(s, COUNT_isolated) == 1 && stats_get(s, COUNT_isolate_unavailable) == 0);
+    jit_cubin_free(&b);
+    cache_close(c);
+    c = NULL;
+    isolated(script(BEGIN "kill -SEGV $$"), simple, CODA_E_COMPILE, &c);
+    ck_assert_str_eq(err, "k: the compiler ended without an answer");
+    ck_assert_uint_eq(stats_get(cache_stats(c), COUNT_isolate_crashes), 1);
+    cache_close(c);
+}
+END_TEST
+
+/* Whoever ends it from outside says nothing of the text: the next one tries again. */
+START_TEST(a_killed_compiler_says_nothing_of_its_text)
+{
+    static const char *const ends[] = {"kill -KILL $$", "kill -TERM $$", BEGIN "exit 1"};
+    for (int i = 0; i < 3; i++) {
+        struct coda_cache *c = NULL;
+        isolated(script(ends[i]), simple, CODA_E_COMPILE, &c);
+        isolated(NULL, simple, CODA_E_COMPILE, &c);
+        ck_assert_uint_eq(stats_get(cache_stats(c), COUNT_isolate_crashes), 2);
+        cache_close(c);
+    }
+}
+END_TEST
+
+/* What is typed at the terminal is for the program. */
+START_TEST(gets_no_signals_of_the_terminal)
+{
+    struct coda_cache *c = NULL;
+    isolated(script("read a b c d group e </proc/$$/stat; [ $group = $$ ] && kill -SEGV $$; exit 3"), simple,
+             CODA_E_COMPILE, &c);
+    ck_assert_uint_eq(stats_get(cache_stats(c), COUNT_isolate_crashes), 1);
+    cache_close(c);
+}
+END_TEST
+
 /* No helper, or one that makes nothing of it: compiled here. */
 START_TEST(does_without_a_child)
 {
@@ -556,6 +605,9 @@ Suite *jit_suite(void)
     tcase_add_test(t, verifies_what_it_finds);
     tcase_add_test(t, compiles_in_a_child);
     tcase_add_test(t, survives_its_compiler);
+    tcase_add_test(t, needs_no_word_of_its_childs_end);
+    tcase_add_test(t, a_killed_compiler_says_nothing_of_its_text);
+    tcase_add_test(t, gets_no_signals_of_the_terminal);
     tcase_add_test(t, does_without_a_child);
     tcase_add_test(t, keys_differ_in_every_part);
     tcase_add_test(t, keys_name_their_maker);
