@@ -51,7 +51,8 @@ int complain(const char *format, ...)
 
 /* ---- Files ---- */
 
-char *read_all(FILE *f)
+/* NULL if memory ran out. */
+static char *read_all(FILE *f)
 {
     size_t size = 0, room = 4096;
     char *text = malloc(room);
@@ -66,18 +67,25 @@ char *read_all(FILE *f)
     return text;
 }
 
+char *file_read(const char *path)
+{
+    bool standard = strcmp(path, "-") == 0;
+    FILE *f = standard ? stdin : fopen(path, "r");
+    if (!f) return complain("%s: %s", path, strerror(errno)), NULL;
+    char *text = read_all(f);
+    bool bad = ferror(f);
+    if (!standard) fclose(f);
+    if (text && !bad) return text;
+    complain("%s: cannot be read", path);
+    free(text);
+    return NULL;
+}
+
 coda_graph *graph_open(const struct options *opt)
 {
-    bool standard = strcmp(opt->file, "-") == 0;
-    FILE *f = standard ? stdin : fopen(opt->file, "r");
     coda_graph *g = NULL;
-    if (!f) return complain("%s: %s", opt->file, strerror(errno)), NULL;
-    char *text = read_all(f);
-    if (!text || ferror(f))
-        complain("%s: cannot be read", opt->file);
-    else if (coda_graph_parse(&g, text) != CODA_OK)
-        complain("%s: %s", opt->file, coda_error());
-    if (!standard) fclose(f);
+    char *text = file_read(opt->file);
+    if (text && coda_graph_parse(&g, text) != CODA_OK) complain("%s: %s", opt->file, coda_error());
     free(text);
     return g;
 }

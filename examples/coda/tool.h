@@ -31,8 +31,8 @@ struct options {
 int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same for wrong usage: 2, and where to read. */
 int misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* A whole stream as malloc'd text, NULL if memory ran out. */
-char *read_all(FILE *f);
+/* A whole file as malloc'd text, "-" is standard input; NULL after a complaint. */
+char *file_read(const char *path);
 /* The graph in opt->file; NULL after a complaint. */
 coda_graph *graph_open(const struct options *opt);
 

@@ -149,21 +149,6 @@ static int clear(const struct request *r)
 
 /* ---- export, import ---- */
 
-/* malloc'd; NULL after a complaint. */
-static char *read_keys(const char *path)
-{
-    bool standard = strcmp(path, "-") == 0;
-    FILE *f = standard ? stdin : fopen(path, "r");
-    if (!f) return complain("%s: %s", path, strerror(errno)), NULL;
-    char *text = read_all(f);
-    bool bad = ferror(f);
-    if (!standard) fclose(f);
-    if (text && !bad) return text;
-    complain("%s: cannot be read", path);
-    free(text);
-    return NULL;
-}
-
 struct plans {
     coda_plan *plan[MOST_FILES];
     int count;
@@ -188,8 +173,8 @@ static int compile_graph(struct plans *to, const struct request *r, const char *
 /* Every graph for every architecture. */
 static int compile_graphs(struct plans *to, const struct request *r)
 {
-    int bad = 0;
     char *archs = strdup(r->export.arch ? r->export.arch : "sm_90a"), *rest = archs;
+    int bad = archs ? 0 : complain("out of memory for architectures");
     for (char *arch; !bad && (arch = strsep(&rest, ","));)
         for (int i = 0; !bad && i < r->graphs; i++) bad = compile_graph(to, r, r->graph[i], arch);
     free(archs);
@@ -213,7 +198,7 @@ static int export(const struct request *r)
     struct plans plans = {{NULL}, 0};
     coda_export_options opt = r->export;
     char *keys = NULL;
-    int bad = r->keys && !(keys = read_keys(r->keys));
+    int bad = r->keys && !(keys = file_read(r->keys));
     if (!bad) bad = compile_graphs(&plans, r);
     if (r->graphs) opt.plans = (const coda_plan *const *)plans.plan;
     opt.plan_count = plans.count;
