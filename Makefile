@@ -33,11 +33,12 @@ $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -c $< -o $@
 
-# The table of primitives and their sources, generated from the .cuh files.
+# The table of primitives and their sources, generated from the .cuh files. It depends on their folders, too,
+# which tell that a file has gone.
 $(BUILD)/embed: primitives/embed.c
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -D_GNU_SOURCE -O1 $(WARN) $< -o $@
-$(BUILD)/prim.c: $(BUILD)/embed $(PRIMS) $(REFS)
+$(BUILD)/prim.c: $(BUILD)/embed $(PRIMS) $(REFS) $(sort $(dir $(PRIMS)))
 	$(BUILD)/embed primitives $(PRIMS:primitives/%=%) > $@.tmp && mv $@.tmp $@
 $(BUILD)/prim.o: $(BUILD)/prim.c
 	$(CC) $(ALL_CFLAGS) -c $< -o $@
