@@ -8,30 +8,20 @@
 #include "ship.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "coda.h"
 
-static bool refuse(char *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static bool refuse(char *err, const char *format, ...)
+static bool refuse(char *err, int error, const char *why)
 {
-    va_list args;
-    va_start(args, format);
-    vsnprintf(err, CACHE_ERROR, format, args);
-    va_end(args);
-    errno = EIO;
+    snprintf(err, CACHE_ERROR, "%s", why);
+    errno = error;
     return false;
 }
 
-static bool no_memory(char *err)
-{
-    refuse(err, "out of memory for a bundle");
-    errno = ENOMEM;
-    return false;
-}
+static bool no_memory(char *err) { return refuse(err, ENOMEM, "out of memory for a bundle"); }
 
 /* ---- Lines of a key ---- */
 
@@ -159,7 +149,7 @@ bool cargo_gather(struct cargo *c, struct coda_cache *cache, char *err)
 {
     if (cache_walk(cache, take_item, c)) return true;
     const char *why = cache_problem(cache);
-    return refuse(err, "%s", *why ? why : "the cache has no directory");
+    return refuse(err, EIO, *why ? why : "the cache has no directory");
 }
 
 /* ---- Pack ---- */
