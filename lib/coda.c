@@ -3,7 +3,8 @@
  *
  *     graph --rewrite--> graph --plan--> programs --emit--> CUDA text --compile--> cubin --load--> kernel
  *
- * Each stage is one call below; what it made can be seen with CODA_DEBUG and CODA_DUMP.
+ * Each stage is one call below; what it made can be seen with CODA_DEBUG and CODA_DUMP. Where a GPU is
+ * there the plan is made again, with what is known of its products better than by price (tune.c).
  */
 #include "build.h"
 #include "tune.h"

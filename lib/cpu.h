@@ -1,8 +1,12 @@
-/* cpu.h -- what the files of the CPU device share: a program with its memory, and one row's steps. */
+/* cpu.h -- the CPU device: runs a program on the host, rounding where the kernels round. The rest is what
+ * its files share. */
 #ifndef CPU_H
 #define CPU_H
 
 #include "plan.h"
+
+coda_status cpu_run(const struct plan *plan, const struct program *p, void *const *args,
+                    void *prepared, void *workspace);
 
 /* A program bound to the memory of one call. */
 struct cpu {

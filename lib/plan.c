@@ -1,5 +1,6 @@
 /* plan.c -- a plan from a rewritten graph: copies, groups, order, places; and what may be asked of it. */
 #include "plan.h"
+#include "jit.h"
 #include "view.h"
 
 #include <stdlib.h>
@@ -135,7 +136,7 @@ static bool is_plain_gemm(const struct program *p)
     return same && d->stride[2] == 1 && plan_suits_cublaslt(p);
 }
 
-static void use_cublaslt(struct plan *p, const struct plan_options *opt, int64_t bytes)
+static void use_cublaslt(struct plan *p, const struct plan_options *opt)
 {
     for (int i = 0; i < p->programs; i++) {
         struct program *q = &p->program[i];
@@ -143,8 +144,8 @@ static void use_cublaslt(struct plan *p, const struct plan_options *opt, int64_t
         if (!(opt->cublaslt || (d && d->apart)) || !is_plain_gemm(q)) continue;
         q->tile.mainloop = MAINLOOP_CUBLASLT;
         q->scratch = p->buffers;
-        p->buffer[p->buffers++] =
-            (struct buffer){.space = SPACE_WORK, .bytes = bytes, .first = -1, .last = -1, .value = -1};
+        p->buffer[p->buffers++] = (struct buffer){
+            .space = SPACE_WORK, .bytes = JIT_LT_WORKSPACE, .first = -1, .last = -1, .value = -1};
     }
 }
 
@@ -195,8 +196,6 @@ static coda_status verify(const struct plan *p)
 
 /* ---- Build ---- */
 
-enum { CUBLASLT_WORKSPACE = 64 << 20 };
-
 coda_status plan_build(struct plan *p, const graph *g, const struct plan_options *opt)
 {
     memset(p, 0, sizeof *p);
@@ -204,7 +203,7 @@ coda_status plan_build(struct plan *p, const graph *g, const struct plan_options
     if (!p->graph) return fail_status();
     coda_status status = plan_group(p, p->graph, opt);
     if (!status) status = order_programs(p);
-    if (!status) use_cublaslt(p, opt, CUBLASLT_WORKSPACE);
+    if (!status) use_cublaslt(p, opt);
     if (!status) plan_place(p);
     if (!status) status = verify(p);
     if (status) plan_free(p);

@@ -253,8 +253,4 @@ bool step_has_value(const struct program *q, const struct step *s);
 /* emit.c -- fills p->kernel. */
 coda_status emit_program(struct plan *plan, struct program *p, const struct machine *m);
 
-/* cpu.c -- runs a program on the host, rounding where the kernels round. */
-coda_status cpu_run(const struct plan *plan, const struct program *p, void *const *args,
-                    void *prepared, void *workspace);
-
 #endif

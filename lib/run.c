@@ -3,6 +3,7 @@
  * a kernel's parameters are built on the stack from tables made by coda_compile.
  */
 #include "compiled.h"
+#include "cpu.h"
 
 #include <string.h>
 

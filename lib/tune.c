@@ -59,26 +59,39 @@ struct known {
     const struct figures *figures;
 };
 
+static char *key_of(const struct tuner *t, const struct plan *plan, int index)
+{
+    struct text key = {0};
+    figures_key(plan, index, &key);
+    char *s = key.failed ? NULL : arena_string(t->arena, text_str(&key));
+    text_free(&key);
+    return s;
+}
+
+/* Fills in known[n]: by an equal one before it, or as the first of its kind. */
+static coda_status look(struct tuner *t, const struct plan *plan, int index, struct known *known, int n)
+{
+    int at = 0;
+    known[n].key = key_of(t, plan, index);
+    if (!known[n].key) return fail(CODA_E_MEMORY, "out of memory for a program's text");
+    while (strcmp(known[at].key, known[n].key) != 0) at++;
+    if (at < n) return known[n].figures = known[at].figures, CODA_OK;
+    coda_status status = find(t, plan, index, known[n].key, &known[n].figures);
+    if (!status && known[n].figures && known[n].figures->n) t->tuned[t->tuneds++] = known[n].key;
+    return status;
+}
+
 static coda_status decide(struct tuner *t, const struct plan *plan, int index, struct known *known, int n,
                           struct decision *d)
 {
-    struct text key = {0};
+    const struct program *q = &plan->program[index];
     char line[JIT_ERROR_SIZE];
-    figures_key(plan, index, &key);
-    known[n].key = key.failed ? NULL : arena_string(t->arena, text_str(&key));
-    text_free(&key);
-    if (!known[n].key) return fail(CODA_E_MEMORY, "out of memory for a program's text");
-    int at = 0;
-    while (strcmp(known[at].key, known[n].key) != 0) at++;
-    coda_status status = CODA_OK;
-    if (at == n) status = find(t, plan, index, known[n].key, &known[n].figures);
-    *d = (struct decision){.root = plan->program[index].root, .figures = known[at].figures};
-    known[n].figures = d->figures;
+    coda_status status = look(t, plan, index, known, n);
+    const struct figures *f = known[n].figures;
     if (status) return status;
-    if (at == n && d->figures && d->figures->n) t->tuned[t->tuneds++] = known[n].key;
-    if (d->figures) figures_decide(d->figures, d);
-    if (!d->figures || !d->figures->n)
-        d->apart = t->options.fuse && tile_loses(&plan->program[index], &t->options.machine);
+    *d = (struct decision){.root = q->root, .figures = f};
+    if (f && f->n) figures_decide(f, d);
+    else d->apart = t->options.fuse && tile_loses(q, &t->options.machine);
     if (d->apart) d->apart = jit_cublaslt_info(line, sizeof line);
     return CODA_OK;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cpu.h"
 #include "util_gemm.h"
 #include "util_program.h"
 

@@ -2,6 +2,7 @@
  * test_tuning.c -- figures as text, what is decided from them, and plans that follow decisions. The
  * device is made up: nothing is measured here.
  */
+#include "cpu.h"
 #include "tune.h"
 #include "util_folder.h"
 #include "util_gemm.h"

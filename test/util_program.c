@@ -1,4 +1,5 @@
 /* util_program.c -- programs made by hand, with their memory. */
+#include "cpu.h"
 #include "util_program.h"
 
 #include <stdio.h>
