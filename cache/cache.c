@@ -109,6 +109,7 @@ static void open_place(struct coda_cache *c, const struct cache_options *o)
     if (o->store) {
         c->store = *o->store;
         c->has_store = true;
+        if (c->flags & CACHE_READ_ONLY) c->store.drop = NULL;
     } else
         dir_open(&c->dir, o->dir ? strdup(o->dir) : dir_default(), c->flags);
 }

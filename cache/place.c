@@ -71,7 +71,7 @@ void place_drop(struct coda_cache *c, const struct cache_key *k, const struct ca
         struct cache_key imported = {.digest = k->what_digest};
         disk_drop(&c->dir, k, v->data, v->size);
         disk_drop(&c->dir, &imported, v->data, v->size);
-    } else if (c->store.drop && !(c->flags & CACHE_READ_ONLY))
+    } else if (c->store.drop)
         c->store.drop(c->store.ctx, name);
 }
 

@@ -162,6 +162,20 @@ START_TEST(rejects_what_is_damaged)
 }
 END_TEST
 
+START_TEST(writes_nothing_if_told_so)
+{
+    compile();
+    struct row *r = row;
+    while (!r->data) r++;
+    r->data[r->size / 2] ^= 1;
+    coda_cache_free(c);
+    setenv("CODA_CACHE_READ_ONLY", "1", 1);
+    open_cache();
+    ck_assert(!compile().cached);
+    ck_assert(puts_ == 1 && drops == 0 && stats().rejected_digest == 1 && stats().healed == 0);
+}
+END_TEST
+
 START_TEST(survives_a_store_that_fails)
 {
     static const int errors[] = {ENOSPC, EROFS, EIO, ENOMEM};
@@ -306,6 +320,7 @@ Suite *store_suite(void)
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, keeps_kernels);
     tcase_add_test(t, rejects_what_is_damaged);
+    tcase_add_test(t, writes_nothing_if_told_so);
     tcase_add_test(t, survives_a_store_that_fails);
     tcase_add_test(t, waits_for_its_lock);
     tcase_add_test(t, needs_no_more_than_get);
