@@ -91,6 +91,25 @@ static bool is_broken(int error)
     return error == 0 || error == ELOOP || error == ENXIO || error == EACCES || error == EIO;
 }
 
+/* Does the entry lie under the name that its key gives, or its WHAT if it was imported? */
+static bool is_named(const struct entry *e, const char *name)
+{
+    char own[DIGEST_HEX], what[DIGEST_HEX];
+    struct digest d = digest_of(e->key, e->key_size), w = digest_of(e->key, e->what_size);
+    digest_hex(own, &d);
+    digest_hex(what, &w);
+    return !strcmp(own, name) || !strcmp(what, name);
+}
+
+enum entry_fault disk_examine(struct entry *e, void **bytes, size_t *size, const struct scanned *s)
+{
+    struct stat st;
+    *bytes = disk_read(s->folder, s->name, size, &st);
+    if (!*bytes) return is_broken(errno) ? ENTRY_SHORT : ENTRY_FAULTS;
+    enum entry_fault fault = entry_check(e, *bytes, *size);
+    return fault || is_named(e, s->name) ? fault : ENTRY_KEY;
+}
+
 static const char *reject(struct dir *d, int folder, const char *name, const struct stat *seen,
                           const char *why)
 {

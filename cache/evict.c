@@ -102,13 +102,11 @@ struct census {
 static bool is_faulty(const struct scanned *s)
 {
     struct entry e;
-    struct stat st;
     size_t size;
-    errno = 0;
-    void *bytes = disk_read(s->folder, s->name, &size, &st);
-    bool faulty = bytes ? entry_check(&e, bytes, size) != ENTRY_INTACT : errno == 0;
+    void *bytes;
+    enum entry_fault fault = disk_examine(&e, &bytes, &size, s);
     free(bytes);
-    return faulty;
+    return fault != ENTRY_INTACT && fault != ENTRY_FAULTS;
 }
 
 static bool take(void *ctx, const struct scanned *s)

@@ -2,11 +2,29 @@
 #ifndef INSIDE_H
 #define INSIDE_H
 
+#include <errno.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 
 #include "cache.h"
+
+/* A call leaves errno as it was. Its thread is not cancelled in it: others may be waiting for what it makes,
+ * and descriptors would stay open. */
+struct guard {
+    int error, cancel;
+};
+static inline struct guard guard_enter(void)
+{
+    struct guard g = {.error = errno};
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &g.cancel);
+    return g;
+}
+static inline void guard_leave(struct guard g)
+{
+    pthread_setcancelstate(g.cancel, NULL);
+    errno = g.error;
+}
 
 /* ---- stats.c ---- */
 
@@ -71,6 +89,8 @@ const char *disk_get(struct dir *d, const struct cache_key *k, void **data, size
 void *disk_read(int folder, const char *name, size_t *size, struct stat *st);
 /* 0, EEXIST if somebody was first (and `replace` is false), or an errno. */
 int disk_put(struct dir *d, const char *name, const void *bytes, size_t size, bool replace);
+/* What is wrong with an entry, ENTRY_FAULTS if it cannot be read at present. *bytes is malloc'd or NULL. */
+enum entry_fault disk_examine(struct entry *e, void **bytes, size_t *size, const struct scanned *s);
 /* Removes the entry of a name if it is still the file that was seen. */
 bool disk_remove(int folder, const char *name, const struct stat *seen);
 /* Removes the entry of a key if it holds these bytes. */
@@ -133,8 +153,8 @@ const struct cache_value *memo_find(struct memo *m, const struct cache_key *k);
 /* Keeps a value; one that is there already is replaced. */
 void memo_put(struct memo *m, const struct cache_key *k, const struct cache_value *v);
 /* Either the result of another thread's flight, when it has landed (true, *v may be NULL: no memory), or
- * a flight of one's own to be landed (false; NULL if memory ran out). `stale` is a value not to be taken
- * from memory. */
+ * a flight of one's own to be landed (false; NULL if memory ran out). `stale` is a value that is not to be
+ * taken, nor its like, or NULL. */
 bool memo_join(struct memo *m, const struct cache_key *k, const struct cache_value *stale,
                const struct cache_value **v, struct flight **own);
 void memo_land(struct memo *m, struct flight *f, const struct cache_value *v, bool keep);
