@@ -263,25 +263,41 @@ static struct flight *start(struct memo *m, const struct cache_key *k)
     return m->flights = f;
 }
 
+/* What two threads found at the same time is alike; what was made is new, whatever it is. */
+static bool is_stale(const struct cache_value *v, const struct cache_value *stale)
+{
+    if (!stale || v == stale) return v == stale;
+    return v->source != FROM_MAKER && v->size == stale->size && !memcmp(v->data, stale->data, v->size);
+}
+
+/* Under the mutex. */
+static const struct cache_value *await(struct memo *m, struct flight *f)
+{
+    f->holders++;
+    while (!f->done) pthread_cond_wait(&f->landed, &m->mutex);
+    const struct cache_value *v = cache_value_keep(f->value);
+    leave(f);
+    return v;
+}
+
 bool memo_join(struct memo *m, const struct cache_key *k, const struct cache_value *stale,
                const struct cache_value **v, struct flight **own)
 {
     begin(m);
     struct memo_node *n = search(m, k);
-    bool found = n && n->value != stale;
+    bool found = n && !is_stale(n->value, stale);
     *own = NULL;
     *v = found ? cache_value_keep(n->value) : NULL;
-    if (!found) {
+    while (!found) {
         struct flight *f = m->flights;
         while (f && !flies(f, k)) f = f->next;
-        if (!f) *own = start(m, k);
-        else {
-            f->holders++;
-            while (!f->done) pthread_cond_wait(&f->landed, &m->mutex);
-            *v = cache_value_keep(f->value);
-            leave(f);
-            found = true;
+        if (!f) {
+            *own = start(m, k);
+            break;
         }
+        *v = await(m, f);
+        found = !*v || !is_stale(*v, stale);
+        if (!found) cache_value_free(*v), *v = NULL;
     }
     end(m);
     return found;

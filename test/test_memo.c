@@ -209,6 +209,24 @@ START_TEST(is_made_anew_when_refused)
 }
 END_TEST
 
+/* Two threads that find a key at once may have it twice: neither is a way out of the other. */
+START_TEST(is_not_renewed_by_its_like)
+{
+    struct cache_key k = key_of("k\n");
+    cache_value_free(cache_obtain(c, &k, &m->m));
+    cache_forget(c);
+    const struct cache_value *bad = cache_obtain(c, &k, &m->m);
+    cache_forget(c);
+    const struct cache_value *like = cache_obtain(c, &k, &m->m);
+    ck_assert(like != bad && like->source == FROM_DISK);
+    m->fill = 'y';
+    const struct cache_value *good = cache_renew(c, &k, &m->m, bad), *again = cache_renew(c, &k, &m->m, like);
+    ck_assert(m->made == 2 && ((char *)good->data)[0] == 'y');
+    ck_assert_ptr_eq(good, again);
+    cache_value_free(bad), cache_value_free(like), cache_value_free(good), cache_value_free(again);
+}
+END_TEST
+
 /* Another process was refused the same before, and has put a better one there. */
 START_TEST(takes_what_others_healed)
 {
@@ -410,6 +428,7 @@ Suite *memo_suite(void)
     tcase_add_test(t, does_not_keep_what_may_pass);
     tcase_add_test(t, memory_has_a_bound);
     tcase_add_test(t, is_made_anew_when_refused);
+    tcase_add_test(t, is_not_renewed_by_its_like);
     tcase_add_test(t, takes_what_others_healed);
     tcase_add_test(t, verify_finds_what_differs);
     tcase_add_loop_test(t, threads_share_one_making, 0, 2);
