@@ -118,7 +118,7 @@ struct coda_cache *cache_open(const struct cache_options *options)
 {
     static const struct cache_options none;
     const struct cache_options *o = options ? options : &none;
-    int saved = errno;
+    struct guard g = guard_enter();
     struct coda_cache *c = calloc(1, sizeof *c);
     if (c) {
         memo_init(&c->memo);
@@ -131,7 +131,7 @@ struct coda_cache *cache_open(const struct cache_options *options)
         open_place(c, o);
         add_overlays(c, o->overlays ? o->overlays : secure_getenv("CODA_BUNDLES"));
     }
-    errno = saved;
+    guard_leave(g);
     return c;
 }
 
@@ -172,9 +172,9 @@ bool cache_add_bundle(struct coda_cache *c, const void *data, size_t size, char 
 
 int64_t cache_stats_print(struct coda_cache *c, char *buf, size_t size)
 {
-    int saved = errno;
+    struct guard g = guard_enter();
     int64_t n = stats_print(&c->stats, &c->dir, buf, size);
-    errno = saved;
+    guard_leave(g);
     return n;
 }
 
@@ -182,7 +182,7 @@ int64_t cache_stats_print(struct coda_cache *c, char *buf, size_t size)
 
 bool cache_get(struct coda_cache *c, const struct cache_key *k, void **data, size_t *size)
 {
-    int saved = errno;
+    struct guard g = guard_enter();
     struct cache_value *v = obtain_look(c, k);
     bool found = v;
     if (v) {
@@ -192,41 +192,41 @@ bool cache_get(struct coda_cache *c, const struct cache_key *k, void **data, siz
         if (c->record) record_key(c->record, k);
     }
     cache_value_free(v);
-    errno = saved;
+    guard_leave(g);
     return found;
 }
 
 void cache_put(struct coda_cache *c, const struct cache_key *k, const void *data, size_t size,
                const char *note)
 {
-    int saved = errno;
+    struct guard g = guard_enter();
     place_put(c, k, data, size, note, true);
-    errno = saved;
+    guard_leave(g);
 }
 
 /* ---- The directory as a whole ---- */
 
 bool cache_walk(struct coda_cache *c, bool (*visit)(void *ctx, const struct cache_item *item), void *ctx)
 {
-    int saved = errno;
+    struct guard g = guard_enter();
     bool good = walk_dir(&c->dir, visit, ctx);
-    errno = saved;
+    guard_leave(g);
     return good;
 }
 
 bool cache_prune(struct coda_cache *c, struct cache_prune *p)
 {
-    int saved = errno;
+    struct guard g = guard_enter();
     p->removed = p->removed_bytes = p->kept = p->kept_bytes = 0;
     bool good = evict_prune(&c->dir, p);
-    errno = saved;
+    guard_leave(g);
     return good;
 }
 
 bool cache_import(struct coda_cache *c, const void *raw, size_t raw_size)
 {
-    int saved = errno;
+    struct guard g = guard_enter();
     bool good = place_import(c, raw, raw_size);
-    errno = saved;
+    guard_leave(g);
     return good;
 }

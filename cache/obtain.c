@@ -9,7 +9,6 @@
  */
 #include "inside.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,7 +69,7 @@ const struct cache_value *cache_find(struct coda_cache *c, const struct cache_ke
         return v;
     }
     if (c->flags & CACHE_VERIFY) return NULL;
-    int saved = errno;
+    struct guard g = guard_enter();
     const char *ignored;
     v = look_in_bundles(c, k);
     if (!v && !k->by) v = look_on_disk(c, k, &ignored); /* what was imported bears the name of WHAT */
@@ -78,7 +77,7 @@ const struct cache_value *cache_find(struct coda_cache *c, const struct cache_ke
         memo_put(&c->memo, k, v);
         remember(c, k, v);
     }
-    errno = saved;
+    guard_leave(g);
     return v;
 }
 
@@ -248,21 +247,26 @@ const struct cache_value *cache_obtain(struct coda_cache *c, const struct cache_
 {
     const struct cache_value *v = cache_find(c, k);
     if (v) return v;
-    int saved = errno;
+    struct guard g = guard_enter();
     v = fly(&(struct build){.c = c, .k = k, .m = m, .missed = "absent"});
-    errno = saved;
+    guard_leave(g);
     return v;
 }
 
 const struct cache_value *cache_renew(struct coda_cache *c, const struct cache_key *k,
                                       const struct cache_maker *m, const struct cache_value *refused)
 {
-    int saved = errno;
+    struct guard g = guard_enter();
     stats_add(&c->stats, COUNT_refused, 1);
     struct build b = {.c = c, .k = k, .m = m, .refused = refused, .missed = "refused"};
     const struct cache_value *v = fly(&b);
-    errno = saved;
+    guard_leave(g);
     return v;
 }
 
-void cache_forget(struct coda_cache *c) { memo_forget(&c->memo); }
+void cache_forget(struct coda_cache *c)
+{
+    struct guard g = guard_enter();
+    memo_forget(&c->memo);
+    guard_leave(g);
+}

@@ -344,6 +344,23 @@ START_TEST(readers_meet_nothing_freed)
 }
 END_TEST
 
+/* Others wait for a thread that is cancelled while it makes: it makes to the end. */
+START_TEST(a_cancelled_thread_lands)
+{
+    static struct one o;
+    m->nap_ms = 200;
+    o.k = key_of("key 0\n");
+    ck_assert_int_eq(pthread_create(&o.thread, NULL, obtain, &o), 0);
+    while (!atomic_load(&m->inside)) usleep(1000);
+    ck_assert_int_eq(pthread_cancel(o.thread), 0);
+    const struct cache_value *v = cache_obtain(c, &o.k, &m->m);
+    pthread_join(o.thread, NULL);
+    ck_assert_int_eq(v->status, 0);
+    ck_assert_int_eq(m->made, 1);
+    cache_value_free(v), cache_value_free(o.v);
+}
+END_TEST
+
 /* ---- fork ---- */
 
 static int child_obtains(void)
@@ -434,6 +451,7 @@ Suite *memo_suite(void)
     tcase_add_loop_test(t, threads_share_one_making, 0, 2);
     tcase_add_test(t, keys_do_not_wait_for_each_other);
     tcase_add_test(t, readers_meet_nothing_freed);
+    tcase_add_test(t, a_cancelled_thread_lands);
     tcase_add_test(t, a_forked_child_goes_on_alone);
     tcase_add_test(t, a_forked_child_counts_its_own_readers);
     suite_add_tcase(s, t);
