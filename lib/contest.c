@@ -12,6 +12,7 @@
  * medians count.
  */
 #include "contest.h"
+#include "tile.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -9,6 +9,9 @@ coda_status emit_gemm(struct plan *plan, struct program *p, const struct machine
 coda_status emit_rows(struct plan *plan, struct program *p, const struct machine *m);
 coda_status emit_attention(struct plan *plan, struct program *p, const struct machine *m);
 
+/* emit_epilogue.c: prints `struct Epilogue`, the steps of a GEMM. */
+void emit_epilogue(const struct program *p, struct text *t);
+
 /* ---- emit.c ---- */
 
 typedef long long wide; /* for %lld */

@@ -1,6 +1,6 @@
 /*
- * epilogue.h -- what the steps of a GEMM need, shared by tile.c, which makes room for it, and by
- * emit_epilogue.c, which prints it.
+ * epilogue.h -- what the steps of a GEMM need: asked by the planner and tile.c, which make room for it, and
+ * by the emitters, which print it.
  */
 #ifndef EPILOGUE_H
 #define EPILOGUE_H
@@ -32,8 +32,7 @@ int unit_columns(const struct program *p); /* of a box that is staged or fetched
  * walk over tiles have nothing to hide it behind. */
 int fetched_load(const struct program *p);
 
-/* tile.c: as many stages of tile t as fit. */
-int tile_stages(const struct program *p, const struct tile *t, int shared_bytes);
+/* What a tile makes of it. */
 int tile_shared_bytes(const struct program *p);
 int tile_a_rows(const struct program *p); /* of A's box: those that exist                          */
 int tile_splits(const struct tile *t);
@@ -41,8 +40,5 @@ int program_states(const struct program *p); /* that a reduction leaves of each 
 bool tile_is_narrow(const struct tile *t); /* one consumer; two blocks share an SM                 */
 /* Streams weights that no program of a run writes: begins before the program ahead has ended. */
 bool program_is_early(const struct program *p);
-
-/* emit_epilogue.c: prints `struct Epilogue`. */
-void emit_epilogue(const struct program *p, struct text *t);
 
 #endif

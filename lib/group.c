@@ -6,6 +6,7 @@
  * operands do not depend on the program, so programs have an order.
  */
 #include "group.h"
+#include "tile.h"
 
 enum { MOST_MEMBERS = 32, MOST_LOADS = 16 };
 

@@ -223,34 +223,34 @@ struct plan_options {
     int decisions;
 };
 
-/* roots.c: graph -> programs. tile.c: shape -> tile, a pure function. place.c: offsets. */
+/* ---- plan.c ---- */
+
 coda_status plan_build(struct plan *p, const graph *g, const struct plan_options *opt);
-coda_status plan_group(struct plan *p, const graph *g, const struct plan_options *opt);
-bool tile_pairs_ok(const struct program *p); /* may p->pair be fused into this GEMM?                */
-bool attention_fits_sm90(const struct attention_spec *a, const struct machine *m);
-enum { TILE_CANDIDATES = 128 };
-/* The cheapest tiles, `most` of them or fewer, cheapest first; returns how many. */
-int tile_candidates(const struct program *p, const struct machine *m, struct tile *out, int most);
-struct tile tile_choose(const struct program *p, const struct machine *m); /* the cheapest         */
-/* The candidate that tile_print describes by these words; the cheapest, if there is none. */
-struct tile tile_named(const struct program *p, const struct machine *m, const char *words);
-void tile_print(const struct tile *tile, struct text *t);
-/* By price: is the GEMM so slow in the tile it has that cuBLASLt and an epilogue apart are faster? */
-bool tile_loses(const struct program *p, const struct machine *m);
-bool plan_suits_cublaslt(const struct program *p); /* its product; operands of two dtypes do not   */
-const struct decision *plan_decision(const struct plan_options *opt, int root); /* NULL: none      */
-void plan_place(struct plan *p);
-void plan_print(const struct plan *p, struct text *t);
-/* One program; p NULL: without names, places and tile, so that equal programs have equal texts. */
-void program_print(const struct plan *p, const struct program *q, struct text *t);
-void plan_dot(const struct plan *p, struct text *t);
-void plan_note(const struct plan *p, struct rewrite_log *log); /* derive.c */
 void plan_free(struct plan *p);
+const struct decision *plan_decision(const struct plan_options *opt, int root); /* NULL: none      */
+bool plan_suits_cublaslt(const struct program *p); /* its product; operands of two dtypes do not   */
 int64_t program_bytes(const struct program *q); /* read + written */
 double program_flops(const struct program *q);
 bool step_has_value(const struct program *q, const struct step *s);
 
-/* emit.c -- fills p->kernel. */
+/* ---- Its stages: roots.c, graph -> programs; place.c, offsets of buffers ---- */
+
+coda_status plan_group(struct plan *p, const graph *g, const struct plan_options *opt);
+void plan_place(struct plan *p);
+
+/* ---- plan_print.c, derive.c ---- */
+
+void plan_print(const struct plan *p, struct text *t);
+/* One program; p NULL: without names, places and tile, so that equal programs have equal texts. */
+void program_print(const struct plan *p, const struct program *q, struct text *t);
+void tile_print(const struct tile *tile, struct text *t);
+void plan_dot(const struct plan *p, struct text *t);
+void plan_note(const struct plan *p, struct rewrite_log *log); /* what epilogues took in           */
+
+/* ---- emit.c, emit_attention.c ---- */
+
+/* Fills p->kernel. */
 coda_status emit_program(struct plan *plan, struct program *p, const struct machine *m);
+bool attention_fits_sm90(const struct attention_spec *a, const struct machine *m);
 
 #endif

@@ -7,6 +7,7 @@
  */
 #include "epilogue.h"
 #include "group.h"
+#include "tile.h"
 
 #include <string.h>
 

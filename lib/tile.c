@@ -14,6 +14,7 @@
  * with many rows, at 16384, to runs of some 0.3 s, after which the clock is what power and heat allow.
  */
 #include "epilogue.h"
+#include "tile.h"
 
 #include <string.h>
 
@@ -35,7 +36,8 @@ enum {
     MOST_HEAD = 256,
     STREAM_PIECE = 6144,          /* elements of a row of B that come together                      */
     STREAM_PIECES = 5,            /* of A, that fit a thread's registers                            */
-    STREAM_BYTES = 40             /* an SM may get from memory in a clock, where others get less    */
+    STREAM_BYTES = 40,            /* an SM may get from memory in a clock, where others get less    */
+    MOST_CANDIDATES = 128
 };
 
 /* ---- Which pairs meet in a thread ---- */
@@ -178,8 +180,8 @@ static double price(const struct program *p, const struct tile *t, int sms)
 struct search { /* the cheapest `n` of at most `most`, by price */
     const struct program *p;
     int sms, shared_bytes;
-    struct tile tile[TILE_CANDIDATES];
-    double price[TILE_CANDIDATES];
+    struct tile tile[MOST_CANDIDATES];
+    double price[MOST_CANDIDATES];
     int n, most;
 };
 
@@ -300,7 +302,7 @@ static struct tile simt_tile(const struct program *p)
 
 int tile_candidates(const struct program *p, const struct machine *m, struct tile *out, int most)
 {
-    struct search s = {.p = p, .sms = m->sms > 0 ? m->sms : 132, .most = MIN(most, TILE_CANDIDATES)};
+    struct search s = {.p = p, .sms = m->sms > 0 ? m->sms : 132, .most = MIN(most, MOST_CANDIDATES)};
     s.shared_bytes = m->shared_bytes > 0 ? m->shared_bytes : SHARED_BYTES;
     if (m->sm90 && fits_sm90(p) && tile_pairs_ok(p)) {
         consider_stream(&s);
@@ -320,9 +322,9 @@ struct tile tile_choose(const struct program *p, const struct machine *m)
 
 struct tile tile_named(const struct program *p, const struct machine *m, const char *words)
 {
-    struct tile all[TILE_CANDIDATES];
+    struct tile all[MOST_CANDIDATES];
     if (!*words) return tile_choose(p, m);
-    int n = tile_candidates(p, m, all, TILE_CANDIDATES), at = 0;
+    int n = tile_candidates(p, m, all, MOST_CANDIDATES), at = 0;
     for (int i = 0; i < n; i++) {
         struct text t = {0};
         tile_print(&all[i], &t);

@@ -6,6 +6,7 @@
  * the plain mainloop loses to cuBLASLt.
  */
 #include "contest.h"
+#include "tile.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,6 +9,7 @@
 
 #include "compiled.h"
 #include "gpu_case.h"
+#include "tile.h"
 #include "tuning.h"
 #include "util_device.h"
 #include "util_run.h"

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "epilogue.h"
+#include "tile.h"
 #include "util_gemm.h"
 
 #include <check.h> /* last: it has a macro named fail                                             */

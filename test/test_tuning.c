@@ -3,6 +3,7 @@
  * device is made up: nothing is measured here.
  */
 #include "cpu.h"
+#include "tile.h"
 #include "tune.h"
 #include "util_folder.h"
 #include "util_gemm.h"

@@ -7,6 +7,7 @@
 
 #include "emit.h"
 #include "epilogue.h"
+#include "tile.h"
 #include "util_random.h"
 
 const struct machine gemm_machine = {.sms = 132, .shared_bytes = 232448, .sm90 = true};

@@ -1,0 +1,18 @@
+/* tile.h -- tile.c: the tile and mainloop of a GEMM, by its shape; pure functions. */
+#ifndef TILE_H
+#define TILE_H
+
+#include "plan.h"
+
+bool tile_pairs_ok(const struct program *p); /* may p->pair be fused into this GEMM?                */
+/* The cheapest tiles, `most` of them or fewer, cheapest first; returns how many. */
+int tile_candidates(const struct program *p, const struct machine *m, struct tile *out, int most);
+struct tile tile_choose(const struct program *p, const struct machine *m); /* the cheapest         */
+/* The candidate that tile_print describes by these words; the cheapest, if there is none. */
+struct tile tile_named(const struct program *p, const struct machine *m, const char *words);
+/* As many stages of tile t as fit. */
+int tile_stages(const struct program *p, const struct tile *t, int shared_bytes);
+/* By price: is the GEMM so slow in the tile it has that cuBLASLt and an epilogue apart are faster? */
+bool tile_loses(const struct program *p, const struct machine *m);
+
+#endif
