@@ -377,7 +377,7 @@ END_TEST
 
 /* Says that it begins, as the worker does. */
 #define BEGIN                                                                                                \
-    "printf '\\011\\000\\000\\000\\000\\000\\000\\000coda job\\000"                                                 \
+    "printf '\\011\\000\\000\\000\\000\\000\\000\\000coda job\\000"                                          \
     "\\002\\000\\000\\000\\000\\000\\000\\0001\\000'\n"
 
 /* The program has no use for children's ends, so nobody learns of this one's. */
