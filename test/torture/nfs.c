@@ -22,7 +22,7 @@ static void note(const struct shim_event *e)
 
 struct client {
     int host, number, negative_ms;
-    struct gate *gate;
+    struct gate *gate, *looked;
 };
 
 /* Each host has a runtime folder, hence locks, of its own. */
@@ -61,7 +61,7 @@ static void two_hosts(void)
         board_reset();
         atomic_store(&board->compile_us, 30000);
         for (int i = 0; i < HOSTS * PROCESSES; i++) {
-            struct client k = {i % HOSTS, i, round % 2 ? 300 : 0, gate};
+            struct client k = {i % HOSTS, i, round % 2 ? 300 : 0, gate, NULL};
             child[i] = spawn(use, &k);
         }
         bad += reap_all(child, HOSTS * PROCESSES);
@@ -88,6 +88,7 @@ static int come_second(void *ctx)
         size_t size;
         if (cache_get(c, &key, &data, &size)) free(data); /* not there: hidden from now on */
     }
+    gate_pass(k->looked);
     gate_pass(k->gate); /* the other has published */
     for (int i = 0; i < KEYS; i++) bad += !obtain_thing(c, i, SIZE);
     if (counted(c, COUNT_lost_races) != KEYS)
@@ -112,9 +113,9 @@ static void losers(void)
     remove_tree(folder);
     make_folders();
     board_reset();
-    struct client k = {0, 0, 60000, gate_new(2)};
+    struct client k = {0, 0, 60000, gate_new(2), gate_new(2)};
     pid_t child = spawn(come_second, &k);
-    usleep(200000);
+    gate_pass(k.looked);
     struct coda_cache *c = open_cache(folder);
     for (int i = 0; i < KEYS; i++) obtain_thing(c, i, SIZE);
     cache_close(c);
@@ -157,7 +158,7 @@ static void stale(void)
     snprintf(name, sizeof name, "%s/v2/.nfs000000000123", folder);
     write_whole(name, "x", 1);
     for (int i = 0; i < 8; i++) {
-        struct client k = {i % HOSTS, i, 0, NULL};
+        struct client k = {i % HOSTS, i, 0, NULL, NULL};
         child[i] = spawn(churn, &k);
     }
     bad += reap_all(child, 8);
@@ -167,7 +168,7 @@ static void stale(void)
 static void shown(void)
 {
     char json[16384];
-    struct client k = {0, 0, 0, NULL};
+    struct client k = {0, 0, 0, NULL, NULL};
     remove_tree(folder);
     struct coda_cache *c = mount_here(&k);
     cache_stats_print(c, json, sizeof json);
