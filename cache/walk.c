@@ -5,6 +5,7 @@
  */
 #include "inside.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -20,7 +21,10 @@ static bool look(void *ctx, const struct scanned *s)
     struct cache_item item = {.name = s->name, .bytes = (int64_t)s->st.st_blocks * 512};
     void *bytes;
     item.fault = disk_examine(&item.entry, &bytes, &item.raw_size, s);
-    if (item.fault == ENTRY_FAULTS) return true;
+    if (item.fault == ENTRY_FAULTS) { /* it has gone; or there is no memory for it, which is to be seen */
+        if (errno == ENOENT) return true;
+        item.fault = ENTRY_SHORT;
+    }
     item.raw = bytes;
     item.age_s = w->now > s->st.st_mtim.tv_sec ? w->now - s->st.st_mtim.tv_sec : 0;
     bool more = w->visit(w->ctx, &item);
