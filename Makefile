@@ -158,8 +158,8 @@ test-gpu: $(BUILD)/gpu_tests ## the rest, on a GPU; writes test/gpu.stamp (or $G
 stamp-digest: ## a digest of include, lib, jit, primitives, cache and the GPU tests
 	@$(DIGEST)
 
-# ---- Measurements: users of coda.h alone; all but latency and cache need a GPU ----
-PERF      := gemm fused layer latency cache
+# ---- Measurements: users of coda.h alone; all but latency and start need a GPU ----
+PERF      := gemm fused layer latency start
 PERF_OBJ  := $(patsubst %,$(BUILD)/perf/%.o,bench data report machine)
 CASES     ?=
 PERF_ARGS ?=

@@ -190,7 +190,7 @@ struct coda_cache {
     _Atomic(struct bundles *) bundles;
 };
 
-/* ---- place.c: the directory or the store ---- */
+/* ---- backend.c: the directory or the store ---- */
 
 const char *place_get(struct coda_cache *c, const struct cache_key *k, void **data, size_t *size);
 void place_put(struct coda_cache *c, const struct cache_key *k, const void *data, size_t size,

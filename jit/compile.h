@@ -1,4 +1,4 @@
-/* compile.h -- what build.c, compile.c, isolate.c, key.c and sources.c share. */
+/* compile.h -- what compile.c, cubin.c, isolate.c, key.c and sources.c share. */
 #ifndef COMPILE_H
 #define COMPILE_H
 

@@ -77,7 +77,7 @@ coda_status jit_bundle_list(const char *path, int (*visit)(void *, const coda_ca
                             char *err);
 int64_t jit_bundle_print(const char *path, char *buf, size_t size, char *err);
 
-/* ---- build.c: text -> cubin, through the cache ---- */
+/* ---- cubin.c: text -> cubin, through the cache ---- */
 
 struct jit_options {
     const char *arch;         /* "sm_90a"                                                          */

@@ -1,5 +1,5 @@
 /*
- * build.c -- the cubin of a text: from memory or a bundle, else from the directory, else from NVRTC.
+ * cubin.c -- the cubin of a text: from memory or a bundle, else from the directory, else from NVRTC.
  *
  * Memory and bundles are asked before NVRTC is opened, so that a program with a bundle needs none.
  */

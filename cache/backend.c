@@ -1,4 +1,4 @@
-/* place.c -- where entries are kept: the directory, or the user's store instead of it. */
+/* backend.c -- where entries are kept: the directory, or the user's store instead of it. */
 #include "inside.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /*
- * cache.c -- what a kernel from the cache costs a process that starts.
+ * start.c -- what a kernel from the cache costs a process that starts.
  *
  *     cache/start  KERNELS kernels from the directory: all of coda_compile in a new process, NVRTC's own
  *                  loading included, without what the plan takes
@@ -134,7 +134,7 @@ int main(int argc, char **argv)
         else if (argv[i][0] != '-' && strcmp(argv[i], "cache")) return 0;
     }
     if (!mkdtemp(dir)) return perror(dir), 1;
-    report_begin(&report, "cache", out);
+    report_begin(&report, "start", out);
     coda_graph *g = many();
     coda_cache *c = open_cache(dir);
     compile(g, c, 0);
