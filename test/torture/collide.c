@@ -99,8 +99,10 @@ static void directory(void)
         struct coda_cache *c = open_cache(folder);
         bad += obtain_all(c, "directory", turn ? things - 1 : 1);
         uint64_t hits = counted(c, COUNT_disk_hits), rejected = counted(c, COUNT_rejected_key);
-        if (turn) bad += expect_few("directory", hits);
-        else bad += expect_all("directory: hits while it is cold", hits, 0);
+        if (turn)
+            bad += expect_few("directory", hits);
+        else
+            bad += expect_all("directory: hits while it is cold", hits, 0);
         bad += expect_all("directory: made or found", counted(c, COUNT_compiles) + hits, (uint64_t)things);
         if (rejected + DIGESTS < (uint64_t)things)
             bad += complain("directory: %d of %d rejected for their key", (int)rejected, things);

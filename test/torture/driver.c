@@ -163,6 +163,61 @@ static void loaded(void)
            n, HELD, most);
 }
 
+/* ---- Shapes without end ---- */
+
+static double resident_mb(void)
+{
+    long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (!f || fscanf(f, "%*d %ld", &pages) != 1) pages = 0;
+    if (f) fclose(f);
+    return (double)pages * (double)sysconf(_SC_PAGESIZE) / (1 << 20);
+}
+
+static coda_status plan_shape(struct coda_cache *c, int rows)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p = NULL;
+    coda_graph *g = coda_graph_new();
+    coda_value x = coda_input(g, "x", CODA_F32, 2, (int64_t[]){rows, 32});
+    coda_output(g, "y", coda_relu(g, x));
+    opt.cache = c;
+    coda_status status = coda_compile(&p, g, &opt);
+    coda_plan_free(p);
+    coda_graph_free(g);
+    return status;
+}
+
+/* A server that meets a new shape each time. Memory keeps 64 MB of images, which are so large here that a
+ * quarter of the shapes fills it. What the first half has reached, the second may exceed by GROWTH_MB: at
+ * full scale less than half a kB a shape. */
+static void shapes(void)
+{
+    enum { KEPT_MB = 64, GROWTH_MB = 2 };
+    int bad = 0, n = scaled(1500, 10000), most[2] = {0, 0};
+    double resident[2] = {0, 0};
+    remove_tree(folder);
+    board_reset();
+    atomic_store(&board->image_bytes, (KEPT_MB << 20) / (n / 4));
+    struct coda_cache *c = cache_open(&(struct cache_options){.dir = folder, .limit = 16 << 20});
+    for (int i = 0; i < n; i++) {
+        int half = i >= n / 2, live;
+        double mb;
+        if (plan_shape(c, i + 1)) bad += complain("shape %d: %s", i, coda_error());
+        if ((live = fake.live()) > most[half]) most[half] = live;
+        if ((mb = resident_mb()) > resident[half]) resident[half] = mb;
+    }
+    cache_close(c);
+    if (atomic_load(&board->compiles) != n) bad += complain("%d compiles", atomic_load(&board->compiles));
+    if (!resident[0] || resident[1] > resident[0] + GROWTH_MB)
+        bad += complain("%.1f MB resident in the first half, %.1f in the second", resident[0], resident[1]);
+    if (!most[0] || most[1] > most[0]) bad += complain("%d loaded, then %d", most[0], most[1]);
+    figure(n, bad,
+           "%d shapes planned and freed: %.1f MB resident and %d loaded at most, %.1f and %d in the "
+           "second half",
+           n, resident[0], most[0], resident[1], most[1]);
+}
+
 /* ---- A compiler that crashes or hangs, in a process of its own ---- */
 
 static coda_cache *open_isolated(int compile_ms)
@@ -275,6 +330,7 @@ int main(int argc, char **argv)
     find_fakes();
     refusals();
     devices();
+    shapes();
     loaded();
     isolation();
     passing();
