@@ -113,8 +113,9 @@ $(BUILD)/bench_%: $(BUILD)/test/bench_%.o $(BUILD)/libcoda.a
 	$(CC) $^ -o $@ $(LDLIBS)
 
 # Every N-th allocation fails.
+WRAP_ALLOCATORS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=strndup,--wrap=aligned_alloc
 $(BUILD)/oom: $(BUILD)/test/oom.o $(BUILD)/libcoda.a
-	$(CC) $^ -o $@ $(LDLIBS) -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=strndup,--wrap=aligned_alloc
+	$(CC) $^ -o $@ $(LDLIBS) $(WRAP_ALLOCATORS)
 
 # The kernel cache under torture, with a compiler, a driver and a libc that misbehave as told.
 FAKE_CFLAGS = -std=c11 -D_GNU_SOURCE -O2 -g -fPIC -pthread $(WARN) -Ijit -Iinclude $(CUDA_HOME:%=-isystem %/include)
@@ -133,6 +134,7 @@ $(BUILD)/torture/%: $(BUILD)/test/torture/%.o $(BUILD)/test/torture/torture.o $(
 		$(BUILD)/libcoda.a $(FAKES)
 	@mkdir -p $(@D)
 	$(CC) $(filter %.o,$^) -o $@ $(BUILD)/fake/shim.so $(BUILD)/libcoda.a -Wl,-rpath,'$$ORIGIN/../fake' $(LDLIBS)
+$(BUILD)/torture/hot: LDLIBS += $(WRAP_ALLOCATORS) -Wl,--wrap=pthread_mutex_lock
 .SECONDARY: $(TORTURES:$(BUILD)/%=$(BUILD)/test/%.o)
 torture-build: $(TORTURES)
 torture: ## the kernel cache under kills, faults, damage, races and hostile folders, at full scale

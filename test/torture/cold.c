@@ -3,22 +3,19 @@
  * each other, in processes, in threads, and in containers that cannot see each other.
  */
 #include <errno.h>
-#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "torture.h"
 
-enum { PROCESSES = 64, KEYS = 16, THREADS = 256, CONTAINERS = 8, MOST = 64 };
+enum { PROCESSES = 64, KEYS = 16, THREADS = 256, MOST = 64 };
 
 struct user {
     char folder[256];
@@ -28,13 +25,26 @@ struct user {
 };
 
 static struct {
-    atomic_int compiles, found, unlocked;
+    atomic_int compiles, found, unlocked, stored, lost, named;
 } * counts; /* by the counters of all processes together; shared */
+
+/* A temporary file has come to be, whose name nobody else had. It stays a while, to be in the way. */
+static void see_named(const struct shim_event *e)
+{
+    if (strcmp(e->call, "create") || !strstr(e->path, ".tmp-")) return;
+    atomic_fetch_add(&counts->named, 1);
+    usleep(50000);
+}
 
 static int use(void *ctx)
 {
     struct user *u = ctx;
-    if (u->alone) shim_watch(u->folder), shim.all_named = true, shim.lock_error = ENOLCK;
+    if (u->alone) {
+        shim_watch(u->folder);
+        shim.all_named = true;
+        shim.lock_error = ENOLCK;
+        shim.saw = see_named;
+    }
     struct coda_cache *c = open_cache(u->folder);
     gate_pass(u->gate);
     int bad = 0;
@@ -42,6 +52,8 @@ static int use(void *ctx)
     atomic_fetch_add(&counts->compiles, (int)counted(c, COUNT_compiles));
     atomic_fetch_add(&counts->found, (int)counted(c, COUNT_disk_hits));
     atomic_fetch_add(&counts->unlocked, (int)counted(c, COUNT_lock_unavailable));
+    atomic_fetch_add(&counts->stored, (int)counted(c, COUNT_stored));
+    atomic_fetch_add(&counts->lost, (int)counted(c, COUNT_lost_races));
     bad += counted(c, COUNT_store_failed) != 0;
     cache_close(c);
     return bad != 0;
@@ -202,60 +214,6 @@ static void threads(void)
     figure(5 * rounds, bad, "%d threads, one key, good and failing: one compile, one end for all", THREADS);
 }
 
-/* ---- Memory: a process that may make no system call finds what it has, failures too ---- */
-
-enum { LOOKUPS = 1000000 };
-
-static int fail_to_make(void *ctx, void **data, size_t *size, char *err, bool *passing)
-{
-    (void)ctx, (void)data, (void)size;
-    *passing = false;
-    snprintf(err, CACHE_ERROR, "cannot be made");
-    atomic_fetch_add(&board->compiles, 1);
-    return 1;
-}
-
-/* How many of the lookups found what they should. */
-static long look_up(struct coda_cache *c, const struct cache_key *good, const struct cache_key *bad)
-{
-    long right = 0;
-    for (int i = 0; i < LOOKUPS; i++) {
-        const struct cache_value *v = cache_find(c, i % 2 ? bad : good);
-        right += v && (v->status != 0) == i % 2;
-        cache_value_free(v);
-    }
-    return right;
-}
-
-static int look_up_strictly(void *ctx)
-{
-    double *ns = ctx;
-    struct coda_cache *c = open_cache(under("cache"));
-    struct cache_key good = thing_key(1), bad = thing_key(2);
-    obtain_thing(c, 1, 100000);
-    cache_value_free(cache_obtain(c, &bad, &(struct cache_maker){fail_to_make, NULL, NULL}));
-    double start = now_ms();
-    long right = look_up(c, &good, &bad);
-    *ns = (now_ms() - start) * 1e6 / LOOKUPS;
-    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT)) return 77;
-    right += look_up(c, &good, &bad);
-    syscall(SYS_exit, right == 2L * LOOKUPS ? 0 : 1); /* all that is allowed now, beside read and write */
-    return 1;
-}
-
-static void memory(void)
-{
-    double *ns = shared_memory(sizeof *ns);
-    board_reset();
-    remove_tree(under("cache"));
-    int end = reap(spawn(look_up_strictly, ns)), bad = 0;
-    if (end == 77) return skipped("lookups without system calls: this machine has no seccomp");
-    if (end) bad += complain("the process ended with %d", end);
-    bad += expect_compiles("memory", 2);
-    figure(2L * LOOKUPS, bad, "lookups in memory, good and failing, %.0f ns each, no system call is allowed",
-           *ns);
-}
-
 /* ---- Containers: own pid and mount namespace, the same pid, one folder by another path ---- */
 
 struct container {
@@ -281,10 +239,10 @@ static int contain(void *ctx)
     return reap(spawn(inside, c));
 }
 
-/* Starts them all; false if the machine forbids it, which the first one tells. */
-static bool start_containers(struct container *c, pid_t *child, const struct user *u)
+/* Starts n; false if the machine forbids it, which the first one tells. */
+static bool start_containers(struct container *c, pid_t *child, int n, const struct user *u)
 {
-    for (int i = 0; i < CONTAINERS; i++) {
+    for (int i = 0; i < n; i++) {
         char name[32];
         int status;
         snprintf(name, sizeof name, "mount%d", i);
@@ -300,31 +258,49 @@ static bool start_containers(struct container *c, pid_t *child, const struct use
     return true;
 }
 
-static void containers(void)
+/* Each key was published once, and whoever made it else has lost a race and nothing more; `named`: all of
+ * them under temporary names of their own. */
+static int expect_stored(int keys, bool named)
 {
-    struct container c[CONTAINERS];
-    pid_t child[CONTAINERS];
-    int bad = 0, rounds = scaled(2, 20);
+    int compiles = atomic_load(&counts->compiles), stored = atomic_load(&counts->stored),
+        lost = atomic_load(&counts->lost), names = atomic_load(&counts->named);
+    if (stored == keys && stored + lost == compiles && names == named * compiles) return 0;
+    return complain("containers: counted %d compiles, %d stored, %d lost races, %d temporary names", compiles,
+                    stored, lost, names);
+}
+
+/* With locks one compile for each key; without them all make and write the same names at once. */
+static void containers(int n, int keys, int rounds)
+{
+    struct container c[MOST];
+    pid_t child[MOST];
+    int bad = 0, most = n;
     for (int round = 0; round < 2 * rounds; round++) {
-        struct user u = user_of(under("volume"), 4);
-        u.gate = gate_new(CONTAINERS);
+        struct user u = user_of(under("volume"), keys);
+        u.gate = gate_new(n);
         u.alone = round % 2;
         cache_close(open_cache(u.folder));
         board_reset();
         memset(counts, 0, sizeof *counts);
-        atomic_store(&board->compile_us, 100000);
-        if (!start_containers(c, child, &u))
-            return skipped("%d containers: this machine forbids new namespaces (run as root)", CONTAINERS);
-        for (int i = 0; i < CONTAINERS; i++)
+        atomic_store(&board->compile_us, 25000 * n);
+        if (!start_containers(c, child, n, &u))
+            return skipped("%d containers: this machine forbids new namespaces (run as root)", n);
+        for (int i = 0; i < n; i++)
             if (reap(child[i])) bad += complain("container %d failed", i);
         if (leftovers(u.folder, NULL)) bad += complain("temporary files stay");
+        bad += expect_stored(keys, u.alone);
+        int together = atomic_load(&board->most_running);
         if (!u.alone)
-            bad += expect_compiles("containers", u.n) + expect_counts("containers", CONTAINERS, u.n);
+            bad += expect_compiles("containers", keys) + expect_counts("containers", n, keys);
+        else if (together < n / 2)
+            bad += complain("only %d write at once", together);
+        else if (together < most)
+            most = together;
     }
     figure(2 * rounds, bad,
-           "%d pid and mount namespaces, all of pid 1, one volume, 4 keys: 4 compiles; and no "
-           "clash of names where there are no locks",
-           CONTAINERS);
+           "%d pid and mount namespaces, all of pid 1, one volume, keys: %d, compiles: %d; and without "
+           "locks, %d at once at least, no clash of names",
+           n, keys, keys, most);
 }
 
 int main(int argc, char **argv)
@@ -333,7 +309,6 @@ int main(int argc, char **argv)
     counts = shared_memory(sizeof *counts);
     if (chosen("processes")) one_key(), many_keys();
     if (chosen("threads")) threads();
-    if (chosen("memory")) memory();
-    if (chosen("containers")) containers();
+    if (chosen("containers")) containers(8, 4, scaled(2, 20)), containers(32, 1, scaled(1, 20));
     return torture_end();
 }
