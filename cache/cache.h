@@ -149,8 +149,7 @@ static inline uint64_t stats_get(const struct stats *s, enum cache_counter which
     if (which >= COUNT_loads) s = &stats_of_process;
     return atomic_load_explicit(&s->count[which], memory_order_relaxed);
 }
-const char *stats_name(enum cache_counter which);    /* "memory_hits"                              */
-const char *stats_comment(enum cache_counter which); /* "found in this process"                    */
+const char *stats_name(enum cache_counter which);    /* "memory_hits" */
 void stats_reject(struct stats *s, enum entry_fault f);
 void stats_store_failure(struct stats *s, int error); /* an errno                                  */
 
@@ -171,7 +170,6 @@ struct cache_value {
 /* Takes data (malloc'd) over; NULL, with data freed, if memory ran out. */
 struct cache_value *cache_value_new(void *data, size_t size, enum cache_source source);
 struct cache_value *cache_value_failed(int status, const char *error);
-struct cache_value *cache_value_keep(const struct cache_value *v);
 void cache_value_free(const struct cache_value *v);
 
 /* ---- cache.c ---- */

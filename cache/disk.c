@@ -73,7 +73,8 @@ static void *read_open(int fd, size_t *size, struct stat *st)
     return errno = error, NULL;
 }
 
-void *disk_read(int folder, const char *name, size_t *size, struct stat *st)
+/* The whole entry of a name, checked or not; NULL if it cannot be read. */
+static void *read_entry(int folder, const char *name, size_t *size, struct stat *st)
 {
     for (int attempt = 0;; attempt++) {
         int fd = openat(folder, name + FOLDER_DIGITS, OPEN_FILE);
@@ -104,7 +105,7 @@ static bool is_named(const struct entry *e, const char *name)
 enum entry_fault disk_examine(struct entry *e, void **bytes, size_t *size, const struct scanned *s)
 {
     struct stat st;
-    *bytes = disk_read(s->folder, s->name, size, &st);
+    *bytes = read_entry(s->folder, s->name, size, &st);
     if (!*bytes) return is_broken(errno) ? ENTRY_SHORT : ENTRY_FAULTS;
     enum entry_fault fault = entry_check(e, *bytes, *size);
     return fault || is_named(e, s->name) ? fault : ENTRY_KEY;
@@ -147,7 +148,7 @@ static const char *get_from(struct dir *d, int folder, const struct cache_key *k
     size_t total;
     struct stat st;
     digest_hex(name, &k->digest);
-    void *bytes = disk_read(folder, name, &total, &st);
+    void *bytes = read_entry(folder, name, &total, &st);
     if (!bytes) return unreadable(d, folder, name, errno);
     const char *fault = entry_take(d->stats, k, bytes, total, size);
     if (!fault) {
@@ -184,7 +185,7 @@ void disk_drop(struct dir *d, const struct cache_key *k, const void *data, size_
     if (d->fd < 0 || d->flags & CACHE_READ_ONLY) return;
     digest_hex(name, &k->digest);
     int folder = dir_folder(d, name, false);
-    void *bytes = folder < 0 ? NULL : disk_read(folder, name, &total, &st);
+    void *bytes = folder < 0 ? NULL : read_entry(folder, name, &total, &st);
     bool same = bytes && !entry_check(&e, bytes, total) && e.data_size == size && !memcmp(e.data, data, size);
     if (same) reject(d, folder, name, &st, "");
     free(bytes);

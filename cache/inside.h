@@ -85,8 +85,6 @@ bool dir_scan(struct dir *d, bool (*visit)(void *ctx, const struct scanned *s), 
 
 /* NULL and malloc'd *data on a hit, else why it missed, in a word. */
 const char *disk_get(struct dir *d, const struct cache_key *k, void **data, size_t *size);
-/* The whole entry of a name, checked or not; NULL if it cannot be read. */
-void *disk_read(int folder, const char *name, size_t *size, struct stat *st);
 /* 0, EEXIST if somebody was first (and `replace` is false), or an errno. */
 int disk_put(struct dir *d, const char *name, const void *bytes, size_t size, bool replace);
 /* What is wrong with an entry, ENTRY_FAULTS if it cannot be read at present. *bytes is malloc'd or NULL. */

@@ -63,7 +63,7 @@ struct cache_value *cache_value_failed(int status, const char *error)
     return NULL;
 }
 
-struct cache_value *cache_value_keep(const struct cache_value *v)
+static struct cache_value *retain(const struct cache_value *v)
 {
     struct cache_value *mine = (struct cache_value *)v;
     if (v) atomic_fetch_add_explicit(&mine->refs, 1, memory_order_relaxed);
@@ -159,7 +159,7 @@ const struct cache_value *memo_find(struct memo *m, const struct cache_key *k)
     adopt(m);
     atomic_fetch_add(&m->readers, 1);
     struct memo_node *n = search(m, k);
-    const struct cache_value *v = n ? cache_value_keep(n->value) : NULL;
+    const struct cache_value *v = n ? retain(n->value) : NULL;
     if (n && !atomic_load_explicit(&n->used, memory_order_relaxed))
         atomic_store_explicit(&n->used, true, memory_order_relaxed);
     atomic_fetch_sub(&m->readers, 1);
@@ -204,7 +204,7 @@ static void insert(struct memo *m, const struct cache_key *k, const struct cache
     if (!n) return;
     *n = (struct memo_node){.digest = k->what_digest, .kind = k->kind};
     n->bytes = sizeof *n + length + v->size;
-    n->value = cache_value_keep(v);
+    n->value = retain(v);
     memcpy(n->what, k->what, length + 1);
     atomic_store(&n->used, true);
     atomic_store(&n->next, atomic_load(bucket_of(m, k)));
@@ -275,7 +275,7 @@ static const struct cache_value *await(struct memo *m, struct flight *f)
 {
     f->holders++;
     while (!f->done) pthread_cond_wait(&f->landed, &m->mutex);
-    const struct cache_value *v = cache_value_keep(f->value);
+    const struct cache_value *v = retain(f->value);
     leave(f);
     return v;
 }
@@ -287,7 +287,7 @@ bool memo_join(struct memo *m, const struct cache_key *k, const struct cache_val
     struct memo_node *n = search(m, k);
     bool found = n && !is_stale(n->value, stale);
     *own = NULL;
-    *v = found ? cache_value_keep(n->value) : NULL;
+    *v = found ? retain(n->value) : NULL;
     while (!found) {
         struct flight *f = m->flights;
         while (f && !flies(f, k)) f = f->next;
@@ -310,7 +310,7 @@ void memo_land(struct memo *m, struct flight *f, const struct cache_value *v, bo
     while (*at && *at != f) at = &(*at)->next;
     if (*at) *at = f->next;
     if (v && keep) insert(m, &f->key, v);
-    f->value = cache_value_keep(v);
+    f->value = retain(v);
     f->done = true;
     pthread_cond_broadcast(&f->landed);
     leave(f);

@@ -10,12 +10,9 @@
 struct stats stats_of_process;
 
 #define NAME(name, comment) #name,
-#define COMMENT(name, comment) comment,
 static const char *const names[] = {CACHE_COUNTERS(NAME)};
-static const char *const comments[] = {CACHE_COUNTERS(COMMENT)};
 
 const char *stats_name(enum cache_counter which) { return names[which]; }
-const char *stats_comment(enum cache_counter which) { return comments[which]; }
 
 void stats_reject(struct stats *s, enum entry_fault f)
 {
