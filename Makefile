@@ -176,6 +176,11 @@ perf: ## measures on the GPU, into perf/results (CASES='gemm/DxD /4096', PERF_AR
 	@for p in $(PERF); do $(BUILD)/perf/$$p $(PERF_ARGS) $(CASES) || bad=1; done; \
 	[ -n "$(CASES)" ] || $(BUILD)/perf/layer --sustained --out perf/results/sustained.json $(PERF_ARGS) layer/ || bad=1; \
 	exit $${bad:-0}
+perf-tuned: ## tunes every product, thirty tiles each: is the price right? (minutes)
+	@$(MAKE) --no-print-directory -j$(JOBS) perf-build
+	@for p in gemm fused; do \
+	    $(BUILD)/perf/$$p --max-autotune --out perf/results/tuned_$$p.json $(PERF_ARGS) $(CASES) || bad=1; \
+	done; exit $${bad:-0}
 perf-torch: $(BUILD)/libcoda.so ## the same beside PyTorch, if python3 has it (TORCH_ARGS='--all --max-autotune --jax')
 	@CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/pytorch.py $(TORCH_ARGS) $(CASES)
 perf-report: ## perf/results beside their bars, as charts, and as README's table
@@ -229,7 +234,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: all examples deps demo unit bless test fuzzers fuzz torture torture-build test-gpu stamp-digest layers exports headers lint \
-	install uninstall clean help perf perf-build perf-torch perf-report
+	install uninstall clean help perf perf-build perf-tuned perf-torch perf-report
 
 # ---- Primitives on the host: the device files through the C++ compiler, for test_primitives.c ----
 HOST_PRIMS := $(filter primitives/map/% primitives/reduce/% primitives/pair/% primitives/port/% primitives/block/%,$(PRIMS))

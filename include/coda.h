@@ -332,7 +332,8 @@ enum {
     CODA_CUBLASLT = 1 << 2,   /* all GEMMs without an epilogue go to cuBLASLt                      */
     CODA_PLAN_ONLY = 1 << 3,  /* stop after the plan: nothing is compiled, nothing can run; for
                                * CODA_DEVICE_GPU the plan of the GPU that is there, if one is      */
-    CODA_AUTOTUNE = 1 << 4    /* measure what is not known yet; see below                          */
+    CODA_AUTOTUNE = 1 << 4,   /* measure what is not known yet; see below                          */
+    CODA_MAX_AUTOTUNE = 1 << 5 /* the same with every tile that might win, and for longer          */
 };
 
 typedef struct coda_compile_options {
@@ -357,6 +358,10 @@ typedef struct coda_compile_options {
  * half of what is free, given back before coda_compile() returns. If that is too little the product is
  * not tuned, and CODA_TEXT_PLAN says so. Results differ by rounding only: tilings add up in other orders,
  * and a product taken apart is rounded to its dtype before the epilogue, as with CODA_NO_FUSION.
+ *
+ * CODA_MAX_AUTOTUNE times some thirty tiles of each product instead of five, also where the cache has
+ * figures of fewer. Large products run for long enough each that power and heat decide, as they do in
+ * service. It takes up to half a minute for a product.
  *
  * Products that tensor maps cannot describe (fp32, odd pitches) have a plain and slow kernel. Without
  * figures they too go to cuBLASLt, if it is there and faster by price. Each such product wants 64 MiB of

@@ -33,7 +33,9 @@ static coda_status read_options(struct coda_compile_options *out, const coda_com
                     CODA_DEVICE_NONE);
     if ((int)out->fold < 0 || out->fold > CODA_FOLD_IN_PLACE)
         return fail(CODA_E_INVALID, "compile: fold %d is none of 0..%d", (int)out->fold, CODA_FOLD_IN_PLACE);
-    if (out->flags > 31) return fail(CODA_E_INVALID, "compile: flags 0x%x has unknown bits", out->flags);
+    if (out->flags >= 2 * CODA_MAX_AUTOTUNE)
+        return fail(CODA_E_INVALID, "compile: flags 0x%x has unknown bits", out->flags);
+    if (out->flags & CODA_MAX_AUTOTUNE) out->flags |= CODA_AUTOTUNE;
     if (out->flags & CODA_AUTOTUNE && out->device != CODA_DEVICE_GPU)
         return fail(CODA_E_INVALID, "compile: CODA_AUTOTUNE on device %d, which is no GPU",
                     (int)out->device);
@@ -94,7 +96,8 @@ static struct jit_options jit_options(const struct job *j)
 static coda_status improve(struct job *j, struct plan *plan, const graph *r, struct plan_options po)
 {
     struct tuner t = {.graph = r, .options = po, .arg = j->p->arg, .gpu = &j->p->gpu, .jit = jit_options(j),
-                      .measure = j->opt.flags & CODA_AUTOTUNE, .arena = &j->p->arena};
+                      .measure = j->opt.flags & CODA_AUTOTUNE,
+                      .thorough = j->opt.flags & CODA_MAX_AUTOTUNE, .arena = &j->p->arena};
     struct decision *decision;
     struct plan better;
     struct failure before;

@@ -9,7 +9,8 @@
  * Each way is a plan of its own, cut down to these programs, over tensors that all ways share. Every way
  * runs once before it is timed: if what it stores is not what the plan's own programs store, it is out.
  * Then they run in turns, as recordings of several runs on one set of tensors after the other, and the
- * medians count.
+ * medians count. Turns are short, so all see one clock; a thorough contest lets each large product have
+ * long ones, of which the second half counts: then each has the clock that its own power leaves it.
  */
 #include "contest.h"
 #include "tile.h"
@@ -19,7 +20,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TILES = 5, MOST_WAYS = TILES + 3, ROUNDS = 15, WARM = 2, MOST_RUNS = 128, MOST_TENSORS = 256 };
+enum {
+    TILES = 5,
+    MOST_TILES = 32, /* of a thorough one                                                          */
+    MOST_WAYS = MOST_TILES + 3,
+    ROUNDS = 15,
+    LONG_ROUNDS = 5,
+    WARM = 2,
+    MOST_RUNS = 128,
+    MOST_TENSORS = 256
+};
+static const double LONG_US = 60e3; /* of a long turn                                              */
+static const double LARGE_US = 100; /* of products whose power counts                              */
 
 struct way {
     char name[WAY_SIZE];
@@ -37,7 +49,7 @@ struct contest {
     const struct program *program;
     struct plan apart; /* no programs if there is no such way                                      */
     struct way way[MOST_WAYS];
-    int ways, runs;
+    int ways, runs, rounds, repeats; /* in a recording; turns; recordings in a turn                */
     struct tensors tensors;
     struct jit_clock *clock;
 };
@@ -105,10 +117,21 @@ static coda_status add_way(struct contest *c, const char *name, const struct dec
     return CODA_OK;
 }
 
+static int candidates(const struct tuner *t, const struct program *p, struct tile *tile)
+{
+    return tile_candidates(p, &t->options.machine, tile, t->thorough ? MOST_TILES : TILES);
+}
+
+int contest_tiles(const struct tuner *t, const struct program *p)
+{
+    struct tile tile[MOST_TILES];
+    return candidates(t, p, tile);
+}
+
 static coda_status add_tiles(struct contest *c)
 {
-    struct tile tile[TILES];
-    int n = tile_candidates(c->program, &c->tuner->options.machine, tile, TILES);
+    struct tile tile[MOST_TILES];
+    int n = candidates(c->tuner, c->program, tile);
     coda_status status = CODA_OK;
     for (int i = 0; i < n && !status; i++) {
         struct decision d = {.root = c->program->root};
@@ -253,12 +276,15 @@ static coda_status check(struct contest *c)
 
 /* ---- Time ---- */
 
-/* Enough runs for a recording to last: what such a GPU does at best. */
-static int choose_runs(const struct contest *c)
+/* Enough runs for a recording to last, by what such a GPU does at best; and how often it is replayed. */
+static void choose_runs(struct contest *c)
 {
     double floor_us = program_flops(c->program) / 800e6 + (double)program_bytes(c->program) / 4.5e6 + 2;
-    int sets = c->tensors.sets, rounds = (int)(400 / floor_us) / sets;
-    return sets * MAX(1, MIN(rounds, MOST_RUNS / sets));
+    int sets = c->tensors.sets, times = (int)(400 / floor_us) / sets;
+    bool large = c->tuner->thorough && floor_us > LARGE_US;
+    c->runs = sets * MAX(1, MIN(times, MOST_RUNS / sets));
+    c->rounds = large ? LONG_ROUNDS : ROUNDS;
+    c->repeats = large ? 2 + (int)(LONG_US / (floor_us * c->runs)) : 1;
 }
 
 static coda_status record(const struct contest *c, struct way *w)
@@ -277,19 +303,31 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static coda_status time_ways(struct contest *c)
+/* The mean of the turn's second half. */
+static coda_status take_turn(const struct contest *c, const struct way *w, double *us)
 {
     char err[JIT_ERROR_SIZE];
+    double sum = 0;
+    for (int i = 0; i < c->repeats; i++) {
+        double once;
+        coda_status status = jit_replay_time(w->replay, c->clock, &once, err);
+        if (status) return fail(status, "tuning: %s", err);
+        if (i >= c->repeats / 2) sum += once;
+    }
+    *us = sum / (c->repeats - c->repeats / 2);
+    return CODA_OK;
+}
+
+static coda_status time_ways(struct contest *c)
+{
     coda_status status = CODA_OK;
-    c->runs = choose_runs(c);
+    choose_runs(c);
     for (int i = 0; i < c->ways && !status; i++)
         if (c->way[i].plan) status = record(c, &c->way[i]);
-    if (status) return status;
-    for (int round = -WARM; round < ROUNDS && !status; round++)
+    for (int round = -WARM; round < c->rounds && !status; round++)
         for (int i = 0; i < c->ways && !status; i++)
-            if (c->way[i].plan)
-                status = jit_replay_time(c->way[i].replay, c->clock, &c->way[i].us[MAX(round, 0)], err);
-    return status ? fail(status, "tuning: %s", err) : CODA_OK;
+            if (c->way[i].plan) status = take_turn(c, &c->way[i], &c->way[i].us[MAX(round, 0)]);
+    return status;
 }
 
 static void report(struct contest *c, struct figures *out)
@@ -297,8 +335,8 @@ static void report(struct contest *c, struct figures *out)
     for (int i = 0; i < c->ways; i++) {
         struct way *w = &c->way[i];
         if (!w->plan) continue;
-        qsort(w->us, ROUNDS, sizeof *w->us, by_value);
-        figures_add(out, w->us[ROUNDS / 2] / c->runs, "%s", w->name);
+        qsort(w->us, (size_t)c->rounds, sizeof *w->us, by_value);
+        figures_add(out, w->us[c->rounds / 2] / c->runs, "%s", w->name);
     }
 }
 

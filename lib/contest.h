@@ -8,6 +8,9 @@
 /* contest.c: figures of program `index`, without any but with the reason if it cannot be measured. */
 coda_status contest(struct figures *out, const struct tuner *t, const struct plan *plan, int index);
 
+/* How many tiles it would measure. */
+int contest_tiles(const struct tuner *t, const struct program *p);
+
 /* ---- contest_data.c ---- */
 
 enum content { CONTENT_NORMAL, CONTENT_POSITIVE, CONTENT_INTEGER };

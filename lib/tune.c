@@ -46,6 +46,7 @@ static coda_status find(struct tuner *t, const struct plan *plan, int index, con
     *out = NULL;
     if (!f) return fail(CODA_E_MEMORY, "out of memory for figures");
     bool known = recall(t, key, f);
+    if (known && t->thorough && figures_tiles(f) < contest_tiles(t, &plan->program[index])) known = false;
     if (!known && t->measure) {
         status = contest(f, t, plan, index);
         if (!status) keep(t, key, f);

@@ -12,6 +12,7 @@ struct tuner {
     const struct jit_device *gpu;
     struct jit_options jit;
     bool measure;                  /* what is not known                                            */
+    bool thorough;                 /* what is known of few tiles, too                              */
     struct arena *arena;           /* for what tune_plan returns                                   */
     int measured;                  /* programs                                                     */
     const char **tuned;            /* keys of which there are figures                              */

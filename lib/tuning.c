@@ -64,6 +64,13 @@ void figures_add(struct figures *f, double us, const char *format, ...)
     to->us = us;
 }
 
+int figures_tiles(const struct figures *f)
+{
+    int n = 0;
+    for (int i = 0; i < f->n; i++) n += is_tile(&f->figure[i]);
+    return n;
+}
+
 double figures_us(const struct figures *f, const char *way)
 {
     for (int i = 0; i < f->n; i++)
@@ -137,14 +144,12 @@ void figures_print(const struct figures *f, struct text *t)
 {
     double bare = figures_us(f, "bare"), apart = figures_us(f, "apart");
     struct decision d = {0};
-    int tiles = 0;
     if (!f->n) {
         text_printf(t, "   not tuned: %s\n", f->why);
         return;
     }
-    for (int i = 0; i < f->n; i++) tiles += is_tile(&f->figure[i]);
     text_printf(t, "   tuned %.2f us, by price %.2f us, %d tiles", fastest_tile(f)->us, f->figure[0].us,
-                tiles);
+                figures_tiles(f));
     if (bare) text_printf(t, "; cuBLASLt without the epilogue %.2f us", bare);
     figures_decide(f, &d);
     if (apart)

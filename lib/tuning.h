@@ -4,7 +4,7 @@
 
 #include "plan.h"
 
-enum { MOST_FIGURES = 12 };
+enum { MOST_FIGURES = 40 };
 
 struct figure {
     char way[WAY_SIZE]; /* "tile sm90 128x192x64 ...", "whole", "apart", "bare"                    */
@@ -20,6 +20,7 @@ struct figures {
 /* The program and its neighbours without names: what is equal has equal figures. */
 void figures_key(const struct plan *p, int index, struct text *t);
 void figures_add(struct figures *f, double us, const char *format, ...) PRINTF(3, 4);
+int figures_tiles(const struct figures *f); /* that were measured                               */
 /* The figure of a way; 0 if there is none. */
 double figures_us(const struct figures *f, const char *way);
 void figures_write(const struct figures *f, struct text *t);

@@ -1,11 +1,12 @@
 /*
  * bench.c -- compiles, checks and times figures, and reports them.
  *
- *     NAME [--quick] [--plan] [--autotune] [--sustained] [--out FILE] [PATTERN...]
+ *     NAME [--quick] [--plan] [--autotune | --max-autotune] [--sustained] [--out FILE] [PATTERN...]
  *
  * Only figures whose name contains a pattern are measured; they are printed, and stored only with --out.
  * All of them go to perf/results/NAME.json. --quick takes fewer rounds; --plan prints the plans and
- * needs no GPU; --autotune tunes libcoda's, and then times whole runs everywhere.
+ * needs no GPU. --autotune and --max-autotune tune libcoda's, and then time whole runs everywhere; such a
+ * case's name begins with tuned/, and it says how long the tile chosen by price takes beside the best.
  *
  * Sides that take turns of a few milliseconds share one clock, which the power of all of them decides.
  * --sustained lets each run alone for a while, half of it untimed, at the clock that its own power leaves;
@@ -31,7 +32,8 @@ struct bench {
     struct report report;
     address memory, next, end;
     event event[2 * SIDES * ROUNDS];
-    bool quick, plan, tune, sustained;
+    bool quick, plan, sustained;
+    unsigned tune; /* flags of coda_compile                                                        */
     const char *out;
     char **pattern;
     int patterns, bad;
@@ -54,7 +56,7 @@ static void compile_side(void *ctx, int64_t i)
     coda_graph *g = f->build(f, (int)(i % SIDES));
     if (!g) return;
     const struct way *way = (f->way ? f->way : usual) + i % SIDES;
-    opt.flags = way->flags | (c->b->plan ? CODA_PLAN_ONLY : 0) | (c->b->tune ? CODA_AUTOTUNE : 0);
+    opt.flags = way->flags | (c->b->plan ? CODA_PLAN_ONLY : 0) | c->b->tune;
     opt.fold = way->fold;
     opt.device = c->b->plan ? CODA_DEVICE_NONE : CODA_DEVICE_GPU;
     s->name = way->name;
@@ -408,6 +410,16 @@ static void tile_of(const coda_plan *p, char *to, size_t size)
     free(text);
 }
 
+/* The time of the first GEMM's tile that the price chose, over that of the best one measured. */
+static double price_over_best(const coda_plan *p)
+{
+    char *text = plan_text(p, CODA_TEXT_PLAN), *at = text ? strstr(text, "tuned ") : NULL;
+    double best, price, ratio = 0;
+    if (at && sscanf(at, "tuned %lf us, by price %lf us", &best, &price) == 2) ratio = price / best;
+    free(text);
+    return ratio;
+}
+
 /* How often side 0 fits into side s: the median over rounds, whose two runs see the same clocks. */
 static double ratio_to(const struct figure *f, int s)
 {
@@ -429,6 +441,8 @@ static void report_sides(struct report *r, struct figure *f, double *mid, double
     fputs("}, \"ratio\": {", r->json);
     for (int s = 1; s < f->sides; s++)
         fprintf(r->json, "%s\"%s\": %.4f", s > 1 ? ", " : "", f->side[s].name, ratio[s]);
+    if (f->tuned && price_over_best(f->side[0].plan) > 0)
+        fprintf(r->json, "%s\"price\": %.4f", f->sides > 1 ? ", " : "", price_over_best(f->side[0].plan));
     fputs("}", r->json);
 }
 
@@ -436,12 +450,13 @@ static void report_figure(struct bench *b, struct figure *f)
 {
     struct report *r = &b->report;
     coda_plan_stats stats;
-    char tile[96], name[sizeof f->name + 16];
+    char tile[96], name[sizeof f->name + 20];
     double mid[SIDES] = {0}, ratio[SIDES] = {0};
     bool good = f->excess <= 1;
     coda_plan_stats_get(f->side[0].plan, &stats);
     tile_of(f->side[0].plan, tile, sizeof tile);
-    snprintf(name, sizeof name, "%s%s", b->sustained ? "sustained/" : "", f->name);
+    snprintf(name, sizeof name, "%s%s%s", b->sustained ? "sustained/" : "", f->tuned ? "tuned/" : "",
+             f->name);
     report_case(r, name);
     fprintf(r->json, ", \"m\": %lld, \"n\": %lld, \"k\": %lld, \"flops\": %.6g, \"bytes\": %lld, ",
             (long long)f->m, (long long)f->n, (long long)f->k, stats.flops, (long long)stats.bytes);
@@ -497,7 +512,9 @@ static void parse(struct bench *b, int argc, char **argv)
         else if (!strcmp(argv[i], "--plan"))
             b->plan = true;
         else if (!strcmp(argv[i], "--autotune"))
-            b->tune = true;
+            b->tune = CODA_AUTOTUNE;
+        else if (!strcmp(argv[i], "--max-autotune"))
+            b->tune = CODA_MAX_AUTOTUNE;
         else if (!strcmp(argv[i], "--sustained"))
             b->sustained = true;
         else if (!strcmp(argv[i], "--out") && i + 1 < argc)

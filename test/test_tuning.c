@@ -4,7 +4,7 @@
  */
 #include "cpu.h"
 #include "tile.h"
-#include "tune.h"
+#include "contest.h"
 #include "util_folder.h"
 #include "util_gemm.h"
 #include "util_run.h"
@@ -72,8 +72,6 @@ START_TEST(other_text_is_none)
         "9.0 tile a\ninf bare\n",
         "tile a 9.0\n",
         "9.0 tile a\nx\n",
-        "1 tile a\n1 tile a\n1 tile a\n1 tile a\n1 tile a\n1 tile a\n1 tile a\n1 tile a\n1 tile a\n"
-        "1 tile a\n1 tile a\n1 tile a\n1 tile a\n", /* more than there can be                     */
         "9.0 tile aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
         "aaaaaaaaaaaaaa\n",
     };
@@ -81,6 +79,18 @@ START_TEST(other_text_is_none)
         struct figures f;
         ck_assert_msg(!figures_read(&f, bad[i]) && !f.n, "\"%s\" was read", bad[i]);
     }
+}
+END_TEST
+
+START_TEST(there_is_a_most)
+{
+    struct text t = {0};
+    struct figures f;
+    for (int i = 0; i < MOST_FIGURES; i++) text_append(&t, "1 tile a\n");
+    ck_assert(figures_read(&f, text_str(&t)) && f.n == MOST_FIGURES);
+    text_append(&t, "1 tile a\n");
+    ck_assert(!figures_read(&f, text_str(&t)) && !f.n);
+    text_free(&t);
 }
 END_TEST
 
@@ -311,6 +321,41 @@ START_TEST(a_kept_winner_is_used)
 }
 END_TEST
 
+/* Keeps figures of `n` tiles for each product; 0: of as many as would be measured. */
+static void put_tiles(const struct tuner *t, const struct plan *p, int n)
+{
+    for (int i = 0; i < p->programs; i++) {
+        struct text text = {0};
+        if (p->program[i].kind != PROGRAM_GEMM) continue;
+        int tiles = n ? n : contest_tiles(t, &p->program[i]);
+        for (int j = 0; j < tiles; j++) text_printf(&text, "%d tile %d\n", 9 + j, j);
+        put(p, i, text_str(&text));
+        text_free(&text);
+    }
+}
+
+/* Figures of few tiles do for one flag and not for the other, which would measure if it were let. */
+START_TEST(thorough_tuning_wants_all_tiles)
+{
+    struct arena arena = {0};
+    struct plan p;
+    struct decision *d;
+    int n;
+    graph *r = rewritten();
+    struct tuner t = tuner_of(r, &arena);
+    ck_assert_msg(!plan_build(&p, r, &t.options), "%s", coda_error());
+    put_tiles(&t, &p, 2);
+    ck_assert(!tune_plan(&t, &p, &d, &n) && n > 0);
+    t.thorough = true;
+    ck_assert(!tune_plan(&t, &p, &d, &n) && n == 0);
+    put_tiles(&t, &p, 0);
+    ck_assert(!tune_plan(&t, &p, &d, &n) && n > 0);
+    plan_free(&p);
+    arena_free(&arena);
+    graph_free(r);
+}
+END_TEST
+
 START_TEST(what_is_foreign_is_not_used)
 {
     static const char *const text[] = {"", "9 tile", "garbage\n", "5 bare\n9 tile a\n"};
@@ -453,6 +498,11 @@ START_TEST(the_flag_needs_a_gpu)
     opt.flags = CODA_AUTOTUNE;
     ck_assert_int_eq(coda_compile(&p, g, &opt), CODA_E_INVALID);
     ck_assert_str_eq(coda_error(), "compile: CODA_AUTOTUNE on device 1, which is no GPU");
+    opt.flags = CODA_MAX_AUTOTUNE; /* it is the same, and more */
+    ck_assert_int_eq(coda_compile(&p, g, &opt), CODA_E_INVALID);
+    opt.flags = CODA_MAX_AUTOTUNE << 1;
+    ck_assert_int_eq(coda_compile(&p, g, &opt), CODA_E_INVALID);
+    ck_assert_str_eq(coda_error(), "compile: flags 0x40 has unknown bits");
     graph_free(g);
 }
 END_TEST
@@ -463,9 +513,11 @@ Suite *tuning_suite(void)
     TCase *t = tcase_create("text"), *kept = tcase_create("kept"), *plan = tcase_create("plan");
     tcase_add_test(t, text_is_a_round_trip);
     tcase_add_test(t, other_text_is_none);
+    tcase_add_test(t, there_is_a_most);
     tcase_add_test(t, the_fastest_wins_by_a_margin);
     tcase_add_checked_fixture(kept, set_up, tear_down);
     tcase_add_test(kept, a_kept_winner_is_used);
+    tcase_add_test(kept, thorough_tuning_wants_all_tiles);
     tcase_add_test(kept, what_is_foreign_is_not_used);
     tcase_add_test(plan, candidates_are_distinct_and_the_choice_comes_first);
     tcase_add_test(plan, plain_mainloop_loses_to_cublaslt);

@@ -48,6 +48,7 @@ CODA_LIBCUDA=/nonexistent/libcuda.so.1; export CODA_LIBCUDA
 status 0 $coda explain $graphs/gpt2.coda --device gpu; prints '^# plan'
 status 1 $coda explain $graphs/gpt2.coda --autotune; says 'the CUDA driver is missing'
 status 1 $coda compile $graphs/gpt2.coda --autotune; says 'the CUDA driver is missing'
+status 1 $coda compile $graphs/gpt2.coda --max-autotune; says 'the CUDA driver is missing'
 unset CODA_LIBCUDA
 
 # Runs, fused and not, in all fold modes, against fp64.

@@ -28,6 +28,7 @@ static const char usage_text[] =
     "  --arch sm_90a               explain, compile: kernels for this architecture\n"
     "  --dot                       explain: the plan as a Graphviz picture, nothing else\n"
     "  --autotune                  times tilings and cuBLASLt on the GPU, and keeps what it finds\n"
+    "  --max-autotune              the same with all tilings that might win, and for longer\n"
     "  --cache-dir DIR             keep kernels, and what tuning finds, here\n"
     "  --no-cache                  keep none\n"
     "  --device cpu|gpu            run: where (cpu); explain: gpu shows what tuning found on it\n"
@@ -162,6 +163,11 @@ static bool set_autotune(struct options *o, char *v)
     o->compile.device = CODA_DEVICE_GPU;
     return !v;
 }
+static bool set_max_autotune(struct options *o, char *v)
+{
+    o->compile.flags |= CODA_MAX_AUTOTUNE;
+    return set_autotune(o, v);
+}
 static bool set_dot(struct options *o, char *v) { return o->dot = true, !v; }
 static bool set_check(struct options *o, char *v) { return o->check = true, !v; }
 static bool set_input(struct options *o, char *v) { return bind(o->input, &o->inputs, v); }
@@ -178,6 +184,7 @@ static const struct option {
     {"--arch", EXPLAIN | COMPILE, true, set_arch},
     {"--dot", EXPLAIN, false, set_dot},
     {"--autotune", ALL, false, set_autotune},
+    {"--max-autotune", ALL, false, set_max_autotune},
     {"--cache-dir", ALL, true, set_cache},
     {"--no-cache", ALL, false, set_no_cache},
     {"--device", EXPLAIN | RUN, true, set_device},
