@@ -141,6 +141,20 @@ torture: ## the kernel cache under kills, faults, damage, races and hostile fold
 	@$(MAKE) --no-print-directory -s -j$(JOBS) all torture-build
 	@for t in $(TORTURES); do $$t --full || bad=1; done; exit $${bad:-0}
 
+# The SM in software: a driver, and an NVRTC made of g++ (see test/emulator).
+EMULATOR      = $(BUILD)/emulator/libcuda.so.1 $(BUILD)/emulator/libnvrtc.so.13
+EMULATOR_H   := $(wildcard test/emulator/*.h test/emulator/ptx/*.cuh) test/shim/twins.h
+EMULATOR_SRC := $(filter-out test/emulator/nvrtc.c,$(wildcard test/emulator/*.c))
+
+$(BUILD)/emulator/libcuda.so.1: $(EMULATOR_SRC) jit/driver.h
+$(BUILD)/emulator/libnvrtc.so.13: test/emulator/nvrtc.c
+$(EMULATOR): $(EMULATOR_H)
+	@mkdir -p $(@D)
+	$(CC) $(FAKE_CFLAGS) -shared -Wl,-soname,$(@F) -Wl,--build-id -Wl,--no-undefined $(filter %.c,$^) -o $@ -ldl -lm
+emulator: $(EMULATOR) $(BUILD)/gpu_tests ## the GPU tests' machine without a GPU; EMULATE='gemm rows' runs these on it
+	@[ -z "$(EMULATE)" ] || CODA_CUDA_LIB=$(BUILD)/emulator CODA_LIBCUDA=$(abspath $(BUILD))/emulator/libcuda.so.1 \
+	    $(BUILD)/gpu_tests $(EMULATE)
+
 # GPU tests: no Check, so that they run where only a driver and a toolkit are. Each test/gpu_NAME.c
 # defines int gpu_NAME(void), the number of its failures.
 GPU_TESTS := $(filter-out test/gpu_main.c,$(sort $(wildcard test/gpu_*.c)))

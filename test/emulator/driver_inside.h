@@ -1,0 +1,34 @@
+/* driver_inside.h -- what driver.c, stream.c and nvrtc.c share. */
+#ifndef DRIVER_INSIDE_H
+#define DRIVER_INSIDE_H
+
+#include <cuda.h>
+
+#include "machine.h"
+
+/* The "cubin": this, then a shared object. */
+#define EMULATED_IMAGE "codaemu"
+struct emulated_image {
+    char magic[8];
+    uint64_t bytes;
+    char reserved[48];
+};
+
+struct emulated_kernel {
+    const struct emu_kernel *entry;
+    const char *name;
+    unsigned shared_limit;
+};
+
+/* Keeps the message for cuGetErrorString. */
+CUresult emulator_fail(CUresult r, const char *message);
+CUresult emulator_run(const struct emulated_kernel *k, const void *parameters, unsigned grid,
+                      unsigned threads, unsigned shared);
+
+/* ---- stream.c ---- */
+
+bool stream_records(CUstream s);
+CUresult stream_record(CUstream s, const struct emulated_kernel *k, const void *parameters, unsigned grid,
+                       unsigned threads, unsigned shared);
+
+#endif

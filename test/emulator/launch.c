@@ -1,0 +1,234 @@
+/*
+ * launch.c -- a grid: its clusters, one after another, in as many OS threads as there are cores.
+ *
+ * Clusters do not depend on each other, and each draws its own numbers, so a run repeats itself whichever
+ * thread takes which. A plain access that strays meets a guard page; the signal handler ends the launch.
+ */
+#include "machine.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+enum { REGISTERS = 65536, SIGNAL_STACK = 65536, MAX_CLUSTER = 16 };
+
+/* ---- Signals ---- */
+
+static unsigned char *volatile stacks_first[64], *volatile stacks_end[64]; /* of the OS threads        */
+static struct sigaction before[2];
+
+static struct thread *interrupted(const ucontext_t *u)
+{
+    uintptr_t sp = (uintptr_t)u->uc_mcontext.gregs[REG_RSP];
+    for (int i = 0; i < 64; i++)
+        if (sp >= (uintptr_t)stacks_first[i] && sp < (uintptr_t)stacks_end[i])
+            return (struct thread *)(sp & ~(uintptr_t)(EMU_STACK - 1));
+    return NULL;
+}
+
+static void on_fault(int number, siginfo_t *info, void *context)
+{
+    struct thread *t = interrupted(context);
+    char where[120];
+    if (!t) {
+        sigaction(number, &before[number == SIGBUS], NULL);
+        return;
+    }
+    ptrdiff_t offset = (unsigned char *)info->si_addr - t->block->shared;
+    if (offset > -8192 && offset < SHARED_MOST + 8192)
+        snprintf(where, sizeof where, "byte %td of %u of its shared memory", offset,
+                 t->cluster->launch->shared);
+    else
+        describe_address(info->si_addr, where, sizeof where);
+    fail_thread(t, "a stray access to %p, %s", info->si_addr, where);
+}
+
+static void catch_faults(void)
+{
+    struct sigaction a = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
+    sigaction(SIGSEGV, &a, &before[0]);
+    sigaction(SIGBUS, &a, &before[1]);
+}
+static void let_faults_go(void)
+{
+    sigaction(SIGSEGV, &before[0], NULL);
+    sigaction(SIGBUS, &before[1], NULL);
+}
+
+/* ---- A cluster's memory, used by one after another ---- */
+
+static size_t stack_bytes(const struct cluster *c)
+{
+    return (size_t)c->blocks * c->launch->threads * EMU_STACK;
+}
+
+static unsigned char *aligned_map(size_t bytes)
+{
+    unsigned char *p = mmap(NULL, bytes + EMU_STACK, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) abort();
+    size_t skip = (size_t) - (uintptr_t)p % EMU_STACK;
+    if (skip) munmap(p, skip);
+    munmap(p + skip + bytes, EMU_STACK - skip);
+    return p + skip;
+}
+
+static void *zeroed(size_t n, size_t size)
+{
+    void *p = calloc(n ? n : 1, size);
+    if (!p) abort();
+    return p;
+}
+
+static void open_block(struct block *b, struct cluster *c)
+{
+    const struct launch *l = c->launch;
+    b->cluster = c;
+    b->threads = (int)l->threads;
+    b->warps = (b->threads + EMU_WARP - 1) / EMU_WARP;
+    b->groups = (b->threads + EMU_GROUP - 1) / EMU_GROUP;
+    b->thread = zeroed((size_t)b->threads, sizeof *b->thread);
+    b->warp = zeroed((size_t)b->warps, sizeof *b->warp);
+    b->group = zeroed((size_t)b->groups, sizeof *b->group);
+    b->granule = zeroed(l->shared / 16 + 1, sizeof *b->granule);
+    if (!(b->shared = guarded_new(l->shared))) abort();
+}
+
+static void close_block(struct block *b)
+{
+    for (int i = 0; i < b->groups; i++) {
+        free(b->group[i].product);
+        free(b->group[i].sums);
+    }
+    free(b->thread);
+    free(b->warp);
+    free(b->group);
+    guarded_delete(b->shared, b->cluster->launch->shared);
+    free(b->granule);
+}
+
+static void reset_group(struct group *g)
+{
+    for (int s = 0; g->sums && s < SUMS; s++) g->sums[s].live = false;
+    g->issued = g->executed = g->retired = 0;
+    g->waiting = NULL;
+}
+
+static void reset_block(struct block *b, int index, int rank)
+{
+    const struct launch *l = b->cluster->launch;
+    const struct emu_kernel *k = l->kernel;
+    int most = REGISTERS / (k->threads * k->blocks) / 8 * 8;
+    b->index = index;
+    b->rank = rank;
+    b->alive = b->threads;
+    b->bars = 0;
+    b->free_registers = 0;
+    b->wants_registers = NULL;
+    memset(b->named, 0, sizeof b->named);
+    memset(b->warp, 0, (size_t)b->warps * sizeof *b->warp);
+    memset(b->granule, 0, (l->shared / 16 + 1) * sizeof *b->granule);
+    memset(b->shared, 0xff, l->shared);
+    for (int i = 0; i < b->groups; i++) reset_group(&b->group[i]);
+    b->cluster->registers = most < 255 ? most : 255;
+}
+
+/* ---- OS threads ---- */
+
+static void open_cluster(struct cluster *c, struct launch *l)
+{
+    *c = (struct cluster){.launch = l, .blocks = l->kernel->cluster};
+    c->block = zeroed((size_t)c->blocks, sizeof *c->block);
+    c->ready = zeroed((size_t)c->blocks * l->threads, sizeof *c->ready);
+    c->stacks = aligned_map(stack_bytes(c));
+    for (int r = 0; r < c->blocks; r++) open_block(&c->block[r], c);
+}
+
+static void close_cluster(struct cluster *c)
+{
+    for (int i = 0; i < c->stores.count; i++) free(c->stores.copy[i].taken);
+    for (int r = 0; r < c->blocks; r++) close_block(&c->block[r]);
+    free(c->block);
+    free(c->ready);
+    free(c->loads.copy);
+    free(c->stores.copy);
+    munmap(c->stacks, stack_bytes(c));
+}
+
+static void run_one(struct cluster *c, int index)
+{
+    c->index = index;
+    c->random = c->launch->seed ^ ((uint64_t)c->launch->number << 40) ^ ((uint64_t)(unsigned)index << 8);
+    c->readies = c->alive = c->cluster_arrived = 0;
+    c->cluster_phase = 0;
+    c->cluster_waiting = NULL;
+    for (int r = 0; r < c->blocks; r++) reset_block(&c->block[r], index * c->blocks + r, r);
+    run_cluster(c);
+}
+
+struct worker {
+    struct launch *launch;
+    int number;
+    pthread_t thread;
+};
+
+static void *work(void *context)
+{
+    const struct worker *w = context;
+    struct launch *l = w->launch;
+    struct cluster c;
+    stack_t signals = {.ss_sp = malloc(SIGNAL_STACK), .ss_size = SIGNAL_STACK},
+            none = {.ss_flags = SS_DISABLE};
+    open_cluster(&c, l);
+    sigaltstack(&signals, NULL);
+    stacks_first[w->number] = c.stacks;
+    stacks_end[w->number] = c.stacks + stack_bytes(&c);
+    for (;;) {
+        unsigned i = __atomic_fetch_add(&l->next, 1, __ATOMIC_RELAXED);
+        if (i >= l->grid / (unsigned)c.blocks || l->failed) break;
+        run_one(&c, (int)i);
+    }
+    stacks_first[w->number] = stacks_end[w->number] = NULL;
+    sigaltstack(&none, NULL);
+    free(signals.ss_sp);
+    close_cluster(&c);
+    return NULL;
+}
+
+static bool check(struct launch *l)
+{
+    const struct emu_kernel *k = l->kernel;
+    if (!l->grid || !l->threads || l->threads > MAX_THREADS || (int)l->threads > k->threads)
+        return fail_launch(l, "%u threads, the kernel is for %d", l->threads, k->threads), false;
+    if (k->cluster < 1 || k->cluster > MAX_CLUSTER || l->grid % (unsigned)k->cluster)
+        return fail_launch(l, "a grid of %u blocks in clusters of %d", l->grid, k->cluster), false;
+    if (l->shared > SHARED_MOST) return fail_launch(l, "%u bytes of shared memory", l->shared), false;
+    return true;
+}
+
+bool run_launch(struct launch *l)
+{
+    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+    struct worker w[64];
+    long cores = sysconf(_SC_NPROCESSORS_ONLN), n = l->grid / (unsigned)l->kernel->cluster;
+    char stray[120];
+    if (!check(l)) return false;
+    l->shared = (l->shared + 1023) / 1024 * 1024;
+    if (n > cores) n = cores;
+    if (n > 64) n = 64;
+    pthread_mutex_lock(&one_at_a_time);
+    catch_faults();
+    for (int i = 0; i < n; i++) {
+        w[i] = (struct worker){.launch = l, .number = i};
+        if (pthread_create(&w[i].thread, NULL, work, &w[i])) abort();
+    }
+    for (int i = 0; i < n; i++) pthread_join(w[i].thread, NULL);
+    let_faults_go();
+    pthread_mutex_unlock(&one_at_a_time);
+    if (!l->failed && !device_margins_good(stray, sizeof stray)) fail_launch(l, "%s", stray);
+    return !l->failed;
+}

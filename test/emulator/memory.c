@@ -1,0 +1,200 @@
+/*
+ * memory.c -- the shared window of a block, and device memory, which is the host's.
+ *
+ * Both lie between pages that nobody may touch. Shared memory, and what is allocated, begin as NaNs.
+ */
+#include "machine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { PAGE = 4096, ALIGNMENT = 256, MARGIN = 0xfe };
+
+static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
+unsigned char *guarded_new(size_t bytes)
+{
+    size_t inside = round_up(bytes, PAGE);
+    unsigned char *p =
+        mmap(NULL, inside + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) return NULL;
+    if (mprotect(p + PAGE, inside, PROT_READ | PROT_WRITE)) return munmap(p, inside + 2 * PAGE), NULL;
+    p += PAGE + inside - bytes;
+    memset(p, 0xff, bytes);
+    return p;
+}
+
+void guarded_delete(unsigned char *p, size_t bytes)
+{
+    size_t inside = round_up(bytes, PAGE);
+    if (p) munmap(p - (inside - bytes) - PAGE, inside + 2 * PAGE);
+}
+
+/* ---- The shared window ---- */
+
+void *emu_dynamic_shared(void) { return self_thread()->block->shared; }
+
+uint32_t emu_shared_address(const void *p)
+{
+    const struct thread *t = self_thread();
+    ptrdiff_t offset = (const unsigned char *)p - t->block->shared;
+    if (offset < 0 || offset > (ptrdiff_t)t->cluster->launch->shared)
+        fail_thread(t, "takes the shared address of %p, which is not in its shared memory", p);
+    return (uint32_t)offset + SHARED_BASE;
+}
+
+uint32_t own_offset(const struct thread *t, uint32_t address, uint32_t bytes, uint32_t align,
+                    const char *what)
+{
+    uint32_t end = SHARED_BASE + t->cluster->launch->shared;
+    if (address >> RANK_SHIFT) fail_thread(t, "%s at 0x%x, an address of the cluster", what, address);
+    if (address % align) fail_thread(t, "%s at 0x%x, which is not a multiple of %u", what, address, align);
+    if (address < SHARED_BASE || address > end || bytes > end - address)
+        fail_thread(t, "%s of %u bytes at 0x%x, outside of the shared memory, 0x%x to 0x%x", what, bytes,
+                    address, SHARED_BASE, end);
+    return address - SHARED_BASE;
+}
+
+void note_plain_store(struct thread *t, uint32_t offset, uint32_t bytes)
+{
+    if (store_overlaps(t->block, offset, bytes))
+        fail_thread(t, "writes 0x%x, which a bulk store is still to read", offset + SHARED_BASE);
+    for (uint32_t i = offset / 16; i <= (offset + bytes - 1) / 16; i++)
+        t->block->granule[i] = (struct granule){(uint16_t)(t->index + 1), (uint16_t)t->fences};
+}
+
+const struct granule *unfenced(const struct block *b, uint32_t offset, uint32_t bytes, uint32_t *where)
+{
+    for (uint32_t i = offset / 16; i < (offset + bytes) / 16; i++) {
+        const struct granule *g = &b->granule[i];
+        *where = 16 * i;
+        if (g->thread && (uint16_t)b->thread[g->thread - 1]->fences == g->fences) return g;
+    }
+    return NULL;
+}
+
+void emu_shared_store(uint32_t address, const float *four)
+{
+    struct thread *t = self_thread();
+    uint32_t offset = own_offset(t, address, 16, 16, "st.shared.v4");
+    note_plain_store(t, offset, 16);
+    memcpy(t->block->shared + offset, four, 16);
+}
+
+uint32_t emu_cluster_rank(void) { return (uint32_t)self_thread()->block->rank; }
+
+uint32_t emu_cluster_address(uint32_t address, uint32_t rank)
+{
+    const struct thread *t = self_thread();
+    own_offset(t, address, 1, 1, "mapa");
+    if (rank >= (uint32_t)t->cluster->blocks)
+        fail_thread(t, "mapa to block %u of a cluster of %d", rank, t->cluster->blocks);
+    return address | (rank + 1) << RANK_SHIFT;
+}
+
+void emu_cluster_load(float *four, uint32_t address)
+{
+    struct thread *t = self_thread();
+    uint32_t rank = address >> RANK_SHIFT;
+    if (rank > (uint32_t)t->cluster->blocks) fail_thread(t, "ld.shared::cluster at 0x%x", address);
+    const struct block *b = rank ? &t->cluster->block[rank - 1] : t->block;
+    uint32_t offset = own_offset(t, address & ((1u << RANK_SHIFT) - 1), 16, 16, "ld.shared::cluster");
+    if (!b->alive) fail_thread(t, "reads shared memory of block %d, which has ended", b->index);
+    memcpy(four, b->shared + offset, 16);
+}
+
+/* ---- Device memory ---- */
+
+struct allocation {
+    unsigned char *p;
+    size_t bytes;
+};
+static struct allocation *list; /* in no order */
+static int count, room;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+void *device_new(size_t bytes)
+{
+    unsigned char *p = guarded_new(round_up(bytes, ALIGNMENT));
+    if (!p) return NULL;
+    memset(p + bytes, MARGIN, round_up(bytes, ALIGNMENT) - bytes);
+    pthread_mutex_lock(&lock);
+    if (count == room) {
+        room = room ? 2 * room : 64;
+        list = realloc(list, (size_t)room * sizeof *list);
+        if (!list) abort();
+    }
+    list[count++] = (struct allocation){p, bytes};
+    pthread_mutex_unlock(&lock);
+    return p;
+}
+
+bool device_delete(void *p)
+{
+    struct allocation a = {NULL, 0};
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < count; i++)
+        if (list[i].p == p) {
+            a = list[i];
+            list[i] = list[--count];
+        }
+    pthread_mutex_unlock(&lock);
+    if (a.p) guarded_delete(a.p, round_up(a.bytes, ALIGNMENT));
+    return a.p;
+}
+
+bool in_device_memory(const void *p, size_t bytes)
+{
+    static _Thread_local struct allocation last;
+    const unsigned char *at = p;
+    if (last.p && at >= last.p && at + bytes <= last.p + last.bytes) return true;
+    bool found = false;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < count && !found; i++)
+        if (at >= list[i].p && at + bytes <= list[i].p + list[i].bytes) found = true, last = list[i];
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+/* Which allocation is nearest, and how far it is. */
+void describe_address(const void *p, char *out, size_t size)
+{
+    const struct allocation *best = NULL;
+    size_t least = PAGE * 16;
+    bool before = false;
+    for (int i = 0; i < count; i++) { /* no lock: the machine is about to stop */
+        uintptr_t at = (uintptr_t)p, first = (uintptr_t)list[i].p, end = first + list[i].bytes;
+        size_t away = at < first ? first - at : at >= end ? at - end : 0;
+        if (away < least) least = away, best = &list[i], before = at < first;
+    }
+    if (best)
+        snprintf(out, size, "%zu bytes %s an allocation of %zu", least, before ? "before" : "past the end of",
+                 best->bytes);
+    else
+        snprintf(out, size, "in no allocation");
+}
+
+bool device_margins_good(char *out, size_t size)
+{
+    bool good = true;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < count; i++)
+        for (size_t at = list[i].bytes; at < round_up(list[i].bytes, ALIGNMENT) && good; at++)
+            if (list[i].p[at] != MARGIN) {
+                snprintf(out, size, "wrote byte %zu of an allocation of %zu", at, list[i].bytes);
+                good = false;
+            }
+    pthread_mutex_unlock(&lock);
+    return good;
+}
+
+size_t device_total(void)
+{
+    size_t sum = 0;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < count; i++) sum += list[i].bytes;
+    pthread_mutex_unlock(&lock);
+    return sum;
+}

@@ -1,0 +1,267 @@
+/*
+ * nvrtc.c -- the functions of NVRTC that libcoda uses, over g++: CUDA text becomes a shared object.
+ *
+ * The text and its headers are written to a folder, those of primitives/ptx replaced by the emulator's,
+ * which this library carries. Two things that no macro can replace are changed in every text:
+ *     extern __shared__ T name[];    a pointer that the machine gives
+ *     "+f"                           "+x": a float in a register of this processor
+ * Each `extern "C" __global__` function gets an entry with what its bounds say.
+ */
+#include "driver_inside.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <nvrtc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- The emulator's own headers ---- */
+
+#define CARRY(symbol, path)                                                                                  \
+    __asm__(".section .rodata\n.globl " #symbol "\n.hidden " #symbol "\n" #symbol ":\n.incbin \"" path       \
+            "\"\n.byte 0\n.text\n");                                                                         \
+    extern const char symbol[];
+CARRY(carried_emulator, "test/emulator/emulator.h")
+CARRY(carried_words, "test/emulator/words.h")
+CARRY(carried_twins, "test/shim/twins.h")
+CARRY(carried_barrier, "test/emulator/ptx/barrier.cuh")
+CARRY(carried_cluster, "test/emulator/ptx/cluster.cuh")
+CARRY(carried_control, "test/emulator/ptx/control.cuh")
+CARRY(carried_matrix, "test/emulator/ptx/matrix.cuh")
+CARRY(carried_tma, "test/emulator/ptx/tma.cuh")
+CARRY(carried_wgmma, "test/emulator/ptx/wgmma.cuh")
+
+static const struct {
+    const char *name, *text;
+} carried[] = {
+    {"emulator.h", carried_emulator},     {"words.h", carried_words},
+    {"twins.h", carried_twins},           {"ptx/barrier.cuh", carried_barrier},
+    {"ptx/cluster.cuh", carried_cluster}, {"ptx/control.cuh", carried_control},
+    {"ptx/matrix.cuh", carried_matrix},   {"ptx/tma.cuh", carried_tma},
+    {"ptx/wgmma.cuh", carried_wgmma},
+};
+enum { CARRIED = sizeof carried / sizeof *carried };
+
+/* ---- Programs ---- */
+
+struct _nvrtcProgram {
+    char *text, *log, *image;
+    size_t size;
+    char **name, **header;
+    int headers;
+};
+
+nvrtcResult nvrtcVersion(int *major, int *minor) { return *major = 13, *minor = 0, NVRTC_SUCCESS; }
+
+const char *nvrtcGetErrorString(nvrtcResult r)
+{
+    return r == NVRTC_SUCCESS ? "NVRTC_SUCCESS" : "the emulator's compiler failed";
+}
+
+nvrtcResult nvrtcCreateProgram(nvrtcProgram *out, const char *text, const char *name, int headers,
+                               const char *const *sources, const char *const *names)
+{
+    (void)name;
+    nvrtcProgram p = calloc(1, sizeof *p);
+    if (!p) return NVRTC_ERROR_OUT_OF_MEMORY;
+    p->text = strdup(text);
+    p->name = calloc((size_t)headers + 1, sizeof *p->name);
+    p->header = calloc((size_t)headers + 1, sizeof *p->header);
+    for (int i = 0; p->name && p->header && i < headers; i++) {
+        p->name[i] = strdup(names[i]);
+        p->header[i] = strdup(sources[i]);
+        p->headers++;
+    }
+    return *out = p, NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcDestroyProgram(nvrtcProgram *at)
+{
+    nvrtcProgram p = *at;
+    for (int i = 0; i < p->headers; i++) free(p->name[i]), free(p->header[i]);
+    free(p->name);
+    free(p->header);
+    free(p->text);
+    free(p->log);
+    free(p->image);
+    free(p);
+    *at = NULL;
+    return NVRTC_SUCCESS;
+}
+
+/* ---- Texts ---- */
+
+/* After "extern __shared__": an alignment perhaps, a type, a name and "[];". */
+static const char *put_shared(FILE *f, const char *s)
+{
+    s += strspn(s, " ");
+    if (!strncmp(s, "__align__", 9)) s = strchr(s, ')') + 1;
+    const char *end = strstr(s, "[];"), *name = end;
+    while (isalnum((unsigned char)name[-1]) || name[-1] == '_') name--;
+    fprintf(f, "%.*s *const %.*s = (%.*s *)emu_dynamic_shared();", (int)(name - s), s, (int)(end - name),
+            name, (int)(name - s), s);
+    return end + 3;
+}
+
+static void put_text(FILE *f, const char *s)
+{
+    static const char shared[] = "extern __shared__", registers[] = "\"+f\"";
+    while (*s) {
+        if (!strncmp(s, shared, sizeof shared - 1))
+            s = put_shared(f, s + sizeof shared - 1);
+        else if (!strncmp(s, registers, sizeof registers - 1))
+            fputs("\"+x\"", f), s += sizeof registers - 1;
+        else
+            fputc(*s++, f);
+    }
+}
+
+/* The numbers in brackets after a word before `end`; what is not said stays. */
+static void read_bounds(const char *from, const char *end, const char *word, int *first, int *second)
+{
+    const char *s = strstr(from, word);
+    if (s && s < end) sscanf(s + strlen(word), "(%d, %d", first, second);
+}
+
+/* An entry for each kernel: words.h. */
+static void put_entries(FILE *f, const char *s)
+{
+    static const char begin[] = "extern \"C\" __global__ void";
+    while ((s = strstr(s, begin))) {
+        const char *body = strchr(s, '{'), *bracket = body;
+        int threads = MAX_THREADS, blocks = 1, cluster = 1, one = 1;
+        if (!body) return;
+        while (bracket > s && *bracket != '(') bracket--; /* of the one parameter */
+        const char *name = bracket;
+        while (isalnum((unsigned char)name[-1]) || name[-1] == '_') name--;
+        read_bounds(s, body, "__launch_bounds__", &threads, &blocks);
+        read_bounds(s, body, "__cluster_dims__", &cluster, &one);
+        fprintf(f, "\nEMU_KERNEL(%.*s, %d, %d, %d)\n", (int)(bracket - name), name, threads, blocks, cluster);
+        s = body;
+    }
+}
+
+static bool write_text(const char *folder, const char *name, const char *text, bool entries)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    for (char *slash = path + strlen(folder) + 1; (slash = strchr(slash, '/')); slash++) {
+        *slash = 0;
+        mkdir(path, 0700);
+        *slash = '/';
+    }
+    FILE *f = fopen(path, "we");
+    if (!f) return false;
+    put_text(f, text);
+    if (entries) put_entries(f, text);
+    return fclose(f) == 0;
+}
+
+static bool write_all(const char *folder, nvrtcProgram p)
+{
+    bool ok = write_text(folder, "kernel.cpp", p->text, true);
+    for (int i = 0; ok && i < p->headers; i++) ok = write_text(folder, p->name[i], p->header[i], false);
+    for (int i = 0; ok && i < CARRIED; i++) ok = write_text(folder, carried[i].name, carried[i].text, false);
+    return ok;
+}
+
+/* ---- The compiler ---- */
+
+/* Runs in the child. Values are as exact as on the device: nothing is contracted or reassociated. */
+static void become_compiler(const char *folder)
+{
+    const char *compiler = getenv("CXX");
+    int log = chdir(folder) ? -1 : open("log", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (log < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0) _exit(126);
+    const char *machine =
+        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? "-march=x86-64-v3" : "-m64";
+    const char *const argv[] = {compiler && *compiler ? compiler : "g++",
+                                "-std=c++17",
+                                "-O1",
+                                "-w",
+                                "-fPIC",
+                                "-shared",
+                                "-fno-exceptions",
+                                "-fno-rtti",
+                                "-fno-strict-aliasing",
+                                "-ffp-contract=off",
+                                machine,
+                                "-pipe",
+                                "-I.",
+                                "-include",
+                                "words.h",
+                                "kernel.cpp",
+                                "-o",
+                                "kernel.so",
+                                "-lm",
+                                NULL};
+    execvp(argv[0], (char *const *)(uintptr_t)argv);
+    _exit(127);
+}
+
+static char *read_whole(const char *folder, const char *name, size_t before, size_t *size)
+{
+    char path[512];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "re");
+    char *data = f && !fstat(fileno(f), &st) ? calloc(1, before + (size_t)st.st_size + 1) : NULL;
+    if (data && fread(data + before, 1, (size_t)st.st_size, f) != (size_t)st.st_size) free(data), data = NULL;
+    if (data) *size = (size_t)st.st_size;
+    if (f) fclose(f);
+    return data;
+}
+
+static nvrtcResult compile(nvrtcProgram p, const char *folder)
+{
+    struct emulated_image head = {.magic = EMULATED_IMAGE};
+    int status = -1;
+    size_t size = 0;
+    if (!write_all(folder, p)) return NVRTC_ERROR_PROGRAM_CREATION_FAILURE;
+    pid_t child = fork();
+    if (!child) become_compiler(folder);
+    if (child < 0 || waitpid(child, &status, 0) != child) return NVRTC_ERROR_INTERNAL_ERROR;
+    free(p->log);
+    p->log = read_whole(folder, "log", 0, &size);
+    if (status) return NVRTC_ERROR_COMPILATION;
+    free(p->image);
+    if (!(p->image = read_whole(folder, "kernel.so", sizeof head, &size))) return NVRTC_ERROR_INTERNAL_ERROR;
+    head.bytes = size;
+    memcpy(p->image, &head, sizeof head);
+    p->size = sizeof head + size;
+    return NVRTC_SUCCESS;
+}
+
+nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int count, const char *const *options)
+{
+    (void)count, (void)options;
+    char folder[256], command[300];
+    const char *tmp = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%.200s/coda-emulator-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    if (!mkdtemp(folder)) return NVRTC_ERROR_INTERNAL_ERROR;
+    nvrtcResult r = compile(p, folder);
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    if (!getenv("CODA_EMULATOR_KEEP") && system(command)) return NVRTC_ERROR_INTERNAL_ERROR;
+    return r;
+}
+
+/* ---- Results ---- */
+
+nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram p, size_t *size)
+{
+    return *size = p->log ? strlen(p->log) + 1 : 1, NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcGetProgramLog(nvrtcProgram p, char *log)
+{
+    return strcpy(log, p->log ? p->log : ""), NVRTC_SUCCESS;
+}
+nvrtcResult nvrtcGetCUBINSize(nvrtcProgram p, size_t *size) { return *size = p->size, NVRTC_SUCCESS; }
+nvrtcResult nvrtcGetCUBIN(nvrtcProgram p, char *out)
+{
+    if (!p->image) return NVRTC_ERROR_INVALID_PROGRAM;
+    return memcpy(out, p->image, p->size), NVRTC_SUCCESS;
+}

@@ -1,0 +1,19 @@
+// control.cuh -- emulated: see primitives/ptx/control.cuh. Kernels follow each other whole.
+#pragma once
+
+#include "types.cuh"
+
+namespace coda::ptx {
+
+DEV u32 shared_address(const void *p) { return emu_shared_address(p); }
+DEV bool elect_one() { return emu_elect(); }
+DEV int uniform(int x) { return __shfl_sync(~0u, x, 0); }
+DEV int opaque(int x) { return x; }
+
+template <int n> DEV void grow_registers() { emu_set_registers(n, true); }
+template <int n> DEV void shrink_registers() { emu_set_registers(n, false); }
+
+DEV void grid_wait() {}
+DEV void grid_launch_next() {}
+
+} // namespace coda::ptx

@@ -1,0 +1,21 @@
+// matrix.cuh -- emulated: see primitives/ptx/matrix.cuh.
+#pragma once
+
+#include "types.cuh"
+
+namespace coda::ptx {
+
+DEV void stmatrix(u32 address, u32 m0, u32 m1)
+{
+    const u32 m[2] = {m0, m1};
+    emu_matrix_store(address, m, 2);
+}
+DEV void stmatrix(u32 address, u32 m0, u32 m1, u32 m2, u32 m3)
+{
+    const u32 m[4] = {m0, m1, m2, m3};
+    emu_matrix_store(address, m, 4);
+}
+DEV void ldmatrix(u32 address, u32 (&m)[2]) { emu_matrix_load(address, m, 2); }
+DEV void ldmatrix(u32 address, u32 (&m)[4]) { emu_matrix_load(address, m, 4); }
+
+} // namespace coda::ptx

@@ -1,0 +1,97 @@
+/*
+ * warp.c -- what the lanes of a warp do together: the last to come does it for all.
+ *
+ * Lanes that meet at different things are a mistake, as CUDA's .sync and .aligned say.
+ */
+#include "machine.h"
+
+#include <string.h>
+
+enum exchange { NONE, SYNC, SHUFFLE, SHUFFLE_XOR, ELECT, STORE2, STORE4, LOAD2, LOAD4 };
+static const char *const names[] = {"nothing",     "syncwarp",    "shfl",        "shfl.xor",   "elect",
+                                    "stmatrix.x2", "stmatrix.x4", "ldmatrix.x2", "ldmatrix.x4"};
+
+/* Row r of matrix i is at the address that lane 8 i + r gives; lane l has two elements of row l / 4. */
+static void move_matrices(struct thread *t, struct warp *w, int count, bool store)
+{
+    for (int i = 0; i < count; i++)
+        for (int r = 0; r < 8; r++) {
+            struct thread *giver = w->lane[8 * i + r];
+            uint32_t at = own_offset(giver, w->address[giver->lane], 16, 16, store ? "stmatrix" : "ldmatrix");
+            uint32_t *row = (uint32_t *)(void *)(t->block->shared + at);
+            if (store) note_plain_store(giver, at, 16);
+            for (int l = 0; l < 4; l++) {
+                if (store)
+                    row[l] = w->in[4 * r + l][i];
+                else
+                    w->lane[4 * r + l]->result[i] = row[l];
+            }
+        }
+}
+
+static void perform(struct thread *t, struct warp *w)
+{
+    uint32_t chosen = draw(t->cluster, EMU_WARP);
+    switch ((enum exchange)w->what) {
+    case STORE2:
+    case STORE4: move_matrices(t, w, w->what == STORE2 ? 2 : 4, true); return;
+    case LOAD2:
+    case LOAD4: move_matrices(t, w, w->what == LOAD2 ? 2 : 4, false); return;
+    default:
+        for (uint32_t l = 0; l < EMU_WARP; l++) {
+            uint32_t from = w->what == SHUFFLE ? w->address[l] % EMU_WARP : (l ^ w->address[l]) % EMU_WARP;
+            w->lane[l]->result[0] = w->what == ELECT ? l == chosen : w->in[from][0];
+        }
+    }
+}
+
+static void meet(struct thread *t, enum exchange what, uint32_t address, const uint32_t *in, int count)
+{
+    struct warp *w = t->warp;
+    if (w->what && w->what != (int)what)
+        fail_thread(t, "at %s, while others of its warp are at %s", names[what], names[w->what]);
+    if (!w->lane[EMU_WARP - 1]) fail_thread(t, "%s in a warp that is not whole", names[what]);
+    w->what = what;
+    w->arrived |= 1u << t->lane;
+    w->address[t->lane] = address;
+    if (count) memcpy(w->in[t->lane], in, 4 * (size_t)count);
+    if (w->arrived != ~0u) {
+        sleep_on(t, NULL, AT_WARP, (uint32_t)what, 0);
+        return;
+    }
+    perform(t, w);
+    w->what = NONE;
+    w->arrived = 0;
+    for (int l = 0; l < EMU_WARP; l++)
+        if (w->lane[l] != t) wake(w->lane[l]);
+}
+
+uint32_t emu_shuffle(uint32_t mask, uint32_t x, int lane, bool exclusive_or)
+{
+    struct thread *t = self_thread();
+    if (mask != ~0u) fail_thread(t, "a shuffle of lanes %08x", mask);
+    meet(t, exclusive_or ? SHUFFLE_XOR : SHUFFLE, (uint32_t)lane, &x, 1);
+    return t->result[0];
+}
+
+void emu_warp_sync(void) { meet(self_thread(), SYNC, 0, NULL, 0); }
+
+/* One lane, and nobody knows which. */
+bool emu_elect(void)
+{
+    struct thread *t = self_thread();
+    meet(t, ELECT, 0, NULL, 0);
+    return t->result[0];
+}
+
+void emu_matrix_store(uint32_t address, const uint32_t *m, int count)
+{
+    meet(self_thread(), count == 2 ? STORE2 : STORE4, address, m, count);
+}
+
+void emu_matrix_load(uint32_t address, uint32_t *m, int count)
+{
+    struct thread *t = self_thread();
+    meet(t, count == 2 ? LOAD2 : LOAD4, address, NULL, 0);
+    memcpy(m, t->result, 4 * (size_t)count);
+}
