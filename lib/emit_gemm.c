@@ -169,19 +169,20 @@ static coda_status print_args(struct program *p, struct text *t)
 
 /* ---- Config and entry ---- */
 
-static void print_columns(const struct program *p, struct text *t)
+/* Of the tile, or of what each block drains of it. */
+static void print_columns(const struct program *p, int bn, struct text *t)
 {
     const struct rope_spec *r = &p->rope;
     text_append(t, "    using Columns = ");
     if (program_is_gated(p))
-        text_printf(t, "Gated<%d, %lld, %s>;\n", p->tile.bn, (wide)p->dim[2],
+        text_printf(t, "Gated<%d, %lld, %s>;\n", bn, (wide)p->dim[2],
                     p->pair == PAIR_GLU_INTERLEAVED ? "true" : "false");
     else if (program_splits_heads(p))
-        text_printf(t, "SplitHeads<%d, %lld>;\n", p->tile.bn, (wide)r->head_dim);
+        text_printf(t, "SplitHeads<%d, %lld>;\n", bn, (wide)r->head_dim);
     else if (p->pair == PAIR_ROPE && r->half)
-        text_printf(t, "HalfHeads<%d, %lld, %lld>;\n", p->tile.bn, (wide)r->head_dim, (wide)r->rotary);
+        text_printf(t, "HalfHeads<%d, %lld, %lld>;\n", bn, (wide)r->head_dim, (wide)r->rotary);
     else
-        text_printf(t, "%s<%d>;\n", p->pair == PAIR_ROPE ? "Neighbours" : "Plain", p->tile.bn);
+        text_printf(t, "%s<%d>;\n", p->pair == PAIR_ROPE ? "Neighbours" : "Plain", bn);
 }
 
 static const char *truth(bool b) { return b ? "true" : "false"; }
@@ -203,7 +204,7 @@ static void print_config(const struct program *p, struct text *t)
     else
         text_printf(t, "    using A = %s;\n    using B = %s;\n", emit_dtype(p->a.dtype),
                     emit_dtype(p->b.dtype));
-    print_columns(p, t);
+    print_columns(p, c->bn, t);
     text_printf(t, "    static constexpr i64 batch = %lld, m = %lld, n = %lld, k = %lld;\n", (wide)p->dim[0],
                 (wide)p->dim[1], (wide)p->dim[2], (wide)p->k);
     text_printf(t, "    static constexpr int bm = %d, bn = %d, bk = %d, stages = %d, groups = %d;\n", c->bm,
@@ -227,6 +228,13 @@ static void print_config(const struct program *p, struct text *t)
         text_printf(t, "    static constexpr bool early = %s;\n", truth(p->kernel.early));
     }
     text_append(t, "};\n");
+}
+
+static void print_share(const struct program *p, struct text *t)
+{
+    text_append(t, "\nstruct Share : Config {\n");
+    print_columns(p, tile_share(&p->tile), t);
+    text_printf(t, "    static constexpr int bn = %d;\n};\n", tile_share(&p->tile));
 }
 
 static void print_head(const struct program *p, struct text *t)
@@ -260,7 +268,8 @@ static void print_entry(const struct program *p, struct text *t)
     if (tile_splits(c) > 1) text_printf(t, "__cluster_dims__(%d, 1, 1) ", c->splits);
     text_printf(t, "__launch_bounds__(%d, %d)\n", p->kernel.threads, alone ? 1 : 2);
     text_printf(t, "%s(const __grid_constant__ Args args)\n", p->kernel.symbol);
-    text_printf(t, "{\n    %s<Config, Epilogue>(args);\n}\n", mainloop_name(p));
+    text_printf(t, "{\n    %s<Config, Epilogue%s>(args);\n}\n", mainloop_name(p),
+                c->scattered ? ", Share" : "");
 }
 
 /* Blocks that an SM has room for; each takes 1024 bytes more than it says. */
@@ -316,6 +325,7 @@ static coda_status print_kernel(struct program *p, struct text *t)
     text_append(t, "\nusing namespace coda;\n");
     coda_status status = print_args(p, t);
     print_config(p, t);
+    if (p->tile.scattered) print_share(p, t);
     emit_epilogue(p, t);
     print_entry(p, t);
     return status;

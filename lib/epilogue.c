@@ -68,11 +68,20 @@ static int common_multiple(int a, int b)
     return n;
 }
 
-static int tile_columns(const struct program *p) { return program_is_gated(p) ? p->tile.bn / 2 : p->tile.bn; }
+int tile_splits(const struct tile *t) { return MAX(t->splits, 1); }
+
+int tile_share(const struct tile *t) { return t->scattered ? t->bn / tile_splits(t) : t->bn; }
+
+/* Of the output, that a block drains. */
+static int out_columns(const struct program *p)
+{
+    int share = tile_share(&p->tile);
+    return program_is_gated(p) ? share / 2 : share;
+}
 
 bool program_splits_heads(const struct program *p)
 {
-    return p->pair == PAIR_ROPE && p->rope.half && p->tile.bn % p->rope.head_dim;
+    return p->pair == PAIR_ROPE && p->rope.half && tile_share(&p->tile) % p->rope.head_dim;
 }
 
 /* Output columns that are finished together; as in columns.cuh. 0: any. */
@@ -85,7 +94,7 @@ static int rotated_columns(const struct program *p)
 int unit_columns(const struct program *p)
 {
     if (rotated_columns(p)) return program_splits_heads(p) ? 32 : 64;
-    return p->tile.bn > 64 && tile_columns(p) % 64 ? 32 : 64;
+    return p->tile.bn > 64 && out_columns(p) % 64 ? 32 : 64;
 }
 static int chunk_columns(const struct program *p)
 {
@@ -115,7 +124,7 @@ static int chunk_bytes(const struct program *p) { return p->tile.groups * chunk_
 
 static bool program_stages(const struct program *p)
 {
-    return p->tile.mainloop == MAINLOOP_SM90 && tile_columns(p) % chunk_columns(p) == 0;
+    return p->tile.mainloop == MAINLOOP_SM90 && out_columns(p) % chunk_columns(p) == 0;
 }
 
 /* The first stageable store decides the dtype; as many as fit follow it. */
@@ -143,8 +152,8 @@ int count_staged(const struct program *p)
 
 int fetched_load(const struct program *p)
 {
-    bool walks = !tile_is_narrow(&p->tile) && tile_splits(&p->tile) == 1;
-    if (!walks || !program_stages(p) || chunk_columns(p) != unit_columns(p)) return -1;
+    bool narrow = tile_is_narrow(&p->tile);
+    if (narrow || !program_stages(p) || chunk_columns(p) != unit_columns(p)) return -1;
     for (int i = 0; i < p->steps; i++) {
         const struct step *s = &p->step[i];
         if (s->kind == STEP_LOAD && p->port[s->port].kind == PORT_LOAD && is_movable(p, s)) return i;
@@ -184,17 +193,16 @@ static int gemv_shared_bytes(const struct program *p)
 static int stage_bytes(const struct program *p)
 {
     int staged = count_staged(p), fetched = fetched_load(p) >= 0 ? FETCH_COLUMNS / unit_columns(p) : 0;
-    int units = tile_columns(p) / chunk_columns(p) * (group_rows(&p->tile) / 64);
+    int units = out_columns(p) / chunk_columns(p) * (group_rows(&p->tile) / 64);
     bool two = staged * chunk_columns(p) <= 64 && units > 1;
     return ((two ? 2 : 1) * staged + fetched) * chunk_bytes(p);
 }
 
 int program_states(const struct program *p)
 {
-    return p->tile.mainloop == MAINLOOP_GEMV ? p->tile.blocks : (int)CEIL_DIV(p->dim[2], p->tile.bn);
+    if (p->tile.mainloop == MAINLOOP_GEMV) return p->tile.blocks;
+    return (int)CEIL_DIV(p->dim[2], tile_share(&p->tile));
 }
-
-int tile_splits(const struct tile *t) { return MAX(t->splits, 1); }
 
 bool tile_is_narrow(const struct tile *t) { return t->mainloop == MAINLOOP_SM90 && t->groups == 1; }
 
@@ -214,7 +222,7 @@ int tile_shared_bytes(const struct program *p)
 {
     const struct tile *t = &p->tile;
     if (t->mainloop == MAINLOOP_GEMV) return CEIL_DIV(gemv_shared_bytes(p), 1024) * 1024;
-    int bytes = t->groups * values_bytes(p, group_rows(t), t->bn);
+    int bytes = t->groups * values_bytes(p, group_rows(t), tile_share(t));
     if (t->mainloop == MAINLOOP_SIMT) return bytes + 4 * t->bk * (t->bm + t->bn + 4);
     bytes += t->stages * ((tile_a_rows(p) + t->bn) * 128 + 16) + MAX(stage_bytes(p), 16 * t->groups);
     bytes += 16 + t->groups * FETCH_BARRIERS;

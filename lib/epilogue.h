@@ -28,14 +28,15 @@ bool store_is_staged(const struct program *p, int step);
 int count_staged(const struct program *p);
 bool program_splits_heads(const struct program *p); /* rotated halves, in tiles of no whole heads     */
 int unit_columns(const struct program *p); /* of a box that is staged or fetched                   */
-/* The one load that comes through shared memory by TMA, a step; -1 if there is none. Blocks that do not
- * walk over tiles have nothing to hide it behind. */
+/* The one load that comes through shared memory by TMA, a step; -1 if there is none. Narrow blocks do
+ * without. */
 int fetched_load(const struct program *p);
 
 /* What a tile makes of it. */
 int tile_shared_bytes(const struct program *p);
 int tile_a_rows(const struct program *p); /* of A's box: those that exist                          */
 int tile_splits(const struct tile *t);
+int tile_share(const struct tile *t); /* columns that a block drains                               */
 int program_states(const struct program *p); /* that a reduction leaves of each row                */
 bool tile_is_narrow(const struct tile *t); /* one consumer; two blocks share an SM                 */
 /* Streams weights that no program of a run writes: begins before the program ahead has ended. */

@@ -103,6 +103,7 @@ struct tile {
     int groups;     /* consumer warpgroups                                                         */
     bool pingpong;  /* each warpgroup a whole tile, else bm is split among them                    */
     int splits;     /* blocks of a cluster that share K; 0 is 1                                    */
+    bool scattered; /* each drains a share of the columns; else the first block drains all         */
     int blocks;     /* GEMV: that share the columns evenly                                         */
     int band;       /* tile rows that are walked together, for L2                                  */
 };

@@ -121,7 +121,7 @@ void tile_print(const struct tile *tile, struct text *t)
         text_printf(t, " %dx%dx%d stages=%d groups=%d%s band=%d", tile->bm, tile->bn, tile->bk, tile->stages,
                     tile->groups, tile->pingpong ? " pingpong" : "", tile->band);
     if (tile->blocks) text_printf(t, " blocks=%d", tile->blocks);
-    if (tile->splits > 1) text_printf(t, " splits=%d", tile->splits);
+    if (tile->splits > 1) text_printf(t, " splits=%d%s", tile->splits, tile->scattered ? " scattered" : "");
 }
 
 static void print_gemm(const struct plan *p, const struct program *q, struct text *t)

@@ -146,9 +146,9 @@ static int report(struct bench *b)
     const char *plain = t->mainloop == MAINLOOP_GEMV ? "stream" : hopper;
     const char *loop = t->mainloop == MAINLOOP_SIMT ? "simt" : plain;
     bool good = !b->err[0] && b->error <= 1;
-    return gpu_case(good, b->c.name, "[%lld, %lld, %lld, %lld] %s %dx%d/%d, error %.3f of allowed %s",
+    return gpu_case(good, b->c.name, "[%lld, %lld, %lld, %lld] %s %dx%d/%d%s, error %.3f of allowed %s",
                     (long long)b->c.batch, (long long)b->c.m, (long long)b->c.n, (long long)b->c.k, loop,
-                    t->bm, t->bn, MAX(t->splits, 1), b->error, b->err);
+                    t->bm, t->bn, MAX(t->splits, 1), t->scattered ? " scattered" : "", b->error, b->err);
 }
 
 static void release(struct bench *b)

@@ -92,6 +92,32 @@ START_TEST(a_cluster_shares_k)
 }
 END_TEST
 
+/* A block of a cluster drains its share: units, states and what is fetched are of its width. */
+START_TEST(a_cluster_scatters_its_sums)
+{
+    struct gemm_rig r;
+    emit(&r, "scatter residual tall", false);
+    const struct kernel_spec *k = &r.p.kernel;
+    ck_assert(strstr(k->text, "__cluster_dims__(4, 1, 1) __launch_bounds__(384, 1)") != NULL);
+    ck_assert(strstr(k->text, "struct Share : Config {\n    using Columns = Plain<32>;\n"
+                              "    static constexpr int bn = 32;\n};") != NULL);
+    ck_assert(strstr(k->text, "gemm_sm90<Config, Epilogue, Share>(args)") != NULL);
+    ck_assert_int_eq(k->grid, 3 * 5 * 4);
+    ck_assert(!k->persistent);
+    ck_assert_int_eq(program_states(&r.p), 17); /* of 520 columns by 32; the last 3 shares are empty   */
+    ck_assert(k->map[1].box[1] == 128 && fetched_load(&r.p) >= 0 && k->map[k->maps - 1].box[0] == 32);
+    gemm_free(&r);
+    emit(&r, "scatter rope split", false); /* shares of half a head: so the tile has pieces, too       */
+    ck_assert(strstr(k->text, "using Columns = SplitHeads<128, 128>;") &&
+              strstr(k->text, "using Columns = SplitHeads<64, 128>;") && k->map[1].rank == 4);
+    gemm_free(&r);
+    emit(&r, "scatter gated", false); /* 64 columns of gate and up are 32 of the output                */
+    ck_assert(strstr(k->text, "Gated<256, 528, false>") && strstr(k->text, "Gated<64, 528, false>"));
+    ck_assert(k->map[1].box[1] == 128 && k->map[1].box[2] == 2 && k->map[2].box[0] == 32);
+    gemm_free(&r);
+}
+END_TEST
+
 START_TEST(a_map_is_what_tma_takes)
 {
     struct gemm_rig r;
@@ -207,6 +233,7 @@ Suite *emit_gemm_suite(void)
     TCase *t = tcase_create("emit"), *n = tcase_create("nvrtc");
     tcase_add_test(t, parameters_follow_the_text);
     tcase_add_test(t, a_cluster_shares_k);
+    tcase_add_test(t, a_cluster_scatters_its_sums);
     tcase_add_loop_test(t, a_map_is_what_tma_takes, 0, gemm_case_count);
     tcase_add_test(t, gate_and_up_are_a_dimension);
     tcase_add_test(t, heads_and_their_halves_are_dimensions);

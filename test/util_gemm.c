@@ -240,6 +240,11 @@ static void embedded(struct gemm_rig *r, int acc)
     {                                                                                                        \
         .mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = 1, .band = 8, .splits = blocks      \
     }
+#define SCATTER(m, n, consumers, blocks)                                                                     \
+    {                                                                                                        \
+        .mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = consumers, .band = 8,               \
+        .splits = blocks, .scattered = true                                                                  \
+    }
 #define STREAM(n, piece, parts)                                                                              \
     {                                                                                                        \
         .mainloop = MAINLOOP_GEMV, .bm = 1, .bn = n, .bk = piece, .groups = 2, .band = 1, .blocks = parts    \
@@ -352,6 +357,42 @@ const struct gemm_case gemm_cases[] = {
     {"split loss", 1, 5, 1000, 512, BF, 0, 0, 0, loss, 0, {0}, SPLIT(64, 64, 4)},
     {"split embedded", 1, 66, 200, 264, BF, 0, 0, 0, embedded, 0, {0}, SPLIT(64, 32, 2)},
     {"split row stored", 2, 13, 300, 264, BF, 0, 0, 0, row_stored, 0, {0}, SPLIT(64, 64, 4)},
+    {"scatter 2", 1, 300, 392, 520, BF, 0, 0, 0, plain, 0, {0}, SCATTER(128, 128, 2, 2)},
+    {"scatter 4", 1, 200, 520, 1000, HF, 0, 0, 0, plain, 0, {0}, SCATTER(128, 256, 2, 4)},
+    {"scatter tall", 1, 600, 200, 1096, BF, 0, 0, 0, plain, 0, {0}, SCATTER(256, 128, 2, 4)},
+    {"scatter narrow", 1, 50, 328, 520, BF, 0, 0, 0, residual, 0, {0}, SCATTER(64, 128, 1, 2)},
+    {"scatter narrow tall", 1, 200, 328, 520, BF, 0, 0, 0, gated, PAIR_GLU_STACKED, {0},
+     SCATTER(128, 64, 1, 2)},
+    {"scatter more than k", 1, 130, 200, 136, BF, 0, 0, 0, plain, 0, {0}, SCATTER(128, 128, 2, 4)},
+    {"scatter past the end", 1, 130, 264, 264, BF, 0, 0, 0, residual, 0, {0}, SCATTER(128, 256, 2, 4)},
+    {"scatter batch", 3, 150, 136, 328, BF, 0, 0, 0, scaled, 0, {0}, SCATTER(128, 128, 2, 2)},
+    {"scatter both mn", 1, 264, 328, 264, BF, 1, 1, 0, plain, 0, {0}, SCATTER(256, 128, 2, 2)},
+    {"scatter residual", 1, 300, 520, 520, BF, 0, 0, 0, residual, 0, {0}, SCATTER(128, 128, 2, 4)},
+    {"scatter residual wide", 2, 150, 520, 328, HF, 0, 0, 0, residual, 0, {0}, SCATTER(128, 256, 2, 2)},
+    {"scatter residual tall", 1, 600, 520, 520, BF, 0, 0, 0, residual, 0, {0}, SCATTER(256, 128, 2, 4)},
+    {"scatter residual odd", 1, 77, 201, 264, BF, 0, 0, 0, residual, 0, {0}, SCATTER(128, 128, 2, 2)},
+    {"scatter f32", 2, 150, 300, 200, BF, 0, 0, 0, residual_f32, 0, {0}, SCATTER(128, 128, 2, 4)},
+    {"scatter gelu", 1, 300, 300, 512, BF, 0, 0, 0, bias_gelu, 0, {0}, SCATTER(256, 128, 2, 2)},
+    {"scatter rope half", 1, 300, 1280, 512, BF, 0, 0, 0, turned, PAIR_ROPE, HALF(128, 128, 8),
+     SCATTER(128, 256, 2, 2)},
+    {"scatter rope split", 1, 300, 640, 512, BF, 0, 0, 0, turned_by_position, PAIR_ROPE, HALF(128, 128, 4),
+     SCATTER(256, 128, 2, 2)},
+    {"scatter rope split 4", 1, 200, 1024, 520, BF, 0, 0, 0, turned, PAIR_ROPE, HALF(128, 128, 5),
+     SCATTER(128, 256, 2, 4)},
+    {"scatter rope near", 1, 200, 640, 512, BF, 0, 0, 0, turned, PAIR_ROPE, NEAR(128, 64, 4),
+     SCATTER(128, 128, 2, 4)},
+    {"scatter gated", 1, 200, 528, 512, BF, 0, 0, 0, gated, PAIR_GLU_STACKED, {0}, SCATTER(128, 256, 2, 4)},
+    {"scatter gated tall", 1, 300, 528, 512, HF, 0, 0, 0, gated, PAIR_GLU_INTERLEAVED, {0},
+     SCATTER(256, 128, 2, 2)},
+    {"scatter gated b mn", 1, 200, 528, 520, BF, 0, 1, 0, gated, PAIR_GLU_STACKED, {0},
+     SCATTER(128, 128, 2, 2)},
+    {"scatter gated all", 2, 133, 290, 392, HF, 0, 0, 0, gated_all, PAIR_GLU_INTERLEAVED, {0},
+     SCATTER(128, 128, 2, 4)},
+    {"scatter gated all wide", 1, 300, 800, 264, BF, 0, 0, 0, gated_all, PAIR_GLU_STACKED, {0},
+     SCATTER(128, 256, 2, 2)},
+    {"scatter loss", 1, 200, 1000, 512, BF, 0, 0, 0, loss, 0, {0}, SCATTER(256, 128, 2, 4)},
+    {"scatter embedded", 1, 166, 200, 264, BF, 0, 0, 0, embedded, 0, {0}, SCATTER(128, 128, 2, 2)},
+    {"scatter row stored", 2, 130, 300, 264, BF, 0, 0, 0, row_stored, 0, {0}, SCATTER(128, 128, 2, 4)},
     {"stream", 1, 1, 4096, 520, BF, 0, 0, 0, scaled, 0, {0}, STREAM(16, 520, 132)},
     {"stream residual", 1, 1, 1072, 1000, BF, 0, 0, 8, residual, 0, {0}, STREAM(16, 504, 132)},
     {"stream two rows", 1, 2, 528, 6152, HF, 0, 0, 0, residual, 0, {0}, STREAM(16, 3080, 7)},

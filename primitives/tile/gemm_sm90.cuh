@@ -8,31 +8,33 @@
 // Persistent: block b takes tiles b, b + grid, ... Cooperative consumers split the rows of each tile.
 // Ping-pong consumers take whole tiles in turn: one drains while the other multiplies.
 //
-// Few rows: one consumer, and two blocks on an SM, so that one's weights arrive while the other drains; a
-// block takes one tile, or a part of its K: the C::splits blocks of a cluster share a tile. Then all but
-// rank 0 leave their sums in shared memory, and rank 0 adds them, in the order of the ranks, to its own.
+// Few rows: one consumer, and two blocks on an SM, so that one's weights arrive while the other drains.
 // Only C::a_rows of A's rows are loaded. Products read on, past these: garbage, in rows that do not exist.
+//
+// Few tiles: the C::splits blocks of a cluster take a part of K each of one tile, and their sums meet
+// (split.cuh). A block drains what S describes: a share of the tile's columns; without splits, S is C.
 //
 // An operand is K-major (k adjacent in memory) or MN-major (rows adjacent). Its tile lies in shared
 // memory 128-byte swizzled: rows of 64 k, or blocks of [64 k][64 rows]. Tails read zeros.
 #pragma once
 
-#include "ptx/cluster.cuh"
 #include "ptx/wgmma.cuh"
 #include "tile/epilogue.cuh"
+#include "tile/split.cuh"
 
 namespace coda {
 
-template <class C, class E> struct GemmSm90 {
+template <class C, class E, class S> struct GemmSm90 {
     using T = typename C::T;
     using K = typename C::Columns;
-    using D = Drain<C, E>;
+    using D = Drain<S, E>;
     using Args = typename C::Args;
 
     static constexpr int threads = 128 * (1 + C::groups);
     static constexpr int bk = 64, steps = (int)((C::k + bk - 1) / bk);
     static constexpr int a_bytes = C::a_rows * 128, b_bytes = C::bn * 128;
     static constexpr int blocks = D::blocks; // of 64 rows, for each warpgroup
+    using Split = SplitSums<C, S, blocks>;
     static_assert(!C::pingpong || (C::groups == 2 && C::splits == 1));
     static_assert(C::bm * 128 <= a_bytes + C::stages * b_bytes); // the last slot's products read on
 
@@ -60,13 +62,13 @@ template <class C, class E> struct GemmSm90 {
         }
     };
 
+    DEV static int rank() { return C::splits == 1 ? 0 : (int)ptx::cluster_rank(); }
     // The part of K that this block multiplies, in slots. It may be empty.
     struct Part { int first, last; };
     DEV static Part part()
     {
         if constexpr (C::splits == 1) return {0, steps};
-        const int rank = (int)ptx::cluster_rank();
-        return {rank * steps / C::splits, (rank + 1) * steps / C::splits};
+        return {rank() * steps / C::splits, (rank() + 1) * steps / C::splits};
     }
     // A consumer's tiles, by turn: every second one of the block's in ping-pong, else all.
     DEV static u32 nth(int group, u32 turn) { return C::pingpong ? 2 * turn + group : turn; }
@@ -154,7 +156,8 @@ template <class C, class E> struct GemmSm90 {
         const Ring ring = fetch_ring(group);
 #pragma unroll 1
         for (u32 turn = 0; tile_of(group, turn) < Raster<C>::count; turn++) {
-            const Tile t = Raster<C>::tile(tile_of(group, turn));
+            const Tile tile = Raster<C>::tile(tile_of(group, turn)), t = Split::share_of(tile, rank());
+            if (!Split::owns(tile, rank())) return;
             const int column = t.n * D::out_columns, row = t.m * C::bm + (C::pingpong ? 0 : group * D::rows);
 #pragma unroll 1
             for (int u = 0; u < D::units; u++)
@@ -216,47 +219,23 @@ template <class C, class E> struct GemmSm90 {
 
     // ---- Split K ----
 
-    // Four of a thread's sums: those of neighbouring threads are adjacent. The ring is empty by then.
-    static constexpr int quads = C::bn / 8, share_bytes = C::groups * blocks * quads * 2048;
-    static_assert(C::splits == 1 || share_bytes <= C::stages * (a_bytes + b_bytes));
-    DEV u32 share(int group, int block, int quad) const
-    {
-        return address(s.a) + ((group * blocks + block) * quads + quad) * 2048 + threadIdx.x % 128 * 16;
-    }
+    static_assert(Split::bytes <= C::stages * (a_bytes + b_bytes)); // the ring is empty by then
 
-    DEV void leave(const Accumulators &acc, int group) const
-    {
-        if (C::groups > 1) ptx::named_barrier(15, 128 * C::groups); // no one multiplies any more
-#pragma unroll
-        for (int i = 0; i < blocks * quads; i++) {
-            const float *x = acc[i / quads] + 4 * (i % quads);
-            ptx::shared_store(share(group, i / quads, i % quads), {x[0], x[1], x[2], x[3]});
-        }
-    }
-    DEV void gather(Accumulators &acc, int group) const
-    {
-        for (int rank = 1; rank < C::splits; rank++)
-#pragma unroll
-            for (int i = 0; i < blocks * quads; i++) {
-                float x[4], *sum = acc[i / quads] + 4 * (i % quads);
-                ptx::cluster_load(x, ptx::cluster_address(share(group, i / quads, i % quads), rank));
-#pragma unroll
-                for (int j = 0; j < 4; j++) sum[j] += x[j];
-            }
-    }
-
-    // The sum over all of K is rank 0's. Nobody leaves before it has read.
+    // Nobody leaves before all have read.
     DEV void finish_tile(Accumulators &acc, const Tile &t, int group) const
     {
-        const bool first = ptx::uniform(ptx::cluster_rank()) == 0;
+        const Split split = {address(s.a) + group * Split::group_bytes, ptx::uniform(rank())};
+        typename Split::Sums sums;
         if constexpr (steps < C::splits)
             if (part().first == part().last) clear(acc);
-        if (!first) leave(acc, group);
+        if (C::groups > 1) ptx::named_barrier(15, 128 * C::groups); // no one multiplies any more
+        split.leave(acc);
         ptx::cluster_arrive();
         ptx::cluster_wait();
-        if (first) gather(acc, group);
+        const bool owns = Split::owns(t, split.rank);
+        if (owns) split.gather(acc, sums);
         ptx::cluster_arrive();
-        if (first) drain_of(group).drain(acc, t);
+        if (owns) drain_of(group).drain(sums, Split::share_of(t, split.rank));
         ptx::cluster_wait();
     }
     DEV static void clear(Accumulators &acc)
@@ -290,14 +269,16 @@ template <class C, class E> struct GemmSm90 {
             const Tile t = Raster<C>::tile(tile_of(group, turn));
             Cursor at = Cursor::after(nth(group, turn) * slots);
             Accumulators acc;
-            if (C::splits == 1 || ptx::cluster_rank() == 0) drain_of(group).prepare(t);
+            if (Split::owns(t, rank())) drain_of(group).prepare(Split::share_of(t, rank()));
             await_turn(group, turn);
             const int last = multiply_tile(acc, at, C::pingpong ? 0 : group * D::rows);
             pass_turn(group);
             ptx::wgmma_wait<0>();
             release(last);
-            if constexpr (C::splits > 1) finish_tile(acc, t, group);
-            else drain_of(group).drain(acc, t, turn);
+            if constexpr (C::splits > 1) {
+                finish_tile(acc, t, group);
+                break; // a cluster has one tile; the compiler must know, or it keeps acc through the drain
+            } else drain_of(group).drain(acc, t, turn);
         }
         if (E::staged && threadIdx.x % 128 == 0) ptx::tma_store_wait<0>();
     }
@@ -322,10 +303,10 @@ template <class C, class E> struct GemmSm90 {
     }
 };
 
-template <class C, class E> DEV void gemm_sm90(const typename C::Args &args)
+template <class C, class E, class S = C> DEV void gemm_sm90(const typename C::Args &args)
 {
     extern __shared__ __align__(1024) u8 memory[];
-    using Gemm = GemmSm90<C, E>;
+    using Gemm = GemmSm90<C, E, S>;
     Gemm{args, *(typename Gemm::Shared *)memory}.run();
 }
 
