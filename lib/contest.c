@@ -21,8 +21,7 @@
 #include <string.h>
 
 enum {
-    TILES = 5,
-    MOST_TILES = 32, /* of a thorough one                                                          */
+    MOST_TILES = 38,
     MOST_WAYS = MOST_TILES + 3,
     ROUNDS = 15,
     LONG_ROUNDS = 5,
@@ -30,6 +29,9 @@ enum {
     MOST_RUNS = 128,
     MOST_TENSORS = 256
 };
+/* Tiles of each class; of a thorough contest. */
+static const int FEW_TILES[TILE_CLASSES] = {[TILES_KNOWN] = 5, [TILES_SCATTERED] = 3};
+static const int MANY_TILES[TILE_CLASSES] = {[TILES_KNOWN] = 32, [TILES_SCATTERED] = 6};
 static const double LONG_US = 60e3; /* of a long turn                                              */
 static const double LARGE_US = 100; /* of products whose power counts                              */
 
@@ -119,7 +121,11 @@ static coda_status add_way(struct contest *c, const char *name, const struct dec
 
 static int candidates(const struct tuner *t, const struct program *p, struct tile *tile)
 {
-    return tile_candidates(p, &t->options.machine, tile, t->thorough ? MOST_TILES : TILES);
+    const int *most = t->thorough ? MANY_TILES : FEW_TILES;
+    int n = 0;
+    for (int class = 0; class < TILE_CLASSES; class++)
+        n += tile_candidates(p, &t->options.machine, class, tile + n, most[class]);
+    return n;
 }
 
 int contest_tiles(const struct tuner *t, const struct program *p)

@@ -12,6 +12,8 @@
  * Few rows: one consumer, two blocks on an SM. Few columns too: a cluster of blocks shares K. The numbers
  * are fitted to an H200 at M 1 to 1024, where they mostly pick what is within 5 % of the best tile tried;
  * with many rows, at 16384, to runs of some 0.3 s, after which the clock is what power and heat allow.
+ * More rows whose tiles leave SMs idle: clusters that share K and scatter its sums; a price that no run has
+ * confirmed, and that only says which of them tuning should measure first.
  */
 #include "epilogue.h"
 #include "tile.h"
@@ -22,6 +24,7 @@ enum {
     SHARED_BYTES = 232448, /* of a Hopper block, when the machine does not say              */
     L2_BYTES = 61,         /* an SM gets from L2 in a clock: measured on an H200            */
     PRODUCTS = 1600,       /* 16-bit, in a clock, at the power that there is; 2048 else     */
+    CLUSTER_BYTES = 14,    /* an SM gets from others of its cluster in a clock              */
     BEGINNING = 300,       /* clocks, of a tile                                             */
     COOPERATION = 1400,    /* clocks between two that both consumers share                  */
     FEW_ROWS = 16,         /* a block needs half of an SM's memory to keep weights coming   */
@@ -86,20 +89,22 @@ bool tile_pairs_ok(const struct program *p)
 
 static bool is_half_rope(const struct program *p) { return p->pair == PAIR_ROPE && p->rope.half; }
 
-/* A wide tile may hold pieces of heads, which are boxes of a map of whole heads. */
-static bool splits_heads(const struct program *p, int bn)
+/* A wide tile, or a share of one, may hold pieces of heads, which are boxes of a map of whole heads. */
+static bool splits_heads(const struct program *p, const struct tile *t)
 {
     const struct rope_spec *r = &p->rope;
     bool whole = r->rotary == r->head_dim && p->dim[2] % r->head_dim == 0;
-    return bn > 128 && bn % 64 == 0 && r->head_dim % 64 == 0 && whole && !is_mn_major(&p->b) &&
-           (p->dim[0] == 1 || !p->b.batch);
+    return (t->bn > 128 || t->scattered) && tile_share(t) % 64 == 0 && r->head_dim % 64 == 0 && whole &&
+           !is_mn_major(&p->b) && (p->dim[0] == 1 || !p->b.batch);
 }
 
-static bool width_fits(const struct program *p, int bn)
+/* A share is as wide as what TMA stores at once. */
+static bool width_fits(const struct program *p, const struct tile *t)
 {
-    if (is_half_rope(p) && bn % p->rope.head_dim) return splits_heads(p, bn);
-    int block = program_is_gated(p) ? 128 : 64;
-    return !is_mn_major(&p->b) || bn % block == 0;
+    int block = program_is_gated(p) ? 128 : 64, share = tile_share(t);
+    if (t->scattered && share % (program_is_gated(p) || is_half_rope(p) ? 64 : 32)) return false;
+    if (is_half_rope(p) && share % p->rope.head_dim) return splits_heads(p, t);
+    return !is_mn_major(&p->b) || t->bn % block == 0;
 }
 
 /* Tiles that come in registers, not by TMA. */
@@ -138,16 +143,23 @@ static bool is_heavy(const struct program *p)
     return false;
 }
 
-/* What a tile's epilogue takes, if nothing hides it. A cluster's sums go to one of its blocks. */
+/* A cluster's sums go to one of its blocks; or from each block to each. */
+static double sums_clocks(const struct tile *t)
+{
+    int splits = tile_splits(t), bytes = 4 * t->bm * tile_share(t) * (splits - 1);
+    if (t->scattered) return 1000 + (double)bytes / CLUSTER_BYTES;
+    return splits > 1 ? 500 * splits * splits : 0;
+}
+
+/* What a tile's epilogue takes, if nothing hides it. */
 static double epilogue_clocks(const struct program *p, const struct tile *t)
 {
     bool staged = (program_is_gated(p) ? t->bn / 2 : t->bn) % 32 == 0 || t->bn <= 64;
     struct program q = *p;
     q.tile = *t;
-    int splits = tile_splits(t), elements = tile_a_rows(&q) * t->bn / (t->pingpong ? 1 : t->groups);
-    double sums = splits > 1 ? 500 * splits * splits : 0;
+    int elements = tile_a_rows(&q) * tile_share(t) / (t->pingpong ? 1 : t->groups);
     int work = 1 + 4 * is_busy(p) + 4 * is_heavy(p);
-    return 1000 + elements / 16 * work * (staged ? 1 : 1.5) + sums;
+    return 1000 + elements / 16 * work * (staged ? 1 : 1.5) + sums_clocks(t);
 }
 
 /* Bytes of B that memory must give, slower if some SMs ask for none. */
@@ -188,7 +200,7 @@ struct search { /* the cheapest `n` of at most `most`, by price */
 static bool same(const struct tile *a, const struct tile *b)
 {
     return a->bm == b->bm && a->bn == b->bn && a->groups == b->groups && a->pingpong == b->pingpong &&
-           a->splits == b->splits;
+           a->splits == b->splits && a->scattered == b->scattered;
 }
 
 /* The first of equals comes first. */
@@ -224,7 +236,7 @@ static void consider(struct search *s, struct tile t)
     bool half = t.groups == 1 && s->p->dim[1] <= FEW_ROWS; /* so that two blocks fit an SM        */
     int room = half ? (s->shared_bytes - 1024) / 2 : s->shared_bytes;
     bool lean = t.bm == 64 && t.bn > 128 && s->p->dim[1] > MOST_ODD_ROWS; /* L2 would not keep up */
-    if (!width_fits(s->p, t.bn) || accumulators(&t) > most || lean) return;
+    if (!width_fits(s->p, &t) || accumulators(&t) > most || lean) return;
     t.stages = MIN(tile_stages(s->p, &t, room), most_stages(s->p, &t));
     t.band = BAND_ROWS / t.bm;
     if (t.stages >= LEAST_STAGES) keep(s, &t, price(&p, &t, s->sms));
@@ -266,6 +278,22 @@ static void consider_all(struct search *s)
     }
 }
 
+/* Where large tiles leave SMs idle: as many parts of K as find an SM, and keep about half of them busy. */
+static void consider_scattered(struct search *s)
+{
+    static const struct { int bm, bn; } size[] = {{128, 128}, {128, 256}, {256, 128}};
+    const int64_t *d = s->p->dim;
+    if (d[1] <= MOST_SPLIT_ROWS || d[1] > MOST_ODD_ROWS) return;
+    for (int i = 0; i < ARRAY_SIZE(size); i++)
+        for (int splits = 2; splits <= 4; splits *= 2) {
+            struct tile t = {.bm = size[i].bm, .bn = size[i].bn, .groups = 2};
+            int64_t blocks = d[0] * CEIL_DIV(d[1], t.bm) * CEIL_DIV(d[2], t.bn) * splits;
+            bool busy = blocks <= s->sms && 20 * blocks >= 9 * s->sms;
+            t.splits = splits, t.scattered = true;
+            if (busy && t.bm < d[1] + 128) consider(s, t);
+        }
+}
+
 /* ---- Streaming: a row, or two short ones, which the plain units multiply at memory's pace ---- */
 
 static bool streams(const struct program *p)
@@ -300,15 +328,21 @@ static struct tile simt_tile(const struct program *p)
     return t;
 }
 
-int tile_candidates(const struct program *p, const struct machine *m, struct tile *out, int most)
+static void consider_known(struct search *s)
 {
+    consider_stream(s);
+    consider_all(s);
+}
+
+int tile_candidates(const struct program *p, const struct machine *m, enum tile_class class,
+                    struct tile *out, int most)
+{
+    static void (*const consider_class[TILE_CLASSES])(struct search *) = {
+        [TILES_KNOWN] = consider_known, [TILES_SCATTERED] = consider_scattered};
     struct search s = {.p = p, .sms = m->sms > 0 ? m->sms : 132, .most = MIN(most, MOST_CANDIDATES)};
     s.shared_bytes = m->shared_bytes > 0 ? m->shared_bytes : SHARED_BYTES;
-    if (m->sm90 && fits_sm90(p) && tile_pairs_ok(p)) {
-        consider_stream(&s);
-        consider_all(&s);
-    }
-    if (!s.n) s.tile[s.n++] = simt_tile(p);
+    if (m->sm90 && fits_sm90(p) && tile_pairs_ok(p)) consider_class[class](&s);
+    if (!s.n && class == TILES_KNOWN) s.tile[s.n++] = simt_tile(p);
     memcpy(out, s.tile, sizeof *out * (size_t)s.n);
     return s.n;
 }
@@ -316,22 +350,28 @@ int tile_candidates(const struct program *p, const struct machine *m, struct til
 struct tile tile_choose(const struct program *p, const struct machine *m)
 {
     struct tile t;
-    tile_candidates(p, m, &t, 1);
+    tile_candidates(p, m, TILES_KNOWN, &t, 1);
     return t;
+}
+
+static bool is_named(const struct tile *tile, const char *words)
+{
+    struct text t = {0};
+    tile_print(tile, &t);
+    bool same = !strcmp(text_str(&t), words);
+    text_free(&t);
+    return same;
 }
 
 struct tile tile_named(const struct program *p, const struct machine *m, const char *words)
 {
     struct tile all[MOST_CANDIDATES];
-    if (!*words) return tile_choose(p, m);
-    int n = tile_candidates(p, m, all, MOST_CANDIDATES), at = 0;
-    for (int i = 0; i < n; i++) {
-        struct text t = {0};
-        tile_print(&all[i], &t);
-        if (!strcmp(text_str(&t), words)) at = i;
-        text_free(&t);
+    for (int class = 0; class < TILE_CLASSES && *words; class++) {
+        int n = tile_candidates(p, m, class, all, MOST_CANDIDATES);
+        for (int i = 0; i < n; i++)
+            if (is_named(&all[i], words)) return all[i];
     }
-    return all[at];
+    return tile_choose(p, m);
 }
 
 /* ---- Instead of the plain mainloop ---- */

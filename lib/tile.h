@@ -5,10 +5,17 @@
 #include "plan.h"
 
 bool tile_pairs_ok(const struct program *p); /* may p->pair be fused into this GEMM?                */
-/* The cheapest tiles, `most` of them or fewer, cheapest first; returns how many. */
-int tile_candidates(const struct program *p, const struct machine *m, struct tile *out, int most);
-struct tile tile_choose(const struct program *p, const struct machine *m); /* the cheapest         */
-/* The candidate that tile_print describes by these words; the cheapest, if there is none. */
+/* KNOWN: tiles whose prices rest on measurements. The others' do not yet, and only tuning may choose one. */
+enum tile_class {
+    TILES_KNOWN,
+    TILES_SCATTERED, /* blocks of a cluster share K, and each drains a share of the columns        */
+    TILE_CLASSES
+};
+/* The cheapest of a class, `most` of them or fewer, cheapest first; returns how many. */
+int tile_candidates(const struct program *p, const struct machine *m, enum tile_class c, struct tile *out,
+                    int most);
+struct tile tile_choose(const struct program *p, const struct machine *m); /* the cheapest known   */
+/* The candidate that tile_print describes by these words; tile_choose's, if there is none. */
 struct tile tile_named(const struct program *p, const struct machine *m, const char *words);
 /* As many stages of tile t as fit. */
 int tile_stages(const struct program *p, const struct tile *t, int shared_bytes);

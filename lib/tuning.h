@@ -4,7 +4,7 @@
 
 #include "plan.h"
 
-enum { MOST_FIGURES = 40 };
+enum { MOST_FIGURES = 48 };
 
 struct figure {
     char way[WAY_SIZE]; /* "tile sm90 128x192x64 ...", "whole", "apart", "bare"                    */

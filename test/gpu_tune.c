@@ -80,7 +80,7 @@ static int forced(const char *name, const graph *g, coda_compile_options opt, vo
         struct tile tile[4];
         struct text key = {0}, text = {0}, word = {0};
         if (q->kind != PROGRAM_GEMM) continue;
-        int last = tile_candidates(q, &m, tile, ARRAY_SIZE(tile)) - 1;
+        int last = tile_candidates(q, &m, TILES_KNOWN, tile, ARRAY_SIZE(tile)) - 1;
         tile_print(&tile[last], &word);
         figures_key(&p->plan, i, &key);
         text_printf(&text, "9 tile %s\n", "the price's");

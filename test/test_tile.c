@@ -63,6 +63,56 @@ START_TEST(few_tiles_share_k)
 }
 END_TEST
 
+/* More rows, whose tiles leave SMs idle: tuning may choose tiles whose K is shared and sums scattered. They
+ * fit, find an SM for each block, and have a name; the price alone chooses none. */
+START_TEST(tuning_tries_scattered_sums)
+{
+    static const struct {
+        int64_t m, n;
+        int tiles;
+    } want[] = {{64, 4096, 0},   {128, 4096, 3},  {256, 4096, 5}, {512, 4096, 2},
+                {1024, 4096, 0}, {1024, 2048, 2}, {1025, 64, 0},  {256, 22016, 0}};
+    for (int i = 0; i < ARRAY_SIZE(want); i++) {
+        struct program p = product(want[i].m, want[i].n, 4096);
+        struct tile t[8];
+        int n = tile_candidates(&p, &gemm_machine, TILES_SCATTERED, t, 8);
+        ck_assert_msg(n == want[i].tiles, "[%d, %d] has %d", (int)want[i].m, (int)want[i].n, n);
+        ck_assert(!choose(&p).scattered);
+        for (int j = 0; j < n; j++) {
+            struct text words = {0};
+            p.tile = t[j];
+            tile_print(&t[j], &words);
+            struct tile named = tile_named(&p, &gemm_machine, text_str(&words));
+            ck_assert(named.scattered && named.bm == t[j].bm && named.bn == t[j].bn);
+            ck_assert(named.splits == t[j].splits && t[j].stages >= 3 && tile_share(&t[j]) % 32 == 0);
+            ck_assert_int_le(tile_shared_bytes(&p), gemm_machine.shared_bytes);
+            int64_t tiles = CEIL_DIV(want[i].m, t[j].bm) * CEIL_DIV(want[i].n, t[j].bn);
+            ck_assert_int_le(tiles * t[j].splits, gemm_machine.sms);
+            text_free(&words);
+        }
+    }
+}
+END_TEST
+
+/* A share has both columns of each pair, and as many as TMA stores together. */
+START_TEST(shares_keep_pairs)
+{
+    struct program p = product(256, 4096, 4096);
+    struct tile t[8];
+    p.pair = PAIR_GLU_STACKED;
+    int n = tile_candidates(&p, &gemm_machine, TILES_SCATTERED, t, 8);
+    ck_assert_int_eq(n, 4); /* a quarter of 128 columns is too narrow                               */
+    for (int i = 0; i < n; i++) ck_assert_int_eq(tile_share(&t[i]) % 64, 0);
+    p.pair = PAIR_ROPE;
+    p.rope = (struct rope_spec){.head_dim = 128, .rotary = 128, .heads = 32, .half = true};
+    ck_assert_int_eq(tile_candidates(&p, &gemm_machine, TILES_SCATTERED, t, 8), 4); /* half heads     */
+    p.rope.rotary = 64;                                                             /* whole ones     */
+    ck_assert_int_eq(tile_candidates(&p, &gemm_machine, TILES_SCATTERED, t, 8), 1);
+    p.rope.head_dim = p.rope.rotary = 32;
+    ck_assert_int_eq(tile_candidates(&p, &gemm_machine, TILES_SCATTERED, t, 8), 4);
+}
+END_TEST
+
 /* A row streams the weights, in half of an SM's memory; steady weights, before the program ahead ends. */
 START_TEST(a_row_streams)
 {
@@ -206,6 +256,8 @@ Suite *tile_suite(void)
     TCase *t = tcase_create("choose");
     tcase_add_test(t, shapes);
     tcase_add_test(t, few_tiles_share_k);
+    tcase_add_test(t, tuning_tries_scattered_sums);
+    tcase_add_test(t, shares_keep_pairs);
     tcase_add_test(t, a_row_streams);
     tcase_add_test(t, every_choice_fits);
     tcase_add_test(t, hopper_takes_what_tensor_maps_can_say);

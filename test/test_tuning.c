@@ -187,7 +187,7 @@ START_TEST(candidates_are_distinct_and_the_choice_comes_first)
         p.a = (struct operand){.dtype = CODA_BF16, .row = 4096, .k = 1};
         p.b = p.a;
         struct tile t[6], choice = tile_choose(&p, &gemm_machine);
-        int n = tile_candidates(&p, &gemm_machine, t, 6);
+        int n = tile_candidates(&p, &gemm_machine, TILES_KNOWN, t, 6);
         ck_assert_int_eq(n, 6);
         for (int j = 0; j < n; j++) {
             struct text words = {0}, others = {0};
@@ -300,7 +300,7 @@ START_TEST(a_kept_winner_is_used)
     ck_assert(!tune_plan(&t, &p, &d, &o.decisions) && !o.decisions); /* nothing is known            */
     const struct program *q = &p.program[gemm_of(&p, 0)];
     struct tile tile[4];
-    ck_assert_int_eq(tile_candidates(q, &o.machine, tile, 4), 4);
+    ck_assert_int_eq(tile_candidates(q, &o.machine, TILES_KNOWN, tile, 4), 4);
     struct text words = {0}, text = {0}, plan = {0};
     tile_print(&tile[3], &words);
     text_printf(&text, "9 tile x\n5 tile %s\n7 bare\n8 apart\n", text_str(&words));
