@@ -3,6 +3,7 @@
  * device is made up: nothing is measured here.
  */
 #include "cpu.h"
+#include "epilogue.h"
 #include "tile.h"
 #include "contest.h"
 #include "util_folder.h"
@@ -321,6 +322,49 @@ START_TEST(a_kept_winner_is_used)
 }
 END_TEST
 
+static int states_of(const struct plan *p, enum port_kind kind)
+{
+    for (int i = 0; i < p->programs; i++)
+        for (int j = 0; j < p->program[i].ports; j++)
+            if (p->program[i].port[j].kind == kind && p->program[i].port[j].blocks > 1)
+                return p->program[i].port[j].blocks;
+    return 0;
+}
+
+/* A tile that no price chooses can win; then a row has a state for each share, and who merges them knows. */
+START_TEST(a_scattered_winner_is_used)
+{
+    struct arena arena = {0};
+    struct plan p, better;
+    struct decision *d;
+    struct tile tile;
+    struct text text = {0};
+    graph *r = rewritten();
+    struct tuner t = tuner_of(r, &arena);
+    struct plan_options o = hopper();
+    o.machine.sms = t.options.machine.sms = 4;
+    ck_assert_msg(!plan_build(&p, r, &o), "%s", coda_error());
+    int sum = gemm_of(&p, 1);
+    ck_assert(tile_candidates(&p.program[sum], &o.machine, TILES_SCATTERED, &tile, 1) == 1);
+    text_append(&text, "9 tile x\n5 tile ");
+    tile_print(&tile, &text);
+    text_append(&text, "\n");
+    put(&p, sum, text_str(&text));
+    ck_assert(!tune_plan(&t, &p, &d, &o.decisions) && o.decisions == 1);
+    o.decision = d;
+    ck_assert_msg(!plan_build(&better, r, &o), "%s", coda_error());
+    struct program *q = &better.program[gemm_of(&better, 1)];
+    ck_assert(q->tile.scattered && q->tile.splits > 1 && q->tile.bn == tile.bn);
+    ck_assert_int_eq(states_of(&better, PORT_PARTIAL_STORE), 128 / tile_share(&tile));
+    ck_assert_int_eq(states_of(&better, PORT_PARTIAL_LOAD), 128 / tile_share(&tile));
+    ck_assert_msg(!emit_program(&better, q, &o.machine), "%s", coda_error());
+    text_free(&text);
+    plan_free(&p), plan_free(&better);
+    arena_free(&arena);
+    graph_free(r);
+}
+END_TEST
+
 /* Keeps figures of `n` tiles for each product; 0: of as many as would be measured. */
 static void put_tiles(const struct tuner *t, const struct plan *p, int n)
 {
@@ -517,6 +561,7 @@ Suite *tuning_suite(void)
     tcase_add_test(t, the_fastest_wins_by_a_margin);
     tcase_add_checked_fixture(kept, set_up, tear_down);
     tcase_add_test(kept, a_kept_winner_is_used);
+    tcase_add_test(kept, a_scattered_winner_is_used);
     tcase_add_test(kept, thorough_tuning_wants_all_tiles);
     tcase_add_test(kept, what_is_foreign_is_not_used);
     tcase_add_test(plan, candidates_are_distinct_and_the_choice_comes_first);
