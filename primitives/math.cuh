@@ -53,8 +53,9 @@ DEV float exp(float x)
     return exp2(f * LOG2_E) * bits_float((float_bits(shifted) << 23) + 0x3f800000u);
 }
 
-// 1 / (1 + e^-x), 3e-7 + 6e-8 |x|.
-DEV float sigmoid(float x) { return rcp(1.0f + exp2(-LOG2_E * x)); }
+// 1 / (1 + e^-x), 3e-7 + 6e-8 |x|; and of y = x log2 e, for those who have constants to fold.
+DEV float sigmoid_exp2(float y) { return rcp(1.0f + exp2(-y)); }
+DEV float sigmoid(float x) { return sigmoid_exp2(LOG2_E * x); }
 
 // 2 atanh(s) for |s| <= 1/3, 1e-7. Both logarithms below are one: log((1 + s) / (1 - s)).
 DEV float atanh_twice(float s)
@@ -90,20 +91,20 @@ DEV float tanh(float x)
 }
 
 // The normal distribution's P(X <= x) = erfc(-x / sqrt 2) / 2, 6e-7 + 6e-8 x^2, in the left tail too:
-// erfc(z) = e^(-z^2) t p(t) with t = 1 / (1 + 0.3 z).
+// erfc(z) / 2 = e^(-z^2) t p(t) with t = 1 / (1 + 0.3 z).
 DEV float normal_cdf(float x)
 {
     float a = fabsf(x), t = rcp(fmaf(a, 0.212132034f, 1.0f));
-    float p = -0.130770877f;
-    p = fmaf(p, t, 0.49193427f);
-    p = fmaf(p, t, -0.526151657f);
-    p = fmaf(p, t, 0.56451422f);
-    p = fmaf(p, t, -0.106983364f);
-    p = fmaf(p, t, 0.220539168f);
-    p = fmaf(p, t, 0.146796018f);
-    p = fmaf(p, t, 0.170949116f);
-    p = fmaf(p, t, 0.169173062f);
-    float tail = 0.5f * exp2(-0.5f * LOG2_E * (a * a)) * (t * p);
+    float p = -0.06538544f;
+    p = fmaf(p, t, 0.24596713f);
+    p = fmaf(p, t, -0.26307583f);
+    p = fmaf(p, t, 0.2822571f);
+    p = fmaf(p, t, -0.05349168f);
+    p = fmaf(p, t, 0.110269584f);
+    p = fmaf(p, t, 0.07339801f);
+    p = fmaf(p, t, 0.08547456f);
+    p = fmaf(p, t, 0.08458653f);
+    float tail = exp2(-0.5f * LOG2_E * (a * a)) * (t * p);
     return x > 0.0f ? 1.0f - tail : tail;
 }
 

@@ -6,6 +6,6 @@
 
 namespace coda::map {
 struct gelu_quick {
-    DEV static float apply(float x) { return x * math::sigmoid(1.702f * x); }
+    DEV static float apply(float x) { return x * math::sigmoid_exp2(1.702f * math::LOG2_E * x); }
 };
 } // namespace coda::map

@@ -8,8 +8,8 @@ namespace coda::map {
 struct gelu_tanh {
     DEV static float apply(float x)
     {
-        float u = 0.797884561f * x * fmaf(0.044715f * x, x, 1.0f);
-        return x * math::sigmoid(2.0f * u);
+        float y = x * fmaf(0.10294324f, x * x, 2.3022082f); // 2u log2 e
+        return x * math::sigmoid_exp2(y);
     }
 };
 } // namespace coda::map

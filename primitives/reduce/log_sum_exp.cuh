@@ -11,12 +11,8 @@ struct log_sum_exp {
     static constexpr int state = 2;
     struct State { float v[state]; }; // m, s
 
-    // e^(x - m) for x <= m, and 1 where both are the same infinity.
-    DEV static float weight(float x, float m)
-    {
-        float w = math::exp(x - m);
-        return x == m ? 1.0f : w;
-    }
+    // e^d for d <= 0, and 1 where d is NaN: both are the same infinity. A NaN among the values stays in m.
+    DEV static float weight(float d) { return math::exp2(math::LOG2_E * fminf(d, 0.0f)); }
 
     DEV static void init(State &s)
     {
@@ -25,15 +21,14 @@ struct log_sum_exp {
     }
     DEV static void push(State &s, float x, int, float)
     {
-        bool larger = x > s.v[0];
-        float m = larger ? x : s.v[0], w = weight(larger ? s.v[0] : x, m); // the larger one's weight is 1
-        s.v[1] = larger ? fmaf(s.v[1], w, 1.0f) : s.v[1] + w;
-        s.v[0] = m;
+        float w = weight(-fabsf(x - s.v[0])); // the larger one's is 1
+        s.v[1] = x > s.v[0] ? fmaf(s.v[1], w, 1.0f) : s.v[1] + w;
+        s.v[0] = math::max(s.v[0], x);
     }
     DEV static void merge(State &s, const State &o)
     {
-        float m = fmaxf(s.v[0], o.v[0]);
-        s.v[1] = s.v[1] * weight(s.v[0], m) + o.v[1] * weight(o.v[0], m);
+        float m = math::max(s.v[0], o.v[0]);
+        s.v[1] = s.v[1] * weight(s.v[0] - m) + o.v[1] * weight(o.v[0] - m);
         s.v[0] = m;
     }
     DEV static float finish(const State &s) { return s.v[0] + math::log(s.v[1]); }
