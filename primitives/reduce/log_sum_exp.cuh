@@ -1,6 +1,6 @@
 // log_sum_exp.cuh -- log(sum of e^x over a row), online: m is the largest x so far, s the sum of e^(x - m).
 //
-// Milakov & Gimelshein, arXiv 1805.02867. -inf if the row is empty or holds nothing else.
+// Milakov & Gimelshein, arXiv 1805.02867. -inf if the row is empty or holds nothing else. A NaN stays in m.
 //
 // coda: reduce log_sum_exp(x) state 2
 #pragma once
@@ -11,12 +11,12 @@ struct log_sum_exp {
     static constexpr int state = 2;
     struct State { float v[state]; }; // m, s
 
-    // e^d for d <= 0, and 1 where d is NaN: both are the same infinity. A NaN among the values stays in m.
-    DEV static float weight(float d) { return math::exp2(math::LOG2_E * fminf(d, 0.0f)); }
+    // e^d for d <= 0. NaN for two infinite values: the sum is of no use then, and finish() knows.
+    DEV static float weight(float d) { return math::exp2(math::LOG2_E * d); }
 
     DEV static void init(State &s)
     {
-        s.v[0] = -math::infinity();
+        s.v[0] = -3.40282347e38f; // finite: -inf below it has no weight
         s.v[1] = 0.0f;
     }
     DEV static void push(State &s, float x, int, float)
@@ -31,6 +31,10 @@ struct log_sum_exp {
         s.v[1] = s.v[1] * weight(s.v[0] - m) + o.v[1] * weight(o.v[0] - m);
         s.v[0] = m;
     }
-    DEV static float finish(const State &s) { return s.v[0] + math::log(s.v[1]); }
+    DEV static float finish(const State &s)
+    {
+        float l = s.v[0] + math::log(s.v[1]);
+        return s.v[0] < math::infinity() ? l : s.v[0];
+    }
 };
 } // namespace coda::reduce
