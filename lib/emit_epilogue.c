@@ -120,24 +120,28 @@ static void print_slot_value(const struct printer *e, int i)
 static void print_rope(const struct printer *e, int i)
 {
     const struct step *s = &e->p->step[i];
-    struct word position =
-        rope_counts_rows(e->p) ? emit_word("s.row.position") : printer_value(e, s->in[1], 0);
-    text_printf(e->t, "        const Pair t%d = pair::rope::apply(%s, %s, %s, s.col[0].high, s.col[0].low);",
-                i, printer_value(e, s->in[0], 0).s, printer_value(e, s->in[0], 1).s, position.s);
-    text_append(e->t, "\n");
+    struct word a = printer_value(e, s->in[0], 0), b = printer_value(e, s->in[0], 1);
+    text_printf(e->t, "        const Pair t%d = s.col[0].high == 0.0f ? Pair{%s, %s}", i, a.s, b.s);
+    text_printf(e->t, " : pair::rope::rotate(%s, %s, s.cell.turn);\n", a.s, b.s);
     text_printf(e->t, "        const float v%da = t%d.a, v%db = t%d.b;\n", i, i, i, i);
 }
 
+/* Of a column and its row's key only the difference matters: they are counted from a column for which the
+ * compiler knows the others. */
 static void print_reduce(const struct printer *e, int i)
 {
     const struct step *s = &e->p->step[i];
-    struct word key = s->nin > 1 && s->in[1] >= 0 ? printer_value(e, s->in[1], 0) : emit_word("0.0f");
+    bool keyed = s->nin > 1 && s->in[1] >= 0;
+    const char *first = s->half ? "s.half_first" : "s.first";
     int lanes = s->half ? 1 : program_lanes(e->p);
     for (int lane = 0; lane < lanes; lane++) {
         struct word column = s->half ? emit_word("s.half_column") : emit_word("s.column[%d]", lane);
-        text_printf(e->t, "        if (s.live[%d]) reduce::%s::push(state.v%d, %s, %s, %s);", lane,
-                    s->prim->name, i, printer_value(e, s->in[0], lane).s, column.s, key.s);
-        text_append(e->t, "\n");
+        text_printf(e->t, "        if (s.live[%d]) reduce::%s::push(state.v%d, %s, ", lane, s->prim->name, i,
+                    printer_value(e, s->in[0], lane).s);
+        if (keyed)
+            text_printf(e->t, "%s, %s - (float)%s);\n", column.s, printer_value(e, s->in[1], 0).s, first);
+        else
+            text_printf(e->t, "%s + %s, 0.0f);\n", first, column.s);
     }
 }
 
@@ -306,6 +310,7 @@ void emit_epilogue(const struct program *p, struct text *t)
     printer_level(&e, LEVEL_ROW, "Row", "row", "m");
     printer_level(&e, LEVEL_COL, "Col", "col", "n");
     printer_level(&e, LEVEL_HALF, "Half", "half", "n");
+    printer_cell(&e);
     print_tiles(&e);
     print_moved_types(&e);
     print_states(&e);

@@ -24,5 +24,7 @@ void printer_call(const struct printer *e, const struct step *s, int lane);
 /* emit_levels.c: the struct `type` and the function `name` of a level other than slots. */
 void printer_level(struct printer *e, enum level level, const char *type, const char *name,
                    const char *index);
+/* The struct Cell and its functions: {cos, sin} of a row's position and a column's frequency. */
+void printer_cell(struct printer *e);
 
 #endif

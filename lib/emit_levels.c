@@ -65,7 +65,7 @@ static void print_row_extra(const struct printer *e)
 static void print_col_extra(const struct printer *e)
 {
     const struct rope_spec *r = &e->p->rope;
-    double turns = 1 / (2 * 3.14159265358979323846), ratio = pow(r->base, -2.0 / (double)MAX(r->rotary, 1));
+    double turns = 1 / 3.14159265358979323846, ratio = pow(r->base, -2.0 / (double)MAX(r->rotary, 1));
     struct word pair =
         r->half ? emit_word("i %% %lld", (wide)MAX(r->rotary / 2, 1)) : emit_word("i / 2");
     text_printf(e->t, "        const i64 head = n / %lld, i = n %% %lld;\n", (wide)r->head_dim,
@@ -75,14 +75,19 @@ static void print_col_extra(const struct printer *e)
     text_printf(e->t, "        const Turns f = turns ? rope_turns(%a, %a, (int)(%s)) : Turns{0.0f, 0.0f};\n",
                 turns, ratio, pair.s);
     text_append(e->t, "        v.high = f.high, v.low = f.low;\n");
+    if (rope_steps_evenly(e->p))
+        text_append(e->t, "        v.eight = pair::rope::turn(8.0f, f.high, f.low);\n");
 }
 
-static bool has_rope(const struct program *p)
+/* The step that rotates, -1 if none does. */
+static int rope_step(const struct program *p)
 {
     for (int i = 0; i < p->steps; i++)
-        if (p->step[i].kind == STEP_ROPE) return true;
-    return false;
+        if (p->step[i].kind == STEP_ROPE) return i;
+    return -1;
 }
+
+static bool has_rope(const struct program *p) { return rope_step(p) >= 0; }
 
 static bool level_runs(const struct printer *e, enum level level)
 {
@@ -103,8 +108,8 @@ static void print_struct(const struct printer *e, const char *type, bool counts,
         text_printf(e->t, " float v%d;", i);
         empty = false;
     }
-    text_printf(e->t, "%s%s%s };\n", counts ? " float position;" : "", turns ? " float high, low;" : "",
-                empty ? " u8 none;" : "");
+    text_printf(e->t, "%s%s%s%s };\n", counts ? " float position;" : "", turns ? " float high, low;" : "",
+                turns && rope_steps_evenly(e->p) ? " Pair eight;" : "", empty ? " u8 none;" : "");
 }
 
 void printer_level(struct printer *e, enum level level, const char *type, const char *name, const char *index)
@@ -124,4 +129,18 @@ void printer_level(struct printer *e, enum level level, const char *type, const 
     if (counts) print_row_extra(e);
     if (turns) print_col_extra(e);
     text_append(e->t, "        return v;\n    }\n");
+}
+
+void printer_cell(struct printer *e)
+{
+    int i = rope_step(e->p);
+    if (i < 0) return;
+    e->level = LEVEL_HALF; /* row values are r.v<i> here */
+    struct word position =
+        rope_counts_rows(e->p) ? emit_word("r.position") : printer_value(e, e->p->step[i].in[1], 0);
+    text_append(e->t, "\n    struct Cell { Pair turn; };\n    DEV static Cell cell(const Row &r, const Col &c)\n");
+    text_printf(e->t, "    {\n        return {pair::rope::turn(%s, c.high, c.low)};\n    }\n", position.s);
+    text_append(e->t, "    DEV static Cell below(const Cell &above, const Row &r, const Col &c)\n    {\n");
+    text_printf(e->t, "        return %s;\n    }\n",
+                rope_steps_evenly(e->p) ? "{pair::rope::add(above.turn, c.eight)}" : "cell(r, c)");
 }

@@ -106,15 +106,15 @@ static bool has_rope(const struct emitter *e)
     return false;
 }
 
-/* base^(-2i / rotary) / (2 pi) of each pair, as the sum of two floats. */
+/* base^(-2i / rotary) / pi of each pair, as the sum of two floats. */
 static void print_frequencies(struct emitter *e)
 {
     const struct rope_spec *r = &e->p->rope;
     if (!has_rope(e)) return;
-    text_printf(e->t, "\n__device__ const Pair frequency[%lld] = { // turns for one position\n",
+    text_printf(e->t, "\n__device__ const Pair frequency[%lld] = { // half turns for one position\n",
                 (wide)MAX(r->rotary / 2, 1));
     for (int64_t i = 0; i < r->rotary / 2; i++) {
-        double turns = pow(r->base, -2.0 * (double)i / (double)r->rotary) / (2 * 3.14159265358979323846);
+        double turns = pow(r->base, -2.0 * (double)i / (double)r->rotary) / 3.14159265358979323846;
         float high = (float)turns, low = (float)(turns - high);
         text_printf(e->t, "    {%s, %s},\n", rows_float(high).s, rows_float(low).s);
     }

@@ -52,6 +52,15 @@ bool rope_counts_rows(const struct program *p)
     return false;
 }
 
+/* Rows come in sixteens, which start at multiples of 16 in each batch. */
+bool rope_steps_evenly(const struct program *p)
+{
+    int64_t period = MAX(p->rope.period, 1);
+    bool whole = p->dim[0] <= 1 || p->dim[1] % period == 0; /* a position is that in the batch */
+    bool sixteens = period % 16 == 0 && (p->dim[0] <= 1 || p->dim[1] % 16 == 0);
+    return rope_counts_rows(p) && (sixteens || (whole && period >= p->dim[1]));
+}
+
 int program_row_team(const struct program *p)
 {
     bool merges = false;
@@ -168,7 +177,7 @@ static int values_bytes(const struct program *p, int rows, int columns)
     int row = rope_counts_rows(p), col = 0, half = 0;
     for (int i = 0; i < p->steps; i++) {
         enum level level = step_level(&p->step[i]);
-        if (p->step[i].kind == STEP_ROPE) col += 2;
+        if (p->step[i].kind == STEP_ROPE) col += rope_steps_evenly(p) ? 4 : 2;
         if (!step_crosses(p, i)) continue;
         row += level == LEVEL_ROW;
         col += level == LEVEL_COL;

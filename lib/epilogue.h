@@ -15,6 +15,8 @@ enum level step_level(const struct step *s);
 bool step_crosses(const struct program *p, int step);
 /* A row's position is the row's number: no step computes it. */
 bool rope_counts_rows(const struct program *p);
+/* ... and that of row r + 8 of a tile is 8 more than that of row r, for r % 16 < 8. */
+bool rope_steps_evenly(const struct program *p);
 
 bool program_is_gated(const struct program *p);
 int program_lanes(const struct program *p); /* of a slot                                           */

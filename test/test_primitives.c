@@ -239,6 +239,31 @@ START_TEST(rope_turns_pairs)
 }
 END_TEST
 
+/* What primitives/README.md promises of cos and sin, and of their sum with those of 8 positions. */
+START_TEST(rope_turns_are_close)
+{
+    struct random r = {random_seed()};
+    double worst[2] = {0, 0};
+    for (int k = 0; k < 400000; k++) {
+        float high, low, turn[2], below[2];
+        int rotary = 2 << random_below(&r, 8), i = (int)random_below(&r, rotary / 2);
+        double base = bases[random_below(&r, ARRAY_SIZE(bases))], near[2], far[2];
+        double position = (double)(random_next(&r) >> (44 + random_below(&r, 20)));
+        rope_frequency(base, rotary, i, &high, &low);
+        rope_reference(near, 1, 0, position, base, rotary, i);
+        rope_reference(far, 1, 0, position + 8, base, rotary, i);
+        shim_turn(turn, (float)position, high, low);
+        shim_turn_below(below, (float)position, high, low);
+        for (int e = 0; e < 2; e++) {
+            worst[0] = MAX(worst[0], fabs(turn[e] - near[e]));
+            worst[1] = MAX(worst[1], fabs(below[e] - far[e]));
+        }
+    }
+    tell_error("rope turn", worst[0]), tell_error("rope below", worst[1]);
+    ck_assert_msg(worst[0] < 3e-7 && worst[1] < 5e-7, "errors %g, below %g", worst[0], worst[1]);
+}
+END_TEST
+
 START_TEST(rope_of_frequency_0_is_nothing)
 {
     static const float v[] = {0.0f, -0.0f, 1e-45f, 1.5f, -3e38f, INFINITY, -INFINITY, NAN};
@@ -378,6 +403,7 @@ Suite *primitives_suite(void)
     tcase_add_loop_test(t, folds_agree_in_all_threads, 0, prim_count);
     tcase_add_test(t, fold_along_columns);
     tcase_add_test(t, rope_turns_pairs);
+    tcase_add_test(t, rope_turns_are_close);
     tcase_add_test(t, rope_of_frequency_0_is_nothing);
     tcase_add_test(t, ports_round_as_the_cpu_does);
     tcase_add_test(t, every_16_bit_number_survives);

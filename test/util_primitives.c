@@ -181,7 +181,7 @@ bool row_close(const struct prim *p, const struct row_case *row, int serial, dou
 
 void rope_frequency(double base, int rotary, int i, float *high, float *low)
 {
-    double turns = pow(base, -2.0 * i / rotary) / (2 * M_PI);
+    double turns = pow(base, -2.0 * i / rotary) / M_PI;
     *high = (float)turns;
     *low = (float)(turns - *high);
 }

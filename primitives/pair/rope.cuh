@@ -1,10 +1,10 @@
-// rope.cuh -- rotates the pair (a, b) by position * frequency turns: rotary position embedding.
+// rope.cuh -- rotates the pair (a, b) by position * frequency half turns: rotary position embedding.
 //
-//     a' = a cos t - b sin t,   b' = a sin t + b cos t,   t = 2 pi position (high + low)
+//     a' = a cos t - b sin t,   b' = a sin t + b cos t,   t = pi position (high + low)
 //
-// The frequency base^(-2i / rotary) / (2 pi), in turns for one position, is split into two floats,
-// because one of them would be wrong by a radian at position 2^24. Error of cos and sin: 5e-7 up to
-// position 2^20. Frequency 0 passes the pair through bit for bit.
+// The frequency base^(-2i / rotary) / pi, in half turns for one position, is split into two floats, because
+// one of them would be wrong by a radian at position 2^24. Error of cos and sin: 3e-7 up to position 2^20;
+// positions beyond 2^22 count as that. Frequency 0 passes the pair through bit for bit.
 //
 // coda: pair rope(a, b, position, high, low)
 #pragma once
@@ -15,14 +15,18 @@ struct rope {
     // {cos t, sin t}
     DEV static Pair turn(float position, float high, float low)
     {
-        float turns = position * high;
-        float rest = fmaf(position, low, fmaf(position, high, -turns));
-        return math::cos_sin_turns((turns - rintf(turns)) + rest);
+        const float magic = 12582912.0f; // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
+        const float p = fminf(fmaxf(position, -4194304.0f), 4194304.0f);
+        const float shifted = fmaf(p, high, magic);
+        const float rest = fmaf(p, low, fmaf(p, high, magic - shifted));
+        return math::cos_sin_half_turns(float_bits(shifted), rest);
     }
     DEV static Pair rotate(float a, float b, Pair t)
     {
         return {fmaf(a, t.a, -(b * t.b)), fmaf(a, t.b, b * t.a)};
     }
+    // {cos, sin} of t + u from those of both, whose errors add up.
+    DEV static Pair add(Pair t, Pair u) { return rotate(t.a, t.b, u); }
     DEV static Pair apply(float a, float b, float position, float high, float low)
     {
         return high == 0.0f ? Pair{a, b} : rotate(a, b, turn(position, high, low));

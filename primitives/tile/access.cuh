@@ -75,7 +75,7 @@ template <class State> DEV State from_lane(const State &s, int distance)
     return o;
 }
 
-// Turns for each position, first * ratio^i, in two floats.
+// Half turns for each position, first * ratio^i, in two floats.
 struct Turns { float high, low; };
 DEV Turns rope_turns(double first, double ratio, int i)
 {

@@ -3,8 +3,8 @@
 // The emitted Epilogue E holds the arithmetic, as functions of one row, one column and one slot; Drain
 // moves the data between them and memory. For one tile:
 //     prepare   row(), col() and half() fill shared memory, once for each row and column
-//     drain     for each unit, 64 rows of a chunk of columns: load(), apply() to every slot, store()
-//               then merge the reductions' states across the four lanes that share a row, and save()
+//     drain     for each unit, 64 rows of a chunk of columns: load(), cell() and apply() for every slot,
+//               store(); then merge the reductions' states across the four lanes that share a row, and save()
 // Stores are direct, or staged: 16-bit tiles go through swizzled shared memory and leave by TMA. Loads are
 // direct, or fetched, which is the same the other way (see fetch.cuh). The accumulators are a wgmma
 // fragment (see ptx/wgmma.cuh) for every mainloop.
@@ -27,6 +27,7 @@ struct EpilogueDefaults {
     struct Row {};   // values of a row ...
     struct Col {};   // ... of a column of the product, ...
     struct Half {};  // ... of a column of a gated output
+    struct Cell {};  // ... of a row and a column together, made of both; a thread has rows r and r + 8
     struct State {}; // of the reductions over a row
     static constexpr int loads = 0, stores = 0;
     static constexpr int team = 1; // threads that call row() for a row, 1 or 32: a warp
@@ -36,6 +37,8 @@ struct EpilogueDefaults {
     template <class Args> DEV static Row row(const Args &, i64, i64, bool) { return {}; }
     template <class Args> DEV static Col col(const Args &, i64, i64, bool) { return {}; }
     template <class Args> DEV static Half half(const Args &, i64, i64, bool) { return {}; }
+    template <class R, class C> DEV static Cell cell(const R &, const C &) { return {}; }
+    template <class R, class C> DEV static Cell below(const Cell &, const R &, const C &) { return {}; }
     template <class Args, class R> DEV static void load(const Args &, const Place &, const R &, Line *) {}
     template <class Args> DEV static void store(const Args &, const Place &, const Line *) {}
     DEV static void init(State &) {}
@@ -50,41 +53,50 @@ template <class E, int lanes> struct Slot {
     typename E::Row row;
     typename E::Col col[lanes];
     typename E::Half half;
-    int column[lanes]; // of the tensor
-    bool live[lanes];  // it exists
-    int half_column;
+    typename E::Cell cell;
+    int column[lanes], half_column; // counted from the thread's first column in the tile, ...
+    int first, half_first;          // ... and where that is in the tensor
+    bool live[lanes];               // it exists
 };
 
 // One row of a patch, as one thread has it, through the arithmetic: slot after slot.
 template <class C, class E> struct PatchRow {
     using K = typename C::Columns;
-    static constexpr int chains = 2; // states of a row in a thread, whose updates overlap
+    // States of a row in a thread, whose updates overlap; wide ones would take too many registers.
+    static constexpr int chains = sizeof(typename E::State) > 3 * sizeof(float) ? 1 : 2;
+    static constexpr int slots = 4 / K::lanes;
     static constexpr bool has_col = !__is_empty(typename E::Col), has_half = !__is_empty(typename E::Half);
+    static constexpr bool has_cell = !__is_empty(typename E::Cell);
 
     // Slot s: which octet and which of two neighbours a lane is.
     DEV static constexpr int side_of(int s, int l) { return K::apart ? l : K::lanes == 2 ? s : s / 2; }
     DEV static constexpr int neighbour_of(int s, int l) { return K::apart ? s : K::lanes == 2 ? l : s % 2; }
 
-    // sums: of both octets. col(side, neighbour) and half(neighbour) are the values of columns.
+    // sums: of both octets. col(side, neighbour) and half(neighbour) are the values of columns. The cells are
+    // made here, of those 8 rows above if it is `below` them.
     template <class Cols, class Halves>
     DEV static void apply(const float (&sums)[2][2], const Place &p, const typename E::Row &row, Cols col,
-                          Halves half, const Line *in, Line *out, typename E::State (&state)[chains])
+                          Halves half, const Line *in, Line *out, typename E::State (&state)[chains],
+                          typename E::Cell (&cell)[slots], bool below = false)
     {
 #pragma unroll
-        for (int s = 0; s < 4 / K::lanes; s++) {
+        for (int s = 0; s < slots; s++) {
             Slot<E, K::lanes> v;
             v.row = row;
 #pragma unroll
             for (int l = 0; l < K::lanes; l++) {
                 const int side = side_of(s, l), e = neighbour_of(s, l);
                 v.acc[l] = sums[side][e];
-                v.column[l] = (int)p.full.first + p.full.distance[side] + e * K::step;
+                v.column[l] = p.full.distance[side] + e * K::step;
                 v.live[l] = e < p.full.live[side];
                 if constexpr (has_col) v.col[l] = col(side, e);
 #pragma unroll
                 for (int i = 0; i < E::loads; i++) v.in[i][l] = in[i].x[side][e];
             }
-            v.half_column = (int)p.half.first + p.half.distance[0] + s;
+            if constexpr (has_cell) cell[s] = below ? E::below(cell[s], row, v.col[0]) : E::cell(row, v.col[0]);
+            v.cell = cell[s];
+            v.half_column = p.half.distance[0] + s;
+            v.first = (int)p.full.first, v.half_first = (int)p.half.first;
             if constexpr (has_half) v.half = half(s);
             E::apply(v, state[s % chains]);
 #pragma unroll
@@ -108,13 +120,13 @@ template <class C, class E> struct Drain {
     static constexpr int pitch = 2 * C::unit, buffer_bytes = 64 * pitch;
     static constexpr int chunk_columns = K::apart && !K::gated ? K::chunk : C::unit;
     static constexpr int buffers = chunk_columns / C::unit; // of a store, for each unit
-    static constexpr int loose = patches % 4 == 0 ? 4 : 1;
+    static constexpr int loose = patches % 4 == 0 ? 4 : patches < 8 && !E::loads ? patches : 1;
     static constexpr bool whole = E::staged || E::fetched;   // chunks are as wide as buffers
     static constexpr int chunk_patches = whole ? chunk_columns / (K::gated ? 8 : 16) : loose;
     static constexpr int chunks = patches / chunk_patches, units = chunks * blocks;
     // Copies of a chunk's code: one where it is long (rotates, or has wide states) and its sums are adjacent.
     static constexpr bool is_long = K::lanes == 2 || sizeof(typename E::State) > sizeof(float);
-    static constexpr int copies = is_long && !K::gated && (whole || !K::apart) ? 1 : chunks;
+    static constexpr int copies = is_long && blocks * C::bn > 192 && !K::gated && (whole || !K::apart) ? 1 : chunks;
     static constexpr int ring = E::staged * chunk_columns <= 64 && units > 1 ? 2 : 1;
     static constexpr int store_bytes = ring * buffers * E::staged * buffer_bytes;
     static constexpr int fetch_slots = 128 / C::unit;
@@ -130,7 +142,9 @@ template <class C, class E> struct Drain {
         return n % 2 == 0 && n * flying > (blocks * C::bn > 128 ? 2 : 8) ? flight(n / 2) : n;
     }
     static constexpr int batch = flight(chunk_patches);
-    static constexpr int chains = PatchRow<C, E>::chains;
+    using Slots = PatchRow<C, E>;
+    using Cells = typename E::Cell[Slots::slots];
+    static constexpr int chains = Slots::chains;
 
     struct Values { // of the tile at hand
         typename E::Row row[rows];
@@ -260,15 +274,16 @@ template <class C, class E> struct Drain {
     template <int n>
     DEV void apply(const float (&acc)[n], int held, int patch, int h, const Place &p,
                    const typename E::Row &row, const Line *in, Line *out,
-                   typename E::State (&state)[chains]) const
+                   typename E::State (&state)[chains], Cells &cells) const
     {
         float sums[2][2];
 #pragma unroll
         for (int i = 0; i < 4; i++) sums[i / 2][i % 2] = acc[4 * K::octet(held, i / 2) + 2 * h + i % 2];
-        PatchRow<C, E>::apply(
+        Slots::apply(
             sums, p, row,
             [&](int side, int e) { return (values.col + column_in_tile(0))[8 * K::octet(patch, side) + e]; },
-            [&](int s) { return (values.half + column_in_tile(0))[8 * patch + s]; }, in, out, state);
+            [&](int s) { return (values.half + column_in_tile(0))[8 * patch + s]; }, in, out, state, cells,
+            h == 1);
     }
 
     // ---- Staging ----
@@ -355,21 +370,32 @@ template <class C, class E> struct Drain {
     template <int n> DEV void drain(float (&acc)[blocks][n], const Tile &t, u32 turn = 0) const
     {
 #pragma unroll 1
-        for (int b = 0; b < blocks; b++) {
+        for (int b = 0;; b++) {
             typename E::State state[2][chains];
 #pragma unroll
             for (int i = 0; i < 2 * chains; i++) E::init(state[i / chains][i % chains]);
 #pragma unroll copies
             for (int c = 0; c < chunks; c++) {
                 drain_unit(acc[0], t, b, c, fetched.unit(turn, b * chunks + c), state);
-                if constexpr (copies == 1)
-#pragma unroll
-                    for (int i = 8 * chunk_patches; i < n; i++) acc[0][i - 8 * chunk_patches] = acc[0][i];
+                if constexpr (copies == 1) advance(acc[0], c + 1);
             }
             if constexpr (has_state) finish(t, b, state);
+            if (b == blocks - 1) break;
 #pragma unroll
             for (int i = n; i < blocks * n; i++) acc[i / n - 1][i % n] = acc[i / n][i % n];
         }
+    }
+    // Each chunk has its own moves, as `opaque` keeps the compiler from doing all of them by selection.
+    template <int n> DEV static void advance(float (&acc)[n], int chunk)
+    {
+        constexpr int sums = 8 * chunk_patches;
+#pragma unroll
+        for (int c = 1; c < chunks; c++)
+            if (chunk == c) {
+                ptx::opaque(c);
+#pragma unroll
+                for (int i = 0; i < sums; i++) acc[i] = acc[c * sums + i];
+            }
     }
     template <int n>
     DEV void drain_unit(const float (&acc)[n], const Tile &t, int block, int chunk, const Unit &from,
@@ -408,10 +434,11 @@ template <class C, class E> struct Drain {
         for (int i = 0; i < batch; i++) {
             if (!exists(t, first + i)) continue;
             Line out[2][E::stores + 1];
+            Cells cells;
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 const Place at = place(t, block, h, first + i);
-                apply(acc, held + i, first + i, h, at, row[h], in[i][h], out[h], state[h]);
+                apply(acc, held + i, first + i, h, at, row[h], in[i][h], out[h], state[h], cells);
                 if (C::m % C::bm == 0 || row_in_tensor(t, block, h) < C::m) E::store(args, at, out[h]);
             }
             if constexpr (E::staged) put(slot, p + i, out[0], out[1]);
@@ -424,7 +451,7 @@ template <class C, class E> struct Drain {
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             typename E::State &all = state[h][0];
-            E::merge(all, state[h][1]);
+            if (chains == 2) E::merge(all, state[h][chains - 1]);
             E::merge(all, from_lane(all, 1));
             E::merge(all, from_lane(all, 2));
             const int m = row_in_tensor(t, block, h);

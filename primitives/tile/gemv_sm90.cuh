@@ -230,17 +230,18 @@ template <class C, class E> struct GemvSm90 {
 #pragma unroll
         for (int i = 0; i < 4 * warps; i++) sums[i / 2 % 2][i % 2] += s.sums[i / 4][row][quad][i % 4];
         Line in[E::loads + 1], out[E::stores + 1];
+        typename E::Cell cells[Slots::slots];
         E::load(args, p, values, in);
         Slots::apply(
             sums, p, values, [&](int side, int n) { return s.col[quad][2 * side + n]; },
-            [&](int n) { return s.half[quad][n]; }, in, out, state);
+            [&](int n) { return s.half[quad][n]; }, in, out, state, cells);
         E::store(args, p, out);
     }
 
     DEV void finish(int row, State (&state)[Slots::chains]) const
     {
         State &all = state[0];
-        E::merge(all, state[1]);
+        if (Slots::chains == 2) E::merge(all, state[Slots::chains - 1]);
 #pragma unroll
         for (int i = 1; i < 32; i *= 2) E::merge(all, from_lane(all, i));
         if (threadIdx.x % 32 == 0) s.state[threadIdx.x / 32] = all;

@@ -162,6 +162,16 @@ void shim_rope(float out[2], float a, float b, float position, float high, float
     Pair r = pair::rope::apply(a, b, position, high, low);
     out[0] = r.a, out[1] = r.b;
 }
+void shim_turn(float out[2], float position, float high, float low)
+{
+    Pair r = pair::rope::turn(position, high, low);
+    out[0] = r.a, out[1] = r.b;
+}
+void shim_turn_below(float out[2], float position, float high, float low)
+{
+    Pair r = pair::rope::add(pair::rope::turn(position, high, low), pair::rope::turn(8.0f, high, low));
+    out[0] = r.a, out[1] = r.b;
+}
 
 void shim_load(int dtype, shim_way way, float *to, const void *p, int64_t stride, int64_t count)
 {

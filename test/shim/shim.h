@@ -30,6 +30,9 @@ struct shim_reduce {
 extern const struct shim_reduce shim_reduces[];
 
 void shim_rope(float out[2], float a, float b, float position, float high, float low);
+/* {cos, sin} at `position`, and 8 further, from those there and at 8. */
+void shim_turn(float out[2], float position, float high, float low);
+void shim_turn_below(float out[2], float position, float high, float low);
 
 /* port/: eight elements of a coda_dtype (its number), by ... */
 enum shim_way { SHIM_PIECE, SHIM_PAIRS, SHIM_TAIL, SHIM_AT };
