@@ -138,8 +138,9 @@ void printer_cell(struct printer *e)
     e->level = LEVEL_HALF; /* row values are r.v<i> here */
     struct word position =
         rope_counts_rows(e->p) ? emit_word("r.position") : printer_value(e, e->p->step[i].in[1], 0);
-    text_append(e->t, "\n    struct Cell { Pair turn; };\n    DEV static Cell cell(const Row &r, const Col &c)\n");
-    text_printf(e->t, "    {\n        return {pair::rope::turn(%s, c.high, c.low)};\n    }\n", position.s);
+    text_append(e->t, "\n    struct Cell { Pair turn; };\n");
+    text_append(e->t, "    DEV static Cell cell(const Row &r, const Col &c)\n    {\n");
+    text_printf(e->t, "        return {pair::rope::turn(%s, c.high, c.low)};\n    }\n", position.s);
     text_append(e->t, "    DEV static Cell below(const Cell &above, const Row &r, const Col &c)\n    {\n");
     text_printf(e->t, "        return %s;\n    }\n",
                 rope_steps_evenly(e->p) ? "{pair::rope::add(above.turn, c.eight)}" : "cell(r, c)");

@@ -139,6 +139,26 @@ START_TEST(a_map_is_what_tma_takes)
 }
 END_TEST
 
+/* Positions 8 rows on are 8 more where sequences are sixteens of rows, not where they are given or odd. */
+START_TEST(rope_steps_where_positions_do)
+{
+    static const struct {
+        const char *name;
+        bool steps;
+    } want[] = {{"rope near", true},
+                {"rope half 128", true},
+                {"rope half 64", false}, /* batches of 100 rows */
+                {"rope near, odd period", false},
+                {"rope half partial", false}};
+    for (int i = 0; i < ARRAY_SIZE(want); i++) {
+        struct gemm_rig r;
+        emit(&r, want[i].name, false);
+        ck_assert_msg(!!strstr(r.p.kernel.text, "rope::add(above.turn") == want[i].steps, "%s", want[i].name);
+        gemm_free(&r);
+    }
+}
+END_TEST
+
 /* Gate and up are a dimension; stacked and interleaved weights differ in strides alone. */
 START_TEST(gate_and_up_are_a_dimension)
 {
@@ -235,6 +255,7 @@ Suite *emit_gemm_suite(void)
     tcase_add_test(t, a_cluster_shares_k);
     tcase_add_test(t, a_cluster_scatters_its_sums);
     tcase_add_loop_test(t, a_map_is_what_tma_takes, 0, gemm_case_count);
+    tcase_add_test(t, rope_steps_where_positions_do);
     tcase_add_test(t, gate_and_up_are_a_dimension);
     tcase_add_test(t, heads_and_their_halves_are_dimensions);
     tcase_add_test(t, only_whole_16_bit_tiles_are_staged);

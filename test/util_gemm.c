@@ -305,6 +305,8 @@ const struct gemm_case gemm_cases[] = {
     {"rope half 256", 1, 100, 512, 64, BF, 0, 0, 0, turned, PAIR_ROPE, HALF(256, 256, 2), {0}},
     {"rope near", 1, 200, 640, 64, BF, 0, 0, 0, turned, PAIR_ROPE, NEAR(128, 64, 4), PP(128, 128)},
     {"rope near wide", 1, 300, 640, 64, BF, 0, 0, 0, turned, PAIR_ROPE, NEAR(128, 128, 4), PP(128, 192)},
+    {"rope near, odd period", 1, 200, 640, 64, BF, 0, 0, 0, turned, PAIR_ROPE,
+     {.head_dim = 64, .rotary = 64, .heads = 9, .base = 10000, .period = 40}, PP(128, 128)},
     {"rope near odd heads", 1, 77, 210, 64, HF, 0, 0, 0, turned_by_position, PAIR_ROPE, NEAR(42, 42, 5), {0}},
     {"gated stacked", 1, 200, 528, 128, BF, 0, 0, 0, gated, PAIR_GLU_STACKED, {0}, PP(128, 128)},
     {"gated interleaved", 1, 200, 528, 128, BF, 0, 0, 0, gated, PAIR_GLU_INTERLEAVED, {0}, PP(128, 128)},

@@ -27,7 +27,7 @@ struct EpilogueDefaults {
     struct Row {};   // values of a row ...
     struct Col {};   // ... of a column of the product, ...
     struct Half {};  // ... of a column of a gated output
-    struct Cell {};  // ... of a row and a column together, made of both; a thread has rows r and r + 8
+    struct Cell {};  // ... of a row and a column: cell() makes it of these, below() of that 8 rows above
     struct State {}; // of the reductions over a row
     static constexpr int loads = 0, stores = 0;
     static constexpr int team = 1; // threads that call row() for a row, 1 or 32: a warp
@@ -93,7 +93,8 @@ template <class C, class E> struct PatchRow {
 #pragma unroll
                 for (int i = 0; i < E::loads; i++) v.in[i][l] = in[i].x[side][e];
             }
-            if constexpr (has_cell) cell[s] = below ? E::below(cell[s], row, v.col[0]) : E::cell(row, v.col[0]);
+            if constexpr (has_cell)
+                cell[s] = below ? E::below(cell[s], row, v.col[0]) : E::cell(row, v.col[0]);
             v.cell = cell[s];
             v.half_column = p.half.distance[0] + s;
             v.first = (int)p.full.first, v.half_first = (int)p.half.first;
@@ -124,9 +125,11 @@ template <class C, class E> struct Drain {
     static constexpr bool whole = E::staged || E::fetched;   // chunks are as wide as buffers
     static constexpr int chunk_patches = whole ? chunk_columns / (K::gated ? 8 : 16) : loose;
     static constexpr int chunks = patches / chunk_patches, units = chunks * blocks;
-    // Copies of a chunk's code: one where it is long (rotates, or has wide states) and its sums are adjacent.
+    // Copies of a chunk's code: one where there is much (it rotates, or has wide states, in a large tile) and
+    // its sums are adjacent.
     static constexpr bool is_long = K::lanes == 2 || sizeof(typename E::State) > sizeof(float);
-    static constexpr int copies = is_long && blocks * C::bn > 192 && !K::gated && (whole || !K::apart) ? 1 : chunks;
+    static constexpr bool is_much = is_long && blocks * C::bn > 192;
+    static constexpr int copies = is_much && !K::gated && (whole || !K::apart) ? 1 : chunks;
     static constexpr int ring = E::staged * chunk_columns <= 64 && units > 1 ? 2 : 1;
     static constexpr int store_bytes = ring * buffers * E::staged * buffer_bytes;
     static constexpr int fetch_slots = 128 / C::unit;
