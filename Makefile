@@ -69,6 +69,8 @@ demo: deps ## builds all and runs examples/llama_block.c (DEMO=--cpu: as if ther
 	@$(BUILD)/examples/llama_block $(DEMO)
 
 # ---- Tests ----
+# A driver, and an NVRTC made of g++, over an SM in software (see test/emulator).
+EMULATOR   = $(BUILD)/emulator/libcuda.so.1 $(BUILD)/emulator/libnvrtc.so.13
 TESTS     := $(sort $(wildcard test/test_*.c))
 TEST_OBJ  := $(TESTS:%.c=$(BUILD)/%.o) $(BUILD)/test/main.o $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/util_*.c))
 CHECK_LIBS = $(shell pkg-config --libs check 2>/dev/null || echo -lcheck -lsubunit -lrt -lm)
@@ -78,7 +80,7 @@ $(BUILD)/test/suites.h: $(TESTS)
 	@for f in $(TESTS:test/test_%.c=%); do echo "SUITE($$f)"; done > $@
 $(BUILD)/test/main.o: $(BUILD)/test/suites.h
 $(BUILD)/test/%.o: ALL_CFLAGS += -I$(BUILD)/test -Itest
-$(BUILD)/unit: $(TEST_OBJ) $(BUILD)/libcoda.a
+$(BUILD)/unit: $(TEST_OBJ) $(BUILD)/libcoda.a | $(EMULATOR)
 	$(CC) $^ -o $@ $(CHECK_LIBS) $(LDLIBS)
 unit: $(BUILD)/unit $(BUILD)/coda ## the unit tests alone
 	CK_DEFAULT_TIMEOUT=300 $(BUILD)/unit
@@ -141,8 +143,7 @@ torture: ## the kernel cache under kills, faults, damage, races and hostile fold
 	@$(MAKE) --no-print-directory -s -j$(JOBS) all torture-build
 	@for t in $(TORTURES); do $$t --full || bad=1; done; exit $${bad:-0}
 
-# The SM in software: a driver, and an NVRTC made of g++ (see test/emulator).
-EMULATOR      = $(BUILD)/emulator/libcuda.so.1 $(BUILD)/emulator/libnvrtc.so.13
+# The SM in software.
 EMULATOR_H   := $(wildcard test/emulator/*.h test/emulator/ptx/*.cuh) test/shim/twins.h
 EMULATOR_SRC := $(filter-out test/emulator/nvrtc.c,$(wildcard test/emulator/*.c))
 

@@ -106,11 +106,13 @@ static struct mbarrier *to_wait_for(const struct thread *t, uint32_t bar, uint32
     return find_mbarrier(t, bar);
 }
 
+/* A try_wait: it may wait for as long as the phase lasts. So a loop around it that never ends is a deadlock.
+ */
 bool emu_mbarrier_test(uint32_t bar, uint32_t parity)
 {
     struct thread *t = self_thread();
-    if (passed(to_wait_for(t, bar, parity), parity)) return true;
-    yield(t);
+    struct mbarrier *b = to_wait_for(t, bar, parity);
+    if (!passed(b, parity)) sleep_on(t, &b->waiting, AT_MBARRIER, bar, parity);
     return passed(find_mbarrier(t, bar), parity);
 }
 

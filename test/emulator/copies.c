@@ -2,8 +2,8 @@
  * copies.c -- the TMA unit: boxes of tensors and adjacent bytes, between global and shared memory.
  *
  * A copy is noted when it is issued and takes effect later. A load writes its box and then completes its
- * bytes. A store reads shared memory at one time, at the latest when a thread waits for that, and writes
- * global memory at another.
+ * bytes. A store reads shared memory at one time, at the latest when its thread waits for that, and writes
+ * global memory at another. Whether it has read or not, until then nobody may write there.
  */
 #include "machine.h"
 
@@ -46,11 +46,9 @@ bool load_overlaps(const struct block *b, uint32_t from, uint32_t bytes)
 
 bool store_overlaps(const struct block *b, uint32_t from, uint32_t bytes)
 {
-    const struct copies *l = &b->cluster->stores;
+    const struct copies *l = &b->cluster->reads;
     for (int i = 0; i < l->count; i++)
-        if (l->copy[i].block == b && !l->copy[i].taken &&
-            overlap(l->copy[i].shared, l->copy[i].bytes, from, bytes))
-            return true;
+        if (l->copy[i].block == b && overlap(l->copy[i].shared, l->copy[i].bytes, from, bytes)) return true;
     return false;
 }
 
@@ -198,11 +196,10 @@ void check_copies_of_ended(const struct thread *t, bool last_of_block)
         if (c->loads.copy[i].block == t->block)
             fail_thread(t, "ended as the last of its block, where a load of thread %d is still to come",
                         c->loads.copy[i].thread->index);
-    for (int i = 0; i < c->stores.count; i++)
-        if (c->stores.copy[i].block == t->block && !c->stores.copy[i].taken)
-            fail_thread(t,
-                        "ended as the last of its block, whose memory a store of thread %d is still to read",
-                        c->stores.copy[i].thread->index);
+    for (int i = 0; i < c->reads.count; i++)
+        if (c->reads.copy[i].block == t->block)
+            fail_thread(t, "ended as the last of its block, whose memory a store of thread %d may still read",
+                        c->reads.copy[i].thread->index);
 }
 
 /* ---- Issuing ---- */
@@ -230,7 +227,7 @@ static void check_load(struct thread *t, uint32_t offset, uint32_t bytes)
     if (load_overlaps(t->block, offset, bytes))
         fail_thread(t, "loads to 0x%x, where another load is on its way", at);
     if (store_overlaps(t->block, offset, bytes))
-        fail_thread(t, "loads to 0x%x, which a bulk store is still to read", at);
+        fail_thread(t, "loads to 0x%x, which a bulk store may still read", at);
     if (product_reads(t->block, offset, bytes))
         fail_thread(t, "loads to 0x%x, which products that nobody waited for may read", at);
 }
@@ -272,7 +269,7 @@ void emu_tensor_store(const void *map, uint32_t from, int rank, const int *at)
     memcpy(c.at, at, sizeof *at * (size_t)rank);
     c.bytes = rows_of(&c.map) * row_bytes(&c.map);
     c.shared = own_offset(t, from, c.bytes, 128, "bulk tensor store");
-    *add(&t->cluster->stores) = c;
+    *add(&t->cluster->stores) = *add(&t->cluster->reads) = c;
     t->open_stores++;
     if (chance(t->cluster, t->cluster->policy.store)) do_store(t->cluster, t->cluster->stores.count - 1);
     let_others_run(t);
@@ -285,14 +282,21 @@ void emu_store_commit(void)
     t->open_stores = 0;
 }
 
+static bool covered(const struct copy *c, const struct thread *t, int pending)
+{
+    return c->thread == t && c->group + (unsigned)pending < t->store_group;
+}
+
 void emu_store_wait(int pending, bool read_only)
 {
     struct thread *t = self_thread();
-    struct copies *l = &t->cluster->stores;
-    for (int i = 0; i < l->count; i++) {
-        if (l->copy[i].thread != t || l->copy[i].group + (unsigned)pending >= t->store_group) continue;
-        if (!l->copy[i].taken) do_store(t->cluster, i);
+    struct copies *stores = &t->cluster->stores, *reads = &t->cluster->reads;
+    for (int i = 0; i < stores->count; i++) {
+        if (!covered(&stores->copy[i], t, pending)) continue;
+        if (!stores->copy[i].taken) do_store(t->cluster, i);
         if (!read_only) do_store(t->cluster, i--);
     }
+    for (int i = 0; i < reads->count; i++)
+        if (covered(&reads->copy[i], t, pending)) drop(reads, i--);
     let_others_run(t);
 }

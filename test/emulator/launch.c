@@ -155,6 +155,7 @@ static void close_cluster(struct cluster *c)
     free(c->block);
     free(c->ready);
     free(c->loads.copy);
+    free(c->reads.copy);
     free(c->stores.copy);
     munmap(c->stacks, stack_bytes(c));
 }
@@ -166,6 +167,7 @@ static void run_one(struct cluster *c, int index)
     c->readies = c->alive = c->cluster_arrived = 0;
     c->cluster_phase = 0;
     c->cluster_waiting = NULL;
+    c->reads.count = 0;
     for (int r = 0; r < c->blocks; r++) reset_block(&c->block[r], index * c->blocks + r, r);
     run_cluster(c);
 }

@@ -165,7 +165,7 @@ struct cluster {
     int readies, alive;
     void *sp; /* the scheduler's */
     struct thread *current;
-    struct copies loads, stores;
+    struct copies loads, stores, reads; /* reads: of stores, that nobody has waited for */
     struct policy policy;
     uint64_t random;
     uint64_t cluster_phase;
@@ -218,7 +218,7 @@ bool advance_copies(struct cluster *c, bool must);
 void finish_stores(struct cluster *c);
 void check_copies_of_ended(const struct thread *t, bool last_of_block);
 bool load_overlaps(const struct block *b, uint32_t from, uint32_t bytes);
-bool store_overlaps(const struct block *b, uint32_t from, uint32_t bytes); /* that has not read yet        */
+bool store_overlaps(const struct block *b, uint32_t from, uint32_t bytes); /* whose reads nobody waited for */
 
 bool advance_products(struct cluster *c, bool must);
 void check_products_of_ended(const struct thread *t);

@@ -1,0 +1,186 @@
+// pipeline.cu -- a small pipeline of TMA and wgmma, and what may be wrong with one: test_emulator.c runs it.
+//
+// out[tile] = a b^T for each of two tiles, a and b of [64, 256], through two slots of 64 k; and `exchange`,
+// where the two blocks of a cluster read each other's memory. BROKEN, defined before, names one mistake.
+#include "ptx/barrier.cuh"
+#include "ptx/cluster.cuh"
+#include "ptx/control.cuh"
+#include "ptx/matrix.cuh"
+#include "ptx/tma.cuh"
+#include "ptx/wgmma.cuh"
+
+using namespace coda;
+
+enum {
+    NOTHING,
+    NO_INIT_FENCE,    // TMA does not know the mbarriers
+    NO_EMPTY_WAIT,    // a slot is filled before it was released
+    NO_FULL_WAIT,     // ... is read before it was filled
+    OTHER_PARITY,     // the wait for it returns at once
+    EARLY_RELEASE,    // it is released before its products were waited for
+    TOO_FEW_ARRIVALS, // ... is never released
+    TOO_MANY_ARRIVALS,
+    FEWER_BYTES,      // a barrier expects half of what comes
+    NO_WGMMA_FENCE,
+    NO_COMMIT,
+    WRITTEN_SUMS,     // while products are in flight
+    EARLY_SUMS,       // read while products are in flight
+    NO_PROXY_FENCE,   // TMA reads what plain stores wrote
+    NO_READ_WAIT,     // the staging buffer is written again before TMA has read it
+    NO_STORE_WAIT,    // the block ends before that
+    NO_STORE_COMMIT,
+    OTHER_COUNT,      // of threads at one barrier
+    MISSING_WARP,     // at a barrier
+    LONE_LANES,       // a shuffle without lane 0
+    MIXED_LANES,      // some shuffle while others store
+    UNALIGNED,        // stmatrix
+    OUTSIDE_SHARED,
+    OUTSIDE_GLOBAL,
+    OUTSIDE_TENSOR,   // a map that is larger than its memory: test_emulator.c makes it
+    OTHER_RANK,       // of coordinates
+    MANY_REGISTERS,
+    NO_FIRST_MEETING, // of the cluster: memory is read before it was written
+    NO_LAST_MEETING,  // ... after its block has ended
+    FOREIGN_ADDRESS   // of the cluster, given to an instruction of the block
+};
+constexpr int broken = BROKEN;
+
+constexpr int slots = 2, steps = 4, tiles = 2;
+
+struct Args {
+    TensorMap a, b, out;
+    float *extra;
+};
+
+struct Shared {
+    alignas(1024) u8 a[slots][8192], b[slots][8192], out[8192];
+    u64 full[slots], empty[slots];
+};
+
+DEV u32 at(const void *p) { return ptx::shared_address(p); }
+
+DEV void init(Shared &s)
+{
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < slots; i++) {
+            ptx::mbarrier_init(at(&s.full[i]), 1);
+            ptx::mbarrier_init(at(&s.empty[i]), broken == TOO_FEW_ARRIVALS ? 2 : 1);
+        }
+        if (broken != NO_INIT_FENCE) ptx::mbarrier_fence_init();
+    }
+    __syncthreads();
+}
+
+DEV void produce(Shared &s, const Args &g)
+{
+    for (int n = 0; n < tiles * steps; n++) {
+        const int slot = n % slots, k = n % steps * 64;
+        const u32 parity = n / slots & 1, full = at(&s.full[slot]);
+        if (broken != NO_EMPTY_WAIT) ptx::mbarrier_wait(at(&s.empty[slot]), parity ^ 1);
+        ptx::mbarrier_arrive_expect(full, broken == FEWER_BYTES ? 8192 : 16384);
+        if (broken == OTHER_RANK) ptx::tma_load(at(s.a[slot]), &g.a, full, k, 0);
+        else ptx::tma_load(at(s.a[slot]), &g.a, full, k, 0, 0);
+        ptx::tma_load(at(s.b[slot]), &g.b, full, k, 0, 0);
+    }
+}
+
+struct Consumer {
+    Shared &s;
+    const Args &g;
+    int thread;
+    float acc[32];
+
+    DEV void release(int slot)
+    {
+        if (thread == 0) ptx::mbarrier_arrive(at(&s.empty[slot]));
+        if (thread == 0 && broken == TOO_MANY_ARRIVALS) ptx::mbarrier_arrive(at(&s.empty[slot]));
+    }
+    DEV void multiply(int slot, bool accumulate)
+    {
+        const u64 a = ptx::wgmma_descriptor(at(s.a[slot]), 16, 1024);
+        const u64 b = ptx::wgmma_descriptor(at(s.b[slot]), 16, 1024);
+        if (broken != NO_WGMMA_FENCE) ptx::wgmma_fence();
+        for (int i = 0; i < 4; i++)
+            ptx::Wgmma<bf16, 64>::template mma<0, 0>(acc, a + 2 * i, b + 2 * i, accumulate || i);
+        if (broken != NO_COMMIT) ptx::wgmma_commit();
+        if (broken == WRITTEN_SUMS && accumulate) acc[3] = 1;
+    }
+    DEV void multiply_tile(int tile)
+    {
+        for (int k = 0; k < steps; k++) {
+            const int n = tile * steps + k, slot = n % slots;
+            const u32 parity = (n / slots & 1) ^ (broken == OTHER_PARITY);
+            if (broken != NO_FULL_WAIT) ptx::mbarrier_wait(at(&s.full[slot]), parity);
+            multiply(slot, k);
+            if (broken == EARLY_RELEASE) release(slot);
+            if (broken != EARLY_SUMS || k < steps - 1) ptx::wgmma_wait<0>();
+            if (broken != EARLY_RELEASE) release(slot);
+        }
+    }
+    DEV void meet()
+    {
+        if (broken == MISSING_WARP && thread >= 96) return;
+        ptx::named_barrier(1, broken == OTHER_COUNT && thread >= 64 ? 96 : 128);
+    }
+    DEV void store_tile(int tile)
+    {
+        const u32 row = thread / 32 * 16 + thread % 16, half = thread % 32 / 16;
+        if (thread == 0 && broken != NO_READ_WAIT) ptx::tma_store_wait_read<0>();
+        meet();
+        for (u32 p = 0; p < 4; p++) {
+            u32 m[4], to = at(s.out) + row * 128 + ((2 * p + half ^ row % 8) << 4);
+            for (int i = 0; i < 4; i++) m[i] = pack2<bf16>(acc[8 * p + 2 * i], acc[8 * p + 2 * i + 1]);
+            if (broken == MIXED_LANES && thread % 32 == 7) ptx::uniform(1);
+            ptx::stmatrix(to + (broken == UNALIGNED ? 8 : 0), m[0], m[1], m[2], m[3]);
+        }
+        if (broken != NO_PROXY_FENCE) ptx::fence_async_shared();
+        meet();
+        if (thread == 0) {
+            ptx::tma_store(&g.out, at(s.out), 0, 0, tile);
+            if (broken != NO_STORE_COMMIT) ptx::tma_store_commit();
+        }
+    }
+    DEV void run()
+    {
+        for (int tile = 0; tile < tiles; tile++) {
+            multiply_tile(tile);
+            store_tile(tile);
+        }
+        if (broken == EARLY_SUMS) ptx::wgmma_wait<0>();
+        if (thread == 0 && broken != NO_STORE_WAIT) ptx::tma_store_wait<0>();
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(256, 2) pipeline(const __grid_constant__ Args g)
+{
+    extern __shared__ __align__(1024) u8 memory[];
+    Shared &s = *(Shared *)memory;
+    init(s);
+    if (broken == LONE_LANES && threadIdx.x % 32) ptx::uniform(1);
+    if (broken == OUTSIDE_SHARED && threadIdx.x == 5) memory[43008] = 1;
+    if (broken == OUTSIDE_GLOBAL && threadIdx.x == 5) g.extra[600] = 1;
+    if (threadIdx.x < 128) {
+        ptx::shrink_registers<24>();
+        if (threadIdx.x == 0) produce(s, g);
+    } else {
+        ptx::grow_registers<broken == MANY_REGISTERS ? 240 : 224>();
+        Consumer c = {s, g, (int)threadIdx.x - 128, {}};
+        c.run();
+    }
+}
+
+// extra[block][thread] becomes 4 floats of the other block.
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(64) exchange(const __grid_constant__ Args g)
+{
+    extern __shared__ __align__(1024) u8 memory[];
+    const u32 rank = ptx::cluster_rank(), mine = at(memory) + threadIdx.x * 16;
+    const float x = (float)(blockIdx.x * 64 + threadIdx.x);
+    float y[4];
+    ptx::shared_store(mine, {x, x + 0.25f, x + 0.5f, x + 0.75f});
+    if (broken != NO_FIRST_MEETING) ptx::cluster_arrive(), ptx::cluster_wait();
+    const u32 theirs = ptx::cluster_address(mine, rank ^ 1);
+    if (broken == FOREIGN_ADDRESS) ptx::shared_store(theirs, {x, x, x, x});
+    ptx::cluster_load(y, theirs);
+    for (int i = 0; i < 4; i++) g.extra[(blockIdx.x * 64 + threadIdx.x) * 4 + i] = y[i];
+    if (broken != NO_LAST_MEETING) ptx::cluster_arrive(), ptx::cluster_wait();
+}

@@ -1,0 +1,239 @@
+/*
+ * test_emulator.c -- the SM in software: a pipeline that is right gives the right numbers under every
+ * schedule, and each mistake in it is reported, or seen in the numbers. The kernels: emulator/pipeline.cu.
+ */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "util_device.h"
+
+enum { N = 64, K = 256, TILES = 2, EXTRA = 2 * 64 * 4, SCHEDULES = 24 };
+#define WRONG "wrong numbers"
+
+struct args {
+    struct jit_map a, b, out;
+    float *extra;
+};
+
+static struct jit_device device;
+static struct jit_kernel *kernel;
+static struct args args;
+static uint16_t *gpu_a, *gpu_b, *gpu_out;
+static char err[JIT_ERROR_SIZE];
+
+/* ---- Setting up ---- */
+
+/* The emulator is beside this program. */
+static void open_emulator(void)
+{
+    char folder[400], path[500];
+    ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 1);
+    ck_assert(n > 0);
+    folder[n] = 0;
+    *strrchr(folder, '/') = 0;
+    snprintf(path, sizeof path, "%s/emulator", folder);
+    setenv("CODA_CUDA_LIB", path, 1);
+    snprintf(path, sizeof path, "%s/emulator/libcuda.so.1", folder);
+    setenv("CODA_LIBCUDA", path, 1);
+    ck_assert_msg(device_open(&device, err), "%s", err);
+}
+
+static uint16_t bf16_of(int small)
+{
+    float x = (float)small;
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    return (uint16_t)(bits >> 16);
+}
+static int value_of(int row, int k, int salt) { return (row * 3 + k * k % 7 + salt) % 3 - 1; }
+
+static uint16_t *upload(int salt)
+{
+    static uint16_t host[N * K];
+    for (int i = 0; i < N * K; i++) host[i] = bf16_of(value_of(i / K, i % K, salt));
+    uint16_t *p = device_alloc(sizeof host);
+    ck_assert(p && device_upload(p, host, sizeof host));
+    return p;
+}
+
+static void make_map(struct jit_map *out, void *address, int64_t columns, int64_t tiles, int64_t rows)
+{
+    struct jit_map_shape s = {.dtype = CODA_BF16, .rank = 3, .swizzle = 128};
+    memcpy(s.dim, (int64_t[]){columns, rows, tiles}, 3 * sizeof *s.dim);
+    memcpy(s.stride, (int64_t[]){1, columns, columns * N}, 3 * sizeof *s.stride);
+    memcpy(s.box, (int[]){64, 64, 1}, 3 * sizeof *s.box);
+    ck_assert_msg(!jit_map_encode(out, &s, address, err), "%s", err);
+}
+
+static char *read_text(const char *mistake)
+{
+    char *text = calloc(1, 1 << 16);
+    FILE *f = fopen("test/emulator/pipeline.cu", "r");
+    ck_assert(f && text);
+    int n = snprintf(text, 200, "#define BROKEN %s\n", mistake);
+    ck_assert_uint_gt(fread(text + n, 1, (1 << 16) - 300, f), 0);
+    fclose(f);
+    return text;
+}
+
+static void build(const char *symbol, const char *mistake, int shared)
+{
+    struct jit_cubin c;
+    struct jit_options o = {.arch = device.arch, .no_cache = true};
+    char *text = read_text(mistake);
+    ck_assert_msg(!jit_compile(&c, symbol, text, &o, err), "%s: %s", mistake, err);
+    ck_assert_msg(!jit_load(&kernel, &c, symbol, shared, &device, NULL, err), "%s: %s", mistake, err);
+    jit_cubin_free(&c);
+    free(text);
+}
+
+static void make_args(const char *mistake)
+{
+    bool outside = !strcmp(mistake, "OUTSIDE_TENSOR");
+    gpu_a = upload(0);
+    gpu_b = upload(1);
+    gpu_out = device_alloc(TILES * N * N * 2);
+    args.extra = device_alloc(EXTRA * sizeof(float));
+    make_map(&args.a, gpu_a, K, 1, outside ? N + 64 : N);
+    if (outside) jit_map_rebase(&args.a, gpu_a + 64, err);
+    make_map(&args.b, gpu_b, K, 1, N);
+    make_map(&args.out, gpu_out, N, TILES, N);
+}
+
+/* ---- Running ---- */
+
+static bool product_is_right(void)
+{
+    static uint16_t got[TILES * N * N];
+    ck_assert(device_download(got, gpu_out, sizeof got));
+    for (int i = 0; i < TILES * N * N; i++) {
+        int sum = 0, row = i / N % N, column = i % N;
+        for (int k = 0; k < K; k++) sum += value_of(row, k, 0) * value_of(column, k, 1);
+        if (got[i] != bf16_of(sum)) return false;
+    }
+    return true;
+}
+
+static bool exchange_is_right(void)
+{
+    static float got[EXTRA];
+    ck_assert(device_download(got, args.extra, sizeof got));
+    for (int i = 0; i < EXTRA; i++)
+        if (got[i] != (float)((i + EXTRA / 2) % EXTRA) / 4) return false;
+    return true;
+}
+
+/* What is wrong, in err; NULL if all is right. */
+static const char *run(bool pipeline)
+{
+    struct jit_launch l = {pipeline ? 1 : 2, pipeline ? 256 : 64, pipeline ? 43008 : 1024, false};
+    device_fill(gpu_out, 0xff, TILES * N * N * 2);
+    device_fill(args.extra, 0xff, EXTRA * sizeof(float));
+    if (jit_launch(kernel, &l, &args, 3 * sizeof args.a + sizeof args.extra, NULL, err)) return err;
+    return (pipeline ? product_is_right() : exchange_is_right()) ? NULL : WRONG;
+}
+
+static const struct mistake {
+    const char *name, *report; /* one of several words, separated by |                                */
+    bool exchange;
+} mistakes[] = {
+    {"NO_INIT_FENCE", "completes on an mbarrier that no fence followed", false},
+    {"NO_EMPTY_WAIT",
+     "where another load is on its way|which products that nobody waited for may read|"
+     "one arrival more|deadlock",
+     false},
+    {"NO_FULL_WAIT", "where a load is on its way|which products that nobody waited for may read|" WRONG,
+     false},
+    {"OTHER_PARITY",
+     "where a load is on its way|which products that nobody waited for may read|" WRONG "|deadlock", false},
+    {"EARLY_RELEASE", "which products that nobody waited for may read", false},
+    {"TOO_FEW_ARRIVALS", "deadlock; block 0 threads 0-0 wait at mbarrier", false},
+    {"TOO_MANY_ARRIVALS",
+     "one arrival more than the 1|where another load is on its way|"
+     "which products that nobody waited for may read|deadlock",
+     false},
+    {"FEWER_BYTES",
+     "where a load is on its way|arrivals and -|which products that nobody waited for may read", false},
+    {"NO_WGMMA_FENCE", "without wgmma.fence", false},
+    {"NO_COMMIT", "of which some are not committed", false},
+    {"WRITTEN_SUMS", "accumulator 3 was written while products were in flight", false},
+    {"EARLY_SUMS", "which products that nobody waited for may read|" WRONG, false},
+    {"NO_PROXY_FENCE", "without fence.proxy.async", false},
+    {"NO_READ_WAIT", "which a bulk store may still read", false},
+    {"NO_STORE_WAIT", "whose memory a store of thread 128 may still read", false},
+    {"NO_STORE_COMMIT", "did not commit|which a bulk store may still read", false},
+    {"OTHER_COUNT", "where others wait for", false},
+    {"MISSING_WARP", "barrier 1, where 96 of 128 came", false},
+    {"LONE_LANES", "a warp's exchange, where lanes fffffffe came|while others of its warp", false},
+    {"MIXED_LANES", "while others of its warp are at", false},
+    {"UNALIGNED", "not a multiple of 16", false},
+    {"OUTSIDE_SHARED", "byte 43008 of 43008 of its shared memory", false},
+    {"OUTSIDE_GLOBAL", "past the end of an allocation of 2048", false},
+    {"OUTSIDE_TENSOR", "outside of any allocation", false},
+    {"OTHER_RANK", "2 coordinates for a tensor map of rank 3", false},
+    {"MANY_REGISTERS", "wait at 112 registers", false},
+    {"NO_FIRST_MEETING", WRONG, true},
+    {"NO_LAST_MEETING", "which has ended", true},
+    {"FOREIGN_ADDRESS", "an address of the cluster", true},
+};
+
+static bool among(const char *text, const char *words)
+{
+    char word[128];
+    for (const char *w = words; *w; w += *w == '|') {
+        size_t n = strcspn(w, "|");
+        snprintf(word, sizeof word, "%.*s", (int)n, w);
+        if (strstr(text, word)) return true;
+        w += n;
+    }
+    return false;
+}
+
+START_TEST(right_kernels_are_right_under_every_schedule)
+{
+    open_emulator();
+    make_args("NOTHING");
+    for (int exchange = 0; exchange < 2; exchange++) {
+        build(exchange ? "exchange" : "pipeline", "NOTHING", exchange ? 1024 : 43008);
+        for (int i = 0; i < 5 * SCHEDULES; i++) {
+            const char *what = run(!exchange);
+            ck_assert_msg(!what, "%s", what);
+        }
+    }
+}
+END_TEST
+
+/* Some schedules hide a mistake, as real machines do; what is seen must be what it is. */
+START_TEST(each_mistake_is_reported)
+{
+    const struct mistake *m = &mistakes[_i];
+    int seen = 0;
+    open_emulator();
+    make_args(m->name);
+    build(m->exchange ? "exchange" : "pipeline", m->name, m->exchange ? 1024 : 43008);
+    for (int i = 0; i < SCHEDULES; i++) {
+        const char *what = run(!m->exchange);
+        ck_assert_msg(!what || among(what, m->report), "%s: \"%s\" is none of \"%s\"", m->name, what,
+                      m->report);
+        seen += what != NULL;
+    }
+    ck_assert_msg(seen > 0, "%s: %d schedules hide it", m->name, SCHEDULES);
+    if (getenv("CODA_TEST_VERBOSE"))
+        printf("%s: seen in %d of %d schedules: %s\n", m->name, seen, SCHEDULES, err);
+}
+END_TEST
+
+Suite *emulator_suite(void);
+Suite *emulator_suite(void)
+{
+    Suite *s = suite_create("emulator");
+    TCase *t = tcase_create("emulator");
+    tcase_set_tags(t, "nvrtc");
+    tcase_add_test(t, right_kernels_are_right_under_every_schedule);
+    tcase_add_loop_test(t, each_mistake_is_reported, 0, (int)(sizeof mistakes / sizeof *mistakes));
+    suite_add_tcase(s, t);
+    return s;
+}
