@@ -149,9 +149,10 @@ EMULATOR_SRC := $(filter-out test/emulator/nvrtc.c,$(wildcard test/emulator/*.c)
 
 $(BUILD)/emulator/libcuda.so.1: $(EMULATOR_SRC) jit/driver.h
 $(BUILD)/emulator/libnvrtc.so.13: test/emulator/nvrtc.c
-$(EMULATOR): $(EMULATOR_H)
+$(EMULATOR): $(EMULATOR_H) test/emulator/exports.map
 	@mkdir -p $(@D)
-	$(CC) $(FAKE_CFLAGS) -shared -Wl,-soname,$(@F) -Wl,--build-id -Wl,--no-undefined $(filter %.c,$^) -o $@ -ldl -lm
+	$(CC) $(FAKE_CFLAGS) -shared -Wl,-soname,$(@F) -Wl,--build-id -Wl,--no-undefined \
+	    -Wl,--version-script=test/emulator/exports.map $(filter %.c,$^) -o $@ -ldl -lm
 emulator: $(EMULATOR) $(BUILD)/gpu_tests ## the GPU tests' machine without a GPU; EMULATE='gemm rows' runs these on it
 	@[ -z "$(EMULATE)" ] || CODA_CUDA_LIB=$(BUILD)/emulator CODA_LIBCUDA=$(abspath $(BUILD))/emulator/libcuda.so.1 \
 	    $(BUILD)/gpu_tests $(EMULATE)
@@ -248,7 +249,7 @@ help: ## this list
 	@sed -n 's/^# make/make/p' Makefile
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-.PHONY: all examples deps demo unit bless test fuzzers fuzz torture torture-build test-gpu stamp-digest layers exports headers lint \
+.PHONY: all examples deps demo unit bless test emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers exports headers lint \
 	install uninstall clean help perf perf-build perf-tuned perf-torch perf-report
 
 # ---- Primitives on the host: the device files through the C++ compiler, for test_primitives.c ----

@@ -64,6 +64,12 @@ cold_start() {
     make_in $build/gpu_tests torture-build &&
         CODA_CUDA_LIB=$build/fake CODA_LIBCUDA=$PWD/$build/fake/libcuda.so.1 $build/gpu_tests cold
 }
+# The GPU tests on an SM in software. Kernels of texts that stay the same stay compiled; the seed draws
+# random cases, and the schedules.
+emulate() {
+    make_in emulator && CODA_SEED=${CODA_SEED:-$(date +%s)} CODA_CACHE_DIR=$build/emulator/cache \
+        CODA_CUDA_LIB=$build/emulator CODA_LIBCUDA=$PWD/$build/emulator/libcuda.so.1 $build/gpu_tests
+}
 torture_asan() {
     asan $build/asan/torture/{damage,store,faults} || return
     for t in damage store faults; do $build/asan/torture/$t || return; done
@@ -96,6 +102,7 @@ done
 step "torture with ASan" torture_asan
 step "cold start, no GPU" cold_start
 step "torture with TSan" torture_tsan
+step "emulated GPU" emulate
 # CI has no GPU: the stamp says which sources one has run.
 digest=$(sed -n 's/^digest: //p' test/gpu.stamp 2>/dev/null)
 if [ -z "$digest" ]; then echo 'note: there is no test/gpu.stamp: `make test-gpu` writes it'

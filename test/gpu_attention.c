@@ -20,6 +20,9 @@ int gpu_attention(void);
 enum {
     MOST_QUERIES = 96, /* checked in each case, at random                                          */
     RANDOM_CASES = 60,
+    EMULATED_QUERIES = 16,
+    EMULATED_RANDOM = 4,
+    EMULATED_SIMT = 4, /* of Hopper's cases some run on the plain kernel, too: by their queries          */
 };
 
 struct bench {
@@ -189,7 +192,7 @@ static void check_query(struct bench *b, int64_t batch, int64_t i, int64_t h)
 static void check(struct bench *b, uint64_t seed)
 {
     const struct attention_spec *s = &b->s;
-    int64_t queries = s->batch * s->tq * s->heads, n = MIN(queries, MOST_QUERIES);
+    int64_t queries = s->batch * s->tq * s->heads, n = MIN(queries, device_emulated(&b->device) ? EMULATED_QUERIES : MOST_QUERIES);
     struct random r = {seed};
     for (int64_t e = 0; e < n; e++) {
         int64_t q = queries <= n ? e : random_below(&r, queries);
@@ -267,7 +270,9 @@ static int run_both(const struct jit_device *device, const struct attention_case
 {
     struct attention_spec s;
     attention_case_spec(c, &s);
-    int failed = attention_fits_sm90(&s, &attention_machine) ? run_case(device, c, true) : 0;
+    bool hopper = attention_fits_sm90(&s, &attention_machine);
+    int failed = hopper ? run_case(device, c, true) : 0;
+    if (hopper && device_emulated(device) && s.tq % EMULATED_SIMT) return failed;
     return failed + run_case(device, c, false);
 }
 
@@ -275,7 +280,8 @@ static int run_random(const struct jit_device *device)
 {
     struct random r = {random_seed()};
     int failed = 0;
-    for (int i = 0; i < RANDOM_CASES; i++) {
+    int n = device_emulated(device) ? EMULATED_RANDOM : RANDOM_CASES;
+    for (int i = 0; i < n; i++) {
         char name[96];
         struct attention_case c = random_case(&r);
         snprintf(name, sizeof name, "%s b%d q%d k%d h%d/%d d%d w%d%s%s layout %d pad %d", dtype_name(c.dtype),

@@ -7,5 +7,7 @@
 
 /* Counts a case and prints one line, "ok     NAME: ..." or "FAILED NAME: ...". Returns 1 if it failed. */
 int gpu_case(bool good, const char *name, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Says that a case did not run, and why not. Returns 0. */
+int gpu_skip(const char *name, const char *why);
 
 #endif

@@ -163,5 +163,6 @@ int gpu_cublaslt(void)
 {
     struct jit_device dev;
     if (!device_open(&dev, err)) return gpu_case(false, "device", "%s", err);
+    if (device_emulated(&dev)) return gpu_skip("cublaslt", "the emulator has no cuBLASLt");
     return products();
 }

@@ -209,6 +209,7 @@ static int check_maps(const struct jit_kernel *k)
 
 static int maps(void)
 {
+    if (device_emulated(&dev)) return gpu_skip("tensor map", "its kernel is PTX");
     if (strcmp(dev.arch, "sm_90a")) return 0; /* TMA */
     struct jit_kernel *k = build("tile", tile_text, 4096);
     int failures = k ? check_maps(k) : gpu_case(false, "tensor map", "%s", err);

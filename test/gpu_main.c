@@ -36,7 +36,7 @@ static const struct {
 enum { TESTS = sizeof tests / sizeof *tests - 1 };
 
 static struct result {
-    int passed, failed;
+    int passed, failed, skipped;
 } *result, *all; /* of the test that runs here; of each test, in memory that processes share           */
 
 int gpu_case(bool good, const char *name, const char *format, ...)
@@ -51,6 +51,13 @@ int gpu_case(bool good, const char *name, const char *format, ...)
     result->passed += good;
     result->failed += !good;
     return !good;
+}
+
+int gpu_skip(const char *name, const char *why)
+{
+    printf("skipped %s: %s\n", name, why);
+    result->skipped++;
+    return 0;
 }
 
 static bool chosen(const char *name, char **names, int n)
@@ -89,7 +96,7 @@ static void run(int i)
 {
     result = &all[i];
     int failures = tests[i].run();
-    if (failures > result->failed || result->passed + result->failed == 0)
+    if (failures > result->failed || result->passed + result->failed + result->skipped == 0)
         gpu_case(false, tests[i].name, "%d failures outside of any case", failures);
 }
 
@@ -129,7 +136,7 @@ static void finish(const struct process *p, int i)
 static struct result run_all(const bool *wanted, int count)
 {
     struct process process[TESTS];
-    struct result sum = {0, 0};
+    struct result sum = {0, 0, 0};
     for (int i = 0; i < TESTS; i++) {
         if (wanted[i] && count == 1) run(i);
         else if (wanted[i]) start(&process[i], i);
@@ -138,6 +145,7 @@ static struct result run_all(const bool *wanted, int count)
         if (wanted[i] && count > 1) finish(&process[i], i);
         sum.passed += all[i].passed;
         sum.failed += all[i].failed;
+        sum.skipped += all[i].skipped;
     }
     return sum;
 }
@@ -155,7 +163,10 @@ int main(int argc, char **argv)
     if (all == MAP_FAILED) return perror("mmap"), EXIT_FAILURE;
     for (int i = 0; i < TESTS; i++) count += wanted[i] = chosen(tests[i].name, argv + first, argc - first);
     struct result sum = run_all(wanted, count);
-    printf("%d passed, %d failed\n", sum.passed, sum.failed);
+    printf("%d passed, %d failed", sum.passed, sum.failed);
+    if (sum.skipped) printf(", %d skipped", sum.skipped);
+    putchar('\n');
+    if (stamp && sum.skipped) return puts("no stamp, for not all ran"), EXIT_FAILURE;
     if (stamp && first == argc && write_stamp(stamp, digest, sum) != 0) return EXIT_FAILURE;
     return sum.failed || !count ? EXIT_FAILURE : EXIT_SUCCESS;
 }

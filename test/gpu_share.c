@@ -15,7 +15,7 @@
 
 int gpu_share(void);
 
-enum { REPLAYS = 20, RUNS = 100 };
+enum { REPLAYS = 20, RUNS = 100, EMULATED_TIMES = 2 };
 
 struct driver {
     __typeof__(&cuStreamCreate) stream_create;
@@ -48,6 +48,7 @@ struct setting {
     graph *g;
     coda_plan *plan;
     struct run_buffers b;
+    int replays, runs;
     void *want;     /* the output of a plain run */
     size_t bytes;
 };
@@ -90,7 +91,7 @@ static bool captured(struct setting *s)
     coda_status status = coda_run(s->plan, s->b.device, s->b.prepared, s->b.workspace, stream);
     if (d->end(stream, &captured) || status != CODA_OK || d->instantiate(&exec, captured, 0)) return false;
     bool same = true;
-    for (int i = 0; i < REPLAYS; i++) {
+    for (int i = 0; i < s->replays; i++) {
         device_fill(s->b.device[s->b.n - 1], 0xff, s->bytes);
         device_fill(s->b.workspace, 0xff, coda_plan_workspace(s->plan));
         device_wait();
@@ -119,7 +120,7 @@ static void *work(void *arg)
     memcpy(args, s->b.device, sizeof *args * (size_t)s->b.n);
     args[s->b.n - 1] = output;
     w->same = workspace && output;
-    for (int i = 0; i < RUNS && w->same; i++) {
+    for (int i = 0; i < s->runs && w->same; i++) {
         w->same = coda_run(s->plan, args, s->b.prepared, workspace, stream) == CODA_OK &&
                   !s->driver.stream_wait(stream) && same_bits(s, output);
     }
@@ -137,15 +138,16 @@ static bool shared(struct setting *s)
     return w[0].same && w[1].same;
 }
 
-static int share(const char *name, void *context)
+static int share(const char *name, const struct jit_device *dev)
 {
-    struct setting s = {0};
+    bool slow = device_emulated(dev);
+    struct setting s = {.replays = slow ? EMULATED_TIMES : REPLAYS, .runs = slow ? EMULATED_TIMES : RUNS};
     if (!open_driver(&s.driver)) return gpu_case(false, "share", "the driver lacks a call");
-    if (!prepare(&s, name, context)) return gpu_case(false, "share", "%s: %s", name, coda_error());
+    if (!prepare(&s, name, dev->context)) return gpu_case(false, "share", "%s: %s", name, coda_error());
     int failed = gpu_case(captured(&s), "share", "%s: a captured CUDA graph replays the same bits, %d times",
-                          name, REPLAYS);
+                          name, s.replays);
     failed += gpu_case(shared(&s), "share", "%s: two threads on two streams share one plan, %d runs each",
-                       name, RUNS);
+                       name, s.runs);
     random_args_free(s.g, s.b.host);
     run_release(&s.b);
     coda_plan_free(s.plan);
@@ -158,5 +160,5 @@ int gpu_share(void)
     struct jit_device dev;
     char err[JIT_ERROR_SIZE];
     if (!device_open(&dev, err)) return gpu_case(false, "share", "%s", err);
-    return share("llama_small", dev.context) + share("llama_token", dev.context);
+    return share("llama_small", &dev) + share("llama_token", &dev);
 }

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 static struct {
@@ -31,6 +32,8 @@ bool device_open(struct jit_device *out, char *err)
     snprintf(err, JIT_ERROR_SIZE, "libcuda.so.1 lacks a memory call");
     return false;
 }
+
+bool device_emulated(const struct jit_device *d) { return !strncmp(d->name, "emulated", 8); }
 
 void *device_alloc(size_t bytes)
 {

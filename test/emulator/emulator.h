@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#pragma GCC visibility push(default) /* kernels hide all else, and so does exports.map */
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -88,4 +89,5 @@ void emu_wgmma_wait(int pending);
 #ifdef __cplusplus
 }
 #endif
+#pragma GCC visibility pop
 #endif

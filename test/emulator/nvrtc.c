@@ -188,6 +188,8 @@ static void become_compiler(const char *folder)
                                 "-fno-exceptions",
                                 "-fno-rtti",
                                 "-fno-strict-aliasing",
+                                "-fvisibility=hidden",
+                                "-fno-gnu-unique",
                                 "-ffp-contract=off",
                                 machine,
                                 "-pipe",

@@ -138,7 +138,7 @@ static void read_registers(const struct thread *t, const struct product *p, floa
     }
 }
 
-#if defined __x86_64__
+#ifndef __clang__
 __attribute__((target_clones("arch=x86-64-v3", "default"), optimize("O3")))
 #endif
 static void
