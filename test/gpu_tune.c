@@ -188,7 +188,7 @@ int gpu_tune(void)
     struct jit_device dev;
     char err[JIT_ERROR_SIZE], folder[] = "/tmp/coda-tune-XXXXXX", path[128];
     if (!device_open(&dev, err)) return gpu_case(false, "tune", "%s", err);
-    if (device_emulated(&dev)) return gpu_skip("tune", "the emulator has no cuBLASLt, and no time that says anything");
+    if (device_emulated(&dev)) return gpu_skip("tune", "the emulator has no cuBLASLt, and no time");
     if (!mkdtemp(folder)) return gpu_case(false, "tune", "no folder in /tmp");
     coda_cache *cache = open_cache(folder, "own", 0);
     int failed = all_agree(cache) + by_price(cache) + all_ways("f32", product_f32(300, 270, 190), folder);
