@@ -59,6 +59,12 @@ static const char *step_word(const struct program *p, const struct step *s)
     }
 }
 
+int64_t kernel_blocks(const struct kernel_spec *k, int sms)
+{
+    int cluster = MAX(k->cluster, 1), most = MAX(sms / cluster, 1) * cluster;
+    return k->persistent ? MIN(k->grid, most) : k->grid;
+}
+
 void emit_symbol(struct plan *plan, struct program *p, const char *prefix)
 {
     char name[SYMBOL_SIZE];

@@ -30,13 +30,21 @@ static struct map_spec operand_map(const struct operand *o, int64_t batch, int64
     return m;
 }
 
+/* The blocks of a cluster that get one tile load a part of its rows each. */
 static struct map_spec a_map(const struct program *p)
 {
     struct map_spec m = operand_map(&p->a, p->dim[0], p->dim[1], p->k);
     m.box[0] = 64;
-    m.box[1] = is_mn_major(&p->a) ? 64 : tile_a_rows(p);
+    m.box[1] = is_mn_major(&p->a) ? 64 : tile_a_rows(p) / tile_cluster_n(&p->tile);
     m.box[2] = 1;
     return m;
+}
+
+/* So many rows, of one half or of both. */
+static void box_halves(struct map_spec *m, int half, int rows)
+{
+    m->box[1] = MIN(rows, half);
+    m->box[2] = rows / m->box[1];
 }
 
 /* Gate and up are a dimension of their own, so that both halves of a tile are boxes of one map, and
@@ -54,8 +62,7 @@ static void split_halves(const struct program *p, struct map_spec *m)
         m->stride[2] = p->b.row;
         m->stride[rows] = 2 * p->b.row;
     }
-    m->box[2] = mn ? 1 : 2;
-    if (!mn) m->box[1] /= 2;
+    if (!mn) box_halves(m, p->tile.bn / 2, p->tile.bn / tile_cluster_m(&p->tile));
 }
 
 /* Heads and their halves are dimensions: a box holds 32 pairs of one head. */
@@ -63,16 +70,17 @@ static void split_heads(const struct program *p, struct map_spec *m)
 {
     int64_t half = p->rope.head_dim / 2;
     m->rank = 4;
-    m->dim[1] = half, m->box[1] = 32;
-    m->dim[2] = 2, m->stride[2] = half * p->b.row, m->box[2] = 2;
+    m->dim[1] = half;
+    m->dim[2] = 2, m->stride[2] = half * p->b.row;
     m->dim[3] = p->dim[2] / (2 * half), m->stride[3] = 2 * half * p->b.row, m->box[3] = 1;
+    box_halves(m, 32, 64 / tile_cluster_m(&p->tile));
 }
 
 static struct map_spec b_map(const struct program *p)
 {
     struct map_spec m = operand_map(&p->b, p->dim[0], p->dim[2], p->k);
     m.box[0] = 64;
-    m.box[1] = is_mn_major(&p->b) ? 64 : p->tile.bn;
+    m.box[1] = is_mn_major(&p->b) ? 64 : p->tile.bn / tile_cluster_m(&p->tile);
     m.box[2] = 1;
     if (program_is_gated(p)) split_halves(p, &m);
     if (program_splits_heads(p)) split_heads(p, &m);
@@ -265,11 +273,14 @@ static void print_entry(const struct program *p, struct text *t)
     const struct tile *c = &p->tile;
     bool alone = c->mainloop == MAINLOOP_SM90 && !tile_is_narrow(c);
     text_append(t, "\nextern \"C\" __global__ void ");
-    if (tile_splits(c) > 1) text_printf(t, "__cluster_dims__(%d, 1, 1) ", c->splits);
+    int cluster = tile_splits(c) * tile_cluster(c);
+    if (cluster > 1) text_printf(t, "__cluster_dims__(%d, 1, 1) ", cluster);
     text_printf(t, "__launch_bounds__(%d, %d)\n", p->kernel.threads, alone ? 1 : 2);
     text_printf(t, "%s(const __grid_constant__ Args args)\n", p->kernel.symbol);
-    text_printf(t, "{\n    %s<Config, Epilogue%s>(args);\n}\n", mainloop_name(p),
-                c->scattered ? ", Share" : "");
+    text_printf(t, "{\n    %s<Config, Epilogue%s", mainloop_name(p), c->scattered ? ", Share" : "");
+    if (tile_cluster(c) > 1)
+        text_printf(t, ", Config, Cluster<%d, %d>", tile_cluster_m(c), tile_cluster_n(c));
+    text_append(t, ">(args);\n}\n");
 }
 
 /* Blocks that an SM has room for; each takes 1024 bytes more than it says. */
@@ -289,16 +300,17 @@ static void measure(struct program *p, const struct machine *m)
     k->shared_bytes = tile_shared_bytes(p);
     k->early = program_is_early(p);
     int each = residents(p, m);
-    k->grid = p->dim[0] * CEIL_DIV(p->dim[1], t->bm) * CEIL_DIV(p->dim[2], t->bn) * tile_splits(t);
+    k->grid = program_blocks(p);
+    k->cluster = tile_cluster(t);
     k->persistent = sm90 && each == 1 && tile_splits(t) == 1;
     if (gemv) k->grid = t->blocks;
     if (each == 2 && tile_splits(t) == 1 && m->sms > 0) k->grid = MIN(k->grid, 2 * m->sms);
 }
 
-/* Coordinates of TMA and of the epilogue are ints; a tile may reach past the end by its own size. */
+/* Coordinates of TMA and of the epilogue are ints; tiles may reach past the end by a cluster's size. */
 static bool fits_int(const struct program *p)
 {
-    int64_t most = INT32_MAX - 256;
+    int64_t most = INT32_MAX - 256 * tile_cluster(&p->tile);
     return p->kernel.grid <= most && p->dim[1] <= most && p->dim[2] <= most && p->k <= most;
 }
 

@@ -6,6 +6,7 @@
 enum {
     FETCH_BARRIERS = 64,   /* bytes, as in fetch.cuh                                                       */
     FETCH_COLUMNS = 128,   /* in flight, for each consumer                                                 */
+    FETCH_FEW_COLUMNS = 64, /* for each of three                                                           */
     STAGE_LIMIT = 64 << 10,
     FEW_ROWS = 16,
     MOST_STAGED = KERNEL_MAX_MAPS - 3
@@ -103,7 +104,7 @@ static int rotated_columns(const struct program *p)
 int unit_columns(const struct program *p)
 {
     if (rotated_columns(p)) return program_splits_heads(p) ? 32 : 64;
-    return p->tile.bn > 64 && out_columns(p) % 64 ? 32 : 64;
+    return p->tile.bn > 64 && (out_columns(p) % 64 || p->tile.groups > 2) ? 32 : 64;
 }
 static int chunk_columns(const struct program *p)
 {
@@ -201,7 +202,8 @@ static int gemv_shared_bytes(const struct program *p)
 
 static int stage_bytes(const struct program *p)
 {
-    int staged = count_staged(p), fetched = fetched_load(p) >= 0 ? FETCH_COLUMNS / unit_columns(p) : 0;
+    int columns = p->tile.groups > 2 ? FETCH_FEW_COLUMNS : FETCH_COLUMNS;
+    int staged = count_staged(p), fetched = fetched_load(p) >= 0 ? columns / unit_columns(p) : 0;
     int units = out_columns(p) / chunk_columns(p) * (group_rows(&p->tile) / 64);
     bool two = staged * chunk_columns(p) <= 64 && units > 1;
     return ((two ? 2 : 1) * staged + fetched) * chunk_bytes(p);
@@ -211,6 +213,18 @@ int program_states(const struct program *p)
 {
     if (p->tile.mainloop == MAINLOOP_GEMV) return p->tile.blocks;
     return (int)CEIL_DIV(p->dim[2], tile_share(&p->tile));
+}
+
+int tile_cluster_m(const struct tile *t) { return MAX(t->cluster_m, 1); }
+int tile_cluster_n(const struct tile *t) { return MAX(t->cluster_n, 1); }
+int tile_cluster(const struct tile *t) { return tile_cluster_m(t) * tile_cluster_n(t); }
+
+int64_t program_blocks(const struct program *p)
+{
+    const struct tile *t = &p->tile;
+    int64_t clusters = CEIL_DIV(p->dim[1], t->bm * tile_cluster_m(t)) *
+                       CEIL_DIV(p->dim[2], t->bn * tile_cluster_n(t)) * p->dim[0];
+    return clusters * tile_cluster(t) * tile_splits(t);
 }
 
 bool tile_is_narrow(const struct tile *t) { return t->mainloop == MAINLOOP_SM90 && t->groups == 1; }

@@ -39,6 +39,10 @@ int tile_shared_bytes(const struct program *p);
 int tile_a_rows(const struct program *p); /* of A's box: those that exist                          */
 int tile_splits(const struct tile *t);
 int tile_share(const struct tile *t); /* columns that a block drains                               */
+int tile_cluster_m(const struct tile *t); /* blocks that get one tile of B, ...                    */
+int tile_cluster_n(const struct tile *t); /* ... of A                                              */
+int tile_cluster(const struct tile *t);   /* blocks of a cluster with tiles of their own           */
+int64_t program_blocks(const struct program *p); /* blocks of all tiles, in whole clusters         */
 int program_states(const struct program *p); /* that a reduction leaves of each row                */
 bool tile_is_narrow(const struct tile *t); /* one consumer; two blocks share an SM                 */
 /* Streams weights that no program of a run writes: begins before the program ahead has ended. */

@@ -193,7 +193,7 @@ coda_status kernels_load(struct coda_plan *p, const struct jit_options *opt)
         else if (c->kernel >= 0) status = load_maps(p, &q->kernel, c, err);
         if (status) return status;
         if (c->kernel < 0) continue;
-        int64_t grid = q->kernel.persistent ? MIN(q->kernel.grid, p->gpu.sms) : q->kernel.grid;
+        int64_t grid = kernel_blocks(&q->kernel, p->gpu.sms);
         if (grid > INT32_MAX)
             return fail(CODA_E_UNSUPPORTED, "%s: %lld blocks", q->kernel.symbol, (long long)grid);
         c->launch = (struct jit_launch){.grid = (unsigned)grid, .threads = (unsigned)q->kernel.threads,

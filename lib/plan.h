@@ -104,6 +104,8 @@ struct tile {
     bool pingpong;  /* each warpgroup a whole tile, else bm is split among them                    */
     int splits;     /* blocks of a cluster that share K; 0 is 1                                    */
     bool scattered; /* each drains a share of the columns; else the first block drains all         */
+    int cluster_m, cluster_n; /* blocks of a cluster whose tiles are neighbours along M: B's tile is
+                                 loaded once for all; along N: A's; 0 is 1; one of them is 1        */
     int blocks;     /* GEMV: that share the columns evenly                                         */
     int band;       /* tile rows that are walked together, for L2                                  */
 };
@@ -159,6 +161,7 @@ struct kernel_spec {
     const char *text;
     int64_t grid;                   /* blocks, 1-D; 0 for an empty domain: not launched. For a
                                        persistent kernel an upper bound, clipped to the SMs        */
+    int cluster;                    /* blocks that start together, by their number; 0 is 1         */
     bool persistent;                /* at most one block for each SM                               */
     bool early;                     /* may start before the program ahead of it has ended: until
                                        then it reads steady operands alone, and writes nothing     */
@@ -252,6 +255,8 @@ void plan_note(const struct plan *p, struct rewrite_log *log); /* what epilogues
 
 /* Fills p->kernel. */
 coda_status emit_program(struct plan *plan, struct program *p, const struct machine *m);
+/* Blocks to launch where there are so many SMs. */
+int64_t kernel_blocks(const struct kernel_spec *k, int sms);
 bool attention_fits_sm90(const struct attention_spec *a, const struct machine *m);
 
 #endif

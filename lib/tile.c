@@ -5,15 +5,17 @@
  * one wins, unless tuning measured another (tune.c):
  *     max(waves * (max(products, traffic) + traffic * power), weights) + what the epilogue leaves exposed
  *     products = bm bn K / 1600            16-bit multiply-adds that an SM finishes in a clock
- *     traffic  = 2 (a_rows + bn) K / 61    bytes that L2 gives an SM in a clock
+ *     traffic  = 2 (a_rows + bn) K / 61    bytes that L2 gives an SM in a clock; an operand's, divided
+ *                                          by the blocks of a cluster that get its tile at one time
  *     weights  = 2 N K / (18.6 SMs)        bytes that memory gives an SM in a clock: with few rows, all
  *     power    = 1/8, or 0.3 with many rows, where the card's power is short and bytes take their part
  * A row, or two short ones: streamed at the pace of the weights; nothing is exposed.
  * Few rows: one consumer, two blocks on an SM. Few columns too: a cluster of blocks shares K. The numbers
  * are fitted to an H200 at M 1 to 1024, where they mostly pick what is within 5 % of the best tile tried;
  * with many rows, at 16384, to runs of some 0.3 s, after which the clock is what power and heat allow.
- * More rows whose tiles leave SMs idle: clusters that share K and scatter its sums; a price that no run has
- * confirmed, and that only says which of them tuning should measure first.
+ * What no run has confirmed has a price that only says which of it tuning should measure first: clusters that
+ * share K and scatter its sums, where more rows leave SMs idle; clusters that share operands; and three
+ * consumers, whose tiles are the squarest.
  */
 #include "epilogue.h"
 #include "tile.h"
@@ -36,6 +38,7 @@ enum {
     LEAST_STAGES = 3,
     MOST_ACCUMULATORS = 192,      /* floats of a thread, if the epilogue needs little              */
     MOST_BUSY_ACCUMULATORS = 128, /* if it loads tiles into registers; or if all drain at once     */
+    MOST_CROWDED_ACCUMULATORS = 96, /* of three consumers                                          */
     MOST_HEAD = 256,
     STREAM_PIECE = 6144,          /* elements of a row of B that come together                      */
     STREAM_PIECES = 5,            /* of A, that fit a thread's registers                            */
@@ -133,6 +136,17 @@ int tile_stages(const struct program *p, const struct tile *t, int shared_bytes)
     return q.tile.stages;
 }
 
+/* Do the parts of a tile that a cluster's blocks load consist of whole octets, or of whole blocks of 64 if
+ * the operand is MN-major? And are there tiles for all of them? */
+static bool cluster_fits(const struct program *p)
+{
+    const struct tile *t = &p->tile;
+    int cm = tile_cluster_m(t), cn = tile_cluster_n(t);
+    int a_step = is_mn_major(&p->a) ? 64 : 8, b_step = is_mn_major(&p->b) ? 64 : 8;
+    bool parts = tile_a_rows(p) % (cn * a_step) == 0 && t->bn % (cm * b_step) == 0;
+    return parts && p->dim[1] > (cm - 1) * t->bm && p->dim[2] > (cn - 1) * t->bn;
+}
+
 static bool shares_sm(const struct tile *t) { return t->groups == 1 && tile_splits(t) == 1; }
 
 /* Reductions whose state is several numbers: their sums wait for maxima or means. */
@@ -173,11 +187,10 @@ static double price(const struct program *p, const struct tile *t, int sms)
 {
     struct program q = *p;
     q.tile = *t;
-    double splits = tile_splits(t), k = (double)CEIL_DIV(p->k, 64 * tile_splits(t)) * 64;
-    double blocks = (double)CEIL_DIV(p->dim[1], t->bm) * (double)CEIL_DIV(p->dim[2], t->bn) *
-                    (double)p->dim[0] * splits;
+    double k = (double)CEIL_DIV(p->k, 64 * tile_splits(t)) * 64, blocks = (double)program_blocks(&q);
     double waves = (double)(int64_t)((blocks + sms - 1) / sms);
-    double products = t->bm * t->bn * k / PRODUCTS, traffic = 2 * (tile_a_rows(&q) + t->bn) * k / L2_BYTES;
+    double a = (double)tile_a_rows(&q) / tile_cluster_n(t), b = (double)t->bn / tile_cluster_m(t);
+    double products = t->bm * t->bn * k / PRODUCTS, traffic = 2 * (a + b) * k / L2_BYTES;
     bool many = p->dim[1] > MOST_ODD_ROWS;
     double shallow = t->stages < 4 ? 1.08 : 1, together = many && !t->pingpong ? 1.03 : 1;
     double each = (MAX(products, traffic) + traffic * (many ? 0.3 : 0.125)) * shallow * together + BEGINNING;
@@ -200,7 +213,8 @@ struct search { /* the cheapest `n` of at most `most`, by price */
 static bool same(const struct tile *a, const struct tile *b)
 {
     return a->bm == b->bm && a->bn == b->bn && a->groups == b->groups && a->pingpong == b->pingpong &&
-           a->splits == b->splits && a->scattered == b->scattered;
+           a->splits == b->splits && a->scattered == b->scattered && a->cluster_m == b->cluster_m &&
+           a->cluster_n == b->cluster_n;
 }
 
 /* The first of equals comes first. */
@@ -233,12 +247,13 @@ static void consider(struct search *s, struct tile t)
     t.bk = 64;
     p.tile = t;
     int most = loads_directly(&p) || !t.pingpong ? MOST_BUSY_ACCUMULATORS : MOST_ACCUMULATORS;
+    if (t.groups > 2) most = MOST_CROWDED_ACCUMULATORS;
     bool half = t.groups == 1 && s->p->dim[1] <= FEW_ROWS; /* so that two blocks fit an SM        */
     int room = half ? (s->shared_bytes - 1024) / 2 : s->shared_bytes;
     bool lean = t.bm == 64 && t.bn > 128 && s->p->dim[1] > MOST_ODD_ROWS; /* L2 would not keep up */
-    if (!width_fits(s->p, &t) || accumulators(&t) > most || lean) return;
+    if (!width_fits(s->p, &t) || accumulators(&t) > most || lean || !cluster_fits(&p)) return;
     t.stages = MIN(tile_stages(s->p, &t, room), most_stages(s->p, &t));
-    t.band = BAND_ROWS / t.bm;
+    t.band = MAX(BAND_ROWS / t.bm / tile_cluster_m(&t), 1) * tile_cluster_m(&t);
     if (t.stages >= LEAST_STAGES) keep(s, &t, price(&p, &t, s->sms));
 }
 
@@ -253,29 +268,55 @@ static void consider_narrow(struct search *s, int bn)
         consider(s, (struct tile){.bm = 64, .bn = bn, .groups = 1, .splits = splits});
 }
 
-static void consider_width(struct search *s, int rows, int bn)
+/* A tile in the forms that a class of candidates knows. */
+typedef void forms(struct search *s, struct tile t);
+
+static void alone(struct search *s, struct tile t)
 {
-    static const struct tile kinds[] = {{.bm = 128, .groups = 2, .pingpong = true},
-                                        {.bm = 64, .groups = 2, .pingpong = true},
-                                        {.bm = 128, .groups = 2},
-                                        {.bm = 256, .groups = 2}};
-    struct tile t = kinds[rows];
-    t.bn = bn;
-    if (rows == 0) consider_narrow(s, bn);
+    if (t.bm == 128 && t.pingpong) consider_narrow(s, t.bn);
     consider(s, t);
 }
 
+/* In pairs of blocks that share B, or A. */
+static void clustered(struct search *s, struct tile t)
+{
+    t.cluster_m = 2;
+    consider(s, t);
+    t.cluster_m = 0, t.cluster_n = 2;
+    consider(s, t);
+}
+
+static void alone_or_clustered(struct search *s, struct tile t)
+{
+    if (t.bn < 128 && s->p->dim[1] > MOST_ODD_ROWS) return; /* L2 would not keep up                   */
+    consider(s, t);
+    clustered(s, t);
+}
+
 /* Heads of odd sizes need odd widths; few rows, widths that fill a wave. */
-static void consider_all(struct search *s)
+static void consider_widths(struct search *s, struct tile t, forms *consider_forms)
 {
     static const int width[] = {128, 192, 256, 64, 32, 16}, odd[] = {96, 112, 176, 224};
     int head = is_half_rope(s->p) ? (int)s->p->rope.head_dim : 512;
-    for (int rows = 0; rows < 4; rows++) {
-        for (int i = 0; i < ARRAY_SIZE(width); i++) consider_width(s, rows, width[i]);
-        for (int i = 0; i < ARRAY_SIZE(odd) && s->p->dim[1] <= MOST_ODD_ROWS; i++)
-            consider_width(s, rows, odd[i]);
-        for (int bn = head; bn <= 256; bn += head) consider_width(s, rows, bn);
-    }
+    for (int i = 0; i < ARRAY_SIZE(width); i++) t.bn = width[i], consider_forms(s, t);
+    for (int i = 0; i < ARRAY_SIZE(odd) && s->p->dim[1] <= MOST_ODD_ROWS; i++)
+        t.bn = odd[i], consider_forms(s, t);
+    for (t.bn = head; t.bn <= 256; t.bn += head) consider_forms(s, t);
+}
+
+static void consider_two(struct search *s, forms *consider_forms)
+{
+    consider_widths(s, (struct tile){.bm = 128, .groups = 2, .pingpong = true}, consider_forms);
+    consider_widths(s, (struct tile){.bm = 64, .groups = 2, .pingpong = true}, consider_forms);
+    consider_widths(s, (struct tile){.bm = 128, .groups = 2}, consider_forms);
+    consider_widths(s, (struct tile){.bm = 256, .groups = 2}, consider_forms);
+}
+
+static void consider_clustered(struct search *s) { consider_two(s, clustered); }
+
+static void consider_three(struct search *s)
+{
+    if (s->p->dim[1] > 128) consider_widths(s, (struct tile){.bm = 192, .groups = 3}, alone_or_clustered);
 }
 
 /* Where large tiles leave SMs idle: as many parts of K as find an SM, and keep about half of them busy. */
@@ -331,14 +372,17 @@ static struct tile simt_tile(const struct program *p)
 static void consider_known(struct search *s)
 {
     consider_stream(s);
-    consider_all(s);
+    consider_two(s, alone);
 }
 
 int tile_candidates(const struct program *p, const struct machine *m, enum tile_class class,
                     struct tile *out, int most)
 {
     static void (*const consider_class[TILE_CLASSES])(struct search *) = {
-        [TILES_KNOWN] = consider_known, [TILES_SCATTERED] = consider_scattered};
+        [TILES_KNOWN] = consider_known,
+        [TILES_SCATTERED] = consider_scattered,
+        [TILES_CLUSTERED] = consider_clustered,
+        [TILES_THREE] = consider_three};
     struct search s = {.p = p, .sms = m->sms > 0 ? m->sms : 132, .most = MIN(most, MOST_CANDIDATES)};
     s.shared_bytes = m->shared_bytes > 0 ? m->shared_bytes : SHARED_BYTES;
     if (m->sm90 && fits_sm90(p) && tile_pairs_ok(p)) consider_class[class](&s);

@@ -5,10 +5,13 @@
 #include "plan.h"
 
 bool tile_pairs_ok(const struct program *p); /* may p->pair be fused into this GEMM?                */
-/* KNOWN: tiles whose prices rest on measurements. The others' do not yet, and only tuning may choose one. */
+/* KNOWN: tiles whose prices rest on measurements. The others' do not yet, and only tuning may choose one.
+ * ORDER tile_class */
 enum tile_class {
     TILES_KNOWN,
     TILES_SCATTERED, /* blocks of a cluster share K, and each drains a share of the columns        */
+    TILES_CLUSTERED, /* blocks of a cluster share operands                                         */
+    TILES_THREE,     /* of three consumers, clustered or not                                       */
     TILE_CLASSES
 };
 /* The cheapest of a class, `most` of them or fewer, cheapest first; returns how many. */

@@ -109,7 +109,7 @@ static bool launch(const struct bench *b, char *err)
     void **pointer = (void **)&params.map[k->maps];
     for (int i = 0; i < k->pointers; i++)
         pointer[i] = (char *)b->gpu[k->pointer[i].buffer] + k->pointer[i].bytes;
-    int64_t grid = k->persistent ? MIN(k->grid, b->device.sms) : k->grid;
+    int64_t grid = kernel_blocks(k, b->device.sms);
     struct jit_launch l = {
         .grid = (unsigned)grid, .threads = (unsigned)k->threads, .shared_bytes = (unsigned)k->shared_bytes};
     return !jit_launch(b->kernel, &l, &params, (size_t)(128 * k->maps + 8 * k->pointers), NULL, err);

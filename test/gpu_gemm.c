@@ -80,8 +80,7 @@ static bool launch(struct bench *b)
     void **pointer = (void **)&params.map[k->maps];
     for (int i = 0; i < k->pointers; i++)
         pointer[i] = (char *)b->gpu[k->pointer[i].buffer] + k->pointer[i].bytes;
-    int64_t grid = k->persistent ? MIN(k->grid, device.sms) : k->grid;
-    struct jit_launch l = {(unsigned)grid, (unsigned)k->threads, (unsigned)k->shared_bytes, false};
+    struct jit_launch l = {(unsigned)kernel_blocks(k, device.sms), (unsigned)k->threads, (unsigned)k->shared_bytes, false};
     size_t bytes = (size_t)(128 * k->maps + 8 * k->pointers);
     return !jit_launch(b->kernel, &l, &params, bytes, NULL, b->err);
 }

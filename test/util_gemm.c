@@ -245,6 +245,16 @@ static void embedded(struct gemm_rig *r, int acc)
         .mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = consumers, .band = 8,               \
         .splits = blocks, .scattered = true                                                                  \
     }
+#define THREE(m, n, high, wide)                                                                              \
+    {                                                                                                        \
+        .mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = 3, .band = 4, .cluster_m = high,    \
+        .cluster_n = wide                                                                                    \
+    }
+#define SHARED(m, n, turns, high, wide)                                                                      \
+    {                                                                                                        \
+        .mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = 2, .pingpong = turns, .band = 4,    \
+        .cluster_m = high, .cluster_n = wide                                                                 \
+    }
 #define STREAM(n, piece, parts)                                                                              \
     {                                                                                                        \
         .mainloop = MAINLOOP_GEMV, .bm = 1, .bn = n, .bk = piece, .groups = 2, .band = 1, .blocks = parts    \
@@ -395,6 +405,72 @@ const struct gemm_case gemm_cases[] = {
     {"scatter loss", 1, 200, 1000, 512, BF, 0, 0, 0, loss, 0, {0}, SCATTER(256, 128, 2, 4)},
     {"scatter embedded", 1, 166, 200, 264, BF, 0, 0, 0, embedded, 0, {0}, SCATTER(128, 128, 2, 2)},
     {"scatter row stored", 2, 130, 300, 264, BF, 0, 0, 0, row_stored, 0, {0}, SCATTER(128, 128, 2, 4)},
+    {"three", 1, 600, 520, 328, BF, 0, 0, 0, plain, 0, {0}, THREE(192, 192, 1, 1)},
+    {"three, many tiles", 1, 2500, 2504, 128, BF, 0, 0, 0, residual, 0, {0}, THREE(192, 128, 1, 1)},
+    {"three tails", 2, 333, 456, 136, HF, 0, 0, 8, residual, 0, {0}, THREE(192, 128, 1, 1)},
+    {"three residual", 1, 600, 520, 200, HF, 0, 0, 0, residual, 0, {0}, THREE(192, 192, 1, 1)},
+    {"three odd", 1, 377, 401, 64, BF, 0, 0, 0, residual, 0, {0}, THREE(192, 192, 1, 1)},
+    {"three f32", 2, 250, 300, 64, BF, 0, 0, 0, residual_f32, 0, {0}, THREE(192, 192, 1, 1)},
+    {"three both mn", 1, 264, 328, 136, BF, 1, 1, 8, scaled, 0, {0}, THREE(192, 192, 1, 1)},
+    {"three gelu", 1, 400, 600, 128, BF, 0, 0, 0, bias_gelu, 0, {0}, THREE(192, 192, 1, 1)},
+    {"three rope split", 1, 400, 1280, 128, BF, 0, 0, 0, turned, PAIR_ROPE, HALF(128, 128, 7),
+     THREE(192, 192, 1, 1)},
+    {"three rope half", 1, 400, 640, 128, BF, 0, 0, 0, turned_by_position, PAIR_ROPE, HALF(64, 64, 7),
+     THREE(192, 192, 1, 1)},
+    {"three rope 128", 1, 400, 640, 128, BF, 0, 0, 0, turned, PAIR_ROPE, HALF(128, 128, 4),
+     THREE(192, 128, 1, 1)},
+    {"three rope partial", 1, 400, 576, 64, HF, 0, 0, 0, turned_by_position, PAIR_ROPE, HALF(96, 32, 5),
+     THREE(192, 192, 1, 1)},
+    {"three rope near", 1, 400, 640, 64, BF, 0, 0, 0, turned_by_position, PAIR_ROPE, NEAR(128, 64, 4),
+     THREE(192, 192, 1, 1)},
+    {"three gated", 1, 400, 528, 128, BF, 0, 0, 0, gated, PAIR_GLU_STACKED, {0}, THREE(192, 192, 1, 1)},
+    {"three gated all", 1, 300, 800, 64, HF, 0, 0, 0, gated_all, PAIR_GLU_INTERLEAVED, {0},
+     THREE(192, 192, 1, 1)},
+    {"three gated all stacked", 2, 250, 600, 136, BF, 0, 0, 0, gated_all, PAIR_GLU_STACKED, {0},
+     THREE(192, 128, 1, 1)},
+    {"three loss", 1, 300, 1000, 128, BF, 0, 0, 0, loss, 0, {0}, THREE(192, 192, 1, 1)},
+    {"three embedded", 1, 266, 400, 64, BF, 0, 0, 0, embedded, 0, {0}, THREE(192, 192, 1, 1)},
+    {"three row stored", 2, 230, 300, 64, BF, 0, 0, 0, row_stored, 0, {0}, THREE(192, 192, 1, 1)},
+    {"shared b", 1, 500, 520, 328, BF, 0, 0, 0, plain, 0, {0}, SHARED(128, 128, true, 2, 1)},
+    {"shared a", 1, 500, 700, 328, BF, 0, 0, 0, plain, 0, {0}, SHARED(128, 192, true, 1, 2)},
+    {"shared b, past the end", 2, 300, 700, 200, BF, 0, 0, 0, residual, 0, {0}, SHARED(128, 192, true, 2, 1)},
+    {"shared a, past the end", 2, 300, 360, 200, HF, 0, 0, 0, residual, 0, {0}, SHARED(128, 128, true, 1, 2)},
+    {"shared b, many tiles", 1, 2500, 2504, 128, BF, 0, 0, 0, residual, 0, {0}, SHARED(128, 128, true, 2, 1)},
+    {"shared a, many tiles", 1, 2500, 2504, 128, BF, 0, 0, 0, residual, 0, {0}, SHARED(64, 64, true, 1, 2)},
+    {"shared b, cooperative", 1, 600, 800, 328, BF, 0, 0, 0, residual, 0, {0}, SHARED(128, 256, false, 2, 1)},
+    {"shared a, cooperative", 1, 600, 600, 328, HF, 0, 0, 0, residual, 0, {0}, SHARED(256, 128, false, 1, 2)},
+    {"shared b, three", 1, 900, 520, 328, BF, 0, 0, 0, residual, 0, {0}, THREE(192, 192, 2, 1)},
+    {"shared a, three", 1, 500, 1000, 328, BF, 0, 0, 0, residual, 0, {0}, THREE(192, 128, 1, 2)},
+    {"shared b by 4", 1, 1000, 300, 200, BF, 0, 0, 0, plain, 0, {0}, SHARED(128, 128, true, 4, 1)},
+    {"shared a by 4", 2, 300, 1000, 200, BF, 0, 0, 0, residual, 0, {0}, SHARED(128, 128, false, 1, 4)},
+    {"shared b, both mn", 1, 400, 328, 136, BF, 1, 1, 8, plain, 0, {0}, SHARED(128, 256, false, 2, 1)},
+    {"shared a, both mn", 1, 200, 520, 136, HF, 1, 1, 0, plain, 0, {0}, SHARED(128, 128, true, 1, 2)},
+    {"shared b, odd", 1, 377, 401, 64, BF, 0, 0, 0, residual, 0, {0}, SHARED(128, 112, true, 2, 1)},
+    {"shared b, f32", 2, 250, 300, 64, BF, 0, 0, 0, residual_f32, 0, {0}, SHARED(128, 128, true, 2, 1)},
+    {"shared b, gelu", 1, 400, 600, 128, BF, 0, 0, 0, bias_gelu, 0, {0}, SHARED(128, 192, true, 2, 1)},
+    {"shared b, rope split", 1, 400, 1280, 128, BF, 0, 0, 0, turned, PAIR_ROPE, HALF(128, 128, 7),
+     SHARED(128, 192, true, 2, 1)},
+    {"shared b by 4, rope split", 1, 600, 1280, 128, BF, 0, 0, 0, turned, PAIR_ROPE, HALF(256, 256, 4),
+     SHARED(128, 192, true, 4, 1)},
+    {"shared a, rope split", 1, 400, 1280, 128, BF, 0, 0, 0, turned_by_position, PAIR_ROPE, HALF(256, 256, 3),
+     SHARED(128, 192, true, 1, 2)},
+    {"shared b, rope half", 1, 400, 640, 128, BF, 0, 0, 0, turned, PAIR_ROPE, HALF(128, 128, 4),
+     SHARED(128, 128, true, 2, 1)},
+    {"shared a, rope near", 1, 400, 640, 64, BF, 0, 0, 0, turned_by_position, PAIR_ROPE, NEAR(128, 64, 4),
+     SHARED(128, 256, false, 1, 2)},
+    {"shared b, gated", 1, 400, 528, 128, BF, 0, 0, 0, gated, PAIR_GLU_STACKED, {0},
+     SHARED(128, 192, true, 2, 1)},
+    {"shared b by 4, gated", 1, 600, 528, 128, BF, 0, 0, 0, gated, PAIR_GLU_INTERLEAVED, {0},
+     SHARED(128, 128, true, 4, 1)},
+    {"shared a, gated", 2, 300, 600, 128, BF, 0, 0, 0, gated_all, PAIR_GLU_INTERLEAVED, {0},
+     SHARED(128, 256, false, 1, 2)},
+    {"shared b, gated b mn", 2, 300, 400, 72, BF, 0, 1, 0, gated, PAIR_GLU_STACKED, {0},
+     SHARED(128, 128, true, 2, 1)},
+    {"shared b, gated three", 1, 600, 528, 128, BF, 0, 0, 0, gated_all, PAIR_GLU_STACKED, {0},
+     THREE(192, 192, 2, 1)},
+    {"shared b, loss", 1, 300, 1000, 128, BF, 0, 0, 0, loss, 0, {0}, SHARED(128, 192, true, 2, 1)},
+    {"shared a, embedded", 1, 266, 400, 64, BF, 0, 0, 0, embedded, 0, {0}, SHARED(128, 128, true, 1, 2)},
+    {"shared a, row stored", 2, 230, 300, 64, BF, 0, 0, 0, row_stored, 0, {0}, SHARED(64, 128, true, 1, 2)},
     {"stream", 1, 1, 4096, 520, BF, 0, 0, 0, scaled, 0, {0}, STREAM(16, 520, 132)},
     {"stream residual", 1, 1, 1072, 1000, BF, 0, 0, 8, residual, 0, {0}, STREAM(16, 504, 132)},
     {"stream two rows", 1, 2, 528, 6152, HF, 0, 0, 0, residual, 0, {0}, STREAM(16, 3080, 7)},

@@ -1,5 +1,5 @@
-// cluster.cuh -- thread blocks of one cluster: their ranks, the barrier where all their threads meet, and
-// reads of each other's shared memory.
+// cluster.cuh -- thread blocks of one cluster: their ranks, the barrier where all their threads meet, reads
+// of each other's shared memory, and arrivals on each other's mbarriers.
 #pragma once
 
 #include "types.cuh"
@@ -23,6 +23,12 @@ DEV u32 cluster_address(u32 address, u32 rank)
     u32 there;
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
     return there;
+}
+
+// On the mbarrier of any block, at its cluster_address.
+DEV void cluster_mbarrier_arrive(u32 bar)
+{
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(bar) : "memory");
 }
 
 DEV void shared_store(u32 address, const float (&x)[4])

@@ -132,7 +132,7 @@ template <class C, class E> struct Drain {
     static constexpr int copies = is_much && !K::gated && (whole || !K::apart) ? 1 : chunks;
     static constexpr int ring = E::staged * chunk_columns <= 64 && units > 1 ? 2 : 1;
     static constexpr int store_bytes = ring * buffers * E::staged * buffer_bytes;
-    static constexpr int fetch_slots = 128 / C::unit;
+    static constexpr int fetch_slots = (C::groups > 2 ? 64 : 128) / C::unit;
     using Ring = FetchRing<units, buffer_bytes, fetch_slots>;
     static constexpr int stage_bytes = store_bytes + (E::fetched ? fetch_slots * buffer_bytes : 0);
     static_assert(patches % chunk_patches == 0 && rows % 64 == 0 && rows <= 128);
@@ -398,6 +398,15 @@ template <class C, class E> struct Drain {
                 ptx::opaque(c);
 #pragma unroll
                 for (int i = 0; i < sums; i++) acc[i] = acc[c * sums + i];
+            }
+    }
+    // A tile that does not exist: what was fetched for it is not wanted.
+    DEV void skip(u32 turn) const
+    {
+        if constexpr (E::fetched)
+            for (int u = 0; u < units; u++) {
+                fetched.await(fetched.unit(turn, u));
+                fetched.release(fetched.unit(turn, u));
             }
     }
     template <int n>

@@ -14,6 +14,10 @@
 // Few tiles: the C::splits blocks of a cluster take a part of K each of one tile, and their sums meet
 // (split.cuh). A block drains what S describes: a share of the tile's columns; without splits, S is C.
 //
+// Clusters otherwise: the tiles of a cluster X are neighbours. What they share of A or B is loaded once:
+// each block loads a part and sends it to all. So a slot is empty when the consumers of all have released
+// it, and full when the parts of all have come. A tile past the end is multiplied, as zeros, not drained.
+//
 // An operand is K-major (k adjacent in memory) or MN-major (rows adjacent). Its tile lies in shared
 // memory 128-byte swizzled: rows of 64 k, or blocks of [64 k][64 rows]. Tails read zeros.
 #pragma once
@@ -24,7 +28,7 @@
 
 namespace coda {
 
-template <class C, class E, class S> struct GemmSm90 {
+template <class C, class E, class S, class X> struct GemmSm90 {
     using T = typename C::T;
     using K = typename C::Columns;
     using D = Drain<S, E>;
@@ -34,8 +38,11 @@ template <class C, class E, class S> struct GemmSm90 {
     static constexpr int bk = 64, steps = (int)((C::k + bk - 1) / bk);
     static constexpr int a_bytes = C::a_rows * 128, b_bytes = C::bn * 128;
     static constexpr int blocks = D::blocks; // of 64 rows, for each warpgroup
+    static constexpr int cluster = C::splits * X::size;
+    using Walk = Raster<C, X>;
     using Split = SplitSums<C, S, blocks>;
     static_assert(!C::pingpong || (C::groups == 2 && C::splits == 1));
+    static_assert(C::splits == 1 || X::size == 1);
     static_assert(C::bm * 128 <= a_bytes + C::stages * b_bytes); // the last slot's products read on
 
     struct Shared {
@@ -63,6 +70,7 @@ template <class C, class E, class S> struct GemmSm90 {
     };
 
     DEV static int rank() { return C::splits == 1 ? 0 : (int)ptx::cluster_rank(); }
+    DEV static int place() { return X::size == 1 ? 0 : blockIdx.x % X::size; } // in the cluster's tiles
     // The part of K that this block multiplies, in slots. It may be empty.
     struct Part { int first, last; };
     DEV static Part part()
@@ -74,7 +82,7 @@ template <class C, class E, class S> struct GemmSm90 {
     DEV static u32 nth(int group, u32 turn) { return C::pingpong ? 2 * turn + group : turn; }
     DEV static u32 tile_of(int group, u32 turn)
     {
-        return blockIdx.x / C::splits + nth(group, turn) * (gridDim.x / C::splits);
+        return blockIdx.x / cluster + nth(group, turn) * (gridDim.x / cluster);
     }
 
     const Args &args;
@@ -89,52 +97,79 @@ template <class C, class E, class S> struct GemmSm90 {
             ptx::tma_prefetch_map(&args.b);
             for (int i = 0; i < C::stages; i++) {
                 ptx::mbarrier_init(address(&s.full[i]), 1);
-                ptx::mbarrier_init(address(&s.empty[i]), C::pingpong ? 1 : C::groups);
+                ptx::mbarrier_init(address(&s.empty[i]), (C::pingpong ? 1 : C::groups) * X::size);
             }
             for (int i = 0; i < 2; i++) ptx::mbarrier_init(address(&s.turn[i]), 128);
             if constexpr (E::fetched)
                 for (int i = 0; i < C::groups; i++) fetch_ring(i).init();
             ptx::mbarrier_fence_init();
         }
-        __syncthreads();
+        if constexpr (X::size == 1) __syncthreads();
+        else meet_cluster();
+    }
+    DEV static void meet_cluster()
+    {
+        __syncwarp();
+        ptx::cluster_arrive();
+        ptx::cluster_wait();
     }
 
     // ---- Producer ----
 
+    // A box for this block, or for all that share it.
+    template <int sharers, class... At>
+    DEV static void load(u32 to, const TensorMap *map, u32 bar, At... at)
+    {
+        if constexpr (sharers == 1) ptx::tma_load(to, map, bar, at...);
+        else ptx::tma_multicast(to, map, bar, (1 << sharers) - 1, at...);
+    }
+    // This block's part of a tile: of its rows, or of its blocks of 64 rows.
     DEV void load_a(int slot, int k, const Tile &t) const
     {
-        const u32 to = address(s.a[slot]), bar = address(&s.full[slot]);
-        const int m = t.m * C::bm, batch = C::a_batched ? t.batch : 0;
-        if constexpr (!C::a_mn_major) ptx::tma_load(to, &args.a, bar, k, m, batch);
+        constexpr int share = C::a_rows / X::wide;
+        const int from = place() % X::wide * share;
+        const u32 to = address(s.a[slot]) + from * 128, bar = address(&s.full[slot]);
+        const int m = t.m * C::bm + from, batch = C::a_batched ? t.batch : 0;
+        if constexpr (!C::a_mn_major) load<X::wide>(to, &args.a, bar, k, m, batch);
         else
-            for (int i = 0; i < C::bm / 64; i++)
-                ptx::tma_load(to + i * 8192, &args.a, bar, m + 64 * i, k, batch);
+            for (int i = 0; i < share / 64; i++)
+                load<X::wide>(to + i * 8192, &args.a, bar, m + 64 * i, k, batch);
     }
     // A gated tile has two halves, which are a dimension of B's tensor map, as are heads, and their halves.
     DEV void load_b(int slot, int k, const Tile &t) const
     {
-        constexpr int half = C::bn / 2;
-        const u32 to = address(s.b[slot]), bar = address(&s.full[slot]);
+        constexpr int half = C::bn / 2, share = C::bn / X::high;
+        const int from = place() % X::high * share;
+        const u32 to = address(s.b[slot]) + from * 128, bar = address(&s.full[slot]);
         const int n = t.n * (K::gated ? half : C::bn), batch = C::b_batched ? t.batch : 0;
-        if constexpr (K::split)
-            for (int i = 0, piece = t.n * (C::bn / 64); i < C::bn / 64; i++, piece++)
-                ptx::tma_load(to + i * 8192, &args.b, bar, k, piece % K::pieces * 32, 0, piece / K::pieces);
+        if constexpr (K::split) load_pieces(slot, k, t.n * (C::bn / 64));
         else if constexpr (!C::b_mn_major) {
-            if constexpr (K::gated) ptx::tma_load(to, &args.b, bar, k, n, 0, batch);
-            else ptx::tma_load(to, &args.b, bar, k, n, batch);
+            if constexpr (K::gated)
+                load<X::high>(to, &args.b, bar, k, n + from % half, from / half, batch);
+            else load<X::high>(to, &args.b, bar, k, n + from, batch);
         } else
-            for (int i = 0; i < C::bn / 64; i++)
+            for (int i = 0, row = from; i < share / 64; i++, row += 64)
                 if constexpr (K::gated)
-                    ptx::tma_load(to + i * 8192, &args.b, bar, n + 64 * i % half, k, 64 * i / half, batch);
-                else ptx::tma_load(to + i * 8192, &args.b, bar, n + 64 * i, k, batch);
+                    load<X::high>(to + i * 8192, &args.b, bar, n + row % half, k, row / half, batch);
+                else load<X::high>(to + i * 8192, &args.b, bar, n + row, k, batch);
+    }
+    // Each block loads its part of each piece.
+    DEV void load_pieces(int slot, int k, int piece) const
+    {
+        constexpr int share = 64 / X::high;
+        const int from = place() % X::high * share;
+        const u32 to = address(s.b[slot]) + from * 128, bar = address(&s.full[slot]);
+        for (int i = 0; i < C::bn / 64; i++, piece++)
+            load<X::high>(to + i * 8192, &args.b, bar, k, piece % K::pieces * 32 + from % 32, from / 32,
+                          piece / K::pieces);
     }
 
     DEV void produce() const
     {
         Cursor at = {0, 1};
         const Part part = this->part();
-        for (u32 i = blockIdx.x / C::splits; i < Raster<C>::count; i += gridDim.x / C::splits) {
-            const Tile t = Raster<C>::tile(i);
+        for (u32 i = blockIdx.x / cluster; i < Walk::count; i += gridDim.x / cluster) {
+            const Tile t = Walk::tile(i, place());
 #pragma unroll 1 // its warpgroup has few registers
             for (int k = part.first; k < part.last; k++, at.next()) {
                 ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
@@ -155,8 +190,8 @@ template <class C, class E, class S> struct GemmSm90 {
     {
         const Ring ring = fetch_ring(group);
 #pragma unroll 1
-        for (u32 turn = 0; tile_of(group, turn) < Raster<C>::count; turn++) {
-            const Tile tile = Raster<C>::tile(tile_of(group, turn)), t = Split::share_of(tile, rank());
+        for (u32 turn = 0; tile_of(group, turn) < Walk::count; turn++) {
+            const Tile tile = Walk::tile(tile_of(group, turn), place()), t = Split::share_of(tile, rank());
             if (!Split::owns(tile, rank())) return;
             const int column = t.n * D::out_columns, row = t.m * C::bm + (C::pingpong ? 0 : group * D::rows);
 #pragma unroll 1
@@ -172,7 +207,10 @@ template <class C, class E, class S> struct GemmSm90 {
 
     DEV void release(int slot) const
     {
-        if (threadIdx.x % 128 == 0) ptx::mbarrier_arrive(address(&s.empty[slot]));
+        const u32 thread = threadIdx.x % 128, bar = address(&s.empty[slot]);
+        if constexpr (X::size == 1) {
+            if (thread == 0) ptx::mbarrier_arrive(bar);
+        } else if (thread < X::size) ptx::cluster_mbarrier_arrive(ptx::cluster_address(bar, thread));
     }
 
     // The products of one slot: four steps of 16 k.
@@ -265,8 +303,8 @@ template <class C, class E, class S> struct GemmSm90 {
     DEV void consume(int group) const
     {
         const int slots = part().last - part().first;
-        for (u32 turn = 0; tile_of(group, turn) < Raster<C>::count; turn = ptx::opaque(turn + 1)) {
-            const Tile t = Raster<C>::tile(tile_of(group, turn));
+        for (u32 turn = 0; tile_of(group, turn) < Walk::count; turn = ptx::opaque(turn + 1)) {
+            const Tile t = Walk::tile(tile_of(group, turn), place());
             Cursor at = Cursor::after(nth(group, turn) * slots);
             Accumulators acc;
             if (Split::owns(t, rank())) drain_of(group).prepare(Split::share_of(t, rank()));
@@ -278,7 +316,8 @@ template <class C, class E, class S> struct GemmSm90 {
             if constexpr (C::splits > 1) {
                 finish_tile(acc, t, group);
                 break; // a cluster has one tile; the compiler must know, or it keeps acc through the drain
-            } else drain_of(group).drain(acc, t, turn);
+            } else if (Walk::exists(t)) drain_of(group).drain(acc, t, turn);
+            else drain_of(group).skip(turn);
         }
         if (E::staged && threadIdx.x % 128 == 0) ptx::tma_store_wait<0>();
     }
@@ -296,17 +335,19 @@ template <class C, class E, class S> struct GemmSm90 {
                 if (warp > 0 && warp <= C::groups && ptx::elect_one()) fetch(warp - 1);
             attend();
         } else {
-            ptx::grow_registers<C::groups == 2 ? 240 : 224>();
+            ptx::grow_registers<C::groups == 3 ? 160 : C::groups == 2 ? 240 : 224>();
             consume(group - 1);
         }
         ptx::grid_launch_next();
+        if constexpr (X::size > 1) meet_cluster(); // others still send here, and arrive
     }
 };
 
-template <class C, class E, class S = C> DEV void gemm_sm90(const typename C::Args &args)
+template <class C, class E, class S = C, class X = Cluster<1, 1>>
+DEV void gemm_sm90(const typename C::Args &args)
 {
     extern __shared__ __align__(1024) u8 memory[];
-    using Gemm = GemmSm90<C, E, S>;
+    using Gemm = GemmSm90<C, E, S, X>;
     Gemm{args, *(typename Gemm::Shared *)memory}.run();
 }
 
