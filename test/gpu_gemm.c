@@ -151,9 +151,10 @@ static int report(struct bench *b)
     const char *plain = t->mainloop == MAINLOOP_GEMV ? "stream" : hopper;
     const char *loop = t->mainloop == MAINLOOP_SIMT ? "simt" : plain;
     bool good = !b->err[0] && b->error <= 1;
-    return gpu_case(good, b->c.name, "[%lld, %lld, %lld, %lld] %s %dx%d/%d%s, error %.3f of allowed %s",
+    return gpu_case(good, b->c.name, "[%lld, %lld, %lld, %lld] %s %dx%d/%d%s by %dx%d, error %.3f of allowed %s",
                     (long long)b->c.batch, (long long)b->c.m, (long long)b->c.n, (long long)b->c.k, loop,
-                    t->bm, t->bn, MAX(t->splits, 1), t->scattered ? " scattered" : "", b->error, b->err);
+                    t->bm, t->bn, MAX(t->splits, 1), t->scattered ? " scattered" : "", MAX(t->cluster_m, 1),
+                    MAX(t->cluster_n, 1), b->error, b->err);
 }
 
 static void release(struct bench *b)
@@ -172,7 +173,7 @@ static int64_t random_size(struct random *g, int64_t most, int64_t multiple)
     return CEIL_DIV(n, multiple) * multiple;
 }
 
-/* An epilogue and layout of the table on another shape, with the tile that it would get. */
+/* An epilogue and layout of the table on another shape, with the tile that it would get, or with any. */
 static struct gemm_case random_case(struct random *g)
 {
     struct gemm_case c = gemm_cases[random_below(g, gemm_case_count)];
@@ -187,6 +188,7 @@ static struct gemm_case random_case(struct random *g)
         c.n = CEIL_DIV(c.n, 2) * 2;
     if (neat) c.pitch = CEIL_DIV(c.pitch, 8) * 8;
     c.tile = (struct tile){0};
+    if (random_chance(g, 75)) c.tile = gemm_any_tile(&c, random_next(g));
     return c;
 }
 

@@ -68,8 +68,10 @@ static int tuned(const char *name, const graph *g, coda_compile_options opt, voi
     return failed;
 }
 
-/* Stores figures that make every product of the graph go `way`, and runs it. */
-static int forced(const char *name, const graph *g, coda_compile_options opt, void **want, const char *way)
+/* Stores figures that make every product of the graph go `way`: apart, or in a tile of this class, if it
+ * has one. Runs it. */
+static int forced(const char *name, const graph *g, coda_compile_options opt, void **want, const char *way,
+                  enum tile_class class)
 {
     coda_plan *p;
     int n = 0;
@@ -80,8 +82,9 @@ static int forced(const char *name, const graph *g, coda_compile_options opt, vo
         struct tile tile[4];
         struct text key = {0}, text = {0}, word = {0};
         if (q->kind != PROGRAM_GEMM) continue;
-        int last = tile_candidates(q, &m, TILES_KNOWN, tile, ARRAY_SIZE(tile)) - 1;
-        tile_print(&tile[last], &word);
+        int tiles = tile_candidates(q, &m, class, tile, ARRAY_SIZE(tile));
+        if (!tiles) continue;
+        tile_print(&tile[tiles - 1], &word);
         figures_key(&p->plan, i, &key);
         text_printf(&text, "9 tile %s\n", "the price's");
         if (!strcmp(way, "apart")) text_append(&text, "1 apart\n");
@@ -143,18 +146,21 @@ static int by_price(coda_cache *cache)
 /* Each with a cache of its own. */
 static int all_ways(const char *name, graph *g, const char *folder)
 {
-    coda_cache *cache[3];
+    static const char *const way[TILE_CLASSES] = {"tile", "scattered", "clustered", "three"};
+    coda_cache *cache[2 + TILE_CLASSES];
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     void **want = g ? run_reference(g, 1) : NULL;
     if (!want) return gpu_case(false, name, "%s", coda_error());
-    for (int i = 0; i < 3; i++) cache[i] = open_cache(folder, name, i);
+    for (int i = 0; i < ARRAY_SIZE(cache); i++) cache[i] = open_cache(folder, name, i);
     opt.cache = cache[0];
     int failed = tuned(name, g, opt, want);
     opt.cache = cache[1];
-    failed += forced(name, g, opt, want, "apart");
-    opt.cache = cache[2];
-    failed += forced(name, g, opt, want, "tile");
-    for (int i = 0; i < 3; i++) coda_cache_free(cache[i]);
+    failed += forced(name, g, opt, want, "apart", TILES_KNOWN);
+    for (int class = 0; class < TILE_CLASSES; class++) {
+        opt.cache = cache[2 + class];
+        failed += forced(name, g, opt, want, way[class], class);
+    }
+    for (int i = 0; i < ARRAY_SIZE(cache); i++) coda_cache_free(cache[i]);
     random_args_free(g, want);
     graph_free(g);
     return failed;
@@ -173,7 +179,7 @@ static int all_agree(coda_cache *cache)
     opt.cache = cache;
     opt.flags = CODA_AUTOTUNE | CODA_PLAN_ONLY;
     int n = measure(g, &opt, &text);
-    bool good = n == 1 && text && strstr(text, "5 tiles; cuBLASLt") && strstr(text, "apart");
+    bool good = n == 1 && text && strstr(text, "12 tiles; cuBLASLt") && strstr(text, "apart");
     const char *line = text ? strstr(text, "   tuned") : NULL;
     int failed = gpu_case(good, "large", "%d measured:%.*s", n, line ? (int)strcspn(line + 2, "\n") : 0,
                           line ? line + 2 : "");

@@ -552,6 +552,19 @@ coda_status gemm_emit(const struct gemm_case *c, bool simt, struct gemm_rig *r)
     return emit_gemm(&r->plan, &r->p, &machine);
 }
 
+struct tile gemm_any_tile(const struct gemm_case *c, uint64_t number)
+{
+    enum { MOST = 64 };
+    struct tile all[TILE_CLASSES * MOST] = {{0}};
+    struct gemm_rig r;
+    int n = 0;
+    if (gemm_emit(c, false, &r)) return all[0];
+    for (int class = 0; class < TILE_CLASSES; class++)
+        n += tile_candidates(&r.p, &gemm_machine, class, all + n, MOST);
+    gemm_free(&r);
+    return all[number % (uint64_t)n];
+}
+
 void gemm_free(struct gemm_rig *r)
 {
     for (int i = 0; i < r->plan.buffers; i++) free(r->host[i]);

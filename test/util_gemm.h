@@ -39,6 +39,8 @@ extern const struct machine gemm_machine; /* an H200                            
 
 /* Builds the program, chooses its tile and emits it; `simt`: not on Hopper's units. */
 coda_status gemm_emit(const struct gemm_case *c, bool simt, struct gemm_rig *r);
+/* One of all candidates for this case, the one that tile_choose takes or not. */
+struct tile gemm_any_tile(const struct gemm_case *c, uint64_t number);
 bool gemm_fill(struct gemm_rig *r, uint64_t seed); /* host memory; false if there is none left      */
 void gemm_free(struct gemm_rig *r);
 

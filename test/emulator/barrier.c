@@ -20,12 +20,20 @@ static struct mbarrier *at_offset(const struct block *b, uint32_t offset)
     return (struct mbarrier *)&b->bar[index];
 }
 
-struct mbarrier *find_mbarrier(const struct thread *t, uint32_t address)
+/* At this address in a block of the cluster. */
+struct mbarrier *find_mbarrier_of(const struct thread *t, const struct block *b, uint32_t address)
 {
     uint32_t offset = own_offset(t, address, 8, 8, "mbarrier");
-    struct mbarrier *b = at_offset(t->block, offset);
-    if (!b) fail_thread(t, "there is no mbarrier at 0x%x: not yet initialised, or overwritten", address);
-    return b;
+    struct mbarrier *m = at_offset(b, offset);
+    if (!m)
+        fail_thread(t, "there is no mbarrier at 0x%x of block %d: not yet initialised, or overwritten",
+                    address, b->index);
+    return m;
+}
+
+struct mbarrier *find_mbarrier(const struct thread *t, uint32_t address)
+{
+    return find_mbarrier_of(t, t->block, address);
 }
 
 void print_mbarrier(const struct block *b, uint32_t address, char *out, size_t size)
@@ -79,6 +87,16 @@ void emu_mbarrier_arrive(uint32_t bar)
 {
     struct thread *t = self_thread();
     arrive(t, find_mbarrier(t, bar), bar);
+    let_others_run(t);
+}
+
+void emu_cluster_mbarrier_arrive(uint32_t bar)
+{
+    struct thread *t = self_thread();
+    const struct block *b = block_at(t, &bar, "mbarrier.arrive.shared::cluster");
+    struct mbarrier *m = find_mbarrier_of(t, b, bar);
+    if (m->maker) fail_thread(t, "arrives at an mbarrier of block %d that no fence followed", b->index);
+    arrive(t, m, bar);
     let_others_run(t);
 }
 

@@ -192,10 +192,12 @@ void check_copies_of_ended(const struct thread *t, bool last_of_block)
     const struct cluster *c = t->cluster;
     if (t->open_stores) fail_thread(t, "ended with %u bulk stores that it did not commit", t->open_stores);
     if (!last_of_block) return;
-    for (int i = 0; i < c->loads.count; i++)
-        if (c->loads.copy[i].block == t->block)
+    for (int i = 0; i < c->loads.count; i++) {
+        const struct copy *l = &c->loads.copy[i];
+        if (l->block == t->block || l->thread->block == t->block)
             fail_thread(t, "ended as the last of its block, where a load of thread %d is still to come",
-                        c->loads.copy[i].thread->index);
+                        l->thread->index);
+    }
     for (int i = 0; i < c->reads.count; i++)
         if (c->reads.copy[i].block == t->block)
             fail_thread(t, "ended as the last of its block, whose memory a store of thread %d may still read",
@@ -221,36 +223,60 @@ void emu_prefetch_map(const void *map)
     if (m.magic != MAP_MAGIC) fail_thread(self_thread(), "prefetches %p, which is no tensor map", map);
 }
 
-static void check_load(struct thread *t, uint32_t offset, uint32_t bytes)
+static void check_load(const struct thread *t, const struct block *b, uint32_t offset, uint32_t bytes)
 {
     const uint32_t at = offset + SHARED_BASE;
-    if (load_overlaps(t->block, offset, bytes))
-        fail_thread(t, "loads to 0x%x, where another load is on its way", at);
-    if (store_overlaps(t->block, offset, bytes))
-        fail_thread(t, "loads to 0x%x, which a bulk store may still read", at);
-    if (product_reads(t->block, offset, bytes))
-        fail_thread(t, "loads to 0x%x, which products that nobody waited for may read", at);
+    if (!b->alive) fail_thread(t, "loads to block %d, which has ended", b->index);
+    if (load_overlaps(b, offset, bytes))
+        fail_thread(t, "loads to 0x%x of block %d, where another load is on its way", at, b->index);
+    if (store_overlaps(b, offset, bytes))
+        fail_thread(t, "loads to 0x%x of block %d, which a bulk store may still read", at, b->index);
+    if (product_reads(b, offset, bytes))
+        fail_thread(t, "loads to 0x%x of block %d, which products that nobody waited for may read", at,
+                    b->index);
+}
+
+static void issue_load_to(struct thread *t, struct block *b, struct copy c, uint32_t bar)
+{
+    check_load(t, b, c.shared, c.bytes);
+    c.thread = t;
+    c.block = b;
+    c.bar = find_mbarrier_of(t, b, bar);
+    *add(&t->cluster->loads) = c;
+    if (chance(t->cluster, t->cluster->policy.load)) do_load(t->cluster, t->cluster->loads.count - 1);
 }
 
 static void issue_load(struct thread *t, struct copy c, uint32_t bar)
 {
-    check_load(t, c.shared, c.bytes);
-    c.thread = t;
-    c.block = t->block;
-    c.bar = find_mbarrier(t, bar);
-    *add(&t->cluster->loads) = c;
-    if (chance(t->cluster, t->cluster->policy.load)) do_load(t->cluster, t->cluster->loads.count - 1);
+    issue_load_to(t, t->block, c, bar);
     let_others_run(t);
+}
+
+static struct copy tensor_load(const struct thread *t, uint32_t to, const void *map, int rank, const int *at)
+{
+    struct copy c = {.map = read_map(t, map, rank)};
+    memcpy(c.at, at, sizeof *at * (size_t)rank);
+    c.bytes = rows_of(&c.map) * row_bytes(&c.map);
+    c.shared = own_offset(t, to, c.bytes, 128, "bulk tensor load");
+    return c;
 }
 
 void emu_tensor_load(uint32_t to, const void *map, uint32_t bar, int rank, const int *at)
 {
     struct thread *t = self_thread();
-    struct copy c = {.map = read_map(t, map, rank)};
-    memcpy(c.at, at, sizeof *at * (size_t)rank);
-    c.bytes = rows_of(&c.map) * row_bytes(&c.map);
-    c.shared = own_offset(t, to, c.bytes, 128, "bulk tensor load");
-    issue_load(t, c, bar);
+    issue_load(t, tensor_load(t, to, map, rank, at), bar);
+}
+
+/* It comes to each block at a time of its own. */
+void emu_tensor_multicast(uint32_t to, const void *map, uint32_t bar, uint32_t ranks, int rank, const int *at)
+{
+    struct thread *t = self_thread();
+    const struct copy c = tensor_load(t, to, map, rank, at);
+    if (!ranks || ranks >> t->cluster->blocks)
+        fail_thread(t, "multicasts to ranks 0x%x of a cluster of %d", ranks, t->cluster->blocks);
+    for (int r = 0; r < t->cluster->blocks; r++)
+        if (ranks >> r & 1) issue_load_to(t, &t->cluster->block[r], c, bar);
+    let_others_run(t);
 }
 
 void emu_bulk_load(uint32_t to, const void *from, uint32_t bytes, uint32_t bar)

@@ -46,6 +46,7 @@ void emu_shared_store(uint32_t address, const float *four);
 uint32_t emu_cluster_rank(void);
 uint32_t emu_cluster_address(uint32_t address, uint32_t rank);
 void emu_cluster_load(float *four, uint32_t address);
+void emu_cluster_mbarrier_arrive(uint32_t bar);
 
 /* Barriers. Of emu_barrier, 0 threads are all of the block. */
 void emu_mbarrier_init(uint32_t bar, uint32_t arrivals);
@@ -70,6 +71,7 @@ void emu_matrix_load(uint32_t address, uint32_t *m, int count);
 /* Bulk copies. */
 void emu_prefetch_map(const void *map);
 void emu_tensor_load(uint32_t to, const void *map, uint32_t bar, int rank, const int *at);
+void emu_tensor_multicast(uint32_t to, const void *map, uint32_t bar, uint32_t ranks, int rank, const int *at);
 void emu_bulk_load(uint32_t to, const void *from, uint32_t bytes, uint32_t bar);
 void emu_tensor_store(const void *map, uint32_t from, int rank, const int *at);
 void emu_store_commit(void);

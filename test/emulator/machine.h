@@ -210,6 +210,7 @@ void *switch_stack(void **save, void *to);
 /* ---- barrier.c, copies.c, product.c ---- */
 
 struct mbarrier *find_mbarrier(const struct thread *t, uint32_t address);
+struct mbarrier *find_mbarrier_of(const struct thread *t, const struct block *b, uint32_t address);
 void complete_bytes(struct mbarrier *b, uint32_t bytes);
 void print_mbarrier(const struct block *b, uint32_t address, char *out, size_t size);
 
@@ -228,6 +229,7 @@ float half_float(uint16_t bits);
 /* ---- memory.c: the shared window and device memory ---- */
 
 /* Checks an address and gives the offset in the window of this block, or of any of the cluster. */
+struct block *block_at(const struct thread *t, uint32_t *address, const char *what); /* takes the rank out */
 uint32_t own_offset(const struct thread *t, uint32_t address, uint32_t bytes, uint32_t align,
                     const char *what);
 void note_plain_store(struct thread *t, uint32_t offset, uint32_t bytes);

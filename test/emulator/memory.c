@@ -94,15 +94,21 @@ uint32_t emu_cluster_address(uint32_t address, uint32_t rank)
     return address | (rank + 1) << RANK_SHIFT;
 }
 
+struct block *block_at(const struct thread *t, uint32_t *address, const char *what)
+{
+    uint32_t rank = *address >> RANK_SHIFT;
+    if (rank > (uint32_t)t->cluster->blocks) fail_thread(t, "%s at 0x%x", what, *address);
+    struct block *b = rank ? &t->cluster->block[rank - 1] : t->block;
+    if (!b->alive) fail_thread(t, "%s in block %d, which has ended", what, b->index);
+    *address &= (1u << RANK_SHIFT) - 1;
+    return b;
+}
+
 void emu_cluster_load(float *four, uint32_t address)
 {
     struct thread *t = self_thread();
-    uint32_t rank = address >> RANK_SHIFT;
-    if (rank > (uint32_t)t->cluster->blocks) fail_thread(t, "ld.shared::cluster at 0x%x", address);
-    const struct block *b = rank ? &t->cluster->block[rank - 1] : t->block;
-    uint32_t offset = own_offset(t, address & ((1u << RANK_SHIFT) - 1), 16, 16, "ld.shared::cluster");
-    if (!b->alive) fail_thread(t, "reads shared memory of block %d, which has ended", b->index);
-    memcpy(four, b->shared + offset, 16);
+    const struct block *b = block_at(t, &address, "ld.shared::cluster");
+    memcpy(four, b->shared + own_offset(t, address, 16, 16, "ld.shared::cluster"), 16);
 }
 
 /* ---- Device memory ---- */

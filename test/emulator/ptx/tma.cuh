@@ -28,6 +28,16 @@ DEV void tma_load(u32 to, const TensorMap *map, u32 bar, int x, int y, int z, in
     const int at[] = {x, y, z, w};
     emu_tensor_load(to, map, bar, 4, at);
 }
+DEV void tma_multicast(u32 to, const TensorMap *map, u32 bar, u16 ranks, int x, int y, int z)
+{
+    const int at[] = {x, y, z};
+    emu_tensor_multicast(to, map, bar, ranks, 3, at);
+}
+DEV void tma_multicast(u32 to, const TensorMap *map, u32 bar, u16 ranks, int x, int y, int z, int w)
+{
+    const int at[] = {x, y, z, w};
+    emu_tensor_multicast(to, map, bar, ranks, 4, at);
+}
 DEV void bulk_load_once(u32 to, const void *from, u32 bytes, u32 bar) { emu_bulk_load(to, from, bytes, bar); }
 
 DEV void tma_store(const TensorMap *map, u32 from, int x, int y, int z)
