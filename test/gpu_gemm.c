@@ -80,7 +80,8 @@ static bool launch(struct bench *b)
     void **pointer = (void **)&params.map[k->maps];
     for (int i = 0; i < k->pointers; i++)
         pointer[i] = (char *)b->gpu[k->pointer[i].buffer] + k->pointer[i].bytes;
-    struct jit_launch l = {(unsigned)kernel_blocks(k, device.sms), (unsigned)k->threads, (unsigned)k->shared_bytes, false};
+    struct jit_launch l = {(unsigned)kernel_blocks(k, device.sms), (unsigned)k->threads,
+                           (unsigned)k->shared_bytes, false};
     size_t bytes = (size_t)(128 * k->maps + 8 * k->pointers);
     return !jit_launch(b->kernel, &l, &params, bytes, NULL, b->err);
 }
@@ -151,10 +152,11 @@ static int report(struct bench *b)
     const char *plain = t->mainloop == MAINLOOP_GEMV ? "stream" : hopper;
     const char *loop = t->mainloop == MAINLOOP_SIMT ? "simt" : plain;
     bool good = !b->err[0] && b->error <= 1;
-    return gpu_case(good, b->c.name, "[%lld, %lld, %lld, %lld] %s %dx%d/%d%s by %dx%d, error %.3f of allowed %s",
-                    (long long)b->c.batch, (long long)b->c.m, (long long)b->c.n, (long long)b->c.k, loop,
-                    t->bm, t->bn, MAX(t->splits, 1), t->scattered ? " scattered" : "", MAX(t->cluster_m, 1),
-                    MAX(t->cluster_n, 1), b->error, b->err);
+    return gpu_case(
+        good, b->c.name, "[%lld, %lld, %lld, %lld] %s %dx%d/%d%s by %dx%d, error %.3f of allowed %s",
+        (long long)b->c.batch, (long long)b->c.m, (long long)b->c.n, (long long)b->c.k, loop, t->bm, t->bn,
+        MAX(t->splits, 1), t->scattered ? " scattered" : "", MAX(t->cluster_m, 1), MAX(t->cluster_n, 1),
+        b->error, b->err);
 }
 
 static void release(struct bench *b)

@@ -118,6 +118,50 @@ START_TEST(a_cluster_scatters_its_sums)
 }
 END_TEST
 
+/* Blocks get neighbouring tiles, and each loads a part of what they share: half of B's rows, one half of a
+ * gated tile, a half of each piece of a head; or half of A's rows. The grid is in whole clusters. */
+START_TEST(a_cluster_shares_operands)
+{
+    struct gemm_rig r;
+    const struct kernel_spec *k = &r.p.kernel;
+    emit(&r, "shared b, past the end", false);
+    ck_assert(strstr(k->text, "__cluster_dims__(2, 1, 1)"));
+    ck_assert(strstr(k->text, "gemm_sm90<Config, Epilogue, Config, Cluster<2, 1>>(args);"));
+    ck_assert(k->map[0].box[1] == 128 && k->map[1].box[1] == 96);
+    ck_assert(k->persistent && k->grid == 2 * 4 * 4 && k->cluster == 2); /* 3 rows of tiles: 4         */
+    ck_assert(kernel_blocks(k, 132) == 32 && kernel_blocks(k, 9) == 8 && kernel_blocks(k, 1) == 2);
+    gemm_free(&r);
+    emit(&r, "shared a by 4", false);
+    ck_assert(strstr(k->text, "Cluster<1, 4>>") && k->grid == 2 * 3 * 8 && kernel_blocks(k, 11) == 8);
+    ck_assert(k->map[0].box[1] == 32 && k->map[1].box[1] == 128);
+    gemm_free(&r);
+    emit(&r, "shared b, gated", false);
+    ck_assert(k->map[1].box[1] == 96 && k->map[1].box[2] == 1);
+    gemm_free(&r);
+    emit(&r, "shared b by 4, gated", false);
+    ck_assert(k->map[1].box[1] == 32 && k->map[1].box[2] == 1);
+    gemm_free(&r);
+    emit(&r, "shared b, rope split", false);
+    ck_assert(k->map[1].box[1] == 32 && k->map[1].box[2] == 1);
+    gemm_free(&r);
+    emit(&r, "shared b, both mn", false);
+    ck_assert(k->map[0].box[1] == 64 && k->map[1].box[1] == 64);
+    gemm_free(&r);
+}
+END_TEST
+
+START_TEST(three_consumers_are_512_threads)
+{
+    struct gemm_rig r;
+    emit(&r, "three residual", false);
+    const struct kernel_spec *k = &r.p.kernel;
+    ck_assert(k->threads == 512 && strstr(k->text, "__launch_bounds__(512, 1)"));
+    ck_assert(!strstr(k->text, "cluster") && strstr(k->text, "unit = 32;"));
+    ck_assert_int_eq(k->map[2].swizzle, 64);
+    gemm_free(&r);
+}
+END_TEST
+
 START_TEST(a_map_is_what_tma_takes)
 {
     struct gemm_rig r;
@@ -254,6 +298,8 @@ Suite *emit_gemm_suite(void)
     tcase_add_test(t, parameters_follow_the_text);
     tcase_add_test(t, a_cluster_shares_k);
     tcase_add_test(t, a_cluster_scatters_its_sums);
+    tcase_add_test(t, a_cluster_shares_operands);
+    tcase_add_test(t, three_consumers_are_512_threads);
     tcase_add_loop_test(t, a_map_is_what_tma_takes, 0, gemm_case_count);
     tcase_add_test(t, rope_steps_where_positions_do);
     tcase_add_test(t, gate_and_up_are_a_dimension);

@@ -113,6 +113,76 @@ START_TEST(shares_keep_pairs)
 }
 END_TEST
 
+/* What only tuning may choose: none is chosen by price, and each fits, has a name, and, in clusters, parts
+ * that TMA can load and tiles for each block. */
+static void check_untried(struct program p, enum tile_class class, int least)
+{
+    struct tile t[64];
+    int n = tile_candidates(&p, &gemm_machine, class, t, ARRAY_SIZE(t));
+    ck_assert_msg(n >= least, "[%d, %d] has %d of class %d", (int)p.dim[1], (int)p.dim[2], n, class);
+    ck_assert(tile_cluster(&(struct tile){0}) == 1 && choose(&p).groups < 3 && !choose(&p).cluster_m);
+    for (int i = 0; i < n; i++) {
+        struct text words = {0};
+        struct program q = p;
+        int cm = tile_cluster_m(&t[i]), cn = tile_cluster_n(&t[i]);
+        q.tile = t[i];
+        tile_print(&t[i], &words);
+        struct tile named = tile_named(&p, &gemm_machine, text_str(&words));
+        ck_assert_msg(named.bm == t[i].bm && named.bn == t[i].bn && named.cluster_m == t[i].cluster_m &&
+                          named.cluster_n == t[i].cluster_n && named.groups == t[i].groups,
+                      "%s", text_str(&words));
+        ck_assert(t[i].stages >= 3 && t[i].band % cm == 0 && tile_splits(&t[i]) == 1);
+        ck_assert_int_le(tile_shared_bytes(&q), gemm_machine.shared_bytes);
+        ck_assert_msg((cm * cn == 2 || class == TILES_THREE) && (class == TILES_THREE) == (t[i].groups == 3),
+                      "%s", text_str(&words));
+        ck_assert(p.dim[1] > (cm - 1) * t[i].bm && p.dim[2] > (cn - 1) * t[i].bn);
+        ck_assert(t[i].bn / cm % (p.b.k == 1 ? 8 : 64) == 0 && t[i].bm / cn % (p.a.k == 1 ? 8 : 64) == 0);
+        ck_assert_int_eq(program_blocks(&q) % (cm * cn), 0);
+        text_free(&words);
+    }
+}
+
+START_TEST(tuning_tries_clusters_and_three_consumers)
+{
+    static const int64_t rows[] = {129, 256, 1000, 2048, 16384};
+    for (int i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct program p = product(rows[i], 4096, 4096), q = p;
+        check_untried(p, TILES_CLUSTERED, 4);
+        check_untried(p, TILES_THREE, 3);
+        q.pair = PAIR_GLU_STACKED;
+        check_untried(q, TILES_CLUSTERED, 4);
+        check_untried(q, TILES_THREE, 3);
+        q = p, q.a.row = q.b.row = 1, q.a.k = rows[i] / 8 * 8 + 8, q.b.k = 4096;
+        check_untried(q, TILES_CLUSTERED, 4);
+        q = p, q.pair = PAIR_ROPE;
+        q.rope = (struct rope_spec){.head_dim = 128, .rotary = 128, .heads = 32, .half = true};
+        check_untried(q, TILES_CLUSTERED, 4);
+        check_untried(q, TILES_THREE, 3);
+    }
+    check_untried(product(8, 64, 512), TILES_THREE, 0);
+    struct tile t;
+    struct program p = product(100, 4096, 512), q = product(2000, 64, 512);
+    ck_assert_int_eq(tile_candidates(&p, &gemm_machine, TILES_THREE, &t, 1), 0); /* rows for two      */
+    q.dim[1] = 64, q.dim[2] = 16;
+    ck_assert_int_eq(tile_candidates(&q, &gemm_machine, TILES_CLUSTERED, &t, 1), 0); /* a tile alone  */
+}
+END_TEST
+
+/* The squares that move fewest bytes are among those that tuning tries first. */
+START_TEST(squares_are_tried_first)
+{
+    static const int64_t rows[] = {1024, 2048, 4096, 16384};
+    for (int i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct program p = product(rows[i], 8192, 8192);
+        struct tile t[6];
+        int n = tile_candidates(&p, &gemm_machine, TILES_THREE, t, 6);
+        bool found = false;
+        for (int j = 0; j < n; j++) found = found || (t[j].bn == 192 && t[j].cluster_m == 2);
+        ck_assert_msg(found, "M %d", (int)rows[i]);
+    }
+}
+END_TEST
+
 /* A row streams the weights, in half of an SM's memory; steady weights, before the program ahead ends. */
 START_TEST(a_row_streams)
 {
@@ -258,6 +328,8 @@ Suite *tile_suite(void)
     tcase_add_test(t, few_tiles_share_k);
     tcase_add_test(t, tuning_tries_scattered_sums);
     tcase_add_test(t, shares_keep_pairs);
+    tcase_add_test(t, tuning_tries_clusters_and_three_consumers);
+    tcase_add_test(t, squares_are_tried_first);
     tcase_add_test(t, a_row_streams);
     tcase_add_test(t, every_choice_fits);
     tcase_add_test(t, hopper_takes_what_tensor_maps_can_say);

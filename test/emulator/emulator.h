@@ -71,7 +71,8 @@ void emu_matrix_load(uint32_t address, uint32_t *m, int count);
 /* Bulk copies. */
 void emu_prefetch_map(const void *map);
 void emu_tensor_load(uint32_t to, const void *map, uint32_t bar, int rank, const int *at);
-void emu_tensor_multicast(uint32_t to, const void *map, uint32_t bar, uint32_t ranks, int rank, const int *at);
+void emu_tensor_multicast(uint32_t to, const void *map, uint32_t bar, uint32_t ranks, int rank,
+                          const int *at);
 void emu_bulk_load(uint32_t to, const void *from, uint32_t bytes, uint32_t bar);
 void emu_tensor_store(const void *map, uint32_t from, int rank, const int *at);
 void emu_store_commit(void);
