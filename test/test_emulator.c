@@ -13,6 +13,12 @@
 enum { N = 64, K = 256, TILES = 2, EXTRA = 2 * 64 * 4, SCHEDULES = 24 };
 #define WRONG "wrong numbers"
 
+enum which { PIPELINE, EXCHANGE, SHARE, KERNELS };
+static const struct {
+    const char *symbol;
+    unsigned blocks, threads, shared;
+} kernels[KERNELS] = {{"pipeline", 1, 256, 43008}, {"exchange", 2, 64, 1024}, {"share", 2, 96, 17408}};
+
 struct args {
     struct jit_map a, b, out;
     float *extra;
@@ -79,12 +85,14 @@ static char *read_text(const char *mistake)
     return text;
 }
 
-static void build(const char *symbol, const char *mistake, int shared)
+static void build(enum which which, const char *mistake)
 {
+    const char *symbol = kernels[which].symbol;
     struct jit_cubin c;
     struct jit_options o = {.arch = device.arch, .no_cache = true};
     char *text = read_text(mistake);
     ck_assert_msg(!jit_compile(&c, symbol, text, &o, err), "%s: %s", mistake, err);
+    int shared = (int)kernels[which].shared;
     ck_assert_msg(!jit_load(&kernel, &c, symbol, shared, &device, NULL, err), "%s: %s", mistake, err);
     jit_cubin_free(&c);
     free(text);
@@ -126,58 +134,78 @@ static bool exchange_is_right(void)
     return true;
 }
 
-/* What is wrong, in err; NULL if all is right. */
-static const char *run(bool pipeline)
+/* Both blocks have the sums of the rows of both operands. */
+static bool share_is_right(void)
 {
-    struct jit_launch l = {pipeline ? 1 : 2, pipeline ? 256 : 64, pipeline ? 43008 : 1024, false};
+    static float got[EXTRA];
+    ck_assert(device_download(got, args.extra, sizeof got));
+    for (int i = 0; i < EXTRA; i++) {
+        int sum = 0, operand = i / N % 4;
+        for (int k = 0; k < K && operand < 2; k++) sum += value_of(i % N, k, operand);
+        if (got[i] != (float)sum) return false;
+    }
+    return true;
+}
+
+/* What is wrong, in err; NULL if all is right. */
+static const char *run(enum which which)
+{
+    static bool (*const is_right[KERNELS])(void) = {product_is_right, exchange_is_right, share_is_right};
+    struct jit_launch l = {kernels[which].blocks, kernels[which].threads, kernels[which].shared, false};
     device_fill(gpu_out, 0xff, TILES * N * N * 2);
     device_fill(args.extra, 0xff, EXTRA * sizeof(float));
     if (jit_launch(kernel, &l, &args, 3 * sizeof args.a + sizeof args.extra, NULL, err)) return err;
-    return (pipeline ? product_is_right() : exchange_is_right()) ? NULL : WRONG;
+    return is_right[which]() ? NULL : WRONG;
 }
 
 static const struct mistake {
     const char *name, *report; /* one of several words, separated by |                                */
-    bool exchange;
+    enum which which;
 } mistakes[] = {
-    {"NO_INIT_FENCE", "completes on an mbarrier that no fence followed", false},
+    {"NO_INIT_FENCE", "completes on an mbarrier that no fence followed", PIPELINE},
     {"NO_EMPTY_WAIT",
-     "where another load is on its way|which products that nobody waited for may read|"
-     "one arrival more|deadlock",
-     false},
-    {"NO_FULL_WAIT", "where a load is on its way|which products that nobody waited for may read|" WRONG,
-     false},
+     "where another load is on its way|where a load is on its way|"
+     "which products that nobody waited for may read|one arrival more|deadlock",
+     PIPELINE},
+    {"NO_FULL_WAIT",
+     "where a load is on its way|which products that nobody waited for may read|" WRONG "|deadlock",
+     PIPELINE},
     {"OTHER_PARITY",
-     "where a load is on its way|which products that nobody waited for may read|" WRONG "|deadlock", false},
-    {"EARLY_RELEASE", "which products that nobody waited for may read", false},
-    {"TOO_FEW_ARRIVALS", "deadlock; block 0 threads 0-0 wait at mbarrier", false},
+     "where a load is on its way|which products that nobody waited for may read|" WRONG "|deadlock",
+     PIPELINE},
+    {"EARLY_RELEASE", "which products that nobody waited for may read", PIPELINE},
+    {"TOO_FEW_ARRIVALS", "deadlock; block 0 threads 0-0 wait at mbarrier", PIPELINE},
     {"TOO_MANY_ARRIVALS",
      "one arrival more than the 1|where another load is on its way|"
      "which products that nobody waited for may read|deadlock",
-     false},
+     PIPELINE},
     {"FEWER_BYTES",
-     "where a load is on its way|arrivals and -|which products that nobody waited for may read", false},
-    {"NO_WGMMA_FENCE", "without wgmma.fence", false},
-    {"NO_COMMIT", "of which some are not committed", false},
-    {"WRITTEN_SUMS", "accumulator 3 was written while products were in flight", false},
-    {"EARLY_SUMS", "which products that nobody waited for may read|" WRONG, false},
-    {"NO_PROXY_FENCE", "without fence.proxy.async", false},
-    {"NO_READ_WAIT", "which a bulk store may still read", false},
-    {"NO_STORE_WAIT", "whose memory a store of thread 128 may still read", false},
-    {"NO_STORE_COMMIT", "did not commit|which a bulk store may still read", false},
-    {"OTHER_COUNT", "where others wait for", false},
-    {"MISSING_WARP", "barrier 1, where 96 of 128 came", false},
-    {"LONE_LANES", "a warp's exchange, where lanes fffffffe came|while others of its warp", false},
-    {"MIXED_LANES", "while others of its warp are at", false},
-    {"UNALIGNED", "not a multiple of 16", false},
-    {"OUTSIDE_SHARED", "byte 43008 of 43008 of its shared memory", false},
-    {"OUTSIDE_GLOBAL", "past the end of an allocation of 2048", false},
-    {"OUTSIDE_TENSOR", "outside of any allocation", false},
-    {"OTHER_RANK", "2 coordinates for a tensor map of rank 3", false},
-    {"MANY_REGISTERS", "wait at 112 registers", false},
-    {"NO_FIRST_MEETING", WRONG, true},
-    {"NO_LAST_MEETING", "which has ended", true},
-    {"FOREIGN_ADDRESS", "an address of the cluster", true},
+     "where a load is on its way|arrivals and -|which products that nobody waited for may read", PIPELINE},
+    {"NO_WGMMA_FENCE", "without wgmma.fence", PIPELINE},
+    {"NO_COMMIT", "of which some are not committed", PIPELINE},
+    {"WRITTEN_SUMS", "accumulator 3 was written while products were in flight", PIPELINE},
+    {"EARLY_SUMS", "which products that nobody waited for may read|" WRONG, PIPELINE},
+    {"NO_PROXY_FENCE", "without fence.proxy.async", PIPELINE},
+    {"NO_READ_WAIT", "which a bulk store may still read", PIPELINE},
+    {"NO_STORE_WAIT", "whose memory a store of thread 128 may still read", PIPELINE},
+    {"NO_STORE_COMMIT", "did not commit|which a bulk store may still read", PIPELINE},
+    {"OTHER_COUNT", "where others wait for", PIPELINE},
+    {"MISSING_WARP", "barrier 1, where 96 of 128 came", PIPELINE},
+    {"LONE_LANES", "a warp's exchange, where lanes fffffffe came|while others of its warp", PIPELINE},
+    {"MIXED_LANES", "while others of its warp are at", PIPELINE},
+    {"UNALIGNED", "not a multiple of 16", PIPELINE},
+    {"OUTSIDE_SHARED", "byte 43008 of 43008 of its shared memory", PIPELINE},
+    {"OUTSIDE_GLOBAL", "past the end of an allocation of 2048", PIPELINE},
+    {"OUTSIDE_TENSOR", "outside of any allocation", PIPELINE},
+    {"OTHER_RANK", "2 coordinates for a tensor map of rank 3", PIPELINE},
+    {"MANY_REGISTERS", "wait at 112 registers", PIPELINE},
+    {"NO_FIRST_MEETING", WRONG, EXCHANGE},
+    {"NO_LAST_MEETING", "which has ended", EXCHANGE},
+    {"FOREIGN_ADDRESS", "an address of the cluster", EXCHANGE},
+    {"OWN_RELEASE", "where another load is on its way|" WRONG, SHARE},
+    {"BLOCK_INIT", "there is no mbarrier|that no fence followed", SHARE},
+    {"OTHER_RANKS", "multicasts to ranks 0x4 of a cluster of 2", SHARE},
+    {"NO_LAST_MEETING", "which has ended|is still to come", SHARE},
 };
 
 static bool among(const char *text, const char *words)
@@ -196,10 +224,10 @@ START_TEST(right_kernels_are_right_under_every_schedule)
 {
     open_emulator();
     make_args("NOTHING");
-    for (int exchange = 0; exchange < 2; exchange++) {
-        build(exchange ? "exchange" : "pipeline", "NOTHING", exchange ? 1024 : 43008);
+    for (int which = 0; which < KERNELS; which++) {
+        build(which, "NOTHING");
         for (int i = 0; i < 5 * SCHEDULES; i++) {
-            const char *what = run(!exchange);
+            const char *what = run(which);
             ck_assert_msg(!what, "%s", what);
         }
     }
@@ -213,9 +241,9 @@ START_TEST(each_mistake_is_reported)
     int seen = 0;
     open_emulator();
     make_args(m->name);
-    build(m->exchange ? "exchange" : "pipeline", m->name, m->exchange ? 1024 : 43008);
+    build(m->which, m->name);
     for (int i = 0; i < SCHEDULES; i++) {
-        const char *what = run(!m->exchange);
+        const char *what = run(m->which);
         ck_assert_msg(!what || among(what, m->report), "%s: \"%s\" is none of \"%s\"", m->name, what,
                       m->report);
         seen += what != NULL;

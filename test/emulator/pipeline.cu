@@ -1,7 +1,8 @@
 // pipeline.cu -- a small pipeline of TMA and wgmma, and what may be wrong with one: test_emulator.c runs it.
 //
-// out[tile] = a b^T for each of two tiles, a and b of [64, 256], through two slots of 64 k; and `exchange`,
-// where the two blocks of a cluster read each other's memory. BROKEN, defined before, names one mistake.
+// out[tile] = a b^T for each of two tiles, a and b of [64, 256], through two slots of 64 k; `exchange`, where
+// the two blocks of a cluster read each other's memory; and `share`, where one loads a and the other b for
+// both. BROKEN, defined before, names one mistake.
 #include "ptx/barrier.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/control.cuh"
@@ -41,7 +42,10 @@ enum {
     MANY_REGISTERS,
     NO_FIRST_MEETING, // of the cluster: memory is read before it was written
     NO_LAST_MEETING,  // ... after its block has ended
-    FOREIGN_ADDRESS   // of the cluster, given to an instruction of the block
+    FOREIGN_ADDRESS,  // of the cluster, given to an instruction of the block
+    OWN_RELEASE,      // the other block does not know that its part may be overwritten
+    BLOCK_INIT,       // the other block's mbarriers are used before they are
+    OTHER_RANKS       // of a multicast
 };
 constexpr int broken = BROKEN;
 
@@ -183,4 +187,62 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(64) excha
     ptx::cluster_load(y, theirs);
     for (int i = 0; i < 4; i++) g.extra[(blockIdx.x * 64 + threadIdx.x) * 4 + i] = y[i];
     if (broken != NO_LAST_MEETING) ptx::cluster_arrive(), ptx::cluster_wait();
+}
+
+// Through one slot of 64 k. extra[block][operand][row] becomes the sum of the row.
+struct Slot {
+    alignas(1024) u8 operand[2][8192];
+    u64 full, empty;
+};
+
+DEV void meet_cluster()
+{
+    __syncwarp();
+    ptx::cluster_arrive();
+    ptx::cluster_wait();
+}
+DEV void send(Slot &s, const Args &g, u32 rank)
+{
+    for (int k = 0; k < steps; k++) {
+        ptx::mbarrier_wait(at(&s.empty), k & 1 ^ 1);
+        ptx::mbarrier_arrive_expect(at(&s.full), 16384);
+        ptx::tma_multicast(at(s.operand[rank]), rank ? &g.b : &g.a, at(&s.full), broken == OTHER_RANKS ? 4 : 3,
+                           k * 64, 0, 0);
+    }
+}
+DEV void receive(Slot &s, float *sum, int row)
+{
+    for (int k = 0; k < steps; k++) {
+        ptx::mbarrier_wait(at(&s.full), k & 1);
+        for (int i = 0; i < 128; i++)
+            sum[i / 64 * 64] += load((const bf16 *)s.operand[i / 64] + row * 64 + i % 64);
+        ptx::named_barrier(1, 64);
+        if (row >= 2) continue;
+        if (broken == OWN_RELEASE) ptx::mbarrier_arrive(at(&s.empty));
+        else ptx::cluster_mbarrier_arrive(ptx::cluster_address(at(&s.empty), row));
+    }
+}
+
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(96) share(const __grid_constant__ Args g)
+{
+    extern __shared__ __align__(1024) u8 memory[];
+    Slot &s = *(Slot *)memory;
+    const int row = (int)threadIdx.x - 32;
+    const u32 rank = ptx::cluster_rank();
+    if (broken == BLOCK_INIT && rank) // it comes late
+        for (int i = 0; i < 16; i++) __syncthreads();
+    if (threadIdx.x == 0) {
+        ptx::mbarrier_init(at(&s.full), 1);
+        ptx::mbarrier_init(at(&s.empty), 2);
+        ptx::mbarrier_fence_init();
+    }
+    if (broken == BLOCK_INIT) __syncthreads();
+    else meet_cluster();
+    if (threadIdx.x == 0) send(s, g, rank);
+    if (row >= 0) {
+        float *sum = g.extra + blockIdx.x * 256 + row;
+        for (int i = 0; i < 4; i++) sum[64 * i] = 0;
+        receive(s, sum, row);
+    }
+    if (broken != NO_LAST_MEETING) meet_cluster();
 }
