@@ -192,7 +192,7 @@ perf: ## measures on the GPU, into perf/results (CASES='gemm/DxD /4096', PERF_AR
 	@for p in $(PERF); do $(BUILD)/perf/$$p $(PERF_ARGS) $(CASES) || bad=1; done; \
 	[ -n "$(CASES)" ] || $(BUILD)/perf/layer --sustained --out perf/results/sustained.json $(PERF_ARGS) layer/ || bad=1; \
 	exit $${bad:-0}
-perf-tuned: ## tunes every product, thirty tiles each: is the price right? (minutes)
+perf-tuned: ## tunes every product, forty tiles each: is the price right? (minutes)
 	@$(MAKE) --no-print-directory -j$(JOBS) perf-build
 	@for p in gemm fused; do \
 	    $(BUILD)/perf/$$p --max-autotune --out perf/results/tuned_$$p.json $(PERF_ARGS) $(CASES) || bad=1; \

@@ -21,16 +21,16 @@
 #include <string.h>
 
 enum {
-    MOST_TILES = 42,
+    MOST_TILES = 46,
     MOST_WAYS = MOST_TILES + 3,
     ROUNDS = 15,
-    LONG_ROUNDS = 5,
+    LONG_ROUNDS = 3,
     WARM = 2,
     MOST_RUNS = 128,
     MOST_TENSORS = 256
 };
 /* Tiles of each class; of a thorough contest. Each costs a compilation. ORDER tile_class */
-static const int FEW_TILES[TILE_CLASSES] = {5, 3, 4, 3}, MANY_TILES[TILE_CLASSES] = {22, 6, 8, 6};
+static const int FEW_TILES[TILE_CLASSES] = {5, 3, 3, 3, 3}, MANY_TILES[TILE_CLASSES] = {22, 6, 6, 6, 6};
 static const double LONG_US = 60e3; /* of a long turn                                              */
 static const double LARGE_US = 100; /* of products whose power counts                              */
 

@@ -206,7 +206,7 @@ static void print_config(const struct program *p, struct text *t)
 {
     const struct tile *c = &p->tile;
     bool sm90 = c->mainloop == MAINLOOP_SM90, gemv = c->mainloop == MAINLOOP_GEMV;
-    text_append(t, "\nstruct Config {\n    using Args = ::Args;\n");
+    text_printf(t, "\nstruct Config%s {\n    using Args = ::Args;\n", gemv ? "" : " : WalkDefaults");
     if (sm90 || gemv)
         text_printf(t, "    using T = %s;\n", emit_dtype(p->a.dtype));
     else
@@ -220,6 +220,12 @@ static void print_config(const struct program *p, struct text *t)
     text_printf(t, "    static constexpr int band = %d, unit = %d;\n", c->band, unit_columns(p));
     text_printf(t, "    static constexpr int shared_bytes = %d;\n", p->kernel.shared_bytes);
     text_printf(t, "    static constexpr bool pingpong = %s;\n", truth(c->pingpong));
+    if (tile_cluster(c) > 1)
+        text_printf(t, "    static constexpr int cluster_m = %d, cluster_n = %d;\n", tile_cluster_m(c),
+                    tile_cluster_n(c));
+    if (c->across || c->serpentine)
+        text_printf(t, "    static constexpr bool across = %s, serpentine = %s;\n", truth(c->across),
+                    truth(c->serpentine));
     if (sm90) {
         text_printf(t, "    static constexpr int a_rows = %d, splits = %d;\n", tile_a_rows(p),
                     tile_splits(c));
@@ -278,8 +284,6 @@ static void print_entry(const struct program *p, struct text *t)
     text_printf(t, "__launch_bounds__(%d, %d)\n", p->kernel.threads, alone ? 1 : 2);
     text_printf(t, "%s(const __grid_constant__ Args args)\n", p->kernel.symbol);
     text_printf(t, "{\n    %s<Config, Epilogue%s", mainloop_name(p), c->scattered ? ", Share" : "");
-    if (tile_cluster(c) > 1)
-        text_printf(t, ", Config, Cluster<%d, %d>", tile_cluster_m(c), tile_cluster_n(c));
     text_append(t, ">(args);\n}\n");
 }
 

@@ -107,7 +107,9 @@ struct tile {
     int cluster_m, cluster_n; /* blocks of a cluster whose tiles are neighbours along M: B's tile is
                                  loaded once for all; along N: A's; 0 is 1; one of them is 1        */
     int blocks;     /* GEMV: that share the columns evenly                                         */
-    int band;       /* tile rows that are walked together, for L2                                  */
+    int band;       /* tile rows that are walked together, for L2; or columns:                     */
+    bool across;
+    bool serpentine; /* a block's every second tile is multiplied from the end of K                */
 };
 
 struct operand {

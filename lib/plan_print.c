@@ -118,8 +118,9 @@ void tile_print(const struct tile *tile, struct text *t)
 {
     text_append(t, mainloop_name[tile->mainloop]);
     if (tile->mainloop != MAINLOOP_CUBLASLT)
-        text_printf(t, " %dx%dx%d stages=%d groups=%d%s band=%d", tile->bm, tile->bn, tile->bk, tile->stages,
-                    tile->groups, tile->pingpong ? " pingpong" : "", tile->band);
+        text_printf(t, " %dx%dx%d stages=%d groups=%d%s band=%d%s%s", tile->bm, tile->bn, tile->bk,
+                    tile->stages, tile->groups, tile->pingpong ? " pingpong" : "", tile->band,
+                    tile->across ? " across" : "", tile->serpentine ? " serpentine" : "");
     if (tile->blocks) text_printf(t, " blocks=%d", tile->blocks);
     if (tile->splits > 1) text_printf(t, " splits=%d%s", tile->splits, tile->scattered ? " scattered" : "");
     if (tile_cluster(tile) > 1)

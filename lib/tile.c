@@ -13,13 +13,14 @@
  * Few rows: one consumer, two blocks on an SM. Few columns too: a cluster of blocks shares K. The numbers
  * are fitted to an H200 at M 1 to 1024, where they mostly pick what is within 5 % of the best tile tried;
  * with many rows, at 16384, to runs of some 0.3 s, after which the clock is what power and heat allow.
- * What no run has confirmed has a price that only says which of it tuning should measure first: clusters that
- * share K and scatter its sums, where more rows leave SMs idle; clusters that share operands; and three
- * consumers, whose tiles are the squarest.
+ * What no run has confirmed has a price that only says which of it tuning should measure first: tiles that
+ * are walked in squares; clusters that share K and scatter its sums, where more rows leave SMs idle; clusters
+ * that share operands; and three consumers, whose tiles are the squarest.
  */
 #include "epilogue.h"
 #include "tile.h"
 
+#include <math.h>
 #include <string.h>
 
 enum {
@@ -205,6 +206,7 @@ static double price(const struct program *p, const struct tile *t, int sms)
 struct search { /* the cheapest `n` of at most `most`, by price */
     const struct program *p;
     int sms, shared_bytes;
+    bool square; /* tiles are walked in squares                                                    */
     struct tile tile[MOST_CANDIDATES];
     double price[MOST_CANDIDATES];
     int n, most;
@@ -214,7 +216,7 @@ static bool same(const struct tile *a, const struct tile *b)
 {
     return a->bm == b->bm && a->bn == b->bn && a->groups == b->groups && a->pingpong == b->pingpong &&
            a->splits == b->splits && a->scattered == b->scattered && a->cluster_m == b->cluster_m &&
-           a->cluster_n == b->cluster_n;
+           a->cluster_n == b->cluster_n && a->across == b->across && a->serpentine == b->serpentine;
 }
 
 /* The first of equals comes first. */
@@ -240,6 +242,29 @@ static int most_stages(const struct program *p, const struct tile *t)
     return p->dim[1] > MOST_ODD_ROWS && t->bn > 128 ? MOST_WIDE_STAGES : MOST_STAGES;
 }
 
+/*
+ * With many rows, what all SMs multiply at one time, a wave, is too much for L2 to keep until the next wave:
+ * memory gives its rows and columns each time, and least of them if it is as high as it is wide. So bands of
+ * as many columns as make a whole number of rows of all SMs. And what a wave read last, the next one reads
+ * first. A model of L2 (least recently used, 25 to 50 MB) gives 16384 x 8192 x 8192 in 128x192 tiles 3.45 GB
+ * of memory's in bands of 8 rows, and 2.4 to 2.6 GB so.
+ */
+static void walk_in_squares(const struct search *s, struct tile *t)
+{
+    int cm = tile_cluster_m(t), cn = tile_cluster_n(t), all = s->sms / (cm * cn);
+    int64_t columns = CEIL_DIV(s->p->dim[2], t->bn * cn);
+    double least = INFINITY;
+    for (int wide = 1; wide <= all && wide <= columns; wide++) {
+        int high = all / wide;
+        double left_over = wide * high < all ? 1.1 : 1;
+        double side = (double)(high * cm * t->bm + wide * cn * t->bn) / (wide * high) * left_over;
+        if (side >= least) continue;
+        least = side;
+        t->band = wide * cn;
+    }
+    t->across = t->serpentine = true;
+}
+
 static void consider(struct search *s, struct tile t)
 {
     struct program p = *s->p;
@@ -253,7 +278,8 @@ static void consider(struct search *s, struct tile t)
     bool lean = t.bm == 64 && t.bn > 128 && s->p->dim[1] > MOST_ODD_ROWS; /* L2 would not keep up */
     if (!width_fits(s->p, &t) || accumulators(&t) > most || lean || !cluster_fits(&p)) return;
     t.stages = MIN(tile_stages(s->p, &t, room), most_stages(s->p, &t));
-    t.band = MAX(BAND_ROWS / t.bm / tile_cluster_m(&t), 1) * tile_cluster_m(&t);
+    if (s->square) walk_in_squares(s, &t);
+    else t.band = MAX(BAND_ROWS / t.bm / tile_cluster_m(&t), 1) * tile_cluster_m(&t);
     if (t.stages >= LEAST_STAGES) keep(s, &t, price(&p, &t, s->sms));
 }
 
@@ -312,10 +338,23 @@ static void consider_two(struct search *s, forms *consider_forms)
     consider_widths(s, (struct tile){.bm = 256, .groups = 2}, consider_forms);
 }
 
-static void consider_clustered(struct search *s) { consider_two(s, clustered); }
+static bool has_waves(const struct search *s) { return s->p->dim[1] > MOST_ODD_ROWS; }
+
+static void consider_squares(struct search *s)
+{
+    s->square = true;
+    if (has_waves(s)) consider_two(s, alone);
+}
+
+static void consider_clustered(struct search *s)
+{
+    s->square = has_waves(s);
+    consider_two(s, clustered);
+}
 
 static void consider_three(struct search *s)
 {
+    s->square = has_waves(s);
     if (s->p->dim[1] > 128) consider_widths(s, (struct tile){.bm = 192, .groups = 3}, alone_or_clustered);
 }
 
@@ -380,6 +419,7 @@ int tile_candidates(const struct program *p, const struct machine *m, enum tile_
 {
     static void (*const consider_class[TILE_CLASSES])(struct search *) = {
         [TILES_KNOWN] = consider_known,
+        [TILES_SQUARE] = consider_squares,
         [TILES_SCATTERED] = consider_scattered,
         [TILES_CLUSTERED] = consider_clustered,
         [TILES_THREE] = consider_three};

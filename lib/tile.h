@@ -9,6 +9,7 @@ bool tile_pairs_ok(const struct program *p); /* may p->pair be fused into this G
  * ORDER tile_class */
 enum tile_class {
     TILES_KNOWN,
+    TILES_SQUARE,    /* KNOWN ones of many rows, walked in squares                                 */
     TILES_SCATTERED, /* blocks of a cluster share K, and each drains a share of the columns        */
     TILES_CLUSTERED, /* blocks of a cluster share operands                                         */
     TILES_THREE,     /* of three consumers, clustered or not                                       */

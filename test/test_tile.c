@@ -48,6 +48,32 @@ START_TEST(shapes)
 }
 END_TEST
 
+/* A wave of all SMs is about as high as it is wide, in whole bands. */
+START_TEST(squares_are_square)
+{
+    static const int64_t shape[][3] = {{16384, 8192, 8192}, {16384, 2048, 5632}, {4096, 640, 4096}};
+    for (int s = 0; s < ARRAY_SIZE(shape); s++) {
+        struct program p = product(shape[s][0], shape[s][1], shape[s][2]);
+        struct tile t[16];
+        int n = tile_candidates(&p, &gemm_machine, TILES_SQUARE, t, ARRAY_SIZE(t));
+        ck_assert_int_eq(n, ARRAY_SIZE(t));
+        for (int i = 0; i < n; i++) {
+            int64_t columns = (p.dim[2] + t[i].bn - 1) / t[i].bn, high = gemm_machine.sms / t[i].band;
+            double aspect = (double)(high * t[i].bm) / (double)(t[i].band * t[i].bn);
+            ck_assert(t[i].across && t[i].serpentine && t[i].band <= columns);
+            ck_assert_int_ge(10 * high * t[i].band, 9 * gemm_machine.sms);
+            if (t[i].band < columns - 1) ck_assert(aspect > 0.4 && aspect < 2.5);
+        }
+        ck_assert_int_eq(tile_candidates(&p, &gemm_machine, TILES_CLUSTERED, t, 1), 1);
+        ck_assert_int_eq(t[0].band % tile_cluster_n(&t[0]), 0);
+        ck_assert(!choose(&p).across); /* no price knows them                                      */
+    }
+    struct program few = product(1024, 8192, 8192);
+    struct tile t;
+    ck_assert_int_eq(tile_candidates(&few, &gemm_machine, TILES_SQUARE, &t, 1), 0);
+}
+END_TEST
+
 /* Few tiles: blocks share K, each has an SM, and their sums fit where the operands were. */
 START_TEST(few_tiles_share_k)
 {
@@ -131,7 +157,7 @@ static void check_untried(struct program p, enum tile_class class, int least)
         ck_assert_msg(named.bm == t[i].bm && named.bn == t[i].bn && named.cluster_m == t[i].cluster_m &&
                           named.cluster_n == t[i].cluster_n && named.groups == t[i].groups,
                       "%s", text_str(&words));
-        ck_assert(t[i].stages >= 3 && t[i].band % cm == 0 && tile_splits(&t[i]) == 1);
+        ck_assert(t[i].stages >= 3 && t[i].band % (t[i].across ? cn : cm) == 0 && tile_splits(&t[i]) == 1);
         ck_assert_int_le(tile_shared_bytes(&q), gemm_machine.shared_bytes);
         ck_assert_msg((cm * cn == 2 || class == TILES_THREE) && (class == TILES_THREE) == (t[i].groups == 3),
                       "%s", text_str(&words));
@@ -325,6 +351,7 @@ Suite *tile_suite(void)
     Suite *s = suite_create("tile");
     TCase *t = tcase_create("choose");
     tcase_add_test(t, shapes);
+    tcase_add_test(t, squares_are_square);
     tcase_add_test(t, few_tiles_share_k);
     tcase_add_test(t, tuning_tries_scattered_sums);
     tcase_add_test(t, shares_keep_pairs);

@@ -255,6 +255,12 @@ static void embedded(struct gemm_rig *r, int acc)
         .mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = 2, .pingpong = turns, .band = 4,    \
         .cluster_m = high, .cluster_n = wide                                                                 \
     }
+/* Bands of `w` columns, and K to and fro. */
+#define SQUARE(m, n, turns, w, high, wide)                                                                   \
+    {                                                                                                        \
+        .mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = 2, .pingpong = turns, .band = w,    \
+        .across = true, .serpentine = true, .cluster_m = high, .cluster_n = wide                             \
+    }
 #define STREAM(n, piece, parts)                                                                              \
     {                                                                                                        \
         .mainloop = MAINLOOP_GEMV, .bm = 1, .bn = n, .bk = piece, .groups = 2, .band = 1, .blocks = parts    \
@@ -431,6 +437,11 @@ const struct gemm_case gemm_cases[] = {
     {"three loss", 1, 300, 1000, 128, BF, 0, 0, 0, loss, 0, {0}, THREE(192, 192, 1, 1)},
     {"three embedded", 1, 266, 400, 64, BF, 0, 0, 0, embedded, 0, {0}, THREE(192, 192, 1, 1)},
     {"three row stored", 2, 230, 300, 64, BF, 0, 0, 0, row_stored, 0, {0}, THREE(192, 192, 1, 1)},
+    {"square", 1, 2500, 2504, 200, BF, 0, 0, 0, residual, 0, {0}, SQUARE(128, 128, true, 11, 1, 1)},
+    {"square, part of a band", 2, 700, 1000, 136, BF, 0, 0, 0, plain, 0, {0}, SQUARE(64, 128, true, 3, 1, 1)},
+    {"square, cooperative", 1, 1504, 1104, 328, HF, 1, 1, 0, plain, 0, {0}, SQUARE(128, 64, false, 4, 1, 1)},
+    {"square, shared a", 1, 900, 2000, 200, BF, 0, 0, 0, residual, 0, {0}, SQUARE(128, 128, true, 4, 1, 2)},
+    {"square, shared b", 2, 700, 1100, 200, BF, 0, 0, 0, residual, 0, {0}, SQUARE(64, 128, true, 3, 2, 1)},
     {"shared b", 1, 500, 520, 328, BF, 0, 0, 0, plain, 0, {0}, SHARED(128, 128, true, 2, 1)},
     {"shared a", 1, 500, 700, 328, BF, 0, 0, 0, plain, 0, {0}, SHARED(128, 192, true, 1, 2)},
     {"shared b, past the end", 2, 300, 700, 200, BF, 0, 0, 0, residual, 0, {0}, SHARED(128, 192, true, 2, 1)},

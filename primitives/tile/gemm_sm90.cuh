@@ -168,15 +168,18 @@ template <class C, class E, class S, class X> struct GemmSm90 {
     {
         Cursor at = {0, 1};
         const Part part = this->part();
+        bool back = false;
         for (u32 i = blockIdx.x / cluster; i < Walk::count; i += gridDim.x / cluster) {
             const Tile t = Walk::tile(i, place());
 #pragma unroll 1 // its warpgroup has few registers
-            for (int k = part.first; k < part.last; k++, at.next()) {
+            for (int step = part.first; step < part.last; step++, at.next()) {
+                const int k = bk * (back ? part.first + part.last - 1 - step : step);
                 ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
                 ptx::mbarrier_arrive_expect(address(&s.full[at.slot]), a_bytes + b_bytes);
-                load_a(at.slot, k * bk, t);
-                load_b(at.slot, k * bk, t);
+                load_a(at.slot, k, t);
+                load_b(at.slot, k, t);
             }
+            back = C::serpentine && !back;
         }
     }
 
@@ -343,11 +346,10 @@ template <class C, class E, class S, class X> struct GemmSm90 {
     }
 };
 
-template <class C, class E, class S = C, class X = Cluster<1, 1>>
-DEV void gemm_sm90(const typename C::Args &args)
+template <class C, class E, class S = C> DEV void gemm_sm90(const typename C::Args &args)
 {
     extern __shared__ __align__(1024) u8 memory[];
-    using Gemm = GemmSm90<C, E, S, X>;
+    using Gemm = GemmSm90<C, E, S, Cluster<C::cluster_m, C::cluster_n>>;
     Gemm{args, *(typename Gemm::Shared *)memory}.run();
 }
 

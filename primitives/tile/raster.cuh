@@ -1,7 +1,9 @@
 // raster.cuh -- the order in which output tiles are walked.
 //
-// Bands of C::band tile rows are swept along N, so that the tiles in flight at one time form a
-// rectangle whose operands stay in L2. The blocks of a cluster walk neighbouring tiles, thus in step.
+// Bands of C::band tile rows are swept along N, or bands of tile columns along M (across), so that the tiles
+// in flight at one time form a rectangle whose operands stay in L2. Serpentine: every second tile of a block
+// is multiplied from the end of K to its beginning, so that a sweep begins with what the last one ended with.
+// The blocks of a cluster walk neighbouring tiles, thus in step.
 #pragma once
 
 #include "types.cuh"
@@ -16,23 +18,31 @@ template <int m, int n> struct Cluster {
     static_assert(m == 1 || n == 1);
 };
 
+// What a Config inherits that does not say otherwise.
+struct WalkDefaults {
+    static constexpr int cluster_m = 1, cluster_n = 1;
+    static constexpr bool across = false, serpentine = false;
+};
+
 template <class C, class X = Cluster<1, 1>> struct Raster {
     static constexpr int rows = (int)((C::m + C::bm - 1) / C::bm);
     static constexpr int columns = (int)((C::n + C::bn - 1) / C::bn);
     // In clusters, which may reach past the end:
     static constexpr int high = (rows + X::high - 1) / X::high, wide = (columns + X::wide - 1) / X::wide;
-    static constexpr int most = C::band / X::high;
+    static constexpr int side = C::across ? X::wide : X::high;
+    static constexpr int most = C::band / side, length = C::across ? high : wide; // of a band
     static constexpr u32 each = (u32)high * wide, count = each * (u32)C::batch;
-    static_assert(C::band % X::high == 0);
+    static_assert(C::band % side == 0);
 
     // Of the cluster's block `rank`.
     DEV static Tile tile(u32 index, int rank = 0)
     {
         const u32 batch = index / each, i = index % each;
-        const u32 band = i / (most * wide), in = i % (most * wide);
-        const u32 first = band * most, left = high - first, height = left < most ? left : most;
-        return {(int)batch, (int)(first + in % height) * X::high + rank % X::high,
-                (int)(in / height) * X::wide + rank / X::high};
+        const u32 band = i / (most * length), in = i % (most * length);
+        const u32 first = band * most, left = (C::across ? wide : high) - first;
+        const u32 width = left < most ? left : most, x = first + in % width, y = in / width;
+        return {(int)batch, (int)(C::across ? y : x) * X::high + rank % X::high,
+                (int)(C::across ? x : y) * X::wide + rank / X::high};
     }
     DEV static bool exists(const Tile &t)
     {
