@@ -1,6 +1,6 @@
 /*
- * epilogue.h -- what the steps of a GEMM need: asked by the planner and tile.c, which make room for it, and
- * by the emitters, which print it.
+ * epilogue.h -- what the steps of a GEMM need: asked by the planner and by tile_fits.c, which make room for
+ * it, and by the emitters, which print it.
  */
 #ifndef EPILOGUE_H
 #define EPILOGUE_H

@@ -1,207 +1,34 @@
 /*
  * tile.c -- the tile and mainloop of a GEMM, by its shape: a pure function.
  *
- * Every tile that the program's pairs and layouts allow gets a price in clock cycles, and the cheapest
- * one wins, unless tuning measured another (tune.c):
- *     max(waves * (max(products, traffic) + traffic * power), weights) + what the epilogue leaves exposed
- *     products = bm bn K / 1600            16-bit multiply-adds that an SM finishes in a clock
- *     traffic  = 2 (a_rows + bn) K / 61    bytes that L2 gives an SM in a clock; an operand's, divided
- *                                          by the blocks of a cluster that get its tile at one time
- *     weights  = 2 N K / (18.6 SMs)        bytes that memory gives an SM in a clock: with few rows, all
- *     power    = 1/8, or 0.3 with many rows, where the card's power is short and bytes take their part
- * A row, or two short ones: streamed at the pace of the weights; nothing is exposed.
- * Few rows: one consumer, two blocks on an SM. Few columns too: a cluster of blocks shares K. The numbers
- * are fitted to an H200 at M 1 to 1024, where they mostly pick what is within 5 % of the best tile tried;
- * with many rows, at 16384, to runs of some 0.3 s, after which the clock is what power and heat allow.
+ * Every tile that the program allows (tile_fits.c) gets a price (tile_price.c), and the cheapest one wins,
+ * unless tuning measured another (tune.c).
+ * Few rows: one consumer, two blocks on an SM. Few columns too: a cluster of blocks shares K.
  * What no run has confirmed has a price that only says which of it tuning should measure first: tiles that
  * are walked in squares; clusters that share K and scatter its sums, where more rows leave SMs idle; clusters
  * that share operands; and three consumers, whose tiles are the squarest.
  */
 #include "epilogue.h"
-#include "tile.h"
+#include "tile_parts.h"
 
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
 enum {
-    SHARED_BYTES = 232448, /* of a Hopper block, when the machine does not say              */
-    L2_BYTES = 61,         /* an SM gets from L2 in a clock: measured on an H200            */
-    PRODUCTS = 1600,       /* 16-bit, in a clock, at the power that there is; 2048 else     */
-    CLUSTER_BYTES = 14,    /* an SM gets from others of its cluster in a clock              */
-    BEGINNING = 300,       /* clocks, of a tile                                             */
-    COOPERATION = 1400,    /* clocks between two that both consumers share                  */
-    FEW_ROWS = 16,         /* a block needs half of an SM's memory to keep weights coming   */
+    SHARED_BYTES = 232448, /* of a Hopper block, when the machine does not say                    */
+    SMS = 132,             /* likewise                                                            */
+    FEW_ROWS = 16,         /* a block needs half of an SM's memory to keep weights coming         */
     MOST_SPLIT_ROWS = 64,
-    MOST_ODD_ROWS = 1024,  /* where a wave more or less matters; beyond, power does         */
-    BAND_ROWS = 1024,      /* tile rows of so many are walked together: A's stay in L2      */
-    MOST_STAGES = 24,
-    MOST_WIDE_STAGES = 4,  /* of tiles with many rows                                       */
+    BAND_ROWS = 1024,      /* tile rows of so many are walked together: A's stay in L2            */
+    MOST_WIDE_STAGES = 4,  /* of tiles with many rows                                             */
     LEAST_STAGES = 3,
-    MOST_ACCUMULATORS = 192,      /* floats of a thread, if the epilogue needs little              */
-    MOST_BUSY_ACCUMULATORS = 128, /* if it loads tiles into registers; or if all drain at once     */
-    MOST_CROWDED_ACCUMULATORS = 96, /* of three consumers                                          */
-    MOST_HEAD = 256,
-    STREAM_PIECE = 6144,          /* elements of a row of B that come together                      */
-    STREAM_PIECES = 5,            /* of A, that fit a thread's registers                            */
-    STREAM_BYTES = 40,            /* an SM may get from memory in a clock, where others get less    */
+    STREAM_PIECE = 6144,   /* elements of a row of B that come together                           */
+    STREAM_PIECES = 5,     /* of A, that fit a thread's registers                                 */
     MOST_CANDIDATES = 128
 };
 
-/* ---- Which pairs meet in a thread ---- */
-
-static bool unit_stride(const struct operand *o) { return o->k == 1 || o->row == 1; }
-
-/* TMA's rules for an operand. */
-static bool operand_fits_sm90(const struct operand *o, int64_t batch, int64_t rows, int64_t k)
-{
-    bool k_major = o->k == 1;
-    int64_t pitch = k_major ? o->row : o->k, outer = k_major ? rows : k;
-    if (!unit_stride(o) || dtype_size(o->dtype) != 2 || o->offset % 8) return false;
-    if (outer > 1 && (pitch % 8 || pitch <= 0)) return false;
-    return batch <= 1 || (o->batch % 8 == 0 && o->batch >= 0);
-}
-
-static bool is_mn_major(const struct operand *o) { return o->k != 1; }
-
-static bool fits_sm90(const struct program *p)
-{
-    bool work = p->dim[0] > 0 && p->dim[1] > 0 && p->dim[2] > 0 && p->k > 0;
-    return work && p->a.dtype == p->b.dtype && operand_fits_sm90(&p->a, p->dim[0], p->dim[1], p->k) &&
-           operand_fits_sm90(&p->b, p->dim[0], p->dim[2], p->k);
-}
-
-static bool rope_fits(const struct rope_spec *r)
-{
-    if (r->head_dim <= 0 || r->rotary % 2 || r->head_dim % 2) return false;
-    return !r->half || (r->rotary % 16 == 0 && r->head_dim % 16 == 0 && r->head_dim <= MOST_HEAD);
-}
-
-/* [K, 2F] weights: no tensor map has every second column, or halves that start off 16 bytes. */
-static bool gating_fits(const struct program *p)
-{
-    bool apart = p->pair == PAIR_GLU_STACKED && p->dim[2] / 2 % 8 == 0;
-    return p->dim[2] % 2 == 0 && (apart || !is_mn_major(&p->b) || !fits_sm90(p));
-}
-
-bool tile_pairs_ok(const struct program *p)
-{
-    if (p->pair == PAIR_NONE) return true;
-    return p->pair == PAIR_ROPE ? rope_fits(&p->rope) : gating_fits(p);
-}
-
-/* ---- Candidates ---- */
-
-static bool is_half_rope(const struct program *p) { return p->pair == PAIR_ROPE && p->rope.half; }
-
-/* A wide tile, or a share of one, may hold pieces of heads, which are boxes of a map of whole heads. */
-static bool splits_heads(const struct program *p, const struct tile *t)
-{
-    const struct rope_spec *r = &p->rope;
-    bool whole = r->rotary == r->head_dim && p->dim[2] % r->head_dim == 0;
-    return (t->bn > 128 || t->scattered) && tile_share(t) % 64 == 0 && r->head_dim % 64 == 0 && whole &&
-           !is_mn_major(&p->b) && (p->dim[0] == 1 || !p->b.batch);
-}
-
-/* A share is as wide as what TMA stores at once. */
-static bool width_fits(const struct program *p, const struct tile *t)
-{
-    int block = program_is_gated(p) ? 128 : 64, share = tile_share(t);
-    if (t->scattered && share % (program_is_gated(p) || is_half_rope(p) ? 64 : 32)) return false;
-    if (is_half_rope(p) && share % p->rope.head_dim) return splits_heads(p, t);
-    return !is_mn_major(&p->b) || t->bn % block == 0;
-}
-
-/* Tiles that come in registers, not by TMA. */
-static bool loads_directly(const struct program *p)
-{
-    for (int i = 0; i < p->steps; i++)
-        if (p->step[i].kind == STEP_LOAD && step_level(&p->step[i]) == LEVEL_SLOT && i != fetched_load(p))
-            return true;
-    return false;
-}
-
-static bool is_busy(const struct program *p) { return p->pair == PAIR_ROPE || loads_directly(p); }
-
-static int accumulators(const struct tile *t)
-{
-    int rows = t->pingpong ? t->bm : t->bm / t->groups;
-    return rows * t->bn / 128;
-}
-
-int tile_stages(const struct program *p, const struct tile *t, int shared_bytes)
-{
-    struct program q = *p;
-    q.tile = *t;
-    q.tile.stages = MOST_STAGES;
-    while (q.tile.stages && tile_shared_bytes(&q) > shared_bytes) q.tile.stages--;
-    return q.tile.stages;
-}
-
-/* Do the parts of a tile that a cluster's blocks load consist of whole octets, or of whole blocks of 64 if
- * the operand is MN-major? And are there tiles for all of them? */
-static bool cluster_fits(const struct program *p)
-{
-    const struct tile *t = &p->tile;
-    int cm = tile_cluster_m(t), cn = tile_cluster_n(t);
-    int a_step = is_mn_major(&p->a) ? 64 : 8, b_step = is_mn_major(&p->b) ? 64 : 8;
-    bool parts = tile_a_rows(p) % (cn * a_step) == 0 && t->bn % (cm * b_step) == 0;
-    return parts && p->dim[1] > (cm - 1) * t->bm && p->dim[2] > (cn - 1) * t->bn;
-}
-
-static bool shares_sm(const struct tile *t) { return t->groups == 1 && tile_splits(t) == 1; }
-
-/* Reductions whose state is several numbers: their sums wait for maxima or means. */
-static bool is_heavy(const struct program *p)
-{
-    for (int i = 0; i < p->steps; i++)
-        if (p->step[i].kind == STEP_REDUCE && p->step[i].prim->state > 1) return true;
-    return false;
-}
-
-/* A cluster's sums go to one of its blocks; or from each block to each. */
-static double sums_clocks(const struct tile *t)
-{
-    int splits = tile_splits(t), bytes = 4 * t->bm * tile_share(t) * (splits - 1);
-    if (t->scattered) return 1000 + (double)bytes / CLUSTER_BYTES;
-    return splits > 1 ? 500 * splits * splits : 0;
-}
-
-/* What a tile's epilogue takes, if nothing hides it. */
-static double epilogue_clocks(const struct program *p, const struct tile *t)
-{
-    bool staged = (program_is_gated(p) ? t->bn / 2 : t->bn) % 32 == 0 || t->bn <= 64;
-    struct program q = *p;
-    q.tile = *t;
-    int elements = tile_a_rows(&q) * tile_share(t) / (t->pingpong ? 1 : t->groups);
-    int work = 1 + 4 * is_busy(p) + 4 * is_heavy(p);
-    return 1000 + elements / 16 * work * (staged ? 1 : 1.5) + sums_clocks(t);
-}
-
-/* Bytes of B that memory must give, slower if some SMs ask for none. */
-static double weight_clocks(const struct program *p, int sms, double used)
-{
-    double batch = p->b.batch ? (double)p->dim[0] : 1;
-    return 2 * batch * (double)p->dim[2] * (double)p->k / (18.6 * sms) * (1.25 - 0.25 * used);
-}
-
-static double price(const struct program *p, const struct tile *t, int sms)
-{
-    struct program q = *p;
-    q.tile = *t;
-    double k = (double)CEIL_DIV(p->k, 64 * tile_splits(t)) * 64, blocks = (double)program_blocks(&q);
-    double waves = (double)(int64_t)((blocks + sms - 1) / sms);
-    double a = (double)tile_a_rows(&q) / tile_cluster_n(t), b = (double)t->bn / tile_cluster_m(t);
-    double products = t->bm * t->bn * k / PRODUCTS, traffic = 2 * (a + b) * k / L2_BYTES;
-    bool many = p->dim[1] > MOST_ODD_ROWS;
-    double shallow = t->stages < 4 ? 1.08 : 1, together = many && !t->pingpong ? 1.03 : 1;
-    double each = (MAX(products, traffic) + traffic * (many ? 0.3 : 0.125)) * shallow * together + BEGINNING;
-    double epilogue = epilogue_clocks(p, t);
-    double weights = weight_clocks(p, sms, blocks / (waves * sms)) + BEGINNING * waves;
-    double stream = MAX(waves * each, weights);
-    bool overlaps = t->pingpong || shares_sm(t);
-    return overlaps ? MAX(stream, waves * epilogue / 2) + epilogue
-                    : stream + waves * epilogue + (waves - 1) * COOPERATION;
-}
+/* ---- The cheapest ---- */
 
 struct search { /* the cheapest `n` of at most `most`, by price */
     const struct program *p;
@@ -239,7 +66,7 @@ static void keep(struct search *s, const struct tile *t, double price)
 /* A deeper ring lets blocks drift apart, and then they no longer find in L2 what others have loaded. */
 static int most_stages(const struct program *p, const struct tile *t)
 {
-    return p->dim[1] > MOST_ODD_ROWS && t->bn > 128 ? MOST_WIDE_STAGES : MOST_STAGES;
+    return p->dim[1] > MOST_ODD_ROWS && t->bn > 128 ? MOST_WIDE_STAGES : INT_MAX;
 }
 
 /*
@@ -265,22 +92,22 @@ static void walk_in_squares(const struct search *s, struct tile *t)
     t->across = t->serpentine = true;
 }
 
+/* ---- Candidates ---- */
+
 static void consider(struct search *s, struct tile t)
 {
     struct program p = *s->p;
     t.mainloop = MAINLOOP_SM90;
     t.bk = 64;
     p.tile = t;
-    int most = loads_directly(&p) || !t.pingpong ? MOST_BUSY_ACCUMULATORS : MOST_ACCUMULATORS;
-    if (t.groups > 2) most = MOST_CROWDED_ACCUMULATORS;
     bool half = t.groups == 1 && s->p->dim[1] <= FEW_ROWS; /* so that two blocks fit an SM        */
     int room = half ? (s->shared_bytes - 1024) / 2 : s->shared_bytes;
     bool lean = t.bm == 64 && t.bn > 128 && s->p->dim[1] > MOST_ODD_ROWS; /* L2 would not keep up */
-    if (!width_fits(s->p, &t) || accumulators(&t) > most || lean || !cluster_fits(&p)) return;
+    if (lean || !tile_fits(&p)) return;
     t.stages = MIN(tile_stages(s->p, &t, room), most_stages(s->p, &t));
     if (s->square) walk_in_squares(s, &t);
     else t.band = MAX(BAND_ROWS / t.bm / tile_cluster_m(&t), 1) * tile_cluster_m(&t);
-    if (t.stages >= LEAST_STAGES) keep(s, &t, price(&p, &t, s->sms));
+    if (t.stages >= LEAST_STAGES) keep(s, &t, tile_price(&p, &t, s->sms));
 }
 
 /* One consumer, for few rows: alone, or with others that share its K if they all find an SM. */
@@ -323,7 +150,7 @@ static void alone_or_clustered(struct search *s, struct tile t)
 static void consider_widths(struct search *s, struct tile t, forms *consider_forms)
 {
     static const int width[] = {128, 192, 256, 64, 32, 16}, odd[] = {96, 112, 176, 224};
-    int head = is_half_rope(s->p) ? (int)s->p->rope.head_dim : 512;
+    int head = program_is_half_rope(s->p) ? (int)s->p->rope.head_dim : 512;
     for (int i = 0; i < ARRAY_SIZE(width); i++) t.bn = width[i], consider_forms(s, t);
     for (int i = 0; i < ARRAY_SIZE(odd) && s->p->dim[1] <= MOST_ODD_ROWS; i++)
         t.bn = odd[i], consider_forms(s, t);
@@ -381,7 +208,7 @@ static bool streams(const struct program *p)
     int64_t pieces = CEIL_DIV(p->k, STREAM_PIECE), rows = p->dim[0] * p->dim[1];
     bool few = rows == 1 ? pieces <= STREAM_PIECES : rows == 2 && p->dim[0] == 1 && pieces == 1;
     bool whole = p->dim[2] % 16 == 0 && p->dim[2] < INT32_MAX && p->k % 8 == 0;
-    return few && whole && !is_mn_major(&p->a) && !is_mn_major(&p->b);
+    return few && whole && !operand_is_mn_major(&p->a) && !operand_is_mn_major(&p->b);
 }
 
 /* Half of an SM's memory, so that the next program's blocks begin beside these. */
@@ -390,20 +217,18 @@ static void consider_stream(struct search *s)
     const struct program *p = s->p;
     struct tile t = {.mainloop = MAINLOOP_GEMV, .bm = (int)p->dim[1], .bn = 16, .groups = 2, .band = 1};
     if (!streams(p)) return;
-    if (is_half_rope(p)) t.bn = (int)p->rope.head_dim;
+    if (program_is_half_rope(p)) t.bn = (int)p->rope.head_dim;
     t.bk = (int)CEIL_DIV(p->k, 8 * CEIL_DIV(p->k, STREAM_PIECE)) * 8;
     t.blocks = (int)MIN(p->dim[2] / 4, s->sms);
     t.stages = tile_stages(p, &t, (s->shared_bytes - 1024) / 2);
-    double share = 8 * (double)CEIL_DIV(p->dim[2] / 4, t.blocks) * (double)p->k / STREAM_BYTES;
-    double weights = weight_clocks(p, s->sms, (double)t.blocks / s->sms);
-    if (t.stages >= LEAST_STAGES) keep(s, &t, BEGINNING + MAX(share, weights) + BEGINNING);
+    if (t.stages >= LEAST_STAGES) keep(s, &t, tile_stream_price(p, &t, s->sms));
 }
 
 static struct tile simt_tile(const struct program *p)
 {
     struct tile t = {.mainloop = MAINLOOP_SIMT, .bn = 64, .bk = 16, .stages = 1, .groups = 1, .band = 8};
     int head = (int)p->rope.head_dim;
-    if (is_half_rope(p)) t.bn = head >= 64 ? head : 64 / head * head;
+    if (program_is_half_rope(p)) t.bn = head >= 64 ? head : 64 / head * head;
     t.bm = p->dim[1] > 64 && t.bn <= 64 ? 128 : 64;
     return t;
 }
@@ -423,9 +248,9 @@ int tile_candidates(const struct program *p, const struct machine *m, enum tile_
         [TILES_SCATTERED] = consider_scattered,
         [TILES_CLUSTERED] = consider_clustered,
         [TILES_THREE] = consider_three};
-    struct search s = {.p = p, .sms = m->sms > 0 ? m->sms : 132, .most = MIN(most, MOST_CANDIDATES)};
+    struct search s = {.p = p, .sms = m->sms > 0 ? m->sms : SMS, .most = MIN(most, MOST_CANDIDATES)};
     s.shared_bytes = m->shared_bytes > 0 ? m->shared_bytes : SHARED_BYTES;
-    if (m->sm90 && fits_sm90(p) && tile_pairs_ok(p)) consider_class[class](&s);
+    if (m->sm90 && tile_fits_sm90(p) && tile_pairs_ok(p)) consider_class[class](&s);
     if (!s.n && class == TILES_KNOWN) s.tile[s.n++] = simt_tile(p);
     memcpy(out, s.tile, sizeof *out * (size_t)s.n);
     return s.n;
@@ -458,31 +283,3 @@ struct tile tile_named(const struct program *p, const struct machine *m, const c
     return tile_choose(p, m);
 }
 
-/* ---- Instead of the plain mainloop ---- */
-
-/* Microseconds, fitted to an H200. A step of K takes a tile 0.06 alone on its SM, twice that for two. */
-static double simt_us(const struct program *p, int sms)
-{
-    double tiles = (double)p->dim[0] * (double)CEIL_DIV(p->dim[1], p->tile.bm) *
-                   (double)CEIL_DIV(p->dim[2], p->tile.bn);
-    double waves = (double)(int64_t)((tiles + 2 * sms - 1) / (2 * sms));
-    return waves * (double)p->k * 0.06 * (1 + MIN(tiles / (2 * sms), 1));
-}
-
-/* What a store and a load cost between the product and each pass of the epilogue, besides. */
-static double cublaslt_us(const struct program *p)
-{
-    bool wide = p->a.dtype == CODA_F32;
-    int passes = p->steps > 2;
-    for (int i = 0; i < p->steps; i++) passes += p->step[i].kind == STEP_ROPE;
-    double elements = (double)p->dim[0] * (double)p->dim[1] * (double)p->dim[2];
-    double product = MAX(program_flops(p) / (wide ? 50e6 : 130e6), (double)program_bytes(p) / 3.5e6);
-    return 10 + product + passes * (2 + 2 * elements * dtype_size(p->a.dtype) / 2.8e6);
-}
-
-bool tile_loses(const struct program *p, const struct machine *m)
-{
-    double margin = 1.25; /* between two rough prices */
-    return p->tile.mainloop == MAINLOOP_SIMT && plan_suits_cublaslt(p) &&
-           simt_us(p, m->sms > 0 ? m->sms : 132) > margin * cublaslt_us(p);
-}

@@ -1,4 +1,4 @@
-/* tile.h -- tile.c: the tile and mainloop of a GEMM, by its shape; pure functions. */
+/* tile.h -- the tile and mainloop of a GEMM, by its shape: pure functions of tile.c and its parts. */
 #ifndef TILE_H
 #define TILE_H
 

@@ -22,6 +22,12 @@ struct gemm_rig {
     void *host[GEMM_BUFFERS];
 };
 
+/* Columns of the product, or of a gated output. */
+static inline int64_t gemm_width(const struct gemm_rig *r, bool half)
+{
+    return r->p.dim[2] / (half ? 2 : 1);
+}
+
 struct gemm_case {
     const char *name;
     int64_t batch, m, n, k;
@@ -43,6 +49,8 @@ coda_status gemm_emit(const struct gemm_case *c, bool simt, struct gemm_rig *r);
 struct tile gemm_any_tile(const struct gemm_case *c, uint64_t number);
 bool gemm_fill(struct gemm_rig *r, uint64_t seed); /* host memory; false if there is none left      */
 void gemm_free(struct gemm_rig *r);
+
+/* ---- util_gemm_check.c ---- */
 
 /* Compares the outputs in host memory on row m of `batch`: the largest error, in units of what fp32
  * sums and one rounding to the stored dtype may cause. */

@@ -1,0 +1,123 @@
+/*
+ * tile_fits.c -- which tiles a GEMM allows: what TMA can describe, pairs that meet in a thread, registers
+ * and shared memory that there are.
+ */
+#include "epilogue.h"
+#include "tile_parts.h"
+
+enum {
+    MOST_STAGES = 24,
+    MOST_ACCUMULATORS = 192,      /* floats of a thread, if the epilogue needs little              */
+    MOST_BUSY_ACCUMULATORS = 128, /* if it loads tiles into registers; or if all drain at once     */
+    MOST_CROWDED_ACCUMULATORS = 96, /* of three consumers                                          */
+    MOST_HEAD = 256
+};
+
+/* ---- Operands ---- */
+
+static bool unit_stride(const struct operand *o) { return o->k == 1 || o->row == 1; }
+
+/* TMA's rules for an operand. */
+static bool operand_fits_sm90(const struct operand *o, int64_t batch, int64_t rows, int64_t k)
+{
+    bool k_major = o->k == 1;
+    int64_t pitch = k_major ? o->row : o->k, outer = k_major ? rows : k;
+    if (!unit_stride(o) || dtype_size(o->dtype) != 2 || o->offset % 8) return false;
+    if (outer > 1 && (pitch % 8 || pitch <= 0)) return false;
+    return batch <= 1 || (o->batch % 8 == 0 && o->batch >= 0);
+}
+
+bool tile_fits_sm90(const struct program *p)
+{
+    bool work = p->dim[0] > 0 && p->dim[1] > 0 && p->dim[2] > 0 && p->k > 0;
+    return work && p->a.dtype == p->b.dtype && operand_fits_sm90(&p->a, p->dim[0], p->dim[1], p->k) &&
+           operand_fits_sm90(&p->b, p->dim[0], p->dim[2], p->k);
+}
+
+/* ---- Pairs ---- */
+
+static bool rope_fits(const struct rope_spec *r)
+{
+    if (r->head_dim <= 0 || r->rotary % 2 || r->head_dim % 2) return false;
+    return !r->half || (r->rotary % 16 == 0 && r->head_dim % 16 == 0 && r->head_dim <= MOST_HEAD);
+}
+
+/* [K, 2F] weights: no tensor map has every second column, or halves that start off 16 bytes. */
+static bool gating_fits(const struct program *p)
+{
+    bool apart = p->pair == PAIR_GLU_STACKED && p->dim[2] / 2 % 8 == 0;
+    return p->dim[2] % 2 == 0 && (apart || !operand_is_mn_major(&p->b) || !tile_fits_sm90(p));
+}
+
+bool tile_pairs_ok(const struct program *p)
+{
+    if (p->pair == PAIR_NONE) return true;
+    return p->pair == PAIR_ROPE ? rope_fits(&p->rope) : gating_fits(p);
+}
+
+/* A wide tile, or a share of one, may hold pieces of heads, which are boxes of a map of whole heads. */
+static bool splits_heads(const struct program *p, const struct tile *t)
+{
+    const struct rope_spec *r = &p->rope;
+    bool whole = r->rotary == r->head_dim && p->dim[2] % r->head_dim == 0;
+    return (t->bn > 128 || t->scattered) && tile_share(t) % 64 == 0 && r->head_dim % 64 == 0 && whole &&
+           !operand_is_mn_major(&p->b) && (p->dim[0] == 1 || !p->b.batch);
+}
+
+/* A share is as wide as what TMA stores at once. */
+static bool width_fits(const struct program *p, const struct tile *t)
+{
+    int block = program_is_gated(p) ? 128 : 64, share = tile_share(t);
+    if (t->scattered && share % (program_is_gated(p) || program_is_half_rope(p) ? 64 : 32)) return false;
+    if (program_is_half_rope(p) && share % p->rope.head_dim) return splits_heads(p, t);
+    return !operand_is_mn_major(&p->b) || t->bn % block == 0;
+}
+
+/* ---- Registers and shared memory ---- */
+
+/* Tiles that come in registers, not by TMA. */
+bool program_loads_directly(const struct program *p)
+{
+    for (int i = 0; i < p->steps; i++)
+        if (p->step[i].kind == STEP_LOAD && step_level(&p->step[i]) == LEVEL_SLOT && i != fetched_load(p))
+            return true;
+    return false;
+}
+
+static int accumulators(const struct tile *t)
+{
+    int rows = t->pingpong ? t->bm : t->bm / t->groups;
+    return rows * t->bn / 128;
+}
+
+static int most_accumulators(const struct program *p, const struct tile *t)
+{
+    if (t->groups > 2) return MOST_CROWDED_ACCUMULATORS;
+    return program_loads_directly(p) || !t->pingpong ? MOST_BUSY_ACCUMULATORS : MOST_ACCUMULATORS;
+}
+
+int tile_stages(const struct program *p, const struct tile *t, int shared_bytes)
+{
+    struct program q = *p;
+    q.tile = *t;
+    q.tile.stages = MOST_STAGES;
+    while (q.tile.stages && tile_shared_bytes(&q) > shared_bytes) q.tile.stages--;
+    return q.tile.stages;
+}
+
+/* Do the parts of a tile that a cluster's blocks load consist of whole octets, or of whole blocks of 64 if
+ * the operand is MN-major? And are there tiles for all of them? */
+static bool cluster_fits(const struct program *p)
+{
+    const struct tile *t = &p->tile;
+    int cm = tile_cluster_m(t), cn = tile_cluster_n(t);
+    int a_step = operand_is_mn_major(&p->a) ? 64 : 8, b_step = operand_is_mn_major(&p->b) ? 64 : 8;
+    bool parts = tile_a_rows(p) % (cn * a_step) == 0 && t->bn % (cm * b_step) == 0;
+    return parts && p->dim[1] > (cm - 1) * t->bm && p->dim[2] > (cn - 1) * t->bn;
+}
+
+bool tile_fits(const struct program *p)
+{
+    const struct tile *t = &p->tile;
+    return width_fits(p, t) && accumulators(t) <= most_accumulators(p, t) && cluster_fits(p);
+}

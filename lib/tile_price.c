@@ -1,0 +1,116 @@
+/*
+ * tile_price.c -- what a GEMM takes in a tile, in clock cycles:
+ *     max(waves * (max(products, traffic) + traffic * power), weights) + what the epilogue leaves exposed
+ *     products = bm bn K / 1600            16-bit multiply-adds that an SM finishes in a clock
+ *     traffic  = 2 (a_rows + bn) K / 61    bytes that L2 gives an SM in a clock; an operand's, divided
+ *                                          by the blocks of a cluster that get its tile at one time
+ *     weights  = 2 N K / (18.6 SMs)        bytes that memory gives an SM in a clock: with few rows, all
+ *     power    = 1/8, or 0.3 with many rows, where the card's power is short and bytes take their part
+ * A row, or two short ones: streamed at the pace of the weights; nothing is exposed. The numbers are fitted
+ * to an H200 at M 1 to 1024, where they mostly pick what is within 5 % of the best tile tried; with many
+ * rows, at 16384, to runs of some 0.3 s, after which the clock is what power and heat allow.
+ */
+#include "epilogue.h"
+#include "tile_parts.h"
+
+enum {
+    L2_BYTES = 61,      /* an SM gets from L2 in a clock: measured on an H200                      */
+    PRODUCTS = 1600,    /* 16-bit, in a clock, at the power that there is; 2048 else               */
+    CLUSTER_BYTES = 14, /* an SM gets from others of its cluster in a clock                        */
+    STREAM_BYTES = 40,  /* an SM may get from memory in a clock, where others get less             */
+    BEGINNING = 300,    /* clocks, of a tile                                                       */
+    COOPERATION = 1400  /* clocks between two that both consumers share                            */
+};
+
+static bool is_busy(const struct program *p) { return p->pair == PAIR_ROPE || program_loads_directly(p); }
+
+static bool shares_sm(const struct tile *t) { return t->groups == 1 && tile_splits(t) == 1; }
+
+/* Reductions whose state is several numbers: their sums wait for maxima or means. */
+static bool is_heavy(const struct program *p)
+{
+    for (int i = 0; i < p->steps; i++)
+        if (p->step[i].kind == STEP_REDUCE && p->step[i].prim->state > 1) return true;
+    return false;
+}
+
+/* A cluster's sums go to one of its blocks; or from each block to each. */
+static double sums_clocks(const struct tile *t)
+{
+    int splits = tile_splits(t), bytes = 4 * t->bm * tile_share(t) * (splits - 1);
+    if (t->scattered) return 1000 + (double)bytes / CLUSTER_BYTES;
+    return splits > 1 ? 500 * splits * splits : 0;
+}
+
+/* What a tile's epilogue takes, if nothing hides it. */
+static double epilogue_clocks(const struct program *p, const struct tile *t)
+{
+    bool staged = (program_is_gated(p) ? t->bn / 2 : t->bn) % 32 == 0 || t->bn <= 64;
+    struct program q = *p;
+    q.tile = *t;
+    int elements = tile_a_rows(&q) * tile_share(t) / (t->pingpong ? 1 : t->groups);
+    int work = 1 + 4 * is_busy(p) + 4 * is_heavy(p);
+    return 1000 + elements / 16 * work * (staged ? 1 : 1.5) + sums_clocks(t);
+}
+
+/* Bytes of B that memory must give, slower if some SMs ask for none. */
+static double weight_clocks(const struct program *p, int sms, double used)
+{
+    double batch = p->b.batch ? (double)p->dim[0] : 1;
+    return 2 * batch * (double)p->dim[2] * (double)p->k / (18.6 * sms) * (1.25 - 0.25 * used);
+}
+
+double tile_price(const struct program *p, const struct tile *t, int sms)
+{
+    struct program q = *p;
+    q.tile = *t;
+    double k = (double)CEIL_DIV(p->k, 64 * tile_splits(t)) * 64, blocks = (double)program_blocks(&q);
+    double waves = (double)(int64_t)((blocks + sms - 1) / sms);
+    double a = (double)tile_a_rows(&q) / tile_cluster_n(t), b = (double)t->bn / tile_cluster_m(t);
+    double products = t->bm * t->bn * k / PRODUCTS, traffic = 2 * (a + b) * k / L2_BYTES;
+    bool many = p->dim[1] > MOST_ODD_ROWS;
+    double shallow = t->stages < 4 ? 1.08 : 1, together = many && !t->pingpong ? 1.03 : 1;
+    double each = (MAX(products, traffic) + traffic * (many ? 0.3 : 0.125)) * shallow * together + BEGINNING;
+    double epilogue = epilogue_clocks(p, t);
+    double weights = weight_clocks(p, sms, blocks / (waves * sms)) + BEGINNING * waves;
+    double stream = MAX(waves * each, weights);
+    bool overlaps = t->pingpong || shares_sm(t);
+    return overlaps ? MAX(stream, waves * epilogue / 2) + epilogue
+                    : stream + waves * epilogue + (waves - 1) * COOPERATION;
+}
+
+double tile_stream_price(const struct program *p, const struct tile *t, int sms)
+{
+    double share = 8 * (double)CEIL_DIV(p->dim[2] / 4, t->blocks) * (double)p->k / STREAM_BYTES;
+    double weights = weight_clocks(p, sms, (double)t->blocks / sms);
+    return BEGINNING + MAX(share, weights) + BEGINNING;
+}
+
+/* ---- Instead of the plain mainloop ---- */
+
+/* Microseconds, fitted to an H200. A step of K takes a tile 0.06 alone on its SM, twice that for two. */
+static double simt_us(const struct program *p, int sms)
+{
+    double tiles = (double)p->dim[0] * (double)CEIL_DIV(p->dim[1], p->tile.bm) *
+                   (double)CEIL_DIV(p->dim[2], p->tile.bn);
+    double waves = (double)(int64_t)((tiles + 2 * sms - 1) / (2 * sms));
+    return waves * (double)p->k * 0.06 * (1 + MIN(tiles / (2 * sms), 1));
+}
+
+/* What a store and a load cost between the product and each pass of the epilogue, besides. */
+static double cublaslt_us(const struct program *p)
+{
+    bool wide = p->a.dtype == CODA_F32;
+    int passes = p->steps > 2;
+    for (int i = 0; i < p->steps; i++) passes += p->step[i].kind == STEP_ROPE;
+    double elements = (double)p->dim[0] * (double)p->dim[1] * (double)p->dim[2];
+    double product = MAX(program_flops(p) / (wide ? 50e6 : 130e6), (double)program_bytes(p) / 3.5e6);
+    return 10 + product + passes * (2 + 2 * elements * dtype_size(p->a.dtype) / 2.8e6);
+}
+
+bool tile_loses(const struct program *p, const struct machine *m)
+{
+    double margin = 1.25; /* between two rough prices */
+    return p->tile.mainloop == MAINLOOP_SIMT && plan_suits_cublaslt(p) &&
+           simt_us(p, m->sms > 0 ? m->sms : 132) > margin * cublaslt_us(p);
+}
