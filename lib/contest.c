@@ -248,17 +248,17 @@ static coda_status run_alone(const struct contest *c, const struct way *w)
     return status ? fail(status, "tuning: %s: %s", w->name, err) : CODA_OK;
 }
 
-/* Compares one tensor as both leave it. */
+/* Compares one tensor as both leave it. A way that the device cannot run, a cluster it has no room for, is
+ * not the same; if it is the device that has failed, so will what follows. */
 static coda_status compare(const struct contest *c, const struct way *w, int tensor, bool *same)
 {
     void *got = NULL, *want = NULL;
     const struct way *judge = &c->way[w->judge];
     coda_status status = run_alone(c, judge);
     if (!status) status = tensor_download(&want, &c->tensors, tensor);
-    if (!status) status = run_alone(c, w);
-    if (!status) status = tensor_download(&got, &c->tensors, tensor);
-    bool wide = dtype_size(c->program->a.dtype) == 4;
-    if (!status) *same = tensor_agrees(&c->tensors.tensor[tensor], got, want, wide);
+    bool ran = !status && !run_alone(c, w), wide = dtype_size(c->program->a.dtype) == 4;
+    if (ran) status = tensor_download(&got, &c->tensors, tensor);
+    if (!status) *same = ran && tensor_agrees(&c->tensors.tensor[tensor], got, want, wide);
     free(got);
     free(want);
     return status;

@@ -126,13 +126,15 @@ START_TEST(a_cluster_shares_operands)
     const struct kernel_spec *k = &r.p.kernel;
     emit(&r, "shared b, past the end", false);
     ck_assert(strstr(k->text, "__cluster_dims__(2, 1, 1)"));
-    ck_assert(strstr(k->text, "gemm_sm90<Config, Epilogue, Config, Cluster<2, 1>>(args);"));
+    ck_assert(strstr(k->text, "struct Config : WalkDefaults {"));
+    ck_assert(strstr(k->text, "cluster_m = 2, cluster_n = 1;") && !strstr(k->text, "serpentine"));
     ck_assert(k->map[0].box[1] == 128 && k->map[1].box[1] == 96);
     ck_assert(k->persistent && k->grid == 2 * 4 * 4 && k->cluster == 2); /* 3 rows of tiles: 4         */
     ck_assert(kernel_blocks(k, 132) == 32 && kernel_blocks(k, 9) == 8 && kernel_blocks(k, 1) == 2);
     gemm_free(&r);
     emit(&r, "shared a by 4", false);
-    ck_assert(strstr(k->text, "Cluster<1, 4>>") && k->grid == 2 * 3 * 8 && kernel_blocks(k, 11) == 8);
+    ck_assert(strstr(k->text, "cluster_m = 1, cluster_n = 4;"));
+    ck_assert(k->grid == 2 * 3 * 8 && kernel_blocks(k, 11) == 8);
     ck_assert(k->map[0].box[1] == 32 && k->map[1].box[1] == 128);
     gemm_free(&r);
     emit(&r, "shared b, gated", false);
@@ -143,6 +145,9 @@ START_TEST(a_cluster_shares_operands)
     gemm_free(&r);
     emit(&r, "shared b, rope split", false);
     ck_assert(k->map[1].box[1] == 32 && k->map[1].box[2] == 1);
+    gemm_free(&r);
+    emit(&r, "square, shared a", false);
+    ck_assert(strstr(k->text, "band = 4,") && strstr(k->text, "across = true, serpentine = true;"));
     gemm_free(&r);
     emit(&r, "shared b, both mn", false);
     ck_assert(k->map[0].box[1] == 64 && k->map[1].box[1] == 64);

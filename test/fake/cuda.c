@@ -289,6 +289,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, 
     if (!current()) return CUDA_ERROR_INVALID_CONTEXT;
     if (extra || !c->gridDimX || !c->blockDimX || !find_library(l, false) || !fits(l->image))
         return atomic_fetch_add(&b->bad_launches, 1), CUDA_ERROR_INVALID_HANDLE;
+    if (atomic_load(&b->failing_launch) && atomic_fetch_sub(&b->failing_launch, 1) == 1)
+        return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     atomic_fetch_add(&b->launches, 1);
     uint64_t digest = fake_digest(l->image->headers, fake_image_text(l->image), l->image->text);
     for (int i = 0; i < l->fields; i++) {

@@ -40,6 +40,7 @@ struct fake_board {
     atomic_int devices;            /* 0: 1                                                       */
     atomic_int arch[FAKE_DEVICES]; /* 90, 80, ...; 0: 90                                         */
     atomic_int refuse;             /* images that the driver will refuse; -1: all                */
+    atomic_int failing_launch;     /* so many launches from now; 0: none                         */
     /* Done. */
     atomic_int compiles, running, most_running; /* started; now; the most at any time              */
     atomic_int failures; /* of compiles                                                */

@@ -269,6 +269,33 @@ static void tuned(void)
     figure(2, bad, "a tuned plan shipped with its figures: the same plan without NVRTC and without tuning");
 }
 
+/* The second launch of a contest is the first of the second tile. */
+static int tune_without_one(void *ctx)
+{
+    char *text[2];
+    int tiles[2] = {0}, bad = 0;
+    (void)ctx;
+    for (int i = 0; i < 2; i++) {
+        struct coda_cache *c = open_cache(under(i ? "tuned without" : "tuned with"));
+        atomic_store(&board->failing_launch, 2 * i);
+        coda_plan *p = compile_product(c, CODA_AUTOTUNE, &text[i]);
+        const char *at = text[i] ? strstr(text[i], "by price ") : NULL;
+        if (!p || !at || sscanf(at, "by price %*f us, %d tiles", &tiles[i]) != 1) bad++;
+        coda_plan_free(p);
+        cache_close(c);
+        free(text[i]);
+    }
+    if (tiles[1] != tiles[0] - 1) bad += complain("%d tiles, then %d", tiles[0], tiles[1]);
+    return bad;
+}
+
+static void tuned_without_one(void)
+{
+    board_reset();
+    int bad = reap(spawn(tune_without_one, NULL)) != 0;
+    figure(2, bad, "a tile that the device cannot launch: tuned without it");
+}
+
 /* ---- What is not right about a bundle ---- */
 
 static int use_anyway(void *ctx)
@@ -368,6 +395,7 @@ int main(int argc, char **argv)
     ways();
     refusals();
     tuned();
+    tuned_without_one();
     damage();
     beside();
     return torture_end();
