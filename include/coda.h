@@ -359,9 +359,9 @@ typedef struct coda_compile_options {
  * not tuned, and CODA_TEXT_PLAN says so. Results differ by rounding only: tilings add up in other orders,
  * and a product taken apart is rounded to its dtype before the epilogue, as with CODA_NO_FUSION.
  *
- * CODA_MAX_AUTOTUNE times some forty tiles of each product, also where the cache has figures of fewer,
- * and among them kinds of tiles that no price chooses as yet. Large products run for long enough each that power and heat decide, as they do in
- * service. It takes up to half a minute for a product.
+ * CODA_MAX_AUTOTUNE times some forty tiles of each product, also where the cache has figures of fewer, and
+ * among them kinds of tiles that no price chooses as yet. Large products run for long enough each that
+ * power and heat decide, as they do in service. It takes up to half a minute for a product.
  *
  * Products that tensor maps cannot describe (fp32, odd pitches) have a plain and slow kernel. Without
  * figures they too go to cuBLASLt, if it is there and faster by price. Each such product wants 64 MiB of
