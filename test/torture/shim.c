@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
-enum { MOST_FDS = 4096, NAMES = 512 };
+enum { MOST_FDS = 4096, NAMES = 4096 };
 
 EXPORT struct shim shim;
 static atomic_bool watched[MOST_FDS];
@@ -142,22 +142,36 @@ static uint64_t name_of(const char *path)
     return h;
 }
 
+/* Where a name is, or would be: the first free place from its own on. When all are taken, its own. */
+static int place_of(uint64_t name)
+{
+    for (int i = 0; i < NAMES; i++) {
+        int at = (int)((name + (uint64_t)i) % NAMES);
+        if (!hidden[at].name || hidden[at].name == name) return at;
+    }
+    return (int)(name % NAMES);
+}
+
 static bool is_hidden(const char *path)
 {
     uint64_t name = name_of(path);
-    return shim.negative_ms && hidden[name % NAMES].name == name &&
-           milliseconds() < hidden[name % NAMES].until;
+    int at = place_of(name);
+    return shim.negative_ms && hidden[at].name == name && milliseconds() < hidden[at].until;
 }
 
 static void hide(const char *path)
 {
-    uint64_t name = name_of(path);
+    int at = place_of(name_of(path));
     if (!shim.negative_ms || is_hidden(path)) return;
-    hidden[name % NAMES].name = name;
-    hidden[name % NAMES].until = milliseconds() + shim.negative_ms;
+    hidden[at].name = name_of(path);
+    hidden[at].until = milliseconds() + shim.negative_ms;
 }
 
-static void show(const char *path) { hidden[name_of(path) % NAMES].until = 0; }
+static void show(const char *path)
+{
+    int at = place_of(name_of(path));
+    if (hidden[at].name == name_of(path)) hidden[at].until = 0;
+}
 
 /* ---- Opening and closing ---- */
 
