@@ -45,7 +45,19 @@ step() {
     [ $status = 0 ] || { grep -v '^Running suite' "$out" | tail -40 | sed 's/^/       | /'; }
 }
 
-unit() { make_in all $build/unit && $build/unit; }
+# Two at one time, each of which keeps one core busy: both COMMAND COMMAND
+both() {
+    "$1" >"$log/$1" 2>&1 &
+    local other=$! status
+    "$2"
+    status=$?
+    wait $other || status=1
+    cat "$log/$1"
+    return $status
+}
+unit() { make_in all $build/unit && both compilations units; }
+compilations() { CK_INCLUDE_TAGS=nvrtc $build/unit; }
+units() { CK_EXCLUDE_TAGS=nvrtc $build/unit; }
 # Without the cases that only make NVRTC compile, which no sanitizer looks into.
 unit_asan() { asan $build/asan/unit && CK_EXCLUDE_TAGS=nvrtc $build/asan/unit; }
 # The suites that start threads, and the CPU device. A race ends a test's process with a status that
@@ -55,8 +67,9 @@ unit_tsan() {
     for suite in $threaded; do CK_RUN_SUITE=$suite $build/tsan/unit || return; done
 }
 threaded="cpu $(grep -l 'pthread_create' test/test_*.c | sed 's/.*test_\(.*\)\.c/\1/')"
-oom() { asan $build/asan/oom && $build/asan/oom; }
-fuzz() { asan fuzzers && for f in test/fuzz_*.c; do $build/asan/"$(basename "$f" .c)" "${FUZZ_SECONDS:-10}" || return; done; }
+hunger_and_fuzz() { asan $build/asan/oom fuzzers && both oom fuzz; }
+oom() { $build/asan/oom; }
+fuzz() { for f in test/fuzz_*.c; do $build/asan/"$(basename "$f" .c)" "${FUZZ_SECONDS:-10}" || return; done; }
 # The kernel cache under torture, each program short; and again where a sanitizer has something to see.
 torture() { make_in all $build/torture/$1 && $build/torture/$1; }
 # The GPU test of processes that start together, on a driver and a compiler that are not there.
@@ -90,10 +103,8 @@ step install test/install.sh $build/install
 step examples examples
 step tool test/tool.sh $build/tool
 step demo demo
-step "unit with ASan, UBSan" unit_asan
-step "threads with TSan" unit_tsan
-step "out of memory" oom
-step fuzz fuzz
+step "ASan, UBSan, TSan" both unit_tsan unit_asan
+step "out of memory, fuzz" hunger_and_fuzz
 make_in torture-build >$log/torture-build 2>&1
 for t in test/torture/*.c; do
     t=$(basename "$t" .c)
