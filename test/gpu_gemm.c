@@ -2,7 +2,8 @@
  * gpu_gemm.c -- both GEMM kernels, with every epilogue of the table, against fp64 on the GPU.
  *
  * Outputs start poisoned and padding must stay so; each kernel runs twice and must repeat its bits.
- * Then the same epilogues on random shapes.
+ * Then the same epilogues on random shapes. With CODA_TEST_CASE only cases run whose names contain it: kinds
+ * that no GPU has run can each have a process, and a time limit, of their own.
  */
 #include <math.h>
 #include <stdio.h>
@@ -20,6 +21,7 @@ int gpu_gemm(void);
 enum {
     RANDOM_CASES = 100,
     MOST_ROWS = 48,         /* checked in each case                                                */
+    AT_ONCE = 16,           /* cases that run before any is reported: what a hang may hide         */
     EMULATED_RANDOM = 12,
     EMULATED_MOST = 700,    /* rows and columns of a case with many tiles                          */
     EMULATED_SIMT = 5       /* one in so many cases runs on the plain mainloop, too                */
@@ -203,10 +205,9 @@ static struct gemm_case smaller(struct gemm_case c)
     return c;
 }
 
-static int run_all(struct bench *b, int n)
+static int run_some(struct bench *b, int n)
 {
     int failures = 0;
-    parallel_for(n, build, b);
     for (int i = 0; i < n; i++)
         if (!b[i].err[0] && !run(&b[i]) && !b[i].err[0]) complain(&b[i], "a device call failed");
     parallel_for(n, check, b);
@@ -217,13 +218,23 @@ static int run_all(struct bench *b, int n)
     return failures;
 }
 
-/* Each case on both mainloops, then the random ones; fewer if the device is emulated. */
+static int run_all(struct bench *b, int n)
+{
+    int failures = 0;
+    parallel_for(n, build, b);
+    for (int i = 0; i < n; i += AT_ONCE) failures += run_some(b + i, MIN(AT_ONCE, n - i));
+    return failures;
+}
+
+/* Each case on both mainloops, then the random ones; fewer if the device is emulated, or some are named. */
 static int make_cases(struct bench *b, bool emulated)
 {
     struct random g = {random_seed()};
-    int n = 0, randoms = emulated ? EMULATED_RANDOM : RANDOM_CASES;
+    const char *named = getenv("CODA_TEST_CASE");
+    int n = 0, randoms = named ? 0 : emulated ? EMULATED_RANDOM : RANDOM_CASES;
     for (int i = 0; i < 2 * gemm_case_count; i++) {
         if (emulated && i % 2 && i / 2 % EMULATED_SIMT) continue;
+        if (named && !strstr(gemm_cases[i / 2].name, named)) continue;
         b[n].c = emulated ? smaller(gemm_cases[i / 2]) : gemm_cases[i / 2];
         b[n++].simt = i % 2;
     }
