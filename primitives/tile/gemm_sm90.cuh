@@ -271,12 +271,12 @@ template <class C, class E, class S, class X> struct GemmSm90 {
             if (part().first == part().last) clear(acc);
         if (C::groups > 1) ptx::named_barrier(15, 128 * C::groups); // no one multiplies any more
         split.leave(acc);
-        ptx::cluster_arrive();
-        ptx::cluster_wait();
+        meet_cluster();
         const bool owns = Split::owns(t, split.rank);
         if (owns) split.gather(acc, sums);
         ptx::cluster_arrive();
         if (owns) drain_of(group).drain(sums, Split::share_of(t, split.rank));
+        __syncwarp();
         ptx::cluster_wait();
     }
     DEV static void clear(Accumulators &acc)
@@ -288,11 +288,7 @@ template <class C, class E, class S, class X> struct GemmSm90 {
     DEV void attend() const
     {
         if constexpr (C::splits > 1)
-            for (int i = 0; i < 2; i++) {
-                __syncwarp();
-                ptx::cluster_arrive();
-                ptx::cluster_wait();
-            }
+            for (int i = 0; i < 2; i++) meet_cluster();
     }
 
     // ---- Roles ----
