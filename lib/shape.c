@@ -171,8 +171,8 @@ static coda_status infer_rope(const graph *g, struct node *n)
                     *head_dim);
     if ((s = need_range(n, "heads", *heads, 1, columns / *head_dim)) != CODA_OK) return s;
     if ((s = need_range(n, "half", n->attr.i[3], 0, 1)) != CODA_OK) return s;
-    if (!isfinite(n->attr.f[0]) || n->attr.f[0] <= 0)
-        return fail(CODA_E_INVALID, "rope: base is %g; it must be finite and > 0", (double)n->attr.f[0]);
+    if (!isfinite(n->attr.f[0]) || n->attr.f[0] < 1)
+        return fail(CODA_E_INVALID, "rope: base is %g; it must be finite and >= 1", (double)n->attr.f[0]);
     n->type = *x;
     return check_positions(n, x, operand(g, n, 1));
 }

@@ -264,6 +264,24 @@ START_TEST(rope_turns_are_close)
 }
 END_TEST
 
+START_TEST(rope_turns_far_away_too)
+{
+    struct random r = {random_seed()};
+    double worst = 0;
+    for (int k = 0; k < 100000; k++) {
+        float high, low, turn[2];
+        int rotary = 2 << random_below(&r, 8), i = (int)random_below(&r, rotary / 2);
+        double base = bases[random_below(&r, ARRAY_SIZE(bases))], want[2];
+        double position = (double)(random_next(&r) >> 41);
+        rope_frequency(base, rotary, i, &high, &low);
+        rope_reference(want, 1, 0, position, base, rotary, i);
+        shim_turn(turn, (float)position, high, low);
+        for (int e = 0; e < 2; e++) worst = MAX(worst, fabs(turn[e] - want[e]));
+    }
+    ck_assert_msg(worst < 1.5e-5, "error %g", worst);
+}
+END_TEST
+
 START_TEST(rope_of_frequency_0_is_nothing)
 {
     static const float v[] = {0.0f, -0.0f, 1e-45f, 1.5f, -3e38f, INFINITY, -INFINITY, NAN};
@@ -404,6 +422,7 @@ Suite *primitives_suite(void)
     tcase_add_test(t, fold_along_columns);
     tcase_add_test(t, rope_turns_pairs);
     tcase_add_test(t, rope_turns_are_close);
+    tcase_add_test(t, rope_turns_far_away_too);
     tcase_add_test(t, rope_of_frequency_0_is_nothing);
     tcase_add_test(t, ports_round_as_the_cpu_does);
     tcase_add_test(t, every_16_bit_number_survives);

@@ -3,8 +3,9 @@
 //     a' = a cos t - b sin t,   b' = a sin t + b cos t,   t = pi position (high + low)
 //
 // The frequency base^(-2i / rotary) / pi, in half turns for one position, is split into two floats, because
-// one of them would be wrong by a radian at position 2^24. Error of cos and sin: 3e-7 up to position 2^20;
-// positions beyond 2^22 count as that. Frequency 0 passes the pair through bit for bit.
+// one of them would be wrong by a radian at position 2^24. It is below 1/2. Error of cos and sin: 3e-7 up to
+// position 2^20, 1.5e-5 up to 2^23; positions beyond 2^22 pi count as that. Frequency 0 passes the pair
+// through bit for bit.
 //
 // coda: pair rope(a, b, position, high, low)
 #pragma once
@@ -16,7 +17,7 @@ struct rope {
     DEV static Pair turn(float position, float high, float low)
     {
         const float magic = 12582912.0f; // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
-        const float p = fminf(fmaxf(position, -4194304.0f), 4194304.0f);
+        const float p = fminf(fmaxf(position, -13176794.0f), 13176794.0f);
         const float shifted = fmaf(p, high, magic);
         const float rest = fmaf(p, low, fmaf(p, high, magic - shifted));
         return math::cos_sin_half_turns(float_bits(shifted), rest);
