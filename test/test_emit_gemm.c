@@ -312,7 +312,7 @@ Suite *emit_gemm_suite(void)
     tcase_add_test(t, only_whole_16_bit_tiles_are_staged);
     tcase_add_test(t, states_must_match_tiles);
     suite_add_tcase(s, t);
-    tcase_set_tags(n, "nvrtc");
+    tcase_set_tags(n, "nvrtc gemm");
     tcase_add_loop_test(n, compiles_for_hopper, 0, gemm_case_count);
     tcase_add_loop_test(n, compiles_for_any, 0, gemm_case_count);
     tcase_add_test(n, a_users_map_is_printed);
