@@ -46,6 +46,34 @@ END_TEST
 START_TEST(compiles_for_any) { compile(&gemm_cases[_i], true); }
 END_TEST
 
+/* Sizes that tiles divide, where no branch keeps ptxas from mixing what it should not: odd pitches, stored
+ * directly after the products; every port that a gated epilogue may have, in the widest tiles. */
+static const struct size {
+    const char *name;
+    int64_t m, n;
+    struct tile tile;
+} sizes[] = {
+#define TILE(rows, columns, turns, high)                                                                     \
+    {                                                                                                        \
+        .mainloop = MAINLOOP_SM90, .bm = rows, .bn = columns, .bk = 64, .groups = 2, .pingpong = turns,      \
+        .band = 8, .cluster_m = high, .cluster_n = 1                                                         \
+    }
+    {"padded pitches", 512, 4096, TILE(128, 128, true, 1)},
+    {"padded pitches", 2048, 4096, TILE(64, 64, true, 1)},
+    {"gated all neat", 2048, 8192, TILE(128, 256, false, 1)},
+    {"gated all stacked", 2048, 8192, TILE(128, 256, false, 2)},
+    {"gated all neat", 512, 8192, TILE(64, 256, true, 1)},
+};
+
+START_TEST(compiles_at_size)
+{
+    struct gemm_case c = *named(sizes[_i].name);
+    c.batch = 1, c.m = sizes[_i].m, c.n = sizes[_i].n, c.k = 4096;
+    c.tile = sizes[_i].tile;
+    compile(&c, false);
+}
+END_TEST
+
 START_TEST(parameters_follow_the_text)
 {
     struct gemm_rig r;
@@ -315,6 +343,7 @@ Suite *emit_gemm_suite(void)
     tcase_set_tags(n, "nvrtc gemm");
     tcase_add_loop_test(n, compiles_for_hopper, 0, gemm_case_count);
     tcase_add_loop_test(n, compiles_for_any, 0, gemm_case_count);
+    tcase_add_loop_test(n, compiles_at_size, 0, ARRAY_SIZE(sizes));
     tcase_add_test(n, a_users_map_is_printed);
     suite_add_tcase(s, n);
     return s;

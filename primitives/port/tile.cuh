@@ -30,6 +30,16 @@ template <class T> DEV void store_pair(T *p, Pair x)
         *reinterpret_cast<Vector<T, 2> *>(p) = {from_float<T>(x.a), from_float<T>(x.b)};
 }
 
+// Two elements as they are stored, by one instruction. ptxas merges two that round one each, and does so
+// ahead of the wait for the products that they round: it then waits for each product (C7514).
+template <class T> DEV Vector<T, 2> round_pair(Pair x)
+{
+    if constexpr (sizeof(T) == 2) {
+        const u32 both = pack2<T>(x.a, x.b);
+        return {T{(u16)both}, T{(u16)(both >> 16)}};
+    } else return {from_float<T>(x.a), from_float<T>(x.b)};
+}
+
 // Elements that one move of a piece carries.
 template <class T, i32 n> DEV constexpr i32 move_width()
 {

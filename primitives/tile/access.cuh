@@ -53,9 +53,12 @@ template <class T> DEV Line read_each(const T *row, const Span &s, i64 stride)
 template <class T> DEV void write_each(T *row, const Span &s, i64 stride, const Line &y)
 {
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-        if (i % 2 < s.live[i / 2])
-            store(row + stride * (s.first + s.distance[i / 2] + i % 2 * s.step), y.x[i / 2][i % 2]);
+    for (int side = 0; side < 2; side++) {
+        const port::Vector<T, 2> v = port::round_pair<T>({y.x[side][0], y.x[side][1]});
+#pragma unroll
+        for (int e = 0; e < 2; e++)
+            if (e < s.live[side]) row[stride * (s.first + s.distance[side] + e * s.step)] = v.at[e];
+    }
 }
 
 // Row `id` of a table; row 0 if it has none.

@@ -115,6 +115,9 @@ template <class C, class E> struct Drain {
     static constexpr int blocks = rows / 64;
     static constexpr int patches = C::bn / 16;
     static constexpr int out_columns = K::gated ? C::bn / 2 : C::bn;
+    static constexpr bool has_row = !__is_empty(typename E::Row), has_col = !__is_empty(typename E::Col);
+    static constexpr bool has_half = !__is_empty(typename E::Half);
+    static constexpr bool has_state = !__is_empty(typename E::State);
 
     // Staging: buffers of 64 rows and C::unit columns, swizzled over the bytes of a row; behind them those of
     // fetched units.
@@ -125,11 +128,11 @@ template <class C, class E> struct Drain {
     static constexpr bool whole = E::staged || E::fetched;   // chunks are as wide as buffers
     static constexpr int chunk_patches = whole ? chunk_columns / (K::gated ? 8 : 16) : loose;
     static constexpr int chunks = patches / chunk_patches, units = chunks * blocks;
-    // Copies of a chunk's code: one where there is much (it rotates, or has wide states, in a large tile) and
-    // its sums are adjacent.
+    // Copies of a chunk's code: one where there is much (it rotates, or has wide states, in a large tile; a
+    // gated one has states), and where the sums of all chunks have the same order.
     static constexpr bool is_long = K::lanes == 2 || sizeof(typename E::State) > sizeof(float);
     static constexpr bool is_much = is_long && blocks * C::bn > 192;
-    static constexpr int copies = is_much && !K::gated && (whole || !K::apart) ? 1 : chunks;
+    static constexpr int copies = is_much && (K::gated ? has_state : whole || !K::apart) ? 1 : chunks;
     static constexpr int ring = E::staged * chunk_columns <= 64 && units > 1 ? 2 : 1;
     static constexpr int store_bytes = ring * buffers * E::staged * buffer_bytes;
     static constexpr int fetch_slots = (C::groups > 2 ? 64 : 128) / C::unit;
@@ -154,9 +157,6 @@ template <class C, class E> struct Drain {
         typename E::Col col[C::bn];
         typename E::Half half[C::bn / 2];
     };
-    static constexpr bool has_row = !__is_empty(typename E::Row), has_col = !__is_empty(typename E::Col);
-    static constexpr bool has_half = !__is_empty(typename E::Half);
-    static constexpr bool has_state = !__is_empty(typename E::State);
 
     const Args &args;
     Values &values;
@@ -392,12 +392,13 @@ template <class C, class E> struct Drain {
     template <int n> DEV static void advance(float (&acc)[n], int chunk)
     {
         constexpr int sums = 8 * chunk_patches;
+        auto at = [](int i) { return 4 * K::octet(i / 8, i / 4 % 2) + i % 4; }; // patch by patch
 #pragma unroll
         for (int c = 1; c < chunks; c++)
             if (chunk == c) {
                 ptx::opaque(c);
 #pragma unroll
-                for (int i = 0; i < sums; i++) acc[i] = acc[c * sums + i];
+                for (int i = 0; i < sums; i++) acc[at(i)] = acc[at(c * sums + i)];
             }
     }
     // A tile that does not exist: what was fetched for it is not wanted.
