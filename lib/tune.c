@@ -2,7 +2,7 @@
  * tune.c -- what is known of each GEMM of a plan, and what follows from it.
  *
  * Figures come from the cache, or from a contest on the device if the caller asked for one; equal
- * programs share them. Without any the price of tile.c stands: it chose the tile, and it may say that
+ * programs share them. Without any the price of the tile stands: it chose the tile, and it may say that
  * the plain mainloop loses to cuBLASLt.
  */
 #include "contest.h"
