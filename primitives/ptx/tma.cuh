@@ -45,7 +45,27 @@ DEV void tma_load(u32 to, const TensorMap *map, u32 bar, int x, int y, int z, in
                  : "memory");
 }
 
-// The same for all blocks of a cluster whose ranks are bits of `ranks`: to the same place in each, and to
+// The same, of what is read once: L2 may forget it first.
+constexpr u64 evict_first = 0x12f0000000000000;
+
+DEV void tma_load_once(u32 to, const TensorMap *map, u32 bar, int x, int y, int z)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 ".L2::cache_hint [%0], [%1, {%3, %4, %5}], [%2], %6;"
+                 :
+                 : "r"(to), "l"(map), "r"(bar), "r"(x), "r"(y), "r"(z), "l"(evict_first)
+                 : "memory");
+}
+DEV void tma_load_once(u32 to, const TensorMap *map, u32 bar, int x, int y, int z, int w)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7;"
+                 :
+                 : "r"(to), "l"(map), "r"(bar), "r"(x), "r"(y), "r"(z), "r"(w), "l"(evict_first)
+                 : "memory");
+}
+
+// A load for all blocks of a cluster whose ranks are bits of `ranks`: to the same place in each, and to
 // the same mbarrier of each.
 DEV void tma_multicast(u32 to, const TensorMap *map, u32 bar, u16 ranks, int x, int y, int z)
 {
@@ -64,11 +84,9 @@ DEV void tma_multicast(u32 to, const TensorMap *map, u32 bar, u16 ranks, int x, 
                  : "memory");
 }
 
-// Bytes that are adjacent, no box: a multiple of 16, as both addresses are. They are read once: L2 may
-// forget them first.
+// Bytes that are adjacent, no box: a multiple of 16, as both addresses are. They are read once.
 DEV void bulk_load_once(u32 to, const void *from, u32 bytes, u32 bar)
 {
-    const u64 evict_first = 0x12f0000000000000;
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"
                  " [%0], [%1], %2, [%3], %4;"
                  :

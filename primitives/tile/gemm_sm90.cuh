@@ -116,12 +116,22 @@ template <class C, class E, class S, class X> struct GemmSm90 {
 
     // ---- Producer ----
 
-    // A box for this block, or for all that share it.
-    template <int sharers, class... At>
+    // A box for this block, or for all that share it; L2 may forget it first if nobody reads it again soon.
+    template <int sharers, bool once, class... At>
     DEV static void load(u32 to, const TensorMap *map, u32 bar, At... at)
     {
-        if constexpr (sharers == 1) ptx::tma_load(to, map, bar, at...);
-        else ptx::tma_multicast(to, map, bar, (1 << sharers) - 1, at...);
+        if constexpr (sharers > 1) ptx::tma_multicast(to, map, bar, (1 << sharers) - 1, at...);
+        else if constexpr (once) ptx::tma_load_once(to, map, bar, at...);
+        else ptx::tma_load(to, map, bar, at...);
+    }
+    template <class... At> DEV void a_box(u32 to, u32 bar, At... at) const
+    {
+        load<X::wide, false>(to, &args.a, bar, at...);
+    }
+    // With few rows a block or two read a tile of B.
+    template <class... At> DEV void b_box(u32 to, u32 bar, At... at) const
+    {
+        load<X::high, C::m <= 128>(to, &args.b, bar, at...);
     }
     // This block's part of a tile: of its rows, or of its blocks of 64 rows.
     DEV void load_a(int slot, int k, const Tile &t) const
@@ -130,10 +140,10 @@ template <class C, class E, class S, class X> struct GemmSm90 {
         const int from = place() % X::wide * share;
         const u32 to = address(s.a[slot]) + from * 128, bar = address(&s.full[slot]);
         const int m = t.m * C::bm + from, batch = C::a_batched ? t.batch : 0;
-        if constexpr (!C::a_mn_major) load<X::wide>(to, &args.a, bar, k, m, batch);
+        if constexpr (!C::a_mn_major) a_box(to, bar, k, m, batch);
         else
             for (int i = 0; i < share / 64; i++)
-                load<X::wide>(to + i * 8192, &args.a, bar, m + 64 * i, k, batch);
+                a_box(to + i * 8192, bar, m + 64 * i, k, batch);
     }
     // A gated tile has two halves, which are a dimension of B's tensor map, as are heads, and their halves.
     DEV void load_b(int slot, int k, const Tile &t) const
@@ -144,14 +154,12 @@ template <class C, class E, class S, class X> struct GemmSm90 {
         const int n = t.n * (K::gated ? half : C::bn), batch = C::b_batched ? t.batch : 0;
         if constexpr (K::split) load_pieces(slot, k, t.n * (C::bn / 64));
         else if constexpr (!C::b_mn_major) {
-            if constexpr (K::gated)
-                load<X::high>(to, &args.b, bar, k, n + from % half, from / half, batch);
-            else load<X::high>(to, &args.b, bar, k, n + from, batch);
+            if constexpr (K::gated) b_box(to, bar, k, n + from % half, from / half, batch);
+            else b_box(to, bar, k, n + from, batch);
         } else
             for (int i = 0, row = from; i < share / 64; i++, row += 64)
-                if constexpr (K::gated)
-                    load<X::high>(to + i * 8192, &args.b, bar, n + row % half, k, row / half, batch);
-                else load<X::high>(to + i * 8192, &args.b, bar, n + row, k, batch);
+                if constexpr (K::gated) b_box(to + i * 8192, bar, n + row % half, k, row / half, batch);
+                else b_box(to + i * 8192, bar, n + row, k, batch);
     }
     // Each block loads its part of each piece.
     DEV void load_pieces(int slot, int k, int piece) const
@@ -160,8 +168,7 @@ template <class C, class E, class S, class X> struct GemmSm90 {
         const int from = place() % X::high * share;
         const u32 to = address(s.b[slot]) + from * 128, bar = address(&s.full[slot]);
         for (int i = 0; i < C::bn / 64; i++, piece++)
-            load<X::high>(to + i * 8192, &args.b, bar, k, piece % K::pieces * 32 + from % 32, from / 32,
-                          piece / K::pieces);
+            b_box(to + i * 8192, bar, k, piece % K::pieces * 32 + from % 32, from / 32, piece / K::pieces);
     }
 
     DEV void produce() const
