@@ -22,8 +22,6 @@ enum {
     COOPERATION = 1400  /* clocks between two that both consumers share                            */
 };
 
-static bool is_busy(const struct program *p) { return p->pair == PAIR_ROPE || program_loads_directly(p); }
-
 static bool shares_sm(const struct tile *t) { return t->groups == 1 && tile_splits(t) == 1; }
 
 /* Reductions whose state is several numbers: their sums wait for maxima or means. */
@@ -49,8 +47,8 @@ static double epilogue_clocks(const struct program *p, const struct tile *t)
     struct program q = *p;
     q.tile = *t;
     int elements = tile_a_rows(&q) * tile_share(t) / (t->pingpong ? 1 : t->groups);
-    int work = 1 + 4 * is_busy(p) + 4 * is_heavy(p);
-    return 1000 + elements / 16 * work * (staged ? 1 : 1.5) + sums_clocks(t);
+    double work = 1 + 0.5 * (p->pair == PAIR_ROPE) + 4 * program_loads_directly(p) + 4 * is_heavy(p);
+    return 1000 + elements / 16.0 * work * (staged ? 1 : 1.5) + sums_clocks(t);
 }
 
 /* Bytes of B that memory must give, slower if some SMs ask for none. */
@@ -69,8 +67,10 @@ double tile_price(const struct program *p, const struct tile *t, int sms)
     double a = (double)tile_a_rows(&q) / tile_cluster_n(t), b = (double)t->bn / tile_cluster_m(t);
     double products = t->bm * t->bn * k / PRODUCTS, traffic = 2 * (a + b) * k / L2_BYTES;
     bool many = p->dim[1] > MOST_ODD_ROWS;
-    double shallow = t->stages < 4 ? 1.08 : 1, together = many && !t->pingpong ? 1.03 : 1;
-    double each = (MAX(products, traffic) + traffic * (many ? 0.3 : 0.125)) * shallow * together + BEGINNING;
+    double shallow = t->stages < 4 ? 1.08 : 1, together = many && !t->pingpong ? 1.02 : 1;
+    double thin = t->bm > 64 && t->bn <= 64 ? 1.06 : 1; /* shared memory gives no more operands        */
+    double main = (MAX(products, traffic) + traffic * (many ? 0.3 : 0.125)) * shallow * together * thin;
+    double each = main + BEGINNING;
     double epilogue = epilogue_clocks(p, t);
     double weights = weight_clocks(p, sms, blocks / (waves * sms)) + BEGINNING * waves;
     double stream = MAX(waves * each, weights);
