@@ -333,13 +333,12 @@ template <class C, class E> struct Drain {
         return octet / octets * buffer_bytes + ((octet % octets ^ row * octets / 8 % octets) << 4);
     }
 
-    // Before a slot is overwritten TMA has read it. A tile starts with slot 0, wherever the last one ended.
+    // Before a slot is overwritten TMA has read it. A tile starts with slot 0, wherever the last one ended. Of
+    // two slots, closing one says that the other is free again.
     DEV void open_unit(int unit) const
     {
-        if (thread == 0) {
-            if (unit == 0) ptx::tma_store_wait_read<0>();
-            else ptx::tma_store_wait_read<ring - 1>();
-        }
+        if (ring > 1 && unit > 0) return;
+        if (thread == 0) ptx::tma_store_wait_read<0>();
         meet();
     }
     DEV static int buffer_column(const Tile &t, int chunk, int buffer)
@@ -350,6 +349,7 @@ template <class C, class E> struct Drain {
     DEV void close_unit(const Tile &t, int chunk, int block, int slot) const
     {
         ptx::fence_async_shared();
+        if (ring > 1 && thread == 0) ptx::tma_store_wait_read<0>();
         meet();
         if (thread != 0) return;
 #pragma unroll
