@@ -248,6 +248,6 @@ int tile_shared_bytes(const struct program *p)
     int bytes = t->groups * values_bytes(p, group_rows(t), tile_share(t));
     if (t->mainloop == MAINLOOP_SIMT) return bytes + 4 * t->bk * (t->bm + t->bn + 4);
     bytes += t->stages * ((tile_a_rows(p) + t->bn) * 128 + 16) + MAX(stage_bytes(p), 16 * t->groups);
-    bytes += 16 + t->groups * FETCH_BARRIERS;
+    bytes += 16 + 8 * t->scattered + t->groups * FETCH_BARRIERS;
     return CEIL_DIV(bytes, 1024) * 1024;
 }

@@ -1,5 +1,5 @@
 // cluster.cuh -- thread blocks of one cluster: their ranks, the barrier where all their threads meet, reads
-// of each other's shared memory, and arrivals on each other's mbarriers.
+// of each other's shared memory, what they send there, and arrivals on each other's mbarriers.
 #pragma once
 
 #include "types.cuh"
@@ -15,6 +15,8 @@ DEV u32 cluster_rank()
 
 // What a thread wrote before it arrives, all see after they waited. Converged warps only.
 DEV void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+// Of what a thread wrote nothing is promised.
+DEV void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 DEV void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
 // Where block `rank` of the cluster has what lies at this shared address here.
@@ -43,6 +45,22 @@ DEV void cluster_load(float (&x)[4], u32 address)
     asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
                  : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
                  : "r"(address)
+                 : "memory");
+}
+
+DEV void shared_load(float (&x)[4], u32 address)
+{
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
+                 : "r"(address)
+                 : "memory");
+}
+// To any block, at its cluster_address; completes 16 bytes of an mbarrier of that block, likewise.
+DEV void cluster_send(u32 address, const float (&x)[4], u32 bar)
+{
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];"
+                 :
+                 : "r"(address), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]), "r"(bar)
                  : "memory");
 }
 

@@ -333,8 +333,8 @@ template <class C, class E> struct Drain {
         return octet / octets * buffer_bytes + ((octet % octets ^ row * octets / 8 % octets) << 4);
     }
 
-    // Before a slot is overwritten TMA has read it. A tile starts with slot 0, wherever the last one ended. Of
-    // two slots, closing one says that the other is free again.
+    // Before a slot is overwritten TMA has read it. A tile starts with slot 0, wherever the last one ended.
+    // Of two slots, closing one says that the other is free again.
     DEV void open_unit(int unit) const
     {
         if (ring > 1 && unit > 0) return;

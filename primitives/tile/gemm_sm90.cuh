@@ -49,7 +49,7 @@ template <class C, class E, class S, class X> struct GemmSm90 {
         alignas(1024) u8 a[C::stages][a_bytes];
         u8 b[C::stages][b_bytes];
         u8 stage[C::groups][D::stage_bytes ? D::stage_bytes : 16];
-        u64 full[C::stages], empty[C::stages], turn[2];
+        u64 full[C::stages], empty[C::stages], turn[Split::scattered ? 1 + C::groups : 2];
         FetchBarriers fetch[C::groups];
         typename D::Values values[C::groups];
     };
@@ -99,13 +99,16 @@ template <class C, class E, class S, class X> struct GemmSm90 {
                 ptx::mbarrier_init(address(&s.full[i]), 1);
                 ptx::mbarrier_init(address(&s.empty[i]), (C::pingpong ? 1 : C::groups) * X::size);
             }
-            for (int i = 0; i < 2; i++) ptx::mbarrier_init(address(&s.turn[i]), 128);
+            if constexpr (Split::scattered) init_exchange();
+            else
+                for (int i = 0; i < 2; i++) ptx::mbarrier_init(address(&s.turn[i]), 128);
             if constexpr (E::fetched)
                 for (int i = 0; i < C::groups; i++) fetch_ring(i).init();
             ptx::mbarrier_fence_init();
         }
         if constexpr (X::size == 1) __syncthreads();
         else meet_cluster();
+        if constexpr (Split::scattered) ptx::cluster_arrive_relaxed();
     }
     DEV static void meet_cluster()
     {
@@ -269,22 +272,52 @@ template <class C, class E, class S, class X> struct GemmSm90 {
 
     static_assert(Split::bytes <= C::stages * (a_bytes + b_bytes)); // the ring is empty by then
 
-    // Nobody leaves before all have read.
     DEV void finish_tile(Accumulators &acc, const Tile &t, int group) const
     {
         const Split split = {address(s.a) + group * Split::group_bytes, ptx::uniform(rank())};
+        const bool owns = Split::owns(t, split.rank);
         typename Split::Sums sums;
         if constexpr (steps < C::splits)
             if (part().first == part().last) clear(acc);
         if (C::groups > 1) ptx::named_barrier(15, 128 * C::groups); // no one multiplies any more
-        split.leave(acc);
-        meet_cluster();
-        const bool owns = Split::owns(t, split.rank);
-        if (owns) split.gather(acc, sums);
-        ptx::cluster_arrive();
+        if constexpr (Split::scattered) exchange(split, acc, sums, t, group);
+        else {
+            split.leave(acc);
+            meet_cluster();
+            if (owns) split.gather(acc, sums);
+            ptx::cluster_arrive();
+        }
         if (owns) drain_of(group).drain(sums, Split::share_of(t, split.rank));
         __syncwarp();
-        ptx::cluster_wait();
+        ptx::cluster_wait(); // nobody leaves before all have read
+    }
+
+    // A block whose ring is empty says so to all; then they send what it owns. turn[0] counts who are ready,
+    // turn[1 + group] what has come.
+    DEV void init_exchange() const
+    {
+        ptx::mbarrier_init(address(&s.turn[0]), C::splits - 1);
+        for (int i = 1; i <= C::groups; i++) {
+            ptx::mbarrier_init(address(&s.turn[i]), 1);
+            ptx::mbarrier_arrive_expect(address(&s.turn[i]), Split::group_bytes);
+        }
+    }
+    DEV void exchange(const Split &split, const Accumulators &acc, typename Split::Sums &sums, const Tile &t,
+                      int group) const
+    {
+        const int other = threadIdx.x % 128;
+        const u32 ready = address(&s.turn[0]), come = address(&s.turn[1 + group]);
+        ptx::cluster_wait(); // all have made their mbarriers
+        if (group == 0 && other < C::splits && other != split.rank)
+            ptx::cluster_mbarrier_arrive(ptx::cluster_address(ready, other));
+        ptx::mbarrier_wait(ready, 0);
+        split.send(acc, t, come);
+        if (Split::owns(t, split.rank)) {
+            ptx::mbarrier_wait(come, 0);
+            split.add_up(acc, sums);
+        }
+        __syncwarp();
+        ptx::cluster_arrive_relaxed();
     }
     DEV static void clear(Accumulators &acc)
     {
@@ -294,8 +327,10 @@ template <class C, class E, class S, class X> struct GemmSm90 {
     // Threads that do not multiply.
     DEV void attend() const
     {
-        if constexpr (C::splits > 1)
-            for (int i = 0; i < 2; i++) meet_cluster();
+        __syncwarp();
+        if constexpr (Split::scattered) ptx::cluster_wait();
+        else if constexpr (C::splits > 1) meet_cluster();
+        if constexpr (C::splits > 1) meet_cluster();
     }
 
     // ---- Roles ----

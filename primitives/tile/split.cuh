@@ -1,8 +1,9 @@
 // split.cuh -- the blocks of a cluster multiply a part of K each: the sum of their sums.
 //
-// The columns of their tile lie in shares, and rank r of the cluster owns share r. Every block leaves in
-// shared memory what others own of its sums, and adds to its own share what they left of it, in the order
-// of the ranks, whoever adds. A Config S says how wide a share is; if as wide as the tile, it is rank 0's.
+// A Config S says how wide the share of a tile is that a block drains. If as wide as the tile, that is rank
+// 0: the others leave their sums in shared memory, and it reads them there. Else rank r owns share r: every
+// block sends what others own of its sums into their shared memory. All is added in the order of the ranks,
+// whoever adds.
 #pragma once
 
 #include "ptx/cluster.cuh"
@@ -15,7 +16,9 @@ template <class C, class S, int blocks> struct SplitSums {
     using Sums = float[blocks][S::bn / 2];
     static constexpr int shares = C::bn / S::bn;
     static constexpr int octets = S::bn / 8;                        // of columns, in a share
-    static constexpr int group_bytes = blocks * (C::bn / 8) * 2048; // of a warpgroup
+    static constexpr bool scattered = shares > 1;
+    static constexpr int share_bytes = blocks * octets * 2048;      // of a warpgroup, of one block
+    static constexpr int group_bytes = scattered ? (C::splits - 1) * share_bytes : shares * share_bytes;
     static constexpr int bytes = C::splits == 1 ? 0 : C::groups * group_bytes;
     static_assert(C::bn % S::bn == 0 && (shares == 1 || shares == C::splits));
     static_assert((shares & (shares - 1)) == 0);
@@ -31,7 +34,6 @@ template <class C, class S, int blocks> struct SplitSums {
         return share * octets + octet;
     }
     // Four of a thread's sums are adjacent: those of an octet. So are those of neighbouring threads.
-    DEV static constexpr int distance(int block, int octet) { return (block * (C::bn / 8) + octet) * 2048; }
     DEV u32 first() const { return memory + threadIdx.x % 128 * 16; }
 
     // The share as a tile of its own. The last tile's may lie past the end.
@@ -41,55 +43,20 @@ template <class C, class S, int blocks> struct SplitSums {
         return C::splits == 1 || (rank < shares && (C::n % C::bn == 0 || share_of(t, rank).n * S::bn < C::n));
     }
 
+    // ---- All to rank 0 ----
+
     // To memory that no one reads or multiplies any more.
     DEV void leave(const Accumulators &acc) const
     {
-#pragma unroll
-        for (int s = 0; s < shares; s++)
-            if (rank != s) leave_share(acc, s);
-    }
-    DEV void leave_share(const Accumulators &acc, int share) const
-    {
+        if (rank == 0) return;
 #pragma unroll
         for (int i = 0; i < blocks * octets; i++) {
-            const int octet = octet_in_tile(share, i % octets);
-            const float *x = acc[i / octets] + octet * 4;
-            ptx::shared_store(first() + distance(i / octets, octet), {x[0], x[1], x[2], x[3]});
+            const float *x = acc[i / octets] + i % octets * 4;
+            ptx::shared_store(first() + i * 2048, {x[0], x[1], x[2], x[3]});
         }
     }
-
-    // All have left theirs. Each rank has code of its own, where its place in the order is a constant.
-    template <int share = 0> DEV void gather(const Accumulators &acc, Sums &sums) const
-    {
-        if (rank != share) {
-            if constexpr (share + 1 < shares) gather<share + 1>(acc, sums);
-        } else if constexpr (shares > 1) gather_share<share>(acc, sums);
-        else gather_all(acc, sums);
-    }
-    // All that is left of an octet is read before it is added; at any time each rank reads from another.
-    template <int share> DEV void gather_share(const Accumulators &acc, Sums &sums) const
-    {
-        u32 from[C::splits];
-#pragma unroll
-        for (int r = 0; r < C::splits; r++) from[r] = ptx::cluster_address(first(), r);
-#pragma unroll
-        for (int i = 0; i < blocks * octets; i++) {
-            const int block = i / octets, octet = octet_in_tile(share, i % octets);
-            float x[C::splits][4];
-#pragma unroll
-            for (int d = 1; d < C::splits; d++)
-                ptx::cluster_load(x[share ^ d], from[share ^ d] + distance(block, octet));
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                x[share][j] = acc[block][4 * octet + j];
-                float &sum = sums[block][i % octets * 4 + j] = x[0][j];
-#pragma unroll
-                for (int r = 1; r < C::splits; r++) sum += x[r][j];
-            }
-        }
-    }
-    // A rank at a time: registers do not hold more.
-    DEV void gather_all(const Accumulators &acc, Sums &sums) const
+    // All have left theirs. A rank at a time: registers do not hold more.
+    DEV void gather(const Accumulators &acc, Sums &sums) const
     {
 #pragma unroll
         for (int i = 0; i < blocks * 4 * octets; i++)
@@ -98,10 +65,55 @@ template <class C, class S, int blocks> struct SplitSums {
 #pragma unroll
             for (int i = 0; i < blocks * octets; i++) {
                 float x[4], *sum = sums[i / octets] + i % octets * 4;
-                ptx::cluster_load(x, ptx::cluster_address(first() + distance(i / octets, i % octets), r));
+                ptx::cluster_load(x, ptx::cluster_address(first() + i * 2048, r));
 #pragma unroll
                 for (int j = 0; j < 4; j++) sum[j] += x[j];
             }
+    }
+
+    // ---- To each its share ----
+
+    // To memory of others in which no one reads or multiplies any more. What rank r sends to rank s is number
+    // (r ^ s) - 1 there. `bar` is the mbarrier that counts it.
+    DEV void send(const Accumulators &acc, const Tile &t, u32 bar) const
+    {
+#pragma unroll
+        for (int s = 0; s < shares; s++)
+            if (rank != s && owns(t, s)) send_share(acc, s, bar);
+    }
+    DEV void send_share(const Accumulators &acc, int share, u32 bar) const
+    {
+        const u32 to = ptx::cluster_address(first() + ((rank ^ share) - 1) * share_bytes, share);
+        const u32 counter = ptx::cluster_address(bar, share);
+#pragma unroll
+        for (int i = 0; i < blocks * octets; i++) {
+            const float *x = acc[i / octets] + octet_in_tile(share, i % octets) * 4;
+            ptx::cluster_send(to + i * 2048, {x[0], x[1], x[2], x[3]}, counter);
+        }
+    }
+
+    // All of it has come. Each rank has code of its own, where its place in the order is a constant.
+    template <int share = 0> DEV void add_up(const Accumulators &acc, Sums &sums) const
+    {
+        if (rank == share) add_up_share<share>(acc, sums);
+        else if constexpr (share + 1 < shares) add_up<share + 1>(acc, sums);
+    }
+    template <int share> DEV void add_up_share(const Accumulators &acc, Sums &sums) const
+    {
+#pragma unroll
+        for (int i = 0; i < blocks * octets; i++) {
+            float x[C::splits][4];
+#pragma unroll
+            for (int d = 1; d < C::splits; d++)
+                ptx::shared_load(x[share ^ d], first() + (d - 1) * share_bytes + i * 2048);
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                x[share][j] = acc[i / octets][4 * octet_in_tile(share, i % octets) + j];
+                float &sum = sums[i / octets][i % octets * 4 + j] = x[0][j];
+#pragma unroll
+                for (int r = 1; r < C::splits; r++) sum += x[r][j];
+            }
+        }
     }
 };
 

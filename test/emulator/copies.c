@@ -1,8 +1,9 @@
 /*
- * copies.c -- the TMA unit: boxes of tensors and adjacent bytes, between global and shared memory.
+ * copies.c -- the TMA unit: boxes of tensors and adjacent bytes, between global and shared memory; and what
+ * a thread sends to a block of its cluster.
  *
  * A copy is noted when it is issued and takes effect later. A load writes its box and then completes its
- * bytes. A store reads shared memory at one time, at the latest when its thread waits for that, and writes
+ * bytes; so does what was sent. A store reads shared memory at one time, at the latest when its thread waits for that, and writes
  * global memory at another. Whether it has read or not, until then nobody may write there.
  */
 #include "machine.h"
@@ -140,6 +141,8 @@ static void do_load(struct cluster *c, int i)
     if (bar->maker) fail_thread(l->thread, "a load completes on an mbarrier that no fence followed");
     if (l->map.rank)
         load_box(l);
+    else if (l->taken)
+        memcpy(l->block->shared + l->shared, l->taken, bytes);
     else if (in_device_memory(l->global, bytes))
         memcpy(l->block->shared + l->shared, l->global, bytes);
     else
@@ -194,7 +197,7 @@ void check_copies_of_ended(const struct thread *t, bool last_of_block)
     if (!last_of_block) return;
     for (int i = 0; i < c->loads.count; i++) {
         const struct copy *l = &c->loads.copy[i];
-        if (l->block == t->block || l->thread->block == t->block)
+        if (l->block == t->block || (!l->taken && l->thread->block == t->block))
             fail_thread(t, "ended as the last of its block, where a load of thread %d is still to come",
                         l->thread->index);
     }
@@ -286,6 +289,20 @@ void emu_bulk_load(uint32_t to, const void *from, uint32_t bytes, uint32_t bar)
     if (bytes % 16 || (uintptr_t)from % 16) fail_thread(t, "a bulk load of %u bytes from %p", bytes, from);
     c.shared = own_offset(t, to, bytes, 16, "bulk load");
     issue_load(t, c, bar);
+}
+
+void emu_cluster_send(uint32_t to, const float *four, uint32_t bar)
+{
+    struct thread *t = self_thread();
+    struct copy c = {.bytes = 4 * sizeof *four};
+    struct block *b = block_at(t, &to, "st.async");
+    if (b != block_at(t, &bar, "st.async"))
+        fail_thread(t, "st.async to a block, and to an mbarrier of another");
+    c.shared = own_offset(t, to, c.bytes, 16, "st.async");
+    if (!(c.taken = malloc(c.bytes))) abort();
+    memcpy(c.taken, four, c.bytes);
+    issue_load_to(t, b, c, bar);
+    let_others_run(t);
 }
 
 void emu_tensor_store(const void *map, uint32_t from, int rank, const int *at)

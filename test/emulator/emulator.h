@@ -43,9 +43,11 @@ struct emu_kernel {
 void *emu_dynamic_shared(void);
 uint32_t emu_shared_address(const void *p);
 void emu_shared_store(uint32_t address, const float *four);
+void emu_shared_load(float *four, uint32_t address);
 uint32_t emu_cluster_rank(void);
 uint32_t emu_cluster_address(uint32_t address, uint32_t rank);
 void emu_cluster_load(float *four, uint32_t address);
+void emu_cluster_send(uint32_t address, const float *four, uint32_t bar);
 void emu_cluster_mbarrier_arrive(uint32_t bar);
 
 /* Barriers. Of emu_barrier, 0 threads are all of the block. */

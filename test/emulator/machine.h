@@ -143,7 +143,7 @@ struct copy {
     const void *global;
     struct mbarrier *bar; /* of a load                                                                */
     unsigned group;       /* of a store                                                               */
-    unsigned char *taken; /* of a store: what it has read                                             */
+    unsigned char *taken; /* of a store: what it has read; or what was sent                           */
 };
 struct copies {
     struct copy *copy;

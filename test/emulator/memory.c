@@ -83,6 +83,15 @@ void emu_shared_store(uint32_t address, const float *four)
     memcpy(t->block->shared + offset, four, 16);
 }
 
+void emu_shared_load(float *four, uint32_t address)
+{
+    struct thread *t = self_thread();
+    uint32_t offset = own_offset(t, address, 16, 16, "ld.shared.v4");
+    if (load_overlaps(t->block, offset, 16))
+        fail_thread(t, "reads 0x%x, where a load is still to come", address);
+    memcpy(four, t->block->shared + offset, 16);
+}
+
 uint32_t emu_cluster_rank(void) { return (uint32_t)self_thread()->block->rank; }
 
 uint32_t emu_cluster_address(uint32_t address, uint32_t rank)
