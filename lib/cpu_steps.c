@@ -5,6 +5,7 @@
  * columns if the step is `half`). Maps and reductions are the primitives' references, in double.
  */
 #include "cpu.h"
+#include "epilogue.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -195,7 +196,7 @@ static void reduce_tiles(struct cpu_frame *f, const struct step *s)
     const struct port *port = &f->cpu->p->port[s->port];
     const struct tile *t = &f->cpu->p->tile;
     int64_t columns = step_columns(f->cpu, s), tile = t->bn / (s->half ? 2 : 1);
-    if (t->mainloop == MAINLOOP_GEMV) tile = CEIL_DIV(columns, port->blocks);
+    if (tile_streams(t)) tile = CEIL_DIV(columns, port->blocks);
     float *to = partial_states(f, port);
     double state[PRIM_MAX_STATE] = {0};
     for (int64_t b = 0; b < port->blocks; b++) {

@@ -1,14 +1,16 @@
 /*
  * emit_gemm.c -- a GEMM program becomes a kernel: parameters, tensor maps, Config, entry.
  *
- * The text instantiates GemmSm90, GemvSm90 or GemmSimt (primitives/tile) with a Config of constants and
+ * The text instantiates GemmSm90, GemvSm90, SkinnySm90 or GemmSimt (primitives/tile) with a Config of constants and
  * the Epilogue that emit_epilogue.c prints. The parameter struct holds the tensor maps a, b and one for
- * each staged store, then one pointer for each port (GEMV, SIMT: operands a and b first, and no maps).
+ * each staged store, then one pointer for each port (streaming, SIMT: operands a and b first, and no maps).
  */
 #include "emit.h"
 #include "epilogue.h"
 
 typedef long long wide;
+
+enum { MOST_SMALL = 64 }; /* registers of a thread for A, that leave room for another block on the SM      */
 
 /* ---- Tensor maps ---- */
 
@@ -195,6 +197,15 @@ static void print_columns(const struct program *p, int bn, struct text *t)
 
 static const char *truth(bool b) { return b ? "true" : "false"; }
 
+/* Does a block share its SM with another? That of a skinny product has all of A in registers. */
+static bool is_small(const struct program *p)
+{
+    const struct tile *c = &p->tile;
+    int64_t octets = CEIL_DIV(p->dim[1], 8) * CEIL_DIV(p->k, 8); /* of 8 elements of A, 4 registers        */
+    if (c->mainloop == MAINLOOP_SKINNY) return 4 * 8 * octets <= 128 * c->groups * MOST_SMALL;
+    return c->mainloop != MAINLOOP_SM90 || tile_is_narrow(c);
+}
+
 static void print_strides(const char *name, const struct operand *o, struct text *t)
 {
     text_printf(
@@ -205,9 +216,9 @@ static void print_strides(const char *name, const struct operand *o, struct text
 static void print_config(const struct program *p, struct text *t)
 {
     const struct tile *c = &p->tile;
-    bool sm90 = c->mainloop == MAINLOOP_SM90, gemv = c->mainloop == MAINLOOP_GEMV;
-    text_printf(t, "\nstruct Config%s {\n    using Args = ::Args;\n", gemv ? "" : " : WalkDefaults");
-    if (sm90 || gemv)
+    bool sm90 = c->mainloop == MAINLOOP_SM90, streams = tile_streams(c);
+    text_printf(t, "\nstruct Config%s {\n    using Args = ::Args;\n", streams ? "" : " : WalkDefaults");
+    if (sm90 || streams)
         text_printf(t, "    using T = %s;\n", emit_dtype(p->a.dtype));
     else
         text_printf(t, "    using A = %s;\n    using B = %s;\n", emit_dtype(p->a.dtype),
@@ -237,10 +248,12 @@ static void print_config(const struct program *p, struct text *t)
         print_strides("a", &p->a, t);
         print_strides("b", &p->b, t);
     }
-    if (gemv) {
+    if (streams) {
         text_printf(t, "    static constexpr int blocks = %d;\n", c->blocks);
         text_printf(t, "    static constexpr bool early = %s;\n", truth(p->kernel.early));
     }
+    if (c->mainloop == MAINLOOP_SKINNY)
+        text_printf(t, "    static constexpr bool alone = %s;\n", truth(!is_small(p)));
     text_append(t, "};\n");
 }
 
@@ -269,19 +282,21 @@ static void print_head(const struct program *p, struct text *t)
 
 static const char *mainloop_name(const struct program *p)
 {
-    enum mainloop m = p->tile.mainloop;
-    return m == MAINLOOP_SM90 ? "gemm_sm90" : m == MAINLOOP_GEMV ? "gemv_sm90" : "gemm_simt";
+    switch (p->tile.mainloop) {
+    case MAINLOOP_SM90: return "gemm_sm90";
+    case MAINLOOP_GEMV: return "gemv_sm90";
+    case MAINLOOP_SKINNY: return "skinny_sm90";
+    default: return "gemm_simt";
+    }
 }
 
-/* A small block shares its SM with another. */
 static void print_entry(const struct program *p, struct text *t)
 {
     const struct tile *c = &p->tile;
-    bool alone = c->mainloop == MAINLOOP_SM90 && !tile_is_narrow(c);
     text_append(t, "\nextern \"C\" __global__ void ");
     int cluster = tile_splits(c) * tile_cluster(c);
     if (cluster > 1) text_printf(t, "__cluster_dims__(%d, 1, 1) ", cluster);
-    text_printf(t, "__launch_bounds__(%d, %d)\n", p->kernel.threads, alone ? 1 : 2);
+    text_printf(t, "__launch_bounds__(%d, %d)\n", p->kernel.threads, is_small(p) ? 2 : 1);
     text_printf(t, "%s(const __grid_constant__ Args args)\n", p->kernel.symbol);
     text_printf(t, "{\n    %s<Config, Epilogue%s", mainloop_name(p), c->scattered ? ", Share" : "");
     text_append(t, ">(args);\n}\n");
@@ -294,20 +309,26 @@ static int residents(const struct program *p, const struct machine *m)
     return fit ? 2 : 1;
 }
 
+/* Threads besides the consumers. */
+static int helpers(const struct program *p)
+{
+    if (p->tile.mainloop == MAINLOOP_SIMT) return 0;
+    return tile_streams(&p->tile) && is_small(p) ? 64 : 128;
+}
+
 static void measure(struct program *p, const struct machine *m)
 {
     struct kernel_spec *k = &p->kernel;
     const struct tile *t = &p->tile;
     bool sm90 = t->mainloop == MAINLOOP_SM90;
-    bool gemv = t->mainloop == MAINLOOP_GEMV;
-    k->threads = 128 * (t->groups + sm90) + 64 * gemv;
+    k->threads = 128 * t->groups + helpers(p);
     k->shared_bytes = tile_shared_bytes(p);
     k->early = program_is_early(p);
     int each = residents(p, m);
     k->grid = program_blocks(p);
     k->cluster = tile_cluster(t);
     k->persistent = sm90 && each == 1 && tile_splits(t) == 1;
-    if (gemv) k->grid = t->blocks;
+    if (tile_streams(t)) k->grid = t->blocks;
     if (each == 2 && tile_splits(t) == 1 && m->sms > 0) k->grid = MIN(k->grid, 2 * m->sms);
 }
 

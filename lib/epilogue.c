@@ -189,15 +189,19 @@ static int values_bytes(const struct program *p, int rows, int columns)
     return bytes + empty + 16;
 }
 
-/* Quads of columns are shared out; the sums of each, by 4 warps of a group. */
-static int gemv_shared_bytes(const struct program *p)
+/* Quads of columns are shared out; the sums of each warp, or of a unit and then of all. */
+static int stream_shared_bytes(const struct program *p)
 {
     const struct tile *t = &p->tile;
     int rows = (int)p->dim[1], columns = (int)CEIL_DIV(p->dim[2] / 4, t->blocks) * 4, state = 1;
     for (int i = 0; i < p->steps; i++)
         if (p->step[i].kind == STEP_REDUCE) state += p->step[i].prim->state;
-    int sums = 4 * t->groups * (rows * columns + state) * 4;
-    return t->stages * (4 * t->bk + 16) + sums + values_bytes(p, rows, columns) + 24;
+    int warps = 4 * t->groups, slot = 4 * t->bk, sums = warps * (rows * columns + state) * 4;
+    if (t->mainloop == MAINLOOP_SKINNY) {
+        slot = 8 * (2 * t->bk + 64);
+        sums = (2 * warps * CEIL_DIV(rows, 8) * 64 + rows * columns) * 4;
+    }
+    return t->stages * (slot + 16) + sums + values_bytes(p, rows, columns) + 24;
 }
 
 static int stage_bytes(const struct program *p)
@@ -211,7 +215,7 @@ static int stage_bytes(const struct program *p)
 
 int program_states(const struct program *p)
 {
-    if (p->tile.mainloop == MAINLOOP_GEMV) return p->tile.blocks;
+    if (tile_streams(&p->tile)) return p->tile.blocks;
     return (int)CEIL_DIV(p->dim[2], tile_share(&p->tile));
 }
 
@@ -227,11 +231,16 @@ int64_t program_blocks(const struct program *p)
     return clusters * tile_cluster(t) * tile_splits(t);
 }
 
+bool tile_streams(const struct tile *t)
+{
+    return t->mainloop == MAINLOOP_GEMV || t->mainloop == MAINLOOP_SKINNY;
+}
+
 bool tile_is_narrow(const struct tile *t) { return t->mainloop == MAINLOOP_SM90 && t->groups == 1; }
 
 bool program_is_early(const struct program *p)
 {
-    return p->tile.mainloop == MAINLOOP_GEMV && p->b.steady && !p->prepare;
+    return tile_streams(&p->tile) && p->b.steady && !p->prepare;
 }
 
 /* Whole octets, which the swizzle repeats in. */
@@ -244,7 +253,7 @@ int tile_a_rows(const struct program *p)
 int tile_shared_bytes(const struct program *p)
 {
     const struct tile *t = &p->tile;
-    if (t->mainloop == MAINLOOP_GEMV) return CEIL_DIV(gemv_shared_bytes(p), 1024) * 1024;
+    if (tile_streams(t)) return CEIL_DIV(stream_shared_bytes(p), 1024) * 1024;
     int bytes = t->groups * values_bytes(p, group_rows(t), tile_share(t));
     if (t->mainloop == MAINLOOP_SIMT) return bytes + 4 * t->bk * (t->bm + t->bn + 4);
     bytes += t->stages * ((tile_a_rows(p) + t->bn) * 128 + 16) + MAX(stage_bytes(p), 16 * t->groups);

@@ -93,7 +93,8 @@ enum mainloop {
     MAINLOOP_SM90, /* TMA + wgmma, warp-specialised; 16-bit operands, 16-byte pitches              */
     MAINLOOP_SIMT, /* any dtype, stride and pitch                                                  */
     MAINLOOP_CUBLASLT,
-    MAINLOOP_GEMV  /* as SM90, for a row or two: streams B, multiplies on the plain units           */
+    MAINLOOP_GEMV,  /* as SM90, for a row or two: streams B, multiplies on the plain units          */
+    MAINLOOP_SKINNY /* likewise up to 16 rows, on the matrix units                                  */
 };
 
 struct tile {
@@ -106,7 +107,7 @@ struct tile {
     bool scattered; /* each drains a share of the columns; else the first block drains all         */
     int cluster_m, cluster_n; /* blocks of a cluster whose tiles are neighbours along M: B's tile is
                                  loaded once for all; along N: A's; 0 is 1; one of them is 1        */
-    int blocks;     /* GEMV: that share the columns evenly                                         */
+    int blocks;     /* streaming: that share the columns evenly                                        */
     int band;       /* tile rows that are walked together, for L2; or columns:                     */
     bool across;
     bool serpentine; /* a block's every second tile is multiplied from the end of K                */

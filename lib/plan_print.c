@@ -112,7 +112,7 @@ static void print_operand(const struct plan *p, const char *label, const struct 
 /* ORDER pair_kind */
 static const char *const pair_name[] = {"", " glu_interleaved", " glu_stacked", " rope"};
 /* ORDER mainloop */
-static const char *const mainloop_name[] = {"sm90", "simt", "cublaslt", "sm90_gemv"};
+static const char *const mainloop_name[] = {"sm90", "simt", "cublaslt", "sm90_gemv", "sm90_skinny"};
 
 void tile_print(const struct tile *tile, struct text *t)
 {

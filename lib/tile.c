@@ -26,6 +26,9 @@ enum {
     FEW_WAVES = 6,         /* of many rows: squares, and K to and fro, were measured to be faster */
     STREAM_PIECE = 6144,   /* elements of a row of B that come together                           */
     STREAM_PIECES = 5,     /* of A, that fit a thread's registers                                 */
+    SKINNY_PIECE = 1024,   /* of 8 rows                                                           */
+    SKINNY_STEP = 256,     /* elements of a row that 8 warps multiply at once, 32 each            */
+    SKINNY_ELEMENTS = 8 * 11264, /* of A, that fit a block's registers                            */
     MOST_CANDIDATES = 128
 };
 
@@ -206,14 +209,25 @@ static void consider_scattered(struct search *s)
         }
 }
 
-/* ---- Streaming: a row, or two short ones, which the plain units multiply at memory's pace ---- */
+/* ---- Streaming: a few rows, multiplied at memory's pace ---- */
 
-static bool streams(const struct program *p)
+/* A row, or two short ones: on the plain units. */
+static bool suits_gemv(const struct program *p)
 {
-    int64_t pieces = CEIL_DIV(p->k, STREAM_PIECE), rows = p->dim[0] * p->dim[1];
-    bool few = rows == 1 ? pieces <= STREAM_PIECES : rows == 2 && p->dim[0] == 1 && pieces == 1;
-    bool whole = p->dim[2] % 16 == 0 && p->dim[2] < INT32_MAX && p->k % 8 == 0;
-    return few && whole && !operand_is_mn_major(&p->a) && !operand_is_mn_major(&p->b);
+    int64_t pieces = CEIL_DIV(p->k, STREAM_PIECE);
+    return p->k % 8 == 0 && (p->dim[1] == 1 ? pieces <= STREAM_PIECES : p->dim[1] == 2 && pieces == 1);
+}
+
+static bool suits_skinny(const struct program *p)
+{
+    int64_t rows = CEIL_DIV(p->dim[1], 8) * 8;
+    return p->dim[1] > 1 && rows <= 16 && p->k % SKINNY_STEP == 0 && rows * p->k <= SKINNY_ELEMENTS;
+}
+
+/* Of K, as equal as they can be. */
+static int piece(const struct program *p, int most, int step)
+{
+    return (int)CEIL_DIV(p->k, step * CEIL_DIV(p->k, most)) * step;
 }
 
 /* Half of an SM's memory, so that the next program's blocks begin beside these. */
@@ -221,9 +235,17 @@ static void consider_stream(struct search *s)
 {
     const struct program *p = s->p;
     struct tile t = {.mainloop = MAINLOOP_GEMV, .bm = (int)p->dim[1], .bn = 16, .groups = 2, .band = 1};
-    if (!streams(p)) return;
+    bool whole = p->dim[0] == 1 && p->dim[2] % 16 == 0 && p->dim[2] < INT32_MAX;
+    if (!whole || operand_is_mn_major(&p->a) || operand_is_mn_major(&p->b)) return;
+    if (suits_gemv(p)) {
+        t.bk = piece(p, STREAM_PIECE, 8);
+    } else if (suits_skinny(p)) {
+        t.mainloop = MAINLOOP_SKINNY;
+        t.bk = piece(p, SKINNY_PIECE, SKINNY_STEP);
+    } else {
+        return;
+    }
     if (program_is_half_rope(p)) t.bn = (int)p->rope.head_dim;
-    t.bk = (int)CEIL_DIV(p->k, 8 * CEIL_DIV(p->k, STREAM_PIECE)) * 8;
     t.blocks = (int)MIN(p->dim[2] / 4, s->sms);
     t.stages = tile_stages(p, &t, (s->shared_bytes - 1024) / 2);
     if (t.stages >= LEAST_STAGES) keep(s, &t, tile_stream_price(p, &t, s->sms));

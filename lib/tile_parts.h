@@ -23,6 +23,6 @@ bool program_loads_directly(const struct program *p); /* tiles that come in regi
 /* ---- tile_price.c ---- */
 
 double tile_price(const struct program *p, const struct tile *t, int sms);
-double tile_stream_price(const struct program *p, const struct tile *t, int sms); /* MAINLOOP_GEMV  */
+double tile_stream_price(const struct program *p, const struct tile *t, int sms); /* streaming      */
 
 #endif

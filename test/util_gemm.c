@@ -263,6 +263,10 @@ static void embedded(struct gemm_rig *r, int acc)
     {                                                                                                        \
         .mainloop = MAINLOOP_GEMV, .bm = 1, .bn = n, .bk = piece, .groups = 2, .band = 1, .blocks = parts    \
     }
+#define SKINNY(n, piece, parts)                                                                              \
+    {                                                                                                        \
+        .mainloop = MAINLOOP_SKINNY, .bm = 1, .bn = n, .bk = piece, .groups = 2, .band = 1, .blocks = parts  \
+    }
 #define BF CODA_BF16
 #define HF CODA_F16
 #define FF CODA_F32
@@ -501,6 +505,31 @@ const struct gemm_case gemm_cases[] = {
     {"stream loss", 1, 1, 4000, 512, BF, 0, 0, 0, loss, 0, {0}, STREAM(16, 512, 132)},
     {"stream embedded", 1, 2, 208, 264, BF, 0, 0, 0, embedded, 0, {0}, STREAM(16, 264, 20)},
     {"stream row stored", 1, 2, 304, 264, BF, 0, 0, 0, row_stored, 0, {0}, STREAM(16, 264, 30)},
+    {"stream 8", 1, 8, 1072, 512, BF, 0, 0, 8, residual, 0, {0}, SKINNY(16, 512, 132)},
+    {"stream 16", 1, 16, 1072, 1280, BF, 0, 0, 8, residual, 0, {0}, SKINNY(16, 1024, 131)},
+    {"stream 3", 1, 3, 272, 1280, HF, 0, 0, 0, scaled, 0, {0}, SKINNY(16, 768, 44)},
+    {"stream 5 f32", 1, 5, 48, 256, BF, 0, 0, 0, residual_f32, 0, {0}, SKINNY(16, 256, 20)},
+    {"stream 9 gelu", 1, 9, 304, 4096, BF, 0, 0, 0, bias_gelu, 0, {0}, SKINNY(16, 1024, 33)},
+    {"stream 8 gelu", 1, 8, 304, 11008, BF, 0, 0, 0, bias_gelu, 0, {0}, SKINNY(16, 1024, 76)},
+    {"stream 16 loss", 1, 16, 2000, 1024, BF, 0, 0, 0, loss, 0, {0}, SKINNY(16, 1024, 60)},
+    {"stream 7 loss", 1, 7, 2000, 512, HF, 0, 0, 0, loss, 0, {0}, SKINNY(16, 512, 132)},
+    {"stream 2 rope", 1, 2, 640, 512, BF, 0, 0, 0, turned, PAIR_ROPE, HALF(128, 128, 4),
+     SKINNY(128, 512, 132)},
+    {"stream 12 rope", 1, 12, 640, 512, BF, 0, 0, 0, turned, PAIR_ROPE, HALF(128, 128, 4),
+     SKINNY(128, 512, 77)},
+    {"stream 8 rope partial", 1, 8, 480, 256, HF, 0, 0, 0, turned_by_position, PAIR_ROPE, HALF(96, 32, 4),
+     SKINNY(96, 256, 50)},
+    {"stream 16 rope near", 1, 16, 640, 768, BF, 0, 0, 0, turned_by_position, PAIR_ROPE, NEAR(128, 64, 4),
+     SKINNY(16, 768, 33)},
+    {"stream 8 gated", 1, 8, 528, 512, BF, 0, 0, 0, gated, PAIR_GLU_STACKED, {0}, SKINNY(16, 256, 132)},
+    {"stream 16 gated", 1, 16, 528, 512, BF, 0, 0, 0, gated, PAIR_GLU_INTERLEAVED, {0},
+     SKINNY(16, 512, 31)},
+    {"stream 16 gated all", 1, 16, 592, 256, HF, 0, 0, 0, gated_all, PAIR_GLU_INTERLEAVED, {0},
+     SKINNY(16, 256, 60)},
+    {"stream 8 gated all", 1, 8, 592, 768, BF, 0, 0, 8, gated_all, PAIR_GLU_STACKED, {0},
+     SKINNY(16, 512, 60)},
+    {"stream 4 embedded", 1, 4, 208, 512, BF, 0, 0, 0, embedded, 0, {0}, SKINNY(16, 512, 20)},
+    {"stream 11 row stored", 1, 11, 304, 512, BF, 0, 0, 0, row_stored, 0, {0}, SKINNY(16, 512, 30)},
     {"f32", 1, 150, 201, 101, FF, 0, 0, 0, plain, 0, {0}, {0}},
     {"f32 mn", 2, 67, 65, 33, FF, 1, 1, 3, residual, 0, {0}, {0}},
     {"f32 rope", 1, 100, 256, 64, FF, 0, 0, 0, turned, PAIR_ROPE, HALF(128, 128, 1), {0}},

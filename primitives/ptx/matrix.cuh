@@ -1,6 +1,7 @@
-// matrix.cuh -- ldmatrix, stmatrix: a warp reads, writes 8x8 matrices of 16-bit elements in shared memory.
+// matrix.cuh -- ldmatrix, stmatrix: a warp reads, writes 8x8 matrices of 16-bit elements in shared memory;
+// mma.sync: it multiplies them.
 //
-// Register i holds this lane's two elements of matrix i: row lane / 4, columns 2 (lane % 4) and the
+// Of ldmatrix and stmatrix, register i holds this lane's two elements of matrix i: row lane / 4, columns 2 (lane % 4) and the
 // next. Lane 8 i + r gives the address of row r of matrix i, 16 bytes, 16-byte aligned.
 #pragma once
 
@@ -37,5 +38,21 @@ DEV void ldmatrix(u32 address, u32 (&m)[4])
                  : "r"(address)
                  : "memory");
 }
+
+// d[16, 8] += a[16, 16] b[16, 8]. With g = lane / 4 and j = lane % 4 a lane has k 2 j, 2 j + 1 of a's rows g and
+// g + 8, the same k plus 8 of both, and these four k of b's column g; of d, columns 2 j, 2 j + 1 of row g, then of
+// row g + 8.
+template <class T> DEV void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1);
+#define MMA(T, type)                                                                                         \
+    template <> DEV void mma<T>(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)                            \
+    {                                                                                                        \
+        asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                                           \
+            ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                           \
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                                 \
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                                 \
+    }
+MMA(bf16, "bf16")
+MMA(f16, "f16")
+#undef MMA
 
 } // namespace coda::ptx

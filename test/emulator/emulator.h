@@ -69,6 +69,7 @@ void emu_warp_sync(void);
 bool emu_elect(void);
 void emu_matrix_store(uint32_t address, const uint32_t *m, int count);
 void emu_matrix_load(uint32_t address, uint32_t *m, int count);
+void emu_matrix_multiply(float *d, const uint32_t *operands, bool half); /* a's four, b's two            */
 
 /* Bulk copies. */
 void emu_prefetch_map(const void *map);

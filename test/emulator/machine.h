@@ -85,7 +85,7 @@ struct warp {
     int what; /* enum exchange, 0: none                                                                */
     uint32_t arrived;
     struct thread *lane[EMU_WARP];
-    uint32_t address[EMU_WARP], in[EMU_WARP][4];
+    uint32_t address[EMU_WARP], in[EMU_WARP][6];
 };
 
 struct mbarrier {
@@ -224,7 +224,7 @@ bool store_overlaps(const struct block *b, uint32_t from, uint32_t bytes); /* wh
 bool advance_products(struct cluster *c, bool must);
 void check_products_of_ended(const struct thread *t);
 bool product_reads(const struct block *b, uint32_t from, uint32_t bytes);
-float half_float(uint16_t bits);
+float element_value(uint16_t bits, bool half); /* an element of f16, or of bf16                            */
 
 /* ---- memory.c: the shared window and device memory ---- */
 

@@ -14,7 +14,7 @@
 
 /* ---- Numbers ---- */
 
-float half_float(uint16_t h)
+static float half_float(uint16_t h)
 {
     uint32_t e = h >> 10 & 31, m = h & 1023u, sign = (uint32_t)(h & 0x8000u) << 16, bits;
     float x;
@@ -24,7 +24,7 @@ float half_float(uint16_t h)
     return x;
 }
 
-static float number(uint16_t h, bool half)
+float element_value(uint16_t h, bool half)
 {
     uint32_t bits = (uint32_t)h << 16;
     float x;
@@ -120,7 +120,7 @@ static void read_operand(const struct block *b, uint64_t descriptor, bool mn, ui
         for (uint32_t k = 0; k < 16; k++) {
             uint16_t bits;
             memcpy(&bits, window + place(&v, r, k), 2);
-            out[r * row_step + k * k_step] = number(bits, half);
+            out[r * row_step + k * k_step] = element_value(bits, half);
         }
 }
 
@@ -134,7 +134,7 @@ static void read_registers(const struct thread *t, const struct product *p, floa
         for (int r = 0; r < 4; r++)
             for (int e = 0; e < 2; e++)
                 a[i / 32 * 16 + i % 32 / 4 + 8 * (r & 1)][2 * (i % 4) + 8 * (r >> 1) + e] =
-                    number((uint16_t)(p->a_copy[i][r] >> 16 * e), p->what.half);
+                    element_value((uint16_t)(p->a_copy[i][r] >> 16 * e), p->what.half);
     }
 }
 

@@ -7,9 +7,10 @@
 
 #include <string.h>
 
-enum exchange { NONE, SYNC, SHUFFLE, SHUFFLE_XOR, ELECT, STORE2, STORE4, LOAD2, LOAD4 };
+enum exchange { NONE, SYNC, SHUFFLE, SHUFFLE_XOR, ELECT, STORE2, STORE4, LOAD2, LOAD4, MULTIPLY, MULTIPLY_HALF };
 static const char *const names[] = {"nothing",     "syncwarp",    "shfl",        "shfl.xor",   "elect",
-                                    "stmatrix.x2", "stmatrix.x4", "ldmatrix.x2", "ldmatrix.x4"};
+                                    "stmatrix.x2", "stmatrix.x4", "ldmatrix.x2", "ldmatrix.x4",
+                                    "mma.bf16",    "mma.f16"};
 
 /* Row r of matrix i is at the address that lane 8 i + r gives; lane l has two elements of row l / 4. */
 static void move_matrices(struct thread *t, struct warp *w, int count, bool store)
@@ -29,6 +30,25 @@ static void move_matrices(struct thread *t, struct warp *w, int count, bool stor
         }
 }
 
+/* Element k of a's row g or of b's column g: pair k / 2 % 4 of the registers of lane 4 g + pair. */
+static float element(const struct warp *w, int first, int g, int k, int apart, bool half)
+{
+    uint32_t pair = w->in[4 * g + k / 2 % 4][first + k / 8 * apart];
+    return element_value((uint16_t)(k % 2 ? pair >> 16 : pair), half);
+}
+
+static void multiply(struct warp *w, bool half)
+{
+    for (int l = 0; l < EMU_WARP; l++)
+        for (int i = 0; i < 4; i++) {
+            int row = l / 4, column = l % 4 * 2 + i % 2;
+            float sum = 0;
+            for (int k = 0; k < 16; k++)
+                sum += element(w, i / 2, row, k, 2, half) * element(w, 4, column, k, 1, half);
+            memcpy(&w->lane[l]->result[i], &sum, 4);
+        }
+}
+
 static void perform(struct thread *t, struct warp *w)
 {
     uint32_t chosen = draw(t->cluster, EMU_WARP);
@@ -37,6 +57,8 @@ static void perform(struct thread *t, struct warp *w)
     case STORE4: move_matrices(t, w, w->what == STORE2 ? 2 : 4, true); return;
     case LOAD2:
     case LOAD4: move_matrices(t, w, w->what == LOAD2 ? 2 : 4, false); return;
+    case MULTIPLY:
+    case MULTIPLY_HALF: multiply(w, w->what == MULTIPLY_HALF); return;
     default:
         for (uint32_t l = 0; l < EMU_WARP; l++) {
             uint32_t from = w->what == SHUFFLE ? w->address[l] % EMU_WARP : (l ^ w->address[l]) % EMU_WARP;
@@ -94,4 +116,13 @@ void emu_matrix_load(uint32_t address, uint32_t *m, int count)
     struct thread *t = self_thread();
     meet(t, count == 2 ? LOAD2 : LOAD4, address, NULL, 0);
     memcpy(m, t->result, 4 * (size_t)count);
+}
+
+void emu_matrix_multiply(float *d, const uint32_t *operands, bool half)
+{
+    struct thread *t = self_thread();
+    float sum[4];
+    meet(t, half ? MULTIPLY_HALF : MULTIPLY, 0, operands, 6);
+    memcpy(sum, t->result, sizeof sum);
+    for (int i = 0; i < 4; i++) d[i] += sum[i];
 }

@@ -1,0 +1,123 @@
+// quads.cuh -- the columns of a streamed product: shares of blocks, and the epilogue of few rows.
+//
+// Columns go by quads: those of a patch that one thread has, two neighbours in each of two octets (see
+// columns.cuh). Block b takes an equal share of all quads, so that all blocks end at one time.
+#pragma once
+
+#include "tile/epilogue.cuh"
+
+namespace coda {
+
+// Slot and parity of a ring.
+template <int slots> struct RingCursor {
+    int slot;
+    u32 parity;
+    DEV void next()
+    {
+        if (++slot == slots) slot = 0, parity ^= 1;
+    }
+};
+
+template <class C, class E> struct Quads {
+    using K = typename C::Columns;
+    using Args = typename C::Args;
+    using Slots = PatchRow<C, E>;
+    using State = typename E::State;
+
+    static constexpr int rows = (int)C::m, quads = (int)C::n / 4;
+    static constexpr int most = (quads + C::blocks - 1) / C::blocks; // of a block
+    static constexpr bool has_row = !__is_empty(typename E::Row), has_col = !__is_empty(typename E::Col);
+    static constexpr bool has_half = !__is_empty(typename E::Half), has_state = !__is_empty(State);
+    static_assert(C::n % 16 == 0 && C::batch == 1);
+
+    struct Values {
+        typename E::Row row[rows];
+        typename E::Col col[most][4];
+        typename E::Half half[most][2];
+    };
+
+    const Args &args;
+    Values &values;
+
+    // Block b has the quads [first(b), first(b + 1)).
+    DEV static int first(u32 block) { return (int)((u64)quads * block / C::blocks); }
+    DEV static int count() { return first(blockIdx.x + 1) - first(blockIdx.x); }
+
+    // Where a quad lies: its patch in a tile of Columns, and its columns there.
+    struct Spot {
+        int tile, patch, column;
+        DEV static Spot of(int quad)
+        {
+            constexpr int each = C::bn / 16;
+            return {quad / 4 / each, quad / 4 % each, 2 * (quad % 4)};
+        }
+        DEV int at(int side, int neighbour) const
+        {
+            return K::column(tile, column) + K::distance(tile, K::octet(patch, side)) + neighbour * K::step;
+        }
+        DEV int half_at(int neighbour) const { return K::half_column(tile, column) + 8 * patch + neighbour; }
+        DEV Place place(int row) const
+        {
+            Place p = {0, row, {K::column(tile, column), {}, K::step, {2, 2}}, {0, {}, 1, {2, 0}}};
+            p.full.distance[0] = K::distance(tile, K::octet(patch, 0));
+            p.full.distance[1] = K::distance(tile, K::octet(patch, 1));
+            if constexpr (K::gated) p.half.first = half_at(0);
+            return p;
+        }
+    };
+
+    // A warp: values of all rows, and of this block's columns, as in Drain::prepare.
+    DEV void prepare() const
+    {
+        const int begin = first(blockIdx.x), columns = 4 * count(), lane = threadIdx.x % 32;
+        if constexpr (has_row)
+#pragma unroll 4 // rows whose loads do not wait for each other
+            for (int r = lane / E::team; r < rows; r += 32 / E::team) {
+                const typename E::Row row = E::row(args, 0, r, blockIdx.x == 0);
+                if (lane % E::team == 0) values.row[r] = row;
+            }
+        if constexpr (has_col)
+            for (int i = lane; i < columns; i += 32)
+                values.col[i / 4][i % 4] = E::col(args, 0, Spot::of(begin + i / 4).at(i / 2 % 2, i % 2), true);
+        if constexpr (has_half)
+            for (int i = lane; i < columns / 2; i += 32)
+                values.half[i / 2][i % 2] = E::half(args, 0, Spot::of(begin + i / 2).half_at(i % 2), true);
+    }
+
+    DEV void drain_quad(int quad, int row, const float (&sums)[2][2], State (&state)[Slots::chains]) const
+    {
+        const Spot spot = Spot::of(first(blockIdx.x) + quad);
+        const Place p = spot.place(row);
+        const typename E::Row of_row = values.row[row];
+        Line in[E::loads + 1], out[E::stores + 1];
+        typename E::Cell cells[Slots::slots];
+        E::load(args, p, of_row, in);
+        Slots::apply(
+            sums, p, of_row, [&](int side, int n) { return values.col[quad][2 * side + n]; },
+            [&](int n) { return values.half[quad][n]; }, in, out, state, cells);
+        E::store(args, p, out);
+    }
+
+    // Every `step`th quad of a row, from `begin` on, of those of this block. `lanes` lanes do it together, and
+    // each ends with the state of all. sum(row, quad, i) is the sum of A and B in column i of a quad.
+    template <int lanes, class Sum> DEV State drain(int row, int begin, int step, Sum sum) const
+    {
+        State state[Slots::chains];
+        for (int i = 0; i < Slots::chains; i++) E::init(state[i]);
+        if (row < rows)
+#pragma unroll 1
+            for (int quad = begin; quad < count(); quad += step) {
+                float sums[2][2];
+#pragma unroll
+                for (int i = 0; i < 4; i++) sums[i / 2][i % 2] = sum(row, quad, i);
+                drain_quad(quad, row, sums, state);
+            }
+        if (Slots::chains == 2) E::merge(state[0], state[Slots::chains - 1]);
+        if constexpr (has_state)
+#pragma unroll
+            for (int i = 1; i < lanes; i *= 2) E::merge(state[0], from_lane(state[0], i));
+        return state[0];
+    }
+};
+
+} // namespace coda

@@ -1,0 +1,259 @@
+// skinny_sm90.cuh -- C = A B^T for up to 16 rows of A: B streams through shared memory at memory's pace, and
+// warps multiply by mma.sync.
+//
+//     producer    one thread: copies 8 rows of B at a time into a ring, in pieces of K
+//     preparer    a warp: the epilogue's values of rows and columns, while the others multiply
+//     consumers   warps that share each row of B: warp w multiplies every 256 k's run of 32 from 32 w on, with
+//                 A in registers
+//
+// Each block has a share of the columns (see quads.cuh), and takes two quads, a unit, at a time: then the
+// warps put their sums into shared memory, where threads add them, in the warps' order. The epilogue follows
+// at the end.
+//
+// A's rows are the 16 rows of a product, B's are its 8 columns. The order of k does not matter as long as
+// both have the same: of each 32 k a lane takes 8 neighbours, which one load brings, as 4 pairs. A product of
+// 16 k has two of these pairs. Up to 8 rows of A, the other pairs of the same rows are in the place of the
+// rows that do not exist: the first product is right in its upper 8 rows, the second in its lower ones, and
+// no register holds a zero.
+//
+// Early: as in gemv_sm90.cuh.
+#pragma once
+
+#include "ptx/barrier.cuh"
+#include "ptx/control.cuh"
+#include "ptx/matrix.cuh"
+#include "ptx/tma.cuh"
+#include "tile/quads.cuh"
+
+namespace coda {
+
+template <class C, class E> struct SkinnySm90 {
+    using T = typename C::T;
+    using K = typename C::Columns;
+    using Args = typename C::Args;
+    using Q = Quads<C, E>;
+    using Spot = typename Q::Spot;
+    using Cursor = RingCursor<C::stages>;
+
+    static constexpr int warps = 4 * C::groups, threads = 32 * warps; // of consumers
+    static constexpr int rows = Q::rows, octets = (rows + 7) / 8;     // of A
+    static constexpr int step = 32 * warps;                           // k that all warps multiply at once
+    static constexpr int pieces = (int)((C::k + C::bk - 1) / C::bk);  // of a row of B
+    static constexpr int steps = C::bk / step;                        // of a piece
+    // Eight lanes that read at a time have 64 bytes of each of two rows: the pitch spreads them over all banks.
+    static constexpr int pitch = 2 * C::bk + 64, slot_bytes = 8 * pitch;
+    static_assert(rows <= 16 && C::k % step == 0 && C::bk % step == 0 && C::bk % 64 == 0);
+
+    struct Shared {
+        alignas(128) u8 ring[C::stages][slot_bytes];
+        float parts[2][warps][8 * octets][8]; // of two units, in turns
+        float sums[rows][Q::most][4];
+        u64 full[C::stages], empty[C::stages], prepared;
+        typename Q::Values values;
+    };
+    static_assert(sizeof(Shared) <= C::shared_bytes);
+
+    const Args &args;
+    Shared &s;
+
+    DEV static u32 address(const void *p) { return ptx::shared_address(p); }
+
+    DEV static int length(int piece) { return piece + 1 < pieces ? C::bk : (int)C::k - piece * C::bk; }
+
+    DEV void init() const
+    {
+        if (threadIdx.x == 0) {
+            for (int i = 0; i < C::stages; i++) {
+                ptx::mbarrier_init(address(&s.full[i]), 1);
+                ptx::mbarrier_init(address(&s.empty[i]), warps);
+            }
+            ptx::mbarrier_init(address(&s.prepared), 32);
+            ptx::mbarrier_fence_init();
+        }
+        __syncthreads();
+    }
+    // Consumers, in whole warps.
+    DEV static void meet()
+    {
+        __syncwarp();
+        ptx::named_barrier(1, threads);
+    }
+
+    // ---- Producer ----
+
+    // Rows of a unit are those of its quads in turn; the last unit of a block may have one.
+    DEV void produce() const
+    {
+        Cursor at = {0, 1};
+        const int begin = Q::first(blockIdx.x), end = Q::first(blockIdx.x + 1);
+        if (!C::early) ptx::grid_wait();
+#pragma unroll 1
+        for (int quad = begin; quad < end; quad += 2) {
+            const int live = quad + 1 < end ? 8 : 4;
+            const T *from[8];
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                const int column = Spot::of(i < live ? quad + i / 4 : quad).at(i / 2 % 2, i % 2);
+                from[i] = args.b + column * C::b_stride_row;
+            }
+#pragma unroll 1
+            for (int piece = 0; piece < pieces; piece++, at.next()) {
+                const u32 bytes = 2 * length(piece), bar = address(&s.full[at.slot]);
+                const u32 to = address(s.ring[at.slot]);
+                ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
+                ptx::mbarrier_arrive_expect(bar, live * bytes);
+#pragma unroll
+                for (int i = 0; i < 8; i++) {
+                    if (i < live) ptx::bulk_load_once(to + i * pitch, from[i], bytes, bar);
+                    from[i] += C::bk;
+                }
+            }
+        }
+    }
+
+    // ---- Consumers ----
+
+    struct alignas(16) Run { u32 pair[4]; }; // 8 elements
+    using Left = u32[pieces][steps][octets][4]; // A's, of this lane
+    using Sums = float[2][4];
+
+    // Of a row and a piece of K, this lane's elements in a step.
+    DEV static int place(int i) { return i * step + (int)threadIdx.x / 32 * 32 + (int)threadIdx.x % 4 * 8; }
+
+    DEV Run load_run(int row, int piece, int i) const
+    {
+        if (row >= rows) return {};
+        return *(const Run *)(args.a + row * C::a_stride_row + piece * C::bk + place(i));
+    }
+
+    DEV void load_left(Left &x) const
+    {
+        const int row = threadIdx.x % 32 / 4;
+#pragma unroll
+        for (int piece = 0; piece < pieces; piece++)
+#pragma unroll
+            for (int i = 0; i < steps; i++) {
+                if (i * step >= length(piece)) continue;
+                const Run upper = load_run(row, piece, i), lower = load_run(row + 8, piece, i);
+#pragma unroll
+                for (int j = 0; j < 2; j++) {
+                    x[piece][i][0][2 * j] = upper.pair[j];
+                    x[piece][i][0][2 * j + 1] = octets > 1 ? lower.pair[j] : upper.pair[2 + j];
+                    if (octets < 2) continue;
+                    x[piece][i][octets - 1][2 * j] = upper.pair[2 + j];
+                    x[piece][i][octets - 1][2 * j + 1] = lower.pair[2 + j];
+                }
+            }
+    }
+
+    DEV void multiply(Sums &sum, const Left &x, int piece, int slot) const
+    {
+        const u8 *const from = s.ring[slot] + threadIdx.x % 32 / 4 * pitch;
+#pragma unroll
+        for (int i = 0; i < steps; i++) {
+            if (i * step >= length(piece)) continue;
+            const Run w = *(const Run *)(from + 2 * place(i));
+            ptx::mma<T>(sum[0], x[piece][i][0], w.pair[0], w.pair[1]);
+            ptx::mma<T>(sum[1], x[piece][i][octets - 1], w.pair[2], w.pair[3]);
+        }
+    }
+
+    // A warp's sums of a unit into shared memory, and those of all warps together.
+    DEV void put(const Sums &sum, int unit) const
+    {
+        const int row = threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
+        float (&to)[8 * octets][8] = s.parts[unit % 2][threadIdx.x / 32];
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            to[row][column + e] = sum[0][e] + sum[1][octets > 1 ? e : 2 + e];
+            if (octets > 1) to[8 * octets - 8 + row][column + e] = sum[0][2 + e] + sum[1][2 + e];
+        }
+    }
+    DEV void add_up(int unit) const
+    {
+        const int row = threadIdx.x / 8, column = threadIdx.x % 8, quad = 2 * unit + column / 4;
+        if (row >= rows || quad >= Q::count()) return;
+        float all = 0;
+#pragma unroll
+        for (int w = 0; w < warps; w++) all += s.parts[unit % 2][w][row][column];
+        s.sums[row][quad][column % 4] = all;
+    }
+
+    DEV void multiply_all(const Left &x) const
+    {
+        Cursor at = {0, 0};
+#pragma unroll 1
+        for (int unit = 0; 2 * unit < Q::count(); unit++) {
+            Sums sum = {};
+#pragma unroll
+            for (int piece = 0; piece < pieces; piece++, at.next()) {
+                ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
+                multiply(sum, x, piece, at.slot);
+                __syncwarp();
+                if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(address(&s.empty[at.slot]));
+            }
+            put(sum, unit);
+            meet();
+            add_up(unit);
+        }
+    }
+
+    // ---- Epilogue ----
+
+    // A row has a warp, or half of one.
+    DEV void drain() const
+    {
+        constexpr int lanes = octets > 1 ? 16 : 32;
+        const int row = threadIdx.x / lanes, lane = threadIdx.x % lanes;
+        const auto sum = [&](int r, int quad, int i) { return s.sums[r][quad][i]; };
+        const auto state = Q{args, s.values}.template drain<lanes>(row, lane, lanes, sum);
+        if constexpr (Q::has_state)
+            if (lane == 0 && row < rows) E::save(args, row, blockIdx.x, state);
+    }
+
+    // ---- Roles ----
+
+    DEV void consume() const
+    {
+        Left x;
+        load_left(x);
+        multiply_all(x);
+        meet();
+        ptx::mbarrier_wait(address(&s.prepared), 0);
+        drain();
+    }
+
+    DEV void prepare() const
+    {
+        Q{args, s.values}.prepare();
+        ptx::mbarrier_arrive(address(&s.prepared));
+    }
+
+    // Alone: A takes many registers, and the other warps are a warpgroup that leaves its own to the consumers.
+    DEV void run() const
+    {
+        const int warp = ptx::uniform(threadIdx.x / 32);
+        init();
+        if (C::early) ptx::grid_launch_next();
+        if (warp < warps) {
+            if constexpr (C::alone) ptx::grow_registers<224>();
+            ptx::grid_wait();
+            consume();
+        } else {
+            if constexpr (C::alone) ptx::shrink_registers<56>();
+            if (threadIdx.x == threads) produce();
+            if (warp != warps + 1) return;
+            ptx::grid_wait();
+            prepare();
+        }
+    }
+};
+
+template <class C, class E> DEV void skinny_sm90(const typename C::Args &args)
+{
+    extern __shared__ __align__(1024) u8 memory[];
+    using Skinny = SkinnySm90<C, E>;
+    Skinny{args, *(typename Skinny::Shared *)memory}.run();
+}
+
+} // namespace coda
