@@ -201,7 +201,7 @@ static int stream_shared_bytes(const struct program *p)
         slot = 8 * (2 * t->bk + 64);
         sums = (2 * warps * CEIL_DIV(rows, 8) * 64 + rows * columns) * 4;
     }
-    return t->stages * (slot + 16) + sums + values_bytes(p, rows, columns) + 24;
+    return t->stages * (slot + 16) + sums + values_bytes(p, rows, columns) + 24 + 128;
 }
 
 static int stage_bytes(const struct program *p)

@@ -5,16 +5,11 @@
 //     consumers   warps that share each row of B: lane l of warp w multiplies every 256th run of 8 k, from
 //                 run 32 w + l on, with A in registers, and the warp adds up
 //
-// Each block has a share of the columns (see quads.cuh). At its end a thread adds the warps' sums of a quad,
+// Each block has a share of the columns (see stream.cuh). At its end a thread adds the warps' sums of a quad,
 // in their order, and does the quad's epilogue.
-//
-// Early: no kernel of the run writes B. So the ring is filled with B before the kernel ahead has ended, and
-// the next kernel may begin with the same beside this one; half of an SM's memory is enough for that.
 #pragma once
 
-#include "ptx/barrier.cuh"
-#include "ptx/tma.cuh"
-#include "tile/quads.cuh"
+#include "tile/stream.cuh"
 
 namespace coda {
 
@@ -25,7 +20,6 @@ template <class C, class E> struct GemvSm90 {
     using Q = Quads<C, E>;
     using Spot = typename Q::Spot;
     using State = typename E::State;
-    using Cursor = RingCursor<C::stages>;
 
     static constexpr int warps = 4 * C::groups, threads = 32 * warps;  // of consumers
     static constexpr int rows = Q::rows;
@@ -34,10 +28,10 @@ template <class C, class E> struct GemvSm90 {
     static constexpr int row_bytes = 2 * C::bk, slot_bytes = 2 * row_bytes;
     static_assert(C::k % 8 == 0 && C::bk % 8 == 0);
 
+    using Ring = StreamRing<C::stages, slot_bytes>;
     struct Shared {
-        alignas(128) u8 ring[C::stages][slot_bytes];
+        Ring ring;
         float sums[warps][rows][Q::most][4];
-        u64 full[C::stages], empty[C::stages], prepared;
         typename Q::Values values;
         State state[warps];
     };
@@ -46,22 +40,8 @@ template <class C, class E> struct GemvSm90 {
     const Args &args;
     Shared &s;
 
-    DEV static u32 address(const void *p) { return ptx::shared_address(p); }
-
     DEV static int length(int piece) { return piece + 1 < pieces ? C::bk : (int)C::k - piece * C::bk; }
 
-    DEV void init() const
-    {
-        if (threadIdx.x == 0) {
-            for (int i = 0; i < C::stages; i++) {
-                ptx::mbarrier_init(address(&s.full[i]), 1);
-                ptx::mbarrier_init(address(&s.empty[i]), warps);
-            }
-            ptx::mbarrier_init(address(&s.prepared), 32);
-            ptx::mbarrier_fence_init();
-        }
-        __syncthreads();
-    }
     // Consumers, in whole warps.
     DEV static void meet()
     {
@@ -73,17 +53,15 @@ template <class C, class E> struct GemvSm90 {
 
     DEV void produce() const
     {
-        Cursor at = {0, 1};
+        auto at = Ring::producer();
         if (!C::early) ptx::grid_wait();
 #pragma unroll 1
         for (int i = 4 * Q::first(blockIdx.x); i < 4 * Q::first(blockIdx.x + 1); i += 2) {
             const int column = Spot::of(i / 4).at(i / 2 % 2, 0);
             for (int piece = 0; piece < pieces; piece++, at.next()) {
-                const u32 bytes = 2 * length(piece), bar = address(&s.full[at.slot]);
-                const u32 to = address(s.ring[at.slot]);
+                const u32 bytes = 2 * length(piece), bar = s.ring.expect(at, 2 * bytes);
+                const u32 to = ptx::shared_address(s.ring.data[at.slot]);
                 const T *from = args.b + column * C::b_stride_row + piece * C::bk;
-                ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
-                ptx::mbarrier_arrive_expect(bar, 2 * bytes);
                 ptx::bulk_load_once(to, from, bytes, bar);
                 ptx::bulk_load_once(to + row_bytes, from + K::step * C::b_stride_row, bytes, bar);
             }
@@ -118,7 +96,7 @@ template <class C, class E> struct GemvSm90 {
             if (8 * run_of(i) >= length(piece)) continue;
 #pragma unroll
             for (int n = 0; n < 2; n++) {
-                const Run w = *(const Run *)(s.ring[slot] + n * row_bytes + 16 * run_of(i));
+                const Run w = *(const Run *)(s.ring.data[slot] + n * row_bytes + 16 * run_of(i));
 #pragma unroll
                 for (int r = 0; r < rows; r++)
 #pragma unroll
@@ -143,16 +121,15 @@ template <class C, class E> struct GemvSm90 {
     DEV void multiply_all(const Left &x) const
     {
         const int pairs = 2 * Q::count(), warp = threadIdx.x / 32;
-        Cursor at = {0, 0};
+        auto at = Ring::consumer();
 #pragma unroll 1
         for (int i = 0; i < pairs; i++) {
             Sums sum = {};
 #pragma unroll
             for (int piece = 0; piece < pieces; piece++, at.next()) {
-                ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
+                s.ring.wait(at);
                 multiply(sum, x, piece, at.slot);
-                __syncwarp();
-                if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(address(&s.empty[at.slot]));
+                s.ring.release(at);
             }
 #pragma unroll
             for (int r = 0; r < rows; r++) {
@@ -196,21 +173,21 @@ template <class C, class E> struct GemvSm90 {
 
     DEV void run() const
     {
-        init();
+        s.ring.init(warps);
         if (C::early) ptx::grid_launch_next();
         if (threadIdx.x == threads) produce();
         if (threadIdx.x / 32 == warps) return;
         ptx::grid_wait();
         if (threadIdx.x / 32 > warps) {
             Q{args, s.values}.prepare();
-            ptx::mbarrier_arrive(address(&s.prepared));
+            s.ring.tell_prepared();
             return;
         }
         Left x;
         load_left(x);
         multiply_all(x);
         meet();
-        ptx::mbarrier_wait(address(&s.prepared), 0);
+        s.ring.wait_prepared();
         drain();
     }
 };

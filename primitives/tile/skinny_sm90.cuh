@@ -6,7 +6,7 @@
 //     consumers   warps that share each row of B: warp w multiplies every 256 k's run of 32 from 32 w on, with
 //                 A in registers
 //
-// Each block has a share of the columns (see quads.cuh), and takes two quads, a unit, at a time: then the
+// Each block has a share of the columns (see stream.cuh), and takes two quads, a unit, at a time: then the
 // warps put their sums into shared memory, where threads add them, in the warps' order. The epilogue follows
 // at the end.
 //
@@ -15,15 +15,10 @@
 // 16 k has two of these pairs. Up to 8 rows of A, the other pairs of the same rows are in the place of the
 // rows that do not exist: the first product is right in its upper 8 rows, the second in its lower ones, and
 // no register holds a zero.
-//
-// Early: as in gemv_sm90.cuh.
 #pragma once
 
-#include "ptx/barrier.cuh"
-#include "ptx/control.cuh"
 #include "ptx/matrix.cuh"
-#include "ptx/tma.cuh"
-#include "tile/quads.cuh"
+#include "tile/stream.cuh"
 
 namespace coda {
 
@@ -33,7 +28,6 @@ template <class C, class E> struct SkinnySm90 {
     using Args = typename C::Args;
     using Q = Quads<C, E>;
     using Spot = typename Q::Spot;
-    using Cursor = RingCursor<C::stages>;
 
     static constexpr int warps = 4 * C::groups, threads = 32 * warps; // of consumers
     static constexpr int rows = Q::rows, octets = (rows + 7) / 8;     // of A
@@ -44,11 +38,11 @@ template <class C, class E> struct SkinnySm90 {
     static constexpr int pitch = 2 * C::bk + 64, slot_bytes = 8 * pitch;
     static_assert(rows <= 16 && C::k % step == 0 && C::bk % step == 0 && C::bk % 64 == 0);
 
+    using Ring = StreamRing<C::stages, slot_bytes>;
     struct Shared {
-        alignas(128) u8 ring[C::stages][slot_bytes];
+        Ring ring;
         float parts[2][warps][8 * octets][8]; // of two units, in turns
         float sums[rows][Q::most][4];
-        u64 full[C::stages], empty[C::stages], prepared;
         typename Q::Values values;
     };
     static_assert(sizeof(Shared) <= C::shared_bytes);
@@ -56,22 +50,8 @@ template <class C, class E> struct SkinnySm90 {
     const Args &args;
     Shared &s;
 
-    DEV static u32 address(const void *p) { return ptx::shared_address(p); }
-
     DEV static int length(int piece) { return piece + 1 < pieces ? C::bk : (int)C::k - piece * C::bk; }
 
-    DEV void init() const
-    {
-        if (threadIdx.x == 0) {
-            for (int i = 0; i < C::stages; i++) {
-                ptx::mbarrier_init(address(&s.full[i]), 1);
-                ptx::mbarrier_init(address(&s.empty[i]), warps);
-            }
-            ptx::mbarrier_init(address(&s.prepared), 32);
-            ptx::mbarrier_fence_init();
-        }
-        __syncthreads();
-    }
     // Consumers, in whole warps.
     DEV static void meet()
     {
@@ -84,7 +64,7 @@ template <class C, class E> struct SkinnySm90 {
     // Rows of a unit are those of its quads in turn; the last unit of a block may have one.
     DEV void produce() const
     {
-        Cursor at = {0, 1};
+        auto at = Ring::producer();
         const int begin = Q::first(blockIdx.x), end = Q::first(blockIdx.x + 1);
         if (!C::early) ptx::grid_wait();
 #pragma unroll 1
@@ -98,10 +78,8 @@ template <class C, class E> struct SkinnySm90 {
             }
 #pragma unroll 1
             for (int piece = 0; piece < pieces; piece++, at.next()) {
-                const u32 bytes = 2 * length(piece), bar = address(&s.full[at.slot]);
-                const u32 to = address(s.ring[at.slot]);
-                ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
-                ptx::mbarrier_arrive_expect(bar, live * bytes);
+                const u32 bytes = 2 * length(piece), bar = s.ring.expect(at, live * bytes);
+                const u32 to = ptx::shared_address(s.ring.data[at.slot]);
 #pragma unroll
                 for (int i = 0; i < 8; i++) {
                     if (i < live) ptx::bulk_load_once(to + i * pitch, from[i], bytes, bar);
@@ -148,7 +126,7 @@ template <class C, class E> struct SkinnySm90 {
 
     DEV void multiply(Sums &sum, const Left &x, int piece, int slot) const
     {
-        const u8 *const from = s.ring[slot] + threadIdx.x % 32 / 4 * pitch;
+        const u8 *const from = s.ring.data[slot] + threadIdx.x % 32 / 4 * pitch;
 #pragma unroll
         for (int i = 0; i < steps; i++) {
             if (i * step >= length(piece)) continue;
@@ -181,16 +159,15 @@ template <class C, class E> struct SkinnySm90 {
 
     DEV void multiply_all(const Left &x) const
     {
-        Cursor at = {0, 0};
+        auto at = Ring::consumer();
 #pragma unroll 1
         for (int unit = 0; 2 * unit < Q::count(); unit++) {
             Sums sum = {};
 #pragma unroll
             for (int piece = 0; piece < pieces; piece++, at.next()) {
-                ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
+                s.ring.wait(at);
                 multiply(sum, x, piece, at.slot);
-                __syncwarp();
-                if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(address(&s.empty[at.slot]));
+                s.ring.release(at);
             }
             put(sum, unit);
             meet();
@@ -219,21 +196,21 @@ template <class C, class E> struct SkinnySm90 {
         load_left(x);
         multiply_all(x);
         meet();
-        ptx::mbarrier_wait(address(&s.prepared), 0);
+        s.ring.wait_prepared();
         drain();
     }
 
     DEV void prepare() const
     {
         Q{args, s.values}.prepare();
-        ptx::mbarrier_arrive(address(&s.prepared));
+        s.ring.tell_prepared();
     }
 
     // Alone: A takes many registers, and the other warps are a warpgroup that leaves its own to the consumers.
     DEV void run() const
     {
         const int warp = ptx::uniform(threadIdx.x / 32);
-        init();
+        s.ring.init(warps);
         if (C::early) ptx::grid_launch_next();
         if (warp < warps) {
             if constexpr (C::alone) ptx::grow_registers<224>();

@@ -1,21 +1,68 @@
-// quads.cuh -- the columns of a streamed product: shares of blocks, and the epilogue of few rows.
+// stream.cuh -- what products of few rows have in common, whose B streams through shared memory at memory's
+// pace: a ring, shares of the columns, and the epilogue of a share.
 //
 // Columns go by quads: those of a patch that one thread has, two neighbours in each of two octets (see
 // columns.cuh). Block b takes an equal share of all quads, so that all blocks end at one time.
+//
+// Early: no kernel of the run writes B. So the ring is filled with B before the kernel ahead has ended, and
+// the next kernel may begin with the same beside this one; half of an SM's memory is enough for that.
 #pragma once
 
+#include "ptx/barrier.cuh"
+#include "ptx/control.cuh"
+#include "ptx/tma.cuh"
 #include "tile/epilogue.cuh"
 
 namespace coda {
 
-// Slot and parity of a ring.
-template <int slots> struct RingCursor {
-    int slot;
-    u32 parity;
-    DEV void next()
+// A producer fills the slots, warps read them. `prepared`: a warp has prepared the epilogue.
+template <int slots, int slot_bytes> struct StreamRing {
+    alignas(128) u8 data[slots][slot_bytes];
+    u64 full[slots], empty[slots], prepared;
+
+    struct Cursor {
+        int slot;
+        u32 parity;
+        DEV void next()
+        {
+            if (++slot == slots) slot = 0, parity ^= 1;
+        }
+    };
+    DEV static Cursor producer() { return {0, 1}; }
+    DEV static Cursor consumer() { return {0, 0}; }
+
+    // The block; `warps` will read.
+    DEV void init(int warps)
     {
-        if (++slot == slots) slot = 0, parity ^= 1;
+        if (threadIdx.x == 0) {
+            for (int i = 0; i < slots; i++) {
+                ptx::mbarrier_init(ptx::shared_address(&full[i]), 1);
+                ptx::mbarrier_init(ptx::shared_address(&empty[i]), warps);
+            }
+            ptx::mbarrier_init(ptx::shared_address(&prepared), 32);
+            ptx::mbarrier_fence_init();
+        }
+        __syncthreads();
     }
+
+    // One thread, when the slot is free: so many bytes will come. Returns their barrier.
+    DEV u32 expect(Cursor at, u32 bytes)
+    {
+        const u32 bar = ptx::shared_address(&full[at.slot]);
+        ptx::mbarrier_wait(ptx::shared_address(&empty[at.slot]), at.parity);
+        ptx::mbarrier_arrive_expect(bar, bytes);
+        return bar;
+    }
+    // Warps: the slot is full; this warp has read it.
+    DEV void wait(Cursor at) { ptx::mbarrier_wait(ptx::shared_address(&full[at.slot]), at.parity); }
+    DEV void release(Cursor at)
+    {
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(ptx::shared_address(&empty[at.slot]));
+    }
+
+    DEV void tell_prepared() { ptx::mbarrier_arrive(ptx::shared_address(&prepared)); }
+    DEV void wait_prepared() { ptx::mbarrier_wait(ptx::shared_address(&prepared), 0); }
 };
 
 template <class C, class E> struct Quads {
