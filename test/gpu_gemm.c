@@ -177,6 +177,17 @@ static int64_t random_size(struct random *g, int64_t most, int64_t multiple)
     return CEIL_DIV(n, multiple) * multiple;
 }
 
+/* Few rows, which a streaming mainloop takes if the rest suits it. */
+static void stream(struct gemm_case *c, struct random *g)
+{
+    c->batch = 1;
+    c->m = random_size(g, 16, 1);
+    c->k = random_size(g, 2000, 256);
+    c->n = CEIL_DIV(c->n, 16) * 16;
+    c->a_mn = c->b_mn = false;
+    c->pitch = CEIL_DIV(c->pitch, 8) * 8;
+}
+
 /* An epilogue and layout of the table on another shape, with the tile that it would get, or with any. */
 static struct gemm_case random_case(struct random *g)
 {
@@ -191,6 +202,7 @@ static struct gemm_case random_case(struct random *g)
     else if (c.pair)
         c.n = CEIL_DIV(c.n, 2) * 2;
     if (neat) c.pitch = CEIL_DIV(c.pitch, 8) * 8;
+    if (random_chance(g, 20) && (c.pair != PAIR_ROPE || c.n % 16 == 0)) stream(&c, g);
     c.tile = (struct tile){0};
     if (random_chance(g, 75)) c.tile = gemm_any_tile(&c, random_next(g));
     return c;

@@ -47,28 +47,41 @@ START_TEST(compiles_for_any) { compile(&gemm_cases[_i], true); }
 END_TEST
 
 /* Sizes that tiles divide, where no branch keeps ptxas from mixing what it should not: odd pitches, stored
- * directly after the products; every port that a gated epilogue may have, in the widest tiles. */
+ * directly after the products; every port that a gated epilogue may have, in the widest tiles. And few rows
+ * with as much of A as registers hold. */
 static const struct size {
     const char *name;
-    int64_t m, n;
-    struct tile tile;
+    int64_t m, n, k;
+    struct tile tile; /* bm 0: tile_choose                                                         */
 } sizes[] = {
 #define TILE(rows, columns, turns, high)                                                                     \
     {                                                                                                        \
         .mainloop = MAINLOOP_SM90, .bm = rows, .bn = columns, .bk = 64, .groups = 2, .pingpong = turns,      \
         .band = 8, .cluster_m = high, .cluster_n = 1                                                         \
     }
-    {"padded pitches", 512, 4096, TILE(128, 128, true, 1)},
-    {"padded pitches", 2048, 4096, TILE(64, 64, true, 1)},
-    {"gated all neat", 2048, 8192, TILE(128, 256, false, 1)},
-    {"gated all stacked", 2048, 8192, TILE(128, 256, false, 2)},
-    {"gated all neat", 512, 8192, TILE(64, 256, true, 1)},
+    {"padded pitches", 512, 4096, 4096, TILE(128, 128, true, 1)},
+    {"padded pitches", 2048, 4096, 4096, TILE(64, 64, true, 1)},
+    {"gated all neat", 2048, 8192, 4096, TILE(128, 256, false, 1)},
+    {"gated all stacked", 2048, 8192, 4096, TILE(128, 256, false, 2)},
+    {"gated all neat", 512, 8192, 4096, TILE(64, 256, true, 1)},
+    {"stream 8", 8, 4096, 4096, {0}},
+    {"stream 8", 8, 4096, 11264, {0}},
+    {"stream 16", 16, 4096, 4096, {0}},
+    {"stream 8 gated", 8, 22016, 4096, {0}},
+    {"stream 16 gated all", 8, 22016, 4096, {0}},
+    {"stream 8 gated all", 16, 22016, 5632, {0}},
+    {"stream 12 rope", 8, 12288, 4096, {0}},
+    {"stream 12 rope", 16, 12288, 5632, {0}},
+    {"stream 16 rope near", 8, 12288, 4096, {0}},
+    {"stream 16 loss", 8, 32000, 4096, {0}},
+    {"stream 16 loss", 16, 32000, 5632, {0}},
+    {"stream 5 f32", 8, 4096, 4096, {0}},
 };
 
 START_TEST(compiles_at_size)
 {
     struct gemm_case c = *named(sizes[_i].name);
-    c.batch = 1, c.m = sizes[_i].m, c.n = sizes[_i].n, c.k = 4096;
+    c.batch = 1, c.m = sizes[_i].m, c.n = sizes[_i].n, c.k = sizes[_i].k;
     c.tile = sizes[_i].tile;
     compile(&c, false);
 }
@@ -191,6 +204,23 @@ START_TEST(three_consumers_are_512_threads)
     ck_assert(k->threads == 512 && strstr(k->text, "__launch_bounds__(512, 1)"));
     ck_assert(!strstr(k->text, "cluster") && strstr(k->text, "unit = 32;"));
     ck_assert_int_eq(k->map[2].swizzle, 64);
+    gemm_free(&r);
+}
+END_TEST
+
+/* Two blocks share an SM where A takes few registers; else a block is alone, and in warpgroups. */
+START_TEST(few_rows_have_a_in_registers)
+{
+    struct gemm_rig r;
+    const struct kernel_spec *k = &r.p.kernel;
+    emit(&r, "stream 8", false);
+    ck_assert(k->threads == 320 && strstr(k->text, "__launch_bounds__(320, 2)"));
+    ck_assert(strstr(k->text, "skinny_sm90<Config, Epilogue>(args)") && strstr(k->text, "alone = false;"));
+    ck_assert(k->early && k->maps == 0 && k->grid == 132 && k->pointers == 8);
+    gemm_free(&r);
+    emit(&r, "stream 8 gelu", false); /* 172 of each thread's                                          */
+    ck_assert(k->threads == 384 && strstr(k->text, "__launch_bounds__(384, 1)"));
+    ck_assert(strstr(k->text, "alone = true;") != NULL);
     gemm_free(&r);
 }
 END_TEST
@@ -333,6 +363,7 @@ Suite *emit_gemm_suite(void)
     tcase_add_test(t, a_cluster_scatters_its_sums);
     tcase_add_test(t, a_cluster_shares_operands);
     tcase_add_test(t, three_consumers_are_512_threads);
+    tcase_add_test(t, few_rows_have_a_in_registers);
     tcase_add_loop_test(t, a_map_is_what_tma_takes, 0, gemm_case_count);
     tcase_add_test(t, rope_steps_where_positions_do);
     tcase_add_test(t, gate_and_up_are_a_dimension);

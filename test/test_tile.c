@@ -33,7 +33,7 @@ START_TEST(shapes)
         {2048, 4096, 4096, 128, 256, false}, /* two whole waves                                    */
         {2048, 4096, 512, 128, 128, true},   /* a short loop: an epilogue that hides               */
         {64, 4096, 4096, 64, 32, true},      /* few rows: as many narrow tiles as there are SMs    */
-        {8, 4096, 4096, 64, 32, false},      /* very few: one consumer                             */
+        {8, 4096, 4160, 64, 32, false},      /* very few: one consumer                             */
         {256, 4096, 4096, 64, 128, true},    {512, 4096, 4096, 128, 128, false},
         {1024, 4096, 4096, 128, 256, false}, /* a wave: both consumers drain                       */
         {256, 22016, 4096, 128, 112, true},  /* three whole waves                                   */
@@ -226,8 +226,6 @@ START_TEST(a_row_streams)
     ck_assert_int_le(choose(&p).blocks, 16); /* a quad of columns each */
     p.dim[2] = 72;
     ck_assert(choose(&p).mainloop == MAINLOOP_SM90); /* half a patch */
-    p = product(8, 22016, 4096);
-    ck_assert(choose(&p).mainloop == MAINLOOP_SM90);
     p = product(1, 4096, 11008);
     ck_assert(choose(&p).mainloop == MAINLOOP_GEMV && choose(&p).bk * 2 == 11008);
     p = product(1, 4096, 65536); /* more of A than registers */
@@ -235,6 +233,44 @@ START_TEST(a_row_streams)
     p = product(2, 4096, 4096);
     ck_assert(choose(&p).mainloop == MAINLOOP_GEMV);
     p = product(2, 4096, 11008); /* slower than on the matrix units */
+    ck_assert(choose(&p).mainloop == MAINLOOP_SKINNY);
+}
+END_TEST
+
+/* So do up to 16, where A fits the registers of 8 warps, which share each 256 of K. */
+START_TEST(few_rows_stream)
+{
+    static const struct {
+        int64_t m, n, k;
+        enum mainloop want;
+    } want[] = {
+        {2, 4096, 4096, MAINLOOP_GEMV},      {3, 4096, 4096, MAINLOOP_SKINNY},
+        {8, 22016, 4096, MAINLOOP_SKINNY},   {16, 22016, 4096, MAINLOOP_SKINNY},
+        {17, 4096, 4096, MAINLOOP_SM90},     {8, 4096, 11264, MAINLOOP_SKINNY},
+        {8, 4096, 11520, MAINLOOP_SM90},     {9, 4096, 5632, MAINLOOP_SKINNY},
+        {9, 4096, 5888, MAINLOOP_SM90},      {2, 4096, 11264, MAINLOOP_SKINNY},
+        {8, 4096, 4224, MAINLOOP_SM90},      {8, 4104, 4096, MAINLOOP_SM90},
+        {16, 50264, 4096, MAINLOOP_SM90},    {16, 128256, 4096, MAINLOOP_SKINNY},
+        {16, 524288, 4096, MAINLOOP_SM90}, /* sums that leave no ring */
+    };
+    for (int i = 0; i < ARRAY_SIZE(want); i++) {
+        struct program p = product(want[i].m, want[i].n, want[i].k);
+        p.tile = choose(&p);
+        ck_assert_msg(p.tile.mainloop == want[i].want, "[%d, %d, %d]", (int)want[i].m, (int)want[i].n,
+                      (int)want[i].k);
+        if (!tile_streams(&p.tile)) continue;
+        ck_assert_int_le(2 * (tile_shared_bytes(&p) + 1024), gemm_machine.shared_bytes + 1024);
+        ck_assert_int_eq(program_states(&p), p.tile.blocks);
+        ck_assert(p.tile.stages >= 3 && (want[i].want == MAINLOOP_GEMV || p.tile.bk % 256 == 0));
+        p.b.steady = true;
+        ck_assert(program_is_early(&p));
+    }
+    struct program p = product(8, 4096, 1280);
+    ck_assert_int_eq(choose(&p).bk, 768); /* two pieces, as equal as they can be */
+    p.a.k = 8, p.a.row = 1;
+    ck_assert(choose(&p).mainloop == MAINLOOP_SM90);
+    p = product(8, 4096, 1024);
+    p.dim[0] = 2;
     ck_assert(choose(&p).mainloop == MAINLOOP_SM90);
 }
 END_TEST
@@ -248,7 +284,7 @@ START_TEST(every_choice_fits)
         p.pair = pairs[i % 3];
         p.tile = choose(&p);
         ck_assert(p.tile.mainloop != MAINLOOP_SIMT && p.tile.stages >= 3 && p.tile.band >= 1);
-        ck_assert(p.tile.mainloop == MAINLOOP_GEMV || p.tile.bm % 64 == 0);
+        ck_assert(tile_streams(&p.tile) || p.tile.bm % 64 == 0);
         ck_assert(p.tile.bn % 16 == 0 && p.tile.bn <= 256);
         ck_assert_int_le(tile_shared_bytes(&p), gemm_machine.shared_bytes);
     }
@@ -359,6 +395,7 @@ Suite *tile_suite(void)
     tcase_add_test(t, tuning_tries_clusters_and_three_consumers);
     tcase_add_test(t, squares_are_tried_first);
     tcase_add_test(t, a_row_streams);
+    tcase_add_test(t, few_rows_stream);
     tcase_add_test(t, every_choice_fits);
     tcase_add_test(t, hopper_takes_what_tensor_maps_can_say);
     tcase_add_test(t, heads_stay_whole);
