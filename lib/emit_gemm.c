@@ -1,16 +1,14 @@
 /*
  * emit_gemm.c -- a GEMM program becomes a kernel: parameters, tensor maps, Config, entry.
  *
- * The text instantiates GemmSm90, GemvSm90, SkinnySm90 or GemmSimt (primitives/tile) with a Config of constants and
- * the Epilogue that emit_epilogue.c prints. The parameter struct holds the tensor maps a, b and one for
- * each staged store, then one pointer for each port (streaming, SIMT: operands a and b first, and no maps).
+ * The text instantiates GemmSm90, GemvSm90, SkinnySm90 or GemmSimt (primitives/tile) with a Config of
+ * constants and the Epilogue that emit_epilogue.c prints. The parameter struct holds the tensor maps a, b and
+ * one for each staged store, then one pointer for each port (streaming, SIMT: operands a and b first, no maps).
  */
 #include "emit.h"
 #include "epilogue.h"
 
 typedef long long wide;
-
-enum { MOST_SMALL = 64 }; /* registers of a thread for A, that leave room for another block on the SM      */
 
 /* ---- Tensor maps ---- */
 
@@ -197,15 +195,6 @@ static void print_columns(const struct program *p, int bn, struct text *t)
 
 static const char *truth(bool b) { return b ? "true" : "false"; }
 
-/* Does a block share its SM with another? That of a skinny product has all of A in registers. */
-static bool is_small(const struct program *p)
-{
-    const struct tile *c = &p->tile;
-    int64_t octets = CEIL_DIV(p->dim[1], 8) * CEIL_DIV(p->k, 8); /* of 8 elements of A, 4 registers        */
-    if (c->mainloop == MAINLOOP_SKINNY) return 4 * 8 * octets <= 128 * c->groups * MOST_SMALL;
-    return c->mainloop != MAINLOOP_SM90 || tile_is_narrow(c);
-}
-
 static void print_strides(const char *name, const struct operand *o, struct text *t)
 {
     text_printf(
@@ -253,7 +242,7 @@ static void print_config(const struct program *p, struct text *t)
         text_printf(t, "    static constexpr bool early = %s;\n", truth(p->kernel.early));
     }
     if (c->mainloop == MAINLOOP_SKINNY)
-        text_printf(t, "    static constexpr bool alone = %s;\n", truth(!is_small(p)));
+        text_printf(t, "    static constexpr bool alone = %s;\n", truth(!program_shares_sm(p)));
     text_append(t, "};\n");
 }
 
@@ -296,7 +285,7 @@ static void print_entry(const struct program *p, struct text *t)
     text_append(t, "\nextern \"C\" __global__ void ");
     int cluster = tile_splits(c) * tile_cluster(c);
     if (cluster > 1) text_printf(t, "__cluster_dims__(%d, 1, 1) ", cluster);
-    text_printf(t, "__launch_bounds__(%d, %d)\n", p->kernel.threads, is_small(p) ? 2 : 1);
+    text_printf(t, "__launch_bounds__(%d, %d)\n", p->kernel.threads, program_shares_sm(p) ? 2 : 1);
     text_printf(t, "%s(const __grid_constant__ Args args)\n", p->kernel.symbol);
     text_printf(t, "{\n    %s<Config, Epilogue%s", mainloop_name(p), c->scattered ? ", Share" : "");
     text_append(t, ">(args);\n}\n");
@@ -313,7 +302,7 @@ static int residents(const struct program *p, const struct machine *m)
 static int helpers(const struct program *p)
 {
     if (p->tile.mainloop == MAINLOOP_SIMT) return 0;
-    return tile_streams(&p->tile) && is_small(p) ? 64 : 128;
+    return tile_streams(&p->tile) && program_shares_sm(p) ? 64 : 128;
 }
 
 static void measure(struct program *p, const struct machine *m)

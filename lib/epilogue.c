@@ -9,6 +9,7 @@ enum {
     FETCH_FEW_COLUMNS = 64, /* for each of three                                                           */
     STAGE_LIMIT = 64 << 10,
     FEW_ROWS = 16,
+    SHARED_REGISTERS = 64, /* of a thread for A, where two skinny blocks share an SM                       */
     MOST_STAGED = KERNEL_MAX_MAPS - 3
 };
 
@@ -201,7 +202,7 @@ static int stream_shared_bytes(const struct program *p)
         slot = 8 * (2 * t->bk + 64);
         sums = (2 * warps * CEIL_DIV(rows, 8) * 64 + rows * columns) * 4;
     }
-    return t->stages * (slot + 16) + sums + values_bytes(p, rows, columns) + 24 + 128;
+    return t->stages * (slot + 16) + sums + values_bytes(p, rows, columns) + 152;
 }
 
 static int stage_bytes(const struct program *p)
@@ -237,6 +238,15 @@ bool tile_streams(const struct tile *t)
 }
 
 bool tile_is_narrow(const struct tile *t) { return t->mainloop == MAINLOOP_SM90 && t->groups == 1; }
+
+/* A skinny product has all of A in registers. */
+bool program_shares_sm(const struct program *p)
+{
+    const struct tile *t = &p->tile;
+    int64_t eights = CEIL_DIV(p->dim[1], 8) * CEIL_DIV(p->k, 8); /* blocks of A: 32 registers             */
+    if (t->mainloop == MAINLOOP_SKINNY) return 32 * eights <= 128 * t->groups * SHARED_REGISTERS;
+    return t->mainloop != MAINLOOP_SM90 || tile_is_narrow(t);
+}
 
 bool program_is_early(const struct program *p)
 {

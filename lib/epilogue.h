@@ -45,6 +45,7 @@ int tile_cluster(const struct tile *t);   /* blocks of a cluster with tiles of t
 int64_t program_blocks(const struct program *p); /* blocks of all tiles, in whole clusters         */
 int program_states(const struct program *p); /* that a reduction leaves of each row                */
 bool tile_streams(const struct tile *t);     /* B, to blocks with equal shares of the columns       */
+bool program_shares_sm(const struct program *p); /* its blocks leave room for others                 */
 bool tile_is_narrow(const struct tile *t); /* one consumer; two blocks share an SM                 */
 /* Streams weights that no program of a run writes: begins before the program ahead has ended. */
 bool program_is_early(const struct program *p);

@@ -230,7 +230,7 @@ static int piece(const struct program *p, int most, int step)
     return (int)CEIL_DIV(p->k, step * CEIL_DIV(p->k, most)) * step;
 }
 
-/* Half of an SM's memory, so that the next program's blocks begin beside these. */
+/* Half of an SM's memory, so that the next program's blocks begin beside these if registers let them. */
 static void consider_stream(struct search *s)
 {
     const struct program *p = s->p;
@@ -247,7 +247,9 @@ static void consider_stream(struct search *s)
     }
     if (program_is_half_rope(p)) t.bn = (int)p->rope.head_dim;
     t.blocks = (int)MIN(p->dim[2] / 4, s->sms);
-    t.stages = tile_stages(p, &t, (s->shared_bytes - 1024) / 2);
+    struct program q = *p;
+    q.tile = t;
+    t.stages = tile_stages(p, &t, program_shares_sm(&q) ? (s->shared_bytes - 1024) / 2 : s->shared_bytes);
     if (t.stages >= LEAST_STAGES) keep(s, &t, tile_stream_price(p, &t, s->sms));
 }
 

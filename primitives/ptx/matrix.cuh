@@ -39,9 +39,9 @@ DEV void ldmatrix(u32 address, u32 (&m)[4])
                  : "memory");
 }
 
-// d[16, 8] += a[16, 16] b[16, 8]. With g = lane / 4 and j = lane % 4 a lane has k 2 j, 2 j + 1 of a's rows g and
-// g + 8, the same k plus 8 of both, and these four k of b's column g; of d, columns 2 j, 2 j + 1 of row g, then of
-// row g + 8.
+// d[16, 8] += a[16, 16] b[16, 8]. With g = lane / 4 and j = lane % 4, a lane has k 2 j and 2 j + 1 of a's rows
+// g and g + 8, then 8 k more of both; the same four k of b's column g; and columns 2 j and 2 j + 1 of d's row
+// g, then of row g + 8.
 template <class T> DEV void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1);
 #define MMA(T, type)                                                                                         \
     template <> DEV void mma<T>(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)                            \

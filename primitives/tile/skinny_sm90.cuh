@@ -3,7 +3,7 @@
 //
 //     producer    one thread: copies 8 rows of B at a time into a ring, in pieces of K
 //     preparer    a warp: the epilogue's values of rows and columns, while the others multiply
-//     consumers   warps that share each row of B: warp w multiplies every 256 k's run of 32 from 32 w on, with
+//     consumers   warps that share each row of B: of every 256 k warp w multiplies 32, from 32 w on, with
 //                 A in registers
 //
 // Each block has a share of the columns (see stream.cuh), and takes two quads, a unit, at a time: then the
@@ -34,7 +34,7 @@ template <class C, class E> struct SkinnySm90 {
     static constexpr int step = 32 * warps;                           // k that all warps multiply at once
     static constexpr int pieces = (int)((C::k + C::bk - 1) / C::bk);  // of a row of B
     static constexpr int steps = C::bk / step;                        // of a piece
-    // Eight lanes that read at a time have 64 bytes of each of two rows: the pitch spreads them over all banks.
+    // Eight lanes that read at a time have 64 bytes of each of two rows: so they are in different banks.
     static constexpr int pitch = 2 * C::bk + 64, slot_bytes = 8 * pitch;
     static_assert(rows <= 16 && C::k % step == 0 && C::bk % step == 0 && C::bk % 64 == 0);
 
@@ -206,7 +206,7 @@ template <class C, class E> struct SkinnySm90 {
         s.ring.tell_prepared();
     }
 
-    // Alone: A takes many registers, and the other warps are a warpgroup that leaves its own to the consumers.
+    // Alone on an SM: A takes many registers, and the other warps are a warpgroup, which gives away its own.
     DEV void run() const
     {
         const int warp = ptx::uniform(threadIdx.x / 32);

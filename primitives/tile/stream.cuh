@@ -124,8 +124,10 @@ template <class C, class E> struct Quads {
                 if (lane % E::team == 0) values.row[r] = row;
             }
         if constexpr (has_col)
-            for (int i = lane; i < columns; i += 32)
-                values.col[i / 4][i % 4] = E::col(args, 0, Spot::of(begin + i / 4).at(i / 2 % 2, i % 2), true);
+            for (int i = lane; i < columns; i += 32) {
+                const int column = Spot::of(begin + i / 4).at(i / 2 % 2, i % 2);
+                values.col[i / 4][i % 4] = E::col(args, 0, column, true);
+            }
         if constexpr (has_half)
             for (int i = lane; i < columns / 2; i += 32)
                 values.half[i / 2][i % 2] = E::half(args, 0, Spot::of(begin + i / 2).half_at(i % 2), true);
@@ -145,8 +147,8 @@ template <class C, class E> struct Quads {
         E::store(args, p, out);
     }
 
-    // Every `step`th quad of a row, from `begin` on, of those of this block. `lanes` lanes do it together, and
-    // each ends with the state of all. sum(row, quad, i) is the sum of A and B in column i of a quad.
+    // Every `step`th of this block's quads of a row, from `begin` on. So many lanes end with the state of all
+    // that they have done. sum(row, quad, i) is the product in column i of a quad.
     template <int lanes, class Sum> DEV State drain(int row, int begin, int step, Sum sum) const
     {
         State state[Slots::chains];

@@ -7,10 +7,22 @@
 
 #include <string.h>
 
-enum exchange { NONE, SYNC, SHUFFLE, SHUFFLE_XOR, ELECT, STORE2, STORE4, LOAD2, LOAD4, MULTIPLY, MULTIPLY_HALF };
-static const char *const names[] = {"nothing",     "syncwarp",    "shfl",        "shfl.xor",   "elect",
-                                    "stmatrix.x2", "stmatrix.x4", "ldmatrix.x2", "ldmatrix.x4",
-                                    "mma.bf16",    "mma.f16"};
+enum exchange {
+    NONE,
+    SYNC,
+    SHUFFLE,
+    SHUFFLE_XOR,
+    ELECT,
+    STORE2,
+    STORE4,
+    LOAD2,
+    LOAD4,
+    MULTIPLY,
+    MULTIPLY_HALF
+};
+static const char *const names[] = {"nothing",     "syncwarp",    "shfl",        "shfl.xor",
+                                    "elect",       "stmatrix.x2", "stmatrix.x4", "ldmatrix.x2",
+                                    "ldmatrix.x4", "mma.bf16",    "mma.f16"};
 
 /* Row r of matrix i is at the address that lane 8 i + r gives; lane l has two elements of row l / 4. */
 static void move_matrices(struct thread *t, struct warp *w, int count, bool store)
