@@ -3,7 +3,7 @@
  *
  * The text instantiates GemmSm90, GemvSm90, SkinnySm90 or GemmSimt (primitives/tile) with a Config of
  * constants and the Epilogue that emit_epilogue.c prints. The parameter struct holds the tensor maps a, b and
- * one for each staged store, then one pointer for each port (streaming, SIMT: operands a and b first, no maps).
+ * one for each staged store, then one pointer for each port (streaming, SIMT: operands a, b first, no maps).
  */
 #include "emit.h"
 #include "epilogue.h"

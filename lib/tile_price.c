@@ -6,7 +6,7 @@
  *                                          by the blocks of a cluster that get its tile at one time
  *     weights  = 2 N K / (18.6 SMs)        bytes that memory gives an SM in a clock: with few rows, all
  *     power    = 1/8, or 0.3 with many rows, where the card's power is short and bytes take their part
- * A row, or two short ones: streamed at the pace of the weights; nothing is exposed. The numbers are fitted
+ * Up to 16 rows: streamed at the pace of the weights; nothing is exposed. The numbers are fitted
  * to an H200 at M 1 to 1024, where they mostly pick what is within 5 % of the best tile tried; with many
  * rows, at 16384, to runs of some 0.3 s, after which the clock is what power and heat allow.
  */

@@ -1,8 +1,8 @@
 // matrix.cuh -- ldmatrix, stmatrix: a warp reads, writes 8x8 matrices of 16-bit elements in shared memory;
 // mma.sync: it multiplies them.
 //
-// Of ldmatrix and stmatrix, register i holds this lane's two elements of matrix i: row lane / 4, columns 2 (lane % 4) and the
-// next. Lane 8 i + r gives the address of row r of matrix i, 16 bytes, 16-byte aligned.
+// Of the first two, register i holds this lane's two elements of matrix i: row lane / 4, columns 2 (lane % 4)
+// and the next. Lane 8 i + r gives the address of row r of matrix i, 16 bytes, 16-byte aligned.
 #pragma once
 
 #include "types.cuh"
@@ -39,9 +39,9 @@ DEV void ldmatrix(u32 address, u32 (&m)[4])
                  : "memory");
 }
 
-// d[16, 8] += a[16, 16] b[16, 8]. With g = lane / 4 and j = lane % 4, a lane has k 2 j and 2 j + 1 of a's rows
-// g and g + 8, then 8 k more of both; the same four k of b's column g; and columns 2 j and 2 j + 1 of d's row
-// g, then of row g + 8.
+// d[16, 8] += a[16, 16] b[16, 8]. With g = lane / 4 and j = lane % 4, a lane has k 2 j and 2 j + 1 of a's row
+// g, then of row g + 8, and both again 8 k on; the same four k of b's column g; and columns 2 j and 2 j + 1
+// of d's row g, then of row g + 8.
 template <class T> DEV void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1);
 #define MMA(T, type)                                                                                         \
     template <> DEV void mma<T>(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)                            \

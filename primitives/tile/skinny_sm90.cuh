@@ -218,7 +218,7 @@ template <class C, class E> struct SkinnySm90 {
             consume();
         } else {
             if constexpr (C::alone) ptx::shrink_registers<56>();
-            if (threadIdx.x == threads) produce();
+            if (warp == warps && ptx::elect_one()) produce();
             if (warp != warps + 1) return;
             ptx::grid_wait();
             prepare();
