@@ -173,12 +173,15 @@ template <class C, class E> struct GemvSm90 {
 
     DEV void run() const
     {
+        const int warp = ptx::uniform(threadIdx.x / 32);
         s.ring.init(warps);
         if (C::early) ptx::grid_launch_next();
-        if (threadIdx.x == threads) produce();
-        if (threadIdx.x / 32 == warps) return;
+        if (warp == warps) {
+            if (ptx::elect_one()) produce();
+            return;
+        }
         ptx::grid_wait();
-        if (threadIdx.x / 32 > warps) {
+        if (warp > warps) {
             Q{args, s.values}.prepare();
             s.ring.tell_prepared();
             return;
