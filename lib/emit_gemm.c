@@ -242,7 +242,8 @@ static void print_config(const struct program *p, struct text *t)
         text_printf(t, "    static constexpr bool early = %s;\n", truth(p->kernel.early));
     }
     if (c->mainloop == MAINLOOP_SKINNY)
-        text_printf(t, "    static constexpr bool alone = %s;\n", truth(!program_shares_sm(p)));
+        text_printf(t, "    static constexpr int splits = %d;\n    static constexpr bool alone = %s;\n",
+                    tile_splits(c), truth(!program_shares_sm(p)));
     text_append(t, "};\n");
 }
 

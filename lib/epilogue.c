@@ -200,9 +200,9 @@ static int stream_shared_bytes(const struct program *p)
     int warps = 4 * t->groups, slot = 4 * t->bk, sums = warps * (rows * columns + state) * 4;
     if (t->mainloop == MAINLOOP_SKINNY) {
         slot = 8 * (2 * t->bk + 64);
-        sums = (2 * warps * CEIL_DIV(rows, 8) * 64 + rows * columns) * 4;
+        sums = (2 * warps * CEIL_DIV(rows, 8) * 64 + rows * columns * tile_splits(t)) * 4;
     }
-    return t->stages * (slot + 16) + sums + values_bytes(p, rows, columns) + 152;
+    return t->stages * (slot + 16) + sums + values_bytes(p, rows, columns) + 168;
 }
 
 static int stage_bytes(const struct program *p)
@@ -239,11 +239,11 @@ bool tile_streams(const struct tile *t)
 
 bool tile_is_narrow(const struct tile *t) { return t->mainloop == MAINLOOP_SM90 && t->groups == 1; }
 
-/* A skinny product has all of A in registers. */
+/* A skinny product has all of A in registers: 32 for 8 rows of 8 k. */
 bool program_shares_sm(const struct program *p)
 {
     const struct tile *t = &p->tile;
-    int64_t eights = CEIL_DIV(p->dim[1], 8) * CEIL_DIV(p->k, 8); /* blocks of A: 32 registers             */
+    int64_t eights = CEIL_DIV(p->dim[1], 8) * CEIL_DIV(p->k, 8 * tile_splits(t));
     if (t->mainloop == MAINLOOP_SKINNY) return 32 * eights <= 128 * t->groups * SHARED_REGISTERS;
     return t->mainloop != MAINLOOP_SM90 || tile_is_narrow(t);
 }

@@ -3,7 +3,9 @@
  *
  * Every tile that the program allows (tile_fits.c) gets a price (tile_price.c), and the cheapest one wins,
  * unless tuning measured another (tune.c).
- * Few rows: one consumer, two blocks on an SM. Few columns too: a cluster of blocks shares K.
+ * Few rows: streamed, by as many blocks as there are SMs, or by pairs of blocks that share K where A is more
+ * than a block's registers. What does not suit this, and a few more rows: one consumer, two blocks on an SM.
+ * Few columns too: a cluster of blocks shares K.
  * What was seldom faster has a price that only says which of it tuning should measure first: many waves of
  * tiles walked in squares; clusters that share K and scatter its sums, where more rows leave SMs idle;
  * clusters that share operands; and three consumers, whose tiles are the squarest.
@@ -218,39 +220,44 @@ static bool suits_gemv(const struct program *p)
     return p->k % 8 == 0 && (p->dim[1] == 1 ? pieces <= STREAM_PIECES : p->dim[1] == 2 && pieces == 1);
 }
 
-static bool suits_skinny(const struct program *p)
+/* By so many blocks of a cluster, each of which has a part of K, in its registers. */
+static bool suits_skinny(const struct program *p, int splits)
 {
-    int64_t rows = CEIL_DIV(p->dim[1], 8) * 8;
-    return p->dim[1] > 1 && rows <= 16 && p->k % SKINNY_STEP == 0 && rows * p->k <= SKINNY_ELEMENTS;
+    int64_t rows = CEIL_DIV(p->dim[1], 8) * 8, part = CEIL_DIV(p->k, SKINNY_STEP * splits) * SKINNY_STEP;
+    bool all = p->k % SKINNY_STEP == 0 && p->k > part * (splits - 1);
+    return p->dim[1] > 1 && rows <= 16 && all && rows * part <= SKINNY_ELEMENTS;
 }
 
 /* Of K, as equal as they can be. */
-static int piece(const struct program *p, int most, int step)
-{
-    return (int)CEIL_DIV(p->k, step * CEIL_DIV(p->k, most)) * step;
-}
+static int piece(int64_t k, int most, int step) { return (int)CEIL_DIV(k, step * CEIL_DIV(k, most)) * step; }
 
 /* Half of an SM's memory, so that the next program's blocks begin beside these if registers let them. */
-static void consider_stream(struct search *s)
+static void consider_stream(struct search *s, struct tile t)
+{
+    struct program q = *s->p;
+    int64_t columns = q.dim[2];
+    t.bm = (int)q.dim[1], t.bn = 16, t.groups = 2, t.band = 1;
+    if (program_is_half_rope(&q)) t.bn = (int)q.rope.head_dim;
+    t.blocks = (int)MIN(columns / 4, s->sms) / tile_splits(&t) * tile_splits(&t);
+    q.tile = t;
+    t.stages = tile_stages(&q, &t, program_shares_sm(&q) ? (s->shared_bytes - 1024) / 2 : s->shared_bytes);
+    if (t.blocks && t.stages >= LEAST_STAGES) keep(s, &t, tile_stream_price(&q, &t, s->sms));
+}
+
+static void consider_streams(struct search *s)
 {
     const struct program *p = s->p;
-    struct tile t = {.mainloop = MAINLOOP_GEMV, .bm = (int)p->dim[1], .bn = 16, .groups = 2, .band = 1};
     bool whole = p->dim[0] == 1 && p->dim[2] % 16 == 0 && p->dim[2] < INT32_MAX;
     if (!whole || operand_is_mn_major(&p->a) || operand_is_mn_major(&p->b)) return;
     if (suits_gemv(p)) {
-        t.bk = piece(p, STREAM_PIECE, 8);
-    } else if (suits_skinny(p)) {
-        t.mainloop = MAINLOOP_SKINNY;
-        t.bk = piece(p, SKINNY_PIECE, SKINNY_STEP);
-    } else {
+        consider_stream(s, (struct tile){.mainloop = MAINLOOP_GEMV, .bk = piece(p->k, STREAM_PIECE, 8)});
         return;
     }
-    if (program_is_half_rope(p)) t.bn = (int)p->rope.head_dim;
-    t.blocks = (int)MIN(p->dim[2] / 4, s->sms);
-    struct program q = *p;
-    q.tile = t;
-    t.stages = tile_stages(p, &t, program_shares_sm(&q) ? (s->shared_bytes - 1024) / 2 : s->shared_bytes);
-    if (t.stages >= LEAST_STAGES) keep(s, &t, tile_stream_price(p, &t, s->sms));
+    for (int splits = 1; splits <= 2; splits++)
+        if (suits_skinny(p, splits)) {
+            int bk = piece(CEIL_DIV(p->k, SKINNY_STEP * splits) * SKINNY_STEP, SKINNY_PIECE, SKINNY_STEP);
+            consider_stream(s, (struct tile){.mainloop = MAINLOOP_SKINNY, .bk = bk, .splits = splits});
+        }
 }
 
 static struct tile simt_tile(const struct program *p)
@@ -264,7 +271,7 @@ static struct tile simt_tile(const struct program *p)
 
 static void consider_known(struct search *s)
 {
-    consider_stream(s);
+    consider_streams(s);
     consider_two(s, alone);
 }
 

@@ -67,6 +67,8 @@ static const struct size {
     {"stream 8", 8, 4096, 4096, {0}},
     {"stream 8", 8, 4096, 11264, {0}},
     {"stream 16", 16, 4096, 4096, {0}},
+    {"stream 16", 16, 4096, 11264, {0}}, /* shared by two blocks                                      */
+    {"stream 8 gated", 8, 22016, 22528, {0}},
     {"stream 8 gated", 8, 22016, 4096, {0}},
     {"stream 16 gated all", 8, 22016, 4096, {0}},
     {"stream 8 gated all", 16, 22016, 5632, {0}},
@@ -220,7 +222,12 @@ START_TEST(few_rows_have_a_in_registers)
     gemm_free(&r);
     emit(&r, "stream 8 gelu", false); /* 172 of each thread's                                          */
     ck_assert(k->threads == 384 && strstr(k->text, "__launch_bounds__(384, 1)"));
-    ck_assert(strstr(k->text, "alone = true;") != NULL);
+    ck_assert(strstr(k->text, "splits = 1;") && strstr(k->text, "alone = true;"));
+    gemm_free(&r);
+    emit(&r, "stream 16 split", false); /* 64, as another block has the other half of K                */
+    ck_assert(strstr(k->text, "__cluster_dims__(2, 1, 1) __launch_bounds__(320, 2)") != NULL);
+    ck_assert(strstr(k->text, "splits = 2;") && strstr(k->text, "alone = false;") && k->grid == 132);
+    ck_assert_int_eq(program_states(&r.p), 132);
     gemm_free(&r);
 }
 END_TEST

@@ -237,21 +237,24 @@ START_TEST(a_row_streams)
 }
 END_TEST
 
-/* So do up to 16, where A fits the registers of 8 warps, which share each 256 of K. */
+/* So do up to 16, where A fits the registers of 8 warps, which share each 256 of K, or of two such blocks. */
 START_TEST(few_rows_stream)
 {
     static const struct {
         int64_t m, n, k;
         enum mainloop want;
+        int splits;
     } want[] = {
-        {2, 4096, 4096, MAINLOOP_GEMV},      {3, 4096, 4096, MAINLOOP_SKINNY},
-        {8, 22016, 4096, MAINLOOP_SKINNY},   {16, 22016, 4096, MAINLOOP_SKINNY},
-        {17, 4096, 4096, MAINLOOP_SM90},     {8, 4096, 11264, MAINLOOP_SKINNY},
-        {8, 4096, 11520, MAINLOOP_SM90},     {9, 4096, 5632, MAINLOOP_SKINNY},
-        {9, 4096, 5888, MAINLOOP_SM90},      {2, 4096, 11264, MAINLOOP_SKINNY},
-        {8, 4096, 4224, MAINLOOP_SM90},      {8, 4104, 4096, MAINLOOP_SM90},
-        {16, 50264, 4096, MAINLOOP_SM90},    {16, 128256, 4096, MAINLOOP_SKINNY},
-        {8, 524288, 4096, MAINLOOP_SM90}, /* sums that leave no ring */
+        {2, 4096, 4096, MAINLOOP_GEMV, 1},     {3, 4096, 4096, MAINLOOP_SKINNY, 1},
+        {8, 22016, 4096, MAINLOOP_SKINNY, 1},  {16, 22016, 4096, MAINLOOP_SKINNY, 1},
+        {17, 4096, 4096, MAINLOOP_SM90, 1},    {2, 4096, 11264, MAINLOOP_SKINNY, 1},
+        {8, 4096, 11264, MAINLOOP_SKINNY, 1},  {8, 4096, 11520, MAINLOOP_SKINNY, 2},
+        {8, 4096, 22528, MAINLOOP_SKINNY, 2},  {8, 4096, 22784, MAINLOOP_SM90, 1},
+        {9, 4096, 5632, MAINLOOP_SKINNY, 1},   {9, 4096, 5888, MAINLOOP_SKINNY, 2},
+        {16, 4096, 11008, MAINLOOP_SKINNY, 2}, {9, 4096, 11520, MAINLOOP_SM90, 1},
+        {8, 4096, 4224, MAINLOOP_SM90, 1},     {8, 4104, 4096, MAINLOOP_SM90, 1},
+        {16, 50264, 4096, MAINLOOP_SM90, 1},   {16, 128256, 4096, MAINLOOP_SKINNY, 1},
+        {8, 524288, 4096, MAINLOOP_SM90, 1}, /* sums that leave no ring */
     };
     for (int i = 0; i < ARRAY_SIZE(want); i++) {
         struct program p = product(want[i].m, want[i].n, want[i].k);
@@ -259,6 +262,7 @@ START_TEST(few_rows_stream)
         ck_assert_msg(p.tile.mainloop == want[i].want, "[%d, %d, %d]", (int)want[i].m, (int)want[i].n,
                       (int)want[i].k);
         if (!tile_streams(&p.tile)) continue;
+        ck_assert(tile_splits(&p.tile) == want[i].splits && p.tile.blocks % want[i].splits == 0);
         int room = tile_shared_bytes(&p) + 1024, blocks = program_shares_sm(&p) ? 2 : 1;
         ck_assert_int_le(blocks * room, gemm_machine.shared_bytes + 1024);
         ck_assert_int_eq(program_states(&p), p.tile.blocks);

@@ -267,6 +267,11 @@ static void embedded(struct gemm_rig *r, int acc)
     {                                                                                                        \
         .mainloop = MAINLOOP_SKINNY, .bm = 1, .bn = n, .bk = piece, .groups = 2, .band = 1, .blocks = parts  \
     }
+#define SKINNY_SPLIT(n, piece, parts, cluster)                                                               \
+    {                                                                                                        \
+        .mainloop = MAINLOOP_SKINNY, .bm = 1, .bn = n, .bk = piece, .groups = 2, .band = 1, .blocks = parts, \
+        .splits = cluster                                                                                    \
+    }
 #define BF CODA_BF16
 #define HF CODA_F16
 #define FF CODA_F32
@@ -528,6 +533,15 @@ const struct gemm_case gemm_cases[] = {
      SKINNY(16, 256, 60)},
     {"stream 8 gated all", 1, 8, 592, 768, BF, 0, 0, 8, gated_all, PAIR_GLU_STACKED, {0},
      SKINNY(16, 512, 60)},
+    {"stream 8 split", 1, 8, 1072, 512, BF, 0, 0, 8, residual, 0, {0}, SKINNY_SPLIT(16, 256, 132, 2)},
+    {"stream 16 split", 1, 16, 4096, 4096, BF, 0, 0, 0, residual, 0, {0}, SKINNY_SPLIT(16, 1024, 132, 2)},
+    {"stream 8 split odd", 1, 8, 304, 2304, BF, 0, 0, 0, bias_gelu, 0, {0}, SKINNY_SPLIT(16, 768, 54, 2)},
+    {"stream 13 split short", 1, 13, 304, 768, HF, 0, 0, 0, loss, 0, {0}, SKINNY_SPLIT(16, 256, 76, 2)},
+    {"stream 16 split rope", 1, 16, 640, 1024, BF, 0, 0, 0, turned, PAIR_ROPE, HALF(128, 128, 4),
+     SKINNY_SPLIT(128, 512, 78, 2)},
+    {"stream 9 split gated", 1, 9, 528, 1536, BF, 0, 0, 0, gated_all, PAIR_GLU_STACKED, {0},
+     SKINNY_SPLIT(16, 768, 30, 2)},
+    {"stream 5 split f32", 1, 5, 64, 1024, BF, 0, 0, 0, residual_f32, 0, {0}, SKINNY_SPLIT(16, 512, 20, 2)},
     {"stream 4 embedded", 1, 4, 208, 512, BF, 0, 0, 0, embedded, 0, {0}, SKINNY(16, 512, 20)},
     {"stream 11 row stored", 1, 11, 304, 512, BF, 0, 0, 0, row_stored, 0, {0}, SKINNY(16, 512, 30)},
     {"f32", 1, 150, 201, 101, FF, 0, 0, 0, plain, 0, {0}, {0}},

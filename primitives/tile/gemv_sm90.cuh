@@ -141,12 +141,14 @@ template <class C, class E> struct GemvSm90 {
 
     // ---- Epilogue ----
 
-    DEV float sum(int row, int quad, int i) const
+    DEV void add_warps(int row, int quad, float (&sum)[2][2]) const
     {
-        float all = 0;
 #pragma unroll
-        for (int w = 0; w < warps; w++) all += s.sums[w][row][quad][i];
-        return all;
+        for (int i = 0; i < 4; i++) {
+            float &all = sum[i / 2][i % 2] = 0;
+#pragma unroll
+            for (int w = 0; w < warps; w++) all += s.sums[w][row][quad][i];
+        }
     }
 
     // The states of a row, one of each warp.
@@ -163,7 +165,7 @@ template <class C, class E> struct GemvSm90 {
 
     DEV void drain() const
     {
-        const auto sums = [&](int row, int quad, int i) { return sum(row, quad, i); };
+        const auto sums = [&](int row, int quad, float (&x)[2][2]) { add_warps(row, quad, x); };
 #pragma unroll 1
         for (int row = 0; row < rows; row++) {
             State state = Q{args, s.values}.template drain<32>(row, threadIdx.x, threads, sums);

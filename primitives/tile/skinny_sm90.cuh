@@ -15,7 +15,12 @@
 // 16 k has two of these pairs. Up to 8 rows of A, the other pairs of the same rows are in the place of the
 // rows that do not exist: the first product is right in its upper 8 rows, the second in its lower ones, and
 // no register holds a zero.
+//
+// Splits: the blocks of a cluster multiply a part of K each, for the columns of all of them. So a block has a
+// part of A, in fewer registers. In the end each adds the sums that all have for its own columns.
 #pragma once
+
+#include "ptx/cluster.cuh"
 
 #include "ptx/matrix.cuh"
 #include "tile/stream.cuh"
@@ -32,7 +37,8 @@ template <class C, class E> struct SkinnySm90 {
     static constexpr int warps = 4 * C::groups, threads = 32 * warps; // of consumers
     static constexpr int rows = Q::rows, octets = (rows + 7) / 8;     // of A
     static constexpr int step = 32 * warps;                           // k that all warps multiply at once
-    static constexpr int pieces = (int)((C::k + C::bk - 1) / C::bk);  // of a row of B
+    static constexpr int part = (int)((C::k / step + C::splits - 1) / C::splits) * step; // of K, a block's
+    static constexpr int pieces = (part + C::bk - 1) / C::bk;         // of a row of B
     static constexpr int steps = C::bk / step;                        // of a piece
     // Eight lanes that read at a time have 64 bytes of each of two rows: so they are in different banks.
     static constexpr int pitch = 2 * C::bk + 64, slot_bytes = 8 * pitch;
@@ -42,7 +48,7 @@ template <class C, class E> struct SkinnySm90 {
     struct Shared {
         Ring ring;
         float parts[2][warps][8 * octets][8]; // of two units, in turns
-        float sums[rows][Q::most][4];
+        alignas(16) float sums[rows][C::splits * Q::most][4];
         typename Q::Values values;
     };
     static_assert(sizeof(Shared) <= C::shared_bytes);
@@ -50,7 +56,18 @@ template <class C, class E> struct SkinnySm90 {
     const Args &args;
     Shared &s;
 
-    DEV static int length(int piece) { return piece + 1 < pieces ? C::bk : (int)C::k - piece * C::bk; }
+    // Of the cluster, with its quads from begin() on; without one it is a block.
+    DEV static int rank() { return blockIdx.x % C::splits; }
+    DEV static int begin() { return Q::first(blockIdx.x - rank()); }
+    DEV static int count() { return Q::first(blockIdx.x - rank() + C::splits) - begin(); }
+
+    // The last part may be shorter, even by a piece.
+    DEV static int length(int piece)
+    {
+        constexpr int last = (int)C::k - (C::splits - 1) * part;
+        if (piece + 1 < pieces) return C::bk;
+        return (last == part || rank() + 1 < C::splits ? part : last) - piece * C::bk;
+    }
 
     // Consumers, in whole warps.
     DEV static void meet()
@@ -65,16 +82,16 @@ template <class C, class E> struct SkinnySm90 {
     DEV void produce() const
     {
         auto at = Ring::producer();
-        const int begin = Q::first(blockIdx.x), end = Q::first(blockIdx.x + 1);
+        const int end = begin() + count();
         if (!C::early) ptx::grid_wait();
 #pragma unroll 1
-        for (int quad = begin; quad < end; quad += 2) {
+        for (int quad = begin(); quad < end; quad += 2) {
             const int live = quad + 1 < end ? 8 : 4;
             const T *from[8];
 #pragma unroll
             for (int i = 0; i < 8; i++) {
                 const int column = Spot::of(i < live ? quad + i / 4 : quad).at(i / 2 % 2, i % 2);
-                from[i] = args.b + column * C::b_stride_row;
+                from[i] = args.b + column * C::b_stride_row + rank() * part;
             }
 #pragma unroll 1
             for (int piece = 0; piece < pieces; piece++, at.next()) {
@@ -82,7 +99,7 @@ template <class C, class E> struct SkinnySm90 {
                 const u32 to = ptx::shared_address(s.ring.data[at.slot]);
 #pragma unroll
                 for (int i = 0; i < 8; i++) {
-                    if (i < live) ptx::bulk_load_once(to + i * pitch, from[i], bytes, bar);
+                    if (i < live && bytes) ptx::bulk_load_once(to + i * pitch, from[i], bytes, bar);
                     from[i] += C::bk;
                 }
             }
@@ -101,7 +118,7 @@ template <class C, class E> struct SkinnySm90 {
     DEV Run load_run(int row, int piece, int i) const
     {
         if (row >= rows) return {};
-        return *(const Run *)(args.a + row * C::a_stride_row + piece * C::bk + place(i));
+        return *(const Run *)(args.a + row * C::a_stride_row + rank() * part + piece * C::bk + place(i));
     }
 
     DEV void load_left(Left &x) const
@@ -150,7 +167,7 @@ template <class C, class E> struct SkinnySm90 {
     DEV void add_up(int unit) const
     {
         const int row = threadIdx.x / 8, column = threadIdx.x % 8, quad = 2 * unit + column / 4;
-        if (row >= rows || quad >= Q::count()) return;
+        if (row >= rows || quad >= count()) return;
         float all = 0;
 #pragma unroll
         for (int w = 0; w < warps; w++) all += s.parts[unit % 2][w][row][column];
@@ -161,7 +178,7 @@ template <class C, class E> struct SkinnySm90 {
     {
         auto at = Ring::consumer();
 #pragma unroll 1
-        for (int unit = 0; 2 * unit < Q::count(); unit++) {
+        for (int unit = 0; 2 * unit < count(); unit++) {
             Sums sum = {};
 #pragma unroll
             for (int piece = 0; piece < pieces; piece++, at.next()) {
@@ -177,12 +194,41 @@ template <class C, class E> struct SkinnySm90 {
 
     // ---- Epilogue ----
 
+    DEV static void meet_cluster()
+    {
+        __syncwarp();
+        ptx::cluster_arrive();
+        ptx::cluster_wait();
+    }
+    // Of this block's columns, in the place of its own sums.
+    DEV void add_cluster() const
+    {
+        const int first = Q::first(blockIdx.x) - begin(), quads = Q::count();
+        for (int i = threadIdx.x; i < rows * quads; i += threads) {
+            float (&to)[4] = s.sums[i / quads][first + i % quads];
+            float x[C::splits][4];
+#pragma unroll
+            for (int r = 0; r < C::splits; r++)
+                ptx::cluster_load(x[r], ptx::cluster_address(ptx::shared_address(to), r));
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                to[j] = x[0][j];
+#pragma unroll
+                for (int r = 1; r < C::splits; r++) to[j] += x[r][j];
+            }
+        }
+    }
+
     // A row has a warp, or half of one.
     DEV void drain() const
     {
+        const int first = Q::first(blockIdx.x) - begin();
         constexpr int lanes = octets > 1 ? 16 : 32;
         const int row = threadIdx.x / lanes, lane = threadIdx.x % lanes;
-        const auto sum = [&](int r, int quad, int i) { return s.sums[r][quad][i]; };
+        const auto sum = [&](int r, int quad, float (&x)[2][2]) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) x[i / 2][i % 2] = s.sums[r][first + quad][i];
+        };
         const auto state = Q{args, s.values}.template drain<lanes>(row, lane, lanes, sum);
         if constexpr (Q::has_state)
             if (lane == 0 && row < rows) E::save(args, row, blockIdx.x, state);
@@ -195,9 +241,17 @@ template <class C, class E> struct SkinnySm90 {
         Left x;
         load_left(x);
         multiply_all(x);
+        if constexpr (C::splits > 1) {
+            meet_cluster();
+            add_cluster();
+            __syncwarp();
+            ptx::cluster_arrive();
+        }
         meet();
         s.ring.wait_prepared();
         drain();
+        __syncwarp();
+        if constexpr (C::splits > 1) ptx::cluster_wait(); // others read this block's sums
     }
 
     DEV void prepare() const
@@ -219,9 +273,12 @@ template <class C, class E> struct SkinnySm90 {
         } else {
             if constexpr (C::alone) ptx::shrink_registers<56>();
             if (warp == warps && ptx::elect_one()) produce();
-            if (warp != warps + 1) return;
-            ptx::grid_wait();
-            prepare();
+            if (warp == warps + 1) {
+                ptx::grid_wait();
+                prepare();
+            }
+            if constexpr (C::splits > 1)
+                for (int i = 0; i < 2; i++) meet_cluster();
         }
     }
 };

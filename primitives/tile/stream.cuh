@@ -148,7 +148,7 @@ template <class C, class E> struct Quads {
     }
 
     // Every `step`th of this block's quads of a row, from `begin` on. So many lanes end with the state of all
-    // that they have done. sum(row, quad, i) is the product in column i of a quad.
+    // that they have done. sum(row, quad, x) makes x the product in a quad.
     template <int lanes, class Sum> DEV State drain(int row, int begin, int step, Sum sum) const
     {
         State state[Slots::chains];
@@ -157,8 +157,7 @@ template <class C, class E> struct Quads {
 #pragma unroll 1
             for (int quad = begin; quad < count(); quad += step) {
                 float sums[2][2];
-#pragma unroll
-                for (int i = 0; i < 4; i++) sums[i / 2][i % 2] = sum(row, quad, i);
+                sum(row, quad, sums);
                 drain_quad(quad, row, sums, state);
             }
         if (Slots::chains == 2) E::merge(state[0], state[Slots::chains - 1]);
