@@ -8,7 +8,7 @@
  * Few columns too: a cluster of blocks shares K.
  * What was seldom faster has a price that only says which of it tuning should measure first: many waves of
  * tiles walked in squares; clusters that share K and scatter its sums, where more rows leave SMs idle;
- * clusters that share operands; and three consumers, whose tiles are the squarest.
+ * clusters that share operands; three consumers, whose tiles are the squarest; and up to 16 rows that stream.
  */
 #include "epilogue.h"
 #include "tile_parts.h"
@@ -49,7 +49,8 @@ static bool same(const struct tile *a, const struct tile *b)
 {
     return a->bm == b->bm && a->bn == b->bn && a->groups == b->groups && a->pingpong == b->pingpong &&
            a->splits == b->splits && a->scattered == b->scattered && a->cluster_m == b->cluster_m &&
-           a->cluster_n == b->cluster_n && a->across == b->across && a->serpentine == b->serpentine;
+           a->cluster_n == b->cluster_n && a->across == b->across && a->serpentine == b->serpentine &&
+           a->stages == b->stages;
 }
 
 /* The first of equals comes first. */
@@ -231,33 +232,42 @@ static bool suits_skinny(const struct program *p, int splits)
 /* Of K, as equal as they can be. */
 static int piece(int64_t k, int most, int step) { return (int)CEIL_DIV(k, step * CEIL_DIV(k, most)) * step; }
 
-/* Half of an SM's memory, so that the next program's blocks begin beside these if registers let them. */
-static void consider_stream(struct search *s, struct tile t)
+static void consider_stream(struct search *s, struct tile t, int room)
 {
     struct program q = *s->p;
     int64_t columns = q.dim[2];
     t.bm = (int)q.dim[1], t.bn = 16, t.groups = 2, t.band = 1;
     if (program_is_half_rope(&q)) t.bn = (int)q.rope.head_dim;
     t.blocks = (int)MIN(columns / 4, s->sms) / tile_splits(&t) * tile_splits(&t);
-    q.tile = t;
-    t.stages = tile_stages(&q, &t, program_shares_sm(&q) ? (s->shared_bytes - 1024) / 2 : s->shared_bytes);
+    t.stages = tile_stages(&q, &t, room);
     if (t.blocks && t.stages >= LEAST_STAGES) keep(s, &t, tile_stream_price(&q, &t, s->sms));
 }
 
-static void consider_streams(struct search *s)
+/* Half of an SM's memory, so that the next program's blocks begin beside these if registers let them. */
+static int half_room(const struct search *s) { return (s->shared_bytes - 1024) / 2; }
+
+static bool may_stream(const struct program *p)
 {
-    const struct program *p = s->p;
     bool whole = p->dim[0] == 1 && p->dim[2] % 16 == 0 && p->dim[2] < INT32_MAX;
-    if (!whole || operand_is_mn_major(&p->a) || operand_is_mn_major(&p->b)) return;
-    if (suits_gemv(p)) {
-        consider_stream(s, (struct tile){.mainloop = MAINLOOP_GEMV, .bk = piece(p->k, STREAM_PIECE, 8)});
-        return;
+    return whole && !operand_is_mn_major(&p->a) && !operand_is_mn_major(&p->b);
+}
+
+static void consider_gemv(struct search *s)
+{
+    struct tile t = {.mainloop = MAINLOOP_GEMV, .bk = piece(s->p->k, STREAM_PIECE, 8)};
+    if (may_stream(s->p) && suits_gemv(s->p)) consider_stream(s, t, half_room(s));
+}
+
+static void consider_skinny(struct search *s)
+{
+    const int64_t steps = CEIL_DIV(s->p->k, SKINNY_STEP);
+    for (int splits = 1; splits <= 2 && may_stream(s->p); splits++) {
+        int bk = piece(CEIL_DIV(steps, splits) * SKINNY_STEP, SKINNY_PIECE, SKINNY_STEP);
+        struct tile t = {.mainloop = MAINLOOP_SKINNY, .bk = bk, .splits = splits};
+        if (!suits_skinny(s->p, splits)) continue;
+        consider_stream(s, t, half_room(s));
+        consider_stream(s, t, s->shared_bytes);
     }
-    for (int splits = 1; splits <= 2; splits++)
-        if (suits_skinny(p, splits)) {
-            int bk = piece(CEIL_DIV(p->k, SKINNY_STEP * splits) * SKINNY_STEP, SKINNY_PIECE, SKINNY_STEP);
-            consider_stream(s, (struct tile){.mainloop = MAINLOOP_SKINNY, .bk = bk, .splits = splits});
-        }
 }
 
 static struct tile simt_tile(const struct program *p)
@@ -271,7 +281,7 @@ static struct tile simt_tile(const struct program *p)
 
 static void consider_known(struct search *s)
 {
-    consider_streams(s);
+    consider_gemv(s);
     consider_two(s, alone);
 }
 
@@ -283,7 +293,8 @@ int tile_candidates(const struct program *p, const struct machine *m, enum tile_
         [TILES_SQUARE] = consider_squares,
         [TILES_SCATTERED] = consider_scattered,
         [TILES_CLUSTERED] = consider_clustered,
-        [TILES_THREE] = consider_three};
+        [TILES_THREE] = consider_three,
+        [TILES_SKINNY] = consider_skinny};
     struct search s = {.p = p, .sms = m->sms > 0 ? m->sms : SMS, .most = MIN(most, MOST_CANDIDATES)};
     s.shared_bytes = m->shared_bytes > 0 ? m->shared_bytes : SHARED_BYTES;
     if (m->sm90 && tile_fits_sm90(p) && tile_pairs_ok(p)) consider_class[class](&s);

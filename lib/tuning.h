@@ -4,7 +4,7 @@
 
 #include "plan.h"
 
-enum { MOST_FIGURES = 48 };
+enum { MOST_FIGURES = 56 };
 
 struct figure {
     char way[WAY_SIZE]; /* "tile sm90 128x192x64 ...", "whole", "apart", "bare"                    */

@@ -146,7 +146,8 @@ static int by_price(coda_cache *cache)
 /* Each with a cache of its own. */
 static int all_ways(const char *name, graph *g, const char *folder)
 {
-    static const char *const way[TILE_CLASSES] = {"tile", "square", "scattered", "clustered", "three"};
+    static const char *const way[TILE_CLASSES] = {"tile",      "square", "scattered",
+                                                  "clustered", "three",  "skinny"};
     coda_cache *cache[2 + TILE_CLASSES];
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     void **want = g ? run_reference(g, 1) : NULL;

@@ -1,10 +1,11 @@
 /*
- * copies.c -- the TMA unit: boxes of tensors and adjacent bytes, between global and shared memory; and what
- * a thread sends to a block of its cluster.
+ * copies.c -- the TMA unit: boxes of tensors and adjacent bytes, between global and shared memory; and
+ * what a thread sends to a block of its cluster.
  *
  * A copy is noted when it is issued and takes effect later. A load writes its box and then completes its
- * bytes; so does what was sent. A store reads shared memory at one time, at the latest when its thread waits for that, and writes
- * global memory at another. Whether it has read or not, until then nobody may write there.
+ * bytes; so does what was sent. A store reads shared memory at one time, at the latest when its thread waits
+ * for that, and writes global memory at another. Whether it has read or not, until then nobody may write
+ * there.
  */
 #include "machine.h"
 
