@@ -3,9 +3,8 @@
  *
  * Every tile that the program allows (tile_fits.c) gets a price (tile_price.c), and the cheapest one wins,
  * unless tuning measured another (tune.c).
- * Few rows: streamed, by as many blocks as there are SMs, or by pairs of blocks that share K where A is more
- * than a block's registers. What does not suit this, and a few more rows: one consumer, two blocks on an SM.
- * Few columns too: a cluster of blocks shares K.
+ * A row, or two short ones: streamed. Few rows: one consumer, two blocks on an SM. Few columns too: a cluster
+ * of blocks shares K.
  * What was seldom faster has a price that only says which of it tuning should measure first: many waves of
  * tiles walked in squares; clusters that share K and scatter its sums, where more rows leave SMs idle;
  * clusters that share operands; three consumers, whose tiles are the squarest; and up to 16 rows that stream.
