@@ -327,10 +327,11 @@ template <class C, class E, class S, class X> struct GemmSm90 {
     // Threads that do not multiply.
     DEV void attend() const
     {
+        if constexpr (C::splits == 1) return;
         __syncwarp();
-        if constexpr (Split::scattered) ptx::cluster_wait();
-        else if constexpr (C::splits > 1) meet_cluster();
-        if constexpr (C::splits > 1) meet_cluster();
+        if constexpr (!Split::scattered) ptx::cluster_arrive();
+        ptx::cluster_wait();
+        meet_cluster();
     }
 
     // ---- Roles ----
