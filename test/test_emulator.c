@@ -13,11 +13,12 @@
 enum { N = 64, K = 256, TILES = 2, EXTRA = 2 * 64 * 4, SCHEDULES = 24 };
 #define WRONG "wrong numbers"
 
-enum which { PIPELINE, EXCHANGE, SHARE, KERNELS };
+enum which { PIPELINE, EXCHANGE, SHARE, GIVE, KERNELS };
 static const struct {
     const char *symbol;
     unsigned blocks, threads, shared;
-} kernels[KERNELS] = {{"pipeline", 1, 256, 43008}, {"exchange", 2, 64, 1024}, {"share", 2, 96, 17408}};
+} kernels[KERNELS] = {
+    {"pipeline", 1, 256, 43008}, {"exchange", 2, 64, 1024}, {"share", 2, 96, 17408}, {"give", 2, 64, 2048}};
 
 struct args {
     struct jit_map a, b, out;
@@ -150,7 +151,8 @@ static bool share_is_right(void)
 /* What is wrong, in err; NULL if all is right. */
 static const char *run(enum which which)
 {
-    static bool (*const is_right[KERNELS])(void) = {product_is_right, exchange_is_right, share_is_right};
+    static bool (*const is_right[KERNELS])(void) = {product_is_right, exchange_is_right, share_is_right,
+                                                    exchange_is_right};
     struct jit_launch l = {kernels[which].blocks, kernels[which].threads, kernels[which].shared, false};
     device_fill(gpu_out, 0xff, TILES * N * N * 2);
     device_fill(args.extra, 0xff, EXTRA * sizeof(float));
@@ -206,6 +208,8 @@ static const struct mistake {
     {"BLOCK_INIT", "there is no mbarrier|that no fence followed", SHARE},
     {"OTHER_RANKS", "multicasts to ranks 0x4 of a cluster of 2", SHARE},
     {"NO_LAST_MEETING", "which has ended|is still to come", SHARE},
+    {"NO_GIFT_WAIT", "is still to come|which has ended", GIVE},
+    {"OWN_COUNT", "to an mbarrier of another", GIVE},
 };
 
 static bool among(const char *text, const char *words)

@@ -1,8 +1,8 @@
 // pipeline.cu -- a small pipeline of TMA and wgmma, and what may be wrong with one: test_emulator.c runs it.
 //
 // out[tile] = a b^T for each of two tiles, a and b of [64, 256], through two slots of 64 k; `exchange`, where
-// the two blocks of a cluster read each other's memory; and `share`, where one loads a and the other b for
-// both. BROKEN, defined before, names one mistake.
+// the two blocks of a cluster read each other's memory; `give`, where they send; and `share`, where one loads
+// a and the other b for both. BROKEN, defined before, names one mistake.
 #include "ptx/barrier.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/control.cuh"
@@ -45,7 +45,9 @@ enum {
     FOREIGN_ADDRESS,  // of the cluster, given to an instruction of the block
     OWN_RELEASE,      // the other block does not know that its part may be overwritten
     BLOCK_INIT,       // the other block's mbarriers are used before they are
-    OTHER_RANKS       // of a multicast
+    OTHER_RANKS,      // of a multicast
+    NO_GIFT_WAIT,     // what the other block sends is read before it has come
+    OWN_COUNT         // ... is counted by the sender
 };
 constexpr int broken = BROKEN;
 
@@ -189,18 +191,39 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(64) excha
     if (broken != NO_LAST_MEETING) ptx::cluster_arrive(), ptx::cluster_wait();
 }
 
-// Through one slot of 64 k. extra[block][operand][row] becomes the sum of the row.
-struct Slot {
-    alignas(1024) u8 operand[2][8192];
-    u64 full, empty;
-};
-
 DEV void meet_cluster()
 {
     __syncwarp();
     ptx::cluster_arrive();
     ptx::cluster_wait();
 }
+
+// The same, sent.
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(64) give(const __grid_constant__ Args g)
+{
+    extern __shared__ __align__(1024) u8 memory[];
+    const u32 other = ptx::cluster_rank() ^ 1, come = at(memory), mine = come + 16 + threadIdx.x * 16;
+    const float x = (float)(blockIdx.x * 64 + threadIdx.x);
+    float y[4];
+    if (threadIdx.x == 0) {
+        ptx::mbarrier_init(come, 1);
+        ptx::mbarrier_fence_init();
+        ptx::mbarrier_arrive_expect(come, 64 * 16);
+    }
+    meet_cluster();
+    ptx::cluster_send(ptx::cluster_address(mine, other), {x, x + 0.25f, x + 0.5f, x + 0.75f},
+                      ptx::cluster_address(come, broken == OWN_COUNT ? other ^ 1 : other));
+    if (broken != NO_GIFT_WAIT) ptx::mbarrier_wait(come, 0);
+    ptx::shared_load(y, mine);
+    for (int i = 0; i < 4; i++) g.extra[(blockIdx.x * 64 + threadIdx.x) * 4 + i] = y[i];
+}
+
+// Through one slot of 64 k. extra[block][operand][row] becomes the sum of the row.
+struct Slot {
+    alignas(1024) u8 operand[2][8192];
+    u64 full, empty;
+};
+
 DEV void send(Slot &s, const Args &g, u32 rank)
 {
     for (int k = 0; k < steps; k++) {
