@@ -208,7 +208,7 @@ static const struct mistake {
     {"BLOCK_INIT", "there is no mbarrier|that no fence followed", SHARE},
     {"OTHER_RANKS", "multicasts to ranks 0x4 of a cluster of 2", SHARE},
     {"NO_LAST_MEETING", "which has ended|is still to come", SHARE},
-    {"NO_GIFT_WAIT", "is still to come|which has ended", GIVE},
+    {"NO_GIFT_WAIT", "is still to come|which has ended|" WRONG, GIVE},
     {"OWN_COUNT", "to an mbarrier of another", GIVE},
 };
 
