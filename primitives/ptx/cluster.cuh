@@ -33,6 +33,23 @@ DEV void cluster_mbarrier_arrive(u32 bar)
     asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(bar) : "memory");
 }
 
+// The same, and the wait for it: what a thread did before it arrived comes before what follows the wait, in
+// whichever block; and what was sent has come.
+DEV void cluster_mbarrier_release(u32 bar)
+{
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+DEV void cluster_mbarrier_wait(u32 bar, u32 parity)
+{
+    u32 done = 0;
+    while (!done)
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
+                     "selp.u32 %0, 1, 0, p; }"
+                     : "=r"(done)
+                     : "r"(bar), "r"(parity)
+                     : "memory");
+}
+
 DEV void shared_store(u32 address, const float (&x)[4])
 {
     asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};"

@@ -279,7 +279,8 @@ template <class C, class E, class S, class X> struct GemmSm90 {
         typename Split::Sums sums;
         if constexpr (steps < C::splits)
             if (part().first == part().last) clear(acc);
-        if (C::groups > 1) ptx::named_barrier(15, 128 * C::groups); // no one multiplies any more
+        // No one multiplies any more.
+        if (C::groups > 1 || Split::scattered) ptx::named_barrier(15, 128 * C::groups);
         if constexpr (Split::scattered) exchange(split, acc, sums, t, group);
         else {
             split.leave(acc);
@@ -309,11 +310,11 @@ template <class C, class E, class S, class X> struct GemmSm90 {
         const u32 ready = address(&s.turn[0]), come = address(&s.turn[1 + group]);
         ptx::cluster_wait(); // all have made their mbarriers
         if (group == 0 && other < C::splits && other != split.rank)
-            ptx::cluster_mbarrier_arrive(ptx::cluster_address(ready, other));
-        ptx::mbarrier_wait(ready, 0);
+            ptx::cluster_mbarrier_release(ptx::cluster_address(ready, other));
+        ptx::cluster_mbarrier_wait(ready, 0);
         split.send(acc, t, come);
         if (Split::owns(t, split.rank)) {
-            ptx::mbarrier_wait(come, 0);
+            ptx::cluster_mbarrier_wait(come, 0);
             split.add_up(acc, sums);
         }
         __syncwarp();
