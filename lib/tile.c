@@ -177,10 +177,18 @@ static void consider_two(struct search *s, forms *consider_forms)
     consider_widths(s, (struct tile){.bm = 256, .groups = 2}, consider_forms);
 }
 
+/* Few waves are walked so anyway. */
+static void squared(struct search *s, struct tile t)
+{
+    struct program p = *s->p;
+    p.tile = t;
+    if (!has_few_waves(s, &p)) consider(s, t);
+}
+
 static void consider_squares(struct search *s)
 {
     s->square = true;
-    if (has_waves(s)) consider_two(s, alone);
+    if (has_waves(s)) consider_two(s, squared);
 }
 
 static void consider_clustered(struct search *s)

@@ -57,7 +57,7 @@ START_TEST(squares_are_square)
         struct program p = product(shape[s][0], shape[s][1], shape[s][2]);
         struct tile t[16];
         int n = tile_candidates(&p, &gemm_machine, TILES_SQUARE, t, ARRAY_SIZE(t));
-        ck_assert_int_eq(n, ARRAY_SIZE(t));
+        ck_assert(few_waves[s] ? n < ARRAY_SIZE(t) : n == ARRAY_SIZE(t));
         for (int i = 0; i < n; i++) {
             int64_t columns = (p.dim[2] + t[i].bn - 1) / t[i].bn, high = gemm_machine.sms / t[i].band;
             double aspect = (double)(high * t[i].bm) / (double)(t[i].band * t[i].bn);
