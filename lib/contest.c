@@ -29,8 +29,8 @@ enum {
     MOST_RUNS = 128,
     MOST_TENSORS = 256
 };
-/* Tiles of each class, each a compilation; and of a thorough contest, which alone tries what no GPU has run.
- * ORDER tile_class */
+/* Tiles of each class, each a compilation; and of a thorough contest, which alone tries the kinds that were
+ * seldom the fastest, or have not met a GPU. ORDER tile_class */
 static const int FEW_TILES[TILE_CLASSES] = {5, 1, 0, 0, 0, 0},
                  MANY_TILES[TILE_CLASSES] = {22, 6, 6, 6, 6, 4};
 static const double LONG_US = 60e3; /* of a long turn                                              */

@@ -21,7 +21,6 @@
 #pragma once
 
 #include "ptx/cluster.cuh"
-
 #include "ptx/matrix.cuh"
 #include "tile/stream.cuh"
 
