@@ -3,11 +3,12 @@
  *
  * Every tile that the program allows (tile_fits.c) gets a price (tile_price.c), and the cheapest one wins,
  * unless tuning measured another (tune.c).
- * A row, or two short ones: streamed. Few rows: one consumer, two blocks on an SM. Few columns too: a cluster
- * of blocks shares K.
+ * A row, or two short ones: streamed. Up to 8 rows: streamed through the matrix units. Few rows: one
+ * consumer, two blocks on an SM. Few columns too: a cluster of blocks shares K.
  * What was seldom faster has a price that only says which of it tuning should measure first: many waves of
  * tiles walked in squares; clusters that share K and scatter its sums, where more rows leave SMs idle;
- * clusters that share operands; three consumers, whose tiles are the squarest; and up to 16 rows that stream.
+ * clusters that share operands; three consumers, whose tiles are the squarest; 9 to 16 rows that stream, and
+ * fewer in half of an SM's memory, or in clusters that they could do without.
  */
 #include "epilogue.h"
 #include "tile_parts.h"
@@ -27,8 +28,10 @@ enum {
     FEW_WAVES = 6,         /* of many rows: squares, and K to and fro, were measured to be faster */
     STREAM_PIECE = 6144,   /* elements of a row of B that come together                           */
     STREAM_PIECES = 5,     /* of A, that fit a thread's registers                                 */
+    SKINNY_ROWS = 8,       /* up to them streams are the faster; as fast up to FEW_ROWS            */
     SKINNY_PIECE = 1024,   /* of 8 rows                                                           */
     SKINNY_STEP = 256,     /* elements of a row that 8 warps multiply at once, 32 each            */
+    SKINNY_SPLITS = 2,     /* at most                                                             */
     SKINNY_ELEMENTS = 8 * 11264, /* of A, that fit a block's registers                            */
     MOST_CANDIDATES = 128
 };
@@ -250,7 +253,7 @@ static void consider_stream(struct search *s, struct tile t, int room)
     if (t.blocks && t.stages >= LEAST_STAGES) keep(s, &t, tile_stream_price(&q, &t, s->sms));
 }
 
-/* Half of an SM's memory, so that the next program's blocks begin beside these if registers let them. */
+/* Half of an SM's memory, so that the next program's blocks begin beside these. */
 static int half_room(const struct search *s) { return (s->shared_bytes - 1024) / 2; }
 
 static bool may_stream(const struct program *p)
@@ -265,15 +268,37 @@ static void consider_gemv(struct search *s)
     if (may_stream(s->p) && suits_gemv(s->p)) consider_stream(s, t, half_room(s));
 }
 
+static struct tile skinny_tile(const struct program *p, int splits)
+{
+    int64_t part = CEIL_DIV(p->k, SKINNY_STEP * splits) * SKINNY_STEP;
+    int bk = piece(part, SKINNY_PIECE, SKINNY_STEP);
+    return (struct tile){.mainloop = MAINLOOP_SKINNY, .bk = bk, .groups = 2, .splits = splits};
+}
+
+/* Of the known tile, whose blocks have all of an SM's memory: the fewest that A fits. 0: there is none. */
+static int known_splits(const struct program *p)
+{
+    if (p->dim[1] > SKINNY_ROWS || suits_gemv(p) || !may_stream(p)) return 0;
+    for (int splits = 1; splits <= SKINNY_SPLITS; splits++)
+        if (suits_skinny(p, splits)) return splits;
+    return 0;
+}
+
+static void consider_known_skinny(struct search *s)
+{
+    int splits = known_splits(s->p);
+    if (splits) consider_stream(s, skinny_tile(s->p, splits), s->shared_bytes);
+}
+
+/* The others. Half of the memory is for blocks whose registers let the next program's begin too. */
 static void consider_skinny(struct search *s)
 {
-    const int64_t steps = CEIL_DIV(s->p->k, SKINNY_STEP);
-    for (int splits = 1; splits <= 2 && may_stream(s->p); splits++) {
-        int bk = piece(CEIL_DIV(steps, splits) * SKINNY_STEP, SKINNY_PIECE, SKINNY_STEP);
-        struct tile t = {.mainloop = MAINLOOP_SKINNY, .bk = bk, .splits = splits};
+    struct program q = *s->p;
+    for (int splits = 1; splits <= SKINNY_SPLITS && may_stream(s->p); splits++) {
         if (!suits_skinny(s->p, splits)) continue;
-        consider_stream(s, t, half_room(s));
-        consider_stream(s, t, s->shared_bytes);
+        q.tile = skinny_tile(s->p, splits);
+        if (program_shares_sm(&q)) consider_stream(s, q.tile, half_room(s));
+        if (splits != known_splits(s->p)) consider_stream(s, q.tile, s->shared_bytes);
     }
 }
 
@@ -289,6 +314,7 @@ static struct tile simt_tile(const struct program *p)
 static void consider_known(struct search *s)
 {
     consider_gemv(s);
+    consider_known_skinny(s);
     consider_two(s, alone);
 }
 

@@ -13,7 +13,7 @@ enum tile_class {
     TILES_SCATTERED, /* blocks of a cluster share K, and each drains a share of the columns        */
     TILES_CLUSTERED, /* blocks of a cluster share operands                                         */
     TILES_THREE,     /* of three consumers, clustered or not                                       */
-    TILES_SKINNY,    /* up to 16 rows, streamed                                                    */
+    TILES_SKINNY,    /* up to 16 rows, streamed in ways that are not KNOWN                         */
     TILE_CLASSES
 };
 /* The cheapest of a class, `most` of them or fewer, cheapest first; returns how many. */

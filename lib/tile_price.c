@@ -6,9 +6,11 @@
  *                                          by the blocks of a cluster that get its tile at one time
  *     weights  = 2 N K / (18.6 SMs)        bytes that memory gives an SM in a clock: with few rows, all
  *     power    = 1/8, or 0.3 with many rows, where the card's power is short and bytes take their part
- * Up to 16 rows: streamed at the pace of the weights; nothing is exposed. The numbers are fitted
- * to an H200 at M 1 to 1024, where they mostly pick what is within 5 % of the best tile tried; with many
- * rows, at 16384, to runs of some 0.3 s, after which the clock is what power and heat allow.
+ * A row: streamed at the pace of the weights; nothing is exposed. Up to 16 rows: likewise, a little
+ * faster if most of an SM's memory waits for weights, slower if half of it does; then sums and epilogue.
+ * The numbers are fitted to an H200 at M 1 to 1024, where they mostly pick what is within 5 % of the best
+ * tile tried; with many rows, at 16384, to runs of some 0.3 s, after which the clock is what power and
+ * heat allow.
  */
 #include "epilogue.h"
 #include "tile_parts.h"
@@ -18,6 +20,8 @@ enum {
     PRODUCTS = 1600,    /* 16-bit, in a clock, at the power that there is; 2048 else               */
     CLUSTER_BYTES = 14, /* an SM gets from others of its cluster in a clock                        */
     STREAM_BYTES = 40,  /* an SM may get from memory in a clock, where others get less             */
+    DEEP_RING = 128 << 10, /* bytes of B                                                           */
+    SKINNY_END = 1000,  /* clocks, and as many for each block more that shares K                   */
     BEGINNING = 300,    /* clocks, of a tile                                                       */
     COOPERATION = 1400  /* clocks between two that both consumers share                            */
 };
@@ -80,11 +84,18 @@ double tile_price(const struct program *p, const struct tile *t, int sms)
                     : stream + waves * epilogue + (waves - 1) * COOPERATION;
 }
 
+/* Fitted at M 8 and K 4096 to N 4096, 22016 and 32768, in rings of 5 to 13 stages, K shared or not. */
+static double skinny_clocks(const struct tile *t, double weights)
+{
+    bool deep = 16 * t->bk * t->stages >= DEEP_RING;
+    return weights * (deep ? 0.99 : 1.02) + SKINNY_END * tile_splits(t);
+}
+
 double tile_stream_price(const struct program *p, const struct tile *t, int sms)
 {
     double share = 8 * (double)CEIL_DIV(p->dim[2] / 4, t->blocks) * (double)p->k / STREAM_BYTES;
-    double weights = weight_clocks(p, sms, (double)t->blocks / sms);
-    return BEGINNING + MAX(share, weights) + BEGINNING;
+    double weights = MAX(share, weight_clocks(p, sms, (double)t->blocks / sms));
+    return BEGINNING + (t->mainloop == MAINLOOP_SKINNY ? skinny_clocks(t, weights) : weights + BEGINNING);
 }
 
 /* ---- Instead of the plain mainloop ---- */

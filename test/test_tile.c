@@ -233,58 +233,77 @@ START_TEST(a_row_streams)
     p = product(2, 4096, 4096);
     ck_assert(choose(&p).mainloop == MAINLOOP_GEMV);
     p = product(2, 4096, 11008); /* slower than on the matrix units */
-    ck_assert(choose(&p).mainloop == MAINLOOP_SM90);
+    ck_assert(choose(&p).mainloop == MAINLOOP_SKINNY);
 }
 END_TEST
 
-/* As tuning tries it, else as the price chooses. */
-static struct tile streamed(const struct program *p)
+/* Blocks have an SM's memory, or half of it where registers have room for two; whole pieces of K. */
+static void check_skinny(struct program p, struct tile t, bool half)
 {
-    struct tile t = choose(p);
-    tile_candidates(p, &gemm_machine, TILES_SKINNY, &t, 1);
-    return t;
+    struct text words = {0};
+    p.tile = t;
+    tile_print(&t, &words);
+    int room = tile_shared_bytes(&p) + 1024, all = gemm_machine.shared_bytes + 1024;
+    ck_assert_msg(room <= all && t.stages >= 3 && t.bk % 256 == 0, "%s", text_str(&words));
+    ck_assert_msg((2 * room <= all) == half && (!half || program_shares_sm(&p)), "%s", text_str(&words));
+    ck_assert(t.blocks % tile_splits(&t) == 0 && program_states(&p) == t.blocks);
+    p.b.steady = true;
+    ck_assert(program_is_early(&p));
+    text_free(&words);
 }
 
-/* So may up to 16, where A fits the registers of 8 warps, which share each 256 of K, or of two blocks. */
+/* Up to 8 rows stream, where A fits the registers of 8 warps, which share each 256 of K, or of two blocks.
+ * Tuning tries it up to 16. */
 START_TEST(few_rows_stream)
 {
     static const struct {
         int64_t m, n, k;
         enum mainloop want;
-        int splits;
+        int splits, tried; /* in half of an SM's memory, or with more splits                         */
     } want[] = {
-        {1, 4096, 4096, MAINLOOP_GEMV, 1},     {3, 4096, 4096, MAINLOOP_SKINNY, 1},
-        {8, 22016, 4096, MAINLOOP_SKINNY, 1},  {16, 22016, 4096, MAINLOOP_SKINNY, 1},
-        {17, 4096, 4096, MAINLOOP_SM90, 1},    {2, 4096, 11264, MAINLOOP_SKINNY, 1},
-        {8, 4096, 11264, MAINLOOP_SKINNY, 1},  {8, 4096, 11520, MAINLOOP_SKINNY, 2},
-        {8, 4096, 22528, MAINLOOP_SKINNY, 2},  {8, 4096, 22784, MAINLOOP_SM90, 1},
-        {9, 4096, 5632, MAINLOOP_SKINNY, 1},   {9, 4096, 5888, MAINLOOP_SKINNY, 2},
-        {16, 4096, 11008, MAINLOOP_SKINNY, 2}, {9, 4096, 11520, MAINLOOP_SM90, 1},
-        {8, 4096, 4224, MAINLOOP_SM90, 1},     {8, 4104, 4096, MAINLOOP_SM90, 1},
-        {16, 50264, 4096, MAINLOOP_SM90, 1},   {16, 128256, 4096, MAINLOOP_SKINNY, 1},
-        {8, 1048576, 4096, MAINLOOP_SM90, 1}, /* sums that leave no ring */
+        {1, 4096, 4096, MAINLOOP_GEMV, 1, 0},    {2, 22016, 4096, MAINLOOP_GEMV, 1, 4},
+        {2, 22016, 8192, MAINLOOP_SKINNY, 1, 2}, {3, 4096, 4096, MAINLOOP_SKINNY, 1, 3},
+        {4, 22016, 4096, MAINLOOP_SKINNY, 1, 3}, {8, 22016, 4096, MAINLOOP_SKINNY, 1, 3},
+        {8, 12288, 4096, MAINLOOP_SKINNY, 1, 3}, {8, 32768, 4096, MAINLOOP_SKINNY, 1, 3},
+        {9, 22016, 4096, MAINLOOP_SM90, 0, 3},   {16, 22016, 4096, MAINLOOP_SM90, 0, 3},
+        {17, 22016, 4096, MAINLOOP_SM90, 0, 0},  {8, 4096, 11264, MAINLOOP_SKINNY, 1, 1},
+        {8, 22016, 11520, MAINLOOP_SKINNY, 2, 0}, {8, 8192, 22528, MAINLOOP_SKINNY, 2, 0},
+        {8, 8192, 22784, MAINLOOP_SM90, 0, 0},   {9, 4096, 5632, MAINLOOP_SM90, 0, 2},
+        {9, 4096, 5888, MAINLOOP_SM90, 0, 1},    {16, 4096, 11008, MAINLOOP_SM90, 0, 1},
+        {9, 4096, 11520, MAINLOOP_SM90, 0, 0},   {8, 22016, 4224, MAINLOOP_SM90, 0, 0},
+        {8, 22024, 4096, MAINLOOP_SM90, 0, 0},   {16, 128256, 4096, MAINLOOP_SM90, 0, 2},
+        {8, 1048576, 4096, MAINLOOP_SM90, 0, 0}, /* sums that leave no ring                            */
     };
     for (int i = 0; i < ARRAY_SIZE(want); i++) {
         struct program p = product(want[i].m, want[i].n, want[i].k);
-        p.tile = streamed(&p);
-        ck_assert_msg(p.tile.mainloop == want[i].want, "[%d, %d, %d]", (int)want[i].m, (int)want[i].n,
-                      (int)want[i].k);
-        if (!tile_streams(&p.tile)) continue;
-        ck_assert(tile_splits(&p.tile) == want[i].splits && p.tile.blocks % want[i].splits == 0);
-        int room = tile_shared_bytes(&p) + 1024, blocks = program_shares_sm(&p) ? 2 : 1;
-        ck_assert_int_le(blocks * room, gemm_machine.shared_bytes + 1024);
-        ck_assert_int_eq(program_states(&p), p.tile.blocks);
-        ck_assert(p.tile.stages >= 3 && (want[i].want == MAINLOOP_GEMV || p.tile.bk % 256 == 0));
-        p.b.steady = true;
-        ck_assert(program_is_early(&p));
+        struct tile t = choose(&p), tried[4];
+        int n = tile_candidates(&p, &gemm_machine, TILES_SKINNY, tried, ARRAY_SIZE(tried));
+        ck_assert_msg(t.mainloop == want[i].want && n == want[i].tried, "[%d, %d, %d] mainloop %d, %d tried",
+                      (int)want[i].m, (int)want[i].n, (int)want[i].k, t.mainloop, n);
+        if (t.mainloop == MAINLOOP_SKINNY) {
+            ck_assert_int_eq(tile_splits(&t), want[i].splits);
+            check_skinny(p, t, false);
+        }
+        for (int j = 0; j < n; j++) {
+            p.tile = tried[j];
+            bool half = 2 * tile_shared_bytes(&p) < gemm_machine.shared_bytes;
+            check_skinny(p, tried[j], half);
+            ck_assert(half || tile_splits(&tried[j]) != want[i].splits || t.mainloop != MAINLOOP_SKINNY);
+        }
     }
-    struct program p = product(8, 4096, 1280);
-    ck_assert_int_eq(streamed(&p).bk, 768); /* two pieces, as equal as they can be */
+}
+END_TEST
+
+START_TEST(few_rows_stream_in_equal_pieces)
+{
+    struct program p = product(8, 22016, 1280);
+    ck_assert_int_eq(choose(&p).bk, 768); /* two pieces, as equal as they can be */
     p.a.k = 8, p.a.row = 1;
-    ck_assert(streamed(&p).mainloop == MAINLOOP_SM90);
-    p = product(8, 4096, 1024);
+    ck_assert(choose(&p).mainloop == MAINLOOP_SM90);
+    p = product(8, 22016, 1024);
+    ck_assert(choose(&p).mainloop == MAINLOOP_SKINNY);
     p.dim[0] = 2;
-    ck_assert(streamed(&p).mainloop == MAINLOOP_SM90);
+    ck_assert(choose(&p).mainloop == MAINLOOP_SM90);
 }
 END_TEST
 
@@ -409,6 +428,7 @@ Suite *tile_suite(void)
     tcase_add_test(t, squares_are_tried_first);
     tcase_add_test(t, a_row_streams);
     tcase_add_test(t, few_rows_stream);
+    tcase_add_test(t, few_rows_stream_in_equal_pieces);
     tcase_add_test(t, every_choice_fits);
     tcase_add_test(t, hopper_takes_what_tensor_maps_can_say);
     tcase_add_test(t, heads_stay_whole);
