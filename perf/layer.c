@@ -7,6 +7,7 @@
  *     block     the layer, with a = attention(qkv): two causal sequences
  *     decode    for one token, layers with weights of their own, one after the other, in one plan; a is v,
  *               as attention to a single token is. Beside it, how long it takes to read as many bytes
+ *     decode8   the same for a token of each of 8 sequences
  *
  * Each runs with the gains of its norms in the epilogues ("coda") and folded into the weights
  * ("folded"). LLaMA's shapes: D 2048, 4096, 8192; 16384 tokens; heads of 128, vocabulary 32768.
@@ -19,16 +20,18 @@
 
 enum { HEAD = 128, VOCABULARY = 32768, TOKENS = 16384, SEQUENCES = 2, CONTEXT = 16 };
 enum { MOST_LAYERS = 32, MOST_WEIGHTS = 13 }; /* of decode; GB */
-enum { PLAIN, SWIGLU, ROPE, LOSS, LAYER, BLOCK, DECODE, VARIANTS };
+enum { PLAIN, SWIGLU, ROPE, LOSS, LAYER, BLOCK, DECODE, DECODE_8, VARIANTS };
 enum { CODA, FOLDED, UNFUSED, BARE, READ };
 
 static const char *const variant_name[VARIANTS] = {
-    "pattern/plain", "pattern/swiglu", "pattern/rope", "pattern/loss", "layer", "block", "decode"};
+    "pattern/plain", "pattern/swiglu", "pattern/rope", "pattern/loss", "layer", "block", "decode", "decode8"};
 static const struct way way[SIDES] = {{"coda", 0, CODA_FOLD_NONE},
                                       {"folded", 0, CODA_FOLD_COPY},
                                       {"unfused", CODA_NO_FUSION | CODA_CUBLASLT, CODA_FOLD_NONE},
                                       {"cublaslt", CODA_NO_FUSION | CODA_CUBLASLT, CODA_FOLD_NONE},
                                       {"read", 0, CODA_FOLD_NONE}};
+
+static bool decodes(const struct figure *f) { return f->variant >= DECODE; }
 
 /* A figure's n is D and its k is F. */
 static int64_t length(const struct figure *f) { return f->variant == BLOCK ? f->m / SEQUENCES : f->m; }
@@ -113,13 +116,13 @@ static double weight_bytes(const struct figure *f)
 static int layers(const struct figure *f)
 {
     double most = MOST_WEIGHTS * 1e9 / weight_bytes(f);
-    return f->variant != DECODE ? 1 : most < MOST_LAYERS ? (int)most : MOST_LAYERS;
+    return !decodes(f) ? 1 : most < MOST_LAYERS ? (int)most : MOST_LAYERS;
 }
 
 static coda_value attention_of(coda_graph *g, const struct figure *f, coda_value qkv)
 {
     if (f->variant == BLOCK) return attended(g, f, qkv);
-    if (f->variant == DECODE) return coda_slice(g, qkv, 1, 2 * f->n, 3 * f->n, 1);
+    if (decodes(f)) return coda_slice(g, qkv, 1, 2 * f->n, 3 * f->n, 1);
     coda_output(g, "qkv", qkv);
     return tokens(g, f, "a", f->n);
 }
@@ -178,12 +181,12 @@ static void read_all(coda_graph *g, const struct figure *f)
 
 static coda_graph *build(const struct figure *f, int side)
 {
-    if (side > BARE && f->variant != DECODE) return NULL;
+    if (side > BARE && !decodes(f)) return NULL;
     if (side > UNFUSED && f->variant == BLOCK) return NULL;
     coda_graph *g = coda_graph_new();
     if (side == READ)
         read_all(g, f);
-    else if (side == BARE && f->variant == DECODE)
+    else if (side == BARE && decodes(f))
         stack(g, f, bare_layer);
     else if (side == BARE)
         bare(g, f);
@@ -387,29 +390,36 @@ static void check_layer(struct figure *f, int rows, const int64_t *row)
     free(y);
 }
 
-/* One row; equal numbers in all layers. */
-static void check_decode(struct figure *f)
+/* Equal numbers in all layers. */
+static void check_decode(struct figure *f, int rows, const int64_t *row)
 {
-    double *x = rows_of(f, "x", 1, &(int64_t){0});
+    double *x = rows_of(f, "x", rows, row);
     for (int l = 0; l < layers(f); l++) {
-        double *qkv = times(f, "w_qkv", 1, normed(f, "gain", 1, x)), *v = room(f->n);
-        memcpy(v, qkv + 2 * f->n, sizeof *v * (size_t)f->n);
-        x = rest_of_layer(f, 1, v, x);
+        double *qkv = times(f, "w_qkv", rows, normed(f, "gain", rows, x)), *v = room(rows * f->n);
+        for (int i = 0; i < rows; i++)
+            memcpy(v + i * f->n, qkv + (3 * i + 2) * f->n, sizeof *v * (size_t)f->n);
+        x = rest_of_layer(f, rows, v, x);
         free(qkv);
     }
-    judge(f, "y", 1, &(int64_t){0}, x);
+    judge(f, "y", rows, row, x);
     free(x);
 }
 
-/* Rows near the start, and the end; for a block, of the second sequence's first CONTEXT. */
+/* Row i of those to check: near the start, and the end; for a block, of the second sequence's first CONTEXT;
+ * of few rows, the first and the last. */
+static int64_t row_to_check(const struct figure *f, int i)
+{
+    if (decodes(f)) return i * (f->m - 1) / (ROWS - 1);
+    return f->variant == BLOCK ? length(f) + i * (CONTEXT / ROWS) : i * (f->m - 1) / ROWS + i;
+}
+
 static void check(struct figure *f)
 {
     int64_t row[ROWS];
     int rows = f->m < ROWS ? 1 : ROWS;
-    for (int i = 0; i < rows; i++)
-        row[i] = f->variant == BLOCK ? length(f) + i * (CONTEXT / ROWS) : i * (f->m - 1) / ROWS + i;
-    if (f->variant == DECODE)
-        check_decode(f);
+    for (int i = 0; i < rows; i++) row[i] = row_to_check(f, i);
+    if (decodes(f))
+        check_decode(f, rows, row);
     else if (f->variant < LAYER)
         check_pattern(f, rows, row);
     else
@@ -424,7 +434,8 @@ int main(int argc, char **argv)
     for (int v = 0; v < VARIANTS; v++)
         for (int i = 0; i < 3; i++) {
             struct figure *f = &figure[n++];
-            *f = (struct figure){.m = v == DECODE ? 1 : TOKENS, .n = d[i], .k = hidden[i], .variant = v};
+            int64_t m = v == DECODE ? 1 : v == DECODE_8 ? 8 : TOKENS;
+            *f = (struct figure){.m = m, .n = d[i], .k = hidden[i], .variant = v};
             f->way = way;
             f->build = build;
             f->check = check;
