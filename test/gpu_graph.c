@@ -112,7 +112,8 @@ int gpu_graph(void)
     char err[JIT_ERROR_SIZE];
     if (!device_open(&dev, err)) return gpu_case(false, "graph", "%s", err);
     emulated = device_emulated(&dev);
-    static const char *const name[] = {"llama_small", "llama_token", "gpt2_small", "bert_small"};
+    static const char *const name[] = {"llama_small", "llama_token", "llama_sequences", "gpt2_small",
+                                       "bert_small"};
     static const char *const large[] = {"gpt2", "bert", "llama"};
     int failed = 0;
     for (int i = 0; i < ARRAY_SIZE(name); i++) failed += block(name[i]);

@@ -160,5 +160,5 @@ int gpu_share(void)
     struct jit_device dev;
     char err[JIT_ERROR_SIZE];
     if (!device_open(&dev, err)) return gpu_case(false, "share", "%s", err);
-    return share("llama_small", &dev) + share("llama_token", &dev);
+    return share("llama_small", &dev) + share("llama_token", &dev) + share("llama_sequences", &dev);
 }

@@ -18,6 +18,7 @@ static const struct block {
     {"examples/graphs/bert.coda", "sm_90a", CODA_FOLD_NONE},
     {"examples/graphs/bert.coda", "sm_90a", CODA_FOLD_COPY},
     {"examples/graphs/llama_token.coda", "sm_90a", CODA_FOLD_NONE},
+    {"examples/graphs/llama_sequences.coda", "sm_90a", CODA_FOLD_NONE},
     {"examples/graphs/llama_small.coda", "sm_80", CODA_FOLD_NONE},
     {"examples/graphs/gpt2_small.coda", "sm_89", CODA_FOLD_NONE},
     {"examples/graphs/bert_small.coda", "sm_100a", CODA_FOLD_NONE},
