@@ -40,9 +40,9 @@ static void print_level_step(const struct printer *e, int i)
             text_printf(e->t, "        const float v%d = coda::load(%s);", i, element(e, port, 'x').s);
         break;
     case STEP_PARTIAL:
-        text_printf(e->t, "        const float v%d = %s::finish_partials<reduce::%s>(g.s%d, %s, %d);", i,
-                    program_row_team(e->p) == 32 ? "block" : "port", port->reduce->name, s->port,
-                    printer_row(e->p, "batch", "m").s, port->blocks);
+        text_printf(e->t, "        const float v%d = block::finish_partials<reduce::%s, %d, %d>(g.s%d, %s);",
+                    i, port->reduce->name, port->blocks, program_row_team(e->p), s->port,
+                    printer_row(e->p, "batch", "m").s);
         break;
     case STEP_MAP:
         text_printf(e->t, "        const float v%d = ", i);

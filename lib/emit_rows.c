@@ -150,6 +150,7 @@ static void print_flat(struct emitter *e)
               w->threads, suffix, (wide)(w->rows * w->pieces), suffix, w->threads, suffix);
     print_place(e);
     rows_starts(e);
+    rows_partials(e);
     rows_row_values(e, 0);
     if (rows_needs(w, e->p, 0, e->needed)) rows_piece(e, 0);
     rows_close(e);
@@ -167,19 +168,34 @@ static void print_states(struct emitter *e, int phase)
     }
 }
 
-static void print_walk(struct emitter *e, int phase)
+static void open_walk(struct emitter *e)
 {
     const struct rows_walk *w = &e->w;
     const char *type = w->columns + w->team * w->width < INT32_MAX ? "int" : "i64";
     bool whole = w->items * w->team == w->pieces, unroll = w->items * w->width <= 64;
-    print_states(e, phase);
-    if (!rows_needs(w, e->p, phase, e->needed) || !w->pieces) return;
     rows_line(e, unroll ? "#pragma unroll" : "#pragma unroll 2");
     rows_open(e, "for (%s i = 0; i < %lld; i++)", type, (wide)w->items);
     struct word at = w->team > 1 ? emit_word("(i * %d + lane)", w->team) : emit_word("i");
     rows_line(e, "const %s c = %s%s;", type, at.s, times(w->width).s);
     if (!whole) rows_line(e, "if (c >= %lld) continue;", (wide)w->columns);
+}
+
+static void print_walk(struct emitter *e, int phase)
+{
+    print_states(e, phase);
+    if (!rows_needs(&e->w, e->p, phase, e->needed) || !e->w.pieces) return;
+    open_walk(e);
     rows_piece(e, phase);
+    rows_close(e);
+}
+
+static void print_ahead(struct emitter *e)
+{
+    bool any = false;
+    for (int i = 0; i < e->p->steps; i++) any = any || e->w.ahead[i];
+    if (!any || !e->w.pieces) return;
+    open_walk(e);
+    rows_read_ahead(e);
     rows_close(e);
 }
 
@@ -191,11 +207,14 @@ static void print_team(struct emitter *e)
                        : w->team == 1 ? emit_word("(i64)blockIdx.x * %d + threadIdx.x", teams)
                                       : emit_word("(i64)blockIdx.x * %d + threadIdx.x / %d", teams, w->team);
     if (w->team > 1)
-        rows_line(e, teams == 1 ? "const int lane = threadIdx.x;" : "const int lane = threadIdx.x %% 32;");
+        rows_line(e, teams == 1 ? "const int lane = threadIdx.x;" : "const int lane = threadIdx.x %% %d;",
+                  w->team);
     rows_open(e, "for (i64 row = %s; row < %lld; row += (i64)gridDim.x%s)", mine.s, (wide)w->rows,
               times(teams).s);
     rows_starts(e);
     rows_kept(e);
+    print_ahead(e);
+    rows_partials(e);
     for (int phase = 0; phase < w->phases; phase++) {
         rows_row_values(e, phase);
         print_walk(e, phase);

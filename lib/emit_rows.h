@@ -23,8 +23,10 @@ void rows_close(struct emitter *e);
 struct word rows_float(float x);
 const char *rows_index_type(const struct emitter *e); /* of pieces of the domain                   */
 void rows_starts(struct emitter *e);                  /* where this row starts in each port        */
+void rows_partials(struct emitter *e);                /* states of the row, to be finished         */
 void rows_row_values(struct emitter *e, int phase);   /* and the stores of such                    */
 void rows_kept(struct emitter *e);                    /* room for kept loads                       */
+void rows_read_ahead(struct emitter *e);              /* into it, what the first walk needs at c   */
 void rows_piece(struct emitter *e, int phase);        /* the walk's column values at c             */
 
 #endif

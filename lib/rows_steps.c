@@ -284,22 +284,55 @@ static void print_row_store(struct emitter *e, int i)
 
 /* ---- Row values ---- */
 
+/* Which states of a row a lane begins with. */
+static struct word first_state(const struct emitter *e, const struct port *port)
+{
+    int lanes = rows_lanes(port);
+    if (lanes == 1) return emit_word("0");
+    return lanes < e->w.team ? emit_word("lane %% %d", lanes) : emit_word("lane");
+}
+
+static void load_partial(struct emitter *e, int i)
+{
+    const struct port *port = port_of(e, &e->p->step[i]);
+    rows_line(e, "port::Partials<reduce::%s, %d, %d> s%d;", port->reduce->name, port->blocks,
+              rows_lanes(port), i);
+    rows_line(e, "s%d.load(a.a%d, row, %s);", i, e->argument[e->p->step[i].port], first_state(e, port).s);
+}
+
+static void finish_partial(struct emitter *e, int i)
+{
+    const struct port *port = port_of(e, &e->p->step[i]);
+    rows_line(e, "const float v%d = rows::finish<reduce::%s, %d>(s%d.merged(a.a%d, row, %s));", i,
+              port->reduce->name, rows_lanes(port), i, e->argument[e->p->step[i].port],
+              first_state(e, port).s);
+}
+
 static void print_row_step(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
     switch (s->kind) {
     case STEP_LOAD: print_load(e, i); break;
     case STEP_MAP: print_map(e, i); break;
-    case STEP_PARTIAL:
-        rows_line(e, "const float v%d = port::finish_partials<reduce::%s>(a.a%d, row, %d);", i,
-                  port_of(e, s)->reduce->name, e->argument[s->port], port_of(e, s)->blocks);
-        break;
+    case STEP_PARTIAL: finish_partial(e, i); break;
     case STEP_REDUCE:
         rows_line(e, "const float v%d = rows::finish<reduce::%s, %d>(s%d);", i, s->prim->name, e->w.team, i);
         break;
     default: break;
     }
     print_gather_starts(e, i);
+}
+
+/* All statistics are on their way at once: ptxas moves no load down past __syncwarp, but else it would. */
+void rows_partials(struct emitter *e)
+{
+    bool any = false;
+    for (int i = 0; i < e->p->steps; i++) {
+        if (!e->w.live[i] || e->p->step[i].kind != STEP_PARTIAL) continue;
+        load_partial(e, i);
+        any = true;
+    }
+    if (any && e->w.team > 1) rows_line(e, "__syncwarp();");
 }
 
 void rows_row_values(struct emitter *e, int phase)
@@ -322,9 +355,10 @@ void rows_kept(struct emitter *e)
         if (e->w.kept[i]) rows_line(e, "float x%d[%lld][%d];", i, (wide)e->w.items, e->w.width);
 }
 
-/* A kept load is read by the first walk that needs it. */
+/* A kept load is read ahead, or by the first walk that needs it. */
 static bool was_read(const struct emitter *e, int i, int phase)
 {
+    if (e->w.ahead[i]) return true;
     for (int before = 0; e->w.kept[i] && before < phase; before++)
         if (rows_needs(&e->w, e->p, before, e->scratch) && e->scratch[i]) return true;
     return false;
@@ -341,6 +375,12 @@ static void read_piece(struct emitter *e, int i)
         rows_line(e, "%sport::load_piece(%s, p%d + c);", guard.s, x.s, s->port);
     else
         rows_line(e, "%s%s[0] = load(%s);", guard.s, x.s, address(e, s->port).s);
+}
+
+void rows_read_ahead(struct emitter *e)
+{
+    for (int i = 0; i < e->p->steps; i++)
+        if (e->w.ahead[i]) read_piece(e, i);
 }
 
 /* Where the piece stands in its pairs, and its partners if they are not in it. */

@@ -9,9 +9,10 @@
 enum {
     TEAM_MOST = 512,
     TEAM_ITEMS = 4,    /* pieces a thread of a block should have                                    */
-    BLOCK_SMALL = 128, /* threads of a block whose teams are warps or single threads               */
+    BLOCK_SMALL = 128, /* threads of a block whose teams are warps, parts of these, or threads     */
     BLOCK_FLAT = 256,
-    KEPT_FLOATS = 64, /* registers for loads that later phases use again                           */
+    KEPT_FLOATS = 64, /* registers for loads that are used again, or made ahead                   */
+    LANE_STATES = 4,  /* of a row, that one lane may merge before another helps it                 */
     PIECE_MOST = 8
 };
 
@@ -238,14 +239,38 @@ static void choose_width(struct rows_walk *w, const struct program *p)
 
 /* ---- Teams ---- */
 
+int rows_lanes(const struct port *port)
+{
+    int lanes = 1;
+    while (lanes < 32 && lanes * LANE_STATES < port->blocks) lanes *= 2;
+    return lanes;
+}
+
+static int most_lanes(const struct rows_walk *w, const struct program *p)
+{
+    int most = 1;
+    for (int i = 0; i < p->steps; i++)
+        if (w->live[i] && p->step[i].kind == STEP_PARTIAL)
+            most = MAX(most, rows_lanes(&p->port[p->step[i].port]));
+    return most;
+}
+
+/* All lanes of a warp take part in a fold, so each has a row. */
+static int whole_warps(const struct rows_walk *w, int team)
+{
+    while (team > 1 && team < 32 && w->rows % (32 / team)) team *= 2;
+    return team;
+}
+
 static void choose_team(struct rows_walk *w, const struct program *p)
 {
+    int lanes = most_lanes(w, p);
     bool walks = is_live(w, p, STEP_REDUCE) || (is_live(w, p, STEP_PARTIAL) && has_column_store(w, p));
     w->threads = BLOCK_FLAT;
     w->items = 1;
-    if (!walks) return;
+    if (!walks && lanes == 1) return;
     w->threads = BLOCK_SMALL;
-    w->team = w->pieces <= 2 ? 1 : w->pieces <= 2 * 32 ? 32 : BLOCK_SMALL;
+    w->team = w->pieces <= 2 ? whole_warps(w, lanes) : w->pieces <= 2 * 32 ? 32 : BLOCK_SMALL;
     while (w->team >= BLOCK_SMALL && w->team < TEAM_MOST && w->pieces > TEAM_ITEMS * w->team) w->team *= 2;
     w->threads = MAX(w->threads, w->team);
     w->items = CEIL_DIV(w->pieces, w->team);
@@ -253,7 +278,13 @@ static void choose_team(struct rows_walk *w, const struct program *p)
 
 static bool is_column_load(const struct step *s) { return s->kind == STEP_LOAD && !rows_is_row(s); }
 
-/* Loads of more than one phase, as long as they fit. */
+/* May the first walk's load i be made before there are row values? A table's needs one. */
+static bool may_lead(const struct rows_walk *w, const struct program *p, const bool *needed, int i)
+{
+    return w->team && needed[i] && p->port[p->step[i].port].kind == PORT_LOAD && is_live(w, p, STEP_PARTIAL);
+}
+
+/* Loads of more than one phase, and those to be made ahead, as long as they fit. */
 static void choose_kept(struct rows_walk *w, const struct program *p, bool *needed, int *uses)
 {
     int64_t floats = 0, each = w->items * w->width;
@@ -261,10 +292,13 @@ static void choose_kept(struct rows_walk *w, const struct program *p, bool *need
         rows_needs(w, p, phase, needed);
         for (int i = 0; i < p->steps; i++) uses[i] += needed[i];
     }
+    rows_needs(w, p, 0, needed);
     for (int i = 0; i < p->steps; i++) {
         const struct step *s = &p->step[i];
-        if (!is_column_load(s) || uses[i] < 2 || (w->width > 1 && !w->packed[s->port])) continue;
-        w->kept[i] = floats + each <= KEPT_FLOATS;
+        if (!is_column_load(s) || (w->width > 1 && !w->packed[s->port])) continue;
+        bool leads = may_lead(w, p, needed, i);
+        w->kept[i] = (leads || uses[i] > 1) && floats + each <= KEPT_FLOATS;
+        w->ahead[i] = leads && w->kept[i];
         if (w->kept[i]) floats += each;
     }
 }
@@ -275,6 +309,7 @@ coda_status rows_walk(struct rows_walk *w, struct arena *arena, const struct pro
     w->stride = arena_alloc(arena, sizeof *w->stride * (size_t)p->ports);
     w->live = ARENA_NEW(arena, bool, p->steps);
     w->kept = ARENA_NEW(arena, bool, p->steps);
+    w->ahead = ARENA_NEW(arena, bool, p->steps);
     w->phase = ARENA_NEW(arena, int, p->steps);
     w->packed = ARENA_NEW(arena, bool, p->ports);
     bool *needed = ARENA_NEW(arena, bool, p->steps);

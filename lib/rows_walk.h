@@ -13,6 +13,9 @@
  * for each phase: a value is of phase k if it needs k reductions of its row to be finished before.
  * Later walks compute column values again from their loads; a load that they share and that fits is kept
  * in registers.
+ *
+ * States of a row that tiles have made are merged by lanes of its team, more than a few by several. What
+ * the first walk loads is then asked for ahead of them, and kept.
  */
 struct rows_walk {
     int rank;
@@ -25,11 +28,14 @@ struct rows_walk {
     bool *live;   /* steps: some store needs it                                */
     int *phase;   /* steps: of the value; of a store, of what it stores         */
     bool *kept;   /* steps: a load that a thread keeps for later phases        */
+    bool *ahead;  /* steps: ... and that it makes before its row's values      */
     bool *packed; /* ports: pieces move as a whole                             */
 };
 
 coda_status rows_walk(struct rows_walk *w, struct arena *arena, const struct program *p);
 
+/* How many lanes of a team merge the states of a row's port. */
+int rows_lanes(const struct port *port);
 /* One value for the row, not one for each column. */
 bool rows_is_row(const struct step *s);
 /* Does the walk of this phase go over columns, and which column values does it compute? */

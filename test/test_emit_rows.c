@@ -86,6 +86,30 @@ START_TEST(teams_grow_with_their_rows)
 }
 END_TEST
 
+/* Four states to a lane, but whole warps of rows. */
+START_TEST(lanes_share_the_states_of_a_row)
+{
+    expect("finishing, one row", "Partials<reduce::log_sum_exp, 257, 32>", true);
+    expect("finishing, one row", "Partials<reduce::select, 3, 1>", true);
+    expect("finishing, one row", "32 threads for a row", true);
+    expect("finishing, many rows", "8 threads for a row", true);
+    expect("finishing, pairs of lanes", "2 threads for a row", true);
+    expect("finishing, half warps", "16 threads for a row", true);
+    expect("finishing, odd rows", "32 threads for a row", true);
+    expect("finishing, columns", "8 threads for a row", true);
+    expect("normalising", "Partials<reduce::log_sum_exp, 3, 1>", true);
+    expect("normalising, large", "512 threads for a row", true);
+}
+END_TEST
+
+START_TEST(loads_go_ahead_of_states)
+{
+    expect("finishing, loss", "x2[i][0] = load(", true);
+    expect("centring", "port::load_piece(x4[i], p2 + c)", true);
+    expect("normalising, large", "[i]", false);
+}
+END_TEST
+
 START_TEST(a_load_of_two_phases_is_kept_if_it_fits)
 {
     expect("rms norm, wide", "float x0[4][8]", true);
@@ -180,6 +204,8 @@ Suite *emit_rows_suite(void)
     tcase_add_test(t, pieces_are_as_wide_as_memory_allows);
     tcase_add_test(t, dimensions_join_where_strides_allow);
     tcase_add_test(t, teams_grow_with_their_rows);
+    tcase_add_test(t, lanes_share_the_states_of_a_row);
+    tcase_add_test(t, loads_go_ahead_of_states);
     tcase_add_test(t, a_load_of_two_phases_is_kept_if_it_fits);
     tcase_add_test(t, empty_domains_are_not_launched);
     tcase_add_test(t, same_program_same_text);

@@ -219,27 +219,113 @@ static void deep_sums(struct rig *r)
 
 /* ---- States of a GEMM's tiles ---- */
 
-static int states(struct rig *r, int64_t rows, int blocks, int state)
+/* Random ones as tiles leave them: counts and sums are positive, one tile of a row may hold the selected. */
+static int states(struct rig *r, const char *reduce, int blocks)
 {
-    return rig_buffer(r, CODA_F32, rows * blocks * state, 7);
+    int64_t rows = 1;
+    int size = prim_find(reduce)->state;
+    for (int d = 0; d + 1 < r->p.rank; d++) rows *= r->p.dim[d];
+    int b = rig_buffer(r, CODA_F32, rows * blocks * size, 7 + (unsigned)blocks);
+    for (int64_t i = 0; i < rows * blocks * size; i++) {
+        double x = rig_get(r, b, i);
+        if (!strcmp(reduce, "select"))
+            rig_set(r, b, i, i / blocks % blocks == i % blocks ? x : 0);
+        else if (!strcmp(reduce, "m2"))
+            rig_set(r, b, i, i % 3 == 0 ? (double)(i % 7) : i % 3 == 1 ? x : 3 + x);
+        else if (strcmp(reduce, "max") && (size == 1 || i % size))
+            rig_set(r, b, i, 3 + x);
+    }
+    return b;
+}
+
+static int finish(struct rig *r, const char *reduce, int blocks)
+{
+    return rig_partial(r, reduce, states(r, reduce, blocks), blocks);
 }
 
 static void finishing(struct rig *r)
 {
     float params[] = {1.0f / 512, 1e-6f};
     rig_init(r, PROGRAM_ROWS, 2, DIMS(130, 1));
-    int b = states(r, 130, 4, 1);
-    for (int64_t i = 0; i < r->elements[b]; i++) rig_set(r, b, i, 100 + rig_get(r, b, i));
-    store_rows(r, rig_map(r, "rsqrt_mean", rig_partial(r, "sum_sq", b, 4), -1, params));
+    store_rows(r, rig_map(r, "rsqrt_mean", finish(r, "sum_sq", 4), -1, params));
 }
 
-static void normalising(struct rig *r)
+/* Every reduction, each with as many states as it likes. */
+static void finishing_all(struct rig *r, int64_t rows, int lse, int m2, int sum, int select, int max)
 {
-    rig_init(r, PROGRAM_ROWS, 2, DIMS(21, 640));
-    int b = states(r, 21, 3, 2);
-    for (int64_t i = 1; i < r->elements[b]; i += 2) rig_set(r, b, i, 3 + rig_get(r, b, i));
-    int lse = rig_partial(r, "log_sum_exp", b, 3);
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(rows, 1));
+    store_rows(r, finish(r, "log_sum_exp", lse));
+    store_rows(r, finish(r, "m2", m2));
+    store_rows(r, finish(r, "sum", sum));
+    store_rows(r, finish(r, "select", select));
+    store_rows(r, finish(r, "max", max));
+}
+
+static void finishing_one(struct rig *r) { finishing_all(r, 1, 257, 33, 31, 3, 1); }
+static void finishing_few(struct rig *r) { finishing_all(r, 3, 1, 3, 33, 31, 257); }
+static void finishing_eight(struct rig *r) { finishing_all(r, 8, 31, 257, 1, 33, 3); }
+static void finishing_many(struct rig *r) { finishing_all(r, 1000, 31, 3, 1, 20, 17); }
+static void finishing_pairs(struct rig *r) { finishing_all(r, 448, 5, 8, 7, 6, 5); }
+static void finishing_halves(struct rig *r) { finishing_all(r, 130, 3, 33, 64, 1, 31); }
+static void finishing_odd(struct rig *r) { finishing_all(r, 999, 3, 31, 33, 8, 5); }
+static void finishing_long(struct rig *r) { finishing_all(r, 5, 1100, 513, 4000, 545, 2048); }
+
+/* A loss from the states of its logits: what is loaded and stored is in the one column. */
+static void finishing_loss(struct rig *r)
+{
+    float params[] = {-100, 1000};
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(9, 1));
+    int targets = rig_ids(r, 9, 1000, 5);
+    rig_set(r, targets, 3, -100);
+    int lse = finish(r, "log_sum_exp", 256), pick = finish(r, "select", 256);
+    int target = rig_load(r, targets, 0, DIMS(1, 1)), loss = rig_map(r, "nll", lse, pick, params);
+    r->step[loss].in[2] = target;
+    r->step[loss].nin = 3;
+    r->step[loss].cls = CLASS_TILE;
+    rig_store(r, loss, rig_buffer(r, CODA_F32, 9, 0), 0, DIMS(1, 1));
+}
+
+/* Rows three dimensions deep, and a statistic of the two columns beside one that tiles made. */
+static void finishing_columns(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 4, DIMS(3, 4, 5, 2));
+    int x = rig_load(r, rig_buffer(r, CODA_BF16, 3 * 100, 1), 0, DIMS(100, 4, 20, 2));
+    int sum = rig_reduce(r, "sum_sq", x, -1), y = rig_map(r, "sub", x, finish(r, "sum", 13), NULL);
+    store_matrix(r, rig_map(r, "mul", y, sum, NULL), CODA_F32);
+    rig_store_row(r, sum, rig_buffer(r, CODA_F32, 60, 0), 0, DIMS(1, 15, 3, 0));
+}
+
+static void normalising(struct rig *r, int64_t columns, int blocks)
+{
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(21, columns));
+    int lse = finish(r, "log_sum_exp", blocks);
     store_matrix(r, rig_map(r, "exp_sub", matrix(r, CODA_BF16, 1), lse, NULL), CODA_F32);
+}
+
+static void normalising_few(struct rig *r) { normalising(r, 640, 3); }
+static void normalising_warps(struct rig *r) { normalising(r, 96, 257); }
+static void normalising_large(struct rig *r) { normalising(r, 40000, 33); }
+
+/* As a layer norm does whose statistics a GEMM has made. */
+static void centring(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(12, 1024));
+    float inverse = 1.0f / 1024, params[] = {1.0f / 1024, 1e-5f};
+    int mean = rig_map(r, "scale", finish(r, "sum", 16), -1, &inverse);
+    int rstd = rig_map(r, "rsqrt_mean", finish(r, "m2", 16), -1, params);
+    int x = rig_map(r, "sub", matrix(r, CODA_BF16, 1), mean, NULL);
+    int y = rig_map(r, "mul", rig_map(r, "mul", x, rstd, NULL), column_vector(r, CODA_F32, 3), NULL);
+    store_matrix(r, y, CODA_BF16);
+}
+
+/* As many registers as loads and states ahead of them can want. */
+static void centring_large(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(2, 32768));
+    float params[] = {1.0f / 32768, 1e-5f};
+    int x = rig_map(r, "sub", matrix(r, CODA_BF16, 1), finish(r, "log_sum_exp", 512), NULL);
+    int rstd = rig_map(r, "rsqrt_mean", finish(r, "m2", 512), -1, params);
+    store_matrix(r, rig_map(r, "mul", x, rstd, NULL), CODA_BF16);
 }
 
 /* ---- Tables ---- */
@@ -357,7 +443,21 @@ const struct rows_case rows_cases[] = {
     {"cross entropy", cross_entropy},
     {"deep sums", deep_sums},
     {"finishing", finishing},
-    {"normalising", normalising},
+    {"finishing, one row", finishing_one},
+    {"finishing, few rows", finishing_few},
+    {"finishing, eight rows", finishing_eight},
+    {"finishing, many rows", finishing_many},
+    {"finishing, pairs of lanes", finishing_pairs},
+    {"finishing, half warps", finishing_halves},
+    {"finishing, odd rows", finishing_odd},
+    {"finishing, long rows", finishing_long},
+    {"finishing, loss", finishing_loss},
+    {"finishing, columns", finishing_columns},
+    {"normalising", normalising_few},
+    {"normalising, warps", normalising_warps},
+    {"normalising, large", normalising_large},
+    {"centring", centring},
+    {"centring, large", centring_large},
     {"embedding", embedding},
     {"embedding, odd", embedding_odd},
     {"embedding, norm", embedding_norm},

@@ -49,15 +49,15 @@ template <class R, i32 warps> DEV void fold_warps(typename R::State &s, float *s
     __syncthreads();
 }
 
-// A row's statistic from the states that several tiles made of it (see port/vector.cuh). Each lane of the
-// warp merges every 32nd, then they fold: all are on their way from memory at once.
-template <class R> DEV float finish_partials(const float *p, i64 row, i64 blocks)
+// A row's statistic from the states that several tiles made of it (see port/vector.cuh), merged by
+// neighbouring lanes, each of which then has it.
+template <class R, i32 blocks, i32 lanes> DEV float finish_partials(const float *p, i64 row)
 {
-    typename R::State s;
-    R::init(s);
-#pragma unroll 8
-    for (i64 b = threadIdx.x % 32; b < blocks; b += 32) R::merge(s, port::load_partial<R>(p, row, b, blocks));
-    fold_lanes<R, 32>(s);
+    const i32 lane = threadIdx.x % lanes;
+    port::Partials<R, blocks, lanes> states;
+    states.load(p, row, lane);
+    typename R::State s = states.merged(p, row, lane);
+    fold_lanes<R, lanes>(s);
     return R::finish(s);
 }
 

@@ -4,6 +4,7 @@
 // vector broadcasts along the rows: a thread loads the values of its columns once, in pairs where it
 // owns pairs. Outside 0..count-1 a load gives 0 and a store does nothing.
 #pragma once
+#include "port/tile.cuh"
 #include "types.cuh"
 
 namespace coda::port {
@@ -22,7 +23,7 @@ template <class T> DEV Pair load_pair_at(const T *p, i64 stride, i64 i, i64 coun
 }
 
 // Row statistics made by several tiles: float [row][block][R::state], one state for each block of columns.
-// They are merged from the first block to the last, so that the result never depends on who came first.
+// They are merged in an order of their places alone, so that the result never depends on who came first.
 template <class R>
 DEV void store_partial(float *p, i64 row, i64 block, i64 blocks, const typename R::State &s)
 {
@@ -34,17 +35,48 @@ template <class R> DEV typename R::State load_partial(const float *p, i64 row, i
 {
     const float *from = p + (row * blocks + block) * R::state;
     typename R::State s;
+    if constexpr (R::state % 2 == 0)
+        load_piece(s.v, from);
+    else
 #pragma unroll
-    for (i32 i = 0; i < R::state; i++) s.v[i] = from[i];
+        for (i32 i = 0; i < R::state; i++) s.v[i] = from[i];
     return s;
 }
-template <class R> DEV float finish_partials(const float *p, i64 row, i64 blocks)
-{
-    typename R::State s;
-    R::init(s);
-#pragma unroll 16 // loads that do not wait for each other
-    for (i64 b = 0; b < blocks; b++) R::merge(s, load_partial<R>(p, row, b, blocks));
-    return R::finish(s);
-}
+
+// What one of `lanes` merges of a row's states: every lanes-th. load() has up to 16 of them on their way
+// from memory at once. merged() joins neighbours, then pairs of these and so on, which wait less for each
+// other than one after another.
+template <class R, i32 blocks, i32 lanes> struct Partials {
+    static constexpr i32 share = blocks > lanes ? (blocks + lanes - 1) / lanes : 1;
+    static constexpr i32 loads = (share + 15) / 16, count = (share + loads - 1) / loads;
+    typename R::State part[count];
+
+    DEV void load(const float *p, i64 row, i32 first)
+    {
+#pragma unroll
+        for (i32 i = 0; i < count; i++) {
+            R::init(part[i]);
+            if (first + i * lanes < blocks) part[i] = load_partial<R>(p, row, first + i * lanes, blocks);
+        }
+    }
+    DEV void join()
+    {
+#pragma unroll
+        for (i32 near = 1; near < count; near *= 2)
+#pragma unroll
+            for (i32 i = 0; i + near < count; i += 2 * near) R::merge(part[i], part[i + near]);
+    }
+    DEV typename R::State merged(const float *p, i64 row, i32 lane)
+    {
+        join();
+        typename R::State s = part[0];
+        for (i32 i = count; i < share; i += count) {
+            load(p, row, lane + i * lanes);
+            join();
+            R::merge(s, part[0]);
+        }
+        return s;
+    }
+};
 
 } // namespace coda::port

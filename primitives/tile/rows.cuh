@@ -5,11 +5,11 @@
 
 namespace coda::rows {
 
-// A row's statistic from the states of its team's threads, the same bits in each thread. A team is one
-// thread, one warp, or the whole block.
+// A row's statistic from the states of its team's threads, the same bits in each thread. A team is up to
+// 32 neighbouring lanes, a power of 2, or the whole block.
 template <class R, int team> DEV float finish(typename R::State s)
 {
-    if constexpr (team == 32) block::fold_lanes<R, 32>(s);
+    if constexpr (team <= 32) block::fold_lanes<R, team>(s);
     if constexpr (team > 32) {
         __shared__ float states[team / 32 * R::state];
         block::fold_warps<R, team / 32>(s, states);
