@@ -87,8 +87,8 @@ static struct map_spec b_map(const struct program *p)
     return m;
 }
 
-/* A unit of the epilogue, 64 rows. */
-static struct map_spec unit_map(const struct program *p, const struct port *port)
+/* Of a unit of the epilogue: all 64 rows, or a warp's. */
+static struct map_spec unit_map(const struct program *p, const struct port *port, int rows)
 {
     struct map_spec m = {.buffer = port->buffer, .offset = port->offset, .dtype = port->dtype, .rank = 3};
     m.swizzle = 2 * unit_columns(p);
@@ -98,8 +98,7 @@ static struct map_spec unit_map(const struct program *p, const struct port *port
     m.stride[0] = 1;
     m.stride[1] = port->stride[1];
     m.stride[2] = p->dim[0] > 1 ? port->stride[0] : port->stride[1] * p->dim[1];
-    m.box[0] = unit_columns(p), m.box[1] = 64;
-    m.box[2] = 1;
+    m.box[0] = unit_columns(p), m.box[1] = rows, m.box[2] = 1;
     return m;
 }
 
@@ -111,9 +110,9 @@ static void add_maps(struct program *p)
     k->map[k->maps++] = b_map(p);
     for (int i = 0; i < p->steps; i++)
         if (p->step[i].kind == STEP_STORE && store_is_staged(p, i))
-            k->map[k->maps++] = unit_map(p, &p->port[p->step[i].port]);
+            k->map[k->maps++] = unit_map(p, &p->port[p->step[i].port], 16);
     int fetched = fetched_load(p);
-    if (fetched >= 0) k->map[k->maps++] = unit_map(p, &p->port[p->step[fetched].port]);
+    if (fetched >= 0) k->map[k->maps++] = unit_map(p, &p->port[p->step[fetched].port], 64);
 }
 
 /* ---- The parameter struct ---- */

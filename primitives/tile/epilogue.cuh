@@ -5,8 +5,9 @@
 //     prepare   row(), col() and half() fill shared memory, once for each row and column
 //     drain     for each unit, 64 rows of a chunk of columns: load(), cell() and apply() for every slot,
 //               store(); then merge the reductions' states across the four lanes that share a row, and save()
-// Stores are direct, or staged: 16-bit tiles go through swizzled shared memory and leave by TMA. Loads are
-// direct, or fetched, which is the same the other way (see fetch.cuh). The accumulators are a wgmma
+// Stores are direct, or staged: 16-bit tiles go through swizzled shared memory and leave by TMA, 16 rows of
+// each warp, which waits for no other. Loads are direct, or fetched, which is the same the other way (see
+// fetch.cuh). The accumulators are a wgmma
 // fragment (see ptx/wgmma.cuh) for every mainloop.
 #pragma once
 
@@ -334,12 +335,11 @@ template <class C, class E> struct Drain {
     }
 
     // Before a slot is overwritten TMA has read it. A tile starts with slot 0, wherever the last one ended.
-    // Of two slots, closing one says that the other is free again.
     DEV void open_unit(int unit) const
     {
-        if (ring > 1 && unit > 0) return;
-        if (thread == 0) ptx::tma_store_wait_read<0>();
-        meet();
+        if (unit > 0 && unit < ring) return;
+        if (lane == 0) unit ? ptx::tma_store_wait_read<ring - 1>() : ptx::tma_store_wait_read<0>();
+        __syncwarp();
     }
     DEV static int buffer_column(const Tile &t, int chunk, int buffer)
     {
@@ -348,15 +348,15 @@ template <class C, class E> struct Drain {
     }
     DEV void close_unit(const Tile &t, int chunk, int block, int slot) const
     {
+        const int first = first_row + 64 * block + 16 * warp;
         ptx::fence_async_shared();
-        if (ring > 1 && thread == 0) ptx::tma_store_wait_read<0>();
-        meet();
-        if (thread != 0) return;
+        __syncwarp();
+        if (lane != 0) return;
 #pragma unroll
         for (int i = 0; i < E::staged * buffers; i++)
-            ptx::tma_store(&args.stores[i / buffers], stage + (slot * E::staged * buffers + i) * buffer_bytes,
-                           buffer_column(t, chunk, i % buffers), t.m * C::bm + first_row + 64 * block,
-                           t.batch);
+            ptx::tma_store(&args.stores[i / buffers],
+                           stage + (slot * E::staged * buffers + i) * buffer_bytes + 16 * warp * pitch,
+                           buffer_column(t, chunk, i % buffers), t.m * C::bm + first, t.batch);
         ptx::tma_store_commit();
     }
 

@@ -362,7 +362,7 @@ template <class C, class E, class S, class X> struct GemmSm90 {
             } else if (Walk::exists(t)) drain_of(group).drain(acc, t, turn);
             else drain_of(group).skip(turn);
         }
-        if (E::staged && threadIdx.x % 128 == 0) ptx::tma_store_wait<0>();
+        if (E::staged && threadIdx.x % 32 == 0) ptx::tma_store_wait<0>();
     }
 
     DEV void run() const
