@@ -225,6 +225,7 @@ static void print_config(const struct program *p, struct text *t)
     if (c->across || c->serpentine)
         text_printf(t, "    static constexpr bool across = %s, serpentine = %s;\n", truth(c->across),
                     truth(c->serpentine));
+    if (c->once) text_append(t, "    static constexpr bool once = true;\n");
     if (sm90) {
         text_printf(t, "    static constexpr int a_rows = %d, splits = %d;\n", tile_a_rows(p),
                     tile_splits(c));
@@ -316,7 +317,7 @@ static void measure(struct program *p, const struct machine *m)
     int each = residents(p, m);
     k->grid = program_blocks(p);
     k->cluster = tile_cluster(t);
-    k->persistent = sm90 && each == 1 && tile_splits(t) == 1;
+    k->persistent = sm90 && each == 1 && tile_splits(t) == 1 && !t->once;
     if (tile_streams(t)) k->grid = t->blocks;
     if (each == 2 && tile_splits(t) == 1 && m->sms > 0) k->grid = MIN(k->grid, 2 * m->sms);
 }

@@ -205,13 +205,30 @@ static int stream_shared_bytes(const struct program *p)
     return t->stages * (slot + 16) + sums + values_bytes(p, rows, columns) + 168;
 }
 
+/* Of 64 rows, that one consumer drains. */
+static int units(const struct program *p)
+{
+    return out_columns(p) / chunk_columns(p) * (group_rows(&p->tile) / 64);
+}
+
 static int stage_bytes(const struct program *p)
 {
     int columns = p->tile.groups > 2 ? FETCH_FEW_COLUMNS : FETCH_COLUMNS;
     int staged = count_staged(p), fetched = fetched_load(p) >= 0 ? columns / unit_columns(p) : 0;
-    int units = out_columns(p) / chunk_columns(p) * (group_rows(&p->tile) / 64);
-    bool two = staged * chunk_columns(p) <= 64 && units > 1;
-    return ((two ? 2 : 1) * staged + fetched) * chunk_bytes(p);
+    bool two = staged * chunk_columns(p) <= 64 && units(p) > 1;
+    return p->tile.once ? 0 : ((two ? 2 : 1) * staged + fetched) * chunk_bytes(p);
+}
+
+/* As in epilogue.cuh: what is fetched, and in further slots a unit of what each consumer stores. */
+bool program_spares(const struct program *p)
+{
+    const struct tile *t = &p->tile;
+    int consumers = t->pingpong ? 1 : t->groups, taken = 0;
+    int pieces = count_staged(p) * (chunk_columns(p) / unit_columns(p)) * consumers;
+    int each = MAX(tile_a_rows(p), t->bn) / unit_columns(p);
+    if (!pieces || !each) return false;
+    if (fetched_load(p) >= 0) taken = CEIL_DIV(units(p) * consumers, each);
+    return (t->stages - taken) * each >= pieces;
 }
 
 int program_states(const struct program *p)

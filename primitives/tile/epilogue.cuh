@@ -20,6 +20,7 @@
 #include "tile/columns.cuh"
 #include "tile/fetch.cuh"
 #include "tile/raster.cuh"
+#include "tile/spare.cuh"
 
 namespace coda {
 
@@ -134,11 +135,27 @@ template <class C, class E> struct Drain {
     static constexpr bool is_long = K::lanes == 2 || sizeof(typename E::State) > sizeof(float);
     static constexpr bool is_much = is_long && blocks * C::bn > 192;
     static constexpr int copies = is_much && (K::gated ? has_state : whole || !K::apart) ? 1 : chunks;
-    static constexpr int ring = E::staged * chunk_columns <= 64 && units > 1 ? 2 : 1;
-    static constexpr int store_bytes = ring * buffers * E::staged * buffer_bytes;
+    static constexpr int pieces = E::staged * buffers; // of a unit, that are stored
     static constexpr int fetch_slots = (C::groups > 2 ? 64 : 128) / C::unit;
-    using Ring = FetchRing<units, buffer_bytes, fetch_slots>;
-    static constexpr int stage_bytes = store_bytes + (E::fetched ? fetch_slots * buffer_bytes : 0);
+    using Ring = typename FetchedBy<C, units, buffer_bytes, fetch_slots>::Ring;
+    static constexpr int spare_taken() // slots
+    {
+        if constexpr (C::once && E::fetched) return SpareSlots<C>::slots(Ring::all, buffer_bytes);
+        return 0;
+    }
+    static constexpr int ring_slots() // units
+    {
+        if constexpr (C::once && E::staged) {
+            using Slots = SpareSlots<C>;
+            constexpr int left = (C::stages - spare_taken()) * Slots::each(buffer_bytes);
+            constexpr int room = left / (pieces * Slots::consumers);
+            return room < units ? room : units;
+        } else return E::staged * chunk_columns <= 64 && units > 1 ? 2 : 1;
+    }
+    static constexpr int ring = ring_slots();
+    static constexpr int store_bytes = C::once ? 0 : ring * pieces * buffer_bytes;
+    static constexpr int stage_bytes = store_bytes + (E::fetched && !C::once ? fetch_slots * buffer_bytes : 0);
+    static_assert(ring > 0);
     static_assert(patches % chunk_patches == 0 && rows % 64 == 0 && rows <= 128);
     static_assert(!E::fetched || buffers == 1);
 
@@ -161,7 +178,7 @@ template <class C, class E> struct Drain {
 
     const Args &args;
     Values &values;
-    u32 stage; // shared address of this warpgroup's staging buffers
+    u32 stage; // shared address of this warpgroup's staging buffers, or of all spare slots
     using Unit = typename Ring::Unit;
     Ring fetched;
     int group; // warpgroup, and its first row in the tile
@@ -292,6 +309,14 @@ template <class C, class E> struct Drain {
 
     // ---- Staging ----
 
+    // Piece i of what is stored of a unit.
+    DEV u32 piece(int slot, int i) const
+    {
+        if constexpr (C::once)
+            return SpareSlots<C>::template place<buffer_bytes>(stage, (group * ring + slot) * pieces + i,
+                                                               spare_taken());
+        return stage + (slot * pieces + i) * buffer_bytes;
+    }
     // One patch of a unit, whose rows of both h are top and bottom; a lane gives the address of one row.
     DEV u32 row_in_unit() const { return 16 * warp + lane % 16; }
     DEV void put(int slot, int patch, const Line *top, const Line *bottom) const
@@ -299,16 +324,16 @@ template <class C, class E> struct Drain {
         const u32 row = row_in_unit();
 #pragma unroll
         for (int i = 0; i < E::staged; i++) {
-            const u32 to = stage + (slot * E::staged + i) * buffers * buffer_bytes + row * pitch;
-            u32 m[4];
+            u32 m[4], at[2];
 #pragma unroll
             for (int side = 0; side < 2; side++) {
                 m[2 * side] = pack2<typename E::Staged>(top[i].x[side][0], top[i].x[side][1]);
                 m[2 * side + 1] = pack2<typename E::Staged>(bottom[i].x[side][0], bottom[i].x[side][1]);
+                at[side] = piece(slot, i * buffers + octet_in_chunk(patch, side) / octets) + row * pitch +
+                           swizzled(patch, side, row);
             }
-            const u32 a = to + offset(patch, 0, row), b = to + offset(patch, 1, row);
-            if constexpr (K::gated) ptx::stmatrix(a, m[0], m[1]);
-            else ptx::stmatrix(lane < 16 ? a : b, m[0], m[1], m[2], m[3]);
+            if constexpr (K::gated) ptx::stmatrix(at[0], m[0], m[1]);
+            else ptx::stmatrix(at[lane >= 16], m[0], m[1], m[2], m[3]);
         }
     }
     DEV void get(u32 unit, int patch, Line &top, Line &bottom) const
@@ -316,7 +341,7 @@ template <class C, class E> struct Drain {
         constexpr int sides = K::gated ? 1 : 2;
         const u32 row = row_in_unit(), side = sides == 2 && lane >= 16;
         u32 m[2 * sides];
-        ptx::ldmatrix(unit + row * pitch + offset(patch, side, row), m);
+        ptx::ldmatrix(unit + row * pitch + swizzled(patch, side, row), m);
 #pragma unroll
         for (int i = 0; i < sides; i++) {
             const Pair a = unpack2<typename E::Fetched>(m[2 * i]);
@@ -325,13 +350,16 @@ template <class C, class E> struct Drain {
             bottom.x[i][0] = b.a, bottom.x[i][1] = b.b;
         }
     }
-    // Of an octet in the chunk's buffers: the 16-byte pieces of a row are exchanged by the number of the
-    // 128 bytes that it lies in.
-    DEV static u32 offset(int patch, int side, int row)
+    // Of an octet in its buffer: the 16-byte pieces of a row are exchanged by the number of the 128 bytes that
+    // it lies in.
+    static constexpr int octets = C::unit / 8;
+    DEV static int octet_in_chunk(int patch, int side)
     {
-        constexpr int octets = C::unit / 8;
-        const int octet = (K::gated ? patch : K::octet(patch, side)) % (octets * buffers);
-        return octet / octets * buffer_bytes + ((octet % octets ^ row * octets / 8 % octets) << 4);
+        return (K::gated ? patch : K::octet(patch, side)) % (octets * buffers);
+    }
+    DEV static u32 swizzled(int patch, int side, int row)
+    {
+        return (octet_in_chunk(patch, side) % octets ^ row * octets / 8 % octets) << 4;
     }
 
     // Before a slot is overwritten TMA has read it. A tile starts with slot 0, wherever the last one ended.
@@ -353,9 +381,8 @@ template <class C, class E> struct Drain {
         __syncwarp();
         if (lane != 0) return;
 #pragma unroll
-        for (int i = 0; i < E::staged * buffers; i++)
-            ptx::tma_store(&args.stores[i / buffers],
-                           stage + (slot * E::staged * buffers + i) * buffer_bytes + 16 * warp * pitch,
+        for (int i = 0; i < pieces; i++)
+            ptx::tma_store(&args.stores[i / buffers], piece(slot, i) + 16 * warp * pitch,
                            buffer_column(t, chunk, i % buffers), t.m * C::bm + first, t.batch);
         ptx::tma_store_commit();
     }

@@ -33,11 +33,11 @@ template <int units, int bytes, int slots> struct FetchRing {
             ptx::mbarrier_init(unit(0, i).empty, fetch_readers);
         }
     }
-    DEV void fill(const Unit &to, const TensorMap *map, int column, int row, int batch) const
+    // It is empty, and a load may begin.
+    DEV void expect(const Unit &u) const
     {
-        ptx::mbarrier_wait(to.empty, to.parity ^ 1);
-        ptx::mbarrier_arrive_expect(to.full, bytes);
-        ptx::tma_load(to.buffer, map, to.full, column, row, batch);
+        ptx::mbarrier_wait(u.empty, u.parity ^ 1);
+        ptx::mbarrier_arrive_expect(u.full, bytes);
     }
     DEV void await(const Unit &u) const { ptx::mbarrier_wait(u.full, u.parity); }
     DEV void release(const Unit &u) const

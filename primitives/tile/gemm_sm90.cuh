@@ -8,10 +8,12 @@
 // Persistent: block b takes tiles b, b + grid, ... Cooperative consumers split the rows of each tile.
 // Ping-pong consumers take whole tiles in turn: one drains while the other multiplies.
 //
+// Few tiles: no block has a second one (C::once), so the ring is free for the epilogue at its end (spare.cuh).
+//
 // Few rows: one consumer, and two blocks on an SM, so that one's weights arrive while the other drains.
 // Only C::a_rows of A's rows are loaded. Products read on, past these: garbage, in rows that do not exist.
 //
-// Few tiles: the C::splits blocks of a cluster take a part of K each of one tile, and their sums meet
+// Fewer still: the C::splits blocks of a cluster take a part of K each of one tile, and their sums meet
 // (split.cuh). A block drains what S describes: a share of the tile's columns; without splits, S is C.
 //
 // Clusters otherwise: the tiles of a cluster X are neighbours. What they share of A or B is loaded once:
@@ -39,10 +41,12 @@ template <class C, class E, class S, class X> struct GemmSm90 {
     static constexpr int a_bytes = C::a_rows * 128, b_bytes = C::bn * 128;
     static constexpr int blocks = D::blocks; // of 64 rows, for each warpgroup
     static constexpr int cluster = C::splits * X::size;
+    static constexpr bool fetches = E::fetched && !C::once; // by warps of their own
     using Walk = Raster<C, X>;
     using Split = SplitSums<C, S, blocks>;
     static_assert(!C::pingpong || (C::groups == 2 && C::splits == 1));
     static_assert(C::splits == 1 || X::size == 1);
+    static_assert(!C::once || cluster == 1);
     static_assert(C::bm * 128 <= a_bytes + C::stages * b_bytes); // the last slot's products read on
 
     struct Shared {
@@ -102,7 +106,7 @@ template <class C, class E, class S, class X> struct GemmSm90 {
             if constexpr (Split::scattered) init_exchange();
             else
                 for (int i = 0; i < 2; i++) ptx::mbarrier_init(address(&s.turn[i]), 128);
-            if constexpr (E::fetched)
+            if constexpr (fetches)
                 for (int i = 0; i < C::groups; i++) fetch_ring(i).init();
             ptx::mbarrier_fence_init();
         }
@@ -190,6 +194,22 @@ template <class C, class E, class S, class X> struct GemmSm90 {
                 load_b(at.slot, k, t);
             }
             back = C::serpentine && !back;
+            if constexpr (C::once && E::fetched) fetch_once(at, t);
+        }
+    }
+    // What the epilogue reads, of all consumers, into spare slots.
+    DEV void fetch_once(Cursor at, const Tile &t) const
+    {
+        constexpr int all = Ring::all, each = Ring::each, bytes = D::buffer_bytes;
+#pragma unroll 1
+        for (int first = 0; first < all; first += each, at.next()) {
+            const int n = all - first < each ? all - first : each;
+            ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
+            ptx::mbarrier_arrive_expect(address(&s.full[at.slot]), n * bytes);
+            for (int i = first; i < first + n; i++) {
+                const int group = i / D::units, u = i % D::units;
+                fetch_unit(fetch_ring(group).unit(0, u), t, group, u);
+            }
         }
     }
 
@@ -197,20 +217,28 @@ template <class C, class E, class S, class X> struct GemmSm90 {
     using Ring = typename D::Ring;
     DEV Ring fetch_ring(int group) const
     {
-        return {address(&s.fetch[group]), address(s.stage[group]) + D::store_bytes};
+        if constexpr (C::once) return {address(s.full), spare(), group};
+        else return {address(&s.fetch[group]), address(s.stage[group]) + D::store_bytes};
+    }
+    DEV u32 spare() const { return SpareSlots<C>::of_a ? address(s.a) : address(s.b); }
+    DEV void fetch_unit(const typename Ring::Unit &to, const Tile &t, int group, int u) const
+    {
+        const int column = t.n * D::out_columns + u % D::chunks * D::chunk_columns;
+        const int row = t.m * C::bm + (C::pingpong ? 0 : group * D::rows) + u / D::chunks * 64;
+        ptx::tma_load(to.buffer, &args.fetched, to.full, column, row, t.batch);
     }
     DEV void fetch(int group) const
     {
         const Ring ring = fetch_ring(group);
 #pragma unroll 1
         for (u32 turn = 0; tile_of(group, turn) < Walk::count; turn++) {
-            const Tile tile = Walk::tile(tile_of(group, turn), place()), t = Split::share_of(tile, rank());
+            const Tile tile = Walk::tile(tile_of(group, turn), place());
             if (!Split::owns(tile, rank())) return;
-            const int column = t.n * D::out_columns, row = t.m * C::bm + (C::pingpong ? 0 : group * D::rows);
 #pragma unroll 1
-            for (int u = 0; u < D::units; u++)
-                ring.fill(ring.unit(turn, u), &args.fetched, column + u % D::chunks * D::chunk_columns,
-                          row + u / D::chunks * 64, t.batch);
+            for (int u = 0; u < D::units; u++) {
+                ring.expect(ring.unit(turn, u));
+                fetch_unit(ring.unit(turn, u), Split::share_of(tile, rank()), group, u);
+            }
         }
     }
 
@@ -339,7 +367,8 @@ template <class C, class E, class S, class X> struct GemmSm90 {
 
     DEV D drain_of(int group) const
     {
-        return D(args, s.values[group], address(s.stage[group]), group, fetch_ring(group));
+        const u32 stage = C::once ? spare() : address(s.stage[group]);
+        return D(args, s.values[group], stage, group, fetch_ring(group));
     }
 
     // Between tiles only the turn is kept: registers are short.
@@ -358,7 +387,11 @@ template <class C, class E, class S, class X> struct GemmSm90 {
             release(last);
             if constexpr (C::splits > 1) {
                 finish_tile(acc, t, group);
-                break; // a cluster has one tile; the compiler must know, or it keeps acc through the drain
+                break; // the only tile: the compiler must know, or it keeps acc through the drain
+            } else if constexpr (C::once) {
+                if (E::staged && !C::pingpong) ptx::named_barrier(15, 128 * C::groups); // no one multiplies
+                drain_of(group).drain(acc, t);
+                break;
             } else if (Walk::exists(t)) drain_of(group).drain(acc, t, turn);
             else drain_of(group).skip(turn);
         }
@@ -374,7 +407,7 @@ template <class C, class E, class S, class X> struct GemmSm90 {
             ptx::shrink_registers<24>();
             const int warp = ptx::uniform(threadIdx.x / 32);
             if (warp == 0 && ptx::elect_one()) produce();
-            if constexpr (E::fetched)
+            if constexpr (fetches)
                 if (warp > 0 && warp <= C::groups && ptx::elect_one()) fetch(warp - 1);
             attend();
         } else {
