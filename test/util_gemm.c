@@ -259,6 +259,12 @@ static void embedded(struct gemm_rig *r, int acc)
         .mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = 2, .pingpong = turns, .band = w,    \
         .across = true, .serpentine = true, .cluster_m = high, .cluster_n = wide                             \
     }
+/* Blocks with one tile, drained in the ring. */
+#define ONCE(m, n, consumers, turns)                                                                         \
+    {                                                                                                        \
+        .mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = consumers, .pingpong = turns,       \
+        .band = 8, .once = true                                                                              \
+    }
 #define STREAM(n, piece, parts)                                                                              \
     {                                                                                                        \
         .mainloop = MAINLOOP_GEMV, .bm = 1, .bn = n, .bk = piece, .groups = 2, .band = 1, .blocks = parts    \
@@ -418,6 +424,31 @@ const struct gemm_case gemm_cases[] = {
     {"scatter loss", 1, 200, 1000, 512, BF, 0, 0, 0, loss, 0, {0}, SCATTER(256, 128, 2, 4)},
     {"scatter embedded", 1, 166, 200, 264, BF, 0, 0, 0, embedded, 0, {0}, SCATTER(128, 128, 2, 2)},
     {"scatter row stored", 2, 130, 300, 264, BF, 0, 0, 0, row_stored, 0, {0}, SCATTER(128, 128, 2, 4)},
+    {"once", 1, 300, 456, 1000, BF, 0, 0, 0, plain, 0, {0}, ONCE(128, 128, 2, true)},
+    {"once, few k", 1, 300, 520, 72, BF, 0, 0, 0, residual, 0, {0}, ONCE(128, 128, 2, false)},
+    {"once, cooperative", 1, 300, 520, 520, BF, 0, 0, 0, residual, 0, {0}, ONCE(128, 256, 2, false)},
+    {"once, tall", 1, 600, 200, 584, HF, 0, 0, 0, residual, 0, {0}, ONCE(256, 128, 2, false)},
+    {"once, tall and narrow", 2, 333, 200, 1000, BF, 0, 0, 0, residual, 0, {0}, ONCE(256, 64, 2, false)},
+    {"once, low", 1, 150, 264, 1000, BF, 0, 0, 0, residual, 0, {0}, ONCE(64, 128, 2, true)},
+    {"once, low and wide", 1, 150, 520, 648, BF, 0, 0, 0, residual, 0, {0}, ONCE(64, 256, 2, true)},
+    {"once, narrow", 2, 133, 136, 1160, BF, 0, 0, 0, residual, 0, {0}, ONCE(64, 64, 2, true)},
+    {"once, by 32", 1, 300, 520, 520, BF, 0, 0, 0, residual, 0, {0}, ONCE(128, 96, 2, false)},
+    {"once, few rows", 1, 9, 328, 1096, BF, 0, 0, 0, residual, 0, {0}, ONCE(64, 64, 2, true)},
+    {"once, odd", 1, 77, 201, 1000, BF, 0, 0, 0, plain, 0, {0}, ONCE(128, 128, 2, true)},
+    {"once, many tiles", 1, 1500, 1504, 328, BF, 0, 0, 0, residual, 0, {0}, ONCE(128, 128, 2, false)},
+    {"once, both mn", 1, 264, 328, 584, BF, 1, 1, 0, residual, 0, {0}, ONCE(128, 256, 2, false)},
+    {"once, three", 1, 600, 520, 456, HF, 0, 0, 0, residual, 0, {0}, ONCE(192, 192, 3, false)},
+    {"once, gelu", 1, 200, 304, 1000, BF, 0, 0, 0, bias_gelu, 0, {0}, ONCE(128, 64, 2, false)},
+    {"once, rope half", 1, 200, 640, 520, BF, 0, 0, 0, turned, PAIR_ROPE, HALF(128, 128, 4),
+     ONCE(128, 128, 2, false)},
+    {"once, rope split", 1, 200, 640, 520, BF, 0, 0, 0, turned_by_position, PAIR_ROPE, HALF(128, 128, 4),
+     ONCE(128, 192, 2, true)},
+    {"once, rope near", 1, 200, 640, 520, BF, 0, 0, 0, turned, PAIR_ROPE, NEAR(128, 64, 4),
+     ONCE(64, 256, 2, true)},
+    {"once, gated", 1, 200, 528, 520, BF, 0, 0, 0, gated, PAIR_GLU_STACKED, {0}, ONCE(128, 256, 2, false)},
+    {"once, gated all", 2, 133, 304, 520, HF, 0, 0, 0, gated_all, PAIR_GLU_INTERLEAVED, {0},
+     ONCE(128, 128, 2, true)},
+    {"once, row stored", 2, 130, 304, 520, BF, 0, 0, 0, row_stored, 0, {0}, ONCE(128, 64, 2, false)},
     {"three", 1, 600, 520, 328, BF, 0, 0, 0, plain, 0, {0}, THREE(192, 192, 1, 1)},
     {"three, many tiles", 1, 2500, 2504, 128, BF, 0, 0, 0, residual, 0, {0}, THREE(192, 128, 1, 1)},
     {"three tails", 2, 333, 456, 136, HF, 0, 0, 8, residual, 0, {0}, THREE(192, 128, 1, 1)},
