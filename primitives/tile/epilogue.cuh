@@ -333,7 +333,7 @@ template <class C, class E> struct Drain {
                            swizzled(patch, side, row);
             }
             if constexpr (K::gated) ptx::stmatrix(at[0], m[0], m[1]);
-            else ptx::stmatrix(at[lane >= 16], m[0], m[1], m[2], m[3]);
+            else ptx::stmatrix(lane < 16 ? at[0] : at[1], m[0], m[1], m[2], m[3]);
         }
     }
     DEV void get(u32 unit, int patch, Line &top, Line &bottom) const
