@@ -225,7 +225,8 @@ static void print_config(const struct program *p, struct text *t)
     if (c->across || c->serpentine)
         text_printf(t, "    static constexpr bool across = %s, serpentine = %s;\n", truth(c->across),
                     truth(c->serpentine));
-    if (c->once) text_append(t, "    static constexpr bool once = true;\n");
+    if (c->lends)
+        text_printf(t, "    static constexpr bool lends = true, once = %s;\n", truth(!p->kernel.persistent));
     if (sm90) {
         text_printf(t, "    static constexpr int a_rows = %d, splits = %d;\n", tile_a_rows(p),
                     tile_splits(c));
@@ -315,9 +316,10 @@ static void measure(struct program *p, const struct machine *m)
     k->shared_bytes = tile_shared_bytes(p);
     k->early = program_is_early(p);
     int each = residents(p, m);
+    bool once = t->lends && (t->pingpong || program_blocks(p) <= m->sms);
     k->grid = program_blocks(p);
     k->cluster = tile_cluster(t);
-    k->persistent = sm90 && each == 1 && tile_splits(t) == 1 && !t->once;
+    k->persistent = sm90 && each == 1 && tile_splits(t) == 1 && !once;
     if (tile_streams(t)) k->grid = t->blocks;
     if (each == 2 && tile_splits(t) == 1 && m->sms > 0) k->grid = MIN(k->grid, 2 * m->sms);
 }

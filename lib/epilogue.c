@@ -216,19 +216,18 @@ static int stage_bytes(const struct program *p)
     int columns = p->tile.groups > 2 ? FETCH_FEW_COLUMNS : FETCH_COLUMNS;
     int staged = count_staged(p), fetched = fetched_load(p) >= 0 ? columns / unit_columns(p) : 0;
     bool two = staged * chunk_columns(p) <= 64 && units(p) > 1;
-    return p->tile.once ? 0 : ((two ? 2 : 1) * staged + fetched) * chunk_bytes(p);
+    return p->tile.lends ? 0 : ((two ? 2 : 1) * staged + fetched) * chunk_bytes(p);
 }
 
-/* As in epilogue.cuh: what is fetched, and in further slots a unit of what each consumer stores. */
-bool program_spares(const struct program *p)
+/* As in lent.cuh: what is fetched, and in further slots what each consumer stores of a unit besides. */
+bool program_may_lend(const struct program *p)
 {
     const struct tile *t = &p->tile;
-    int consumers = t->pingpong ? 1 : t->groups, taken = 0;
-    int pieces = count_staged(p) * (chunk_columns(p) / unit_columns(p)) * consumers;
-    int each = MAX(tile_a_rows(p), t->bn) / unit_columns(p);
-    if (!pieces || !each) return false;
-    if (fetched_load(p) >= 0) taken = CEIL_DIV(units(p) * consumers, each);
-    return (t->stages - taken) * each >= pieces;
+    int consumers = t->pingpong ? 1 : t->groups, each = MAX(tile_a_rows(p), t->bn) / unit_columns(p);
+    int pieces = count_staged(p) * (chunk_columns(p) / unit_columns(p)), taken = 0;
+    if (!pieces || !each || tile_splits(t) > 1 || tile_cluster(t) > 1 || t->groups == 1) return false;
+    if (fetched_load(p) >= 0) taken = CEIL_DIV(units(p) * consumers, each), pieces--;
+    return taken <= t->stages && (t->stages - taken) * each >= pieces * consumers;
 }
 
 int program_states(const struct program *p)

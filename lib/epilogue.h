@@ -36,7 +36,7 @@ int fetched_load(const struct program *p);
 
 /* What a tile makes of it. */
 int tile_shared_bytes(const struct program *p);
-bool program_spares(const struct program *p); /* room in the ring for an epilogue, at its end     */
+bool program_may_lend(const struct program *p); /* has the ring slots enough for the epilogue?      */
 int tile_a_rows(const struct program *p); /* of A's box: those that exist                          */
 int tile_splits(const struct tile *t);
 int tile_share(const struct tile *t); /* columns that a block drains                               */

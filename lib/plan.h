@@ -111,7 +111,7 @@ struct tile {
     int band;       /* tile rows that are walked together, for L2; or columns:                     */
     bool across;
     bool serpentine; /* a block's every second tile is multiplied from the end of K                */
-    bool once;       /* no block has a second tile: the epilogue gets the memory of the ring       */
+    bool lends;      /* the ring's slots, to the epilogue, which has no memory of its own          */
 };
 
 struct operand {

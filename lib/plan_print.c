@@ -125,7 +125,7 @@ void tile_print(const struct tile *tile, struct text *t)
     if (tile->splits > 1) text_printf(t, " splits=%d%s", tile->splits, tile->scattered ? " scattered" : "");
     if (tile_cluster(tile) > 1)
         text_printf(t, " cluster=%dx%d", tile_cluster_m(tile), tile_cluster_n(tile));
-    if (tile->once) text_append(t, " once");
+    if (tile->lends) text_append(t, " lends");
 }
 
 static void print_gemm(const struct plan *p, const struct program *q, struct text *t)

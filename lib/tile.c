@@ -52,7 +52,7 @@ static bool same(const struct tile *a, const struct tile *b)
     return a->bm == b->bm && a->bn == b->bn && a->groups == b->groups && a->pingpong == b->pingpong &&
            a->splits == b->splits && a->scattered == b->scattered && a->cluster_m == b->cluster_m &&
            a->cluster_n == b->cluster_n && a->across == b->across && a->serpentine == b->serpentine &&
-           a->stages == b->stages && a->once == b->once;
+           a->stages == b->stages && a->lends == b->lends;
 }
 
 /* The first of equals comes first. */
@@ -109,15 +109,16 @@ static bool has_few_waves(const struct search *s, const struct program *p)
     return has_waves(s) && program_blocks(p) <= FEW_WAVES * (int64_t)s->sms;
 }
 
-/* One tile to a block, whose ring is then the epilogue's as well: more slots. */
-static bool runs_once(const struct search *s, const struct tile *t, int room)
+/* Does the ring lend slots to the epilogue? It holds more of them then. But blocks with further tiles load
+ * these later, so only if consumers cooperate and memory is short. */
+static bool lends(const struct search *s, const struct tile *t, int room)
 {
     struct program p = *s->p;
     p.tile = *t;
-    p.tile.once = true;
+    bool once = program_blocks(&p) <= s->sms, few = tile_stages(&p, t, room) < MOST_WIDE_STAGES;
+    p.tile.lends = true;
     p.tile.stages = tile_stages(&p, &p.tile, room);
-    bool own = t->groups > 1 && tile_splits(t) == 1 && tile_cluster(t) == 1;
-    return own && program_blocks(&p) <= s->sms && program_spares(&p);
+    return (once || (few && !t->pingpong)) && program_may_lend(&p);
 }
 
 static void consider(struct search *s, struct tile t)
@@ -130,7 +131,7 @@ static void consider(struct search *s, struct tile t)
     int room = half ? (s->shared_bytes - 1024) / 2 : s->shared_bytes;
     bool lean = t.bm == 64 && t.bn > 128 && s->p->dim[1] > MOST_ODD_ROWS; /* L2 would not keep up */
     if (lean || !tile_fits(&p)) return;
-    t.once = runs_once(s, &t, room);
+    t.lends = lends(s, &t, room);
     t.stages = MIN(tile_stages(s->p, &t, room), most_stages(s->p, &t));
     if (s->square || has_few_waves(s, &p)) walk_in_squares(s, &t);
     else t.band = MAX(BAND_ROWS / t.bm / tile_cluster_m(&t), 1) * tile_cluster_m(&t);

@@ -51,7 +51,7 @@ static void build(void *ctx, int64_t i)
 {
     struct bench *b = (struct bench *)ctx + i;
     struct jit_options opt = {.arch = device.arch};
-    if (gemm_emit(&b->c, b->simt, &b->rig))
+    if (gemm_emit(&b->c, b->simt, device.sms, &b->rig))
         complain(b, coda_error());
     else if (!gemm_fill(&b->rig, 1000 * (uint64_t)i + 1))
         complain(b, "out of memory");

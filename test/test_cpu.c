@@ -143,7 +143,7 @@ START_TEST(gemm_programs)
     const struct gemm_case *c = &gemm_cases[_i];
     struct gemm_rig r;
     if ((double)c->batch * c->m * c->n * c->k > 3e8) return;
-    ck_assert_msg(gemm_emit(c, true, &r) == CODA_OK, "%s: %s", c->name, coda_error());
+    ck_assert_msg(gemm_emit(c, true, gemm_machine.sms, &r) == CODA_OK, "%s: %s", c->name, coda_error());
     ck_assert(gemm_fill(&r, 5));
     ck_assert_int_eq(cpu_run(&r.plan, &r.p, r.host, NULL, NULL), CODA_OK);
     for (int64_t b = 0; b < c->batch; b++)

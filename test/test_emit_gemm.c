@@ -19,7 +19,7 @@ static const struct gemm_case *named(const char *name)
 
 static void emit(struct gemm_rig *r, const char *name, bool simt)
 {
-    ck_assert_msg(gemm_emit(named(name), simt, r) == CODA_OK, "%s: %s", name, coda_error());
+    ck_assert_msg(gemm_emit(named(name), simt, gemm_machine.sms, r) == CODA_OK, "%s: %s", name, coda_error());
 }
 
 /* Compiles for Hopper and demands that nothing spills and that ptxas has nothing to say. */
@@ -29,7 +29,7 @@ static void compile(const struct gemm_case *c, bool simt)
     struct jit_cubin cubin = {0};
     char err[JIT_ERROR_SIZE] = "";
     struct jit_options opt = {.arch = "sm_90a", .no_cache = true};
-    ck_assert_msg(gemm_emit(c, simt, &r) == CODA_OK, "%s: %s", c->name, coda_error());
+    ck_assert_msg(gemm_emit(c, simt, gemm_machine.sms, &r) == CODA_OK, "%s: %s", c->name, coda_error());
     const struct kernel_spec *k = &r.p.kernel;
     ck_assert_msg(jit_compile(&cubin, k->symbol, k->text, &opt, err) == CODA_OK, "%s: %s\n%s", c->name, err,
                   k->text);
@@ -235,7 +235,7 @@ END_TEST
 START_TEST(a_map_is_what_tma_takes)
 {
     struct gemm_rig r;
-    if (gemm_emit(&gemm_cases[_i], false, &r)) ck_abort_msg("%s", coda_error());
+    if (gemm_emit(&gemm_cases[_i], false, gemm_machine.sms, &r)) ck_abort_msg("%s", coda_error());
     for (int i = 0; i < r.p.kernel.maps; i++) {
         const struct map_spec *m = &r.p.kernel.map[i];
         int64_t bytes = 2;

@@ -259,11 +259,11 @@ static void embedded(struct gemm_rig *r, int acc)
         .mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = 2, .pingpong = turns, .band = w,    \
         .across = true, .serpentine = true, .cluster_m = high, .cluster_n = wide                             \
     }
-/* Blocks with one tile, drained in the ring. */
-#define ONCE(m, n, consumers, turns)                                                                         \
+/* The ring lends slots to the epilogue. */
+#define LENT(m, n, consumers, turns)                                                                         \
     {                                                                                                        \
         .mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = consumers, .pingpong = turns,       \
-        .band = 8, .once = true                                                                              \
+        .band = 8, .lends = true                                                                              \
     }
 #define STREAM(n, piece, parts)                                                                              \
     {                                                                                                        \
@@ -424,31 +424,35 @@ const struct gemm_case gemm_cases[] = {
     {"scatter loss", 1, 200, 1000, 512, BF, 0, 0, 0, loss, 0, {0}, SCATTER(256, 128, 2, 4)},
     {"scatter embedded", 1, 166, 200, 264, BF, 0, 0, 0, embedded, 0, {0}, SCATTER(128, 128, 2, 2)},
     {"scatter row stored", 2, 130, 300, 264, BF, 0, 0, 0, row_stored, 0, {0}, SCATTER(128, 128, 2, 4)},
-    {"once", 1, 300, 456, 1000, BF, 0, 0, 0, plain, 0, {0}, ONCE(128, 128, 2, true)},
-    {"once, few k", 1, 300, 520, 72, BF, 0, 0, 0, residual, 0, {0}, ONCE(128, 128, 2, false)},
-    {"once, cooperative", 1, 300, 520, 520, BF, 0, 0, 0, residual, 0, {0}, ONCE(128, 256, 2, false)},
-    {"once, tall", 1, 600, 200, 584, HF, 0, 0, 0, residual, 0, {0}, ONCE(256, 128, 2, false)},
-    {"once, tall and narrow", 2, 333, 200, 1000, BF, 0, 0, 0, residual, 0, {0}, ONCE(256, 64, 2, false)},
-    {"once, low", 1, 150, 264, 1000, BF, 0, 0, 0, residual, 0, {0}, ONCE(64, 128, 2, true)},
-    {"once, low and wide", 1, 150, 520, 648, BF, 0, 0, 0, residual, 0, {0}, ONCE(64, 256, 2, true)},
-    {"once, narrow", 2, 133, 136, 1160, BF, 0, 0, 0, residual, 0, {0}, ONCE(64, 64, 2, true)},
-    {"once, by 32", 1, 300, 520, 520, BF, 0, 0, 0, residual, 0, {0}, ONCE(128, 96, 2, false)},
-    {"once, few rows", 1, 9, 328, 1096, BF, 0, 0, 0, residual, 0, {0}, ONCE(64, 64, 2, true)},
-    {"once, odd", 1, 77, 201, 1000, BF, 0, 0, 0, plain, 0, {0}, ONCE(128, 128, 2, true)},
-    {"once, many tiles", 1, 1500, 1504, 328, BF, 0, 0, 0, residual, 0, {0}, ONCE(128, 128, 2, false)},
-    {"once, both mn", 1, 264, 328, 584, BF, 1, 1, 0, residual, 0, {0}, ONCE(128, 256, 2, false)},
-    {"once, three", 1, 600, 520, 456, HF, 0, 0, 0, residual, 0, {0}, ONCE(192, 192, 3, false)},
-    {"once, gelu", 1, 200, 304, 1000, BF, 0, 0, 0, bias_gelu, 0, {0}, ONCE(128, 64, 2, false)},
-    {"once, rope half", 1, 200, 640, 520, BF, 0, 0, 0, turned, PAIR_ROPE, HALF(128, 128, 4),
-     ONCE(128, 128, 2, false)},
-    {"once, rope split", 1, 200, 640, 520, BF, 0, 0, 0, turned_by_position, PAIR_ROPE, HALF(128, 128, 4),
-     ONCE(128, 192, 2, true)},
-    {"once, rope near", 1, 200, 640, 520, BF, 0, 0, 0, turned, PAIR_ROPE, NEAR(128, 64, 4),
-     ONCE(64, 256, 2, true)},
-    {"once, gated", 1, 200, 528, 520, BF, 0, 0, 0, gated, PAIR_GLU_STACKED, {0}, ONCE(128, 256, 2, false)},
-    {"once, gated all", 2, 133, 304, 520, HF, 0, 0, 0, gated_all, PAIR_GLU_INTERLEAVED, {0},
-     ONCE(128, 128, 2, true)},
-    {"once, row stored", 2, 130, 304, 520, BF, 0, 0, 0, row_stored, 0, {0}, ONCE(128, 64, 2, false)},
+    {"lent", 1, 300, 456, 1000, BF, 0, 0, 0, plain, 0, {0}, LENT(128, 128, 2, true)},
+    {"lent, few k", 1, 300, 520, 72, BF, 0, 0, 0, residual, 0, {0}, LENT(128, 128, 2, false)},
+    {"lent, cooperative", 1, 300, 520, 520, BF, 0, 0, 0, residual, 0, {0}, LENT(128, 256, 2, false)},
+    {"lent, tall", 1, 600, 200, 584, HF, 0, 0, 0, residual, 0, {0}, LENT(256, 128, 2, false)},
+    {"lent, tall and narrow", 2, 333, 200, 1000, BF, 0, 0, 0, residual, 0, {0}, LENT(256, 64, 2, false)},
+    {"lent, low", 1, 150, 264, 1000, BF, 0, 0, 0, residual, 0, {0}, LENT(64, 128, 2, true)},
+    {"lent, low and wide", 1, 150, 520, 648, BF, 0, 0, 0, residual, 0, {0}, LENT(64, 256, 2, true)},
+    {"lent, narrow", 2, 133, 136, 1160, BF, 0, 0, 0, residual, 0, {0}, LENT(64, 64, 2, true)},
+    {"lent, by 32", 1, 300, 520, 520, BF, 0, 0, 0, residual, 0, {0}, LENT(128, 96, 2, false)},
+    {"lent, few rows", 1, 9, 328, 1096, BF, 0, 0, 0, residual, 0, {0}, LENT(64, 64, 2, true)},
+    {"lent, odd", 1, 77, 201, 1000, BF, 0, 0, 0, plain, 0, {0}, LENT(128, 128, 2, true)},
+    {"lent, many tiles", 1, 2500, 2504, 328, BF, 0, 0, 0, residual, 0, {0}, LENT(128, 256, 2, false)},
+    {"lent, many plain tiles", 1, 2500, 2504, 328, BF, 0, 0, 0, plain, 0, {0}, LENT(256, 128, 2, false)},
+    {"lent, many gated tiles", 1, 2500, 2504, 328, HF, 0, 0, 0, gated_all, PAIR_GLU_STACKED, {0},
+     LENT(128, 256, 2, false)},
+    {"lent, many turns", 1, 1500, 1504, 328, BF, 0, 0, 0, residual, 0, {0}, LENT(128, 128, 2, true)},
+    {"lent, both mn", 1, 264, 328, 584, BF, 1, 1, 0, residual, 0, {0}, LENT(128, 256, 2, false)},
+    {"lent, three", 1, 600, 520, 456, HF, 0, 0, 0, residual, 0, {0}, LENT(192, 192, 3, false)},
+    {"lent, gelu", 1, 200, 304, 1000, BF, 0, 0, 0, bias_gelu, 0, {0}, LENT(128, 64, 2, false)},
+    {"lent, rope half", 1, 200, 640, 520, BF, 0, 0, 0, turned, PAIR_ROPE, HALF(128, 128, 4),
+     LENT(128, 128, 2, false)},
+    {"lent, rope split", 1, 200, 640, 520, BF, 0, 0, 0, turned_by_position, PAIR_ROPE, HALF(128, 128, 4),
+     LENT(128, 192, 2, true)},
+    {"lent, rope near", 1, 200, 640, 520, BF, 0, 0, 0, turned, PAIR_ROPE, NEAR(128, 64, 4),
+     LENT(64, 256, 2, true)},
+    {"lent, gated", 1, 200, 528, 520, BF, 0, 0, 0, gated, PAIR_GLU_STACKED, {0}, LENT(128, 256, 2, false)},
+    {"lent, gated all", 2, 133, 304, 520, HF, 0, 0, 0, gated_all, PAIR_GLU_INTERLEAVED, {0},
+     LENT(128, 128, 2, true)},
+    {"lent, row stored", 2, 130, 304, 520, BF, 0, 0, 0, row_stored, 0, {0}, LENT(128, 64, 2, false)},
     {"three", 1, 600, 520, 328, BF, 0, 0, 0, plain, 0, {0}, THREE(192, 192, 1, 1)},
     {"three, many tiles", 1, 2500, 2504, 128, BF, 0, 0, 0, residual, 0, {0}, THREE(192, 128, 1, 1)},
     {"three tails", 2, 333, 456, 136, HF, 0, 0, 8, residual, 0, {0}, THREE(192, 128, 1, 1)},
@@ -610,10 +614,11 @@ static void size_states(struct gemm_rig *r)
     }
 }
 
-coda_status gemm_emit(const struct gemm_case *c, bool simt, struct gemm_rig *r)
+coda_status gemm_emit(const struct gemm_case *c, bool simt, int sms, struct gemm_rig *r)
 {
     struct machine machine = gemm_machine;
     machine.sm90 = !simt;
+    machine.sms = sms;
     memset(r, 0, sizeof *r);
     r->plan.buffer = r->buffer;
     r->plan.program = &r->p;
@@ -641,7 +646,7 @@ struct tile gemm_any_tile(const struct gemm_case *c, uint64_t number)
     struct tile all[TILE_CLASSES * MOST] = {{0}};
     struct gemm_rig r;
     int n = 0;
-    if (gemm_emit(c, false, &r)) return all[0];
+    if (gemm_emit(c, false, gemm_machine.sms, &r)) return all[0];
     for (int class = 0; class < TILE_CLASSES; class++)
         n += tile_candidates(&r.p, &gemm_machine, class, all + n, MOST);
     gemm_free(&r);

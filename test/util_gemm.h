@@ -43,8 +43,8 @@ extern const struct gemm_case gemm_cases[];
 extern const int gemm_case_count;
 extern const struct machine gemm_machine; /* an H200                                               */
 
-/* Builds the program, chooses its tile and emits it; `simt`: not on Hopper's units. */
-coda_status gemm_emit(const struct gemm_case *c, bool simt, struct gemm_rig *r);
+/* Builds the program, chooses its tile and emits it for so many SMs; `simt`: not on Hopper's units. */
+coda_status gemm_emit(const struct gemm_case *c, bool simt, int sms, struct gemm_rig *r);
 /* One of all candidates for this case, the one that tile_choose takes or not. */
 struct tile gemm_any_tile(const struct gemm_case *c, uint64_t number);
 bool gemm_fill(struct gemm_rig *r, uint64_t seed); /* host memory; false if there is none left      */

@@ -19,8 +19,8 @@
 #include "tile/access.cuh"
 #include "tile/columns.cuh"
 #include "tile/fetch.cuh"
+#include "tile/lent.cuh"
 #include "tile/raster.cuh"
-#include "tile/spare.cuh"
 
 namespace coda {
 
@@ -135,27 +135,14 @@ template <class C, class E> struct Drain {
     static constexpr bool is_long = K::lanes == 2 || sizeof(typename E::State) > sizeof(float);
     static constexpr bool is_much = is_long && blocks * C::bn > 192;
     static constexpr int copies = is_much && (K::gated ? has_state : whole || !K::apart) ? 1 : chunks;
-    static constexpr int pieces = E::staged * buffers; // of a unit, that are stored
+    static constexpr int pieces = E::staged * buffers;              // of a unit, that are stored
+    static constexpr int in_place = C::lends && E::fetched ? 1 : 0; // of these, where it was fetched to
+    static constexpr int two = E::staged * chunk_columns <= 64 && units > 1 ? 2 : 1;
     static constexpr int fetch_slots = (C::groups > 2 ? 64 : 128) / C::unit;
-    using Ring = typename FetchedBy<C, units, buffer_bytes, fetch_slots>::Ring;
-    static constexpr int spare_taken() // slots
-    {
-        if constexpr (C::once && E::fetched) return SpareSlots<C>::slots(Ring::all, buffer_bytes);
-        return 0;
-    }
-    static constexpr int ring_slots() // units
-    {
-        if constexpr (C::once && E::staged) {
-            using Slots = SpareSlots<C>;
-            constexpr int left = (C::stages - spare_taken()) * Slots::each(buffer_bytes);
-            constexpr int room = left / (pieces * Slots::consumers);
-            return room < units ? room : units;
-        } else return E::staged * chunk_columns <= 64 && units > 1 ? 2 : 1;
-    }
-    static constexpr int ring = ring_slots();
-    static constexpr int store_bytes = C::once ? 0 : ring * pieces * buffer_bytes;
-    static constexpr int stage_bytes = store_bytes + (E::fetched && !C::once ? fetch_slots * buffer_bytes : 0);
-    static_assert(ring > 0);
+    using Own = OwnStage<units, buffer_bytes, fetch_slots, pieces, two>;
+    using Stage = typename StageOf<C, Own, units, buffer_bytes, E::fetched, pieces - in_place>::Type;
+    static constexpr int ring = Stage::ring; // units that can be stored at one time
+    static constexpr int stage_bytes = C::lends ? 0 : E::fetched ? Own::all_bytes : Own::store_bytes;
     static_assert(patches % chunk_patches == 0 && rows % 64 == 0 && rows <= 128);
     static_assert(!E::fetched || buffers == 1);
 
@@ -178,16 +165,15 @@ template <class C, class E> struct Drain {
 
     const Args &args;
     Values &values;
-    u32 stage; // shared address of this warpgroup's staging buffers, or of all spare slots
-    using Unit = typename Ring::Unit;
-    Ring fetched;
+    using Unit = typename Stage::Unit;
+    Stage stage; // of this warpgroup
     int group; // warpgroup, and its first row in the tile
     int first_row;
     int thread, warp, lane;
 
     // Made anew for each tile: no address lives in a register through the mainloop.
-    DEV Drain(const Args &a, Values &v, u32 staging, int consumer, Ring in = {})
-        : args(a), values(v), stage(staging), fetched(in), group(consumer),
+    DEV Drain(const Args &a, Values &v, int consumer, const Stage &buffers = {})
+        : args(a), values(v), stage(buffers), group(consumer),
           first_row(C::pingpong ? 0 : consumer * rows), thread(ptx::opaque(threadIdx.x % 128)),
           warp(ptx::uniform(thread / 32)), lane(thread % 32)
     {
@@ -309,17 +295,14 @@ template <class C, class E> struct Drain {
 
     // ---- Staging ----
 
-    // Piece i of what is stored of a unit.
-    DEV u32 piece(int slot, int i) const
+    // Piece i of what is stored of a unit, which was fetched to `from`.
+    DEV u32 piece(int slot, int i, u32 from) const
     {
-        if constexpr (C::once)
-            return SpareSlots<C>::template place<buffer_bytes>(stage, (group * ring + slot) * pieces + i,
-                                                               spare_taken());
-        return stage + (slot * pieces + i) * buffer_bytes;
+        return i < in_place ? from : stage.piece(slot, i - in_place).buffer;
     }
     // One patch of a unit, whose rows of both h are top and bottom; a lane gives the address of one row.
     DEV u32 row_in_unit() const { return 16 * warp + lane % 16; }
-    DEV void put(int slot, int patch, const Line *top, const Line *bottom) const
+    DEV void put(int slot, int patch, u32 from, const Line *top, const Line *bottom) const
     {
         const u32 row = row_in_unit();
 #pragma unroll
@@ -329,8 +312,8 @@ template <class C, class E> struct Drain {
             for (int side = 0; side < 2; side++) {
                 m[2 * side] = pack2<typename E::Staged>(top[i].x[side][0], top[i].x[side][1]);
                 m[2 * side + 1] = pack2<typename E::Staged>(bottom[i].x[side][0], bottom[i].x[side][1]);
-                at[side] = piece(slot, i * buffers + octet_in_chunk(patch, side) / octets) + row * pitch +
-                           swizzled(patch, side, row);
+                const int buffer = i * buffers + octet_in_chunk(patch, side) / octets;
+                at[side] = piece(slot, buffer, from) + row * pitch + swizzled(patch, side, row);
             }
             if constexpr (K::gated) ptx::stmatrix(at[0], m[0], m[1]);
             else ptx::stmatrix(lane < 16 ? at[0] : at[1], m[0], m[1], m[2], m[3]);
@@ -362,10 +345,13 @@ template <class C, class E> struct Drain {
         return (octet_in_chunk(patch, side) % octets ^ row * octets / 8 % octets) << 4;
     }
 
-    // Before a slot is overwritten TMA has read it. A tile starts with slot 0, wherever the last one ended.
+    // Before a slot is overwritten TMA has read it. A tile starts with slot 0, wherever the last one ended,
+    // or with slots that were handed over empty.
     DEV void open_unit(int unit) const
     {
-        if (unit > 0 && unit < ring) return;
+        if constexpr (C::lends && pieces > in_place)
+            if (unit < ring) stage.await(stage.piece(unit, pieces - in_place - 1));
+        if (unit < ring && (C::lends || unit)) return;
         if (lane == 0) unit ? ptx::tma_store_wait_read<ring - 1>() : ptx::tma_store_wait_read<0>();
         __syncwarp();
     }
@@ -374,7 +360,7 @@ template <class C, class E> struct Drain {
         const int j = chunk * chunk_columns + buffer * C::unit;
         return K::gated ? t.n * out_columns + j : K::column(t.n, j);
     }
-    DEV void close_unit(const Tile &t, int chunk, int block, int slot) const
+    DEV void close_unit(const Tile &t, int chunk, int block, int slot, u32 from) const
     {
         const int first = first_row + 64 * block + 16 * warp;
         ptx::fence_async_shared();
@@ -382,7 +368,7 @@ template <class C, class E> struct Drain {
         if (lane != 0) return;
 #pragma unroll
         for (int i = 0; i < pieces; i++)
-            ptx::tma_store(&args.stores[i / buffers], piece(slot, i) + 16 * warp * pitch,
+            ptx::tma_store(&args.stores[i / buffers], piece(slot, i, from) + 16 * warp * pitch,
                            buffer_column(t, chunk, i % buffers), t.m * C::bm + first, t.batch);
         ptx::tma_store_commit();
     }
@@ -406,7 +392,7 @@ template <class C, class E> struct Drain {
             for (int i = 0; i < 2 * chains; i++) E::init(state[i / chains][i % chains]);
 #pragma unroll copies
             for (int c = 0; c < chunks; c++) {
-                drain_unit(acc[0], t, b, c, fetched.unit(turn, b * chunks + c), state);
+                drain_unit(acc[0], t, b, c, stage.unit(turn, b * chunks + c), state);
                 if constexpr (copies == 1) advance(acc[0], c + 1);
             }
             if constexpr (has_state) finish(t, b, state);
@@ -433,8 +419,8 @@ template <class C, class E> struct Drain {
     {
         if constexpr (E::fetched)
             for (int u = 0; u < units; u++) {
-                fetched.await(fetched.unit(turn, u));
-                fetched.release(fetched.unit(turn, u));
+                stage.await(stage.unit(turn, u));
+                stage.release(stage.unit(turn, u));
             }
     }
     template <int n>
@@ -444,12 +430,12 @@ template <class C, class E> struct Drain {
         const int unit = block * chunks + chunk, slot = unit % ring;
         const Drain fresh = anew();
         if constexpr (E::staged) open_unit(unit);
-        if constexpr (E::fetched) fetched.await(from);
+        if constexpr (E::fetched) stage.await(from);
 #pragma unroll
         for (int p = 0; p < chunk_patches && has_rows(t, block); p += batch)
             fresh.drain_batch(acc, t, block, chunk * chunk_patches, p, slot, from.buffer, state);
-        if constexpr (E::fetched) fetched.release(from);
-        if constexpr (E::staged) close_unit(t, chunk, block, slot);
+        if constexpr (E::fetched) stage.release(from);
+        if constexpr (E::staged) close_unit(t, chunk, block, slot, from.buffer);
     }
 
     // A few patches of a unit, from its patch `p`; `before` others come before the unit. All loads are issued
@@ -481,7 +467,7 @@ template <class C, class E> struct Drain {
                 apply(acc, held + i, first + i, h, at, row[h], in[i][h], out[h], state[h], cells);
                 if (C::m % C::bm == 0 || row_in_tensor(t, block, h) < C::m) E::store(args, at, out[h]);
             }
-            if constexpr (E::staged) put(slot, p + i, out[0], out[1]);
+            if constexpr (E::staged) put(slot, p + i, from, out[0], out[1]);
         }
     }
 

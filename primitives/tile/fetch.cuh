@@ -47,4 +47,21 @@ template <int units, int bytes, int slots> struct FetchRing {
     }
 };
 
+// Memory of one consumer: for the `stored` pieces of so many units, and behind it a ring of fetched units.
+template <int units, int bytes, int slots, int stored, int of> struct OwnStage {
+    static constexpr int ring = of, store_bytes = ring * stored * bytes;
+    static constexpr int all_bytes = store_bytes + slots * bytes;
+    using Ring = FetchRing<units, bytes, slots>;
+    using Unit = typename Ring::Unit;
+    struct Piece { u32 buffer; };
+
+    u32 barriers, memory; // shared addresses
+
+    DEV Ring fetched() const { return {barriers, memory + store_bytes}; }
+    DEV Unit unit(u32 turn, int u) const { return fetched().unit(turn, u); }
+    DEV Piece piece(int unit, int i) const { return {memory + (unit * stored + i) * bytes}; }
+    DEV void await(const Unit &u) const { fetched().await(u); }
+    DEV void release(const Unit &u) const { fetched().release(u); }
+};
+
 } // namespace coda

@@ -114,7 +114,7 @@ template <class C, class E> struct GemmSimt {
     {
         ptx::grid_wait();
         const int group = ptx::uniform(threadIdx.x / 128);
-        const D drain(args, s.values[group], 0, group);
+        const D drain(args, s.values[group], group);
         for (u32 i = blockIdx.x; i < Raster<C>::count; i += gridDim.x) run_tile(Raster<C>::tile(i), drain);
         ptx::grid_launch_next();
     }

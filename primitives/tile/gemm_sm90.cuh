@@ -8,12 +8,13 @@
 // Persistent: block b takes tiles b, b + grid, ... Cooperative consumers split the rows of each tile.
 // Ping-pong consumers take whole tiles in turn: one drains while the other multiplies.
 //
-// Few tiles: no block has a second one (C::once), so the ring is free for the epilogue at its end (spare.cuh).
+// The ring may lend slots to the epilogue (C::lends, see lent.cuh): if no block has a second tile (C::once), or
+// if consumers cooperate, so that no one multiplies then.
 //
 // Few rows: one consumer, and two blocks on an SM, so that one's weights arrive while the other drains.
 // Only C::a_rows of A's rows are loaded. Products read on, past these: garbage, in rows that do not exist.
 //
-// Fewer still: the C::splits blocks of a cluster take a part of K each of one tile, and their sums meet
+// Few tiles: the C::splits blocks of a cluster take a part of K each of one tile, and their sums meet
 // (split.cuh). A block drains what S describes: a share of the tile's columns; without splits, S is C.
 //
 // Clusters otherwise: the tiles of a cluster X are neighbours. What they share of A or B is loaded once:
@@ -41,12 +42,12 @@ template <class C, class E, class S, class X> struct GemmSm90 {
     static constexpr int a_bytes = C::a_rows * 128, b_bytes = C::bn * 128;
     static constexpr int blocks = D::blocks; // of 64 rows, for each warpgroup
     static constexpr int cluster = C::splits * X::size;
-    static constexpr bool fetches = E::fetched && !C::once; // by warps of their own
+    static constexpr bool fetches = E::fetched && !C::lends; // by warps of their own
     using Walk = Raster<C, X>;
     using Split = SplitSums<C, S, blocks>;
     static_assert(!C::pingpong || (C::groups == 2 && C::splits == 1));
     static_assert(C::splits == 1 || X::size == 1);
-    static_assert(!C::once || cluster == 1);
+    static_assert(!C::lends || (cluster == 1 && (C::once || !C::pingpong)));
     static_assert(C::bm * 128 <= a_bytes + C::stages * b_bytes); // the last slot's products read on
 
     struct Shared {
@@ -107,7 +108,7 @@ template <class C, class E, class S, class X> struct GemmSm90 {
             else
                 for (int i = 0; i < 2; i++) ptx::mbarrier_init(address(&s.turn[i]), 128);
             if constexpr (fetches)
-                for (int i = 0; i < C::groups; i++) fetch_ring(i).init();
+                for (int i = 0; i < C::groups; i++) stage_of(i).fetched().init();
             ptx::mbarrier_fence_init();
         }
         if constexpr (X::size == 1) __syncthreads();
@@ -194,50 +195,47 @@ template <class C, class E, class S, class X> struct GemmSm90 {
                 load_b(at.slot, k, t);
             }
             back = C::serpentine && !back;
-            if constexpr (C::once && E::fetched) fetch_once(at, t);
+            if constexpr (C::lends) lend(at, t);
         }
     }
-    // What the epilogue reads, of all consumers, into spare slots.
-    DEV void fetch_once(Cursor at, const Tile &t) const
+    // With what the epilogue reads of the tile, for all consumers; or empty.
+    DEV void lend(Cursor &at, const Tile &t) const
     {
-        constexpr int all = Ring::all, each = Ring::each, bytes = D::buffer_bytes;
+        const u32 memory = lent_memory();
 #pragma unroll 1
-        for (int first = 0; first < all; first += each, at.next()) {
-            const int n = all - first < each ? all - first : each;
+        for (int slot = 0; slot < Stage::slots; slot++, at.next()) {
+            const u32 bar = address(&s.full[at.slot]), slot_memory = memory + at.slot * Stage::slot_bytes;
+            const int first = slot * Stage::each, end = first + Stage::each;
+            const int last = end < Stage::incoming ? end : Stage::incoming;
             ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
-            ptx::mbarrier_arrive_expect(address(&s.full[at.slot]), n * bytes);
-            for (int i = first; i < first + n; i++) {
-                const int group = i / D::units, u = i % D::units;
-                fetch_unit(fetch_ring(group).unit(0, u), t, group, u);
-            }
+            if (first < last) ptx::mbarrier_arrive_expect(bar, (last - first) * D::buffer_bytes);
+            else ptx::mbarrier_arrive(bar);
+            if constexpr (E::fetched)
+                for (int i = first; i < last; i++)
+                    fetch_unit(slot_memory + (i - first) * D::buffer_bytes, bar, t, i / D::units, i % D::units);
         }
     }
+    DEV u32 lent_memory() const { return Stage::of_a ? address(s.a) : address(s.b); }
 
     // The units of a consumer's tiles, as it walks them.
-    using Ring = typename D::Ring;
-    DEV Ring fetch_ring(int group) const
-    {
-        if constexpr (C::once) return {address(s.full), spare(), group};
-        else return {address(&s.fetch[group]), address(s.stage[group]) + D::store_bytes};
-    }
-    DEV u32 spare() const { return SpareSlots<C>::of_a ? address(s.a) : address(s.b); }
-    DEV void fetch_unit(const typename Ring::Unit &to, const Tile &t, int group, int u) const
+    DEV void fetch_unit(u32 to, u32 bar, const Tile &t, int group, int u) const
     {
         const int column = t.n * D::out_columns + u % D::chunks * D::chunk_columns;
         const int row = t.m * C::bm + (C::pingpong ? 0 : group * D::rows) + u / D::chunks * 64;
-        ptx::tma_load(to.buffer, &args.fetched, to.full, column, row, t.batch);
+        ptx::tma_load(to, &args.fetched, bar, column, row, t.batch);
     }
     DEV void fetch(int group) const
     {
-        const Ring ring = fetch_ring(group);
+        const auto ring = stage_of(group).fetched();
 #pragma unroll 1
         for (u32 turn = 0; tile_of(group, turn) < Walk::count; turn++) {
             const Tile tile = Walk::tile(tile_of(group, turn), place());
             if (!Split::owns(tile, rank())) return;
 #pragma unroll 1
             for (int u = 0; u < D::units; u++) {
-                ring.expect(ring.unit(turn, u));
-                fetch_unit(ring.unit(turn, u), Split::share_of(tile, rank()), group, u);
+                const auto to = ring.unit(turn, u);
+                ring.expect(to);
+                fetch_unit(to.buffer, to.full, Split::share_of(tile, rank()), group, u);
             }
         }
     }
@@ -365,16 +363,34 @@ template <class C, class E, class S, class X> struct GemmSm90 {
 
     // ---- Roles ----
 
-    DEV D drain_of(int group) const
+    // The slots that are lent begin at a cursor.
+    using Stage = typename D::Stage;
+    DEV Stage stage_of(int group, Cursor at = {}) const
     {
-        const u32 stage = C::once ? spare() : address(s.stage[group]);
-        return D(args, s.values[group], stage, group, fetch_ring(group));
+        if constexpr (C::lends) return {address(s.full), lent_memory(), group, at.slot, at.parity};
+        else return {address(&s.fetch[group]), address(s.stage[group])};
+    }
+    DEV D drain_of(int group, Cursor at = {}) const
+    {
+        return D(args, s.values[group], group, stage_of(group, at));
+    }
+    // Every thread waits for each phase of a slot, of those too in which other consumers fetch and store.
+    DEV void give_back(int group, const Cursor first) const
+    {
+        Cursor at = first;
+        for (int slot = 0; slot < Stage::slots; slot++, at.next())
+            ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
+        if (E::staged && threadIdx.x % 32 == 0) ptx::tma_store_wait_read<0>();
+        ptx::named_barrier(1 + group, 128);
+        at = first;
+        for (int slot = 0; slot < Stage::slots; slot++, at.next()) release(at.slot);
     }
 
     // Between tiles only the turn is kept: registers are short.
     DEV void consume(int group) const
     {
-        const int slots = part().last - part().first;
+        int slots = part().last - part().first;
+        if constexpr (C::lends) slots += Stage::slots;
         for (u32 turn = 0; tile_of(group, turn) < Walk::count; turn = ptx::opaque(turn + 1)) {
             const Tile t = Walk::tile(tile_of(group, turn), place());
             Cursor at = Cursor::after(nth(group, turn) * slots);
@@ -388,10 +404,11 @@ template <class C, class E, class S, class X> struct GemmSm90 {
             if constexpr (C::splits > 1) {
                 finish_tile(acc, t, group);
                 break; // the only tile: the compiler must know, or it keeps acc through the drain
-            } else if constexpr (C::once) {
-                if (E::staged && !C::pingpong) ptx::named_barrier(15, 128 * C::groups); // no one multiplies
-                drain_of(group).drain(acc, t);
-                break;
+            } else if constexpr (C::lends) {
+                const Cursor lent = C::once ? Cursor::after(steps) : at;
+                drain_of(group, lent).drain(acc, t);
+                if (C::once) break;
+                give_back(group, lent);
             } else if (Walk::exists(t)) drain_of(group).drain(acc, t, turn);
             else drain_of(group).skip(turn);
         }

@@ -21,7 +21,7 @@ template <int m, int n> struct Cluster {
 // What a Config inherits that does not say otherwise.
 struct WalkDefaults {
     static constexpr int cluster_m = 1, cluster_n = 1;
-    static constexpr bool across = false, serpentine = false, once = false;
+    static constexpr bool across = false, serpentine = false, lends = false, once = false;
 };
 
 template <class C, class X = Cluster<1, 1>> struct Raster {
