@@ -34,7 +34,7 @@ START_TEST(shapes)
         {2048, 4096, 512, 128, 128, true},   /* a short loop: an epilogue that hides               */
         {64, 4096, 4096, 64, 32, true},      /* few rows: as many narrow tiles as there are SMs    */
         {8, 4096, 4160, 64, 32, false},      /* very few: one consumer                             */
-        {256, 4096, 4096, 128, 64, false},   {512, 4096, 4096, 128, 128, false},
+        {256, 4096, 4096, 64, 128, true},    {512, 4096, 4096, 128, 128, false},
         {1024, 4096, 4096, 128, 256, false}, /* a wave: both consumers drain                       */
         {256, 22016, 4096, 128, 112, true},  /* three whole waves                                   */
     };
