@@ -110,15 +110,16 @@ static bool has_few_waves(const struct search *s, const struct program *p)
 }
 
 /* Does the ring lend slots to the epilogue? It holds more of them then. But blocks with further tiles load
- * these later, so only if consumers cooperate and memory is short. */
+ * these later: only in few waves, if consumers cooperate and memory is short. */
 static bool lends(const struct search *s, const struct tile *t, int room)
 {
     struct program p = *s->p;
     p.tile = *t;
-    bool once = program_blocks(&p) <= s->sms, few = tile_stages(&p, t, room) < MOST_WIDE_STAGES;
+    bool once = program_blocks(&p) <= s->sms, short_of_slots = tile_stages(&p, t, room) < MOST_WIDE_STAGES;
+    bool pays = once || (!t->pingpong && short_of_slots && has_few_waves(s, &p));
     p.tile.lends = true;
     p.tile.stages = tile_stages(&p, &p.tile, room);
-    return (once || (few && !t->pingpong)) && program_may_lend(&p);
+    return pays && program_may_lend(&p);
 }
 
 static void consider(struct search *s, struct tile t)
