@@ -25,6 +25,7 @@ enum {
     BAND_ROWS = 1024,      /* tile rows of so many are walked together: A's stay in L2            */
     MOST_WIDE_STAGES = 4,  /* of tiles with many rows                                             */
     LEAST_STAGES = 3,
+    LARGE_TILE = 128 * 256,
     FEW_WAVES = 6,         /* of many rows: squares, and K to and fro, were measured to be faster */
     STREAM_PIECE = 6144,   /* elements of a row of B that come together                           */
     STREAM_PIECES = 5,     /* of A, that fit a thread's registers                                 */
@@ -104,6 +105,12 @@ static void walk_in_squares(const struct search *s, struct tile *t)
 
 static bool has_waves(const struct search *s) { return s->p->dim[1] > MOST_ODD_ROWS; }
 
+/* Of many rows. */
+static bool is_largest(const struct search *s, const struct tile *t)
+{
+    return has_waves(s) && t->bm * t->bn > LARGE_TILE;
+}
+
 static bool has_few_waves(const struct search *s, const struct program *p)
 {
     return has_waves(s) && program_blocks(p) <= FEW_WAVES * (int64_t)s->sms;
@@ -116,7 +123,8 @@ static bool lends(const struct search *s, const struct tile *t, int room)
     struct program p = *s->p;
     p.tile = *t;
     bool once = program_blocks(&p) <= s->sms, short_of_slots = tile_stages(&p, t, room) < MOST_WIDE_STAGES;
-    bool pays = once || (!t->pingpong && short_of_slots && has_few_waves(s, &p));
+    bool long_tiles = has_few_waves(s, &p) || is_largest(s, t);
+    bool pays = once || (!t->pingpong && short_of_slots && long_tiles);
     p.tile.lends = true;
     p.tile.stages = tile_stages(&p, &p.tile, room);
     return pays && program_may_lend(&p);
@@ -134,7 +142,7 @@ static void consider(struct search *s, struct tile t)
     if (lean || !tile_fits(&p)) return;
     t.lends = lends(s, &t, room);
     t.stages = MIN(tile_stages(s->p, &t, room), most_stages(s->p, &t));
-    if (s->square || has_few_waves(s, &p)) walk_in_squares(s, &t);
+    if (s->square || has_few_waves(s, &p) || is_largest(s, &t)) walk_in_squares(s, &t);
     else t.band = MAX(BAND_ROWS / t.bm / tile_cluster_m(&t), 1) * tile_cluster_m(&t);
     if (t.stages >= LEAST_STAGES) keep(s, &t, tile_price(&p, &t, s->sms));
 }
@@ -199,7 +207,7 @@ static void squared(struct search *s, struct tile t)
 {
     struct program p = *s->p;
     p.tile = t;
-    if (!has_few_waves(s, &p)) consider(s, t);
+    if (!has_few_waves(s, &p) && !is_largest(s, &t)) consider(s, t);
 }
 
 static void consider_squares(struct search *s)

@@ -8,7 +8,7 @@
 enum {
     MOST_STAGES = 24,
     MOST_ACCUMULATORS = 192,      /* floats of a thread, if the epilogue needs little              */
-    MOST_BUSY_ACCUMULATORS = 128, /* if it loads tiles into registers; or if all drain at once     */
+    MOST_BUSY_ACCUMULATORS = 128, /* if it loads tiles into registers                              */
     MOST_CROWDED_ACCUMULATORS = 96, /* of three consumers                                          */
     MOST_HEAD = 256
 };
@@ -93,7 +93,7 @@ static int accumulators(const struct tile *t)
 static int most_accumulators(const struct program *p, const struct tile *t)
 {
     if (t->groups > 2) return MOST_CROWDED_ACCUMULATORS;
-    return program_loads_directly(p) || !t->pingpong ? MOST_BUSY_ACCUMULATORS : MOST_ACCUMULATORS;
+    return program_loads_directly(p) ? MOST_BUSY_ACCUMULATORS : MOST_ACCUMULATORS;
 }
 
 int tile_stages(const struct program *p, const struct tile *t, int shared_bytes)

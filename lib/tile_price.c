@@ -71,7 +71,7 @@ double tile_price(const struct program *p, const struct tile *t, int sms)
     double a = (double)tile_a_rows(&q) / tile_cluster_n(t), b = (double)t->bn / tile_cluster_m(t);
     double products = t->bm * t->bn * k / PRODUCTS, traffic = 2 * (a + b) * k / L2_BYTES;
     bool many = p->dim[1] > MOST_ODD_ROWS;
-    double shallow = t->stages < 4 ? 1.08 : 1, together = many && !t->pingpong ? 1.02 : 1;
+    double shallow = t->stages < 4 ? 1.08 : 1, together = many && !t->pingpong ? t->bm * t->bn > 128*256 ? 1.035 : 1.02 : 1;
     bool thin = t->bm > 64 && t->bn <= 64; /* shared memory is late with operands                     */
     double main = (MAX(products, traffic) + traffic * (many ? 0.3 : 0.125)) * shallow * together *
                   (thin ? 1.06 : 1);
