@@ -6,9 +6,9 @@
  * A row, or two short ones: streamed. Up to 8 rows: streamed through the matrix units. Few rows: one
  * consumer, two blocks on an SM. Few columns too: a cluster of blocks shares K.
  * What was seldom faster has a price that only says which of it tuning should measure first: many waves of
- * tiles walked in squares; clusters that share K and scatter its sums, where more rows leave SMs idle;
- * clusters that share operands; three consumers, whose tiles are the squarest; 9 to 16 rows that stream, and
- * fewer in half of an SM's memory, or in clusters that they could do without.
+ * tiles walked in squares, the largest tiles only so; clusters that share K and scatter its sums, where more
+ * rows leave SMs idle; clusters that share operands; three consumers, whose tiles are the squarest; 9 to 16
+ * rows that stream, and fewer in half of an SM's memory, or in clusters that they could do without.
  */
 #include "epilogue.h"
 #include "tile_parts.h"
@@ -25,7 +25,7 @@ enum {
     BAND_ROWS = 1024,      /* tile rows of so many are walked together: A's stay in L2            */
     MOST_WIDE_STAGES = 4,  /* of tiles with many rows                                             */
     LEAST_STAGES = 3,
-    LARGE_TILE = 128 * 256,
+    LARGE_TILE = 128 * 256, /* beyond, they take less power: faster in long runs, not in short ones */
     FEW_WAVES = 6,         /* of many rows: squares, and K to and fro, were measured to be faster */
     STREAM_PIECE = 6144,   /* elements of a row of B that come together                           */
     STREAM_PIECES = 5,     /* of A, that fit a thread's registers                                 */
@@ -105,12 +105,6 @@ static void walk_in_squares(const struct search *s, struct tile *t)
 
 static bool has_waves(const struct search *s) { return s->p->dim[1] > MOST_ODD_ROWS; }
 
-/* Of many rows. */
-static bool is_largest(const struct search *s, const struct tile *t)
-{
-    return has_waves(s) && t->bm * t->bn > LARGE_TILE;
-}
-
 static bool has_few_waves(const struct search *s, const struct program *p)
 {
     return has_waves(s) && program_blocks(p) <= FEW_WAVES * (int64_t)s->sms;
@@ -123,11 +117,10 @@ static bool lends(const struct search *s, const struct tile *t, int room)
     struct program p = *s->p;
     p.tile = *t;
     bool once = program_blocks(&p) <= s->sms, short_of_slots = tile_stages(&p, t, room) < MOST_WIDE_STAGES;
-    bool long_tiles = has_few_waves(s, &p) || is_largest(s, t);
-    bool pays = once || (!t->pingpong && short_of_slots && long_tiles);
+    bool together = !t->pingpong && short_of_slots && (has_few_waves(s, &p) || s->square);
     p.tile.lends = true;
     p.tile.stages = tile_stages(&p, &p.tile, room);
-    return pays && program_may_lend(&p);
+    return (once || together) && program_may_lend(&p);
 }
 
 static void consider(struct search *s, struct tile t)
@@ -138,11 +131,12 @@ static void consider(struct search *s, struct tile t)
     p.tile = t;
     bool half = t.groups == 1 && s->p->dim[1] <= FEW_ROWS; /* so that two blocks fit an SM        */
     int room = half ? (s->shared_bytes - 1024) / 2 : s->shared_bytes;
+    bool large = t.groups == 2 && t.bm * t.bn > LARGE_TILE;
     bool lean = t.bm == 64 && t.bn > 128 && s->p->dim[1] > MOST_ODD_ROWS; /* L2 would not keep up */
-    if (lean || !tile_fits(&p)) return;
+    if (lean || (large && !s->square) || !tile_fits(&p)) return;
     t.lends = lends(s, &t, room);
     t.stages = MIN(tile_stages(s->p, &t, room), most_stages(s->p, &t));
-    if (s->square || has_few_waves(s, &p) || is_largest(s, &t)) walk_in_squares(s, &t);
+    if (s->square || has_few_waves(s, &p)) walk_in_squares(s, &t);
     else t.band = MAX(BAND_ROWS / t.bm / tile_cluster_m(&t), 1) * tile_cluster_m(&t);
     if (t.stages >= LEAST_STAGES) keep(s, &t, tile_price(&p, &t, s->sms));
 }
@@ -207,7 +201,7 @@ static void squared(struct search *s, struct tile t)
 {
     struct program p = *s->p;
     p.tile = t;
-    if (!has_few_waves(s, &p) && !is_largest(s, &t)) consider(s, t);
+    if (!has_few_waves(s, &p)) consider(s, t);
 }
 
 static void consider_squares(struct search *s)

@@ -36,6 +36,16 @@ static bool is_heavy(const struct program *p)
     return false;
 }
 
+/* Tiles that leave element by element, not by TMA. A gated one is half as wide. */
+static bool stores_directly(const struct program *p)
+{
+    if (program_is_gated(p)) return false;
+    for (int i = 0; i < p->steps; i++)
+        if (p->step[i].kind == STEP_STORE && step_level(&p->step[i]) == LEVEL_SLOT && !store_is_staged(p, i))
+            return true;
+    return false;
+}
+
 /* A cluster's sums go to one of its blocks; or from each block to each. */
 static double sums_clocks(const struct tile *t)
 {
@@ -71,10 +81,10 @@ double tile_price(const struct program *p, const struct tile *t, int sms)
     double a = (double)tile_a_rows(&q) / tile_cluster_n(t), b = (double)t->bn / tile_cluster_m(t);
     double products = t->bm * t->bn * k / PRODUCTS, traffic = 2 * (a + b) * k / L2_BYTES;
     bool many = p->dim[1] > MOST_ODD_ROWS;
-    double shallow = t->stages < 4 ? 1.08 : 1, together = many && !t->pingpong ? t->bm * t->bn > 128*256 ? 1.035 : 1.02 : 1;
+    double shallow = t->stages < 4 ? 1.08 : 1, together = many && !t->pingpong ? 1.02 : 1;
     bool thin = t->bm > 64 && t->bn <= 64; /* shared memory is late with operands                     */
     double main = (MAX(products, traffic) + traffic * (many ? 0.3 : 0.125)) * shallow * together *
-                  (thin ? 1.06 : 1);
+                  (thin ? 1.06 : 1) * (stores_directly(&q) ? 1.03 : 1);
     double each = main + BEGINNING;
     double epilogue = epilogue_clocks(p, t);
     double weights = weight_clocks(p, sms, blocks / (waves * sms)) + BEGINNING * waves;
