@@ -95,7 +95,8 @@ template <class C, class E, class S, class X> struct GemmSm90 {
 
     DEV static u32 address(const void *p) { return ptx::shared_address(p); }
 
-    DEV void init() const
+    // By the producer, which then goes ahead of the others unless they send to it, or it to them.
+    DEV void init(int warp) const
     {
         if (threadIdx.x == 0) {
             ptx::tma_prefetch_map(&args.a);
@@ -111,8 +112,10 @@ template <class C, class E, class S, class X> struct GemmSm90 {
                 for (int i = 0; i < C::groups; i++) stage_of(i).fetched().init();
             ptx::mbarrier_fence_init();
         }
-        if constexpr (X::size == 1) __syncthreads();
-        else meet_cluster();
+        __syncwarp();
+        if constexpr (X::size > 1) meet_cluster();
+        else if (warp == 0) ptx::named_arrive(0, threads);
+        else ptx::named_barrier(0, threads);
         if constexpr (Split::scattered) ptx::cluster_arrive_relaxed();
     }
     DEV static void meet_cluster()
@@ -417,12 +420,11 @@ template <class C, class E, class S, class X> struct GemmSm90 {
 
     DEV void run() const
     {
-        const int group = ptx::uniform(threadIdx.x / 128);
-        init();
+        const int warp = ptx::uniform(threadIdx.x / 32), group = warp / 4;
+        init(warp);
         ptx::grid_wait();
         if (group == 0) {
             ptx::shrink_registers<24>();
-            const int warp = ptx::uniform(threadIdx.x / 32);
             if (warp == 0 && ptx::elect_one()) produce();
             if constexpr (fetches)
                 if (warp > 0 && warp <= C::groups && ptx::elect_one()) fetch(warp - 1);

@@ -146,10 +146,9 @@ void emu_mbarrier_wait(uint32_t bar, uint32_t parity)
 
 /* ---- Named barriers ---- */
 
-void emu_barrier(int id, int threads)
+/* Is the thread the last one? Then the others go on. */
+static bool arrive_named(struct thread *t, int id, int threads)
 {
-    struct thread *t = self_thread();
-    if (!threads) threads = t->block->threads;
     if (id < 0 || id > 15) fail_thread(t, "barrier %d", id);
     struct named *n = &t->block->named[id];
     if (threads % EMU_WARP || threads > t->block->threads)
@@ -157,12 +156,24 @@ void emu_barrier(int id, int threads)
     if (n->arrived && n->threads != threads)
         fail_thread(t, "barrier %d of %d threads, where others wait for %d", id, threads, n->threads);
     n->threads = threads;
-    if (++n->arrived < threads) {
-        sleep_on(t, &n->waiting, AT_BARRIER, (uint32_t)id, (uint32_t)threads);
-        return;
-    }
+    if (++n->arrived < threads) return false;
     n->arrived = 0;
     wake_all(&n->waiting);
+    return true;
+}
+
+void emu_barrier(int id, int threads)
+{
+    struct thread *t = self_thread();
+    if (!threads) threads = t->block->threads;
+    if (arrive_named(t, id, threads)) let_others_run(t);
+    else sleep_on(t, &t->block->named[id].waiting, AT_BARRIER, (uint32_t)id, (uint32_t)threads);
+}
+
+void emu_barrier_arrive(int id, int threads)
+{
+    struct thread *t = self_thread();
+    arrive_named(t, id, threads);
     let_others_run(t);
 }
 

@@ -58,6 +58,7 @@ void emu_mbarrier_arrive_expect(uint32_t bar, uint32_t bytes);
 bool emu_mbarrier_test(uint32_t bar, uint32_t parity);
 void emu_mbarrier_wait(uint32_t bar, uint32_t parity);
 void emu_barrier(int id, int threads);
+void emu_barrier_arrive(int id, int threads);
 void emu_cluster_arrive(void);
 void emu_cluster_wait(void);
 void emu_fence_async(void);
