@@ -21,7 +21,8 @@ enum {
     CLUSTER_BYTES = 14, /* an SM gets from others of its cluster in a clock                        */
     STREAM_BYTES = 40,  /* an SM may get from memory in a clock, where others get less             */
     DEEP_RING = 128 << 10, /* bytes of B                                                           */
-    SKINNY_SHARED = 1500, /* clocks for each block more that shares K                              */
+    SKINNY_END = 1000,  /* clocks, and as many for each block more that shares K                   */
+    SKINNY_HIDDEN = 1500, /* clocks of loads                                                       */
     BEGINNING = 300,    /* clocks, of a tile                                                       */
     COOPERATION = 1400  /* clocks between two that both consumers share                            */
 };
@@ -94,13 +95,13 @@ double tile_price(const struct program *p, const struct tile *t, int sms)
                     : stream + waves * epilogue + (waves - 1) * COOPERATION;
 }
 
-/* Each block reads its part of all of A. Fitted at M 8, in rings of 5 to 13 stages, to N 4096, 22016 and 32768
- * at K 4096, and to N 4096 and 8192 at K 11008 and 22016, K shared or not. */
+/* Each block reads its part of all of A: some of it, while the first weights come. Fitted at M 8, in rings of 5
+ * to 13 stages, to N 4096, 22016 and 32768 at K 4096, and to N 2048 to 8192 at K 5632 to 22016. */
 static double skinny_clocks(const struct program *p, const struct tile *t, double weights)
 {
     bool deep = 16 * t->bk * t->stages >= DEEP_RING;
     double a = 2 * (double)p->dim[1] * (double)p->k / tile_splits(t) / L2_BYTES;
-    return weights * (deep ? 0.99 : 1.02) + a + SKINNY_SHARED * (tile_splits(t) - 1);
+    return weights * (deep ? 0.99 : 1.02) + MAX(a - SKINNY_HIDDEN, 0) + SKINNY_END * tile_splits(t);
 }
 
 double tile_stream_price(const struct program *p, const struct tile *t, int sms)

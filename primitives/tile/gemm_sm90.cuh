@@ -95,7 +95,7 @@ template <class C, class E, class S, class X> struct GemmSm90 {
 
     DEV static u32 address(const void *p) { return ptx::shared_address(p); }
 
-    // By the producer, which then goes ahead of the others unless they send to it, or it to them.
+    // By the producer, which then goes ahead of the others. In clusters, where they send to each other, all meet.
     DEV void init(int warp) const
     {
         if (threadIdx.x == 0) {
@@ -114,8 +114,11 @@ template <class C, class E, class S, class X> struct GemmSm90 {
         }
         __syncwarp();
         if constexpr (X::size > 1) meet_cluster();
-        else if (warp == 0) ptx::named_arrive(0, threads);
-        else ptx::named_barrier(0, threads);
+        else if (warp > 0) ptx::named_barrier(0, threads);
+        else {
+            ptx::named_arrive(0, threads);
+            if (threadIdx.x == 0) prime();
+        }
         if constexpr (Split::scattered) ptx::cluster_arrive_relaxed();
     }
     DEV static void meet_cluster()
@@ -182,20 +185,41 @@ template <class C, class E, class S, class X> struct GemmSm90 {
             b_box(to + i * 8192, bar, k, piece % K::pieces * 32 + from % 32, from / 32, piece / K::pieces);
     }
 
+    DEV void load_slot(int slot, int k, const Tile &t) const
+    {
+        ptx::mbarrier_arrive_expect(address(&s.full[slot]), a_bytes + b_bytes);
+        load_a(slot, k, t);
+        load_b(slot, k, t);
+    }
+    // The first slots, before warps have their roles and registers: that takes as long as a load.
+    static constexpr int primes = X::size > 1 ? 0 : C::stages < 4 ? C::stages : 4;
+    DEV static int primed(const Part &part)
+    {
+        const int all = part.last - part.first;
+        return all < primes ? all : primes;
+    }
+    DEV void prime() const
+    {
+        const Part part = this->part();
+        const Tile t = Walk::tile(blockIdx.x / cluster, place());
+        ptx::grid_wait();
+#pragma unroll 1
+        for (int slot = 0; slot < primed(part); slot++) load_slot(slot, bk * (part.first + slot), t);
+    }
+
     DEV void produce() const
     {
-        Cursor at = {0, 1};
         const Part part = this->part();
+        int done = primed(part); // of the first tile
+        Cursor at = {done % C::stages, done < C::stages};
         bool back = false;
-        for (u32 i = blockIdx.x / cluster; i < Walk::count; i += gridDim.x / cluster) {
+        for (u32 i = blockIdx.x / cluster; i < Walk::count; i += gridDim.x / cluster, done = 0) {
             const Tile t = Walk::tile(i, place());
 #pragma unroll 1 // its warpgroup has few registers
-            for (int step = part.first; step < part.last; step++, at.next()) {
+            for (int step = part.first + done; step < part.last; step++, at.next()) {
                 const int k = bk * (back ? part.first + part.last - 1 - step : step);
                 ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
-                ptx::mbarrier_arrive_expect(address(&s.full[at.slot]), a_bytes + b_bytes);
-                load_a(at.slot, k, t);
-                load_b(at.slot, k, t);
+                load_slot(at.slot, k, t);
             }
             back = C::serpentine && !back;
             if constexpr (C::lends) lend(at, t);

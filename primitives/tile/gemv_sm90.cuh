@@ -176,7 +176,7 @@ template <class C, class E> struct GemvSm90 {
     DEV void run() const
     {
         const int warp = ptx::uniform(threadIdx.x / 32);
-        if (warp == warps) s.ring.init(warps);
+        s.ring.init(warps);
         if (C::early) ptx::grid_launch_next();
         if (warp == warps) {
             if (ptx::elect_one()) produce();
@@ -185,13 +185,11 @@ template <class C, class E> struct GemvSm90 {
         ptx::grid_wait();
         if (warp > warps) {
             Q{args, s.values}.prepare();
-            s.ring.meet();
             s.ring.tell_prepared();
             return;
         }
         Left x;
         load_left(x);
-        s.ring.meet();
         multiply_all(x);
         meet();
         s.ring.wait_prepared();

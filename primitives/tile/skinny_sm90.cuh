@@ -239,7 +239,6 @@ template <class C, class E> struct SkinnySm90 {
     {
         Left x;
         load_left(x);
-        s.ring.meet();
         multiply_all(x);
         if constexpr (C::splits > 1) {
             meet_cluster();
@@ -257,7 +256,6 @@ template <class C, class E> struct SkinnySm90 {
     DEV void prepare() const
     {
         Q{args, s.values}.prepare();
-        s.ring.meet();
         s.ring.tell_prepared();
     }
 
@@ -265,7 +263,7 @@ template <class C, class E> struct SkinnySm90 {
     DEV void run() const
     {
         const int warp = ptx::uniform(threadIdx.x / 32);
-        if (warp == warps) s.ring.init(warps);
+        s.ring.init(warps);
         if (C::early) ptx::grid_launch_next();
         if (warp < warps) {
             if constexpr (C::alone) ptx::grow_registers<224>();
@@ -277,7 +275,7 @@ template <class C, class E> struct SkinnySm90 {
             if (warp == warps + 1) {
                 ptx::grid_wait();
                 prepare();
-            } else if (warp > warps) s.ring.meet();
+            }
             if constexpr (C::splits > 1)
                 for (int i = 0; i < 2; i++) meet_cluster();
         }

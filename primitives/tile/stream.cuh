@@ -31,10 +31,10 @@ template <int slots, int slot_bytes> struct StreamRing {
     DEV static Cursor producer() { return {0, 1}; }
     DEV static Cursor consumer() { return {0, 0}; }
 
-    // The producer's warp, which then goes ahead of the others; so many warps will read.
+    // The block; `warps` will read.
     DEV void init(int warps)
     {
-        if (threadIdx.x % 32 == 0) {
+        if (threadIdx.x == 0) {
             for (int i = 0; i < slots; i++) {
                 ptx::mbarrier_init(ptx::shared_address(&full[i]), 1);
                 ptx::mbarrier_init(ptx::shared_address(&empty[i]), warps);
@@ -42,11 +42,8 @@ template <int slots, int slot_bytes> struct StreamRing {
             ptx::mbarrier_init(ptx::shared_address(&prepared), 32);
             ptx::mbarrier_fence_init();
         }
-        __syncwarp();
-        ptx::named_arrive(0, blockDim.x);
+        __syncthreads();
     }
-    // The other warps, before they use the ring.
-    DEV static void meet() { ptx::named_barrier(0, blockDim.x); }
 
     // One thread, when the slot is free: so many bytes will come. Returns their barrier.
     DEV u32 expect(Cursor at, u32 bytes)
