@@ -30,7 +30,7 @@ enum {
     MOST_TENSORS = 256
 };
 /* Tiles of each class, each a compilation; and of a thorough contest, which alone tries the kinds that were
- * seldom the fastest, or have not met a GPU. ORDER tile_class */
+ * seldom the fastest. ORDER tile_class */
 static const int FEW_TILES[TILE_CLASSES] = {5, 1, 0, 0, 0, 0},
                  MANY_TILES[TILE_CLASSES] = {22, 6, 6, 6, 6, 4};
 static const double LONG_US = 60e3; /* of a long turn                                              */

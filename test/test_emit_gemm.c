@@ -161,6 +161,28 @@ START_TEST(a_cluster_scatters_its_sums)
 }
 END_TEST
 
+/* A warp stores its 16 rows, all of a unit are fetched. Blocks with one tile are as many as tiles; where both
+ * consumers share it, a block may have several, if there are too few SMs. */
+START_TEST(a_ring_lends_slots)
+{
+    struct gemm_rig r;
+    const struct kernel_spec *k = &r.p.kernel;
+    emit(&r, "lent, cooperative", false);
+    ck_assert(strstr(k->text, "lends = true, once = true;") && !k->persistent && k->grid == 3 * 3);
+    ck_assert(k->maps == 5 && k->map[2].box[1] == 16 && k->map[3].box[1] == 16 && k->map[4].box[1] == 64);
+    gemm_free(&r);
+    emit(&r, "lent, many tiles", false);
+    ck_assert(strstr(k->text, "lends = true, once = false;") && k->persistent);
+    gemm_free(&r);
+    emit(&r, "lent, many turns", false);
+    ck_assert(strstr(k->text, "lends = true, once = true;") && !k->persistent && k->grid == 12 * 12);
+    gemm_free(&r);
+    emit(&r, "residual", false);
+    ck_assert(!strstr(k->text, "lends"));
+    gemm_free(&r);
+}
+END_TEST
+
 /* Blocks get neighbouring tiles, and each loads a part of what they share: half of B's rows, one half of a
  * gated tile, a half of each piece of a head; or half of A's rows. The grid is in whole clusters. */
 START_TEST(a_cluster_shares_operands)
@@ -368,6 +390,7 @@ Suite *emit_gemm_suite(void)
     tcase_add_test(t, parameters_follow_the_text);
     tcase_add_test(t, a_cluster_shares_k);
     tcase_add_test(t, a_cluster_scatters_its_sums);
+    tcase_add_test(t, a_ring_lends_slots);
     tcase_add_test(t, a_cluster_shares_operands);
     tcase_add_test(t, three_consumers_are_512_threads);
     tcase_add_test(t, few_rows_have_a_in_registers);

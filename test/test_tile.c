@@ -211,6 +211,59 @@ START_TEST(squares_are_tried_first)
 END_TEST
 
 /* A row streams the weights, in half of an SM's memory; steady weights, before the program ahead ends. */
+/* What "residual" of the table gets in another shape: it reads a tile and stores two. */
+static struct program residual(int64_t m, int64_t n, int64_t k, int sms)
+{
+    static struct gemm_rig r;
+    struct gemm_case c = {0};
+    for (int i = 0; i < gemm_case_count; i++)
+        if (!strcmp(gemm_cases[i].name, "residual")) c = gemm_cases[i];
+    c.m = m, c.n = n, c.k = k, c.tile = (struct tile){0};
+    ck_assert_msg(gemm_emit(&c, false, sms, &r) == CODA_OK, "%s", coda_error());
+    gemm_free(&r);
+    return r.p;
+}
+
+/* Where no block has a second tile the ring is the epilogue's as well, and longer. Two waves of tiles that both
+ * consumers share, if their ring were short; never many. */
+START_TEST(rings_lend_where_tiles_are_few)
+{
+    static const struct {
+        int64_t m, n;
+        int sms;
+        bool lends;
+    } want[] = {{64, 4096, 132, true},   {256, 4096, 132, true},   {512, 4096, 132, true},
+                {1024, 4096, 132, true}, {2048, 4096, 132, true},  {256, 12288, 132, true},
+                {256, 22016, 132, false}, {16384, 4096, 132, false}, {256, 4096, 24, false}};
+    for (int i = 0; i < ARRAY_SIZE(want); i++) {
+        struct program p = residual(want[i].m, want[i].n, 4096, want[i].sms), own = p;
+        ck_assert_msg(p.tile.lends == want[i].lends, "[%d, %d] on %d SMs", (int)want[i].m, (int)want[i].n,
+                      want[i].sms);
+        ck_assert_int_le(tile_shared_bytes(&p), gemm_machine.shared_bytes);
+        if (!p.tile.lends) continue;
+        own.tile.lends = false;
+        ck_assert_int_gt(p.tile.stages, tile_stages(&own, &own.tile, gemm_machine.shared_bytes));
+        bool once = program_blocks(&p) <= want[i].sms;
+        ck_assert(once || (!p.tile.pingpong && want[i].m == 2048));
+        ck_assert_int_eq(p.kernel.persistent, !once);
+    }
+}
+END_TEST
+
+/* A ring that could not hold what the epilogue needs does not lend. */
+START_TEST(short_rings_do_not_lend)
+{
+    struct program p = residual(1024, 4096, 4096, 132);
+    ck_assert(program_may_lend(&p));
+    p.tile.stages = 2; /* of 32 KB: what is fetched, and nothing for what is stored                        */
+    ck_assert(!program_may_lend(&p));
+    p.tile.stages = 4, p.tile.splits = 2;
+    ck_assert(!program_may_lend(&p));
+    p.tile.splits = 0, p.tile.cluster_m = 2;
+    ck_assert(!program_may_lend(&p));
+}
+END_TEST
+
 START_TEST(a_row_streams)
 {
     struct program p = product(1, 22016, 4096);
@@ -426,6 +479,8 @@ Suite *tile_suite(void)
     tcase_add_test(t, shares_keep_pairs);
     tcase_add_test(t, tuning_tries_clusters_and_three_consumers);
     tcase_add_test(t, squares_are_tried_first);
+    tcase_add_test(t, rings_lend_where_tiles_are_few);
+    tcase_add_test(t, short_rings_do_not_lend);
     tcase_add_test(t, a_row_streams);
     tcase_add_test(t, few_rows_stream);
     tcase_add_test(t, few_rows_stream_in_equal_pieces);
