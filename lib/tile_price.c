@@ -95,8 +95,8 @@ double tile_price(const struct program *p, const struct tile *t, int sms)
                     : stream + waves * epilogue + (waves - 1) * COOPERATION;
 }
 
-/* Each block reads its part of all of A: some of it, while the first weights come. Fitted at M 8, in rings of 5
- * to 13 stages, to N 4096, 22016 and 32768 at K 4096, and to N 2048 to 8192 at K 5632 to 22016. */
+/* Each block reads its part of all of A: some of it, while the first weights come. Fitted at M 8, in rings of
+ * 5 to 13 stages, to N 4096, 22016 and 32768 at K 4096, and to N 2048 to 8192 at K 5632 to 22016. */
 static double skinny_clocks(const struct program *p, const struct tile *t, double weights)
 {
     bool deep = 16 * t->bk * t->stages >= DEEP_RING;

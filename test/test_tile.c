@@ -224,8 +224,8 @@ static struct program residual(int64_t m, int64_t n, int64_t k, int sms)
     return r.p;
 }
 
-/* Where no block has a second tile the ring is the epilogue's as well, and longer. Two waves of tiles that both
- * consumers share, if their ring were short; never many. */
+/* Where no block has a second tile the ring is the epilogue's as well, and longer. Two waves of tiles that
+ * both consumers share, if their ring were short; never many. */
 START_TEST(rings_lend_where_tiles_are_few)
 {
     static const struct {

@@ -263,7 +263,7 @@ static void embedded(struct gemm_rig *r, int acc)
 #define LENT(m, n, consumers, turns)                                                                         \
     {                                                                                                        \
         .mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = consumers, .pingpong = turns,       \
-        .band = 8, .lends = true                                                                              \
+        .band = 8, .lends = true                                                                             \
     }
 #define STREAM(n, piece, parts)                                                                              \
     {                                                                                                        \

@@ -333,8 +333,8 @@ template <class C, class E> struct Drain {
             bottom.x[i][0] = b.a, bottom.x[i][1] = b.b;
         }
     }
-    // Of an octet in its buffer: the 16-byte pieces of a row are exchanged by the number of the 128 bytes that
-    // it lies in.
+    // Of an octet in its buffer: the 16-byte pieces of a row are exchanged by the number of the 128 bytes
+    // that it lies in.
     static constexpr int octets = C::unit / 8;
     DEV static int octet_in_chunk(int patch, int side)
     {

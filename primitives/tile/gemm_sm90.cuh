@@ -8,8 +8,8 @@
 // Persistent: block b takes tiles b, b + grid, ... Cooperative consumers split the rows of each tile.
 // Ping-pong consumers take whole tiles in turn: one drains while the other multiplies.
 //
-// The ring may lend slots to the epilogue (C::lends, see lent.cuh): if no block has a second tile (C::once), or
-// if consumers cooperate, so that no one multiplies then.
+// The ring may lend slots to the epilogue (C::lends, see lent.cuh): if no block has a second tile (C::once),
+// or if consumers cooperate, so that no one multiplies then.
 //
 // Few rows: one consumer, and two blocks on an SM, so that one's weights arrive while the other drains.
 // Only C::a_rows of A's rows are loaded. Products read on, past these: garbage, in rows that do not exist.
@@ -95,7 +95,7 @@ template <class C, class E, class S, class X> struct GemmSm90 {
 
     DEV static u32 address(const void *p) { return ptx::shared_address(p); }
 
-    // By the producer, which then goes ahead of the others. In clusters, where they send to each other, all meet.
+    // By the producer, which then goes ahead of the others. In clusters, who send to each other, all meet.
     DEV void init(int warp) const
     {
         if (threadIdx.x == 0) {
@@ -240,7 +240,8 @@ template <class C, class E, class S, class X> struct GemmSm90 {
             else ptx::mbarrier_arrive(bar);
             if constexpr (E::fetched)
                 for (int i = first; i < last; i++)
-                    fetch_unit(slot_memory + (i - first) * D::buffer_bytes, bar, t, i / D::units, i % D::units);
+                    fetch_unit(slot_memory + (i - first) * D::buffer_bytes, bar, t, i / D::units,
+                               i % D::units);
         }
     }
     DEV u32 lent_memory() const { return Stage::of_a ? address(s.a) : address(s.b); }
