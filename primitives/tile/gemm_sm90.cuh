@@ -17,16 +17,14 @@
 // Few tiles: the C::splits blocks of a cluster take a part of K each of one tile, and their sums meet
 // (split.cuh). A block drains what S describes: a share of the tile's columns; without splits, S is C.
 //
-// Clusters otherwise: the tiles of a cluster X are neighbours. What they share of A or B is loaded once:
-// each block loads a part and sends it to all. So a slot is empty when the consumers of all have released
-// it, and full when the parts of all have come. A tile past the end is multiplied, as zeros, not drained.
-//
-// An operand is K-major (k adjacent in memory) or MN-major (rows adjacent). Its tile lies in shared
-// memory 128-byte swizzled: rows of 64 k, or blocks of [64 k][64 rows]. Tails read zeros.
+// Clusters otherwise: the tiles of a cluster X are neighbours, and what they share of A or B is loaded once
+// (operands.cuh). So a slot is empty when the consumers of all have released it, and full when the parts of
+// all have come. A tile past the end is multiplied, as zeros, not drained.
 #pragma once
 
 #include "ptx/wgmma.cuh"
 #include "tile/epilogue.cuh"
+#include "tile/operands.cuh"
 #include "tile/split.cuh"
 
 namespace coda {
@@ -39,7 +37,7 @@ template <class C, class E, class S, class X> struct GemmSm90 {
 
     static constexpr int threads = 128 * (1 + C::groups);
     static constexpr int bk = 64, steps = (int)((C::k + bk - 1) / bk);
-    static constexpr int a_bytes = C::a_rows * 128, b_bytes = C::bn * 128;
+    static constexpr int a_bytes = Operands<C, X>::a_bytes, b_bytes = Operands<C, X>::b_bytes;
     static constexpr int blocks = D::blocks; // of 64 rows, for each warpgroup
     static constexpr int cluster = C::splits * X::size;
     static constexpr bool fetches = E::fetched && !C::lends; // by warps of their own
@@ -130,66 +128,13 @@ template <class C, class E, class S, class X> struct GemmSm90 {
 
     // ---- Producer ----
 
-    // A box for this block, or for all that share it; L2 may forget it first if nobody reads it again soon.
-    template <int sharers, bool once, class... At>
-    DEV static void load(u32 to, const TensorMap *map, u32 bar, At... at)
-    {
-        if constexpr (sharers > 1) ptx::tma_multicast(to, map, bar, (1 << sharers) - 1, at...);
-        else if constexpr (once) ptx::tma_load_once(to, map, bar, at...);
-        else ptx::tma_load(to, map, bar, at...);
-    }
-    template <class... At> DEV void a_box(u32 to, u32 bar, At... at) const
-    {
-        load<X::wide, false>(to, &args.a, bar, at...);
-    }
-    // With few rows a block or two read a tile of B.
-    template <class... At> DEV void b_box(u32 to, u32 bar, At... at) const
-    {
-        load<X::high, C::m <= 128>(to, &args.b, bar, at...);
-    }
-    // This block's part of a tile: of its rows, or of its blocks of 64 rows.
-    DEV void load_a(int slot, int k, const Tile &t) const
-    {
-        constexpr int share = C::a_rows / X::wide;
-        const int from = place() % X::wide * share;
-        const u32 to = address(s.a[slot]) + from * 128, bar = address(&s.full[slot]);
-        const int m = t.m * C::bm + from, batch = C::a_batched ? t.batch : 0;
-        if constexpr (!C::a_mn_major) a_box(to, bar, k, m, batch);
-        else
-            for (int i = 0; i < share / 64; i++)
-                a_box(to + i * 8192, bar, m + 64 * i, k, batch);
-    }
-    // A gated tile has two halves, which are a dimension of B's tensor map, as are heads, and their halves.
-    DEV void load_b(int slot, int k, const Tile &t) const
-    {
-        constexpr int half = C::bn / 2, share = C::bn / X::high;
-        const int from = place() % X::high * share;
-        const u32 to = address(s.b[slot]) + from * 128, bar = address(&s.full[slot]);
-        const int n = t.n * (K::gated ? half : C::bn), batch = C::b_batched ? t.batch : 0;
-        if constexpr (K::split) load_pieces(slot, k, t.n * (C::bn / 64));
-        else if constexpr (!C::b_mn_major) {
-            if constexpr (K::gated) b_box(to, bar, k, n + from % half, from / half, batch);
-            else b_box(to, bar, k, n + from, batch);
-        } else
-            for (int i = 0, row = from; i < share / 64; i++, row += 64)
-                if constexpr (K::gated) b_box(to + i * 8192, bar, n + row % half, k, row / half, batch);
-                else b_box(to + i * 8192, bar, n + row, k, batch);
-    }
-    // Each block loads its part of each piece.
-    DEV void load_pieces(int slot, int k, int piece) const
-    {
-        constexpr int share = 64 / X::high;
-        const int from = place() % X::high * share;
-        const u32 to = address(s.b[slot]) + from * 128, bar = address(&s.full[slot]);
-        for (int i = 0; i < C::bn / 64; i++, piece++)
-            b_box(to + i * 8192, bar, k, piece % K::pieces * 32 + from % 32, from / 32, piece / K::pieces);
-    }
-
     DEV void load_slot(int slot, int k, const Tile &t) const
     {
-        ptx::mbarrier_arrive_expect(address(&s.full[slot]), a_bytes + b_bytes);
-        load_a(slot, k, t);
-        load_b(slot, k, t);
+        const Operands<C, X> operands = {args, place()};
+        const u32 bar = address(&s.full[slot]);
+        ptx::mbarrier_arrive_expect(bar, a_bytes + b_bytes);
+        operands.load_a(address(s.a[slot]), bar, k, t);
+        operands.load_b(address(s.b[slot]), bar, k, t);
     }
     // The first slots, small ones some more, before warps have their roles and registers: it saves 0.2 us.
     static constexpr int primes = X::size > 1 ? 0 : a_bytes + b_bytes > 16384 ? 2 : 4;
