@@ -316,6 +316,7 @@ static void measure(struct program *p, const struct machine *m)
     k->shared_bytes = tile_shared_bytes(p);
     k->early = program_is_early(p);
     int each = residents(p, m);
+    /* Consumers that take turns would wait for each other's epilogues. */
     bool once = t->lends && (t->pingpong || program_blocks(p) <= m->sms);
     k->grid = program_blocks(p);
     k->cluster = tile_cluster(t);

@@ -73,10 +73,12 @@ static void keep(struct search *s, const struct tile *t, double price)
     s->price[at] = price;
 }
 
-/* A deeper ring lets blocks drift apart, and then they no longer find in L2 what others have loaded. */
-static int most_stages(const struct program *p, const struct tile *t)
+/* As many as fit; but a deeper ring lets blocks drift apart, and with many rows they then no longer find in
+ * L2 what others have loaded. */
+static int stages_of(const struct program *p, const struct tile *t, int room)
 {
-    return p->dim[1] > MOST_ODD_ROWS && t->bn > 128 ? MOST_WIDE_STAGES : INT_MAX;
+    bool drifts = p->dim[1] > MOST_ODD_ROWS && t->bn > 128;
+    return MIN(tile_stages(p, t, room), drifts ? MOST_WIDE_STAGES : INT_MAX);
 }
 
 /*
@@ -110,7 +112,7 @@ static bool has_few_waves(const struct search *s, const struct program *p)
     return has_waves(s) && program_blocks(p) <= FEW_WAVES * (int64_t)s->sms;
 }
 
-/* Does the ring lend slots to the epilogue? It holds more of them then. But blocks with further tiles load
+/* Does the ring lend slots to the epilogue? Then it may be longer. But blocks that have further tiles load
  * these later: only in few waves, if consumers cooperate and memory is short. */
 static bool lends(const struct search *s, const struct tile *t, int room)
 {
@@ -119,7 +121,7 @@ static bool lends(const struct search *s, const struct tile *t, int room)
     bool once = program_blocks(&p) <= s->sms, short_of_slots = tile_stages(&p, t, room) < MOST_WIDE_STAGES;
     bool together = !t->pingpong && short_of_slots && (has_few_waves(s, &p) || s->square);
     p.tile.lends = true;
-    p.tile.stages = tile_stages(&p, &p.tile, room);
+    p.tile.stages = stages_of(&p, &p.tile, room);
     return (once || together) && program_may_lend(&p);
 }
 
@@ -135,7 +137,7 @@ static void consider(struct search *s, struct tile t)
     bool lean = t.bm == 64 && t.bn > 128 && s->p->dim[1] > MOST_ODD_ROWS; /* L2 would not keep up */
     if (lean || (large && !s->square) || !tile_fits(&p)) return;
     t.lends = lends(s, &t, room);
-    t.stages = MIN(tile_stages(s->p, &t, room), most_stages(s->p, &t));
+    t.stages = stages_of(s->p, &t, room);
     if (s->square || has_few_waves(s, &p)) walk_in_squares(s, &t);
     else t.band = MAX(BAND_ROWS / t.bm / tile_cluster_m(&t), 1) * tile_cluster_m(&t);
     if (t.stages >= LEAST_STAGES) keep(s, &t, tile_price(&p, &t, s->sms));

@@ -20,6 +20,7 @@ int gpu_gemm(void);
 
 enum {
     RANDOM_CASES = 100,
+    MANY_ROWS = 1024, /* more are walked and tiled otherwise                                          */
     MOST_ROWS = 48,         /* checked in each case                                                */
     AT_ONCE = 16,           /* cases that run before any is reported: what a hang may hide         */
     EMULATED_RANDOM = 12,
@@ -194,7 +195,7 @@ static struct gemm_case random_case(struct random *g)
     struct gemm_case c = gemm_cases[random_below(g, gemm_case_count)];
     bool neat = random_chance(g, 60);
     c.batch = random_chance(g, 25) ? 1 + random_below(g, 4) : 1;
-    c.m = random_size(g, 400, c.a_mn && neat ? 8 : 1);
+    c.m = random_size(g, 400, c.a_mn && neat ? 8 : 1) + (random_chance(g, 15) ? MANY_ROWS : 0);
     c.k = random_size(g, 300, neat ? 8 : 1);
     c.n = random_size(g, 700, neat ? 8 : 1);
     if (c.pair == PAIR_ROPE)
@@ -238,12 +239,14 @@ static int run_all(struct bench *b, int n)
     return failures;
 }
 
-/* Each case on both mainloops, then the random ones; fewer if the device is emulated, or some are named. */
+/* Each case on both mainloops, then random ones, fewer if the device is emulated. If some are named, these
+ * alone; "random": the random ones alone. */
 static int make_cases(struct bench *b, bool emulated)
 {
     struct random g = {random_seed()};
     const char *named = getenv("CODA_TEST_CASE");
-    int n = 0, randoms = named ? 0 : emulated ? EMULATED_RANDOM : RANDOM_CASES;
+    bool all = !named || !strcmp(named, "random");
+    int n = 0, randoms = !all ? 0 : emulated && !named ? EMULATED_RANDOM : RANDOM_CASES;
     for (int i = 0; i < 2 * gemm_case_count; i++) {
         if (emulated && i % 2 && i / 2 % EMULATED_SIMT) continue;
         if (named && !strstr(gemm_cases[i / 2].name, named)) continue;

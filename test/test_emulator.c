@@ -183,6 +183,7 @@ static const struct mistake {
      PIPELINE},
     {"FEWER_BYTES",
      "where a load is on its way|arrivals and -|which products that nobody waited for may read", PIPELINE},
+    {"NO_GRID_WAIT", "loads a tensor without griddepcontrol.wait", PIPELINE},
     {"NO_WGMMA_FENCE", "without wgmma.fence", PIPELINE},
     {"NO_COMMIT", "of which some are not committed", PIPELINE},
     {"WRITTEN_SUMS", "accumulator 3 was written while products were in flight", PIPELINE},

@@ -14,7 +14,7 @@ DEV void mbarrier_init(u32 bar, u32 arrivals)
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(arrivals));
 }
 
-// Makes inits visible to the TMA unit; a block-wide barrier follows.
+// Makes inits visible to other blocks and to the TMA unit. Other threads of the block wait at a barrier.
 DEV void mbarrier_fence_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
 DEV void mbarrier_arrive(u32 bar)
@@ -43,7 +43,7 @@ DEV void mbarrier_wait(u32 bar, u32 parity)
     while (!mbarrier_test(bar, parity)) {}
 }
 
-// `threads` threads meet at barrier `id`, 1..15 (0 is __syncthreads).
+// `threads` threads meet at barrier `id`, 0..15; __syncthreads is barrier 0 of all.
 DEV void named_barrier(int id, int threads)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");

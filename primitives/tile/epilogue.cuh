@@ -6,9 +6,8 @@
 //     drain     for each unit, 64 rows of a chunk of columns: load(), cell() and apply() for every slot,
 //               store(); then merge the reductions' states across the four lanes that share a row, and save()
 // Stores are direct, or staged: 16-bit tiles go through swizzled shared memory and leave by TMA, 16 rows of
-// each warp, which waits for no other. Loads are direct, or fetched, which is the same the other way (see
-// fetch.cuh). The accumulators are a wgmma
-// fragment (see ptx/wgmma.cuh) for every mainloop.
+// each warp, which waits for no other. Loads are direct, or fetched: the same the other way (fetch.cuh). The
+// accumulators are a wgmma fragment (see ptx/wgmma.cuh) for every mainloop.
 #pragma once
 
 #include "block/fold.cuh"
@@ -137,9 +136,9 @@ template <class C, class E> struct Drain {
     static constexpr int copies = is_much && (K::gated ? has_state : whole || !K::apart) ? 1 : chunks;
     static constexpr int pieces = E::staged * buffers;              // of a unit, that are stored
     static constexpr int in_place = C::lends && E::fetched ? 1 : 0; // of these, where it was fetched to
-    static constexpr int two = E::staged * chunk_columns <= 64 && units > 1 ? 2 : 1;
+    static constexpr int own_ring = E::staged * chunk_columns <= 64 && units > 1 ? 2 : 1;
     static constexpr int fetch_slots = (C::groups > 2 ? 64 : 128) / C::unit;
-    using Own = OwnStage<units, buffer_bytes, fetch_slots, pieces, two>;
+    using Own = OwnStage<units, buffer_bytes, fetch_slots, pieces, own_ring>;
     using Stage = typename StageOf<C, Own, units, buffer_bytes, E::fetched, pieces - in_place>::Type;
     static constexpr int ring = Stage::ring; // units that can be stored at one time
     static constexpr int stage_bytes = C::lends ? 0 : E::fetched ? Own::all_bytes : Own::store_bytes;
@@ -345,8 +344,8 @@ template <class C, class E> struct Drain {
         return (octet_in_chunk(patch, side) % octets ^ row * octets / 8 % octets) << 4;
     }
 
-    // Before a slot is overwritten TMA has read it. A tile starts with slot 0, wherever the last one ended,
-    // or with slots that were handed over empty.
+    // Before a slot is overwritten TMA has read it. A tile starts with slot 0, wherever the last one ended;
+    // or with slots that are handed over empty, in their order: it waits for the last piece's.
     DEV void open_unit(int unit) const
     {
         if constexpr (C::lends && pieces > in_place)
@@ -365,12 +364,14 @@ template <class C, class E> struct Drain {
         const int first = first_row + 64 * block + 16 * warp;
         ptx::fence_async_shared();
         __syncwarp();
-        if (lane != 0) return;
+        if (lane == 0) {
 #pragma unroll
-        for (int i = 0; i < pieces; i++)
-            ptx::tma_store(&args.stores[i / buffers], piece(slot, i, from) + 16 * warp * pitch,
-                           buffer_column(t, chunk, i % buffers), t.m * C::bm + first, t.batch);
-        ptx::tma_store_commit();
+            for (int i = 0; i < pieces; i++)
+                ptx::tma_store(&args.stores[i / buffers], piece(slot, i, from) + 16 * warp * pitch,
+                               buffer_column(t, chunk, i % buffers), t.m * C::bm + first, t.batch);
+            ptx::tma_store_commit();
+        }
+        __syncwarp();
     }
 
     // ---- The walk ----

@@ -48,8 +48,8 @@ template <int units, int bytes, int slots> struct FetchRing {
 };
 
 // Memory of one consumer: for the `stored` pieces of so many units, and behind it a ring of fetched units.
-template <int units, int bytes, int slots, int stored, int of> struct OwnStage {
-    static constexpr int ring = of, store_bytes = ring * stored * bytes;
+template <int units, int bytes, int slots, int stored, int depth> struct OwnStage {
+    static constexpr int ring = depth, store_bytes = ring * stored * bytes;
     static constexpr int all_bytes = store_bytes + slots * bytes;
     using Ring = FetchRing<units, bytes, slots>;
     using Unit = typename Ring::Unit;

@@ -1,7 +1,9 @@
 // gemm_sm90.cuh -- C = A B^T on Hopper: TMA ring, wgmma, one producer and C::groups consumer warpgroups.
 //
-//     producer    for each tile, each 64 of K: wait for an empty slot, load A's and B's box into it
-//     fetchers    a warp for each consumer: the tiles that its epilogue reads, ahead of it (fetch.cuh)
+//     producer    for each tile, each 64 of K: wait for an empty slot, load A's and B's box into it; the
+//                 first slots before warps take their roles
+//     fetchers    a warp for each consumer: the tiles that its epilogue reads, ahead of it (fetch.cuh); the
+//                 producer, where slots are lent
 //     consumers   for each tile, each slot: wait until it is full, issue its products, release the slot
 //                 before it; then drain the accumulators
 //
@@ -9,7 +11,7 @@
 // Ping-pong consumers take whole tiles in turn: one drains while the other multiplies.
 //
 // The ring may lend slots to the epilogue (C::lends, see lent.cuh): if no block has a second tile (C::once),
-// or if consumers cooperate, so that no one multiplies then.
+// or if consumers cooperate, so that the next tile's products wait for the epilogue anyway.
 //
 // Few rows: one consumer, and two blocks on an SM, so that one's weights arrive while the other drains.
 // Only C::a_rows of A's rows are loaded. Products read on, past these: garbage, in rows that do not exist.
@@ -109,6 +111,7 @@ template <class C, class E, class S, class X> struct GemmSm90 {
             if constexpr (fetches)
                 for (int i = 0; i < C::groups; i++) stage_of(i).fetched().init();
             ptx::mbarrier_fence_init();
+            ptx::fence_async_shared(); // TMA counts there before anybody has met
         }
         __syncwarp();
         if constexpr (X::size > 1) meet_cluster();
@@ -116,6 +119,7 @@ template <class C, class E, class S, class X> struct GemmSm90 {
         else {
             ptx::named_arrive(0, threads);
             if (threadIdx.x == 0) prime();
+            __syncwarp();
         }
         if constexpr (Split::scattered) ptx::cluster_arrive_relaxed();
     }
@@ -137,12 +141,12 @@ template <class C, class E, class S, class X> struct GemmSm90 {
         operands.load_b(address(s.b[slot]), bar, k, t);
     }
     // The first slots, small ones some more, before warps have their roles and registers: it saves 0.2 us.
-    static constexpr int primes = X::size > 1 ? 0 : a_bytes + b_bytes > 16384 ? 2 : 4;
-    static_assert(primes <= C::stages);
     DEV static int primed(const Part &part)
     {
+        constexpr int wanted = a_bytes + b_bytes > 16384 ? 2 : 4;
+        constexpr int most = X::size > 1 ? 0 : wanted < C::stages ? wanted : C::stages - 1;
         const int all = part.last - part.first;
-        return all < primes ? all : primes;
+        return all < most ? all : most;
     }
     DEV void prime() const
     {
@@ -157,7 +161,7 @@ template <class C, class E, class S, class X> struct GemmSm90 {
     {
         const Part part = this->part();
         int done = primed(part); // of the first tile
-        Cursor at = {done % C::stages, done < C::stages};
+        Cursor at = {done, 1};
         bool back = false;
         for (u32 i = blockIdx.x / cluster; i < Walk::count; i += gridDim.x / cluster, done = 0) {
             const Tile t = Walk::tile(i, place());
@@ -348,7 +352,9 @@ template <class C, class E, class S, class X> struct GemmSm90 {
     {
         return D(args, s.values[group], group, stage_of(group, at));
     }
-    // Every thread waits for each phase of a slot, of those too in which other consumers fetch and store.
+    // Before it is full a slot may still wait for the other consumers to release what was in it before: two
+    // arrivals of one consumer would count for both. And every thread waits for each phase, or it would take
+    // one for the next.
     DEV void give_back(int group, const Cursor first) const
     {
         Cursor at = first;

@@ -17,10 +17,11 @@ template <class C, int units, int bytes, bool fetched, int stored> struct Lent {
     static constexpr bool of_a = C::a_rows > C::bn;
     static constexpr int slot_bytes = 128 * (of_a ? C::a_rows : C::bn), each = slot_bytes / bytes;
     static constexpr int consumers = C::pingpong ? 1 : C::groups; // of one tile
-    static constexpr int incoming = fetched ? units * consumers : 0, taken = (incoming + each - 1) / each;
-    static constexpr int room = stored ? (C::stages - taken) * each / (stored * consumers) : units;
+    static constexpr int incoming = fetched ? units * consumers : 0;
+    static constexpr int fetched_slots = (incoming + each - 1) / each;
+    static constexpr int room = stored ? (C::stages - fetched_slots) * each / (stored * consumers) : units;
     static constexpr int ring = room < units ? room : units; // units that can be stored at one time
-    static constexpr int slots = taken + (ring * stored * consumers + each - 1) / each;
+    static constexpr int slots = fetched_slots + (ring * stored * consumers + each - 1) / each;
     static_assert(ring > 0 && slots <= C::stages);
 
     u32 full, memory; // shared addresses: of the slots' mbarriers, and of slot 0
@@ -31,15 +32,15 @@ template <class C, int units, int bytes, bool fetched, int stored> struct Lent {
     struct Unit { u32 full, buffer, parity; };
 
     // Number n from slot `from` on.
-    DEV Unit number(int n, int from) const
+    DEV Unit place(int n, int from) const
     {
         const int place = slot + from + n / each, wraps = place >= C::stages;
         const int i = wraps ? place - C::stages : place;
         return {full + 8 * i, memory + i * slot_bytes + n % each * bytes, parity ^ wraps};
     }
     // Unit u, as it was fetched; and piece i of what is stored of one, besides.
-    DEV Unit unit(u32, int u) const { return number(group * units + u, 0); }
-    DEV Unit piece(int unit, int i) const { return number((group * ring + unit) * stored + i, taken); }
+    DEV Unit unit(u32, int u) const { return place(group * units + u, 0); }
+    DEV Unit piece(int unit, int i) const { return place((group * ring + unit) * stored + i, fetched_slots); }
     DEV void await(const Unit &u) const { ptx::mbarrier_wait(u.full, u.parity); }
     DEV void release(const Unit &) const {}
 };

@@ -256,8 +256,11 @@ static void issue_load(struct thread *t, struct copy c, uint32_t bar)
     let_others_run(t);
 }
 
+void emu_grid_wait(void) { self_thread()->waited_for_grid = true; }
+
 static struct copy tensor_load(const struct thread *t, uint32_t to, const void *map, int rank, const int *at)
 {
+    if (!t->waited_for_grid) fail_thread(t, "loads a tensor without griddepcontrol.wait");
     struct copy c = {.map = read_map(t, map, rank)};
     memcpy(c.at, at, sizeof *at * (size_t)rank);
     c.bytes = rows_of(&c.map) * row_bytes(&c.map);

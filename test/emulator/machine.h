@@ -73,6 +73,7 @@ struct thread {
     int registers;
     bool fenced; /* wgmma.fence since its last wait                                         */
     bool in_cluster_barrier;
+    bool waited_for_grid; /* what the kernel ahead has written is there                              */
     uint64_t cluster_phase;
     uint64_t issued; /* products                                                                */
     uint64_t group_end[GROUPS];

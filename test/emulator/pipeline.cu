@@ -17,6 +17,7 @@ enum {
     NO_INIT_FENCE,    // TMA does not know the mbarriers
     NO_EMPTY_WAIT,    // a slot is filled before it was released
     NO_FULL_WAIT,     // ... is read before it was filled
+    NO_GRID_WAIT,     // what is loaded may not have been written yet
     OTHER_PARITY,     // the wait for it returns at once
     EARLY_RELEASE,    // it is released before its products were waited for
     TOO_FEW_ARRIVALS, // ... is never released
@@ -79,6 +80,7 @@ DEV void init(Shared &s)
 
 DEV void produce(Shared &s, const Args &g)
 {
+    if (broken != NO_GRID_WAIT) ptx::grid_wait();
     for (int n = 0; n < tiles * steps; n++) {
         const int slot = n % slots, k = n % steps * 64;
         const u32 parity = n / slots & 1, full = at(&s.full[slot]);
@@ -229,6 +231,7 @@ DEV void send(Slot &s, const Args &g, u32 rank)
     for (int k = 0; k < steps; k++) {
         ptx::mbarrier_wait(at(&s.empty), k & 1 ^ 1);
         ptx::mbarrier_arrive_expect(at(&s.full), 16384);
+        ptx::grid_wait();
         ptx::tma_multicast(at(s.operand[rank]), rank ? &g.b : &g.a, at(&s.full), broken == OTHER_RANKS ? 4 : 3,
                            k * 64, 0, 0);
     }

@@ -1,4 +1,5 @@
-// control.cuh -- emulated: see primitives/ptx/control.cuh. Kernels follow each other whole.
+// control.cuh -- emulated: see primitives/ptx/control.cuh. Kernels follow each other whole, but who loads a
+// tensor must have waited.
 #pragma once
 
 #include "types.cuh"
@@ -13,7 +14,7 @@ DEV int opaque(int x) { return x; }
 template <int n> DEV void grow_registers() { emu_set_registers(n, true); }
 template <int n> DEV void shrink_registers() { emu_set_registers(n, false); }
 
-DEV void grid_wait() {}
+DEV void grid_wait() { emu_grid_wait(); }
 DEV void grid_launch_next() {}
 
 } // namespace coda::ptx
