@@ -99,10 +99,14 @@ static int most_accumulators(const struct program *p, const struct tile *t)
 int tile_stages(const struct program *p, const struct tile *t, int shared_bytes)
 {
     struct program q = *p;
+    int fit = 0, too_many = MOST_STAGES + 1;
     q.tile = *t;
-    q.tile.stages = MOST_STAGES;
-    while (q.tile.stages && tile_shared_bytes(&q) > shared_bytes) q.tile.stages--;
-    return q.tile.stages;
+    while (too_many - fit > 1) {
+        q.tile.stages = (fit + too_many) / 2;
+        if (tile_shared_bytes(&q) > shared_bytes) too_many = q.tile.stages;
+        else fit = q.tile.stages;
+    }
+    return fit;
 }
 
 /* Do the parts of a tile that a cluster's blocks load consist of whole octets, or of whole blocks of 64 if
