@@ -105,7 +105,7 @@ static int rotated_columns(const struct program *p)
 int unit_columns(const struct program *p)
 {
     if (rotated_columns(p)) return program_splits_heads(p) ? 32 : 64;
-    bool wide = p->tile.bn > 64 || p->tile.groups > 1; /* one consumer stages no 32 columns            */
+    bool wide = p->tile.bn > 64 || p->tile.groups > 1; /* else what is not 64 columns is not staged    */
     return wide && (out_columns(p) % 64 || p->tile.groups > 2) ? 32 : 64;
 }
 static int chunk_columns(const struct program *p)

@@ -133,9 +133,9 @@ static void consider(struct search *s, struct tile t)
     p.tile = t;
     bool half = t.groups == 1 && s->p->dim[1] <= FEW_ROWS; /* so that two blocks fit an SM        */
     int room = half ? (s->shared_bytes - 1024) / 2 : s->shared_bytes;
-    bool large = t.groups == 2 && t.bm * t.bn > LARGE_TILE;
+    bool large = t.groups == 2 && t.bm * t.bn > LARGE_TILE, tried = s->square && tile_cluster(&t) == 1;
     bool lean = t.bm == 64 && t.bn > 128 && s->p->dim[1] > MOST_ODD_ROWS; /* L2 would not keep up */
-    if (lean || (large && !s->square) || !tile_fits(&p)) return;
+    if (lean || (large && !tried) || !tile_fits(&p)) return;
     t.lends = lends(s, &t, room);
     t.stages = stages_of(s->p, &t, room);
     if (s->square || has_few_waves(s, &p)) walk_in_squares(s, &t);
