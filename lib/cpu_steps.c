@@ -194,13 +194,15 @@ static void reduce_columns(struct cpu_frame *f, const struct step *s, int64_t fi
 static void reduce_tiles(struct cpu_frame *f, const struct step *s)
 {
     const struct port *port = &f->cpu->p->port[s->port];
-    const struct tile *t = &f->cpu->p->tile;
-    int64_t columns = step_columns(f->cpu, s), tile = t->bn / (s->half ? 2 : 1);
-    if (tile_streams(t)) tile = CEIL_DIV(columns, port->blocks);
+    const struct program *p = f->cpu->p;
+    int64_t columns = step_columns(f->cpu, s), each = CEIL_DIV(columns, port->blocks), half = s->half ? 2 : 1;
+    bool streams = tile_streams(&p->tile);
     float *to = partial_states(f, port);
     double state[PRIM_MAX_STATE] = {0};
     for (int64_t b = 0; b < port->blocks; b++) {
-        reduce_columns(f, s, MIN(b * tile, columns), MIN((b + 1) * tile, columns), state);
+        int64_t first = streams ? b * each : program_tile_column(p, b) / half;
+        int64_t end = streams ? first + each : program_tile_column(p, b + 1) / half;
+        reduce_columns(f, s, MIN(first, columns), MIN(end, columns), state);
         for (int k = 0; k < s->prim->state; k++) *to++ = (float)state[k];
     }
 }

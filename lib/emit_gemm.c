@@ -2,8 +2,9 @@
  * emit_gemm.c -- a GEMM program becomes a kernel: parameters, tensor maps, Config, entry.
  *
  * The text instantiates GemmSm90, GemvSm90, SkinnySm90 or GemmSimt (primitives/tile) with a Config of
- * constants and the Epilogue that emit_epilogue.c prints. The parameter struct holds the tensor maps a, b and
- * one for each staged store, then one pointer for each port (streaming, SIMT: operands a, b first, no maps).
+ * constants and the Epilogue that emit_epilogue.c prints. The parameter struct holds the tensor maps a, b,
+ * tail (B's narrower tiles, if there are some) and one for each staged store, then one pointer for each port
+ * (streaming, SIMT: operands a, b first, no maps).
  */
 #include "emit.h"
 #include "epilogue.h"
@@ -49,7 +50,7 @@ static void box_halves(struct map_spec *m, int half, int rows)
 
 /* Gate and up are a dimension of their own, so that both halves of a tile are boxes of one map, and
  * stacked and interleaved weights differ in strides only. */
-static void split_halves(const struct program *p, struct map_spec *m)
+static void split_halves(const struct program *p, int bn, struct map_spec *m)
 {
     bool mn = is_mn_major(&p->b);
     int rows = mn ? 0 : 1;
@@ -62,7 +63,7 @@ static void split_halves(const struct program *p, struct map_spec *m)
         m->stride[2] = p->b.row;
         m->stride[rows] = 2 * p->b.row;
     }
-    if (!mn) box_halves(m, p->tile.bn / 2, p->tile.bn / tile_cluster_m(&p->tile));
+    if (!mn) box_halves(m, bn / 2, bn / tile_cluster_m(&p->tile));
 }
 
 /* Heads and their halves are dimensions: a box holds 32 pairs of one head. */
@@ -76,13 +77,13 @@ static void split_heads(const struct program *p, struct map_spec *m)
     box_halves(m, 32, 64 / tile_cluster_m(&p->tile));
 }
 
-static struct map_spec b_map(const struct program *p)
+static struct map_spec b_map(const struct program *p, int bn)
 {
     struct map_spec m = operand_map(&p->b, p->dim[0], p->dim[2], p->k);
     m.box[0] = 64;
-    m.box[1] = is_mn_major(&p->b) ? 64 : p->tile.bn / tile_cluster_m(&p->tile);
+    m.box[1] = is_mn_major(&p->b) ? 64 : bn / tile_cluster_m(&p->tile);
     m.box[2] = 1;
-    if (program_is_gated(p)) split_halves(p, &m);
+    if (program_is_gated(p)) split_halves(p, bn, &m);
     if (program_splits_heads(p)) split_heads(p, &m);
     return m;
 }
@@ -107,7 +108,8 @@ static void add_maps(struct program *p)
     struct kernel_spec *k = &p->kernel;
     if (p->tile.mainloop != MAINLOOP_SM90) return;
     k->map[k->maps++] = a_map(p);
-    k->map[k->maps++] = b_map(p);
+    k->map[k->maps++] = b_map(p, p->tile.bn);
+    if (program_maps_tail(p)) k->map[k->maps++] = b_map(p, p->tile.tail_bn);
     for (int i = 0; i < p->steps; i++)
         if (p->step[i].kind == STEP_STORE && store_is_staged(p, i))
             k->map[k->maps++] = unit_map(p, &p->port[p->step[i].port], 16);
@@ -158,6 +160,7 @@ static coda_status print_args(struct program *p, struct text *t)
     int staged = count_staged(p);
     text_append(t, "\nstruct Args {\n");
     if (p->tile.mainloop == MAINLOOP_SM90) text_append(t, "    TensorMap a, b;\n");
+    if (program_maps_tail(p)) text_append(t, "    TensorMap tail;\n");
     if (staged) text_printf(t, "    TensorMap stores[%d];\n", staged);
     if (fetched_load(p) >= 0) text_append(t, "    TensorMap fetched;\n");
     if (p->tile.mainloop != MAINLOOP_SM90) {
@@ -205,7 +208,7 @@ static void print_config(const struct program *p, struct text *t)
 {
     const struct tile *c = &p->tile;
     bool sm90 = c->mainloop == MAINLOOP_SM90, streams = tile_streams(c);
-    text_printf(t, "\nstruct Config%s {\n    using Args = ::Args;\n", streams ? "" : " : WalkDefaults");
+    text_printf(t, "\nstruct Config%s {\n    using Args = ::Args;\n", streams ? "" : " : ConfigDefaults");
     if (sm90 || streams)
         text_printf(t, "    using T = %s;\n", emit_dtype(p->a.dtype));
     else
@@ -225,6 +228,9 @@ static void print_config(const struct program *p, struct text *t)
     if (c->across || c->serpentine)
         text_printf(t, "    static constexpr bool across = %s, serpentine = %s;\n", truth(c->across),
                     truth(c->serpentine));
+    if (c->tail)
+        text_printf(t, "    static constexpr int tail = %d, tail_bn = %d, blocks = %d;\n", c->tail,
+                    c->tail_bn, c->blocks);
     if (c->lends)
         text_printf(t, "    static constexpr bool lends = true, once = %s;\n", truth(!p->kernel.persistent));
     if (sm90) {

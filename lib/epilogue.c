@@ -10,7 +10,7 @@ enum {
     STAGE_LIMIT = 64 << 10,
     FEW_ROWS = 16,
     SHARED_REGISTERS = 64, /* of a thread for A, where two skinny blocks share an SM                       */
-    MOST_STAGED = KERNEL_MAX_MAPS - 3
+    MOST_STAGED = KERNEL_MAX_MAPS - 4
 };
 
 bool program_is_gated(const struct program *p)
@@ -231,10 +231,40 @@ bool program_may_lend(const struct program *p)
     return taken <= t->stages && (t->stages - taken) * each >= pieces * consumers;
 }
 
+/* Tiles of a row that are as wide as the others. */
+static int64_t whole_tiles(const struct program *p)
+{
+    const struct tile *t = &p->tile;
+    return CEIL_DIV(p->dim[2] - (int64_t)t->tail * t->tail_bn, tile_share(t));
+}
+
 int program_states(const struct program *p)
 {
     if (tile_streams(&p->tile)) return p->tile.blocks;
-    return (int)CEIL_DIV(p->dim[2], tile_share(&p->tile));
+    return (int)whole_tiles(p) + p->tile.tail;
+}
+
+int64_t program_tile_column(const struct program *p, int64_t tile)
+{
+    int64_t whole = MIN(tile, whole_tiles(p));
+    return whole * tile_share(&p->tile) + (tile - whole) * p->tile.tail_bn;
+}
+
+/* Blocks take turns, and TMA and the epilogue have narrower boxes and whole chunks. */
+bool tail_fits(const struct program *p)
+{
+    const struct tile *t = &p->tile;
+    int chunk = chunk_columns(p) * (program_is_gated(p) ? 2 : 1);
+    int64_t rest = p->dim[2] - (int64_t)t->tail * t->tail_bn, past = rest % t->bn ? t->bn - rest % t->bn : 0;
+    bool alone = t->pingpong && t->groups == 2 && tile_splits(t) == 1 && tile_cluster(t) == 1 && !t->across;
+    bool plain = p->dim[0] == 1 && t->mainloop == MAINLOOP_SM90 && !t->lends && t->blocks > 0;
+    bool widths = t->bn % 64 == 0 && t->tail_bn % 64 == 0 && t->tail_bn % chunk == 0 && t->tail_bn < t->bn;
+    return alone && plain && widths && rest > 0 && past < 64 && !(program_is_gated(p) && p->b.k != 1);
+}
+
+bool program_maps_tail(const struct program *p)
+{
+    return p->tile.tail && p->b.k == 1 && !program_splits_heads(p);
 }
 
 int tile_cluster_m(const struct tile *t) { return MAX(t->cluster_m, 1); }
@@ -246,6 +276,7 @@ int64_t program_blocks(const struct program *p)
     const struct tile *t = &p->tile;
     int64_t clusters = CEIL_DIV(p->dim[1], t->bm * tile_cluster_m(t)) *
                        CEIL_DIV(p->dim[2], t->bn * tile_cluster_n(t)) * p->dim[0];
+    if (t->tail) return CEIL_DIV(p->dim[1], t->bm) * program_states(p);
     return clusters * tile_cluster(t) * tile_splits(t);
 }
 

@@ -45,6 +45,10 @@ int tile_cluster_n(const struct tile *t); /* ... of A                           
 int tile_cluster(const struct tile *t);   /* blocks of a cluster with tiles of their own           */
 int64_t program_blocks(const struct program *p); /* blocks of all tiles, in whole clusters         */
 int program_states(const struct program *p); /* that a reduction leaves of each row                */
+bool tail_fits(const struct program *p); /* can the last tiles of each row be as narrow as it says? */
+bool program_maps_tail(const struct program *p); /* do they come by a map of their own?          */
+/* First column of the product in a tile of each row, N or more past the end. */
+int64_t program_tile_column(const struct program *p, int64_t tile);
 bool tile_streams(const struct tile *t);     /* B, to blocks with equal shares of the columns       */
 bool program_shares_sm(const struct program *p); /* its blocks leave room for others                 */
 bool tile_is_narrow(const struct tile *t); /* one consumer; two blocks share an SM                 */

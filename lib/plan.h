@@ -107,7 +107,8 @@ struct tile {
     bool scattered; /* each drains a share of the columns; else the first block drains all         */
     int cluster_m, cluster_n; /* blocks of a cluster whose tiles are neighbours along M: B's tile is
                                  loaded once for all; along N: A's; 0 is 1; one of them is 1        */
-    int blocks;     /* streaming: that share the columns evenly                                        */
+    int blocks;     /* streaming: that share the columns evenly; with a tail: that share the tiles      */
+    int tail, tail_bn; /* the last tiles of each row are narrower: so many, so wide                   */
     int band;       /* tile rows that are walked together, for L2; or columns:                     */
     bool across;
     bool serpentine; /* a block's every second tile is multiplied from the end of K                */
@@ -143,7 +144,7 @@ struct attention_spec {
 
 enum program_kind { PROGRAM_GEMM, PROGRAM_ROWS, PROGRAM_ATTENTION };
 
-#define KERNEL_MAX_MAPS 8
+#define KERNEL_MAX_MAPS 9
 #define KERNEL_MAX_POINTERS 40
 
 /* A tiled tensor map (cuTensorMapEncodeTiled), innermost dimension first; swizzle is the box's inner

@@ -121,6 +121,7 @@ void tile_print(const struct tile *tile, struct text *t)
         text_printf(t, " %dx%dx%d stages=%d groups=%d%s band=%d%s%s", tile->bm, tile->bn, tile->bk,
                     tile->stages, tile->groups, tile->pingpong ? " pingpong" : "", tile->band,
                     tile->across ? " across" : "", tile->serpentine ? " serpentine" : "");
+    if (tile->tail) text_printf(t, " tail=%dx%d", tile->tail, tile->tail_bn);
     if (tile->blocks) text_printf(t, " blocks=%d", tile->blocks);
     if (tile->splits > 1) text_printf(t, " splits=%d%s", tile->splits, tile->scattered ? " scattered" : "");
     if (tile_cluster(tile) > 1)

@@ -4,7 +4,8 @@
  * Every tile that the program allows (tile_fits.c) gets a price (tile_price.c), and the cheapest one wins,
  * unless tuning measured another (tune.c).
  * A row, or two short ones: streamed. Up to 8 rows: streamed through the matrix units. Few rows: one
- * consumer, two blocks on an SM. Few columns too: a cluster of blocks shares K.
+ * consumer, two blocks on an SM. Few columns too: a cluster of blocks shares K. Many rows: the last tiles of
+ * each row are narrower, so that all SMs end together.
  * What was seldom faster has a price that only says which of it tuning should measure first: many waves of
  * tiles walked in squares, the largest tiles only so; clusters that share K and scatter its sums, where more
  * rows leave SMs idle; clusters that share operands; three consumers, whose tiles are the squarest; 9 to 16
@@ -16,6 +17,8 @@
 #include <limits.h>
 #include <math.h>
 #include <string.h>
+
+#define WORTH_A_TAIL 0.995 /* of the price without: the kernel takes 0.1 s more to compile         */
 
 enum {
     SHARED_BYTES = 232448, /* of a Hopper block, when the machine does not say                    */
@@ -34,6 +37,9 @@ enum {
     SKINNY_STEP = 256,     /* elements of a row that 8 warps multiply at once, 32 each            */
     SKINNY_SPLITS = 2,     /* at most                                                             */
     SKINNY_ELEMENTS = 8 * 11264, /* of A, that fit a block's registers                            */
+    TAIL_FROM = 192,       /* columns of tiles that may have a tail: L2 would not keep up with others */
+    MOST_TAIL = 16,
+    LEAST_TAIL_K = 512,    /* a short loop would be unrolled twice                                 */
     MOST_CANDIDATES = 128
 };
 
@@ -53,7 +59,7 @@ static bool same(const struct tile *a, const struct tile *b)
     return a->bm == b->bm && a->bn == b->bn && a->groups == b->groups && a->pingpong == b->pingpong &&
            a->splits == b->splits && a->scattered == b->scattered && a->cluster_m == b->cluster_m &&
            a->cluster_n == b->cluster_n && a->across == b->across && a->serpentine == b->serpentine &&
-           a->stages == b->stages && a->lends == b->lends;
+           a->stages == b->stages && a->lends == b->lends && a->tail == b->tail && a->tail_bn == b->tail_bn;
 }
 
 /* The first of equals comes first. */
@@ -103,6 +109,13 @@ static void walk_in_squares(const struct search *s, struct tile *t)
     t->across = t->serpentine = true;
 }
 
+/* In bands of a wave or more, so that every block has a tile in each. */
+static void walk_with_tail(const struct search *s, struct tile *t)
+{
+    int64_t whole = CEIL_DIV(s->p->dim[2] - (int64_t)t->tail * t->tail_bn, t->bn);
+    t->band = (int)MAX(BAND_ROWS / t->bm, CEIL_DIV(s->sms, whole));
+}
+
 /* ---- Candidates ---- */
 
 static bool has_waves(const struct search *s) { return s->p->dim[1] > MOST_ODD_ROWS; }
@@ -138,7 +151,8 @@ static void consider(struct search *s, struct tile t)
     if (lean || (large && !tried) || !tile_fits(&p)) return;
     t.lends = lends(s, &t, room);
     t.stages = stages_of(s->p, &t, room);
-    if (s->square || has_few_waves(s, &p)) walk_in_squares(s, &t);
+    if (t.tail) walk_with_tail(s, &t);
+    else if (s->square || has_few_waves(s, &p)) walk_in_squares(s, &t);
     else t.band = MAX(BAND_ROWS / t.bm / tile_cluster_m(&t), 1) * tile_cluster_m(&t);
     if (t.stages >= LEAST_STAGES) keep(s, &t, tile_price(&p, &t, s->sms));
 }
@@ -154,6 +168,26 @@ static void consider_narrow(struct search *s, int bn)
         consider(s, (struct tile){.bm = 64, .bn = bn, .groups = 1, .splits = splits});
 }
 
+/* The tail that makes it cheapest, if it is worth a longer kernel. */
+static void consider_tail(struct search *s, struct tile t)
+{
+    static const int width[] = {128, 64};
+    struct program p = *s->p;
+    struct tile best = t;
+    if (s->p->k < LEAST_TAIL_K || s->sms > TILE_MOST_BLOCKS) return;
+    t.mainloop = MAINLOOP_SM90, t.stages = MOST_WIDE_STAGES, t.blocks = s->sms;
+    double least = WORTH_A_TAIL * tile_price(s->p, &t, s->sms);
+    for (int i = 0; i < ARRAY_SIZE(width); i++)
+        for (t.tail = 1, t.tail_bn = width[i]; t.tail <= MOST_TAIL; t.tail++) {
+            p.tile = t;
+            if (!tail_fits(&p) || program_blocks(&p) <= FEW_WAVES * (int64_t)s->sms) continue;
+            walk_with_tail(s, &t);
+            double price = tile_price(s->p, &t, s->sms);
+            if (price < least) best = t, least = price;
+        }
+    if (best.tail) consider(s, best);
+}
+
 /* A tile in the forms that a class of candidates knows. */
 typedef void forms(struct search *s, struct tile t);
 
@@ -161,6 +195,7 @@ static void alone(struct search *s, struct tile t)
 {
     if (t.bm == 128 && t.pingpong) consider_narrow(s, t.bn);
     consider(s, t);
+    if (t.bm == 128 && t.bn == TAIL_FROM && t.pingpong) consider_tail(s, t);
 }
 
 /* In pairs of blocks that share B, or A. */

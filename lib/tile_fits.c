@@ -123,5 +123,6 @@ static bool cluster_fits(const struct program *p)
 bool tile_fits(const struct program *p)
 {
     const struct tile *t = &p->tile;
-    return width_fits(p, t) && accumulators(t) <= most_accumulators(p, t) && cluster_fits(p);
+    bool fits = width_fits(p, t) && (!t->tail || tail_fits(p)) && cluster_fits(p);
+    return fits && accumulators(t) <= most_accumulators(p, t);
 }

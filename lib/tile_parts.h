@@ -5,7 +5,8 @@
 #include "tile.h"
 
 enum {
-    MOST_ODD_ROWS = 1024 /* where a wave more or less matters; beyond, power does                  */
+    MOST_ODD_ROWS = 1024, /* where a wave more or less matters; beyond, power does                 */
+    TILE_MOST_BLOCKS = 512 /* that a tail may be dealt to                                           */
 };
 
 static inline bool operand_is_mn_major(const struct operand *o) { return o->k != 1; }

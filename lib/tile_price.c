@@ -73,23 +73,74 @@ static double weight_clocks(const struct program *p, int sms, double used)
     return 2 * batch * (double)p->dim[2] * (double)p->k / (18.6 * sms) * (1.25 - 0.25 * used);
 }
 
+/* Of a tile of so many columns, up to its last product. */
+static double main_clocks(const struct program *p, int columns)
+{
+    const struct tile *t = &p->tile;
+    double k = (double)CEIL_DIV(p->k, 64 * tile_splits(t)) * 64;
+    double a = (double)tile_a_rows(p) / tile_cluster_n(t), b = (double)columns / tile_cluster_m(t);
+    double products = t->bm * columns * k / PRODUCTS, traffic = 2 * (a + b) * k / L2_BYTES;
+    bool many = p->dim[1] > MOST_ODD_ROWS;
+    double shallow = t->stages < 4 ? 1.08 : 1, together = many && !t->pingpong ? 1.02 : 1;
+    bool thin = t->bm > 64 && columns <= 64; /* shared memory is late with operands                   */
+    return (MAX(products, traffic) + traffic * (many ? 0.3 : 0.125)) * shallow * together *
+               (thin ? 1.06 : 1) * (stores_directly(p) ? 1.03 : 1) +
+           BEGINNING;
+}
+
+/* A tile of the tail takes more bytes for a product: measured at N 2048 and 4096. */
+#define TAIL_COST 1.1
+
+/* Where raster.cuh puts the tail of a band that begins with row `first` and has so many whole tiles. */
+static int64_t tail_place(const struct tile *t, int64_t first, int64_t columns, int64_t longer, int64_t tiles)
+{
+    int64_t blocks = t->blocks, saved = t->bn - t->tail_bn, dealt = (t->bn + saved / 2) / saved * longer;
+    int64_t tail = first * t->tail, block = tail < dealt ? tail % longer : (tail - dealt) % blocks;
+    int64_t place = (block + blocks - first * columns % blocks) % blocks;
+    return place < tiles ? place + (tiles - place) / blocks * blocks : tiles;
+}
+
+/* How many tiles of the tail each block gets: those of a band lie one after the other. */
+static void deal_tails(const struct program *p, int64_t longer, int *tails)
+{
+    const struct tile *t = &p->tile;
+    int64_t rows = CEIL_DIV(p->dim[1], t->bm), columns = program_states(p), all = 0;
+    for (int b = 0; b < t->blocks; b++) tails[b] = 0;
+    for (int64_t first = 0; first < rows; first += t->band) {
+        int64_t height = MIN(rows - first, t->band), run = height * t->tail;
+        int64_t place = tail_place(t, first, columns, longer, height * (columns - t->tail));
+        int64_t from = (first * columns + place) % t->blocks, past = from + run % t->blocks - t->blocks;
+        all += run / t->blocks;
+        tails[from]++;
+        if (past < 0) tails[from + run % t->blocks]--;
+        else tails[0]++, tails[past]--;
+    }
+    for (int b = 0, sum = (int)all; b < t->blocks; b++) tails[b] = sum += tails[b];
+}
+
+/* The SM with most to multiply. */
+static double busiest_clocks(const struct program *p, int sms)
+{
+    const struct tile *t = &p->tile;
+    int tails[TILE_MOST_BLOCKS];
+    int64_t tiles = program_blocks(p), turns = CEIL_DIV(tiles, sms), longer = tiles % sms ? tiles % sms : sms;
+    double whole = main_clocks(p, t->bn), most = 0;
+    if (!t->tail) return (double)turns * whole;
+    double slim = TAIL_COST * main_clocks(p, t->tail_bn);
+    deal_tails(p, longer, tails);
+    for (int b = 0; b < t->blocks; b++)
+        most = MAX(most, (double)(turns - (b >= longer) - tails[b]) * whole + tails[b] * slim);
+    return most;
+}
+
 double tile_price(const struct program *p, const struct tile *t, int sms)
 {
     struct program q = *p;
     q.tile = *t;
-    double k = (double)CEIL_DIV(p->k, 64 * tile_splits(t)) * 64, blocks = (double)program_blocks(&q);
-    double waves = (double)(int64_t)((blocks + sms - 1) / sms);
-    double a = (double)tile_a_rows(&q) / tile_cluster_n(t), b = (double)t->bn / tile_cluster_m(t);
-    double products = t->bm * t->bn * k / PRODUCTS, traffic = 2 * (a + b) * k / L2_BYTES;
-    bool many = p->dim[1] > MOST_ODD_ROWS;
-    double shallow = t->stages < 4 ? 1.08 : 1, together = many && !t->pingpong ? 1.02 : 1;
-    bool thin = t->bm > 64 && t->bn <= 64; /* shared memory is late with operands                     */
-    double main = (MAX(products, traffic) + traffic * (many ? 0.3 : 0.125)) * shallow * together *
-                  (thin ? 1.06 : 1) * (stores_directly(&q) ? 1.03 : 1);
-    double each = main + BEGINNING;
+    double blocks = (double)program_blocks(&q), waves = (double)(int64_t)((blocks + sms - 1) / sms);
     double epilogue = epilogue_clocks(p, t);
     double weights = weight_clocks(p, sms, blocks / (waves * sms)) + BEGINNING * waves;
-    double stream = MAX(waves * each, weights);
+    double stream = MAX(busiest_clocks(&q, sms), weights);
     bool overlaps = t->pingpong || shares_sm(t);
     return overlaps ? MAX(stream, waves * epilogue / 2) + epilogue
                     : stream + waves * epilogue + (waves - 1) * COOPERATION;

@@ -185,13 +185,37 @@ END_TEST
 
 /* Blocks get neighbouring tiles, and each loads a part of what they share: half of B's rows, one half of a
  * gated tile, a half of each piece of a head; or half of A's rows. The grid is in whole clusters. */
+/* Unless B comes in boxes of 64 columns anyway. */
+START_TEST(a_tail_has_a_map)
+{
+    static const struct { const char *name; bool mapped; int rows, halves; } want[] = {
+        {"tail", true, 128, 1}, {"tail gated", true, 64, 2}, {"tail b mn", false, 0, 0},
+        {"tail rope split", false, 0, 0}};
+    for (int i = 0; i < ARRAY_SIZE(want); i++) {
+        struct gemm_rig r;
+        ck_assert_msg(!gemm_emit(named(want[i].name), false, gemm_machine.sms, &r), "%s", coda_error());
+        const struct kernel_spec *k = &r.p.kernel;
+        ck_assert_int_eq(!!strstr(k->text, "    TensorMap a, b;\n    TensorMap tail;\n"), want[i].mapped);
+        ck_assert(strstr(k->text, ", blocks = ") && k->persistent);
+        ck_assert_int_eq(k->map[1].buffer, r.p.b.buffer);
+        ck_assert_int_eq(k->map[2].buffer == r.p.b.buffer, want[i].mapped);
+        if (want[i].mapped) {
+            ck_assert_int_eq(k->map[2].box[1], want[i].rows);
+            ck_assert_int_eq(k->map[2].box[2], want[i].halves);
+            ck_assert_int_eq(k->map[2].dim[1], k->map[1].dim[1]);
+        }
+        gemm_free(&r);
+    }
+}
+END_TEST
+
 START_TEST(a_cluster_shares_operands)
 {
     struct gemm_rig r;
     const struct kernel_spec *k = &r.p.kernel;
     emit(&r, "shared b, past the end", false);
     ck_assert(strstr(k->text, "__cluster_dims__(2, 1, 1)"));
-    ck_assert(strstr(k->text, "struct Config : WalkDefaults {"));
+    ck_assert(strstr(k->text, "struct Config : ConfigDefaults {"));
     ck_assert(strstr(k->text, "cluster_m = 2, cluster_n = 1;") && !strstr(k->text, "serpentine"));
     ck_assert(k->map[0].box[1] == 128 && k->map[1].box[1] == 96);
     ck_assert(k->persistent && k->grid == 2 * 4 * 4 && k->cluster == 2); /* 3 rows of tiles: 4         */
@@ -391,6 +415,7 @@ Suite *emit_gemm_suite(void)
     tcase_add_test(t, a_cluster_shares_k);
     tcase_add_test(t, a_cluster_scatters_its_sums);
     tcase_add_test(t, a_ring_lends_slots);
+    tcase_add_test(t, a_tail_has_a_map);
     tcase_add_test(t, a_cluster_shares_operands);
     tcase_add_test(t, three_consumers_are_512_threads);
     tcase_add_test(t, few_rows_have_a_in_registers);

@@ -1,7 +1,9 @@
 /* test_tile.c -- which mainloop and tile a GEMM gets, as tables. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "epilogue.h"
+#include "shim/shim.h"
 #include "tile.h"
 #include "util_gemm.h"
 
@@ -264,6 +266,92 @@ START_TEST(short_rings_do_not_lend)
 }
 END_TEST
 
+/* Every column of every tile row is in one tile. */
+START_TEST(walks_cover_all)
+{
+    const struct shim_walk *w = &shim_walks[_i];
+    int rows = CEIL_DIV(w->m, w->bm);
+    char *seen = calloc((size_t)rows, (size_t)w->n);
+    for (int i = 0; i < w->tiles; i++) {
+        struct shim_tile t;
+        w->tile((unsigned)i, &t);
+        ck_assert(t.m >= 0 && t.m < rows && t.first >= 0 && t.first < w->n);
+        ck_assert(t.width == w->bn || (w->tail && t.width == w->tail_bn));
+        char *columns = seen + (size_t)t.m * (size_t)w->n + t.first;
+        size_t width = (size_t)MIN(t.width, w->n - t.first);
+        ck_assert_msg(!memchr(columns, 1, width), "tile %d: columns %d.. of row %d again", i, t.first, t.m);
+        memset(columns, 1, width);
+    }
+    ck_assert(!memchr(seen, 0, (size_t)rows * (size_t)w->n));
+    free(seen);
+}
+END_TEST
+
+static int busiest_columns(const struct shim_walk *w)
+{
+    int most = 0, *columns = calloc((size_t)w->blocks, sizeof *columns);
+    for (int i = 0; i < w->tiles; i++) {
+        struct shim_tile t;
+        w->tile((unsigned)i, &t);
+        columns[i % w->blocks] += t.width;
+    }
+    for (int b = 0; b < w->blocks; b++) most = MAX(most, columns[b]);
+    free(columns);
+    return most;
+}
+
+/* The walk that the kernel gets is the one that the price was made for. */
+START_TEST(tails_end_together)
+{
+    static const int k[] = {5632, 4096, 2048, 4096}, whole_tiles[] = {2112, 4224, 6144, 5184};
+    const struct shim_walk *w = &shim_walks[_i];
+    struct program p = product(w->m, w->n, k[_i]), even;
+    p.tile = choose(&p);
+    ck_assert(p.tile.pingpong && p.tile.bm == w->bm && p.tile.bn == w->bn && p.tile.tail == w->tail &&
+              p.tile.tail_bn == w->tail_bn && p.tile.band == w->band && p.tile.blocks == w->blocks);
+    ck_assert_int_eq(program_blocks(&p), w->tiles);
+    ck_assert_int_eq(program_states(&p) * CEIL_DIV(w->m, w->bm), w->tiles);
+    double ideal = (double)CEIL_DIV(w->m, w->bm) * w->n / w->blocks;
+    ck_assert_int_lt(busiest_columns(w), whole_tiles[_i]);
+    ck_assert(busiest_columns(w) < ideal + w->bn / 2);
+    even = p, even.tile.tail = even.tile.blocks = 0;
+    ck_assert_double_eq_tol((double)program_blocks(&even) * w->bn / w->blocks, whole_tiles[_i], w->bn);
+    for (int t = 0; t < program_states(&p); t++) {
+        int64_t first = program_tile_column(&p, t), next = program_tile_column(&p, t + 1);
+        ck_assert_int_eq(next - first, t < program_states(&p) - w->tail ? w->bn : w->tail_bn);
+    }
+    ck_assert_int_ge(program_tile_column(&p, program_states(&p)), w->n);
+}
+END_TEST
+
+START_TEST(some_tiles_have_no_tail)
+{
+    struct program p = product(16384, 4096, 4096);
+    ck_assert(choose(&p).tail);
+    p.k = 256; /* a short loop */
+    ck_assert(!choose(&p).tail);
+    p = product(2048, 4096, 4096); /* few waves */
+    ck_assert(!choose(&p).tail);
+    p = product(16384, 32768, 4096); /* so many that it hardly matters */
+    ck_assert(!choose(&p).tail);
+    p = product(8192, 4096, 4096);
+    p.dim[0] = 2;
+    ck_assert(choose(&p).mainloop == MAINLOOP_SM90 && !choose(&p).tail);
+    p = product(16384, 11264, 2048);
+    p.pair = PAIR_GLU_STACKED;
+    ck_assert(choose(&p).tail);
+    p.b = (struct operand){.dtype = CODA_BF16, .batch = 11264 * 2048, .row = 1, .k = 11264};
+    ck_assert(!choose(&p).tail); /* no box has half of 64 columns */
+    p = product(16384, 4096, 4096);
+    p.tile = choose(&p);
+    ck_assert(tail_fits(&p));
+    p.tile.tail_bn = 96;
+    ck_assert(!tail_fits(&p));
+    p.tile.tail_bn = 128; /* 64 columns past the end                                               */
+    ck_assert(!tail_fits(&p));
+}
+END_TEST
+
 START_TEST(a_row_streams)
 {
     struct program p = product(1, 22016, 4096);
@@ -481,6 +569,9 @@ Suite *tile_suite(void)
     tcase_add_test(t, squares_are_tried_first);
     tcase_add_test(t, rings_lend_where_tiles_are_few);
     tcase_add_test(t, short_rings_do_not_lend);
+    tcase_add_loop_test(t, walks_cover_all, 0, shim_walk_count);
+    tcase_add_loop_test(t, tails_end_together, 0, 4);
+    tcase_add_test(t, some_tiles_have_no_tail);
     tcase_add_test(t, a_row_streams);
     tcase_add_test(t, few_rows_stream);
     tcase_add_test(t, few_rows_stream_in_equal_pieces);

@@ -259,6 +259,12 @@ static void embedded(struct gemm_rig *r, int acc)
         .mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = 2, .pingpong = turns, .band = w,    \
         .across = true, .serpentine = true, .cluster_m = high, .cluster_n = wide                             \
     }
+/* The last tiles of each row are narrower: so many, so wide. */
+#define TAIL(m, n, count, width, parts, rows)                                                                \
+    {                                                                                                        \
+        .mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = 2, .pingpong = true, .band = rows,  \
+        .tail = count, .tail_bn = width, .blocks = parts                                                    \
+    }
 /* The ring lends slots to the epilogue. */
 #define LENT(m, n, consumers, turns)                                                                         \
     {                                                                                                        \
@@ -369,6 +375,33 @@ const struct gemm_case gemm_cases[] = {
     {"loss odd", 1, 66, 203, 64, BF, 0, 0, 0, loss, 0, {0}, {0}},
     {"embedded", 1, 66, 200, 64, BF, 0, 0, 0, embedded, 0, {0}, PP(128, 128)},
     {"row stored", 2, 130, 300, 64, BF, 0, 0, 0, row_stored, 0, {0}, PP(128, 128)},
+    {"tail", 1, 300, 320, 520, BF, 0, 0, 0, plain, 0, {0}, TAIL(128, 192, 1, 128, 2, 8)},
+    {"tail of three", 1, 600, 576, 136, HF, 0, 0, 0, scaled, 0, {0}, TAIL(128, 192, 3, 64, 3, 2)},
+    {"tail past the end", 1, 300, 300, 520, BF, 0, 0, 0, plain, 0, {0}, TAIL(128, 192, 1, 128, 4, 1)},
+    {"tail, many tiles", 1, 2500, 2504, 128, BF, 0, 0, 0, residual, 0, {0}, TAIL(128, 192, 1, 64, 132, 11)},
+    {"tail, one for each block", 1, 1500, 1024, 72, BF, 0, 0, 0, plain, 0, {0}, TAIL(128, 192, 2, 128, 7, 5)},
+    {"tail, low", 1, 300, 456, 520, HF, 0, 0, 0, residual, 0, {0}, TAIL(64, 192, 1, 128, 3, 2)},
+    {"tail, widest", 1, 300, 456, 520, BF, 0, 0, 0, bias_gelu, 0, {0}, TAIL(64, 256, 4, 64, 3, 2)},
+    {"tail residual", 1, 600, 512, 712, BF, 0, 0, 0, residual, 0, {0}, TAIL(128, 192, 1, 128, 5, 3)},
+    {"tail residual odd", 1, 77, 185, 584, BF, 0, 0, 0, residual, 0, {0}, TAIL(128, 128, 1, 64, 2, 1)},
+    {"tail f32", 1, 300, 448, 584, BF, 0, 0, 0, residual_f32, 0, {0}, TAIL(128, 128, 1, 64, 2, 2)},
+    {"tail f32 out", 1, 300, 448, 104, BF, 0, 0, 0, plain_f32, 0, {0}, TAIL(128, 192, 1, 64, 2, 2)},
+    {"tail b mn", 1, 264, 320, 520, BF, 0, 1, 0, residual, 0, {0}, TAIL(128, 192, 1, 128, 2, 2)},
+    {"tail both mn", 1, 600, 512, 136, HF, 1, 1, 0, plain, 0, {0}, TAIL(128, 192, 2, 64, 3, 2)},
+    {"tail rope near", 1, 300, 640, 136, BF, 0, 0, 0, turned, PAIR_ROPE, NEAR(128, 64, 4),
+     TAIL(128, 192, 2, 128, 3, 2)},
+    {"tail rope half", 1, 300, 704, 584, BF, 0, 0, 0, turned_by_position, PAIR_ROPE, HALF(64, 64, 11),
+     TAIL(128, 192, 1, 128, 3, 2)},
+    {"tail rope split", 1, 300, 640, 136, BF, 0, 0, 0, turned, PAIR_ROPE, HALF(128, 128, 4),
+     TAIL(128, 192, 1, 64, 3, 2)},
+    {"tail gated", 1, 600, 704, 136, BF, 0, 0, 0, gated, PAIR_GLU_STACKED, {0}, TAIL(128, 192, 1, 128, 3, 2)},
+    {"tail gated interleaved", 1, 300, 512, 136, HF, 0, 0, 0, gated, PAIR_GLU_INTERLEAVED, {0},
+     TAIL(128, 192, 5, 64, 3, 2)},
+    {"tail gated all", 1, 300, 560, 136, BF, 0, 0, 0, gated_all, PAIR_GLU_INTERLEAVED, {0},
+     TAIL(64, 192, 3, 128, 3, 4)},
+    {"tail loss", 1, 300, 1000, 136, BF, 0, 0, 0, loss, 0, {0}, TAIL(128, 192, 7, 64, 3, 3)},
+    {"tail embedded", 1, 300, 200, 584, BF, 0, 0, 0, embedded, 0, {0}, TAIL(128, 128, 2, 64, 2, 2)},
+    {"tail row stored", 1, 260, 300, 584, BF, 0, 0, 0, row_stored, 0, {0}, TAIL(128, 192, 2, 64, 2, 1)},
     {"narrow", 1, 5, 520, 328, BF, 0, 0, 0, plain, 0, {0}, SPLIT(64, 64, 1)},
     {"narrow tall", 1, 200, 520, 328, BF, 0, 0, 0, residual, 0, {0}, SPLIT(128, 64, 1)},
     {"split 2", 1, 1, 512, 520, BF, 0, 0, 0, plain, 0, {0}, SPLIT(64, 32, 2)},

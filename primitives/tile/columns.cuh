@@ -11,15 +11,16 @@ namespace coda {
 
 // A layout says: lanes of a slot; whether these lie apart, in octets A and B, or are neighbours; whether
 // the output has half the columns (gated); octet(patch, side) of A (0) and B (1); the output columns that
-// must be finished together (chunk); the tensor column of tile column j; and, for a thread whose first
-// column in the tile is j, how far its columns in an octet are from that, and from each other (step). B is
-// loaded as the columns lie in the tensor, or in halves (gated) or pieces of heads (split).
+// must be finished together (chunk); the tensor column of column j of a tile that begins with column `tile`
+// of the product; and, for a thread whose first column in the tile is j, how far its columns in an octet are
+// from that, and from each other (step). B is loaded as the columns lie in the tensor, or in halves (gated)
+// or pieces of heads (split).
 
 template <int bn> struct Plain {
     static constexpr int lanes = 1, chunk = 64;
     static constexpr bool apart = false, gated = false, split = false;
     DEV static constexpr int octet(int patch, int side) { return 2 * patch + side; }
-    DEV static int column(int tile, int j) { return tile * bn + j; }
+    DEV static int column(int tile, int j) { return tile + j; }
     DEV static constexpr int distance(int, int octet) { return 8 * octet; }
     static constexpr int step = 1;
 };
@@ -57,7 +58,7 @@ template <int bn, int head> struct SplitHeads : Plain<bn> {
     DEV static constexpr int octet(int patch, int side) { return patch / 4 * 8 + patch % 4 + 4 * side; }
     DEV static constexpr int column(int tile, int j)
     {
-        const int piece = tile * (bn / 64) + j / 64, side = j % 64 / 32;
+        const int piece = tile / 64 + j / 64, side = j % 64 / 32;
         return piece / pieces * head + piece % pieces * 32 + side * (head / 2) + j % 32;
     }
     DEV static constexpr int distance(int tile, int octet)
@@ -72,7 +73,7 @@ template <int bn, int n, bool interleaved> struct Gated : Plain<bn> {
     static constexpr int lanes = 2;
     static constexpr bool apart = true, gated = true;
     DEV static constexpr int octet(int patch, int side) { return patch + side * (bn / 16); }
-    DEV static int half_column(int tile, int i) { return tile * (bn / 2) + i; }
+    DEV static int half_column(int tile, int i) { return tile / 2 + i; }
     DEV static int column(int tile, int j)
     {
         const int i = half_column(tile, j % (bn / 2)), side = j / (bn / 2);

@@ -129,6 +129,7 @@ template <class C, class E> struct Drain {
     static constexpr bool whole = E::staged || E::fetched;   // chunks are as wide as buffers
     static constexpr int chunk_patches = whole ? chunk_columns / (K::gated ? 8 : 16) : loose;
     static constexpr int chunks = patches / chunk_patches, units = chunks * blocks;
+    static constexpr int chunk_width = chunk_patches * (K::gated ? 8 : 16);
     // Copies of a chunk's code: one where there is much (it rotates, or has wide states, in a large tile; a
     // gated one has states), and where the sums of all chunks have the same order.
     static constexpr bool is_long = K::lanes == 2 || sizeof(typename E::State) > sizeof(float);
@@ -215,14 +216,14 @@ template <class C, class E> struct Drain {
         if constexpr (has_col)
 #pragma unroll
             for (int j = thread; j < thread + C::bn; j += 128) {
-                const int n = K::column(t.n, j);
+                const int n = K::column(t.first, j);
                 const bool inside = C::bn % 128 == 0 || j < C::bn;
                 if (inside && n < C::n) values.col[j] = E::col(args, t.batch, n, t.m == 0);
             }
         if constexpr (has_half)
 #pragma unroll
             for (int j = thread; j < thread + C::bn / 2; j += 128) {
-                const int n = K::half_column(t.n, j);
+                const int n = K::half_column(t.first, j);
                 const bool inside = C::bn % 256 == 0 || j < C::bn / 2;
                 if (inside && n < C::n / 2) values.half[j] = E::half(args, t.batch, n, t.m == 0);
             }
@@ -245,12 +246,12 @@ template <class C, class E> struct Drain {
         p.batch = t.batch;
         p.m = C::m % C::bm == 0 || m < C::m ? m : (int)C::m - 1;
         p.full.step = K::step, p.half.step = 1;
-        p.full.first = K::column(t.n, column_in_tile(0));
-        p.half.first = t.n * (C::bn / 2) + column_in_tile(0);
+        p.full.first = K::column(t.first, column_in_tile(0));
+        p.half.first = t.first / 2 + column_in_tile(0);
         p.half.distance[0] = 8 * patch, p.half.distance[1] = 0;
 #pragma unroll
         for (int side = 0; side < 2; side++) {
-            p.full.distance[side] = K::distance(t.n, K::octet(patch, side));
+            p.full.distance[side] = K::distance(t.first, K::octet(patch, side));
             p.full.live[side] = live(K::gated ? (int)p.half.first + p.half.distance[0]
                                               : (int)p.full.first + p.full.distance[side]);
         }
@@ -262,16 +263,19 @@ template <class C, class E> struct Drain {
     // no end, if registers are short: the compiler does not mix the arithmetic of two patches then.
     static constexpr int most = K::gated ? C::n / 2 : C::n, patch_columns = K::gated ? 8 : 16;
     static constexpr bool neat = most % patch_columns == 0 && (K::gated || !K::apart);
+    static constexpr bool fills = C::tail ? C::n % 64 == 0 : most % out_columns == 0; // tiles fill the row
     static constexpr bool short_of_registers = has_state && blocks * C::bn > 256;
+    static_assert(!C::tail || (C::bn % 64 == 0 && C::tail_bn % (chunk_width * (K::gated ? 2 : 1)) == 0));
+    DEV static int out_first(const Tile &t) { return K::gated ? t.first / 2 : t.first; }
     DEV static bool exists(const Tile &t, int patch)
     {
-        if (!neat || (most % out_columns == 0 && !short_of_registers)) return true;
-        return t.n * out_columns + (patch + 1) * patch_columns <= most;
+        if (!neat || (fills && !short_of_registers)) return true;
+        return out_first(t) + (patch + 1) * patch_columns <= most;
     }
     // Of two neighbouring columns, how many exist; the first is even.
     DEV static int live(int n)
     {
-        if (neat || most % out_columns == 0) return 2;
+        if (neat || fills) return 2;
         return most % 2 && n + 1 == most ? 1 : n < most ? 2 : 0;
     }
 
@@ -345,19 +349,21 @@ template <class C, class E> struct Drain {
     }
 
     // Before a slot is overwritten TMA has read it. A tile starts with slot 0, wherever the last one ended;
-    // or with slots that are handed over empty, in their order: it waits for the last piece's.
-    DEV void open_unit(int unit) const
+    // or with slots that are handed over empty, in their order: it waits for the last piece's. After units
+    // that were skipped, any slot may be the one that was left last.
+    DEV void open_unit(int unit, bool after_skipped) const
     {
         if constexpr (C::lends && pieces > in_place)
             if (unit < ring) stage.await(stage.piece(unit, pieces - in_place - 1));
         if (unit < ring && (C::lends || unit)) return;
-        if (lane == 0) unit ? ptx::tma_store_wait_read<ring - 1>() : ptx::tma_store_wait_read<0>();
+        if (lane == 0)
+            unit && !after_skipped ? ptx::tma_store_wait_read<ring - 1>() : ptx::tma_store_wait_read<0>();
         __syncwarp();
     }
     DEV static int buffer_column(const Tile &t, int chunk, int buffer)
     {
         const int j = chunk * chunk_columns + buffer * C::unit;
-        return K::gated ? t.n * out_columns + j : K::column(t.n, j);
+        return K::gated ? out_first(t) + j : K::column(t.first, j);
     }
     DEV void close_unit(const Tile &t, int chunk, int block, int slot, u32 from) const
     {
@@ -376,6 +382,13 @@ template <class C, class E> struct Drain {
 
     // ---- The walk ----
 
+    // Of a chunk that a tile of the tail does not have there is nothing to drain.
+    DEV static bool has_chunk(const Tile &t, int chunk)
+    {
+        const int first = chunk * chunk_width * (K::gated ? 2 : 1);
+        return !C::tail || first < C::tail_bn || t.width == C::bn;
+    }
+
     // Of a warp whose rows do not exist there is nothing to drain. Large tiles have few such warps.
     DEV bool has_rows(const Tile &t, int block) const
     {
@@ -393,7 +406,9 @@ template <class C, class E> struct Drain {
             for (int i = 0; i < 2 * chains; i++) E::init(state[i / chains][i % chains]);
 #pragma unroll copies
             for (int c = 0; c < chunks; c++) {
-                drain_unit(acc[0], t, b, c, stage.unit(turn, b * chunks + c), state);
+                const Unit unit = stage.unit(turn, b * chunks + c);
+                if (has_chunk(t, c)) drain_unit(acc[0], t, b, c, unit, state);
+                else skip_unit(unit);
                 if constexpr (copies == 1) advance(acc[0], c + 1);
             }
             if constexpr (has_state) finish(t, b, state);
@@ -415,14 +430,18 @@ template <class C, class E> struct Drain {
                 for (int i = 0; i < sums; i++) acc[at(i)] = acc[at(c * sums + i)];
             }
     }
-    // A tile that does not exist: what was fetched for it is not wanted.
+    // What does not exist: what was fetched for it is not wanted.
+    DEV void skip_unit(const Unit &unit) const
+    {
+        if constexpr (E::fetched) {
+            stage.await(unit);
+            stage.release(unit);
+        }
+    }
     DEV void skip(u32 turn) const
     {
         if constexpr (E::fetched)
-            for (int u = 0; u < units; u++) {
-                stage.await(stage.unit(turn, u));
-                stage.release(stage.unit(turn, u));
-            }
+            for (int u = 0; u < units; u++) skip_unit(stage.unit(turn, u));
     }
     template <int n>
     DEV void drain_unit(const float (&acc)[n], const Tile &t, int block, int chunk, const Unit &from,
@@ -430,7 +449,7 @@ template <class C, class E> struct Drain {
     {
         const int unit = block * chunks + chunk, slot = unit % ring;
         const Drain fresh = anew();
-        if constexpr (E::staged) open_unit(unit);
+        if constexpr (E::staged) open_unit(unit, t.width < C::bn && chunk == 0);
         if constexpr (E::fetched) stage.await(from);
 #pragma unroll
         for (int p = 0; p < chunk_patches && has_rows(t, block); p += batch)

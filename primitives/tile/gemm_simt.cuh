@@ -64,7 +64,7 @@ template <class C, class E> struct GemmSimt {
         const auto *from = args.b + t.batch * C::b_stride_batch + k0 * C::b_stride_k;
 #pragma unroll
         for (int i = 0; i < b.each; i++) {
-            const i64 n = K::column(t.n, b.row(i));
+            const i64 n = K::column(t.first, b.row(i));
             b.x[i] = k0 + b.k(i) < C::k && n < C::n ? from[n * C::b_stride_row + b.k(i) * C::b_stride_k]
                                                     : typename C::B{};
         }

@@ -13,6 +13,9 @@
 // The ring may lend slots to the epilogue (C::lends, see lent.cuh): if no block has a second tile (C::once),
 // or if consumers cooperate, so that the next tile's products wait for the epilogue anyway.
 //
+// Tail: the last tiles of each row may be narrower (raster.cuh). Their products are, and of what the epilogue
+// would drain of a wide tile it skips what they do not have.
+//
 // Few rows: one consumer, and two blocks on an SM, so that one's weights arrive while the other drains.
 // Only C::a_rows of A's rows are loaded. Products read on, past these: garbage, in rows that do not exist.
 //
@@ -47,6 +50,7 @@ template <class C, class E, class S, class X> struct GemmSm90 {
     using Split = SplitSums<C, S, blocks>;
     static_assert(!C::pingpong || (C::groups == 2 && C::splits == 1));
     static_assert(C::splits == 1 || X::size == 1);
+    static_assert(!C::tail || (cluster == 1 && !C::lends));
     static_assert(!C::lends || (cluster == 1 && (C::once || !C::pingpong)));
     static_assert(C::bm * 128 <= a_bytes + C::stages * b_bytes); // the last slot's products read on
 
@@ -136,7 +140,7 @@ template <class C, class E, class S, class X> struct GemmSm90 {
     {
         const Operands<C, X> operands = {args, place()};
         const u32 bar = address(&s.full[slot]);
-        ptx::mbarrier_arrive_expect(bar, a_bytes + b_bytes);
+        ptx::mbarrier_arrive_expect(bar, a_bytes + t.width * 128);
         operands.load_a(address(s.a[slot]), bar, k, t);
         operands.load_b(address(s.b[slot]), bar, k, t);
     }
@@ -198,7 +202,7 @@ template <class C, class E, class S, class X> struct GemmSm90 {
     // The units of a consumer's tiles, as it walks them.
     DEV void fetch_unit(u32 to, u32 bar, const Tile &t, int group, int u) const
     {
-        const int column = t.n * D::out_columns + u % D::chunks * D::chunk_columns;
+        const int column = D::out_first(t) + u % D::chunks * D::chunk_columns;
         const int row = t.m * C::bm + (C::pingpong ? 0 : group * D::rows) + u / D::chunks * 64;
         ptx::tma_load(to, &args.fetched, bar, column, row, t.batch);
     }
@@ -221,6 +225,11 @@ template <class C, class E, class S, class X> struct GemmSm90 {
     // ---- Consumers ----
 
     using Accumulators = float[blocks][C::bn / 2];
+    template <int n> using Sums = float[n / 2]; // of 64 rows
+    template <int n> DEV static Sums<n> &first_sums(Sums<C::bn> &all)
+    {
+        return reinterpret_cast<Sums<n> &>(all);
+    }
 
     DEV void release(int slot) const
     {
@@ -230,8 +239,8 @@ template <class C, class E, class S, class X> struct GemmSm90 {
         } else if (thread < X::size) ptx::cluster_mbarrier_arrive(ptx::cluster_address(bar, thread));
     }
 
-    // The products of one slot: four steps of 16 k.
-    DEV void multiply(Accumulators &acc, int slot, int first_row, bool accumulate) const
+    // The products of one slot, of a tile of n columns: four steps of 16 k.
+    template <int n> DEV void multiply(Accumulators &acc, int slot, int first_row, bool accumulate) const
     {
         constexpr int a_step = C::a_mn_major ? 16 * 128 : 32, b_step = C::b_mn_major ? 16 * 128 : 32;
         const u64 a = ptx::wgmma_descriptor(address(s.a[slot]) + first_row * 128, bk * 128, 1024);
@@ -241,24 +250,44 @@ template <class C, class E, class S, class X> struct GemmSm90 {
         for (int i = 0; i < bk / 16; i++)
 #pragma unroll
             for (int m = 0; m < blocks; m++)
-                ptx::Wgmma<T, C::bn>::template mma<C::a_mn_major, C::b_mn_major>(
-                    acc[m], a + (m * 8192 + i * a_step) / 16, b + i * b_step / 16, accumulate || i);
+                ptx::Wgmma<T, n>::template mma<C::a_mn_major, C::b_mn_major>(
+                    first_sums<n>(acc[m]), a + (m * 8192 + i * a_step) / 16, b + i * b_step / 16,
+                    accumulate || i);
         ptx::wgmma_commit();
     }
 
     // One group of products stays in flight. The last slot is released after wait<0>().
-    DEV int multiply_tile(Accumulators &acc, Cursor &at, int first_row) const
+    template <int n> DEV int multiply_slots(Accumulators &acc, Cursor &at, int first_row) const
     {
         const Part part = this->part();
         int last = at.slot;
         for (int k = part.first; k < part.last; k++, at.next()) {
             ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
-            multiply(acc, at.slot, first_row, k != part.first);
+            multiply<n>(acc, at.slot, first_row, k != part.first);
             ptx::wgmma_wait<1>();
             if (k != part.first) release(last);
             last = at.slot;
         }
         return last;
+    }
+    DEV int multiply_tile(Accumulators &acc, Cursor &at, int first_row, const Tile &t) const
+    {
+        if constexpr (C::tail) {
+            if (t.width < C::bn) return multiply_slots<C::tail_bn>(acc, at, first_row);
+        }
+        return multiply_slots<C::bn>(acc, at, first_row);
+    }
+    // The halves of a gated tile are where they are in a wide one.
+    DEV static void spread(Accumulators &acc, const Tile &t)
+    {
+        if constexpr (C::tail && K::gated) {
+            if (t.width == C::bn) return;
+#pragma unroll
+            for (int i = C::tail_bn / 4 * blocks - 1; i >= 0; i--) {
+                const int m = i / (C::tail_bn / 4), sum = i % (C::tail_bn / 4);
+                acc[m][C::bn / 4 + sum] = acc[m][C::tail_bn / 4 + sum];
+            }
+        }
     }
 
     // In ping-pong, multiply only in turns. Turn i of group 1 follows turn i of group 0.
@@ -377,10 +406,11 @@ template <class C, class E, class S, class X> struct GemmSm90 {
             Accumulators acc;
             if (Split::owns(t, rank())) drain_of(group).prepare(Split::share_of(t, rank()));
             await_turn(group, turn);
-            const int last = multiply_tile(acc, at, C::pingpong ? 0 : group * D::rows);
+            const int last = multiply_tile(acc, at, C::pingpong ? 0 : group * D::rows, t);
             pass_turn(group);
             ptx::wgmma_wait<0>();
             release(last);
+            spread(acc, t);
             if constexpr (C::splits > 1) {
                 finish_tile(acc, t, group);
                 break; // the only tile: the compiler must know, or it keeps acc through the drain

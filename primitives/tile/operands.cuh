@@ -34,6 +34,10 @@ template <class C, class X> struct Operands {
     {
         load<X::high, C::m <= 128>(to, &args.b, bar, at...);
     }
+    template <class... At> DEV void tail_box(u32 to, u32 bar, At... at) const
+    {
+        load<1, false>(to, &args.tail, bar, at...);
+    }
 
     // This block's part of a tile: of its rows, or of its blocks of 64 rows.
     DEV void load_a(u32 slot, u32 bar, int k, const Tile &t) const
@@ -50,25 +54,33 @@ template <class C, class X> struct Operands {
     DEV void load_b(u32 slot, u32 bar, int k, const Tile &t) const
     {
         constexpr int half = C::bn / 2, share = C::bn / X::high;
-        const int from = place % X::high * share, n = t.n * (K::gated ? half : C::bn);
+        const int from = place % X::high * share, n = K::gated ? t.first / 2 : t.first;
         const int batch = C::b_batched ? t.batch : 0;
         const u32 to = slot + from * 128;
-        if constexpr (K::split) load_pieces(slot, bar, k, t.n * (C::bn / 64));
+        if constexpr (K::split) load_pieces(slot, bar, k, t);
         else if constexpr (!C::b_mn_major) {
+            if constexpr (C::tail) {
+                if (t.width < C::bn) return load_tail(slot, bar, k, n, batch);
+            }
             if constexpr (K::gated) b_box(to, bar, k, n + from % half, from / half, batch);
             else b_box(to, bar, k, n + from, batch);
         } else
-            for (int i = 0, row = from; i < share / 64; i++, row += 64)
+            for (int i = 0, row = from; i < (C::tail ? t.width : share) / 64; i++, row += 64)
                 if constexpr (K::gated) b_box(to + i * 8192, bar, n + row % half, k, row / half, batch);
                 else b_box(to + i * 8192, bar, n + row, k, batch);
     }
+    DEV void load_tail(u32 slot, u32 bar, int k, int n, int batch) const
+    {
+        if constexpr (K::gated) tail_box(slot, bar, k, n, 0, batch);
+        else tail_box(slot, bar, k, n, batch);
+    }
     // Each block loads its part of each piece.
-    DEV void load_pieces(u32 slot, u32 bar, int k, int piece) const
+    DEV void load_pieces(u32 slot, u32 bar, int k, const Tile &t) const
     {
         constexpr int share = 64 / X::high;
         const int from = place % X::high * share;
         const u32 to = slot + from * 128;
-        for (int i = 0; i < C::bn / 64; i++, piece++)
+        for (int i = 0, piece = t.first / 64; i < t.width / 64; i++, piece++)
             b_box(to + i * 8192, bar, k, piece % K::pieces * 32 + from % 32, from / 32, piece / K::pieces);
     }
 };

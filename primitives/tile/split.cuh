@@ -37,10 +37,15 @@ template <class C, class S, int blocks> struct SplitSums {
     DEV u32 first() const { return memory + threadIdx.x % 128 * 16; }
 
     // The share as a tile of its own. The last tile's may lie past the end.
-    DEV static Tile share_of(const Tile &t, int rank) { return {t.batch, t.m, t.n * shares + rank}; }
+    DEV static Tile share_of(const Tile &t, int rank)
+    {
+        if constexpr (shares == 1) return t;
+        const int n = t.n * shares + rank;
+        return {t.batch, t.m, n, n * S::bn, S::bn};
+    }
     DEV static bool owns(const Tile &t, int rank)
     {
-        return C::splits == 1 || (rank < shares && (C::n % C::bn == 0 || share_of(t, rank).n * S::bn < C::n));
+        return C::splits == 1 || (rank < shares && (C::n % C::bn == 0 || share_of(t, rank).first < C::n));
     }
 
     // ---- All to rank 0 ----

@@ -96,7 +96,7 @@ template <class C, class E> struct Quads {
         DEV static Spot of(int quad)
         {
             constexpr int each = C::bn / 16;
-            return {quad / 4 / each, quad / 4 % each, 2 * (quad % 4)};
+            return {quad / 4 / each * C::bn, quad / 4 % each, 2 * (quad % 4)};
         }
         DEV int at(int side, int neighbour) const
         {

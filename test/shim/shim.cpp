@@ -8,6 +8,7 @@
 
 #include "vocabulary.h"
 #include "shim.h"
+#include "tile/raster.cuh"
 
 using namespace coda;
 
@@ -147,6 +148,24 @@ template <class T> void store_eight(shim_way way, T *p, const float (&x)[8], int
 
 /* ---- What C sees ---- */
 
+/* ---- Walks ---- */
+
+template <int rows, int cols, int high, int wide, int tails, int tail_wide, int walk, int parts, bool columns>
+struct Walked : ConfigDefaults {
+    static constexpr i64 batch = 1, m = rows, n = cols;
+    static constexpr int bm = high, bn = wide, tail = tails, tail_bn = tail_wide, band = walk, blocks = parts;
+    static constexpr bool across = columns;
+    static void at(unsigned index, shim_tile *out)
+    {
+        const Tile t = Raster<Walked>::tile(index);
+        *out = {t.m, t.first, t.width};
+    }
+    static constexpr shim_walk entry()
+    {
+        return {rows, cols, high, wide, tails, tail_wide, walk, parts, (int)Raster<Walked>::count, at};
+    }
+};
+
 extern "C" {
 
 #define MAP(name) {#name, arity(map::name::apply), call<map::name>},
@@ -207,4 +226,17 @@ void shim_unpack(int dtype, float out[2], uint32_t packed)
     Pair x = dtype == 2 ? unpack2<bf16>(packed) : unpack2<f16>(packed);
     out[0] = x.a, out[1] = x.b;
 }
+
+const shim_walk shim_walks[] = {
+    Walked<16384, 2048, 128, 192, 1, 128, 14, 132, false>::entry(),
+    Walked<16384, 4096, 128, 192, 1, 64, 8, 132, false>::entry(),
+    Walked<16384, 6144, 128, 192, 3, 128, 8, 132, false>::entry(),
+    Walked<16384, 5120, 128, 192, 1, 128, 8, 132, false>::entry(),
+    Walked<300, 456, 64, 256, 4, 64, 2, 3, false>::entry(),
+    Walked<1500, 1000, 128, 192, 7, 64, 3, 5, false>::entry(),
+    Walked<77, 201, 128, 192, 1, 64, 1, 2, false>::entry(),
+    Walked<2000, 3000, 128, 192, 0, 0, 8, 132, false>::entry(),
+    Walked<2048, 4096, 128, 256, 0, 0, 6, 132, true>::entry(),
+};
+const int shim_walk_count = sizeof shim_walks / sizeof *shim_walks;
 }

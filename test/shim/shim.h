@@ -44,6 +44,18 @@ float shim_partials(float room[16], const float x[8]);
 uint32_t shim_pack(int dtype, float lo, float hi);
 void shim_unpack(int dtype, float out[2], uint32_t packed);
 
+/* tile/raster.cuh: how so many blocks walk the tiles of an m x n product. */
+struct shim_tile {
+    int m, first, width; /* a tile row; columns                                                    */
+};
+struct shim_walk {
+    int m, n, bm, bn, tail, tail_bn, band, blocks;
+    int tiles;
+    void (*tile)(unsigned index, struct shim_tile *out);
+};
+extern const struct shim_walk shim_walks[];
+extern const int shim_walk_count;
+
 #ifdef __cplusplus
 }
 #endif
