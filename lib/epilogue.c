@@ -10,6 +10,7 @@ enum {
     STAGE_LIMIT = 64 << 10,
     FEW_ROWS = 16,
     SHARED_REGISTERS = 64, /* of a thread for A, where two skinny blocks share an SM                       */
+    TAIL_MOST_ROWS = 1 << 20, /* dealing a tail takes time for each band                                   */
     MOST_STAGED = KERNEL_MAX_MAPS - 4
 };
 
@@ -258,8 +259,10 @@ bool tail_fits(const struct program *p)
     int64_t rest = p->dim[2] - (int64_t)t->tail * t->tail_bn, past = rest % t->bn ? t->bn - rest % t->bn : 0;
     bool alone = t->pingpong && t->groups == 2 && tile_splits(t) == 1 && tile_cluster(t) == 1 && !t->across;
     bool plain = p->dim[0] == 1 && t->mainloop == MAINLOOP_SM90 && !t->lends && t->blocks > 0;
+    bool sizes = p->dim[1] <= TAIL_MOST_ROWS && p->dim[2] <= INT32_MAX;
     bool widths = t->bn % 64 == 0 && t->tail_bn % 64 == 0 && t->tail_bn % chunk == 0 && t->tail_bn < t->bn;
-    return alone && plain && widths && rest > 0 && past < 64 && !(program_is_gated(p) && p->b.k != 1);
+    bool halves = !program_is_gated(p) || p->b.k == 1;
+    return alone && plain && sizes && widths && halves && rest > 0 && past < 64;
 }
 
 bool program_maps_tail(const struct program *p)

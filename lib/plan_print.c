@@ -117,10 +117,10 @@ static const char *const mainloop_name[] = {"sm90", "simt", "cublaslt", "sm90_ge
 void tile_print(const struct tile *tile, struct text *t)
 {
     text_append(t, mainloop_name[tile->mainloop]);
-    if (tile->mainloop != MAINLOOP_CUBLASLT)
-        text_printf(t, " %dx%dx%d stages=%d groups=%d%s band=%d%s%s", tile->bm, tile->bn, tile->bk,
-                    tile->stages, tile->groups, tile->pingpong ? " pingpong" : "", tile->band,
-                    tile->across ? " across" : "", tile->serpentine ? " serpentine" : "");
+    if (tile->mainloop == MAINLOOP_CUBLASLT) return;
+    text_printf(t, " %dx%dx%d stages=%d groups=%d%s band=%d%s%s", tile->bm, tile->bn, tile->bk, tile->stages,
+                tile->groups, tile->pingpong ? " pingpong" : "", tile->band, tile->across ? " across" : "",
+                tile->serpentine ? " serpentine" : "");
     if (tile->tail) text_printf(t, " tail=%dx%d", tile->tail, tile->tail_bn);
     if (tile->blocks) text_printf(t, " blocks=%d", tile->blocks);
     if (tile->splits > 1) text_printf(t, " splits=%d%s", tile->splits, tile->scattered ? " scattered" : "");

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "epilogue.h"
 #include "gpu_case.h"
 #include "jit.h"
 #include "util_device.h"
@@ -152,7 +153,7 @@ static int report(struct bench *b)
 {
     const struct tile *t = &b->rig.p.tile;
     const char *hopper = t->pingpong ? "ping-pong" : t->groups == 1 ? "narrow" : "cooperative";
-    const char *plain = t->blocks ? "stream" : hopper;
+    const char *plain = tile_streams(t) ? "stream" : hopper;
     const char *loop = t->mainloop == MAINLOOP_SIMT ? "simt" : plain;
     bool good = !b->err[0] && b->error <= 1;
     return gpu_case(
@@ -212,9 +213,9 @@ static struct gemm_case random_case(struct random *g)
 /* Few SMs walk over many tiles where there are some dozen. */
 static struct gemm_case smaller(struct gemm_case c)
 {
-    bool tiled = !c.tile.blocks;
+    bool tiled = !tile_streams(&c.tile);
     if (tiled && c.m > EMULATED_MOST) c.m = c.m / 4 + c.m % 4;
-    if (tiled && c.n > EMULATED_MOST && !c.pair) c.n = c.n / 32 * 8 + c.n % 8;
+    if (tiled && c.n > EMULATED_MOST && !c.pair && !c.tile.tail) c.n = c.n / 32 * 8 + c.n % 8;
     return c;
 }
 

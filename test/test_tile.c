@@ -334,6 +334,10 @@ START_TEST(some_tiles_have_no_tail)
     ck_assert(!choose(&p).tail);
     p = product(16384, 32768, 4096); /* so many that it hardly matters */
     ck_assert(!choose(&p).tail);
+    p = product((int64_t)1 << 40, 2048, 4096); /* beyond 31 bits: refused later, and at once       */
+    ck_assert(!choose(&p).tail);
+    p = product(1 << 20, (((int64_t)1 << 32) - 5) * 192 + 16 * 64, 512);
+    ck_assert(!choose(&p).tail);
     p = product(8192, 4096, 4096);
     p.dim[0] = 2;
     ck_assert(choose(&p).mainloop == MAINLOOP_SM90 && !choose(&p).tail);
@@ -349,6 +353,18 @@ START_TEST(some_tiles_have_no_tail)
     ck_assert(!tail_fits(&p));
     p.tile.tail_bn = 128; /* 64 columns past the end                                               */
     ck_assert(!tail_fits(&p));
+}
+END_TEST
+
+START_TEST(cublaslt_has_no_tile)
+{
+    struct program p = product(16384, 4096, 4096);
+    struct text words = {0};
+    p.tile = choose(&p);
+    p.tile.mainloop = MAINLOOP_CUBLASLT;
+    tile_print(&p.tile, &words);
+    ck_assert_str_eq(text_str(&words), "cublaslt");
+    text_free(&words);
 }
 END_TEST
 
@@ -572,6 +588,7 @@ Suite *tile_suite(void)
     tcase_add_loop_test(t, walks_cover_all, 0, shim_walk_count);
     tcase_add_loop_test(t, tails_end_together, 0, 4);
     tcase_add_test(t, some_tiles_have_no_tail);
+    tcase_add_test(t, cublaslt_has_no_tile);
     tcase_add_test(t, a_row_streams);
     tcase_add_test(t, few_rows_stream);
     tcase_add_test(t, few_rows_stream_in_equal_pieces);
