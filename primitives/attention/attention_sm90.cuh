@@ -162,7 +162,7 @@ template <class Config> struct AttentionSm90 {
             return ptx::wgmma_descriptor(ptx::shared_address(tile), leading, 1024);
         }
 
-        // S = Q K^T. 16 columns are 32 bytes of a row; the swizzle follows from the address.
+        // S = Q K^T.
         DEV void issue_scores()
         {
             u64 a = descriptor(s.queries[0] + group * 64 * 128, 16);
@@ -170,11 +170,8 @@ template <class Config> struct AttentionSm90 {
             pin(score);
             ptx::wgmma_fence();
 #pragma unroll
-            for (i32 i = 0; i < 4 * chunks; i++) {
-                i32 chunk = i / 4 * 128, step = i % 4 * 32;
-                ptx::Wgmma<T, bn>::template mma<0, 0>(score, a + (chunk * bm + step) / 16,
-                                                      b + (chunk * bn + step) / 16, i);
-            }
+            for (i32 i = 0; i < chunks; i++)
+                ptx::Wgmma<T, bn>::template mma<0, 0>(score, a + i * 128 * bm / 16, b + i * 128 * bn / 16, i);
             ptx::wgmma_commit();
         }
 

@@ -1,4 +1,4 @@
-// wgmma.cuh -- warpgroup matrix products: d[64, n] (+)= a[64, 16] b[n, 16]^T, 16-bit operands, fp32 sums.
+// wgmma.cuh -- warpgroup matrix products: d[64, n] (+)= a[64, k] b[n, k]^T, 16-bit operands, fp32 sums.
 //
 // a and b lie in shared memory, 128-byte swizzled, as descriptor() says; a may instead be in registers.
 // A warpgroup issues products after fence(), closes a group with commit(), and may touch d, or let the
@@ -64,25 +64,33 @@ DEV u64 wgmma_descriptor(u32 address, u32 leading, u32 stride)
 #define CODA_O240 CODA_O224, CODA_8(112)
 #define CODA_O256 CODA_O240, CODA_8(120)
 
-// One product. T: bf16 or f16; a_mn, b_mn: the operand is MN-major (a in registers never is);
-// accumulate 0: d is overwritten.
+// T: bf16 or f16; a_mn, b_mn: the operand is MN-major (a in registers never is); accumulate 0: d is
+// overwritten. Of operands in shared memory four products, 64 k in a row of 128 bytes or 64 rows of them: one
+// statement, as each one that holds d takes the compiler its time. With a in registers one, of 16 k.
 template <class T, int n> struct Wgmma;
+
+#define CODA_PRODUCT(T, n, a, b, accumulate, a_mn, b_mn)                                               \
+    "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." #T "." #T " {" CODA_D##n "}, " a ", " b ", "     \
+    accumulate ", 1, 1, " a_mn b_mn ";\n"
+#define CODA_NEXT(T, n, r3, r4, r5, r6)                                                                \
+    "add.s64 a, a, " r5 "; add.s64 b, b, " r6 ";\n" CODA_PRODUCT(T, n, "a", "b", "q", r3 ", ", r4)
 
 #define CODA_WGMMA_SHAPE(T, n, r0, r1, r2, r3, r4, r5, r6)                                               \
     template <> struct Wgmma<T, n> {                                                                     \
         template <int a_mn, int b_mn> DEV static void mma(float (&d)[n / 2], u64 a, u64 b, int accumulate) \
         {                                                                                                \
-            asm volatile("{ .reg .pred p; setp.ne.b32 p, " r2 ", 0;\n"                                   \
-                         "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." #T "." #T " {" CODA_D##n "}, " r0 \
-                         ", " r1 ", p, 1, 1, " r3 ", " r4 "; }"                                          \
+            asm volatile("{ .reg .pred p, q; .reg .b64 a, b; mov.b64 a, " r0 "; mov.b64 b, " r1 ";\n"     \
+                         "setp.ne.b32 p, " r2 ", 0; setp.eq.b32 q, " r2 ", " r2 ";\n"                     \
+                         CODA_PRODUCT(T, n, "a", "b", "p", r3 ", ", r4) CODA_NEXT(T, n, r3, r4, r5, r6)  \
+                         CODA_NEXT(T, n, r3, r4, r5, r6) CODA_NEXT(T, n, r3, r4, r5, r6) "}"             \
                          : CODA_O##n                                                                     \
-                         : "l"(a), "l"(b), "r"(accumulate), "n"(a_mn), "n"(b_mn));                       \
+                         : "l"(a), "l"(b), "r"(accumulate), "n"(a_mn), "n"(b_mn), "n"(a_mn ? 128 : 2),   \
+                           "n"(b_mn ? 128 : 2));                                                         \
         }                                                                                                \
         template <int b_mn> DEV static void mma(float (&d)[n / 2], const u32 (&a)[4], u64 b, int accumulate) \
         {                                                                                                \
             asm volatile("{ .reg .pred p; setp.ne.b32 p, " r5 ", 0;\n"                                   \
-                         "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." #T "." #T " {" CODA_D##n "}, {" \
-                         r0 ", " r1 ", " r2 ", " r3 "}, " r4 ", p, 1, 1, " r6 "; }"                      \
+                         CODA_PRODUCT(T, n, "{" r0 ", " r1 ", " r2 ", " r3 "}", r4, "p", "", r6) "}"     \
                          : CODA_O##n                                                                     \
                          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(b_mn)); \
         }                                                                                                \

@@ -239,20 +239,16 @@ template <class C, class E, class S, class X> struct GemmSm90 {
         } else if (thread < X::size) ptx::cluster_mbarrier_arrive(ptx::cluster_address(bar, thread));
     }
 
-    // The products of one slot, of a tile of n columns: four steps of 16 k.
+    // The products of one slot, of a tile of n columns.
     template <int n> DEV void multiply(Accumulators &acc, int slot, int first_row, bool accumulate) const
     {
-        constexpr int a_step = C::a_mn_major ? 16 * 128 : 32, b_step = C::b_mn_major ? 16 * 128 : 32;
         const u64 a = ptx::wgmma_descriptor(address(s.a[slot]) + first_row * 128, bk * 128, 1024);
         const u64 b = ptx::wgmma_descriptor(address(s.b[slot]), bk * 128, 1024);
         ptx::wgmma_fence();
 #pragma unroll
-        for (int i = 0; i < bk / 16; i++)
-#pragma unroll
-            for (int m = 0; m < blocks; m++)
-                ptx::Wgmma<T, n>::template mma<C::a_mn_major, C::b_mn_major>(
-                    first_sums<n>(acc[m]), a + (m * 8192 + i * a_step) / 16, b + i * b_step / 16,
-                    accumulate || i);
+        for (int m = 0; m < blocks; m++)
+            ptx::Wgmma<T, n>::template mma<C::a_mn_major, C::b_mn_major>(first_sums<n>(acc[m]),
+                                                                         a + m * 8192 / 16, b, accumulate);
         ptx::wgmma_commit();
     }
 

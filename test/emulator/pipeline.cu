@@ -108,8 +108,7 @@ struct Consumer {
         const u64 a = ptx::wgmma_descriptor(at(s.a[slot]), 16, 1024);
         const u64 b = ptx::wgmma_descriptor(at(s.b[slot]), 16, 1024);
         if (broken != NO_WGMMA_FENCE) ptx::wgmma_fence();
-        for (int i = 0; i < 4; i++)
-            ptx::Wgmma<bf16, 64>::template mma<0, 0>(acc, a + 2 * i, b + 2 * i, accumulate || i);
+        ptx::Wgmma<bf16, 64>::template mma<0, 0>(acc, a, b, accumulate);
         if (broken != NO_COMMIT) ptx::wgmma_commit();
         if (broken == WRITTEN_SUMS && accumulate) acc[3] = 1;
     }

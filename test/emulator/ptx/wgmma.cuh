@@ -22,8 +22,10 @@ template <class T, int n> struct Wgmma {
     static_assert(n % 8 == 0 && n >= 8 && n <= 256);
     template <int a_mn, int b_mn> DEV static void mma(float (&d)[n / 2], u64 a, u64 b, int accumulate)
     {
-        const emu_product p = {a, b, n, a_mn != 0, b_mn != 0, accumulate != 0, is_half<T>};
-        emu_wgmma(d, &p, nullptr);
+        for (int i = 0; i < 4; i++, a += a_mn ? 128 : 2, b += b_mn ? 128 : 2) {
+            const emu_product p = {a, b, n, a_mn != 0, b_mn != 0, accumulate || i, is_half<T>};
+            emu_wgmma(d, &p, nullptr);
+        }
     }
     template <int b_mn> DEV static void mma(float (&d)[n / 2], const u32 (&a)[4], u64 b, int accumulate)
     {
