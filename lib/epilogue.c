@@ -251,18 +251,18 @@ int64_t program_tile_column(const struct program *p, int64_t tile)
     return whole * tile_share(&p->tile) + (tile - whole) * p->tile.tail_bn;
 }
 
-/* Blocks take turns, and TMA and the epilogue have narrower boxes and whole chunks. */
+/* Consumers take turns, no tile reaches past the end, and the epilogue has whole chunks. */
 bool tail_fits(const struct program *p)
 {
     const struct tile *t = &p->tile;
     int chunk = chunk_columns(p) * (program_is_gated(p) ? 2 : 1);
-    int64_t rest = p->dim[2] - (int64_t)t->tail * t->tail_bn, past = rest % t->bn ? t->bn - rest % t->bn : 0;
+    int64_t rest = p->dim[2] - (int64_t)t->tail * t->tail_bn;
     bool alone = t->pingpong && t->groups == 2 && tile_splits(t) == 1 && tile_cluster(t) == 1 && !t->across;
     bool plain = p->dim[0] == 1 && t->mainloop == MAINLOOP_SM90 && !t->lends && t->blocks > 0;
     bool sizes = p->dim[1] <= TAIL_MOST_ROWS && p->dim[2] <= INT32_MAX;
     bool widths = t->bn % 64 == 0 && t->tail_bn % 64 == 0 && t->tail_bn % chunk == 0 && t->tail_bn < t->bn;
     bool halves = !program_is_gated(p) || p->b.k == 1;
-    return alone && plain && sizes && widths && halves && rest > 0 && past < 64;
+    return alone && plain && sizes && widths && halves && rest > 0 && rest % t->bn == 0;
 }
 
 bool program_maps_tail(const struct program *p)

@@ -353,6 +353,8 @@ START_TEST(some_tiles_have_no_tail)
     ck_assert(!tail_fits(&p));
     p.tile.tail_bn = 128; /* 64 columns past the end                                               */
     ck_assert(!tail_fits(&p));
+    p = product(16384, 4092, 4096);
+    ck_assert(!choose(&p).tail);
 }
 END_TEST
 

@@ -263,7 +263,7 @@ template <class C, class E> struct Drain {
     // no end, if registers are short: the compiler does not mix the arithmetic of two patches then.
     static constexpr int most = K::gated ? C::n / 2 : C::n, patch_columns = K::gated ? 8 : 16;
     static constexpr bool neat = most % patch_columns == 0 && (K::gated || !K::apart);
-    static constexpr bool fills = C::tail ? C::n % 64 == 0 : most % out_columns == 0; // tiles fill the row
+    static constexpr bool fills = C::tail || most % out_columns == 0; // no tile reaches past the end
     static constexpr bool short_of_registers = has_state && blocks * C::bn > 256;
     static_assert(!C::tail || (C::bn % 64 == 0 && C::tail_bn % (chunk_width * (K::gated ? 2 : 1)) == 0));
     DEV static int out_first(const Tile &t) { return K::gated ? t.first / 2 : t.first; }

@@ -34,7 +34,7 @@ struct ConfigDefaults {
 
 template <class C, class X = Cluster<1, 1>> struct Raster {
     static constexpr int rows = (int)((C::m + C::bm - 1) / C::bm);
-    static constexpr int whole = (int)((C::n - C::tail * C::tail_bn + C::bn - 1) / C::bn);
+    static constexpr int whole = (int)((C::n - C::tail * C::tail_bn + C::bn - 1) / C::bn); // tiles of a row
     static constexpr int columns = whole + C::tail;
     // In clusters, which may reach past the end:
     static constexpr int high = (rows + X::high - 1) / X::high, wide = (columns + X::wide - 1) / X::wide;
@@ -43,7 +43,7 @@ template <class C, class X = Cluster<1, 1>> struct Raster {
     static constexpr u32 each = (u32)high * wide, count = each * (u32)C::batch;
     static_assert(C::band % side == 0);
     static_assert(!C::tail || (X::size == 1 && !C::across && C::batch == 1));
-    static_assert(!C::tail || (i64)whole * C::bn + C::tail * C::tail_bn < C::n + 64);
+    static_assert(!C::tail || whole * C::bn + C::tail * C::tail_bn == C::n);
 
     // Of the cluster's block `rank`.
     DEV static Tile tile(u32 index, int rank = 0)

@@ -232,9 +232,9 @@ const shim_walk shim_walks[] = {
     Walked<16384, 4096, 128, 192, 1, 64, 8, 132, false>::entry(),
     Walked<16384, 6144, 128, 192, 3, 128, 8, 132, false>::entry(),
     Walked<16384, 5120, 128, 192, 1, 128, 8, 132, false>::entry(),
-    Walked<300, 456, 64, 256, 4, 64, 2, 3, false>::entry(),
-    Walked<1500, 1000, 128, 192, 7, 64, 3, 5, false>::entry(),
-    Walked<77, 201, 128, 192, 1, 64, 1, 2, false>::entry(),
+    Walked<300, 512, 64, 256, 4, 64, 2, 3, false>::entry(),
+    Walked<1500, 1024, 128, 192, 7, 64, 3, 5, false>::entry(),
+    Walked<77, 256, 128, 192, 1, 64, 1, 2, false>::entry(),
     Walked<2000, 3000, 128, 192, 0, 0, 8, 132, false>::entry(),
     Walked<2048, 4096, 128, 256, 0, 0, 6, 132, true>::entry(),
 };
