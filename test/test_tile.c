@@ -300,27 +300,26 @@ static int busiest_columns(const struct shim_walk *w)
     return most;
 }
 
-/* The walk that the kernel gets is the one that the price was made for. */
+/* The plan chooses a walk by which the busiest block has less to do than without a tail. */
 START_TEST(tails_end_together)
 {
-    static const int k[] = {5632, 4096, 2048, 4096}, whole_tiles[] = {2112, 4224, 6144, 5184};
+    static const int k[] = {5632, 4096, 2048, 4096};
     const struct shim_walk *w = &shim_walks[_i];
-    struct program p = product(w->m, w->n, k[_i]), even;
+    struct program p = product(w->m, w->n, k[_i]);
     p.tile = choose(&p);
     ck_assert(p.tile.pingpong && p.tile.bm == w->bm && p.tile.bn == w->bn && p.tile.tail == w->tail &&
               p.tile.tail_bn == w->tail_bn && p.tile.band == w->band && p.tile.blocks == w->blocks);
     ck_assert_int_eq(program_blocks(&p), w->tiles);
     ck_assert_int_eq(program_states(&p) * CEIL_DIV(w->m, w->bm), w->tiles);
     double ideal = (double)CEIL_DIV(w->m, w->bm) * w->n / w->blocks;
-    ck_assert_int_lt(busiest_columns(w), whole_tiles[_i]);
     ck_assert(busiest_columns(w) < ideal + w->bn / 2);
-    even = p, even.tile.tail = even.tile.blocks = 0;
-    ck_assert_double_eq_tol((double)program_blocks(&even) * w->bn / w->blocks, whole_tiles[_i], w->bn);
     for (int t = 0; t < program_states(&p); t++) {
         int64_t first = program_tile_column(&p, t), next = program_tile_column(&p, t + 1);
         ck_assert_int_eq(next - first, t < program_states(&p) - w->tail ? w->bn : w->tail_bn);
     }
-    ck_assert_int_ge(program_tile_column(&p, program_states(&p)), w->n);
+    ck_assert_int_eq(program_tile_column(&p, program_states(&p)), w->n);
+    p.tile.tail = 0;
+    ck_assert_int_lt(busiest_columns(w), CEIL_DIV(program_blocks(&p), w->blocks) * w->bn);
 }
 END_TEST
 
