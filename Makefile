@@ -7,6 +7,7 @@
 BUILD     ?= build
 CUDA_HOME ?= $(firstword $(wildcard $(CURDIR)/build/cuda /usr/local/cuda))
 CC        ?= gcc
+OBJCOPY   ?= objcopy
 CXX       ?= g++
 PREFIX    ?= /usr/local
 JOBS      ?= $(shell nproc 2>/dev/null || echo 2)
@@ -14,7 +15,7 @@ export CUDA_HOME CC CXX
 
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla
 CFLAGS  ?= -O2 -g
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -pthread $(WARN) $(CFLAGS) \
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections -pthread $(WARN) $(CFLAGS) \
 	$(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer) $(if $(HOSTILE),-DCODA_HOSTILE) -MMD -MP \
 	-Iinclude -Ilib -Ijit -Icache -Iprimitives -I$(BUILD) $(DEPS_INCLUDE) $(CUDA_HOME:%=-isystem %/include)
 DEPS_INCLUDE = $(patsubst %,-I%,$(wildcard build/deps/include))
@@ -35,7 +36,7 @@ $(BUILD)/%.o: %.c
 
 # The table of primitives and their sources, generated from the .cuh files. It depends on their folders, too,
 # which tell that a file has gone.
-$(BUILD)/embed: primitives/embed.c
+$(BUILD)/embed: primitives/embed.c primitives/sha256.h
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -D_GNU_SOURCE -O1 $(WARN) $< -o $@
 $(BUILD)/prim.c: $(BUILD)/embed $(PRIMS) $(REFS) $(sort $(dir $(PRIMS)))
@@ -43,7 +44,15 @@ $(BUILD)/prim.c: $(BUILD)/embed $(PRIMS) $(REFS) $(sort $(dir $(PRIMS)))
 $(BUILD)/prim.o: $(BUILD)/prim.c
 	$(CC) $(ALL_CFLAGS) -c $< -o $@
 
-$(BUILD)/libcoda.a: $(OBJ)
+# The archive is one object in which everything but coda_* is local, so that a program may have a graph_new of
+# its own. Sections stay apart, so that --gc-sections drops what is not called. Tests see the inside.
+$(BUILD)/libcoda.o: $(OBJ)
+	$(CC) -r -nostdlib $(CFLAGS) $(if $(findstring -flto,$(CFLAGS)),-flinker-output=nolto-rel) $^ -o $@.tmp
+	$(OBJCOPY) --localize-hidden $@.tmp $@
+	@rm -f $@.tmp
+$(BUILD)/libcoda.a: $(BUILD)/libcoda.o
+$(BUILD)/libcoda_internal.a: $(OBJ)
+$(BUILD)/libcoda.a $(BUILD)/libcoda_internal.a:
 	@rm -f $@
 	ar rcs $@ $^
 $(BUILD)/libcoda.so: $(OBJ)
@@ -80,8 +89,12 @@ $(BUILD)/test/suites.h: $(TESTS)
 	@for f in $(TESTS:test/test_%.c=%); do echo "SUITE($$f)"; done > $@
 $(BUILD)/test/main.o: $(BUILD)/test/suites.h
 $(BUILD)/test/%.o: ALL_CFLAGS += -I$(BUILD)/test -Itest
-$(BUILD)/unit: $(TEST_OBJ) $(BUILD)/libcoda.a | $(EMULATOR)
+$(BUILD)/unit: $(TEST_OBJ) $(BUILD)/libcoda_internal.a | $(EMULATOR)
 	$(CC) $^ -o $@ $(CHECK_LIBS) $(LDLIBS)
+# The same, and the cache's torture, under names of four bits: see test/weak.
+$(BUILD)/weak/unit: $(TEST_OBJ) $(BUILD)/test/shim.o $(BUILD)/test/weak/name.o $(BUILD)/libcoda_internal.a | $(EMULATOR)
+	@mkdir -p $(@D)
+	$(CXX) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(CHECK_LIBS) $(LDLIBS)
 unit: $(BUILD)/unit $(BUILD)/coda ## the unit tests alone
 	CK_DEFAULT_TIMEOUT=300 $(BUILD)/unit
 bless: $(BUILD)/unit ## rewrites test/golden/*.coda: read the diff before you commit it
@@ -98,8 +111,13 @@ SEED    ?= $(shell date +%s)
 $(BUILD)/test/util.a: $(UTIL_OBJ)
 	@rm -f $@
 	ar rcs $@ $^
-$(BUILD)/fuzz_%: $(BUILD)/test/fuzz_%.o $(BUILD)/test/util.a $(BUILD)/libcoda.a
+$(BUILD)/fuzz_%: $(BUILD)/test/fuzz_%.o $(BUILD)/test/util.a $(BUILD)/libcoda_internal.a
 	$(CC) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LDLIBS)
+# Each call that coda.h declares.
+$(BUILD)/test/calls.h: include/coda.h test/exports.sh
+	@mkdir -p $(@D)
+	@CC=$(CC) test/exports.sh | sed 's/.*/CALL(&)/' > $@
+$(BUILD)/test/fuzz_api.o: $(BUILD)/test/calls.h
 # The tool's main under another name, and the rest of the tool.
 $(BUILD)/test/tool_main.o: examples/coda/tool.c
 	@mkdir -p $(@D)
@@ -110,13 +128,31 @@ fuzz: ## SECONDS=600 of each fuzzer, with address and undefined behaviour saniti
 	@$(MAKE) --no-print-directory -j$(JOBS) BUILD=$(BUILD)/asan SAN=address,undefined CFLAGS='-O1 -g' fuzzers
 	@for f in $(FUZZERS:$(BUILD)/%=$(BUILD)/asan/%); do $$f $(SECONDS) $(SEED) || exit 1; done
 
+# The ONNX operator suite as coda_* calls: all of it, made from the package `onnx`, or the part that is committed.
+CONFORMANCE_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/conformance/*.c))
+$(BUILD)/test/conformance/%.o: ALL_CFLAGS += -Itest/conformance
+$(BUILD)/conformance/run: $(CONFORMANCE_OBJ) $(BUILD)/libcoda.a
+	@mkdir -p $(@D)
+	$(CC) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LDLIBS)
+$(BUILD)/conformance/onnx.report: $(wildcard test/conformance/*.py) test/conformance/requirements.txt
+	@mkdir -p $(@D)
+	@build/conformance/venv/bin/python test/conformance/generate.py $(@:.report=) $(GENERATE_ARGS)
+conformance: ## the ONNX operator suite as coda_* calls: what passes, and what cannot be expressed (minutes)
+	@.ci/deps conformance
+	@$(MAKE) --no-print-directory -s -j$(JOBS) $(BUILD)/conformance/run $(BUILD)/conformance/onnx.report
+	@$(BUILD)/conformance/run $(BUILD)/conformance/onnx $(CONFORMANCE_ARGS) > $(BUILD)/conformance/results; status=$$?; \
+	    grep -v '^  *test_' $(BUILD)/conformance/onnx.report; cat $(BUILD)/conformance/results; exit $$status
+conformance-subset: # writes the part that is committed anew
+	@.ci/deps conformance
+	@$(MAKE) --no-print-directory -s -B $(BUILD)/conformance/onnx.report GENERATE_ARGS='--subset test/conformance/subset'
+
 # Run by hand.
-$(BUILD)/bench_%: $(BUILD)/test/bench_%.o $(BUILD)/libcoda.a
+$(BUILD)/bench_%: $(BUILD)/test/bench_%.o $(BUILD)/libcoda_internal.a
 	$(CC) $^ -o $@ $(LDLIBS)
 
 # Every N-th allocation fails.
 WRAP_ALLOCATORS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=strndup,--wrap=aligned_alloc
-$(BUILD)/oom: $(BUILD)/test/oom.o $(BUILD)/libcoda.a
+$(BUILD)/oom: $(BUILD)/test/oom.o $(BUILD)/libcoda_internal.a
 	$(CC) $^ -o $@ $(LDLIBS) $(WRAP_ALLOCATORS)
 
 # The kernel cache under torture, with a compiler, a driver and a libc that misbehave as told.
@@ -131,12 +167,18 @@ $(BUILD)/fake/shim.so: test/torture/shim.c test/torture/shim.h
 $(FAKES):
 	@mkdir -p $(@D)
 	$(CC) $(FAKE_CFLAGS) -shared -Wl,-soname,$(@F) -Wl,--build-id -Wl,--no-undefined $(filter %.c,$^) -o $@ -ldl
+$(BUILD)/fuzz_api: | $(FAKES)
 $(BUILD)/test/torture/%.o: ALL_CFLAGS += -Itest/fake -Itest/torture
 $(BUILD)/torture/%: $(BUILD)/test/torture/%.o $(BUILD)/test/torture/torture.o $(BUILD)/test/fake/image.o \
-		$(BUILD)/libcoda.a $(FAKES)
+		$(BUILD)/libcoda_internal.a $(FAKES)
 	@mkdir -p $(@D)
-	$(CC) $(filter %.o,$^) -o $@ $(BUILD)/fake/shim.so $(BUILD)/libcoda.a -Wl,-rpath,'$$ORIGIN/../fake' $(LDLIBS)
+	$(CC) $(filter %.o,$^) -o $@ $(BUILD)/fake/shim.so $(BUILD)/libcoda_internal.a -Wl,-rpath,'$$ORIGIN/../fake' $(LDLIBS)
 $(BUILD)/torture/hot: LDLIBS += $(WRAP_ALLOCATORS) -Wl,--wrap=pthread_mutex_lock
+$(BUILD)/weak/torture/%: $(BUILD)/test/torture/%.o $(BUILD)/test/torture/torture.o $(BUILD)/test/fake/image.o \
+		$(BUILD)/test/weak/name.o $(BUILD)/libcoda_internal.a $(FAKES)
+	@mkdir -p $(@D)
+	@ln -sfn ../fake $(@D)/../fake && ln -sfn ../coda $(@D)/../coda
+	$(CC) $(filter %.o,$^) -o $@ $(BUILD)/fake/shim.so $(BUILD)/libcoda_internal.a -Wl,-rpath,'$$ORIGIN/../../fake' $(LDLIBS)
 .SECONDARY: $(TORTURES:$(BUILD)/%=$(BUILD)/test/%.o)
 torture-build: $(TORTURES)
 torture: ## the kernel cache under kills, faults, damage, races and hostile folders, at full scale
@@ -154,7 +196,7 @@ $(EMULATOR): $(EMULATOR_H) test/emulator/exports.map
 	$(CC) $(FAKE_CFLAGS) -shared -Wl,-soname,$(@F) -Wl,--build-id -Wl,--no-undefined \
 	    -Wl,--version-script=test/emulator/exports.map $(filter %.c,$^) -o $@ -ldl -lm
 emulator: $(EMULATOR) $(BUILD)/gpu_tests ## the GPU tests' machine without a GPU; EMULATE='gemm rows' runs these on it
-	@[ -z "$(EMULATE)" ] || CODA_CUDA_LIB=$(BUILD)/emulator CODA_LIBCUDA=$(abspath $(BUILD))/emulator/libcuda.so.1 \
+	@[ -z "$(EMULATE)" ] || CODA_CUDA_LIB=$(abspath $(BUILD))/emulator CODA_LIBCUDA=$(abspath $(BUILD))/emulator/libcuda.so.1 \
 	    $(BUILD)/gpu_tests $(EMULATE)
 
 # GPU tests: no Check, so that they run where only a driver and a toolkit are. Each test/gpu_NAME.c
@@ -169,7 +211,7 @@ $(BUILD)/test/gpu_list.h: $(GPU_TESTS)
 	@mkdir -p $(@D)
 	@for f in $(GPU_TESTS:test/gpu_%.c=%); do echo "GPU_TEST($$f)"; done > $@
 $(BUILD)/test/gpu_main.o: $(BUILD)/test/gpu_list.h
-$(BUILD)/gpu_tests: $(GPU_OBJ) $(BUILD)/libcoda.a
+$(BUILD)/gpu_tests: $(GPU_OBJ) $(BUILD)/libcoda_internal.a
 	$(CC) $^ -o $@ $(LDLIBS)
 test-gpu: $(BUILD)/gpu_tests ## the rest, on a GPU; writes test/gpu.stamp (or $GPU_STAMP)
 	$(BUILD)/gpu_tests --stamp $(GPU_STAMP) --digest $$($(DIGEST))
@@ -205,9 +247,12 @@ perf-report: ## perf/results beside their bars, as charts, and as README's table
 # ---- The house ----
 layers: ## which folder may include which
 	@awk -f test/layers.awk $$(find lib jit cache primitives examples perf -name '*.[ch]' -o -name '*.cuh')
-exports: $(BUILD)/libcoda.so ## libcoda.so exports coda_* and nothing else
-	@nm -D --defined-only $< | awk '$$3 !~ /^coda_/ { print "exported: " $$3; bad = 1 } \
-	    END { print NR " symbols exported"; exit bad || NR == 0 }'
+exports: $(BUILD)/libcoda.so $(BUILD)/libcoda.a ## libcoda.so and libcoda.a export the calls of coda.h, and nothing else
+	@CC=$(CC) test/exports.sh $^
+abi: $(BUILD)/libcoda.so ## the binary interface is the one described in test/abi
+	@CC=$(CC) test/abi.sh $< $(BUILD)/abi
+bless-abi: $(BUILD)/libcoda.so ## describes it anew: read the diff before you commit it
+	@CC=$(CC) test/abi.sh $< $(BUILD)/abi bless
 headers: ## coda.h as pedantic C99 and C++, its INIT macros, its first program
 	@CC=$(CC) CXX=$(CXX) test/headers.sh $(BUILD)/headers
 lint: ## files over 800 lines, lines over 110 columns; clang-format's opinion if it is there
@@ -249,7 +294,7 @@ help: ## this list
 	@sed -n 's/^# make/make/p' Makefile
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-.PHONY: all examples deps demo unit bless test emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers exports headers lint \
+.PHONY: all examples deps demo unit bless test conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers exports abi bless-abi headers lint \
 	install uninstall clean help perf perf-build perf-tuned perf-torch perf-report
 
 # ---- Primitives on the host: the device files through the C++ compiler, for test_primitives.c ----

@@ -41,17 +41,25 @@ static char *join_key(const struct cache_key *k)
     return asprintf(&s, "%s%s", k->what, k->by ? k->by : "") < 0 ? NULL : s;
 }
 
-void place_put(struct coda_cache *c, const struct cache_key *k, const void *data, size_t size,
-               const char *note, bool replace)
+bool place_is_taken(struct coda_cache *c, const struct cache_key *k)
+{
+    void *data;
+    size_t size;
+    const char *missed = place_writable(c) ? place_get(c, k, &data, &size) : "";
+    if (!missed) free(data);
+    return missed == entry_collision;
+}
+
+void place_put(struct coda_cache *c, const struct cache_key *k, const void *data, size_t size, bool replace)
 {
     char *key, name[DIGEST_HEX];
     size_t total = 0;
     if (!place_writable(c)) return;
     key = join_key(k);
     struct entry e = {
-        .kind = k->kind, .key = key, .key_size = key ? strlen(key) : 0, .note = note, .data = data};
+        .kind = k->kind, .key = key, .key_size = key ? strlen(key) : 0, .note = k->text, .data = data};
     e.what_size = strlen(k->what);
-    e.note_size = note ? strlen(note) : 0;
+    e.note_size = k->text ? strlen(k->text) : 0;
     e.data_size = size;
     void *bytes = key ? entry_pack(&e, &total) : NULL;
     digest_hex(name, &k->digest);
@@ -68,7 +76,9 @@ void place_drop(struct coda_cache *c, const struct cache_key *k, const struct ca
     char name[DIGEST_HEX];
     digest_hex(name, &k->digest);
     if (!c->has_store) {
-        struct cache_key imported = {.digest = k->what_digest};
+        struct cache_key imported = *k;
+        imported.by = NULL;
+        imported.digest = k->what_digest;
         disk_drop(&c->dir, k, v->data, v->size);
         disk_drop(&c->dir, &imported, v->data, v->size);
     } else if (c->store.drop)
@@ -80,9 +90,11 @@ bool place_import(struct coda_cache *c, const void *raw, size_t raw_size)
     struct entry e;
     char name[DIGEST_HEX];
     if (!place_writable(c) || c->has_store || entry_check(&e, raw, raw_size)) return false;
-    struct digest d = digest_of(e.key, e.what_size);
+    struct digest d = name_of(e.key, e.what_size, NULL, 0);
     digest_hex(name, &d);
     int error = publish_file(c, name, raw, raw_size, false);
-    count_put(c, error, raw_size);
-    return !error || error == EEXIST;
+    bool taken = error == EEXIST && !disk_has(&c->dir, name, &e);
+    if (taken) stats_add(&c->stats, COUNT_collisions, 1);
+    else count_put(c, error, raw_size);
+    return !error || (error == EEXIST && !taken);
 }

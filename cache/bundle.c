@@ -15,10 +15,10 @@
  * done once when it is opened. An entry is checked again, by entry.c, when it is used.
  *
  * An entry is found by WHAT alone, whoever made it, so that a bundle serves a machine that has no NVRTC or
- * another one. The digest guards against rot, not attackers: who names a bundle trusts it, as who names a
- * library does. Its owner is not asked for, for vendors' files belong to others; only a file that anybody
- * may write is refused. It is read, never mapped: a file cut short while it is in use would otherwise end
- * the process.
+ * another one. The digest guards against rot, not attackers: a file that somebody else owns or may write
+ * is refused, by the rule for all files (dir.c). It is read, never mapped: a file cut short while it is in
+ * use would otherwise end the process. Before memory is taken for it, its header, its index and, if it is
+ * large, the header of each entry must promise the bytes that it has: holes are refused at once.
  */
 #include "inside.h"
 
@@ -28,7 +28,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -87,36 +86,57 @@ static bool zeros(const unsigned char *p, uint64_t from, uint64_t to)
     return from >= to;
 }
 
-/* No sum below comes near 2^64: count and text are bounded before they are used, each size by the bytes
- * that are left. */
-static bool check_layout(const unsigned char *p, uint64_t size, char *why)
+/* Where the text ends, by the first HEADER bytes; 0 if they cannot be those of a bundle of this size. No
+ * sum comes near 2^64: count and text are bounded before they are used. */
+static uint64_t check_header(const unsigned char *p, uint64_t size, char *why)
 {
+    if (size < HEADER || memcmp(p, magic, 7)) return refuse(why, "is no bundle");
+    if (p[7] != magic[7]) return refuse(why, "is a bundle of format %d, not %d", p[7], magic[7]);
     uint64_t count = bytes_get(p + AT_COUNT, 8), text = bytes_get(p + AT_TEXT, 8);
+    if (bytes_get(p + AT_TOTAL, 8) != size)
+        return refuse(why, "has %llu bytes instead of %llu", (unsigned long long)size,
+                      (unsigned long long)bytes_get(p + AT_TOTAL, 8));
     if (count > COUNT_MAX) return refuse(why, "has %llu entries", (unsigned long long)count);
     uint64_t end = HEADER + count * ROW;
     if (end > size || !text || text > size - end) return refuse(why, "ends inside its index");
-    if (memchr(p + end, 0, text) != p + end + text - 1) return refuse(why, "has a manifest without an end");
-    end += text;
+    return end + text;
+}
+
+/* `p` need not go on behind the index. */
+static bool check_index(const unsigned char *p, uint64_t size, uint64_t end, char *why)
+{
+    uint64_t count = bytes_get(p + AT_COUNT, 8);
     for (uint64_t i = 0; i < count; i++) {
         uint64_t offset = bytes_get(row(p, i) + ROW_OFFSET, 8), bytes = bytes_get(row(p, i) + ROW_SIZE, 8);
         if (i && !ascends(p, i)) return refuse(why, "has entry %d out of order", (int)i);
-        if (offset != align(end) || offset > size || bytes > size - offset || !zeros(p, end, offset))
+        if (offset != align(end) || offset > size || bytes > size - offset)
             return refuse(why, "has entry %d out of place", (int)i);
         end = offset + bytes;
     }
     return end == size || refuse(why, "goes on behind its last entry");
 }
 
+/* What is between the parts of an index that is right. */
+static bool check_gaps(const unsigned char *p, uint64_t end, char *why)
+{
+    uint64_t count = bytes_get(p + AT_COUNT, 8), text = bytes_get(p + AT_TEXT, 8);
+    const unsigned char *manifest = p + end - text;
+    if (memchr(manifest, 0, text) != manifest + text - 1) return refuse(why, "has a manifest without an end");
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t offset = bytes_get(row(p, i) + ROW_OFFSET, 8);
+        if (!zeros(p, end, offset)) return refuse(why, "has entry %d out of place", (int)i);
+        end = offset + bytes_get(row(p, i) + ROW_SIZE, 8);
+    }
+    return true;
+}
+
 static bool check(const unsigned char *p, uint64_t size, char *why)
 {
-    if (size < HEADER || memcmp(p, magic, 7)) return refuse(why, "is no bundle");
-    if (p[7] != magic[7]) return refuse(why, "is a bundle of format %d, not %d", p[7], magic[7]);
-    if (bytes_get(p + AT_TOTAL, 8) != size)
-        return refuse(why, "has %llu bytes instead of %llu", (unsigned long long)size,
-                      (unsigned long long)bytes_get(p + AT_TOTAL, 8));
+    uint64_t end = check_header(p, size, why);
+    if (!end) return false;
     struct digest want = bytes_get_digest(p + AT_DIGEST), is = digest_of(p + AT_COUNT, size - AT_COUNT);
     if (!digest_equal(&want, &is)) return refuse(why, "is damaged: its digest differs");
-    return check_layout(p, size, why);
+    return check_index(p, size, end, why) && check_gaps(p, end, why);
 }
 
 static struct bundle *open_bytes(const void *data, size_t size, char *why)
@@ -129,20 +149,56 @@ static struct bundle *open_bytes(const void *data, size_t size, char *why)
     return b;
 }
 
-static struct bundle *read_bundle(int fd, char *why)
+static bool cannot_read(char *why) { return refuse(why, "cannot be read: %s", strerror(errno)); }
+
+/* Do the entries' own headers promise what the index says of them? */
+static bool check_entries(int fd, const unsigned char *index, uint64_t count, char *why)
+{
+    unsigned char header[ENTRY_HEADER];
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t offset = bytes_get(row(index, i) + ROW_OFFSET, 8),
+                 size = bytes_get(row(index, i) + ROW_SIZE, 8);
+        bool whole = size >= sizeof header;
+        if (whole && !fd_read_at(fd, header, sizeof header, (off_t)offset)) return cannot_read(why);
+        enum entry_fault f = whole ? entry_promise(header, size) : ENTRY_SHORT;
+        if (f) return refuse(why, "has an entry %d that is rejected: %s", (int)i, entry_fault_name(f));
+    }
+    return true;
+}
+
+/* Is the file worth its memory? Only a large one is asked for the headers of its entries, too. */
+static bool is_promising(int fd, uint64_t size, char *why)
+{
+    enum { LARGE = 1 << 26 };
+    unsigned char header[HEADER], *index;
+    if (size >= HEADER && !fd_read_at(fd, header, HEADER, 0)) return cannot_read(why);
+    uint64_t end = check_header(header, size, why);
+    if (!end) return false;
+    uint64_t count = bytes_get(header + AT_COUNT, 8), bytes = HEADER + count * ROW;
+    if (!(index = malloc(bytes))) return no_memory(why, bytes);
+    bool good = (fd_read_at(fd, index, bytes, 0) || cannot_read(why)) &&
+                check_index(index, size, end, why) &&
+                (size <= LARGE || check_entries(fd, index, count, why));
+    free(index);
+    return good;
+}
+
+static struct bundle *read_bundle(int fd, unsigned flags, char *why)
 {
     struct stat st;
     if (fstat(fd, &st)) return refuse(why, "cannot be examined: %s", strerror(errno)), NULL;
     if (!S_ISREG(st.st_mode)) return refuse(why, "is no plain file"), NULL;
-    if (st.st_mode & S_IWOTH) return refuse(why, "is writable by everybody"), NULL;
+    const char *distrust = trust_problem(&st, flags | CACHE_READ_ONLY);
+    if (distrust) return refuse(why, "%s", distrust), NULL;
     if ((uint64_t)st.st_size > BUNDLE_MAX)
         return refuse(why, "has %lld bytes, too many for a bundle", (long long)st.st_size), NULL;
+    if (!is_promising(fd, (uint64_t)st.st_size, why)) return NULL;
     unsigned char *data = malloc((size_t)st.st_size + 1);
     if (!data) return no_memory(why, (uint64_t)st.st_size);
     size_t size = (size_t)st.st_size;
     struct bundle *b = NULL;
-    if (bytes_read(fd, data, size)) b = open_bytes(data, size, why);
-    else refuse(why, "cannot be read: %s", strerror(errno));
+    if (fd_read(fd, data, size)) b = open_bytes(data, size, why);
+    else cannot_read(why);
     if (b) b->owned = data;
     else free(data);
     return b;
@@ -158,13 +214,13 @@ static void name_bundle(char *why, const char *name)
     errno = saved;
 }
 
-struct bundle *bundle_open(const char *path, char *why)
+struct bundle *bundle_open(const char *path, unsigned flags, char *why)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    int fd = fd_open(AT_FDCWD, path, O_RDONLY | O_NONBLOCK, 0);
     struct bundle *b = NULL;
     if (fd < 0) refuse(why, "cannot be opened: %s", strerror(errno));
     else {
-        b = read_bundle(fd, why);
+        b = read_bundle(fd, flags, why);
         int saved = errno;
         close(fd);
         errno = saved;
@@ -200,9 +256,10 @@ const void *bundle_block(const struct bundle *b, int i, size_t *size)
     return b->data + bytes_get(r + ROW_OFFSET, 8);
 }
 
-bool bundle_find(const struct bundle *b, const struct cache_key *k, struct entry *out)
+bool bundle_find(const struct bundle *b, const struct cache_key *k, struct entry *out, bool *other)
 {
     int low = 0, high = b->count;
+    if (other) *other = false;
     while (low < high) {
         int mid = low + (high - low) / 2;
         struct digest d = bytes_get_digest(row(b->data, (uint64_t)mid));
@@ -216,22 +273,35 @@ bool bundle_find(const struct bundle *b, const struct cache_key *k, struct entry
     what.by = NULL;
     size_t size;
     const void *block = bundle_block(b, low, &size);
-    return !entry_check(out, block, size) && !entry_match(out, &what);
+    if (entry_check(out, block, size)) return false;
+    bool same = !entry_match(out, &what);
+    if (other) *other = !same;
+    return same;
 }
 
 /* ---- Make ---- */
 
 struct part {
     struct digest name;
+    struct entry entry;
     const void *data;
     size_t size;
     int order;
 };
 
+static int compare_bytes(const void *a, size_t a_size, const void *b, size_t b_size)
+{
+    if (a_size != b_size) return a_size < b_size ? -1 : 1;
+    return a_size ? memcmp(a, b, a_size) : 0;
+}
+
+/* What has one name by chance or by craft is in an order of its own, not in that of its coming. */
 static int by_name(const void *a, const void *b)
 {
     const struct part *x = a, *y = b;
     int c = compare(&x->name, &y->name);
+    if (!c) c = compare_bytes(x->entry.key, x->entry.what_size, y->entry.key, y->entry.what_size);
+    if (!c) c = compare_bytes(x->entry.note, x->entry.note_size, y->entry.note, y->entry.note_size);
     return c ? c : x->order - y->order;
 }
 
@@ -243,7 +313,7 @@ static bool arrange(struct part *part, const struct bundle_block *block, int *co
         struct entry e;
         enum entry_fault f = entry_check(&e, block[i].data, block[i].size);
         if (f) return refuse(why, "has an entry %d that is rejected: %s", i, entry_fault_name(f));
-        part[i] = (struct part){digest_of(e.key, e.what_size), block[i].data, block[i].size, i};
+        part[i] = (struct part){name_of(e.key, e.what_size, NULL, 0), e, block[i].data, block[i].size, i};
     }
     qsort(part, (size_t)*count, sizeof *part, by_name);
     for (int i = 0; i < *count; i++)
@@ -299,35 +369,4 @@ void *bundle_pack(const struct bundle_block *block, int count, const char *manif
     if (!data) name_bundle(why, "the bundle");
     free(part);
     return data;
-}
-
-/* ---- Write ---- */
-
-/* Beside `path`, so that a rename can put it there. */
-static char *temporary_name(const char *path)
-{
-    uint64_t noise[2] = {0};
-    char *name = NULL;
-    while (getrandom(noise, sizeof noise, 0) < 0 && errno == EINTR) {}
-    int n = asprintf(&name, "%s.%016llx%016llx", path, (unsigned long long)noise[0],
-                     (unsigned long long)noise[1]);
-    return n < 0 ? NULL : name;
-}
-
-/* A name shows all of the bytes, on the device too, or what it showed before. */
-bool bundle_write(const char *path, const void *data, size_t size, char *why)
-{
-    char *temporary = temporary_name(path);
-    if (!temporary) return no_memory(why, strlen(path)), name_bundle(why, path), false;
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
-    bool ok = fd >= 0 && bytes_write(fd, data, size) && !fsync(fd);
-    int error = errno;
-    if (fd >= 0 && close(fd) && ok) ok = false, error = errno;
-    if (ok && rename(temporary, path)) ok = false, error = errno;
-    if (!ok && fd >= 0) unlink(temporary);
-    free(temporary);
-    if (ok) return true;
-    refuse(why, "cannot be written: %s", strerror(error));
-    name_bundle(why, path);
-    return false;
 }

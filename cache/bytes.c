@@ -1,8 +1,5 @@
-/* bytes.c -- numbers and digests as bytes, little-endian; and all of a block in or out of a file. */
+/* bytes.c -- numbers and digests as bytes, little-endian. */
 #include "inside.h"
-
-#include <errno.h>
-#include <unistd.h>
 
 void bytes_put(unsigned char *p, uint64_t x, int n)
 {
@@ -26,32 +23,4 @@ struct digest bytes_get_digest(const unsigned char *p)
     struct digest d;
     for (int i = 0; i < 4; i++) d.word[i] = bytes_get(p + 8 * i, 8);
     return d;
-}
-
-bool bytes_read(int fd, void *to, size_t size)
-{
-    char *p = to;
-    for (int patience = INTERRUPTIONS; size;) {
-        ssize_t n = read(fd, p, size);
-        if (n < 0 && errno == EINTR && patience-- > 0) continue;
-        if (n == 0) errno = EIO; /* it was longer a moment ago */
-        if (n <= 0) return false;
-        p += n;
-        size -= (size_t)n;
-    }
-    return true;
-}
-
-bool bytes_write(int fd, const void *from, size_t size)
-{
-    const char *p = from;
-    for (int patience = INTERRUPTIONS; size;) {
-        ssize_t n = write(fd, p, size);
-        if (n < 0 && errno == EINTR && patience-- > 0) continue;
-        if (n == 0) errno = ENOSPC;
-        if (n <= 0) return false;
-        p += n;
-        size -= (size_t)n;
-    }
-    return true;
 }

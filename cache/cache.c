@@ -1,39 +1,17 @@
 /*
  * cache.c -- a cache is opened by its options and the environment, asked plainly, looked through, closed.
  *
- * Whatever of it cannot be had is left out, and the first reason is kept.
+ * Whatever of it cannot be had is left out, and the reason is kept.
  */
 #include "inside.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 /* ---- Open and close ---- */
-
-static bool is_set(const char *name)
-{
-    const char *s = secure_getenv(name);
-    return s && *s && strcmp(s, "0") != 0;
-}
-
-/* "512M" in bytes; 0 if it is no size. */
-static int64_t parse_size(const char *s)
-{
-    static const char units[] = "KMGT";
-    char *end;
-    if (!s || *s < '0' || *s > '9') return 0;
-    errno = 0;
-    int64_t n = strtoll(s, &end, 10);
-    const char *unit = *end ? strchr(units, *end & ~32) : NULL;
-    int shift = unit ? 10 * (int)(unit - units + 1) : 0;
-    if (errno || (*end && (!unit || end[1])) || n > INT64_MAX >> shift) return 0;
-    return n << shift;
-}
 
 static void push_bundle(struct coda_cache *c, struct bundles *b)
 {
@@ -51,17 +29,6 @@ static bool add_bundle(struct coda_cache *c, struct bundle *bundle)
     return true;
 }
 
-/* Keeps the first reason why something that was asked for is not there. */
-static void note_problem(struct coda_cache *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void note_problem(struct coda_cache *c, const char *format, ...)
-{
-    va_list args;
-    if (c->dir.problem[0]) return;
-    va_start(args, format);
-    vsnprintf(c->dir.problem, sizeof c->dir.problem, format, args);
-    va_end(args);
-}
-
 static void add_directory(struct coda_cache *c, char *path)
 {
     struct dir *more = realloc(c->overlay, sizeof *more * (size_t)(c->overlays + 1));
@@ -71,7 +38,7 @@ static void add_directory(struct coda_cache *c, char *path)
     *d = (struct dir){.stats = &c->stats};
     if (dir_open(d, path, CACHE_READ_ONLY | (c->flags & CACHE_SHARED))) c->overlays++;
     else {
-        note_problem(c, "%s", d->problem);
+        problem_add(c->dir.problem, "%s", d->problem);
         dir_close(d);
     }
 }
@@ -81,9 +48,9 @@ static void add_overlay(struct coda_cache *c, const char *path, size_t length)
     struct stat st;
     char why[CACHE_ERROR], *name = length ? strndup(path, length) : NULL;
     if (!name) return;
-    if (stat(name, &st)) note_problem(c, "%.300s cannot be opened: %s", name, strerror(errno));
+    if (stat(name, &st)) problem_add(c->dir.problem, "%.300s cannot be opened: %s", name, strerror(errno));
     else if (S_ISDIR(st.st_mode)) return add_directory(c, name);
-    else if (!add_bundle(c, bundle_open(name, why))) note_problem(c, "%s", why);
+    else if (!add_bundle(c, bundle_open(name, c->flags, why))) problem_add(c->dir.problem, "%s", why);
     free(name);
 }
 
@@ -96,22 +63,26 @@ static void add_overlays(struct coda_cache *c, const char *list)
     }
 }
 
-/* malloc'd, or NULL. */
-static char *copy_path(const char *path) { return path && *path ? strdup(path) : NULL; }
-
 static void open_place(struct coda_cache *c, const struct cache_options *o)
 {
+    char *problem = c->dir.problem;
     c->dir.stats = &c->stats;
     c->dir.fd = -1;
     c->dir.fs = "";
-    c->dir.limit = o->limit ? o->limit : parse_size(secure_getenv("CODA_CACHE_LIMIT"));
-    if (!c->dir.limit) c->dir.limit = CACHE_LIMIT;
+    c->dir.limit = o->limit ? o->limit : setting_size("CODA_CACHE_LIMIT", CACHE_LIMIT, problem);
     if (o->store) {
         c->store = *o->store;
         c->has_store = true;
         if (c->flags & CACHE_READ_ONLY) c->store.drop = NULL;
     } else
-        dir_open(&c->dir, o->dir ? strdup(o->dir) : dir_default(), c->flags);
+        dir_open(&c->dir, o->dir ? setting_path(o->dir, problem) : dir_default(problem), c->flags);
+}
+
+/* A program that is not looked for on the PATH is where it is now. */
+static char *find_helper(const char *helper, char *problem)
+{
+    if (!helper) return NULL;
+    return strchr(helper, '/') ? setting_path(helper, problem) : strdup(helper);
 }
 
 struct coda_cache *cache_open(const struct cache_options *options)
@@ -121,15 +92,17 @@ struct coda_cache *cache_open(const struct cache_options *options)
     struct guard g = guard_enter();
     struct coda_cache *c = calloc(1, sizeof *c);
     if (c) {
+        char *problem = c->dir.problem;
+        const char *record = o->record ? o->record : environment("CODA_RECORD");
         memo_init(&c->memo);
-        c->flags = o->flags | (is_set("CODA_CACHE_READ_ONLY") ? CACHE_READ_ONLY : 0u) |
-                   (is_set("CODA_CACHE_VERIFY") ? CACHE_VERIFY : 0u);
+        c->flags = o->flags | (setting_flag("CODA_CACHE_READ_ONLY", problem) ? CACHE_READ_ONLY : 0u) |
+                   (setting_flag("CODA_CACHE_VERIFY", problem) ? CACHE_VERIFY : 0u);
         c->wait_ms = o->wait_ms ? o->wait_ms : CACHE_WAIT_MS;
         c->compile_ms = o->compile_ms;
-        c->record = copy_path(o->record ? o->record : secure_getenv("CODA_RECORD"));
-        c->helper = o->helper ? strdup(o->helper) : NULL;
+        c->record = record && *record ? setting_path(record, problem) : NULL;
+        c->helper = find_helper(o->helper, problem);
         open_place(c, o);
-        add_overlays(c, o->overlays ? o->overlays : secure_getenv("CODA_BUNDLES"));
+        add_overlays(c, o->overlays ? o->overlays : environment("CODA_BUNDLES"));
     }
     guard_leave(g);
     return c;
@@ -196,11 +169,11 @@ bool cache_get(struct coda_cache *c, const struct cache_key *k, void **data, siz
     return found;
 }
 
-void cache_put(struct coda_cache *c, const struct cache_key *k, const void *data, size_t size,
-               const char *note)
+void cache_put(struct coda_cache *c, const struct cache_key *k, const void *data, size_t size)
 {
     struct guard g = guard_enter();
-    place_put(c, k, data, size, note, true);
+    if (place_is_taken(c, k)) stats_add(&c->stats, COUNT_collisions, 1);
+    else place_put(c, k, data, size, true);
     guard_leave(g);
 }
 

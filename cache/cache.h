@@ -17,8 +17,32 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
-/* ---- digest.c: 256 bits, two XXH3-128 of different seeds. Against rot and chance, not attackers ---- */
+/* ---- fd.c: the library's only open and write, for jit too ---- */
+
+/* openat, closed by exec and never 0, 1 or 2; or -1. */
+int fd_open(int at, const char *path, int flags, mode_t mode);
+/* Moves a descriptor of one's own above 2; -1, with it closed, if that cannot be. */
+int fd_raise(int fd);
+/* write() that raises no signal: beyond RLIMIT_FSIZE it fails with EFBIG, into a dead pipe with EPIPE. */
+ssize_t fd_write_some(int fd, const void *from, size_t size);
+bool fd_write(int fd, const void *from, size_t size); /* all of it; or false with errno            */
+/* A plain file of at most so many bytes as a malloc'd string; or NULL. */
+char *file_text(const char *path, size_t most);
+
+/* ---- environment.c: the only reader of the environment, for lib/ and jit/ too ---- */
+
+/* Is it that of a caller with fewer rights (setuid and the like)? Then no variable counts. */
+bool environment_is_foreign(void);
+const char *environment(const char *name);   /* NULL if it is not set, empty, or does not count    */
+/* "NAME=value" of the first variable that begins with one of the first list and none of the second, which
+ * both end with NULL; also where none counts, for other libraries read them. */
+const char *environment_begins(const char *const *prefix, const char *const *but);
+char **environment_of_child(void);           /* for exec                                           */
+
+/* ---- digest.c: 256 bits, two XXH3-128 of different seeds. Against rot and chance: whoever tries finds two
+ * texts of one digest ---- */
 
 struct digest {
     uint64_t word[4];
@@ -35,14 +59,20 @@ enum cache_kind { CACHE_KERNEL = 1, CACHE_TUNING = 2 };
 const char *cache_kind_name(enum cache_kind kind); /* "kernel", "tuning", "unknown" */
 
 /* Lines of text. WHAT is asked for, which memory and bundles go by, and BY whom it would be made, which
- * a directory goes by too. Two things of one key are the same bytes. The strings stay the caller's. */
+ * a directory goes by too. A kernel's text is too long for WHAT, which has its digest; it is part of the key
+ * all the same and an entry's note. Two things of one key are the same bytes. What is found by the digests
+ * is compared with all of it. The strings stay the caller's. */
 struct cache_key {
     enum cache_kind kind;
     const char *what, *by;     /* by NULL: not known yet                                           */
+    const char *text;          /* NULL: there is none                                              */
     struct digest what_digest; /* of what                                                          */
     struct digest digest;      /* of what and by, joined                                           */
 };
-struct cache_key cache_key(enum cache_kind kind, const char *what, const char *by);
+struct cache_key cache_key(enum cache_kind kind, const char *what, const char *by); /* without text  */
+
+/* ---- name.c: the digest that something is filed under; a and b as if joined ---- */
+struct digest name_of(const void *a, size_t a_size, const void *b, size_t b_size);
 
 /* ---- entry.c: one entry as a pure function of bytes ---- */
 
@@ -50,7 +80,7 @@ struct entry {
     enum cache_kind kind;
     const char *key;       /* WHAT and BY, joined; no NUL                                          */
     size_t key_size, what_size;
-    const char *note;      /* for people: a kernel's source; no NUL                                */
+    const char *note;      /* a kernel's text, part of its key; no NUL                             */
     size_t note_size;
     const void *data;
     size_t data_size;
@@ -64,6 +94,7 @@ enum entry_fault {
     ENTRY_SIZES,           /* its parts are not the whole                                          */
     ENTRY_DIGEST,          /* its bytes have changed                                               */
     ENTRY_KEY,             /* of another key or kind                                               */
+    ENTRY_UNTRUSTED,       /* others could have written it                                         */
     ENTRY_FAULTS
 };
 enum { ENTRY_HEADER = 80, ENTRY_FORMAT = 2 };
@@ -71,10 +102,18 @@ enum { ENTRY_HEADER = 80, ENTRY_FORMAT = 2 };
 const char *entry_fault_name(enum entry_fault f);
 /* malloc'd; NULL if memory ran out or it would be longer than ENTRY_MAX. */
 void *entry_pack(const struct entry *e, size_t *size);
+/* What the first ENTRY_HEADER bytes say of a file of so many, before the rest is looked at. */
+enum entry_fault entry_promise(const void *header, uint64_t size);
 /* `out` points into `bytes`. Any bytes of any size may be given. */
 enum entry_fault entry_check(struct entry *out, const void *bytes, size_t size);
-/* ENTRY_KEY unless the entry is of this key; a key without `by` is compared by `what` alone. */
+/* ENTRY_KEY unless the entry is of this key; what the key does not have, `by` or `text`, is not compared. */
 enum entry_fault entry_match(const struct entry *e, const struct cache_key *k);
+/* Does the entry lie under the name (64 digits) that its key gives, or its WHAT if it was imported? */
+bool entry_is_named(const struct entry *e, const char *name);
+/* Does it lie where somebody of its BY has put it? Then it was not imported for all. */
+bool entry_is_made(const struct entry *e, const char *name);
+/* Are they the same thing, whoever made them? */
+bool entry_same(const struct entry *a, const struct entry *b);
 
 /* ---- stats.c: what happened, counted ---- */
 
@@ -93,12 +132,14 @@ enum entry_fault entry_match(const struct entry *e, const struct cache_key *k);
     F(wait_hits, "got what another process made")                                                            \
     F(wait_timeouts, "waited too long, made it privately")                                                   \
     F(lock_unavailable, "no lock was to be had, went on without")                                            \
+    F(lock_stuck, "a lock held for too long, not waited for again")                                          \
     F(rejected_short, "entries rejected: cut short, or no file")                                             \
     F(rejected_foreign, "entries rejected: do not begin like one")                                           \
     F(rejected_version, "entries rejected: of another format")                                               \
     F(rejected_sizes, "entries rejected: parts are not the whole")                                           \
     F(rejected_digest, "entries rejected: bytes have changed")                                               \
     F(rejected_key, "entries rejected: of another key")                                                      \
+    F(rejected_untrusted, "entries rejected: others could have written them")                                \
     F(refused, "entries that the driver refused")                                                            \
     F(healed, "rejected entries removed or replaced")                                                        \
     F(read_failures, "entries that could not be read")                                                       \
@@ -114,6 +155,7 @@ enum entry_fault entry_match(const struct entry *e, const struct cache_key *k);
     F(store_failed_descriptors, "of these: no file descriptor left")                                         \
     F(store_failed_memory, "of these: out of memory")                                                        \
     F(store_failed_stale, "of these: stale handle or directory gone")                                        \
+    F(store_failed_locked, "of these: the directory's lock was not to be had")                               \
     F(store_failed_io, "of these: any other error")                                                          \
     F(evicted, "entries evicted")                                                                            \
     F(evicted_bytes, "bytes evicted")                                                                        \
@@ -125,6 +167,8 @@ enum entry_fault entry_match(const struct entry *e, const struct cache_key *k);
     F(isolate_crashes, "of these: the child crashed")                                                        \
     F(isolate_timeouts, "of these: the child took too long")                                                 \
     F(isolate_unavailable, "no child could be started, made here")                                           \
+    F(collisions, "entries of another key with the same digest, passed over")                                \
+    F(unkeyed, "made past the cache: their inputs are not all known")                                        \
     CACHE_PROCESS_COUNTERS(F)
 
 /* Of the whole process, whatever cache they came from. */
@@ -170,6 +214,7 @@ struct cache_value {
 /* Takes data (malloc'd) over; NULL, with data freed, if memory ran out. */
 struct cache_value *cache_value_new(void *data, size_t size, enum cache_source source);
 struct cache_value *cache_value_failed(int status, const char *error);
+const struct cache_value *cache_value_retain(const struct cache_value *v);
 void cache_value_free(const struct cache_value *v);
 
 /* ---- cache.c ---- */
@@ -234,7 +279,6 @@ const struct cache_value *cache_find(struct coda_cache *c, const struct cache_ke
 struct cache_maker {
     int (*make)(void *ctx, void **data, size_t *size, char *err, bool *passing);
     void *ctx;
-    const char *note; /* stored beside the data, for people; or NULL */
 };
 /* The value of a key, made at most once by all threads of this process and, as long as locks work and
  * nobody dies, by all processes of the directory. NULL only if memory ran out. */
@@ -250,10 +294,10 @@ bool cache_is_sealed(const struct coda_cache *c);
 /* Drops all that is kept in memory, failures too. */
 void cache_forget(struct coda_cache *c);
 
-/* Plain texts or bytes by key, past memory and locks: a put replaces. data is malloc'd. */
+/* Plain texts or bytes by key, past memory and locks: a put replaces what is there of the same key, and
+ * nothing else. data is malloc'd. */
 bool cache_get(struct coda_cache *c, const struct cache_key *k, void **data, size_t *size);
-void cache_put(struct coda_cache *c, const struct cache_key *k, const void *data, size_t size,
-               const char *note);
+void cache_put(struct coda_cache *c, const struct cache_key *k, const void *data, size_t size);
 
 /* A bundle in memory, which must stay there. False with the reason in why (CACHE_ERROR bytes). */
 bool cache_add_bundle(struct coda_cache *c, const void *data, size_t size, char *why);
@@ -289,12 +333,14 @@ bool cache_import(struct coda_cache *c, const void *raw, size_t raw_size);
 
 struct bundle;
 /* Reads a file once, or takes bytes that must outlive the bundle. Checked from end to end; NULL with the
- * reason in why (CACHE_ERROR bytes), and errno ENOMEM if it is that, here and below. */
-struct bundle *bundle_open(const char *path, char *why);
+ * reason in why (CACHE_ERROR bytes), and errno ENOMEM if it is that, here and below. The file must belong
+ * to the user or to root and be writable by nobody else; with CACHE_SHARED, by not everybody. */
+struct bundle *bundle_open(const char *path, unsigned flags, char *why);
 struct bundle *bundle_of(const void *data, size_t size, char *why);
 void bundle_close(struct bundle *b);
-/* The entry of a key, by kind and WHAT alone; checked again. It points into the bundle. */
-bool bundle_find(const struct bundle *b, const struct cache_key *k, struct entry *out);
+/* The entry of a key, whoever made it; checked again. It points into the bundle. *other: another key's has
+ * the same digest; may be NULL. */
+bool bundle_find(const struct bundle *b, const struct cache_key *k, struct entry *out, bool *other);
 int bundle_count(const struct bundle *b);
 const void *bundle_block(const struct bundle *b, int i, size_t *size); /* the bytes of an entry      */
 const char *bundle_manifest(const struct bundle *b);                   /* text, for people           */
@@ -303,10 +349,15 @@ struct bundle_block {
     const void *data; /* an entry's bytes, intact                                                  */
     size_t size;
 };
-/* A bundle as one malloc'd block; of several entries with one WHAT the first goes in. The same entries in
- * any order give the same bytes, but for that. NULL with the reason in why. */
+/* A bundle as one malloc'd block; of several entries with one WHAT the first goes in, and of several whose
+ * WHATs have one digest one. The same entries in any order give the same bytes, but for the first. NULL with
+ * the reason in why. */
 void *bundle_pack(const struct bundle_block *block, int count, const char *manifest, size_t *size, char *why);
-/* Writes a file at once: it is all there, or as it was. */
-bool bundle_write(const char *path, const void *data, size_t size, char *why);
+
+/* ---- save.c ---- */
+
+/* Writes a plain file at once: it is all there, or as it was; anything else (a FIFO, a device, /dev/stdout)
+ * from where it stands. A link stays one, a file keeps its mode. False with the reason in why. */
+bool file_save(const char *path, const void *data, size_t size, char *why);
 
 #endif

@@ -4,11 +4,7 @@
 #include <string.h>
 
 #define XXH_INLINE_ALL
-#if __has_include(<xxhash.h>)
 #include <xxhash.h>
-#else
-#include "deps/include/xxhash.h" /* carried in the build folder */
-#endif
 
 static const uint64_t seed[2] = {0, 0x9e3779b97f4a7c15u};
 

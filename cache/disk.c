@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 enum { BUMP_S = 3600, NAME = 64 };
-enum { OPEN_FILE = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY };
+enum { OPEN_FILE = O_RDONLY | O_NOFOLLOW | O_NONBLOCK };
 
 /* ---- Get ---- */
 
@@ -59,26 +59,36 @@ static void bump(const struct dir *d, int folder, const char *name, const struct
         utimensat(folder, name + FOLDER_DIGITS, times, AT_SYMLINK_NOFOLLOW);
 }
 
-/* errno is 0 if what is there can never be an entry. */
-static void *read_open(int fd, size_t *size, struct stat *st)
+/* A large file is read if its header promises as much: one of nothing but holes takes no memory. */
+static bool is_promised(int fd, size_t size)
+{
+    enum { LARGE = 1 << 20 };
+    unsigned char header[ENTRY_HEADER];
+    return size <= LARGE || (fd_read_at(fd, header, sizeof header, 0) && !entry_promise(header, size));
+}
+
+/* errno is 0 if what is there can never be an entry, EPERM if it is not to be trusted. */
+static void *read_open(const struct dir *d, int fd, size_t *size, struct stat *st)
 {
     if (fstat(fd, st)) return NULL;
     *size = (size_t)st->st_size;
     if (!S_ISREG(st->st_mode) || st->st_size < ENTRY_HEADER || *size > ENTRY_MAX) return errno = 0, NULL;
+    if (trust_problem(st, d->flags | CACHE_READ_ONLY)) return errno = EPERM, NULL;
+    if (!is_promised(fd, *size)) return errno = 0, NULL;
     void *bytes = malloc(*size);
     if (!bytes) return errno = ENOMEM, NULL;
-    if (bytes_read(fd, bytes, *size)) return bytes;
+    if (fd_read(fd, bytes, *size)) return bytes;
     int error = errno;
     free(bytes);
     return errno = error, NULL;
 }
 
 /* The whole entry of a name, checked or not; NULL if it cannot be read. */
-static void *read_entry(int folder, const char *name, size_t *size, struct stat *st)
+static void *read_entry(const struct dir *d, int folder, const char *name, size_t *size, struct stat *st)
 {
     for (int attempt = 0;; attempt++) {
-        int fd = openat(folder, name + FOLDER_DIGITS, OPEN_FILE);
-        void *bytes = fd < 0 ? NULL : read_open(fd, size, st);
+        int fd = fd_open(folder, name + FOLDER_DIGITS, OPEN_FILE, 0);
+        void *bytes = fd < 0 ? NULL : read_open(d, fd, size, st);
         int error = errno;
         if (fd >= 0) close(fd);
         errno = error;
@@ -89,26 +99,18 @@ static void *read_entry(int folder, const char *name, size_t *size, struct stat 
 /* Is this an error of the file, that will stay, rather than of the moment? */
 static bool is_broken(int error)
 {
-    return error == 0 || error == ELOOP || error == ENXIO || error == EACCES || error == EIO;
+    return error == 0 || error == ELOOP || error == ENXIO || error == EACCES || error == EIO ||
+           error == EPERM;
 }
 
-/* Does the entry lie under the name that its key gives, or its WHAT if it was imported? */
-static bool is_named(const struct entry *e, const char *name)
-{
-    char own[DIGEST_HEX], what[DIGEST_HEX];
-    struct digest d = digest_of(e->key, e->key_size), w = digest_of(e->key, e->what_size);
-    digest_hex(own, &d);
-    digest_hex(what, &w);
-    return !strcmp(own, name) || !strcmp(what, name);
-}
-
-enum entry_fault disk_examine(struct entry *e, void **bytes, size_t *size, const struct scanned *s)
+enum entry_fault disk_examine(const struct dir *d, struct entry *e, void **bytes, size_t *size,
+                              const struct scanned *s)
 {
     struct stat st;
-    *bytes = read_entry(s->folder, s->name, size, &st);
-    if (!*bytes) return is_broken(errno) ? ENTRY_SHORT : ENTRY_FAULTS;
+    *bytes = read_entry(d, s->folder, s->name, size, &st);
+    if (!*bytes) return errno == EPERM ? ENTRY_UNTRUSTED : is_broken(errno) ? ENTRY_SHORT : ENTRY_FAULTS;
     enum entry_fault fault = entry_check(e, *bytes, *size);
-    return fault || is_named(e, s->name) ? fault : ENTRY_KEY;
+    return fault || entry_is_named(e, s->name) ? fault : ENTRY_KEY;
 }
 
 static const char *reject(struct dir *d, int folder, const char *name, const struct stat *seen,
@@ -119,23 +121,37 @@ static const char *reject(struct dir *d, int folder, const char *name, const str
     return why;
 }
 
+/* Counts why an entry or its folder could not be read, and says it in a word. */
+static const char *count_unreadable(struct dir *d, int error)
+{
+    enum entry_fault fault = error == EPERM ? ENTRY_UNTRUSTED : ENTRY_SHORT;
+    if (error == ENOENT) return "absent";
+    if (error && error != EPERM) return stats_add(d->stats, COUNT_read_failures, 1), "unreadable";
+    stats_reject(d->stats, fault);
+    return entry_fault_name(fault);
+}
+
 static const char *unreadable(struct dir *d, int folder, const char *name, int error)
 {
     struct stat st;
-    if (error == ENOENT) return "absent";
-    if (error) stats_add(d->stats, COUNT_read_failures, 1);
-    else stats_reject(d->stats, ENTRY_SHORT);
+    const char *why = count_unreadable(d, error);
     if (is_broken(error) && !fstatat(folder, name + FOLDER_DIGITS, &st, AT_SYMLINK_NOFOLLOW))
         reject(d, folder, name, &st, "");
-    return error ? "unreadable" : entry_fault_name(ENTRY_SHORT);
+    return why;
 }
+
+const char entry_collision[] = "collision";
 
 const char *entry_take(struct stats *stats, const struct cache_key *k, void *bytes, size_t total,
                        size_t *size)
 {
     struct entry e;
+    char name[DIGEST_HEX];
     enum entry_fault fault = entry_check(&e, bytes, total);
     if (!fault) fault = entry_match(&e, k);
+    digest_hex(name, &k->digest);
+    if (!fault && !k->by && entry_is_made(&e, name)) return entry_collision;
+    if (fault == ENTRY_KEY && entry_is_named(&e, name)) return entry_collision;
     if (fault) return stats_reject(stats, fault), entry_fault_name(fault);
     *size = e.data_size;
     memmove(bytes, e.data, e.data_size);
@@ -148,7 +164,7 @@ static const char *get_from(struct dir *d, int folder, const struct cache_key *k
     size_t total;
     struct stat st;
     digest_hex(name, &k->digest);
-    void *bytes = read_entry(folder, name, &total, &st);
+    void *bytes = read_entry(d, folder, name, &total, &st);
     if (!bytes) return unreadable(d, folder, name, errno);
     const char *fault = entry_take(d->stats, k, bytes, total, size);
     if (!fault) {
@@ -156,7 +172,7 @@ static const char *get_from(struct dir *d, int folder, const struct cache_key *k
         return *data = bytes, NULL;
     }
     free(bytes);
-    return reject(d, folder, name, &st, fault);
+    return fault == entry_collision ? fault : reject(d, folder, name, &st, fault);
 }
 
 const char *disk_get(struct dir *d, const struct cache_key *k, void **data, size_t *size)
@@ -166,11 +182,7 @@ const char *disk_get(struct dir *d, const struct cache_key *k, void **data, size
     digest_hex(name, &k->digest);
     int folder = dir_folder(d, name, false);
     if (folder < 0 && errno == ESTALE) folder = dir_folder(d, name, false);
-    if (folder < 0) {
-        if (errno == ENOENT) return "absent";
-        stats_add(d->stats, COUNT_read_failures, 1);
-        return "unreadable";
-    }
+    if (folder < 0) return count_unreadable(d, errno);
     const char *missed = get_from(d, folder, k, data, size);
     close(folder);
     return missed;
@@ -185,11 +197,25 @@ void disk_drop(struct dir *d, const struct cache_key *k, const void *data, size_
     if (d->fd < 0 || d->flags & CACHE_READ_ONLY) return;
     digest_hex(name, &k->digest);
     int folder = dir_folder(d, name, false);
-    void *bytes = folder < 0 ? NULL : read_entry(folder, name, &total, &st);
-    bool same = bytes && !entry_check(&e, bytes, total) && e.data_size == size && !memcmp(e.data, data, size);
+    void *bytes = folder < 0 ? NULL : read_entry(d, folder, name, &total, &st);
+    bool same = bytes && !entry_check(&e, bytes, total) && !entry_match(&e, k) && e.data_size == size &&
+                !memcmp(e.data, data, size);
     if (same) reject(d, folder, name, &st, "");
     free(bytes);
     if (folder >= 0) close(folder);
+}
+
+bool disk_has(struct dir *d, const char *name, const struct entry *same)
+{
+    struct stat st;
+    struct entry e;
+    size_t total;
+    int folder = d->fd < 0 ? -1 : dir_folder(d, name, false);
+    void *bytes = folder < 0 ? NULL : read_entry(d, folder, name, &total, &st);
+    bool has = bytes && !entry_check(&e, bytes, total) && entry_same(&e, same);
+    free(bytes);
+    if (folder >= 0) close(folder);
+    return has;
 }
 
 /* ---- Put ---- */
@@ -212,13 +238,13 @@ static int open_new(struct dir *d, int folder, char temporary[NAME])
 {
     temporary[0] = 0;
     if (!atomic_load(&d->no_tmpfile)) {
-        int fd = openat(folder, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+        int fd = fd_open(folder, ".", O_TMPFILE | O_WRONLY, 0600);
         if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL && errno != ENOSYS))
             return fd;
         atomic_store(&d->no_tmpfile, true);
     }
     temporary_name(temporary);
-    int fd = openat(d->fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int fd = fd_open(d->fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (fd < 0) temporary[0] = 0;
     else if (!d->remote) fcntl(fd, F_OFD_SETLK, &whole); /* tells evict.c that we live; it may fail */
@@ -261,7 +287,7 @@ static int publish(struct dir *d, int fd, int folder, char temporary[NAME], cons
 
 static int fill(struct dir *d, int fd, const void *bytes, size_t size)
 {
-    if (fchmod(fd, d->file_mode) || !bytes_write(fd, bytes, size)) return errno;
+    if (fchmod(fd, d->file_mode) || !fd_write(fd, bytes, size)) return errno;
     return d->flags & CACHE_DURABLE && fsync(fd) ? errno : 0;
 }
 

@@ -10,7 +10,7 @@
  * in a file of its own, a kill between the two would show one without the other.
  *
  * A check uses no size before it was compared with what is there, and nothing but the format's number
- * before the digest was right.
+ * before the digest was right. Only whether a large file is worth reading is asked of its header alone.
  */
 #include "inside.h"
 
@@ -22,7 +22,7 @@ enum { AT_DIGEST = 8, AT_HEADER = 40, AT_SIZES = 48 };
 
 /* ORDER entry_fault */
 static const char *const fault_name[ENTRY_FAULTS] = {
-    "", "short", "foreign", "version", "sizes", "digest", "key",
+    "", "short", "foreign", "version", "sizes", "digest", "key", "untrusted",
 };
 
 const char *entry_fault_name(enum entry_fault f) { return fault_name[f]; }
@@ -32,12 +32,32 @@ const char *cache_kind_name(enum cache_kind kind)
     return kind == CACHE_KERNEL ? "kernel" : kind == CACHE_TUNING ? "tuning" : "unknown";
 }
 
+/* ---- Keys ---- */
+
 struct cache_key cache_key(enum cache_kind kind, const char *what, const char *by)
 {
     struct cache_key k = {.kind = kind, .what = what, .by = by};
-    k.what_digest = digest_of(what, strlen(what));
-    k.digest = by ? digest_of_two(what, strlen(what), by, strlen(by)) : k.what_digest;
+    k.what_digest = name_of(what, strlen(what), NULL, 0);
+    k.digest = by ? name_of(what, strlen(what), by, strlen(by)) : k.what_digest;
     return k;
+}
+
+static bool is_name_of(const char *name, const char *key, size_t size)
+{
+    char own[DIGEST_HEX];
+    struct digest d = name_of(key, size, NULL, 0);
+    digest_hex(own, &d);
+    return !strcmp(own, name);
+}
+
+bool entry_is_named(const struct entry *e, const char *name)
+{
+    return is_name_of(name, e->key, e->key_size) || is_name_of(name, e->key, e->what_size);
+}
+
+bool entry_is_made(const struct entry *e, const char *name)
+{
+    return e->key_size > e->what_size && is_name_of(name, e->key, e->key_size);
 }
 
 /* ---- Entries ---- */
@@ -74,18 +94,38 @@ void *entry_pack(const struct entry *e, size_t *size)
     return p;
 }
 
+/* The sizes of a header's parts, its own among them; ENTRY_SIZES if they are not the whole. */
+static enum entry_fault read_sizes(uint64_t sizes[4], uint64_t *what, const unsigned char *p, uint64_t size)
+{
+    sizes[0] = ENTRY_HEADER;
+    for (int i = 1; i < 4; i++) sizes[i] = bytes_get(p + AT_SIZES + 8 * i, 8);
+    *what = bytes_get(p + AT_SIZES, 8);
+    return add_sizes(sizes, 4) != size || *what > sizes[1] ? ENTRY_SIZES : ENTRY_INTACT;
+}
+
+static enum entry_fault read_title(const unsigned char *p, uint64_t size)
+{
+    if (size < ENTRY_HEADER || size > ENTRY_MAX) return ENTRY_SHORT;
+    if (memcmp(p, magic, sizeof magic)) return ENTRY_FOREIGN;
+    return bytes_get(p + AT_HEADER, 4) != ENTRY_FORMAT ? ENTRY_VERSION : ENTRY_INTACT;
+}
+
+enum entry_fault entry_promise(const void *header, uint64_t size)
+{
+    uint64_t sizes[4], what;
+    enum entry_fault f = read_title(header, size);
+    return f ? f : read_sizes(sizes, &what, header, size);
+}
+
 enum entry_fault entry_check(struct entry *out, const void *bytes, size_t size)
 {
     const unsigned char *p = bytes;
-    uint64_t sizes[4] = {ENTRY_HEADER};
-    if (size < ENTRY_HEADER || size > ENTRY_MAX) return ENTRY_SHORT;
-    if (memcmp(p, magic, sizeof magic)) return ENTRY_FOREIGN;
-    if (bytes_get(p + AT_HEADER, 4) != ENTRY_FORMAT) return ENTRY_VERSION;
+    uint64_t sizes[4], what;
+    enum entry_fault f = read_title(p, size);
+    if (f) return f;
     struct digest d = digest_of(p + AT_HEADER, size - AT_HEADER), want = bytes_get_digest(p + AT_DIGEST);
     if (!digest_equal(&d, &want)) return ENTRY_DIGEST;
-    for (int i = 1; i < 4; i++) sizes[i] = bytes_get(p + AT_SIZES + 8 * i, 8);
-    uint64_t what = bytes_get(p + AT_SIZES, 8);
-    if (add_sizes(sizes, 4) != size || what > sizes[1]) return ENTRY_SIZES;
+    if ((f = read_sizes(sizes, &what, p, size))) return f;
     *out = (struct entry){.kind = (enum cache_kind)bytes_get(p + AT_HEADER + 4, 4),
                           .key = (const char *)p + ENTRY_HEADER,
                           .key_size = (size_t)sizes[1],
@@ -97,11 +137,21 @@ enum entry_fault entry_check(struct entry *out, const void *bytes, size_t size)
     return ENTRY_INTACT;
 }
 
+static bool is_text(const char *bytes, size_t size, const char *text)
+{
+    return strlen(text) == size && !memcmp(bytes, text, size);
+}
+
 enum entry_fault entry_match(const struct entry *e, const struct cache_key *k)
 {
-    size_t what = strlen(k->what);
-    if (e->kind != k->kind || e->what_size != what || memcmp(e->key, k->what, what)) return ENTRY_KEY;
-    if (!k->by) return ENTRY_INTACT;
-    size_t by = strlen(k->by);
-    return e->key_size - what == by && !memcmp(e->key + what, k->by, by) ? ENTRY_INTACT : ENTRY_KEY;
+    bool same = e->kind == k->kind && is_text(e->key, e->what_size, k->what) &&
+                (!k->by || is_text(e->key + e->what_size, e->key_size - e->what_size, k->by)) &&
+                (!k->text || is_text(e->note, e->note_size, k->text));
+    return same ? ENTRY_INTACT : ENTRY_KEY;
+}
+
+bool entry_same(const struct entry *a, const struct entry *b)
+{
+    return a->kind == b->kind && a->what_size == b->what_size && a->note_size == b->note_size &&
+           !memcmp(a->key, b->key, a->what_size) && !memcmp(a->note, b->note, a->note_size);
 }

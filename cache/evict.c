@@ -39,15 +39,21 @@ static int64_t cost_of(const struct stat *st)
 
 /* ---- The account ---- */
 
-/* Waits for the account's lock as long as there is one to wait for. */
+/* Waits for the account's lock as long as there is one to wait for, and it is not known to be stuck. */
 static enum lock_state open_account(struct account *a, struct dir *d)
 {
     int64_t deadline = now_ns() + patience_ns, nap = 50000;
     *a = (struct account){.lock = LOCK_INIT};
-    while ((a->state = lock_try(&a->lock, d, LOCK_SIZE)) == LOCK_BUSY && now_ns() < deadline) {
+    while ((a->state = lock_try(&a->lock, d, LOCK_SIZE)) == LOCK_BUSY &&
+           !lock_is_stuck(&d->stuck, LOCK_SIZE)) {
+        if (now_ns() >= deadline) {
+            lock_give_up(&a->lock, d);
+            break;
+        }
         doze(nap);
         if (nap < 2000000) nap *= 2;
     }
+    if (a->state == LOCK_BUSY) stats_add(d->stats, COUNT_lock_stuck, 1);
     if (a->state == LOCK_NONE) stats_add(d->stats, COUNT_lock_unavailable, 1);
     a->fd = dir_file(d, ".size");
     return a->state;
@@ -72,7 +78,7 @@ static void write_account(const struct account *a, int64_t total)
 {
     int64_t v[2] = {total, ~total};
     bool known = a->state == LOCK_MINE && total >= 0;
-    if (a->fd >= 0 && (!known || pwrite(a->fd, v, sizeof v, 0) != sizeof v)) (void)!ftruncate(a->fd, 0);
+    if (a->fd >= 0 && (!known || !fd_write_at(a->fd, v, sizeof v, 0))) (void)!ftruncate(a->fd, 0);
 }
 
 /* The file system's own idea of now: the date it gives to a file. Ours if it says nothing. */
@@ -99,12 +105,12 @@ struct census {
     bool failed, check;
 };
 
-static bool is_faulty(const struct scanned *s)
+static bool is_faulty(const struct dir *d, const struct scanned *s)
 {
     struct entry e;
     size_t size;
     void *bytes;
-    enum entry_fault fault = disk_examine(&e, &bytes, &size, s);
+    enum entry_fault fault = disk_examine(d, &e, &bytes, &size, s);
     free(bytes);
     return fault != ENTRY_INTACT && fault != ENTRY_FAULTS;
 }
@@ -123,7 +129,7 @@ static bool take(void *ctx, const struct scanned *s)
     memcpy(i->name, s->name, sizeof i->name);
     i->st = s->st;
     i->used = s->st.st_mtim.tv_sec > c->now ? c->now : s->st.st_mtim.tv_sec;
-    i->faulty = c->check && is_faulty(s);
+    i->faulty = c->check && is_faulty(c->d, s);
     c->total += cost_of(&s->st);
     return true;
 }
@@ -184,7 +190,7 @@ static bool is_abandoned(const struct dir *d, int fd, const struct stat *st, int
 static void sweep_one(struct dir *d, const char *name, int64_t now)
 {
     struct stat st;
-    int fd = openat(d->fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    int fd = fd_open(d->fd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK, 0);
     if (fd < 0) return;
     if (!fstat(fd, &st) && is_abandoned(d, fd, &st, now) && !unlinkat(d->fd, name, 0))
         stats_add(d->stats, COUNT_swept, 1);
@@ -193,7 +199,7 @@ static void sweep_one(struct dir *d, const char *name, int64_t now)
 
 static void sweep(struct dir *d, int64_t now)
 {
-    int fd = openat(d->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = fd_open(d->fd, ".", O_RDONLY | O_DIRECTORY, 0);
     DIR *list = fd < 0 ? NULL : fdopendir(fd);
     if (!list && fd >= 0) close(fd);
     for (struct dirent *e; list && (e = readdir(list));)
@@ -225,12 +231,12 @@ int evict_admit(struct dir *d, struct account *a, int64_t cost)
     struct cache_prune p = {.max_bytes = d->limit - d->limit / 10 - cost, .older_than_s = -1};
     *a = (struct account){.lock = LOCK_INIT, .fd = -1};
     if (d->limit < 0) { /* keeps no account, but others may */
-        a->fd = openat(d->fd, ".size", O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+        a->fd = dir_look(d, ".size", O_WRONLY);
         write_account(a, -1);
         return 0;
     }
     if (cost > d->limit) return E2BIG;
-    if (open_account(a, d) == LOCK_BUSY) return close_account(a), EBUSY;
+    if (open_account(a, d) == LOCK_BUSY) return close_account(a), ENOLCK;
     a->total = read_account(a);
     if (a->total < 0 || a->total + cost > d->limit) {
         if (a->total < 0) p.max_bytes = d->limit - cost; /* count it; remove only if it is too full */
@@ -254,7 +260,7 @@ int64_t evict_total(struct dir *d)
 {
     struct account a = {.state = LOCK_MINE}; /* one read shows one write */
     if (d->fd < 0) return -1;
-    a.fd = openat(d->fd, ".size", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    a.fd = dir_look(d, ".size", O_RDONLY);
     int64_t total = read_account(&a);
     if (a.fd >= 0) close(a.fd);
     return total;

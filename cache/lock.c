@@ -10,6 +10,9 @@
  * hosts, whose locks may hang or be missing, it lies in $XDG_RUNTIME_DIR, or else in a folder of
  * /dev/shm that is verified to be ours: hosts then make things twice, processes of one host do not.
  *
+ * A holder that hangs, or that means harm, may keep a lock for ever. Who has waited for it in vain asks
+ * what the holder holds, and leaves word in this process: for a minute nobody else waits for that.
+ *
  * A lock is given back explicitly, because a forked child shares it and close() would leave it held.
  */
 #include "inside.h"
@@ -34,23 +37,24 @@ int64_t lock_place(const struct digest *key) { return (int64_t)(key->word[0] >> 
 
 /* ---- The file ---- */
 
-enum { OPEN_LOCK = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW };
+enum { OPEN_LOCK = O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK };
 
 static int open_below(const char *folder)
 {
     struct stat st;
-    int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW), fd = -1;
+    int dir = fd_open(AT_FDCWD, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0), fd = -1;
     if (dir < 0) return -1;
-    if (!fstat(dir, &st) && st.st_uid == geteuid() && !(st.st_mode & 022))
-        fd = openat(dir, "coda.lock", OPEN_LOCK, 0600);
+    if (!fstat(dir, &st) && !trust_problem(&st, 0)) fd = fd_open(dir, "coda.lock", OPEN_LOCK, 0600);
     close(dir);
-    return fd;
+    if (fd < 0 || (!fstat(fd, &st) && S_ISREG(st.st_mode) && !trust_problem(&st, 0))) return fd;
+    close(fd);
+    return -1;
 }
 
 static int open_of_host(void)
 {
     char folder[64];
-    const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
+    const char *runtime = environment("XDG_RUNTIME_DIR");
     int fd = runtime && *runtime == '/' ? open_below(runtime) : -1;
     if (fd >= 0) return fd;
     snprintf(folder, sizeof folder, "/dev/shm/coda-%u", (unsigned)geteuid());
@@ -97,4 +101,34 @@ void lock_release(struct lock *l)
     set(l->fd, F_UNLCK, l->at);
     close(l->fd);
     l->fd = -1;
+}
+
+/* ---- Locks that are stuck ---- */
+
+void lock_mark_stuck(struct stuck *s, int64_t from, int64_t to)
+{
+    unsigned i = atomic_fetch_add(&s->next, 1) % STUCKS;
+    atomic_store(&s->range[i].until, 0);
+    atomic_store(&s->range[i].from, from);
+    atomic_store(&s->range[i].to, to);
+    atomic_store(&s->range[i].until, now_ns() + (int64_t)STUCK_S * 1000000000);
+}
+
+bool lock_is_stuck(struct stuck *s, int64_t at)
+{
+    for (int i = 0; i < STUCKS; i++) {
+        int64_t until = atomic_load(&s->range[i].until);
+        if (until && atomic_load(&s->range[i].from) <= at && at < atomic_load(&s->range[i].to) &&
+            now_ns() < until)
+            return true;
+    }
+    return false;
+}
+
+/* One of ours holds one place. Whoever holds more, or all to the end of the file, is no friend. */
+void lock_give_up(struct lock *l, struct dir *d)
+{
+    struct flock f = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = l->at, .l_len = 1};
+    if (l->fd < 0 || fcntl(l->fd, F_OFD_GETLK, &f) || f.l_type == F_UNLCK) return;
+    lock_mark_stuck(&d->stuck, f.l_start, f.l_len ? f.l_start + f.l_len : INT64_MAX);
 }

@@ -26,6 +26,7 @@ struct memo_node {
     const struct cache_value *value;
     struct memo_node *retired;
     size_t bytes;
+    const char *text; /* or NULL; behind `what`                                                    */
     char what[];
 };
 
@@ -63,11 +64,11 @@ struct cache_value *cache_value_failed(int status, const char *error)
     return NULL;
 }
 
-static struct cache_value *retain(const struct cache_value *v)
+const struct cache_value *cache_value_retain(const struct cache_value *v)
 {
     struct cache_value *mine = (struct cache_value *)v;
     if (v) atomic_fetch_add_explicit(&mine->refs, 1, memory_order_relaxed);
-    return mine;
+    return v;
 }
 
 void cache_value_free(const struct cache_value *v)
@@ -142,9 +143,12 @@ static _Atomic(struct memo_node *) *bucket_of(struct memo *m, const struct cache
     return &m->bucket[k->what_digest.word[0] % MEMO_BUCKETS];
 }
 
+static bool same_text(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
+
 static bool is_of(const struct memo_node *n, const struct cache_key *k)
 {
-    return digest_equal(&n->digest, &k->what_digest) && n->kind == k->kind && !strcmp(n->what, k->what);
+    return digest_equal(&n->digest, &k->what_digest) && n->kind == k->kind && !strcmp(n->what, k->what) &&
+           same_text(n->text, k->text);
 }
 
 static struct memo_node *search(struct memo *m, const struct cache_key *k)
@@ -159,7 +163,7 @@ const struct cache_value *memo_find(struct memo *m, const struct cache_key *k)
     adopt(m);
     atomic_fetch_add(&m->readers, 1);
     struct memo_node *n = search(m, k);
-    const struct cache_value *v = n ? retain(n->value) : NULL;
+    const struct cache_value *v = n ? cache_value_retain(n->value) : NULL;
     if (n && !atomic_load_explicit(&n->used, memory_order_relaxed))
         atomic_store_explicit(&n->used, true, memory_order_relaxed);
     atomic_fetch_sub(&m->readers, 1);
@@ -198,14 +202,15 @@ static void shrink(struct memo *m)
 
 static void insert(struct memo *m, const struct cache_key *k, const struct cache_value *v)
 {
-    size_t length = strlen(k->what);
-    struct memo_node *n = malloc(sizeof *n + length + 1);
+    size_t length = strlen(k->what) + 1, text = k->text ? strlen(k->text) + 1 : 0;
+    struct memo_node *n = malloc(sizeof *n + length + text);
     remove_key(m, k);
     if (!n) return;
     *n = (struct memo_node){.digest = k->what_digest, .kind = k->kind};
-    n->bytes = sizeof *n + length + v->size;
-    n->value = retain(v);
-    memcpy(n->what, k->what, length + 1);
+    n->bytes = sizeof *n + length + text + v->size;
+    n->value = cache_value_retain(v);
+    memcpy(n->what, k->what, length);
+    if (text) n->text = memcpy(n->what + length, k->text, text);
     atomic_store(&n->used, true);
     atomic_store(&n->next, atomic_load(bucket_of(m, k)));
     atomic_store(bucket_of(m, k), n);
@@ -240,7 +245,7 @@ void memo_free(struct memo *m)
 static bool flies(const struct flight *f, const struct cache_key *k)
 {
     return digest_equal(&f->key.what_digest, &k->what_digest) && f->key.kind == k->kind &&
-           !strcmp(f->key.what, k->what);
+           !strcmp(f->key.what, k->what) && same_text(f->key.text, k->text);
 }
 
 /* The last one out takes it down. Under the mutex. */
@@ -275,7 +280,7 @@ static const struct cache_value *await(struct memo *m, struct flight *f)
 {
     f->holders++;
     while (!f->done) pthread_cond_wait(&f->landed, &m->mutex);
-    const struct cache_value *v = retain(f->value);
+    const struct cache_value *v = cache_value_retain(f->value);
     leave(f);
     return v;
 }
@@ -287,7 +292,7 @@ bool memo_join(struct memo *m, const struct cache_key *k, const struct cache_val
     struct memo_node *n = search(m, k);
     bool found = n && !is_stale(n->value, stale);
     *own = NULL;
-    *v = found ? retain(n->value) : NULL;
+    *v = found ? cache_value_retain(n->value) : NULL;
     while (!found) {
         struct flight *f = m->flights;
         while (f && !flies(f, k)) f = f->next;
@@ -310,7 +315,7 @@ void memo_land(struct memo *m, struct flight *f, const struct cache_value *v, bo
     while (*at && *at != f) at = &(*at)->next;
     if (*at) *at = f->next;
     if (v && keep) insert(m, &f->key, v);
-    f->value = retain(v);
+    f->value = cache_value_retain(v);
     f->done = true;
     pthread_cond_broadcast(&f->landed);
     leave(f);

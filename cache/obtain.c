@@ -18,7 +18,11 @@ static struct cache_value *look_in_bundles(struct coda_cache *c, const struct ca
 {
     struct entry e;
     for (struct bundles *b = atomic_load(&c->bundles); b; b = b->next) {
-        if (!bundle_find(b->bundle, k, &e)) continue;
+        bool other;
+        if (!bundle_find(b->bundle, k, &e, &other)) {
+            stats_add(&c->stats, COUNT_collisions, other);
+            continue;
+        }
         void *data = malloc(e.data_size + !e.data_size);
         if (!data) return NULL;
         if (e.data_size) memcpy(data, e.data, e.data_size);
@@ -42,7 +46,9 @@ static struct cache_value *look_on_disk(struct coda_cache *c, const struct cache
         return cache_value_new(data, size, FROM_DISK);
     }
     for (int i = 0; i < c->overlays; i++) {
-        if (disk_get(&c->overlay[i], k, &data, &size)) continue;
+        const char *below = disk_get(&c->overlay[i], k, &data, &size);
+        if (below == entry_collision) stats_add(&c->stats, COUNT_collisions, 1);
+        if (below) continue;
         stats_add(&c->stats, COUNT_overlay_hits, 1);
         return cache_value_new(data, size, FROM_OVERLAY);
     }
@@ -70,9 +76,10 @@ const struct cache_value *cache_find(struct coda_cache *c, const struct cache_ke
     }
     if (c->flags & CACHE_VERIFY) return NULL;
     struct guard g = guard_enter();
-    const char *ignored;
+    const char *missed = NULL;
     v = look_in_bundles(c, k);
-    if (!v && !k->by) v = look_on_disk(c, k, &ignored); /* what was imported bears the name of WHAT */
+    if (!v && !k->by) v = look_on_disk(c, k, &missed); /* what was imported bears the name of WHAT */
+    if (missed == entry_collision) stats_add(&c->stats, COUNT_collisions, 1);
     if (v) {
         memo_put(&c->memo, k, v);
         remember(c, k, v);
@@ -89,7 +96,8 @@ struct build { /* one cache_obtain that found nothing in memory */
     const struct cache_maker *m;
     const struct cache_value *refused; /* not to be taken again, or NULL                           */
     const char *missed;
-    bool passing; /* a failure that is not the key's                                               */
+    bool collided; /* another key's entry is in its place: it is neither waited for nor published   */
+    bool passing;  /* a failure that is not the key's                                              */
 };
 
 static struct cache_value *make(struct build *b)
@@ -127,7 +135,7 @@ static struct cache_value *verify(struct build *b, struct cache_value *found)
         return found;
     }
     stats_add(&b->c->stats, COUNT_verify_differed, 1);
-    place_put(b->c, b->k, v->data, v->size, b->m->note, true);
+    place_put(b->c, b->k, v->data, v->size, true);
     cache_value_free(found);
     return v;
 }
@@ -135,15 +143,24 @@ static struct cache_value *verify(struct build *b, struct cache_value *found)
 static struct cache_value *make_and_publish(struct build *b)
 {
     struct cache_value *v = make(b);
-    if (v && !v->status) place_put(b->c, b->k, v->data, v->size, b->m->note, b->refused);
+    if (v && !v->status && !b->collided) place_put(b->c, b->k, v->data, v->size, b->refused);
     return v;
+}
+
+/* Another key's entry in this one's place is counted once, however often it is looked at. */
+static void note_missed(struct build *b, const char *missed)
+{
+    if (missed != entry_collision || b->collided) return;
+    b->collided = true;
+    stats_add(&b->c->stats, COUNT_collisions, 1);
 }
 
 /* What lies on disk now, unless it was refused. */
 static struct cache_value *look_again(struct build *b)
 {
-    const char *ignored;
-    struct cache_value *v = look_on_disk(b->c, b->k, &ignored);
+    const char *missed;
+    struct cache_value *v = look_on_disk(b->c, b->k, &missed);
+    note_missed(b, missed);
     if (!v || !b->refused || !same_bytes(v, b->refused)) return v;
     cache_value_free(v);
     return NULL;
@@ -173,7 +190,22 @@ static void end_turn(struct coda_cache *c, struct turn *t)
     lock_release(&t->lock);
 }
 
-/* Until the turn is ours, or what we want has come, or the patience is at its end. */
+/* A store's lock says nothing of its holder: all of them count as one. */
+static bool is_stuck(struct build *b)
+{
+    return b->c->has_store ? lock_is_stuck(&b->c->stuck, 0)
+                           : lock_is_stuck(&b->c->dir.stuck, lock_place(&b->k->digest));
+}
+
+static void give_up(struct build *b, struct turn *t)
+{
+    stats_add(&b->c->stats, COUNT_wait_timeouts, 1);
+    if (b->c->has_store) lock_mark_stuck(&b->c->stuck, 0, 1);
+    else lock_give_up(&t->lock, &b->c->dir);
+}
+
+/* Until the turn is ours, or what we want has come, or the patience is at its end: ours, or that of
+ * somebody before us who has waited for the same holder in vain. */
 static struct cache_value *wait_turn(struct build *b, struct turn *t)
 {
     int64_t start = now_ns(), nap = 1000000, deadline = start + (int64_t)b->c->wait_ms * 1000000;
@@ -182,8 +214,9 @@ static struct cache_value *wait_turn(struct build *b, struct turn *t)
     enum lock_state state = try_turn(b->c, t, b->k);
     if (state == LOCK_NONE && place_writable(b->c)) stats_add(s, COUNT_lock_unavailable, 1);
     if (state != LOCK_BUSY) return NULL;
+    if (is_stuck(b)) return stats_add(s, COUNT_lock_stuck, 1), look_again(b);
     stats_add(s, COUNT_waits, 1);
-    while (state == LOCK_BUSY && !v && now_ns() < deadline) {
+    while (state == LOCK_BUSY && !v && !b->collided && now_ns() < deadline && !is_stuck(b)) {
         doze(nap);
         if (nap < 8000000) nap *= 2;
         v = look_again(b);
@@ -191,7 +224,9 @@ static struct cache_value *wait_turn(struct build *b, struct turn *t)
     }
     stats_add(s, COUNT_wait_ns, (uint64_t)(now_ns() - start));
     if (v) stats_add(s, COUNT_wait_hits, 1);
-    else if (state == LOCK_BUSY) stats_add(s, COUNT_wait_timeouts, 1);
+    else if (b->collided) return NULL;
+    else if (state == LOCK_BUSY && now_ns() >= deadline) give_up(b, t);
+    else if (state == LOCK_BUSY) stats_add(s, COUNT_lock_stuck, 1);
     return v;
 }
 
@@ -200,7 +235,7 @@ static struct cache_value *take_turn(struct build *b)
 {
     struct turn t = {.lock = LOCK_INIT};
     digest_hex(t.name, &b->k->digest);
-    bool waits = b->c->wait_ms >= 0 && !cache_is_sealed(b->c);
+    bool waits = b->c->wait_ms >= 0 && !cache_is_sealed(b->c) && !b->collided;
     struct cache_value *v = waits ? wait_turn(b, &t) : NULL;
     if (!v && (t.store || t.lock.fd >= 0)) v = look_again(b);
     if (!v) v = make_and_publish(b);
@@ -216,6 +251,7 @@ static struct cache_value *build(struct build *b)
     struct cache_value *v = audit ? look_in_bundles(b->c, b->k) : NULL;
     if (!v) v = look_on_disk(b->c, b->k, &b->missed);
     if (v) return audit ? verify(b, v) : v;
+    note_missed(b, b->missed);
     stats_add(&b->c->stats, COUNT_misses, 1);
     return take_turn(b);
 }

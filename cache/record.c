@@ -37,9 +37,8 @@ void record_key(const char *path, const struct cache_key *k)
                      arch ? " " : "", arch, a, symbol ? " " : "", symbol, s);
     if (n > (int)sizeof line - 2) n = (int)sizeof line - 2;
     line[n++] = '\n';
-    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0644);
+    int fd = fd_open(AT_FDCWD, path, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK, 0644);
     if (fd < 0) return;
-    ssize_t written = write(fd, line, (size_t)n);
-    (void)written;
+    (void)fd_write_some(fd, line, (size_t)n);
     close(fd);
 }

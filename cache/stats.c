@@ -20,6 +20,7 @@ void stats_reject(struct stats *s, enum entry_fault f)
         [ENTRY_SHORT] = COUNT_rejected_short,     [ENTRY_FOREIGN] = COUNT_rejected_foreign,
         [ENTRY_VERSION] = COUNT_rejected_version, [ENTRY_SIZES] = COUNT_rejected_sizes,
         [ENTRY_DIGEST] = COUNT_rejected_digest,   [ENTRY_KEY] = COUNT_rejected_key,
+        [ENTRY_UNTRUSTED] = COUNT_rejected_untrusted,
     };
     if (f != ENTRY_INTACT) stats_add(s, which[f], 1);
 }
@@ -38,6 +39,7 @@ static enum cache_counter cause(int error)
     case ENOMEM: return COUNT_store_failed_memory;
     case ESTALE:
     case ENOENT: return COUNT_store_failed_stale;
+    case ENOLCK: return COUNT_store_failed_locked;
     default: return COUNT_store_failed_io;
     }
 }
@@ -50,13 +52,30 @@ void stats_store_failure(struct stats *s, int error)
 
 /* ---- As JSON ---- */
 
-static void print_string(FILE *f, const char *name, const char *s)
+/* The bytes of a well-formed UTF-8 character that is no control character; 0 if these are not. */
+static int utf8_length(const unsigned char *s)
+{
+    static const uint32_t least[] = {0, 0x20, 0xa0, 0x800, 0x10000};
+    int n = *s < 0x80 ? 1 : *s >> 5 == 6 ? 2 : *s >> 4 == 14 ? 3 : *s >> 3 == 30 ? 4 : 0;
+    uint32_t c = n == 1 ? *s : *s & (0x7fu >> n);
+    for (int i = 1; i < n; i++) {
+        if (s[i] >> 6 != 2) return 0;
+        c = c << 6 | (s[i] & 63);
+    }
+    bool good = n && c >= least[n] && c != 0x7f && c <= 0x10ffff && c >> 11 != 0x1b; /* no surrogate */
+    return good ? n : 0;
+}
+
+/* Any bytes give valid JSON: what is no UTF-8 goes in as Latin-1, byte by byte. */
+static void print_string(FILE *f, const char *name, const char *text)
 {
     fprintf(f, "\"%s\": \"", name);
-    for (; *s; s++) {
+    for (const unsigned char *s = (const unsigned char *)text; *s;) {
+        int n = utf8_length(s);
         if (*s == '"' || *s == '\\') fprintf(f, "\\%c", *s);
-        else if ((unsigned char)*s < ' ') fprintf(f, "\\u%04x", (unsigned char)*s);
-        else fputc(*s, f);
+        else if (n) fwrite(s, 1, (size_t)n, f);
+        else fprintf(f, "\\u%04x", *s);
+        s += n ? n : 1;
     }
     fputs("\",\n ", f);
 }

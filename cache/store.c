@@ -39,7 +39,7 @@ const char *store_get(const struct cache_store *s, struct stats *stats, const st
     const char *fault = entry_take(stats, k, bytes, total, size);
     if (!fault) return *data = bytes, NULL;
     free(bytes);
-    if (s->drop) {
+    if (s->drop && fault != entry_collision) {
         s->drop(s->ctx, name);
         stats_add(stats, COUNT_healed, 1);
     }

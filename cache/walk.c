@@ -10,6 +10,7 @@
 #include <time.h>
 
 struct walk {
+    const struct dir *d;
     bool (*visit)(void *ctx, const struct cache_item *item);
     void *ctx;
     int64_t now;
@@ -20,7 +21,7 @@ static bool look(void *ctx, const struct scanned *s)
     struct walk *w = ctx;
     struct cache_item item = {.name = s->name, .bytes = (int64_t)s->st.st_blocks * 512};
     void *bytes;
-    item.fault = disk_examine(&item.entry, &bytes, &item.raw_size, s);
+    item.fault = disk_examine(w->d, &item.entry, &bytes, &item.raw_size, s);
     if (item.fault == ENTRY_FAULTS) { /* it has gone; or there is no memory for it, which is to be seen */
         if (errno == ENOENT) return true;
         item.fault = ENTRY_SHORT;
@@ -34,6 +35,6 @@ static bool look(void *ctx, const struct scanned *s)
 
 bool walk_dir(struct dir *d, bool (*visit)(void *ctx, const struct cache_item *item), void *ctx)
 {
-    struct walk w = {visit, ctx, time(NULL)};
+    struct walk w = {d, visit, ctx, time(NULL)};
     return d->fd >= 0 && dir_scan(d, look, &w);
 }

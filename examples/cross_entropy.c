@@ -46,7 +46,7 @@ int main(void)
     if (coda_evaluate(g, args) != CODA_OK) return failed();
 
     char *plan = plan_text(p, CODA_TEXT_PLAN);
-    coda_plan_stats stats;
+    coda_plan_stats stats = CODA_PLAN_STATS_INIT;
     coda_plan_stats_get(p, &stats);
     printf("%s\ncross_entropy: loss %.6f, in fp64 %.6f; %d launches instead of %d\n", plan ? plan : "", y,
            exact, stats.launches, stats.launches_unfused);

@@ -55,7 +55,7 @@ int main(void)
         for (int k = 0; k < K; k++) v += (double)x[i / N * K + k] * w[i % N * K + k];
         worst = fmax(worst, fabs(y[i] - reference(&v, (double[]){0.1f})));
     }
-    coda_plan_stats stats;
+    coda_plan_stats stats = CODA_PLAN_STATS_INIT;
     coda_plan_stats_get(p, &stats);
     printf("custom_map: %d launch instead of %d, largest error %.1e\n", stats.launches,
            stats.launches_unfused, worst);

@@ -93,7 +93,7 @@ static void print_text(const char *title, const coda_plan *p, coda_text what)
 
 static void print_stats(const char *name, const coda_plan *p)
 {
-    coda_plan_stats s;
+    coda_plan_stats s = CODA_PLAN_STATS_INIT;
     coda_plan_stats_get(p, &s);
     double saved = (double)(s.bytes_unfused - s.bytes);
     printf("  %-10s %2d launches instead of %2d, %7.1f MB of memory traffic saved of %7.1f (%.0f %%), "
@@ -108,7 +108,7 @@ static void print_kernels(const coda_plan *cold, const coda_plan *warm)
     printf("\nKernels\n  %-48s %8s %6s %9s %6s %7s\n", "name", "cold ms", "warm", "registers", "spills",
            "shared");
     for (int i = 0; i < coda_plan_kernels(cold); i++) {
-        coda_kernel_info c, w;
+        coda_kernel_info c = CODA_KERNEL_INFO_INIT, w = CODA_KERNEL_INFO_INIT;
         coda_plan_kernel(cold, i, &c);
         coda_plan_kernel(warm, i, &w);
         printf("  %-48s %8.0f %6s %9d %6d %7d\n", c.name, c.compile_ms, w.cached ? "cached" : "built",
@@ -174,7 +174,7 @@ static double cpu_error(const coda_graph *g, const struct tensors *t, const doub
 /* The block's exact result for the leading arguments of `t`; free() it. */
 static double *reference(const coda_graph *g, const struct tensors *t)
 {
-    coda_arg_info y;
+    coda_arg_info y = CODA_ARG_INFO_INIT;
     void *args[ARGS];
     coda_graph_arg(g, ARGS - 1, &y);
     double *ref = malloc((size_t)element_count(&y) * sizeof *ref);
@@ -254,7 +254,7 @@ static void time_gpu(const struct gpu *gpu, struct gpu_run r[2], void *const *ar
 {
     enum { ROUNDS = 20, WARM = 3 };
     gpu_event from, to;
-    coda_plan_stats s;
+    coda_plan_stats s = CODA_PLAN_STATS_INIT;
     gpu->event_new(&from, 0);
     gpu->event_new(&to, 0);
     for (int i = -WARM; i < ROUNDS; i++)
@@ -284,7 +284,7 @@ static double gpu_error(const struct gpu *gpu, const struct gpu_run *r, const st
 static void check_gpu(const struct gpu *gpu, const struct gpu_run r[2], const struct tensors *t, void **args)
 {
     struct shape first = large;
-    coda_arg_info y;
+    coda_arg_info y = CODA_ARG_INFO_INIT;
     first.tokens = CHECKED_ROWS;
     coda_graph *head = build(&first, CODA_BF16);
     coda_graph_arg(head, ARGS - 1, &y);

@@ -44,7 +44,7 @@ int main(void)
 
     args[3] = exact; /* the same formula in fp64, never rounded */
     if (coda_evaluate(g, args) != CODA_OK) return failed();
-    coda_arg_info info;
+    coda_arg_info info = CODA_ARG_INFO_INIT;
     coda_plan_arg(p, 3, &info);
     double error = tensor_error(&info, y, exact);
     printf("mlp: relative error against fp64 %.2e\n", error);

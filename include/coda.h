@@ -23,10 +23,19 @@
  * Errors.    Fallible calls return a coda_status: CODA_OK is 0, failures are negative. A failure
  *            always leaves one line of text with the numbers in it in coda_error() (this thread's);
  *            success never touches it. The library never prints, exits or aborts.
- * Options.   A struct with a `size` begins as its _INIT macro and is changed field by field:
+ * Structs.   All structs begin with their `size`, so that later versions can append fields. One that
+ *            you hand over begins as its _INIT macro and is changed field by field:
  *                coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
  *                opt.device = CODA_DEVICE_CPU;
- *            Where a call takes options, NULL stands for INIT.
+ *            INIT is all zeros but for the size, and a size of 0 is that of the first version (0.1.0).
+ *            So for options NULL, zeros and INIT are the same, and languages without macros need none.
+ *            Options may be larger than this version's if the rest is 0; else the call fails, as it
+ *            was asked for something unknown.
+ *            What coda fills, such as coda_plan_stats, is filled up to its size and not beyond; what a
+ *            larger one holds beyond this version's fields becomes 0; a call that fails leaves it as it
+ *            was. Set the size there, too. In what a callback gets, coda has set it: fields beyond it
+ *            are not there. A size that is below the first version's, above 4096 or no multiple of
+ *            sizeof(size_t) is refused.
  * Poison.    Builder calls return a value, so they nest like the formula. The first mistake is kept
  *            in the graph; later calls on it return CODA_NONE quietly, and coda_graph_status() or
  *            coda_compile() reports it.
@@ -46,6 +55,16 @@
  *            fp32 always. Every operation's result has the dtype of its first tensor operand unless
  *            said otherwise; fused, it stays fp32 in registers until it is stored. The same plan on
  *            the same data gives the same bits on every run.
+ * Range.     inf and NaN go through operations as IEEE arithmetic has it, unless said otherwise; what
+ *            is below 2^-126 may count as 0. A sum or product may be inf or NaN where the magnitudes of
+ *            its terms add up to more than 3.4e38. Fusing moves factors, gains, shifts and casts past a
+ *            product. What is finite with CODA_NO_FUSION stays finite: in fp16 always, as nothing is stored
+ *            there that an unfused plan does not store (a gain after a norm's factor costs a pass, or folds
+ *            into weights whose rows are scaled to a mean square of 1; products that are scaled later are
+ *            fp32 until then; CODA_FAST_FP16 saves that, and overflows where x times the gain does); in bf16
+ *            and fp32 where sum |x_k g_k w_k|, without the factor that comes later, is below 3.4e38, as after
+ *            a norm if the squares of x g and those of a row of w add up to less. A folded layer_norm takes
+ *            the mean off after the product: a relative error of about 2^-22 |mean| / deviation.
  *
  * SPDX-License-Identifier: Apache-2.0
  */
@@ -138,6 +157,12 @@ CODA_API coda_value coda_weight(coda_graph *g, const char *name, coda_dtype t, i
 CODA_API coda_value coda_weight_strided(coda_graph *g, const char *name, coda_dtype t, int rank,
                                         const int64_t *dims, const int64_t *strides);
 
+/* A number: a value of rank 0, which broadcasts with anything and is no argument of coda_run. It is rounded
+ * to fp32 and then to t as by coda_cast; int32 takes integers below 2^24. Kernels have it in their text, so
+ * that it costs no memory traffic. As an operation's result has the dtype of its first tensor operand, give
+ * a constant that comes first the dtype of the other: coda_sub(g, coda_constant(g, CODA_BF16, 1), x). */
+CODA_API coda_value coda_constant(coda_graph *g, coda_dtype t, double value);
+
 /* Names a result; its pointer follows those of all leaves, in the order of these calls. */
 CODA_API void coda_output(coda_graph *g, const char *name, coda_value v);
 CODA_API void coda_output_strided(coda_graph *g, const char *name, coda_value v,
@@ -151,7 +176,12 @@ CODA_API int coda_value_shape(const coda_graph *g, coda_value v, int64_t *dims, 
 /* ---- Matrix products ---- */
 
 /* x [..., M, K] times the transpose of w [N, K] or [..., N, K] (PyTorch's Linear): [..., M, N].
- * Leading dimensions of x and of w must be equal, or w has none (one weight for all). */
+ * Leading dimensions of x and of w must be equal, or w has none (one weight for all). The fast kernels
+ * multiply bf16 by bf16, or fp16 by fp16, also where these were only cast to fp32. Any other product, such
+ * as fp32 by bf16, is exact but for the rounding of its sums, and slow: coda never rounds an operand by
+ * itself. coda_cast one operand to the other's dtype where that is good enough: the cast costs nothing
+ * where a kernel writes the operand.
+ * CODA_TEXT_PLAN says which products are slow, why, and what would help. */
 CODA_API coda_value coda_matmul(coda_graph *g, coda_value x, coda_value w);
 
 /* The same with w stored [K, N] or [..., K, N]: x w. */
@@ -183,17 +213,22 @@ CODA_API coda_value coda_apply(coda_graph *g, const char *map, const coda_value 
 
 /* A map of your own. `source` is CUDA C++ for one element, for example
  *     "DEV static float apply(float x, float y) { return x > y ? x : 0.1f * y; }"
- * compiled with the kernels that use it; `reference` computes the same in double for the CPU device
- * and may be NULL (then only a GPU runs the graph). `name` is an identifier that no map has yet. */
+ * compiled with the kernels that use it; it may call the functions of primitives/math.cuh (`math::exp`),
+ * and the compiler's errors count its lines. `reference` computes the same in double for the CPU device
+ * and may be NULL (then only a GPU runs the graph). `name` is an identifier that no map has yet.
+ * The source is code that runs as you, and must stand for itself, as kernels are kept under keys that
+ * have nothing but it: CODA_E_INVALID for #include and all that reads a file or the clock
+ * (__has_include, __TIME__, __FILE__, _Pragma, ...), for directives but #define, #undef, #if and its
+ * kin, #error and #pragma unroll, for ##, and for quotes and comments without an end. */
 typedef struct coda_map_def {
-    size_t size; /* set by CODA_MAP_DEF_INIT                                                       */
+    size_t size;
     const char *name;
-    int inputs; /* 1..4 tensor operands                                                            */
+    int inputs; /* 1..4 tensor operands; 0 (INIT): 1                                               */
     int params; /* 0..4 float constants, passed after them                                         */
     const char *source;
     double (*reference)(const double *in, const double *params);
 } coda_map_def;
-#define CODA_MAP_DEF_INIT {sizeof(coda_map_def), NULL, 1, 0, NULL, NULL}
+#define CODA_MAP_DEF_INIT {sizeof(coda_map_def), NULL, 0, 0, NULL, NULL}
 CODA_API coda_status coda_define_map(coda_graph *g, const coda_map_def *def);
 
 /* ---- Gated units: x [..., 2F] -> [..., F], act(gate) * up ---- */
@@ -209,25 +244,32 @@ CODA_API coda_value coda_glu(coda_graph *g, coda_value x, coda_layout layout);  
 
 /* ---- Normalisation over the last dimension; gain and bias [N] may be CODA_NONE ---- */
 
-/* x / sqrt(mean(x^2) + eps) * gain. Zhang & Sennrich, arXiv 1910.07467. */
+/* x / sqrt(mean(x^2) + eps) * gain. Zhang & Sennrich, arXiv 1910.07467. A row that holds inf or NaN, or whose
+ * squares add up to more than 3.4e38, is NaN throughout; with mean(x^2) + eps below 2^-126 inf or NaN. */
 CODA_API coda_value coda_rms_norm(coda_graph *g, coda_value x, coda_value gain, float eps);
-/* (x - mean) / sqrt(var + eps) * gain + bias, var over N. Ba et al., arXiv 1607.06450. */
+/* (x - mean) / sqrt(var + eps) * gain + bias, var over N. Ba et al., arXiv 1607.06450. Neither a large
+ * mean nor a sum past fp32 harms. NaN as in rms_norm, by the squares of x - mean. */
 CODA_API coda_value coda_layer_norm(coda_graph *g, coda_value x, coda_value gain, coda_value bias,
                                     float eps);
+/* Rows add up to 1, whatever the size of x. One that holds inf or NaN, or -inf alone, is NaN throughout. */
 CODA_API coda_value coda_softmax(coda_graph *g, coda_value x);
 
-/* ---- Row statistics: [..., N] -> [..., 1], always fp32 ---- */
+/* ---- Row statistics: [..., N] -> [..., 1], always fp32. NaN if the row holds one ---- */
 
-CODA_API coda_value coda_row_sum(coda_graph *g, coda_value x);
-CODA_API coda_value coda_row_max(coda_graph *g, coda_value x);
-CODA_API coda_value coda_row_mean(coda_graph *g, coda_value x);
-CODA_API coda_value coda_log_sum_exp(coda_graph *g, coda_value x);
+CODA_API coda_value coda_row_sum(coda_graph *g, coda_value x);     /* 0 if N is 0                     */
+CODA_API coda_value coda_row_max(coda_graph *g, coda_value x);     /* -inf if N is 0                  */
+CODA_API coda_value coda_row_mean(coda_graph *g, coda_value x);    /* finite if mean |x| is; N 0: NaN */
+CODA_API coda_value coda_log_sum_exp(coda_graph *g, coda_value x); /* inf if there is one, -inf of -inf */
+
+/* A reduction by name: a file of primitives/reduce. `key` is one value for each row, [...] or [..., 1]
+ * that may repeat, for those that take one (`select`: the column that the key names), else CODA_NONE. */
+CODA_API coda_value coda_reduce(coda_graph *g, const char *reduction, coda_value x, coda_value key);
 
 /* ---- Rotary embedding (Su et al., arXiv 2104.09864) ---- */
 
 typedef enum coda_rope_style {
-    CODA_ROPE_INTERLEAVED = 0, /* pairs (2i, 2i+1), as in the paper                                */
-    CODA_ROPE_HALF = 1         /* pairs (i, i + rotary/2), as in LLaMA's public weights            */
+    CODA_ROPE_HALF = 0,       /* pairs (i, i + rotary/2), as in LLaMA's public weights             */
+    CODA_ROPE_INTERLEAVED = 1 /* pairs (2i, 2i+1), as in the paper                                 */
 } coda_rope_style;
 
 /* x [..., T, H*head_dim]: every pair (a, b) of the first `rotary` columns of a head becomes
@@ -241,48 +283,67 @@ typedef struct coda_rope_options {
     int64_t head_dim; /* columns of a head; 0 (INIT): the whole row is one head                     */
     int64_t rotary;   /* rotated columns of each head, even; 0 (INIT): head_dim                     */
     int64_t heads;    /* leading heads rotated; 0 (INIT): all                                       */
-    float base;       /* >= 1; INIT: 10000                                                          */
+    float base;       /* >= 1; 0 (INIT): 10000                                                      */
     coda_rope_style style; /* INIT: CODA_ROPE_HALF                                                  */
 } coda_rope_options;
-#define CODA_ROPE_OPTIONS_INIT {sizeof(coda_rope_options), 0, 0, 0, 10000.0f, CODA_ROPE_HALF}
+#define CODA_ROPE_OPTIONS_INIT {sizeof(coda_rope_options), 0, 0, 0, 0.0f, CODA_ROPE_HALF}
 CODA_API coda_value coda_rope(coda_graph *g, coda_value x, coda_value positions,
                               const coda_rope_options *opt);
 
 /* ---- Attention ---- */
 
+/* Where queries sit among the keys; it matters where attention is causal or has a window. */
+typedef enum coda_attention_align {
+    CODA_ALIGN_DEFAULT = 0, /* END; refused where lengths leave it open, see below                 */
+    CODA_ALIGN_START = 1,   /* query i sits at position i, as key i does                           */
+    CODA_ALIGN_END = 2,     /* at i + Tk - Tq: the last query at the last of the Tk keys           */
+    CODA_ALIGN_LENGTH = 3   /* at i + lengths[b] - Tq: the queries are the newest of the lengths[b]
+                             * rows that a cache of Tk holds; one before its row 0 sees nothing     */
+} coda_attention_align;
+
 /* softmax(scale q k^T + mask) v, head by head. q [B, Tq, heads*head_dim], k and v
  * [B, Tk, kv_heads*head_dim], result like q; without B, one sequence. kv_heads divides heads.
- * Query i sits at position i + Tk - Tq. A key j is seen if j < lengths[b], if causal: j <= position,
- * and if window > 0: j > position - window. A query that sees no key gives 0.
- * `lengths` is int32 [B], or CODA_NONE: all Tk keys. Nothing of size Tq*Tk is stored. */
+ * A key j is seen if j < lengths[b], if causal: j <= position, and if window > 0: j > position - window.
+ * A query that sees no key gives 0. `lengths` is int32 [B], or CODA_NONE: all Tk keys; what is below 0
+ * counts as 0, what is above Tk as Tk. Nothing of size Tq*Tk is stored.
+ * With lengths and a causal mask or a window, the default align does where Tq == Tk (padded sequences that
+ * attend to themselves: query i sits beside key i) or Tq == 1 without a window (the query sees all that is
+ * there). In other cases CODA_E_INVALID asks for a word: a cache wants LENGTH.
+ * Rows of k and v from lengths[b] on, and whatever lies between rows, may hold any bits: no result depends
+ * on them. An inf or NaN in a row before lengths[b] makes those queries that see it what the formula
+ * says; it may or may not reach others of that sequence, but none of another. */
 typedef struct coda_attention_options {
     size_t size;
-    int64_t heads;    /* INIT: 1                                                                    */
+    int64_t heads;    /* 0 (INIT): 1                                                                */
     int64_t kv_heads; /* 0 (INIT): heads                                                            */
     int64_t window;   /* keys seen, this position included; 0 (INIT): no limit                      */
     int causal;       /* INIT: 0                                                                    */
     float scale;      /* 0 (INIT): 1 / sqrt(head_dim)                                               */
+    coda_attention_align align; /* INIT: CODA_ALIGN_DEFAULT                                         */
 } coda_attention_options;
-#define CODA_ATTENTION_OPTIONS_INIT {sizeof(coda_attention_options), 1, 0, 0, 0, 0.0f}
+#define CODA_ATTENTION_OPTIONS_INIT \
+    {sizeof(coda_attention_options), 0, 0, 0, 0, 0.0f, CODA_ALIGN_DEFAULT}
 CODA_API coda_value coda_attention(coda_graph *g, coda_value q, coda_value k, coda_value v,
                                    coda_value lengths, const coda_attention_options *opt);
 
 /* ---- Loss ---- */
 
 typedef enum coda_reduction {
-    CODA_REDUCE_NONE = 0, /* one loss for each row, ignored rows 0: [...]                          */
-    CODA_REDUCE_MEAN = 1, /* [1], over the rows not ignored                                        */
+    CODA_REDUCE_MEAN = 0, /* [1], over the rows not ignored                                        */
+    CODA_REDUCE_NONE = 1, /* one loss for each row, ignored rows 0: [...]                          */
     CODA_REDUCE_SUM = 2   /* [1]                                                                   */
 } coda_reduction;
 
 /* log_sum_exp(logits) - logits[target], fp32. logits [..., V], targets int32 [...]. A target that is
- * neither ignore_index nor in 0..V-1 gives NaN. */
+ * neither the ignored index nor in 0..V-1 gives NaN, as does a row that holds inf or NaN, or -inf alone; an
+ * ignored row is 0 whatever it holds. Right for logits of any size: (max - logits[target]) + log(sum). */
 typedef struct coda_cross_entropy_options {
     size_t size;
-    int32_t ignore_index;     /* INIT: -100                                                        */
+    int32_t ignore_index;     /* 0 (INIT): -100; to ignore index 0, set ignore_zero                */
     coda_reduction reduction; /* INIT: CODA_REDUCE_MEAN                                            */
+    int ignore_zero;          /* 1: index 0 is ignored, and ignore_index must be 0; INIT: 0        */
 } coda_cross_entropy_options;
-#define CODA_CROSS_ENTROPY_OPTIONS_INIT {sizeof(coda_cross_entropy_options), -100, CODA_REDUCE_MEAN}
+#define CODA_CROSS_ENTROPY_OPTIONS_INIT {sizeof(coda_cross_entropy_options), 0, CODA_REDUCE_MEAN, 0}
 CODA_API coda_value coda_cross_entropy(coda_graph *g, coda_value logits, coda_value targets,
                                        const coda_cross_entropy_options *opt);
 
@@ -308,7 +369,8 @@ CODA_API int64_t coda_graph_print(const coda_graph *g, char *buf, size_t size);
 CODA_API coda_status coda_graph_parse(coda_graph **out, const char *text);
 
 /* Evaluates the graph in fp64 without any rounding, on the CPU: the yardstick of every test.
- * `args` as in coda_run(), in host memory, except that every output is dense double. */
+ * `args` as in coda_run(), in host memory and aligned to their elements, except that every output is dense
+ * double. */
 CODA_API coda_status coda_evaluate(const coda_graph *g, void *const *args);
 
 /* ------------------------------------------------------------------------------------------------
@@ -334,7 +396,8 @@ enum {
     CODA_PLAN_ONLY = 1 << 3,  /* stop after the plan: nothing is compiled, nothing can run; for
                                * CODA_DEVICE_GPU the plan of the GPU that is there, if one is      */
     CODA_AUTOTUNE = 1 << 4,   /* measure what is not known yet; see below                          */
-    CODA_MAX_AUTOTUNE = 1 << 5 /* the same with every tile that might win, and for longer          */
+    CODA_MAX_AUTOTUNE = 1 << 5, /* the same with every tile that might win, and for longer         */
+    CODA_FAST_FP16 = 1 << 6    /* fp16 may overflow before a norm's factor is applied; see Range   */
 };
 
 typedef struct coda_compile_options {
@@ -370,7 +433,8 @@ typedef struct coda_compile_options {
  */
 
 /* Rewrites, plans, compiles (or finds in the cache) and loads. Slow the first time: do it before serving.
- * On failure *out is NULL. */
+ * A plan's kernels are compiled side by side, on as many threads as there are cores that the process may
+ * use, or on $CODA_COMPILE_THREADS (1 to 64). On failure *out is NULL. */
 CODA_API coda_status coda_compile(coda_plan **out, const coda_graph *g,
                                   const coda_compile_options *opt);
 CODA_API void coda_plan_free(coda_plan *p); /* no run may be in flight */
@@ -382,21 +446,55 @@ CODA_API void coda_plan_free(coda_plan *p); /* no run may be in flight */
 typedef struct CUstream_st *coda_stream; /* a CUstream or cudaStream_t; NULL is the default stream */
 
 /* Bytes of scratch for one run in flight, and of folded constants shared by all runs. Memory must be
- * aligned to 256 bytes (cuMemAlloc's is). */
+ * aligned to 256 bytes (cuMemAlloc's is).
+ *
+ * What must survive from coda_prepare to coda_run, and from one run to the next: of `prepared`, everything,
+ * at the address where it was prepared; of the workspace, nothing; of the outputs, nothing. Each run may
+ * have another workspace and other outputs, whatever they hold. */
 CODA_API size_t coda_plan_workspace(const coda_plan *p);
 CODA_API size_t coda_plan_prepared(const coda_plan *p);
 
-/* Writes the folded constants into `prepared` (and, with CODA_FOLD_IN_PLACE, into the weights). Run it
- * once, and again after each update of the weights; needed only if the plan was compiled with a
- * fold other than CODA_FOLD_NONE. Asynchronous on the stream, as coda_run. */
+/* Names what coda_prepare leaves: the formulas of all folded values, with names, types and strides of the
+ * weights in them; 0 if there is nothing to prepare. Plans of equal ids share one `prepared` memory and one
+ * coda_prepare by any of them. They need not be of equal graphs: what is folded does not depend on how
+ * many rows the inputs have, so plans of one model for prefill and for decoding have equal ids. */
+CODA_API uint64_t coda_plan_prepared_id(const coda_plan *p);
+
+/* Writes the folded constants into `prepared` (and, with CODA_FOLD_IN_PLACE, into the weights). Needed if
+ * coda_plan_prepared_id() is not 0: once for all plans of one id, and again when weights have got new
+ * values. Takes what coda_run takes; inputs and outputs are left alone. Asynchronous on the stream, as
+ * coda_run, but may lock and allocate; do not capture it in a CUDA graph that is replayed.
+ *
+ * The library remembers which memory of the process holds folded weights, and which is prepared, also when
+ * the plan is freed. CODA_E_INVALID, with the argument's name: to fold a weight in place twice; to run a
+ * plan with a weight that was folded in place for plans that fold it otherwise, or do not; to run a plan
+ * whose weights were not folded, or with `prepared` memory that was not prepared for its id. */
 CODA_API coda_status coda_prepare(const coda_plan *p, void *const *args, void *prepared,
                                   void *workspace, coda_stream stream);
+
+/* Says that memory holds new values, or was freed: what is remembered of any weight folded in place, or
+ * prepared memory, with a byte in these `bytes` from `first` on, is forgotten; first NULL: all of it. Call it
+ * before coda_prepare when you have stored new values into weights that are folded in place. Not needed
+ * where the library sees by itself that the memory is another: the outputs and the workspace of a run, what
+ * the CUDA driver has freed and allocated again, and host memory whose values have changed (by some samples
+ * of it). */
+CODA_API void coda_prepare_forget(const void *first, size_t bytes);
+
+/* Says that `prepared`, and with CODA_FOLD_IN_PLACE the weights in args, hold what coda_prepare of a plan of
+ * this id has left elsewhere: copies, perhaps by way of a file, another device or another process. */
+CODA_API coda_status coda_prepare_adopt(const coda_plan *p, void *const *args, void *prepared);
 
 /* Runs the plan: asynchronous on the stream, capturable in a CUDA graph, no allocation, no lock. args
  * holds one pointer for each leaf and output in order (see coda_plan_arg), device pointers aligned
  * to 16 bytes, or host pointers for CODA_DEVICE_CPU, where the call returns when the work is done.
- * `prepared` may be NULL if coda_plan_prepared() is 0, `workspace` likewise. Pointers must stay
- * valid until the stream's work is done. Outputs must not overlap inputs. */
+ * `prepared` may be NULL if coda_plan_prepared() is 0, `workspace` likewise, and a tensor without elements.
+ * Pointers must stay valid until the stream's work is done.
+ *
+ * What a call writes shares no byte with anything else: outputs, workspace, `prepared`, and in coda_prepare
+ * the weights that it folds in place. CODA_E_INVALID, with both names, if they do: here, in coda_prepare and
+ * in coda_evaluate. Strided tensors are compared element by element, so an output may lie between the
+ * elements of an input. Leaves may overlap each other. The comparison is exact, but its work is limited: a
+ * pair whose strides interleave in more ways than can be tried in some milliseconds is refused, too. */
 CODA_API coda_status coda_run(const coda_plan *p, void *const *args, void *prepared, void *workspace,
                               coda_stream stream);
 
@@ -407,6 +505,7 @@ CODA_API coda_status coda_run(const coda_plan *p, void *const *args, void *prepa
 typedef enum coda_arg_kind { CODA_ARG_INPUT = 0, CODA_ARG_WEIGHT = 1, CODA_ARG_OUTPUT = 2 } coda_arg_kind;
 
 typedef struct coda_arg_info {
+    size_t size;
     const char *name;
     coda_arg_kind kind;
     coda_dtype dtype;
@@ -415,6 +514,7 @@ typedef struct coda_arg_info {
     int64_t strides[CODA_MAX_RANK]; /* elements                                                    */
     size_t bytes;                   /* from the first element to the end of the last               */
 } coda_arg_info;
+#define CODA_ARG_INFO_INIT {sizeof(coda_arg_info), NULL, CODA_ARG_INPUT, (coda_dtype)0, 0, {0}, {0}, 0}
 
 /* The arguments of coda_run and coda_evaluate. CODA_E_INVALID for an index out of range. */
 CODA_API int coda_graph_args(const coda_graph *g);
@@ -423,6 +523,7 @@ CODA_API int coda_plan_args(const coda_plan *p);
 CODA_API coda_status coda_plan_arg(const coda_plan *p, int index, coda_arg_info *out);
 
 typedef struct coda_kernel_info {
+    size_t size;
     const char *name;   /* the symbol a profiler shows, e.g. coda_gemm_mul_rope                    */
     const char *source; /* its CUDA text                                                           */
     int cached;         /* 1: found in the cache; 0: compiled now                                  */
@@ -431,18 +532,22 @@ typedef struct coda_kernel_info {
     int spill_bytes;    /* stores + loads, a thread; 0 in a good kernel; -1 if unknown             */
     int shared_bytes;   /* dynamic, a block                                                        */
 } coda_kernel_info;
+#define CODA_KERNEL_INFO_INIT {sizeof(coda_kernel_info), NULL, NULL, 0, 0, 0, 0, 0}
 
 /* Kernels of a plan in launch order, each distinct one once. */
 CODA_API int coda_plan_kernels(const coda_plan *p);
 CODA_API coda_status coda_plan_kernel(const coda_plan *p, int index, coda_kernel_info *out);
 
 typedef struct coda_plan_stats {
+    size_t size;
     int launches;            /* of one run                                                         */
     int launches_unfused;    /* the same graph, one kernel for each operation                      */
-    int64_t bytes;           /* read and written by one run, each operand once a program           */
+    int64_t bytes;           /* read and written by one run, each operand once a program; at most
+                              * INT64_MAX                                                          */
     int64_t bytes_unfused;
     double flops;            /* of the matrix products and attention, 2 for a multiply-add         */
 } coda_plan_stats;
+#define CODA_PLAN_STATS_INIT {sizeof(coda_plan_stats), 0, 0, 0, 0, 0}
 CODA_API coda_status coda_plan_stats_get(const coda_plan *p, coda_plan_stats *out);
 
 typedef enum coda_text {
@@ -455,8 +560,8 @@ typedef enum coda_text {
 /* Prints as coda_graph_print does. */
 CODA_API int64_t coda_plan_print(const coda_plan *p, coda_text what, char *buf, size_t size);
 
-/* One `key: value` line each for library, driver, device, NVRTC, cuBLASLt and cache directory; says
- * what is missing and why. Works on any machine. */
+/* One `key: value` line each for library, driver, device, NVRTC, cuBLASLt and cache directory, and for
+ * CODA_DUMP's folder if that is set; says what is missing or refused, and why. Works on any machine. */
 CODA_API int64_t coda_info_print(char *buf, size_t size);
 
 /* ------------------------------------------------------------------------------------------------
@@ -465,19 +570,23 @@ CODA_API int64_t coda_info_print(char *buf, size_t size);
  * What was compiled once is kept: in this process, and in a directory that processes, containers and
  * versions of the library share. Any of them may be killed at any moment, the disk may be full or
  * read-only, the directory on NFS or gone: that costs time, never a result or an error. It is
- * counted, see coda_cache_stats. A cache holds code: a directory that others can write, or that is
- * not yours, is refused, and the reason is in the statistics.
+ * counted, see coda_cache_stats. A cache holds code: what others can write, or what is not yours
+ * (or root's, where nothing is written), is refused, be it a directory, a folder or an entry in it,
+ * or a bundle, and the reason is in the statistics.
  *
  * Without any of these calls coda_compile uses a cache that the environment describes:
  * CODA_CACHE_DIR, else $XDG_CACHE_HOME/coda, else ~/.cache/coda; CODA_CACHE_LIMIT in bytes, with K,
- * M or G; CODA_CACHE_READ_ONLY=1; CODA_CACHE_VERIFY=1; CODA_BUNDLES, a colon list; CODA_RECORD, a
- * file. A setuid process ignores them and keeps kernels in memory alone. cache/README.md is the
- * operator's page.
+ * M, G or T, or -1 for none; CODA_CACHE_READ_ONLY=1; CODA_CACHE_VERIFY=1; CODA_BUNDLES, a colon list;
+ * CODA_RECORD, a file. A value that makes no sense counts as not set, see coda_cache_problem. Relative
+ * paths, here and in the options, are made absolute when the cache is opened. A setuid process ignores
+ * them, as all of the environment, and keeps kernels in memory alone. cache/README.md is the operator's page,
+ * SECURITY.md says who is trusted with what. Kernels that NVRTC's flags ($NVRTC_APPEND_FLAGS) or edited
+ * primitives ($CODA_PRIMITIVES) may have made of other files, too, pass the cache by.
  * ---------------------------------------------------------------------------------------------- */
 
 enum {
     CODA_CACHE_READ_ONLY = 1 << 0, /* write nothing                                                */
-    CODA_CACHE_SHARED = 1 << 1,    /* trust a directory of another user, or writable by its group;
+    CODA_CACHE_SHARED = 1 << 1,    /* trust what is another user's, or writable by its group;
                                     * files are 0640 and folders 02750, or 0660 and 02770 if the
                                     * directory is writable by its group                           */
     CODA_CACHE_DURABLE = 1 << 2,   /* flush to the device; without it a power failure costs entries */
@@ -527,9 +636,11 @@ CODA_API void coda_cache_free(coda_cache *c);
 
 /* In all the following calls NULL stands for the cache of the environment. */
 CODA_API const char *coda_cache_dir(coda_cache *c);     /* "" if there is none                     */
-CODA_API const char *coda_cache_problem(coda_cache *c); /* why there is none; or ""                */
+/* Why there is none, and whatever else was asked for and could not be had; or "". */
+CODA_API const char *coda_cache_problem(coda_cache *c);
 
 typedef struct coda_cache_stats {
+    size_t size;
     uint64_t memory_hits;               /* found in this process                                  */
     uint64_t bundle_hits;               /* found in a bundle                                      */
     uint64_t disk_hits;                 /* found in the directory or the store                    */
@@ -544,12 +655,14 @@ typedef struct coda_cache_stats {
     uint64_t wait_hits;                 /* got what another process made                          */
     uint64_t wait_timeouts;             /* waited too long, made it privately                     */
     uint64_t lock_unavailable;          /* no lock was to be had, went on without                 */
+    uint64_t lock_stuck;                /* a lock held for too long, not waited for again         */
     uint64_t rejected_short;            /* entries rejected: cut short, or no file                */
     uint64_t rejected_foreign;          /* entries rejected: do not begin like one                */
     uint64_t rejected_version;          /* entries rejected: of another format                    */
     uint64_t rejected_sizes;            /* entries rejected: parts are not the whole              */
     uint64_t rejected_digest;           /* entries rejected: bytes have changed                   */
     uint64_t rejected_key;              /* entries rejected: of another key                       */
+    uint64_t rejected_untrusted;        /* entries rejected: others could have written them       */
     uint64_t refused;                   /* entries that the driver refused                        */
     uint64_t healed;                    /* rejected entries removed or replaced                   */
     uint64_t read_failures;             /* entries that could not be read                         */
@@ -565,6 +678,7 @@ typedef struct coda_cache_stats {
     uint64_t store_failed_descriptors;  /* of these: no file descriptor left                      */
     uint64_t store_failed_memory;       /* of these: out of memory                                */
     uint64_t store_failed_stale;        /* of these: stale handle or directory gone               */
+    uint64_t store_failed_locked;       /* of these: the directory's lock was not to be had       */
     uint64_t store_failed_io;           /* of these: any other error                              */
     uint64_t evicted;                   /* entries evicted                                        */
     uint64_t evicted_bytes;             /* bytes evicted                                          */
@@ -576,11 +690,16 @@ typedef struct coda_cache_stats {
     uint64_t isolate_crashes;           /* of these: the child crashed                            */
     uint64_t isolate_timeouts;          /* of these: the child took too long                      */
     uint64_t isolate_unavailable;       /* no child could be started, made here                   */
+    uint64_t collisions;                /* entries of another key with the same digest, passed over */
+    uint64_t unkeyed;                   /* made past the cache: their inputs are not all known    */
     uint64_t loads;                     /* kernels loaded into a context                          */
     uint64_t load_hits;                 /* kernels that were loaded already                       */
     uint64_t load_ns;                   /* time spent loading, ns                                 */
     uint64_t unloads;                   /* kernels unloaded                                       */
 } coda_cache_stats;
+#define CODA_CACHE_STATS_INIT \
+    {sizeof(coda_cache_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
+     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 CODA_API coda_status coda_cache_stats_get(coda_cache *c, coda_cache_stats *out);
 /* The same with directory, file system and limit as one JSON object; prints as coda_graph_print. */
 CODA_API int64_t coda_cache_stats_print(coda_cache *c, char *buf, size_t size);
@@ -594,6 +713,7 @@ CODA_API void coda_cache_forget(coda_cache *c);
 CODA_API void coda_cache_seal(coda_cache *c, int sealed);
 
 typedef struct coda_cache_entry {
+    size_t size;
     const char *name;     /* 64 hex digits                                                         */
     const char *kind;     /* "kernel", "tuning"                                                    */
     const char *key;      /* lines of text; "" if the entry is damaged                             */
@@ -602,24 +722,27 @@ typedef struct coda_cache_entry {
     int64_t bytes;        /* on disk                                                               */
     int64_t age_s;        /* since its last use, to the hour                                       */
 } coda_cache_entry;
+#define CODA_CACHE_ENTRY_INIT {sizeof(coda_cache_entry), NULL, NULL, NULL, NULL, NULL, 0, 0}
 /* Calls visit for every entry of the directory, each read and checked, until it returns 0. What it gets
  * is valid during that call. CODA_E_IO if there is no directory; coda_cache_prune likewise. */
 CODA_API coda_status coda_cache_list(coda_cache *c, int (*visit)(void *context, const coda_cache_entry *e),
                                      void *context);
 
-/* Removes entries, beside running processes. Clearing is max_bytes = 0; NULL for opt removes nothing and
- * counts, and out may be NULL. */
+/* Removes entries, beside running processes. NULL for opt removes nothing and counts; out may be NULL. */
 typedef struct coda_cache_prune_options {
     size_t size;
-    int64_t max_bytes;    /* down to this, least recently used first; negative (INIT): no matter   */
-    int64_t older_than_s; /* all unused for so long; negative (INIT): no matter                    */
+    int64_t max_bytes;    /* down to this, least recently used first; 0 (INIT) or less: no matter  */
+    int64_t older_than_s; /* all unused for so long; 0 (INIT) or less: no matter                   */
     int faulty;           /* all that would be rejected; INIT: 0                                   */
     int dry_run;          /* counts alone; INIT: 0                                                 */
+    int clear;            /* all entries; INIT: 0                                                  */
 } coda_cache_prune_options;
-#define CODA_CACHE_PRUNE_OPTIONS_INIT {sizeof(coda_cache_prune_options), -1, -1, 0, 0}
+#define CODA_CACHE_PRUNE_OPTIONS_INIT {sizeof(coda_cache_prune_options), 0, 0, 0, 0, 0}
 typedef struct coda_cache_pruned {
+    size_t size;
     int64_t removed, removed_bytes, kept, kept_bytes;
 } coda_cache_pruned;
+#define CODA_CACHE_PRUNED_INIT {sizeof(coda_cache_pruned), 0, 0, 0, 0}
 CODA_API coda_status coda_cache_prune(coda_cache *c, const coda_cache_prune_options *opt,
                                       coda_cache_pruned *out);
 
@@ -640,13 +763,17 @@ typedef struct coda_export_options {
 } coda_export_options;
 #define CODA_EXPORT_OPTIONS_INIT {sizeof(coda_export_options), NULL, 0, NULL, NULL, NULL}
 typedef struct coda_bundle_report {
+    size_t size;
     int64_t entries; /* in the bundle                                                              */
     int64_t bytes;   /* of it                                                                      */
     int64_t taken;   /* import: entries that are in the directory now                              */
-    int64_t missing; /* export: kernels that `keys` names and the bundle has not                   */
+    int64_t missing; /* export: kernels that `keys` names and the bundle has not, or that another one of
+                      * the same digest has kept out                                               */
     int64_t damaged; /* export: entries of the directory that cannot be read, and were left out    */
 } coda_bundle_report;
-/* Writes a bundle at once: a file is all there, or as it was. out may be NULL, here and below. Kernels
+#define CODA_BUNDLE_REPORT_INIT {sizeof(coda_bundle_report), 0, 0, 0, 0, 0}
+/* Writes a bundle at once: a file is all there, or as it was, and keeps its mode; what a link leads to is
+ * written; a FIFO or a device is written to as it stands. out may be NULL, here and below. Kernels
  * that only another compiler's version differs in go in once, the one last used. A tuned plan takes along
  * those of its figures that `c` has, so that it is planned the same where they hold: on the same device,
  * with the same driver. Elsewhere plans are by price, so export an untuned one, too. CODA_DEVICE_NONE
@@ -654,8 +781,7 @@ typedef struct coda_bundle_report {
  * there. */
 CODA_API coda_status coda_cache_export(coda_cache *c, const char *path, const coda_export_options *opt,
                                        coda_bundle_report *out);
-/* Copies a bundle's entries into the directory, those that are there already excepted. CODA_E_IO if none
- * could be stored. */
+/* Copies a bundle's entries into the directory, but those that are there. CODA_E_IO if none is stored. */
 CODA_API coda_status coda_cache_import(coda_cache *c, const char *path, coda_bundle_report *out);
 /* As coda_cache_list. */
 CODA_API coda_status coda_bundle_list(const char *path,
@@ -663,8 +789,7 @@ CODA_API coda_status coda_bundle_list(const char *path,
 /* What is said about the whole, as lines `name value`; prints as coda_graph_print. */
 CODA_API int64_t coda_bundle_print(const char *path, char *buf, size_t size);
 
-/* For the program that compiles in isolation: reads one request from descriptor `in`, writes the
- * answer to `out`, and returns an exit status. */
+/* For the program that compiles in isolation: reads a request from `in`, answers to `out`; an exit status. */
 CODA_API int coda_compile_worker(int in, int out);
 
 #ifdef __cplusplus

@@ -19,7 +19,11 @@ static coda_status take_kernel(struct cargo *c, const struct jit_exported *k, ch
 {
     const struct cache_value *v = k->cubin->value;
     const char *by = k->cubin->by ? k->cubin->by : "nvrtc unknown\n";
-    char *key = NULL;
+    char *key = NULL, why[JIT_ERROR_SIZE] = "it may be made of more than its key says";
+    if (k->cubin->unkeyed) {
+        jit_inputs_are_known(why, sizeof why);
+        return jit_fail(err, CODA_E_UNSUPPORTED, "a kernel cannot be exported: %.400s", why);
+    }
     if (asprintf(&key, "%s%s", k->cubin->what, by) < 0) c->failed = true;
     else {
         struct entry e = {.kind = CACHE_KERNEL, .key = key, .note = k->text, .data = v->data};
@@ -66,8 +70,11 @@ static coda_status write_cargo(struct cargo *c, const struct jit_export *e, coda
     size_t size = 0;
     void *bytes = cargo_pack(c, &size, err);
     if (!bytes) return status_of(errno);
-    *out = (coda_bundle_report){.entries = c->count, .bytes = (int64_t)size, .missing = cargo_missing(c),
-                                 .damaged = c->damaged};
+    *out = (coda_bundle_report){.size = sizeof *out,
+                                .entries = c->count,
+                                .bytes = (int64_t)size,
+                                .missing = cargo_missing(c),
+                                .damaged = c->damaged};
     bool good = cargo_write(e->path, bytes, size, e->array, err);
     coda_status status = good ? CODA_OK : status_of(errno);
     free(bytes);
@@ -95,9 +102,9 @@ coda_status jit_export(struct coda_cache *c, const struct jit_export *e, coda_bu
 
 coda_status jit_import(struct coda_cache *c, const char *path, coda_bundle_report *out, char *err)
 {
-    struct bundle *b = bundle_open(path, err);
+    struct bundle *b = bundle_open(path, CACHE_SHARED, err);
     if (!b) return status_of(errno);
-    *out = (coda_bundle_report){.entries = bundle_count(b)};
+    *out = (coda_bundle_report){.size = sizeof *out, .entries = bundle_count(b)};
     c = jit_cache(c);
     for (int i = 0; c && i < bundle_count(b); i++) {
         size_t size;
@@ -115,7 +122,7 @@ coda_status jit_import(struct coda_cache *c, const char *path, coda_bundle_repor
 coda_status jit_bundle_list(const char *path, int (*visit)(void *, const coda_cache_entry *), void *context,
                             char *err)
 {
-    struct bundle *b = bundle_open(path, err);
+    struct bundle *b = bundle_open(path, CACHE_SHARED, err);
     bool more = true;
     if (!b) return status_of(errno);
     for (int i = 0; more && i < bundle_count(b); i++) {
@@ -126,7 +133,7 @@ coda_status jit_bundle_list(const char *path, int (*visit)(void *, const coda_ca
         item.fault = entry_check(&item.entry, item.raw, item.raw_size);
         item.name = name;
         if (!item.fault) {
-            struct digest d = digest_of(item.entry.key, item.entry.key_size);
+            struct digest d = name_of(item.entry.key, item.entry.key_size, NULL, 0);
             digest_hex(name, &d);
         }
         more = jit_cache_show(&item, visit, context);
@@ -137,7 +144,7 @@ coda_status jit_bundle_list(const char *path, int (*visit)(void *, const coda_ca
 
 int64_t jit_bundle_print(const char *path, char *buf, size_t size, char *err)
 {
-    struct bundle *b = bundle_open(path, err);
+    struct bundle *b = bundle_open(path, CACHE_SHARED, err);
     if (!b) return status_of(errno);
     int n = snprintf(buf, size, "%s", bundle_manifest(b));
     bundle_close(b);

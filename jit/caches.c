@@ -1,35 +1,39 @@
 /*
  * caches.c -- coda.h's cache in terms of cache.h's, and the one that a process has without asking.
  */
-#include "driver.h"
+#include "compile.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache.h"
 #include "ship.h"
 
 /* ---- The process's own ---- */
 
-/* Opened at first need; of two threads that open it the first wins. Never closed: other threads may be in
- * it when the process exits. */
+static _Atomic(struct coda_cache *) own;
+
+/* Opened at first need; of two threads that open it the first wins. */
 struct coda_cache *jit_cache(struct coda_cache *c)
 {
-    static _Atomic(struct coda_cache *) own;
     struct coda_cache *none = NULL;
     if (c || (c = atomic_load(&own))) return c;
+    process_keeps();
     if (!(c = cache_open(NULL)) || atomic_compare_exchange_strong(&own, &none, c)) return c;
     cache_close(c);
     return none;
 }
 
+void jit_cache_drop(void) { cache_close(atomic_exchange(&own, NULL)); }
+
 bool jit_cache_info(char *line, size_t size)
 {
     struct coda_cache *c = jit_cache(NULL);
     bool kept = c && cache_dir(c)[0];
-    if (kept) snprintf(line, size, "%s", cache_dir(c));
+    char why[JIT_ERROR_SIZE];
+    if (!jit_inputs_are_known(why, sizeof why)) snprintf(line, size, "passed by: %s", why);
+    else if (kept) snprintf(line, size, "%s", cache_dir(c));
     else snprintf(line, size, "none: %s", c ? cache_problem(c) : "out of memory");
     return kept;
 }
@@ -90,6 +94,7 @@ coda_status jit_cache_stats(struct coda_cache *c, coda_cache_stats *out, char *e
 {
     if (!(c = jit_cache(c))) return no_memory(err);
     const struct stats *s = cache_stats(c);
+    out->size = sizeof *out;
 #define COPY(name, comment) out->name = stats_get(s, COUNT_##name);
     CACHE_COUNTERS(COPY)
 #undef COPY
@@ -118,7 +123,8 @@ bool jit_cache_show(const struct cache_item *item, int (*visit)(void *, const co
     bool intact = item->fault == ENTRY_INTACT;
     char *key = intact ? copy(e->key, e->key_size) : NULL,
          *note = intact ? copy(e->note, e->note_size) : NULL;
-    coda_cache_entry shown = {.name = item->name,
+    coda_cache_entry shown = {.size = sizeof shown,
+                              .name = item->name,
                               .kind = intact ? cache_kind_name(e->kind) : "",
                               .key = key ? key : "",
                               .note = note ? note : "",
@@ -154,15 +160,15 @@ coda_status jit_cache_list(struct coda_cache *c, int (*visit)(void *, const coda
 coda_status jit_cache_prune(struct coda_cache *c, const coda_cache_prune_options *opt, coda_cache_pruned *out,
                             char *err)
 {
-    struct cache_prune p = {.max_bytes = opt->max_bytes,
-                            .older_than_s = opt->older_than_s,
+    struct cache_prune p = {.max_bytes = opt->clear ? 0 : opt->max_bytes > 0 ? opt->max_bytes : -1,
+                            .older_than_s = opt->older_than_s > 0 ? opt->older_than_s : -1,
                             .faulty = opt->faulty,
                             .dry = opt->dry_run};
     c = jit_cache(c);
     if (c && cache_flags(c) & CACHE_READ_ONLY && !p.dry)
         return jit_fail(err, CODA_E_IO, "%s is open for reading only", cache_dir(c));
     if (!c || !cache_prune(c, &p)) return no_directory(c, err);
-    *out = (coda_cache_pruned){p.removed, p.removed_bytes, p.kept, p.kept_bytes};
+    *out = (coda_cache_pruned){sizeof *out, p.removed, p.removed_bytes, p.kept, p.kept_bytes};
     return CODA_OK;
 }
 

@@ -1,4 +1,4 @@
-/* compile.h -- what compile.c, cubin.c, isolate.c, key.c and sources.c share. */
+/* compile.h -- what compile.c, cubin.c, isolate.c, key.c, process.c and sources.c share. */
 #ifndef COMPILE_H
 #define COMPILE_H
 
@@ -10,9 +10,16 @@
 struct sources {
     int count;
     const char **names, **texts;
-    char digest[DIGEST_HEX];
+    char digest[DIGEST_HEX]; /* SHA-256                                                            */
+    char open[256];          /* why kernels may depend on other files, too; or ""                  */
 };
 const struct sources *sources_open(char *err);
+void sources_drop(void);
+
+/* process.c -- to be called before something is kept for the process that a *_drop() gives back. */
+void process_keeps(void);
+void cublaslt_drop(void);
+void jit_cache_drop(void);
 
 /* key.c -- all that can change a cubin, as text. What is asked for, and by whom it is made. malloc'd,
  * NULL if memory ran out. */
@@ -24,6 +31,10 @@ struct key_parts {
 };
 char *key_print_what(const struct key_parts *k);
 char *key_print_by(int major, int minor, const char *build);
+
+/* inputs.c -- false if a kernel made now may depend on what its key does not have, with the reason, one
+ * line: such a kernel is neither stored nor taken from the cache. */
+bool jit_inputs_are_known(char *why, size_t size);
 
 /* figures.c -- WHAT of a tuning; malloc'd, NULL if memory ran out. */
 char *figures_print_key(const char *what, const struct jit_device *dev, const char *arch);

@@ -13,6 +13,7 @@ struct build {
     const struct sources *sources;
     const struct jit_options *opt;
     struct coda_cache *cache; /* or NULL                                                           */
+    bool unkeyed; /* may be made of more than its key says: the cache is passed by                 */
     char *what, *by;
     struct cache_key key;
     bool made; /* by this call                                                      */
@@ -42,6 +43,7 @@ static coda_status open_sources(struct build *b, char *err)
                                                  .text = b->job.text});
     if (!b->what) return jit_fail(err, CODA_E_MEMORY, "out of memory for the key of %s", b->job.symbol);
     b->key = cache_key(CACHE_KERNEL, b->what, NULL);
+    b->key.text = b->job.text;
     return CODA_OK;
 }
 
@@ -52,6 +54,7 @@ static coda_status open_nvrtc(struct build *b, char *err)
     b->by = key_print_by(b->job.major, b->job.minor, nvrtc_build_id());
     if (!b->by) return jit_fail(err, CODA_E_MEMORY, "out of memory for the key of %s", b->job.symbol);
     b->key = cache_key(CACHE_KERNEL, b->what, b->by);
+    b->key.text = b->job.text;
     return CODA_OK;
 }
 
@@ -88,6 +91,7 @@ static const struct cache_value *make_uncached(struct build *b)
     size_t size = 0;
     bool passing;
     double start = milliseconds();
+    if (b->cache) stats_add(cache_stats(b->cache), COUNT_unkeyed, 1);
     int status = make(b, &data, &size, err, &passing);
     struct cache_value *v =
         status ? cache_value_failed(status, err) : cache_value_new(data, size, FROM_MAKER);
@@ -97,8 +101,8 @@ static const struct cache_value *make_uncached(struct build *b)
 
 static const struct cache_value *obtain(struct build *b, const struct cache_value *refused)
 {
-    struct cache_maker m = {.make = make, .ctx = b, .note = b->job.text};
-    if (!b->cache) return make_uncached(b);
+    struct cache_maker m = {.make = make, .ctx = b};
+    if (!b->cache || b->unkeyed) return make_uncached(b);
     return refused ? cache_renew(b->cache, &b->key, &m, refused) : cache_obtain(b->cache, &b->key, &m);
 }
 
@@ -108,12 +112,14 @@ static coda_status take(struct jit_cubin *out, struct build *b, const struct cac
 {
     if (!v) return jit_fail(err, CODA_E_MEMORY, "out of memory for the cubin of %s", b->job.symbol);
     *out = (struct jit_cubin){.value = v, .cache = b->cache, .cached = !b->made, .missed = v->missed};
+    out->unkeyed = b->unkeyed;
     out->fresh = v->source == FROM_MAKER;
     if (v->status) return jit_fail(err, (coda_status)v->status, "%s", v->error);
     if (!payload_read(out, v->data, v->size))
         return jit_fail(err, CODA_E_COMPILE, "%s: %zu bytes are no cubin", b->job.symbol, v->size);
     if (b->made) out->compile_ms = v->ms;
-    if (b->cache) digest_hex(out->name, &b->key.digest);
+    if (b->unkeyed) out->missed = "unkeyed";
+    else if (b->cache) digest_hex(out->name, &b->key.digest);
     return CODA_OK;
 }
 
@@ -121,7 +127,7 @@ static coda_status build(struct jit_cubin *out, struct build *b, const struct ca
 {
     coda_status status = open_sources(b, err);
     const struct cache_value *v = NULL;
-    if (!status && b->cache && !refused) v = cache_find(b->cache, &b->key);
+    if (!status && b->cache && !b->unkeyed && !refused) v = cache_find(b->cache, &b->key);
     if (!status && !v && !(status = open_nvrtc(b, err))) v = obtain(b, refused);
     if (!status) status = take(out, b, v, err);
     out->what = b->what;
@@ -131,8 +137,10 @@ static coda_status build(struct jit_cubin *out, struct build *b, const struct ca
 
 static struct build begin(const char *symbol, const char *text, const struct jit_options *opt)
 {
+    char why[JIT_ERROR_SIZE];
     return (struct build){.job = {.symbol = symbol, .text = text, .arch = opt->arch},
                           .opt = opt,
+                          .unkeyed = !jit_inputs_are_known(why, sizeof why),
                           .cache = opt->no_cache ? NULL : jit_cache(opt->cache)};
 }
 

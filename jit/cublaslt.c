@@ -15,7 +15,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "driver.h"
+#include "compile.h"
 
 struct jit_lt {
     const struct cublaslt *api;
@@ -56,11 +56,13 @@ static coda_status new_handle(struct handle **out, const struct jit_lt *lt, char
     return CODA_OK;
 }
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct handle *handles;
+
 static coda_status find_handle(struct jit_lt *lt, char *err)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static struct handle *handles;
     coda_status status = CODA_OK;
+    process_keeps();
     pthread_mutex_lock(&lock);
     struct handle *h = handles;
     while (h && h->context != lt->context) h = h->next;
@@ -71,6 +73,23 @@ static coda_status find_handle(struct jit_lt *lt, char *err)
     if (!status) lt->handle = h->handle;
     pthread_mutex_unlock(&lock);
     return status;
+}
+
+/* A handle of a context that is gone goes unasked. */
+void cublaslt_drop(void)
+{
+    char err[JIT_ERROR_SIZE];
+    while (handles) {
+        struct handle *h = handles;
+        CUcontext popped;
+        handles = h->next;
+        const struct driver *d = driver_open(err);
+        if (d && !d->cuCtxPushCurrent(h->context)) {
+            cublaslt_open(err)->cublasLtDestroy(h->handle);
+            d->cuCtxPopCurrent(&popped);
+        }
+        free(h);
+    }
 }
 
 /* ---- Descriptors ---- */

@@ -74,3 +74,12 @@ coda_status jit_device_open(struct jit_device *out, char *err)
     out->context = context;
     return read_facts(d, device, out, err);
 }
+
+uint64_t jit_allocation(const void *p)
+{
+    char err[JIT_ERROR_SIZE];
+    unsigned long long id = 0;
+    const struct driver *d = driver_open(err);
+    bool known = d && !d->cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, (CUdeviceptr)p);
+    return known ? id : 0;
+}

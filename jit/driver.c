@@ -1,22 +1,22 @@
 /*
- * driver.c -- opens libcuda, NVRTC and cuBLASLt at first need, and says what is missing.
- *
- * NVRTC and cuBLASLt are looked for in $CODA_CUDA_LIB alone (folders, separated by colons) if it is
- * set. Otherwise: where the loader looks (which finds a copy that the process already has), then
- * $CUDA_HOME, $CUDA_PATH and /usr/local/cuda, each with lib64 and lib, then cuda/lib beside libcoda.
- * libcuda belongs to the kernel module, so only the loader knows it; $CODA_LIBCUDA names another file.
+ * driver.c -- opens libcuda, NVRTC and cuBLASLt at first need, and says what is missing. Where they are
+ * looked for is library.c's.
  */
 #include "driver.h"
+#include "library.h"
 
 #include <dlfcn.h>
 #include <elf.h>
-#include <limits.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "cache.h"
+
+const char *jit_environment(const char *name) { return environment(name); }
 
 coda_status jit_fail(char *err, coda_status status, const char *format, ...)
 {
@@ -29,100 +29,13 @@ coda_status jit_fail(char *err, coda_status status, const char *format, ...)
     return status;
 }
 
-/* ---- Looking for a library ---- */
-
-struct library {
-    const char *title;      /* "NVRTC"                                                             */
-    const char *names[3];   /* file names, the newest first                                        */
-    void *handle;
-    char path[PATH_MAX];    /* of the file that was opened                                         */
-    char why[JIT_ERROR_SIZE / 2]; /* why there is none                                             */
-};
-
-static void note_reason(struct library *l, const char *reason)
-{
-    if (!l->why[0]) snprintf(l->why, sizeof l->why, "%s", reason ? reason : "not found");
-}
-
-/* Opens names[] in the folder of `length` characters, or by the loader's own search if that is 0. The
- * first reason is kept: it is about the newest name in the likeliest place. */
-static bool open_in(struct library *l, const char *folder, size_t length)
-{
-    for (int i = 0; !l->handle && l->names[i]; i++) {
-        char path[PATH_MAX];
-        int n = snprintf(path, sizeof path, "%.*s%s%s", (int)length, folder, length ? "/" : "", l->names[i]);
-        if (n < 0 || n >= (int)sizeof path) continue;
-        l->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-        if (!l->handle) note_reason(l, dlerror());
-    }
-    return l->handle;
-}
-
-static bool open_below(struct library *l, const char *home)
-{
-    static const char *const lib[] = {"lib64", "lib", "targets/x86_64-linux/lib"};
-    char folder[PATH_MAX];
-    for (size_t i = 0; home && *home && i < sizeof lib / sizeof *lib; i++) {
-        int n = snprintf(folder, sizeof folder, "%s/%s", home, lib[i]);
-        if (n > 0 && n < (int)sizeof folder && open_in(l, folder, (size_t)n)) return true;
-    }
-    return false;
-}
-
-/* The folder that `make` fills from NVIDIA's wheels: cuda/lib beside the file this code is in. */
-static bool open_beside(struct library *l)
-{
-    Dl_info info;
-    char home[PATH_MAX];
-    if (!dladdr((void *)(uintptr_t)jit_fail, &info) || !info.dli_fname) return false;
-    const char *slash = strrchr(info.dli_fname, '/');
-    int n = slash ? (int)(slash - info.dli_fname) : 1;
-    n = snprintf(home, sizeof home, "%.*s/cuda", n, slash ? info.dli_fname : ".");
-    return n > 0 && n < (int)sizeof home && open_below(l, home);
-}
-
-static bool open_listed(struct library *l, const char *folders)
-{
-    for (;; folders++) {
-        size_t n = strcspn(folders, ":");
-        if (n && open_in(l, folders, n)) return true;
-        folders += n;
-        if (!*folders) return false;
-    }
-}
-
-static bool search(struct library *l)
-{
-    const char *folders = secure_getenv("CODA_CUDA_LIB");
-    if (folders && *folders) return open_listed(l, folders);
-    return open_in(l, "", 0) || open_below(l, secure_getenv("CUDA_HOME")) ||
-           open_below(l, secure_getenv("CUDA_PATH")) || open_below(l, "/usr/local/cuda") || open_beside(l);
-}
-
-/* ---- Filling a table ---- */
+/* ---- Names ---- */
 
 #define STRING(x) #x
 #define DRIVER_NAME(name) STRING(name),
 static const char *const driver_names[] = {DRIVER_FUNCTIONS(DRIVER_NAME) NULL};
 static const char *const nvrtc_names[] = {NVRTC_FUNCTIONS(DRIVER_NAME) NULL};
 static const char *const cublaslt_names[] = {CUBLASLT_FUNCTIONS(DRIVER_NAME) NULL};
-
-/* A table is one function pointer for each name, in order. On failure the handle is dropped. */
-static void fill(struct library *l, const char *const *names, void *table)
-{
-    void **slot = table;
-    for (; l->handle && *names; names++, slot++) {
-        *slot = dlsym(l->handle, *names);
-        if (*slot) continue;
-        snprintf(l->why, sizeof l->why, "%s is too old: it has no %s", l->names[0], *names);
-        dlclose(l->handle);
-        l->handle = NULL;
-        return;
-    }
-    Dl_info info;
-    if (l->handle && dladdr(slot[-1], &info) && info.dli_fname)
-        snprintf(l->path, sizeof l->path, "%s", info.dli_fname);
-}
 
 static coda_status missing(const struct library *l, const char *hint, char *err)
 {
@@ -136,10 +49,8 @@ static struct driver driver;
 
 static void load_driver(void)
 {
-    const char *file = secure_getenv("CODA_LIBCUDA");
-    if (file && *file) libcuda.names[0] = file;
-    open_in(&libcuda, "", 0);
-    fill(&libcuda, driver_names, &driver);
+    library_open_driver(&libcuda);
+    library_fill(&libcuda, driver_names, &driver);
     if (!libcuda.handle) return;
     CUresult r = driver.cuInit(0);
     if (r == CUDA_SUCCESS) return;
@@ -173,10 +84,12 @@ bool jit_driver_info(char *line, size_t size)
 {
     char err[JIT_ERROR_SIZE];
     const struct driver *d = driver_open(err);
+    char text[32];
     int version = 0;
     if (!d) return snprintf(line, size, "%s", err), false;
     d->cuDriverGetVersion(&version);
-    snprintf(line, size, "%d.%d %s", version / 1000, version % 1000 / 10, libcuda.path);
+    snprintf(text, sizeof text, "%d.%d", version / 1000, version % 1000 / 10);
+    library_print(&libcuda, text, line, size);
     return true;
 }
 
@@ -217,20 +130,18 @@ static int visit_file(struct dl_phdr_info *info, size_t size, void *base)
 /* NVRTC opens its builtins by their name alone; loaded before, they are found wherever they lie. */
 static void load_builtins(void)
 {
-    char path[PATH_MAX];
+    char name[64];
     int major = 0, minor = 0;
-    const char *slash = strrchr(libnvrtc.path, '/');
-    if (!slash || nvrtc.nvrtcVersion(&major, &minor)) return;
-    int n = snprintf(path, sizeof path, "%.*s/libnvrtc-builtins.so.%d.%d", (int)(slash - libnvrtc.path),
-                     libnvrtc.path, major, minor);
-    if (n > 0 && n < (int)sizeof path) dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (nvrtc.nvrtcVersion(&major, &minor)) return;
+    snprintf(name, sizeof name, "libnvrtc-builtins.so.%d.%d", major, minor);
+    library_open_companion(&libnvrtc, name);
 }
 
 static void load_nvrtc(void)
 {
     Dl_info info;
-    search(&libnvrtc);
-    fill(&libnvrtc, nvrtc_names, &nvrtc);
+    library_open_toolkit(&libnvrtc);
+    library_fill(&libnvrtc, nvrtc_names, &nvrtc);
     if (libnvrtc.handle && dladdr((void *)(uintptr_t)nvrtc.nvrtcVersion, &info))
         dl_iterate_phdr(visit_file, info.dli_fbase);
     if (libnvrtc.handle) load_builtins();
@@ -251,10 +162,12 @@ bool jit_nvrtc_info(char *line, size_t size)
 {
     char err[JIT_ERROR_SIZE];
     const struct nvrtc *n = nvrtc_open(err);
+    char text[32];
     int major = 0, minor = 0;
     if (!n) return snprintf(line, size, "%s", err), false;
     n->nvrtcVersion(&major, &minor);
-    snprintf(line, size, "%d.%d %s", major, minor, libnvrtc.path);
+    snprintf(text, sizeof text, "%d.%d", major, minor);
+    library_print(&libnvrtc, text, line, size);
     return true;
 }
 
@@ -268,8 +181,10 @@ static struct cublaslt cublaslt;
 
 static void load_cublaslt(void)
 {
-    search(&libcublaslt);
-    fill(&libcublaslt, cublaslt_names, &cublaslt);
+    char err[JIT_ERROR_SIZE];
+    if (!driver_open(err) && library_strays(&libcublaslt)) return; /* it opens libcuda by its plain name */
+    library_open_toolkit(&libcublaslt);
+    library_fill(&libcublaslt, cublaslt_names, &cublaslt);
 }
 
 const struct cublaslt *cublaslt_open(char *err)
@@ -285,8 +200,10 @@ bool jit_cublaslt_info(char *line, size_t size)
 {
     char err[JIT_ERROR_SIZE];
     const struct cublaslt *l = cublaslt_open(err);
+    char text[64];
     if (!l) return snprintf(line, size, "%s", err), false;
     size_t v = l->cublasLtGetVersion(); /* 130100 = 13.1.0; 120805 = 12.8.5 */
-    snprintf(line, size, "%zu.%zu.%zu %s", v / 10000, v / 100 % 100, v % 100, libcublaslt.path);
+    snprintf(text, sizeof text, "%zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
+    library_print(&libcublaslt, text, line, size);
     return true;
 }

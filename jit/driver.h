@@ -21,6 +21,7 @@
     F(cuLibraryLoadData) F(cuLibraryUnload) F(cuLibraryGetKernel)                                            \
     F(cuKernelGetFunction) F(cuKernelSetAttribute) F(cuKernelGetParamInfo) F(cuFuncLoad)                     \
     F(cuLaunchKernelEx) F(cuTensorMapEncodeTiled) F(cuTensorMapReplaceAddress)                               \
+    F(cuPointerGetAttribute)                                                                                 \
     F(cuMemGetInfo) F(cuMemAlloc) F(cuMemFree) F(cuMemcpyHtoD) F(cuMemcpyDtoH) F(cuMemcpyDtoD)               \
     F(cuCtxSynchronize) F(cuStreamCreate) F(cuStreamDestroy) F(cuStreamSynchronize)                          \
     F(cuEventCreate) F(cuEventDestroy) F(cuEventRecord) F(cuEventSynchronize) F(cuEventElapsedTime)          \
@@ -33,7 +34,7 @@
     F(nvrtcGetCUBINSize) F(nvrtcGetCUBIN)
 
 #define CUBLASLT_FUNCTIONS(F)                                                                                \
-    F(cublasLtCreate) F(cublasLtGetVersion) F(cublasLtGetStatusString) F(cublasLtMatmul)                     \
+    F(cublasLtCreate) F(cublasLtDestroy) F(cublasLtGetVersion) F(cublasLtGetStatusString) F(cublasLtMatmul)  \
     F(cublasLtMatmulDescCreate) F(cublasLtMatmulDescDestroy) F(cublasLtMatmulDescSetAttribute)               \
     F(cublasLtMatrixLayoutCreate) F(cublasLtMatrixLayoutDestroy) F(cublasLtMatrixLayoutSetAttribute)         \
     F(cublasLtMatmulPreferenceCreate) F(cublasLtMatmulPreferenceDestroy)                                     \

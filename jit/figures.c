@@ -27,9 +27,16 @@ char *figures_print_key(const char *what, const struct jit_device *dev, const ch
     return NULL;
 }
 
+/* Figures of kernels that are not known by their keys are nobody's either. */
+static bool is_unkept(const struct jit_options *opt)
+{
+    char why[JIT_ERROR_SIZE];
+    return opt->no_cache || !jit_inputs_are_known(why, sizeof why);
+}
+
 char *jit_figures_get(const char *what, const struct jit_device *dev, const struct jit_options *opt)
 {
-    char *text = opt->no_cache ? NULL : figures_print_key(what, dev, opt->arch), *found = NULL;
+    char *text = is_unkept(opt) ? NULL : figures_print_key(what, dev, opt->arch), *found = NULL;
     struct coda_cache *c = text ? jit_cache(opt->cache) : NULL;
     struct cache_key key = cache_key(CACHE_TUNING, text ? text : "", "");
     void *data;
@@ -45,9 +52,9 @@ char *jit_figures_get(const char *what, const struct jit_device *dev, const stru
 void jit_figures_put(const char *what, const struct jit_device *dev, const struct jit_options *opt,
                      const char *text)
 {
-    char *own = opt->no_cache ? NULL : figures_print_key(what, dev, opt->arch);
+    char *own = is_unkept(opt) ? NULL : figures_print_key(what, dev, opt->arch);
     struct coda_cache *c = own ? jit_cache(opt->cache) : NULL;
     struct cache_key key = cache_key(CACHE_TUNING, own ? own : "", "");
-    if (c) cache_put(c, &key, text, strlen(text), NULL);
+    if (c) cache_put(c, &key, text, strlen(text));
     free(own);
 }

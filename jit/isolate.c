@@ -16,8 +16,8 @@
  * that waits for any child takes it.
  */
 #include "compile.h"
+#include "library.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -34,7 +34,7 @@
 #include <unistd.h>
 
 static const char title[] = "coda job";
-enum { VERSION = 1, COMPILE_MS = 120000, REFUSED = 3, LOST = -1, MOST_FILES = 4096 };
+enum { VERSION = 1, COMPILE_MS = 120000, REFUSED = 3, LOST = -1, MOST_FILES = 4096, MESSAGE_MAX = 1 << 29 };
 
 /* ---- Messages ---- */
 
@@ -86,19 +86,13 @@ static void put_beginning(FILE *f)
     put_string(f, version);
 }
 
-/* False if not all of it was written. */
-static bool finish(FILE *f)
-{
-    bool good = !ferror(f);
-    return !fclose(f) && good;
-}
-
 /* The whole file of a descriptor, wherever it stands. */
 static bool take_message(struct message *m, int fd)
 {
     struct stat st;
     *m = (struct message){0};
-    if (fstat(fd, &st) || st.st_size <= 0 || !(m->block = malloc((size_t)st.st_size))) return false;
+    if (fstat(fd, &st) || st.st_size <= 0 || st.st_size > MESSAGE_MAX) return false;
+    if (!(m->block = malloc((size_t)st.st_size))) return false;
     while (m->size < (size_t)st.st_size) {
         ssize_t n = pread(fd, m->block + m->size, (size_t)st.st_size - m->size, (off_t)m->size);
         if (n < 0 && errno == EINTR) continue;
@@ -108,13 +102,26 @@ static bool take_message(struct message *m, int fd)
     return true;
 }
 
-/* A stream over a copy of the descriptor, so that closing it leaves the file. */
-static FILE *open_copy(int fd)
+/* A message is put together in memory, and written at once. */
+struct draft {
+    FILE *f;
+    char *text;
+    size_t size;
+};
+
+static bool draft_open(struct draft *d)
 {
-    int copy = dup(fd);
-    FILE *f = copy < 0 ? NULL : fdopen(copy, "w");
-    if (!f && copy >= 0) close(copy);
-    return f;
+    *d = (struct draft){0};
+    return (d->f = open_memstream(&d->text, &d->size));
+}
+
+/* False if not all of it could be written. */
+static bool draft_send(struct draft *d, int fd)
+{
+    bool good = !ferror(d->f);
+    good = !fclose(d->f) && good && fd_write(fd, d->text, d->size);
+    free(d->text);
+    return good;
 }
 
 /* ---- The child ---- */
@@ -144,22 +151,28 @@ static coda_status read_request(struct compile_job *j, struct message *m, const 
 /* Before the compiler runs: from now on the end of this process is the compiler's. */
 static bool begin(int out)
 {
-    FILE *f = open_copy(out);
-    if (!f) return false;
-    put_beginning(f);
-    return finish(f);
+    struct draft d;
+    if (!draft_open(&d)) return false;
+    put_beginning(d.f);
+    return draft_send(&d, out);
 }
 
+/* What cannot be written to its end (RLIMIT_FSIZE counts here, too) takes the beginning back with it: it
+ * is not the compiler that failed, and the parent compiles by itself. */
 static bool answer(int out, coda_status status, bool passing, const void *data, size_t size)
 {
     char number[16];
-    FILE *f = open_copy(out);
-    if (!f) return false;
-    snprintf(number, sizeof number, "%d", (int)status);
-    put_string(f, number);
-    put_string(f, passing ? "1" : "0");
-    put_bytes(f, data, size);
-    return finish(f);
+    struct draft d;
+    bool good = draft_open(&d);
+    if (good) {
+        snprintf(number, sizeof number, "%d", (int)status);
+        put_string(d.f, number);
+        put_string(d.f, passing ? "1" : "0");
+        put_bytes(d.f, data, size);
+        good = draft_send(&d, out);
+    }
+    if (!good && ftruncate(out, 0)) return false;
+    return good;
 }
 
 /* 0: the answer stands in `out`. */
@@ -187,31 +200,53 @@ static int64_t milliseconds(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* `coda` beside the library, or where an installation has it; else by PATH. */
-static void find_helper(char *path, size_t size)
+static bool is_program(const char *path) { return !access(path, X_OK); }
+
+/* A program by its name in the folders of the PATH, without those that depend on the current directory. */
+static bool find_on_path(char *path, size_t size, const char *name)
+{
+    const char *list = environment("PATH");
+    if (!list && !environment_is_foreign()) list = "/usr/bin:/bin";
+    for (; list && *list; list += *list == ':') {
+        size_t n = strcspn(list, ":");
+        int length = snprintf(path, size, "%.*s/%s", (int)n, list, name);
+        if (*list == '/' && length < (int)size && is_program(path)) return true;
+        list += n;
+    }
+    return false;
+}
+
+/* `coda` beside the library, or where an installation has it; else by PATH. Neither counts in a setuid
+ * program, whose caller may have chosen both. */
+static bool find_helper(char *path, size_t size)
 {
     static const char *const places[] = {"coda", "../bin/coda"};
-    Dl_info info;
-    const char *slash = dladdr((void *)(uintptr_t)isolate_payload, &info) && info.dli_fname
-                            ? strrchr(info.dli_fname, '/')
-                            : NULL;
-    for (int i = 0; slash && i < 2; i++) {
-        snprintf(path, size, "%.*s/%s", (int)(slash - info.dli_fname), info.dli_fname, places[i]);
-        if (!access(path, X_OK)) return;
+    char file[PATH_MAX];
+    bool known = !environment_is_foreign() &&
+                 library_file_of((const void *)(uintptr_t)isolate_payload, file, sizeof file);
+    for (int i = 0; known && i < 2; i++) {
+        int n = snprintf(path, size, "%.*s/%s", (int)(strrchr(file, '/') - file), file, places[i]);
+        if (n < (int)size && is_program(path)) return true;
     }
-    snprintf(path, size, "coda");
+    return find_on_path(path, size, "coda");
+}
+
+/* The one that the options name, or find_helper's. */
+static bool choose_helper(char *path, size_t size, const char *named)
+{
+    if (!named) return find_helper(path, size);
+    if (!strchr(named, '/')) return find_on_path(path, size, named);
+    return snprintf(path, size, "%s", named) < (int)size;
 }
 
 static pid_t start(struct coda_cache *c, int request, int reply)
 {
-    extern char **environ;
     char path[PATH_MAX];
     posix_spawn_file_actions_t files;
     posix_spawnattr_t how;
     sigset_t none;
     pid_t child;
-    if (cache_helper(c)) snprintf(path, sizeof path, "%s", cache_helper(c));
-    else find_helper(path, sizeof path);
+    if (!choose_helper(path, sizeof path, cache_helper(c))) return -1;
     char *args[] = {path, (char *)"worker", NULL};
     if (posix_spawn_file_actions_init(&files)) return -1;
     posix_spawnattr_init(&how);
@@ -221,7 +256,7 @@ static pid_t start(struct coda_cache *c, int request, int reply)
     int error = posix_spawn_file_actions_adddup2(&files, request, 0);
     if (!error) error = posix_spawn_file_actions_adddup2(&files, reply, 1);
     if (!error) error = posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
-    if (!error) error = posix_spawnp(&child, path, &files, &how, args, environ);
+    if (!error) error = posix_spawn(&child, path, &files, &how, args, environment_of_child());
     posix_spawnattr_destroy(&how);
     posix_spawn_file_actions_destroy(&files);
     return error ? -1 : child;
@@ -246,20 +281,22 @@ static int await(pid_t child, int64_t limit, bool *late)
 static bool ask(const struct compile_job *j, int request)
 {
     char *by = key_print_by(j->major, j->minor, nvrtc_build_id());
-    FILE *f = by ? open_copy(request) : NULL;
-    if (f) {
-        put_beginning(f);
-        put_string(f, by);
-        put_string(f, j->symbol);
-        put_string(f, j->arch);
-        put_string(f, j->text);
+    struct draft d;
+    bool good = by && draft_open(&d);
+    if (good) {
+        put_beginning(d.f);
+        put_string(d.f, by);
+        put_string(d.f, j->symbol);
+        put_string(d.f, j->arch);
+        put_string(d.f, j->text);
         for (int i = 0; i < j->count; i++) {
-            put_string(f, j->names[i]);
-            put_string(f, j->texts[i]);
+            put_string(d.f, j->names[i]);
+            put_string(d.f, j->texts[i]);
         }
+        good = draft_send(&d, request);
     }
     free(by);
-    return f && finish(f) && !lseek(request, 0, SEEK_SET);
+    return good && !lseek(request, 0, SEEK_SET);
 }
 
 /* False if it is no answer. */
@@ -328,7 +365,8 @@ static bool run(void **data, size_t *size, const struct compile_job *j, struct c
 bool isolate_payload(void **data, size_t *size, const struct compile_job *j, struct coda_cache *c,
                      coda_status *status, char *err, bool *passing)
 {
-    int request = memfd_create("coda-request", MFD_CLOEXEC), reply = memfd_create("coda-answer", MFD_CLOEXEC);
+    int request = fd_raise(memfd_create("coda-request", MFD_CLOEXEC));
+    int reply = fd_raise(memfd_create("coda-answer", MFD_CLOEXEC));
     bool done = request >= 0 && reply >= 0 && run(data, size, j, c, request, reply, status, err, passing);
     if (request >= 0) close(request);
     if (reply >= 0) close(reply);

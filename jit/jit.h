@@ -16,6 +16,14 @@
 
 #define JIT_ERROR_SIZE 512
 
+/* A variable's value; NULL if it is not set, empty, or does not count: this is a setuid program. */
+const char *jit_environment(const char *name);
+
+/* ---- process.c ---- */
+
+/* All of a text to a descriptor. Nothing happens if it cannot be: no signal is raised. */
+void jit_write(int fd, const char *text);
+
 /* ---- driver.c, device.c ---- */
 
 struct jit_device {
@@ -29,6 +37,8 @@ struct jit_device {
 };
 /* The current context's device, or device 0 with its primary context made current. */
 coda_status jit_device_open(struct jit_device *out, char *err);
+/* The number of the allocation that p lies in, which no other gets while the process lives; 0 if unknown. */
+uint64_t jit_allocation(const void *p);
 /* "13.0" and the path of the library that was loaded, or why it was not. True if available. */
 bool jit_driver_info(char *line, size_t size);
 bool jit_nvrtc_info(char *line, size_t size);
@@ -77,6 +87,12 @@ coda_status jit_bundle_list(const char *path, int (*visit)(void *, const coda_ca
                             char *err);
 int64_t jit_bundle_print(const char *path, char *buf, size_t size, char *err);
 
+/* ---- inputs.c ---- */
+
+/* Does CUDA text make the compiler read nothing but itself, and files that are `known` (NULL: none)? If not,
+ * why is "line 3 has #include, ...". */
+bool jit_text_is_closed(const char *text, bool (*known)(const char *name), char *why, size_t size);
+
 /* ---- cubin.c: text -> cubin, through the cache ---- */
 
 struct jit_options {
@@ -94,6 +110,7 @@ struct jit_cubin {
     char warning[160];     /* first C75xx line of the log, or ""                                   */
     char name[65];         /* in the cache: 64 hex digits; "" without one                          */
     const char *missed;    /* why it was not in the cache, in a word; "" if it was                 */
+    bool unkeyed;          /* made of more than its key says: not for a cache or a bundle           */
     const struct cache_value *value; /* what holds the image                                       */
     char *what, *by;       /* its key, see cache.h; by may be NULL                                 */
     struct coda_cache *cache; /* where it is kept, or NULL                                         */

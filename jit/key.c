@@ -6,7 +6,8 @@
  * bundle is asked for the first alone, so that it serves a machine that has another NVRTC or none.
  *
  * No install path, date, device index or pointer: a cache moves between machines. Sources stand in it as
- * their digests; a kernel's text is the entry's note.
+ * their digests: the primitives' is a SHA-256, the text's is not, and the text is compared with the entry's
+ * note, which is the whole of it.
  */
 #include "compile.h"
 
@@ -26,8 +27,8 @@ static char *finish(FILE *f, char **key)
 
 static void print_flags(FILE *f, const char *name, const char *variable)
 {
-    const char *s = getenv(variable);
-    if (s && *s) fprintf(f, "%s %s\n", name, s);
+    const char *s = environment(variable);
+    if (s) fprintf(f, "%s %s\n", name, s);
 }
 
 char *key_print_what(const struct key_parts *k)

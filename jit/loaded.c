@@ -1,12 +1,13 @@
 /*
  * loaded.c -- the kernels that are loaded: each once a context, whoever wants it.
  *
- * A kernel is known by its image's digest, its shared memory and its context's number, which, unlike an
- * address, is never used again. Those that nobody uses stay, the IDLE_MOST last ones, for a plan of the
+ * A kernel is known by its image, its shared memory and its context's number, which, unlike an address, is
+ * never used again. Those that nobody uses stay, the IDLE_MOST last ones, for a plan of the
  * same shape may come again; older ones are unloaded, so that a stream of new shapes does not fill the
  * device. Loading may block for long and is done outside of the lock: of two threads that load the same,
  * the second gives its own up.
  */
+#include "compile.h"
 #include "module.h"
 
 #include <pthread.h>
@@ -44,9 +45,16 @@ static void link_newest(struct jit_kernel *k)
     newest = k;
 }
 
+/* The digest finds, the bytes decide. */
+static bool same_image(const struct jit_kernel *a, const struct jit_kernel *b)
+{
+    return digest_equal(&a->id.image, &b->id.image) && a->image_size == b->image_size &&
+           (a->image == b->image || !memcmp(a->image, b->image, a->image_size));
+}
+
 static bool same_id(const struct jit_kernel *a, const struct jit_kernel *b)
 {
-    return digest_equal(&a->id.image, &b->id.image) && a->id.context == b->id.context &&
+    return same_image(a, b) && a->id.context == b->id.context &&
            a->id.shared_bytes == b->id.shared_bytes && !strcmp(a->symbol, b->symbol);
 }
 
@@ -85,7 +93,10 @@ static coda_status identify(struct jit_kernel *k, const struct jit_cubin *c, con
                         sizeof k->symbol - 1);
     CUresult r = k->driver->cuCtxGetId(k->context, &k->id.context);
     if (r) return driver_fail(k->driver, err, r, "the context's number");
-    k->id.image = digest_of(c->image, c->size);
+    k->id.image = name_of(c->image, c->size, NULL, 0);
+    k->value = c->value;
+    k->image = c->image;
+    k->image_size = c->size;
     k->id.shared_bytes = shared_bytes;
     return CODA_OK;
 }
@@ -95,6 +106,7 @@ static void count(enum cache_counter which, uint64_t n) { stats_add(&stats_of_pr
 /* Puts a kernel into the list, unless another thread was faster: then the other's. */
 static struct jit_kernel *settle(struct jit_kernel *fresh)
 {
+    process_keeps();
     pthread_mutex_lock(&lock);
     struct jit_kernel *k = take(fresh);
     if (!k) link_newest(fresh), fresh->users = 1;
@@ -109,6 +121,7 @@ static coda_status load_new(struct jit_kernel **out, const struct jit_kernel *li
     struct jit_kernel *k = malloc(sizeof *k);
     if (!k) return jit_fail(err, CODA_E_MEMORY, "out of memory for kernel %s", like->symbol);
     *k = *like;
+    cache_value_retain(k->value);
     int64_t start = nanoseconds();
     coda_status status = module_load(k, c, like->id.shared_bytes, dev, refused, err);
     count(COUNT_load_ns, (uint64_t)(nanoseconds() - start));

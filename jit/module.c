@@ -85,5 +85,6 @@ coda_status module_load(struct jit_kernel *k, const struct jit_cubin *c, int sha
 void module_unload(struct jit_kernel *k)
 {
     if (k->library) k->driver->cuLibraryUnload(k->library);
+    cache_value_free(k->value);
     free(k);
 }

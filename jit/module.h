@@ -13,7 +13,10 @@ struct jit_kernel {
     size_t parameters;           /* bytes of the one parameter                                     */
     CUresult failure;            /* of loading                                                     */
     char symbol[128];
-    struct kernel_id {           /* kernels that are alike in it are one                           */
+    const struct cache_value *value; /* holds the image, as long as the kernel is loaded; or NULL  */
+    const void *image;
+    size_t image_size;
+    struct kernel_id {           /* kernels that are alike in it and in their images are one       */
         struct digest image;
         unsigned long long context; /* its number: addresses are used again                        */
         int shared_bytes;

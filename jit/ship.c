@@ -127,7 +127,7 @@ static bool grow(struct cargo *c)
 
 void cargo_take(struct cargo *c, const struct entry *e, int64_t age_s)
 {
-    struct piece p = {.what = digest_of(e->key, e->what_size), .age_s = age_s};
+    struct piece p = {.what = name_of(e->key, e->what_size, NULL, 0), .age_s = age_s};
     if ((c->arch && !is_for(e, c->arch)) || !is_wanted(c, &p.what)) return;
     p.bytes = entry_pack(e, &p.size);
     if (p.bytes && grow(c)) c->piece[c->count++] = p;
@@ -161,14 +161,25 @@ static int by_what(const void *a, const void *b)
     return order ? order : x->age_s < y->age_s ? -1 : x->age_s > y->age_s;
 }
 
-/* Leaves one piece of each WHAT, the last used. */
+static bool is_double(const struct piece *a, const struct piece *b)
+{
+    struct entry x, y;
+    return !entry_check(&x, a->bytes, a->size) && !entry_check(&y, b->bytes, b->size) && entry_same(&x, &y);
+}
+
+/* Leaves one piece of each WHAT, the last used; and one of those that share a digest, for a bundle has no
+ * room for two. */
 static void drop_doubles(struct cargo *c)
 {
     int kept = 0;
     if (c->count) qsort(c->piece, (size_t)c->count, sizeof *c->piece, by_what);
     for (int i = 0; i < c->count; i++) {
-        if (kept && digest_equal(&c->piece[kept - 1].what, &c->piece[i].what)) free(c->piece[i].bytes);
-        else c->piece[kept++] = c->piece[i];
+        if (!kept || !digest_equal(&c->piece[kept - 1].what, &c->piece[i].what)) {
+            c->piece[kept++] = c->piece[i];
+            continue;
+        }
+        if (!is_double(&c->piece[kept - 1], &c->piece[i])) c->collided++;
+        free(c->piece[i].bytes);
     }
     c->count = kept;
 }
@@ -225,7 +236,10 @@ void *cargo_pack(struct cargo *c, size_t *size, char *err)
     return bytes;
 }
 
-int cargo_missing(const struct cargo *c) { return c->wanted ? (int)c->wanteds - c->count : 0; }
+int cargo_missing(const struct cargo *c)
+{
+    return c->collided + (c->wanted ? (int)c->wanteds - c->count : 0);
+}
 
 /* ---- Write ---- */
 
@@ -248,10 +262,10 @@ static char *print_array(const unsigned char *bytes, size_t size, const char *na
 
 bool cargo_write(const char *path, const void *bytes, size_t size, const char *array, char *err)
 {
-    if (!array) return bundle_write(path, bytes, size, err);
+    if (!array) return file_save(path, bytes, size, err);
     size_t length = 0;
     char *text = print_array(bytes, size, array, &length);
-    bool good = text ? bundle_write(path, text, length, err) : no_memory(err);
+    bool good = text ? file_save(path, text, length, err) : no_memory(err);
     free(text);
     return good;
 }

@@ -15,6 +15,19 @@
 #define CEIL_DIV(a, b) (((a) + (b)-1) / (b))
 #define PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 
+/* Sums and products of counts, all >= 0, that stop at INT64_MAX: of tensors that fit in 63 bits each, but
+ * not all together. */
+static inline int64_t add_counts(int64_t a, int64_t b)
+{
+    int64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+static inline int64_t mul_counts(int64_t a, int64_t b)
+{
+    int64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
 /* error.c -- the thread's one-line message. fail() formats it and returns its first argument, so that
  * `return fail(CODA_E_INVALID, "...", ...)` is the only way to fail. */
 coda_status fail(coda_status status, const char *format, ...) PRINTF(2, 3);
@@ -54,6 +67,9 @@ int64_t text_emit(const struct text *t, char *buf, size_t size); /* the snprintf
 
 /* parallel.c -- fn(ctx, i) for i in 0..n-1 on all cores; returns when all are done. */
 void parallel_for(int64_t n, void (*fn)(void *ctx, int64_t i), void *ctx);
+enum { PARALLEL_MOST = 64 };
+int parallel_threads(void); /* 1..PARALLEL_MOST: the cores that this process may use               */
+void parallel_for_most(int64_t n, int threads, void (*fn)(void *ctx, int64_t i), void *ctx);
 
 /* dtype.c */
 int dtype_size(coda_dtype t);         /* bytes of one element; 0 for an invalid dtype             */
@@ -65,9 +81,13 @@ void dtype_store(coda_dtype t, void *base, int64_t index, double value); /* roun
 /* debug.c -- CODA_DEBUG=graph,rewrite,plan,source,cache,launch and CODA_DUMP=dir, read once. */
 enum debug_topic { DEBUG_GRAPH, DEBUG_REWRITE, DEBUG_PLAN, DEBUG_SOURCE, DEBUG_CACHE, DEBUG_LAUNCH };
 bool debug_on(enum debug_topic topic);
+bool debug_shows(enum debug_topic topic); /* debug_stage does something                            */
 /* Prints "coda TOPIC: LINE". */
 void debug_line(enum debug_topic topic, const char *line);
-/* Prints the text to stderr if its topic is on, and writes it to $CODA_DUMP/NN-name if that is set. */
+/* Prints the text to stderr if its topic is on, and writes it to $CODA_DUMP/NN-name, a new file, if that is
+ * set. */
 void debug_stage(enum debug_topic topic, const char *name, const char *text);
+/* $CODA_DUMP and why nothing is written there, or NULL. NULL if it is not set. */
+const char *debug_dump(const char **why);
 
 #endif

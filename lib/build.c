@@ -4,8 +4,10 @@
  * A coda_value is a node's index plus one. The first mistake poisons the graph and every later call
  * is quiet, so that a formula needs no check between its calls.
  */
+#include "bind.h"
 #include "build.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- Shared by all builder calls ---- */
@@ -29,8 +31,13 @@ int build_index(graph *g, const char *what, coda_value v)
 
 coda_value build_node(graph *g, const char *what, struct node n, const coda_value *in, int nin)
 {
-    int index[64];
+    int few[PRIM_MAX_INPUTS];
     if (!build_ready(g, what)) return CODA_NONE;
+    int *index = nin <= ARRAY_SIZE(few) ? few : ARENA_NEW(&g->arena, int, nin);
+    if (!index) {
+        graph_poison(g, CODA_E_MEMORY, "%s: out of memory for %d operands", what, nin);
+        return CODA_NONE;
+    }
     for (int i = 0; i < nin; i++) {
         index[i] = build_index(g, what, in[i]);
         if (index[i] < -1) return CODA_NONE;
@@ -39,19 +46,6 @@ coda_value build_node(graph *g, const char *what, struct node n, const coda_valu
     n.nin = nin;
     n.origin = -1;
     return build_value(graph_append(g, &n));
-}
-
-/* The size of every version of a struct is a multiple of size_t, so that no pointer is cut in two. */
-coda_status build_options(const char *what, void *own, size_t size, const void *given)
-{
-    size_t theirs;
-    if (!given) return CODA_OK;
-    memcpy(&theirs, given, sizeof theirs);
-    if (theirs <= sizeof theirs || theirs > size || theirs % sizeof theirs)
-        return fail(CODA_E_INVALID, "%s: the struct's size field is %zu; its INIT macro sets %zu", what,
-                    theirs, size);
-    memcpy(own, given, theirs);
-    return CODA_OK;
 }
 
 /* ---- Life ---- */
@@ -67,9 +61,10 @@ CODA_API coda_status coda_graph_status(const coda_graph *g)
 
 CODA_API coda_status coda_define_map(coda_graph *g, const coda_map_def *def)
 {
-    coda_map_def own = CODA_MAP_DEF_INIT;
+    coda_map_def own;
     if (!g || !def) return fail(CODA_E_INVALID, "define_map: %s is NULL", g ? "def" : "the graph");
-    coda_status s = build_options("define_map", &own, sizeof own, def);
+    coda_status s = SIZED_READ("define_map", coda_map_def, &own, def);
+    if (own.inputs == 0) own.inputs = 1;
     if (s == CODA_OK) return graph_define_map(g, &own);
     graph_poison(g, s, "%s", coda_error());
     return s;
@@ -120,6 +115,16 @@ CODA_API coda_value coda_weight_strided(coda_graph *g, const char *name, coda_dt
     return leaf(g, OP_WEIGHT, name, t, rank, dims, strides, false);
 }
 
+CODA_API coda_value coda_constant(coda_graph *g, coda_dtype t, double value)
+{
+    if (!build_ready(g, "constant")) return CODA_NONE;
+    if (t == CODA_I32 && value != (double)(float)value) { /* what rounds is no integer below 2^24 */
+        graph_poison(g, CODA_E_INVALID, "constant: %.17g is no i32 below 2^24", value);
+        return CODA_NONE;
+    }
+    return build_value(graph_constant(g, t, (float)value));
+}
+
 static void output(graph *g, const char *name, coda_value v, const int64_t *strides)
 {
     if (!build_ready(g, "output")) return;
@@ -150,20 +155,14 @@ CODA_API int coda_value_shape(const coda_graph *g, coda_value v, int64_t *dims, 
     return type->rank;
 }
 
-static int count_leaves(const graph *g)
-{
-    int leaves = 0;
-    for (int i = 0; i < g->nodes; i++) leaves += op_is_leaf(g->node[i].op);
-    return leaves;
-}
-
-CODA_API int coda_graph_args(const coda_graph *g) { return g ? count_leaves(g) + g->outputs : 0; }
+CODA_API int coda_graph_args(const coda_graph *g) { return g ? g->leaves + g->outputs : 0; }
 
 static void describe(coda_arg_info *out, const char *name, coda_arg_kind kind, const struct type *t,
                      const int64_t *stride)
 {
     int64_t last = 0; /* offset of the last element */
-    *out = (coda_arg_info){.name = name, .kind = kind, .dtype = t->dtype, .rank = t->rank};
+    *out = (coda_arg_info){
+        .size = sizeof *out, .name = name, .kind = kind, .dtype = t->dtype, .rank = t->rank};
     for (int i = 0; i < t->rank; i++) {
         out->dims[i] = t->dim[i];
         out->strides[i] = stride[i];
@@ -184,36 +183,51 @@ static void describe_output(coda_arg_info *out, const graph *g, const struct out
 
 CODA_API coda_status coda_graph_arg(const coda_graph *g, int index, coda_arg_info *out)
 {
+    coda_arg_info own;
     if (!g || !out) return fail(CODA_E_INVALID, "graph_arg: %s is NULL", g ? "out" : "the graph");
-    int leaves = count_leaves(g), leaf_index = index;
+    if (SIZED_CHECK("graph_arg", coda_arg_info, out)) return CODA_E_INVALID;
+    int leaves = g->leaves;
     if (index < 0 || index >= leaves + g->outputs)
         return fail(CODA_E_INVALID, "graph_arg: index is %d of %d", index, leaves + g->outputs);
-    if (index >= leaves) {
-        describe_output(out, g, &g->output[index - leaves]);
-        return CODA_OK;
-    }
-    const struct node *n = g->node;
-    while (!op_is_leaf(n->op) || leaf_index-- > 0) n++;
-    describe_leaf(out, n);
+    if (index < leaves) describe_leaf(&own, &g->node[g->leaf[index]]);
+    else describe_output(&own, g, &g->output[index - leaves]);
+    SIZED_WRITE(coda_arg_info, out, &own);
     return CODA_OK;
 }
 
 /* ---- Evaluate ---- */
 
-/* A pointer may be NULL only where there is nothing to read or write. */
-static coda_status check_pointer(void *const *args, int index, const char *name, const struct type *t)
+/* Leaves are read by their strides; outputs are dense doubles. */
+static void places_of(const graph *g, struct place *place)
 {
-    if ((args && args[index]) || type_elements(t) == 0) return CODA_OK;
-    return fail(CODA_E_INVALID, "evaluate: args[%d] (%s) is NULL", index, name);
+    int n = 0;
+    for (int i = 0; i < g->nodes; i++) {
+        const struct node *l = &g->node[i];
+        if (!op_is_leaf(l->op)) continue;
+        int size = dtype_size(l->type.dtype);
+        place[n] = place_of(l->name, l->op == OP_INPUT ? CODA_ARG_INPUT : CODA_ARG_WEIGHT, size, l->type.rank,
+                            l->type.dim, l->stride);
+        place[n++].align = size;
+    }
+    for (int i = 0; i < g->outputs; i++) {
+        int64_t elements = type_elements(&g->node[g->output[i].value].type);
+        place[n++] = (struct place){.name = g->output[i].name,
+                                    .kind = CODA_ARG_OUTPUT,
+                                    .align = sizeof(double),
+                                    .at = lattice_bytes(MIN(elements, INT64_MAX / 32) * 8)};
+    }
 }
 
 CODA_API coda_status coda_evaluate(const coda_graph *g, void *const *args)
 {
     coda_status s = coda_graph_status(g);
-    int index = 0;
-    for (int i = 0; s == CODA_OK && i < g->nodes; i++)
-        if (op_is_leaf(g->node[i].op)) s = check_pointer(args, index++, g->node[i].name, &g->node[i].type);
-    for (int i = 0; s == CODA_OK && i < g->outputs; i++)
-        s = check_pointer(args, index++, g->output[i].name, &g->node[g->output[i].value].type);
+    if (s != CODA_OK) return s;
+    struct arguments b = {.call = "evaluate", .places = coda_graph_args(g), .args = args};
+    struct place *place = calloc((size_t)b.places + 1, sizeof *place);
+    if (!place) return fail(CODA_E_MEMORY, "evaluate: out of memory for %d arguments", b.places);
+    places_of(g, place);
+    b.place = place;
+    s = arguments_check(&b);
+    free(place);
     return s == CODA_OK ? graph_evaluate(g, args) : s;
 }

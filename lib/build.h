@@ -3,6 +3,7 @@
 #define BUILD_H
 
 #include "graph.h"
+#include "sized.h"
 
 #define OPERANDS(...) \
     (coda_value[]){__VA_ARGS__}, (int)(sizeof((coda_value[]){__VA_ARGS__}) / sizeof(coda_value))
@@ -14,7 +15,5 @@ int build_index(graph *g, const char *what, coda_value v);
 /* Appends `n` with these operands, as a new origin. */
 coda_value build_node(graph *g, const char *what, struct node n, const coda_value *in, int nin);
 coda_value build_value(int index);
-/* Copies a sized struct over `own`, which holds the defaults; an older caller's may be shorter. */
-coda_status build_options(const char *what, void *own, size_t size, const void *given);
 
 #endif

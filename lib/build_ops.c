@@ -3,12 +3,13 @@
  *
  * Shapes are shape.c's business. A call that is several nodes gives them one origin:
  *     swiglu(x)   = swiglu(gate, up) of two slices of x
- *     row_mean(x) = scale(sum(x), 1 / N)
+ *     row_mean(x) = sum(x / N), where the division comes in two parts: the power of 2 first
  *     bias(x, b)  = add(x, b), b a vector
  */
 #include "build.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 /* ---- Matrix products ---- */
@@ -173,64 +174,109 @@ CODA_API coda_value coda_softmax(coda_graph *g, coda_value x)
 
 /* ---- Row statistics ---- */
 
-static coda_value reduce(graph *g, const char *name, coda_value x)
+CODA_API coda_value coda_reduce(coda_graph *g, const char *name, coda_value x, coda_value key)
 {
-    if (!build_ready(g, name)) return CODA_NONE;
-    return build_node(g, name, (struct node){.op = OP_REDUCE, .prim = graph_find_prim(g, name)},
-                      OPERANDS(x));
+    if (!build_ready(g, "reduce")) return CODA_NONE;
+    const struct prim *prim = name ? graph_find_prim(g, name) : NULL;
+    if (!prim || prim->kind != PRIM_REDUCE) {
+        graph_poison(g, CODA_E_INVALID, "reduce: no reduction is called `%.64s`", name ? name : "(NULL)");
+        return CODA_NONE;
+    }
+    return build_node(g, name, (struct node){.op = OP_REDUCE, .prim = prim}, (coda_value[]){x, key},
+                      key.id || prim->inputs > 1 ? 2 : 1);
 }
 
-CODA_API coda_value coda_row_sum(coda_graph *g, coda_value x) { return reduce(g, "sum", x); }
-CODA_API coda_value coda_row_max(coda_graph *g, coda_value x) { return reduce(g, "max", x); }
-CODA_API coda_value coda_log_sum_exp(coda_graph *g, coda_value x) { return reduce(g, "log_sum_exp", x); }
+#define STATISTIC(name, reduction) \
+    CODA_API coda_value coda_##name(coda_graph *g, coda_value x) \
+    { \
+        return coda_reduce(g, reduction, x, CODA_NONE); \
+    }
 
+STATISTIC(row_sum, "sum")
+STATISTIC(row_max, "max")
+STATISTIC(log_sum_exp, "log_sum_exp")
+
+/* One more node of the operation that x ends. */
+static coda_value then(graph *g, const char *prim, coda_value x, float alpha)
+{
+    int in = (int)x.id - 1;
+    if (in < 0) return CODA_NONE;
+    struct node n = {.op = OP_REDUCE, .prim = graph_find_prim(g, prim), .nin = 1, .in = &in};
+    if (n.prim->kind == PRIM_MAP) n.op = OP_MAP;
+    n.attr.f[0] = alpha;
+    n.origin = g->node[in].origin;
+    return build_value(graph_append(g, &n));
+}
+
+/* The sum of 2^-k x, times 2^k / N: the sum of x itself may overflow where the mean does not. In f32: a
+ * 16-bit 2^-k x could become 0. */
 CODA_API coda_value coda_row_mean(coda_graph *g, coda_value x)
 {
-    coda_value sum = reduce(g, "sum", x);
-    if (!sum.id) return CODA_NONE;
-    int from = (int)sum.id - 1;
-    struct node n = {.op = OP_MAP, .prim = graph_find_prim(g, "scale"), .nin = 1, .in = &from};
-    n.attr.f[0] = (float)(1.0 / (double)type_columns(&g->node[x.id - 1].type));
-    n.origin = g->node[from].origin;
-    return build_value(graph_append(g, &n));
+    const struct type *t = type_of(g, x);
+    int k = 0;
+    if (!t || t->rank < 1 || !dtype_is_float(t->dtype)) return coda_row_sum(g, x); /* says why not */
+    int64_t columns = type_columns(t);
+    while ((int64_t)1 << k < columns) k++;
+    float part = ldexpf(1, -k), rest = (float)(ldexp(1, k) / (double)columns);
+    if (t->dtype == CODA_F32) x = map(g, "scale", OPERANDS(x), &part);
+    else x = then(g, "scale", coda_cast(g, x, CODA_F32), part);
+    return then(g, "scale", then(g, "sum", x, 0), rest);
 }
 
 /* ---- Rotary embedding, attention, loss ---- */
 
-/* Options over their defaults; false with the graph poisoned if their size is wrong. */
-static bool read_options(graph *g, const char *what, void *own, size_t size, const void *given)
+/* False with the graph poisoned if the options are not what this version knows. */
+static bool read_options(graph *g, const char *what, const struct sized *s, void *own, const void *given)
 {
     if (!build_ready(g, what)) return false;
-    coda_status s = build_options(what, own, size, given);
-    if (s != CODA_OK) graph_poison(g, s, "%s", coda_error());
-    return s == CODA_OK;
+    coda_status status = sized_read(what, s, own, given);
+    if (status != CODA_OK) graph_poison(g, status, "%s", coda_error());
+    return status == CODA_OK;
 }
+#define READ_OPTIONS(g, what, type, own, given) read_options(g, what, &sized[SIZED_##type], own, given)
 
 CODA_API coda_value coda_rope(coda_graph *g, coda_value x, coda_value positions,
                               const coda_rope_options *opt)
 {
-    coda_rope_options o = CODA_ROPE_OPTIONS_INIT;
-    if (!read_options(g, "rope", &o, sizeof o, opt)) return CODA_NONE;
-    struct node n = {.op = OP_ROPE, .attr = {{o.base}, {o.head_dim, o.rotary, o.heads, o.style}}};
+    coda_rope_options o;
+    if (!READ_OPTIONS(g, "rope", coda_rope_options, &o, opt)) return CODA_NONE;
+    if (o.style != CODA_ROPE_HALF && o.style != CODA_ROPE_INTERLEAVED) {
+        graph_poison(g, CODA_E_INVALID, "rope: style is %d; must be 0..1", (int)o.style);
+        return CODA_NONE;
+    }
+    bool half = o.style == CODA_ROPE_HALF;
+    struct node n = {.op = OP_ROPE, .attr = {{o.base}, {o.head_dim, o.rotary, o.heads, half}}};
     return build_node(g, "rope", n, OPERANDS(x, positions));
 }
 
 CODA_API coda_value coda_attention(coda_graph *g, coda_value q, coda_value k, coda_value v,
                                    coda_value lengths, const coda_attention_options *opt)
 {
-    coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
-    if (!read_options(g, "attention", &o, sizeof o, opt)) return CODA_NONE;
+    coda_attention_options o;
+    if (!READ_OPTIONS(g, "attention", coda_attention_options, &o, opt)) return CODA_NONE;
     struct node n = {.op = OP_ATTENTION,
-                     .attr = {{o.scale}, {o.heads, o.kv_heads, o.window, o.causal != 0}}};
+                     .attr = {{o.scale}, {o.heads, o.kv_heads, o.window, o.causal != 0, o.align}}};
     return build_node(g, "attention", n, OPERANDS(q, k, v, lengths));
 }
+
+enum { DEFAULT_IGNORED = -100 };
+static const enum loss loss[] = {
+    [CODA_REDUCE_MEAN] = LOSS_MEAN, [CODA_REDUCE_NONE] = LOSS_ROWS, [CODA_REDUCE_SUM] = LOSS_SUM};
 
 CODA_API coda_value coda_cross_entropy(coda_graph *g, coda_value logits, coda_value targets,
                                        const coda_cross_entropy_options *opt)
 {
-    coda_cross_entropy_options o = CODA_CROSS_ENTROPY_OPTIONS_INIT;
-    if (!read_options(g, "cross_entropy", &o, sizeof o, opt)) return CODA_NONE;
-    struct node n = {.op = OP_CROSS_ENTROPY, .attr.i = {o.ignore_index, o.reduction}};
+    coda_cross_entropy_options o;
+    if (!READ_OPTIONS(g, "cross_entropy", coda_cross_entropy_options, &o, opt)) return CODA_NONE;
+    if ((int)o.reduction < 0 || o.reduction > CODA_REDUCE_SUM)
+        graph_poison(g, CODA_E_INVALID, "cross_entropy: reduction is %d; must be 0..%d", (int)o.reduction,
+                     CODA_REDUCE_SUM);
+    if (o.ignore_zero && o.ignore_index)
+        graph_poison(g, CODA_E_INVALID, "cross_entropy: ignore_zero is set, but ignore_index is %d",
+                     (int)o.ignore_index);
+    if (!build_ready(g, "cross_entropy")) return CODA_NONE;
+    int ignored = o.ignore_zero || o.ignore_index ? o.ignore_index : DEFAULT_IGNORED;
+    struct node n = {.op = OP_CROSS_ENTROPY, .attr.i = {ignored, loss[o.reduction]}};
     return build_node(g, "cross_entropy", n, OPERANDS(logits, targets));
 }
 
@@ -256,9 +302,8 @@ CODA_API coda_value coda_slice(coda_graph *g, coda_value x, int axis, int64_t st
 CODA_API coda_value coda_concat(coda_graph *g, int axis, const coda_value *in, int n)
 {
     if (!build_ready(g, "concat")) return CODA_NONE;
-    int most = op_info[OP_CONCAT].most;
-    if (!in || n < 1 || n > most) {
-        graph_poison(g, CODA_E_INVALID, "concat: in is NULL, or n = %d is not 1..%d", n, most);
+    if (!in || n < 1) {
+        graph_poison(g, CODA_E_INVALID, "concat: in is NULL, or n = %d is not positive", n);
         return CODA_NONE;
     }
     return build_node(g, "concat", (struct node){.op = OP_CONCAT, .attr.i = {axis}}, in, n);

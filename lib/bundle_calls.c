@@ -29,10 +29,16 @@ static void collect(struct jit_exported *kernel, struct jit_tuned *tuned, const 
     }
 }
 
-static coda_status export_plans(coda_cache *c, struct jit_export *e, const coda_export_options *opt,
-                                coda_bundle_report *out)
+static coda_status export_all(coda_cache *c, const struct jit_export *e, coda_bundle_report *done)
 {
     char err[JIT_ERROR_SIZE];
+    coda_status status = jit_export(c, e, done, err);
+    return status ? fail(status, "%s", err) : CODA_OK;
+}
+
+static coda_status export_plans(coda_cache *c, struct jit_export *e, const coda_export_options *opt,
+                                coda_bundle_report *done)
+{
     coda_status status = count(e, opt);
     if (status) return status;
     struct jit_exported *kernel = calloc((size_t)e->kernels + 1, sizeof *kernel);
@@ -42,7 +48,7 @@ static coda_status export_plans(coda_cache *c, struct jit_export *e, const coda_
         collect(kernel, tuned, opt);
         e->kernel = kernel;
         e->tuned = tuned;
-        if ((status = jit_export(c, e, out, err))) fail(status, "%s", err);
+        status = export_all(c, e, done);
     }
     free(kernel);
     free(tuned);
@@ -59,29 +65,33 @@ static bool is_identifier(const char *s)
 CODA_API coda_status coda_cache_export(coda_cache *c, const char *path, const coda_export_options *opt,
                                        coda_bundle_report *out)
 {
-    coda_export_options own = CODA_EXPORT_OPTIONS_INIT;
-    coda_bundle_report ignored;
-    char err[JIT_ERROR_SIZE];
+    coda_export_options own;
+    coda_bundle_report done;
     if (!path || !*path) return fail(CODA_E_INVALID, "cache_export: there is no path");
-    coda_status status = build_options("cache_export", &own, sizeof own, opt);
+    coda_status status = SIZED_CHECK("cache_export", coda_bundle_report, out);
+    if (!status) status = SIZED_READ("cache_export", coda_export_options, &own, opt);
     if (status) return status;
     if (own.plan_count < 0 || (own.plan_count && !own.plans))
         return fail(CODA_E_INVALID, "cache_export: %d plans at NULL", own.plan_count);
     if (own.array && !is_identifier(own.array))
         return fail(CODA_E_INVALID, "cache_export: \"%s\" is no name in C", own.array);
     struct jit_export e = {.path = path, .keys = own.keys, .arch = own.arch, .array = own.array};
-    if (own.plans) return export_plans(c, &e, &own, out ? out : &ignored);
-    status = jit_export(c, &e, out ? out : &ignored, err);
-    return status ? fail(status, "%s", err) : CODA_OK;
+    status = own.plans ? export_plans(c, &e, &own, &done) : export_all(c, &e, &done);
+    if (!status) SIZED_WRITE(coda_bundle_report, out, &done);
+    return status;
 }
 
 CODA_API coda_status coda_cache_import(coda_cache *c, const char *path, coda_bundle_report *out)
 {
-    coda_bundle_report ignored;
+    coda_bundle_report done;
     char err[JIT_ERROR_SIZE];
     if (!path) return fail(CODA_E_INVALID, "cache_import: path is NULL");
-    coda_status status = jit_import(c, path, out ? out : &ignored, err);
-    return status ? fail(status, "%s", err) : CODA_OK;
+    coda_status status = SIZED_CHECK("cache_import", coda_bundle_report, out);
+    if (status) return status;
+    status = jit_import(c, path, &done, err);
+    if (status) return fail(status, "%s", err);
+    SIZED_WRITE(coda_bundle_report, out, &done);
+    return CODA_OK;
 }
 
 CODA_API coda_status coda_bundle_list(const char *path,

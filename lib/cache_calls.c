@@ -4,13 +4,13 @@
 
 CODA_API coda_status coda_cache_open(coda_cache **out, const coda_cache_options *opt)
 {
-    coda_cache_options own = CODA_CACHE_OPTIONS_INIT;
-    coda_cache_store store = CODA_CACHE_STORE_INIT;
+    coda_cache_options own;
+    coda_cache_store store;
     char err[JIT_ERROR_SIZE];
     if (!out) return fail(CODA_E_INVALID, "cache_open: out is NULL");
     *out = NULL;
-    coda_status status = build_options("cache_open", &own, sizeof own, opt);
-    if (!status && own.store) status = build_options("cache_open: store", &store, sizeof store, own.store);
+    coda_status status = SIZED_READ("cache_open", coda_cache_options, &own, opt);
+    if (!status && own.store) status = SIZED_READ("cache_open", coda_cache_store, &store, own.store);
     if (status) return status;
     if (own.flags > 31) return fail(CODA_E_INVALID, "cache_open: flags 0x%x has unknown bits", own.flags);
     if (own.compile_ms < 0) return fail(CODA_E_INVALID, "cache_open: compile_ms is %d", own.compile_ms);
@@ -28,10 +28,14 @@ CODA_API void coda_cache_seal(coda_cache *c, int sealed) { jit_cache_seal(c, sea
 
 CODA_API coda_status coda_cache_stats_get(coda_cache *c, coda_cache_stats *out)
 {
+    coda_cache_stats own;
     char err[JIT_ERROR_SIZE];
     if (!out) return fail(CODA_E_INVALID, "cache_stats_get: out is NULL");
-    coda_status status = jit_cache_stats(c, out, err);
-    return status ? fail(status, "%s", err) : CODA_OK;
+    if (SIZED_CHECK("cache_stats_get", coda_cache_stats, out)) return CODA_E_INVALID;
+    coda_status status = jit_cache_stats(c, &own, err);
+    if (status) return fail(status, "%s", err);
+    SIZED_WRITE(coda_cache_stats, out, &own);
+    return CODA_OK;
 }
 
 CODA_API int64_t coda_cache_stats_print(coda_cache *c, char *buf, size_t size)
@@ -54,12 +58,16 @@ CODA_API coda_status coda_cache_list(coda_cache *c, int (*visit)(void *context, 
 CODA_API coda_status coda_cache_prune(coda_cache *c, const coda_cache_prune_options *opt,
                                       coda_cache_pruned *out)
 {
-    coda_cache_prune_options own = CODA_CACHE_PRUNE_OPTIONS_INIT;
-    coda_cache_pruned ignored;
+    coda_cache_prune_options own;
+    coda_cache_pruned done;
     char err[JIT_ERROR_SIZE];
-    coda_status status = build_options("cache_prune", &own, sizeof own, opt);
-    if (!status && (status = jit_cache_prune(c, &own, out ? out : &ignored, err))) fail(status, "%s", err);
-    return status;
+    coda_status status = SIZED_CHECK("cache_prune", coda_cache_pruned, out);
+    if (!status) status = SIZED_READ("cache_prune", coda_cache_prune_options, &own, opt);
+    if (status) return status;
+    status = jit_cache_prune(c, &own, &done, err);
+    if (status) return fail(status, "%s", err);
+    SIZED_WRITE(coda_cache_pruned, out, &done);
+    return CODA_OK;
 }
 
 CODA_API coda_status coda_cache_add_bundle(coda_cache *c, const void *data, size_t size)

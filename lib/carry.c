@@ -8,6 +8,11 @@
  *     already (a leaf, an attention's result); otherwise its producer applies the stack for free;
  *   - with a gain left behind: if a GEMM writes that value, for then its epilogue writes the gained
  *     one beside it. A rows kernel would rather write the finished product, in one go.
+ *
+ * What moves past a matmul leaves something larger, or smaller, before it. In memory that is no value of f16
+ * that an unfused plan does not write: its range ends at 65504. Hence, without CODA_FAST_FP16, no gained,
+ * cast or centred value of f16 is written before its factor, and the product waits for its own in f32. bf16
+ * has the range of f32. A cast to fewer bits never goes before a shift, which may cancel all that they hold.
  */
 #include "rewrite.h"
 
@@ -19,12 +24,21 @@
 enum readers { READ_OTHERWISE, READ_BY_MATMULS, READ_BY_CONST_MATMULS };
 enum writer { IN_MEMORY, BY_ROWS, BY_GEMM };
 
+/* What moving a stack of layers leaves behind, and what lies under it. */
+struct rest {
+    int base;
+    bool gain, copy, shift;
+};
+
 struct fact {
     bool constant;
     int uses;
     enum readers readers;
+    bool f16;        /* a matmul reads it as f16, perhaps through layers                           */
     enum writer writer;
-    bool reached; /* scratch of depends() */
+    bool folds;      /* see carry_folds                                                            */
+    struct rest rest[2]; /* of the stack from here on, with a gain left behind above it or not      */
+    bool reached;    /* scratch of depends()                                                       */
 };
 
 /* ---- Layers ---- */
@@ -37,20 +51,24 @@ static bool same_dims(const struct type *a, const struct type *b)
 /* One value for all columns of a row. */
 static bool is_row_value(const struct type *f) { return type_columns(f) == 1; }
 
-/* One value for each column, the same for all rows. */
-static bool is_column_value(const struct type *f, const struct type *x)
+/* One value for each column, the same for all rows: by its rank, or as a weight. Of x with a single row, a
+ * tensor of its shape may be a row like x; it must not matter that there is one only, for plans of any number
+ * of rows share what is folded. */
+static bool is_column_value(const struct node *f, const struct type *x)
 {
-    return type_columns(f) == type_columns(x) && type_rows(f) == 1;
+    bool of_columns = f->type.rank < x->rank || f->op == OP_WEIGHT;
+    return of_columns && type_columns(&f->type) == type_columns(x) && type_rows(&f->type) == 1;
 }
 
 /* How `factor` varies over `base`: one of the two kinds, or none. */
 static struct layer binary_layer(const graph *g, int v, int base, int factor, enum layer_kind row,
                                  enum layer_kind column)
 {
-    const struct type *t = &g->node[base].type, *f = &g->node[factor].type;
+    const struct type *t = &g->node[base].type;
+    const struct node *f = &g->node[factor];
     enum layer_kind kind = LAYER_NONE;
     if (base != factor && type_equal(t, &g->node[v].type))
-        kind = is_row_value(f) ? row : is_column_value(f, t) ? column : LAYER_NONE;
+        kind = is_row_value(&f->type) ? row : is_column_value(f, t) ? column : LAYER_NONE;
     return (struct layer){kind, base, factor};
 }
 
@@ -137,6 +155,14 @@ static enum readers reading(const graph *g, const struct fact *f, int n, int j)
     return l.kind != LAYER_NONE && l.base == r->in[j] ? f[n].readers : READ_OTHERWISE;
 }
 
+static bool is_read_as_f16(const graph *g, const struct fact *f, int n, int j)
+{
+    const struct node *r = &g->node[n];
+    if (r->op == OP_MATMUL) return g->node[r->in[j]].type.dtype == CODA_F16;
+    struct layer l = layer_of(g, n);
+    return l.kind != LAYER_NONE && l.base == r->in[j] && f[n].f16;
+}
+
 static void find_readers(const graph *g, struct fact *f)
 {
     for (int v = 0; v < g->nodes; v++) f[v].readers = READ_BY_CONST_MATMULS;
@@ -152,11 +178,33 @@ static void find_readers(const graph *g, struct fact *f)
             enum readers r = reading(g, f, n, j);
             f[v].uses++;
             f[v].readers = MIN(f[v].readers, r);
+            f[v].f16 = f[v].f16 || is_read_as_f16(g, f, n, j);
         }
     }
 }
 
-static void find_facts(const graph *g, struct fact *f)
+static bool folds(const graph *g, const struct fact *f, int v, coda_fold fold)
+{
+    struct layer l = layer_of(g, v);
+    if (fold == CODA_FOLD_NONE || f[v].readers != READ_BY_CONST_MATMULS) return false;
+    if (l.kind == LAYER_ROW_SHIFT) return true;
+    return (l.kind == LAYER_COL_SCALE || l.kind == LAYER_COL_SHIFT) && f[l.factor].constant;
+}
+
+/* Down a stack of layers, as far as they can move; of each value once, so that deep stacks cost no more. */
+static struct rest find_rest(const graph *g, const struct fact *f, int v, bool gain)
+{
+    struct layer l = layer_of(g, v);
+    bool shift = l.kind == LAYER_ROW_SHIFT || l.kind == LAYER_COL_SHIFT;
+    bool stops = l.kind == LAYER_NONE || (shift && (!f[v].folds || gain));
+    if (f[v].readers == READ_OTHERWISE || stops) return (struct rest){.base = v, .gain = gain};
+    struct rest r = f[l.base].rest[gain || (l.kind == LAYER_COL_SCALE && !f[v].folds)];
+    r.copy = r.copy || l.kind == LAYER_CAST;
+    r.shift = r.shift || shift;
+    return r;
+}
+
+static void find_facts(const graph *g, struct fact *f, coda_fold fold)
 {
     for (int v = 0; v < g->nodes; v++) {
         const struct node *n = &g->node[v];
@@ -166,6 +214,10 @@ static void find_facts(const graph *g, struct fact *f)
         f[v].writer = writer_of(g, f, n);
     }
     find_readers(g, f);
+    for (int v = 0; v < g->nodes; v++) {
+        f[v].folds = folds(g, f, v, fold);
+        for (int gain = 0; gain < 2; gain++) f[v].rest[gain] = find_rest(g, f, v, gain);
+    }
 }
 
 graph *carry_walk(const graph *in, rewrite_rule *rule, const struct rewrite_options *opt,
@@ -176,7 +228,7 @@ graph *carry_walk(const graph *in, rewrite_rule *rule, const struct rewrite_opti
         fail(CODA_E_MEMORY, "rewrite: out of memory");
         return NULL;
     }
-    find_facts(in, facts);
+    find_facts(in, facts, opt->fold);
     graph *out = rewrite_walk(in, rule, opt, log, facts);
     free(facts);
     return out;
@@ -187,28 +239,56 @@ graph *carry_walk(const graph *in, rewrite_rule *rule, const struct rewrite_opti
 bool carry_folds(const struct walk *w, int v)
 {
     const struct fact *f = w->ctx;
-    struct layer l = layer_of(w->in, v);
-    if (w->opt->fold == CODA_FOLD_NONE || f[v].readers != READ_BY_CONST_MATMULS) return false;
-    if (l.kind == LAYER_ROW_SHIFT) return true;
-    return (l.kind == LAYER_COL_SCALE || l.kind == LAYER_COL_SHIFT) && f[l.factor].constant;
+    return f[v].folds;
+}
+
+/* The dtype that holds a value: of a float cast to f32, that before it. */
+static coda_dtype held_in(const graph *g, int v)
+{
+    coda_dtype t = g->node[v].type.dtype;
+    bool widened = layer_of(g, v).kind == LAYER_CAST && t == CODA_F32;
+    return widened ? g->node[g->node[v].in[0]].type.dtype : t;
+}
+
+/* May what is left behind be written as it is? */
+static bool keeps_range(const struct walk *w, int v, const struct rest *r)
+{
+    const struct fact *f = w->ctx;
+    coda_dtype from = held_in(w->in, r->base), to = w->in->node[v].type.dtype;
+    bool narrows = from != to && to != CODA_F32;
+    bool centred = layer_of(w->in, r->base).kind == LAYER_ROW_SHIFT;
+    if (narrows && r->shift) return false;
+    return !f[v].f16 || w->opt->fast_f16 || !(r->gain || narrows || centred);
 }
 
 bool carry_pays(const struct walk *w, int v)
 {
     const struct fact *f = w->ctx;
-    bool gain = false, copy = false; /* what stays behind: a gain, a cast */
     if (f[v].readers == READ_OTHERWISE) return false;
-    while (f[v].readers != READ_OTHERWISE) {
-        struct layer l = layer_of(w->in, v);
-        bool shift = l.kind == LAYER_ROW_SHIFT || l.kind == LAYER_COL_SHIFT, folds = carry_folds(w, v);
-        if (l.kind == LAYER_NONE || (shift && (!folds || gain))) break;
-        if (l.kind == LAYER_COL_SCALE && !folds) gain = true;
-        if (l.kind == LAYER_CAST) copy = true;
-        v = l.base;
-    }
-    if (f[v].uses == 1 && f[v].writer != IN_MEMORY) return false;
-    return (!gain && !copy) || f[v].writer == BY_GEMM;
+    struct rest r = f[v].rest[false];
+    if (!keeps_range(w, v, &r) || (f[r.base].uses == 1 && f[r.base].writer != IN_MEMORY)) return false;
+    return (!r.gain && !r.copy) || f[r.base].writer == BY_GEMM;
 }
+
+/* ---- Products ---- */
+
+int carry_product(struct walk *w, int v, int x, int weight, bool kn)
+{
+    const struct node *old = &w->in->node[v];
+    bool wide = old->attr.i[1] || (old->type.dtype == CODA_F16 && !w->opt->fast_f16);
+    struct node n = {
+        .op = OP_MATMUL, .nin = 2, .in = (int[]){x, weight}, .attr.i = {kn, wide}, .origin = -1};
+    return graph_append(w->out, &n);
+}
+
+static int cast(struct walk *w, int v, coda_dtype t)
+{
+    struct node n = {.op = OP_CAST, .nin = 1, .in = &v, .attr.i = {t}, .origin = -1};
+    if (v < 0 || w->out->node[v].type.dtype == t) return v;
+    return graph_append(w->out, &n);
+}
+
+int carry_result(struct walk *w, int v, int y) { return cast(w, y, w->in->node[v].type.dtype); }
 
 /* ---- Constants ---- */
 
@@ -229,15 +309,33 @@ int carry_transpose(struct walk *w, int weight)
     return graph_append(w->out, &n);
 }
 
+/* One value for each row of a weight, as the columns of its product have it: [N,1] as [N], or [..,1,N]. */
+static int for_columns(struct walk *w, int statistic)
+{
+    if (statistic < 0) return RULE_FAILED;
+    struct type t = w->out->node[statistic].type;
+    int64_t n = t.dim[t.rank - 2];
+    if (t.rank == 2) return graph_reshape(w->out, statistic, 1, &n);
+    t.dim[t.rank - 2] = 1;
+    t.dim[t.rank - 1] = n;
+    return graph_reshape(w->out, statistic, t.rank, t.dim);
+}
+
 int carry_weight_sum(struct walk *w, int weight, bool kn)
 {
     if (kn) weight = carry_transpose(w, weight);
-    int sum = graph_reduce(w->out, "sum", weight, -1);
-    if (sum < 0) return RULE_FAILED;
-    struct type t = w->out->node[sum].type;
-    int64_t n = t.dim[t.rank - 2];
-    if (t.rank == 2) return graph_reshape(w->out, sum, 1, &n);
-    t.dim[t.rank - 2] = 1;
-    t.dim[t.rank - 1] = n;
-    return graph_reshape(w->out, sum, t.rank, t.dim);
+    return for_columns(w, graph_reduce(w->out, "sum", weight, -1));
+}
+
+/* With s the mean square of W g over K: W g / sqrt(s), and sqrt(s) = s / sqrt(s). */
+int carry_level(struct walk *w, int weight, int vector, int *factor)
+{
+    coda_dtype t = w->out->node[weight].type.dtype;
+    float part = 1.0f / (float)MAX(type_columns(&w->out->node[weight].type), 1);
+    int gained = graph_map(w->out, "mul", cast(w, weight, CODA_F32), vector, NULL);
+    int squares = graph_reduce(w->out, "sum_sq", gained, -1);
+    int inverse = graph_map(w->out, "rsqrt_mean", squares, -1, (float[]){part, 1e-37f});
+    int root = graph_map(w->out, "mul", graph_map(w->out, "scale", squares, -1, &part), inverse, NULL);
+    *factor = for_columns(w, root);
+    return cast(w, graph_map(w->out, "mul", gained, inverse, NULL), t);
 }

@@ -1,7 +1,7 @@
 /*
  * carry_cast.c -- casts before a stack of factors and shifts instead of after it.
  *
- *     cast(x r)  ==>  cast(x) r       and so for x g, x - m, x + b
+ *     cast(x r)  ==>  cast(x) r       and so for x g, and where no bits are lost for x - m, x + b
  *
  * where the rest of the stack can then move past the matmul that reads it, so that x's producer
  * writes the cast copy. In: verified graph. Out: no such cast. Inexact: rounding moves.

@@ -29,8 +29,8 @@ static int carry(struct walk *w, int v)
     rewrite_note(w->log, "carry_col_shift", false, "%s: the bias %s moves past the matmul by %s",
                  rewrite_name(w->in, v).s, rewrite_name(w->in, l.factor).s,
                  rewrite_weight(w->in, n->in[1]).s);
-    int y = graph_matmul(w->out, w->map[l.base], weight, kn);
-    return graph_map(w->out, w->in->node[n->in[0]].prim->name, y, shift, NULL);
+    int y = carry_product(w, v, w->map[l.base], weight, kn);
+    return carry_result(w, v, graph_map(w->out, w->in->node[n->in[0]].prim->name, y, shift, NULL));
 }
 
 graph *carry_col_shift(const graph *in, const struct rewrite_options *opt, struct rewrite_log *log)

@@ -7,8 +7,7 @@
  * The matmul need not wait for r, which may be a statistic of all of x. carry_pays() decides: above
  * all, x times a gain is left behind only where a GEMM's epilogue can write it beside x. Without
  * folding, a norm with gain of a leaf or of an attention stays whole: one rows kernel.
- * In: verified graph. Out: no such matmul or product. Inexact: rounding moves; in fp16 x g without
- * its r may be larger than x r g by what the norm would have taken off.
+ * In: verified graph. Out: no such matmul or product. Inexact: rounding moves.
  */
 #include "rewrite.h"
 
@@ -34,7 +33,8 @@ static int carry(struct walk *w, int v)
     rewrite_note(w->log, "carry_row_scale", false, "%s: %s moves past the matmul by %s",
                  rewrite_name(w->in, v).s, rewrite_meaning(w->in, l.factor).s,
                  rewrite_weight(w->in, n->in[1]).s);
-    return layer_apply(w, n->in[0], graph_matmul(w->out, w->map[l.base], w->map[n->in[1]], n->attr.i[0]));
+    int y = carry_product(w, v, w->map[l.base], w->map[n->in[1]], n->attr.i[0]);
+    return carry_result(w, v, layer_apply(w, n->in[0], y));
 }
 
 graph *carry_row_scale(const graph *in, const struct rewrite_options *opt, struct rewrite_log *log)

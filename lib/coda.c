@@ -24,16 +24,14 @@ struct job { /* one call of coda_compile */
 
 static coda_status read_options(struct coda_compile_options *out, const coda_compile_options *opt)
 {
-    *out = (coda_compile_options)CODA_COMPILE_OPTIONS_INIT;
-    if (!opt) return CODA_OK;
-    coda_status status = build_options("compile", out, sizeof *out, opt);
+    coda_status status = SIZED_READ("compile", coda_compile_options, out, opt);
     if (status) return status;
     if ((int)out->device < 0 || out->device > CODA_DEVICE_NONE)
         return fail(CODA_E_INVALID, "compile: device %d is none of 0..%d", (int)out->device,
                     CODA_DEVICE_NONE);
     if ((int)out->fold < 0 || out->fold > CODA_FOLD_IN_PLACE)
         return fail(CODA_E_INVALID, "compile: fold %d is none of 0..%d", (int)out->fold, CODA_FOLD_IN_PLACE);
-    if (out->flags >= 2 * CODA_MAX_AUTOTUNE)
+    if (out->flags >= 2 * CODA_FAST_FP16)
         return fail(CODA_E_INVALID, "compile: flags 0x%x has unknown bits", out->flags);
     if (out->flags & CODA_MAX_AUTOTUNE) out->flags |= CODA_AUTOTUNE;
     if (out->flags & CODA_AUTOTUNE && out->device != CODA_DEVICE_GPU)
@@ -118,7 +116,9 @@ static coda_status plan_graph(struct job *j, struct plan *plan, const graph *g, 
                               struct rewrite_log *log)
 {
     bool wanted = fuse && !(j->opt.flags & CODA_NO_FUSION);
-    struct rewrite_options ro = {.fuse = wanted, .fold = wanted ? j->opt.fold : CODA_FOLD_NONE};
+    struct rewrite_options ro = {.fuse = wanted,
+                                 .fast_f16 = j->opt.flags & CODA_FAST_FP16,
+                                 .fold = wanted ? j->opt.fold : CODA_FOLD_NONE};
     struct plan_options po = {.fuse = wanted, .fold = ro.fold, .machine = j->machine};
     po.cublaslt = j->opt.flags & CODA_CUBLASLT && j->opt.device == CODA_DEVICE_GPU;
     graph *r = rewrite(g, &ro, log);
@@ -136,7 +136,7 @@ static void count(const struct plan *plan, int *launches, int64_t *bytes, double
         const struct program *q = &plan->program[i];
         if (q->prepare) continue;
         *launches += 1;
-        *bytes += program_bytes(q);
+        *bytes = add_counts(*bytes, program_bytes(q));
         *flops += program_flops(q);
     }
 }
@@ -192,11 +192,23 @@ static coda_status copy_args(struct coda_plan *p, const graph *g)
 {
     p->args = coda_graph_args(g);
     p->arg = ARENA_NEW(&p->arena, struct coda_arg_info, p->args);
-    for (int i = 0; p->arg && i < p->args; i++) {
-        coda_graph_arg(g, i, &p->arg[i]);
-        p->arg[i].name = arena_string(&p->arena, p->arg[i].name);
+    p->place = ARENA_NEW(&p->arena, struct place, p->args);
+    for (int i = 0; !p->arena.failed && i < p->args; i++) {
+        struct coda_arg_info *a = &p->arg[i];
+        coda_graph_arg(g, i, a);
+        a->name = arena_string(&p->arena, a->name);
+        p->place[i] = place_of(a->name, a->kind, dtype_size(a->dtype), a->rank, a->dims, a->strides);
     }
     return p->arena.failed ? fail(CODA_E_MEMORY, "out of memory for %d arguments", p->args) : CODA_OK;
+}
+
+/* Which weights hold something else once coda_prepare has run. */
+static void mark_folds(struct coda_plan *p)
+{
+    for (int i = 0; i < p->plan.buffers; i++) {
+        const struct buffer *b = &p->plan.buffer[i];
+        if (b->holds) p->place[b->arg].holds = b->holds;
+    }
 }
 
 static coda_status compile(struct job *j, const graph *g)
@@ -206,6 +218,7 @@ static coda_status compile(struct job *j, const graph *g)
     if (!status) status = copy_args(p, g);
     if (!status) status = make_plan(j, g);
     if (status) return status;
+    mark_folds(p);
     debug_stage(DEBUG_GRAPH, "graph.txt", p->text[CODA_TEXT_GRAPH]);
     debug_stage(DEBUG_PLAN, "plan.txt", p->text[CODA_TEXT_PLAN]);
     p->device = j->opt.device;

@@ -3,6 +3,7 @@
 #ifndef COMPILED_H
 #define COMPILED_H
 
+#include "bind.h"
 #include "jit.h"
 #include "plan.h"
 
@@ -39,6 +40,7 @@ struct coda_plan {
     int kernels;
     struct compiled_program *program; /* one for each of plan.program                              */
     struct coda_arg_info *arg;
+    struct place *place;       /* of each argument                                                 */
     int args;
     struct coda_plan_stats stats;
     int measured;              /* programs that this compilation tuned                             */
@@ -49,6 +51,7 @@ struct coda_plan {
 };
 
 /* kernels.c: emit, compile, load, in this order. */
+coda_status kernels_threads(int *out); /* that compile: $CODA_COMPILE_THREADS, or all cores          */
 coda_status kernels_emit(struct coda_plan *p, const struct machine *m);
 coda_status kernels_compile(struct coda_plan *p, const struct jit_options *opt);
 coda_status kernels_load(struct coda_plan *p, const struct jit_options *opt);

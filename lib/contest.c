@@ -90,6 +90,7 @@ static void cut(struct plan *p, int root, const struct plan *other)
     }
     p->programs = n;
     p->workspace = p->prepared = 0;
+    p->prepared_id = 0;
 }
 
 /* ---- Ways ---- */
@@ -210,10 +211,6 @@ static coda_status load_ways(struct contest *c)
         if (!w->status) w->status = kernels_load(w->plan, &c->tuner->jit);
         if (w->status && (i == 0 || w->status == CODA_E_MEMORY)) return w->status;
         if (w->status) drop(w);
-        if (w->status) continue;
-        w->plan->args = c->tensors.n;
-        w->plan->arg = ARENA_NEW(&w->plan->arena, struct coda_arg_info, c->tensors.n + 1);
-        if (!w->plan->arg) return fail(CODA_E_MEMORY, "out of memory for %d tensors", c->tensors.n);
     }
     return CODA_OK;
 }
@@ -351,11 +348,13 @@ static void report(struct contest *c, struct figures *out)
 
 static coda_status assemble(struct contest *c, struct figures *out)
 {
-    coda_status status = add_tiles(c);
+    int threads = 1;
+    coda_status status = kernels_threads(&threads);
+    if (!status) status = add_tiles(c);
     if (!status) status = add_cublaslt(c);
     if (c->tensors.n > MOST_TENSORS)
         snprintf(out->why, sizeof out->why, "%d tensors, more than %d", c->tensors.n, MOST_TENSORS);
-    else if (!status) parallel_for(c->ways, compile_way, c);
+    else if (!status) parallel_for_most(c->ways, threads, compile_way, c);
     return status;
 }
 

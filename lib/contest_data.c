@@ -51,7 +51,8 @@ static bool touch(struct binding *b, int buffer, struct tensor t)
         more[at = b->ts->n++] = t;
     }
     b->ts->tensor[at].bytes = MAX(b->ts->tensor[at].bytes, t.bytes);
-    *to = (struct buffer){.space = SPACE_ARG, .arg = at, .bytes = to->bytes, .value = to->value};
+    *to = (struct buffer){
+        .space = SPACE_ARG, .arg = at, .bytes = to->bytes, .value = to->value};
     return b->bound[buffer] = true;
 }
 

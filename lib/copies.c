@@ -5,24 +5,83 @@
  *
  * In: a rewritten graph. Out: every reshape is a view; operands of matmul and attention are matrices by
  * strides; every output and every part of a concat is a value that some kernel stores there.
+ *
+ * Where constants fold, coda_prepare computes them once, and keeps them in memory of their own. A part of
+ * a concat that is computed in each run, and an output, lie in memory that each run writes anew: there a
+ * run leaves a copy of the constant.
  */
 #include "view.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-int64_t concat_start(const graph *g, const struct node *concat, int i)
+/* A value that is stored in more places is copied to the others. */
+enum { MOST_STORES = 16 };
+
+struct copier {
+    const graph *in;
+    graph *out;
+    int *map;          /* in's values -> out's                                                     */
+    bool *folded;      /* of in's values: coda_prepare computes it                                 */
+    int *left;         /* of in's values that are folded: what each run leaves of it; 0: nothing   */
+    struct arena arena;
+    struct view *view; /* of out's values, as far as they are asked for                            */
+    int *stores;       /* of out's values: outputs and parts of concats that they are              */
+    int *spare;        /* the copy that takes what is too much; 0: none                            */
+    int known, capacity;
+};
+
+/* Makes room for facts about all values of `out`, and finds the views of the new ones. */
+static bool know(struct copier *c)
 {
-    int64_t start = 0;
-    for (int j = 0; j < i; j++) start += g->node[concat->in[j]].type.dim[concat->attr.i[0]];
-    return start;
+    if (c->capacity < c->out->nodes) {
+        int wider = MAX(64, 2 * c->out->nodes);
+        struct view *view = ARENA_NEW(&c->arena, struct view, wider);
+        int *stores = ARENA_NEW(&c->arena, int, wider), *spare = ARENA_NEW(&c->arena, int, wider);
+        if (c->arena.failed) return false;
+        for (int i = 0; i < c->known; i++)
+            view[i] = c->view[i], stores[i] = c->stores[i], spare[i] = c->spare[i];
+        c->view = view, c->stores = stores, c->spare = spare, c->capacity = wider;
+    }
+    for (; c->known < c->out->nodes; c->known++) view_extend(c->out, c->known, c->view);
+    return true;
 }
 
-static int copy(graph *g, int value)
+static int append_node(struct copier *c, const struct node *n)
+{
+    int value = graph_append(c->out, n);
+    return value >= 0 && know(c) ? value : -1;
+}
+
+static int copy(struct copier *c, int value)
 {
     struct node n = {.op = OP_CAST, .nin = 1, .in = &value, .origin = -1};
-    n.attr.i[0] = g->node[value].type.dtype;
-    return graph_append(g, &n);
+    if (value < 0) return -1;
+    n.attr.i[0] = c->out->node[value].type.dtype;
+    return append_node(c, &n);
+}
+
+/* What each run computes of a value of `in`, to leave it where it is to lie. */
+static int left_by_run(struct copier *c, int value)
+{
+    if (!c->folded[value]) return c->map[value];
+    if (!c->left[value]) c->left[value] = copy(c, c->map[value]);
+    return c->left[value];
+}
+
+/* The value, or a copy of it, that one more output or concat may name. */
+static int stored(struct copier *c, int value)
+{
+    if (value < 0) return -1;
+    if (c->stores[value] < MOST_STORES) {
+        c->stores[value]++;
+        return value;
+    }
+    int spare = c->spare[value];
+    if (!spare || c->stores[spare] == MOST_STORES) spare = copy(c, value);
+    if (spare < 0) return -1;
+    c->stores[spare]++;
+    return c->spare[value] = spare;
 }
 
 /* Can a GEMM store a value of type t by these strides? */
@@ -42,57 +101,51 @@ static bool is_stored(const graph *g, int value)
     return !op_is_leaf(op) && !op_is_view(op) && !is_whole(op);
 }
 
-static int part_of_concat(graph *g, const struct type *whole, int axis, int value)
+static int part_of_concat(struct copier *c, const struct type *whole, int value)
 {
     int64_t stride[CODA_MAX_RANK];
     dense_strides(whole, stride);
-    const struct type *t = &g->node[value].type;
-    return is_stored(g, value) && is_matrix(t, stride) && axis >= 0 ? value : copy(g, value);
+    bool good = value < 0 || (is_stored(c->out, value) && is_matrix(&c->out->node[value].type, stride));
+    return stored(c, good ? value : copy(c, value));
 }
 
-static bool columns_adjacent(const graph *g, int value)
+static bool columns_adjacent(const struct copier *c, int value)
 {
-    struct view v;
-    int last = g->node[value].type.rank - 1;
-    return view_of(g, value, &v) && (g->node[value].type.dim[last] <= 1 || v.stride[last] == 1);
+    const struct type *t = &c->out->node[value].type;
+    const struct view *v = &c->view[value];
+    return v->base >= 0 && (t->dim[t->rank - 1] <= 1 || v->stride[t->rank - 1] == 1);
 }
 
 /* Appends n (operands already renamed) with copies of the operands that need one. */
-static int append(graph *g, struct node *n)
+static int append(struct copier *c, struct node *n)
 {
     struct matmul_view mv;
-    struct view v;
-    if (n->op == OP_MATMUL && !view_matmul(g, n, &mv)) {
-        n->in[0] = copy(g, n->in[0]);
-        if (n->in[0] >= 0 && !view_matmul(g, n, &mv)) n->in[1] = copy(g, n->in[1]);
+    if (n->op == OP_MATMUL && !view_matmul(c->out, n, c->view, &mv)) {
+        n->in[0] = copy(c, n->in[0]);
+        if (n->in[0] >= 0 && !view_matmul(c->out, n, c->view, &mv)) n->in[1] = copy(c, n->in[1]);
     } else if (n->op == OP_ATTENTION) {
         for (int i = 0; i < 3; i++)
-            if (!columns_adjacent(g, n->in[i])) n->in[i] = copy(g, n->in[i]);
+            if (!columns_adjacent(c, n->in[i])) n->in[i] = copy(c, n->in[i]);
     } else if (n->op == OP_CONCAT) {
-        for (int i = 0; i < n->nin; i++)
-            n->in[i] = part_of_concat(g, &n->type, (int)n->attr.i[0], n->in[i]);
+        for (int i = 0; i < n->nin; i++) n->in[i] = part_of_concat(c, &n->type, n->in[i]);
     }
-    int value = graph_append(g, n);
-    if (value >= 0 && n->op == OP_RESHAPE && !view_of(g, value, &v)) {
-        n->in[0] = copy(g, n->in[0]);
-        value = n->in[0] < 0 ? -1 : graph_append(g, n);
+    int value = append_node(c, n);
+    if (value >= 0 && n->op == OP_RESHAPE && c->view[value].base < 0) {
+        n->in[0] = copy(c, n->in[0]);
+        value = n->in[0] < 0 ? -1 : append_node(c, n);
     }
     return value;
 }
 
-static bool copy_nodes(graph *out, const graph *in, int *map)
+static bool copy_nodes(struct copier *c)
 {
-    for (int i = 0; i < in->nodes; i++) {
-        struct node n = in->node[i];
-        int operand[64];
-        if (n.nin > ARRAY_SIZE(operand)) {
-            fail(CODA_E_UNSUPPORTED, "%s with %d operands; at most 64", op_info[n.op].text, n.nin);
-            return false;
-        }
-        for (int j = 0; j < n.nin; j++) operand[j] = n.in[j] < 0 ? -1 : map[n.in[j]];
-        n.in = operand;
-        map[i] = append(out, &n);
-        if (map[i] < 0) return false;
+    for (int i = 0; i < c->in->nodes; i++) {
+        struct node n = c->in->node[i];
+        n.in = graph_map_operands(c->out, &c->in->node[i], c->map);
+        for (int j = 0; n.in && j < n.nin && n.op == OP_CONCAT && !c->folded[i]; j++)
+            n.in[j] = left_by_run(c, c->in->node[i].in[j]);
+        c->map[i] = n.in ? append(c, &n) : -1;
+        if (c->map[i] < 0) return false;
     }
     return true;
 }
@@ -110,32 +163,55 @@ static int unshaped(const graph *g, int value, int64_t *stride)
 
 /* An output is written by the kernel that computes it: by a copy if there is none, or if it is not a
  * matrix in memory, or if it is not the one dense buffer of a concat or of attention. */
-static bool copy_outputs(graph *out, const graph *in, const int *map)
+static bool copy_outputs(struct copier *c)
 {
-    for (int i = 0; i < in->outputs; i++) {
-        const struct output *o = &in->output[i];
+    graph *out = c->out;
+    for (int i = 0; i < c->in->outputs; i++) {
+        const struct output *o = &c->in->output[i];
         int64_t dense[CODA_MAX_RANK], stride[CODA_MAX_RANK];
         memcpy(stride, o->stride, sizeof stride);
-        int value = unshaped(out, map[o->value], stride);
+        int value = left_by_run(c, o->value);
+        if (value < 0) return false;
+        value = unshaped(out, value, stride);
         const struct type *t = &out->node[value].type;
         dense_strides(t, dense);
-        bool whole = is_whole(out->node[value].op) && !memcmp(dense, stride, sizeof *dense * (size_t)t->rank);
-        for (int j = 0; j < i; j++) whole = whole && out->output[j].value != value;
-        if (!whole && !(is_stored(out, value) && is_matrix(t, stride))) value = copy(out, value);
+        bool whole = is_whole(out->node[value].op) && out->node[value].output < 0 &&
+                     !memcmp(dense, stride, sizeof *dense * (size_t)t->rank);
+        if (!whole && !(is_stored(out, value) && is_matrix(t, stride))) value = copy(c, value);
+        value = stored(c, value);
         if (value < 0 || graph_append_output(out, o->name, value, stride) < 0) return false;
     }
     return true;
 }
 
-graph *insert_copies(const graph *in)
+/* Which values coda_prepare computes: those that depend on weights alone. */
+static void find_folded(const graph *g, bool fold, bool *folded)
 {
-    graph *out = graph_like(in);
-    int *map = calloc((size_t)in->nodes + 1, sizeof *map);
-    bool ok = out && map && copy_nodes(out, in, map) && copy_outputs(out, in, map);
-    free(map);
-    if (ok) return out;
-    if (!out || !map) fail(CODA_E_MEMORY, "out of memory for %d nodes", in->nodes);
-    else if (out->status) fail(out->status, "%s", out->error);
-    graph_free(out);
+    for (int i = 0; i < g->nodes; i++) {
+        const struct node *n = &g->node[i];
+        folded[i] = fold && n->op != OP_INPUT;
+        for (int j = 0; j < n->nin; j++) folded[i] = folded[i] && (n->in[j] < 0 || folded[n->in[j]]);
+    }
+}
+
+graph *insert_copies(const graph *in, coda_fold fold)
+{
+    struct copier c = {.in = in,
+                       .out = graph_like(in),
+                       .map = calloc((size_t)in->nodes + 1, sizeof *c.map),
+                       .left = calloc((size_t)in->nodes + 1, sizeof *c.left),
+                       .folded = calloc((size_t)in->nodes + 1, sizeof *c.folded)};
+    bool memory = c.out && c.map && c.left && c.folded;
+    if (memory) find_folded(in, fold != CODA_FOLD_NONE, c.folded);
+    bool ok = memory && copy_nodes(&c) && copy_outputs(&c);
+    memory = memory && !c.arena.failed;
+    free(c.map);
+    free(c.left);
+    free(c.folded);
+    arena_free(&c.arena);
+    if (ok) return c.out;
+    if (!memory) fail(CODA_E_MEMORY, "out of memory for %d nodes", in->nodes);
+    else if (c.out->status) fail(c.out->status, "%s", c.out->error);
+    graph_free(c.out);
     return NULL;
 }

@@ -71,6 +71,15 @@ static coda_status check_references(const struct program *p)
     return CODA_OK;
 }
 
+/* Rows without columns have nothing to store but row values, however many rows there are. */
+static bool stores_nothing(const struct cpu *c)
+{
+    bool row_store = false;
+    for (int i = 0; i < c->p->steps; i++)
+        row_store = row_store || (c->p->step[i].kind == STEP_STORE && c->p->step[i].cls == CLASS_ROW);
+    return c->rows == 0 || (c->columns == 0 && !row_store);
+}
+
 static void measure(struct cpu *c)
 {
     const struct program *p = c->p;
@@ -87,6 +96,6 @@ coda_status cpu_run(const struct plan *plan, const struct program *p, void *cons
     if (status != CODA_OK) return status;
     if (p->kind == PROGRAM_ATTENTION) return cpu_attention(&c);
     measure(&c);
-    if (c.rows == 0) return CODA_OK;
+    if (stores_nothing(&c)) return CODA_OK;
     return p->kind == PROGRAM_GEMM ? cpu_gemm(&c) : run_rows(&c);
 }

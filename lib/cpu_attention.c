@@ -44,11 +44,11 @@ static int64_t length_of(const struct cpu *c, const struct attention_spec *s, in
 /* The keys that query i sees. */
 static struct range visible(const struct cpu *c, const struct attention_spec *s, int64_t batch, int64_t i)
 {
-    int64_t position = i + s->tk - s->tq;
-    struct range r = {0, length_of(c, s, batch)};
-    if (s->causal) r.end = MIN(r.end, position + 1);
-    if (s->window > 0) r.first = MAX(r.first, position - s->window + 1);
-    r.end = MAX(r.end, r.first);
+    int64_t keys = length_of(c, s, batch), position = i + attention_shift(s, keys);
+    struct range r = {0, keys};
+    if (s->causal) r.end = MAX(0, MIN(keys, position + 1));
+    if (s->align == CODA_ALIGN_LENGTH && position < 0) r.end = 0; /* no row of the sequence */
+    if (s->window > 0) r.first = MIN(MAX(0, position - s->window + 1), r.end);
     return r;
 }
 

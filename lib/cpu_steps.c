@@ -139,7 +139,8 @@ static void run_map(struct cpu_frame *f, const struct step *s, float *out)
 {
     struct operand_view v[PRIM_MAX_INPUTS];
     double in[PRIM_MAX_INPUTS] = {0}, param[PRIM_MAX_PARAMS];
-    for (int k = 0; k < s->nin; k++) v[k] = view(f, s->in[k]);
+    for (int k = 0; k < s->nin; k++)
+        v[k] = s->in[k] == IMMEDIATE ? (struct operand_view){&s->immediate[k], 0} : view(f, s->in[k]);
     for (int k = 0; k < PRIM_MAX_PARAMS; k++) param[k] = s->param[k];
     int64_t n = step_width(f->cpu, s);
     for (int64_t c = 0; c < n; c++) {

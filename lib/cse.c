@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_OPERANDS = 64 };
-
 /* Values of `out` by what they compute; open addressing, half empty at least. */
 struct table {
     int *slot; /* value + 1, or 0 */
@@ -49,9 +47,8 @@ static int *find(const struct table *t, const graph *out, const struct node *n)
 static int share(struct walk *w, int n)
 {
     struct node key = w->in->node[n];
-    int in[MOST_OPERANDS];
-    for (int i = 0; i < key.nin; i++) in[i] = key.in[i] < 0 ? -1 : w->map[key.in[i]];
-    key.in = in;
+    key.in = graph_map_operands(w->out, &w->in->node[n], w->map);
+    if (!key.in) return RULE_FAILED;
     int *slot = find(w->ctx, w->out, &key);
     if (*slot) {
         rewrite_note(w->log, "cse", true, "%s: its %s is computed once, for %s", rewrite_name(w->in, n).s,

@@ -21,6 +21,7 @@ static const char *map_rule(const struct program *q, const struct step *s)
 {
     const char *rule = "fuse_map";
     for (int i = 0; i < s->nin; i++) {
+        if (s->in[i] == IMMEDIATE) continue;
         const struct step *in = &q->step[s->in[i]];
         if (in->kind == STEP_LANE) return "fuse_gate";
         if (in->cls == CLASS_ROW) rule = "fuse_row_vector";
@@ -37,7 +38,8 @@ static void note_step(const struct plan *p, int program, const struct step *s, s
     name_of(p, q->b.value, w);
     name_of(p, s->value, v);
     snprintf(at, sizeof at, "in the epilogue of @%d, the matmul by %s", program, w);
-    bool rounding = s->kind == STEP_MAP && q->step[s->in[0]].value == s->value; /* to its own dtype */
+    bool reads = s->kind == STEP_MAP && s->in[0] != IMMEDIATE;
+    bool rounding = reads && q->step[s->in[0]].value == s->value; /* to its own dtype */
     if (s->kind == STEP_MAP && s->cls == CLASS_TILE && !rounding)
         rewrite_note(log, map_rule(q, s), true, "%s = %s is computed %s", v, s->prim->name, at);
     if (s->kind == STEP_ROPE) rewrite_note(log, "fuse_rope", true, "%s = rope is computed %s", v, at);

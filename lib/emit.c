@@ -11,6 +11,29 @@
 
 #define SYMBOL_SIZE 61
 
+static int place_of(const int *list, int n, int value)
+{
+    int i = 0;
+    while (i < n - 1 && list[i] != value) i++;
+    return i;
+}
+
+bool emit_begin(struct plan *plan, struct program *p)
+{
+    p->kernel = (struct kernel_spec){0};
+    p->kernel.map = ARENA_NEW(&plan->arena, struct map_spec, p->kind == PROGRAM_ROWS ? 1 : KERNEL_MAX_MAPS);
+    p->kernel.pointer = ARENA_NEW(&plan->arena, struct pointer_spec, p->ports + 8);
+    return !plan->arena.failed;
+}
+
+coda_status emit_fits(const struct program *p)
+{
+    const struct kernel_spec *k = &p->kernel;
+    if (k->pointers <= KERNEL_MAX_POINTERS) return CODA_OK;
+    return fail(CODA_E_UNSUPPORTED, "kernel %s takes %d pointers; at most %d", k->symbol, k->pointers,
+                KERNEL_MAX_POINTERS);
+}
+
 coda_status emit_program(struct plan *plan, struct program *p, const struct machine *m)
 {
     switch (p->kind) {
@@ -19,6 +42,26 @@ coda_status emit_program(struct plan *plan, struct program *p, const struct mach
     case PROGRAM_ATTENTION: return emit_attention(plan, p, m);
     }
     return fail(CODA_E_INVALID, "program kind %d has no emitter", (int)p->kind);
+}
+
+bool emit_like(struct plan *plan, struct program *p, const struct program *from, const int *theirs,
+               const struct identity *own)
+{
+    struct map_spec *map = ARENA_NEW(&plan->arena, struct map_spec, from->kernel.maps);
+    struct pointer_spec *pointer = ARENA_NEW(&plan->arena, struct pointer_spec, from->kernel.pointers);
+    if (!map || !pointer) return false;
+    p->kernel = from->kernel;
+    p->kernel.map = map;
+    p->kernel.pointer = pointer;
+    for (int i = 0; i < from->kernel.maps; i++) {
+        map[i] = from->kernel.map[i];
+        map[i].buffer = own->buffer[place_of(theirs, own->buffers, map[i].buffer)];
+    }
+    for (int i = 0; i < from->kernel.pointers; i++) {
+        pointer[i] = from->kernel.pointer[i];
+        pointer[i].buffer = own->buffer[place_of(theirs, own->buffers, pointer[i].buffer)];
+    }
+    return true;
 }
 
 struct word emit_word(const char *format, ...)
@@ -41,7 +84,6 @@ int emit_pointer(struct program *p, int buffer, int64_t bytes)
     struct kernel_spec *k = &p->kernel;
     for (int i = 0; i < k->pointers; i++)
         if (k->pointer[i].buffer == buffer && k->pointer[i].bytes == bytes) return i;
-    if (k->pointers == KERNEL_MAX_POINTERS) return -1;
     k->pointer[k->pointers].buffer = buffer;
     k->pointer[k->pointers].bytes = bytes;
     return k->pointers++;
@@ -102,6 +144,26 @@ static bool seen_before(const struct program *p, int i)
     return false;
 }
 
+static int lines_of(const struct text *t)
+{
+    int lines = 1;
+    for (const char *at = text_str(t); (at = strchr(at, '\n')); at++) lines++;
+    return lines;
+}
+
+static bool is_user_map(const struct prim *q) { return !q->header && q->source; }
+
+const char *emit_map_prefix(const struct prim *q) { return is_user_map(q) ? "user_" : ""; }
+
+/* A map of the user: it may use math.cuh, and the compiler counts its lines from its own first. */
+static void emit_user_map(const struct prim *q, struct text *t)
+{
+    text_printf(t, "#include \"math.cuh\"\n\nnamespace coda::map {\nstruct %s%s {\n", emit_map_prefix(q),
+                q->name);
+    text_printf(t, "#line 1 \"map %s\"\n%s\n", q->name, q->source);
+    text_printf(t, "#line %d \"kernel\"\n};\n}\n", lines_of(t) + 1);
+}
+
 void emit_includes(const struct program *p, struct text *t)
 {
     text_append(t, "#include \"types.cuh\"\n");
@@ -116,7 +178,6 @@ void emit_includes(const struct program *p, struct text *t)
         }
     for (int i = 0; i < p->steps + p->ports; i++) {
         const struct prim *q = nth_prim(p, i);
-        if (q && !q->header && q->source && !seen_before(p, i))
-            text_printf(t, "\nnamespace coda::map {\nstruct %s {\n%s\n};\n}\n", q->name, q->source);
+        if (q && is_user_map(q) && !seen_before(p, i)) emit_user_map(q, t);
     }
 }

@@ -92,8 +92,10 @@ static void emit_head(const struct attention_spec *a, const char *header, struct
 
 static void emit_semantics(const struct attention_spec *a, struct text *t)
 {
-    /* A window of tk keys or more hides nothing. A scale of 0 would turn -inf into NaN. */
-    int64_t window = a->window < a->tk ? a->window : 0;
+    /* A window that reaches back to key 0 from the last query hides nothing. A scale of 0 would turn -inf
+     * into NaN. Without a mask there are no positions. */
+    bool start = a->align == CODA_ALIGN_START, masked = a->causal || a->window;
+    int64_t window = a->window < (start ? a->tq : a->tk) ? a->window : 0;
     double scale = a->scale == 0 ? FLT_MIN : (float)(a->scale * LOG2_E);
     constant(t, "i32", "tq", a->tq);
     constant(t, "i32", "tk", a->tk);
@@ -103,6 +105,8 @@ static void emit_semantics(const struct attention_spec *a, struct text *t)
     constant(t, "i32", "window", MAX(window, 0));
     constant(t, "bool", "causal", a->causal);
     constant(t, "bool", "lengths", a->lengths >= 0);
+    constant(t, "bool", "from_length", masked && a->align == CODA_ALIGN_LENGTH);
+    constant(t, "i32", "shift", start ? 0 : a->tk - a->tq);
     constant(t, "i64", "lengths_stride", a->lengths_stride);
     text_printf(t, "    static constexpr float scale_log2 = %af; // %g log2 e\n", scale, a->scale);
 }
@@ -246,6 +250,7 @@ static struct simt_tile simt_tile(const struct attention_spec *a, int64_t shared
 {
     int64_t chunks = CEIL_DIV(a->head_dim, 64);
     struct simt_tile t = {chunks <= 4 ? 4 : chunks <= 8 ? 2 : chunks <= 32 ? 1 : 0, 4};
+    if (!t.rows) return t;
     while (t.rows > 1 && 16 * (t.rows / 2) >= a->tq) t.rows /= 2;
     while (t.keys > 1 && simt_shared(a, t) > shared) t.keys /= 2;
     while (t.rows > 0 && simt_shared(a, t) > shared) t.rows /= 2;
@@ -318,7 +323,7 @@ static coda_status emit_simt(struct plan *plan, struct program *p, const struct 
 coda_status emit_attention(struct plan *plan, struct program *p, const struct machine *m)
 {
     const struct attention_spec *a = &p->attention;
-    p->kernel = (struct kernel_spec){0};
+    if (!emit_begin(plan, p)) return fail(CODA_E_MEMORY, "out of memory for a kernel");
     name_kernel(plan, p);
     if (is_empty(a)) {
         struct text t = {0};

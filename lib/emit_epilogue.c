@@ -85,9 +85,12 @@ static int count_slot(const struct program *p, enum step_kind kind)
 
 void printer_call(const struct printer *e, const struct step *s, int lane)
 {
-    text_printf(e->t, "map::%s::apply(", s->prim->name);
-    for (int i = 0; i < s->nin; i++)
-        text_printf(e->t, "%s%s", i ? ", " : "", printer_value(e, s->in[i], lane).s);
+    text_printf(e->t, "map::%s%s::apply(", emit_map_prefix(s->prim), s->prim->name);
+    for (int i = 0; i < s->nin; i++) {
+        bool number = s->in[i] == IMMEDIATE;
+        text_printf(e->t, "%s%s", i ? ", " : "",
+                    number ? float_word(s->immediate[i]).s : printer_value(e, s->in[i], lane).s);
+    }
     for (int i = 0; i < s->prim->params; i++) text_printf(e->t, ", %s", float_word(s->param[i]).s);
     text_append(e->t, ");");
 }

@@ -155,7 +155,7 @@ static void print_port(struct program *p, int i, struct text *t)
                 i);
 }
 
-static coda_status print_args(struct program *p, struct text *t)
+static void print_args(struct program *p, struct text *t)
 {
     int staged = count_staged(p);
     text_append(t, "\nstruct Args {\n");
@@ -167,14 +167,9 @@ static coda_status print_args(struct program *p, struct text *t)
         print_operand(p, &p->a, "a", t);
         print_operand(p, &p->b, "b", t);
     }
-    for (int i = 0; i < p->ports; i++) {
-        if (!has_pointer(p, i)) continue;
-        if (p->kernel.pointers == KERNEL_MAX_POINTERS)
-            return fail(CODA_E_UNSUPPORTED, "a GEMM touches more than %d tensors", KERNEL_MAX_POINTERS);
-        print_port(p, i, t);
-    }
+    for (int i = 0; i < p->ports; i++)
+        if (has_pointer(p, i)) print_port(p, i, t);
     text_append(t, "};\n");
-    return CODA_OK;
 }
 
 /* ---- Config and entry ---- */
@@ -345,37 +340,37 @@ static coda_status check(const struct program *p)
         return fail(CODA_E_UNSUPPORTED, "a GEMM of %lld times [%lld, %lld, %lld] exceeds 31-bit coordinates",
                     (wide)p->dim[0], (wide)p->dim[1], (wide)p->dim[2], (wide)p->k);
     for (int i = 0; i < p->ports; i++) {
-        int blocks = program_states(p);
+        int64_t blocks = program_states(p);
         if (p->port[i].kind == PORT_PARTIAL_STORE && p->port[i].blocks != blocks)
-            return fail(CODA_E_INVALID, "port %d has %d states for a row of %d tiles", i, p->port[i].blocks,
-                        blocks);
+            return fail(CODA_E_INVALID, "port %d has %d states for a row of %lld tiles", i, p->port[i].blocks,
+                        (wide)blocks);
     }
     return CODA_OK;
 }
 
-static coda_status print_kernel(struct program *p, struct text *t)
+static void print_kernel(struct program *p, struct text *t)
 {
     print_head(p, t);
     text_printf(t, "#include \"tile/%s.cuh\"\n", mainloop_name(p));
     emit_includes(p, t);
     text_append(t, "\nusing namespace coda;\n");
-    coda_status status = print_args(p, t);
+    print_args(p, t);
     print_config(p, t);
     if (p->tile.scattered) print_share(p, t);
     emit_epilogue(p, t);
     print_entry(p, t);
-    return status;
 }
 
 coda_status emit_gemm(struct plan *plan, struct program *p, const struct machine *m)
 {
     struct text t = {0};
-    p->kernel = (struct kernel_spec){0};
+    if (!emit_begin(plan, p)) return fail(CODA_E_MEMORY, "out of memory for a kernel");
     emit_symbol(plan, p, "coda_gemm");
     measure(p, m);
     add_maps(p);
     coda_status status = check(p);
-    if (!status) status = print_kernel(p, &t);
+    if (!status) print_kernel(p, &t);
+    if (!status) status = emit_fits(p);
     if (!status) p->kernel.text = arena_string(&plan->arena, text_str(&t));
     bool lost = t.failed || plan->arena.failed;
     text_free(&t);

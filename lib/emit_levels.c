@@ -28,6 +28,38 @@ static void print_gathered(const struct printer *e, int i, const struct port *po
         (wide)port->table_stride);
 }
 
+/* The first step that reads the same states; and whether another one does. */
+static int first_state(const struct program *p, int step)
+{
+    int i = 0;
+    while (i < step && !step_shares_state(p, &p->step[i], &p->step[step])) i++;
+    return i;
+}
+static bool shares_state(const struct program *p, int step)
+{
+    bool shares = first_state(p, step) < step;
+    for (int i = step + 1; i < p->steps; i++)
+        shares = shares || step_shares_state(p, &p->step[i], &p->step[step]);
+    return shares;
+}
+
+static void print_partial(const struct printer *e, int i)
+{
+    const struct step *s = &e->p->step[i];
+    const struct port *port = &e->p->port[s->port];
+    int first = first_state(e->p, i), team = program_row_team(e->p);
+    struct word row = printer_row(e->p, "batch", "m");
+    if (!shares_state(e->p, i)) {
+        text_printf(e->t, "        const float v%d = block::finish_partials<reduce::%s, %d, %d>(g.s%d, %s);",
+                    i, port->reduce->name, port->blocks, team, s->port, row.s);
+        return;
+    }
+    if (first == i)
+        text_printf(e->t, "        const auto f%d = block::merge_partials<reduce::%s, %d, %d>(g.s%d, %s);\n",
+                    i, port->reduce->name, port->blocks, team, s->port, row.s);
+    text_printf(e->t, "        const float v%d = reduce::%s::finish(f%d);", i, port->reduce->name, first);
+}
+
 static void print_level_step(const struct printer *e, int i)
 {
     const struct step *s = &e->p->step[i];
@@ -39,11 +71,7 @@ static void print_level_step(const struct printer *e, int i)
         else
             text_printf(e->t, "        const float v%d = coda::load(%s);", i, element(e, port, 'x').s);
         break;
-    case STEP_PARTIAL:
-        text_printf(e->t, "        const float v%d = block::finish_partials<reduce::%s, %d, %d>(g.s%d, %s);",
-                    i, port->reduce->name, port->blocks, program_row_team(e->p), s->port,
-                    printer_row(e->p, "batch", "m").s);
-        break;
+    case STEP_PARTIAL: print_partial(e, i); break;
     case STEP_MAP:
         text_printf(e->t, "        const float v%d = ", i);
         printer_call(e, s, 0);

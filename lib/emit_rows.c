@@ -7,15 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- Comment ---- */
-
-static void print_tensor(struct emitter *e, int value)
-{
-    if (e->plan->graph && value >= 0)
-        value_print(e->plan->graph, value, e->t);
-    else
-        text_append(e->t, "a tensor");
-}
+/* ---- Comment: tensors are named by their place among the arguments, so that equal programs have equal
+ * texts, and share a kernel, whatever the graph calls them ---- */
 
 static void print_step(struct emitter *e, int i)
 {
@@ -32,8 +25,9 @@ static void print_step(struct emitter *e, int i)
     }
     for (int k = 0; k < s->nin; k++)
         if (s->in[k] >= 0) text_printf(e->t, " v%d", s->in[k]);
+        else if (s->kind == STEP_MAP) text_printf(e->t, " %s", rows_float(s->immediate[k]).s);
     if (s->kind == STEP_STORE) text_append(e->t, " to ");
-    if (port) print_tensor(e, port->value);
+    if (port) text_printf(e->t, "a%d", e->argument[s->port]);
     text_append(e->t, "\n");
 }
 
@@ -62,18 +56,14 @@ static bool port_live(const struct emitter *e, int port)
 }
 
 /* Ports at one address share an argument. */
-static coda_status take_arguments(struct emitter *e)
+static void take_arguments(struct emitter *e)
 {
     for (int q = 0; q < e->p->ports; q++) {
         const struct port *port = &e->p->port[q];
         e->argument[q] = -1;
         if (!port_live(e, q)) continue;
         e->argument[q] = emit_pointer(e->p, port->buffer, port->offset * dtype_size(port->dtype));
-        if (e->argument[q] < 0)
-            return fail(CODA_E_UNSUPPORTED, "kernel %s needs more than %d pointers", e->p->kernel.symbol,
-                        KERNEL_MAX_POINTERS);
     }
-    return CODA_OK;
 }
 
 static void print_argument(struct emitter *e, int index)
@@ -85,9 +75,7 @@ static void print_argument(struct emitter *e, int index)
         port = &e->p->port[q];
         stored = stored || port->kind == PORT_STORE;
     }
-    text_printf(e->t, "    %s%s *a%d; // ", stored ? "" : "const ", emit_dtype(port->dtype), index);
-    print_tensor(e, port->value);
-    text_append(e->t, "\n");
+    text_printf(e->t, "    %s%s *a%d;\n", stored ? "" : "const ", emit_dtype(port->dtype), index);
 }
 
 static void print_arguments(struct emitter *e)
@@ -106,11 +94,26 @@ static bool has_rope(const struct emitter *e)
     return false;
 }
 
+enum {
+    MOST_FREQUENCIES = 4096, /* of a table in a text; beyond, they are computed                      */
+    MOST_ROTARY = 1 << 30    /* columns are ints                                                    */
+};
+
+bool rows_has_table(const struct rope_spec *r) { return r->rotary / 2 <= MOST_FREQUENCIES; }
+
+struct word rows_frequency(const struct emitter *e, const char *pair)
+{
+    const struct rope_spec *r = &e->p->rope;
+    double turns = 1 / 3.14159265358979323846, ratio = pow(r->base, -2.0 / (double)r->rotary);
+    if (rows_has_table(r)) return emit_word("frequency[%.60s]", pair);
+    return emit_word("rows::rope_frequency(%a, %a, %.60s)", turns, ratio, pair);
+}
+
 /* base^(-2i / rotary) / pi of each pair, as the sum of two floats. */
 static void print_frequencies(struct emitter *e)
 {
     const struct rope_spec *r = &e->p->rope;
-    if (!has_rope(e)) return;
+    if (!has_rope(e) || !rows_has_table(r)) return;
     text_printf(e->t, "\n__device__ const Pair frequency[%lld] = { // half turns for one position\n",
                 (wide)MAX(r->rotary / 2, 1));
     for (int64_t i = 0; i < r->rotary / 2; i++) {
@@ -163,6 +166,7 @@ static void print_states(struct emitter *e, int phase)
     for (int i = 0; i < e->p->steps; i++) {
         const struct step *s = &e->p->step[i];
         if (s->kind != STEP_REDUCE || !rows_sink(&e->w, e->p, i, phase)) continue;
+        if (rows_state(&e->w, e->p, i) != i) continue;
         rows_line(e, "reduce::%s::State s%d;", s->prim->name, i);
         rows_line(e, "reduce::%s::init(s%d);", s->prim->name, i);
     }
@@ -233,8 +237,8 @@ static bool is_empty(const struct emitter *e)
 
 static int64_t blocks(const struct emitter *e)
 {
-    int64_t most = e->w.team ? e->w.rows * e->w.team : e->w.rows * e->w.pieces;
-    return is_empty(e) ? 0 : MIN(CEIL_DIV(most, e->w.threads), 1 << 30);
+    int64_t most = e->w.team ? mul_counts(e->w.rows, e->w.team) : e->w.rows * e->w.pieces;
+    return is_empty(e) ? 0 : MIN(most / e->w.threads + (most % e->w.threads != 0), 1 << 30);
 }
 
 static void print_kernel(struct emitter *e, const struct machine *m)
@@ -259,6 +263,13 @@ static void print_kernel(struct emitter *e, const struct machine *m)
     text_append(e->t, "}\n");
 }
 
+static coda_status check_rope(const struct emitter *e)
+{
+    if (!has_rope(e) || e->p->rope.rotary <= MOST_ROTARY) return CODA_OK;
+    return fail(CODA_E_UNSUPPORTED, "rope: rotary is %lld; alone it turns %d columns of a head at most",
+                (wide)e->p->rope.rotary, MOST_ROTARY);
+}
+
 static coda_status prepare(struct emitter *e)
 {
     struct arena *arena = &e->plan->arena;
@@ -267,13 +278,16 @@ static coda_status prepare(struct emitter *e)
     e->argument = ARENA_NEW(arena, int, e->p->ports);
     if (arena->failed) return fail(CODA_E_MEMORY, "out of memory for a kernel of %d steps", e->p->steps);
     coda_status status = rows_walk(&e->w, arena, e->p);
-    return status ? status : take_arguments(e);
+    if (!status) status = check_rope(e);
+    if (!status) take_arguments(e);
+    return status ? status : emit_fits(e->p);
 }
 
 coda_status emit_rows(struct plan *plan, struct program *p, const struct machine *m)
 {
     struct text t = {0};
     struct emitter e = {.plan = plan, .p = p, .t = &t};
+    if (!emit_begin(plan, p)) return fail(CODA_E_MEMORY, "out of memory for a kernel");
     emit_symbol(plan, p, "coda_rows");
     coda_status status = prepare(&e);
     if (status) return status;

@@ -21,6 +21,9 @@ void rows_line(struct emitter *e, const char *format, ...) PRINTF(2, 3);
 void rows_open(struct emitter *e, const char *format, ...) PRINTF(2, 3);
 void rows_close(struct emitter *e);
 struct word rows_float(float x);
+/* The frequency of a pair: from the table that rows_has_table says is there, or computed. */
+struct word rows_frequency(const struct emitter *e, const char *pair);
+bool rows_has_table(const struct rope_spec *r);
 const char *rows_index_type(const struct emitter *e); /* of pieces of the domain                   */
 void rows_starts(struct emitter *e);                  /* where this row starts in each port        */
 void rows_partials(struct emitter *e);                /* states of the row, to be finished         */

@@ -239,10 +239,10 @@ static int64_t whole_tiles(const struct program *p)
     return CEIL_DIV(p->dim[2] - (int64_t)t->tail * t->tail_bn, tile_share(t));
 }
 
-int program_states(const struct program *p)
+int64_t program_states(const struct program *p)
 {
     if (tile_streams(&p->tile)) return p->tile.blocks;
-    return (int)whole_tiles(p) + p->tile.tail;
+    return whole_tiles(p) + p->tile.tail;
 }
 
 int64_t program_tile_column(const struct program *p, int64_t tile)

@@ -44,7 +44,7 @@ int tile_cluster_m(const struct tile *t); /* blocks that get one tile of B, ... 
 int tile_cluster_n(const struct tile *t); /* ... of A                                              */
 int tile_cluster(const struct tile *t);   /* blocks of a cluster with tiles of their own           */
 int64_t program_blocks(const struct program *p); /* blocks of all tiles, in whole clusters         */
-int program_states(const struct program *p); /* that a reduction leaves of each row                */
+int64_t program_states(const struct program *p); /* that a reduction leaves of each row                */
 bool tail_fits(const struct program *p); /* can the last tiles of each row be as narrow as it says? */
 bool program_maps_tail(const struct program *p); /* do they come by a map of their own?          */
 /* First column of the product in a tile of each row, N or more past the end. */

@@ -11,6 +11,7 @@
 
 struct eval {
     const graph *g;
+    struct arena *scratch;
     void *const *args;
     double **value;
     int *readers; /* still to come; 0: nobody needs it */
@@ -42,13 +43,12 @@ static coda_status load(struct eval *e, int v)
     return s;
 }
 
-enum { MOST_OPERANDS = 64 };
-
 static coda_status compute(struct eval *e, int v)
 {
     const struct node *n = &e->g->node[v];
-    const struct type *type[MOST_OPERANDS] = {0};
-    const double *in[MOST_OPERANDS] = {0};
+    const struct type **type = ARENA_NEW(e->scratch, const struct type *, MAX(n->nin, PRIM_MAX_INPUTS));
+    const double **in = ARENA_NEW(e->scratch, const double *, MAX(n->nin, PRIM_MAX_INPUTS));
+    if (!type || !in) return fail(CODA_E_MEMORY, "evaluate: out of memory");
     for (int i = 0; i < n->nin; i++) {
         if (n->in[i] < 0) continue;
         coda_status s = load(e, n->in[i]);
@@ -112,7 +112,7 @@ coda_status graph_evaluate(const graph *g, void *const *args)
 {
     struct arena scratch = {0};
     size_t n = (size_t)g->nodes + 1;
-    struct eval e = {g, args, ARENA_NEW(&scratch, double *, n), ARENA_NEW(&scratch, int, n),
+    struct eval e = {g, &scratch, args, ARENA_NEW(&scratch, double *, n), ARENA_NEW(&scratch, int, n),
                      ARENA_NEW(&scratch, int, n)};
     coda_status s = scratch.failed ? fail(CODA_E_MEMORY, "evaluate: out of memory") : evaluate(&e);
     for (int v = 0; v < g->nodes && e.value; v++) free(e.value[v]);

@@ -3,7 +3,8 @@
  *
  * For each head and each block of queries, over blocks of keys:  S = scale q k^T;  m' = max(m, S);
  * p = e^(S - m');  l = l e^(m - m') + sum p;  o = o e^(m - m') + p v;  at the end o / l. Nothing of
- * size Tq x Tk is stored.
+ * size Tq x Tk is stored. A key that a query does not see is absent: its value is not even multiplied by 0,
+ * which would make a NaN of it.
  */
 #include "eval.h"
 
@@ -19,8 +20,13 @@ struct attention {
     double *out;
     int64_t batch, tq, tk, heads, kv_heads, head_dim, window, blocks;
     bool causal;
+    coda_attention_align align;
     double scale;
     atomic_bool failed;
+};
+
+struct range {
+    int64_t first, end;
 };
 
 /* The softmax of a block of queries in the making. */
@@ -35,21 +41,30 @@ struct queries {
     double score[QUERIES * KEYS];
 };
 
-static bool sees(const struct attention *a, int64_t keys, int64_t position, int64_t j)
+/* The keys that the query at `position` sees. */
+static struct range visible(const struct attention *a, int64_t keys, int64_t position)
 {
-    return j < keys && (!a->causal || j <= position) && (a->window == 0 || j > position - a->window);
+    struct range r = {0, keys};
+    if (a->causal) r.end = MAX(0, MIN(keys, position + 1));
+    if (a->align == CODA_ALIGN_LENGTH && position < 0) r.end = 0; /* no row of the sequence */
+    if (a->window) r.first = MIN(MAX(0, position - a->window + 1), r.end);
+    return r;
 }
 
-/* Turns row i of the scores for keys j0.. into weights, and rescales what it has so far. */
-static void weigh_row(const struct attention *a, struct queries *s, int64_t i, int64_t j0, int64_t n)
+static struct range visible_to_row(const struct attention *a, const struct queries *s, int64_t i)
+{
+    return visible(a, s->keys, s->first + i + s->shift);
+}
+
+/* Turns row i of the scores for the keys j0 + r into weights, and rescales what it has so far. */
+static void weigh_row(const struct attention *a, struct queries *s, int64_t i, struct range r)
 {
     double *score = s->score + i * KEYS, most = s->most[i], sum = 0;
-    int64_t position = s->first + i + s->shift;
-    for (int64_t j = 0; j < n; j++) {
-        score[j] = sees(a, s->keys, position, j0 + j) ? score[j] * a->scale : -INFINITY;
+    for (int64_t j = r.first; j < r.end; j++) {
+        score[j] *= a->scale;
         if (!(score[j] <= most)) most = score[j];
     }
-    for (int64_t j = 0; j < n; j++) {
+    for (int64_t j = r.first; j < r.end; j++) {
         score[j] = score[j] == -INFINITY ? 0 : exp(score[j] - most);
         sum += score[j];
     }
@@ -59,33 +74,58 @@ static void weigh_row(const struct attention *a, struct queries *s, int64_t i, i
     s->most[i] = most;
 }
 
+/* o += p v for row i and the keys that it sees. */
+static void add_values(const struct attention *a, struct queries *s, int64_t i, int64_t j0, struct range r)
+{
+    double *out = s->out + i * s->pitch;
+    for (int64_t j = r.first; j < r.end; j++) {
+        const double *v = s->v.at + (j0 + j) * s->v.row;
+        for (int64_t d = 0; d < a->head_dim; d++) out[d] += s->score[i * KEYS + j] * v[d];
+    }
+}
+
 static void attend_keys(const struct attention *a, struct queries *s, struct multiply_space *space,
                         int64_t j0)
 {
     int64_t n = MIN(s->keys - j0, KEYS);
     struct matrix keys = {s->k.at + j0 * s->k.row, 1, s->k.row};
     struct matrix values = {s->v.at + j0 * s->v.row, s->v.row, 1};
+    struct range seen[QUERIES];
+    bool whole = true; /* all rows see all keys of the block */
     multiply(space, s->count, n, a->head_dim, s->q, keys, s->score, KEYS, false);
-    for (int64_t i = 0; i < s->count; i++) weigh_row(a, s, i, j0, n);
-    multiply(space, s->count, a->head_dim, n, (struct matrix){s->score, KEYS, 1}, values, s->out, s->pitch,
-             true);
+    for (int64_t i = 0; i < s->count; i++) {
+        struct range r = visible_to_row(a, s, i);
+        seen[i].first = MIN(MAX(r.first - j0, 0), n);
+        seen[i].end = MAX(MIN(r.end - j0, n), seen[i].first);
+        whole = whole && seen[i].end - seen[i].first == n;
+        if (seen[i].first < seen[i].end) weigh_row(a, s, i, seen[i]);
+    }
+    if (whole)
+        multiply(space, s->count, a->head_dim, n, (struct matrix){s->score, KEYS, 1}, values, s->out,
+                 s->pitch, true);
+    for (int64_t i = 0; i < s->count && !whole; i++) add_values(a, s, i, j0, seen[i]);
 }
 
 static void attend(const struct attention *a, struct queries *s, struct multiply_space *space)
 {
-    int64_t low = s->first + s->shift, high = low + s->count - 1; /* positions */
     for (int64_t i = 0; i < s->count; i++) {
         s->most[i] = -INFINITY;
         s->sum[i] = 0;
         memset(s->out + i * s->pitch, 0, sizeof *s->out * (size_t)a->head_dim);
     }
-    for (int64_t j = 0; j < s->keys; j += KEYS) {
-        if (a->causal && j > high) break;
-        if (a->window && j + KEYS <= low - a->window) continue;
-        attend_keys(a, s, space, j);
+    struct range all = {visible_to_row(a, s, 0).first, visible_to_row(a, s, s->count - 1).end};
+    for (int64_t j = all.first / KEYS * KEYS; j < all.end; j += KEYS) attend_keys(a, s, space, j);
+    for (int64_t i = 0; i < s->count; i++) {
+        struct range r = visible_to_row(a, s, i);
+        for (int64_t d = 0; d < a->head_dim && r.first < r.end; d++) s->out[i * s->pitch + d] /= s->sum[i];
     }
-    for (int64_t i = 0; i < s->count; i++)
-        for (int64_t d = 0; d < a->head_dim && s->sum[i] != 0; d++) s->out[i * s->pitch + d] /= s->sum[i];
+}
+
+/* Where query 0 sits in a sequence of so many keys. */
+static int64_t shift(const struct attention *a, int64_t keys)
+{
+    if (a->align == CODA_ALIGN_START) return 0;
+    return (a->align == CODA_ALIGN_LENGTH ? keys : a->tk) - a->tq;
 }
 
 static void attention_task(void *ctx, int64_t task)
@@ -99,8 +139,8 @@ static void attention_task(void *ctx, int64_t task)
     if (s && space) {
         s->first = block * QUERIES;
         s->count = MIN(a->tq - s->first, QUERIES);
-        s->shift = a->tk - a->tq;
         s->keys = a->lengths ? (int64_t)fmax(0, fmin(a->lengths[b], (double)a->tk)) : a->tk;
+        s->shift = shift(a, s->keys);
         int64_t at = (b * a->tq + s->first) * pitch + h * a->head_dim;
         s->q = (struct matrix){a->q + at, pitch, 1};
         s->k = (struct matrix){a->k + kv, kv_pitch, 1};
@@ -122,7 +162,8 @@ coda_status eval_attention(const struct node *n, const struct type *const type[4
     struct attention a = {.q = in[0], .k = in[1], .v = in[2], .lengths = in[3], .out = out,
                           .batch = q->rank == 3 ? q->dim[0] : 1, .tq = q->dim[q->rank - 2],
                           .tk = k->dim[k->rank - 2], .heads = n->attr.i[0], .kv_heads = n->attr.i[1],
-                          .window = n->attr.i[2], .causal = n->attr.i[3], .scale = n->attr.f[0]};
+                          .window = n->attr.i[2], .causal = n->attr.i[3],
+                          .align = (coda_attention_align)n->attr.i[4], .scale = n->attr.f[0]};
     a.head_dim = type_columns(q) / a.heads;
     a.blocks = CEIL_DIV(a.tq, QUERIES);
     int64_t tasks = a.batch * a.heads * a.blocks;

@@ -2,8 +2,9 @@
  * eval_rows.c -- the operations that work row by row, in fp64: maps, reductions, norms, rope,
  * embedding, and all that only moves data.
  *
- * They follow the textbook, not the rewriter, so that comparing the two means something. The one
- * shared convention: 1/N is a float wherever a norm needs it, as every constant of a graph.
+ * They follow the textbook, not the rewriter, so that comparing the two means something. The one shared
+ * convention: the 1/N of a norm's factor is a float, as every constant of a graph. A row whose sum of squares
+ * is infinite is NaN after a norm, as coda.h has it.
  */
 #include "eval.h"
 
@@ -60,6 +61,14 @@ static void broadcast_strides(const struct type *from, const struct type *to, in
     }
 }
 
+/* Strides of a reduction's key, which has one value for each row: [...] or [..., 1]. */
+static void key_strides(const struct type *key, const struct type *rows, int64_t *stride)
+{
+    struct type column = *key;
+    if (key->rank < rows->rank) column.dim[column.rank++] = 1;
+    broadcast_strides(&column, rows, stride);
+}
+
 static int64_t column_stride(const struct type *t, const int64_t *stride)
 {
     return t->rank ? stride[t->rank - 1] : 0;
@@ -100,8 +109,8 @@ static void slice(const struct node *n, const struct type *xt, const double *x, 
 {
     int64_t stride[CODA_MAX_RANK], axis = n->attr.i[0];
     dense_strides(xt, stride);
-    x += n->attr.i[1] * stride[axis];
-    stride[axis] *= n->attr.i[3];
+    if (n->type.dim[axis] > 0) x += n->attr.i[1] * stride[axis];
+    if (n->type.dim[axis] > 1) stride[axis] *= n->attr.i[3]; /* else it may be huge */
     eval_gather(&n->type, 0, x, stride, out);
 }
 
@@ -175,7 +184,12 @@ static void reduce_rows(void *ctx, int64_t from, int64_t to)
 
 /* ---- Norms ---- */
 
-static double inverse(int64_t n) { return (double)(1.0f / (float)n); }
+/* 1 / sqrt(mean + eps) from a sum of squares. */
+static double norm_factor(const struct rowwise *s, double squares)
+{
+    double inverse = (double)(1.0f / (float)s->columns);
+    return isinf(squares) ? NAN : 1 / sqrt(squares * inverse + (double)s->n->attr.f[0]);
+}
 
 static void rms_norm_rows(void *ctx, int64_t from, int64_t to)
 {
@@ -185,7 +199,7 @@ static void rms_norm_rows(void *ctx, int64_t from, int64_t to)
         const double *x = s->in[0] + row * s->columns;
         double *y = s->out + row * s->columns, sum = 0;
         for (int64_t c = 0; c < s->columns; c++) sum += x[c] * x[c];
-        double r = 1 / sqrt(sum * inverse(s->columns) + (double)s->n->attr.f[0]);
+        double r = norm_factor(s, sum);
         for (int64_t c = 0; c < s->columns; c++) y[c] = x[c] * r * (gain ? gain[c] : 1);
     }
 }
@@ -198,11 +212,11 @@ static void layer_norm_rows(void *ctx, int64_t from, int64_t to)
         const double *x = s->in[0] + row * s->columns;
         double *y = s->out + row * s->columns, sum = 0, square = 0;
         for (int64_t c = 0; c < s->columns; c++) sum += x[c];
-        double mean = sum / (double)s->columns, shift = sum * inverse(s->columns);
+        double mean = sum / (double)s->columns;
         for (int64_t c = 0; c < s->columns; c++) square += (x[c] - mean) * (x[c] - mean);
-        double r = 1 / sqrt(square * inverse(s->columns) + (double)s->n->attr.f[0]);
+        double r = norm_factor(s, square);
         for (int64_t c = 0; c < s->columns; c++)
-            y[c] = (x[c] - shift) * r * (gain ? gain[c] : 1) + (bias ? bias[c] : 0);
+            y[c] = (x[c] - mean) * r * (gain ? gain[c] : 1) + (bias ? bias[c] : 0);
     }
 }
 
@@ -235,7 +249,7 @@ static double row_loss(const struct rowwise *s, int64_t row)
     if (!(target >= 0 && target < (double)n)) return NAN;
     double most = row_max(x, n), sum = 0;
     for (int64_t c = 0; c < n; c++) sum += exp(x[c] - most);
-    return most + log(sum) - x[(int64_t)target];
+    return (most - x[(int64_t)target]) + log(sum);
 }
 
 static void loss_rows(void *ctx, int64_t from, int64_t to)
@@ -252,7 +266,7 @@ static void reduced_loss(const struct rowwise *s, int64_t rows)
         sum += row_loss(s, row);
         count += s->in[1][row] != (double)s->n->attr.i[0];
     }
-    s->out[0] = s->n->attr.i[1] == CODA_REDUCE_MEAN ? sum / count : sum;
+    s->out[0] = s->n->attr.i[1] == LOSS_MEAN ? sum / count : sum;
 }
 
 /* ---- Rope, embedding ---- */
@@ -308,7 +322,7 @@ static coda_status map(struct rowwise *s)
 
 static void reduce(struct rowwise *s)
 {
-    if (s->n->nin > 1) broadcast_strides(s->type[1], &s->n->type, s->stride[1]);
+    if (s->n->nin > 1) key_strides(s->type[1], &s->n->type, s->stride[1]);
     s->columns = type_columns(s->type[0]);
     spread(type_rows(&s->n->type), s->columns * CALL, reduce_rows, s);
 }
@@ -317,7 +331,7 @@ static void loss(struct rowwise *s)
 {
     int64_t rows = type_rows(s->type[0]);
     s->columns = type_columns(s->type[0]);
-    if (s->n->attr.i[1] == CODA_REDUCE_NONE) spread(rows, s->columns * TRANSCENDENTAL, loss_rows, s);
+    if (s->n->attr.i[1] == LOSS_ROWS) spread(rows, s->columns * TRANSCENDENTAL, loss_rows, s);
     else reduced_loss(s, rows);
 }
 
@@ -328,6 +342,7 @@ coda_status eval_rowwise(const struct node *n, const struct type *const type[], 
     int64_t rows = type_rows(&n->type), count = type_elements(&n->type);
     if (count == 0) return CODA_OK;
     switch (n->op) {
+    case OP_CONSTANT: *out = n->attr.f[0]; break;
     case OP_MAP: return map(&s);
     case OP_REDUCE: reduce(&s); break;
     case OP_RMS_NORM: spread(rows, s.columns * 4, rms_norm_rows, &s); break;

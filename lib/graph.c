@@ -6,6 +6,7 @@
  * old copy there, so that a pointer to a node outlives later appends.
  */
 #include "graph.h"
+#include "jit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,6 +115,18 @@ static coda_status own_prim(const graph *g, struct node *n)
     return n->prim ? CODA_OK : fail(CODA_E_INVALID, "%s: not defined in this graph", name);
 }
 
+static coda_status admit_leaf(graph *g, struct node *n)
+{
+    int *leaf = room(g, g->leaf, g->leaves, &g->leaf_capacity, sizeof *leaf);
+    if (!leaf) return CODA_E_MEMORY;
+    g->leaf = leaf;
+    coda_status s = claim_name(g, op_info[n->op].text, &n->name, g->nodes);
+    if (s != CODA_OK) return s;
+    n->leaf = g->leaves++;
+    g->leaf[n->leaf] = g->nodes;
+    return CODA_OK;
+}
+
 /* Checks and completes a node that is to stand at g->nodes. */
 static coda_status admit(graph *g, struct node *n)
 {
@@ -125,7 +138,8 @@ static coda_status admit(graph *g, struct node *n)
     struct node *node = room(g, g->node, g->nodes, &g->node_capacity, sizeof *node);
     if (!node) return CODA_E_MEMORY;
     g->node = node;
-    if (op_is_leaf(n->op)) return claim_name(g, op_info[n->op].text, &n->name, g->nodes);
+    n->leaf = n->output = n->last_output = -1;
+    if (op_is_leaf(n->op)) return admit_leaf(g, n);
     n->name = NULL;
     memset(n->stride, 0, sizeof n->stride);
     return CODA_OK;
@@ -158,24 +172,34 @@ static coda_status admit_output(graph *g, struct output *o, const int64_t *strid
 int graph_append_output(graph *g, const char *name, int value, const int64_t *stride)
 {
     if (!g || g->status != CODA_OK) return -1;
-    struct output o = {.name = name, .value = value};
+    struct output o = {.name = name, .value = value, .next = -1};
     coda_status s = admit_output(g, &o, stride);
     if (s != CODA_OK) return poison(g, s);
     struct output *output = room(g, g->output, g->outputs, &g->output_capacity, sizeof o);
     if (!output) return poison(g, CODA_E_MEMORY);
     g->output = output;
     g->output[g->outputs] = o;
+    struct node *n = &g->node[value];
+    if (n->output < 0) n->output = g->outputs;
+    else g->output[n->last_output].next = g->outputs;
+    n->last_output = g->outputs;
     return g->outputs++;
 }
 
 /* ---- From one graph to another ---- */
 
+int *graph_map_operands(graph *to, const struct node *n, const int *map)
+{
+    int *in = ARENA_NEW(&to->arena, int, MAX(n->nin, 1));
+    for (int i = 0; in && i < n->nin; i++) in[i] = n->in[i] < 0 ? -1 : map[n->in[i]];
+    if (!in) poison(to, out_of_memory(to));
+    return in;
+}
+
 int graph_copy_node(graph *to, const graph *from, int n, const int *map)
 {
     struct node copy = from->node[n];
-    int in[64];
-    for (int i = 0; i < copy.nin; i++) in[i] = copy.in[i] < 0 ? -1 : map[copy.in[i]];
-    copy.in = in;
+    copy.in = graph_map_operands(to, &from->node[n], map);
     return graph_append(to, &copy);
 }
 
@@ -207,9 +231,8 @@ int graph_copy_outputs(graph *to, const graph *from, const int *map)
 
 const struct prim *graph_find_prim(const graph *g, const char *name)
 {
-    for (int i = 0; i < g->maps; i++)
-        if (strcmp(g->map[i]->name, name) == 0) return g->map[i];
-    return prim_find(name);
+    int i = names_find(&g->map_names, name, -1);
+    return i >= 0 ? g->map[i] : prim_find(name);
 }
 
 /* Words of the text form that a map's name would make ambiguous. */
@@ -222,6 +245,7 @@ static bool is_reserved(const char *name)
 
 static coda_status check_map(const graph *g, const coda_map_def *d)
 {
+    char why[160];
     if (!d->name || !name_valid(d->name) || strchr(d->name, '.') || strlen(d->name) > 63)
         return fail(CODA_E_INVALID, "map: `%.40s` is no identifier of at most 63 characters",
                     d->name ? d->name : "(NULL)");
@@ -234,6 +258,8 @@ static coda_status check_map(const graph *g, const coda_map_def *d)
         return fail(CODA_E_INVALID, "map %s: %d params; must be 0..%d", d->name, d->params,
                     PRIM_MAX_PARAMS);
     if (!d->source || !d->source[0]) return fail(CODA_E_INVALID, "map %s: it has no source", d->name);
+    if (!jit_text_is_closed(d->source, NULL, why, sizeof why))
+        return fail(CODA_E_INVALID, "map %s: its source must stand for itself, but %s", d->name, why);
     return CODA_OK;
 }
 
@@ -253,6 +279,7 @@ static coda_status add_map(graph *g, const coda_map_def *d)
                        .reference = d->reference};
     if (!p->name || !p->source) return out_of_memory(g);
     memcpy(p->param_name, param_name, sizeof param_name[0] * (size_t)d->params);
+    if (!names_add(&g->map_names, &g->arena, p->name, g->maps)) return out_of_memory(g);
     g->map[g->maps++] = p;
     return CODA_OK;
 }
@@ -288,7 +315,7 @@ int graph_uses(const graph *g, int value)
     int uses = 0;
     for (int i = value + 1; i < g->nodes; i++)
         for (int j = 0; j < g->node[i].nin; j++) uses += g->node[i].in[j] == value;
-    for (int i = 0; i < g->outputs; i++) uses += g->output[i].value == value;
+    for (int o = g->node[value].output; o >= 0; o = g->output[o].next) uses++;
     return uses;
 }
 
@@ -317,9 +344,9 @@ int graph_reduce(graph *g, const char *prim, int x, int key)
     return append_prim(g, OP_REDUCE, prim, x, key, NULL);
 }
 
-int graph_matmul(graph *g, int x, int w, bool kn)
+int graph_constant(graph *g, coda_dtype t, float value)
 {
-    struct node n = {.op = OP_MATMUL, .nin = 2, .in = (int[]){x, w}, .attr.i = {kn}, .origin = -1};
+    struct node n = {.op = OP_CONSTANT, .attr = {{value}, {t}}, .origin = -1};
     return graph_append(g, &n);
 }
 

@@ -25,6 +25,8 @@ struct type {
     int64_t dim[CODA_MAX_RANK];
 };
 
+enum loss { LOSS_ROWS, LOSS_MEAN, LOSS_SUM }; /* a cross-entropy's reduction, as the text form counts   */
+
 struct attr {
     float f[4];
     int64_t i[8];
@@ -42,11 +44,14 @@ struct node {
     int64_t stride[CODA_MAX_RANK]; /* leaves; elements                                             */
     int origin;              /* the caller's operation it came from: nodes of one origin are one
                                 kernel even without fusion. -1 in a template: a new origin         */
+    int leaf;                /* its number among the leaves; -1                                    */
+    int output, last_output; /* the first output that names it, and the last; -1                   */
 };
 
 struct output {
     const char *name;
     int value;
+    int next;                /* the next output of the same value; -1                              */
     int64_t stride[CODA_MAX_RANK];
 };
 
@@ -62,9 +67,12 @@ struct coda_graph {
     int nodes, node_capacity;
     struct output *output;
     int outputs, output_capacity;
+    int *leaf;               /* nodes, in the order of the arguments                               */
+    int leaves, leaf_capacity;
     struct prim **map; /* defined with coda_define_map                                             */
     int maps, map_capacity;
     struct names names; /* of leaves (their node) and outputs (~ their index)                      */
+    struct names map_names; /* of maps (their index)                                               */
     int origins;        /* the next new origin, above all that are in use                          */
     coda_status status; /* the first mistake                                                       */
     char error[512];
@@ -72,6 +80,7 @@ struct coda_graph {
 typedef struct coda_graph graph;
 
 static inline bool op_is_leaf(enum op op) { return op == OP_INPUT || op == OP_WEIGHT; }
+static inline bool op_has_dtype(enum op op) { return op == OP_CAST || op == OP_CONSTANT; } /* in attr.i[0] */
 static inline int64_t type_columns(const struct type *t) { return t->rank ? t->dim[t->rank - 1] : 1; }
 
 /* graph.c */
@@ -84,19 +93,33 @@ int graph_append_output(graph *g, const char *name, int value, const int64_t *st
 void graph_poison(graph *g, coda_status status, const char *format, ...) PRINTF(3, 4);
 /* Copies node n of `from` into `to`, operands renamed through map[] (old index -> new). */
 int graph_copy_node(graph *to, const graph *from, int n, const int *map);
+/* The operands of n, renamed, in to's arena; NULL with `to` poisoned. */
+int *graph_map_operands(graph *to, const struct node *n, const int *map);
 /* A new empty graph with `from`'s user maps (NULL with the message set when memory runs out); and
  * `from`'s outputs, renamed through map[]: 0, or -1 with `to` poisoned. */
 graph *graph_like(const graph *from);
 int graph_copy_outputs(graph *to, const graph *from, const int *map);
-bool graph_is_const(const graph *g, int value);  /* depends on weights alone                       */
-int graph_uses(const graph *g, int value);       /* operands and outputs that name it              */
+bool graph_is_const(const graph *g, int value);  /* depends on weights alone; walks the graph      */
+int graph_uses(const graph *g, int value);       /* operands and outputs that name it; likewise    */
 const struct prim *graph_find_prim(const graph *g, const char *name); /* user maps, then the table */
 coda_status graph_define_map(graph *g, const coda_map_def *def);      /* poisons, too              */
 /* Shorthands for rewrites; all return the new node's index. */
 int graph_map(graph *g, const char *prim, int a, int b, const float *params); /* b = -1: unary     */
 int graph_reduce(graph *g, const char *prim, int x, int key);
-int graph_matmul(graph *g, int x, int w, bool kn);
+int graph_constant(graph *g, coda_dtype t, float value);
 int graph_reshape(graph *g, int x, int rank, const int64_t *dim);
+
+/* uses.c -- the operands that name each value, in the order of the nodes that read it. */
+struct use {
+    int node, operand;
+};
+struct uses {
+    struct use *use; /* those of value v: from at[v] to at[v + 1]                                  */
+    int *at;
+};
+/* By nodes of one operation, or of all: OP_COUNT. False: no memory. */
+bool uses_find(struct uses *u, struct arena *a, const graph *g, enum op only);
+static inline int uses_count(const struct uses *u, int value) { return u->at[value + 1] - u->at[value]; }
 
 /* type.c */
 int64_t type_elements(const struct type *t); /* -1 if it does not fit in 62 bits                   */
@@ -153,6 +176,7 @@ void rewrite_log_free(struct rewrite_log *log);
 struct rewrite_options {
     bool fuse;       /* false: only lower what has no kernel of its own                            */
     coda_fold fold;
+    bool fast_f16;   /* CODA_FAST_FP16                                                             */
 };
 /* The rewritten graph (the caller frees it), or NULL with the message set. */
 graph *rewrite(const graph *g, const struct rewrite_options *opt, struct rewrite_log *log);

@@ -8,13 +8,37 @@
 #include "group.h"
 #include "tile.h"
 
-enum { MOST_MEMBERS = 32, MOST_LOADS = 16 };
+#include <string.h>
+
+/* Of one program, which has room for all that they bring: its parameters are 4 kB. */
+enum { MOST_MEMBERS = 32, MOST_LOADS = 16, MOST_STORES = 48 };
 
 /* ---- Where operands come from ---- */
 
 bool group_holds(const struct grouper *gr, const struct group *q, int value)
 {
-    return gr->site[value].role == ROLE_MEMBER && &gr->group[gr->site[value].group] == q;
+    return gr->site[value].role == ROLE_MEMBER && gr->group[gr->site[value].group] == q;
+}
+
+bool group_number(const struct grouper *gr, int value, float *number)
+{
+    while (op_is_view(gr->g->node[value].op)) value = gr->g->node[value].in[0];
+    if (gr->site[value].role != ROLE_NUMBER) return false;
+    *number = gr->site[value].number;
+    return true;
+}
+
+static bool same_state(const struct node *a, const struct node *b)
+{
+    return a->op == OP_REDUCE && b->op == OP_REDUCE && prim_states_equal(a->prim, b->prim) &&
+           a->nin == b->nin && !memcmp(a->in, b->in, sizeof *a->in * (size_t)a->nin);
+}
+
+int group_state(const struct grouper *gr, int value)
+{
+    int m = gr->group[gr->site[value].group]->first;
+    while (m != value && !same_state(&gr->g->node[m], &gr->g->node[value])) m = gr->site[m].next;
+    return m;
 }
 
 /* A reshape that only regroups rows is the same tile. */
@@ -63,56 +87,135 @@ struct source group_source(const struct grouper *gr, const struct group *q, int 
 
 /* ---- Order ---- */
 
-static void visit(struct grouper *gr, int value, int *stack, int *top)
+/* A program needs what any of its members needs, so each member has the horizon of the one that has the
+ * farthest: it is raised for all of them, and for all that read them. */
+static void raise_horizon(struct grouper *gr, int value, int horizon)
+{
+    int *stack = gr->stack, top = 0;
+    if (gr->site[value].horizon >= horizon) return;
+    gr->site[value].horizon = horizon;
+    stack[top++] = value;
+    while (top) {
+        int v = stack[--top];
+        const struct use *end = gr->uses.use + gr->uses.at[v + 1];
+        for (const struct use *u = gr->uses.use + gr->uses.at[v]; u < end; u++) {
+            if (gr->site[u->node].horizon >= horizon) continue;
+            gr->site[u->node].horizon = horizon;
+            stack[top++] = u->node;
+        }
+        if (gr->site[v].role != ROLE_MEMBER) continue;
+        for (int m = gr->group[gr->site[v].group]->first; m >= 0; m = gr->site[m].next) {
+            if (gr->site[m].horizon >= horizon) continue;
+            gr->site[m].horizon = horizon;
+            stack[top++] = m;
+        }
+    }
+}
+
+/* Nodes whose horizon lies before the group's root need none of its members. */
+static void visit(struct grouper *gr, const struct group *q, int value, int *stack, int *top)
 {
     struct site *s = &gr->site[value];
-    if (s->seen == gr->mark) return;
+    if (s->seen == gr->mark || s->horizon < q->p.root) return;
     s->seen = gr->mark;
     stack[(*top)++] = value;
 }
 
-static void visit_operands(struct grouper *gr, int value, int *stack, int *top)
+static void visit_operands(struct grouper *gr, const struct group *q, int value, int *stack, int *top)
 {
     const struct node *n = &gr->g->node[value];
     for (int i = 0; i < n->nin; i++)
-        if (n->in[i] >= 0) visit(gr, n->in[i], stack, top);
+        if (n->in[i] >= 0) visit(gr, q, n->in[i], stack, top);
 }
 
-/* Does computing `value` need the program of group q? A program needs what any of its members needs. */
+/* Does computing `value` need the program of group q? */
 static bool depends_on(struct grouper *gr, int value, const struct group *q)
 {
     int *stack = gr->stack, top = 0;
     gr->mark++;
-    visit(gr, value, stack, &top);
+    visit(gr, q, value, stack, &top);
     while (top) {
         int v = stack[--top];
         const struct site *s = &gr->site[v];
         if (s->role != ROLE_MEMBER) {
-            visit_operands(gr, v, stack, &top);
+            visit_operands(gr, q, v, stack, &top);
             continue;
         }
-        struct group *other = &gr->group[s->group];
+        struct group *other = gr->group[s->group];
         if (other == q) return true;
         if (other->seen == gr->mark) continue;
         other->seen = gr->mark;
-        for (int m = other->first; m >= 0; m = gr->site[m].next) visit_operands(gr, m, stack, &top);
+        for (int m = other->first; m >= 0; m = gr->site[m].next) visit_operands(gr, q, m, stack, &top);
     }
     return false;
 }
 
+/* ---- Candidates: what reads a member, and what reads the same as one ---- */
+
+static void enqueue(struct grouper *gr, const struct group *q, int value)
+{
+    struct site *s = &gr->site[value];
+    if (value <= gr->at || s->queued == (unsigned)q->index + 1) return;
+    if (s->role != ROLE_FREE && s->role != ROLE_VIEW) return;
+    s->queued = (unsigned)q->index + 1;
+    int i = gr->queued++;
+    for (; i > 0 && gr->queue[(i - 1) / 2] > value; i = (i - 1) / 2) gr->queue[i] = gr->queue[(i - 1) / 2];
+    gr->queue[i] = value;
+}
+
+/* The first of them. */
+static int dequeue(struct grouper *gr)
+{
+    int *heap = gr->queue, first = heap[0], last = heap[--gr->queued], i = 0;
+    for (int child; (child = 2 * i + 1) < gr->queued; i = child) {
+        if (child + 1 < gr->queued && heap[child + 1] < heap[child]) child++;
+        if (heap[child] >= last) break;
+        heap[i] = heap[child];
+    }
+    heap[i] = last;
+    return gr->at = first;
+}
+
+static void enqueue_readers(struct grouper *gr, const struct group *q, int value, const struct uses *uses)
+{
+    for (int i = uses->at[value]; i < uses->at[value + 1]; i++) enqueue(gr, q, uses->use[i].node);
+}
+
+static void enqueue_neighbours(struct grouper *gr, const struct group *q, int value)
+{
+    const struct node *n = &gr->g->node[value];
+    enqueue_readers(gr, q, value, &gr->uses);
+    for (int i = 0; i < n->nin && q->p.kind == PROGRAM_ROWS; i++)
+        if (n->in[i] >= 0) enqueue_readers(gr, q, n->in[i], &gr->statistics);
+}
+
 /* ---- Joining ---- */
+
+int group_stores(const struct grouper *gr, int value)
+{
+    const graph *g = gr->g;
+    int stores = 0;
+    for (int o = g->node[value].output; o >= 0; o = g->output[o].next) stores++;
+    for (int i = gr->uses.at[value]; i < gr->uses.at[value + 1]; i++)
+        stores += g->node[gr->uses.use[i].node].op == OP_CONCAT;
+    return stores;
+}
 
 void group_join(struct grouper *gr, struct group *q, int value)
 {
     struct site *s = &gr->site[value];
     s->role = ROLE_MEMBER;
-    s->group = (int)(q - gr->group);
+    s->group = q->index;
     s->next = -1;
     if (q->first < 0) q->first = value;
     else gr->site[q->last].next = value;
     q->last = value;
     q->members++;
+    q->stores += group_stores(gr, value);
     s->partial = q->p.kind == PROGRAM_GEMM && gr->g->node[value].op == OP_REDUCE;
+    int horizon = MAX(s->horizon, gr->site[q->first].horizon);
+    raise_horizon(gr, q->first, horizon);
+    raise_horizon(gr, value, horizon);
 }
 
 static bool outside_ok(struct grouper *gr, struct group *q, const struct node *n, int i)
@@ -120,9 +223,8 @@ static bool outside_ok(struct grouper *gr, struct group *q, const struct node *n
     int value = n->in[i];
     struct type t = domain_operand_type(gr->g, n, i);
     int64_t out[CODA_MAX_RANK];
-    struct view v;
-    if (!view_of(gr->g, value, &v) || !domain_strides(q, &t, v.stride, domain_walked(gr->g, n), out))
-        return false;
+    const struct view *v = &gr->view[value];
+    if (v->base < 0 || !domain_strides(q, &t, v->stride, domain_walked(gr->g, n), out)) return false;
     return !depends_on(gr, value, q);
 }
 
@@ -200,13 +302,13 @@ static bool stores_ok(const struct grouper *gr, const struct group *q, int value
     const graph *g = gr->g;
     const struct type *t = &g->node[value].type;
     int64_t out[CODA_MAX_RANK], stride[CODA_MAX_RANK];
-    for (int i = 0; i < g->outputs; i++)
-        if (g->output[i].value == value && !domain_strides(q, t, g->output[i].stride, t, out)) return false;
-    for (int c = value + 1; c < g->nodes; c++)
-        for (int i = 0; g->node[c].op == OP_CONCAT && i < g->node[c].nin; i++) {
-            dense_strides(&g->node[c].type, stride);
-            if (g->node[c].in[i] == value && !domain_strides(q, t, stride, t, out)) return false;
-        }
+    for (int o = g->node[value].output; o >= 0; o = g->output[o].next)
+        if (!domain_strides(q, t, g->output[o].stride, t, out)) return false;
+    for (int i = gr->uses.at[value]; i < gr->uses.at[value + 1]; i++) {
+        const struct node *c = &g->node[gr->uses.use[i].node];
+        dense_strides(&c->type, stride);
+        if (c->op == OP_CONCAT && !domain_strides(q, t, stride, t, out)) return false;
+    }
     return true;
 }
 
@@ -219,6 +321,7 @@ static bool may_join(struct grouper *gr, struct group *q, int value)
         return false;
     if (!gr->opt->fuse && n->origin != root->origin) return false;
     if (q->members >= MOST_MEMBERS || q->loads + n->nin > MOST_LOADS) return false;
+    if (q->stores + group_stores(gr, value) > MOST_STORES) return false;
     if (n->op == OP_ROPE) return q->p.kind == PROGRAM_GEMM;
     return n->op == OP_MAP || n->op == OP_CAST || n->op == OP_REDUCE;
 }
@@ -228,24 +331,28 @@ static bool fits(const struct grouper *gr, const struct group *q, int value)
 {
     const struct node *n = &gr->g->node[value];
     enum shape shape = domain_shape(q, domain_walked(gr->g, n));
+    bool tiles = q->p.kind != PROGRAM_GEMM || q->p.dim[2] > 0; /* without any, no states of a row  */
+    if (n->op == OP_REDUCE && !tiles) return false;
     return shape != SHAPE_NO && !(n->op == OP_REDUCE && shape == SHAPE_ROW) && stores_ok(gr, q, value);
 }
 
-static void try_join(struct grouper *gr, struct group *q, int value)
+static bool try_join(struct grouper *gr, struct group *q, int value)
 {
     const struct node *n = &gr->g->node[value];
     enum pair_kind pair = PAIR_NONE;
     int full = -1;
-    if (!may_join(gr, q, value) || !operands_ok(gr, q, n, &pair, &full)) return;
+    if (!may_join(gr, q, value) || !operands_ok(gr, q, n, &pair, &full)) return false;
     bool paired = q->p.pair != PAIR_NONE;
-    if (pair != PAIR_NONE && !try_pair(q, pair, full)) return;
-    if (n->op == OP_ROPE && !try_rope(gr, q, n)) return;
-    if (fits(gr, q, value)) {
+    if (pair != PAIR_NONE && !try_pair(q, pair, full)) return false;
+    if (n->op == OP_ROPE && !try_rope(gr, q, n)) return false;
+    bool joins = fits(gr, q, value);
+    if (joins) {
         group_join(gr, q, value);
         q->loads += n->nin - 1;
     } else if (!paired) {
         unpair(q);
     }
+    return joins;
 }
 
 /* cuBLASLt, which makes products taken apart, has no epilogue of ours. */
@@ -253,5 +360,11 @@ void group_grow(struct grouper *gr, struct group *q)
 {
     const struct decision *d = plan_decision(gr->opt, q->p.root);
     if (d && d->apart) return;
-    for (int i = q->p.root + 1; i < gr->g->nodes; i++) try_join(gr, q, i);
+    gr->at = q->p.root;
+    enqueue_neighbours(gr, q, q->p.root);
+    while (gr->queued) {
+        int value = dequeue(gr);
+        if (gr->site[value].role == ROLE_VIEW) enqueue_readers(gr, q, value, &gr->uses);
+        else if (try_join(gr, q, value)) enqueue_neighbours(gr, q, value);
+    }
 }

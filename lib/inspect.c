@@ -1,10 +1,12 @@
 /* inspect.c -- what may be asked of a compiled plan, and of the machine. */
 #include "compiled.h"
+#include "sized.h"
 
 #include <string.h>
 
 CODA_API size_t coda_plan_workspace(const coda_plan *p) { return p ? (size_t)p->plan.workspace : 0; }
 CODA_API size_t coda_plan_prepared(const coda_plan *p) { return p ? (size_t)p->plan.prepared : 0; }
+CODA_API uint64_t coda_plan_prepared_id(const coda_plan *p) { return p ? p->plan.prepared_id : 0; }
 CODA_API int coda_plan_args(const coda_plan *p) { return p ? p->args : 0; }
 CODA_API int coda_plan_kernels(const coda_plan *p) { return p ? p->kernels : 0; }
 
@@ -13,7 +15,8 @@ CODA_API coda_status coda_plan_arg(const coda_plan *p, int index, coda_arg_info 
     if (!p || !out) return fail(CODA_E_INVALID, "plan_arg: %s is NULL", p ? "out" : "plan");
     if (index < 0 || index >= p->args)
         return fail(CODA_E_INVALID, "plan_arg: %d is none of 0..%d", index, p->args - 1);
-    *out = p->arg[index];
+    if (SIZED_CHECK("plan_arg", coda_arg_info, out)) return CODA_E_INVALID;
+    SIZED_WRITE(coda_arg_info, out, &p->arg[index]);
     return CODA_OK;
 }
 
@@ -22,14 +25,16 @@ CODA_API coda_status coda_plan_kernel(const coda_plan *p, int index, coda_kernel
     if (!p || !out) return fail(CODA_E_INVALID, "plan_kernel: %s is NULL", p ? "out" : "plan");
     if (index < 0 || index >= p->kernels)
         return fail(CODA_E_INVALID, "plan_kernel: %d is none of 0..%d", index, p->kernels - 1);
-    *out = p->kernel[index].info;
+    if (SIZED_CHECK("plan_kernel", coda_kernel_info, out)) return CODA_E_INVALID;
+    SIZED_WRITE(coda_kernel_info, out, &p->kernel[index].info);
     return CODA_OK;
 }
 
 CODA_API coda_status coda_plan_stats_get(const coda_plan *p, coda_plan_stats *out)
 {
     if (!p || !out) return fail(CODA_E_INVALID, "plan_stats: %s is NULL", p ? "out" : "plan");
-    *out = p->stats;
+    if (SIZED_CHECK("plan_stats", coda_plan_stats, out)) return CODA_E_INVALID;
+    SIZED_WRITE(coda_plan_stats, out, &p->stats);
     return CODA_OK;
 }
 
@@ -61,6 +66,8 @@ CODA_API int64_t coda_info_print(char *buf, size_t size)
     text_printf(&t, "cublaslt: %s\n", line);
     jit_cache_info(line, sizeof line);
     text_printf(&t, "cache: %s\n", line);
+    const char *why = NULL, *folder = debug_dump(&why);
+    if (folder) text_printf(&t, "dump: %s%s%s\n", folder, why ? " is not used: it " : "", why ? why : "");
     int64_t n = text_emit(&t, buf, size);
     text_free(&t);
     return n;

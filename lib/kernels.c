@@ -10,11 +10,46 @@
 
 /* ---- Emit ---- */
 
-static int find_kernel(const struct coda_plan *p, const struct kernel_spec *spec)
+/* The kernel of an equal text, or a new one. */
+static int find_kernel(struct coda_plan *p, struct names *texts, struct kernel_spec *spec)
 {
-    for (int i = 0; i < p->kernels; i++)
-        if (!strcmp(p->kernel[i].spec->text, spec->text)) return i;
-    return -1;
+    int found = names_find(texts, spec->text, -1);
+    if (found >= 0) return found;
+    found = p->kernels++;
+    p->kernel[found].spec = spec;
+    p->kernel[found].info = (struct coda_kernel_info){.size = sizeof(struct coda_kernel_info),
+                                                      .name = spec->symbol,
+                                                      .source = spec->text,
+                                                      .shared_bytes = spec->shared_bytes};
+    debug_stage(DEBUG_SOURCE, arena_format(&p->arena, "%s.cu", spec->symbol), spec->text);
+    names_add(texts, &p->arena, spec->text, found);
+    return found;
+}
+
+/* What is emitted: programs by what they are, kernels by their text. */
+struct emission {
+    struct memo memo;
+    struct names texts;
+    struct arena scratch;
+};
+
+/* A program like one that came before, as layers of a model are, takes over its kernel. */
+static coda_status emit_one(struct coda_plan *p, int index, struct emission *e, const struct machine *m)
+{
+    struct program *q = &p->plan.program[index];
+    struct identity id;
+    const int *theirs;
+    bool good = identity_of(&id, &e->scratch, &p->plan, q);
+    struct program *first = good ? memo_first(&e->memo, &e->scratch, &id, q, &theirs) : NULL;
+    if (!first) return fail(CODA_E_MEMORY, "out of memory for %d programs", p->plan.programs);
+    if (first == q) {
+        coda_status status = emit_program(&p->plan, q, m);
+        if (!status && q->kernel.grid) p->program[index].kernel = find_kernel(p, &e->texts, &q->kernel);
+        return status;
+    }
+    p->program[index].kernel = p->program[first - p->plan.program].kernel;
+    if (emit_like(&p->plan, q, first, theirs, &id)) return CODA_OK;
+    return fail(CODA_E_MEMORY, "out of memory for %d programs", p->plan.programs);
 }
 
 coda_status kernels_emit(struct coda_plan *p, const struct machine *m)
@@ -22,24 +57,14 @@ coda_status kernels_emit(struct coda_plan *p, const struct machine *m)
     p->kernel = ARENA_NEW(&p->arena, struct compiled_kernel, p->plan.programs);
     p->program = ARENA_NEW(&p->arena, struct compiled_program, p->plan.programs);
     if (p->arena.failed) return fail(CODA_E_MEMORY, "out of memory for %d programs", p->plan.programs);
-    for (int i = 0; i < p->plan.programs; i++) {
-        struct program *q = &p->plan.program[i];
+    struct emission e = {0};
+    coda_status status = CODA_OK;
+    for (int i = 0; i < p->plan.programs && !status; i++) {
         p->program[i].kernel = KERNEL_NONE;
-        if (is_cublaslt(q)) continue;
-        coda_status status = emit_program(&p->plan, q, m);
-        if (status) return status;
-        if (!q->kernel.grid) continue;
-        int found = find_kernel(p, &q->kernel);
-        if (found < 0) {
-            found = p->kernels++;
-            p->kernel[found].spec = &q->kernel;
-            p->kernel[found].info = (struct coda_kernel_info){
-                .name = q->kernel.symbol, .source = q->kernel.text, .shared_bytes = q->kernel.shared_bytes};
-            debug_stage(DEBUG_SOURCE, arena_format(&p->arena, "%s.cu", q->kernel.symbol), q->kernel.text);
-        }
-        p->program[i].kernel = found;
+        if (!is_cublaslt(&p->plan.program[i])) status = emit_one(p, i, &e, m);
     }
-    return CODA_OK;
+    arena_free(&e.scratch);
+    return status;
 }
 
 /* ---- Compile ---- */
@@ -47,7 +72,33 @@ coda_status kernels_emit(struct coda_plan *p, const struct machine *m)
 struct compilation {
     struct coda_plan *p;
     const struct jit_options *opt;
+    int *order;
 };
+
+coda_status kernels_threads(int *out)
+{
+    const char *s = jit_environment("CODA_COMPILE_THREADS");
+    char *end = NULL;
+    *out = parallel_threads();
+    if (!s) return CODA_OK;
+    long n = strtol(s, &end, 10);
+    if (*end || n < 1 || n > PARALLEL_MOST)
+        return fail(CODA_E_INVALID, "CODA_COMPILE_THREADS is \"%.40s\"; must be 1..%d", s, PARALLEL_MOST);
+    *out = (int)n;
+    return CODA_OK;
+}
+
+/* What takes NVRTC longest begins first: the mainloops of products and attention, which have tensor maps. */
+static bool order_kernels(struct coda_plan *p, struct compilation *c)
+{
+    int n = 0;
+    c->order = ARENA_NEW(&p->arena, int, p->kernels + 1);
+    if (!c->order) return false;
+    for (int maps = 1; maps >= 0; maps--)
+        for (int i = 0; i < p->kernels; i++)
+            if ((p->kernel[i].spec->maps > 0) == maps) c->order[n++] = i;
+    return true;
+}
 
 static void read_cubin(struct compiled_kernel *k)
 {
@@ -60,7 +111,7 @@ static void read_cubin(struct compiled_kernel *k)
 static void compile_one(void *ctx, int64_t i)
 {
     struct compilation *c = ctx;
-    struct compiled_kernel *k = &c->p->kernel[i];
+    struct compiled_kernel *k = &c->p->kernel[c->order[i]];
     k->status = jit_compile(&k->cubin, k->info.name, k->info.source, c->opt, k->error);
     read_cubin(k);
 }
@@ -77,7 +128,12 @@ static void explain_miss(struct coda_plan *p, const struct compiled_kernel *k)
 
 coda_status kernels_compile(struct coda_plan *p, const struct jit_options *opt)
 {
-    parallel_for(p->kernels, compile_one, &(struct compilation){p, opt});
+    struct compilation c = {.p = p, .opt = opt};
+    int threads;
+    coda_status status = kernels_threads(&threads);
+    if (status) return status;
+    if (!order_kernels(p, &c)) return fail(CODA_E_MEMORY, "out of memory for %d kernels", p->kernels);
+    parallel_for_most(p->kernels, threads, compile_one, &c);
     for (int i = 0; i < p->kernels; i++) {
         const struct compiled_kernel *k = &p->kernel[i];
         if (k->status) return fail(k->status, "%s", k->error);

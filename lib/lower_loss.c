@@ -1,11 +1,12 @@
 /*
- * lower_loss.c -- cross entropy as two statistics of a row of logits, which need not be stored.
+ * lower_loss.c -- cross entropy as one statistic of a row of logits, which need not be stored.
  *
- *     cross_entropy(z, t)  ==>  nll(log_sum_exp(z), select(z, t), t)
- *     mean                 ==>  sum(nll) / sum(valid(t)),  over all rows
+ *     cross_entropy(z, t)  ==>  l = nll_loss(nll(z, t), t)
+ *     mean                 ==>  sum(l / rows) / (sum(valid(t)) / rows),  over all rows
  *
- * nll and valid give 0 for an ignored row, nll gives NaN for a target that no class has.
- * In: verified graph. Out: no cross_entropy. Inexact: log_sum_exp is taken online.
+ * nll_loss and valid give 0 for an ignored row, nll_loss gives NaN for a target that no class has. The mean
+ * is divided before it is summed: it overflows only where it is itself too large. In: verified graph. Out: no
+ * cross_entropy. Inexact: nll is taken online.
  */
 #include "rewrite.h"
 
@@ -25,17 +26,17 @@ static int lower(struct walk *w, int v)
     row.dim[row.rank - 1] = 1;
     float ignore = (float)n->attr.i[0], classes = (float)type_columns(logits);
     int z = w->map[n->in[0]], target = graph_reshape(w->out, w->map[n->in[1]], row.rank, row.dim);
-    int lse = graph_reduce(w->out, "log_sum_exp", z, -1), pick = graph_reduce(w->out, "select", z, target);
-    struct node nll = {.op = OP_MAP, .prim = graph_find_prim(w->out, "nll"), .nin = 3,
-                       .in = (int[]){lse, pick, target}, .attr.f = {ignore, classes}, .origin = -1};
-    int loss = graph_append(w->out, &nll);
-    rewrite_note(w->log, "lower_loss", false, "%s: cross_entropy of %s is log_sum_exp - select",
+    int nll = graph_reduce(w->out, "nll", z, target);
+    int loss = graph_map(w->out, "nll_loss", nll, target, (float[]){ignore, classes});
+    rewrite_note(w->log, "lower_loss", false, "%s: cross_entropy of %s is the nll of its targets",
                  rewrite_name(w->in, v).s, rewrite_name(w->in, n->in[0]).s);
-    if (n->attr.i[1] == CODA_REDUCE_NONE) return graph_reshape(w->out, loss, n->type.rank, n->type.dim);
-    int sum = total(w, loss, type_rows(logits));
-    if (n->attr.i[1] == CODA_REDUCE_SUM) return sum;
+    int64_t rows = type_rows(logits);
+    if (n->attr.i[1] == LOSS_ROWS) return graph_reshape(w->out, loss, n->type.rank, n->type.dim);
+    if (n->attr.i[1] == LOSS_SUM) return total(w, loss, rows);
+    float part = 1.0f / (float)MAX(rows, 1);
     int valid = graph_map(w->out, "valid", target, -1, &ignore);
-    return graph_map(w->out, "div", sum, total(w, valid, type_rows(logits)), NULL);
+    int share = graph_map(w->out, "scale", total(w, valid, rows), -1, &part);
+    return graph_map(w->out, "div", total(w, graph_map(w->out, "scale", loss, -1, &part), rows), share, NULL);
 }
 
 graph *lower_loss(const graph *in, const struct rewrite_options *opt, struct rewrite_log *log)

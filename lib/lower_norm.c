@@ -2,10 +2,11 @@
  * lower_norm.c -- RMSNorm and LayerNorm as a row statistic and what it scales.
  *
  *     rms_norm(x, g)      ==>  x r g            r = rsqrt_mean(sum_sq(x))
- *     layer_norm(x, g, b) ==>  (x - mu) r g + b r = rsqrt_mean(m2(x)),  mu = sum(x) / N
+ *     layer_norm(x, g, b) ==>  (x - mu) r g + b r = rsqrt_mean(m2(x)),  mu = mean(x)
  *
  * m2 is the sum of squared deviations from the row's mean: it does not cancel where the mean is
- * large. In: verified graph. Out: no norms. Inexact: m2 is summed in another order.
+ * large, which does not overflow where the row's sum would. In: verified graph. Out: no norms. Inexact: both
+ * are summed in another order.
  */
 #include "rewrite.h"
 
@@ -17,21 +18,13 @@ static int row_factor(struct walk *w, const struct node *n, const char *statisti
     return graph_map(w->out, "rsqrt_mean", s, -1, (float[]){1.0f / (float)columns, n->attr.f[0]});
 }
 
-static int centre(struct walk *w, const struct node *n, int x)
-{
-    int64_t columns = MAX(type_columns(&n->type), 1);
-    int sum = graph_reduce(w->out, "sum", x, -1);
-    return graph_map(w->out, "sub", x, graph_map(w->out, "scale", sum, -1, (float[]){1.0f / (float)columns}),
-                     NULL);
-}
-
 static int lower(struct walk *w, int v)
 {
     const struct node *n = &w->in->node[v];
     if (n->op != OP_RMS_NORM && n->op != OP_LAYER_NORM) return RULE_COPY;
     bool layer = n->op == OP_LAYER_NORM;
     int x = w->map[n->in[0]], gain = n->nin > 1 ? n->in[1] : -1, bias = n->nin > 2 ? n->in[2] : -1;
-    int y = layer ? centre(w, n, x) : x;
+    int y = layer ? graph_map(w->out, "sub", x, graph_reduce(w->out, "mean", x, -1), NULL) : x;
     y = graph_map(w->out, "mul", y, row_factor(w, n, layer ? "m2" : "sum_sq", x), NULL);
     if (gain >= 0) y = graph_map(w->out, "mul", y, w->map[gain], NULL);
     if (bias >= 0) y = graph_map(w->out, "add", y, w->map[bias], NULL);

@@ -1,9 +1,10 @@
 /*
- * lower_softmax.c -- softmax as one online statistic and one map.
+ * lower_softmax.c -- softmax as two readings of one online state and what they weigh.
  *
- *     softmax(x)  ==>  exp_sub(x, log_sum_exp(x))           e^(x - l),  l = log sum e^x
+ *     softmax(x)  ==>  exp_sub(x, m) r        m = exp_max(x),  r = rcp(exp_sum(x)) = 1 / sum e^(x - m)
  *
- * In: verified graph. Out: no softmax. Inexact: it divides in the exponent.
+ * One number for both, m + log(sum), would lose the logarithm where |m| is large: the row would not sum to 1.
+ * In: verified graph. Out: no softmax. Inexact: the sum is taken online.
  */
 #include "rewrite.h"
 
@@ -11,10 +12,12 @@ static int lower(struct walk *w, int v)
 {
     const struct node *n = &w->in->node[v];
     if (n->op != OP_SOFTMAX) return RULE_COPY;
-    int x = w->map[n->in[0]];
-    rewrite_note(w->log, "lower_softmax", false, "%s: softmax of %s is exp(%s - log_sum_exp)",
-                 rewrite_name(w->in, v).s, rewrite_name(w->in, n->in[0]).s, rewrite_name(w->in, n->in[0]).s);
-    return graph_map(w->out, "exp_sub", x, graph_reduce(w->out, "log_sum_exp", x, -1), NULL);
+    int x = w->map[n->in[0]], most = graph_reduce(w->out, "exp_max", x, -1);
+    int factor = graph_map(w->out, "rcp", graph_reduce(w->out, "exp_sum", x, -1), -1, NULL);
+    struct words name = rewrite_name(w->in, n->in[0]);
+    rewrite_note(w->log, "lower_softmax", false, "%s: softmax of %s is exp(%s - max) / sum",
+                 rewrite_name(w->in, v).s, name.s, name.s);
+    return graph_map(w->out, "mul", graph_map(w->out, "exp_sub", x, most, NULL), factor, NULL);
 }
 
 graph *lower_softmax(const graph *in, const struct rewrite_options *opt, struct rewrite_log *log)

@@ -18,6 +18,12 @@ struct merge {
     int *reader;  /* of a value: its only reader, or -1                                            */
     int64_t *end; /* of x: columns rotated                                                         */
     int *merged;  /* of x: z in the new graph, or -1                                               */
+    struct uses uses;
+    struct range *rotated; /* scratch of tiles()                                                   */
+};
+
+struct range {
+    int64_t first, end;
 };
 
 static bool is_column_slice(const graph *g, int n, int x)
@@ -39,17 +45,32 @@ static int rope_of(const graph *g, const struct merge *m, int s)
     return r >= 0 && g->node[r].op == OP_ROPE && g->node[r].in[0] == s ? r : -1;
 }
 
-static bool overlap(const struct node *a, const struct node *b)
+static int by_first(const void *x, const void *y)
 {
-    return a->attr.i[1] < b->attr.i[2] && b->attr.i[1] < a->attr.i[2];
+    const struct range *a = x, *b = y;
+    return (a->first > b->first) - (a->first < b->first);
+}
+
+/* Sorts them; none is empty. */
+static bool overlap(struct range *r, int n)
+{
+    int64_t end = 0;
+    qsort(r, (size_t)n, sizeof *r, by_first);
+    for (int i = 0; i < n; i++) {
+        if (i && r[i].first < end) return true;
+        end = MAX(end, r[i].end);
+    }
+    return false;
 }
 
 /* Rotated columns: disjoint ranges that tile 0..end, each of whole heads, all rotated alike. */
 static bool tiles(const graph *g, struct merge *m, int x)
 {
     int64_t sum = 0, end = 0, first_plain = INT64_MAX;
+    int ranges = 0;
     const struct node *like = &g->node[m->rope[x]];
-    for (int n = x + 1; n < g->nodes; n++) {
+    for (int i = m->uses.at[x]; i < m->uses.at[x + 1]; i++) {
+        int n = m->uses.use[i].node;
         if (!is_column_slice(g, n, x)) continue;
         const struct node *s = &g->node[n];
         int r = rope_of(g, m, n);
@@ -59,12 +80,12 @@ static bool tiles(const graph *g, struct merge *m, int x)
         }
         const struct attr *a = &g->node[r].attr;
         if (!same_rotation(like, &g->node[r]) || a->i[2] * a->i[0] != type_columns(&s->type)) return false;
-        for (int o = x + 1; o < n; o++)
-            if (is_column_slice(g, o, x) && rope_of(g, m, o) >= 0 && overlap(s, &g->node[o])) return false;
+        m->rotated[ranges++] = (struct range){s->attr.i[1], s->attr.i[2]};
         sum += type_columns(&s->type);
         end = MAX(end, s->attr.i[2]);
     }
     m->end[x] = end;
+    if (overlap(m->rotated, ranges)) return false;
     return sum == end && end <= first_plain && type_columns(&g->node[x].type) % like->attr.i[0] == 0;
 }
 
@@ -93,7 +114,8 @@ static void find_merges(const graph *g, struct merge *m)
                 m->rope[g->node[n].in[i]] = -1;
     for (int i = 0; i < g->outputs; i++) m->rope[g->output[i].value] = -1;
     for (int x = 0; x < g->nodes; x++) {
-        bool computed = g->node[x].op == OP_MATMUL || g->node[x].op == OP_MAP;
+        bool computed =
+            g->node[x].op == OP_MATMUL || g->node[x].op == OP_MAP || g->node[x].op == OP_CAST;
         if (m->rope[x] >= 0 && !(computed && tiles(g, m, x))) m->rope[x] = -1;
     }
 }
@@ -134,10 +156,14 @@ graph *merge_rope(const graph *in, const struct rewrite_options *opt, struct rew
 {
     struct arena scratch = {0};
     int n = in->nodes + 1;
-    struct merge m = {ARENA_NEW(&scratch, int, n), ARENA_NEW(&scratch, int, n),
-                      ARENA_NEW(&scratch, int64_t, n), ARENA_NEW(&scratch, int, n)};
+    struct merge m = {.rope = ARENA_NEW(&scratch, int, n),
+                      .reader = ARENA_NEW(&scratch, int, n),
+                      .end = ARENA_NEW(&scratch, int64_t, n),
+                      .merged = ARENA_NEW(&scratch, int, n),
+                      .rotated = ARENA_NEW(&scratch, struct range, n)};
     graph *out = NULL;
-    if (scratch.failed) fail(CODA_E_MEMORY, "rewrite: out of memory");
+    bool found = !scratch.failed && uses_find(&m.uses, &scratch, in, OP_COUNT);
+    if (!found) fail(CODA_E_MEMORY, "rewrite: out of memory");
     else {
         find_merges(in, &m);
         out = rewrite_walk(in, merge, opt, log, &m);

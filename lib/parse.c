@@ -23,14 +23,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORD_SIZE = 256, MAX_OPERANDS = 64 };
+enum { WORD_SIZE = 256 };
 
 struct parser {
     const char *at;
     int line;
     graph *g;
     struct names values; /* every value so far, by the name it has in the text                     */
-    struct arena arena;  /* of `values` and of strings                                             */
+    struct arena arena;  /* of `values`, of strings and of operands                                */
+    int *operand, operands; /* of the node at hand; room for so many                               */
     locale_t locale;     /* "C", for numbers                                                       */
 };
 
@@ -242,12 +243,23 @@ static coda_status read_op(struct parser *p, struct node *n)
     return CODA_OK;
 }
 
+/* Room for twice as many as there are. */
+static bool more_operands(struct parser *p, struct node *n)
+{
+    int wider = MAX(16, 2 * p->operands), *operand = ARENA_NEW(&p->arena, int, wider);
+    if (!operand) return false;
+    if (n->nin) memcpy(operand, p->operand, sizeof *operand * (size_t)n->nin);
+    p->operand = n->in = operand;
+    p->operands = wider;
+    return true;
+}
+
 static coda_status read_operands(struct parser *p, struct node *n)
 {
     if (peek(p) != '%' && *p->at != '_') return CODA_OK;
     do {
-        if (n->nin == MAX_OPERANDS) return fail(CODA_E_INVALID, "more than %d operands", MAX_OPERANDS);
-        int *value = &n->in[n->nin++];
+        if (n->nin == p->operands && !more_operands(p, n)) return fail(CODA_E_MEMORY, "out of memory");
+        int *value = &p->operand[n->nin++];
         *value = -1;
         if (accept(p, '_')) continue;
         coda_status s = read_value(p, value);
@@ -275,7 +287,8 @@ static bool find_attribute(const struct node *n, const char *key, char *kind, in
     return false;
 }
 
-static coda_status read_attribute(struct parser *p, struct node *n)
+/* `given` has a bit for each slot that the text named: those of attr.i from bit 16 on. */
+static coda_status read_attribute(struct parser *p, struct node *n, unsigned *given)
 {
     char key[WORD_SIZE], kind;
     int slot;
@@ -284,22 +297,39 @@ static coda_status read_attribute(struct parser *p, struct node *n)
     if (s != CODA_OK) return s;
     if (!find_attribute(n, key, &kind, &slot))
         return fail(CODA_E_INVALID, "no attribute is called `%.40s` here", key);
+    unsigned bit = 1u << (slot + (kind == 'f' ? 0 : 16));
+    if (*given & bit) return fail(CODA_E_INVALID, "the attribute `%.40s` is given twice", key);
+    *given |= bit;
     if (kind == 'f') return read_float(p, &n->attr.f[slot]);
-    if (n->op != OP_CAST) return read_integer(p, &n->attr.i[slot]);
+    if (!op_has_dtype(n->op)) return read_integer(p, &n->attr.i[slot]);
     coda_dtype to;
     s = read_dtype(p, &to);
     n->attr.i[slot] = to;
     return s;
 }
 
+/* The parameters of a primitive have no default, nor has what a constant is. */
+static coda_status check_params(const struct node *n, unsigned given)
+{
+    if (n->op == OP_CONSTANT && given != (1u | 1u << 16))
+        return fail(CODA_E_INVALID, "constant: it needs {to=DTYPE, value=NUMBER}");
+    for (int i = 0; n->prim && i < n->prim->params; i++)
+        if (!(given & 1u << i))
+            return fail(CODA_E_INVALID, "%s: its parameter `%s` is missing", n->prim->name,
+                        n->prim->param_name[i]);
+    return CODA_OK;
+}
+
 static coda_status read_attributes(struct parser *p, struct node *n)
 {
-    if (!accept(p, '{')) return CODA_OK;
+    unsigned given = 0;
+    if (!accept(p, '{')) return check_params(n, given);
     coda_status s;
     do {
-        s = read_attribute(p, n);
+        s = read_attribute(p, n, &given);
     } while (s == CODA_OK && accept(p, ','));
-    return s == CODA_OK ? expect(p, '}') : s;
+    if (s == CODA_OK) s = expect(p, '}');
+    return s == CODA_OK ? check_params(n, given) : s;
 }
 
 static coda_status read_origin(struct parser *p, struct node *n)
@@ -326,8 +356,7 @@ static coda_status end_line(struct parser *p)
 static coda_status parse_value(struct parser *p)
 {
     char name[WORD_SIZE];
-    int in[MAX_OPERANDS];
-    struct node n = {.in = in, .origin = -1, .name = name};
+    struct node n = {.in = p->operand, .origin = -1, .name = name};
     coda_status s = read_name(p, name);
     if (s != CODA_OK) return s;
     if (names_find(&p->values, name, -1) >= 0)

@@ -18,7 +18,9 @@ struct buffer {
     int64_t bytes;
     int64_t offset;     /* SPACE_WORK, SPACE_PREPARED: bytes, a multiple of 256; set by place.c    */
     int first, last;    /* programs that touch it, for place.c                                     */
-    int value;          /* node it holds, for printing                                             */
+    int value;          /* node it holds                                                           */
+    int folded;         /* SPACE_ARG: node that coda_prepare leaves in this weight, 0: none ...    */
+    uint64_t holds;     /* ... and its digest, never 0                                             */
 };
 
 /* ---- Ports: how a program reads or writes one tensor over its domain ---- */
@@ -63,12 +65,15 @@ enum step_kind {
 /* What a value varies with. */
 enum step_class { CLASS_ROW, CLASS_COL, CLASS_TILE };
 
+enum { IMMEDIATE = -1 };
+
 struct step {
     enum step_kind kind;
     enum step_class cls;
     bool half;                 /* GEMM with PAIR_GLU: lives on the N/2 output columns              */
     const struct prim *prim;
-    int in[PRIM_MAX_INPUTS], nin;
+    int in[PRIM_MAX_INPUTS], nin;    /* steps; a MAP's may be IMMEDIATE: the number of that place  */
+    float immediate[PRIM_MAX_INPUTS];
     float param[PRIM_MAX_PARAMS];
     int port;
     int lane;
@@ -135,6 +140,7 @@ struct attention_view {
 struct attention_spec {
     int64_t batch, tq, tk, heads, kv_heads, head_dim, window;
     bool causal;
+    coda_attention_align align;     /* 0: END                                                      */
     float scale;
     struct attention_view q, k, v, o;
     int lengths;                    /* buffer of int32 [batch], or -1                              */
@@ -142,10 +148,18 @@ struct attention_spec {
     bool sm90;                      /* TMA + wgmma kernel, else the SIMT one                       */
 };
 
+/* Query i sits at position i + shift, in a sequence of so many keys. */
+static inline int64_t attention_shift(const struct attention_spec *a, int64_t keys)
+{
+    if (a->align == CODA_ALIGN_START) return 0;
+    return (a->align == CODA_ALIGN_LENGTH ? keys : a->tk) - a->tq;
+}
+
 enum program_kind { PROGRAM_GEMM, PROGRAM_ROWS, PROGRAM_ATTENTION };
 
+/* A kernel's parameters are 4 kB at most. Groups are cut so that their programs need less (group.c). */
 #define KERNEL_MAX_MAPS 9
-#define KERNEL_MAX_POINTERS 40
+#define KERNEL_MAX_POINTERS ((4096 - KERNEL_MAX_MAPS * 128) / 8)
 
 /* A tiled tensor map (cuTensorMapEncodeTiled), innermost dimension first; swizzle is the box's inner
  * bytes: 0, 32, 64 or 128. */
@@ -172,8 +186,8 @@ struct kernel_spec {
                                        then it reads steady operands alone, and writes nothing     */
     int threads, shared_bytes;
     int maps, pointers;
-    struct map_spec map[KERNEL_MAX_MAPS];
-    struct { int buffer; int64_t bytes; } pointer[KERNEL_MAX_POINTERS]; /* bytes: offset           */
+    struct map_spec *map;
+    struct pointer_spec { int buffer; int64_t bytes; } *pointer; /* bytes: offset                  */
 };
 
 struct program {
@@ -196,20 +210,22 @@ struct program {
     struct kernel_spec kernel;
 };
 
-struct plan {
-    struct arena arena;
-    struct buffer *buffer;
-    struct program *program;        /* prepare programs first, then run programs, in launch order  */
-    int buffers, programs;
-    int64_t workspace, prepared;    /* bytes                                                       */
-    const graph *graph;             /* the rewritten graph, for printing                           */
-};
-
 /* Facts about the device that shape a plan: plain numbers. */
 struct machine {
     int sms;
     int shared_bytes;               /* a block may have                                            */
     bool sm90;                      /* TMA and wgmma                                               */
+};
+
+struct plan {
+    struct arena arena;
+    struct buffer *buffer;
+    struct program *program;        /* prepare programs first, then run programs, in launch order  */
+    int buffers, buffer_capacity, programs;
+    int64_t workspace, prepared;    /* bytes                                                       */
+    uint64_t prepared_id;           /* of all that coda_prepare leaves; 0: nothing                 */
+    const graph *graph;             /* the rewritten graph, for printing                           */
+    struct machine machine;         /* that it is for                                              */
 };
 
 /* ---- Decisions: what is known better than by price about the GEMM of one root ---- */
@@ -228,7 +244,7 @@ struct plan_options {
     bool cublaslt;
     coda_fold fold;
     struct machine machine;
-    const struct decision *decision;
+    const struct decision *decision; /* by root                                                    */
     int decisions;
 };
 
@@ -241,11 +257,22 @@ bool plan_suits_cublaslt(const struct program *p); /* its product; operands of t
 int64_t program_bytes(const struct program *q); /* read + written */
 double program_flops(const struct program *q);
 bool step_has_value(const struct program *q, const struct step *s);
+/* Do two steps, REDUCE or PARTIAL, read one state? */
+bool step_shares_state(const struct program *q, const struct step *a, const struct step *b);
 
-/* ---- Its stages: roots.c, graph -> programs; place.c, offsets of buffers ---- */
+int plan_add_buffer(struct plan *p, struct buffer b); /* its index; the arena remembers a failure  */
+/* Calls fn for each buffer that the program reads, or writes, until it says true. */
+bool program_any_read(const struct program *q, bool (*fn)(void *ctx, int buffer), void *ctx);
+bool program_any_write(const struct program *q, bool (*fn)(void *ctx, int buffer), void *ctx);
+
+/* ---- Its stages: roots.c, graph -> programs; order.c, which after which; place.c and folds.c, offsets of
+ * buffers; plan_verify.c ---- */
 
 coda_status plan_group(struct plan *p, const graph *g, const struct plan_options *opt);
-void plan_place(struct plan *p);
+coda_status plan_order(struct plan *p);
+coda_status plan_place(struct plan *p);
+coda_status plan_place_folds(struct plan *p);
+coda_status plan_verify(const struct plan *p);
 
 /* ---- plan_print.c, derive.c ---- */
 
@@ -256,10 +283,34 @@ void tile_print(const struct tile *tile, struct text *t);
 void plan_dot(const struct plan *p, struct text *t);
 void plan_note(const struct plan *p, struct rewrite_log *log); /* what epilogues took in           */
 
+/* ---- identity.c: equal programs, so that what was found out of one serves the others ---- */
+
+/* All that a program is, but for what its tensors are called and where they are. */
+struct identity {
+    void *data;
+    size_t size;
+    uint64_t hash;
+    int *buffer, buffers; /* in the order in which the program names them                          */
+};
+bool identity_of(struct identity *out, struct arena *a, const struct plan *p, const struct program *q);
+
+/* Programs by their identity. */
+struct memo {
+    struct memo_slot *slot;
+    int count, capacity;
+};
+/* The program that was the first of its kind to come here: q itself, if it is. NULL if memory runs out.
+ * *first are the buffers that it named. */
+struct program *memo_first(struct memo *m, struct arena *a, const struct identity *id, struct program *q,
+                           const int **first);
+
 /* ---- emit.c, emit_attention.c ---- */
 
 /* Fills p->kernel. */
 coda_status emit_program(struct plan *plan, struct program *p, const struct machine *m);
+/* The same from the kernel of an equal program, which names the buffers `theirs` in the order of `own`. */
+bool emit_like(struct plan *plan, struct program *p, const struct program *from, const int *theirs,
+               const struct identity *own);
 /* Blocks to launch where there are so many SMs. */
 int64_t kernel_blocks(const struct kernel_spec *k, int sms);
 bool attention_fits_sm90(const struct attention_spec *a, const struct machine *m);

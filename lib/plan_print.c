@@ -1,6 +1,7 @@
 /* plan_print.c -- a plan as text and as a Graphviz picture. No pointers, and no times but those that tuning
  * left: goldens compare it. */
 #include "epilogue.h"
+#include "tile.h"
 #include "tuning.h"
 
 #include <stdio.h>
@@ -62,6 +63,7 @@ static void print_map(const struct step *s, struct text *t)
     text_append(t, s->prim->name);
     for (int i = 0; i < s->nin; i++)
         if (s->in[i] >= 0) text_printf(t, "%s v%d", i ? "," : "", s->in[i]);
+        else if (s->kind == STEP_MAP) text_printf(t, "%s %a", i ? "," : "", (double)s->immediate[i]);
     if (s->prim->kind != PRIM_MAP || !s->prim->params) return;
     text_append(t, " {");
     for (int i = 0; i < s->prim->params; i++)
@@ -138,6 +140,7 @@ static void print_gemm(const struct plan *p, const struct program *q, struct tex
         tile_print(&q->tile, t);
         if (program_is_early(q)) text_append(t, " early");
         text_append(t, "\n");
+        tile_explain(q, &p->machine, t);
         if (q->figures) figures_print(q->figures, t);
     }
     print_operand(p, "a", &q->a, t);
@@ -162,6 +165,8 @@ static void print_attention(const struct plan *p, const struct program *q, struc
                 (long long)a->kv_heads, (long long)a->head_dim);
     if (a->causal) text_append(t, " causal");
     if (a->window) text_printf(t, " window=%lld", (long long)a->window);
+    if (a->align == CODA_ALIGN_START) text_append(t, " from_start");
+    if (a->align == CODA_ALIGN_LENGTH) text_append(t, " from_length");
     if (a->lengths >= 0) text_append(t, " lengths");
     text_printf(t, " %s\n", a->sm90 ? "sm90" : "simt");
     print_heads(p, "q", &a->q, t);
@@ -191,7 +196,7 @@ void plan_print(const struct plan *p, struct text *t)
         if (q->prepare) continue;
         launches++;
         flops += program_flops(q);
-        bytes += program_bytes(q);
+        bytes = add_counts(bytes, program_bytes(q));
     }
     text_printf(t, "; %d launches, %.3f GFLOP, %.3f MB read and written\n", launches, flops * 1e-9,
                 (double)bytes * 1e-6);

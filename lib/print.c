@@ -95,7 +95,7 @@ static void print_listed(const struct node *n, int *printed, struct text *t)
             print_key(a, length, printed, t);
             if (is_float)
                 print_float(n->attr.f[slot], t);
-            else if (n->op == OP_CAST)
+            else if (op_has_dtype(n->op))
                 text_append(t, dtype_name((coda_dtype)n->attr.i[slot]));
             else
                 text_printf(t, "%" PRId64, n->attr.i[slot]);

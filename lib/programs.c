@@ -24,25 +24,24 @@ static void store(struct writer *w, int value, int buffer, int64_t offset, const
     }
     memcpy(port.stride, out, sizeof port.stride);
     struct step s = {
-        .kind = STEP_STORE, .half = w->p->step[w->step_of[value]].half, .nin = 1, .value = value};
+        .kind = STEP_STORE, .half = w->p->step[step_of(w, value)].half, .nin = 1, .value = value};
     bool one_a_row = w->p->kind == PROGRAM_ROWS && type_columns(t) == 1 && w->p->dim[w->p->rank - 1] != 1;
     s.cls = one_a_row ? CLASS_ROW : CLASS_TILE;
-    s.in[0] = w->step_of[value];
+    s.in[0] = step_of(w, value);
     s.port = add_port(w, port);
     add_step(w, s);
 }
 
 static void store_to_concats(struct writer *w, int value)
 {
-    const graph *g = w->gr->g;
-    for (int c = value + 1; c < g->nodes; c++) {
-        const struct node *n = &g->node[c];
-        for (int i = 0; n->op == OP_CONCAT && i < n->nin; i++) {
-            int64_t stride[CODA_MAX_RANK];
-            if (n->in[i] != value) continue;
-            dense_strides(&n->type, stride);
-            store(w, value, buffer_of(w->gr, c), concat_start(g, n, i) * stride[n->attr.i[0]], stride);
-        }
+    const struct uses *u = &w->gr->uses;
+    for (int i = u->at[value]; i < u->at[value + 1]; i++) {
+        int c = u->use[i].node;
+        const struct node *n = &w->gr->g->node[c];
+        int64_t stride[CODA_MAX_RANK];
+        if (n->op != OP_CONCAT) continue;
+        dense_strides(&n->type, stride);
+        store(w, value, buffer_of(w->gr, c), part_offset(w->gr, c, u->use[i].operand), stride);
     }
 }
 
@@ -53,29 +52,22 @@ static void store_everywhere(struct writer *w, int value)
     int64_t dense[CODA_MAX_RANK];
     dense_strides(&g->node[value].type, dense);
     if (w->gr->site[value].need && own < 0) store(w, value, buffer_of(w->gr, value), 0, dense);
-    for (int i = 0; i < g->outputs; i++)
-        if (g->output[i].value == value) store(w, value, output_buffer(w->gr, i), 0, g->output[i].stride);
+    for (int o = g->node[value].output; o >= 0; o = g->output[o].next)
+        store(w, value, output_buffer(w->gr, o), 0, g->output[o].stride);
     store_to_concats(w, value);
 }
 
 static bool is_wanted_whole(const struct grouper *gr, int value)
 {
-    const graph *g = gr->g;
-    if (gr->site[value].need) return true;
-    for (int i = 0; i < g->outputs; i++)
-        if (g->output[i].value == value) return true;
-    for (int c = value + 1; c < g->nodes; c++)
-        for (int i = 0; g->node[c].op == OP_CONCAT && i < g->node[c].nin; i++)
-            if (g->node[c].in[i] == value) return true;
-    return false;
+    return gr->site[value].need || group_stores(gr, value) > 0;
 }
 
 /* ---- Programs ---- */
 
 static void matrix_operand(struct grouper *gr, struct operand *o)
 {
-    struct view v;
-    if (!view_of(gr->g, o->value, &v)) return;
+    const struct view v = gr->view[o->value];
+    if (v.base < 0) return;
     gr->site[v.base].need = true;
     o->buffer = buffer_of(gr, v.base);
     o->steady = gr->site[v.base].role == ROLE_LEAF || gr->site[v.base].is_const;
@@ -84,8 +76,7 @@ static void matrix_operand(struct grouper *gr, struct operand *o)
 static void heads(struct grouper *gr, int value, int64_t head_dim, struct attention_view *out)
 {
     const struct type *t = &gr->g->node[value].type;
-    struct view v = {0};
-    view_of(gr->g, value, &v);
+    const struct view v = gr->view[value];
     gr->site[v.base].need = true;
     out->buffer = buffer_of(gr, v.base);
     out->offset = v.offset;
@@ -110,14 +101,14 @@ static void write_attention(struct writer *w)
     a->tk = k->dim[k->rank - 2];
     a->window = n->attr.i[2];
     a->causal = n->attr.i[3] != 0;
+    a->align = (coda_attention_align)n->attr.i[4];
     a->scale = n->attr.f[0];
     a->lengths = -1;
     heads(w->gr, n->in[0], a->head_dim, &a->q);
     heads(w->gr, n->in[1], a->head_dim, &a->k);
     heads(w->gr, n->in[2], a->head_dim, &a->v);
     if (n->nin > 3 && n->in[3] >= 0) {
-        struct view v = {0};
-        view_of(g, n->in[3], &v);
+        const struct view v = w->gr->view[n->in[3]];
         w->gr->site[v.base].need = true;
         a->lengths = buffer_of(w->gr, v.base);
         a->lengths_offset = v.offset;
@@ -142,16 +133,9 @@ static void place_attention(struct writer *w)
     a->sm90 = attention_fits_sm90(a, &w->gr->opt->machine);
 }
 
-static bool open_writer(struct writer *w, struct grouper *gr, struct group *q)
+static struct writer writer_of(struct grouper *gr, int group)
 {
-    struct arena *arena = &gr->plan->arena;
-    *w = (struct writer){.gr = gr, .q = q, .p = &q->p};
-    w->step_of = ARENA_NEW(arena, int, gr->g->nodes + 1);
-    q->p.step = ARENA_NEW(arena, struct step, MOST_STEPS);
-    q->p.port = ARENA_NEW(arena, struct port, MOST_PORTS);
-    if (arena->failed) return false;
-    for (int i = 0; i < gr->g->nodes; i++) w->step_of[i] = -1;
-    return true;
+    return (struct writer){.gr = gr, .q = gr->group[group], .p = &gr->group[group]->p};
 }
 
 static void write_members(struct writer *w)
@@ -165,20 +149,22 @@ static void write_members(struct writer *w)
         matrix_operand(w->gr, &w->p->b);
     }
     for (int m = w->q->first; m >= 0 && !w->status; m = w->gr->site[m].next)
-        w->step_of[m] = write_member(w, m);
+        w->gr->site[m].step = write_member(w, m);
 }
 
-/* A program for a statistic that is in pieces but needed whole. */
-static void finish_statistic(struct grouper *gr, struct writer *w, int value)
+/* A program for a statistic that is in pieces but needed whole, or a number that is needed in memory. */
+static coda_status finish_value(struct grouper *gr, int value)
 {
     struct group *q = group_new(gr, PROGRAM_ROWS, value);
     const struct node *n = &gr->g->node[value];
-    q->domain = n->type;
-    q->p.rank = n->type.rank;
-    memcpy(q->p.dim, n->type.dim, sizeof q->p.dim);
-    if (!open_writer(w, gr, q)) return;
+    if (!q) return CODA_E_MEMORY;
+    q->domain = n->type.rank ? n->type : type_as_rows(&n->type);
+    q->p.rank = q->domain.rank;
+    memcpy(q->p.dim, q->domain.dim, sizeof q->p.dim);
+    struct writer w = writer_of(gr, q->index);
     gr->site[value].finished = true;
-    w->step_of[value] = write_again(w, value);
+    q->root_step = write_again(&w, value);
+    return w.status;
 }
 
 static void write_stores(struct writer *w)
@@ -191,74 +177,99 @@ static void write_stores(struct writer *w)
 }
 
 /* Tiles decide how many states a row has. */
-static void size_states(struct grouper *gr)
+static coda_status size_states(struct grouper *gr)
 {
     for (int i = 0; i < gr->groups; i++) {
-        struct program *p = &gr->group[i].p;
+        struct program *p = &gr->group[i]->p;
         if (p->kind != PROGRAM_GEMM) continue;
         for (int j = 0; j < p->ports; j++) {
             struct port *port = &p->port[j];
             if (port->kind != PORT_PARTIAL_STORE) continue;
-            gr->site[port->value].blocks = program_states(p);
+            int64_t states = program_states(p);
+            if (states > INT32_MAX)
+                return fail(CODA_E_UNSUPPORTED, "plan: %%%d reduces %lld columns in %lld tiles; most are %d",
+                            port->value, (long long)p->dim[2], (long long)states, INT32_MAX);
+            gr->site[port->value].blocks = (int)states;
             gr->plan->buffer[port->buffer].bytes =
-                p->dim[0] * p->dim[1] * gr->site[port->value].blocks * port->reduce->state * 4;
+                mul_counts(mul_counts(p->dim[0] * p->dim[1], states), port->reduce->state * 4);
         }
     }
     for (int i = 0; i < gr->groups; i++)
-        for (int j = 0; j < gr->group[i].p.ports; j++) {
-            struct port *port = &gr->group[i].p.port[j];
+        for (int j = 0; j < gr->group[i]->p.ports; j++) {
+            struct port *port = &gr->group[i]->p.port[j];
             if (port->kind == PORT_PARTIAL_STORE || port->kind == PORT_PARTIAL_LOAD)
                 port->blocks = gr->site[port->value].blocks;
         }
+    return CODA_OK;
 }
 
-static void set_tile(struct program *p, const struct plan_options *opt)
+/* Equal products have equal tiles: the cheapest is sought once. */
+static bool set_tile(struct grouper *gr, struct program *p)
 {
-    const struct decision *d = plan_decision(opt, p->root);
+    const struct decision *d = plan_decision(gr->opt, p->root);
+    struct arena *arena = &gr->plan->arena;
+    struct identity id;
+    const int *ignored;
     p->figures = d ? d->figures : NULL;
-    p->tile = tile_named(p, &opt->machine, d ? d->tile : "");
+    if (d && d->tile[0]) {
+        p->tile = tile_named(p, &gr->opt->machine, d->tile);
+        return true;
+    }
+    bool good = identity_of(&id, arena, gr->plan, p);
+    struct program *first = good ? memo_first(&gr->tiles, arena, &id, p, &ignored) : NULL;
+    if (first == p) p->tile = tile_named(p, &gr->opt->machine, "");
+    else if (first) p->tile = first->tile;
+    return first;
 }
 
-static coda_status write_programs(struct grouper *gr, struct writer *w, int most)
+/* What must be in memory shows while programs are written, and as statistics are finished. */
+static coda_status finish_values(struct grouper *gr)
 {
-    for (int i = 0; i < gr->groups; i++) {
-        if (!open_writer(&w[i], gr, &gr->group[i])) return CODA_E_MEMORY;
-        write_members(&w[i]);
-        if (w[i].status) return w[i].status;
-    }
     for (bool again = true; again;) {
         again = false;
-        for (int v = 0; v < gr->g->nodes && gr->groups < most; v++) {
+        for (int v = 0; v < gr->g->nodes; v++) {
             const struct site *s = &gr->site[v];
-            if (!(s->partial || s->role == ROLE_INLINE) || s->finished || !is_wanted_whole(gr, v)) continue;
-            finish_statistic(gr, &w[gr->groups], v);
+            bool made_again = s->partial || s->role == ROLE_INLINE || s->role == ROLE_NUMBER;
+            if (!made_again || s->finished || !is_wanted_whole(gr, v)) continue;
+            coda_status status = finish_value(gr, v);
+            if (status) return status;
             again = true;
         }
     }
-    for (int i = 0; i < gr->groups; i++) {
-        if (gr->plan->arena.failed) return CODA_E_MEMORY;
-        write_stores(&w[i]);
-        if (w[i].status) return w[i].status;
-        if (w[i].p->kind == PROGRAM_GEMM) set_tile(w[i].p, gr->opt);
-    }
     return CODA_OK;
+}
+
+static coda_status write_programs(struct grouper *gr)
+{
+    for (int i = 0; i < gr->groups; i++) {
+        struct writer w = writer_of(gr, i);
+        write_members(&w);
+        if (w.status) return w.status;
+    }
+    coda_status status = finish_values(gr);
+    for (int i = 0; i < gr->groups && !status; i++) {
+        struct writer w = writer_of(gr, i);
+        write_stores(&w);
+        status = w.status;
+        if (!status && w.p->kind == PROGRAM_GEMM && !set_tile(gr, w.p)) status = CODA_E_MEMORY;
+    }
+    return status;
+}
+
+static coda_status out_of_memory(const struct grouper *gr)
+{
+    return fail(CODA_E_MEMORY, "out of memory for a plan of %d nodes", gr->g->nodes);
 }
 
 coda_status build_programs(struct grouper *gr)
 {
     struct plan *plan = gr->plan;
-    int n = gr->g->nodes, most = 2 * n + 1;
-    struct writer *w = ARENA_NEW(&plan->arena, struct writer, most);
-    struct group *group = ARENA_NEW(&plan->arena, struct group, most);
-    plan->buffer = ARENA_NEW(&plan->arena, struct buffer, 3 * n + gr->g->outputs + 1);
-    plan->program = ARENA_NEW(&plan->arena, struct program, most);
-    if (plan->arena.failed) return fail(CODA_E_MEMORY, "out of memory for a plan of %d nodes", n);
-    memcpy(group, gr->group, sizeof *group * (size_t)gr->groups);
-    gr->group = group;
-    coda_status status = write_programs(gr, w, most);
-    if (plan->arena.failed) return fail(CODA_E_MEMORY, "out of memory for a plan of %d nodes", n);
+    coda_status status = write_programs(gr);
+    if (plan->arena.failed) return out_of_memory(gr);
     if (status) return status;
-    size_states(gr);
-    for (int i = 0; i < gr->groups; i++) plan->program[plan->programs++] = gr->group[i].p;
+    if ((status = size_states(gr)) != CODA_OK) return status;
+    plan->program = ARENA_NEW(&plan->arena, struct program, gr->groups + 1);
+    if (!plan->program) return out_of_memory(gr);
+    for (int i = 0; i < gr->groups; i++) plan->program[plan->programs++] = gr->group[i]->p;
     return CODA_OK;
 }

@@ -50,9 +50,7 @@ struct words rewrite_name(const graph *g, int v)
 {
     struct words w;
     const struct node *n = &g->node[v];
-    const char *name = n->name;
-    for (int i = 0; i < g->outputs && !name; i++)
-        if (g->output[i].value == v) name = g->output[i].name;
+    const char *name = n->name ? n->name : n->output >= 0 ? g->output[n->output].name : NULL;
     if (name) snprintf(w.s, sizeof w.s, "%%%.60s", name);
     else snprintf(w.s, sizeof w.s, "%%%d", n->origin);
     return w;
@@ -73,12 +71,14 @@ struct words rewrite_meaning(const graph *g, int v)
 {
     if (v < 0) return (struct words){"the scale"};
     struct words w = rewrite_name(g, v);
-    const struct node *n = &g->node[v], *s = n->nin ? &g->node[n->in[0]] : NULL;
+    const struct node *n = &g->node[v];
+    if (n->op == OP_CONSTANT) snprintf(w.s, sizeof w.s, "%g", (double)n->attr.f[0]);
+    const struct node *s = n->nin ? &g->node[n->in[0]] : NULL;
     const char *what = NULL;
     if (is_prim(n, "rsqrt_mean") && is_prim(s, "sum_sq")) what = "1/rms";
     if (is_prim(n, "rsqrt_mean") && is_prim(s, "m2")) what = "1/std";
-    if (is_prim(n, "scale") && is_prim(s, "sum")) what = "mean";
     if (what) snprintf(w.s, sizeof w.s, "%s(%.100s)", what, rewrite_name(g, s->in[0]).s);
+    if (is_prim(n, "mean")) snprintf(w.s, sizeof w.s, "mean(%.100s)", rewrite_name(g, n->in[0]).s);
     return w;
 }
 
@@ -147,6 +147,7 @@ static const struct pass {
     {"carry_row_shift", carry_row_shift, true},
     {"carry_row_scale", carry_row_scale, true},
     {"carry_cast", carry_cast, true},
+    {"narrow", narrow, true},
     {"dead", dead, true},
 };
 enum { MOST_ROUNDS = 64 };
@@ -188,7 +189,8 @@ static coda_status run_pass(const struct pass *p, graph **g, const struct rewrit
     *g = next;
     if (log->arena.failed) return fail(CODA_E_MEMORY, "rewrite: out of memory");
     coda_status s = graph_verify(next);
-    return s == CODA_OK && log->events > before ? show(p, next) : s;
+    bool changed = log->events > before;
+    return s == CODA_OK && changed && debug_shows(DEBUG_REWRITE) ? show(p, next) : s;
 }
 
 static coda_status run_passes(graph **g, const struct rewrite_options *opt, struct rewrite_log *log)

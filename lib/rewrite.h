@@ -14,6 +14,7 @@ typedef graph *rewrite_pass(const graph *in, const struct rewrite_options *opt, 
 rewrite_pass lower_norm, lower_softmax, lower_loss;
 rewrite_pass tidy, cse, merge_rope;
 rewrite_pass carry_col_shift, carry_col_scale, carry_row_shift, carry_row_scale, carry_cast;
+rewrite_pass narrow;
 rewrite_pass dead;
 
 /* ---- A walk over a graph ---- */
@@ -76,6 +77,10 @@ graph *carry_walk(const graph *in, rewrite_rule *rule, const struct rewrite_opti
 /* All readers of v are matmuls that take it as x, perhaps through further layers, and moving the
  * stack under v saves a pass over memory. */
 bool carry_pays(const struct walk *w, int v);
+/* In w->out, in place of the old matmul v: the product of x and a weight whose factor or shift comes after
+ * it, in f32 where v is f16; and what became of it in v's own dtype. */
+int carry_product(struct walk *w, int v, int x, int weight, bool kn);
+int carry_result(struct walk *w, int v, int y);
 /* Layer v can disappear into weights: folding is on, and all that it meets is constant. */
 bool carry_folds(const struct walk *w, int v);
 /* In w->out: a vector over K (old value v) as it broadcasts against a weight: [K], or [K,1] for kn. */
@@ -84,5 +89,8 @@ int carry_vector(struct walk *w, int v, bool kn);
 int carry_transpose(struct walk *w, int weight);
 /* In w->out: the sums of a weight over K, as [N] or [..,1,N]. */
 int carry_weight_sum(struct walk *w, int weight, bool kn);
+/* In w->out: a weight [..,N,K] times a vector over K, each row brought to a mean square of 1, so that no
+ * 16-bit range can be too small for it; and by what its product is to be multiplied, [N] or [..,1,N]. */
+int carry_level(struct walk *w, int weight, int vector, int *factor);
 
 #endif

@@ -11,8 +11,18 @@
 
 struct group *group_new(struct grouper *gr, enum program_kind kind, int root)
 {
-    struct group *q = &gr->group[gr->groups++];
-    *q = (struct group){.first = -1, .last = -1, .paired = -1};
+    struct arena *arena = &gr->plan->arena;
+    if (gr->groups == gr->group_capacity) {
+        int wider = MAX(64, 2 * gr->group_capacity);
+        struct group **group = ARENA_NEW(arena, struct group *, wider);
+        if (!group) return NULL;
+        if (gr->groups) memcpy(group, gr->group, sizeof *group * (size_t)gr->groups);
+        gr->group = group;
+        gr->group_capacity = wider;
+    }
+    struct group *q = gr->group[gr->groups] = ARENA_NEW(arena, struct group, 1);
+    if (!q) return NULL;
+    *q = (struct group){.index = gr->groups++, .first = -1, .last = -1, .paired = -1, .root_step = -1};
     q->p.kind = kind;
     q->p.root = root;
     q->p.scratch = -1;
@@ -23,7 +33,7 @@ struct group *group_new(struct grouper *gr, enum program_kind kind, int root)
 static struct group *root_new(struct grouper *gr, enum program_kind kind, int root)
 {
     struct group *q = group_new(gr, kind, root);
-    group_join(gr, q, root);
+    if (q) group_join(gr, q, root);
     return q;
 }
 
@@ -43,8 +53,9 @@ static void root_gemm(struct grouper *gr, int root)
     const struct node *n = &gr->g->node[root];
     struct matmul_view v;
     struct group *q = root_new(gr, PROGRAM_GEMM, root);
+    if (!q) return;
     struct program *p = &q->p;
-    view_matmul(gr->g, n, &v);
+    view_matmul(gr->g, n, gr->view, &v);
     p->rank = 3;
     p->dim[0] = v.batch;
     p->dim[1] = v.m;
@@ -59,6 +70,7 @@ static void root_rows(struct grouper *gr, int root)
 {
     const struct node *n = &gr->g->node[root];
     struct group *q = root_new(gr, PROGRAM_ROWS, root);
+    if (!q) return;
     q->domain = *domain_walked(gr->g, n);
     if (q->domain.rank == 0) q->domain = type_as_rows(&q->domain);
     q->p.rank = q->domain.rank;
@@ -74,19 +86,42 @@ static bool is_vector(const struct type *t, const struct type *whole)
     return row || col;
 }
 
+/* Of what is computed again. */
+enum { MOST_INLINE_STEPS = 32, MOST_INLINE_LOADS = 8 };
+
 /* A map of [.., 1] values, one of which is still in pieces, or of a row vector and a column vector:
  * computed again by each reader. */
-static bool is_inline(const struct grouper *gr, const struct node *n)
+static bool is_inline(const struct grouper *gr, const struct node *n, struct site *out)
 {
     if (n->op != OP_MAP || n->type.rank == 0) return false;
+    out->steps = 1, out->loads = 0;
     bool pieces = false, outer = type_columns(&n->type) > 1 && type_rows(&n->type) > 1;
     for (int i = 0; i < n->nin; i++) {
         const struct site *s = &gr->site[n->in[i]];
         const struct type *t = &gr->g->node[n->in[i]].type;
         if (!is_vector(t, &n->type)) return false;
         pieces = pieces || s->partial || s->role == ROLE_INLINE;
+        out->steps += s->role == ROLE_INLINE ? s->steps : 1;
+        out->loads += s->role == ROLE_INLINE ? s->loads : 1;
     }
+    if (out->steps > MOST_INLINE_STEPS || out->loads > MOST_INLINE_LOADS) return false;
     return gr->opt->fuse && (outer || (pieces && type_columns(&n->type) == 1));
+}
+
+/* Constants, and fused what references make of them, in fp32 as kernels would. */
+static bool is_number(const struct grouper *gr, const struct node *n, float *out)
+{
+    double in[PRIM_MAX_INPUTS] = {0}, param[PRIM_MAX_PARAMS];
+    float number = n->attr.f[0];
+    bool map = n->op == OP_MAP && n->prim->reference;
+    if (n->op != OP_CONSTANT && !(gr->opt->fuse && (map || n->op == OP_CAST))) return false;
+    for (int i = 0; i < n->nin; i++) {
+        if (!group_number(gr, n->in[i], &number)) return false;
+        in[i] = number;
+    }
+    for (int i = 0; i < PRIM_MAX_PARAMS; i++) param[i] = n->attr.f[i];
+    *out = map ? (float)n->prim->reference(in, param) : number;
+    return true;
 }
 
 static void assign_fixed_roles(struct grouper *gr)
@@ -95,14 +130,24 @@ static void assign_fixed_roles(struct grouper *gr)
     for (int i = 0; i < g->nodes; i++) {
         struct site *s = &gr->site[i];
         enum op op = g->node[i].op;
-        s->buffer = s->state_buffer = s->group = s->next = -1;
+        const struct node *n = &g->node[i];
+        s->buffer = s->state_buffer = s->group = s->next = s->step = s->again_in = -1;
+        s->horizon = i;
         s->role = op_is_leaf(op)    ? ROLE_LEAF
                   : op_is_view(op)  ? ROLE_VIEW
                   : op == OP_CONCAT ? ROLE_CONCAT
                                     : ROLE_FREE;
-        s->is_const = gr->opt->fold != CODA_FOLD_NONE && !op_is_leaf(op) && graph_is_const(g, i);
+        if (s->role == ROLE_FREE && is_number(gr, n, &s->number)) s->role = ROLE_NUMBER;
+        s->is_const = gr->opt->fold != CODA_FOLD_NONE && op != OP_INPUT;
+        for (int j = 0; j < n->nin; j++)
+            s->is_const = s->is_const && (n->in[j] < 0 || gr->site[n->in[j]].is_const);
     }
+    for (int i = 0; i < g->leaves; i++) gr->site[g->leaf[i]].is_const = false;
+    /* What lies in an output, or in a concat that a run computes, is written by each run (copies.c). */
     for (int i = 0; i < g->outputs; i++) gr->site[g->output[i].value].is_const = false;
+    for (int i = 0; i < g->nodes; i++)
+        for (int j = 0; j < g->node[i].nin && g->node[i].op == OP_CONCAT && !gr->site[i].is_const; j++)
+            gr->site[g->node[i].in[j]].is_const = false;
     for (int i = 0; i < g->nodes; i++) /* what depends on a run-time value runs at run time */
         for (int j = 0; j < g->node[i].nin; j++) {
             int v = g->node[i].in[j];
@@ -121,23 +166,49 @@ static coda_status check_lowered(const graph *g)
     return CODA_OK;
 }
 
+/* Where the parts of concats begin. */
+static bool find_parts(struct grouper *gr)
+{
+    const graph *g = gr->g;
+    int parts = 0;
+    for (int i = 0; i < g->nodes; i++)
+        if (g->node[i].op == OP_CONCAT) gr->site[i].part = parts, parts += g->node[i].nin;
+    gr->part = ARENA_NEW(&gr->plan->arena, int64_t, parts + 1);
+    for (int i = 0; i < g->nodes && gr->part; i++) {
+        const struct node *n = &g->node[i];
+        int64_t start = 0;
+        for (int j = 0; j < n->nin && n->op == OP_CONCAT; j++) {
+            gr->part[gr->site[i].part + j] = start;
+            start += g->node[n->in[j]].type.dim[n->attr.i[0]];
+        }
+    }
+    return gr->part;
+}
+
 coda_status plan_group(struct plan *p, const graph *g, const struct plan_options *opt)
 {
     struct grouper gr = {.g = g, .opt = opt, .plan = p};
     gr.site = ARENA_NEW(&p->arena, struct site, g->nodes);
-    gr.group = ARENA_NEW(&p->arena, struct group, g->nodes + 1);
+    gr.view = ARENA_NEW(&p->arena, struct view, g->nodes);
     gr.stack = ARENA_NEW(&p->arena, int, g->nodes + 1);
-    if (p->arena.failed) return fail(CODA_E_MEMORY, "out of memory for a plan of %d nodes", g->nodes);
+    gr.queue = ARENA_NEW(&p->arena, int, g->nodes + 1);
+    bool read = uses_find(&gr.uses, &p->arena, g, OP_COUNT) &&
+                uses_find(&gr.statistics, &p->arena, g, OP_REDUCE);
+    if (p->arena.failed || !read || !find_parts(&gr))
+        return fail(CODA_E_MEMORY, "out of memory for a plan of %d nodes", g->nodes);
     coda_status status = check_lowered(g);
     if (status) return status;
+    for (int i = 0; i < g->nodes; i++) view_extend(g, i, gr.view);
     assign_fixed_roles(&gr);
     for (int i = g->nodes - 1; i >= 0; i--) /* the last product takes a value that two could take */
         if (g->node[i].op == OP_MATMUL) root_gemm(&gr, i);
     for (int i = 0; i < g->nodes; i++) {
         if (g->node[i].op == OP_ATTENTION) root_new(&gr, PROGRAM_ATTENTION, i);
-        if (gr.site[i].role == ROLE_FREE && is_inline(&gr, &g->node[i])) gr.site[i].role = ROLE_INLINE;
+        if (gr.site[i].role == ROLE_FREE && is_inline(&gr, &g->node[i], &gr.site[i]))
+            gr.site[i].role = ROLE_INLINE;
     }
     for (int i = 0; i < g->nodes; i++)
         if (gr.site[i].role == ROLE_FREE) root_rows(&gr, i);
+    if (p->arena.failed) return fail(CODA_E_MEMORY, "out of memory for a plan of %d nodes", g->nodes);
     return build_programs(&gr);
 }

@@ -173,9 +173,13 @@ static void print_map(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
     struct text call = {0};
-    for (int k = 0; k < s->nin; k++) text_printf(&call, "%sv%d", k ? ", " : "", s->in[k]);
+    for (int k = 0; k < s->nin; k++) {
+        struct word v = s->in[k] == IMMEDIATE ? rows_float(s->immediate[k]) : emit_word("v%d", s->in[k]);
+        text_printf(&call, "%s%s", k ? ", " : "", v.s);
+    }
     for (int k = 0; k < s->prim->params; k++) text_printf(&call, ", %s", rows_float(s->param[k]).s);
-    rows_line(e, "const float v%d = map::%s::apply(%s);", i, s->prim->name, text_str(&call));
+    rows_line(e, "const float v%d = map::%s%s::apply(%s);", i, emit_map_prefix(s->prim), s->prim->name,
+              text_str(&call));
     e->t->failed = e->t->failed || call.failed;
     text_free(&call);
 }
@@ -204,6 +208,7 @@ static void print_load(struct emitter *e, int i)
 static void print_push(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
+    if (rows_state(&e->w, e->p, i) != i) return;
     struct word key = s->in[1] >= 0 ? emit_word("v%d", s->in[1]) : emit_word("0.0f");
     rows_line(e, "reduce::%s::push(s%d, v%d, %s, %s);", s->prim->name, i, s->in[0], column(e), key.s);
 }
@@ -242,7 +247,7 @@ static void print_rope(struct emitter *e, int i)
     struct partner r = rope_partner(e, i);
     rows_line(e, "float v%d = v%d;", i, s->in[0]);
     rows_open(e, "if (at%d.turns)", i);
-    rows_line(e, "const Pair f = frequency[%s];", r.pair.s);
+    rows_line(e, "const Pair f = %s;", rows_frequency(e, r.pair.s).s);
     rows_line(e, "const Pair turn = pair::rope::turn(%s, f.a, f.b);", rope_position(e, s).s);
     rows_line(e, "const float other = %s;", r.other.s);
     rows_line(e,
@@ -300,12 +305,24 @@ static void load_partial(struct emitter *e, int i)
     rows_line(e, "s%d.load(a.a%d, row, %s);", i, e->argument[e->p->step[i].port], first_state(e, port).s);
 }
 
+/* What several statistics read is folded once, by the first of them. */
+static void finish(struct emitter *e, int i, const char *reduce, int lanes, const char *state)
+{
+    int first = rows_state(&e->w, e->p, i);
+    if (!rows_shares_state(&e->w, e->p, i)) {
+        rows_line(e, "const float v%d = rows::finish<reduce::%s, %d>(%s);", i, reduce, lanes, state);
+        return;
+    }
+    if (first == i) rows_line(e, "const auto f%d = rows::fold<reduce::%s, %d>(%s);", i, reduce, lanes, state);
+    rows_line(e, "const float v%d = reduce::%s::finish(f%d);", i, reduce, first);
+}
+
 static void finish_partial(struct emitter *e, int i)
 {
     const struct port *port = port_of(e, &e->p->step[i]);
-    rows_line(e, "const float v%d = rows::finish<reduce::%s, %d>(s%d.merged(a.a%d, row, %s));", i,
-              port->reduce->name, rows_lanes(port), i, e->argument[e->p->step[i].port],
-              first_state(e, port).s);
+    finish(e, i, port->reduce->name, rows_lanes(port),
+           emit_word("s%d.merged(a.a%d, row, %s)", i, e->argument[e->p->step[i].port], first_state(e, port).s)
+               .s);
 }
 
 static void print_row_step(struct emitter *e, int i)
@@ -315,9 +332,7 @@ static void print_row_step(struct emitter *e, int i)
     case STEP_LOAD: print_load(e, i); break;
     case STEP_MAP: print_map(e, i); break;
     case STEP_PARTIAL: finish_partial(e, i); break;
-    case STEP_REDUCE:
-        rows_line(e, "const float v%d = rows::finish<reduce::%s, %d>(s%d);", i, s->prim->name, e->w.team, i);
-        break;
+    case STEP_REDUCE: finish(e, i, s->prim->name, e->w.team, emit_word("s%d", i).s); break;
     default: break;
     }
     print_gather_starts(e, i);
@@ -328,7 +343,7 @@ void rows_partials(struct emitter *e)
 {
     bool any = false;
     for (int i = 0; i < e->p->steps; i++) {
-        if (!e->w.live[i] || e->p->step[i].kind != STEP_PARTIAL) continue;
+        if (!e->w.live[i] || e->p->step[i].kind != STEP_PARTIAL || rows_state(&e->w, e->p, i) != i) continue;
         load_partial(e, i);
         any = true;
     }

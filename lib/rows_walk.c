@@ -246,6 +246,21 @@ int rows_lanes(const struct port *port)
     return lanes;
 }
 
+int rows_state(const struct rows_walk *w, const struct program *p, int step)
+{
+    int i = 0;
+    while (i < step && !(w->live[i] && step_shares_state(p, &p->step[i], &p->step[step]))) i++;
+    return i;
+}
+
+bool rows_shares_state(const struct rows_walk *w, const struct program *p, int step)
+{
+    bool shares = false;
+    for (int i = 0; i < p->steps; i++)
+        shares = shares || (i != step && w->live[i] && step_shares_state(p, &p->step[i], &p->step[step]));
+    return shares;
+}
+
 static int most_lanes(const struct rows_walk *w, const struct program *p)
 {
     int most = 1;

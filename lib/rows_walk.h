@@ -36,6 +36,10 @@ coda_status rows_walk(struct rows_walk *w, struct arena *arena, const struct pro
 
 /* How many lanes of a team merge the states of a row's port. */
 int rows_lanes(const struct port *port);
+/* The first live step whose state this one, a REDUCE or a PARTIAL, reads: perhaps itself; and whether another
+ * one reads it too. */
+int rows_state(const struct rows_walk *w, const struct program *p, int step);
+bool rows_shares_state(const struct rows_walk *w, const struct program *p, int step);
 /* One value for the row, not one for each column. */
 bool rows_is_row(const struct step *s);
 /* Does the walk of this phase go over columns, and which column values does it compute? */

@@ -4,6 +4,7 @@
  */
 #include "compiled.h"
 #include "cpu.h"
+#include "kept.h"
 
 #include <string.h>
 
@@ -69,34 +70,29 @@ static coda_status run_gpu(const struct call *c, int index, coda_stream stream)
                 kernel == KERNEL_NONE ? "cublaslt" : c->p->kernel[kernel].info.name, err);
 }
 
-static coda_status check(const struct call *c)
+/* ---- A call ---- */
+
+static struct arguments arguments(const struct call *c, const char *name, bool prepare)
 {
     const struct coda_plan *p = c->p;
-    if (!p->runnable) return fail(CODA_E_INVALID, "run: the plan was compiled for no device");
-    if (!c->args) return fail(CODA_E_INVALID, "run: args is NULL; the plan takes %d", p->args);
-    for (int i = 0; i < p->args; i++) {
-        if (!c->args[i] && p->arg[i].bytes)
-            return fail(CODA_E_INVALID, "run: args[%d] (%s, %zu bytes) is NULL", i, p->arg[i].name,
-                        p->arg[i].bytes);
-        if ((uintptr_t)c->args[i] % 16)
-            return fail(CODA_E_INVALID, "run: args[%d] (%s) is at %p, not a multiple of 16", i,
-                        p->arg[i].name, c->args[i]);
-    }
-    if (p->plan.workspace && (!c->workspace || (uintptr_t)c->workspace % 256))
-        return fail(CODA_E_INVALID, "run: workspace at %p; %lld bytes aligned to 256 are needed",
-                    (void *)c->workspace, (long long)p->plan.workspace);
-    if (p->plan.prepared && (!c->prepared || (uintptr_t)c->prepared % 256))
-        return fail(CODA_E_INVALID, "run: prepared memory at %p; %lld bytes aligned to 256 are needed",
-                    (void *)c->prepared, (long long)p->plan.prepared);
-    return CODA_OK;
+    return (struct arguments){.call = name, .place = p->place, .places = p->args, .args = c->args,
+                            .workspace = c->workspace, .workspace_bytes = p->plan.workspace,
+                            .prepared = c->prepared, .prepared_bytes = p->plan.prepared, .prepare = prepare};
 }
 
-static coda_status run(const struct call *c, bool prepare, coda_stream stream)
+static coda_status check(const struct call *c, const struct arguments *b)
 {
-    if (!c->p) return fail(CODA_E_INVALID, "run: plan is NULL");
-    coda_status status = check(c);
+    if (!c->p->runnable) return fail(CODA_E_INVALID, "%s: the plan was compiled for no device", b->call);
+    return arguments_check(b);
+}
+
+/* *begun: programs that were begun. */
+static coda_status run_programs(const struct call *c, bool prepare, coda_stream stream, int *begun)
+{
+    coda_status status = CODA_OK;
     for (int i = 0; i < c->p->plan.programs && !status; i++) {
         if (c->p->plan.program[i].prepare != prepare) continue;
+        ++*begun;
         status = c->p->device == CODA_DEVICE_CPU
                      ? cpu_run(&c->p->plan, &c->p->plan.program[i], c->args, c->prepared, c->workspace)
                      : run_gpu(c, i, stream);
@@ -107,11 +103,42 @@ static coda_status run(const struct call *c, bool prepare, coda_stream stream)
 CODA_API coda_status coda_run(const coda_plan *p, void *const *args, void *prepared, void *workspace,
                               coda_stream stream)
 {
-    return run(&(struct call){p, args, prepared, workspace}, false, stream);
+    struct call c = {p, args, prepared, workspace};
+    int begun = 0;
+    if (!p) return fail(CODA_E_INVALID, "run: plan is NULL");
+    struct arguments b = arguments(&c, "run", false);
+    coda_status status = check(&c, &b);
+    if (!status) status = kept_check(&b, p->plan.prepared_id);
+    return status ? status : run_programs(&c, false, stream, &begun);
 }
+
+static bool is_gpu(const struct coda_plan *p) { return p->device == CODA_DEVICE_GPU; }
 
 CODA_API coda_status coda_prepare(const coda_plan *p, void *const *args, void *prepared, void *workspace,
                                   coda_stream stream)
 {
-    return run(&(struct call){p, args, prepared, workspace}, true, stream);
+    struct call c = {p, args, prepared, workspace};
+    struct keeping *keeping;
+    int begun = 0;
+    if (!p) return fail(CODA_E_INVALID, "prepare: plan is NULL");
+    struct arguments b = arguments(&c, "prepare", true);
+    coda_status status = check(&c, &b);
+    if (status || !p->plan.prepared_id) return status;
+    status = kept_begin(&keeping, &b, p->plan.prepared_id, is_gpu(p));
+    if (status) return status;
+    status = run_programs(&c, true, stream, &begun);
+    kept_end(keeping, status, begun > 0);
+    return status;
 }
+
+CODA_API coda_status coda_prepare_adopt(const coda_plan *p, void *const *args, void *prepared)
+{
+    struct call c = {p, args, prepared, NULL};
+    if (!p) return fail(CODA_E_INVALID, "prepare_adopt: plan is NULL");
+    struct arguments b = arguments(&c, "prepare_adopt", true);
+    b.workspace_bytes = 0;
+    coda_status status = check(&c, &b);
+    return status || !p->plan.prepared_id ? status : kept_adopt(&b, p->plan.prepared_id, is_gpu(p));
+}
+
+CODA_API void coda_prepare_forget(const void *first, size_t bytes) { kept_forget(first, bytes); }

@@ -78,6 +78,7 @@ static coda_status infer_matmul(const graph *g, struct node *n)
     coda_status s = need_float(n, "x", x, 2);
     if (s == CODA_OK) s = need_float(n, "w", w, 2);
     if (s == CODA_OK) s = need_range(n, "kn", n->attr.i[0], 0, 1);
+    if (s == CODA_OK) s = need_range(n, "f32", n->attr.i[1], 0, 1);
     if (s != CODA_OK) return s;
     int kn = (int)n->attr.i[0];
     if (w->rank != 2 && (w->rank != x->rank || !dims_equal(x, w, x->rank - 2)))
@@ -88,6 +89,7 @@ static coda_status infer_matmul(const graph *g, struct node *n)
                     dims_text(w).s, kn ? " (kn)" : "");
     n->type = *x;
     n->type.dim[x->rank - 1] = w->dim[w->rank - 2 + kn];
+    if (n->attr.i[1]) n->type.dtype = CODA_F32;
     return CODA_OK;
 }
 
@@ -152,6 +154,8 @@ static coda_status check_positions(const struct node *n, const struct type *x, c
                 word(n), dims_text(x).s, type_text(p).s, x->dim[x->rank - 2]);
 }
 
+static const float ROPE_BASE = 10000;
+
 static coda_status infer_rope(const graph *g, struct node *n)
 {
     const struct type *x = operand(g, n, 0);
@@ -164,6 +168,7 @@ static coda_status infer_rope(const graph *g, struct node *n)
         return fail(CODA_E_INVALID, "rope: head_dim is %" PRId64 "; it must divide the %" PRId64 " columns",
                     *head_dim, columns);
     if (!*rotary) *rotary = *head_dim;
+    if (n->attr.f[0] == 0) n->attr.f[0] = ROPE_BASE;
     if (!*heads) *heads = columns / *head_dim;
     if (*rotary < 2 || *rotary % 2 || *rotary > *head_dim)
         return fail(CODA_E_INVALID,
@@ -211,6 +216,23 @@ static coda_status check_lengths(const struct type *q, const struct type *length
                 dims_text(q).s, type_text(lengths).s, batch);
 }
 
+/* Positions matter to a causal mask and to a window. Where lengths leave open what they are counted from,
+ * the caller has to say it: a single query under a causal mask alone sees the whole sequence either way. */
+static coda_status check_align(struct node *n, const struct type *q, const struct type *k, bool lengths)
+{
+    int64_t *align = &n->attr.i[4], tq = q->dim[q->rank - 2], tk = k->dim[k->rank - 2];
+    bool window = n->attr.i[2] != 0, causal = n->attr.i[3] != 0;
+    coda_status s = need_range(n, "align", *align, CODA_ALIGN_DEFAULT, CODA_ALIGN_LENGTH);
+    if (s != CODA_OK) return s;
+    if (!causal && !window) *align = CODA_ALIGN_DEFAULT;
+    if (*align || (!causal && !window) || !lengths || tq == tk || (tq == 1 && !window)) return CODA_OK;
+    return fail(CODA_E_INVALID,
+                "attention: %s, lengths, Tq %" PRId64 " and Tk %" PRId64 ": align must say where queries sit:"
+                " CODA_ALIGN_LENGTH (3): the last before the length, CODA_ALIGN_END (2): before Tk,"
+                " or CODA_ALIGN_START (1)",
+                window ? "window" : "causal", tq, tk);
+}
+
 static coda_status infer_attention(const graph *g, struct node *n)
 {
     const struct type *q = operand(g, n, 0), *k = operand(g, n, 1), *v = operand(g, n, 2);
@@ -227,6 +249,7 @@ static coda_status infer_attention(const graph *g, struct node *n)
     if ((s = check_heads(n, q, k)) != CODA_OK) return s;
     if ((s = need_range(n, "window", n->attr.i[2], 0, INT32_MAX)) != CODA_OK) return s;
     if ((s = need_range(n, "causal", n->attr.i[3], 0, 1)) != CODA_OK) return s;
+    if ((s = check_align(n, q, k, operand(g, n, 3))) != CODA_OK) return s;
     n->type = *q;
     return check_lengths(q, operand(g, n, 3));
 }
@@ -237,7 +260,7 @@ static coda_status infer_cross_entropy(const graph *g, struct node *n)
 {
     const struct type *x = operand(g, n, 0), *t = operand(g, n, 1);
     coda_status s = need_float(n, "logits", x, 1);
-    if (s == CODA_OK) s = need_range(n, "reduction", n->attr.i[1], CODA_REDUCE_NONE, CODA_REDUCE_SUM);
+    if (s == CODA_OK) s = need_range(n, "reduction", n->attr.i[1], LOSS_ROWS, LOSS_SUM);
     if (s == CODA_OK) s = need_range(n, "ignore", n->attr.i[0], INT32_MIN, INT32_MAX);
     if (s != CODA_OK) return s;
     if ((int64_t)(float)n->attr.i[0] != n->attr.i[0])
@@ -249,7 +272,7 @@ static coda_status infer_cross_entropy(const graph *g, struct node *n)
                     " each row",
                     dims_text(x).s, type_text(t).s);
     n->type = *t;
-    if (n->attr.i[1] != CODA_REDUCE_NONE) n->type = (struct type){.rank = 1, .dim = {1}};
+    if (n->attr.i[1] != LOSS_ROWS) n->type = (struct type){.rank = 1, .dim = {1}};
     n->type.dtype = CODA_F32;
     return CODA_OK;
 }
@@ -281,6 +304,22 @@ static coda_status infer_cast(const graph *g, struct node *n)
     return CODA_OK;
 }
 
+/* The value becomes what its dtype can hold. */
+static coda_status infer_constant(struct node *n)
+{
+    coda_dtype t = (coda_dtype)n->attr.i[0];
+    float *value = &n->attr.f[0];
+    uint32_t stored;
+    if (n->attr.i[0] < 0 || n->attr.i[0] > INT32_MAX || !dtype_size(t))
+        return fail(CODA_E_INVALID, "constant: %" PRId64 " is no dtype", n->attr.i[0]);
+    if (t == CODA_I32 && !(fabsf(*value) < 0x1p24f && *value == rintf(*value)))
+        return fail(CODA_E_INVALID, "constant: %.9g is no i32 below 2^24", (double)*value);
+    dtype_store(t, &stored, 0, *value);
+    *value = isnan(*value) ? NAN : (float)dtype_load(t, &stored, 0);
+    n->type = (struct type){.dtype = t};
+    return CODA_OK;
+}
+
 static coda_status infer_slice(const graph *g, struct node *n)
 {
     const struct type *x = operand(g, n, 0);
@@ -292,6 +331,8 @@ static coda_status infer_slice(const graph *g, struct node *n)
                     "slice: start %" PRId64 ", stop %" PRId64 ", step %" PRId64
                     "; need 0 <= start <= stop <= %" PRId64 " and step >= 1",
                     start, stop, step, x->dim[axis]);
+    /* A longer step finds one element in any case; strides times a step fit as the tensor itself does. */
+    n->attr.i[3] = step = MIN(step, MAX(x->dim[axis], 2));
     n->type = *x;
     n->type.dim[axis] = (stop - start) / step + ((stop - start) % step != 0);
     return CODA_OK;
@@ -357,6 +398,7 @@ static coda_status infer(const graph *g, struct node *n)
     switch (n->op) {
     case OP_INPUT:
     case OP_WEIGHT: return infer_leaf(n);
+    case OP_CONSTANT: return infer_constant(n);
     case OP_MATMUL: return infer_matmul(g, n);
     case OP_MAP: return infer_map(g, n);
     case OP_REDUCE: return infer_reduce(g, n);

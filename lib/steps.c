@@ -9,26 +9,53 @@
 
 /* ---- Ports and steps ---- */
 
-static int out_of_room(struct writer *w, const char *what, int most)
+/* Room for one more element: the array, or a copy of twice the size; NULL with the status set. */
+static void *room(struct writer *w, void *array, int count, int *capacity, size_t size)
 {
-    if (!w->status) w->status = fail(CODA_E_UNSUPPORTED, "plan: a program needs more than %d %s", most, what);
-    return 0;
+    if (count < *capacity) return array;
+    int wider = MAX(8, 2 * *capacity);
+    void *copy = arena_alloc(&w->gr->plan->arena, size * (size_t)wider);
+    if (!copy) {
+        w->status = fail(CODA_E_MEMORY, "out of memory for a program of %d steps", w->p->steps);
+        return NULL;
+    }
+    if (count) memcpy(copy, array, size * (size_t)count);
+    *capacity = wider;
+    return copy;
 }
 
 int add_port(struct writer *w, struct port port)
 {
     for (int i = 0; i < w->p->ports; i++)
         if (!memcmp(&w->p->port[i], &port, sizeof port)) return i;
-    if (w->p->ports == MOST_PORTS) return out_of_room(w, "tensors", MOST_PORTS);
+    struct port *array = room(w, w->p->port, w->p->ports, &w->q->port_capacity, sizeof port);
+    if (!array) {
+        if (!w->p->port) w->p->port = &w->no_port;
+        return 0;
+    }
+    w->p->port = array;
     w->p->port[w->p->ports] = port;
     return w->p->ports++;
 }
 
 int add_step(struct writer *w, struct step step)
 {
-    if (w->p->steps == MOST_STEPS) return out_of_room(w, "steps", MOST_STEPS);
+    struct step *array = room(w, w->p->step, w->p->steps, &w->q->step_capacity, sizeof step);
+    if (!array) {
+        if (!w->p->step) w->p->step = &w->no_step;
+        return 0;
+    }
+    w->p->step = array;
     w->p->step[w->p->steps] = step;
     return w->p->steps++;
+}
+
+int step_of(const struct writer *w, int value)
+{
+    const struct site *s = &w->gr->site[value];
+    if (w->q->first < 0 && value == w->p->root) return w->q->root_step;
+    if (group_holds(w->gr, w->q, value)) return s->step;
+    return s->again_in == w->q->index ? s->again : -1;
 }
 
 /* Rows programs tell rows from tiles only; with one column, everything is a tile. */
@@ -71,9 +98,9 @@ struct port port_new(enum port_kind kind, int buffer, int64_t offset, coda_dtype
 
 static int load(struct writer *w, int value, const struct type *t, const struct type *as)
 {
-    struct view v;
+    const struct view v = w->gr->view[value];
     int64_t stride[CODA_MAX_RANK];
-    if (!view_of(w->gr->g, value, &v) || !domain_strides(w->q, t, v.stride, as, stride)) {
+    if (v.base < 0 || !domain_strides(w->q, t, v.stride, as, stride)) {
         w->status =
             fail(CODA_E_UNSUPPORTED, "plan: operand %%%d has no strides over its program's domain", value);
         return 0;
@@ -91,7 +118,8 @@ static int load(struct writer *w, int value, const struct type *t, const struct 
 static int partial(struct writer *w, int value)
 {
     const struct node *n = &w->gr->g->node[value];
-    struct port port = port_new(PORT_PARTIAL_LOAD, state_buffer(w->gr, value), 0, CODA_F32, value);
+    struct port port = port_new(PORT_PARTIAL_LOAD, state_buffer(w->gr, value), 0, CODA_F32,
+                                group_state(w->gr, value));
     port.reduce = n->prim;
     int index = add_port(w, port), found = find_step(w, STEP_PARTIAL, index, false);
     return found >= 0
@@ -100,23 +128,47 @@ static int partial(struct writer *w, int value)
                      w, (struct step){.kind = STEP_PARTIAL, .cls = CLASS_ROW, .port = index, .value = value});
 }
 
+/* Of numbers alone: one value for all rows. */
+static enum step_class class_of_numbers(const struct program *p)
+{
+    return p->kind == PROGRAM_ROWS && p->dim[p->rank - 1] == 1 ? CLASS_TILE : CLASS_ROW;
+}
+
 static enum step_class join_classes(const struct program *p, const struct step *s)
 {
-    enum step_class c = p->step[s->in[0]].cls;
-    for (int i = 1; i < s->nin; i++)
-        if (p->step[s->in[i]].cls != c) return CLASS_TILE;
+    int steps = 0;
+    enum step_class c = class_of_numbers(p);
+    for (int i = 0; i < s->nin; i++) {
+        if (s->in[i] == IMMEDIATE) continue;
+        if (steps++ && p->step[s->in[i]].cls != c) return CLASS_TILE;
+        c = p->step[s->in[i]].cls;
+    }
     return c;
 }
 
-static int map(struct writer *w, const struct node *n, int value, const int *in)
+static int operand(struct writer *w, const struct node *n, int i);
+
+static int map(struct writer *w, const struct node *n, int value)
 {
     struct step s = {.kind = STEP_MAP, .prim = n->prim, .nin = n->nin, .port = -1, .value = value};
     for (int i = 0; i < n->nin; i++) {
-        s.in[i] = in[i];
-        s.half = s.half || w->p->step[in[i]].half;
+        bool immediate = group_number(w->gr, n->in[i], &s.immediate[i]);
+        s.in[i] = immediate ? IMMEDIATE : operand(w, n, i);
+        s.half = s.half || (!immediate && w->p->step[s.in[i]].half);
     }
     memcpy(s.param, n->attr.f, sizeof s.param);
     s.cls = join_classes(w->p, &s);
+    return add_step(w, s);
+}
+
+/* A number as a step, for what is no map: 1 times it. */
+static int number(struct writer *w, int value)
+{
+    struct step s = {.kind = STEP_MAP, .prim = prim_find("scale"), .nin = 1, .in = {IMMEDIATE}, .port = -1};
+    s.cls = class_of_numbers(w->p);
+    group_number(w->gr, value, &s.immediate[0]);
+    s.param[0] = 1;
+    s.value = value;
     return add_step(w, s);
 }
 
@@ -136,7 +188,7 @@ static int lane(struct writer *w, struct source s)
 {
     for (int i = 0; i < w->p->steps; i++) {
         const struct step *old = &w->p->step[i];
-        if (old->kind == STEP_LANE && old->lane == s.lane && old->in[0] == w->step_of[s.value]) return i;
+        if (old->kind == STEP_LANE && old->lane == s.lane && old->in[0] == step_of(w, s.value)) return i;
     }
     struct step step = {.kind = STEP_LANE,
                         .cls = CLASS_TILE,
@@ -145,7 +197,7 @@ static int lane(struct writer *w, struct source s)
                         .lane = s.lane,
                         .port = -1,
                         .value = -1};
-    step.in[0] = w->step_of[s.value];
+    step.in[0] = step_of(w, s.value);
     return add_step(w, step);
 }
 
@@ -156,45 +208,39 @@ static int operand(struct writer *w, const struct node *n, int i)
     struct type t = domain_operand_type(g, n, i);
     const struct type *as = domain_walked(g, n);
     struct source s = group_source(w->gr, w->q, n->in[i]);
-    if (s.kind == SOURCE_MEMBER && w->step_of[s.value] >= 0) return w->step_of[s.value];
+    float ignored;
+    if (group_number(w->gr, n->in[i], &ignored)) return number(w, n->in[i]);
+    if (s.kind == SOURCE_MEMBER && step_of(w, s.value) >= 0) return step_of(w, s.value);
     if (s.kind == SOURCE_LANE) return lane(w, s);
     if (is_recomputed(w, n->in[i], as)) return write_again(w, n->in[i]);
     return load(w, n->in[i], &t, as);
 }
 
-/* A statistic in pieces is finished, a cheap map computed again. */
+/* A statistic in pieces is finished, a cheap map computed again, a number written down. */
 int write_again(struct writer *w, int value)
 {
+    if (w->gr->site[value].role == ROLE_NUMBER) return number(w, value);
     return w->gr->site[value].partial ? partial(w, value) : inline_map(w, value);
 }
 
 static int inline_map(struct writer *w, int value)
 {
-    const struct node *n = &w->gr->g->node[value];
-    int in[PRIM_MAX_INPUTS] = {0};
-    if (w->step_of[value] >= 0) return w->step_of[value];
-    for (int i = 0; i < n->nin; i++) in[i] = operand(w, n, i);
-    return w->step_of[value] = map(w, n, value, in);
+    struct site *s = &w->gr->site[value];
+    if (step_of(w, value) >= 0) return step_of(w, value);
+    s->again_in = w->q->index;
+    return s->again = map(w, &w->gr->g->node[value], value);
 }
 
 /* ---- Members ---- */
 
-static bool reads(const struct node *n, int value)
-{
-    for (int i = 0; i < n->nin; i++)
-        if (n->in[i] == value) return true;
-    return false;
-}
-
 /* Is the value reduced here, and read from memory by a later kernel? */
 static bool is_reduced_and_stored(const struct writer *w, int value)
 {
-    const graph *g = w->gr->g;
+    const struct uses *u = &w->gr->uses;
     bool reduced = false, stored = false;
-    for (int i = value + 1; i < g->nodes; i++) {
-        bool here = group_holds(w->gr, w->q, i);
-        if (!reads(&g->node[i], value)) continue;
-        reduced = reduced || (here && g->node[i].op == OP_REDUCE);
+    for (int i = u->at[value]; i < u->at[value + 1]; i++) {
+        bool here = group_holds(w->gr, w->q, u->use[i].node);
+        reduced = reduced || (here && w->gr->g->node[u->use[i].node].op == OP_REDUCE);
         stored = stored || !here;
     }
     return reduced && stored;
@@ -221,7 +267,8 @@ static int as_row(struct writer *w, int step)
 {
     struct step *s = &w->p->step[step];
     if (w->p->kind != PROGRAM_ROWS || w->p->dim[w->p->rank - 1] != 1 || s->cls == CLASS_ROW) return step;
-    for (int i = 0; s->kind == STEP_MAP && i < s->nin; i++) as_row(w, s->in[i]);
+    for (int i = 0; s->kind == STEP_MAP && i < s->nin; i++)
+        if (s->in[i] != IMMEDIATE) as_row(w, s->in[i]);
     s->cls = CLASS_ROW;
     return step;
 }
@@ -229,11 +276,14 @@ static int as_row(struct writer *w, int step)
 static int reduce(struct writer *w, const struct node *n, int value)
 {
     struct step s = {.kind = STEP_REDUCE, .cls = CLASS_ROW, .prim = n->prim, .port = -1, .value = value};
+    bool partial = w->gr->site[value].partial;
+    int first = partial ? group_state(w->gr, value) : value;
+    if (first != value) return step_of(w, first);
     s.in[0] = operand(w, n, 0);
     s.in[1] = n->nin > 1 ? as_row(w, operand(w, n, 1)) : -1;
     s.nin = n->nin;
     s.half = w->p->step[s.in[0]].half;
-    if (w->gr->site[value].partial) {
+    if (partial) {
         struct port port = port_new(PORT_PARTIAL_STORE, state_buffer(w->gr, value), 0, CODA_F32, value);
         port.reduce = n->prim;
         s.port = add_port(w, port);
@@ -253,9 +303,9 @@ static int rope(struct writer *w, const struct node *n, int value)
 static int gather(struct writer *w, const struct node *n, int value)
 {
     const struct type *table = &w->gr->g->node[n->in[0]].type;
-    struct view v;
+    const struct view v = w->gr->view[n->in[0]];
     int id = as_row(w, operand(w, n, 1)), last = w->p->rank - 1;
-    if (!view_of(w->gr->g, n->in[0], &v)) return 0;
+    if (v.base < 0) return 0;
     struct port port = port_new(PORT_GATHER, buffer_of(w->gr, v.base), v.offset, table->dtype, n->in[0]);
     w->gr->site[v.base].need = true;
     port.index = id;
@@ -269,7 +319,6 @@ static int gather(struct writer *w, const struct node *n, int value)
 static int compute(struct writer *w, int value)
 {
     const struct node *n = &w->gr->g->node[value];
-    int in[PRIM_MAX_INPUTS] = {0};
     switch (n->op) {
     case OP_MATMUL:
         return add_step(w, (struct step){.kind = STEP_ACC, .cls = CLASS_TILE, .port = -1, .value = value});
@@ -277,9 +326,7 @@ static int compute(struct writer *w, int value)
     case OP_ROPE: return rope(w, n, value);
     case OP_EMBEDDING: return gather(w, n, value);
     case OP_CAST: return operand(w, n, 0);
-    default:
-        for (int i = 0; i < n->nin; i++) in[i] = operand(w, n, i);
-        return map(w, n, value, in);
+    default: return map(w, n, value);
     }
 }
 

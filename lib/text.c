@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { USUAL_LINE = 128 };
+
 static bool reserve(struct text *t, size_t more)
 {
     if (t->failed) return false;
@@ -24,14 +26,19 @@ static bool reserve(struct text *t, size_t more)
 void text_printf(struct text *t, const char *format, ...)
 {
     va_list args;
+    if (!reserve(t, USUAL_LINE)) return;
+    size_t room = t->capacity - t->length;
     va_start(args, format);
-    int n = vsnprintf(NULL, 0, format, args);
+    int n = vsnprintf(t->str + t->length, room, format, args);
     va_end(args);
-    if (n < 0 || !reserve(t, (size_t)n)) return;
-    va_start(args, format);
-    vsnprintf(t->str + t->length, (size_t)n + 1, format, args);
-    va_end(args);
-    t->length += (size_t)n;
+    if (n >= 0 && (size_t)n >= room) { /* once more, with the room that it needs */
+        t->str[t->length] = 0;
+        if (!reserve(t, (size_t)n)) return;
+        va_start(args, format);
+        vsnprintf(t->str + t->length, (size_t)n + 1, format, args);
+        va_end(args);
+    }
+    t->length += (size_t)MAX(n, 0);
 }
 
 void text_append(struct text *t, const char *s)

@@ -268,8 +268,9 @@ static void consider_scattered(struct search *s)
     for (int i = 0; i < ARRAY_SIZE(size); i++)
         for (int splits = 2; splits <= 4; splits *= 2) {
             struct tile t = {.bm = size[i].bm, .bn = size[i].bn, .groups = 2};
-            int64_t blocks = d[0] * CEIL_DIV(d[1], t.bm) * CEIL_DIV(d[2], t.bn) * splits;
-            bool busy = blocks <= s->sms && 20 * blocks >= 9 * s->sms;
+            int64_t blocks = mul_counts(d[0] * CEIL_DIV(d[1], t.bm) * CEIL_DIV(d[2], t.bn), splits);
+            if (blocks > s->sms) continue;
+            bool busy = 20 * blocks >= 9 * s->sms;
             t.splits = splits, t.scattered = true;
             if (busy && t.bm < d[1] + 128) consider(s, t);
         }

@@ -22,6 +22,8 @@ int tile_candidates(const struct program *p, const struct machine *m, enum tile_
 struct tile tile_choose(const struct program *p, const struct machine *m); /* the cheapest known   */
 /* The candidate that tile_print describes by these words; tile_choose's, if there is none. */
 struct tile tile_named(const struct program *p, const struct machine *m, const char *words);
+/* A line that says why a program has the slow kernel, and what would help; nothing if it has another. */
+void tile_explain(const struct program *p, const struct machine *m, struct text *t);
 /* As many stages of tile t as fit. */
 int tile_stages(const struct program *p, const struct tile *t, int shared_bytes);
 /* By price: is the GEMM so slow in the tile it has that cuBLASLt and an epilogue apart are faster? */

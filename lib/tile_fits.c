@@ -15,23 +15,76 @@ enum {
 
 /* ---- Operands ---- */
 
-static bool unit_stride(const struct operand *o) { return o->k == 1 || o->row == 1; }
+/* What is between an operand and TMA, which wants 16-bit elements, adjacent ones, and steps of 16 bytes. */
+enum obstacle { FITS, HAS_NO_UNIT_STRIDE, BEGINS_ODDLY, HAS_ODD_PITCH, HAS_ODD_BATCHES, IS_NOT_16_BIT };
 
-/* TMA's rules for an operand. */
-static bool operand_fits_sm90(const struct operand *o, int64_t batch, int64_t rows, int64_t k)
+static int64_t pitch_of(const struct operand *o) { return o->k == 1 ? o->row : o->k; }
+
+static enum obstacle obstacle(const struct operand *o, int64_t batch, int64_t rows, int64_t k)
 {
-    bool k_major = o->k == 1;
-    int64_t pitch = k_major ? o->row : o->k, outer = k_major ? rows : k;
-    if (!unit_stride(o) || dtype_size(o->dtype) != 2 || o->offset % 8) return false;
-    if (outer > 1 && (pitch % 8 || pitch <= 0)) return false;
-    return batch <= 1 || (o->batch % 8 == 0 && o->batch >= 0);
+    int64_t pitch = pitch_of(o), outer = o->k == 1 ? rows : k;
+    if (dtype_size(o->dtype) != 2) return IS_NOT_16_BIT;
+    if (o->k != 1 && o->row != 1) return HAS_NO_UNIT_STRIDE;
+    if (o->offset % 8) return BEGINS_ODDLY;
+    if (outer > 1 && (pitch % 8 || pitch <= 0)) return HAS_ODD_PITCH;
+    return batch <= 1 || (o->batch % 8 == 0 && o->batch >= 0) ? FITS : HAS_ODD_BATCHES;
+}
+
+static enum obstacle a_obstacle(const struct program *p)
+{
+    return obstacle(&p->a, p->dim[0], p->dim[1], p->k);
+}
+
+static enum obstacle b_obstacle(const struct program *p)
+{
+    return obstacle(&p->b, p->dim[0], p->dim[2], p->k);
+}
+
+static bool has_work(const struct program *p)
+{
+    return p->dim[0] > 0 && p->dim[1] > 0 && p->dim[2] > 0 && p->k > 0;
 }
 
 bool tile_fits_sm90(const struct program *p)
 {
-    bool work = p->dim[0] > 0 && p->dim[1] > 0 && p->dim[2] > 0 && p->k > 0;
-    return work && p->a.dtype == p->b.dtype && operand_fits_sm90(&p->a, p->dim[0], p->dim[1], p->k) &&
-           operand_fits_sm90(&p->b, p->dim[0], p->dim[2], p->k);
+    return has_work(p) && p->a.dtype == p->b.dtype && !a_obstacle(p) && !b_obstacle(p);
+}
+
+static void explain_operand(const char *name, const struct operand *o, enum obstacle what, struct text *t)
+{
+    if (what == HAS_NO_UNIT_STRIDE)
+        text_printf(t, "%s has strides %lld and %lld, of which one must be 1", name, (long long)o->row,
+                    (long long)o->k);
+    if (what == BEGINS_ODDLY)
+        text_printf(t, "%s begins at element %lld, which must be a multiple of 8", name,
+                    (long long)o->offset);
+    if (what == HAS_ODD_PITCH)
+        text_printf(t, "%s has a pitch of %lld elements, which must be a multiple of 8", name,
+                    (long long)pitch_of(o));
+    if (what == HAS_ODD_BATCHES)
+        text_printf(t, "%s has batches that are %lld elements apart, which must be a multiple of 8", name,
+                    (long long)o->batch);
+}
+
+void tile_explain(const struct program *p, const struct machine *m, struct text *t)
+{
+    bool a16 = dtype_size(p->a.dtype) == 2, b16 = dtype_size(p->b.dtype) == 2;
+    if (p->tile.mainloop != MAINLOOP_SIMT || !has_work(p)) return;
+    text_append(t, "   slow: ");
+    if (!m->sm90) text_append(t, "the fast kernels need sm_90a");
+    else if (p->a.dtype != p->b.dtype)
+        text_printf(t, "a is %s and b is %s; with a cast of %s to %s, which rounds it, the fast kernel fits",
+                    dtype_name(p->a.dtype), dtype_name(p->b.dtype), a16 && !b16 ? "b" : "a",
+                    dtype_name(a16 && !b16 ? p->a.dtype : b16 ? p->b.dtype : CODA_BF16));
+    else if (!a16)
+        text_append(t, "a and b are f32; with casts to bf16 or f16, which round, the fast kernel fits");
+    else if (!tile_fits_sm90(p)) {
+        explain_operand("a", &p->a, a_obstacle(p), t);
+        if (a_obstacle(p) && b_obstacle(p)) text_append(t, "; ");
+        explain_operand("b", &p->b, b_obstacle(p), t);
+    } else if (!tile_pairs_ok(p)) text_append(t, "the columns that are paired do not meet in a thread");
+    else text_append(t, "no tile has registers and shared memory for its epilogue");
+    text_append(t, "\n");
 }
 
 /* ---- Pairs ---- */

@@ -56,40 +56,46 @@ static coda_status find(struct tuner *t, const struct plan *plan, int index, con
     return status;
 }
 
-struct known {
-    char *key;
-    const struct figures *figures;
+/* What is known of the products so far, by their keys. */
+struct knowledge {
+    struct touch touch;
+    struct names keys;
+    const struct figures **figures;
+    int n;
 };
 
-static char *key_of(const struct tuner *t, const struct plan *plan, int index)
+static char *key_of(const struct tuner *t, const struct plan *plan, const struct touch *touch, int index)
 {
     struct text key = {0};
-    figures_key(plan, index, &key);
+    figures_key(plan, touch, index, &key);
     char *s = key.failed ? NULL : arena_string(t->arena, text_str(&key));
     text_free(&key);
     return s;
 }
 
-/* Fills in known[n]: by an equal one before it, or as the first of its kind. */
-static coda_status look(struct tuner *t, const struct plan *plan, int index, struct known *known, int n)
+/* Those of an equal product before it, or found as for the first of its kind. */
+static coda_status look(struct tuner *t, const struct plan *plan, int index, struct knowledge *k,
+                        const struct figures **out)
 {
-    int at = 0;
-    known[n].key = key_of(t, plan, index);
-    if (!known[n].key) return fail(CODA_E_MEMORY, "out of memory for a program's text");
-    while (strcmp(known[at].key, known[n].key) != 0) at++;
-    if (at < n) return known[n].figures = known[at].figures, CODA_OK;
-    coda_status status = find(t, plan, index, known[n].key, &known[n].figures);
-    if (!status && known[n].figures && known[n].figures->n) t->tuned[t->tuneds++] = known[n].key;
+    const char *key = key_of(t, plan, &k->touch, index);
+    if (!key) return fail(CODA_E_MEMORY, "out of memory for a program's text");
+    int at = names_find(&k->keys, key, -1);
+    if (at >= 0) return *out = k->figures[at], CODA_OK;
+    coda_status status = find(t, plan, index, key, out);
+    if (!status && *out && (*out)->n) t->tuned[t->tuneds++] = key;
+    k->figures[k->n] = *out;
+    if (!status && !names_add(&k->keys, t->arena, key, k->n++))
+        return fail(CODA_E_MEMORY, "out of memory for %d keys", k->n);
     return status;
 }
 
-static coda_status decide(struct tuner *t, const struct plan *plan, int index, struct known *known, int n,
+static coda_status decide(struct tuner *t, const struct plan *plan, int index, struct knowledge *k,
                           struct decision *d)
 {
     const struct program *q = &plan->program[index];
     char line[JIT_ERROR_SIZE];
-    coda_status status = look(t, plan, index, known, n);
-    const struct figures *f = known[n].figures;
+    const struct figures *f = NULL;
+    coda_status status = look(t, plan, index, k, &f);
     if (status) return status;
     *d = (struct decision){.root = q->root, .figures = f};
     if (f && f->n) figures_decide(f, d);
@@ -98,20 +104,26 @@ static coda_status decide(struct tuner *t, const struct plan *plan, int index, s
     return CODA_OK;
 }
 
+static int by_root(const void *x, const void *y)
+{
+    const struct decision *a = x, *b = y;
+    return (a->root > b->root) - (a->root < b->root);
+}
+
 coda_status tune_plan(struct tuner *t, const struct plan *plan, struct decision **out, int *n)
 {
-    struct known *known = ARENA_NEW(t->arena, struct known, plan->programs + 1);
+    struct knowledge k = {.figures = ARENA_NEW(t->arena, const struct figures *, plan->programs + 1)};
     struct decision *d = *out = ARENA_NEW(t->arena, struct decision, plan->programs + 1);
-    int keys = 0;
     coda_status status = CODA_OK;
     *n = 0;
     t->tuned = ARENA_NEW(t->arena, const char *, plan->programs + 1);
-    if (!known || !d || !t->tuned)
+    if (!k.figures || !d || !t->tuned || !touch_find(&k.touch, t->arena, plan))
         return fail(CODA_E_MEMORY, "out of memory for %d decisions", plan->programs);
     for (int i = 0; i < plan->programs && !status; i++) {
         if (!is_tunable(&plan->program[i])) continue;
-        status = decide(t, plan, i, known, keys++, &d[*n]);
+        status = decide(t, plan, i, &k, &d[*n]);
         if (!status && (d[*n].figures || d[*n].apart)) *n += 1;
     }
+    qsort(d, (size_t)*n, sizeof *d, by_root);
     return status;
 }

@@ -40,17 +40,51 @@ static bool is_neighbour(const struct program *q, const struct program *other)
     return false;
 }
 
-void figures_key(const struct plan *p, int index, struct text *t)
+bool touch_find(struct touch *out, struct arena *a, const struct plan *p)
+{
+    int values = p->graph->nodes, all = 0;
+    for (int i = 0; i < p->programs; i++) all += p->program[i].ports;
+    out->at = ARENA_NEW(a, int, values + 1);
+    out->program = ARENA_NEW(a, int, all + 1);
+    if (!out->at || !out->program) return false;
+    for (int i = 0; i < p->programs; i++)
+        for (int j = 0; j < p->program[i].ports; j++) out->at[p->program[i].port[j].value]++;
+    for (int v = 0; v < values; v++) out->at[v + 1] += out->at[v];
+    for (int i = p->programs - 1; i >= 0; i--)
+        for (int j = 0; j < p->program[i].ports; j++)
+            out->program[--out->at[p->program[i].port[j].value]] = i;
+    return true;
+}
+
+/* The first neighbour behind `after`; p->programs if there is none. */
+static int next_neighbour(const struct plan *p, const struct touch *touch, int index, int after)
 {
     const struct program *q = &p->program[index];
+    int next = p->programs;
+    for (int i = 0; i < q->ports; i++)
+        for (int k = touch->at[q->port[i].value]; k < touch->at[q->port[i].value + 1]; k++) {
+            int other = touch->program[k];
+            bool closer = other > after && other < next && other != index;
+            if (closer && is_neighbour(q, &p->program[other])) next = other;
+        }
+    return next;
+}
+
+void figures_key(const struct plan *p, const struct touch *touch, int index, struct text *t)
+{
+    const struct program *q = &p->program[index];
+    struct arena arena = {0};
+    struct touch own;
+    if (!touch && touch_find(&own, &arena, p)) touch = &own;
+    t->failed = t->failed || !touch;
     program_print(NULL, q, t);
     for (int i = 0; i < q->steps; i++)
         if (q->step[i].prim && q->step[i].prim->source) text_append(t, q->step[i].prim->source);
-    for (int i = 0; i < p->programs; i++) {
-        if (i == index || !is_neighbour(q, &p->program[i])) continue;
+    for (int i = -1; touch && (i = next_neighbour(p, touch, index, i)) < p->programs;) {
         text_append(t, "beside ");
         program_print(NULL, &p->program[i], t);
     }
+    arena_free(&arena);
 }
 
 void figures_add(struct figures *f, double us, const char *format, ...)

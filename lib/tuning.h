@@ -17,8 +17,13 @@ struct figures {
     char why[128]; /* there are none; or ""                                                        */
 };
 
-/* The program and its neighbours without names: what is equal has equal figures. */
-void figures_key(const struct plan *p, int index, struct text *t);
+/* Which programs of a plan touch each value. */
+struct touch {
+    int *at, *program;
+};
+bool touch_find(struct touch *out, struct arena *a, const struct plan *p); /* false: no memory     */
+/* The program and its neighbours without names: what is equal has equal figures. `touch` may be NULL. */
+void figures_key(const struct plan *p, const struct touch *touch, int index, struct text *t);
 void figures_add(struct figures *f, double us, const char *format, ...) PRINTF(3, 4);
 int figures_tiles(const struct figures *f); /* that were measured                               */
 /* The figure of a way; 0 if there is none. */

@@ -130,6 +130,10 @@ coda_status strides_check(const char *what, const char *name, const struct type 
     if (s != CODA_OK || type_elements(t) == 0) return s;
     for (int k = n - 1; k >= 0; k--) {
         int d = order[k];
+        if (stride[d] == 0)
+            return fail(CODA_E_INVALID,
+                        "%s %s: stride %d is 0 but dimension %d is %" PRId64 "; its elements overlap", what,
+                        name, d, d, t->dim[d]);
         if (stride[d] < span)
             return fail(CODA_E_INVALID,
                         "%s %s: stride %d is %" PRId64 " but the dimensions below it span %" PRId64

@@ -54,40 +54,36 @@ static bool reshape(const struct type *from, const int64_t *s, const struct type
     return true;
 }
 
-static bool view_through(const graph *g, const struct node *n, struct view *v)
+/* From the view of its operand, `in`. */
+static bool view_through(const graph *g, const struct node *n, const struct view *in, struct view *v)
 {
     const struct type *from = &g->node[n->in[0]].type;
-    struct view in = *v;
+    *v = *in;
     switch (n->op) {
     case OP_SLICE:
-        v->offset += n->attr.i[1] * in.stride[n->attr.i[0]];
-        v->stride[n->attr.i[0]] *= MAX(n->attr.i[3], 1);
+        if (n->type.dim[n->attr.i[0]] > 0) v->offset += n->attr.i[1] * in->stride[n->attr.i[0]];
+        if (n->type.dim[n->attr.i[0]] > 1) v->stride[n->attr.i[0]] *= n->attr.i[3]; /* else it may be huge */
         return true;
     case OP_TRANSPOSE:
-        for (int d = 0; d < n->type.rank; d++) v->stride[d] = in.stride[n->attr.i[d]];
+        for (int d = 0; d < n->type.rank; d++) v->stride[d] = in->stride[n->attr.i[d]];
         return true;
-    default: return reshape(from, in.stride, &n->type, v->stride);
+    default: return reshape(from, in->stride, &n->type, v->stride);
     }
 }
 
-/* The value `up` views above `value`. */
-static int above(const graph *g, int value, int up)
+bool view_extend(const graph *g, int value, struct view *view)
 {
-    while (up--) value = g->node[value].in[0];
-    return value;
-}
-
-bool view_of(const graph *g, int value, struct view *out)
-{
-    int depth = 0, base = value;
-    for (; op_is_view(g->node[base].op); base = g->node[base].in[0]) depth++;
-    const struct node *n = &g->node[base];
-    memset(out, 0, sizeof *out);
-    out->base = base;
-    if (op_is_leaf(n->op)) memcpy(out->stride, n->stride, sizeof out->stride);
-    else dense_strides(&n->type, out->stride);
-    while (depth--)
-        if (!view_through(g, &g->node[above(g, value, depth)], out)) return false;
+    const struct node *n = &g->node[value];
+    struct view *v = &view[value];
+    if (op_is_view(n->op)) {
+        const struct view *in = &view[n->in[0]];
+        bool good = in->base >= 0 && view_through(g, n, in, v);
+        if (!good) v->base = -1;
+        return good;
+    }
+    *v = (struct view){.base = value};
+    if (op_is_leaf(n->op)) memcpy(v->stride, n->stride, sizeof v->stride);
+    else dense_strides(&n->type, v->stride);
     return true;
 }
 
@@ -115,12 +111,12 @@ static bool rows_of(const struct type *x, const int64_t *s, bool shared, struct 
     return view_collapse(x, s, 0, r - 2, &v->a.batch);
 }
 
-bool view_matmul(const graph *g, const struct node *n, struct matmul_view *v)
+bool view_matmul(const graph *g, const struct node *n, const struct view *view, struct matmul_view *v)
 {
     const struct type *x = &g->node[n->in[0]].type, *w = &g->node[n->in[1]].type;
-    struct view a, b;
+    struct view a = view[n->in[0]], b = view[n->in[1]];
     memset(v, 0, sizeof *v);
-    if (!view_of(g, n->in[0], &a) || !view_of(g, n->in[1], &b)) return false;
+    if (a.base < 0 || b.base < 0) return false;
     if (!rows_of(x, a.stride, w->rank == 2, v)) return false;
     if (!view_collapse(w, b.stride, 0, w->rank - 2, &v->b.batch)) return false;
     int kn = n->attr.i[0] != 0;

@@ -14,8 +14,9 @@ struct view {
 
 bool op_is_view(enum op op); /* SLICE, RESHAPE, TRANSPOSE */
 
-/* False if a reshape on the way cannot be said with strides. */
-bool view_of(const graph *g, int value, struct view *out);
+/* Fills in view[value] from the view of its operand. Without strides that can say it, which a reshape on
+ * the way may need, its base is -1: false. */
+bool view_extend(const graph *g, int value, struct view *view);
 
 /* Strides of an operand of type `t` and strides `s` over the dimensions of `to`, broadcast from the
  * right; 0 wherever the extent is 1 or the dimension absent. */
@@ -36,12 +37,11 @@ struct matmul_view {
     int64_t batch, m, n, k;
     struct matrix_view a, b;
 };
-bool view_matmul(const graph *g, const struct node *n, struct matmul_view *out);
+/* `view` has those of the operands. */
+bool view_matmul(const graph *g, const struct node *n, const struct view *view, struct matmul_view *out);
 
 /* copies.c -- the same graph with a copy (a cast to the same dtype) wherever an operand, an output or
  * a part of a concat cannot be read or written in place. NULL with the message set. */
-graph *insert_copies(const graph *g);
-/* Where part `i` of a concat lies in the result. */
-int64_t concat_start(const graph *g, const struct node *concat, int i);
+graph *insert_copies(const graph *g, coda_fold fold);
 
 #endif

@@ -6,12 +6,14 @@
  * A primitive registers itself with one comment line, which is checked here:
  *
  *     // coda: map NAME(x, ...; parameter, ...)
- *     // coda: reduce NAME(x[, key]) state FLOATS
+ *     // coda: reduce NAME(x[, key]) state FLOATS [of NAME]
  *     // coda: pair NAME(...)
  *
  * Files of map/, reduce/ and pair/ hold exactly one such line, others none. NAME is the file's stem.
- * Maps and reductions need DIR/ref/NAME.c, and every file there needs its primitive. The first
- * mistake is reported as file:line: message, with exit status 1. Equal input gives equal output.
+ * Maps and reductions need DIR/ref/NAME.c, and every file there needs its primitive. Their device code
+ * says `#pragma once`, defines `struct NAME`, calls no function of libm and has no double literal; the
+ * reference says REFERENCE_MAP(NAME) or REFERENCE_REDUCE(NAME). The first mistake is reported as
+ * file:line: message, with exit status 1. Equal input gives equal output.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -21,6 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+#include "sha256.h"
 
 #include "prim.h"
 
@@ -35,6 +39,7 @@ struct file {
 struct row {
     char class[WORD], name[WORD], argument[MAX_NAMES][WORD];
     int arguments, inputs, state; /* the first `inputs` arguments are tensors, the others parameters */
+    char of[WORD]; /* "" or the reduction whose state it reads */
     const char *path;
 };
 
@@ -175,11 +180,127 @@ static struct row parse_row(const char *text, const char *path, int line)
     if (map && skip(&c, ';')) parse_names(&c, &row);
     expect(&c, ')');
     if (reduce) row.state = parse_state(&c);
+    if (reduce && !strncmp(c.at, " of ", 4)) {
+        c.at += 4;
+        parse_word(&c, row.of);
+    }
     if (!skip(&c, '\0')) die(path, line, "nothing may follow, but there is \"%s\"", c.at);
     if (map && (row.inputs > PRIM_MAX_INPUTS || row.arguments - row.inputs > PRIM_MAX_PARAMS))
         die(path, line, "at most %d operands and %d parameters", PRIM_MAX_INPUTS, PRIM_MAX_PARAMS);
     if (reduce && row.inputs > 2) die(path, line, "a reduction has one operand and perhaps a key");
     return row;
+}
+
+/* ---- What a primitive's code must and must not say ---- */
+
+static bool in_word(int c) { return isalnum(c) || c == '_'; }
+
+static int line_of(const char *text, const char *at)
+{
+    int line = 1;
+    for (; text < at; text++) line += *text == '\n';
+    return line;
+}
+
+/* The text with spaces for comments and strings. */
+static char *code_of(const struct file *file)
+{
+    char *code = allocate(file->length + 1, 1), *c = code;
+    memcpy(code, file->text, file->length);
+    while (*c) {
+        char *end = c + 1;
+        if (!strncmp(c, "//", 2)) end = c + strcspn(c, "\n");
+        else if (!strncmp(c, "/*", 2)) end = strstr(c + 2, "*/") ? strstr(c + 2, "*/") + 2 : c + strlen(c);
+        else if (*c == '"') {
+            while (*end && *end != '"') end += *end == '\\' && end[1] ? 2 : 1;
+            end += *end == '"';
+        } else {
+            c++;
+            continue;
+        }
+        for (; c < end; c++)
+            if (*c != '\n') *c = ' ';
+    }
+    return code;
+}
+
+/* Whether `a`, white space and the word `b` follow each other in the code. */
+static bool says(const char *code, const char *a, const char *b)
+{
+    for (const char *at = code; (at = strstr(at, a)); at++) {
+        const char *word = at + strlen(a);
+        word += strspn(word, " \t\n");
+        if ((at == code || !in_word((unsigned char)at[-1])) && !strncmp(word, b, strlen(b)) &&
+            !in_word((unsigned char)word[strlen(b)]))
+            return true;
+    }
+    return false;
+}
+
+/* Functions whose result depends on the compiler's flags, or which drop NaN; math.cuh has their twins. */
+static bool is_libm(const char *word, size_t length)
+{
+    static const char *const names[] = {
+        "exp",     "expf",    "exp2",  "exp2f",  "exp10f",  "expm1f", "log",    "logf",   "log2",   "log2f",
+        "log10f",  "log1pf",  "pow",   "powf",   "sin",     "sinf",   "cos",    "cosf",   "tan",    "tanf",
+        "tanh",    "tanhf",   "sinhf", "coshf",  "sqrt",    "rsqrt",  "rsqrtf", "erf",    "erff",   "erfcf",
+        "normcdff", "fmax",   "fmaxf", "fmin",   "fminf",   "max",    "min",    "__expf", "__logf", "__powf",
+        "__sinf",  "__cosf",  "fabs",  "__fdividef"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strlen(names[i]) == length && !strncmp(names[i], word, length)) return true;
+    return false;
+}
+
+/* A number with a point or a decimal exponent, and no f behind it. */
+static bool is_double(const char *word, size_t length)
+{
+    bool hex = length > 1 && word[0] == '0' && (word[1] | 32) == 'x', real = false;
+    if (hex || !isdigit((unsigned char)(word[0] == '.' ? word[1] : word[0]))) return false;
+    for (size_t i = 0; i < length; i++) real |= word[i] == '.' || (word[i] | 32) == 'e';
+    return real && (word[length - 1] | 32) != 'f';
+}
+
+static size_t token_length(const char *c)
+{
+    size_t n = 0;
+    bool number = isdigit((unsigned char)*c) || (*c == '.' && isdigit((unsigned char)c[1]));
+    while (in_word((unsigned char)c[n]) || (number && c[n] == '.') ||
+           (number && n && strchr("+-", c[n]) && c[n] && (c[n - 1] | 32) == 'e'))
+        n++;
+    return n;
+}
+
+static void check_words(const struct file *file, const char *code)
+{
+    for (const char *c = code; *c;) {
+        size_t n = token_length(c);
+        const char *next = c + n + strspn(c + n, " ");
+        bool member = c > code && (c[-1] == ':' || c[-1] == '.'), called = n && *next == '(';
+        bool defined = c - code >= 6 && !strncmp(c - 6, "float ", 6);
+        if (called && !member && !defined && is_libm(c, n))
+            die(file->path, line_of(code, c), "%.*s() is not for device code here; %s", (int)n, c,
+                "math.cuh has what maps need");
+        if (n && is_double(c, n))
+            die(file->path, line_of(code, c), "%.*s is a double; write %.*sf", (int)n, c, (int)n, c);
+        c += n ? n : 1;
+    }
+}
+
+static void check_code(const struct file *file, const struct row *row)
+{
+    char *code = code_of(file), state[2] = {(char)('0' + row->state), 0};
+    if (!strstr(code, "#pragma once")) die(file->path, 1, "`#pragma once` is missing");
+    if (!strcmp(row->class, "pair")) {
+        free(code);
+        return;
+    }
+    if (!says(code, "struct", row->name))
+        die(file->path, 1, "the registration says %s, and there is no `struct %s`", row->name, row->name);
+    if (row->state && !says(code, "int state =", state))
+        die(file->path, 1, "the registration says state %d; the code needs `%s = %d;`", row->state,
+            "static constexpr int state", row->state);
+    check_words(file, code);
+    free(code);
 }
 
 /* ---- Parsing one file ---- */
@@ -195,10 +316,17 @@ static void check_path(const struct row *row, int line)
 static void check_reference(const struct row *row, int line)
 {
     char path[WORD + 8];
+    const char *macro = strcmp(row->class, "map") ? "REFERENCE_REDUCE" : "REFERENCE_MAP";
     snprintf(path, sizeof path, "ref/%s.c", row->name);
     FILE *f = open_file(path);
     if (!f) die(row->path, line, "its reference %s/%s is missing", dir, path);
     fclose(f);
+    struct file reference = read_file(path);
+    char *code = code_of(&reference), call[WORD + 24];
+    snprintf(call, sizeof call, "%s(%s", macro, row->name);
+    if (!says(code, call, ")")) die(path, 1, "%s(%s) is missing", macro, row->name);
+    free(code);
+    free(reference.text);
 }
 
 static bool is_primitive(const char *path)
@@ -206,14 +334,26 @@ static bool is_primitive(const char *path)
     return !strncmp(path, "map/", 4) || !strncmp(path, "reduce/", 7) || !strncmp(path, "pair/", 5);
 }
 
-/* "//coda:map" and the like: a comment that begins with coda, in any case, and a colon. */
+static bool is_class(const char *word)
+{
+    static const char *const class[] = {"map", "reduce", "pair"};
+    for (int i = 0; i < 3; i++) {
+        size_t n = strlen(class[i]);
+        if (!strncasecmp(word, class[i], n) && !in_word((unsigned char)word[n])) return true;
+    }
+    return false;
+}
+
+/* "//coda:map", "// coda map" and the like: a comment that begins with coda, in any case, and a colon or a
+ * class. */
 static bool looks_like_registration(const char *text)
 {
     const char *comment = strstr(text, "//");
     if (!comment) return false;
     comment += strspn(comment, "/*! \t");
-    return !strncasecmp(comment, "coda", 4) && comment[4 + strspn(comment + 4, " ")] == ':' &&
-           strncmp(comment + 4, "::", 2);
+    if (strncasecmp(comment, "coda", 4)) return false;
+    const char *rest = comment + 4 + strspn(comment + 4, " ");
+    return (*rest == ':' && rest[1] != ':') || (rest > comment + 4 && is_class(rest));
 }
 
 /* Finds the file's registration; returns false if it is no primitive. */
@@ -233,7 +373,6 @@ static bool parse_file(const struct file *file, struct row *row)
             if (!is_primitive(file->path)) die(file->path, line, "only map/, reduce/ and pair/ register");
             *row = parse_row(text + strlen(mark), file->path, line);
             check_path(row, line);
-            if (strcmp(row->class, "pair")) check_reference(row, line);
             found = line;
         } else if (looks_like_registration(text)) {
             die(file->path, line, "a registration starts its line with \"%s\"", mark);
@@ -242,6 +381,8 @@ static bool parse_file(const struct file *file, struct row *row)
     }
     free(copy);
     if (!found && is_primitive(file->path)) die(file->path, 1, "has no line \"%s...\"", mark);
+    if (found && strcmp(row->class, "pair")) check_reference(row, found);
+    if (found) check_code(file, row);
     return found;
 }
 
@@ -257,6 +398,25 @@ static void check_duplicates(const struct row *row, int rows)
             die(row[i].path, 1, "%s is also the name of %s", row[i].name, row[i - 1].path);
 }
 
+static const struct row *find_row(const struct row *row, int rows, const char *name)
+{
+    struct row key;
+    snprintf(key.name, sizeof key.name, "%s", name);
+    return bsearch(&key, row, (size_t)rows, sizeof *row, compare_rows);
+}
+
+/* "of NAME": a reduction of as many floats and operands that has a state of its own. */
+static void check_states(const struct row *row, int rows)
+{
+    for (int i = 0; i < rows; i++) {
+        if (!*row[i].of) continue;
+        const struct row *of = find_row(row, rows, row[i].of);
+        if (!of || *of->of || of->state != row[i].state || of->inputs != row[i].inputs)
+            die(row[i].path, 1, "there is no reduction %s with a state like that of %s", row[i].of,
+                row[i].name);
+    }
+}
+
 /* Every reference serves a primitive. */
 static void check_orphans(const struct row *row, int rows)
 {
@@ -266,10 +426,10 @@ static void check_orphans(const struct row *row, int rows)
     if (!d) die("ref", 1, "cannot be opened");
     for (struct dirent *e; (e = readdir(d));) {
         size_t length = strlen(e->d_name);
-        struct row key;
+        char name[WORD];
         if (length < 3 || strcmp(e->d_name + length - 2, ".c")) continue;
-        snprintf(key.name, sizeof key.name, "%.*s", (int)(length - 2), e->d_name);
-        if (!bsearch(&key, row, (size_t)rows, sizeof *row, compare_rows))
+        snprintf(name, sizeof name, "%.*s", (int)(length - 2), e->d_name);
+        if (!find_row(row, rows, name))
             die("ref", 1, "%s is the reference of no primitive", e->d_name);
     }
     closedir(d);
@@ -286,9 +446,13 @@ static void write_files(const struct file *file, int files)
         printf("};\n");
     }
     printf("\nconst struct prim_file prim_files[] = {\n");
-    for (int i = 0; i < files; i++)
-        printf("    {\"%s\", (const char *)file_%d, %zu},\n", file[i].path, i, file[i].length);
-    printf("    {NULL, NULL, 0}};\nconst int prim_file_count = %d;\n", files);
+    for (int i = 0; i < files; i++) {
+        char digest[SHA256_HEX];
+        sha256_hex(digest, file[i].text, file[i].length);
+        printf("    {\"%s\", (const char *)file_%d, %zu, \"%s\"},\n", file[i].path, i, file[i].length,
+               digest);
+    }
+    printf("    {NULL, NULL, 0, NULL}};\nconst int prim_file_count = %d;\n", files);
 }
 
 static void write_row(const struct row *r)
@@ -302,6 +466,7 @@ static void write_row(const struct row *r)
         for (int i = r->inputs; i < r->arguments; i++) printf("\"%s\",", r->argument[i]);
         printf("},");
     }
+    if (*r->of) printf(" .of = \"%s\",", r->of);
     printf(map ? " .reference = coda_ref_%s},\n" : " .reduce = &coda_ref_%s},\n", r->name);
 }
 
@@ -332,6 +497,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < files; i++) rows += parse_file(&file[i], &row[rows]);
     qsort(row, (size_t)rows, sizeof *row, compare_rows);
     check_duplicates(row, rows);
+    check_states(row, rows);
     check_orphans(row, rows);
 
     printf("/* Made by embed.c from the files of primitives/. */\n#include <string.h>\n\n#include "

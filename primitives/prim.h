@@ -2,8 +2,10 @@
 #ifndef PRIM_H
 #define PRIM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define PRIM_MAX_INPUTS 4
 #define PRIM_MAX_PARAMS 4
@@ -29,12 +31,19 @@ struct prim {
     int inputs;         /* tensor operands; of a reduction: 1, or 2 with a key                     */
     int params;         /* float constants                                                         */
     int state;          /* floats of a reduction's state                                           */
+    const char *of;     /* the reduction whose state it reads; NULL: it has its own                */
     const char *param_name[PRIM_MAX_PARAMS];
     const char *header; /* "map/silu.cuh"; NULL for a map defined at run time                      */
     const char *source; /* of a map defined at run time, else NULL                                 */
     double (*reference)(const double *in, const double *params); /* maps                           */
     const struct prim_reduce *reduce;                            /* reductions                     */
 };
+
+/* Do two reductions read the same state? Their init, push and merge are the same. */
+static inline bool prim_states_equal(const struct prim *a, const struct prim *b)
+{
+    return !strcmp(a->of ? a->of : a->name, b->of ? b->of : b->name);
+}
 
 /* Sorted by name. */
 extern const struct prim prim_table[];
@@ -45,6 +54,7 @@ const struct prim *prim_find(const char *name); /* NULL if there is none        
 struct prim_file {
     const char *path, *text;
     size_t length;
+    const char *digest; /* SHA-256 of the text, 64 hex digits                                      */
 };
 extern const struct prim_file prim_files[];
 extern const int prim_file_count;

@@ -75,13 +75,13 @@ torture() { make_in all $build/torture/$1 && $build/torture/$1; }
 # The GPU test of processes that start together, on a driver and a compiler that are not there.
 cold_start() {
     make_in $build/gpu_tests torture-build &&
-        CODA_CUDA_LIB=$build/fake CODA_LIBCUDA=$PWD/$build/fake/libcuda.so.1 $build/gpu_tests cold
+        CODA_CUDA_LIB=$PWD/$build/fake CODA_LIBCUDA=$PWD/$build/fake/libcuda.so.1 $build/gpu_tests cold
 }
 # The GPU tests on an SM in software. Kernels of texts that stay the same stay compiled; the seed draws
 # random cases, and the schedules.
 emulate() {
     make_in emulator && CODA_SEED=${CODA_SEED:-$(date +%s)} CODA_CACHE_DIR=$build/emulator/cache \
-        CODA_CUDA_LIB=$build/emulator CODA_LIBCUDA=$PWD/$build/emulator/libcuda.so.1 $build/gpu_tests
+        CODA_CUDA_LIB=$PWD/$build/emulator CODA_LIBCUDA=$PWD/$build/emulator/libcuda.so.1 $build/gpu_tests
 }
 torture_asan() {
     asan $build/asan/torture/{damage,store,faults} || return
@@ -90,18 +90,31 @@ torture_asan() {
 torture_tsan() {
     tsan $build/tsan/torture/{cold,store} && $build/tsan/torture/cold threads && $build/tsan/torture/store
 }
+# Where keys meet under names of four bits: suites and programs that do not count entries.
+weak_names() {
+    make_in $build/weak/unit $build/weak/torture/{driver,store,hostile,versions} || return
+    for suite in memo store bundle entry save trust tuning twins threads; do
+        CK_EXCLUDE_TAGS=nvrtc CK_RUN_SUITE=$suite $build/weak/unit || return
+    done
+    for t in driver store hostile versions; do $build/weak/torture/$t || return; done
+}
 examples() {
     make_in all examples && for e in mlp custom_map cross_entropy; do $build/examples/$e || return; done
 }
+# A few cases of every operator of the ONNX suite; `make conformance` runs them all.
+conformance() { make_in $build/conformance/run && $build/conformance/run test/conformance/subset; }
 demo() { $build/examples/llama_block --cpu; }
 
 step unit unit
+step conformance conformance
 step layers make_in layers
 step exports make_in exports
+step abi make_in abi
 step headers make_in headers
 step install test/install.sh $build/install
 step examples examples
 step tool test/tool.sh $build/tool
+step hijack test/hijack.sh $build/hijack
 step demo demo
 step "ASan, UBSan, TSan" both unit_tsan unit_asan
 step "out of memory, fuzz" hunger_and_fuzz
@@ -110,6 +123,7 @@ for t in test/torture/*.c; do
     t=$(basename "$t" .c)
     case $t in torture | shim) ;; *) step "torture: $t" torture "$t" ;; esac
 done
+step "names of four bits" weak_names
 step "torture with ASan" torture_asan
 step "cold start, no GPU" cold_start
 step "torture with TSan" torture_tsan

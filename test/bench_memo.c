@@ -81,7 +81,7 @@ static void measure_disk(void)
     double get[ROUNDS], put[ROUNDS];
     for (int r = 0; r < ROUNDS; r++) {
         int64_t start = now_ns();
-        for (int i = 0; i < KEYS; i++) cache_put(c, &key[i], payload, SIZE, NULL);
+        for (int i = 0; i < KEYS; i++) cache_put(c, &key[i], payload, SIZE);
         int64_t middle = now_ns();
         for (int i = 0; i < KEYS; i++) {
             void *data = NULL;

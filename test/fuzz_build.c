@@ -96,6 +96,11 @@ static void leaf(struct fuzz *f)
     }
 }
 
+static void constant(struct fuzz *f)
+{
+    coda_constant(f->g, dtype(f), random_chance(&f->r, 50) ? real(f) : (double)number(f));
+}
+
 static void output(struct fuzz *f)
 {
     int64_t strides[8];
@@ -184,7 +189,8 @@ static void rope(struct fuzz *f)
 static void attention(struct fuzz *f)
 {
     coda_attention_options o = {
-        options_size(f, sizeof o), number(f), number(f), number(f), (int)number(f), real(f)};
+        options_size(f, sizeof o), number(f), number(f), number(f), (int)number(f), real(f),
+        (coda_attention_align)number(f)};
     coda_value q = value(f), k = random_chance(&f->r, 50) ? q : value(f);
     coda_attention(f->g, q, k, random_chance(&f->r, 70) ? k : value(f), maybe(f),
                    random_chance(&f->r, 50) ? &o : NULL);
@@ -193,7 +199,7 @@ static void attention(struct fuzz *f)
 static void loss(struct fuzz *f)
 {
     coda_cross_entropy_options o = {options_size(f, sizeof o), (int32_t)number(f),
-                                    (coda_reduction)random_below(&f->r, 4)};
+                                    (coda_reduction)random_below(&f->r, 4), random_chance(&f->r, 10)};
     coda_cross_entropy(f->g, value(f), value(f), random_chance(&f->r, 50) ? &o : NULL);
 }
 
@@ -239,7 +245,7 @@ static void check_poison(struct fuzz *f)
 
 static void check_args(const struct fuzz *f)
 {
-    coda_arg_info a;
+    coda_arg_info a = CODA_ARG_INFO_INIT;
     for (int i = 0; i < coda_graph_args(f->g); i++)
         if (coda_graph_arg(f->g, i, &a) != CODA_OK || !a.name || a.bytes > (size_t)1 << 62)
             stop(f, "argument");
@@ -266,9 +272,9 @@ static void save(struct fuzz *f)
 
 static void step(struct fuzz *f)
 {
-    static void (*const call[])(struct fuzz *) = {leaf,        leaf,  output, elementwise, elementwise,
-                                                  elementwise, apply, define, norm,        rope,
-                                                  attention,   loss,  move,   move};
+    static void (*const call[])(struct fuzz *) = {leaf,     leaf,        output,      elementwise, constant,
+                                                  apply,    elementwise, elementwise, define,      norm,
+                                                  rope,     attention,   loss,        move,        move};
     call[random_below(&f->r, ARRAY_SIZE(call))](f);
     f->calls++;
     if (f->g->status == CODA_OK) {

@@ -7,12 +7,15 @@
  */
 #include "base.h"
 #include "cache.h"
+#include "util_folder.h"
 #include "util_random.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { MOST = 12, PAYLOAD = 300, AT_COUNT = 40, HEADER = 64, ROW = 48 };
 
@@ -128,13 +131,39 @@ static int check(const struct pack *p, const unsigned char *bytes, size_t size, 
     for (int i = 0; i < p->count; i++) {
         struct entry e;
         struct cache_key k = cache_key(CACHE_KERNEL, p->sample[i].what, NULL);
-        if (!bundle_find(b, &k, &e)) continue;
+        if (!bundle_find(b, &k, &e, NULL)) continue;
         if (e.data_size != p->sample[i].size || memcmp(e.data, p->sample[i].data, e.data_size))
             stop("serves other bytes than were packed", p->sample[i].what);
         ++*found;
     }
     bundle_close(b);
     return 1;
+}
+
+/* ---- The same as a file, which may go on as holes for gigabytes ---- */
+
+static char path[64] = "/tmp/coda-fuzz-bundle-XXXXXX";
+
+/* The same answer as that of the bytes; with holes behind them none that takes memory: the file promises
+ * what it has not, or its header was made to promise all of it. */
+static void check_file(struct random *r, unsigned char *bytes, size_t size, int valid)
+{
+    static const uint64_t wholes[] = {(uint64_t)1 << 28, (uint64_t)1 << 32, ((uint64_t)1 << 32) - 1,
+                                      (uint64_t)1 << 40};
+    bool sparse = random_below(r, 2);
+    uint64_t whole = sparse ? wholes[random_below(r, ARRAY_SIZE(wholes))] : size;
+    char why[CACHE_ERROR] = "";
+    int fd = open(path, O_WRONLY | O_TRUNC);
+    if (sparse && size >= HEADER && random_below(r, 2)) put_u64(bytes + HEADER - 8, whole);
+    if (fd < 0 || write(fd, bytes, size) != (ssize_t)size || ftruncate(fd, (off_t)whole))
+        stop(path, "cannot be written");
+    close(fd);
+    struct bundle *b = bundle_open(path, 0, why);
+    if (sparse && b) stop("a file of holes", "is a bundle");
+    if (sparse && strstr(why, "memory")) stop("a file of holes", why);
+    if (!sparse && !b != !valid) stop("a file is judged otherwise than its bytes", why);
+    if (!b && (strncmp(why, path, strlen(path)) || strchr(why, '\n'))) stop("refused badly", why);
+    bundle_close(b);
 }
 
 /* A copy of exactly its size, so that a sanitizer sees a read too far. */
@@ -149,6 +178,7 @@ static int check_mutant(struct random *r, const struct pack *p)
     if (size >= HEADER && random_below(r, 2)) put_u64(bytes + HEADER - 8, size);
     if (random_below(r, 2)) seal(bytes, size);
     int valid = check(p, bytes, size, &found);
+    if (random_below(r, 16) == 0) check_file(r, bytes, size, valid);
     free(bytes);
     return valid;
 }
@@ -162,6 +192,9 @@ int main(int argc, char **argv)
     long mutants = 0, bundles = 0;
     int found;
     printf("fuzz_bundle: seed %llu\n", seed);
+    int fd = mkstemp(path);
+    if (fd < 0 || close(fd)) stop(path, "cannot be made");
+    memory_limit((size_t)1 << 30); /* too little for what holes could promise */
     fflush(stdout);
     while (difftime(time(NULL), begin) < seconds) {
         struct pack p = make_pack(&r);
@@ -169,6 +202,7 @@ int main(int argc, char **argv)
         for (int i = 0; i < 1000; i++, mutants++) bundles += check_mutant(&r, &p);
         free(p.bytes);
     }
+    unlink(path);
     printf("fuzz_bundle: %ld mutants, %ld of them bundles, seed %llu: ok\n", mutants, bundles, seed);
     return 0;
 }

@@ -5,10 +5,13 @@
  * bytes again. With a digest made good after the harm, so that the harm gets past it, the sizes near 2^64
  * and the key text are reached. Run it under address and undefined-behaviour sanitizers.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cache.h"
 #include "util_random.h"
@@ -138,6 +141,45 @@ static void make_good(struct buffer *b)
     for (int i = 0; i < 32; i++) b->byte[AT_DIGEST + i] = (unsigned char)(d.word[i / 8] >> i % 8 * 8);
 }
 
+/* ---- The same as a file in a cache, which may go on as holes ---- */
+
+static char folder[64] = "/tmp/coda-fuzz-entry-XXXXXX";
+
+/* Whatever lies in an entry's place, of whatever mode: its key is answered with its bytes, or not at all, and
+ * who puts it anew finds it. */
+static void check_file(struct random *r, const struct buffer *b, const struct cache_key *k, const char *path)
+{
+    static const mode_t modes[] = {0600, 0644, 0400, 0620, 0602, 0666};
+    static const char good[] = "what was put";
+    struct coda_cache *c = cache_open(&(struct cache_options){.dir = folder, .limit = -1, .overlays = ""});
+    void *data;
+    size_t size;
+    cache_put(c, k, good, sizeof good);
+    chmod(path, 0600);
+    int fd = open(path, O_WRONLY | O_TRUNC);
+    if (fd < 0 || write(fd, b->byte, b->size) != (ssize_t)b->size) stop("cannot be written", b);
+    if (random_chance(r, 30) && ftruncate(fd, (off_t)ENTRY_MAX + random_below(r, 3) - 1))
+        stop("cannot be long", b);
+    fchmod(fd, modes[random_below(r, ARRAY_SIZE(modes))]);
+    close(fd);
+    if (cache_get(c, k, &data, &size)) stop("another entry is taken", b);
+    cache_put(c, k, good, sizeof good);
+    if (!cache_get(c, k, &data, &size) || size != sizeof good || memcmp(data, good, size))
+        stop("does not heal", b);
+    free(data);
+    cache_close(c);
+}
+
+/* entry_promise says of a header what entry_check would say of the whole, but for the digest. */
+static void check_promise(const struct buffer *b)
+{
+    struct entry e;
+    if (b->size < ENTRY_HEADER) return;
+    enum entry_fault whole = entry_check(&e, b->byte, b->size), header = entry_promise(b->byte, b->size);
+    if (header && whole != header && whole != ENTRY_DIGEST) stop("a header is judged otherwise", b);
+    if (!header && whole && whole != ENTRY_DIGEST) stop("a header promised too much", b);
+}
+
 int main(int argc, char **argv)
 {
     double seconds = argc > 1 ? atof(argv[1]) : 10;
@@ -147,6 +189,11 @@ int main(int argc, char **argv)
     long tried = 0, intact = 0;
     printf("fuzz_entry: seed %llu\n", seed);
     fflush(stdout);
+    char path[200], hex[DIGEST_HEX];
+    struct cache_key k = cache_key(CACHE_TUNING, "a key that no mutant has\n", "");
+    digest_hex(hex, &k.digest);
+    if (!mkdtemp(folder)) return perror(folder), 2;
+    snprintf(path, sizeof path, "%s/v2/%c/%s", folder, hex[0], hex + 1);
     while (difftime(time(NULL), begin) < seconds) {
         struct buffer b = start(&r);
         struct entry e;
@@ -157,9 +204,14 @@ int main(int argc, char **argv)
             mutate(&r, &b);
             if (random_chance(&r, 60)) make_good(&b);
             intact += check(&b, &e);
+            check_promise(&b);
+            if (i % 50 == 0) check_file(&r, &b, &k, path);
         }
         free(b.byte);
     }
+    char command[100];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    if (system(command)) return 2;
     printf("fuzz_entry: %ld entries harmed, %ld of them entries still\n", tried, intact);
     return 0;
 }

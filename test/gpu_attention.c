@@ -1,9 +1,11 @@
 /*
  * gpu_attention.c -- both attention kernels against fp64 on the GPU.
  *
- * Outputs start poisoned, and so do keys and values past a sequence's length: what is not written shows,
- * what must not be read shows. With P and o rounded to the dtype (unit u) and fp32 sums, an element may
- * be off by (u + small) (sum_j p_j |v_j| + |o|). Each kernel runs twice and must repeat its bits.
+ * Outputs start poisoned, and so is all that no query sees: keys and values past a sequence's length, queries
+ * that see no key, whatever lies between rows. What is not written shows, what must not be read shows. Where
+ * some queries see keys and some see none, a last run has NaN for all values: the latter must still give 0.
+ * With P and o rounded to the dtype (unit u) and fp32 sums, an element may be off by
+ * (u + small) (sum_j p_j |v_j| + |o|). Each kernel runs twice and must repeat its bits.
  */
 #include <math.h>
 #include <stdio.h>
@@ -55,14 +57,43 @@ static void fill_lengths(struct bench *b, struct random *r)
         to[i] = i < 4 ? special[i] : (int32_t)random_below(r, b->s.tk + 1);
 }
 
-static void poison_tail(struct bench *b, const struct attention_view *v)
+/* The keys that query i sees, as the manual says it. */
+struct range {
+    int64_t first, end;
+};
+
+static struct range visible(const struct bench *b, int64_t batch, int64_t i)
+{
+    const struct attention_spec *s = &b->s;
+    int64_t keys = length_of(b, batch), position = i + s->tk - s->tq;
+    if (s->align == CODA_ALIGN_START) position = i;
+    if (s->align == CODA_ALIGN_LENGTH) position = i + keys - s->tq;
+    struct range r = {0, keys};
+    if (s->causal) r.end = MIN(keys, position + 1);
+    if (s->window) r.first = MAX(0, position - s->window + 1);
+    if (s->align == CODA_ALIGN_LENGTH && (s->causal || s->window) && position < 0) r.end = 0;
+    return r;
+}
+
+/* Whether some query sees row t of k and v. */
+static bool key_is_seen(const struct bench *b, int64_t batch, int64_t t) { return t < length_of(b, batch); }
+
+static bool query_sees(const struct bench *b, int64_t batch, int64_t i)
+{
+    struct range r = visible(b, batch, i);
+    return r.first < r.end;
+}
+
+static void fill_rows(struct bench *b, const struct attention_view *v, int64_t rows, int64_t heads,
+                      bool (*used)(const struct bench *, int64_t, int64_t), struct random *r)
 {
     for (int64_t batch = 0; batch < b->s.batch; batch++)
-        for (int64_t t = length_of(b, batch); t < b->s.tk; t++)
-            for (int64_t h = 0; h < b->s.kv_heads; h++)
+        for (int64_t t = 0; t < rows; t++)
+            for (int64_t h = 0; h < heads && used(b, batch, t); h++)
                 for (int64_t d = 0; d < b->s.head_dim; d++)
                     dtype_store(v->dtype, b->host[v->buffer],
-                                v->offset + batch * v->batch + t * v->time + h * v->head + d, NAN);
+                                v->offset + batch * v->batch + t * v->time + h * v->head + d,
+                                random_normal(r));
 }
 
 static bool make_data(struct bench *b, uint64_t seed)
@@ -74,12 +105,13 @@ static bool make_data(struct bench *b, uint64_t seed)
         b->host[i] = malloc(b->bytes[i] + 1);
         b->gpu[i] = device_alloc(b->bytes[i]);
         if (!b->host[i] || !b->gpu[i]) return false;
-        if (i < ATTENTION_O)
-            for (int64_t e = 0; e < n; e++) dtype_store(b->c->dtype, b->host[i], e, random_normal(&r));
+        for (int64_t e = 0; e < n && i < ATTENTION_O; e++)
+            dtype_store(b->c->dtype, b->host[i], e, e % 3 ? NAN : INFINITY);
     }
     fill_lengths(b, &r);
-    poison_tail(b, &b->s.k);
-    poison_tail(b, &b->s.v);
+    fill_rows(b, &b->s.q, b->s.tq, b->s.heads, query_sees, &r);
+    fill_rows(b, &b->s.k, b->s.tk, b->s.kv_heads, key_is_seen, &r);
+    fill_rows(b, &b->s.v, b->s.tk, b->s.kv_heads, key_is_seen, &r);
     for (int i = 0; i < ATTENTION_BUFFERS; i++)
         if (i != ATTENTION_O && !device_upload(b->gpu[i], b->host[i], b->bytes[i])) return false;
     return true;
@@ -150,9 +182,8 @@ static double unit(coda_dtype t) { return t == CODA_BF16 ? 0x1p-8 : t == CODA_F1
 static double reference(const struct bench *b, int64_t batch, int64_t i, int64_t h, double *o, double *size)
 {
     const struct attention_spec *s = &b->s;
-    int64_t position = i + s->tk - s->tq, kv = h / (s->heads / s->kv_heads);
-    int64_t first = s->window ? MAX(0, position - s->window + 1) : 0, end = length_of(b, batch);
-    if (s->causal) end = MIN(end, position + 1);
+    struct range r = visible(b, batch, i);
+    int64_t kv = h / (s->heads / s->kv_heads), first = r.first, end = r.end;
     double top = -INFINITY, sum = 0, *score = calloc((size_t)s->tk + 1, sizeof *score);
     for (int64_t j = first; j < end; j++) {
         for (int64_t d = 0; d < s->head_dim; d++)
@@ -213,6 +244,35 @@ static int64_t misplaced(const struct bench *b)
     return poisoned - (all - inside);
 }
 
+static bool some_query(const struct bench *b, bool sees)
+{
+    for (int64_t batch = 0; batch < b->s.batch; batch++)
+        for (int64_t i = 0; i < b->s.tq; i++)
+            if (query_sees(b, batch, i) == sees) return true;
+    return false;
+}
+
+/* Rows that are not what they should be when all values are NaN: 0 if the query sees no key, else NaN. */
+static int64_t touched_by_nan(struct bench *b, char *err)
+{
+    const struct attention_spec *s = &b->s;
+    int64_t wrong = 0;
+    if (!some_query(b, true) || !some_query(b, false)) return 0;
+    for (int64_t e = 0; e < s->batch * s->tk * s->kv_heads * s->head_dim; e++) {
+        int64_t d = e % s->head_dim, h = e / s->head_dim % s->kv_heads, row = e / s->head_dim / s->kv_heads;
+        int64_t to = s->v.offset + row / s->tk * s->v.batch + row % s->tk * s->v.time + h * s->v.head + d;
+        dtype_store(s->v.dtype, b->host[s->v.buffer], to, NAN);
+    }
+    if (!device_upload(b->gpu[s->v.buffer], b->host[s->v.buffer], b->bytes[s->v.buffer])) return -1;
+    if (!run(b, b->host[ATTENTION_O], err)) return -1;
+    for (int64_t e = 0; e < s->batch * s->tq * s->heads; e++) {
+        int64_t h = e % s->heads, i = e / s->heads % s->tq, batch = e / s->heads / s->tq;
+        double got = at(b, &s->o, batch, i, h, s->head_dim - 1);
+        wrong += query_sees(b, batch, i) ? !isnan(got) : got != 0;
+    }
+    return wrong;
+}
+
 static void close_bench(struct bench *b)
 {
     if (b->kernel) jit_unload(b->kernel);
@@ -239,9 +299,11 @@ static int run_case(const struct jit_device *device, const struct attention_case
         bool same = !memcmp(again, b.host[ATTENTION_O], b.bytes[ATTENTION_O]);
         int64_t stray = misplaced(&b);
         check(&b, 11);
-        failed = gpu_case(same && !stray && b.worst <= 1, name,
-                          "error %.2f of what is allowed (row %lld)%s, %lld misplaced", b.worst,
-                          (long long)b.worst_at, same ? "" : ", NOT REPEATED", (long long)stray);
+        int64_t touched = touched_by_nan(&b, err);
+        failed = gpu_case(same && !stray && !touched && b.worst <= 1, name,
+                          "error %.2f of what is allowed (row %lld)%s, %lld misplaced, %lld touched by NaN",
+                          b.worst, (long long)b.worst_at, same ? "" : ", NOT REPEATED", (long long)stray,
+                          (long long)touched);
     }
     free(again);
     close_bench(&b);
@@ -262,7 +324,8 @@ static struct attention_case random_case(struct random *r)
     c.tk = c.layout == LAYOUT_PACKED || random_chance(r, 40) ? c.tq : 1 + random_below(r, 700);
     c.causal = random_chance(r, 60);
     c.window = random_chance(r, 30) ? 1 + random_below(r, c.tk) : 0;
-    c.lengths = random_chance(r, 30);
+    c.lengths = random_chance(r, 40);
+    c.align = (int)random_below(r, 4);
     c.pad = random_chance(r, 30) ? random_below(r, 3) * 8 : 0;
     return c;
 }
@@ -285,10 +348,10 @@ static int run_random(const struct jit_device *device)
     for (int i = 0; i < n; i++) {
         char name[96];
         struct attention_case c = random_case(&r);
-        snprintf(name, sizeof name, "%s b%d q%d k%d h%d/%d d%d w%d%s%s layout %d pad %d", dtype_name(c.dtype),
-                 (int)c.batch, (int)c.tq, (int)c.tk, (int)c.heads, (int)c.kv_heads, (int)c.head_dim,
-                 (int)c.window, c.causal ? " causal" : "", c.lengths ? " lengths" : "", (int)c.layout,
-                 (int)c.pad);
+        snprintf(name, sizeof name, "%s b%d q%d k%d h%d/%d d%d w%d%s%s align %d layout %d pad %d",
+                 dtype_name(c.dtype), (int)c.batch, (int)c.tq, (int)c.tk, (int)c.heads, (int)c.kv_heads,
+                 (int)c.head_dim, (int)c.window, c.causal ? " causal" : "", c.lengths ? " lengths" : "",
+                 c.align, (int)c.layout, (int)c.pad);
         c.name = name;
         failed += run_both(device, &c);
     }

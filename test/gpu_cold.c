@@ -37,16 +37,15 @@ struct report {
 static bool run_block(struct report *r, coda_cache *c, void **output)
 {
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
-    coda_arg_info info;
+    coda_arg_info info = CODA_ARG_INFO_INIT;
     coda_plan *p = NULL;
     struct run_buffers b;
     graph *g = run_load(GRAPH);
     opt.cache = c;
     if (!g || coda_compile(&p, g, &opt) != CODA_OK) return false;
-    if (!run_upload(&b, g, p, random_args(g, SEED, false))) return false;
-    if (coda_prepare(p, b.device, b.prepared, b.workspace, NULL) != CODA_OK ||
-        coda_run(p, b.device, b.prepared, b.workspace, NULL) != CODA_OK || !device_wait() ||
-        !run_download(&b, g))
+    if (!run_upload(&b, g, p, random_args(g, SEED, false), true)) return false;
+    if (!run_prepare(&b, p) || coda_run(p, b.args, b.prepared, b.workspace, NULL) != CODA_OK ||
+        !run_download(&b))
         return false;
     coda_graph_arg(g, b.n - 1, &info);
     *output = b.host[b.n - 1];
@@ -61,7 +60,7 @@ static bool live(struct report *r, const char *folder, void **output)
     char err[JIT_ERROR_SIZE], byte;
     coda_cache *c = NULL;
     coda_cache_options opt = CODA_CACHE_OPTIONS_INIT;
-    coda_cache_stats stats;
+    coda_cache_stats stats = CODA_CACHE_STATS_INIT;
     opt.dir = folder;
     opt.overlays = "";
     if (!device_open(&dev, err)) return snprintf(r->error, sizeof r->error, "%.250s", err), false;

@@ -64,15 +64,15 @@ static bool same_bits(const struct setting *s, void *output)
 
 static bool prepare(struct setting *s, const char *name, void *context)
 {
-    coda_arg_info info;
+    coda_arg_info info = CODA_ARG_INFO_INIT;
     char path[128];
     snprintf(path, sizeof path, "examples/graphs/%s.coda", name);
     s->context = context;
     s->g = run_load(path);
     if (!s->g || coda_compile(&s->plan, s->g, NULL) != CODA_OK) return false;
-    if (!run_upload(&s->b, s->g, s->plan, random_args(s->g, 7, false))) return false;
-    if (coda_run(s->plan, s->b.device, s->b.prepared, s->b.workspace, NULL) != CODA_OK ||
-        !run_download(&s->b, s->g))
+    if (!run_upload(&s->b, s->g, s->plan, random_args(s->g, 7, false), true)) return false;
+    if (coda_run(s->plan, s->b.args, s->b.prepared, s->b.workspace, NULL) != CODA_OK ||
+        !run_download(&s->b))
         return false;
     coda_graph_arg(s->g, s->b.n - 1, &info);
     s->bytes = info.bytes;
@@ -88,15 +88,15 @@ static bool captured(struct setting *s)
     CUgraphExec exec;
     if (d->stream_create(&stream, CU_STREAM_NON_BLOCKING)) return false;
     if (d->begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL)) return false;
-    coda_status status = coda_run(s->plan, s->b.device, s->b.prepared, s->b.workspace, stream);
+    coda_status status = coda_run(s->plan, s->b.args, s->b.prepared, s->b.workspace, stream);
     if (d->end(stream, &captured) || status != CODA_OK || d->instantiate(&exec, captured, 0)) return false;
     bool same = true;
     for (int i = 0; i < s->replays; i++) {
-        device_fill(s->b.device[s->b.n - 1], 0xff, s->bytes);
+        device_fill(s->b.args[s->b.n - 1], 0xff, s->bytes);
         device_fill(s->b.workspace, 0xff, coda_plan_workspace(s->plan));
         device_wait();
         same = same && !d->launch(exec, stream) && !d->stream_wait(stream) &&
-               same_bits(s, s->b.device[s->b.n - 1]);
+               same_bits(s, s->b.args[s->b.n - 1]);
     }
     return same;
 }
@@ -117,7 +117,7 @@ static void *work(void *arg)
         return NULL;
     void *args[64], *workspace = device_alloc(coda_plan_workspace(s->plan) + 256),
                     *output = device_alloc(s->bytes);
-    memcpy(args, s->b.device, sizeof *args * (size_t)s->b.n);
+    memcpy(args, s->b.args, sizeof *args * (size_t)s->b.n);
     args[s->b.n - 1] = output;
     w->same = workspace && output;
     for (int i = 0; i < s->runs && w->same; i++) {

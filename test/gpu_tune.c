@@ -85,7 +85,7 @@ static int forced(const char *name, const graph *g, coda_compile_options opt, vo
         int tiles = tile_candidates(q, &m, class, tile, ARRAY_SIZE(tile));
         if (!tiles) continue;
         tile_print(&tile[tiles - 1], &word);
-        figures_key(&p->plan, i, &key);
+        figures_key(&p->plan, NULL, i, &key);
         text_printf(&text, "9 tile %s\n", "the price's");
         if (!strcmp(way, "apart")) text_append(&text, "1 apart\n");
         else text_printf(&text, "1 tile %s\n", text_str(&word));

@@ -1,6 +1,6 @@
 #!/bin/sh
-# headers.sh -- coda.h compiles as pedantic C99 and C++11, each of its INIT macros sets the right size,
-# and the program in its first comment compiles. Run as: test/headers.sh FOLDER
+# headers.sh -- coda.h compiles as pedantic C99 and C++11, each of its INIT macros sets the right size and
+# nothing else, and the program in its first comment compiles. Run as: test/headers.sh FOLDER
 set -eu
 out=$1
 header=include/coda.h
@@ -11,11 +11,13 @@ macros=$(sed -n 's/^#define CODA_\([A-Z_]*\)_INIT\>.*/\1/p' $header)
 count=$(echo "$macros" | wc -w)
 structs=$(grep -c 'size_t size; *\(/\*.*\)\?$' $header)
 {
+    echo '#include <string.h>'
     echo '#include "coda.h"'
     echo 'int main(void) {'
     for m in $macros; do
         type=coda_$(echo "$m" | tr A-Z a-z)
-        echo "    { $type v = CODA_${m}_INIT; if (v.size != sizeof v) return 1; }"
+        echo "    { static $type v = CODA_${m}_INIT, zero; if (v.size != sizeof v) return 1;"
+        echo "      v.size = 0; if (memcmp(&v, &zero, sizeof v)) return 2; }"
     done
     echo '    return 0;'
     echo '}'

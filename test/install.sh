@@ -1,6 +1,7 @@
 #!/bin/sh
 # install.sh -- `make install` into an empty folder, then a C and a C++ program that know the library
-# only through pkg-config: shared and static, built and run. Then `make uninstall` leaves nothing.
+# only through pkg-config: shared and static, built and run; static also beside functions with the names of all that
+# the library keeps to itself. Then `make uninstall` leaves nothing.
 # Run as: test/install.sh FOLDER
 set -eu
 root=$(mkdir -p "$1" && cd "$1" && pwd)
@@ -37,9 +38,19 @@ static="$(pkg-config --cflags coda) $root$prefix/lib/libcoda.a $(pkg-config --st
 ${CC:-gcc} -std=c99 -pedantic "$root/user.c" $flags -o "$root/user_c"
 ${CXX:-g++} -std=c++11 -pedantic "$root/user.cc" $flags -o "$root/user_cc"
 ${CC:-gcc} -std=c99 "$root/user.c" $static -o "$root/user_static"
-sed -n '/^```c$/,/^```$/p' README.md | sed '/^```/d' > "$root/first.c" # the README's first program
-${CC:-gcc} -std=c11 -Wall -Werror "$root/first.c" $flags -o "$root/first"
-LD_LIBRARY_PATH="$root$prefix/lib" "$root/first" | grep -q '^y\[0\] = 0$'
+
+inside=${BUILD:-build}/libcoda_internal.a
+make --no-print-directory -s "$inside"
+nm -g --defined-only "$inside" | awk 'NF == 3 && $3 !~ /^coda_/ { print $3 }' | sort -u > "$root/names"
+grep -qx graph_new "$root/names" && grep -qx arena_alloc "$root/names" || { echo "no names in $inside"; exit 1; }
+{
+    echo '#include <stdlib.h>'
+    sed 's/.*/void &(void);\nvoid &(void) { abort(); }/' "$root/names"
+} > "$root/clash.c"
+${CC:-gcc} -std=c99 -fno-builtin -w "$root/user.c" "$root/clash.c" $static -o "$root/user_clash"
+"$root/user_clash"
+${CC:-gcc} -std=c99 -Wl,--gc-sections "$root/user.c" $static -o "$root/user_small"
+"$root/user_small"
 for program in user_c user_cc; do LD_LIBRARY_PATH="$root$prefix/lib" "$root/$program"; done
 "$root/user_static"
 sed -n '/^```c$/,/^```$/p' README.md | sed '/^```/d' > "$root/first.c" # the README's first program
@@ -51,4 +62,4 @@ LD_LIBRARY_PATH="$root$prefix/lib" "$root/first" | grep -q '^y\[0\] = 0$'
 make --no-print-directory uninstall DESTDIR="$root" PREFIX=$prefix >/dev/null
 left=$(find "$root$prefix" ! -type d)
 [ -z "$left" ] || { echo "uninstall leaves $left"; exit 1; }
-echo "install: C and C++ programs build with pkg-config and run"
+echo "install: C and C++ programs build with pkg-config and run, also beside $(wc -l < "$root/names") names of the inside"

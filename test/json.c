@@ -1,5 +1,5 @@
 /* json.c -- is standard input one JSON value (RFC 8259)? Exit status 0 if it is. `json PATH` also wants a
- * member: names with dots between, from the outermost object. */
+ * member: names with dots between, from the outermost object. Text is UTF-8 and nothing else. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,12 +25,27 @@ static bool escape(void)
     return true;
 }
 
+/* A character beyond ASCII, by the table of RFC 3629. */
+static bool wide(void)
+{
+    const unsigned char *s = (const unsigned char *)at;
+    int n = *s >= 0xf0 && *s <= 0xf4 ? 3 : *s >= 0xe0 && *s < 0xf0 ? 2 : *s >= 0xc2 && *s < 0xe0 ? 1 : 0;
+    unsigned char low = *s == 0xe0 ? 0xa0 : *s == 0xf0 ? 0x90 : 0x80;
+    unsigned char high = *s == 0xed ? 0x9f : *s == 0xf4 ? 0x8f : 0xbf;
+    for (int i = 1; i <= n; i++, low = 0x80, high = 0xbf)
+        if (s[i] < low || s[i] > high) return false;
+    at += n + 1;
+    return n;
+}
+
 static bool string(void)
 {
     if (!take("\"")) return false;
     while (*at && *at != '"') {
         if ((unsigned char)*at < 0x20) return false;
-        if (*at++ == '\\' && !escape()) return false;
+        if ((unsigned char)*at >= 0x80) {
+            if (!wide()) return false;
+        } else if (*at++ == '\\' && !escape()) return false;
     }
     return take("\"");
 }

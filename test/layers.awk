@@ -40,6 +40,18 @@ FNR == 1 { folder = FILENAME; sub(/\/.*/, "", folder); files++ }
     complain(FILENAME ":" FNR, folder " may not include NVIDIA's headers")
 }
 
+# One file reads the environment, one opens libraries, one starts programs: what they take is judged there.
+function keeps_to(pattern, home, what) {
+    if (FILENAME != home && folder ~ /^(lib|jit|cache|primitives)$/ && $0 ~ "(^|[^a-zA-Z0-9_])" pattern)
+        complain(FILENAME ":" FNR, what " is for " home)
+}
+FILENAME !~ /primitives\/embed.c/ {
+    keeps_to("(getenv|secure_getenv|getauxval) *\\(", "cache/environment.c", "the environment")
+    keeps_to("environ *[;,)]", "cache/environment.c", "the environment")
+    keeps_to("dlm?open *\\(", "jit/library.c", "dlopen")
+    keeps_to("(system|popen|exec[lv][pe]*|posix_spawnp?) *\\(", "jit/isolate.c", "starting a program")
+}
+
 END {
     printf "%d files, %d includes between them, %d against the law\n", files, edges, bad
     exit bad > 0 || edges == 0

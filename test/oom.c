@@ -83,11 +83,31 @@ static coda_graph *build(void)
                                   coda_slice(g, r, 1, 2 * D, 3 * D, 1), CODA_NONE, &attention);
     coda_value h = coda_add(g, coda_matmul(g, a, o_w), in);
     coda_value m = coda_swiglu(g, coda_matmul(g, coda_rms_norm(g, h, gamma, 1e-5f), gu_w), CODA_INTERLEAVED);
-    coda_value out = coda_add(g, coda_matmul(g, m, d_w), h);
+    coda_value half = coda_constant(g, CODA_F32, 0.5), out = coda_add(g, coda_matmul(g, m, d_w), h);
+    out = coda_sub(g, out, coda_mul(g, half, half));
     coda_define_map(g, &twice);
     coda_output(g, "y", out);
     coda_output(g, "loss", coda_cross_entropy(g, coda_layer_norm(g, out, gamma, gamma, 1e-5f), target, NULL));
     return g;
+}
+
+static void fill(uint16_t *v, int n, unsigned seed)
+{
+    for (int i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        v[i] = (uint16_t)((seed >> 16 & 0x8000) | (0x3d00 + (seed >> 10 & 0x1ff))); /* +-0.03 .. 0.5 */
+    }
+}
+
+/* Folding in place changes weights. */
+static void load_weights(void)
+{
+    fill(gain, D, 2);
+    fill(w_qkv, 3 * D * D, 3);
+    fill(w_o, D * D, 4);
+    fill(w_gu, 2 * F * D, 5);
+    fill(w_d, D * F, 6);
+    coda_prepare_forget(NULL, 0);
 }
 
 static coda_status run(const coda_graph *g, coda_fold fold)
@@ -96,10 +116,14 @@ static coda_status run(const coda_graph *g, coda_fold fold)
     coda_plan *p;
     opt.device = CODA_DEVICE_CPU;
     opt.fold = fold;
+    load_weights();
+    memset(workspace, 0xff, sizeof workspace);
+    memset(prepared, 0x5f, sizeof prepared);
     coda_status status = coda_compile(&p, g, &opt);
     if (!status && (coda_plan_workspace(p) > sizeof workspace || coda_plan_prepared(p) > sizeof prepared))
         status = CODA_E_INVALID;
     if (!status && fold) status = coda_prepare(p, args, prepared, workspace, NULL);
+    memset(workspace, 0x5f, sizeof workspace);
     if (!status) status = coda_run(p, args, prepared, workspace, NULL);
     coda_plan_free(p);
     return status;
@@ -128,10 +152,11 @@ static coda_status all(void)
         int64_t n = coda_graph_print(g, text, sizeof text);
         status = n < 0 ? (coda_status)n : coda_graph_parse(&again, text);
     }
+    load_weights();
     if (!status) status = coda_evaluate(again, exact_args);
     if (!status) status = explain(again);
-    if (!status) status = run(again, CODA_FOLD_COPY);
-    if (!status) status = run(g, CODA_FOLD_NONE);
+    if (!status) status = run(again, CODA_FOLD_IN_PLACE);
+    if (!status) status = run(g, CODA_FOLD_COPY);
     coda_graph_free(g);
     coda_graph_free(again);
     return status;
@@ -147,7 +172,7 @@ static coda_status compile_thrice(const coda_graph *g, coda_cache *c)
     for (int i = 0; i < 3 && !status; i++) {
         coda_plan *p;
         coda_cache_prune_options all = CODA_CACHE_PRUNE_OPTIONS_INIT;
-        all.max_bytes = 0;
+        all.clear = 1;
         if (i == 2) coda_cache_prune(c, &all, NULL), coda_cache_forget(c);
         status = coda_compile(&p, g, &opt);
         coda_plan_free(p);
@@ -219,7 +244,7 @@ static coda_status use_bundle(const char *path)
 static coda_status ship(void)
 {
     char path[128];
-    coda_bundle_report r = {0};
+    coda_bundle_report r = CODA_BUNDLE_REPORT_INIT;
     if (!vendor) return CODA_OK;
     snprintf(path, sizeof path, "%s/bundle", folder);
     coda_status status = coda_cache_export(vendor, path, NULL, &r);
@@ -274,22 +299,10 @@ static bool attempt(coda_status (*work)(void), long n)
     return more;
 }
 
-static void fill(uint16_t *v, int n, unsigned seed)
-{
-    for (int i = 0; i < n; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        v[i] = (uint16_t)((seed >> 16 & 0x8000) | (0x3d00 + (seed >> 10 & 0x1ff))); /* +-0.03 .. 0.5 */
-    }
-}
-
 int main(void)
 {
     fill(x, T * D, 1);
-    fill(gain, D, 2);
-    fill(w_qkv, 3 * D * D, 3);
-    fill(w_o, D * D, 4);
-    fill(w_gu, 2 * F * D, 5);
-    fill(w_d, D * F, 6);
+    load_weights();
     for (int i = 0; i < T; i++) targets[i] = i % 5;
     if (!mkdtemp(folder) || all() != CODA_OK || one_kernel() != CODA_OK)
         return printf("oom: without any failure: %s\n", coda_error()), 1;

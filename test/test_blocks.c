@@ -67,6 +67,38 @@ START_TEST(random_graphs_compile)
 }
 END_TEST
 
+/* The compiler's complaint about a map names the map and counts the lines of its source. */
+START_TEST(errors_in_maps_give_their_lines)
+{
+    static const struct {
+        const char *source, *error;
+    } bad[] = {
+        {"DEV static float apply(float x) { return y; }", "map f(1): error: identifier \"y\" is undefined"},
+        {"\n\nDEV static float apply(float x)\n{\n    return math::none(x);\n}", "map f(5): error: "},
+        {"DEV static float apply(float x) { return x; }\nDEV static float g() { return h; }\n",
+         "map f(2): error: "},
+    };
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    opt.device = CODA_DEVICE_NONE;
+    opt.flags = CODA_NO_CACHE;
+    for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+        coda_plan *p = (coda_plan *)1;
+        coda_map_def def = CODA_MAP_DEF_INIT;
+        coda_graph *g = coda_graph_new();
+        def.name = "f";
+        def.source = bad[i].source;
+        ck_assert_int_eq(coda_define_map(g, &def), CODA_OK);
+        coda_value x = coda_input(g, "x", CODA_F32, 2, (int64_t[]){8, 64});
+        coda_value z = coda_relu(g, coda_apply(g, "f", &x, 1, NULL));
+        coda_output(g, "z", coda_apply(g, "f", &z, 1, NULL));
+        ck_assert_int_eq(coda_compile(&p, g, &opt), CODA_E_COMPILE);
+        ck_assert_msg(strncmp(coda_error(), bad[i].error, strlen(bad[i].error)) == 0, "%s", coda_error());
+        ck_assert_ptr_null(p);
+        coda_graph_free(g);
+    }
+}
+END_TEST
+
 Suite *blocks_suite(void)
 {
     Suite *s = suite_create("blocks");
@@ -75,6 +107,7 @@ Suite *blocks_suite(void)
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, kernels_keep_to_their_registers, 0, ARRAY_SIZE(blocks));
     tcase_add_loop_test(t, random_graphs_compile, 0, 4);
+    tcase_add_test(t, errors_in_maps_give_their_lines);
     suite_add_tcase(s, t);
     return s;
 }

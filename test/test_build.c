@@ -79,6 +79,8 @@ static coda_value layer_norm(void) { return coda_layer_norm(g, x, v, v, 0.5f); }
 static coda_value layer_norm_bias(void) { return coda_layer_norm(g, x, CODA_NONE, v, 0.5f); }
 static coda_value softmax(void) { return coda_softmax(g, m); }
 static coda_value row_sum(void) { return coda_row_sum(g, x); }
+static coda_value reduce_m2(void) { return coda_reduce(g, "m2", x, CODA_NONE); }
+static coda_value reduce_select(void) { return coda_reduce(g, "select", x, ids); }
 static coda_value row_max(void) { return coda_row_max(g, x); }
 static coda_value row_mean(void) { return coda_row_mean(g, x); }
 static coda_value log_sum_exp(void) { return coda_log_sum_exp(g, x); }
@@ -93,13 +95,6 @@ static coda_value rope(void)
     o.base = 1024;
     o.style = CODA_ROPE_INTERLEAVED;
     return coda_rope(g, x, ids, &o);
-}
-
-/* An older caller's struct ends earlier; what it lacks keeps its default. */
-static coda_value rope_old(void)
-{
-    coda_rope_options o = {offsetof(coda_rope_options, rotary), 16, 9999, -1, -1, (coda_rope_style)-1};
-    return coda_rope(g, x, CODA_NONE, &o);
 }
 
 static coda_value attention_plain(void) { return coda_attention(g, m, m, m, CODA_NONE, NULL); }
@@ -122,7 +117,7 @@ static coda_value cross_entropy_rows(void)
 {
     coda_cross_entropy_options o = CODA_CROSS_ENTROPY_OPTIONS_INIT;
     o.reduction = CODA_REDUCE_NONE;
-    o.ignore_index = 0;
+    o.ignore_zero = 1;
     return coda_cross_entropy(g, x, ids, &o);
 }
 
@@ -183,14 +178,15 @@ static const struct {
     {layer_norm_bias, "%9 = layer_norm %x, _, %v {eps=0x1p-1}  ; bf16[2,8,64]\n"},
     {softmax, "%9 = softmax %m  ; f32[8,64]\n"},
     {row_sum, "%9 = sum %x  ; f32[2,8,1]\n"},
+    {reduce_m2, "%9 = m2 %x  ; f32[2,8,1]\n"},
+    {reduce_select, "%9 = select %x, %ids  ; f32[2,8,1]\n"},
     {row_max, "%9 = max %x  ; f32[2,8,1]\n"},
-    {row_mean, "%9 = sum %x  ; f32[2,8,1]\n%10 = scale %9 {alpha=0x1p-6} @%9  ; f32[2,8,1]\n"},
+    {row_mean, "%9 = cast %x {to=f32}  ; f32[2,8,64]\n%10 = scale %9 {alpha=0x1p-6} @%9  ; f32[2,8,64]\n"
+               "%11 = sum %10 @%9  ; f32[2,8,1]\n%12 = scale %11 {alpha=0x1p+0} @%9  ; f32[2,8,1]\n"},
     {log_sum_exp, "%9 = log_sum_exp %x  ; f32[2,8,1]\n"},
     {rope_plain,
      "%9 = rope %x {base=0x1.388p+13, head_dim=64, rotary=64, heads=1, half=1}  ; bf16[2,8,64]\n"},
     {rope, "%9 = rope %x, %ids {base=0x1p+10, head_dim=16, rotary=8, heads=3}  ; bf16[2,8,64]\n"},
-    {rope_old,
-     "%9 = rope %x {base=0x1.388p+13, head_dim=16, rotary=16, heads=4, half=1}  ; bf16[2,8,64]\n"},
     {attention_plain, "%9 = attention %m, %m, %m {scale=0x1p-3, heads=1, kv_heads=1}  ; f32[8,64]\n"},
     {attention, "%9 = slice %x {axis=2, stop=32, step=1}  ; bf16[2,8,32]\n"
                 "%11 = attention %x, %9, %9, %len {scale=0x1p-1, heads=4, kv_heads=2, window=5, causal=1}"
@@ -259,6 +255,12 @@ static void apply_no_operands(void) { coda_apply(g, "relu", NULL, 1, NULL); }
 static void apply_count(void) { coda_apply(g, "relu", &m, 1000000000, NULL); }
 static void apply_arity(void) { coda_apply(g, "relu", (coda_value[]){m, m}, 2, NULL); }
 static void apply_params(void) { coda_apply(g, "scale", &m, 1, NULL); }
+static void reduce_unknown(void) { coda_reduce(g, "frobnicate", m, CODA_NONE); }
+static void reduce_null(void) { coda_reduce(g, NULL, m, CODA_NONE); }
+static void reduce_map(void) { coda_reduce(g, "relu", m, CODA_NONE); }
+static void reduce_no_key(void) { coda_reduce(g, "select", m, CODA_NONE); }
+static void reduce_needless_key(void) { coda_reduce(g, "sum", x, ids); }
+static void reduce_key_shape(void) { coda_reduce(g, "select", x, v8); }
 static void apply_reduction(void) { coda_apply(g, "sum", &m, 1, NULL); }
 
 static void define(const char *name, int inputs, int params, const char *source)
@@ -273,7 +275,7 @@ static void define_reserved(void) { define("output", 1, 0, "s"); }
 static void define_inputs(void) { define("f", 5, 0, "s"); }
 static void define_params(void) { define("f", 1, -1, "s"); }
 static void define_source(void) { define("f", 1, 0, NULL); }
-static void define_size(void) { coda_define_map(g, &(coda_map_def){0}); }
+static void define_size(void) { coda_define_map(g, &(coda_map_def){.size = 32}); }
 
 static void glu_odd(void) { coda_glu(g, odd, CODA_STACKED); }
 static void glu_layout(void) { coda_swiglu(g, m, (coda_layout)2); }
@@ -286,7 +288,7 @@ static void layer_bias(void) { coda_layer_norm(g, m, v, m, 1); }
 static void softmax_int(void) { coda_softmax(g, ids); }
 static void mean_scalar(void) { coda_row_mean(g, scalar); }
 static void mean_none(void) { coda_row_mean(g, CODA_NONE); }
-static void rope_size(void) { coda_rope(g, x, CODA_NONE, &(coda_rope_options){0}); }
+static void rope_size(void) { coda_rope(g, x, CODA_NONE, &(coda_rope_options){.size = 32}); }
 static void rope_huge(void) { coda_rope(g, x, CODA_NONE, &(coda_rope_options){.size = 1u << 30}); }
 static void rope_cut(void) { coda_rope(g, x, CODA_NONE, &(coda_rope_options){.size = 36}); }
 static void rope_positions(void) { coda_rope(g, m, v8, NULL); }
@@ -317,11 +319,18 @@ static void loss_reduction(void)
     o.reduction = (coda_reduction)9;
     coda_cross_entropy(g, x, ids, &o);
 }
+static void loss_ignored(void)
+{
+    coda_cross_entropy_options o = CODA_CROSS_ENTROPY_OPTIONS_INIT;
+    o.ignore_zero = 1;
+    o.ignore_index = 7;
+    coda_cross_entropy(g, x, ids, &o);
+}
 static void embedding_ids(void) { coda_embedding(g, w, m); }
 static void cast_dtype(void) { coda_cast(g, x, (coda_dtype)77); }
 static void slice_axis(void) { coda_slice(g, x, 3, 0, 1, 1); }
 static void slice_range(void) { coda_slice(g, x, 2, 0, 65, 1); }
-static void concat_count(void) { coda_concat(g, 0, &m, 65); }
+static void concat_count(void) { coda_concat(g, 0, &m, 0); }
 static void concat_null(void) { coda_concat(g, 0, NULL, 2); }
 static void concat_shapes(void) { coda_concat(g, 0, (coda_value[]){m, odd}, 2); }
 static void reshape_null(void) { coda_reshape(g, m, 2, NULL); }
@@ -367,6 +376,12 @@ static const struct {
     {apply_count, "apply relu: in is NULL, or n = 1000000000 is not 1..4"},
     {apply_arity, "relu: takes 1 operands, got 2"},
     {apply_params, "scale: takes 1 params, got NULL"},
+    {reduce_unknown, "reduce: no reduction is called `frobnicate`"},
+    {reduce_null, "reduce: no reduction is called `(NULL)`"},
+    {reduce_map, "reduce: no reduction is called `relu`"},
+    {reduce_no_key, "select: operand 1 is CODA_NONE"},
+    {reduce_needless_key, "sum: takes 1 operands, got 2"},
+    {reduce_key_shape, "select: x is [2,8,64] but the key is [8]; it must be one value for each row"},
     {apply_reduction, "sum: it is a reduction, not a map"},
     {define_name, "map: `a.b` is no identifier of at most 63 characters"},
     {define_null, "map: `(NULL)` is no identifier of at most 63 characters"},
@@ -375,7 +390,7 @@ static const struct {
     {define_inputs, "map f: 5 inputs; must be 1..4"},
     {define_params, "map f: -1 params; must be 0..4"},
     {define_source, "map f: it has no source"},
-    {define_size, "define_map: the struct's size field is 0; its INIT macro sets 40"},
+    {define_size, "define_map: the size of a coda_map_def is 32; INIT sets 40"},
     {glu_odd, "glu: x is [3,7]; its columns must be even"},
     {glu_layout, "swiglu: layout is 2; must be 0 or 1"},
     {glu_none, "reglu: x is CODA_NONE"},
@@ -387,25 +402,26 @@ static const struct {
     {softmax_int, "softmax: x is i32[2,8]; it must be f32, bf16 or f16"},
     {mean_scalar, "sum: x is []; it needs rank 1 or more"},
     {mean_none, "sum: operand 0 is CODA_NONE"},
-    {rope_size, "rope: the struct's size field is 0; its INIT macro sets 40"},
-    {rope_huge, "rope: the struct's size field is 1073741824; its INIT macro sets 40"},
-    {rope_cut, "rope: the struct's size field is 36; its INIT macro sets 40"},
+    {rope_size, "rope: the size of a coda_rope_options is 32; INIT sets 40"},
+    {rope_huge, "rope: the size of a coda_rope_options is 1073741824; INIT sets 40"},
+    {rope_cut, "rope: the size of a coda_rope_options is 36; INIT sets 40"},
     {rope_positions,
      "rope: x is [8,64] but positions are f32[8]; must be i32 with x's leading dimensions or [8]"},
-    {rope_style, "rope: half is 5; must be 0..1"},
+    {rope_style, "rope: style is 5; must be 0..1"},
     {attention_heads, "attention: q is [2,8,64]; 7 heads must divide its columns"},
     {attention_rank, "attention: q is [64]; it needs rank 2 or more"},
-    {attention_size, "attention: the struct's size field is 8; its INIT macro sets 40"},
+    {attention_size, "attention: the size of a coda_attention_options is 8; INIT sets 48"},
     {loss_targets,
      "cross_entropy: logits are [8,64] but targets are i32[2,8]; must be i32, one for each row"},
     {loss_reduction, "cross_entropy: reduction is 9; must be 0..2"},
+    {loss_ignored, "cross_entropy: ignore_zero is set, but ignore_index is 7"},
     {embedding_ids,
      "embedding: table is bf16[96,64] and ids are f32[8,64]; need [V,N] and i32 of rank < 6"},
     {cast_dtype, "cast: 77 is no dtype"},
     {slice_axis, "slice: x is [2,8,64]; it has no axis 3"},
     {slice_range, "slice: start 0, stop 65, step 1; need 0 <= start <= stop <= 64 and step >= 1"},
-    {concat_count, "concat: in is NULL, or n = 65 is not 1..64"},
-    {concat_null, "concat: in is NULL, or n = 2 is not 1..64"},
+    {concat_count, "concat: in is NULL, or n = 0 is not positive"},
+    {concat_null, "concat: in is NULL, or n = 2 is not positive"},
     {concat_shapes, "concat: operand 0 is f32[8,64] but operand 1 is f32[3,7]; only axis 0 may differ"},
     {reshape_null, "reshape: rank is 2 but dims are NULL"},
     {reshape_size, "reshape: x is [8,64], 512 elements, but [500] has 500"},
@@ -459,8 +475,9 @@ START_TEST(null_graph)
     EXPECT_NULL(coda_rms_norm(NULL, x, n, 1), "rms_norm");
     EXPECT_NULL(coda_layer_norm(NULL, x, n, n, 1), "layer_norm");
     EXPECT_NULL(coda_softmax(NULL, x), "softmax");
-    EXPECT_NULL(coda_row_mean(NULL, x), "sum");
-    EXPECT_NULL(coda_row_max(NULL, x), "max");
+    EXPECT_NULL(coda_row_mean(NULL, x), "reduce");
+    EXPECT_NULL(coda_row_max(NULL, x), "reduce");
+    EXPECT_NULL(coda_reduce(NULL, "sum", x, n), "reduce");
     EXPECT_NULL(coda_rope(NULL, x, n, NULL), "rope");
     EXPECT_NULL(coda_attention(NULL, x, x, x, n, NULL), "attention");
     EXPECT_NULL(coda_cross_entropy(NULL, x, x, NULL), "cross_entropy");
@@ -510,7 +527,7 @@ END_TEST
 
 START_TEST(arguments)
 {
-    coda_arg_info a;
+    coda_arg_info a = CODA_ARG_INFO_INIT;
     coda_weight_strided(g, "pitched", CODA_F16, 2, (int64_t[]){5, 3}, (int64_t[]){8, 2});
     coda_input(g, "empty", CODA_F32, 2, (int64_t[]){0, 3});
     coda_output_strided(g, "y", coda_row_sum(g, m), (int64_t[]){4, 1});
@@ -554,9 +571,9 @@ START_TEST(evaluate)
     args[1] = &empty_in;
     args[2] = NULL;
     ck_assert_int_eq(coda_evaluate(h, args), CODA_E_INVALID);
-    ck_assert_str_eq(coda_error(), "evaluate: args[2] (y) is NULL");
+    ck_assert_str_eq(coda_error(), "evaluate: args[2] (y, 24 bytes) is NULL");
     ck_assert_int_eq(coda_evaluate(h, NULL), CODA_E_INVALID);
-    ck_assert_str_eq(coda_error(), "evaluate: args[0] (a) is NULL");
+    ck_assert_str_eq(coda_error(), "evaluate: args is NULL; 3 pointers are needed");
     coda_relu(h, CODA_NONE);
     ck_assert_int_eq(coda_evaluate(h, args), CODA_E_INVALID);
     ck_assert_str_eq(coda_error(), "relu: operand 0 is CODA_NONE");

@@ -58,7 +58,7 @@ static bool finds(const struct bundle *b, enum cache_kind kind, const char *what
 {
     struct entry e;
     struct cache_key k = cache_key(kind, what, "by somebody else\n");
-    if (!bundle_find(b, &k, &e)) return false;
+    if (!bundle_find(b, &k, &e, NULL)) return false;
     ck_assert_uint_eq(e.data_size, strlen(want));
     ck_assert_int_eq(memcmp(e.data, want, e.data_size), 0);
     ck_assert_int_eq(memcmp(e.note, "note", 4), 0);
@@ -298,7 +298,7 @@ START_TEST(checks_whose_entry_it_is)
     struct cache_key k = cache_key(CACHE_KERNEL, "z\n", NULL);
     for (int i = 0; i < 4; i++) d.word[i] = UINT64_MAX - (uint64_t)i;
     k.what_digest = d;
-    ck_assert(!bundle_find(b, &k, &last));
+    ck_assert(!bundle_find(b, &k, &last, NULL));
     bundle_close(b);
     free(p);
 }
@@ -310,7 +310,7 @@ static const char *written(const char *name)
 {
     size_t size;
     void *p = packed(&size);
-    ck_assert_msg(bundle_write(folder_under(name), p, size, why), "%s", why);
+    ck_assert_msg(file_save(folder_under(name), p, size, why), "%s", why);
     free(p);
     return folder_under(name);
 }
@@ -319,19 +319,19 @@ START_TEST(comes_from_a_file)
 {
     const char *path = written("b");
     ck_assert_int_eq(symlink(path, folder_under("link")), 0);
-    struct bundle *b = bundle_open(path, why), *linked = bundle_open(folder_under("link"), why);
+    struct bundle *b = bundle_open(path, 0, why), *linked = bundle_open(folder_under("link"), 0, why);
     ck_assert(b && linked);
     ck_assert_int_eq(truncate(path, 10), 0); /* it was read, not mapped */
     for (int i = 0; i < ENTRIES; i++) ck_assert(finds(b, CACHE_KERNEL, whats[i], datas[i]));
     bundle_close(b);
     bundle_close(linked);
-    ck_assert_ptr_null(bundle_open(path, why));
+    ck_assert_ptr_null(bundle_open(path, 0, why));
 }
 END_TEST
 
 static void expect_unopened(const char *path, const char *reason)
 {
-    ck_assert_ptr_null(bundle_open(path, why));
+    ck_assert_ptr_null(bundle_open(path, 0, why));
     ck_assert_msg(strstr(why, reason) && !strncmp(why, path, strlen(path)), "%s", why);
 }
 
@@ -344,7 +344,78 @@ START_TEST(refuses_what_is_no_plain_file)
     expect_unopened("/dev/zero", "no plain file");
     const char *path = written("b");
     ck_assert_int_eq(chmod(path, 0646), 0);
-    expect_unopened(path, "writable by everybody");
+    expect_unopened(path, "writable by others");
+}
+END_TEST
+
+/* It is code: whoever can write it, or owns it, could run his as ours. */
+START_TEST(asks_who_may_write_it)
+{
+    const char *path = written("b");
+    struct bundle *b;
+    ck_assert_int_eq(chmod(path, 0664), 0);
+    expect_unopened(path, "writable by its group");
+    b = bundle_open(path, CACHE_SHARED, why);
+    ck_assert_msg(b, "%s", why);
+    bundle_close(b);
+    if (geteuid()) return;
+    ck_assert_int_eq(chmod(path, 0644) | chown(path, 12345, 12345), 0);
+    expect_unopened(path, "belongs to another user");
+    ck_assert((b = bundle_open(path, CACHE_SHARED, why)));
+    bundle_close(b);
+}
+END_TEST
+
+/* ---- Headers that promise more than there is ---- */
+
+static const uint64_t huge = (uint64_t)1 << 32;
+
+/* A file of holes of 4 GB that begins with a bundle's header and the index of `count` equal entries. */
+static void write_sparse(const char *path, uint64_t count, uint64_t entry)
+{
+    uint64_t front = HEADER + count * ROW, end = front + 1;
+    unsigned char *p = calloc(1, front + 1);
+    memcpy(p, "coda\n\x1a" "B" "1", 8);
+    put_u64(p + 40, count), put_u64(p + 48, 1);
+    for (uint64_t i = 0; i < count; i++) {
+        put_u64(p + HEADER + i * ROW, i + 1);
+        put_u64(p + HEADER + i * ROW + 32, (end + 15) / 16 * 16);
+        put_u64(p + HEADER + i * ROW + 40, entry);
+        end = (end + 15) / 16 * 16 + entry;
+    }
+    put_u64(p + 56, end);
+    file_write(path, p, front + 1);
+    ck_assert_int_eq(truncate(path, (off_t)end), 0);
+    free(p);
+}
+
+/* In a process that has no memory for it; what it then lacks is told otherwise. */
+static int open_sparse(void)
+{
+    memory_limit((size_t)1 << 28);
+    struct bundle *b = bundle_open(folder_under("b"), 0, why);
+    return b || strstr(why, "memory") || !strncmp(why, folder, strlen(folder)) == 0;
+}
+
+START_TEST(judges_the_header_first)
+{
+    const char *path = folder_under("b");
+    file_write(path, "", 0);
+    ck_assert_int_eq(truncate(path, (off_t)huge), 0);
+    ck_assert_int_eq(exit_of(open_sparse), 0);
+    file_write(path, "coda\n\x1a" "B" "1", 8);
+    ck_assert_int_eq(truncate(path, (off_t)huge), 0);
+    ck_assert_int_eq(exit_of(open_sparse), 0);
+    static const struct {
+        uint64_t count, entry;
+    } lies[] = {{1, huge - 256}, {15, (uint64_t)1 << 28}, {1 << 16, 65000}};
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        write_sparse(path, lies[i].count, lies[i].entry);
+        ck_assert_int_eq(exit_of(open_sparse), 0);
+    }
+    write_sparse(path, 0, 0);
+    ck_assert_int_eq(truncate(path, (off_t)huge), 0);
+    ck_assert_int_eq(exit_of(open_sparse), 0);
 }
 END_TEST
 
@@ -353,21 +424,21 @@ static int write_over_limit(void)
 {
     static char big[1000];
     struct rlimit limit = {100, 100};
-    signal(SIGXFSZ, SIG_IGN);
+    signal(SIGXFSZ, SIG_DFL); /* which would end us */
     if (setrlimit(RLIMIT_FSIZE, &limit)) return 2;
-    return bundle_write(folder_under("b"), big, sizeof big, why) || !strstr(why, "cannot be written");
+    return file_save(folder_under("b"), big, sizeof big, why) || !strstr(why, "cannot be written");
 }
 
 START_TEST(writes_all_or_nothing)
 {
     const char *path = written("b");
     ck_assert_int_eq(exit_of(write_over_limit), 0);
-    struct bundle *b = bundle_open(path, why);
+    struct bundle *b = bundle_open(path, 0, why);
     ck_assert_msg(b, "%s", why);
     bundle_close(b);
     written("b");
     ck_assert_int_eq(folder_names(folder), 1);
-    ck_assert(!bundle_write(folder_under("no/folder"), "", 0, why));
+    ck_assert(!file_save(folder_under("no/folder"), "", 0, why));
 }
 END_TEST
 
@@ -390,6 +461,8 @@ Suite *bundle_suite(void)
     tcase_add_test(t, checks_whose_entry_it_is);
     tcase_add_test(t, comes_from_a_file);
     tcase_add_test(t, refuses_what_is_no_plain_file);
+    tcase_add_test(t, asks_who_may_write_it);
+    tcase_add_test(t, judges_the_header_first);
     tcase_add_test(t, writes_all_or_nothing);
     suite_add_tcase(s, t);
     return s;

@@ -5,8 +5,10 @@
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "jit.h"
+#include "library.h"
 #include "module.h"
 
 static char err[JIT_ERROR_SIZE], line[1024];
@@ -85,6 +87,55 @@ START_TEST(finds_nvrtc)
     *strrchr(folders, '/') = 0;
     setenv("CODA_CUDA_LIB", folders, 1);
     ck_assert_ptr_nonnull(nvrtc_open(err));
+}
+END_TEST
+
+/* What depends on the current directory is refused by its name, and what is found elsewhere says so. */
+START_TEST(refuses_relative_places)
+{
+    static const char *const drivers[] = {"./libcuda.so.1", "build/libcuda.so.1", "../libcuda.so.1"};
+    setenv("CODA_LIBCUDA", drivers[_i % 3], 1);
+    ck_assert(!jit_driver_info(line, sizeof line));
+    expect_text(line, "$CODA_LIBCUDA has \"");
+    expect_text(line, drivers[_i % 3]);
+    expect_text(line, "no absolute path");
+    setenv("CODA_CUDA_LIB", _i ? "lib:./lib:../x" : "relative/lib64", 1);
+    ck_assert(!jit_nvrtc_info(line, sizeof line) && !jit_cublaslt_info(err, sizeof err));
+    expect_text(line, _i ? "$CODA_CUDA_LIB has \"lib\"" : "$CODA_CUDA_LIB has \"relative/lib64\"");
+    expect_text(err, "no absolute path");
+}
+END_TEST
+
+/* A library that is nowhere: every place is tried, and the first that was refused is kept. */
+START_TEST(says_what_it_refused_on_the_way)
+{
+    static const char *const names[] = {"CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH"};
+    static const char *const values[] = {"relative/cuda", ".", "/nonexistent::/nowhere"};
+    static const char *const shown[] = {"\"relative/cuda\"", "\".\"", "\"\""};
+    struct library l = {.title = "it", .names = {"libcoda-nowhere.so.1", "libcoda-nowhere.so.0"}};
+    unsetenv("LD_LIBRARY_PATH"), unsetenv("CUDA_HOME"), unsetenv("CUDA_PATH");
+    setenv(names[_i], values[_i], 1);
+    ck_assert(!library_open_toolkit(&l));
+    expect_text(l.refused, names[_i]);
+    expect_text(l.refused, shown[_i]);
+    l = (struct library){.path = "/lib/it.so"};
+    snprintf(l.refused, sizeof l.refused, "$X has \"x\"");
+    library_print(&l, "1.0", line, sizeof line);
+    ck_assert_str_eq(line, "1.0 /lib/it.so ($X has \"x\")");
+}
+END_TEST
+
+/* By the kernel's word, and not by argv[0]. */
+START_TEST(knows_its_own_file)
+{
+    char path[4096], exe[4096];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    ck_assert(n > 0);
+    exe[n] = 0;
+    ck_assert(library_file_of((const void *)(uintptr_t)library_file_of, path, sizeof path));
+    ck_assert_str_eq(path, exe);
+    ck_assert(!library_file_of(&n, path, sizeof path)); /* on the stack */
+    ck_assert(!library_file_of((const void *)(uintptr_t)library_file_of, path, 4));
 }
 END_TEST
 
@@ -290,6 +341,9 @@ Suite *device_suite(void)
     tcase_add_test(t, says_that_a_driver_is_too_old);
     tcase_add_test(t, says_that_nvrtc_is_missing);
     tcase_add_test(t, finds_nvrtc);
+    tcase_add_loop_test(t, refuses_relative_places, 0, 3);
+    tcase_add_loop_test(t, says_what_it_refused_on_the_way, 0, 3);
+    tcase_add_test(t, knows_its_own_file);
     tcase_add_test(t, refuses_maps_with_their_numbers);
     tcase_add_test(t, takes_any_stride_of_extent_one);
     tcase_add_test(t, launches_what_it_is_told);

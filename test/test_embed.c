@@ -84,14 +84,18 @@ static void refused(const char *line, const char *message)
     ck_assert_str_eq(said, want);
 }
 
+/* The code that a map and its reference cannot do without. */
+#define MAP(name) "#pragma once\nstruct " name " {};\n"
+#define REF(name) "REFERENCE_MAP(" name ") { return 0; }\n"
+
 START_TEST(good_lines_are_taken)
 {
-    put("map/f.cuh", "// coda: map f(x, y; alpha, beta)\n");
-    put("reduce/r.cuh", "// coda: reduce r(x, key) state 3\r\n");
-    put("pair/p.cuh", "// coda:  pair  p( a , b )  ");
+    put("map/f.cuh", "// coda: map f(x, y; alpha, beta)\n" MAP("f"));
+    put("reduce/r.cuh", "// coda: reduce r(x, key) state 3\r\n" MAP("r") "static constexpr int state = 3;\n");
+    put("pair/p.cuh", "// coda:  pair  p( a , b )  \n#pragma once");
     put("port/q.cuh", "// libcoda: a port; coda::port is its namespace\n");
-    put("ref/f.c", "");
-    put("ref/r.c", "");
+    put("ref/f.c", REF("f"));
+    put("ref/r.c", "REFERENCE_REDUCE(r) = {init, push, merge, finish};");
     put("ref/ref.h", "");
     ck_assert_int_eq(embed("pair/p.cuh reduce/r.cuh port/q.cuh map/f.cuh"), 0);
     ck_assert_ptr_nonnull(strstr(said, "{.name = \"f\", .kind = PRIM_MAP, .header = \"map/f.cuh\",\n"
@@ -107,10 +111,10 @@ END_TEST
 START_TEST(order_of_arguments_does_not_matter)
 {
     static char first[sizeof said];
-    put("map/a.cuh", "// coda: map a(x)\n");
-    put("map/b.cuh", "// coda: map b(x)\n");
-    put("ref/a.c", "");
-    put("ref/b.c", "");
+    put("map/a.cuh", "// coda: map a(x)\n" MAP("a"));
+    put("map/b.cuh", "// coda: map b(x)\n" MAP("b"));
+    put("ref/a.c", REF("a"));
+    put("ref/b.c", REF("b"));
     ck_assert_int_eq(embed("map/a.cuh map/b.cuh"), 0);
     memcpy(first, said, sizeof said);
     ck_assert_int_eq(embed("map/b.cuh map/a.cuh"), 0);
@@ -143,6 +147,80 @@ START_TEST(typos_are_pointed_at)
     refused("// coda : map f(x)", start);
     refused("    // coda: map f(x)", start);
     refused("// coda:map f(x)", start);
+    refused("// coda map f(x)", start);
+    refused("/// CODA Reduce f(x) state 1", start);
+}
+END_TEST
+
+/* A map f whose code is `code` is refused with `message` in that line of the file. */
+static void refused_code(const char *code, int line, const char *message)
+{
+    char text[4096], want[4096];
+    snprintf(text, sizeof text, "// coda: map f(x)\n%s", code);
+    snprintf(want, sizeof want, "%s/map/f.cuh:%d: %s\n", root, line, message);
+    put("map/f.cuh", text);
+    put("ref/f.c", REF("f"));
+    ck_assert_int_eq(embed("map/f.cuh"), 1);
+    ck_assert_str_eq(said, want);
+}
+
+#define BODY(expression) MAP("f") "DEV static float apply(float x) { return " expression "; }\n"
+
+START_TEST(code_that_cannot_be_meant_is_pointed_at)
+{
+    static const char *const called[] = {"expf", "exp", "tanhf", "fmaxf", "fabs", "powf", "max", "__expf"};
+    static const char *const number[] = {"0.5", "1e-3", "2.", ".5", "1.0e+2", "3E5"};
+    char code[200], want[200];
+    refused_code("struct f {};\n", 1, "`#pragma once` is missing");
+    refused_code("// #pragma once\nstruct f {};\n", 1, "`#pragma once` is missing");
+    refused_code("#pragma once\nstruct g {}; // struct f\n", 1,
+                 "the registration says f, and there is no `struct f`");
+    refused_code("#pragma once\nstruct f1 {};\n", 1, "the registration says f, and there is no `struct f`");
+    for (size_t i = 0; i < sizeof called / sizeof *called; i++) {
+        snprintf(code, sizeof code, MAP("f") "float y = %s(x);\n", called[i]);
+        snprintf(want, sizeof want, "%s() is not for device code here; math.cuh has what maps need",
+                 called[i]);
+        refused_code(code, 4, want);
+    }
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++) {
+        snprintf(code, sizeof code, MAP("f") "float y = x * %s;\n", number[i]);
+        snprintf(want, sizeof want, "%s is a double; write %sf", number[i], number[i]);
+        refused_code(code, 4, want);
+    }
+}
+END_TEST
+
+START_TEST(code_of_maps_is_taken)
+{
+    put("ref/f.c", "/* REFERENCE_MAP(g) */\nREFERENCE_MAP(f)\n{ return exp(in[0]) * 0.5; }\n");
+    put("map/f.cuh", "// coda: map f(x) \n" BODY("math::exp(x) * 0.5f + 1e-3f + 2.f + 0x1.8p3f + "
+                                                 "3 * fabsf(x) // 0.5, expf(x)"));
+    ck_assert_int_eq(embed("map/f.cuh"), 0);
+    put("map/f.cuh", "// coda: map f(x) \n" BODY("gelu_tanh::apply(x) /* expf(0.5) */ + s.v[0] + a.max(2)"));
+    ck_assert_int_eq(embed("map/f.cuh"), 0);
+}
+END_TEST
+
+START_TEST(references_name_their_primitive)
+{
+    static const char *const bad[] = {"", REF("g"), "// REFERENCE_MAP(f)\n", "REFERENCE_REDUCE(f) = {0};",
+                                      REF("f2")};
+    char want[4096];
+    snprintf(want, sizeof want, "%s/ref/f.c:1: REFERENCE_MAP(f) is missing\n", root);
+    put("map/f.cuh", "// coda: map f(x)\n" MAP("f"));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        put("ref/f.c", bad[i]);
+        ck_assert_int_eq(embed("map/f.cuh"), 1);
+        ck_assert_str_eq(said, want);
+    }
+    put("ref/f.c", "REFERENCE_REDUCE(f) = {0};");
+    put("reduce/f.cuh", "// coda: reduce f(x) state 2\n" MAP("f") "static constexpr int state = 1;\n");
+    ck_assert_int_eq(embed("reduce/f.cuh"), 1);
+    snprintf(want, sizeof want,
+             "%s/reduce/f.cuh:1: the registration says state 2; the code needs `static constexpr int state = "
+             "2;`\n",
+             root);
+    ck_assert_str_eq(said, want);
 }
 END_TEST
 
@@ -180,11 +258,11 @@ END_TEST
 START_TEST(files_and_references_are_paired)
 {
     char want[4096];
-    put("map/f.cuh", "// coda: map f(x)\n");
+    put("map/f.cuh", "// coda: map f(x)\n" MAP("f"));
     ck_assert_int_eq(embed("map/f.cuh"), 1);
     snprintf(want, sizeof want, "%s/map/f.cuh:1: its reference %s/ref/f.c is missing\n", root, root);
     ck_assert_str_eq(said, want);
-    put("ref/f.c", "");
+    put("ref/f.c", REF("f"));
     put("ref/g.c", "");
     ck_assert_int_eq(embed("map/f.cuh"), 1);
     snprintf(want, sizeof want, "%s/ref:1: g.c is the reference of no primitive\n", root);
@@ -194,12 +272,12 @@ END_TEST
 
 START_TEST(one_registration_for_one_name)
 {
-    put("ref/f.c", "");
+    put("ref/f.c", REF("f") "REFERENCE_REDUCE(f) = {0};\n");
     put("map/f.cuh", "// coda: map f(x)\n\n// coda: map f(x)\n");
     ck_assert_int_eq(embed("map/f.cuh"), 1);
     ck_assert_ptr_nonnull(strstr(said, "/map/f.cuh:3: a second registration; the first is in line 1\n"));
-    put("map/f.cuh", "// coda: map f(x)\n");
-    put("reduce/f.cuh", "// coda: reduce f(x) state 1\n");
+    put("map/f.cuh", "// coda: map f(x)\n" MAP("f"));
+    put("reduce/f.cuh", "// coda: reduce f(x) state 1\n" MAP("f") "static constexpr int state = 1;\n");
     ck_assert_int_eq(embed("map/f.cuh reduce/f.cuh"), 1);
     ck_assert_ptr_nonnull(strstr(said, "f is also the name of "));
     put("map/f.cuh", "#pragma once\n");
@@ -240,6 +318,9 @@ Suite *embed_suite(void)
     tcase_add_test(t, good_lines_are_taken);
     tcase_add_test(t, order_of_arguments_does_not_matter);
     tcase_add_test(t, typos_are_pointed_at);
+    tcase_add_test(t, code_that_cannot_be_meant_is_pointed_at);
+    tcase_add_test(t, code_of_maps_is_taken);
+    tcase_add_test(t, references_name_their_primitive);
     tcase_add_test(t, reductions_state_their_size);
     tcase_add_test(t, long_names_are_refused);
     tcase_add_test(t, files_and_references_are_paired);

@@ -137,6 +137,39 @@ START_TEST(reductions)
 }
 END_TEST
 
+/* A key has x's leading dimensions, with or without a 1 behind them; in the latter form any may repeat. */
+START_TEST(keys_of_rows)
+{
+    static const struct {
+        const char *x, *key;
+        int64_t rows, of_row[6]; /* the key's element of each row                                  */
+    } k[] = {{"3", "", 1, {0}},
+             {"3", "1", 1, {0}},
+             {"2,3", "2", 2, {0, 1}},
+             {"2,3", "2,1", 2, {0, 1}},
+             {"2,3", "1,1", 2, {0, 0}},
+             {"2,1,3", "2,1", 2, {0, 1}},
+             {"1,2,3", "1,2", 2, {0, 1}},
+             {"1,2,3", "1,2,1", 2, {0, 1}},
+             {"3,2,3", "3,2", 6, {0, 1, 2, 3, 4, 5}},
+             {"3,2,3", "3,1,1", 6, {0, 0, 1, 1, 2, 2}},
+             {"3,2,3", "1,2,1", 6, {0, 1, 0, 1, 0, 1}},
+             {"2,3,1,3", "2,3,1", 6, {0, 1, 2, 3, 4, 5}}};
+    float x[18];
+    int32_t key[6] = {2, 0, 1, 1, 2, 0};
+    for (int i = 0; i < 18; i++) x[i] = (float)(i * i);
+    for (int i = 0; i < ARRAY_SIZE(k); i++) {
+        char text[160];
+        double want[6];
+        snprintf(text, sizeof text,
+                 "%%x = input f32[%s]\n%%k = input i32[%s]\n%%y = select %%x, %%k\noutput %%y = %%y", k[i].x,
+                 k[i].key);
+        for (int64_t r = 0; r < k[i].rows; r++) want[r] = (double)x[3 * r + key[k[i].of_row[r]]];
+        expect(text, LEAVES(x, key), k[i].rows, want);
+    }
+}
+END_TEST
+
 START_TEST(norms)
 {
     float x[] = {1, 3, 2, -2}, g[] = {2, -1}, b[] = {0.5, 0};
@@ -293,6 +326,7 @@ struct attention_case {
     int64_t batch, tq, tk, heads, group, dim, window;
     bool causal;
     const int32_t *lengths;
+    int align;
 };
 
 /* One query and head, key by key. */
@@ -333,11 +367,11 @@ static void check_attention(struct random *r, const struct attention_case *c)
     snprintf(text, sizeof text,
              "%%q = input f32[%d,%d,%d]\n%%k = input f32[%d,%d,%d]\n%%v = input f32[%d,%d,%d]\n%%l = input "
              "i32[%d]\n"
-             "%%y = attention %%q, %%k, %%v%s {scale=0.25,heads=%d,kv_heads=%d,window=%d,causal=%d}\noutput "
-             "%%y = %%y",
+             "%%y = attention %%q, %%k, %%v%s {scale=0.25,heads=%d,kv_heads=%d,window=%d,causal=%d,"
+             "align=%d}\noutput %%y = %%y",
              (int)c->batch, (int)c->tq, (int)(c->heads * c->dim), (int)c->batch, (int)c->tk, kv * (int)c->dim,
              (int)c->batch, (int)c->tk, kv * (int)c->dim, (int)c->batch, c->lengths ? ", %l" : "",
-             (int)c->heads, kv, (int)c->window, c->causal);
+             (int)c->heads, kv, (int)c->window, c->causal, c->align);
     for (int64_t b = 0; b < c->batch; b++)
         for (int64_t i = 0; i < c->tq; i++)
             for (int64_t h = 0; h < c->heads; h++) attend_one(c, b, i, h, q, k, v, want);
@@ -354,17 +388,18 @@ static void check_attention(struct random *r, const struct attention_case *c)
 START_TEST(attention)
 {
     struct random r = {random_seed() + 1};
-    const struct attention_case c[] = {{1, 3, 3, 1, 1, 2, 0, false, NULL},
-                                       {2, 70, 150, 4, 2, 6, 0, false, NULL},
-                                       {1, 70, 150, 2, 1, 5, 0, true, NULL},
-                                       {1, 150, 70, 2, 2, 5, 0, true, NULL},
-                                       {1, 200, 300, 1, 1, 4, 17, true, NULL},
-                                       {1, 140, 140, 1, 1, 3, 1, true, NULL},
-                                       {1, 66, 260, 1, 1, 3, 20, false, NULL},
-                                       {3, 65, 129, 3, 3, 8, 0, true, (int32_t[]){0, 129, 40}},
-                                       {2, 5, 7, 1, 1, 300, 0, false, (int32_t[]){7, 1}},
-                                       {1, 1, 1000, 2, 1, 16, 0, true, NULL},
-                                       {2, 40, 20, 1, 1, 2, 3, true, (int32_t[]){3, 20}}};
+    enum { END = CODA_ALIGN_END };
+    const struct attention_case c[] = {{1, 3, 3, 1, 1, 2, 0, false, NULL, 0},
+                                       {2, 70, 150, 4, 2, 6, 0, false, NULL, 0},
+                                       {1, 70, 150, 2, 1, 5, 0, true, NULL, 0},
+                                       {1, 150, 70, 2, 2, 5, 0, true, NULL, 0},
+                                       {1, 200, 300, 1, 1, 4, 17, true, NULL, 0},
+                                       {1, 140, 140, 1, 1, 3, 1, true, NULL, 0},
+                                       {1, 66, 260, 1, 1, 3, 20, false, NULL, 0},
+                                       {3, 65, 129, 3, 3, 8, 0, true, (int32_t[]){0, 129, 40}, END},
+                                       {2, 5, 7, 1, 1, 300, 0, false, (int32_t[]){7, 1}, 0},
+                                       {1, 1, 1000, 2, 1, 16, 0, true, NULL, 0},
+                                       {2, 40, 20, 1, 1, 2, 3, true, (int32_t[]){3, 20}, END}};
     for (int i = 0; i < ARRAY_SIZE(c); i++) check_attention(&r, &c[i]);
 }
 END_TEST
@@ -376,7 +411,7 @@ START_TEST(refuses)
     graph *g = parse("%x = input f32[2]\n%a = relu %x\noutput %y = %a");
     double y[2];
     ck_assert_int_eq(coda_evaluate(g, LEAVES(NULL, y)), CODA_E_INVALID);
-    ck_assert_ptr_nonnull(strstr(coda_error(), "(x)"));
+    ck_assert_ptr_nonnull(strstr(coda_error(), "(x, 8 bytes)"));
     ck_assert_int_eq(coda_evaluate(g, LEAVES(pair, NULL)), CODA_E_INVALID);
     ck_assert_int_eq(coda_evaluate(g, NULL), CODA_E_INVALID);
     ck_assert_int_eq(coda_evaluate(NULL, LEAVES(pair, y)), CODA_E_INVALID);
@@ -414,6 +449,7 @@ Suite *eval_suite(void)
     tcase_add_test(c, maps);
     tcase_add_test(c, broadcasting);
     tcase_add_test(c, reductions);
+    tcase_add_test(c, keys_of_rows);
     tcase_add_test(c, norms);
     tcase_add_test(c, rope);
     tcase_add_test(c, cross_entropy);

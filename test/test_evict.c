@@ -42,7 +42,7 @@ static struct cache_key key_of(int i)
 static void put(int i)
 {
     struct cache_key k = key_of(i);
-    cache_put(c, &k, payload, sizeof payload, NULL);
+    cache_put(c, &k, payload, sizeof payload);
 }
 
 static bool there(int i)
@@ -103,7 +103,7 @@ START_TEST(stores_nothing_larger_than_its_bound)
     char *big = calloc(1, LIMIT);
     struct cache_key k = key_of(0);
     put(1);
-    cache_put(c, &k, big, LIMIT, NULL);
+    cache_put(c, &k, big, LIMIT);
     ck_assert(!there(0) && there(1));
     ck_assert_uint_eq(counted(COUNT_too_large), 1);
     ck_assert_uint_eq(counted(COUNT_store_failed), 0);
@@ -121,22 +121,46 @@ START_TEST(has_no_bound_if_told_so)
 }
 END_TEST
 
-static void expect_limit(const char *text, int64_t want)
+static void expect_limit(const char *text, int64_t want, bool meant)
 {
     setenv("CODA_CACHE_LIMIT", text, 1);
     cache_close(c);
     c = cache_open(&(struct cache_options){.dir = folder});
     ck_assert_int_eq(c->dir.limit, want);
+    ck_assert_msg(!strstr(cache_problem(c), "CODA_CACHE_LIMIT") == meant, "%s: \"%s\"", text,
+                  cache_problem(c));
 }
 
+/* What a bound says is meant, or refused with the reason: never something else. */
 START_TEST(reads_its_bound)
 {
-    expect_limit("1000", 1000);
-    expect_limit("3K", 3072);
-    expect_limit("512M", (int64_t)512 << 20);
-    expect_limit("2g", (int64_t)2 << 30);
-    static const char *const bad[] = {"", "M", "1MB", "-5", "0", "9999999999G", "99999999999999999999"};
-    for (int i = 0; i < 7; i++) expect_limit(bad[i], CACHE_LIMIT);
+    expect_limit("1000", 1000, true);
+    expect_limit("3K", 3072, true);
+    expect_limit("1KB", 1024, true);
+    expect_limit("1kib", 1024, true);
+    expect_limit("512M", (int64_t)512 << 20, true);
+    expect_limit("2g", (int64_t)2 << 30, true);
+    expect_limit("3T", (int64_t)3 << 40, true);
+    expect_limit("-1", -1, true);
+    expect_limit("", CACHE_LIMIT, true);
+    static const char *const bad[] = {"M",
+                                      "1e9",
+                                      "-5",
+                                      "0",
+                                      "0x10",
+                                      "1.5G",
+                                      " 1",
+                                      "1 ",
+                                      "1KK",
+                                      "1B",
+                                      "1KBB",
+                                      "+1",
+                                      "none",
+                                      "9999999999G",
+                                      "99999999999999999999",
+                                      "9007199254740992K"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) expect_limit(bad[i], CACHE_LIMIT, false);
+    unsetenv("CODA_CACHE_LIMIT");
 }
 END_TEST
 
@@ -147,8 +171,10 @@ START_TEST(counts_again_without_an_account)
     for (int i = 0; i < 10; i++) put(i);
     for (int i = 0; i < 3; i++) {
         const char *path = folder_under("v2/.size");
-        if (i == 0) unlink(path);
-        else file_write(path, wrong, i == 1 ? 7 : 16);
+        if (i == 0)
+            unlink(path);
+        else
+            file_write(path, wrong, i == 1 ? 7 : 16);
         put(10 + i);
         ck_assert_int_eq(evict_total(&c->dir), (11 + i) * COST);
     }
@@ -210,7 +236,7 @@ START_TEST(knows_nothing_of_a_killed_count)
     c = cache_open(&(struct cache_options){.dir = folder, .limit = -1});
     for (int i = 0; i < MANY; i++) {
         struct cache_key k = key_of(i);
-        cache_put(c, &k, "x", 1, NULL);
+        cache_put(c, &k, "x", 1);
     }
     c->dir.limit = CACHE_LIMIT;
     for (int i = 0; i < 20; i++) {

@@ -72,7 +72,7 @@ static coda_plan *plan(const char *path, const coda_graph *g, const char *head)
 
 static char *source(const char *path, const coda_plan *p, const char *head)
 {
-    coda_kernel_info k;
+    coda_kernel_info k = CODA_KERNEL_INFO_INIT;
     const char *at = strchr(head, '@');
     ck_assert_msg(at && coda_plan_kernel(p, atoi(at + 1), &k) == CODA_OK, "%s: no kernel for \"%s\"", path,
                   head);

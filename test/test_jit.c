@@ -440,6 +440,35 @@ START_TEST(does_without_a_child)
 }
 END_TEST
 
+/* By a plain name a helper is looked for in the absolute folders of the PATH: the current directory has one
+ * of that name, too. */
+START_TEST(takes_no_helper_of_the_current_directory)
+{
+    static const char *const paths[] = {".",   "",  ":", "./", "sub", "/nonexistent:", ":/nonexistent",
+                                        "a:.:b", NULL};
+    char ran[300], body[400], back[4096], absolute[600];
+    ck_assert_ptr_nonnull(getcwd(back, sizeof back));
+    snprintf(ran, sizeof ran, "%s", folder_under("ran"));
+    snprintf(body, sizeof body, ": >'%s'; exit 3", ran);
+    script(body);
+    mkdir(folder_under("sub"), 0700);
+    ck_assert_int_eq(symlink("../helper", folder_under("sub/helper")), 0);
+    ck_assert_int_eq(chdir(folder), 0);
+    snprintf(absolute, sizeof absolute, "relative:%s", folder);
+    for (int i = 0; i < 9; i++) {
+        struct coda_cache *c = cache_open(&(struct cache_options){.flags = CACHE_ISOLATE, .helper = "helper",
+                                                                  .dir = "/dev/null/none"});
+        setenv("PATH", paths[i] ? paths[i] : absolute, 1);
+        struct jit_cubin b = isolated("helper", simple, CODA_OK, &c);
+        ck_assert_uint_eq(stats_get(cache_stats(c), COUNT_isolate_unavailable), 1);
+        ck_assert_msg(access(ran, F_OK) == (paths[i] ? -1 : 0), "PATH=%s", paths[i] ? paths[i] : absolute);
+        jit_cubin_free(&b);
+        cache_close(c);
+    }
+    ck_assert_int_eq(chdir(back), 0);
+}
+END_TEST
+
 /* ---- Keys ---- */
 
 static char *what_of(struct key_parts k, const char *append)
@@ -609,6 +638,7 @@ Suite *jit_suite(void)
     tcase_add_test(t, a_killed_compiler_says_nothing_of_its_text);
     tcase_add_test(t, gets_no_signals_of_the_terminal);
     tcase_add_test(t, does_without_a_child);
+    tcase_add_test(t, takes_no_helper_of_the_current_directory);
     tcase_add_test(t, keys_differ_in_every_part);
     tcase_add_test(t, keys_name_their_maker);
     tcase_add_test(t, keys_know_no_place);

@@ -166,18 +166,119 @@ START_TEST(a_removed_lock_is_made_again)
 }
 END_TEST
 
-START_TEST(does_without_a_lock)
+/* A process that holds the places [at, at + length) of the lock until it is killed; 0 is to the end. */
+static pid_t hold(int64_t at, int64_t length)
 {
-    struct cache_key k = cache_key(CACHE_KERNEL, "k\n", "");
-    ck_assert_int_eq(mkdir(folder_under("v2"), 0700), 0);
-    ck_assert_int_eq(mkdir(folder_under("v2/.lock"), 0700), 0); /* which nobody can open for writing */
-    struct coda_cache *c = cache_open(&(struct cache_options){.dir = folder});
-    const struct cache_value *v = cache_obtain(c, &k, &maker);
-    ck_assert(v && !v->status);
-    cache_value_free(v);
-    ck_assert_uint_ge(stats_get(cache_stats(c), COUNT_lock_unavailable), 1);
-    ck_assert_uint_eq(stats_get(cache_stats(c), COUNT_stored), 1);
+    pid_t child = fork();
+    if (child) {
+        while (!atomic_load(&shared->inside)) usleep(100);
+        atomic_store(&shared->inside, 0);
+        return child;
+    }
+    struct flock f = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = at, .l_len = length};
+    mkdir(folder_under("v2"), 0700);
+    int fd = open(folder_under("v2/.lock"), O_RDWR | O_CREAT, 0600);
+    if (fd < 0 || fcntl(fd, F_OFD_SETLK, &f)) _exit(1);
+    atomic_store(&shared->inside, 1);
+    for (;;) pause();
+}
+
+static uint64_t counter(struct coda_cache *c, enum cache_counter which)
+{
+    return stats_get(cache_stats(c), which);
+}
+
+static void obtain_many(struct coda_cache *c, int n)
+{
+    for (int i = 0; i < n; i++) {
+        char what[32];
+        snprintf(what, sizeof what, "key %d\n", i);
+        struct cache_key k = cache_key(CACHE_KERNEL, what, "");
+        const struct cache_value *v = cache_obtain(c, &k, &maker);
+        ck_assert(v && !v->status);
+        cache_value_free(v);
+    }
+}
+
+/* Somebody holds all of the file for ever: the first to need a lock waits, nobody after it. */
+START_TEST(a_stuck_lock_is_waited_for_once)
+{
+    pid_t holder = hold(0, 0);
+    nap_ms = 0;
+    struct coda_cache *c = cache_open(&(struct cache_options){.dir = folder, .wait_ms = 50, .limit = -1});
+    obtain_many(c, 10);
+    ck_assert_uint_eq(counter(c, COUNT_waits), 1);
+    ck_assert_uint_eq(counter(c, COUNT_wait_timeouts), 1);
+    ck_assert_uint_eq(counter(c, COUNT_lock_stuck), 9);
+    ck_assert_uint_eq(counter(c, COUNT_stored), 10); /* without a limit there is no account */
     cache_close(c);
+    kill(holder, SIGKILL);
+    waitpid(holder, NULL, 0);
+}
+END_TEST
+
+/* The account's lock alone: nothing is stored, it is said why, and the others do not wait. */
+START_TEST(a_stuck_account_is_counted)
+{
+    pid_t holder = hold(LOCK_SIZE, 1);
+    nap_ms = 0;
+    struct coda_cache *c = cache_open(&(struct cache_options){.dir = folder, .wait_ms = 50});
+    obtain_many(c, 10);
+    ck_assert_uint_eq(counter(c, COUNT_waits), 0);
+    ck_assert_uint_eq(counter(c, COUNT_stored), 0);
+    ck_assert_uint_eq(counter(c, COUNT_store_failed), 10);
+    ck_assert_uint_eq(counter(c, COUNT_store_failed_locked), 10);
+    ck_assert_uint_eq(counter(c, COUNT_lock_stuck), 10);
+    ck_assert(lock_is_stuck(&c->dir.stuck, LOCK_SIZE) && !lock_is_stuck(&c->dir.stuck, LOCK_SIZE - 1));
+    kill(holder, SIGKILL);
+    waitpid(holder, NULL, 0);
+    for (int i = 0; i < STUCKS; i++) atomic_store(&c->dir.stuck.range[i].until, 1); /* long ago */
+    cache_forget(c);
+    obtain_many(c, 10);
+    ck_assert_uint_eq(counter(c, COUNT_stored), 10);
+    cache_close(c);
+}
+END_TEST
+
+/* One key that takes long elsewhere says nothing of the other keys. */
+START_TEST(one_stuck_key_is_not_all)
+{
+    struct cache_key k = cache_key(CACHE_KERNEL, "key 3\n", "");
+    pid_t holder = hold(lock_place(&k.digest), 1);
+    nap_ms = 0;
+    struct coda_cache *c = cache_open(&(struct cache_options){.dir = folder, .wait_ms = 50, .limit = -1});
+    obtain_many(c, 10);
+    ck_assert_uint_eq(counter(c, COUNT_waits), 1);
+    ck_assert_uint_eq(counter(c, COUNT_lock_stuck), 0);
+    cache_close(c);
+    kill(holder, SIGKILL);
+    waitpid(holder, NULL, 0);
+}
+END_TEST
+
+/* Junk in the lock's place makes room for a lock. */
+START_TEST(junk_in_its_place_heals)
+{
+    nap_ms = 0;
+    for (int kind = 0; kind < 5; kind++) {
+        folder_remove(), folder_make();
+        const char *path = folder_under("v2/.lock");
+        ck_assert_int_eq(mkdir(folder_under("v2"), 0700), 0);
+        int made = kind == 0   ? mkdir(path, 0700)
+                   : kind == 1 ? mkfifo(path, 0600)
+                   : kind == 2 ? symlink("/nonexistent/x", path)
+                               : symlink("/etc/passwd", path);
+        ck_assert_int_eq(made, 0);
+        if (kind == 4)
+            ck_assert_int_eq(unlink(path) | mkdir(path, 0700) | mkdir(folder_under("v2/.lock/full"), 0700),
+                             0);
+        struct coda_cache *c = cache_open(&(struct cache_options){.dir = folder});
+        obtain_many(c, 2);
+        ck_assert_uint_ge(counter(c, COUNT_healed), 1);
+        ck_assert_uint_eq(counter(c, COUNT_lock_unavailable), 0);
+        ck_assert_uint_eq(counter(c, COUNT_stored), 2);
+        cache_close(c);
+    }
 }
 END_TEST
 
@@ -266,7 +367,10 @@ Suite *lock_suite(void)
     tcase_add_test(t, a_stopped_maker_is_not_waited_for);
     tcase_add_test(t, waits_not_at_all_if_told_so);
     tcase_add_test(t, a_removed_lock_is_made_again);
-    tcase_add_test(t, does_without_a_lock);
+    tcase_add_test(t, a_stuck_lock_is_waited_for_once);
+    tcase_add_test(t, a_stuck_account_is_counted);
+    tcase_add_test(t, one_stuck_key_is_not_all);
+    tcase_add_test(t, junk_in_its_place_heals);
     tcase_add_test(t, one_holder_for_each_place);
     tcase_add_test(t, release_frees_a_forked_childs_too);
     tcase_add_test(t, a_remote_directory_is_locked_on_the_host);

@@ -71,15 +71,39 @@ START_TEST(table_has_the_names_that_rewrites_use)
         int inputs, params, state;
     } want[] = {{"add", 2, 0, 0},    {"sub", 2, 0, 0},   {"mul", 2, 0, 0},         {"div", 2, 0, 0},
                 {"scale", 1, 1, 0},  {"silu", 1, 0, 0},  {"swiglu", 2, 0, 0},      {"exp_sub", 2, 0, 0},
-                {"nll", 3, 2, 0},    {"valid", 1, 1, 0}, {"rsqrt_mean", 1, 2, 0},  {"sum", 1, 0, 1},
-                {"sum_sq", 1, 0, 1}, {"max", 1, 0, 1},   {"log_sum_exp", 1, 0, 2}, {"m2", 1, 0, 3},
-                {"select", 2, 0, 1}};
+                {"nll_loss", 2, 2, 0}, {"valid", 1, 1, 0}, {"rsqrt_mean", 1, 2, 0}, {"sum", 1, 0, 1},
+                {"sum_sq", 1, 0, 1}, {"exp_max", 1, 0, 2}, {"exp_sum", 1, 0, 2}, {"m2", 1, 0, 3},
+                {"mean", 1, 0, 3}, {"nll", 2, 0, 3}, {"rcp", 1, 0, 0}};
     for (int i = 0; i < ARRAY_SIZE(want); i++) {
         const struct prim *p = prim_find(want[i].name);
         ck_assert_msg(p != NULL, "%s is missing", want[i].name);
         ck_assert_int_eq(p->inputs, want[i].inputs);
         ck_assert_int_eq(p->params, want[i].params);
         ck_assert_int_eq(p->state, want[i].state);
+    }
+}
+END_TEST
+
+/* What reads another one's state must fill it with the same bits. */
+START_TEST(states_are_shared)
+{
+    const struct prim *p = &prim_table[_i], *of = p->of ? prim_find(p->of) : NULL;
+    static struct row_case row;
+    if (!p->of) return;
+    ck_assert(of && of->kind == PRIM_REDUCE && !of->of && of->state == p->state && of->inputs == p->inputs);
+    ck_assert(prim_states_equal(p, of) && prim_states_equal(of, p));
+    for (int i = 0; i < ROW_CASES; i++) {
+        float a[PRIM_MAX_STATE], b[PRIM_MAX_STATE];
+        double x[PRIM_MAX_STATE], y[PRIM_MAX_STATE];
+        row_case(&row, i, random_seed());
+        shim_reduce(p->name)->init(a), shim_reduce(of->name)->init(b);
+        p->reduce->init(x), of->reduce->init(y);
+        for (int c = 0; c < row.n; c++) {
+            shim_reduce(p->name)->push(a, row.x[c], c, row.key), p->reduce->push(x, row.x[c], c, row.key);
+            shim_reduce(of->name)->push(b, row.x[c], c, row.key), of->reduce->push(y, row.x[c], c, row.key);
+        }
+        ck_assert_int_eq(memcmp(a, b, sizeof *a * (size_t)p->state), 0);
+        ck_assert_int_eq(memcmp(x, y, sizeof *x * (size_t)p->state), 0);
     }
 }
 END_TEST
@@ -418,6 +442,7 @@ Suite *primitives_suite(void)
     t = tcase_create("host");
     tcase_add_loop_test(t, source_agrees_with_reference, 0, prim_count);
     tcase_add_loop_test(t, reference_merges, 0, prim_count);
+    tcase_add_loop_test(t, states_are_shared, 0, prim_count);
     tcase_add_loop_test(t, folds_agree_in_all_threads, 0, prim_count);
     tcase_add_test(t, fold_along_columns);
     tcase_add_test(t, rope_turns_pairs);

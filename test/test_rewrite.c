@@ -15,7 +15,11 @@
 #include <string.h>
 
 static const struct rewrite_options mode[] = {
-    {false, CODA_FOLD_NONE}, {true, CODA_FOLD_NONE}, {true, CODA_FOLD_COPY}, {true, CODA_FOLD_IN_PLACE}};
+    {.fuse = false},
+    {.fuse = true},
+    {.fuse = true, .fold = CODA_FOLD_COPY},
+    {.fuse = true, .fold = CODA_FOLD_IN_PLACE},
+    {.fuse = true, .fold = CODA_FOLD_COPY, .fast_f16 = true}};
 
 /* What a run has seen, so that a test which proves nothing is noticed. */
 struct tally {
@@ -36,6 +40,7 @@ static const char *const rule[] = {"lower_norm",
                                    "carry_row_shift",
                                    "carry_row_scale",
                                    "carry_cast",
+                                   "narrow",
                                    "dead"};
 
 static int leaves(const graph *g)

@@ -12,9 +12,11 @@
 #include <string.h>
 
 #define FOLD(kind)                                                                                           \
-    (struct rewrite_options) { true, CODA_FOLD_##kind }
+    (struct rewrite_options) { .fuse = true, .fold = CODA_FOLD_##kind }
+#define FAST(kind)                                                                                           \
+    (struct rewrite_options) { .fuse = true, .fold = CODA_FOLD_##kind, .fast_f16 = true }
 #define PLAIN                                                                                                \
-    (struct rewrite_options) { false, CODA_FOLD_NONE }
+    (struct rewrite_options) { .fuse = false }
 
 static void list_operations(const graph *g, struct text *t)
 {
@@ -82,7 +84,7 @@ static void expect_line(const graph *g, const char *op, const char *want)
     "%v = weight bf16[8,8]\n"
 
 #define NORM "sum_sq rsqrt_mean "
-#define LAYER "sum scale m2 rsqrt_mean "
+#define LAYER "mean m2 rsqrt_mean "
 
 /* ---- Lowering, which also happens without fusion ---- */
 
@@ -91,10 +93,11 @@ START_TEST(lowers)
     expect(LEAVES "%n = rms_norm %x, %g {eps=1e-5}\noutput %y = %n", PLAIN, "lower_norm", NORM "mul mul");
     expect(LEAVES "%n = rms_norm %x {eps=1e-5}\noutput %y = %n", PLAIN, "lower_norm", NORM "mul");
     expect(LEAVES "%n = layer_norm %x, %g, %b {eps=1e-5}\noutput %y = %n", PLAIN, "lower_norm",
-           "sum scale sub m2 rsqrt_mean mul mul add");
+           "mean sub m2 rsqrt_mean mul mul add");
     expect(LEAVES "%n = layer_norm %x, _, %b {eps=1e-5}\noutput %y = %n", PLAIN, "lower_norm",
-           "sum scale sub m2 rsqrt_mean mul add");
-    expect(LEAVES "%n = softmax %x\noutput %y = %n", PLAIN, "lower_softmax", "log_sum_exp exp_sub");
+           "mean sub m2 rsqrt_mean mul add");
+    expect(LEAVES "%n = softmax %x\noutput %y = %n", PLAIN, "lower_softmax",
+           "exp_max exp_sum rcp exp_sub mul");
 }
 END_TEST
 
@@ -104,9 +107,9 @@ START_TEST(lowers_loss)
                        "%l = cross_entropy %x, %t {ignore=-100, reduction=",
                *end = "}\noutput %y = %l";
     static const char *const want[] = {
-        "reshape log_sum_exp select nll reshape",
-        "reshape log_sum_exp select nll reshape sum reshape valid reshape sum reshape div",
-        "reshape log_sum_exp select nll reshape sum reshape"};
+        "reshape nll nll_loss reshape",
+        "reshape nll nll_loss valid reshape sum reshape scale scale reshape sum reshape div",
+        "reshape nll nll_loss reshape sum reshape"};
     for (int reduction = 0; reduction < 3; reduction++) {
         char text[256];
         snprintf(text, sizeof text, "%s%d%s", loss, reduction, end);
@@ -184,7 +187,7 @@ START_TEST(keeps_row_scale)
            "-carry_row_scale", NULL);
     /* LayerNorm: its mean must be taken off first, so nothing is gained */
     expect(LEAVES "%n = layer_norm %x {eps=1e-5}\n%c = matmul %n, %w\noutput %y = %c", FOLD(NONE),
-           "-carry_row_scale", "sum scale sub m2 rsqrt_mean mul matmul");
+           "-carry_row_scale", "mean sub m2 rsqrt_mean mul matmul");
 }
 END_TEST
 
@@ -226,22 +229,22 @@ START_TEST(carries_shifts)
     const char *text = LEAVES "%n = layer_norm %x, %g, %b {eps=1e-5}\n%c = matmul %n, %w\noutput %y = %c";
     graph *r = check(text, FOLD(COPY), "carry_row_shift",
                      LAYER "cast mul sum reshape mul sum reshape mul matmul sub mul add");
-    expect_line(r, "matmul", "%17 = matmul %x, %13");
+    expect_line(r, "matmul", "%16 = matmul %x, %12");
     for (int i = 0; i < r->nodes; i++) /* the vectors over N are f32 */
         if (r->node[i].op == OP_RESHAPE) ck_assert_int_eq(r->node[i].type.dtype, CODA_F32);
     graph_free(r);
     expect(text, FOLD(COPY), "carry_col_shift", NULL);
-    expect(text, FOLD(NONE), "-carry_row_shift", "sum scale sub m2 rsqrt_mean mul mul add matmul");
+    expect(text, FOLD(NONE), "-carry_row_shift", "mean sub m2 rsqrt_mean mul mul add matmul");
     expect(text, FOLD(NONE), "-carry_col_shift", NULL);
     expect(LEAVES "%n = layer_norm %x {eps=1e-5}\n%c = matmul %n, %v {kn=1}\noutput %y = %c", FOLD(COPY),
            "carry_row_shift", LAYER "transpose sum reshape mul matmul sub mul");
     /* a gain that cannot fold stays above the mean: nothing moves */
     expect(LEAVES "%i = input bf16[8]\n%n = layer_norm %x, %i, %b {eps=1e-5}\n%c = matmul %n, %w\n"
                   "output %y = %c",
-           FOLD(COPY), "-carry_row_scale", "sum scale sub m2 rsqrt_mean mul mul add matmul");
+           FOLD(COPY), "-carry_row_scale", "mean sub m2 rsqrt_mean mul mul add matmul");
     /* the weight is no constant */
     expect(LEAVES "%i = input bf16[4,8]\n%n = layer_norm %x {eps=1e-5}\n%c = matmul %n, %i\noutput %y = %c",
-           FOLD(COPY), "-carry_row_shift", "sum scale sub m2 rsqrt_mean mul matmul");
+           FOLD(COPY), "-carry_row_shift", "mean sub m2 rsqrt_mean mul matmul");
 }
 END_TEST
 
@@ -259,6 +262,84 @@ START_TEST(carries_cast)
              "%%c = matmul %%h, %%w\noutput %%y = %%c",
              from);
     expect(text, FOLD(NONE), "-carry_cast", NORM "mul cast matmul");
+}
+END_TEST
+
+/* ---- narrow ---- */
+
+/* 16-bit values stay what they are; what is fp32 by itself is not rounded. */
+START_TEST(narrows)
+{
+    const char *from = "%x = input bf16[6,8]\n%f = input f32[6,8]\n%h = input f16[6,8]\n"
+                       "%w = weight bf16[4,8]\n%x32 = cast %x {to=f32}\n%w32 = cast %w {to=f32}\n"
+                       "%h32 = cast %h {to=f32}\n";
+    static const struct { const char *line, *want, *printed; } to[] = {
+        {"%y = matmul %x32, %w", "matmul", "%4 = matmul %x, %w {f32=1}  ; f32[6,4]"},
+        {"%y = matmul %x, %w32", "matmul", "%4 = matmul %x, %w  ; bf16[6,4]"},
+        {"%y = matmul %x32, %w32", "matmul", "%4 = matmul %x, %w {f32=1}  ; f32[6,4]"},
+        {"%y = matmul %f, %w32", "cast matmul", "%5 = matmul %f, %4  ; f32[6,4]"},
+        {"%y = matmul %h32, %w", "cast matmul", "%5 = matmul %4, %w  ; f32[6,4]"},
+        {"%y = matmul %f, %w", "matmul", "%4 = matmul %f, %w  ; f32[6,4]"},
+        {"%d = silu %x32\n%y = matmul %d, %w", "cast silu matmul", "%6 = matmul %5, %w  ; f32[6,4]"},
+    };
+    for (int i = 0; i < ARRAY_SIZE(to); i++) {
+        char text[512];
+        bool fires = !strcmp(to[i].want, "matmul") && !strstr(to[i].line, "%f");
+        snprintf(text, sizeof text, "%s%s\noutput %%y = %%y", from, to[i].line);
+        graph *r = check(text, FOLD(NONE), fires ? "narrow" : "-narrow", to[i].want);
+        expect_line(r, "matmul", to[i].printed);
+        graph_free(r);
+    }
+}
+END_TEST
+
+/* ---- What fp16 may hold ---- */
+
+#define HALVES                                                                                               \
+    "%x = input f16[6,8]\n%g = weight f16[8]\n%v = weight f16[8,8]\n%w = weight f16[4,8]\n%a = matmul %x, "  \
+    "%v\n"
+
+START_TEST(keeps_f16_in_range)
+{
+    /* x g is not stored without the norm's factor, unless it may be */
+    const char *gained = HALVES "%n = rms_norm %a, %g {eps=1e-5}\n%c = matmul %n, %w\noutput %y = %c";
+    expect(gained, FOLD(NONE), "-carry_row_scale", "matmul " NORM "mul mul matmul");
+    expect(gained, FAST(NONE), "carry_row_scale", "matmul " NORM "mul matmul mul");
+    /* a product that is scaled later is f32 until then */
+    graph *r = check(HALVES "%n = rms_norm %a {eps=1e-5}\n%c = matmul %n, %w\noutput %y = %c\noutput %z = %a",
+                     FOLD(NONE), "carry_row_scale", "matmul " NORM "matmul mul cast");
+    expect_line(r, "mul", "%8 = mul %7, %6");
+    ck_assert_int_eq(r->node[7].type.dtype, CODA_F32);
+    graph_free(r);
+    /* the folded weight has rows of mean square 1, and the product their roots */
+    r = check(HALVES "%n = rms_norm %a, %g {eps=1e-5}\n%c = matmul %n, %w\noutput %y = %c\noutput %z = %a",
+              FOLD(COPY), "carry_col_scale", NULL);
+    expect_line(r, "cast", "%7 = cast %w {to=f32}");
+    int casts = 0;
+    for (int i = 0; i < r->nodes; i++) casts += r->node[i].op == OP_CAST && r->node[i].type.dtype == CODA_F16;
+    ck_assert_int_eq(casts, 2); /* the weight, the result */
+    graph_free(r);
+    expect(gained, FAST(COPY), "carry_row_scale", NULL);
+}
+END_TEST
+
+START_TEST(keeps_casts_in_range)
+{
+    const char *from = "%x = input f32[6,8]\n%v = weight f32[8,8]\n%a = matmul %x, %v\n";
+    char text[512];
+    snprintf(text, sizeof text,
+             "%s%%w = weight f16[4,8]\n%%n = rms_norm %%a {eps=1e-5}\n%%h = cast %%n {to=f16}\n"
+             "%%c = matmul %%h, %%w\noutput %%y = %%c", from);
+    expect(text, FOLD(NONE), "-carry_cast", "matmul " NORM "mul cast matmul");
+    expect(text, FAST(NONE), "carry_cast", "matmul " NORM "cast matmul mul");
+    /* a cast to fewer bits does not go before a mean, but undoes one to more */
+    snprintf(text, sizeof text,
+             "%s%%w = weight bf16[4,8]\n%%n = layer_norm %%a {eps=1e-5}\n%%h = cast %%n {to=bf16}\n"
+             "%%c = matmul %%h, %%w\noutput %%y = %%c", from);
+    expect(text, FOLD(COPY), "-carry_cast", "matmul mean sub m2 rsqrt_mean mul cast matmul");
+    expect(LEAVES "%a = matmul %x, %v\n%u = cast %a {to=f32}\n%n = layer_norm %u {eps=1e-5}\n"
+                  "%h = cast %n {to=bf16}\n%c = matmul %h, %w\noutput %y = %c\noutput %z = %a",
+           FOLD(COPY), "carry_row_shift", NULL);
 }
 END_TEST
 
@@ -396,9 +477,9 @@ START_TEST(blocks)
                  NORM "mul matmul mul rope slice slice slice attention matmul add " NORM
                       "mul matmul mul slice slice swiglu matmul add");
     expect_block("examples/graphs/gpt2_small.coda", FOLD(NONE),
-                 "sum scale sub m2 rsqrt_mean mul mul add matmul add slice slice slice attention "
+                 "mean sub m2 rsqrt_mean mul mul add matmul add slice slice slice attention "
                  "matmul add add "
-                 "sum scale sub m2 rsqrt_mean mul mul add matmul add gelu_tanh matmul add add");
+                 "mean sub m2 rsqrt_mean mul mul add matmul add gelu_tanh matmul add add");
     expect_block("examples/graphs/gpt2_small.coda", FOLD(COPY),
                  LAYER "cast transpose mul sum reshape reshape mul transpose sum reshape mul matmul "
                        "sub mul add "
@@ -408,9 +489,9 @@ START_TEST(blocks)
                        "add gelu_tanh matmul add add");
     /* post-norm: the normalised value is the residual stream */
     expect_block("examples/graphs/bert_small.coda", FOLD(COPY),
-                 "matmul add slice slice slice attention matmul add add sum scale sub m2 rsqrt_mean "
+                 "matmul add slice slice slice attention matmul add add mean sub m2 rsqrt_mean "
                  "mul mul add "
-                 "matmul add gelu_erf matmul add add sum scale sub m2 rsqrt_mean mul mul add");
+                 "matmul add gelu_erf matmul add add mean sub m2 rsqrt_mean mul mul add");
 }
 END_TEST
 
@@ -453,10 +534,13 @@ Suite *rules_suite(void)
     tcase_add_test(c, carries_col_scale);
     tcase_add_test(c, carries_shifts);
     tcase_add_test(c, carries_cast);
+    tcase_add_test(c, keeps_f16_in_range);
+    tcase_add_test(c, keeps_casts_in_range);
     tcase_add_test(c, merges_rope);
     tcase_add_test(c, merges_rope_with_late_positions);
     tcase_add_test(c, tidies);
     tcase_add_test(c, shares);
+    tcase_add_test(c, narrows);
     tcase_add_test(c, drops_the_dead);
     tcase_add_test(c, blocks);
     tcase_add_test(c, refuses_a_poisoned_graph);

@@ -33,7 +33,7 @@ static struct cache_key key_of(const char *what, const char *by) { return cache_
 static void put(const char *what, const char *by, const char *data)
 {
     struct cache_key k = key_of(what, by);
-    cache_put(cache, &k, data, strlen(data), "note");
+    cache_put(cache, &k, data, strlen(data));
 }
 
 /* Packs what the cache has and opens it. */
@@ -56,7 +56,7 @@ static bool has(const struct bundle *b, const char *what, const char *data)
 {
     struct entry e;
     struct cache_key k = key_of(what, NULL);
-    return bundle_find(b, &k, &e) && e.data_size == strlen(data) && !memcmp(e.data, data, e.data_size);
+    return bundle_find(b, &k, &e, NULL) && e.data_size == strlen(data) && !memcmp(e.data, data, e.data_size);
 }
 
 /* A line of a record, as record.c writes it. */
@@ -254,7 +254,7 @@ END_TEST
 
 START_TEST(goes_out_and_in)
 {
-    coda_bundle_report out, in;
+    coda_bundle_report out = CODA_BUNDLE_REPORT_INIT, in = CODA_BUNDLE_REPORT_INIT;
     int count = 0;
     char text[512];
     put_three();

@@ -109,7 +109,7 @@ static void tear_down(void)
 static coda_kernel_info compile(void)
 {
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
-    coda_kernel_info k;
+    coda_kernel_info k = CODA_KERNEL_INFO_INIT;
     coda_plan *p;
     coda_graph *g = coda_graph_new();
     coda_output(g, "y", coda_relu(g, coda_input(g, "x", CODA_BF16, 2, (int64_t[]){6, 32})));
@@ -126,7 +126,7 @@ static coda_kernel_info compile(void)
 
 static coda_cache_stats stats(void)
 {
-    coda_cache_stats s;
+    coda_cache_stats s = CODA_CACHE_STATS_INIT;
     ck_assert_int_eq(coda_cache_stats_get(c, &s), CODA_OK);
     return s;
 }
@@ -276,7 +276,7 @@ START_TEST(prints_all_counters)
     ck_assert_ptr_nonnull(strstr(text, "\"compiles\": 1,"));
     for (int i = 0; i < CACHE_COUNTER_COUNT; i++)
         ck_assert_ptr_nonnull(strstr(text, stats_name((enum cache_counter)i)));
-    ck_assert_uint_eq(sizeof(coda_cache_stats), CACHE_COUNTER_COUNT * sizeof(uint64_t));
+    ck_assert_uint_eq(sizeof(coda_cache_stats), sizeof(size_t) + CACHE_COUNTER_COUNT * sizeof(uint64_t));
 }
 END_TEST
 
@@ -296,7 +296,7 @@ START_TEST(lists_and_prunes_a_directory)
 {
     coda_cache_options opt = CODA_CACHE_OPTIONS_INIT;
     coda_cache_prune_options all = CODA_CACHE_PRUNE_OPTIONS_INIT;
-    coda_cache_pruned p;
+    coda_cache_pruned p = CODA_CACHE_PRUNED_INIT;
     folder_make();
     coda_cache_free(c);
     opt.dir = folder;
@@ -304,7 +304,7 @@ START_TEST(lists_and_prunes_a_directory)
     compile();
     ck_assert_int_eq(coda_cache_list(c, visit, &visits), CODA_OK);
     ck_assert_int_eq(visits, 1);
-    all.max_bytes = 0;
+    all.clear = 1;
     ck_assert_int_eq(coda_cache_prune(c, &all, &p), CODA_OK);
     ck_assert(p.removed == 1 && p.kept == 0 && p.removed_bytes >= 4096);
     ck_assert_int_eq(folder_entries(folder), 0);

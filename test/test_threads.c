@@ -52,7 +52,8 @@ static void *run(void *ctx)
     void *args[4] = {r->args[0], r->args[1], r->args[2], r->y};
     void *work = aligned_alloc(256, (coda_plan_workspace(r->p) + 256) / 256 * 256);
     for (int i = 0; i < RUNS && !r->status; i++) {
-        memset(r->y, 0xff, sizeof r->y);
+        memset(r->y, 0xff - i, sizeof r->y);
+        memset(work, 0x5f + i, coda_plan_workspace(r->p));
         r->status = coda_run(r->p, args, NULL, work, NULL);
     }
     free(work);
@@ -98,7 +99,7 @@ START_TEST(threads_compile_at_once)
     coda_plan *p[THREADS] = {0};
     pthread_t thread[THREADS];
     coda_cache_options opt = CODA_CACHE_OPTIONS_INIT;
-    coda_cache_stats s;
+    coda_cache_stats s = CODA_CACHE_STATS_INIT;
     folder_make();
     opt.dir = folder;
     ck_assert_int_eq(coda_cache_open(&shared, &opt), CODA_OK);

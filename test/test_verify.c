@@ -58,7 +58,7 @@ static const struct {
     void (*damage)(graph *g);
     const char *message;
 } table[] = {
-    {wrong_op, "%2: 17 is no operation"},
+    {wrong_op, "%2: 18 is no operation"},
     {negative_op, "%2: -1 is no operation"},
     {few_operands, "%2: matmul: takes 2 operands, got 1"},
     {later_operand, "%2: matmul: operand 1 is no earlier value of this graph"},
@@ -84,7 +84,7 @@ static const struct {
     {output_like_leaf, "the name w is taken twice"},
     {output_value, "output z: value 6 of 6"},
     {output_absent, "output z: value -1 of 6"},
-    {output_stride, "output z: stride 1 is 0 but the dimensions below it span 1 elements; they overlap"},
+    {output_stride, "output z: stride 1 is 0 but dimension 1 is 8; its elements overlap"},
     {open_attribute, "%5: its attributes are not complete"},
     {bad_attribute, "%5: rope: rotary is 3; it must be even, 2..head_dim (4)"},
     {no_origin, "%5: its origin is -1; must be 0..5"},

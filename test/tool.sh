@@ -6,6 +6,7 @@ out=$1
 coda=${BUILD:-build}/coda
 graphs=examples/graphs
 mkdir -p "$out"
+out=$(cd "$out" && pwd) # the cache makes its folder absolute, too
 
 die() { echo "tool: $*"; exit 1; }
 
@@ -175,6 +176,70 @@ CODA_CUDA_LIB=/nonexistent CODA_BUNDLES=$out/all.bundle status 0 $coda compile $
 prints cached
 status 0 $coda cache verify --cache-dir "$out/other"; prints '^0 rejected'
 
+# Into whatever the name is: a link stays, a mode stays, a FIFO or a device is written to.
+mkdir -p "$out/links" && rm -f "$out"/links/* && cp "$out/one.bundle" "$out/links/file" && chmod 600 "$out/links/file"
+printf old > "$out/links/file"; ln -s file "$out/links/link"; mkfifo "$out/links/fifo"
+status 0 $coda cache export "$out/links/link"
+[ -L "$out/links/link" ] && [ "$(stat -c %a "$out/links/file")" = 600 ] || die 'export: the link or the mode is gone'
+cmp "$out/all.bundle" "$out/links/file" || die 'export: what the link leads to differs'
+cat "$out/links/fifo" > "$out/links/got" & 
+status 0 $coda cache export "$out/links/fifo"; wait
+[ -p "$out/links/fifo" ] && cmp "$out/all.bundle" "$out/links/got" || die 'export: the FIFO'
+$coda cache export /dev/stdout 2>"$out/err" | cmp - "$out/all.bundle" || die 'export: a pipe'
+$coda cache export /dev/stdout 2>"$out/err" >"$out/links/got" && cmp "$out/links/got" "$out/all.bundle" || die 'export: standard output'
+says "^$n entries"
+status 0 $coda cache export /dev/null; [ -c /dev/null ] || die 'export: /dev/null is gone'
+status 1 $coda cache export /dev/full; says 'No space'
+[ "$(ls -A "$out/links" | wc -l)" = 4 ] || die "export: litter: $(ls -A "$out/links")"
+
+# Whoever cannot be told anything is told so by the status, and by one line, in every command.
+mutely() { # mutely COMMAND...: with an output that is full, and with none
+    for how in full none; do
+        got=0
+        if [ $how = full ]; then "$@" >/dev/full 2>"$out/err" || got=$?; else "$@" >&- 2>"$out/err" || got=$?; fi
+        [ $got = 1 ] && [ "$(wc -l < "$out/err")" = 1 ] && grep -q '^coda: standard output' "$out/err" ||
+            die "$*: output $how: status $got, $(cat "$out/err")"
+    done
+}
+for command in --help --version info "explain $first" "explain $first --dot" "compile $first" \
+    "run $graphs/llama_small.coda" "cache --help" "cache list" "cache list --json" "cache stat" "cache stat --json" \
+    "cache verify" "cache verify --json" "cache explain $name" "cache explain $name --json" "cache explain $name $other" \
+    "cache explain $name $other --json" "cache list $out/all.bundle" "cache stat $out/all.bundle" \
+    "cache export $out/mute.bundle" "cache import $out/all.bundle --cache-dir $out/other" "cache prune --max-size 1G" \
+    "cache prune --max-size 1G --json" "cache clear --dry-run" "cache clear --dry-run --json"; do
+    mutely $coda $command
+done
+# A file that is written meanwhile is not where the output goes, whatever descriptors were closed.
+status 0 $coda run "$out/scale.coda" --output y="$out/y.npy"
+$coda run "$out/scale.coda" --output y="$out/y2.npy" <&- >&- 2>&- && die 'closed output: no status'
+cmp "$out/y.npy" "$out/y2.npy" || die 'the output went into a file'
+
+# What a terminal gets are characters: names with escapes, control characters, and bytes that are no text.
+odd=$(printf 'a\033[31m\001\177\233\303\050 "\\ \303\274')
+clean() { # no control characters but tabs and line feeds, and nothing that is no UTF-8
+    ! LC_ALL=C grep -q "$(printf '[\001-\010\013-\037\177]')" "$1" || die "control characters in $1"
+    iconv -f UTF-8 -t UTF-8 "$1" >/dev/null 2>&1 || die "no UTF-8 in $1"
+}
+mkdir -p "$out/$odd"
+cp "$out/all.bundle" "$out/$odd/b"
+status 0 $coda cache import "$out/$odd/b" --cache-dir "$out/$odd/c"; clean "$out/out"
+status 0 $coda cache stat --cache-dir "$out/$odd/c"; clean "$out/out"; prints '\\x1b\[31m\\x01\\x7f\\x9b\\xc3('
+status 0 $coda cache stat --json --cache-dir "$out/$odd/c"; clean "$out/out"; json cache
+CODA_BUNDLES="$out/$odd/none" status 0 $coda cache stat; clean "$out/out"
+CODA_BUNDLES="$out/$odd/none" status 0 $coda cache stat --json; clean "$out/out"; json cache
+status 1 $coda explain "$out/$odd/none"; clean "$out/err"
+status 2 $coda "$odd"; clean "$out/err"
+status 2 $coda cache list --json --"$odd"; clean "$out/err"
+status 1 $coda run "$out/scale.coda" --input "x=$(printf 'a\nb')"; clean "$out/err"
+CODA_CACHE_LIMIT=1e9 status 0 $coda cache stat; prints 'CODA_CACHE_LIMIT is "1e9"'
+CODA_CACHE_LIMIT=1KB status 0 $coda cache stat --json; prints '"limit": 1024,'
+
+# What promises to be larger than it is.
+truncate -s 4G "$out/sparse"
+for command in "explain $out/sparse" "cache stat $out/sparse" "cache import $out/sparse" "cache export $out/x.bundle --keys $out/sparse" \
+    "run $out/scale.coda --input x=$out/sparse"; do (ulimit -v 1000000; status 1 $coda $command) || exit 1; done
+status 1 $coda explain /dev/zero; says '256 MB'
+
 # As an array in a program.
 status 0 $coda cache export "$out/array.c" --c-array model_kernels
 cat >> "$out/array.c" <<'END'
@@ -200,6 +265,7 @@ status 0 $coda cache prune --older-than 1h; prints '^removed 0 entries'
 find "$out/cache" -type f -exec touch -d '2 days ago' {} +
 status 0 $coda cache list; prints '48 h\|2 d'
 status 0 $coda cache prune --older-than 1d --dry-run --json; json removed; prints "\"removed\": $n,"
+status 0 $coda cache prune --max-size 0 --dry-run; prints '; 0 stay, 0 B'
 [ "$(entries)" = "$n" ] || die 'a dry run removes'
 status 0 $coda cache prune --max-size 20K; prints '^removed'
 [ "$(du -s --block-size=1K --exclude='.*' "$out/cache" | cut -f1)" -lt 400 ] && [ "$(entries)" -lt "$n" ] || die 'prune'

@@ -20,6 +20,7 @@ struct attention_case {
     enum attention_layout layout;
     int64_t pad;
     float scale; /* 0: 1 / sqrt(head_dim)                                                          */
+    int align;   /* a coda_attention_align                                                         */
 };
 
 extern const struct attention_case attention_cases[];

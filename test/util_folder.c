@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -88,6 +89,15 @@ void file_write(const char *path, const void *data, size_t size)
     must(f, path);
     must(fwrite(data, 1, size, f) == size, path);
     must(!fclose(f), path);
+}
+
+void memory_limit(size_t bytes)
+{
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    must(!setrlimit(RLIMIT_DATA, &(struct rlimit){bytes, bytes}), "setrlimit");
+#else
+    (void)bytes;
+#endif
 }
 
 int exit_of(int (*body)(void))

@@ -26,6 +26,9 @@ const char *folder_entry(const char *sub, const struct cache_key *k);
 unsigned char *file_read(const char *path, size_t *size);
 void file_write(const char *path, const void *data, size_t size);
 
+/* Leaves this process so much memory, for good. Not under a sanitizer, which needs its own. */
+void memory_limit(size_t bytes);
+
 /* The exit status of `body` in a child; 128 and more if it died of a signal. */
 int exit_of(int (*body)(void));
 

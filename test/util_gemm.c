@@ -216,8 +216,7 @@ static void gated_all(struct gemm_rig *r, int acc)
 static void loss(struct gemm_rig *r, int acc)
 {
     int x = map(r, "scale", acc, -1, (float[]){1.5f});
-    reduce(r, "log_sum_exp", x, -1);
-    reduce(r, "select", x, load_row(r, CODA_I32, r->p.dim[2]));
+    reduce(r, "nll", x, load_row(r, CODA_I32, r->p.dim[2]));
 }
 
 static void embedded(struct gemm_rig *r, int acc)

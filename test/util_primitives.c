@@ -148,17 +148,19 @@ void row_case(struct row_case *row, int i, uint64_t seed)
     snprintf(row->what, sizeof row->what, "%s, %d columns, key %g", shapes[s].what, row->n, row->key);
 }
 
-/* With `absolute` of |x|; with `by` each x is changed by that part of it, up or down as `seed` says. */
+/* With `absolute` of |x|; with `by` each x is changed by that part of it, up or down as `seed` says, and so
+ * are the floats of the state in the end. */
 static double reduce(const struct prim *p, const struct row_case *row, bool absolute, double by,
                      uint64_t seed)
 {
-    double state[PRIM_MAX_STATE];
+    double state[PRIM_MAX_STATE] = {0};
     struct random r = {seed};
     p->reduce->init(state);
     for (int c = 0; c < row->n; c++) {
         double x = absolute ? fabs(row->x[c]) : row->x[c];
         p->reduce->push(state, x * (1 + (random_chance(&r, 50) ? by : -by)), c, row->key);
     }
+    for (int k = 0; k < p->state; k++) state[k] *= 1 + (random_chance(&r, 50) ? by : -by);
     return p->reduce->finish(state);
 }
 

@@ -34,8 +34,8 @@ enum { ROW_CASES = 140 };
 void row_case(struct row_case *row, int i, uint64_t seed);
 double row_reference(const struct prim *p, const struct row_case *row);
 /* Within 2e-6 of the reference, plus 2^-24 for each of the `serial` columns that one state has seen,
- * relative to the larger one of its values for x and for |x|; plus what changing all x by 2^-21 of
- * itself changes. */
+ * relative to the larger one of its values for x and for |x|; plus what changing all x and the state by
+ * 2^-21 of itself changes. */
 bool row_close(const struct prim *p, const struct row_case *row, int serial, double got, double *error,
                char *why, size_t size);
 

@@ -210,4 +210,55 @@ void rig_operand(struct rig *r, struct operand *o, int buffer, int64_t batch, in
         .buffer = buffer, .dtype = r->dtype[buffer], .batch = batch, .row = row, .k = k, .value = -1};
 }
 
-coda_status rig_run(struct rig *r) { return cpu_run(&r->plan, &r->p, r->args, NULL, NULL); }
+/* ---- On the CPU ---- */
+
+/* A buffer that the program writes and does not read. */
+static bool is_result(const struct rig *r, int buffer)
+{
+    const struct attention_spec *a = &r->p.attention;
+    bool written = r->p.kind == PROGRAM_ATTENTION && a->o.buffer == buffer, read = false;
+    for (int i = 0; i < r->p.ports; i++) {
+        bool store = r->port[i].kind == PORT_STORE || r->port[i].kind == PORT_PARTIAL_STORE;
+        if (r->port[i].buffer == buffer) written = written || store, read = read || !store;
+    }
+    return written && !read;
+}
+
+/* One run with results that begin as one byte: they come back in `out`, the rest is as it was. */
+static coda_status run_from(struct rig *r, unsigned char poison, unsigned char **out)
+{
+    void *was[RIG_BUFFERS] = {0};
+    for (int i = 0; i < r->plan.buffers; i++) {
+        if (!is_result(r, i)) continue;
+        was[i] = r->args[i];
+        r->args[i] = out[i] = malloc((size_t)r->buffer[i].bytes + 1);
+        must(out[i] != NULL, "no memory");
+        memset(out[i], poison, (size_t)r->buffer[i].bytes + 1);
+    }
+    coda_status status = cpu_run(&r->plan, &r->p, r->args, NULL, NULL);
+    for (int i = 0; i < r->plan.buffers; i++)
+        if (was[i]) r->args[i] = was[i];
+    return status;
+}
+
+/* Twice, from different bytes: what differs was left as it was, and so it stays. */
+coda_status rig_run(struct rig *r)
+{
+    static const unsigned char poison[] = {0xff, 0x5f};
+    unsigned char *first[RIG_BUFFERS] = {0}, *second[RIG_BUFFERS] = {0};
+    coda_status status = run_from(r, poison[0], first);
+    if (!status) status = run_from(r, poison[1], second);
+    for (int i = 0; i < r->plan.buffers; i++) {
+        for (int64_t j = 0; second[i] && !status && j <= r->buffer[i].bytes; j++) {
+            if (first[i][j] == second[i][j] && j < r->buffer[i].bytes) {
+                ((unsigned char *)r->args[i])[j] = first[i][j];
+                continue;
+            }
+            must(first[i][j] == poison[0] && second[i][j] == poison[1],
+                 "results depend on what was there before");
+        }
+        free(first[i]);
+        free(second[i]);
+    }
+    return status;
+}

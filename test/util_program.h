@@ -46,6 +46,8 @@ void rig_store_row(struct rig *r, int x, int buffer, int64_t offset, const int64
 /* Operands of a GEMM, strides in elements. */
 void rig_operand(struct rig *r, struct operand *o, int buffer, int64_t batch, int64_t row, int64_t k);
 
-coda_status rig_run(struct rig *r); /* on the CPU                                                  */
+/* On the CPU, twice, into memory that begins as different bytes: the results must be the same bits, and what
+ * is not written is as it was. */
+coda_status rig_run(struct rig *r);
 
 #endif

@@ -149,7 +149,8 @@ static coda_value maybe_vector(struct maker *m, coda_value v)
     return random_chance(&m->r, 65) ? vector(m, v) : CODA_NONE;
 }
 
-static coda_value linear(struct maker *m, coda_value x, int64_t n)
+/* A product with a weight of dtype t. */
+static coda_value linear_by(struct maker *m, coda_value x, int64_t n, coda_dtype t)
 {
     struct shape s = shape_of(m, x);
     if (s.rank < 2) return CODA_NONE;
@@ -160,9 +161,16 @@ static coda_value linear(struct maker *m, coda_value x, int64_t n)
     memcpy(dim, s.dim, sizeof dim);
     dim[rank - 2] = kn ? k : n;
     dim[rank - 1] = kn ? n : k;
-    coda_value w = leaf(m, random_chance(&m->r, 85), s.dtype, rank, dim);
+    coda_value w = leaf(m, random_chance(&m->r, 85), t, rank, dim);
     if (random_chance(&m->r, 5)) w = coda_scale(m->g, w, 0.5f);
     return kn ? coda_matmul_kn(m->g, x, w) : coda_matmul(m->g, x, w);
+}
+
+/* Now and then of two dtypes. */
+static coda_value linear(struct maker *m, coda_value x, int64_t n)
+{
+    bool mixed = random_chance(&m->r, 10) && !m->opt.dtype;
+    return linear_by(m, x, n, mixed ? m->dtype : shape_of(m, x).dtype);
 }
 
 /* ---- Patterns: each draws its operands and returns its result, or none if it does not fit ---- */
@@ -246,6 +254,35 @@ static coda_value grow_scale(struct maker *m)
     return random_chance(&m->r, 40) ? linear(m, x, draw_size(m)) : x;
 }
 
+/* A number, or one that is made of numbers, or in the shape of a tensor. */
+static coda_value number(struct maker *m, coda_dtype t)
+{
+    static const double some[] = {1, -1, 0.5, 0.3, 2, -0.7};
+    coda_value c = coda_constant(m->g, t, some[random_below(&m->r, ARRAY_SIZE(some))]);
+    if (random_chance(&m->r, 25)) c = coda_add(m->g, c, coda_constant(m->g, CODA_F32, 3));
+    if (random_chance(&m->r, 15)) c = coda_reshape(m->g, c, 2, (int64_t[]){1, 1});
+    return random_chance(&m->r, 10) && !m->opt.dtype ? coda_cast(m->g, c, CODA_F16) : c;
+}
+
+static coda_value grow_number(struct maker *m)
+{
+    coda_value x = draw(m), y;
+    struct shape s = shape_of(m, x);
+    coda_value c = number(m, random_chance(&m->r, 40) ? CODA_F32 : s.dtype);
+    switch (random_below(&m->r, 6)) {
+    case 0: y = coda_add(m->g, x, c); break;
+    case 1: y = coda_sub(m->g, c, x); break;
+    case 2: y = coda_mul(m->g, x, c); break;
+    case 3:
+        y = coda_div(m->g, c, coda_add(m->g, coda_softplus(m->g, x), coda_constant(m->g, CODA_F32, 0.5)));
+        break;
+    case 4: y = coda_mul(m->g, coda_row_mean(m->g, coda_mul(m->g, x, c)), x); break;
+    default: y = coda_concat(m->g, 0, (coda_value[]){coda_reshape(m->g, c, 1, (int64_t[]){1}),
+                                                     coda_reshape(m->g, c, 1, (int64_t[]){1})}, 2);
+    }
+    return random_chance(&m->r, 30) ? linear(m, y, draw_size(m)) : y;
+}
+
 static coda_value grow_gate(struct maker *m)
 {
     static coda_value (*const gate[])(coda_graph *, coda_value, coda_layout) = {
@@ -316,6 +353,7 @@ static coda_value grow_attention(struct maker *m)
     o.kv_heads = kv;
     o.causal = random_chance(&m->r, 60);
     o.window = random_chance(&m->r, 25) ? 1 + random_below(&m->r, 20) : 0;
+    o.align = (coda_attention_align)random_below(&m->r, 4);
     o.scale = random_chance(&m->r, 20) ? 0.25f : 0.0f;
     return coda_attention(m->g, q, k, v, lengths, &o);
 }
@@ -382,6 +420,8 @@ static coda_value grow_cast(struct maker *m)
     static const coda_dtype t[] = {CODA_F32, CODA_BF16, CODA_F16};
     coda_value x = draw(m);
     if (m->opt.dtype) return x;
+    if (random_chance(&m->r, 25))
+        return linear_by(m, coda_cast(m->g, x, CODA_F32), draw_size(m), shape_of(m, x).dtype);
     if (random_chance(&m->r, 40)) x = coda_cast(m->g, x, t[random_below(&m->r, 3)]);
     return coda_cast(m->g, x, t[random_below(&m->r, 3)]);
 }
@@ -400,7 +440,7 @@ static coda_value grow_loss(struct maker *m)
     if (s.rank < 2 || s.dim[s.rank - 1] == 0) return CODA_NONE;
     coda_cross_entropy_options o = CODA_CROSS_ENTROPY_OPTIONS_INIT;
     o.reduction = (coda_reduction)random_below(&m->r, 3);
-    if (random_chance(&m->r, 40)) o.ignore_index = 0;
+    if (random_chance(&m->r, 40)) o.ignore_zero = 1;
     if (elements(&s) == 0 && o.reduction == CODA_REDUCE_MEAN) o.reduction = CODA_REDUCE_SUM;
     return coda_cross_entropy(m->g, x, leaf(m, false, CODA_I32, s.rank - 1, s.dim), &o);
 }
@@ -440,7 +480,7 @@ static const struct pattern {
     {grow_gate, 8, true},       {grow_rope, 6, true},       {grow_attention, 10, true},
     {grow_softmax, 3, false},   {grow_statistic, 7, false}, {grow_view, 8, true},
     {grow_cast, 5, true},       {grow_embedding, 4, true},  {grow_loss, 4, false},
-    {grow_twice, 3, false},     {grow_user_map, 2, true},
+    {grow_twice, 3, false},     {grow_user_map, 2, true},   {grow_number, 8, false},
 };
 
 static const struct pattern *draw_pattern(struct maker *m)
@@ -607,7 +647,7 @@ bool random_is_small(const graph *g)
         total += n;
     }
     for (int i = 0; i < coda_graph_args(g); i++) {
-        coda_arg_info a;
+        coda_arg_info a = CODA_ARG_INFO_INIT;
         if (coda_graph_arg(g, i, &a) || a.bytes > 1 << 20) return false; /* strides may be huge */
     }
     return total < 1e5;

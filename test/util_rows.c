@@ -151,9 +151,9 @@ static void rms_norm_narrow(struct rig *r)
 static void layer_norm(struct rig *r)
 {
     rig_init(r, PROGRAM_ROWS, 2, DIMS(11, 770));
-    float inverse = 1.0f / 770, params[] = {1.0f / 770, 1e-5f};
+    float params[] = {1.0f / 770, 1e-5f};
     int x = rig_map(r, "add", matrix(r, CODA_BF16, 1), matrix(r, CODA_BF16, 2), NULL);
-    int mean = rig_map(r, "scale", rig_reduce(r, "sum", x, -1), -1, &inverse);
+    int mean = rig_reduce(r, "mean", x, -1);
     int rstd = rig_map(r, "rsqrt_mean", rig_reduce(r, "m2", x, -1), -1, params);
     int y = rig_map(r, "mul", rig_map(r, "sub", x, mean, NULL), rstd, NULL);
     int z = rig_map(r, "add", rig_map(r, "mul", y, column_vector(r, CODA_F32, 3), NULL),
@@ -177,7 +177,9 @@ static void softmax(struct rig *r, int64_t rows, int64_t columns, coda_dtype t)
 {
     rig_init(r, PROGRAM_ROWS, 2, DIMS(rows, columns));
     int x = matrix(r, t, 1);
-    store_matrix(r, rig_map(r, "exp_sub", x, rig_reduce(r, "log_sum_exp", x, -1), NULL), t);
+    int most = rig_reduce(r, "exp_max", x, -1), sum = rig_reduce(r, "exp_sum", x, -1);
+    int weight = rig_map(r, "exp_sub", x, most, NULL);
+    store_matrix(r, rig_map(r, "mul", weight, rig_map(r, "rcp", sum, -1, NULL), NULL), t);
 }
 
 static void softmax_odd(struct rig *r) { softmax(r, 5, 1001, CODA_F32); }
@@ -202,11 +204,7 @@ static void cross_entropy(struct rig *r)
     rig_set(r, targets, 3, -100);
     rig_set(r, targets, 4, 1000);
     int x = matrix(r, CODA_BF16, 1), target = rig_load(r, targets, 0, DIMS(1, 0));
-    int lse = rig_reduce(r, "log_sum_exp", x, -1), pick = rig_reduce(r, "select", x, target);
-    int loss = rig_map(r, "nll", lse, pick, params);
-    r->step[loss].in[2] = target;
-    r->step[loss].nin = 3;
-    store_rows(r, loss);
+    store_rows(r, rig_map(r, "nll_loss", rig_reduce(r, "nll", x, target), target, params));
 }
 
 /* Rows that are four dimensions deep, with pitches. */
@@ -277,10 +275,8 @@ static void finishing_loss(struct rig *r)
     rig_init(r, PROGRAM_ROWS, 2, DIMS(9, 1));
     int targets = rig_ids(r, 9, 1000, 5);
     rig_set(r, targets, 3, -100);
-    int lse = finish(r, "log_sum_exp", 256), pick = finish(r, "select", 256);
-    int target = rig_load(r, targets, 0, DIMS(1, 1)), loss = rig_map(r, "nll", lse, pick, params);
-    r->step[loss].in[2] = target;
-    r->step[loss].nin = 3;
+    int nll = finish(r, "nll", 256), target = rig_load(r, targets, 0, DIMS(1, 1));
+    int loss = rig_map(r, "nll_loss", nll, target, params);
     r->step[loss].cls = CLASS_TILE;
     rig_store(r, loss, rig_buffer(r, CODA_F32, 9, 0), 0, DIMS(1, 1));
 }
@@ -298,8 +294,10 @@ static void finishing_columns(struct rig *r)
 static void normalising(struct rig *r, int64_t columns, int blocks)
 {
     rig_init(r, PROGRAM_ROWS, 2, DIMS(21, columns));
-    int lse = finish(r, "log_sum_exp", blocks);
-    store_matrix(r, rig_map(r, "exp_sub", matrix(r, CODA_BF16, 1), lse, NULL), CODA_F32);
+    int state = states(r, "exp_sum", blocks), most = rig_partial(r, "exp_max", state, blocks);
+    int factor = rig_map(r, "rcp", rig_partial(r, "exp_sum", state, blocks), -1, NULL);
+    int weight = rig_map(r, "exp_sub", matrix(r, CODA_BF16, 1), most, NULL);
+    store_matrix(r, rig_map(r, "mul", weight, factor, NULL), CODA_F32);
 }
 
 static void normalising_few(struct rig *r) { normalising(r, 640, 3); }
@@ -310,9 +308,9 @@ static void normalising_large(struct rig *r) { normalising(r, 40000, 33); }
 static void centring(struct rig *r)
 {
     rig_init(r, PROGRAM_ROWS, 2, DIMS(12, 1024));
-    float inverse = 1.0f / 1024, params[] = {1.0f / 1024, 1e-5f};
-    int mean = rig_map(r, "scale", finish(r, "sum", 16), -1, &inverse);
-    int rstd = rig_map(r, "rsqrt_mean", finish(r, "m2", 16), -1, params);
+    float params[] = {1.0f / 1024, 1e-5f};
+    int state = states(r, "m2", 16), mean = rig_partial(r, "mean", state, 16);
+    int rstd = rig_map(r, "rsqrt_mean", rig_partial(r, "m2", state, 16), -1, params);
     int x = rig_map(r, "sub", matrix(r, CODA_BF16, 1), mean, NULL);
     int y = rig_map(r, "mul", rig_map(r, "mul", x, rstd, NULL), column_vector(r, CODA_F32, 3), NULL);
     store_matrix(r, y, CODA_BF16);

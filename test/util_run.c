@@ -2,10 +2,12 @@
 #include "util_run.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiled.h"
 #include "util_device.h"
 
 enum { FEW_COLUMNS = 4 };
@@ -18,6 +20,14 @@ void **run_reference(const graph *g, uint64_t seed)
     return NULL;
 }
 
+/* What is too large for 16 bits is infinite there. */
+static double rounded(coda_dtype t, double x)
+{
+    double memory = 0;
+    dtype_store(t, &memory, 0, x);
+    return dtype_load(t, &memory, 0);
+}
+
 double run_error(const graph *g, int output, const void *got, const double *want)
 {
     const struct output *o = &g->output[output];
@@ -28,7 +38,7 @@ double run_error(const graph *g, int output, const void *got, const double *want
         int64_t at = 0, rest = i;
         for (int d = t->rank - 1; d >= 0; rest /= t->dim[d--]) at += rest % t->dim[d] * o->stride[d];
         double x = dtype_load(t->dtype, got, at), y = want[i];
-        if ((isnan(x) && isnan(y)) || x == y) continue;
+        if ((isnan(x) && isnan(y)) || x == y || x == rounded(t->dtype, y)) continue;
         if (!isfinite(x) || !isfinite(y)) return INFINITY;
         diff += (x - y) * (x - y);
         norm += y * y;
@@ -43,29 +53,6 @@ static double worst_error(const graph *g, void **got, void **want)
     for (int i = 0; i < g->outputs; i++)
         worst = fmax(worst, run_error(g, i, got[leaves + i], want[leaves + i]));
     return worst;
-}
-
-static void *poisoned(size_t bytes)
-{
-    void *p = aligned_alloc(256, (bytes + 511) / 256 * 256);
-    if (p) memset(p, 0xff, bytes);
-    return p;
-}
-
-double run_on_cpu(const graph *g, uint64_t seed, const coda_compile_options *opt, void **want)
-{
-    coda_plan *p;
-    if (coda_compile(&p, g, opt) != CODA_OK) return -1;
-    void **args = random_args(g, seed, false);
-    void *prepared = poisoned(coda_plan_prepared(p)), *work = poisoned(coda_plan_workspace(p));
-    bool ok = coda_prepare(p, args, prepared, work, NULL) == CODA_OK &&
-              coda_run(p, args, prepared, work, NULL) == CODA_OK;
-    double error = ok ? worst_error(g, args, want) : -1;
-    free(prepared);
-    free(work);
-    random_args_free(g, args);
-    coda_plan_free(p);
-    return error;
 }
 
 bool run_ill_conditioned(const graph *g)
@@ -83,89 +70,263 @@ graph *run_load(const char *path)
     coda_graph *g = NULL;
     FILE *f = fopen(path, "r");
     char *text = calloc(1, 1 << 20);
-    if (f && text && fread(text, 1, (1 << 20) - 1, f)) coda_graph_parse(&g, text);
-    else fail(CODA_E_IO, "%s cannot be read", path);
+    if (f && text && fread(text, 1, (1 << 20) - 1, f))
+        coda_graph_parse(&g, text);
+    else
+        fail(CODA_E_IO, "%s cannot be read", path);
     if (f) fclose(f);
     free(text);
     return g;
 }
 
-/* ---- On the device ---- */
+/* ---- Memory of both devices ---- */
 
-static size_t arg_bytes(const graph *g, int i)
+static void *host_alloc(size_t bytes) { return aligned_alloc(256, (bytes + 255) / 256 * 256); }
+
+static bool host_copy(void *to, const void *from, size_t bytes)
 {
-    coda_arg_info info = {0};
+    if (bytes) memcpy(to, from, bytes);
+    return true;
+}
+
+static bool host_fill(void *to, unsigned char byte, size_t bytes)
+{
+    memset(to, byte, bytes);
+    return true;
+}
+
+static bool host_wait(void) { return true; }
+
+struct run_device {
+    void *(*alloc)(size_t bytes);
+    void (*release)(void *p);
+    bool (*upload)(void *to, const void *from, size_t bytes);
+    bool (*download)(void *to, const void *from, size_t bytes);
+    bool (*fill)(void *to, unsigned char byte, size_t bytes);
+    bool (*wait)(void);
+};
+static const struct run_device host = {host_alloc, free, host_copy, host_copy, host_fill, host_wait},
+                               gpu = {device_alloc,    device_free, device_upload,
+                                      device_download, device_fill, device_wait};
+
+enum { MARGIN = 256, RUNS = 2 };
+
+/* Memory with a margin that nobody may touch. All of it begins as one byte, each time another: NaN, large,
+ * zero, and tiny numbers, and integers that are no index. */
+static struct run_memory fresh(const struct run_device *d, size_t bytes)
+{
+    static const unsigned char poison[] = {0xff, 0x5f, 0x00, 0x81, 0x7b};
+    static atomic_uint next;
+    struct run_memory m = {d->alloc(bytes + MARGIN), bytes, poison[next++ % sizeof poison]};
+    if (m.at && d->fill(m.at, m.poison, bytes + MARGIN)) return m;
+    fail(CODA_E_MEMORY, "no memory for %zu bytes", bytes);
+    return (struct run_memory){0};
+}
+
+static void release(const struct run_device *d, struct run_memory *m)
+{
+    coda_prepare_forget(m->at, m->bytes);
+    d->release(m->at);
+    *m = (struct run_memory){0};
+}
+
+static bool margin_good(const struct run_device *d, const struct run_memory *m, const char *what)
+{
+    unsigned char margin[MARGIN];
+    bool good = d->download(margin, (char *)m->at + m->bytes, MARGIN);
+    for (int i = 0; i < MARGIN; i++) good = good && margin[i] == m->poison;
+    if (!good) fail(CODA_E_INVALID, "%s: written past its end", what);
+    return good;
+}
+
+/* ---- Arguments ---- */
+
+static coda_arg_info arg(const graph *g, int i)
+{
+    coda_arg_info info = CODA_ARG_INFO_INIT;
     coda_graph_arg(g, i, &info);
-    return info.bytes;
+    return info;
 }
 
-static void *device_poisoned(size_t bytes)
+bool run_upload(struct run_buffers *b, const graph *g, const coda_plan *p, void **args, bool on_gpu)
 {
-    void *p = device_alloc(bytes + 256);
-    if (p) device_fill(p, 0xff, bytes + 256);
-    return p;
-}
-
-bool run_upload(struct run_buffers *b, const graph *g, const coda_plan *p, void **host)
-{
-    *b = (struct run_buffers){.host = host, .n = coda_graph_args(g)};
-    b->device = calloc((size_t)b->n + 1, sizeof *b->device);
-    b->prepared = device_poisoned(coda_plan_prepared(p));
-    b->workspace = device_poisoned(coda_plan_workspace(p));
-    bool ok = b->device && b->prepared && b->workspace;
-    for (int i = 0; ok && i < b->n; i++) {
-        b->device[i] = device_poisoned(arg_bytes(g, i));
-        ok = b->device[i] && device_upload(b->device[i], host[i], arg_bytes(g, i));
+    const struct run_device *d = on_gpu ? &gpu : &host;
+    *b = (struct run_buffers){.g = g, .device = d, .host = args, .n = coda_graph_args(g)};
+    b->memory = calloc((size_t)b->n + 2, sizeof *b->memory);
+    b->args = calloc((size_t)b->n + 1, sizeof *b->args);
+    bool ok = b->memory && b->args;
+    for (int i = 0; ok && i < b->n + 2; i++) {
+        size_t bytes = i < b->n    ? arg(g, i).bytes
+                       : i == b->n ? coda_plan_prepared(p)
+                                   : coda_plan_workspace(p);
+        b->memory[i] = fresh(d, bytes);
+        ok = b->memory[i].at && (i >= b->n || d->upload(b->memory[i].at, args[i], bytes));
+        if (i < b->n) b->args[i] = b->memory[i].at;
     }
-    if (!ok) fail(CODA_E_DEVICE, "no device memory for %d arguments", b->n);
+    b->prepared = ok ? b->memory[b->n].at : NULL;
+    b->workspace = ok ? b->memory[b->n + 1].at : NULL;
+    if (!ok) fail(CODA_E_MEMORY, "no memory for %d arguments", b->n);
     return ok;
 }
 
-bool run_download(const struct run_buffers *b, const graph *g)
+void run_share(struct run_buffers *b, const struct run_buffers *with)
 {
-    if (!device_wait()) return fail(CODA_E_DEVICE, "the device's work failed"), false;
-    for (int i = b->n - g->outputs; i < b->n; i++)
-        if (!device_download(b->host[i], b->device[i], arg_bytes(g, i)))
+    for (int i = 0; i < b->n; i++)
+        for (int j = 0; j < with->n; j++)
+            if (arg(b->g, i).kind == CODA_ARG_WEIGHT && !strcmp(arg(b->g, i).name, arg(with->g, j).name))
+                b->args[i] = with->args[j];
+    b->prepared = with->prepared;
+}
+
+static bool waited(const struct run_buffers *b)
+{
+    if (b->device->wait()) return true;
+    fail(CODA_E_DEVICE, "the device's work failed");
+    return false;
+}
+
+bool run_download(const struct run_buffers *b)
+{
+    if (!waited(b)) return false;
+    for (int i = b->n - b->g->outputs; i < b->n; i++)
+        if (!b->device->download(b->host[i], b->args[i], arg(b->g, i).bytes))
             return fail(CODA_E_DEVICE, "no download"), false;
     return true;
 }
 
 void run_release(struct run_buffers *b)
 {
-    for (int i = 0; b->device && i < b->n; i++) device_free(b->device[i]);
-    free(b->device);
-    device_free(b->prepared);
-    device_free(b->workspace);
+    for (int i = 0; b->memory && i < b->n + 2; i++)
+        if (b->memory[i].at) release(b->device, &b->memory[i]);
+    free(b->memory);
+    free(b->args);
+    *b = (struct run_buffers){0};
 }
 
-/* A second run, into poisoned outputs, must leave the same bits. */
-static bool repeats(const struct run_buffers *b, const graph *g, const coda_plan *p)
+/* ---- Prepare and run ---- */
+
+bool run_prepare(const struct run_buffers *b, const coda_plan *p)
 {
-    bool same = true;
-    for (int i = b->n - g->outputs; i < b->n; i++) device_fill(b->device[i], 0xff, arg_bytes(g, i));
-    device_fill(b->workspace, 0x7f, coda_plan_workspace(p));
-    if (coda_run(p, b->device, b->prepared, b->workspace, NULL) != CODA_OK || !device_wait()) return false;
-    for (int i = b->n - g->outputs; i < b->n; i++) {
-        void *again = malloc(arg_bytes(g, i) + 1);
-        device_download(again, b->device[i], arg_bytes(g, i));
-        same = same && memcmp(again, b->host[i], arg_bytes(g, i)) == 0;
-        free(again);
+    struct run_memory work = fresh(b->device, coda_plan_workspace(p));
+    bool ok = work.at && coda_prepare(p, b->args, b->prepared, work.at, NULL) == CODA_OK;
+    ok = ok && waited(b);
+    ok = ok && margin_good(b->device, &work, "prepare: workspace") &&
+         margin_good(b->device, &b->memory[b->n], "prepare: prepared memory");
+    release(b->device, &work);
+    return ok;
+}
+
+/* Marks the bytes of a strided tensor's elements. */
+static void mark_elements(unsigned char *map, const coda_arg_info *a)
+{
+    int size = dtype_size(a->dtype);
+    int64_t n = 1;
+    for (int d = 0; d < a->rank; d++) n *= a->dims[d];
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = 0, rest = i;
+        for (int d = a->rank - 1; d >= 0; rest /= a->dims[d--]) at += rest % a->dims[d] * a->strides[d];
+        memset(map + at * size, 1, (size_t)size);
     }
-    return same;
+}
+
+/* An output of one run, into the host's or compared with it: what lies between its elements is as it was. */
+static bool take_output(const struct run_buffers *b, int i, const struct run_memory *m, bool first)
+{
+    coda_arg_info a = arg(b->g, i);
+    unsigned char *got = malloc(m->bytes + 1), *map = calloc(m->bytes + 1, 1), *want = b->host[i];
+    bool ok = got && map && b->device->download(got, m->at, m->bytes);
+    if (map) mark_elements(map, &a);
+    for (size_t j = 0; ok && j < m->bytes; j++) {
+        if (map[j] && first) want[j] = got[j];
+        if (got[j] == (map[j] ? want[j] : m->poison)) continue;
+        fail(CODA_E_INVALID, "%s: byte %zu is 0x%02x, but %s 0x%02x", a.name, j, got[j],
+             map[j] ? "another run left" : "was", map[j] ? want[j] : m->poison);
+        ok = false;
+    }
+    free(got);
+    free(map);
+    return ok && margin_good(b->device, m, a.name);
+}
+
+static bool run_once(const struct run_buffers *b, const coda_plan *p, bool first)
+{
+    int leaves = b->n - b->g->outputs;
+    struct run_memory *m = calloc((size_t)b->g->outputs + 1, sizeof *m); /* outputs, workspace */
+    void **args = calloc((size_t)b->n + 1, sizeof *args);
+    bool ok = m && args;
+    for (int i = 0; ok && i <= b->g->outputs; i++) {
+        bool last = i == b->g->outputs;
+        m[i] = fresh(b->device, last ? coda_plan_workspace(p) : arg(b->g, leaves + i).bytes);
+        ok = m[i].at;
+    }
+    for (int i = 0; ok && i < b->n; i++) args[i] = i < leaves ? b->args[i] : m[i - leaves].at;
+    ok = ok && coda_run(p, args, b->prepared, m[b->g->outputs].at, NULL) == CODA_OK;
+    ok = ok && waited(b);
+    for (int i = 0; ok && i < b->g->outputs; i++) ok = take_output(b, leaves + i, &m[i], first);
+    ok = ok && margin_good(b->device, &m[b->g->outputs], "workspace");
+    for (int i = 0; m && i <= b->g->outputs; i++)
+        if (m[i].at) release(b->device, &m[i]);
+    free(m);
+    free(args);
+    return ok;
+}
+
+/* What is folded in place has changed, and nothing else. */
+static bool leaves_unchanged(const struct run_buffers *b, const coda_plan *p)
+{
+    bool ok = true;
+    for (int i = 0; ok && i < b->n - b->g->outputs; i++) {
+        size_t bytes = arg(b->g, i).bytes;
+        void *now = p->place[i].holds || b->args[i] != b->memory[i].at ? NULL : malloc(bytes + 1);
+        if (now) ok = b->device->download(now, b->args[i], bytes) && !memcmp(now, b->host[i], bytes);
+        if (!ok) fail(CODA_E_INVALID, "%s: an argument that is only read has changed", arg(b->g, i).name);
+        ok = ok && margin_good(b->device, &b->memory[i], arg(b->g, i).name);
+        free(now);
+    }
+    return ok;
+}
+
+bool run_plan(const struct run_buffers *b, const coda_plan *p)
+{
+    for (int i = 0; i < RUNS; i++)
+        if (!run_once(b, p, i == 0)) return false;
+    return leaves_unchanged(b, p);
+}
+
+/* A second plan of the graph shares what the first one has prepared. */
+static bool run_both(const graph *g, const coda_compile_options *opt, const coda_plan *p, void **args)
+{
+    struct run_buffers b;
+    coda_plan *twin = NULL;
+    bool ok =
+        run_upload(&b, g, p, args, opt->device == CODA_DEVICE_GPU) && run_prepare(&b, p) && run_plan(&b, p);
+    if (ok && opt->fold) ok = coda_compile(&twin, g, opt) == CODA_OK && run_once(&b, twin, false);
+    coda_plan_free(twin);
+    run_release(&b);
+    return ok;
+}
+
+static double run_on(coda_device device, const graph *g, uint64_t seed, const coda_compile_options *opt,
+                     void **want)
+{
+    coda_compile_options o = *opt;
+    coda_plan *p;
+    o.device = device;
+    if (coda_compile(&p, g, &o) != CODA_OK) return -1;
+    void **args = random_args(g, seed, false);
+    bool ok = run_both(g, &o, p, args);
+    double error = !ok ? -1 : want ? worst_error(g, args, want) : 0;
+    random_args_free(g, args);
+    coda_plan_free(p);
+    return error;
+}
+
+double run_on_cpu(const graph *g, uint64_t seed, const coda_compile_options *opt, void **want)
+{
+    return run_on(CODA_DEVICE_CPU, g, seed, opt, want);
 }
 
 double run_on_gpu(const graph *g, uint64_t seed, const coda_compile_options *opt, void **want)
 {
-    coda_plan *p;
-    struct run_buffers b;
-    double error = -1;
-    if (coda_compile(&p, g, opt) != CODA_OK) return -1;
-    void **host = random_args(g, seed, false);
-    if (run_upload(&b, g, p, host) && coda_prepare(p, b.device, b.prepared, b.workspace, NULL) == CODA_OK &&
-        coda_run(p, b.device, b.prepared, b.workspace, NULL) == CODA_OK && run_download(&b, g))
-        error = repeats(&b, g, p) ? worst_error(g, host, want) : -2;
-    run_release(&b);
-    random_args_free(g, host);
-    coda_plan_free(p);
-    return error;
+    return run_on(CODA_DEVICE_GPU, g, seed, opt, want);
 }

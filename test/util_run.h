@@ -11,8 +11,9 @@ void **run_reference(const graph *g, uint64_t seed);
  * element that is not finite where the other is gives infinity. */
 double run_error(const graph *g, int output, const void *got, const double *want);
 
-/* The largest error of any output of one run, or -1 with the message set. On the GPU every buffer starts
- * poisoned, the second run must repeat the bits of the first (else -2), and inputs must be unchanged. */
+/* The largest error of any output, or -1 with the message set. The plan is prepared and run as run_prepare()
+ * and run_plan() say; with a fold, so is a second plan of the graph, on what the first one prepared. want
+ * may be NULL: then 0. */
 double run_on_cpu(const graph *g, uint64_t seed, const coda_compile_options *opt, void **want);
 double run_on_gpu(const graph *g, uint64_t seed, const coda_compile_options *opt, void **want);
 
@@ -22,16 +23,33 @@ bool run_ill_conditioned(const graph *g);
 /* A graph of examples/graphs, NULL with the message set. */
 graph *run_load(const char *path);
 
-/* ---- Arguments on the device ---- */
+/* ---- One plan, or several, on one set of weights ---- */
 
+struct run_memory {
+    void *at;
+    size_t bytes;
+    unsigned char poison; /* what it begins as, and its margin stays                               */
+};
+struct run_device; /* the host, or the GPU                                                         */
 struct run_buffers {
-    void **host, **device;
+    const graph *g;
+    const struct run_device *device;
+    struct run_memory *memory; /* of all arguments, prepared memory, workspace                     */
+    void **host, **args;
     void *prepared, *workspace;
     int n;
 };
-/* `host` stays the caller's. False with the message set. */
-bool run_upload(struct run_buffers *b, const graph *g, const coda_plan *p, void **host);
-bool run_download(const struct run_buffers *b, const graph *g); /* outputs, into host                */
+/* Copies `host` (which stays the caller's) to memory of its own. All return false with the message set. */
+bool run_upload(struct run_buffers *b, const graph *g, const coda_plan *p, void **host, bool on_gpu);
+/* Takes weights of equal names, and prepared memory, of another's; outlives neither. */
+void run_share(struct run_buffers *b, const struct run_buffers *with);
+/* In a workspace that is gone afterwards. */
+bool run_prepare(const struct run_buffers *b, const coda_plan *p);
+/* Runs several times, each time with a workspace and outputs elsewhere that begin as other bytes: the
+ * bits must be the same, go into host, and nothing else may have changed, leaves and gaps between
+ * strided elements included. */
+bool run_plan(const struct run_buffers *b, const coda_plan *p);
+bool run_download(const struct run_buffers *b); /* the outputs in args, into host                   */
 void run_release(struct run_buffers *b);
 
 #endif

@@ -6,27 +6,16 @@
  *
  * A file may be hostile: every length is checked against what is there before it is used.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "tensor.h"
 #include "tool.h"
-
-static const char *read_file(const char *path, unsigned char **data, size_t *size)
-{
-    FILE *f = fopen(path, "rb");
-    if (!f) return "cannot be opened";
-    long end = fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
-    const char *error = end < 0 ? "is not a plain file" : NULL;
-    *size = error ? 0 : (size_t)end;
-    if (!error && !(*data = malloc(*size + 1))) error = "is too large for memory";
-    if (!error) rewind(f);
-    if (!error && fread(*data, 1, *size, f) != *size) error = "cannot be read";
-    if (!error) (*data)[*size] = 0;
-    fclose(f);
-    return error;
-}
 
 /* The text after 'key': in the header, or NULL. */
 static const char *find_key(const char *header, const char *key)
@@ -81,35 +70,62 @@ static const char *parse_header(struct npy *n, const char *header)
     return error;
 }
 
-static const char *parse(struct npy *n, size_t size)
+static bool read_at(int fd, void *to, size_t size, int64_t at)
 {
-    if (size < 10 || memcmp(n->file, "\x93NUMPY", 6) != 0) return "is not an .npy file";
-    size_t wide = n->file[6] > 1 ? 4 : 2, length = 0;
-    if (n->file[6] < 1 || n->file[6] > 3 || size < 8 + wide) return "is of an unknown version";
-    for (size_t i = 0; i < wide; i++) length |= (size_t)n->file[8 + i] << 8 * i;
-    if (length > size - 8 - wide || length == 0) return "ends inside its header";
-    n->data = n->file + 8 + wide + length;
-    n->data[-1] = 0; /* the header's newline: now it is a string */
-    const char *error = parse_header(n, (char *)n->file + 8 + wide);
-    if (error) return error;
-    size_t room = size - 8 - wide - length;
-    return (uint64_t)n->elements * (uint64_t)n->size == room ? NULL : "is shorter or longer than its shape";
+    for (char *p = to; size;) {
+        ssize_t n = pread(fd, p, size, (off_t)at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return false;
+        p += n, at += n, size -= (size_t)n;
+    }
+    return true;
 }
 
-const char *npy_read(struct npy *n, const char *path)
+/* The header, up to its newline, and whether the file has as many elements as it says. */
+static const char *parse(struct npy *n, int64_t size)
 {
-    size_t size = 0;
-    *n = (struct npy){0};
-    const char *error = read_file(path, &n->file, &size);
-    if (!error) error = parse(n, size);
+    enum { HEADER_MAX = 1 << 16 };
+    static char header[HEADER_MAX + 1];
+    unsigned char title[12] = {0};
+    size_t have = size < 12 ? (size_t)size : 12;
+    if (!read_at(n->fd, title, have, 0)) return "cannot be read";
+    if (have < 10 || memcmp(title, "\x93NUMPY", 6) != 0) return "is not an .npy file";
+    int64_t wide = title[6] > 1 ? 4 : 2, length = 0;
+    if (title[6] < 1 || title[6] > 3 || size < 8 + wide) return "is of an unknown version";
+    for (int i = 0; i < wide; i++) length |= (int64_t)title[8 + i] << 8 * i;
+    if (length > size - 8 - wide || length == 0) return "ends inside its header";
+    if (length > HEADER_MAX) return "has a header of more than 64 kB";
+    if (!read_at(n->fd, header, (size_t)length, 8 + wide)) return "cannot be read";
+    header[length - 1] = 0; /* the newline */
+    n->at = 8 + wide + length;
+    const char *error = parse_header(n, header);
+    if (error) return error;
+    return n->elements * n->size == size - n->at ? NULL : "is shorter or longer than its shape";
+}
+
+const char *npy_open(struct npy *n, const char *path)
+{
+    struct stat st;
+    *n = (struct npy){.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
+    if (n->fd < 0) return "cannot be opened";
+    const char *error =
+        fstat(n->fd, &st) || !S_ISREG(st.st_mode) ? "is not a plain file" : parse(n, st.st_size);
     if (error) npy_free(n);
     return error;
 }
 
+const char *npy_load(struct npy *n)
+{
+    size_t size = (size_t)n->elements * (size_t)n->size;
+    if (!(n->data = malloc(size + 1))) return "is too large for memory";
+    return read_at(n->fd, n->data, size, n->at) ? NULL : "cannot be read";
+}
+
 void npy_free(struct npy *n)
 {
-    free(n->file);
-    *n = (struct npy){0};
+    if (n->fd >= 0) close(n->fd);
+    free(n->data);
+    *n = (struct npy){.fd = -1};
 }
 
 double npy_get(const struct npy *n, int64_t i)
@@ -145,7 +161,7 @@ static void print_header(FILE *f, const coda_arg_info *a)
 
 const char *npy_write(const char *path, const coda_arg_info *a, const void *host)
 {
-    FILE *f = fopen(path, "wb");
+    FILE *f = fopen(path, "wbe");
     if (!f) return "cannot be made";
     print_header(f, a);
     int64_t n = element_count(a);

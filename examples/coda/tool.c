@@ -4,10 +4,10 @@
  * Errors are one line, "coda: ...". Exit status: 0 good, 1 failed, 2 wrong usage.
  */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "tool.h"
 
@@ -25,6 +25,7 @@ static const char usage_text[] =
     "\n"
     "  --fold none|copy|in-place   constants into the weights (none)\n"
     "  --no-fusion                 one kernel for each operation\n"
+    "  --fast-fp16                 values of fp16 may overflow on the way\n"
     "  --arch sm_90a               explain, compile: kernels for this architecture\n"
     "  --dot                       explain: the plan as a Graphviz picture, nothing else\n"
     "  --autotune                  times tilings and cuBLASLt on the GPU, and keeps what it finds\n"
@@ -39,28 +40,22 @@ static const char usage_text[] =
     "  --input NAME=FILE.npy       run: values of a leaf, rounded to its type\n"
     "  --output NAME=FILE.npy      run: writes an output as float32\n";
 
-int complain(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    fputs("coda: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
-    va_end(args);
-    return 1;
-}
-
 /* ---- Files ---- */
 
-/* NULL if memory ran out. */
-static char *read_all(FILE *f)
+enum { TEXT_MAX = 1 << 28 }; /* bytes of a graph or a record; a device may go on for ever */
+
+/* NULL if memory ran out, or with *large if there is too much. */
+static char *read_all(FILE *f, bool *large)
 {
+    struct stat st;
     size_t size = 0, room = 4096;
-    char *text = malloc(room);
+    *large = !fstat(fileno(f), &st) && S_ISREG(st.st_mode) && st.st_size > TEXT_MAX;
+    char *text = *large ? NULL : malloc(room);
     while (text) {
         size += fread(text + size, 1, room - size - 1, f);
         if (size < room - 1) break;
-        char *more = realloc(text, room *= 2);
+        *large = room >= TEXT_MAX;
+        char *more = *large ? NULL : realloc(text, room *= 2);
         if (!more) free(text);
         text = more;
     }
@@ -68,16 +63,17 @@ static char *read_all(FILE *f)
     return text;
 }
 
-char *file_read(const char *path)
+char *text_read(const char *path)
 {
-    bool standard = strcmp(path, "-") == 0;
-    FILE *f = standard ? stdin : fopen(path, "r");
+    bool standard = strcmp(path, "-") == 0, large = false;
+    FILE *f = standard ? stdin : fopen(path, "re");
     if (!f) return complain("%s: %s", path, strerror(errno)), NULL;
-    char *text = read_all(f);
+    char *text = read_all(f, &large);
     bool bad = ferror(f);
     if (!standard) fclose(f);
     if (text && !bad) return text;
-    complain("%s: cannot be read", path);
+    if (large) complain("%s: has more than %d MB", path, TEXT_MAX >> 20);
+    else complain("%s: cannot be read", path);
     free(text);
     return NULL;
 }
@@ -85,24 +81,13 @@ char *file_read(const char *path)
 coda_graph *graph_open(const struct options *opt)
 {
     coda_graph *g = NULL;
-    char *text = file_read(opt->file);
+    char *text = text_read(opt->file);
     if (text && coda_graph_parse(&g, text) != CODA_OK) complain("%s: %s", opt->file, coda_error());
     free(text);
     return g;
 }
 
 /* ---- Options ---- */
-
-int misuse(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    fputs("coda: ", stderr);
-    vfprintf(stderr, format, args);
-    fputs("; see coda --help\n", stderr);
-    va_end(args);
-    return 2;
-}
 
 static bool set_fold(struct options *o, char *v)
 {
@@ -157,6 +142,7 @@ static bool set_arch(struct options *o, char *v) { return o->compile.arch = v, *
 static bool set_cache(struct options *o, char *v) { return o->cache_dir = v, *v; }
 static bool set_no_cache(struct options *o, char *v) { return o->compile.flags |= CODA_NO_CACHE, !v; }
 static bool set_no_fusion(struct options *o, char *v) { return o->compile.flags |= CODA_NO_FUSION, !v; }
+static bool set_fast_fp16(struct options *o, char *v) { return o->compile.flags |= CODA_FAST_FP16, !v; }
 static bool set_autotune(struct options *o, char *v)
 {
     o->compile.flags |= CODA_AUTOTUNE;
@@ -181,6 +167,7 @@ static const struct option {
 } option[] = {
     {"--fold", ALL, true, set_fold},
     {"--no-fusion", ALL, false, set_no_fusion},
+    {"--fast-fp16", ALL, false, set_fast_fp16},
     {"--arch", EXPLAIN | COMPILE, true, set_arch},
     {"--dot", EXPLAIN, false, set_dot},
     {"--autotune", ALL, false, set_autotune},
@@ -239,15 +226,14 @@ static int perform(struct options *o, int (*command)(const struct options *))
     return status;
 }
 
-int main(int argc, char **argv)
+static int dispatch(int argc, char **argv)
 {
     struct options o = {.compile = CODA_COMPILE_OPTIONS_INIT, .seed = 1, .ints = 8};
     o.compile.device = CODA_DEVICE_CPU;
     const char *name = argc > 1 ? argv[1] : "";
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help"))
-        return fputs(usage_text, stdout) < 0;
-    if (!strcmp(name, "--version")) return printf("coda %s\n", coda_version()) < 0;
-    if (!strcmp(name, "worker")) return coda_compile_worker(0, 1); /* what CODA_CACHE_ISOLATE starts */
+        return fputs(usage_text, output), 0;
+    if (!strcmp(name, "--version")) return fprintf(output, "coda %s\n", coda_version()), 0;
     if (!strcmp(name, "cache")) return cache(argc - 2, argv + 2);
     if (!strcmp(name, "info")) return argc > 2 ? misuse("info takes nothing") : info(&o);
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
@@ -258,4 +244,11 @@ int main(int argc, char **argv)
     if (*name) return misuse("there is no command \"%s\"", name);
     fputs(usage_text, stderr);
     return 2;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && !strcmp(argv[1], "worker")) return coda_compile_worker(0, 1); /* for CODA_CACHE_ISOLATE */
+    int wrong = output_open();
+    return wrong ? wrong : output_close(dispatch(argc, argv));
 }

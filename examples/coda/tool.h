@@ -27,12 +27,21 @@ struct options {
     int inputs, outputs;
 };
 
-/* tool.c -- prints "coda: ..." and returns the exit status of a failure, 1. */
+/* tool_output.c -- all that is printed, made harmless for a terminal. */
+extern FILE *output;
+/* Before everything else. 0, or the exit status after a complaint. */
+int output_open(void);
+/* After everything else: the exit status, which is 1 with a complaint if the output could not be written. */
+int output_close(int status);
+/* The bytes of the well-formed UTF-8 character at s that is no control character; 0 if there is none, -1 if
+ * it is not yet whole. */
+int utf8_length(const char *s, size_t size);
+/* Prints "coda: ...", one line, and returns the exit status of a failure, 1. */
 int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same for wrong usage: 2, and where to read. */
 int misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* A whole file as malloc'd text, "-" is standard input; NULL after a complaint. */
-char *file_read(const char *path);
+/* tool.c -- a whole file as malloc'd text, "-" is standard input; NULL after a complaint. */
+char *text_read(const char *path);
 /* The graph in opt->file; NULL after a complaint. */
 coda_graph *graph_open(const struct options *opt);
 
@@ -51,9 +60,13 @@ struct npy {
     int64_t dim[CODA_MAX_RANK], elements;
     char kind; /* 'f' or 'i'                                                                       */
     int size;  /* bytes of an element                                                              */
-    unsigned char *file, *data;
+    int fd;
+    int64_t at; /* where the elements begin in the file                                            */
+    unsigned char *data;
 };
-const char *npy_read(struct npy *n, const char *path);
+/* What the header says; then the elements, once it is known that they are wanted. */
+const char *npy_open(struct npy *n, const char *path);
+const char *npy_load(struct npy *n);
 double npy_get(const struct npy *n, int64_t i);
 void npy_free(struct npy *n);
 /* Dense float32, or int32 for an int32 tensor. */

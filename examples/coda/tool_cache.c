@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum {
     LIST = 1,
@@ -63,14 +64,19 @@ static bool set_scaled(int64_t *out, const char *v, const char *units, const int
     return true;
 }
 
+/* Down to nothing, or unused for no time at all, is everything. */
 static bool set_max_size(struct request *r, const char *v)
 {
-    return set_scaled(&r->prune.max_bytes, v, "KMG", (int64_t[]){1 << 10, 1 << 20, 1 << 30});
+    bool good = set_scaled(&r->prune.max_bytes, v, "KMG", (int64_t[]){1 << 10, 1 << 20, 1 << 30});
+    r->prune.clear |= good && !r->prune.max_bytes;
+    return good;
 }
 
 static bool set_older(struct request *r, const char *v)
 {
-    return set_scaled(&r->prune.older_than_s, v, "hdw", (int64_t[]){3600, 86400, 604800});
+    bool good = set_scaled(&r->prune.older_than_s, v, "hdw", (int64_t[]){3600, 86400, 604800});
+    r->prune.clear |= good && !r->prune.older_than_s;
+    return good;
 }
 
 static bool set_graph(struct request *r, const char *v)
@@ -121,20 +127,21 @@ static void print_removed(const struct request *r, const coda_cache_pruned *done
     char removed[32], kept[32];
     print_bytes(removed, done->removed_bytes);
     print_bytes(kept, done->kept_bytes);
-    printf("%s %" PRId64 " entries, %s; %" PRId64 " stay, %s\n",
+    fprintf(output, "%s %" PRId64 " entries, %s; %" PRId64 " stay, %s\n",
            r->prune.dry_run ? "would remove" : "removed", done->removed, removed, done->kept, kept);
 }
 
 static void print_removed_json(const struct request *r, const coda_cache_pruned *done)
 {
-    printf("{\"dry_run\": %s, ", r->prune.dry_run ? "true" : "false");
-    printf("\"removed\": %" PRId64 ", \"removed_bytes\": %" PRId64 ", ", done->removed, done->removed_bytes);
-    printf("\"kept\": %" PRId64 ", \"kept_bytes\": %" PRId64 "}\n", done->kept, done->kept_bytes);
+    fprintf(output, "{\"dry_run\": %s, ", r->prune.dry_run ? "true" : "false");
+    fprintf(output, "\"removed\": %" PRId64 ", \"removed_bytes\": %" PRId64 ", ", done->removed,
+            done->removed_bytes);
+    fprintf(output, "\"kept\": %" PRId64 ", \"kept_bytes\": %" PRId64 "}\n", done->kept, done->kept_bytes);
 }
 
 static int remove_entries(const struct request *r)
 {
-    coda_cache_pruned done = {0};
+    coda_cache_pruned done = CODA_CACHE_PRUNED_INIT;
     if (coda_cache_prune(r->c, &r->prune, &done)) return complain("%s", coda_error());
     (r->json ? print_removed_json : print_removed)(r, &done);
     return 0;
@@ -143,7 +150,7 @@ static int remove_entries(const struct request *r)
 static int clear(const struct request *r)
 {
     struct request all = *r;
-    all.prune.max_bytes = 0;
+    all.prune.clear = 1;
     return remove_entries(&all);
 }
 
@@ -181,13 +188,20 @@ static int compile_graphs(struct plans *to, const struct request *r)
     return bad;
 }
 
+/* Is it what we print to? */
+static bool is_output(const char *path)
+{
+    struct stat a, b;
+    return !stat(path, &a) && !fstat(1, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
 static int write_bundle(const struct request *r, const coda_export_options *opt)
 {
-    coda_bundle_report done = {0};
+    coda_bundle_report done = CODA_BUNDLE_REPORT_INIT;
     char bytes[32];
     if (coda_cache_export(r->c, r->place[0], opt, &done)) return complain("%s", coda_error());
     print_bytes(bytes, done.bytes);
-    printf("%" PRId64 " entries, %s\n", done.entries, bytes);
+    fprintf(is_output(r->place[0]) ? stderr : output, "%" PRId64 " entries, %s\n", done.entries, bytes);
     if (done.missing) return complain("%" PRId64 " keys of the record are not in the bundle", done.missing);
     if (done.damaged) return complain("%" PRId64 " damaged entries are not in the bundle", done.damaged);
     return 0;
@@ -198,7 +212,7 @@ static int export(const struct request *r)
     struct plans plans = {{NULL}, 0};
     coda_export_options opt = r->export;
     char *keys = NULL;
-    int bad = r->keys && !(keys = file_read(r->keys));
+    int bad = r->keys && !(keys = text_read(r->keys));
     if (!bad) bad = compile_graphs(&plans, r);
     if (r->graphs) opt.plans = (const coda_plan *const *)plans.plan;
     opt.plan_count = plans.count;
@@ -215,19 +229,20 @@ static void compare_versions(const char *path)
     char manifest[4096], version[FIELD];
     if (coda_bundle_print(path, manifest, sizeof manifest) < 0) return;
     if (strcmp(field(version, manifest, "library"), coda_version()))
-        printf("%s: made by version %s, of little use to this one, %s\n", path, version, coda_version());
+        fprintf(output, "%s: made by version %s, of little use to this one, %s\n", path, version,
+                coda_version());
 }
 
 static int import(const struct request *r)
 {
     int bad = 0;
     for (int i = 0; i < r->places; i++) {
-        coda_bundle_report done = {0};
+        coda_bundle_report done = CODA_BUNDLE_REPORT_INIT;
         if (coda_cache_import(r->c, r->place[i], &done)) {
             bad = complain("%s", coda_error());
             continue;
         }
-        printf("%s: %" PRId64 " of %" PRId64 " entries\n", r->place[i], done.taken, done.entries);
+        fprintf(output, "%s: %" PRId64 " of %" PRId64 " entries\n", r->place[i], done.taken, done.entries);
         compare_versions(r->place[i]);
         int64_t lost = done.entries - done.taken;
         if (lost) bad = complain("%s: %" PRId64 " entries could not be stored", r->place[i], lost);
@@ -273,7 +288,8 @@ static int parse(struct request *r, const struct cache_command *c, int argc, cha
     }
     if (r->places < c->least)
         return misuse("cache %s needs a %s", c->name, c->bit == EXPLAIN ? "NAME" : "BUNDLE");
-    if (c->bit == PRUNE && r->prune.max_bytes < 0 && r->prune.older_than_s < 0 && !r->prune.faulty)
+    const coda_cache_prune_options *p = &r->prune;
+    if (c->bit == PRUNE && !p->max_bytes && !p->older_than_s && !p->faulty && !p->clear)
         return misuse("cache prune needs --max-size, --older-than or --damaged");
     return 0;
 }
@@ -304,7 +320,7 @@ int cache(int argc, char **argv)
                         .export = CODA_EXPORT_OPTIONS_INIT};
     const char *name = argc ? argv[0] : "";
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help"))
-        return fputs(usage_text, stdout) < 0;
+        return fputs(usage_text, output), 0;
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         if (strcmp(commands[i].name, name)) continue;
         int wrong = parse(&r, &commands[i], argc - 1, argv + 1);

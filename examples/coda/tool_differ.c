@@ -28,21 +28,23 @@ static void print_one(const struct item *i)
     char bytes[32], age[32];
     print_bytes(bytes, i->bytes);
     print_age(age, i->age_s);
-    printf("name %s\nkind %s\nsize %s\nunused for %s\n", i->name, i->kind, bytes, age);
-    if (*i->fault) printf("rejected: %s\n", i->fault);
-    printf("\n%s%s%s", i->key, *i->note ? "\n" : "", i->note);
+    fprintf(output, "name %s\nkind %s\nsize %s\nunused for %s\n", i->name, i->kind, bytes, age);
+    if (*i->fault) fprintf(output, "rejected: %s\n", i->fault);
+    fprintf(output, "\n%s%s%s", i->key, *i->note ? "\n" : "", i->note);
 }
 
 static void print_one_json(const struct item *i)
 {
-    printf("{\"name\": \"%s\", \"kind\": \"%s\", \"bytes\": %" PRId64 ", \"age_s\": %" PRId64 ", \"fault\": ",
-           i->name, i->kind, i->bytes, i->age_s);
-    json_string(stdout, i->fault);
-    fputs(", \"key\": ", stdout);
-    json_string(stdout, i->key);
-    fputs(", \"note\": ", stdout);
-    json_string(stdout, i->note);
-    puts("}");
+    fprintf(output,
+            "{\"name\": \"%s\", \"kind\": \"%s\", \"bytes\": %" PRId64 ", \"age_s\": %" PRId64
+            ", \"fault\": ",
+            i->name, i->kind, i->bytes, i->age_s);
+    json_string(output, i->fault);
+    fputs(", \"key\": ", output);
+    json_string(output, i->key);
+    fputs(", \"note\": ", output);
+    json_string(output, i->note);
+    fputs("}\n", output);
 }
 
 /* ---- Two ---- */
@@ -79,16 +81,16 @@ static void print_difference(const char *name, size_t length, const char *a, con
 {
     if (json) {
         char *copy = strndup(name, length);
-        printf("%s{\"field\": ", *count ? ",\n" : "\n");
-        json_string(stdout, copy ? copy : "");
-        fputs(", \"a\": ", stdout);
-        json_string(stdout, a);
-        fputs(", \"b\": ", stdout);
-        json_string(stdout, b);
-        fputs("}", stdout);
+        fprintf(output, "%s{\"field\": ", *count ? ",\n" : "\n");
+        json_string(output, copy ? copy : "");
+        fputs(", \"a\": ", output);
+        json_string(output, a);
+        fputs(", \"b\": ", output);
+        json_string(output, b);
+        fputs("}", output);
         free(copy);
     } else {
-        printf("%-12.*s %s\n%-12s %s\n", (int)length, name, *a ? a : "-", "", *b ? b : "-");
+        fprintf(output, "%-12.*s %s\n%-12s %s\n", (int)length, name, *a ? a : "-", "", *b ? b : "-");
     }
     ++*count;
 }
@@ -112,7 +114,7 @@ static void print_first_line(const char *a, const char *b)
     for (;; line++) {
         size_t n = strcspn(a, "\n"), m = strcspn(b, "\n");
         if (n != m || strncmp(a, b, n)) {
-            printf("\ntexts differ first in line %d:\n  %.*s\n  %.*s\n", line, (int)n, a, (int)m, b);
+            fprintf(output, "\ntexts differ first in line %d:\n  %.*s\n  %.*s\n", line, (int)n, a, (int)m, b);
             return;
         }
         if (!a[n] || !b[m]) return;
@@ -123,13 +125,13 @@ static void print_first_line(const char *a, const char *b)
 static int print_two(const struct item *a, const struct item *b, bool json)
 {
     int count = 0;
-    if (json) printf("{\"a\": \"%s\", \"b\": \"%s\", \"differences\": [", a->name, b->name);
-    else printf("%-12s %s\n%-12s %s\n\n", "a", a->name, "b", b->name);
+    if (json) fprintf(output, "{\"a\": \"%s\", \"b\": \"%s\", \"differences\": [", a->name, b->name);
+    else fprintf(output, "%-12s %s\n%-12s %s\n\n", "a", a->name, "b", b->name);
     compare(a->key, b->key, a->key, "", json, &count);
     compare(a->key, b->key, b->key, a->key, json, &count);
-    if (json) puts("]}");
+    if (json) fputs("]}\n", output);
     else {
-        if (!count) puts("the keys are the same");
+        if (!count) fputs("the keys are the same\n", output);
         if (strcmp(a->note, b->note)) print_first_line(a->note, b->note);
     }
     return 0;

@@ -20,59 +20,61 @@ static void print_item(const struct item *i)
     char bytes[32], age[32], arch[FIELD], what[FIELD];
     print_bytes(bytes, i->bytes);
     print_age(age, i->age_s);
-    printf("%-16.16s %-7s %-8s %8s %6s  %s\n", i->name, *i->kind ? i->kind : "-",
+    fprintf(output, "%-16.16s %-7s %-8s %8s %6s  %s\n", i->name, *i->kind ? i->kind : "-",
            *field(arch, i->key, "arch") ? arch : "-", bytes, age, title(what, i));
 }
 
 static void print_key_json(const char *key)
 {
     const char *between = "";
-    fputs("[", stdout);
+    fputs("[", output);
     while (*key) {
         size_t n = strcspn(key, "\n");
         char *line = strndup(key, n);
-        fputs(between, stdout);
-        json_string(stdout, line ? line : "");
+        fputs(between, output);
+        json_string(output, line ? line : "");
         free(line);
         between = ", ";
         key += n + (key[n] == '\n');
     }
-    fputs("]", stdout);
+    fputs("]", output);
 }
 
 static void print_item_json(const struct item *i)
 {
-    printf("{\"name\": \"%s\", \"kind\": \"%s\", \"bytes\": %" PRId64 ", \"age_s\": %" PRId64 ", \"fault\": ",
-           i->name, i->kind, i->bytes, i->age_s);
-    json_string(stdout, i->fault);
-    fputs(", \"key\": ", stdout);
+    fprintf(output,
+            "{\"name\": \"%s\", \"kind\": \"%s\", \"bytes\": %" PRId64 ", \"age_s\": %" PRId64
+            ", \"fault\": ",
+            i->name, i->kind, i->bytes, i->age_s);
+    json_string(output, i->fault);
+    fputs(", \"key\": ", output);
     print_key_json(i->key);
-    fputs("}", stdout);
+    fputs("}", output);
 }
 
 static void print_items_json(const struct items *all, bool faulty_only)
 {
     const char *between = "\n";
-    fputs("[", stdout);
+    fputs("[", output);
     for (int i = 0; i < all->count; i++) {
         if (faulty_only && !*all->item[i].fault) continue;
-        fputs(between, stdout);
+        fputs(between, output);
         print_item_json(&all->item[i]);
         between = ",\n";
     }
-    fputs("]", stdout);
+    fputs("]", output);
 }
 
 static void print_total(const struct items *all)
 {
     char bytes[32];
     print_bytes(bytes, all->bytes);
-    printf("%d entries, %s\n", all->count, bytes);
+    fprintf(output, "%d entries, %s\n", all->count, bytes);
 }
 
 static void print_table(const struct items *all)
 {
-    printf("%-16s %-7s %-8s %8s %6s\n", "name", "kind", "arch", "size", "unused");
+    fprintf(output, "%-16s %-7s %-8s %8s %6s\n", "name", "kind", "arch", "size", "unused");
     for (int i = 0; i < all->count; i++) print_item(&all->item[i]);
     print_total(all);
 }
@@ -81,7 +83,7 @@ int cache_list(const struct request *r)
 {
     struct items all = {.verb = "read"};
     int bad = items_gather(&all, r, r->places ? r->place[0] : NULL);
-    if (!bad && r->json) print_items_json(&all, false), puts("");
+    if (!bad && r->json) print_items_json(&all, false), fputs("\n", output);
     else if (!bad) print_table(&all);
     items_free(&all);
     return bad;
@@ -125,26 +127,27 @@ static void print_counts(const struct items *all)
     int count;
     int64_t sum;
     print_bytes(bytes, all->bytes);
-    printf("entries    %d, %s\n", all->count, bytes);
+    fprintf(output, "entries    %d, %s\n", all->count, bytes);
     for (int k = 0; k < 2; k++) {
         count_kind(all, kinds[k], &count, &sum);
         print_bytes(bytes, sum);
-        printf("%-10s %d, %s\n", kinds[k], count, bytes);
+        fprintf(output, "%-10s %d, %s\n", kinds[k], count, bytes);
     }
-    if (all->faulty) printf("rejected   %d\n", all->faulty);
+    if (all->faulty) fprintf(output, "rejected   %d\n", all->faulty);
     if (!all->count) return;
     print_age(bytes, all->item[all->count - 1].age_s);
-    printf("oldest     unused for %s\n", bytes);
+    fprintf(output, "oldest     unused for %s\n", bytes);
 }
 
 static void print_counts_json(const struct items *all)
 {
     int count;
     int64_t sum;
-    printf("\"entries\": %d, \"bytes\": %" PRId64 ", \"rejected\": %d", all->count, all->bytes, all->faulty);
+    fprintf(output, "\"entries\": %d, \"bytes\": %" PRId64 ", \"rejected\": %d", all->count, all->bytes,
+            all->faulty);
     for (int k = 0; k < 2; k++) {
         count_kind(all, kinds[k], &count, &sum);
-        printf(", \"%s\": {\"entries\": %d, \"bytes\": %" PRId64 "}", kinds[k], count, sum);
+        fprintf(output, ", \"%s\": {\"entries\": %d, \"bytes\": %" PRId64 "}", kinds[k], count, sum);
     }
 }
 
@@ -152,18 +155,18 @@ static void print_stat(const struct request *r, const struct items *all, const c
 {
     bool bundle = r->places;
     if (r->json) {
-        printf("{");
+        fprintf(output, "{");
         print_counts_json(all);
-        printf(", \"%s\": ", bundle ? "manifest" : "cache");
-        if (bundle) json_string(stdout, text);
-        else fputs(text, stdout);
-        puts("}");
+        fprintf(output, ", \"%s\": ", bundle ? "manifest" : "cache");
+        if (bundle) json_string(output, text);
+        else fputs(text, output);
+        fputs("}\n", output);
         return;
     }
-    if (!bundle) printf("directory  %s\n", coda_cache_dir(r->c));
-    if (!bundle && *coda_cache_problem(r->c)) printf("problem    %s\n", coda_cache_problem(r->c));
+    if (!bundle) fprintf(output, "directory  %s\n", coda_cache_dir(r->c));
+    if (!bundle && *coda_cache_problem(r->c)) fprintf(output, "problem    %s\n", coda_cache_problem(r->c));
     print_counts(all);
-    if (bundle) printf("\n%s", text);
+    if (bundle) fprintf(output, "\n%s", text);
 }
 
 int cache_stat(const struct request *r)
@@ -186,13 +189,13 @@ static void print_faults(const struct items *all)
     for (int i = 0; i < all->count; i++)
         if (*all->item[i].fault) print_item(&all->item[i]);
     print_total(all);
-    printf("%d rejected\n", all->faulty);
+    fprintf(output, "%d rejected\n", all->faulty);
 }
 
 static int remove_faulty(const struct request *r, int64_t *removed)
 {
     coda_cache_prune_options p = CODA_CACHE_PRUNE_OPTIONS_INIT;
-    coda_cache_pruned done = {0};
+    coda_cache_pruned done = CODA_CACHE_PRUNED_INIT;
     p.faulty = 1;
     if (coda_cache_prune(r->c, &p, &done)) return complain("%s", coda_error());
     *removed = done.removed;
@@ -207,14 +210,14 @@ int cache_verify(const struct request *r)
     int bad = items_gather(&all, r, r->places ? r->place[0] : NULL);
     if (!bad && r->remove && all.faulty) bad = remove_faulty(r, &removed);
     if (!bad && r->json) {
-        printf("{");
+        fprintf(output, "{");
         print_counts_json(&all);
-        printf(", \"removed\": %" PRId64 ", \"faults\": ", removed);
+        fprintf(output, ", \"removed\": %" PRId64 ", \"faults\": ", removed);
         print_items_json(&all, true);
-        puts("}");
+        fputs("}\n", output);
     } else if (!bad) {
         print_faults(&all);
-        if (r->remove) printf("%" PRId64 " removed\n", removed);
+        if (r->remove) fprintf(output, "%" PRId64 " removed\n", removed);
     }
     if (!bad && all.faulty && !r->remove)
         bad = complain("%d of %d entries are damaged", all.faulty, all.count);

@@ -38,15 +38,17 @@ void print_age(char out[32], int64_t age_s)
     else snprintf(out, 32, "%lld d", (long long)(hours / 24));
 }
 
+/* Any bytes give valid JSON: what is no UTF-8 goes in as Latin-1, byte by byte. */
 void json_string(FILE *f, const char *s)
 {
     fputc('"', f);
-    for (; *s; s++) {
-        unsigned char c = (unsigned char)*s;
-        if (c == '"' || c == '\\') fprintf(f, "\\%c", c);
-        else if (c == '\n') fputs("\\n", f);
-        else if (c < 0x20 || c >= 0x7f) fprintf(f, "\\u%04x", c); /* bytes, as Latin-1: always valid */
-        else fputc(c, f);
+    for (const char *stop = s + strlen(s); s < stop;) {
+        int n = utf8_length(s, (size_t)(stop - s));
+        if (*s == '"' || *s == '\\') fprintf(f, "\\%c", *s);
+        else if (*s == '\n') fputs("\\n", f);
+        else if (n > 0) fwrite(s, 1, (size_t)n, f);
+        else fprintf(f, "\\u%04x", (unsigned char)*s);
+        s += n > 0 ? n : 1;
     }
     fputc('"', f);
 }

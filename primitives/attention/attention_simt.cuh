@@ -7,8 +7,8 @@
 // The columns are padded with zeros to a multiple of 64; rows of shared memory carry 4 floats more, so
 // that 16-byte reads of neighbouring rows do not meet in a bank.
 //
-// Config: types Q K V O; tq tk heads group (query heads for a key head) head_dim window causal scale_log2
-// (scale * log2 e); rows keys; strides {q,k,v,o}_{batch,time,head}; lengths_stride.
+// Config: types Q K V O; tq tk heads group (query heads for a key head) head_dim window shift causal
+// from_length scale_log2 (scale * log2 e); rows keys; strides {q,k,v,o}_{batch,time,head}; lengths_stride.
 #pragma once
 #include "attention/visible.cuh"
 #include "math.cuh"
@@ -76,20 +76,22 @@ template <class Config> struct AttentionSimt {
     }
 
     // Turns a row's scores into exp2 of what they exceed the new maximum by; returns the factor by which
-    // older sums shrink. A score not seen weighs nothing, also when no score of the row is seen.
+    // older sums shrink. A score not seen weighs nothing, also when no score of the row is seen. They are
+    // scaled after the maximum is off: of large scores, scaled and rounded, the difference would be noise.
     DEV static float weigh(float (&s)[keys], Row &row, i32 key, i32 first, i32 end)
     {
         float top = row.max, sum = 0.0f;
 #pragma unroll
         for (i32 j = 0; j < keys; j++) {
             i32 at = key + 16 * j;
-            s[j] = at >= first && at < end ? s[j] * C::scale_log2 : unseen();
+            s[j] = at >= first && at < end ? (C::scale_log2 < 0.0f ? -s[j] : s[j]) : unseen();
             top = fmaxf(top, s[j]);
         }
         top = row_max(top);
-        float base = top == unseen() ? 0.0f : top, factor = math::exp2(row.max - base);
+        const float c = fabsf(C::scale_log2), base = top == unseen() ? 0.0f : top;
+        float factor = math::exp2((row.max - base) * c);
 #pragma unroll
-        for (i32 j = 0; j < keys; j++) sum += s[j] = math::exp2(s[j] - base);
+        for (i32 j = 0; j < keys; j++) sum += s[j] = math::exp2((s[j] - base) * c);
         row = {top, row.sum * factor + row_sum(sum)};
         return factor;
     }
@@ -117,20 +119,22 @@ template <class Config> struct AttentionSimt {
         }
     }
 
-    DEV static void write(const float (&o)[rows][chunks][4], const Row *row, typename C::O *out, i32 query)
+    DEV static void write(const float (&o)[rows][chunks][4], const Row *row, const Visible<C> &see,
+                          typename C::O *out, i32 query)
     {
         i32 y = threadIdx.x / 16, x = threadIdx.x % 16;
 #pragma unroll
         for (i32 i = 0; i < rows; i++) {
-            float inverse = row[i].sum == 0.0f ? 0.0f : 1.0f / row[i].sum;
             i32 at = query + y + 16 * i;
+            bool none = see.none(at); // then its sums are 0, or 0 times a NaN that others see
+            float inverse = 1.0f / row[i].sum;
 #pragma unroll
             for (i32 c = 0; c < chunks; c++)
 #pragma unroll
                 for (i32 e = 0; e < 4; e++) {
                     i32 col = 64 * c + 4 * x + e;
                     if (at < C::tq && col < C::head_dim)
-                        store(out + at * C::o_time + col, o[i][c][e] * inverse);
+                        store(out + at * C::o_time + col, none ? 0.0f : o[i][c][e] * inverse);
                 }
         }
     }
@@ -178,7 +182,7 @@ template <class Config> struct AttentionSimt {
             __syncthreads();
             accumulate(o, weights, tile);
         }
-        write(o, row, out + batch * C::o_batch + head * C::o_head, query);
+        write(o, row, see, out + batch * C::o_batch + head * C::o_head, query);
     }
 };
 

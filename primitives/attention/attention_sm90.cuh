@@ -16,11 +16,11 @@
 //
 // Zero times NaN is NaN, so a value past a sequence's length must not even be multiplied: TMA zeroes the
 // rows past tk, clear_values those past the length. A NaN among the values that one query of a tile sees
-// may still reach others of that tile that do not.
+// may still reach others of that tile that do not, if they see any.
 //
 // Config: type T (bf16 or f16); i32 batch tq tk heads, group (query heads for a key head), head_dim,
-// window, bn, stages, groups, band; bool causal, lengths; float scale_log2 (scale * log2 e);
-// i64 o_batch, o_time, o_head, lengths_stride.
+// window, shift, bn, stages, groups, band; bool causal, lengths, from_length; float scale_log2 (scale *
+// log2 e); i64 o_batch, o_time, o_head, lengths_stride.
 #pragma once
 #include "attention/online_softmax.cuh"
 #include "attention/tile_walk.cuh"
@@ -274,13 +274,24 @@ template <class Config> struct AttentionSm90 {
             release_values();
         }
 
-        // The quad's lanes exchange their column pairs, so that each stores 16 adjacent bytes.
-        DEV void write(const OnlineSoftmax &softmax, T *to, i32 query)
+        // Zeroes the sums of rows that see no key.
+        DEV void clear_blind(const Visible<C> &see, i32 query)
         {
 #pragma unroll
             for (i32 r = 0; r < 2; r++) {
-                float inverse = softmax.inverse(r);
+                if (!see.none(query + 8 * r)) continue;
+#pragma unroll
+                for (i32 i = 2 * r; i < 32 * chunks; i += 4) out[i] = out[i + 1] = 0.0f;
+            }
+        }
+
+        // The quad's lanes exchange their column pairs, so that each stores 16 adjacent bytes.
+        DEV void write(const OnlineSoftmax &softmax, const Visible<C> &see, T *to, i32 query)
+        {
+#pragma unroll
+            for (i32 r = 0; r < 2; r++) {
                 i32 row = query + 8 * r;
+                float inverse = softmax.inverse(r, see.none(row));
 #pragma unroll
                 for (i32 g = 0; g < 2 * chunks; g++) {
                     u32 v[4];
@@ -307,7 +318,8 @@ template <class Config> struct AttentionSm90 {
 #pragma unroll
                 for (float &x : out) x = 0.0f;
                 if (b.first < b.end) attend(softmax, see, b, tile.query + row);
-                write(softmax, to + tile.batch * C::o_batch + tile.head * C::o_head, tile.query + row);
+                if (Visible<C>::mixed) clear_blind(see, tile.query + row);
+                write(softmax, see, to + tile.batch * C::o_batch + tile.head * C::o_head, tile.query + row);
             }
         }
     };

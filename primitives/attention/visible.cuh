@@ -1,10 +1,11 @@
 // visible.cuh -- which keys a query sees: a range that moves right with the query.
 //
-// Query i sits at position p = i + tk - tq and sees the keys j with
+// Query i sits at position p = i + shift and sees the keys j with
 //     first(i) = max(0, p - window + 1)  <=  j  <  min(keys, p + 1) = end(i)
 // where a window of 0 has no left limit, only causal attention has the right limit p + 1, and keys is
-// the sequence's length. Both ends never decrease with i, so a block of queries needs the range from the
-// first end of its first query to the second end of its last one.
+// the sequence's length. The shift is a constant, or, counted from the length, keys - tq: then queries with
+// p < 0 are no rows of the sequence and see nothing. Both ends never decrease with i, so a block of queries
+// needs the range from the first end of its first query to the second end of its last one.
 #pragma once
 #include "types.cuh"
 
@@ -18,8 +19,17 @@ template <class C> struct Visible {
     // `length` is that of the sequence, whatever the caller stored there.
     DEV explicit Visible(i32 length) : keys(max(0, min(length, C::tk))) {}
 
-    DEV i32 first(i32 query) const { return C::window ? max(0, query + (C::tk - C::tq - C::window + 1)) : 0; }
-    DEV i32 end(i32 query) const { return C::causal ? max(0, min(keys, query + (C::tk - C::tq + 1))) : keys; }
+    DEV i32 shift() const { return C::from_length ? keys - C::tq : C::shift; }
+    DEV i32 first(i32 query) const { return C::window ? max(0, query + (shift() - C::window + 1)) : 0; }
+    DEV i32 end(i32 query) const
+    {
+        if (C::causal) return max(0, min(keys, query + (shift() + 1)));
+        return C::from_length && query + shift() < 0 ? 0 : keys;
+    }
+    // Such a query's result is 0.
+    DEV bool none(i32 query) const { return end(query) <= first(query); }
+    // Whether one may share a tile with queries that see keys: its weights are 0, but 0 times NaN is NaN.
+    static constexpr bool mixed = C::window || C::from_length || (C::causal && C::shift < 0);
 };
 
 // Blocks of `bn` keys, from `first` below `end`, that queries `from` to `last` need.

@@ -49,16 +49,20 @@ template <class R, i32 warps> DEV void fold_warps(typename R::State &s, float *s
     __syncthreads();
 }
 
-// A row's statistic from the states that several tiles made of it (see port/vector.cuh), merged by
-// neighbouring lanes, each of which then has it.
-template <class R, i32 blocks, i32 lanes> DEV float finish_partials(const float *p, i64 row)
+// A row's state from those that several tiles made of it (see port/vector.cuh), merged by neighbouring lanes,
+// each of which then has it; and its statistic.
+template <class R, i32 blocks, i32 lanes> DEV typename R::State merge_partials(const float *p, i64 row)
 {
     const i32 lane = threadIdx.x % lanes;
     port::Partials<R, blocks, lanes> states;
     states.load(p, row, lane);
     typename R::State s = states.merged(p, row, lane);
     fold_lanes<R, lanes>(s);
-    return R::finish(s);
+    return s;
+}
+template <class R, i32 blocks, i32 lanes> DEV float finish_partials(const float *p, i64 row)
+{
+    return R::finish(merge_partials<R, blocks, lanes>(p, row));
 }
 
 } // namespace coda::block

@@ -1,4 +1,4 @@
-// exp_sub.cuh -- exp(x - l), a softmax from its log_sum_exp l.
+// exp_sub.cuh -- exp(x - l), a softmax's weight before it is divided if l is the row's largest x.
 //
 // coda: map exp_sub(x, l)
 #pragma once

@@ -16,7 +16,7 @@ struct m2 {
     {
         float n = s.v[0] + 1.0f, d = x - s.v[1], part = math::rcp(n);
         s.v[2] = fmaf(d * (s.v[0] * part), d, s.v[2]);
-        s.v[1] = fmaf(d, part, s.v[1]);
+        s.v[1] = s.v[0] > 0.0f ? fmaf(d, part, s.v[1]) : x; // of equal x it is x, and M2 is 0
         s.v[0] = n;
     }
     DEV static void merge(State &s, const State &o)

@@ -1,4 +1,4 @@
-/* exp_sub.c -- exp(x - l), a softmax from its log_sum_exp l. */
+/* exp_sub.c -- exp(x - l), a softmax's weight before it is divided if l is the row's largest x. */
 #include <math.h>
 
 #include "ref.h"

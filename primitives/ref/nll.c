@@ -1,11 +1,27 @@
-/* nll.c -- a row's cross entropy: lse - pick, 0 if it is ignored, NaN if no class has its target. */
-#include <math.h>
+/* nll.c -- log(sum of e^x over a row) - x[target], online; NaN if the row holds inf or NaN, or -inf alone. */
+#include "exponentials.h"
 
-#include "ref.h"
-
-REFERENCE_MAP(nll)
+static void init(double *state)
 {
-    double target = in[2];
-    if (target == params[0]) return 0;
-    return 0 <= target && target < params[1] ? in[0] - in[1] : NAN;
+    exponentials_init(state);
+    state[2] = 0;
 }
+
+static void push(double *state, double x, int64_t col, double target)
+{
+    exponentials_push(state, x, col, 0);
+    if ((double)col == target) state[2] = x;
+}
+
+static void merge(double *state, const double *other)
+{
+    exponentials_merge(state, other);
+    state[2] += other[2];
+}
+
+static double finish(const double *state)
+{
+    if (isnan(state[1]) || state[0] == INFINITY) return NAN;
+    return state[0] - state[2] + log(state[1]);
+}
+REFERENCE_REDUCE(nll) = {init, push, merge, finish};

@@ -5,17 +5,20 @@
 
 namespace coda::rows {
 
-// A row's statistic from the states of its team's threads, the same bits in each thread. A team is up to
-// 32 neighbouring lanes, a power of 2, or the whole block.
-template <class R, int team> DEV float finish(typename R::State s)
+// A row's state from those of its team's threads, the same bits in each thread. A team is up to 32
+// neighbouring lanes, a power of 2, or the whole block.
+template <class R, int team> DEV typename R::State fold(typename R::State s)
 {
     if constexpr (team <= 32) block::fold_lanes<R, team>(s);
     if constexpr (team > 32) {
         __shared__ float states[team / 32 * R::state];
         block::fold_warps<R, team / 32>(s, states);
     }
-    return R::finish(s);
+    return s;
 }
+
+// A row's statistic.
+template <class R, int team> DEV float finish(typename R::State s) { return R::finish(fold<R, team>(s)); }
 
 // The row of a table that an id names, -1 if there is none; NaN names none.
 DEV i64 table_row(float id, i64 rows) { return id >= 0.0f && id < (float)rows ? (i64)id : -1; }
@@ -33,6 +36,15 @@ template <int head_dim, int rotary, int heads, bool half> DEV RopeSpot rope_spot
     const bool second = half ? h >= apart : h % 2 != 0;
     const int first = second ? h - apart : h;
     return {true, second, half ? first : first / 2, second ? c - apart : c + apart};
+}
+
+// Half turns for one position, first * ratio^i, as the sum of two floats: where a table would be too long.
+DEV Pair rope_frequency(double first, double ratio, int i)
+{
+    for (; i; i >>= 1, ratio *= ratio)
+        if (i & 1) first *= ratio;
+    const float high = (float)first;
+    return {high, (float)(first - high)};
 }
 
 } // namespace coda::rows

@@ -302,6 +302,12 @@ CUresult cuMemFree(CUdeviceptr p)
 {
     return !p || device_delete((void *)(uintptr_t)p) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
+CUresult cuPointerGetAttribute(void *out, CUpointer_attribute a, CUdeviceptr p)
+{
+    uint64_t number = a == CU_POINTER_ATTRIBUTE_BUFFER_ID ? device_allocation((void *)(uintptr_t)p) : 0;
+    *(unsigned long long *)out = number;
+    return number ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
 CUresult cuMemGetInfo(size_t *left, size_t *all)
 {
     *all = (size_t)1 << 34;

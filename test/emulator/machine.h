@@ -239,6 +239,7 @@ bool in_device_memory(const void *p, size_t bytes);
 void describe_address(const void *p, char *out, size_t size);
 void *device_new(size_t bytes);
 bool device_delete(void *p);
+uint64_t device_allocation(const void *p); /* its number, 0: none                                  */
 /* False if a byte between the end of an allocation and its guard page was written; says which. */
 bool device_margins_good(char *out, size_t size);
 size_t device_total(void);

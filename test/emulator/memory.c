@@ -125,9 +125,11 @@ void emu_cluster_load(float *four, uint32_t address)
 struct allocation {
     unsigned char *p;
     size_t bytes;
+    uint64_t number; /* no other has it */
 };
 static struct allocation *list; /* in no order */
 static int count, room;
+static uint64_t numbers;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void *device_new(size_t bytes)
@@ -141,14 +143,14 @@ void *device_new(size_t bytes)
         list = realloc(list, (size_t)room * sizeof *list);
         if (!list) abort();
     }
-    list[count++] = (struct allocation){p, bytes};
+    list[count++] = (struct allocation){p, bytes, ++numbers};
     pthread_mutex_unlock(&lock);
     return p;
 }
 
 bool device_delete(void *p)
 {
-    struct allocation a = {NULL, 0};
+    struct allocation a = {NULL, 0, 0};
     pthread_mutex_lock(&lock);
     for (int i = 0; i < count; i++)
         if (list[i].p == p) {
@@ -158,6 +160,17 @@ bool device_delete(void *p)
     pthread_mutex_unlock(&lock);
     if (a.p) guarded_delete(a.p, round_up(a.bytes, ALIGNMENT));
     return a.p;
+}
+
+uint64_t device_allocation(const void *p)
+{
+    const unsigned char *at = p;
+    uint64_t number = 0;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < count && !number; i++)
+        if (at >= list[i].p && at < list[i].p + list[i].bytes) number = list[i].number;
+    pthread_mutex_unlock(&lock);
+    return number;
 }
 
 bool in_device_memory(const void *p, size_t bytes)

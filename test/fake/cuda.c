@@ -328,6 +328,13 @@ CUresult cuMemAlloc(CUdeviceptr *out, size_t size)
     return *out = (CUdeviceptr)(uintptr_t)p, p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* It counts none. */
+CUresult cuPointerGetAttribute(void *out, CUpointer_attribute a, CUdeviceptr p)
+{
+    (void)out, (void)a, (void)p;
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult cuMemFree(CUdeviceptr p) { return free((void *)(uintptr_t)p), CUDA_SUCCESS; }
 
 CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t size)

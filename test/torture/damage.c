@@ -157,7 +157,7 @@ static struct file make_tuning_entry(void)
     static const char text[] = "tile 128x256x64 stages 4\n";
     struct coda_cache *c = open_cache(tuning_folder);
     struct cache_key k = cache_key(CACHE_TUNING, "tuning\nshape 1\n", "by torture\n");
-    cache_put(c, &k, text, sizeof text, NULL);
+    cache_put(c, &k, text, sizeof text);
     cache_close(c);
     return only_entry(tuning_folder);
 }
@@ -176,7 +176,7 @@ static void texts_on_disk(const struct file *f)
         f->bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
         struct coda_cache *c = open_cache(tuning_folder);
         if (cache_get(c, &k, &data, &size)) bad += complain("text, bit %zu: not rejected", bit), free(data);
-        cache_put(c, &k, text, sizeof text, NULL);
+        cache_put(c, &k, text, sizeof text);
         if (!cache_get(c, &k, &data, &size))
             bad += complain("text, bit %zu: not healed", bit);
         else

@@ -30,7 +30,7 @@ static void put_thing(struct coda_cache *c, int number, size_t size)
     struct cache_key k = thing_key(number);
     unsigned char *p = malloc(size);
     thing_fill(p, number, size);
-    cache_put(c, &k, p, size, NULL);
+    cache_put(c, &k, p, size);
     free(p);
 }
 

@@ -69,7 +69,7 @@ static int look_up_strictly(void *ctx)
     struct coda_cache *c = open_cache(under("cache"));
     struct cache_key good = thing_key(1), bad = thing_key(2);
     obtain_thing(c, 1, 100000);
-    cache_value_free(cache_obtain(c, &bad, &(struct cache_maker){fail_to_make, NULL, NULL}));
+    cache_value_free(cache_obtain(c, &bad, &(struct cache_maker){fail_to_make, NULL}));
     seen->counts = atomic_exchange(&allocations, 0) && atomic_exchange(&locks, 0);
     double start = now_ms();
     long right = look_up(c, &good, &bad);

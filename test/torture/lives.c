@@ -3,6 +3,7 @@
  * terminate, or unload the library: no hang, no crash, no partial entry.
  */
 #include <dlfcn.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -137,21 +138,90 @@ static void exits(void)
 
 /* ---- dlclose() ---- */
 
+#define CALLS(F)                                                                                             \
+    F(coda_cache_open)                                                                                       \
+    F(coda_cache_free) F(coda_info_print) F(coda_cache_stats_print) F(coda_compile) F(coda_run)              \
+        F(coda_plan_free) F(coda_plan_workspace) F(coda_graph_parse) F(coda_graph_free) F(coda_error)
+
+struct calls {
+#define FIELD(name) __typeof__(&name) name;
+    CALLS(FIELD)
+#undef FIELD
+};
+
+/* Everything that the library keeps for the process: its own cache, sources, a kernel loaded and left idle,
+ * the thread's last error. */
+static int use_library(void *lib)
+{
+    static _Alignas(256) unsigned char x[4096], y[4096], work[1 << 16];
+    struct calls f;
+#define FIND(name)                                                                                           \
+    if (!(f.name = (__typeof__(&name))dlsym(lib, #name))) return 2;
+    CALLS(FIND)
+#undef FIND
+    char text[16384];
+    coda_graph *g = NULL;
+    coda_plan *p = NULL;
+    coda_cache *c = NULL;
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_cache_options where = CODA_CACHE_OPTIONS_INIT;
+    where.dir = folder;
+    if (f.coda_cache_open(&c, &where)) return 3;
+    f.coda_cache_free(c);
+    if (f.coda_info_print(text, sizeof text) < 0) return 4;
+    if (f.coda_graph_parse(&g, "%x = input f32[4,32]\n%y = relu %x\noutput %y = %y\n")) return 5;
+    if (f.coda_compile(&p, g, &opt)) return 6;
+    if (f.coda_plan_workspace(p) > sizeof work || f.coda_run(p, (void *[]){x, y}, NULL, work, NULL)) return 7;
+    f.coda_plan_free(p);
+    f.coda_graph_free(g);
+    if (f.coda_compile(&p, NULL, &opt) == CODA_OK || !*f.coda_error()) return 8;
+    return f.coda_cache_stats_print(NULL, text, sizeof text) > 0 ? 0 : 9;
+}
+
 static int load_use_unload(void *path)
 {
-    for (int i = 0; i < 3; i++) {
+    int descriptors = open_descriptors();
+    size_t most = 0;
+    for (int i = 0; i < 50; i++) {
         void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         if (!lib) return 1;
-        __typeof__(&coda_cache_open) open_it = (__typeof__(&coda_cache_open))dlsym(lib, "coda_cache_open");
-        __typeof__(&coda_cache_free) free_it = (__typeof__(&coda_cache_free))dlsym(lib, "coda_cache_free");
-        coda_cache_options opt = CODA_CACHE_OPTIONS_INIT;
-        coda_cache *c = NULL;
-        opt.dir = folder;
-        if (!open_it || !free_it || open_it(&c, &opt)) return 2;
-        free_it(c);
+        int bad = use_library(lib);
+        if (bad) return bad;
         dlclose(lib);
+        if (dlopen(path, RTLD_NOW | RTLD_NOLOAD)) return complain("the library is still there"), 10;
+        if (open_descriptors() != descriptors)
+            return complain("round %d: %d descriptors, not %d", i, open_descriptors(), descriptors), 11;
+        size_t now = mallinfo2().uordblks; /* the fakes stay, and malloc's own lists fill up first */
+        if (i >= 35 && now > most)
+            return complain("round %d: %zu bytes, before at most %zu", i, now, most), 12;
+        if (i >= 20 && now > most) most = now;
     }
+    if (atomic_load(&board->loads) != atomic_load(&board->unloads) || !atomic_load(&board->loads))
+        return complain("%d kernels loaded, %d unloaded", atomic_load(&board->loads),
+                        atomic_load(&board->unloads)),
+               13;
     return 0;
+}
+
+/* exit() while other threads are in the library: nothing is taken away from them. */
+static void *compile_for_ever(void *ctx)
+{
+    (void)ctx;
+    for (int i = 0;; i++) {
+        coda_graph *g = kernel_graph(i % 50, NULL);
+        if (use_graph(NULL, g)) complain("%s", coda_error());
+        coda_graph_free(g);
+        if (i % 7 == 0) coda_cache_forget(NULL);
+    }
+    return NULL;
+}
+
+static int exit_while_compiling(void *ctx)
+{
+    pthread_t thread[2];
+    for (int i = 0; i < 2; i++) pthread_create(&thread[i], NULL, compile_for_ever, NULL);
+    usleep((useconds_t)((uintptr_t)ctx * 977 % 30000));
+    exit(0);
 }
 
 static void unloads(void)
@@ -162,9 +232,15 @@ static void unloads(void)
     for (int up = 0; up < 2; up++) *(strrchr(self, '/') ? strrchr(self, '/') : self) = 0;
     snprintf(path, sizeof path, "%s/libcoda.so", self);
     if (access(path, R_OK)) return skipped("dlclose: there is no %s", path);
+    board_reset();
     int end = reap_in_time(spawn(load_use_unload, path));
-    figure(1, end ? complain("unloading ended with %d", end) : 0,
-           "the library loaded, used and unloaded three times");
+    figure(50, end ? complain("unloading ended with %d", end) : 0,
+           "the library loaded, used and unloaded: descriptors and memory stay the same, kernels go");
+    int rounds = scaled(20, 500), bad = 0;
+    for (int i = 0; i < rounds; i++)
+        if ((end = reap_in_time(spawn(exit_while_compiling, (void *)(uintptr_t)i))))
+            bad += complain("exit %d ended with %d", i, end);
+    figure(rounds, bad, "exit while two threads compile through the process's own cache: no crash");
 }
 
 int main(int argc, char **argv)

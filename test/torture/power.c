@@ -194,7 +194,7 @@ static void write_all(unsigned flags)
     for (int i = 0; i < THINGS; i++) obtain_thing(c, i, SIZE);
     for (int version = 0; version < 2; version++) {
         text_of(text, version);
-        cache_put(c, &k, text, sizeof text, NULL);
+        cache_put(c, &k, text, sizeof text);
     }
     cache_close(c);
     shim_off();

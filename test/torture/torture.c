@@ -306,7 +306,7 @@ coda_graph *kernel_graph(int number, const char *words)
 /* Does the driver hold what each kernel's source gives? The fake one keeps that for us. */
 static bool right_kernels(const coda_plan *p)
 {
-    coda_kernel_info info;
+    coda_kernel_info info = CODA_KERNEL_INFO_INIT;
     for (int i = 0; i < coda_plan_kernels(p); i++)
         if (coda_plan_kernel(p, i, &info) || !holds(info.source, NULL)) return false;
     return true;
@@ -399,7 +399,7 @@ bool obtain_thing(struct coda_cache *c, int number, size_t size)
 {
     struct cache_key k = thing_key(number);
     const struct cache_value *v =
-        cache_obtain(c, &k, &(struct cache_maker){make_thing, &(struct thing){number, size}, "a note"});
+        cache_obtain(c, &k, &(struct cache_maker){make_thing, &(struct thing){number, size}});
     bool right = v && !v->status && thing_right(v->data, v->size, number, size);
     cache_value_free(v);
     return right;

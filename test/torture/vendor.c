@@ -33,7 +33,7 @@ static int compile_all(struct coda_cache *c, coda_plan **plans)
 
 static int export_to(struct coda_cache *c, const char *path, const coda_export_options *opt)
 {
-    coda_bundle_report r = {0};
+    coda_bundle_report r = CODA_BUNDLE_REPORT_INIT;
     if (coda_cache_export(c, path, opt, &r)) return complain("export: %s", coda_error());
     if (r.entries == KERNELS && !r.missing) return 0;
     return complain("%d entries exported, %d missing", (int)r.entries, (int)r.missing);
@@ -222,7 +222,7 @@ static coda_plan *compile_product(struct coda_cache *c, unsigned flags, char **t
 static int tune(void *ctx)
 {
     coda_export_options opt = CODA_EXPORT_OPTIONS_INIT;
-    coda_bundle_report r = {0};
+    coda_bundle_report r = CODA_BUNDLE_REPORT_INIT;
     char *text;
     (void)ctx;
     struct coda_cache *c = open_cache(under("tuned"));

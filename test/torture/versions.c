@@ -23,7 +23,7 @@ struct version {
 static uint64_t maker_of(const coda_plan *p)
 {
     uint64_t (*maker)(const char *) = NULL;
-    coda_kernel_info info;
+    coda_kernel_info info = CODA_KERNEL_INFO_INIT;
     *(void **)&maker = dlsym(dlopen(getenv("CODA_LIBCUDA"), RTLD_NOW), "fake_maker");
     return coda_plan_kernel(p, 0, &info) ? 0 : maker(info.source);
 }

@@ -1,0 +1,34 @@
+/* bind.h -- the pointers of one call of coda_run, coda_prepare or coda_evaluate, before anybody follows
+ * them. */
+#ifndef BIND_H
+#define BIND_H
+
+#include "overlap.h"
+
+/* What args[i] is to be, known long before the call. */
+struct place {
+    const char *name;
+    coda_arg_kind kind;
+    struct lattice at; /* its bytes                                                                */
+    int align;
+    uint64_t holds;    /* a weight that is folded in place: the digest of what it then holds; or 0 */
+};
+
+struct arguments {
+    const char *call;  /* for messages: "run"                                                      */
+    const struct place *place;
+    int places;
+    void *const *args;
+    void *workspace, *prepared;
+    int64_t workspace_bytes, prepared_bytes;
+    bool prepare;      /* weights that are folded in place are written                             */
+};
+
+/* All there, aligned, and nothing that is written shares a byte with anything else. Neither allocates nor
+ * locks. */
+coda_status arguments_check(const struct arguments *b);
+
+struct place place_of(const char *name, coda_arg_kind kind, int size, int rank, const int64_t *dim,
+                      const int64_t *stride);
+
+#endif

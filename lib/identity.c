@@ -1,0 +1,161 @@
+/*
+ * identity.c -- programs that differ only in their tensors' names and places: layers of a model.
+ *
+ * A program's identity is its bytes, with names blanked and buffers numbered by their order. A field that
+ * is forgotten here makes equal programs look different, never the reverse.
+ */
+#include "plan.h"
+
+#include <string.h>
+
+/* ---- Identity ---- */
+
+struct author {
+    struct identity *id;
+    struct arena *arena;
+    const struct plan *p;
+    size_t capacity;
+};
+
+static void append(struct author *w, const void *data, size_t size)
+{
+    struct identity *id = w->id;
+    if (id->size + size > w->capacity) {
+        size_t wider = MAX((size_t)4096, 2 * (id->size + size));
+        void *copy = arena_alloc(w->arena, wider);
+        if (!copy) return; /* the arena remembers */
+        if (id->size) memcpy(copy, id->data, id->size);
+        id->data = copy;
+        w->capacity = wider;
+    }
+    memcpy((char *)id->data + id->size, data, size);
+    id->size += size;
+}
+
+/* Its number, and whether it has elements: a kernel does without what has none. */
+static int number(struct author *w, int buffer)
+{
+    struct identity *id = w->id;
+    int i = 0;
+    if (buffer < 0) return -1;
+    while (i < id->buffers && id->buffer[i] != buffer) i++;
+    if (i == id->buffers) id->buffer[id->buffers++] = buffer;
+    return 2 * i + (w->p->buffer && w->p->buffer[buffer].bytes == 0);
+}
+
+static void blank_operand(struct author *w, struct operand *o)
+{
+    o->value = 0;
+    o->buffer = number(w, o->buffer);
+}
+
+static void blank_view(struct author *w, struct attention_view *v)
+{
+    v->value = 0;
+    v->buffer = number(w, v->buffer);
+}
+
+static void write_program(struct author *w, const struct program *q)
+{
+    struct program blank;
+    memcpy(&blank, q, sizeof blank); /* padding too */
+    blank.root = blank.scratch = 0;
+    blank.figures = NULL;
+    blank.port = NULL;
+    blank.step = NULL;
+    memset(&blank.kernel, 0, sizeof blank.kernel);
+    if (q->kind == PROGRAM_GEMM) {
+        blank_operand(w, &blank.a);
+        blank_operand(w, &blank.b);
+    }
+    if (q->kind == PROGRAM_ATTENTION) {
+        struct attention_spec *a = &blank.attention;
+        blank_view(w, &a->q), blank_view(w, &a->k), blank_view(w, &a->v), blank_view(w, &a->o);
+        a->lengths = number(w, a->lengths);
+    }
+    append(w, &blank, sizeof blank);
+}
+
+static void write_port(struct author *w, const struct port *port)
+{
+    struct port blank;
+    memcpy(&blank, port, sizeof blank);
+    blank.value = 0;
+    blank.buffer = number(w, port->buffer);
+    append(w, &blank, sizeof blank);
+}
+
+static void write_step(struct author *w, const struct step *step)
+{
+    struct step blank;
+    memcpy(&blank, step, sizeof blank);
+    blank.value = 0;
+    append(w, &blank, sizeof blank);
+}
+
+static uint64_t hash(const char *data, size_t size)
+{
+    uint64_t h = size, word;
+    for (; size >= sizeof word; data += sizeof word, size -= sizeof word) {
+        memcpy(&word, data, sizeof word);
+        h = (h ^ word) * 0x9e3779b97f4a7c15u;
+        h ^= h >> 32;
+    }
+    for (; size; size--) h = (h ^ (unsigned char)*data++) * 0x100000001b3u;
+    return h ^ h >> 29;
+}
+
+bool identity_of(struct identity *out, struct arena *a, const struct plan *p, const struct program *q)
+{
+    struct author w = {.id = out, .arena = a, .p = p};
+    *out = (struct identity){.buffer = ARENA_NEW(a, int, q->ports + 8)};
+    if (!out->buffer) return false;
+    write_program(&w, q);
+    for (int i = 0; i < q->ports && !a->failed; i++) write_port(&w, &q->port[i]);
+    for (int i = 0; i < q->steps && !a->failed; i++) write_step(&w, &q->step[i]);
+    if (a->failed) return false;
+    out->hash = hash(out->data, out->size);
+    return true;
+}
+
+/* ---- Memo ---- */
+
+struct memo_slot {
+    struct identity id;
+    struct program *program; /* NULL: free                                                         */
+};
+
+static struct memo_slot *seek(const struct memo *m, const struct identity *id)
+{
+    size_t mask = (size_t)m->capacity - 1, i = id->hash & mask;
+    for (;; i = (i + 1) & mask) {
+        const struct memo_slot *s = &m->slot[i];
+        if (!s->program) return &m->slot[i];
+        bool same = s->id.hash == id->hash && s->id.size == id->size;
+        if (same && !memcmp(s->id.data, id->data, id->size)) return &m->slot[i];
+    }
+}
+
+static bool grow(struct memo *m, struct arena *a)
+{
+    struct memo wider = {.count = m->count, .capacity = MAX(32, 2 * m->capacity)};
+    wider.slot = ARENA_NEW(a, struct memo_slot, wider.capacity);
+    if (!wider.slot) return false;
+    for (int i = 0; i < m->capacity; i++)
+        if (m->slot[i].program) *seek(&wider, &m->slot[i].id) = m->slot[i];
+    *m = wider;
+    return true;
+}
+
+struct program *memo_first(struct memo *m, struct arena *a, const struct identity *id, struct program *q,
+                           const int **first)
+{
+    if (2 * m->count >= m->capacity && !grow(m, a)) return NULL;
+    struct memo_slot *s = seek(m, id);
+    if (!s->program) {
+        *s = (struct memo_slot){*id, q};
+        m->count++;
+    }
+    *first = s->id.buffer;
+    return s->program;
+}

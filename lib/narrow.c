@@ -1,0 +1,40 @@
+/*
+ * narrow.c -- multiplies 16-bit values as such where they were only cast to fp32 to be multiplied.
+ *
+ *     matmul(cast(x, f32), W)  ==>  matmul(x, W) in fp32       x and W of one 16-bit dtype
+ *
+ * and so for a cast of W, or of both. The fast kernels take no fp32, and the cast is a copy of twice the
+ * size. What was fp32 by itself stays so: rounding it is the caller's to decide. In: verified graph. Out:
+ * no such matmul. Exact: a product of 16-bit values has all its bits in fp32, and sums are fp32 either way.
+ */
+#include "rewrite.h"
+
+/* What value v was cast from, or itself: its dtype has 16 bits. -1: there is none. */
+static int narrow_of(const graph *g, int v)
+{
+    const struct node *n = &g->node[v];
+    if (n->op == OP_CAST && n->type.dtype == CODA_F32) v = n->in[0];
+    return dtype_size(g->node[v].type.dtype) == 2 ? v : -1;
+}
+
+static int narrow_operands(struct walk *w, int v)
+{
+    const struct node *n = &w->in->node[v];
+    if (n->op != OP_MATMUL) return RULE_COPY;
+    int x = narrow_of(w->in, n->in[0]), weight = narrow_of(w->in, n->in[1]);
+    if (x < 0 || weight < 0 || (x == n->in[0] && weight == n->in[1])) return RULE_COPY;
+    if (w->in->node[x].type.dtype != w->in->node[weight].type.dtype) return RULE_COPY;
+    rewrite_note(w->log, "narrow", true, "%s: %s and %s are multiplied in %s, without their casts",
+                 rewrite_name(w->in, v).s, rewrite_name(w->in, x).s, rewrite_name(w->in, weight).s,
+                 dtype_name(w->in->node[x].type.dtype));
+    struct node product = *n;
+    product.in = (int[]){w->map[x], w->map[weight]};
+    product.attr.i[1] = n->type.dtype == CODA_F32;
+    product.origin = -1;
+    return graph_append(w->out, &product);
+}
+
+graph *narrow(const graph *in, const struct rewrite_options *opt, struct rewrite_log *log)
+{
+    return rewrite_walk(in, narrow_operands, opt, log, NULL);
+}

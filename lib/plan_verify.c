@@ -1,0 +1,134 @@
+/*
+ * plan_verify.c -- every invariant of a plan, checked from nothing but the plan.
+ *
+ * Of its memory: what a program of coda_prepare leaves for runs lies in `prepared`, or in a weight that is
+ * folded in place, for nothing else outlives the call; and a run reads only arguments that it is given,
+ * `prepared`, and what an earlier program of the same run has written.
+ */
+#include "plan.h"
+
+#include <stdlib.h>
+
+/* ---- Steps and places ---- */
+
+static coda_status verify_step(const struct plan *p, const struct program *q, int index)
+{
+    const struct step *s = &q->step[index];
+    bool wants_port = s->kind == STEP_LOAD || s->kind == STEP_PARTIAL || s->kind == STEP_STORE;
+    if ((wants_port || s->port >= 0) &&
+        (s->port < 0 || s->port >= q->ports || q->port[s->port].buffer >= p->buffers))
+        return fail(CODA_E_INVALID, "plan: step %d of @%d has no port", index, (int)(q - p->program));
+    for (int i = 0; i < s->nin; i++) {
+        bool second = i == 1 && (s->kind == STEP_REDUCE || s->kind == STEP_ROPE);
+        bool optional = second || s->kind == STEP_MAP;
+        if (s->in[i] < 0 && optional) continue;
+        if (s->in[i] < 0 || s->in[i] >= index || !step_has_value(q, &q->step[s->in[i]]))
+            return fail(CODA_E_INVALID, "plan: step %d of @%d reads step %d", index, (int)(q - p->program),
+                        s->in[i]);
+    }
+    return CODA_OK;
+}
+
+static coda_status verify_steps(const struct plan *p)
+{
+    for (int i = 0; i < p->programs; i++) {
+        const struct program *q = &p->program[i];
+        if (q->rank > CODA_MAX_RANK) return fail(CODA_E_INVALID, "plan: @%d has rank %d", i, q->rank);
+        for (int s = 0; s < q->steps; s++) {
+            coda_status status = verify_step(p, q, s);
+            if (status) return status;
+        }
+    }
+    return CODA_OK;
+}
+
+static coda_status verify_places(const struct plan *p)
+{
+    for (int i = 0; i < p->buffers; i++) {
+        const struct buffer *b = &p->buffer[i];
+        int64_t end = b->space == SPACE_PREPARED ? p->prepared : p->workspace;
+        if (b->first < 0 || b->space == SPACE_ARG) continue;
+        if (b->offset < 0 || b->offset % 256 || b->offset + b->bytes > end)
+            return fail(CODA_E_INVALID, "plan: buffer %d of %lld bytes lies at %lld of %lld", i,
+                        (long long)b->bytes, (long long)b->offset, (long long)end);
+    }
+    return CODA_OK;
+}
+
+/* ---- Memory: who wrote what, and for whom ---- */
+
+enum { BY_NOBODY, BY_PREPARE, BY_RUN };
+
+struct memory {
+    const struct plan *p;
+    const struct program *q; /* at hand                                                            */
+    char *writer;            /* of each buffer, so far                                             */
+    int bad;                 /* the buffer at fault                                                */
+};
+
+static enum op leaf_op(const struct plan *p, const struct buffer *b)
+{
+    bool arg = b->space == SPACE_ARG && b->value >= 0;
+    enum op op = arg ? p->graph->node[b->value].op : OP_COUNT;
+    return op_is_leaf(op) ? op : OP_COUNT;
+}
+
+static bool may_not_write(void *ctx, int buffer)
+{
+    struct memory *m = ctx;
+    const struct buffer *b = &m->p->buffer[buffer];
+    enum op leaf = leaf_op(m->p, b);
+    bool prepare = m->q->prepare, good = prepare ? leaf == OP_WEIGHT : leaf == OP_COUNT;
+    if (b->space == SPACE_PREPARED) good = prepare;
+    if (b->space == SPACE_WORK) good = m->writer[buffer] != (prepare ? BY_RUN : BY_PREPARE);
+    if (good) m->writer[buffer] = prepare ? BY_PREPARE : BY_RUN;
+    else m->bad = buffer;
+    return !good;
+}
+
+static bool may_not_read(void *ctx, int buffer)
+{
+    struct memory *m = ctx;
+    const struct buffer *b = &m->p->buffer[buffer];
+    enum op leaf = leaf_op(m->p, b);
+    bool good = leaf == OP_WEIGHT || (leaf == OP_INPUT && !m->q->prepare);
+    if (leaf == OP_COUNT)
+        good = m->writer[buffer] == (m->q->prepare || b->space == SPACE_PREPARED ? BY_PREPARE : BY_RUN);
+    if (!good) m->bad = buffer;
+    return !good;
+}
+
+static coda_status verify_program(struct memory *m)
+{
+    const struct program *q = m->q;
+    int index = (int)(q - m->p->program);
+    const char *list = q->prepare ? "coda_prepare" : "a run";
+    if (q->prepare && index && !q[-1].prepare)
+        return fail(CODA_E_INVALID, "plan: @%d of coda_prepare comes after a run's", index);
+    if (program_any_read(q, may_not_read, m))
+        return fail(CODA_E_INVALID, "plan: @%d of %s reads buffer %d, which %s", index, list, m->bad,
+                    m->writer[m->bad] ? "does not outlive coda_prepare" : "nobody has written");
+    if (program_any_write(q, may_not_write, m))
+        return fail(CODA_E_INVALID, "plan: @%d of %s writes buffer %d, which is not its own", index, list,
+                    m->bad);
+    return CODA_OK;
+}
+
+static coda_status verify_memory(const struct plan *p)
+{
+    struct memory m = {.p = p, .writer = calloc((size_t)p->buffers + 1, 1)};
+    coda_status status = m.writer ? CODA_OK : fail(CODA_E_MEMORY, "plan: out of memory in verify");
+    for (int i = 0; i < p->programs && !status; i++) {
+        m.q = &p->program[i];
+        status = verify_program(&m);
+    }
+    free(m.writer);
+    return status;
+}
+
+coda_status plan_verify(const struct plan *p)
+{
+    coda_status status = verify_steps(p);
+    if (!status) status = verify_places(p);
+    return status ? status : verify_memory(p);
+}

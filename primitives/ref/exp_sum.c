@@ -1,0 +1,9 @@
+/* exp_sum.c -- the sum over a row of e^(x - m), m its largest x; 0 if it is empty or holds -inf alone. */
+#include "exponentials.h"
+
+static double finish(const double *state)
+{
+    if (isnan(state[1]) || state[0] == INFINITY) return NAN;
+    return state[0] == -INFINITY ? 0 : state[1];
+}
+REFERENCE_REDUCE(exp_sum) = {exponentials_init, exponentials_push, exponentials_merge, finish};

@@ -1,0 +1,31 @@
+/* gpu_families.c -- random models of whole families on the GPU: see test_families.c. $CODA_FAMILIES: how
+ * many. */
+#include <stdlib.h>
+
+#include "gpu_case.h"
+#include "util_device.h"
+#include "util_family_run.h"
+
+int gpu_families(void);
+
+enum { FAMILIES = 60, EMULATED_FAMILIES = 4 };
+
+int gpu_families(void)
+{
+    struct jit_device dev;
+    char err[JIT_ERROR_SIZE], why[512];
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    if (!device_open(&dev, err)) return gpu_case(false, "family", "%s", err);
+    const char *given = getenv("CODA_FAMILIES");
+    int failed = 0, n = given ? atoi(given) : device_emulated(&dev) ? EMULATED_FAMILIES : FAMILIES;
+    uint64_t seed = random_seed();
+    for (int i = 0; i < n; i++) {
+        struct family f;
+        family_make(&f, seed + (uint64_t)i, 0);
+        bool good = family_good(&f, &opt, why, sizeof why);
+        failed += gpu_case(good, "family", "seed %llu: %s%s%s", (unsigned long long)(seed + (uint64_t)i),
+                           f.name, good ? "" : ": ", good ? "" : why);
+        coda_graph_free(f.g);
+    }
+    return failed;
+}

@@ -1,0 +1,371 @@
+/*
+ * test_attention.c -- attention of random shapes and masks, by the evaluator and the CPU device, against the
+ * manual's formula, key by key in fp64.
+ *
+ * Whatever no query may see is garbage: rows past a length, queries that see nothing, the space between
+ * strided rows and around the tensors. Rows inside a sequence hold NaN and inf, too: a row that sees none of
+ * them must be what it is without. CODA_TEST_CASES sets how many cases are drawn.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util_random.h"
+
+#include <check.h> /* last: it has a macro named fail                                             */
+
+Suite *attention_suite(void);
+
+enum { CASES = 300, SLACK = 64 };
+
+struct tensor {
+    int64_t batch, time, columns, pitch, block; /* pitch: from row to row, block: from batch to batch   */
+    unsigned char *memory;
+    void *at;
+};
+
+struct attention_case {
+    coda_dtype dtype;
+    int64_t batch, tq, tk, heads, kv_heads, dim, window;
+    int causal, align;
+    bool lengths, flat; /* flat: one sequence, without the dimension of the batch                  */
+    float scale;
+    int32_t *length; /* [batch], as the caller stores them                                      */
+    struct tensor q, k, v, y;
+};
+
+static char *describe(const struct attention_case *c)
+{
+    static char text[200];
+    snprintf(text, sizeof text, "%s b%d q%d k%d h%d/%d d%d window %d%s align %d%s",
+             c->dtype == CODA_F32 ? "f32" : "16", (int)c->batch, (int)c->tq, (int)c->tk, (int)c->heads,
+             (int)c->kv_heads, (int)c->dim, (int)c->window, c->causal ? " causal" : "", c->align,
+             c->lengths ? " lengths" : "");
+    return text;
+}
+
+/* ---- The manual ---- */
+
+static int64_t keys_of(const struct attention_case *c, int64_t b)
+{
+    if (!c->lengths || c->length[b] > c->tk) return c->tk;
+    return c->length[b] < 0 ? 0 : c->length[b];
+}
+
+static bool masked(const struct attention_case *c) { return c->causal || c->window > 0; }
+
+static bool sees(const struct attention_case *c, int64_t b, int64_t i, int64_t j)
+{
+    int64_t position = i + c->tk - c->tq;
+    if (c->align == CODA_ALIGN_START) position = i;
+    if (c->align == CODA_ALIGN_LENGTH) position = i + keys_of(c, b) - c->tq;
+    if (j >= keys_of(c, b)) return false;
+    if (c->align == CODA_ALIGN_LENGTH && masked(c) && position < 0) return false;
+    if (c->causal && j > position) return false;
+    return c->window == 0 || j > position - c->window;
+}
+
+/* What the default alignment must refuse. */
+static bool ambiguous(const struct attention_case *c)
+{
+    return c->align == 0 && c->lengths && masked(c) && c->tq != c->tk && (c->tq != 1 || c->window);
+}
+
+static double element(const struct attention_case *c, const struct tensor *t, int64_t b, int64_t row,
+                      int64_t column)
+{
+    return dtype_load(c->dtype, t->at, b * t->block + row * t->pitch + column);
+}
+
+/* One query of one head into `out`, and the sum of p |v| into `size`. */
+static void attend(const struct attention_case *c, int64_t b, int64_t i, int64_t h, double *out, double *size)
+{
+    int64_t shared = h / (c->heads / c->kv_heads);
+    double *score = calloc((size_t)c->tk + 1, sizeof *score), top = -INFINITY, sum = 0;
+    bool any = false;
+    for (int64_t d = 0; d < c->dim; d++) out[d] = size[d] = 0;
+    for (int64_t j = 0; j < c->tk; j++) {
+        if (!sees(c, b, i, j)) continue;
+        for (int64_t d = 0; d < c->dim; d++)
+            score[j] +=
+                element(c, &c->q, b, i, h * c->dim + d) * element(c, &c->k, b, j, shared * c->dim + d);
+        top = fmax(top, score[j] *= c->scale);
+        any = true;
+    }
+    for (int64_t j = 0; j < c->tk; j++) {
+        if (!sees(c, b, i, j)) continue;
+        double p = exp(score[j] - top);
+        sum += p;
+        for (int64_t d = 0; d < c->dim; d++) {
+            double v = element(c, &c->v, b, j, shared * c->dim + d);
+            out[d] += p * v;
+            size[d] += p * fabs(v);
+        }
+    }
+    for (int64_t d = 0; d < c->dim && any; d++) out[d] /= sum, size[d] /= sum;
+    free(score);
+}
+
+/* ---- Data ---- */
+
+static void garbage(struct tensor *t, coda_dtype dtype, size_t bytes, struct random *r)
+{
+    static const double bad[] = {NAN, INFINITY, -INFINITY, 6e4, -6e4};
+    for (size_t i = 0; i < bytes / (size_t)dtype_size(dtype); i++)
+        dtype_store(dtype, t->memory, (int64_t)i, bad[random_below(r, 5)]);
+}
+
+static void make_tensor(struct tensor *t, coda_dtype dtype, int64_t batch, int64_t time, int64_t columns,
+                        struct random *r)
+{
+    t->batch = batch, t->time = time, t->columns = columns;
+    t->pitch = columns + (random_chance(r, 50) ? random_below(r, 9) : 0);
+    t->block = MAX(time, 1) * t->pitch + (random_chance(r, 50) ? random_below(r, 40) : 0);
+    size_t size = (size_t)dtype_size(dtype), bytes = (size_t)(batch * t->block + 2 * SLACK) * size;
+    t->memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    t->at = t->memory + SLACK * size;
+    garbage(t, dtype, bytes, r);
+}
+
+static void fill_row(const struct attention_case *c, struct tensor *t, int64_t b, int64_t row,
+                     struct random *r)
+{
+    for (int64_t d = 0; d < t->columns; d++)
+        dtype_store(c->dtype, t->at, b * t->block + row * t->pitch + d, random_normal(r));
+}
+
+/* What is used gets numbers; some rows of k and v get a number that is none. */
+static void fill(struct attention_case *c, struct random *r)
+{
+    static const double odd[] = {NAN, INFINITY, -INFINITY};
+    for (int64_t b = 0; b < c->batch; b++) {
+        for (int64_t i = 0; i < c->tq; i++) {
+            bool any = false;
+            for (int64_t j = 0; j < c->tk; j++) any = any || sees(c, b, i, j);
+            if (any) fill_row(c, &c->q, b, i, r);
+        }
+        for (int64_t j = 0; j < keys_of(c, b); j++) {
+            struct tensor *t = random_chance(r, 50) ? &c->k : &c->v;
+            fill_row(c, &c->k, b, j, r);
+            fill_row(c, &c->v, b, j, r);
+            if (random_chance(r, 4))
+                dtype_store(c->dtype, t->at, b * t->block + j * t->pitch + random_below(r, t->columns),
+                            odd[random_below(r, 3)]);
+        }
+    }
+}
+
+static struct attention_case draw(struct random *r)
+{
+    static const coda_dtype dtype[] = {CODA_F32, CODA_BF16, CODA_F16};
+    struct attention_case c = {.dtype = dtype[random_below(r, 3)]};
+    c.flat = random_chance(r, 15);
+    c.batch = c.flat ? 1 : random_below(r, 4);
+    c.kv_heads = 1 + random_below(r, 3);
+    c.heads = c.kv_heads * (1 + random_below(r, 3));
+    c.dim = 1 + random_below(r, random_chance(r, 20) ? 70 : 12);
+    c.tq = random_chance(r, 30) ? 1 : random_below(r, random_chance(r, 20) ? 150 : 40);
+    c.tk = random_chance(r, 30) ? c.tq : random_below(r, random_chance(r, 30) ? 300 : 40);
+    c.causal = random_chance(r, 60);
+    c.window = random_chance(r, 50) ? 1 + random_below(r, random_chance(r, 50) ? 6 : MAX(c.tk, c.tq) + 3) : 0;
+    c.align = (int)random_below(r, 4);
+    c.lengths = random_chance(r, 65);
+    c.scale = 0.3f;
+    c.length = malloc(sizeof *c.length * (size_t)(c.batch + 1));
+    for (int64_t b = 0; b < c.batch; b++) {
+        int32_t special[] = {0, INT32_MIN, INT32_MAX, -1, (int32_t)c.tk, (int32_t)c.tk + 1, 1, (int32_t)c.tq};
+        c.length[b] = random_chance(r, 40) ? special[random_below(r, 8)] : (int32_t)random_below(r, c.tk + 1);
+    }
+    make_tensor(&c.q, c.dtype, c.batch, c.tq, c.heads * c.dim, r);
+    make_tensor(&c.k, c.dtype, c.batch, c.tk, c.kv_heads * c.dim, r);
+    make_tensor(&c.v, c.dtype, c.batch, c.tk, c.kv_heads * c.dim, r);
+    make_tensor(&c.y, c.dtype, c.batch, c.tq, c.heads * c.dim, r);
+    fill(&c, r);
+    return c;
+}
+
+static void release(struct attention_case *c)
+{
+    free(c->q.memory), free(c->k.memory), free(c->v.memory), free(c->y.memory), free(c->length);
+}
+
+/* ---- Graph ---- */
+
+static coda_value leaf(coda_graph *g, const struct attention_case *c, const char *name,
+                       const struct tensor *t)
+{
+    int64_t dims[] = {t->batch, t->time, t->columns}, strides[] = {t->block, t->pitch, 1};
+    return coda_input_strided(g, name, c->dtype, 3 - c->flat, dims + c->flat, strides + c->flat);
+}
+
+static coda_graph *build(const struct attention_case *c)
+{
+    coda_graph *g = coda_graph_new();
+    coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
+    o.heads = c->heads, o.kv_heads = c->kv_heads, o.window = c->window;
+    o.causal = c->causal, o.scale = c->scale, o.align = (coda_attention_align)c->align;
+    coda_value q = leaf(g, c, "q", &c->q), k = leaf(g, c, "k", &c->k), v = leaf(g, c, "v", &c->v);
+    coda_value n = c->lengths ? coda_input(g, "n", CODA_I32, 1, &c->batch) : CODA_NONE;
+    int64_t strides[] = {c->y.block, c->y.pitch, 1};
+    coda_output_strided(g, "y", coda_attention(g, q, k, v, n, &o), strides + c->flat);
+    return g;
+}
+
+static void arguments(const struct attention_case *c, void **args, void *out)
+{
+    int n = 0;
+    args[n++] = c->q.at, args[n++] = c->k.at, args[n++] = c->v.at;
+    if (c->lengths) args[n++] = c->length;
+    args[n] = out;
+}
+
+static bool equal(double got, double want, double slack)
+{
+    if (isnan(want)) return isnan(got);
+    return got == want || fabs(got - want) <= slack;
+}
+
+static double unit(coda_dtype t) { return t == CODA_BF16 ? 0x1p-8 : t == CODA_F16 ? 0x1p-10 : 1e-5; }
+
+/* `evaluated` is dense; the CPU device's result is in y. */
+static void compare(const struct attention_case *c, const double *evaluated)
+{
+    double want[128], size[128];
+    ck_assert_int_le(c->dim, 128);
+    for (int64_t b = 0; b < c->batch; b++)
+        for (int64_t i = 0; i < c->tq; i++)
+            for (int64_t h = 0; h < c->heads; h++) {
+                attend(c, b, i, h, want, size);
+                for (int64_t d = 0; d < c->dim; d++) {
+                    double y = element(c, &c->y, b, i, h * c->dim + d);
+                    double e = evaluated[((b * c->tq + i) * c->heads + h) * c->dim + d];
+                    ck_assert_msg(equal(e, want[d], 1e-11), "%s: evaluate [%d,%d,%d,%d] %g, not %g",
+                                  describe(c), (int)b, (int)i, (int)h, (int)d, e, want[d]);
+                    ck_assert_msg(equal(y, want[d], unit(c->dtype) * (size[d] + 1e-3)),
+                                  "%s: run [%d,%d,%d,%d] %g, not %g", describe(c), (int)b, (int)i, (int)h,
+                                  (int)d, y, want[d]);
+                }
+            }
+}
+
+static void *poison(size_t bytes, int byte)
+{
+    void *p = aligned_alloc(256, (bytes / 256 + 1) * 256);
+    return memset(p, byte, (bytes / 256 + 1) * 256);
+}
+
+/* Two products of `dim` multiply-adds for each pair of query and key; sequences count as full. */
+static double flops(struct attention_case c)
+{
+    int64_t pairs = 0;
+    c.lengths = false;
+    for (int64_t i = 0; i < c.tq; i++)
+        for (int64_t j = 0; j < c.tk; j++) pairs += sees(&c, 0, i, j);
+    return 4.0 * (double)(pairs * c.batch * c.heads * c.dim);
+}
+
+static void run_on_cpu(const struct attention_case *c, const coda_graph *g)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p;
+    void *args[5];
+    opt.device = CODA_DEVICE_CPU;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s: %s", describe(c), coda_error());
+    arguments(c, args, c->y.at);
+    coda_plan_stats stats = CODA_PLAN_STATS_INIT;
+    ck_assert_int_eq(coda_plan_stats_get(p, &stats), CODA_OK);
+    ck_assert_msg(stats.flops == flops(*c), "%s: %g flops, not %g", describe(c), stats.flops, flops(*c));
+    for (int again = 0; again < 2; again++) {
+        void *workspace = poison(coda_plan_workspace(p), again ? 0x7f : 0xff);
+        ck_assert_msg(coda_run(p, args, NULL, workspace, NULL) == CODA_OK, "%s: %s", describe(c),
+                      coda_error());
+        free(workspace);
+    }
+    coda_plan_free(p);
+}
+
+static void check_case(struct attention_case *c)
+{
+    coda_graph *g = build(c);
+    void *args[5];
+    if (ambiguous(c)) {
+        ck_assert_int_eq(coda_graph_status(g), CODA_E_INVALID);
+        ck_assert_ptr_nonnull(strstr(coda_error(), "CODA_ALIGN_LENGTH"));
+    } else {
+        double *evaluated = malloc(sizeof *evaluated * (size_t)(c->batch * c->tq * c->heads * c->dim + 1));
+        arguments(c, args, evaluated);
+        ck_assert_msg(coda_evaluate(g, args) == CODA_OK, "%s: %s", describe(c), coda_error());
+        run_on_cpu(c, g);
+        compare(c, evaluated);
+        free(evaluated);
+    }
+    coda_graph_free(g);
+}
+
+START_TEST(random_shapes_and_masks)
+{
+    const char *times = getenv("CODA_TEST_CASES");
+    int cases = times ? atoi(times) : CASES;
+    for (int i = 0; i < cases; i++) {
+        struct random r = {random_seed() * 1000003u + (uint64_t)i};
+        struct attention_case c = draw(&r);
+        check_case(&c);
+        release(&c);
+    }
+}
+END_TEST
+
+/* ---- The three alignments by hand: values are 1, 2, 3, ..., keys all alike, so a row is a mean ---- */
+
+static void mean_of(int align, int tq, int tk, int window, int32_t length, const double *want)
+{
+    float q[16] = {0}, k[16] = {0}, v[16], y[16];
+    _Alignas(16) int32_t n = length;
+    for (int j = 0; j < 16; j++) v[j] = j < length ? (float)(j + 1) : NAN;
+    coda_graph *g = coda_graph_new();
+    coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
+    o.causal = 1, o.window = window, o.align = (coda_attention_align)align;
+    coda_value vq = coda_input(g, "q", CODA_F32, 2, (int64_t[]){tq, 1});
+    coda_value vk = coda_input(g, "k", CODA_F32, 2, (int64_t[]){tk, 1});
+    coda_value vv = coda_input(g, "v", CODA_F32, 2, (int64_t[]){tk, 1});
+    coda_value vn = coda_input(g, "n", CODA_I32, 1, (int64_t[]){1});
+    coda_output(g, "y", coda_attention(g, vq, vk, vv, vn, &o));
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    opt.device = CODA_DEVICE_CPU;
+    coda_plan *p;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    void *workspace = poison(coda_plan_workspace(p), 0xff);
+    ck_assert_int_eq(coda_run(p, (void *[]){q, k, v, &n, y}, NULL, workspace, NULL), CODA_OK);
+    for (int i = 0; i < tq; i++) ck_assert_double_eq_tol(y[i], want[i], 1e-6);
+    free(workspace);
+    coda_plan_free(p);
+    coda_graph_free(g);
+}
+
+START_TEST(alignments)
+{
+    mean_of(CODA_ALIGN_LENGTH, 1, 16, 4, 5, (double[]){3.5});      /* keys 1..4                  */
+    mean_of(CODA_ALIGN_LENGTH, 2, 8, 0, 5, (double[]){2.5, 3});    /* positions 3 and 4          */
+    mean_of(CODA_ALIGN_LENGTH, 3, 8, 0, 2, (double[]){0, 1, 1.5}); /* -1, 0, 1                   */
+    mean_of(CODA_ALIGN_LENGTH, 2, 8, 2, 0, (double[]){0, 0});
+    mean_of(CODA_ALIGN_START, 4, 8, 0, 3, (double[]){1, 1.5, 2, 2}); /* key 3 is past the length   */
+    mean_of(CODA_ALIGN_START, 6, 4, 2, 4, (double[]){1, 1.5, 2.5, 3.5, 4, 0});
+    mean_of(CODA_ALIGN_END, 2, 8, 0, 7, (double[]){4, 4}); /* positions 6 and 7          */
+    mean_of(CODA_ALIGN_END, 2, 8, 3, 7, (double[]){6, 6.5});
+    mean_of(CODA_ALIGN_DEFAULT, 4, 4, 0, 2, (double[]){1, 1.5, 1.5, 1.5}); /* padded, beside its keys */
+    mean_of(CODA_ALIGN_DEFAULT, 1, 8, 0, 5, (double[]){3});
+}
+END_TEST
+
+Suite *attention_suite(void)
+{
+    random_seed(); /* once, before the tests fork */
+    Suite *s = suite_create("attention");
+    TCase *t = tcase_create("attention");
+    tcase_set_timeout(t, 300);
+    tcase_add_test(t, alignments);
+    tcase_add_test(t, random_shapes_and_masks);
+    suite_add_tcase(s, t);
+    return s;
+}

@@ -1,0 +1,51 @@
+/*
+ * test_families.c -- random models of whole families on the CPU device, fused and with each fold, against
+ * fp64 and against the same plan unfused: what is finite unfused is finite, and no row is further from fp64
+ * than rounding explains. Streams are of order 1e-30 to 1e30, with rows of zeros, and what is masked holds
+ * NaN, infinity and huge values. $CODA_FAMILIES: how many, instead of the short share of every test run.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util_family.h"
+#include "util_family_run.h"
+
+#include <check.h> /* last: it has a macro named fail */
+
+Suite *families_suite(void);
+
+enum { CHUNKS = 8, EACH = 12 };
+
+static int each(void)
+{
+    const char *given = getenv("CODA_FAMILIES");
+    return given ? MAX(atoi(given) / CHUNKS, 1) : EACH;
+}
+
+START_TEST(families)
+{
+    uint64_t seed = random_seed() + (uint64_t)_i * 1000003;
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    opt.device = CODA_DEVICE_CPU;
+    for (int i = 0; i < each(); i++) {
+        struct family f;
+        char why[512];
+        family_make(&f, seed + (uint64_t)i, 0);
+        ck_assert_msg(family_good(&f, &opt, why, sizeof why), "family %llu: %s\n%s",
+                      (unsigned long long)(seed + (uint64_t)i), why, f.name);
+        coda_graph_free(f.g);
+    }
+}
+END_TEST
+
+Suite *families_suite(void)
+{
+    Suite *s = suite_create("families");
+    TCase *c = tcase_create("families");
+    tcase_set_timeout(c, 7200);
+    tcase_add_loop_test(c, families, 0, CHUNKS);
+    suite_add_tcase(s, c);
+    return s;
+}

@@ -1,0 +1,368 @@
+/* test_sized.c -- structs that begin with their size: zeros are INIT, and every size is safe.
+ *
+ * Each call sees its struct in a heap block of exactly that size, so that a sanitizer sees what is read or
+ * written beyond. */
+#include "sized.h"
+#include "graph.h"
+#include "util_folder.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BEYOND = 64, ENTRIES = 3 };
+
+static coda_cache *cache;
+static coda_plan *plan;
+static graph *g;
+
+static graph *small_graph(void)
+{
+    graph *s = coda_graph_new();
+    coda_value x = coda_input(s, "x", CODA_F32, 2, (int64_t[]){4, 8});
+    coda_output(s, "y", coda_relu(s, x));
+    return s;
+}
+
+static void set_up(void)
+{
+    coda_cache_options at = CODA_CACHE_OPTIONS_INIT;
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    folder_make();
+    setenv("CODA_CACHE_DIR", folder_under("own"), 1);
+    at.dir = folder_under("cache");
+    ck_assert_int_eq(coda_cache_open(&cache, &at), CODA_OK);
+    for (int i = 0; i < ENTRIES; i++) {
+        struct cache_key k = cache_key(CACHE_TUNING, (const char *[]){"a\n", "b\n", "c\n"}[i], "");
+        cache_put(cache, &k, "data", 4);
+    }
+    g = small_graph();
+    opt.device = CODA_DEVICE_NONE;
+    opt.flags = CODA_PLAN_ONLY;
+    ck_assert_msg(coda_compile(&plan, g, &opt) == CODA_OK, "%s", coda_error());
+}
+
+static void tear_down(void)
+{
+    coda_plan_free(plan);
+    coda_graph_free(g);
+    coda_cache_free(cache);
+    folder_remove();
+}
+
+/* ---- Structs that are read: each call says what came of it, as text ---- */
+
+static void end_graph(graph *b, struct text *t)
+{
+    coda_status s = coda_graph_status(b);
+    if (s)
+        text_printf(t, "%d %s", (int)s, coda_error());
+    else
+        graph_print(b, t);
+    coda_graph_free(b);
+}
+
+static void read_rope(const void *opt, struct text *t)
+{
+    graph *b = coda_graph_new();
+    coda_rope(b, coda_input(b, "x", CODA_BF16, 2, (int64_t[]){4, 8}), CODA_NONE, opt);
+    end_graph(b, t);
+}
+
+static void read_attention(const void *opt, struct text *t)
+{
+    graph *b = coda_graph_new();
+    coda_value x = coda_input(b, "x", CODA_BF16, 2, (int64_t[]){4, 8});
+    coda_attention(b, x, x, x, CODA_NONE, opt);
+    end_graph(b, t);
+}
+
+static void read_cross_entropy(const void *opt, struct text *t)
+{
+    graph *b = coda_graph_new();
+    coda_value x = coda_input(b, "x", CODA_BF16, 2, (int64_t[]){4, 8});
+    coda_cross_entropy(b, x, coda_input(b, "i", CODA_I32, 1, (int64_t[]){4}), opt);
+    end_graph(b, t);
+}
+
+static void read_map_def(const void *def, struct text *t)
+{
+    graph *b = coda_graph_new();
+    coda_value x = coda_input(b, "x", CODA_F32, 1, (int64_t[]){4});
+    coda_define_map(b, def);
+    coda_apply(b, "mine", &x, 1, NULL);
+    end_graph(b, t);
+}
+
+/* Without a GPU the text is why there is no plan, which is the same for equal options. */
+static void read_compile(const void *opt, struct text *t)
+{
+    coda_plan *p;
+    coda_status s = coda_compile(&p, g, opt);
+    if (s) text_printf(t, "%d %s", (int)s, coda_error());
+    for (int what = 0; !s && what <= CODA_TEXT_DOT; what++) {
+        char buf[8192];
+        coda_plan_print(p, (coda_text)what, buf, sizeof buf);
+        text_append(t, buf);
+    }
+    coda_plan_free(p);
+}
+
+static void read_cache(const void *opt, struct text *t)
+{
+    coda_cache *c;
+    coda_status s = coda_cache_open(&c, opt);
+    text_printf(t, "%d %s %s %s", (int)s, s ? coda_error() : "", s ? "" : coda_cache_dir(c),
+                s ? "" : coda_cache_problem(c));
+    coda_cache_free(c);
+}
+
+static void read_store(const void *store, struct text *t)
+{
+    coda_cache_options opt = CODA_CACHE_OPTIONS_INIT;
+    opt.store = store;
+    read_cache(&opt, t);
+}
+
+static void read_prune(const void *opt, struct text *t)
+{
+    coda_cache_pruned p = CODA_CACHE_PRUNED_INIT;
+    coda_status s = coda_cache_prune(cache, opt, &p);
+    text_printf(t, "%d %s: %lld of %lld stay", (int)s, s ? coda_error() : "", (long long)p.kept,
+                (long long)(p.kept + p.removed));
+}
+
+static void read_export(const void *opt, struct text *t)
+{
+    coda_bundle_report r = CODA_BUNDLE_REPORT_INIT;
+    coda_status s = coda_cache_export(cache, folder_under("bundle"), opt, &r);
+    text_printf(t, "%d %s: %lld entries", (int)s, s ? coda_error() : "", (long long)r.entries);
+}
+
+static int64_t no_value(void *context, const char *name, void *buf, size_t size)
+{
+    (void)context, (void)name, (void)buf, (void)size;
+    return -1;
+}
+
+/* What cannot be left out. */
+static void need_map(void *def)
+{
+    ((coda_map_def *)def)->name = "mine";
+    ((coda_map_def *)def)->source = "DEV static float apply(float x) { return x; }";
+}
+static void need_get(void *store) { ((coda_cache_store *)store)->get = no_value; }
+
+/* INIT as it is in memory: a static object, so that padding is 0. */
+static const coda_map_def map_def = CODA_MAP_DEF_INIT;
+static const coda_rope_options rope = CODA_ROPE_OPTIONS_INIT;
+static const coda_attention_options attention = CODA_ATTENTION_OPTIONS_INIT;
+static const coda_cross_entropy_options cross_entropy = CODA_CROSS_ENTROPY_OPTIONS_INIT;
+static const coda_compile_options compile = CODA_COMPILE_OPTIONS_INIT;
+static const coda_cache_store store = CODA_CACHE_STORE_INIT;
+static const coda_cache_options cache_options = CODA_CACHE_OPTIONS_INIT;
+static const coda_cache_prune_options prune = CODA_CACHE_PRUNE_OPTIONS_INIT;
+static const coda_export_options export = CODA_EXPORT_OPTIONS_INIT;
+
+static const struct reader {
+    enum sized_type type;
+    const void *init;
+    void (*read)(const void *opt, struct text *t);
+    void (*need)(void *opt); /* then NULL is no choice                                             */
+} readers[] = {
+    {SIZED_coda_map_def, &map_def, read_map_def, need_map},
+    {SIZED_coda_rope_options, &rope, read_rope, NULL},
+    {SIZED_coda_attention_options, &attention, read_attention, NULL},
+    {SIZED_coda_cross_entropy_options, &cross_entropy, read_cross_entropy, NULL},
+    {SIZED_coda_compile_options, &compile, read_compile, NULL},
+    {SIZED_coda_cache_store, &store, read_store, need_get},
+    {SIZED_coda_cache_options, &cache_options, read_cache, NULL},
+    {SIZED_coda_cache_prune_options, &prune, read_prune, NULL},
+    {SIZED_coda_export_options, &export, read_export, NULL},
+};
+
+/* A block of `room` bytes, at least one size_t, that begins like INIT and says it has `size`. */
+static void *block_of(const struct reader *r, size_t size, size_t room)
+{
+    size_t whole = sized[r->type].whole, bytes = MAX(room, sizeof size);
+    char like[512] = {0}, *block = calloc(1, bytes);
+    memcpy(like, r->init, whole);
+    if (r->need) r->need(like);
+    memcpy(block, like, MIN(bytes, whole));
+    memcpy(block, &size, sizeof size);
+    return block;
+}
+
+static char *outcome(const struct reader *r, void *block)
+{
+    struct text t = {0};
+    r->read(block, &t);
+    free(block);
+    ck_assert_msg(*text_str(&t) != '-' || !strchr(text_str(&t), '\n'), "%s", text_str(&t));
+    char *s = strdup(text_str(&t));
+    text_free(&t);
+    return s;
+}
+
+START_TEST(zeros_are_init)
+{
+    const struct reader *r = &readers[_i];
+    const struct sized *s = &sized[r->type];
+    char *init = outcome(r, block_of(r, s->whole, s->whole));
+    for (size_t i = sizeof(size_t); i < s->whole; i++) ck_assert_int_eq(((const char *)r->init)[i], 0);
+    for (int null = 0; null <= !r->need; null++) {
+        char *zeros = outcome(r, null ? NULL : block_of(r, 0, s->base));
+        ck_assert_str_eq(zeros, init);
+        free(zeros);
+    }
+    if (r->type == SIZED_coda_cache_prune_options) ck_assert_str_eq(init, "0 : 3 of 3 stay");
+    free(init);
+}
+END_TEST
+
+START_TEST(reads_every_size)
+{
+    const struct reader *r = &readers[_i];
+    const struct sized *s = &sized[r->type];
+    char *init = outcome(r, block_of(r, s->whole, s->whole));
+    for (size_t size = 1; size <= s->whole + BEYOND; size++) {
+        bool valid = size >= s->base && size % sizeof size == 0;
+        char *clean = outcome(r, block_of(r, size, size)), *block = block_of(r, size, size);
+        if (valid)
+            ck_assert_str_eq(clean, init);
+        else
+            ck_assert_msg(strstr(clean, s->type) && strstr(clean, "the size of a"), "%s", clean);
+        free(clean);
+        if (size > s->whole) block[size - 1] = 1;
+        char *junk = outcome(r, block);
+        if (size > s->whole) ck_assert_msg(strstr(junk, s->type) && strstr(junk, "-1"), "%s", junk);
+        free(junk);
+    }
+    free(init);
+}
+END_TEST
+
+/* ---- Structs that are filled ---- */
+
+static coda_status fill_graph_arg(void *out) { return coda_graph_arg(g, 1, out); }
+static coda_status fill_plan_arg(void *out) { return coda_plan_arg(plan, 1, out); }
+static coda_status fill_kernel(void *out) { return coda_plan_kernel(plan, 0, out); }
+static coda_status fill_stats(void *out) { return coda_plan_stats_get(plan, out); }
+static coda_status fill_cache_stats(void *out) { return coda_cache_stats_get(cache, out); }
+static coda_status fill_pruned(void *out) { return coda_cache_prune(cache, NULL, out); }
+static coda_status fill_exported(void *out)
+{
+    return coda_cache_export(cache, folder_under("bundle"), NULL, out);
+}
+static coda_status fill_imported(void *out)
+{
+    ck_assert_int_eq(coda_cache_export(cache, folder_under("bundle"), NULL, NULL), CODA_OK);
+    return coda_cache_import(cache, folder_under("bundle"), out);
+}
+
+static const struct writer {
+    enum sized_type type;
+    coda_status (*fill)(void *out);
+} writers[] = {
+    {SIZED_coda_arg_info, fill_graph_arg},      {SIZED_coda_arg_info, fill_plan_arg},
+    {SIZED_coda_kernel_info, fill_kernel},      {SIZED_coda_plan_stats, fill_stats},
+    {SIZED_coda_cache_stats, fill_cache_stats}, {SIZED_coda_cache_pruned, fill_pruned},
+    {SIZED_coda_bundle_report, fill_exported},  {SIZED_coda_bundle_report, fill_imported},
+};
+
+/* A later struct holds the same first fields; a block that was refused is as it was. */
+START_TEST(fills_every_size)
+{
+    const struct writer *w = &writers[_i];
+    const struct sized *s = &sized[w->type];
+    char *whole = malloc(s->whole);
+    memset(whole, 0xa5, s->whole);
+    memcpy(whole, &s->whole, sizeof s->whole);
+    ck_assert_msg(w->fill(whole) == CODA_OK, "%s", coda_error());
+    for (size_t size = 0; size <= s->whole + BEYOND; size++) {
+        size_t room = size ? MAX(size, sizeof size) : s->base, head = sizeof size;
+        bool valid = size % sizeof size == 0 && (!size || size >= s->base);
+        unsigned char *block = malloc(room), *before = malloc(room);
+        memset(block, 0xa5, room);
+        memcpy(block, &size, sizeof size);
+        memcpy(before, block, room);
+        ck_assert_int_eq(w->fill(block), valid ? CODA_OK : CODA_E_INVALID);
+        if (valid)
+            ck_assert_int_eq(memcmp(block + head, whole + head, MIN(room, s->whole) - head), 0);
+        else
+            ck_assert(strstr(coda_error(), s->type) && !memcmp(block, before, room));
+        ck_assert_int_eq(memcmp(block, &size, sizeof size), 0);
+        for (size_t i = s->whole; valid && i < room; i++) ck_assert_uint_eq(block[i], 0);
+        free(before);
+        free(block);
+    }
+    free(whole);
+}
+END_TEST
+
+static int sees_size(void *seen, const coda_cache_entry *e)
+{
+    ck_assert_uint_eq(e->size, sizeof *e);
+    return ++*(int *)seen;
+}
+
+START_TEST(callbacks_see_the_size)
+{
+    int seen = 0;
+    ck_assert_int_eq(coda_cache_list(cache, sees_size, &seen), CODA_OK);
+    ck_assert_int_eq(coda_cache_export(cache, folder_under("bundle"), NULL, NULL), CODA_OK);
+    ck_assert_int_eq(coda_bundle_list(folder_under("bundle"), sees_size, &seen), CODA_OK);
+    ck_assert_int_eq(seen, 2 * ENTRIES);
+}
+END_TEST
+
+START_TEST(every_struct_is_tried)
+{
+    bool tried[SIZED_TYPES] = {[SIZED_coda_cache_entry] = true};
+    for (int i = 0; i < ARRAY_SIZE(readers); i++) tried[readers[i].type] = true;
+    for (int i = 0; i < ARRAY_SIZE(writers); i++) tried[writers[i].type] = true;
+    for (int i = 0; i < SIZED_TYPES; i++) ck_assert_msg(tried[i], "%s", sized[i].type);
+}
+END_TEST
+
+/* ---- Versions to come: a library of the second version, whose struct has grown by one field ---- */
+
+struct grown {
+    size_t size;
+    int64_t first, second;
+};
+static const struct sized second_version = {"grown", offsetof(struct grown, second), sizeof(struct grown)};
+
+START_TEST(an_older_caller_is_served)
+{
+    struct grown own = {9, 9, 9};
+    int64_t *old = malloc(second_version.base);
+    memcpy(old, (int64_t[]){(int64_t)second_version.base, 5}, second_version.base);
+    for (int zero = 0; zero < 2; zero++) {
+        ck_assert_int_eq(sized_read("call", &second_version, &own, old), CODA_OK);
+        ck_assert(own.first == 5 && own.second == 0);
+        own = (struct grown){sizeof own, 6, 7};
+        ck_assert_int_eq(sized_check("call", &second_version, old), CODA_OK);
+        sized_write(&second_version, old, &own);
+        ck_assert(old[1] == 6);
+        old[0] = 0, old[1] = 5;
+    }
+    free(old);
+}
+END_TEST
+
+Suite *sized_suite(void);
+Suite *sized_suite(void)
+{
+    Suite *s = suite_create("sized");
+    TCase *t = tcase_create("sized");
+    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_add_loop_test(t, zeros_are_init, 0, ARRAY_SIZE(readers));
+    tcase_add_loop_test(t, reads_every_size, 0, ARRAY_SIZE(readers));
+    tcase_add_loop_test(t, fills_every_size, 0, ARRAY_SIZE(writers));
+    tcase_add_test(t, callbacks_see_the_size);
+    tcase_add_test(t, every_struct_is_tried);
+    tcase_add_test(t, an_older_caller_is_served);
+    suite_add_tcase(s, t);
+    return s;
+}
