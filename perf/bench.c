@@ -107,7 +107,7 @@ static void describe(struct figure *f)
         struct side *side = &f->side[s];
         side->args = coda_plan_args(side->plan);
         for (int i = 0; i < side->args; i++) {
-            coda_arg_info a;
+            coda_arg_info a = CODA_ARG_INFO_INIT;
             coda_plan_arg(side->plan, i, &a);
             const char *dot = strchr(a.name, '.');
             side->copy[i] = dot ? atoi(dot + 1) : 0;
@@ -119,7 +119,7 @@ static void describe(struct figure *f)
 /* Seconds that the work must take, from what such a GPU does at best. */
 static double floor_time(const struct figure *f, double bytes)
 {
-    coda_plan_stats stats;
+    coda_plan_stats stats = CODA_PLAN_STATS_INIT;
     coda_plan_stats_get(f->side[0].plan, &stats);
     return fmax(stats.flops / 800e12, bytes / 4.5e12) + 2e-6;
 }
@@ -449,7 +449,7 @@ static void report_sides(struct report *r, struct figure *f, double *mid, double
 static void report_figure(struct bench *b, struct figure *f)
 {
     struct report *r = &b->report;
-    coda_plan_stats stats;
+    coda_plan_stats stats = CODA_PLAN_STATS_INIT;
     char tile[96], name[sizeof f->name + 20];
     double mid[SIDES] = {0}, ratio[SIDES] = {0};
     bool good = f->excess <= 1;

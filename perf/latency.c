@@ -5,7 +5,9 @@
  *     cold/NAME    NVRTC alone, for one GEMM with its epilogue, no cache
  *     compile/NAME all of coda_compile for it, no cache
  *     warm/NAME    the same from the cache on disk
- *     plan/NAME    graph, rewrites, plan and CUDA text of a LLaMA block; nothing is compiled
+ *     plan/NAME    graph, rewrites, plan and CUDA text of LLaMA layers; nothing is compiled
+ *     threads/N    all of coda_compile for the block, no cache, its kernels on N threads: as long as the
+ *                  longest kernel takes, if there are as many cores as kernels
  *     launch/NAME  coda_run above bare launches of the same kernels, for each launch
  *
  * The bare launches take the kernels and arguments out of a captured CUDA graph and give them to
@@ -89,25 +91,39 @@ static coda_value projected(coda_graph *g, coda_value x, const char *name, int64
     return coda_matmul(g, x, coda_weight(g, name, CODA_BF16, 2, (int64_t[]){n, k}));
 }
 
-static coda_graph *block(int64_t tokens, int64_t d, int64_t heads, int64_t f)
+/* A weight of layer l. */
+static coda_value own(coda_graph *g, const char *name, int l, int rank, int64_t n, int64_t k)
 {
-    coda_graph *g = coda_graph_new();
-    coda_value x = coda_input(g, "x", CODA_BF16, 2, (int64_t[]){tokens, d}), part[3];
-    coda_value gain = coda_weight(g, "gain", CODA_BF16, 1, &d);
-    coda_value gain_mlp = coda_weight(g, "gain_mlp", CODA_BF16, 1, &d);
+    char numbered[32];
+    snprintf(numbered, sizeof numbered, "%s.%d", name, l);
+    return coda_weight(g, l ? numbered : name, CODA_BF16, rank, (int64_t[]){n, k});
+}
+
+static coda_value layer(coda_graph *g, coda_value x, int l, int64_t d, int64_t heads, int64_t f)
+{
+    coda_value part[3], gain = own(g, "gain", l, 1, d, 1), gain_mlp = own(g, "gain_mlp", l, 1, d, 1);
     coda_rope_options rope = CODA_ROPE_OPTIONS_INIT;
     rope.head_dim = d / heads;
     rope.heads = 2 * heads;
     coda_attention_options attention = CODA_ATTENTION_OPTIONS_INIT;
     attention.heads = heads;
     attention.causal = 1;
-    coda_value qkv = projected(g, coda_rms_norm(g, x, gain, 1e-5f), "w_qkv", 3 * d, d);
+    coda_value qkv = coda_matmul(g, coda_rms_norm(g, x, gain, 1e-5f), own(g, "w_qkv", l, 2, 3 * d, d));
     qkv = coda_rope(g, qkv, CODA_NONE, &rope);
     for (int i = 0; i < 3; i++) part[i] = coda_slice(g, qkv, 1, i * d, (i + 1) * d, 1);
     coda_value a = coda_attention(g, part[0], part[1], part[2], CODA_NONE, &attention);
-    coda_value h = coda_add(g, projected(g, a, "w_o", d, d), x);
-    coda_value z = projected(g, coda_rms_norm(g, h, gain_mlp, 1e-5f), "w_gate_up", 2 * f, d);
-    coda_output(g, "y", coda_add(g, projected(g, coda_swiglu(g, z, CODA_STACKED), "w_down", d, f), h));
+    coda_value h = coda_add(g, coda_matmul(g, a, own(g, "w_o", l, 2, d, d)), x);
+    coda_value n = coda_rms_norm(g, h, gain_mlp, 1e-5f);
+    coda_value z = coda_swiglu(g, coda_matmul(g, n, own(g, "w_gate_up", l, 2, 2 * f, d)), CODA_STACKED);
+    return coda_add(g, coda_matmul(g, z, own(g, "w_down", l, 2, d, f)), h);
+}
+
+static coda_graph *blocks(int layers, int64_t tokens, int64_t d, int64_t heads, int64_t f)
+{
+    coda_graph *g = coda_graph_new();
+    coda_value x = coda_input(g, "x", CODA_BF16, 2, (int64_t[]){tokens, d});
+    for (int l = 0; l < layers; l++) x = layer(g, x, l, d, heads, f);
+    coda_output(g, "y", x);
     return g;
 }
 
@@ -127,7 +143,7 @@ static double nvrtc_ms(const coda_plan *p)
 {
     double ms = 0;
     for (int i = 0; i < coda_plan_kernels(p); i++) {
-        coda_kernel_info k;
+        coda_kernel_info k = CODA_KERNEL_INFO_INIT;
         coda_plan_kernel(p, i, &k);
         ms = fmax(ms, k.compile_ms);
     }
@@ -166,18 +182,64 @@ static void measure_compiles(struct latency *l)
     }
 }
 
-static void measure_plans(struct latency *l)
+static void measure_plan(struct latency *l, const char *name, int layers, int tries)
 {
     double ms[10 * TRIES];
-    for (int i = 0; i < 10 * TRIES; i++) {
+    for (int i = 0; i < tries; i++) {
         double from = now();
-        coda_graph *g = block(2048, 4096, 32, 11008);
+        coda_graph *g = blocks(layers, 2048, 4096, 32, 11008);
         coda_plan *p = compile(l, g, CODA_PLAN_ONLY);
         ms[i] = now() - from;
         coda_plan_free(p);
         coda_graph_free(g);
     }
-    say(l, "plan", "block", "ms", ms, 10 * TRIES);
+    say(l, "plan", name, "ms", ms, tries);
+}
+
+static void measure_plans(struct latency *l)
+{
+    char name[32];
+    measure_plan(l, "block", 1, 10 * TRIES);
+    for (int layers = 16; layers <= 128; layers *= 2) {
+        snprintf(name, sizeof name, "%d layers", layers);
+        measure_plan(l, name, layers, TRIES);
+    }
+}
+
+/* What NVRTC took for each kernel, alone: on one thread. */
+static void print_kernels(const coda_plan *p)
+{
+    double sum = 0;
+    for (int i = 0; i < coda_plan_kernels(p); i++) {
+        coda_kernel_info k = CODA_KERNEL_INFO_INIT;
+        coda_plan_kernel(p, i, &k);
+        printf("  %-60s %9.3f ms\n", k.name, k.compile_ms);
+        sum += k.compile_ms;
+    }
+    printf("  %-60s %9.3f ms, the longest %.3f\n", "their sum", sum, nvrtc_ms(p));
+}
+
+/* The demo's block, cold. */
+static void measure_threads(struct latency *l)
+{
+    enum { COLD = 3 };
+    coda_graph *g = blocks(1, 2048, 4096, 32, 11008);
+    for (int threads = 1; threads <= 16; threads *= 2) {
+        char n[16];
+        double ms[COLD];
+        snprintf(n, sizeof n, "%d", threads);
+        setenv("CODA_COMPILE_THREADS", n, 1);
+        for (int i = 0; i < COLD; i++) {
+            double from = now();
+            coda_plan *p = compile(l, g, CODA_NO_CACHE);
+            ms[i] = now() - from;
+            if (threads == 1 && i == COLD - 1) print_kernels(p);
+            coda_plan_free(p);
+        }
+        say(l, "threads", n, "ms", ms, COLD);
+    }
+    unsetenv("CODA_COMPILE_THREADS");
+    coda_graph_free(g);
 }
 
 /* ---- Launching ---- */
@@ -223,7 +285,7 @@ static void load(const struct latency *l, struct subject *s, const coda_graph *g
     node nodes[NODES];
     s->plan = compile(l, g, 0);
     for (int i = 0; i < coda_plan_args(s->plan); i++) {
-        coda_arg_info a;
+        coda_arg_info a = CODA_ARG_INFO_INIT;
         coda_plan_arg(s->plan, i, &a);
         s->args[i] = (void *)zeroed(l, a.bytes);
     }
@@ -302,10 +364,11 @@ int main(int argc, char **argv)
     }
     report_begin(&l.report, "latency", out || gpu ? out : "/dev/null");
     measure_plans(&l);
+    measure_threads(&l);
     measure_compiles(&l);
     if (gpu) {
         measure_launches(&l, "one", tiny());
-        measure_launches(&l, "block", block(64, 128, 2, 256));
+        measure_launches(&l, "block", blocks(1, 64, 128, 2, 256));
     }
     snprintf(remove, sizeof remove, "rm -rf %s", l.dir);
     if (system(remove) != 0) fprintf(stderr, "perf: %s is left behind\n", l.dir);

@@ -7,16 +7,19 @@
     layer                       a LLaMA layer forward, attention aside
 
 Sides: "coda" (gains in the epilogues), "folded" (gains folded into the weights), "gemms" (torch's products
-and nothing else), "compile" (torch.compile), "eager"; by option, for the layer, "autotune" (max-autotune) and
-"jax" (jax.jit, by the host's clock, four runs at once). Every side but jax is a replay of a CUDA graph, after
-40 ms of its own work, so that it meets the clocks that its own power leaves, and after the L2 was flushed. Rows
-of the results are compared with the same formula in fp32. The patterns at D 8192 need --all; no case starts
-after --seconds (default 200). Results go to perf/results/torch.json, unless patterns choose some. --cpu tries
-all on small shapes without a GPU, and stores nothing.
+and nothing else), "compile" (torch.compile), "eager"; "liger" and "quack" where their packages are (peers.py);
+by option "autotune" (max-autotune, for the layer) and "jax" (jax.jit, by the host's clock, four runs at once).
+"best" is the fastest peer. Every side but jax is a replay of a CUDA graph, after 40 ms of its own work, so that
+it meets the clocks that its own power leaves, and after the L2 was flushed. Rows of the results are compared
+with the same formula in fp32; a peer that cannot run, or computes something else, is left out with a word. The
+patterns at D 8192 need --all; no case starts after --seconds (default 200). Results go to
+perf/results/torch.json, unless patterns choose some. --cpu tries all on small shapes without a GPU, and stores
+nothing.
 """
 import argparse
 import ctypes
 import datetime
+import importlib.metadata
 import json
 import math
 import os
@@ -31,12 +34,15 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 HEAD, VOCABULARY, EPS = 128, 32768, 1e-5
 FOLD_NONE, FOLD_COPY = 0, 1
 JAX_RUNS = 4
+PEERS = ("compile", "autotune", "liger", "quack", "jax")
 DWELL = 40  # milliseconds of a side's own work before each of its timed runs
 F32, BF16, I32 = 1, 2, 4
+ROWS = 1  # CODA_REDUCE_NONE
 
 try:
     import torch
     import torch.nn.functional as F
+    import peers
 except ImportError:
     sys.exit("pytorch.py: python3 finds no torch; nothing is measured")
 
@@ -53,7 +59,8 @@ class Rope(ctypes.Structure):
 
 
 class CrossEntropy(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("ignore_index", ctypes.c_int32), ("reduction", ctypes.c_int)]
+    _fields_ = [("size", ctypes.c_size_t), ("ignore_index", ctypes.c_int32), ("reduction", ctypes.c_int),
+                ("ignore_zero", ctypes.c_int)]
 
 
 class Options(ctypes.Structure):
@@ -62,8 +69,8 @@ class Options(ctypes.Structure):
 
 
 class Stats(ctypes.Structure):
-    _fields_ = [("launches", ctypes.c_int), ("launches_unfused", ctypes.c_int), ("bytes", ctypes.c_int64),
-                ("bytes_unfused", ctypes.c_int64), ("flops", ctypes.c_double)]
+    _fields_ = [("size", ctypes.c_size_t), ("launches", ctypes.c_int), ("launches_unfused", ctypes.c_int),
+                ("bytes", ctypes.c_int64), ("bytes_unfused", ctypes.c_int64), ("flops", ctypes.c_double)]
 
 
 def load_library():
@@ -105,11 +112,11 @@ class Graph:
         return self.lib.coda_swiglu(self.g, x, 1)
 
     def rope(self, x):
-        opt = Rope(ctypes.sizeof(Rope), HEAD, 0, 2 * self.case.d // HEAD, 10000.0, 1)
+        opt = Rope(head_dim=HEAD, heads=2 * self.case.d // HEAD)
         return self.lib.coda_rope(self.g, x, Value(0), ctypes.byref(opt))
 
     def loss(self, x):
-        opt = CrossEntropy(ctypes.sizeof(CrossEntropy), -100, 0)
+        opt = CrossEntropy(reduction=ROWS)
         return self.lib.coda_cross_entropy(self.g, x, self.leaf("target"), ctypes.byref(opt))
 
     def output(self, name, value, shape, dtype=torch.bfloat16):
@@ -125,7 +132,7 @@ class Plan:
         self.lib, self.case, self.outputs, self.keep = graph.lib, graph.case, outputs, graph.args
         self.p = ctypes.c_void_p()
         cuda = self.case.device == "cuda"
-        opt = Options(ctypes.sizeof(Options), 0 if cuda else 1, fold, 0, None, None)
+        opt = Options(device=0 if cuda else 1, fold=fold)
         self.must(self.lib.coda_compile(ctypes.byref(self.p), graph.g, ctypes.byref(opt)))
         self.lib.coda_graph_free(graph.g)
         self.work = self.scratch(self.lib.coda_plan_workspace(self.p))
@@ -290,12 +297,14 @@ def distance(got, want):
 
 def check(case, sides):
     """libcoda's largest error, and that over its limit: 1.2 times eager's, or half a unit of bf16."""
-    row = torch.randperm(case.m, device=case.device)[:256]
+    row = torch.randperm(case.m)[:256].to(case.device)
     error = excess = 0
     reference, eager = case.reference(row), sides["eager"][1]
-    for name in sides.keys() - {"gemms"}:
-        if distance(sides[name][1][0][row], reference[0]) > 2e-2:
+    for name in list(sides.keys() - {"gemms"}):
+        if not distance(sides[name][1][0][row], reference[0]) <= 2e-2:
             print("pytorch.py: %s: %s computes something else" % (case.name, name))
+            if name in PEERS:
+                del sides[name]
     for want, theirs, *ours in zip(reference, eager, sides["coda"][1], sides["folded"][1]):
         limit = min(1e-2, max(2.0 ** -8, 1.2 * distance(theirs[row], want)))
         for y in ours:
@@ -325,45 +334,6 @@ def uncaptured(fn):
         return fn, fn()
 
 
-def jax_side(case):
-    import jax
-    import jax.numpy as jnp
-    x = {n: jnp.from_dlpack(t) for n, t in case.tensors.items()}
-
-    def linear(a, w):
-        return jax.lax.dot_general(a, w, (((1,), (1,)), ((), ())))
-
-    def norm(a, gain):
-        f = a.astype(jnp.float32)
-        return (f * jax.lax.rsqrt(jnp.mean(f * f, -1, keepdims=True) + EPS)).astype(a.dtype) * gain
-
-    def gated(y):
-        gate, up = jnp.split(y, 2, -1)
-        return jax.nn.silu(gate) * up
-
-    def rotated(qkv, t):
-        heads = qkv[:, :2 * qkv.shape[1] // 3].reshape(qkv.shape[0], -1, HEAD).astype(jnp.float32)
-        a, b = jnp.split(heads, 2, -1)
-        y = jnp.concatenate((a * t["cos"] - b * t["sin"], b * t["cos"] + a * t["sin"]), -1)
-        return y.astype(qkv.dtype).reshape(qkv.shape[0], -1)
-
-    def formula(t):
-        qkv = linear(norm(t["x"], t["gain"]), t["w_qkv"])
-        h = linear(t["a"], t["w_o"]) + t["x"]
-        z = gated(linear(norm(h, t["gain_mlp"]), t["w_gate_up"]))
-        return rotated(qkv, t), linear(z, t["w_down"]) + h, qkv
-
-    fn = jax.jit(formula)
-    out = jax.block_until_ready(fn(x))
-
-    def several():
-        for _ in range(JAX_RUNS):
-            y = fn(x)
-        jax.block_until_ready(y)
-
-    return several, [torch.from_dlpack(y) for y in out]
-
-
 def sides_of(case, lib, opt):
     wrap = captured if case.device == "cuda" else uncaptured
     t = case.tensors
@@ -374,9 +344,20 @@ def sides_of(case, lib, opt):
     sides["eager"] = wrap(lambda: case.formula(t))
     if opt.max_autotune and case.kind == "layer":
         sides["autotune"] = wrap(compiled(case, "max-autotune-no-cudagraphs"))
-    if opt.jax and case.kind == "layer":
-        sides["jax"] = jax_side(case)
+    for name, prepare in peers.formulas(case, opt.jax):
+        try:
+            sides[name] = peer_side(name, prepare(), wrap)
+        except Exception as e:  # whatever a peer raises, the others are measured
+            print("pytorch.py: %s: %s cannot run: %s" % (case.name, name, str(e).splitlines()[:1]), flush=True)
     return sides, plans
+
+
+def peer_side(name, formula, wrap):
+    """jax: several runs at once, so that the host's clock sees the device. A peer that waits for the device
+    within its formula is not captured."""
+    if name == "jax":
+        return lambda: formula.__self__.several(JAX_RUNS), [torch.from_dlpack(y) for y in formula()]
+    return (uncaptured if formula.__self__.waits() else wrap)(formula)
 
 
 def compiled(case, mode):
@@ -445,9 +426,7 @@ def spread(v):
 
 def ratios(rounds):
     r = {n: statistics.median(x[n] / x["coda"] for x in rounds) for n in rounds[0] if n != "coda"}
-    peers = [r[n] for n in ("compile", "autotune", "jax") if n in r]
-    if len(peers) > 1:
-        r["best"] = min(peers)
+    r["best"] = min(r[n] for n in PEERS if n in r)
     return {n: round(v, 4) for n, v in r.items()}
 
 
@@ -476,9 +455,11 @@ def info(lib):
     pairs = [line.split(":", 1) for line in text.value.decode().splitlines() if ":" in line]
     out = {k: v.split(" /")[0].strip() for k, v in pairs if not k.startswith("cache")}
     out["torch"] = torch.__version__
-    for name in ("triton", "jax"):
-        if name in sys.modules:
-            out[name] = sys.modules[name].__version__
+    for name in ("triton", "jax", "liger-kernel", "quack-kernels"):
+        try:
+            out[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            pass
     return out
 
 

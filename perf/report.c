@@ -12,12 +12,14 @@
 
 #include "bench.h"
 
+/* Any bytes give valid JSON: beyond ASCII they go in as Latin-1. */
 static void put_string(FILE *f, const char *s)
 {
     putc('"', f);
     for (; *s; s++) {
-        if (*s == '"' || *s == '\\') putc('\\', f);
-        if ((unsigned char)*s >= ' ') putc(*s, f);
+        if (*s == '"' || *s == '\\') fprintf(f, "\\%c", *s);
+        else if (*s >= ' ' && *s < 0x7f) putc(*s, f);
+        else fprintf(f, "\\u%04x", (unsigned char)*s);
     }
     putc('"', f);
 }

@@ -81,7 +81,7 @@ static coda_cache *open_cache(const char *dir)
 static int start(const char *dir)
 {
     coda_graph *g = many();
-    coda_cache_stats s;
+    coda_cache_stats s = CODA_CACHE_STATS_INIT;
     double plan = compile(g, NULL, CODA_PLAN_ONLY);
     double from = now();
     coda_cache *c = open_cache(dir);
