@@ -207,11 +207,12 @@ static void move(struct fuzz *f)
 {
     int64_t dims[8];
     int perm[8];
-    coda_value in[3] = {value(f), value(f), value(f)}, x = in[0];
+    coda_value in[104] = {value(f), value(f), value(f)}, x = in[0];
     const struct type *t = x.id && x.id <= (uint32_t)f->g->nodes ? &f->g->node[x.id - 1].type : NULL;
     int shift = (int)random_below(&f->r, 4), axis = (int)random_below(&f->r, 4) - random_chance(&f->r, 2);
     for (int i = 0; i < 8; i++) perm[i] = t && t->rank ? (i + shift) % t->rank : (int)number(f);
     if (random_chance(&f->r, 50)) in[1] = in[2] = x;
+    for (int i = 3; i < ARRAY_SIZE(in); i++) in[i] = in[i - 3];
     switch (random_below(&f->r, 5)) {
     case 0: coda_cast(f->g, x, dtype(f)); break;
     case 1: coda_slice(f->g, x, axis, number(f) / 2, number(f), number(f)); break;

@@ -330,6 +330,7 @@ START_TEST(gate_and_up_are_a_dimension)
     ck_assert(m->stride[1] == 128 && m->stride[2] == 264 * 128);
     gemm_free(&r);
     emit(&r, "gated interleaved", false);
+    m = &r.p.kernel.map[1];
     ck_assert(m->dim[1] == 264 && m->stride[1] == 256 && m->stride[2] == 128);
     gemm_free(&r);
 }
