@@ -80,44 +80,44 @@ demo: deps ## builds all and runs examples/llama_block.c (DEMO=--cpu: as if ther
 # ---- Tests ----
 # A driver, and an NVRTC made of g++, over an SM in software (see test/emulator).
 EMULATOR   = $(BUILD)/emulator/libcuda.so.1 $(BUILD)/emulator/libnvrtc.so.13
-TESTS     := $(sort $(wildcard test/test_*.c))
-TEST_OBJ  := $(TESTS:%.c=$(BUILD)/%.o) $(BUILD)/test/main.o $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/util_*.c))
+TESTS     := $(sort $(wildcard test/unit/*/test_*.c))
+UTIL_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/support/*.c))
+TEST_OBJ  := $(TESTS:%.c=$(BUILD)/%.o) $(BUILD)/test/unit/main.o $(UTIL_OBJ)
 CHECK_LIBS = $(shell pkg-config --libs check 2>/dev/null || echo -lcheck -lsubunit -lrt -lm)
 
 $(BUILD)/test/suites.h: $(TESTS)
 	@mkdir -p $(@D)
-	@for f in $(TESTS:test/test_%.c=%); do echo "SUITE($$f)"; done > $@
-$(BUILD)/test/main.o: $(BUILD)/test/suites.h
-$(BUILD)/test/%.o: ALL_CFLAGS += -I$(BUILD)/test -Itest
+	@for f in $(TESTS:test/unit/%.c=%); do echo "SUITE($${f%%/*}, $${f#*/test_})"; done > $@
+$(BUILD)/test/unit/main.o: $(BUILD)/test/suites.h
+$(BUILD)/test/%.o: ALL_CFLAGS += -I$(BUILD)/test -Itest/support -Itest
 $(BUILD)/unit: $(TEST_OBJ) $(BUILD)/libcoda_internal.a | $(EMULATOR)
 	$(CC) $^ -o $@ $(CHECK_LIBS) $(LDLIBS)
 # The same, and the cache's torture, under names of four bits: see test/weak.
 $(BUILD)/weak/unit: $(TEST_OBJ) $(BUILD)/test/shim.o $(BUILD)/test/weak/name.o $(BUILD)/libcoda_internal.a | $(EMULATOR)
 	@mkdir -p $(@D)
 	$(CXX) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(CHECK_LIBS) $(LDLIBS)
-unit: $(BUILD)/unit $(BUILD)/coda ## the unit tests alone
-	CK_DEFAULT_TIMEOUT=300 $(BUILD)/unit
+unit: $(BUILD)/unit $(BUILD)/coda ## the unit tests alone (SUITES='cache plan': of these rooms or suites)
+	$(BUILD)/unit $(SUITES)
 bless: $(BUILD)/unit ## rewrites test/golden/*.coda: read the diff before you commit it
 	CODA_BLESS=1 CK_RUN_SUITE=golden $(BUILD)/unit
 test: deps ## all that a CPU can prove
 	@BUILD=$(BUILD) test/all.sh
 
 # Programs beside the unit tests. Fuzzers: fuzz_NAME SECONDS [SEED].
-FUZZERS := $(patsubst test/%.c,$(BUILD)/%,$(wildcard test/fuzz_*.c))
-UTIL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/util_*.c))
+FUZZERS := $(patsubst test/fuzz/%.c,$(BUILD)/%,$(wildcard test/fuzz/fuzz_*.c))
 SECONDS ?= 600
 SEED    ?= $(shell date +%s)
 
 $(BUILD)/test/util.a: $(UTIL_OBJ)
 	@rm -f $@
 	ar rcs $@ $^
-$(BUILD)/fuzz_%: $(BUILD)/test/fuzz_%.o $(BUILD)/test/util.a $(BUILD)/libcoda_internal.a
+$(BUILD)/fuzz_%: $(BUILD)/test/fuzz/fuzz_%.o $(BUILD)/test/util.a $(BUILD)/libcoda_internal.a
 	$(CC) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LDLIBS)
 # Each call that coda.h declares.
-$(BUILD)/test/calls.h: include/coda.h test/exports.sh
+$(BUILD)/test/calls.h: include/coda.h test/house/exports.sh
 	@mkdir -p $(@D)
-	@CC=$(CC) test/exports.sh | sed 's/.*/CALL(&)/' > $@
-$(BUILD)/test/fuzz_api.o: $(BUILD)/test/calls.h
+	@CC=$(CC) test/house/exports.sh | sed 's/.*/CALL(&)/' > $@
+$(BUILD)/test/fuzz/fuzz_api.o: $(BUILD)/test/calls.h
 # The tool's main under another name, and the rest of the tool.
 $(BUILD)/test/tool_main.o: examples/coda/tool.c
 	@mkdir -p $(@D)
@@ -147,12 +147,12 @@ conformance-subset: # writes the part that is committed anew
 	@$(MAKE) --no-print-directory -s -B $(BUILD)/conformance/onnx.report GENERATE_ARGS='--subset test/conformance/subset'
 
 # Run by hand.
-$(BUILD)/bench_%: $(BUILD)/test/bench_%.o $(BUILD)/libcoda_internal.a
+$(BUILD)/bench_%: $(BUILD)/test/unit/cache/bench_%.o $(BUILD)/libcoda_internal.a
 	$(CC) $^ -o $@ $(LDLIBS)
 
 # Every N-th allocation fails.
 WRAP_ALLOCATORS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=strndup,--wrap=aligned_alloc
-$(BUILD)/oom: $(BUILD)/test/oom.o $(BUILD)/libcoda_internal.a
+$(BUILD)/oom: $(BUILD)/test/fuzz/oom.o $(BUILD)/libcoda_internal.a
 	$(CC) $^ -o $@ $(LDLIBS) $(WRAP_ALLOCATORS)
 
 # The kernel cache under torture, with a compiler, a driver and a libc that misbehave as told.
@@ -199,18 +199,18 @@ emulator: $(EMULATOR) $(BUILD)/gpu_tests ## the GPU tests' machine without a GPU
 	@[ -z "$(EMULATE)" ] || CODA_CUDA_LIB=$(abspath $(BUILD))/emulator CODA_LIBCUDA=$(abspath $(BUILD))/emulator/libcuda.so.1 \
 	    $(BUILD)/gpu_tests $(EMULATE)
 
-# GPU tests: no Check, so that they run where only a driver and a toolkit are. Each test/gpu_NAME.c
+# GPU tests: no Check, so that they run where only a driver and a toolkit are. Each test/gpu/gpu_NAME.c
 # defines int gpu_NAME(void), the number of its failures.
-GPU_TESTS := $(filter-out test/gpu_main.c,$(sort $(wildcard test/gpu_*.c)))
-GPU_OBJ    = $(GPU_TESTS:%.c=$(BUILD)/%.o) $(BUILD)/test/gpu_main.o $(BUILD)/test/util.a
+GPU_TESTS := $(filter-out test/gpu/gpu_main.c,$(sort $(wildcard test/gpu/gpu_*.c)))
+GPU_OBJ    = $(GPU_TESTS:%.c=$(BUILD)/%.o) $(BUILD)/test/gpu/gpu_main.o $(BUILD)/test/util.a
 GPU_STAMP ?= test/gpu.stamp
-DIGEST     = find include lib jit primitives cache test/gpu_* -type f | LC_ALL=C sort | \
+DIGEST     = find include lib jit primitives cache test/gpu -type f | LC_ALL=C sort | \
 	xargs sha256sum | sha256sum | cut -c-64
 
 $(BUILD)/test/gpu_list.h: $(GPU_TESTS)
 	@mkdir -p $(@D)
-	@for f in $(GPU_TESTS:test/gpu_%.c=%); do echo "GPU_TEST($$f)"; done > $@
-$(BUILD)/test/gpu_main.o: $(BUILD)/test/gpu_list.h
+	@for f in $(GPU_TESTS:test/gpu/gpu_%.c=%); do echo "GPU_TEST($$f)"; done > $@
+$(BUILD)/test/gpu/gpu_main.o: $(BUILD)/test/gpu_list.h
 $(BUILD)/gpu_tests: $(GPU_OBJ) $(BUILD)/libcoda_internal.a
 	$(CC) $^ -o $@ $(LDLIBS)
 test-gpu: $(BUILD)/gpu_tests ## the rest, on a GPU; writes test/gpu.stamp (or $GPU_STAMP)
@@ -246,17 +246,17 @@ perf-report: ## perf/results beside their bars, as charts, and as README's table
 
 # ---- The house ----
 layers: ## which folder may include which
-	@awk -f test/layers.awk $$(find lib jit cache primitives examples perf -name '*.[ch]' -o -name '*.cuh')
+	@awk -f test/house/layers.awk $$(find lib jit cache primitives examples perf -name '*.[ch]' -o -name '*.cuh')
 exports: $(BUILD)/libcoda.so $(BUILD)/libcoda.a ## libcoda.so and libcoda.a export the calls of coda.h, and nothing else
-	@CC=$(CC) test/exports.sh $^
+	@CC=$(CC) test/house/exports.sh $^
 abi: $(BUILD)/libcoda.so ## the binary interface is the one described in test/abi
-	@CC=$(CC) test/abi.sh $< $(BUILD)/abi
+	@CC=$(CC) test/house/abi.sh $< $(BUILD)/abi
 bless-abi: $(BUILD)/libcoda.so ## describes it anew: read the diff before you commit it
-	@CC=$(CC) test/abi.sh $< $(BUILD)/abi bless
+	@CC=$(CC) test/house/abi.sh $< $(BUILD)/abi bless
 headers: ## coda.h as pedantic C99 and C++, its INIT macros, its first program
-	@CC=$(CC) CXX=$(CXX) test/headers.sh $(BUILD)/headers
+	@CC=$(CC) CXX=$(CXX) test/house/headers.sh $(BUILD)/headers
 lint: ## files over 800 lines, lines over 110 columns; clang-format's opinion if it is there
-	@test/lint.sh
+	@test/house/lint.sh
 
 # ---- Installation ----
 VERSION = $(shell sed -n 's/.*CODA_VERSION_STRING "\(.*\)"/\1/p' include/coda.h)

@@ -6,7 +6,7 @@
  *     cache/read   of it, one entry: opened, copied, its digest and key compared
  *
  * Needs NVRTC to fill the cache, and no GPU: nothing is loaded into a driver. The new process is this
- * program again. What a kernel in memory costs, test/bench_memo.c measures: it is below what a call of
+ * program again. What a kernel in memory costs, test/unit/cache/bench_memo.c measures: it is below what a call of
  * coda.h can show.
  */
 #include <stdlib.h>

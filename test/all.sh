@@ -66,10 +66,10 @@ unit_tsan() {
     tsan $build/tsan/unit || return
     for suite in $threaded; do CK_RUN_SUITE=$suite $build/tsan/unit || return; done
 }
-threaded="cpu $(grep -l 'pthread_create' test/test_*.c | sed 's/.*test_\(.*\)\.c/\1/')"
+threaded="cpu $(grep -l 'pthread_create' test/unit/*/test_*.c | sed 's/.*test_\(.*\)\.c/\1/')"
 hunger_and_fuzz() { asan $build/asan/oom fuzzers && both oom fuzz; }
 oom() { $build/asan/oom; }
-fuzz() { for f in test/fuzz_*.c; do $build/asan/"$(basename "$f" .c)" "${FUZZ_SECONDS:-10}" || return; done; }
+fuzz() { for f in test/fuzz/fuzz_*.c; do $build/asan/"$(basename "$f" .c)" "${FUZZ_SECONDS:-10}" || return; done; }
 # The kernel cache under torture, each program short; and again where a sanitizer has something to see.
 torture() { make_in all $build/torture/$1 && $build/torture/$1; }
 # The GPU test of processes that start together, on a driver and a compiler that are not there.
@@ -111,10 +111,10 @@ step layers make_in layers
 step exports make_in exports
 step abi make_in abi
 step headers make_in headers
-step install test/install.sh $build/install
+step install test/system/install.sh $build/install
 step examples examples
-step tool test/tool.sh $build/tool
-step hijack test/hijack.sh $build/hijack
+step tool test/system/tool.sh $build/tool
+step hijack test/system/hijack.sh $build/hijack
 step demo demo
 step "ASan, UBSan, TSan" both unit_tsan unit_asan
 step "out of memory, fuzz" hunger_and_fuzz

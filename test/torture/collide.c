@@ -4,7 +4,7 @@
  * texts' digests stand in their keys and whose images are loaded by their digests, too.
  *
  * The functions below are those of cache/digest.c, which this program so does without. Keys that collide
- * with 256 bits can be made (test/util_twins.c), but not by the thousand.
+ * with 256 bits can be made (test/support/util_twins.c), but not by the thousand.
  */
 #include <pthread.h>
 #include <stdio.h>

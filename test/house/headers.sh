@@ -1,6 +1,6 @@
 #!/bin/sh
 # headers.sh -- coda.h compiles as pedantic C99 and C++11, each of its INIT macros sets the right size and
-# nothing else, and the program in its first comment compiles. Run as: test/headers.sh FOLDER
+# nothing else, and the program in its first comment compiles. Run as: test/house/headers.sh FOLDER
 set -eu
 out=$1
 header=include/coda.h

@@ -2,7 +2,7 @@
 # install.sh -- `make install` into an empty folder, then a C and a C++ program that know the library
 # only through pkg-config: shared and static, built and run; static also beside functions with the names of all that
 # the library keeps to itself. Then `make uninstall` leaves nothing.
-# Run as: test/install.sh FOLDER
+# Run as: test/system/install.sh FOLDER
 set -eu
 root=$(mkdir -p "$1" && cd "$1" && pwd)
 prefix=/opt/coda

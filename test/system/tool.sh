@@ -1,6 +1,6 @@
 #!/bin/sh
 # tool.sh -- the tool from outside: what it prints, what it writes, and how it fails.
-# Run as: test/tool.sh FOLDER
+# Run as: test/system/tool.sh FOLDER
 set -eu
 out=$1
 coda=${BUILD:-build}/coda
@@ -91,7 +91,7 @@ npy "$out/bad.npy" '3, 5' '<f4' 59; status 1 $coda run "$out/scale.coda" --input
 
 # The cache. A compiler that is not there (test/fake) fills it; small graphs give small caches.
 make --no-print-directory -s BUILD="${BUILD:-build}" "${BUILD:-build}/fake/libnvrtc.so.13"
-${CC:-gcc} -O1 -Wall -Werror test/json.c -o "$out/json"
+${CC:-gcc} -O1 -Wall -Werror test/system/json.c -o "$out/json"
 json() { "$out/json" ${1:+"$1"} < "$out/out" || die "no JSON with $1: $(cat "$out/out")"; }
 CODA_CUDA_LIB=$(cd "${BUILD:-build}/fake" && pwd)
 CODA_CACHE_DIR=$out/cache

@@ -3,7 +3,7 @@
  *
  *     gpu_tests [--stamp FILE --digest HEX] [NAME...]
  *
- * A file test/gpu_NAME.c defines int gpu_NAME(void); nothing else is registered: gpu_list.h is made
+ * A file test/gpu/gpu_NAME.c defines int gpu_NAME(void); nothing else is registered: gpu_list.h is made
  * from the file names. With names, only those tests run, and no stamp is written. Several tests run at
  * once, each in its own process, for most of their time is compilation; one alone runs in this process,
  * where debuggers and sanitizers look.

@@ -2,7 +2,7 @@
 # abi.sh -- the binary interface is the one that test/abi describes: calls, structs and enums by libabigail, the
 # value of each constant by the compiler. A difference fails, also one that breaks nobody: `make bless-abi`
 # describes what there is now, and the diff belongs into the commit that meant it.
-# Run as: test/abi.sh LIBRARY FOLDER [bless]
+# Run as: test/house/abi.sh LIBRARY FOLDER [bless]
 set -eu
 library=$1 out=$2 bless=${3:-}
 command -v abidw >/dev/null || { echo "abi: there is no libabigail: .ci/deps installs it"; exit 1; }

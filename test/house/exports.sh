@@ -1,5 +1,5 @@
 #!/bin/bash
-# exports.sh -- what each library lets be seen is what coda.h declares. Run as: test/exports.sh LIBRARY...; without
+# exports.sh -- what each library lets be seen is what coda.h declares. Run as: test/house/exports.sh LIBRARY...; without
 # a library it lists what is declared.
 set -eu
 declared=$(${CC:-gcc} -E -P include/coda.h | tr '\n' ' ' | tr ';' '\n' |

@@ -1,0 +1,52 @@
+/*
+ * main.c -- the unit tests: unit [ROOM|SUITE]...
+ *
+ * A file test/unit/ROOM/test_NAME.c defines Suite *NAME_suite(void); nothing else is registered, for
+ * build/test/suites.h is made from the files' names. Without arguments every suite runs. Check's own variables
+ * choose further: CK_RUN_SUITE, CK_RUN_CASE, CK_INCLUDE_TAGS, CK_EXCLUDE_TAGS.
+ */
+#include <check.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SUITE(room, name) Suite *name##_suite(void);
+#include "suites.h"
+#undef SUITE
+
+static const struct {
+    const char *room, *name;
+    Suite *(*make)(void);
+} suites[] = {
+#define SUITE(room, name) {#room, #name, name##_suite},
+#include "suites.h"
+#undef SUITE
+};
+
+enum { SUITES = sizeof suites / sizeof *suites };
+
+/* Does a word name suite i, or its room? Without words, each is meant. */
+static bool is_chosen(int i, char **word)
+{
+    bool chosen = !*word;
+    for (; *word; word++) chosen = chosen || !strcmp(*word, suites[i].room) || !strcmp(*word, suites[i].name);
+    return chosen;
+}
+
+int main(int argc, char **argv)
+{
+    SRunner *runner = srunner_create(NULL);
+    int chosen = 0;
+    (void)argc;
+    setenv("CK_DEFAULT_TIMEOUT", "300", 0); /* seconds; a machine may be slow, and none shall hang */
+    for (int i = 0; i < SUITES; i++)
+        if (is_chosen(i, argv + 1)) srunner_add_suite(runner, suites[i].make()), chosen++;
+    if (chosen)
+        srunner_run_all(runner, CK_ENV);
+    else
+        fprintf(stderr, "unit: %s is neither a room nor a suite of test/unit\n", argv[1]);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed || !chosen ? EXIT_FAILURE : EXIT_SUCCESS;
+}
