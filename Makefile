@@ -100,8 +100,12 @@ unit: $(BUILD)/unit $(BUILD)/coda ## the unit tests alone (SUITES='cache plan': 
 	$(BUILD)/unit $(SUITES)
 bless: $(BUILD)/unit ## rewrites test/golden/*.coda: read the diff before you commit it
 	CODA_BLESS=1 CK_RUN_SUITE=golden $(BUILD)/unit
-test: deps ## all that a CPU can prove
-	@BUILD=$(BUILD) test/all.sh
+check: ## what an edit needs, in less than a minute: no NVRTC, no sanitizer
+	@BUILD=$(BUILD) test/run check
+test: deps ## all that a CPU can prove (AGAIN=1: what failed the last time)
+	@BUILD=$(BUILD) test/run test
+test-full: deps ## the same with every case, long fuzzing and torture at full scale (hours)
+	@BUILD=$(BUILD) test/run test-full
 
 # Programs beside the unit tests. Fuzzers: fuzz_NAME SECONDS [SEED].
 FUZZERS := $(patsubst test/fuzz/%.c,$(BUILD)/%,$(wildcard test/fuzz/fuzz_*.c))
@@ -256,7 +260,7 @@ bless-abi: $(BUILD)/libcoda.so ## describes it anew: read the diff before you co
 headers: ## coda.h as pedantic C99 and C++, its INIT macros, its first program
 	@CC=$(CC) CXX=$(CXX) test/house/headers.sh $(BUILD)/headers
 lint: ## files over 800 lines, lines over 110 columns; clang-format's opinion if it is there
-	@test/house/lint.sh
+	@test/house/lint.sh advice
 
 # ---- Installation ----
 VERSION = $(shell sed -n 's/.*CODA_VERSION_STRING "\(.*\)"/\1/p' include/coda.h)
@@ -294,7 +298,7 @@ help: ## this list
 	@sed -n 's/^# make/make/p' Makefile
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-.PHONY: all examples deps demo unit bless test conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers exports abi bless-abi headers lint \
+.PHONY: all examples deps demo unit bless check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers exports abi bless-abi headers lint \
 	install uninstall clean help perf perf-build perf-tuned perf-torch perf-report
 
 # ---- Primitives on the host: the device files through the C++ compiler, for test_primitives.c ----

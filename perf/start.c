@@ -6,8 +6,8 @@
  *     cache/read   of it, one entry: opened, copied, its digest and key compared
  *
  * Needs NVRTC to fill the cache, and no GPU: nothing is loaded into a driver. The new process is this
- * program again. What a kernel in memory costs, test/unit/cache/bench_memo.c measures: it is below what a call of
- * coda.h can show.
+ * program again. What a kernel in memory costs is below what a call of coda.h can show:
+ * test/unit/cache/bench_memo.c measures that.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -211,7 +211,7 @@ static void draw_value(struct random *r, char *out, int role)
 
 static int wrong(const char *what) { return fprintf(stderr, "fuzz_env: %s\n", what), 42; }
 
-/* Are the quotes balanced, and is there no control character or raw byte in it? The rest is test/system/json.c's. */
+/* Are the quotes balanced, and is there no control character or raw byte in it? The rest is json.c's. */
 static bool is_json(const char *s)
 {
     bool inside = false;

@@ -16,6 +16,7 @@
 #include "util_attention.h"
 #include "util_device.h"
 #include "util_random.h"
+#include "util_scale.h"
 
 int gpu_attention(void);
 
@@ -344,7 +345,7 @@ static int run_random(const struct jit_device *device)
 {
     struct random r = {random_seed()};
     int failed = 0;
-    int n = device_emulated(device) ? EMULATED_RANDOM : RANDOM_CASES;
+    int n = device_emulated(device) ? scaled(EMULATED_RANDOM) : RANDOM_CASES;
     for (int i = 0; i < n; i++) {
         char name[96];
         struct attention_case c = random_case(&r);

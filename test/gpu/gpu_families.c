@@ -5,10 +5,11 @@
 #include "gpu_case.h"
 #include "util_device.h"
 #include "util_family_run.h"
+#include "util_scale.h"
 
 int gpu_families(void);
 
-enum { FAMILIES = 60, EMULATED_FAMILIES = 4 };
+enum { FAMILIES = 60, EMULATED_FAMILIES = 3 };
 
 int gpu_families(void)
 {
@@ -17,7 +18,7 @@ int gpu_families(void)
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     if (!device_open(&dev, err)) return gpu_case(false, "family", "%s", err);
     const char *given = getenv("CODA_FAMILIES");
-    int failed = 0, n = given ? atoi(given) : device_emulated(&dev) ? EMULATED_FAMILIES : FAMILIES;
+    int failed = 0, n = given ? atoi(given) : device_emulated(&dev) ? scaled(EMULATED_FAMILIES) : FAMILIES;
     uint64_t seed = random_seed();
     for (int i = 0; i < n; i++) {
         struct family f;

@@ -16,6 +16,7 @@
 #include "util_device.h"
 #include "util_gemm.h"
 #include "util_random.h"
+#include "util_scale.h"
 
 int gpu_gemm(void);
 
@@ -26,7 +27,7 @@ enum {
     AT_ONCE = 16,           /* cases that run before any is reported: what a hang may hide         */
     EMULATED_RANDOM = 12,
     EMULATED_MOST = 700,    /* rows and columns of a case with many tiles                          */
-    EMULATED_SIMT = 5       /* one in so many cases runs on the plain mainloop, too                */
+    EMULATED_SIMT = 3       /* one in so many of the chosen cases runs on the plain mainloop, too  */
 };
 
 struct bench {
@@ -219,6 +220,12 @@ static struct gemm_case smaller(struct gemm_case c)
     return c;
 }
 
+/* The SM in software takes a share of the cases, or all in a full run. */
+static bool is_emulated(int i, bool simt)
+{
+    return gemm_case_taken(i, simt) && (!simt || scale_is_full() || i % EMULATED_SIMT == 0);
+}
+
 static int run_some(struct bench *b, int n)
 {
     int failures = 0;
@@ -240,16 +247,17 @@ static int run_all(struct bench *b, int n)
     return failures;
 }
 
-/* Each case on both mainloops, then random ones, fewer if the device is emulated. If some are named, these
- * alone; "random": the random ones alone. */
+/* Each case on both mainloops, then random ones; a share of them if the device is emulated. If some are
+ * named, these alone; "random": the random ones alone. */
 static int make_cases(struct bench *b, bool emulated)
 {
     struct random g = {random_seed()};
     const char *named = getenv("CODA_TEST_CASE");
     bool all = !named || !strcmp(named, "random");
-    int n = 0, randoms = !all ? 0 : emulated && !named ? EMULATED_RANDOM : RANDOM_CASES;
+    int few = MIN(scaled(EMULATED_RANDOM), RANDOM_CASES);
+    int n = 0, randoms = !all ? 0 : emulated && !named ? few : RANDOM_CASES;
     for (int i = 0; i < 2 * gemm_case_count; i++) {
-        if (emulated && i % 2 && i / 2 % EMULATED_SIMT) continue;
+        if (emulated && !named && !is_emulated(i / 2, i % 2)) continue;
         if (named && !strstr(gemm_cases[i / 2].name, named)) continue;
         b[n].c = emulated ? smaller(gemm_cases[i / 2]) : gemm_cases[i / 2];
         b[n++].simt = i % 2;

@@ -10,10 +10,11 @@
 #include "gpu_case.h"
 #include "util_device.h"
 #include "util_run.h"
+#include "util_scale.h"
 
 int gpu_graph(void);
 
-enum { RANDOM_GRAPHS = 250, EMULATED_GRAPHS = 12 };
+enum { RANDOM_GRAPHS = 250, EMULATED_GRAPHS = 6 };
 
 static const struct mode {
     const char *name;
@@ -81,7 +82,7 @@ static int random_graphs(void)
         {{.patterns = 3, .most_dim = 100}, 3e-2},
     };
     uint64_t seed = random_seed();
-    int failed = 0, n = 0, most = emulated ? EMULATED_GRAPHS : RANDOM_GRAPHS;
+    int failed = 0, n = 0, most = emulated ? scaled(EMULATED_GRAPHS) : RANDOM_GRAPHS;
     for (uint64_t s = seed; n < most; s++) {
         int k = (int)(s % ARRAY_SIZE(kind));
         graph *g = random_graph(s, &kind[k].ro);

@@ -50,6 +50,9 @@ struct tile gemm_any_tile(const struct gemm_case *c, uint64_t number);
 bool gemm_fill(struct gemm_rig *r, uint64_t seed); /* host memory; false if there is none left      */
 void gemm_free(struct gemm_rig *r);
 
+/* Does this run take case i? See util_scale.h. */
+bool gemm_case_taken(int i, bool simt);
+
 /* ---- util_gemm_check.c ---- */
 
 /* Compares the outputs in host memory on row m of `batch`: the largest error, in units of what fp32

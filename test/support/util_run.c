@@ -10,7 +10,7 @@
 #include "compiled.h"
 #include "util_device.h"
 
-enum { FEW_COLUMNS = 4 };
+enum { FEW_COLUMNS = 8 };
 
 void **run_reference(const graph *g, uint64_t seed)
 {

@@ -2,14 +2,17 @@
  * main.c -- the unit tests: unit [ROOM|SUITE]...
  *
  * A file test/unit/ROOM/test_NAME.c defines Suite *NAME_suite(void); nothing else is registered, for
- * build/test/suites.h is made from the files' names. Without arguments every suite runs. Check's own variables
- * choose further: CK_RUN_SUITE, CK_RUN_CASE, CK_INCLUDE_TAGS, CK_EXCLUDE_TAGS.
+ * build/test/suites.h is made from the files' names. Without arguments every suite runs. Check's own
+ * variables choose further: CK_RUN_SUITE, CK_RUN_CASE, CK_INCLUDE_TAGS, CK_EXCLUDE_TAGS.
  */
-#include <check.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "util_random.h"
+
+#include <check.h> /* last: it has a macro named fail                                             */
 
 #define SUITE(room, name) Suite *name##_suite(void);
 #include "suites.h"
@@ -39,6 +42,7 @@ int main(int argc, char **argv)
     SRunner *runner = srunner_create(NULL);
     int chosen = 0;
     (void)argc;
+    random_seed(); /* one for all tests, each of which is a process */
     setenv("CK_DEFAULT_TIMEOUT", "300", 0); /* seconds; a machine may be slow, and none shall hang */
     for (int i = 0; i < SUITES; i++)
         if (is_chosen(i, argv + 1)) srunner_add_suite(runner, suites[i].make()), chosen++;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "util_random.h"
+#include "util_scale.h"
 
 #include <check.h> /* last: it has a macro named fail                                             */
 
@@ -306,7 +307,7 @@ static void check_case(struct attention_case *c)
 START_TEST(random_shapes_and_masks)
 {
     const char *times = getenv("CODA_TEST_CASES");
-    int cases = times ? atoi(times) : CASES;
+    int cases = times ? atoi(times) : scaled(CASES);
     for (int i = 0; i < cases; i++) {
         struct random r = {random_seed() * 1000003u + (uint64_t)i};
         struct attention_case c = draw(&r);

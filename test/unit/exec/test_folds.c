@@ -6,6 +6,7 @@
 #include "compiled.h"
 #include "util_model.h"
 #include "util_run.h"
+#include "util_scale.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -175,7 +176,7 @@ START_TEST(rows_do_not_change_what_is_folded)
     for (int f = 0; f < 3; f++)
         for (int i = 0; i < model_count; i++) expect_one_id(models[i].text, folds[f], &with);
     ck_assert_int_ge(with, 10);
-    for (int i = 0; i < 250; i++) {
+    for (int i = 0; i < scaled(250); i++) {
         char *text = model_random(seed + (uint64_t)i);
         expect_one_id(text, folds[1 + i % 2], &with);
         free(text);

@@ -11,6 +11,7 @@
 
 #include "util_family.h"
 #include "util_family_run.h"
+#include "util_scale.h"
 
 #include <check.h> /* last: it has a macro named fail */
 
@@ -21,7 +22,7 @@ enum { CHUNKS = 8, EACH = 12 };
 static int each(void)
 {
     const char *given = getenv("CODA_FAMILIES");
-    return given ? MAX(atoi(given) / CHUNKS, 1) : EACH;
+    return given ? MAX(atoi(given) / CHUNKS, 1) : scaled(EACH);
 }
 
 START_TEST(families)

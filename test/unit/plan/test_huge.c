@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "util_random.h"
+#include "util_scale.h"
 
 #include <check.h> /* last: it has a macro named fail                                             */
 
@@ -223,7 +224,7 @@ static bool plan(const char *text)
 START_TEST(huge)
 {
     const char *times = getenv("CODA_TEST_CASES"), *text = texts[_i];
-    int draws = times ? atoi(times) : DRAWS, good = 0;
+    int draws = times ? atoi(times) : scaled(DRAWS), good = 0;
     struct random r = {random_seed() * 1000003u + (uint64_t)_i};
     for (int i = 0; i < draws; i++) {
         int64_t dim[LETTERS];

@@ -1,6 +1,7 @@
 /* test_plan.c -- random graphs, compiled for the CPU device in every mode, against fp64: what the plan
  * computes is what the graph says. */
 #include "util_run.h"
+#include "util_scale.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -62,7 +63,7 @@ START_TEST(test_f32)
 {
     struct random_options ro = {.dtype = CODA_F32, .patterns = 4};
     uint64_t seed = random_seed();
-    for (uint64_t i = 0; i < 300; i++) check_graph(seed + i, &ro, 2e-5);
+    for (uint64_t i = 0; i < (uint64_t)scaled(300); i++) check_graph(seed + i, &ro, 2e-5);
 }
 END_TEST
 
@@ -70,7 +71,7 @@ START_TEST(test_mixed)
 {
     struct random_options ro = {.patterns = 6};
     uint64_t seed = random_seed();
-    for (uint64_t i = 0; i < 200; i++) check_graph(seed + i, &ro, 3e-2);
+    for (uint64_t i = 0; i < (uint64_t)scaled(200); i++) check_graph(seed + i, &ro, 3e-2);
 }
 END_TEST
 
@@ -78,7 +79,7 @@ START_TEST(test_one_pattern)
 {
     struct random_options ro = {.dtype = CODA_BF16, .patterns = 1, .most_dim = 96};
     uint64_t seed = random_seed();
-    for (uint64_t i = 0; i < 300; i++) check_graph(seed + i, &ro, 2e-2);
+    for (uint64_t i = 0; i < (uint64_t)scaled(300); i++) check_graph(seed + i, &ro, 2e-2);
 }
 END_TEST
 

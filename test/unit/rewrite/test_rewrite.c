@@ -7,6 +7,7 @@
  */
 #include "rewrite.h" /* before check.h, which has a macro called fail */
 #include "util_random.h"
+#include "util_scale.h"
 
 #include <check.h>
 #include <math.h>
@@ -223,8 +224,9 @@ static void check_many(int n, uint64_t stream, const struct random_options *opt,
 START_TEST(small_graphs)
 {
     struct tally t = {0};
-    check_many(1100, 1, &(struct random_options){.patterns = 8, .most_dim = 40}, &t);
-    ck_assert_msg(t.strict >= 1000, "only %d of %d graphs are equal to 1e-12", t.strict, t.graphs);
+    check_many(MAX(scaled(1100), 1100), 1, &(struct random_options){.patterns = 8, .most_dim = 40}, &t);
+    ck_assert_msg(t.strict >= t.graphs * 10 / 11, "only %d of %d graphs are equal to 1e-12", t.strict,
+                  t.graphs);
     for (int k = 0; k < ARRAY_SIZE(rule); k++) {
         bool lowers = !strncmp(rule[k], "lower", 5), last = !strcmp(rule[k], "dead");
         bool folds = strstr(rule[k], "col_") || strstr(rule[k], "row_shift");
@@ -239,8 +241,9 @@ END_TEST
 START_TEST(large_graphs)
 {
     struct tally t = {0};
-    check_many(150, 2, &(struct random_options){.patterns = 20, .most_dim = 300}, &t);
-    ck_assert_msg(t.strict >= 120, "only %d of %d graphs are equal to 1e-12", t.strict, t.graphs);
+    check_many(scaled(150), 2, &(struct random_options){.patterns = 20, .most_dim = 300}, &t);
+    ck_assert_msg(t.strict >= t.graphs * 3 / 4, "only %d of %d graphs are equal to 1e-12", t.strict,
+                  t.graphs);
 }
 END_TEST
 
@@ -248,8 +251,8 @@ END_TEST
 START_TEST(exact_graphs)
 {
     struct tally t = {0};
-    check_many(300, 3, &(struct random_options){.patterns = 10, .most_dim = 64, .exact = true}, &t);
-    ck_assert_int_gt(t.exact, 600);
+    check_many(scaled(300), 3, &(struct random_options){.patterns = 10, .most_dim = 64, .exact = true}, &t);
+    ck_assert_int_gt(t.exact, 2 * t.graphs);
 }
 END_TEST
 
@@ -257,7 +260,7 @@ END_TEST
 START_TEST(deterministic)
 {
     struct random s = {random_seed() + 4};
-    for (int i = 0; i < 50; i++) {
+    for (int i = 0; i < scaled(50); i++) {
         struct text t[2] = {{0}, {0}};
         graph *g = random_graph(random_next(&s), NULL);
         for (int k = 0; k < 2; k++) {
@@ -280,7 +283,7 @@ END_TEST
 START_TEST(fixed_point)
 {
     struct random s = {random_seed() + 5};
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < scaled(200); i++) {
         uint64_t seed = random_next(&s);
         struct rewrite_log log = {0}, again = {0};
         graph *g = random_graph(seed, NULL), *r = rewrite(g, &mode[i % 3 + 1], &log);

@@ -1,0 +1,114 @@
+# jobs.mk -- the tests as a graph of jobs, so that make keeps every core busy. `test/run TIER` calls it.
+#
+#     check      what an edit needs: unit tests, goldens, the laws of the tree. No NVRTC, no sanitizer
+#     test       all that a CPU can prove, in shares that cover: what CI runs
+#     test-full  the same with every case, long fuzzing and torture at full scale: nightly
+#
+# $(call job,NAME,BUILDS,COMMAND) is a job that runs once the builds are there. Long jobs come first.
+
+BUILD ?= build
+LOG   := $(BUILD)/test-log
+FULL  := $(if $(filter test-full,$(MAKECMDGOALS)),1)
+ifdef FULL
+export CODA_FULL = 1
+endif
+
+# The leak checker at times dies on the thread-local memory of NVRTC, if it follows that.
+export ASAN_OPTIONS  = detect_leaks=1:allocator_may_return_null=1:intercept_tls_get_addr=0
+export UBSAN_OPTIONS = halt_on_error=1:print_stacktrace=1
+export TSAN_OPTIONS  = suppressions=$(CURDIR)/test/tsan.supp
+
+define job
+$(LOG)/$(strip $(1)).ok: | $(addprefix built-,$(2))
+	@test/job $(strip $(1)) $(3)
+JOBS_ALL += $(strip $(1))
+endef
+jobs = $(addprefix $(LOG)/,$(addsuffix .ok,$(1)))
+
+# ---- Builds: each is one make, whose compilers share this one's slots ----
+IN      = $(MAKE) --no-print-directory -s -f Makefile
+AS_ASAN = BUILD=$(BUILD)/asan SAN=address,undefined CFLAGS='-O1 -g1'
+AS_TSAN = BUILD=$(BUILD)/tsan SAN=thread CFLAGS='-O1 -g1'
+
+TORTURES := $(filter-out torture shim,$(basename $(notdir $(wildcard test/torture/*.c))))
+FUZZERS  := $(basename $(notdir $(wildcard test/fuzz/fuzz_*.c)))
+ASAN_TORTURES = damage store faults
+TSAN_TORTURES = cold store
+WEAK_TORTURES = driver store hostile versions
+
+.PHONY: built-unit built-rest built-asan built-tsan built-weak
+built-unit:
+	@+$(IN) BUILD=$(BUILD) all $(BUILD)/unit
+built-rest: built-unit
+	@+$(IN) BUILD=$(BUILD) emulator torture-build examples $(BUILD)/conformance/run
+built-asan: built-unit
+	@+$(IN) $(AS_ASAN) $(BUILD)/asan/unit $(BUILD)/asan/oom fuzzers $(ASAN_TORTURES:%=$(BUILD)/asan/torture/%)
+built-tsan: built-unit
+	@+$(IN) $(AS_TSAN) $(BUILD)/tsan/unit $(TSAN_TORTURES:%=$(BUILD)/tsan/torture/%)
+built-weak: built-rest
+	@+$(IN) BUILD=$(BUILD) $(BUILD)/weak/unit $(WEAK_TORTURES:%=$(BUILD)/weak/torture/%)
+
+# ---- Unit tests: a job for each room, and for each room's kernels through NVRTC ----
+ROOMS       := $(notdir $(patsubst %/,%,$(sort $(dir $(wildcard test/unit/*/test_*.c)))))
+NVRTC_ROOMS := $(notdir $(patsubst %/,%,$(sort $(dir $(shell grep -l '"nvrtc' test/unit/*/test_*.c)))))
+# The suites that start threads. A race ends a test's process with a status that Check sees.
+THREADED    := $(patsubst test_%,%,$(basename $(notdir $(shell grep -l pthread_create test/unit/*/test_*.c)))) cpu
+
+$(eval $(call job,nvrtc-hopper,unit,env CK_INCLUDE_TAGS=hopper $(BUILD)/unit))
+$(foreach r,$(NVRTC_ROOMS),$(eval $(call job,nvrtc-$(r),unit,env CK_INCLUDE_TAGS=nvrtc CK_EXCLUDE_TAGS=hopper $(BUILD)/unit $(r))))
+$(foreach r,$(ROOMS),$(eval $(call job,unit-$(r),unit,env CK_EXCLUDE_TAGS=nvrtc $(BUILD)/unit $(r))))
+$(foreach r,$(ROOMS),$(eval $(call job,asan-$(r),asan,env CK_EXCLUDE_TAGS=nvrtc $(BUILD)/asan/unit $(r))))
+$(foreach s,$(THREADED),$(eval $(call job,tsan-$(s),tsan,env CK_EXCLUDE_TAGS=nvrtc CK_RUN_SUITE=$(s) $(BUILD)/tsan/unit)))
+
+UNIT  := $(ROOMS:%=unit-%)
+NVRTC := nvrtc-hopper $(NVRTC_ROOMS:%=nvrtc-%)
+ASAN  := $(ROOMS:%=asan-%)
+TSAN  := $(THREADED:%=tsan-%)
+
+# ---- The tree, and the library from outside ----
+HOUSE := layers exports abi headers
+$(foreach l,$(HOUSE),$(eval $(call job,$(l),unit,env MAKEFLAGS= $(IN) BUILD=$(BUILD) $(l))))
+$(eval $(call job,lint,unit,test/house/lint.sh))
+$(eval $(call job,install,unit,test/system/install.sh $(BUILD)/install))
+$(eval $(call job,tool,rest,test/system/tool.sh $(BUILD)/tool))
+$(eval $(call job,hijack,rest,test/system/hijack.sh $(BUILD)/hijack))
+$(eval $(call job,demo,rest,$(BUILD)/examples/llama_block --cpu))
+EXAMPLES := mlp custom_map cross_entropy
+$(foreach e,$(EXAMPLES),$(eval $(call job,example-$(e),rest,$(BUILD)/examples/$(e))))
+# A few cases of every operator of the ONNX suite; `make conformance` runs them all.
+$(eval $(call job,conformance,rest,$(BUILD)/conformance/run test/conformance/subset))
+SYSTEM := install tool hijack demo $(EXAMPLES:%=example-%) conformance
+
+# ---- Memory that runs out, random bytes ----
+FUZZ_SECONDS ?= $(if $(FULL),60,4)
+$(eval $(call job,oom,asan,$(BUILD)/asan/oom))
+$(foreach f,$(FUZZERS),$(eval $(call job,$(f),asan,$(BUILD)/asan/$(f) $(FUZZ_SECONDS))))
+
+# ---- The kernel cache under torture; again where a sanitizer has something to see, and under names of four bits ----
+$(foreach t,$(TORTURES),$(eval $(call job,torture-$(t),rest,$(BUILD)/torture/$(t) $(if $(FULL),--full))))
+$(foreach t,$(ASAN_TORTURES),$(eval $(call job,torture-$(t)-asan,asan,$(BUILD)/asan/torture/$(t))))
+$(eval $(call job,torture-cold-tsan,tsan,$(BUILD)/tsan/torture/cold threads))
+$(eval $(call job,torture-store-tsan,tsan,$(BUILD)/tsan/torture/store))
+# Suites and programs that do not count entries.
+$(eval $(call job,weak-unit,weak,env CK_EXCLUDE_TAGS=nvrtc $(BUILD)/weak/unit memo store bundle entry save trust tuning twins threads))
+$(foreach t,$(WEAK_TORTURES),$(eval $(call job,weak-$(t),weak,$(BUILD)/weak/torture/$(t))))
+TORTURE := $(TORTURES:%=torture-%) $(ASAN_TORTURES:%=torture-%-asan) $(TSAN_TORTURES:%=torture-%-tsan)
+WEAK    := weak-unit $(WEAK_TORTURES:%=weak-%)
+
+# ---- The GPU tests on an SM in software, and processes that start together on a driver that is not there ----
+HERE     := $(CURDIR)/$(BUILD)
+EMULATED := $(patsubst gpu_%,%,$(filter-out gpu_main gpu_tune gpu_cublaslt,$(basename $(notdir $(wildcard test/gpu/gpu_*.c)))))
+on_emulator = env CODA_CACHE_DIR=$(BUILD)/emulator/cache CODA_CUDA_LIB=$(HERE)/emulator CODA_LIBCUDA=$(HERE)/emulator/libcuda.so.1
+$(foreach g,$(EMULATED),$(eval $(call job,emulated-$(g),rest,$(on_emulator) $(BUILD)/gpu_tests $(g))))
+$(eval $(call job,cold-start,rest,env CODA_CUDA_LIB=$(HERE)/fake CODA_LIBCUDA=$(HERE)/fake/libcuda.so.1 $(BUILD)/gpu_tests cold))
+$(eval $(call job,emulated-300-families,rest,$(on_emulator) CODA_FAMILIES=300 $(BUILD)/gpu_tests families))
+EMULATE := emulated-gemm $(filter-out emulated-gemm,$(EMULATED:%=emulated-%)) cold-start
+
+# ---- Tiers ----
+CHECK := $(UNIT) $(HOUSE) lint install conformance
+TEST  := nvrtc-hopper $(filter-out nvrtc-hopper,$(NVRTC)) $(UNIT) $(EMULATE) $(ASAN) $(TSAN) oom $(FUZZERS) $(TORTURE) $(WEAK) $(HOUSE) lint $(SYSTEM)
+
+.PHONY: check test test-full
+check: $(call jobs,$(CHECK))
+test: $(call jobs,$(TEST))
+test-full: $(call jobs,$(TEST) emulated-300-families)

@@ -1,0 +1,53 @@
+/* util_scale.c -- shares of large sets, and covering arrays. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "util_random.h"
+#include "util_scale.h"
+
+#if defined(__SANITIZE_THREAD__)
+enum { SLOWER = 12 };
+#elif defined(__SANITIZE_ADDRESS__)
+enum { SLOWER = 4 };
+#else
+enum { SLOWER = 1 };
+#endif
+enum { FULL = 10, REST = 8 };
+
+bool scale_is_full(void)
+{
+    const char *full = getenv("CODA_FULL");
+    return full && !strcmp(full, "1");
+}
+
+int scaled(int n)
+{
+    int share = (scale_is_full() ? n * FULL : n) / SLOWER;
+    return share > 0 ? share : 1;
+}
+
+bool scale_takes(int i, bool covers)
+{
+    struct random r = {random_seed() + (uint64_t)i};
+    if (scale_is_full()) return true;
+    random_next(&r);
+    return covers ? SLOWER == 1 || random_below(&r, SLOWER) == 0 : random_below(&r, REST * SLOWER) == 0;
+}
+
+static bool have_pair(const struct cover_case *a, const struct cover_case *b, int factor)
+{
+    int next = (factor + 1) % COVER_FACTORS;
+    return a->level[factor] == b->level[factor] && a->level[next] == b->level[next];
+}
+
+void cover(const struct cover_case *cases, int n, unsigned pairs, bool *covers)
+{
+    for (int i = 0; i < n; i++) {
+        covers[i] = false;
+        for (int f = 0; f < COVER_FACTORS && !covers[i]; f++) {
+            bool is_new = pairs >> f & 1;
+            for (int k = 0; k < i && is_new; k++) is_new = !have_pair(&cases[i], &cases[k], f);
+            covers[i] = is_new;
+        }
+    }
+}

@@ -1,0 +1,34 @@
+/*
+ * util_scale.h -- how much of a large set of cases a run takes.
+ *
+ * `make test` takes a share that covers what matters, and draws a few more by its seed, so that many runs see
+ * everything; `make test-full` ($CODA_FULL=1) takes all. Sanitizers, under which a case takes five to twenty
+ * times as long, take a smaller share: they look at code, not at numbers.
+ */
+#ifndef UTIL_SCALE_H
+#define UTIL_SCALE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+bool scale_is_full(void);
+
+/* How many random cases to draw where `make test` draws n: ten times as many in a full run, at least one. */
+int scaled(int n);
+
+/* Does this run take case i of a set? All in a full run; else the covering ones and an eighth of the rest. */
+bool scale_takes(int i, bool covers);
+
+/* ---- Covering arrays: few cases of a product of factors, in which pairs of levels still meet ---- */
+
+enum { COVER_FACTORS = 3 };
+
+struct cover_case {
+    uint64_t level[COVER_FACTORS]; /* equal for two cases if they have the same of this factor     */
+};
+
+/* Marks the cases that bring a pair of levels which no case before them had. Bit f of `pairs` says that
+ * levels of factor f and of the next factor count as a pair; after the last factor comes the first. */
+void cover(const struct cover_case *cases, int n, unsigned pairs, bool *covers);
+
+#endif
