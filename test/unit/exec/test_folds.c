@@ -181,7 +181,7 @@ START_TEST(rows_do_not_change_what_is_folded)
         expect_one_id(text, folds[1 + i % 2], &with);
         free(text);
     }
-    ck_assert_int_ge(with, 40);
+    ck_assert_int_ge(with, 10 + scaled(250) / 8);
 }
 END_TEST
 
