@@ -9,6 +9,7 @@
 #include <elf.h>
 #include <link.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +47,7 @@ static coda_status missing(const struct library *l, const char *hint, char *err)
 
 static struct library libcuda = {.title = "the CUDA driver", .names = {"libcuda.so.1"}};
 static struct driver driver;
+static _Atomic(const struct driver *) loaded; /* once it works: read by each launch                       */
 
 static void load_driver(void)
 {
@@ -53,6 +55,7 @@ static void load_driver(void)
     library_fill(&libcuda, driver_names, &driver);
     if (!libcuda.handle) return;
     CUresult r = driver.cuInit(0);
+    if (r == CUDA_SUCCESS) atomic_store_explicit(&loaded, &driver, memory_order_release);
     if (r == CUDA_SUCCESS) return;
     const char *name = NULL, *text = NULL;
     driver.cuGetErrorName(r, &name);
@@ -65,6 +68,8 @@ static void load_driver(void)
 const struct driver *driver_open(char *err)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    const struct driver *d = atomic_load_explicit(&loaded, memory_order_acquire);
+    if (d) return d;
     pthread_once(&once, load_driver);
     if (libcuda.handle) return &driver;
     missing(&libcuda, "", err);

@@ -2,8 +2,9 @@
  * bind.c -- the pointers of one call: there, aligned, and free of overlap.
  *
  * What a call writes -- outputs, workspace, prepared memory, weights that are folded in place -- may share
- * no byte with anything else. Bounding boxes are compared first: those of what is written are sorted, and
- * each argument looks its box up among them. Only where two boxes meet are the tensors compared, exactly.
+ * no byte with anything else. Bounding boxes are compared first: with a few that are written, one by one;
+ * more are sorted, and each argument looks its box up among them. Only where two boxes meet are the tensors
+ * compared, exactly.
  */
 #include "bind.h"
 
@@ -75,6 +76,55 @@ static coda_status check_memory(const struct arguments *b, const char *what, voi
         return fail(CODA_E_INVALID, "%s: %s is at %p; %lld bytes aligned to %d are needed", b->call, what, at,
                     (long long)bytes, MEMORY_ALIGN);
     return CODA_OK;
+}
+
+/* ---- At a glance ---- */
+
+enum { MOST_SPANS = 6 }; /* as many are compared with each argument, without sorting                    */
+
+struct span {
+    uintptr_t first, end;
+};
+
+/* There, aligned, and no address wraps around. */
+static inline bool is_sound(struct span s, int align)
+{
+    return s.first && s.end >= s.first && !(s.first & (uintptr_t)(align - 1));
+}
+
+static inline bool are_apart(const struct span *span, int n, struct span s)
+{
+    for (int i = 0; i < n; i++)
+        if (s.first < span[i].end && span[i].first < s.end) return false;
+    return true;
+}
+
+static inline bool add_span(struct span *span, int *n, const void *at, int64_t bytes, int align)
+{
+    struct span s = {(uintptr_t)at, (uintptr_t)at + (uintptr_t)bytes};
+    if (!bytes) return true;
+    if (!is_sound(s, align) || !are_apart(span, *n, s)) return false;
+    span[(*n)++] = s;
+    return true;
+}
+
+/* Is all as in most calls: there, aligned, and what is written, a few spans, apart from all else? In one walk
+ * over the arguments, for a launch is short. False says only that the checks below have to find out. */
+static bool is_plainly_good(const struct arguments *b)
+{
+    struct span span[MOST_SPANS];
+    int n = 0, leaves = b->places;
+    if (!b->args || b->prepare) return false;
+    if (!add_span(span, &n, b->workspace, b->workspace_bytes, MEMORY_ALIGN)) return false;
+    if (!add_span(span, &n, b->prepared, b->prepared_bytes, MEMORY_ALIGN)) return false;
+    for (const struct place *p; leaves && (p = &b->place[leaves - 1])->kind == CODA_ARG_OUTPUT;)
+        if (n == MOST_SPANS || !add_span(span, &n, b->args[--leaves], p->at.bytes, p->align)) return false;
+    for (int i = 0; i < leaves; i++) {
+        const struct place *p = &b->place[i];
+        struct span s = {(uintptr_t)b->args[i], (uintptr_t)b->args[i] + (uintptr_t)p->at.bytes};
+        if (p->at.bytes && (!is_sound(s, p->align) || !are_apart(span, n, s))) return false;
+    }
+    return true;
 }
 
 /* ---- Against each other ---- */
@@ -175,6 +225,7 @@ static coda_status check_overlaps(const struct arguments *b)
 coda_status arguments_check(const struct arguments *b)
 {
     coda_status status = CODA_OK;
+    if (is_plainly_good(b)) return CODA_OK;
     if (!b->args && b->places)
         return fail(CODA_E_INVALID, "%s: args is NULL; %d pointers are needed", b->call, b->places);
     for (int i = 0; i < b->places && !status; i++) status = check_arg(b, i);

@@ -8,15 +8,15 @@
 /* What args[i] is to be, known long before the call. */
 struct place {
     const char *name;
+    struct lattice at; /* its bytes; what follows lies beside their number, as all calls read both */
     coda_arg_kind kind;
-    struct lattice at; /* its bytes                                                                */
     int align;
     uint64_t holds;    /* a weight that is folded in place: the digest of what it then holds; or 0 */
 };
 
 struct arguments {
     const char *call;  /* for messages: "run"                                                      */
-    const struct place *place;
+    const struct place *place; /* leaves, then outputs                                             */
     int places;
     void *const *args;
     void *workspace, *prepared;

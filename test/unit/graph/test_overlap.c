@@ -1,6 +1,6 @@
 /* test_overlap.c -- which tensors share a byte, against all their bytes; and who may not overlap whom in the
  * arguments of a run, by messages that name both. */
-#include "overlap.h"
+#include "bind.h"
 #include "util_random.h"
 
 #include <stdio.h>
@@ -335,6 +335,78 @@ START_TEST(memory_is_checked)
 }
 END_TEST
 
+/* ---- All arguments of a call, at random addresses that nobody follows ---- */
+
+enum { LEAVES = 5, OUTPUTS = 8, ALL = LEAVES + OUTPUTS + 2 };
+
+struct bound_call {
+    struct arguments b;
+    struct place place[ALL]; /* the last two: workspace and prepared memory                        */
+    void *at[ALL];
+};
+
+static void draw_call(struct random *r, struct bound_call *c)
+{
+    int leaves = (int)random_below(r, LEAVES + 1), n = leaves + (int)random_below(r, OUTPUTS + 1);
+    int64_t room = (int64_t)64 << random_below(r, 14);
+    for (int i = 0; i < n + 2; i++) {
+        struct tensor t = i < n ? draw(r) : (struct tensor){.size = 1, .rank = 1, .stride = {1}};
+        if (i >= n) t.dim[0] = random_chance(r, 30) ? 0 : 1 + random_below(r, 300);
+        coda_arg_kind kind = i < leaves ? CODA_ARG_INPUT : CODA_ARG_OUTPUT;
+        int align = i < n ? 16 : 256;
+        c->place[i] = place_of("t", kind, t.size, t.rank, t.dim, t.stride);
+        uintptr_t at = (uintptr_t)(4096 + random_below(r, room) * align);
+        if (random_chance(r, 1)) at = 0;
+        if (random_chance(r, 1)) at += (uintptr_t)(1 + random_below(r, align - 1));
+        if (random_chance(r, 1)) at = UINTPTR_MAX - (uintptr_t)(random_below(r, 40) * align + align - 1);
+        c->at[i] = (void *)at;
+    }
+    c->b = (struct arguments){.call = "run", .place = c->place, .places = n, .args = c->at,
+                              .workspace = c->at[n], .workspace_bytes = c->place[n].at.bytes,
+                              .prepared = c->at[n + 1], .prepared_bytes = c->place[n + 1].at.bytes};
+}
+
+static bool is_sound(const struct bound_call *c, int i)
+{
+    uintptr_t at = (uintptr_t)c->at[i], bytes = (uintptr_t)c->place[i].at.bytes;
+    return !bytes || (at && at % (i < c->b.places ? 16 : 256) == 0 && UINTPTR_MAX - at >= bytes);
+}
+
+/* Every pair, by the lattices alone. */
+static bool is_good(const struct bound_call *c)
+{
+    bool good = true;
+    for (int i = 0; i < c->b.places + 2; i++) good = good && is_sound(c, i);
+    for (int i = 0; i < c->b.places + 2 && good; i++)
+        for (int j = 0; j < i; j++) {
+            int work = PLENTY;
+            bool written = c->place[i].kind == CODA_ARG_OUTPUT || c->place[j].kind == CODA_ARG_OUTPUT;
+            int64_t from = (int64_t)((uintptr_t)c->at[i] - (uintptr_t)c->at[j]);
+            const struct lattice *a = &c->place[j].at, *b = &c->place[i].at;
+            if (written && lattices_meet(a, b, from, &work) != APART) good = false;
+        }
+    return good;
+}
+
+/* However many are written: few are compared one by one, many are sorted. */
+START_TEST(as_every_pair_says)
+{
+    struct random r = {random_seed() + 1};
+    int good[ALL] = {0}, bad[ALL] = {0};
+    for (int i = 0; i < 30000; i++) {
+        static struct bound_call c;
+        int written = 0;
+        draw_call(&r, &c);
+        for (int j = 0; j < c.b.places; j++) written += c.place[j].kind == CODA_ARG_OUTPUT;
+        bool want = is_good(&c);
+        ck_assert_msg((arguments_check(&c.b) == CODA_OK) == want, "call %d: %s", i,
+                      want ? coda_error() : "taken");
+        (want ? good : bad)[written]++;
+    }
+    for (int n = 1; n <= OUTPUTS; n++) ck_assert_msg(good[n] > 100 && bad[n] > 100, "%d outputs", n);
+}
+END_TEST
+
 /* More tensors than are sorted at a time, interleaved: each is found whom it meets, and nobody else. */
 START_TEST(many_outputs)
 {
@@ -383,6 +455,7 @@ Suite *overlap_suite(void)
     tcase_add_test(t, evaluate_refuses_overlaps);
     tcase_add_test(t, slices_of_one_buffer);
     tcase_add_test(t, memory_is_checked);
+    tcase_add_test(t, as_every_pair_says);
     tcase_add_test(t, many_outputs);
     suite_add_tcase(s, t);
     return s;
