@@ -270,6 +270,26 @@ static coda_status check_rope(const struct emitter *e)
                 (wide)e->p->rope.rotary, MOST_ROTARY);
 }
 
+/* Is step i printed where its operands are, and with a pointer to what it moves? */
+static bool is_defined(const struct emitter *e, int i)
+{
+    const struct step *s = &e->p->step[i];
+    bool moves = s->kind == STEP_LOAD || s->kind == STEP_STORE || s->kind == STEP_PARTIAL;
+    if (moves && e->argument[s->port] < 0) return false;
+    for (int k = 0; k < s->nin; k++)
+        if (s->in[k] >= 0 && (!e->w.live[s->in[k]] || e->w.phase[s->in[k]] > e->w.phase[i])) return false;
+    return s->kind != STEP_ROPE || rows_has_partner(e, i);
+}
+
+static coda_status check_steps(const struct emitter *e)
+{
+    for (int i = 0; i < e->p->steps; i++)
+        if (e->w.live[i] && !is_defined(e, i))
+            return fail(CODA_E_INVALID, "kernel %s: step %d reads what the kernel does not define",
+                        e->p->kernel.symbol, i);
+    return CODA_OK;
+}
+
 static coda_status prepare(struct emitter *e)
 {
     struct arena *arena = &e->plan->arena;
@@ -280,6 +300,7 @@ static coda_status prepare(struct emitter *e)
     coda_status status = rows_walk(&e->w, arena, e->p);
     if (!status) status = check_rope(e);
     if (!status) take_arguments(e);
+    if (!status) status = check_steps(e);
     return status ? status : emit_fits(e->p);
 }
 

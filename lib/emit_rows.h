@@ -24,6 +24,8 @@ struct word rows_float(float x);
 /* The frequency of a pair: from the table that rows_has_table says is there, or computed. */
 struct word rows_frequency(const struct emitter *e, const char *pair);
 bool rows_has_table(const struct rope_spec *r);
+/* Can rope `step` find the other element of each pair, in memory or in the piece at hand? */
+bool rows_has_partner(const struct emitter *e, int step);
 const char *rows_index_type(const struct emitter *e); /* of pieces of the domain                   */
 void rows_starts(struct emitter *e);                  /* where this row starts in each port        */
 void rows_partials(struct emitter *e);                /* states of the row, to be finished         */

@@ -42,6 +42,8 @@ struct group {
     int first, last;       /* nodes; members are a list through site.next                          */
     int members, loads, stores;
     int root_step;         /* of a group without members: the step that holds its root             */
+    struct port no_port;   /* p's own where memory ran out: who wrote them may look at index 0     */
+    struct step no_step;
     int step_capacity, port_capacity;
     struct program p;      /* kind, domain, operands, pair, rope                                   */
     struct type domain;    /* ROWS: of the value whose columns are walked                          */
@@ -116,8 +118,6 @@ struct writer {      /* of one program                                          
     struct group *q;
     struct program *p;
     coda_status status;
-    struct port no_port; /* what a program has where memory ran out: callers may look at index 0    */
-    struct step no_step;
 };
 struct port port_new(enum port_kind kind, int buffer, int64_t offset, coda_dtype dtype, int value);
 int add_port(struct writer *w, struct port port);

@@ -11,12 +11,37 @@
 
 /* ---- Steps and places ---- */
 
+static bool is_row(const struct program *q, int step) { return q->step[step].cls == CLASS_ROW; }
+
+/* What is computed once for each row, or for each column, reads nothing else, as it is printed elsewhere. */
+static bool reads_its_class(const struct program *q, const struct step *s)
+{
+    if (s->cls == CLASS_TILE || s->kind == STEP_REDUCE) return true;
+    for (int i = 0; i < s->nin; i++)
+        if (s->in[i] >= 0 && q->step[s->in[i]].cls != s->cls) return false;
+    return true;
+}
+
+/* Ids and keys are row values; alone, a rope loads the other element of its pair from where its own is. */
+static bool reads_rightly(const struct program *q, const struct step *s, int index)
+{
+    const struct port *port = s->port >= 0 ? &q->port[s->port] : NULL;
+    bool keyed = (s->kind == STEP_REDUCE || s->kind == STEP_ROPE) && s->nin > 1 && s->in[1] >= 0;
+    if (keyed && !is_row(q, s->in[1])) return false;
+    if (s->kind == STEP_ROPE && q->kind == PROGRAM_ROWS && q->step[s->in[0]].kind != STEP_LOAD) return false;
+    if (s->kind == STEP_LOAD && port->kind == PORT_GATHER)
+        return port->index >= 0 && port->index < index && is_row(q, port->index) &&
+               step_has_value(q, &q->step[port->index]);
+    return reads_its_class(q, s);
+}
+
 static coda_status verify_step(const struct plan *p, const struct program *q, int index)
 {
     const struct step *s = &q->step[index];
     bool wants_port = s->kind == STEP_LOAD || s->kind == STEP_PARTIAL || s->kind == STEP_STORE;
     if ((wants_port || s->port >= 0) &&
-        (s->port < 0 || s->port >= q->ports || q->port[s->port].buffer >= p->buffers))
+        (s->port < 0 || s->port >= q->ports || q->port[s->port].buffer < 0 ||
+         q->port[s->port].buffer >= p->buffers))
         return fail(CODA_E_INVALID, "plan: step %d of @%d has no port", index, (int)(q - p->program));
     for (int i = 0; i < s->nin; i++) {
         bool second = i == 1 && (s->kind == STEP_REDUCE || s->kind == STEP_ROPE);
@@ -26,7 +51,9 @@ static coda_status verify_step(const struct plan *p, const struct program *q, in
             return fail(CODA_E_INVALID, "plan: step %d of @%d reads step %d", index, (int)(q - p->program),
                         s->in[i]);
     }
-    return CODA_OK;
+    if (reads_rightly(q, s, index)) return CODA_OK;
+    return fail(CODA_E_INVALID, "plan: step %d of @%d reads what is not there for it", index,
+                (int)(q - p->program));
 }
 
 static coda_status verify_steps(const struct plan *p)

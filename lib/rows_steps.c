@@ -224,6 +224,13 @@ struct partner {
     struct word other, pair, second;
 };
 
+bool rows_has_partner(const struct emitter *e, int step)
+{
+    int load = e->p->step[step].in[0];
+    if (e->p->step[load].kind != STEP_LOAD || rows_is_row(&e->p->step[load])) return false;
+    return e->w.width == 1 || e->w.packed[e->p->step[load].port];
+}
+
 static struct partner rope_partner(const struct emitter *e, int i)
 {
     int load = e->p->step[i].in[0], port = e->p->step[load].port;

@@ -30,7 +30,7 @@ int add_port(struct writer *w, struct port port)
         if (!memcmp(&w->p->port[i], &port, sizeof port)) return i;
     struct port *array = room(w, w->p->port, w->p->ports, &w->q->port_capacity, sizeof port);
     if (!array) {
-        if (!w->p->port) w->p->port = &w->no_port;
+        if (!w->p->port) w->p->port = &w->q->no_port;
         return 0;
     }
     w->p->port = array;
@@ -42,7 +42,7 @@ int add_step(struct writer *w, struct step step)
 {
     struct step *array = room(w, w->p->step, w->p->steps, &w->q->step_capacity, sizeof step);
     if (!array) {
-        if (!w->p->step) w->p->step = &w->no_step;
+        if (!w->p->step) w->p->step = &w->q->no_step;
         return 0;
     }
     w->p->step = array;

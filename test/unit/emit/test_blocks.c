@@ -3,6 +3,8 @@
 #include "compiled.h"
 #include "util_run.h"
 
+#include <ctype.h>
+
 #include <check.h> /* last: it has a macro named fail                                             */
 
 Suite *blocks_suite(void);
@@ -67,6 +69,106 @@ START_TEST(random_graphs_compile)
 }
 END_TEST
 
+/* ---- Names ---- */
+
+enum { NAMES = 26 * 4096 };
+
+static bool is_name(char c) { return isalnum((unsigned char)c) || c == '_'; }
+
+/* Does the name at `at` follow a type, or another name that is declared with it? */
+static bool is_declared(const char *text, const char *at)
+{
+    const char *before = at;
+    while (before > text && before[-1] == ' ') before--;
+    if (before == text) return false;
+    if (before[-1] == '*' || before[-1] == '&') return before == at; /* not a product            */
+    if (before[-1] == ',') return strncmp(at + strcspn(at, " ,;()"), " = ", 3) == 0;
+    const char *word = before;
+    while (word > text && is_name(word[-1])) word--;
+    bool keyword = before - word == 6 && !strncmp(word, "return", 6);
+    return before < at && (before[-1] == '>' || (is_name(before[-1]) && !keyword));
+}
+
+/* Letter and number of a value, pointer, state ...: v12, v12a, x3. -1: it is none. */
+static int name_number(const char *at)
+{
+    static const char *const type[] = {"i32", "i64", "u32", "u64", "f16", "f32"};
+    int number = 0, digits = 0;
+    for (int i = 0; i < ARRAY_SIZE(type); i++)
+        if (!strncmp(at, type[i], 3) && !is_name(at[3])) return -1;
+    if (!islower((unsigned char)*at)) return -1;
+    while (isdigit((unsigned char)at[1 + digits])) number = number * 10 + at[1 + digits++] - '0';
+    const char *end = at + 1 + digits;
+    if (*end == 'a' || *end == 'b') end++;
+    return digits && digits < 4 && !is_name(*end) ? (*at - 'a') * 4096 + number * 4 + end[-1] % 4 : -1;
+}
+
+/* The first name of the text that is used before it is declared, or NULL. */
+static const char *undefined(const char *text)
+{
+    static bool declared[NAMES];
+    memset(declared, 0, sizeof declared);
+    for (const char *at = text; *at; at++) {
+        if (!strncmp(at, "//", 2) || *at == '#') at += strcspn(at, "\n");
+        if (at > text && (is_name(at[-1]) || at[-1] == ':')) continue; /* reduce::m2 is none       */
+        int n = name_number(at);
+        if (n < 0) continue;
+        declared[n] = declared[n] || is_declared(text, at);
+        if (!declared[n]) return at;
+    }
+    return NULL;
+}
+
+START_TEST(finds_the_undefined)
+{
+    static const struct {
+        const char *text, *name;
+    } some[] = {{"struct A { float v1; }; f(a.v1)", NULL},
+                {"const float v1a = 2, v1b = v1a;", NULL},
+                {"const f32 *x0; x0[1] * v3", "v3"},
+                {"float v0 = x0[1]; float x0;", "x0[1]; float x0;"},
+                {"const float v1 = v2; // v1", "v2; // v1"},
+                {"f(v1a, v1b)", "v1a, v1b)"},
+                {"float v1a; return v1b;", "v1b;"}};
+    for (int i = 0; i < ARRAY_SIZE(some); i++) {
+        const char *found = undefined(some[i].text);
+        ck_assert_msg(!found == !some[i].name, "%s", some[i].text);
+        if (found) ck_assert_str_eq(found, some[i].name);
+    }
+}
+END_TEST
+
+static void check_names(const graph *g, uint64_t seed, coda_fold fold, unsigned flags, const char *arch)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p;
+    opt.device = CODA_DEVICE_NONE;
+    opt.fold = fold;
+    opt.flags = flags | CODA_PLAN_ONLY;
+    opt.arch = arch;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "seed %llu: %s", (unsigned long long)seed,
+                  coda_error());
+    for (int i = 0; i < p->kernels; i++) {
+        const char *at = undefined(p->kernel[i].info.source);
+        ck_assert_msg(!at, "seed %llu, %s: undefined: %.60s\n%s", (unsigned long long)seed,
+                      p->kernel[i].info.name, at, p->kernel[i].info.source);
+    }
+    coda_plan_free(p);
+}
+
+/* Each value and pointer that a kernel's text uses was declared before. */
+START_TEST(names_are_declared)
+{
+    uint64_t seed = random_seed() + 1000 * (uint64_t)_i;
+    for (uint64_t s = seed; s < seed + 60; s++) {
+        graph *g = random_graph(s, &(struct random_options){.patterns = 6, .most_dim = s % 2 ? 6 : 256});
+        check_names(g, s, s % 3 ? CODA_FOLD_COPY : CODA_FOLD_NONE, 0, s % 4 ? "sm_90a" : "sm_80");
+        check_names(g, s, CODA_FOLD_NONE, CODA_NO_FUSION, "sm_90a");
+        coda_graph_free(g);
+    }
+}
+END_TEST
+
 /* The compiler's complaint about a map names the map and counts the lines of its source. */
 START_TEST(errors_in_maps_give_their_lines)
 {
@@ -108,6 +210,11 @@ Suite *blocks_suite(void)
     tcase_add_loop_test(t, kernels_keep_to_their_registers, 0, ARRAY_SIZE(blocks));
     tcase_add_loop_test(t, random_graphs_compile, 0, 4);
     tcase_add_test(t, errors_in_maps_give_their_lines);
+    suite_add_tcase(s, t);
+    t = tcase_create("names");
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, finds_the_undefined);
+    tcase_add_loop_test(t, names_are_declared, 0, 4);
     suite_add_tcase(s, t);
     return s;
 }
