@@ -131,6 +131,7 @@ static double exp_sum(const double *x, double most)
     return sum;
 }
 
+/* x is one row of all. */
 #define JUDGE(name)                                                                                          \
     static void name(__attribute__((unused)) const struct range_data *d, const double *x,                    \
                      __attribute__((unused)) int row, double *want, double *allow)
@@ -205,6 +206,53 @@ static void judge_norm(const struct range_data *d, const double *x, bool layer, 
 
 JUDGE(judge_rms_norm) { judge_norm(d, x, false, want, allow); }
 JUDGE(judge_layer_norm) { judge_norm(d, x, true, want, allow); }
+
+/* ---- Gates, rotations, rows of a table ---- */
+
+/* gate / (1 + exp(-z)) up: exp's relative error grows with z, and what is below fp32 counts as 0. */
+static void gated(double gate, double z, double up, double *want, double *allow)
+{
+    *want = gate / (1 + exp(-z)) * up;
+    *allow = (1e-5 + 1e-6 * fmin(fabs(z), 100)) * fabs(*want) + 0x1p-125 * fabs(gate * up);
+}
+
+JUDGE(judge_swiglu)
+{
+    for (int c = 0; c < M; c++) gated(x[c], x[c], x[c + M], &want[c], &allow[c]);
+}
+
+JUDGE(judge_geglu)
+{
+    for (int c = 0; c < M; c++) {
+        double gate = x[2 * c], root = 0.79788456080286535588; /* sqrt(2 / pi) */
+        gated(gate, 2 * root * (gate + 0.044715 * gate * gate * gate), x[2 * c + 1], &want[c], &allow[c]);
+    }
+}
+
+/* The pair of columns i and j turns by row * 10000^(-2 pair / 64). */
+static void turn(const double *x, int row, int pair, int i, int j, double *want, double *allow)
+{
+    double t = row * pow(10000, -2.0 * pair / N);
+    want[i] = x[i] * cos(t) - x[j] * sin(t);
+    want[j] = x[i] * sin(t) + x[j] * cos(t);
+    allow[i] = allow[j] = 2e-6 * (fabs(x[i]) + fabs(x[j]));
+}
+
+JUDGE(judge_rope_half)
+{
+    for (int i = 0; i < N / 2; i++) turn(x, row, i, i, i + N / 2, want, allow);
+}
+
+JUDGE(judge_rope_interleaved)
+{
+    for (int i = 0; i < N / 2; i++) turn(x, row, i, 2 * i, 2 * i + 1, want, allow);
+}
+
+JUDGE(judge_embedding)
+{
+    say(want, allow, N, 0, 0);
+    if (d->target[row] >= 0) memcpy(want, x + (d->target[row] - row) * N, N * sizeof *x);
+}
 
 /* ---- Products ---- */
 
@@ -302,6 +350,19 @@ BUILD(build_cross_entropy)
     return coda_reshape(g, coda_cross_entropy(g, x, leaf[LEAF_TARGET], &o), 2, (int64_t[]){d->rows, 1});
 }
 
+BUILD(build_swiglu) { return coda_swiglu(g, x, CODA_STACKED); }
+BUILD(build_geglu) { return coda_geglu(g, x, CODA_INTERLEAVED); }
+BUILD(build_embedding) { return coda_embedding(g, x, leaf[LEAF_TARGET]); }
+
+static coda_value build_rope(coda_graph *g, coda_value x, coda_rope_style style)
+{
+    coda_rope_options o = CODA_ROPE_OPTIONS_INIT;
+    o.style = style;
+    return coda_rope(g, x, CODA_NONE, &o);
+}
+BUILD(build_rope_half) { return build_rope(g, x, CODA_ROPE_HALF); }
+BUILD(build_rope_interleaved) { return build_rope(g, x, CODA_ROPE_INTERLEAVED); }
+
 BUILD(build_rms) { return coda_matmul(g, build_rms_norm(g, x, d, leaf), leaf[LEAF_W]); }
 BUILD(build_bare_rms) { return coda_matmul(g, coda_rms_norm(g, x, CODA_NONE, EPS), leaf[LEAF_W]); }
 BUILD(build_layer) { return coda_matmul(g, build_layer_norm(g, x, d, leaf), leaf[LEAF_W]); }
@@ -342,6 +403,11 @@ const struct range_case range_cases[] = {
     {"cross_entropy", 1, true, false, build_cross_entropy, judge_cross_entropy},
     {"rms_norm", N, false, false, build_rms_norm, judge_rms_norm},
     {"layer_norm", N, false, false, build_layer_norm, judge_layer_norm},
+    {"swiglu, stacked", M, false, false, build_swiglu, judge_swiglu},
+    {"geglu, interleaved", M, false, false, build_geglu, judge_geglu},
+    {"rope, halves", N, false, false, build_rope_half, judge_rope_half},
+    {"rope, interleaved", N, false, false, build_rope_interleaved, judge_rope_interleaved},
+    {"embedding", N, false, false, build_embedding, judge_embedding},
     {"rms_norm, product", M, false, false, build_rms, judge_rms},
     {"rms_norm, product kn", M, false, false, build_rms_kn, judge_rms},
     {"rms_norm without gain, product", M, false, false, build_bare_rms, judge_bare_rms},
@@ -442,14 +508,15 @@ static void through_product(double *x)
 static bool judge(const struct range_graph *r, const struct range_data *d, enum range_source source,
                   bool fp64, char *why, size_t size)
 {
+    static double all[RANGE_MOST_ROWS * N];
     int first = r->args - r->count, at;
+    memcpy(all, d->x, sizeof all);
+    for (int row = 0; row < d->rows && source != RANGE_LEAF; row++) through_product(all + row * N);
     for (int i = 0; i < r->count; i++) {
         const struct range_case *c = r->cases[i];
         coda_dtype t = c->f32 || (source == RANGE_F32 && !c->with_cast) ? CODA_F32 : d->t;
         for (int row = 0; row < d->rows; row++) {
-            double x[N], want[N], allow[N], got[N];
-            memcpy(x, d->x + row * N, sizeof x);
-            if (source != RANGE_LEAF) through_product(x);
+            double want[N], allow[N], got[N], *x = all + row * N;
             c->judge(d, x, row, want, allow);
             for (int k = 0; k < c->columns; k++) {
                 int64_t e = (int64_t)row * c->columns + k;
