@@ -1,11 +1,13 @@
 /* test_plan.c -- random graphs, compiled for the CPU device in every mode, against fp64: what the plan
  * computes is what the graph says. */
+#include "plan.h"
 #include "util_run.h"
 #include "util_scale.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <check.h>
 
@@ -83,6 +85,63 @@ START_TEST(test_one_pattern)
 }
 END_TEST
 
+/* ---- The planner's own guard ---- */
+
+/* Makes step s of q read what is not there for it: false, that it has nothing to damage. */
+static bool damage(struct program *q, struct step *s)
+{
+    int first = s->nin && s->in[0] >= 0 ? s->in[0] : -1;
+    bool by_class = s->cls == CLASS_ROW && s->kind != STEP_REDUCE && first >= 0;
+    struct port *port = s->port >= 0 ? &q->port[s->port] : NULL;
+    if (s->kind == STEP_LOAD && port->kind == PORT_GATHER) q->step[port->index].cls = CLASS_TILE;
+    else if (s->kind == STEP_ROPE && s->in[1] >= 0) q->step[s->in[1]].cls = CLASS_TILE;
+    else if (s->kind == STEP_ROPE && q->kind == PROGRAM_ROWS) q->step[first].kind = STEP_MAP;
+    else if (by_class) q->step[first].cls = CLASS_TILE;
+    else if (s->kind == STEP_LOAD) port->buffer = -1;
+    else return false;
+    return true;
+}
+
+START_TEST(the_verifier_sees_misread_steps)
+{
+    static const char *const text =
+        "%t = weight f32[9,8]\n%i = input i32[4]\n%g = weight f32[8]\n%w = weight f32[16,8]\n"
+        "%e = embedding %t, %i\n%r = rope %e, %i {head_dim=8}\n%q = rope %e {head_dim=4}\n"
+        "%n = rms_norm %r, %g {eps=1e-5}\n%p = matmul %n, %w\noutput %y = %p\noutput %z = %q\n";
+    coda_graph *g;
+    int seen = 0;
+    ck_assert_msg(coda_graph_parse(&g, text) == CODA_OK, "%s", coda_error());
+    for (int fuse = 0; fuse < 2; fuse++) {
+        struct plan_options o = {.fuse = fuse, .machine = {132, 232448, true}};
+        struct rewrite_log log = {0};
+        graph *r = rewrite(g, &(struct rewrite_options){.fuse = fuse}, &log);
+        struct plan p;
+        rewrite_log_free(&log);
+        ck_assert_int_eq(plan_build(&p, r, &o), CODA_OK);
+        for (int i = 0; i < p.programs; i++) {
+            struct program *q = &p.program[i];
+            struct step step[64];
+            struct port port[64];
+            ck_assert(q->steps <= 64 && q->ports <= 64);
+            for (int k = 0; k < q->steps; k++) {
+                memcpy(step, q->step, sizeof *step * (size_t)q->steps);
+                memcpy(port, q->port, sizeof *port * (size_t)q->ports);
+                if (!damage(q, &q->step[k])) continue;
+                ck_assert_msg(plan_verify(&p) == CODA_E_INVALID, "step %d of @%d", k, i);
+                memcpy(q->step, step, sizeof *step * (size_t)q->steps);
+                memcpy(q->port, port, sizeof *port * (size_t)q->ports);
+                ck_assert_int_eq(plan_verify(&p), CODA_OK);
+                seen++;
+            }
+        }
+        plan_free(&p);
+        graph_free(r);
+    }
+    ck_assert_int_ge(seen, 16);
+    graph_free(g);
+}
+END_TEST
+
 Suite *plan_suite(void);
 Suite *plan_suite(void)
 {
@@ -92,6 +151,7 @@ Suite *plan_suite(void)
     tcase_add_test(t, test_f32);
     tcase_add_test(t, test_mixed);
     tcase_add_test(t, test_one_pattern);
+    tcase_add_test(t, the_verifier_sees_misread_steps);
     suite_add_tcase(s, t);
     return s;
 }
