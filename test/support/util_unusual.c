@@ -483,6 +483,62 @@ graph *unusual_layers(const graph *block, int n)
     return g;
 }
 
+/* ---- MiniLM ---- */
+
+struct minilm {
+    graph *g;
+    coda_dtype t;
+    int64_t d;
+    int leaves;
+};
+
+static coda_value weight(struct minilm *m, int64_t rows, int64_t columns)
+{
+    char name[16];
+    snprintf(name, sizeof name, "w%d", m->leaves++);
+    int64_t dims[] = {rows, columns};
+    return coda_weight(m->g, name, m->t, rows ? 2 : 1, dims + !rows);
+}
+
+static coda_value linear(struct minilm *m, coda_value x, int64_t n, int64_t k)
+{
+    return coda_bias(m->g, coda_matmul(m->g, x, weight(m, n, k)), weight(m, 0, n));
+}
+
+static coda_value norm(struct minilm *m, coda_value x)
+{
+    return coda_layer_norm(m->g, x, weight(m, 0, m->d), weight(m, 0, m->d), 1e-12f);
+}
+
+static coda_value bert_layer(struct minilm *m, coda_value x, coda_value lengths)
+{
+    int64_t d = m->d;
+    coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
+    o.heads = d / 32;
+    coda_value qkv = linear(m, x, 3 * d, d), part[3];
+    for (int i = 0; i < 3; i++) part[i] = coda_slice(m->g, qkv, 2, i * d, (i + 1) * d, 1);
+    coda_value a = coda_attention(m->g, part[0], part[1], part[2], lengths, &o);
+    coda_value h = norm(m, coda_add(m->g, linear(m, a, d, d), x));
+    coda_value up = coda_gelu_erf(m->g, linear(m, h, 4 * d, d));
+    return norm(m, coda_add(m->g, linear(m, up, d, 4 * d), h));
+}
+
+graph *unusual_minilm(coda_dtype t, int layers, int64_t batch, int64_t tokens, int64_t columns)
+{
+    struct minilm m = {.g = coda_graph_new(), .t = t, .d = columns};
+    const int64_t ids[] = {batch, tokens}, mask[] = {batch, 1, tokens}, pooled[] = {batch, columns};
+    coda_value word = coda_input(m.g, "word", CODA_I32, 2, ids);
+    coda_value type = coda_input(m.g, "type", CODA_I32, 2, ids);
+    coda_value lengths = coda_input(m.g, "lengths", CODA_I32, 1, ids);
+    coda_value mean = coda_input(m.g, "mean", t, 3, mask);
+    coda_value at = coda_slice(m.g, weight(&m, 512, columns), 0, 0, tokens, 1);
+    coda_value x = coda_add(m.g, coda_embedding(m.g, weight(&m, 30522, columns), word), at);
+    x = norm(&m, coda_add(m.g, x, coda_embedding(m.g, weight(&m, 2, columns), type)));
+    for (int i = 0; i < layers; i++) x = bert_layer(&m, x, lengths);
+    coda_output(m.g, "y", coda_reshape(m.g, coda_matmul_kn(m.g, mean, x), 2, pooled));
+    return m.g;
+}
+
 graph *unusual_renamed(const graph *from, uint64_t seed)
 {
     struct random r = {seed};

@@ -19,6 +19,9 @@ graph *unusual_empty(int index, const char **name);
 
 /* n copies of a block, each with weights of its own: the block's first input is the output before it. */
 graph *unusual_layers(const graph *block, int n);
+/* MiniLM: the sum of three embeddings (word, position, token type), normed; so many BERT layers; the mean of
+ * each sequence's tokens, as a product with the caller's weights of them. */
+graph *unusual_minilm(coda_dtype t, int layers, int64_t batch, int64_t tokens, int64_t columns);
 /* The same graph with other names, its leaves in another order. */
 graph *unusual_renamed(const graph *g, uint64_t seed);
 

@@ -215,6 +215,11 @@ static int kernels(const graph *block, int layers, const struct mode *m)
     return n;
 }
 
+/* A layer of LLaMA that is neither first nor last is five kernels: rope of q k v with the row factor of the
+ * norm before it, attention, o and down (they differ by K alone, a constant of the mainloop), gate and up.
+ * The ends have three of their own: the norm of the caller's x, whose squares no product has summed; rope of
+ * its rows, which are normed already; and the last sum, which no norm reads. A block alone has no rope with a
+ * factor and no down with a norm after it: six. */
 START_TEST(layers_share_kernels)
 {
     static const struct {
@@ -233,6 +238,25 @@ START_TEST(layers_share_kernels)
                           "%s, %s: %d layers have %d kernels", block[_i].name, modes[m].name, layers,
                           kernels(g, layers, &modes[m]));
     graph_free(g);
+}
+END_TEST
+
+/* Six of a layer, two of the embeddings, and the mean's product. */
+START_TEST(minilm_shares_kernels)
+{
+    for (int layers = 1; layers <= 6; layers += 5)
+        for (int m = 0; m < ARRAY_SIZE(modes); m++) {
+            graph *g = unusual_minilm(CODA_F16, layers, 32, 128, 384);
+            ck_assert_msg(coda_graph_status(g) == CODA_OK, "%s", coda_error());
+            coda_plan *p = texts(g, &modes[m]);
+            int most = modes[m].flags ? 15 : 9, n = coda_plan_kernels(p);
+            ck_assert_msg(n <= most, "%s: %d layers have %d kernels", modes[m].name, layers, n);
+            coda_plan_free(p);
+            graph_free(g);
+        }
+    graph *small = unusual_minilm(CODA_F32, 2, 2, 9, 64);
+    check(small, "minilm", 2);
+    graph_free(small);
 }
 END_TEST
 
@@ -314,6 +338,7 @@ Suite *unusual_suite(void)
     tcase_add_test(t, extreme_slices);
     tcase_add_test(t, huge_sizes);
     tcase_add_loop_test(t, layers_share_kernels, 0, 6);
+    tcase_add_test(t, minilm_shares_kernels);
     tcase_add_loop_test(t, names_do_not_matter, 0, 4);
     tcase_add_test(t, items_run_at_once);
     tcase_add_test(t, threads_heed_affinity);
