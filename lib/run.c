@@ -36,8 +36,8 @@ static coda_status launch_kernel(const struct call *c, int index, coda_stream st
     for (int i = 0; i < spec->maps; i++) {
         params.map[i] = cp->map[i];
         const struct map_spec *m = &spec->map[i];
-        coda_status status =
-            jit_map_rebase(&params.map[i], address(c, m->buffer, m->offset * dtype_size(m->dtype)), err);
+        int64_t from = m->offset ? m->offset * dtype_size(m->dtype) : 0;
+        coda_status status = jit_map_rebase(&params.map[i], address(c, m->buffer, from), err);
         if (status) return status;
     }
     void **pointer = (void **)&params.map[spec->maps];
