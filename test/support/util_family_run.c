@@ -77,15 +77,19 @@ static double tolerance(const graph *g)
 
 /* ---- Running ---- */
 
+/* In 16 bits a few columns less their mean may be all but rounding: such a row, and what comes of it, is
+ * judged with all the others only. */
 static bool judge(const struct family *f, void **got, void **unfused, void **want, char *why, size_t size)
 {
     const graph *g = f->g;
     double allowed = tolerance(g);
+    bool no_rows = allowed >= 1e-2 && run_ill_conditioned(g);
     for (int i = 0; i < g->outputs; i++) {
         int at = f->leaves + i;
         struct distance mine = measure(g, i, got[at], unfused[at], want[at]);
         struct distance plain = measure(g, i, unfused[at], unfused[at], want[at]);
-        if (mine.all <= fmax(allowed, 2 * plain.all) && mine.row <= fmax(2 * allowed, 3 * plain.row))
+        if (mine.all <= fmax(allowed, 2 * plain.all) &&
+            (no_rows || mine.row <= fmax(2 * allowed, 3 * plain.row)))
             continue;
         snprintf(why, size, "output %s: error %.2e, of a row %.2e; unfused %.2e, %.2e; allowed %.0e",
                  g->output[i].name, mine.all, mine.row, plain.all, plain.row, allowed);
