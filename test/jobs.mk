@@ -40,7 +40,7 @@ WEAK_TORTURES = driver store hostile versions
 built-unit:
 	@+$(IN) BUILD=$(BUILD) all $(BUILD)/unit
 built-rest: built-unit
-	@+$(IN) BUILD=$(BUILD) emulator torture-build examples $(BUILD)/conformance/run
+	@+$(IN) BUILD=$(BUILD) emulator torture-build examples $(BUILD)/oom $(BUILD)/conformance/run
 built-asan: built-unit
 	@+$(IN) $(AS_ASAN) $(BUILD)/asan/unit $(BUILD)/asan/oom fuzzers $(ASAN_TORTURES:%=$(BUILD)/asan/torture/%)
 built-tsan: built-unit
@@ -51,11 +51,13 @@ built-weak: built-rest
 # ---- Unit tests: a job for each room, and for each room's kernels through NVRTC ----
 ROOMS       := $(notdir $(patsubst %/,%,$(sort $(dir $(wildcard test/unit/*/test_*.c)))))
 NVRTC_ROOMS := $(notdir $(patsubst %/,%,$(sort $(dir $(shell grep -l '"nvrtc' test/unit/*/test_*.c)))))
+# Kernels that compiled well are kept: one that an edit leaves as it was is not proved again.
+KERNELS     := $(CURDIR)/$(BUILD)/kernels
 # The suites that start threads. A race ends a test's process with a status that Check sees.
 THREADED    := $(patsubst test_%,%,$(basename $(notdir $(shell grep -l pthread_create test/unit/*/test_*.c)))) cpu
 
-$(eval $(call job,nvrtc-hopper,unit,env CK_INCLUDE_TAGS=hopper $(BUILD)/unit))
-$(foreach r,$(NVRTC_ROOMS),$(eval $(call job,nvrtc-$(r),unit,env CK_INCLUDE_TAGS=nvrtc CK_EXCLUDE_TAGS=hopper $(BUILD)/unit $(r))))
+$(eval $(call job,nvrtc-hopper,unit,env CODA_CACHE_DIR=$(KERNELS) CK_INCLUDE_TAGS=hopper $(BUILD)/unit))
+$(foreach r,$(NVRTC_ROOMS),$(eval $(call job,nvrtc-$(r),unit,$(if $(filter emit,$(r)),env CODA_CACHE_DIR=$(KERNELS),env) CK_INCLUDE_TAGS=nvrtc CK_EXCLUDE_TAGS=hopper $(BUILD)/unit $(r))))
 $(foreach r,$(ROOMS),$(eval $(call job,unit-$(r),unit,env CK_EXCLUDE_TAGS=nvrtc $(BUILD)/unit $(r))))
 $(foreach r,$(ROOMS),$(eval $(call job,asan-$(r),asan,env CK_EXCLUDE_TAGS=nvrtc $(BUILD)/asan/unit $(r))))
 $(foreach s,$(THREADED),$(eval $(call job,tsan-$(s),tsan,env CK_EXCLUDE_TAGS=nvrtc CK_RUN_SUITE=$(s) $(BUILD)/tsan/unit)))
@@ -81,7 +83,8 @@ SYSTEM := install tool hijack demo $(EXAMPLES:%=example-%) conformance
 
 # ---- Memory that runs out, random bytes ----
 FUZZ_SECONDS ?= $(if $(FULL),60,4)
-$(eval $(call job,oom,asan,$(BUILD)/asan/oom))
+$(eval $(call job,oom,rest,$(BUILD)/oom))
+$(eval $(call job,oom-asan,asan,$(BUILD)/asan/oom $(if $(FULL),1,5)))
 $(foreach f,$(FUZZERS),$(eval $(call job,$(f),asan,$(BUILD)/asan/$(f) $(FUZZ_SECONDS))))
 
 # ---- The kernel cache under torture; again where a sanitizer has something to see, and under names of four bits ----
@@ -106,7 +109,7 @@ EMULATE := emulated-gemm $(filter-out emulated-gemm,$(EMULATED:%=emulated-%)) co
 
 # ---- Tiers ----
 CHECK := $(UNIT) $(HOUSE) lint install conformance
-TEST  := nvrtc-hopper $(filter-out nvrtc-hopper,$(NVRTC)) $(UNIT) $(EMULATE) $(ASAN) $(TSAN) oom $(FUZZERS) $(TORTURE) $(WEAK) $(HOUSE) lint $(SYSTEM)
+TEST  := nvrtc-hopper $(filter-out nvrtc-hopper,$(NVRTC)) $(UNIT) $(EMULATE) $(ASAN) $(TSAN) oom oom-asan $(FUZZERS) $(TORTURE) $(WEAK) $(HOUSE) lint $(SYSTEM)
 
 .PHONY: check test test-full
 check: $(call jobs,$(CHECK))

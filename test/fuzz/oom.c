@@ -6,6 +6,8 @@
  * the library must either say CODA_E_MEMORY or get along and give the same bits as ever. Then the same
  * with one kernel that is compiled by NVRTC, or found in the cache, and with a bundle of it.
  *
+ *     oom [EVERY]    only one in EVERY allocations, another set for each $CODA_SEED: for sanitizers
+ *
  * Linked with --wrap, so that malloc and its like pass through here.
  */
 #include <ftw.h>
@@ -299,8 +301,11 @@ static bool attempt(coda_status (*work)(void), long n)
     return more;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    const char *seed = getenv("CODA_SEED");
+    long every = argc > 1 && atol(argv[1]) > 0 ? atol(argv[1]) : 1;
+    long first = 1 + (seed ? atol(seed) % every : 0);
     fill(x, T * D, 1);
     load_weights();
     for (int i = 0; i < T; i++) targets[i] = i % 5;
@@ -312,8 +317,8 @@ int main(void)
     open_vendor();
     for (int mode = 0; mode < 6; mode++) {
         atomic_store(&for_good, mode % 2);
-        for (n = 1; attempt(mode < 2 ? all : mode < 4 ? one_kernel : ship, n);) n++;
-        total += n - 1;
+        for (n = first; attempt(mode < 2 ? all : mode < 4 ? one_kernel : ship, n);) n += every;
+        total += (n - first) / every;
     }
     coda_cache_free(vendor);
     nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);

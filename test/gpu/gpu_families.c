@@ -9,7 +9,7 @@
 
 int gpu_families(void);
 
-enum { FAMILIES = 60, EMULATED_FAMILIES = 3 };
+enum { FAMILIES = 60, EMULATED_FAMILIES = 2 };
 
 int gpu_families(void)
 {

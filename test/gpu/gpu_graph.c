@@ -14,7 +14,7 @@
 
 int gpu_graph(void);
 
-enum { RANDOM_GRAPHS = 250, EMULATED_GRAPHS = 6 };
+enum { RANDOM_GRAPHS = 250, EMULATED_GRAPHS = 4 };
 
 static const struct mode {
     const char *name;

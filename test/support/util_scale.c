@@ -12,7 +12,7 @@ enum { SLOWER = 4 };
 #else
 enum { SLOWER = 1 };
 #endif
-enum { FULL = 10, REST = 8 };
+enum { FULL = 10, REST = 24 };
 
 bool scale_is_full(void)
 {
@@ -32,6 +32,12 @@ bool scale_takes(int i, bool covers)
     if (scale_is_full()) return true;
     random_next(&r);
     return covers ? SLOWER == 1 || random_below(&r, SLOWER) == 0 : random_below(&r, REST * SLOWER) == 0;
+}
+
+bool scale_kernels_are_kept(void)
+{
+    const char *folder = getenv("CODA_CACHE_DIR");
+    return folder && *folder;
 }
 
 static bool have_pair(const struct cover_case *a, const struct cover_case *b, int factor)

@@ -16,8 +16,12 @@ bool scale_is_full(void);
 /* How many random cases to draw where `make test` draws n: ten times as many in a full run, at least one. */
 int scaled(int n);
 
-/* Does this run take case i of a set? All in a full run; else the covering ones and an eighth of the rest. */
+/* Does this run take case i of a set? All in a full run; else the covering ones and some of the rest. */
 bool scale_takes(int i, bool covers);
+
+/* Is there a place for kernels that compiled well ($CODA_CACHE_DIR)? Then the library's cache, whose key is
+ * the text, the primitives and the compiler, keeps a kernel from being proved twice. */
+bool scale_kernels_are_kept(void);
 
 /* ---- Covering arrays: few cases of a product of factors, in which pairs of levels still meet ---- */
 

@@ -2,6 +2,7 @@
  * nothing to say. */
 #include "compiled.h"
 #include "util_run.h"
+#include "util_scale.h"
 
 #include <ctype.h>
 
@@ -36,7 +37,7 @@ START_TEST(kernels_keep_to_their_registers)
     ck_assert_msg(g != NULL, "%s: %s", b->path, coda_error());
     opt.device = CODA_DEVICE_NONE;
     opt.arch = b->arch;
-    opt.flags = CODA_NO_CACHE;
+    opt.flags = scale_kernels_are_kept() ? 0 : CODA_NO_CACHE;
     opt.fold = b->fold;
     ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s, %s: %s", b->path, b->arch, coda_error());
     ck_assert_int_ge(p->kernels, 6);
@@ -182,7 +183,7 @@ START_TEST(errors_in_maps_give_their_lines)
     };
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     opt.device = CODA_DEVICE_NONE;
-    opt.flags = CODA_NO_CACHE;
+    opt.flags = scale_kernels_are_kept() ? 0 : CODA_NO_CACHE;
     for (int i = 0; i < ARRAY_SIZE(bad); i++) {
         coda_plan *p = (coda_plan *)1;
         coda_map_def def = CODA_MAP_DEF_INIT;

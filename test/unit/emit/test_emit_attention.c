@@ -3,6 +3,7 @@
 
 #include "jit.h"
 #include "util_attention.h"
+#include "util_scale.h"
 
 #include <check.h> /* last: it has a macro named fail                                             */
 
@@ -30,7 +31,7 @@ static void compile(const struct attention_case *c, bool sm90)
     struct jit_cubin cubin = {0};
     char err[JIT_ERROR_SIZE] = "";
     ck_assert_msg(attention_case_emit(c, sm90, &plan, &p) == CODA_OK, "%s: %s", c->name, coda_error());
-    struct jit_options opt = {.arch = "sm_90a", .no_cache = true};
+    struct jit_options opt = {.arch = "sm_90a", .no_cache = !scale_kernels_are_kept()};
     coda_status status = jit_compile(&cubin, p.kernel.symbol, p.kernel.text, &opt, err);
     ck_assert_msg(status == CODA_OK, "%s: %s\n%s", c->name, err, p.kernel.text);
     ck_assert_msg(cubin.spill_bytes == 0, "%s: %d bytes of spills", c->name, cubin.spill_bytes);

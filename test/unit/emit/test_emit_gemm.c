@@ -5,6 +5,7 @@
 #include "epilogue.h"
 #include "jit.h"
 #include "util_gemm.h"
+#include "util_scale.h"
 
 #include <check.h> /* last: it has a macro named fail                                             */
 
@@ -28,7 +29,7 @@ static void compile(const struct gemm_case *c, bool simt)
     struct gemm_rig r;
     struct jit_cubin cubin = {0};
     char err[JIT_ERROR_SIZE] = "";
-    struct jit_options opt = {.arch = "sm_90a", .no_cache = true};
+    struct jit_options opt = {.arch = "sm_90a", .no_cache = !scale_kernels_are_kept()};
     ck_assert_msg(gemm_emit(c, simt, gemm_machine.sms, &r) == CODA_OK, "%s: %s", c->name, coda_error());
     const struct kernel_spec *k = &r.p.kernel;
     ck_assert_msg(jit_compile(&cubin, k->symbol, k->text, &opt, err) == CODA_OK, "%s: %s\n%s", c->name, err,
@@ -391,7 +392,7 @@ START_TEST(a_users_map_is_printed)
     struct gemm_rig r;
     struct jit_cubin cubin = {0};
     char err[JIT_ERROR_SIZE] = "";
-    struct jit_options opt = {.arch = "sm_90a", .no_cache = true};
+    struct jit_options opt = {.arch = "sm_90a", .no_cache = !scale_kernels_are_kept()};
     emit(&r, "bias gelu", false);
     for (int i = 0; i < r.p.steps; i++)
         if (r.step[i].prim && !strcmp(r.step[i].prim->name, "gelu_erf"))

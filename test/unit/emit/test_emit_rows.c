@@ -4,6 +4,7 @@
 #include "emit.h"
 #include "jit.h"
 #include "util_rows.h"
+#include "util_scale.h"
 
 #include <check.h> /* last: it has a macro named fail */
 
@@ -26,7 +27,7 @@ static void emit(struct rig *r, const char *name)
 static void compile(const struct kernel_spec *k, const char *name)
 {
     struct jit_cubin cubin = {0};
-    struct jit_options opt = {.arch = "sm_90a", .no_cache = true};
+    struct jit_options opt = {.arch = "sm_90a", .no_cache = !scale_kernels_are_kept()};
     char err[JIT_ERROR_SIZE] = "";
     coda_status status = jit_compile(&cubin, k->symbol, k->text, &opt, err);
     ck_assert_msg(status == CODA_OK, "%s: %s\n%s", name, err, k->text);

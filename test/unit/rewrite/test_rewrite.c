@@ -230,10 +230,10 @@ static void check_many(int n, uint64_t stream, const struct random_options *opt,
 START_TEST(small_graphs)
 {
     struct tally t = {0};
-    check_many(MAX(scaled(1100), 1100), 1, &(struct random_options){.patterns = 8, .most_dim = 40}, &t);
+    check_many(scaled(1100), 1, &(struct random_options){.patterns = 8, .most_dim = 40}, &t);
     ck_assert_msg(t.strict >= t.graphs * 10 / 11, "only %d of %d graphs are equal to 1e-12", t.strict,
                   t.graphs);
-    for (int k = 0; k < ARRAY_SIZE(rule); k++) {
+    for (int k = 0; k < ARRAY_SIZE(rule) && t.graphs >= 1000; k++) {
         bool lowers = !strncmp(rule[k], "lower", 5), last = !strcmp(rule[k], "dead");
         bool folds = strstr(rule[k], "col_") || strstr(rule[k], "row_shift");
         int plain = t.fired[0][k], fused = t.fired[1][k], folded = t.fired[2][k];
