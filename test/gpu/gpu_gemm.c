@@ -223,7 +223,7 @@ static struct gemm_case smaller(struct gemm_case c)
 /* The SM in software takes a share of the cases, or all in a full run. */
 static bool is_emulated(int i, bool simt)
 {
-    return gemm_case_taken(i, simt) && (!simt || scale_is_full() || i % EMULATED_SIMT == 0);
+    return gemm_case_taken(i, simt) && scale_takes_half(simt ? i / EMULATED_SIMT : i);
 }
 
 static int run_some(struct bench *b, int n)

@@ -26,6 +26,11 @@ int scaled(int n)
     return share > 0 ? share : 1;
 }
 
+bool scale_takes_half(int i)
+{
+    return scale_is_full() || ((uint64_t)i + random_seed()) % 2 == 0;
+}
+
 bool scale_takes(int i, bool covers)
 {
     struct random r = {random_seed() + (uint64_t)i};

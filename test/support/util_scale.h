@@ -16,6 +16,10 @@ bool scale_is_full(void);
 /* How many random cases to draw where `make test` draws n: ten times as many in a full run, at least one. */
 int scaled(int n);
 
+/* Does this run take case i of a set that costs much? All in a full run, else half of them: by the seed, the
+ * even or the odd ones. */
+bool scale_takes_half(int i);
+
 /* Does this run take case i of a set? All in a full run; else the covering ones and some of the rest. */
 bool scale_takes(int i, bool covers);
 

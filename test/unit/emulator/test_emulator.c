@@ -182,7 +182,9 @@ static const struct mistake {
      "which products that nobody waited for may read|deadlock",
      PIPELINE},
     {"FEWER_BYTES",
-     "where a load is on its way|arrivals and -|which products that nobody waited for may read", PIPELINE},
+     "where a load is on its way|where another load is on its way|arrivals and -|which products that nobody "
+     "waited for may read",
+     PIPELINE},
     {"NO_GRID_WAIT", "loads a tensor without griddepcontrol.wait", PIPELINE},
     {"NO_WGMMA_FENCE", "without wgmma.fence", PIPELINE},
     {"NO_COMMIT", "of which some are not committed", PIPELINE},
