@@ -128,6 +128,13 @@ $(BUILD)/test/tool_main.o: examples/coda/tool.c
 	$(CC) $(ALL_CFLAGS) -Dmain=tool_main -Wno-missing-prototypes -c $< -o $@
 $(BUILD)/fuzz_args: $(BUILD)/test/tool_main.o $(filter-out %/tool.o,$(TOOL_OBJ))
 fuzzers: $(FUZZERS)
+# Every text that the library makes of the tests' graphs and programs, as digests.
+$(BUILD)/texts: $(BUILD)/test/house/texts.o $(BUILD)/test/house/texts_made.o $(BUILD)/test/util.a $(BUILD)/libcoda_internal.a
+	$(CC) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LDLIBS)
+texts: $(BUILD)/texts perf-build examples ## plans and kernels have the texts that they had: test/golden/texts.sha256
+	@BUILD=$(BUILD) test/house/texts.sh
+bless-texts: $(BUILD)/texts perf-build examples ## writes it anew, where texts are meant to change
+	@BUILD=$(BUILD) test/house/texts.sh bless
 fuzz: ## SECONDS=600 of each fuzzer, with address and undefined behaviour sanitizers
 	@$(MAKE) --no-print-directory -j$(JOBS) BUILD=$(BUILD)/asan SAN=address,undefined CFLAGS='-O1 -g' fuzzers
 	@for f in $(FUZZERS:$(BUILD)/%=$(BUILD)/asan/%); do $$f $(SECONDS) $(SEED) || exit 1; done
@@ -298,7 +305,7 @@ help: ## this list
 	@sed -n 's/^# make/make/p' Makefile
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-.PHONY: all examples deps demo unit bless check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers exports abi bless-abi headers lint \
+.PHONY: all examples deps demo unit bless texts bless-texts check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers exports abi bless-abi headers lint \
 	install uninstall clean help perf perf-build perf-tuned perf-torch perf-report
 
 # ---- Primitives on the host: the device files through the C++ compiler, for test_primitives.c ----
