@@ -17,11 +17,12 @@ WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpoi
 CFLAGS  ?= -O2 -g
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections -pthread $(WARN) $(CFLAGS) \
 	$(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer) $(if $(HOSTILE),-DCODA_HOSTILE) -MMD -MP \
-	-Iinclude -Ilib -Ijit -Icache -Iprimitives -I$(BUILD) $(DEPS_INCLUDE) $(CUDA_HOME:%=-isystem %/include)
+	-Iinclude -Ilib $(ROOMS:%=-I%) -Ijit -Icache -Iprimitives -I$(BUILD) $(DEPS_INCLUDE) $(CUDA_HOME:%=-isystem %/include)
 DEPS_INCLUDE = $(patsubst %,-I%,$(wildcard build/deps/include))
 LDLIBS   = -pthread -ldl -lm $(if $(SAN),-fsanitize=$(SAN))
 
-SRC    := $(wildcard lib/*.c jit/*.c cache/*.c primitives/ref/*.c)
+ROOMS  := $(sort $(patsubst %/,%,$(dir $(wildcard lib/*/*.c))))
+SRC    := $(wildcard lib/*.c lib/*/*.c jit/*.c cache/*.c primitives/ref/*.c)
 OBJ    := $(SRC:%.c=$(BUILD)/%.o) $(BUILD)/prim.o
 PRIMS  := $(sort $(wildcard primitives/*.cuh primitives/*/*.cuh))
 REFS   := $(sort $(wildcard primitives/ref/*.c))

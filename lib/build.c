@@ -6,6 +6,7 @@
  */
 #include "bind.h"
 #include "build.h"
+#include "eval.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,7 @@
  * to 1e-12 of the largest value of each output, and bit for bit if only exact rules fired. The seed is
  * printed; CODA_SEED=... repeats a run.
  */
+#include "eval.h"
 #include "rewrite.h" /* before check.h, which has a macro called fail */
 #include "util_random.h"
 #include "util_scale.h"

@@ -1,5 +1,5 @@
 /*
- * verify.c -- every invariant of a graph, checked from nothing but the graph.
+ * graph_verify.c -- every invariant of a graph, checked from nothing but the graph.
  *
  * Builders and rewrites append through node_check() and shape_infer(); graph_verify() runs both again
  * over the finished graph, so that an edit behind graph_append's back is found, and named.

@@ -1,5 +1,5 @@
 /*
- * names.c -- what a name is, and from names to indices: open addressing, at most half full.
+ * symbols.c -- what a name is, and from names to indices: open addressing, at most half full.
  *
  * Keys stay the caller's strings and must live as long as the table. Growing leaves the old slots
  * in the arena.

@@ -1,8 +1,11 @@
-/* eval.h -- what the files of the fp64 evaluator share; nobody else includes it. */
+/* eval.h -- the fp64 evaluator: its one call for others, and what its files share. */
 #ifndef EVAL_H
 #define EVAL_H
 
 #include "graph.h"
+
+/* eval.c -- fp64, no rounding. args: leaves in their dtype and strides, outputs dense double. */
+coda_status graph_evaluate(const graph *g, void *const *args);
 
 /* eval_matmul.c */
 

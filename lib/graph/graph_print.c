@@ -1,5 +1,5 @@
 /*
- * print.c -- a graph as text, one node per line; parse.c reads the same text back.
+ * graph_print.c -- a graph as text, one node per line; graph_parse.c reads the same text back.
  *
  *     map leaky(2; 1) "DEV static float apply(float x, float y, float a) { return x > y ? x : a * y; }"
  *     %x = input bf16[2048,4096] stride=[8192,1]

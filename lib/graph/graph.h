@@ -135,29 +135,26 @@ struct type_text {
 struct type_text type_text(const struct type *t); /* for messages: .s is "bf16[2048,4096]"          */
 struct type_text dims_text(const struct type *t); /* "[2048,4096]"                                  */
 
-/* names.c */
+/* symbols.c */
 int names_find(const struct names *t, const char *name, int absent);
 bool names_add(struct names *t, struct arena *a, const char *name, int value); /* false: no memory */
 bool name_valid(const char *name); /* a C identifier, dots allowed, at most 255 characters          */
 
-/* shape.c -- the type of a node from its operands, or a failure with the numbers in it. Attributes
+/* infer.c -- the type of a node from its operands, or a failure with the numbers in it. Attributes
  * left 0 become what they stand for (head_dim, rotary, heads, kv_heads, scale); for a leaf it checks
  * type and strides. */
 coda_status shape_infer(const graph *g, struct node *n);
 
-/* print.c, parse.c */
+/* graph_print.c, graph_parse.c */
 void graph_print(const graph *g, struct text *t);
 graph *graph_parse(const char *text); /* NULL with the message set                                 */
 void node_print(const graph *g, int value, struct text *t); /* one line, no newline                */
 void value_print(const graph *g, int value, struct text *t); /* %name of a leaf, else %index        */
 
-/* verify.c -- every invariant of a graph; the message names the node. */
+/* graph_verify.c -- every invariant of a graph; the message names the node. */
 coda_status graph_verify(const graph *g);
 /* Of a node to stand at `index`: operation, arity, operands and primitive. */
 coda_status node_check(const graph *g, const struct node *n, int index);
-
-/* eval.c -- fp64, no rounding. args: leaves in their dtype and strides, outputs dense double. */
-coda_status graph_evaluate(const graph *g, void *const *args);
 
 /* rewrite.c -- the ordered passes, each graph -> new graph; verifies after each one. */
 struct rewrite_event { /* a rule that fired                                                    */

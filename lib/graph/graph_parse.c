@@ -1,5 +1,5 @@
 /*
- * parse.c -- text to graph, the inverse of print.c, which shows the form.
+ * graph_parse.c -- text to graph, the inverse of graph_print.c, which shows the form.
  *
  *     text      = { [ map | value | output ] [ comment ] newline }
  *     map       = "map" name "(" integer [ ";" integer ] ")" string

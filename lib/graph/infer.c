@@ -1,5 +1,5 @@
 /*
- * shape.c -- the type of a node from the types of its operands, one rule for each operation.
+ * infer.c -- the type of a node from the types of its operands, one rule for each operation.
  *
  * A rule also completes the attributes that were left 0, so that nobody after it needs to know the
  * defaults. Any dimension may be 0 (an empty batch), unless a rule has to divide by it.
