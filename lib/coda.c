@@ -7,6 +7,7 @@
  * there the plan is made again, with what is known of its products better than by price (tune.c).
  */
 #include "build.h"
+#include "rewrite.h"
 #include "tune.h"
 
 #include <stdlib.h>

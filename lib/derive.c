@@ -3,6 +3,7 @@
  *
  * All of these are exact: the same operations on the same values, without the rounding between kernels.
  */
+#include "explain.h"
 #include "plan.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* plan.c -- a plan from a rewritten graph: copies, groups, order, places; and what may be asked of it. */
 #include "plan.h"
 #include "jit.h"
+#include "rewrite.h"
 #include "view.h"
 
 #include <stdlib.h>

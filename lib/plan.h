@@ -281,6 +281,7 @@ void plan_print(const struct plan *p, struct text *t);
 void program_print(const struct plan *p, const struct program *q, struct text *t);
 void tile_print(const struct tile *tile, struct text *t);
 void plan_dot(const struct plan *p, struct text *t);
+struct rewrite_log;
 void plan_note(const struct plan *p, struct rewrite_log *log); /* what epilogues took in           */
 
 /* ---- identity.c: equal programs, so that what was found out of one serves the others ---- */

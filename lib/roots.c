@@ -143,7 +143,7 @@ static void assign_fixed_roles(struct grouper *gr)
             s->is_const = s->is_const && (n->in[j] < 0 || gr->site[n->in[j]].is_const);
     }
     for (int i = 0; i < g->leaves; i++) gr->site[g->leaf[i]].is_const = false;
-    /* What lies in an output, or in a concat that a run computes, is written by each run (copies.c). */
+    /* What lies in an output, or in a concat that a run computes, is written by each run: insert_copies.c. */
     for (int i = 0; i < g->outputs; i++) gr->site[g->output[i].value].is_const = false;
     for (int i = 0; i < g->nodes; i++)
         for (int j = 0; j < g->node[i].nin && g->node[i].op == OP_CONCAT && !gr->site[i].is_const; j++)

@@ -156,26 +156,4 @@ coda_status graph_verify(const graph *g);
 /* Of a node to stand at `index`: operation, arity, operands and primitive. */
 coda_status node_check(const graph *g, const struct node *n, int index);
 
-/* rewrite.c -- the ordered passes, each graph -> new graph; verifies after each one. */
-struct rewrite_event { /* a rule that fired                                                    */
-    const char *rule; /* file stem: "carry_row_scale"                                              */
-    const char *text; /* one line, names values                                                    */
-    bool exact;
-};
-struct rewrite_log {
-    struct arena arena;
-    struct rewrite_event *event;
-    int events, capacity;
-};
-void rewrite_note(struct rewrite_log *log, const char *rule, bool exact, const char *format, ...)
-    PRINTF(4, 5);
-void rewrite_log_free(struct rewrite_log *log);
-struct rewrite_options {
-    bool fuse;       /* false: only lower what has no kernel of its own                            */
-    coda_fold fold;
-    bool fast_f16;   /* CODA_FAST_FP16                                                             */
-};
-/* The rewritten graph (the caller frees it), or NULL with the message set. */
-graph *rewrite(const graph *g, const struct rewrite_options *opt, struct rewrite_log *log);
-
 #endif

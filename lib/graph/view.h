@@ -40,8 +40,4 @@ struct matmul_view {
 /* `view` has those of the operands. */
 bool view_matmul(const graph *g, const struct node *n, const struct view *view, struct matmul_view *out);
 
-/* copies.c -- the same graph with a copy (a cast to the same dtype) wherever an operand, an output or
- * a part of a concat cannot be read or written in place. NULL with the message set. */
-graph *insert_copies(const graph *g, coda_fold fold);
-
 #endif

@@ -1,5 +1,6 @@
 /* test_constant.c -- numbers of a graph: the same as a tensor of the caller's with one element, wherever such
  * a one can be, and without its traffic. */
+#include "rewrite.h"
 #include "util_run.h"
 
 #include <check.h>

@@ -6,6 +6,7 @@
 #include "epilogue.h"
 #include "tile.h"
 #include "contest.h"
+#include "rewrite.h"
 #include "util_folder.h"
 #include "util_gemm.h"
 #include "util_run.h"

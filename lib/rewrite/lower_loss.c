@@ -8,7 +8,7 @@
  * is divided before it is summed: it overflows only where it is itself too large. In: verified graph. Out: no
  * cross_entropy. Inexact: nll is taken online.
  */
-#include "rewrite.h"
+#include "walk.h"
 
 /* The sum of one value for each row, as [1]. */
 static int total(struct walk *w, int v, int64_t rows)

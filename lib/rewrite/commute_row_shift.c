@@ -1,5 +1,5 @@
 /*
- * carry_row_shift.c -- carries a shift of the rows past the matmul, as a product of two vectors.
+ * commute_row_shift.c -- carries a shift of the rows past the matmul, as a product of two vectors.
  *
  *     matmul(x - m, W)  ==>  matmul(x, W) - s m       m [..,1], s = the sums of W over K, [N]
  *
@@ -8,7 +8,7 @@
  * rounded W g as it may be, so that the mean cancels. Only with a constant W, where the caller lets
  * constants fold. In: verified graph. Out: no such matmul. Inexact: it cancels where |m| is large.
  */
-#include "rewrite.h"
+#include "commute.h"
 
 static int carry(struct walk *w, int v)
 {

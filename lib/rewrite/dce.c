@@ -1,8 +1,8 @@
 /*
- * dead.c -- drops what no output depends on. Leaves stay, because coda_run's arguments are counted
+ * dce.c -- drops what no output depends on. Leaves stay, because coda_run's arguments are counted
  * by them. Exact.
  */
-#include "rewrite.h"
+#include "walk.h"
 
 #include <stdlib.h>
 

@@ -8,7 +8,7 @@
  * each, share its options and positions, rotate all their heads, and tile the columns from 0 on.
  * So z takes x's place, in the epilogue of the matmul that makes x; slices of a leaf stay views. Exact.
  */
-#include "rewrite.h"
+#include "walk.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,12 +1,12 @@
 /*
- * carry_col_shift.c -- turns a bias before a matmul into a constant bias after it.
+ * commute_col_shift.c -- turns a bias before a matmul into a constant bias after it.
  *
  *     matmul(x + b, W)  ==>  matmul(x, W) + W b       b [K] and W constant
  *
  * Only where the caller lets constants fold; coda_prepare computes W b, in fp32.
  * In: verified graph. Out: no such matmul. Inexact: rounding moves.
  */
-#include "rewrite.h"
+#include "commute.h"
 
 /* W b as [N] or [..,1,N]: the sums of b W over K, where b comes first and is f32, so that all is. */
 static int product(struct walk *w, int weight, int b, bool kn)

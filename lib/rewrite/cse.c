@@ -5,7 +5,7 @@
  *
  * In: verified graph. Out: no two nodes have the same operation, attributes and operands. Exact.
  */
-#include "rewrite.h"
+#include "walk.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * copies.c -- make a copy wherever strides cannot say what an operation needs. Exact.
+ * insert_copies.c -- make a copy wherever strides cannot say what an operation needs. Exact.
  *
  *     f(x)  ==>  f(cast(x to its own dtype))
  *
@@ -10,6 +10,7 @@
  * a concat that is computed in each run, and an output, lie in memory that each run writes anew: there a
  * run leaves a copy of the constant.
  */
+#include "rewrite.h"
 #include "view.h"
 
 #include <stdlib.h>

@@ -8,7 +8,7 @@
  * large, which does not overflow where the row's sum would. In: verified graph. Out: no norms. Inexact: both
  * are summed in another order.
  */
-#include "rewrite.h"
+#include "walk.h"
 
 /* 1 / sqrt(statistic / N + eps) for each row. */
 static int row_factor(struct walk *w, const struct node *n, const char *statistic, int x)

@@ -7,7 +7,7 @@
  * size. What was fp32 by itself stays so: rounding it is the caller's to decide. In: verified graph. Out:
  * no such matmul. Exact: a product of 16-bit values has all its bits in fp32, and sums are fp32 either way.
  */
-#include "rewrite.h"
+#include "walk.h"
 
 /* What value v was cast from, or itself: its dtype has 16 bits. -1: there is none. */
 static int narrow_of(const graph *g, int v)

@@ -1,5 +1,5 @@
 /*
- * carry.c -- which factors and shifts on a matmul's operand may move, and whether that pays.
+ * commute.c -- which factors and shifts on a matmul's operand may move, and whether that pays.
  *
  * The operand x of a matmul is a stack of layers over some value that is written or given anyway. If
  * the whole stack moves, the matmul reads that value directly; if a column's gain must stay, the
@@ -14,7 +14,7 @@
  * cast or centred value of f16 is written before its factor, and the product waits for its own in f32. bf16
  * has the range of f32. A cast to fewer bits never goes before a shift, which may cancel all that they hold.
  */
-#include "rewrite.h"
+#include "commute.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  * One number for both, m + log(sum), would lose the logarithm where |m| is large: the row would not sum to 1.
  * In: verified graph. Out: no softmax. Inexact: the sum is taken online.
  */
-#include "rewrite.h"
+#include "walk.h"
 
 static int lower(struct walk *w, int v)
 {

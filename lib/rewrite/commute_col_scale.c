@@ -1,5 +1,5 @@
 /*
- * carry_col_scale.c -- folds a gain of the columns into the constant weight that meets it.
+ * commute_col_scale.c -- folds a gain of the columns into the constant weight that meets it.
  *
  *     matmul(x g, W)  ==>  matmul(x, W g)             g [K] and W constant; g scales W along K
  *     matmul(x g, W)  ==>  matmul(x, W g / s) s       in f16, s [N] the root mean square of W g over K
@@ -8,7 +8,7 @@
  * beside x. In f16 W g might be infinite or 0 where x g is neither: W g / s is not, and rounded no more.
  * In: verified graph. Out: no such matmul. Inexact: W g is rounded to W's dtype.
  */
-#include "rewrite.h"
+#include "commute.h"
 
 static int carry(struct walk *w, int v)
 {

@@ -1,5 +1,5 @@
 /*
- * carry_row_scale.c -- carries a factor of the rows past the matmul that reads them (delayed rstd).
+ * commute_row_scale.c -- carries a factor of the rows past the matmul that reads them (delayed rstd).
  *
  *     matmul(x r, W)  ==>  matmul(x, W) r       r [..,1], or a scalar; also x / r
  *     (x r) g         ==>  (x g) r              where the gain g [K] cannot go into W
@@ -9,7 +9,7 @@
  * folding, a norm with gain of a leaf or of an attention stays whole: one rows kernel.
  * In: verified graph. Out: no such matmul or product. Inexact: rounding moves.
  */
-#include "rewrite.h"
+#include "commute.h"
 
 /* (x r) g, with readers that let r out. */
 static int commute(struct walk *w, int v)

@@ -1,12 +1,12 @@
 /*
- * carry_cast.c -- casts before a stack of factors and shifts instead of after it.
+ * commute_cast.c -- casts before a stack of factors and shifts instead of after it.
  *
  *     cast(x r)  ==>  cast(x) r       and so for x g, and where no bits are lost for x - m, x + b
  *
  * where the rest of the stack can then move past the matmul that reads it, so that x's producer
  * writes the cast copy. In: verified graph. Out: no such cast. Inexact: rounding moves.
  */
-#include "rewrite.h"
+#include "commute.h"
 
 static int carry(struct walk *w, int v)
 {

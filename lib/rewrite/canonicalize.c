@@ -1,5 +1,5 @@
 /*
- * tidy.c -- removes what does nothing, and merges what moves data twice.
+ * canonicalize.c -- removes what does nothing, and merges what moves data twice.
  *
  *     1 x, cast to its own type, whole slice, same reshape, identity transpose   ==>  x
  *     cast(cast(x, a), b)           ==>  cast(x, b)      where a holds every x
@@ -7,7 +7,7 @@
  *
  * Exact.
  */
-#include "rewrite.h"
+#include "walk.h"
 
 #include <string.h>
 

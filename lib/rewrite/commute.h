@@ -1,54 +1,8 @@
-/*
- * rewrite.h -- what the passes share. A pass is a rule applied to each node of a graph in order,
- * which rebuilds the graph beside the old one.
- */
-#ifndef REWRITE_H
-#define REWRITE_H
+/* commute.h -- factors and shifts on a matmul's operand, for the passes that move them. */
+#ifndef COMMUTE_H
+#define COMMUTE_H
 
-#include "graph.h"
-
-typedef graph *rewrite_pass(const graph *in, const struct rewrite_options *opt, struct rewrite_log *log);
-
-/* The passes, each in the file of its name, in the order in which they run. All return a new graph
- * that computes the same, or NULL with the message set; a pass that changed something has noted it. */
-rewrite_pass lower_norm, lower_softmax, lower_loss;
-rewrite_pass tidy, cse, merge_rope;
-rewrite_pass carry_col_shift, carry_col_scale, carry_row_shift, carry_row_scale, carry_cast;
-rewrite_pass narrow;
-rewrite_pass dead;
-
-/* ---- A walk over a graph ---- */
-
-struct walk {
-    const graph *in;
-    graph *out;
-    int *map;           /* in's values -> out's; filled for leaves and up to the node at hand      */
-    const struct rewrite_options *opt;
-    struct rewrite_log *log;
-    void *ctx;          /* of the pass                                                             */
-};
-enum { RULE_FAILED = -1, RULE_COPY = -2, RULE_DROP = -3 };
-/* Replaces node n (no leaf): returns the value in `out` that takes its place, RULE_COPY if it does
- * not match, RULE_DROP if nothing needs it. */
-typedef int rewrite_rule(struct walk *w, int n);
-/* Applies a rule to all nodes. Leaves come first in the result. New nodes inherit n's origin, and
- * what replaces a value must have its type. */
-graph *rewrite_walk(const graph *in, rewrite_rule *rule, const struct rewrite_options *opt,
-                    struct rewrite_log *log, void *ctx);
-
-/* ---- Words for the derivation ---- */
-
-struct words {
-    char s[160];
-};
-/* Names a value as the caller's graph prints it: %x of a leaf or output, else %7 of its origin. */
-struct words rewrite_name(const graph *g, int v);
-/* Names a weight by the leaf that it is made of. */
-struct words rewrite_weight(const graph *g, int v);
-/* Names a factor of the rows by what it means: "1/rms(%x)", "mean(%x)", or its name; -1: a scale. */
-struct words rewrite_meaning(const graph *g, int v);
-
-/* ---- carry.c: factors and shifts on a matmul's operand ---- */
+#include "walk.h"
 
 /*
  * A layer is a node that changes its base by one value for each row or for each column. A matmul's

@@ -1,0 +1,98 @@
+/*
+ * rewrite.c -- runs the passes in order. Each makes a new graph, which is verified and shown.
+ *
+ * Lowering happens always; the rest only when fusing, round after round until nothing changes. In
+ * debug mode each graph is also printed, parsed and printed again.
+ */
+#include "walk.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct pass {
+    const char *name;
+    rewrite_pass *run;
+    bool round; /* again in every round, and only when fusing */
+} passes[] = {
+#define PASS(name, round) {#name, name, round},
+#include "passes.def"
+#undef PASS
+};
+enum { MOST_ROUNDS = 64 };
+
+/* print -> parse -> print must be a fixed point. */
+static coda_status round_trip(const char *name, const char *text)
+{
+    graph *again = graph_parse(text);
+    if (!again) return fail(CODA_E_INVALID, "rewrite: after %s the text is wrong: %s", name, coda_error());
+    struct text t = {0};
+    graph_print(again, &t);
+    bool same = !t.failed && strcmp(text, text_str(&t)) == 0;
+    text_free(&t);
+    graph_free(again);
+    return same ? CODA_OK : fail(CODA_E_INVALID, "rewrite: after %s the text is no fixed point", name);
+}
+
+static coda_status show(const struct pass *p, const graph *g)
+{
+    struct text t = {0};
+    char name[64];
+    snprintf(name, sizeof name, "%s.txt", p->name);
+    graph_print(g, &t);
+    coda_status s = t.failed ? fail(CODA_E_MEMORY, "rewrite: out of memory") : CODA_OK;
+    if (s == CODA_OK) debug_stage(DEBUG_REWRITE, name, text_str(&t));
+    if (s == CODA_OK && debug_on(DEBUG_REWRITE)) s = round_trip(p->name, text_str(&t));
+    text_free(&t);
+    return s;
+}
+
+/* Replaces *g by the pass's result. */
+static coda_status run_pass(const struct pass *p, graph **g, const struct rewrite_options *opt,
+                            struct rewrite_log *log)
+{
+    int before = log->events;
+    graph *next = p->run(*g, opt, log);
+    if (!next) return CODA_E_INVALID;
+    graph_free(*g);
+    *g = next;
+    if (log->arena.failed) return fail(CODA_E_MEMORY, "rewrite: out of memory");
+    coda_status s = graph_verify(next);
+    bool changed = log->events > before;
+    return s == CODA_OK && changed && debug_shows(DEBUG_REWRITE) ? show(p, next) : s;
+}
+
+static coda_status run_passes(graph **g, const struct rewrite_options *opt, struct rewrite_log *log)
+{
+    coda_status s = CODA_OK;
+    for (int i = 0; i < ARRAY_SIZE(passes) && s == CODA_OK; i++)
+        if (!passes[i].round) s = run_pass(&passes[i], g, opt, log);
+    for (int round = 0, before = -1; round < MOST_ROUNDS && opt->fuse && log->events != before; round++) {
+        before = log->events;
+        for (int i = 0; i < ARRAY_SIZE(passes) && s == CODA_OK; i++)
+            if (passes[i].round) s = run_pass(&passes[i], g, opt, log);
+    }
+    return s == CODA_OK && !opt->fuse ? run_pass(&passes[ARRAY_SIZE(passes) - 1], g, opt, log) : s;
+}
+
+static int copy(struct walk *w, int n)
+{
+    (void)w, (void)n;
+    return RULE_COPY;
+}
+
+graph *rewrite(const graph *g, const struct rewrite_options *opt, struct rewrite_log *log)
+{
+    struct rewrite_log own = {0};
+    if (g->status != CODA_OK) {
+        fail(g->status, "%s", g->error);
+        return NULL;
+    }
+    graph *out = rewrite_walk(g, copy, opt, log, NULL);
+    if (out && run_passes(&out, opt, log ? log : &own) != CODA_OK) {
+        graph_free(out);
+        out = NULL;
+    }
+    rewrite_log_free(&own);
+    return out;
+}

@@ -1,0 +1,20 @@
+/* rewrite.h -- algebra on graphs: the ordered passes, and the copies that memory wants. */
+#ifndef REWRITE_H
+#define REWRITE_H
+
+#include "explain.h"
+
+struct rewrite_options {
+    bool fuse;       /* false: only lower what has no kernel of its own                            */
+    coda_fold fold;
+    bool fast_f16;   /* CODA_FAST_FP16                                                             */
+};
+/* rewrite.c -- the passes of passes.def, each graph -> new graph, verified after each one. The rewritten
+ * graph (the caller frees it), or NULL with the message set. */
+graph *rewrite(const graph *g, const struct rewrite_options *opt, struct rewrite_log *log);
+
+/* insert_copies.c -- the same graph with a copy (a cast to the same dtype) wherever an operand, an output or
+ * a part of a concat cannot be read or written in place. NULL with the message set. */
+graph *insert_copies(const graph *g, coda_fold fold);
+
+#endif

@@ -1,0 +1,49 @@
+/* walk.c -- a rule applied to each node of a graph, which rebuilds it beside the old one. */
+#include "walk.h"
+
+#include <stdlib.h>
+
+/* Copies or replaces one node; false when `out` is poisoned. */
+static bool step(struct walk *w, rewrite_rule *rule, int n)
+{
+    const struct node *old = &w->in->node[n];
+    int before = w->out->nodes, v = rule(w, n);
+    if (v == RULE_COPY) v = graph_copy_node(w->out, w->in, n, w->map);
+    else
+        for (int i = before; i < w->out->nodes; i++) w->out->node[i].origin = old->origin;
+    if (v == RULE_DROP) return true;
+    w->map[n] = v;
+    if (v < 0) return false;
+    if (type_equal(&w->out->node[v].type, &old->type)) return true;
+    graph_poison(w->out, CODA_E_INVALID, "rewrite: the type of %s changed", rewrite_name(w->in, n).s);
+    return false;
+}
+
+static bool walk(struct walk *w, rewrite_rule *rule)
+{
+    for (int i = 0; i < w->in->nodes; i++) {
+        w->map[i] = -1;
+        if (!op_is_leaf(w->in->node[i].op)) continue;
+        w->map[i] = graph_copy_node(w->out, w->in, i, w->map);
+        if (w->map[i] < 0) return false;
+    }
+    for (int i = 0; i < w->in->nodes; i++)
+        if (!op_is_leaf(w->in->node[i].op) && !step(w, rule, i)) return false;
+    return graph_copy_outputs(w->out, w->in, w->map) == 0;
+}
+
+graph *rewrite_walk(const graph *in, rewrite_rule *rule, const struct rewrite_options *opt,
+                    struct rewrite_log *log, void *ctx)
+{
+    struct walk w = {.in = in, .out = graph_like(in), .opt = opt, .log = log, .ctx = ctx};
+    if (!w.out) return NULL;
+    w.map = calloc((size_t)in->nodes + 1, sizeof *w.map);
+    if (!w.map) graph_poison(w.out, CODA_E_MEMORY, "rewrite: out of memory");
+    if (!w.map || !walk(&w, rule)) {
+        if (w.out->status) fail(w.out->status, "%s", w.out->error);
+        graph_free(w.out);
+        w.out = NULL;
+    }
+    free(w.map);
+    return w.out;
+}

@@ -1,0 +1,34 @@
+/*
+ * walk.h -- what the passes share. A pass is a rule applied to each node of a graph in order, which rebuilds
+ * the graph beside the old one.
+ */
+#ifndef WALK_H
+#define WALK_H
+
+#include "rewrite.h"
+
+/* A pass returns a new graph that computes the same, or NULL with the message set; if it changed something
+ * it has noted it. */
+typedef graph *rewrite_pass(const graph *in, const struct rewrite_options *opt, struct rewrite_log *log);
+#define PASS(name, round) rewrite_pass name;
+#include "passes.def"
+#undef PASS
+
+struct walk {
+    const graph *in;
+    graph *out;
+    int *map;           /* in's values -> out's; filled for leaves and up to the node at hand      */
+    const struct rewrite_options *opt;
+    struct rewrite_log *log;
+    void *ctx;          /* of the pass                                                             */
+};
+enum { RULE_FAILED = -1, RULE_COPY = -2, RULE_DROP = -3 };
+/* Replaces node n (no leaf): returns the value in `out` that takes its place, RULE_COPY if it does
+ * not match, RULE_DROP if nothing needs it. */
+typedef int rewrite_rule(struct walk *w, int n);
+/* Applies a rule to all nodes. Leaves come first in the result. New nodes inherit n's origin, and
+ * what replaces a value must have its type. */
+graph *rewrite_walk(const graph *in, rewrite_rule *rule, const struct rewrite_options *opt,
+                    struct rewrite_log *log, void *ctx);
+
+#endif
