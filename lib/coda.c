@@ -6,8 +6,12 @@
  * Each stage is one call below; what it made can be seen with CODA_DEBUG and CODA_DUMP. Where a GPU is
  * there the plan is made again, with what is known of its products better than by price (tune.c).
  */
+#include "pipeline.h"
+
 #include "build.h"
+#include "fuse.h"
 #include "rewrite.h"
+#include "schedule.h"
 #include "tune.h"
 
 #include <stdlib.h>
@@ -68,6 +72,27 @@ static coda_status choose_machine(struct job *j)
     return CODA_OK;
 }
 
+/* ---- From a rewritten graph to a plan ---- */
+
+coda_status plan_build(struct plan *p, const graph *g, const struct plan_options *opt)
+{
+    struct grouper groups;
+    memset(p, 0, sizeof *p);
+    p->machine = opt->machine;
+    p->graph = insert_copies(g, opt->fold);                     /* rewrite: layouts that kernels can take */
+    if (!p->graph) return fail_status();
+    coda_status status = plan_fuse(&groups, p, opt);            /* plan: nodes -> groups                  */
+    if (!status) status = plan_lower(&groups);                  /* plan: groups -> programs, their steps  */
+    if (!status) status = schedule(p, opt);                     /* schedule: tiles                        */
+    if (!status) status = plan_order(p);                        /* plan: programs in launch order         */
+    if (!status) status = schedule_cublaslt(p, opt);            /* schedule: bare products                */
+    if (!status) status = plan_place(p);                        /* plan: memory of a run                  */
+    if (!status) status = plan_place_folds(p);                  /* plan: what coda_prepare leaves         */
+    if (!status) status = plan_verify(p);
+    if (status) plan_free(p);
+    return status;
+}
+
 /* ---- Rewrite and plan ---- */
 
 static char *keep(struct job *j, struct text *t)
@@ -94,8 +119,8 @@ static struct jit_options jit_options(const struct job *j)
 /* The plan again, with what is known better than by price. */
 static coda_status improve(struct job *j, struct plan *plan, const graph *r, struct plan_options po)
 {
-    struct tuner t = {.graph = r, .options = po, .arg = j->p->arg, .gpu = &j->p->gpu, .jit = jit_options(j),
-                      .measure = j->opt.flags & CODA_AUTOTUNE,
+    struct tuner t = {.build = plan_build, .graph = r, .options = po, .arg = j->p->arg, .gpu = &j->p->gpu,
+                      .jit = jit_options(j), .measure = j->opt.flags & CODA_AUTOTUNE,
                       .thorough = j->opt.flags & CODA_MAX_AUTOTUNE, .arena = &j->p->arena};
     struct decision *decision;
     struct plan better;

@@ -13,6 +13,7 @@
  * long ones, of which the second half counts: then each has the clock that its own power leaves it.
  */
 #include "contest.h"
+#include "schedule.h"
 #include "tile.h"
 
 #include <pthread.h>
@@ -100,7 +101,7 @@ static coda_status build(const struct contest *c, struct plan *p, const struct d
     struct plan_options opt = c->tuner->options;
     opt.decision = d;
     opt.decisions = 1;
-    return plan_build(p, c->tuner->graph, &opt);
+    return c->tuner->build(p, c->tuner->graph, &opt);
 }
 
 static coda_status add_way(struct contest *c, const char *name, const struct decision *d,

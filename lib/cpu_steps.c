@@ -5,7 +5,7 @@
  * columns if the step is `half`). Maps and reductions are the primitives' references, in double.
  */
 #include "cpu.h"
-#include "epilogue.h"
+#include "epilogue_layout.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -8,69 +8,11 @@
 #include <float.h>
 #include <inttypes.h>
 
+#include "attention_tile.h"
 #include "emit.h"
 
 #define LOG2_E 1.4426950408889634
-#define MOST_TIME ((int64_t)1 << 30) /* positions are 32-bit in the kernels                       */
-#define MOST_TILES ((int64_t)1 << 30)
-#define MOST_PITCH ((int64_t)1 << 39) /* elements: tensor maps hold strides below 2^40 bytes       */
 #define BAND_BYTES (32 << 20)         /* keys and values that stay in L2                           */
-
-/* ---- Hopper: which shapes, which tile ---- */
-
-struct sm90_tile {
-    int bn, stages, groups;
-};
-
-/* Registers bound bn: a thread holds bn / 2 scores, bn / 4 weights and head_dim / 2 sums. */
-static struct sm90_tile sm90_tile(int64_t head_dim)
-{
-    if (head_dim <= 64) return (struct sm90_tile){128, 2, 3};
-    if (head_dim <= 128) return (struct sm90_tile){128, 2, 2};
-    if (head_dim <= 192) return (struct sm90_tile){112, 2, 2};
-    return (struct sm90_tile){80, 2, 2};
-}
-
-/* sizeof(AttentionSm90::Shared), which the emitted text asserts. */
-static int64_t sm90_shared(const struct attention_spec *a, struct sm90_tile t)
-{
-    int64_t row = 128 * CEIL_DIV(a->head_dim, 64);
-    int64_t bytes = row * (64 * t.groups + 2 * t.stages * t.bn) + 8 * (2 + 4 * t.stages);
-    return CEIL_DIV(bytes, 1024) * 1024;
-}
-
-static bool pitch_fits(int64_t extent, int64_t stride)
-{
-    return extent == 1 || (stride > 0 && stride % 8 == 0 && stride < MOST_PITCH);
-}
-
-static bool view_fits(const struct attention_spec *a, const struct attention_view *v, int64_t time,
-                      int64_t heads)
-{
-    bool half = v->dtype == CODA_BF16 || v->dtype == CODA_F16;
-    return half && v->dtype == a->q.dtype && v->offset % 8 == 0 && pitch_fits(a->batch, v->batch) &&
-           pitch_fits(time, v->time) && pitch_fits(heads, v->head);
-}
-
-static int64_t query_tiles(const struct attention_spec *a, int64_t bm)
-{
-    return a->batch * a->heads * CEIL_DIV(a->tq, bm);
-}
-
-static bool is_empty(const struct attention_spec *a)
-{
-    return a->batch <= 0 || a->heads <= 0 || a->head_dim <= 0 || a->tq <= 0;
-}
-
-bool attention_fits_sm90(const struct attention_spec *a, const struct machine *m)
-{
-    if (!m->sm90 || is_empty(a) || a->tk <= 0 || a->head_dim % 8 || a->head_dim > 256) return false;
-    if (a->tq > MOST_TIME || a->tk > MOST_TIME) return false;
-    struct sm90_tile t = sm90_tile(a->head_dim);
-    return view_fits(a, &a->q, a->tq, a->heads) && view_fits(a, &a->k, a->tk, a->kv_heads) &&
-           view_fits(a, &a->v, a->tk, a->kv_heads) && view_fits(a, &a->o, a->tq, a->heads) &&
-           query_tiles(a, 64 * t.groups) <= MOST_TILES && sm90_shared(a, t) <= m->shared_bytes;
-}
 
 /* ---- Text that both kernels share ---- */
 
@@ -181,7 +123,7 @@ static int64_t band(const struct attention_spec *a)
     return CEIL_DIV(heads, bands) * (a->heads / a->kv_heads);
 }
 
-static void emit_sm90_config(const struct attention_spec *a, struct sm90_tile tile, struct text *t)
+static void emit_sm90_config(const struct attention_spec *a, struct attention_tile tile, struct text *t)
 {
     emit_head(a, "attention/attention_sm90.cuh", t);
     text_printf(t, "    typedef %s T;\n", emit_dtype(a->q.dtype));
@@ -217,11 +159,11 @@ static coda_status emit_sm90(struct plan *plan, struct program *p, const struct 
                     "attention: head_dim %" PRId64 " and these strides do not fit the Hopper kernel",
                     a->head_dim);
     struct kernel_spec *k = &p->kernel;
-    struct sm90_tile tile = sm90_tile(a->head_dim);
-    k->grid = query_tiles(a, 64 * tile.groups);
+    struct attention_tile tile = attention_tile(a->head_dim);
+    k->grid = attention_blocks(a, 64 * tile.groups);
     k->persistent = true;
     k->threads = 128 * (1 + tile.groups);
-    k->shared_bytes = (int)sm90_shared(a, tile);
+    k->shared_bytes = (int)attention_shared(a, tile);
     sm90_map(p, &a->q, a->heads, a->tq, 64 * tile.groups);
     sm90_map(p, &a->k, a->kv_heads, a->tk, tile.bn);
     sm90_map(p, &a->v, a->kv_heads, a->tk, tile.bn);
@@ -306,8 +248,8 @@ static coda_status emit_simt(struct plan *plan, struct program *p, const struct 
         return fail(CODA_E_UNSUPPORTED,
                     "attention: head_dim is %" PRId64 "; no tile of it fits %d bytes of shared memory",
                     a->head_dim, m->shared_bytes);
-    k->grid = query_tiles(a, 16 * tile.rows);
-    if (k->grid > MOST_TILES || a->tq > MOST_TIME || a->tk > MOST_TIME)
+    k->grid = attention_blocks(a, 16 * tile.rows);
+    if (k->grid > ATTENTION_MOST_BLOCKS || a->tq > ATTENTION_MOST_TIME || a->tk > ATTENTION_MOST_TIME)
         return fail(CODA_E_UNSUPPORTED,
                     "attention: %" PRId64 " sequences of %" PRId64 " queries, %" PRId64 " keys and %" PRId64
                     " heads are too many for one launch",
@@ -325,7 +267,7 @@ coda_status emit_attention(struct plan *plan, struct program *p, const struct ma
     const struct attention_spec *a = &p->attention;
     if (!emit_begin(plan, p)) return fail(CODA_E_MEMORY, "out of memory for a kernel");
     name_kernel(plan, p);
-    if (is_empty(a)) {
+    if (attention_is_empty(a)) {
         struct text t = {0};
         text_printf(&t, "// no queries\nextern \"C\" __global__ void %s() {}\n", p->kernel.symbol);
         return keep_text(plan, p, &t);

@@ -3,7 +3,7 @@
 #define EMIT_EPILOGUE_H
 
 #include "emit.h"
-#include "epilogue.h"
+#include "epilogue_layout.h"
 
 struct printer {
     const struct program *p;

@@ -7,7 +7,7 @@
  * (streaming, SIMT: operands a, b first, no maps).
  */
 #include "emit.h"
-#include "epilogue.h"
+#include "epilogue_layout.h"
 
 typedef long long wide;
 

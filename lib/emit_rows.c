@@ -1,6 +1,6 @@
 /*
  * emit_rows.c -- prints a rows program as a kernel: straight-line code, one walk over the columns for each
- * phase, the reductions of the row between them. rows_walk.c decides the geometry.
+ * phase, the reductions of the row between them. rows_schedule.c decides the geometry.
  */
 #include "emit_rows.h"
 

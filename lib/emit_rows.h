@@ -4,7 +4,7 @@
 #define EMIT_ROWS_H
 
 #include "emit.h"
-#include "rows_walk.h"
+#include "rows_schedule.h"
 
 struct emitter {
     struct plan *plan;

@@ -5,8 +5,13 @@
  */
 #include "compiled.h"
 
+#include "emit.h"
+#include "schedule.h"
+
 #include <stdlib.h>
 #include <string.h>
+
+_Static_assert(CUBLASLT_WORKSPACE == JIT_LT_WORKSPACE, "the plan leaves cuBLASLt the room that it gets");
 
 /* ---- Emit ---- */
 

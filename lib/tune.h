@@ -6,6 +6,7 @@
 #include "tuning.h"
 
 struct tuner {
+    coda_status (*build)(struct plan *p, const graph *g, const struct plan_options *opt); /* plan_build */
     const graph *graph;            /* rewritten: what plan_build takes                             */
     struct plan_options options;   /* of the plan; without decisions                               */
     const struct coda_arg_info *arg;

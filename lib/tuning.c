@@ -1,5 +1,5 @@
 /*
- * tuning.c -- figures of a GEMM program as text, and the decision that follows from them.
+ * tuning.c -- figures of a GEMM program as text, and the key they are kept under.
  *
  *     figures ::= (us " " way "\n")+     us: microseconds of one run, a median
  *     way     ::= "tile " words          the program with this tile, the cheapest by price first
@@ -12,13 +12,11 @@
  */
 #include "tuning.h"
 
+#include "schedule.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-static const double TILE_MARGIN = 1.01, APART_MARGIN = 1.02; /* less is noise                      */
-
-static bool is_tile(const struct figure *f) { return !strncmp(f->way, "tile ", 5); }
 
 static bool has_port(const struct program *q, enum port_kind kind, int value)
 {
@@ -98,20 +96,6 @@ void figures_add(struct figures *f, double us, const char *format, ...)
     to->us = us;
 }
 
-int figures_tiles(const struct figures *f)
-{
-    int n = 0;
-    for (int i = 0; i < f->n; i++) n += is_tile(&f->figure[i]);
-    return n;
-}
-
-double figures_us(const struct figures *f, const char *way)
-{
-    for (int i = 0; i < f->n; i++)
-        if (!strcmp(f->figure[i].way, way)) return f->figure[i].us;
-    return 0;
-}
-
 /* ---- Text ---- */
 
 void figures_write(const struct figures *f, struct text *t)
@@ -122,7 +106,7 @@ void figures_write(const struct figures *f, struct text *t)
 static bool is_known(const struct figure *f)
 {
     bool other = !strcmp(f->way, "bare") || !strcmp(f->way, "apart") || !strcmp(f->way, "whole");
-    return f->us > 0 && isfinite(f->us) && (is_tile(f) || other);
+    return f->us > 0 && isfinite(f->us) && (figure_is_tile(f) || other);
 }
 
 static bool read_lines(struct figures *f, const char *s)
@@ -134,7 +118,7 @@ static bool read_lines(struct figures *f, const char *s)
         if (s[length] != '\n') return false;
         s += length + 1;
     }
-    return !*s && f->n && is_tile(&f->figure[0]);
+    return !*s && f->n && figure_is_tile(&f->figure[0]);
 }
 
 bool figures_read(struct figures *f, const char *text)
@@ -143,51 +127,4 @@ bool figures_read(struct figures *f, const char *text)
     bool good = read_lines(f, text);
     if (!good) *f = (struct figures){0};
     return good;
-}
-
-/* ---- Decision ---- */
-
-static const struct figure *fastest_tile(const struct figures *f)
-{
-    const struct figure *best = &f->figure[0];
-    for (int i = 1; i < f->n; i++)
-        if (is_tile(&f->figure[i]) && f->figure[i].us * TILE_MARGIN < f->figure[0].us &&
-            f->figure[i].us < best->us)
-            best = &f->figure[i];
-    return best;
-}
-
-/* What "apart" must beat: "whole" was run with the first tile. */
-static double kept_us(const struct figures *f)
-{
-    double whole = figures_us(f, "whole"), best = fastest_tile(f)->us;
-    return whole ? whole - f->figure[0].us + best : best;
-}
-
-void figures_decide(const struct figures *f, struct decision *d)
-{
-    if (!f->n) return;
-    double apart = figures_us(f, "apart");
-    d->apart = apart && apart * APART_MARGIN < kept_us(f);
-    snprintf(d->tile, sizeof d->tile, "%s", fastest_tile(f)->way + 5);
-}
-
-/* ---- For people ---- */
-
-void figures_print(const struct figures *f, struct text *t)
-{
-    double bare = figures_us(f, "bare"), apart = figures_us(f, "apart");
-    struct decision d = {0};
-    if (!f->n) {
-        text_printf(t, "   not tuned: %s\n", f->why);
-        return;
-    }
-    text_printf(t, "   tuned %.2f us, by price %.2f us, %d tiles", fastest_tile(f)->us, f->figure[0].us,
-                figures_tiles(f));
-    if (bare) text_printf(t, "; cuBLASLt without the epilogue %.2f us", bare);
-    figures_decide(f, &d);
-    if (apart)
-        text_printf(t, "; %s %.2f us instead of %.2f us", d.apart ? "taken apart" : "apart it would be",
-                    apart, kept_us(f));
-    text_append(t, "\n");
 }

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attention_tile.h"
+#include "emit.h"
 #include "gpu_case.h"
 #include "util_attention.h"
 #include "util_device.h"

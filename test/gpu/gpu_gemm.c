@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "epilogue.h"
+#include "emit.h"
+#include "epilogue_layout.h"
 #include "gpu_case.h"
 #include "jit.h"
 #include "util_device.h"

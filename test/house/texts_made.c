@@ -2,6 +2,7 @@
 #include "texts.h"
 
 #include "emit.h"
+#include "schedule.h"
 #include "tile.h"
 #include "util_attention.h"
 #include "util_gemm.h"

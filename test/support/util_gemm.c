@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "emit.h"
-#include "epilogue.h"
+#include "epilogue_layout.h"
 #include "tile.h"
 #include "util_random.h"
 

@@ -1,6 +1,7 @@
 /* test_emit_attention.c -- attention kernels: text, geometry, and what NVRTC makes of them. */
 #include <string.h>
 
+#include "attention_tile.h"
 #include "jit.h"
 #include "util_attention.h"
 #include "util_scale.h"

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "emit.h"
-#include "epilogue.h"
+#include "epilogue_layout.h"
 #include "jit.h"
 #include "util_gemm.h"
 #include "util_scale.h"

@@ -4,6 +4,7 @@
  * more. Values are judged by coda_evaluate, which folds nothing.
  */
 #include "compiled.h"
+#include "pipeline.h"
 #include "rewrite.h"
 #include "util_model.h"
 #include "util_run.h"

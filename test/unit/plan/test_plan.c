@@ -1,5 +1,6 @@
 /* test_plan.c -- random graphs, compiled for the CPU device in every mode, against fp64: what the plan
  * computes is what the graph says. */
+#include "pipeline.h"
 #include "plan.h"
 #include "rewrite.h"
 #include "util_run.h"

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "epilogue.h"
+#include "epilogue_layout.h"
 #include "shim/shim.h"
 #include "tile.h"
 #include "util_gemm.h"

@@ -2,11 +2,14 @@
  * test_tuning.c -- figures as text, what is decided from them, and plans that follow decisions. The
  * device is made up: nothing is measured here.
  */
-#include "cpu.h"
-#include "epilogue.h"
-#include "tile.h"
 #include "contest.h"
+#include "cpu.h"
+#include "emit.h"
+#include "epilogue_layout.h"
+#include "pipeline.h"
 #include "rewrite.h"
+#include "schedule.h"
+#include "tile.h"
 #include "util_folder.h"
 #include "util_gemm.h"
 #include "util_run.h"
@@ -160,8 +163,8 @@ static graph *rewritten(void)
 
 static struct tuner tuner_of(const graph *g, struct arena *a)
 {
-    return (struct tuner){.graph = g, .options = hopper(), .gpu = &device, .arena = a,
-                          .jit = {.arch = "sm_90a", .cache = cache}};
+    return (struct tuner){.build = plan_build, .graph = g, .options = hopper(), .gpu = &device,
+                          .arena = a, .jit = {.arch = "sm_90a", .cache = cache}};
 }
 
 static void put(const struct plan *p, int index, const char *text)

@@ -1,8 +1,5 @@
-/* plan_print.c -- a plan as text and as a Graphviz picture. No pointers, and no times but those that tuning
- * left: goldens compare it. */
-#include "epilogue.h"
-#include "tile.h"
-#include "tuning.h"
+/* program_print.c -- what a program is, as text; and a plan as a Graphviz picture. */
+#include "plan.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +8,7 @@ struct name {
     char s[80];
 };
 
-/* A program without its plan is printed without names and places: see program_print. */
+/* A program without its plan is printed without names and places. */
 static struct name value_name(const struct plan *p, int value)
 {
     struct name n = {"-"};
@@ -113,39 +110,6 @@ static void print_operand(const struct plan *p, const char *label, const struct 
 
 /* ORDER pair_kind */
 static const char *const pair_name[] = {"", " glu_interleaved", " glu_stacked", " rope"};
-/* ORDER mainloop */
-static const char *const mainloop_name[] = {"sm90", "simt", "cublaslt", "sm90_gemv", "sm90_skinny"};
-
-void tile_print(const struct tile *tile, struct text *t)
-{
-    text_append(t, mainloop_name[tile->mainloop]);
-    if (tile->mainloop == MAINLOOP_CUBLASLT) return;
-    text_printf(t, " %dx%dx%d stages=%d groups=%d%s band=%d%s%s", tile->bm, tile->bn, tile->bk, tile->stages,
-                tile->groups, tile->pingpong ? " pingpong" : "", tile->band, tile->across ? " across" : "",
-                tile->serpentine ? " serpentine" : "");
-    if (tile->tail) text_printf(t, " tail=%dx%d", tile->tail, tile->tail_bn);
-    if (tile->blocks) text_printf(t, " blocks=%d", tile->blocks);
-    if (tile->splits > 1) text_printf(t, " splits=%d%s", tile->splits, tile->scattered ? " scattered" : "");
-    if (tile_cluster(tile) > 1)
-        text_printf(t, " cluster=%dx%d", tile_cluster_m(tile), tile_cluster_n(tile));
-    if (tile->lends) text_append(t, " lends");
-}
-
-static void print_gemm(const struct plan *p, const struct program *q, struct text *t)
-{
-    text_printf(t, "gemm batch=%lld m=%lld n=%lld k=%lld%s\n", (long long)q->dim[0], (long long)q->dim[1],
-                (long long)q->dim[2], (long long)q->k, pair_name[q->pair]);
-    if (p) {
-        text_append(t, "   tile ");
-        tile_print(&q->tile, t);
-        if (program_is_early(q)) text_append(t, " early");
-        text_append(t, "\n");
-        tile_explain(q, &p->machine, t);
-        if (q->figures) figures_print(q->figures, t);
-    }
-    print_operand(p, "a", &q->a, t);
-    print_operand(p, "b", &q->b, t);
-}
 
 static void print_heads(const struct plan *p, const char *label, const struct attention_view *v,
                         struct text *t)
@@ -157,7 +121,13 @@ static void print_heads(const struct plan *p, const char *label, const struct at
                 (long long)v->time, (long long)v->head);
 }
 
-static void print_attention(const struct plan *p, const struct program *q, struct text *t)
+static void print_gemm(const struct program *q, struct text *t)
+{
+    text_printf(t, "gemm batch=%lld m=%lld n=%lld k=%lld%s\n", (long long)q->dim[0], (long long)q->dim[1],
+                (long long)q->dim[2], (long long)q->k, pair_name[q->pair]);
+}
+
+static void print_attention(const struct program *q, struct text *t)
 {
     const struct attention_spec *a = &q->attention;
     text_printf(t, "attention batch=%lld tq=%lld tk=%lld heads=%lld kv_heads=%lld head_dim=%lld",
@@ -169,37 +139,29 @@ static void print_attention(const struct plan *p, const struct program *q, struc
     if (a->align == CODA_ALIGN_LENGTH) text_append(t, " from_length");
     if (a->lengths >= 0) text_append(t, " lengths");
     text_printf(t, " %s\n", a->sm90 ? "sm90" : "simt");
-    print_heads(p, "q", &a->q, t);
-    print_heads(p, "k", &a->k, t);
-    print_heads(p, "v", &a->v, t);
-    print_heads(p, "o", &a->o, t);
 }
 
-void program_print(const struct plan *p, const struct program *q, struct text *t)
+void program_print_head(const struct program *q, struct text *t)
 {
-    if (q->kind == PROGRAM_GEMM) print_gemm(p, q, t);
-    else if (q->kind == PROGRAM_ATTENTION) print_attention(p, q, t);
+    if (q->kind == PROGRAM_GEMM) print_gemm(q, t);
+    else if (q->kind == PROGRAM_ATTENTION) print_attention(q, t);
     else print_dims("rows [", q->dim, q->rank, t), text_append(t, "\n");
-    for (int i = 0; i < q->steps; i++) print_step(p, q, i, t);
 }
 
-void plan_print(const struct plan *p, struct text *t)
+void program_print_body(const struct plan *p, const struct program *q, struct text *t)
 {
-    double flops = 0;
-    int64_t bytes = 0;
-    int launches = 0;
-    text_printf(t, "plan workspace=%lld prepared=%lld\n", (long long)p->workspace, (long long)p->prepared);
-    for (int i = 0; i < p->programs; i++) {
-        const struct program *q = &p->program[i];
-        text_printf(t, "@%d %s", i, q->prepare ? "prepare " : "");
-        program_print(p, q, t);
-        if (q->prepare) continue;
-        launches++;
-        flops += program_flops(q);
-        bytes = add_counts(bytes, program_bytes(q));
+    const struct attention_spec *a = &q->attention;
+    if (q->kind == PROGRAM_GEMM) {
+        print_operand(p, "a", &q->a, t);
+        print_operand(p, "b", &q->b, t);
     }
-    text_printf(t, "; %d launches, %.3f GFLOP, %.3f MB read and written\n", launches, flops * 1e-9,
-                (double)bytes * 1e-6);
+    if (q->kind == PROGRAM_ATTENTION) {
+        print_heads(p, "q", &a->q, t);
+        print_heads(p, "k", &a->k, t);
+        print_heads(p, "v", &a->v, t);
+        print_heads(p, "o", &a->o, t);
+    }
+    for (int i = 0; i < q->steps; i++) print_step(p, q, i, t);
 }
 
 /* ---- Graphviz ---- */

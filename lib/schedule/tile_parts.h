@@ -9,7 +9,6 @@ enum {
     TILE_MOST_BLOCKS = 512 /* that a tail may be dealt to                                           */
 };
 
-static inline bool operand_is_mn_major(const struct operand *o) { return o->k != 1; }
 static inline bool program_is_half_rope(const struct program *p)
 {
     return p->pair == PAIR_ROPE && p->rope.half;
@@ -17,7 +16,6 @@ static inline bool program_is_half_rope(const struct program *p)
 
 /* ---- tile_fits.c ---- */
 
-bool tile_fits_sm90(const struct program *p);         /* is there any tile of TMA and wgmma?         */
 bool tile_fits(const struct program *p);              /* is p->tile one?                            */
 bool program_loads_directly(const struct program *p); /* tiles that come in registers, not by TMA   */
 

@@ -1,14 +1,34 @@
 /*
- * group.c -- which nodes join a program.
+ * fuse.c -- which nodes join a program.
  *
  * A program takes in, in topological order, whatever its epilogue can compute while the tile is in
  * registers: maps, casts, row reductions, one pairing (rope or gating). A node joins only if its other
  * operands do not depend on the program, so programs have an order.
  */
-#include "group.h"
-#include "tile.h"
+#include "fuse.h"
 
 #include <string.h>
+
+struct group *group_new(struct grouper *gr, enum program_kind kind, int root)
+{
+    struct arena *arena = &gr->plan->arena;
+    if (gr->groups == gr->group_capacity) {
+        int wider = MAX(64, 2 * gr->group_capacity);
+        struct group **group = ARENA_NEW(arena, struct group *, wider);
+        if (!group) return NULL;
+        if (gr->groups) memcpy(group, gr->group, sizeof *group * (size_t)gr->groups);
+        gr->group = group;
+        gr->group_capacity = wider;
+    }
+    struct group *q = gr->group[gr->groups] = ARENA_NEW(arena, struct group, 1);
+    if (!q) return NULL;
+    *q = (struct group){.index = gr->groups++, .first = -1, .last = -1, .paired = -1, .root_step = -1};
+    q->p.kind = kind;
+    q->p.root = root;
+    q->p.scratch = -1;
+    q->p.prepare = gr->site[root].is_const;
+    return q;
+}
 
 /* Of one program, which has room for all that they bring: its parameters are 4 kB. */
 enum { MOST_MEMBERS = 32, MOST_LOADS = 16, MOST_STORES = 48 };

@@ -1,9 +1,9 @@
 /*
- * epilogue.h -- what the steps of a GEMM need: asked by the planner and by tile_fits.c, which make room for
- * it, and by the emitters, which print it.
+ * epilogue_layout.h -- what the steps of a GEMM need: asked by tile_fits.c, which makes room for it, and by
+ * the emitters, which print it.
  */
-#ifndef EPILOGUE_H
-#define EPILOGUE_H
+#ifndef EPILOGUE_LAYOUT_H
+#define EPILOGUE_LAYOUT_H
 
 #include "plan.h"
 
@@ -13,14 +13,9 @@ enum level { LEVEL_ROW, LEVEL_COL, LEVEL_HALF, LEVEL_SLOT };
 enum level step_level(const struct step *s);
 /* A slot reads it, but it is computed on another level. */
 bool step_crosses(const struct program *p, int step);
-/* A row's position is the row's number: no step computes it. */
-bool rope_counts_rows(const struct program *p);
-/* ... and that of row r + 8 of a tile is 8 more than that of row r, for r % 16 < 8. */
+/* Rows are counted (rope_counts_rows), and the position of row r + 8 of a tile is 8 more than that of row r,
+ * for r % 16 < 8. */
 bool rope_steps_evenly(const struct program *p);
-
-bool program_is_gated(const struct program *p);
-int program_lanes(const struct program *p); /* of a slot                                           */
-int64_t program_columns(const struct program *p); /* of the output: N or N/2                       */
 
 /* Threads that make the values of a row: a warp if rows are few and have states to merge, else 1.   */
 int program_row_team(const struct program *p);

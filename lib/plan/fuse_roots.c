@@ -1,34 +1,13 @@
 /*
- * roots.c -- cut a graph into programs: which nodes root one, and what becomes of the others.
+ * fuse_roots.c -- cut a graph into programs: which nodes root one, and what becomes of the others.
  *
- * Each matmul and each attention roots a program, and a matmul's takes in what it can (group.c). What is
+ * Each matmul and each attention roots a program, and a matmul's takes in what it can (fuse.c). What is
  * left roots rows programs that grow the same way. Leaves and views need none; a cheap map of vectors is
  * left to those that read it.
  */
-#include "group.h"
+#include "fuse.h"
 
 #include <string.h>
-
-struct group *group_new(struct grouper *gr, enum program_kind kind, int root)
-{
-    struct arena *arena = &gr->plan->arena;
-    if (gr->groups == gr->group_capacity) {
-        int wider = MAX(64, 2 * gr->group_capacity);
-        struct group **group = ARENA_NEW(arena, struct group *, wider);
-        if (!group) return NULL;
-        if (gr->groups) memcpy(group, gr->group, sizeof *group * (size_t)gr->groups);
-        gr->group = group;
-        gr->group_capacity = wider;
-    }
-    struct group *q = gr->group[gr->groups] = ARENA_NEW(arena, struct group, 1);
-    if (!q) return NULL;
-    *q = (struct group){.index = gr->groups++, .first = -1, .last = -1, .paired = -1, .root_step = -1};
-    q->p.kind = kind;
-    q->p.root = root;
-    q->p.scratch = -1;
-    q->p.prepare = gr->site[root].is_const;
-    return q;
-}
 
 static struct group *root_new(struct grouper *gr, enum program_kind kind, int root)
 {
@@ -185,30 +164,31 @@ static bool find_parts(struct grouper *gr)
     return gr->part;
 }
 
-coda_status plan_group(struct plan *p, const graph *g, const struct plan_options *opt)
+coda_status plan_fuse(struct grouper *gr, struct plan *p, const struct plan_options *opt)
 {
-    struct grouper gr = {.g = g, .opt = opt, .plan = p};
-    gr.site = ARENA_NEW(&p->arena, struct site, g->nodes);
-    gr.view = ARENA_NEW(&p->arena, struct view, g->nodes);
-    gr.stack = ARENA_NEW(&p->arena, int, g->nodes + 1);
-    gr.queue = ARENA_NEW(&p->arena, int, g->nodes + 1);
-    bool read = uses_find(&gr.uses, &p->arena, g, OP_COUNT) &&
-                uses_find(&gr.statistics, &p->arena, g, OP_REDUCE);
-    if (p->arena.failed || !read || !find_parts(&gr))
+    const graph *g = p->graph;
+    *gr = (struct grouper){.g = g, .opt = opt, .plan = p};
+    gr->site = ARENA_NEW(&p->arena, struct site, g->nodes);
+    gr->view = ARENA_NEW(&p->arena, struct view, g->nodes);
+    gr->stack = ARENA_NEW(&p->arena, int, g->nodes + 1);
+    gr->queue = ARENA_NEW(&p->arena, int, g->nodes + 1);
+    bool read = uses_find(&gr->uses, &p->arena, g, OP_COUNT) &&
+                uses_find(&gr->statistics, &p->arena, g, OP_REDUCE);
+    if (p->arena.failed || !read || !find_parts(gr))
         return fail(CODA_E_MEMORY, "out of memory for a plan of %d nodes", g->nodes);
     coda_status status = check_lowered(g);
     if (status) return status;
-    for (int i = 0; i < g->nodes; i++) view_extend(g, i, gr.view);
-    assign_fixed_roles(&gr);
+    for (int i = 0; i < g->nodes; i++) view_extend(g, i, gr->view);
+    assign_fixed_roles(gr);
     for (int i = g->nodes - 1; i >= 0; i--) /* the last product takes a value that two could take */
-        if (g->node[i].op == OP_MATMUL) root_gemm(&gr, i);
+        if (g->node[i].op == OP_MATMUL) root_gemm(gr, i);
     for (int i = 0; i < g->nodes; i++) {
-        if (g->node[i].op == OP_ATTENTION) root_new(&gr, PROGRAM_ATTENTION, i);
-        if (gr.site[i].role == ROLE_FREE && is_inline(&gr, &g->node[i], &gr.site[i]))
-            gr.site[i].role = ROLE_INLINE;
+        if (g->node[i].op == OP_ATTENTION) root_new(gr, PROGRAM_ATTENTION, i);
+        if (gr->site[i].role == ROLE_FREE && is_inline(gr, &g->node[i], &gr->site[i]))
+            gr->site[i].role = ROLE_INLINE;
     }
     for (int i = 0; i < g->nodes; i++)
-        if (gr.site[i].role == ROLE_FREE) root_rows(&gr, i);
+        if (gr->site[i].role == ROLE_FREE) root_rows(gr, i);
     if (p->arena.failed) return fail(CODA_E_MEMORY, "out of memory for a plan of %d nodes", g->nodes);
-    return build_programs(&gr);
+    return CODA_OK;
 }

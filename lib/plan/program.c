@@ -1,10 +1,6 @@
-/* plan.c -- a plan from a rewritten graph: copies, groups, order, places; and what may be asked of it. */
-#include "plan.h"
-#include "jit.h"
-#include "rewrite.h"
-#include "view.h"
+/* program.c -- questions about what a program computes. */
+#include "program.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 bool step_shares_state(const struct program *q, const struct step *a, const struct step *b)
@@ -19,27 +15,6 @@ bool step_has_value(const struct program *q, const struct step *s)
 {
     if (s->kind == STEP_STORE) return false;
     return !(s->kind == STEP_REDUCE && q->kind == PROGRAM_GEMM);
-}
-
-void plan_free(struct plan *p)
-{
-    graph_free((graph *)p->graph);
-    arena_free(&p->arena);
-    memset(p, 0, sizeof *p);
-}
-
-int plan_add_buffer(struct plan *p, struct buffer b)
-{
-    if (p->buffers == p->buffer_capacity) {
-        int wider = MAX(64, 2 * p->buffer_capacity);
-        struct buffer *buffer = ARENA_NEW(&p->arena, struct buffer, wider);
-        if (!buffer) return 0; /* the arena remembers */
-        if (p->buffers) memcpy(buffer, p->buffer, sizeof *buffer * (size_t)p->buffers);
-        p->buffer = buffer;
-        p->buffer_capacity = wider;
-    }
-    p->buffer[p->buffers] = b;
-    return p->buffers++;
 }
 
 bool program_any_write(const struct program *q, bool (*fn)(void *, int), void *ctx)
@@ -67,82 +42,29 @@ bool program_any_read(const struct program *q, bool (*fn)(void *, int), void *ct
     return false;
 }
 
-/* ---- Decisions and cuBLASLt ---- */
-
-const struct decision *plan_decision(const struct plan_options *opt, int root)
-{
-    int low = 0, high = opt->decisions;
-    while (low < high) {
-        int middle = (low + high) / 2;
-        if (opt->decision[middle].root < root) low = middle + 1;
-        else high = middle;
-    }
-    return low < opt->decisions && opt->decision[low].root == root ? &opt->decision[low] : NULL;
-}
-
 bool plan_suits_cublaslt(const struct program *p)
 {
     bool rows = p->a.k == 1 || p->a.row == 1, cols = p->b.k == 1 || p->b.row == 1;
     return rows && cols && p->a.dtype == p->b.dtype && p->dim[0] && p->dim[1] && p->dim[2] && p->k;
 }
 
-static bool is_plain_gemm(const struct program *p)
+bool program_is_gated(const struct program *p)
 {
-    if (p->kind != PROGRAM_GEMM || p->steps != 2 || p->step[1].kind != STEP_STORE) return false;
-    const struct port *d = &p->port[p->step[1].port];
-    bool same = d->dtype == p->a.dtype || d->dtype == CODA_F32;
-    return same && d->stride[2] == 1 && plan_suits_cublaslt(p);
+    return p->pair == PAIR_GLU_INTERLEAVED || p->pair == PAIR_GLU_STACKED;
 }
 
-static void use_cublaslt(struct plan *p, const struct plan_options *opt)
+int program_lanes(const struct program *p) { return p->pair == PAIR_NONE ? 1 : 2; }
+
+int64_t program_columns(const struct program *p) { return program_is_gated(p) ? p->dim[2] / 2 : p->dim[2]; }
+
+bool rope_counts_rows(const struct program *p)
 {
-    for (int i = 0; i < p->programs; i++) {
-        struct program *q = &p->program[i];
-        const struct decision *d = plan_decision(opt, q->root);
-        if (!(opt->cublaslt || (d && d->apart)) || !is_plain_gemm(q)) continue;
-        q->tile.mainloop = MAINLOOP_CUBLASLT;
-        q->scratch = plan_add_buffer(p, (struct buffer){.space = SPACE_WORK,
-                                                        .bytes = JIT_LT_WORKSPACE,
-                                                        .first = -1,
-                                                        .last = -1,
-                                                        .value = -1});
-    }
+    for (int i = 0; i < p->steps; i++)
+        if (p->step[i].kind == STEP_ROPE) return p->step[i].nin < 2 || p->step[i].in[1] < 0;
+    return false;
 }
 
-/* ---- Build ---- */
-
-/* All that lies in the workspace and among the folded constants, end to end, so that no sum of sizes
- * overflows. */
-static coda_status check_sizes(const struct plan *p)
-{
-    int64_t bytes = 0;
-    for (int i = 0; i < p->buffers; i++)
-        if (p->buffer[i].space != SPACE_ARG) bytes = add_counts(bytes, add_counts(p->buffer[i].bytes, 256));
-    if (bytes <= (int64_t)1 << 62) return CODA_OK;
-    return fail(CODA_E_UNSUPPORTED, "plan: %d programs keep %s%lld bytes between them; most are 2^62",
-                p->programs, bytes == INT64_MAX ? "more than " : "", (long long)bytes);
-}
-
-coda_status plan_build(struct plan *p, const graph *g, const struct plan_options *opt)
-{
-    memset(p, 0, sizeof *p);
-    p->machine = opt->machine;
-    p->graph = insert_copies(g, opt->fold);
-    if (!p->graph) return fail_status();
-    coda_status status = plan_group(p, p->graph, opt);
-    if (!status) status = plan_order(p);
-    if (!status) use_cublaslt(p, opt);
-    if (!status && p->arena.failed)
-        status = fail(CODA_E_MEMORY, "out of memory for %d programs", p->programs);
-    if (!status) status = check_sizes(p);
-    if (!status) status = plan_place(p);
-    if (!status) status = plan_place_folds(p);
-    if (!status) status = plan_verify(p);
-    if (status) plan_free(p);
-    return status;
-}
-
-/* ---- Figures ---- */
+/* ---- Work ---- */
 
 static int64_t extent_bytes(const struct program *q, const struct port *port, bool half)
 {

@@ -1,9 +1,8 @@
 /*
- * domain.c -- how a value lies over the domain of a program: [batch, M, N] of a product, or the tensor that
- * a rows program walks.
+ * iteration.c -- how a value lies over the domain of a program: [batch, M, N] of a product, or the tensor
+ * that a rows program walks.
  */
-#include "epilogue.h"
-#include "group.h"
+#include "fuse.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /*
- * rows_walk.c -- decides how a rows kernel walks its domain: which steps matter, what may be joined,
+ * rows_schedule.c -- decides how a rows kernel walks its domain: which steps matter, what may be joined,
  * how many columns a thread takes at once, how many threads share a row.
  */
-#include "rows_walk.h"
+#include "rows_schedule.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /*
- * place.c -- give each buffer of the workspace an offset; buffers that never live at once share bytes.
+ * allocate.c -- give each buffer of the workspace an offset; buffers that never live at once share bytes.
  *
  * Each takes the lowest gap among those that are placed and live with it. Only these are looked at: the
  * cost is the number of pairs that live together, which for a chain of layers grows as the chain does. What
@@ -123,8 +123,22 @@ static int64_t lowest_gap(struct lives *l, const struct buffer *b, struct placed
     return at;
 }
 
+/* All that lies in the workspace and among the folded constants, end to end, so that no sum of sizes
+ * overflows. */
+static coda_status check_sizes(const struct plan *p)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < p->buffers; i++)
+        if (p->buffer[i].space != SPACE_ARG) bytes = add_counts(bytes, add_counts(p->buffer[i].bytes, 256));
+    if (bytes <= (int64_t)1 << 62) return CODA_OK;
+    return fail(CODA_E_UNSUPPORTED, "plan: %d programs keep %s%lld bytes between them; most are 2^62",
+                p->programs, bytes == INT64_MAX ? "more than " : "", (long long)bytes);
+}
+
 coda_status plan_place(struct plan *p)
 {
+    coda_status status = check_sizes(p);
+    if (status) return status;
     int first_run = 0;
     struct lives lives;
     struct placed *placed = ARENA_NEW(&p->arena, struct placed, p->buffers + 1);

@@ -1,5 +1,6 @@
 /*
- * derive.c -- say what each GEMM's epilogue took in, one line for each step that is no longer a kernel.
+ * explain_fusion.c -- say what each GEMM's epilogue took in, one line for each step that is no longer a
+ * kernel.
  *
  * All of these are exact: the same operations on the same values, without the rounding between kernels.
  */

@@ -1,9 +1,8 @@
 /*
- * steps.c -- the steps of one program: each member node in SSA form, its operands as loads, lanes or
+ * lower_steps.c -- the steps of one program: each member node in SSA form, its operands as loads, lanes or
  * row statistics finished on the spot.
  */
-#include "epilogue.h"
-#include "group.h"
+#include "fuse.h"
 
 #include <string.h>
 

@@ -11,7 +11,7 @@
  * rows leave SMs idle; clusters that share operands; three consumers, whose tiles are the squarest; 9 to 16
  * rows that stream, and fewer in half of an SM's memory, or in clusters that they could do without.
  */
-#include "epilogue.h"
+#include "epilogue_layout.h"
 #include "tile_parts.h"
 
 #include <limits.h>
@@ -416,4 +416,3 @@ struct tile tile_named(const struct program *p, const struct machine *m, const c
     }
     return tile_choose(p, m);
 }
-

@@ -1,7 +1,7 @@
-/* group.h -- between roots.c and group.c, which decide which node belongs to which program, and steps.c
- * and programs.c, which write the programs. */
-#ifndef GROUP_H
-#define GROUP_H
+/* fuse.h -- between fuse_roots.c and fuse.c, which decide which node belongs to which program, and lower.c
+ * and lower_steps.c, which write the programs. */
+#ifndef FUSE_H
+#define FUSE_H
 
 #include "plan.h"
 #include "view.h"
@@ -31,7 +31,6 @@ struct site { /* what is known of one node */
     int buffer;         /* its storage, -1: none yet                                               */
     int part;           /* CONCAT: its first in grouper.part                                       */
     int state_buffer;   /* partial: the states                                                     */
-    int blocks;         /* partial: states for each row                                            */
     float number;       /* NUMBER                                                                  */
     unsigned seen;      /* mark of the last search                                                 */
     unsigned queued;    /* mark of the last group that it was a candidate for                      */
@@ -63,7 +62,6 @@ struct grouper {
     int groups, group_capacity;
     int *stack;             /* of the search for dependences; a node enters it once                */
     unsigned mark;
-    struct memo tiles;      /* products whose tile is known                                        */
     int *queue, queued, at; /* candidates for a group, a heap by node, all behind node `at`         */
 };
 
@@ -75,10 +73,12 @@ struct source {
     enum pair_kind pair;
 };
 
-/* roots.c: a group without members; NULL if memory runs out. */
-struct group *group_new(struct grouper *gr, enum program_kind kind, int root);
+/* fuse_roots.c: which programs there are, and what each computes. p->graph is cut. */
+coda_status plan_fuse(struct grouper *gr, struct plan *p, const struct plan_options *opt);
 
-/* group.c */
+/* fuse.c */
+/* A group without members; NULL if memory runs out. */
+struct group *group_new(struct grouper *gr, enum program_kind kind, int root);
 void group_join(struct grouper *gr, struct group *q, int value);
 void group_grow(struct grouper *gr, struct group *q); /* whatever can join joins                   */
 int group_stores(const struct grouper *gr, int value); /* outputs and parts of concats that it is  */
@@ -90,7 +90,7 @@ bool group_number(const struct grouper *gr, int value, float *number);
 struct source group_source(const struct grouper *gr, const struct group *q, int value);
 struct rope_spec group_rope(const graph *g, const struct node *n);
 
-/* domain.c: strides over the domain of an operand by its own strides; false if the domain cannot walk it
+/* iteration.c: strides over the domain of an operand by its own strides; false if the domain cannot walk it
  * so. `as` is what its reader walks. */
 bool domain_strides(const struct group *q, const struct type *t, const int64_t *s, const struct type *as,
                     int64_t *out);
@@ -112,7 +112,7 @@ int own_output(const graph *g, int value); /* the output that is the value's sto
 /* Element 0 of part `operand` of a concat, in it. */
 int64_t part_offset(const struct grouper *gr, int concat, int operand);
 
-/* steps.c */
+/* lower_steps.c */
 struct writer {      /* of one program                                                             */
     struct grouper *gr;
     struct group *q;
@@ -126,7 +126,7 @@ int step_of(const struct writer *w, int value);   /* -1: the program has not com
 int write_member(struct writer *w, int value);    /* all return the step that holds the value      */
 int write_again(struct writer *w, int value);
 
-/* programs.c */
-coda_status build_programs(struct grouper *gr);
+/* lower.c: the plan's programs, without tiles. */
+coda_status plan_lower(struct grouper *gr);
 
 #endif

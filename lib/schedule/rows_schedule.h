@@ -1,7 +1,7 @@
-/* rows_walk.h -- how a kernel walks the domain of a rows program; between rows_walk.c, which decides,
+/* rows_schedule.h -- how a kernel walks the domain of a rows program; between rows_schedule.c, which decides,
  * and emit_rows.c, which prints. */
-#ifndef ROWS_WALK_H
-#define ROWS_WALK_H
+#ifndef ROWS_SCHEDULE_H
+#define ROWS_SCHEDULE_H
 
 #include "plan.h"
 

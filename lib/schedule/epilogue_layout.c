@@ -1,5 +1,5 @@
-/* epilogue.c -- what the steps of a GEMM need: levels, lanes, staging. */
-#include "epilogue.h"
+/* epilogue_layout.c -- what the steps of a GEMM need: levels, lanes, staging. */
+#include "epilogue_layout.h"
 
 #include <limits.h>
 
@@ -13,15 +13,6 @@ enum {
     TAIL_MOST_ROWS = 1 << 20, /* dealing a tail takes time for each band                                   */
     MOST_STAGED = KERNEL_MAX_MAPS - 4
 };
-
-bool program_is_gated(const struct program *p)
-{
-    return p->pair == PAIR_GLU_INTERLEAVED || p->pair == PAIR_GLU_STACKED;
-}
-
-int program_lanes(const struct program *p) { return p->pair == PAIR_NONE ? 1 : 2; }
-
-int64_t program_columns(const struct program *p) { return program_is_gated(p) ? p->dim[2] / 2 : p->dim[2]; }
 
 /* Maps of half-width columns are rare and cheap: they run in the slot. */
 enum level step_level(const struct step *s)
@@ -45,13 +36,6 @@ bool step_crosses(const struct program *p, int step)
     if (level == LEVEL_SLOT || !step_has_value(p, &p->step[step])) return false;
     for (int i = step + 1; i < p->steps; i++)
         if (step_level(&p->step[i]) == LEVEL_SLOT && reads(p, &p->step[i], step)) return true;
-    return false;
-}
-
-bool rope_counts_rows(const struct program *p)
-{
-    for (int i = 0; i < p->steps; i++)
-        if (p->step[i].kind == STEP_ROPE) return p->step[i].nin < 2 || p->step[i].in[1] < 0;
     return false;
 }
 

@@ -4,7 +4,6 @@
 
 #include "plan.h"
 
-bool tile_pairs_ok(const struct program *p); /* may p->pair be fused into this GEMM?                */
 /* KNOWN: tiles whose prices rest on measurements. The others' do not yet, and only tuning may choose one.
  * ORDER tile_class */
 enum tile_class {
@@ -26,6 +25,8 @@ struct tile tile_named(const struct program *p, const struct machine *m, const c
 void tile_explain(const struct program *p, const struct machine *m, struct text *t);
 /* As many stages of tile t as fit. */
 int tile_stages(const struct program *p, const struct tile *t, int shared_bytes);
+/* In the words of a plan's text: tile_print.c. */
+void tile_print(const struct tile *tile, struct text *t);
 /* By price: is the GEMM so slow in the tile it has that cuBLASLt and an epilogue apart are faster? */
 bool tile_loses(const struct program *p, const struct machine *m);
 

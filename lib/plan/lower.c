@@ -1,13 +1,10 @@
 /*
- * programs.c -- write the program of each group.
+ * lower.c -- write the program of each group.
  *
  * First every program is written without its stores, which shows what must be in memory. A statistic
- * that is in pieces but needed whole gets a small program of its own. Then stores are added, tiles are
- * chosen, and the states of partial reductions get their size.
+ * that is in pieces but needed whole gets a small program of its own. Then stores are added.
  */
-#include "epilogue.h"
-#include "group.h"
-#include "tile.h"
+#include "fuse.h"
 
 #include <string.h>
 
@@ -130,7 +127,6 @@ static void place_attention(struct writer *w)
     a->o.batch = t->rank == 3 ? dense[0] : 0;
     a->o.head = a->head_dim;
     a->o.value = w->q->p.root;
-    a->sm90 = attention_fits_sm90(a, &w->gr->opt->machine);
 }
 
 static struct writer writer_of(struct grouper *gr, int group)
@@ -176,52 +172,6 @@ static void write_stores(struct writer *w)
         if (!gr->site[m].partial) store_everywhere(w, m);
 }
 
-/* Tiles decide how many states a row has. */
-static coda_status size_states(struct grouper *gr)
-{
-    for (int i = 0; i < gr->groups; i++) {
-        struct program *p = &gr->group[i]->p;
-        if (p->kind != PROGRAM_GEMM) continue;
-        for (int j = 0; j < p->ports; j++) {
-            struct port *port = &p->port[j];
-            if (port->kind != PORT_PARTIAL_STORE) continue;
-            int64_t states = program_states(p);
-            if (states > INT32_MAX)
-                return fail(CODA_E_UNSUPPORTED, "plan: %%%d reduces %lld columns in %lld tiles; most are %d",
-                            port->value, (long long)p->dim[2], (long long)states, INT32_MAX);
-            gr->site[port->value].blocks = (int)states;
-            gr->plan->buffer[port->buffer].bytes =
-                mul_counts(mul_counts(p->dim[0] * p->dim[1], states), port->reduce->state * 4);
-        }
-    }
-    for (int i = 0; i < gr->groups; i++)
-        for (int j = 0; j < gr->group[i]->p.ports; j++) {
-            struct port *port = &gr->group[i]->p.port[j];
-            if (port->kind == PORT_PARTIAL_STORE || port->kind == PORT_PARTIAL_LOAD)
-                port->blocks = gr->site[port->value].blocks;
-        }
-    return CODA_OK;
-}
-
-/* Equal products have equal tiles: the cheapest is sought once. */
-static bool set_tile(struct grouper *gr, struct program *p)
-{
-    const struct decision *d = plan_decision(gr->opt, p->root);
-    struct arena *arena = &gr->plan->arena;
-    struct identity id;
-    const int *ignored;
-    p->figures = d ? d->figures : NULL;
-    if (d && d->tile[0]) {
-        p->tile = tile_named(p, &gr->opt->machine, d->tile);
-        return true;
-    }
-    bool good = identity_of(&id, arena, gr->plan, p);
-    struct program *first = good ? memo_first(&gr->tiles, arena, &id, p, &ignored) : NULL;
-    if (first == p) p->tile = tile_named(p, &gr->opt->machine, "");
-    else if (first) p->tile = first->tile;
-    return first;
-}
-
 /* What must be in memory shows while programs are written, and as statistics are finished. */
 static coda_status finish_values(struct grouper *gr)
 {
@@ -251,7 +201,6 @@ static coda_status write_programs(struct grouper *gr)
         struct writer w = writer_of(gr, i);
         write_stores(&w);
         status = w.status;
-        if (!status && w.p->kind == PROGRAM_GEMM && !set_tile(gr, w.p)) status = CODA_E_MEMORY;
     }
     return status;
 }
@@ -261,13 +210,12 @@ static coda_status out_of_memory(const struct grouper *gr)
     return fail(CODA_E_MEMORY, "out of memory for a plan of %d nodes", gr->g->nodes);
 }
 
-coda_status build_programs(struct grouper *gr)
+coda_status plan_lower(struct grouper *gr)
 {
     struct plan *plan = gr->plan;
     coda_status status = write_programs(gr);
     if (plan->arena.failed) return out_of_memory(gr);
     if (status) return status;
-    if ((status = size_states(gr)) != CODA_OK) return status;
     plan->program = ARENA_NEW(&plan->arena, struct program, gr->groups + 1);
     if (!plan->program) return out_of_memory(gr);
     for (int i = 0; i < gr->groups; i++) plan->program[plan->programs++] = gr->group[i]->p;

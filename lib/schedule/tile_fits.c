@@ -1,54 +1,16 @@
 /*
- * tile_fits.c -- which tiles a GEMM allows: what TMA can describe, pairs that meet in a thread, registers
- * and shared memory that there are.
+ * tile_fits.c -- which tiles a GEMM allows: pairs that meet in a thread, registers and shared memory that
+ * there are; and why it allows none.
  */
-#include "epilogue.h"
+#include "epilogue_layout.h"
 #include "tile_parts.h"
 
 enum {
     MOST_STAGES = 24,
     MOST_ACCUMULATORS = 192,      /* floats of a thread, if the epilogue needs little              */
     MOST_BUSY_ACCUMULATORS = 128, /* if it loads tiles into registers                              */
-    MOST_CROWDED_ACCUMULATORS = 96, /* of three consumers                                          */
-    MOST_HEAD = 256
+    MOST_CROWDED_ACCUMULATORS = 96 /* of three consumers                                           */
 };
-
-/* ---- Operands ---- */
-
-/* What is between an operand and TMA, which wants 16-bit elements, adjacent ones, and steps of 16 bytes. */
-enum obstacle { FITS, HAS_NO_UNIT_STRIDE, BEGINS_ODDLY, HAS_ODD_PITCH, HAS_ODD_BATCHES, IS_NOT_16_BIT };
-
-static int64_t pitch_of(const struct operand *o) { return o->k == 1 ? o->row : o->k; }
-
-static enum obstacle obstacle(const struct operand *o, int64_t batch, int64_t rows, int64_t k)
-{
-    int64_t pitch = pitch_of(o), outer = o->k == 1 ? rows : k;
-    if (dtype_size(o->dtype) != 2) return IS_NOT_16_BIT;
-    if (o->k != 1 && o->row != 1) return HAS_NO_UNIT_STRIDE;
-    if (o->offset % 8) return BEGINS_ODDLY;
-    if (outer > 1 && (pitch % 8 || pitch <= 0)) return HAS_ODD_PITCH;
-    return batch <= 1 || (o->batch % 8 == 0 && o->batch >= 0) ? FITS : HAS_ODD_BATCHES;
-}
-
-static enum obstacle a_obstacle(const struct program *p)
-{
-    return obstacle(&p->a, p->dim[0], p->dim[1], p->k);
-}
-
-static enum obstacle b_obstacle(const struct program *p)
-{
-    return obstacle(&p->b, p->dim[0], p->dim[2], p->k);
-}
-
-static bool has_work(const struct program *p)
-{
-    return p->dim[0] > 0 && p->dim[1] > 0 && p->dim[2] > 0 && p->k > 0;
-}
-
-bool tile_fits_sm90(const struct program *p)
-{
-    return has_work(p) && p->a.dtype == p->b.dtype && !a_obstacle(p) && !b_obstacle(p);
-}
 
 static void explain_operand(const char *name, const struct operand *o, enum obstacle what, struct text *t)
 {
@@ -60,7 +22,7 @@ static void explain_operand(const char *name, const struct operand *o, enum obst
                     (long long)o->offset);
     if (what == HAS_ODD_PITCH)
         text_printf(t, "%s has a pitch of %lld elements, which must be a multiple of 8", name,
-                    (long long)pitch_of(o));
+                    (long long)operand_pitch(o));
     if (what == HAS_ODD_BATCHES)
         text_printf(t, "%s has batches that are %lld elements apart, which must be a multiple of 8", name,
                     (long long)o->batch);
@@ -69,7 +31,7 @@ static void explain_operand(const char *name, const struct operand *o, enum obst
 void tile_explain(const struct program *p, const struct machine *m, struct text *t)
 {
     bool a16 = dtype_size(p->a.dtype) == 2, b16 = dtype_size(p->b.dtype) == 2;
-    if (p->tile.mainloop != MAINLOOP_SIMT || !has_work(p)) return;
+    if (p->tile.mainloop != MAINLOOP_SIMT || !program_has_work(p)) return;
     text_append(t, "   slow: ");
     if (!m->sm90) text_append(t, "the fast kernels need sm_90a");
     else if (p->a.dtype != p->b.dtype)
@@ -79,34 +41,15 @@ void tile_explain(const struct program *p, const struct machine *m, struct text 
     else if (!a16)
         text_append(t, "a and b are f32; with casts to bf16 or f16, which round, the fast kernel fits");
     else if (!tile_fits_sm90(p)) {
-        explain_operand("a", &p->a, a_obstacle(p), t);
-        if (a_obstacle(p) && b_obstacle(p)) text_append(t, "; ");
-        explain_operand("b", &p->b, b_obstacle(p), t);
+        explain_operand("a", &p->a, program_a_obstacle(p), t);
+        if (program_a_obstacle(p) && program_b_obstacle(p)) text_append(t, "; ");
+        explain_operand("b", &p->b, program_b_obstacle(p), t);
     } else if (!tile_pairs_ok(p)) text_append(t, "the columns that are paired do not meet in a thread");
     else text_append(t, "no tile has registers and shared memory for its epilogue");
     text_append(t, "\n");
 }
 
-/* ---- Pairs ---- */
-
-static bool rope_fits(const struct rope_spec *r)
-{
-    if (r->head_dim <= 0 || r->rotary % 2 || r->head_dim % 2) return false;
-    return !r->half || (r->rotary % 16 == 0 && r->head_dim % 16 == 0 && r->head_dim <= MOST_HEAD);
-}
-
-/* [K, 2F] weights: no tensor map has every second column, or halves that start off 16 bytes. */
-static bool gating_fits(const struct program *p)
-{
-    bool apart = p->pair == PAIR_GLU_STACKED && p->dim[2] / 2 % 8 == 0;
-    return p->dim[2] % 2 == 0 && (apart || !operand_is_mn_major(&p->b) || !tile_fits_sm90(p));
-}
-
-bool tile_pairs_ok(const struct program *p)
-{
-    if (p->pair == PAIR_NONE) return true;
-    return p->pair == PAIR_ROPE ? rope_fits(&p->rope) : gating_fits(p);
-}
+/* ---- Widths ---- */
 
 /* A wide tile, or a share of one, may hold pieces of heads, which are boxes of a map of whole heads. */
 static bool splits_heads(const struct program *p, const struct tile *t)

@@ -1,27 +1,13 @@
 /*
- * plan.h -- a plan: programs in launch order over buffers. Programs are GEMM + epilogue, rows, or
- * attention. An epilogue is a list of steps over the values of one element, its row and its column;
- * emit_*.c prints it as CUDA C++, cpu.c interprets it.
+ * program.h -- what one kernel computes: GEMM + epilogue, rows, or attention. An epilogue is a list of steps
+ * over the values of one element, its row and its column; emit_*.c prints it as CUDA C++, cpu.c interprets
+ * it.
  */
-#ifndef PLAN_H
-#define PLAN_H
+#ifndef PROGRAM_H
+#define PROGRAM_H
 
-#include "graph.h"
-
-/* ---- Buffers ---- */
-
-enum space { SPACE_ARG, SPACE_WORK, SPACE_PREPARED };
-
-struct buffer {
-    enum space space;
-    int arg;            /* SPACE_ARG: index into coda_run's args                                   */
-    int64_t bytes;
-    int64_t offset;     /* SPACE_WORK, SPACE_PREPARED: bytes, a multiple of 256; set by place.c    */
-    int first, last;    /* programs that touch it, for place.c                                     */
-    int value;          /* node it holds                                                           */
-    int folded;         /* SPACE_ARG: node that coda_prepare leaves in this weight, 0: none ...    */
-    uint64_t holds;     /* ... and its digest, never 0                                             */
-};
+#include "base.h"
+#include "prim.h"
 
 /* ---- Ports: how a program reads or writes one tensor over its domain ---- */
 
@@ -157,7 +143,7 @@ static inline int64_t attention_shift(const struct attention_spec *a, int64_t ke
 
 enum program_kind { PROGRAM_GEMM, PROGRAM_ROWS, PROGRAM_ATTENTION };
 
-/* A kernel's parameters are 4 kB at most. Groups are cut so that their programs need less (group.c). */
+/* A kernel's parameters are 4 kB at most. Groups are cut so that their programs need less (fuse.c). */
 #define KERNEL_MAX_MAPS 9
 #define KERNEL_MAX_POINTERS ((4096 - KERNEL_MAX_MAPS * 128) / 8)
 
@@ -210,110 +196,32 @@ struct program {
     struct kernel_spec kernel;
 };
 
-/* Facts about the device that shape a plan: plain numbers. */
-struct machine {
-    int sms;
-    int shared_bytes;               /* a block may have                                            */
-    bool sm90;                      /* TMA and wgmma                                               */
-};
+/* ---- program.c: questions ---- */
 
-struct plan {
-    struct arena arena;
-    struct buffer *buffer;
-    struct program *program;        /* prepare programs first, then run programs, in launch order  */
-    int buffers, buffer_capacity, programs;
-    int64_t workspace, prepared;    /* bytes                                                       */
-    uint64_t prepared_id;           /* of all that coda_prepare leaves; 0: nothing                 */
-    const graph *graph;             /* the rewritten graph, for printing                           */
-    struct machine machine;         /* that it is for                                              */
-};
-
-/* ---- Decisions: what is known better than by price about the GEMM of one root ---- */
-
-enum { WAY_SIZE = 96 };
-
-struct decision {
-    int root;
-    bool apart;                     /* the product by cuBLASLt, its epilogue by programs of its own */
-    char tile[WAY_SIZE];            /* as tile_print says it; "": the cheapest                     */
-    const struct figures *figures;  /* tuning.h; NULL: none were taken                             */
-};
-
-struct plan_options {
-    bool fuse;                      /* false: one program for each operation                       */
-    bool cublaslt;
-    coda_fold fold;
-    struct machine machine;
-    const struct decision *decision; /* by root                                                    */
-    int decisions;
-};
-
-/* ---- plan.c ---- */
-
-coda_status plan_build(struct plan *p, const graph *g, const struct plan_options *opt);
-void plan_free(struct plan *p);
-const struct decision *plan_decision(const struct plan_options *opt, int root); /* NULL: none      */
-bool plan_suits_cublaslt(const struct program *p); /* its product; operands of two dtypes do not   */
-int64_t program_bytes(const struct program *q); /* read + written */
-double program_flops(const struct program *q);
 bool step_has_value(const struct program *q, const struct step *s);
 /* Do two steps, REDUCE or PARTIAL, read one state? */
 bool step_shares_state(const struct program *q, const struct step *a, const struct step *b);
-
-int plan_add_buffer(struct plan *p, struct buffer b); /* its index; the arena remembers a failure  */
 /* Calls fn for each buffer that the program reads, or writes, until it says true. */
 bool program_any_read(const struct program *q, bool (*fn)(void *ctx, int buffer), void *ctx);
 bool program_any_write(const struct program *q, bool (*fn)(void *ctx, int buffer), void *ctx);
+int64_t program_bytes(const struct program *q); /* read + written */
+double program_flops(const struct program *q);
+bool program_is_gated(const struct program *p);
+int program_lanes(const struct program *p); /* of a slot                                           */
+int64_t program_columns(const struct program *p); /* of the output: N or N/2                       */
+bool rope_counts_rows(const struct program *p); /* a row's position is its number: no step computes it */
+bool plan_suits_cublaslt(const struct program *p); /* its product; operands of two dtypes do not   */
 
-/* ---- Its stages: roots.c, graph -> programs; order.c, which after which; place.c and folds.c, offsets of
- * buffers; plan_verify.c ---- */
+/* ---- target_pairs.c: what Hopper's units can take, which decides what may be fused ---- */
 
-coda_status plan_group(struct plan *p, const graph *g, const struct plan_options *opt);
-coda_status plan_order(struct plan *p);
-coda_status plan_place(struct plan *p);
-coda_status plan_place_folds(struct plan *p);
-coda_status plan_verify(const struct plan *p);
-
-/* ---- plan_print.c, derive.c ---- */
-
-void plan_print(const struct plan *p, struct text *t);
-/* One program; p NULL: without names, places and tile, so that equal programs have equal texts. */
-void program_print(const struct plan *p, const struct program *q, struct text *t);
-void tile_print(const struct tile *tile, struct text *t);
-void plan_dot(const struct plan *p, struct text *t);
-struct rewrite_log;
-void plan_note(const struct plan *p, struct rewrite_log *log); /* what epilogues took in           */
-
-/* ---- identity.c: equal programs, so that what was found out of one serves the others ---- */
-
-/* All that a program is, but for what its tensors are called and where they are. */
-struct identity {
-    void *data;
-    size_t size;
-    uint64_t hash;
-    int *buffer, buffers; /* in the order in which the program names them                          */
-};
-bool identity_of(struct identity *out, struct arena *a, const struct plan *p, const struct program *q);
-
-/* Programs by their identity. */
-struct memo {
-    struct memo_slot *slot;
-    int count, capacity;
-};
-/* The program that was the first of its kind to come here: q itself, if it is. NULL if memory runs out.
- * *first are the buffers that it named. */
-struct program *memo_first(struct memo *m, struct arena *a, const struct identity *id, struct program *q,
-                           const int **first);
-
-/* ---- emit.c, emit_attention.c ---- */
-
-/* Fills p->kernel. */
-coda_status emit_program(struct plan *plan, struct program *p, const struct machine *m);
-/* The same from the kernel of an equal program, which names the buffers `theirs` in the order of `own`. */
-bool emit_like(struct plan *plan, struct program *p, const struct program *from, const int *theirs,
-               const struct identity *own);
-/* Blocks to launch where there are so many SMs. */
-int64_t kernel_blocks(const struct kernel_spec *k, int sms);
-bool attention_fits_sm90(const struct attention_spec *a, const struct machine *m);
+/* What is between an operand and TMA, which wants 16-bit elements, adjacent ones, and steps of 16 bytes. */
+enum obstacle { FITS, HAS_NO_UNIT_STRIDE, BEGINS_ODDLY, HAS_ODD_PITCH, HAS_ODD_BATCHES, IS_NOT_16_BIT };
+enum obstacle program_a_obstacle(const struct program *p);
+enum obstacle program_b_obstacle(const struct program *p);
+static inline int64_t operand_pitch(const struct operand *o) { return o->k == 1 ? o->row : o->k; }
+static inline bool operand_is_mn_major(const struct operand *o) { return o->k != 1; }
+bool program_has_work(const struct program *p); /* a GEMM with elements, and a K                   */
+bool tile_fits_sm90(const struct program *p); /* is there any tile of TMA and wgmma?               */
+bool tile_pairs_ok(const struct program *p); /* may p->pair be fused into this GEMM?                */
 
 #endif

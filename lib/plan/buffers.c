@@ -1,5 +1,5 @@
 /* buffers.c -- which memory holds a value: an argument, scratch, or folded constants. */
-#include "group.h"
+#include "fuse.h"
 
 #include <string.h>
 

@@ -12,7 +12,7 @@
  * tile tried; with many rows, at 16384, to runs of some 0.3 s, after which the clock is what power and
  * heat allow.
  */
-#include "epilogue.h"
+#include "epilogue_layout.h"
 #include "tile_parts.h"
 
 enum {

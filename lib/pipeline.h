@@ -1,0 +1,10 @@
+/* pipeline.h -- coda.c: the stages in order. */
+#ifndef PIPELINE_H
+#define PIPELINE_H
+
+#include "plan.h"
+
+/* A plan of a rewritten graph: copies, programs, tiles, order, memory. Emission comes after it. */
+coda_status plan_build(struct plan *p, const graph *g, const struct plan_options *opt);
+
+#endif

@@ -1,0 +1,36 @@
+/* plan.c -- a plan's memory, and what was decided before it is made. */
+#include "plan.h"
+
+#include <string.h>
+
+void plan_free(struct plan *p)
+{
+    graph_free((graph *)p->graph);
+    arena_free(&p->arena);
+    memset(p, 0, sizeof *p);
+}
+
+int plan_add_buffer(struct plan *p, struct buffer b)
+{
+    if (p->buffers == p->buffer_capacity) {
+        int wider = MAX(64, 2 * p->buffer_capacity);
+        struct buffer *buffer = ARENA_NEW(&p->arena, struct buffer, wider);
+        if (!buffer) return 0; /* the arena remembers */
+        if (p->buffers) memcpy(buffer, p->buffer, sizeof *buffer * (size_t)p->buffers);
+        p->buffer = buffer;
+        p->buffer_capacity = wider;
+    }
+    p->buffer[p->buffers] = b;
+    return p->buffers++;
+}
+
+const struct decision *plan_decision(const struct plan_options *opt, int root)
+{
+    int low = 0, high = opt->decisions;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (opt->decision[middle].root < root) low = middle + 1;
+        else high = middle;
+    }
+    return low < opt->decisions && opt->decision[low].root == root ? &opt->decision[low] : NULL;
+}

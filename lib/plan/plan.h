@@ -1,0 +1,107 @@
+/* plan.h -- a plan: programs in launch order over buffers; how it is asked for, and its stages. */
+#ifndef PLAN_H
+#define PLAN_H
+
+#include "graph.h"
+#include "program.h"
+
+/* ---- Buffers ---- */
+
+enum space { SPACE_ARG, SPACE_WORK, SPACE_PREPARED };
+
+struct buffer {
+    enum space space;
+    int arg;            /* SPACE_ARG: index into coda_run's args                                   */
+    int64_t bytes;
+    int64_t offset;     /* SPACE_WORK, SPACE_PREPARED: bytes, a multiple of 256; set by allocate.c   */
+    int first, last;    /* programs that touch it, for allocate.c                                 */
+    int value;          /* node it holds                                                           */
+    int folded;         /* SPACE_ARG: node that coda_prepare leaves in this weight, 0: none ...    */
+    uint64_t holds;     /* ... and its digest, never 0                                             */
+};
+
+/* Facts about the device that shape a plan: plain numbers. */
+struct machine {
+    int sms;
+    int shared_bytes;               /* a block may have                                            */
+    bool sm90;                      /* TMA and wgmma                                               */
+};
+
+struct plan {
+    struct arena arena;
+    struct buffer *buffer;
+    struct program *program;        /* prepare programs first, then run programs, in launch order  */
+    int buffers, buffer_capacity, programs;
+    int64_t workspace, prepared;    /* bytes                                                       */
+    uint64_t prepared_id;           /* of all that coda_prepare leaves; 0: nothing                 */
+    const graph *graph;             /* the rewritten graph, for printing                           */
+    struct machine machine;         /* that it is for                                              */
+};
+
+/* ---- Decisions: what is known better than by price about the GEMM of one root ---- */
+
+enum { WAY_SIZE = 96 };
+
+struct decision {
+    int root;
+    bool apart;                     /* the product by cuBLASLt, its epilogue by programs of its own */
+    char tile[WAY_SIZE];            /* as tile_print says it; "": the cheapest                     */
+    const struct figures *figures;  /* figures.h; NULL: none were taken                            */
+};
+
+struct plan_options {
+    bool fuse;                      /* false: one program for each operation                       */
+    bool cublaslt;
+    coda_fold fold;
+    struct machine machine;
+    const struct decision *decision; /* by root                                                    */
+    int decisions;
+};
+
+/* ---- plan.c ---- */
+
+void plan_free(struct plan *p);
+int plan_add_buffer(struct plan *p, struct buffer b); /* its index; the arena remembers a failure  */
+const struct decision *plan_decision(const struct plan_options *opt, int root); /* NULL: none      */
+
+/* ---- The stages; graph -> programs is in fuse.h ---- */
+
+coda_status plan_order(struct plan *p);       /* order.c: which program after which                */
+coda_status plan_place(struct plan *p);       /* allocate.c: offsets in the workspace              */
+coda_status plan_place_folds(struct plan *p); /* folds.c: and of what coda_prepare leaves          */
+coda_status plan_verify(const struct plan *p); /* plan_verify.c                                    */
+
+/* ---- program_print.c: what a program is. p NULL: without names and places ---- */
+
+/* The line of its kind and sizes; the lines of its operands and steps. */
+void program_print_head(const struct program *q, struct text *t);
+void program_print_body(const struct plan *p, const struct program *q, struct text *t);
+void plan_dot(const struct plan *p, struct text *t);
+
+/* ---- explain_fusion.c: what epilogues took in ---- */
+
+struct rewrite_log;
+void plan_note(const struct plan *p, struct rewrite_log *log);
+
+/* ---- identity.c: equal programs, so that what was found out of one serves the others ---- */
+
+/* All that a program is, but for what its tensors are called and where they are. */
+struct identity {
+    void *data;
+    size_t size;
+    uint64_t hash;
+    int *buffer, buffers; /* in the order in which the program names them                          */
+};
+bool identity_of(struct identity *out, struct arena *a, const struct plan *p, const struct program *q);
+
+/* Programs by their identity. */
+struct memo {
+    struct memo_slot *slot;
+    int count, capacity;
+};
+/* The program that was the first of its kind to come here: q itself, if it is. NULL if memory runs out.
+ * *first are the buffers that it named. */
+struct program *memo_first(struct memo *m, struct arena *a, const struct identity *id, struct program *q,
+                           const int **first);
+
+#endif

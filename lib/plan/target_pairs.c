@@ -1,0 +1,61 @@
+/*
+ * target_pairs.c -- facts about Hopper's units that decide what a GEMM may take in: which operands TMA can
+ * describe, and whether the columns of a pair can meet in a thread.
+ */
+#include "program.h"
+
+enum { MOST_HEAD = 256 };
+
+/* ---- Operands ---- */
+
+static enum obstacle obstacle(const struct operand *o, int64_t batch, int64_t rows, int64_t k)
+{
+    int64_t pitch = operand_pitch(o), outer = o->k == 1 ? rows : k;
+    if (dtype_size(o->dtype) != 2) return IS_NOT_16_BIT;
+    if (o->k != 1 && o->row != 1) return HAS_NO_UNIT_STRIDE;
+    if (o->offset % 8) return BEGINS_ODDLY;
+    if (outer > 1 && (pitch % 8 || pitch <= 0)) return HAS_ODD_PITCH;
+    return batch <= 1 || (o->batch % 8 == 0 && o->batch >= 0) ? FITS : HAS_ODD_BATCHES;
+}
+
+enum obstacle program_a_obstacle(const struct program *p)
+{
+    return obstacle(&p->a, p->dim[0], p->dim[1], p->k);
+}
+
+enum obstacle program_b_obstacle(const struct program *p)
+{
+    return obstacle(&p->b, p->dim[0], p->dim[2], p->k);
+}
+
+bool program_has_work(const struct program *p)
+{
+    return p->dim[0] > 0 && p->dim[1] > 0 && p->dim[2] > 0 && p->k > 0;
+}
+
+bool tile_fits_sm90(const struct program *p)
+{
+    return program_has_work(p) && p->a.dtype == p->b.dtype && !program_a_obstacle(p) &&
+           !program_b_obstacle(p);
+}
+
+/* ---- Pairs ---- */
+
+static bool rope_fits(const struct rope_spec *r)
+{
+    if (r->head_dim <= 0 || r->rotary % 2 || r->head_dim % 2) return false;
+    return !r->half || (r->rotary % 16 == 0 && r->head_dim % 16 == 0 && r->head_dim <= MOST_HEAD);
+}
+
+/* [K, 2F] weights: no tensor map has every second column, or halves that start off 16 bytes. */
+static bool gating_fits(const struct program *p)
+{
+    bool apart = p->pair == PAIR_GLU_STACKED && p->dim[2] / 2 % 8 == 0;
+    return p->dim[2] % 2 == 0 && (apart || !operand_is_mn_major(&p->b) || !tile_fits_sm90(p));
+}
+
+bool tile_pairs_ok(const struct program *p)
+{
+    if (p->pair == PAIR_NONE) return true;
+    return p->pair == PAIR_ROPE ? rope_fits(&p->rope) : gating_fits(p);
+}

@@ -1,0 +1,29 @@
+/* figures.h -- what was measured of a GEMM program, and what follows. tune_record.c keeps it. */
+#ifndef FIGURES_H
+#define FIGURES_H
+
+#include "plan.h"
+
+enum { MOST_FIGURES = 56 };
+
+struct figure {
+    char way[WAY_SIZE]; /* "tile sm90 128x192x64 ...", "whole", "apart", "bare"                    */
+    double us;
+};
+
+struct figures {
+    struct figure figure[MOST_FIGURES];
+    int n;
+    char why[128]; /* there are none; or ""                                                        */
+};
+
+bool figure_is_tile(const struct figure *f);
+int figures_tiles(const struct figures *f); /* that were measured                               */
+/* The figure of a way; 0 if there is none. */
+double figures_us(const struct figures *f, const char *way);
+/* Fills in d->tile and d->apart. */
+void figures_decide(const struct figures *f, struct decision *d);
+/* For people: a line or two of the plan's text. */
+void figures_print(const struct figures *f, struct text *t);
+
+#endif

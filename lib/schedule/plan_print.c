@@ -1,0 +1,43 @@
+/* plan_print.c -- a plan as text, with the tiles of its programs. No pointers, and no times but those that
+ * tuning left: goldens compare it. */
+#include "schedule.h"
+
+#include "epilogue_layout.h"
+#include "figures.h"
+#include "tile.h"
+
+static void print_tile(const struct plan *p, const struct program *q, struct text *t)
+{
+    text_append(t, "   tile ");
+    tile_print(&q->tile, t);
+    if (program_is_early(q)) text_append(t, " early");
+    text_append(t, "\n");
+    tile_explain(q, &p->machine, t);
+    if (q->figures) figures_print(q->figures, t);
+}
+
+void program_print(const struct plan *p, const struct program *q, struct text *t)
+{
+    program_print_head(q, t);
+    if (p && q->kind == PROGRAM_GEMM) print_tile(p, q, t);
+    program_print_body(p, q, t);
+}
+
+void plan_print(const struct plan *p, struct text *t)
+{
+    double flops = 0;
+    int64_t bytes = 0;
+    int launches = 0;
+    text_printf(t, "plan workspace=%lld prepared=%lld\n", (long long)p->workspace, (long long)p->prepared);
+    for (int i = 0; i < p->programs; i++) {
+        const struct program *q = &p->program[i];
+        text_printf(t, "@%d %s", i, q->prepare ? "prepare " : "");
+        program_print(p, q, t);
+        if (q->prepare) continue;
+        launches++;
+        flops += program_flops(q);
+        bytes = add_counts(bytes, program_bytes(q));
+    }
+    text_printf(t, "; %d launches, %.3f GFLOP, %.3f MB read and written\n", launches, flops * 1e-9,
+                (double)bytes * 1e-6);
+}
