@@ -1,6 +1,6 @@
 /*
- * rows_steps.c -- prints the steps of a rows kernel: where its row starts, its row values, and the values
- * and stores of one piece of columns.
+ * emit_rows_steps.c -- prints the steps of a rows kernel: where its row starts, its row values, and the
+ * values and stores of one piece of columns.
  *
  * Names: vI is the value of step I, sI its state, xI its piece of a load, yI its piece of a store; pQ is
  * where the row of port Q starts, rQ the row of a table; c is the first column of the piece.
@@ -10,6 +10,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+enum { MOST_FREQUENCIES = 4096 }; /* of a table in a text; beyond, they are computed                */
 
 /* ---- Lines and words ---- */
 
@@ -246,6 +248,16 @@ static struct partner rope_partner(const struct emitter *e, int i)
         r.second = emit_word("j %% 2");
     }
     return r;
+}
+
+bool rows_has_table(const struct rope_spec *r) { return r->rotary / 2 <= MOST_FREQUENCIES; }
+
+struct word rows_frequency(const struct emitter *e, const char *pair)
+{
+    const struct rope_spec *r = &e->p->rope;
+    double turns = 1 / 3.14159265358979323846, ratio = pow(r->base, -2.0 / (double)r->rotary);
+    if (rows_has_table(r)) return emit_word("frequency[%.60s]", pair);
+    return emit_word("rows::rope_frequency(%a, %a, %.60s)", turns, ratio, pair);
 }
 
 static void print_rope(struct emitter *e, int i)

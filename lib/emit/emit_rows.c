@@ -2,6 +2,7 @@
  * emit_rows.c -- prints a rows program as a kernel: straight-line code, one walk over the columns for each
  * phase, the reductions of the row between them. rows_schedule.c decides the geometry.
  */
+#include "emit.h"
 #include "emit_rows.h"
 
 #include <math.h>
@@ -95,19 +96,8 @@ static bool has_rope(const struct emitter *e)
 }
 
 enum {
-    MOST_FREQUENCIES = 4096, /* of a table in a text; beyond, they are computed                      */
     MOST_ROTARY = 1 << 30    /* columns are ints                                                    */
 };
-
-bool rows_has_table(const struct rope_spec *r) { return r->rotary / 2 <= MOST_FREQUENCIES; }
-
-struct word rows_frequency(const struct emitter *e, const char *pair)
-{
-    const struct rope_spec *r = &e->p->rope;
-    double turns = 1 / 3.14159265358979323846, ratio = pow(r->base, -2.0 / (double)r->rotary);
-    if (rows_has_table(r)) return emit_word("frequency[%.60s]", pair);
-    return emit_word("rows::rope_frequency(%a, %a, %.60s)", turns, ratio, pair);
-}
 
 /* base^(-2i / rotary) / pi of each pair, as the sum of two floats. */
 static void print_frequencies(struct emitter *e)

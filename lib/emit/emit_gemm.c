@@ -7,7 +7,7 @@
  * (streaming, SIMT: operands a, b first, no maps).
  */
 #include "emit.h"
-#include "epilogue_layout.h"
+#include "emit_epilogue.h"
 
 typedef long long wide;
 

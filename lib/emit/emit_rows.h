@@ -1,9 +1,9 @@
-/* emit_rows.h -- between emit_rows.c, which prints a rows kernel's frame and walks, and rows_steps.c, which
- * prints its steps. */
+/* emit_rows.h -- between emit_rows.c, which prints a rows kernel's frame and walks, and emit_rows_steps.c,
+ * which prints its steps. */
 #ifndef EMIT_ROWS_H
 #define EMIT_ROWS_H
 
-#include "emit.h"
+#include "emit_text.h"
 #include "rows_schedule.h"
 
 struct emitter {
@@ -16,7 +16,7 @@ struct emitter {
     int depth;              /* of indentation                                                      */
 };
 
-/* rows_steps.c */
+/* emit_rows_steps.c */
 void rows_line(struct emitter *e, const char *format, ...) PRINTF(2, 3);
 void rows_open(struct emitter *e, const char *format, ...) PRINTF(2, 3);
 void rows_close(struct emitter *e);

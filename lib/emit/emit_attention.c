@@ -10,6 +10,7 @@
 
 #include "attention_tile.h"
 #include "emit.h"
+#include "emit_text.h"
 
 #define LOG2_E 1.4426950408889634
 #define BAND_BYTES (32 << 20)         /* keys and values that stay in L2                           */

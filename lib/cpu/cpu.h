@@ -17,7 +17,7 @@ struct cpu {
     int64_t rows, columns; /* of the domain; rows: the product of all dimensions but the last      */
 };
 
-/* cpu.c */
+/* cpu_memory.c */
 void *cpu_buffer(const struct cpu *c, int buffer);
 /* Elements at, at + stride, ... as floats. */
 void cpu_read(float *out, coda_dtype t, const void *base, int64_t at, int64_t stride, int64_t n);

@@ -9,46 +9,6 @@
  */
 #include "emit_epilogue.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
-static struct word float_word(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return isfinite(x) ? emit_word("%af", (double)x) : emit_word("bits_float(0x%08xu)", bits);
-}
-
-/* ---- Names ---- */
-
-static const char *lane_name(const struct printer *e, const struct step *s, int lane)
-{
-    if (program_lanes(e->p) == 1 || s->half) return "";
-    return lane ? "b" : "a";
-}
-
-struct word printer_value(const struct printer *e, int step, int lane)
-{
-    const struct step *s = &e->p->step[step];
-    enum level level = step_level(s);
-    if (level == LEVEL_SLOT) return emit_word("v%d%s", step, lane_name(e, s, lane));
-    if (level == e->level) return emit_word("v%d", step);
-    if (level == LEVEL_ROW) return emit_word("%sv%d", e->level == LEVEL_SLOT ? "s.row." : "r.", step);
-    return level == LEVEL_COL ? emit_word("s.col[%d].v%d", lane, step) : emit_word("s.half.v%d", step);
-}
-
-struct word printer_term(int64_t stride, int64_t extent, const char *index)
-{
-    if (!stride || extent <= 1) return emit_word("%s", "");
-    return stride == 1 ? emit_word(" + %s", index) : emit_word(" + %lld * %s", (wide)stride, index);
-}
-
-struct word printer_row(const struct program *p, const char *batch, const char *m)
-{
-    return p->dim[0] > 1 ? emit_word("%lld * %s + %s", (wide)p->dim[1], batch, m) : emit_word("%s", m);
-}
-
 static bool loads_directly(const struct program *p, int step)
 {
     const struct step *s = &p->step[step];
@@ -83,18 +43,6 @@ static int count_slot(const struct program *p, enum step_kind kind)
 
 /* ---- Steps ---- */
 
-void printer_call(const struct printer *e, const struct step *s, int lane)
-{
-    text_printf(e->t, "map::%s%s::apply(", emit_map_prefix(s->prim), s->prim->name);
-    for (int i = 0; i < s->nin; i++) {
-        bool number = s->in[i] == IMMEDIATE;
-        text_printf(e->t, "%s%s", i ? ", " : "",
-                    number ? float_word(s->immediate[i]).s : printer_value(e, s->in[i], lane).s);
-    }
-    for (int i = 0; i < s->prim->params; i++) text_printf(e->t, ", %s", float_word(s->param[i]).s);
-    text_append(e->t, ");");
-}
-
 /* What a step of one lane is equal to; maps are printed by printer_call. */
 static struct word slot_source(const struct printer *e, int i, int lane)
 {
@@ -111,7 +59,7 @@ static void print_slot_value(const struct printer *e, int i)
     const struct step *s = &e->p->step[i];
     int lanes = s->half ? 1 : program_lanes(e->p);
     for (int lane = 0; lane < lanes; lane++) {
-        text_printf(e->t, "        const float v%d%s = ", i, lane_name(e, s, lane));
+        text_printf(e->t, "        const float v%d%s = ", i, printer_lane(e, s, lane));
         if (s->kind == STEP_MAP)
             printer_call(e, s, lane);
         else

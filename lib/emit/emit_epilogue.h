@@ -1,8 +1,8 @@
-/* emit_epilogue.h -- between emit_epilogue.c and emit_levels.c, which print one struct together. */
+/* emit_epilogue.h -- prints `struct Epilogue`; emit_epilogue.c, emit_levels.c and emit_printer.c. */
 #ifndef EMIT_EPILOGUE_H
 #define EMIT_EPILOGUE_H
 
-#include "emit.h"
+#include "emit_text.h"
 #include "epilogue_layout.h"
 
 struct printer {
@@ -11,7 +11,12 @@ struct printer {
     enum level level; /* of the function being printed                                             */
 };
 
-/* emit_epilogue.c */
+/* emit_epilogue.c: the steps of a GEMM. */
+void emit_epilogue(const struct program *p, struct text *t);
+
+/* emit_printer.c */
+/* What goes after v<i> for a lane: "a", "b", or nothing. */
+const char *printer_lane(const struct printer *e, const struct step *s, int lane);
 /* Value `step` as the current function sees it on `lane`. */
 struct word printer_value(const struct printer *e, int step, int lane);
 /* " + stride * index", or nothing. */

@@ -1,0 +1,25 @@
+/* emit_text.h -- the pieces of text that all emitters share. */
+#ifndef EMIT_TEXT_H
+#define EMIT_TEXT_H
+
+#include "plan.h"
+
+bool emit_begin(struct plan *plan, struct program *p); /* a kernel without anything                */
+coda_status emit_fits(const struct program *p);        /* its parameters: 4 kB                     */
+
+typedef long long wide; /* for %lld */
+
+/* A few words of a line. */
+struct word {
+    char s[192];
+};
+struct word emit_word(const char *format, ...) PRINTF(1, 2);
+
+void emit_symbol(struct plan *plan, struct program *p, const char *prefix);
+int emit_pointer(struct program *p, int buffer, int64_t bytes); /* its index in kernel.pointer     */
+const char *emit_dtype(coda_dtype t);                           /* "bf16", "f16", "f32", "i32"     */
+void emit_includes(const struct program *p, struct text *t);    /* of the primitives it uses       */
+/* What goes before a map's name in a kernel: a user may call a map what C++ calls something else. */
+const char *emit_map_prefix(const struct prim *q);
+
+#endif
