@@ -1,6 +1,6 @@
 /* bundle_calls.c -- coda.h's calls about bundles: arguments checked, plans turned into their kernels. */
 #include "build.h"
-#include "compiled.h"
+#include "executable.h"
 
 #include <stdlib.h>
 #include <string.h>

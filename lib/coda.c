@@ -274,16 +274,7 @@ CODA_API coda_status coda_compile(coda_plan **out, const coda_graph *g, const co
     j.p = calloc(1, sizeof *j.p);
     if (!j.p) return fail(CODA_E_MEMORY, "out of memory for a plan");
     status = compile(&j, g);
-    if (status) coda_plan_free(j.p);
+    if (status) executable_free(j.p);
     else *out = j.p;
     return status;
-}
-
-CODA_API void coda_plan_free(coda_plan *p)
-{
-    if (!p) return;
-    kernels_free(p);
-    plan_free(&p->plan);
-    arena_free(&p->arena);
-    free(p);
 }

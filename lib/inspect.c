@@ -1,8 +1,37 @@
-/* inspect.c -- what may be asked of a compiled plan, and of the machine. */
-#include "compiled.h"
+/* inspect.c -- a compiled plan: its runs, its end, and what may be asked of it and of the machine. */
+#include "executable.h"
+#include "kept.h"
 #include "sized.h"
 
 #include <string.h>
+
+/* ---- Runs ---- */
+
+CODA_API coda_status coda_run(const coda_plan *p, void *const *args, void *prepared, void *workspace,
+                              coda_stream stream)
+{
+    if (!p) return fail(CODA_E_INVALID, "run: plan is NULL");
+    return executable_run(p, args, prepared, workspace, stream);
+}
+
+CODA_API coda_status coda_prepare(const coda_plan *p, void *const *args, void *prepared, void *workspace,
+                                  coda_stream stream)
+{
+    if (!p) return fail(CODA_E_INVALID, "prepare: plan is NULL");
+    return executable_prepare(p, args, prepared, workspace, stream);
+}
+
+CODA_API coda_status coda_prepare_adopt(const coda_plan *p, void *const *args, void *prepared)
+{
+    if (!p) return fail(CODA_E_INVALID, "prepare_adopt: plan is NULL");
+    return executable_adopt(p, args, prepared);
+}
+
+CODA_API void coda_prepare_forget(const void *first, size_t bytes) { kept_forget(first, bytes); }
+
+CODA_API void coda_plan_free(coda_plan *p) { executable_free(p); }
+
+/* ---- Questions ---- */
 
 CODA_API size_t coda_plan_workspace(const coda_plan *p) { return p ? (size_t)p->plan.workspace : 0; }
 CODA_API size_t coda_plan_prepared(const coda_plan *p) { return p ? (size_t)p->plan.prepared : 0; }

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiled.h"
+#include "executable.h"
 #include "gpu_case.h"
 #include "tile.h"
-#include "tuning.h"
+#include "tune_record.h"
 #include "util_device.h"
 #include "util_run.h"
 

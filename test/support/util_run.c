@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiled.h"
+#include "executable.h"
 #include "util_device.h"
 
 enum { FEW_COLUMNS = 8 };

@@ -1,6 +1,6 @@
 /* test_blocks.c -- what NVRTC makes of every kernel of the example blocks: nothing spills, and ptxas has
  * nothing to say. */
-#include "compiled.h"
+#include "executable.h"
 #include "util_run.h"
 #include "util_scale.h"
 

@@ -3,7 +3,7 @@
  * write, plans of one model for any number of rows on one set of weights, weights that are folded once and no
  * more. Values are judged by coda_evaluate, which folds nothing.
  */
-#include "compiled.h"
+#include "executable.h"
 #include "pipeline.h"
 #include "rewrite.h"
 #include "util_model.h"

@@ -2,7 +2,6 @@
  * test_tuning.c -- figures as text, what is decided from them, and plans that follow decisions. The
  * device is made up: nothing is measured here.
  */
-#include "contest.h"
 #include "cpu.h"
 #include "emit.h"
 #include "epilogue_layout.h"
@@ -10,6 +9,7 @@
 #include "rewrite.h"
 #include "schedule.h"
 #include "tile.h"
+#include "tune_bench.h"
 #include "util_folder.h"
 #include "util_gemm.h"
 #include "util_run.h"

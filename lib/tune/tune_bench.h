@@ -1,17 +1,17 @@
-/* contest.h -- one GEMM program of a plan, measured in several ways; between tune.c, contest.c and
- * contest_data.c. */
-#ifndef CONTEST_H
-#define CONTEST_H
+/* tune_bench.h -- one GEMM program of a plan, measured in several ways; between tune.c, tune_bench.c and
+ * tune_tensors.c. */
+#ifndef TUNE_BENCH_H
+#define TUNE_BENCH_H
 
 #include "tune.h"
 
-/* contest.c: figures of program `index`, without any but with the reason if it cannot be measured. */
+/* tune_bench.c: figures of program `index`, without any but with the reason if it cannot be measured. */
 coda_status contest(struct figures *out, const struct tuner *t, const struct plan *plan, int index);
 
 /* How many tiles it would measure. */
 int contest_tiles(const struct tuner *t, const struct program *p);
 
-/* ---- contest_data.c ---- */
+/* ---- tune_tensors.c ---- */
 
 enum content { CONTENT_NORMAL, CONTENT_POSITIVE, CONTENT_INTEGER };
 

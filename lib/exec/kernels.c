@@ -3,7 +3,7 @@
  *
  * Programs with the same text share a kernel. cuBLASLt's products and empty domains have none.
  */
-#include "compiled.h"
+#include "executable.h"
 
 #include "emit.h"
 #include "schedule.h"

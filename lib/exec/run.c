@@ -2,7 +2,8 @@
  * run.c -- bind pointers and launch programs in order. Neither allocates nor looks anything up by name:
  * a kernel's parameters are built on the stack from tables made by coda_compile.
  */
-#include "compiled.h"
+#include "executable.h"
+
 #include "cpu.h"
 #include "kept.h"
 
@@ -100,12 +101,11 @@ static coda_status run_programs(const struct call *c, bool prepare, coda_stream 
     return status;
 }
 
-CODA_API coda_status coda_run(const coda_plan *p, void *const *args, void *prepared, void *workspace,
-                              coda_stream stream)
+coda_status executable_run(const struct coda_plan *p, void *const *args, void *prepared, void *workspace,
+                           coda_stream stream)
 {
     struct call c = {p, args, prepared, workspace};
     int begun = 0;
-    if (!p) return fail(CODA_E_INVALID, "run: plan is NULL");
     struct arguments b = arguments(&c, "run", false);
     coda_status status = check(&c, &b);
     if (!status) status = kept_check(&b, p->plan.prepared_id);
@@ -114,13 +114,12 @@ CODA_API coda_status coda_run(const coda_plan *p, void *const *args, void *prepa
 
 static bool is_gpu(const struct coda_plan *p) { return p->device == CODA_DEVICE_GPU; }
 
-CODA_API coda_status coda_prepare(const coda_plan *p, void *const *args, void *prepared, void *workspace,
-                                  coda_stream stream)
+coda_status executable_prepare(const struct coda_plan *p, void *const *args, void *prepared, void *workspace,
+                               coda_stream stream)
 {
     struct call c = {p, args, prepared, workspace};
     struct keeping *keeping;
     int begun = 0;
-    if (!p) return fail(CODA_E_INVALID, "prepare: plan is NULL");
     struct arguments b = arguments(&c, "prepare", true);
     coda_status status = check(&c, &b);
     if (status || !p->plan.prepared_id) return status;
@@ -131,14 +130,11 @@ CODA_API coda_status coda_prepare(const coda_plan *p, void *const *args, void *p
     return status;
 }
 
-CODA_API coda_status coda_prepare_adopt(const coda_plan *p, void *const *args, void *prepared)
+coda_status executable_adopt(const struct coda_plan *p, void *const *args, void *prepared)
 {
     struct call c = {p, args, prepared, NULL};
-    if (!p) return fail(CODA_E_INVALID, "prepare_adopt: plan is NULL");
     struct arguments b = arguments(&c, "prepare_adopt", true);
     b.workspace_bytes = 0;
     coda_status status = check(&c, &b);
     return status || !p->plan.prepared_id ? status : kept_adopt(&b, p->plan.prepared_id, is_gpu(p));
 }
-
-CODA_API void coda_prepare_forget(const void *first, size_t bytes) { kept_forget(first, bytes); }

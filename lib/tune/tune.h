@@ -2,8 +2,8 @@
 #ifndef TUNE_H
 #define TUNE_H
 
-#include "compiled.h"
-#include "tuning.h"
+#include "executable.h"
+#include "tune_record.h"
 
 struct tuner {
     coda_status (*build)(struct plan *p, const graph *g, const struct plan_options *opt); /* plan_build */

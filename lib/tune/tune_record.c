@@ -1,5 +1,5 @@
 /*
- * tuning.c -- figures of a GEMM program as text, and the key they are kept under.
+ * tune_record.c -- figures of a GEMM program as text, and the key they are kept under.
  *
  *     figures ::= (us " " way "\n")+     us: microseconds of one run, a median
  *     way     ::= "tile " words          the program with this tile, the cheapest by price first
@@ -10,7 +10,7 @@
  * The text holds what was measured and not what was decided, so that a library with other margins
  * decides anew. A tile that the library no longer offers has no effect (tile_named).
  */
-#include "tuning.h"
+#include "tune_record.h"
 
 #include "schedule.h"
 

@@ -1,7 +1,6 @@
-/* compiled.h -- coda_plan: a plan with its kernels, ready to run. Between coda.c, kernels.c,
- * run.c and inspect.c. */
-#ifndef COMPILED_H
-#define COMPILED_H
+/* executable.h -- coda_plan: a plan with its kernels, ready to run. */
+#ifndef EXECUTABLE_H
+#define EXECUTABLE_H
 
 #include "bind.h"
 #include "jit.h"
@@ -56,5 +55,15 @@ coda_status kernels_emit(struct coda_plan *p, const struct machine *m);
 coda_status kernels_compile(struct coda_plan *p, const struct jit_options *opt);
 coda_status kernels_load(struct coda_plan *p, const struct jit_options *opt);
 void kernels_free(struct coda_plan *p);
+
+/* executable.c: NULL is fine. */
+void executable_free(struct coda_plan *p);
+
+/* run.c: coda_run, coda_prepare and coda_prepare_adopt of a plan that is there. */
+coda_status executable_run(const struct coda_plan *p, void *const *args, void *prepared, void *workspace,
+                           coda_stream stream);
+coda_status executable_prepare(const struct coda_plan *p, void *const *args, void *prepared, void *workspace,
+                               coda_stream stream);
+coda_status executable_adopt(const struct coda_plan *p, void *const *args, void *prepared);
 
 #endif

@@ -5,8 +5,8 @@
  * programs share them. Without any the price of the tile stands: it chose the tile, and it may say that
  * the plain mainloop loses to cuBLASLt.
  */
-#include "contest.h"
 #include "tile.h"
+#include "tune_bench.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* tuning.h -- figures of a GEMM program as text, and the key they are kept under. */
-#ifndef TUNING_H
-#define TUNING_H
+/* tune_record.h -- figures of a GEMM program as text, and the key they are kept under. */
+#ifndef TUNE_RECORD_H
+#define TUNE_RECORD_H
 
 #include "figures.h"
 

@@ -1,5 +1,5 @@
 /*
- * contest.c -- one GEMM program of a plan in several ways, on the device.
+ * tune_bench.c -- one GEMM program of a plan in several ways, on the device.
  *
  *     tile ...   the program alone, with each of its cheapest tiles of each class; the plan's own first
  *     bare       the program of the product when it is taken apart: cuBLASLt, without an epilogue
@@ -12,7 +12,8 @@
  * medians count. Turns are short, so all see one clock; a thorough contest lets each large product have
  * long ones, of which the second half counts: then each has the clock that its own power leaves it.
  */
-#include "contest.h"
+#include "tune_bench.h"
+
 #include "schedule.h"
 #include "tile.h"
 
@@ -198,7 +199,7 @@ static void compile_way(void *ctx, int64_t i)
 static void drop(struct way *w)
 {
     jit_replay_free(w->replay);
-    coda_plan_free(w->plan);
+    executable_free(w->plan);
     w->replay = NULL;
     w->plan = NULL;
 }
@@ -222,7 +223,7 @@ static coda_status run(const struct contest *c, const struct way *w, int set)
 {
     void *args[MOST_TENSORS];
     for (int i = 0; i < c->tensors.n; i++) args[i] = tensor_address(&c->tensors, i, set);
-    return coda_run(w->plan, args, NULL, NULL, jit_clock_stream(c->clock));
+    return executable_run(w->plan, args, NULL, NULL, jit_clock_stream(c->clock));
 }
 
 static bool stores(const struct way *w, int tensor)
