@@ -1,4 +1,4 @@
-/* bundles.c -- coda.h's calls about bundles in terms of the cache's. */
+/* bundles.c -- kernels and figures on their way into a bundle: coda_cache_export. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +11,6 @@ _Static_assert((int)CACHE_ERROR <= JIT_ERROR_SIZE, "the cache's reasons fit into
 
 /* Of what the cache could not do. */
 static coda_status status_of(int error) { return error == ENOMEM ? CODA_E_MEMORY : CODA_E_IO; }
-
-/* ---- Export ---- */
 
 /* What came from a bundle was made by whoever made the bundle: nobody asked NVRTC here. */
 static coda_status take_kernel(struct cargo *c, const struct jit_exported *k, char *err)
@@ -96,57 +94,4 @@ coda_status jit_export(struct coda_cache *c, const struct jit_export *e, coda_bu
     if (!status) status = write_cargo(&cargo, e, out, err);
     cargo_free(&cargo);
     return status;
-}
-
-/* ---- Import and look ---- */
-
-coda_status jit_import(struct coda_cache *c, const char *path, coda_bundle_report *out, char *err)
-{
-    struct bundle *b = bundle_open(path, CACHE_SHARED, err);
-    if (!b) return status_of(errno);
-    *out = (coda_bundle_report){.size = sizeof *out, .entries = bundle_count(b)};
-    c = jit_cache(c);
-    for (int i = 0; c && i < bundle_count(b); i++) {
-        size_t size;
-        const void *block = bundle_block(b, i, &size);
-        out->bytes += (int64_t)size;
-        out->taken += cache_import(c, block, size);
-    }
-    bundle_close(b);
-    if (out->taken || !out->entries) return CODA_OK;
-    const char *why = c ? cache_problem(c) : "out of memory";
-    return jit_fail(err, CODA_E_IO, "%s: none of %lld entries could be stored%s%s", path,
-                    (long long)out->entries, *why ? ": " : "", why);
-}
-
-coda_status jit_bundle_list(const char *path, int (*visit)(void *, const coda_cache_entry *), void *context,
-                            char *err)
-{
-    struct bundle *b = bundle_open(path, CACHE_SHARED, err);
-    bool more = true;
-    if (!b) return status_of(errno);
-    for (int i = 0; more && i < bundle_count(b); i++) {
-        struct cache_item item = {0};
-        char name[DIGEST_HEX] = "";
-        item.raw = bundle_block(b, i, &item.raw_size);
-        item.bytes = (int64_t)item.raw_size;
-        item.fault = entry_check(&item.entry, item.raw, item.raw_size);
-        item.name = name;
-        if (!item.fault) {
-            struct digest d = name_of(item.entry.key, item.entry.key_size, NULL, 0);
-            digest_hex(name, &d);
-        }
-        more = jit_cache_show(&item, visit, context);
-    }
-    bundle_close(b);
-    return CODA_OK;
-}
-
-int64_t jit_bundle_print(const char *path, char *buf, size_t size, char *err)
-{
-    struct bundle *b = bundle_open(path, CACHE_SHARED, err);
-    if (!b) return status_of(errno);
-    int n = snprintf(buf, size, "%s", bundle_manifest(b));
-    bundle_close(b);
-    return n;
 }

@@ -44,26 +44,13 @@ bool jit_driver_info(char *line, size_t size);
 bool jit_nvrtc_info(char *line, size_t size);
 bool jit_cublaslt_info(char *line, size_t size);
 
-/* ---- caches.c: coda.h's calls about the cache; each as there, with err ---- */
+/* ---- caches.c ---- */
 
 /* The cache, or the process's own if it is NULL, which the environment describes; NULL if memory ran out. */
 struct coda_cache *jit_cache(struct coda_cache *c);
 bool jit_cache_info(char *line, size_t size); /* the process's own directory, or why there is none */
-coda_status jit_cache_open(struct coda_cache **out, const coda_cache_options *opt, char *err);
-void jit_cache_close(struct coda_cache *c);
-const char *jit_cache_dir(struct coda_cache *c);
-const char *jit_cache_problem(struct coda_cache *c);
-coda_status jit_cache_stats(struct coda_cache *c, coda_cache_stats *out, char *err);
-int64_t jit_cache_print(struct coda_cache *c, char *buf, size_t size, char *err);
-void jit_cache_forget(struct coda_cache *c);
-void jit_cache_seal(struct coda_cache *c, bool sealed);
-coda_status jit_cache_list(struct coda_cache *c, int (*visit)(void *, const coda_cache_entry *),
-                           void *context, char *err);
-coda_status jit_cache_prune(struct coda_cache *c, const coda_cache_prune_options *opt, coda_cache_pruned *out,
-                            char *err);
-coda_status jit_cache_add_bundle(struct coda_cache *c, const void *data, size_t size, char *err);
 
-/* ---- bundles.c: the same for bundles ---- */
+/* ---- bundles.c: what goes into one ---- */
 
 struct jit_cubin;
 struct jit_exported {
@@ -82,10 +69,6 @@ struct jit_export {
     int tuneds;
 };
 coda_status jit_export(struct coda_cache *c, const struct jit_export *e, coda_bundle_report *out, char *err);
-coda_status jit_import(struct coda_cache *c, const char *path, coda_bundle_report *out, char *err);
-coda_status jit_bundle_list(const char *path, int (*visit)(void *, const coda_cache_entry *), void *context,
-                            char *err);
-int64_t jit_bundle_print(const char *path, char *buf, size_t size, char *err);
 
 /* ---- inputs.c ---- */
 

@@ -33,8 +33,4 @@ int cargo_missing(const struct cargo *c); /* how many are not in it that should 
 /* As it is, or as C source that defines an array. */
 bool cargo_write(const char *path, const void *bytes, size_t size, const char *array, char *err);
 
-/* caches.c: an entry as the user's callback sees it. */
-bool jit_cache_show(const struct cache_item *item, int (*visit)(void *, const coda_cache_entry *),
-                    void *context);
-
 #endif

@@ -8,7 +8,6 @@
  */
 #include "pipeline.h"
 
-#include "build.h"
 #include "fuse.h"
 #include "rewrite.h"
 #include "schedule.h"
@@ -25,25 +24,7 @@ struct job { /* one call of coda_compile */
     coda_status status;
 };
 
-/* ---- Options and device ---- */
-
-static coda_status read_options(struct coda_compile_options *out, const coda_compile_options *opt)
-{
-    coda_status status = SIZED_READ("compile", coda_compile_options, out, opt);
-    if (status) return status;
-    if ((int)out->device < 0 || out->device > CODA_DEVICE_NONE)
-        return fail(CODA_E_INVALID, "compile: device %d is none of 0..%d", (int)out->device,
-                    CODA_DEVICE_NONE);
-    if ((int)out->fold < 0 || out->fold > CODA_FOLD_IN_PLACE)
-        return fail(CODA_E_INVALID, "compile: fold %d is none of 0..%d", (int)out->fold, CODA_FOLD_IN_PLACE);
-    if (out->flags >= 2 * CODA_FAST_FP16)
-        return fail(CODA_E_INVALID, "compile: flags 0x%x has unknown bits", out->flags);
-    if (out->flags & CODA_MAX_AUTOTUNE) out->flags |= CODA_AUTOTUNE;
-    if (out->flags & CODA_AUTOTUNE && out->device != CODA_DEVICE_GPU)
-        return fail(CODA_E_INVALID, "compile: CODA_AUTOTUNE on device %d, which is no GPU",
-                    (int)out->device);
-    return CODA_OK;
-}
+/* ---- Device ---- */
 
 enum { H200_SMS = 132, H200_SHARED = 232448, OLDEST_ARCH = 80 };
 
@@ -216,12 +197,12 @@ static coda_status make_plan(struct job *j, const graph *g)
 
 static coda_status copy_args(struct coda_plan *p, const graph *g)
 {
-    p->args = coda_graph_args(g);
+    p->args = graph_args(g);
     p->arg = ARENA_NEW(&p->arena, struct coda_arg_info, p->args);
     p->place = ARENA_NEW(&p->arena, struct place, p->args);
     for (int i = 0; !p->arena.failed && i < p->args; i++) {
         struct coda_arg_info *a = &p->arg[i];
-        coda_graph_arg(g, i, a);
+        graph_arg(g, i, a);
         a->name = arena_string(&p->arena, a->name);
         p->place[i] = place_of(a->name, a->kind, dtype_size(a->dtype), a->rank, a->dims, a->strides);
     }
@@ -260,20 +241,11 @@ static coda_status compile(struct job *j, const graph *g)
     return status;
 }
 
-CODA_API coda_status coda_compile(coda_plan **out, const coda_graph *g, const coda_compile_options *opt)
+coda_status compile_graph(coda_plan **out, const graph *g, const coda_compile_options *opt)
 {
-    struct job j = {0};
-    if (!out) return fail(CODA_E_INVALID, "compile: out is NULL");
-    *out = NULL;
-    if (!g) return fail(CODA_E_INVALID, "compile: graph is NULL");
-    coda_status status = coda_graph_status(g);
-    if (!status && !g->outputs)
-        status = fail(CODA_E_INVALID, "compile: a graph of %d nodes has no output", g->nodes);
-    if (!status) status = read_options(&j.opt, opt);
-    if (status) return status;
-    j.p = calloc(1, sizeof *j.p);
+    struct job j = {.opt = *opt, .p = calloc(1, sizeof *j.p)};
     if (!j.p) return fail(CODA_E_MEMORY, "out of memory for a plan");
-    status = compile(&j, g);
+    coda_status status = compile(&j, g);
     if (status) executable_free(j.p);
     else *out = j.p;
     return status;

@@ -32,6 +32,7 @@ static inline int64_t mul_counts(int64_t a, int64_t b)
  * `return fail(CODA_E_INVALID, "...", ...)` is the only way to fail. */
 coda_status fail(coda_status status, const char *format, ...) PRINTF(2, 3);
 coda_status fail_status(void); /* what the last fail() returned */
+const char *fail_message(void); /* and said; never NULL */
 /* What the thread last failed with: kept, and put back, around attempts that may fail. */
 struct failure {
     coda_status status;

@@ -8,6 +8,8 @@ static _Thread_local struct failure last;
 
 coda_status fail_status(void) { return last.status; }
 
+const char *fail_message(void) { return last.message; }
+
 void fail_save(struct failure *out) { *out = last; }
 
 void fail_restore(const struct failure *f) { last = *f; }
@@ -29,22 +31,4 @@ coda_status fail(coda_status status, const char *format, ...)
     vfail(status, format, args);
     va_end(args);
     return status;
-}
-
-CODA_API const char *coda_error(void) { return last.message; }
-
-CODA_API const char *coda_version(void) { return CODA_VERSION_STRING; }
-
-CODA_API const char *coda_status_name(coda_status status)
-{
-    switch (status) {
-    case CODA_OK: return "CODA_OK";
-    case CODA_E_INVALID: return "CODA_E_INVALID";
-    case CODA_E_UNSUPPORTED: return "CODA_E_UNSUPPORTED";
-    case CODA_E_MEMORY: return "CODA_E_MEMORY";
-    case CODA_E_COMPILE: return "CODA_E_COMPILE";
-    case CODA_E_DEVICE: return "CODA_E_DEVICE";
-    case CODA_E_IO: return "CODA_E_IO";
-    }
-    return "CODA_E_UNKNOWN";
 }

@@ -43,13 +43,13 @@ void graph_poison(graph *g, coda_status status, const char *format, ...)
     va_end(args);
     if (!g) return;
     g->status = status;
-    snprintf(g->error, sizeof g->error, "%s", coda_error());
+    snprintf(g->error, sizeof g->error, "%s", fail_message());
 }
 
 /* Passes on a failure whose message is set. */
 static int poison(graph *g, coda_status status)
 {
-    graph_poison(g, status, "%s", coda_error());
+    graph_poison(g, status, "%s", fail_message());
     return -1;
 }
 

@@ -109,6 +109,10 @@ int graph_reduce(graph *g, const char *prim, int x, int key);
 int graph_constant(graph *g, coda_dtype t, float value);
 int graph_reshape(graph *g, int x, int rank, const int64_t *dim);
 
+/* graph_args.c -- what coda_run wants: leaves in order of creation, then outputs. */
+int graph_args(const graph *g);
+void graph_arg(const graph *g, int index, coda_arg_info *out);
+
 /* uses.c -- the operands that name each value, in the order of the nodes that read it. */
 struct use {
     int node, operand;

@@ -419,30 +419,19 @@ static coda_status parse_lines(struct parser *p)
 {
     for (p->line = 1;; p->line++) {
         coda_status s = parse_line(p);
-        if (s != CODA_OK) return fail(s, "line %d: %s", p->line, coda_error());
+        if (s != CODA_OK) return fail(s, "line %d: %s", p->line, fail_message());
         if (!*p->at) return CODA_OK;
         p->at++; /* the newline that end_line() left */
     }
 }
 
-CODA_API coda_status coda_graph_parse(coda_graph **out, const char *text)
+graph *graph_parse(const char *text)
 {
-    if (out) *out = NULL;
-    if (!out || !text) return fail(CODA_E_INVALID, "graph parse: %s is NULL", out ? "text" : "out");
     struct parser p = {.at = text, .g = graph_new(), .locale = newlocale(LC_ALL_MASK, "C", (locale_t)0)};
     coda_status s = p.g && p.locale ? parse_lines(&p) : fail(CODA_E_MEMORY, "graph parse: out of memory");
     if (p.locale) freelocale(p.locale);
     arena_free(&p.arena);
-    if (s != CODA_OK)
-        graph_free(p.g);
-    else
-        *out = p.g;
-    return s;
-}
-
-graph *graph_parse(const char *text)
-{
-    graph *g;
-    coda_graph_parse(&g, text);
-    return g;
+    if (s == CODA_OK) return p.g;
+    graph_free(p.g);
+    return NULL;
 }

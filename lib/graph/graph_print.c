@@ -179,15 +179,3 @@ void graph_print(const graph *g, struct text *t)
     for (int i = 0; i < g->outputs; i++) print_output(g, &g->output[i], t);
     free(first);
 }
-
-CODA_API int64_t coda_graph_print(const coda_graph *g, char *buf, size_t size)
-{
-    if (!g || (!buf && size))
-        return fail(CODA_E_INVALID, "graph print: %s is NULL", g ? "buf" : "the graph");
-    if (g->status != CODA_OK) return fail(g->status, "%s", g->error);
-    struct text t = {0};
-    graph_print(g, &t);
-    int64_t length = text_emit(&t, buf, size);
-    text_free(&t);
-    return length;
-}

@@ -55,7 +55,7 @@ static coda_status blame(const graph *g, int value, coda_status s)
 {
     struct text name = {0};
     value_print(g, value, &name);
-    fail(s, "%s: %s", text_str(&name), coda_error());
+    fail(s, "%s: %s", text_str(&name), fail_message());
     text_free(&name);
     return s;
 }

@@ -25,7 +25,7 @@ enum { MOST_ROUNDS = 64 };
 static coda_status round_trip(const char *name, const char *text)
 {
     graph *again = graph_parse(text);
-    if (!again) return fail(CODA_E_INVALID, "rewrite: after %s the text is wrong: %s", name, coda_error());
+    if (!again) return fail(CODA_E_INVALID, "rewrite: after %s the text is wrong: %s", name, fail_message());
     struct text t = {0};
     graph_print(again, &t);
     bool same = !t.failed && strcmp(text, text_str(&t)) == 0;

@@ -3,7 +3,7 @@
 #     lib -> jit, primitives      jit -> cache, primitives      cache -> libc      primitives -> nothing
 #     examples, perf -> include/coda.h alone. NVIDIA's headers belong to jit.
 BEGIN {
-    allowed["lib"] = " lib include jit primitives "
+    allowed["lib"] = " lib include jit cache primitives "
     allowed["jit"] = " jit include cache primitives "
     allowed["cache"] = " cache "
     allowed["primitives"] = " primitives "

@@ -1,6 +1,6 @@
-/* build.h -- what the builder calls of build.c and build_ops.c share. */
-#ifndef BUILD_H
-#define BUILD_H
+/* api.h -- what the builder calls of api_graph.c and api_ops.c share. */
+#ifndef API_H
+#define API_H
 
 #include "graph.h"
 #include "sized.h"

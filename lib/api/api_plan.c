@@ -1,9 +1,43 @@
-/* inspect.c -- a compiled plan: its runs, its end, and what may be asked of it and of the machine. */
+/* api_plan.c -- a plan: how it is made, its runs, its end, and what may be asked of it and of the machine. */
 #include "executable.h"
 #include "kept.h"
+#include "pipeline.h"
 #include "sized.h"
 
 #include <string.h>
+
+/* ---- Compile ---- */
+
+static coda_status read_options(struct coda_compile_options *out, const coda_compile_options *opt)
+{
+    coda_status status = SIZED_READ("compile", coda_compile_options, out, opt);
+    if (status) return status;
+    if ((int)out->device < 0 || out->device > CODA_DEVICE_NONE)
+        return fail(CODA_E_INVALID, "compile: device %d is none of 0..%d", (int)out->device,
+                    CODA_DEVICE_NONE);
+    if ((int)out->fold < 0 || out->fold > CODA_FOLD_IN_PLACE)
+        return fail(CODA_E_INVALID, "compile: fold %d is none of 0..%d", (int)out->fold, CODA_FOLD_IN_PLACE);
+    if (out->flags >= 2 * CODA_FAST_FP16)
+        return fail(CODA_E_INVALID, "compile: flags 0x%x has unknown bits", out->flags);
+    if (out->flags & CODA_MAX_AUTOTUNE) out->flags |= CODA_AUTOTUNE;
+    if (out->flags & CODA_AUTOTUNE && out->device != CODA_DEVICE_GPU)
+        return fail(CODA_E_INVALID, "compile: CODA_AUTOTUNE on device %d, which is no GPU",
+                    (int)out->device);
+    return CODA_OK;
+}
+
+CODA_API coda_status coda_compile(coda_plan **out, const coda_graph *g, const coda_compile_options *opt)
+{
+    coda_compile_options own;
+    if (!out) return fail(CODA_E_INVALID, "compile: out is NULL");
+    *out = NULL;
+    if (!g) return fail(CODA_E_INVALID, "compile: graph is NULL");
+    coda_status status = coda_graph_status(g);
+    if (!status && !g->outputs)
+        status = fail(CODA_E_INVALID, "compile: a graph of %d nodes has no output", g->nodes);
+    if (!status) status = read_options(&own, opt);
+    return status ? status : compile_graph(out, g, &own);
+}
 
 /* ---- Runs ---- */
 

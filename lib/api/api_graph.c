@@ -1,11 +1,12 @@
 /*
- * build.c -- the public graph: life, leaves, outputs, maps of the user, and questions about it.
+ * api_graph.c -- the public graph: life, text, leaves, outputs, maps of the user, and questions about it.
  *
  * A coda_value is a node's index plus one. The first mistake poisons the graph and every later call
  * is quiet, so that a formula needs no check between its calls.
  */
+#include "api.h"
+
 #include "bind.h"
-#include "build.h"
 #include "eval.h"
 
 #include <stdlib.h>
@@ -67,8 +68,30 @@ CODA_API coda_status coda_define_map(coda_graph *g, const coda_map_def *def)
     coda_status s = SIZED_READ("define_map", coda_map_def, &own, def);
     if (own.inputs == 0) own.inputs = 1;
     if (s == CODA_OK) return graph_define_map(g, &own);
-    graph_poison(g, s, "%s", coda_error());
+    graph_poison(g, s, "%s", fail_message());
     return s;
+}
+
+/* ---- Text ---- */
+
+CODA_API coda_status coda_graph_parse(coda_graph **out, const char *text)
+{
+    if (out) *out = NULL;
+    if (!out || !text) return fail(CODA_E_INVALID, "graph parse: %s is NULL", out ? "text" : "out");
+    *out = graph_parse(text);
+    return *out ? CODA_OK : fail_status();
+}
+
+CODA_API int64_t coda_graph_print(const coda_graph *g, char *buf, size_t size)
+{
+    if (!g || (!buf && size))
+        return fail(CODA_E_INVALID, "graph print: %s is NULL", g ? "buf" : "the graph");
+    if (g->status != CODA_OK) return fail(g->status, "%s", g->error);
+    struct text t = {0};
+    graph_print(g, &t);
+    int64_t length = text_emit(&t, buf, size);
+    text_free(&t);
+    return length;
 }
 
 /* ---- Leaves and outputs ---- */
@@ -85,7 +108,7 @@ static coda_value leaf(graph *g, enum op op, const char *name, coda_dtype t, int
     }
     if (rank > 0 && rank <= CODA_MAX_RANK) memcpy(n.type.dim, dims, sizeof *dims * (size_t)rank);
     if (type_check(what, shown, &n.type) != CODA_OK) {
-        graph_poison(g, CODA_E_INVALID, "%s", coda_error());
+        graph_poison(g, CODA_E_INVALID, "%s", fail_message());
         return CODA_NONE;
     }
     dense_strides(&n.type, n.stride);
@@ -156,42 +179,16 @@ CODA_API int coda_value_shape(const coda_graph *g, coda_value v, int64_t *dims, 
     return type->rank;
 }
 
-CODA_API int coda_graph_args(const coda_graph *g) { return g ? g->leaves + g->outputs : 0; }
-
-static void describe(coda_arg_info *out, const char *name, coda_arg_kind kind, const struct type *t,
-                     const int64_t *stride)
-{
-    int64_t last = 0; /* offset of the last element */
-    *out = (coda_arg_info){
-        .size = sizeof *out, .name = name, .kind = kind, .dtype = t->dtype, .rank = t->rank};
-    for (int i = 0; i < t->rank; i++) {
-        out->dims[i] = t->dim[i];
-        out->strides[i] = stride[i];
-        if (t->dim[i] > 1) last += (t->dim[i] - 1) * stride[i];
-    }
-    if (type_elements(t)) out->bytes = (size_t)(last + 1) * (size_t)dtype_size(t->dtype);
-}
-
-static void describe_leaf(coda_arg_info *out, const struct node *n)
-{
-    describe(out, n->name, n->op == OP_INPUT ? CODA_ARG_INPUT : CODA_ARG_WEIGHT, &n->type, n->stride);
-}
-
-static void describe_output(coda_arg_info *out, const graph *g, const struct output *o)
-{
-    describe(out, o->name, CODA_ARG_OUTPUT, &g->node[o->value].type, o->stride);
-}
+CODA_API int coda_graph_args(const coda_graph *g) { return g ? graph_args(g) : 0; }
 
 CODA_API coda_status coda_graph_arg(const coda_graph *g, int index, coda_arg_info *out)
 {
     coda_arg_info own;
     if (!g || !out) return fail(CODA_E_INVALID, "graph_arg: %s is NULL", g ? "out" : "the graph");
     if (SIZED_CHECK("graph_arg", coda_arg_info, out)) return CODA_E_INVALID;
-    int leaves = g->leaves;
-    if (index < 0 || index >= leaves + g->outputs)
-        return fail(CODA_E_INVALID, "graph_arg: index is %d of %d", index, leaves + g->outputs);
-    if (index < leaves) describe_leaf(&own, &g->node[g->leaf[index]]);
-    else describe_output(&own, g, &g->output[index - leaves]);
+    if (index < 0 || index >= graph_args(g))
+        return fail(CODA_E_INVALID, "graph_arg: index is %d of %d", index, graph_args(g));
+    graph_arg(g, index, &own);
     SIZED_WRITE(coda_arg_info, out, &own);
     return CODA_OK;
 }

@@ -1,12 +1,12 @@
 /*
- * build_ops.c -- the public operations: each builder call checks what is its own, then appends.
+ * api_ops.c -- the public operations: each builder call checks what is its own, then appends.
  *
- * Shapes are shape.c's business. A call that is several nodes gives them one origin:
+ * Shapes are infer.c's business. A call that is several nodes gives them one origin:
  *     swiglu(x)   = swiglu(gate, up) of two slices of x
  *     row_mean(x) = sum(x / N), where the division comes in two parts: the power of 2 first
  *     bias(x, b)  = add(x, b), b a vector
  */
-#include "build.h"
+#include "api.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -126,7 +126,7 @@ static coda_value gated(graph *g, const char *name, coda_value v, coda_layout la
     if (x < -1) return CODA_NONE;
     coda_status s = check_gated(g, name, x, layout);
     if (s != CODA_OK) {
-        graph_poison(g, s, "%s", coda_error());
+        graph_poison(g, s, "%s", fail_message());
         return CODA_NONE;
     }
     int64_t n = type_columns(&g->node[x].type), half = n / 2;
@@ -230,7 +230,7 @@ static bool read_options(graph *g, const char *what, const struct sized *s, void
 {
     if (!build_ready(g, what)) return false;
     coda_status status = sized_read(what, s, own, given);
-    if (status != CODA_OK) graph_poison(g, status, "%s", coda_error());
+    if (status != CODA_OK) graph_poison(g, status, "%s", fail_message());
     return status == CODA_OK;
 }
 #define READ_OPTIONS(g, what, type, own, given) read_options(g, what, &sized[SIZED_##type], own, given)

@@ -1,9 +1,15 @@
-/* bundle_calls.c -- coda.h's calls about bundles: arguments checked, plans turned into their kernels. */
-#include "build.h"
-#include "executable.h"
+/* api_bundle.c -- coda.h's calls about bundles; of plans, their kernels. */
+#include "api.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "api_cache.h"
+#include "executable.h"
+
+/* ---- Export ---- */
 
 /* Counts kernels and figures; CODA_E_INVALID names the first plan that has no kernels. */
 static coda_status count(struct jit_export *e, const coda_export_options *opt)
@@ -81,33 +87,83 @@ CODA_API coda_status coda_cache_export(coda_cache *c, const char *path, const co
     return status;
 }
 
+/* Of what the cache could not do. */
+static coda_status status_of(int error) { return error == ENOMEM ? CODA_E_MEMORY : CODA_E_IO; }
+
+static struct bundle *open_bundle(const char *path)
+{
+    char why[CACHE_ERROR];
+    struct bundle *b = bundle_open(path, CACHE_SHARED, why);
+    if (!b) fail(status_of(errno), "%s", why);
+    return b;
+}
+
+/* ---- Import ---- */
+
+static coda_status import(coda_cache *c, const char *path, coda_bundle_report *out)
+{
+    struct bundle *b = open_bundle(path);
+    if (!b) return fail_status();
+    *out = (coda_bundle_report){.size = sizeof *out, .entries = bundle_count(b)};
+    c = jit_cache(c);
+    for (int i = 0; c && i < bundle_count(b); i++) {
+        size_t size;
+        const void *block = bundle_block(b, i, &size);
+        out->bytes += (int64_t)size;
+        out->taken += cache_import(c, block, size);
+    }
+    bundle_close(b);
+    if (out->taken || !out->entries) return CODA_OK;
+    const char *why = c ? cache_problem(c) : "out of memory";
+    return fail(CODA_E_IO, "%s: none of %lld entries could be stored%s%s", path, (long long)out->entries,
+                *why ? ": " : "", why);
+}
+
 CODA_API coda_status coda_cache_import(coda_cache *c, const char *path, coda_bundle_report *out)
 {
     coda_bundle_report done;
-    char err[JIT_ERROR_SIZE];
     if (!path) return fail(CODA_E_INVALID, "cache_import: path is NULL");
     coda_status status = SIZED_CHECK("cache_import", coda_bundle_report, out);
-    if (status) return status;
-    status = jit_import(c, path, &done, err);
-    if (status) return fail(status, "%s", err);
-    SIZED_WRITE(coda_bundle_report, out, &done);
-    return CODA_OK;
+    if (!status) status = import(c, path, &done);
+    if (!status) SIZED_WRITE(coda_bundle_report, out, &done);
+    return status;
+}
+
+/* ---- Look ---- */
+
+static bool show(const struct bundle *b, int i, int (*visit)(void *, const coda_cache_entry *), void *context)
+{
+    struct cache_item item = {0};
+    char name[DIGEST_HEX] = "";
+    item.raw = bundle_block(b, i, &item.raw_size);
+    item.bytes = (int64_t)item.raw_size;
+    item.fault = entry_check(&item.entry, item.raw, item.raw_size);
+    item.name = name;
+    if (!item.fault) {
+        struct digest d = name_of(item.entry.key, item.entry.key_size, NULL, 0);
+        digest_hex(name, &d);
+    }
+    return api_cache_show(&item, visit, context);
 }
 
 CODA_API coda_status coda_bundle_list(const char *path,
                                       int (*visit)(void *context, const coda_cache_entry *e), void *context)
 {
-    char err[JIT_ERROR_SIZE];
     if (!path || !visit) return fail(CODA_E_INVALID, "bundle_list: %s is NULL", path ? "visit" : "path");
-    coda_status status = jit_bundle_list(path, visit, context, err);
-    return status ? fail(status, "%s", err) : CODA_OK;
+    struct bundle *b = open_bundle(path);
+    if (!b) return fail_status();
+    for (int i = 0; i < bundle_count(b) && show(b, i, visit, context); i++) continue;
+    bundle_close(b);
+    return CODA_OK;
 }
 
 CODA_API int64_t coda_bundle_print(const char *path, char *buf, size_t size)
 {
-    char err[JIT_ERROR_SIZE];
     if (!path || (!buf && size))
         return fail(CODA_E_INVALID, "bundle_print: %s is NULL", path ? "buf" : "path");
-    int64_t n = jit_bundle_print(path, buf, size, err);
-    return n < 0 ? fail((coda_status)n, "%s", err) : n;
+    struct bundle *b = open_bundle(path);
+    if (!b) return fail_status();
+    int n = snprintf(buf, size, "%s", bundle_manifest(b));
+    bundle_close(b);
+    return n;
 }

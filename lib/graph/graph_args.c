@@ -1,0 +1,34 @@
+/* graph_args.c -- what coda_run wants of a graph: leaves in order of creation, then outputs. */
+#include "graph.h"
+
+int graph_args(const graph *g) { return g->leaves + g->outputs; }
+
+static void describe(coda_arg_info *out, const char *name, coda_arg_kind kind, const struct type *t,
+                     const int64_t *stride)
+{
+    int64_t last = 0; /* offset of the last element */
+    *out = (coda_arg_info){
+        .size = sizeof *out, .name = name, .kind = kind, .dtype = t->dtype, .rank = t->rank};
+    for (int i = 0; i < t->rank; i++) {
+        out->dims[i] = t->dim[i];
+        out->strides[i] = stride[i];
+        if (t->dim[i] > 1) last += (t->dim[i] - 1) * stride[i];
+    }
+    if (type_elements(t)) out->bytes = (size_t)(last + 1) * (size_t)dtype_size(t->dtype);
+}
+
+static void describe_leaf(coda_arg_info *out, const struct node *n)
+{
+    describe(out, n->name, n->op == OP_INPUT ? CODA_ARG_INPUT : CODA_ARG_WEIGHT, &n->type, n->stride);
+}
+
+static void describe_output(coda_arg_info *out, const graph *g, const struct output *o)
+{
+    describe(out, o->name, CODA_ARG_OUTPUT, &g->node[o->value].type, o->stride);
+}
+
+void graph_arg(const graph *g, int index, coda_arg_info *out)
+{
+    if (index < g->leaves) describe_leaf(out, &g->node[g->leaf[index]]);
+    else describe_output(out, g, &g->output[index - g->leaves]);
+}
