@@ -257,8 +257,8 @@ perf-report: ## perf/results beside their bars, as charts, and as README's table
 	@perf/publish
 
 # ---- The house ----
-layers: ## which folder may include which
-	@awk -f test/house/layers.awk $$(find lib jit cache primitives examples perf -name '*.[ch]' -o -name '*.cuh')
+layers: $(OBJ) ## which folder may include which, and call which
+	@nm -A $(OBJ) | awk -v build=$(BUILD)/ -f test/house/layers.awk $$(find lib jit cache primitives examples perf -name '*.[ch]' -o -name '*.cuh') -
 exports: $(BUILD)/libcoda.so $(BUILD)/libcoda.a ## libcoda.so and libcoda.a export the calls of coda.h, and nothing else
 	@CC=$(CC) test/house/exports.sh $^
 abi: $(BUILD)/libcoda.so ## the binary interface is the one described in test/abi

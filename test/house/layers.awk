@@ -1,29 +1,65 @@
-# layers.awk -- the law of the house: which folder may include which. Reads every source file.
+# layers.awk -- the law of the house: which folder may include which, and call which. Reads every source file, and
+# from "-" what `nm -A` says of every object below `build`.
 #
-#     lib -> jit, primitives      jit -> cache, primitives      cache -> libc      primitives -> nothing
+#     lib -> jit, cache, primitives      jit -> cache, primitives      cache -> libc      primitives -> nothing
+#     lib: base <- graph <- eval, rewrite <- plan <- schedule <- emit, cpu <- exec <- tune <- coda.c <- api
 #     examples, perf -> include/coda.h alone. NVIDIA's headers belong to jit.
 BEGIN {
-    allowed["lib"] = " lib include jit cache primitives "
+    # A room of lib goes by its own name, coda.c by "lib".
+    allowed["base"] = " base include jit "
+    allowed["graph"] = " graph base jit primitives "
+    allowed["eval"] = " eval graph base "
+    allowed["rewrite"] = " rewrite graph base "
+    allowed["plan"] = " plan rewrite graph base primitives "
+    allowed["schedule"] = " schedule plan graph base primitives "
+    allowed["emit"] = " emit schedule plan graph base "
+    allowed["cpu"] = " cpu schedule plan graph base "
+    allowed["exec"] = " exec emit cpu schedule plan graph base jit "
+    allowed["tune"] = " tune exec schedule plan graph base jit "
+    allowed["lib"] = " lib tune exec schedule plan rewrite graph base jit "
+    allowed["api"] = " api lib exec eval graph base include jit cache "
     allowed["jit"] = " jit include cache primitives "
     allowed["cache"] = " cache "
     allowed["primitives"] = " primitives "
     allowed["examples"] = " examples include "
     allowed["perf"] = " perf examples include "
+    only["plan", "rewrite"] = "explain.h"
+    only["cpu", "schedule"] = "epilogue_layout.h"
+    only["api", "lib"] = "pipeline.h"
+    # Files of a room that may call each other in a circle: so many; elsewhere none.
+    circle["graph"] = 4
+    circle["jit"] = 6
+    circle["cache"] = 3
     # Generated headers, made in the output folder from the primitives.
     while (("find include lib jit cache primitives examples perf -name '*.h' -o -name '*.cuh' -o -name '*.def'" | getline path) > 0) {
-        folder = path
-        sub(/\/.*/, "", folder)
         name = path
-        if (folder == "primitives" && path ~ /\.cuh$/) sub(/^primitives\//, "", name)
+        if (path ~ /^primitives\/.*\.cuh$/) sub(/^primitives\//, "", name)
         else sub(/.*\//, "", name)
         if (name in home) complain(path, "the name is taken by " home[name])
-        home[name] = folder
+        home[name] = room(path)
     }
 }
 
 function complain(where, what) { print where ": " what; bad++ }
 
-FNR == 1 { folder = FILENAME; sub(/\/.*/, "", folder); files++ }
+function room(path, part) {
+    split(path, part, "/")
+    return part[1] == "lib" && part[2] !~ /\./ ? part[2] : part[1]
+}
+
+# ---- Calls: what an object wants, and who has it ----
+
+FILENAME == "-" {
+    path = $1
+    sub(/:.*/, "", path)
+    if (index(path, build) == 1) path = substr(path, length(build) + 1)
+    if (path !~ /^(lib|jit|cache|primitives)\//) path = "primitives/" path
+    if ($(NF - 1) == "U") wants[path, $NF] = 1
+    else if ($(NF - 1) ~ /^[TDRBV]$/) has[$NF] = path
+    next
+}
+
+FNR == 1 { folder = room(FILENAME); files++ }
 
 /^[ \t]*#[ \t]*include[ \t]*"/ {
     split($0, part, "\"")
@@ -33,6 +69,8 @@ FNR == 1 { folder = FILENAME; sub(/\/.*/, "", folder); files++ }
     if (from == "?") complain(FILENAME ":" FNR, "\"" name "\" is in no folder of the house")
     else if (index(allowed[folder], " " from " ") == 0)
         complain(FILENAME ":" FNR, folder " may not include \"" name "\" of " from)
+    else if ((folder, from) in only && index(only[folder, from], name) == 0)
+        complain(FILENAME ":" FNR, folder " may include of " from " only \"" only[folder, from] "\"")
     edges++
 }
 
@@ -40,9 +78,13 @@ FNR == 1 { folder = FILENAME; sub(/\/.*/, "", folder); files++ }
     complain(FILENAME ":" FNR, folder " may not include NVIDIA's headers")
 }
 
+/^CODA_API/ && FILENAME !~ /^lib\/api\// && FILENAME ~ /^lib\// {
+    complain(FILENAME ":" FNR, "calls of coda.h are for lib/api")
+}
+
 # One file reads the environment, one opens libraries, one starts programs: what they take is judged there.
 function keeps_to(pattern, home, what) {
-    if (FILENAME != home && folder ~ /^(lib|jit|cache|primitives)$/ && $0 ~ "(^|[^a-zA-Z0-9_])" pattern)
+    if (FILENAME != home && FILENAME ~ /^(lib|jit|cache|primitives)\// && $0 ~ "(^|[^a-zA-Z0-9_])" pattern)
         complain(FILENAME ":" FNR, what " is for " home)
 }
 FILENAME !~ /primitives\/embed.c/ {
@@ -52,7 +94,69 @@ FILENAME !~ /primitives\/embed.c/ {
     keeps_to("(system|popen|exec[lv][pe]*|posix_spawnp?) *\\(", "jit/isolate.c", "starting a program")
 }
 
+# What file `from` reaches by calls that stay in its room, or, among rooms, by any: into reached[].
+function reach(from, next_of, queue, n, at, to, i, count) {
+    delete reached
+    queue[n = 1] = from
+    for (at = 1; at <= n; at++) {
+        count = split(next_of[queue[at]], to, " ")
+        for (i = 1; i <= count; i++)
+            if (!(to[i] in reached)) {
+                reached[to[i]] = 1
+                queue[++n] = to[i]
+            }
+    }
+}
+
+# Each is in the circle of those that it reaches and that reach it: circles[first of them] = " a b c".
+function find_circles(next_of, from, to, key) {
+    delete reaches
+    delete circles
+    for (from in next_of) {
+        reach(from, next_of)
+        for (to in reached) reaches[from, to] = 1
+    }
+    for (from in next_of) {
+        if (!((from, from) in reaches)) continue
+        key = from
+        for (to in next_of)
+            if ((from, to) in reaches && (to, from) in reaches && to < key) key = to
+        circles[key] = circles[key] " " from
+    }
+}
+
+function judge_calls(pair, part, from, to, a, b, n, key, seen) {
+    for (pair in wants) {
+        split(pair, part, SUBSEP)
+        from = part[1]
+        to = has[part[2]]
+        if (to == "" || to == from) continue
+        calls++
+        a = room(from)
+        b = room(to)
+        if (index(allowed[a], " " b " ") == 0) complain(from, a " may not call " part[2] " of " to)
+        if ((from, to) in seen) continue
+        seen[from, to] = 1
+        if (a == b) inside[from] = inside[from] " " to
+        else between[a] = between[a] " " b
+    }
+    find_circles(between)
+    for (key in circles) complain("rooms", "call each other in a circle:" circles[key])
+    find_circles(inside)
+    for (key in circles) {
+        n = split(circles[key], part, " ")
+        a = room(key)
+        if (n > circle[a] + 0) complain(a, n " files call each other in a circle, of " circle[a] + 0 ":" circles[key])
+        if (n > largest && key ~ /^lib/) {
+            largest = n
+            which = circles[key]
+        }
+    }
+}
+
 END {
-    printf "%d files, %d includes between them, %d against the law\n", files, edges, bad
-    exit bad > 0 || edges == 0
+    judge_calls()
+    printf "%d files, %d includes between them, %d calls; the largest circle in lib has %d files%s%s; %d against the law\n",
+        files, edges, calls, largest, largest ? ":" : "", which, bad
+    exit bad > 0 || edges == 0 || calls == 0
 }
