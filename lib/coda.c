@@ -1,7 +1,8 @@
 /*
  * coda.c -- coda_compile: the stages in order, nothing else.
  *
- *     graph --rewrite--> graph --plan--> programs --emit--> CUDA text --compile--> cubin --load--> kernel
+ *     graph --rewrite--> graph --plan--> programs --schedule--> tiles --emit--> CUDA text --compile--> cubin
+ *     --load--> kernel
  *
  * Each stage is one call below; what it made can be seen with CODA_DEBUG and CODA_DUMP. Where a GPU is
  * there the plan is made again, with what is known of its products better than by price (tune.c).

@@ -1,5 +1,5 @@
-# layers.awk -- the law of the house: which folder may include which, and call which. Reads every source file, and
-# from "-" what `nm -A` says of every object below `build`.
+# layers.awk -- the law of the house: which folder may include which, and call which. Reads every source file,
+# and from "-" what `nm -A` says of every object below `build`.
 #
 #     lib -> jit, cache, primitives      jit -> cache, primitives      cache -> libc      primitives -> nothing
 #     lib: base <- graph <- eval, rewrite <- plan <- schedule <- emit, cpu <- exec <- tune <- coda.c <- api
