@@ -68,7 +68,7 @@ ASAN  := $(ROOMS:%=asan-%)
 TSAN  := $(THREADED:%=tsan-%)
 
 # ---- The tree, and the library from outside ----
-HOUSE := layers exports abi headers
+HOUSE := layers exports abi headers texts
 $(foreach l,$(HOUSE),$(eval $(call job,$(l),unit,env MAKEFLAGS= $(IN) BUILD=$(BUILD) $(l))))
 $(eval $(call job,lint,unit,test/house/lint.sh))
 $(eval $(call job,install,unit,test/system/install.sh $(BUILD)/install))
