@@ -82,9 +82,9 @@ $(eval $(call job,conformance,rest,$(BUILD)/conformance/run test/conformance/sub
 SYSTEM := install tool hijack demo $(EXAMPLES:%=example-%) conformance
 
 # ---- Memory that runs out, random bytes ----
-FUZZ_SECONDS ?= $(if $(FULL),60,3)
-$(eval $(call job,oom,rest,$(BUILD)/oom))
-$(eval $(call job,oom-asan,asan,$(BUILD)/asan/oom $(if $(FULL),1,5)))
+FUZZ_SECONDS ?= $(if $(FULL),60,2)
+$(eval $(call job,oom,rest,$(BUILD)/oom $(if $(FULL),1,2)))
+$(eval $(call job,oom-asan,asan,$(BUILD)/asan/oom $(if $(FULL),1,9)))
 $(foreach f,$(FUZZERS),$(eval $(call job,$(f),asan,$(BUILD)/asan/$(f) $(FUZZ_SECONDS))))
 
 # ---- The kernel cache under torture; again where a sanitizer has something to see, and under names of four bits ----

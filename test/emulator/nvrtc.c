@@ -10,8 +10,10 @@
 #include "driver_inside.h"
 
 #include <ctype.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <nvrtc.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,45 +173,10 @@ static bool write_all(const char *folder, nvrtcProgram p)
 
 /* ---- The compiler ---- */
 
-/* Runs in the child. Values are as exact as on the device: nothing is contracted or reassociated. */
-static void become_compiler(const char *folder)
+/* A file's bytes behind `before` others. */
+static char *read_whole(const char *path, size_t before, size_t *size)
 {
-    const char *compiler = getenv("CXX");
-    int log = chdir(folder) ? -1 : open("log", O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    if (log < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0) _exit(126);
-    const char *machine =
-        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? "-march=x86-64-v3" : "-m64";
-    const char *const argv[] = {compiler && *compiler ? compiler : "g++",
-                                "-std=c++17",
-                                "-O1",
-                                "-w",
-                                "-fPIC",
-                                "-shared",
-                                "-fno-exceptions",
-                                "-fno-rtti",
-                                "-fno-strict-aliasing",
-                                "-fvisibility=hidden",
-                                "-fno-gnu-unique",
-                                "-ffp-contract=off",
-                                machine,
-                                "-pipe",
-                                "-I.",
-                                "-include",
-                                "words.h",
-                                "kernel.cpp",
-                                "-o",
-                                "kernel.so",
-                                "-lm",
-                                NULL};
-    execvp(argv[0], (char *const *)(uintptr_t)argv);
-    _exit(127);
-}
-
-static char *read_whole(const char *folder, const char *name, size_t before, size_t *size)
-{
-    char path[512];
     struct stat st;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *f = fopen(path, "re");
     char *data = f && !fstat(fileno(f), &st) ? calloc(1, before + (size_t)st.st_size + 1) : NULL;
     if (data && fread(data + before, 1, (size_t)st.st_size, f) != (size_t)st.st_size) free(data), data = NULL;
@@ -218,20 +185,128 @@ static char *read_whole(const char *folder, const char *name, size_t before, siz
     return data;
 }
 
+/* Runs in the child. Values are as exact as on the device: nothing is contracted or reassociated. */
+static void become_compiler(const char *folder, const char *const *what)
+{
+    enum { MOST = 32 };
+    const char *compiler = getenv("CXX");
+    int log = chdir(folder) ? -1 : open("log", O_WRONLY | O_CREAT | O_TRUNC, 0600), n = 0;
+    if (log < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0) _exit(126);
+    const char *machine =
+        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? "-march=x86-64-v3" : "-m64";
+    const char *argv[MOST] = {compiler && *compiler ? compiler : "g++",
+                              "-std=c++17",
+                              "-O1",
+                              "-w",
+                              "-fPIC",
+                              "-fno-exceptions",
+                              "-fno-rtti",
+                              "-fno-strict-aliasing",
+                              "-fvisibility=hidden",
+                              "-fno-gnu-unique",
+                              "-ffp-contract=off",
+                              machine,
+                              "-pipe",
+                              "-I."};
+    while (argv[n]) n++;
+    for (; *what && n < MOST - 1; what++) argv[n++] = *what;
+    execvp(argv[0], (char *const *)(uintptr_t)argv);
+    _exit(127);
+}
+
+static bool run_compiler(const char *folder, const char *const *what)
+{
+    int status = -1;
+    pid_t child = fork();
+    if (!child) become_compiler(folder, what);
+    return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
+static bool new_folder(char *folder, size_t size)
+{
+    const char *tmp = getenv("TMPDIR");
+    snprintf(folder, size, "%.200s/coda-emulator-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    return mkdtemp(folder);
+}
+
+static bool remove_folder(const char *folder)
+{
+    char command[300];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return getenv("CODA_EMULATOR_KEEP") || !system(command);
+}
+
+/* ---- The emulator's headers, compiled once: a third of a kernel's time ---- */
+
+static char prelude[600] = "words.h"; /* what every kernel includes first                          */
+
+/* Beside this library, under a name that changes with the headers; g++ takes prelude.h.gch for prelude.h if
+ * it was made with the same options, and reads prelude.h if not. */
+static bool name_prelude(char *path, size_t size)
+{
+    Dl_info here;
+    uint32_t hash = 2166136261u; /* FNV-1a */
+    for (int i = 0; i < CARRIED; i++)
+        for (const char *c = carried[i].text; *c; c++) hash = (hash ^ (unsigned char)*c) * 16777619u;
+    if (!dladdr((void *)(uintptr_t)nvrtcVersion, &here) || !strchr(here.dli_fname, '/')) return false;
+    int folder = (int)(strrchr(here.dli_fname, '/') - here.dli_fname);
+    return snprintf(path, size, "%.*s/prelude-%08x.h", folder, here.dli_fname, hash) < (int)size;
+}
+
+/* Copies a file and renames the copy: another process sees all of it, or nothing. */
+static bool put_file(const char *from, const char *to)
+{
+    char fresh[560];
+    size_t size = 0;
+    char *data = read_whole(from, 0, &size);
+    snprintf(fresh, sizeof fresh, "%s.%ld", to, (long)getpid());
+    FILE *f = data ? fopen(fresh, "we") : NULL;
+    bool ok = f && fwrite(data, 1, size, f) == size;
+    ok = f && !fclose(f) && ok && !rename(fresh, to);
+    free(data);
+    return ok;
+}
+
+static bool make_prelude(const char *path, const char *compiled)
+{
+    static const char *const what[] = {"-x", "c++-header", "words.h", "-o", "words.h.gch", NULL};
+    char folder[256], made[300];
+    FILE *f = fopen(path, "we");
+    if (!f || fputs("#include \"words.h\"\n", f) < 0 || fclose(f)) return false;
+    if (!new_folder(folder, sizeof folder)) return false;
+    bool ok = true;
+    for (int i = 0; ok && i < CARRIED; i++) ok = write_text(folder, carried[i].name, carried[i].text, false);
+    snprintf(made, sizeof made, "%s/words.h.gch", folder);
+    ok = ok && run_compiler(folder, what) && put_file(made, compiled);
+    return remove_folder(folder) && ok;
+}
+
+static void find_prelude(void)
+{
+    char path[500], compiled[520];
+    if (!name_prelude(path, sizeof path)) return;
+    snprintf(compiled, sizeof compiled, "%s.gch", path);
+    if (!access(compiled, R_OK) || make_prelude(path, compiled)) snprintf(prelude, sizeof prelude, "%s", path);
+}
+
 static nvrtcResult compile(nvrtcProgram p, const char *folder)
 {
     struct emulated_image head = {.magic = EMULATED_IMAGE};
-    int status = -1;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    char path[300];
     size_t size = 0;
     if (!write_all(folder, p)) return NVRTC_ERROR_PROGRAM_CREATION_FAILURE;
-    pid_t child = fork();
-    if (!child) become_compiler(folder);
-    if (child < 0 || waitpid(child, &status, 0) != child) return NVRTC_ERROR_INTERNAL_ERROR;
+    pthread_once(&once, find_prelude);
+    const char *const what[] = {"-shared", "-include",  prelude, "kernel.cpp",
+                                "-o",      "kernel.so", "-lm",   NULL};
+    bool compiled = run_compiler(folder, what);
     free(p->log);
-    p->log = read_whole(folder, "log", 0, &size);
-    if (status) return NVRTC_ERROR_COMPILATION;
+    snprintf(path, sizeof path, "%s/log", folder);
+    p->log = read_whole(path, 0, &size);
+    if (!compiled) return NVRTC_ERROR_COMPILATION;
     free(p->image);
-    if (!(p->image = read_whole(folder, "kernel.so", sizeof head, &size))) return NVRTC_ERROR_INTERNAL_ERROR;
+    snprintf(path, sizeof path, "%s/kernel.so", folder);
+    if (!(p->image = read_whole(path, sizeof head, &size))) return NVRTC_ERROR_INTERNAL_ERROR;
     head.bytes = size;
     memcpy(p->image, &head, sizeof head);
     p->size = sizeof head + size;
@@ -241,13 +316,10 @@ static nvrtcResult compile(nvrtcProgram p, const char *folder)
 nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int count, const char *const *options)
 {
     (void)count, (void)options;
-    char folder[256], command[300];
-    const char *tmp = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%.200s/coda-emulator-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    if (!mkdtemp(folder)) return NVRTC_ERROR_INTERNAL_ERROR;
+    char folder[256];
+    if (!new_folder(folder, sizeof folder)) return NVRTC_ERROR_INTERNAL_ERROR;
     nvrtcResult r = compile(p, folder);
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    if (!getenv("CODA_EMULATOR_KEEP") && system(command)) return NVRTC_ERROR_INTERNAL_ERROR;
+    if (!remove_folder(folder)) return NVRTC_ERROR_INTERNAL_ERROR;
     return r;
 }
 

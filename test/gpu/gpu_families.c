@@ -9,7 +9,7 @@
 
 int gpu_families(void);
 
-enum { FAMILIES = 60, EMULATED_FAMILIES = 2 };
+enum { FAMILIES = 60, EMULATED_FAMILIES = 1 };
 
 int gpu_families(void)
 {

@@ -8,7 +8,7 @@
 #if defined(__SANITIZE_THREAD__)
 enum { SLOWER = 12 };
 #elif defined(__SANITIZE_ADDRESS__)
-enum { SLOWER = 4 };
+enum { SLOWER = 8 };
 #else
 enum { SLOWER = 1 };
 #endif
