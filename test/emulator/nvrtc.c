@@ -286,7 +286,8 @@ static void find_prelude(void)
     char path[500], compiled[520];
     if (!name_prelude(path, sizeof path)) return;
     snprintf(compiled, sizeof compiled, "%s.gch", path);
-    if (!access(compiled, R_OK) || make_prelude(path, compiled)) snprintf(prelude, sizeof prelude, "%s", path);
+    if (access(compiled, R_OK) && !make_prelude(path, compiled)) return;
+    snprintf(prelude, sizeof prelude, "%s", path);
 }
 
 static nvrtcResult compile(nvrtcProgram p, const char *folder)

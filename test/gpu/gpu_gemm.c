@@ -26,7 +26,7 @@ enum {
     MANY_ROWS = 1024, /* more are walked and tiled otherwise                                          */
     MOST_ROWS = 48,         /* checked in each case                                                */
     AT_ONCE = 16,           /* cases that run before any is reported: what a hang may hide         */
-    EMULATED_RANDOM = 12,
+    EMULATED_RANDOM = 8,
     EMULATED_MOST = 700,    /* rows and columns of a case with many tiles                          */
     EMULATED_SIMT = 3       /* one in so many of the chosen cases runs on the plain mainloop, too  */
 };
