@@ -270,6 +270,13 @@ headers: ## coda.h as pedantic C99 and C++, its INIT macros, its first program
 lint: ## files over 800 lines, lines over 110 columns; clang-format's opinion if it is there
 	@test/house/lint.sh advice
 
+$(BUILD)/compile_commands.json: $(SRC) Makefile ## for clangd and clang-tidy
+	@mkdir -p $(@D)
+	@{ printf '['; comma=; for f in $(SRC) $(TESTS) $(wildcard test/support/*.c examples/*.c examples/coda/*.c perf/*.c); do \
+	    printf '%s\n{"directory": "%s", "file": "%s", "command": "%s -c %s"}' "$$comma" '$(CURDIR)' $$f \
+	        '$(CC) $(ALL_CFLAGS) -I$(BUILD)/test -Itest/support -Itest -Iexamples -Iperf' $$f; comma=,; \
+	done; printf '\n]\n'; } > $@
+
 # ---- Installation ----
 VERSION = $(shell sed -n 's/.*CODA_VERSION_STRING "\(.*\)"/\1/p' include/coda.h)
 D       = $(DESTDIR)$(PREFIX)
