@@ -224,7 +224,8 @@ static struct gemm_case smaller(struct gemm_case c)
 /* The SM in software takes a share of the cases, or all in a full run. */
 static bool is_emulated(int i, bool simt)
 {
-    return gemm_case_taken(i, simt) && scale_takes_half(simt ? i / EMULATED_SIMT : i);
+    bool taken = simt ? scale_takes_one_in(EMULATED_SIMT, i) : scale_takes_half(i);
+    return taken && gemm_case_taken(i, simt);
 }
 
 static int run_some(struct bench *b, int n)

@@ -26,9 +26,9 @@ int scaled(int n)
     return share > 0 ? share : 1;
 }
 
-bool scale_takes_half(int i)
+bool scale_takes_one_in(int n, int i)
 {
-    return scale_is_full() || ((uint64_t)i + random_seed()) % 2 == 0;
+    return scale_is_full() || ((uint64_t)i + random_seed()) % (uint64_t)n == 0;
 }
 
 bool scale_takes(int i, bool covers)

@@ -16,9 +16,9 @@ bool scale_is_full(void);
 /* How many random cases to draw where `make test` draws n: ten times as many in a full run, at least one. */
 int scaled(int n);
 
-/* Does this run take case i of a set that costs much? All in a full run, else half of them: by the seed, the
- * even or the odd ones. */
-bool scale_takes_half(int i);
+/* Does this run take case i of a set that costs much? All in a full run; else one in n, by the seed. */
+bool scale_takes_one_in(int n, int i);
+static inline bool scale_takes_half(int i) { return scale_takes_one_in(2, i); }
 
 /* Does this run take case i of a set? All in a full run; else the covering ones and some of the rest. */
 bool scale_takes(int i, bool covers);
