@@ -90,7 +90,9 @@ $(BUILD)/test/suites.h: $(TESTS)
 	@mkdir -p $(@D)
 	@for f in $(TESTS:test/unit/%.c=%); do echo "SUITE($${f%%/*}, $${f#*/test_})"; done > $@
 $(BUILD)/test/unit/main.o: $(BUILD)/test/suites.h
-$(BUILD)/test/%.o: ALL_CFLAGS += -I$(BUILD)/test -Itest/support -Itest
+# Tests need no optimiser to be right; its time is better spent on running them.
+TEST_CFLAGS ?= -O1
+$(BUILD)/test/%.o: ALL_CFLAGS += $(TEST_CFLAGS) -I$(BUILD)/test -Itest/support -Itest
 $(BUILD)/unit: $(TEST_OBJ) $(BUILD)/libcoda_internal.a | $(EMULATOR)
 	$(CC) $^ -o $@ $(CHECK_LIBS) $(LDLIBS)
 # The same, and the cache's torture, under names of four bits: see test/weak.

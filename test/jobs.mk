@@ -27,8 +27,8 @@ jobs = $(addprefix $(LOG)/,$(addsuffix .ok,$(1)))
 
 # ---- Builds: each is one make, whose compilers share this one's slots ----
 IN      = $(MAKE) --no-print-directory -s -f Makefile
-AS_ASAN = BUILD=$(BUILD)/asan SAN=address,undefined CFLAGS='-O1 -g1'
-AS_TSAN = BUILD=$(BUILD)/tsan SAN=thread CFLAGS='-O1 -g1'
+AS_ASAN = BUILD=$(BUILD)/asan SAN=address,undefined CFLAGS='-O1 -g1' TEST_CFLAGS=-O0
+AS_TSAN = BUILD=$(BUILD)/tsan SAN=thread CFLAGS='-O1 -g1' TEST_CFLAGS=-O0
 
 TORTURES := $(filter-out torture shim,$(basename $(notdir $(wildcard test/torture/*.c))))
 FUZZERS  := $(basename $(notdir $(wildcard test/fuzz/fuzz_*.c)))
