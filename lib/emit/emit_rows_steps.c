@@ -357,7 +357,7 @@ static void print_row_step(struct emitter *e, int i)
     print_gather_starts(e, i);
 }
 
-/* All statistics are on their way at once: ptxas moves no load down past __syncwarp, but else it would. */
+/* Issues the loads of all partial states before any is merged; __syncwarp keeps ptxas from sinking them. */
 void rows_partials(struct emitter *e)
 {
     bool any = false;

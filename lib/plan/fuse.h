@@ -1,53 +1,59 @@
-/* fuse.h -- between fuse_roots.c and fuse.c, which decide which node belongs to which program, and lower.c
- * and lower_steps.c, which write the programs. */
+/* fuse.h -- fusion state: of fuse_roots.c and fuse.c, which decide which node belongs to which program, and
+ * of lower.c and lower_steps.c, which write the programs. A group is a program to be: the nodes that one
+ * kernel computes. Indices of nodes are a topological order. */
 #ifndef FUSE_H
 #define FUSE_H
 
 #include "plan.h"
 #include "view.h"
 
+/* Who computes a node, and where. */
 enum role {
     ROLE_FREE,   /* not decided yet                                                                */
-    ROLE_LEAF,
-    ROLE_VIEW,   /* slice, reshape, transpose: strides                                             */
-    ROLE_CONCAT, /* a buffer that others fill                                                      */
-    ROLE_NUMBER, /* a constant, or a map of numbers: an immediate of those that read it            */
-    ROLE_MEMBER, /* computed by the program of its group                                           */
-    ROLE_INLINE  /* a cheap map of vectors: each program that reads it computes it again           */
+    ROLE_LEAF,   /* an argument: nobody does                                                       */
+    ROLE_VIEW,   /* slice, reshape, transpose: other strides over its operand's buffer             */
+    ROLE_CONCAT, /* a buffer that the programs of its operands fill                                */
+    ROLE_NUMBER, /* a constant, or a map of such: an immediate in the programs that read it        */
+    ROLE_MEMBER, /* the program of its group                                                       */
+    ROLE_INLINE  /* a cheap map of vectors: rematerialized by each program that reads it           */
 };
 
-struct site { /* what is known of one node */
+struct site { /* the fusion state of one node */
     enum role role;
-    int group;          /* MEMBER                                                                  */
-    int next;           /* next member of the group, -1 at the end                                 */
-    int horizon;        /* the last node that must be computed to compute this one, or later       */
-    int step;           /* MEMBER: the step that holds it                                          */
-    int again, again_in; /* INLINE: the step that computes it again, in the last group that does    */
-    int steps, loads;   /* INLINE: what computing it again takes                                   */
-    bool partial;       /* a REDUCE in a GEMM: states for each tile, finished by its readers       */
-    bool need;          /* somebody reads it from memory                                           */
-    bool finished;      /* an INLINE or partial node that has a program of its own to store it     */
-    bool is_const;      /* computed by coda_prepare                                                */
-    int buffer;         /* its storage, -1: none yet                                               */
-    int part;           /* CONCAT: its first in grouper.part                                       */
-    int state_buffer;   /* partial: the states                                                     */
-    float number;       /* NUMBER                                                                  */
-    unsigned seen;      /* mark of the last search                                                 */
-    unsigned queued;    /* mark of the last group that it was a candidate for                      */
+    int group;          /* MEMBER: index in grouper.group                                          */
+    int next;           /* MEMBER: next member of its group, -1 at the end                         */
+    int horizon;        /* an upper bound of the nodes that computing this one needs, those that
+                           programs compute along with them included; cuts depends_on short        */
+    int step;           /* MEMBER: the step of its program that holds its value                    */
+    int again, again_in; /* INLINE: the step that rematerializes it, in the last group that did so */
+    int steps, loads;   /* INLINE: steps and loads that rematerializing it takes                   */
+    bool partial;       /* a REDUCE in a GEMM: each tile stores a partial state, and the programs
+                           that read the statistic merge and finish them                           */
+    bool need;          /* a program reads the whole value from memory, so one has to store it     */
+    bool finished;      /* an INLINE, NUMBER or partial node that has a program of its own, which
+                           stores it                                                               */
+    bool is_const;      /* computed by coda_prepare, from weights and constants                    */
+    int buffer;         /* its storage, an index into plan.buffer; -1: none yet                    */
+    int part;           /* CONCAT: index in grouper.part of its operand 0                          */
+    int state_buffer;   /* partial: the buffer of its partial states; -1: none yet                 */
+    float number;       /* NUMBER: the value                                                       */
+    unsigned seen;      /* grouper.mark of the last search that reached it                         */
+    unsigned queued;    /* 1 + the last group that it was a candidate for                          */
 };
 
 struct group {
     int index;             /* in grouper.group                                                     */
-    int first, last;       /* nodes; members are a list through site.next                          */
-    int members, loads, stores;
-    int root_step;         /* of a group without members: the step that holds its root             */
-    struct port no_port;   /* p's own where memory ran out: who wrote them may look at index 0     */
-    struct step no_step;
-    int step_capacity, port_capacity;
-    struct program p;      /* kind, domain, operands, pair, rope                                   */
-    struct type domain;    /* ROWS: of the value whose columns are walked                          */
-    int paired;            /* GEMM: the full-width value whose lanes meet, -1: none                */
-    unsigned seen;
+    int first, last;       /* first and last member, nodes linked by site.next; -1: there are none */
+    int members, loads, stores; /* their number, and bounds of the ports that they need            */
+    int root_step;         /* a group without members stores its root only: the step that holds it */
+    struct port no_port;   /* stands in for p.port[0], as no_step for p.step[0], where memory ran  */
+    struct step no_step;   /* ... out: a writer may still look there until the failure is reported */
+    int step_capacity, port_capacity; /* of p.step and p.port                                      */
+    struct program p;      /* fusion fills in kind, root, domain, operands, pair and rope; lowering
+                              the ports and steps                                                  */
+    struct type domain;    /* ROWS: type of the tensor whose elements the program walks            */
+    int paired;            /* GEMM: the node, of full width N, whose columns are paired; -1: none  */
+    unsigned seen;         /* grouper.mark of the last search that reached it                      */
 };
 
 struct grouper {
@@ -55,78 +61,107 @@ struct grouper {
     const struct plan_options *opt;
     struct plan *plan;
     struct site *site;
-    struct view *view;      /* of each node; base -1: strides cannot say it                        */
-    struct uses uses, statistics; /* all, and those by statistics                                  */
-    int64_t *part;          /* of all concats' operands: where they begin along the axis           */
+    struct view *view;      /* each node as strides over a buffer; base -1: they cannot express it */
+    struct uses uses;       /* the readers of each node                                            */
+    struct uses statistics; /* those of them that are REDUCEs                                      */
+    int64_t *part;          /* where each operand of each concat begins along the concat's axis    */
     struct group **group;
     int groups, group_capacity;
-    int *stack;             /* of the search for dependences; a node enters it once                */
-    unsigned mark;
-    int *queue, queued, at; /* candidates for a group, a heap by node, all behind node `at`         */
+    int *stack;             /* work list of the searches over nodes; a search pushes a node once   */
+    unsigned mark;          /* number of the latest search: what has it in `seen` was visited      */
+    int *queue, queued;     /* candidates to join the group at hand: a binary heap, least node first */
+    int at;                 /* the candidate taken last; only later nodes enter the queue          */
 };
 
 /* How a program gets an operand of one of its nodes. */
-enum source_kind { SOURCE_MEMBER, SOURCE_LANE, SOURCE_OUTSIDE, SOURCE_NONE };
+enum source_kind {
+    SOURCE_MEMBER,  /* another member computes it                                                  */
+    SOURCE_LANE,    /* it is one half of a member's columns, gate or up                            */
+    SOURCE_OUTSIDE, /* from memory, as an immediate, or rematerialized                             */
+    SOURCE_NONE     /* not at all: a statistic that this GEMM only has in parts                    */
+};
 struct source {
     enum source_kind kind;
-    int value, lane;
-    enum pair_kind pair;
+    int value;           /* the node; LANE: the full-width node that it is half of                 */
+    int lane;            /* LANE: 0 the first half or the even columns, 1 the others               */
+    enum pair_kind pair; /* LANE: how the halves lie                                               */
 };
 
-/* fuse_roots.c: which programs there are, and what each computes. p->graph is cut. */
+/* fuse_roots.c: cuts p->graph into groups and fills in *gr. Each node gets its role. */
 coda_status plan_fuse(struct grouper *gr, struct plan *p, const struct plan_options *opt);
 
 /* fuse.c */
-/* A group without members; NULL if memory runs out. */
+/* Adds a group without members to gr; NULL if memory runs out. */
 struct group *group_new(struct grouper *gr, enum program_kind kind, int root);
+/* Makes `value` a member of q and keeps all horizons right. The caller has checked that it may join. */
 void group_join(struct grouper *gr, struct group *q, int value);
-void group_grow(struct grouper *gr, struct group *q); /* whatever can join joins                   */
-int group_stores(const struct grouper *gr, int value); /* outputs and parts of concats that it is  */
+/* Joins to q whatever its epilogue, or its pass over rows, can compute too; nodes are tried in order. */
+void group_grow(struct grouper *gr, struct group *q);
+/* Places besides its own buffer that `value` has to be stored to: outputs, and parts of concats. */
+int group_stores(const struct grouper *gr, int value);
+/* Is `value` a member of q? */
 bool group_holds(const struct grouper *gr, const struct group *q, int value);
-/* Of a statistic in pieces: the first member of its group that reads the same states, perhaps itself. */
+/* The first member of a partial statistic's group that folds the same states, perhaps itself: only that one
+ * stores them. */
 int group_state(const struct grouper *gr, int value);
-/* The number that a value is, perhaps through views; false if it is none. */
+/* Is the value a NUMBER, perhaps seen through views? Then *number is it. */
 bool group_number(const struct grouper *gr, int value, float *number);
+/* How a member of q would get `value` as an operand. */
 struct source group_source(const struct grouper *gr, const struct group *q, int value);
+/* The rotation of the ROPE node n, its defaults filled in. */
 struct rope_spec group_rope(const graph *g, const struct node *n);
 
-/* iteration.c: strides over the domain of an operand by its own strides; false if the domain cannot walk it
- * so. `as` is what its reader walks. */
+/* iteration.c */
+/* The strides, over the dimensions of q's domain, of an operand of type t and strides s, broadcast to the
+ * type `as` that its reader walks. False if no strides express it. */
 bool domain_strides(const struct group *q, const struct type *t, const int64_t *s, const struct type *as,
                     int64_t *out);
-/* What node n walks: a statistic the tensor that it is of, others their result. */
+/* The type of the elements that computing n runs over: of a REDUCE its operand's, else its result's. */
 const struct type *domain_walked(const graph *g, const struct node *n);
-/* The operand `i` of `n` as it is read: positions, ids and keys get a last dimension of 1. */
+/* The type with which operand i of n is read: positions, ids and keys get a last dimension of 1, as they are
+ * one value for each row. */
 struct type domain_operand_type(const graph *g, const struct node *n, int i);
-/* Do the rows of a value of type t run with the rows of the group's domain, one for one? */
+/* Has a value of type t as many rows as q's domain, so that they correspond one to one? */
 bool domain_rows_match(const struct group *q, const struct type *t);
-/* What of the domain a value has: all columns, those of a gated output, one, or something else. */
-enum shape { SHAPE_NO, SHAPE_TILE, SHAPE_HALF, SHAPE_ROW };
+/* How a value of type t lies over q's domain. */
+enum shape {
+    SHAPE_NO,   /* not at all                                                                      */
+    SHAPE_TILE, /* one element for each of the domain                                              */
+    SHAPE_HALF, /* one for each element of a gated output, [M, N/2]                                */
+    SHAPE_ROW   /* ROWS: one for each row                                                          */
+};
 enum shape domain_shape(const struct group *q, const struct type *t);
 
-/* buffers.c: the buffer of a value, of an output, of the states of a partial reduction. */
+/* buffers.c: the index in plan.buffer of a value, of a graph's output, of a partial REDUCE's states. What has
+ * no buffer yet gets one. */
 int buffer_of(struct grouper *gr, int value);
 int output_buffer(struct grouper *gr, int output);
 int state_buffer(struct grouper *gr, int value);
-int own_output(const graph *g, int value); /* the output that is the value's storage, or -1        */
-/* Element 0 of part `operand` of a concat, in it. */
+int own_output(const graph *g, int value); /* the output whose buffer is the value's storage, or -1 */
+/* Elements from a concat's start to the first one of its operand number `operand`. */
 int64_t part_offset(const struct grouper *gr, int concat, int operand);
 
 /* lower_steps.c */
-struct writer {      /* of one program                                                             */
+struct writer {      /* writes the ports and steps of one program                                  */
     struct grouper *gr;
     struct group *q;
     struct program *p;
     coda_status status;
 };
+/* A port with zero strides; add_port and add_step return the new one's index, add_port that of an equal port
+ * if there is one, and 0 if memory runs out, which the plan's arena remembers. */
 struct port port_new(enum port_kind kind, int buffer, int64_t offset, coda_dtype dtype, int value);
 int add_port(struct writer *w, struct port port);
 int add_step(struct writer *w, struct step step);
-int step_of(const struct writer *w, int value);   /* -1: the program has not computed it           */
-int write_member(struct writer *w, int value);    /* all return the step that holds the value      */
+/* The step that holds a value; -1 if the program has not computed it. */
+int step_of(const struct writer *w, int value);
+/* Writes the steps of a member; returns the step that holds its value. */
+int write_member(struct writer *w, int value);
+/* The same for a value that other programs compute too: an INLINE map, a NUMBER, a partial statistic, whose
+ * states it merges and finishes. */
 int write_again(struct writer *w, int value);
 
-/* lower.c: the plan's programs, without tiles. */
+/* lower.c: turns groups into the plan's programs: their ports and steps, without tiles, order or memory. */
 coda_status plan_lower(struct grouper *gr);
 
 #endif

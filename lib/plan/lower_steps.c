@@ -57,7 +57,8 @@ int step_of(const struct writer *w, int value)
     return s->again_in == w->q->index ? s->again : -1;
 }
 
-/* Rows programs tell rows from tiles only; with one column, everything is a tile. */
+/* The class of what is read with these strides. A rows program has no column class, and with one column no
+ * row class either. */
 static enum step_class class_of(const struct program *p, const int64_t *stride)
 {
     bool rows = false;

@@ -38,14 +38,14 @@ struct plan {
     struct machine machine;         /* that it is for                                              */
 };
 
-/* ---- Decisions: what is known better than by price about the GEMM of one root ---- */
+/* ---- Decisions: tuning results that override the cost model, by the GEMM's root node ---- */
 
 enum { WAY_SIZE = 96 };
 
 struct decision {
     int root;
     bool apart;                     /* the product by cuBLASLt, its epilogue by programs of its own */
-    char tile[WAY_SIZE];            /* as tile_print says it; "": the cheapest                     */
+    char tile[WAY_SIZE];            /* as tile_print prints it; "": the cheapest by price          */
     const struct figures *figures;  /* figures.h; NULL: none were taken                            */
 };
 

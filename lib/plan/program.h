@@ -17,38 +17,42 @@ enum port_kind {
                            element offset + id * table_stride + stride[last] * column; an id outside
                            0..table_rows-1 reads 0                                                 */
     PORT_STORE,
-    PORT_PARTIAL_LOAD,  /* merge and finish `blocks` states of `reduce` for each row               */
-    PORT_PARTIAL_STORE  /* the state of this tile's columns: f32 [row][block][state], dense        */
+    PORT_PARTIAL_LOAD,  /* a row's statistic: merges its `blocks` partial states of `reduce`, then
+                           finishes them                                                           */
+    PORT_PARTIAL_STORE  /* stores the partial state of one row over this tile's columns, as dense
+                           f32 [row][block][state]                                                 */
 };
 
 struct port {
     enum port_kind kind;
     int buffer;
-    int64_t offset;                /* elements                                                     */
+    int64_t offset;                /* of element (0, 0, ...) from the buffer's start, in elements  */
     coda_dtype dtype;
-    int64_t stride[CODA_MAX_RANK]; /* elements, one for each dimension of the domain; 0 repeats    */
-    const struct prim *reduce;     /* partials                                                     */
-    int blocks;                    /* partials: states for each row                                */
-    int index;                     /* GATHER: the step that holds the id                           */
-    int64_t table_rows, table_stride;
-    int value;                     /* node, for printing                                           */
+    int64_t stride[CODA_MAX_RANK]; /* elements, one for each dimension of the domain; 0 broadcasts */
+    const struct prim *reduce;     /* PARTIAL_*: the reduction whose states they are               */
+    int blocks;                    /* PARTIAL_*: states of each row, one for each tile of its columns */
+    int index;                     /* GATHER: the step whose value is the row's id                 */
+    int64_t table_rows, table_stride; /* GATHER: rows of the table; elements from one to the next  */
+    int value;                     /* the graph's node, for printing                               */
 };
 
 /* ---- Steps: straight-line code in SSA form; a step's value is named by its index ---- */
 
 enum step_kind {
     STEP_ACC,    /* the GEMM's accumulator                                                         */
-    STEP_LOAD,   /* port                                                                           */
-    STEP_PARTIAL,/* port (PARTIAL_LOAD): a row value                                               */
-    STEP_MAP,    /* prim of in[], param[]                                                          */
+    STEP_LOAD,   /* reads an element by its port (LOAD or GATHER)                                  */
+    STEP_PARTIAL,/* reads a row's statistic by its port (PARTIAL_LOAD)                             */
+    STEP_MAP,    /* applies prim to in[] with the constants param[]                                */
     STEP_LANE,   /* GLU: half `lane` (0 gate, 1 up) of the full-width value in[0]                  */
-    STEP_ROPE,   /* in[0] rotated; in[1] is the row's position, or -1: row index % rope.period     */
-    STEP_REDUCE, /* prim over the row of in[0], key in[1] or -1. ROWS: its value is a row value.
-                    GEMM: goes to port (PARTIAL_STORE) and has no value                            */
-    STEP_STORE   /* in[0] to port                                                                  */
+    STEP_ROPE,   /* rotates in[0]; in[1] is the row's position, or -1: row index % rope.period     */
+    STEP_REDUCE, /* folds the row of in[0] by prim, with the row's key in[1] or -1. ROWS: its value
+                    is the row's statistic. GEMM: it stores a partial state by its port
+                    (PARTIAL_STORE) and has no value                                               */
+    STEP_STORE   /* writes in[0] by its port                                                       */
 };
 
-/* What a value varies with. */
+/* What a value varies with: rows alone, columns alone, or both. A ROWS program has no column class: there
+ * a value is of a row, or of an element. */
 enum step_class { CLASS_ROW, CLASS_COL, CLASS_TILE };
 
 enum { IMMEDIATE = -1 };
@@ -56,54 +60,62 @@ enum { IMMEDIATE = -1 };
 struct step {
     enum step_kind kind;
     enum step_class cls;
-    bool half;                 /* GEMM with PAIR_GLU: lives on the N/2 output columns              */
+    bool half;                 /* GEMM with PAIR_GLU: the value has the N/2 columns of the output  */
     const struct prim *prim;
-    int in[PRIM_MAX_INPUTS], nin;    /* steps; a MAP's may be IMMEDIATE: the number of that place  */
-    float immediate[PRIM_MAX_INPUTS];
+    int in[PRIM_MAX_INPUTS], nin;    /* operands: earlier steps. in[i] of a MAP may be IMMEDIATE:  */
+    float immediate[PRIM_MAX_INPUTS]; /* ... then the operand is the constant immediate[i]         */
     float param[PRIM_MAX_PARAMS];
-    int port;
-    int lane;
-    int value;                 /* node, for printing; -1 if none                                   */
+    int port;                  /* index into program.port                                          */
+    int lane;                  /* LANE: 0 gate, 1 up                                               */
+    int value;                 /* the graph's node, for printing; -1 if there is none              */
 };
 
 /* ---- Programs ---- */
 
-/* Columns that meet in one thread. GLU: the weight's rows n and n + N/2 (stacked) or 2n and 2n + 1
- * (interleaved) are loaded into the two halves of one B tile, so that in the tile gate and up are
- * tile.bn / 2 columns apart and the output has N/2 columns. ROPE: the pairs of plan.rope. */
+/* Pairs of columns that one thread has to hold, as its arithmetic combines them. GLU: the weight's rows n
+ * and n + N/2 (stacked) or 2n and 2n + 1 (interleaved) are loaded into the two halves of one B tile, so that
+ * in the tile gate and up are tile.bn / 2 columns apart and the output has N/2 columns. ROPE: the pairs of
+ * program.rope. */
 enum pair_kind { PAIR_NONE, PAIR_GLU_INTERLEAVED, PAIR_GLU_STACKED, PAIR_ROPE };
 
 struct rope_spec {
-    int64_t head_dim, rotary, heads; /* heads rotated                                              */
-    bool half;                       /* pairs (i, i + rotary/2), else (2i, 2i+1)                   */
-    float base;
-    int64_t period;                  /* default positions: row % period                            */
+    int64_t head_dim, rotary, heads; /* columns of a head; its first ones, that are rotated; the
+                                        first heads of a row, which are                            */
+    bool half;                       /* columns (i, i + rotary/2) are a pair, else (2i, 2i+1)      */
+    float base;                      /* pair i turns by position * base^(-2i / rotary) radians     */
+    int64_t period;                  /* a row's position, if no step gives it, is row % period     */
 };
 
 enum mainloop {
     MAINLOOP_SM90, /* TMA + wgmma, warp-specialised; 16-bit operands, 16-byte pitches              */
-    MAINLOOP_SIMT, /* any dtype, stride and pitch                                                  */
-    MAINLOOP_CUBLASLT,
-    MAINLOOP_GEMV,  /* as SM90, for a row or two: streams B, multiplies on the plain units          */
-    MAINLOOP_SKINNY /* likewise up to 16 rows, on the matrix units                                  */
+    MAINLOOP_SIMT, /* fp32 FMAs: any dtype, stride and pitch, any GPU                              */
+    MAINLOOP_CUBLASLT, /* a library call: a bare product                                           */
+    MAINLOOP_GEMV,  /* for 1 or 2 rows of A: streams B through shared memory, fp32 FMAs            */
+    MAINLOOP_SKINNY /* for at most 16 rows of A: streams B likewise, multiplies by mma.sync        */
 };
 
+/* How the output is tiled and walked; primitives/tile/README.md explains the words. */
 struct tile {
     enum mainloop mainloop;
-    int bm, bn, bk; /* bn counts columns of the full width N                                       */
-    int stages;
+    int bm, bn, bk; /* elements of M, N and K; bn counts columns of the product, N, also if the
+                       output has N/2. Streaming: bm is M, bk a piece of a row of B                */
+    int stages;     /* slots of the mainloop's ring                                                */
     int groups;     /* consumer warpgroups                                                         */
-    bool pingpong;  /* each warpgroup a whole tile, else bm is split among them                    */
-    int splits;     /* blocks of a cluster that share K; 0 is 1                                    */
-    bool scattered; /* each drains a share of the columns; else the first block drains all         */
-    int cluster_m, cluster_n; /* blocks of a cluster whose tiles are neighbours along M: B's tile is
-                                 loaded once for all; along N: A's; 0 is 1; one of them is 1        */
-    int blocks;     /* streaming: that share the columns evenly; with a tail: that share the tiles      */
-    int tail, tail_bn; /* the last tiles of each row are narrower: so many, so wide                   */
-    int band;       /* tile rows that are walked together, for L2; or columns:                     */
-    bool across;
-    bool serpentine; /* a block's every second tile is multiplied from the end of K                */
-    bool lends;      /* the ring's slots, to the epilogue, which has no memory of its own          */
+    bool pingpong;  /* each consumer multiplies whole tiles in turn; else they split bm            */
+    int splits;     /* split-K: blocks of a cluster that multiply a part of K each; 0 is 1         */
+    bool scattered; /* split-K by reduce-scatter: each block drains bn / splits columns; else the
+                       first block of the cluster gathers the sums and drains the tile             */
+    int cluster_m;  /* blocks of a cluster whose tiles are neighbours along M: one multicast load of
+                       B serves all; 0 is 1                                                        */
+    int cluster_n;  /* the same along N, for A; of the two one at most is over 1                   */
+    int blocks;     /* streaming: thread blocks, to which columns are dealt evenly. With a tail:
+                       thread blocks, one for each SM, to which the tiles are dealt                */
+    int tail, tail_bn; /* the last `tail` tiles of each row are only `tail_bn` columns wide, so that
+                          all SMs end together                                                     */
+    int band;        /* raster group: tile rows that are walked together, to stay in L2 ...        */
+    bool across;     /* ... or, if true, tile columns                                              */
+    bool serpentine; /* every second tile of a block walks K backwards, to begin with what is in L2 */
+    bool lends;      /* the epilogue stages in free slots of the ring and has no memory of its own */
 };
 
 struct operand {
@@ -111,8 +123,9 @@ struct operand {
     int64_t offset;                 /* elements                                                    */
     coda_dtype dtype;
     int64_t batch, row, k;          /* strides in elements: of the batch, of M (or N), of K        */
-    bool steady;                    /* no program of a run writes it: an argument, or folded       */
-    int value;
+    bool steady;                    /* no program of a run writes it: it is an argument, or what
+                                       coda_prepare left; so a kernel may load it early (PDL)      */
+    int value;                      /* the graph's node                                            */
 };
 
 struct attention_view {
@@ -120,21 +133,23 @@ struct attention_view {
     int64_t offset;                 /* elements                                                    */
     coda_dtype dtype;
     int64_t batch, time, head;      /* strides in elements; columns of a head are adjacent         */
-    int value;
+    int value;                      /* the graph's node                                            */
 };
 
 struct attention_spec {
-    int64_t batch, tq, tk, heads, kv_heads, head_dim, window;
+    int64_t batch, tq, tk;          /* sequences; queries and keys of each                         */
+    int64_t heads, kv_heads, head_dim;
+    int64_t window;                 /* last keys that a query sees, its position included; 0: all  */
     bool causal;
-    coda_attention_align align;     /* 0: END                                                      */
-    float scale;
+    coda_attention_align align;     /* where the queries stand among the keys; 0: END              */
+    float scale;                    /* of Q K^T, before the softmax                                */
     struct attention_view q, k, v, o;
-    int lengths;                    /* buffer of int32 [batch], or -1                              */
-    int64_t lengths_offset, lengths_stride;
+    int lengths;                    /* buffer of int32 [batch], keys of each sequence; -1: all tk  */
+    int64_t lengths_offset, lengths_stride; /* elements                                            */
     bool sm90;                      /* TMA + wgmma kernel, else the SIMT one                       */
 };
 
-/* Query i sits at position i + shift, in a sequence of so many keys. */
+/* The shift of a sequence that has `keys` keys: its query i stands at position i + shift among them. */
 static inline int64_t attention_shift(const struct attention_spec *a, int64_t keys)
 {
     if (a->align == CODA_ALIGN_START) return 0;
@@ -143,7 +158,7 @@ static inline int64_t attention_shift(const struct attention_spec *a, int64_t ke
 
 enum program_kind { PROGRAM_GEMM, PROGRAM_ROWS, PROGRAM_ATTENTION };
 
-/* A kernel's parameters are 4 kB at most. Groups are cut so that their programs need less (fuse.c). */
+/* CUDA allows a kernel 4 kB of parameters. fuse.c ends groups early enough for their programs to fit. */
 #define KERNEL_MAX_MAPS 9
 #define KERNEL_MAX_POINTERS ((4096 - KERNEL_MAX_MAPS * 128) / 8)
 
@@ -155,7 +170,7 @@ struct map_spec {
     coda_dtype dtype;
     int rank;
     int64_t dim[5], stride[5];      /* elements; stride[0] is 1                                    */
-    int box[5];
+    int box[5];                     /* elements that one copy moves, along each dimension          */
     int swizzle;
 };
 
@@ -166,62 +181,70 @@ struct kernel_spec {
     const char *text;
     int64_t grid;                   /* blocks, 1-D; 0 for an empty domain: not launched. For a
                                        persistent kernel an upper bound, clipped to the SMs        */
-    int cluster;                    /* blocks that start together, by their number; 0 is 1         */
-    bool persistent;                /* at most one block for each SM                               */
-    bool early;                     /* may start before the program ahead of it has ended: until
-                                       then it reads steady operands alone, and writes nothing     */
-    int threads, shared_bytes;
+    int cluster;                    /* blocks of a tile cluster, of which the grid is a multiple;
+                                       0 is 1                                                      */
+    bool persistent;                /* blocks loop over tiles: the grid has one for each SM at most */
+    bool early;                     /* programmatic dependent launch: may start before the program
+                                       ahead of it has ended; until then it reads steady operands
+                                       alone, and writes nothing                                   */
+    int threads, shared_bytes;      /* of a block                                                  */
     int maps, pointers;
     struct map_spec *map;
-    struct pointer_spec { int buffer; int64_t bytes; } *pointer; /* bytes: offset                  */
+    struct pointer_spec { int buffer; int64_t bytes; } *pointer; /* a buffer's start + bytes       */
 };
 
 struct program {
     enum program_kind kind;
     bool prepare;                   /* run by coda_prepare, not by coda_run                        */
-    int root;                       /* node it grew from                                           */
-    int rank;                       /* domain; columns last. GEMM: [batch, M, N], rank 3           */
+    int root;                       /* the node that fusion grew it from                           */
+    int rank;                       /* of the domain, the elements that steps run for; columns are
+                                       its last dimension. GEMM: [batch, M, N], rank 3             */
     int64_t dim[CODA_MAX_RANK];
     int64_t k;                      /* GEMM                                                        */
     struct operand a, b;            /* GEMM: a [batch][M][K], b [batch][N][K] by strides           */
-    enum pair_kind pair;            /* GEMM                                                        */
+    enum pair_kind pair;            /* GEMM: at most one pairing, of one value's columns           */
     struct rope_spec rope;          /* a program has at most one STEP_ROPE                         */
     struct tile tile;               /* GEMM                                                        */
-    int scratch;                    /* cuBLASLt's workspace, a buffer; -1 if none                  */
-    const struct figures *figures;  /* GEMM: what tuning measured; NULL: nothing                   */
+    int scratch;                    /* cuBLASLt's workspace, a buffer; -1 if there is none         */
+    const struct figures *figures;  /* GEMM: times that tuning measured; NULL: it measured none    */
     struct attention_spec attention;
     struct port *port;
-    struct step *step;
+    struct step *step;              /* the epilogue, or a rows kernel, in the order of execution   */
     int ports, steps;
-    struct kernel_spec kernel;
+    struct kernel_spec kernel;      /* filled in by emit                                           */
 };
 
 /* ---- program.c: questions ---- */
 
+/* May other steps read it? A STORE has no value, nor has a REDUCE of a GEMM. */
 bool step_has_value(const struct program *q, const struct step *s);
-/* Do two steps, REDUCE or PARTIAL, read one state? */
+/* Do two REDUCEs fold the same, or two PARTIALs merge the same, into one state? Then it is computed once. */
 bool step_shares_state(const struct program *q, const struct step *a, const struct step *b);
-/* Calls fn for each buffer that the program reads, or writes, until it says true. */
+/* Calls fn for each buffer that the program reads, or writes, until fn returns true; says whether it did. */
 bool program_any_read(const struct program *q, bool (*fn)(void *ctx, int buffer), void *ctx);
 bool program_any_write(const struct program *q, bool (*fn)(void *ctx, int buffer), void *ctx);
-int64_t program_bytes(const struct program *q); /* read + written */
-double program_flops(const struct program *q);
-bool program_is_gated(const struct program *p);
-int program_lanes(const struct program *p); /* of a slot                                           */
-int64_t program_columns(const struct program *p); /* of the output: N or N/2                       */
-bool rope_counts_rows(const struct program *p); /* a row's position is its number: no step computes it */
-bool plan_suits_cublaslt(const struct program *p); /* its product; operands of two dtypes do not   */
+int64_t program_bytes(const struct program *q); /* bytes read + written, each tensor once            */
+double program_flops(const struct program *q);  /* of products; a multiply-add is two               */
+bool program_is_gated(const struct program *p); /* the output has N/2 columns: PAIR_GLU_*            */
+int program_lanes(const struct program *p); /* elements that the epilogue computes at once: a pair's
+                                               two, or 1                                           */
+int64_t program_columns(const struct program *p); /* columns of the output: N, or N/2 if gated     */
+bool rope_counts_rows(const struct program *p); /* its ROPE has no positions: they follow from row numbers */
+bool plan_suits_cublaslt(const struct program *p); /* can cuBLASLt compute the product? It needs a unit
+                                                      stride in a and b, one dtype, and no empty dimension */
 
 /* ---- target_pairs.c: what Hopper's units can take, which decides what may be fused ---- */
 
-/* What is between an operand and TMA, which wants 16-bit elements, adjacent ones, and steps of 16 bytes. */
+/* Why TMA cannot load an operand: it wants 16-bit elements (or wgmma does), a dimension of stride 1, and
+ * an offset, a pitch and a batch stride that are multiples of 16 bytes. */
 enum obstacle { FITS, HAS_NO_UNIT_STRIDE, BEGINS_ODDLY, HAS_ODD_PITCH, HAS_ODD_BATCHES, IS_NOT_16_BIT };
 enum obstacle program_a_obstacle(const struct program *p);
 enum obstacle program_b_obstacle(const struct program *p);
+/* Elements from one row to the next as they lie in memory; MN-major: neighbours there differ in M (or N). */
 static inline int64_t operand_pitch(const struct operand *o) { return o->k == 1 ? o->row : o->k; }
 static inline bool operand_is_mn_major(const struct operand *o) { return o->k != 1; }
-bool program_has_work(const struct program *p); /* a GEMM with elements, and a K                   */
-bool tile_fits_sm90(const struct program *p); /* is there any tile of TMA and wgmma?               */
-bool tile_pairs_ok(const struct program *p); /* may p->pair be fused into this GEMM?                */
+bool program_has_work(const struct program *p); /* no dimension of the GEMM is empty               */
+bool tile_fits_sm90(const struct program *p); /* can TMA load both operands, and wgmma multiply them? */
+bool tile_pairs_ok(const struct program *p); /* can p->pair's columns meet in a thread of this GEMM? */
 
 #endif

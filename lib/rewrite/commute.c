@@ -143,7 +143,7 @@ static enum writer writer_of(const graph *g, struct fact *f, const struct node *
     }
 }
 
-/* What reading it as operand j of node n makes of a value. */
+/* How node n reads its operand j. */
 static enum readers reading(const graph *g, const struct fact *f, int n, int j)
 {
     const struct node *r = &g->node[n];

@@ -8,7 +8,7 @@
  */
 #include "commute.h"
 
-/* W b as [N] or [..,1,N]: the sums of b W over K, where b comes first and is f32, so that all is. */
+/* W b as [N] or [..,1,N]: the sums of b W over K. b is the first operand and f32, so the products are f32. */
 static int product(struct walk *w, int weight, int b, bool kn)
 {
     int vector = carry_vector(w, b, false);

@@ -11,7 +11,7 @@
  */
 #include "commute.h"
 
-/* (x r) g, with readers that let r out. */
+/* (x r) g  ==>  (x g) r, if every reader lets r move on past its matmul. */
 static int commute(struct walk *w, int v)
 {
     struct layer l = layer_of(w->in, v);

@@ -68,7 +68,7 @@ int tile_splits(const struct tile *t) { return MAX(t->splits, 1); }
 
 int tile_share(const struct tile *t) { return t->scattered ? t->bn / tile_splits(t) : t->bn; }
 
-/* Of the output, that a block drains. */
+/* Columns of the output that a block drains of a tile. */
 static int out_columns(const struct program *p)
 {
     int share = tile_share(&p->tile);
@@ -191,7 +191,7 @@ static int stream_shared_bytes(const struct program *p)
     return t->stages * (slot + 16) + sums + values_bytes(p, rows, columns) + 168;
 }
 
-/* Of 64 rows, that one consumer drains. */
+/* Epilogue subtiles, 64 rows of a chunk of columns, that one consumer warpgroup drains of a tile. */
 static int units(const struct program *p)
 {
     return out_columns(p) / chunk_columns(p) * (group_rows(&p->tile) / 64);
@@ -205,7 +205,8 @@ static int stage_bytes(const struct program *p)
     return p->tile.lends ? 0 : ((two ? 2 : 1) * staged + fetched) * chunk_bytes(p);
 }
 
-/* As in lent.cuh: what is fetched, and in further slots what each consumer stores of a unit besides. */
+/* As lent.cuh counts: the fetched units of all consumers take the first slots; the others must have room for
+ * what each consumer stores of one unit, but for the store that overwrites the fetched one. */
 bool program_may_lend(const struct program *p)
 {
     const struct tile *t = &p->tile;

@@ -23,23 +23,24 @@
 enum {
     SHARED_BYTES = 232448, /* of a Hopper block, when the machine does not say                    */
     SMS = 132,             /* likewise                                                            */
-    FEW_ROWS = 16,         /* a block needs half of an SM's memory to keep weights coming         */
+    FEW_ROWS = 16,         /* up to these rows half of an SM's memory keeps a block's weights coming */
     MOST_SPLIT_ROWS = 64,
-    BAND_ROWS = 1024,      /* tile rows of so many are walked together: A's stay in L2            */
-    MOST_WIDE_STAGES = 4,  /* of tiles with many rows                                             */
+    BAND_ROWS = 1024,      /* rows of A in a raster group, which thus stay in L2                  */
+    MOST_WIDE_STAGES = 4,  /* ring slots of wide tiles with many rows: see stages_of              */
     LEAST_STAGES = 3,
-    LARGE_TILE = 128 * 256, /* beyond, they take less power: faster in long runs, not in short ones */
-    FEW_WAVES = 6,         /* of many rows: squares, and K to and fro, were measured to be faster */
-    STREAM_PIECE = 6144,   /* elements of a row of B that come together                           */
-    STREAM_PIECES = 5,     /* of A, that fit a thread's registers                                 */
-    SKINNY_ROWS = 8,       /* up to them streams are the faster; as fast up to FEW_ROWS            */
-    SKINNY_PIECE = 1024,   /* of 8 rows                                                           */
-    SKINNY_STEP = 256,     /* elements of a row that 8 warps multiply at once, 32 each            */
-    SKINNY_SPLITS = 2,     /* at most                                                             */
-    SKINNY_ELEMENTS = 8 * 11264, /* of A, that fit a block's registers                            */
-    TAIL_FROM = 192,       /* columns of tiles that may have a tail: L2 would not keep up with others */
-    MOST_TAIL = 16,
-    LEAST_TAIL_K = 512,    /* a short loop would be unrolled twice                                 */
+    LARGE_TILE = 128 * 256, /* elements; larger tiles take less power: faster in long runs alone  */
+    FEW_WAVES = 6,         /* up to this many waves, square rasterization with alternating direction
+                              of K is faster (measured, with many rows)                           */
+    STREAM_PIECE = 6144,   /* GEMV: elements of a row of B that a slot of the ring holds          */
+    STREAM_PIECES = 5,     /* GEMV: pieces of a row of A that fit a thread's registers            */
+    SKINNY_ROWS = 8,       /* up to these rows SKINNY is faster than SM90; up to FEW_ROWS as fast */
+    SKINNY_PIECE = 1024,   /* SKINNY: elements of each of 8 rows of B that a slot holds           */
+    SKINNY_STEP = 256,     /* SKINNY: elements of K that 8 warps multiply at once, 32 each        */
+    SKINNY_SPLITS = 2,     /* SKINNY: most blocks that share K                                    */
+    SKINNY_ELEMENTS = 8 * 11264, /* SKINNY: elements of A that fit the registers of a block       */
+    TAIL_FROM = 192,       /* only tiles this wide may have a tail: with others L2 would not keep up */
+    MOST_TAIL = 16,        /* narrow tiles of each row                                            */
+    LEAST_TAIL_K = 512,    /* with a shorter loop over K the compiler would unroll both widths' loops */
     MOST_CANDIDATES = 128
 };
 
@@ -62,7 +63,8 @@ static bool same(const struct tile *a, const struct tile *b)
            a->stages == b->stages && a->lends == b->lends && a->tail == b->tail && a->tail_bn == b->tail_bn;
 }
 
-/* The first of equals comes first. */
+/* Inserts a candidate by its price, unless it is there already. Stable: equal prices keep the order in which
+ * they came. */
 static void keep(struct search *s, const struct tile *t, double price)
 {
     int at = s->n;
@@ -79,8 +81,8 @@ static void keep(struct search *s, const struct tile *t, double price)
     s->price[at] = price;
 }
 
-/* As many as fit; but a deeper ring lets blocks drift apart, and with many rows they then no longer find in
- * L2 what others have loaded. */
+/* The stages of t's ring: as many as fit in `room` bytes. But a deeper ring lets blocks drift apart, and with
+ * many rows they then no longer find in L2 what others have loaded: wide tiles have four at most. */
 static int stages_of(const struct program *p, const struct tile *t, int room)
 {
     bool drifts = p->dim[1] > MOST_ODD_ROWS && t->bn > 128;
@@ -109,7 +111,7 @@ static void walk_in_squares(const struct search *s, struct tile *t)
     t->across = t->serpentine = true;
 }
 
-/* In bands of a wave or more, so that every block has a tile in each. */
+/* Makes each raster group as large as a wave of tiles or larger, so that every block has a tile in each. */
 static void walk_with_tail(const struct search *s, struct tile *t)
 {
     int64_t whole = CEIL_DIV(s->p->dim[2] - (int64_t)t->tail * t->tail_bn, t->bn);
@@ -125,8 +127,9 @@ static bool has_few_waves(const struct search *s, const struct program *p)
     return has_waves(s) && program_blocks(p) <= FEW_WAVES * (int64_t)s->sms;
 }
 
-/* Does the ring lend slots to the epilogue? Then it may be longer. But blocks that have further tiles load
- * these later: only in few waves, if consumers cooperate and memory is short. */
+/* Does the epilogue stage in free slots of the ring? That leaves memory for more stages. But a block that has
+ * a further tile loads it later: then only in few waves, if consumers cooperate and fewer than four stages
+ * would fit. */
 static bool lends(const struct search *s, const struct tile *t, int room)
 {
     struct program p = *s->p;
@@ -157,7 +160,8 @@ static void consider(struct search *s, struct tile t)
     if (t.stages >= LEAST_STAGES) keep(s, &t, tile_price(&p, &t, s->sms));
 }
 
-/* One consumer, for few rows: alone, or with others that share its K if they all find an SM. */
+/* Tiles of one consumer warpgroup, for few rows: a block on its own, or a split-K cluster, as long as all
+ * blocks of the grid run at once. */
 static void consider_narrow(struct search *s, int bn)
 {
     const int64_t *d = s->p->dim;
@@ -168,7 +172,7 @@ static void consider_narrow(struct search *s, int bn)
         consider(s, (struct tile){.bm = 64, .bn = bn, .groups = 1, .splits = splits});
 }
 
-/* The tail that makes it cheapest, if it is worth a longer kernel. */
+/* Adds tile t with the tail that makes it cheapest, if that saves enough to be worth a longer kernel. */
 static void consider_tail(struct search *s, struct tile t)
 {
     static const int width[] = {128, 64};
@@ -188,7 +192,7 @@ static void consider_tail(struct search *s, struct tile t)
     if (best.tail) consider(s, best);
 }
 
-/* A tile in the forms that a class of candidates knows. */
+/* Adds the variants of one tile that a class of candidates has. */
 typedef void forms(struct search *s, struct tile t);
 
 static void alone(struct search *s, struct tile t)
@@ -198,7 +202,7 @@ static void alone(struct search *s, struct tile t)
     if (t.bm == 128 && t.bn == TAIL_FROM && t.pingpong) consider_tail(s, t);
 }
 
-/* In pairs of blocks that share B, or A. */
+/* Clusters of two blocks that share a multicast load of B, or of A. */
 static void clustered(struct search *s, struct tile t)
 {
     t.cluster_m = 2;
@@ -233,7 +237,7 @@ static void consider_two(struct search *s, forms *consider_forms)
     consider_widths(s, (struct tile){.bm = 256, .groups = 2}, consider_forms);
 }
 
-/* Few waves are walked so anyway. */
+/* KNOWN tiles of few waves are walked in squares already: only the others are new. */
 static void squared(struct search *s, struct tile t)
 {
     struct program p = *s->p;
@@ -259,7 +263,8 @@ static void consider_three(struct search *s)
     if (s->p->dim[1] > 128) consider_widths(s, (struct tile){.bm = 192, .groups = 3}, alone_or_clustered);
 }
 
-/* Where large tiles leave SMs idle: as many parts of K as find an SM, and keep about half of them busy. */
+/* Split-K by reduce-scatter, where large tiles leave SMs idle: in 2 or 4 parts, if all blocks run at once and
+ * keep at least 45 % of the SMs busy. */
 static void consider_scattered(struct search *s)
 {
     static const struct { int bm, bn; } size[] = {{128, 128}, {128, 256}, {256, 128}};
@@ -278,14 +283,15 @@ static void consider_scattered(struct search *s)
 
 /* ---- Streaming: a few rows, multiplied at memory's pace ---- */
 
-/* A row, or two short ones: on the plain units. */
+/* Does GEMV take the program: one row of A, or two short ones, that fit the registers? */
 static bool suits_gemv(const struct program *p)
 {
     int64_t pieces = CEIL_DIV(p->k, STREAM_PIECE);
     return p->k % 8 == 0 && (p->dim[1] == 1 ? pieces <= STREAM_PIECES : p->dim[1] == 2 && pieces == 1);
 }
 
-/* By so many blocks of a cluster, each of which has a part of K, in its registers. */
+/* Does SKINNY take the program in clusters of `splits` blocks: has each a part of K, and does the part of A
+ * that goes with it fit its registers? */
 static bool suits_skinny(const struct program *p, int splits)
 {
     int64_t rows = CEIL_DIV(p->dim[1], 8) * 8, part = CEIL_DIV(p->k, SKINNY_STEP * splits) * SKINNY_STEP;
@@ -293,7 +299,8 @@ static bool suits_skinny(const struct program *p, int splits)
     return p->dim[1] > 1 && rows <= 16 && all && rows * part <= SKINNY_ELEMENTS;
 }
 
-/* Of K, as equal as they can be. */
+/* Cuts K into the fewest pieces of at most `most` elements and makes them as equal as multiples of `step` can
+ * be: the length of all but the last. */
 static int piece(int64_t k, int most, int step) { return (int)CEIL_DIV(k, step * CEIL_DIV(k, most)) * step; }
 
 static void consider_stream(struct search *s, struct tile t, int room)
@@ -307,7 +314,7 @@ static void consider_stream(struct search *s, struct tile t, int room)
     if (t.blocks && t.stages >= LEAST_STAGES) keep(s, &t, tile_stream_price(&q, &t, s->sms));
 }
 
-/* Half of an SM's memory, so that the next program's blocks begin beside these. */
+/* Bytes of shared memory for one of two blocks on an SM: the next program's can begin beside this one's. */
 static int half_room(const struct search *s) { return (s->shared_bytes - 1024) / 2; }
 
 static bool may_stream(const struct program *p)
@@ -329,7 +336,8 @@ static struct tile skinny_tile(const struct program *p, int splits)
     return (struct tile){.mainloop = MAINLOOP_SKINNY, .bk = bk, .groups = 2, .splits = splits};
 }
 
-/* Of the known tile, whose blocks have all of an SM's memory: the fewest that A fits. 0: there is none. */
+/* Blocks that share K in the KNOWN skinny tile, each alone on its SM: the fewest with which A fits their
+ * registers; 0 if p has no such tile. */
 static int known_splits(const struct program *p)
 {
     if (p->dim[1] > SKINNY_ROWS || suits_gemv(p) || !may_stream(p)) return 0;
@@ -344,7 +352,8 @@ static void consider_known_skinny(struct search *s)
     if (splits) consider_stream(s, skinny_tile(s->p, splits), s->shared_bytes);
 }
 
-/* The others. Half of the memory is for blocks whose registers let the next program's begin too. */
+/* The skinny tiles that are not KNOWN: in half of an SM's memory, where registers leave room for a block of
+ * the next program too, and split as the KNOWN one is not. */
 static void consider_skinny(struct search *s)
 {
     struct program q = *s->p;

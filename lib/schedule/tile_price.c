@@ -47,7 +47,7 @@ static bool stores_directly(const struct program *p)
     return false;
 }
 
-/* A cluster's sums go to one of its blocks; or from each block to each. */
+/* Cycles of the split-K reduction: reduce-scatter, by the bytes a block gets; or gathered by rank 0. */
 static double sums_clocks(const struct tile *t)
 {
     int splits = tile_splits(t), bytes = 4 * t->bm * tile_share(t) * (splits - 1);
@@ -55,7 +55,7 @@ static double sums_clocks(const struct tile *t)
     return splits > 1 ? 500 * splits * splits : 0;
 }
 
-/* What a tile's epilogue takes, if nothing hides it. */
+/* Cycles of a tile's epilogue, if nothing hides them. */
 static double epilogue_clocks(const struct program *p, const struct tile *t)
 {
     bool staged = (program_is_gated(p) ? t->bn / 2 : t->bn) % 32 == 0 || t->bn <= 64;
@@ -66,14 +66,14 @@ static double epilogue_clocks(const struct program *p, const struct tile *t)
     return 1000 + elements / 16.0 * work * (staged ? 1 : 1.5) + sums_clocks(t);
 }
 
-/* Bytes of B that memory must give, slower if some SMs ask for none. */
+/* Cycles in which memory gives all of B; more if only the part `used` of the SMs asks for it. */
 static double weight_clocks(const struct program *p, int sms, double used)
 {
     double batch = p->b.batch ? (double)p->dim[0] : 1;
     return 2 * batch * (double)p->dim[2] * (double)p->k / (18.6 * sms) * (1.25 - 0.25 * used);
 }
 
-/* Of a tile of so many columns, up to its last product. */
+/* Cycles of the main loop for a tile of `columns` columns, up to its last product. */
 static double main_clocks(const struct program *p, int columns)
 {
     const struct tile *t = &p->tile;
@@ -118,7 +118,7 @@ static void deal_tails(const struct program *p, int64_t longer, int *tails)
     for (int b = 0, sum = (int)all; b < t->blocks; b++) tails[b] = sum += tails[b];
 }
 
-/* The SM with most to multiply. */
+/* Cycles of the main loops of the SM that has most to multiply. */
 static double busiest_clocks(const struct program *p, int sms)
 {
     const struct tile *t = &p->tile;

@@ -25,7 +25,7 @@ static bool recall(const struct tuner *t, const char *key, struct figures *f)
     return good;
 }
 
-/* From here on everybody sees the figures as they are kept, digit for digit. */
+/* Stores the figures and reads them back, so that this run and later ones see the same rounding. */
 static void keep(const struct tuner *t, const char *key, struct figures *f)
 {
     struct text text = {0};

@@ -35,7 +35,7 @@ static int find(const struct tensors *ts, const struct tensor *t)
     return -1;
 }
 
-/* The first who touches a buffer says what is in it. */
+/* Binds a buffer to a tensor of the benchmark. The first use of a buffer decides its contents. */
 static bool touch(struct binding *b, int buffer, struct tensor t)
 {
     struct buffer *to = &b->plan->buffer[buffer];
