@@ -1,6 +1,6 @@
 /*
  * name.c -- cache/name.c with four bits: of every sixteen keys two meet in every place that finds by a
- * digest. Linked before the library it takes the place of the real one; all.sh says what runs with it.
+ * digest. Linked before the library it takes the place of the real one; jobs.mk says what runs with it.
  */
 #include "cache.h"
 
