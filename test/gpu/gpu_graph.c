@@ -16,22 +16,11 @@ int gpu_graph(void);
 
 enum { RANDOM_GRAPHS = 250, EMULATED_GRAPHS = 4 };
 
-static const struct mode {
-    const char *name;
-    unsigned flags;
-    coda_fold fold;
-} modes[] = {
-    {"unfused", CODA_NO_FUSION, CODA_FOLD_NONE},
-    {"fused", 0, CODA_FOLD_NONE},
-    {"folded", 0, CODA_FOLD_COPY},
-    {"folded in place", 0, CODA_FOLD_IN_PLACE},
-    {"unfused on cuBLASLt", CODA_NO_FUSION | CODA_CUBLASLT, CODA_FOLD_NONE},
-};
 static bool emulated; /* it has no cuBLASLt, the last mode */
 
-static int mode_count(void) { return ARRAY_SIZE(modes) - emulated; }
+static int mode_count(void) { return RUN_MODES + !emulated; }
 
-static double run_mode(const graph *g, uint64_t seed, const struct mode *m, void **want)
+static double run_mode(const graph *g, uint64_t seed, const struct run_mode *m, void **want)
 {
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     opt.flags = m->flags;
@@ -49,7 +38,7 @@ static double error_of_rounding(const graph *g, uint64_t seed, void **want)
 }
 
 /* Some graphs make much of little errors: attention whose scores are large, say. */
-static bool check_random(uint64_t seed, const struct random_options *ro, const struct mode *m,
+static bool check_random(uint64_t seed, const struct random_options *ro, const struct run_mode *m,
                          double tolerance, double *error)
 {
     graph *g = random_graph(seed, ro);
@@ -89,7 +78,7 @@ static int random_graphs(void)
         bool skip = kind[k].ro.dtype != CODA_F32 && run_ill_conditioned(g);
         graph_free(g);
         if (skip) continue;
-        const struct mode *m = &modes[n % 2 ? 1 : n / 2 % mode_count()];
+        const struct run_mode *m = &run_modes[n % 2 ? 1 : n / 2 % mode_count()];
         double error;
         bool good = check_random(s, &kind[k].ro, m, kind[k].tolerance, &error);
         failed += gpu_case(good, "graph", "seed %llu, %s: error %.2e", (unsigned long long)s, m->name, error);
@@ -105,14 +94,14 @@ static int block(const char *name)
     graph *g = run_load(path);
     void **want = g ? run_reference(g, 1) : NULL;
     if (!want) return gpu_case(false, "block", "%s: %s", name, coda_error());
-    double unfused = run_mode(g, 1, &modes[0], want);
+    double unfused = run_mode(g, 1, &run_modes[0], want);
     int failed = 0;
     for (int m = 0; m < mode_count(); m++) {
         if (emulated && !scale_takes_half(m)) continue;
-        double error = run_mode(g, 1, &modes[m], want);
+        double error = run_mode(g, 1, &run_modes[m], want);
         bool good = error >= 0 && error <= 1.2 * unfused;
-        failed += gpu_case(good, "block", "%s, %s: error %.3e (unfused %.3e) %s", name, modes[m].name, error,
-                           unfused, good ? "" : coda_error());
+        failed += gpu_case(good, "block", "%s, %s: error %.3e (unfused %.3e) %s", name, run_modes[m].name,
+                           error, unfused, good ? "" : coda_error());
     }
     random_args_free(g, want);
     graph_free(g);

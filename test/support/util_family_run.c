@@ -9,17 +9,6 @@
 
 #include "util_run.h"
 
-static const struct mode {
-    const char *name;
-    unsigned flags;
-    coda_fold fold;
-} modes[] = {
-    {"unfused", CODA_NO_FUSION, CODA_FOLD_NONE},
-    {"fused", 0, CODA_FOLD_NONE},
-    {"folded", 0, CODA_FOLD_COPY},
-    {"folded in place", 0, CODA_FOLD_IN_PLACE},
-};
-
 /* ---- Judging ---- */
 
 /* How far one output is from fp64: of all of it, and of the worst row, each by its own norm. */
@@ -105,7 +94,7 @@ static bool failed(char *why, size_t size, const char *what)
 }
 
 /* `args` gets the outputs. */
-static bool run_mode(const struct family *f, const coda_compile_options *opt, const struct mode *m,
+static bool run_mode(const struct family *f, const coda_compile_options *opt, const struct run_mode *m,
                      void **args, char *why, size_t size)
 {
     coda_compile_options own = *opt;
@@ -126,13 +115,13 @@ bool family_good(const struct family *f, const coda_compile_options *opt, char *
 {
     void **want = family_args(f, f->seed, true), **unfused = family_args(f, f->seed, false);
     bool good = coda_evaluate(f->g, want) == CODA_OK || failed(why, size, "evaluate");
-    if (good) good = run_mode(f, opt, &modes[0], unfused, why, size);
-    for (int i = 0; good && i < ARRAY_SIZE(modes); i++) {
+    if (good) good = run_mode(f, opt, &run_modes[0], unfused, why, size);
+    for (int i = 0; good && i < RUN_MODES; i++) {
         void **got = family_args(f, f->seed, false);
         char reason[400];
-        good = run_mode(f, opt, &modes[i], got, reason, sizeof reason) &&
+        good = run_mode(f, opt, &run_modes[i], got, reason, sizeof reason) &&
                judge(f, got, unfused, want, reason, sizeof reason);
-        if (!good) snprintf(why, size, "%s: %s", modes[i].name, reason);
+        if (!good) snprintf(why, size, "%s: %s", run_modes[i].name, reason);
         random_args_free(f->g, got);
     }
     random_args_free(f->g, unfused);

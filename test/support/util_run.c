@@ -12,6 +12,14 @@
 
 enum { FEW_COLUMNS = 8 };
 
+const struct run_mode run_modes[RUN_MODES + 1] = {
+    {"unfused", CODA_NO_FUSION, CODA_FOLD_NONE},
+    {"fused", 0, CODA_FOLD_NONE},
+    {"folded", 0, CODA_FOLD_COPY},
+    {"folded in place", 0, CODA_FOLD_IN_PLACE},
+    [RUN_ON_CUBLASLT] = {"unfused on cuBLASLt", CODA_NO_FUSION | CODA_CUBLASLT, CODA_FOLD_NONE},
+};
+
 void **run_reference(const graph *g, uint64_t seed)
 {
     void **want = random_args(g, seed, true);

@@ -4,6 +4,15 @@
 
 #include "util_random.h"
 
+/* How a graph may be compiled: the numbers are the same. Behind the others: one that needs a GPU. */
+struct run_mode {
+    const char *name;
+    unsigned flags;
+    coda_fold fold;
+};
+enum { RUN_MODES = 4, RUN_ON_CUBLASLT = RUN_MODES };
+extern const struct run_mode run_modes[RUN_MODES + 1];
+
 /* What coda_evaluate makes of the graph with the arguments of `seed`; NULL with the message set. */
 void **run_reference(const graph *g, uint64_t seed);
 

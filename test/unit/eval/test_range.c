@@ -14,19 +14,10 @@
 #include <string.h>
 
 #include "util_random.h"
+#include "util_run.h"
 #include "util_scale.h"
 #include "util_range.h"
 
-static const struct mode {
-    const char *name;
-    unsigned flags;
-    coda_fold fold;
-} modes[] = {
-    {"unfused", CODA_NO_FUSION, CODA_FOLD_NONE},
-    {"fused", 0, CODA_FOLD_NONE},
-    {"folded", 0, CODA_FOLD_COPY},
-    {"folded in place", 0, CODA_FOLD_IN_PLACE},
-};
 static const coda_dtype dtypes[] = {CODA_F32, CODA_BF16, CODA_F16};
 static const struct {
     double gain, weight;
@@ -40,7 +31,7 @@ static void *poisoned(size_t bytes, int byte)
     return p;
 }
 
-static void run(struct range_graph *r, const struct mode *m, const char *what)
+static void run(struct range_graph *r, const struct run_mode *m, const char *what)
 {
     coda_plan *p;
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
@@ -66,12 +57,12 @@ static void try_cases(const struct range_data *d, enum range_source source,
     ck_assert_msg(range_evaluated(&fp64, d, source, why, sizeof why), "%s, evaluated: %s", cases[0]->name,
                   why);
     range_free(&fp64);
-    for (int m = 0; m < ARRAY_SIZE(modes); m++) {
+    for (int m = 0; m < RUN_MODES; m++) {
         struct range_graph r;
         range_build(&r, d, source, cases, count);
         snprintf(what, sizeof what, "%s, x %s, from a %s, %s", cases[0]->name, dtype_name(d->t), from[source],
-                 modes[m].name);
-        run(&r, &modes[m], what);
+                 run_modes[m].name);
+        run(&r, &run_modes[m], what);
         ck_assert_msg(range_right(&r, d, source, why, sizeof why), "%s: %s", what, why);
         range_free(&r);
     }
@@ -109,7 +100,7 @@ START_TEST(a_product_waits_for_its_factor)
     for (int i = 0; i < B * T * K; i++) dtype_store(CODA_F16, x, i, 60000);
     for (int i = 0; i < W * K; i++) dtype_store(CODA_F16, w, i, 1);
     for (int i = 0; i < 1000; i++) r[i] = 1e-5f;
-    for (int m = 0; m < ARRAY_SIZE(modes); m++) {
+    for (int m = 0; m < RUN_MODES; m++) {
         coda_graph *g = coda_graph_new();
         coda_value vx = coda_input(g, "x", CODA_F16, 3, (int64_t[]){B, T, K});
         coda_value vr =
@@ -118,10 +109,10 @@ START_TEST(a_product_waits_for_its_factor)
         coda_output(g, "y", coda_matmul(g, coda_mul(g, vx, vr), vw));
         struct range_graph q = {.g = g, .arg = {x, r, w, y}, .args = 4};
         memset(y, 0xff, sizeof y);
-        run(&q, &modes[m], modes[m].name);
+        run(&q, &run_modes[m], run_modes[m].name);
         for (int i = 0; i < B * T * W; i++)
-            ck_assert_msg(fabs(dtype_load(CODA_F16, y, i) - 38.4) < 0.1, "%s: y[%d] = %g", modes[m].name, i,
-                          dtype_load(CODA_F16, y, i));
+            ck_assert_msg(fabs(dtype_load(CODA_F16, y, i) - 38.4) < 0.1, "%s: y[%d] = %g",
+                          run_modes[m].name, i, dtype_load(CODA_F16, y, i));
         coda_graph_free(g);
     }
 }
@@ -161,7 +152,7 @@ START_TEST(attention_with_large_scores)
         if (t == CODA_F16 && i / 3 > 7) continue; /* no fp16 makes such scores */
         struct range_graph r = {.g = range_attention(t), .args = 4};
         range_attention_args(t, i / 3, r.arg);
-        run(&r, &modes[0], "attention");
+        run(&r, &run_modes[0], "attention");
         ck_assert_msg(range_attention_right(t, i / 3, r.arg, why, sizeof why), "%s: %s", dtype_name(t), why);
         range_free(&r);
     }

@@ -33,12 +33,6 @@ static void report(const graph *g, const coda_compile_options *opt)
 
 static void check_graph(uint64_t seed, const struct random_options *ro, double tolerance)
 {
-    static const struct { const char *name; unsigned flags; coda_fold fold; } mode[] = {
-        {"unfused", CODA_NO_FUSION, CODA_FOLD_NONE},
-        {"fused", 0, CODA_FOLD_NONE},
-        {"folded", 0, CODA_FOLD_COPY},
-        {"folded in place", 0, CODA_FOLD_IN_PLACE},
-    };
     graph *g = random_graph(seed, ro);
     if (ro->dtype != CODA_F32 && run_ill_conditioned(g)) {
         graph_free(g);
@@ -47,17 +41,17 @@ static void check_graph(uint64_t seed, const struct random_options *ro, double t
     void **want = run_reference(g, seed);
     double base = 0;
     ck_assert_msg(want != NULL, "%s", coda_error());
-    for (int m = 0; m < ARRAY_SIZE(mode); m++) {
+    for (int m = 0; m < RUN_MODES; m++) {
         coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
         opt.device = CODA_DEVICE_CPU;
-        opt.flags = mode[m].flags;
-        opt.fold = mode[m].fold;
+        opt.flags = run_modes[m].flags;
+        opt.fold = run_modes[m].fold;
         double e = run_on_cpu(g, seed, &opt, want);
         if (m == 0) base = e;
         if (e >= 0 && e <= fmax(tolerance, 2 * base)) continue;
         report(g, &opt);
-        ck_abort_msg("seed %llu, %s: error %g (unfused %g), %s", (unsigned long long)seed, mode[m].name, e,
-                     base, coda_error());
+        ck_abort_msg("seed %llu, %s: error %g (unfused %g), %s", (unsigned long long)seed,
+                     run_modes[m].name, e, base, coda_error());
     }
     random_args_free(g, want);
     graph_free(g);
