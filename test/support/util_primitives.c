@@ -166,12 +166,18 @@ static double reduce(const struct prim *p, const struct row_case *row, bool abso
 
 double row_reference(const struct prim *p, const struct row_case *row) { return reduce(p, row, false, 0, 0); }
 
+double row_noise(const struct prim *p, const struct row_case *row, double by)
+{
+    double want = row_reference(p, row), most = 0;
+    for (uint64_t k = 0; k < 8; k++) most = fmax(most, fabs(reduce(p, row, false, by, k) - want));
+    return most;
+}
+
 bool row_close(const struct prim *p, const struct row_case *row, int serial, double got, double *error,
                char *why, size_t size)
 {
     double want = row_reference(p, row), scale = fmax(fabs(want), fabs(reduce(p, row, true, 0, 0)));
-    double off = fabs(got - want), moves = 0;
-    for (uint64_t k = 0; k < 8; k++) moves = fmax(moves, fabs(reduce(p, row, false, 0x1p-21, k) - want));
+    double off = fabs(got - want), moves = row_noise(p, row, 0x1p-21);
     *error = isfinite(off) && scale > 0 ? off / scale : 0;
     if (isnan(want) ? isnan(got) : want == got) return true;
     if (isfinite(want) && off <= (2e-6 + serial * 0x1p-24) * scale + moves + 0x1p-126) return true;
