@@ -20,7 +20,7 @@
 struct job { /* one call of coda_compile */
     struct coda_plan *p;
     struct coda_compile_options opt;
-    struct machine machine;
+    struct target target;
     const char *arch;
     coda_status status;
 };
@@ -32,25 +32,25 @@ enum { H200_SMS = 132, H200_SHARED = 232448, OLDEST_ARCH = 80 };
 static bool has_gpu(const struct job *j) { return j->p->gpu.context; }
 
 /* A plan that is only to be looked at does without a GPU, but asks the one that there is. */
-static coda_status choose_machine(struct job *j)
+static coda_status choose_target(struct job *j)
 {
     char err[JIT_ERROR_SIZE] = "";
     j->arch = j->opt.arch ? j->opt.arch : "sm_90a";
-    j->machine = (struct machine){.sms = H200_SMS, .shared_bytes = H200_SHARED};
+    j->target = (struct target){.sms = H200_SMS, .shared_bytes = H200_SHARED};
     coda_status status = j->opt.device == CODA_DEVICE_GPU ? jit_device_open(&j->p->gpu, err) : CODA_OK;
     bool needed = !(j->opt.flags & CODA_PLAN_ONLY) || j->opt.flags & CODA_AUTOTUNE;
     if (status && needed) return fail(status, "%s", err);
     if (has_gpu(j)) {
         if (!j->opt.arch) j->arch = j->p->gpu.arch;
-        j->machine.sms = j->p->gpu.sms;
-        j->machine.shared_bytes = j->p->gpu.shared_bytes;
+        j->target.sms = j->p->gpu.sms;
+        j->target.shared_bytes = j->p->gpu.shared_bytes;
     }
     if (strncmp(j->arch, "sm_", 3))
         return fail(CODA_E_INVALID, "compile: arch \"%s\" does not begin with sm_", j->arch);
     if (atoi(j->arch + 3) < OLDEST_ARCH)
         return fail(CODA_E_UNSUPPORTED, "compile: arch %s is older than sm_%d, the first with bf16", j->arch,
                     OLDEST_ARCH);
-    j->machine.sm90 = !strcmp(j->arch, "sm_90a");
+    j->target.features = !strcmp(j->arch, "sm_90a") ? TARGET_HOPPER : 0;
     return CODA_OK;
 }
 
@@ -60,14 +60,13 @@ coda_status plan_build(struct plan *p, const graph *g, const struct plan_options
 {
     struct grouper groups;
     memset(p, 0, sizeof *p);
-    p->machine = opt->machine;
+    p->target = opt->target;
     p->graph = insert_copies(g, opt->fold);                     /* rewrite: layouts that kernels can take */
     if (!p->graph) return fail_status();
     coda_status status = plan_fuse(&groups, p, opt);            /* plan: nodes -> groups                  */
     if (!status) status = plan_lower(&groups);                  /* plan: groups -> programs, their steps  */
-    if (!status) status = schedule(p, opt);                     /* schedule: tiles                        */
     if (!status) status = plan_order(p);                        /* plan: programs in launch order         */
-    if (!status) status = schedule_cublaslt(p, opt);            /* schedule: bare products                */
+    if (!status) status = schedule(p, opt);                     /* schedule: how each runs on the target  */
     if (!status) status = plan_place(p);                        /* plan: memory of a run                  */
     if (!status) status = plan_place_folds(p);                  /* plan: what coda_prepare leaves         */
     if (!status) status = plan_verify(p);
@@ -127,7 +126,7 @@ static coda_status plan_graph(struct job *j, struct plan *plan, const graph *g, 
     struct rewrite_options ro = {.fuse = wanted,
                                  .fast_f16 = j->opt.flags & CODA_FAST_FP16,
                                  .fold = wanted ? j->opt.fold : CODA_FOLD_NONE};
-    struct plan_options po = {.fuse = wanted, .fold = ro.fold, .machine = j->machine};
+    struct plan_options po = {.fuse = wanted, .fold = ro.fold, .target = j->target};
     po.cublaslt = j->opt.flags & CODA_CUBLASLT && j->opt.device == CODA_DEVICE_GPU;
     graph *r = rewrite(g, &ro, log);
     if (!r) return j->status = fail_status();
@@ -222,7 +221,7 @@ static void mark_folds(struct coda_plan *p)
 static coda_status compile(struct job *j, const graph *g)
 {
     struct coda_plan *p = j->p;
-    coda_status status = choose_machine(j);
+    coda_status status = choose_target(j);
     if (!status) status = copy_args(p, g);
     if (!status) status = make_plan(j, g);
     if (status) return status;
@@ -234,7 +233,7 @@ static coda_status compile(struct job *j, const graph *g)
     if (!p->arch) return fail(CODA_E_MEMORY, "out of memory for an arch");
     p->runnable = j->opt.device != CODA_DEVICE_NONE && !(j->opt.flags & CODA_PLAN_ONLY);
     if (j->opt.device == CODA_DEVICE_CPU) return CODA_OK;
-    status = kernels_emit(p, &j->machine);
+    status = kernels_emit(p);
     if (status || j->opt.flags & CODA_PLAN_ONLY) return status;
     struct jit_options jit = jit_options(j);
     status = kernels_compile(p, &jit);

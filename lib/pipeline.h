@@ -4,7 +4,7 @@
 
 #include "plan.h"
 
-/* A plan of a rewritten graph: copies, programs, tiles, order, memory. Emission comes after it. */
+/* A plan of a rewritten graph: copies, programs, order, schedules, memory. Emission comes after it. */
 coda_status plan_build(struct plan *p, const graph *g, const struct plan_options *opt);
 
 /* All of coda_compile, whose arguments are checked: *out is a new plan, or the message is set. */

@@ -5,7 +5,7 @@
  * columns if the step is `half`). Maps and reductions are the primitives' references, in double.
  */
 #include "cpu.h"
-#include "epilogue_layout.h"
+#include "mainloop.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -197,12 +197,13 @@ static void reduce_tiles(struct cpu_frame *f, const struct step *s)
     const struct port *port = &f->cpu->p->port[s->port];
     const struct program *p = f->cpu->p;
     int64_t columns = step_columns(f->cpu, s), each = CEIL_DIV(columns, port->blocks), half = s->half ? 2 : 1;
-    bool streams = tile_streams(&p->tile);
+    const struct tile *tile = &f->cpu->plan->schedule[p - f->cpu->plan->program].tile;
+    bool streams = tile->mainloop->streams;
     float *to = partial_states(f, port);
     double state[PRIM_MAX_STATE] = {0};
     for (int64_t b = 0; b < port->blocks; b++) {
-        int64_t first = streams ? b * each : program_tile_column(p, b) / half;
-        int64_t end = streams ? first + each : program_tile_column(p, b + 1) / half;
+        int64_t first = streams ? b * each : program_tile_column(p, tile, b) / half;
+        int64_t end = streams ? first + each : program_tile_column(p, tile, b + 1) / half;
         reduce_columns(f, s, MIN(first, columns), MIN(end, columns), state);
         for (int k = 0; k < s->prim->state; k++) *to++ = (float)state[k];
     }

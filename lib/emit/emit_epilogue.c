@@ -9,35 +9,36 @@
  */
 #include "emit_epilogue.h"
 
-static bool loads_directly(const struct program *p, int step)
+static bool loads_directly(const struct printer *e, int step)
 {
-    const struct step *s = &p->step[step];
-    return s->kind == STEP_LOAD && step_level(s) == LEVEL_SLOT && step != fetched_load(p);
+    return e->p->step[step].kind == STEP_LOAD && e->l->level[step] == LEVEL_SLOT && step != e->l->fetched;
+}
+
+static bool stores_directly(const struct printer *e, int step)
+{
+    return e->p->step[step].kind == STEP_STORE && e->l->level[step] == LEVEL_SLOT && !e->l->staged[step];
 }
 
 /* The k-th load (store) of the slots; the fetched load and staged stores come first. */
-static int slot_load(const struct program *p, int step)
+static int slot_load(const struct printer *e, int step)
 {
-    int fetched = fetched_load(p), k = fetched >= 0;
-    if (step == fetched) return 0;
-    for (int i = 0; i < step; i++) k += loads_directly(p, i);
+    int k = e->l->fetched >= 0;
+    if (step == e->l->fetched) return 0;
+    for (int i = 0; i < step; i++) k += loads_directly(e, i);
     return k;
 }
-static int slot_store(const struct program *p, int step)
+static int slot_store(const struct printer *e, int step)
 {
-    bool staged = store_is_staged(p, step);
-    int k = staged ? 0 : count_staged(p);
-    for (int i = 0; i < step; i++) {
-        const struct step *s = &p->step[i];
-        k += s->kind == STEP_STORE && step_level(s) == LEVEL_SLOT && store_is_staged(p, i) == staged;
-    }
+    bool staged = e->l->staged[step];
+    int k = staged ? 0 : e->l->staged_stores;
+    for (int i = 0; i < step; i++) k += staged ? e->l->staged[i] : stores_directly(e, i);
     return k;
 }
 
-static int count_slot(const struct program *p, enum step_kind kind)
+static int count_slot(const struct printer *e, enum step_kind kind)
 {
     int n = 0;
-    for (int i = 0; i < p->steps; i++) n += p->step[i].kind == kind && step_level(&p->step[i]) == LEVEL_SLOT;
+    for (int i = 0; i < e->p->steps; i++) n += e->p->step[i].kind == kind && e->l->level[i] == LEVEL_SLOT;
     return n;
 }
 
@@ -49,7 +50,7 @@ static struct word slot_source(const struct printer *e, int i, int lane)
     const struct step *s = &e->p->step[i];
     switch (s->kind) {
     case STEP_ACC: return emit_word("s.acc[%d]", lane);
-    case STEP_LOAD: return emit_word("s.in[%d][%d]", slot_load(e->p, i), lane);
+    case STEP_LOAD: return emit_word("s.in[%d][%d]", slot_load(e, i), lane);
     default: return printer_value(e, s->in[0], s->kind == STEP_LANE ? s->lane : lane);
     }
 }
@@ -99,7 +100,7 @@ static void print_reduce(const struct printer *e, int i)
 static void print_out(const struct printer *e, int i)
 {
     const struct step *s = &e->p->step[i];
-    int lanes = s->half ? 1 : program_lanes(e->p), k = slot_store(e->p, i);
+    int lanes = s->half ? 1 : program_lanes(e->p), k = slot_store(e, i);
     for (int lane = 0; lane < lanes; lane++)
         text_printf(e->t, "        s.out[%d][%d] = %s;\n", k, lane, printer_value(e, s->in[0], lane).s);
 }
@@ -110,7 +111,7 @@ static void print_apply(struct printer *e)
     text_append(e->t, "\n    template <class S> DEV static void apply(S &s, State &state)\n    {\n");
     for (int i = 0; i < e->p->steps; i++) {
         const struct step *s = &e->p->step[i];
-        if (step_level(s) != LEVEL_SLOT) continue;
+        if (e->l->level[i] != LEVEL_SLOT) continue;
         switch (s->kind) {
         case STEP_ROPE: print_rope(e, i); break;
         case STEP_REDUCE: print_reduce(e, i); break;
@@ -151,7 +152,7 @@ static void print_load(const struct printer *e, int i)
     const struct step *s = &e->p->step[i];
     const struct port *port = &e->p->port[s->port];
     const char *span = s->half ? "p.half" : "p.full";
-    int k = slot_load(e->p, i);
+    int k = slot_load(e, i);
     struct word row = row_pointer(e, s, 'x');
     if (moves_pairs(e->p, s))
         text_printf(e->t, "        x[%d] = read_pairs(%s, %s);", k, row.s, span);
@@ -167,7 +168,7 @@ static void print_store(const struct printer *e, int i)
 {
     const struct step *s = &e->p->step[i];
     const char *span = s->half ? "p.half" : "p.full";
-    int k = slot_store(e->p, i);
+    int k = slot_store(e, i);
     struct word row = row_pointer(e, s, 'y');
     if (moves_pairs(e->p, s))
         text_printf(e->t, "        write_pairs(%s, %s, y[%d]);", row.s, span, k);
@@ -180,8 +181,8 @@ static void print_store(const struct printer *e, int i)
 static void print_tiles(struct printer *e)
 {
     const struct program *p = e->p;
-    int loads = count_slot(p, STEP_LOAD), stores = count_slot(p, STEP_STORE), staged = count_staged(p);
-    int fetched = fetched_load(p) >= 0;
+    int loads = count_slot(e, STEP_LOAD), stores = count_slot(e, STEP_STORE), staged = e->l->staged_stores;
+    int fetched = e->l->fetched >= 0;
     e->level = LEVEL_HALF; /* row values are r.v<i> here */
     text_printf(e->t, "\n    static constexpr int loads = %d, stores = %d, staged = %d, fetched = %d;\n",
                 loads, stores, staged, fetched);
@@ -189,24 +190,23 @@ static void print_tiles(struct printer *e)
         text_append(
             e->t, "    DEV static void load(const Args &g, const Place &p, const Row &r, Line *x)\n    {\n");
     for (int i = 0; i < p->steps; i++)
-        if (loads_directly(p, i)) print_load(e, i);
+        if (loads_directly(e, i)) print_load(e, i);
     if (loads > fetched) text_append(e->t, "    }\n");
     if (stores == staged) return;
     text_append(e->t, "    DEV static void store(const Args &g, const Place &p, const Line *y)\n    {\n");
     for (int i = 0; i < p->steps; i++)
-        if (p->step[i].kind == STEP_STORE && step_level(&p->step[i]) == LEVEL_SLOT && !store_is_staged(p, i))
-            print_store(e, i);
+        if (stores_directly(e, i)) print_store(e, i);
     text_append(e->t, "    }\n");
 }
 
 static void print_moved_types(const struct printer *e)
 {
-    int fetched = fetched_load(e->p);
+    int fetched = e->l->fetched;
     if (fetched >= 0)
         text_printf(e->t, "    using Fetched = %s;\n",
                     emit_dtype(e->p->port[e->p->step[fetched].port].dtype));
     for (int i = 0; i < e->p->steps; i++)
-        if (e->p->step[i].kind == STEP_STORE && store_is_staged(e->p, i)) {
+        if (e->l->staged[i]) {
             coda_dtype t = e->p->port[e->p->step[i].port].dtype;
             text_printf(e->t, "    using Staged = %s;\n", emit_dtype(t));
             return;
@@ -241,7 +241,7 @@ static void print_for_reduces(const struct printer *e, const char *head, const c
 
 static void print_states(const struct printer *e)
 {
-    if (!count_slot(e->p, STEP_REDUCE)) return;
+    if (!count_slot(e, STEP_REDUCE)) return;
     text_append(e->t, "\n    struct State {");
     for (int i = 0; i < e->p->steps; i++)
         if (e->p->step[i].kind == STEP_REDUCE)
@@ -253,11 +253,11 @@ static void print_states(const struct printer *e)
                       "port::store_partial<@>(&, row, block, #, s.$);");
 }
 
-void emit_epilogue(const struct program *p, struct text *t)
+void emit_epilogue(const struct program *p, const struct epilogue_layout *l, struct text *t)
 {
-    struct printer e = {.p = p, .t = t};
+    struct printer e = {.p = p, .l = l, .t = t};
     text_append(t, "\nstruct Epilogue : EpilogueDefaults {");
-    if (program_row_team(p) > 1) text_printf(t, "\n    static constexpr int team = %d;", program_row_team(p));
+    if (l->row_team > 1) text_printf(t, "\n    static constexpr int team = %d;", l->row_team);
     printer_level(&e, LEVEL_ROW, "Row", "row", "m");
     printer_level(&e, LEVEL_COL, "Col", "col", "n");
     printer_level(&e, LEVEL_HALF, "Half", "half", "n");

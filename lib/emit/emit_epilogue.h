@@ -3,16 +3,16 @@
 #define EMIT_EPILOGUE_H
 
 #include "emit_text.h"
-#include "epilogue_layout.h"
 
 struct printer {
     const struct program *p;
+    const struct epilogue_layout *l;
     struct text *t;
     enum level level; /* of the function being printed                                             */
 };
 
 /* emit_epilogue.c: the steps of a GEMM. */
-void emit_epilogue(const struct program *p, struct text *t);
+void emit_epilogue(const struct program *p, const struct epilogue_layout *l, struct text *t);
 
 /* emit_printer.c */
 /* What goes after v<i> for a lane: "a", "b", or nothing. */

@@ -1,188 +1,91 @@
 /*
- * emit_gemm.c -- a GEMM program becomes a kernel: parameters, tensor maps, Config, entry.
+ * emit_gemm.c -- a GEMM program becomes a kernel: parameters, Config, entry.
  *
- * The text instantiates GemmSm90, GemvSm90, SkinnySm90 or GemmSimt (primitives/tile) with a Config of
- * constants and the Epilogue that emit_epilogue.c prints. The parameter struct holds the tensor maps a, b,
- * tail (B's narrower tiles, if there are some) and one for each staged store, then one pointer for each port
- * (streaming, SIMT: operands a, b first, no maps).
+ * The text instantiates the main loop's template (primitives/tile) with a Config of constants and the
+ * Epilogue that emit_epilogue.c prints. The parameter struct holds the tensor maps, if the main loop has some
+ * (emit_gemm_maps.c), else the operands a and b; then one pointer for each port.
  */
+#include "emit_gemm.h"
+
 #include "emit.h"
 #include "emit_epilogue.h"
+#include "mainloop.h"
 
-typedef long long wide;
-
-/* ---- Tensor maps ---- */
-
-static bool is_mn_major(const struct operand *o) { return o->k != 1; }
-
-static struct map_spec operand_map(const struct operand *o, int64_t batch, int64_t rows, int64_t k)
-{
-    bool mn = is_mn_major(o), batched = o->batch != 0 && batch > 1;
-    struct map_spec m = {
-        .buffer = o->buffer, .offset = o->offset, .dtype = o->dtype, .rank = 3, .swizzle = 128};
-    m.dim[0] = mn ? rows : k;
-    m.dim[1] = mn ? k : rows;
-    m.dim[2] = batched ? batch : 1;
-    m.stride[0] = 1;
-    m.stride[1] = mn ? o->k : o->row;
-    m.stride[2] = batched ? o->batch : 8;
-    if (m.dim[1] == 1) m.stride[1] = CEIL_DIV(m.dim[0], 8) * 8;
-    if (m.dim[2] == 1) m.stride[2] = m.stride[1] * m.dim[1];
-    return m;
-}
-
-/* The blocks of a cluster that get one tile load a part of its rows each. */
-static struct map_spec a_map(const struct program *p)
-{
-    struct map_spec m = operand_map(&p->a, p->dim[0], p->dim[1], p->k);
-    m.box[0] = 64;
-    m.box[1] = is_mn_major(&p->a) ? 64 : tile_a_rows(p) / tile_cluster_n(&p->tile);
-    m.box[2] = 1;
-    return m;
-}
-
-/* So many rows, of one half or of both. */
-static void box_halves(struct map_spec *m, int half, int rows)
-{
-    m->box[1] = MIN(rows, half);
-    m->box[2] = rows / m->box[1];
-}
-
-/* Gate and up are a dimension of their own, so that both halves of a tile are boxes of one map, and
- * stacked and interleaved weights differ in strides only. */
-static void split_halves(const struct program *p, int bn, struct map_spec *m)
-{
-    bool mn = is_mn_major(&p->b);
-    int rows = mn ? 0 : 1;
-    m->rank = 4;
-    m->dim[3] = m->dim[2], m->stride[3] = m->stride[2], m->box[3] = 1;
-    m->dim[rows] /= 2;
-    m->dim[2] = 2;
-    m->stride[2] = m->dim[rows] * p->b.row;
-    if (p->pair == PAIR_GLU_INTERLEAVED) {
-        m->stride[2] = p->b.row;
-        m->stride[rows] = 2 * p->b.row;
-    }
-    if (!mn) box_halves(m, bn / 2, bn / tile_cluster_m(&p->tile));
-}
-
-/* Heads and their halves are dimensions: a box holds 32 pairs of one head. */
-static void split_heads(const struct program *p, struct map_spec *m)
-{
-    int64_t half = p->rope.head_dim / 2;
-    m->rank = 4;
-    m->dim[1] = half;
-    m->dim[2] = 2, m->stride[2] = half * p->b.row;
-    m->dim[3] = p->dim[2] / (2 * half), m->stride[3] = 2 * half * p->b.row, m->box[3] = 1;
-    box_halves(m, 32, 64 / tile_cluster_m(&p->tile));
-}
-
-static struct map_spec b_map(const struct program *p, int bn)
-{
-    struct map_spec m = operand_map(&p->b, p->dim[0], p->dim[2], p->k);
-    m.box[0] = 64;
-    m.box[1] = is_mn_major(&p->b) ? 64 : bn / tile_cluster_m(&p->tile);
-    m.box[2] = 1;
-    if (program_is_gated(p)) split_halves(p, bn, &m);
-    if (program_splits_heads(p)) split_heads(p, &m);
-    return m;
-}
-
-/* Of a unit of the epilogue: all 64 rows, or a warp's. */
-static struct map_spec unit_map(const struct program *p, const struct port *port, int rows)
-{
-    struct map_spec m = {.buffer = port->buffer, .offset = port->offset, .dtype = port->dtype, .rank = 3};
-    m.swizzle = 2 * unit_columns(p);
-    m.dim[0] = program_columns(p);
-    m.dim[1] = p->dim[1];
-    m.dim[2] = p->dim[0];
-    m.stride[0] = 1;
-    m.stride[1] = port->stride[1];
-    m.stride[2] = p->dim[0] > 1 ? port->stride[0] : port->stride[1] * p->dim[1];
-    m.box[0] = unit_columns(p), m.box[1] = rows, m.box[2] = 1;
-    return m;
-}
-
-static void add_maps(struct program *p)
-{
-    struct kernel_spec *k = &p->kernel;
-    if (p->tile.mainloop != MAINLOOP_SM90) return;
-    k->map[k->maps++] = a_map(p);
-    k->map[k->maps++] = b_map(p, p->tile.bn);
-    if (program_maps_tail(p)) k->map[k->maps++] = b_map(p, p->tile.tail_bn);
-    for (int i = 0; i < p->steps; i++)
-        if (p->step[i].kind == STEP_STORE && store_is_staged(p, i))
-            k->map[k->maps++] = unit_map(p, &p->port[p->step[i].port], 16);
-    int fetched = fetched_load(p);
-    if (fetched >= 0) k->map[k->maps++] = unit_map(p, &p->port[p->step[fetched].port], 64);
-}
+/* What is being printed. */
+struct gemm {
+    const struct program *p;
+    const struct schedule *s;
+    struct kernel *k;
+    struct text *t;
+};
 
 /* ---- The parameter struct ---- */
 
-static void add_pointer(struct program *p, int buffer, int64_t bytes)
+static void add_pointer(struct kernel *k, int buffer, int64_t bytes)
 {
-    struct kernel_spec *k = &p->kernel;
-    k->pointer[k->pointers].buffer = buffer;
-    k->pointer[k->pointers++].bytes = bytes;
+    k->pointer[k->pointers++] = (struct pointer_spec){buffer, bytes};
 }
 
-static void print_operand(struct program *p, const struct operand *o, const char *name, struct text *t)
+static void print_operand(const struct gemm *g, const struct operand *o, const char *name)
 {
-    add_pointer(p, o->buffer, o->offset * dtype_size(o->dtype));
-    text_printf(t, "    const %s *%s;\n", emit_dtype(o->dtype), name);
+    add_pointer(g->k, o->buffer, o->offset * dtype_size(o->dtype));
+    text_printf(g->t, "    const %s *%s;\n", emit_dtype(o->dtype), name);
 }
 
 /* A port that only TMA uses has a tensor map instead. */
-static bool has_pointer(const struct program *p, int port)
+static bool has_pointer(const struct gemm *g, int port)
 {
-    for (int i = 0; i < p->steps; i++) {
-        bool moved = i == fetched_load(p) || (p->step[i].kind == STEP_STORE && store_is_staged(p, i));
-        if (p->step[i].port == port && p->step[i].kind != STEP_ACC && !moved) return true;
+    for (int i = 0; i < g->p->steps; i++) {
+        bool moved = i == g->s->layout.fetched || g->s->layout.staged[i];
+        if (g->p->step[i].port == port && g->p->step[i].kind != STEP_ACC && !moved) return true;
     }
     return false;
 }
 
-static void print_port(struct program *p, int i, struct text *t)
+static void print_port(const struct gemm *g, int i)
 {
-    const struct port *port = &p->port[i];
+    const struct port *port = &g->p->port[i];
     bool loads = port->kind == PORT_LOAD || port->kind == PORT_GATHER || port->kind == PORT_PARTIAL_LOAD;
     bool state = port->kind == PORT_PARTIAL_LOAD || port->kind == PORT_PARTIAL_STORE;
-    add_pointer(p, port->buffer, port->offset * dtype_size(port->dtype));
-    text_printf(t, "    %s%s *%c%d;\n", loads ? "const " : "", emit_dtype(port->dtype),
+    add_pointer(g->k, port->buffer, port->offset * dtype_size(port->dtype));
+    text_printf(g->t, "    %s%s *%c%d;\n", loads ? "const " : "", emit_dtype(port->dtype),
                 state   ? 's'
                 : loads ? 'x'
                         : 'y',
                 i);
 }
 
-static void print_args(struct program *p, struct text *t)
+static void print_args(const struct gemm *g)
 {
-    int staged = count_staged(p);
-    text_append(t, "\nstruct Args {\n");
-    if (p->tile.mainloop == MAINLOOP_SM90) text_append(t, "    TensorMap a, b;\n");
-    if (program_maps_tail(p)) text_append(t, "    TensorMap tail;\n");
-    if (staged) text_printf(t, "    TensorMap stores[%d];\n", staged);
-    if (fetched_load(p) >= 0) text_append(t, "    TensorMap fetched;\n");
-    if (p->tile.mainloop != MAINLOOP_SM90) {
-        print_operand(p, &p->a, "a", t);
-        print_operand(p, &p->b, "b", t);
+    const struct epilogue_layout *l = &g->s->layout;
+    bool tma = g->s->tile.mainloop->tma;
+    text_append(g->t, "\nstruct Args {\n");
+    if (tma) text_append(g->t, "    TensorMap a, b;\n");
+    if (l->maps_tail) text_append(g->t, "    TensorMap tail;\n");
+    if (l->staged_stores) text_printf(g->t, "    TensorMap stores[%d];\n", l->staged_stores);
+    if (l->fetched >= 0) text_append(g->t, "    TensorMap fetched;\n");
+    if (!tma) {
+        print_operand(g, &g->p->a, "a");
+        print_operand(g, &g->p->b, "b");
     }
-    for (int i = 0; i < p->ports; i++)
-        if (has_pointer(p, i)) print_port(p, i, t);
-    text_append(t, "};\n");
+    for (int i = 0; i < g->p->ports; i++)
+        if (has_pointer(g, i)) print_port(g, i);
+    text_append(g->t, "};\n");
 }
 
 /* ---- Config and entry ---- */
 
 /* Of the tile, or of what each block drains of it. */
-static void print_columns(const struct program *p, int bn, struct text *t)
+static void print_columns(const struct gemm *g, int bn)
 {
+    const struct program *p = g->p;
     const struct rope_spec *r = &p->rope;
+    struct text *t = g->t;
     text_append(t, "    using Columns = ");
     if (program_is_gated(p))
         text_printf(t, "Gated<%d, %lld, %s>;\n", bn, (wide)p->dim[2],
                     p->pair == PAIR_GLU_INTERLEAVED ? "true" : "false");
-    else if (program_splits_heads(p))
+    else if (g->s->layout.splits_heads)
         text_printf(t, "SplitHeads<%d, %lld>;\n", bn, (wide)r->head_dim);
     else if (p->pair == PAIR_ROPE && r->half)
         text_printf(t, "HalfHeads<%d, %lld, %lld>;\n", bn, (wide)r->head_dim, (wide)r->rotary);
@@ -192,31 +95,9 @@ static void print_columns(const struct program *p, int bn, struct text *t)
 
 static const char *truth(bool b) { return b ? "true" : "false"; }
 
-static void print_strides(const char *name, const struct operand *o, struct text *t)
+/* How tiles are walked, where it is not as ConfigDefaults says. */
+static void print_walk(const struct tile *c, bool persistent, struct text *t)
 {
-    text_printf(
-        t, "    static constexpr i64 %s_stride_batch = %lld, %s_stride_row = %lld, %s_stride_k = %lld;\n",
-        name, (wide)o->batch, name, (wide)o->row, name, (wide)o->k);
-}
-
-static void print_config(const struct program *p, struct text *t)
-{
-    const struct tile *c = &p->tile;
-    bool sm90 = c->mainloop == MAINLOOP_SM90, streams = tile_streams(c);
-    text_printf(t, "\nstruct Config%s {\n    using Args = ::Args;\n", streams ? "" : " : ConfigDefaults");
-    if (sm90 || streams)
-        text_printf(t, "    using T = %s;\n", emit_dtype(p->a.dtype));
-    else
-        text_printf(t, "    using A = %s;\n    using B = %s;\n", emit_dtype(p->a.dtype),
-                    emit_dtype(p->b.dtype));
-    print_columns(p, c->bn, t);
-    text_printf(t, "    static constexpr i64 batch = %lld, m = %lld, n = %lld, k = %lld;\n", (wide)p->dim[0],
-                (wide)p->dim[1], (wide)p->dim[2], (wide)p->k);
-    text_printf(t, "    static constexpr int bm = %d, bn = %d, bk = %d, stages = %d, groups = %d;\n", c->bm,
-                c->bn, c->bk, c->stages, c->groups);
-    text_printf(t, "    static constexpr int band = %d, unit = %d;\n", c->band, unit_columns(p));
-    text_printf(t, "    static constexpr int shared_bytes = %d;\n", p->kernel.shared_bytes);
-    text_printf(t, "    static constexpr bool pingpong = %s;\n", truth(c->pingpong));
     if (tile_cluster(c) > 1)
         text_printf(t, "    static constexpr int cluster_m = %d, cluster_n = %d;\n", tile_cluster_m(c),
                     tile_cluster_n(c));
@@ -227,33 +108,40 @@ static void print_config(const struct program *p, struct text *t)
         text_printf(t, "    static constexpr int tail = %d, tail_bn = %d, blocks = %d;\n", c->tail,
                     c->tail_bn, c->blocks);
     if (c->lends)
-        text_printf(t, "    static constexpr bool lends = true, once = %s;\n", truth(!p->kernel.persistent));
-    if (sm90) {
-        text_printf(t, "    static constexpr int a_rows = %d, splits = %d;\n", tile_a_rows(p),
-                    tile_splits(c));
-        text_printf(t, "    static constexpr bool a_mn_major = %s, b_mn_major = %s;\n",
-                    truth(is_mn_major(&p->a)), truth(is_mn_major(&p->b)));
-        text_printf(t, "    static constexpr bool a_batched = %s, b_batched = %s;\n",
-                    truth(p->kernel.map[0].dim[2] > 1), truth(p->dim[0] > 1 && p->b.batch != 0));
-    } else {
-        print_strides("a", &p->a, t);
-        print_strides("b", &p->b, t);
-    }
-    if (streams) {
-        text_printf(t, "    static constexpr int blocks = %d;\n", c->blocks);
-        text_printf(t, "    static constexpr bool early = %s;\n", truth(p->kernel.early));
-    }
-    if (c->mainloop == MAINLOOP_SKINNY)
-        text_printf(t, "    static constexpr int splits = %d;\n    static constexpr bool alone = %s;\n",
-                    tile_splits(c), truth(!program_shares_sm(p)));
+        text_printf(t, "    static constexpr bool lends = true, once = %s;\n", truth(!persistent));
+}
+
+static void print_config(const struct gemm *g)
+{
+    const struct program *p = g->p;
+    const struct tile *c = &g->s->tile;
+    struct text *t = g->t;
+    text_printf(t, "\nstruct Config%s {\n    using Args = ::Args;\n",
+                c->mainloop->streams ? "" : " : ConfigDefaults");
+    if (c->mainloop->mixed)
+        text_printf(t, "    using A = %s;\n    using B = %s;\n", emit_dtype(p->a.dtype),
+                    emit_dtype(p->b.dtype));
+    else
+        text_printf(t, "    using T = %s;\n", emit_dtype(p->a.dtype));
+    print_columns(g, c->bn);
+    text_printf(t, "    static constexpr i64 batch = %lld, m = %lld, n = %lld, k = %lld;\n", (wide)p->dim[0],
+                (wide)p->dim[1], (wide)p->dim[2], (wide)p->k);
+    text_printf(t, "    static constexpr int bm = %d, bn = %d, bk = %d, stages = %d, groups = %d;\n", c->bm,
+                c->bn, c->bk, c->stages, c->groups);
+    text_printf(t, "    static constexpr int band = %d, unit = %d;\n", c->band, g->s->layout.unit);
+    text_printf(t, "    static constexpr int shared_bytes = %d;\n", g->s->shared_bytes);
+    text_printf(t, "    static constexpr bool pingpong = %s;\n", truth(c->pingpong));
+    print_walk(c, g->s->persistent, t);
+    c->mainloop->print_config(p, g->s, t);
     text_append(t, "};\n");
 }
 
-static void print_share(const struct program *p, struct text *t)
+static void print_share(const struct gemm *g)
 {
-    text_append(t, "\nstruct Share : Config {\n");
-    print_columns(p, tile_share(&p->tile), t);
-    text_printf(t, "    static constexpr int bn = %d;\n};\n", tile_share(&p->tile));
+    int share = tile_share(&g->s->tile);
+    text_append(g->t, "\nstruct Share : Config {\n");
+    print_columns(g, share);
+    text_printf(g->t, "    static constexpr int bn = %d;\n};\n", share);
 }
 
 static void print_head(const struct program *p, struct text *t)
@@ -272,106 +160,63 @@ static void print_head(const struct program *p, struct text *t)
     text_append(t, "\n");
 }
 
-static const char *mainloop_name(const struct program *p)
+static void print_entry(const struct gemm *g)
 {
-    switch (p->tile.mainloop) {
-    case MAINLOOP_SM90: return "gemm_sm90";
-    case MAINLOOP_GEMV: return "gemv_sm90";
-    case MAINLOOP_SKINNY: return "skinny_sm90";
-    default: return "gemm_simt";
-    }
-}
-
-static void print_entry(const struct program *p, struct text *t)
-{
-    const struct tile *c = &p->tile;
+    const struct tile *c = &g->s->tile;
+    struct text *t = g->t;
     text_append(t, "\nextern \"C\" __global__ void ");
     int cluster = tile_splits(c) * tile_cluster(c);
     if (cluster > 1) text_printf(t, "__cluster_dims__(%d, 1, 1) ", cluster);
-    text_printf(t, "__launch_bounds__(%d, %d)\n", p->kernel.threads, program_shares_sm(p) ? 2 : 1);
-    text_printf(t, "%s(const __grid_constant__ Args args)\n", p->kernel.symbol);
-    text_printf(t, "{\n    %s<Config, Epilogue%s", mainloop_name(p), c->scattered ? ", Share" : "");
+    text_printf(t, "__launch_bounds__(%d, %d)\n", g->s->threads, c->mainloop->shares_sm(g->p, c) ? 2 : 1);
+    text_printf(t, "%s(const __grid_constant__ Args args)\n", g->k->symbol);
+    text_printf(t, "{\n    %s<Config, Epilogue%s", c->mainloop->kernel, c->scattered ? ", Share" : "");
     text_append(t, ">(args);\n}\n");
 }
 
-/* Blocks that an SM has room for; each takes 1024 bytes more than it says. */
-static int residents(const struct program *p, const struct machine *m)
-{
-    bool fit = tile_is_narrow(&p->tile) && 2 * (p->kernel.shared_bytes + 1024) <= m->shared_bytes + 1024;
-    return fit ? 2 : 1;
-}
-
-/* Threads besides the consumers. */
-static int helpers(const struct program *p)
-{
-    if (p->tile.mainloop == MAINLOOP_SIMT) return 0;
-    return tile_streams(&p->tile) && program_shares_sm(p) ? 64 : 128;
-}
-
-static void measure(struct program *p, const struct machine *m)
-{
-    struct kernel_spec *k = &p->kernel;
-    const struct tile *t = &p->tile;
-    bool sm90 = t->mainloop == MAINLOOP_SM90;
-    k->threads = 128 * t->groups + helpers(p);
-    k->shared_bytes = tile_shared_bytes(p);
-    k->early = program_is_early(p);
-    int each = residents(p, m);
-    /* Consumers that take turns would wait for each other's epilogues. */
-    bool once = t->lends && (t->pingpong || program_blocks(p) <= m->sms);
-    k->grid = program_blocks(p);
-    k->cluster = tile_cluster(t);
-    k->persistent = sm90 && each == 1 && tile_splits(t) == 1 && !once;
-    if (tile_streams(t)) k->grid = t->blocks;
-    if (each == 2 && tile_splits(t) == 1 && m->sms > 0) k->grid = MIN(k->grid, 2 * m->sms);
-}
-
 /* Coordinates of TMA and of the epilogue are ints; tiles may reach past the end by a cluster's size. */
-static bool fits_int(const struct program *p)
+static bool fits_int(const struct program *p, const struct schedule *s)
 {
-    int64_t most = INT32_MAX - 256 * tile_cluster(&p->tile);
-    return p->kernel.grid <= most && p->dim[1] <= most && p->dim[2] <= most && p->k <= most;
+    int64_t most = INT32_MAX - 256 * tile_cluster(&s->tile);
+    return s->grid <= most && p->dim[1] <= most && p->dim[2] <= most && p->k <= most;
 }
 
-static coda_status check(const struct program *p)
+static coda_status check(const struct gemm *g)
 {
-    if (!p->kernel.symbol) return fail(CODA_E_MEMORY, "out of memory for a kernel's name");
-    if (!fits_int(p))
+    const struct program *p = g->p;
+    if (!g->k->symbol) return fail(CODA_E_MEMORY, "out of memory for a kernel's name");
+    if (!fits_int(p, g->s))
         return fail(CODA_E_UNSUPPORTED, "a GEMM of %lld times [%lld, %lld, %lld] exceeds 31-bit coordinates",
                     (wide)p->dim[0], (wide)p->dim[1], (wide)p->dim[2], (wide)p->k);
-    for (int i = 0; i < p->ports; i++) {
-        int64_t blocks = program_states(p);
-        if (p->port[i].kind == PORT_PARTIAL_STORE && p->port[i].blocks != blocks)
+    for (int i = 0; i < p->ports; i++)
+        if (p->port[i].kind == PORT_PARTIAL_STORE && p->port[i].blocks != g->s->layout.states)
             return fail(CODA_E_INVALID, "port %d has %d states for a row of %lld tiles", i, p->port[i].blocks,
-                        (wide)blocks);
-    }
+                        (wide)g->s->layout.states);
     return CODA_OK;
 }
 
-static void print_kernel(struct program *p, struct text *t)
+static void print_kernel(const struct gemm *g)
 {
-    print_head(p, t);
-    text_printf(t, "#include \"tile/%s.cuh\"\n", mainloop_name(p));
-    emit_includes(p, t);
-    text_append(t, "\nusing namespace coda;\n");
-    print_args(p, t);
-    print_config(p, t);
-    if (p->tile.scattered) print_share(p, t);
-    emit_epilogue(p, t);
-    print_entry(p, t);
+    print_head(g->p, g->t);
+    text_printf(g->t, "#include \"tile/%s.cuh\"\n", g->s->tile.mainloop->kernel);
+    emit_includes(g->p, g->t);
+    text_append(g->t, "\nusing namespace coda;\n");
+    print_args(g);
+    print_config(g);
+    if (g->s->tile.scattered) print_share(g);
+    emit_epilogue(g->p, &g->s->layout, g->t);
+    print_entry(g);
 }
 
-coda_status emit_gemm(struct plan *plan, struct program *p, const struct machine *m)
+coda_status emit_gemm(struct plan *plan, const struct program *p, const struct schedule *s, struct kernel *k)
 {
     struct text t = {0};
-    if (!emit_begin(plan, p)) return fail(CODA_E_MEMORY, "out of memory for a kernel");
-    emit_symbol(plan, p, "coda_gemm");
-    measure(p, m);
-    add_maps(p);
-    coda_status status = check(p);
-    if (!status) print_kernel(p, &t);
-    if (!status) status = emit_fits(p);
-    if (!status) p->kernel.text = arena_string(&plan->arena, text_str(&t));
+    struct gemm g = {.p = p, .s = s, .k = k, .t = &t};
+    k->symbol = emit_symbol(plan, p, "coda_gemm");
+    if (s->tile.mainloop->tma) emit_gemm_maps(p, s, k);
+    coda_status status = check(&g);
+    if (!status) print_kernel(&g);
+    if (!status) status = emit_fits(k);
+    if (!status) k->text = arena_string(&plan->arena, text_str(&t));
     bool lost = t.failed || plan->arena.failed;
     text_free(&t);
     return status ? status : lost ? fail(CODA_E_MEMORY, "out of memory for a kernel's text") : CODA_OK;

@@ -47,7 +47,7 @@ static void print_partial(const struct printer *e, int i)
 {
     const struct step *s = &e->p->step[i];
     const struct port *port = &e->p->port[s->port];
-    int first = first_state(e->p, i), team = program_row_team(e->p);
+    int first = first_state(e->p, i), team = e->l->row_team;
     struct word row = printer_row(e->p, "batch", "m");
     if (!shares_state(e->p, i)) {
         text_printf(e->t, "        const float v%d = block::finish_partials<reduce::%s, %d, %d>(g.s%d, %s);",
@@ -103,7 +103,7 @@ static void print_col_extra(const struct printer *e)
     text_printf(e->t, "        const Turns f = turns ? rope_turns(%a, %a, (int)(%s)) : Turns{0.0f, 0.0f};\n",
                 turns, ratio, pair.s);
     text_append(e->t, "        v.high = f.high, v.low = f.low;\n");
-    if (rope_steps_evenly(e->p))
+    if (e->l->steps_evenly)
         text_append(e->t, "        v.eight = pair::rope::turn(8.0f, f.high, f.low);\n");
 }
 
@@ -122,7 +122,7 @@ static bool level_runs(const struct printer *e, enum level level)
     if (level == LEVEL_COL && has_rope(e->p)) return true;
     if (level == LEVEL_ROW && rope_counts_rows(e->p)) return true;
     for (int i = 0; i < e->p->steps; i++)
-        if (step_level(&e->p->step[i]) == level) return true;
+        if (e->l->level[i] == level) return true;
     return false;
 }
 
@@ -132,12 +132,12 @@ static void print_struct(const struct printer *e, const char *type, bool counts,
     bool empty = !counts && !turns;
     text_printf(e->t, "\n    struct %s {", type);
     for (int i = 0; i < e->p->steps; i++) {
-        if (step_level(&e->p->step[i]) != e->level || !step_crosses(e->p, i)) continue;
+        if (e->l->level[i] != e->level || !e->l->crosses[i]) continue;
         text_printf(e->t, " float v%d;", i);
         empty = false;
     }
     text_printf(e->t, "%s%s%s%s };\n", counts ? " float position;" : "", turns ? " float high, low;" : "",
-                turns && rope_steps_evenly(e->p) ? " Pair eight;" : "", empty ? " u8 none;" : "");
+                turns && e->l->steps_evenly ? " Pair eight;" : "", empty ? " u8 none;" : "");
 }
 
 void printer_level(struct printer *e, enum level level, const char *type, const char *name, const char *index)
@@ -150,9 +150,9 @@ void printer_level(struct printer *e, enum level level, const char *type, const 
                 name, index);
     text_printf(e->t, "        %s v;\n", type);
     for (int i = 0; i < e->p->steps; i++)
-        if (step_level(&e->p->step[i]) == level) print_level_step(e, i);
+        if (e->l->level[i] == level) print_level_step(e, i);
     for (int i = 0; i < e->p->steps; i++)
-        if (step_level(&e->p->step[i]) == level && step_crosses(e->p, i))
+        if (e->l->level[i] == level && e->l->crosses[i])
             text_printf(e->t, "        v.v%d = v%d;\n", i, i);
     if (counts) print_row_extra(e);
     if (turns) print_col_extra(e);
@@ -171,5 +171,5 @@ void printer_cell(struct printer *e)
     text_printf(e->t, "        return {pair::rope::turn(%s, c.high, c.low)};\n    }\n", position.s);
     text_append(e->t, "    DEV static Cell below(const Cell &above, const Row &r, const Col &c)\n    {\n");
     text_printf(e->t, "        return %s;\n    }\n",
-                rope_steps_evenly(e->p) ? "{pair::rope::add(above.turn, c.eight)}" : "cell(r, c)");
+                e->l->steps_evenly ? "{pair::rope::add(above.turn, c.eight)}" : "cell(r, c)");
 }

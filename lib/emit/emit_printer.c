@@ -20,7 +20,7 @@ const char *printer_lane(const struct printer *e, const struct step *s, int lane
 struct word printer_value(const struct printer *e, int step, int lane)
 {
     const struct step *s = &e->p->step[step];
-    enum level level = step_level(s);
+    enum level level = e->l->level[step];
     if (level == LEVEL_SLOT) return emit_word("v%d%s", step, printer_lane(e, s, lane));
     if (level == e->level) return emit_word("v%d", step);
     if (level == LEVEL_ROW) return emit_word("%sv%d", e->level == LEVEL_SLOT ? "s.row." : "r.", step);

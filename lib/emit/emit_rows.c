@@ -37,11 +37,11 @@ static void print_comment(struct emitter *e)
     const struct program *p = e->p;
     text_append(e->t, "// rows [");
     for (int d = 0; d < p->rank; d++) text_printf(e->t, "%s%lld", d ? "," : "", (wide)p->dim[d]);
-    text_printf(e->t, "], %d column%s at once", e->w.width, e->w.width > 1 ? "s" : "");
-    if (e->w.team) text_printf(e->t, ", %d thread%s for a row", e->w.team, e->w.team > 1 ? "s" : "");
+    text_printf(e->t, "], %d column%s at once", e->w->width, e->w->width > 1 ? "s" : "");
+    if (e->w->team) text_printf(e->t, ", %d thread%s for a row", e->w->team, e->w->team > 1 ? "s" : "");
     text_append(e->t, "\n");
     for (int i = 0; i < p->steps; i++)
-        if (e->w.live[i]) print_step(e, i);
+        if (e->w->live[i]) print_step(e, i);
 }
 
 /* ---- Arguments ---- */
@@ -51,7 +51,7 @@ static bool port_live(const struct emitter *e, int port)
     for (int i = 0; i < e->p->steps; i++) {
         enum step_kind kind = e->p->step[i].kind;
         bool moves = kind == STEP_LOAD || kind == STEP_STORE || kind == STEP_PARTIAL;
-        if (e->w.live[i] && moves && e->p->step[i].port == port) return true;
+        if (e->w->live[i] && moves && e->p->step[i].port == port) return true;
     }
     return false;
 }
@@ -63,7 +63,7 @@ static void take_arguments(struct emitter *e)
         const struct port *port = &e->p->port[q];
         e->argument[q] = -1;
         if (!port_live(e, q)) continue;
-        e->argument[q] = emit_pointer(e->p, port->buffer, port->offset * dtype_size(port->dtype));
+        e->argument[q] = emit_pointer(e->k, port->buffer, port->offset * dtype_size(port->dtype));
     }
 }
 
@@ -82,7 +82,7 @@ static void print_argument(struct emitter *e, int index)
 static void print_arguments(struct emitter *e)
 {
     text_append(e->t, "\nstruct Args {\n");
-    for (int i = 0; i < e->p->kernel.pointers; i++) print_argument(e, i);
+    for (int i = 0; i < e->k->pointers; i++) print_argument(e, i);
     text_append(e->t, "};\n");
 }
 
@@ -91,7 +91,7 @@ static void print_arguments(struct emitter *e)
 static bool has_rope(const struct emitter *e)
 {
     for (int i = 0; i < e->p->steps; i++)
-        if (e->w.live[i] && e->p->step[i].kind == STEP_ROPE) return true;
+        if (e->w->live[i] && e->p->step[i].kind == STEP_ROPE) return true;
     return false;
 }
 
@@ -121,7 +121,7 @@ static struct word times(int64_t n) { return n == 1 ? emit_word("%s", "") : emit
 
 static void print_place(struct emitter *e)
 {
-    const struct rows_walk *w = &e->w;
+    const struct rows_walk *w = e->w;
     const char *type = w->columns < INT32_MAX ? "int" : "i64";
     if (w->pieces == 1) {
         rows_line(e, "const i64 row = t;");
@@ -137,7 +137,7 @@ static void print_place(struct emitter *e)
 
 static void print_flat(struct emitter *e)
 {
-    const struct rows_walk *w = &e->w;
+    const struct rows_walk *w = e->w;
     const char *type = rows_index_type(e), *suffix = !strcmp(type, "u32") ? "u" : "ll";
     rows_open(e, "for (%s t = blockIdx.x * %d%s + threadIdx.x; t < %lld%s; t += gridDim.x * %d%s)", type,
               w->threads, suffix, (wide)(w->rows * w->pieces), suffix, w->threads, suffix);
@@ -155,8 +155,8 @@ static void print_states(struct emitter *e, int phase)
 {
     for (int i = 0; i < e->p->steps; i++) {
         const struct step *s = &e->p->step[i];
-        if (s->kind != STEP_REDUCE || !rows_sink(&e->w, e->p, i, phase)) continue;
-        if (rows_state(&e->w, e->p, i) != i) continue;
+        if (s->kind != STEP_REDUCE || !rows_sink(e->w, e->p, i, phase)) continue;
+        if (rows_state(e->w, e->p, i) != i) continue;
         rows_line(e, "reduce::%s::State s%d;", s->prim->name, i);
         rows_line(e, "reduce::%s::init(s%d);", s->prim->name, i);
     }
@@ -164,7 +164,7 @@ static void print_states(struct emitter *e, int phase)
 
 static void open_walk(struct emitter *e)
 {
-    const struct rows_walk *w = &e->w;
+    const struct rows_walk *w = e->w;
     const char *type = w->columns + w->team * w->width < INT32_MAX ? "int" : "i64";
     bool whole = w->items * w->team == w->pieces, unroll = w->items * w->width <= 64;
     rows_line(e, unroll ? "#pragma unroll" : "#pragma unroll 2");
@@ -177,7 +177,7 @@ static void open_walk(struct emitter *e)
 static void print_walk(struct emitter *e, int phase)
 {
     print_states(e, phase);
-    if (!rows_needs(&e->w, e->p, phase, e->needed) || !e->w.pieces) return;
+    if (!rows_needs(e->w, e->p, phase, e->needed) || !e->w->pieces) return;
     open_walk(e);
     rows_piece(e, phase);
     rows_close(e);
@@ -186,8 +186,8 @@ static void print_walk(struct emitter *e, int phase)
 static void print_ahead(struct emitter *e)
 {
     bool any = false;
-    for (int i = 0; i < e->p->steps; i++) any = any || e->w.ahead[i];
-    if (!any || !e->w.pieces) return;
+    for (int i = 0; i < e->p->steps; i++) any = any || e->w->ahead[i];
+    if (!any || !e->w->pieces) return;
     open_walk(e);
     rows_read_ahead(e);
     rows_close(e);
@@ -195,7 +195,7 @@ static void print_ahead(struct emitter *e)
 
 static void print_team(struct emitter *e)
 {
-    const struct rows_walk *w = &e->w;
+    const struct rows_walk *w = e->w;
     int teams = w->threads / w->team;
     struct word mine = teams == 1     ? emit_word("blockIdx.x")
                        : w->team == 1 ? emit_word("(i64)blockIdx.x * %d + threadIdx.x", teams)
@@ -218,24 +218,11 @@ static void print_team(struct emitter *e)
 
 /* ---- The kernel ---- */
 
-static bool is_empty(const struct emitter *e)
-{
-    for (int i = 0; i < e->p->steps; i++)
-        if (e->w.live[i]) return false;
-    return true;
-}
-
-static int64_t blocks(const struct emitter *e)
-{
-    int64_t most = e->w.team ? mul_counts(e->w.rows, e->w.team) : e->w.rows * e->w.pieces;
-    return is_empty(e) ? 0 : MIN(most / e->w.threads + (most % e->w.threads != 0), 1 << 30);
-}
-
-static void print_kernel(struct emitter *e, const struct machine *m)
+static void print_kernel(struct emitter *e, const struct schedule *s)
 {
     print_comment(e);
     emit_includes(e->p, e->t);
-    if (m->sm90) text_append(e->t, "#include \"ptx/control.cuh\"\n");
+    if (s->pdl) text_append(e->t, "#include \"ptx/control.cuh\"\n");
     text_append(e->t,
                 "#include \"port/tile.cuh\"\n#include \"port/vector.cuh\"\n#include \"tile/rows.cuh\"\n");
     text_append(e->t, "\nusing namespace coda;\n");
@@ -243,12 +230,12 @@ static void print_kernel(struct emitter *e, const struct machine *m)
     print_arguments(e);
     text_printf(
         e->t, "\nextern \"C\" __global__ void __launch_bounds__(%d)\n%s(const __grid_constant__ Args a)\n{\n",
-        e->w.threads, e->p->kernel.symbol);
+        s->threads, e->k->symbol);
     e->depth = 1;
-    if (m->sm90) rows_line(e, "ptx::grid_wait();");
-    if (!is_empty(e) && e->w.team)
+    if (s->pdl) rows_line(e, "ptx::grid_wait();");
+    if (s->grid && e->w->team)
         print_team(e);
-    else if (!is_empty(e))
+    else if (s->grid)
         print_flat(e);
     text_append(e->t, "}\n");
 }
@@ -267,16 +254,16 @@ static bool is_defined(const struct emitter *e, int i)
     bool moves = s->kind == STEP_LOAD || s->kind == STEP_STORE || s->kind == STEP_PARTIAL;
     if (moves && e->argument[s->port] < 0) return false;
     for (int k = 0; k < s->nin; k++)
-        if (s->in[k] >= 0 && (!e->w.live[s->in[k]] || e->w.phase[s->in[k]] > e->w.phase[i])) return false;
+        if (s->in[k] >= 0 && (!e->w->live[s->in[k]] || e->w->phase[s->in[k]] > e->w->phase[i])) return false;
     return s->kind != STEP_ROPE || rows_has_partner(e, i);
 }
 
 static coda_status check_steps(const struct emitter *e)
 {
     for (int i = 0; i < e->p->steps; i++)
-        if (e->w.live[i] && !is_defined(e, i))
+        if (e->w->live[i] && !is_defined(e, i))
             return fail(CODA_E_INVALID, "kernel %s: step %d reads what the kernel does not define",
-                        e->p->kernel.symbol, i);
+                        e->k->symbol, i);
     return CODA_OK;
 }
 
@@ -287,25 +274,21 @@ static coda_status prepare(struct emitter *e)
     e->scratch = ARENA_NEW(arena, bool, e->p->steps);
     e->argument = ARENA_NEW(arena, int, e->p->ports);
     if (arena->failed) return fail(CODA_E_MEMORY, "out of memory for a kernel of %d steps", e->p->steps);
-    coda_status status = rows_walk(&e->w, arena, e->p);
-    if (!status) status = check_rope(e);
+    coda_status status = check_rope(e);
     if (!status) take_arguments(e);
     if (!status) status = check_steps(e);
-    return status ? status : emit_fits(e->p);
+    return status ? status : emit_fits(e->k);
 }
 
-coda_status emit_rows(struct plan *plan, struct program *p, const struct machine *m)
+coda_status emit_rows(struct plan *plan, const struct program *p, const struct schedule *s, struct kernel *k)
 {
     struct text t = {0};
-    struct emitter e = {.plan = plan, .p = p, .t = &t};
-    if (!emit_begin(plan, p)) return fail(CODA_E_MEMORY, "out of memory for a kernel");
-    emit_symbol(plan, p, "coda_rows");
+    struct emitter e = {.plan = plan, .p = p, .w = &s->walk, .k = k, .t = &t};
+    k->symbol = emit_symbol(plan, p, "coda_rows");
     coda_status status = prepare(&e);
     if (status) return status;
-    print_kernel(&e, m);
-    p->kernel.text = arena_string(&plan->arena, text_str(&t));
-    p->kernel.grid = blocks(&e);
-    p->kernel.threads = e.w.threads;
+    print_kernel(&e, s);
+    k->text = arena_string(&plan->arena, text_str(&t));
     bool failed = t.failed || plan->arena.failed;
     text_free(&t);
     return failed ? fail(CODA_E_MEMORY, "out of memory for the text of a kernel") : CODA_OK;

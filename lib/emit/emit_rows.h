@@ -4,15 +4,15 @@
 #define EMIT_ROWS_H
 
 #include "emit_text.h"
-#include "rows_schedule.h"
 
 struct emitter {
     struct plan *plan;
-    struct program *p;
-    struct rows_walk w;
+    const struct program *p;
+    const struct rows_walk *w;
+    struct kernel *k;
     struct text *t;
     bool *needed, *scratch; /* steps: the column values of a walk                                  */
-    int *argument;          /* of each port: index in kernel.pointer, -1 if no live step uses it   */
+    int *argument;          /* of each port: index in k->pointer, -1 if no live step uses it   */
     int depth;              /* of indentation                                                      */
 };
 

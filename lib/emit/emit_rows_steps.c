@@ -74,14 +74,14 @@ static bool is_strided(const struct port *port)
 /* Domains of less than 2^31 pieces are divided in 32 bits. */
 const char *rows_index_type(const struct emitter *e)
 {
-    int64_t most = e->w.rows * MAX(e->w.pieces, 1);
+    int64_t most = e->w->rows * MAX(e->w->pieces, 1);
     return most < (int64_t)1 << 31 ? "u32" : "i64";
 }
 
 /* The row's index in leading dimension d. */
 static struct word index_word(const struct emitter *e, int d)
 {
-    return e->w.rank == 2 ? emit_word("row") : emit_word("i%d", d);
+    return e->w->rank == 2 ? emit_word("row") : emit_word("i%d", d);
 }
 
 static bool index_used(const struct emitter *e, int d)
@@ -89,7 +89,7 @@ static bool index_used(const struct emitter *e, int d)
     for (int q = 0; q < e->p->ports; q++) {
         const struct port *port = &e->p->port[q];
         bool used = is_strided(port) && e->argument[q] >= 0;
-        if (used && (e->w.stride[q][d] || port->kind == PORT_STORE)) return true;
+        if (used && (e->w->stride[q][d] || port->kind == PORT_STORE)) return true;
     }
     return false;
 }
@@ -97,12 +97,12 @@ static bool index_used(const struct emitter *e, int d)
 static void print_indices(struct emitter *e)
 {
     int64_t inner = 1;
-    for (int d = e->w.rank - 2; d >= 0 && e->w.rank > 2; d--) {
+    for (int d = e->w->rank - 2; d >= 0 && e->w->rank > 2; d--) {
         struct word by = inner > 1 ? emit_word(" / %lld", (wide)inner) : emit_word("%s", "");
-        struct word rest = d > 0 ? emit_word(" %% %lld", (wide)e->w.dim[d]) : emit_word("%s", "");
+        struct word rest = d > 0 ? emit_word(" %% %lld", (wide)e->w->dim[d]) : emit_word("%s", "");
         if (index_used(e, d))
             rows_line(e, "const i64 i%d = (%s)row%s%s;", d, rows_index_type(e), by.s, rest.s);
-        inner *= e->w.dim[d];
+        inner *= e->w->dim[d];
     }
 }
 
@@ -110,8 +110,8 @@ static void print_start(struct emitter *e, int q)
 {
     const struct port *port = &e->p->port[q];
     struct text at = {0};
-    for (int d = 0; d + 1 < e->w.rank; d++) {
-        int64_t stride = e->w.stride[q][d];
+    for (int d = 0; d + 1 < e->w->rank; d++) {
+        int64_t stride = e->w->stride[q][d];
         if (stride == 1)
             text_printf(&at, " + %s", index_word(e, d).s);
         else if (stride)
@@ -144,10 +144,10 @@ static void print_gather_starts(struct emitter *e, int id)
 
 /* ---- Elements ---- */
 
-static int64_t column_stride(const struct emitter *e, int port) { return e->w.stride[port][e->w.rank - 1]; }
+static int64_t column_stride(const struct emitter *e, int port) { return e->w->stride[port][e->w->rank - 1]; }
 
 /* The column of the element in print. */
-static const char *column(const struct emitter *e) { return e->w.width > 1 ? "c + j" : "c"; }
+static const char *column(const struct emitter *e) { return e->w->width > 1 ? "c + j" : "c"; }
 
 /* An element's address: "p3 + c", "p3 + (i64)(c + j) * 40". */
 static struct word address(const struct emitter *e, int port)
@@ -161,12 +161,12 @@ static struct word address(const struct emitter *e, int port)
 /* Is column load i read into an array, and its name there? */
 static bool has_piece(const struct emitter *e, int i)
 {
-    return e->w.kept[i] || e->w.packed[e->p->step[i].port];
+    return e->w->kept[i] || e->w->packed[e->p->step[i].port];
 }
 
 static struct word piece(const struct emitter *e, int i)
 {
-    return e->w.kept[i] ? emit_word("x%d[i]", i) : emit_word("x%d", i);
+    return e->w->kept[i] ? emit_word("x%d[i]", i) : emit_word("x%d", i);
 }
 
 /* ---- Values ---- */
@@ -200,7 +200,7 @@ static void print_load(struct emitter *e, int i)
     if (is_void(e, s))
         rows_line(e, "const float v%d = 0.0f;", i);
     else if (!row && has_piece(e, i))
-        rows_line(e, "const float v%d = %s[%s];", i, piece(e, i).s, e->w.width > 1 ? "j" : "0");
+        rows_line(e, "const float v%d = %s[%s];", i, piece(e, i).s, e->w->width > 1 ? "j" : "0");
     else if (is_gather(e, s))
         rows_line(e, "const float v%d = r%d < 0 ? 0.0f : load(%s);", i, s->port, from.s);
     else
@@ -210,7 +210,7 @@ static void print_load(struct emitter *e, int i)
 static void print_push(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
-    if (rows_state(&e->w, e->p, i) != i) return;
+    if (rows_state(e->w, e->p, i) != i) return;
     struct word key = s->in[1] >= 0 ? emit_word("v%d", s->in[1]) : emit_word("0.0f");
     rows_line(e, "reduce::%s::push(s%d, v%d, %s, %s);", s->prim->name, i, s->in[0], column(e), key.s);
 }
@@ -230,14 +230,14 @@ bool rows_has_partner(const struct emitter *e, int step)
 {
     int load = e->p->step[step].in[0];
     if (e->p->step[load].kind != STEP_LOAD || rows_is_row(&e->p->step[load])) return false;
-    return e->w.width == 1 || e->w.packed[e->p->step[load].port];
+    return e->w->width == 1 || e->w->packed[e->p->step[load].port];
 }
 
 static struct partner rope_partner(const struct emitter *e, int i)
 {
     int load = e->p->step[i].in[0], port = e->p->step[load].port;
     struct partner r = {.pair = emit_word("at%d.pair", i), .second = emit_word("at%d.second", i)};
-    if (e->w.width == 1) {
+    if (e->w->width == 1) {
         r.other = emit_word("load(p%d + (i64)at%d.partner * %lld)", port, i, (wide)column_stride(e, port));
     } else if (e->p->rope.half) {
         r.other = emit_word("o%d[j]", i);
@@ -281,8 +281,8 @@ static void print_rope(struct emitter *e, int i)
 static struct word store_guard(const struct emitter *e, const struct step *s, const char *first)
 {
     struct word guard = emit_word("%s", first);
-    for (int d = 0; d + 1 < e->w.rank; d++)
-        if (!e->w.stride[s->port][d])
+    for (int d = 0; d + 1 < e->w->rank; d++)
+        if (!e->w->stride[s->port][d])
             guard = emit_word("%.120s%s%s == 0", guard.s, *guard.s ? " && " : "", index_word(e, d).s);
     return *guard.s ? emit_word("if (%.180s) ", guard.s) : guard;
 }
@@ -290,9 +290,9 @@ static struct word store_guard(const struct emitter *e, const struct step *s, co
 static void print_store(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
-    bool once = !column_stride(e, s->port) && e->w.columns > 1;
+    bool once = !column_stride(e, s->port) && e->w->columns > 1;
     struct word at = once ? emit_word("%s == 0", column(e)) : emit_word("%s", "");
-    if (e->w.packed[s->port])
+    if (e->w->packed[s->port])
         rows_line(e, "y%d[j] = v%d;", i, s->in[0]);
     else
         rows_line(e, "%sstore(%s, v%d);", store_guard(e, s, at.s).s, address(e, s->port).s, s->in[0]);
@@ -302,7 +302,9 @@ static void print_store(struct emitter *e, int i)
 static void print_row_store(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
-    const char *first = e->w.team > 1 ? "lane == 0" : !e->w.team && e->w.columns > e->w.width ? "c == 0" : "";
+    const char *first = e->w->team > 1                               ? "lane == 0"
+                        : !e->w->team && e->w->columns > e->w->width ? "c == 0"
+                                                                     : "";
     rows_line(e, "%sstore(p%d, v%d);", store_guard(e, s, first).s, s->port, s->in[0]);
 }
 
@@ -313,7 +315,7 @@ static struct word first_state(const struct emitter *e, const struct port *port)
 {
     int lanes = rows_lanes(port);
     if (lanes == 1) return emit_word("0");
-    return lanes < e->w.team ? emit_word("lane %% %d", lanes) : emit_word("lane");
+    return lanes < e->w->team ? emit_word("lane %% %d", lanes) : emit_word("lane");
 }
 
 static void load_partial(struct emitter *e, int i)
@@ -327,8 +329,8 @@ static void load_partial(struct emitter *e, int i)
 /* What several statistics read is folded once, by the first of them. */
 static void finish(struct emitter *e, int i, const char *reduce, int lanes, const char *state)
 {
-    int first = rows_state(&e->w, e->p, i);
-    if (!rows_shares_state(&e->w, e->p, i)) {
+    int first = rows_state(e->w, e->p, i);
+    if (!rows_shares_state(e->w, e->p, i)) {
         rows_line(e, "const float v%d = rows::finish<reduce::%s, %d>(%s);", i, reduce, lanes, state);
         return;
     }
@@ -351,7 +353,7 @@ static void print_row_step(struct emitter *e, int i)
     case STEP_LOAD: print_load(e, i); break;
     case STEP_MAP: print_map(e, i); break;
     case STEP_PARTIAL: finish_partial(e, i); break;
-    case STEP_REDUCE: finish(e, i, s->prim->name, e->w.team, emit_word("s%d", i).s); break;
+    case STEP_REDUCE: finish(e, i, s->prim->name, e->w->team, emit_word("s%d", i).s); break;
     default: break;
     }
     print_gather_starts(e, i);
@@ -362,18 +364,18 @@ void rows_partials(struct emitter *e)
 {
     bool any = false;
     for (int i = 0; i < e->p->steps; i++) {
-        if (!e->w.live[i] || e->p->step[i].kind != STEP_PARTIAL || rows_state(&e->w, e->p, i) != i) continue;
+        if (!e->w->live[i] || e->p->step[i].kind != STEP_PARTIAL || rows_state(e->w, e->p, i) != i) continue;
         load_partial(e, i);
         any = true;
     }
-    if (any && e->w.team > 1) rows_line(e, "__syncwarp();");
+    if (any && e->w->team > 1) rows_line(e, "__syncwarp();");
 }
 
 void rows_row_values(struct emitter *e, int phase)
 {
     for (int i = 0; i < e->p->steps; i++) {
         const struct step *s = &e->p->step[i];
-        if (!e->w.live[i] || e->w.phase[i] != phase) continue;
+        if (!e->w->live[i] || e->w->phase[i] != phase) continue;
         if (s->kind == STEP_STORE && s->cls == CLASS_ROW)
             print_row_store(e, i);
         else if (s->kind != STEP_STORE && rows_is_row(s))
@@ -386,15 +388,15 @@ void rows_row_values(struct emitter *e, int phase)
 void rows_kept(struct emitter *e)
 {
     for (int i = 0; i < e->p->steps; i++)
-        if (e->w.kept[i]) rows_line(e, "float x%d[%lld][%d];", i, (wide)e->w.items, e->w.width);
+        if (e->w->kept[i]) rows_line(e, "float x%d[%lld][%d];", i, (wide)e->w->items, e->w->width);
 }
 
 /* A kept load is read ahead, or by the first walk that needs it. */
 static bool was_read(const struct emitter *e, int i, int phase)
 {
-    if (e->w.ahead[i]) return true;
-    for (int before = 0; e->w.kept[i] && before < phase; before++)
-        if (rows_needs(&e->w, e->p, before, e->scratch) && e->scratch[i]) return true;
+    if (e->w->ahead[i]) return true;
+    for (int before = 0; e->w->kept[i] && before < phase; before++)
+        if (rows_needs(e->w, e->p, before, e->scratch) && e->scratch[i]) return true;
     return false;
 }
 
@@ -403,9 +405,9 @@ static void read_piece(struct emitter *e, int i)
     const struct step *s = &e->p->step[i];
     struct word x = piece(e, i),
                 guard = is_gather(e, s) ? emit_word("if (r%d >= 0) ", s->port) : emit_word("%s", "");
-    if (!e->w.kept[i]) rows_line(e, "float x%d[%d];", i, e->w.width);
-    if (is_gather(e, s)) rows_line(e, "for (int j = 0; j < %d; j++) %s[j] = 0.0f;", e->w.width, x.s);
-    if (e->w.packed[s->port])
+    if (!e->w->kept[i]) rows_line(e, "float x%d[%d];", i, e->w->width);
+    if (is_gather(e, s)) rows_line(e, "for (int j = 0; j < %d; j++) %s[j] = 0.0f;", e->w->width, x.s);
+    if (e->w->packed[s->port])
         rows_line(e, "%sport::load_piece(%s, p%d + c);", guard.s, x.s, s->port);
     else
         rows_line(e, "%s%s[0] = load(%s);", guard.s, x.s, address(e, s->port).s);
@@ -414,7 +416,7 @@ static void read_piece(struct emitter *e, int i)
 void rows_read_ahead(struct emitter *e)
 {
     for (int i = 0; i < e->p->steps; i++)
-        if (e->w.ahead[i]) read_piece(e, i);
+        if (e->w->ahead[i]) read_piece(e, i);
 }
 
 /* Where the piece stands in its pairs, and its partners if they are not in it. */
@@ -423,8 +425,8 @@ static void read_partners(struct emitter *e, int i)
     const struct rope_spec *r = &e->p->rope;
     rows_line(e, "const rows::RopeSpot at%d = rows::rope_spot<%lld, %lld, %lld, %s>(c);", i,
               (wide)r->head_dim, (wide)r->rotary, (wide)r->heads, r->half ? "true" : "false");
-    if (e->w.width == 1 || !r->half) return;
-    rows_line(e, "float o%d[%d];", i, e->w.width);
+    if (e->w->width == 1 || !r->half) return;
+    rows_line(e, "float o%d[%d];", i, e->w->width);
     rows_line(e, "port::load_piece(o%d, p%d + at%d.partner);", i, e->p->step[e->p->step[i].in[0]].port, i);
 }
 
@@ -435,7 +437,7 @@ static void read_pieces(struct emitter *e, int phase)
         if (!e->needed[i]) continue;
         if (s->kind == STEP_LOAD && has_piece(e, i) && !was_read(e, i, phase)) read_piece(e, i);
         if (s->kind == STEP_ROPE) read_partners(e, i);
-        if (s->kind == STEP_STORE && e->w.packed[s->port]) rows_line(e, "float y%d[%d];", i, e->w.width);
+        if (s->kind == STEP_STORE && e->w->packed[s->port]) rows_line(e, "float y%d[%d];", i, e->w->width);
     }
 }
 
@@ -455,7 +457,7 @@ static void write_pieces(struct emitter *e)
 {
     for (int i = 0; i < e->p->steps; i++) {
         const struct step *s = &e->p->step[i];
-        if (!e->needed[i] || s->kind != STEP_STORE || !e->w.packed[s->port]) continue;
+        if (!e->needed[i] || s->kind != STEP_STORE || !e->w->packed[s->port]) continue;
         rows_line(e, "%sport::store_piece(p%d + c, y%d);", store_guard(e, s, "").s, s->port, i);
     }
 }
@@ -463,12 +465,12 @@ static void write_pieces(struct emitter *e)
 void rows_piece(struct emitter *e, int phase)
 {
     read_pieces(e, phase);
-    if (e->w.width > 1) {
+    if (e->w->width > 1) {
         rows_line(e, "#pragma unroll");
-        rows_open(e, "for (int j = 0; j < %d; j++)", e->w.width);
+        rows_open(e, "for (int j = 0; j < %d; j++)", e->w->width);
     }
     for (int i = 0; i < e->p->steps; i++)
         if (e->needed[i]) print_column_step(e, i);
-    if (e->w.width > 1) rows_close(e);
+    if (e->w->width > 1) rows_close(e);
     write_pieces(e);
 }

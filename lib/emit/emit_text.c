@@ -11,17 +11,17 @@
 
 #define SYMBOL_SIZE 61
 
-bool emit_begin(struct plan *plan, struct program *p)
+bool emit_begin(struct plan *plan, const struct program *p, const struct schedule *s, struct kernel *k)
 {
-    p->kernel = (struct kernel_spec){0};
-    p->kernel.map = ARENA_NEW(&plan->arena, struct map_spec, p->kind == PROGRAM_ROWS ? 1 : KERNEL_MAX_MAPS);
-    p->kernel.pointer = ARENA_NEW(&plan->arena, struct pointer_spec, p->ports + 8);
+    *k = (struct kernel){
+        .launch = {s->grid, s->cluster, s->threads, s->shared_bytes, s->persistent, s->early}};
+    k->map = ARENA_NEW(&plan->arena, struct map_spec, p->kind == PROGRAM_ROWS ? 1 : KERNEL_MAX_MAPS);
+    k->pointer = ARENA_NEW(&plan->arena, struct pointer_spec, p->ports + 8);
     return !plan->arena.failed;
 }
 
-coda_status emit_fits(const struct program *p)
+coda_status emit_fits(const struct kernel *k)
 {
-    const struct kernel_spec *k = &p->kernel;
     if (k->pointers <= KERNEL_MAX_POINTERS) return CODA_OK;
     return fail(CODA_E_UNSUPPORTED, "kernel %s takes %d pointers; at most %d", k->symbol, k->pointers,
                 KERNEL_MAX_POINTERS);
@@ -42,9 +42,8 @@ const char *emit_dtype(coda_dtype t)
     return dtype_name(t); /* types.cuh names its types as the text form does */
 }
 
-int emit_pointer(struct program *p, int buffer, int64_t bytes)
+int emit_pointer(struct kernel *k, int buffer, int64_t bytes)
 {
-    struct kernel_spec *k = &p->kernel;
     for (int i = 0; i < k->pointers; i++)
         if (k->pointer[i].buffer == buffer && k->pointer[i].bytes == bytes) return i;
     k->pointer[k->pointers].buffer = buffer;
@@ -64,7 +63,7 @@ static const char *step_word(const struct program *p, const struct step *s)
     }
 }
 
-void emit_symbol(struct plan *plan, struct program *p, const char *prefix)
+const char *emit_symbol(struct plan *plan, const struct program *p, const char *prefix)
 {
     char name[SYMBOL_SIZE];
     size_t used = MIN(strlen(prefix), sizeof name - 1);
@@ -81,7 +80,7 @@ void emit_symbol(struct plan *plan, struct program *p, const char *prefix)
         last = word;
     }
     name[used] = 0;
-    p->kernel.symbol = arena_string(&plan->arena, name);
+    return arena_string(&plan->arena, name);
 }
 
 /* The primitive that step i (or port i - steps) needs. */

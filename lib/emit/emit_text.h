@@ -2,10 +2,12 @@
 #ifndef EMIT_TEXT_H
 #define EMIT_TEXT_H
 
-#include "plan.h"
+#include "kernel.h"
+#include "schedule.h"
 
-bool emit_begin(struct plan *plan, struct program *p); /* a kernel without anything                */
-coda_status emit_fits(const struct program *p);        /* its parameters: 4 kB                     */
+/* A kernel with the schedule's launch and nothing else; false: no memory. */
+bool emit_begin(struct plan *plan, const struct program *p, const struct schedule *s, struct kernel *k);
+coda_status emit_fits(const struct kernel *k); /* its parameters: 4 kB                             */
 
 typedef long long wide; /* for %lld */
 
@@ -15,8 +17,8 @@ struct word {
 };
 struct word emit_word(const char *format, ...) PRINTF(1, 2);
 
-void emit_symbol(struct plan *plan, struct program *p, const char *prefix);
-int emit_pointer(struct program *p, int buffer, int64_t bytes); /* its index in kernel.pointer     */
+const char *emit_symbol(struct plan *plan, const struct program *p, const char *prefix);
+int emit_pointer(struct kernel *k, int buffer, int64_t bytes); /* its index in k->pointer          */
 const char *emit_dtype(coda_dtype t);                           /* "bf16", "f16", "f32", "i32"     */
 void emit_includes(const struct program *p, struct text *t);    /* of the primitives it uses       */
 /* What goes before a map's name in a kernel: a user may call a map what C++ calls something else. */

@@ -4,25 +4,25 @@
 
 #include "bind.h"
 #include "jit.h"
+#include "kernel.h"
 #include "plan.h"
 
 struct compiled_kernel {
     struct coda_kernel_info info;
     struct jit_cubin cubin;
     struct jit_kernel *kernel; /* GPU only                                                         */
-    const struct kernel_spec *spec;
+    const struct kernel *spec;
     coda_status status;        /* of its compilation                                               */
     char error[JIT_ERROR_SIZE];
 };
 
 enum { KERNEL_NONE = -1 };     /* cuBLASLt's, or an empty domain                                   */
 
-static inline bool is_cublaslt(const struct program *q)
-{
-    return q->kind == PROGRAM_GEMM && q->tile.mainloop == MAINLOOP_CUBLASLT;
-}
+/* Does program `index` of the plan run as a call of cuBLASLt? */
+bool is_cublaslt(const struct plan *p, int index);
 
 struct compiled_program {
+    struct kernel emitted;     /* none if cuBLASLt runs it                                         */
     int kernel;                /* index, or KERNEL_NONE                                            */
     struct jit_map *map;       /* encoded with a placeholder address                               */
     struct jit_launch launch;
@@ -51,7 +51,7 @@ struct coda_plan {
 
 /* kernels.c: emit, compile, load, in this order. */
 coda_status kernels_threads(int *out); /* that compile: $CODA_COMPILE_THREADS, or all cores          */
-coda_status kernels_emit(struct coda_plan *p, const struct machine *m);
+coda_status kernels_emit(struct coda_plan *p);
 coda_status kernels_compile(struct coda_plan *p, const struct jit_options *opt);
 coda_status kernels_load(struct coda_plan *p, const struct jit_options *opt);
 void kernels_free(struct coda_plan *p);

@@ -6,7 +6,7 @@
 #include "executable.h"
 
 #include "emit.h"
-#include "schedule.h"
+#include "mainloop.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ _Static_assert(CUBLASLT_WORKSPACE == JIT_LT_WORKSPACE, "the plan leaves cuBLASLt
 /* ---- Emit ---- */
 
 /* The kernel of an equal text, or a new one. */
-static int find_kernel(struct coda_plan *p, struct names *texts, struct kernel_spec *spec)
+static int find_kernel(struct coda_plan *p, struct names *texts, struct kernel *spec)
 {
     int found = names_find(texts, spec->text, -1);
     if (found >= 0) return found;
@@ -25,7 +25,7 @@ static int find_kernel(struct coda_plan *p, struct names *texts, struct kernel_s
     p->kernel[found].info = (struct coda_kernel_info){.size = sizeof(struct coda_kernel_info),
                                                       .name = spec->symbol,
                                                       .source = spec->text,
-                                                      .shared_bytes = spec->shared_bytes};
+                                                      .shared_bytes = spec->launch.shared_bytes};
     debug_stage(DEBUG_SOURCE, arena_format(&p->arena, "%s.cu", spec->symbol), spec->text);
     names_add(texts, &p->arena, spec->text, found);
     return found;
@@ -38,26 +38,46 @@ struct emission {
     struct arena scratch;
 };
 
+/* The identity of a program and of its schedule. */
+static bool identify(struct identity *id, struct arena *a, const struct plan *p, int index)
+{
+    const struct program *q = &p->program[index];
+    bool good =
+        identity_of(id, a, p, q) && identity_add(id, a, &p->schedule[index].tile, sizeof(struct tile));
+    for (int i = 0; i < q->ports && good; i++)
+        if (q->port[i].reduce) good = identity_add(id, a, &q->port[i].blocks, sizeof q->port[i].blocks);
+    return good;
+}
+
 /* A program like one that came before, as layers of a model are, takes over its kernel. */
-static coda_status emit_one(struct coda_plan *p, int index, struct emission *e, const struct machine *m)
+static coda_status emit_one(struct coda_plan *p, int index, struct emission *e)
 {
     struct program *q = &p->plan.program[index];
+    struct schedule *s = &p->plan.schedule[index];
+    struct compiled_program *c = &p->program[index];
     struct identity id;
     const int *theirs;
-    bool good = identity_of(&id, &e->scratch, &p->plan, q);
+    bool good = identify(&id, &e->scratch, &p->plan, index);
     struct program *first = good ? memo_first(&e->memo, &e->scratch, &id, q, &theirs) : NULL;
     if (!first) return fail(CODA_E_MEMORY, "out of memory for %d programs", p->plan.programs);
     if (first == q) {
-        coda_status status = emit_program(&p->plan, q, m);
-        if (!status && q->kernel.grid) p->program[index].kernel = find_kernel(p, &e->texts, &q->kernel);
+        coda_status status = schedule_complete(s, &p->plan.arena, q, &p->plan.target);
+        if (!status) status = emit_program(&p->plan, q, s, &c->emitted);
+        if (!status && s->grid) c->kernel = find_kernel(p, &e->texts, &c->emitted);
         return status;
     }
-    p->program[index].kernel = p->program[first - p->plan.program].kernel;
-    if (emit_like(&p->plan, q, first, theirs, &id)) return CODA_OK;
+    const struct compiled_program *like = &p->program[first - p->plan.program];
+    c->kernel = like->kernel;
+    if (emit_like(&p->plan, &c->emitted, &like->emitted, theirs, &id)) return CODA_OK;
     return fail(CODA_E_MEMORY, "out of memory for %d programs", p->plan.programs);
 }
 
-coda_status kernels_emit(struct coda_plan *p, const struct machine *m)
+bool is_cublaslt(const struct plan *p, int index)
+{
+    return p->program[index].kind == PROGRAM_GEMM && p->schedule[index].tile.mainloop == &mainloop_cublaslt;
+}
+
+coda_status kernels_emit(struct coda_plan *p)
 {
     p->kernel = ARENA_NEW(&p->arena, struct compiled_kernel, p->plan.programs);
     p->program = ARENA_NEW(&p->arena, struct compiled_program, p->plan.programs);
@@ -66,7 +86,7 @@ coda_status kernels_emit(struct coda_plan *p, const struct machine *m)
     coda_status status = CODA_OK;
     for (int i = 0; i < p->plan.programs && !status; i++) {
         p->program[i].kernel = KERNEL_NONE;
-        if (!is_cublaslt(&p->plan.program[i])) status = emit_one(p, i, &e, m);
+        if (!is_cublaslt(&p->plan, i)) status = emit_one(p, i, &e);
     }
     arena_free(&e.scratch);
     return status;
@@ -149,9 +169,9 @@ coda_status kernels_compile(struct coda_plan *p, const struct jit_options *opt)
 
 /* ---- Load ---- */
 
-static coda_status load_maps(struct coda_plan *p, const struct kernel_spec *spec, struct compiled_program *c,
-                             char *err)
+static coda_status load_maps(struct coda_plan *p, struct compiled_program *c, char *err)
 {
+    const struct kernel *spec = &c->emitted;
     c->map = ARENA_NEW(&p->arena, struct jit_map, spec->maps + 1);
     if (!c->map) return fail(CODA_E_MEMORY, "out of memory for %d tensor maps", spec->maps);
     c->map = (struct jit_map *)(((uintptr_t)c->map + 127) / 128 * 128);
@@ -233,8 +253,8 @@ static void allow_early_starts(struct coda_plan *p)
     for (int i = 0; i < p->plan.programs; i++) {
         const struct program *q = &p->plan.program[i];
         struct compiled_program *c = &p->program[i];
-        if (q->prepare || (c->kernel < 0 && !is_cublaslt(q))) continue;
-        c->launch.pdl = follows && c->kernel >= 0 && q->kernel.early;
+        if (q->prepare || (c->kernel < 0 && !is_cublaslt(&p->plan, i))) continue;
+        c->launch.pdl = follows && c->kernel >= 0 && c->emitted.launch.early;
         follows = c->kernel >= 0;
     }
 }
@@ -247,18 +267,18 @@ coda_status kernels_load(struct coda_plan *p, const struct jit_options *opt)
         if (status) return status;
     }
     for (int i = 0; i < p->plan.programs; i++) {
-        const struct program *q = &p->plan.program[i];
         struct compiled_program *c = &p->program[i];
+        const struct launch_spec *l = &c->emitted.launch;
         coda_status status = CODA_OK;
-        if (is_cublaslt(q)) status = load_lt(q, c, err);
-        else if (c->kernel >= 0) status = load_maps(p, &q->kernel, c, err);
+        if (is_cublaslt(&p->plan, i)) status = load_lt(&p->plan.program[i], c, err);
+        else if (c->kernel >= 0) status = load_maps(p, c, err);
         if (status) return status;
         if (c->kernel < 0) continue;
-        int64_t grid = kernel_blocks(&q->kernel, p->gpu.sms);
+        int64_t grid = kernel_blocks(l, p->gpu.sms);
         if (grid > INT32_MAX)
-            return fail(CODA_E_UNSUPPORTED, "%s: %lld blocks", q->kernel.symbol, (long long)grid);
-        c->launch = (struct jit_launch){.grid = (unsigned)grid, .threads = (unsigned)q->kernel.threads,
-                                        .shared_bytes = (unsigned)q->kernel.shared_bytes};
+            return fail(CODA_E_UNSUPPORTED, "%s: %lld blocks", c->emitted.symbol, (long long)grid);
+        c->launch = (struct jit_launch){.grid = (unsigned)grid, .threads = (unsigned)l->threads,
+                                        .shared_bytes = (unsigned)l->shared_bytes};
     }
     allow_early_starts(p);
     return CODA_OK;

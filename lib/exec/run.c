@@ -31,8 +31,8 @@ struct params {
 
 static coda_status launch_kernel(const struct call *c, int index, coda_stream stream, char *err)
 {
-    const struct kernel_spec *spec = &c->p->plan.program[index].kernel;
     const struct compiled_program *cp = &c->p->program[index];
+    const struct kernel *spec = &cp->emitted;
     struct params params;
     for (int i = 0; i < spec->maps; i++) {
         params.map[i] = cp->map[i];
@@ -61,9 +61,8 @@ static coda_status launch_lt(const struct call *c, int index, coda_stream stream
 static coda_status run_gpu(const struct call *c, int index, coda_stream stream)
 {
     char err[JIT_ERROR_SIZE];
-    const struct program *q = &c->p->plan.program[index];
     int kernel = c->p->program[index].kernel;
-    if (kernel == KERNEL_NONE && !is_cublaslt(q)) return CODA_OK; /* an empty domain */
+    if (kernel == KERNEL_NONE && !is_cublaslt(&c->p->plan, index)) return CODA_OK; /* an empty domain */
     coda_status status =
         kernel == KERNEL_NONE ? launch_lt(c, index, stream, err) : launch_kernel(c, index, stream, err);
     if (!status) return CODA_OK;

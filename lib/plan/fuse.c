@@ -289,7 +289,7 @@ static bool try_pair(struct group *q, enum pair_kind pair, int full)
     if (q->p.pair != PAIR_NONE) return false;
     q->p.pair = pair;
     q->paired = full;
-    if (tile_pairs_ok(&q->p)) return true;
+    if (program_pairs_meet(&q->p)) return true;
     unpair(q);
     return false;
 }

@@ -1,7 +1,8 @@
 /*
  * identity.c -- programs that differ only in their tensors' names and places: layers of a model.
  *
- * A program's identity is its bytes, with names blanked and buffers numbered by their order. A field that
+ * A program's identity is its bytes, with names blanked and buffers numbered by their order; what a schedule
+ * decides, the states of partial reductions among it, is no part of it. A field that
  * is forgotten here makes equal programs look different, never the reverse.
  */
 #include "plan.h"
@@ -60,10 +61,8 @@ static void write_program(struct author *w, const struct program *q)
     struct program blank;
     memcpy(&blank, q, sizeof blank); /* padding too */
     blank.root = blank.scratch = 0;
-    blank.figures = NULL;
     blank.port = NULL;
     blank.step = NULL;
-    memset(&blank.kernel, 0, sizeof blank.kernel);
     if (q->kind == PROGRAM_GEMM) {
         blank_operand(w, &blank.a);
         blank_operand(w, &blank.b);
@@ -80,7 +79,7 @@ static void write_port(struct author *w, const struct port *port)
 {
     struct port blank;
     memcpy(&blank, port, sizeof blank);
-    blank.value = 0;
+    blank.value = blank.blocks = 0;
     blank.buffer = number(w, port->buffer);
     append(w, &blank, sizeof blank);
 }
@@ -115,6 +114,15 @@ bool identity_of(struct identity *out, struct arena *a, const struct plan *p, co
     for (int i = 0; i < q->steps && !a->failed; i++) write_step(&w, &q->step[i]);
     if (a->failed) return false;
     out->hash = hash(out->data, out->size);
+    return true;
+}
+
+bool identity_add(struct identity *id, struct arena *a, const void *data, size_t size)
+{
+    struct author w = {.id = id, .arena = a, .capacity = id->size};
+    append(&w, data, size);
+    if (a->failed) return false;
+    id->hash = hash(id->data, id->size);
     return true;
 }
 

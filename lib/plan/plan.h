@@ -20,12 +20,26 @@ struct buffer {
     uint64_t holds;     /* ... and its digest, never 0                                             */
 };
 
-/* Facts about the device that shape a plan: plain numbers. */
-struct machine {
+/* What a device can do, and how much of it: facts that shape a plan. */
+enum target_feature {
+    TARGET_TMA = 1,                 /* tensor maps, and mbarriers that count their bytes           */
+    TARGET_WGMMA = 2,               /* a warpgroup multiplies operands in shared memory            */
+    TARGET_PDL = 4,                 /* programmatic dependent launch                               */
+    TARGET_HOPPER = TARGET_TMA | TARGET_WGMMA | TARGET_PDL
+};
+
+struct target {
     int sms;
     int shared_bytes;               /* a block may have                                            */
-    bool sm90;                      /* TMA and wgmma                                               */
+    unsigned features;              /* enum target_feature                                         */
 };
+
+static inline bool target_has(const struct target *t, unsigned features)
+{
+    return (t->features & features) == features;
+}
+
+struct schedule; /* how a program runs on the target: schedule.h                                   */
 
 struct plan {
     struct arena arena;
@@ -35,7 +49,8 @@ struct plan {
     int64_t workspace, prepared;    /* bytes                                                       */
     uint64_t prepared_id;           /* of all that coda_prepare leaves; 0: nothing                 */
     const graph *graph;             /* the rewritten graph, for printing                           */
-    struct machine machine;         /* that it is for                                              */
+    struct target target;           /* that it is for                                              */
+    struct schedule *schedule;      /* one for each program, once they are in order                */
 };
 
 /* ---- Decisions: tuning results that override the cost model, by the GEMM's root node ---- */
@@ -53,7 +68,7 @@ struct plan_options {
     bool fuse;                      /* false: one program for each operation                       */
     bool cublaslt;
     coda_fold fold;
-    struct machine machine;
+    struct target target;
     const struct decision *decision; /* by root                                                    */
     int decisions;
 };
@@ -73,7 +88,7 @@ coda_status plan_verify(const struct plan *p); /* plan_verify.c                 
 
 /* ---- program_print.c: what a program is. p NULL: without names and places ---- */
 
-/* The line of its kind and sizes; the lines of its operands and steps. */
+/* Its kind and sizes, without the end of the line; the lines of its operands and steps. */
 void program_print_head(const struct program *q, struct text *t);
 void program_print_body(const struct plan *p, const struct program *q, struct text *t);
 void plan_dot(const struct plan *p, struct text *t);
@@ -85,7 +100,7 @@ void plan_note(const struct plan *p, struct rewrite_log *log);
 
 /* ---- identity.c: equal programs, so that what was found out of one serves the others ---- */
 
-/* All that a program is, but for what its tensors are called and where they are. */
+/* All that a program is, but for what its tensors are called, where they are, and how it is scheduled. */
 struct identity {
     void *data;
     size_t size;
@@ -93,6 +108,8 @@ struct identity {
     int *buffer, buffers; /* in the order in which the program names them                          */
 };
 bool identity_of(struct identity *out, struct arena *a, const struct plan *p, const struct program *q);
+/* Adds what else must be equal: bytes without padding or pointers into one program. */
+bool identity_add(struct identity *id, struct arena *a, const void *data, size_t size);
 
 /* Programs by their identity. */
 struct memo {

@@ -42,7 +42,7 @@ bool program_any_read(const struct program *q, bool (*fn)(void *, int), void *ct
     return false;
 }
 
-bool plan_suits_cublaslt(const struct program *p)
+bool program_suits_cublaslt(const struct program *p)
 {
     bool rows = p->a.k == 1 || p->a.row == 1, cols = p->b.k == 1 || p->b.row == 1;
     return rows && cols && p->a.dtype == p->b.dtype && p->dim[0] && p->dim[1] && p->dim[2] && p->k;

@@ -1,7 +1,7 @@
 /*
  * program.h -- what one kernel computes: GEMM + epilogue, rows, or attention. An epilogue is a list of steps
  * over the values of one element, its row and its column; emit_*.c prints it as CUDA C++, cpu.c interprets
- * it.
+ * it. How it runs on a target is its schedule (schedule.h); its CUDA text is its kernel (kernel.h).
  */
 #ifndef PROGRAM_H
 #define PROGRAM_H
@@ -74,7 +74,7 @@ struct step {
 
 /* Pairs of columns that one thread has to hold, as its arithmetic combines them. GLU: the weight's rows n
  * and n + N/2 (stacked) or 2n and 2n + 1 (interleaved) are loaded into the two halves of one B tile, so that
- * in the tile gate and up are tile.bn / 2 columns apart and the output has N/2 columns. ROPE: the pairs of
+ * in the tile gate and up are bn / 2 columns apart and the output has N/2 columns. ROPE: the pairs of
  * program.rope. */
 enum pair_kind { PAIR_NONE, PAIR_GLU_INTERLEAVED, PAIR_GLU_STACKED, PAIR_ROPE };
 
@@ -84,38 +84,6 @@ struct rope_spec {
     bool half;                       /* columns (i, i + rotary/2) are a pair, else (2i, 2i+1)      */
     float base;                      /* pair i turns by position * base^(-2i / rotary) radians     */
     int64_t period;                  /* a row's position, if no step gives it, is row % period     */
-};
-
-enum mainloop {
-    MAINLOOP_SM90, /* TMA + wgmma, warp-specialised; 16-bit operands, 16-byte pitches              */
-    MAINLOOP_SIMT, /* fp32 FMAs: any dtype, stride and pitch, any GPU                              */
-    MAINLOOP_CUBLASLT, /* a library call: a bare product                                           */
-    MAINLOOP_GEMV,  /* for 1 or 2 rows of A: streams B through shared memory, fp32 FMAs            */
-    MAINLOOP_SKINNY /* for at most 16 rows of A: streams B likewise, multiplies by mma.sync        */
-};
-
-/* How the output is tiled and walked; primitives/tile/README.md explains the words. */
-struct tile {
-    enum mainloop mainloop;
-    int bm, bn, bk; /* elements of M, N and K; bn counts columns of the product, N, also if the
-                       output has N/2. Streaming: bm is M, bk a piece of a row of B                */
-    int stages;     /* slots of the mainloop's ring                                                */
-    int groups;     /* consumer warpgroups                                                         */
-    bool pingpong;  /* each consumer multiplies whole tiles in turn; else they split bm            */
-    int splits;     /* split-K: blocks of a cluster that multiply a part of K each; 0 is 1         */
-    bool scattered; /* split-K by reduce-scatter: each block drains bn / splits columns; else the
-                       first block of the cluster gathers the sums and drains the tile             */
-    int cluster_m;  /* blocks of a cluster whose tiles are neighbours along M: one multicast load of
-                       B serves all; 0 is 1                                                        */
-    int cluster_n;  /* the same along N, for A; of the two one at most is over 1                   */
-    int blocks;     /* streaming: thread blocks, to which columns are dealt evenly. With a tail:
-                       thread blocks, one for each SM, to which the tiles are dealt                */
-    int tail, tail_bn; /* the last `tail` tiles of each row are only `tail_bn` columns wide, so that
-                          all SMs end together                                                     */
-    int band;        /* raster group: tile rows that are walked together, to stay in L2 ...        */
-    bool across;     /* ... or, if true, tile columns                                              */
-    bool serpentine; /* every second tile of a block walks K backwards, to begin with what is in L2 */
-    bool lends;      /* the epilogue stages in free slots of the ring and has no memory of its own */
 };
 
 struct operand {
@@ -146,7 +114,6 @@ struct attention_spec {
     struct attention_view q, k, v, o;
     int lengths;                    /* buffer of int32 [batch], keys of each sequence; -1: all tk  */
     int64_t lengths_offset, lengths_stride; /* elements                                            */
-    bool sm90;                      /* TMA + wgmma kernel, else the SIMT one                       */
 };
 
 /* The shift of a sequence that has `keys` keys: its query i stands at position i + shift among them. */
@@ -162,37 +129,6 @@ enum program_kind { PROGRAM_GEMM, PROGRAM_ROWS, PROGRAM_ATTENTION };
 #define KERNEL_MAX_MAPS 9
 #define KERNEL_MAX_POINTERS ((4096 - KERNEL_MAX_MAPS * 128) / 8)
 
-/* A tiled tensor map (cuTensorMapEncodeTiled), innermost dimension first; swizzle is the box's inner
- * bytes: 0, 32, 64 or 128. */
-struct map_spec {
-    int buffer;
-    int64_t offset;                 /* elements                                                    */
-    coda_dtype dtype;
-    int rank;
-    int64_t dim[5], stride[5];      /* elements; stride[0] is 1                                    */
-    int box[5];                     /* elements that one copy moves, along each dimension          */
-    int swizzle;
-};
-
-/* What emit_*.c makes of a program: text, geometry, and the one parameter struct of the kernel:
- * `maps` tensor maps of 128 bytes, then `pointers` device pointers. */
-struct kernel_spec {
-    const char *symbol;             /* coda_gemm_mul_rope                                          */
-    const char *text;
-    int64_t grid;                   /* blocks, 1-D; 0 for an empty domain: not launched. For a
-                                       persistent kernel an upper bound, clipped to the SMs        */
-    int cluster;                    /* blocks of a tile cluster, of which the grid is a multiple;
-                                       0 is 1                                                      */
-    bool persistent;                /* blocks loop over tiles: the grid has one for each SM at most */
-    bool early;                     /* programmatic dependent launch: may start before the program
-                                       ahead of it has ended; until then it reads steady operands
-                                       alone, and writes nothing                                   */
-    int threads, shared_bytes;      /* of a block                                                  */
-    int maps, pointers;
-    struct map_spec *map;
-    struct pointer_spec { int buffer; int64_t bytes; } *pointer; /* a buffer's start + bytes       */
-};
-
 struct program {
     enum program_kind kind;
     bool prepare;                   /* run by coda_prepare, not by coda_run                        */
@@ -204,14 +140,11 @@ struct program {
     struct operand a, b;            /* GEMM: a [batch][M][K], b [batch][N][K] by strides           */
     enum pair_kind pair;            /* GEMM: at most one pairing, of one value's columns           */
     struct rope_spec rope;          /* a program has at most one STEP_ROPE                         */
-    struct tile tile;               /* GEMM                                                        */
     int scratch;                    /* cuBLASLt's workspace, a buffer; -1 if there is none         */
-    const struct figures *figures;  /* GEMM: times that tuning measured; NULL: it measured none    */
     struct attention_spec attention;
     struct port *port;
     struct step *step;              /* the epilogue, or a rows kernel, in the order of execution   */
     int ports, steps;
-    struct kernel_spec kernel;      /* filled in by emit                                           */
 };
 
 /* ---- program.c: questions ---- */
@@ -230,7 +163,7 @@ int program_lanes(const struct program *p); /* elements that the epilogue comput
                                                two, or 1                                           */
 int64_t program_columns(const struct program *p); /* columns of the output: N, or N/2 if gated     */
 bool rope_counts_rows(const struct program *p); /* its ROPE has no positions: they follow from row numbers */
-bool plan_suits_cublaslt(const struct program *p); /* can cuBLASLt compute the product? It needs a unit
+bool program_suits_cublaslt(const struct program *p); /* can cuBLASLt compute the product? It needs a unit
                                                       stride in a and b, one dtype, and no empty dimension */
 
 /* ---- target_pairs.c: what Hopper's units can take, which decides what may be fused ---- */
@@ -244,7 +177,7 @@ enum obstacle program_b_obstacle(const struct program *p);
 static inline int64_t operand_pitch(const struct operand *o) { return o->k == 1 ? o->row : o->k; }
 static inline bool operand_is_mn_major(const struct operand *o) { return o->k != 1; }
 bool program_has_work(const struct program *p); /* no dimension of the GEMM is empty               */
-bool tile_fits_sm90(const struct program *p); /* can TMA load both operands, and wgmma multiply them? */
-bool tile_pairs_ok(const struct program *p); /* can p->pair's columns meet in a thread of this GEMM? */
+bool program_fits_tma(const struct program *p); /* can TMA load both operands, and wgmma multiply them? */
+bool program_pairs_meet(const struct program *p); /* can p->pair's columns meet in a thread of this GEMM? */
 
 #endif

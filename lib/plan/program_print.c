@@ -123,7 +123,7 @@ static void print_heads(const struct plan *p, const char *label, const struct at
 
 static void print_gemm(const struct program *q, struct text *t)
 {
-    text_printf(t, "gemm batch=%lld m=%lld n=%lld k=%lld%s\n", (long long)q->dim[0], (long long)q->dim[1],
+    text_printf(t, "gemm batch=%lld m=%lld n=%lld k=%lld%s", (long long)q->dim[0], (long long)q->dim[1],
                 (long long)q->dim[2], (long long)q->k, pair_name[q->pair]);
 }
 
@@ -138,14 +138,13 @@ static void print_attention(const struct program *q, struct text *t)
     if (a->align == CODA_ALIGN_START) text_append(t, " from_start");
     if (a->align == CODA_ALIGN_LENGTH) text_append(t, " from_length");
     if (a->lengths >= 0) text_append(t, " lengths");
-    text_printf(t, " %s\n", a->sm90 ? "sm90" : "simt");
 }
 
 void program_print_head(const struct program *q, struct text *t)
 {
     if (q->kind == PROGRAM_GEMM) print_gemm(q, t);
     else if (q->kind == PROGRAM_ATTENTION) print_attention(q, t);
-    else print_dims("rows [", q->dim, q->rank, t), text_append(t, "\n");
+    else print_dims("rows [", q->dim, q->rank, t);
 }
 
 void program_print_body(const struct plan *p, const struct program *q, struct text *t)

@@ -33,7 +33,7 @@ bool program_has_work(const struct program *p)
     return p->dim[0] > 0 && p->dim[1] > 0 && p->dim[2] > 0 && p->k > 0;
 }
 
-bool tile_fits_sm90(const struct program *p)
+bool program_fits_tma(const struct program *p)
 {
     return program_has_work(p) && p->a.dtype == p->b.dtype && !program_a_obstacle(p) &&
            !program_b_obstacle(p);
@@ -51,10 +51,10 @@ static bool rope_fits(const struct rope_spec *r)
 static bool gating_fits(const struct program *p)
 {
     bool apart = p->pair == PAIR_GLU_STACKED && p->dim[2] / 2 % 8 == 0;
-    return p->dim[2] % 2 == 0 && (apart || !operand_is_mn_major(&p->b) || !tile_fits_sm90(p));
+    return p->dim[2] % 2 == 0 && (apart || !operand_is_mn_major(&p->b) || !program_fits_tma(p));
 }
 
-bool tile_pairs_ok(const struct program *p)
+bool program_pairs_meet(const struct program *p)
 {
     if (p->pair == PAIR_NONE) return true;
     return p->pair == PAIR_ROPE ? rope_fits(&p->rope) : gating_fits(p);

@@ -3,21 +3,29 @@
 
 #define MOST_PITCH ((int64_t)1 << 39) /* elements: tensor maps hold strides below 2^40 bytes       */
 
-/* Registers bound bn: a thread holds bn / 2 scores, bn / 4 weights and head_dim / 2 sums. */
-struct attention_tile attention_tile(int64_t head_dim)
+bool attention_is_empty(const struct attention_spec *a)
 {
-    if (head_dim <= 64) return (struct attention_tile){128, 2, 3};
-    if (head_dim <= 128) return (struct attention_tile){128, 2, 2};
-    if (head_dim <= 192) return (struct attention_tile){112, 2, 2};
-    return (struct attention_tile){80, 2, 2};
+    return a->batch <= 0 || a->heads <= 0 || a->head_dim <= 0 || a->tq <= 0;
 }
 
-/* sizeof(AttentionSm90::Shared), which the emitted text asserts. */
-int64_t attention_shared(const struct attention_spec *a, struct attention_tile t)
+static int64_t blocks(const struct attention_spec *a, int64_t bm)
 {
-    int64_t row = 128 * CEIL_DIV(a->head_dim, 64);
-    int64_t bytes = row * (64 * t.groups + 2 * t.stages * t.bn) + 8 * (2 + 4 * t.stages);
-    return CEIL_DIV(bytes, 1024) * 1024;
+    return a->batch * a->heads * CEIL_DIV(a->tq, bm);
+}
+
+/* ---- Hopper ---- */
+
+static struct attention_tile wgmma_tile(const struct attention_spec *a)
+{
+    struct attention_tile t = {.wgmma = true, .bm = 128, .bn = 128, .stages = 2, .threads = 128 * 3};
+    int64_t row = 128 * CEIL_DIV(a->head_dim, 64), bytes;
+    if (a->head_dim <= 64) t.bm = 192, t.threads = 128 * 4;
+    /* Registers bound bn: a thread holds bn / 2 scores, bn / 4 weights and head_dim / 2 sums. */
+    else if (a->head_dim > 128) t.bn = a->head_dim <= 192 ? 112 : 80;
+    bytes = row * (t.bm + 2 * t.stages * t.bn) + 8 * (2 + 4 * t.stages);
+    t.shared_bytes = CEIL_DIV(bytes, 1024) * 1024;
+    t.blocks = blocks(a, t.bm);
+    return t;
 }
 
 static bool pitch_fits(int64_t extent, int64_t stride)
@@ -33,23 +41,41 @@ static bool view_fits(const struct attention_spec *a, const struct attention_vie
            pitch_fits(time, v->time) && pitch_fits(heads, v->head);
 }
 
-int64_t attention_blocks(const struct attention_spec *a, int64_t bm)
+bool attention_fits_wgmma(const struct attention_spec *a, const struct target *target)
 {
-    return a->batch * a->heads * CEIL_DIV(a->tq, bm);
-}
-
-bool attention_is_empty(const struct attention_spec *a)
-{
-    return a->batch <= 0 || a->heads <= 0 || a->head_dim <= 0 || a->tq <= 0;
-}
-
-bool attention_fits_sm90(const struct attention_spec *a, const struct machine *m)
-{
-    if (!m->sm90 || attention_is_empty(a) || a->tk <= 0 || a->head_dim % 8 || a->head_dim > 256) return false;
+    bool units = target_has(target, TARGET_TMA | TARGET_WGMMA);
+    if (!units || attention_is_empty(a) || a->tk <= 0 || a->head_dim % 8 || a->head_dim > 256) return false;
     if (a->tq > ATTENTION_MOST_TIME || a->tk > ATTENTION_MOST_TIME) return false;
-    struct attention_tile t = attention_tile(a->head_dim);
+    struct attention_tile t = wgmma_tile(a);
     return view_fits(a, &a->q, a->tq, a->heads) && view_fits(a, &a->k, a->tk, a->kv_heads) &&
            view_fits(a, &a->v, a->tk, a->kv_heads) && view_fits(a, &a->o, a->tq, a->heads) &&
-           attention_blocks(a, 64 * t.groups) <= ATTENTION_MOST_BLOCKS &&
-           attention_shared(a, t) <= m->shared_bytes;
+           t.blocks <= ATTENTION_MOST_BLOCKS && t.shared_bytes <= target->shared_bytes;
+}
+
+/* ---- Any GPU ---- */
+
+static int64_t simt_shared(const struct attention_spec *a, int rows, int keys)
+{
+    int64_t pitch = 64 * CEIL_DIV(a->head_dim, 64) + 4, bm = 16 * rows, bn = 16 * keys;
+    return 4 * ((bm + bn) * pitch + bm * (bn + 4));
+}
+
+/* A thread holds rows * head_dim / 16 sums: 64 or fewer where it can, 128 at most. Rows and keys are counted
+ * in sixteens. */
+static struct attention_tile simt_tile(const struct attention_spec *a, int64_t shared)
+{
+    int64_t chunks = CEIL_DIV(a->head_dim, 64);
+    int rows = chunks <= 4 ? 4 : chunks <= 8 ? 2 : chunks <= 32 ? 1 : 0, keys = 4;
+    while (rows > 1 && 16 * (rows / 2) >= a->tq) rows /= 2;
+    while (rows && keys > 1 && simt_shared(a, rows, keys) > shared) keys /= 2;
+    while (rows > 0 && simt_shared(a, rows, keys) > shared) rows /= 2;
+    struct attention_tile t = {.bm = 16 * rows, .bn = 16 * keys, .threads = 256};
+    if (rows) t.shared_bytes = simt_shared(a, rows, keys), t.blocks = blocks(a, t.bm);
+    return t;
+}
+
+struct attention_tile attention_tile(const struct attention_spec *a, const struct target *target)
+{
+    if (attention_is_empty(a)) return (struct attention_tile){.bm = 16};
+    return attention_fits_wgmma(a, target) ? wgmma_tile(a) : simt_tile(a, target->shared_bytes);
 }

@@ -1,4 +1,4 @@
-/* attention_tile.h -- the tile of an attention kernel, and whether Hopper's units can run it. */
+/* attention_tile.h -- the tile of an attention kernel, and which of the two kernels runs it. */
 #ifndef ATTENTION_TILE_H
 #define ATTENTION_TILE_H
 
@@ -8,12 +8,17 @@
 #define ATTENTION_MOST_BLOCKS ((int64_t)1 << 30)
 
 struct attention_tile {
-    int bn, stages, groups;
+    bool wgmma;             /* attention_sm90.cuh, TMA + wgmma; else attention_simt.cuh            */
+    int bm, bn;             /* queries and keys of a tile; bm 0: no tile fits                      */
+    int stages;             /* wgmma: of the ring of keys and values                               */
+    int threads;            /* of a block                                                          */
+    int64_t shared_bytes;   /* of a block, which the emitted text asserts                          */
+    int64_t blocks;         /* tiles of queries; 0: nothing to do                                  */
 };
-struct attention_tile attention_tile(int64_t head_dim);
-int64_t attention_shared(const struct attention_spec *a, struct attention_tile t); /* bytes        */
-int64_t attention_blocks(const struct attention_spec *a, int64_t bm); /* tiles of bm queries       */
+
+/* The tile on this target: on Hopper's units, if they can run it. */
+struct attention_tile attention_tile(const struct attention_spec *a, const struct target *target);
 bool attention_is_empty(const struct attention_spec *a);
-bool attention_fits_sm90(const struct attention_spec *a, const struct machine *m);
+bool attention_fits_wgmma(const struct attention_spec *a, const struct target *target);
 
 #endif

@@ -1,16 +1,14 @@
 /* epilogue_layout.c -- what the steps of a GEMM need: levels, lanes, staging. */
 #include "epilogue_layout.h"
 
-#include <limits.h>
+#include "mainloop.h"
 
 enum {
-    FETCH_BARRIERS = 64,   /* bytes, as in fetch.cuh                                                       */
-    FETCH_COLUMNS = 128,   /* in flight, for each consumer                                                 */
-    FETCH_FEW_COLUMNS = 64, /* for each of three                                                           */
-    STAGE_LIMIT = 64 << 10,
+    FETCH_COLUMNS = 128,   /* in flight, for each consumer                                         */
+    FETCH_FEW_COLUMNS = 64, /* for each of three                                                   */
+    STAGE_LIMIT = 64 << 10, /* bytes                                                               */
     FEW_ROWS = 16,
-    SHARED_REGISTERS = 64, /* of a thread for A, where two skinny blocks share an SM                       */
-    TAIL_MOST_ROWS = 1 << 20, /* dealing a tail takes time for each band                                   */
+    TAIL_MOST_ROWS = 1 << 20, /* dealing a tail takes time for each band                           */
     MOST_STAGED = KERNEL_MAX_MAPS - 4
 };
 
@@ -30,7 +28,7 @@ static bool reads(const struct program *p, const struct step *s, int step)
     return s->kind == STEP_LOAD && p->port[s->port].kind == PORT_GATHER && p->port[s->port].index == step;
 }
 
-bool step_crosses(const struct program *p, int step)
+static bool step_crosses(const struct program *p, int step)
 {
     enum level level = step_level(&p->step[step]);
     if (level == LEVEL_SLOT || !step_has_value(p, &p->step[step])) return false;
@@ -48,7 +46,7 @@ bool rope_steps_evenly(const struct program *p)
     return rope_counts_rows(p) && (sixteens || (whole && period >= p->dim[1]));
 }
 
-int program_row_team(const struct program *p)
+static int program_row_team(const struct program *p)
 {
     bool merges = false;
     for (int i = 0; i < p->steps; i++) merges = merges || p->step[i].kind == STEP_PARTIAL;
@@ -64,38 +62,34 @@ static int common_multiple(int a, int b)
     return n;
 }
 
-int tile_splits(const struct tile *t) { return MAX(t->splits, 1); }
-
-int tile_share(const struct tile *t) { return t->scattered ? t->bn / tile_splits(t) : t->bn; }
-
 /* Columns of the output that a block drains of a tile. */
-static int out_columns(const struct program *p)
+static int out_columns(const struct program *p, const struct tile *t)
 {
-    int share = tile_share(&p->tile);
+    int share = tile_share(t);
     return program_is_gated(p) ? share / 2 : share;
 }
 
-bool program_splits_heads(const struct program *p)
+bool program_splits_heads(const struct program *p, const struct tile *t)
 {
-    return p->pair == PAIR_ROPE && p->rope.half && tile_share(&p->tile) % p->rope.head_dim;
+    return p->pair == PAIR_ROPE && p->rope.half && tile_share(t) % p->rope.head_dim;
 }
 
 /* Output columns that are finished together; as in columns.cuh. 0: any. */
-static int rotated_columns(const struct program *p)
+static int rotated_columns(const struct program *p, const struct tile *t)
 {
     if (p->pair != PAIR_ROPE || !p->rope.half) return 0;
-    return program_splits_heads(p) ? 64 : common_multiple((int)p->rope.head_dim, 64);
+    return program_splits_heads(p, t) ? 64 : common_multiple((int)p->rope.head_dim, 64);
 }
 
-int unit_columns(const struct program *p)
+int unit_columns(const struct program *p, const struct tile *t)
 {
-    if (rotated_columns(p)) return program_splits_heads(p) ? 32 : 64;
-    bool wide = p->tile.bn > 64 || p->tile.groups > 1; /* else what is not 64 columns is not staged    */
-    return wide && (out_columns(p) % 64 || p->tile.groups > 2) ? 32 : 64;
+    if (rotated_columns(p, t)) return program_splits_heads(p, t) ? 32 : 64;
+    bool wide = t->bn > 64 || t->groups > 1; /* else what is not 64 columns is not staged    */
+    return wide && (out_columns(p, t) % 64 || t->groups > 2) ? 32 : 64;
 }
-static int chunk_columns(const struct program *p)
+static int chunk_columns(const struct program *p, const struct tile *t)
 {
-    return rotated_columns(p) ? rotated_columns(p) : unit_columns(p);
+    return rotated_columns(p, t) ? rotated_columns(p, t) : unit_columns(p, t);
 }
 
 /* What TMA moves: 16-bit tiles of the output's width and 16-byte pitches. */
@@ -114,43 +108,46 @@ static bool is_stageable(const struct program *p, const struct step *s)
     return s->kind == STEP_STORE && is_movable(p, s);
 }
 
-static int group_rows(const struct tile *t) { return t->pingpong ? t->bm : t->bm / t->groups; }
+int group_rows(const struct tile *t) { return t->pingpong ? t->bm : t->bm / t->groups; }
 
 /* Bytes of staging for one store, 64 rows; as in epilogue.cuh but for the ring. */
-static int chunk_bytes(const struct program *p) { return p->tile.groups * chunk_columns(p) * 128; }
-
-static bool program_stages(const struct program *p)
+static int chunk_bytes(const struct program *p, const struct tile *t)
 {
-    return p->tile.mainloop == MAINLOOP_SM90 && out_columns(p) % chunk_columns(p) == 0;
+    return t->groups * chunk_columns(p, t) * 128;
+}
+
+static bool program_stages(const struct program *p, const struct tile *t)
+{
+    return t->mainloop->tma && out_columns(p, t) % chunk_columns(p, t) == 0;
 }
 
 /* The first stageable store decides the dtype; as many as fit follow it. */
-bool store_is_staged(const struct program *p, int step)
+bool store_is_staged(const struct program *p, const struct tile *t, int step)
 {
     int before = 0;
     coda_dtype first = p->port[p->step[step].port].dtype;
-    if (!program_stages(p) || !is_stageable(p, &p->step[step])) return false;
+    if (!program_stages(p, t) || !is_stageable(p, &p->step[step])) return false;
     for (int i = 0; i < step; i++)
         if (is_stageable(p, &p->step[i])) {
-            coda_dtype t = p->port[p->step[i].port].dtype;
-            if (!before) first = t;
-            before += t == first;
+            coda_dtype type = p->port[p->step[i].port].dtype;
+            if (!before) first = type;
+            before += type == first;
         }
     bool same = p->port[p->step[step].port].dtype == first;
-    return same && before < MOST_STAGED && (before + 1) * chunk_bytes(p) <= STAGE_LIMIT;
+    return same && before < MOST_STAGED && (before + 1) * chunk_bytes(p, t) <= STAGE_LIMIT;
 }
 
-int count_staged(const struct program *p)
+int count_staged(const struct program *p, const struct tile *t)
 {
     int n = 0;
-    for (int i = 0; i < p->steps; i++) n += p->step[i].kind == STEP_STORE && store_is_staged(p, i);
+    for (int i = 0; i < p->steps; i++) n += p->step[i].kind == STEP_STORE && store_is_staged(p, t, i);
     return n;
 }
 
-int fetched_load(const struct program *p)
+int fetched_load(const struct program *p, const struct tile *t)
 {
-    bool narrow = tile_is_narrow(&p->tile);
-    if (narrow || !program_stages(p) || chunk_columns(p) != unit_columns(p)) return -1;
+    bool narrow = t->groups == 1; /* two blocks share an SM's memory                             */
+    if (narrow || !program_stages(p, t) || chunk_columns(p, t) != unit_columns(p, t)) return -1;
     for (int i = 0; i < p->steps; i++) {
         const struct step *s = &p->step[i];
         if (s->kind == STEP_LOAD && p->port[s->port].kind == PORT_LOAD && is_movable(p, s)) return i;
@@ -160,7 +157,7 @@ int fetched_load(const struct program *p)
 
 /* ---- Shared memory, as the mainloops' Shared structs have it ---- */
 
-static int values_bytes(const struct program *p, int rows, int columns)
+int values_bytes(const struct program *p, int rows, int columns)
 {
     int row = rope_counts_rows(p), col = 0, half = 0;
     for (int i = 0; i < p->steps; i++) {
@@ -176,133 +173,104 @@ static int values_bytes(const struct program *p, int rows, int columns)
     return bytes + empty + 16;
 }
 
-/* Quads of columns are shared out; the sums of each warp, or of a unit and then of all. */
-static int stream_shared_bytes(const struct program *p)
-{
-    const struct tile *t = &p->tile;
-    int rows = (int)p->dim[1], columns = (int)CEIL_DIV(p->dim[2] / 4, t->blocks) * 4, state = 1;
-    for (int i = 0; i < p->steps; i++)
-        if (p->step[i].kind == STEP_REDUCE) state += p->step[i].prim->state;
-    int warps = 4 * t->groups, slot = 4 * t->bk, sums = warps * (rows * columns + state) * 4;
-    if (t->mainloop == MAINLOOP_SKINNY) {
-        slot = 8 * (2 * t->bk + 64);
-        sums = (2 * warps * CEIL_DIV(rows, 8) * 64 + rows * columns * tile_splits(t)) * 4;
-    }
-    return t->stages * (slot + 16) + sums + values_bytes(p, rows, columns) + 168;
-}
-
 /* Epilogue subtiles, 64 rows of a chunk of columns, that one consumer warpgroup drains of a tile. */
-static int units(const struct program *p)
+static int units(const struct program *p, const struct tile *t)
 {
-    return out_columns(p) / chunk_columns(p) * (group_rows(&p->tile) / 64);
+    return out_columns(p, t) / chunk_columns(p, t) * (group_rows(t) / 64);
 }
 
-static int stage_bytes(const struct program *p)
+int stage_bytes(const struct program *p, const struct tile *t)
 {
-    int columns = p->tile.groups > 2 ? FETCH_FEW_COLUMNS : FETCH_COLUMNS;
-    int staged = count_staged(p), fetched = fetched_load(p) >= 0 ? columns / unit_columns(p) : 0;
-    bool two = staged * chunk_columns(p) <= 64 && units(p) > 1;
-    return p->tile.lends ? 0 : ((two ? 2 : 1) * staged + fetched) * chunk_bytes(p);
+    int columns = t->groups > 2 ? FETCH_FEW_COLUMNS : FETCH_COLUMNS;
+    int staged = count_staged(p, t), fetched = fetched_load(p, t) >= 0 ? columns / unit_columns(p, t) : 0;
+    bool two = staged * chunk_columns(p, t) <= 64 && units(p, t) > 1;
+    return t->lends ? 0 : ((two ? 2 : 1) * staged + fetched) * chunk_bytes(p, t);
 }
 
 /* As lent.cuh counts: the fetched units of all consumers take the first slots; the others must have room for
  * what each consumer stores of one unit, but for the store that overwrites the fetched one. */
-bool program_may_lend(const struct program *p)
+bool program_may_lend(const struct program *p, const struct tile *t)
 {
-    const struct tile *t = &p->tile;
-    int consumers = t->pingpong ? 1 : t->groups, each = MAX(tile_a_rows(p), t->bn) / unit_columns(p);
-    int pieces = count_staged(p) * (chunk_columns(p) / unit_columns(p)), taken = 0;
+    int consumers = t->pingpong ? 1 : t->groups, each = MAX(tile_a_rows(p, t), t->bn) / unit_columns(p, t);
+    int pieces = count_staged(p, t) * (chunk_columns(p, t) / unit_columns(p, t)), taken = 0;
     if (!pieces || !each || tile_splits(t) > 1 || tile_cluster(t) > 1 || t->groups == 1) return false;
-    if (fetched_load(p) >= 0) taken = CEIL_DIV(units(p) * consumers, each), pieces--;
+    if (fetched_load(p, t) >= 0) taken = CEIL_DIV(units(p, t) * consumers, each), pieces--;
     return taken <= t->stages && (t->stages - taken) * each >= pieces * consumers;
 }
 
 /* Tiles of a row that are as wide as the others. */
-static int64_t whole_tiles(const struct program *p)
+static int64_t whole_tiles(const struct program *p, const struct tile *t)
 {
-    const struct tile *t = &p->tile;
     return CEIL_DIV(p->dim[2] - (int64_t)t->tail * t->tail_bn, tile_share(t));
 }
 
-int64_t program_states(const struct program *p)
+int64_t program_states(const struct program *p, const struct tile *t)
 {
-    if (tile_streams(&p->tile)) return p->tile.blocks;
-    return whole_tiles(p) + p->tile.tail;
+    if (t->mainloop->streams) return t->blocks;
+    return whole_tiles(p, t) + t->tail;
 }
 
-int64_t program_tile_column(const struct program *p, int64_t tile)
+int64_t program_tile_column(const struct program *p, const struct tile *t, int64_t tile)
 {
-    int64_t whole = MIN(tile, whole_tiles(p));
-    return whole * tile_share(&p->tile) + (tile - whole) * p->tile.tail_bn;
+    int64_t whole = MIN(tile, whole_tiles(p, t));
+    return whole * tile_share(t) + (tile - whole) * t->tail_bn;
 }
 
 /* Consumers take turns, no tile reaches past the end, and the epilogue has whole chunks. */
-bool tail_fits(const struct program *p)
+bool tail_fits(const struct program *p, const struct tile *t)
 {
-    const struct tile *t = &p->tile;
-    int chunk = chunk_columns(p) * (program_is_gated(p) ? 2 : 1);
+    int chunk = chunk_columns(p, t) * (program_is_gated(p) ? 2 : 1);
     int64_t rest = p->dim[2] - (int64_t)t->tail * t->tail_bn;
     bool alone = t->pingpong && t->groups == 2 && tile_splits(t) == 1 && tile_cluster(t) == 1 && !t->across;
-    bool plain = p->dim[0] == 1 && t->mainloop == MAINLOOP_SM90 && !t->lends && t->blocks > 0;
+    bool plain = p->dim[0] == 1 && t->mainloop->tma && !t->lends && t->blocks > 0;
     bool sizes = p->dim[1] <= TAIL_MOST_ROWS && p->dim[2] <= INT32_MAX;
     bool widths = t->bn % 64 == 0 && t->tail_bn % 64 == 0 && t->tail_bn % chunk == 0 && t->tail_bn < t->bn;
     bool halves = !program_is_gated(p) || p->b.k == 1;
     return alone && plain && sizes && widths && halves && rest > 0 && rest % t->bn == 0;
 }
 
-bool program_maps_tail(const struct program *p)
+bool program_maps_tail(const struct program *p, const struct tile *t)
 {
-    return p->tile.tail && p->b.k == 1 && !program_splits_heads(p);
+    return t->tail && p->b.k == 1 && !program_splits_heads(p, t);
 }
 
-int tile_cluster_m(const struct tile *t) { return MAX(t->cluster_m, 1); }
-int tile_cluster_n(const struct tile *t) { return MAX(t->cluster_n, 1); }
-int tile_cluster(const struct tile *t) { return tile_cluster_m(t) * tile_cluster_n(t); }
-
-int64_t program_blocks(const struct program *p)
+int64_t program_blocks(const struct program *p, const struct tile *t)
 {
-    const struct tile *t = &p->tile;
     int64_t clusters = CEIL_DIV(p->dim[1], t->bm * tile_cluster_m(t)) *
                        CEIL_DIV(p->dim[2], t->bn * tile_cluster_n(t)) * p->dim[0];
-    if (t->tail) return CEIL_DIV(p->dim[1], t->bm) * program_states(p);
+    if (t->tail) return CEIL_DIV(p->dim[1], t->bm) * program_states(p, t);
     return clusters * tile_cluster(t) * tile_splits(t);
 }
 
-bool tile_streams(const struct tile *t)
-{
-    return t->mainloop == MAINLOOP_GEMV || t->mainloop == MAINLOOP_SKINNY;
-}
-
-bool tile_is_narrow(const struct tile *t) { return t->mainloop == MAINLOOP_SM90 && t->groups == 1; }
-
-/* A skinny product has all of A in registers: 32 for 8 rows of 8 k. */
-bool program_shares_sm(const struct program *p)
-{
-    const struct tile *t = &p->tile;
-    int64_t eights = CEIL_DIV(p->dim[1], 8) * CEIL_DIV(p->k, 8 * tile_splits(t));
-    if (t->mainloop == MAINLOOP_SKINNY) return 32 * eights <= 128 * t->groups * SHARED_REGISTERS;
-    return t->mainloop != MAINLOOP_SM90 || tile_is_narrow(t);
-}
-
-bool program_is_early(const struct program *p)
-{
-    return tile_streams(&p->tile) && p->b.steady && !p->prepare;
-}
-
 /* Whole octets, which the swizzle repeats in. */
-int tile_a_rows(const struct program *p)
+int tile_a_rows(const struct program *p, const struct tile *t)
 {
-    bool few = p->tile.bm == 64 && p->a.k == 1 && p->dim[1] < p->tile.bm;
-    return few ? (int)CEIL_DIV(p->dim[1], 8) * 8 : p->tile.bm;
+    bool few = t->bm == 64 && p->a.k == 1 && p->dim[1] < t->bm;
+    return few ? (int)CEIL_DIV(p->dim[1], 8) * 8 : t->bm;
 }
 
-int tile_shared_bytes(const struct program *p)
+/* ---- For emitters ---- */
+
+bool epilogue_layout_fill(struct epilogue_layout *l, struct arena *a, const struct program *p,
+                          const struct tile *t)
 {
-    const struct tile *t = &p->tile;
-    if (tile_streams(t)) return CEIL_DIV(stream_shared_bytes(p), 1024) * 1024;
-    int bytes = t->groups * values_bytes(p, group_rows(t), tile_share(t));
-    if (t->mainloop == MAINLOOP_SIMT) return bytes + 4 * t->bk * (t->bm + t->bn + 4);
-    bytes += t->stages * ((tile_a_rows(p) + t->bn) * 128 + 16) + MAX(stage_bytes(p), 16 * t->groups);
-    bytes += 16 + 8 * t->scattered + t->groups * FETCH_BARRIERS;
-    return CEIL_DIV(bytes, 1024) * 1024;
+    *l = (struct epilogue_layout){.level = ARENA_NEW(a, enum level, p->steps + 1),
+                                  .crosses = ARENA_NEW(a, bool, p->steps + 1),
+                                  .staged = ARENA_NEW(a, bool, p->steps + 1)};
+    if (a->failed) return false;
+    for (int i = 0; i < p->steps; i++) {
+        l->level[i] = step_level(&p->step[i]);
+        l->crosses[i] = step_crosses(p, i);
+        l->staged[i] = p->step[i].kind == STEP_STORE && store_is_staged(p, t, i);
+        l->staged_stores += l->staged[i];
+    }
+    l->fetched = fetched_load(p, t);
+    l->unit = unit_columns(p, t);
+    l->row_team = program_row_team(p);
+    l->a_rows = tile_a_rows(p, t);
+    l->states = program_states(p, t);
+    l->splits_heads = program_splits_heads(p, t);
+    l->maps_tail = program_maps_tail(p, t);
+    l->steps_evenly = rope_steps_evenly(p);
+    return true;
 }

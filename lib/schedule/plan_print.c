@@ -1,25 +1,26 @@
 /* plan_print.c -- a plan as text, with the tiles of its programs. No pointers, and no times but those that
  * tuning left: goldens compare it. */
-#include "schedule.h"
-
-#include "epilogue_layout.h"
 #include "figures.h"
-#include "tile.h"
+#include "mainloop.h"
 
-static void print_tile(const struct plan *p, const struct program *q, struct text *t)
+static void print_tile(const struct plan *p, const struct program *q, const struct schedule *s,
+                       struct text *t)
 {
     text_append(t, "   tile ");
-    tile_print(&q->tile, t);
-    if (program_is_early(q)) text_append(t, " early");
+    tile_print(&s->tile, t);
+    if (s->tile.mainloop->streams && q->b.steady && !q->prepare) text_append(t, " early");
     text_append(t, "\n");
-    tile_explain(q, &p->machine, t);
-    if (q->figures) figures_print(q->figures, t);
+    tile_explain(q, &s->tile, &p->target, t);
+    if (s->figures) figures_print(s->figures, t);
 }
 
 void program_print(const struct plan *p, const struct program *q, struct text *t)
 {
+    const struct schedule *s = p ? &p->schedule[q - p->program] : NULL;
     program_print_head(q, t);
-    if (p && q->kind == PROGRAM_GEMM) print_tile(p, q, t);
+    if (s && q->kind == PROGRAM_ATTENTION) text_append(t, s->attention.wgmma ? " sm90" : " simt");
+    text_append(t, "\n");
+    if (s && q->kind == PROGRAM_GEMM) print_tile(p, q, s, t);
     program_print_body(p, q, t);
 }
 

@@ -338,3 +338,16 @@ coda_status rows_walk(struct rows_walk *w, struct arena *arena, const struct pro
     choose_kept(w, p, needed, uses);
     return CODA_OK;
 }
+
+static bool is_empty(const struct rows_walk *w, const struct program *p)
+{
+    for (int i = 0; i < p->steps; i++)
+        if (w->live[i]) return false;
+    return true;
+}
+
+int64_t rows_blocks(const struct rows_walk *w, const struct program *p)
+{
+    int64_t most = w->team ? mul_counts(w->rows, w->team) : w->rows * w->pieces;
+    return is_empty(w, p) ? 0 : MIN(most / w->threads + (most % w->threads != 0), 1 << 30);
+}

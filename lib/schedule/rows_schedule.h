@@ -33,6 +33,8 @@ struct rows_walk {
 };
 
 coda_status rows_walk(struct rows_walk *w, struct arena *arena, const struct program *p);
+/* Blocks of a grid that walks all of it; 0 if nothing is stored. */
+int64_t rows_blocks(const struct rows_walk *w, const struct program *p);
 
 /* How many lanes of a team merge the states of a row's port. */
 int rows_lanes(const struct port *port);

@@ -1,38 +1,53 @@
 /*
- * schedule.c -- how each program runs on one machine: a GEMM's tile, attention's kernel, and how many states
- * a reduction leaves of each row, which follows from the tiles.
+ * schedule.c -- how each program runs on one target: a GEMM's tile, attention's kernel, and how many states a
+ * reduction leaves of each row, which follows from the tiles.
  */
 #include "schedule.h"
 
-#include "attention_tile.h"
-#include "epilogue_layout.h"
-#include "tile.h"
+#include "mainloop.h"
 
 /* ---- Tiles ---- */
 
 /* Equal products have equal tiles: the cheapest is sought once. */
-static bool set_tile(struct plan *p, struct program *q, struct memo *tiles, const struct plan_options *opt)
+static bool set_tile(struct plan *p, int index, struct memo *tiles, const struct plan_options *opt)
 {
+    struct program *q = &p->program[index];
+    struct schedule *s = &p->schedule[index];
     const struct decision *d = plan_decision(opt, q->root);
     struct identity id;
     const int *ignored;
-    q->figures = d ? d->figures : NULL;
+    s->figures = d ? d->figures : NULL;
     if (d && d->tile[0]) {
-        q->tile = tile_named(q, &opt->machine, d->tile);
+        s->tile = tile_named(q, &opt->target, d->tile);
         return true;
     }
     bool good = identity_of(&id, &p->arena, p, q);
     struct program *first = good ? memo_first(tiles, &p->arena, &id, q, &ignored) : NULL;
-    if (first == q) q->tile = tile_named(q, &opt->machine, "");
-    else if (first) q->tile = first->tile;
+    if (first == q) s->tile = tile_choose(q, &opt->target);
+    else if (first) s->tile = p->schedule[first - p->program].tile;
     return first;
+}
+
+static coda_status set_tiles(struct plan *p, const struct plan_options *opt)
+{
+    struct memo tiles = {0};
+    bool good = true;
+    for (int i = 0; i < p->programs && good; i++) {
+        const struct program *q = &p->program[i];
+        if (q->kind == PROGRAM_GEMM) good = set_tile(p, i, &tiles, opt);
+        if (q->kind == PROGRAM_ATTENTION)
+            p->schedule[i].attention = attention_tile(&q->attention, &opt->target);
+    }
+    bool lost = !good || p->arena.failed;
+    return lost ? fail(CODA_E_MEMORY, "out of memory for a plan of %d nodes", p->graph->nodes) : CODA_OK;
 }
 
 /* ---- States ---- */
 
-static coda_status size_state(struct plan *p, struct program *q, const struct port *port, int *blocks)
+static coda_status size_state(struct plan *p, int index, const struct port *port, int *blocks)
 {
-    int64_t states = program_states(q);
+    const struct program *q = &p->program[index];
+    int64_t states = program_states(q, &p->schedule[index].tile);
     if (states > INT32_MAX)
         return fail(CODA_E_UNSUPPORTED, "plan: %%%d reduces %lld columns in %lld tiles; most are %d",
                     port->value, (long long)q->dim[2], (long long)states, INT32_MAX);
@@ -51,7 +66,7 @@ static coda_status size_states(struct plan *p)
     for (int i = 0; i < p->programs; i++)
         for (int j = 0; j < p->program[i].ports && p->program[i].kind == PROGRAM_GEMM && !status; j++)
             if (p->program[i].port[j].kind == PORT_PARTIAL_STORE)
-                status = size_state(p, &p->program[i], &p->program[i].port[j], blocks);
+                status = size_state(p, i, &p->program[i].port[j], blocks);
     for (int i = 0; i < p->programs; i++)
         for (int j = 0; j < p->program[i].ports; j++) {
             struct port *port = &p->program[i].port[j];
@@ -61,38 +76,15 @@ static coda_status size_states(struct plan *p)
     return status;
 }
 
-coda_status schedule(struct plan *p, const struct plan_options *opt)
-{
-    struct memo tiles = {0};
-    bool good = true;
-    for (int i = 0; i < p->programs && good; i++) {
-        struct program *q = &p->program[i];
-        if (q->kind == PROGRAM_GEMM) good = set_tile(p, q, &tiles, opt);
-        if (q->kind == PROGRAM_ATTENTION)
-            q->attention.sm90 = attention_fits_sm90(&q->attention, &opt->machine);
-    }
-    if (!good || p->arena.failed)
-        return fail(CODA_E_MEMORY, "out of memory for a plan of %d nodes", p->graph->nodes);
-    return size_states(p);
-}
-
 /* ---- cuBLASLt ---- */
 
-static bool is_plain_gemm(const struct program *p)
-{
-    if (p->kind != PROGRAM_GEMM || p->steps != 2 || p->step[1].kind != STEP_STORE) return false;
-    const struct port *d = &p->port[p->step[1].port];
-    bool same = d->dtype == p->a.dtype || d->dtype == CODA_F32;
-    return same && d->stride[2] == 1 && plan_suits_cublaslt(p);
-}
-
-coda_status schedule_cublaslt(struct plan *p, const struct plan_options *opt)
+static coda_status use_cublaslt(struct plan *p, const struct plan_options *opt)
 {
     for (int i = 0; i < p->programs; i++) {
         struct program *q = &p->program[i];
         const struct decision *d = plan_decision(opt, q->root);
-        if (!(opt->cublaslt || (d && d->apart)) || !is_plain_gemm(q)) continue;
-        q->tile.mainloop = MAINLOOP_CUBLASLT;
+        if (!(opt->cublaslt || (d && d->apart)) || !program_suits_cublaslt_alone(q)) continue;
+        p->schedule[i].tile.mainloop = &mainloop_cublaslt;
         q->scratch = plan_add_buffer(p, (struct buffer){.space = SPACE_WORK,
                                                         .bytes = CUBLASLT_WORKSPACE,
                                                         .first = -1,
@@ -100,4 +92,49 @@ coda_status schedule_cublaslt(struct plan *p, const struct plan_options *opt)
                                                         .value = -1});
     }
     return p->arena.failed ? fail(CODA_E_MEMORY, "out of memory for %d programs", p->programs) : CODA_OK;
+}
+
+coda_status schedule(struct plan *p, const struct plan_options *opt)
+{
+    p->schedule = ARENA_NEW(&p->arena, struct schedule, p->programs + 1);
+    if (!p->schedule) return fail(CODA_E_MEMORY, "out of memory for %d programs", p->programs);
+    coda_status status = set_tiles(p, opt);
+    if (!status) status = size_states(p);
+    return status ? status : use_cublaslt(p, opt);
+}
+
+/* ---- What the kernel needs besides ---- */
+
+static coda_status complete_gemm(struct schedule *s, struct arena *a, const struct program *q,
+                                 const struct target *target)
+{
+    if (!epilogue_layout_fill(&s->layout, a, q, &s->tile))
+        return fail(CODA_E_MEMORY, "out of memory for a kernel of %d steps", q->steps);
+    s->shared_bytes = s->tile.mainloop->shared_bytes(q, &s->tile);
+    s->tile.mainloop->complete(s, q, target);
+    return CODA_OK;
+}
+
+static coda_status complete_rows(struct schedule *s, struct arena *a, const struct program *q)
+{
+    coda_status status = rows_walk(&s->walk, a, q);
+    s->threads = s->walk.threads;
+    if (!status) s->grid = rows_blocks(&s->walk, q);
+    return status;
+}
+
+coda_status schedule_complete(struct schedule *s, struct arena *a, const struct program *q,
+                              const struct target *target)
+{
+    s->pdl = target_has(target, TARGET_PDL);
+    switch (q->kind) {
+    case PROGRAM_GEMM: return complete_gemm(s, a, q, target);
+    case PROGRAM_ROWS: return complete_rows(s, a, q);
+    case PROGRAM_ATTENTION: break;
+    }
+    s->grid = s->attention.blocks;
+    s->threads = s->attention.threads;
+    s->shared_bytes = (int)s->attention.shared_bytes;
+    s->persistent = s->attention.wgmma && s->grid;
+    return CODA_OK;
 }

@@ -1,22 +1,52 @@
-/* schedule.h -- from what a program computes to how it runs on one machine. */
+/* schedule.h -- from what a program computes to how it runs on one target. */
 #ifndef SCHEDULE_H
 #define SCHEDULE_H
 
-#include "plan.h"
+#include "attention_tile.h"
+#include "epilogue_layout.h"
+#include "rows_schedule.h"
+#include "tile.h"
 
 enum { CUBLASLT_WORKSPACE = 64 << 20 }; /* bytes, as jit.h's JIT_LT_WORKSPACE                      */
 
+/*
+ * How one program runs on the plan's target. schedule() decides what other programs depend on: the tile, and
+ * with it the states that a reduction leaves. schedule_complete() adds what follows from it, of programs of
+ * which a kernel is wanted. After that nobody writes it; emitters read it and ask nothing again.
+ */
+struct schedule {
+    struct tile tile;               /* GEMM                                                        */
+    const struct figures *figures;  /* GEMM: times that tuning measured; NULL: it measured none    */
+    struct attention_tile attention; /* ATTENTION                                                  */
+
+    /* From here on by schedule_complete. */
+    struct epilogue_layout layout;  /* GEMM: what the epilogue's steps need of the tile            */
+    struct rows_walk walk;          /* ROWS                                                        */
+    int64_t grid;                   /* blocks, 1-D; 0 for an empty domain: not launched. For a
+                                       persistent kernel an upper bound, clipped to the SMs        */
+    int threads, shared_bytes;      /* of a block                                                  */
+    int cluster;                    /* blocks of a tile cluster, of which the grid is a multiple;
+                                       0 is 1                                                      */
+    bool persistent;                /* blocks loop over tiles: the grid has one for each SM at most */
+    bool early;                     /* programmatic dependent launch: may start before the program
+                                       ahead of it has ended; until then it reads steady operands
+                                       alone, and writes nothing                                   */
+    bool pdl;                       /* the target has it: every kernel waits for those ahead       */
+};
+
 /* ---- schedule.c ---- */
 
-/* Tiles of all programs, and the sizes of what depends on them. */
+/* Fills plan.schedule, one for each program in its order: tiles, main loops, and the sizes of what depends on
+ * them. Bare products go to cuBLASLt, where opt or a decision wants it. */
 coda_status schedule(struct plan *p, const struct plan_options *opt);
-/* Leaves bare products to cuBLASLt, where opt or a decision wants it. The programs are in order. */
-coda_status schedule_cublaslt(struct plan *p, const struct plan_options *opt);
+/* Adds to s, in the arena, what the kernel of q needs besides. */
+coda_status schedule_complete(struct schedule *s, struct arena *a, const struct program *q,
+                              const struct target *target);
 
 /* ---- plan_print.c: a plan with its schedule ---- */
 
 void plan_print(const struct plan *p, struct text *t);
-/* One program; p NULL: without names, places and tile, so that equal programs have equal texts. */
+/* One program; p NULL: without names, places and schedule, so that equal programs have equal texts. */
 void program_print(const struct plan *p, const struct program *q, struct text *t);
 
 #endif

@@ -5,16 +5,17 @@
  * programs share them. Without any the price of the tile stands: it chose the tile, and it may say that
  * the plain mainloop loses to cuBLASLt.
  */
-#include "tile.h"
+#include "mainloop.h"
 #include "tune_bench.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_tunable(const struct program *q)
+static bool is_tunable(const struct plan *plan, int index)
 {
+    const struct program *q = &plan->program[index];
     bool work = q->dim[0] && q->dim[1] && q->dim[2] && q->k;
-    return q->kind == PROGRAM_GEMM && !q->prepare && !is_cublaslt(q) && work;
+    return q->kind == PROGRAM_GEMM && !q->prepare && !is_cublaslt(plan, index) && work;
 }
 
 static bool recall(const struct tuner *t, const char *key, struct figures *f)
@@ -99,7 +100,7 @@ static coda_status decide(struct tuner *t, const struct plan *plan, int index, s
     if (status) return status;
     *d = (struct decision){.root = q->root, .figures = f};
     if (f && f->n) figures_decide(f, d);
-    else d->apart = t->options.fuse && tile_loses(q, &t->options.machine);
+    else d->apart = t->options.fuse && tile_loses(q, &plan->schedule[index].tile, &t->options.target);
     if (d->apart) d->apart = jit_cublaslt_info(line, sizeof line);
     return CODA_OK;
 }
@@ -120,7 +121,7 @@ coda_status tune_plan(struct tuner *t, const struct plan *plan, struct decision 
     if (!k.figures || !d || !t->tuned || !touch_find(&k.touch, t->arena, plan))
         return fail(CODA_E_MEMORY, "out of memory for %d decisions", plan->programs);
     for (int i = 0; i < plan->programs && !status; i++) {
-        if (!is_tunable(&plan->program[i])) continue;
+        if (!is_tunable(plan, i)) continue;
         status = decide(t, plan, i, &k, &d[*n]);
         if (!status && (d[*n].figures || d[*n].apart)) *n += 1;
     }

@@ -61,22 +61,25 @@ struct contest {
 
 /* ---- Which programs ---- */
 
-static bool same_program(const struct program *a, const struct program *b)
+/* Do program i of p and program j of q compute the same, by the same main loop? */
+static bool same_program(const struct plan *p, int i, const struct plan *q, int j)
 {
-    struct text x = {0}, y = {0};
-    if (a->root != b->root || a->kind != b->kind || a->tile.mainloop != b->tile.mainloop) return false;
-    program_print(NULL, a, &x);
-    program_print(NULL, b, &y);
-    bool same = !strcmp(text_str(&x), text_str(&y));
-    text_free(&x);
-    text_free(&y);
+    const struct program *a = &p->program[i], *b = &q->program[j];
+    struct arena arena = {0};
+    struct identity x, y;
+    if (a->root != b->root || a->kind != b->kind) return false;
+    if (p->schedule[i].tile.mainloop != q->schedule[j].tile.mainloop) return false;
+    bool same = identity_of(&x, &arena, p, a) && identity_of(&y, &arena, q, b) && x.hash == y.hash &&
+                x.size == y.size && !memcmp(x.data, y.data, x.size);
+    arena_free(&arena);
     return same;
 }
 
-static bool has_program(const struct plan *p, const struct program *q)
+/* Has p a program like number `index` of q? */
+static bool has_program(const struct plan *p, const struct plan *q, int index)
 {
     for (int i = 0; i < p->programs; i++)
-        if (same_program(&p->program[i], q)) return true;
+        if (same_program(p, i, q, index)) return true;
     return false;
 }
 
@@ -86,9 +89,11 @@ static void cut(struct plan *p, int root, const struct plan *other)
     int n = 0;
     for (int i = 0; i < p->programs; i++) {
         const struct program *q = &p->program[i];
-        bool wanted = other ? !q->prepare && !has_program(other, q)
+        bool wanted = other ? !q->prepare && !has_program(other, p, i)
                             : q->kind == PROGRAM_GEMM && q->root == root;
-        if (wanted) p->program[n++] = *q;
+        if (!wanted) continue;
+        p->program[n] = *q;
+        p->schedule[n++] = p->schedule[i];
     }
     p->programs = n;
     p->workspace = p->prepared = 0;
@@ -119,7 +124,7 @@ static coda_status add_way(struct contest *c, const char *name, const struct dec
     w->status = build(c, &w->plan->plan, d);
     if (!w->status) cut(&w->plan->plan, c->program->root, other);
     if (!w->status) w->status = tensors_bind(&c->tensors, &w->plan->plan, c->tuner->arg);
-    if (!w->status) w->status = kernels_emit(w->plan, &c->tuner->options.machine);
+    if (!w->status) w->status = kernels_emit(w->plan);
     return CODA_OK;
 }
 
@@ -128,7 +133,7 @@ static int candidates(const struct tuner *t, const struct program *p, struct til
     const int *most = t->thorough ? MANY_TILES : FEW_TILES;
     int n = 0;
     for (int class = 0; class < TILE_CLASSES; class++)
-        n += tile_candidates(p, &t->options.machine, class, tile + n, most[class]);
+        n += tile_candidates(p, &t->options.target, class, tile + n, most[class]);
     return n;
 }
 
@@ -159,14 +164,14 @@ static coda_status add_tiles(struct contest *c)
 static bool goes_to_cublaslt(const struct contest *c)
 {
     for (int i = 0; i < c->apart.programs; i++)
-        if (c->apart.program[i].root == c->program->root && is_cublaslt(&c->apart.program[i])) return true;
+        if (c->apart.program[i].root == c->program->root && is_cublaslt(&c->apart, i)) return true;
     return false;
 }
 
 static int count_missing(const struct plan *p, const struct plan *other)
 {
     int n = 0;
-    for (int i = 0; i < p->programs; i++) n += !p->program[i].prepare && !has_program(other, &p->program[i]);
+    for (int i = 0; i < p->programs; i++) n += !p->program[i].prepare && !has_program(other, p, i);
     return n;
 }
 

@@ -34,8 +34,7 @@ struct bench {
     const struct attention_case *c;
     struct attention_spec s;
     struct jit_device device;
-    struct plan plan;
-    struct program program;
+    struct attention_rig rig;
     struct jit_kernel *kernel;
     void *host[ATTENTION_BUFFERS], *gpu[ATTENTION_BUFFERS];
     size_t bytes[ATTENTION_BUFFERS];
@@ -134,7 +133,7 @@ static bool map(const struct bench *b, const struct map_spec *m, struct jit_map 
 
 static bool launch(const struct bench *b, char *err)
 {
-    const struct kernel_spec *k = &b->program.kernel;
+    const struct kernel *k = &b->rig.k;
     struct {
         struct jit_map map[KERNEL_MAX_MAPS];
         void *pointer[KERNEL_MAX_POINTERS];
@@ -144,21 +143,23 @@ static bool launch(const struct bench *b, char *err)
     void **pointer = (void **)&params.map[k->maps];
     for (int i = 0; i < k->pointers; i++)
         pointer[i] = (char *)b->gpu[k->pointer[i].buffer] + k->pointer[i].bytes;
-    int64_t grid = kernel_blocks(k, b->device.sms);
-    struct jit_launch l = {
-        .grid = (unsigned)grid, .threads = (unsigned)k->threads, .shared_bytes = (unsigned)k->shared_bytes};
+    int64_t grid = kernel_blocks(&k->launch, b->device.sms);
+    struct jit_launch l = {.grid = (unsigned)grid,
+                           .threads = (unsigned)k->launch.threads,
+                           .shared_bytes = (unsigned)k->launch.shared_bytes};
     return !jit_launch(b->kernel, &l, &params, (size_t)(128 * k->maps + 8 * k->pointers), NULL, err);
 }
 
 static bool build(struct bench *b, bool sm90, char *err)
 {
     struct jit_cubin cubin;
-    if (attention_case_emit(b->c, sm90, &b->plan, &b->program))
+    if (attention_emit(&b->rig, b->c, sm90))
         return snprintf(err, 512, "%s", coda_error()), false;
-    const struct kernel_spec *k = &b->program.kernel;
+    const struct kernel *k = &b->rig.k;
     struct jit_options opt = {.arch = b->device.arch};
     if (jit_compile(&cubin, k->symbol, k->text, &opt, err)) return false;
-    coda_status status = jit_load(&b->kernel, &cubin, k->symbol, k->shared_bytes, &b->device, NULL, err);
+    coda_status status =
+        jit_load(&b->kernel, &cubin, k->symbol, k->launch.shared_bytes, &b->device, NULL, err);
     jit_cubin_free(&cubin);
     return !status;
 }
@@ -283,7 +284,7 @@ static void close_bench(struct bench *b)
         free(b->host[i]);
         if (b->gpu[i]) device_free(b->gpu[i]);
     }
-    arena_free(&b->plan.arena);
+    arena_free(&b->rig.plan.arena);
 }
 
 static int run_case(const struct jit_device *device, const struct attention_case *c, bool sm90)
@@ -337,7 +338,7 @@ static int run_both(const struct jit_device *device, const struct attention_case
 {
     struct attention_spec s;
     attention_case_spec(c, &s);
-    bool hopper = attention_fits_sm90(&s, &attention_machine);
+    bool hopper = attention_fits_wgmma(&s, &attention_target);
     int failed = hopper ? run_case(device, c, true) : 0;
     if (hopper && device_emulated(device) && s.tq % EMULATED_SIMT) return failed;
     return failed + run_case(device, c, false);

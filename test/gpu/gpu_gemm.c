@@ -60,7 +60,7 @@ static void build(void *ctx, int64_t i)
     else if (!gemm_fill(&b->rig, 1000 * (uint64_t)i + 1))
         complain(b, "out of memory");
     else
-        jit_compile(&b->cubin, b->rig.p.kernel.symbol, b->rig.p.kernel.text, &opt, b->err);
+        jit_compile(&b->cubin, b->rig.k.symbol, b->rig.k.text, &opt, b->err);
 }
 
 /* ---- Run ---- */
@@ -76,7 +76,7 @@ static bool encode(const struct bench *b, const struct map_spec *m, struct jit_m
 
 static bool launch(struct bench *b)
 {
-    const struct kernel_spec *k = &b->rig.p.kernel;
+    const struct kernel *k = &b->rig.k;
     struct {
         struct jit_map map[KERNEL_MAX_MAPS];
         void *pointer[KERNEL_MAX_POINTERS];
@@ -86,8 +86,8 @@ static bool launch(struct bench *b)
     void **pointer = (void **)&params.map[k->maps];
     for (int i = 0; i < k->pointers; i++)
         pointer[i] = (char *)b->gpu[k->pointer[i].buffer] + k->pointer[i].bytes;
-    struct jit_launch l = {(unsigned)kernel_blocks(k, device.sms), (unsigned)k->threads,
-                           (unsigned)k->shared_bytes, false};
+    struct jit_launch l = {(unsigned)kernel_blocks(&k->launch, device.sms), (unsigned)k->launch.threads,
+                           (unsigned)k->launch.shared_bytes, false};
     size_t bytes = (size_t)(128 * k->maps + 8 * k->pointers);
     return !jit_launch(b->kernel, &l, &params, bytes, NULL, b->err);
 }
@@ -123,8 +123,9 @@ static bool repeats(struct bench *b)
 
 static bool run(struct bench *b)
 {
-    const struct kernel_spec *k = &b->rig.p.kernel;
-    if (jit_load(&b->kernel, &b->cubin, k->symbol, k->shared_bytes, &device, NULL, b->err)) return false;
+    const struct kernel *k = &b->rig.k;
+    if (jit_load(&b->kernel, &b->cubin, k->symbol, k->launch.shared_bytes, &device, NULL, b->err))
+        return false;
     for (int i = 0; i < b->rig.plan.buffers; i++) {
         size_t bytes = (size_t)b->rig.buffer[i].bytes;
         if (!(b->gpu[i] = device_alloc(bytes)) || !device_upload(b->gpu[i], b->rig.host[i], bytes))
@@ -153,10 +154,10 @@ static void check(void *ctx, int64_t i)
 
 static int report(struct bench *b)
 {
-    const struct tile *t = &b->rig.p.tile;
+    const struct tile *t = &b->rig.s.tile;
     const char *hopper = t->pingpong ? "ping-pong" : t->groups == 1 ? "narrow" : "cooperative";
-    const char *plain = tile_streams(t) ? "stream" : hopper;
-    const char *loop = t->mainloop == MAINLOOP_SIMT ? "simt" : plain;
+    const char *plain = t->mainloop->streams ? "stream" : hopper;
+    const char *loop = t->mainloop == &mainloop_simt ? "simt" : plain;
     bool good = !b->err[0] && b->error <= 1;
     return gpu_case(
         good, b->c.name, "[%lld, %lld, %lld, %lld] %s %dx%d/%d%s by %dx%d, error %.3f of allowed %s",
@@ -215,7 +216,7 @@ static struct gemm_case random_case(struct random *g)
 /* Few SMs walk over many tiles where there are some dozen. */
 static struct gemm_case smaller(struct gemm_case c)
 {
-    bool tiled = !tile_streams(&c.tile);
+    bool tiled = !c.tile.mainloop || !c.tile.mainloop->streams;
     if (tiled && c.m > EMULATED_MOST) c.m = c.m / 4 + c.m % 4;
     if (tiled && c.n > EMULATED_MOST && !c.pair && !c.tile.tail) c.n = c.n / 32 * 8 + c.n % 8;
     return c;

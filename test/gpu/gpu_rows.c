@@ -42,8 +42,8 @@ static bool upload(struct bench *b)
 static bool build(struct bench *b, char *err)
 {
     struct jit_cubin cubin;
-    struct kernel_spec *k = &b->rig.p.kernel;
-    if (emit_rows(&b->rig.plan, &b->rig.p, &rows_machine))
+    struct kernel *k = &b->rig.k;
+    if (rig_emit(&b->rig, &rows_target))
         return snprintf(err, 256, "%s", coda_error()), false;
     struct jit_options opt = {.arch = b->device.arch};
     if (jit_compile(&cubin, k->symbol, k->text, &opt, err)) return false;
@@ -54,12 +54,13 @@ static bool build(struct bench *b, char *err)
 
 static bool run(struct bench *b, void **result, char *err)
 {
-    const struct kernel_spec *k = &b->rig.p.kernel;
+    const struct kernel *k = &b->rig.k;
     void *pointer[KERNEL_MAX_POINTERS];
     for (int i = 0; i < k->pointers; i++)
         pointer[i] = (char *)b->gpu[k->pointer[i].buffer] + k->pointer[i].bytes;
-    struct jit_launch l = {.grid = (unsigned)k->grid, .threads = (unsigned)k->threads};
-    if (k->grid && jit_launch(b->kernel, &l, pointer, 8 * (size_t)k->pointers, NULL, err)) return false;
+    struct jit_launch l = {.grid = (unsigned)k->launch.grid, .threads = (unsigned)k->launch.threads};
+    if (k->launch.grid && jit_launch(b->kernel, &l, pointer, 8 * (size_t)k->pointers, NULL, err))
+        return false;
     if (!device_wait()) return snprintf(err, 256, "the kernel failed"), false;
     for (int i = 0; i < b->rig.plan.buffers; i++)
         if (!device_download(result[i], b->gpu[i], bytes_of(b, i))) return false;

@@ -78,11 +78,10 @@ static int forced(const char *name, const graph *g, coda_compile_options opt, vo
     if (coda_compile(&p, g, &opt) != CODA_OK) return gpu_case(false, name, "%s", coda_error());
     for (int i = 0; i < p->plan.programs; i++) {
         struct program *q = &p->plan.program[i];
-        struct machine m = {p->gpu.sms, p->gpu.shared_bytes, !strcmp(p->gpu.arch, "sm_90a")};
         struct tile tile[4];
         struct text key = {0}, text = {0}, word = {0};
         if (q->kind != PROGRAM_GEMM) continue;
-        int tiles = tile_candidates(q, &m, class, tile, ARRAY_SIZE(tile));
+        int tiles = tile_candidates(q, &p->plan.target, class, tile, ARRAY_SIZE(tile));
         if (!tiles) continue;
         tile_print(&tile[tiles - 1], &word);
         figures_key(&p->plan, NULL, i, &key);

@@ -24,7 +24,7 @@ BEGIN {
     allowed["examples"] = " examples include "
     allowed["perf"] = " perf examples include "
     only["plan", "rewrite"] = "explain.h"
-    only["cpu", "schedule"] = "epilogue_layout.h"
+    only["cpu", "schedule"] = "mainloop.h"
     only["api", "lib"] = "pipeline.h"
     # Files of a room that may call each other in a circle: so many; elsewhere none.
     circle["graph"] = 4

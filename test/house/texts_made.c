@@ -8,12 +8,12 @@
 #include "util_gemm.h"
 #include "util_rows.h"
 
-static void say_kernel(const struct program *p, const char *name)
+static void say_kernel(const struct kernel *k, const char *name)
 {
-    const struct kernel_spec *k = &p->kernel;
+    const struct launch_spec *l = &k->launch;
     text_printf(&said, "==== %s: %s, %lld blocks of %d, cluster %d%s%s, %d bytes shared\n", name,
-                k->symbol ? k->symbol : "", (long long)k->grid, k->threads, k->cluster,
-                k->persistent ? ", persistent" : "", k->early ? ", early" : "", k->shared_bytes);
+                k->symbol ? k->symbol : "", (long long)l->grid, l->threads, l->cluster,
+                l->persistent ? ", persistent" : "", l->early ? ", early" : "", l->shared_bytes);
     if (k->text) text_append(&said, k->text);
     for (int i = 0; i < k->maps; i++) {
         const struct map_spec *m = &k->map[i];
@@ -33,11 +33,11 @@ static void say_gemm(const struct gemm_case *c, bool simt, int tiles)
     struct gemm_case other = *c;
     for (int i = 0; i <= tiles; i++) {
         if (i) other.tile = gemm_any_tile(c, (uint64_t)i * 7 - 7);
-        if (gemm_emit(&other, simt, i % 2 ? 3 : gemm_machine.sms, &r))
+        if (gemm_emit(&other, simt, i % 2 ? 3 : gemm_target.sms, &r))
             text_printf(&said, "error: %s\n", coda_error());
         program_print(NULL, &r.p, &said);
-        tile_print(&r.p.tile, &said);
-        say_kernel(&r.p, c->name);
+        tile_print(&r.s.tile, &said);
+        say_kernel(&r.k, c->name);
         gemm_free(&r);
     }
 }
@@ -48,9 +48,9 @@ static void say_candidates(const struct gemm_case *c)
     enum { MOST = 64 };
     struct gemm_rig r;
     struct tile all[MOST];
-    if (gemm_emit(c, false, gemm_machine.sms, &r)) return;
+    if (gemm_emit(c, false, gemm_target.sms, &r)) return;
     for (int class = 0; class < TILE_CLASSES; class++) {
-        int n = tile_candidates(&r.p, &gemm_machine, class, all, MOST);
+        int n = tile_candidates(&r.p, &gemm_target, class, all, MOST);
         for (int i = 0; i < n; i++) tile_print(&all[i], &said), text_append(&said, "\n");
     }
     gemm_free(&r);
@@ -71,9 +71,9 @@ void all_rows(void)
     for (int i = 0; i < rows_case_count; i++) {
         struct rig r;
         rows_cases[i].build(&r);
-        if (emit_rows(&r.plan, &r.p, &rows_machine)) text_printf(&said, "error: %s\n", coda_error());
+        if (rig_emit(&r, &rows_target)) text_printf(&said, "error: %s\n", coda_error());
         program_print(NULL, &r.p, &said);
-        say_kernel(&r.p, rows_cases[i].name);
+        say_kernel(&r.k, rows_cases[i].name);
         rig_free(&r);
     }
     end_group("rows");
@@ -84,11 +84,10 @@ void all_attention(void)
     for (int sm90 = 0; sm90 < 2; sm90++) {
         for (int i = 0; i < attention_case_count; i++) {
             const struct attention_case *c = &attention_cases[i];
-            struct plan plan = {0};
-            struct program p;
-            if (attention_case_emit(c, sm90, &plan, &p)) text_printf(&said, "error: %s\n", coda_error());
-            else say_kernel(&p, c->name);
-            arena_free(&plan.arena);
+            struct attention_rig r;
+            if (attention_emit(&r, c, sm90)) text_printf(&said, "error: %s\n", coda_error());
+            else say_kernel(&r.k, c->name);
+            arena_free(&r.plan.arena);
         }
         end_group("attention %s", sm90 ? "sm90" : "simt");
     }

@@ -55,7 +55,7 @@ const struct attention_case attention_cases[] = {
 };
 const int attention_case_count = ARRAY_SIZE(attention_cases);
 
-const struct machine attention_machine = {.sms = 132, .shared_bytes = 232448, .sm90 = true};
+const struct target attention_target = {.sms = 132, .shared_bytes = 232448, .features = TARGET_HOPPER};
 
 static int64_t row_columns(const struct attention_case *c, int64_t heads)
 {
@@ -123,11 +123,18 @@ int64_t attention_case_elements(const struct attention_case *c, int buffer)
     return 0;
 }
 
-coda_status attention_case_emit(const struct attention_case *c, bool sm90, struct plan *plan,
-                                struct program *p)
+coda_status attention_emit(struct attention_rig *r, const struct attention_case *c, bool sm90)
 {
-    *p = (struct program){.kind = PROGRAM_ATTENTION};
-    attention_case_spec(c, &p->attention);
-    p->attention.sm90 = sm90;
-    return emit_attention(plan, p, &attention_machine);
+    *r = (struct attention_rig){.p = {.kind = PROGRAM_ATTENTION, .scratch = -1}};
+    attention_case_spec(c, &r->p.attention);
+    r->plan.target = attention_target;
+    if (!sm90) r->plan.target.features = 0;
+    r->s.attention = attention_tile(&r->p.attention, &r->plan.target);
+    bool empty = attention_is_empty(&r->p.attention);
+    if (empty) r->s.attention.wgmma = sm90;
+    if (sm90 && !r->s.attention.wgmma)
+        return fail(CODA_E_UNSUPPORTED,
+                    "attention: head_dim %lld and these strides do not fit the Hopper kernel",
+                    (long long)r->p.attention.head_dim);
+    return program_emit(&r->plan, &r->p, &r->s, &r->plan.target, &r->k);
 }

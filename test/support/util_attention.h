@@ -2,7 +2,7 @@
 #ifndef UTIL_ATTENTION_H
 #define UTIL_ATTENTION_H
 
-#include "plan.h"
+#include "util_program.h"
 
 enum attention_layout {
     LAYOUT_ROWS,   /* q, k, v, o: [batch][time][heads * head_dim + pad]                            */
@@ -30,13 +30,19 @@ extern const int attention_case_count;
 enum { ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATTENTION_O, ATTENTION_LENGTHS, ATTENTION_BUFFERS };
 
 /* An H200, as the planner sees it. */
-extern const struct machine attention_machine;
+extern const struct target attention_target;
 
 void attention_case_spec(const struct attention_case *c, struct attention_spec *out);
 /* Elements of a buffer; 0 for one that the case does not use. */
 int64_t attention_case_elements(const struct attention_case *c, int buffer);
-/* Emits the case's kernel into p; the memory is plan's. */
-coda_status attention_case_emit(const struct attention_case *c, bool sm90, struct plan *plan,
-                                struct program *p);
+/* A case with its program, schedule and kernel, whose memory is the plan's. */
+struct attention_rig {
+    struct plan plan;
+    struct program p;
+    struct schedule s;
+    struct kernel k;
+};
+/* On Hopper's units, or on any GPU; fails if the former do not take it. */
+coda_status attention_emit(struct attention_rig *r, const struct attention_case *c, bool sm90);
 
 #endif

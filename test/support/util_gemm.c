@@ -10,7 +10,7 @@
 #include "tile.h"
 #include "util_random.h"
 
-const struct machine gemm_machine = {.sms = 132, .shared_bytes = 232448, .sm90 = true};
+const struct target gemm_target = {.sms = 132, .shared_bytes = 232448, .features = TARGET_HOPPER};
 
 /* ---- Building ---- */
 
@@ -227,61 +227,61 @@ static void embedded(struct gemm_rig *r, int acc)
 
 #define PP(m, n)                                                                                             \
     {                                                                                                        \
-        .mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = 2, .pingpong = true, .band = 8      \
+        .mainloop = &mainloop_wgmma, .bm = m, .bn = n, .bk = 64, .groups = 2, .pingpong = true, .band = 8    \
     }
 #define CO(m, n)                                                                                             \
     {                                                                                                        \
-        .mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = 2, .band = 8                        \
+        .mainloop = &mainloop_wgmma, .bm = m, .bn = n, .bk = 64, .groups = 2, .band = 8                      \
     }
 #define SPLIT(m, n, blocks)                                                                                  \
     {                                                                                                        \
-        .mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = 1, .band = 8, .splits = blocks      \
+        .mainloop = &mainloop_wgmma, .bm = m, .bn = n, .bk = 64, .groups = 1, .band = 8, .splits = blocks    \
     }
 #define SCATTER(m, n, consumers, blocks)                                                                     \
     {                                                                                                        \
-        .mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = consumers, .band = 8,               \
+        .mainloop = &mainloop_wgmma, .bm = m, .bn = n, .bk = 64, .groups = consumers, .band = 8,             \
         .splits = blocks, .scattered = true                                                                  \
     }
 #define THREE(m, n, high, wide)                                                                              \
     {                                                                                                        \
-        .mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = 3, .band = 4, .cluster_m = high,    \
+        .mainloop = &mainloop_wgmma, .bm = m, .bn = n, .bk = 64, .groups = 3, .band = 4, .cluster_m = high,  \
         .cluster_n = wide                                                                                    \
     }
 #define SHARED(m, n, turns, high, wide)                                                                      \
     {                                                                                                        \
-        .mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = 2, .pingpong = turns, .band = 4,    \
+        .mainloop = &mainloop_wgmma, .bm = m, .bn = n, .bk = 64, .groups = 2, .pingpong = turns, .band = 4,  \
         .cluster_m = high, .cluster_n = wide                                                                 \
     }
 /* Bands of `w` columns, and K to and fro. */
 #define SQUARE(m, n, turns, w, high, wide)                                                                   \
     {                                                                                                        \
-        .mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = 2, .pingpong = turns, .band = w,    \
+        .mainloop = &mainloop_wgmma, .bm = m, .bn = n, .bk = 64, .groups = 2, .pingpong = turns, .band = w,  \
         .across = true, .serpentine = true, .cluster_m = high, .cluster_n = wide                             \
     }
 /* The last tiles of each row are narrower: so many, so wide. */
 #define TAIL(m, n, count, width, parts, rows)                                                                \
     {                                                                                                        \
-        .mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = 2, .pingpong = true, .band = rows,  \
-        .tail = count, .tail_bn = width, .blocks = parts                                                    \
+        .mainloop = &mainloop_wgmma, .bm = m, .bn = n, .bk = 64, .groups = 2, .pingpong = true,              \
+        .band = rows, .tail = count, .tail_bn = width, .blocks = parts                                       \
     }
 /* The ring lends slots to the epilogue. */
 #define LENT(m, n, consumers, turns)                                                                         \
     {                                                                                                        \
-        .mainloop = MAINLOOP_SM90, .bm = m, .bn = n, .bk = 64, .groups = consumers, .pingpong = turns,       \
+        .mainloop = &mainloop_wgmma, .bm = m, .bn = n, .bk = 64, .groups = consumers, .pingpong = turns,     \
         .band = 8, .lends = true                                                                             \
     }
 #define STREAM(n, piece, parts)                                                                              \
     {                                                                                                        \
-        .mainloop = MAINLOOP_GEMV, .bm = 1, .bn = n, .bk = piece, .groups = 2, .band = 1, .blocks = parts    \
+        .mainloop = &mainloop_gemv, .bm = 1, .bn = n, .bk = piece, .groups = 2, .band = 1, .blocks = parts   \
     }
 #define SKINNY(n, piece, parts)                                                                              \
     {                                                                                                        \
-        .mainloop = MAINLOOP_SKINNY, .bm = 1, .bn = n, .bk = piece, .groups = 2, .band = 1, .blocks = parts  \
+        .mainloop = &mainloop_skinny, .bm = 1, .bn = n, .bk = piece, .groups = 2, .band = 1, .blocks = parts \
     }
 #define SKINNY_SPLIT(n, piece, parts, cluster)                                                               \
     {                                                                                                        \
-        .mainloop = MAINLOOP_SKINNY, .bm = 1, .bn = n, .bk = piece, .groups = 2, .band = 1, .blocks = parts, \
-        .splits = cluster                                                                                    \
+        .mainloop = &mainloop_skinny, .bm = 1, .bn = n, .bk = piece, .groups = 2, .band = 1,                 \
+        .blocks = parts, .splits = cluster                                                                   \
     }
 #define BF CODA_BF16
 #define HF CODA_F16
@@ -642,7 +642,7 @@ static void set_operand(struct gemm_rig *r, struct operand *o, const struct gemm
 
 static void size_states(struct gemm_rig *r)
 {
-    int blocks = program_states(&r->p);
+    int blocks = (int)program_states(&r->p, &r->s.tile);
     for (int i = 0; i < r->p.ports; i++) {
         struct port *port = &r->port[i];
         if (port->kind != PORT_PARTIAL_STORE) continue;
@@ -654,12 +654,13 @@ static void size_states(struct gemm_rig *r)
 
 coda_status gemm_emit(const struct gemm_case *c, bool simt, int sms, struct gemm_rig *r)
 {
-    struct machine machine = gemm_machine;
-    machine.sm90 = !simt;
-    machine.sms = sms;
+    struct target target = gemm_target;
+    if (simt) target.features = 0;
+    target.sms = sms;
     memset(r, 0, sizeof *r);
     r->plan.buffer = r->buffer;
     r->plan.program = &r->p;
+    r->plan.schedule = &r->s;
     r->plan.programs = 1;
     r->p.kind = PROGRAM_GEMM;
     r->p.rank = 3;
@@ -671,11 +672,11 @@ coda_status gemm_emit(const struct gemm_case *c, bool simt, int sms, struct gemm
     set_operand(r, &r->p.b, c, c->n, c->b_mn, FILL_WEIGHT);
     r->p.b.steady = c->batch == 1; /* else an activation */
     c->epilogue(r, add_step(r, (struct step){.kind = STEP_ACC, .cls = CLASS_TILE, .port = -1}));
-    r->p.tile = tile_choose(&r->p, &machine);
-    if (c->tile.bm && r->p.tile.mainloop != MAINLOOP_SIMT) r->p.tile = c->tile;
-    if (!r->p.tile.stages) r->p.tile.stages = tile_stages(&r->p, &c->tile, machine.shared_bytes);
+    r->s.tile = tile_choose(&r->p, &target);
+    if (c->tile.bm && r->s.tile.mainloop != &mainloop_simt) r->s.tile = c->tile;
+    if (!r->s.tile.stages) r->s.tile.stages = tile_stages(&r->p, &c->tile, target.shared_bytes);
     size_states(r);
-    return emit_gemm(&r->plan, &r->p, &machine);
+    return program_emit(&r->plan, &r->p, &r->s, &target, &r->k);
 }
 
 struct tile gemm_any_tile(const struct gemm_case *c, uint64_t number)
@@ -684,9 +685,9 @@ struct tile gemm_any_tile(const struct gemm_case *c, uint64_t number)
     struct tile all[TILE_CLASSES * MOST] = {{0}};
     struct gemm_rig r;
     int n = 0;
-    if (gemm_emit(c, false, gemm_machine.sms, &r)) return all[0];
+    if (gemm_emit(c, false, gemm_target.sms, &r)) return all[0];
     for (int class = 0; class < TILE_CLASSES; class++)
-        n += tile_candidates(&r.p, &gemm_machine, class, all + n, MOST);
+        n += tile_candidates(&r.p, &gemm_target, class, all + n, MOST);
     gemm_free(&r);
     return all[number % (uint64_t)n];
 }

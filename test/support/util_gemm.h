@@ -3,7 +3,7 @@
 #ifndef UTIL_GEMM_H
 #define UTIL_GEMM_H
 
-#include "plan.h"
+#include "util_program.h"
 
 enum { GEMM_BUFFERS = 16, GEMM_PORTS = 16, GEMM_STEPS = 32 };
 
@@ -11,8 +11,10 @@ enum gemm_fill { FILL_NORMAL, FILL_WEIGHT, FILL_POSITIVE, FILL_IDS, FILL_OUTPUT 
 
 /* One program, each of whose buffers is an argument. */
 struct gemm_rig {
-    struct plan plan;
+    struct plan plan; /* of p and s                                                                */
     struct program p;
+    struct schedule s;
+    struct kernel k;
     struct buffer buffer[GEMM_BUFFERS];
     struct port port[GEMM_PORTS];
     struct step step[GEMM_STEPS];
@@ -41,7 +43,7 @@ struct gemm_case {
 };
 extern const struct gemm_case gemm_cases[];
 extern const int gemm_case_count;
-extern const struct machine gemm_machine; /* an H200                                               */
+extern const struct target gemm_target; /* an H200                                               */
 
 /* Builds the program, chooses its tile and emits it for so many SMs; `simt`: not on Hopper's units. */
 coda_status gemm_emit(const struct gemm_case *c, bool simt, int sms, struct gemm_rig *r);

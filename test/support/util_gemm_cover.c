@@ -22,7 +22,7 @@ static uint64_t main_loop(const struct tile *t)
     const bool part[] = {t->bm == 0,       t->pingpong,      t->splits > 1,    t->scattered,
                          t->cluster_m > 1, t->cluster_n > 1, t->tail > 0,      t->lends,
                          t->across,        t->serpentine,    t->bn % 64 != 0};
-    uint64_t parts = (uint64_t)t->mainloop << 8 | (uint64_t)t->groups;
+    uint64_t parts = (uint64_t)(uintptr_t)t->mainloop << 8 | (uint64_t)t->groups;
     for (int i = 0; i < ARRAY_SIZE(part); i++) parts = parts << 1 | part[i];
     return parts;
 }

@@ -33,7 +33,7 @@ struct row_case {
 enum { ROW_CASES = 140 };
 void row_case(struct row_case *row, int i, uint64_t seed);
 double row_reference(const struct prim *p, const struct row_case *row);
-/* The most that the reference moves, in its own unit, when all x and the state change by `by` of themselves. */
+/* The most that the reference moves, in its own unit, if all x and the state change by `by` of themselves. */
 double row_noise(const struct prim *p, const struct row_case *row, double by);
 /* Within 2e-6 of the reference, plus 2^-24 for each of the `serial` columns that one state has seen,
  * relative to the larger one of its values for x and for |x|; plus what changing all x and the state by

@@ -25,7 +25,21 @@ void rig_init(struct rig *r, enum program_kind kind, int rank, const int64_t *di
     r->p.scratch = -1;
     r->plan.buffer = r->buffer;
     r->plan.program = &r->p;
+    r->plan.schedule = &r->s;
     r->plan.programs = 1;
+    r->s.tile.mainloop = &mainloop_simt;
+}
+
+coda_status program_emit(struct plan *plan, struct program *p, struct schedule *s,
+                         const struct target *target, struct kernel *k)
+{
+    coda_status status = schedule_complete(s, &plan->arena, p, target);
+    return status ? status : emit_program(plan, p, s, k);
+}
+
+coda_status rig_emit(struct rig *r, const struct target *target)
+{
+    return program_emit(&r->plan, &r->p, &r->s, target, &r->k);
 }
 
 void rig_free(struct rig *r)

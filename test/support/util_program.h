@@ -2,14 +2,17 @@
 #ifndef UTIL_PROGRAM_H
 #define UTIL_PROGRAM_H
 
-#include "plan.h"
+#include "emit.h"
+#include "mainloop.h"
 
 enum { RIG_BUFFERS = 24, RIG_PORTS = 24, RIG_STEPS = 48 };
 
 /* One program, each of whose buffers is an argument. */
 struct rig {
-    struct plan plan;
+    struct plan plan; /* of p and s                                                                */
     struct program p;
+    struct schedule s;
+    struct kernel k;
     struct buffer buffer[RIG_BUFFERS];
     struct port port[RIG_PORTS];
     struct step step[RIG_STEPS];
@@ -45,6 +48,11 @@ void rig_store_row(struct rig *r, int x, int buffer, int64_t offset, const int64
 
 /* Operands of a GEMM, strides in elements. */
 void rig_operand(struct rig *r, struct operand *o, int buffer, int64_t batch, int64_t row, int64_t k);
+
+/* Completes the schedule for the target and emits the kernel. */
+coda_status program_emit(struct plan *plan, struct program *p, struct schedule *s,
+                         const struct target *target, struct kernel *k);
+coda_status rig_emit(struct rig *r, const struct target *target);
 
 /* On the CPU, twice, into memory that begins as different bytes: the results must be the same bits, and what
  * is not written is as it was. */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-const struct machine rows_machine = {.sms = 132, .shared_bytes = 232448, .sm90 = true};
+const struct target rows_target = {.sms = 132, .shared_bytes = 232448, .features = TARGET_HOPPER};
 
 /* A dense matrix over the domain, loaded. */
 static int matrix(struct rig *r, coda_dtype t, unsigned seed)

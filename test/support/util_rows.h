@@ -12,6 +12,6 @@ extern const struct rows_case rows_cases[];
 extern const int rows_case_count;
 
 /* An H200, as the planner sees it. */
-extern const struct machine rows_machine;
+extern const struct target rows_target;
 
 #endif

@@ -143,7 +143,7 @@ START_TEST(gemm_programs)
     const struct gemm_case *c = &gemm_cases[_i];
     struct gemm_rig r;
     if ((double)c->batch * c->m * c->n * c->k > 3e8 || !gemm_case_taken(_i, true)) return;
-    ck_assert_msg(gemm_emit(c, true, gemm_machine.sms, &r) == CODA_OK, "%s: %s", c->name, coda_error());
+    ck_assert_msg(gemm_emit(c, true, gemm_target.sms, &r) == CODA_OK, "%s: %s", c->name, coda_error());
     ck_assert(gemm_fill(&r, 5));
     ck_assert_int_eq(cpu_run(&r.plan, &r.p, r.host, NULL, NULL), CODA_OK);
     for (int64_t b = 0; b < c->batch; b++)
@@ -231,7 +231,7 @@ static void finish_states(const char *reduce, int64_t n, int tile, double (*want
     struct rig r, f;
     int blocks = (int)CEIL_DIV(n, tile), state = prim_find(reduce)->state;
     int acc = product(&r, ROWS, n, 8), states = rig_buffer(&r, CODA_F32, ROWS * blocks * state, 0);
-    r.p.tile.bn = tile;
+    r.s.tile.bn = tile;
     rig_reduce_tiles(&r, reduce, acc, -1, states, blocks);
     run(&r);
     rig_init(&f, PROGRAM_ROWS, 2, DIMS(ROWS, 3));
@@ -286,7 +286,7 @@ START_TEST(states_lie_by_row_and_block)
     struct rig r;
     int acc = product(&r, ROWS, COLUMNS, 4), keys = rig_ids(&r, ROWS, COLUMNS, 1);
     int full = rig_buffer(&r, CODA_F32, ROWS * 3, 0), half = rig_buffer(&r, CODA_F32, ROWS * 3, 0);
-    r.p.tile.bn = 8;
+    r.s.tile.bn = 8;
     r.p.pair = PAIR_GLU_STACKED;
     rig_reduce_tiles(&r, "select", acc, rig_load(&r, keys, 0, DIMS(0, 1, 0)), full, 3);
     rig_reduce_tiles(&r, "sum", rig_lane(&r, acc, 1), -1, half, 3);

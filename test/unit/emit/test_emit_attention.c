@@ -14,7 +14,7 @@ static bool fits(const struct attention_case *c)
 {
     struct attention_spec s;
     attention_case_spec(c, &s);
-    return attention_fits_sm90(&s, &attention_machine);
+    return attention_fits_wgmma(&s, &attention_target);
 }
 
 static const struct attention_case *named(const char *name)
@@ -27,18 +27,17 @@ static const struct attention_case *named(const char *name)
 /* Compiles for Hopper and demands that nothing spills and that ptxas has nothing to say. */
 static void compile(const struct attention_case *c, bool sm90)
 {
-    struct plan plan = {0};
-    struct program p;
+    struct attention_rig r;
     struct jit_cubin cubin = {0};
     char err[JIT_ERROR_SIZE] = "";
-    ck_assert_msg(attention_case_emit(c, sm90, &plan, &p) == CODA_OK, "%s: %s", c->name, coda_error());
+    ck_assert_msg(attention_emit(&r, c, sm90) == CODA_OK, "%s: %s", c->name, coda_error());
     struct jit_options opt = {.arch = "sm_90a", .no_cache = !scale_kernels_are_kept()};
-    coda_status status = jit_compile(&cubin, p.kernel.symbol, p.kernel.text, &opt, err);
-    ck_assert_msg(status == CODA_OK, "%s: %s\n%s", c->name, err, p.kernel.text);
+    coda_status status = jit_compile(&cubin, r.k.symbol, r.k.text, &opt, err);
+    ck_assert_msg(status == CODA_OK, "%s: %s\n%s", c->name, err, r.k.text);
     ck_assert_msg(cubin.spill_bytes == 0, "%s: %d bytes of spills", c->name, cubin.spill_bytes);
     ck_assert_msg(!cubin.warning[0], "%s: %s", c->name, cubin.warning);
     jit_cubin_free(&cubin);
-    arena_free(&plan.arena);
+    arena_free(&r.plan.arena);
 }
 
 START_TEST(compiles)
@@ -66,30 +65,29 @@ START_TEST(hopper_takes_what_tensor_maps_can_say)
     ck_assert(!fits(named("no queries")));
     struct attention_spec s;
     attention_case_spec(named("causal"), &s);
-    struct machine old = {.sms = 108, .shared_bytes = 166912, .sm90 = false};
-    ck_assert(!attention_fits_sm90(&s, &old));
+    struct target old = {.sms = 108, .shared_bytes = 166912, .features = 0};
+    ck_assert(!attention_fits_wgmma(&s, &old));
     s.k.offset = 4;
-    ck_assert(!attention_fits_sm90(&s, &attention_machine));
+    ck_assert(!attention_fits_wgmma(&s, &attention_target));
     s.k.offset = 8;
-    ck_assert(attention_fits_sm90(&s, &attention_machine));
+    ck_assert(attention_fits_wgmma(&s, &attention_target));
     s.o.time += 4;
-    ck_assert(!attention_fits_sm90(&s, &attention_machine));
+    ck_assert(!attention_fits_wgmma(&s, &attention_target));
     s.o.time += 4;
     s.v.batch = 0;
-    ck_assert(!attention_fits_sm90(&s, &attention_machine));
+    ck_assert(!attention_fits_wgmma(&s, &attention_target));
 }
 END_TEST
 
 START_TEST(geometry)
 {
-    struct plan plan = {0};
-    struct program p;
-    ck_assert_int_eq(attention_case_emit(named("packed grouped"), true, &plan, &p), CODA_OK);
-    const struct kernel_spec *k = &p.kernel;
+    struct attention_rig r;
+    ck_assert_int_eq(attention_emit(&r, named("packed grouped"), true), CODA_OK);
+    const struct kernel *k = &r.k;
     ck_assert_str_eq(k->symbol, "coda_attention_causal");
-    ck_assert_int_eq(k->grid, 2 * 8 * 3);
-    ck_assert(k->persistent);
-    ck_assert_int_eq(k->threads, 384);
+    ck_assert_int_eq(k->launch.grid, 2 * 8 * 3);
+    ck_assert(k->launch.persistent);
+    ck_assert_int_eq(k->launch.threads, 384);
     ck_assert_int_eq(k->maps, 3);
     ck_assert_int_eq(k->pointers, 1);
     ck_assert_int_eq(k->pointer[0].buffer, ATTENTION_O);
@@ -101,50 +99,47 @@ START_TEST(geometry)
     ck_assert_int_eq(m->dim[2], 333);
     ck_assert_int_eq(m->dim[3], 2);
     ck_assert_int_eq(m->stride[2], 12 * 128);
-    arena_free(&plan.arena);
+    arena_free(&r.plan.arena);
 }
 END_TEST
 
 START_TEST(simt_arguments)
 {
-    struct plan plan = {0};
-    struct program p;
-    ck_assert_int_eq(attention_case_emit(named("f32 lengths window"), false, &plan, &p), CODA_OK);
-    ck_assert_str_eq(p.kernel.symbol, "coda_attention_causal_window_lengths_simt");
-    ck_assert_int_eq(p.kernel.maps, 0);
-    ck_assert_int_eq(p.kernel.pointers, 5);
-    ck_assert(!p.kernel.persistent);
-    arena_free(&plan.arena);
+    struct attention_rig r;
+    ck_assert_int_eq(attention_emit(&r, named("f32 lengths window"), false), CODA_OK);
+    ck_assert_str_eq(r.k.symbol, "coda_attention_causal_window_lengths_simt");
+    ck_assert_int_eq(r.k.maps, 0);
+    ck_assert_int_eq(r.k.pointers, 5);
+    ck_assert(!r.k.launch.persistent);
+    arena_free(&r.plan.arena);
 }
 END_TEST
 
 START_TEST(empty_domains_launch_nothing)
 {
-    struct plan plan = {0};
-    struct program p;
-    ck_assert_int_eq(attention_case_emit(named("no queries"), false, &plan, &p), CODA_OK);
-    ck_assert_int_eq(p.kernel.grid, 0);
-    ck_assert_int_eq(attention_case_emit(named("no batch"), false, &plan, &p), CODA_OK);
-    ck_assert_int_eq(p.kernel.grid, 0);
-    ck_assert_int_eq(attention_case_emit(named("no keys"), false, &plan, &p), CODA_OK);
-    ck_assert_int_eq(p.kernel.grid, 2 * 2);
-    arena_free(&plan.arena);
+    struct attention_rig r;
+    ck_assert_int_eq(attention_emit(&r, named("no queries"), false), CODA_OK);
+    ck_assert_int_eq(r.k.launch.grid, 0);
+    ck_assert_int_eq(attention_emit(&r, named("no batch"), false), CODA_OK);
+    ck_assert_int_eq(r.k.launch.grid, 0);
+    ck_assert_int_eq(attention_emit(&r, named("no keys"), false), CODA_OK);
+    ck_assert_int_eq(r.k.launch.grid, 2 * 2);
+    arena_free(&r.plan.arena);
 }
 END_TEST
 
 START_TEST(refuses_what_no_tile_holds)
 {
-    struct plan plan = {0};
-    struct program p;
+    struct attention_rig r;
     struct attention_case c = *named("full");
     c.head_dim = 1 << 20;
-    ck_assert_int_eq(attention_case_emit(&c, false, &plan, &p), CODA_E_UNSUPPORTED);
+    ck_assert_int_eq(attention_emit(&r, &c, false), CODA_E_UNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(coda_error(), "1048576"));
     c = *named("full");
     c.tq = (int64_t)1 << 40;
-    ck_assert_int_eq(attention_case_emit(&c, false, &plan, &p), CODA_E_UNSUPPORTED);
-    ck_assert_int_eq(attention_case_emit(&c, true, &plan, &p), CODA_E_UNSUPPORTED);
-    arena_free(&plan.arena);
+    ck_assert_int_eq(attention_emit(&r, &c, false), CODA_E_UNSUPPORTED);
+    ck_assert_int_eq(attention_emit(&r, &c, true), CODA_E_UNSUPPORTED);
+    arena_free(&r.plan.arena);
 }
 END_TEST
 

@@ -20,7 +20,7 @@ static const struct gemm_case *named(const char *name)
 
 static void emit(struct gemm_rig *r, const char *name, bool simt)
 {
-    ck_assert_msg(gemm_emit(named(name), simt, gemm_machine.sms, r) == CODA_OK, "%s: %s", name, coda_error());
+    ck_assert_msg(gemm_emit(named(name), simt, gemm_target.sms, r) == CODA_OK, "%s: %s", name, coda_error());
 }
 
 /* Compiles for Hopper and demands that nothing spills and that ptxas has nothing to say. */
@@ -30,13 +30,13 @@ static void compile(const struct gemm_case *c, bool simt)
     struct jit_cubin cubin = {0};
     char err[JIT_ERROR_SIZE] = "";
     struct jit_options opt = {.arch = "sm_90a", .no_cache = !scale_kernels_are_kept()};
-    ck_assert_msg(gemm_emit(c, simt, gemm_machine.sms, &r) == CODA_OK, "%s: %s", c->name, coda_error());
-    const struct kernel_spec *k = &r.p.kernel;
+    ck_assert_msg(gemm_emit(c, simt, gemm_target.sms, &r) == CODA_OK, "%s: %s", c->name, coda_error());
+    const struct kernel *k = &r.k;
     ck_assert_msg(jit_compile(&cubin, k->symbol, k->text, &opt, err) == CODA_OK, "%s: %s\n%s", c->name, err,
                   k->text);
     ck_assert_msg(cubin.spill_bytes == 0, "%s: %d bytes of spills", c->name, cubin.spill_bytes);
     ck_assert_msg(!cubin.warning[0], "%s: %s", c->name, cubin.warning);
-    ck_assert_int_le(k->shared_bytes, gemm_machine.shared_bytes);
+    ck_assert_int_le(k->launch.shared_bytes, gemm_target.shared_bytes);
     jit_cubin_free(&cubin);
     gemm_free(&r);
 }
@@ -64,7 +64,7 @@ static const struct size {
 } sizes[] = {
 #define TILE(rows, columns, turns, high)                                                                     \
     {                                                                                                        \
-        .mainloop = MAINLOOP_SM90, .bm = rows, .bn = columns, .bk = 64, .groups = 2, .pingpong = turns,      \
+        .mainloop = &mainloop_wgmma, .bm = rows, .bn = columns, .bk = 64, .groups = 2, .pingpong = turns,    \
         .band = 8, .cluster_m = high, .cluster_n = 1                                                         \
     }
     {"padded pitches", 512, 4096, 4096, TILE(128, 128, true, 1)},
@@ -101,7 +101,7 @@ START_TEST(parameters_follow_the_text)
 {
     struct gemm_rig r;
     emit(&r, "residual", false);
-    const struct kernel_spec *k = &r.p.kernel;
+    const struct kernel *k = &r.k;
     ck_assert_str_eq(k->symbol, "coda_gemm_sum_sq_rsqrt_mean_mul_add_sum_sq_mul");
     ck_assert(strstr(k->text, k->symbol) != NULL);
     ck_assert(strstr(k->text, "    TensorMap a, b;\n    TensorMap stores[2];\n"
@@ -110,14 +110,14 @@ START_TEST(parameters_follow_the_text)
     ck_assert_int_eq(k->pointers, 3); /* states in and out, gain */
     ck_assert_int_eq(k->map[0].buffer, r.p.a.buffer);
     ck_assert_int_eq(k->map[1].buffer, r.p.b.buffer);
-    ck_assert(k->persistent);
-    ck_assert_int_eq(k->threads, 384);
-    ck_assert_int_eq(k->grid, 3 * 5);
+    ck_assert(k->launch.persistent);
+    ck_assert_int_eq(k->launch.threads, 384);
+    ck_assert_int_eq(k->launch.grid, 3 * 5);
     gemm_free(&r);
     emit(&r, "residual", true);
-    ck_assert_int_eq(r.p.kernel.maps, 0);
-    ck_assert_int_eq(r.p.kernel.pointers, 8);
-    ck_assert(!r.p.kernel.persistent);
+    ck_assert_int_eq(r.k.maps, 0);
+    ck_assert_int_eq(r.k.pointers, 8);
+    ck_assert(!r.k.launch.persistent);
     gemm_free(&r);
 }
 END_TEST
@@ -127,18 +127,18 @@ START_TEST(a_cluster_shares_k)
 {
     struct gemm_rig r;
     emit(&r, "split odd", false);
-    const struct kernel_spec *k = &r.p.kernel;
+    const struct kernel *k = &r.k;
     ck_assert(strstr(k->text, "__cluster_dims__(4, 1, 1)") && strstr(k->text, "a_rows = 8, splits = 4;"));
-    ck_assert_int_eq(k->grid, 4 * 4);
-    ck_assert(!k->persistent);
-    ck_assert_int_eq(k->threads, 256);
+    ck_assert_int_eq(k->launch.grid, 4 * 4);
+    ck_assert(!k->launch.persistent);
+    ck_assert_int_eq(k->launch.threads, 256);
     ck_assert_int_eq(k->map[0].box[1], 8);
     gemm_free(&r);
     emit(&r, "split tall", false);
-    ck_assert(k->grid == 3 * 9 * 2 && k->map[0].box[1] == 128);
+    ck_assert(k->launch.grid == 3 * 9 * 2 && k->map[0].box[1] == 128);
     gemm_free(&r);
     emit(&r, "narrow", false);
-    ck_assert(!strstr(k->text, "__cluster_dims__") && k->grid == 9 && k->map[0].box[1] == 8);
+    ck_assert(!strstr(k->text, "__cluster_dims__") && k->launch.grid == 9 && k->map[0].box[1] == 8);
     gemm_free(&r);
 }
 END_TEST
@@ -148,15 +148,15 @@ START_TEST(a_cluster_scatters_its_sums)
 {
     struct gemm_rig r;
     emit(&r, "scatter residual tall", false);
-    const struct kernel_spec *k = &r.p.kernel;
+    const struct kernel *k = &r.k;
     ck_assert(strstr(k->text, "__cluster_dims__(4, 1, 1) __launch_bounds__(384, 1)") != NULL);
     ck_assert(strstr(k->text, "struct Share : Config {\n    using Columns = Plain<32>;\n"
                               "    static constexpr int bn = 32;\n};") != NULL);
     ck_assert(strstr(k->text, "gemm_sm90<Config, Epilogue, Share>(args)") != NULL);
-    ck_assert_int_eq(k->grid, 3 * 5 * 4);
-    ck_assert(!k->persistent);
-    ck_assert_int_eq(program_states(&r.p), 17); /* of 520 columns by 32; the last 3 shares are empty   */
-    ck_assert(k->map[1].box[1] == 128 && fetched_load(&r.p) >= 0 && k->map[k->maps - 1].box[0] == 32);
+    ck_assert_int_eq(k->launch.grid, 3 * 5 * 4);
+    ck_assert(!k->launch.persistent);
+    ck_assert_int_eq(r.s.layout.states, 17); /* of 520 columns by 32; the last 3 shares are empty   */
+    ck_assert(k->map[1].box[1] == 128 && r.s.layout.fetched >= 0 && k->map[k->maps - 1].box[0] == 32);
     gemm_free(&r);
     emit(&r, "scatter rope split", false); /* shares of half a head: so the tile has pieces, too       */
     ck_assert(strstr(k->text, "using Columns = SplitHeads<128, 128>;") &&
@@ -174,16 +174,18 @@ END_TEST
 START_TEST(a_ring_lends_slots)
 {
     struct gemm_rig r;
-    const struct kernel_spec *k = &r.p.kernel;
+    const struct kernel *k = &r.k;
     emit(&r, "lent, cooperative", false);
-    ck_assert(strstr(k->text, "lends = true, once = true;") && !k->persistent && k->grid == 3 * 3);
+    ck_assert(strstr(k->text, "lends = true, once = true;") && !k->launch.persistent &&
+              k->launch.grid == 3 * 3);
     ck_assert(k->maps == 5 && k->map[2].box[1] == 16 && k->map[3].box[1] == 16 && k->map[4].box[1] == 64);
     gemm_free(&r);
     emit(&r, "lent, many tiles", false);
-    ck_assert(strstr(k->text, "lends = true, once = false;") && k->persistent);
+    ck_assert(strstr(k->text, "lends = true, once = false;") && k->launch.persistent);
     gemm_free(&r);
     emit(&r, "lent, many turns", false);
-    ck_assert(strstr(k->text, "lends = true, once = true;") && !k->persistent && k->grid == 12 * 12);
+    ck_assert(strstr(k->text, "lends = true, once = true;") && !k->launch.persistent &&
+              k->launch.grid == 12 * 12);
     gemm_free(&r);
     emit(&r, "residual", false);
     ck_assert(!strstr(k->text, "lends"));
@@ -201,10 +203,10 @@ START_TEST(a_tail_has_a_map)
         {"tail rope split", false, 0, 0}};
     for (int i = 0; i < ARRAY_SIZE(want); i++) {
         struct gemm_rig r;
-        ck_assert_msg(!gemm_emit(named(want[i].name), false, gemm_machine.sms, &r), "%s", coda_error());
-        const struct kernel_spec *k = &r.p.kernel;
+        ck_assert_msg(!gemm_emit(named(want[i].name), false, gemm_target.sms, &r), "%s", coda_error());
+        const struct kernel *k = &r.k;
         ck_assert_int_eq(!!strstr(k->text, "    TensorMap a, b;\n    TensorMap tail;\n"), want[i].mapped);
-        ck_assert(strstr(k->text, ", blocks = ") && k->persistent);
+        ck_assert(strstr(k->text, ", blocks = ") && k->launch.persistent);
         ck_assert_int_eq(k->map[1].buffer, r.p.b.buffer);
         ck_assert_int_eq(k->map[2].buffer == r.p.b.buffer, want[i].mapped);
         if (want[i].mapped) {
@@ -220,18 +222,20 @@ END_TEST
 START_TEST(a_cluster_shares_operands)
 {
     struct gemm_rig r;
-    const struct kernel_spec *k = &r.p.kernel;
+    const struct kernel *k = &r.k;
     emit(&r, "shared b, past the end", false);
     ck_assert(strstr(k->text, "__cluster_dims__(2, 1, 1)"));
     ck_assert(strstr(k->text, "struct Config : ConfigDefaults {"));
     ck_assert(strstr(k->text, "cluster_m = 2, cluster_n = 1;") && !strstr(k->text, "serpentine"));
     ck_assert(k->map[0].box[1] == 128 && k->map[1].box[1] == 96);
-    ck_assert(k->persistent && k->grid == 2 * 4 * 4 && k->cluster == 2); /* 3 rows of tiles: 4         */
-    ck_assert(kernel_blocks(k, 132) == 32 && kernel_blocks(k, 9) == 8 && kernel_blocks(k, 1) == 2);
+    ck_assert(k->launch.persistent && k->launch.grid == 2 * 4 * 4 &&
+              k->launch.cluster == 2); /* 3 rows of tiles: 4 */
+    ck_assert(kernel_blocks(&k->launch, 132) == 32 && kernel_blocks(&k->launch, 9) == 8 &&
+              kernel_blocks(&k->launch, 1) == 2);
     gemm_free(&r);
     emit(&r, "shared a by 4", false);
     ck_assert(strstr(k->text, "cluster_m = 1, cluster_n = 4;"));
-    ck_assert(k->grid == 2 * 3 * 8 && kernel_blocks(k, 11) == 8);
+    ck_assert(k->launch.grid == 2 * 3 * 8 && kernel_blocks(&k->launch, 11) == 8);
     ck_assert(k->map[0].box[1] == 32 && k->map[1].box[1] == 128);
     gemm_free(&r);
     emit(&r, "shared b, gated", false);
@@ -256,8 +260,8 @@ START_TEST(three_consumers_are_512_threads)
 {
     struct gemm_rig r;
     emit(&r, "three residual", false);
-    const struct kernel_spec *k = &r.p.kernel;
-    ck_assert(k->threads == 512 && strstr(k->text, "__launch_bounds__(512, 1)"));
+    const struct kernel *k = &r.k;
+    ck_assert(k->launch.threads == 512 && strstr(k->text, "__launch_bounds__(512, 1)"));
     ck_assert(!strstr(k->text, "cluster") && strstr(k->text, "unit = 32;"));
     ck_assert_int_eq(k->map[2].swizzle, 64);
     gemm_free(&r);
@@ -268,20 +272,20 @@ END_TEST
 START_TEST(few_rows_have_a_in_registers)
 {
     struct gemm_rig r;
-    const struct kernel_spec *k = &r.p.kernel;
+    const struct kernel *k = &r.k;
     emit(&r, "stream 8", false);
-    ck_assert(k->threads == 320 && strstr(k->text, "__launch_bounds__(320, 2)"));
+    ck_assert(k->launch.threads == 320 && strstr(k->text, "__launch_bounds__(320, 2)"));
     ck_assert(strstr(k->text, "skinny_sm90<Config, Epilogue>(args)") && strstr(k->text, "alone = false;"));
-    ck_assert(k->early && k->maps == 0 && k->grid == 132 && k->pointers == 8);
+    ck_assert(k->launch.early && k->maps == 0 && k->launch.grid == 132 && k->pointers == 8);
     gemm_free(&r);
     emit(&r, "stream 8 gelu", false); /* 172 of each thread's                                          */
-    ck_assert(k->threads == 384 && strstr(k->text, "__launch_bounds__(384, 1)"));
+    ck_assert(k->launch.threads == 384 && strstr(k->text, "__launch_bounds__(384, 1)"));
     ck_assert(strstr(k->text, "splits = 1;") && strstr(k->text, "alone = true;"));
     gemm_free(&r);
     emit(&r, "stream 16 split", false); /* 64, as another block has the other half of K                */
     ck_assert(strstr(k->text, "__cluster_dims__(2, 1, 1) __launch_bounds__(320, 2)") != NULL);
-    ck_assert(strstr(k->text, "splits = 2;") && strstr(k->text, "alone = false;") && k->grid == 132);
-    ck_assert_int_eq(program_states(&r.p), 132);
+    ck_assert(strstr(k->text, "splits = 2;") && strstr(k->text, "alone = false;") && k->launch.grid == 132);
+    ck_assert_int_eq(r.s.layout.states, 132);
     gemm_free(&r);
 }
 END_TEST
@@ -289,9 +293,9 @@ END_TEST
 START_TEST(a_map_is_what_tma_takes)
 {
     struct gemm_rig r;
-    if (gemm_emit(&gemm_cases[_i], false, gemm_machine.sms, &r)) ck_abort_msg("%s", coda_error());
-    for (int i = 0; i < r.p.kernel.maps; i++) {
-        const struct map_spec *m = &r.p.kernel.map[i];
+    if (gemm_emit(&gemm_cases[_i], false, gemm_target.sms, &r)) ck_abort_msg("%s", coda_error());
+    for (int i = 0; i < r.k.maps; i++) {
+        const struct map_spec *m = &r.k.map[i];
         int64_t bytes = 2;
         ck_assert_int_eq(m->stride[0], 1);
         for (int d = 0; d < m->rank; d++) {
@@ -321,7 +325,7 @@ START_TEST(rope_steps_where_positions_do)
     for (int i = 0; i < ARRAY_SIZE(want); i++) {
         struct gemm_rig r;
         emit(&r, want[i].name, false);
-        ck_assert_msg(!!strstr(r.p.kernel.text, "rope::add(above.turn") == want[i].steps, "%s", want[i].name);
+        ck_assert_msg(!!strstr(r.k.text, "rope::add(above.turn") == want[i].steps, "%s", want[i].name);
         gemm_free(&r);
     }
 }
@@ -332,13 +336,13 @@ START_TEST(gate_and_up_are_a_dimension)
 {
     struct gemm_rig r;
     emit(&r, "gated stacked", false);
-    const struct map_spec *m = &r.p.kernel.map[1];
+    const struct map_spec *m = &r.k.map[1];
     ck_assert_int_eq(m->rank, 4);
     ck_assert(m->dim[0] == 128 && m->dim[1] == 264 && m->dim[2] == 2 && m->box[1] == 64 && m->box[2] == 2);
     ck_assert(m->stride[1] == 128 && m->stride[2] == 264 * 128);
     gemm_free(&r);
     emit(&r, "gated interleaved", false);
-    m = &r.p.kernel.map[1];
+    m = &r.k.map[1];
     ck_assert(m->dim[1] == 264 && m->stride[1] == 256 && m->stride[2] == 128);
     gemm_free(&r);
 }
@@ -349,16 +353,16 @@ START_TEST(heads_and_their_halves_are_dimensions)
 {
     struct gemm_rig r;
     emit(&r, "rope split", false);
-    const struct map_spec *m = &r.p.kernel.map[1];
-    ck_assert(strstr(r.p.kernel.text, "SplitHeads<192, 128>") != NULL);
+    const struct map_spec *m = &r.k.map[1];
+    ck_assert(strstr(r.k.text, "SplitHeads<192, 128>") != NULL);
     ck_assert_int_eq(m->rank, 4);
     ck_assert(m->dim[0] == 128 && m->dim[1] == 64 && m->dim[2] == 2 && m->dim[3] == 5);
     ck_assert(m->stride[1] == 128 && m->stride[2] == 64 * 128 && m->stride[3] == 128 * 128);
     ck_assert(m->box[1] == 32 && m->box[2] == 2 && m->box[3] == 1);
-    ck_assert(r.p.kernel.map[2].box[0] == 32 && r.p.kernel.map[2].swizzle == 64);
+    ck_assert(r.k.map[2].box[0] == 32 && r.k.map[2].swizzle == 64);
     gemm_free(&r);
     emit(&r, "rope half 128", false);
-    ck_assert(strstr(r.p.kernel.text, "HalfHeads<128, 128, 128>") && r.p.kernel.map[1].rank == 3);
+    ck_assert(strstr(r.k.text, "HalfHeads<128, 128, 128>") && r.k.map[1].rank == 3);
     gemm_free(&r);
 }
 END_TEST
@@ -375,8 +379,8 @@ START_TEST(only_whole_16_bit_tiles_are_staged)
     for (int i = 0; i < ARRAY_SIZE(want); i++) {
         struct gemm_rig r;
         emit(&r, want[i].name, false);
-        ck_assert_msg(count_staged(&r.p) == want[i].staged, "%s: %d staged", want[i].name,
-                      count_staged(&r.p));
+        ck_assert_msg(r.s.layout.staged_stores == want[i].staged, "%s: %d staged", want[i].name,
+                      r.s.layout.staged_stores);
         gemm_free(&r);
     }
 }
@@ -398,9 +402,9 @@ START_TEST(a_users_map_is_printed)
     for (int i = 0; i < r.p.steps; i++)
         if (r.step[i].prim && !strcmp(r.step[i].prim->name, "gelu_erf"))
             r.step[i].prim = &leak, r.step[i].param[0] = 0.1f;
-    ck_assert(emit_gemm(&r.plan, &r.p, &gemm_machine) == CODA_OK);
-    ck_assert_str_eq(r.p.kernel.symbol, "coda_gemm_add_leak");
-    ck_assert_msg(!jit_compile(&cubin, r.p.kernel.symbol, r.p.kernel.text, &opt, err), "%s", err);
+    ck_assert(program_emit(&r.plan, &r.p, &r.s, &gemm_target, &r.k) == CODA_OK);
+    ck_assert_str_eq(r.k.symbol, "coda_gemm_add_leak");
+    ck_assert_msg(!jit_compile(&cubin, r.k.symbol, r.k.text, &opt, err), "%s", err);
     jit_cubin_free(&cubin);
     gemm_free(&r);
 }
@@ -411,7 +415,7 @@ START_TEST(states_must_match_tiles)
     struct gemm_rig r;
     emit(&r, "loss", false);
     for (int i = 0; i < r.p.ports; i++) r.port[i].blocks++;
-    ck_assert_int_eq(emit_gemm(&r.plan, &r.p, &gemm_machine), CODA_E_INVALID);
+    ck_assert_int_eq(program_emit(&r.plan, &r.p, &r.s, &gemm_target, &r.k), CODA_E_INVALID);
     gemm_free(&r);
 }
 END_TEST

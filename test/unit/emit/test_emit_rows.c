@@ -20,11 +20,11 @@ static const struct rows_case *named(const char *name)
 static void emit(struct rig *r, const char *name)
 {
     named(name)->build(r);
-    ck_assert_msg(emit_rows(&r->plan, &r->p, &rows_machine) == CODA_OK, "%s: %s", name, coda_error());
+    ck_assert_msg(rig_emit(r, &rows_target) == CODA_OK, "%s: %s", name, coda_error());
 }
 
 /* Compiles for Hopper and demands that nothing spills and that ptxas has nothing to say. */
-static void compile(const struct kernel_spec *k, const char *name)
+static void compile(const struct kernel *k, const char *name)
 {
     struct jit_cubin cubin = {0};
     struct jit_options opt = {.arch = "sm_90a", .no_cache = !scale_kernels_are_kept()};
@@ -40,18 +40,18 @@ START_TEST(compiles)
 {
     struct rig r;
     emit(&r, rows_cases[_i].name);
-    compile(&r.p.kernel, rows_cases[_i].name);
+    compile(&r.k, rows_cases[_i].name);
     rig_free(&r);
 }
 END_TEST
 
-static bool says(const struct rig *r, const char *what) { return strstr(r->p.kernel.text, what) != NULL; }
+static bool says(const struct rig *r, const char *what) { return strstr(r->k.text, what) != NULL; }
 
 static void expect(const char *name, const char *what, bool there)
 {
     struct rig r;
     emit(&r, name);
-    ck_assert_msg(says(&r, what) == there, "%s: '%s' in\n%s", name, what, r.p.kernel.text);
+    ck_assert_msg(says(&r, what) == there, "%s: '%s' in\n%s", name, what, r.k.text);
     rig_free(&r);
 }
 
@@ -137,10 +137,10 @@ START_TEST(empty_domains_are_not_launched)
 {
     struct rig r;
     emit(&r, "no rows");
-    ck_assert_int_eq(r.p.kernel.grid, 0);
+    ck_assert_int_eq(r.k.launch.grid, 0);
     rig_free(&r);
     emit(&r, "no columns");
-    ck_assert_int_gt(r.p.kernel.grid, 0);
+    ck_assert_int_gt(r.k.launch.grid, 0);
     rig_free(&r);
 }
 END_TEST
@@ -150,8 +150,8 @@ START_TEST(same_program_same_text)
     struct rig a, b;
     emit(&a, "layer norm");
     emit(&b, "layer norm");
-    ck_assert_str_eq(a.p.kernel.text, b.p.kernel.text);
-    ck_assert_str_eq(a.p.kernel.symbol, "coda_rows_add_mean_m2_rsqrt_mean_sub_mul_add");
+    ck_assert_str_eq(a.k.text, b.k.text);
+    ck_assert_str_eq(a.k.symbol, "coda_rows_add_mean_m2_rsqrt_mean_sub_mul_add");
     rig_free(&a);
     rig_free(&b);
 }
@@ -165,9 +165,9 @@ START_TEST(large_domains_count_in_64_bits)
     int in = rig_buffer(&r, CODA_BF16, 0, 0), out = rig_buffer(&r, CODA_BF16, 0, 0);
     int x = rig_load(&r, in, 0, DIMS((1 << 16) + 8, 1));
     rig_store(&r, rig_map(&r, "silu", x, -1, NULL), out, 0, DIMS(1 << 16, 1));
-    ck_assert_int_eq(emit_rows(&r.plan, &r.p, &rows_machine), CODA_OK);
+    ck_assert_int_eq(rig_emit(&r, &rows_target), CODA_OK);
     ck_assert(says(&r, "for (i64 t"));
-    compile(&r.p.kernel, "large");
+    compile(&r.k, "large");
     rig_free(&r);
 }
 END_TEST
@@ -190,8 +190,8 @@ START_TEST(user_maps)
     int y = rig_map(&r, "scale", x, -1, (float[]){0.1f});
     r.step[y].prim = &leaky;
     rig_store(&r, y, rig_buffer(&r, CODA_F32, 100, 0), 0, DIMS(1));
-    ck_assert_int_eq(emit_rows(&r.plan, &r.p, &rows_machine), CODA_OK);
-    compile(&r.p.kernel, "leaky");
+    ck_assert_int_eq(rig_emit(&r, &rows_target), CODA_OK);
+    compile(&r.k, "leaky");
     rig_free(&r);
 }
 END_TEST

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "epilogue_layout.h"
+#include "mainloop.h"
 #include "shim/shim.h"
 #include "tile.h"
 #include "util_gemm.h"
@@ -20,8 +20,21 @@ static struct program product(int64_t m, int64_t n, int64_t k)
     return p;
 }
 
-static struct tile choose(const struct program *p) { return tile_choose(p, &gemm_machine); }
-static bool on_hopper(const struct program *p) { return choose(p).mainloop == MAINLOOP_SM90; }
+static int shared_bytes(const struct program *p, const struct tile *t)
+{
+    return t->mainloop->shared_bytes(p, t);
+}
+
+/* Would its kernel begin before the one ahead of it has ended? */
+static bool is_early(const struct program *p)
+{
+    struct schedule s = {.tile = tile_choose(p, &gemm_target)};
+    s.tile.mainloop->complete(&s, p, &gemm_target);
+    return s.early;
+}
+
+static struct tile choose(const struct program *p) { return tile_choose(p, &gemm_target); }
+static bool on_hopper(const struct program *p) { return choose(p).mainloop == &mainloop_wgmma; }
 
 START_TEST(shapes)
 {
@@ -43,7 +56,7 @@ START_TEST(shapes)
     for (int i = 0; i < ARRAY_SIZE(want); i++) {
         struct program p = product(want[i].m, want[i].n, want[i].k);
         struct tile t = choose(&p);
-        ck_assert_msg(t.mainloop == MAINLOOP_SM90 && t.bm == want[i].bm && t.bn == want[i].bn &&
+        ck_assert_msg(t.mainloop == &mainloop_wgmma && t.bm == want[i].bm && t.bn == want[i].bn &&
                           t.pingpong == want[i].pingpong,
                       "[%d, %d, %d] got %dx%d", (int)want[i].m, (int)want[i].n, (int)want[i].k, t.bm, t.bn);
     }
@@ -58,22 +71,22 @@ START_TEST(squares_are_square)
     for (int s = 0; s < ARRAY_SIZE(shape); s++) {
         struct program p = product(shape[s][0], shape[s][1], shape[s][2]);
         struct tile t[16];
-        int n = tile_candidates(&p, &gemm_machine, TILES_SQUARE, t, ARRAY_SIZE(t));
+        int n = tile_candidates(&p, &gemm_target, TILES_SQUARE, t, ARRAY_SIZE(t));
         ck_assert(few_waves[s] ? n < ARRAY_SIZE(t) : n == ARRAY_SIZE(t));
         for (int i = 0; i < n; i++) {
-            int64_t columns = (p.dim[2] + t[i].bn - 1) / t[i].bn, high = gemm_machine.sms / t[i].band;
+            int64_t columns = (p.dim[2] + t[i].bn - 1) / t[i].bn, high = gemm_target.sms / t[i].band;
             double aspect = (double)(high * t[i].bm) / (double)(t[i].band * t[i].bn);
             ck_assert(t[i].across && t[i].serpentine && t[i].band <= columns);
-            ck_assert_int_ge(10 * high * t[i].band, 9 * gemm_machine.sms);
+            ck_assert_int_ge(10 * high * t[i].band, 9 * gemm_target.sms);
             if (t[i].band < columns - 1) ck_assert(aspect > 0.4 && aspect < 2.5);
         }
-        ck_assert_int_eq(tile_candidates(&p, &gemm_machine, TILES_CLUSTERED, t, 1), 1);
+        ck_assert_int_eq(tile_candidates(&p, &gemm_target, TILES_CLUSTERED, t, 1), 1);
         ck_assert_int_eq(t[0].band % tile_cluster_n(&t[0]), 0);
         ck_assert(choose(&p).across == few_waves[s]);
     }
     struct program few = product(1024, 8192, 8192);
     struct tile t;
-    ck_assert_int_eq(tile_candidates(&few, &gemm_machine, TILES_SQUARE, &t, 1), 0);
+    ck_assert_int_eq(tile_candidates(&few, &gemm_target, TILES_SQUARE, &t, 1), 0);
 }
 END_TEST
 
@@ -81,10 +94,10 @@ END_TEST
 START_TEST(few_tiles_share_k)
 {
     struct program p = product(64, 1024, 4096);
-    p.tile = choose(&p);
-    ck_assert_int_eq(p.tile.splits, 2);
-    ck_assert_int_eq(p.tile.groups, 1);
-    ck_assert_int_le(1024 / p.tile.bn * p.tile.splits, gemm_machine.sms);
+    struct tile t = choose(&p);
+    ck_assert_int_eq(t.splits, 2);
+    ck_assert_int_eq(t.groups, 1);
+    ck_assert_int_le(1024 / t.bn * t.splits, gemm_target.sms);
     p.dim[2] = 16384;
     ck_assert_int_le(choose(&p).splits, 1); /* enough tiles */
     p.dim[1] = p.dim[2] = 1024;
@@ -104,19 +117,18 @@ START_TEST(tuning_tries_scattered_sums)
     for (int i = 0; i < ARRAY_SIZE(want); i++) {
         struct program p = product(want[i].m, want[i].n, 4096);
         struct tile t[8];
-        int n = tile_candidates(&p, &gemm_machine, TILES_SCATTERED, t, 8);
+        int n = tile_candidates(&p, &gemm_target, TILES_SCATTERED, t, 8);
         ck_assert_msg(n == want[i].tiles, "[%d, %d] has %d", (int)want[i].m, (int)want[i].n, n);
         ck_assert(!choose(&p).scattered);
         for (int j = 0; j < n; j++) {
             struct text words = {0};
-            p.tile = t[j];
             tile_print(&t[j], &words);
-            struct tile named = tile_named(&p, &gemm_machine, text_str(&words));
+            struct tile named = tile_named(&p, &gemm_target, text_str(&words));
             ck_assert(named.scattered && named.bm == t[j].bm && named.bn == t[j].bn);
             ck_assert(named.splits == t[j].splits && t[j].stages >= 3 && tile_share(&t[j]) % 32 == 0);
-            ck_assert_int_le(tile_shared_bytes(&p), gemm_machine.shared_bytes);
+            ck_assert_int_le(shared_bytes(&p, &t[j]), gemm_target.shared_bytes);
             int64_t tiles = CEIL_DIV(want[i].m, t[j].bm) * CEIL_DIV(want[i].n, t[j].bn);
-            ck_assert_int_le(tiles * t[j].splits, gemm_machine.sms);
+            ck_assert_int_le(tiles * t[j].splits, gemm_target.sms);
             text_free(&words);
         }
     }
@@ -129,16 +141,16 @@ START_TEST(shares_keep_pairs)
     struct program p = product(256, 4096, 4096);
     struct tile t[8];
     p.pair = PAIR_GLU_STACKED;
-    int n = tile_candidates(&p, &gemm_machine, TILES_SCATTERED, t, 8);
+    int n = tile_candidates(&p, &gemm_target, TILES_SCATTERED, t, 8);
     ck_assert_int_eq(n, 4); /* a quarter of 128 columns is too narrow                               */
     for (int i = 0; i < n; i++) ck_assert_int_eq(tile_share(&t[i]) % 64, 0);
     p.pair = PAIR_ROPE;
     p.rope = (struct rope_spec){.head_dim = 128, .rotary = 128, .heads = 32, .half = true};
-    ck_assert_int_eq(tile_candidates(&p, &gemm_machine, TILES_SCATTERED, t, 8), 4); /* half heads     */
+    ck_assert_int_eq(tile_candidates(&p, &gemm_target, TILES_SCATTERED, t, 8), 4); /* half heads     */
     p.rope.rotary = 64;                                                             /* whole ones     */
-    ck_assert_int_eq(tile_candidates(&p, &gemm_machine, TILES_SCATTERED, t, 8), 1);
+    ck_assert_int_eq(tile_candidates(&p, &gemm_target, TILES_SCATTERED, t, 8), 1);
     p.rope.head_dim = p.rope.rotary = 32;
-    ck_assert_int_eq(tile_candidates(&p, &gemm_machine, TILES_SCATTERED, t, 8), 4);
+    ck_assert_int_eq(tile_candidates(&p, &gemm_target, TILES_SCATTERED, t, 8), 4);
 }
 END_TEST
 
@@ -147,26 +159,24 @@ END_TEST
 static void check_untried(struct program p, enum tile_class class, int least)
 {
     struct tile t[64];
-    int n = tile_candidates(&p, &gemm_machine, class, t, ARRAY_SIZE(t));
+    int n = tile_candidates(&p, &gemm_target, class, t, ARRAY_SIZE(t));
     ck_assert_msg(n >= least, "[%d, %d] has %d of class %d", (int)p.dim[1], (int)p.dim[2], n, class);
     ck_assert(tile_cluster(&(struct tile){0}) == 1 && choose(&p).groups < 3 && !choose(&p).cluster_m);
     for (int i = 0; i < n; i++) {
         struct text words = {0};
-        struct program q = p;
         int cm = tile_cluster_m(&t[i]), cn = tile_cluster_n(&t[i]);
-        q.tile = t[i];
         tile_print(&t[i], &words);
-        struct tile named = tile_named(&p, &gemm_machine, text_str(&words));
+        struct tile named = tile_named(&p, &gemm_target, text_str(&words));
         ck_assert_msg(named.bm == t[i].bm && named.bn == t[i].bn && named.cluster_m == t[i].cluster_m &&
                           named.cluster_n == t[i].cluster_n && named.groups == t[i].groups,
                       "%s", text_str(&words));
         ck_assert(t[i].stages >= 3 && t[i].band % (t[i].across ? cn : cm) == 0 && tile_splits(&t[i]) == 1);
-        ck_assert_int_le(tile_shared_bytes(&q), gemm_machine.shared_bytes);
+        ck_assert_int_le(shared_bytes(&p, &t[i]), gemm_target.shared_bytes);
         ck_assert_msg((cm * cn == 2 || class == TILES_THREE) && (class == TILES_THREE) == (t[i].groups == 3),
                       "%s", text_str(&words));
         ck_assert(p.dim[1] > (cm - 1) * t[i].bm && p.dim[2] > (cn - 1) * t[i].bn);
         ck_assert(t[i].bn / cm % (p.b.k == 1 ? 8 : 64) == 0 && t[i].bm / cn % (p.a.k == 1 ? 8 : 64) == 0);
-        ck_assert_int_eq(program_blocks(&q) % (cm * cn), 0);
+        ck_assert_int_eq(program_blocks(&p, &t[i]) % (cm * cn), 0);
         text_free(&words);
     }
 }
@@ -191,9 +201,9 @@ START_TEST(tuning_tries_clusters_and_three_consumers)
     check_untried(product(8, 64, 512), TILES_THREE, 0);
     struct tile t;
     struct program p = product(100, 4096, 512), q = product(2000, 64, 512);
-    ck_assert_int_eq(tile_candidates(&p, &gemm_machine, TILES_THREE, &t, 1), 0); /* rows for two      */
+    ck_assert_int_eq(tile_candidates(&p, &gemm_target, TILES_THREE, &t, 1), 0); /* rows for two      */
     q.dim[1] = 64, q.dim[2] = 16;
-    ck_assert_int_eq(tile_candidates(&q, &gemm_machine, TILES_CLUSTERED, &t, 1), 0); /* a tile alone  */
+    ck_assert_int_eq(tile_candidates(&q, &gemm_target, TILES_CLUSTERED, &t, 1), 0); /* a tile alone  */
 }
 END_TEST
 
@@ -204,7 +214,7 @@ START_TEST(squares_are_tried_first)
     for (int i = 0; i < ARRAY_SIZE(rows); i++) {
         struct program p = product(rows[i], 8192, 8192);
         struct tile t[6];
-        int n = tile_candidates(&p, &gemm_machine, TILES_THREE, t, 6);
+        int n = tile_candidates(&p, &gemm_target, TILES_THREE, t, 6);
         bool found = false;
         for (int j = 0; j < n; j++) found = found || (t[j].bn == 192 && t[j].cluster_m == 2);
         ck_assert_msg(found, "M %d", (int)rows[i]);
@@ -214,16 +224,13 @@ END_TEST
 
 /* A row streams the weights, in half of an SM's memory; steady weights, before the program ahead ends. */
 /* What "residual" of the table gets in another shape: it reads a tile and stores two. */
-static struct program residual(int64_t m, int64_t n, int64_t k, int sms)
+static void residual(struct gemm_rig *r, int64_t m, int64_t n, int64_t k, int sms)
 {
-    static struct gemm_rig r;
     struct gemm_case c = {0};
     for (int i = 0; i < gemm_case_count; i++)
         if (!strcmp(gemm_cases[i].name, "residual")) c = gemm_cases[i];
     c.m = m, c.n = n, c.k = k, c.tile = (struct tile){0};
-    ck_assert_msg(gemm_emit(&c, false, sms, &r) == CODA_OK, "%s", coda_error());
-    gemm_free(&r);
-    return r.p;
+    ck_assert_msg(gemm_emit(&c, false, sms, r) == CODA_OK, "%s", coda_error());
 }
 
 /* Where no block has a second tile the ring is the epilogue's as well, and longer. Two waves of tiles that
@@ -238,16 +245,21 @@ START_TEST(rings_lend_where_tiles_are_few)
                 {1024, 4096, 132, true}, {2048, 4096, 132, true},  {256, 12288, 132, true},
                 {256, 22016, 132, false}, {16384, 4096, 132, false}, {256, 4096, 24, false}};
     for (int i = 0; i < ARRAY_SIZE(want); i++) {
-        struct program p = residual(want[i].m, want[i].n, 4096, want[i].sms), own = p;
-        ck_assert_msg(p.tile.lends == want[i].lends, "[%d, %d] on %d SMs", (int)want[i].m, (int)want[i].n,
+        static struct gemm_rig r;
+        struct tile own;
+        residual(&r, want[i].m, want[i].n, 4096, want[i].sms);
+        ck_assert_msg(r.s.tile.lends == want[i].lends, "[%d, %d] on %d SMs", (int)want[i].m, (int)want[i].n,
                       want[i].sms);
-        ck_assert_int_le(tile_shared_bytes(&p), gemm_machine.shared_bytes);
-        if (!p.tile.lends) continue;
-        own.tile.lends = false;
-        ck_assert_int_gt(p.tile.stages, tile_stages(&own, &own.tile, gemm_machine.shared_bytes));
-        bool once = program_blocks(&p) <= want[i].sms;
-        ck_assert(once || (!p.tile.pingpong && want[i].m == 2048));
-        ck_assert_int_eq(p.kernel.persistent, !once);
+        ck_assert_int_le(r.s.shared_bytes, gemm_target.shared_bytes);
+        own = r.s.tile;
+        own.lends = false;
+        bool once = program_blocks(&r.p, &r.s.tile) <= want[i].sms;
+        if (r.s.tile.lends) {
+            ck_assert_int_gt(r.s.tile.stages, tile_stages(&r.p, &own, gemm_target.shared_bytes));
+            ck_assert(once || (!r.s.tile.pingpong && want[i].m == 2048));
+            ck_assert_int_eq(r.s.persistent, !once);
+        }
+        gemm_free(&r);
     }
 }
 END_TEST
@@ -255,14 +267,17 @@ END_TEST
 /* A ring that could not hold what the epilogue needs does not lend. */
 START_TEST(short_rings_do_not_lend)
 {
-    struct program p = residual(1024, 4096, 4096, 132);
-    ck_assert(program_may_lend(&p));
-    p.tile.stages = 2; /* of 32 KB: what is fetched, and nothing for what is stored                        */
-    ck_assert(!program_may_lend(&p));
-    p.tile.stages = 4, p.tile.splits = 2;
-    ck_assert(!program_may_lend(&p));
-    p.tile.splits = 0, p.tile.cluster_m = 2;
-    ck_assert(!program_may_lend(&p));
+    static struct gemm_rig r;
+    residual(&r, 1024, 4096, 4096, 132);
+    struct tile t = r.s.tile;
+    ck_assert(program_may_lend(&r.p, &t));
+    t.stages = 2; /* of 32 KB: what is fetched, and nothing for what is stored                        */
+    ck_assert(!program_may_lend(&r.p, &t));
+    t.stages = 4, t.splits = 2;
+    ck_assert(!program_may_lend(&r.p, &t));
+    t.splits = 0, t.cluster_m = 2;
+    ck_assert(!program_may_lend(&r.p, &t));
+    gemm_free(&r);
 }
 END_TEST
 
@@ -306,20 +321,21 @@ START_TEST(tails_end_together)
     static const int k[] = {5632, 4096, 2048, 4096};
     const struct shim_walk *w = &shim_walks[_i];
     struct program p = product(w->m, w->n, k[_i]);
-    p.tile = choose(&p);
-    ck_assert(p.tile.pingpong && p.tile.bm == w->bm && p.tile.bn == w->bn && p.tile.tail == w->tail &&
-              p.tile.tail_bn == w->tail_bn && p.tile.band == w->band && p.tile.blocks == w->blocks);
-    ck_assert_int_eq(program_blocks(&p), w->tiles);
-    ck_assert_int_eq(program_states(&p) * CEIL_DIV(w->m, w->bm), w->tiles);
+    struct tile c = choose(&p);
+    ck_assert(c.pingpong && c.bm == w->bm && c.bn == w->bn && c.tail == w->tail && c.tail_bn == w->tail_bn &&
+              c.band == w->band && c.blocks == w->blocks);
+    int64_t states = program_states(&p, &c);
+    ck_assert_int_eq(program_blocks(&p, &c), w->tiles);
+    ck_assert_int_eq(states * CEIL_DIV(w->m, w->bm), w->tiles);
     double ideal = (double)CEIL_DIV(w->m, w->bm) * w->n / w->blocks;
     ck_assert(busiest_columns(w) < ideal + w->bn / 2);
-    for (int t = 0; t < program_states(&p); t++) {
-        int64_t first = program_tile_column(&p, t), next = program_tile_column(&p, t + 1);
-        ck_assert_int_eq(next - first, t < program_states(&p) - w->tail ? w->bn : w->tail_bn);
+    for (int t = 0; t < states; t++) {
+        int64_t first = program_tile_column(&p, &c, t), next = program_tile_column(&p, &c, t + 1);
+        ck_assert_int_eq(next - first, t < states - w->tail ? w->bn : w->tail_bn);
     }
-    ck_assert_int_eq(program_tile_column(&p, program_states(&p)), w->n);
-    p.tile.tail = 0;
-    ck_assert_int_lt(busiest_columns(w), CEIL_DIV(program_blocks(&p), w->blocks) * w->bn);
+    ck_assert_int_eq(program_tile_column(&p, &c, states), w->n);
+    c.tail = 0;
+    ck_assert_int_lt(busiest_columns(w), CEIL_DIV(program_blocks(&p, &c), w->blocks) * w->bn);
 }
 END_TEST
 
@@ -339,19 +355,19 @@ START_TEST(some_tiles_have_no_tail)
     ck_assert(!choose(&p).tail);
     p = product(8192, 4096, 4096);
     p.dim[0] = 2;
-    ck_assert(choose(&p).mainloop == MAINLOOP_SM90 && !choose(&p).tail);
+    ck_assert(choose(&p).mainloop == &mainloop_wgmma && !choose(&p).tail);
     p = product(16384, 11264, 2048);
     p.pair = PAIR_GLU_STACKED;
     ck_assert(choose(&p).tail);
     p.b = (struct operand){.dtype = CODA_BF16, .batch = 11264 * 2048, .row = 1, .k = 11264};
     ck_assert(!choose(&p).tail); /* no box has half of 64 columns */
     p = product(16384, 4096, 4096);
-    p.tile = choose(&p);
-    ck_assert(tail_fits(&p));
-    p.tile.tail_bn = 96;
-    ck_assert(!tail_fits(&p));
-    p.tile.tail_bn = 128; /* 64 columns past the end                                               */
-    ck_assert(!tail_fits(&p));
+    struct tile t = choose(&p);
+    ck_assert(tail_fits(&p, &t));
+    t.tail_bn = 96;
+    ck_assert(!tail_fits(&p, &t));
+    t.tail_bn = 128; /* 64 columns past the end                                                     */
+    ck_assert(!tail_fits(&p, &t));
     p = product(16384, 4092, 4096);
     ck_assert(!choose(&p).tail);
 }
@@ -361,9 +377,9 @@ START_TEST(cublaslt_has_no_tile)
 {
     struct program p = product(16384, 4096, 4096);
     struct text words = {0};
-    p.tile = choose(&p);
-    p.tile.mainloop = MAINLOOP_CUBLASLT;
-    tile_print(&p.tile, &words);
+    struct tile t = choose(&p);
+    t.mainloop = &mainloop_cublaslt;
+    tile_print(&t, &words);
     ck_assert_str_eq(text_str(&words), "cublaslt");
     text_free(&words);
 }
@@ -372,26 +388,26 @@ END_TEST
 START_TEST(a_row_streams)
 {
     struct program p = product(1, 22016, 4096);
-    p.tile = choose(&p);
-    ck_assert(p.tile.mainloop == MAINLOOP_GEMV && p.tile.blocks == gemm_machine.sms && !program_is_early(&p));
-    ck_assert_int_le(2 * (tile_shared_bytes(&p) + 1024), gemm_machine.shared_bytes + 1024);
-    ck_assert_int_eq(program_states(&p), p.tile.blocks);
+    struct tile t = choose(&p);
+    ck_assert(t.mainloop == &mainloop_gemv && t.blocks == gemm_target.sms && !is_early(&p));
+    ck_assert_int_le(2 * (shared_bytes(&p, &t) + 1024), gemm_target.shared_bytes + 1024);
+    ck_assert_int_eq(program_states(&p, &t), t.blocks);
     p.b.steady = true;
-    ck_assert(program_is_early(&p));
+    ck_assert(is_early(&p));
     p.prepare = true; /* what folds weights may write them */
-    ck_assert(!program_is_early(&p));
+    ck_assert(!is_early(&p));
     p.dim[2] = 64;
     ck_assert_int_le(choose(&p).blocks, 16); /* a quad of columns each */
     p.dim[2] = 72;
-    ck_assert(choose(&p).mainloop == MAINLOOP_SM90); /* half a patch */
+    ck_assert(choose(&p).mainloop == &mainloop_wgmma); /* half a patch */
     p = product(1, 4096, 11008);
-    ck_assert(choose(&p).mainloop == MAINLOOP_GEMV && choose(&p).bk * 2 == 11008);
+    ck_assert(choose(&p).mainloop == &mainloop_gemv && choose(&p).bk * 2 == 11008);
     p = product(1, 4096, 65536); /* more of A than registers */
-    ck_assert(choose(&p).mainloop == MAINLOOP_SM90);
+    ck_assert(choose(&p).mainloop == &mainloop_wgmma);
     p = product(2, 4096, 4096);
-    ck_assert(choose(&p).mainloop == MAINLOOP_GEMV);
+    ck_assert(choose(&p).mainloop == &mainloop_gemv);
     p = product(2, 4096, 11008); /* slower than on the matrix units */
-    ck_assert(choose(&p).mainloop == MAINLOOP_SKINNY);
+    ck_assert(choose(&p).mainloop == &mainloop_skinny);
 }
 END_TEST
 
@@ -399,14 +415,16 @@ END_TEST
 static void check_skinny(struct program p, struct tile t, bool half)
 {
     struct text words = {0};
-    p.tile = t;
     tile_print(&t, &words);
-    int room = tile_shared_bytes(&p) + 1024, all = gemm_machine.shared_bytes + 1024;
+    int room = shared_bytes(&p, &t) + 1024, all = gemm_target.shared_bytes + 1024;
     ck_assert_msg(room <= all && t.stages >= 3 && t.bk % 256 == 0, "%s", text_str(&words));
-    ck_assert_msg((2 * room <= all) == half && (!half || program_shares_sm(&p)), "%s", text_str(&words));
-    ck_assert(t.blocks % tile_splits(&t) == 0 && program_states(&p) == t.blocks);
+    ck_assert_msg((2 * room <= all) == half && (!half || t.mainloop->shares_sm(&p, &t)), "%s",
+                  text_str(&words));
+    ck_assert(t.blocks % tile_splits(&t) == 0 && program_states(&p, &t) == t.blocks);
+    struct schedule s = {.tile = t};
     p.b.steady = true;
-    ck_assert(program_is_early(&p));
+    t.mainloop->complete(&s, &p, &gemm_target);
+    ck_assert(s.early);
     text_free(&words);
 }
 
@@ -416,37 +434,36 @@ START_TEST(few_rows_stream)
 {
     static const struct {
         int64_t m, n, k;
-        enum mainloop want;
+        const struct mainloop *want;
         int splits, tried; /* in half of an SM's memory, or with more splits                         */
     } want[] = {
-        {1, 4096, 4096, MAINLOOP_GEMV, 1, 0},    {2, 22016, 4096, MAINLOOP_GEMV, 1, 4},
-        {2, 22016, 8192, MAINLOOP_SKINNY, 1, 2}, {3, 4096, 4096, MAINLOOP_SKINNY, 1, 3},
-        {4, 22016, 4096, MAINLOOP_SKINNY, 1, 3}, {8, 22016, 4096, MAINLOOP_SKINNY, 1, 3},
-        {8, 12288, 4096, MAINLOOP_SKINNY, 1, 3}, {8, 32768, 4096, MAINLOOP_SKINNY, 1, 3},
-        {9, 22016, 4096, MAINLOOP_SM90, 0, 3},   {16, 22016, 4096, MAINLOOP_SM90, 0, 3},
-        {17, 22016, 4096, MAINLOOP_SM90, 0, 0},  {8, 4096, 11264, MAINLOOP_SM90, 0, 1},
-        {8, 22016, 11520, MAINLOOP_SKINNY, 2, 0}, {8, 8192, 22528, MAINLOOP_SKINNY, 2, 0},
-        {8, 8192, 22784, MAINLOOP_SM90, 0, 0},   {9, 4096, 5632, MAINLOOP_SM90, 0, 2},
-        {9, 4096, 5888, MAINLOOP_SM90, 0, 1},    {16, 4096, 11008, MAINLOOP_SM90, 0, 1},
-        {9, 4096, 11520, MAINLOOP_SM90, 0, 0},   {8, 22016, 4224, MAINLOOP_SM90, 0, 0},
-        {8, 22024, 4096, MAINLOOP_SM90, 0, 0},   {16, 128256, 4096, MAINLOOP_SM90, 0, 2},
-        {8, 1048576, 4096, MAINLOOP_SM90, 0, 0}, /* sums that leave no ring                            */
+        {1, 4096, 4096, &mainloop_gemv, 1, 0},    {2, 22016, 4096, &mainloop_gemv, 1, 4},
+        {2, 22016, 8192, &mainloop_skinny, 1, 2}, {3, 4096, 4096, &mainloop_skinny, 1, 3},
+        {4, 22016, 4096, &mainloop_skinny, 1, 3}, {8, 22016, 4096, &mainloop_skinny, 1, 3},
+        {8, 12288, 4096, &mainloop_skinny, 1, 3}, {8, 32768, 4096, &mainloop_skinny, 1, 3},
+        {9, 22016, 4096, &mainloop_wgmma, 0, 3},   {16, 22016, 4096, &mainloop_wgmma, 0, 3},
+        {17, 22016, 4096, &mainloop_wgmma, 0, 0},  {8, 4096, 11264, &mainloop_wgmma, 0, 1},
+        {8, 22016, 11520, &mainloop_skinny, 2, 0}, {8, 8192, 22528, &mainloop_skinny, 2, 0},
+        {8, 8192, 22784, &mainloop_wgmma, 0, 0},   {9, 4096, 5632, &mainloop_wgmma, 0, 2},
+        {9, 4096, 5888, &mainloop_wgmma, 0, 1},    {16, 4096, 11008, &mainloop_wgmma, 0, 1},
+        {9, 4096, 11520, &mainloop_wgmma, 0, 0},   {8, 22016, 4224, &mainloop_wgmma, 0, 0},
+        {8, 22024, 4096, &mainloop_wgmma, 0, 0},   {16, 128256, 4096, &mainloop_wgmma, 0, 2},
+        {8, 1048576, 4096, &mainloop_wgmma, 0, 0}, /* sums that leave no ring                            */
     };
     for (int i = 0; i < ARRAY_SIZE(want); i++) {
         struct program p = product(want[i].m, want[i].n, want[i].k);
         struct tile t = choose(&p), tried[4];
-        int n = tile_candidates(&p, &gemm_machine, TILES_SKINNY, tried, ARRAY_SIZE(tried));
-        ck_assert_msg(t.mainloop == want[i].want && n == want[i].tried, "[%d, %d, %d] mainloop %d, %d tried",
-                      (int)want[i].m, (int)want[i].n, (int)want[i].k, t.mainloop, n);
-        if (t.mainloop == MAINLOOP_SKINNY) {
+        int n = tile_candidates(&p, &gemm_target, TILES_SKINNY, tried, ARRAY_SIZE(tried));
+        ck_assert_msg(t.mainloop == want[i].want && n == want[i].tried, "[%d, %d, %d] %s, %d tried",
+                      (int)want[i].m, (int)want[i].n, (int)want[i].k, t.mainloop->name, n);
+        if (t.mainloop == &mainloop_skinny) {
             ck_assert_int_eq(tile_splits(&t), want[i].splits);
             check_skinny(p, t, false);
         }
         for (int j = 0; j < n; j++) {
-            p.tile = tried[j];
-            bool half = 2 * tile_shared_bytes(&p) < gemm_machine.shared_bytes;
+            bool half = 2 * shared_bytes(&p, &tried[j]) < gemm_target.shared_bytes;
             check_skinny(p, tried[j], half);
-            ck_assert(half || tile_splits(&tried[j]) != want[i].splits || t.mainloop != MAINLOOP_SKINNY);
+            ck_assert(half || tile_splits(&tried[j]) != want[i].splits || t.mainloop != &mainloop_skinny);
         }
     }
 }
@@ -457,11 +474,11 @@ START_TEST(few_rows_stream_in_equal_pieces)
     struct program p = product(8, 22016, 1280);
     ck_assert_int_eq(choose(&p).bk, 768); /* two pieces, as equal as they can be */
     p.a.k = 8, p.a.row = 1;
-    ck_assert(choose(&p).mainloop == MAINLOOP_SM90);
+    ck_assert(choose(&p).mainloop == &mainloop_wgmma);
     p = product(8, 22016, 1024);
-    ck_assert(choose(&p).mainloop == MAINLOOP_SKINNY);
+    ck_assert(choose(&p).mainloop == &mainloop_skinny);
     p.dim[0] = 2;
-    ck_assert(choose(&p).mainloop == MAINLOOP_SM90);
+    ck_assert(choose(&p).mainloop == &mainloop_wgmma);
 }
 END_TEST
 
@@ -472,11 +489,11 @@ START_TEST(every_choice_fits)
         struct program p = product(size[i % 8], size[i / 8 % 8] * 2, size[i / 64] * 8);
         enum pair_kind pairs[] = {PAIR_NONE, PAIR_GLU_STACKED, PAIR_GLU_INTERLEAVED};
         p.pair = pairs[i % 3];
-        p.tile = choose(&p);
-        ck_assert(p.tile.mainloop != MAINLOOP_SIMT && p.tile.stages >= 3 && p.tile.band >= 1);
-        ck_assert(tile_streams(&p.tile) || p.tile.bm % 64 == 0);
-        ck_assert(p.tile.bn % 16 == 0 && p.tile.bn <= 256);
-        ck_assert_int_le(tile_shared_bytes(&p), gemm_machine.shared_bytes);
+        struct tile t = choose(&p);
+        ck_assert(t.mainloop != &mainloop_simt && t.stages >= 3 && t.band >= 1);
+        ck_assert(t.mainloop->streams || t.bm % 64 == 0);
+        ck_assert(t.bn % 16 == 0 && t.bn <= 256);
+        ck_assert_int_le(shared_bytes(&p, &t), gemm_target.shared_bytes);
     }
 }
 END_TEST
@@ -507,8 +524,8 @@ START_TEST(hopper_takes_what_tensor_maps_can_say)
     ck_assert(!on_hopper(&q)); /* a tensor map has no empty dimension */
     q = p, q.dim[1] = 0;
     ck_assert(!on_hopper(&q));
-    ck_assert(tile_choose(&p, &(struct machine){.sms = 100, .shared_bytes = 101376}).mainloop ==
-              MAINLOOP_SIMT);
+    ck_assert(tile_choose(&p, &(struct target){.sms = 100, .shared_bytes = 101376}).mainloop ==
+              &mainloop_simt);
 }
 END_TEST
 
@@ -520,7 +537,7 @@ START_TEST(heads_stay_whole)
         p.pair = PAIR_ROPE;
         p.rope =
             (struct rope_spec){.head_dim = heads[i], .rotary = heads[i] / 32 * 32, .heads = 6, .half = true};
-        ck_assert_msg(tile_pairs_ok(&p), "head %d", heads[i]);
+        ck_assert_msg(program_pairs_meet(&p), "head %d", heads[i]);
         int bn = choose(&p).bn;
         bool pieces = bn % 64 == 0 && heads[i] % 64 == 0; /* of 32 pairs */
         ck_assert_msg(bn % heads[i] == 0 || pieces, "head %d in a tile of %d", heads[i], bn);
@@ -555,21 +572,21 @@ START_TEST(pairs_that_do_not_meet)
     struct program p = product(300, 1024, 256);
     p.pair = PAIR_ROPE;
     p.rope = (struct rope_spec){.head_dim = 64, .rotary = 64, .heads = 4, .half = true};
-    ck_assert(tile_pairs_ok(&p));
+    ck_assert(program_pairs_meet(&p));
     p.rope.rotary = 40; /* its halves are 20 apart: other lanes */
-    ck_assert(!tile_pairs_ok(&p));
+    ck_assert(!program_pairs_meet(&p));
     p.rope.half = false;
-    ck_assert(tile_pairs_ok(&p));
+    ck_assert(program_pairs_meet(&p));
     p.rope = (struct rope_spec){.head_dim = 512, .rotary = 512, .heads = 2, .half = true};
-    ck_assert(!tile_pairs_ok(&p)); /* wider than a tile */
+    ck_assert(!program_pairs_meet(&p)); /* wider than a tile */
     p.pair = PAIR_GLU_INTERLEAVED;
-    ck_assert(tile_pairs_ok(&p));
+    ck_assert(program_pairs_meet(&p));
     p.b.row = 1, p.b.k = 1024;
-    ck_assert(!tile_pairs_ok(&p)); /* every second element of a row: no box */
+    ck_assert(!program_pairs_meet(&p)); /* every second element of a row: no box */
     p.pair = PAIR_GLU_STACKED;
-    ck_assert(tile_pairs_ok(&p));
+    ck_assert(program_pairs_meet(&p));
     p.dim[2] = 1023;
-    ck_assert(!tile_pairs_ok(&p));
+    ck_assert(!program_pairs_meet(&p));
 }
 END_TEST
 

@@ -147,7 +147,7 @@ static graph *block(void)
 
 static struct plan_options hopper(void)
 {
-    struct plan_options o = {.fuse = true, .machine = gemm_machine};
+    struct plan_options o = {.fuse = true, .target = gemm_target};
     return o;
 }
 
@@ -191,13 +191,13 @@ START_TEST(candidates_are_distinct_and_the_choice_comes_first)
         struct program p = {.kind = PROGRAM_GEMM, .rank = 3, .dim = {1, rows[i], 4096}, .k = 4096};
         p.a = (struct operand){.dtype = CODA_BF16, .row = 4096, .k = 1};
         p.b = p.a;
-        struct tile t[6], choice = tile_choose(&p, &gemm_machine);
-        int n = tile_candidates(&p, &gemm_machine, TILES_KNOWN, t, 6);
+        struct tile t[6], choice = tile_choose(&p, &gemm_target);
+        int n = tile_candidates(&p, &gemm_target, TILES_KNOWN, t, 6);
         ck_assert_int_eq(n, 6);
         for (int j = 0; j < n; j++) {
             struct text words = {0}, others = {0};
             tile_print(&t[j], &words);
-            struct tile again = tile_named(&p, &gemm_machine, text_str(&words));
+            struct tile again = tile_named(&p, &gemm_target, text_str(&words));
             tile_print(&again, &others);
             ck_assert_str_eq(text_str(&words), text_str(&others));
             text_free(&others);
@@ -210,7 +210,7 @@ START_TEST(candidates_are_distinct_and_the_choice_comes_first)
             text_free(&words);
         }
         ck_assert(t[0].bm == choice.bm && t[0].bn == choice.bn && t[0].groups == choice.groups);
-        struct tile none = tile_named(&p, &gemm_machine, "sm90 12x34x64 stages=1");
+        struct tile none = tile_named(&p, &gemm_target, "sm90 12x34x64 stages=1");
         ck_assert(none.bm == choice.bm && none.bn == choice.bn);
     }
 }
@@ -234,11 +234,11 @@ START_TEST(plain_mainloop_loses_to_cublaslt)
         struct program p = {.kind = PROGRAM_GEMM, .rank = 3, .dim = {1, want[i].m, want[i].n}};
         p.k = want[i].k;
         p.a = p.b = (struct operand){.dtype = want[i].dtype, .row = want[i].k, .k = 1};
-        p.tile = tile_choose(&p, &gemm_machine);
-        ck_assert_msg(tile_loses(&p, &gemm_machine) == want[i].loses, "[%d, %d, %d]", (int)want[i].m,
+        struct tile t = tile_choose(&p, &gemm_target);
+        ck_assert_msg(tile_loses(&p, &t, &gemm_target) == want[i].loses, "[%d, %d, %d]", (int)want[i].m,
                       (int)want[i].n, (int)want[i].k);
         p.b.dtype = want[i].dtype == CODA_F32 ? CODA_BF16 : CODA_F32; /* two dtypes: not for it     */
-        ck_assert(!tile_loses(&p, &gemm_machine));
+        ck_assert(!tile_loses(&p, &t, &gemm_target));
     }
 }
 END_TEST
@@ -250,7 +250,7 @@ START_TEST(equal_programs_have_equal_keys)
     graph *r = rewritten();
     for (int i = 0; i < 2; i++) {
         struct plan_options o = hopper();
-        o.machine.sms -= i; /* other tiles, other states: the same programs */
+        o.target.sms -= i; /* other tiles, other states: the same programs */
         ck_assert_msg(!plan_build(&p, r, &o), "%s", coda_error());
         figures_key(&p, NULL, gemm_of(&p, 0), &key[i]);
         if (i) figures_key(&p, NULL, gemm_of(&p, 1), &other);
@@ -305,7 +305,7 @@ START_TEST(a_kept_winner_is_used)
     ck_assert(!tune_plan(&t, &p, &d, &o.decisions) && !o.decisions); /* nothing is known            */
     const struct program *q = &p.program[gemm_of(&p, 0)];
     struct tile tile[4];
-    ck_assert_int_eq(tile_candidates(q, &o.machine, TILES_KNOWN, tile, 4), 4);
+    ck_assert_int_eq(tile_candidates(q, &o.target, TILES_KNOWN, tile, 4), 4);
     struct text words = {0}, text = {0}, plan = {0};
     tile_print(&tile[3], &words);
     text_printf(&text, "9 tile x\n5 tile %s\n7 bare\n8 apart\n", text_str(&words));
@@ -313,7 +313,7 @@ START_TEST(a_kept_winner_is_used)
     ck_assert(!tune_plan(&t, &p, &d, &o.decisions) && o.decisions == 1 && !t.measured);
     o.decision = d;
     ck_assert_msg(!plan_build(&better, r, &o), "%s", coda_error());
-    const struct tile *got = &better.program[gemm_of(&better, 0)].tile;
+    const struct tile *got = &better.schedule[gemm_of(&better, 0)].tile;
     ck_assert(got->bm == tile[3].bm && got->bn == tile[3].bn && got->groups == tile[3].groups);
     plan_print(&better, &plan);
     static const char line[] = "   tuned 5.00 us, by price 9.00 us, 2 tiles; cuBLASLt without the epilogue "
@@ -346,10 +346,10 @@ START_TEST(a_scattered_winner_is_used)
     graph *r = rewritten();
     struct tuner t = tuner_of(r, &arena);
     struct plan_options o = hopper();
-    o.machine.sms = t.options.machine.sms = 4;
+    o.target.sms = t.options.target.sms = 4;
     ck_assert_msg(!plan_build(&p, r, &o), "%s", coda_error());
     int sum = gemm_of(&p, 1);
-    ck_assert(tile_candidates(&p.program[sum], &o.machine, TILES_SCATTERED, &tile, 1) == 1);
+    ck_assert(tile_candidates(&p.program[sum], &o.target, TILES_SCATTERED, &tile, 1) == 1);
     text_append(&text, "9 tile x\n5 tile ");
     tile_print(&tile, &text);
     text_append(&text, "\n");
@@ -357,11 +357,14 @@ START_TEST(a_scattered_winner_is_used)
     ck_assert(!tune_plan(&t, &p, &d, &o.decisions) && o.decisions == 1);
     o.decision = d;
     ck_assert_msg(!plan_build(&better, r, &o), "%s", coda_error());
-    struct program *q = &better.program[gemm_of(&better, 1)];
-    ck_assert(q->tile.scattered && q->tile.splits > 1 && q->tile.bn == tile.bn);
+    int at = gemm_of(&better, 1);
+    const struct tile *got = &better.schedule[at].tile;
+    struct kernel k;
+    ck_assert(got->scattered && got->splits > 1 && got->bn == tile.bn);
     ck_assert_int_eq(states_of(&better, PORT_PARTIAL_STORE), 128 / tile_share(&tile));
     ck_assert_int_eq(states_of(&better, PORT_PARTIAL_LOAD), 128 / tile_share(&tile));
-    ck_assert_msg(!emit_program(&better, q, &o.machine), "%s", coda_error());
+    ck_assert_msg(!program_emit(&better, &better.program[at], &better.schedule[at], &o.target, &k), "%s",
+                  coda_error());
     text_free(&text);
     plan_free(&p), plan_free(&better);
     arena_free(&arena);
@@ -476,7 +479,7 @@ static void take_apart(const graph *g, unsigned set, void **want, uint64_t seed)
         const struct decision *q = plan_decision(&o, p.program[i].root);
         if (!q || p.program[i].kind != PROGRAM_GEMM) continue;
         ck_assert_int_eq(p.program[i].steps, 2); /* the product and its store */
-        ck_assert(is_cublaslt(&p.program[i]) && p.program[i].scratch >= 0);
+        ck_assert(is_cublaslt(&p, i) && p.program[i].scratch >= 0);
     }
     void **got = random_args(g, seed, false);
     run_all(&p, got);

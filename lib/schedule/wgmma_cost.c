@@ -1,29 +1,20 @@
 /*
- * tile_price.c -- what a GEMM takes in a tile, in clock cycles:
+ * wgmma_cost.c -- what a GEMM takes in a tile of mainloop_wgmma, in clock cycles:
  *     max(waves * (max(products, traffic) + traffic * power), weights) + what the epilogue leaves exposed
  *     products = bm bn K / 1600            16-bit multiply-adds that an SM finishes in a clock
  *     traffic  = 2 (a_rows + bn) K / 61    bytes that L2 gives an SM in a clock; an operand's, divided
  *                                          by the blocks of a cluster that get its tile at one time
  *     weights  = 2 N K / (18.6 SMs)        bytes that memory gives an SM in a clock: with few rows, all
  *     power    = 1/8, or 0.3 with many rows, where the card's power is short and bytes take their part
- * A row: streamed at the pace of the weights; nothing is exposed. Up to 16 rows: likewise, a little
- * faster if most of an SM's memory waits for weights, slower if half of it does; then sums and epilogue.
  * The numbers are fitted to an H200 at M 1 to 1024, where they mostly pick what is within 5 % of the best
  * tile tried; with many rows, at 16384, to runs of some 0.3 s, after which the clock is what power and
  * heat allow.
  */
-#include "epilogue_layout.h"
-#include "tile_parts.h"
+#include "wgmma.h"
 
 enum {
-    L2_BYTES = 61,      /* an SM gets from L2 in a clock: measured on an H200                      */
     PRODUCTS = 1600,    /* 16-bit, in a clock, at the power that there is; 2048 else               */
     CLUSTER_BYTES = 14, /* an SM gets from others of its cluster in a clock                        */
-    STREAM_BYTES = 40,  /* an SM may get from memory in a clock, where others get less             */
-    DEEP_RING = 128 << 10, /* bytes of B                                                           */
-    SKINNY_END = 1000,  /* clocks, and as many for each block more that shares K                   */
-    SKINNY_HIDDEN = 1500, /* clocks of loads                                                       */
-    BEGINNING = 300,    /* clocks, of a tile                                                       */
     COOPERATION = 1400  /* clocks between two that both consumers share                            */
 };
 
@@ -38,11 +29,12 @@ static bool is_heavy(const struct program *p)
 }
 
 /* Tiles that leave element by element, not by TMA. A gated one is half as wide. */
-static bool stores_directly(const struct program *p)
+static bool stores_directly(const struct program *p, const struct tile *t)
 {
     if (program_is_gated(p)) return false;
     for (int i = 0; i < p->steps; i++)
-        if (p->step[i].kind == STEP_STORE && step_level(&p->step[i]) == LEVEL_SLOT && !store_is_staged(p, i))
+        if (p->step[i].kind == STEP_STORE && step_level(&p->step[i]) == LEVEL_SLOT &&
+            !store_is_staged(p, t, i))
             return true;
     return false;
 }
@@ -59,32 +51,22 @@ static double sums_clocks(const struct tile *t)
 static double epilogue_clocks(const struct program *p, const struct tile *t)
 {
     bool staged = (program_is_gated(p) ? t->bn / 2 : t->bn) % 32 == 0 || t->bn <= 64;
-    struct program q = *p;
-    q.tile = *t;
-    int elements = tile_a_rows(&q) * tile_share(t) / (t->pingpong ? 1 : t->groups);
-    double work = 1 + 0.5 * (p->pair == PAIR_ROPE) + 4 * program_loads_directly(p) + 4 * is_heavy(p);
+    int elements = tile_a_rows(p, t) * tile_share(t) / (t->pingpong ? 1 : t->groups);
+    double work = 1 + 0.5 * (p->pair == PAIR_ROPE) + 4 * program_loads_directly(p, t) + 4 * is_heavy(p);
     return 1000 + elements / 16.0 * work * (staged ? 1 : 1.5) + sums_clocks(t);
 }
 
-/* Cycles in which memory gives all of B; more if only the part `used` of the SMs asks for it. */
-static double weight_clocks(const struct program *p, int sms, double used)
-{
-    double batch = p->b.batch ? (double)p->dim[0] : 1;
-    return 2 * batch * (double)p->dim[2] * (double)p->k / (18.6 * sms) * (1.25 - 0.25 * used);
-}
-
 /* Cycles of the main loop for a tile of `columns` columns, up to its last product. */
-static double main_clocks(const struct program *p, int columns)
+static double main_clocks(const struct program *p, const struct tile *t, int columns)
 {
-    const struct tile *t = &p->tile;
     double k = (double)CEIL_DIV(p->k, 64 * tile_splits(t)) * 64;
-    double a = (double)tile_a_rows(p) / tile_cluster_n(t), b = (double)columns / tile_cluster_m(t);
+    double a = (double)tile_a_rows(p, t) / tile_cluster_n(t), b = (double)columns / tile_cluster_m(t);
     double products = t->bm * columns * k / PRODUCTS, traffic = 2 * (a + b) * k / L2_BYTES;
     bool many = p->dim[1] > MOST_ODD_ROWS;
     double shallow = t->stages < 4 ? 1.08 : 1, together = many && !t->pingpong ? 1.02 : 1;
     bool thin = t->bm > 64 && columns <= 64; /* shared memory is late with operands                   */
     return (MAX(products, traffic) + traffic * (many ? 0.3 : 0.125)) * shallow * together *
-               (thin ? 1.06 : 1) * (stores_directly(p) ? 1.03 : 1) +
+               (thin ? 1.06 : 1) * (stores_directly(p, t) ? 1.03 : 1) +
            BEGINNING;
 }
 
@@ -101,10 +83,9 @@ static int64_t tail_place(const struct tile *t, int64_t first, int64_t columns, 
 }
 
 /* How many tiles of the tail each block gets: those of a band lie one after the other. */
-static void deal_tails(const struct program *p, int64_t longer, int *tails)
+static void deal_tails(const struct program *p, const struct tile *t, int64_t longer, int *tails)
 {
-    const struct tile *t = &p->tile;
-    int64_t rows = CEIL_DIV(p->dim[1], t->bm), columns = program_states(p), all = 0;
+    int64_t rows = CEIL_DIV(p->dim[1], t->bm), columns = program_states(p, t), all = 0;
     for (int b = 0; b < t->blocks; b++) tails[b] = 0;
     for (int64_t first = 0; first < rows; first += t->band) {
         int64_t height = MIN(rows - first, t->band), run = height * t->tail;
@@ -119,74 +100,27 @@ static void deal_tails(const struct program *p, int64_t longer, int *tails)
 }
 
 /* Cycles of the main loops of the SM that has most to multiply. */
-static double busiest_clocks(const struct program *p, int sms)
+static double busiest_clocks(const struct program *p, const struct tile *t, int sms)
 {
-    const struct tile *t = &p->tile;
     int tails[TILE_MOST_BLOCKS];
-    int64_t tiles = program_blocks(p), turns = CEIL_DIV(tiles, sms), longer = tiles % sms ? tiles % sms : sms;
-    double whole = main_clocks(p, t->bn), most = 0;
+    int64_t tiles = program_blocks(p, t), turns = CEIL_DIV(tiles, sms),
+            longer = tiles % sms ? tiles % sms : sms;
+    double whole = main_clocks(p, t, t->bn), most = 0;
     if (!t->tail) return (double)turns * whole;
-    double slim = TAIL_COST * main_clocks(p, t->tail_bn);
-    deal_tails(p, longer, tails);
+    double slim = TAIL_COST * main_clocks(p, t, t->tail_bn);
+    deal_tails(p, t, longer, tails);
     for (int b = 0; b < t->blocks; b++)
         most = MAX(most, (double)(turns - (b >= longer) - tails[b]) * whole + tails[b] * slim);
     return most;
 }
 
-double tile_price(const struct program *p, const struct tile *t, int sms)
+double wgmma_cost(const struct program *p, const struct tile *t, int sms)
 {
-    struct program q = *p;
-    q.tile = *t;
-    double blocks = (double)program_blocks(&q), waves = (double)(int64_t)((blocks + sms - 1) / sms);
+    double blocks = (double)program_blocks(p, t), waves = (double)(int64_t)((blocks + sms - 1) / sms);
     double epilogue = epilogue_clocks(p, t);
     double weights = weight_clocks(p, sms, blocks / (waves * sms)) + BEGINNING * waves;
-    double stream = MAX(busiest_clocks(&q, sms), weights);
+    double stream = MAX(busiest_clocks(p, t, sms), weights);
     bool overlaps = t->pingpong || shares_sm(t);
     return overlaps ? MAX(stream, waves * epilogue / 2) + epilogue
                     : stream + waves * epilogue + (waves - 1) * COOPERATION;
-}
-
-/* Each block reads its part of all of A: some of it, while the first weights come. Fitted at M 8, in rings of
- * 5 to 13 stages, to N 4096, 22016 and 32768 at K 4096, and to N 2048 to 8192 at K 5632 to 22016. */
-static double skinny_clocks(const struct program *p, const struct tile *t, double weights)
-{
-    bool deep = 16 * t->bk * t->stages >= DEEP_RING;
-    double a = 2 * (double)p->dim[1] * (double)p->k / tile_splits(t) / L2_BYTES;
-    return weights * (deep ? 0.99 : 1.02) + MAX(a - SKINNY_HIDDEN, 0) + SKINNY_END * tile_splits(t);
-}
-
-double tile_stream_price(const struct program *p, const struct tile *t, int sms)
-{
-    double share = 8 * (double)CEIL_DIV(p->dim[2] / 4, t->blocks) * (double)p->k / STREAM_BYTES;
-    double weights = MAX(share, weight_clocks(p, sms, (double)t->blocks / sms));
-    return BEGINNING + (t->mainloop == MAINLOOP_SKINNY ? skinny_clocks(p, t, weights) : weights + BEGINNING);
-}
-
-/* ---- Instead of the plain mainloop ---- */
-
-/* Microseconds, fitted to an H200. A step of K takes a tile 0.06 alone on its SM, twice that for two. */
-static double simt_us(const struct program *p, int sms)
-{
-    double tiles = (double)p->dim[0] * (double)CEIL_DIV(p->dim[1], p->tile.bm) *
-                   (double)CEIL_DIV(p->dim[2], p->tile.bn);
-    double waves = (double)(int64_t)((tiles + 2 * sms - 1) / (2 * sms));
-    return waves * (double)p->k * 0.06 * (1 + MIN(tiles / (2 * sms), 1));
-}
-
-/* What a store and a load cost between the product and each pass of the epilogue, besides. */
-static double cublaslt_us(const struct program *p)
-{
-    bool wide = p->a.dtype == CODA_F32;
-    int passes = p->steps > 2;
-    for (int i = 0; i < p->steps; i++) passes += p->step[i].kind == STEP_ROPE;
-    double elements = (double)p->dim[0] * (double)p->dim[1] * (double)p->dim[2];
-    double product = MAX(program_flops(p) / (wide ? 50e6 : 130e6), (double)program_bytes(p) / 3.5e6);
-    return 10 + product + passes * (2 + 2 * elements * dtype_size(p->a.dtype) / 2.8e6);
-}
-
-bool tile_loses(const struct program *p, const struct machine *m)
-{
-    double margin = 1.25; /* between two rough prices */
-    return p->tile.mainloop == MAINLOOP_SIMT && plan_suits_cublaslt(p) &&
-           simt_us(p, m->sms > 0 ? m->sms : 132) > margin * cublaslt_us(p);
 }

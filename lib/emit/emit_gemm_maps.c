@@ -1,0 +1,104 @@
+/*
+ * emit_gemm_maps.c -- the tensor maps of a GEMM kernel: a, b, tail (B's narrower tiles, if there are some),
+ * one for each staged store, and one for the load that the epilogue fetches.
+ */
+#include "emit_gemm.h"
+
+static struct map_spec operand_map(const struct operand *o, int64_t batch, int64_t rows, int64_t k)
+{
+    bool mn = operand_is_mn_major(o), batched = o->batch != 0 && batch > 1;
+    struct map_spec m = {
+        .buffer = o->buffer, .offset = o->offset, .dtype = o->dtype, .rank = 3, .swizzle = 128};
+    m.dim[0] = mn ? rows : k;
+    m.dim[1] = mn ? k : rows;
+    m.dim[2] = batched ? batch : 1;
+    m.stride[0] = 1;
+    m.stride[1] = mn ? o->k : o->row;
+    m.stride[2] = batched ? o->batch : 8;
+    if (m.dim[1] == 1) m.stride[1] = CEIL_DIV(m.dim[0], 8) * 8;
+    if (m.dim[2] == 1) m.stride[2] = m.stride[1] * m.dim[1];
+    return m;
+}
+
+/* The blocks of a cluster that get one tile load a part of its rows each. */
+static struct map_spec a_map(const struct program *p, const struct schedule *s)
+{
+    struct map_spec m = operand_map(&p->a, p->dim[0], p->dim[1], p->k);
+    m.box[0] = 64;
+    m.box[1] = operand_is_mn_major(&p->a) ? 64 : s->layout.a_rows / tile_cluster_n(&s->tile);
+    m.box[2] = 1;
+    return m;
+}
+
+/* So many rows, of one half or of both. */
+static void box_halves(struct map_spec *m, int half, int rows)
+{
+    m->box[1] = MIN(rows, half);
+    m->box[2] = rows / m->box[1];
+}
+
+/* Gate and up are a dimension of their own, so that both halves of a tile are boxes of one map, and
+ * stacked and interleaved weights differ in strides only. */
+static void split_halves(const struct program *p, const struct tile *t, int bn, struct map_spec *m)
+{
+    bool mn = operand_is_mn_major(&p->b);
+    int rows = mn ? 0 : 1;
+    m->rank = 4;
+    m->dim[3] = m->dim[2], m->stride[3] = m->stride[2], m->box[3] = 1;
+    m->dim[rows] /= 2;
+    m->dim[2] = 2;
+    m->stride[2] = m->dim[rows] * p->b.row;
+    if (p->pair == PAIR_GLU_INTERLEAVED) {
+        m->stride[2] = p->b.row;
+        m->stride[rows] = 2 * p->b.row;
+    }
+    if (!mn) box_halves(m, bn / 2, bn / tile_cluster_m(t));
+}
+
+/* Heads and their halves are dimensions: a box holds 32 pairs of one head. */
+static void split_heads(const struct program *p, const struct tile *t, struct map_spec *m)
+{
+    int64_t half = p->rope.head_dim / 2;
+    m->rank = 4;
+    m->dim[1] = half;
+    m->dim[2] = 2, m->stride[2] = half * p->b.row;
+    m->dim[3] = p->dim[2] / (2 * half), m->stride[3] = 2 * half * p->b.row, m->box[3] = 1;
+    box_halves(m, 32, 64 / tile_cluster_m(t));
+}
+
+static struct map_spec b_map(const struct program *p, const struct schedule *s, int bn)
+{
+    struct map_spec m = operand_map(&p->b, p->dim[0], p->dim[2], p->k);
+    m.box[0] = 64;
+    m.box[1] = operand_is_mn_major(&p->b) ? 64 : bn / tile_cluster_m(&s->tile);
+    m.box[2] = 1;
+    if (program_is_gated(p)) split_halves(p, &s->tile, bn, &m);
+    if (s->layout.splits_heads) split_heads(p, &s->tile, &m);
+    return m;
+}
+
+/* The map of a unit of the epilogue, `unit` columns: of all 64 rows, or of a warp's. */
+static struct map_spec unit_map(const struct program *p, const struct port *port, int unit, int rows)
+{
+    struct map_spec m = {.buffer = port->buffer, .offset = port->offset, .dtype = port->dtype, .rank = 3};
+    m.swizzle = 2 * unit;
+    m.dim[0] = program_columns(p);
+    m.dim[1] = p->dim[1];
+    m.dim[2] = p->dim[0];
+    m.stride[0] = 1;
+    m.stride[1] = port->stride[1];
+    m.stride[2] = p->dim[0] > 1 ? port->stride[0] : port->stride[1] * p->dim[1];
+    m.box[0] = unit, m.box[1] = rows, m.box[2] = 1;
+    return m;
+}
+
+void emit_gemm_maps(const struct program *p, const struct schedule *s, struct kernel *k)
+{
+    const struct epilogue_layout *l = &s->layout;
+    k->map[k->maps++] = a_map(p, s);
+    k->map[k->maps++] = b_map(p, s, s->tile.bn);
+    if (l->maps_tail) k->map[k->maps++] = b_map(p, s, s->tile.tail_bn);
+    for (int i = 0; i < p->steps; i++)
+        if (l->staged[i]) k->map[k->maps++] = unit_map(p, &p->port[p->step[i].port], l->unit, 16);
+    if (l->fetched >= 0) k->map[k->maps++] = unit_map(p, &p->port[p->step[l->fetched].port], l->unit, 64);
+}

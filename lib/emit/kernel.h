@@ -1,0 +1,44 @@
+/* kernel.h -- what emit_*.c makes of a program and its schedule: CUDA text, its signature and its launch. */
+#ifndef KERNEL_H
+#define KERNEL_H
+
+#include "plan.h"
+
+/* A tiled tensor map (cuTensorMapEncodeTiled), innermost dimension first; swizzle is the box's inner
+ * bytes: 0, 32, 64 or 128. */
+struct map_spec {
+    int buffer;
+    int64_t offset;                 /* elements                                                    */
+    coda_dtype dtype;
+    int rank;
+    int64_t dim[5], stride[5];      /* elements; stride[0] is 1                                    */
+    int box[5];                     /* elements that one copy moves, along each dimension          */
+    int swizzle;
+};
+
+struct pointer_spec { /* a buffer's start + bytes */
+    int buffer;
+    int64_t bytes;
+};
+
+struct launch_spec {
+    int64_t grid;                   /* blocks, 1-D, as in struct schedule                          */
+    int cluster, threads, shared_bytes;
+    bool persistent, early;
+};
+
+/* The parameter of the kernel is one struct: `maps` tensor maps of 128 bytes, then `pointers` device
+ * pointers. */
+struct kernel {
+    const char *symbol;             /* coda_gemm_mul_rope                                          */
+    const char *text;
+    int maps, pointers;
+    struct map_spec *map;
+    struct pointer_spec *pointer;
+    struct launch_spec launch;
+};
+
+/* Blocks to launch where there are so many SMs. */
+int64_t kernel_blocks(const struct launch_spec *l, int sms);
+
+#endif

@@ -1,0 +1,60 @@
+/* mainloop.c -- what main loops share: the search that they add to, stages, parts of costs and of texts. */
+#include "mainloop.h"
+
+enum { MOST_STAGES = 24 };
+
+/* Candidates that differ in their raster group, or in what follows from the others, are the same. */
+static bool same(const struct tile *a, const struct tile *b)
+{
+    return a->bm == b->bm && a->bn == b->bn && a->groups == b->groups && a->pingpong == b->pingpong &&
+           a->splits == b->splits && a->scattered == b->scattered && a->cluster_m == b->cluster_m &&
+           a->cluster_n == b->cluster_n && a->across == b->across && a->serpentine == b->serpentine &&
+           a->stages == b->stages && a->lends == b->lends && a->tail == b->tail && a->tail_bn == b->tail_bn;
+}
+
+void search_add(struct search *s, const struct tile *t, double cost)
+{
+    int at = s->n;
+    while (at > 0 && cost < s->cost[at - 1]) at--;
+    for (int i = 0; i < at; i++)
+        if (same(&s->tile[i], t)) return;
+    if (at == s->most) return;
+    if (s->n < s->most) s->n++;
+    for (int i = s->n - 1; i > at; i--) {
+        s->tile[i] = s->tile[i - 1];
+        s->cost[i] = s->cost[i - 1];
+    }
+    s->tile[at] = *t;
+    s->cost[at] = cost;
+}
+
+int tile_stages(const struct program *p, const struct tile *t, int shared_bytes)
+{
+    struct tile deeper = *t;
+    int fit = 0, too_many = MOST_STAGES + 1;
+    while (too_many - fit > 1) {
+        deeper.stages = (fit + too_many) / 2;
+        if (t->mainloop->shared_bytes(p, &deeper) > shared_bytes) too_many = deeper.stages;
+        else fit = deeper.stages;
+    }
+    return fit;
+}
+
+double weight_clocks(const struct program *p, int sms, double used)
+{
+    double batch = p->b.batch ? (double)p->dim[0] : 1;
+    return 2 * batch * (double)p->dim[2] * (double)p->k / (18.6 * sms) * (1.25 - 0.25 * used);
+}
+
+static void print_strides(const char *name, const struct operand *o, struct text *t)
+{
+    text_printf(
+        t, "    static constexpr i64 %s_stride_batch = %lld, %s_stride_row = %lld, %s_stride_k = %lld;\n",
+        name, (long long)o->batch, name, (long long)o->row, name, (long long)o->k);
+}
+
+void mainloop_print_strides(const struct program *p, struct text *t)
+{
+    print_strides("a", &p->a, t);
+    print_strides("b", &p->b, t);
+}

@@ -1,0 +1,87 @@
+/*
+ * mainloop.h -- what the library knows of a GEMM's main loop: one entry for each kernel template of
+ * primitives/tile. A new one is a .cuh there, a mainloop_*.c here, and a line of the table in tile.c.
+ */
+#ifndef MAINLOOP_H
+#define MAINLOOP_H
+
+#include "schedule.h"
+
+struct search;
+
+struct mainloop {
+    const char *name;   /* in a plan's text, and in the records of tuning                          */
+    const char *kernel; /* primitives/tile/KERNEL.cuh has the template of this name; NULL: a library */
+    bool tma;           /* operands and staged stores are tensor maps, and the epilogue may stage
+                           and fetch tiles in shared memory; else pointers and strides             */
+    bool mixed;         /* Config has a type for each operand, A and B, else T for both            */
+    bool streams;       /* B streams past a few rows of A; each block has an equal share of N      */
+    bool fallback;      /* considered only where no main loop ahead of it in the table has a tile  */
+
+    bool (*supports)(const struct target *target, const struct program *p);
+    /* Adds its candidates of a class. */
+    void (*candidates)(struct search *s, enum tile_class class);
+    /* Dynamic shared memory of a block, in bytes: at least sizeof(Shared) of the kernel. */
+    int (*shared_bytes)(const struct program *p, const struct tile *t);
+    /* Can two blocks run on an SM, by their threads and registers? */
+    bool (*shares_sm)(const struct program *p, const struct tile *t);
+    /* Threads, grid and launch, from the tile and the layout. */
+    void (*complete)(struct schedule *s, const struct program *p, const struct target *target);
+    /* Appends the constants of Config that only this kernel has. */
+    void (*print_config)(const struct program *p, const struct schedule *s, struct text *t);
+};
+
+/* Those that make kernels, in the order in which they are asked for candidates; then NULL. */
+extern const struct mainloop *const mainloops[];
+
+/* TMA + wgmma, warp-specialised; 16-bit operands, 16-byte pitches. */
+extern const struct mainloop mainloop_wgmma;
+/* For 1 or 2 rows of A: streams B through shared memory, fp32 multiply-adds. */
+extern const struct mainloop mainloop_gemv;
+/* For at most 16 rows of A: streams B likewise, multiplies by mma.sync. */
+extern const struct mainloop mainloop_skinny;
+/* fp32 multiply-adds: any dtype, stride and pitch, any GPU. */
+extern const struct mainloop mainloop_simt;
+/* A library call, no kernel: a bare product. */
+extern const struct mainloop mainloop_cublaslt;
+
+/* ---- The search for the cheapest: mainloop.c ---- */
+
+enum { MOST_CANDIDATES = 128 };
+
+struct search { /* the cheapest `n` of at most `most`, by cost */
+    const struct program *p;
+    int sms, shared_bytes;
+    bool square; /* tiles are walked in squares                                                    */
+    struct tile tile[MOST_CANDIDATES];
+    double cost[MOST_CANDIDATES];
+    int n, most;
+};
+
+/* Inserts a candidate by its cost, clock cycles, unless it is there already. Stable: equal costs keep the
+ * order in which they came. */
+void search_add(struct search *s, const struct tile *t, double cost);
+
+/* ---- What main loops share ---- */
+
+enum {
+    BEGINNING = 300, /* clocks, of a tile                                                          */
+    L2_BYTES = 61    /* an SM gets from L2 in a clock: measured on an H200                         */
+};
+/* Cycles in which memory gives all of B; more if only the part `used` of the SMs asks for it. */
+double weight_clocks(const struct program *p, int sms, double used);
+/* Appends a_stride_batch and so on: of a main loop whose operands are pointers. */
+void mainloop_print_strides(const struct program *p, struct text *t);
+/* Are the columns of a rotated pair half a rotary width apart? Tiles then hold heads or pieces of them. */
+static inline bool program_is_half_rope(const struct program *p)
+{
+    return p->pair == PAIR_ROPE && p->rope.half;
+}
+
+/* By estimated times: would cuBLASLt, with the epilogue as kernels of its own, beat the tile? Asked of SIMT
+ * tiles; true only where it wins by a quarter, as both estimates are rough. mainloop_cublaslt.c */
+bool tile_loses(const struct program *p, const struct tile *t, const struct target *target);
+/* Can cuBLASLt compute all of p, a product that is stored as it is? */
+bool program_suits_cublaslt_alone(const struct program *p);
+
+#endif

@@ -1,0 +1,55 @@
+/* mainloop_simt.c -- fp32 multiply-adds: any dtype, stride, pitch and GPU; primitives/tile/gemm_simt.cuh. */
+#include "mainloop.h"
+
+static bool supports(const struct target *target, const struct program *p)
+{
+    (void)target, (void)p;
+    return true;
+}
+
+static void candidates(struct search *s, enum tile_class class)
+{
+    const struct program *p = s->p;
+    struct tile t = {.mainloop = &mainloop_simt, .bn = 64, .bk = 16, .stages = 1, .groups = 1, .band = 8};
+    int head = (int)p->rope.head_dim;
+    if (class != TILES_KNOWN) return;
+    if (program_is_half_rope(p)) t.bn = head >= 64 ? head : 64 / head * head;
+    t.bm = p->dim[1] > 64 && t.bn <= 64 ? 128 : 64;
+    search_add(s, &t, 0);
+}
+
+static int shared_bytes(const struct program *p, const struct tile *t)
+{
+    return t->groups * values_bytes(p, group_rows(t), tile_share(t)) + 4 * t->bk * (t->bm + t->bn + 4);
+}
+
+static bool shares_sm(const struct program *p, const struct tile *t)
+{
+    (void)p, (void)t;
+    return true;
+}
+
+static void complete(struct schedule *s, const struct program *p, const struct target *target)
+{
+    (void)target;
+    s->threads = 128 * s->tile.groups;
+    s->grid = program_blocks(p, &s->tile);
+    s->cluster = 1;
+}
+
+static void print_config(const struct program *p, const struct schedule *s, struct text *t)
+{
+    (void)s;
+    mainloop_print_strides(p, t);
+}
+
+const struct mainloop mainloop_simt = {.name = "simt",
+                                       .kernel = "gemm_simt",
+                                       .mixed = true,
+                                       .fallback = true,
+                                       .supports = supports,
+                                       .candidates = candidates,
+                                       .shared_bytes = shared_bytes,
+                                       .shares_sm = shares_sm,
+                                       .complete = complete,
+                                       .print_config = print_config};

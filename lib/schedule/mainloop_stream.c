@@ -1,0 +1,237 @@
+/*
+ * mainloop_stream.c -- a few rows, multiplied at memory's pace: gemv_sm90.cuh and skinny_sm90.cuh of
+ * primitives/tile. B streams past A, which each block holds in registers.
+ *
+ * One row, or two short ones: GEMV, at the pace of the weights; nothing is exposed. Up to 8 rows: SKINNY,
+ * through the matrix units, a little faster if most of an SM's memory waits for weights, slower if half of it
+ * does; then sums and epilogue. Its cost is not trusted for 9 to 16 rows, for fewer in half of an SM's
+ * memory, and for clusters that a product could do without: tuning may choose these.
+ */
+#include "mainloop.h"
+
+enum {
+    LEAST_STAGES = 3,
+    STREAM_PIECE = 6144,   /* GEMV: elements of a row of B that a slot of the ring holds          */
+    STREAM_PIECES = 5,     /* GEMV: pieces of a row of A that fit a thread's registers            */
+    SKINNY_ROWS = 8,       /* up to these rows SKINNY is faster than wgmma; up to 16 as fast      */
+    SKINNY_PIECE = 1024,   /* SKINNY: elements of each of 8 rows of B that a slot holds           */
+    SKINNY_STEP = 256,     /* SKINNY: elements of K that 8 warps multiply at once, 32 each        */
+    SKINNY_SPLITS = 2,     /* SKINNY: most blocks that share K                                    */
+    SKINNY_ELEMENTS = 8 * 11264, /* SKINNY: elements of A that fit the registers of a block       */
+    SHARED_REGISTERS = 64, /* of a thread for A, where two skinny blocks share an SM               */
+    STREAM_BYTES = 40,     /* an SM may get from memory in a clock, where others get less          */
+    DEEP_RING = 128 << 10, /* bytes of B                                                           */
+    SKINNY_END = 1000,     /* clocks, and as many for each block more that shares K                */
+    SKINNY_HIDDEN = 1500   /* clocks of loads                                                      */
+};
+
+/* ---- Shared memory and registers ---- */
+
+static int state_floats(const struct program *p)
+{
+    int floats = 0;
+    for (int i = 0; i < p->steps; i++)
+        if (p->step[i].kind == STEP_REDUCE) floats += p->step[i].prim->state;
+    return floats;
+}
+
+/* A ring of `slot` bytes each; the sums of the warps; the values of all rows and of a block's columns. */
+static int stream_bytes(const struct program *p, const struct tile *t, int slot, int sums)
+{
+    int rows = (int)p->dim[1], columns = (int)CEIL_DIV(p->dim[2] / 4, t->blocks) * 4;
+    int bytes = t->stages * (slot + 16) + 4 * sums + values_bytes(p, rows, columns) + 168;
+    return CEIL_DIV(bytes, 1024) * 1024;
+}
+
+/* Quads of columns are shared out; each warp has sums of its own. */
+static int gemv_shared_bytes(const struct program *p, const struct tile *t)
+{
+    int columns = (int)CEIL_DIV(p->dim[2] / 4, t->blocks) * 4;
+    return stream_bytes(p, t, 4 * t->bk, 4 * t->groups * ((int)p->dim[1] * columns + 1 + state_floats(p)));
+}
+
+/* The sums of each warp for a unit, and then those of all. */
+static int skinny_shared_bytes(const struct program *p, const struct tile *t)
+{
+    int rows = (int)p->dim[1], columns = (int)CEIL_DIV(p->dim[2] / 4, t->blocks) * 4;
+    int sums = 2 * 4 * t->groups * CEIL_DIV(rows, 8) * 64 + rows * columns * tile_splits(t);
+    return stream_bytes(p, t, 8 * (2 * t->bk + 64), sums);
+}
+
+static bool gemv_shares_sm(const struct program *p, const struct tile *t)
+{
+    (void)p, (void)t;
+    return true;
+}
+
+/* All of A is in registers: 32 for 8 rows of 8 k. */
+static bool skinny_shares_sm(const struct program *p, const struct tile *t)
+{
+    int64_t eights = CEIL_DIV(p->dim[1], 8) * CEIL_DIV(p->k, 8 * tile_splits(t));
+    return 32 * eights <= 128 * t->groups * SHARED_REGISTERS;
+}
+
+/* ---- Cost ---- */
+
+/* Each block reads its part of all of A: some of it, while the first weights come. Fitted at M 8, in rings of
+ * 5 to 13 stages, to N 4096, 22016 and 32768 at K 4096, and to N 2048 to 8192 at K 5632 to 22016. */
+static double skinny_clocks(const struct program *p, const struct tile *t, double weights)
+{
+    bool deep = 16 * t->bk * t->stages >= DEEP_RING;
+    double a = 2 * (double)p->dim[1] * (double)p->k / tile_splits(t) / L2_BYTES;
+    return weights * (deep ? 0.99 : 1.02) + MAX(a - SKINNY_HIDDEN, 0) + SKINNY_END * tile_splits(t);
+}
+
+static double stream_cost(const struct program *p, const struct tile *t, int sms)
+{
+    double share = 8 * (double)CEIL_DIV(p->dim[2] / 4, t->blocks) * (double)p->k / STREAM_BYTES;
+    double weights = MAX(share, weight_clocks(p, sms, (double)t->blocks / sms));
+    return BEGINNING + (t->mainloop == &mainloop_skinny ? skinny_clocks(p, t, weights) : weights + BEGINNING);
+}
+
+/* ---- Candidates ---- */
+
+/* Does GEMV take the program: one row of A, or two short ones, that fit the registers? */
+static bool suits_gemv(const struct program *p)
+{
+    int64_t pieces = CEIL_DIV(p->k, STREAM_PIECE);
+    return p->k % 8 == 0 && (p->dim[1] == 1 ? pieces <= STREAM_PIECES : p->dim[1] == 2 && pieces == 1);
+}
+
+/* Does SKINNY take the program in clusters of `splits` blocks: has each a part of K, and does the part of A
+ * that goes with it fit its registers? */
+static bool suits_skinny(const struct program *p, int splits)
+{
+    int64_t rows = CEIL_DIV(p->dim[1], 8) * 8, part = CEIL_DIV(p->k, SKINNY_STEP * splits) * SKINNY_STEP;
+    bool all = p->k % SKINNY_STEP == 0 && p->k > part * (splits - 1);
+    return p->dim[1] > 1 && rows <= 16 && all && rows * part <= SKINNY_ELEMENTS;
+}
+
+/* Cuts K into the fewest pieces of at most `most` elements and makes them as equal as multiples of `step` can
+ * be: the length of all but the last. */
+static int piece(int64_t k, int most, int step) { return (int)CEIL_DIV(k, step * CEIL_DIV(k, most)) * step; }
+
+static void consider_stream(struct search *s, struct tile t, int room)
+{
+    const struct program *p = s->p;
+    int64_t columns = p->dim[2];
+    t.bm = (int)p->dim[1], t.bn = 16, t.groups = 2, t.band = 1;
+    if (program_is_half_rope(p)) t.bn = (int)p->rope.head_dim;
+    t.blocks = (int)MIN(columns / 4, s->sms) / tile_splits(&t) * tile_splits(&t);
+    t.stages = tile_stages(p, &t, room);
+    if (t.blocks && t.stages >= LEAST_STAGES) search_add(s, &t, stream_cost(p, &t, s->sms));
+}
+
+/* Bytes of shared memory for one of two blocks on an SM: the next program's can begin beside this one's. */
+static int half_room(const struct search *s) { return (s->shared_bytes - 1024) / 2; }
+
+static bool may_stream(const struct program *p)
+{
+    bool whole = p->dim[0] == 1 && p->dim[2] % 16 == 0 && p->dim[2] < INT32_MAX;
+    return whole && !operand_is_mn_major(&p->a) && !operand_is_mn_major(&p->b);
+}
+
+static void consider_gemv(struct search *s)
+{
+    struct tile t = {.mainloop = &mainloop_gemv, .bk = piece(s->p->k, STREAM_PIECE, 8)};
+    if (may_stream(s->p) && suits_gemv(s->p)) consider_stream(s, t, half_room(s));
+}
+
+static struct tile skinny_tile(const struct program *p, int splits)
+{
+    int64_t part = CEIL_DIV(p->k, SKINNY_STEP * splits) * SKINNY_STEP;
+    int bk = piece(part, SKINNY_PIECE, SKINNY_STEP);
+    return (struct tile){.mainloop = &mainloop_skinny, .bk = bk, .groups = 2, .splits = splits};
+}
+
+/* Blocks that share K in the KNOWN skinny tile, each alone on its SM: the fewest with which A fits their
+ * registers; 0 if p has no such tile. */
+static int known_splits(const struct program *p)
+{
+    if (p->dim[1] > SKINNY_ROWS || suits_gemv(p) || !may_stream(p)) return 0;
+    for (int splits = 1; splits <= SKINNY_SPLITS; splits++)
+        if (suits_skinny(p, splits)) return splits;
+    return 0;
+}
+
+static void consider_known_skinny(struct search *s)
+{
+    int splits = known_splits(s->p);
+    if (splits) consider_stream(s, skinny_tile(s->p, splits), s->shared_bytes);
+}
+
+/* The skinny tiles that are not KNOWN: in half of an SM's memory, where registers leave room for a block of
+ * the next program too, and split as the KNOWN one is not. */
+static void consider_skinny(struct search *s)
+{
+    for (int splits = 1; splits <= SKINNY_SPLITS && may_stream(s->p); splits++) {
+        if (!suits_skinny(s->p, splits)) continue;
+        struct tile t = skinny_tile(s->p, splits);
+        if (skinny_shares_sm(s->p, &t)) consider_stream(s, t, half_room(s));
+        if (splits != known_splits(s->p)) consider_stream(s, t, s->shared_bytes);
+    }
+}
+
+static void gemv_candidates(struct search *s, enum tile_class class)
+{
+    if (class == TILES_KNOWN) consider_gemv(s);
+}
+
+static void skinny_candidates(struct search *s, enum tile_class class)
+{
+    if (class == TILES_KNOWN) consider_known_skinny(s);
+    if (class == TILES_SKINNY) consider_skinny(s);
+}
+
+/* ---- The kernels ---- */
+
+static bool supports(const struct target *target, const struct program *p)
+{
+    return target_has(target, TARGET_HOPPER) && program_fits_tma(p) && program_pairs_meet(p);
+}
+
+/* Besides the consumers, two warps where a second block has to fit. */
+static void complete(struct schedule *s, const struct program *p, const struct target *target)
+{
+    (void)target;
+    s->threads = 128 * s->tile.groups + (s->tile.mainloop->shares_sm(p, &s->tile) ? 64 : 128);
+    s->early = p->b.steady && !p->prepare;
+    s->grid = s->tile.blocks;
+    s->cluster = 1;
+}
+
+static const char *truth(bool b) { return b ? "true" : "false"; }
+
+static void gemv_print_config(const struct program *p, const struct schedule *s, struct text *t)
+{
+    mainloop_print_strides(p, t);
+    text_printf(t, "    static constexpr int blocks = %d;\n", s->tile.blocks);
+    text_printf(t, "    static constexpr bool early = %s;\n", truth(s->early));
+}
+
+static void skinny_print_config(const struct program *p, const struct schedule *s, struct text *t)
+{
+    gemv_print_config(p, s, t);
+    text_printf(t, "    static constexpr int splits = %d;\n    static constexpr bool alone = %s;\n",
+                tile_splits(&s->tile), truth(!skinny_shares_sm(p, &s->tile)));
+}
+
+const struct mainloop mainloop_gemv = {.name = "sm90_gemv",
+                                       .kernel = "gemv_sm90",
+                                       .streams = true,
+                                       .supports = supports,
+                                       .candidates = gemv_candidates,
+                                       .shared_bytes = gemv_shared_bytes,
+                                       .shares_sm = gemv_shares_sm,
+                                       .complete = complete,
+                                       .print_config = gemv_print_config};
+
+const struct mainloop mainloop_skinny = {.name = "sm90_skinny",
+                                         .kernel = "skinny_sm90",
+                                         .streams = true,
+                                         .supports = supports,
+                                         .candidates = skinny_candidates,
+                                         .shared_bytes = skinny_shared_bytes,
+                                         .shares_sm = skinny_shares_sm,
+                                         .complete = complete,
+                                         .print_config = skinny_print_config};

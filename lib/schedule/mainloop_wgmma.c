@@ -1,0 +1,294 @@
+/*
+ * mainloop_wgmma.c -- TMA + wgmma, warp-specialised: the tiles of primitives/tile/gemm_sm90.cuh.
+ *
+ * Every tile that the program allows (wgmma_fits.c) gets a cost (wgmma_cost.c). Few rows: one consumer, two
+ * blocks on an SM. Few columns too: a cluster of blocks shares K. Many rows: the last tiles of each row are
+ * narrower, so that all SMs end together.
+ * What was seldom faster has a cost that only says which of it tuning should measure first: many waves of
+ * tiles walked in squares, the largest tiles only so; clusters that share K and scatter its sums, where more
+ * rows leave SMs idle; clusters that share operands; three consumers, whose tiles are the squarest.
+ */
+#include "wgmma.h"
+
+#include <limits.h>
+#include <math.h>
+
+#define WORTH_A_TAIL 0.995 /* of the cost without: the kernel takes 0.1 s more to compile          */
+
+enum {
+    FEW_ROWS = 16,         /* up to these rows half of an SM's memory keeps a block's weights coming */
+    MOST_SPLIT_ROWS = 64,
+    BAND_ROWS = 1024,      /* rows of A in a raster group, which thus stay in L2                  */
+    MOST_WIDE_STAGES = 4,  /* ring slots of wide tiles with many rows: see stages_of              */
+    LEAST_STAGES = 3,
+    LARGE_TILE = 128 * 256, /* elements; larger tiles take less power: faster in long runs alone  */
+    FEW_WAVES = 6,         /* up to this many waves, square rasterization with alternating direction
+                              of K is faster (measured, with many rows)                           */
+    TAIL_FROM = 192,       /* only tiles this wide may have a tail: with others L2 would not keep up */
+    MOST_TAIL = 16,        /* narrow tiles of each row                                            */
+    LEAST_TAIL_K = 512     /* with a shorter loop over K the compiler would unroll both widths' loops */
+};
+
+/* ---- Numbers of a candidate ---- */
+
+/* The stages of t's ring: as many as fit in `room` bytes. But a deeper ring lets blocks drift apart, and with
+ * many rows they then no longer find in L2 what others have loaded: wide tiles have four at most. */
+static int stages_of(const struct program *p, const struct tile *t, int room)
+{
+    bool drifts = p->dim[1] > MOST_ODD_ROWS && t->bn > 128;
+    return MIN(tile_stages(p, t, room), drifts ? MOST_WIDE_STAGES : INT_MAX);
+}
+
+/*
+ * With many rows, what all SMs multiply at one time, a wave, is too much for L2 to keep until the next wave:
+ * memory gives its rows and columns each time, and least of them if it is as high as it is wide. So bands of
+ * as many columns as make a whole number of rows of all SMs. And what a wave read last, the next one reads
+ * first. Measured on an H200: up to 4 % faster in few waves; as fast as bands of 8 rows, within 1 %, in many.
+ */
+static void walk_in_squares(const struct search *s, struct tile *t)
+{
+    int cm = tile_cluster_m(t), cn = tile_cluster_n(t), all = s->sms / (cm * cn);
+    int64_t columns = CEIL_DIV(s->p->dim[2], t->bn * cn);
+    double least = INFINITY;
+    for (int wide = 1; wide <= all && wide <= columns; wide++) {
+        int high = all / wide;
+        double left_over = wide * high < all ? 1.1 : 1;
+        double side = (double)(high * cm * t->bm + wide * cn * t->bn) / (wide * high) * left_over;
+        if (side >= least) continue;
+        least = side;
+        t->band = wide * cn;
+    }
+    t->across = t->serpentine = true;
+}
+
+/* Makes each raster group as large as a wave of tiles or larger, so that every block has a tile in each. */
+static void walk_with_tail(const struct search *s, struct tile *t)
+{
+    int64_t whole = CEIL_DIV(s->p->dim[2] - (int64_t)t->tail * t->tail_bn, t->bn);
+    t->band = (int)MAX(BAND_ROWS / t->bm, CEIL_DIV(s->sms, whole));
+}
+
+/* ---- Candidates ---- */
+
+static bool has_waves(const struct search *s) { return s->p->dim[1] > MOST_ODD_ROWS; }
+
+static bool has_few_waves(const struct search *s, const struct tile *t)
+{
+    return has_waves(s) && program_blocks(s->p, t) <= FEW_WAVES * (int64_t)s->sms;
+}
+
+/* Does the epilogue stage in free slots of the ring? That leaves memory for more stages. But a block that has
+ * a further tile loads it later: then only in few waves, if consumers cooperate and fewer than four stages
+ * would fit. */
+static bool lends(const struct search *s, struct tile t, int room)
+{
+    bool once = program_blocks(s->p, &t) <= s->sms;
+    bool short_of_slots = tile_stages(s->p, &t, room) < MOST_WIDE_STAGES;
+    bool together = !t.pingpong && short_of_slots && (has_few_waves(s, &t) || s->square);
+    t.lends = true;
+    t.stages = stages_of(s->p, &t, room);
+    return (once || together) && program_may_lend(s->p, &t);
+}
+
+static void consider(struct search *s, struct tile t)
+{
+    t.mainloop = &mainloop_wgmma;
+    t.bk = 64;
+    bool half = t.groups == 1 && s->p->dim[1] <= FEW_ROWS; /* so that two blocks fit an SM        */
+    int room = half ? (s->shared_bytes - 1024) / 2 : s->shared_bytes;
+    bool large = t.groups == 2 && t.bm * t.bn > LARGE_TILE, tried = s->square && tile_cluster(&t) == 1;
+    bool lean = t.bm == 64 && t.bn > 128 && s->p->dim[1] > MOST_ODD_ROWS; /* L2 would not keep up */
+    if (lean || (large && !tried) || !wgmma_fits(s->p, &t)) return;
+    bool few_waves = has_few_waves(s, &t);
+    t.lends = lends(s, t, room);
+    t.stages = stages_of(s->p, &t, room);
+    if (t.tail) walk_with_tail(s, &t);
+    else if (s->square || few_waves) walk_in_squares(s, &t);
+    else t.band = MAX(BAND_ROWS / t.bm / tile_cluster_m(&t), 1) * tile_cluster_m(&t);
+    if (t.stages >= LEAST_STAGES) search_add(s, &t, wgmma_cost(s->p, &t, s->sms));
+}
+
+/* Tiles of one consumer warpgroup, for few rows: a block on its own, or a split-K cluster, as long as all
+ * blocks of the grid run at once. */
+static void consider_narrow(struct search *s, int bn)
+{
+    const int64_t *d = s->p->dim;
+    int64_t tiles = d[0] * CEIL_DIV(d[2], bn);
+    if (bn > 128 || d[1] > MOST_SPLIT_ROWS) return;
+    if (d[1] <= FEW_ROWS) consider(s, (struct tile){.bm = 64, .bn = bn, .groups = 1});
+    for (int splits = 2; splits <= 8 && tiles * splits <= s->sms; splits *= 2)
+        consider(s, (struct tile){.bm = 64, .bn = bn, .groups = 1, .splits = splits});
+}
+
+/* Adds tile t with the tail that makes it cheapest, if that saves enough to be worth a longer kernel. */
+static void consider_tail(struct search *s, struct tile t)
+{
+    static const int width[] = {128, 64};
+    struct tile best = t;
+    if (s->p->k < LEAST_TAIL_K || s->sms > TILE_MOST_BLOCKS) return;
+    t.mainloop = &mainloop_wgmma, t.stages = MOST_WIDE_STAGES, t.blocks = s->sms;
+    double least = WORTH_A_TAIL * wgmma_cost(s->p, &t, s->sms);
+    for (int i = 0; i < ARRAY_SIZE(width); i++)
+        for (t.tail = 1, t.tail_bn = width[i]; t.tail <= MOST_TAIL; t.tail++) {
+            if (!tail_fits(s->p, &t) || program_blocks(s->p, &t) <= FEW_WAVES * (int64_t)s->sms) continue;
+            walk_with_tail(s, &t);
+            double cost = wgmma_cost(s->p, &t, s->sms);
+            if (cost < least) best = t, least = cost;
+        }
+    if (best.tail) consider(s, best);
+}
+
+/* Adds the variants of one tile that a class of candidates has. */
+typedef void forms(struct search *s, struct tile t);
+
+static void alone(struct search *s, struct tile t)
+{
+    if (t.bm == 128 && t.pingpong) consider_narrow(s, t.bn);
+    consider(s, t);
+    if (t.bm == 128 && t.bn == TAIL_FROM && t.pingpong) consider_tail(s, t);
+}
+
+/* Clusters of two blocks that share a multicast load of B, or of A. */
+static void clustered(struct search *s, struct tile t)
+{
+    t.cluster_m = 2;
+    consider(s, t);
+    t.cluster_m = 0, t.cluster_n = 2;
+    consider(s, t);
+}
+
+static void alone_or_clustered(struct search *s, struct tile t)
+{
+    if (t.bn < 128 && s->p->dim[1] > MOST_ODD_ROWS) return; /* L2 would not keep up                   */
+    consider(s, t);
+    clustered(s, t);
+}
+
+/* Heads of odd sizes need odd widths; few rows, widths that fill a wave. */
+static void consider_widths(struct search *s, struct tile t, forms *consider_forms)
+{
+    static const int width[] = {128, 192, 256, 64, 32, 16}, odd[] = {96, 112, 176, 224};
+    int head = program_is_half_rope(s->p) ? (int)s->p->rope.head_dim : 512;
+    for (int i = 0; i < ARRAY_SIZE(width); i++) t.bn = width[i], consider_forms(s, t);
+    for (int i = 0; i < ARRAY_SIZE(odd) && s->p->dim[1] <= MOST_ODD_ROWS; i++)
+        t.bn = odd[i], consider_forms(s, t);
+    for (t.bn = head; t.bn <= 256; t.bn += head) consider_forms(s, t);
+}
+
+static void consider_two(struct search *s, forms *consider_forms)
+{
+    consider_widths(s, (struct tile){.bm = 128, .groups = 2, .pingpong = true}, consider_forms);
+    consider_widths(s, (struct tile){.bm = 64, .groups = 2, .pingpong = true}, consider_forms);
+    consider_widths(s, (struct tile){.bm = 128, .groups = 2}, consider_forms);
+    consider_widths(s, (struct tile){.bm = 256, .groups = 2}, consider_forms);
+}
+
+/* KNOWN tiles of few waves are walked in squares already: only the others are new. */
+static void squared(struct search *s, struct tile t)
+{
+    if (!has_few_waves(s, &t)) consider(s, t);
+}
+
+static void consider_squares(struct search *s)
+{
+    s->square = true;
+    if (has_waves(s)) consider_two(s, squared);
+}
+
+static void consider_clustered(struct search *s)
+{
+    s->square = has_waves(s);
+    consider_two(s, clustered);
+}
+
+static void consider_three(struct search *s)
+{
+    s->square = has_waves(s);
+    if (s->p->dim[1] > 128) consider_widths(s, (struct tile){.bm = 192, .groups = 3}, alone_or_clustered);
+}
+
+/* Split-K by reduce-scatter, where large tiles leave SMs idle: in 2 or 4 parts, if all blocks run at once and
+ * keep at least 45 % of the SMs busy. */
+static void consider_scattered(struct search *s)
+{
+    static const struct { int bm, bn; } size[] = {{128, 128}, {128, 256}, {256, 128}};
+    const int64_t *d = s->p->dim;
+    if (d[1] <= MOST_SPLIT_ROWS || d[1] > MOST_ODD_ROWS) return;
+    for (int i = 0; i < ARRAY_SIZE(size); i++)
+        for (int splits = 2; splits <= 4; splits *= 2) {
+            struct tile t = {.bm = size[i].bm, .bn = size[i].bn, .groups = 2};
+            int64_t blocks = mul_counts(d[0] * CEIL_DIV(d[1], t.bm) * CEIL_DIV(d[2], t.bn), splits);
+            if (blocks > s->sms) continue;
+            bool busy = 20 * blocks >= 9 * s->sms;
+            t.splits = splits, t.scattered = true;
+            if (busy && t.bm < d[1] + 128) consider(s, t);
+        }
+}
+
+static void consider_known(struct search *s) { consider_two(s, alone); }
+
+static void candidates(struct search *s, enum tile_class class)
+{
+    static void (*const consider_class[TILE_CLASSES])(struct search *) = {
+        [TILES_KNOWN] = consider_known,         [TILES_SQUARE] = consider_squares,
+        [TILES_SCATTERED] = consider_scattered, [TILES_CLUSTERED] = consider_clustered,
+        [TILES_THREE] = consider_three};
+    if (consider_class[class]) consider_class[class](s);
+}
+
+/* ---- The kernel ---- */
+
+static bool supports(const struct target *target, const struct program *p)
+{
+    return target_has(target, TARGET_TMA | TARGET_WGMMA) && program_fits_tma(p) && program_pairs_meet(p);
+}
+
+static bool shares_sm(const struct program *p, const struct tile *t)
+{
+    (void)p;
+    return t->groups == 1;
+}
+
+/* Blocks that an SM has room for; each takes 1024 bytes more than it says. */
+static int residents(const struct schedule *s, const struct target *target)
+{
+    bool fit = s->tile.groups == 1 && 2 * (s->shared_bytes + 1024) <= target->shared_bytes + 1024;
+    return fit ? 2 : 1;
+}
+
+static void complete(struct schedule *s, const struct program *p, const struct target *target)
+{
+    const struct tile *t = &s->tile;
+    int each = residents(s, target);
+    int64_t blocks = program_blocks(p, t);
+    /* Consumers that take turns would wait for each other's epilogues. */
+    bool once = t->lends && (t->pingpong || blocks <= target->sms);
+    s->threads = 128 * (t->groups + 1);
+    s->grid = blocks;
+    s->cluster = tile_cluster(t);
+    s->persistent = each == 1 && tile_splits(t) == 1 && !once;
+    if (each == 2 && tile_splits(t) == 1 && target->sms > 0) s->grid = MIN(s->grid, 2 * target->sms);
+}
+
+static const char *truth(bool b) { return b ? "true" : "false"; }
+
+static void print_config(const struct program *p, const struct schedule *s, struct text *t)
+{
+    bool a_batched = p->a.batch != 0 && p->dim[0] > 1, b_batched = p->b.batch != 0 && p->dim[0] > 1;
+    text_printf(t, "    static constexpr int a_rows = %d, splits = %d;\n", s->layout.a_rows,
+                tile_splits(&s->tile));
+    text_printf(t, "    static constexpr bool a_mn_major = %s, b_mn_major = %s;\n",
+                truth(operand_is_mn_major(&p->a)), truth(operand_is_mn_major(&p->b)));
+    text_printf(t, "    static constexpr bool a_batched = %s, b_batched = %s;\n", truth(a_batched),
+                truth(b_batched));
+}
+
+const struct mainloop mainloop_wgmma = {.name = "sm90",
+                                        .kernel = "gemm_sm90",
+                                        .tma = true,
+                                        .supports = supports,
+                                        .candidates = candidates,
+                                        .shared_bytes = wgmma_shared_bytes,
+                                        .shares_sm = shares_sm,
+                                        .complete = complete,
+                                        .print_config = print_config};

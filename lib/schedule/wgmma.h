@@ -1,0 +1,23 @@
+/* wgmma.h -- what mainloop_wgmma.c, which enumerates tiles, shares with wgmma_fits.c (which are legal) and
+ * wgmma_cost.c (what they cost). */
+#ifndef WGMMA_H
+#define WGMMA_H
+
+#include "mainloop.h"
+
+enum {
+    MOST_ODD_ROWS = 1024, /* up to so many rows one wave more or less decides, and odd tile widths pay;
+                             beyond, the card's power and L2 do ("many rows")                      */
+    TILE_MOST_BLOCKS = 512 /* the cost of a tail counts the tiles of each block, in an array       */
+};
+
+/* Is the tile legal: its width for the pairs, its accumulators for the registers, its parts for a cluster?
+ * Shared memory is asked for apart (tile_stages). */
+bool wgmma_fits(const struct program *p, const struct tile *t);
+int wgmma_shared_bytes(const struct program *p, const struct tile *t);
+/* Does the epilogue load a tile from memory into registers, not by TMA? Accumulators then have fewer. */
+bool program_loads_directly(const struct program *p, const struct tile *t);
+/* Clock cycles of p in the tile on so many SMs. */
+double wgmma_cost(const struct program *p, const struct tile *t, int sms);
+
+#endif

@@ -1,0 +1,79 @@
+/*
+ * wgmma_fits.c -- which tiles of mainloop_wgmma a GEMM allows: pairs that meet in a thread, registers and
+ * shared memory that there are.
+ */
+#include "wgmma.h"
+
+enum {
+    MOST_ACCUMULATORS = 192,      /* floats of a thread, if the epilogue needs little              */
+    MOST_BUSY_ACCUMULATORS = 128, /* if it loads tiles into registers                              */
+    MOST_CROWDED_ACCUMULATORS = 96, /* of three consumers                                          */
+    FETCH_BARRIERS = 64           /* bytes, as in fetch.cuh                                        */
+};
+
+/* ---- Widths ---- */
+
+/* A wide tile, or a share of one, may hold pieces of heads, which are boxes of a map of whole heads. */
+static bool splits_heads(const struct program *p, const struct tile *t)
+{
+    const struct rope_spec *r = &p->rope;
+    bool whole = r->rotary == r->head_dim && p->dim[2] % r->head_dim == 0;
+    return (t->bn > 128 || t->scattered) && tile_share(t) % 64 == 0 && r->head_dim % 64 == 0 && whole &&
+           !operand_is_mn_major(&p->b) && (p->dim[0] == 1 || !p->b.batch);
+}
+
+/* A share is as wide as what TMA stores at once. */
+static bool width_fits(const struct program *p, const struct tile *t)
+{
+    int block = program_is_gated(p) ? 128 : 64, share = tile_share(t);
+    if (t->scattered && share % (program_is_gated(p) || program_is_half_rope(p) ? 64 : 32)) return false;
+    if (program_is_half_rope(p) && share % p->rope.head_dim) return splits_heads(p, t);
+    return !operand_is_mn_major(&p->b) || t->bn % block == 0;
+}
+
+/* ---- Registers and shared memory ---- */
+
+/* Tiles that come in registers, not by TMA. */
+bool program_loads_directly(const struct program *p, const struct tile *t)
+{
+    for (int i = 0; i < p->steps; i++)
+        if (p->step[i].kind == STEP_LOAD && step_level(&p->step[i]) == LEVEL_SLOT && i != fetched_load(p, t))
+            return true;
+    return false;
+}
+
+static int accumulators(const struct tile *t)
+{
+    int rows = t->pingpong ? t->bm : t->bm / t->groups;
+    return rows * t->bn / 128;
+}
+
+static int most_accumulators(const struct program *p, const struct tile *t)
+{
+    if (t->groups > 2) return MOST_CROWDED_ACCUMULATORS;
+    return program_loads_directly(p, t) ? MOST_BUSY_ACCUMULATORS : MOST_ACCUMULATORS;
+}
+
+int wgmma_shared_bytes(const struct program *p, const struct tile *t)
+{
+    int bytes = t->groups * values_bytes(p, group_rows(t), tile_share(t));
+    bytes += t->stages * ((tile_a_rows(p, t) + t->bn) * 128 + 16) + MAX(stage_bytes(p, t), 16 * t->groups);
+    bytes += 16 + 8 * t->scattered + t->groups * FETCH_BARRIERS;
+    return CEIL_DIV(bytes, 1024) * 1024;
+}
+
+/* Do the parts of a tile that a cluster's blocks load consist of whole octets, or of whole blocks of 64 if
+ * the operand is MN-major? And are there tiles for all of them? */
+static bool cluster_fits(const struct program *p, const struct tile *t)
+{
+    int cm = tile_cluster_m(t), cn = tile_cluster_n(t);
+    int a_step = operand_is_mn_major(&p->a) ? 64 : 8, b_step = operand_is_mn_major(&p->b) ? 64 : 8;
+    bool parts = tile_a_rows(p, t) % (cn * a_step) == 0 && t->bn % (cm * b_step) == 0;
+    return parts && p->dim[1] > (cm - 1) * t->bm && p->dim[2] > (cn - 1) * t->bn;
+}
+
+bool wgmma_fits(const struct program *p, const struct tile *t)
+{
+    bool fits = width_fits(p, t) && (!t->tail || tail_fits(p, t)) && cluster_fits(p, t);
+    return fits && accumulators(t) <= most_accumulators(p, t);
+}
