@@ -35,9 +35,9 @@ struct head {
 
 static int64_t length_of(const struct cpu *c, const struct attention_spec *s, int64_t batch)
 {
-    if (s->lengths < 0) return s->tk;
-    const int32_t *lengths = cpu_buffer(c, s->lengths);
-    int64_t n = lengths[s->lengths_offset + batch * s->lengths_stride];
+    if (s->lengths.buffer < 0) return s->tk;
+    const int32_t *lengths = cpu_buffer(c, s->lengths.buffer);
+    int64_t n = lengths[s->lengths.offset + batch * s->lengths.stride[0]];
     return MAX(0, MIN(n, s->tk));
 }
 
@@ -140,7 +140,7 @@ static void run_block(void *ctx, int64_t item)
 
 coda_status cpu_attention(const struct cpu *c)
 {
-    const struct attention_spec *s = &c->p->attention;
+    const struct attention_spec *s = c->p->attention;
     struct attention_job j = {.cpu = c, .s = s, .blocks = CEIL_DIV(s->tq, BLOCK_QUERIES)};
     parallel_for(s->batch * s->heads * j.blocks, run_block, &j);
     if (j.failed)

@@ -28,7 +28,7 @@ struct gemm_job {
 
 /* Rows first .. first + width - 1 of an operand's [row][k], k0 .. k0 + depth - 1, to [k][width]; rows
  * from `end` on are 0. */
-static void pack(float *out, const void *base, const struct operand *x, int64_t batch, int64_t first,
+static void pack(float *out, const void *base, const struct tensor_use *x, int64_t batch, int64_t first,
                  int width, int64_t end, int64_t k0, int64_t depth)
 {
     float run[BLOCK_K] = {0};
@@ -49,7 +49,7 @@ static float *b_panel(const struct gemm_job *j, int64_t panel, int64_t k0)
 static void pack_b_panel(void *ctx, int64_t panel)
 {
     struct gemm_job *j = ctx;
-    const struct operand *b = &j->cpu->p->b;
+    const struct tensor_use *b = &j->cpu->p->b;
     const void *base = cpu_buffer(j->cpu, b->buffer);
     for (int64_t k0 = 0; k0 < j->k; k0 += BLOCK_K)
         pack(b_panel(j, panel, k0), base, b, j->batch, panel * PANEL_COLUMNS, PANEL_COLUMNS, j->n, k0,
@@ -81,7 +81,7 @@ static void multiply(int64_t depth, const float *a, const float *b, float *c, in
 /* acc[BLOCK_ROWS][pitch] of the rows from m0 on; a is room for one K block of A. */
 static void accumulate(const struct gemm_job *j, int64_t m0, int64_t k0, float *a, float *acc, int64_t pitch)
 {
-    const struct operand *x = &j->cpu->p->a;
+    const struct tensor_use *x = &j->cpu->p->a;
     const void *base = cpu_buffer(j->cpu, x->buffer);
     int64_t depth = MIN(BLOCK_K, j->k - k0), rows = MIN(BLOCK_ROWS, j->m - m0);
     for (int64_t r = 0; r < rows; r += PANEL_ROWS)

@@ -70,13 +70,13 @@ static struct operand_view view(const struct cpu_frame *f, int step)
 
 static float row_value(const struct cpu_frame *f, int step) { return f->value[step][0]; }
 
-static int64_t column_stride(const struct cpu_frame *f, const struct port *port)
+static int64_t column_stride(const struct cpu_frame *f, const struct tensor_use *port)
 {
     return f->cpu->p->rank ? port->stride[f->cpu->p->rank - 1] : 0;
 }
 
 /* The element at this row and column 0. */
-static int64_t row_offset(const struct cpu_frame *f, const struct port *port)
+static int64_t row_offset(const struct cpu_frame *f, const struct tensor_use *port)
 {
     int64_t at = port->offset;
     for (int d = 0; d + 1 < f->cpu->p->rank; d++) at += f->at[d] * port->stride[d];
@@ -85,7 +85,7 @@ static int64_t row_offset(const struct cpu_frame *f, const struct port *port)
 
 /* ---- Loads ---- */
 
-static void gather(struct cpu_frame *f, const struct port *port, float *out, int64_t n)
+static void gather(struct cpu_frame *f, const struct tensor_use *port, float *out, int64_t n)
 {
     float id = row_value(f, port->index);
     if (!(id >= 0 && id < (float)port->table_rows)) {
@@ -98,13 +98,13 @@ static void gather(struct cpu_frame *f, const struct port *port, float *out, int
 
 static void run_load(struct cpu_frame *f, const struct step *s, float *out)
 {
-    const struct port *port = &f->cpu->p->port[s->port];
+    const struct tensor_use *port = &f->cpu->p->port[s->port];
     int64_t n = step_width(f->cpu, s);
     if (f->cpu->plan->buffer[port->buffer].bytes == 0) { /* rows without columns: a row value is 0 */
         memset(out, 0, sizeof *out * (size_t)n);
         return;
     }
-    if (port->kind == PORT_GATHER) {
+    if (port->role == USE_GATHER) {
         gather(f, port, out, n);
         return;
     }
@@ -113,7 +113,7 @@ static void run_load(struct cpu_frame *f, const struct step *s, float *out)
 }
 
 /* The states that this row's tiles left, merged in their order. */
-static float *partial_states(const struct cpu_frame *f, const struct port *port)
+static float *partial_states(const struct cpu_frame *f, const struct tensor_use *port)
 {
     float *base = cpu_buffer(f->cpu, port->buffer);
     return base + port->offset + f->row * port->blocks * port->reduce->state;
@@ -121,7 +121,7 @@ static float *partial_states(const struct cpu_frame *f, const struct port *port)
 
 static void run_partial(struct cpu_frame *f, const struct step *s, float *out)
 {
-    const struct port *port = &f->cpu->p->port[s->port];
+    const struct tensor_use *port = &f->cpu->p->port[s->port];
     const struct prim *prim = port->reduce;
     const float *from = partial_states(f, port);
     double state[PRIM_MAX_STATE], other[PRIM_MAX_STATE];
@@ -194,7 +194,7 @@ static void reduce_columns(struct cpu_frame *f, const struct step *s, int64_t fi
 /* A GEMM sees one tile at a time: a state for each, left in memory. */
 static void reduce_tiles(struct cpu_frame *f, const struct step *s)
 {
-    const struct port *port = &f->cpu->p->port[s->port];
+    const struct tensor_use *port = &f->cpu->p->port[s->port];
     const struct program *p = f->cpu->p;
     int64_t columns = step_columns(f->cpu, s), each = CEIL_DIV(columns, port->blocks), half = s->half ? 2 : 1;
     const struct tile *tile = &f->cpu->plan->schedule[p - f->cpu->plan->program].tile;
@@ -224,7 +224,7 @@ static void run_reduce(struct cpu_frame *f, const struct step *s, float *out)
 
 /* A store of class ROW writes one element, any other one for each column, even of a row value. What the
  * domain names several times (stride 0) is stored once, by its first index. */
-static bool is_repeat(const struct cpu_frame *f, const struct port *port)
+static bool is_repeat(const struct cpu_frame *f, const struct tensor_use *port)
 {
     for (int d = 0; d + 1 < f->cpu->p->rank; d++)
         if (port->stride[d] == 0 && f->at[d] > 0) return true;
@@ -233,7 +233,7 @@ static bool is_repeat(const struct cpu_frame *f, const struct port *port)
 
 static void run_store(struct cpu_frame *f, const struct step *s)
 {
-    const struct port *port = &f->cpu->p->port[s->port];
+    const struct tensor_use *port = &f->cpu->p->port[s->port];
     if (is_repeat(f, port)) return;
     struct operand_view v = view(f, s->in[0]);
     void *base = cpu_buffer(f->cpu, port->buffer);

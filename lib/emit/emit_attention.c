@@ -29,7 +29,7 @@ static void emit_head(const struct attention_spec *a, const char *header, struct
                 a->head_dim, a->causal ? ", causal" : "");
     if (a->window > 0) text_printf(t, ", window %" PRId64, a->window);
     text_printf(t, "%s\n#include \"%s\"\nusing namespace coda;\n\nstruct Config {\n",
-                a->lengths >= 0 ? ", lengths" : "", header);
+                a->lengths.buffer >= 0 ? ", lengths" : "", header);
 }
 
 static void emit_semantics(const struct attention_spec *a, struct text *t)
@@ -46,28 +46,28 @@ static void emit_semantics(const struct attention_spec *a, struct text *t)
     constant(t, "i32", "head_dim", a->head_dim);
     constant(t, "i32", "window", MAX(window, 0));
     constant(t, "bool", "causal", a->causal);
-    constant(t, "bool", "lengths", a->lengths >= 0);
+    constant(t, "bool", "lengths", a->lengths.buffer >= 0);
     constant(t, "bool", "from_length", masked && a->align == CODA_ALIGN_LENGTH);
     constant(t, "i32", "shift", start ? 0 : a->tk - a->tq);
-    constant(t, "i64", "lengths_stride", a->lengths_stride);
+    constant(t, "i64", "lengths_stride", a->lengths.stride[0]);
     text_printf(t, "    static constexpr float scale_log2 = %af; // %g log2 e\n", scale, a->scale);
 }
 
-static void emit_strides(const char *name, const struct attention_view *v, struct text *t)
+static void emit_strides(const char *name, const struct tensor_use *v, struct text *t)
 {
     text_printf(
         t, "    static constexpr i64 %s_batch = %" PRId64 ", %s_time = %" PRId64 ", %s_head = %" PRId64 ";\n",
         name, v->batch, name, v->time, name, v->head);
 }
 
-static int view_pointer(struct kernel *k, const struct attention_view *v)
+static int view_pointer(struct kernel *k, const struct tensor_use *v)
 {
     return emit_pointer(k, v->buffer, v->offset * dtype_size(v->dtype));
 }
 
 static int lengths_pointer(struct kernel *k, const struct attention_spec *a)
 {
-    return a->lengths < 0 ? -1 : emit_pointer(k, a->lengths, a->lengths_offset * 4);
+    return a->lengths.buffer < 0 ? -1 : emit_pointer(k, a->lengths.buffer, a->lengths.offset * 4);
 }
 
 static void emit_lengths(int pointer, struct text *t)
@@ -80,9 +80,9 @@ static void emit_lengths(int pointer, struct text *t)
 
 static const char *name_kernel(struct plan *plan, const struct program *p, bool wgmma)
 {
-    const struct attention_spec *a = &p->attention;
+    const struct attention_spec *a = p->attention;
     const char *name = arena_format(&plan->arena, "coda_attention%s%s%s%s", a->causal ? "_causal" : "",
-                                    a->window > 0 ? "_window" : "", a->lengths >= 0 ? "_lengths" : "",
+                                    a->window > 0 ? "_window" : "", a->lengths.buffer >= 0 ? "_lengths" : "",
                                     wgmma ? "" : "_simt");
     return name ? emit_symbol(plan, p, name) : NULL;
 }
@@ -90,7 +90,7 @@ static const char *name_kernel(struct plan *plan, const struct program *p, bool 
 /* ---- Hopper ---- */
 
 /* A dimension of extent 1 has no stride of its own; the map still wants a plausible one. */
-static void sm90_map(struct kernel *k, const struct attention_spec *a, const struct attention_view *v,
+static void sm90_map(struct kernel *k, const struct attention_spec *a, const struct tensor_use *v,
                      int64_t heads, int64_t time, int rows)
 {
     struct map_spec *m = &k->map[k->maps++];
@@ -231,7 +231,7 @@ static void print_kernel(const struct attention_spec *a, const struct attention_
 coda_status emit_attention(struct plan *plan, const struct program *p, const struct schedule *s,
                            struct kernel *k)
 {
-    const struct attention_spec *a = &p->attention;
+    const struct attention_spec *a = p->attention;
     struct text t = {0};
     coda_status status = attention_is_empty(a) ? CODA_OK : check(a, &s->attention, plan->target.shared_bytes);
     k->symbol = name_kernel(plan, p, s->attention.wgmma);

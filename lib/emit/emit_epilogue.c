@@ -127,19 +127,19 @@ static void print_apply(struct printer *e)
 /* May two neighbours move in one access? Both exist or neither, and both are aligned. */
 static bool moves_pairs(const struct program *p, const struct step *s)
 {
-    const struct port *port = &p->port[s->port];
+    const struct tensor_use *port = &p->port[s->port];
     bool even = port->offset % 2 == 0 && program_columns(p) % 2 == 0;
     even =
         even && (p->dim[0] <= 1 || port->stride[0] % 2 == 0) && (p->dim[1] <= 1 || port->stride[1] % 2 == 0);
-    if (port->kind == PORT_GATHER) even = even && port->table_stride % 2 == 0;
+    if (port->role == USE_GATHER) even = even && port->table_stride % 2 == 0;
     bool split = p->pair == PAIR_GLU_INTERLEAVED && !s->half;
     return even && port->stride[2] == 1 && !split;
 }
 
 static struct word row_pointer(const struct printer *e, const struct step *s, char letter)
 {
-    const struct port *port = &e->p->port[s->port];
-    if (port->kind == PORT_GATHER)
+    const struct tensor_use *port = &e->p->port[s->port];
+    if (port->role == USE_GATHER)
         return emit_word("table_row(g.x%d, %s, %lld, %lld)", s->port, printer_value(e, port->index, 0).s,
                             (wide)port->table_rows, (wide)port->table_stride);
     return emit_word("g.%c%d%s%s", letter, s->port,
@@ -150,7 +150,7 @@ static struct word row_pointer(const struct printer *e, const struct step *s, ch
 static void print_load(const struct printer *e, int i)
 {
     const struct step *s = &e->p->step[i];
-    const struct port *port = &e->p->port[s->port];
+    const struct tensor_use *port = &e->p->port[s->port];
     const char *span = s->half ? "p.half" : "p.full";
     int k = slot_load(e, i);
     struct word row = row_pointer(e, s, 'x');
@@ -159,7 +159,7 @@ static void print_load(const struct printer *e, int i)
     else
         text_printf(e->t, "        x[%d] = read_each(%s, %s, %lld);", k, row.s, span, (wide)port->stride[2]);
     text_append(e->t, "\n");
-    if (port->kind == PORT_GATHER)
+    if (port->role == USE_GATHER)
         text_printf(e->t, "        if (!in_table(%s, %lld)) x[%d] = {};\n",
                     printer_value(e, port->index, 0).s, (wide)port->table_rows, k);
 }

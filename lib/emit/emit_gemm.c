@@ -26,7 +26,7 @@ static void add_pointer(struct kernel *k, int buffer, int64_t bytes)
     k->pointer[k->pointers++] = (struct pointer_spec){buffer, bytes};
 }
 
-static void print_operand(const struct gemm *g, const struct operand *o, const char *name)
+static void print_operand(const struct gemm *g, const struct tensor_use *o, const char *name)
 {
     add_pointer(g->k, o->buffer, o->offset * dtype_size(o->dtype));
     text_printf(g->t, "    const %s *%s;\n", emit_dtype(o->dtype), name);
@@ -44,9 +44,9 @@ static bool has_pointer(const struct gemm *g, int port)
 
 static void print_port(const struct gemm *g, int i)
 {
-    const struct port *port = &g->p->port[i];
-    bool loads = port->kind == PORT_LOAD || port->kind == PORT_GATHER || port->kind == PORT_PARTIAL_LOAD;
-    bool state = port->kind == PORT_PARTIAL_LOAD || port->kind == PORT_PARTIAL_STORE;
+    const struct tensor_use *port = &g->p->port[i];
+    bool loads = port->role == USE_LOAD || port->role == USE_GATHER || port->role == USE_PARTIAL_LOAD;
+    bool state = port->role == USE_PARTIAL_LOAD || port->role == USE_PARTIAL_STORE;
     add_pointer(g->k, port->buffer, port->offset * dtype_size(port->dtype));
     text_printf(g->t, "    %s%s *%c%d;\n", loads ? "const " : "", emit_dtype(port->dtype),
                 state   ? 's'
@@ -188,7 +188,7 @@ static coda_status check(const struct gemm *g)
         return fail(CODA_E_UNSUPPORTED, "a GEMM of %lld times [%lld, %lld, %lld] exceeds 31-bit coordinates",
                     (wide)p->dim[0], (wide)p->dim[1], (wide)p->dim[2], (wide)p->k);
     for (int i = 0; i < p->ports; i++)
-        if (p->port[i].kind == PORT_PARTIAL_STORE && p->port[i].blocks != g->s->layout.states)
+        if (p->port[i].role == USE_PARTIAL_STORE && p->port[i].blocks != g->s->layout.states)
             return fail(CODA_E_INVALID, "port %d has %d states for a row of %lld tiles", i, p->port[i].blocks,
                         (wide)g->s->layout.states);
     return CODA_OK;

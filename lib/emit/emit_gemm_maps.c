@@ -4,7 +4,7 @@
  */
 #include "emit_gemm.h"
 
-static struct map_spec operand_map(const struct operand *o, int64_t batch, int64_t rows, int64_t k)
+static struct map_spec operand_map(const struct tensor_use *o, int64_t batch, int64_t rows, int64_t k)
 {
     bool mn = operand_is_mn_major(o), batched = o->batch != 0 && batch > 1;
     struct map_spec m = {
@@ -78,7 +78,7 @@ static struct map_spec b_map(const struct program *p, const struct schedule *s, 
 }
 
 /* The map of a unit of the epilogue, `unit` columns: of all 64 rows, or of a warp's. */
-static struct map_spec unit_map(const struct program *p, const struct port *port, int unit, int rows)
+static struct map_spec unit_map(const struct program *p, const struct tensor_use *port, int unit, int rows)
 {
     struct map_spec m = {.buffer = port->buffer, .offset = port->offset, .dtype = port->dtype, .rank = 3};
     m.swizzle = 2 * unit;

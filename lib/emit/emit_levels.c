@@ -9,7 +9,7 @@
 #include <math.h>
 
 /* A load or store of one element on a level that has `batch` and `index` (m or n). */
-static struct word element(const struct printer *e, const struct port *port, char letter)
+static struct word element(const struct printer *e, const struct tensor_use *port, char letter)
 {
     int d = e->level == LEVEL_ROW ? 1 : 2;
     int64_t extent = e->level == LEVEL_HALF ? program_columns(e->p) : e->p->dim[d];
@@ -18,7 +18,7 @@ static struct word element(const struct printer *e, const struct port *port, cha
                         printer_term(port->stride[d], extent, d == 1 ? "m" : "n").s);
 }
 
-static void print_gathered(const struct printer *e, int i, const struct port *port)
+static void print_gathered(const struct printer *e, int i, const struct tensor_use *port)
 {
     struct word id = printer_value(e, port->index, 0);
     text_printf(
@@ -46,7 +46,7 @@ static bool shares_state(const struct program *p, int step)
 static void print_partial(const struct printer *e, int i)
 {
     const struct step *s = &e->p->step[i];
-    const struct port *port = &e->p->port[s->port];
+    const struct tensor_use *port = &e->p->port[s->port];
     int first = first_state(e->p, i), team = e->l->row_team;
     struct word row = printer_row(e->p, "batch", "m");
     if (!shares_state(e->p, i)) {
@@ -63,10 +63,10 @@ static void print_partial(const struct printer *e, int i)
 static void print_level_step(const struct printer *e, int i)
 {
     const struct step *s = &e->p->step[i];
-    const struct port *port = s->port >= 0 ? &e->p->port[s->port] : NULL;
+    const struct tensor_use *port = s->port >= 0 ? &e->p->port[s->port] : NULL;
     switch (s->kind) {
     case STEP_LOAD:
-        if (port->kind == PORT_GATHER)
+        if (port->role == USE_GATHER)
             print_gathered(e, i, port);
         else
             text_printf(e->t, "        const float v%d = coda::load(%s);", i, element(e, port, 'x').s);

@@ -14,10 +14,10 @@
 static void print_step(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
-    const struct port *port = s->port >= 0 ? &e->p->port[s->port] : NULL;
+    const struct tensor_use *port = s->port >= 0 ? &e->p->port[s->port] : NULL;
     text_printf(e->t, s->kind == STEP_STORE ? "//   store" : "//   v%d =", i);
     switch (s->kind) {
-    case STEP_LOAD: text_append(e->t, port->kind == PORT_GATHER ? " gather " : " load "); break;
+    case STEP_LOAD: text_append(e->t, port->role == USE_GATHER ? " gather " : " load "); break;
     case STEP_PARTIAL: text_printf(e->t, " finish %s of ", port->reduce->name); break;
     case STEP_ROPE: text_append(e->t, " rope"); break;
     case STEP_MAP:
@@ -60,7 +60,7 @@ static bool port_live(const struct emitter *e, int port)
 static void take_arguments(struct emitter *e)
 {
     for (int q = 0; q < e->p->ports; q++) {
-        const struct port *port = &e->p->port[q];
+        const struct tensor_use *port = &e->p->port[q];
         e->argument[q] = -1;
         if (!port_live(e, q)) continue;
         e->argument[q] = emit_pointer(e->k, port->buffer, port->offset * dtype_size(port->dtype));
@@ -69,12 +69,12 @@ static void take_arguments(struct emitter *e)
 
 static void print_argument(struct emitter *e, int index)
 {
-    const struct port *port = NULL;
+    const struct tensor_use *port = NULL;
     bool stored = false;
     for (int q = e->p->ports - 1; q >= 0; q--) {
         if (e->argument[q] != index) continue;
         port = &e->p->port[q];
-        stored = stored || port->kind == PORT_STORE;
+        stored = stored || port->role == USE_STORE;
     }
     text_printf(e->t, "    %s%s *a%d;\n", stored ? "" : "const ", emit_dtype(port->dtype), index);
 }

@@ -54,19 +54,19 @@ struct word rows_float(float x)
     return w;
 }
 
-static const struct port *port_of(const struct emitter *e, const struct step *s)
+static const struct tensor_use *port_of(const struct emitter *e, const struct step *s)
 {
     return &e->p->port[s->port];
 }
 
 static bool is_gather(const struct emitter *e, const struct step *s)
 {
-    return s->kind == STEP_LOAD && port_of(e, s)->kind == PORT_GATHER;
+    return s->kind == STEP_LOAD && port_of(e, s)->role == USE_GATHER;
 }
 
-static bool is_strided(const struct port *port)
+static bool is_strided(const struct tensor_use *port)
 {
-    return port->kind == PORT_LOAD || port->kind == PORT_STORE;
+    return port->role == USE_LOAD || port->role == USE_STORE;
 }
 
 /* ---- Where a row starts ---- */
@@ -87,9 +87,9 @@ static struct word index_word(const struct emitter *e, int d)
 static bool index_used(const struct emitter *e, int d)
 {
     for (int q = 0; q < e->p->ports; q++) {
-        const struct port *port = &e->p->port[q];
+        const struct tensor_use *port = &e->p->port[q];
         bool used = is_strided(port) && e->argument[q] >= 0;
-        if (used && (e->w->stride[q][d] || port->kind == PORT_STORE)) return true;
+        if (used && (e->w->stride[q][d] || port->role == USE_STORE)) return true;
     }
     return false;
 }
@@ -108,7 +108,7 @@ static void print_indices(struct emitter *e)
 
 static void print_start(struct emitter *e, int q)
 {
-    const struct port *port = &e->p->port[q];
+    const struct tensor_use *port = &e->p->port[q];
     struct text at = {0};
     for (int d = 0; d + 1 < e->w->rank; d++) {
         int64_t stride = e->w->stride[q][d];
@@ -117,7 +117,7 @@ static void print_start(struct emitter *e, int q)
         else if (stride)
             text_printf(&at, " + %s * %lld", index_word(e, d).s, (wide)stride);
     }
-    rows_line(e, "%s%s *p%d = a.a%d%s;", port->kind == PORT_STORE ? "" : "const ", emit_dtype(port->dtype), q,
+    rows_line(e, "%s%s *p%d = a.a%d%s;", port->role == USE_STORE ? "" : "const ", emit_dtype(port->dtype), q,
               e->argument[q], text_str(&at));
     e->t->failed = e->t->failed || at.failed;
     text_free(&at);
@@ -134,8 +134,8 @@ void rows_starts(struct emitter *e)
 static void print_gather_starts(struct emitter *e, int id)
 {
     for (int q = 0; q < e->p->ports; q++) {
-        const struct port *port = &e->p->port[q];
-        if (e->argument[q] < 0 || port->kind != PORT_GATHER || port->index != id) continue;
+        const struct tensor_use *port = &e->p->port[q];
+        if (e->argument[q] < 0 || port->role != USE_GATHER || port->index != id) continue;
         rows_line(e, "const i64 r%d = rows::table_row(v%d, %lld);", q, id, (wide)port->table_rows);
         rows_line(e, "const %s *p%d = a.a%d + (r%d < 0 ? 0 : r%d) * %lld;", emit_dtype(port->dtype), q,
                   e->argument[q], q, q, (wide)port->table_stride);
@@ -311,7 +311,7 @@ static void print_row_store(struct emitter *e, int i)
 /* ---- Row values ---- */
 
 /* Which states of a row a lane begins with. */
-static struct word first_state(const struct emitter *e, const struct port *port)
+static struct word first_state(const struct emitter *e, const struct tensor_use *port)
 {
     int lanes = rows_lanes(port);
     if (lanes == 1) return emit_word("0");
@@ -320,7 +320,7 @@ static struct word first_state(const struct emitter *e, const struct port *port)
 
 static void load_partial(struct emitter *e, int i)
 {
-    const struct port *port = port_of(e, &e->p->step[i]);
+    const struct tensor_use *port = port_of(e, &e->p->step[i]);
     rows_line(e, "port::Partials<reduce::%s, %d, %d> s%d;", port->reduce->name, port->blocks,
               rows_lanes(port), i);
     rows_line(e, "s%d.load(a.a%d, row, %s);", i, e->argument[e->p->step[i].port], first_state(e, port).s);
@@ -340,7 +340,7 @@ static void finish(struct emitter *e, int i, const char *reduce, int lanes, cons
 
 static void finish_partial(struct emitter *e, int i)
 {
-    const struct port *port = port_of(e, &e->p->step[i]);
+    const struct tensor_use *port = port_of(e, &e->p->step[i]);
     finish(e, i, port->reduce->name, rows_lanes(port),
            emit_word("s%d.merged(a.a%d, row, %s)", i, e->argument[e->p->step[i].port], first_state(e, port).s)
                .s);

@@ -196,7 +196,7 @@ static int alignment(coda_dtype t, int64_t offset, int64_t batch)
 
 static coda_status load_lt(const struct program *q, struct compiled_program *c, char *err)
 {
-    const struct port *d = &q->port[q->step[1].port];
+    const struct tensor_use *d = &q->port[q->step[1].port];
     struct jit_lt_shape s = {.in = q->a.dtype,
                              .out = d->dtype,
                              .batch = q->dim[0],

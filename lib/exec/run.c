@@ -51,10 +51,11 @@ static coda_status launch_kernel(const struct call *c, int index, coda_stream st
 static coda_status launch_lt(const struct call *c, int index, coda_stream stream, char *err)
 {
     const struct program *q = &c->p->plan.program[index];
-    const struct port *d = &q->port[q->step[1].port];
+    const struct tensor_use *d = &q->port[q->step[1].port];
+    const struct tensor_use *scratch = &q->port[q->ports - 1];
     return jit_lt_run(c->p->program[index].lt, address(c, q->a.buffer, q->a.offset * dtype_size(q->a.dtype)),
                       address(c, q->b.buffer, q->b.offset * dtype_size(q->b.dtype)),
-                      address(c, d->buffer, d->offset * dtype_size(d->dtype)), address(c, q->scratch, 0),
+                      address(c, d->buffer, d->offset * dtype_size(d->dtype)), address(c, scratch->buffer, 0),
                       stream, err);
 }
 

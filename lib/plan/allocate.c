@@ -13,32 +13,16 @@ enum { ALIGN = 256 };
 
 static void touch(struct plan *p, int buffer, int program)
 {
-    if (buffer < 0) return;
     struct buffer *b = &p->buffer[buffer];
     if (b->first < 0) b->first = program;
     b->last = program;
 }
 
-static void touch_attention(struct plan *p, const struct attention_spec *a, int program)
-{
-    touch(p, a->q.buffer, program);
-    touch(p, a->k.buffer, program);
-    touch(p, a->v.buffer, program);
-    touch(p, a->o.buffer, program);
-    touch(p, a->lengths, program);
-}
-
 static void find_lifetimes(struct plan *p)
 {
-    for (int i = 0; i < p->programs; i++) {
-        struct program *q = &p->program[i];
-        for (int j = 0; j < q->ports; j++) touch(p, q->port[j].buffer, i);
-        touch(p, q->scratch, i);
-        if (q->kind == PROGRAM_ATTENTION) touch_attention(p, &q->attention, i);
-        if (q->kind != PROGRAM_GEMM) continue;
-        touch(p, q->a.buffer, i);
-        touch(p, q->b.buffer, i);
-    }
+    const struct tensor_use *u;
+    for (int i = 0; i < p->programs; i++)
+        for (int j = 0; (u = program_use(&p->program[i], j)); j++) touch(p, u->buffer, i);
 }
 
 /* ---- Buffers that are placed, by when they live ---- */

@@ -25,7 +25,6 @@ struct group *group_new(struct grouper *gr, enum program_kind kind, int root)
     *q = (struct group){.index = gr->groups++, .first = -1, .last = -1, .paired = -1, .root_step = -1};
     q->p.kind = kind;
     q->p.root = root;
-    q->p.scratch = -1;
     q->p.prepare = gr->site[root].is_const;
     return q;
 }

@@ -46,7 +46,7 @@ struct group {
     int first, last;       /* first and last member, nodes linked by site.next; -1: there are none */
     int members, loads, stores; /* their number, and bounds of the ports that they need            */
     int root_step;         /* a group without members stores its root only: the step that holds it */
-    struct port no_port;   /* stands in for p.port[0], as no_step for p.step[0], where memory ran  */
+    struct tensor_use no_port;   /* stands in for p.port[0], as no_step for p.step[0], where memory ran  */
     struct step no_step;   /* ... out: a writer may still look there until the failure is reported */
     int step_capacity, port_capacity; /* of p.step and p.port                                      */
     struct program p;      /* fusion fills in kind, root, domain, operands, pair and rope; lowering
@@ -150,8 +150,8 @@ struct writer {      /* writes the ports and steps of one program               
 };
 /* A port with zero strides; add_port and add_step return the new one's index, add_port that of an equal port
  * if there is one, and 0 if memory runs out, which the plan's arena remembers. */
-struct port port_new(enum port_kind kind, int buffer, int64_t offset, coda_dtype dtype, int value);
-int add_port(struct writer *w, struct port port);
+struct tensor_use port_new(enum use_role role, int buffer, int64_t offset, coda_dtype dtype, int value);
+int add_port(struct writer *w, struct tensor_use port);
 int add_step(struct writer *w, struct step step);
 /* The step that holds a value; -1 if the program has not computed it. */
 int step_of(const struct writer *w, int value);

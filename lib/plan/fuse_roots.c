@@ -16,15 +16,16 @@ static struct group *root_new(struct grouper *gr, enum program_kind kind, int ro
     return q;
 }
 
-static struct operand operand(const graph *g, int value, const struct matrix_view *v)
+static struct tensor_use operand(const graph *g, int value, const struct matrix_view *v)
 {
-    return (struct operand){.buffer = -1,
-                            .offset = v->offset,
-                            .dtype = g->node[value].type.dtype,
-                            .batch = v->batch,
-                            .row = v->row,
-                            .k = v->k,
-                            .value = value};
+    return (struct tensor_use){.role = USE_OPERAND,
+                               .buffer = -1,
+                               .offset = v->offset,
+                               .dtype = g->node[value].type.dtype,
+                               .batch = v->batch,
+                               .row = v->row,
+                               .k = v->k,
+                               .value = value};
 }
 
 static void root_gemm(struct grouper *gr, int root)

@@ -44,43 +44,34 @@ static int number(struct author *w, int buffer)
     return 2 * i + (w->p->buffer && w->p->buffer[buffer].bytes == 0);
 }
 
-static void blank_operand(struct author *w, struct operand *o)
-{
-    o->value = 0;
-    o->buffer = number(w, o->buffer);
-}
-
-static void blank_view(struct author *w, struct attention_view *v)
-{
-    v->value = 0;
-    v->buffer = number(w, v->buffer);
-}
-
 static void write_program(struct author *w, const struct program *q)
 {
     struct program blank;
     memcpy(&blank, q, sizeof blank); /* padding too */
-    blank.root = blank.scratch = 0;
+    blank.root = 0;
     blank.port = NULL;
     blank.step = NULL;
-    if (q->kind == PROGRAM_GEMM) {
-        blank_operand(w, &blank.a);
-        blank_operand(w, &blank.b);
-    }
-    if (q->kind == PROGRAM_ATTENTION) {
-        struct attention_spec *a = &blank.attention;
-        blank_view(w, &a->q), blank_view(w, &a->k), blank_view(w, &a->v), blank_view(w, &a->o);
-        a->lengths = number(w, a->lengths);
-    }
+    blank.attention = NULL;
+    memset(&blank.a, 0, sizeof blank.a);
+    memset(&blank.b, 0, sizeof blank.b);
     append(w, &blank, sizeof blank);
 }
 
-static void write_port(struct author *w, const struct port *port)
+static void write_attention(struct author *w, const struct attention_spec *a)
 {
-    struct port blank;
-    memcpy(&blank, port, sizeof blank);
+    struct attention_spec blank;
+    memcpy(&blank, a, sizeof blank);
+    struct tensor_use *of[] = {&blank.q, &blank.k, &blank.v, &blank.o, &blank.lengths};
+    for (int i = 0; i < ARRAY_SIZE(of); i++) memset(of[i], 0, sizeof *of[i]);
+    append(w, &blank, sizeof blank);
+}
+
+static void write_use(struct author *w, const struct tensor_use *u)
+{
+    struct tensor_use blank;
+    memcpy(&blank, u, sizeof blank);
     blank.value = blank.blocks = 0;
-    blank.buffer = number(w, port->buffer);
+    blank.buffer = number(w, u->buffer);
     append(w, &blank, sizeof blank);
 }
 
@@ -109,8 +100,10 @@ bool identity_of(struct identity *out, struct arena *a, const struct plan *p, co
     struct author w = {.id = out, .arena = a, .p = p};
     *out = (struct identity){.buffer = ARENA_NEW(a, int, q->ports + 8)};
     if (!out->buffer) return false;
+    const struct tensor_use *u;
     write_program(&w, q);
-    for (int i = 0; i < q->ports && !a->failed; i++) write_port(&w, &q->port[i]);
+    if (q->kind == PROGRAM_ATTENTION) write_attention(&w, q->attention);
+    for (int i = 0; (u = program_use(q, i)) && !a->failed; i++) write_use(&w, u);
     for (int i = 0; i < q->steps && !a->failed; i++) write_step(&w, &q->step[i]);
     if (a->failed) return false;
     out->hash = hash(out->data, out->size);

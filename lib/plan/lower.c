@@ -13,7 +13,7 @@
 static void store(struct writer *w, int value, int buffer, int64_t offset, const int64_t *stride)
 {
     const struct type *t = &w->gr->g->node[value].type;
-    struct port port = port_new(PORT_STORE, buffer, offset, t->dtype, value);
+    struct tensor_use port = port_new(USE_STORE, buffer, offset, t->dtype, value);
     int64_t out[CODA_MAX_RANK];
     if (!domain_strides(w->q, t, stride, t, out)) {
         w->status = fail(CODA_E_UNSUPPORTED, "plan: %%%d cannot be stored by its program's domain", value);
@@ -61,7 +61,7 @@ static bool is_wanted_whole(const struct grouper *gr, int value)
 
 /* ---- Programs ---- */
 
-static void matrix_operand(struct grouper *gr, struct operand *o)
+static void matrix_operand(struct grouper *gr, struct tensor_use *o)
 {
     const struct view v = gr->view[o->value];
     if (v.base < 0) return;
@@ -70,26 +70,28 @@ static void matrix_operand(struct grouper *gr, struct operand *o)
     o->steady = gr->site[v.base].role == ROLE_LEAF || gr->site[v.base].is_const;
 }
 
-static void heads(struct grouper *gr, int value, int64_t head_dim, struct attention_view *out)
+static void heads(struct grouper *gr, int value, int64_t head_dim, struct tensor_use *out)
 {
     const struct type *t = &gr->g->node[value].type;
     const struct view v = gr->view[value];
     gr->site[v.base].need = true;
-    out->buffer = buffer_of(gr, v.base);
-    out->offset = v.offset;
-    out->dtype = t->dtype;
-    out->value = value;
-    out->time = v.stride[t->rank - 2];
-    out->batch = t->rank == 3 ? v.stride[0] : 0;
-    out->head = head_dim;
+    *out = (struct tensor_use){.role = USE_OPERAND,
+                               .buffer = buffer_of(gr, v.base),
+                               .offset = v.offset,
+                               .dtype = t->dtype,
+                               .value = value,
+                               .batch = t->rank == 3 ? v.stride[0] : 0,
+                               .time = v.stride[t->rank - 2],
+                               .head = head_dim};
 }
 
 static void write_attention(struct writer *w)
 {
     const graph *g = w->gr->g;
     const struct node *n = &g->node[w->q->p.root];
-    struct attention_spec *a = &w->p->attention;
+    struct attention_spec *a = ARENA_NEW(&w->gr->plan->arena, struct attention_spec, 1);
     const struct type *q = &n->type, *k = &g->node[n->in[1]].type;
+    if (!(w->p->attention = a)) return; /* the arena remembers */
     a->heads = MAX(n->attr.i[0], 1);
     a->kv_heads = n->attr.i[1] ? n->attr.i[1] : a->heads;
     a->head_dim = type_columns(q) / a->heads;
@@ -100,16 +102,17 @@ static void write_attention(struct writer *w)
     a->causal = n->attr.i[3] != 0;
     a->align = (coda_attention_align)n->attr.i[4];
     a->scale = n->attr.f[0];
-    a->lengths = -1;
+    a->lengths = (struct tensor_use){.role = USE_LENGTHS, .buffer = -1, .dtype = CODA_I32, .value = -1};
     heads(w->gr, n->in[0], a->head_dim, &a->q);
     heads(w->gr, n->in[1], a->head_dim, &a->k);
     heads(w->gr, n->in[2], a->head_dim, &a->v);
     if (n->nin > 3 && n->in[3] >= 0) {
         const struct view v = w->gr->view[n->in[3]];
         w->gr->site[v.base].need = true;
-        a->lengths = buffer_of(w->gr, v.base);
-        a->lengths_offset = v.offset;
-        a->lengths_stride = v.stride[0];
+        a->lengths.buffer = buffer_of(w->gr, v.base);
+        a->lengths.value = n->in[3];
+        a->lengths.offset = v.offset;
+        a->lengths.stride[0] = v.stride[0];
     }
 }
 
@@ -117,16 +120,17 @@ static void write_attention(struct writer *w)
 static void place_attention(struct writer *w)
 {
     const graph *g = w->gr->g;
-    struct attention_spec *a = &w->p->attention;
+    struct attention_spec *a = w->p->attention;
     const struct type *t = &g->node[w->q->p.root].type;
     int64_t dense[CODA_MAX_RANK];
     dense_strides(t, dense);
-    a->o.buffer = buffer_of(w->gr, w->q->p.root);
-    a->o.dtype = t->dtype;
-    a->o.time = dense[t->rank - 2];
-    a->o.batch = t->rank == 3 ? dense[0] : 0;
-    a->o.head = a->head_dim;
-    a->o.value = w->q->p.root;
+    a->o = (struct tensor_use){.role = USE_RESULT,
+                               .buffer = buffer_of(w->gr, w->q->p.root),
+                               .dtype = t->dtype,
+                               .value = w->q->p.root,
+                               .batch = t->rank == 3 ? dense[0] : 0,
+                               .time = dense[t->rank - 2],
+                               .head = a->head_dim};
 }
 
 static struct writer writer_of(struct grouper *gr, int group)
@@ -166,9 +170,12 @@ static coda_status finish_value(struct grouper *gr, int value)
 static void write_stores(struct writer *w)
 {
     struct grouper *gr = w->gr;
-    if (w->p->kind == PROGRAM_ATTENTION) place_attention(w);
-    else if (w->q->first < 0) store_everywhere(w, w->q->p.root);
-    for (int m = w->q->first; m >= 0 && w->p->kind != PROGRAM_ATTENTION && !w->status; m = gr->site[m].next)
+    if (w->p->kind == PROGRAM_ATTENTION) {
+        if (w->p->attention) place_attention(w);
+        return;
+    }
+    if (w->q->first < 0) store_everywhere(w, w->q->p.root);
+    for (int m = w->q->first; m >= 0 && !w->status; m = gr->site[m].next)
         if (!gr->site[m].partial) store_everywhere(w, m);
 }
 

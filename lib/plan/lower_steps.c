@@ -23,11 +23,11 @@ static void *room(struct writer *w, void *array, int count, int *capacity, size_
     return copy;
 }
 
-int add_port(struct writer *w, struct port port)
+int add_port(struct writer *w, struct tensor_use port)
 {
     for (int i = 0; i < w->p->ports; i++)
         if (!memcmp(&w->p->port[i], &port, sizeof port)) return i;
-    struct port *array = room(w, w->p->port, w->p->ports, &w->q->port_capacity, sizeof port);
+    struct tensor_use *array = room(w, w->p->port, w->p->ports, &w->q->port_capacity, sizeof port);
     if (!array) {
         if (!w->p->port) w->p->port = &w->q->no_port;
         return 0;
@@ -83,11 +83,11 @@ static int find_step(const struct writer *w, enum step_kind kind, int port, bool
     return -1;
 }
 
-struct port port_new(enum port_kind kind, int buffer, int64_t offset, coda_dtype dtype, int value)
+struct tensor_use port_new(enum use_role role, int buffer, int64_t offset, coda_dtype dtype, int value)
 {
-    struct port port;
+    struct tensor_use port;
     memset(&port, 0, sizeof port); /* padding too: add_port compares bytes */
-    port.kind = kind;
+    port.role = role;
     port.buffer = buffer;
     port.offset = offset;
     port.dtype = dtype;
@@ -105,7 +105,7 @@ static int load(struct writer *w, int value, const struct type *t, const struct 
             fail(CODA_E_UNSUPPORTED, "plan: operand %%%d has no strides over its program's domain", value);
         return 0;
     }
-    struct port port = port_new(PORT_LOAD, buffer_of(w->gr, v.base), v.offset, t->dtype, value);
+    struct tensor_use port = port_new(USE_LOAD, buffer_of(w->gr, v.base), v.offset, t->dtype, value);
     memcpy(port.stride, stride, sizeof port.stride);
     w->gr->site[v.base].need = true;
     int index = add_port(w, port);
@@ -118,7 +118,7 @@ static int load(struct writer *w, int value, const struct type *t, const struct 
 static int partial(struct writer *w, int value)
 {
     const struct node *n = &w->gr->g->node[value];
-    struct port port = port_new(PORT_PARTIAL_LOAD, state_buffer(w->gr, value), 0, CODA_F32,
+    struct tensor_use port = port_new(USE_PARTIAL_LOAD, state_buffer(w->gr, value), 0, CODA_F32,
                                 group_state(w->gr, value));
     port.reduce = n->prim;
     int index = add_port(w, port), found = find_step(w, STEP_PARTIAL, index, false);
@@ -284,7 +284,7 @@ static int reduce(struct writer *w, const struct node *n, int value)
     s.nin = n->nin;
     s.half = w->p->step[s.in[0]].half;
     if (partial) {
-        struct port port = port_new(PORT_PARTIAL_STORE, state_buffer(w->gr, value), 0, CODA_F32, value);
+        struct tensor_use port = port_new(USE_PARTIAL_STORE, state_buffer(w->gr, value), 0, CODA_F32, value);
         port.reduce = n->prim;
         s.port = add_port(w, port);
     }
@@ -306,7 +306,7 @@ static int gather(struct writer *w, const struct node *n, int value)
     const struct view v = w->gr->view[n->in[0]];
     int id = as_row(w, operand(w, n, 1)), last = w->p->rank - 1;
     if (v.base < 0) return 0;
-    struct port port = port_new(PORT_GATHER, buffer_of(w->gr, v.base), v.offset, table->dtype, n->in[0]);
+    struct tensor_use port = port_new(USE_GATHER, buffer_of(w->gr, v.base), v.offset, table->dtype, n->in[0]);
     w->gr->site[v.base].need = true;
     port.index = id;
     port.table_rows = table->dim[0];

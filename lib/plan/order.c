@@ -1,29 +1,27 @@
 /*
- * order.c -- the order of a plan's programs: each follows the writers of what it reads.
+ * order.c -- the order of a plan's programs, by the effects of what they use.
  *
- * Of those that wait for nobody, the one with the first root goes first, so that the order is that of the
- * graph. A program counts the buffers that it waits for: those that another program has yet to write. It
- * is counted down as these are done, and at 0 enters a heap.
+ * Those who read a version of a buffer wait for those who write it, and those who write the next version for
+ * those who read this one. So each buffer has a row of epochs: writers of version 0, its readers, writers of
+ * version 1, its readers, and so on; each epoch waits for all of the one ahead of it.
+ * Of the programs that wait for nobody, the one with the first root goes first, so that the order is that of
+ * the graph. A program counts the epochs that it waits for, is counted down as these are done, and at 0
+ * enters a heap.
  */
 #include "plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A list of programs for each buffer: those of buffer b lie from at[b] to at[b + 1]. */
-struct lists {
-    int *at, *program;
-};
-
 struct order {
     struct plan *p;
-    struct lists writers, readers;
-    int *missing; /* of a program: buffers that it waits for                                      */
-    int *pending; /* of a buffer: writers that are not done                                       */
-    int *seen;    /* of a buffer: the last program that was counted, and one more                 */
+    int *epoch;    /* of a buffer: its first epoch                                                   */
+    int *at, *member, epochs; /* programs of epoch g: member[at[g]] up to member[at[g + 1]]          */
+    int *after;   /* of an epoch: the one that waits for it; -1                                      */
+    int *pending; /* of an epoch: members that are not done                                          */
+    int *missing; /* of a program: epochs that it waits for                                         */
+    int *seen;    /* of an epoch: the last program that was counted, and one more                    */
     int *heap, ready;
-    int program;   /* that is being asked for what it reads                                        */
-    bool counting; /* first the length of the lists, then what is in them                          */
 };
 
 static int by_root(const void *x, const void *y)
@@ -33,68 +31,85 @@ static int by_root(const void *x, const void *y)
     return (a->root > b->root) - (a->root < b->root);
 }
 
-/* ---- Who writes and who reads a buffer ---- */
+/* ---- Epochs ---- */
 
-/* Lengths are kept one place on, ends become beginnings. */
-static void enlist(struct order *o, struct lists *l, int buffer)
+/* The epoch of a use: of the writers of its version, or of the readers. */
+static int epoch_of(const struct order *o, const struct tensor_use *u)
 {
-    if (o->seen[buffer] == o->program + 1) return;
-    o->seen[buffer] = o->program + 1;
-    if (o->counting)
-        l->at[buffer]++;
-    else
-        l->program[--l->at[buffer]] = o->program;
+    bool writes = use_effect(u) != EFFECT_READ;
+    return o->epoch[u->buffer] + 2 * u->version + !writes;
 }
 
-static bool enlist_read(void *ctx, int buffer)
-{
-    struct order *o = ctx;
-    enlist(o, &o->readers, buffer);
-    return false;
-}
-
-static void enlist_writes(struct order *o, const struct program *q)
-{
-    if (q->kind == PROGRAM_ATTENTION) enlist(o, &o->writers, q->attention.o.buffer);
-    for (int j = 0; j < q->ports; j++) {
-        const struct port *port = &q->port[j];
-        if (port->kind == PORT_STORE || port->kind == PORT_PARTIAL_STORE)
-            enlist(o, &o->writers, port->buffer);
-    }
-}
-
-static void enlist_all(struct order *o, bool reads)
-{
-    memset(o->seen, 0, sizeof *o->seen * (size_t)o->p->buffers);
-    for (o->program = o->p->programs - 1; o->program >= 0; o->program--) {
-        const struct program *q = &o->p->program[o->program];
-        if (reads)
-            program_any_read(q, enlist_read, o);
-        else
-            enlist_writes(o, q);
-    }
-}
-
-static bool fill(struct order *o, struct lists *l, bool reads)
+/* A buffer has as many pairs of epochs as versions. */
+static bool number_epochs(struct order *o)
 {
     struct arena *a = &o->p->arena;
-    l->at = ARENA_NEW(a, int, o->p->buffers + 1);
-    if (!l->at) return false;
-    o->counting = true;
-    enlist_all(o, reads);
-    for (int b = 0; b < o->p->buffers; b++) l->at[b + 1] += l->at[b];
-    l->program = ARENA_NEW(a, int, l->at[o->p->buffers] + 1);
-    if (!l->program) return false;
-    o->counting = false;
-    enlist_all(o, reads);
+    const struct tensor_use *u;
+    o->epoch = ARENA_NEW(a, int, o->p->buffers + 1);
+    if (!o->epoch) return false;
+    for (int i = 0; i < o->p->programs; i++)
+        for (int j = 0; (u = program_use(&o->p->program[i], j)); j++)
+            o->epoch[u->buffer] = MAX(o->epoch[u->buffer], u->version);
+    for (int b = 0; b < o->p->buffers; b++) {
+        int versions = o->epoch[b] + 1;
+        o->epoch[b] = o->epochs;
+        o->epochs += 2 * versions;
+    }
+    o->at = ARENA_NEW(a, int, o->epochs + 2);
+    o->after = ARENA_NEW(a, int, o->epochs + 1);
+    o->pending = ARENA_NEW(a, int, o->epochs + 1);
+    o->seen = ARENA_NEW(a, int, o->epochs + 1);
+    return !a->failed;
+}
+
+/* Counts each program's place in its epochs, or takes it; from the last program, so that lists ascend. */
+static void enlist(struct order *o, bool counting)
+{
+    const struct tensor_use *u;
+    memset(o->seen, 0, sizeof *o->seen * (size_t)o->epochs);
+    for (int i = o->p->programs - 1; i >= 0; i--)
+        for (int j = 0; (u = program_use(&o->p->program[i], j)); j++) {
+            int epoch = epoch_of(o, u);
+            if (o->seen[epoch] == i + 1) continue;
+            o->seen[epoch] = i + 1;
+            if (counting) o->at[epoch]++;
+            else o->member[--o->at[epoch]] = i;
+        }
+}
+
+static bool fill_epochs(struct order *o)
+{
+    enlist(o, true);
+    memcpy(o->pending, o->at, sizeof *o->at * (size_t)o->epochs);
+    for (int g = 0; g < o->epochs; g++) o->at[g + 1] += o->at[g];
+    o->member = ARENA_NEW(&o->p->arena, int, o->at[o->epochs] + 1);
+    if (!o->member) return false;
+    enlist(o, false);
     return true;
 }
 
-static bool writes(const struct order *o, int program, int buffer)
+/* Epochs without members are passed over. */
+static void link_epochs(struct order *o)
 {
-    for (int i = o->writers.at[buffer]; i < o->writers.at[buffer + 1]; i++)
-        if (o->writers.program[i] == program) return true;
-    return false;
+    for (int b = 0; b < o->p->buffers; b++) {
+        int end = b + 1 < o->p->buffers ? o->epoch[b + 1] : o->epochs, next = -1;
+        for (int g = end - 1; g >= o->epoch[b]; g--) {
+            o->after[g] = next;
+            if (o->pending[g]) next = g;
+        }
+    }
+}
+
+/* Lists ascend. */
+static bool is_member(const struct order *o, int epoch, int program)
+{
+    int low = o->at[epoch], high = o->at[epoch + 1];
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (o->member[middle] < program) low = middle + 1;
+        else high = middle;
+    }
+    return low < o->at[epoch + 1] && o->member[low] == program;
 }
 
 /* ---- Who is ready ---- */
@@ -118,41 +133,37 @@ static int take_first(struct order *o)
     return first;
 }
 
-/* Readers of a buffer wait while others have to write it: one that writes it, too, is not among them. */
+/* A member of both waits for the others of the epoch ahead, not for itself. */
 static void find_missing(struct order *o)
 {
-    for (int b = 0; b < o->p->buffers; b++) {
-        o->pending[b] = o->writers.at[b + 1] - o->writers.at[b];
-        for (int i = o->readers.at[b]; i < o->readers.at[b + 1] && o->pending[b]; i++) {
-            int reader = o->readers.program[i];
-            o->missing[reader] += o->pending[b] > writes(o, reader, b);
-        }
+    for (int g = 0; g < o->epochs; g++) {
+        int next = o->after[g];
+        for (int i = next < 0 ? 0 : o->at[next]; o->pending[g] && next >= 0 && i < o->at[next + 1]; i++)
+            o->missing[o->member[i]] += o->pending[g] > is_member(o, g, o->member[i]);
     }
     for (int i = 0; i < o->p->programs; i++)
         if (!o->missing[i]) make_ready(o, i);
 }
 
-/* One of the writers of a buffer is done: whom does only that keep waiting? */
-static void write_buffer(struct order *o, int buffer, const bool *done)
+/* One member of an epoch is done: whom does only that keep waiting? */
+static void leave_epoch(struct order *o, int epoch, const bool *done)
 {
-    int left = --o->pending[buffer];
-    for (int i = o->readers.at[buffer]; i < o->readers.at[buffer + 1] && left <= 1; i++) {
-        int reader = o->readers.program[i];
-        if (!done[reader] && left == writes(o, reader, buffer) && --o->missing[reader] == 0)
-            make_ready(o, reader);
+    int left = --o->pending[epoch], next = o->after[epoch];
+    for (int i = next < 0 ? 0 : o->at[next]; next >= 0 && left <= 1 && i < o->at[next + 1]; i++) {
+        int program = o->member[i];
+        if (!done[program] && left == is_member(o, epoch, program) && --o->missing[program] == 0)
+            make_ready(o, program);
     }
 }
 
 static void finish(struct order *o, int program, const bool *done)
 {
-    const struct program *q = &o->p->program[program];
-    if (q->kind == PROGRAM_ATTENTION) write_buffer(o, q->attention.o.buffer, done);
-    for (int j = 0; j < q->ports; j++) {
-        const struct port *port = &q->port[j];
-        bool store = port->kind == PORT_STORE || port->kind == PORT_PARTIAL_STORE;
-        if (!store || o->seen[port->buffer] == program + 1) continue;
-        o->seen[port->buffer] = program + 1;
-        write_buffer(o, port->buffer, done);
+    const struct tensor_use *u;
+    for (int j = 0; (u = program_use(&o->p->program[program], j)); j++) {
+        int epoch = epoch_of(o, u);
+        if (o->seen[epoch] == program + 1) continue;
+        o->seen[epoch] = program + 1;
+        leave_epoch(o, epoch, done);
     }
 }
 
@@ -164,14 +175,12 @@ coda_status plan_order(struct plan *p)
     bool *done = ARENA_NEW(&p->arena, bool, n + 1);
     o.missing = ARENA_NEW(&p->arena, int, n + 1);
     o.heap = ARENA_NEW(&p->arena, int, n + 1);
-    o.pending = ARENA_NEW(&p->arena, int, p->buffers + 1);
-    o.seen = ARENA_NEW(&p->arena, int, p->buffers + 1);
-    if (p->arena.failed) return fail(CODA_E_MEMORY, "out of memory for %d programs", n);
     qsort(p->program, (size_t)n, sizeof *p->program, by_root);
-    if (!fill(&o, &o.writers, false) || !fill(&o, &o.readers, true))
+    if (p->arena.failed || !number_epochs(&o) || !fill_epochs(&o))
         return fail(CODA_E_MEMORY, "out of memory for %d programs", n);
+    link_epochs(&o);
     find_missing(&o);
-    memset(o.seen, 0, sizeof *o.seen * (size_t)p->buffers);
+    memset(o.seen, 0, sizeof *o.seen * (size_t)o.epochs);
     for (; o.ready; placed++) {
         int i = take_first(&o);
         done[i] = true;

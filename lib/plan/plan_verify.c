@@ -25,11 +25,11 @@ static bool reads_its_class(const struct program *q, const struct step *s)
 /* Ids and keys are row values; alone, a rope loads the other element of its pair from where its own is. */
 static bool reads_rightly(const struct program *q, const struct step *s, int index)
 {
-    const struct port *port = s->port >= 0 ? &q->port[s->port] : NULL;
+    const struct tensor_use *port = s->port >= 0 ? &q->port[s->port] : NULL;
     bool keyed = (s->kind == STEP_REDUCE || s->kind == STEP_ROPE) && s->nin > 1 && s->in[1] >= 0;
     if (keyed && !is_row(q, s->in[1])) return false;
     if (s->kind == STEP_ROPE && q->kind == PROGRAM_ROWS && q->step[s->in[0]].kind != STEP_LOAD) return false;
-    if (s->kind == STEP_LOAD && port->kind == PORT_GATHER)
+    if (s->kind == STEP_LOAD && port->role == USE_GATHER)
         return port->index >= 0 && port->index < index && is_row(q, port->index) &&
                step_has_value(q, &q->step[port->index]);
     return reads_its_class(q, s);

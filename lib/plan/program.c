@@ -17,30 +17,54 @@ bool step_has_value(const struct program *q, const struct step *s)
     return !(s->kind == STEP_REDUCE && q->kind == PROGRAM_GEMM);
 }
 
-bool program_any_write(const struct program *q, bool (*fn)(void *, int), void *ctx)
+/* ---- Uses ---- */
+
+unsigned use_effect(const struct tensor_use *u)
 {
-    if (q->kind == PROGRAM_ATTENTION) return fn(ctx, q->attention.o.buffer);
-    for (int i = 0; i < q->ports; i++) {
-        enum port_kind kind = q->port[i].kind;
-        if ((kind == PORT_STORE || kind == PORT_PARTIAL_STORE) && fn(ctx, q->port[i].buffer)) return true;
+    if (u->effect) return u->effect;
+    switch (u->role) {
+    case USE_STORE:
+    case USE_PARTIAL_STORE:
+    case USE_RESULT:
+    case USE_SCRATCH: return EFFECT_WRITE;
+    default: return EFFECT_READ;
     }
-    return q->scratch >= 0 && fn(ctx, q->scratch);
+}
+
+struct tensor_use *program_use(const struct program *q, int i)
+{
+    struct program *p = (struct program *)q;
+    struct tensor_use *gemm[] = {&p->a, &p->b};
+    if (q->kind == PROGRAM_GEMM && i < ARRAY_SIZE(gemm)) return gemm[i];
+    if (q->kind == PROGRAM_GEMM) i -= ARRAY_SIZE(gemm);
+    if (q->kind == PROGRAM_ATTENTION) {
+        struct attention_spec *s = q->attention;
+        struct tensor_use *of[] = {&s->q, &s->k, &s->v, &s->o, &s->lengths};
+        int uses = ARRAY_SIZE(of) - (s->lengths.buffer < 0);
+        return i < uses ? of[i] : NULL;
+    }
+    return i < q->ports ? &q->port[i] : NULL;
+}
+
+static bool any(const struct program *q, unsigned effects, bool (*fn)(void *, int), void *ctx)
+{
+    const struct tensor_use *u;
+    for (int i = 0; (u = program_use(q, i)); i++)
+        if (use_effect(u) & effects && fn(ctx, u->buffer)) return true;
+    return false;
 }
 
 bool program_any_read(const struct program *q, bool (*fn)(void *, int), void *ctx)
 {
-    if (q->kind == PROGRAM_ATTENTION) {
-        const struct attention_spec *a = &q->attention;
-        return fn(ctx, a->q.buffer) || fn(ctx, a->k.buffer) || fn(ctx, a->v.buffer) ||
-               (a->lengths >= 0 && fn(ctx, a->lengths));
-    }
-    if (q->kind == PROGRAM_GEMM && (fn(ctx, q->a.buffer) || fn(ctx, q->b.buffer))) return true;
-    for (int i = 0; i < q->ports; i++) {
-        enum port_kind kind = q->port[i].kind;
-        if (kind != PORT_STORE && kind != PORT_PARTIAL_STORE && fn(ctx, q->port[i].buffer)) return true;
-    }
-    return false;
+    return any(q, EFFECT_READ | EFFECT_ADD, fn, ctx);
 }
+
+bool program_any_write(const struct program *q, bool (*fn)(void *, int), void *ctx)
+{
+    return any(q, EFFECT_WRITE | EFFECT_APPEND | EFFECT_ADD, fn, ctx);
+}
+
+/* ---- Questions ---- */
 
 bool program_suits_cublaslt(const struct program *p)
 {
@@ -66,23 +90,24 @@ bool rope_counts_rows(const struct program *p)
 
 /* ---- Work ---- */
 
-static int64_t extent_bytes(const struct program *q, const struct port *port, bool half)
+static int64_t extent_bytes(const struct program *q, const struct tensor_use *port, bool half)
 {
-    if (port->kind == PORT_PARTIAL_LOAD || port->kind == PORT_PARTIAL_STORE) {
+    if (port->role == USE_PARTIAL_LOAD || port->role == USE_PARTIAL_STORE) {
         int64_t rows = 1;
         for (int d = 0; d + 1 < q->rank; d++) rows = mul_counts(rows, q->dim[d]);
         return mul_counts(mul_counts(rows, port->blocks), port->reduce->state * 4);
     }
+    if (port->role == USE_SCRATCH) return 0;
     int64_t n = dtype_size(port->dtype);
     for (int d = 0; d < q->rank; d++) {
-        bool gathered = port->kind == PORT_GATHER && d + 1 < q->rank;
+        bool gathered = port->role == USE_GATHER && d + 1 < q->rank;
         if (port->stride[d] || gathered)
             n = mul_counts(n, half && d + 1 == q->rank ? q->dim[d] / 2 : q->dim[d]);
     }
     return n;
 }
 
-static int64_t operand_bytes(const struct program *q, const struct operand *o, int64_t rows)
+static int64_t operand_bytes(const struct program *q, const struct tensor_use *o, int64_t rows)
 {
     return mul_counts(mul_counts(rows, q->k), (o->batch ? q->dim[0] : 1) * dtype_size(o->dtype));
 }
@@ -96,7 +121,7 @@ static int64_t attention_bytes(const struct attention_spec *a)
 int64_t program_bytes(const struct program *q)
 {
     int64_t bytes = 0;
-    if (q->kind == PROGRAM_ATTENTION) return attention_bytes(&q->attention);
+    if (q->kind == PROGRAM_ATTENTION) return attention_bytes(q->attention);
     for (int i = 0; i < q->ports; i++) {
         bool half = false;
         for (int j = 0; j < q->steps; j++) half = half || (q->step[j].port == i && q->step[j].half);
@@ -129,7 +154,7 @@ static double visible_pairs(const struct attention_spec *a)
 
 double program_flops(const struct program *q)
 {
-    const struct attention_spec *a = &q->attention;
+    const struct attention_spec *a = q->attention;
     if (q->kind == PROGRAM_GEMM)
         return 2.0 * (double)q->dim[0] * (double)q->dim[1] * (double)q->dim[2] * (double)q->k;
     if (q->kind == PROGRAM_ATTENTION)

@@ -9,32 +9,56 @@
 #include "base.h"
 #include "prim.h"
 
-/* ---- Ports: how a program reads or writes one tensor over its domain ---- */
+/* ---- Uses: how a program touches one tensor ---- */
 
-enum port_kind {
-    PORT_LOAD,          /* element (i0, i1, ...) at offset + sum stride[d] * i_d                   */
-    PORT_GATHER,        /* as LOAD, but the row index is the value of step `index` (embedding):
-                           element offset + id * table_stride + stride[last] * column; an id outside
-                           0..table_rows-1 reads 0                                                 */
-    PORT_STORE,
-    PORT_PARTIAL_LOAD,  /* a row's statistic: merges its `blocks` partial states of `reduce`, then
-                           finishes them                                                           */
-    PORT_PARTIAL_STORE  /* stores the partial state of one row over this tile's columns, as dense
-                           f32 [row][block][state]                                                 */
+enum use_role {
+    USE_LOAD,          /* a step reads element (i0, i1, ...) of the domain at
+                          offset + sum stride[d] * i_d                                             */
+    USE_GATHER,        /* as LOAD, but the row index is the value of step `index` (embedding):
+                          element offset + id * table_stride + stride[last] * column; an id outside
+                          0..table_rows-1 reads 0                                                  */
+    USE_STORE,         /* a step writes elements, placed as LOAD's                                 */
+    USE_PARTIAL_LOAD,  /* a row's statistic: merges its `blocks` partial states of `reduce`, then
+                          finishes them                                                            */
+    USE_PARTIAL_STORE, /* stores the partial state of one row over this tile's columns, as dense
+                          f32 [row][block][state]                                                  */
+    USE_OPERAND,       /* the main loop reads it: A and B of a GEMM; Q, K, V of attention          */
+    USE_RESULT,        /* the main loop writes it: O of attention                                  */
+    USE_LENGTHS,       /* attention: int32 [batch], the keys of each sequence                      */
+    USE_SCRATCH        /* a library's workspace: its contents mean nothing before and after        */
 };
 
-struct port {
-    enum port_kind kind;
-    int buffer;
-    int64_t offset;                /* of element (0, 0, ...) from the buffer's start, in elements  */
+enum effect { EFFECT_READ = 1, EFFECT_WRITE = 2, EFFECT_APPEND = 4, EFFECT_ADD = 8 };
+
+/* A role reads or writes; a store may say more exactly that it appends to what is there, or adds to it. */
+struct tensor_use {
+    enum use_role role;
+    unsigned effect;    /* enum effect; 0: what its role says                                      */
+    int buffer;         /* -1: absent                                                              */
+    int version;        /* of a buffer that is written in place: which of its contents this reads or
+                           makes, from 0. Those who make v + 1 wait for those who read v           */
     coda_dtype dtype;
-    int64_t stride[CODA_MAX_RANK]; /* elements, one for each dimension of the domain; 0 broadcasts */
+    int64_t offset;     /* of element (0, 0, ...) from the buffer's start, in elements             */
+    union {             /* elements from one index to the next                                     */
+        int64_t stride[CODA_MAX_RANK]; /* one for each dimension of the domain; 0 broadcasts       */
+        struct {
+            int64_t batch;
+            union { int64_t row, time; }; /* A: of M; B: of N. Attention: of time                  */
+            union { int64_t k, head; };   /* A, B: of K. Attention: of heads, whose columns are
+                                             adjacent                                              */
+        };
+    };
     const struct prim *reduce;     /* PARTIAL_*: the reduction whose states they are               */
     int blocks;                    /* PARTIAL_*: states of each row, one for each tile of its columns */
     int index;                     /* GATHER: the step whose value is the row's id                 */
     int64_t table_rows, table_stride; /* GATHER: rows of the table; elements from one to the next  */
-    int value;                     /* the graph's node, for printing                               */
+    int value;                     /* the graph's node, for printing; -1 if there is none          */
+    bool steady;                   /* no program of a run writes it: it is an argument, or what
+                                      coda_prepare left; so a kernel may load it early (PDL)       */
 };
+
+/* The union of enum effect. */
+unsigned use_effect(const struct tensor_use *u);
 
 /* ---- Steps: straight-line code in SSA form; a step's value is named by its index ---- */
 
@@ -86,24 +110,6 @@ struct rope_spec {
     int64_t period;                  /* a row's position, if no step gives it, is row % period     */
 };
 
-struct operand {
-    int buffer;
-    int64_t offset;                 /* elements                                                    */
-    coda_dtype dtype;
-    int64_t batch, row, k;          /* strides in elements: of the batch, of M (or N), of K        */
-    bool steady;                    /* no program of a run writes it: it is an argument, or what
-                                       coda_prepare left; so a kernel may load it early (PDL)      */
-    int value;                      /* the graph's node                                            */
-};
-
-struct attention_view {
-    int buffer;
-    int64_t offset;                 /* elements                                                    */
-    coda_dtype dtype;
-    int64_t batch, time, head;      /* strides in elements; columns of a head are adjacent         */
-    int value;                      /* the graph's node                                            */
-};
-
 struct attention_spec {
     int64_t batch, tq, tk;          /* sequences; queries and keys of each                         */
     int64_t heads, kv_heads, head_dim;
@@ -111,9 +117,8 @@ struct attention_spec {
     bool causal;
     coda_attention_align align;     /* where the queries stand among the keys; 0: END              */
     float scale;                    /* of Q K^T, before the softmax                                */
-    struct attention_view q, k, v, o;
-    int lengths;                    /* buffer of int32 [batch], keys of each sequence; -1: all tk  */
-    int64_t lengths_offset, lengths_stride; /* elements                                            */
+    struct tensor_use q, k, v, o;
+    struct tensor_use lengths;      /* buffer -1: every sequence has tk keys                       */
 };
 
 /* The shift of a sequence that has `keys` keys: its query i stands at position i + shift among them. */
@@ -137,12 +142,11 @@ struct program {
                                        its last dimension. GEMM: [batch, M, N], rank 3             */
     int64_t dim[CODA_MAX_RANK];
     int64_t k;                      /* GEMM                                                        */
-    struct operand a, b;            /* GEMM: a [batch][M][K], b [batch][N][K] by strides           */
+    struct tensor_use a, b;         /* GEMM: a [batch][M][K], b [batch][N][K] by strides           */
     enum pair_kind pair;            /* GEMM: at most one pairing, of one value's columns           */
     struct rope_spec rope;          /* a program has at most one STEP_ROPE                         */
-    int scratch;                    /* cuBLASLt's workspace, a buffer; -1 if there is none         */
-    struct attention_spec attention;
-    struct port *port;
+    struct attention_spec *attention; /* ATTENTION                                                 */
+    struct tensor_use *port;        /* what steps use; behind them, a library's workspace          */
     struct step *step;              /* the epilogue, or a rows kernel, in the order of execution   */
     int ports, steps;
 };
@@ -153,6 +157,8 @@ struct program {
 bool step_has_value(const struct program *q, const struct step *s);
 /* Do two REDUCEs fold the same, or two PARTIALs merge the same, into one state? Then it is computed once. */
 bool step_shares_state(const struct program *q, const struct step *a, const struct step *b);
+/* Every tensor that the program touches: use 0, 1, ... up to the first NULL. */
+struct tensor_use *program_use(const struct program *q, int i);
 /* Calls fn for each buffer that the program reads, or writes, until fn returns true; says whether it did. */
 bool program_any_read(const struct program *q, bool (*fn)(void *ctx, int buffer), void *ctx);
 bool program_any_write(const struct program *q, bool (*fn)(void *ctx, int buffer), void *ctx);
@@ -174,8 +180,8 @@ enum obstacle { FITS, HAS_NO_UNIT_STRIDE, BEGINS_ODDLY, HAS_ODD_PITCH, HAS_ODD_B
 enum obstacle program_a_obstacle(const struct program *p);
 enum obstacle program_b_obstacle(const struct program *p);
 /* Elements from one row to the next as they lie in memory; MN-major: neighbours there differ in M (or N). */
-static inline int64_t operand_pitch(const struct operand *o) { return o->k == 1 ? o->row : o->k; }
-static inline bool operand_is_mn_major(const struct operand *o) { return o->k != 1; }
+static inline int64_t operand_pitch(const struct tensor_use *o) { return o->k == 1 ? o->row : o->k; }
+static inline bool operand_is_mn_major(const struct tensor_use *o) { return o->k != 1; }
 bool program_has_work(const struct program *p); /* no dimension of the GEMM is empty               */
 bool program_fits_tma(const struct program *p); /* can TMA load both operands, and wgmma multiply them? */
 bool program_pairs_meet(const struct program *p); /* can p->pair's columns meet in a thread of this GEMM? */

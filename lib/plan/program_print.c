@@ -34,19 +34,20 @@ static void print_dims(const char *open, const int64_t *dim, int rank, struct te
     text_append(t, "]");
 }
 
-static void print_port(const struct plan *p, const struct program *q, const struct port *port, struct text *t)
+static void print_port(const struct plan *p, const struct program *q, const struct tensor_use *port,
+                       struct text *t)
 {
     text_printf(t, "%s ", value_name(p, port->value).s);
     print_place(p, port->buffer, t);
     if (port->offset) text_printf(t, "[%lld]", (long long)port->offset);
-    if (port->kind == PORT_PARTIAL_LOAD || port->kind == PORT_PARTIAL_STORE) {
+    if (port->role == USE_PARTIAL_LOAD || port->role == USE_PARTIAL_STORE) {
         text_printf(t, " %s", port->reduce->name);
         if (p) text_printf(t, " x %d", port->blocks);
         return;
     }
     text_printf(t, " %s", dtype_name(port->dtype));
     print_dims(" stride=[", port->stride, q->rank, t);
-    if (port->kind == PORT_GATHER)
+    if (port->role == USE_GATHER)
         text_printf(t, " gather v%d of %lld rows", port->index, (long long)port->table_rows);
 }
 
@@ -99,7 +100,7 @@ static void print_step(const struct plan *p, const struct program *q, int index,
     text_append(t, "\n");
 }
 
-static void print_operand(const struct plan *p, const char *label, const struct operand *o, struct text *t)
+static void print_operand(const struct plan *p, const char *label, const struct tensor_use *o, struct text *t)
 {
     text_printf(t, "   %s = %s ", label, value_name(p, o->value).s);
     print_place(p, o->buffer, t);
@@ -111,7 +112,7 @@ static void print_operand(const struct plan *p, const char *label, const struct 
 /* ORDER pair_kind */
 static const char *const pair_name[] = {"", " glu_interleaved", " glu_stacked", " rope"};
 
-static void print_heads(const struct plan *p, const char *label, const struct attention_view *v,
+static void print_heads(const struct plan *p, const char *label, const struct tensor_use *v,
                         struct text *t)
 {
     text_printf(t, "   %s = %s ", label, value_name(p, v->value).s);
@@ -129,7 +130,7 @@ static void print_gemm(const struct program *q, struct text *t)
 
 static void print_attention(const struct program *q, struct text *t)
 {
-    const struct attention_spec *a = &q->attention;
+    const struct attention_spec *a = q->attention;
     text_printf(t, "attention batch=%lld tq=%lld tk=%lld heads=%lld kv_heads=%lld head_dim=%lld",
                 (long long)a->batch, (long long)a->tq, (long long)a->tk, (long long)a->heads,
                 (long long)a->kv_heads, (long long)a->head_dim);
@@ -137,7 +138,7 @@ static void print_attention(const struct program *q, struct text *t)
     if (a->window) text_printf(t, " window=%lld", (long long)a->window);
     if (a->align == CODA_ALIGN_START) text_append(t, " from_start");
     if (a->align == CODA_ALIGN_LENGTH) text_append(t, " from_length");
-    if (a->lengths >= 0) text_append(t, " lengths");
+    if (a->lengths.buffer >= 0) text_append(t, " lengths");
 }
 
 void program_print_head(const struct program *q, struct text *t)
@@ -149,7 +150,7 @@ void program_print_head(const struct program *q, struct text *t)
 
 void program_print_body(const struct plan *p, const struct program *q, struct text *t)
 {
-    const struct attention_spec *a = &q->attention;
+    const struct attention_spec *a = q->attention;
     if (q->kind == PROGRAM_GEMM) {
         print_operand(p, "a", &q->a, t);
         print_operand(p, "b", &q->b, t);
@@ -177,13 +178,13 @@ static void dot_label(const struct program *q, struct text *t)
     }
 }
 
-static void dot_edge(const struct plan *p, int index, int buffer, bool write, struct text *t)
+static void dot_edge(const struct plan *p, int index, const struct tensor_use *u, struct text *t)
 {
-    const struct buffer *b = &p->buffer[buffer];
+    const struct buffer *b = &p->buffer[u->buffer];
     struct name name = value_name(p, b->value);
-    if (write) text_printf(t, "  p%d -> b%d;\n", index, buffer);
-    else text_printf(t, "  b%d -> p%d;\n", buffer, index);
-    text_printf(t, "  b%d [label=\"%s\" shape=%s];\n", buffer, name.s,
+    if (use_effect(u) == EFFECT_READ) text_printf(t, "  b%d -> p%d;\n", u->buffer, index);
+    else text_printf(t, "  p%d -> b%d;\n", index, u->buffer);
+    text_printf(t, "  b%d [label=\"%s\" shape=%s];\n", u->buffer, name.s,
                 b->space == SPACE_ARG ? "box" : "ellipse");
 }
 
@@ -194,19 +195,9 @@ static void dot_program(const struct plan *p, int index, struct text *t)
                 q->prepare ? "lightgrey" : "lightblue", index);
     dot_label(q, t);
     text_append(t, "\"];\n");
-    if (q->kind == PROGRAM_GEMM) {
-        dot_edge(p, index, q->a.buffer, false, t);
-        dot_edge(p, index, q->b.buffer, false, t);
-    }
-    if (q->kind == PROGRAM_ATTENTION) {
-        dot_edge(p, index, q->attention.q.buffer, false, t);
-        dot_edge(p, index, q->attention.k.buffer, false, t);
-        dot_edge(p, index, q->attention.v.buffer, false, t);
-        dot_edge(p, index, q->attention.o.buffer, true, t);
-    }
-    for (int i = 0; i < q->ports; i++)
-        dot_edge(p, index, q->port[i].buffer,
-                 q->port[i].kind == PORT_STORE || q->port[i].kind == PORT_PARTIAL_STORE, t);
+    const struct tensor_use *u;
+    for (int i = 0; (u = program_use(q, i)); i++) /* of the tensors that are computed with */
+        if (u->role != USE_SCRATCH && u->role != USE_LENGTHS) dot_edge(p, index, u, t);
 }
 
 void plan_dot(const struct plan *p, struct text *t)

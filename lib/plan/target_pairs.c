@@ -8,7 +8,7 @@ enum { MOST_HEAD = 256 };
 
 /* ---- Operands ---- */
 
-static enum obstacle obstacle(const struct operand *o, int64_t batch, int64_t rows, int64_t k)
+static enum obstacle obstacle(const struct tensor_use *o, int64_t batch, int64_t rows, int64_t k)
 {
     int64_t pitch = operand_pitch(o), outer = o->k == 1 ? rows : k;
     if (dtype_size(o->dtype) != 2) return IS_NOT_16_BIT;

@@ -33,7 +33,7 @@ static bool pitch_fits(int64_t extent, int64_t stride)
     return extent == 1 || (stride > 0 && stride % 8 == 0 && stride < MOST_PITCH);
 }
 
-static bool view_fits(const struct attention_spec *a, const struct attention_view *v, int64_t time,
+static bool view_fits(const struct attention_spec *a, const struct tensor_use *v, int64_t time,
                       int64_t heads)
 {
     bool half = v->dtype == CODA_BF16 || v->dtype == CODA_F16;

@@ -25,7 +25,7 @@ static bool reads(const struct program *p, const struct step *s, int step)
 {
     for (int i = 0; i < s->nin; i++)
         if (s->in[i] == step) return true;
-    return s->kind == STEP_LOAD && p->port[s->port].kind == PORT_GATHER && p->port[s->port].index == step;
+    return s->kind == STEP_LOAD && p->port[s->port].role == USE_GATHER && p->port[s->port].index == step;
 }
 
 static bool step_crosses(const struct program *p, int step)
@@ -95,7 +95,7 @@ static int chunk_columns(const struct program *p, const struct tile *t)
 /* What TMA moves: 16-bit tiles of the output's width and 16-byte pitches. */
 static bool is_movable(const struct program *p, const struct step *s)
 {
-    const struct port *port = &p->port[s->port];
+    const struct tensor_use *port = &p->port[s->port];
     bool whole = step_level(s) == LEVEL_SLOT && s->half == program_is_gated(p);
     bool pitch =
         port->stride[2] == 1 && port->stride[1] % 8 == 0 && port->stride[1] > 0 && port->offset % 8 == 0;
@@ -150,7 +150,7 @@ int fetched_load(const struct program *p, const struct tile *t)
     if (narrow || !program_stages(p, t) || chunk_columns(p, t) != unit_columns(p, t)) return -1;
     for (int i = 0; i < p->steps; i++) {
         const struct step *s = &p->step[i];
-        if (s->kind == STEP_LOAD && p->port[s->port].kind == PORT_LOAD && is_movable(p, s)) return i;
+        if (s->kind == STEP_LOAD && p->port[s->port].role == USE_LOAD && is_movable(p, s)) return i;
     }
     return -1;
 }

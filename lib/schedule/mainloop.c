@@ -46,7 +46,7 @@ double weight_clocks(const struct program *p, int sms, double used)
     return 2 * batch * (double)p->dim[2] * (double)p->k / (18.6 * sms) * (1.25 - 0.25 * used);
 }
 
-static void print_strides(const char *name, const struct operand *o, struct text *t)
+static void print_strides(const char *name, const struct tensor_use *o, struct text *t)
 {
     text_printf(
         t, "    static constexpr i64 %s_stride_batch = %lld, %s_stride_row = %lld, %s_stride_k = %lld;\n",

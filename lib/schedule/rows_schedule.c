@@ -36,7 +36,7 @@ static void mark_operands(struct rows_walk *w, const struct program *p, const st
 {
     for (int k = 0; k < s->nin; k++)
         if (s->in[k] >= 0) w->live[s->in[k]] = true;
-    if (s->kind == STEP_LOAD && p->port[s->port].kind == PORT_GATHER) w->live[p->port[s->port].index] = true;
+    if (s->kind == STEP_LOAD && p->port[s->port].role == USE_GATHER) w->live[p->port[s->port].index] = true;
 }
 
 /* Without columns only row values are left to store. */
@@ -58,7 +58,7 @@ static void number_phases(struct rows_walk *w, const struct program *p)
         int phase = 0;
         for (int k = 0; k < s->nin; k++)
             if (s->in[k] >= 0) phase = MAX(phase, w->phase[s->in[k]]);
-        if (s->kind == STEP_LOAD && p->port[s->port].kind == PORT_GATHER)
+        if (s->kind == STEP_LOAD && p->port[s->port].role == USE_GATHER)
             phase = w->phase[p->port[s->port].index];
         w->phase[i] = phase + (s->kind == STEP_REDUCE);
         if (w->live[i]) w->phases = MAX(w->phases, w->phase[i] + 1);
@@ -119,8 +119,8 @@ static bool port_in_use(const struct rows_walk *w, const struct program *p, int 
 static bool may_join(const struct rows_walk *w, const struct program *p, int d, int64_t inner)
 {
     for (int q = 0; q < p->ports; q++) {
-        const struct port *port = &p->port[q];
-        bool strided = port->kind == PORT_LOAD || port->kind == PORT_STORE;
+        const struct tensor_use *port = &p->port[q];
+        bool strided = port->role == USE_LOAD || port->role == USE_STORE;
         if (strided && port_in_use(w, p, q, false) && port->stride[d] != w->stride[q][0] * inner)
             return false;
     }
@@ -143,7 +143,7 @@ static void push_dimension(struct rows_walk *w, const struct program *p, int64_t
 static bool columns_matter(const struct rows_walk *w, const struct program *p)
 {
     for (int q = 0; q < p->ports; q++)
-        if (p->port[q].kind == PORT_GATHER && port_in_use(w, p, q, false)) return true;
+        if (p->port[q].role == USE_GATHER && port_in_use(w, p, q, false)) return true;
     return is_live(w, p, STEP_REDUCE) || is_live(w, p, STEP_PARTIAL) || is_live(w, p, STEP_ROPE);
 }
 
@@ -193,10 +193,10 @@ static bool is_unit(const struct rows_walk *w, const struct program *p, int port
  * Buffers start at multiples of 16. */
 static bool is_aligned(const struct rows_walk *w, const struct program *p, int port, int width)
 {
-    const struct port *q = &p->port[port];
+    const struct tensor_use *q = &p->port[port];
     int64_t size = dtype_size(q->dtype), align = MIN(16, width * size);
     if (q->offset * size % align) return false;
-    if (q->kind == PORT_GATHER) return q->table_stride * size % align == 0;
+    if (q->role == USE_GATHER) return q->table_stride * size % align == 0;
     for (int d = 0; d + 1 < w->rank; d++)
         if (w->stride[port][d] * size % align) return false;
     return true;
@@ -239,7 +239,7 @@ static void choose_width(struct rows_walk *w, const struct program *p)
 
 /* ---- Teams ---- */
 
-int rows_lanes(const struct port *port)
+int rows_lanes(const struct tensor_use *port)
 {
     int lanes = 1;
     while (lanes < 32 && lanes * LANE_STATES < port->blocks) lanes *= 2;
@@ -296,7 +296,7 @@ static bool is_column_load(const struct step *s) { return s->kind == STEP_LOAD &
 /* May the first walk's load i be made before there are row values? A table's needs one. */
 static bool may_lead(const struct rows_walk *w, const struct program *p, const bool *needed, int i)
 {
-    return w->team && needed[i] && p->port[p->step[i].port].kind == PORT_LOAD && is_live(w, p, STEP_PARTIAL);
+    return w->team && needed[i] && p->port[p->step[i].port].role == USE_LOAD && is_live(w, p, STEP_PARTIAL);
 }
 
 /* Loads of more than one phase, and those to be made ahead, as long as they fit. */

@@ -37,7 +37,7 @@ coda_status rows_walk(struct rows_walk *w, struct arena *arena, const struct pro
 int64_t rows_blocks(const struct rows_walk *w, const struct program *p);
 
 /* How many lanes of a team merge the states of a row's port. */
-int rows_lanes(const struct port *port);
+int rows_lanes(const struct tensor_use *port);
 /* The first live step whose state this one, a REDUCE or a PARTIAL, reads: perhaps itself; and whether another
  * one reads it too. */
 int rows_state(const struct rows_walk *w, const struct program *p, int step);

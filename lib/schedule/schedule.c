@@ -6,6 +6,8 @@
 
 #include "mainloop.h"
 
+#include <string.h>
+
 /* ---- Tiles ---- */
 
 /* Equal products have equal tiles: the cheapest is sought once. */
@@ -36,7 +38,7 @@ static coda_status set_tiles(struct plan *p, const struct plan_options *opt)
         const struct program *q = &p->program[i];
         if (q->kind == PROGRAM_GEMM) good = set_tile(p, i, &tiles, opt);
         if (q->kind == PROGRAM_ATTENTION)
-            p->schedule[i].attention = attention_tile(&q->attention, &opt->target);
+            p->schedule[i].attention = attention_tile(q->attention, &opt->target);
     }
     bool lost = !good || p->arena.failed;
     return lost ? fail(CODA_E_MEMORY, "out of memory for a plan of %d nodes", p->graph->nodes) : CODA_OK;
@@ -44,7 +46,7 @@ static coda_status set_tiles(struct plan *p, const struct plan_options *opt)
 
 /* ---- States ---- */
 
-static coda_status size_state(struct plan *p, int index, const struct port *port, int *blocks)
+static coda_status size_state(struct plan *p, int index, const struct tensor_use *port, int *blocks)
 {
     const struct program *q = &p->program[index];
     int64_t states = program_states(q, &p->schedule[index].tile);
@@ -65,18 +67,31 @@ static coda_status size_states(struct plan *p)
     if (!blocks) return fail(CODA_E_MEMORY, "out of memory for a plan of %d nodes", p->graph->nodes);
     for (int i = 0; i < p->programs; i++)
         for (int j = 0; j < p->program[i].ports && p->program[i].kind == PROGRAM_GEMM && !status; j++)
-            if (p->program[i].port[j].kind == PORT_PARTIAL_STORE)
+            if (p->program[i].port[j].role == USE_PARTIAL_STORE)
                 status = size_state(p, i, &p->program[i].port[j], blocks);
     for (int i = 0; i < p->programs; i++)
         for (int j = 0; j < p->program[i].ports; j++) {
-            struct port *port = &p->program[i].port[j];
-            if (port->kind == PORT_PARTIAL_STORE || port->kind == PORT_PARTIAL_LOAD)
+            struct tensor_use *port = &p->program[i].port[j];
+            if (port->role == USE_PARTIAL_STORE || port->role == USE_PARTIAL_LOAD)
                 port->blocks = blocks[port->value];
         }
     return status;
 }
 
 /* ---- cuBLASLt ---- */
+
+/* A workspace for the library, behind all that the steps use. */
+static void add_scratch(struct plan *p, struct program *q)
+{
+    struct buffer workspace = {
+        .space = SPACE_WORK, .bytes = CUBLASLT_WORKSPACE, .first = -1, .last = -1, .value = -1};
+    struct tensor_use *port = ARENA_NEW(&p->arena, struct tensor_use, q->ports + 1);
+    if (!port) return; /* the arena remembers */
+    memcpy(port, q->port, sizeof *port * (size_t)q->ports);
+    port[q->ports++] = (struct tensor_use){
+        .role = USE_SCRATCH, .buffer = plan_add_buffer(p, workspace), .dtype = CODA_F32, .value = q->root};
+    q->port = port;
+}
 
 static coda_status use_cublaslt(struct plan *p, const struct plan_options *opt)
 {
@@ -85,11 +100,7 @@ static coda_status use_cublaslt(struct plan *p, const struct plan_options *opt)
         const struct decision *d = plan_decision(opt, q->root);
         if (!(opt->cublaslt || (d && d->apart)) || !program_suits_cublaslt_alone(q)) continue;
         p->schedule[i].tile.mainloop = &mainloop_cublaslt;
-        q->scratch = plan_add_buffer(p, (struct buffer){.space = SPACE_WORK,
-                                                        .bytes = CUBLASLT_WORKSPACE,
-                                                        .first = -1,
-                                                        .last = -1,
-                                                        .value = -1});
+        add_scratch(p, q);
     }
     return p->arena.failed ? fail(CODA_E_MEMORY, "out of memory for %d programs", p->programs) : CODA_OK;
 }

@@ -18,7 +18,7 @@ void tile_print(const struct tile *tile, struct text *t)
 
 /* ---- Why not a faster one ---- */
 
-static void explain_operand(const char *name, const struct operand *o, enum obstacle what, struct text *t)
+static void explain_operand(const char *name, const struct tensor_use *o, enum obstacle what, struct text *t)
 {
     if (what == HAS_NO_UNIT_STRIDE)
         text_printf(t, "%s has strides %lld and %lld, of which one must be 1", name, (long long)o->row,

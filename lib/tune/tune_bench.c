@@ -236,8 +236,8 @@ static bool stores(const struct way *w, int tensor)
     const struct plan *p = &w->plan->plan;
     for (int i = 0; i < p->programs; i++)
         for (int j = 0; j < p->program[i].ports; j++) {
-            const struct port *port = &p->program[i].port[j];
-            if (port->kind == PORT_STORE && p->buffer[port->buffer].arg == tensor) return true;
+            const struct tensor_use *port = &p->program[i].port[j];
+            if (port->role == USE_STORE && p->buffer[port->buffer].arg == tensor) return true;
         }
     return false;
 }

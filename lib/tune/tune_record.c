@@ -18,10 +18,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool has_port(const struct program *q, enum port_kind kind, int value)
+static bool has_port(const struct program *q, enum use_role role, int value)
 {
     for (int i = 0; i < q->ports; i++)
-        if (q->port[i].kind == kind && q->port[i].value == value) return true;
+        if (q->port[i].role == role && q->port[i].value == value) return true;
     return false;
 }
 
@@ -30,10 +30,10 @@ static bool has_port(const struct program *q, enum port_kind kind, int value)
 static bool is_neighbour(const struct program *q, const struct program *other)
 {
     for (int i = 0; i < q->ports; i++) {
-        const struct port *p = &q->port[i];
-        if (p->kind == PORT_PARTIAL_STORE && has_port(other, PORT_PARTIAL_LOAD, p->value)) return true;
-        bool loads = p->kind == PORT_LOAD && other->kind == PROGRAM_GEMM;
-        if (loads && has_port(other, PORT_STORE, p->value)) return true;
+        const struct tensor_use *p = &q->port[i];
+        if (p->role == USE_PARTIAL_STORE && has_port(other, USE_PARTIAL_LOAD, p->value)) return true;
+        bool loads = p->role == USE_LOAD && other->kind == PROGRAM_GEMM;
+        if (loads && has_port(other, USE_STORE, p->value)) return true;
     }
     return false;
 }

@@ -56,41 +56,33 @@ static bool touch(struct binding *b, int buffer, struct tensor t)
     return b->bound[buffer] = true;
 }
 
-static enum content content_of(const struct program *q, int port)
+/* A factor of a row or a column scales a product: positive, so that it does not cancel. */
+static bool is_factor(const struct program *q, const struct tensor_use *u)
 {
-    enum port_kind kind = q->port[port].kind;
-    if (kind == PORT_PARTIAL_LOAD || kind == PORT_PARTIAL_STORE) return CONTENT_POSITIVE;
-    if (q->port[port].dtype == CODA_I32) return CONTENT_INTEGER;
-    bool factor = false;
-    for (int i = 0; i < q->steps; i++)
-        factor = factor || (q->step[i].kind == STEP_LOAD && q->step[i].port == port &&
-                            q->step[i].cls != CLASS_TILE);
-    return factor && q->port[port].dtype == CODA_F32 ? CONTENT_POSITIVE : CONTENT_NORMAL;
+    for (int i = 0; i < q->steps && u->dtype == CODA_F32; i++) {
+        const struct step *s = &q->step[i];
+        if (s->kind == STEP_LOAD && &q->port[s->port] == u && s->cls != CLASS_TILE) return true;
+    }
+    return false;
+}
+
+static struct tensor tensor_of(const struct program *q, const struct tensor_use *u)
+{
+    struct tensor t = {.dtype = u->dtype, .scale = 1, .scratch = u->role == USE_SCRATCH};
+    t.state = u->role == USE_PARTIAL_LOAD || u->role == USE_PARTIAL_STORE;
+    if (t.state) t.dtype = CODA_F32, t.content = CONTENT_POSITIVE;
+    else if (u->dtype == CODA_I32) t.content = CONTENT_INTEGER;
+    else if (is_factor(q, u)) t.content = CONTENT_POSITIVE;
+    if (u == &q->b) t.scale = 1 / sqrt((double)MAX(q->k, 1));
+    return t;
 }
 
 static bool touch_program(struct binding *b, const struct program *q)
 {
-    const struct attention_view *heads[] = {&q->attention.q, &q->attention.k, &q->attention.v,
-                                            &q->attention.o};
-    bool ok = true;
-    for (int i = 0; q->kind == PROGRAM_ATTENTION && i < 4; i++)
-        ok = ok && touch(b, heads[i]->buffer, (struct tensor){.dtype = heads[i]->dtype, .scale = 1});
-    if (q->kind == PROGRAM_ATTENTION && q->attention.lengths >= 0)
-        ok = ok && touch(b, q->attention.lengths,
-                         (struct tensor){.dtype = CODA_I32, .content = CONTENT_INTEGER});
-    if (q->kind == PROGRAM_GEMM) {
-        ok = ok && touch(b, q->a.buffer, (struct tensor){.dtype = q->a.dtype, .scale = 1});
-        ok = ok && touch(b, q->b.buffer,
-                         (struct tensor){.dtype = q->b.dtype, .scale = 1 / sqrt((double)MAX(q->k, 1))});
-    }
-    if (q->scratch >= 0) ok = ok && touch(b, q->scratch, (struct tensor){.dtype = CODA_F32, .scratch = true});
-    for (int i = 0; i < q->ports; i++) {
-        bool state = q->port[i].kind == PORT_PARTIAL_LOAD || q->port[i].kind == PORT_PARTIAL_STORE;
-        struct tensor t = {.dtype = state ? CODA_F32 : q->port[i].dtype, .scale = 1, .state = state};
-        t.content = content_of(q, i);
-        ok = ok && touch(b, q->port[i].buffer, t);
-    }
-    return ok;
+    const struct tensor_use *u;
+    for (int i = 0; (u = program_use(q, i)); i++)
+        if (!touch(b, u->buffer, tensor_of(q, u))) return false;
+    return true;
 }
 
 coda_status tensors_bind(struct tensors *ts, struct plan *plan, const struct coda_arg_info *arg)

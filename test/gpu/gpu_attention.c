@@ -86,7 +86,7 @@ static bool query_sees(const struct bench *b, int64_t batch, int64_t i)
     return r.first < r.end;
 }
 
-static void fill_rows(struct bench *b, const struct attention_view *v, int64_t rows, int64_t heads,
+static void fill_rows(struct bench *b, const struct tensor_use *v, int64_t rows, int64_t heads,
                       bool (*used)(const struct bench *, int64_t, int64_t), struct random *r)
 {
     for (int64_t batch = 0; batch < b->s.batch; batch++)
@@ -173,7 +173,7 @@ static bool run(struct bench *b, void *out, char *err)
 
 /* ---- Check ---- */
 
-static double at(const struct bench *b, const struct attention_view *v, int64_t batch, int64_t t, int64_t h,
+static double at(const struct bench *b, const struct tensor_use *v, int64_t batch, int64_t t, int64_t h,
                  int64_t d)
 {
     return dtype_load(v->dtype, b->host[v->buffer],

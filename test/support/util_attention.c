@@ -63,9 +63,9 @@ static int64_t row_columns(const struct attention_case *c, int64_t heads)
     return heads * c->head_dim + c->pad;
 }
 
-static struct attention_view view(const struct attention_case *c, int buffer, int64_t time, int64_t heads)
+static struct tensor_use view(const struct attention_case *c, int buffer, int64_t time, int64_t heads)
 {
-    struct attention_view v = {.buffer = buffer, .dtype = c->dtype, .value = -1};
+    struct tensor_use v = {.buffer = buffer, .dtype = c->dtype, .value = -1};
     if (c->layout == LAYOUT_HEADS) {
         v.time = c->head_dim + c->pad;
         v.head = time * v.time;
@@ -89,13 +89,15 @@ void attention_case_spec(const struct attention_case *c, struct attention_spec *
                                    .window = c->window,
                                    .causal = c->causal,
                                    .align = (coda_attention_align)c->align,
-                                   .lengths = c->lengths ? ATTENTION_LENGTHS : -1,
-                                   .lengths_stride = 1};
+                                   .lengths = {.role = USE_LENGTHS,
+                                               .buffer = c->lengths ? ATTENTION_LENGTHS : -1,
+                                               .stride = {1}}};
     out->scale = c->scale != 0 ? c->scale : (float)(1 / sqrt((double)c->head_dim));
     out->q = view(c, ATTENTION_Q, c->tq, c->heads);
     out->k = view(c, ATTENTION_K, c->tk, c->kv_heads);
     out->v = view(c, ATTENTION_V, c->tk, c->kv_heads);
     out->o = view(c, ATTENTION_O, c->tq, c->heads);
+    out->o.role = USE_RESULT;
     if (c->layout == LAYOUT_PACKED) {
         out->k.buffer = out->v.buffer = ATTENTION_Q;
         out->k.offset = c->heads * c->head_dim;
@@ -125,16 +127,16 @@ int64_t attention_case_elements(const struct attention_case *c, int buffer)
 
 coda_status attention_emit(struct attention_rig *r, const struct attention_case *c, bool sm90)
 {
-    *r = (struct attention_rig){.p = {.kind = PROGRAM_ATTENTION, .scratch = -1}};
-    attention_case_spec(c, &r->p.attention);
+    *r = (struct attention_rig){.p = {.kind = PROGRAM_ATTENTION, .attention = &r->attention}};
+    attention_case_spec(c, &r->attention);
     r->plan.target = attention_target;
     if (!sm90) r->plan.target.features = 0;
-    r->s.attention = attention_tile(&r->p.attention, &r->plan.target);
-    bool empty = attention_is_empty(&r->p.attention);
+    r->s.attention = attention_tile(&r->attention, &r->plan.target);
+    bool empty = attention_is_empty(&r->attention);
     if (empty) r->s.attention.wgmma = sm90;
     if (sm90 && !r->s.attention.wgmma)
         return fail(CODA_E_UNSUPPORTED,
                     "attention: head_dim %lld and these strides do not fit the Hopper kernel",
-                    (long long)r->p.attention.head_dim);
+                    (long long)r->attention.head_dim);
     return program_emit(&r->plan, &r->p, &r->s, &r->plan.target, &r->k);
 }

@@ -39,6 +39,7 @@ int64_t attention_case_elements(const struct attention_case *c, int buffer);
 struct attention_rig {
     struct plan plan;
     struct program p;
+    struct attention_spec attention;
     struct schedule s;
     struct kernel k;
 };

@@ -27,10 +27,10 @@ static int add_buffer(struct gemm_rig *r, coda_dtype t, int64_t elements, enum g
     return i;
 }
 
-static int add_port(struct gemm_rig *r, enum port_kind kind, int buffer, const int64_t *stride)
+static int add_port(struct gemm_rig *r, enum use_role role, int buffer, const int64_t *stride)
 {
-    struct port port = {
-        .kind = kind, .buffer = buffer, .dtype = r->dtype[buffer], .value = buffer, .index = -1};
+    struct tensor_use port = {
+        .role = role, .buffer = buffer, .dtype = r->dtype[buffer], .value = buffer, .index = -1};
     if (stride) memcpy(port.stride, stride, 3 * sizeof *stride);
     r->port[r->p.ports] = port;
     return r->p.ports++;
@@ -44,23 +44,23 @@ static int add_step(struct gemm_rig *r, struct step s)
 }
 
 /* A tensor over the whole domain, columns wide. */
-static int tile_port(struct gemm_rig *r, enum port_kind kind, coda_dtype t, int64_t columns, int pitch)
+static int tile_port(struct gemm_rig *r, enum use_role role, coda_dtype t, int64_t columns, int pitch)
 {
     int64_t row = columns + pitch, stride[3] = {r->p.dim[1] * row, row, 1};
-    int b = add_buffer(r, t, rows_of(r) * row, kind == PORT_STORE ? FILL_OUTPUT : FILL_NORMAL);
-    return add_port(r, kind, b, stride);
+    int b = add_buffer(r, t, rows_of(r) * row, role == USE_STORE ? FILL_OUTPUT : FILL_NORMAL);
+    return add_port(r, role, b, stride);
 }
 
 static int load_tile(struct gemm_rig *r, coda_dtype t, bool half)
 {
-    int port = tile_port(r, PORT_LOAD, t, gemm_width(r, half), 0);
+    int port = tile_port(r, USE_LOAD, t, gemm_width(r, half), 0);
     return add_step(r, (struct step){.kind = STEP_LOAD, .cls = CLASS_TILE, .port = port, .half = half});
 }
 
 static int load_column(struct gemm_rig *r, coda_dtype t, bool half)
 {
     int b = add_buffer(r, t, gemm_width(r, half), FILL_NORMAL);
-    int port = add_port(r, PORT_LOAD, b, (int64_t[]){0, 0, 1});
+    int port = add_port(r, USE_LOAD, b, (int64_t[]){0, 0, 1});
     return add_step(r, (struct step){.kind = STEP_LOAD, .cls = CLASS_COL, .port = port, .half = half});
 }
 
@@ -68,7 +68,7 @@ static int load_row(struct gemm_rig *r, coda_dtype t, int64_t below)
 {
     int b = add_buffer(r, t, rows_of(r), below ? FILL_IDS : FILL_NORMAL);
     r->below[b] = below;
-    int port = add_port(r, PORT_LOAD, b, (int64_t[]){r->p.dim[1], 1, 0});
+    int port = add_port(r, USE_LOAD, b, (int64_t[]){r->p.dim[1], 1, 0});
     return add_step(r, (struct step){.kind = STEP_LOAD, .cls = CLASS_ROW, .port = port});
 }
 
@@ -76,7 +76,7 @@ static int load_partial(struct gemm_rig *r, const char *reduce, int blocks)
 {
     const struct prim *prim = prim_find(reduce);
     int b = add_buffer(r, CODA_F32, rows_of(r) * blocks * prim->state, FILL_POSITIVE);
-    int port = add_port(r, PORT_PARTIAL_LOAD, b, NULL);
+    int port = add_port(r, USE_PARTIAL_LOAD, b, NULL);
     r->port[port].reduce = prim;
     r->port[port].blocks = blocks;
     return add_step(r, (struct step){.kind = STEP_PARTIAL, .cls = CLASS_ROW, .port = port});
@@ -85,7 +85,7 @@ static int load_partial(struct gemm_rig *r, const char *reduce, int blocks)
 static int gather(struct gemm_rig *r, coda_dtype t, int id, int64_t rows)
 {
     int port =
-        add_port(r, PORT_GATHER, add_buffer(r, t, rows * r->p.dim[2], FILL_NORMAL), (int64_t[]){0, 0, 1});
+        add_port(r, USE_GATHER, add_buffer(r, t, rows * r->p.dim[2], FILL_NORMAL), (int64_t[]){0, 0, 1});
     r->port[port].index = id;
     r->port[port].table_rows = rows;
     r->port[port].table_stride = r->p.dim[2];
@@ -124,7 +124,7 @@ static int rotate(struct gemm_rig *r, int x, int position)
 
 static void reduce(struct gemm_rig *r, const char *name, int x, int key)
 {
-    int port = add_port(r, PORT_PARTIAL_STORE, add_buffer(r, CODA_F32, 0, FILL_OUTPUT), NULL);
+    int port = add_port(r, USE_PARTIAL_STORE, add_buffer(r, CODA_F32, 0, FILL_OUTPUT), NULL);
     r->port[port].reduce = prim_find(name);
     add_step(r, (struct step){.kind = STEP_REDUCE,
                               .cls = CLASS_ROW,
@@ -138,7 +138,7 @@ static void reduce(struct gemm_rig *r, const char *name, int x, int key)
 static void store_padded(struct gemm_rig *r, int x, coda_dtype t, int pitch)
 {
     bool half = r->step[x].half;
-    int port = tile_port(r, PORT_STORE, t, gemm_width(r, half), pitch);
+    int port = tile_port(r, USE_STORE, t, gemm_width(r, half), pitch);
     add_step(r, (struct step){
                     .kind = STEP_STORE, .cls = CLASS_TILE, .half = half, .nin = 1, .in = {x}, .port = port});
 }
@@ -178,7 +178,7 @@ static void residual_f32(struct gemm_rig *r, int acc)
 static void row_stored(struct gemm_rig *r, int acc)
 {
     int x = map(r, "rsqrt_mean", load_partial(r, "sum_sq", 5), -1, (float[]){0x1p-6f, 0});
-    int port = add_port(r, PORT_STORE, add_buffer(r, CODA_F32, rows_of(r), FILL_OUTPUT),
+    int port = add_port(r, USE_STORE, add_buffer(r, CODA_F32, rows_of(r), FILL_OUTPUT),
                         (int64_t[]){r->p.dim[1], 1, 0});
     add_step(r, (struct step){.kind = STEP_STORE, .cls = CLASS_ROW, .nin = 1, .in = {x}, .port = port});
     store(r, acc);
@@ -627,7 +627,7 @@ const int gemm_case_count = ARRAY_SIZE(gemm_cases);
 
 /* ---- Emitting ---- */
 
-static void set_operand(struct gemm_rig *r, struct operand *o, const struct gemm_case *c, int64_t rows,
+static void set_operand(struct gemm_rig *r, struct tensor_use *o, const struct gemm_case *c, int64_t rows,
                         bool mn, enum gemm_fill fill)
 {
     int64_t pitch = (mn ? rows : c->k) + c->pitch, each = pitch * (mn ? c->k : rows);
@@ -644,8 +644,8 @@ static void size_states(struct gemm_rig *r)
 {
     int blocks = (int)program_states(&r->p, &r->s.tile);
     for (int i = 0; i < r->p.ports; i++) {
-        struct port *port = &r->port[i];
-        if (port->kind != PORT_PARTIAL_STORE) continue;
+        struct tensor_use *port = &r->port[i];
+        if (port->role != USE_PARTIAL_STORE) continue;
         port->blocks = blocks;
         r->elements[port->buffer] = rows_of(r) * blocks * port->reduce->state;
         r->buffer[port->buffer].bytes = 4 * r->elements[port->buffer];

@@ -16,7 +16,7 @@ struct gemm_rig {
     struct schedule s;
     struct kernel k;
     struct buffer buffer[GEMM_BUFFERS];
-    struct port port[GEMM_PORTS];
+    struct tensor_use port[GEMM_PORTS];
     struct step step[GEMM_STEPS];
     coda_dtype dtype[GEMM_BUFFERS];
     int64_t elements[GEMM_BUFFERS], below[GEMM_BUFFERS]; /* FILL_IDS: 0 .. below - 1               */

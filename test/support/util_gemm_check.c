@@ -21,7 +21,7 @@ static int64_t width_of(const struct row *w, int step) { return gemm_width(w->r,
 
 static double product(const struct row *w, int64_t n)
 {
-    const struct operand *a = &w->r->p.a, *b = &w->r->p.b;
+    const struct tensor_use *a = &w->r->p.a, *b = &w->r->p.b;
     double sum = 0;
     for (int64_t k = 0; k < w->r->p.k; k++)
         sum += element(w, a->buffer, w->batch * a->batch + w->m * a->row + k * a->k) *
@@ -29,16 +29,16 @@ static double product(const struct row *w, int64_t n)
     return sum;
 }
 
-static double loaded(const struct row *w, const struct port *port, int64_t n)
+static double loaded(const struct row *w, const struct tensor_use *port, int64_t n)
 {
     int64_t at = w->batch * port->stride[0] + w->m * port->stride[1] + n * port->stride[2];
-    if (port->kind == PORT_LOAD) return element(w, port->buffer, at);
+    if (port->role == USE_LOAD) return element(w, port->buffer, at);
     int64_t id = (int64_t)w->value[port->index][0];
     return id < port->table_rows ? element(w, port->buffer, id * port->table_stride + n) : 0;
 }
 
 /* Merges and finishes the states that are in host memory. */
-static double merged(const struct row *w, const struct port *port)
+static double merged(const struct row *w, const struct tensor_use *port)
 {
     const struct prim_reduce *f = port->reduce->reduce;
     int64_t row = w->batch * w->r->p.dim[1] + w->m;
@@ -113,11 +113,11 @@ static double largest(const struct row *w, int step, int64_t n)
 static double store_error(const struct row *w, int step)
 {
     const struct step *s = &w->r->step[step];
-    const struct port *port = &w->r->port[s->port];
+    const struct tensor_use *port = &w->r->port[s->port];
     double worst = 0;
     for (int64_t n = 0; n < width_of(w, step); n++) {
         double got = loaded(w,
-                            &(struct port){.kind = PORT_LOAD,
+                            &(struct tensor_use){.role = USE_LOAD,
                                            .buffer = port->buffer,
                                            .stride = {port->stride[0], port->stride[1], port->stride[2]}},
                             n);
@@ -168,7 +168,7 @@ bool gemm_padding_is_poison(const struct gemm_rig *r)
     for (int i = 0; i < r->p.steps; i++) {
         const struct step *s = &r->step[i];
         if (s->kind != STEP_STORE) continue;
-        const struct port *port = &r->port[s->port];
+        const struct tensor_use *port = &r->port[s->port];
         for (int64_t row = 0; row < r->p.dim[0] * r->p.dim[1]; row++)
             for (int64_t n = gemm_width(r, s->half); n < port->stride[1]; n++)
                 if (!is_poison(r, port->buffer, row * port->stride[1] + n)) return false;

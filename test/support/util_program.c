@@ -22,7 +22,7 @@ void rig_init(struct rig *r, enum program_kind kind, int rank, const int64_t *di
     memcpy(r->p.dim, dim, sizeof *dim * (size_t)rank);
     r->p.step = r->step;
     r->p.port = r->port;
-    r->p.scratch = -1;
+    r->p.attention = &r->attention;
     r->plan.buffer = r->buffer;
     r->plan.program = &r->p;
     r->plan.schedule = &r->s;
@@ -96,7 +96,7 @@ void rig_set(struct rig *r, int buffer, int64_t i, double x)
 
 /* ---- Ports and steps ---- */
 
-static int add_port(struct rig *r, struct port port, const int64_t *stride)
+static int add_port(struct rig *r, struct tensor_use port, const int64_t *stride)
 {
     must(r->p.ports < RIG_PORTS, "too many");
     port.value = -1;
@@ -134,14 +134,15 @@ int rig_acc(struct rig *r)
 
 int rig_load(struct rig *r, int buffer, int64_t offset, const int64_t *stride)
 {
-    struct port port = {.kind = PORT_LOAD, .buffer = buffer, .offset = offset, .dtype = r->dtype[buffer]};
+    struct tensor_use port = {
+        .role = USE_LOAD, .buffer = buffer, .offset = offset, .dtype = r->dtype[buffer]};
     return add_step(
         r, (struct step){.kind = STEP_LOAD, .cls = class_of(r, stride), .port = add_port(r, port, stride)});
 }
 
 int rig_gather(struct rig *r, int table, int64_t rows, int64_t pitch, int id)
 {
-    struct port port = {.kind = PORT_GATHER, .buffer = table, .dtype = r->dtype[table], .index = id};
+    struct tensor_use port = {.role = USE_GATHER, .buffer = table, .dtype = r->dtype[table], .index = id};
     port.table_rows = rows;
     port.table_stride = pitch;
     int64_t stride[CODA_MAX_RANK] = {0};
@@ -152,7 +153,8 @@ int rig_gather(struct rig *r, int table, int64_t rows, int64_t pitch, int id)
 
 int rig_partial(struct rig *r, const char *reduce, int buffer, int blocks)
 {
-    struct port port = {.kind = PORT_PARTIAL_LOAD, .buffer = buffer, .dtype = CODA_F32, .blocks = blocks};
+    struct tensor_use port = {
+        .role = USE_PARTIAL_LOAD, .buffer = buffer, .dtype = CODA_F32, .blocks = blocks};
     port.reduce = prim(reduce);
     return add_step(r,
                     (struct step){.kind = STEP_PARTIAL, .cls = CLASS_ROW, .port = add_port(r, port, NULL)});
@@ -193,7 +195,7 @@ int rig_reduce(struct rig *r, const char *name, int x, int key)
 void rig_reduce_tiles(struct rig *r, const char *name, int x, int key, int buffer, int blocks)
 {
     int s = rig_reduce(r, name, x, key);
-    struct port port = {.kind = PORT_PARTIAL_STORE, .buffer = buffer, .dtype = CODA_F32, .blocks = blocks};
+    struct tensor_use port = {.role = USE_PARTIAL_STORE, .buffer = buffer, .dtype = CODA_F32, .blocks = blocks};
     port.reduce = prim(name);
     r->step[s].half = r->step[x].half;
     r->step[s].port = add_port(r, port, NULL);
@@ -202,7 +204,7 @@ void rig_reduce_tiles(struct rig *r, const char *name, int x, int key, int buffe
 static void store(struct rig *r, int x, int buffer, int64_t offset, const int64_t *stride,
                   enum step_class cls)
 {
-    struct port port = {.kind = PORT_STORE, .buffer = buffer, .offset = offset, .dtype = r->dtype[buffer]};
+    struct tensor_use port = {.role = USE_STORE, .buffer = buffer, .offset = offset, .dtype = r->dtype[buffer]};
     struct step s = {.kind = STEP_STORE, .cls = cls, .half = r->step[x].half, .in = {x}, .nin = 1};
     s.port = add_port(r, port, stride);
     add_step(r, s);
@@ -218,9 +220,9 @@ void rig_store_row(struct rig *r, int x, int buffer, int64_t offset, const int64
     store(r, x, buffer, offset, stride, CLASS_ROW);
 }
 
-void rig_operand(struct rig *r, struct operand *o, int buffer, int64_t batch, int64_t row, int64_t k)
+void rig_operand(struct rig *r, struct tensor_use *o, int buffer, int64_t batch, int64_t row, int64_t k)
 {
-    *o = (struct operand){
+    *o = (struct tensor_use){
         .buffer = buffer, .dtype = r->dtype[buffer], .batch = batch, .row = row, .k = k, .value = -1};
 }
 
@@ -229,11 +231,11 @@ void rig_operand(struct rig *r, struct operand *o, int buffer, int64_t batch, in
 /* A buffer that the program writes and does not read. */
 static bool is_result(const struct rig *r, int buffer)
 {
-    const struct attention_spec *a = &r->p.attention;
-    bool written = r->p.kind == PROGRAM_ATTENTION && a->o.buffer == buffer, read = false;
-    for (int i = 0; i < r->p.ports; i++) {
-        bool store = r->port[i].kind == PORT_STORE || r->port[i].kind == PORT_PARTIAL_STORE;
-        if (r->port[i].buffer == buffer) written = written || store, read = read || !store;
+    const struct tensor_use *u;
+    bool written = false, read = false;
+    for (int i = 0; (u = program_use(&r->p, i)); i++) {
+        bool store = use_effect(u) == EFFECT_WRITE;
+        if (u->buffer == buffer) written = written || store, read = read || !store;
     }
     return written && !read;
 }

@@ -11,10 +11,11 @@ enum { RIG_BUFFERS = 24, RIG_PORTS = 24, RIG_STEPS = 48 };
 struct rig {
     struct plan plan; /* of p and s                                                                */
     struct program p;
+    struct attention_spec attention;
     struct schedule s;
     struct kernel k;
     struct buffer buffer[RIG_BUFFERS];
-    struct port port[RIG_PORTS];
+    struct tensor_use port[RIG_PORTS];
     struct step step[RIG_STEPS];
     coda_dtype dtype[RIG_BUFFERS];
     int64_t elements[RIG_BUFFERS];
@@ -47,7 +48,7 @@ void rig_store(struct rig *r, int x, int buffer, int64_t offset, const int64_t *
 void rig_store_row(struct rig *r, int x, int buffer, int64_t offset, const int64_t *stride);
 
 /* Operands of a GEMM, strides in elements. */
-void rig_operand(struct rig *r, struct operand *o, int buffer, int64_t batch, int64_t row, int64_t k);
+void rig_operand(struct rig *r, struct tensor_use *o, int buffer, int64_t batch, int64_t row, int64_t k);
 
 /* Completes the schedule for the target and emits the kernel. */
 coda_status program_emit(struct plan *plan, struct program *p, struct schedule *s,

@@ -45,7 +45,7 @@ static const struct layout layouts[] = {
 
 static double dot(const struct rig *r, int64_t batch, int64_t m, int64_t n)
 {
-    const struct operand *a = &r->p.a, *b = &r->p.b;
+    const struct tensor_use *a = &r->p.a, *b = &r->p.b;
     double sum = 0;
     for (int64_t k = 0; k < r->p.k; k++)
         sum += rig_get(r, a->buffer, a->offset + batch * a->batch + m * a->row + k * a->k) *
@@ -482,15 +482,22 @@ static const struct attention_spec attentions[] = {
 };
 
 /* [batch][time][heads * head_dim] */
-static struct attention_view heads(struct rig *r, int64_t time, int64_t count, unsigned seed)
+static struct tensor_use heads(struct rig *r, int64_t time, int64_t count, unsigned seed)
 {
-    const struct attention_spec *s = &r->p.attention;
+    const struct attention_spec *s = &r->attention;
     int64_t width = count * s->head_dim + 2;
     int b = rig_buffer(r, seed ? CODA_BF16 : CODA_F32, s->batch * time * width + 1, seed);
-    return (struct attention_view){b, 1, r->dtype[b], time * width, width, s->head_dim, -1};
+    return (struct tensor_use){.role = seed ? USE_OPERAND : USE_RESULT,
+                               .buffer = b,
+                               .offset = 1,
+                               .dtype = r->dtype[b],
+                               .batch = time * width,
+                               .time = width,
+                               .head = s->head_dim,
+                               .value = -1};
 }
 
-static double element(const struct rig *r, const struct attention_view *v, int64_t b, int64_t t, int64_t h,
+static double element(const struct rig *r, const struct tensor_use *v, int64_t b, int64_t t, int64_t h,
                       int64_t d)
 {
     return rig_get(r, v->buffer, v->offset + b * v->batch + t * v->time + h * v->head + d);
@@ -498,16 +505,16 @@ static double element(const struct rig *r, const struct attention_view *v, int64
 
 static bool sees(const struct rig *r, int64_t b, int64_t i, int64_t j)
 {
-    const struct attention_spec *s = &r->p.attention;
+    const struct attention_spec *s = &r->attention;
     int64_t position = i + s->tk - s->tq;
-    if (s->lengths >= 0 && j >= (int64_t)rig_get(r, s->lengths, b)) return false;
+    if (s->lengths.buffer >= 0 && j >= (int64_t)rig_get(r, s->lengths.buffer, b)) return false;
     return (!s->causal || j <= position) && (s->window == 0 || j > position - s->window);
 }
 
 /* o[b][i][h][d] as the header says it. */
 static double attended(const struct rig *r, int64_t b, int64_t i, int64_t h, int64_t d)
 {
-    const struct attention_spec *s = &r->p.attention;
+    const struct attention_spec *s = &r->attention;
     int64_t shared = h / (s->heads / s->kv_heads);
     double sum = 0, all = 0;
     for (int64_t j = 0; j < s->tk; j++) {
@@ -525,15 +532,15 @@ START_TEST(attention)
 {
     struct rig r;
     rig_init(&r, PROGRAM_ATTENTION, 0, DIMS(0));
-    struct attention_spec *s = &r.p.attention;
+    struct attention_spec *s = r.p.attention;
     *s = attentions[_i / 2];
     s->q = heads(&r, s->tq, s->heads, 1);
     s->k = heads(&r, s->tk, s->kv_heads, 2);
     s->v = heads(&r, s->tk, s->kv_heads, 3);
     s->o = heads(&r, s->tq, s->heads, 0);
-    s->lengths = _i % 2 ? rig_ids(&r, s->batch, (int)s->tk + 2, 4) : -1;
-    s->lengths_stride = 1;
-    if (_i % 2) rig_set(&r, s->lengths, 0, 0);
+    s->lengths = (struct tensor_use){.role = USE_LENGTHS, .buffer = -1, .stride = {1}};
+    if (_i % 2) s->lengths.buffer = rig_ids(&r, s->batch, (int)s->tk + 2, 4);
+    if (_i % 2) rig_set(&r, s->lengths.buffer, 0, 0);
     run(&r);
     for (int64_t i = 0; i < s->batch * s->tq * s->heads * s->head_dim; i++) {
         int64_t d = i % s->head_dim, h = i / s->head_dim % s->heads, t = i / s->head_dim / s->heads;

@@ -88,8 +88,8 @@ static bool damage(struct program *q, struct step *s)
 {
     int first = s->nin && s->in[0] >= 0 ? s->in[0] : -1;
     bool by_class = s->cls == CLASS_ROW && s->kind != STEP_REDUCE && first >= 0;
-    struct port *port = s->port >= 0 ? &q->port[s->port] : NULL;
-    if (s->kind == STEP_LOAD && port->kind == PORT_GATHER) q->step[port->index].cls = CLASS_TILE;
+    struct tensor_use *port = s->port >= 0 ? &q->port[s->port] : NULL;
+    if (s->kind == STEP_LOAD && port->role == USE_GATHER) q->step[port->index].cls = CLASS_TILE;
     else if (s->kind == STEP_ROPE && s->in[1] >= 0) q->step[s->in[1]].cls = CLASS_TILE;
     else if (s->kind == STEP_ROPE && q->kind == PROGRAM_ROWS) q->step[first].kind = STEP_MAP;
     else if (by_class) q->step[first].cls = CLASS_TILE;
@@ -117,7 +117,7 @@ START_TEST(the_verifier_sees_misread_steps)
         for (int i = 0; i < p.programs; i++) {
             struct program *q = &p.program[i];
             struct step step[64];
-            struct port port[64];
+            struct tensor_use port[64];
             ck_assert(q->steps <= 64 && q->ports <= 64);
             for (int k = 0; k < q->steps; k++) {
                 memcpy(step, q->step, sizeof *step * (size_t)q->steps);

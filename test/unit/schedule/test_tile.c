@@ -15,8 +15,8 @@ Suite *tile_suite(void);
 static struct program product(int64_t m, int64_t n, int64_t k)
 {
     struct program p = {.kind = PROGRAM_GEMM, .rank = 3, .dim = {1, m, n}, .k = k};
-    p.a = (struct operand){.dtype = CODA_BF16, .batch = m * k, .row = k, .k = 1};
-    p.b = (struct operand){.dtype = CODA_BF16, .batch = n * k, .row = k, .k = 1};
+    p.a = (struct tensor_use){.dtype = CODA_BF16, .batch = m * k, .row = k, .k = 1};
+    p.b = (struct tensor_use){.dtype = CODA_BF16, .batch = n * k, .row = k, .k = 1};
     return p;
 }
 
@@ -359,7 +359,7 @@ START_TEST(some_tiles_have_no_tail)
     p = product(16384, 11264, 2048);
     p.pair = PAIR_GLU_STACKED;
     ck_assert(choose(&p).tail);
-    p.b = (struct operand){.dtype = CODA_BF16, .batch = 11264 * 2048, .row = 1, .k = 11264};
+    p.b = (struct tensor_use){.dtype = CODA_BF16, .batch = 11264 * 2048, .row = 1, .k = 11264};
     ck_assert(!choose(&p).tail); /* no box has half of 64 columns */
     p = product(16384, 4096, 4096);
     struct tile t = choose(&p);

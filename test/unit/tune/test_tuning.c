@@ -189,7 +189,7 @@ START_TEST(candidates_are_distinct_and_the_choice_comes_first)
     static const int64_t rows[] = {1, 16, 64, 200, 1000, 16384};
     for (int i = 0; i < ARRAY_SIZE(rows); i++) {
         struct program p = {.kind = PROGRAM_GEMM, .rank = 3, .dim = {1, rows[i], 4096}, .k = 4096};
-        p.a = (struct operand){.dtype = CODA_BF16, .row = 4096, .k = 1};
+        p.a = (struct tensor_use){.dtype = CODA_BF16, .row = 4096, .k = 1};
         p.b = p.a;
         struct tile t[6], choice = tile_choose(&p, &gemm_target);
         int n = tile_candidates(&p, &gemm_target, TILES_KNOWN, t, 6);
@@ -233,7 +233,7 @@ START_TEST(plain_mainloop_loses_to_cublaslt)
     for (int i = 0; i < ARRAY_SIZE(want); i++) {
         struct program p = {.kind = PROGRAM_GEMM, .rank = 3, .dim = {1, want[i].m, want[i].n}};
         p.k = want[i].k;
-        p.a = p.b = (struct operand){.dtype = want[i].dtype, .row = want[i].k, .k = 1};
+        p.a = p.b = (struct tensor_use){.dtype = want[i].dtype, .row = want[i].k, .k = 1};
         struct tile t = tile_choose(&p, &gemm_target);
         ck_assert_msg(tile_loses(&p, &t, &gemm_target) == want[i].loses, "[%d, %d, %d]", (int)want[i].m,
                       (int)want[i].n, (int)want[i].k);
@@ -326,11 +326,11 @@ START_TEST(a_kept_winner_is_used)
 }
 END_TEST
 
-static int states_of(const struct plan *p, enum port_kind kind)
+static int states_of(const struct plan *p, enum use_role role)
 {
     for (int i = 0; i < p->programs; i++)
         for (int j = 0; j < p->program[i].ports; j++)
-            if (p->program[i].port[j].kind == kind && p->program[i].port[j].blocks > 1)
+            if (p->program[i].port[j].role == role && p->program[i].port[j].blocks > 1)
                 return p->program[i].port[j].blocks;
     return 0;
 }
@@ -361,8 +361,8 @@ START_TEST(a_scattered_winner_is_used)
     const struct tile *got = &better.schedule[at].tile;
     struct kernel k;
     ck_assert(got->scattered && got->splits > 1 && got->bn == tile.bn);
-    ck_assert_int_eq(states_of(&better, PORT_PARTIAL_STORE), 128 / tile_share(&tile));
-    ck_assert_int_eq(states_of(&better, PORT_PARTIAL_LOAD), 128 / tile_share(&tile));
+    ck_assert_int_eq(states_of(&better, USE_PARTIAL_STORE), 128 / tile_share(&tile));
+    ck_assert_int_eq(states_of(&better, USE_PARTIAL_LOAD), 128 / tile_share(&tile));
     ck_assert_msg(!program_emit(&better, &better.program[at], &better.schedule[at], &o.target, &k), "%s",
                   coda_error());
     text_free(&text);
@@ -479,7 +479,7 @@ static void take_apart(const graph *g, unsigned set, void **want, uint64_t seed)
         const struct decision *q = plan_decision(&o, p.program[i].root);
         if (!q || p.program[i].kind != PROGRAM_GEMM) continue;
         ck_assert_int_eq(p.program[i].steps, 2); /* the product and its store */
-        ck_assert(is_cublaslt(&p, i) && p.program[i].scratch >= 0);
+        ck_assert(is_cublaslt(&p, i) && p.program[i].port[p.program[i].ports - 1].role == USE_SCRATCH);
     }
     void **got = random_args(g, seed, false);
     run_all(&p, got);
