@@ -195,7 +195,8 @@ int rig_reduce(struct rig *r, const char *name, int x, int key)
 void rig_reduce_tiles(struct rig *r, const char *name, int x, int key, int buffer, int blocks)
 {
     int s = rig_reduce(r, name, x, key);
-    struct tensor_use port = {.role = USE_PARTIAL_STORE, .buffer = buffer, .dtype = CODA_F32, .blocks = blocks};
+    struct tensor_use port = {
+        .role = USE_PARTIAL_STORE, .buffer = buffer, .dtype = CODA_F32, .blocks = blocks};
     port.reduce = prim(name);
     r->step[s].half = r->step[x].half;
     r->step[s].port = add_port(r, port, NULL);
