@@ -22,7 +22,7 @@ template <class C, class E> struct GemmSimt {
         float a[bk][C::bm + pad], b[bk][C::bn + pad];
         typename D::Values values[C::groups];
     };
-    static_assert(sizeof(Shared) <= C::shared_bytes);
+    static_assert(sizeof(Shared) <= C::shared_bytes && C::shared_bytes - sizeof(Shared) <= 1024);
 
     // A thread's share of a [rows][bk] tile of one operand. Neighbouring threads take neighbours in memory.
     template <class T, int rows, bool k_major> struct Share {

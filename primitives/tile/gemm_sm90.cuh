@@ -62,7 +62,7 @@ template <class C, class E, class S, class X> struct GemmSm90 {
         FetchBarriers fetch[C::groups];
         typename D::Values values[C::groups];
     };
-    static_assert(sizeof(Shared) <= C::shared_bytes);
+    static_assert(sizeof(Shared) <= C::shared_bytes && C::shared_bytes - sizeof(Shared) <= 1024);
 
     // A place in the ring, and the parity of its phase.
     struct Cursor {

@@ -35,7 +35,7 @@ template <class C, class E> struct GemvSm90 {
         typename Q::Values values;
         State state[warps];
     };
-    static_assert(sizeof(Shared) <= C::shared_bytes);
+    static_assert(sizeof(Shared) <= C::shared_bytes && C::shared_bytes - sizeof(Shared) <= 1024);
 
     const Args &args;
     Shared &s;

@@ -50,7 +50,7 @@ template <class C, class E> struct SkinnySm90 {
         alignas(16) float sums[rows][C::splits * Q::most][4];
         typename Q::Values values;
     };
-    static_assert(sizeof(Shared) <= C::shared_bytes);
+    static_assert(sizeof(Shared) <= C::shared_bytes && C::shared_bytes - sizeof(Shared) <= 1024);
 
     const Args &args;
     Shared &s;
