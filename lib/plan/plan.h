@@ -39,6 +39,7 @@ static inline bool target_has(const struct target *t, unsigned features)
     return (t->features & features) == features;
 }
 
+struct tile;
 struct schedule; /* how a program runs on the target: schedule.h                                   */
 
 struct plan {
@@ -55,12 +56,10 @@ struct plan {
 
 /* ---- Decisions: tuning results that override the cost model, by the GEMM's root node ---- */
 
-enum { WAY_SIZE = 96 };
-
 struct decision {
     int root;
     bool apart;                     /* the product by cuBLASLt, its epilogue by programs of its own */
-    char tile[WAY_SIZE];            /* as tile_print prints it; "": the cheapest by price          */
+    const struct tile *tile;        /* tile.h; NULL: the cheapest                                  */
     const struct figures *figures;  /* figures.h; NULL: none were taken                            */
 };
 

@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#define TILE "tile "
+
 static const double TILE_MARGIN = 1.01, APART_MARGIN = 1.02; /* less is noise                      */
 
-bool figure_is_tile(const struct figure *f) { return !strncmp(f->way, "tile ", 5); }
+bool figure_is_tile(const struct figure *f) { return !strncmp(f->way, TILE, strlen(TILE)); }
 
 int figures_tiles(const struct figures *f)
 {
@@ -41,12 +43,11 @@ static double kept_us(const struct figures *f)
     return whole ? whole - f->figure[0].us + best : best;
 }
 
-void figures_decide(const struct figures *f, struct decision *d)
+bool figures_decide(const struct figures *f, const char **tile)
 {
-    if (!f->n) return;
     double apart = figures_us(f, "apart");
-    d->apart = apart && apart * APART_MARGIN < kept_us(f);
-    snprintf(d->tile, sizeof d->tile, "%s", fastest_tile(f)->way + 5);
+    *tile = fastest_tile(f)->way + strlen(TILE);
+    return apart && apart * APART_MARGIN < kept_us(f);
 }
 
 /* ---- For people ---- */
@@ -54,7 +55,7 @@ void figures_decide(const struct figures *f, struct decision *d)
 void figures_print(const struct figures *f, struct text *t)
 {
     double bare = figures_us(f, "bare"), apart = figures_us(f, "apart");
-    struct decision d = {0};
+    const char *tile;
     if (!f->n) {
         text_printf(t, "   not tuned: %s\n", f->why);
         return;
@@ -62,9 +63,8 @@ void figures_print(const struct figures *f, struct text *t)
     text_printf(t, "   tuned %.2f us, by price %.2f us, %d tiles", fastest_tile(f)->us, f->figure[0].us,
                 figures_tiles(f));
     if (bare) text_printf(t, "; cuBLASLt without the epilogue %.2f us", bare);
-    figures_decide(f, &d);
     if (apart)
-        text_printf(t, "; %s %.2f us instead of %.2f us", d.apart ? "taken apart" : "apart it would be",
-                    apart, kept_us(f));
+        text_printf(t, "; %s %.2f us instead of %.2f us",
+                    figures_decide(f, &tile) ? "taken apart" : "apart it would be", apart, kept_us(f));
     text_append(t, "\n");
 }

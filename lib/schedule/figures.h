@@ -4,7 +4,7 @@
 
 #include "plan.h"
 
-enum { MOST_FIGURES = 56 };
+enum { MOST_FIGURES = 56, WAY_SIZE = 96 };
 
 struct figure {
     char way[WAY_SIZE]; /* "tile sm90 128x192x64 ...", "whole", "apart", "bare"                    */
@@ -21,8 +21,8 @@ bool figure_is_tile(const struct figure *f);
 int figures_tiles(const struct figures *f); /* that were measured                               */
 /* The figure of a way; 0 if there is none. */
 double figures_us(const struct figures *f, const char *way);
-/* Fills in d->tile and d->apart. */
-void figures_decide(const struct figures *f, struct decision *d);
+/* What is fastest: the words of a tile; or, true, cuBLASLt and the epilogue apart. */
+bool figures_decide(const struct figures *f, const char **tile);
 /* For people: a line or two of the plan's text. */
 void figures_print(const struct figures *f, struct text *t);
 

@@ -19,8 +19,8 @@ static bool set_tile(struct plan *p, int index, struct memo *tiles, const struct
     struct identity id;
     const int *ignored;
     s->figures = d ? d->figures : NULL;
-    if (d && d->tile[0]) {
-        s->tile = tile_named(q, &opt->target, d->tile);
+    if (d && d->tile) {
+        s->tile = tile_offered(q, &opt->target, d->tile);
         return true;
     }
     bool good = identity_of(&id, &p->arena, p, q);

@@ -20,16 +20,6 @@ const struct mainloop *const mainloops[] = {
     &mainloop_simt,   /* what no other takes                    */
     NULL};
 
-bool tile_equal(const struct tile *a, const struct tile *b)
-{
-    return a->mainloop == b->mainloop && a->bm == b->bm && a->bn == b->bn && a->bk == b->bk &&
-           a->stages == b->stages && a->groups == b->groups && a->pingpong == b->pingpong &&
-           a->splits == b->splits && a->scattered == b->scattered && a->cluster_m == b->cluster_m &&
-           a->cluster_n == b->cluster_n && a->blocks == b->blocks && a->tail == b->tail &&
-           a->tail_bn == b->tail_bn && a->band == b->band && a->across == b->across &&
-           a->serpentine == b->serpentine && a->lends == b->lends;
-}
-
 int tile_candidates(const struct program *p, const struct target *target, enum tile_class class,
                     struct tile *out, int most)
 {
@@ -51,22 +41,13 @@ struct tile tile_choose(const struct program *p, const struct target *target)
     return t;
 }
 
-static bool is_named(const struct tile *tile, const char *words)
-{
-    struct text t = {0};
-    tile_print(tile, &t);
-    bool same = !strcmp(text_str(&t), words);
-    text_free(&t);
-    return same;
-}
-
-struct tile tile_named(const struct program *p, const struct target *target, const char *words)
+struct tile tile_offered(const struct program *p, const struct target *target, const struct tile *wanted)
 {
     struct tile all[MOST_CANDIDATES];
-    for (int class = 0; class < TILE_CLASSES && *words; class++) {
+    for (int class = 0; class < TILE_CLASSES; class++) {
         int n = tile_candidates(p, target, class, all, MOST_CANDIDATES);
         for (int i = 0; i < n; i++)
-            if (is_named(&all[i], words)) return all[i];
+            if (tile_equal(&all[i], wanted)) return all[i];
     }
     return tile_choose(p, target);
 }

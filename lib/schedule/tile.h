@@ -51,16 +51,18 @@ int tile_candidates(const struct program *p, const struct target *target, enum t
                     struct tile *out, int most);
 /* The cheapest KNOWN tile. */
 struct tile tile_choose(const struct program *p, const struct target *target);
-/* The candidate of any class that tile_print prints as `words`; tile_choose's, if none is printed so. */
-struct tile tile_named(const struct program *p, const struct target *target, const char *words);
-bool tile_equal(const struct tile *a, const struct tile *b);
+/* The candidate of any class that equals `wanted`; tile_choose's, if none does. */
+struct tile tile_offered(const struct program *p, const struct target *target, const struct tile *wanted);
 /* The most stages with which tile t takes at most `shared_bytes` of shared memory; 0 if none fits. */
 int tile_stages(const struct program *p, const struct tile *t, int shared_bytes);
 
 /* ---- tile_print.c ---- */
 
-/* Appends the tile in the words of a plan's text, by which the cache keeps it. */
+/* Appends the tile in the words of a plan's text, in which the cache keeps it. */
 void tile_print(const struct tile *tile, struct text *t);
+/* False, and *out as it was, if the words are not those of a tile of some main loop of this library. */
+bool tile_parse(const char *words, struct tile *out);
+bool tile_equal(const struct tile *a, const struct tile *b);
 /* Appends a line that says why a program has the SIMT main loop, which is slow, and what would help; nothing
  * if it has another one. */
 void tile_explain(const struct program *p, const struct tile *tile, const struct target *target,

@@ -1,19 +1,135 @@
-/* tile_print.c -- a tile as a plan's text says it, which tuning keeps; and why there is no better one. */
+/* tile_print.c -- a tile in the words of a plan's text, in which tuning keeps it, and back; and why there is
+ * no better one. */
 #include "mainloop.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Words ---- */
+
+/* " name", " name=4" or " name=2x1". */
+enum word_kind { FLAG, NUMBER, PAIR };
+
+static const struct field {
+    const char *name;
+    enum word_kind kind;
+    size_t at, second; /* in struct tile: a bool, an int, two ints                                 */
+    int least;         /* a smaller number counts as this one, ...                                 */
+    int from;          /* ... and is printed, the first one of a pair or the other, only from here */
+} fields[] = {
+    {"stages", NUMBER, offsetof(struct tile, stages), 0, 0, 0},
+    {"groups", NUMBER, offsetof(struct tile, groups), 0, 0, 0},
+    {"pingpong", FLAG, offsetof(struct tile, pingpong), 0, 0, 0},
+    {"band", NUMBER, offsetof(struct tile, band), 0, 0, 0},
+    {"across", FLAG, offsetof(struct tile, across), 0, 0, 0},
+    {"serpentine", FLAG, offsetof(struct tile, serpentine), 0, 0, 0},
+    {"tail", PAIR, offsetof(struct tile, tail), offsetof(struct tile, tail_bn), 0, 1},
+    {"blocks", NUMBER, offsetof(struct tile, blocks), 0, 0, 1},
+    {"splits", NUMBER, offsetof(struct tile, splits), 0, 1, 2},
+    {"scattered", FLAG, offsetof(struct tile, scattered), 0, 0, 0},
+    {"cluster", PAIR, offsetof(struct tile, cluster_m), offsetof(struct tile, cluster_n), 1, 2},
+    {"lends", FLAG, offsetof(struct tile, lends), 0, 0, 0},
+};
+
+static int number(const struct tile *t, size_t at, int least)
+{
+    int n;
+    memcpy(&n, (const char *)t + at, sizeof n);
+    return MAX(n, least);
+}
+
+static bool flag(const struct tile *t, size_t at)
+{
+    bool b;
+    memcpy(&b, (const char *)t + at, sizeof b);
+    return b;
+}
+
+static void print_field(const struct field *f, const struct tile *t, struct text *out)
+{
+    int a = f->kind == FLAG ? flag(t, f->at) : number(t, f->at, f->least);
+    int b = f->kind == PAIR ? number(t, f->second, f->least) : 0;
+    if (f->kind == FLAG && a) text_printf(out, " %s", f->name);
+    if (f->kind == NUMBER && a >= f->from) text_printf(out, " %s=%d", f->name, a);
+    if (f->kind == PAIR && (a >= f->from || (f->least && b >= f->from)))
+        text_printf(out, " %s=%dx%d", f->name, a, b);
+}
 
 void tile_print(const struct tile *tile, struct text *t)
 {
     text_append(t, tile->mainloop->name);
     if (!tile->mainloop->kernel) return;
-    text_printf(t, " %dx%dx%d stages=%d groups=%d%s band=%d%s%s", tile->bm, tile->bn, tile->bk, tile->stages,
-                tile->groups, tile->pingpong ? " pingpong" : "", tile->band, tile->across ? " across" : "",
-                tile->serpentine ? " serpentine" : "");
-    if (tile->tail) text_printf(t, " tail=%dx%d", tile->tail, tile->tail_bn);
-    if (tile->blocks) text_printf(t, " blocks=%d", tile->blocks);
-    if (tile->splits > 1) text_printf(t, " splits=%d%s", tile->splits, tile->scattered ? " scattered" : "");
-    if (tile_cluster(tile) > 1)
-        text_printf(t, " cluster=%dx%d", tile_cluster_m(tile), tile_cluster_n(tile));
-    if (tile->lends) text_append(t, " lends");
+    text_printf(t, " %dx%dx%d", tile->bm, tile->bn, tile->bk);
+    for (int i = 0; i < ARRAY_SIZE(fields); i++) print_field(&fields[i], tile, t);
+}
+
+bool tile_equal(const struct tile *a, const struct tile *b)
+{
+    bool same = a->mainloop == b->mainloop && a->bm == b->bm && a->bn == b->bn && a->bk == b->bk;
+    for (int i = 0; i < ARRAY_SIZE(fields) && same; i++) {
+        const struct field *f = &fields[i];
+        if (f->kind == FLAG) same = flag(a, f->at) == flag(b, f->at);
+        else same = number(a, f->at, f->least) == number(b, f->at, f->least);
+        if (f->kind == PAIR) same = same && number(a, f->second, f->least) == number(b, f->second, f->least);
+    }
+    return same;
+}
+
+/* ---- Back ---- */
+
+/* A number of at most nine digits at *s, and what must come before it. */
+static bool read_number(const char **s, const char *before, int *out)
+{
+    size_t length = strlen(before), digits;
+    if (strncmp(*s, before, length)) return false;
+    *s += length;
+    digits = strspn(*s, "0123456789");
+    if (!digits || digits > 9) return false;
+    *out = atoi(*s);
+    *s += digits;
+    return true;
+}
+
+static const struct mainloop *read_mainloop(const char **s)
+{
+    size_t length = strcspn(*s, " ");
+    for (int i = 0; mainloops[i]; i++)
+        if (strlen(mainloops[i]->name) == length && !strncmp(mainloops[i]->name, *s, length))
+            return *s += length, mainloops[i];
+    return NULL;
+}
+
+static bool read_field(const char **s, struct tile *t)
+{
+    int a, b;
+    for (int i = 0; i < ARRAY_SIZE(fields); i++) {
+        const struct field *f = &fields[i];
+        size_t length = strlen(f->name);
+        const char *at = *s + 1 + length, end = f->kind == FLAG ? ' ' : '=';
+        if (**s != ' ' || strncmp(*s + 1, f->name, length) || (*at != end && (f->kind != FLAG || *at)))
+            continue;
+        if (f->kind == FLAG) memcpy((char *)t + f->at, &(bool){true}, sizeof(bool));
+        else if (!read_number(&at, "=", &a)) return false;
+        else memcpy((char *)t + f->at, &a, sizeof a);
+        if (f->kind == PAIR && !read_number(&at, "x", &b)) return false;
+        if (f->kind == PAIR) memcpy((char *)t + f->second, &b, sizeof b);
+        *s = at;
+        return true;
+    }
+    return false;
+}
+
+bool tile_parse(const char *words, struct tile *out)
+{
+    struct tile t = {.mainloop = read_mainloop(&words)};
+    if (!t.mainloop || !read_number(&words, " ", &t.bm) || !read_number(&words, "x", &t.bn) ||
+        !read_number(&words, "x", &t.bk))
+        return false;
+    while (*words)
+        if (!read_field(&words, &t)) return false;
+    *out = t;
+    return true;
 }
 
 /* ---- Why not a faster one ---- */

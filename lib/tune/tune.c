@@ -90,18 +90,34 @@ static coda_status look(struct tuner *t, const struct plan *plan, int index, str
     return status;
 }
 
+static bool has_cublaslt(void)
+{
+    char line[JIT_ERROR_SIZE];
+    return jit_cublaslt_info(line, sizeof line);
+}
+
+/* What the figures say is fastest. A tile that this library does not know is left to the cost. */
+static coda_status follow(const struct tuner *t, const struct figures *f, struct decision *d)
+{
+    const char *words;
+    struct tile *tile = ARENA_NEW(t->arena, struct tile, 1);
+    if (!tile) return fail(CODA_E_MEMORY, "out of memory for a tile");
+    d->apart = figures_decide(f, &words) && has_cublaslt();
+    if (tile_parse(words, tile)) d->tile = tile;
+    return CODA_OK;
+}
+
 static coda_status decide(struct tuner *t, const struct plan *plan, int index, struct knowledge *k,
                           struct decision *d)
 {
     const struct program *q = &plan->program[index];
-    char line[JIT_ERROR_SIZE];
     const struct figures *f = NULL;
     coda_status status = look(t, plan, index, k, &f);
     if (status) return status;
     *d = (struct decision){.root = q->root, .figures = f};
-    if (f && f->n) figures_decide(f, d);
-    else d->apart = t->options.fuse && tile_loses(q, &plan->schedule[index].tile, &t->options.target);
-    if (d->apart) d->apart = jit_cublaslt_info(line, sizeof line);
+    if (f && f->n) return follow(t, f, d);
+    d->apart = t->options.fuse && tile_loses(q, &plan->schedule[index].tile, &t->options.target);
+    if (d->apart) d->apart = has_cublaslt();
     return CODA_OK;
 }
 

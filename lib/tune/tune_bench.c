@@ -149,11 +149,10 @@ static coda_status add_tiles(struct contest *c)
     int n = candidates(c->tuner, c->program, tile);
     coda_status status = CODA_OK;
     for (int i = 0; i < n && !status; i++) {
-        struct decision d = {.root = c->program->root};
+        struct decision d = {.root = c->program->root, .tile = &tile[i]};
         struct text t = {0};
         char name[WAY_SIZE];
         tile_print(&tile[i], &t);
-        snprintf(d.tile, sizeof d.tile, "%s", text_str(&t));
         snprintf(name, sizeof name, "tile %s", text_str(&t));
         text_free(&t);
         status = add_way(c, name, &d, NULL, i ? 0 : -1);

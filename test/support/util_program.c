@@ -205,7 +205,8 @@ void rig_reduce_tiles(struct rig *r, const char *name, int x, int key, int buffe
 static void store(struct rig *r, int x, int buffer, int64_t offset, const int64_t *stride,
                   enum step_class cls)
 {
-    struct tensor_use port = {.role = USE_STORE, .buffer = buffer, .offset = offset, .dtype = r->dtype[buffer]};
+    struct tensor_use port = {
+        .role = USE_STORE, .buffer = buffer, .offset = offset, .dtype = r->dtype[buffer]};
     struct step s = {.kind = STEP_STORE, .cls = cls, .half = r->step[x].half, .in = {x}, .nin = 1};
     s.port = add_port(r, port, stride);
     add_step(r, s);

@@ -33,6 +33,14 @@ static bool is_early(const struct program *p)
     return s.early;
 }
 
+/* The candidate that is printed so; the choice, if there is none. */
+static struct tile named(const struct program *p, const char *words)
+{
+    struct tile t;
+    ck_assert_msg(tile_parse(words, &t), "%s", words);
+    return tile_offered(p, &gemm_target, &t);
+}
+
 static struct tile choose(const struct program *p) { return tile_choose(p, &gemm_target); }
 static bool on_hopper(const struct program *p) { return choose(p).mainloop == &mainloop_wgmma; }
 
@@ -123,9 +131,9 @@ START_TEST(tuning_tries_scattered_sums)
         for (int j = 0; j < n; j++) {
             struct text words = {0};
             tile_print(&t[j], &words);
-            struct tile named = tile_named(&p, &gemm_target, text_str(&words));
-            ck_assert(named.scattered && named.bm == t[j].bm && named.bn == t[j].bn);
-            ck_assert(named.splits == t[j].splits && t[j].stages >= 3 && tile_share(&t[j]) % 32 == 0);
+            struct tile again = named(&p, text_str(&words));
+            ck_assert(again.scattered && again.bm == t[j].bm && again.bn == t[j].bn);
+            ck_assert(again.splits == t[j].splits && t[j].stages >= 3 && tile_share(&t[j]) % 32 == 0);
             ck_assert_int_le(shared_bytes(&p, &t[j]), gemm_target.shared_bytes);
             int64_t tiles = CEIL_DIV(want[i].m, t[j].bm) * CEIL_DIV(want[i].n, t[j].bn);
             ck_assert_int_le(tiles * t[j].splits, gemm_target.sms);
@@ -166,9 +174,9 @@ static void check_untried(struct program p, enum tile_class class, int least)
         struct text words = {0};
         int cm = tile_cluster_m(&t[i]), cn = tile_cluster_n(&t[i]);
         tile_print(&t[i], &words);
-        struct tile named = tile_named(&p, &gemm_target, text_str(&words));
-        ck_assert_msg(named.bm == t[i].bm && named.bn == t[i].bn && named.cluster_m == t[i].cluster_m &&
-                          named.cluster_n == t[i].cluster_n && named.groups == t[i].groups,
+        struct tile again = named(&p, text_str(&words));
+        ck_assert_msg(again.bm == t[i].bm && again.bn == t[i].bn && again.cluster_m == t[i].cluster_m &&
+                          again.cluster_n == t[i].cluster_n && again.groups == t[i].groups,
                       "%s", text_str(&words));
         ck_assert(t[i].stages >= 3 && t[i].band % (t[i].across ? cn : cm) == 0 && tile_splits(&t[i]) == 1);
         ck_assert_int_le(shared_bytes(&p, &t[i]), gemm_target.shared_bytes);
@@ -370,6 +378,53 @@ START_TEST(some_tiles_have_no_tail)
     ck_assert(!tail_fits(&p, &t));
     p = product(16384, 4092, 4096);
     ck_assert(!choose(&p).tail);
+}
+END_TEST
+
+/* What is printed is read back; what is no tile's words is refused and changes nothing. */
+START_TEST(words_are_read_back)
+{
+    static const char *const good[] = {
+        "sm90 128x192x64 stages=4 groups=2 pingpong band=8 tail=1x64 blocks=132",
+        "sm90 64x128x64 stages=6 groups=1 band=16 splits=4",
+        "sm90 128x128x64 stages=4 groups=2 band=8 across serpentine splits=2 scattered lends",
+        "sm90 192x128x64 stages=4 groups=3 band=4 cluster=2x1", "simt 64x64x16 stages=1 groups=1 band=8",
+        "sm90_gemv 1x16x4096 stages=6 groups=2 band=1 blocks=132"};
+    static const char *const bad[] = {"",
+                                      "sm90",
+                                      "sm91 1x1x1",
+                                      "sm90 1x1",
+                                      "sm90 1x1x",
+                                      "sm90 1x1x1 ",
+                                      "sm90 1x1x1 pingpongs",
+                                      "sm90 -1x1x1",
+                                      "sm90 1x1x1 stages",
+                                      "sm90 1x1x1 stages=",
+                                      "sm90 1x1x1 stages=x",
+                                      "sm90 1x1x1 tail=1",
+                                      "cublaslt",
+                                      "sm90 1x1x1 across=1",
+                                      "sm90 1x1x1234567890",
+                                      "sm90 1x1x1 none=1",
+                                      "sm90  1x1x1"};
+    for (int i = 0; i < ARRAY_SIZE(good); i++) {
+        struct text words = {0};
+        struct tile t, other;
+        ck_assert_msg(tile_parse(good[i], &t), "%s", good[i]);
+        tile_print(&t, &words);
+        ck_assert_str_eq(text_str(&words), good[i]);
+        other = t;
+        ck_assert(tile_equal(&t, &other));
+        other.band++;
+        ck_assert(!tile_equal(&t, &other));
+        other = t, other.serpentine = !t.serpentine;
+        ck_assert(!tile_equal(&t, &other));
+        text_free(&words);
+    }
+    for (int i = 0; i < ARRAY_SIZE(bad); i++) {
+        struct tile t = {.bm = 7};
+        ck_assert_msg(!tile_parse(bad[i], &t) && t.bm == 7, "\"%s\"", bad[i]);
+    }
 }
 END_TEST
 
@@ -606,6 +661,7 @@ Suite *tile_suite(void)
     tcase_add_loop_test(t, walks_cover_all, 0, shim_walk_count);
     tcase_add_loop_test(t, tails_end_together, 0, 4);
     tcase_add_test(t, some_tiles_have_no_tail);
+    tcase_add_test(t, words_are_read_back);
     tcase_add_test(t, cublaslt_has_no_tile);
     tcase_add_test(t, a_row_streams);
     tcase_add_test(t, few_rows_stream);
