@@ -21,7 +21,7 @@ CODA_API coda_value coda_matmul(coda_graph *g, coda_value x, coda_value w)
 
 CODA_API coda_value coda_matmul_kn(coda_graph *g, coda_value x, coda_value w)
 {
-    return build_node(g, "matmul_kn", (struct node){.op = OP_MATMUL, .attr.i = {1}}, OPERANDS(x, w));
+    return build_node(g, "matmul_kn", (struct node){.op = OP_MATMUL, .attr.matmul.kn = 1}, OPERANDS(x, w));
 }
 
 /* ---- Maps ---- */
@@ -38,7 +38,7 @@ static coda_value map(graph *g, const char *name, const coda_value *in, int n, c
         graph_poison(g, CODA_E_INVALID, "%s: takes %d params, got NULL", name, node.prim->params);
         return CODA_NONE;
     }
-    if (node.prim->params) memcpy(node.attr.f, params, sizeof *params * (size_t)node.prim->params);
+    if (node.prim->params) memcpy(node.attr.map.param, params, sizeof *params * (size_t)node.prim->params);
     return build_node(g, name, node, in, n);
 }
 
@@ -103,8 +103,9 @@ CODA_API coda_value coda_apply(coda_graph *g, const char *name, const coda_value
 
 static int slice_columns(graph *g, int x, int64_t start, int64_t stop, int64_t step, int origin)
 {
-    struct node n = {.op = OP_SLICE, .nin = 1, .in = &x, .origin = origin};
-    memcpy(n.attr.i, (int64_t[]){g->node[x].type.rank - 1, start, stop, step}, 4 * sizeof(int64_t));
+    int axis = g->node[x].type.rank - 1;
+    struct node n = {
+        .op = OP_SLICE, .nin = 1, .in = &x, .attr.slice = {axis, start, stop, step}, .origin = origin};
     return graph_append(g, &n);
 }
 
@@ -157,13 +158,14 @@ GATED(glu)
 
 CODA_API coda_value coda_rms_norm(coda_graph *g, coda_value x, coda_value gain, float eps)
 {
-    return build_node(g, "rms_norm", (struct node){.op = OP_RMS_NORM, .attr.f = {eps}}, OPERANDS(x, gain));
+    struct node n = {.op = OP_RMS_NORM, .attr.rms_norm = {eps}};
+    return build_node(g, "rms_norm", n, OPERANDS(x, gain));
 }
 
 CODA_API coda_value coda_layer_norm(coda_graph *g, coda_value x, coda_value gain, coda_value bias,
                                     float eps)
 {
-    struct node n = {.op = OP_LAYER_NORM, .attr.f = {eps}};
+    struct node n = {.op = OP_LAYER_NORM, .attr.layer_norm = {eps}};
     return build_node(g, "layer_norm", n, OPERANDS(x, gain, bias));
 }
 
@@ -203,7 +205,7 @@ static coda_value then(graph *g, const char *prim, coda_value x, float alpha)
     if (in < 0) return CODA_NONE;
     struct node n = {.op = OP_REDUCE, .prim = graph_find_prim(g, prim), .nin = 1, .in = &in};
     if (n.prim->kind == PRIM_MAP) n.op = OP_MAP;
-    n.attr.f[0] = alpha;
+    if (n.op == OP_MAP) n.attr.map.param[0] = alpha;
     n.origin = g->node[in].origin;
     return build_value(graph_append(g, &n));
 }
@@ -245,7 +247,7 @@ CODA_API coda_value coda_rope(coda_graph *g, coda_value x, coda_value positions,
         return CODA_NONE;
     }
     bool half = o.style == CODA_ROPE_HALF;
-    struct node n = {.op = OP_ROPE, .attr = {{o.base}, {o.head_dim, o.rotary, o.heads, half}}};
+    struct node n = {.op = OP_ROPE, .attr.rope = {o.base, o.head_dim, o.rotary, o.heads, half}};
     return build_node(g, "rope", n, OPERANDS(x, positions));
 }
 
@@ -255,7 +257,7 @@ CODA_API coda_value coda_attention(coda_graph *g, coda_value q, coda_value k, co
     coda_attention_options o;
     if (!READ_OPTIONS(g, "attention", coda_attention_options, &o, opt)) return CODA_NONE;
     struct node n = {.op = OP_ATTENTION,
-                     .attr = {{o.scale}, {o.heads, o.kv_heads, o.window, o.causal != 0, o.align}}};
+                     .attr.attention = {o.scale, o.heads, o.kv_heads, o.window, o.causal != 0, o.align}};
     return build_node(g, "attention", n, OPERANDS(q, k, v, lengths));
 }
 
@@ -276,7 +278,7 @@ CODA_API coda_value coda_cross_entropy(coda_graph *g, coda_value logits, coda_va
                      (int)o.ignore_index);
     if (!build_ready(g, "cross_entropy")) return CODA_NONE;
     int ignored = o.ignore_zero || o.ignore_index ? o.ignore_index : DEFAULT_IGNORED;
-    struct node n = {.op = OP_CROSS_ENTROPY, .attr.i = {ignored, loss[o.reduction]}};
+    struct node n = {.op = OP_CROSS_ENTROPY, .attr.cross_entropy = {ignored, loss[o.reduction]}};
     return build_node(g, "cross_entropy", n, OPERANDS(logits, targets));
 }
 
@@ -289,13 +291,13 @@ CODA_API coda_value coda_embedding(coda_graph *g, coda_value table, coda_value i
 
 CODA_API coda_value coda_cast(coda_graph *g, coda_value x, coda_dtype t)
 {
-    return build_node(g, "cast", (struct node){.op = OP_CAST, .attr.i = {t}}, OPERANDS(x));
+    return build_node(g, "cast", (struct node){.op = OP_CAST, .attr.cast.to = t}, OPERANDS(x));
 }
 
 CODA_API coda_value coda_slice(coda_graph *g, coda_value x, int axis, int64_t start, int64_t stop,
                                int64_t step)
 {
-    struct node n = {.op = OP_SLICE, .attr.i = {axis, start, stop, step}};
+    struct node n = {.op = OP_SLICE, .attr.slice = {axis, start, stop, step}};
     return build_node(g, "slice", n, OPERANDS(x));
 }
 
@@ -306,18 +308,18 @@ CODA_API coda_value coda_concat(coda_graph *g, int axis, const coda_value *in, i
         graph_poison(g, CODA_E_INVALID, "concat: in is NULL, or n = %d is not positive", n);
         return CODA_NONE;
     }
-    return build_node(g, "concat", (struct node){.op = OP_CONCAT, .attr.i = {axis}}, in, n);
+    return build_node(g, "concat", (struct node){.op = OP_CONCAT, .attr.concat.axis = axis}, in, n);
 }
 
 CODA_API coda_value coda_reshape(coda_graph *g, coda_value x, int rank, const int64_t *dims)
 {
-    struct node n = {.op = OP_RESHAPE, .attr.i[6] = rank};
+    struct node n = {.op = OP_RESHAPE, .attr.reshape.rank = rank};
     if (!build_ready(g, "reshape")) return CODA_NONE;
     if (rank > 0 && !dims) {
         graph_poison(g, CODA_E_INVALID, "reshape: rank is %d but dims are NULL", rank);
         return CODA_NONE;
     }
-    for (int i = 0; i < rank && i < CODA_MAX_RANK; i++) n.attr.i[i] = dims[i];
+    for (int i = 0; i < rank && i < CODA_MAX_RANK; i++) n.attr.reshape.dim[i] = dims[i];
     return build_node(g, "reshape", n, OPERANDS(x));
 }
 
@@ -330,6 +332,6 @@ CODA_API coda_value coda_transpose(coda_graph *g, coda_value x, const int *perm)
         graph_poison(g, CODA_E_INVALID, "transpose: x is %s but perm is NULL", dims_text(t).s);
         return CODA_NONE;
     }
-    for (int i = 0; t && i < t->rank; i++) n.attr.i[i] = perm[i];
+    for (int i = 0; t && i < t->rank; i++) n.attr.transpose.perm[i] = perm[i];
     return build_node(g, "transpose", n, OPERANDS(x));
 }

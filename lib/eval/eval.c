@@ -34,13 +34,26 @@ static void release(struct eval *e, int v)
     e->value[v] = NULL;
 }
 
+static coda_status (*const rule[OP_COUNT])(const struct eval_call *c) = {
+#define OP(NAME, name, least, most, kind, attributes) eval_##name,
+#include "ops.def"
+#undef OP
+};
+
+/* Allocates and computes a value by its operation's rule. */
+static coda_status apply(struct eval *e, int v, struct eval_call *c)
+{
+    coda_status s = allocate(e, v);
+    if (s != CODA_OK) return s;
+    c->n = &e->g->node[v];
+    c->out = e->value[v];
+    return type_elements(&c->n->type) ? rule[c->n->op](c) : CODA_OK;
+}
+
 static coda_status load(struct eval *e, int v)
 {
-    const struct node *n = &e->g->node[v];
-    if (e->value[v] || !op_is_leaf(n->op)) return CODA_OK;
-    coda_status s = allocate(e, v);
-    if (s == CODA_OK) eval_gather(&n->type, (int)n->type.dtype, e->args[e->arg[v]], n->stride, e->value[v]);
-    return s;
+    if (e->value[v] || !op_is_leaf(e->g->node[v].op)) return CODA_OK;
+    return apply(e, v, &(struct eval_call){.data = e->args[e->arg[v]]});
 }
 
 static coda_status compute(struct eval *e, int v)
@@ -56,11 +69,7 @@ static coda_status compute(struct eval *e, int v)
         in[i] = e->value[n->in[i]];
         type[i] = &e->g->node[n->in[i]].type;
     }
-    coda_status s = allocate(e, v);
-    if (s != CODA_OK) return s;
-    if (n->op == OP_MATMUL) return eval_matmul(n, type[0], type[1], in[0], in[1], e->value[v]);
-    if (n->op == OP_ATTENTION) return eval_attention(n, type, in, e->value[v]);
-    return eval_rowwise(n, type, in, e->value[v]);
+    return apply(e, v, &(struct eval_call){.type = type, .in = in});
 }
 
 /* Counts readers, of needed nodes only, and numbers the arguments. */

@@ -1,4 +1,4 @@
-/* eval.h -- the fp64 evaluator: its one call for others, and what its files share. */
+/* eval.h -- the fp64 evaluator: its one call for others, the rules of the operations, and what they share. */
 #ifndef EVAL_H
 #define EVAL_H
 
@@ -6,6 +6,19 @@
 
 /* eval.c -- fp64, no rounding. args: leaves in their dtype and strides, outputs dense double. */
 coda_status graph_evaluate(const graph *g, void *const *args);
+
+/* What an operation is computed from, and where its result goes: dense doubles. An absent operand is NULL. */
+struct eval_call {
+    const struct node *n;
+    const struct type *const *type; /* of the operands                                             */
+    const double *const *in;
+    const void *data;               /* of a leaf: in its own dtype and strides                     */
+    double *out;                    /* it has at least one element                                 */
+};
+/* The rule of each operation. Its formula is the textbook's, not that of the rewrites. */
+#define OP(NAME, name, least, most, kind, attributes) coda_status eval_##name(const struct eval_call *c);
+#include "ops.def"
+#undef OP
 
 /* eval_matmul.c */
 
@@ -19,16 +32,20 @@ struct multiply_space *multiply_space_new(void); /* NULL: no memory; freed with 
 /* c = a b, or c += a b; a [m,k], b [k,n], c with `pitch` elements between rows. One thread. */
 void multiply(struct multiply_space *space, int64_t m, int64_t n, int64_t k, struct matrix a,
               struct matrix b, double *c, int64_t pitch, bool add);
-coda_status eval_matmul(const struct node *n, const struct type *xt, const struct type *wt,
-                        const double *x, const double *w, double *out);
 
-/* eval_attention.c: in[] = q, k, v, lengths or NULL; type[] theirs. */
-coda_status eval_attention(const struct node *n, const struct type *const type[4],
-                           const double *const in[4], double *out);
+/* eval_rows.c: what works row by row. */
 
-/* eval_rows.c: operations that work row by row, or move data. */
-coda_status eval_rowwise(const struct node *n, const struct type *const type[], const double *const in[],
-                         double *out);
+/* Rows from..to-1 of the result. */
+typedef void eval_some_rows(void *ctx, int64_t from, int64_t to);
+/* Calls fn over all rows, on several threads when there is enough to do; a row costs about `work`
+ * multiply-adds, of which an element's exponential or logarithm counts as so many. */
+void eval_spread(int64_t rows, int64_t work, eval_some_rows *fn, void *ctx);
+enum { EVAL_TRANSCENDENTAL = 32 };
+/* Offset of row `row` of a tensor of type t, under strides that need not be t's own. */
+int64_t eval_row_offset(const struct type *t, const int64_t *stride, int64_t row);
+double eval_row_max(const double *x, int64_t n); /* NaN if there is one; -inf of nothing            */
+
+/* eval_move.c: what moves data. */
 /* Gathers a strided tensor into dense doubles; dtype 0 stands for double itself. */
 void eval_gather(const struct type *t, int dtype, const void *base, const int64_t *stride, double *out);
 

@@ -155,15 +155,16 @@ static void attention_task(void *ctx, int64_t task)
     free(s);
 }
 
-coda_status eval_attention(const struct node *n, const struct type *const type[4], const double *const in[4],
-                           double *out)
+coda_status eval_attention(const struct eval_call *c)
 {
-    const struct type *q = type[0], *k = type[1];
-    struct attention a = {.q = in[0], .k = in[1], .v = in[2], .lengths = in[3], .out = out,
+    const double *const *in = c->in; /* q, k, v, lengths or NULL */
+    const struct type *q = c->type[0], *k = c->type[1];
+    const struct attr_attention *of = &c->n->attr.attention;
+    struct attention a = {.q = in[0], .k = in[1], .v = in[2], .lengths = in[3], .out = c->out,
                           .batch = q->rank == 3 ? q->dim[0] : 1, .tq = q->dim[q->rank - 2],
-                          .tk = k->dim[k->rank - 2], .heads = n->attr.i[0], .kv_heads = n->attr.i[1],
-                          .window = n->attr.i[2], .causal = n->attr.i[3],
-                          .align = (coda_attention_align)n->attr.i[4], .scale = n->attr.f[0]};
+                          .tk = k->dim[k->rank - 2], .heads = of->heads, .kv_heads = of->kv_heads,
+                          .window = of->window, .causal = of->causal,
+                          .align = (coda_attention_align)of->align, .scale = of->scale};
     a.head_dim = type_columns(q) / a.heads;
     a.blocks = CEIL_DIV(a.tq, QUERIES);
     int64_t tasks = a.batch * a.heads * a.blocks;

@@ -161,15 +161,17 @@ static void multiply_task(void *ctx, int64_t task)
     free(s);
 }
 
-coda_status eval_matmul(const struct node *n, const struct type *xt, const struct type *wt, const double *x,
-                        const double *w, double *out)
+coda_status eval_matmul(const struct eval_call *c)
 {
+    const struct node *n = c->n;
+    const struct type *xt = c->type[0], *wt = c->type[1];
     bool shared = wt->rank == 2;
     int64_t m = shared ? type_rows(xt) : xt->dim[xt->rank - 2], k = type_columns(xt);
     int64_t columns = type_columns(&n->type), batches = shared ? 1 : m ? type_rows(xt) / m : 0;
-    bool kn = n->attr.i[0];
-    struct product p = {.m = m, .n = columns, .k = k, .a = {x, k, 1}, .b = {w, kn ? columns : 1, kn ? 1 : k},
-                        .batch_a = m * k, .batch_b = columns * k, .c = out};
+    bool kn = n->attr.matmul.kn;
+    struct product p = {.m = m, .n = columns, .k = k,
+                        .a = {c->in[0], k, 1}, .b = {c->in[1], kn ? columns : 1, kn ? 1 : k},
+                        .batch_a = m * k, .batch_b = columns * k, .c = c->out};
     p.blocks_m = CEIL_DIV(m, BLOCK_M);
     p.blocks_n = CEIL_DIV(columns, BLOCK_N);
     int64_t tasks = batches * p.blocks_m * p.blocks_n;

@@ -14,12 +14,6 @@
 
 enum { MAX_NODES = 1 << 24, MIN_OPERANDS = 4 };
 
-const struct op_info op_info[OP_COUNT] = {
-#define OP(name, text, least, most, attributes) {text, least, most, attributes},
-#include "ops.def"
-#undef OP
-};
-
 graph *graph_new(void)
 {
     graph *g = calloc(1, sizeof *g);
@@ -330,7 +324,7 @@ static int append_prim(graph *g, enum op op, const char *name, int a, int b, con
         return -1;
     }
     struct node n = {.op = op, .prim = prim, .nin = b < 0 ? 1 : 2, .in = (int[]){a, b}, .origin = -1};
-    if (params) memcpy(n.attr.f, params, sizeof *params * (size_t)prim->params);
+    if (params) memcpy(n.attr.map.param, params, sizeof *params * (size_t)prim->params);
     return graph_append(g, &n);
 }
 
@@ -346,14 +340,14 @@ int graph_reduce(graph *g, const char *prim, int x, int key)
 
 int graph_constant(graph *g, coda_dtype t, float value)
 {
-    struct node n = {.op = OP_CONSTANT, .attr = {{value}, {t}}, .origin = -1};
+    struct node n = {.op = OP_CONSTANT, .attr.constant = {t, value}, .origin = -1};
     return graph_append(g, &n);
 }
 
 int graph_reshape(graph *g, int x, int rank, const int64_t *dim)
 {
     struct node n = {.op = OP_RESHAPE, .nin = 1, .in = (int[]){x}, .origin = -1};
-    n.attr.i[6] = rank;
-    for (int i = 0; i < rank && i < CODA_MAX_RANK; i++) n.attr.i[i] = dim[i];
+    n.attr.reshape.rank = rank;
+    for (int i = 0; i < rank && i < CODA_MAX_RANK; i++) n.attr.reshape.dim[i] = dim[i];
     return graph_append(g, &n);
 }

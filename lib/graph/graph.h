@@ -6,16 +6,63 @@
 #include "prim.h"
 
 enum op {
-#define OP(name, text, least, most, attributes) OP_##name,
+#define OP(NAME, name, least, most, kind, attributes) OP_##NAME,
 #include "ops.def"
 #undef OP
     OP_COUNT
 };
 
+/* How the result of an operation comes about. */
+enum op_kind {
+    KIND_LEAF,     /* the caller names it, and has it in memory                                    */
+    KIND_NUMBER,   /* one number, part of the formula                                              */
+    KIND_PRODUCT,  /* a GEMM                                                                       */
+    KIND_ELEMENTS, /* element by element, or pair by pair: a GEMM's epilogue can do it             */
+    KIND_ROWS,     /* row by row                                                                   */
+    KIND_WHOLE,    /* one dense buffer, and only that                                              */
+    KIND_VIEW,     /* strides over its operand                                                     */
+    KIND_LOWERED   /* it has no kernel: a rewrite makes other operations of it                     */
+};
+
+/* ---- Attributes: each operation has a struct of its own, which ops.def lists ---- */
+
+union attr {
+#define NONE int64_t none;
+#define FLOAT(key) float key;
+#define INT(key) int64_t key;
+#define DTYPE(key) int64_t key;
+#define DIMS(member, key) int64_t member[CODA_MAX_RANK];
+#define PARAMS(member) float member[PRIM_MAX_PARAMS];
+#define OP(NAME, name, least, most, kind, attributes) \
+    struct attr_##name {                              \
+        attributes                                    \
+    } name;
+#include "ops.def"
+#undef OP
+#undef PARAMS
+#undef DIMS
+#undef DTYPE
+#undef INT
+#undef FLOAT
+#undef NONE
+};
+
+enum attr_kind { ATTR_FLOAT, ATTR_INTEGER, ATTR_DTYPE }; /* a float; an int64_t                     */
+struct attr_field {
+    const char *key; /* in the text form; NULL: the primitive names it                             */
+    enum attr_kind kind;
+    size_t at;       /* bytes from the beginning of the union                                      */
+};
+struct attr_fields {
+    const struct attr_field *field;
+    int count;
+};
+
 struct op_info {
     const char *text;
+    enum op_kind kind;
     int least, most;
-    const char *attributes; /* as in ops.def                                                       */
+    struct attr_fields (*fields)(void);
 };
 extern const struct op_info op_info[OP_COUNT];
 
@@ -27,11 +74,6 @@ struct type {
 
 enum loss { LOSS_ROWS, LOSS_MEAN, LOSS_SUM }; /* a cross-entropy's reduction, as the text form counts   */
 
-struct attr {
-    float f[4];
-    int64_t i[8];
-};
-
 struct node {
     enum op op;
     const struct prim *prim; /* MAP, REDUCE                                                        */
@@ -39,7 +81,7 @@ struct node {
     int nin;                 /* without absent operands at the end                                 */
     int *in;                 /* operands, all below this node's index; -1 where absent. In a graph
                                 at least 4 may be read, -1 from nin on                             */
-    struct attr attr;
+    union attr attr;         /* its member of the operation's name                                 */
     const char *name;        /* leaves                                                             */
     int64_t stride[CODA_MAX_RANK]; /* leaves; elements                                             */
     int origin;              /* the caller's operation it came from: nodes of one origin are one
@@ -79,8 +121,7 @@ struct coda_graph {
 };
 typedef struct coda_graph graph;
 
-static inline bool op_is_leaf(enum op op) { return op == OP_INPUT || op == OP_WEIGHT; }
-static inline bool op_has_dtype(enum op op) { return op == OP_CAST || op == OP_CONSTANT; } /* in attr.i[0] */
+static inline bool op_is_leaf(enum op op) { return op < OP_COUNT && op_info[op].kind == KIND_LEAF; }
 static inline int64_t type_columns(const struct type *t) { return t->rank ? t->dim[t->rank - 1] : 1; }
 
 /* graph.c */
@@ -108,6 +149,19 @@ int graph_map(graph *g, const char *prim, int a, int b, const float *params); /*
 int graph_reduce(graph *g, const char *prim, int x, int key);
 int graph_constant(graph *g, coda_dtype t, float value);
 int graph_reshape(graph *g, int x, int rank, const int64_t *dim);
+
+/* attr.c -- the attributes of a node one by one, in the order of ops.def: what printer, parser, equality and
+ * digests walk. Of a map they are as many as it has parameters. */
+int attr_count(const struct node *n);
+const char *attr_key(const struct node *n, int k);
+enum attr_kind attr_kind(const struct node *n, int k);
+float attr_float(const struct node *n, int k);
+int64_t attr_integer(const struct node *n, int k); /* or a dtype                                    */
+void attr_set_float(struct node *n, int k, float value);
+void attr_set_integer(struct node *n, int k, int64_t value);
+uint64_t attr_bits(const struct node *n, int k); /* the integer, or the float's encoding             */
+/* Bit by bit, of two nodes of one operation and primitive. */
+bool attr_equal(const struct node *a, const struct node *b);
 
 /* graph_args.c -- what coda_run wants: leaves in order of creation, then outputs. */
 int graph_args(const graph *g);

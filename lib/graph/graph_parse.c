@@ -268,55 +268,51 @@ static coda_status read_operands(struct parser *p, struct node *n)
     return CODA_OK;
 }
 
-/* Where the node keeps the attribute: kind 'f' or 'i' and a slot, as in ops.def; false if nowhere. */
-static bool find_attribute(const struct node *n, const char *key, char *kind, int *slot)
+/* Which attribute of the node goes by this key, or -1. */
+static int find_attribute(const struct node *n, const char *key)
 {
-    const char *a = op_info[n->op].attributes;
-    size_t length = strlen(key);
-    while (*a) {
-        size_t known = strcspn(a, ":");
-        *kind = a[known + 1];
-        *slot = a[known + 2] - '0';
-        if (known == length && memcmp(a, key, length) == 0) return true;
-        a += known + 3;
-        a += *a == ' ';
-    }
-    *kind = 'f';
-    for (*slot = 0; n->prim && *slot < n->prim->params; ++*slot)
-        if (strcmp(n->prim->param_name[*slot], key) == 0) return true;
-    return false;
+    int k = attr_count(n) - 1;
+    while (k >= 0 && strcmp(attr_key(n, k), key) != 0) k--;
+    return k;
 }
 
-/* `given` has a bit for each slot that the text named: those of attr.i from bit 16 on. */
+static coda_status read_attribute_value(struct parser *p, struct node *n, int k)
+{
+    enum attr_kind kind = attr_kind(n, k);
+    float real = 0;
+    int64_t integer = 0;
+    coda_dtype dtype = CODA_F32;
+    coda_status s = kind == ATTR_FLOAT ? read_float(p, &real)
+                    : kind == ATTR_DTYPE ? read_dtype(p, &dtype)
+                                         : read_integer(p, &integer);
+    if (kind == ATTR_FLOAT) attr_set_float(n, k, real);
+    else attr_set_integer(n, k, kind == ATTR_DTYPE ? (int64_t)dtype : integer);
+    return s;
+}
+
+/* `given` has a bit for each attribute that the text named. */
 static coda_status read_attribute(struct parser *p, struct node *n, unsigned *given)
 {
-    char key[WORD_SIZE], kind;
-    int slot;
+    char key[WORD_SIZE];
     coda_status s = read_word(p, "an attribute", "_", key);
     if (s == CODA_OK) s = expect(p, '=');
     if (s != CODA_OK) return s;
-    if (!find_attribute(n, key, &kind, &slot))
-        return fail(CODA_E_INVALID, "no attribute is called `%.40s` here", key);
-    unsigned bit = 1u << (slot + (kind == 'f' ? 0 : 16));
-    if (*given & bit) return fail(CODA_E_INVALID, "the attribute `%.40s` is given twice", key);
-    *given |= bit;
-    if (kind == 'f') return read_float(p, &n->attr.f[slot]);
-    if (!op_has_dtype(n->op)) return read_integer(p, &n->attr.i[slot]);
-    coda_dtype to;
-    s = read_dtype(p, &to);
-    n->attr.i[slot] = to;
-    return s;
+    int k = find_attribute(n, key);
+    if (k < 0) return fail(CODA_E_INVALID, "no attribute is called `%.40s` here", key);
+    if (*given >> k & 1) return fail(CODA_E_INVALID, "the attribute `%.40s` is given twice", key);
+    *given |= 1u << k;
+    return read_attribute_value(p, n, k);
 }
 
 /* The parameters of a primitive have no default, nor has what a constant is. */
 static coda_status check_params(const struct node *n, unsigned given)
 {
-    if (n->op == OP_CONSTANT && given != (1u | 1u << 16))
+    unsigned all = (1u << attr_count(n)) - 1;
+    if (n->op == OP_CONSTANT && given != all)
         return fail(CODA_E_INVALID, "constant: it needs {to=DTYPE, value=NUMBER}");
-    for (int i = 0; n->prim && i < n->prim->params; i++)
-        if (!(given & 1u << i))
-            return fail(CODA_E_INVALID, "%s: its parameter `%s` is missing", n->prim->name,
-                        n->prim->param_name[i]);
+    for (int k = 0; n->prim && k < attr_count(n); k++)
+        if (!(given >> k & 1))
+            return fail(CODA_E_INVALID, "%s: its parameter `%s` is missing", n->prim->name, attr_key(n, k));
     return CODA_OK;
 }
 

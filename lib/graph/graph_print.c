@@ -79,39 +79,23 @@ static void print_strides(const struct type *type, const int64_t *stride, struct
 
 /* ---- Attributes ---- */
 
-static void print_key(const char *key, int length, int *printed, struct text *t)
+static void print_value(const struct node *n, int k, struct text *t)
 {
-    text_printf(t, "%s%.*s=", (*printed)++ ? ", " : " {", length, key);
-}
-
-/* Those of ops.def, in its order. */
-static void print_listed(const struct node *n, int *printed, struct text *t)
-{
-    const char *a = op_info[n->op].attributes;
-    while (*a) {
-        int length = (int)strcspn(a, ":"), slot = a[length + 2] - '0';
-        bool is_float = a[length + 1] == 'f';
-        if (is_float || n->attr.i[slot] != 0) {
-            print_key(a, length, printed, t);
-            if (is_float)
-                print_float(n->attr.f[slot], t);
-            else if (op_has_dtype(n->op))
-                text_append(t, dtype_name((coda_dtype)n->attr.i[slot]));
-            else
-                text_printf(t, "%" PRId64, n->attr.i[slot]);
-        }
-        a += length + 3;
-        a += *a == ' ';
+    switch (attr_kind(n, k)) {
+    case ATTR_FLOAT: print_float(attr_float(n, k), t); break;
+    case ATTR_INTEGER: text_printf(t, "%" PRId64, attr_integer(n, k)); break;
+    case ATTR_DTYPE: text_append(t, dtype_name((coda_dtype)attr_integer(n, k))); break;
     }
 }
 
+/* In the order of ops.def. */
 static void print_attributes(const struct node *n, struct text *t)
 {
     int printed = 0;
-    print_listed(n, &printed, t);
-    for (int i = 0; n->prim && i < n->prim->params; i++) {
-        print_key(n->prim->param_name[i], (int)strlen(n->prim->param_name[i]), &printed, t);
-        print_float(n->attr.f[i], t);
+    for (int k = 0; k < attr_count(n); k++) {
+        if (attr_kind(n, k) != ATTR_FLOAT && attr_integer(n, k) == 0) continue;
+        text_printf(t, "%s%s=", printed++ ? ", " : " {", attr_key(n, k));
+        print_value(n, k, t);
     }
     if (printed) text_append(t, "}");
 }

@@ -75,7 +75,7 @@ static coda_status verify_type(const graph *g, const struct node *n)
     if (!type_equal(&again.type, &n->type))
         return fail(CODA_E_INVALID, "its type is %s but its operands make %s", type_text(&n->type).s,
                     type_text(&again.type).s);
-    if (memcmp(again.attr.i, n->attr.i, sizeof n->attr.i) != 0)
+    if (!attr_equal(&again, n))
         return fail(CODA_E_INVALID, "its attributes are not complete");
     return CODA_OK;
 }

@@ -58,14 +58,15 @@ static bool reshape(const struct type *from, const int64_t *s, const struct type
 static bool view_through(const graph *g, const struct node *n, const struct view *in, struct view *v)
 {
     const struct type *from = &g->node[n->in[0]].type;
+    const struct attr_slice *s = &n->attr.slice;
     *v = *in;
     switch (n->op) {
     case OP_SLICE:
-        if (n->type.dim[n->attr.i[0]] > 0) v->offset += n->attr.i[1] * in->stride[n->attr.i[0]];
-        if (n->type.dim[n->attr.i[0]] > 1) v->stride[n->attr.i[0]] *= n->attr.i[3]; /* else it may be huge */
+        if (n->type.dim[s->axis] > 0) v->offset += s->start * in->stride[s->axis];
+        if (n->type.dim[s->axis] > 1) v->stride[s->axis] *= s->step; /* else it may be huge */
         return true;
     case OP_TRANSPOSE:
-        for (int d = 0; d < n->type.rank; d++) v->stride[d] = in->stride[n->attr.i[d]];
+        for (int d = 0; d < n->type.rank; d++) v->stride[d] = in->stride[n->attr.transpose.perm[d]];
         return true;
     default: return reshape(from, in->stride, &n->type, v->stride);
     }
@@ -119,7 +120,7 @@ bool view_matmul(const graph *g, const struct node *n, const struct view *view, 
     if (a.base < 0 || b.base < 0) return false;
     if (!rows_of(x, a.stride, w->rank == 2, v)) return false;
     if (!view_collapse(w, b.stride, 0, w->rank - 2, &v->b.batch)) return false;
-    int kn = n->attr.i[0] != 0;
+    int kn = n->attr.matmul.kn != 0;
     v->k = x->dim[x->rank - 1];
     v->n = w->dim[w->rank - (kn ? 1 : 2)];
     v->a.base = a.base;

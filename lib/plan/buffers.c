@@ -44,7 +44,7 @@ int64_t part_offset(const struct grouper *gr, int concat, int operand)
     const struct node *n = &gr->g->node[concat];
     int64_t stride[CODA_MAX_RANK];
     dense_strides(&n->type, stride);
-    return gr->part[gr->site[concat].part + operand] * stride[n->attr.i[0]];
+    return gr->part[gr->site[concat].part + operand] * stride[n->attr.concat.axis];
 }
 
 int buffer_of(struct grouper *gr, int value)

@@ -36,15 +36,25 @@ static uint64_t mix_type(uint64_t h, const struct type *t)
     return h;
 }
 
+/* Integers, then floats, and 0 where an operation has fewer than these: prepared memory keeps its order from
+ * version to version. */
+enum { INTEGERS = 8, FLOATS = 4 };
+
+static uint64_t mix_attributes(uint64_t h, const struct node *n)
+{
+    int integers = 0, floats = 0, count = attr_count(n);
+    for (int k = 0; k < count; k++)
+        if (attr_kind(n, k) != ATTR_FLOAT) h = mix(h, attr_bits(n, k)), integers++;
+    for (; integers < INTEGERS; integers++) h = mix(h, 0);
+    for (int k = 0; k < count; k++)
+        if (attr_kind(n, k) == ATTR_FLOAT) h = mix(h, attr_bits(n, k)), floats++;
+    for (; floats < FLOATS; floats++) h = mix(h, 0);
+    return h;
+}
+
 static uint64_t mix_node(const struct node *n)
 {
-    uint64_t h = mix_type(mix_string(0, op_info[n->op].text), &n->type);
-    for (int i = 0; i < ARRAY_SIZE(n->attr.i); i++) h = mix(h, (uint64_t)n->attr.i[i]);
-    for (int i = 0; i < ARRAY_SIZE(n->attr.f); i++) {
-        uint32_t bits;
-        memcpy(&bits, &n->attr.f[i], sizeof bits);
-        h = mix(h, bits);
-    }
+    uint64_t h = mix_attributes(mix_type(mix_string(0, op_info[n->op].text), &n->type), n);
     if (n->prim) h = mix_string(mix_string(h, n->prim->name), n->prim->header ? NULL : n->prim->source);
     if (!op_is_leaf(n->op)) return h;
     for (int d = 0; d < n->type.rank; d++) h = mix(h, (uint64_t)n->stride[d]);

@@ -74,8 +74,9 @@ static int same_tile(const struct grouper *gr, const struct group *q, int value)
 static bool is_lane(const graph *g, const struct node *s, struct source *out)
 {
     const struct type *t = &g->node[s->in[0]].type;
-    int64_t n = type_columns(t), start = s->attr.i[1], step = MAX(s->attr.i[3], 1);
-    if (s->op != OP_SLICE || s->attr.i[0] != t->rank - 1 || n < 2 || n % 2) return false;
+    int64_t n = type_columns(t);
+    if (s->op != OP_SLICE || s->attr.slice.axis != t->rank - 1 || n < 2 || n % 2) return false;
+    int64_t start = s->attr.slice.start, step = MAX(s->attr.slice.step, 1);
     if (type_columns(&s->type) * 2 != n) return false;
     bool stacked = step == 1 && (start == 0 || start == n / 2), interleaved = step == 2 && start <= 1;
     out->pair = stacked ? PAIR_GLU_STACKED : PAIR_GLU_INTERLEAVED;
@@ -296,13 +297,14 @@ static bool try_pair(struct group *q, enum pair_kind pair, int full)
 struct rope_spec group_rope(const graph *g, const struct node *n)
 {
     const struct type *t = &g->node[n->in[0]].type;
-    int64_t head_dim = n->attr.i[0] ? n->attr.i[0] : type_columns(t);
+    const struct attr_rope *a = &n->attr.rope;
+    int64_t head_dim = a->head_dim ? a->head_dim : type_columns(t);
     return (struct rope_spec){
         .head_dim = head_dim,
-        .rotary = n->attr.i[1] ? n->attr.i[1] : head_dim,
-        .heads = n->attr.i[2] ? n->attr.i[2] : head_dim ? type_columns(t) / head_dim : 0,
-        .half = n->attr.i[3] != 0,
-        .base = n->attr.f[0],
+        .rotary = a->rotary ? a->rotary : head_dim,
+        .heads = a->heads ? a->heads : head_dim ? type_columns(t) / head_dim : 0,
+        .half = a->half != 0,
+        .base = a->base,
         .period = t->rank >= 2 ? t->dim[t->rank - 2] : 1,
     };
 }

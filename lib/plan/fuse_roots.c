@@ -92,14 +92,14 @@ static bool is_inline(const struct grouper *gr, const struct node *n, struct sit
 static bool is_number(const struct grouper *gr, const struct node *n, float *out)
 {
     double in[PRIM_MAX_INPUTS] = {0}, param[PRIM_MAX_PARAMS];
-    float number = n->attr.f[0];
+    float number = n->op == OP_CONSTANT ? n->attr.constant.value : 0;
     bool map = n->op == OP_MAP && n->prim->reference;
     if (n->op != OP_CONSTANT && !(gr->opt->fuse && (map || n->op == OP_CAST))) return false;
     for (int i = 0; i < n->nin; i++) {
         if (!group_number(gr, n->in[i], &number)) return false;
         in[i] = number;
     }
-    for (int i = 0; i < PRIM_MAX_PARAMS; i++) param[i] = n->attr.f[i];
+    for (int i = 0; map && i < PRIM_MAX_PARAMS; i++) param[i] = n->attr.map.param[i];
     *out = map ? (float)n->prim->reference(in, param) : number;
     return true;
 }
@@ -159,7 +159,7 @@ static bool find_parts(struct grouper *gr)
         int64_t start = 0;
         for (int j = 0; j < n->nin && n->op == OP_CONCAT; j++) {
             gr->part[gr->site[i].part + j] = start;
-            start += g->node[n->in[j]].type.dim[n->attr.i[0]];
+            start += g->node[n->in[j]].type.dim[n->attr.concat.axis];
         }
     }
     return gr->part;

@@ -89,19 +89,20 @@ static void write_attention(struct writer *w)
 {
     const graph *g = w->gr->g;
     const struct node *n = &g->node[w->q->p.root];
+    const struct attr_attention *of = &n->attr.attention;
     struct attention_spec *a = ARENA_NEW(&w->gr->plan->arena, struct attention_spec, 1);
     const struct type *q = &n->type, *k = &g->node[n->in[1]].type;
     if (!(w->p->attention = a)) return; /* the arena remembers */
-    a->heads = MAX(n->attr.i[0], 1);
-    a->kv_heads = n->attr.i[1] ? n->attr.i[1] : a->heads;
+    a->heads = MAX(of->heads, 1);
+    a->kv_heads = of->kv_heads ? of->kv_heads : a->heads;
     a->head_dim = type_columns(q) / a->heads;
     a->batch = q->rank == 3 ? q->dim[0] : 1;
     a->tq = q->dim[q->rank - 2];
     a->tk = k->dim[k->rank - 2];
-    a->window = n->attr.i[2];
-    a->causal = n->attr.i[3] != 0;
-    a->align = (coda_attention_align)n->attr.i[4];
-    a->scale = n->attr.f[0];
+    a->window = of->window;
+    a->causal = of->causal != 0;
+    a->align = (coda_attention_align)of->align;
+    a->scale = of->scale;
     a->lengths = (struct tensor_use){.role = USE_LENGTHS, .buffer = -1, .dtype = CODA_I32, .value = -1};
     heads(w->gr, n->in[0], a->head_dim, &a->q);
     heads(w->gr, n->in[1], a->head_dim, &a->k);

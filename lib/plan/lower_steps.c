@@ -156,7 +156,7 @@ static int map(struct writer *w, const struct node *n, int value)
         s.in[i] = immediate ? IMMEDIATE : operand(w, n, i);
         s.half = s.half || (!immediate && w->p->step[s.in[i]].half);
     }
-    memcpy(s.param, n->attr.f, sizeof s.param);
+    memcpy(s.param, n->attr.map.param, sizeof s.param);
     s.cls = join_classes(w->p, &s);
     return add_step(w, s);
 }

@@ -15,32 +15,33 @@ static bool is_identity(const graph *g, const struct node *n)
 {
     const struct type *x = n->nin ? &g->node[n->in[0]].type : NULL;
     switch (n->op) {
-    case OP_MAP: return !strcmp(n->prim->name, "scale") && n->attr.f[0] == 1 && type_equal(x, &n->type);
+    case OP_MAP:
+        return !strcmp(n->prim->name, "scale") && n->attr.map.param[0] == 1 && type_equal(x, &n->type);
     case OP_CAST:
     case OP_RESHAPE: return type_equal(x, &n->type);
-    case OP_SLICE: return type_equal(x, &n->type) && n->attr.i[3] == 1;
+    case OP_SLICE: return type_equal(x, &n->type) && n->attr.slice.step == 1;
     case OP_TRANSPOSE:
         for (int d = 0; d < x->rank; d++)
-            if (n->attr.i[d] != d) return false;
+            if (n->attr.transpose.perm[d] != d) return false;
         return true;
     default: return false;
     }
 }
 
 /* A slice of a slice along one axis. */
-static bool join_slices(const struct node *outer, const struct node *inner, struct attr *a)
+static bool join_slices(const struct node *outer, const struct node *inner, struct attr_slice *a)
 {
-    const struct attr *o = &outer->attr, *i = &inner->attr;
-    int64_t count = outer->type.dim[o->i[0]];
-    if (o->i[0] != i->i[0] || count == 0) return false;
-    a->i[1] = i->i[1] + o->i[1] * i->i[3];
-    a->i[3] = o->i[3] * i->i[3];
-    a->i[2] = a->i[1] + (count - 1) * a->i[3] + 1;
+    const struct attr_slice *o = &outer->attr.slice, *i = &inner->attr.slice;
+    int64_t count = outer->type.dim[o->axis];
+    if (o->axis != i->axis || count == 0) return false;
+    a->start = i->start + o->start * i->step;
+    a->step = o->step * i->step;
+    a->stop = a->start + (count - 1) * a->step + 1;
     return true;
 }
 
 /* The attributes of n taken on the operand of its operand; false if the two cannot be one. */
-static bool join(const graph *g, const struct node *n, const struct node *inner, struct attr *a)
+static bool join(const graph *g, const struct node *n, const struct node *inner, union attr *a)
 {
     *a = n->attr;
     if (n->op != inner->op) return false;
@@ -48,9 +49,10 @@ static bool join(const graph *g, const struct node *n, const struct node *inner,
     switch (n->op) {
     case OP_CAST: return dtype_is_float(from) && (inner->type.dtype == CODA_F32 || inner->type.dtype == from);
     case OP_RESHAPE: return true;
-    case OP_SLICE: return join_slices(n, inner, a);
+    case OP_SLICE: return join_slices(n, inner, &a->slice);
     case OP_TRANSPOSE:
-        for (int d = 0; d < n->type.rank; d++) a->i[d] = inner->attr.i[n->attr.i[d]];
+        for (int d = 0; d < n->type.rank; d++)
+            a->transpose.perm[d] = inner->attr.transpose.perm[n->attr.transpose.perm[d]];
         return true;
     default: return false;
     }
@@ -66,7 +68,7 @@ static int simplify(struct walk *w, int v)
         return w->map[n.in[0]];
     }
     const struct node *inner = &w->in->node[n.in[0]];
-    struct attr a;
+    union attr a;
     if (!join(w->in, &n, inner, &a)) return RULE_COPY;
     rewrite_note(w->log, "tidy", true, "%s: two of %s are one", rewrite_name(w->in, v).s, op_info[n.op].text);
     n.attr = a;

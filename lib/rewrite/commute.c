@@ -275,15 +275,15 @@ bool carry_pays(const struct walk *w, int v)
 int carry_product(struct walk *w, int v, int x, int weight, bool kn)
 {
     const struct node *old = &w->in->node[v];
-    bool wide = old->attr.i[1] || (old->type.dtype == CODA_F16 && !w->opt->fast_f16);
+    bool wide = old->attr.matmul.f32 || (old->type.dtype == CODA_F16 && !w->opt->fast_f16);
     struct node n = {
-        .op = OP_MATMUL, .nin = 2, .in = (int[]){x, weight}, .attr.i = {kn, wide}, .origin = -1};
+        .op = OP_MATMUL, .nin = 2, .in = (int[]){x, weight}, .attr.matmul = {kn, wide}, .origin = -1};
     return graph_append(w->out, &n);
 }
 
 static int cast(struct walk *w, int v, coda_dtype t)
 {
-    struct node n = {.op = OP_CAST, .nin = 1, .in = &v, .attr.i = {t}, .origin = -1};
+    struct node n = {.op = OP_CAST, .nin = 1, .in = &v, .attr.cast.to = t, .origin = -1};
     if (v < 0 || w->out->node[v].type.dtype == t) return v;
     return graph_append(w->out, &n);
 }
@@ -305,7 +305,7 @@ int carry_transpose(struct walk *w, int weight)
     if (weight < 0) return RULE_FAILED;
     int rank = w->out->node[weight].type.rank;
     struct node n = {.op = OP_TRANSPOSE, .nin = 1, .in = &weight, .origin = -1};
-    for (int d = 0; d < rank; d++) n.attr.i[d] = d < rank - 2 ? d : 2 * rank - 3 - d;
+    for (int d = 0; d < rank; d++) n.attr.transpose.perm[d] = d < rank - 2 ? d : 2 * rank - 3 - d;
     return graph_append(w->out, &n);
 }
 

@@ -16,7 +16,7 @@ static int carry(struct walk *w, int v)
     if (n->op != OP_MATMUL) return RULE_COPY;
     struct layer l = layer_of(w->in, n->in[0]);
     if (l.kind != LAYER_COL_SCALE || !carry_folds(w, n->in[0]) || !carry_pays(w, n->in[0])) return RULE_COPY;
-    bool kn = n->attr.i[0];
+    bool kn = n->attr.matmul.kn;
     rewrite_note(w->log, "carry_col_scale", false, "%s: the gain %s folds into %s", rewrite_name(w->in, v).s,
                  rewrite_name(w->in, l.factor).s, rewrite_weight(w->in, n->in[1]).s);
     int weight = w->map[n->in[1]], factor;

@@ -12,7 +12,7 @@
 static int product(struct walk *w, int weight, int b, bool kn)
 {
     int vector = carry_vector(w, b, false);
-    struct node cast = {.op = OP_CAST, .nin = 1, .in = &vector, .attr.i = {CODA_F32}, .origin = -1};
+    struct node cast = {.op = OP_CAST, .nin = 1, .in = &vector, .attr.cast.to = CODA_F32, .origin = -1};
     if (w->in->node[b].type.dtype != CODA_F32) vector = graph_append(w->out, &cast);
     if (kn) weight = carry_transpose(w, weight);
     return carry_weight_sum(w, graph_map(w->out, "mul", vector, weight, NULL), false);
@@ -24,7 +24,7 @@ static int carry(struct walk *w, int v)
     if (n->op != OP_MATMUL) return RULE_COPY;
     struct layer l = layer_of(w->in, n->in[0]);
     if (l.kind != LAYER_COL_SHIFT || !carry_folds(w, n->in[0]) || !carry_pays(w, n->in[0])) return RULE_COPY;
-    bool kn = n->attr.i[0];
+    bool kn = n->attr.matmul.kn;
     int weight = w->map[n->in[1]], shift = product(w, weight, l.factor, kn);
     rewrite_note(w->log, "carry_col_shift", false, "%s: the bias %s moves past the matmul by %s",
                  rewrite_name(w->in, v).s, rewrite_name(w->in, l.factor).s,

@@ -33,7 +33,7 @@ static int carry(struct walk *w, int v)
     rewrite_note(w->log, "carry_row_scale", false, "%s: %s moves past the matmul by %s",
                  rewrite_name(w->in, v).s, rewrite_meaning(w->in, l.factor).s,
                  rewrite_weight(w->in, n->in[1]).s);
-    int y = carry_product(w, v, w->map[l.base], w->map[n->in[1]], n->attr.i[0]);
+    int y = carry_product(w, v, w->map[l.base], w->map[n->in[1]], n->attr.matmul.kn);
     return carry_result(w, v, layer_apply(w, n->in[0], y));
 }
 

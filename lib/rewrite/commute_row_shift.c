@@ -16,7 +16,7 @@ static int carry(struct walk *w, int v)
     if (n->op != OP_MATMUL) return RULE_COPY;
     struct layer l = layer_of(w->in, n->in[0]);
     if (l.kind != LAYER_ROW_SHIFT || !carry_folds(w, n->in[0]) || !carry_pays(w, n->in[0])) return RULE_COPY;
-    bool kn = n->attr.i[0];
+    bool kn = n->attr.matmul.kn;
     int weight = w->map[n->in[1]], sums = carry_weight_sum(w, weight, kn);
     int shift = graph_map(w->out, "mul", sums, w->map[l.factor], NULL);
     rewrite_note(w->log, "carry_row_shift", false, "%s: %s moves past the matmul by %s, times its sums",

@@ -24,7 +24,8 @@ static size_t hash_bytes(size_t h, const void *data, size_t n)
 
 static size_t hash_node(const struct node *n)
 {
-    size_t h = hash_bytes((size_t)n->op, &n->attr, sizeof n->attr);
+    size_t h = (size_t)n->op;
+    for (int k = 0; k < attr_count(n); k++) h = (h ^ attr_bits(n, k)) * 0x100000001b3u;
     h = hash_bytes(h, n->in, sizeof *n->in * (size_t)n->nin);
     return hash_bytes(h, &n->prim, sizeof n->prim);
 }
@@ -32,7 +33,7 @@ static size_t hash_node(const struct node *n)
 static bool same(const struct node *a, const struct node *b)
 {
     return a->op == b->op && a->prim == b->prim && a->nin == b->nin && type_equal(&a->type, &b->type) &&
-           memcmp(&a->attr, &b->attr, sizeof a->attr) == 0 &&
+           attr_equal(a, b) &&
            memcmp(a->in, b->in, sizeof *a->in * (size_t)a->nin) == 0;
 }
 

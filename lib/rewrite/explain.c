@@ -66,7 +66,7 @@ struct words rewrite_meaning(const graph *g, int v)
     if (v < 0) return (struct words){"the scale"};
     struct words w = rewrite_name(g, v);
     const struct node *n = &g->node[v];
-    if (n->op == OP_CONSTANT) snprintf(w.s, sizeof w.s, "%g", (double)n->attr.f[0]);
+    if (n->op == OP_CONSTANT) snprintf(w.s, sizeof w.s, "%g", (double)n->attr.constant.value);
     const struct node *s = n->nin ? &g->node[n->in[0]] : NULL;
     const char *what = NULL;
     if (is_prim(n, "rsqrt_mean") && is_prim(s, "sum_sq")) what = "1/rms";

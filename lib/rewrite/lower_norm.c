@@ -11,11 +11,11 @@
 #include "walk.h"
 
 /* 1 / sqrt(statistic / N + eps) for each row. */
-static int row_factor(struct walk *w, const struct node *n, const char *statistic, int x)
+static int row_factor(struct walk *w, const struct node *n, const char *statistic, int x, float eps)
 {
     int64_t columns = MAX(type_columns(&n->type), 1);
     int s = graph_reduce(w->out, statistic, x, -1);
-    return graph_map(w->out, "rsqrt_mean", s, -1, (float[]){1.0f / (float)columns, n->attr.f[0]});
+    return graph_map(w->out, "rsqrt_mean", s, -1, (float[]){1.0f / (float)columns, eps});
 }
 
 static int lower(struct walk *w, int v)
@@ -23,9 +23,10 @@ static int lower(struct walk *w, int v)
     const struct node *n = &w->in->node[v];
     if (n->op != OP_RMS_NORM && n->op != OP_LAYER_NORM) return RULE_COPY;
     bool layer = n->op == OP_LAYER_NORM;
+    float eps = layer ? n->attr.layer_norm.eps : n->attr.rms_norm.eps;
     int x = w->map[n->in[0]], gain = n->nin > 1 ? n->in[1] : -1, bias = n->nin > 2 ? n->in[2] : -1;
     int y = layer ? graph_map(w->out, "sub", x, graph_reduce(w->out, "mean", x, -1), NULL) : x;
-    y = graph_map(w->out, "mul", y, row_factor(w, n, layer ? "m2" : "sum_sq", x), NULL);
+    y = graph_map(w->out, "mul", y, row_factor(w, n, layer ? "m2" : "sum_sq", x, eps), NULL);
     if (gain >= 0) y = graph_map(w->out, "mul", y, w->map[gain], NULL);
     if (bias >= 0) y = graph_map(w->out, "add", y, w->map[bias], NULL);
     rewrite_note(w->log, "lower_norm", false, "%s: %s of %s is a row statistic and what it scales",

@@ -29,13 +29,16 @@ struct range {
 static bool is_column_slice(const graph *g, int n, int x)
 {
     const struct node *s = &g->node[n];
-    return s->op == OP_SLICE && s->in[0] == x && s->attr.i[0] == s->type.rank - 1 && s->attr.i[3] == 1;
+    return s->op == OP_SLICE && s->in[0] == x && s->attr.slice.axis == s->type.rank - 1 &&
+           s->attr.slice.step == 1;
 }
 
+/* In all but the number of heads. */
 static bool same_rotation(const struct node *a, const struct node *b)
 {
-    return !memcmp(a->attr.f, b->attr.f, sizeof a->attr.f) && a->attr.i[0] == b->attr.i[0] &&
-           a->attr.i[1] == b->attr.i[1] && a->attr.i[3] == b->attr.i[3] && a->in[1] == b->in[1];
+    const struct attr_rope *r = &a->attr.rope, *s = &b->attr.rope;
+    return r->base == s->base && r->head_dim == s->head_dim && r->rotary == s->rotary && r->half == s->half &&
+           a->in[1] == b->in[1];
 }
 
 /* The rope that is slice s's only reader, or -1. */
@@ -75,18 +78,19 @@ static bool tiles(const graph *g, struct merge *m, int x)
         const struct node *s = &g->node[n];
         int r = rope_of(g, m, n);
         if (r < 0) {
-            first_plain = MIN(first_plain, s->attr.i[1]);
+            first_plain = MIN(first_plain, s->attr.slice.start);
             continue;
         }
-        const struct attr *a = &g->node[r].attr;
-        if (!same_rotation(like, &g->node[r]) || a->i[2] * a->i[0] != type_columns(&s->type)) return false;
-        m->rotated[ranges++] = (struct range){s->attr.i[1], s->attr.i[2]};
+        const struct attr_rope *a = &g->node[r].attr.rope;
+        if (!same_rotation(like, &g->node[r]) || a->heads * a->head_dim != type_columns(&s->type))
+            return false;
+        m->rotated[ranges++] = (struct range){s->attr.slice.start, s->attr.slice.stop};
         sum += type_columns(&s->type);
-        end = MAX(end, s->attr.i[2]);
+        end = MAX(end, s->attr.slice.stop);
     }
     m->end[x] = end;
     if (overlap(m->rotated, ranges)) return false;
-    return sum == end && end <= first_plain && type_columns(&g->node[x].type) % like->attr.i[0] == 0;
+    return sum == end && end <= first_plain && type_columns(&g->node[x].type) % like->attr.rope.head_dim == 0;
 }
 
 static void find_readers(const graph *g, struct merge *m)
@@ -127,7 +131,7 @@ static int rotate(struct walk *w, struct merge *m, int x)
     struct node n = w->in->node[m->rope[x]];
     int positions = n.in[1];
     n.in = (int[]){w->map[x], positions < 0 ? -1 : w->map[positions]};
-    n.attr.i[2] = m->end[x] / n.attr.i[0];
+    n.attr.rope.heads = m->end[x] / n.attr.rope.head_dim;
     rewrite_note(w->log, "merge_rope", true, "%s: its first %lld columns are rotated at once",
                  rewrite_name(w->in, x).s, (long long)m->end[x]);
     return m->merged[x] = graph_append(w->out, &n);

@@ -29,7 +29,7 @@ static int narrow_operands(struct walk *w, int v)
                  dtype_name(w->in->node[x].type.dtype));
     struct node product = *n;
     product.in = (int[]){w->map[x], w->map[weight]};
-    product.attr.i[1] = n->type.dtype == CODA_F32;
+    product.attr.matmul.f32 = n->type.dtype == CODA_F32;
     product.origin = -1;
     return graph_append(w->out, &product);
 }

@@ -570,7 +570,8 @@ static void note_needs(const graph *g, const struct node *n, struct need *need)
     const struct type *t0 = n->nin && n->in[0] >= 0 ? &g->node[n->in[0]].type : NULL;
     struct need *n1 = n->nin > 1 && n->in[1] >= 0 ? &need[n->in[1]] : NULL;
     if (n->op == OP_EMBEDDING && n1) *n1 = (struct need){t0->dim[0], -1, 1};
-    if (n->op == OP_CROSS_ENTROPY && n1) *n1 = (struct need){type_columns(t0), n->attr.i[0], 1};
+    if (n->op == OP_CROSS_ENTROPY && n1)
+        *n1 = (struct need){type_columns(t0), n->attr.cross_entropy.ignore, 1};
     if (n->op == OP_ROPE && n1) n1->limit = 4096;
     if (n->op == OP_MATMUL && n1) n1->scale = 1 / sqrt((double)MAX(type_columns(t0), 1));
     if (n->op == OP_ATTENTION && n->nin > 3 && n->in[3] >= 0) {

@@ -56,7 +56,7 @@ END_TEST
 
 static int matmul(graph *g, int x, int w, bool kn)
 {
-    struct node n = {.op = OP_MATMUL, .nin = 2, .in = (int[]){x, w}, .attr.i = {kn}, .origin = -1};
+    struct node n = {.op = OP_MATMUL, .nin = 2, .in = (int[]){x, w}, .attr.matmul.kn = kn, .origin = -1};
     return graph_append(g, &n);
 }
 
@@ -229,12 +229,53 @@ START_TEST(constness_of_a_lattice)
 }
 END_TEST
 
+/* Attributes are what ops.def names: bytes between them, and those of other operations, say nothing. */
+START_TEST(attributes_are_compared_by_name)
+{
+    const struct attr_rope rope = {10000, 64, 32, 4, 1};
+    struct node a = {.op = OP_ROPE}, b = {.op = OP_ROPE};
+    memset(&a.attr, 0x55, sizeof a.attr);
+    memset(&b.attr, 0xaa, sizeof b.attr);
+    ck_assert_int_eq(attr_count(&a), 5);
+    for (struct node *n = &a; n; n = n == &a ? &b : NULL) {
+        n->attr.rope.base = rope.base;
+        n->attr.rope.head_dim = rope.head_dim;
+        n->attr.rope.rotary = rope.rotary;
+        n->attr.rope.heads = rope.heads;
+        n->attr.rope.half = rope.half;
+    }
+    ck_assert(memcmp(&a.attr, &b.attr, sizeof a.attr) != 0);
+    ck_assert(attr_equal(&a, &b));
+    for (int k = 0; k < attr_count(&a); k++) {
+        struct node other = b;
+        if (attr_kind(&b, k) == ATTR_FLOAT) attr_set_float(&other, k, attr_float(&b, k) + 1);
+        else attr_set_integer(&other, k, attr_integer(&b, k) + 1);
+        ck_assert_msg(!attr_equal(&a, &other), "%s makes no difference", attr_key(&a, k));
+    }
+}
+END_TEST
+
+/* A map has as many as it has parameters, by their names; a 0 and its negative differ. */
+START_TEST(attributes_of_maps)
+{
+    struct node a = {.op = OP_MAP, .prim = prim_find("nll_loss")}, b = a;
+    ck_assert_int_eq(attr_count(&a), 2);
+    ck_assert_str_eq(attr_key(&a, 1), "classes");
+    b.attr.map.param[2] = 1;
+    ck_assert(attr_equal(&a, &b));
+    b.attr.map.param[1] = -0.0f;
+    ck_assert(!attr_equal(&a, &b));
+    ck_assert_int_eq(attr_count(&(struct node){.op = OP_REDUCE, .prim = prim_find("sum")}), 0);
+    ck_assert_str_eq(attr_key(&(struct node){.op = OP_TRANSPOSE}, 5), "p5");
+}
+END_TEST
+
 START_TEST(shorthands)
 {
     graph *g = graph_new();
     int x = leaf(g, OP_INPUT, "x", 3, 4), key = leaf(g, OP_INPUT, "key", 3, 1);
     int scaled = graph_map(g, "scale", x, -1, (float[]){0.5f});
-    ck_assert(g->node[scaled].attr.f[0] == 0.5f);
+    ck_assert(g->node[scaled].attr.map.param[0] == 0.5f);
     ck_assert_str_eq(type_text(&g->node[graph_reduce(g, "sum", x, -1)].type).s, "f32[3,1]");
     ck_assert_str_eq(type_text(&g->node[graph_reduce(g, "select", x, key)].type).s, "f32[3,1]");
     ck_assert_str_eq(type_text(&g->node[graph_reshape(g, x, 3, (int64_t[]){2, 3, 2})].type).s,
@@ -280,6 +321,8 @@ Suite *graph_suite(void)
     tcase_add_test(c, foreign_map);
     tcase_add_test(c, constness);
     tcase_add_test(c, constness_of_a_lattice);
+    tcase_add_test(c, attributes_are_compared_by_name);
+    tcase_add_test(c, attributes_of_maps);
     tcase_add_test(c, shorthands);
     tcase_add_test(c, name_table);
     suite_add_tcase(s, c);

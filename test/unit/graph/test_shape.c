@@ -246,12 +246,13 @@ START_TEST(defaults)
     graph *g = graph_parse("%x = input f32[4,32]\n%1 = rope %x {base=1, head_dim=8}\n"
                            "%2 = attention %x, %x, %x {heads=2}\n");
     ck_assert_ptr_nonnull(g);
-    const int64_t *rope = g->node[1].attr.i, *attention = g->node[2].attr.i;
-    ck_assert_int_eq(rope[0], 8);
-    ck_assert_int_eq(rope[1], 8);
-    ck_assert_int_eq(rope[2], 4);
-    ck_assert_int_eq(attention[1], 2);
-    ck_assert(g->node[2].attr.f[0] == 0.25f);
+    const struct attr_rope *rope = &g->node[1].attr.rope;
+    const struct attr_attention *attention = &g->node[2].attr.attention;
+    ck_assert_int_eq(rope->head_dim, 8);
+    ck_assert_int_eq(rope->rotary, 8);
+    ck_assert_int_eq(rope->heads, 4);
+    ck_assert_int_eq(attention->kv_heads, 2);
+    ck_assert(attention->scale == 0.25f);
     graph_free(g);
 }
 END_TEST

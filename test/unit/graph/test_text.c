@@ -158,7 +158,7 @@ START_TEST(floats)
         line = printed(g);
         ck_assert_msg(strstr(line, expected) != NULL, "%s in %s", expected, line);
         graph *again = graph_parse(line);
-        ck_assert(again->node[1].attr.f[0] == value[i]);
+        ck_assert(again->node[1].attr.map.param[0] == value[i]);
         free(line);
         graph_free(again);
         graph_free(g);

@@ -48,8 +48,8 @@ static void output_like_leaf(graph *g) { g->output[1].name = "w"; }
 static void output_value(graph *g) { g->output[1].value = 6; }
 static void output_absent(graph *g) { g->output[1].value = -1; }
 static void output_stride(graph *g) { g->output[1].stride[1] = 0; }
-static void open_attribute(graph *g) { g->node[5].attr.i[1] = 0; }
-static void bad_attribute(graph *g) { g->node[5].attr.i[1] = 3; }
+static void open_attribute(graph *g) { g->node[5].attr.rope.rotary = 0; }
+static void bad_attribute(graph *g) { g->node[5].attr.rope.rotary = 3; }
 static void no_origin(graph *g) { g->node[5].origin = -1; }
 static void far_origin(graph *g) { g->node[5].origin = 6; }
 static void poisoned(graph *g) { graph_poison(g, CODA_E_IO, "poison %d", 7); }

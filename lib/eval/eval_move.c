@@ -1,0 +1,125 @@
+/* eval_move.c -- the operations that compute nothing, in fp64: leaves, constants, and what moves data. */
+#include "eval.h"
+
+#include <string.h>
+
+/* ---- Strided tensors ---- */
+
+struct gather {
+    const struct type *type;
+    int dtype;
+    const void *base;
+    const int64_t *stride;
+    double *out;
+};
+
+static void gather_rows(void *ctx, int64_t from, int64_t to)
+{
+    const struct gather *s = ctx;
+    int64_t columns = type_columns(s->type), step = s->type->rank ? s->stride[s->type->rank - 1] : 0;
+    for (int64_t row = from; row < to; row++) {
+        int64_t at = eval_row_offset(s->type, s->stride, row);
+        double *out = s->out + row * columns;
+        if (s->dtype == 0)
+            for (int64_t c = 0; c < columns; c++) out[c] = ((const double *)s->base)[at + c * step];
+        else
+            for (int64_t c = 0; c < columns; c++)
+                out[c] = dtype_load((coda_dtype)s->dtype, s->base, at + c * step);
+    }
+}
+
+void eval_gather(const struct type *t, int dtype, const void *base, const int64_t *stride, double *out)
+{
+    struct gather s = {t, dtype, base, stride, out};
+    if (type_elements(t) > 0) eval_spread(type_rows(t), type_columns(t), gather_rows, &s);
+}
+
+coda_status eval_slice(const struct eval_call *c)
+{
+    const struct node *n = c->n;
+    const double *x = c->in[0];
+    const struct attr_slice *a = &n->attr.slice;
+    int64_t stride[CODA_MAX_RANK];
+    dense_strides(c->type[0], stride);
+    if (n->type.dim[a->axis] > 0) x += a->start * stride[a->axis];
+    if (n->type.dim[a->axis] > 1) stride[a->axis] *= a->step; /* else it may be huge */
+    eval_gather(&n->type, 0, x, stride, c->out);
+    return CODA_OK;
+}
+
+coda_status eval_transpose(const struct eval_call *c)
+{
+    const struct node *n = c->n;
+    const struct type *xt = c->type[0];
+    int64_t dense[CODA_MAX_RANK], stride[CODA_MAX_RANK];
+    dense_strides(xt, dense);
+    for (int d = 0; d < xt->rank; d++) stride[d] = dense[n->attr.transpose.perm[d]];
+    eval_gather(&n->type, 0, c->in[0], stride, c->out);
+    return CODA_OK;
+}
+
+coda_status eval_concat(const struct eval_call *c)
+{
+    const struct node *n = c->n;
+    int axis = (int)n->attr.concat.axis;
+    int64_t outer = 1, inner = 1, to = 0, pitch;
+    for (int d = 0; d < axis; d++) outer *= n->type.dim[d];
+    for (int d = axis + 1; d < n->type.rank; d++) inner *= n->type.dim[d];
+    pitch = n->type.dim[axis] * inner;
+    for (int i = 0; i < n->nin; i++) {
+        int64_t piece = c->type[i]->dim[axis] * inner;
+        for (int64_t o = 0; o < outer; o++)
+            memcpy(c->out + o * pitch + to, c->in[i] + o * piece, sizeof *c->out * (size_t)piece);
+        to += piece;
+    }
+    return CODA_OK;
+}
+
+/* The same elements in the same order. */
+static coda_status copy(const struct eval_call *c)
+{
+    memcpy(c->out, c->in[0], sizeof *c->out * (size_t)type_elements(&c->n->type));
+    return CODA_OK;
+}
+
+coda_status eval_cast(const struct eval_call *c) { return copy(c); }
+coda_status eval_reshape(const struct eval_call *c) { return copy(c); }
+
+/* ---- Leaves ---- */
+
+static coda_status leaf(const struct eval_call *c)
+{
+    eval_gather(&c->n->type, (int)c->n->type.dtype, c->data, c->n->stride, c->out);
+    return CODA_OK;
+}
+
+coda_status eval_input(const struct eval_call *c) { return leaf(c); }
+coda_status eval_weight(const struct eval_call *c) { return leaf(c); }
+
+coda_status eval_constant(const struct eval_call *c)
+{
+    *c->out = c->n->attr.constant.value;
+    return CODA_OK;
+}
+
+/* ---- Embedding ---- */
+
+static void embedding_rows(void *ctx, int64_t from, int64_t to)
+{
+    const struct eval_call *c = ctx;
+    int64_t columns = type_columns(&c->n->type);
+    for (int64_t row = from; row < to; row++) {
+        double id = c->in[1][row], *y = c->out + row * columns;
+        if (id >= 0 && id < (double)c->type[0]->dim[0])
+            memcpy(y, c->in[0] + (int64_t)id * columns, sizeof *y * (size_t)columns);
+        else
+            memset(y, 0, sizeof *y * (size_t)columns);
+    }
+}
+
+coda_status eval_embedding(const struct eval_call *c)
+{
+    struct eval_call of = *c;
+    eval_spread(type_rows(&c->n->type), type_columns(&c->n->type), embedding_rows, &of);
+    return CODA_OK;
+}

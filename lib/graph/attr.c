@@ -1,0 +1,75 @@
+/* attr.c -- attributes by their place in ops.def: one table, which text form, equality and digests walk. */
+#include "graph.h"
+
+#include <string.h>
+
+/* ---- The table ---- */
+
+_Static_assert(CODA_MAX_RANK == 6 && PRIM_MAX_PARAMS == 4, "DIMS and PARAMS name as many elements");
+
+#define NONE
+#define FLOAT(key) {#key, ATTR_FLOAT, offsetof(self, key)},
+#define INT(key) {#key, ATTR_INTEGER, offsetof(self, key)},
+#define DTYPE(key) {#key, ATTR_DTYPE, offsetof(self, key)},
+#define DIM(member, key, d) {#key #d, ATTR_INTEGER, offsetof(self, member[d])},
+#define DIMS(member, key)                                                                    \
+    DIM(member, key, 0) DIM(member, key, 1) DIM(member, key, 2) DIM(member, key, 3)          \
+        DIM(member, key, 4) DIM(member, key, 5)
+#define PARAM(member, k) {NULL, ATTR_FLOAT, offsetof(self, member[k])},
+#define PARAMS(member) PARAM(member, 0) PARAM(member, 1) PARAM(member, 2) PARAM(member, 3)
+#define OP(NAME, name, least, most, kind, attributes)                                        \
+    static struct attr_fields fields_of_##name(void)                                         \
+    {                                                                                        \
+        typedef struct attr_##name self;                                                     \
+        static const struct attr_field field[] = {attributes{NULL, ATTR_FLOAT, sizeof(self)}}; \
+        return (struct attr_fields){field, ARRAY_SIZE(field) - 1};                           \
+    }
+#include "ops.def"
+#undef OP
+
+const struct op_info op_info[OP_COUNT] = {
+#define OP(NAME, name, least, most, kind, attributes) {#name, KIND_##kind, least, most, fields_of_##name},
+#include "ops.def"
+#undef OP
+};
+
+/* ---- One attribute ---- */
+
+static const struct attr_field *field(const struct node *n, int k)
+{
+    return &op_info[n->op].fields().field[k];
+}
+
+static const void *place(const struct node *n, int k) { return (const char *)&n->attr + field(n, k)->at; }
+
+int attr_count(const struct node *n) { return n->prim ? n->prim->params : op_info[n->op].fields().count; }
+
+const char *attr_key(const struct node *n, int k)
+{
+    return n->prim ? n->prim->param_name[k] : field(n, k)->key;
+}
+
+enum attr_kind attr_kind(const struct node *n, int k) { return field(n, k)->kind; }
+
+float attr_float(const struct node *n, int k) { return *(const float *)place(n, k); }
+
+int64_t attr_integer(const struct node *n, int k) { return *(const int64_t *)place(n, k); }
+
+void attr_set_float(struct node *n, int k, float value) { *(float *)place(n, k) = value; }
+
+void attr_set_integer(struct node *n, int k, int64_t value) { *(int64_t *)place(n, k) = value; }
+
+uint64_t attr_bits(const struct node *n, int k)
+{
+    uint32_t bits;
+    if (attr_kind(n, k) != ATTR_FLOAT) return (uint64_t)attr_integer(n, k);
+    memcpy(&bits, place(n, k), sizeof bits);
+    return bits;
+}
+
+bool attr_equal(const struct node *a, const struct node *b)
+{
+    for (int k = 0; k < attr_count(a); k++)
+        if (attr_bits(a, k) != attr_bits(b, k)) return false;
+    return true;
+}

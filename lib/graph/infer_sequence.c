@@ -1,0 +1,123 @@
+/* infer_sequence.c -- the types of what knows positions: rotary embedding and attention. */
+#include "infer.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* ---- Rotary embedding ---- */
+
+static coda_status check_positions(const struct node *n, const struct type *x, const struct type *p)
+{
+    if (!p) return CODA_OK;
+    bool rows = p->rank == x->rank - 1 && dims_equal(x, p, p->rank);
+    bool times = p->rank == 1 && p->dim[0] == x->dim[x->rank - 2];
+    if (p->dtype == CODA_I32 && (rows || times)) return CODA_OK;
+    return fail(CODA_E_INVALID,
+                "%s: x is %s but positions are %s; must be i32 with x's leading dimensions"
+                " or [%" PRId64 "]",
+                node_word(n), dims_text(x).s, type_text(p).s, x->dim[x->rank - 2]);
+}
+
+static const float ROPE_BASE = 10000;
+
+coda_status infer_rope(const graph *g, struct node *n)
+{
+    const struct type *x = operand_type(g, n, 0);
+    struct attr_rope *a = &n->attr.rope;
+    coda_status s = need_float(n, "x", x, 2);
+    if (s != CODA_OK) return s;
+    int64_t columns = type_columns(x);
+    if (!a->head_dim) a->head_dim = columns;
+    if (a->head_dim < 1 || columns < 1 || columns % a->head_dim)
+        return fail(CODA_E_INVALID, "rope: head_dim is %" PRId64 "; it must divide the %" PRId64 " columns",
+                    a->head_dim, columns);
+    if (!a->rotary) a->rotary = a->head_dim;
+    if (a->base == 0) a->base = ROPE_BASE;
+    if (!a->heads) a->heads = columns / a->head_dim;
+    if (a->rotary < 2 || a->rotary % 2 || a->rotary > a->head_dim)
+        return fail(CODA_E_INVALID,
+                    "rope: rotary is %" PRId64 "; it must be even, 2..head_dim (%" PRId64 ")", a->rotary,
+                    a->head_dim);
+    if ((s = need_range(n, "heads", a->heads, 1, columns / a->head_dim)) != CODA_OK) return s;
+    if ((s = need_range(n, "half", a->half, 0, 1)) != CODA_OK) return s;
+    if (!isfinite(a->base) || a->base < 1)
+        return fail(CODA_E_INVALID, "rope: base is %g; it must be finite and >= 1", (double)a->base);
+    n->type = *x;
+    return check_positions(n, x, operand_type(g, n, 1));
+}
+
+/* ---- Attention ---- */
+
+/* Head counts and columns of q, k and v. */
+static coda_status check_heads(struct node *n, const struct type *q, const struct type *k)
+{
+    struct attr_attention *a = &n->attr.attention;
+    int64_t *heads = &a->heads, *kv_heads = &a->kv_heads, columns = type_columns(q);
+    if (!*heads) *heads = 1;
+    if (!*kv_heads) *kv_heads = *heads;
+    if (*heads < 1 || *kv_heads < 1 || *heads % *kv_heads)
+        return fail(CODA_E_INVALID,
+                    "attention: heads is %" PRId64 ", kv_heads %" PRId64
+                    "; both positive, and kv_heads divides heads",
+                    *heads, *kv_heads);
+    if (columns < 1 || columns % *heads)
+        return fail(CODA_E_INVALID, "attention: q is %s; %" PRId64 " heads must divide its columns",
+                    dims_text(q).s, *heads);
+    int64_t head_dim = columns / *heads; /* <= columns, and kv_heads <= heads: no overflow */
+    if (type_columns(k) != head_dim * *kv_heads)
+        return fail(CODA_E_INVALID,
+                    "attention: k is %s; %" PRId64 " kv_heads of %" PRId64 " columns make %" PRId64,
+                    dims_text(k).s, *kv_heads, head_dim, head_dim * *kv_heads);
+    if (a->scale == 0) a->scale = 1.0f / sqrtf((float)head_dim);
+    if (!isfinite(a->scale))
+        return fail(CODA_E_INVALID, "attention: scale is %g; it must be finite", (double)a->scale);
+    return CODA_OK;
+}
+
+static coda_status check_lengths(const struct type *q, const struct type *lengths)
+{
+    int64_t batch = q->rank == 3 ? q->dim[0] : 1;
+    if (!lengths || (lengths->dtype == CODA_I32 && lengths->rank == 1 && lengths->dim[0] == batch))
+        return CODA_OK;
+    return fail(CODA_E_INVALID, "attention: q is %s but lengths are %s; must be i32[%" PRId64 "]",
+                dims_text(q).s, type_text(lengths).s, batch);
+}
+
+/* Positions matter to a causal mask and to a window. Where lengths leave open what they are counted from,
+ * the caller has to say it: a single query under a causal mask alone sees the whole sequence either way. */
+static coda_status check_align(struct node *n, const struct type *q, const struct type *k, bool lengths)
+{
+    int64_t *align = &n->attr.attention.align, tq = q->dim[q->rank - 2], tk = k->dim[k->rank - 2];
+    bool window = n->attr.attention.window != 0, causal = n->attr.attention.causal != 0;
+    coda_status s = need_range(n, "align", *align, CODA_ALIGN_DEFAULT, CODA_ALIGN_LENGTH);
+    if (s != CODA_OK) return s;
+    if (!causal && !window) *align = CODA_ALIGN_DEFAULT;
+    if (*align || (!causal && !window) || !lengths || tq == tk || (tq == 1 && !window)) return CODA_OK;
+    return fail(CODA_E_INVALID,
+                "attention: %s, lengths, Tq %" PRId64 " and Tk %" PRId64 ": align must say where queries sit:"
+                " CODA_ALIGN_LENGTH (3): the last before the length, CODA_ALIGN_END (2): before Tk,"
+                " or CODA_ALIGN_START (1)",
+                window ? "window" : "causal", tq, tk);
+}
+
+coda_status infer_attention(const graph *g, struct node *n)
+{
+    const struct type *q = operand_type(g, n, 0), *k = operand_type(g, n, 1), *v = operand_type(g, n, 2);
+    coda_status s = need_float(n, "q", q, 2);
+    if (s == CODA_OK) s = need_float(n, "k", k, 2);
+    if (s == CODA_OK) s = need_float(n, "v", v, 2);
+    if (s != CODA_OK) return s;
+    if (q->rank > 3 || q->rank != k->rank || (q->rank == 3 && q->dim[0] != k->dim[0]))
+        return fail(CODA_E_INVALID, "attention: q is %s but k is %s; both [B,T,columns] or [T,columns]",
+                    dims_text(q).s, dims_text(k).s);
+    if (k->rank != v->rank || !dims_equal(k, v, k->rank))
+        return fail(CODA_E_INVALID, "attention: k is %s but v is %s; they must be equal", dims_text(k).s,
+                    dims_text(v).s);
+    if ((s = check_heads(n, q, k)) != CODA_OK) return s;
+    if ((s = need_range(n, "window", n->attr.attention.window, 0, INT32_MAX)) != CODA_OK) return s;
+    if ((s = need_range(n, "causal", n->attr.attention.causal, 0, 1)) != CODA_OK) return s;
+    if ((s = check_align(n, q, k, operand_type(g, n, 3))) != CODA_OK) return s;
+    n->type = *q;
+    return check_lengths(q, operand_type(g, n, 3));
+}
+
