@@ -121,7 +121,9 @@ struct coda_graph {
 };
 typedef struct coda_graph graph;
 
-static inline bool op_is_leaf(enum op op) { return op < OP_COUNT && op_info[op].kind == KIND_LEAF; }
+static inline bool op_is(enum op op, enum op_kind kind) { return op < OP_COUNT && op_info[op].kind == kind; }
+static inline bool op_is_leaf(enum op op) { return op_is(op, KIND_LEAF); }
+static inline bool op_is_view(enum op op) { return op_is(op, KIND_VIEW); }
 static inline int64_t type_columns(const struct type *t) { return t->rank ? t->dim[t->rank - 1] : 1; }
 
 /* graph.c */

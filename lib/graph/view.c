@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-bool op_is_view(enum op op) { return op == OP_SLICE || op == OP_RESHAPE || op == OP_TRANSPOSE; }
-
 struct type type_as_rows(const struct type *t)
 {
     struct type r = *t;

@@ -12,8 +12,6 @@ struct view {
     int64_t stride[CODA_MAX_RANK];
 };
 
-bool op_is_view(enum op op); /* SLICE, RESHAPE, TRANSPOSE */
-
 /* Fills in view[value] from the view of its operand. Without strides that can say it, which a reshape on
  * the way may need, its base is -1: false. */
 bool view_extend(const graph *g, int value, struct view *view);

@@ -139,7 +139,7 @@ static coda_status check_lowered(const graph *g)
 {
     for (int i = 0; i < g->nodes; i++) {
         enum op op = g->node[i].op;
-        if (op == OP_RMS_NORM || op == OP_LAYER_NORM || op == OP_SOFTMAX || op == OP_CROSS_ENTROPY)
+        if (op_is(op, KIND_LOWERED))
             return fail(CODA_E_UNSUPPORTED, "plan: %%%d is a %s that no rewrite lowered", i,
                         op_info[op].text);
     }

@@ -5,7 +5,7 @@
  * the whole stack moves, the matmul reads that value directly; if a column's gain must stay, the
  * gained value needs a place of its own. So moving pays
  *   - with nothing left behind: if the value under the stack has another reader, or is in memory
- *     already (a leaf, an attention's result); otherwise its producer applies the stack for free;
+ *     already (a leaf, a result that is stored whole); otherwise its producer applies the stack for free;
  *   - with a gain left behind: if a GEMM writes that value, for then its epilogue writes the gained
  *     one beside it. A rows kernel would rather write the finished product, in one go.
  *
@@ -131,15 +131,11 @@ static enum writer map_writer(const graph *g, struct fact *f, const struct node 
 
 static enum writer writer_of(const graph *g, struct fact *f, const struct node *n)
 {
-    switch (n->op) {
-    case OP_MATMUL: return BY_GEMM;
-    case OP_MAP:
-    case OP_CAST:
-    case OP_ROPE: return map_writer(g, f, n);
-    case OP_REDUCE:
-    case OP_EMBEDDING: return BY_ROWS;
-    case OP_SLICE: return f[n->in[0]].writer;
-    default: return IN_MEMORY;
+    switch (op_info[n->op].kind) {
+    case KIND_PRODUCT: return BY_GEMM;
+    case KIND_ELEMENTS: return map_writer(g, f, n);
+    case KIND_ROWS: return BY_ROWS;
+    default: return n->op == OP_SLICE ? f[n->in[0]].writer : IN_MEMORY;
     }
 }
 

@@ -6,7 +6,7 @@
  *
  * The matmul need not wait for r, which may be a statistic of all of x. carry_pays() decides: above
  * all, x times a gain is left behind only where a GEMM's epilogue can write it beside x. Without
- * folding, a norm with gain of a leaf or of an attention stays whole: one rows kernel.
+ * folding, a norm with gain of a leaf, or of what is stored whole, stays one rows kernel.
  * In: verified graph. Out: no such matmul or product. Inexact: rounding moves.
  */
 #include "commute.h"

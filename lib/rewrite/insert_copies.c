@@ -3,7 +3,7 @@
  *
  *     f(x)  ==>  f(cast(x to its own dtype))
  *
- * In: a rewritten graph. Out: every reshape is a view; operands of matmul and attention are matrices by
+ * In: a rewritten graph. Out: every reshape is a view; operands of products are matrices by
  * strides; every output and every part of a concat is a value that some kernel stores there.
  *
  * Where constants fold, coda_prepare computes them once, and keeps them in memory of their own. A part of
@@ -93,7 +93,7 @@ static bool is_matrix(const struct type *t, const int64_t *stride)
 }
 
 /* One dense buffer holds the result, and only that. */
-static bool is_whole(enum op op) { return op == OP_CONCAT || op == OP_ATTENTION; }
+static bool is_whole(enum op op) { return op_is(op, KIND_WHOLE); }
 
 /* A kernel computes the value, and can store it anywhere. */
 static bool is_stored(const graph *g, int value)
@@ -163,7 +163,7 @@ static int unshaped(const graph *g, int value, int64_t *stride)
 }
 
 /* An output is written by the kernel that computes it: by a copy if there is none, or if it is not a
- * matrix in memory, or if it is not the one dense buffer of a concat or of attention. */
+ * matrix in memory, or if it is not the one dense buffer of what is stored whole. */
 static bool copy_outputs(struct copier *c)
 {
     graph *out = c->out;

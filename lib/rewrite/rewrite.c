@@ -13,9 +13,9 @@
 static const struct pass {
     const char *name;
     rewrite_pass *run;
-    bool round; /* again in every round, and only when fusing */
+    enum pass_when when;
 } passes[] = {
-#define PASS(name, round) {#name, name, round},
+#define PASS(name, when) {#name, name, PASS_##when},
 #include "passes.def"
 #undef PASS
 };
@@ -62,17 +62,30 @@ static coda_status run_pass(const struct pass *p, graph **g, const struct rewrit
     return s == CODA_OK && changed && debug_shows(DEBUG_REWRITE) ? show(p, next) : s;
 }
 
+/* Does the pass run in a round: in each one when fusing, else in the only one? */
+static bool in_round(enum pass_when when, const struct rewrite_options *opt)
+{
+    switch (when) {
+    case PASS_LOWER: return false;
+    case PASS_FUSE: return opt->fuse;
+    case PASS_FOLD: return opt->fuse && opt->fold != CODA_FOLD_NONE;
+    case PASS_ALWAYS: return true;
+    }
+    return false;
+}
+
 static coda_status run_passes(graph **g, const struct rewrite_options *opt, struct rewrite_log *log)
 {
     coda_status s = CODA_OK;
+    int rounds = opt->fuse ? MOST_ROUNDS : 1;
     for (int i = 0; i < ARRAY_SIZE(passes) && s == CODA_OK; i++)
-        if (!passes[i].round) s = run_pass(&passes[i], g, opt, log);
-    for (int round = 0, before = -1; round < MOST_ROUNDS && opt->fuse && log->events != before; round++) {
+        if (passes[i].when == PASS_LOWER) s = run_pass(&passes[i], g, opt, log);
+    for (int round = 0, before = -1; round < rounds && log->events != before; round++) {
         before = log->events;
         for (int i = 0; i < ARRAY_SIZE(passes) && s == CODA_OK; i++)
-            if (passes[i].round) s = run_pass(&passes[i], g, opt, log);
+            if (in_round(passes[i].when, opt)) s = run_pass(&passes[i], g, opt, log);
     }
-    return s == CODA_OK && !opt->fuse ? run_pass(&passes[ARRAY_SIZE(passes) - 1], g, opt, log) : s;
+    return s;
 }
 
 static int copy(struct walk *w, int n)

@@ -4,6 +4,9 @@
 
 #include "explain.h"
 
+/* When a pass runs: see passes.def. */
+enum pass_when { PASS_LOWER, PASS_FUSE, PASS_FOLD, PASS_ALWAYS };
+
 struct rewrite_options {
     bool fuse;       /* false: only lower what has no kernel of its own                            */
     coda_fold fold;

@@ -10,7 +10,7 @@
 /* A pass returns a new graph that computes the same, or NULL with the message set; if it changed something
  * it has noted it. */
 typedef graph *rewrite_pass(const graph *in, const struct rewrite_options *opt, struct rewrite_log *log);
-#define PASS(name, round) rewrite_pass name;
+#define PASS(name, when) rewrite_pass name;
 #include "passes.def"
 #undef PASS
 

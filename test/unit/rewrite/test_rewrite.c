@@ -23,27 +23,23 @@ static const struct rewrite_options mode[] = {
     {.fuse = true, .fold = CODA_FOLD_IN_PLACE},
     {.fuse = true, .fold = CODA_FOLD_COPY, .fast_f16 = true}};
 
+static const struct {
+    const char *name;
+    enum pass_when when;
+} rule[] = {
+#define PASS(name, when) {#name, PASS_##when},
+#include "passes.def"
+#undef PASS
+};
+
 /* What a run has seen, so that a test which proves nothing is noticed. */
 struct tally {
     int graphs;
     int strict; /* graphs whose outputs are all equal to 1e-12                                      */
     int exact;  /* rewrites by exact rules alone                                                   */
-    int fired[ARRAY_SIZE(mode)][16];
+    int fired[ARRAY_SIZE(mode)][ARRAY_SIZE(rule)];
 };
 
-static const char *const rule[] = {"lower_norm",
-                                   "lower_softmax",
-                                   "lower_loss",
-                                   "tidy",
-                                   "cse",
-                                   "merge_rope",
-                                   "carry_col_shift",
-                                   "carry_col_scale",
-                                   "carry_row_shift",
-                                   "carry_row_scale",
-                                   "carry_cast",
-                                   "narrow",
-                                   "dead"};
 
 static int leaves(const graph *g)
 {
@@ -187,7 +183,7 @@ static void count(struct tally *t, int m, const struct rewrite_log *log)
 {
     for (int i = 0; i < log->events; i++) {
         int k = 0;
-        while (strcmp(rule[k], log->event[i].rule) != 0) k++;
+        while (strcmp(rule[k].name, log->event[i].rule) != 0) k++;
         t->fired[m][k]++;
     }
 }
@@ -235,12 +231,12 @@ START_TEST(small_graphs)
     ck_assert_msg(t.strict >= t.graphs * 10 / 11, "only %d of %d graphs are equal to 1e-12", t.strict,
                   t.graphs);
     for (int k = 0; k < ARRAY_SIZE(rule) && t.graphs >= 1000; k++) {
-        bool lowers = !strncmp(rule[k], "lower", 5), last = !strcmp(rule[k], "dead");
-        bool folds = strstr(rule[k], "col_") || strstr(rule[k], "row_shift");
+        enum pass_when when = rule[k].when;
+        bool unfused = when == PASS_LOWER || when == PASS_ALWAYS;
         int plain = t.fired[0][k], fused = t.fired[1][k], folded = t.fired[2][k];
-        ck_assert_msg((plain > 0) == (lowers || last), "%s without fusion: %d", rule[k], plain);
-        ck_assert_msg((fused > 0) == !folds, "%s without folding: %d", rule[k], fused);
-        ck_assert_msg(folded > 0, "%s with folding: %d", rule[k], folded);
+        ck_assert_msg((plain > 0) == unfused, "%s without fusion: %d", rule[k].name, plain);
+        ck_assert_msg((fused > 0) == (when != PASS_FOLD), "%s without folding: %d", rule[k].name, fused);
+        ck_assert_msg(folded > 0, "%s with folding: %d", rule[k].name, folded);
     }
 }
 END_TEST
