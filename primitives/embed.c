@@ -5,7 +5,7 @@
  *
  * A primitive registers itself with one comment line, which is checked here:
  *
- *     // coda: map NAME(x, ...; parameter, ...)
+ *     // coda: map NAME(x, ...; parameter, ...) [linear(x, ...)] [shift(x)] [identity(y = 1)] ...
  *     // coda: reduce NAME(x[, key]) state FLOATS [of NAME]
  *     // coda: pair NAME(...)
  *
@@ -40,6 +40,7 @@ struct row {
     char class[WORD], name[WORD], argument[MAX_NAMES][WORD];
     int arguments, inputs, state; /* the first `inputs` arguments are tensors, the others parameters */
     char of[WORD]; /* "" or the reduction whose state it reads */
+    struct prim_facts facts;
     const char *path;
 };
 
@@ -164,6 +165,65 @@ static int parse_state(struct cursor *c)
     return state;
 }
 
+/* ---- Facts: see struct prim_facts ---- */
+
+/* The place of an argument that the line has named. */
+static int parse_argument(struct cursor *c, const struct row *row, int most)
+{
+    char word[WORD];
+    parse_word(c, word);
+    for (int i = 0; i < most; i++)
+        if (!strcmp(word, row->argument[i])) return i;
+    die(c->path, c->line, "%s has no %s %s", row->name, most == row->inputs ? "operand" : "argument", word);
+    return -1;
+}
+
+static unsigned parse_operands(struct cursor *c, const struct row *row)
+{
+    unsigned set = 0;
+    do set |= 1u << parse_argument(c, row, row->inputs);
+    while (skip(c, ','));
+    return set;
+}
+
+static void parse_identity(struct cursor *c, struct row *row)
+{
+    char *end;
+    int argument = parse_argument(c, row, row->arguments);
+    if (row->facts.identity) die(c->path, c->line, "a second identity");
+    if (argument == 0) die(c->path, c->line, "the identity is %s itself", row->argument[0]);
+    expect(c, '=');
+    row->facts.identity = argument + 1;
+    row->facts.identity_at = strtof(c->at, &end);
+    if (end == c->at) die(c->path, c->line, "a number expected before \"%s\"", c->at);
+    c->at = end;
+}
+
+static bool begins_word(struct cursor *c)
+{
+    while (*c->at == ' ') c->at++;
+    return isalpha((unsigned char)*c->at);
+}
+
+static void parse_fact(struct cursor *c, struct row *row)
+{
+    char word[WORD];
+    parse_word(c, word);
+    bool linear = !strcmp(word, "linear"), shift = !strcmp(word, "shift");
+    if (!linear && !shift && strcmp(word, "identity"))
+        die(c->path, c->line, "\"%s\" is no fact: linear, shift or identity", word);
+    expect(c, '(');
+    if (linear || shift) {
+        unsigned set = parse_operands(c, row);
+        bool several = set & (set - 1);
+        if (shift && several) die(c->path, c->line, "a shift is of one operand");
+        *(shift ? &row->facts.shift : several ? &row->facts.jointly : &row->facts.linear) |= set;
+    } else {
+        parse_identity(c, row);
+    }
+    expect(c, ')');
+}
+
 /* `text` follows "// coda: ". */
 static struct row parse_row(const char *text, const char *path, int line)
 {
@@ -184,6 +244,7 @@ static struct row parse_row(const char *text, const char *path, int line)
         c.at += 4;
         parse_word(&c, row.of);
     }
+    while (map && begins_word(&c)) parse_fact(&c, &row);
     if (!skip(&c, '\0')) die(path, line, "nothing may follow, but there is \"%s\"", c.at);
     if (map && (row.inputs > PRIM_MAX_INPUTS || row.arguments - row.inputs > PRIM_MAX_PARAMS))
         die(path, line, "at most %d operands and %d parameters", PRIM_MAX_INPUTS, PRIM_MAX_PARAMS);
@@ -455,6 +516,13 @@ static void write_files(const struct file *file, int files)
     printf("    {NULL, NULL, 0, NULL}};\nconst int prim_file_count = %d;\n", files);
 }
 
+static void write_facts(const struct prim_facts *f)
+{
+    if (!f->linear && !f->jointly && !f->shift && !f->identity) return;
+    printf("\n     .facts = {.linear = %u, .jointly = %u, .shift = %u, .identity = %d, .identity_at = %a},",
+           f->linear, f->jointly, f->shift, f->identity, (double)f->identity_at);
+}
+
 static void write_row(const struct row *r)
 {
     bool map = !strcmp(r->class, "map");
@@ -466,6 +534,7 @@ static void write_row(const struct row *r)
         for (int i = r->inputs; i < r->arguments; i++) printf("\"%s\",", r->argument[i]);
         printf("},");
     }
+    write_facts(&r->facts);
     if (*r->of) printf(" .of = \"%s\",", r->of);
     printf(map ? " .reference = coda_ref_%s},\n" : " .reduce = &coda_ref_%s},\n", r->name);
 }

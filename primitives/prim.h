@@ -16,6 +16,16 @@ enum prim_kind {
     PRIM_REDUCE /* a state folded over the columns of a row: init, push, merge, finish             */
 };
 
+/* What is true of a map f for all arguments, as its `// coda:` line declares it and tests try it. Rewrites
+ * ask for these facts, never for a map's name. Bit i stands for operand i. */
+struct prim_facts {
+    unsigned linear;   /* f(a x + b z) = a f(x) + b f(z), x and z in operand i, the others held     */
+    unsigned jointly;  /* so too, x and z in all of these operands together                         */
+    unsigned shift;    /* f(x + d) = f(x) + d, x operand i                                          */
+    int identity;      /* f is its first operand where this argument, counted from 1, operands first, */
+    float identity_at; /* has this value. 0: there is none                                          */
+};
+
 /* The CPU reference of a reduction; the state is PRIM_MAX_STATE doubles or fewer. `key` is the row's
  * extra operand (0 if it has none), `col` the column's index. */
 struct prim_reduce {
@@ -33,6 +43,7 @@ struct prim {
     int state;          /* floats of a reduction's state                                           */
     const char *of;     /* the reduction whose state it reads; NULL: it has its own                */
     const char *param_name[PRIM_MAX_PARAMS];
+    struct prim_facts facts; /* of a map defined at run time: none                                 */
     const char *header; /* "map/silu.cuh"; NULL for a map defined at run time                      */
     const char *source; /* of a map defined at run time, else NULL                                 */
     double (*reference)(const double *in, const double *params); /* maps                           */

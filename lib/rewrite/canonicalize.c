@@ -9,14 +9,19 @@
  */
 #include "walk.h"
 
-#include <string.h>
+/* A map whose parameter is the number that leaves its operand as it is, bit for bit. */
+static bool is_identity_map(const struct node *n)
+{
+    const struct prim_facts *f = &n->prim->facts;
+    int k = f->identity - 1 - n->prim->inputs;
+    return k >= 0 && n->attr.map.param[k] == f->identity_at;
+}
 
 static bool is_identity(const graph *g, const struct node *n)
 {
     const struct type *x = n->nin ? &g->node[n->in[0]].type : NULL;
     switch (n->op) {
-    case OP_MAP:
-        return !strcmp(n->prim->name, "scale") && n->attr.map.param[0] == 1 && type_equal(x, &n->type);
+    case OP_MAP: return is_identity_map(n) && type_equal(x, &n->type);
     case OP_CAST:
     case OP_RESHAPE: return type_equal(x, &n->type);
     case OP_SLICE: return type_equal(x, &n->type) && n->attr.slice.step == 1;

@@ -72,23 +72,35 @@ static struct layer binary_layer(const graph *g, int v, int base, int factor, en
     return (struct layer){kind, base, factor};
 }
 
+/*
+ * What a map of two operands does to its base x. Linear in x, it is c(y) x: a scale, y = r of a row. Linear
+ * in each of both, it is c x y, and x for y = 1 makes c = 1: y may be a gain of the columns, too. Linear in
+ * both together and a shift of x, it is x + c y. In a sum and in a product either operand is the base.
+ */
+static struct layer map_layer(const graph *g, int v)
+{
+    const struct node *n = &g->node[v];
+    const struct prim_facts *f = &n->prim->facts;
+    bool scale = f->linear & 1, shift = f->jointly == 3 && f->shift & 1;
+    bool product = f->linear == 3 && f->identity == 2 && f->identity_at == 1, sum = shift && f->shift == 3;
+    enum layer_kind row = scale ? LAYER_ROW_SCALE : shift ? LAYER_ROW_SHIFT : LAYER_NONE;
+    enum layer_kind column = product ? LAYER_COL_SCALE : shift ? LAYER_COL_SHIFT : LAYER_NONE;
+    struct layer l = {LAYER_NONE, -1, -1};
+    if (n->nin == 1 && scale && type_equal(&n->type, &g->node[n->in[0]].type))
+        return (struct layer){LAYER_ROW_SCALE, n->in[0], -1};
+    if (n->nin != 2 || row == LAYER_NONE) return l;
+    l = binary_layer(g, v, n->in[0], n->in[1], row, column);
+    if (l.kind != LAYER_NONE || !(product || sum)) return l;
+    return binary_layer(g, v, n->in[1], n->in[0], row, column);
+}
+
 struct layer layer_of(const graph *g, int v)
 {
     const struct node *n = &g->node[v];
-    const char *name = n->op == OP_MAP ? n->prim->name : "";
-    struct layer l = {LAYER_NONE, -1, -1};
-    bool mul = !strcmp(name, "mul"), add = !strcmp(name, "add");
-    if (n->type.rank < 2) return l;
-    if (n->op == OP_CAST && dtype_is_float(g->node[n->in[0]].type.dtype))
+    if (n->type.rank >= 2 && n->op == OP_MAP) return map_layer(g, v);
+    if (n->type.rank >= 2 && n->op == OP_CAST && dtype_is_float(g->node[n->in[0]].type.dtype))
         return (struct layer){LAYER_CAST, n->in[0], -1};
-    if (!strcmp(name, "scale") && type_equal(&n->type, &g->node[n->in[0]].type))
-        return (struct layer){LAYER_ROW_SCALE, n->in[0], -1};
-    if (!strcmp(name, "div")) l = binary_layer(g, v, n->in[0], n->in[1], LAYER_ROW_SCALE, LAYER_NONE);
-    if (!strcmp(name, "sub")) l = binary_layer(g, v, n->in[0], n->in[1], LAYER_ROW_SHIFT, LAYER_COL_SHIFT);
-    for (int i = 0; i < 2 && (mul || add) && l.kind == LAYER_NONE; i++)
-        l = mul ? binary_layer(g, v, n->in[i], n->in[1 - i], LAYER_ROW_SCALE, LAYER_COL_SCALE)
-                : binary_layer(g, v, n->in[i], n->in[1 - i], LAYER_ROW_SHIFT, LAYER_COL_SHIFT);
-    return l;
+    return (struct layer){LAYER_NONE, -1, -1};
 }
 
 int layer_apply(struct walk *w, int v, int base)

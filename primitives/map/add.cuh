@@ -1,6 +1,6 @@
 // add.cuh -- x + y.
 //
-// coda: map add(x, y)
+// coda: map add(x, y) linear(x, y) shift(x) shift(y)
 #pragma once
 #include "math.cuh"
 

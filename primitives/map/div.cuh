@@ -1,6 +1,6 @@
 // div.cuh -- x / y.
 //
-// coda: map div(x, y)
+// coda: map div(x, y) linear(x)
 #pragma once
 #include "math.cuh"
 

@@ -1,6 +1,6 @@
 // mul.cuh -- x y.
 //
-// coda: map mul(x, y)
+// coda: map mul(x, y) linear(x) linear(y) identity(y = 1)
 #pragma once
 #include "math.cuh"
 

@@ -1,6 +1,6 @@
 // scale.cuh -- alpha x.
 //
-// coda: map scale(x; alpha)
+// coda: map scale(x; alpha) linear(x) identity(alpha = 1)
 #pragma once
 #include "math.cuh"
 

@@ -1,6 +1,6 @@
 // sub.cuh -- x - y.
 //
-// coda: map sub(x, y)
+// coda: map sub(x, y) linear(x, y) shift(x)
 #pragma once
 #include "math.cuh"
 

@@ -138,7 +138,7 @@ START_TEST(typos_are_pointed_at)
     refused("// coda: map f(x, x)", "x is named twice");
     refused("// coda: map f(x; x)", "x is named twice");
     refused("// coda: map f(x) -> y", "nothing may follow, but there is \"-> y\"");
-    refused("// coda: map f(x) state 2", "nothing may follow, but there is \"state 2\"");
+    refused("// coda: map f(x) state 2", "\"state\" is no fact: linear, shift or identity");
     refused("// coda: map f(a, b, c, d, e)", "at most 4 operands and 4 parameters");
     refused("// coda: map f(x; a, b, c, d, e)", "at most 4 operands and 4 parameters");
     refused("// coda: map f(a, b, c, d, e, f, g, h, i)", "more than 8 arguments");
@@ -149,6 +149,35 @@ START_TEST(typos_are_pointed_at)
     refused("// coda:map f(x)", start);
     refused("// coda map f(x)", start);
     refused("/// CODA Reduce f(x) state 1", start);
+}
+END_TEST
+
+START_TEST(facts_are_taken)
+{
+    put("map/f.cuh",
+        "// coda: map f(x, y; a)  linear(x, y)  shift(y) linear( x ) identity(a = -0.5)\n" MAP("f"));
+    put("ref/f.c", REF("f"));
+    ck_assert_int_eq(embed("map/f.cuh"), 0);
+    ck_assert_ptr_nonnull(strstr(said, ".facts = {.linear = 1, .jointly = 3, .shift = 2, .identity = 3, "
+                                       ".identity_at = -0x1p-1},"));
+}
+END_TEST
+
+START_TEST(odd_facts_are_pointed_at)
+{
+    refused("// coda: map f(x) linaer(x)", "\"linaer\" is no fact: linear, shift or identity");
+    refused("// coda: map f(x) linear", "'(' expected before \"\"");
+    refused("// coda: map f(x) linear()", "a name expected before \")\"");
+    refused("// coda: map f(x) linear(x", "')' expected before \"\"");
+    refused("// coda: map f(x; a) linear(a)", "f has no operand a");
+    refused("// coda: map f(x, y) shift(x, y)", "a shift is of one operand");
+    refused("// coda: map f(x; a) identity(b = 1)", "f has no argument b");
+    refused("// coda: map f(x; a) identity(a)", "'=' expected before \")\"");
+    refused("// coda: map f(x; a) identity(a = )", "a number expected before \" )\"");
+    refused("// coda: map f(x; a) identity(a = 1 2)", "')' expected before \"2)\"");
+    refused("// coda: map f(x; a) identity(x = 1)", "the identity is x itself");
+    refused("// coda: map f(x; a) identity(a = 1) identity(a = 1)", "a second identity");
+    refused("// coda: map f(x) linear(x) 2", "nothing may follow, but there is \"2\"");
 }
 END_TEST
 
@@ -318,6 +347,8 @@ Suite *embed_suite(void)
     tcase_add_test(t, good_lines_are_taken);
     tcase_add_test(t, order_of_arguments_does_not_matter);
     tcase_add_test(t, typos_are_pointed_at);
+    tcase_add_test(t, facts_are_taken);
+    tcase_add_test(t, odd_facts_are_pointed_at);
     tcase_add_test(t, code_that_cannot_be_meant_is_pointed_at);
     tcase_add_test(t, code_of_maps_is_taken);
     tcase_add_test(t, references_name_their_primitive);

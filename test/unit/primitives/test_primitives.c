@@ -109,6 +109,122 @@ START_TEST(states_are_shared)
 }
 END_TEST
 
+/* ---- Facts: what a map's line declares is true of its reference ---- */
+
+enum { FACT_CALLS = 1000 };
+
+static double call_map(const struct prim *p, const double *args)
+{
+    return p->reference(args, args + p->inputs);
+}
+
+static void draw_arguments(struct random *r, double args[PRIM_MAX_INPUTS + PRIM_MAX_PARAMS])
+{
+    for (int i = 0; i < PRIM_MAX_INPUTS + PRIM_MAX_PARAMS; i++) args[i] = random_normal(r);
+}
+
+/* f(a u + b v) = a f(u) + b f(v), where u and v differ in the operands of `set`. */
+static bool is_linear(const struct prim *p, unsigned set)
+{
+    struct random r = {random_seed()};
+    for (int k = 0; k < FACT_CALLS; k++) {
+        double u[PRIM_MAX_INPUTS + PRIM_MAX_PARAMS], v[ARRAY_SIZE(u)], both[ARRAY_SIZE(u)];
+        double a = random_normal(&r), b = random_normal(&r);
+        draw_arguments(&r, u), draw_arguments(&r, v);
+        for (int i = 0; i < ARRAY_SIZE(u); i++) {
+            if (!(set >> i & 1)) v[i] = u[i];
+            both[i] = set >> i & 1 ? a * u[i] + b * v[i] : u[i];
+        }
+        double x = a * call_map(p, u), y = b * call_map(p, v), got = call_map(p, both);
+        if (!(fabs(got - (x + y)) <= 1e-9 * (fabs(x) + fabs(y) + fabs(got)))) return false;
+    }
+    return true;
+}
+
+/* f(x + d) = f(x) + d, x operand i. */
+static bool is_shift(const struct prim *p, int i)
+{
+    struct random r = {random_seed()};
+    for (int k = 0; k < FACT_CALLS; k++) {
+        double u[PRIM_MAX_INPUTS + PRIM_MAX_PARAMS], d = random_normal(&r);
+        draw_arguments(&r, u);
+        double want = call_map(p, u) + d, size = fabs(want) + fabs(d) + fabs(u[i]);
+        u[i] += d;
+        if (!(fabs(call_map(p, u) - want) <= 1e-9 * size)) return false;
+    }
+    return true;
+}
+
+/* f is its first operand, to the bit, where argument `of` (from 1) is `value`: the map's own code, too. */
+static bool is_identity(const struct prim *p, int of, float value)
+{
+    const float odd[] = {0, -0.0f, INFINITY, -INFINITY, 3.4e38f, -1e-30f};
+    struct random r = {random_seed()};
+    for (int k = 0; k < FACT_CALLS; k++) {
+        double u[PRIM_MAX_INPUTS + PRIM_MAX_PARAMS];
+        float args[ARRAY_SIZE(u)];
+        draw_arguments(&r, u);
+        u[0] = k < ARRAY_SIZE(odd) ? odd[k] : (double)(float)u[0];
+        u[of - 1] = value;
+        for (int i = 0; i < p->inputs + p->params; i++) args[i] = (float)u[i];
+        double want = call_map(p, u);
+        float got = shim_map(p->name)->apply(args);
+        if (memcmp(&want, &u[0], sizeof want) != 0 || memcmp(&got, &args[0], sizeof got) != 0) return false;
+    }
+    return true;
+}
+
+/* NULL, or the fact that does not hold. */
+static const char *false_fact(const struct prim *p, const struct prim_facts *f)
+{
+    for (int i = 0; i < PRIM_MAX_INPUTS; i++) {
+        if (f->linear >> i & 1 && !is_linear(p, 1u << i)) return "linear";
+        if (f->shift >> i & 1 && !is_shift(p, i)) return "shift";
+    }
+    if (f->jointly && !is_linear(p, f->jointly)) return "jointly linear";
+    if (f->identity && !is_identity(p, f->identity, f->identity_at)) return "identity";
+    return NULL;
+}
+
+START_TEST(facts_are_true)
+{
+    const struct prim *p = &prim_table[_i];
+    if (p->kind != PRIM_MAP) return;
+    const char *wrong = false_fact(p, &p->facts);
+    ck_assert_msg(!wrong, "%s declares a fact that is not true: %s", p->name, wrong);
+}
+END_TEST
+
+/* What a mistaken line might say is found out. */
+START_TEST(false_facts_are_found)
+{
+    static const struct {
+        const char *map, *fact;
+        struct prim_facts claim;
+    } wrong[] = {{"relu", "linear", {.linear = 1}},
+                 {"tanh", "linear", {.linear = 1}},
+                 {"swiglu", "linear", {.linear = 1}},
+                 {"add", "linear", {.linear = 1}},
+                 {"div", "linear", {.linear = 2}},
+                 {"mul", "jointly linear", {.jointly = 3}},
+                 {"div", "jointly linear", {.jointly = 3}},
+                 {"relu", "shift", {.shift = 1}},
+                 {"scale", "shift", {.shift = 1}},
+                 {"sub", "shift", {.shift = 2}},
+                 {"mul", "shift", {.shift = 1}},
+                 {"add", "identity", {.identity = 2, .identity_at = 0}}, /* -0 + 0 is 0 */
+                 {"sub", "identity", {.identity = 2, .identity_at = 1}},
+                 {"mul", "identity", {.identity = 2, .identity_at = 1.0000001f}},
+                 {"scale", "identity", {.identity = 2, .identity_at = -1}}};
+    for (int i = 0; i < ARRAY_SIZE(wrong); i++) {
+        const char *found = false_fact(prim_find(wrong[i].map), &wrong[i].claim);
+        ck_assert_msg(found != NULL, "%s passes for %s", wrong[i].map, wrong[i].fact);
+        ck_assert_str_eq(found, wrong[i].fact);
+    }
+    ck_assert(!false_fact(prim_find("swiglu"), &(struct prim_facts){.linear = 2})); /* silu(gate) up */
+}
+END_TEST
+
 START_TEST(files_are_whole)
 {
     for (int i = 0; i < prim_file_count; i++) {
@@ -444,6 +560,8 @@ Suite *primitives_suite(void)
     tcase_add_test(t, table_is_sorted_and_complete);
     tcase_add_test(t, table_has_the_names_that_rewrites_use);
     tcase_add_test(t, files_are_whole);
+    tcase_add_loop_test(t, facts_are_true, 0, prim_count);
+    tcase_add_test(t, false_facts_are_found);
     suite_add_tcase(s, t);
     t = tcase_create("host");
     tcase_add_loop_test(t, source_agrees_with_reference, 0, prim_count);

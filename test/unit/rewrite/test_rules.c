@@ -399,6 +399,7 @@ END_TEST
 START_TEST(tidies)
 {
     expect(LEAVES "%c = scale %x {alpha=1}\n%d = relu %c\noutput %y = %d", FOLD(NONE), "tidy", "relu");
+    expect(LEAVES "%c = scale %x {alpha=2}\noutput %y = %c", FOLD(NONE), "-tidy", "scale");
     expect(LEAVES "%c = cast %x {to=f32}\n%d = cast %c {to=bf16}\noutput %y = %d", FOLD(NONE), "tidy", "");
     expect(LEAVES "%c = cast %x {to=f32}\n%d = cast %c {to=f16}\noutput %y = %d", FOLD(NONE), "tidy", "cast");
     expect(LEAVES "%c = cast %x {to=f16}\n%d = cast %c {to=bf16}\noutput %y = %d", FOLD(NONE), "-tidy",
