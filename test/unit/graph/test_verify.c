@@ -2,6 +2,7 @@
 #include "graph.h" /* before check.h, which has a macro called fail */
 
 #include <check.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char text[] = "map mine(1; 1) \"source\"\n"
@@ -14,7 +15,6 @@ static const char text[] = "map mine(1; 1) \"source\"\n"
                            "output %y = %3\n"
                            "output %z = %5\n";
 
-static void wrong_op(graph *g) { g->node[2].op = OP_COUNT; }
 static void negative_op(graph *g) { g->node[2].op = (enum op) - 1; }
 static void few_operands(graph *g) { g->node[2].nin = 1; }
 static void later_operand(graph *g) { g->node[2].in[1] = 3; }
@@ -58,7 +58,6 @@ static const struct {
     void (*damage)(graph *g);
     const char *message;
 } table[] = {
-    {wrong_op, "%2: 18 is no operation"},
     {negative_op, "%2: -1 is no operation"},
     {few_operands, "%2: matmul: takes 2 operands, got 1"},
     {later_operand, "%2: matmul: operand 1 is no earlier value of this graph"},
@@ -104,6 +103,19 @@ START_TEST(damage)
 }
 END_TEST
 
+/* The first number that is none. */
+START_TEST(wrong_op)
+{
+    char want[64];
+    graph *g = graph_parse(text);
+    g->node[2].op = OP_COUNT;
+    ck_assert_int_eq(graph_verify(g), CODA_E_INVALID);
+    snprintf(want, sizeof want, "%%2: %d is no operation", (int)OP_COUNT);
+    ck_assert_str_eq(coda_error(), want);
+    graph_free(g);
+}
+END_TEST
+
 START_TEST(null_graph)
 {
     ck_assert_int_eq(graph_verify(NULL), CODA_E_INVALID);
@@ -128,6 +140,7 @@ Suite *verify_suite(void)
     Suite *s = suite_create("verify");
     TCase *c = tcase_create("verify");
     tcase_add_loop_test(c, damage, 0, ARRAY_SIZE(table));
+    tcase_add_test(c, wrong_op);
     tcase_add_test(c, null_graph);
     tcase_add_test(c, quiet_success);
     suite_add_tcase(s, c);
