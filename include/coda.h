@@ -253,6 +253,7 @@ CODA_API coda_value coda_layer_norm(coda_graph *g, coda_value x, coda_value gain
                                     float eps);
 /* Rows add up to 1, whatever the size of x. One that holds inf or NaN, or -inf alone, is NaN throughout. */
 CODA_API coda_value coda_softmax(coda_graph *g, coda_value x);
+CODA_API coda_value coda_log_softmax(coda_graph *g, coda_value x); /* its logarithm; NaN as there     */
 
 /* ---- Row statistics: [..., N] -> [..., 1], always fp32. NaN if the row holds one ---- */
 

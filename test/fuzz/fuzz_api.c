@@ -174,6 +174,7 @@ BINARY(coda_matmul) BINARY(coda_matmul_kn) BINARY(coda_add) BINARY(coda_sub) BIN
 BINARY(coda_div) BINARY(coda_bias) BINARY(coda_embedding)
 UNARY(coda_relu) UNARY(coda_relu2) UNARY(coda_gelu_erf) UNARY(coda_gelu_tanh) UNARY(coda_gelu_quick)
 UNARY(coda_silu) UNARY(coda_tanh) UNARY(coda_sigmoid) UNARY(coda_softplus) UNARY(coda_softmax)
+UNARY(coda_log_softmax)
 UNARY(coda_row_sum) UNARY(coda_row_max) UNARY(coda_row_mean) UNARY(coda_log_sum_exp)
 GATED(coda_swiglu) GATED(coda_geglu) GATED(coda_reglu) GATED(coda_glu)
 BUILD(coda_scale, value(), (float)real())
