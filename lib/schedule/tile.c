@@ -13,13 +13,6 @@ enum {
     SMS = 132              /* likewise                                                             */
 };
 
-const struct mainloop *const mainloops[] = {
-    &mainloop_gemv,   /* a row, or two short ones               */
-    &mainloop_skinny, /* up to 16                               */
-    &mainloop_wgmma,  /* any, on Hopper                         */
-    &mainloop_simt,   /* what no other takes                    */
-    NULL};
-
 int tile_candidates(const struct program *p, const struct target *target, enum tile_class class,
                     struct tile *out, int most)
 {
