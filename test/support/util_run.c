@@ -10,7 +10,7 @@
 #include "executable.h"
 #include "util_device.h"
 
-enum { FEW_COLUMNS = 8 };
+enum { FEW_COLUMNS = 8, NORM_COLUMNS = 4 };
 
 const struct run_mode run_modes[RUN_MODES + 1] = {
     {"unfused", CODA_NO_FUSION, CODA_FOLD_NONE},
@@ -67,8 +67,10 @@ bool run_ill_conditioned(const graph *g)
 {
     for (int i = 0; i < g->nodes; i++) {
         const struct node *n = &g->node[i];
-        bool centres = n->op == OP_LAYER_NORM || n->op == OP_REDUCE;
-        if (centres && type_columns(&g->node[n->in[0]].type) < FEW_COLUMNS) return true;
+        bool centres = n->op == OP_LAYER_NORM || n->op == OP_REDUCE, norm = n->op == OP_RMS_NORM;
+        int64_t columns = n->nin ? type_columns(&g->node[n->in[0]].type) : FEW_COLUMNS;
+        if (centres && columns < FEW_COLUMNS) return true;
+        if (norm && columns < NORM_COLUMNS) return true; /* of one column: the sign, which noise flips */
     }
     return false;
 }
