@@ -90,5 +90,8 @@ void debug_line(enum debug_topic topic, const char *line);
 void debug_stage(enum debug_topic topic, const char *name, const char *text);
 /* $CODA_DUMP and why nothing is written there, or NULL. NULL if it is not set. */
 const char *debug_dump(const char **why);
+/* For functions that a person calls in a debugger (p debug_graph(g)): frees t and returns its text, in one
+ * buffer for all threads, which the next call overwrites; a long text is cut off. */
+const char *debug_show(struct text *t);
 
 #endif

@@ -137,3 +137,13 @@ void debug_stage(enum debug_topic topic, const char *name, const char *text)
     if (debug_on(topic)) say("---- %s\n%s", name, text);
     if (dump_dir[0]) dump(name, text);
 }
+
+/* ---- For debuggers ---- */
+
+const char *debug_show(struct text *t)
+{
+    static char shown[1 << 16];
+    text_emit(t, shown, sizeof shown);
+    text_free(t);
+    return shown;
+}

@@ -208,6 +208,7 @@ coda_status shape_infer(const graph *g, struct node *n);
 /* graph_print.c, graph_parse.c */
 void graph_print(const graph *g, struct text *t);
 graph *graph_parse(const char *text); /* NULL with the message set                                 */
+const char *debug_graph(const graph *g); /* for a debugger: see debug_show                          */
 void node_print(const graph *g, int value, struct text *t); /* one line, no newline                */
 void value_print(const graph *g, int value, struct text *t); /* %name of a leaf, else %index        */
 

@@ -163,3 +163,12 @@ void graph_print(const graph *g, struct text *t)
     for (int i = 0; i < g->outputs; i++) print_output(g, &g->output[i], t);
     free(first);
 }
+
+/* ---- For debuggers ---- */
+
+const char *debug_graph(const graph *g)
+{
+    struct text t = {0};
+    if (g) graph_print(g, &t);
+    return debug_show(&t);
+}

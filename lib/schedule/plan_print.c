@@ -42,3 +42,10 @@ void plan_print(const struct plan *p, struct text *t)
     text_printf(t, "; %d launches, %.3f GFLOP, %.3f MB read and written\n", launches, flops * 1e-9,
                 (double)bytes * 1e-6);
 }
+
+const char *debug_plan(const struct plan *p)
+{
+    struct text t = {0};
+    if (p && p->graph) plan_print(p, &t);
+    return debug_show(&t);
+}

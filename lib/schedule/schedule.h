@@ -46,6 +46,7 @@ coda_status schedule_complete(struct schedule *s, struct arena *a, const struct 
 /* ---- plan_print.c: a plan with its schedule ---- */
 
 void plan_print(const struct plan *p, struct text *t);
+const char *debug_plan(const struct plan *p); /* for a debugger: see debug_show                    */
 /* One program; p NULL: without names, places and schedule, so that equal programs have equal texts. */
 void program_print(const struct plan *p, const struct program *q, struct text *t);
 

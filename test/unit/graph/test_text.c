@@ -146,6 +146,25 @@ START_TEST(fixed_point)
 END_TEST
 
 /* Every fp32 survives, and prints as glibc's %a does. */
+/* What a person sees in a debugger: the text, as much of it as there is room for. */
+START_TEST(debuggers_see_graphs)
+{
+    graph *g = graph_parse("%x = input f32[2,3]\n%y = relu %x\noutput %y = %y\n"), *long_one = graph_new();
+    char *text = printed(g);
+    ck_assert_str_eq(debug_graph(g), text);
+    ck_assert_str_eq(debug_graph(NULL), "");
+    for (int i = 0; i < 5000; i++)
+        coda_input(long_one,
+                   (char[]){'x', (char)('a' + i / 676), (char)('a' + i / 26 % 26), (char)('a' + i % 26), 0},
+                   CODA_F32, 1, (int64_t[]){1});
+    char *all = printed(long_one);
+    size_t n = strlen(debug_graph(long_one));
+    ck_assert(n > 1000 && n < strlen(all) && !strncmp(debug_graph(long_one), all, n));
+    free(text), free(all);
+    graph_free(g), graph_free(long_one);
+}
+END_TEST
+
 START_TEST(floats)
 {
     const float value[] = {0.1f,  1e-45f,   FLT_MIN,     FLT_MAX,       1.0f,
@@ -332,6 +351,7 @@ Suite *text_suite(void)
     tcase_add_loop_test(c, form, 0, ARRAY_SIZE(forms));
     tcase_add_test(c, fixed_point);
     tcase_add_test(c, floats);
+    tcase_add_test(c, debuggers_see_graphs);
     tcase_add_test(c, comma_locale);
     tcase_add_loop_test(c, mistake, 0, ARRAY_SIZE(mistakes));
     tcase_add_test(c, many_operands);
