@@ -2,7 +2,8 @@
 // mma.sync: it multiplies them.
 //
 // Of the first two, register i holds this lane's two elements of matrix i: row lane / 4, columns 2 (lane % 4)
-// and the next. Lane 8 i + r gives the address of row r of matrix i, 16 bytes, 16-byte aligned.
+// and the next. Lane 8 i + r gives the address of row r of matrix i, 16 bytes, 16-byte aligned. What is
+// transposed on its way is column lane / 4, rows 2 (lane % 4) and the next.
 #pragma once
 
 #include "types.cuh"
@@ -34,6 +35,14 @@ DEV void ldmatrix(u32 address, u32 (&m)[2])
 DEV void ldmatrix(u32 address, u32 (&m)[4])
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+DEV void ldmatrix_transposed(u32 address, u32 (&m)[4])
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
                  : "r"(address)
                  : "memory");

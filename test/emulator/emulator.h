@@ -71,7 +71,13 @@ void emu_warp_sync(void);
 bool emu_elect(void);
 void emu_matrix_store(uint32_t address, const uint32_t *m, int count);
 void emu_matrix_load(uint32_t address, uint32_t *m, int count);
+void emu_matrix_load_transposed(uint32_t address, uint32_t *m); /* four                              */
 void emu_matrix_multiply(float *d, const uint32_t *operands, bool half); /* a's four, b's two            */
+
+/* A thread's copies. */
+void emu_copy_async(uint32_t to, const void *from, int bytes, int exist);
+void emu_copy_commit(void);
+void emu_copy_wait(int pending);
 
 /* Bulk copies. */
 void emu_prefetch_map(const void *map);

@@ -95,6 +95,8 @@ static void open_block(struct block *b, struct cluster *c)
     b->warp = zeroed((size_t)b->warps, sizeof *b->warp);
     b->group = zeroed((size_t)b->groups, sizeof *b->group);
     b->granule = zeroed(l->shared / 16 + 1, sizeof *b->granule);
+    b->landings = zeroed((size_t)b->threads, sizeof *b->landings);
+    b->coming = zeroed(l->shared / 4 + 1, 1);
     if (!(b->shared = guarded_new(l->shared))) abort();
 }
 
@@ -109,6 +111,9 @@ static void close_block(struct block *b)
     free(b->group);
     guarded_delete(b->shared, b->cluster->launch->shared);
     free(b->granule);
+    for (int i = 0; i < b->threads; i++) free(b->landings[i].landing);
+    free(b->landings);
+    free(b->coming);
 }
 
 static void reset_group(struct group *g)
@@ -133,6 +138,8 @@ static void reset_block(struct block *b, int index, int rank)
     memset(b->warp, 0, (size_t)b->warps * sizeof *b->warp);
     memset(b->granule, 0, (l->shared / 16 + 1) * sizeof *b->granule);
     memset(b->shared, 0xff, l->shared);
+    memset(b->coming, 0, l->shared / 4 + 1);
+    for (int i = 0; i < b->threads; i++) b->landings[i].count = 0;
     for (int i = 0; i < b->groups; i++) reset_group(&b->group[i]);
     b->cluster->registers = most < 255 ? most : 255;
 }

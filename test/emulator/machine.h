@@ -80,6 +80,7 @@ struct thread {
     unsigned groups;      /* of products, committed                                                  */
     unsigned store_group; /* the open one                                                            */
     unsigned open_stores; /* in it                                                                   */
+    unsigned copy_group;  /* of cp.async, the open one                                               */
 };
 
 struct warp {
@@ -107,6 +108,16 @@ struct granule { /* 16 bytes of shared memory: who wrote them by plain stores, b
     uint16_t fences;
 };
 
+struct landing { /* of cp.async                                                                     */
+    uint32_t shared, bytes, exist; /* offset in the window                                            */
+    unsigned group;
+    const void *global;
+};
+struct landings {
+    struct landing *landing;
+    int count, room;
+};
+
 struct block {
     struct cluster *cluster;
     int index, rank; /* in the grid, in the cluster                                                      */
@@ -121,6 +132,8 @@ struct block {
     int free_registers;
     struct thread *wants_registers;
     struct granule *granule;
+    struct landings *landings; /* of each thread                                                     */
+    uint8_t *coming;           /* of each 4 bytes of shared memory: copies on their way              */
 };
 
 /* ---- Copies ---- */
@@ -221,6 +234,11 @@ void finish_stores(struct cluster *c);
 void check_copies_of_ended(const struct thread *t, bool last_of_block);
 bool load_overlaps(const struct block *b, uint32_t from, uint32_t bytes);
 bool store_overlaps(const struct block *b, uint32_t from, uint32_t bytes); /* whose reads nobody waited for */
+
+/* async.c. Perhaps one of what threads copy comes. */
+void advance_landings(struct cluster *c);
+bool is_coming(const struct block *b, uint32_t offset, uint32_t bytes);
+void check_landings_of_ended(const struct thread *t);
 
 bool advance_products(struct cluster *c, bool must);
 void check_products_of_ended(const struct thread *t);

@@ -61,6 +61,8 @@ void note_plain_store(struct thread *t, uint32_t offset, uint32_t bytes)
 {
     if (store_overlaps(t->block, offset, bytes))
         fail_thread(t, "writes 0x%x, which a bulk store may still read", offset + SHARED_BASE);
+    if (is_coming(t->block, offset, bytes))
+        fail_thread(t, "writes 0x%x, where a copy is on its way", offset + SHARED_BASE);
     for (uint32_t i = offset / 16; i <= (offset + bytes - 1) / 16; i++)
         t->block->granule[i] = (struct granule){(uint16_t)(t->index + 1), (uint16_t)t->fences};
 }

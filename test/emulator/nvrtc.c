@@ -33,6 +33,7 @@ CARRY(carried_twins, "test/shim/twins.h")
 CARRY(carried_barrier, "test/emulator/ptx/barrier.cuh")
 CARRY(carried_cluster, "test/emulator/ptx/cluster.cuh")
 CARRY(carried_control, "test/emulator/ptx/control.cuh")
+CARRY(carried_copy, "test/emulator/ptx/copy.cuh")
 CARRY(carried_matrix, "test/emulator/ptx/matrix.cuh")
 CARRY(carried_tma, "test/emulator/ptx/tma.cuh")
 CARRY(carried_wgmma, "test/emulator/ptx/wgmma.cuh")
@@ -44,7 +45,7 @@ static const struct {
     {"twins.h", carried_twins},           {"ptx/barrier.cuh", carried_barrier},
     {"ptx/cluster.cuh", carried_cluster}, {"ptx/control.cuh", carried_control},
     {"ptx/matrix.cuh", carried_matrix},   {"ptx/tma.cuh", carried_tma},
-    {"ptx/wgmma.cuh", carried_wgmma},
+    {"ptx/wgmma.cuh", carried_wgmma},     {"ptx/copy.cuh", carried_copy},
 };
 enum { CARRIED = sizeof carried / sizeof *carried };
 

@@ -2,10 +2,12 @@
 //
 // out[tile] = a b^T for each of two tiles, a and b of [64, 256], through two slots of 64 k; `exchange`, where
 // the two blocks of a cluster read each other's memory; `give`, where they send; and `share`, where one loads
-// a and the other b for both. BROKEN, defined before, names one mistake.
+// a and the other b for both. `copied` makes the same product by cp.async and mma.sync. BROKEN, defined before,
+// names one mistake.
 #include "ptx/barrier.cuh"
 #include "ptx/cluster.cuh"
 #include "ptx/control.cuh"
+#include "ptx/copy.cuh"
 #include "ptx/matrix.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/wgmma.cuh"
@@ -48,7 +50,15 @@ enum {
     BLOCK_INIT,       // the other block's mbarriers are used before they are
     OTHER_RANKS,      // of a multicast
     NO_GIFT_WAIT,     // what the other block sends is read before it has come
-    OWN_COUNT         // ... is counted by the sender
+    OWN_COUNT,        // ... is counted by the sender
+    LATE_COPY_WAIT,   // a slot is read before the group of its copies was waited for
+    NO_COPY_COMMIT,   // the wait for it returns at once
+    NO_COPY_BARRIER,  // a slot is read before other threads' copies were waited for
+    EARLY_COPY,       // ... is filled before all have read it
+    LEFT_COPIES,      // a thread ends before what it copies has come
+    SHORT_COPY,       // zeros where elements exist
+    COPY_OUTSIDE,
+    COPY_UNALIGNED
 };
 constexpr int broken = BROKEN;
 
@@ -57,6 +67,8 @@ constexpr int slots = 2, steps = 4, tiles = 2;
 struct Args {
     TensorMap a, b, out;
     float *extra;
+    const bf16 *from[2]; // a and b
+    bf16 *to;            // out
 };
 
 struct Shared {
@@ -270,4 +282,59 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(96) share
         receive(s, sum, row);
     }
     if (broken != NO_LAST_MEETING) meet_cluster();
+}
+
+// Three slots of 64 k, of which two are on their way while the third is multiplied.
+struct Copied { alignas(1024) u8 operand[3][2][8192]; };
+
+DEV void copy_slot(Copied &s, const Args &g, int step)
+{
+    for (int i = 0; i < 8; i++) {
+        const int operand = i / 4, row = i % 4 * 16 + threadIdx.x / 8, piece = threadIdx.x % 8;
+        const u32 to = at(s.operand[step % 3][operand]) + row * 128 + ((piece ^ row % 8) << 4);
+        const bf16 *from = g.from[operand] + row * 64 * steps + step * 64 + piece * 8;
+        if (broken == COPY_OUTSIDE && row == 63) from += 64 * steps;
+        ptx::copy_async<16>(to + (broken == COPY_UNALIGNED ? 8 : 0), from, broken == SHORT_COPY ? 8 : 16);
+    }
+    if (broken != NO_COPY_COMMIT) ptx::copy_async_commit();
+}
+
+// 16 rows of each warp.
+DEV void multiply_slot(Copied &s, float (&acc)[8][4], int slot)
+{
+    const u32 lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane % 16;
+    for (u32 k = 0; k < 8; k += 2) {
+        u32 a[4], b[4];
+        ptx::ldmatrix(at(s.operand[slot][0]) + row * 128 + ((k + lane / 16 ^ row % 8) << 4), a);
+        for (u32 n = 0; n < 4; n++) {
+            const u32 column = n * 16 + lane / 16 * 8 + lane % 8;
+            ptx::ldmatrix(at(s.operand[slot][1]) + column * 128 + ((k + lane / 8 % 2 ^ column % 8) << 4), b);
+            ptx::mma<bf16>(acc[2 * n], a, b[0], b[1]);
+            ptx::mma<bf16>(acc[2 * n + 1], a, b[2], b[3]);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(128) copied(const __grid_constant__ Args g)
+{
+    extern __shared__ __align__(1024) u8 memory[];
+    Copied &s = *(Copied *)memory;
+    float acc[8][4] = {};
+    if (broken != NO_GRID_WAIT) ptx::grid_wait();
+    for (int step = 0; step < 2; step++) copy_slot(s, g, step);
+    for (int step = 0; step < steps; step++) {
+        if (broken == EARLY_COPY && step + 2 < steps) copy_slot(s, g, step + 2);
+        ptx::copy_async_wait<broken == LATE_COPY_WAIT ? 2 : 1>();
+        if (broken != NO_COPY_BARRIER) __syncthreads();
+        if (broken != EARLY_COPY && step + 2 < steps) copy_slot(s, g, step + 2);
+        else if (step + 2 >= steps) ptx::copy_async_commit();
+        multiply_slot(s, acc, step % 3);
+    }
+    __syncthreads(); // all have read what LEFT_COPIES fills again
+    if (broken == LEFT_COPIES) copy_slot(s, g, 0);
+    for (int i = 0; i < 8 * 4 * tiles; i++) {
+        const int row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + i / 2 % 2 * 8;
+        const int column = i / 4 % 8 * 8 + threadIdx.x % 4 * 2 + i % 2;
+        g.to[(i / 32 * 64 + row) * 64 + column] = from_float<bf16>(acc[i / 4 % 8][i % 4]);
+    }
 }

@@ -139,6 +139,7 @@ static void end_thread(struct thread *t)
     bool last = --b->alive == 0;
     check_products_of_ended(t);
     check_copies_of_ended(t, last);
+    check_landings_of_ended(t);
     t->wait = ENDED;
     t->cluster->alive--;
     leave(t);
@@ -271,6 +272,7 @@ static bool step(struct cluster *c)
     if (c->readies) {
         advance_copies(c, false);
         advance_products(c, false);
+        advance_landings(c);
     } else if (!advance_copies(c, true) && !advance_products(c, true)) {
         report_deadlock(c);
         return false;

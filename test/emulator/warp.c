@@ -17,12 +17,13 @@ enum exchange {
     STORE4,
     LOAD2,
     LOAD4,
+    LOAD4_TRANSPOSED,
     MULTIPLY,
     MULTIPLY_HALF
 };
-static const char *const names[] = {"nothing",     "syncwarp",    "shfl",        "shfl.xor",
-                                    "elect",       "stmatrix.x2", "stmatrix.x4", "ldmatrix.x2",
-                                    "ldmatrix.x4", "mma.bf16",    "mma.f16"};
+static const char *const names[] = {"nothing",     "syncwarp",          "shfl",        "shfl.xor",
+                                    "elect",       "stmatrix.x2",       "stmatrix.x4", "ldmatrix.x2",
+                                    "ldmatrix.x4", "ldmatrix.x4.trans", "mma.bf16",    "mma.f16"};
 
 /* Row r of matrix i is at the address that lane 8 i + r gives; lane l has two elements of row l / 4. */
 static void move_matrices(struct thread *t, struct warp *w, int count, bool store)
@@ -32,13 +33,29 @@ static void move_matrices(struct thread *t, struct warp *w, int count, bool stor
             struct thread *giver = w->lane[8 * i + r];
             uint32_t at = own_offset(giver, w->address[giver->lane], 16, 16, store ? "stmatrix" : "ldmatrix");
             uint32_t *row = (uint32_t *)(void *)(t->block->shared + at);
-            if (store) note_plain_store(giver, at, 16);
+            if (store)
+                note_plain_store(giver, at, 16);
+            else if (is_coming(t->block, at, 16))
+                fail_thread(giver, "ldmatrix at 0x%x, where a copy is on its way", w->address[giver->lane]);
             for (int l = 0; l < 4; l++) {
                 if (store)
                     row[l] = w->in[4 * r + l][i];
                 else
                     w->lane[4 * r + l]->result[i] = row[l];
             }
+        }
+}
+
+/* Lane l has rows 2 (l % 4) and the next of column l / 4. */
+static void transpose(struct warp *w)
+{
+    uint32_t m[EMU_WARP][4];
+    for (int l = 0; l < EMU_WARP; l++) memcpy(m[l], w->lane[l]->result, sizeof m[l]);
+    for (int l = 0; l < EMU_WARP; l++)
+        for (int i = 0; i < 4; i++) {
+            int from = l % 4 * 8 + l / 8, shift = l / 4 % 2 * 16; /* of row 2 (l % 4), column l / 4         */
+            uint32_t low = m[from][i] >> shift & 0xffff, high = m[from + 4][i] >> shift & 0xffff;
+            w->lane[l]->result[i] = low | high << 16;
         }
 }
 
@@ -69,6 +86,10 @@ static void perform(struct thread *t, struct warp *w)
     case STORE4: move_matrices(t, w, w->what == STORE2 ? 2 : 4, true); return;
     case LOAD2:
     case LOAD4: move_matrices(t, w, w->what == LOAD2 ? 2 : 4, false); return;
+    case LOAD4_TRANSPOSED:
+        move_matrices(t, w, 4, false);
+        transpose(w);
+        return;
     case MULTIPLY:
     case MULTIPLY_HALF: multiply(w, w->what == MULTIPLY_HALF); return;
     default:
@@ -128,6 +149,13 @@ void emu_matrix_load(uint32_t address, uint32_t *m, int count)
     struct thread *t = self_thread();
     meet(t, count == 2 ? LOAD2 : LOAD4, address, NULL, 0);
     memcpy(m, t->result, 4 * (size_t)count);
+}
+
+void emu_matrix_load_transposed(uint32_t address, uint32_t *m)
+{
+    struct thread *t = self_thread();
+    meet(t, LOAD4_TRANSPOSED, address, NULL, 0);
+    memcpy(m, t->result, sizeof t->result);
 }
 
 void emu_matrix_multiply(float *d, const uint32_t *operands, bool half)

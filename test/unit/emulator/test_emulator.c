@@ -13,16 +13,21 @@
 enum { N = 64, K = 256, TILES = 2, EXTRA = 2 * 64 * 4, SCHEDULES = 24 };
 #define WRONG "wrong numbers"
 
-enum which { PIPELINE, EXCHANGE, SHARE, GIVE, KERNELS };
+enum which { PIPELINE, EXCHANGE, SHARE, GIVE, COPIED, KERNELS };
 static const struct {
     const char *symbol;
     unsigned blocks, threads, shared;
-} kernels[KERNELS] = {
-    {"pipeline", 1, 256, 43008}, {"exchange", 2, 64, 1024}, {"share", 2, 96, 17408}, {"give", 2, 64, 2048}};
+} kernels[KERNELS] = {{"pipeline", 1, 256, 43008},
+                      {"exchange", 2, 64, 1024},
+                      {"share", 2, 96, 17408},
+                      {"give", 2, 64, 2048},
+                      {"copied", 1, 128, 49152}};
 
 struct args {
     struct jit_map a, b, out;
     float *extra;
+    const uint16_t *from[2];
+    uint16_t *to;
 };
 
 static struct jit_device device;
@@ -106,6 +111,7 @@ static void make_args(const char *mistake)
     gpu_b = upload(1);
     gpu_out = device_alloc(TILES * N * N * 2);
     args.extra = device_alloc(EXTRA * sizeof(float));
+    args.from[0] = gpu_a, args.from[1] = gpu_b, args.to = gpu_out;
     make_map(&args.a, gpu_a, K, 1, outside ? N + 64 : N);
     if (outside) jit_map_rebase(&args.a, gpu_a + 64, err);
     make_map(&args.b, gpu_b, K, 1, N);
@@ -152,11 +158,11 @@ static bool share_is_right(void)
 static const char *run(enum which which)
 {
     static bool (*const is_right[KERNELS])(void) = {product_is_right, exchange_is_right, share_is_right,
-                                                    exchange_is_right};
+                                                    exchange_is_right, product_is_right};
     struct jit_launch l = {kernels[which].blocks, kernels[which].threads, kernels[which].shared, false};
     device_fill(gpu_out, 0xff, TILES * N * N * 2);
     device_fill(args.extra, 0xff, EXTRA * sizeof(float));
-    if (jit_launch(kernel, &l, &args, 3 * sizeof args.a + sizeof args.extra, NULL, err)) return err;
+    if (jit_launch(kernel, &l, &args, offsetof(struct args, to) + sizeof args.to, NULL, err)) return err;
     return is_right[which]() ? NULL : WRONG;
 }
 
@@ -213,6 +219,15 @@ static const struct mistake {
     {"NO_LAST_MEETING", "which has ended|is still to come", SHARE},
     {"NO_GIFT_WAIT", "is still to come|which has ended|" WRONG, GIVE},
     {"OWN_COUNT", "to an mbarrier of another", GIVE},
+    {"NO_GRID_WAIT", "copies a tensor without griddepcontrol.wait", COPIED},
+    {"LATE_COPY_WAIT", "where a copy is on its way|" WRONG, COPIED},
+    {"NO_COPY_COMMIT", "copy is on its way|with 24 copies on their way|" WRONG, COPIED},
+    {"NO_COPY_BARRIER", "where a copy is on its way|where another copy is on its way|" WRONG, COPIED},
+    {"EARLY_COPY", "where a copy is on its way|" WRONG, COPIED},
+    {"LEFT_COPIES", "copies on their way", COPIED},
+    {"SHORT_COPY", WRONG, COPIED},
+    {"COPY_OUTSIDE", "outside of any allocation", COPIED},
+    {"COPY_UNALIGNED", "not a multiple of 16", COPIED},
 };
 
 static bool among(const char *text, const char *words)
