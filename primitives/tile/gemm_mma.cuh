@@ -1,0 +1,233 @@
+// gemm_mma.cuh -- C = A B^T of bf16 or f16 by cp.async, ldmatrix and mma.sync: for GPUs that have no wgmma,
+// from sm_80 on, and for operands that TMA cannot describe.
+//
+// All warps of a block copy, multiply and drain. Slots of C::bk of K go round in a ring: while one is
+// multiplied, C::stages - 1 further ones are on their way. A slot is filled again after the barrier that
+// follows its products. A thread's accumulators are those of the wgmma fragment, so that the epilogue is the
+// same: a warp multiplies 16 rows of each 64 by all columns.
+//
+// In shared memory elements keep the order that they have in memory, K-major or MN-major: of the latter
+// ldmatrix transposes 8x8 matrices. Copies have 16 bytes, or fewer, where a pitch is odd.
+#pragma once
+
+#include "ptx/cluster.cuh"
+#include "ptx/copy.cuh"
+#include "tile/epilogue.cuh"
+
+namespace coda {
+
+// One operand's tile of so many rows in a slot. A line is what lies together: bk elements of a row, or 64
+// rows of one k; in the latter case each 64 rows are a panel of their own. The 16-byte pieces of lines are
+// swizzled as TMA does it, so that neither the 8 rows of a matrix meet in a bank, nor what 8 threads copy.
+template <class T, int rows, int bk, int threads, bool k_major> struct Panels {
+    static constexpr int bytes = 2 * bk * (k_major ? rows : (rows + 63) / 64 * 64);
+    static constexpr int pieces = rows * bk / 8, each = (pieces + threads - 1) / threads; // of a thread
+    static_assert(rows % 16 == 0 && (bk == 32 || bk == 64));
+
+    DEV static constexpr u32 offset(int row, int k)
+    {
+        return 2 * (k_major ? row * bk + k : row / 64 * 64 * bk + k * 64 + row % 64);
+    }
+    DEV static u32 place(int row, int k)
+    {
+        const u32 at = offset(row, k);
+        return at ^ (at >> 3 & 0x70);
+    }
+
+    // ---- To shared memory ----
+
+    // Piece i of this thread, by its first element. Neighbouring threads take neighbours in memory.
+    struct Piece { int row, k; };
+    DEV static Piece piece(int i)
+    {
+        const int n = i * threads + (int)threadIdx.x;
+        if (k_major) return {n / (bk / 8), n % (bk / 8) * 8};
+        return {n % (rows / 8) * 8, n / (rows / 8)};
+    }
+    // The `left` first elements of a piece exist; they are `step` apart. The others are zeros.
+    template <int width> DEV static void copy(u32 to, const T *from, i64 step, int left)
+    {
+        if constexpr (width > 1) {
+#pragma unroll
+            for (int e = 0; e < 8; e += width)
+                ptx::copy_async<2 * width>(to + 2 * e, from + e, 2 * max(0, min(left - e, width)));
+        } else {
+            u32 x[8];
+#pragma unroll
+            for (int e = 0; e < 8; e++) x[e] = e < left ? from[e * step].bits : 0;
+            ptx::shared_store(to, {bits_float(x[0] | x[1] << 16), bits_float(x[2] | x[3] << 16),
+                                   bits_float(x[4] | x[5] << 16), bits_float(x[6] | x[7] << 16)});
+        }
+    }
+
+    // ---- To registers ----
+
+    // This lane's row of the four matrices at (row, 0) of a slot: over rows first, or over k.
+    DEV static u32 lane_place(int row, bool rows_first)
+    {
+        const int lane = threadIdx.x % 32, low = lane / 8 % 2 * 8, high = lane / 16 * 8;
+        const int r = rows_first ? low : high, k = rows_first ? high : low;
+        return k_major ? place(row + r + lane % 8, k) : place(row + r, k + lane % 8);
+    }
+    // [16, 16] elements from there, by constants: `row`, a multiple of 16, and k on. What the swizzle touches
+    // is 0 in the one or in the other.
+    DEV static void load(u32 (&m)[4], u32 lane, int row, int k)
+    {
+        const u32 in_line = 2 * (k_major ? k : row % 64), lines = offset(row, k) - in_line;
+        if constexpr (k_major) ptx::ldmatrix((lane ^ in_line) + lines, m);
+        else ptx::ldmatrix_transposed((lane ^ in_line) + lines, m);
+    }
+};
+
+// How an operand lies in memory, and how many elements one copy brings: `multiples` are further distances
+// between its lines, of the tile's neighbouring rows some are `row_step` rows of it apart.
+template <i64 row_stride, i64 k_stride, i64 multiples, int row_step = 1> struct Major {
+    static constexpr bool k_major = k_stride == 1 || (row_stride != 1 && k_stride <= row_stride);
+    static constexpr i64 step = k_major ? k_stride : row_stride * row_step; // of neighbours in a piece
+    static constexpr i64 all = 8 | multiples | (k_major ? row_stride : k_stride);
+    static constexpr int width = step == 1 ? (int)(all & -all) : 1;
+};
+
+template <class C, class E> struct GemmMma {
+    using T = typename C::T;
+    using K = typename C::Columns;
+    using D = Drain<C, E>;
+    using Args = typename C::Args;
+
+    static constexpr int threads = 128 * C::groups, bk = C::bk, blocks = D::blocks;
+    static constexpr int steps = (int)((C::k + bk - 1) / bk);
+    // Halves of a gated tile begin at multiples of C::n / 2, and of an interleaved one columns are apart.
+    using MajorA = Major<C::a_stride_row, C::a_stride_k, C::a_align | (C::batch > 1 ? C::a_stride_batch : 0)>;
+    static constexpr i64 half_b = K::gated && C::b_stride_k != 1 ? C::n / 2 : 0;
+    using MajorB = Major<C::b_stride_row, C::b_stride_k,
+                         C::b_align | half_b | (C::batch > 1 ? C::b_stride_batch : 0), K::step>;
+    using PanelsA = Panels<T, C::bm, bk, threads, MajorA::k_major>;
+    using PanelsB = Panels<T, C::bn, bk, threads, MajorB::k_major>;
+
+    struct Shared {
+        struct {
+            alignas(1024) u8 a[PanelsA::bytes], b[PanelsB::bytes];
+        } slot[C::stages];
+        typename D::Values values[C::groups];
+    };
+    static_assert(sizeof(Shared) <= C::shared_bytes && C::stages >= 2);
+
+    const Args &args;
+    Shared &s;
+
+    // ---- Copies ----
+
+    // Of the elements from (row, k) on that a piece has, how many exist.
+    template <bool k_major> DEV static int left(int row, int rows, int k)
+    {
+        if (k_major) return row < rows ? (int)C::k - k : 0;
+        return k < C::k ? rows - row : 0;
+    }
+    DEV void copy_a(u32 to, const Tile &t, int k0) const
+    {
+        using P = PanelsA;
+#pragma unroll (P::each < 4 ? P::each : 4)
+        for (int i = 0; i < P::each; i++) {
+            const auto at = P::piece(i);
+            if (P::pieces % threads && i * threads + (int)threadIdx.x >= P::pieces) break;
+            const int m = t.m * C::bm + at.row, k = k0 + at.k;
+            const T *from = args.a + t.batch * C::a_stride_batch + m * C::a_stride_row + k * C::a_stride_k;
+            P::template copy<MajorA::width>(to + P::place(at.row, at.k), from, MajorA::step,
+                                            left<MajorA::k_major>(m, (int)C::m, k));
+        }
+    }
+    DEV void copy_b(u32 to, const Tile &t, int k0) const
+    {
+        using P = PanelsB;
+#pragma unroll (P::each < 4 ? P::each : 4)
+        for (int i = 0; i < P::each; i++) {
+            const auto at = P::piece(i);
+            if (P::pieces % threads && i * threads + (int)threadIdx.x >= P::pieces) break;
+            const int n = K::column(t.first, at.row), k = k0 + at.k;
+            const T *from = args.b + t.batch * C::b_stride_batch + n * C::b_stride_row + k * C::b_stride_k;
+            const int rows = ((int)C::n - n + K::step - 1) / K::step;
+            P::template copy<MajorB::width>(to + P::place(at.row, at.k), from, MajorB::step,
+                                            left<MajorB::k_major>(0, rows, k));
+        }
+    }
+    // A step past the end is a group without copies, so that all waits count alike.
+    DEV void copy_slot(int slot, const Tile &t, int step) const
+    {
+        if (step < steps) {
+            copy_a(ptx::shared_address(s.slot[slot].a), t, step * bk);
+            copy_b(ptx::shared_address(s.slot[slot].b), t, step * bk);
+        }
+        ptx::copy_async_commit();
+    }
+
+    // ---- Products ----
+
+    using Accumulators = float[blocks][C::bn / 2];
+    DEV static float (&octet(float (&acc)[C::bn / 2], int i))[4]
+    {
+        return reinterpret_cast<float (&)[4]>(acc[4 * i]);
+    }
+
+    // a, b: this lane's places in the slot.
+    DEV static void multiply(Accumulators &acc, u32 a, u32 b)
+    {
+#pragma unroll
+        for (int k = 0; k < bk; k += 16) {
+            u32 x[blocks][4];
+#pragma unroll
+            for (int m = 0; m < blocks; m++) PanelsA::load(x[m], a, 64 * m, k);
+#pragma unroll
+            for (int patch = 0; patch < C::bn / 16; patch++) {
+                u32 y[4];
+                PanelsB::load(y, b, 16 * patch, k);
+#pragma unroll
+                for (int i = 0; i < 2 * blocks; i++)
+                    ptx::mma<T>(octet(acc[i / 2], 2 * patch + i % 2), x[i / 2], y[i % 2 * 2],
+                                y[i % 2 * 2 + 1]);
+            }
+        }
+    }
+
+    DEV void multiply_tile(Accumulators &acc, const Tile &t, const D &drain) const
+    {
+        const u32 a = PanelsA::lane_place(drain.first_row + 16 * drain.warp, true);
+        const u32 b = PanelsB::lane_place(0, false);
+        int slot = 0, free = C::stages - 1;
+        __syncthreads(); // the last tile's slots have been read
+#pragma unroll 1
+        for (int i = 0; i < C::stages - 1; i++) copy_slot(i, t, i);
+#pragma unroll 1
+        for (int step = 0; step < steps; step++) {
+            ptx::copy_async_wait<C::stages - 2>();
+            __syncthreads(); // this slot has come, and the one before it has been read
+            copy_slot(free, t, step + C::stages - 1);
+            multiply(acc, ptx::shared_address(s.slot[slot].a) + a, ptx::shared_address(s.slot[slot].b) + b);
+            free = slot;
+            slot = slot + 1 < C::stages ? slot + 1 : 0;
+        }
+    }
+
+    DEV void run() const
+    {
+        ptx::grid_wait();
+        const int group = ptx::uniform(threadIdx.x / 128);
+        const D drain(args, s.values[group], group);
+        for (u32 i = blockIdx.x; i < Raster<C>::count; i += gridDim.x) {
+            const Tile t = Raster<C>::tile(i);
+            Accumulators acc = {};
+            multiply_tile(acc, t, drain);
+            drain.prepare(t);
+            drain.drain(acc, t);
+        }
+        ptx::grid_launch_next();
+    }
+};
+
+template <class C, class E> DEV void gemm_mma(const typename C::Args &args)
+{
+    extern __shared__ __align__(1024) u8 memory[];
+    using Gemm = GemmMma<C, E>;
+    Gemm{args, *(typename Gemm::Shared *)memory}.run();
+}
+
+} // namespace coda
