@@ -4,8 +4,10 @@
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static struct {
     int (*alloc)(uint64_t *, size_t);
@@ -31,6 +33,20 @@ bool device_open(struct jit_device *out, char *err)
         return true;
     snprintf(err, JIT_ERROR_SIZE, "libcuda.so.1 lacks a memory call");
     return false;
+}
+
+bool device_open_emulated(struct jit_device *out, char *err)
+{
+    char folder[400], path[500];
+    ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 1);
+    if (n <= 0) return snprintf(err, JIT_ERROR_SIZE, "no /proc/self/exe"), false;
+    folder[n] = 0;
+    *strrchr(folder, '/') = 0;
+    snprintf(path, sizeof path, "%s/emulator", folder);
+    setenv("CODA_CUDA_LIB", path, 1);
+    snprintf(path, sizeof path, "%s/emulator/libcuda.so.1", folder);
+    setenv("CODA_LIBCUDA", path, 1);
+    return device_open(out, err);
 }
 
 bool device_emulated(const struct jit_device *d) { return !strncmp(d->name, "emulated", 8); }

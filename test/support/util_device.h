@@ -9,6 +9,8 @@
 
 /* Opens the device and the calls below; false with the reason in err. */
 bool device_open(struct jit_device *out, char *err);
+/* The same with the SM in software that lies beside this program. */
+bool device_open_emulated(struct jit_device *out, char *err);
 /* Is it test/emulator's? It takes its time, and has no cuBLASLt. */
 bool device_emulated(const struct jit_device *d);
 /* NULL when there is none left. 256-byte aligned. */

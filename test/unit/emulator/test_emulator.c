@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "util_device.h"
 
@@ -37,21 +36,6 @@ static uint16_t *gpu_a, *gpu_b, *gpu_out;
 static char err[JIT_ERROR_SIZE];
 
 /* ---- Setting up ---- */
-
-/* The emulator is beside this program. */
-static void open_emulator(void)
-{
-    char folder[400], path[500];
-    ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 1);
-    ck_assert(n > 0);
-    folder[n] = 0;
-    *strrchr(folder, '/') = 0;
-    snprintf(path, sizeof path, "%s/emulator", folder);
-    setenv("CODA_CUDA_LIB", path, 1);
-    snprintf(path, sizeof path, "%s/emulator/libcuda.so.1", folder);
-    setenv("CODA_LIBCUDA", path, 1);
-    ck_assert_msg(device_open(&device, err), "%s", err);
-}
 
 static uint16_t bf16_of(int small)
 {
@@ -244,7 +228,7 @@ static bool among(const char *text, const char *words)
 
 START_TEST(right_kernels_are_right_under_every_schedule)
 {
-    open_emulator();
+    ck_assert_msg(device_open_emulated(&device, err), "%s", err);
     make_args("NOTHING");
     for (int which = 0; which < KERNELS; which++) {
         build(which, "NOTHING");
@@ -261,7 +245,7 @@ START_TEST(each_mistake_is_reported)
 {
     const struct mistake *m = &mistakes[_i];
     int seen = 0;
-    open_emulator();
+    ck_assert_msg(device_open_emulated(&device, err), "%s", err);
     make_args(m->name);
     build(m->which, m->name);
     for (int i = 0; i < SCHEDULES; i++) {
