@@ -40,6 +40,8 @@ extern const struct mainloop mainloop_wgmma;
 extern const struct mainloop mainloop_gemv;
 /* For at most 16 rows of A: streams B likewise, multiplies by mma.sync. */
 extern const struct mainloop mainloop_skinny;
+/* cp.async + mma.sync: 16-bit operands of one dtype, any stride and pitch, any GPU. */
+extern const struct mainloop mainloop_mma;
 /* fp32 multiply-adds: any dtype, stride and pitch, any GPU. */
 extern const struct mainloop mainloop_simt;
 /* A library call, no kernel: a bare product. */
@@ -51,7 +53,8 @@ enum { MOST_CANDIDATES = 128 };
 
 struct search { /* the cheapest `n` of at most `most`, by cost */
     const struct program *p;
-    int sms, shared_bytes;
+    const struct target *target;
+    int sms, shared_bytes; /* of the target, or an H200's where it does not say                     */
     bool square; /* tiles are walked in squares                                                    */
     struct tile tile[MOST_CANDIDATES];
     double cost[MOST_CANDIDATES];

@@ -229,7 +229,7 @@ static void consider_known(struct search *s) { consider_two(s, alone); }
 
 static void candidates(struct search *s, enum tile_class class)
 {
-    static void (*const consider_class[TILE_CLASSES])(struct search *) = {
+    static void (*const consider_class[TILES_NAMED + 1])(struct search *) = {
         [TILES_KNOWN] = consider_known,         [TILES_SQUARE] = consider_squares,
         [TILES_SCATTERED] = consider_scattered, [TILES_CLUSTERED] = consider_clustered,
         [TILES_THREE] = consider_three};

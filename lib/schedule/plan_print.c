@@ -3,14 +3,13 @@
 #include "figures.h"
 #include "mainloop.h"
 
-static void print_tile(const struct plan *p, const struct program *q, const struct schedule *s,
-                       struct text *t)
+static void print_tile(const struct program *q, const struct schedule *s, struct text *t)
 {
     text_append(t, "   tile ");
     tile_print(&s->tile, t);
     if (s->tile.mainloop->streams && q->b.steady && !q->prepare) text_append(t, " early");
     text_append(t, "\n");
-    tile_explain(q, &s->tile, &p->target, t);
+    tile_explain(q, &s->tile, t);
     if (s->figures) figures_print(s->figures, t);
 }
 
@@ -20,7 +19,7 @@ void program_print(const struct plan *p, const struct program *q, struct text *t
     program_print_head(q, t);
     if (s && q->kind == PROGRAM_ATTENTION) text_append(t, s->attention.wgmma ? " sm90" : " simt");
     text_append(t, "\n");
-    if (s && q->kind == PROGRAM_GEMM) print_tile(p, q, s, t);
+    if (s && q->kind == PROGRAM_GEMM) print_tile(q, s, t);
     program_print_body(p, q, t);
 }
 

@@ -16,7 +16,7 @@ enum {
 int tile_candidates(const struct program *p, const struct target *target, enum tile_class class,
                     struct tile *out, int most)
 {
-    struct search s = {.p = p, .sms = target->sms > 0 ? target->sms : SMS};
+    struct search s = {.p = p, .target = target, .sms = target->sms > 0 ? target->sms : SMS};
     s.shared_bytes = target->shared_bytes > 0 ? target->shared_bytes : SHARED_BYTES;
     s.most = MIN(most, MOST_CANDIDATES);
     for (int i = 0; mainloops[i]; i++) {
@@ -37,7 +37,7 @@ struct tile tile_choose(const struct program *p, const struct target *target)
 struct tile tile_offered(const struct program *p, const struct target *target, const struct tile *wanted)
 {
     struct tile all[MOST_CANDIDATES];
-    for (int class = 0; class < TILE_CLASSES; class++) {
+    for (int class = 0; class <= TILES_NAMED; class++) {
         int n = tile_candidates(p, target, class, all, MOST_CANDIDATES);
         for (int i = 0; i < n; i++)
             if (tile_equal(&all[i], wanted)) return all[i];

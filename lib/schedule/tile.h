@@ -40,7 +40,8 @@ enum tile_class {
     TILES_CLUSTERED, /* pairs of blocks share a multicast load of A or B                           */
     TILES_THREE,     /* three consumer warpgroups, 192 rows; alone or in such pairs                */
     TILES_SKINNY,    /* at most 16 rows, mainloop_skinny, in the forms that are not KNOWN          */
-    TILE_CLASSES
+    TILE_CLASSES,
+    TILES_NAMED = TILE_CLASSES /* no search offers them: a decision that names one has it          */
 };
 
 /* ---- tile.c ---- */
@@ -65,8 +66,7 @@ bool tile_parse(const char *words, struct tile *out);
 bool tile_equal(const struct tile *a, const struct tile *b);
 /* Appends a line that says why a program has the SIMT main loop, which is slow, and what would help; nothing
  * if it has another one. */
-void tile_explain(const struct program *p, const struct tile *tile, const struct target *target,
-                  struct text *t);
+void tile_explain(const struct program *p, const struct tile *tile, struct text *t);
 
 /* ---- Numbers of a tile ---- */
 

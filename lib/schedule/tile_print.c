@@ -150,14 +150,12 @@ static void explain_operand(const char *name, const struct tensor_use *o, enum o
                     (long long)o->batch);
 }
 
-void tile_explain(const struct program *p, const struct tile *tile, const struct target *target,
-                  struct text *t)
+void tile_explain(const struct program *p, const struct tile *tile, struct text *t)
 {
     bool a16 = dtype_size(p->a.dtype) == 2, b16 = dtype_size(p->b.dtype) == 2;
     if (tile->mainloop != &mainloop_simt || !program_has_work(p)) return;
     text_append(t, "   slow: ");
-    if (!target_has(target, TARGET_WGMMA)) text_append(t, "the fast kernels need sm_90a");
-    else if (p->a.dtype != p->b.dtype)
+    if (p->a.dtype != p->b.dtype)
         text_printf(t, "a is %s and b is %s; with a cast of %s to %s, which rounds it, the fast kernel fits",
                     dtype_name(p->a.dtype), dtype_name(p->b.dtype), a16 && !b16 ? "b" : "a",
                     dtype_name(a16 && !b16 ? p->a.dtype : b16 ? p->b.dtype : CODA_BF16));

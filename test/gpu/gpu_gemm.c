@@ -1,5 +1,5 @@
 /*
- * gpu_gemm.c -- both GEMM kernels, with every epilogue of the table, against fp64 on the GPU.
+ * gpu_gemm.c -- the GEMM kernels, with every epilogue of the table, against fp64 on the GPU.
  *
  * Outputs start poisoned and padding must stay so; each kernel runs twice and must repeat its bits.
  * Then the same epilogues on random shapes. With CODA_TEST_CASE only cases run whose names contain it: kinds
@@ -28,12 +28,12 @@ enum {
     AT_ONCE = 16,           /* cases that run before any is reported: what a hang may hide         */
     EMULATED_RANDOM = 8,
     EMULATED_MOST = 700,    /* rows and columns of a case with many tiles                          */
-    EMULATED_SIMT = 3       /* one in so many of the chosen cases runs on the plain mainloop, too  */
+    EMULATED_OTHERS = 3     /* one in so many of the chosen cases runs on the other main loops, too */
 };
 
 struct bench {
     struct gemm_case c;
-    bool simt;
+    enum gemm_loop loop;
     struct gemm_rig rig;
     struct jit_cubin cubin;
     struct jit_kernel *kernel;
@@ -55,7 +55,7 @@ static void build(void *ctx, int64_t i)
 {
     struct bench *b = (struct bench *)ctx + i;
     struct jit_options opt = {.arch = device.arch};
-    if (gemm_emit(&b->c, b->simt, device.sms, &b->rig))
+    if (gemm_emit(&b->c, b->loop, device.sms, &b->rig))
         complain(b, coda_error());
     else if (!gemm_fill(&b->rig, 1000 * (uint64_t)i + 1))
         complain(b, "out of memory");
@@ -156,8 +156,7 @@ static int report(struct bench *b)
 {
     const struct tile *t = &b->rig.s.tile;
     const char *hopper = t->pingpong ? "ping-pong" : t->groups == 1 ? "narrow" : "cooperative";
-    const char *plain = t->mainloop->streams ? "stream" : hopper;
-    const char *loop = t->mainloop == &mainloop_simt ? "simt" : plain;
+    const char *loop = t->mainloop == &mainloop_wgmma ? hopper : t->mainloop->name;
     bool good = !b->err[0] && b->error <= 1;
     return gpu_case(
         good, b->c.name, "[%lld, %lld, %lld, %lld] %s %dx%d/%d%s by %dx%d, error %.3f of allowed %s",
@@ -223,10 +222,10 @@ static struct gemm_case smaller(struct gemm_case c)
 }
 
 /* The SM in software takes a share of the cases, or all in a full run. */
-static bool is_emulated(int i, bool simt)
+static bool is_emulated(int i, enum gemm_loop loop)
 {
-    bool taken = simt ? scale_takes_one_in(EMULATED_SIMT, i) : scale_takes_half(i);
-    return taken && gemm_case_taken(i, simt);
+    bool taken = loop == GEMM_HOPPER ? scale_takes_half(i) : scale_takes_one_in(EMULATED_OTHERS, i + loop);
+    return taken && gemm_case_taken(i, loop);
 }
 
 static int run_some(struct bench *b, int n)
@@ -250,7 +249,7 @@ static int run_all(struct bench *b, int n)
     return failures;
 }
 
-/* Each case on both mainloops, then random ones; a share of them if the device is emulated. If some are
+/* Each case on all main loops, then random ones; a share of them if the device is emulated. If some are
  * named, these alone; "random": the random ones alone. */
 static int make_cases(struct bench *b, bool emulated)
 {
@@ -259,15 +258,18 @@ static int make_cases(struct bench *b, bool emulated)
     bool all = !named || !strcmp(named, "random");
     int few = MIN(scaled(EMULATED_RANDOM), RANDOM_CASES);
     int n = 0, randoms = !all ? 0 : emulated && !named ? few : RANDOM_CASES;
-    for (int i = 0; i < 2 * gemm_case_count; i++) {
-        if (emulated && !named && !is_emulated(i / 2, i % 2)) continue;
-        if (named && !strstr(gemm_cases[i / 2].name, named)) continue;
-        b[n].c = emulated ? smaller(gemm_cases[i / 2]) : gemm_cases[i / 2];
-        b[n++].simt = i % 2;
+    for (int i = 0; i < GEMM_LOOPS * gemm_case_count; i++) {
+        const struct gemm_case *c = &gemm_cases[i / GEMM_LOOPS];
+        enum gemm_loop loop = (enum gemm_loop)(i % GEMM_LOOPS);
+        if (emulated && !named && !is_emulated(i / GEMM_LOOPS, loop)) continue;
+        if (named && !strstr(c->name, named)) continue;
+        if (loop == GEMM_MMA && c->dtype == CODA_F32) continue;
+        b[n].c = emulated ? smaller(*c) : *c;
+        b[n++].loop = loop;
     }
     for (int i = 0; i < randoms; i++) {
         b[n].c = random_case(&g);
-        b[n++].simt = i % 2;
+        b[n++].loop = (enum gemm_loop)(i % GEMM_LOOPS);
     }
     return n;
 }
@@ -276,7 +278,7 @@ int gpu_gemm(void)
 {
     char err[JIT_ERROR_SIZE];
     if (!device_open(&device, err)) return gpu_case(false, "gemm", "%s", err);
-    struct bench *b = calloc((size_t)(2 * gemm_case_count + RANDOM_CASES), sizeof *b);
+    struct bench *b = calloc((size_t)(GEMM_LOOPS * gemm_case_count + RANDOM_CASES), sizeof *b);
     if (!b) return gpu_case(false, "gemm", "out of memory");
     int failures = run_all(b, make_cases(b, device_emulated(&device)));
     free(b);

@@ -27,13 +27,13 @@ static void say_kernel(const struct kernel *k, const char *name)
 }
 
 /* By price, and in the n-th of all its tiles. */
-static void say_gemm(const struct gemm_case *c, bool simt, int tiles)
+static void say_gemm(const struct gemm_case *c, enum gemm_loop loop, int tiles)
 {
     struct gemm_rig r;
     struct gemm_case other = *c;
     for (int i = 0; i <= tiles; i++) {
         if (i) other.tile = gemm_any_tile(c, (uint64_t)i * 7 - 7);
-        if (gemm_emit(&other, simt, i % 2 ? 3 : gemm_target.sms, &r))
+        if (gemm_emit(&other, loop, i % 2 ? 3 : gemm_target.sms, &r))
             text_printf(&said, "error: %s\n", coda_error());
         program_print(NULL, &r.p, &said);
         tile_print(&r.s.tile, &said);
@@ -48,7 +48,7 @@ static void say_candidates(const struct gemm_case *c)
     enum { MOST = 64 };
     struct gemm_rig r;
     struct tile all[MOST];
-    if (gemm_emit(c, false, gemm_target.sms, &r)) return;
+    if (gemm_emit(c, GEMM_HOPPER, gemm_target.sms, &r)) return;
     for (int class = 0; class < TILE_CLASSES; class++) {
         int n = tile_candidates(&r.p, &gemm_target, class, all, MOST);
         for (int i = 0; i < n; i++) tile_print(&all[i], &said), text_append(&said, "\n");
@@ -59,10 +59,14 @@ static void say_candidates(const struct gemm_case *c)
 void all_gemms(void)
 {
     for (int i = 0; i < gemm_case_count; i++) {
-        say_gemm(&gemm_cases[i], false, 3);
-        say_gemm(&gemm_cases[i], true, 0);
+        say_gemm(&gemm_cases[i], GEMM_HOPPER, 3);
+        say_gemm(&gemm_cases[i], GEMM_SIMT, 0);
         say_candidates(&gemm_cases[i]);
         if (i % 8 == 7 || i + 1 == gemm_case_count) end_group("gemm to %d %s", i, gemm_cases[i].name);
+    }
+    for (int i = 0; i < gemm_case_count; i++) {
+        say_gemm(&gemm_cases[i], GEMM_MMA, 0);
+        if (i % 32 == 31 || i + 1 == gemm_case_count) end_group("mma to %d %s", i, gemm_cases[i].name);
     }
 }
 

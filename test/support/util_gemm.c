@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "emit.h"
-#include "epilogue_layout.h"
-#include "tile.h"
+#include "mainloop.h"
 #include "util_random.h"
 
 const struct target gemm_target = {.sms = 132, .shared_bytes = 232448, .features = TARGET_HOPPER};
@@ -622,6 +621,14 @@ const struct gemm_case gemm_cases[] = {
     {"f32 rope", 1, 100, 256, 64, FF, 0, 0, 0, turned, PAIR_ROPE, HALF(128, 128, 1), {0}},
     {"f32 gated b mn", 1, 100, 130, 64, FF, 0, 1, 0, gated_all, PAIR_GLU_INTERLEAVED, {0}, {0}},
     {"no k", 1, 100, 130, 0, BF, 0, 0, 0, residual, 0, {0}, {0}},
+    {"pitches of 4", 1, 150, 200, 100, BF, 0, 0, 4, plain, 0, {0}, {0}},
+    {"pitches of 2", 2, 77, 202, 100, HF, 0, 0, 2, residual, 0, {0}, {0}},
+    {"both mn, pitches of 4", 2, 140, 204, 77, BF, 1, 1, 0, plain, 0, {0}, {0}},
+    {"both mn, pitches of 2", 1, 134, 200, 101, HF, 1, 1, 2, residual, 0, {0}, {0}},
+    {"both mn, odd pitches", 1, 133, 201, 72, BF, 1, 1, 0, bias_gelu, 0, {0}, {0}},
+    {"gated, pitches of 4", 1, 150, 304, 100, BF, 0, 0, 0, gated_all, PAIR_GLU_INTERLEAVED, {0}, {0}},
+    {"gated b mn, halves of 2", 1, 90, 204, 72, HF, 0, 1, 4, gated, PAIR_GLU_STACKED, {0}, {0}},
+    {"gated interleaved b mn", 2, 90, 300, 72, BF, 0, 1, 4, gated, PAIR_GLU_INTERLEAVED, {0}, {0}},
 };
 const int gemm_case_count = ARRAY_SIZE(gemm_cases);
 
@@ -652,10 +659,32 @@ static void size_states(struct gemm_rig *r)
     }
 }
 
-coda_status gemm_emit(const struct gemm_case *c, bool simt, int sms, struct gemm_rig *r)
+/* The cheapest tile of one main loop, or another one of it. */
+static struct tile tile_of(const struct mainloop *m, const struct program *p, const struct target *target,
+                           int64_t number)
+{
+    struct search s = {.p = p, .target = target, .most = MOST_CANDIDATES};
+    s.sms = target->sms, s.shared_bytes = target->shared_bytes;
+    m->candidates(&s, TILES_KNOWN);
+    return s.tile[number % s.n];
+}
+
+static struct tile choose(const struct gemm_rig *r, const struct gemm_case *c, enum gemm_loop loop,
+                          const struct target *target)
+{
+    bool mma = loop == GEMM_MMA && mainloop_mma.supports(target, &r->p);
+    if (mma) return tile_of(&mainloop_mma, &r->p, target, c->m + c->n + c->k);
+    if (loop != GEMM_HOPPER) return tile_of(&mainloop_simt, &r->p, target, 0);
+    struct tile t = tile_choose(&r->p, target);
+    if (c->tile.bm && t.mainloop != &mainloop_simt) t = c->tile;
+    if (!t.stages) t.stages = tile_stages(&r->p, &c->tile, target->shared_bytes);
+    return t;
+}
+
+coda_status gemm_emit(const struct gemm_case *c, enum gemm_loop loop, int sms, struct gemm_rig *r)
 {
     struct target target = gemm_target;
-    if (simt) target.features = 0;
+    if (loop != GEMM_HOPPER) target.features = 0;
     target.sms = sms;
     memset(r, 0, sizeof *r);
     r->plan.buffer = r->buffer;
@@ -672,9 +701,7 @@ coda_status gemm_emit(const struct gemm_case *c, bool simt, int sms, struct gemm
     set_operand(r, &r->p.b, c, c->n, c->b_mn, FILL_WEIGHT);
     r->p.b.steady = c->batch == 1; /* else an activation */
     c->epilogue(r, add_step(r, (struct step){.kind = STEP_ACC, .cls = CLASS_TILE, .port = -1}));
-    r->s.tile = tile_choose(&r->p, &target);
-    if (c->tile.bm && r->s.tile.mainloop != &mainloop_simt) r->s.tile = c->tile;
-    if (!r->s.tile.stages) r->s.tile.stages = tile_stages(&r->p, &c->tile, target.shared_bytes);
+    r->s.tile = choose(r, c, loop, &target);
     size_states(r);
     return program_emit(&r->plan, &r->p, &r->s, &target, &r->k);
 }
@@ -685,7 +712,7 @@ struct tile gemm_any_tile(const struct gemm_case *c, uint64_t number)
     struct tile all[TILE_CLASSES * MOST] = {{0}};
     struct gemm_rig r;
     int n = 0;
-    if (gemm_emit(c, false, gemm_target.sms, &r)) return all[0];
+    if (gemm_emit(c, GEMM_HOPPER, gemm_target.sms, &r)) return all[0];
     for (int class = 0; class < TILE_CLASSES; class++)
         n += tile_candidates(&r.p, &gemm_target, class, all + n, MOST);
     gemm_free(&r);

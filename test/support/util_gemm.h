@@ -45,15 +45,19 @@ extern const struct gemm_case gemm_cases[];
 extern const int gemm_case_count;
 extern const struct target gemm_target; /* an H200                                               */
 
-/* Builds the program, chooses its tile and emits it for so many SMs; `simt`: not on Hopper's units. */
-coda_status gemm_emit(const struct gemm_case *c, bool simt, int sms, struct gemm_rig *r);
+/* On Hopper's units; by mma.sync, as on other GPUs; by the plain main loop, also where another one fits. The
+ * cases whose operands are fp32 have the plain one alone. */
+enum gemm_loop { GEMM_HOPPER, GEMM_MMA, GEMM_SIMT, GEMM_LOOPS };
+
+/* Builds the program, chooses its tile, for GEMM_MMA any of its tiles, and emits it for so many SMs. */
+coda_status gemm_emit(const struct gemm_case *c, enum gemm_loop loop, int sms, struct gemm_rig *r);
 /* One of all candidates for this case, the one that tile_choose takes or not. */
 struct tile gemm_any_tile(const struct gemm_case *c, uint64_t number);
 bool gemm_fill(struct gemm_rig *r, uint64_t seed); /* host memory; false if there is none left      */
 void gemm_free(struct gemm_rig *r);
 
 /* Does this run take case i? See util_scale.h. */
-bool gemm_case_taken(int i, bool simt);
+bool gemm_case_taken(int i, enum gemm_loop loop);
 
 /* ---- util_gemm_check.c ---- */
 

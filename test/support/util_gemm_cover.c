@@ -27,23 +27,34 @@ static uint64_t main_loop(const struct tile *t)
     return parts;
 }
 
-/* On the plain main loop every epilogue meets every layout; on Hopper's, every layout meets every main loop.
- * The table has nearly every epilogue in every main loop: these pairs are for the full run. */
-static void cover_table(bool simt, bool *covers)
+/* Elements of a copy that all pitches allow. */
+static uint64_t width(const struct gemm_case *c)
+{
+    int64_t pitches = 8 | ((c->a_mn ? c->m : c->k) + c->pitch) | ((c->b_mn ? c->n : c->k) + c->pitch);
+    return (uint64_t)(pitches & -pitches) << 2 | (uint64_t)c->a_mn << 1 | (uint64_t)c->b_mn;
+}
+
+/* On other GPUs every epilogue meets every layout, and on mma.sync every width of copies some of them; on
+ * Hopper, every layout meets every main loop. The table has nearly every epilogue in every main loop: these
+ * pairs are for the full run. */
+static void cover_table(enum gemm_loop loop, bool *covers)
 {
     static struct cover_case levels[MOST_CASES];
     for (int i = 0; i < gemm_case_count; i++) {
         const struct gemm_case *c = &gemm_cases[i];
-        levels[i] = (struct cover_case){{epilogue(c), layout(c), simt ? 0 : main_loop(&c->tile)}};
+        levels[i] = (struct cover_case){{epilogue(c), layout(c), 0}};
+        if (loop == GEMM_HOPPER) levels[i].level[2] = main_loop(&c->tile);
+        if (loop == GEMM_MMA) levels[i].level[2] = width(c);
     }
-    cover(levels, gemm_case_count, simt ? 1 : 2, covers);
+    cover(levels, gemm_case_count, loop == GEMM_HOPPER ? 2 : loop == GEMM_MMA ? 3 : 1, covers);
 }
 
-bool gemm_case_taken(int i, bool simt)
+bool gemm_case_taken(int i, enum gemm_loop loop)
 {
-    static bool covers[2][MOST_CASES], ready[2];
+    static bool covers[GEMM_LOOPS][MOST_CASES], ready[GEMM_LOOPS];
+    if (loop == GEMM_MMA && gemm_cases[i].dtype == CODA_F32) return false;
     if (gemm_case_count > MOST_CASES) return true;
-    if (!ready[simt]) cover_table(simt, covers[simt]);
-    ready[simt] = true;
-    return scale_takes(i, covers[simt][i]);
+    if (!ready[loop]) cover_table(loop, covers[loop]);
+    ready[loop] = true;
+    return scale_takes(i, covers[loop][i]);
 }

@@ -142,8 +142,8 @@ START_TEST(gemm_programs)
 {
     const struct gemm_case *c = &gemm_cases[_i];
     struct gemm_rig r;
-    if ((double)c->batch * c->m * c->n * c->k > 3e8 || !gemm_case_taken(_i, true)) return;
-    ck_assert_msg(gemm_emit(c, true, gemm_target.sms, &r) == CODA_OK, "%s: %s", c->name, coda_error());
+    if ((double)c->batch * c->m * c->n * c->k > 3e8 || !gemm_case_taken(_i, GEMM_SIMT)) return;
+    ck_assert_msg(gemm_emit(c, GEMM_SIMT, gemm_target.sms, &r) == CODA_OK, "%s: %s", c->name, coda_error());
     ck_assert(gemm_fill(&r, 5));
     ck_assert_int_eq(cpu_run(&r.plan, &r.p, r.host, NULL, NULL), CODA_OK);
     for (int64_t b = 0; b < c->batch; b++)

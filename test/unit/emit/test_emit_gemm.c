@@ -18,19 +18,19 @@ static const struct gemm_case *named(const char *name)
     ck_abort_msg("no case %s", name);
 }
 
-static void emit(struct gemm_rig *r, const char *name, bool simt)
+static void emit(struct gemm_rig *r, const char *name, enum gemm_loop loop)
 {
-    ck_assert_msg(gemm_emit(named(name), simt, gemm_target.sms, r) == CODA_OK, "%s: %s", name, coda_error());
+    ck_assert_msg(gemm_emit(named(name), loop, gemm_target.sms, r) == CODA_OK, "%s: %s", name, coda_error());
 }
 
-/* Compiles for Hopper and demands that nothing spills and that ptxas has nothing to say. */
-static void compile(const struct gemm_case *c, bool simt)
+/* Compiles and demands that nothing spills and that ptxas has nothing to say. */
+static void compile(const struct gemm_case *c, enum gemm_loop loop, const char *arch)
 {
     struct gemm_rig r;
     struct jit_cubin cubin = {0};
     char err[JIT_ERROR_SIZE] = "";
-    struct jit_options opt = {.arch = "sm_90a", .no_cache = !scale_kernels_are_kept()};
-    ck_assert_msg(gemm_emit(c, simt, gemm_target.sms, &r) == CODA_OK, "%s: %s", c->name, coda_error());
+    struct jit_options opt = {.arch = arch, .no_cache = !scale_kernels_are_kept()};
+    ck_assert_msg(gemm_emit(c, loop, gemm_target.sms, &r) == CODA_OK, "%s: %s", c->name, coda_error());
     const struct kernel *k = &r.k;
     ck_assert_msg(jit_compile(&cubin, k->symbol, k->text, &opt, err) == CODA_OK, "%s: %s\n%s", c->name, err,
                   k->text);
@@ -44,13 +44,29 @@ static void compile(const struct gemm_case *c, bool simt)
 START_TEST(compiles_for_hopper)
 {
     bool other = scale_is_full() || !scale_takes_half(_i); /* half: the emulator runs the other */
-    if (other && gemm_case_taken(_i, false)) compile(&gemm_cases[_i], false);
+    if (other && gemm_case_taken(_i, GEMM_HOPPER)) compile(&gemm_cases[_i], GEMM_HOPPER, "sm_90a");
 }
 END_TEST
 
 START_TEST(compiles_for_any)
 {
-    if (scale_takes_half(_i) && gemm_case_taken(_i, true)) compile(&gemm_cases[_i], true);
+    if (scale_takes_half(_i) && gemm_case_taken(_i, GEMM_SIMT)) compile(&gemm_cases[_i], GEMM_SIMT, "sm_90a");
+}
+END_TEST
+
+/* A case in turn for each architecture. Blocks on the smaller ones have 99 KB of shared memory. */
+START_TEST(compiles_by_mma)
+{
+    static const char *const arch[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_120a"};
+    struct gemm_rig r;
+    const struct gemm_case *c = &gemm_cases[_i];
+    if (c->dtype == CODA_F32) return;
+    ck_assert_msg(gemm_emit(c, GEMM_MMA, gemm_target.sms, &r) == CODA_OK, "%s: %s", c->name, coda_error());
+    ck_assert(strstr(r.k.text, "gemm_mma<Config, Epilogue>(args)") != NULL);
+    ck_assert_int_le(r.k.launch.shared_bytes, 99 << 10);
+    gemm_free(&r);
+    if (scale_takes_half(_i) && gemm_case_taken(_i, GEMM_MMA))
+        compile(c, GEMM_MMA, arch[_i % ARRAY_SIZE(arch)]);
 }
 END_TEST
 
@@ -93,14 +109,14 @@ START_TEST(compiles_at_size)
     struct gemm_case c = *named(sizes[_i].name);
     c.batch = 1, c.m = sizes[_i].m, c.n = sizes[_i].n, c.k = sizes[_i].k;
     c.tile = sizes[_i].tile;
-    compile(&c, false);
+    compile(&c, GEMM_HOPPER, "sm_90a");
 }
 END_TEST
 
 START_TEST(parameters_follow_the_text)
 {
     struct gemm_rig r;
-    emit(&r, "residual", false);
+    emit(&r, "residual", GEMM_HOPPER);
     const struct kernel *k = &r.k;
     ck_assert_str_eq(k->symbol, "coda_gemm_sum_sq_rsqrt_mean_mul_add_sum_sq_mul");
     ck_assert(strstr(k->text, k->symbol) != NULL);
@@ -114,7 +130,7 @@ START_TEST(parameters_follow_the_text)
     ck_assert_int_eq(k->launch.threads, 384);
     ck_assert_int_eq(k->launch.grid, 3 * 5);
     gemm_free(&r);
-    emit(&r, "residual", true);
+    emit(&r, "residual", GEMM_SIMT);
     ck_assert_int_eq(r.k.maps, 0);
     ck_assert_int_eq(r.k.pointers, 8);
     ck_assert(!r.k.launch.persistent);
@@ -126,7 +142,7 @@ END_TEST
 START_TEST(a_cluster_shares_k)
 {
     struct gemm_rig r;
-    emit(&r, "split odd", false);
+    emit(&r, "split odd", GEMM_HOPPER);
     const struct kernel *k = &r.k;
     ck_assert(strstr(k->text, "__cluster_dims__(4, 1, 1)") && strstr(k->text, "a_rows = 8, splits = 4;"));
     ck_assert_int_eq(k->launch.grid, 4 * 4);
@@ -134,10 +150,10 @@ START_TEST(a_cluster_shares_k)
     ck_assert_int_eq(k->launch.threads, 256);
     ck_assert_int_eq(k->map[0].box[1], 8);
     gemm_free(&r);
-    emit(&r, "split tall", false);
+    emit(&r, "split tall", GEMM_HOPPER);
     ck_assert(k->launch.grid == 3 * 9 * 2 && k->map[0].box[1] == 128);
     gemm_free(&r);
-    emit(&r, "narrow", false);
+    emit(&r, "narrow", GEMM_HOPPER);
     ck_assert(!strstr(k->text, "__cluster_dims__") && k->launch.grid == 9 && k->map[0].box[1] == 8);
     gemm_free(&r);
 }
@@ -147,7 +163,7 @@ END_TEST
 START_TEST(a_cluster_scatters_its_sums)
 {
     struct gemm_rig r;
-    emit(&r, "scatter residual tall", false);
+    emit(&r, "scatter residual tall", GEMM_HOPPER);
     const struct kernel *k = &r.k;
     ck_assert(strstr(k->text, "__cluster_dims__(4, 1, 1) __launch_bounds__(384, 1)") != NULL);
     ck_assert(strstr(k->text, "struct Share : Config {\n    using Columns = Plain<32>;\n"
@@ -158,11 +174,11 @@ START_TEST(a_cluster_scatters_its_sums)
     ck_assert_int_eq(r.s.layout.states, 17); /* of 520 columns by 32; the last 3 shares are empty   */
     ck_assert(k->map[1].box[1] == 128 && r.s.layout.fetched >= 0 && k->map[k->maps - 1].box[0] == 32);
     gemm_free(&r);
-    emit(&r, "scatter rope split", false); /* shares of half a head: so the tile has pieces, too       */
+    emit(&r, "scatter rope split", GEMM_HOPPER); /* shares of half a head: so the tile has pieces, too       */
     ck_assert(strstr(k->text, "using Columns = SplitHeads<128, 128>;") &&
               strstr(k->text, "using Columns = SplitHeads<64, 128>;") && k->map[1].rank == 4);
     gemm_free(&r);
-    emit(&r, "scatter gated", false); /* 64 columns of gate and up are 32 of the output                */
+    emit(&r, "scatter gated", GEMM_HOPPER); /* 64 columns of gate and up are 32 of the output                */
     ck_assert(strstr(k->text, "Gated<256, 528, false>") && strstr(k->text, "Gated<64, 528, false>"));
     ck_assert(k->map[1].box[1] == 128 && k->map[1].box[2] == 2 && k->map[2].box[0] == 32);
     gemm_free(&r);
@@ -175,19 +191,19 @@ START_TEST(a_ring_lends_slots)
 {
     struct gemm_rig r;
     const struct kernel *k = &r.k;
-    emit(&r, "lent, cooperative", false);
+    emit(&r, "lent, cooperative", GEMM_HOPPER);
     ck_assert(strstr(k->text, "lends = true, once = true;") && !k->launch.persistent &&
               k->launch.grid == 3 * 3);
     ck_assert(k->maps == 5 && k->map[2].box[1] == 16 && k->map[3].box[1] == 16 && k->map[4].box[1] == 64);
     gemm_free(&r);
-    emit(&r, "lent, many tiles", false);
+    emit(&r, "lent, many tiles", GEMM_HOPPER);
     ck_assert(strstr(k->text, "lends = true, once = false;") && k->launch.persistent);
     gemm_free(&r);
-    emit(&r, "lent, many turns", false);
+    emit(&r, "lent, many turns", GEMM_HOPPER);
     ck_assert(strstr(k->text, "lends = true, once = true;") && !k->launch.persistent &&
               k->launch.grid == 12 * 12);
     gemm_free(&r);
-    emit(&r, "residual", false);
+    emit(&r, "residual", GEMM_HOPPER);
     ck_assert(!strstr(k->text, "lends"));
     gemm_free(&r);
 }
@@ -203,7 +219,7 @@ START_TEST(a_tail_has_a_map)
         {"tail rope split", false, 0, 0}};
     for (int i = 0; i < ARRAY_SIZE(want); i++) {
         struct gemm_rig r;
-        ck_assert_msg(!gemm_emit(named(want[i].name), false, gemm_target.sms, &r), "%s", coda_error());
+        ck_assert_msg(!gemm_emit(named(want[i].name), GEMM_HOPPER, gemm_target.sms, &r), "%s", coda_error());
         const struct kernel *k = &r.k;
         ck_assert_int_eq(!!strstr(k->text, "    TensorMap a, b;\n    TensorMap tail;\n"), want[i].mapped);
         ck_assert(strstr(k->text, ", blocks = ") && k->launch.persistent);
@@ -223,7 +239,7 @@ START_TEST(a_cluster_shares_operands)
 {
     struct gemm_rig r;
     const struct kernel *k = &r.k;
-    emit(&r, "shared b, past the end", false);
+    emit(&r, "shared b, past the end", GEMM_HOPPER);
     ck_assert(strstr(k->text, "__cluster_dims__(2, 1, 1)"));
     ck_assert(strstr(k->text, "struct Config : ConfigDefaults {"));
     ck_assert(strstr(k->text, "cluster_m = 2, cluster_n = 1;") && !strstr(k->text, "serpentine"));
@@ -233,24 +249,24 @@ START_TEST(a_cluster_shares_operands)
     ck_assert(kernel_blocks(&k->launch, 132) == 32 && kernel_blocks(&k->launch, 9) == 8 &&
               kernel_blocks(&k->launch, 1) == 2);
     gemm_free(&r);
-    emit(&r, "shared a by 4", false);
+    emit(&r, "shared a by 4", GEMM_HOPPER);
     ck_assert(strstr(k->text, "cluster_m = 1, cluster_n = 4;"));
     ck_assert(k->launch.grid == 2 * 3 * 8 && kernel_blocks(&k->launch, 11) == 8);
     ck_assert(k->map[0].box[1] == 32 && k->map[1].box[1] == 128);
     gemm_free(&r);
-    emit(&r, "shared b, gated", false);
+    emit(&r, "shared b, gated", GEMM_HOPPER);
     ck_assert(k->map[1].box[1] == 96 && k->map[1].box[2] == 1);
     gemm_free(&r);
-    emit(&r, "shared b by 4, gated", false);
+    emit(&r, "shared b by 4, gated", GEMM_HOPPER);
     ck_assert(k->map[1].box[1] == 32 && k->map[1].box[2] == 1);
     gemm_free(&r);
-    emit(&r, "shared b, rope split", false);
+    emit(&r, "shared b, rope split", GEMM_HOPPER);
     ck_assert(k->map[1].box[1] == 32 && k->map[1].box[2] == 1);
     gemm_free(&r);
-    emit(&r, "square, shared a", false);
+    emit(&r, "square, shared a", GEMM_HOPPER);
     ck_assert(strstr(k->text, "band = 4,") && strstr(k->text, "across = true, serpentine = true;"));
     gemm_free(&r);
-    emit(&r, "shared b, both mn", false);
+    emit(&r, "shared b, both mn", GEMM_HOPPER);
     ck_assert(k->map[0].box[1] == 64 && k->map[1].box[1] == 64);
     gemm_free(&r);
 }
@@ -259,7 +275,7 @@ END_TEST
 START_TEST(three_consumers_are_512_threads)
 {
     struct gemm_rig r;
-    emit(&r, "three residual", false);
+    emit(&r, "three residual", GEMM_HOPPER);
     const struct kernel *k = &r.k;
     ck_assert(k->launch.threads == 512 && strstr(k->text, "__launch_bounds__(512, 1)"));
     ck_assert(!strstr(k->text, "cluster") && strstr(k->text, "unit = 32;"));
@@ -273,16 +289,16 @@ START_TEST(few_rows_have_a_in_registers)
 {
     struct gemm_rig r;
     const struct kernel *k = &r.k;
-    emit(&r, "stream 8", false);
+    emit(&r, "stream 8", GEMM_HOPPER);
     ck_assert(k->launch.threads == 320 && strstr(k->text, "__launch_bounds__(320, 2)"));
     ck_assert(strstr(k->text, "skinny_sm90<Config, Epilogue>(args)") && strstr(k->text, "alone = false;"));
     ck_assert(k->launch.early && k->maps == 0 && k->launch.grid == 132 && k->pointers == 8);
     gemm_free(&r);
-    emit(&r, "stream 8 gelu", false); /* 172 of each thread's                                          */
+    emit(&r, "stream 8 gelu", GEMM_HOPPER); /* 172 of each thread's                                          */
     ck_assert(k->launch.threads == 384 && strstr(k->text, "__launch_bounds__(384, 1)"));
     ck_assert(strstr(k->text, "splits = 1;") && strstr(k->text, "alone = true;"));
     gemm_free(&r);
-    emit(&r, "stream 16 split", false); /* 64, as another block has the other half of K                */
+    emit(&r, "stream 16 split", GEMM_HOPPER); /* 64, as another block has the other half of K                */
     ck_assert(strstr(k->text, "__cluster_dims__(2, 1, 1) __launch_bounds__(320, 2)") != NULL);
     ck_assert(strstr(k->text, "splits = 2;") && strstr(k->text, "alone = false;") && k->launch.grid == 132);
     ck_assert_int_eq(r.s.layout.states, 132);
@@ -293,7 +309,7 @@ END_TEST
 START_TEST(a_map_is_what_tma_takes)
 {
     struct gemm_rig r;
-    if (gemm_emit(&gemm_cases[_i], false, gemm_target.sms, &r)) ck_abort_msg("%s", coda_error());
+    if (gemm_emit(&gemm_cases[_i], GEMM_HOPPER, gemm_target.sms, &r)) ck_abort_msg("%s", coda_error());
     for (int i = 0; i < r.k.maps; i++) {
         const struct map_spec *m = &r.k.map[i];
         int64_t bytes = 2;
@@ -324,7 +340,7 @@ START_TEST(rope_steps_where_positions_do)
                 {"rope half partial", false}};
     for (int i = 0; i < ARRAY_SIZE(want); i++) {
         struct gemm_rig r;
-        emit(&r, want[i].name, false);
+        emit(&r, want[i].name, GEMM_HOPPER);
         ck_assert_msg(!!strstr(r.k.text, "rope::add(above.turn") == want[i].steps, "%s", want[i].name);
         gemm_free(&r);
     }
@@ -335,13 +351,13 @@ END_TEST
 START_TEST(gate_and_up_are_a_dimension)
 {
     struct gemm_rig r;
-    emit(&r, "gated stacked", false);
+    emit(&r, "gated stacked", GEMM_HOPPER);
     const struct map_spec *m = &r.k.map[1];
     ck_assert_int_eq(m->rank, 4);
     ck_assert(m->dim[0] == 128 && m->dim[1] == 264 && m->dim[2] == 2 && m->box[1] == 64 && m->box[2] == 2);
     ck_assert(m->stride[1] == 128 && m->stride[2] == 264 * 128);
     gemm_free(&r);
-    emit(&r, "gated interleaved", false);
+    emit(&r, "gated interleaved", GEMM_HOPPER);
     m = &r.k.map[1];
     ck_assert(m->dim[1] == 264 && m->stride[1] == 256 && m->stride[2] == 128);
     gemm_free(&r);
@@ -352,7 +368,7 @@ END_TEST
 START_TEST(heads_and_their_halves_are_dimensions)
 {
     struct gemm_rig r;
-    emit(&r, "rope split", false);
+    emit(&r, "rope split", GEMM_HOPPER);
     const struct map_spec *m = &r.k.map[1];
     ck_assert(strstr(r.k.text, "SplitHeads<192, 128>") != NULL);
     ck_assert_int_eq(m->rank, 4);
@@ -361,7 +377,7 @@ START_TEST(heads_and_their_halves_are_dimensions)
     ck_assert(m->box[1] == 32 && m->box[2] == 2 && m->box[3] == 1);
     ck_assert(r.k.map[2].box[0] == 32 && r.k.map[2].swizzle == 64);
     gemm_free(&r);
-    emit(&r, "rope half 128", false);
+    emit(&r, "rope half 128", GEMM_HOPPER);
     ck_assert(strstr(r.k.text, "HalfHeads<128, 128, 128>") && r.k.map[1].rank == 3);
     gemm_free(&r);
 }
@@ -378,7 +394,7 @@ START_TEST(only_whole_16_bit_tiles_are_staged)
     };
     for (int i = 0; i < ARRAY_SIZE(want); i++) {
         struct gemm_rig r;
-        emit(&r, want[i].name, false);
+        emit(&r, want[i].name, GEMM_HOPPER);
         ck_assert_msg(r.s.layout.staged_stores == want[i].staged, "%s: %d staged", want[i].name,
                       r.s.layout.staged_stores);
         gemm_free(&r);
@@ -398,7 +414,7 @@ START_TEST(a_users_map_is_printed)
     struct jit_cubin cubin = {0};
     char err[JIT_ERROR_SIZE] = "";
     struct jit_options opt = {.arch = "sm_90a", .no_cache = !scale_kernels_are_kept()};
-    emit(&r, "bias gelu", false);
+    emit(&r, "bias gelu", GEMM_HOPPER);
     for (int i = 0; i < r.p.steps; i++)
         if (r.step[i].prim && !strcmp(r.step[i].prim->name, "gelu_erf"))
             r.step[i].prim = &leak, r.step[i].param[0] = 0.1f;
@@ -413,7 +429,7 @@ END_TEST
 START_TEST(states_must_match_tiles)
 {
     struct gemm_rig r;
-    emit(&r, "loss", false);
+    emit(&r, "loss", GEMM_HOPPER);
     for (int i = 0; i < r.p.ports; i++) r.port[i].blocks++;
     ck_assert_int_eq(program_emit(&r.plan, &r.p, &r.s, &gemm_target, &r.k), CODA_E_INVALID);
     gemm_free(&r);
@@ -444,6 +460,7 @@ Suite *emit_gemm_suite(void)
     suite_add_tcase(s, h);
     tcase_set_tags(n, "nvrtc");
     tcase_add_loop_test(n, compiles_for_any, 0, gemm_case_count);
+    tcase_add_loop_test(n, compiles_by_mma, 0, gemm_case_count);
     tcase_add_loop_test(n, compiles_at_size, 0, ARRAY_SIZE(sizes));
     tcase_add_test(n, a_users_map_is_printed);
     suite_add_tcase(s, n);

@@ -1,0 +1,130 @@
+/*
+ * mainloop_mma.c -- cp.async, ldmatrix, mma.sync: 16-bit operands of one dtype, whatever their strides, on any
+ * GPU that the library knows; primitives/tile/gemm_mma.cuh.
+ *
+ * It is chosen where there is no wgmma. On Hopper a decision may name its tile. Its cost is made of the rates
+ * of an A100, not fitted:
+ *     waves * max(products, fragments, traffic) + epilogue, or what memory takes for all of B
+ *     products  = bm bn K / 1024                multiply-adds of an SM in a clock
+ *     fragments = 2 (bm + 4 groups bn) K / 128  bytes of ldmatrix: each warp reads 16 rows of 64, and all of B
+ *     traffic   = 2 (bm + bn) K / 61            bytes of L2
+ */
+#include "mainloop.h"
+
+enum {
+    STEP = 32,               /* of K, in a slot                                                    */
+    MOST_STAGES = 4,
+    LEAST_STAGES = 2,
+    MOST_SHARED = 99 << 10,  /* bytes of a block on sm_86, 89 and 120: cubins of sm_80 run there, too */
+    MOST_ACCUMULATORS = 128, /* of a thread, which has 255 registers                               */
+    BAND_ROWS = 1024,        /* rows of A in a raster group, which thus stay in L2                 */
+    MULTIPLY_ADDS = 1024,
+    FRAGMENT_BYTES = 128,
+    EPILOGUE = 1000 /* clocks, and one for 16 elements of the tile                                 */
+};
+
+static bool supports(const struct target *target, const struct program *p)
+{
+    (void)target;
+    return program_has_work(p) && p->a.dtype == p->b.dtype && dtype_size(p->a.dtype) == 2;
+}
+
+/* ---- Shared memory ---- */
+
+/* Rows of an operand's tile in a slot: MN-major ones come in panels of 64. */
+static int slot_rows(const struct tensor_use *o, int rows)
+{
+    return operand_is_mn_major(o) ? CEIL_DIV(rows, 64) * 64 : rows;
+}
+
+static int shared_bytes(const struct program *p, const struct tile *t)
+{
+    int slot = 2 * t->bk * (slot_rows(&p->a, t->bm) + slot_rows(&p->b, t->bn));
+    int bytes = t->stages * slot + t->groups * values_bytes(p, group_rows(t), t->bn);
+    return CEIL_DIV(bytes, 1024) * 1024;
+}
+
+static bool shares_sm(const struct program *p, const struct tile *t)
+{
+    (void)p, (void)t;
+    return true;
+}
+
+/* Half of an SM's memory, so that two blocks share it; where that is too little for three slots, all of it. */
+static int stages_of(const struct program *p, const struct tile *t, int shared)
+{
+    int half = tile_stages(p, t, MIN((shared - 1024) / 2, MOST_SHARED));
+    int all = tile_stages(p, t, MIN(shared, MOST_SHARED));
+    return MIN(half > LEAST_STAGES ? half : all, MOST_STAGES);
+}
+
+/* ---- Candidates ---- */
+
+static double cost(const struct program *p, const struct tile *t, int sms)
+{
+    double k = (double)CEIL_DIV(p->k, t->bk) * t->bk, blocks = (double)program_blocks(p, t);
+    double products = t->bm * t->bn * k / MULTIPLY_ADDS, traffic = 2 * (t->bm + t->bn) * k / L2_BYTES;
+    double fragments = 2 * (t->bm + 4 * t->groups * t->bn) * k / FRAGMENT_BYTES;
+    double waves = (double)CEIL_DIV(program_blocks(p, t), sms);
+    double weights = weight_clocks(p, sms, blocks / (waves * sms));
+    double tile = BEGINNING + MAX(MAX(products, fragments), traffic);
+    return MAX(waves * tile, weights) + EPILOGUE + t->bm * t->bn / 16.0;
+}
+
+static void consider(struct search *s, int bm, int bn)
+{
+    struct tile t = {.mainloop = &mainloop_mma, .bm = bm, .bn = bn, .bk = STEP, .groups = 1};
+    t.band = BAND_ROWS / bm;
+    t.stages = stages_of(s->p, &t, s->shared_bytes);
+    if (bm * bn / 128 > MOST_ACCUMULATORS || t.stages < LEAST_STAGES) return;
+    search_add(s, &t, cost(s->p, &t, s->sms));
+}
+
+static void consider_width(struct search *s, int bn)
+{
+    consider(s, 128, bn);
+    consider(s, 64, bn);
+}
+
+/* A tile that rotates halves of heads holds whole heads. */
+static void candidates(struct search *s, enum tile_class class)
+{
+    static const int width[] = {128, 64, 32};
+    int head = program_is_half_rope(s->p) ? (int)s->p->rope.head_dim : 0;
+    bool named = target_has(s->target, TARGET_WGMMA);
+    if (class != (named ? TILES_NAMED : TILES_KNOWN)) return;
+    for (int i = 0; i < ARRAY_SIZE(width); i++)
+        if (!head || width[i] % head == 0) consider_width(s, width[i]);
+    if (head && 128 % head) consider_width(s, head);
+}
+
+/* ---- The kernel ---- */
+
+static void complete(struct schedule *s, const struct program *p, const struct target *target)
+{
+    (void)target;
+    s->threads = 128 * s->tile.groups;
+    s->grid = program_blocks(p, &s->tile);
+    s->cluster = 1;
+}
+
+/* Of what number of elements, at most 8, is an operand's first address a multiple? Buffers begin at multiples
+ * of 16 bytes. */
+static int alignment(const struct tensor_use *o) { return (int)((8 | o->offset) & -(8 | o->offset)); }
+
+static void print_config(const struct program *p, const struct schedule *s, struct text *t)
+{
+    (void)s;
+    mainloop_print_strides(p, t);
+    text_printf(t, "    static constexpr i64 a_align = %d, b_align = %d;\n", alignment(&p->a),
+                alignment(&p->b));
+}
+
+const struct mainloop mainloop_mma = {.name = "mma",
+                                      .kernel = "gemm_mma",
+                                      .supports = supports,
+                                      .candidates = candidates,
+                                      .shared_bytes = shared_bytes,
+                                      .shares_sm = shares_sm,
+                                      .complete = complete,
+                                      .print_config = print_config};
