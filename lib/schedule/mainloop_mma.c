@@ -1,12 +1,12 @@
 /*
- * mainloop_mma.c -- cp.async, ldmatrix, mma.sync: 16-bit operands of one dtype, whatever their strides, on any
- * GPU that the library knows; primitives/tile/gemm_mma.cuh.
+ * mainloop_mma.c -- cp.async, ldmatrix, mma.sync: 16-bit operands of one dtype, whatever their strides, on
+ * any GPU that the library knows; primitives/tile/gemm_mma.cuh.
  *
  * It is chosen where there is no wgmma. On Hopper a decision may name its tile. Its cost is made of the rates
  * of an A100, not fitted:
  *     waves * max(products, fragments, traffic) + epilogue, or what memory takes for all of B
  *     products  = bm bn K / 1024                multiply-adds of an SM in a clock
- *     fragments = 2 (bm + 4 groups bn) K / 128  bytes of ldmatrix: each warp reads 16 rows of 64, and all of B
+ *     fragments = 2 (bm + 4 groups bn) K / 128  bytes of ldmatrix: a warp reads 16 rows of 64, and all of B
  *     traffic   = 2 (bm + bn) K / 61            bytes of L2
  */
 #include "mainloop.h"
@@ -50,7 +50,7 @@ static bool shares_sm(const struct program *p, const struct tile *t)
     return true;
 }
 
-/* Half of an SM's memory, so that two blocks share it; where that is too little for three slots, all of it. */
+/* Half of an SM's memory, so that two blocks share it; where three slots do not fit there, all of it. */
 static int stages_of(const struct program *p, const struct tile *t, int shared)
 {
     int half = tile_stages(p, t, MIN((shared - 1024) / 2, MOST_SHARED));

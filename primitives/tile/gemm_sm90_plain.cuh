@@ -1,13 +1,14 @@
-// gemm_sm90_plain.cuh -- the plain kernel that gemm_sm90.cuh is a growth of, to be read first: C = A B^T of bf16
-// or f16, by TMA, wgmma and a TMA store. It has no epilogue, so the library never emits it; tests run it.
+// gemm_sm90_plain.cuh -- the plain kernel that gemm_sm90.cuh is a growth of, to be read first: C = A B^T of
+// bf16 or f16, by TMA, wgmma and a TMA store. It has no epilogue, so the library never emits it; a test
+// runs it.
 //
 //     producer    one thread: for each 64 of K, waits for an empty slot and loads A's and B's box into it
 //     consumers   C::groups warpgroups, 64 rows of the tile each: wait until a slot is full, multiply it and
 //                 give it back; in the end round the sums, and store them through shared memory
 //
 // A block has one tile. What gemm_sm90.cuh adds: products in flight while the next slot is awaited, more than
-// 64 rows for a consumer, persistent blocks and their raster, ping-pong, clusters, split K, MN-major operands,
-// narrower last tiles, and in the place of store() the Drain of epilogue.cuh.
+// 64 rows for a consumer, persistent blocks and their raster, ping-pong, clusters, split K, MN-major
+// operands, narrower last tiles, and in the place of store() the Drain of epilogue.cuh.
 #pragma once
 
 #include "ptx/barrier.cuh"
@@ -18,7 +19,7 @@
 
 namespace coda {
 
-// Both operands are K-major. Boxes of the maps a, b: 64 of K by C::bm, C::bn rows; of c: 64 columns by 16 rows.
+// Both operands are K-major. Boxes of the maps a, b: 64 of K by the tile's rows; of c: 64 columns by 16 rows.
 struct PlainArgs { TensorMap a, b, c; };
 
 template <class C> struct GemmSm90Plain {

@@ -174,11 +174,11 @@ START_TEST(a_cluster_scatters_its_sums)
     ck_assert_int_eq(r.s.layout.states, 17); /* of 520 columns by 32; the last 3 shares are empty   */
     ck_assert(k->map[1].box[1] == 128 && r.s.layout.fetched >= 0 && k->map[k->maps - 1].box[0] == 32);
     gemm_free(&r);
-    emit(&r, "scatter rope split", GEMM_HOPPER); /* shares of half a head: so the tile has pieces, too       */
+    emit(&r, "scatter rope split", GEMM_HOPPER); /* shares of half a head: so the tile has pieces, too */
     ck_assert(strstr(k->text, "using Columns = SplitHeads<128, 128>;") &&
               strstr(k->text, "using Columns = SplitHeads<64, 128>;") && k->map[1].rank == 4);
     gemm_free(&r);
-    emit(&r, "scatter gated", GEMM_HOPPER); /* 64 columns of gate and up are 32 of the output                */
+    emit(&r, "scatter gated", GEMM_HOPPER); /* 64 columns of gate and up are 32 of the output */
     ck_assert(strstr(k->text, "Gated<256, 528, false>") && strstr(k->text, "Gated<64, 528, false>"));
     ck_assert(k->map[1].box[1] == 128 && k->map[1].box[2] == 2 && k->map[2].box[0] == 32);
     gemm_free(&r);
@@ -294,11 +294,11 @@ START_TEST(few_rows_have_a_in_registers)
     ck_assert(strstr(k->text, "skinny_sm90<Config, Epilogue>(args)") && strstr(k->text, "alone = false;"));
     ck_assert(k->launch.early && k->maps == 0 && k->launch.grid == 132 && k->pointers == 8);
     gemm_free(&r);
-    emit(&r, "stream 8 gelu", GEMM_HOPPER); /* 172 of each thread's                                          */
+    emit(&r, "stream 8 gelu", GEMM_HOPPER); /* 172 of each thread's */
     ck_assert(k->launch.threads == 384 && strstr(k->text, "__launch_bounds__(384, 1)"));
     ck_assert(strstr(k->text, "splits = 1;") && strstr(k->text, "alone = true;"));
     gemm_free(&r);
-    emit(&r, "stream 16 split", GEMM_HOPPER); /* 64, as another block has the other half of K                */
+    emit(&r, "stream 16 split", GEMM_HOPPER); /* 64, as another block has the other half of K */
     ck_assert(strstr(k->text, "__cluster_dims__(2, 1, 1) __launch_bounds__(320, 2)") != NULL);
     ck_assert(strstr(k->text, "splits = 2;") && strstr(k->text, "alone = false;") && k->launch.grid == 132);
     ck_assert_int_eq(r.s.layout.states, 132);
