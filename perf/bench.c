@@ -1,7 +1,8 @@
 /*
  * bench.c -- compiles, checks and times figures, and reports them.
  *
- *     NAME [--quick] [--plan] [--autotune | --max-autotune] [--sustained] [--out FILE] [PATTERN...]
+ *     NAME [--quick] [--plan] [--autotune | --max-autotune] [--sustained] [--arch ARCH] [--out FILE]
+ *          [PATTERN...]
  *
  * Only figures whose name contains a pattern are measured; they are printed, and stored only with --out.
  * All of them go to perf/results/NAME.json. --quick takes fewer rounds; --plan prints the plans and
@@ -10,7 +11,8 @@
  *
  * Sides that take turns of a few milliseconds share one clock, which the power of all of them decides.
  * --sustained lets each run alone for a while, half of it untimed, at the clock that its own power leaves;
- * such a case's name begins with sustained/.
+ * such a case's name begins with sustained/. --arch compiles for another one that the device can run:
+ * sm_90 on an H200 has no wgmma, so that its products go by mma.sync.
  */
 #include "bench.h"
 
@@ -33,6 +35,7 @@ struct bench {
     address memory, next, end;
     event event[2 * SIDES * ROUNDS];
     bool quick, plan, sustained;
+    const char *arch; /* NULL: the device's                                                      */
     unsigned tune; /* flags of coda_compile                                                        */
     const char *out;
     char **pattern;
@@ -58,6 +61,7 @@ static void compile_side(void *ctx, int64_t i)
     const struct way *way = (f->way ? f->way : usual) + i % SIDES;
     opt.flags = way->flags | (c->b->plan ? CODA_PLAN_ONLY : 0) | c->b->tune;
     opt.fold = way->fold;
+    opt.arch = c->b->arch;
     opt.device = c->b->plan ? CODA_DEVICE_NONE : CODA_DEVICE_GPU;
     s->name = way->name;
     if (coda_compile(&s->plan, g, &opt) != CODA_OK) {
@@ -517,6 +521,8 @@ static void parse(struct bench *b, int argc, char **argv)
             b->tune = CODA_MAX_AUTOTUNE;
         else if (!strcmp(argv[i], "--sustained"))
             b->sustained = true;
+        else if (!strcmp(argv[i], "--arch") && i + 1 < argc)
+            b->arch = argv[++i];
         else if (!strcmp(argv[i], "--out") && i + 1 < argc)
             b->out = argv[++i];
         else
