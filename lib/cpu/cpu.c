@@ -75,10 +75,15 @@ static void measure(struct cpu *c)
 coda_status cpu_run(const struct plan *plan, const struct program *p, void *const *args, void *prepared,
                     void *workspace)
 {
+    static coda_status (*const own[])(const struct cpu *) = {
+#define X(NAME, name) cpu_##name,
+        OWN_KERNELS(X)
+#undef X
+    };
     struct cpu c = {.plan = plan, .p = p, .args = args, .prepared = prepared, .workspace = workspace};
     coda_status status = check_references(p);
     if (status != CODA_OK) return status;
-    if (p->kind == PROGRAM_ATTENTION) return cpu_attention(&c);
+    if (p->own) return own[p->own->index](&c);
     measure(&c);
     if (stores_nothing(&c)) return CODA_OK;
     return p->kind == PROGRAM_GEMM ? cpu_gemm(&c) : run_rows(&c);

@@ -3,6 +3,7 @@
 #ifndef CPU_H
 #define CPU_H
 
+#include "own.h"
 #include "plan.h"
 
 coda_status cpu_run(const struct plan *plan, const struct program *p, void *const *args,
@@ -28,8 +29,10 @@ struct cpu_frame;
 struct cpu_frame *cpu_frame_new(const struct cpu *c); /* NULL if memory runs out; free() it         */
 void cpu_frame_run(struct cpu_frame *f, int64_t row, float *acc);
 
-/* cpu_gemm.c, cpu_attention.c */
+/* cpu_gemm.c, and cpu_NAME.c of an own_kind */
 coda_status cpu_gemm(const struct cpu *c);
-coda_status cpu_attention(const struct cpu *c);
+#define X(NAME, name) coda_status cpu_##name(const struct cpu *c);
+OWN_KERNELS(X)
+#undef X
 
 #endif

@@ -140,7 +140,7 @@ static void run_block(void *ctx, int64_t item)
 
 coda_status cpu_attention(const struct cpu *c)
 {
-    const struct attention_spec *s = c->p->attention;
+    const struct attention_spec *s = c->p->spec;
     struct attention_job j = {.cpu = c, .s = s, .blocks = CEIL_DIV(s->tq, BLOCK_QUERIES)};
     parallel_for(s->batch * s->heads * j.blocks, run_block, &j);
     if (j.failed)

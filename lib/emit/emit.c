@@ -13,11 +13,17 @@ static int place_of(const int *list, int n, int value)
 coda_status emit_program(struct plan *plan, const struct program *p, const struct schedule *s,
                          struct kernel *k)
 {
+    static coda_status (*const own[])(struct plan *, const struct program *, const struct schedule *,
+                                      struct kernel *) = {
+#define X(NAME, name) emit_##name,
+        OWN_KERNELS(X)
+#undef X
+    };
     if (!emit_begin(plan, p, s, k)) return fail(CODA_E_MEMORY, "out of memory for a kernel");
     switch (p->kind) {
     case PROGRAM_GEMM: return emit_gemm(plan, p, s, k);
     case PROGRAM_ROWS: return emit_rows(plan, p, s, k);
-    case PROGRAM_ATTENTION: return emit_attention(plan, p, s, k);
+    case PROGRAM_OWN: return own[p->own->index](plan, p, s, k);
     }
     return fail(CODA_E_INVALID, "program kind %d has no emitter", (int)p->kind);
 }

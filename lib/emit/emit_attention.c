@@ -78,12 +78,12 @@ static void emit_lengths(int pointer, struct text *t)
         text_printf(t, "static_cast<const i32 *>(args.pointer[%d])", pointer);
 }
 
-static const char *name_kernel(struct plan *plan, const struct program *p, bool wgmma)
+static const char *name_kernel(struct plan *plan, const struct program *p, bool sm90)
 {
-    const struct attention_spec *a = p->attention;
+    const struct attention_spec *a = p->spec;
     const char *name = arena_format(&plan->arena, "coda_attention%s%s%s%s", a->causal ? "_causal" : "",
                                     a->window > 0 ? "_window" : "", a->lengths.buffer >= 0 ? "_lengths" : "",
-                                    wgmma ? "" : "_simt");
+                                    sm90 ? "" : "_simt");
     return name ? emit_symbol(plan, p, name) : NULL;
 }
 
@@ -114,7 +114,7 @@ static int64_t band(const struct attention_spec *a)
     return CEIL_DIV(heads, bands) * (a->heads / a->kv_heads);
 }
 
-static void emit_sm90_config(const struct attention_spec *a, const struct attention_tile *tile,
+static void emit_sm90_config(const struct attention_spec *a, const struct tile *tile,
                              struct text *t)
 {
     emit_head(a, "attention/attention_sm90.cuh", t);
@@ -143,7 +143,7 @@ static void emit_sm90_entry(const struct kernel *k, const struct attention_spec 
     text_append(t, ");\n}\n");
 }
 
-static void emit_sm90(const struct attention_spec *a, const struct attention_tile *tile, struct kernel *k,
+static void emit_sm90(const struct attention_spec *a, const struct tile *tile, struct kernel *k,
                       struct text *t)
 {
     sm90_map(k, a, &a->q, a->heads, a->tq, tile->bm);
@@ -156,7 +156,7 @@ static void emit_sm90(const struct attention_spec *a, const struct attention_til
 
 /* ---- Any GPU ---- */
 
-static void emit_simt_config(const struct attention_spec *a, const struct attention_tile *tile,
+static void emit_simt_config(const struct attention_spec *a, const struct tile *tile,
                              struct text *t)
 {
     emit_head(a, "attention/attention_simt.cuh", t);
@@ -198,16 +198,16 @@ static void emit_simt_entry(struct kernel *k, const struct attention_spec *a, st
 /* ---- Either ---- */
 
 /* A tile was chosen for any head and any length: here those end that no kernel takes. */
-static coda_status check(const struct attention_spec *a, const struct attention_tile *tile, int shared)
+static coda_status check(const struct attention_spec *a, const struct schedule *s, int shared)
 {
     if (a->kv_heads <= 0 || a->heads % a->kv_heads)
         return fail(CODA_E_INVALID, "attention: %" PRId64 " heads on %" PRId64 " kv_heads", a->heads,
                     a->kv_heads);
-    if (!tile->bm)
+    if (!s->tile.bm)
         return fail(CODA_E_UNSUPPORTED,
                     "attention: head_dim is %" PRId64 "; no tile of it fits %d bytes of shared memory",
                     a->head_dim, shared);
-    if (tile->blocks > ATTENTION_MOST_BLOCKS || a->tq > ATTENTION_MOST_TIME || a->tk > ATTENTION_MOST_TIME)
+    if (s->grid > ATTENTION_MOST_BLOCKS || a->tq > ATTENTION_MOST_TIME || a->tk > ATTENTION_MOST_TIME)
         return fail(CODA_E_UNSUPPORTED,
                     "attention: %" PRId64 " sequences of %" PRId64 " queries, %" PRId64 " keys and %" PRId64
                     " heads are too many for one launch",
@@ -215,15 +215,15 @@ static coda_status check(const struct attention_spec *a, const struct attention_
     return CODA_OK;
 }
 
-static void print_kernel(const struct attention_spec *a, const struct attention_tile *tile, struct kernel *k,
+static void print_kernel(const struct attention_spec *a, const struct schedule *s, struct kernel *k,
                          struct text *t)
 {
     if (attention_is_empty(a)) {
         text_printf(t, "// no queries\nextern \"C\" __global__ void %s() {}\n", k->symbol);
-    } else if (tile->wgmma) {
-        emit_sm90(a, tile, k, t);
+    } else if (s->sm90) {
+        emit_sm90(a, &s->tile, k, t);
     } else {
-        emit_simt_config(a, tile, t);
+        emit_simt_config(a, &s->tile, t);
         emit_simt_entry(k, a, t);
     }
 }
@@ -231,11 +231,11 @@ static void print_kernel(const struct attention_spec *a, const struct attention_
 coda_status emit_attention(struct plan *plan, const struct program *p, const struct schedule *s,
                            struct kernel *k)
 {
-    const struct attention_spec *a = p->attention;
+    const struct attention_spec *a = p->spec;
     struct text t = {0};
-    coda_status status = attention_is_empty(a) ? CODA_OK : check(a, &s->attention, plan->target.shared_bytes);
-    k->symbol = name_kernel(plan, p, s->attention.wgmma);
-    if (!status && k->symbol) print_kernel(a, &s->attention, k, &t);
+    coda_status status = attention_is_empty(a) ? CODA_OK : check(a, s, plan->target.shared_bytes);
+    k->symbol = name_kernel(plan, p, s->sm90);
+    if (!status && k->symbol) print_kernel(a, s, k, &t);
     if (!status) k->text = arena_string(&plan->arena, text_str(&t));
     bool failed = t.failed || plan->arena.failed;
     text_free(&t);

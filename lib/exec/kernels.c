@@ -113,7 +113,7 @@ coda_status kernels_threads(int *out)
     return CODA_OK;
 }
 
-/* What takes NVRTC longest begins first: the mainloops of products and attention, which have tensor maps. */
+/* What takes NVRTC longest begins first: kernels that have tensor maps. */
 static bool order_kernels(struct coda_plan *p, struct compilation *c)
 {
     int n = 0;

@@ -1,11 +1,12 @@
 /*
  * fuse_roots.c -- cut a graph into programs: which nodes root one, and what becomes of the others.
  *
- * Each matmul and each attention roots a program, and a matmul's takes in what it can (fuse.c). What is
- * left roots rows programs that grow the same way. Leaves and views need none; a cheap map of vectors is
- * left to those that read it.
+ * Each matmul roots a program, which takes in what it can (fuse.c), and so does each operation that has a
+ * kernel of its own. What is left roots rows programs that grow the same way. Leaves and views need none; a
+ * cheap map of vectors is left to those that read it.
  */
 #include "fuse.h"
+#include "own.h"
 
 #include <string.h>
 
@@ -44,6 +45,13 @@ static void root_gemm(struct grouper *gr, int root)
     p->a = operand(gr->g, n->in[0], &v.a);
     p->b = operand(gr->g, n->in[1], &v.b);
     group_grow(gr, q);
+}
+
+static void root_own(struct grouper *gr, int root)
+{
+    const struct own_kind *kind = own_kind_of(gr->g->node[root].op);
+    struct group *q = kind ? root_new(gr, PROGRAM_OWN, root) : NULL;
+    if (q) q->p.own = kind;
 }
 
 static void root_rows(struct grouper *gr, int root)
@@ -184,7 +192,7 @@ coda_status plan_fuse(struct grouper *gr, struct plan *p, const struct plan_opti
     for (int i = g->nodes - 1; i >= 0; i--) /* the last product takes a value that two could take */
         if (g->node[i].op == OP_MATMUL) root_gemm(gr, i);
     for (int i = 0; i < g->nodes; i++) {
-        if (g->node[i].op == OP_ATTENTION) root_new(gr, PROGRAM_ATTENTION, i);
+        root_own(gr, i);
         if (gr->site[i].role == ROLE_FREE && is_inline(gr, &g->node[i], &gr->site[i]))
             gr->site[i].role = ROLE_INLINE;
     }

@@ -5,6 +5,7 @@
  * decides, the states of partial reductions among it, is no part of it. A field that
  * is forgotten here makes equal programs look different, never the reverse.
  */
+#include "own.h"
 #include "plan.h"
 
 #include <string.h>
@@ -51,19 +52,20 @@ static void write_program(struct author *w, const struct program *q)
     blank.root = 0;
     blank.port = NULL;
     blank.step = NULL;
-    blank.attention = NULL;
+    blank.spec = NULL;
     memset(&blank.a, 0, sizeof blank.a);
     memset(&blank.b, 0, sizeof blank.b);
     append(w, &blank, sizeof blank);
 }
 
-static void write_attention(struct author *w, const struct attention_spec *a)
+/* Its uses are blanked where the copy lies, and written later. */
+static void write_spec(struct author *w, const struct program *q)
 {
-    struct attention_spec blank;
-    memcpy(&blank, a, sizeof blank);
-    struct tensor_use *of[] = {&blank.q, &blank.k, &blank.v, &blank.o, &blank.lengths};
-    for (int i = 0; i < ARRAY_SIZE(of); i++) memset(of[i], 0, sizeof *of[i]);
-    append(w, &blank, sizeof blank);
+    struct tensor_use *u;
+    size_t at = w->id->size;
+    append(w, q->spec, q->own->size);
+    void *copy = (char *)w->id->data + at;
+    for (int i = 0; w->id->size > at && (u = q->own->use(copy, i)); i++) memset(u, 0, sizeof *u);
 }
 
 static void write_use(struct author *w, const struct tensor_use *u)
@@ -102,7 +104,7 @@ bool identity_of(struct identity *out, struct arena *a, const struct plan *p, co
     if (!out->buffer) return false;
     const struct tensor_use *u;
     write_program(&w, q);
-    if (q->kind == PROGRAM_ATTENTION) write_attention(&w, q->attention);
+    if (q->own) write_spec(&w, q);
     for (int i = 0; (u = program_use(q, i)) && !a->failed; i++) write_use(&w, u);
     for (int i = 0; i < q->steps && !a->failed; i++) write_step(&w, &q->step[i]);
     if (a->failed) return false;

@@ -5,6 +5,7 @@
  * that is in pieces but needed whole gets a small program of its own. Then stores are added.
  */
 #include "fuse.h"
+#include "own.h"
 
 #include <string.h>
 
@@ -70,70 +71,6 @@ static void matrix_operand(struct grouper *gr, struct tensor_use *o)
     o->steady = gr->site[v.base].role == ROLE_LEAF || gr->site[v.base].is_const;
 }
 
-static void heads(struct grouper *gr, int value, int64_t head_dim, struct tensor_use *out)
-{
-    const struct type *t = &gr->g->node[value].type;
-    const struct view v = gr->view[value];
-    gr->site[v.base].need = true;
-    *out = (struct tensor_use){.role = USE_OPERAND,
-                               .buffer = buffer_of(gr, v.base),
-                               .offset = v.offset,
-                               .dtype = t->dtype,
-                               .value = value,
-                               .batch = t->rank == 3 ? v.stride[0] : 0,
-                               .time = v.stride[t->rank - 2],
-                               .head = head_dim};
-}
-
-static void write_attention(struct writer *w)
-{
-    const graph *g = w->gr->g;
-    const struct node *n = &g->node[w->q->p.root];
-    const struct attr_attention *of = &n->attr.attention;
-    struct attention_spec *a = ARENA_NEW(&w->gr->plan->arena, struct attention_spec, 1);
-    const struct type *q = &n->type, *k = &g->node[n->in[1]].type;
-    if (!(w->p->attention = a)) return; /* the arena remembers */
-    a->heads = MAX(of->heads, 1);
-    a->kv_heads = of->kv_heads ? of->kv_heads : a->heads;
-    a->head_dim = type_columns(q) / a->heads;
-    a->batch = q->rank == 3 ? q->dim[0] : 1;
-    a->tq = q->dim[q->rank - 2];
-    a->tk = k->dim[k->rank - 2];
-    a->window = of->window;
-    a->causal = of->causal != 0;
-    a->align = (coda_attention_align)of->align;
-    a->scale = of->scale;
-    a->lengths = (struct tensor_use){.role = USE_LENGTHS, .buffer = -1, .dtype = CODA_I32, .value = -1};
-    heads(w->gr, n->in[0], a->head_dim, &a->q);
-    heads(w->gr, n->in[1], a->head_dim, &a->k);
-    heads(w->gr, n->in[2], a->head_dim, &a->v);
-    if (n->nin > 3 && n->in[3] >= 0) {
-        const struct view v = w->gr->view[n->in[3]];
-        w->gr->site[v.base].need = true;
-        a->lengths.buffer = buffer_of(w->gr, v.base);
-        a->lengths.value = n->in[3];
-        a->lengths.offset = v.offset;
-        a->lengths.stride[0] = v.stride[0];
-    }
-}
-
-/* Attention has one store: its own buffer, or the output. */
-static void place_attention(struct writer *w)
-{
-    const graph *g = w->gr->g;
-    struct attention_spec *a = w->p->attention;
-    const struct type *t = &g->node[w->q->p.root].type;
-    int64_t dense[CODA_MAX_RANK];
-    dense_strides(t, dense);
-    a->o = (struct tensor_use){.role = USE_RESULT,
-                               .buffer = buffer_of(w->gr, w->q->p.root),
-                               .dtype = t->dtype,
-                               .value = w->q->p.root,
-                               .batch = t->rank == 3 ? dense[0] : 0,
-                               .time = dense[t->rank - 2],
-                               .head = a->head_dim};
-}
-
 static struct writer writer_of(struct grouper *gr, int group)
 {
     return (struct writer){.gr = gr, .q = gr->group[group], .p = &gr->group[group]->p};
@@ -141,8 +78,8 @@ static struct writer writer_of(struct grouper *gr, int group)
 
 static void write_members(struct writer *w)
 {
-    if (w->p->kind == PROGRAM_ATTENTION) {
-        write_attention(w);
+    if (w->p->own) {
+        w->p->own->read(w);
         return;
     }
     if (w->p->kind == PROGRAM_GEMM) {
@@ -171,8 +108,8 @@ static coda_status finish_value(struct grouper *gr, int value)
 static void write_stores(struct writer *w)
 {
     struct grouper *gr = w->gr;
-    if (w->p->kind == PROGRAM_ATTENTION) {
-        if (w->p->attention) place_attention(w);
+    if (w->p->own) {
+        w->p->own->store(w);
         return;
     }
     if (w->q->first < 0) store_everywhere(w, w->q->p.root);

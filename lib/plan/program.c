@@ -1,6 +1,8 @@
 /* program.c -- questions about what a program computes. */
 #include "program.h"
 
+#include "own.h"
+
 #include <string.h>
 
 bool step_shares_state(const struct program *q, const struct step *a, const struct step *b)
@@ -37,12 +39,7 @@ struct tensor_use *program_use(const struct program *q, int i)
     struct tensor_use *gemm[] = {&p->a, &p->b};
     if (q->kind == PROGRAM_GEMM && i < ARRAY_SIZE(gemm)) return gemm[i];
     if (q->kind == PROGRAM_GEMM) i -= ARRAY_SIZE(gemm);
-    if (q->kind == PROGRAM_ATTENTION) {
-        struct attention_spec *s = q->attention;
-        struct tensor_use *of[] = {&s->q, &s->k, &s->v, &s->o, &s->lengths};
-        int uses = ARRAY_SIZE(of) - (s->lengths.buffer < 0);
-        return i < uses ? of[i] : NULL;
-    }
+    if (q->own) return q->own->use(q->spec, i);
     return i < q->ports ? &q->port[i] : NULL;
 }
 
@@ -112,16 +109,10 @@ static int64_t operand_bytes(const struct program *q, const struct tensor_use *o
     return mul_counts(mul_counts(rows, q->k), (o->batch ? q->dim[0] : 1) * dtype_size(o->dtype));
 }
 
-static int64_t attention_bytes(const struct attention_spec *a)
-{
-    int64_t rows = add_counts(mul_counts(2 * a->tq, a->heads), mul_counts(2 * a->tk, a->kv_heads));
-    return mul_counts(mul_counts(dtype_size(a->q.dtype) * a->batch, a->head_dim), rows);
-}
-
 int64_t program_bytes(const struct program *q)
 {
     int64_t bytes = 0;
-    if (q->kind == PROGRAM_ATTENTION) return attention_bytes(q->attention);
+    if (q->own) return q->own->bytes(q->spec);
     for (int i = 0; i < q->ports; i++) {
         bool half = false;
         for (int j = 0; j < q->steps; j++) half = half || (q->step[j].port == i && q->step[j].half);
@@ -132,32 +123,9 @@ int64_t program_bytes(const struct program *q)
     return add_counts(bytes, add_counts(a, b));
 }
 
-/* The sum of min(max(j, 0), most) for j < n. */
-static double ramp(double n, double most)
-{
-    if (n <= 0) return 0;
-    return n <= most ? n * (n - 1) / 2 : most * (most - 1) / 2 + most * (n - most);
-}
-
-/* Pairs of query and key that are not masked, if every sequence has all keys. The query at position p sees
- * the keys below min(max(p + 1, 0), tk), or, if attention is not causal, below tk; all but those below
- * min(max(p + 1 - window, 0), tk). */
-static double visible_pairs(const struct attention_spec *a)
-{
-    double tq = (double)a->tq, tk = (double)a->tk, past = (double)attention_shift(a, a->tk) + 1;
-    double below = tq * tk, hidden = 0, window = (double)a->window;
-    if (a->causal) below = ramp(past + tq, tk) - ramp(past, tk);
-    else if (a->window && a->align == CODA_ALIGN_LENGTH) below = MIN(tq, tk) * tk;
-    if (a->window) hidden = ramp(past - window + tq, tk) - ramp(past - window, tk);
-    return MAX(below - hidden, 0);
-}
-
 double program_flops(const struct program *q)
 {
-    const struct attention_spec *a = q->attention;
-    if (q->kind == PROGRAM_GEMM)
-        return 2.0 * (double)q->dim[0] * (double)q->dim[1] * (double)q->dim[2] * (double)q->k;
-    if (q->kind == PROGRAM_ATTENTION)
-        return 4.0 * visible_pairs(a) * (double)a->batch * (double)a->heads * (double)a->head_dim;
-    return 0;
+    if (q->own) return q->own->flops(q->spec);
+    if (q->kind != PROGRAM_GEMM) return 0;
+    return 2.0 * (double)q->dim[0] * (double)q->dim[1] * (double)q->dim[2] * (double)q->k;
 }

@@ -1,7 +1,8 @@
 /*
- * program.h -- what one kernel computes: GEMM + epilogue, rows, or attention. An epilogue is a list of steps
- * over the values of one element, its row and its column; emit_*.c prints it as CUDA C++, cpu.c interprets
- * it. How it runs on a target is its schedule (schedule.h); its CUDA text is its kernel (kernel.h).
+ * program.h -- what one kernel computes: GEMM + epilogue, rows, or an operation of its own (own.h). An
+ * epilogue is a list of steps over the values of one element, its row and its column; emit_*.c prints it as
+ * CUDA C++, cpu.c interprets it. How it runs on a target is its schedule (schedule.h); its CUDA text is its
+ * kernel (kernel.h).
  */
 #ifndef PROGRAM_H
 #define PROGRAM_H
@@ -22,9 +23,9 @@ enum use_role {
                           finishes them                                                            */
     USE_PARTIAL_STORE, /* stores the partial state of one row over this tile's columns, as dense
                           f32 [row][block][state]                                                  */
-    USE_OPERAND,       /* the main loop reads it: A and B of a GEMM; Q, K, V of attention          */
-    USE_RESULT,        /* the main loop writes it: O of attention                                  */
-    USE_LENGTHS,       /* attention: int32 [batch], the keys of each sequence                      */
+    USE_OPERAND,       /* the main loop reads it: A and B of a GEMM                                */
+    USE_RESULT,        /* the main loop writes it                                                  */
+    USE_LENGTHS,       /* int32 [batch]: how much of each sequence is there                        */
     USE_SCRATCH        /* a library's workspace: its contents mean nothing before and after        */
 };
 
@@ -43,9 +44,9 @@ struct tensor_use {
         int64_t stride[CODA_MAX_RANK]; /* one for each dimension of the domain; 0 broadcasts       */
         struct {
             int64_t batch;
-            union { int64_t row, time; }; /* A: of M; B: of N. Attention: of time                  */
-            union { int64_t k, head; };   /* A, B: of K. Attention: of heads, whose columns are
-                                             adjacent                                              */
+            union { int64_t row, time; }; /* A: of M; B: of N. Of a sequence: of time              */
+            union { int64_t k, head; };   /* A, B: of K. Of a sequence: of heads, whose columns
+                                             are adjacent                                          */
         };
     };
     const struct prim *reduce;     /* PARTIAL_*: the reduction whose states they are               */
@@ -110,25 +111,7 @@ struct rope_spec {
     int64_t period;                  /* a row's position, if no step gives it, is row % period     */
 };
 
-struct attention_spec {
-    int64_t batch, tq, tk;          /* sequences; queries and keys of each                         */
-    int64_t heads, kv_heads, head_dim;
-    int64_t window;                 /* last keys that a query sees, its position included; 0: all  */
-    bool causal;
-    coda_attention_align align;     /* where the queries stand among the keys; 0: END              */
-    float scale;                    /* of Q K^T, before the softmax                                */
-    struct tensor_use q, k, v, o;
-    struct tensor_use lengths;      /* buffer -1: every sequence has tk keys                       */
-};
-
-/* The shift of a sequence that has `keys` keys: its query i stands at position i + shift among them. */
-static inline int64_t attention_shift(const struct attention_spec *a, int64_t keys)
-{
-    if (a->align == CODA_ALIGN_START) return 0;
-    return (a->align == CODA_ALIGN_LENGTH ? keys : a->tk) - a->tq;
-}
-
-enum program_kind { PROGRAM_GEMM, PROGRAM_ROWS, PROGRAM_ATTENTION };
+enum program_kind { PROGRAM_GEMM, PROGRAM_ROWS, PROGRAM_OWN };
 
 /* CUDA allows a kernel 4 kB of parameters. fuse.c ends groups early enough for their programs to fit. */
 #define KERNEL_MAX_MAPS 9
@@ -145,7 +128,8 @@ struct program {
     struct tensor_use a, b;         /* GEMM: a [batch][M][K], b [batch][N][K] by strides           */
     enum pair_kind pair;            /* GEMM: at most one pairing, of one value's columns           */
     struct rope_spec rope;          /* a program has at most one STEP_ROPE                         */
-    struct attention_spec *attention; /* ATTENTION                                                 */
+    const struct own_kind *own;     /* OWN: which kind, own.h; else NULL                           */
+    void *spec;                     /* OWN: what it computes, a struct of that kind                */
     struct tensor_use *port;        /* what steps use; behind them, a library's workspace          */
     struct step *step;              /* the epilogue, or a rows kernel, in the order of execution   */
     int ports, steps;

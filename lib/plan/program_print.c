@@ -1,4 +1,5 @@
 /* program_print.c -- what a program is, as text; and a plan as a Graphviz picture. */
+#include "own.h"
 #include "plan.h"
 
 #include <stdio.h>
@@ -100,27 +101,20 @@ static void print_step(const struct plan *p, const struct program *q, int index,
     text_append(t, "\n");
 }
 
-static void print_operand(const struct plan *p, const char *label, const struct tensor_use *o, struct text *t)
+/* What no step moves; its strides have names. */
+static void print_operand(const struct plan *p, const char *label, const struct tensor_use *o,
+                          const char *const stride_name[3], struct text *t)
 {
     text_printf(t, "   %s = %s ", label, value_name(p, o->value).s);
     print_place(p, o->buffer, t);
     if (o->offset) text_printf(t, "[%lld]", (long long)o->offset);
-    text_printf(t, " %s batch=%lld row=%lld k=%lld\n", dtype_name(o->dtype), (long long)o->batch,
-                (long long)o->row, (long long)o->k);
+    text_printf(t, " %s", dtype_name(o->dtype));
+    for (int d = 0; d < 3; d++) text_printf(t, " %s=%lld", stride_name[d], (long long)o->stride[d]);
+    text_append(t, "\n");
 }
 
 /* ORDER pair_kind */
 static const char *const pair_name[] = {"", " glu_interleaved", " glu_stacked", " rope"};
-
-static void print_heads(const struct plan *p, const char *label, const struct tensor_use *v,
-                        struct text *t)
-{
-    text_printf(t, "   %s = %s ", label, value_name(p, v->value).s);
-    print_place(p, v->buffer, t);
-    if (v->offset) text_printf(t, "[%lld]", (long long)v->offset);
-    text_printf(t, " %s batch=%lld time=%lld head=%lld\n", dtype_name(v->dtype), (long long)v->batch,
-                (long long)v->time, (long long)v->head);
-}
 
 static void print_gemm(const struct program *q, struct text *t)
 {
@@ -128,39 +122,22 @@ static void print_gemm(const struct program *q, struct text *t)
                 (long long)q->dim[2], (long long)q->k, pair_name[q->pair]);
 }
 
-static void print_attention(const struct program *q, struct text *t)
-{
-    const struct attention_spec *a = q->attention;
-    text_printf(t, "attention batch=%lld tq=%lld tk=%lld heads=%lld kv_heads=%lld head_dim=%lld",
-                (long long)a->batch, (long long)a->tq, (long long)a->tk, (long long)a->heads,
-                (long long)a->kv_heads, (long long)a->head_dim);
-    if (a->causal) text_append(t, " causal");
-    if (a->window) text_printf(t, " window=%lld", (long long)a->window);
-    if (a->align == CODA_ALIGN_START) text_append(t, " from_start");
-    if (a->align == CODA_ALIGN_LENGTH) text_append(t, " from_length");
-    if (a->lengths.buffer >= 0) text_append(t, " lengths");
-}
-
 void program_print_head(const struct program *q, struct text *t)
 {
     if (q->kind == PROGRAM_GEMM) print_gemm(q, t);
-    else if (q->kind == PROGRAM_ATTENTION) print_attention(q, t);
+    else if (q->own) q->own->print(q->spec, t);
     else print_dims("rows [", q->dim, q->rank, t);
 }
 
 void program_print_body(const struct plan *p, const struct program *q, struct text *t)
 {
-    const struct attention_spec *a = q->attention;
+    static const char *const of_product[] = {"batch", "row", "k"};
     if (q->kind == PROGRAM_GEMM) {
-        print_operand(p, "a", &q->a, t);
-        print_operand(p, "b", &q->b, t);
+        print_operand(p, "a", &q->a, of_product, t);
+        print_operand(p, "b", &q->b, of_product, t);
     }
-    if (q->kind == PROGRAM_ATTENTION) {
-        print_heads(p, "q", &a->q, t);
-        print_heads(p, "k", &a->k, t);
-        print_heads(p, "v", &a->v, t);
-        print_heads(p, "o", &a->o, t);
-    }
+    for (int i = 0; q->own && i < q->own->shown; i++)
+        print_operand(p, q->own->use_name[i], q->own->use(q->spec, i), q->own->stride_name, t);
     for (int i = 0; i < q->steps; i++) print_step(p, q, i, t);
 }
 
@@ -170,7 +147,7 @@ static void dot_label(const struct program *q, struct text *t)
 {
     if (q->kind == PROGRAM_GEMM)
         text_printf(t, "gemm %lldx%lldx%lld", (long long)q->dim[1], (long long)q->dim[2], (long long)q->k);
-    else text_append(t, q->kind == PROGRAM_ATTENTION ? "attention" : "rows");
+    else text_append(t, q->own ? q->own->name : "rows");
     for (int i = 0; i < q->steps; i++) {
         const struct step *s = &q->step[i];
         if (s->kind == STEP_MAP || s->kind == STEP_REDUCE) text_printf(t, "\\n%s", s->prim->name);

@@ -1,6 +1,6 @@
 /*
- * schedule.c -- how each program runs on one target: a GEMM's tile, attention's kernel, and how many states a
- * reduction leaves of each row, which follows from the tiles.
+ * schedule.c -- how each program runs on one target: a GEMM's tile, and how many states a reduction leaves of
+ * each row, which follows from the tiles.
  */
 #include "schedule.h"
 
@@ -30,6 +30,12 @@ static bool set_tile(struct plan *p, int index, struct memo *tiles, const struct
     return first;
 }
 
+static void (*const schedule_own[])(struct schedule *, const struct program *, const struct target *) = {
+#define X(NAME, name) schedule_##name,
+    OWN_KERNELS(X)
+#undef X
+};
+
 static coda_status set_tiles(struct plan *p, const struct plan_options *opt)
 {
     struct memo tiles = {0};
@@ -37,8 +43,7 @@ static coda_status set_tiles(struct plan *p, const struct plan_options *opt)
     for (int i = 0; i < p->programs && good; i++) {
         const struct program *q = &p->program[i];
         if (q->kind == PROGRAM_GEMM) good = set_tile(p, i, &tiles, opt);
-        if (q->kind == PROGRAM_ATTENTION)
-            p->schedule[i].attention = attention_tile(q->attention, &opt->target);
+        if (q->own) schedule_own[q->own->index](&p->schedule[i], q, &opt->target);
     }
     bool lost = !good || p->arena.failed;
     return lost ? fail(CODA_E_MEMORY, "out of memory for a plan of %d nodes", p->graph->nodes) : CODA_OK;
@@ -141,11 +146,7 @@ coda_status schedule_complete(struct schedule *s, struct arena *a, const struct 
     switch (q->kind) {
     case PROGRAM_GEMM: return complete_gemm(s, a, q, target);
     case PROGRAM_ROWS: return complete_rows(s, a, q);
-    case PROGRAM_ATTENTION: break;
+    case PROGRAM_OWN: break; /* complete from the start */
     }
-    s->grid = s->attention.blocks;
-    s->threads = s->attention.threads;
-    s->shared_bytes = (int)s->attention.shared_bytes;
-    s->persistent = s->attention.wgmma && s->grid;
     return CODA_OK;
 }

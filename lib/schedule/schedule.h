@@ -2,8 +2,8 @@
 #ifndef SCHEDULE_H
 #define SCHEDULE_H
 
-#include "attention_tile.h"
 #include "epilogue_layout.h"
+#include "own.h"
 #include "rows_schedule.h"
 #include "tile.h"
 
@@ -15,9 +15,10 @@ enum { CUBLASLT_WORKSPACE = 64 << 20 }; /* bytes, as jit.h's JIT_LT_WORKSPACE   
  * which a kernel is wanted. After that nobody writes it; emitters read it and ask nothing again.
  */
 struct schedule {
-    struct tile tile;               /* GEMM                                                        */
+    struct tile tile;               /* GEMM. OWN: bm, bn and stages, in words of its kernel; bm 0: no
+                                       tile fits                                                   */
     const struct figures *figures;  /* GEMM: times that tuning measured; NULL: it measured none    */
-    struct attention_tile attention; /* ATTENTION                                                  */
+    bool sm90;                      /* OWN: by Hopper's units, TMA and wgmma; else by any GPU's    */
 
     /* From here on by schedule_complete. */
     struct epilogue_layout layout;  /* GEMM: what the epilogue's steps need of the tile            */
@@ -42,6 +43,12 @@ coda_status schedule(struct plan *p, const struct plan_options *opt);
 /* Adds to s, in the arena, what the kernel of q needs besides. */
 coda_status schedule_complete(struct schedule *s, struct arena *a, const struct program *q,
                               const struct target *target);
+
+/* schedule_NAME.c: all of s for a program of an own_kind. */
+#define X(NAME, name) \
+    void schedule_##name(struct schedule *s, const struct program *q, const struct target *target);
+OWN_KERNELS(X)
+#undef X
 
 /* ---- plan_print.c: a plan with its schedule ---- */
 

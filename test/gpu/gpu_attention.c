@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attention_tile.h"
 #include "emit.h"
 #include "gpu_case.h"
 #include "util_attention.h"
@@ -338,7 +337,7 @@ static int run_both(const struct jit_device *device, const struct attention_case
 {
     struct attention_spec s;
     attention_case_spec(c, &s);
-    bool hopper = attention_fits_wgmma(&s, &attention_target);
+    bool hopper = attention_fits_sm90(&s, &attention_target);
     int failed = hopper ? run_case(device, c, true) : 0;
     if (hopper && device_emulated(device) && s.tq % EMULATED_SIMT) return failed;
     return failed + run_case(device, c, false);

@@ -125,16 +125,25 @@ int64_t attention_case_elements(const struct attention_case *c, int buffer)
     return 0;
 }
 
+bool attention_fits_sm90(const struct attention_spec *a, const struct target *target)
+{
+    struct attention_spec spec = *a;
+    struct schedule s = {0};
+    struct program p = {.kind = PROGRAM_OWN, .own = &plan_attention, .spec = &spec};
+    schedule_attention(&s, &p, target);
+    return s.sm90;
+}
+
 coda_status attention_emit(struct attention_rig *r, const struct attention_case *c, bool sm90)
 {
-    *r = (struct attention_rig){.p = {.kind = PROGRAM_ATTENTION, .attention = &r->attention}};
+    *r = (struct attention_rig){.p = {.kind = PROGRAM_OWN, .own = &plan_attention, .spec = &r->attention}};
     attention_case_spec(c, &r->attention);
     r->plan.target = attention_target;
     if (!sm90) r->plan.target.features = 0;
-    r->s.attention = attention_tile(&r->attention, &r->plan.target);
+    schedule_attention(&r->s, &r->p, &r->plan.target);
     bool empty = attention_is_empty(&r->attention);
-    if (empty) r->s.attention.wgmma = sm90;
-    if (sm90 && !r->s.attention.wgmma)
+    if (empty) r->s.sm90 = sm90;
+    if (sm90 && !r->s.sm90)
         return fail(CODA_E_UNSUPPORTED,
                     "attention: head_dim %lld and these strides do not fit the Hopper kernel",
                     (long long)r->attention.head_dim);

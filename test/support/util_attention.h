@@ -33,6 +33,8 @@ enum { ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATTENTION_O, ATTENTION_LENGTHS, AT
 extern const struct target attention_target;
 
 void attention_case_spec(const struct attention_case *c, struct attention_spec *out);
+/* Does the kernel for Hopper's units take it? */
+bool attention_fits_sm90(const struct attention_spec *a, const struct target *target);
 /* Elements of a buffer; 0 for one that the case does not use. */
 int64_t attention_case_elements(const struct attention_case *c, int buffer);
 /* A case with its program, schedule and kernel, whose memory is the plan's. */

@@ -22,7 +22,7 @@ void rig_init(struct rig *r, enum program_kind kind, int rank, const int64_t *di
     memcpy(r->p.dim, dim, sizeof *dim * (size_t)rank);
     r->p.step = r->step;
     r->p.port = r->port;
-    r->p.attention = &r->attention;
+    r->p.spec = &r->attention;
     r->plan.buffer = r->buffer;
     r->plan.program = &r->p;
     r->plan.schedule = &r->s;

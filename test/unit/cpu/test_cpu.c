@@ -531,8 +531,9 @@ static double attended(const struct rig *r, int64_t b, int64_t i, int64_t h, int
 START_TEST(attention)
 {
     struct rig r;
-    rig_init(&r, PROGRAM_ATTENTION, 0, DIMS(0));
-    struct attention_spec *s = r.p.attention;
+    rig_init(&r, PROGRAM_OWN, 0, DIMS(0));
+    r.p.own = &plan_attention;
+    struct attention_spec *s = r.p.spec;
     *s = attentions[_i / 2];
     s->q = heads(&r, s->tq, s->heads, 1);
     s->k = heads(&r, s->tk, s->kv_heads, 2);

@@ -1,7 +1,6 @@
 /* test_emit_attention.c -- attention kernels: text, geometry, and what NVRTC makes of them. */
 #include <string.h>
 
-#include "attention_tile.h"
 #include "jit.h"
 #include "util_attention.h"
 #include "util_scale.h"
@@ -14,7 +13,7 @@ static bool fits(const struct attention_case *c)
 {
     struct attention_spec s;
     attention_case_spec(c, &s);
-    return attention_fits_wgmma(&s, &attention_target);
+    return attention_fits_sm90(&s, &attention_target);
 }
 
 static const struct attention_case *named(const char *name)
@@ -66,16 +65,16 @@ START_TEST(hopper_takes_what_tensor_maps_can_say)
     struct attention_spec s;
     attention_case_spec(named("causal"), &s);
     struct target old = {.sms = 108, .shared_bytes = 166912, .features = 0};
-    ck_assert(!attention_fits_wgmma(&s, &old));
+    ck_assert(!attention_fits_sm90(&s, &old));
     s.k.offset = 4;
-    ck_assert(!attention_fits_wgmma(&s, &attention_target));
+    ck_assert(!attention_fits_sm90(&s, &attention_target));
     s.k.offset = 8;
-    ck_assert(attention_fits_wgmma(&s, &attention_target));
+    ck_assert(attention_fits_sm90(&s, &attention_target));
     s.o.time += 4;
-    ck_assert(!attention_fits_wgmma(&s, &attention_target));
+    ck_assert(!attention_fits_sm90(&s, &attention_target));
     s.o.time += 4;
     s.v.batch = 0;
-    ck_assert(!attention_fits_wgmma(&s, &attention_target));
+    ck_assert(!attention_fits_sm90(&s, &attention_target));
 }
 END_TEST
 

@@ -1,12 +1,17 @@
-/* attention_tile.c -- which attention programs run on TMA and wgmma, and in which tile. */
-#include "attention_tile.h"
+/* schedule_attention.c -- which attention programs run on TMA and wgmma, and in which tile. */
+#include "own.h"
+#include "schedule.h"
 
 #define MOST_PITCH ((int64_t)1 << 39) /* elements: tensor maps hold strides below 2^40 bytes       */
 
-bool attention_is_empty(const struct attention_spec *a)
-{
-    return a->batch <= 0 || a->heads <= 0 || a->head_dim <= 0 || a->tq <= 0;
-}
+struct launch {
+    bool sm90;            /* attention_sm90.cuh, TMA + wgmma; else attention_simt.cuh              */
+    int bm, bn;           /* queries and keys of a tile; bm 0: no tile fits                        */
+    int stages;           /* wgmma: of the ring of keys and values                                 */
+    int threads;          /* of a block                                                            */
+    int64_t shared_bytes; /* of a block, which the emitted text asserts                            */
+    int64_t blocks;       /* tiles of queries; 0: nothing to do                                    */
+};
 
 static int64_t blocks(const struct attention_spec *a, int64_t bm)
 {
@@ -15,9 +20,9 @@ static int64_t blocks(const struct attention_spec *a, int64_t bm)
 
 /* ---- Hopper ---- */
 
-static struct attention_tile wgmma_tile(const struct attention_spec *a)
+static struct launch wgmma_tile(const struct attention_spec *a)
 {
-    struct attention_tile t = {.wgmma = true, .bm = 128, .bn = 128, .stages = 2, .threads = 128 * 3};
+    struct launch t = {.sm90 = true, .bm = 128, .bn = 128, .stages = 2, .threads = 128 * 3};
     int64_t row = 128 * CEIL_DIV(a->head_dim, 64), bytes;
     if (a->head_dim <= 64) t.bm = 192, t.threads = 128 * 4;
     /* Registers bound bn: a thread holds bn / 2 scores, bn / 4 weights and head_dim / 2 sums. */
@@ -41,12 +46,12 @@ static bool view_fits(const struct attention_spec *a, const struct tensor_use *v
            pitch_fits(time, v->time) && pitch_fits(heads, v->head);
 }
 
-bool attention_fits_wgmma(const struct attention_spec *a, const struct target *target)
+static bool fits_wgmma(const struct attention_spec *a, const struct target *target)
 {
     bool units = target_has(target, TARGET_TMA | TARGET_WGMMA);
     if (!units || attention_is_empty(a) || a->tk <= 0 || a->head_dim % 8 || a->head_dim > 256) return false;
     if (a->tq > ATTENTION_MOST_TIME || a->tk > ATTENTION_MOST_TIME) return false;
-    struct attention_tile t = wgmma_tile(a);
+    struct launch t = wgmma_tile(a);
     return view_fits(a, &a->q, a->tq, a->heads) && view_fits(a, &a->k, a->tk, a->kv_heads) &&
            view_fits(a, &a->v, a->tk, a->kv_heads) && view_fits(a, &a->o, a->tq, a->heads) &&
            t.blocks <= ATTENTION_MOST_BLOCKS && t.shared_bytes <= target->shared_bytes;
@@ -62,20 +67,28 @@ static int64_t simt_shared(const struct attention_spec *a, int rows, int keys)
 
 /* A thread holds rows * head_dim / 16 sums: 64 or fewer where it can, 128 at most. Rows and keys are counted
  * in sixteens. */
-static struct attention_tile simt_tile(const struct attention_spec *a, int64_t shared)
+static struct launch simt_tile(const struct attention_spec *a, int64_t shared)
 {
     int64_t chunks = CEIL_DIV(a->head_dim, 64);
     int rows = chunks <= 4 ? 4 : chunks <= 8 ? 2 : chunks <= 32 ? 1 : 0, keys = 4;
     while (rows > 1 && 16 * (rows / 2) >= a->tq) rows /= 2;
     while (rows && keys > 1 && simt_shared(a, rows, keys) > shared) keys /= 2;
     while (rows > 0 && simt_shared(a, rows, keys) > shared) rows /= 2;
-    struct attention_tile t = {.bm = 16 * rows, .bn = 16 * keys, .threads = 256};
+    struct launch t = {.bm = 16 * rows, .bn = 16 * keys, .threads = 256};
     if (rows) t.shared_bytes = simt_shared(a, rows, keys), t.blocks = blocks(a, t.bm);
     return t;
 }
 
-struct attention_tile attention_tile(const struct attention_spec *a, const struct target *target)
+void schedule_attention(struct schedule *s, const struct program *q, const struct target *target)
 {
-    if (attention_is_empty(a)) return (struct attention_tile){.bm = 16};
-    return attention_fits_wgmma(a, target) ? wgmma_tile(a) : simt_tile(a, target->shared_bytes);
+    const struct attention_spec *a = q->spec;
+    struct launch t = {.bm = 16};
+    if (fits_wgmma(a, target)) t = wgmma_tile(a);
+    else if (!attention_is_empty(a)) t = simt_tile(a, target->shared_bytes);
+    s->tile.bm = t.bm, s->tile.bn = t.bn, s->tile.stages = t.stages;
+    s->sm90 = t.sm90;
+    s->grid = t.blocks;
+    s->threads = t.threads;
+    s->shared_bytes = (int)t.shared_bytes;
+    s->persistent = t.sm90 && t.blocks;
 }

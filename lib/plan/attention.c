@@ -1,0 +1,142 @@
+/* attention.c -- attention as a program: its tensors, its work, its text. */
+#include "fuse.h"
+#include "own.h"
+
+static struct tensor_use *use(void *spec, int i)
+{
+    struct attention_spec *s = spec;
+    struct tensor_use *of[] = {&s->q, &s->k, &s->v, &s->o, &s->lengths};
+    int uses = ARRAY_SIZE(of) - (s->lengths.buffer < 0);
+    return i < uses ? of[i] : NULL;
+}
+
+/* ---- From the graph ---- */
+
+static void heads(struct grouper *gr, int value, int64_t head_dim, struct tensor_use *out)
+{
+    const struct type *t = &gr->g->node[value].type;
+    const struct view v = gr->view[value];
+    gr->site[v.base].need = true;
+    *out = (struct tensor_use){.role = USE_OPERAND,
+                               .buffer = buffer_of(gr, v.base),
+                               .offset = v.offset,
+                               .dtype = t->dtype,
+                               .value = value,
+                               .batch = t->rank == 3 ? v.stride[0] : 0,
+                               .time = v.stride[t->rank - 2],
+                               .head = head_dim};
+}
+
+static void read_operands(struct writer *w)
+{
+    const graph *g = w->gr->g;
+    const struct node *n = &g->node[w->q->p.root];
+    const struct attr_attention *of = &n->attr.attention;
+    struct attention_spec *a = ARENA_NEW(&w->gr->plan->arena, struct attention_spec, 1);
+    const struct type *q = &n->type, *k = &g->node[n->in[1]].type;
+    if (!(w->p->spec = a)) return; /* the arena remembers */
+    a->heads = MAX(of->heads, 1);
+    a->kv_heads = of->kv_heads ? of->kv_heads : a->heads;
+    a->head_dim = type_columns(q) / a->heads;
+    a->batch = q->rank == 3 ? q->dim[0] : 1;
+    a->tq = q->dim[q->rank - 2];
+    a->tk = k->dim[k->rank - 2];
+    a->window = of->window;
+    a->causal = of->causal != 0;
+    a->align = (coda_attention_align)of->align;
+    a->scale = of->scale;
+    a->lengths = (struct tensor_use){.role = USE_LENGTHS, .buffer = -1, .dtype = CODA_I32, .value = -1};
+    heads(w->gr, n->in[0], a->head_dim, &a->q);
+    heads(w->gr, n->in[1], a->head_dim, &a->k);
+    heads(w->gr, n->in[2], a->head_dim, &a->v);
+    if (n->nin > 3 && n->in[3] >= 0) {
+        const struct view v = w->gr->view[n->in[3]];
+        w->gr->site[v.base].need = true;
+        a->lengths.buffer = buffer_of(w->gr, v.base);
+        a->lengths.value = n->in[3];
+        a->lengths.offset = v.offset;
+        a->lengths.stride[0] = v.stride[0];
+    }
+}
+
+/* It has one store: its own buffer, or the output. */
+static void store_result(struct writer *w)
+{
+    const graph *g = w->gr->g;
+    struct attention_spec *a = w->p->spec;
+    const struct type *t = &g->node[w->q->p.root].type;
+    int64_t dense[CODA_MAX_RANK];
+    if (!a) return;
+    dense_strides(t, dense);
+    a->o = (struct tensor_use){.role = USE_RESULT,
+                               .buffer = buffer_of(w->gr, w->q->p.root),
+                               .dtype = t->dtype,
+                               .value = w->q->p.root,
+                               .batch = t->rank == 3 ? dense[0] : 0,
+                               .time = dense[t->rank - 2],
+                               .head = a->head_dim};
+}
+
+/* ---- Work ---- */
+
+static int64_t bytes(const void *spec)
+{
+    const struct attention_spec *a = spec;
+    int64_t rows = add_counts(mul_counts(2 * a->tq, a->heads), mul_counts(2 * a->tk, a->kv_heads));
+    return mul_counts(mul_counts(dtype_size(a->q.dtype) * a->batch, a->head_dim), rows);
+}
+
+/* The sum of min(max(j, 0), most) for j < n. */
+static double ramp(double n, double most)
+{
+    if (n <= 0) return 0;
+    return n <= most ? n * (n - 1) / 2 : most * (most - 1) / 2 + most * (n - most);
+}
+
+/* Pairs of query and key that are not masked, if every sequence has all keys. The query at position p sees
+ * the keys below min(max(p + 1, 0), tk), or, if it is not causal, below tk; all but those below
+ * min(max(p + 1 - window, 0), tk). */
+static double visible_pairs(const struct attention_spec *a)
+{
+    double tq = (double)a->tq, tk = (double)a->tk, past = (double)attention_shift(a, a->tk) + 1;
+    double below = tq * tk, hidden = 0, window = (double)a->window;
+    if (a->causal) below = ramp(past + tq, tk) - ramp(past, tk);
+    else if (a->window && a->align == CODA_ALIGN_LENGTH) below = MIN(tq, tk) * tk;
+    if (a->window) hidden = ramp(past - window + tq, tk) - ramp(past - window, tk);
+    return MAX(below - hidden, 0);
+}
+
+static double flops(const void *spec)
+{
+    const struct attention_spec *a = spec;
+    return 4.0 * visible_pairs(a) * (double)a->batch * (double)a->heads * (double)a->head_dim;
+}
+
+/* ---- Text ---- */
+
+static void print(const void *spec, struct text *t)
+{
+    const struct attention_spec *a = spec;
+    text_printf(t, "attention batch=%lld tq=%lld tk=%lld heads=%lld kv_heads=%lld head_dim=%lld",
+                (long long)a->batch, (long long)a->tq, (long long)a->tk, (long long)a->heads,
+                (long long)a->kv_heads, (long long)a->head_dim);
+    if (a->causal) text_append(t, " causal");
+    if (a->window) text_printf(t, " window=%lld", (long long)a->window);
+    if (a->align == CODA_ALIGN_START) text_append(t, " from_start");
+    if (a->align == CODA_ALIGN_LENGTH) text_append(t, " from_length");
+    if (a->lengths.buffer >= 0) text_append(t, " lengths");
+}
+
+const struct own_kind plan_attention = {.index = OWN_ATTENTION,
+                                        .op = OP_ATTENTION,
+                                        .name = "attention",
+                                        .size = sizeof(struct attention_spec),
+                                        .shown = 4,
+                                        .use_name = {"q", "k", "v", "o"},
+                                        .stride_name = {"batch", "time", "head"},
+                                        .use = use,
+                                        .bytes = bytes,
+                                        .flops = flops,
+                                        .print = print,
+                                        .read = read_operands,
+                                        .store = store_result};
