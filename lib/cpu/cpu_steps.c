@@ -262,7 +262,7 @@ static void run_step(struct cpu_frame *f, const struct step *s, float *out)
     case STEP_PARTIAL: run_partial(f, s, out); break;
     case STEP_MAP: run_map(f, s, out); break;
     case STEP_LANE: run_lane(f, s, out); break;
-    case STEP_ROPE: run_rope(f, s, out); break;
+    case STEP_PAIR: run_rope(f, s, out); break;
     case STEP_REDUCE: run_reduce(f, s, out); break;
     case STEP_STORE: run_store(f, s); break;
     }

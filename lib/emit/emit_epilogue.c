@@ -69,15 +69,6 @@ static void print_slot_value(const struct printer *e, int i)
     }
 }
 
-static void print_rope(const struct printer *e, int i)
-{
-    const struct step *s = &e->p->step[i];
-    struct word a = printer_value(e, s->in[0], 0), b = printer_value(e, s->in[0], 1);
-    text_printf(e->t, "        const Pair t%d = s.col[0].high == 0.0f ? Pair{%s, %s}", i, a.s, b.s);
-    text_printf(e->t, " : pair::rope::rotate(%s, %s, s.cell.turn);\n", a.s, b.s);
-    text_printf(e->t, "        const float v%da = t%d.a, v%db = t%d.b;\n", i, i, i, i);
-}
-
 /* Of a column and its row's key only the difference matters: they are counted from a column for which the
  * compiler knows the others. */
 static void print_reduce(const struct printer *e, int i)
@@ -113,7 +104,7 @@ static void print_apply(struct printer *e)
         const struct step *s = &e->p->step[i];
         if (e->l->level[i] != LEVEL_SLOT) continue;
         switch (s->kind) {
-        case STEP_ROPE: print_rope(e, i); break;
+        case STEP_PAIR: printer_pair(e, i); break;
         case STEP_REDUCE: print_reduce(e, i); break;
         case STEP_STORE: print_out(e, i); break;
         default: print_slot_value(e, i);

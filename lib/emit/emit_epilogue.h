@@ -29,7 +29,16 @@ void printer_call(const struct printer *e, const struct step *s, int lane);
 /* emit_levels.c: the struct `type` and the function `name` of a level other than slots. */
 void printer_level(struct printer *e, enum level level, const char *type, const char *name,
                    const char *index);
-/* The struct Cell and its functions: {cos, sin} of a row's position and a column's frequency. */
+
+/* emit_pairs.c: the STEP_PAIR, if there is one. */
+/* The type of Config that says where the tile's pairs are: "HalfHeads<128, 64, 64>;". */
+void emit_pair_columns(const struct program *p, int bn, bool splits_heads, struct text *t);
+/* Fields that it adds to the struct of a level, NULL for none; and the lines that fill them in. */
+const char *printer_pair_fields(const struct printer *e, enum level level);
+void printer_pair_values(const struct printer *e, enum level level);
+/* The struct Cell and its functions: what a row and a column make together. */
 void printer_cell(struct printer *e);
+/* The step in a slot. */
+void printer_pair(const struct printer *e, int step);
 
 #endif

@@ -79,18 +79,15 @@ static void print_args(const struct gemm *g)
 static void print_columns(const struct gemm *g, int bn)
 {
     const struct program *p = g->p;
-    const struct rope_spec *r = &p->rope;
     struct text *t = g->t;
     text_append(t, "    using Columns = ");
     if (program_is_gated(p))
         text_printf(t, "Gated<%d, %lld, %s>;\n", bn, (wide)p->dim[2],
                     p->pair == PAIR_GLU_INTERLEAVED ? "true" : "false");
-    else if (g->s->layout.splits_heads)
-        text_printf(t, "SplitHeads<%d, %lld>;\n", bn, (wide)r->head_dim);
-    else if (p->pair == PAIR_ROPE && r->half)
-        text_printf(t, "HalfHeads<%d, %lld, %lld>;\n", bn, (wide)r->head_dim, (wide)r->rotary);
+    else if (p->pair == PAIR_HEADS)
+        emit_pair_columns(p, bn, g->s->layout.splits_heads, t);
     else
-        text_printf(t, "%s<%d>;\n", p->pair == PAIR_ROPE ? "Neighbours" : "Plain", bn);
+        text_printf(t, "Plain<%d>;\n", bn);
 }
 
 static const char *truth(bool b) { return b ? "true" : "false"; }
@@ -152,9 +149,8 @@ static void print_head(const struct program *p, struct text *t)
                 (wide)p->dim[1], (wide)p->k, (wide)p->dim[2], (wide)p->k, dtype_name(p->a.dtype));
     for (int i = 0; i < p->steps; i++) {
         const struct step *s = &p->step[i];
-        if (s->kind == STEP_MAP || s->kind == STEP_REDUCE) text_printf(t, " | %s", s->prim->name);
-        if (s->kind == STEP_PARTIAL) text_printf(t, " | finish %s", p->port[s->port].reduce->name);
-        if (s->kind == STEP_ROPE) text_append(t, " | rope");
+        const char *name = step_name(p, s);
+        if (name) text_printf(t, " | %s%s", s->kind == STEP_PARTIAL ? "finish " : "", name);
         if (s->kind == STEP_STORE) text_append(t, " | store");
     }
     text_append(t, "\n");

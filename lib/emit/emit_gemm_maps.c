@@ -58,7 +58,7 @@ static void split_halves(const struct program *p, const struct tile *t, int bn, 
 /* Heads and their halves are dimensions: a box holds 32 pairs of one head. */
 static void split_heads(const struct program *p, const struct tile *t, struct map_spec *m)
 {
-    int64_t half = p->rope.head_dim / 2;
+    int64_t half = pair_span(p) / 2;
     m->rank = 4;
     m->dim[1] = half;
     m->dim[2] = 2, m->stride[2] = half * p->b.row;

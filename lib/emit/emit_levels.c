@@ -2,11 +2,9 @@
  * emit_levels.c -- the part of an Epilogue that runs once for each row, or once for each column.
  *
  * Prints, for a level with steps, the struct of values that it hands to the slots (Row, Col, Half) and
- * the function that makes them. Rotary embedding adds the row's position and the column's frequency.
+ * the function that makes them. A STEP_PAIR adds values of its own (emit_pairs.c).
  */
 #include "emit_epilogue.h"
-
-#include <math.h>
 
 /* A load or store of one element on a level that has `batch` and `index` (m or n). */
 static struct word element(const struct printer *e, const struct tensor_use *port, char letter)
@@ -83,69 +81,33 @@ static void print_level_step(const struct printer *e, int i)
     text_append(e->t, "\n");
 }
 
-static void print_row_extra(const struct printer *e)
-{
-    text_printf(e->t, "        v.position = (float)((%s) %% %lld);\n", printer_row(e->p, "batch", "m").s,
-                (wide)MAX(e->p->rope.period, 1));
-}
-
-/* The frequency of the pair that a column belongs to; 0 where it passes through. */
-static void print_col_extra(const struct printer *e)
-{
-    const struct rope_spec *r = &e->p->rope;
-    double turns = 1 / 3.14159265358979323846, ratio = pow(r->base, -2.0 / (double)MAX(r->rotary, 1));
-    struct word pair =
-        r->half ? emit_word("i %% %lld", (wide)MAX(r->rotary / 2, 1)) : emit_word("i / 2");
-    text_printf(e->t, "        const i64 head = n / %lld, i = n %% %lld;\n", (wide)r->head_dim,
-                (wide)r->head_dim);
-    text_printf(e->t, "        const bool turns = head < %lld && i < %lld;\n", (wide)r->heads,
-                (wide)r->rotary);
-    text_printf(e->t, "        const Turns f = turns ? rope_turns(%a, %a, (int)(%s)) : Turns{0.0f, 0.0f};\n",
-                turns, ratio, pair.s);
-    text_append(e->t, "        v.high = f.high, v.low = f.low;\n");
-    if (e->l->steps_evenly)
-        text_append(e->t, "        v.eight = pair::rope::turn(8.0f, f.high, f.low);\n");
-}
-
-/* The step that rotates, -1 if none does. */
-static int rope_step(const struct program *p)
-{
-    for (int i = 0; i < p->steps; i++)
-        if (p->step[i].kind == STEP_ROPE) return i;
-    return -1;
-}
-
-static bool has_rope(const struct program *p) { return rope_step(p) >= 0; }
-
 static bool level_runs(const struct printer *e, enum level level)
 {
-    if (level == LEVEL_COL && has_rope(e->p)) return true;
-    if (level == LEVEL_ROW && rope_counts_rows(e->p)) return true;
+    if (printer_pair_fields(e, level)) return true;
     for (int i = 0; i < e->p->steps; i++)
         if (e->l->level[i] == level) return true;
     return false;
 }
 
 /* A struct without values would mean that there is nothing to run. */
-static void print_struct(const struct printer *e, const char *type, bool counts, bool turns)
+static void print_struct(const struct printer *e, const char *type, const char *pair_fields)
 {
-    bool empty = !counts && !turns;
+    bool empty = !pair_fields;
     text_printf(e->t, "\n    struct %s {", type);
     for (int i = 0; i < e->p->steps; i++) {
         if (e->l->level[i] != e->level || !e->l->crosses[i]) continue;
         text_printf(e->t, " float v%d;", i);
         empty = false;
     }
-    text_printf(e->t, "%s%s%s%s };\n", counts ? " float position;" : "", turns ? " float high, low;" : "",
-                turns && e->l->steps_evenly ? " Pair eight;" : "", empty ? " u8 none;" : "");
+    text_printf(e->t, "%s%s };\n", pair_fields ? pair_fields : "", empty ? " u8 none;" : "");
 }
 
 void printer_level(struct printer *e, enum level level, const char *type, const char *name, const char *index)
 {
-    bool turns = level == LEVEL_COL && has_rope(e->p), counts = level == LEVEL_ROW && rope_counts_rows(e->p);
+    const char *pair_fields = printer_pair_fields(e, level);
     e->level = level;
     if (!level_runs(e, level)) return;
-    print_struct(e, type, counts, turns);
+    print_struct(e, type, pair_fields);
     text_printf(e->t, "    DEV static %s %s(const Args &g, i64 batch, i64 %s, bool first)\n    {\n", type,
                 name, index);
     text_printf(e->t, "        %s v;\n", type);
@@ -154,22 +116,6 @@ void printer_level(struct printer *e, enum level level, const char *type, const 
     for (int i = 0; i < e->p->steps; i++)
         if (e->l->level[i] == level && e->l->crosses[i])
             text_printf(e->t, "        v.v%d = v%d;\n", i, i);
-    if (counts) print_row_extra(e);
-    if (turns) print_col_extra(e);
+    if (pair_fields) printer_pair_values(e, level);
     text_append(e->t, "        return v;\n    }\n");
-}
-
-void printer_cell(struct printer *e)
-{
-    int i = rope_step(e->p);
-    if (i < 0) return;
-    e->level = LEVEL_HALF; /* row values are r.v<i> here */
-    struct word position =
-        rope_counts_rows(e->p) ? emit_word("r.position") : printer_value(e, e->p->step[i].in[1], 0);
-    text_append(e->t, "\n    struct Cell { Pair turn; };\n");
-    text_append(e->t, "    DEV static Cell cell(const Row &r, const Col &c)\n    {\n");
-    text_printf(e->t, "        return {pair::rope::turn(%s, c.high, c.low)};\n    }\n", position.s);
-    text_append(e->t, "    DEV static Cell below(const Cell &above, const Row &r, const Col &c)\n    {\n");
-    text_printf(e->t, "        return %s;\n    }\n",
-                e->l->steps_evenly ? "{pair::rope::add(above.turn, c.eight)}" : "cell(r, c)");
 }

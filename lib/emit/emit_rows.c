@@ -5,7 +5,6 @@
 #include "emit.h"
 #include "emit_rows.h"
 
-#include <math.h>
 #include <string.h>
 
 /* ---- Comment: tensors are named by their place among the arguments, so that equal programs have equal
@@ -19,9 +18,9 @@ static void print_step(struct emitter *e, int i)
     switch (s->kind) {
     case STEP_LOAD: text_append(e->t, port->role == USE_GATHER ? " gather " : " load "); break;
     case STEP_PARTIAL: text_printf(e->t, " finish %s of ", port->reduce->name); break;
-    case STEP_ROPE: text_append(e->t, " rope"); break;
+    case STEP_PAIR:
     case STEP_MAP:
-    case STEP_REDUCE: text_printf(e->t, " %s", s->prim->name); break;
+    case STEP_REDUCE: text_printf(e->t, " %s", step_name(e->p, s)); break;
     default: break;
     }
     for (int k = 0; k < s->nin; k++)
@@ -86,34 +85,6 @@ static void print_arguments(struct emitter *e)
     text_append(e->t, "};\n");
 }
 
-/* ---- Rotary frequencies ---- */
-
-static bool has_rope(const struct emitter *e)
-{
-    for (int i = 0; i < e->p->steps; i++)
-        if (e->w->live[i] && e->p->step[i].kind == STEP_ROPE) return true;
-    return false;
-}
-
-enum {
-    MOST_ROTARY = 1 << 30    /* columns are ints                                                    */
-};
-
-/* base^(-2i / rotary) / pi of each pair, as the sum of two floats. */
-static void print_frequencies(struct emitter *e)
-{
-    const struct rope_spec *r = &e->p->rope;
-    if (!has_rope(e) || !rows_has_table(r)) return;
-    text_printf(e->t, "\n__device__ const Pair frequency[%lld] = { // half turns for one position\n",
-                (wide)MAX(r->rotary / 2, 1));
-    for (int64_t i = 0; i < r->rotary / 2; i++) {
-        double turns = pow(r->base, -2.0 * (double)i / (double)r->rotary) / 3.14159265358979323846;
-        float high = (float)turns, low = (float)(turns - high);
-        text_printf(e->t, "    {%s, %s},\n", rows_float(high).s, rows_float(low).s);
-    }
-    text_append(e->t, "};\n");
-}
-
 /* ---- Kernels without a walk: a thread for each piece ---- */
 
 /* " * 8", or nothing for 1. */
@@ -130,7 +101,7 @@ static void print_place(struct emitter *e)
         rows_line(e, "const i64 row = t / %lld;", (wide)w->pieces);
         rows_line(e, "const %s c = t %% %lld%s;", type, (wide)w->pieces, times(w->width).s);
     } else {
-        if (has_rope(e)) rows_line(e, "const i64 row = 0;");
+        if (rows_has_pairs(e)) rows_line(e, "const i64 row = 0;");
         rows_line(e, "const %s c = (%s)t%s;", type, type, times(w->width).s);
     }
 }
@@ -226,7 +197,7 @@ static void print_kernel(struct emitter *e, const struct schedule *s)
     text_append(e->t,
                 "#include \"port/tile.cuh\"\n#include \"port/vector.cuh\"\n#include \"tile/rows.cuh\"\n");
     text_append(e->t, "\nusing namespace coda;\n");
-    print_frequencies(e);
+    rows_pair_tables(e);
     print_arguments(e);
     text_printf(
         e->t, "\nextern \"C\" __global__ void __launch_bounds__(%d)\n%s(const __grid_constant__ Args a)\n{\n",
@@ -240,13 +211,6 @@ static void print_kernel(struct emitter *e, const struct schedule *s)
     text_append(e->t, "}\n");
 }
 
-static coda_status check_rope(const struct emitter *e)
-{
-    if (!has_rope(e) || e->p->rope.rotary <= MOST_ROTARY) return CODA_OK;
-    return fail(CODA_E_UNSUPPORTED, "rope: rotary is %lld; alone it turns %d columns of a head at most",
-                (wide)e->p->rope.rotary, MOST_ROTARY);
-}
-
 /* Is step i printed where its operands are, and with a pointer to what it moves? */
 static bool is_defined(const struct emitter *e, int i)
 {
@@ -255,7 +219,7 @@ static bool is_defined(const struct emitter *e, int i)
     if (moves && e->argument[s->port] < 0) return false;
     for (int k = 0; k < s->nin; k++)
         if (s->in[k] >= 0 && (!e->w->live[s->in[k]] || e->w->phase[s->in[k]] > e->w->phase[i])) return false;
-    return s->kind != STEP_ROPE || rows_has_partner(e, i);
+    return s->kind != STEP_PAIR || rows_has_partner(e, i);
 }
 
 static coda_status check_steps(const struct emitter *e)
@@ -274,7 +238,7 @@ static coda_status prepare(struct emitter *e)
     e->scratch = ARENA_NEW(arena, bool, e->p->steps);
     e->argument = ARENA_NEW(arena, int, e->p->ports);
     if (arena->failed) return fail(CODA_E_MEMORY, "out of memory for a kernel of %d steps", e->p->steps);
-    coda_status status = check_rope(e);
+    coda_status status = rows_check_pairs(e);
     if (!status) take_arguments(e);
     if (!status) status = check_steps(e);
     return status ? status : emit_fits(e->k);

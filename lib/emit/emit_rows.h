@@ -1,5 +1,5 @@
-/* emit_rows.h -- between emit_rows.c, which prints a rows kernel's frame and walks, and emit_rows_steps.c,
- * which prints its steps. */
+/* emit_rows.h -- between emit_rows.c, which prints a rows kernel's frame and walks, emit_rows_steps.c, which
+ * prints its steps, and what they share. */
 #ifndef EMIT_ROWS_H
 #define EMIT_ROWS_H
 
@@ -16,17 +16,26 @@ struct emitter {
     int depth;              /* of indentation                                                      */
 };
 
-/* emit_rows_steps.c */
+/* emit_rows_printer.c */
 void rows_line(struct emitter *e, const char *format, ...) PRINTF(2, 3);
 void rows_open(struct emitter *e, const char *format, ...) PRINTF(2, 3);
 void rows_close(struct emitter *e);
 struct word rows_float(float x);
-/* The frequency of a pair: from the table that rows_has_table says is there, or computed. */
-struct word rows_frequency(const struct emitter *e, const char *pair);
-bool rows_has_table(const struct rope_spec *r);
-/* Can rope `step` find the other element of each pair, in memory or in the piece at hand? */
-bool rows_has_partner(const struct emitter *e, int step);
 const char *rows_index_type(const struct emitter *e); /* of pieces of the domain                   */
+int64_t rows_stride(const struct emitter *e, int port); /* from column to column                    */
+struct word rows_load(const struct emitter *e, int i);  /* the name of column load i's piece        */
+
+/* emit_pairs.c: the STEP_PAIR, if it is live. */
+bool rows_has_pairs(const struct emitter *e);
+coda_status rows_check_pairs(const struct emitter *e);
+void rows_pair_tables(struct emitter *e); /* ahead of the kernel                                    */
+/* Can it find the other element of each pair, in memory or in the piece at hand? */
+bool rows_has_partner(const struct emitter *e, int step);
+void rows_pair_partners(struct emitter *e, int step); /* where the piece stands in its pairs, and the
+                                                         other elements if they are not in it      */
+void rows_pair(struct emitter *e, int step);
+
+/* emit_rows_steps.c */
 void rows_starts(struct emitter *e);                  /* where this row starts in each port        */
 void rows_partials(struct emitter *e);                /* states of the row, to be finished         */
 void rows_row_values(struct emitter *e, int phase);   /* and the stores of such                    */

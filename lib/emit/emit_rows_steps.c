@@ -7,52 +7,7 @@
  */
 #include "emit_rows.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
-
-enum { MOST_FREQUENCIES = 4096 }; /* of a table in a text; beyond, they are computed                */
-
-/* ---- Lines and words ---- */
-
-static void put(struct emitter *e, const char *format, va_list args, const char *end)
-{
-    char text[640];
-    vsnprintf(text, sizeof text, format, args);
-    text_printf(e->t, "%*s%s%s\n", 4 * e->depth, "", text, end);
-}
-
-void rows_line(struct emitter *e, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    put(e, format, args, "");
-    va_end(args);
-}
-
-void rows_open(struct emitter *e, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    put(e, format, args, " {");
-    va_end(args);
-    e->depth++;
-}
-
-void rows_close(struct emitter *e)
-{
-    e->depth--;
-    rows_line(e, "}");
-}
-
-struct word rows_float(float x)
-{
-    if (isnan(x)) return emit_word("bits_float(0x7fc00000u)");
-    if (isinf(x)) return emit_word("%sbits_float(0x7f800000u)", x < 0 ? "-" : "");
-    struct word w = emit_word("%.9g", x);
-    strcat(w.s, strpbrk(w.s, ".e") ? "f" : ".0f");
-    return w;
-}
 
 static const struct tensor_use *port_of(const struct emitter *e, const struct step *s)
 {
@@ -70,13 +25,6 @@ static bool is_strided(const struct tensor_use *port)
 }
 
 /* ---- Where a row starts ---- */
-
-/* Domains of less than 2^31 pieces are divided in 32 bits. */
-const char *rows_index_type(const struct emitter *e)
-{
-    int64_t most = e->w->rows * MAX(e->w->pieces, 1);
-    return most < (int64_t)1 << 31 ? "u32" : "i64";
-}
 
 /* The row's index in leading dimension d. */
 static struct word index_word(const struct emitter *e, int d)
@@ -144,15 +92,13 @@ static void print_gather_starts(struct emitter *e, int id)
 
 /* ---- Elements ---- */
 
-static int64_t column_stride(const struct emitter *e, int port) { return e->w->stride[port][e->w->rank - 1]; }
-
 /* The column of the element in print. */
 static const char *column(const struct emitter *e) { return e->w->width > 1 ? "c + j" : "c"; }
 
 /* An element's address: "p3 + c", "p3 + (i64)(c + j) * 40". */
 static struct word address(const struct emitter *e, int port)
 {
-    int64_t stride = column_stride(e, port);
+    int64_t stride = rows_stride(e, port);
     if (stride == 0) return emit_word("p%d", port);
     if (stride == 1) return emit_word("p%d + %s", port, column(e));
     return emit_word("p%d + (i64)(%s) * %lld", port, column(e), (wide)stride);
@@ -162,11 +108,6 @@ static struct word address(const struct emitter *e, int port)
 static bool has_piece(const struct emitter *e, int i)
 {
     return e->w->kept[i] || e->w->packed[e->p->step[i].port];
-}
-
-static struct word piece(const struct emitter *e, int i)
-{
-    return e->w->kept[i] ? emit_word("x%d[i]", i) : emit_word("x%d", i);
 }
 
 /* ---- Values ---- */
@@ -200,7 +141,7 @@ static void print_load(struct emitter *e, int i)
     if (is_void(e, s))
         rows_line(e, "const float v%d = 0.0f;", i);
     else if (!row && has_piece(e, i))
-        rows_line(e, "const float v%d = %s[%s];", i, piece(e, i).s, e->w->width > 1 ? "j" : "0");
+        rows_line(e, "const float v%d = %s[%s];", i, rows_load(e, i).s, e->w->width > 1 ? "j" : "0");
     else if (is_gather(e, s))
         rows_line(e, "const float v%d = r%d < 0 ? 0.0f : load(%s);", i, s->port, from.s);
     else
@@ -213,66 +154,6 @@ static void print_push(struct emitter *e, int i)
     if (rows_state(e->w, e->p, i) != i) return;
     struct word key = s->in[1] >= 0 ? emit_word("v%d", s->in[1]) : emit_word("0.0f");
     rows_line(e, "reduce::%s::push(s%d, v%d, %s, %s);", s->prim->name, i, s->in[0], column(e), key.s);
-}
-
-static struct word rope_position(const struct emitter *e, const struct step *s)
-{
-    if (s->in[1] >= 0) return emit_word("v%d", s->in[1]);
-    return emit_word("(float)((%s)row %% %lld)", rows_index_type(e), (wide)MAX(e->p->rope.period, 1));
-}
-
-/* The other element of the pair, the pair's index, whether this element is its second. */
-struct partner {
-    struct word other, pair, second;
-};
-
-bool rows_has_partner(const struct emitter *e, int step)
-{
-    int load = e->p->step[step].in[0];
-    if (e->p->step[load].kind != STEP_LOAD || rows_is_row(&e->p->step[load])) return false;
-    return e->w->width == 1 || e->w->packed[e->p->step[load].port];
-}
-
-static struct partner rope_partner(const struct emitter *e, int i)
-{
-    int load = e->p->step[i].in[0], port = e->p->step[load].port;
-    struct partner r = {.pair = emit_word("at%d.pair", i), .second = emit_word("at%d.second", i)};
-    if (e->w->width == 1) {
-        r.other = emit_word("load(p%d + (i64)at%d.partner * %lld)", port, i, (wide)column_stride(e, port));
-    } else if (e->p->rope.half) {
-        r.other = emit_word("o%d[j]", i);
-        r.pair = emit_word("at%d.pair + j", i);
-    } else {
-        r.other = emit_word("%s[j ^ 1]", piece(e, load).s);
-        r.pair = emit_word("at%d.pair + j / 2", i);
-        r.second = emit_word("j %% 2");
-    }
-    return r;
-}
-
-bool rows_has_table(const struct rope_spec *r) { return r->rotary / 2 <= MOST_FREQUENCIES; }
-
-struct word rows_frequency(const struct emitter *e, const char *pair)
-{
-    const struct rope_spec *r = &e->p->rope;
-    double turns = 1 / 3.14159265358979323846, ratio = pow(r->base, -2.0 / (double)r->rotary);
-    if (rows_has_table(r)) return emit_word("frequency[%.60s]", pair);
-    return emit_word("rows::rope_frequency(%a, %a, %.60s)", turns, ratio, pair);
-}
-
-static void print_rope(struct emitter *e, int i)
-{
-    const struct step *s = &e->p->step[i];
-    struct partner r = rope_partner(e, i);
-    rows_line(e, "float v%d = v%d;", i, s->in[0]);
-    rows_open(e, "if (at%d.turns)", i);
-    rows_line(e, "const Pair f = %s;", rows_frequency(e, r.pair.s).s);
-    rows_line(e, "const Pair turn = pair::rope::turn(%s, f.a, f.b);", rope_position(e, s).s);
-    rows_line(e, "const float other = %s;", r.other.s);
-    rows_line(e,
-              "v%d = %s ? pair::rope::rotate(other, v%d, turn).b : pair::rope::rotate(v%d, other, turn).a;",
-              i, r.second.s, s->in[0], s->in[0]);
-    rows_close(e);
 }
 
 /* ---- Stores ---- */
@@ -290,7 +171,7 @@ static struct word store_guard(const struct emitter *e, const struct step *s, co
 static void print_store(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
-    bool once = !column_stride(e, s->port) && e->w->columns > 1;
+    bool once = !rows_stride(e, s->port) && e->w->columns > 1;
     struct word at = once ? emit_word("%s == 0", column(e)) : emit_word("%s", "");
     if (e->w->packed[s->port])
         rows_line(e, "y%d[j] = v%d;", i, s->in[0]);
@@ -403,7 +284,7 @@ static bool was_read(const struct emitter *e, int i, int phase)
 static void read_piece(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
-    struct word x = piece(e, i),
+    struct word x = rows_load(e, i),
                 guard = is_gather(e, s) ? emit_word("if (r%d >= 0) ", s->port) : emit_word("%s", "");
     if (!e->w->kept[i]) rows_line(e, "float x%d[%d];", i, e->w->width);
     if (is_gather(e, s)) rows_line(e, "for (int j = 0; j < %d; j++) %s[j] = 0.0f;", e->w->width, x.s);
@@ -419,24 +300,13 @@ void rows_read_ahead(struct emitter *e)
         if (e->w->ahead[i]) read_piece(e, i);
 }
 
-/* Where the piece stands in its pairs, and its partners if they are not in it. */
-static void read_partners(struct emitter *e, int i)
-{
-    const struct rope_spec *r = &e->p->rope;
-    rows_line(e, "const rows::RopeSpot at%d = rows::rope_spot<%lld, %lld, %lld, %s>(c);", i,
-              (wide)r->head_dim, (wide)r->rotary, (wide)r->heads, r->half ? "true" : "false");
-    if (e->w->width == 1 || !r->half) return;
-    rows_line(e, "float o%d[%d];", i, e->w->width);
-    rows_line(e, "port::load_piece(o%d, p%d + at%d.partner);", i, e->p->step[e->p->step[i].in[0]].port, i);
-}
-
 static void read_pieces(struct emitter *e, int phase)
 {
     for (int i = 0; i < e->p->steps; i++) {
         const struct step *s = &e->p->step[i];
         if (!e->needed[i]) continue;
         if (s->kind == STEP_LOAD && has_piece(e, i) && !was_read(e, i, phase)) read_piece(e, i);
-        if (s->kind == STEP_ROPE) read_partners(e, i);
+        if (s->kind == STEP_PAIR) rows_pair_partners(e, i);
         if (s->kind == STEP_STORE && e->w->packed[s->port]) rows_line(e, "float y%d[%d];", i, e->w->width);
     }
 }
@@ -446,7 +316,7 @@ static void print_column_step(struct emitter *e, int i)
     switch (e->p->step[i].kind) {
     case STEP_LOAD: print_load(e, i); break;
     case STEP_MAP: print_map(e, i); break;
-    case STEP_ROPE: print_rope(e, i); break;
+    case STEP_PAIR: rows_pair(e, i); break;
     case STEP_REDUCE: print_push(e, i); break;
     case STEP_STORE: print_store(e, i); break;
     default: break;

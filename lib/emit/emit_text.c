@@ -51,18 +51,6 @@ int emit_pointer(struct kernel *k, int buffer, int64_t bytes)
     return k->pointers++;
 }
 
-/* What a profiler should show of a step; NULL for data movement. */
-static const char *step_word(const struct program *p, const struct step *s)
-{
-    switch (s->kind) {
-    case STEP_MAP:
-    case STEP_REDUCE: return s->prim->name;
-    case STEP_PARTIAL: return p->port[s->port].reduce->name;
-    case STEP_ROPE: return "rope";
-    default: return NULL;
-    }
-}
-
 const char *emit_symbol(struct plan *plan, const struct program *p, const char *prefix)
 {
     char name[SYMBOL_SIZE];
@@ -70,7 +58,7 @@ const char *emit_symbol(struct plan *plan, const struct program *p, const char *
     memcpy(name, prefix, used);
     const char *last = "";
     for (int i = 0; i < p->steps; i++) {
-        const char *word = step_word(p, &p->step[i]);
+        const char *word = step_name(p, &p->step[i]);
         if (!word || !strcmp(word, last)) continue;
         size_t length = strlen(word);
         if (used + 1 + length >= sizeof name) break;
@@ -127,11 +115,7 @@ void emit_includes(const struct program *p, struct text *t)
         const struct prim *q = nth_prim(p, i);
         if (q && q->header && !seen_before(p, i)) text_printf(t, "#include \"%s\"\n", q->header);
     }
-    for (int i = 0; i < p->steps; i++)
-        if (p->step[i].kind == STEP_ROPE) {
-            text_append(t, "#include \"pair/rope.cuh\"\n");
-            break;
-        }
+    if (pair_step(p) >= 0) text_printf(t, "#include \"pair/%s.cuh\"\n", pair_name());
     for (int i = 0; i < p->steps + p->ports; i++) {
         const struct prim *q = nth_prim(p, i);
         if (q && is_user_map(q) && !seen_before(p, i)) emit_user_map(q, t);

@@ -30,7 +30,7 @@ struct launch_spec {
 /* The parameter of the kernel is one struct: `maps` tensor maps of 128 bytes, then `pointers` device
  * pointers. */
 struct kernel {
-    const char *symbol;             /* coda_gemm_mul_rope                                          */
+    const char *symbol;             /* coda_gemm_mul_relu                                          */
     const char *text;
     int maps, pointers;
     struct map_spec *map;

@@ -44,7 +44,8 @@ static void note_step(const struct plan *p, int program, const struct step *s, s
     bool rounding = reads && q->step[s->in[0]].value == s->value; /* to its own dtype */
     if (s->kind == STEP_MAP && s->cls == CLASS_TILE && !rounding)
         rewrite_note(log, map_rule(q, s), true, "%s = %s is computed %s", v, s->prim->name, at);
-    if (s->kind == STEP_ROPE) rewrite_note(log, "fuse_rope", true, "%s = rope is computed %s", v, at);
+    if (s->kind == STEP_PAIR)
+        rewrite_note(log, pair_rule(), true, "%s = %s is computed %s", v, pair_name(), at);
     if (s->kind == STEP_REDUCE)
         rewrite_note(log, "fuse_statistic", true, "%s = %s leaves one state for each row and tile %s", v,
                      s->prim->name, at);

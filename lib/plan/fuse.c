@@ -2,7 +2,7 @@
  * fuse.c -- which nodes join a program.
  *
  * A program takes in, in topological order, whatever its epilogue can compute while the tile is in
- * registers: maps, casts, row reductions, one pairing (rope or gating). A node joins only if its other
+ * registers: maps, casts, row reductions, one pairing (in heads, or gating). A node joins only if its other
  * operands do not depend on the program, so programs have an order.
  */
 #include "fuse.h"
@@ -294,27 +294,12 @@ static bool try_pair(struct group *q, enum pair_kind pair, int full)
     return false;
 }
 
-struct rope_spec group_rope(const graph *g, const struct node *n)
-{
-    const struct type *t = &g->node[n->in[0]].type;
-    const struct attr_rope *a = &n->attr.rope;
-    int64_t head_dim = a->head_dim ? a->head_dim : type_columns(t);
-    return (struct rope_spec){
-        .head_dim = head_dim,
-        .rotary = a->rotary ? a->rotary : head_dim,
-        .heads = a->heads ? a->heads : head_dim ? type_columns(t) / head_dim : 0,
-        .half = a->half != 0,
-        .base = a->base,
-        .period = t->rank >= 2 ? t->dim[t->rank - 2] : 1,
-    };
-}
-
-static bool try_rope(struct grouper *gr, struct group *q, const struct node *n)
+static bool try_heads(struct grouper *gr, struct group *q, const struct node *n)
 {
     struct source s = group_source(gr, q, n->in[0]);
     if (s.kind != SOURCE_MEMBER || q->p.pair != PAIR_NONE) return false;
-    q->p.rope = group_rope(gr->g, n);
-    return try_pair(q, PAIR_ROPE, s.value);
+    pair_read(&q->p, gr->g, n);
+    return try_pair(q, PAIR_HEADS, s.value);
 }
 
 /* Every place that the value must be stored to is a matrix over the group's domain. */
@@ -343,7 +328,7 @@ static bool may_join(struct grouper *gr, struct group *q, int value)
     if (!gr->opt->fuse && n->origin != root->origin) return false;
     if (q->members >= MOST_MEMBERS || q->loads + n->nin > MOST_LOADS) return false;
     if (q->stores + group_stores(gr, value) > MOST_STORES) return false;
-    if (n->op == OP_ROPE) return q->p.kind == PROGRAM_GEMM;
+    if (op_combines_pairs(n->op)) return q->p.kind == PROGRAM_GEMM;
     return n->op == OP_MAP || n->op == OP_CAST || n->op == OP_REDUCE;
 }
 
@@ -365,7 +350,7 @@ static bool try_join(struct grouper *gr, struct group *q, int value)
     if (!may_join(gr, q, value) || !operands_ok(gr, q, n, &pair, &full)) return false;
     bool paired = q->p.pair != PAIR_NONE;
     if (pair != PAIR_NONE && !try_pair(q, pair, full)) return false;
-    if (n->op == OP_ROPE && !try_rope(gr, q, n)) return false;
+    if (op_combines_pairs(n->op) && !try_heads(gr, q, n)) return false;
     bool joins = fits(gr, q, value);
     if (joins) {
         group_join(gr, q, value);

@@ -49,8 +49,8 @@ struct group {
     struct tensor_use no_port;   /* stands in for p.port[0], as no_step for p.step[0], where memory ran  */
     struct step no_step;   /* ... out: a writer may still look there until the failure is reported */
     int step_capacity, port_capacity; /* of p.step and p.port                                      */
-    struct program p;      /* fusion fills in kind, root, domain, operands, pair and rope; lowering
-                              the ports and steps                                                  */
+    struct program p;      /* fusion fills in kind, root, domain, operands and pairs; lowering the
+                              ports and steps                                                      */
     struct type domain;    /* ROWS: type of the tensor whose elements the program walks            */
     int paired;            /* GEMM: the node, of full width N, whose columns are paired; -1: none  */
     unsigned seen;         /* grouper.mark of the last search that reached it                      */
@@ -108,8 +108,11 @@ int group_state(const struct grouper *gr, int value);
 bool group_number(const struct grouper *gr, int value, float *number);
 /* How a member of q would get `value` as an operand. */
 struct source group_source(const struct grouper *gr, const struct group *q, int value);
-/* The rotation of the ROPE node n, its defaults filled in. */
-struct rope_spec group_rope(const graph *g, const struct node *n);
+/* pairs.c */
+/* Does the operation combine columns in pairs, as a STEP_PAIR? Operand 1 is then a row's position. */
+bool op_combines_pairs(enum op op);
+/* Fills in how node n does, with defaults; nothing if it does not. */
+void pair_read(struct program *p, const graph *g, const struct node *n);
 
 /* iteration.c */
 /* The strides, over the dimensions of q's domain, of an operand of type t and strides s, broadcast to the

@@ -63,7 +63,7 @@ static void root_rows(struct grouper *gr, int root)
     if (q->domain.rank == 0) q->domain = type_as_rows(&q->domain);
     q->p.rank = q->domain.rank;
     memcpy(q->p.dim, q->domain.dim, sizeof q->domain.dim);
-    if (n->op == OP_ROPE) q->p.rope = group_rope(gr->g, n);
+    pair_read(&q->p, gr->g, n);
     group_grow(gr, q);
 }
 

@@ -21,7 +21,7 @@ const struct type *domain_walked(const graph *g, const struct node *n)
 struct type domain_operand_type(const graph *g, const struct node *n, int i)
 {
     const struct type *t = &g->node[n->in[i]].type;
-    bool key = (n->op == OP_ROPE || n->op == OP_EMBEDDING || n->op == OP_REDUCE) && i == 1;
+    bool key = i == 1 && (op_combines_pairs(n->op) || n->op == OP_EMBEDDING || n->op == OP_REDUCE);
     if (!key) return *t;
     if (n->op == OP_REDUCE && t->rank == g->node[n->in[0]].type.rank) return *t;
     return type_as_rows(t);

@@ -291,9 +291,9 @@ static int reduce(struct writer *w, const struct node *n, int value)
     return add_step(w, s);
 }
 
-static int rope(struct writer *w, const struct node *n, int value)
+static int pair(struct writer *w, const struct node *n, int value)
 {
-    struct step s = {.kind = STEP_ROPE, .cls = CLASS_TILE, .nin = n->nin, .port = -1, .value = value};
+    struct step s = {.kind = STEP_PAIR, .cls = CLASS_TILE, .nin = n->nin, .port = -1, .value = value};
     s.in[0] = operand(w, n, 0);
     s.in[1] = n->nin > 1 && n->in[1] >= 0 ? as_row(w, operand(w, n, 1)) : -1;
     s.nin = s.in[1] >= 0 ? 2 : 1;
@@ -319,11 +319,11 @@ static int gather(struct writer *w, const struct node *n, int value)
 static int compute(struct writer *w, int value)
 {
     const struct node *n = &w->gr->g->node[value];
+    if (op_combines_pairs(n->op)) return pair(w, n, value);
     switch (n->op) {
     case OP_MATMUL:
         return add_step(w, (struct step){.kind = STEP_ACC, .cls = CLASS_TILE, .port = -1, .value = value});
     case OP_REDUCE: return reduce(w, n, value);
-    case OP_ROPE: return rope(w, n, value);
     case OP_EMBEDDING: return gather(w, n, value);
     case OP_CAST: return operand(w, n, 0);
     default: return map(w, n, value);

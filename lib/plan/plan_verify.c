@@ -22,13 +22,13 @@ static bool reads_its_class(const struct program *q, const struct step *s)
     return true;
 }
 
-/* Ids and keys are row values; alone, a rope loads the other element of its pair from where its own is. */
+/* Ids and keys are row values; alone, a pair's element loads the other one from where its own is. */
 static bool reads_rightly(const struct program *q, const struct step *s, int index)
 {
     const struct tensor_use *port = s->port >= 0 ? &q->port[s->port] : NULL;
-    bool keyed = (s->kind == STEP_REDUCE || s->kind == STEP_ROPE) && s->nin > 1 && s->in[1] >= 0;
+    bool keyed = (s->kind == STEP_REDUCE || s->kind == STEP_PAIR) && s->nin > 1 && s->in[1] >= 0;
     if (keyed && !is_row(q, s->in[1])) return false;
-    if (s->kind == STEP_ROPE && q->kind == PROGRAM_ROWS && q->step[s->in[0]].kind != STEP_LOAD) return false;
+    if (s->kind == STEP_PAIR && q->kind == PROGRAM_ROWS && q->step[s->in[0]].kind != STEP_LOAD) return false;
     if (s->kind == STEP_LOAD && port->role == USE_GATHER)
         return port->index >= 0 && port->index < index && is_row(q, port->index) &&
                step_has_value(q, &q->step[port->index]);
@@ -44,7 +44,7 @@ static coda_status verify_step(const struct plan *p, const struct program *q, in
          q->port[s->port].buffer >= p->buffers))
         return fail(CODA_E_INVALID, "plan: step %d of @%d has no port", index, (int)(q - p->program));
     for (int i = 0; i < s->nin; i++) {
-        bool second = i == 1 && (s->kind == STEP_REDUCE || s->kind == STEP_ROPE);
+        bool second = i == 1 && (s->kind == STEP_REDUCE || s->kind == STEP_PAIR);
         bool optional = second || s->kind == STEP_MAP;
         if (s->in[i] < 0 && optional) continue;
         if (s->in[i] < 0 || s->in[i] >= index || !step_has_value(q, &q->step[s->in[i]]))

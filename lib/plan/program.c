@@ -13,6 +13,17 @@ bool step_shares_state(const struct program *q, const struct step *a, const stru
            !memcmp(a->in, b->in, sizeof *a->in * (size_t)a->nin);
 }
 
+const char *step_name(const struct program *q, const struct step *s)
+{
+    switch (s->kind) {
+    case STEP_MAP:
+    case STEP_REDUCE: return s->prim->name;
+    case STEP_PARTIAL: return q->port[s->port].reduce->name;
+    case STEP_PAIR: return pair_name();
+    default: return NULL;
+    }
+}
+
 bool step_has_value(const struct program *q, const struct step *s)
 {
     if (s->kind == STEP_STORE) return false;
@@ -77,13 +88,6 @@ bool program_is_gated(const struct program *p)
 int program_lanes(const struct program *p) { return p->pair == PAIR_NONE ? 1 : 2; }
 
 int64_t program_columns(const struct program *p) { return program_is_gated(p) ? p->dim[2] / 2 : p->dim[2]; }
-
-bool rope_counts_rows(const struct program *p)
-{
-    for (int i = 0; i < p->steps; i++)
-        if (p->step[i].kind == STEP_ROPE) return p->step[i].nin < 2 || p->step[i].in[1] < 0;
-    return false;
-}
 
 /* ---- Work ---- */
 

@@ -69,7 +69,8 @@ enum step_kind {
     STEP_PARTIAL,/* reads a row's statistic by its port (PARTIAL_LOAD)                             */
     STEP_MAP,    /* applies prim to in[] with the constants param[]                                */
     STEP_LANE,   /* GLU: half `lane` (0 gate, 1 up) of the full-width value in[0]                  */
-    STEP_ROPE,   /* rotates in[0]; in[1] is the row's position, or -1: row index % rope.period     */
+    STEP_PAIR,   /* combines the two columns of each pair of in[0], as program.rope says; in[1] is the
+                    row's position, or -1: row index % rope.period                                 */
     STEP_REDUCE, /* folds the row of in[0] by prim, with the row's key in[1] or -1. ROWS: its value
                     is the row's statistic. GEMM: it stores a partial state by its port
                     (PARTIAL_STORE) and has no value                                               */
@@ -99,9 +100,9 @@ struct step {
 
 /* Pairs of columns that one thread has to hold, as its arithmetic combines them. GLU: the weight's rows n
  * and n + N/2 (stacked) or 2n and 2n + 1 (interleaved) are loaded into the two halves of one B tile, so that
- * in the tile gate and up are bn / 2 columns apart and the output has N/2 columns. ROPE: the pairs of
- * program.rope. */
-enum pair_kind { PAIR_NONE, PAIR_GLU_INTERLEAVED, PAIR_GLU_STACKED, PAIR_ROPE };
+ * in the tile gate and up are bn / 2 columns apart and the output has N/2 columns. HEADS: those of
+ * a STEP_PAIR, within heads. */
+enum pair_kind { PAIR_NONE, PAIR_GLU_INTERLEAVED, PAIR_GLU_STACKED, PAIR_HEADS };
 
 struct rope_spec {
     int64_t head_dim, rotary, heads; /* columns of a head; its first ones, that are rotated; the
@@ -127,7 +128,7 @@ struct program {
     int64_t k;                      /* GEMM                                                        */
     struct tensor_use a, b;         /* GEMM: a [batch][M][K], b [batch][N][K] by strides           */
     enum pair_kind pair;            /* GEMM: at most one pairing, of one value's columns           */
-    struct rope_spec rope;          /* a program has at most one STEP_ROPE                         */
+    struct rope_spec rope;          /* a program has at most one STEP_PAIR                         */
     const struct own_kind *own;     /* OWN: which kind, own.h; else NULL                           */
     void *spec;                     /* OWN: what it computes, a struct of that kind                */
     struct tensor_use *port;        /* what steps use; behind them, a library's workspace          */
@@ -137,6 +138,8 @@ struct program {
 
 /* ---- program.c: questions ---- */
 
+/* What a profiler should show of a step; NULL for data movement. */
+const char *step_name(const struct program *q, const struct step *s);
 /* May other steps read it? A STORE has no value, nor has a REDUCE of a GEMM. */
 bool step_has_value(const struct program *q, const struct step *s);
 /* Do two REDUCEs fold the same, or two PARTIALs merge the same, into one state? Then it is computed once. */
@@ -152,9 +155,33 @@ bool program_is_gated(const struct program *p); /* the output has N/2 columns: P
 int program_lanes(const struct program *p); /* elements that the epilogue computes at once: a pair's
                                                two, or 1                                           */
 int64_t program_columns(const struct program *p); /* columns of the output: N, or N/2 if gated     */
-bool rope_counts_rows(const struct program *p); /* its ROPE has no positions: they follow from row numbers */
 bool program_suits_cublaslt(const struct program *p); /* can cuBLASLt compute the product? It needs a unit
                                                       stride in a and b, one dtype, and no empty dimension */
+
+/* ---- pairs.c: what a STEP_PAIR does; rotary embedding is all so far ---- */
+
+const char *pair_name(void); /* of primitives/pair/NAME.cuh                                         */
+const char *pair_rule(void); /* in a derivation                                                     */
+void pair_print(const struct program *q, const struct step *s, struct text *t);
+/* The program's STEP_PAIR, -1 if it has none. */
+int pair_step(const struct program *p);
+/* It has no positions: they follow from row numbers. */
+bool pair_counts_rows(const struct program *p);
+/* ... and is that of row r + 8 of a tile 8 more than that of row r, for r % 16 < 8? A thread has both rows,
+ * and makes the second one's angle from the first one's. */
+bool pair_steps_evenly(const struct program *p);
+/* Columns of a GEMM, from a multiple of their number on, among which a column's partner is: tiles consist of
+ * such spans, or say how they cut them. 0: partners are neighbours, or there are none. */
+static inline int pair_span(const struct program *p)
+{
+    return p->pair == PAIR_HEADS && p->rope.half ? (int)p->rope.head_dim : 0;
+}
+/* Is every column of a span in a pair, and N a multiple of spans? */
+bool pair_fills_spans(const struct program *p);
+/* Can a thread of a GEMM have both columns of each pair? */
+bool pair_meets(const struct program *p);
+/* Do pieces of so many columns, of a rows kernel, lie in one half of a head, or hold whole pairs? */
+bool pair_suits_pieces(const struct program *p, int width);
 
 /* ---- target_pairs.c: what Hopper's units can take, which decides what may be fused ---- */
 

@@ -71,15 +71,6 @@ static void print_map(const struct step *s, struct text *t)
     text_append(t, "}");
 }
 
-static void print_rope(const struct program *q, const struct step *s, struct text *t)
-{
-    const struct rope_spec *r = &q->rope;
-    text_printf(t, "rope v%d", s->in[0]);
-    if (s->in[1] >= 0) text_printf(t, ", v%d", s->in[1]);
-    text_printf(t, " {head_dim=%lld rotary=%lld heads=%lld base=%a %s}", (long long)r->head_dim,
-                (long long)r->rotary, (long long)r->heads, (double)r->base, r->half ? "half" : "interleaved");
-}
-
 static void print_step(const struct plan *p, const struct program *q, int index, struct text *t)
 {
     const struct step *s = &q->step[index];
@@ -91,7 +82,7 @@ static void print_step(const struct plan *p, const struct program *q, int index,
     case STEP_PARTIAL: text_append(t, "finish "); print_port(p, q, &q->port[s->port], t); break;
     case STEP_MAP: print_map(s, t); break;
     case STEP_LANE: text_printf(t, "%s v%d", s->lane ? "up" : "gate", s->in[0]); break;
-    case STEP_ROPE: print_rope(q, s, t); break;
+    case STEP_PAIR: pair_print(q, s, t); break;
     case STEP_REDUCE:
         print_map(s, t);
         if (s->port >= 0) text_append(t, " -> "), print_port(p, q, &q->port[s->port], t);
@@ -113,13 +104,16 @@ static void print_operand(const struct plan *p, const char *label, const struct 
     text_append(t, "\n");
 }
 
-/* ORDER pair_kind */
-static const char *const pair_name[] = {"", " glu_interleaved", " glu_stacked", " rope"};
-
 static void print_gemm(const struct program *q, struct text *t)
 {
-    text_printf(t, "gemm batch=%lld m=%lld n=%lld k=%lld%s", (long long)q->dim[0], (long long)q->dim[1],
-                (long long)q->dim[2], (long long)q->k, pair_name[q->pair]);
+    text_printf(t, "gemm batch=%lld m=%lld n=%lld k=%lld", (long long)q->dim[0], (long long)q->dim[1],
+                (long long)q->dim[2], (long long)q->k);
+    switch (q->pair) {
+    case PAIR_NONE: break;
+    case PAIR_GLU_INTERLEAVED: text_append(t, " glu_interleaved"); break;
+    case PAIR_GLU_STACKED: text_append(t, " glu_stacked"); break;
+    case PAIR_HEADS: text_printf(t, " %s", pair_name()); break;
+    }
 }
 
 void program_print_head(const struct program *q, struct text *t)
@@ -150,8 +144,7 @@ static void dot_label(const struct program *q, struct text *t)
     else text_append(t, q->own ? q->own->name : "rows");
     for (int i = 0; i < q->steps; i++) {
         const struct step *s = &q->step[i];
-        if (s->kind == STEP_MAP || s->kind == STEP_REDUCE) text_printf(t, "\\n%s", s->prim->name);
-        if (s->kind == STEP_ROPE) text_append(t, "\\nrope");
+        if (s->kind != STEP_PARTIAL && step_name(q, s)) text_printf(t, "\\n%s", step_name(q, s));
     }
 }
 

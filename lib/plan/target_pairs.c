@@ -4,8 +4,6 @@
  */
 #include "program.h"
 
-enum { MOST_HEAD = 256 };
-
 /* ---- Operands ---- */
 
 static enum obstacle obstacle(const struct tensor_use *o, int64_t batch, int64_t rows, int64_t k)
@@ -41,12 +39,6 @@ bool program_fits_tma(const struct program *p)
 
 /* ---- Pairs ---- */
 
-static bool rope_fits(const struct rope_spec *r)
-{
-    if (r->head_dim <= 0 || r->rotary % 2 || r->head_dim % 2) return false;
-    return !r->half || (r->rotary % 16 == 0 && r->head_dim % 16 == 0 && r->head_dim <= MOST_HEAD);
-}
-
 /* [K, 2F] weights: no tensor map has every second column, or halves that start off 16 bytes. */
 static bool gating_fits(const struct program *p)
 {
@@ -57,5 +49,5 @@ static bool gating_fits(const struct program *p)
 bool program_pairs_meet(const struct program *p)
 {
     if (p->pair == PAIR_NONE) return true;
-    return p->pair == PAIR_ROPE ? rope_fits(&p->rope) : gating_fits(p);
+    return p->pair == PAIR_HEADS ? pair_meets(p) : gating_fits(p);
 }

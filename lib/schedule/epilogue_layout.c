@@ -37,15 +37,6 @@ static bool step_crosses(const struct program *p, int step)
     return false;
 }
 
-/* Rows come in sixteens, which start at multiples of 16 in each batch. */
-bool rope_steps_evenly(const struct program *p)
-{
-    int64_t period = MAX(p->rope.period, 1);
-    bool whole = p->dim[0] <= 1 || p->dim[1] % period == 0; /* a position is that in the batch */
-    bool sixteens = period % 16 == 0 && (p->dim[0] <= 1 || p->dim[1] % 16 == 0);
-    return rope_counts_rows(p) && (sixteens || (whole && period >= p->dim[1]));
-}
-
 static int program_row_team(const struct program *p)
 {
     bool merges = false;
@@ -71,25 +62,25 @@ static int out_columns(const struct program *p, const struct tile *t)
 
 bool program_splits_heads(const struct program *p, const struct tile *t)
 {
-    return p->pair == PAIR_ROPE && p->rope.half && tile_share(t) % p->rope.head_dim;
+    return pair_span(p) && tile_share(t) % pair_span(p);
 }
 
 /* Output columns that are finished together; as in columns.cuh. 0: any. */
-static int rotated_columns(const struct program *p, const struct tile *t)
+static int paired_columns(const struct program *p, const struct tile *t)
 {
-    if (p->pair != PAIR_ROPE || !p->rope.half) return 0;
-    return program_splits_heads(p, t) ? 64 : common_multiple((int)p->rope.head_dim, 64);
+    if (!pair_span(p)) return 0;
+    return program_splits_heads(p, t) ? 64 : common_multiple(pair_span(p), 64);
 }
 
 int unit_columns(const struct program *p, const struct tile *t)
 {
-    if (rotated_columns(p, t)) return program_splits_heads(p, t) ? 32 : 64;
+    if (paired_columns(p, t)) return program_splits_heads(p, t) ? 32 : 64;
     bool wide = t->bn > 64 || t->groups > 1; /* else what is not 64 columns is not staged    */
     return wide && (out_columns(p, t) % 64 || t->groups > 2) ? 32 : 64;
 }
 static int chunk_columns(const struct program *p, const struct tile *t)
 {
-    return rotated_columns(p, t) ? rotated_columns(p, t) : unit_columns(p, t);
+    return paired_columns(p, t) ? paired_columns(p, t) : unit_columns(p, t);
 }
 
 /* What TMA moves: 16-bit tiles of the output's width and 16-byte pitches. */
@@ -159,10 +150,10 @@ int fetched_load(const struct program *p, const struct tile *t)
 
 int values_bytes(const struct program *p, int rows, int columns)
 {
-    int row = rope_counts_rows(p), col = 0, half = 0;
+    int row = pair_counts_rows(p), col = 0, half = 0;
     for (int i = 0; i < p->steps; i++) {
         enum level level = step_level(&p->step[i]);
-        if (p->step[i].kind == STEP_ROPE) col += rope_steps_evenly(p) ? 4 : 2;
+        if (p->step[i].kind == STEP_PAIR) col += pair_steps_evenly(p) ? 4 : 2;
         if (!step_crosses(p, i)) continue;
         row += level == LEVEL_ROW;
         col += level == LEVEL_COL;
@@ -271,6 +262,6 @@ bool epilogue_layout_fill(struct epilogue_layout *l, struct arena *a, const stru
     l->states = program_states(p, t);
     l->splits_heads = program_splits_heads(p, t);
     l->maps_tail = program_maps_tail(p, t);
-    l->steps_evenly = rope_steps_evenly(p);
+    l->steps_evenly = pair_steps_evenly(p);
     return true;
 }

@@ -28,10 +28,10 @@ struct epilogue_layout {
                           have partial states to merge, which lanes then load in parallel; else 1  */
     int a_rows;        /* rows of A that a slot of the ring holds                                  */
     int64_t states;    /* that a reduction leaves of each row                                      */
-    bool splits_heads; /* rope of halves, in a tile that holds no whole heads: each 64 columns of it
-                          are 32 pairs of one head                                                 */
+    bool splits_heads; /* pairs whose halves are apart, in a tile that holds no whole heads: each 64
+                          columns of it are 32 pairs of one head                                   */
     bool maps_tail;    /* tail tiles of B need a tensor map of their own, whose box is narrower    */
-    bool steps_evenly; /* rope_steps_evenly                                                        */
+    bool steps_evenly; /* pair_steps_evenly                                                        */
 };
 
 /* Fills the layout, in the arena; false: no memory. */
@@ -41,10 +41,6 @@ bool epilogue_layout_fill(struct epilogue_layout *l, struct arena *a, const stru
 /* ---- Of the program alone ---- */
 
 enum level step_level(const struct step *s);
-/* Do positions follow from row numbers (rope_counts_rows), and is that of row r + 8 of a tile 8 more than
- * that of row r, for r % 16 < 8? A thread has both rows, and turns the first one's rotation further for the
- * second. */
-bool rope_steps_evenly(const struct program *p);
 
 /* ---- Of the program in a tile ---- */
 

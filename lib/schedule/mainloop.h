@@ -75,12 +75,6 @@ enum {
 double weight_clocks(const struct program *p, int sms, double used);
 /* Appends a_stride_batch and so on: of a main loop whose operands are pointers. */
 void mainloop_print_strides(const struct program *p, struct text *t);
-/* Are the columns of a rotated pair half a rotary width apart? Tiles then hold heads or pieces of them. */
-static inline bool program_is_half_rope(const struct program *p)
-{
-    return p->pair == PAIR_ROPE && p->rope.half;
-}
-
 /* By estimated times: would cuBLASLt, with the epilogue as kernels of its own, beat the tile? Asked of SIMT
  * tiles; true only where it wins by a quarter, as both estimates are rough. mainloop_cublaslt.c */
 bool tile_loses(const struct program *p, const struct tile *t, const struct target *target);

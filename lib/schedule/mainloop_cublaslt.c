@@ -27,7 +27,7 @@ static double cublaslt_us(const struct program *p)
 {
     bool wide = p->a.dtype == CODA_F32;
     int passes = p->steps > 2;
-    for (int i = 0; i < p->steps; i++) passes += p->step[i].kind == STEP_ROPE;
+    for (int i = 0; i < p->steps; i++) passes += p->step[i].kind == STEP_PAIR;
     double elements = (double)p->dim[0] * (double)p->dim[1] * (double)p->dim[2];
     double product = MAX(program_flops(p) / (wide ? 50e6 : 130e6), (double)program_bytes(p) / 3.5e6);
     return 10 + product + passes * (2 + 2 * elements * dtype_size(p->a.dtype) / 2.8e6);

@@ -86,16 +86,16 @@ static void consider_width(struct search *s, int bn)
     consider(s, 64, bn);
 }
 
-/* A tile that rotates halves of heads holds whole heads. */
+/* A tile holds whole spans of pairs. */
 static void candidates(struct search *s, enum tile_class class)
 {
     static const int width[] = {128, 64, 32};
-    int head = program_is_half_rope(s->p) ? (int)s->p->rope.head_dim : 0;
+    int span = pair_span(s->p);
     bool named = target_has(s->target, TARGET_WGMMA);
     if (class != (named ? TILES_NAMED : TILES_KNOWN)) return;
     for (int i = 0; i < ARRAY_SIZE(width); i++)
-        if (!head || width[i] % head == 0) consider_width(s, width[i]);
-    if (head && 128 % head) consider_width(s, head);
+        if (!span || width[i] % span == 0) consider_width(s, width[i]);
+    if (span && 128 % span) consider_width(s, span);
 }
 
 /* ---- The kernel ---- */

@@ -11,9 +11,9 @@ static void candidates(struct search *s, enum tile_class class)
 {
     const struct program *p = s->p;
     struct tile t = {.mainloop = &mainloop_simt, .bn = 64, .bk = 16, .stages = 1, .groups = 1, .band = 8};
-    int head = (int)p->rope.head_dim;
+    int span = pair_span(p);
     if (class != TILES_KNOWN) return;
-    if (program_is_half_rope(p)) t.bn = head >= 64 ? head : 64 / head * head;
+    if (span) t.bn = span >= 64 ? span : 64 / span * span;
     t.bm = p->dim[1] > 64 && t.bn <= 64 ? 128 : 64;
     search_add(s, &t, 0);
 }

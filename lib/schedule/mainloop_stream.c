@@ -116,7 +116,7 @@ static void consider_stream(struct search *s, struct tile t, int room)
     const struct program *p = s->p;
     int64_t columns = p->dim[2];
     t.bm = (int)p->dim[1], t.bn = 16, t.groups = 2, t.band = 1;
-    if (program_is_half_rope(p)) t.bn = (int)p->rope.head_dim;
+    if (pair_span(p)) t.bn = pair_span(p);
     t.blocks = (int)MIN(columns / 4, s->sms) / tile_splits(&t) * tile_splits(&t);
     t.stages = tile_stages(p, &t, room);
     if (t.blocks && t.stages >= LEAST_STAGES) search_add(s, &t, stream_cost(p, &t, s->sms));

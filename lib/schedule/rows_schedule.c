@@ -144,7 +144,7 @@ static bool columns_matter(const struct rows_walk *w, const struct program *p)
 {
     for (int q = 0; q < p->ports; q++)
         if (p->port[q].role == USE_GATHER && port_in_use(w, p, q, false)) return true;
-    return is_live(w, p, STEP_REDUCE) || is_live(w, p, STEP_PARTIAL) || is_live(w, p, STEP_ROPE);
+    return is_live(w, p, STEP_REDUCE) || is_live(w, p, STEP_PARTIAL) || is_live(w, p, STEP_PAIR);
 }
 
 static bool has_row_values(const struct rows_walk *w, const struct program *p)
@@ -202,17 +202,11 @@ static bool is_aligned(const struct rows_walk *w, const struct program *p, int p
     return true;
 }
 
-/* A piece must lie in one half of a head. */
-static bool suits_rope(const struct rows_walk *w, const struct program *p, int width)
+static bool suits_pairs(const struct rows_walk *w, const struct program *p, int width)
 {
-    const struct rope_spec *r = &p->rope;
-    for (int i = 0; i < p->steps; i++) {
-        const struct step *s = &p->step[i];
-        if (!w->live[i] || s->kind != STEP_ROPE) continue;
-        if (r->head_dim % width || (r->half ? r->rotary / 2 : r->rotary) % width) return false;
-        if (!is_unit(w, p, p->step[s->in[0]].port)) return false;
-    }
-    return true;
+    int i = pair_step(p);
+    if (i < 0 || !w->live[i]) return true;
+    return pair_suits_pieces(p, width) && is_unit(w, p, p->step[p->step[i].in[0]].port);
 }
 
 static bool suits_ports(const struct rows_walk *w, const struct program *p, int width)
@@ -231,7 +225,7 @@ static void choose_width(struct rows_walk *w, const struct program *p)
 {
     w->width = PIECE_MOST;
     while (w->width > 1 &&
-           (w->columns % w->width || !suits_ports(w, p, w->width) || !suits_rope(w, p, w->width)))
+           (w->columns % w->width || !suits_ports(w, p, w->width) || !suits_pairs(w, p, w->width)))
         w->width /= 2;
     for (int q = 0; q < p->ports; q++) w->packed[q] = w->width > 1 && is_unit(w, p, q);
     w->pieces = w->columns / w->width;

@@ -52,7 +52,7 @@ static double epilogue_clocks(const struct program *p, const struct tile *t)
 {
     bool staged = (program_is_gated(p) ? t->bn / 2 : t->bn) % 32 == 0 || t->bn <= 64;
     int elements = tile_a_rows(p, t) * tile_share(t) / (t->pingpong ? 1 : t->groups);
-    double work = 1 + 0.5 * (p->pair == PAIR_ROPE) + 4 * program_loads_directly(p, t) + 4 * is_heavy(p);
+    double work = 1 + 0.5 * (p->pair == PAIR_HEADS) + 4 * program_loads_directly(p, t) + 4 * is_heavy(p);
     return 1000 + elements / 16.0 * work * (staged ? 1 : 1.5) + sums_clocks(t);
 }
 

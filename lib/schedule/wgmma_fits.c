@@ -16,18 +16,17 @@ enum {
 /* A wide tile, or a share of one, may hold pieces of heads, which are boxes of a map of whole heads. */
 static bool splits_heads(const struct program *p, const struct tile *t)
 {
-    const struct rope_spec *r = &p->rope;
-    bool whole = r->rotary == r->head_dim && p->dim[2] % r->head_dim == 0;
-    return (t->bn > 128 || t->scattered) && tile_share(t) % 64 == 0 && r->head_dim % 64 == 0 && whole &&
-           !operand_is_mn_major(&p->b) && (p->dim[0] == 1 || !p->b.batch);
+    bool whole = pair_span(p) % 64 == 0 && pair_fills_spans(p);
+    return (t->bn > 128 || t->scattered) && tile_share(t) % 64 == 0 && whole && !operand_is_mn_major(&p->b) &&
+           (p->dim[0] == 1 || !p->b.batch);
 }
 
 /* A share is as wide as what TMA stores at once. */
 static bool width_fits(const struct program *p, const struct tile *t)
 {
     int block = program_is_gated(p) ? 128 : 64, share = tile_share(t);
-    if (t->scattered && share % (program_is_gated(p) || program_is_half_rope(p) ? 64 : 32)) return false;
-    if (program_is_half_rope(p) && share % p->rope.head_dim) return splits_heads(p, t);
+    if (t->scattered && share % (program_is_gated(p) || pair_span(p) ? 64 : 32)) return false;
+    if (pair_span(p) && share % pair_span(p)) return splits_heads(p, t);
     return !operand_is_mn_major(&p->b) || t->bn % block == 0;
 }
 

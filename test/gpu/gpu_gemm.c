@@ -201,12 +201,12 @@ static struct gemm_case random_case(struct random *g)
     c.m = random_size(g, 400, c.a_mn && neat ? 8 : 1) + (random_chance(g, 15) ? MANY_ROWS : 0);
     c.k = random_size(g, 300, neat ? 8 : 1);
     c.n = random_size(g, 700, neat ? 8 : 1);
-    if (c.pair == PAIR_ROPE)
+    if (c.pair == PAIR_HEADS)
         c.n = c.rope.head_dim * (1 + random_below(g, 5));
     else if (c.pair)
         c.n = CEIL_DIV(c.n, 2) * 2;
     if (neat) c.pitch = CEIL_DIV(c.pitch, 8) * 8;
-    if (random_chance(g, 20) && (c.pair != PAIR_ROPE || c.n % 16 == 0)) stream(&c, g);
+    if (random_chance(g, 20) && (c.pair != PAIR_HEADS || c.n % 16 == 0)) stream(&c, g);
     c.tile = (struct tile){0};
     if (random_chance(g, 75)) c.tile = gemm_any_tile(&c, random_next(g));
     return c;

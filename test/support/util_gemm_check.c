@@ -82,7 +82,7 @@ static double computed(const struct row *w, int step, int64_t n)
     case STEP_LOAD: return loaded(w, &w->r->port[s->port], n);
     case STEP_PARTIAL: return n ? w->value[step][0] : merged(w, &w->r->port[s->port]);
     case STEP_MAP: return called(w, s, n);
-    case STEP_ROPE: return turned_value(w, s, n);
+    case STEP_PAIR: return turned_value(w, s, n);
     case STEP_LANE: return w->value[s->in[0]][stacked ? n + s->lane * w->columns / 2 : 2 * n + s->lane];
     default: return 0;
     }

@@ -181,7 +181,7 @@ int rig_lane(struct rig *r, int x, int lane)
 int rig_rope(struct rig *r, int x, int position)
 {
     struct step s = {
-        .kind = STEP_ROPE, .cls = CLASS_TILE, .in = {x, position}, .nin = position < 0 ? 1 : 2, .port = -1};
+        .kind = STEP_PAIR, .cls = CLASS_TILE, .in = {x, position}, .nin = position < 0 ? 1 : 2, .port = -1};
     return add_step(r, s);
 }
 

@@ -207,7 +207,7 @@ START_TEST(rope_in_a_product)
     struct rig r;
     int acc = product(&r, ROWS, COLUMNS, 8), y = rig_buffer(&r, CODA_F32, ROWS * COLUMNS, 0);
     int positions = rig_ids(&r, ROWS, 1000, 3);
-    r.p.pair = PAIR_ROPE;
+    r.p.pair = PAIR_HEADS;
     r.p.rope = *s;
     int at = _i % 2 ? rig_load(&r, positions, 0, DIMS(0, 1, 0)) : -1;
     rig_store(&r, rig_rope(&r, acc, at), y, 0, DIMS(0, COLUMNS, 1));

@@ -90,8 +90,8 @@ static bool damage(struct program *q, struct step *s)
     bool by_class = s->cls == CLASS_ROW && s->kind != STEP_REDUCE && first >= 0;
     struct tensor_use *port = s->port >= 0 ? &q->port[s->port] : NULL;
     if (s->kind == STEP_LOAD && port->role == USE_GATHER) q->step[port->index].cls = CLASS_TILE;
-    else if (s->kind == STEP_ROPE && s->in[1] >= 0) q->step[s->in[1]].cls = CLASS_TILE;
-    else if (s->kind == STEP_ROPE && q->kind == PROGRAM_ROWS) q->step[first].kind = STEP_MAP;
+    else if (s->kind == STEP_PAIR && s->in[1] >= 0) q->step[s->in[1]].cls = CLASS_TILE;
+    else if (s->kind == STEP_PAIR && q->kind == PROGRAM_ROWS) q->step[first].kind = STEP_MAP;
     else if (by_class) q->step[first].cls = CLASS_TILE;
     else if (s->kind == STEP_LOAD) port->buffer = -1;
     else return false;

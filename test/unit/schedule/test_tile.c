@@ -152,7 +152,7 @@ START_TEST(shares_keep_pairs)
     int n = tile_candidates(&p, &gemm_target, TILES_SCATTERED, t, 8);
     ck_assert_int_eq(n, 4); /* a quarter of 128 columns is too narrow                               */
     for (int i = 0; i < n; i++) ck_assert_int_eq(tile_share(&t[i]) % 64, 0);
-    p.pair = PAIR_ROPE;
+    p.pair = PAIR_HEADS;
     p.rope = (struct rope_spec){.head_dim = 128, .rotary = 128, .heads = 32, .half = true};
     ck_assert_int_eq(tile_candidates(&p, &gemm_target, TILES_SCATTERED, t, 8), 4); /* half heads     */
     p.rope.rotary = 64;                                                             /* whole ones     */
@@ -201,7 +201,7 @@ START_TEST(tuning_tries_clusters_and_three_consumers)
         check_untried(q, TILES_THREE, 3);
         q = p, q.a.row = q.b.row = 1, q.a.k = rows[i] / 8 * 8 + 8, q.b.k = 4096;
         check_untried(q, TILES_CLUSTERED, 4);
-        q = p, q.pair = PAIR_ROPE;
+        q = p, q.pair = PAIR_HEADS;
         q.rope = (struct rope_spec){.head_dim = 128, .rotary = 128, .heads = 32, .half = true};
         check_untried(q, TILES_CLUSTERED, 4);
         check_untried(q, TILES_THREE, 3);
@@ -587,7 +587,7 @@ START_TEST(heads_stay_whole)
     static const int heads[] = {16, 32, 48, 64, 80, 96, 112, 128, 144, 192, 256};
     for (int i = 0; i < ARRAY_SIZE(heads); i++) {
         struct program p = product(300, heads[i] * 6, 256);
-        p.pair = PAIR_ROPE;
+        p.pair = PAIR_HEADS;
         p.rope =
             (struct rope_spec){.head_dim = heads[i], .rotary = heads[i] / 32 * 32, .heads = 6, .half = true};
         ck_assert_msg(program_pairs_meet(&p), "head %d", heads[i]);
@@ -604,7 +604,7 @@ END_TEST
 START_TEST(heads_are_split)
 {
     struct program p = product(16384, 12288, 4096), q;
-    p.pair = PAIR_ROPE;
+    p.pair = PAIR_HEADS;
     p.rope = (struct rope_spec){.head_dim = 128, .rotary = 128, .heads = 64, .half = true};
     ck_assert_int_eq(choose(&p).bn, 192);
     q = p, q.rope.rotary = 64;
@@ -623,7 +623,7 @@ END_TEST
 START_TEST(pairs_that_do_not_meet)
 {
     struct program p = product(300, 1024, 256);
-    p.pair = PAIR_ROPE;
+    p.pair = PAIR_HEADS;
     p.rope = (struct rope_spec){.head_dim = 64, .rotary = 64, .heads = 4, .half = true};
     ck_assert(program_pairs_meet(&p));
     p.rope.rotary = 40; /* its halves are 20 apart: other lanes */

@@ -1,0 +1,59 @@
+/* emit_rows_printer.c -- lines of a rows kernel, and words that several of its files print. */
+#include "emit_rows.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static void put(struct emitter *e, const char *format, va_list args, const char *end)
+{
+    char text[640];
+    vsnprintf(text, sizeof text, format, args);
+    text_printf(e->t, "%*s%s%s\n", 4 * e->depth, "", text, end);
+}
+
+void rows_line(struct emitter *e, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    put(e, format, args, "");
+    va_end(args);
+}
+
+void rows_open(struct emitter *e, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    put(e, format, args, " {");
+    va_end(args);
+    e->depth++;
+}
+
+void rows_close(struct emitter *e)
+{
+    e->depth--;
+    rows_line(e, "}");
+}
+
+struct word rows_float(float x)
+{
+    if (isnan(x)) return emit_word("bits_float(0x7fc00000u)");
+    if (isinf(x)) return emit_word("%sbits_float(0x7f800000u)", x < 0 ? "-" : "");
+    struct word w = emit_word("%.9g", x);
+    strcat(w.s, strpbrk(w.s, ".e") ? "f" : ".0f");
+    return w;
+}
+
+/* Domains of less than 2^31 pieces are divided in 32 bits. */
+const char *rows_index_type(const struct emitter *e)
+{
+    int64_t most = e->w->rows * MAX(e->w->pieces, 1);
+    return most < (int64_t)1 << 31 ? "u32" : "i64";
+}
+
+int64_t rows_stride(const struct emitter *e, int port) { return e->w->stride[port][e->w->rank - 1]; }
+
+struct word rows_load(const struct emitter *e, int i)
+{
+    return e->w->kept[i] ? emit_word("x%d[i]", i) : emit_word("x%d", i);
+}
