@@ -174,6 +174,25 @@ static int number(struct writer *w, int value)
 
 static int inline_map(struct writer *w, int value);
 
+static bool is_recomputed(const struct writer *w, int value, const struct type *as);
+
+/* Can the program have every operand of an INLINE map: has it, compute it again, or read it over its domain? A
+ * vector that is broadcast over batches has no strides where batches and rows are one dimension. */
+static bool operands_fit(const struct writer *w, const struct node *n)
+{
+    const graph *g = w->gr->g;
+    for (int i = 0; i < n->nin; i++) {
+        const struct view *v = &w->gr->view[n->in[i]];
+        int64_t stride[CODA_MAX_RANK];
+        float ignored;
+        bool fits = group_number(w->gr, n->in[i], &ignored) || group_holds(w->gr, w->q, n->in[i]) ||
+                    is_recomputed(w, n->in[i], &n->type);
+        struct type t = g->node[n->in[i]].type;
+        if (!fits && (v->base < 0 || !domain_strides(w->q, &t, v->stride, &n->type, stride))) return false;
+    }
+    return true;
+}
+
 /* May the program compute the value again instead of reading it? */
 static bool is_recomputed(const struct writer *w, int value, const struct type *as)
 {
@@ -181,6 +200,7 @@ static bool is_recomputed(const struct writer *w, int value, const struct type *
     const struct type *t = &w->gr->g->node[value].type;
     if (t->rank != as->rank || !(s->partial || s->role == ROLE_INLINE)) return false;
     if (!domain_rows_match(w->q, t)) return false;
+    if (s->role == ROLE_INLINE && !operands_fit(w, &w->gr->g->node[value])) return false;
     return type_columns(t) == 1 || (s->role == ROLE_INLINE && type_columns(t) == type_columns(as));
 }
 

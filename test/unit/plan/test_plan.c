@@ -139,6 +139,29 @@ START_TEST(the_verifier_sees_misread_steps)
 END_TEST
 
 Suite *plan_suite(void);
+/* A map of row values that readers compute again, one of whose operands repeats over batches: a product whose
+ * batches and rows are one dimension can't read it there, and takes the map's result from memory. */
+START_TEST(a_vector_repeats_over_batches)
+{
+    static const char text[] =
+        "%x = input f32[3,5,1]\n%w = weight f32[1,4]\n%h = matmul %x, %w {kn=1}\n%v = weight f32[1,4]\n"
+        "%y = matmul %h, %v\n%s = softmax %y\n%r = input f32[1,5,1]\n%a = add %s, %r\n%u = weight f32[2,1]\n"
+        "%p = matmul %a, %u\n%q = silu %p\n%t = weight f32[1,2]\n%z = matmul %q, %t\n%o = add %z, %a\n"
+        "output %o = %o\n";
+    for (int m = 0; m < RUN_MODES; m++) {
+        coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+        graph *g = graph_parse(text);
+        void **want = g ? run_reference(g, 1) : NULL;
+        ck_assert_msg(want != NULL, "%s", coda_error());
+        opt.device = CODA_DEVICE_CPU, opt.flags = run_modes[m].flags, opt.fold = run_modes[m].fold;
+        double e = run_on_cpu(g, 1, &opt, want);
+        ck_assert_msg(e >= 0 && e < 2e-5, "%s: %g %s", run_modes[m].name, e, coda_error());
+        random_args_free(g, want);
+        graph_free(g);
+    }
+}
+END_TEST
+
 Suite *plan_suite(void)
 {
     Suite *s = suite_create("plan");
@@ -146,6 +169,7 @@ Suite *plan_suite(void)
     tcase_set_timeout(t, 600);
     tcase_add_test(t, test_f32);
     tcase_add_test(t, test_mixed);
+    tcase_add_test(t, a_vector_repeats_over_batches);
     tcase_add_test(t, test_one_pattern);
     tcase_add_test(t, the_verifier_sees_misread_steps);
     suite_add_tcase(s, t);
