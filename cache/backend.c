@@ -81,8 +81,7 @@ void place_drop(struct coda_cache *c, const struct cache_key *k, const struct ca
         imported.digest = k->what_digest;
         disk_drop(&c->dir, k, v->data, v->size);
         disk_drop(&c->dir, &imported, v->data, v->size);
-    } else if (c->store.drop)
-        c->store.drop(c->store.ctx, name);
+    } else if (c->store.drop) c->store.drop(c->store.ctx, name);
 }
 
 bool place_import(struct coda_cache *c, const void *raw, size_t raw_size)

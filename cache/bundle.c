@@ -31,7 +31,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char magic[8] = "coda\n\x1a" "B" "1";
+static const char magic[8] = "coda\n\x1a"
+                             "B"
+                             "1";
 enum { AT_DIGEST = 8, AT_COUNT = 40, AT_TEXT = 48, AT_TOTAL = 56, HEADER = 64 };
 enum { ROW_OFFSET = 32, ROW_SIZE = 40, ROW = 48, ALIGN = 16, COUNT_MAX = 1 << 20 };
 #define BUNDLE_MAX ((uint64_t)1 << 32) /* bytes */
@@ -176,8 +178,7 @@ static bool is_promising(int fd, uint64_t size, char *why)
     if (!end) return false;
     uint64_t count = bytes_get(header + AT_COUNT, 8), bytes = HEADER + count * ROW;
     if (!(index = malloc(bytes))) return no_memory(why, bytes);
-    bool good = (fd_read_at(fd, index, bytes, 0) || cannot_read(why)) &&
-                check_index(index, size, end, why) &&
+    bool good = (fd_read_at(fd, index, bytes, 0) || cannot_read(why)) && check_index(index, size, end, why) &&
                 (size <= LARGE || check_entries(fd, index, count, why));
     free(index);
     return good;

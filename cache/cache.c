@@ -16,8 +16,7 @@
 static void push_bundle(struct coda_cache *c, struct bundles *b)
 {
     b->next = atomic_load(&c->bundles);
-    while (!atomic_compare_exchange_weak(&c->bundles, &b->next, b)) {
-    }
+    while (!atomic_compare_exchange_weak(&c->bundles, &b->next, b)) {}
 }
 
 static bool add_bundle(struct coda_cache *c, struct bundle *bundle)
@@ -74,8 +73,7 @@ static void open_place(struct coda_cache *c, const struct cache_options *o)
         c->store = *o->store;
         c->has_store = true;
         if (c->flags & CACHE_READ_ONLY) c->store.drop = NULL;
-    } else
-        dir_open(&c->dir, o->dir ? setting_path(o->dir, problem) : dir_default(problem), c->flags);
+    } else dir_open(&c->dir, o->dir ? setting_path(o->dir, problem) : dir_default(problem), c->flags);
 }
 
 /* A program that is not looked for on the PATH is where it is now. */

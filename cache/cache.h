@@ -27,7 +27,7 @@ int fd_open(int at, const char *path, int flags, mode_t mode);
 int fd_raise(int fd);
 /* write() that raises no signal: beyond RLIMIT_FSIZE it fails with EFBIG, into a dead pipe with EPIPE. */
 ssize_t fd_write_some(int fd, const void *from, size_t size);
-bool fd_write(int fd, const void *from, size_t size); /* all of it; or false with errno            */
+bool fd_write(int fd, const void *from, size_t size); /* all of it; or false with errno */
 /* A plain file of at most so many bytes as a malloc'd string; or NULL. */
 char *file_text(const char *path, size_t most);
 
@@ -35,11 +35,11 @@ char *file_text(const char *path, size_t most);
 
 /* Is it that of a caller with fewer rights (setuid and the like)? Then no variable counts. */
 bool environment_is_foreign(void);
-const char *environment(const char *name);   /* NULL if it is not set, empty, or does not count    */
+const char *environment(const char *name); /* NULL if it is not set, empty, or does not count */
 /* "NAME=value" of the first variable that begins with one of the first list and none of the second, which
  * both end with NULL; also where none counts, for other libraries read them. */
 const char *environment_begins(const char *const *prefix, const char *const *but);
-char **environment_of_child(void);           /* for exec                                           */
+char **environment_of_child(void); /* for exec */
 
 /* ---- digest.c: 256 bits, two XXH3-128 of different seeds. Against rot and chance: whoever tries finds two
  * texts of one digest ---- */
@@ -64,12 +64,12 @@ const char *cache_kind_name(enum cache_kind kind); /* "kernel", "tuning", "unkno
  * is compared with all of it. The strings stay the caller's. */
 struct cache_key {
     enum cache_kind kind;
-    const char *what, *by;     /* by NULL: not known yet                                           */
-    const char *text;          /* NULL: there is none                                              */
-    struct digest what_digest; /* of what                                                          */
-    struct digest digest;      /* of what and by, joined                                           */
+    const char *what, *by;     /* by NULL: not known yet */
+    const char *text;          /* NULL: there is none */
+    struct digest what_digest; /* of what */
+    struct digest digest;      /* of what and by, joined */
 };
-struct cache_key cache_key(enum cache_kind kind, const char *what, const char *by); /* without text  */
+struct cache_key cache_key(enum cache_kind kind, const char *what, const char *by); /* without text */
 
 /* ---- name.c: the digest that something is filed under; a and b as if joined ---- */
 struct digest name_of(const void *a, size_t a_size, const void *b, size_t b_size);
@@ -78,9 +78,9 @@ struct digest name_of(const void *a, size_t a_size, const void *b, size_t b_size
 
 struct entry {
     enum cache_kind kind;
-    const char *key;       /* WHAT and BY, joined; no NUL                                          */
+    const char *key; /* WHAT and BY, joined; no NUL */
     size_t key_size, what_size;
-    const char *note;      /* a kernel's text, part of its key; no NUL                             */
+    const char *note; /* a kernel's text, part of its key; no NUL */
     size_t note_size;
     const void *data;
     size_t data_size;
@@ -88,13 +88,13 @@ struct entry {
 /* ORDER entry_fault_name */
 enum entry_fault {
     ENTRY_INTACT,
-    ENTRY_SHORT,           /* shorter than a header, longer than any entry, or no plain file       */
-    ENTRY_FOREIGN,         /* does not begin like one                                              */
-    ENTRY_VERSION,         /* of another format                                                    */
-    ENTRY_SIZES,           /* its parts are not the whole                                          */
-    ENTRY_DIGEST,          /* its bytes have changed                                               */
-    ENTRY_KEY,             /* of another key or kind                                               */
-    ENTRY_UNTRUSTED,       /* others could have written it                                         */
+    ENTRY_SHORT,     /* shorter than a header, longer than any entry, or no plain file */
+    ENTRY_FOREIGN,   /* does not begin like one */
+    ENTRY_VERSION,   /* of another format */
+    ENTRY_SIZES,     /* its parts are not the whole */
+    ENTRY_DIGEST,    /* its bytes have changed */
+    ENTRY_KEY,       /* of another key or kind */
+    ENTRY_UNTRUSTED, /* others could have written it */
     ENTRY_FAULTS
 };
 enum { ENTRY_HEADER = 80, ENTRY_FORMAT = 2 };
@@ -193,9 +193,9 @@ static inline uint64_t stats_get(const struct stats *s, enum cache_counter which
     if (which >= COUNT_loads) s = &stats_of_process;
     return atomic_load_explicit(&s->count[which], memory_order_relaxed);
 }
-const char *stats_name(enum cache_counter which);    /* "memory_hits" */
+const char *stats_name(enum cache_counter which); /* "memory_hits" */
 void stats_reject(struct stats *s, enum entry_fault f);
-void stats_store_failure(struct stats *s, int error); /* an errno                                  */
+void stats_store_failure(struct stats *s, int error); /* an errno */
 
 /* ---- Values: what a build came to. Immutable, counted; the last cache_value_free frees ---- */
 
@@ -203,13 +203,13 @@ void stats_store_failure(struct stats *s, int error); /* an errno               
 enum cache_source { FROM_NOWHERE, FROM_MAKER, FROM_MEMORY, FROM_BUNDLE, FROM_DISK, FROM_OVERLAY };
 struct cache_value {
     atomic_uint refs;
-    int status;               /* 0, or what the maker returned                                     */
-    char *error;              /* and said; NULL if status is 0                                     */
-    void *data;               /* 16-byte aligned                                                   */
+    int status;  /* 0, or what the maker returned */
+    char *error; /* and said; NULL if status is 0 */
+    void *data;  /* 16-byte aligned */
     size_t size;
-    enum cache_source source; /* where this process got it first                                   */
-    const char *missed;       /* why it had to be made: "absent", "digest", ...; "" if it had not  */
-    double ms;                /* of the maker                                                      */
+    enum cache_source source; /* where this process got it first */
+    const char *missed;       /* why it had to be made: "absent", "digest", ...; "" if it had not */
+    double ms;                /* of the maker */
 };
 /* Takes data (malloc'd) over; NULL, with data freed, if memory ran out. */
 struct cache_value *cache_value_new(void *data, size_t size, enum cache_source source);
@@ -225,33 +225,33 @@ struct coda_cache; /* coda.h's coda_cache */
  * `name` is 64 hex digits. Each may be called by several threads at once. */
 struct cache_store {
     void *ctx;
-    int64_t (*get)(void *ctx, const char *name, void *buf, size_t size); /* whole size, or < 0       */
-    int (*put)(void *ctx, const char *name, const void *data, size_t size); /* replaces; 0 or errno  */
+    int64_t (*get)(void *ctx, const char *name, void *buf, size_t size);    /* whole size, or < 0 */
+    int (*put)(void *ctx, const char *name, const void *data, size_t size); /* replaces; 0 or errno */
     void (*drop)(void *ctx, const char *name);
-    int (*lock)(void *ctx, const char *name);    /* 1: mine now, 0: somebody else's, < 0: no locks   */
+    int (*lock)(void *ctx, const char *name); /* 1: mine now, 0: somebody else's, < 0: no locks */
     void (*unlock)(void *ctx, const char *name);
 };
 
 enum {
-    CACHE_READ_ONLY = 1 << 0, /* nothing is written, not even an access time                       */
-    CACHE_SHARED = 1 << 1,    /* the directory may be another user's or writable by its group      */
-    CACHE_DURABLE = 1 << 2,   /* entries are flushed to the device before they get their name      */
-    CACHE_VERIFY = 1 << 3,    /* each first hit is made again and compared                         */
-    CACHE_ISOLATE = 1 << 4    /* asked of the maker: see cache_flags                               */
+    CACHE_READ_ONLY = 1 << 0, /* nothing is written, not even an access time */
+    CACHE_SHARED = 1 << 1,    /* the directory may be another user's or writable by its group */
+    CACHE_DURABLE = 1 << 2,   /* entries are flushed to the device before they get their name */
+    CACHE_VERIFY = 1 << 3,    /* each first hit is made again and compared */
+    CACHE_ISOLATE = 1 << 4    /* asked of the maker: see cache_flags */
 };
 
 #define CACHE_LIMIT ((int64_t)1 << 30) /* bytes, the default */
 enum { CACHE_WAIT_MS = 10000, CACHE_ERROR = 512 };
 
 struct cache_options {
-    const char *dir;        /* NULL: $CODA_CACHE_DIR, $XDG_CACHE_HOME/coda, ~/.cache/coda          */
-    const char *overlays;   /* read-only directories and bundle files, separated by colons; or NULL */
-    int64_t limit;          /* bytes of the directory; 0: CACHE_LIMIT, < 0: none                   */
+    const char *dir;      /* NULL: $CODA_CACHE_DIR, $XDG_CACHE_HOME/coda, ~/.cache/coda */
+    const char *overlays; /* read-only directories and bundle files, separated by colons; or NULL */
+    int64_t limit;        /* bytes of the directory; 0: CACHE_LIMIT, < 0: none */
     unsigned flags;
-    int wait_ms;            /* for another process; 0: CACHE_WAIT_MS, < 0: not at all              */
-    const struct cache_store *store; /* instead of dir; copied                                     */
-    const char *record;     /* a file that gets one line for each key used; or NULL                */
-    const char *helper;     /* kept for the maker, as is compile_ms                                */
+    int wait_ms;                     /* for another process; 0: CACHE_WAIT_MS, < 0: not at all */
+    const struct cache_store *store; /* instead of dir; copied */
+    const char *record;              /* a file that gets one line for each key used; or NULL */
+    const char *helper;              /* kept for the maker, as is compile_ms */
     int compile_ms;
 };
 /* options NULL: all by default and by the environment ($CODA_CACHE_LIMIT, $CODA_CACHE_VERIFY,
@@ -259,10 +259,10 @@ struct cache_options {
  * or trusted gives a cache that keeps things in memory alone. */
 struct coda_cache *cache_open(const struct cache_options *options);
 void cache_close(struct coda_cache *c);
-const char *cache_dir(const struct coda_cache *c);     /* "" if there is none                      */
-const char *cache_problem(const struct coda_cache *c); /* why there is none, or ""                 */
+const char *cache_dir(const struct coda_cache *c);     /* "" if there is none */
+const char *cache_problem(const struct coda_cache *c); /* why there is none, or "" */
 unsigned cache_flags(const struct coda_cache *c);
-const char *cache_helper(const struct coda_cache *c); /* or NULL                                   */
+const char *cache_helper(const struct coda_cache *c); /* or NULL */
 int cache_compile_ms(const struct coda_cache *c);
 struct stats *cache_stats(struct coda_cache *c);
 /* One JSON object, as snprintf does it: directory, problem, file system, limit, all counters. Negative if
@@ -305,12 +305,12 @@ bool cache_add_bundle(struct coda_cache *c, const void *data, size_t size, char 
 /* ---- walk.c: looking through a directory, beside running processes ---- */
 
 struct cache_item {
-    const char *name;        /* 64 hex digits                                                      */
+    const char *name; /* 64 hex digits */
     enum entry_fault fault;
-    struct entry entry;      /* if intact                                                          */
-    int64_t bytes;           /* on disk                                                            */
-    int64_t age_s;           /* since its last use, to the hour; >= 0                              */
-    const void *raw;         /* the whole entry as it lies on disk, raw_size bytes                 */
+    struct entry entry; /* if intact */
+    int64_t bytes;      /* on disk */
+    int64_t age_s;      /* since its last use, to the hour; >= 0 */
+    const void *raw;    /* the whole entry as it lies on disk, raw_size bytes */
     size_t raw_size;
 };
 /* Every entry, each read and checked, in no order. A visit that returns false ends it. False if there is
@@ -318,11 +318,11 @@ struct cache_item {
 bool cache_walk(struct coda_cache *c, bool (*visit)(void *ctx, const struct cache_item *item), void *ctx);
 
 struct cache_prune {
-    int64_t max_bytes;       /* down to this, the least recently used first; < 0: no matter        */
-    int64_t older_than_s;    /* all not used for so long; < 0: no matter                           */
-    bool faulty;             /* all that are not intact, which reads every one                     */
-    bool dry;                /* counts alone                                                       */
-    int64_t removed, removed_bytes, kept, kept_bytes; /* out                                       */
+    int64_t max_bytes;    /* down to this, the least recently used first; < 0: no matter */
+    int64_t older_than_s; /* all not used for so long; < 0: no matter */
+    bool faulty;          /* all that are not intact, which reads every one */
+    bool dry;             /* counts alone */
+    int64_t removed, removed_bytes, kept, kept_bytes; /* out */
 };
 bool cache_prune(struct coda_cache *c, struct cache_prune *p);
 /* Publishes an entry's bytes, checked, under the name of its WHAT, so that it serves whatever compiler is
@@ -342,11 +342,11 @@ void bundle_close(struct bundle *b);
  * the same digest; may be NULL. */
 bool bundle_find(const struct bundle *b, const struct cache_key *k, struct entry *out, bool *other);
 int bundle_count(const struct bundle *b);
-const void *bundle_block(const struct bundle *b, int i, size_t *size); /* the bytes of an entry      */
-const char *bundle_manifest(const struct bundle *b);                   /* text, for people           */
+const void *bundle_block(const struct bundle *b, int i, size_t *size); /* the bytes of an entry */
+const char *bundle_manifest(const struct bundle *b);                   /* text, for people */
 
 struct bundle_block {
-    const void *data; /* an entry's bytes, intact                                                  */
+    const void *data; /* an entry's bytes, intact */
     size_t size;
 };
 /* A bundle as one malloc'd block; of several entries with one WHAT the first goes in, and of several whose

@@ -93,7 +93,7 @@ static int64_t probe(const struct account *a)
 struct item {
     char name[DIGEST_HEX];
     struct stat st;
-    int64_t used; /* seconds, not later than now; the fraction is st's                             */
+    int64_t used; /* seconds, not later than now; the fraction is st's */
     bool faulty;
 };
 

@@ -62,8 +62,7 @@ static void hush_end(struct hush *h, bool failed)
 {
     int error = errno;
     if (failed && (error == EFBIG || error == EPIPE))
-        while (sigtimedwait(&h->mine, NULL, &(struct timespec){0, 0}) > 0) {
-        }
+        while (sigtimedwait(&h->mine, NULL, &(struct timespec){0, 0}) > 0) {}
     pthread_sigmask(SIG_SETMASK, &h->before, NULL);
     errno = error;
 }

@@ -33,7 +33,7 @@ int64_t stats_print(const struct stats *s, struct dir *d, char *buf, size_t size
 
 /* ---- bytes.c ---- */
 
-void bytes_put(unsigned char *p, uint64_t x, int n); /* n bytes, little-endian                        */
+void bytes_put(unsigned char *p, uint64_t x, int n); /* n bytes, little-endian */
 uint64_t bytes_get(const unsigned char *p, int n);
 void bytes_put_digest(unsigned char *p, const struct digest *d);
 struct digest bytes_get_digest(const unsigned char *p);
@@ -43,7 +43,7 @@ struct digest bytes_get_digest(const unsigned char *p);
 /* All of a block. False with errno; EIO: the file ends before it. */
 bool fd_read(int fd, void *to, size_t size);
 bool fd_read_at(int fd, void *to, size_t size, off_t at);
-bool fd_write_at(int fd, const void *from, size_t size, off_t at); /* or less, which is false     */
+bool fd_write_at(int fd, const void *from, size_t size, off_t at); /* or less, which is false */
 /* Waits where the descriptor does not: for pipes, sockets, terminals. */
 bool fd_pour(int fd, const void *from, size_t size);
 enum { INTERRUPTIONS = 100 }; /* of one call by signals, before they count as an error */
@@ -51,7 +51,7 @@ enum { INTERRUPTIONS = 100 }; /* of one call by signals, before they count as an
 /* ---- lock.c: what is known of locks that nobody gives back ---- */
 
 enum { STUCKS = 8 };
-struct stuck { /* places [from, to) of the lock file, until then; a reader may see half of a change  */
+struct stuck { /* places [from, to) of the lock file, until then; a reader may see half of a change */
     struct {
         _Atomic int64_t from, to, until;
     } range[STUCKS];
@@ -68,16 +68,16 @@ enum { PROBLEM = 1024 };
 void problem_add(char problem[PROBLEM], const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 struct dir {
-    int fd;                /* of root/v2, or -1; everything is reached from it                     */
-    char *path;            /* root                                                                 */
-    char problem[PROBLEM]; /* all reasons, with "; " between                                       */
-    unsigned flags;        /* CACHE_READ_ONLY, CACHE_SHARED, CACHE_DURABLE                         */
+    int fd;                /* of root/v2, or -1; everything is reached from it */
+    char *path;            /* root */
+    char problem[PROBLEM]; /* all reasons, with "; " between */
+    unsigned flags;        /* CACHE_READ_ONLY, CACHE_SHARED, CACHE_DURABLE */
     mode_t file_mode, dir_mode;
-    const char *fs;        /* "ext4", "nfs", ...                                                   */
-    bool remote;           /* other hosts may have it mounted                                      */
-    int64_t limit;         /* bytes, or < 0                                                        */
-    atomic_bool no_tmpfile; /* its file system cannot make files without a name                    */
-    atomic_bool swept;     /* abandoned temporary files were looked for                            */
+    const char *fs;         /* "ext4", "nfs", ... */
+    bool remote;            /* other hosts may have it mounted */
+    int64_t limit;          /* bytes, or < 0 */
+    atomic_bool no_tmpfile; /* its file system cannot make files without a name */
+    atomic_bool swept;      /* abandoned temporary files were looked for */
     struct stuck stuck;
     struct stats *stats;
 };
@@ -111,7 +111,7 @@ bool dir_scan(struct dir *d, bool (*visit)(void *ctx, const struct scanned *s), 
 /* ---- setting.c: the environment; what cannot be meant is told in `problem` and is as if not set ---- */
 
 bool setting_flag(const char *name, char problem[PROBLEM]);
-int64_t setting_size(const char *name, int64_t otherwise, char problem[PROBLEM]); /* -1: none           */
+int64_t setting_size(const char *name, int64_t otherwise, char problem[PROBLEM]); /* -1: none */
 /* A path made absolute, so that the process may go elsewhere: malloc'd, or NULL. "" stays what it is. */
 char *setting_path(const char *path, char problem[PROBLEM]);
 
@@ -138,7 +138,10 @@ struct lock {
     int fd;
     int64_t at;
 };
-#define LOCK_INIT {-1, 0}
+#define LOCK_INIT                                                                                            \
+    {                                                                                                        \
+        -1, 0                                                                                                \
+    }
 enum lock_state lock_try(struct lock *l, struct dir *d, int64_t at);
 void lock_release(struct lock *l); /* also after LOCK_BUSY and LOCK_NONE */
 /* After a wait that came to nothing: for STUCK_S nobody waits for what the lock's holder holds. */
@@ -178,12 +181,12 @@ struct flight;
 struct memo {
     atomic_uint readers;
     _Atomic(struct memo_node *) bucket[MEMO_BUCKETS];
-    pthread_mutex_t mutex; /* for writers, flights and all below                                   */
+    pthread_mutex_t mutex; /* for writers, flights and all below */
     struct memo_node *retired;
     struct flight *flights;
     size_t bytes;
-    unsigned hand;         /* bucket where forgetting goes on                                      */
-    atomic_uint life;      /* forks before the process that owns the mutex and the readers         */
+    unsigned hand;    /* bucket where forgetting goes on */
+    atomic_uint life; /* forks before the process that owns the mutex and the readers */
 };
 void memo_init(struct memo *m);
 void memo_free(struct memo *m);
@@ -229,10 +232,10 @@ struct coda_cache {
     atomic_bool sealed;
     int wait_ms, compile_ms;
     char *record, *helper;
-    struct dir *overlay; /* read-only directories                                                  */
+    struct dir *overlay; /* read-only directories */
     int overlays;
     _Atomic(struct bundles *) bundles;
-    struct stuck stuck; /* locks of the store                                                      */
+    struct stuck stuck; /* locks of the store */
 };
 
 /* ---- backend.c: the directory or the store ---- */

@@ -22,17 +22,17 @@ struct memo_node {
     _Atomic(struct memo_node *) next;
     struct digest digest;
     enum cache_kind kind;
-    atomic_bool used; /* since the hand came by                                                    */
+    atomic_bool used; /* since the hand came by */
     const struct cache_value *value;
     struct memo_node *retired;
     size_t bytes;
-    const char *text; /* or NULL; behind `what`                                                    */
+    const char *text; /* or NULL; behind `what` */
     char what[];
 };
 
 struct flight {
     struct flight *next;
-    struct cache_key key; /* its strings are the flying thread's, which stays until it landed      */
+    struct cache_key key; /* its strings are the flying thread's, which stays until it landed */
     pthread_cond_t landed;
     bool done;
     int holders;

@@ -94,10 +94,10 @@ struct build { /* one cache_obtain that found nothing in memory */
     struct coda_cache *c;
     const struct cache_key *k;
     const struct cache_maker *m;
-    const struct cache_value *refused; /* not to be taken again, or NULL                           */
+    const struct cache_value *refused; /* not to be taken again, or NULL */
     const char *missed;
-    bool collided; /* another key's entry is in its place: it is neither waited for nor published   */
-    bool passing;  /* a failure that is not the key's                                              */
+    bool collided; /* another key's entry is in its place: it is neither waited for nor published */
+    bool passing;  /* a failure that is not the key's */
 };
 
 static struct cache_value *make(struct build *b)

@@ -25,11 +25,11 @@
 enum { NEW_MODE = 0644, NAME = 256, UNLOCKED_S = 3600 };
 
 struct target {
-    int folder;         /* of the file                                                             */
-    char name[NAME];    /* in it                                                                   */
-    char shadow[224];   /* what the temporary names begin with                                     */
+    int folder;       /* of the file */
+    char name[NAME];  /* in it */
+    char shadow[224]; /* what the temporary names begin with */
     bool exists;
-    struct stat st;     /* if it does                                                              */
+    struct stat st; /* if it does */
 };
 
 /* ---- Straight ---- */

@@ -17,9 +17,9 @@ const char *stats_name(enum cache_counter which) { return names[which]; }
 void stats_reject(struct stats *s, enum entry_fault f)
 {
     static const enum cache_counter which[ENTRY_FAULTS] = {
-        [ENTRY_SHORT] = COUNT_rejected_short,     [ENTRY_FOREIGN] = COUNT_rejected_foreign,
-        [ENTRY_VERSION] = COUNT_rejected_version, [ENTRY_SIZES] = COUNT_rejected_sizes,
-        [ENTRY_DIGEST] = COUNT_rejected_digest,   [ENTRY_KEY] = COUNT_rejected_key,
+        [ENTRY_SHORT] = COUNT_rejected_short,         [ENTRY_FOREIGN] = COUNT_rejected_foreign,
+        [ENTRY_VERSION] = COUNT_rejected_version,     [ENTRY_SIZES] = COUNT_rejected_sizes,
+        [ENTRY_DIGEST] = COUNT_rejected_digest,       [ENTRY_KEY] = COUNT_rejected_key,
         [ENTRY_UNTRUSTED] = COUNT_rejected_untrusted,
     };
     if (f != ENTRY_INTACT) stats_add(s, which[f], 1);

@@ -12,7 +12,7 @@
 
 #include "coda.h"
 
-typedef uint64_t gpu_address; /* CUdeviceptr                                                       */
+typedef uint64_t gpu_address; /* CUdeviceptr */
 typedef struct CUevent_st *gpu_event;
 
 struct gpu {

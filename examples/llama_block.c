@@ -20,8 +20,8 @@ struct shape {
 
 static const struct shape large = {4096, 32, 32, 11008, 2048}, small = {512, 8, 8, 1376, 128};
 enum {
-    ARGS = 8,          /* x, six weights, y                                                        */
-    CHECKED_ROWS = 128 /* of the large block; it is causal, so they do not depend on the others    */
+    ARGS = 8,          /* x, six weights, y */
+    CHECKED_ROWS = 128 /* of the large block; it is causal, so they do not depend on the others */
 };
 
 static int failures;
@@ -163,8 +163,7 @@ static double cpu_error(const coda_graph *g, const struct tensors *t, const doub
     void *work = host_scratch(coda_plan_workspace(p)), *prepared = host_scratch(coda_plan_prepared(p));
     if (coda_prepare(p, t->host, prepared, work, NULL) || coda_run(p, t->host, prepared, work, NULL))
         complain();
-    else
-        error = tensor_error(&t->info[ARGS - 1], t->host[ARGS - 1], ref);
+    else error = tensor_error(&t->info[ARGS - 1], t->host[ARGS - 1], ref);
     free(work);
     free(prepared);
     coda_plan_free(p);
@@ -346,10 +345,8 @@ int main(int argc, char **argv)
     coda_graph *g = build(&large, CODA_BF16);
     explain(g);
     show_kernels(g, have_gpu ? CODA_DEVICE_GPU : CODA_DEVICE_NONE);
-    if (have_gpu)
-        run_gpu(&gpu, g);
-    else
-        run_cpu();
+    if (have_gpu) run_gpu(&gpu, g);
+    else run_cpu();
     coda_graph_free(g);
     printf("\n%s\n", failures ? "failed" : "done");
     return failures != 0;

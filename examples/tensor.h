@@ -43,7 +43,7 @@ static inline uint16_t f16_of_float(float f)
     float a = fabsf(f);
     if (f != f) return (uint16_t)(sign | 0x7e00);
     if (a >= 65520.0f) return (uint16_t)(sign | 0x7c00);
-    if (a < 0x1p-14f) return (uint16_t)(sign | (uint16_t)rintf(a * 0x1p24f)); /* subnormal         */
+    if (a < 0x1p-14f) return (uint16_t)(sign | (uint16_t)rintf(a * 0x1p24f)); /* subnormal */
     uint32_t b = bits_of_float(a) - (112u << 23);                             /* new exponent bias */
     return (uint16_t)(sign | (b + 0xfff + (b >> 13 & 1)) >> 13);
 }
@@ -86,7 +86,7 @@ static inline double element_get(coda_dtype t, const void *base, int64_t i)
 
 /* ---- Random numbers ---- */
 
-static inline double uniform(uint64_t *state) /* splitmix64; (0, 1)                                */
+static inline double uniform(uint64_t *state) /* splitmix64; (0, 1) */
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -123,7 +123,7 @@ static inline int64_t element_at(const coda_arg_info *a, int64_t i)
 struct tensors {
     int n;
     coda_arg_info *info;
-    void **host; /* one allocation each, at least one byte, zeroed                                 */
+    void **host; /* one allocation each, at least one byte, zeroed */
 };
 
 static inline void tensors_free(struct tensors *t)

@@ -97,12 +97,12 @@ extern "C" {
 
 typedef enum coda_status {
     CODA_OK = 0,
-    CODA_E_INVALID = -1,     /* the caller's mistake: shape, dtype, NULL, name                     */
-    CODA_E_UNSUPPORTED = -2, /* well-formed, but not on this device or in this version             */
-    CODA_E_MEMORY = -3,      /* host memory ran out                                                */
-    CODA_E_COMPILE = -4,     /* NVRTC rejected a kernel: the first error line is in coda_error()    */
-    CODA_E_DEVICE = -5,      /* no driver, no GPU, no NVRTC, or a CUDA call failed                  */
-    CODA_E_IO = -6           /* a file could not be read or written                                */
+    CODA_E_INVALID = -1,     /* the caller's mistake: shape, dtype, NULL, name */
+    CODA_E_UNSUPPORTED = -2, /* well-formed, but not on this device or in this version */
+    CODA_E_MEMORY = -3,      /* host memory ran out */
+    CODA_E_COMPILE = -4,     /* NVRTC rejected a kernel: the first error line is in coda_error() */
+    CODA_E_DEVICE = -5,      /* no driver, no GPU, no NVRTC, or a CUDA call failed */
+    CODA_E_IO = -6           /* a file could not be read or written */
 } coda_status;
 
 /* This thread's last failure, one line; "" before the first. Valid until its next failing call. */
@@ -193,18 +193,18 @@ CODA_API coda_value coda_add(coda_graph *g, coda_value a, coda_value b);
 CODA_API coda_value coda_sub(coda_graph *g, coda_value a, coda_value b);
 CODA_API coda_value coda_mul(coda_graph *g, coda_value a, coda_value b);
 CODA_API coda_value coda_div(coda_graph *g, coda_value a, coda_value b);
-CODA_API coda_value coda_scale(coda_graph *g, coda_value x, float alpha);    /* alpha x           */
-CODA_API coda_value coda_bias(coda_graph *g, coda_value x, coda_value bias); /* bias [N]          */
+CODA_API coda_value coda_scale(coda_graph *g, coda_value x, float alpha);    /* alpha x */
+CODA_API coda_value coda_bias(coda_graph *g, coda_value x, coda_value bias); /* bias [N] */
 
-CODA_API coda_value coda_relu(coda_graph *g, coda_value x);       /* max(x, 0)                     */
-CODA_API coda_value coda_relu2(coda_graph *g, coda_value x);      /* max(x, 0)^2                   */
-CODA_API coda_value coda_gelu_erf(coda_graph *g, coda_value x);   /* x/2 (1 + erf(x / sqrt 2))     */
-CODA_API coda_value coda_gelu_tanh(coda_graph *g, coda_value x);  /* its tanh form, as in GPT-2    */
-CODA_API coda_value coda_gelu_quick(coda_graph *g, coda_value x); /* x sigmoid(1.702 x)            */
-CODA_API coda_value coda_silu(coda_graph *g, coda_value x);       /* x sigmoid(x)                  */
+CODA_API coda_value coda_relu(coda_graph *g, coda_value x);       /* max(x, 0) */
+CODA_API coda_value coda_relu2(coda_graph *g, coda_value x);      /* max(x, 0)^2 */
+CODA_API coda_value coda_gelu_erf(coda_graph *g, coda_value x);   /* x/2 (1 + erf(x / sqrt 2)) */
+CODA_API coda_value coda_gelu_tanh(coda_graph *g, coda_value x);  /* its tanh form, as in GPT-2 */
+CODA_API coda_value coda_gelu_quick(coda_graph *g, coda_value x); /* x sigmoid(1.702 x) */
+CODA_API coda_value coda_silu(coda_graph *g, coda_value x);       /* x sigmoid(x) */
 CODA_API coda_value coda_tanh(coda_graph *g, coda_value x);
-CODA_API coda_value coda_sigmoid(coda_graph *g, coda_value x);  /* 1 / (1 + exp(-x))               */
-CODA_API coda_value coda_softplus(coda_graph *g, coda_value x); /* log(1 + exp(x))                 */
+CODA_API coda_value coda_sigmoid(coda_graph *g, coda_value x);  /* 1 / (1 + exp(-x)) */
+CODA_API coda_value coda_softplus(coda_graph *g, coda_value x); /* log(1 + exp(x)) */
 
 /* Applies a map by name: a file of primitives/map, or one made with coda_define_map(). `params` are
  * its constants (the names after ';' in its signature), NULL when it has none. */
@@ -223,8 +223,8 @@ CODA_API coda_value coda_apply(coda_graph *g, const char *map, const coda_value 
 typedef struct coda_map_def {
     size_t size;
     const char *name;
-    int inputs; /* 1..4 tensor operands; 0 (INIT): 1                                               */
-    int params; /* 0..4 float constants, passed after them                                         */
+    int inputs; /* 1..4 tensor operands; 0 (INIT): 1 */
+    int params; /* 0..4 float constants, passed after them */
     const char *source;
     double (*reference)(const double *in, const double *params);
 } coda_map_def;
@@ -234,13 +234,13 @@ CODA_API coda_status coda_define_map(coda_graph *g, const coda_map_def *def);
 /* ---- Gated units: x [..., 2F] -> [..., F], act(gate) * up ---- */
 
 typedef enum coda_layout {
-    CODA_INTERLEAVED = 0, /* columns gate0 up0 gate1 up1 ...                                       */
-    CODA_STACKED = 1      /* columns gate0 .. gateF-1 up0 .. upF-1                                 */
+    CODA_INTERLEAVED = 0, /* columns gate0 up0 gate1 up1 ... */
+    CODA_STACKED = 1      /* columns gate0 .. gateF-1 up0 .. upF-1 */
 } coda_layout;
-CODA_API coda_value coda_swiglu(coda_graph *g, coda_value x, coda_layout layout); /* silu          */
+CODA_API coda_value coda_swiglu(coda_graph *g, coda_value x, coda_layout layout); /* silu */
 CODA_API coda_value coda_geglu(coda_graph *g, coda_value x, coda_layout layout);  /* gelu, tanh form */
-CODA_API coda_value coda_reglu(coda_graph *g, coda_value x, coda_layout layout);  /* relu          */
-CODA_API coda_value coda_glu(coda_graph *g, coda_value x, coda_layout layout);    /* sigmoid       */
+CODA_API coda_value coda_reglu(coda_graph *g, coda_value x, coda_layout layout);  /* relu */
+CODA_API coda_value coda_glu(coda_graph *g, coda_value x, coda_layout layout);    /* sigmoid */
 
 /* ---- Normalisation over the last dimension; gain and bias [N] may be CODA_NONE ---- */
 
@@ -253,12 +253,12 @@ CODA_API coda_value coda_layer_norm(coda_graph *g, coda_value x, coda_value gain
                                     float eps);
 /* Rows add up to 1, whatever the size of x. One that holds inf or NaN, or -inf alone, is NaN throughout. */
 CODA_API coda_value coda_softmax(coda_graph *g, coda_value x);
-CODA_API coda_value coda_log_softmax(coda_graph *g, coda_value x); /* its logarithm; NaN as there     */
+CODA_API coda_value coda_log_softmax(coda_graph *g, coda_value x); /* its logarithm; NaN as there */
 
 /* ---- Row statistics: [..., N] -> [..., 1], always fp32. NaN if the row holds one ---- */
 
-CODA_API coda_value coda_row_sum(coda_graph *g, coda_value x);     /* 0 if N is 0                     */
-CODA_API coda_value coda_row_max(coda_graph *g, coda_value x);     /* -inf if N is 0                  */
+CODA_API coda_value coda_row_sum(coda_graph *g, coda_value x);     /* 0 if N is 0 */
+CODA_API coda_value coda_row_max(coda_graph *g, coda_value x);     /* -inf if N is 0 */
 CODA_API coda_value coda_row_mean(coda_graph *g, coda_value x);    /* finite if mean |x| is; N 0: NaN */
 CODA_API coda_value coda_log_sum_exp(coda_graph *g, coda_value x); /* inf if there is one, -inf of -inf */
 
@@ -269,8 +269,8 @@ CODA_API coda_value coda_reduce(coda_graph *g, const char *reduction, coda_value
 /* ---- Rotary embedding (Su et al., arXiv 2104.09864) ---- */
 
 typedef enum coda_rope_style {
-    CODA_ROPE_HALF = 0,       /* pairs (i, i + rotary/2), as in LLaMA's public weights             */
-    CODA_ROPE_INTERLEAVED = 1 /* pairs (2i, 2i+1), as in the paper                                 */
+    CODA_ROPE_HALF = 0,       /* pairs (i, i + rotary/2), as in LLaMA's public weights */
+    CODA_ROPE_INTERLEAVED = 1 /* pairs (2i, 2i+1), as in the paper */
 } coda_rope_style;
 
 /* x [..., T, H*head_dim]: every pair (a, b) of the first `rotary` columns of a head becomes
@@ -281,11 +281,11 @@ typedef enum coda_rope_style {
  * off by 3e-7 at most up to position 2^20, 1.5e-5 up to 2^23, and do not turn beyond. */
 typedef struct coda_rope_options {
     size_t size;
-    int64_t head_dim; /* columns of a head; 0 (INIT): the whole row is one head                     */
-    int64_t rotary;   /* rotated columns of each head, even; 0 (INIT): head_dim                     */
-    int64_t heads;    /* leading heads rotated; 0 (INIT): all                                       */
-    float base;       /* >= 1; 0 (INIT): 10000                                                      */
-    coda_rope_style style; /* INIT: CODA_ROPE_HALF                                                  */
+    int64_t head_dim; /* columns of a head; 0 (INIT): the whole row is one head */
+    int64_t rotary;   /* rotated columns of each head, even; 0 (INIT): head_dim */
+    int64_t heads;    /* leading heads rotated; 0 (INIT): all */
+    float base;       /* >= 1; 0 (INIT): 10000 */
+    coda_rope_style style; /* INIT: CODA_ROPE_HALF */
 } coda_rope_options;
 #define CODA_ROPE_OPTIONS_INIT {sizeof(coda_rope_options), 0, 0, 0, 0.0f, CODA_ROPE_HALF}
 CODA_API coda_value coda_rope(coda_graph *g, coda_value x, coda_value positions,
@@ -295,11 +295,11 @@ CODA_API coda_value coda_rope(coda_graph *g, coda_value x, coda_value positions,
 
 /* Where queries sit among the keys; it matters where attention is causal or has a window. */
 typedef enum coda_attention_align {
-    CODA_ALIGN_DEFAULT = 0, /* END; refused where lengths leave it open, see below                 */
-    CODA_ALIGN_START = 1,   /* query i sits at position i, as key i does                           */
-    CODA_ALIGN_END = 2,     /* at i + Tk - Tq: the last query at the last of the Tk keys           */
+    CODA_ALIGN_DEFAULT = 0, /* END; refused where lengths leave it open, see below */
+    CODA_ALIGN_START = 1,   /* query i sits at position i, as key i does */
+    CODA_ALIGN_END = 2,     /* at i + Tk - Tq: the last query at the last of the Tk keys */
     CODA_ALIGN_LENGTH = 3   /* at i + lengths[b] - Tq: the queries are the newest of the lengths[b]
-                             * rows that a cache of Tk holds; one before its row 0 sees nothing     */
+                             * rows that a cache of Tk holds; one before its row 0 sees nothing */
 } coda_attention_align;
 
 /* softmax(scale q k^T + mask) v, head by head. q [B, Tq, heads*head_dim], k and v
@@ -315,12 +315,12 @@ typedef enum coda_attention_align {
  * says; it may or may not reach others of that sequence, but none of another. */
 typedef struct coda_attention_options {
     size_t size;
-    int64_t heads;    /* 0 (INIT): 1                                                                */
-    int64_t kv_heads; /* 0 (INIT): heads                                                            */
-    int64_t window;   /* keys seen, this position included; 0 (INIT): no limit                      */
-    int causal;       /* INIT: 0                                                                    */
-    float scale;      /* 0 (INIT): 1 / sqrt(head_dim)                                               */
-    coda_attention_align align; /* INIT: CODA_ALIGN_DEFAULT                                         */
+    int64_t heads;    /* 0 (INIT): 1 */
+    int64_t kv_heads; /* 0 (INIT): heads */
+    int64_t window;   /* keys seen, this position included; 0 (INIT): no limit */
+    int causal;       /* INIT: 0 */
+    float scale;      /* 0 (INIT): 1 / sqrt(head_dim) */
+    coda_attention_align align; /* INIT: CODA_ALIGN_DEFAULT */
 } coda_attention_options;
 #define CODA_ATTENTION_OPTIONS_INIT \
     {sizeof(coda_attention_options), 0, 0, 0, 0, 0.0f, CODA_ALIGN_DEFAULT}
@@ -330,9 +330,9 @@ CODA_API coda_value coda_attention(coda_graph *g, coda_value q, coda_value k, co
 /* ---- Loss ---- */
 
 typedef enum coda_reduction {
-    CODA_REDUCE_MEAN = 0, /* [1], over the rows not ignored                                        */
-    CODA_REDUCE_NONE = 1, /* one loss for each row, ignored rows 0: [...]                          */
-    CODA_REDUCE_SUM = 2   /* [1]                                                                   */
+    CODA_REDUCE_MEAN = 0, /* [1], over the rows not ignored */
+    CODA_REDUCE_NONE = 1, /* one loss for each row, ignored rows 0: [...] */
+    CODA_REDUCE_SUM = 2   /* [1] */
 } coda_reduction;
 
 /* log_sum_exp(logits) - logits[target], fp32. logits [..., V], targets int32 [...]. A target that is
@@ -340,9 +340,9 @@ typedef enum coda_reduction {
  * ignored row is 0 whatever it holds. Right for logits of any size: (max - logits[target]) + log(sum). */
 typedef struct coda_cross_entropy_options {
     size_t size;
-    int32_t ignore_index;     /* 0 (INIT): -100; to ignore index 0, set ignore_zero                */
-    coda_reduction reduction; /* INIT: CODA_REDUCE_MEAN                                            */
-    int ignore_zero;          /* 1: index 0 is ignored, and ignore_index must be 0; INIT: 0        */
+    int32_t ignore_index;     /* 0 (INIT): -100; to ignore index 0, set ignore_zero */
+    coda_reduction reduction; /* INIT: CODA_REDUCE_MEAN */
+    int ignore_zero;          /* 1: index 0 is ignored, and ignore_index must be 0; INIT: 0 */
 } coda_cross_entropy_options;
 #define CODA_CROSS_ENTROPY_OPTIONS_INIT {sizeof(coda_cross_entropy_options), 0, CODA_REDUCE_MEAN, 0}
 CODA_API coda_value coda_cross_entropy(coda_graph *g, coda_value logits, coda_value targets,
@@ -379,35 +379,35 @@ CODA_API coda_status coda_evaluate(const coda_graph *g, void *const *args);
  * ---------------------------------------------------------------------------------------------- */
 
 typedef enum coda_device {
-    CODA_DEVICE_GPU = 0, /* the current CUDA context's GPU, else the first GPU's primary context   */
-    CODA_DEVICE_CPU = 1, /* runs plans program by program on the host; needs no CUDA at all        */
-    CODA_DEVICE_NONE = 2 /* compiles kernels for `arch` into the cache; needs NVRTC, no GPU        */
+    CODA_DEVICE_GPU = 0, /* the current CUDA context's GPU, else the first GPU's primary context */
+    CODA_DEVICE_CPU = 1, /* runs plans program by program on the host; needs no CUDA at all */
+    CODA_DEVICE_NONE = 2 /* compiles kernels for `arch` into the cache; needs NVRTC, no GPU */
 } coda_device;
 
 typedef enum coda_fold {
-    CODA_FOLD_NONE = 0,    /* gains stay in the epilogues; coda_prepare() is not needed            */
-    CODA_FOLD_COPY = 1,    /* constants fold into copies of the weights, in `prepared` memory      */
+    CODA_FOLD_NONE = 0,    /* gains stay in the epilogues; coda_prepare() is not needed */
+    CODA_FOLD_COPY = 1,    /* constants fold into copies of the weights, in `prepared` memory */
     CODA_FOLD_IN_PLACE = 2 /* ... into the weights themselves, where no other operation reads them */
 } coda_fold;
 
 enum {
-    CODA_NO_FUSION = 1 << 0,  /* one kernel for each operation: the yardstick                      */
-    CODA_NO_CACHE = 1 << 1,   /* neither read nor write the cache                                  */
-    CODA_CUBLASLT = 1 << 2,   /* all GEMMs without an epilogue go to cuBLASLt                      */
+    CODA_NO_FUSION = 1 << 0,  /* one kernel for each operation: the yardstick */
+    CODA_NO_CACHE = 1 << 1,   /* neither read nor write the cache */
+    CODA_CUBLASLT = 1 << 2,   /* all GEMMs without an epilogue go to cuBLASLt */
     CODA_PLAN_ONLY = 1 << 3,  /* stop after the plan: nothing is compiled, nothing can run; for
-                               * CODA_DEVICE_GPU the plan of the GPU that is there, if one is      */
-    CODA_AUTOTUNE = 1 << 4,   /* measure what is not known yet; see below                          */
-    CODA_MAX_AUTOTUNE = 1 << 5, /* the same with every tile that might win, and for longer         */
-    CODA_FAST_FP16 = 1 << 6    /* fp16 may overflow before a norm's factor is applied; see Range   */
+                               * CODA_DEVICE_GPU the plan of the GPU that is there, if one is */
+    CODA_AUTOTUNE = 1 << 4,   /* measure what is not known yet; see below */
+    CODA_MAX_AUTOTUNE = 1 << 5, /* the same with every tile that might win, and for longer */
+    CODA_FAST_FP16 = 1 << 6    /* fp16 may overflow before a norm's factor is applied; see Range */
 };
 
 typedef struct coda_compile_options {
     size_t size;
-    coda_device device;    /* INIT: CODA_DEVICE_GPU                                                */
-    coda_fold fold;        /* INIT: CODA_FOLD_NONE                                                 */
-    unsigned flags;        /* INIT: 0                                                              */
-    const char *arch;      /* "sm_90a"; NULL (INIT): the device's, or sm_90a without one           */
-    coda_cache *cache;     /* of kernels; NULL (INIT): the one that the environment describes      */
+    coda_device device;    /* INIT: CODA_DEVICE_GPU */
+    coda_fold fold;        /* INIT: CODA_FOLD_NONE */
+    unsigned flags;        /* INIT: 0 */
+    const char *arch;      /* "sm_90a"; NULL (INIT): the device's, or sm_90a without one */
+    coda_cache *cache;     /* of kernels; NULL (INIT): the one that the environment describes */
 } coda_compile_options;
 #define CODA_COMPILE_OPTIONS_INIT \
     {sizeof(coda_compile_options), CODA_DEVICE_GPU, CODA_FOLD_NONE, 0, NULL, NULL}
@@ -512,8 +512,8 @@ typedef struct coda_arg_info {
     coda_dtype dtype;
     int rank;
     int64_t dims[CODA_MAX_RANK];
-    int64_t strides[CODA_MAX_RANK]; /* elements                                                    */
-    size_t bytes;                   /* from the first element to the end of the last               */
+    int64_t strides[CODA_MAX_RANK]; /* elements */
+    size_t bytes;                   /* from the first element to the end of the last */
 } coda_arg_info;
 #define CODA_ARG_INFO_INIT {sizeof(coda_arg_info), NULL, CODA_ARG_INPUT, (coda_dtype)0, 0, {0}, {0}, 0}
 
@@ -525,13 +525,13 @@ CODA_API coda_status coda_plan_arg(const coda_plan *p, int index, coda_arg_info 
 
 typedef struct coda_kernel_info {
     size_t size;
-    const char *name;   /* the symbol a profiler shows, e.g. coda_gemm_mul_rope                    */
-    const char *source; /* its CUDA text                                                           */
-    int cached;         /* 1: found in the cache; 0: compiled now                                  */
-    double compile_ms;  /* wall time of NVRTC; 0 if cached                                         */
-    int registers;      /* a thread; -1 if unknown                                                 */
-    int spill_bytes;    /* stores + loads, a thread; 0 in a good kernel; -1 if unknown             */
-    int shared_bytes;   /* dynamic, a block                                                        */
+    const char *name;   /* the symbol a profiler shows, e.g. coda_gemm_mul_rope */
+    const char *source; /* its CUDA text */
+    int cached;         /* 1: found in the cache; 0: compiled now */
+    double compile_ms;  /* wall time of NVRTC; 0 if cached */
+    int registers;      /* a thread; -1 if unknown */
+    int spill_bytes;    /* stores + loads, a thread; 0 in a good kernel; -1 if unknown */
+    int shared_bytes;   /* dynamic, a block */
 } coda_kernel_info;
 #define CODA_KERNEL_INFO_INIT {sizeof(coda_kernel_info), NULL, NULL, 0, 0, 0, 0, 0}
 
@@ -541,22 +541,22 @@ CODA_API coda_status coda_plan_kernel(const coda_plan *p, int index, coda_kernel
 
 typedef struct coda_plan_stats {
     size_t size;
-    int launches;            /* of one run                                                         */
-    int launches_unfused;    /* the same graph, one kernel for each operation                      */
+    int launches;            /* of one run */
+    int launches_unfused;    /* the same graph, one kernel for each operation */
     int64_t bytes;           /* read and written by one run, each operand once a program; at most
-                              * INT64_MAX                                                          */
+                              * INT64_MAX */
     int64_t bytes_unfused;
-    double flops;            /* of the matrix products and attention, 2 for a multiply-add         */
+    double flops;            /* of the matrix products and attention, 2 for a multiply-add */
 } coda_plan_stats;
 #define CODA_PLAN_STATS_INIT {sizeof(coda_plan_stats), 0, 0, 0, 0, 0}
 CODA_API coda_status coda_plan_stats_get(const coda_plan *p, coda_plan_stats *out);
 
 typedef enum coda_text {
-    CODA_TEXT_GRAPH = 0,      /* as given                                                          */
-    CODA_TEXT_DERIVATION = 1, /* which rewrite fired where, and what it saved                      */
-    CODA_TEXT_REWRITTEN = 2,  /* the graph after all rewrites                                      */
-    CODA_TEXT_PLAN = 3,       /* programs, steps, tiles, what tuning measured, buffers             */
-    CODA_TEXT_DOT = 4         /* the plan as a Graphviz picture                                    */
+    CODA_TEXT_GRAPH = 0,      /* as given */
+    CODA_TEXT_DERIVATION = 1, /* which rewrite fired where, and what it saved */
+    CODA_TEXT_REWRITTEN = 2,  /* the graph after all rewrites */
+    CODA_TEXT_PLAN = 3,       /* programs, steps, tiles, what tuning measured, buffers */
+    CODA_TEXT_DOT = 4         /* the plan as a Graphviz picture */
 } coda_text;
 /* Prints as coda_graph_print does. */
 CODA_API int64_t coda_plan_print(const coda_plan *p, coda_text what, char *buf, size_t size);
@@ -586,25 +586,25 @@ CODA_API int64_t coda_info_print(char *buf, size_t size);
  * ---------------------------------------------------------------------------------------------- */
 
 enum {
-    CODA_CACHE_READ_ONLY = 1 << 0, /* write nothing                                                */
+    CODA_CACHE_READ_ONLY = 1 << 0, /* write nothing */
     CODA_CACHE_SHARED = 1 << 1,    /* trust what is another user's, or writable by its group;
                                     * files are 0640 and folders 02750, or 0660 and 02770 if the
-                                    * directory is writable by its group                           */
+                                    * directory is writable by its group */
     CODA_CACHE_DURABLE = 1 << 2,   /* flush to the device; without it a power failure costs entries */
-    CODA_CACHE_VERIFY = 1 << 3,    /* compile again what was found, and compare                    */
-    CODA_CACHE_ISOLATE = 1 << 4    /* compile in a child process, which may crash or hang          */
+    CODA_CACHE_VERIFY = 1 << 3,    /* compile again what was found, and compare */
+    CODA_CACHE_ISOLATE = 1 << 4    /* compile in a child process, which may crash or hang */
 };
 
 /* A place of your own instead of the directory: a data base, a remote store. The library checks what
  * it gets as it checks files. Names are 64 hex digits. Calls may come from several threads at once. */
 typedef struct coda_cache_store {
     size_t size;
-    void *context; /* passed to each call                                                          */
+    void *context; /* passed to each call */
     /* The whole size of a value, or a negative number if there is none; copied to buf if it fits. */
     int64_t (*get)(void *context, const char *name, void *buf, size_t size);
     /* Replaces. 0, or an errno. */
     int (*put)(void *context, const char *name, const void *data, size_t size);
-    void (*drop)(void *context, const char *name); /* may be NULL, as may both of the following    */
+    void (*drop)(void *context, const char *name); /* may be NULL, as may both of the following */
     /* 1: the lock of this name is yours; 0: somebody else has it; negative: there are no locks. */
     int (*lock)(void *context, const char *name);
     void (*unlock)(void *context, const char *name);
@@ -613,18 +613,18 @@ typedef struct coda_cache_store {
 
 typedef struct coda_cache_options {
     size_t size;
-    const char *dir;      /* NULL (INIT): by the environment, as above                             */
+    const char *dir;      /* NULL (INIT): by the environment, as above */
     const char *overlays; /* read-only directories and bundles, separated by colons; NULL (INIT):
-                           * $CODA_BUNDLES; "": none                                               */
+                           * $CODA_BUNDLES; "": none */
     int64_t limit;        /* bytes of the directory; 0 (INIT): $CODA_CACHE_LIMIT, else 1 GiB;
-                           * negative: none                                                        */
-    unsigned flags;       /* INIT: 0; the environment may add READ_ONLY and VERIFY                 */
+                           * negative: none */
+    unsigned flags;       /* INIT: 0; the environment may add READ_ONLY and VERIFY */
     int wait_ms;          /* for another process that compiles the same, before compiling too;
-                           * 0 (INIT): 10 s; negative: never                                       */
-    int compile_ms;       /* of an isolated compilation; 0 (INIT): 120 s                           */
+                           * 0 (INIT): 10 s; negative: never */
+    int compile_ms;       /* of an isolated compilation; 0 (INIT): 120 s */
     const char *helper;   /* program that compiles in isolation; NULL (INIT): `coda` beside the
-                           * library or on the PATH                                                */
-    const coda_cache_store *store; /* instead of dir; NULL (INIT): none                            */
+                           * library or on the PATH */
+    const coda_cache_store *store; /* instead of dir; NULL (INIT): none */
     const char *record;   /* a file that gets a line for each kernel used; NULL (INIT): $CODA_RECORD */
 } coda_cache_options;
 #define CODA_CACHE_OPTIONS_INIT \
@@ -636,67 +636,67 @@ CODA_API coda_status coda_cache_open(coda_cache **out, const coda_cache_options 
 CODA_API void coda_cache_free(coda_cache *c);
 
 /* In all the following calls NULL stands for the cache of the environment. */
-CODA_API const char *coda_cache_dir(coda_cache *c);     /* "" if there is none                     */
+CODA_API const char *coda_cache_dir(coda_cache *c);     /* "" if there is none */
 /* Why there is none, and whatever else was asked for and could not be had; or "". */
 CODA_API const char *coda_cache_problem(coda_cache *c);
 
 typedef struct coda_cache_stats {
     size_t size;
-    uint64_t memory_hits;               /* found in this process                                  */
-    uint64_t bundle_hits;               /* found in a bundle                                      */
-    uint64_t disk_hits;                 /* found in the directory or the store                    */
-    uint64_t overlay_hits;              /* found in a read-only directory                         */
-    uint64_t misses;                    /* found nowhere                                          */
-    uint64_t compiles;                  /* made here                                              */
-    uint64_t compile_failures;          /* could not be made                                      */
-    uint64_t compile_ns;                /* time spent making, ns                                  */
-    uint64_t replayed_failures;         /* known not to be makeable                               */
-    uint64_t waits;                     /* waited for another process that makes the same         */
-    uint64_t wait_ns;                   /* time spent waiting, ns                                 */
-    uint64_t wait_hits;                 /* got what another process made                          */
-    uint64_t wait_timeouts;             /* waited too long, made it privately                     */
-    uint64_t lock_unavailable;          /* no lock was to be had, went on without                 */
-    uint64_t lock_stuck;                /* a lock held for too long, not waited for again         */
-    uint64_t rejected_short;            /* entries rejected: cut short, or no file                */
-    uint64_t rejected_foreign;          /* entries rejected: do not begin like one                */
-    uint64_t rejected_version;          /* entries rejected: of another format                    */
-    uint64_t rejected_sizes;            /* entries rejected: parts are not the whole              */
-    uint64_t rejected_digest;           /* entries rejected: bytes have changed                   */
-    uint64_t rejected_key;              /* entries rejected: of another key                       */
-    uint64_t rejected_untrusted;        /* entries rejected: others could have written them       */
-    uint64_t refused;                   /* entries that the driver refused                        */
-    uint64_t healed;                    /* rejected entries removed or replaced                   */
-    uint64_t read_failures;             /* entries that could not be read                         */
-    uint64_t read_bytes;                /* bytes of the entries that were found                   */
-    uint64_t read_ns;                   /* time spent reading and checking, ns                    */
-    uint64_t stored;                    /* entries published                                      */
-    uint64_t stored_bytes;              /* bytes published                                        */
-    uint64_t lost_races;                /* entries that another process published first           */
-    uint64_t too_large;                 /* entries not stored: no room below the limit             */
-    uint64_t store_failed;              /* entries that could not be stored                       */
-    uint64_t store_failed_space;        /* of these: disk or quota full                           */
-    uint64_t store_failed_denied;       /* of these: read-only or not permitted                   */
-    uint64_t store_failed_descriptors;  /* of these: no file descriptor left                      */
-    uint64_t store_failed_memory;       /* of these: out of memory                                */
-    uint64_t store_failed_stale;        /* of these: stale handle or directory gone               */
-    uint64_t store_failed_locked;       /* of these: the directory's lock was not to be had       */
-    uint64_t store_failed_io;           /* of these: any other error                              */
-    uint64_t evicted;                   /* entries evicted                                        */
-    uint64_t evicted_bytes;             /* bytes evicted                                          */
-    uint64_t swept;                     /* abandoned temporary files removed                      */
-    uint64_t reopened;                  /* directory made again after it vanished                 */
-    uint64_t verified;                  /* hits made again and compared                           */
-    uint64_t verify_differed;           /* of these: bytes differed                               */
-    uint64_t isolated;                  /* made in a child process                                */
-    uint64_t isolate_crashes;           /* of these: the child crashed                            */
-    uint64_t isolate_timeouts;          /* of these: the child took too long                      */
-    uint64_t isolate_unavailable;       /* no child could be started, made here                   */
+    uint64_t memory_hits;               /* found in this process */
+    uint64_t bundle_hits;               /* found in a bundle */
+    uint64_t disk_hits;                 /* found in the directory or the store */
+    uint64_t overlay_hits;              /* found in a read-only directory */
+    uint64_t misses;                    /* found nowhere */
+    uint64_t compiles;                  /* made here */
+    uint64_t compile_failures;          /* could not be made */
+    uint64_t compile_ns;                /* time spent making, ns */
+    uint64_t replayed_failures;         /* known not to be makeable */
+    uint64_t waits;                     /* waited for another process that makes the same */
+    uint64_t wait_ns;                   /* time spent waiting, ns */
+    uint64_t wait_hits;                 /* got what another process made */
+    uint64_t wait_timeouts;             /* waited too long, made it privately */
+    uint64_t lock_unavailable;          /* no lock was to be had, went on without */
+    uint64_t lock_stuck;                /* a lock held for too long, not waited for again */
+    uint64_t rejected_short;            /* entries rejected: cut short, or no file */
+    uint64_t rejected_foreign;          /* entries rejected: do not begin like one */
+    uint64_t rejected_version;          /* entries rejected: of another format */
+    uint64_t rejected_sizes;            /* entries rejected: parts are not the whole */
+    uint64_t rejected_digest;           /* entries rejected: bytes have changed */
+    uint64_t rejected_key;              /* entries rejected: of another key */
+    uint64_t rejected_untrusted;        /* entries rejected: others could have written them */
+    uint64_t refused;                   /* entries that the driver refused */
+    uint64_t healed;                    /* rejected entries removed or replaced */
+    uint64_t read_failures;             /* entries that could not be read */
+    uint64_t read_bytes;                /* bytes of the entries that were found */
+    uint64_t read_ns;                   /* time spent reading and checking, ns */
+    uint64_t stored;                    /* entries published */
+    uint64_t stored_bytes;              /* bytes published */
+    uint64_t lost_races;                /* entries that another process published first */
+    uint64_t too_large;                 /* entries not stored: no room below the limit */
+    uint64_t store_failed;              /* entries that could not be stored */
+    uint64_t store_failed_space;        /* of these: disk or quota full */
+    uint64_t store_failed_denied;       /* of these: read-only or not permitted */
+    uint64_t store_failed_descriptors;  /* of these: no file descriptor left */
+    uint64_t store_failed_memory;       /* of these: out of memory */
+    uint64_t store_failed_stale;        /* of these: stale handle or directory gone */
+    uint64_t store_failed_locked;       /* of these: the directory's lock was not to be had */
+    uint64_t store_failed_io;           /* of these: any other error */
+    uint64_t evicted;                   /* entries evicted */
+    uint64_t evicted_bytes;             /* bytes evicted */
+    uint64_t swept;                     /* abandoned temporary files removed */
+    uint64_t reopened;                  /* directory made again after it vanished */
+    uint64_t verified;                  /* hits made again and compared */
+    uint64_t verify_differed;           /* of these: bytes differed */
+    uint64_t isolated;                  /* made in a child process */
+    uint64_t isolate_crashes;           /* of these: the child crashed */
+    uint64_t isolate_timeouts;          /* of these: the child took too long */
+    uint64_t isolate_unavailable;       /* no child could be started, made here */
     uint64_t collisions;                /* entries of another key with the same digest, passed over */
-    uint64_t unkeyed;                   /* made past the cache: their inputs are not all known    */
-    uint64_t loads;                     /* kernels loaded into a context                          */
-    uint64_t load_hits;                 /* kernels that were loaded already                       */
-    uint64_t load_ns;                   /* time spent loading, ns                                 */
-    uint64_t unloads;                   /* kernels unloaded                                       */
+    uint64_t unkeyed;                   /* made past the cache: their inputs are not all known */
+    uint64_t loads;                     /* kernels loaded into a context */
+    uint64_t load_hits;                 /* kernels that were loaded already */
+    uint64_t load_ns;                   /* time spent loading, ns */
+    uint64_t unloads;                   /* kernels unloaded */
 } coda_cache_stats;
 #define CODA_CACHE_STATS_INIT \
     {sizeof(coda_cache_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
@@ -715,13 +715,13 @@ CODA_API void coda_cache_seal(coda_cache *c, int sealed);
 
 typedef struct coda_cache_entry {
     size_t size;
-    const char *name;     /* 64 hex digits                                                         */
-    const char *kind;     /* "kernel", "tuning"                                                    */
-    const char *key;      /* lines of text; "" if the entry is damaged                             */
-    const char *note;     /* a kernel's CUDA text                                                  */
-    const char *fault;    /* why it would be rejected, one word; "" if it is intact                */
-    int64_t bytes;        /* on disk                                                               */
-    int64_t age_s;        /* since its last use, to the hour                                       */
+    const char *name;     /* 64 hex digits */
+    const char *kind;     /* "kernel", "tuning" */
+    const char *key;      /* lines of text; "" if the entry is damaged */
+    const char *note;     /* a kernel's CUDA text */
+    const char *fault;    /* why it would be rejected, one word; "" if it is intact */
+    int64_t bytes;        /* on disk */
+    int64_t age_s;        /* since its last use, to the hour */
 } coda_cache_entry;
 #define CODA_CACHE_ENTRY_INIT {sizeof(coda_cache_entry), NULL, NULL, NULL, NULL, NULL, 0, 0}
 /* Calls visit for every entry of the directory, each read and checked, until it returns 0. What it gets
@@ -732,11 +732,11 @@ CODA_API coda_status coda_cache_list(coda_cache *c, int (*visit)(void *context, 
 /* Removes entries, beside running processes. NULL for opt removes nothing and counts; out may be NULL. */
 typedef struct coda_cache_prune_options {
     size_t size;
-    int64_t max_bytes;    /* down to this, least recently used first; 0 (INIT) or less: no matter  */
-    int64_t older_than_s; /* all unused for so long; 0 (INIT) or less: no matter                   */
-    int faulty;           /* all that would be rejected; INIT: 0                                   */
-    int dry_run;          /* counts alone; INIT: 0                                                 */
-    int clear;            /* all entries; INIT: 0                                                  */
+    int64_t max_bytes;    /* down to this, least recently used first; 0 (INIT) or less: no matter */
+    int64_t older_than_s; /* all unused for so long; 0 (INIT) or less: no matter */
+    int faulty;           /* all that would be rejected; INIT: 0 */
+    int dry_run;          /* counts alone; INIT: 0 */
+    int clear;            /* all entries; INIT: 0 */
 } coda_cache_prune_options;
 #define CODA_CACHE_PRUNE_OPTIONS_INIT {sizeof(coda_cache_prune_options), 0, 0, 0, 0, 0}
 typedef struct coda_cache_pruned {
@@ -755,22 +755,22 @@ CODA_API coda_status coda_cache_add_bundle(coda_cache *c, const void *data, size
 typedef struct coda_export_options {
     size_t size;
     const coda_plan *const *plans; /* the kernels of these, wherever they came from; NULL (INIT): what
-                                    * the directory holds                                          */
+                                    * the directory holds */
     int plan_count;
-    const char *keys;  /* of these, those that the lines of a record name; NULL (INIT): all        */
-    const char *arch;  /* of these, those for "sm_90a", or "sm_80,sm_90a"; NULL (INIT): all        */
+    const char *keys;  /* of these, those that the lines of a record name; NULL (INIT): all */
+    const char *arch;  /* of these, those for "sm_90a", or "sm_80,sm_90a"; NULL (INIT): all */
     const char *array; /* write C source that defines `const unsigned char ARRAY[]` and `const
-                        * unsigned long ARRAY_size`; NULL (INIT): write the bytes                  */
+                        * unsigned long ARRAY_size`; NULL (INIT): write the bytes */
 } coda_export_options;
 #define CODA_EXPORT_OPTIONS_INIT {sizeof(coda_export_options), NULL, 0, NULL, NULL, NULL}
 typedef struct coda_bundle_report {
     size_t size;
-    int64_t entries; /* in the bundle                                                              */
-    int64_t bytes;   /* of it                                                                      */
-    int64_t taken;   /* import: entries that are in the directory now                              */
+    int64_t entries; /* in the bundle */
+    int64_t bytes;   /* of it */
+    int64_t taken;   /* import: entries that are in the directory now */
     int64_t missing; /* export: kernels that `keys` names and the bundle has not, or that another one of
-                      * the same digest has kept out                                               */
-    int64_t damaged; /* export: entries of the directory that cannot be read, and were left out    */
+                      * the same digest has kept out */
+    int64_t damaged; /* export: entries of the directory that cannot be read, and were left out */
 } coda_bundle_report;
 #define CODA_BUNDLE_REPORT_INIT {sizeof(coda_bundle_report), 0, 0, 0, 0, 0}
 /* Writes a bundle at once: a file is all there, or as it was, and keeps its mode; what a link leads to is

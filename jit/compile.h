@@ -10,8 +10,8 @@
 struct sources {
     int count;
     const char **names, **texts;
-    char digest[DIGEST_HEX]; /* SHA-256                                                            */
-    char open[256];          /* why kernels may depend on other files, too; or ""                  */
+    char digest[DIGEST_HEX]; /* SHA-256 */
+    char open[256];          /* why kernels may depend on other files, too; or "" */
 };
 const struct sources *sources_open(char *err);
 void sources_drop(void);
@@ -25,8 +25,8 @@ void jit_cache_drop(void);
  * NULL if memory ran out. */
 struct key_parts {
     const char *arch;
-    const char *const *options; /* NULL at the end; no paths                                       */
-    const char *primitives;     /* digest                                                          */
+    const char *const *options; /* NULL at the end; no paths */
+    const char *primitives;     /* digest */
     const char *symbol, *text;
 };
 char *key_print_what(const struct key_parts *k);
@@ -42,12 +42,12 @@ char *figures_print_key(const char *what, const struct jit_device *dev, const ch
 /* compile.c -- *data is malloc'd. On failure *passing says that it is not the text's fault. */
 struct compile_job {
     const struct nvrtc *nvrtc;
-    int major, minor;           /* of NVRTC                                                        */
-    int count;                  /* of files that the text may include                              */
+    int major, minor; /* of NVRTC */
+    int count;        /* of files that the text may include */
     const char *const *names, *const *texts;
     const char *symbol, *text, *arch;
 };
-extern const char *const compile_options[]; /* NULL at the end                                     */
+extern const char *const compile_options[]; /* NULL at the end */
 coda_status compile_payload(void **data, size_t *size, const struct compile_job *j, char *err, bool *passing);
 /* Fills image, size and the facts; false if there is no cubin in it. */
 bool payload_read(struct jit_cubin *out, const void *data, size_t size);

@@ -12,11 +12,11 @@ struct build {
     struct compile_job job;
     const struct sources *sources;
     const struct jit_options *opt;
-    struct coda_cache *cache; /* or NULL                                                           */
-    bool unkeyed; /* may be made of more than its key says: the cache is passed by                 */
+    struct coda_cache *cache; /* or NULL */
+    bool unkeyed;             /* may be made of more than its key says: the cache is passed by */
     char *what, *by;
     struct cache_key key;
-    bool made; /* by this call                                                      */
+    bool made; /* by this call */
 };
 
 void jit_cubin_free(struct jit_cubin *c)

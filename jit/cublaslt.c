@@ -21,11 +21,11 @@ struct jit_lt {
     const struct cublaslt *api;
     const struct driver *driver;
     CUcontext context;
-    cublasLtHandle_t handle; /* the context's, shared                                              */
+    cublasLtHandle_t handle; /* the context's, shared */
     cublasLtMatmulDesc_t product;
     cublasLtMatrixLayout_t first, second, result;
     cublasLtMatmulAlgo_t algorithm;
-    bool empty; /* D has no elements                                                               */
+    bool empty; /* D has no elements */
 };
 
 static coda_status lt_fail(const struct cublaslt *api, cublasStatus_t r, const char *what, char *err)
@@ -236,8 +236,8 @@ coda_status jit_lt_run(const struct jit_lt *lt, const void *a, const void *b, vo
     CUresult c = bind_context(lt);
     if (c) return driver_fail(lt->driver, err, c, "cuBLASLt: context");
     cublasStatus_t r = lt->api->cublasLtMatmul(lt->handle, lt->product, &one, b, lt->first, a, lt->second,
-                                               &zero, d, lt->result, d, lt->result, &lt->algorithm,
-                                               workspace, JIT_LT_WORKSPACE, stream);
+                                               &zero, d, lt->result, d, lt->result, &lt->algorithm, workspace,
+                                               JIT_LT_WORKSPACE, stream);
     return r ? lt_fail(lt->api, r, "matmul", err) : CODA_OK;
 }
 

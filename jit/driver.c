@@ -47,7 +47,7 @@ static coda_status missing(const struct library *l, const char *hint, char *err)
 
 static struct library libcuda = {.title = "the CUDA driver", .names = {"libcuda.so.1"}};
 static struct driver driver;
-static _Atomic(const struct driver *) loaded; /* once it works: read by each launch                       */
+static _Atomic(const struct driver *) loaded; /* once it works: read by each launch */
 
 static void load_driver(void)
 {
@@ -106,7 +106,7 @@ static struct nvrtc nvrtc;
 static char build_id[64];
 
 /* Reads the GNU build id of one loaded file out of its notes. */
-static void read_build_id(const struct dl_phdr_info *info, const ElfW(Phdr) *segment)
+static void read_build_id(const struct dl_phdr_info *info, const ElfW(Phdr) * segment)
 {
     const char *p = (const char *)(info->dlpi_addr + segment->p_vaddr), *end = p + segment->p_memsz;
     while ((size_t)(end - p) > sizeof(ElfW(Nhdr))) {

@@ -13,6 +13,7 @@
 
 #include "jit.h"
 
+/* clang-format off */
 #define DRIVER_FUNCTIONS(F)                                                                                  \
     F(cuInit) F(cuDriverGetVersion) F(cuGetErrorName) F(cuGetErrorString)                                    \
     F(cuDeviceGet) F(cuDeviceGetName) F(cuDeviceGetAttribute) F(cuDeviceTotalMem)                            \
@@ -27,18 +28,23 @@
     F(cuEventCreate) F(cuEventDestroy) F(cuEventRecord) F(cuEventSynchronize) F(cuEventElapsedTime)          \
     F(cuStreamBeginCapture) F(cuStreamEndCapture) F(cuGraphInstantiateWithFlags)                             \
     F(cuGraphDestroy) F(cuGraphLaunch) F(cuGraphExecDestroy)
+/* clang-format on */
 
+/* clang-format off */
 #define NVRTC_FUNCTIONS(F)                                                                                   \
     F(nvrtcVersion) F(nvrtcGetErrorString) F(nvrtcCreateProgram) F(nvrtcDestroyProgram)                      \
     F(nvrtcCompileProgram) F(nvrtcGetProgramLogSize) F(nvrtcGetProgramLog)                                   \
     F(nvrtcGetCUBINSize) F(nvrtcGetCUBIN)
+/* clang-format on */
 
+/* clang-format off */
 #define CUBLASLT_FUNCTIONS(F)                                                                                \
     F(cublasLtCreate) F(cublasLtDestroy) F(cublasLtGetVersion) F(cublasLtGetStatusString) F(cublasLtMatmul)  \
     F(cublasLtMatmulDescCreate) F(cublasLtMatmulDescDestroy) F(cublasLtMatmulDescSetAttribute)               \
     F(cublasLtMatrixLayoutCreate) F(cublasLtMatrixLayoutDestroy) F(cublasLtMatrixLayoutSetAttribute)         \
     F(cublasLtMatmulPreferenceCreate) F(cublasLtMatmulPreferenceDestroy)                                     \
     F(cublasLtMatmulPreferenceSetAttribute) F(cublasLtMatmulAlgoGetHeuristic)
+/* clang-format on */
 
 #define DRIVER_FIELD(name) __typeof__(name) *name;
 struct driver {

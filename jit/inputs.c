@@ -22,12 +22,12 @@
 
 struct reader {
     const char *at;
-    int line;        /* of `at`, from 1                                                            */
-    bool line_start; /* nothing but blanks and comments since the line began                       */
+    int line;        /* of `at`, from 1 */
+    bool line_start; /* nothing but blanks and comments since the line began */
     bool (*known)(const char *name);
     char *why;
     size_t size;
-    bool open; /* the text is not closed; why has the reason                                 */
+    bool open; /* the text is not closed; why has the reason */
 };
 
 static void open_up(struct reader *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -92,20 +92,16 @@ static void skip_comment(struct reader *r)
 static void skip_blanks(struct reader *r)
 {
     for (int c; (c = peek(r));) {
-        if (c == ' ' || c == '\t' || c == '\v' || c == '\f' || c == '\r')
-            take(r);
+        if (c == ' ' || c == '\t' || c == '\v' || c == '\f' || c == '\r') take(r);
         else if (c == '/') {
             struct reader ahead = *r;
             take(&ahead);
             int next = peek(&ahead);
             if (next != '/' && next != '*') return;
             take(r), take(r);
-            if (next == '/')
-                skip_line_comment(r);
-            else
-                skip_comment(r);
-        } else
-            return;
+            if (next == '/') skip_line_comment(r);
+            else skip_comment(r);
+        } else return;
     }
 }
 
@@ -128,10 +124,8 @@ static void skip_raw_literal(struct reader *r)
     size_t n = open && *open == '(' ? (size_t)(open - mark) : 17;
     bool closed = n <= 16 && end && *end == '"' && end - open > (ptrdiff_t)n &&
                   end[-(ptrdiff_t)n - 1] == ')' && !memcmp(end - n, mark, n);
-    if (closed)
-        r->at = end + 1;
-    else
-        open_up(r, "a raw string of several lines, or with a quote in it");
+    if (closed) r->at = end + 1;
+    else open_up(r, "a raw string of several lines, or with a quote in it");
 }
 
 enum { WORD = 64 };
@@ -218,14 +212,12 @@ static void read_directive(struct reader *r)
     skip_blanks(r);
     if (!peek(r) || peek(r) == '\n') return; /* # alone */
     read_word(r, word);
-    if (!strcmp(word, "include"))
-        read_include(r);
+    if (!strcmp(word, "include")) read_include(r);
     else if (!strcmp(word, "pragma")) {
         skip_blanks(r);
         read_word(r, word);
         if (!is_one_of(word, pragmas)) open_up(r, "#pragma %s", word);
-    } else if (!is_one_of(word, harmless))
-        open_up(r, "#%s", word);
+    } else if (!is_one_of(word, harmless)) open_up(r, "#%s", word);
 }
 
 /* # and %: begin a directive, and paste if there are two. */
@@ -247,20 +239,13 @@ static void read_token(struct reader *r)
         return;
     }
     take(r);
-    if (c == '\n')
-        r->line_start = true;
-    else if (c == '#')
-        read_hash(r, false);
-    else if (c == '?' && accept(r, '?') && peek(r) == '=')
-        open_up(r, "a trigraph");
-    else if (c == '%' && accept(r, ':'))
-        read_hash(r, true);
-    else if (c == '"' || c == '\'')
-        skip_literal(r, c);
-    else if (c == '\\' && peek(r) && strchr("uUN", peek(r)))
-        open_up(r, "a character's number in a name");
-    else if (isdigit(c) || (c == '.' && isdigit(peek(r))))
-        read_number(r);
+    if (c == '\n') r->line_start = true;
+    else if (c == '#') read_hash(r, false);
+    else if (c == '?' && accept(r, '?') && peek(r) == '=') open_up(r, "a trigraph");
+    else if (c == '%' && accept(r, ':')) read_hash(r, true);
+    else if (c == '"' || c == '\'') skip_literal(r, c);
+    else if (c == '\\' && peek(r) && strchr("uUN", peek(r))) open_up(r, "a character's number in a name");
+    else if (isdigit(c) || (c == '.' && isdigit(peek(r)))) read_number(r);
     if (c != '\n') r->line_start = false;
 }
 
@@ -371,9 +356,7 @@ bool jit_inputs_are_known(char *why, size_t size)
         !flags_are_closed("NVRTC_APPEND_FLAGS", why, size))
         return false;
     const char *set = environment_begins(dark, none);
-    if (set)
-        snprintf(why, size, "$%.*s is set, which NVRTC reads", (int)strcspn(set, "="), set);
-    else if (s && s->open[0])
-        snprintf(why, size, "%s", s->open);
+    if (set) snprintf(why, size, "$%.*s is set, which NVRTC reads", (int)strcspn(set, "="), set);
+    else if (s && s->open[0]) snprintf(why, size, "%s", s->open);
     return !set && (!s || !s->open[0]);
 }

@@ -344,8 +344,7 @@ static bool judge(const struct compile_job *j, struct coda_cache *c, int ended, 
     else if (signal)
         *status = jit_fail(err, CODA_E_COMPILE, "%s: the compiler was ended by signal %d, %s", j->symbol,
                            signal, strsignal(signal));
-    else
-        *status = jit_fail(err, CODA_E_COMPILE, "%s: the compiler ended without an answer", j->symbol);
+    else *status = jit_fail(err, CODA_E_COMPILE, "%s: the compiler ended without an answer", j->symbol);
     return true;
 }
 

@@ -29,11 +29,11 @@ void jit_write(int fd, const char *text);
 struct jit_device {
     int ordinal;
     char name[128];
-    char arch[16];        /* "sm_90a"                                                              */
-    int sms, shared_bytes; /* a block may have (opt-in)                                            */
-    int driver;           /* 13000 = 13.0                                                          */
+    char arch[16];         /* "sm_90a" */
+    int sms, shared_bytes; /* a block may have (opt-in) */
+    int driver;            /* 13000 = 13.0 */
     size_t memory;
-    void *context;        /* CUcontext that kernels are loaded into                                */
+    void *context; /* CUcontext that kernels are loaded into */
 };
 /* The current context's device, or device 0 with its primary context made current. */
 coda_status jit_device_open(struct jit_device *out, char *err);
@@ -55,17 +55,17 @@ bool jit_cache_info(char *line, size_t size); /* the process's own directory, or
 struct jit_cubin;
 struct jit_exported {
     const struct jit_cubin *cubin;
-    const char *text; /* its source                                                                */
+    const char *text; /* its source */
 };
 struct jit_tuned {
-    const char *what, *arch; /* as given to jit_figures_get                                        */
+    const char *what, *arch; /* as given to jit_figures_get */
     const struct jit_device *dev;
 };
 struct jit_export {
-    const char *path, *keys, *arch, *array; /* as in coda_export_options                           */
-    const struct jit_exported *kernel;      /* NULL: what the directory has                        */
+    const char *path, *keys, *arch, *array; /* as in coda_export_options */
+    const struct jit_exported *kernel;      /* NULL: what the directory has */
     int kernels;
-    const struct jit_tuned *tuned;          /* ... and the figures that the cache has of these     */
+    const struct jit_tuned *tuned; /* ... and the figures that the cache has of these */
     int tuneds;
 };
 coda_status jit_export(struct coda_cache *c, const struct jit_export *e, coda_bundle_report *out, char *err);
@@ -79,24 +79,24 @@ bool jit_text_is_closed(const char *text, bool (*known)(const char *name), char 
 /* ---- cubin.c: text -> cubin, through the cache ---- */
 
 struct jit_options {
-    const char *arch;         /* "sm_90a"                                                          */
-    struct coda_cache *cache; /* NULL: the process's own                                           */
+    const char *arch;         /* "sm_90a" */
+    struct coda_cache *cache; /* NULL: the process's own */
     bool no_cache;
 };
 struct jit_cubin {
-    const void *image;     /* until jit_cubin_free                                                 */
+    const void *image; /* until jit_cubin_free */
     size_t size;
-    bool cached;           /* not made by this call                                                */
-    bool fresh;            /* made by this process: a driver that refuses it will do so again      */
+    bool cached; /* not made by this call */
+    bool fresh;  /* made by this process: a driver that refuses it will do so again */
     double compile_ms;
-    int registers, spill_bytes; /* from ptxas; -1 if unknown                                       */
-    char warning[160];     /* first C75xx line of the log, or ""                                   */
-    char name[65];         /* in the cache: 64 hex digits; "" without one                          */
-    const char *missed;    /* why it was not in the cache, in a word; "" if it was                 */
-    bool unkeyed;          /* made of more than its key says: not for a cache or a bundle           */
-    const struct cache_value *value; /* what holds the image                                       */
-    char *what, *by;       /* its key, see cache.h; by may be NULL                                 */
-    struct coda_cache *cache; /* where it is kept, or NULL                                         */
+    int registers, spill_bytes;      /* from ptxas; -1 if unknown */
+    char warning[160];               /* first C75xx line of the log, or "" */
+    char name[65];                   /* in the cache: 64 hex digits; "" without one */
+    const char *missed;              /* why it was not in the cache, in a word; "" if it was */
+    bool unkeyed;                    /* made of more than its key says: not for a cache or a bundle */
+    const struct cache_value *value; /* what holds the image */
+    char *what, *by;                 /* its key, see cache.h; by may be NULL */
+    struct coda_cache *cache;        /* where it is kept, or NULL */
 };
 /* `text` may include any file of primitives/ by its path. On a compile error: CODA_E_COMPILE and the
  * first error line. Safe from several threads. */
@@ -115,21 +115,23 @@ struct jit_kernel;
 /* Loads a cubin and finds `symbol` (extern "C", one parameter), sets its shared memory limit, forces
  * the load into dev->context; or finds it loaded there. The calling thread needs no context; c may be
  * freed afterwards. *refused, which may be NULL, says that the driver does not take the image. */
-coda_status jit_load(struct jit_kernel **out, const struct jit_cubin *c, const char *symbol,
-                     int shared_bytes, const struct jit_device *dev, bool *refused, char *err);
+coda_status jit_load(struct jit_kernel **out, const struct jit_cubin *c, const char *symbol, int shared_bytes,
+                     const struct jit_device *dev, bool *refused, char *err);
 /* Gives it back. It stays loaded for whoever wants it next, until others have taken its place. */
 void jit_unload(struct jit_kernel *k);
 /* Unloads all that nobody uses. */
 void jit_unload_idle(void);
 
 /* A tiled tensor map; dimension 0 is innermost. */
-struct jit_map { _Alignas(128) uint64_t opaque[16]; };
+struct jit_map {
+    _Alignas(128) uint64_t opaque[16];
+};
 struct jit_map_shape {
     coda_dtype dtype;
     int rank;
-    int64_t dim[5], stride[5]; /* elements                                                         */
+    int64_t dim[5], stride[5]; /* elements */
     int box[5];
-    int swizzle;               /* bytes: 0, 32, 64, 128                                            */
+    int swizzle; /* bytes: 0, 32, 64, 128 */
 };
 coda_status jit_map_encode(struct jit_map *out, const struct jit_map_shape *s, void *address, char *err);
 coda_status jit_map_rebase(struct jit_map *map, void *address, char *err);
@@ -138,7 +140,10 @@ coda_status jit_map_rebase(struct jit_map *map, void *address, char *err);
  * struct's tail padding. A size that is not the kernel's is refused. Nothing happens if grid is 0. No
  * allocation, no lock, no system call of its own. */
 #define JIT_PARAMS_ALIGN 128
-struct jit_launch { unsigned grid, threads, shared_bytes; bool pdl; };
+struct jit_launch {
+    unsigned grid, threads, shared_bytes;
+    bool pdl;
+};
 coda_status jit_launch(const struct jit_kernel *k, const struct jit_launch *l, void *params, size_t bytes,
                        coda_stream stream, char *err);
 
@@ -148,10 +153,10 @@ struct jit_lt;
 struct jit_lt_shape {
     coda_dtype in, out;
     int64_t batch, m, n, k;
-    int64_t a_batch, b_batch, d_batch; /* elements                                                 */
-    int64_t lda, ldb, ldd;             /* elements                                                 */
-    bool a_t, b_t;                     /* a is stored [K,M] with pitch lda; b is stored [K,N]      */
-    int align;                         /* bytes that a, b and d are multiples of; 0: 16            */
+    int64_t a_batch, b_batch, d_batch; /* elements */
+    int64_t lda, ldb, ldd;             /* elements */
+    bool a_t, b_t;                     /* a is stored [K,M] with pitch lda; b is stored [K,N] */
+    int align;                         /* bytes that a, b and d are multiples of; 0: 16 */
 };
 #define JIT_LT_WORKSPACE (64u << 20)
 /* The top of the heuristic list, for the current context's device. CODA_E_UNSUPPORTED if cuBLASLt has
@@ -170,15 +175,15 @@ void jit_figures_put(const char *what, const struct jit_device *dev, const struc
 
 /* ---- measure.c: device memory and the time of launches, for tuning; in the current context ---- */
 
-size_t jit_memory_free(void); /* bytes; 0 if nobody knows                                          */
+size_t jit_memory_free(void); /* bytes; 0 if nobody knows */
 coda_status jit_alloc(void **out, size_t bytes, char *err);
 void jit_free(void *p);
 /* Repeats a pattern of `period` bytes, and waits. */
 coda_status jit_fill(void *to, size_t bytes, const void *pattern, size_t period, char *err);
 coda_status jit_download(void *to, const void *from, size_t bytes, char *err);
 
-struct jit_clock;  /* a stream and what times it                                                    */
-struct jit_replay; /* launches, recorded                                                            */
+struct jit_clock;  /* a stream and what times it */
+struct jit_replay; /* launches, recorded */
 coda_status jit_clock_new(struct jit_clock **out, char *err);
 coda_stream jit_clock_stream(const struct jit_clock *c);
 coda_status jit_clock_wait(const struct jit_clock *c, char *err);

@@ -68,10 +68,8 @@ static bool open_listed(struct library *l, const char *variable, const char *fol
 {
     for (;; folders++) {
         size_t n = strcspn(folders, marks);
-        if (n && folders[0] != '/')
-            refuse(l, variable, folders, n);
-        else if (n && open_in(l, folders, n))
-            return true;
+        if (n && folders[0] != '/') refuse(l, variable, folders, n);
+        else if (n && open_in(l, folders, n)) return true;
         folders += n;
         if (!*folders) return false;
     }
@@ -208,8 +206,7 @@ static void note_path(struct library *l, const void *function)
     Dl_info info;
     if (dladdr(function, &info) && info.dli_fname && info.dli_fname[0] == '/')
         snprintf(l->path, sizeof l->path, "%s", info.dli_fname);
-    else if (!library_file_of(function, l->path, sizeof l->path))
-        l->path[0] = 0;
+    else if (!library_file_of(function, l->path, sizeof l->path)) l->path[0] = 0;
 }
 
 void library_fill(struct library *l, const char *const *names, void *table)

@@ -9,12 +9,12 @@
 #include "jit.h"
 
 struct library {
-    const char *title;      /* "NVRTC"                                                             */
-    const char *names[3];   /* file names, the newest first                                        */
+    const char *title;    /* "NVRTC" */
+    const char *names[3]; /* file names, the newest first */
     void *handle;
-    char path[PATH_MAX];    /* of the file that was opened                                         */
-    char why[JIT_ERROR_SIZE / 2];     /* why there is none                                         */
-    char refused[JIT_ERROR_SIZE / 4]; /* the first place that was named and not looked at; or ""   */
+    char path[PATH_MAX];              /* of the file that was opened */
+    char why[JIT_ERROR_SIZE / 2];     /* why there is none */
+    char refused[JIT_ERROR_SIZE / 4]; /* the first place that was named and not looked at; or "" */
 };
 
 /* Opens the newest one of the toolkit's, or the driver's. */

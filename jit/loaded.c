@@ -54,8 +54,8 @@ static bool same_image(const struct jit_kernel *a, const struct jit_kernel *b)
 
 static bool same_id(const struct jit_kernel *a, const struct jit_kernel *b)
 {
-    return same_image(a, b) && a->id.context == b->id.context &&
-           a->id.shared_bytes == b->id.shared_bytes && !strcmp(a->symbol, b->symbol);
+    return same_image(a, b) && a->id.context == b->id.context && a->id.shared_bytes == b->id.shared_bytes &&
+           !strcmp(a->symbol, b->symbol);
 }
 
 /* The loaded kernel that is like k, taken; or NULL. */

@@ -6,22 +6,22 @@
 #include "driver.h"
 
 struct jit_kernel {
-    const struct driver *driver; /* so that a launch looks nothing up                              */
+    const struct driver *driver; /* so that a launch looks nothing up */
     CUlibrary library;
-    CUfunction function;         /* a CUkernel: its context is the stream's                        */
-    CUcontext context;           /* for a thread that has none                                     */
-    size_t parameters;           /* bytes of the one parameter                                     */
-    CUresult failure;            /* of loading                                                     */
+    CUfunction function; /* a CUkernel: its context is the stream's */
+    CUcontext context;   /* for a thread that has none */
+    size_t parameters;   /* bytes of the one parameter */
+    CUresult failure;    /* of loading */
     char symbol[128];
-    const struct cache_value *value; /* holds the image, as long as the kernel is loaded; or NULL  */
+    const struct cache_value *value; /* holds the image, as long as the kernel is loaded; or NULL */
     const void *image;
     size_t image_size;
-    struct kernel_id {           /* kernels that are alike in it and in their images are one       */
+    struct kernel_id { /* kernels that are alike in it and in their images are one */
         struct digest image;
-        unsigned long long context; /* its number: addresses are used again                        */
+        unsigned long long context; /* its number: addresses are used again */
         int shared_bytes;
     } id;
-    int users;                   /* of loaded.c, as are these                                      */
+    int users; /* of loaded.c, as are these */
     struct jit_kernel *newer, *older;
 };
 

@@ -58,10 +58,7 @@ static bool is_for(const struct entry *e, const char *archs)
 
 static int by_digest(const void *a, const void *b) { return memcmp(a, b, sizeof(struct digest)); }
 
-static int digit(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
+static int digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
 
 /* The 64 digits after a line's first word. False if it is no line of a record. */
 static bool read_line(struct digest *out, const char *line)

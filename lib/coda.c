@@ -61,14 +61,14 @@ coda_status plan_build(struct plan *p, const graph *g, const struct plan_options
     struct grouper groups;
     memset(p, 0, sizeof *p);
     p->target = opt->target;
-    p->graph = insert_copies(g, opt->fold);                     /* rewrite: layouts that kernels can take */
+    p->graph = insert_copies(g, opt->fold); /* rewrite: layouts that kernels can take */
     if (!p->graph) return fail_status();
-    coda_status status = plan_fuse(&groups, p, opt);            /* plan: nodes -> groups                  */
-    if (!status) status = plan_lower(&groups);                  /* plan: groups -> programs, their steps  */
-    if (!status) status = plan_order(p);                        /* plan: programs in launch order         */
-    if (!status) status = schedule(p, opt);                     /* schedule: how each runs on the target  */
-    if (!status) status = plan_place(p);                        /* plan: memory of a run                  */
-    if (!status) status = plan_place_folds(p);                  /* plan: what coda_prepare leaves         */
+    coda_status status = plan_fuse(&groups, p, opt); /* plan: nodes -> groups */
+    if (!status) status = plan_lower(&groups);       /* plan: groups -> programs, their steps */
+    if (!status) status = plan_order(p);             /* plan: programs in launch order */
+    if (!status) status = schedule(p, opt);          /* schedule: how each runs on the target */
+    if (!status) status = plan_place(p);             /* plan: memory of a run */
+    if (!status) status = plan_place_folds(p);       /* plan: what coda_prepare leaves */
     if (!status) status = plan_verify(p);
     if (status) plan_free(p);
     return status;
@@ -100,9 +100,15 @@ static struct jit_options jit_options(const struct job *j)
 /* The plan again, with what is known better than by price. */
 static coda_status improve(struct job *j, struct plan *plan, const graph *r, struct plan_options po)
 {
-    struct tuner t = {.build = plan_build, .graph = r, .options = po, .arg = j->p->arg, .gpu = &j->p->gpu,
-                      .jit = jit_options(j), .measure = j->opt.flags & CODA_AUTOTUNE,
-                      .thorough = j->opt.flags & CODA_MAX_AUTOTUNE, .arena = &j->p->arena};
+    struct tuner t = {.build = plan_build,
+                      .graph = r,
+                      .options = po,
+                      .arg = j->p->arg,
+                      .gpu = &j->p->gpu,
+                      .jit = jit_options(j),
+                      .measure = j->opt.flags & CODA_AUTOTUNE,
+                      .thorough = j->opt.flags & CODA_MAX_AUTOTUNE,
+                      .arena = &j->p->arena};
     struct decision *decision;
     struct plan better;
     struct failure before;

@@ -26,8 +26,8 @@ static const struct way usual[SIDES] = {{"coda", 0, CODA_FOLD_NONE},
                                         {"cublaslt", CODA_NO_FUSION | CODA_CUBLASLT, CODA_FOLD_NONE}};
 
 enum { MOST_RUNS = 192, MOST_SETS = 64, WARM = 3, MOST_REPLAYS = 1000 };
-static const double ALONE_MS = 300;    /* of a sustained run, timed                               */
-static const double L2_BYTES = 180e6; /* what must pass between two uses of a set                  */
+static const double ALONE_MS = 300;   /* of a sustained run, timed */
+static const double L2_BYTES = 180e6; /* what must pass between two uses of a set */
 
 struct bench {
     struct machine machine;
@@ -35,8 +35,8 @@ struct bench {
     address memory, next, end;
     event event[2 * SIDES * ROUNDS];
     bool quick, plan, sustained;
-    const char *arch; /* NULL: the device's                                                      */
-    unsigned tune; /* flags of coda_compile                                                        */
+    const char *arch; /* NULL: the device's */
+    unsigned tune;    /* flags of coda_compile */
     const char *out;
     char **pattern;
     int patterns, bad;
@@ -179,10 +179,8 @@ static void load(struct bench *b, struct figure *f)
         struct tensor *t = &f->tensor[i];
         int copies = t->copies * f->sets;
         t->at = take(b, t->step * (size_t)copies);
-        if (t->values)
-            tensor_fill(t, &b->machine, copies);
-        else
-            must(b->machine.set(t->at, 0xff, t->step * (size_t)copies), "cuMemsetD8");
+        if (t->values) tensor_fill(t, &b->machine, copies);
+        else must(b->machine.set(t->at, 0xff, t->step * (size_t)copies), "cuMemsetD8");
     }
     must(b->machine.stream_wait(NULL), "filling the buffers");
     for (int s = 0; s < f->sides; s++) {
@@ -330,10 +328,8 @@ static void check(const struct bench *b, struct figure *f)
 {
     for (int s = 0; s < (f->check ? f->sides : 1); s++) run_side(b, f, &f->side[s], 0);
     must(b->machine.stream_wait(b->machine.stream), "a run");
-    if (f->check)
-        f->check(f);
-    else
-        check_rows(f);
+    if (f->check) f->check(f);
+    else check_rows(f);
 }
 
 /* ---- Time ---- */
@@ -511,22 +507,14 @@ static void parse(struct bench *b, int argc, char **argv)
 {
     b->pattern = argv; /* in place: there are never more patterns than arguments read */
     for (int i = 1; i < argc; i++)
-        if (!strcmp(argv[i], "--quick"))
-            b->quick = true;
-        else if (!strcmp(argv[i], "--plan"))
-            b->plan = true;
-        else if (!strcmp(argv[i], "--autotune"))
-            b->tune = CODA_AUTOTUNE;
-        else if (!strcmp(argv[i], "--max-autotune"))
-            b->tune = CODA_MAX_AUTOTUNE;
-        else if (!strcmp(argv[i], "--sustained"))
-            b->sustained = true;
-        else if (!strcmp(argv[i], "--arch") && i + 1 < argc)
-            b->arch = argv[++i];
-        else if (!strcmp(argv[i], "--out") && i + 1 < argc)
-            b->out = argv[++i];
-        else
-            b->pattern[b->patterns++] = argv[i];
+        if (!strcmp(argv[i], "--quick")) b->quick = true;
+        else if (!strcmp(argv[i], "--plan")) b->plan = true;
+        else if (!strcmp(argv[i], "--autotune")) b->tune = CODA_AUTOTUNE;
+        else if (!strcmp(argv[i], "--max-autotune")) b->tune = CODA_MAX_AUTOTUNE;
+        else if (!strcmp(argv[i], "--sustained")) b->sustained = true;
+        else if (!strcmp(argv[i], "--arch") && i + 1 < argc) b->arch = argv[++i];
+        else if (!strcmp(argv[i], "--out") && i + 1 < argc) b->out = argv[++i];
+        else b->pattern[b->patterns++] = argv[i];
 }
 
 static void open_machine(struct bench *b)

@@ -21,12 +21,12 @@ enum { SIDES = 5, TENSORS = 80, ARGS = 256, ROUNDS = 101, ROWS = 4 };
 struct tensor {
     char name[32];
     coda_dtype dtype;
-    int64_t count, columns; /* of a matrix; a vector has one                                       */
-    float *values; /* what element i is: values[i % period]; NULL for outputs                      */
+    int64_t count, columns; /* of a matrix; a vector has one */
+    float *values;          /* what element i is: values[i % period]; NULL for outputs */
     int64_t period;
-    int copies; /* "w.7" is the eighth copy of "w": the same numbers in memory of its own          */
-    address at; /* of the first set: its copies, one behind the other                              */
-    size_t step; /* bytes from copy to copy, and from set to set                                   */
+    int copies;  /* "w.7" is the eighth copy of "w": the same numbers in memory of its own */
+    address at;  /* of the first set: its copies, one behind the other */
+    size_t step; /* bytes from copy to copy, and from set to set */
 };
 
 /* Random values: 16-bit ones normal, matrices of weights over the root of their columns; fp32 around 1
@@ -48,7 +48,7 @@ struct way {
 struct side {
     const char *name;
     coda_plan *plan;
-    int args, arg[ARGS], copy[ARGS]; /* which of the figure's tensors                              */
+    int args, arg[ARGS], copy[ARGS]; /* which of the figure's tensors */
     address work, prepared;
     replay replay;
     double ms[ROUNDS];
@@ -56,23 +56,23 @@ struct side {
 
 struct figure {
     char name[64];
-    int64_t m, n, k; /* of the product                                                             */
-    int variant;     /* free for the builders                                                      */
-    const struct way *way; /* of each side; NULL: libcoda as it is, and unfused on cuBLASLt        */
+    int64_t m, n, k;       /* of the product */
+    int variant;           /* free for the builders */
+    const struct way *way; /* of each side; NULL: libcoda as it is, and unfused on cuBLASLt */
     /* The graph of side s; a NULL graph: no such side. */
     coda_graph *(*build)(const struct figure *f, int s);
     /* Compares the outputs with fp64, given the product's row; or checks every side by itself. */
     void (*expect)(struct figure *f, int64_t row, const double *product);
     void (*check)(struct figure *f);
-    bool tuned;        /* products may be rounded before their epilogue                            */
+    bool tuned;        /* products may be rounded before their epilogue */
     bool first_kernel; /* time the first kernel of a run alone: the rest finishes a row statistic,
-                          which a reader in a larger graph does in its own kernel                  */
+                          which a reader in a larger graph does in its own kernel */
 
     struct side side[SIDES];
     int sides, tensors, sets, runs, rounds;
     struct tensor tensor[TENSORS];
-    double error;  /* largest of the outputs: |y - r| / |r|, Euclidean                             */
-    double excess; /* largest error over what it may be                                            */
+    double error;  /* largest of the outputs: |y - r| / |r|, Euclidean */
+    double excess; /* largest error over what it may be */
     const struct machine *machine;
 };
 

@@ -36,10 +36,8 @@ void in_parallel(int64_t n, void (*fn)(void *ctx, int64_t i), void *ctx)
     pthread_t thread[THREADS];
     long cores = sysconf(_SC_NPROCESSORS_ONLN), started = 0;
     while (started < cores && started < THREADS && started < n)
-        if (pthread_create(&thread[started], NULL, work, &c))
-            break;
-        else
-            started++;
+        if (pthread_create(&thread[started], NULL, work, &c)) break;
+        else started++;
     if (started == 0) work(&c);
     for (long i = 0; i < started; i++) pthread_join(thread[i], NULL);
 }

@@ -77,20 +77,13 @@ static coda_graph *build(const struct figure *f, int side)
     coda_value w = coda_weight(g, "w", CODA_BF16, 2, (int64_t[]){f->n, f->k});
     coda_value y = coda_matmul(g, x, w);
     enum epilogue e = (enum epilogue)f->variant;
-    if (side)
-        coda_output(g, "y", y);
-    else if (e == RESIDUAL || e == DOWN)
-        residual(g, f, y);
-    else if (e == SWIGLU)
-        coda_output(g, "y", coda_swiglu(g, scaled(g, f, y), CODA_INTERLEAVED));
-    else if (e == SWIGLU_STACKED)
-        coda_output(g, "y", coda_swiglu(g, scaled(g, f, y), CODA_STACKED));
-    else if (e == ROPE || e == ROPE_HALF)
-        rotated(g, f, y);
-    else if (e == LOSS || e == LOGITS)
-        loss(g, f, y);
-    else
-        gelu(g, f, y);
+    if (side) coda_output(g, "y", y);
+    else if (e == RESIDUAL || e == DOWN) residual(g, f, y);
+    else if (e == SWIGLU) coda_output(g, "y", coda_swiglu(g, scaled(g, f, y), CODA_INTERLEAVED));
+    else if (e == SWIGLU_STACKED) coda_output(g, "y", coda_swiglu(g, scaled(g, f, y), CODA_STACKED));
+    else if (e == ROPE || e == ROPE_HALF) rotated(g, f, y);
+    else if (e == LOSS || e == LOGITS) loss(g, f, y);
+    else gelu(g, f, y);
     return g;
 }
 
@@ -181,10 +174,8 @@ static struct figure figure_of(enum epilogue e, int64_t m, int64_t d, int64_t hi
     if (e == ROPE || e == ROPE_HALF) f.n = 3 * d;
     if (e == LOSS || e == LOGITS) f.n = VOCABULARY;
     f.first_kernel = e == RESIDUAL || e == DOWN || e == LOSS || e == LOGITS;
-    if (m == TOKENS)
-        snprintf(f.name, sizeof f.name, "fused/%s/%d", epilogue_name[e], (int)d);
-    else
-        snprintf(f.name, sizeof f.name, "small/%s/%d", epilogue_name[e], (int)m);
+    if (m == TOKENS) snprintf(f.name, sizeof f.name, "fused/%s/%d", epilogue_name[e], (int)d);
+    else snprintf(f.name, sizeof f.name, "small/%s/%d", epilogue_name[e], (int)m);
     return f;
 }
 

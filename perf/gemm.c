@@ -13,7 +13,7 @@
 #include "bench.h"
 
 enum { TOKENS = 16384, VOCABULARY = 32768, WIDTH = 4096 };
-enum { X_T = 1, W_N = 2, F16 = 4 }; /* bits of a variant; 0: nt in bf16                            */
+enum { X_T = 1, W_N = 2, F16 = 4 }; /* bits of a variant; 0: nt in bf16 */
 
 static coda_graph *build(const struct figure *f, int side)
 {

@@ -247,7 +247,7 @@ static void measure_threads(struct latency *l)
 struct subject {
     coda_plan *plan;
     void *args[ARGS], *work;
-    graph captured; /* keeps the kernels' arguments                                                */
+    graph captured; /* keeps the kernels' arguments */
     struct kernel_params kernel[NODES];
     size_t kernels;
 };
@@ -337,8 +337,7 @@ static bool wanted(int argc, char **argv, const char **out)
 {
     bool all = true, named = false;
     for (int i = 1; i < argc; i++)
-        if (!strcmp(argv[i], "--out") && i + 1 < argc)
-            *out = argv[++i];
+        if (!strcmp(argv[i], "--out") && i + 1 < argc) *out = argv[++i];
         else if (argv[i][0] != '-') {
             all = false;
             named = named || !strcmp(argv[i], "latency");

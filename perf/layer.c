@@ -184,16 +184,11 @@ static coda_graph *build(const struct figure *f, int side)
     if (side > BARE && !decodes(f)) return NULL;
     if (side > UNFUSED && f->variant == BLOCK) return NULL;
     coda_graph *g = coda_graph_new();
-    if (side == READ)
-        read_all(g, f);
-    else if (side == BARE && decodes(f))
-        stack(g, f, bare_layer);
-    else if (side == BARE)
-        bare(g, f);
-    else if (f->variant < LAYER)
-        pattern(g, f);
-    else
-        stack(g, f, layer);
+    if (side == READ) read_all(g, f);
+    else if (side == BARE && decodes(f)) stack(g, f, bare_layer);
+    else if (side == BARE) bare(g, f);
+    else if (f->variant < LAYER) pattern(g, f);
+    else stack(g, f, layer);
     return g;
 }
 
@@ -418,12 +413,9 @@ static void check(struct figure *f)
     int64_t row[ROWS];
     int rows = f->m < ROWS ? 1 : ROWS;
     for (int i = 0; i < rows; i++) row[i] = row_to_check(f, i);
-    if (decodes(f))
-        check_decode(f, rows, row);
-    else if (f->variant < LAYER)
-        check_pattern(f, rows, row);
-    else
-        check_layer(f, rows, row);
+    if (decodes(f)) check_decode(f, rows, row);
+    else if (f->variant < LAYER) check_pattern(f, rows, row);
+    else check_layer(f, rows, row);
 }
 
 int main(int argc, char **argv)

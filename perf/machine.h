@@ -11,13 +11,13 @@
 
 #include "coda.h"
 
-typedef uint64_t address;               /* CUdeviceptr                                              */
-typedef struct CUevent_st *event;       /* CUevent                                                  */
-typedef struct CUgraph_st *graph;       /* CUgraph                                                  */
-typedef struct CUgraphExec_st *replay;  /* CUgraphExec                                              */
-typedef struct CUgraphNode_st *node;    /* CUgraphNode                                              */
-typedef struct CUfunc_st *function;     /* CUfunction                                               */
-typedef struct CUmod_st *module;        /* CUmodule                                                 */
+typedef uint64_t address;              /* CUdeviceptr */
+typedef struct CUevent_st *event;      /* CUevent */
+typedef struct CUgraph_st *graph;      /* CUgraph */
+typedef struct CUgraphExec_st *replay; /* CUgraphExec */
+typedef struct CUgraphNode_st *node;   /* CUgraphNode */
+typedef struct CUfunc_st *function;    /* CUfunction */
+typedef struct CUmod_st *module;       /* CUmodule */
 
 /* CUlaunchConfig and CUDA_KERNEL_NODE_PARAMS_v2. */
 struct launch_config {

@@ -39,7 +39,7 @@ struct file {
 struct row {
     char class[WORD], name[WORD], argument[MAX_NAMES][WORD];
     int arguments, inputs, state; /* the first `inputs` arguments are tensors, the others parameters */
-    char of[WORD]; /* "" or the reduction whose state it reads */
+    char of[WORD];                /* "" or the reduction whose state it reads */
     struct prim_facts facts;
     const char *path;
 };
@@ -302,11 +302,11 @@ static bool says(const char *code, const char *a, const char *b)
 static bool is_libm(const char *word, size_t length)
 {
     static const char *const names[] = {
-        "exp",     "expf",    "exp2",  "exp2f",  "exp10f",  "expm1f", "log",    "logf",   "log2",   "log2f",
-        "log10f",  "log1pf",  "pow",   "powf",   "sin",     "sinf",   "cos",    "cosf",   "tan",    "tanf",
-        "tanh",    "tanhf",   "sinhf", "coshf",  "sqrt",    "rsqrt",  "rsqrtf", "erf",    "erff",   "erfcf",
-        "normcdff", "fmax",   "fmaxf", "fmin",   "fminf",   "max",    "min",    "__expf", "__logf", "__powf",
-        "__sinf",  "__cosf",  "fabs",  "__fdividef"};
+        "exp",   "expf",   "exp2",   "exp2f",    "exp10f", "expm1f", "log",  "logf",      "log2",
+        "log2f", "log10f", "log1pf", "pow",      "powf",   "sin",    "sinf", "cos",       "cosf",
+        "tan",   "tanf",   "tanh",   "tanhf",    "sinhf",  "coshf",  "sqrt", "rsqrt",     "rsqrtf",
+        "erf",   "erff",   "erfcf",  "normcdff", "fmax",   "fmaxf",  "fmin", "fminf",     "max",
+        "min",   "__expf", "__logf", "__powf",   "__sinf", "__cosf", "fabs", "__fdividef"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strlen(names[i]) == length && !strncmp(names[i], word, length)) return true;
     return false;
@@ -490,8 +490,7 @@ static void check_orphans(const struct row *row, int rows)
         char name[WORD];
         if (length < 3 || strcmp(e->d_name + length - 2, ".c")) continue;
         snprintf(name, sizeof name, "%.*s", (int)(length - 2), e->d_name);
-        if (!find_row(row, rows, name))
-            die("ref", 1, "%s is the reference of no primitive", e->d_name);
+        if (!find_row(row, rows, name)) die("ref", 1, "%s is the reference of no primitive", e->d_name);
     }
     closedir(d);
 }

@@ -12,18 +12,18 @@
 #define PRIM_MAX_STATE 4
 
 enum prim_kind {
-    PRIM_MAP,   /* out = f(in...; params...), one element at a time                                */
-    PRIM_REDUCE /* a state folded over the columns of a row: init, push, merge, finish             */
+    PRIM_MAP,   /* out = f(in...; params...), one element at a time */
+    PRIM_REDUCE /* a state folded over the columns of a row: init, push, merge, finish */
 };
 
 /* What is true of a map f for all arguments, as its `// coda:` line declares it and tests try it. Rewrites
  * ask for these facts, never for a map's name. Bit i stands for operand i. */
 struct prim_facts {
-    unsigned linear;   /* f(a x + b z) = a f(x) + b f(z), x and z in operand i, the others held     */
-    unsigned jointly;  /* so too, x and z in all of these operands together                         */
-    unsigned shift;    /* f(x + d) = f(x) + d, x operand i                                          */
+    unsigned linear;   /* f(a x + b z) = a f(x) + b f(z), x and z in operand i, the others held */
+    unsigned jointly;  /* so too, x and z in all of these operands together */
+    unsigned shift;    /* f(x + d) = f(x) + d, x operand i */
     int identity;      /* f is its first operand where this argument, counted from 1, operands first, */
-    float identity_at; /* has this value. 0: there is none                                          */
+    float identity_at; /* has this value. 0: there is none */
 };
 
 /* The CPU reference of a reduction; the state is PRIM_MAX_STATE doubles or fewer. `key` is the row's
@@ -38,16 +38,16 @@ struct prim_reduce {
 struct prim {
     const char *name;
     enum prim_kind kind;
-    int inputs;         /* tensor operands; of a reduction: 1, or 2 with a key                     */
-    int params;         /* float constants                                                         */
-    int state;          /* floats of a reduction's state                                           */
-    const char *of;     /* the reduction whose state it reads; NULL: it has its own                */
+    int inputs;     /* tensor operands; of a reduction: 1, or 2 with a key */
+    int params;     /* float constants */
+    int state;      /* floats of a reduction's state */
+    const char *of; /* the reduction whose state it reads; NULL: it has its own */
     const char *param_name[PRIM_MAX_PARAMS];
-    struct prim_facts facts; /* of a map defined at run time: none                                 */
-    const char *header; /* "map/silu.cuh"; NULL for a map defined at run time                      */
-    const char *source; /* of a map defined at run time, else NULL                                 */
-    double (*reference)(const double *in, const double *params); /* maps                           */
-    const struct prim_reduce *reduce;                            /* reductions                     */
+    struct prim_facts facts; /* of a map defined at run time: none */
+    const char *header;      /* "map/silu.cuh"; NULL for a map defined at run time */
+    const char *source;      /* of a map defined at run time, else NULL */
+    double (*reference)(const double *in, const double *params); /* maps */
+    const struct prim_reduce *reduce;                            /* reductions */
 };
 
 /* Do two reductions read the same state? Their init, push and merge are the same. */
@@ -59,13 +59,13 @@ static inline bool prim_states_equal(const struct prim *a, const struct prim *b)
 /* Sorted by name. */
 extern const struct prim prim_table[];
 extern const int prim_count;
-const struct prim *prim_find(const char *name); /* NULL if there is none                           */
+const struct prim *prim_find(const char *name); /* NULL if there is none */
 
 /* Every .cuh file, by its path from primitives/, sorted. */
 struct prim_file {
     const char *path, *text;
     size_t length;
-    const char *digest; /* SHA-256 of the text, 64 hex digits                                      */
+    const char *digest; /* SHA-256 of the text, 64 hex digits */
 };
 extern const struct prim_file prim_files[];
 extern const int prim_file_count;

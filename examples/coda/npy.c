@@ -54,10 +54,8 @@ static const char *parse_shape(struct npy *n, const char *s)
         n->dim[n->rank++] = d;
         n->elements *= d;
         s = end + strspn(end, " ");
-        if (*s == ',')
-            s++;
-        else if (*s != ')')
-            return "has a malformed shape";
+        if (*s == ',') s++;
+        else if (*s != ')') return "has a malformed shape";
     }
 }
 

@@ -16,13 +16,13 @@ struct binding {
 };
 
 struct options {
-    const char *file; /* the graph's text; "-" is standard input                                   */
-    const char *cache_dir; /* NULL: the default place                                              */
+    const char *file;      /* the graph's text; "-" is standard input */
+    const char *cache_dir; /* NULL: the default place */
     coda_compile_options compile;
     bool dot, check;
-    double tolerance; /* 0: by dtype                                                               */
+    double tolerance; /* 0: by dtype */
     uint64_t seed;
-    int ints; /* int32 inputs are uniform in 0 .. ints-1                                           */
+    int ints; /* int32 inputs are uniform in 0 .. ints-1 */
     struct binding input[MOST_FILES], output[MOST_FILES];
     int inputs, outputs;
 };
@@ -58,10 +58,10 @@ int cache(int argc, char **argv);
 struct npy {
     int rank;
     int64_t dim[CODA_MAX_RANK], elements;
-    char kind; /* 'f' or 'i'                                                                       */
-    int size;  /* bytes of an element                                                              */
+    char kind; /* 'f' or 'i' */
+    int size;  /* bytes of an element */
     int fd;
-    int64_t at; /* where the elements begin in the file                                            */
+    int64_t at; /* where the elements begin in the file */
     unsigned char *data;
 };
 /* What the header says; then the elements, once it is known that they are wanted. */

@@ -107,16 +107,11 @@ static const struct cache_option {
     bool value;
     bool (*set)(struct request *, const char *);
 } option[] = {
-    {"--cache-dir", ALL, true, set_dir},
-    {"--json", ALL & ~(EXPORT | IMPORT), false, set_json},
-    {"--remove", VERIFY, false, set_remove},
-    {"--max-size", PRUNE, true, set_max_size},
-    {"--older-than", PRUNE, true, set_older},
-    {"--damaged", PRUNE, false, set_damaged},
-    {"--dry-run", PRUNE | CLEAR, false, set_dry},
-    {"--keys", EXPORT, true, set_keys},
-    {"--arch", EXPORT, true, set_arch},
-    {"--graph", EXPORT, true, set_graph},
+    {"--cache-dir", ALL, true, set_dir},          {"--json", ALL & ~(EXPORT | IMPORT), false, set_json},
+    {"--remove", VERIFY, false, set_remove},      {"--max-size", PRUNE, true, set_max_size},
+    {"--older-than", PRUNE, true, set_older},     {"--damaged", PRUNE, false, set_damaged},
+    {"--dry-run", PRUNE | CLEAR, false, set_dry}, {"--keys", EXPORT, true, set_keys},
+    {"--arch", EXPORT, true, set_arch},           {"--graph", EXPORT, true, set_graph},
     {"--c-array", EXPORT, true, set_array},
 };
 
@@ -128,7 +123,7 @@ static void print_removed(const struct request *r, const coda_cache_pruned *done
     print_bytes(removed, done->removed_bytes);
     print_bytes(kept, done->kept_bytes);
     fprintf(output, "%s %" PRId64 " entries, %s; %" PRId64 " stay, %s\n",
-           r->prune.dry_run ? "would remove" : "removed", done->removed, removed, done->kept, kept);
+            r->prune.dry_run ? "would remove" : "removed", done->removed, removed, done->kept, kept);
 }
 
 static void print_removed_json(const struct request *r, const coda_cache_pruned *done)
@@ -258,10 +253,10 @@ static const struct cache_command {
     int least, most; /* places */
     int (*run)(const struct request *);
 } commands[] = {
-    {"list", LIST, 0, 1, cache_list},        {"stat", STAT, 0, 1, cache_stat},
-    {"verify", VERIFY, 0, 1, cache_verify},  {"prune", PRUNE, 0, 0, remove_entries},
-    {"clear", CLEAR, 0, 0, clear},           {"explain", EXPLAIN, 1, 2, cache_explain},
-    {"export", EXPORT, 1, 1, export},        {"import", IMPORT, 1, MOST_FILES, import},
+    {"list", LIST, 0, 1, cache_list},       {"stat", STAT, 0, 1, cache_stat},
+    {"verify", VERIFY, 0, 1, cache_verify}, {"prune", PRUNE, 0, 0, remove_entries},
+    {"clear", CLEAR, 0, 0, clear},          {"explain", EXPLAIN, 1, 2, cache_explain},
+    {"export", EXPORT, 1, 1, export},       {"import", IMPORT, 1, MOST_FILES, import},
 };
 
 static const struct cache_option *find_option(const char *name, unsigned command)
@@ -316,7 +311,8 @@ static int run_command(struct request *r, const struct cache_command *c)
 
 int cache(int argc, char **argv)
 {
-    struct request r = {.cache = CODA_CACHE_OPTIONS_INIT, .prune = CODA_CACHE_PRUNE_OPTIONS_INIT,
+    struct request r = {.cache = CODA_CACHE_OPTIONS_INIT,
+                        .prune = CODA_CACHE_PRUNE_OPTIONS_INIT,
                         .export = CODA_EXPORT_OPTIONS_INIT};
     const char *name = argc ? argv[0] : "";
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help"))

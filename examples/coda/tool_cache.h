@@ -8,12 +8,12 @@
 #include "tool.h"
 
 struct request {
-    char *place[MOST_FILES]; /* what is no option                                                  */
+    char *place[MOST_FILES]; /* what is no option */
     int places;
     coda_cache_options cache;
     coda_cache_prune_options prune;
     coda_export_options export;
-    const char *keys;        /* file                                                               */
+    const char *keys; /* file */
     const char *graph[MOST_FILES];
     int graphs;
     bool json, remove;
@@ -37,10 +37,10 @@ struct items {
     struct item *item;
     int count, room, faulty;
     int64_t bytes;
-    bool failed;      /* memory ran out                                                            */
-    bool notes;       /* keep them, too                                                            */
-    const char *verb; /* for the line that shows progress; NULL: none                              */
-    double shown;     /* when it was                                                               */
+    bool failed;      /* memory ran out */
+    bool notes;       /* keep them, too */
+    const char *verb; /* for the line that shows progress; NULL: none */
+    double shown;     /* when it was */
 };
 /* Of the directory, or of a bundle file; the last used first. 1 after a complaint, else 0. */
 int items_gather(struct items *all, const struct request *r, const char *bundle);
@@ -50,7 +50,7 @@ void items_free(struct items *all);
 enum { FIELD = 128 };
 const char *field(char out[FIELD], const char *key, const char *name);
 void print_bytes(char out[32], int64_t bytes); /* "1.2 MB" */
-void print_age(char out[32], int64_t age_s);   /* "3 h"    */
-void json_string(FILE *f, const char *s);      /* quoted   */
+void print_age(char out[32], int64_t age_s);   /* "3 h" */
+void json_string(FILE *f, const char *s);      /* quoted */
 
 #endif

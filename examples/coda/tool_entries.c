@@ -21,7 +21,7 @@ static void print_item(const struct item *i)
     print_bytes(bytes, i->bytes);
     print_age(age, i->age_s);
     fprintf(output, "%-16.16s %-7s %-8s %8s %6s  %s\n", i->name, *i->kind ? i->kind : "-",
-           *field(arch, i->key, "arch") ? arch : "-", bytes, age, title(what, i));
+            *field(arch, i->key, "arch") ? arch : "-", bytes, age, title(what, i));
 }
 
 static void print_key_json(const char *key)
@@ -115,8 +115,7 @@ static void count_kind(const struct items *all, const char *kind, int *count, in
 {
     *count = 0, *bytes = 0;
     for (int i = 0; i < all->count; i++)
-        if (!strcmp(all->item[i].kind, kind) && !*all->item[i].fault)
-            ++*count, *bytes += all->item[i].bytes;
+        if (!strcmp(all->item[i].kind, kind) && !*all->item[i].fault) ++*count, *bytes += all->item[i].bytes;
 }
 
 static const char *const kinds[] = {"kernel", "tuning"};

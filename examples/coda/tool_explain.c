@@ -43,7 +43,7 @@ static void print_stats(const coda_plan *p)
     coda_plan_stats_get(p, &s);
     fprintf(output, "launches  %d, one for each operation: %d\n", s.launches, s.launches_unfused);
     fprintf(output, "bytes     %.3f MB, one kernel for each operation: %.3f MB\n", (double)s.bytes / 1e6,
-           (double)s.bytes_unfused / 1e6);
+            (double)s.bytes_unfused / 1e6);
     fprintf(output, "flops     %.3f G\n", s.flops / 1e9);
     fprintf(output, "memory    workspace %zu, prepared %zu bytes\n", coda_plan_workspace(p),
             coda_plan_prepared(p));
@@ -53,8 +53,7 @@ int explain(const struct options *opt)
 {
     coda_plan *p = plan_open(opt, CODA_PLAN_ONLY);
     if (!p) return 1;
-    if (opt->dot)
-        print("", p, CODA_TEXT_DOT);
+    if (opt->dot) print("", p, CODA_TEXT_DOT);
     else {
         print("# derivation\n", p, CODA_TEXT_DERIVATION);
         print("# rewritten graph\n", p, CODA_TEXT_REWRITTEN);

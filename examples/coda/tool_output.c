@@ -20,9 +20,9 @@
 FILE *output;
 
 static struct {
-    unsigned char part[4]; /* the beginning of a character whose end is to come                    */
+    unsigned char part[4]; /* the beginning of a character whose end is to come */
     size_t parts;
-    int error;             /* errno of the first write that failed                                 */
+    int error; /* errno of the first write that failed */
 } state;
 
 /* ---- Characters ---- */

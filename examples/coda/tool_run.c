@@ -14,7 +14,7 @@ struct run {
     coda_graph *g;
     coda_plan *p;
     struct tensors t;
-    double **exact; /* for each argument; NULL where it is no output                               */
+    double **exact; /* for each argument; NULL where it is no output */
 };
 
 static int find_arg(const struct run *r, const char *name, bool is_output)
@@ -49,8 +49,7 @@ static int load_input(struct run *r, const struct binding *b)
         double v = npy_get(&n, e);
         if (a->dtype == CODA_I32 && !(v >= INT32_MIN && v <= INT32_MAX))
             bad = complain("%s: %g does not fit int32", b->path, v);
-        else
-            element_set(a->dtype, r->t.host[i], element_at(a, e), v);
+        else element_set(a->dtype, r->t.host[i], element_at(a, e), v);
     }
     npy_free(&n);
     return bad;

@@ -5,7 +5,7 @@
 #include "graph.h"
 #include "sized.h"
 
-#define OPERANDS(...) \
+#define OPERANDS(...)                                                                                        \
     (coda_value[]){__VA_ARGS__}, (int)(sizeof((coda_value[]){__VA_ARGS__}) / sizeof(coda_value))
 
 /* True if calls on the graph have an effect: it exists and made no mistake yet. */

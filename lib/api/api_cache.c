@@ -150,7 +150,9 @@ CODA_API coda_status coda_cache_list(coda_cache *c, int (*visit)(void *context, 
 
 static coda_status prune(coda_cache *c, const coda_cache_prune_options *opt, coda_cache_pruned *out)
 {
-    struct cache_prune p = {.max_bytes = opt->clear ? 0 : opt->max_bytes > 0 ? opt->max_bytes : -1,
+    struct cache_prune p = {.max_bytes = opt->clear           ? 0
+                                         : opt->max_bytes > 0 ? opt->max_bytes
+                                                              : -1,
                             .older_than_s = opt->older_than_s > 0 ? opt->older_than_s : -1,
                             .faulty = opt->faulty,
                             .dry = opt->dry_run};

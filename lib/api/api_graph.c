@@ -84,8 +84,7 @@ CODA_API coda_status coda_graph_parse(coda_graph **out, const char *text)
 
 CODA_API int64_t coda_graph_print(const coda_graph *g, char *buf, size_t size)
 {
-    if (!g || (!buf && size))
-        return fail(CODA_E_INVALID, "graph print: %s is NULL", g ? "buf" : "the graph");
+    if (!g || (!buf && size)) return fail(CODA_E_INVALID, "graph print: %s is NULL", g ? "buf" : "the graph");
     if (g->status != CODA_OK) return fail(g->status, "%s", g->error);
     struct text t = {0};
     graph_print(g, &t);
@@ -127,8 +126,7 @@ CODA_API coda_value coda_input_strided(coda_graph *g, const char *name, coda_dty
     return leaf(g, OP_INPUT, name, t, rank, dims, strides, false);
 }
 
-CODA_API coda_value coda_weight(coda_graph *g, const char *name, coda_dtype t, int rank,
-                                const int64_t *dims)
+CODA_API coda_value coda_weight(coda_graph *g, const char *name, coda_dtype t, int rank, const int64_t *dims)
 {
     return leaf(g, OP_WEIGHT, name, t, rank, dims, NULL, true);
 }

@@ -42,15 +42,12 @@ static coda_value map(graph *g, const char *name, const coda_value *in, int n, c
     return build_node(g, name, node, in, n);
 }
 
-#define UNARY(name) \
-    CODA_API coda_value coda_##name(coda_graph *g, coda_value x) \
-    { \
-        return map(g, #name, OPERANDS(x), NULL); \
-    }
-#define BINARY(name) \
-    CODA_API coda_value coda_##name(coda_graph *g, coda_value a, coda_value b) \
-    { \
-        return map(g, #name, OPERANDS(a, b), NULL); \
+#define UNARY(name)                                                                                          \
+    CODA_API coda_value coda_##name(coda_graph *g, coda_value x) { return map(g, #name, OPERANDS(x), NULL); }
+#define BINARY(name)                                                                                         \
+    CODA_API coda_value coda_##name(coda_graph *g, coda_value a, coda_value b)                               \
+    {                                                                                                        \
+        return map(g, #name, OPERANDS(a, b), NULL);                                                          \
     }
 
 BINARY(add)
@@ -82,8 +79,8 @@ CODA_API coda_value coda_bias(coda_graph *g, coda_value x, coda_value bias)
 {
     const struct type *t = type_of(g, x), *b = type_of(g, bias);
     if (t && b && (t->rank < 1 || b->rank != 1 || b->dim[0] != type_columns(t)))
-        graph_poison(g, CODA_E_INVALID, "bias: x is %s but bias is %s; must be [%" PRId64 "]",
-                     dims_text(t).s, dims_text(b).s, type_columns(t));
+        graph_poison(g, CODA_E_INVALID, "bias: x is %s but bias is %s; must be [%" PRId64 "]", dims_text(t).s,
+                     dims_text(b).s, type_columns(t));
     return map(g, "add", OPERANDS(x, bias), NULL);
 }
 
@@ -135,18 +132,15 @@ static coda_value gated(graph *g, const char *name, coda_value v, coda_layout la
     int gate = slice_columns(g, x, 0, stacked ? half : n, stacked ? 1 : 2, -1);
     int origin = gate < 0 ? -1 : g->node[gate].origin;
     int up = slice_columns(g, x, stacked ? half : MIN(n, 1), n, stacked ? 1 : 2, origin);
-    struct node unit = {.op = OP_MAP,
-                        .prim = graph_find_prim(g, name),
-                        .nin = 2,
-                        .in = (int[]){gate, up},
-                        .origin = origin};
+    struct node unit = {
+        .op = OP_MAP, .prim = graph_find_prim(g, name), .nin = 2, .in = (int[]){gate, up}, .origin = origin};
     return build_value(graph_append(g, &unit));
 }
 
-#define GATED(name) \
-    CODA_API coda_value coda_##name(coda_graph *g, coda_value x, coda_layout layout) \
-    { \
-        return gated(g, #name, x, layout); \
+#define GATED(name)                                                                                          \
+    CODA_API coda_value coda_##name(coda_graph *g, coda_value x, coda_layout layout)                         \
+    {                                                                                                        \
+        return gated(g, #name, x, layout);                                                                   \
     }
 
 GATED(swiglu)
@@ -162,8 +156,7 @@ CODA_API coda_value coda_rms_norm(coda_graph *g, coda_value x, coda_value gain, 
     return build_node(g, "rms_norm", n, OPERANDS(x, gain));
 }
 
-CODA_API coda_value coda_layer_norm(coda_graph *g, coda_value x, coda_value gain, coda_value bias,
-                                    float eps)
+CODA_API coda_value coda_layer_norm(coda_graph *g, coda_value x, coda_value gain, coda_value bias, float eps)
 {
     struct node n = {.op = OP_LAYER_NORM, .attr.layer_norm = {eps}};
     return build_node(g, "layer_norm", n, OPERANDS(x, gain, bias));
@@ -188,10 +181,10 @@ CODA_API coda_value coda_reduce(coda_graph *g, const char *name, coda_value x, c
                       key.id || prim->inputs > 1 ? 2 : 1);
 }
 
-#define STATISTIC(name, reduction) \
-    CODA_API coda_value coda_##name(coda_graph *g, coda_value x) \
-    { \
-        return coda_reduce(g, reduction, x, CODA_NONE); \
+#define STATISTIC(name, reduction)                                                                           \
+    CODA_API coda_value coda_##name(coda_graph *g, coda_value x)                                             \
+    {                                                                                                        \
+        return coda_reduce(g, reduction, x, CODA_NONE);                                                      \
     }
 
 STATISTIC(row_sum, "sum")
@@ -237,8 +230,7 @@ static bool read_options(graph *g, const char *what, const struct sized *s, void
 }
 #define READ_OPTIONS(g, what, type, own, given) read_options(g, what, &sized[SIZED_##type], own, given)
 
-CODA_API coda_value coda_rope(coda_graph *g, coda_value x, coda_value positions,
-                              const coda_rope_options *opt)
+CODA_API coda_value coda_rope(coda_graph *g, coda_value x, coda_value positions, const coda_rope_options *opt)
 {
     coda_rope_options o;
     if (!READ_OPTIONS(g, "rope", coda_rope_options, &o, opt)) return CODA_NONE;

@@ -21,8 +21,7 @@ static coda_status read_options(struct coda_compile_options *out, const coda_com
         return fail(CODA_E_INVALID, "compile: flags 0x%x has unknown bits", out->flags);
     if (out->flags & CODA_MAX_AUTOTUNE) out->flags |= CODA_AUTOTUNE;
     if (out->flags & CODA_AUTOTUNE && out->device != CODA_DEVICE_GPU)
-        return fail(CODA_E_INVALID, "compile: CODA_AUTOTUNE on device %d, which is no GPU",
-                    (int)out->device);
+        return fail(CODA_E_INVALID, "compile: CODA_AUTOTUNE on device %d, which is no GPU", (int)out->device);
     return CODA_OK;
 }
 

@@ -31,7 +31,7 @@ static inline int64_t mul_counts(int64_t a, int64_t b)
 /* error.c -- the thread's one-line message. fail() formats it and returns its first argument, so that
  * `return fail(CODA_E_INVALID, "...", ...)` is the only way to fail. */
 coda_status fail(coda_status status, const char *format, ...) PRINTF(2, 3);
-coda_status fail_status(void); /* what the last fail() returned */
+coda_status fail_status(void);  /* what the last fail() returned */
 const char *fail_message(void); /* and said; never NULL */
 /* What the thread last failed with: kept, and put back, around attempts that may fail. */
 struct failure {
@@ -64,25 +64,25 @@ void text_printf(struct text *t, const char *format, ...) PRINTF(2, 3);
 void text_append(struct text *t, const char *s);
 const char *text_str(const struct text *t);
 void text_free(struct text *t);
-int64_t text_emit(const struct text *t, char *buf, size_t size); /* the snprintf-like public form  */
+int64_t text_emit(const struct text *t, char *buf, size_t size); /* the snprintf-like public form */
 
 /* parallel.c -- fn(ctx, i) for i in 0..n-1 on all cores; returns when all are done. */
 void parallel_for(int64_t n, void (*fn)(void *ctx, int64_t i), void *ctx);
 enum { PARALLEL_MOST = 64 };
-int parallel_threads(void); /* 1..PARALLEL_MOST: the cores that this process may use               */
+int parallel_threads(void); /* 1..PARALLEL_MOST: the cores that this process may use */
 void parallel_for_most(int64_t n, int threads, void (*fn)(void *ctx, int64_t i), void *ctx);
 
 /* dtype.c */
-int dtype_size(coda_dtype t);         /* bytes of one element; 0 for an invalid dtype             */
-const char *dtype_name(coda_dtype t); /* "bf16"                                                    */
+int dtype_size(coda_dtype t);         /* bytes of one element; 0 for an invalid dtype */
+const char *dtype_name(coda_dtype t); /* "bf16" */
 bool dtype_is_float(coda_dtype t);
 double dtype_load(coda_dtype t, const void *base, int64_t index);
-void dtype_store(coda_dtype t, void *base, int64_t index, double value); /* round to nearest even  */
+void dtype_store(coda_dtype t, void *base, int64_t index, double value); /* round to nearest even */
 
 /* debug.c -- CODA_DEBUG=graph,rewrite,plan,source,cache,launch and CODA_DUMP=dir, read once. */
 enum debug_topic { DEBUG_GRAPH, DEBUG_REWRITE, DEBUG_PLAN, DEBUG_SOURCE, DEBUG_CACHE, DEBUG_LAUNCH };
 bool debug_on(enum debug_topic topic);
-bool debug_shows(enum debug_topic topic); /* debug_stage does something                            */
+bool debug_shows(enum debug_topic topic); /* debug_stage does something */
 /* Prints "coda TOPIC: LINE". */
 void debug_line(enum debug_topic topic, const char *line);
 /* Prints the text to stderr if its topic is on, and writes it to $CODA_DUMP/NN-name, a new file, if that is

@@ -82,10 +82,7 @@ double dtype_load(coda_dtype t, const void *base, int64_t i)
 }
 
 /* Towards zero, to the nearest that fits; NaN is 0. */
-static int32_t i32_of(double x)
-{
-    return isnan(x) ? 0 : (int32_t)fmax(INT32_MIN, fmin(INT32_MAX, x));
-}
+static int32_t i32_of(double x) { return isnan(x) ? 0 : (int32_t)fmax(INT32_MIN, fmin(INT32_MAX, x)); }
 
 void dtype_store(coda_dtype t, void *base, int64_t i, double value)
 {

@@ -10,7 +10,7 @@ struct lattice {
     int rank;
     int64_t step[CODA_MAX_RANK], count[CODA_MAX_RANK];
     int64_t run;
-    int64_t bytes; /* from the first to the end of the last; 0: it has no element                  */
+    int64_t bytes; /* from the first to the end of the last; 0: it has no element */
 };
 
 /* Strides are in elements of `size` bytes, as strides_check() lets them pass. */

@@ -16,7 +16,7 @@
 
 /* ---- Cores ---- */
 
-enum { MANY_CORES = 8192 }; /* of a mask                                                           */
+enum { MANY_CORES = 8192 }; /* of a mask */
 
 static int affinity(void)
 {
@@ -45,8 +45,7 @@ static int quota_of(const char *folder)
 {
     char line[64];
     long long quota = 0, period = 0;
-    if (read_line(folder, "cpu.max", line, sizeof line))
-        sscanf(line, "%lld %lld", &quota, &period);
+    if (read_line(folder, "cpu.max", line, sizeof line)) sscanf(line, "%lld %lld", &quota, &period);
     else {
         if (read_line(folder, "cpu.cfs_quota_us", line, sizeof line)) sscanf(line, "%lld", &quota);
         if (read_line(folder, "cpu.cfs_period_us", line, sizeof line)) sscanf(line, "%lld", &period);
@@ -116,8 +115,6 @@ void parallel_for_most(int64_t n, int most, void (*fn)(void *ctx, int64_t i), vo
 
 void parallel_for(int64_t n, void (*fn)(void *ctx, int64_t i), void *ctx)
 {
-    if (n > 1)
-        parallel_for_most(n, parallel_threads(), fn, ctx);
-    else if (n == 1)
-        fn(ctx, 0);
+    if (n > 1) parallel_for_most(n, parallel_threads(), fn, ctx);
+    else if (n == 1) fn(ctx, 0);
 }

@@ -9,31 +9,31 @@
  * The size of each struct in its first version, which is what a size of 0 stands for: up to the field named
  * here. A later version appends its fields, not into the padding at the end, and leaves this list alone.
  */
-#define SIZED_STRUCTS(X) \
-    X(coda_map_def, reference) \
-    X(coda_rope_options, style) \
-    X(coda_attention_options, align) \
-    X(coda_cross_entropy_options, ignore_zero) \
-    X(coda_compile_options, cache) \
-    X(coda_arg_info, bytes) \
-    X(coda_kernel_info, shared_bytes) \
-    X(coda_plan_stats, flops) \
-    X(coda_cache_store, unlock) \
-    X(coda_cache_options, record) \
-    X(coda_cache_stats, unloads) \
-    X(coda_cache_entry, age_s) \
-    X(coda_cache_prune_options, clear) \
-    X(coda_cache_pruned, kept_bytes) \
-    X(coda_export_options, array) \
+#define SIZED_STRUCTS(X)                                                                                     \
+    X(coda_map_def, reference)                                                                               \
+    X(coda_rope_options, style)                                                                              \
+    X(coda_attention_options, align)                                                                         \
+    X(coda_cross_entropy_options, ignore_zero)                                                               \
+    X(coda_compile_options, cache)                                                                           \
+    X(coda_arg_info, bytes)                                                                                  \
+    X(coda_kernel_info, shared_bytes)                                                                        \
+    X(coda_plan_stats, flops)                                                                                \
+    X(coda_cache_store, unlock)                                                                              \
+    X(coda_cache_options, record)                                                                            \
+    X(coda_cache_stats, unloads)                                                                             \
+    X(coda_cache_entry, age_s)                                                                               \
+    X(coda_cache_prune_options, clear)                                                                       \
+    X(coda_cache_pruned, kept_bytes)                                                                         \
+    X(coda_export_options, array)                                                                            \
     X(coda_bundle_report, damaged)
 
-#define SIZED_UP_TO(type, last) \
+#define SIZED_UP_TO(type, last)                                                                              \
     CEIL_DIV(offsetof(type, last) + sizeof(((type *)0)->last), sizeof(size_t)) * sizeof(size_t)
 
 struct sized {
     const char *type;
-    size_t base;  /* in the first version                                                          */
-    size_t whole; /* in this one                                                                   */
+    size_t base;  /* in the first version */
+    size_t whole; /* in this one */
 };
 
 #define X(type, last) SIZED_##type,
@@ -44,7 +44,7 @@ extern const struct sized sized[SIZED_TYPES];
 /* Reads a struct of the caller's: NULL and what it does not have are zeros. Bytes that this version does not
  * know must be 0. `own` is the library's struct of that type. */
 coda_status sized_read(const char *what, const struct sized *s, void *own, const void *given);
-#define SIZED_READ(what, type, own, given) \
+#define SIZED_READ(what, type, own, given)                                                                   \
     sized_read(what, &sized[SIZED_##type], (type *){own}, (const type *){given})
 
 /* Whether a struct of the caller's can be filled: before a call does anything. NULL is not asked about. */

@@ -6,8 +6,8 @@
 #include "own.h"
 #include "plan.h"
 
-coda_status cpu_run(const struct plan *plan, const struct program *p, void *const *args,
-                    void *prepared, void *workspace);
+coda_status cpu_run(const struct plan *plan, const struct program *p, void *const *args, void *prepared,
+                    void *workspace);
 
 /* A program bound to the memory of one call. */
 struct cpu {
@@ -15,7 +15,7 @@ struct cpu {
     const struct program *p;
     void *const *args;
     char *prepared, *workspace;
-    int64_t rows, columns; /* of the domain; rows: the product of all dimensions but the last      */
+    int64_t rows, columns; /* of the domain; rows: the product of all dimensions but the last */
 };
 
 /* cpu_memory.c */
@@ -26,7 +26,7 @@ void cpu_read(float *out, coda_dtype t, const void *base, int64_t at, int64_t st
 /* cpu_steps.c -- the values of a program's steps over one row; one frame for each thread at work.
  * `acc` is the row of the GEMM's accumulator. Rows of one frame share its column values. */
 struct cpu_frame;
-struct cpu_frame *cpu_frame_new(const struct cpu *c); /* NULL if memory runs out; free() it         */
+struct cpu_frame *cpu_frame_new(const struct cpu *c); /* NULL if memory runs out; free() it */
 void cpu_frame_run(struct cpu_frame *f, int64_t row, float *acc);
 
 /* cpu_gemm.c, and cpu_NAME.c of an own_kind */

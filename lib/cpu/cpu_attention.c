@@ -17,7 +17,7 @@ enum { BLOCK_QUERIES = 32 };
 struct attention_job {
     const struct cpu *cpu;
     const struct attention_spec *s;
-    int64_t blocks; /* of queries, in a head                                                       */
+    int64_t blocks; /* of queries, in a head */
     atomic_bool failed;
 };
 
@@ -28,9 +28,9 @@ struct range {
 /* One head's memory while a block runs. */
 struct head {
     int64_t batch, index;
-    struct range keys;    /* that some query of the block sees                                     */
-    float *k, *v;         /* [head_dim][keys], [keys][head_dim]                                    */
-    float *score, *q, *o; /* [keys], [head_dim], [head_dim]                                        */
+    struct range keys;    /* that some query of the block sees */
+    float *k, *v;         /* [head_dim][keys], [keys][head_dim] */
+    float *score, *q, *o; /* [keys], [head_dim], [head_dim] */
 };
 
 static int64_t length_of(const struct cpu *c, const struct attention_spec *s, int64_t batch)

@@ -18,9 +18,9 @@ typedef float lanes __attribute__((vector_size(16), may_alias));
 struct gemm_job {
     const struct cpu *cpu;
     int64_t batch;
-    int64_t m, n, k; /* of one batch                                                             */
-    int64_t panels;  /* of B                                                                     */
-    float *b;        /* [k / BLOCK_K][panel][BLOCK_K][PANEL_COLUMNS], columns past N are 0        */
+    int64_t m, n, k; /* of one batch */
+    int64_t panels;  /* of B */
+    float *b;        /* [k / BLOCK_K][panel][BLOCK_K][PANEL_COLUMNS], columns past N are 0 */
     atomic_bool failed;
 };
 

@@ -14,9 +14,9 @@
 struct cpu_frame {
     const struct cpu *cpu;
     int64_t row;
-    int64_t at[CODA_MAX_RANK]; /* the row's index in each leading dimension                        */
-    bool started;              /* the column values are there                                      */
-    float *value[];            /* of each step; the floats follow                                  */
+    int64_t at[CODA_MAX_RANK]; /* the row's index in each leading dimension */
+    bool started;              /* the column values are there */
+    float *value[];            /* of each step; the floats follow */
 };
 
 static bool is_row(const struct step *s)

@@ -15,8 +15,8 @@ bool emit_like(struct plan *plan, struct kernel *k, const struct kernel *from, c
 /* emit_gemm.c, emit_rows.c, emit_NAME.c of an own_kind: the same for one kind. */
 coda_status emit_gemm(struct plan *plan, const struct program *p, const struct schedule *s, struct kernel *k);
 coda_status emit_rows(struct plan *plan, const struct program *p, const struct schedule *s, struct kernel *k);
-#define X(NAME, name) \
-    coda_status emit_##name(struct plan *plan, const struct program *p, const struct schedule *s, \
+#define X(NAME, name)                                                                                        \
+    coda_status emit_##name(struct plan *plan, const struct program *p, const struct schedule *s,            \
                             struct kernel *k);
 OWN_KERNELS(X)
 #undef X

@@ -12,7 +12,7 @@
 #include "emit_text.h"
 
 #define LOG2_E 1.4426950408889634
-#define BAND_BYTES (32 << 20)         /* keys and values that stay in L2                           */
+#define BAND_BYTES (32 << 20) /* keys and values that stay in L2 */
 
 /* ---- Text that both kernels share ---- */
 
@@ -72,10 +72,8 @@ static int lengths_pointer(struct kernel *k, const struct attention_spec *a)
 
 static void emit_lengths(int pointer, struct text *t)
 {
-    if (pointer < 0)
-        text_append(t, "nullptr");
-    else
-        text_printf(t, "static_cast<const i32 *>(args.pointer[%d])", pointer);
+    if (pointer < 0) text_append(t, "nullptr");
+    else text_printf(t, "static_cast<const i32 *>(args.pointer[%d])", pointer);
 }
 
 static const char *name_kernel(struct plan *plan, const struct program *p, bool sm90)
@@ -114,8 +112,7 @@ static int64_t band(const struct attention_spec *a)
     return CEIL_DIV(heads, bands) * (a->heads / a->kv_heads);
 }
 
-static void emit_sm90_config(const struct attention_spec *a, const struct tile *tile,
-                             struct text *t)
+static void emit_sm90_config(const struct attention_spec *a, const struct tile *tile, struct text *t)
 {
     emit_head(a, "attention/attention_sm90.cuh", t);
     text_printf(t, "    typedef %s T;\n", emit_dtype(a->q.dtype));
@@ -156,8 +153,7 @@ static void emit_sm90(const struct attention_spec *a, const struct tile *tile, s
 
 /* ---- Any GPU ---- */
 
-static void emit_simt_config(const struct attention_spec *a, const struct tile *tile,
-                             struct text *t)
+static void emit_simt_config(const struct attention_spec *a, const struct tile *tile, struct text *t)
 {
     emit_head(a, "attention/attention_simt.cuh", t);
     text_printf(t, "    typedef %s Q;\n    typedef %s K;\n", emit_dtype(a->q.dtype), emit_dtype(a->k.dtype));

@@ -61,10 +61,8 @@ static void print_slot_value(const struct printer *e, int i)
     int lanes = s->half ? 1 : program_lanes(e->p);
     for (int lane = 0; lane < lanes; lane++) {
         text_printf(e->t, "        const float v%d%s = ", i, printer_lane(e, s, lane));
-        if (s->kind == STEP_MAP)
-            printer_call(e, s, lane);
-        else
-            text_printf(e->t, "%s;", slot_source(e, i, lane).s);
+        if (s->kind == STEP_MAP) printer_call(e, s, lane);
+        else text_printf(e->t, "%s;", slot_source(e, i, lane).s);
         text_append(e->t, "\n");
     }
 }
@@ -83,8 +81,7 @@ static void print_reduce(const struct printer *e, int i)
                     printer_value(e, s->in[0], lane).s);
         if (keyed)
             text_printf(e->t, "%s, %s - (float)%s);\n", column.s, printer_value(e, s->in[1], 0).s, first);
-        else
-            text_printf(e->t, "%s + %s, 0.0f);\n", first, column.s);
+        else text_printf(e->t, "%s + %s, 0.0f);\n", first, column.s);
     }
 }
 
@@ -132,10 +129,9 @@ static struct word row_pointer(const struct printer *e, const struct step *s, ch
     const struct tensor_use *port = &e->p->port[s->port];
     if (port->role == USE_GATHER)
         return emit_word("table_row(g.x%d, %s, %lld, %lld)", s->port, printer_value(e, port->index, 0).s,
-                            (wide)port->table_rows, (wide)port->table_stride);
-    return emit_word("g.%c%d%s%s", letter, s->port,
-                        printer_term(port->stride[0], e->p->dim[0], "p.batch").s,
-                        printer_term(port->stride[1], e->p->dim[1], "p.m").s);
+                         (wide)port->table_rows, (wide)port->table_stride);
+    return emit_word("g.%c%d%s%s", letter, s->port, printer_term(port->stride[0], e->p->dim[0], "p.batch").s,
+                     printer_term(port->stride[1], e->p->dim[1], "p.m").s);
 }
 
 static void print_load(const struct printer *e, int i)
@@ -145,10 +141,8 @@ static void print_load(const struct printer *e, int i)
     const char *span = s->half ? "p.half" : "p.full";
     int k = slot_load(e, i);
     struct word row = row_pointer(e, s, 'x');
-    if (moves_pairs(e->p, s))
-        text_printf(e->t, "        x[%d] = read_pairs(%s, %s);", k, row.s, span);
-    else
-        text_printf(e->t, "        x[%d] = read_each(%s, %s, %lld);", k, row.s, span, (wide)port->stride[2]);
+    if (moves_pairs(e->p, s)) text_printf(e->t, "        x[%d] = read_pairs(%s, %s);", k, row.s, span);
+    else text_printf(e->t, "        x[%d] = read_each(%s, %s, %lld);", k, row.s, span, (wide)port->stride[2]);
     text_append(e->t, "\n");
     if (port->role == USE_GATHER)
         text_printf(e->t, "        if (!in_table(%s, %lld)) x[%d] = {};\n",
@@ -161,8 +155,7 @@ static void print_store(const struct printer *e, int i)
     const char *span = s->half ? "p.half" : "p.full";
     int k = slot_store(e, i);
     struct word row = row_pointer(e, s, 'y');
-    if (moves_pairs(e->p, s))
-        text_printf(e->t, "        write_pairs(%s, %s, y[%d]);", row.s, span, k);
+    if (moves_pairs(e->p, s)) text_printf(e->t, "        write_pairs(%s, %s, y[%d]);", row.s, span, k);
     else
         text_printf(e->t, "        write_each(%s, %s, %lld, y[%d]);", row.s, span,
                     (wide)e->p->port[s->port].stride[2], k);
@@ -214,16 +207,11 @@ static void print_for_reduces(const struct printer *e, const char *head, const c
         if (s->kind != STEP_REDUCE) continue;
         text_append(e->t, "        ");
         for (const char *c = format; *c; c++) {
-            if (*c == '$')
-                text_printf(e->t, "v%d", i);
-            else if (*c == '@')
-                text_printf(e->t, "reduce::%s", s->prim->name);
-            else if (*c == '#')
-                text_printf(e->t, "%d", e->p->port[s->port].blocks);
-            else if (*c == '&')
-                text_printf(e->t, "g.s%d", s->port);
-            else
-                text_printf(e->t, "%c", *c);
+            if (*c == '$') text_printf(e->t, "v%d", i);
+            else if (*c == '@') text_printf(e->t, "reduce::%s", s->prim->name);
+            else if (*c == '#') text_printf(e->t, "%d", e->p->port[s->port].blocks);
+            else if (*c == '&') text_printf(e->t, "g.s%d", s->port);
+            else text_printf(e->t, "%c", *c);
         }
         text_append(e->t, "\n");
     }

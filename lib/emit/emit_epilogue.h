@@ -8,7 +8,7 @@ struct printer {
     const struct program *p;
     const struct epilogue_layout *l;
     struct text *t;
-    enum level level; /* of the function being printed                                             */
+    enum level level; /* of the function being printed */
 };
 
 /* emit_epilogue.c: the steps of a GEMM. */

@@ -84,10 +84,8 @@ static void print_columns(const struct gemm *g, int bn)
     if (program_is_gated(p))
         text_printf(t, "Gated<%d, %lld, %s>;\n", bn, (wide)p->dim[2],
                     p->pair == PAIR_GLU_INTERLEAVED ? "true" : "false");
-    else if (p->pair == PAIR_HEADS)
-        emit_pair_columns(p, bn, g->s->layout.splits_heads, t);
-    else
-        text_printf(t, "Plain<%d>;\n", bn);
+    else if (p->pair == PAIR_HEADS) emit_pair_columns(p, bn, g->s->layout.splits_heads, t);
+    else text_printf(t, "Plain<%d>;\n", bn);
 }
 
 static const char *truth(bool b) { return b ? "true" : "false"; }
@@ -104,8 +102,7 @@ static void print_walk(const struct tile *c, bool persistent, struct text *t)
     if (c->tail)
         text_printf(t, "    static constexpr int tail = %d, tail_bn = %d, blocks = %d;\n", c->tail,
                     c->tail_bn, c->blocks);
-    if (c->lends)
-        text_printf(t, "    static constexpr bool lends = true, once = %s;\n", truth(!persistent));
+    if (c->lends) text_printf(t, "    static constexpr bool lends = true, once = %s;\n", truth(!persistent));
 }
 
 static void print_config(const struct gemm *g)
@@ -118,8 +115,7 @@ static void print_config(const struct gemm *g)
     if (c->mainloop->mixed)
         text_printf(t, "    using A = %s;\n    using B = %s;\n", emit_dtype(p->a.dtype),
                     emit_dtype(p->b.dtype));
-    else
-        text_printf(t, "    using T = %s;\n", emit_dtype(p->a.dtype));
+    else text_printf(t, "    using T = %s;\n", emit_dtype(p->a.dtype));
     print_columns(g, c->bn);
     text_printf(t, "    static constexpr i64 batch = %lld, m = %lld, n = %lld, k = %lld;\n", (wide)p->dim[0],
                 (wide)p->dim[1], (wide)p->dim[2], (wide)p->k);

@@ -12,8 +12,8 @@ static struct word element(const struct printer *e, const struct tensor_use *por
     int d = e->level == LEVEL_ROW ? 1 : 2;
     int64_t extent = e->level == LEVEL_HALF ? program_columns(e->p) : e->p->dim[d];
     return emit_word("g.%c%d%s%s", letter, (int)(port - e->p->port),
-                        printer_term(port->stride[0], e->p->dim[0], "batch").s,
-                        printer_term(port->stride[d], extent, d == 1 ? "m" : "n").s);
+                     printer_term(port->stride[0], e->p->dim[0], "batch").s,
+                     printer_term(port->stride[d], extent, d == 1 ? "m" : "n").s);
 }
 
 static void print_gathered(const struct printer *e, int i, const struct tensor_use *port)
@@ -64,10 +64,8 @@ static void print_level_step(const struct printer *e, int i)
     const struct tensor_use *port = s->port >= 0 ? &e->p->port[s->port] : NULL;
     switch (s->kind) {
     case STEP_LOAD:
-        if (port->role == USE_GATHER)
-            print_gathered(e, i, port);
-        else
-            text_printf(e->t, "        const float v%d = coda::load(%s);", i, element(e, port, 'x').s);
+        if (port->role == USE_GATHER) print_gathered(e, i, port);
+        else text_printf(e->t, "        const float v%d = coda::load(%s);", i, element(e, port, 'x').s);
         break;
     case STEP_PARTIAL: print_partial(e, i); break;
     case STEP_MAP:
@@ -114,8 +112,7 @@ void printer_level(struct printer *e, enum level level, const char *type, const 
     for (int i = 0; i < e->p->steps; i++)
         if (e->l->level[i] == level) print_level_step(e, i);
     for (int i = 0; i < e->p->steps; i++)
-        if (e->l->level[i] == level && e->l->crosses[i])
-            text_printf(e->t, "        v.v%d = v%d;\n", i, i);
+        if (e->l->level[i] == level && e->l->crosses[i]) text_printf(e->t, "        v.v%d = v%d;\n", i, i);
     if (pair_fields) printer_pair_values(e, level);
     text_append(e->t, "        return v;\n    }\n");
 }

@@ -8,8 +8,8 @@
 #include <math.h>
 
 enum {
-    MOST_ROTARY = 1 << 30,  /* columns are ints                                                    */
-    MOST_FREQUENCIES = 4096 /* of a table in a text; beyond, they are computed                     */
+    MOST_ROTARY = 1 << 30,  /* columns are ints */
+    MOST_FREQUENCIES = 4096 /* of a table in a text; beyond, they are computed */
 };
 
 /* ---- A GEMM's ---- */
@@ -17,12 +17,9 @@ enum {
 void emit_pair_columns(const struct program *p, int bn, bool splits_heads, struct text *t)
 {
     const struct rope_spec *r = &p->rope;
-    if (splits_heads)
-        text_printf(t, "SplitHeads<%d, %lld>;\n", bn, (wide)r->head_dim);
-    else if (r->half)
-        text_printf(t, "HalfHeads<%d, %lld, %lld>;\n", bn, (wide)r->head_dim, (wide)r->rotary);
-    else
-        text_printf(t, "Neighbours<%d>;\n", bn);
+    if (splits_heads) text_printf(t, "SplitHeads<%d, %lld>;\n", bn, (wide)r->head_dim);
+    else if (r->half) text_printf(t, "HalfHeads<%d, %lld, %lld>;\n", bn, (wide)r->head_dim, (wide)r->rotary);
+    else text_printf(t, "Neighbours<%d>;\n", bn);
 }
 
 const char *printer_pair_fields(const struct printer *e, enum level level)
@@ -43,8 +40,7 @@ static void print_col_extra(const struct printer *e)
 {
     const struct rope_spec *r = &e->p->rope;
     double turns = 1 / 3.14159265358979323846, ratio = pow(r->base, -2.0 / (double)MAX(r->rotary, 1));
-    struct word pair =
-        r->half ? emit_word("i %% %lld", (wide)MAX(r->rotary / 2, 1)) : emit_word("i / 2");
+    struct word pair = r->half ? emit_word("i %% %lld", (wide)MAX(r->rotary / 2, 1)) : emit_word("i / 2");
     text_printf(e->t, "        const i64 head = n / %lld, i = n %% %lld;\n", (wide)r->head_dim,
                 (wide)r->head_dim);
     text_printf(e->t, "        const bool turns = head < %lld && i < %lld;\n", (wide)r->heads,
@@ -52,8 +48,7 @@ static void print_col_extra(const struct printer *e)
     text_printf(e->t, "        const Turns f = turns ? rope_turns(%a, %a, (int)(%s)) : Turns{0.0f, 0.0f};\n",
                 turns, ratio, pair.s);
     text_append(e->t, "        v.high = f.high, v.low = f.low;\n");
-    if (e->l->steps_evenly)
-        text_append(e->t, "        v.eight = pair::rope::turn(8.0f, f.high, f.low);\n");
+    if (e->l->steps_evenly) text_append(e->t, "        v.eight = pair::rope::turn(8.0f, f.high, f.low);\n");
 }
 
 void printer_pair_values(const struct printer *e, enum level level)

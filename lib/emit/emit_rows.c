@@ -204,10 +204,8 @@ static void print_kernel(struct emitter *e, const struct schedule *s)
         s->threads, e->k->symbol);
     e->depth = 1;
     if (s->pdl) rows_line(e, "ptx::grid_wait();");
-    if (s->grid && e->w->team)
-        print_team(e);
-    else if (s->grid)
-        print_flat(e);
+    if (s->grid && e->w->team) print_team(e);
+    else if (s->grid) print_flat(e);
     text_append(e->t, "}\n");
 }
 

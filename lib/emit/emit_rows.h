@@ -11,9 +11,9 @@ struct emitter {
     const struct rows_walk *w;
     struct kernel *k;
     struct text *t;
-    bool *needed, *scratch; /* steps: the column values of a walk                                  */
-    int *argument;          /* of each port: index in k->pointer, -1 if no live step uses it   */
-    int depth;              /* of indentation                                                      */
+    bool *needed, *scratch; /* steps: the column values of a walk */
+    int *argument;          /* of each port: index in k->pointer, -1 if no live step uses it */
+    int depth;              /* of indentation */
 };
 
 /* emit_rows_printer.c */
@@ -21,26 +21,26 @@ void rows_line(struct emitter *e, const char *format, ...) PRINTF(2, 3);
 void rows_open(struct emitter *e, const char *format, ...) PRINTF(2, 3);
 void rows_close(struct emitter *e);
 struct word rows_float(float x);
-const char *rows_index_type(const struct emitter *e); /* of pieces of the domain                   */
-int64_t rows_stride(const struct emitter *e, int port); /* from column to column                    */
-struct word rows_load(const struct emitter *e, int i);  /* the name of column load i's piece        */
+const char *rows_index_type(const struct emitter *e);   /* of pieces of the domain */
+int64_t rows_stride(const struct emitter *e, int port); /* from column to column */
+struct word rows_load(const struct emitter *e, int i);  /* the name of column load i's piece */
 
 /* emit_pairs.c: the STEP_PAIR, if it is live. */
 bool rows_has_pairs(const struct emitter *e);
 coda_status rows_check_pairs(const struct emitter *e);
-void rows_pair_tables(struct emitter *e); /* ahead of the kernel                                    */
+void rows_pair_tables(struct emitter *e); /* ahead of the kernel */
 /* Can it find the other element of each pair, in memory or in the piece at hand? */
 bool rows_has_partner(const struct emitter *e, int step);
 void rows_pair_partners(struct emitter *e, int step); /* where the piece stands in its pairs, and the
-                                                         other elements if they are not in it      */
+                                                         other elements if they are not in it */
 void rows_pair(struct emitter *e, int step);
 
 /* emit_rows_steps.c */
-void rows_starts(struct emitter *e);                  /* where this row starts in each port        */
-void rows_partials(struct emitter *e);                /* states of the row, to be finished         */
-void rows_row_values(struct emitter *e, int phase);   /* and the stores of such                    */
-void rows_kept(struct emitter *e);                    /* room for kept loads                       */
-void rows_read_ahead(struct emitter *e);              /* into it, what the first walk needs at c   */
-void rows_piece(struct emitter *e, int phase);        /* the walk's column values at c             */
+void rows_starts(struct emitter *e);                /* where this row starts in each port */
+void rows_partials(struct emitter *e);              /* states of the row, to be finished */
+void rows_row_values(struct emitter *e, int phase); /* and the stores of such */
+void rows_kept(struct emitter *e);                  /* room for kept loads */
+void rows_read_ahead(struct emitter *e);            /* into it, what the first walk needs at c */
+void rows_piece(struct emitter *e, int phase);      /* the walk's column values at c */
 
 #endif

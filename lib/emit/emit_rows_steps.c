@@ -60,10 +60,8 @@ static void print_start(struct emitter *e, int q)
     struct text at = {0};
     for (int d = 0; d + 1 < e->w->rank; d++) {
         int64_t stride = e->w->stride[q][d];
-        if (stride == 1)
-            text_printf(&at, " + %s", index_word(e, d).s);
-        else if (stride)
-            text_printf(&at, " + %s * %lld", index_word(e, d).s, (wide)stride);
+        if (stride == 1) text_printf(&at, " + %s", index_word(e, d).s);
+        else if (stride) text_printf(&at, " + %s * %lld", index_word(e, d).s, (wide)stride);
     }
     rows_line(e, "%s%s *p%d = a.a%d%s;", port->role == USE_STORE ? "" : "const ", emit_dtype(port->dtype), q,
               e->argument[q], text_str(&at));
@@ -138,14 +136,12 @@ static void print_load(struct emitter *e, int i)
     const struct step *s = &e->p->step[i];
     bool row = rows_is_row(s);
     struct word from = row ? emit_word("p%d", s->port) : address(e, s->port);
-    if (is_void(e, s))
-        rows_line(e, "const float v%d = 0.0f;", i);
+    if (is_void(e, s)) rows_line(e, "const float v%d = 0.0f;", i);
     else if (!row && has_piece(e, i))
         rows_line(e, "const float v%d = %s[%s];", i, rows_load(e, i).s, e->w->width > 1 ? "j" : "0");
     else if (is_gather(e, s))
         rows_line(e, "const float v%d = r%d < 0 ? 0.0f : load(%s);", i, s->port, from.s);
-    else
-        rows_line(e, "const float v%d = load(%s);", i, from.s);
+    else rows_line(e, "const float v%d = load(%s);", i, from.s);
 }
 
 static void print_push(struct emitter *e, int i)
@@ -173,10 +169,8 @@ static void print_store(struct emitter *e, int i)
     const struct step *s = &e->p->step[i];
     bool once = !rows_stride(e, s->port) && e->w->columns > 1;
     struct word at = once ? emit_word("%s == 0", column(e)) : emit_word("%s", "");
-    if (e->w->packed[s->port])
-        rows_line(e, "y%d[j] = v%d;", i, s->in[0]);
-    else
-        rows_line(e, "%sstore(%s, v%d);", store_guard(e, s, at.s).s, address(e, s->port).s, s->in[0]);
+    if (e->w->packed[s->port]) rows_line(e, "y%d[j] = v%d;", i, s->in[0]);
+    else rows_line(e, "%sstore(%s, v%d);", store_guard(e, s, at.s).s, address(e, s->port).s, s->in[0]);
 }
 
 /* One thread of the row stores its value. */
@@ -257,10 +251,8 @@ void rows_row_values(struct emitter *e, int phase)
     for (int i = 0; i < e->p->steps; i++) {
         const struct step *s = &e->p->step[i];
         if (!e->w->live[i] || e->w->phase[i] != phase) continue;
-        if (s->kind == STEP_STORE && s->cls == CLASS_ROW)
-            print_row_store(e, i);
-        else if (s->kind != STEP_STORE && rows_is_row(s))
-            print_row_step(e, i);
+        if (s->kind == STEP_STORE && s->cls == CLASS_ROW) print_row_store(e, i);
+        else if (s->kind != STEP_STORE && rows_is_row(s)) print_row_step(e, i);
     }
 }
 
@@ -288,10 +280,8 @@ static void read_piece(struct emitter *e, int i)
                 guard = is_gather(e, s) ? emit_word("if (r%d >= 0) ", s->port) : emit_word("%s", "");
     if (!e->w->kept[i]) rows_line(e, "float x%d[%d];", i, e->w->width);
     if (is_gather(e, s)) rows_line(e, "for (int j = 0; j < %d; j++) %s[j] = 0.0f;", e->w->width, x.s);
-    if (e->w->packed[s->port])
-        rows_line(e, "%sport::load_piece(%s, p%d + c);", guard.s, x.s, s->port);
-    else
-        rows_line(e, "%s%s[0] = load(%s);", guard.s, x.s, address(e, s->port).s);
+    if (e->w->packed[s->port]) rows_line(e, "%sport::load_piece(%s, p%d + c);", guard.s, x.s, s->port);
+    else rows_line(e, "%s%s[0] = load(%s);", guard.s, x.s, address(e, s->port).s);
 }
 
 void rows_read_ahead(struct emitter *e)

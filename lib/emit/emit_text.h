@@ -7,7 +7,7 @@
 
 /* A kernel with the schedule's launch and nothing else; false: no memory. */
 bool emit_begin(struct plan *plan, const struct program *p, const struct schedule *s, struct kernel *k);
-coda_status emit_fits(const struct kernel *k); /* its parameters: 4 kB                             */
+coda_status emit_fits(const struct kernel *k); /* its parameters: 4 kB */
 
 typedef long long wide; /* for %lld */
 
@@ -18,9 +18,9 @@ struct word {
 struct word emit_word(const char *format, ...) PRINTF(1, 2);
 
 const char *emit_symbol(struct plan *plan, const struct program *p, const char *prefix);
-int emit_pointer(struct kernel *k, int buffer, int64_t bytes); /* its index in k->pointer          */
-const char *emit_dtype(coda_dtype t);                           /* "bf16", "f16", "f32", "i32"     */
-void emit_includes(const struct program *p, struct text *t);    /* of the primitives it uses       */
+int emit_pointer(struct kernel *k, int buffer, int64_t bytes); /* its index in k->pointer */
+const char *emit_dtype(coda_dtype t);                          /* "bf16", "f16", "f32", "i32" */
+void emit_includes(const struct program *p, struct text *t);   /* of the primitives it uses */
 /* What goes before a map's name in a kernel: a user may call a map what C++ calls something else. */
 const char *emit_map_prefix(const struct prim *q);
 

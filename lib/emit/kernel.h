@@ -8,11 +8,11 @@
  * bytes: 0, 32, 64 or 128. */
 struct map_spec {
     int buffer;
-    int64_t offset;                 /* elements                                                    */
+    int64_t offset; /* elements */
     coda_dtype dtype;
     int rank;
-    int64_t dim[5], stride[5];      /* elements; stride[0] is 1                                    */
-    int box[5];                     /* elements that one copy moves, along each dimension          */
+    int64_t dim[5], stride[5]; /* elements; stride[0] is 1 */
+    int box[5];                /* elements that one copy moves, along each dimension */
     int swizzle;
 };
 
@@ -22,7 +22,7 @@ struct pointer_spec { /* a buffer's start + bytes */
 };
 
 struct launch_spec {
-    int64_t grid;                   /* blocks, 1-D, as in struct schedule                          */
+    int64_t grid; /* blocks, 1-D, as in struct schedule */
     int cluster, threads, shared_bytes;
     bool persistent, early;
 };
@@ -30,7 +30,7 @@ struct launch_spec {
 /* The parameter of the kernel is one struct: `maps` tensor maps of 128 bytes, then `pointers` device
  * pointers. */
 struct kernel {
-    const char *symbol;             /* coda_gemm_mul_relu                                          */
+    const char *symbol; /* coda_gemm_mul_relu */
     const char *text;
     int maps, pointers;
     struct map_spec *map;

@@ -121,7 +121,11 @@ coda_status graph_evaluate(const graph *g, void *const *args)
 {
     struct arena scratch = {0};
     size_t n = (size_t)g->nodes + 1;
-    struct eval e = {g, &scratch, args, ARENA_NEW(&scratch, double *, n), ARENA_NEW(&scratch, int, n),
+    struct eval e = {g,
+                     &scratch,
+                     args,
+                     ARENA_NEW(&scratch, double *, n),
+                     ARENA_NEW(&scratch, int, n),
                      ARENA_NEW(&scratch, int, n)};
     coda_status s = scratch.failed ? fail(CODA_E_MEMORY, "evaluate: out of memory") : evaluate(&e);
     for (int v = 0; v < g->nodes && e.value; v++) free(e.value[v]);

@@ -10,10 +10,10 @@ coda_status graph_evaluate(const graph *g, void *const *args);
 /* What an operation is computed from, and where its result goes: dense doubles. An absent operand is NULL. */
 struct eval_call {
     const struct node *n;
-    const struct type *const *type; /* of the operands                                             */
+    const struct type *const *type; /* of the operands */
     const double *const *in;
-    const void *data;               /* of a leaf: in its own dtype and strides                     */
-    double *out;                    /* it has at least one element                                 */
+    const void *data; /* of a leaf: in its own dtype and strides */
+    double *out;      /* it has at least one element */
 };
 /* The rule of each operation. Its formula is the textbook's, not that of the rewrites. */
 #define OP(NAME, name, least, most, kind, attributes) coda_status eval_##name(const struct eval_call *c);
@@ -27,11 +27,11 @@ struct matrix {
     const double *at;
     int64_t row, col;
 };
-struct multiply_space; /* packed blocks of one thread's product */
-struct multiply_space *multiply_space_new(void); /* NULL: no memory; freed with free()             */
+struct multiply_space;                           /* packed blocks of one thread's product */
+struct multiply_space *multiply_space_new(void); /* NULL: no memory; freed with free() */
 /* c = a b, or c += a b; a [m,k], b [k,n], c with `pitch` elements between rows. One thread. */
-void multiply(struct multiply_space *space, int64_t m, int64_t n, int64_t k, struct matrix a,
-              struct matrix b, double *c, int64_t pitch, bool add);
+void multiply(struct multiply_space *space, int64_t m, int64_t n, int64_t k, struct matrix a, struct matrix b,
+              double *c, int64_t pitch, bool add);
 
 /* eval_rows.c: what works row by row. */
 
@@ -43,7 +43,7 @@ void eval_spread(int64_t rows, int64_t work, eval_some_rows *fn, void *ctx);
 enum { EVAL_TRANSCENDENTAL = 32 };
 /* Offset of row `row` of a tensor of type t, under strides that need not be t's own. */
 int64_t eval_row_offset(const struct type *t, const int64_t *stride, int64_t row);
-double eval_row_max(const double *x, int64_t n); /* NaN if there is one; -inf of nothing            */
+double eval_row_max(const double *x, int64_t n); /* NaN if there is one; -inf of nothing */
 
 /* eval_move.c: what moves data. */
 /* Gathers a strided tensor into dense doubles; dtype 0 stands for double itself. */

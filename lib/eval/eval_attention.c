@@ -31,12 +31,12 @@ struct range {
 
 /* The softmax of a block of queries in the making. */
 struct queries {
-    int64_t first, count; /* rows of q                                                             */
-    int64_t shift;        /* query i sits at position i + shift                                    */
-    int64_t keys;         /* that exist in this sequence                                           */
+    int64_t first, count; /* rows of q */
+    int64_t shift;        /* query i sits at position i + shift */
+    int64_t keys;         /* that exist in this sequence */
     struct matrix q, k, v;
     double *out;
-    int64_t pitch;        /* between rows of out                                                   */
+    int64_t pitch; /* between rows of out */
     double most[QUERIES], sum[QUERIES];
     double score[QUERIES * KEYS];
 };
@@ -160,11 +160,20 @@ coda_status eval_attention(const struct eval_call *c)
     const double *const *in = c->in; /* q, k, v, lengths or NULL */
     const struct type *q = c->type[0], *k = c->type[1];
     const struct attr_attention *of = &c->n->attr.attention;
-    struct attention a = {.q = in[0], .k = in[1], .v = in[2], .lengths = in[3], .out = c->out,
-                          .batch = q->rank == 3 ? q->dim[0] : 1, .tq = q->dim[q->rank - 2],
-                          .tk = k->dim[k->rank - 2], .heads = of->heads, .kv_heads = of->kv_heads,
-                          .window = of->window, .causal = of->causal,
-                          .align = (coda_attention_align)of->align, .scale = of->scale};
+    struct attention a = {.q = in[0],
+                          .k = in[1],
+                          .v = in[2],
+                          .lengths = in[3],
+                          .out = c->out,
+                          .batch = q->rank == 3 ? q->dim[0] : 1,
+                          .tq = q->dim[q->rank - 2],
+                          .tk = k->dim[k->rank - 2],
+                          .heads = of->heads,
+                          .kv_heads = of->kv_heads,
+                          .window = of->window,
+                          .causal = of->causal,
+                          .align = (coda_attention_align)of->align,
+                          .scale = of->scale};
     a.head_dim = type_columns(q) / a.heads;
     a.blocks = CEIL_DIV(a.tq, QUERIES);
     int64_t tasks = a.batch * a.heads * a.blocks;

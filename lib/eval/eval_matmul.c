@@ -37,8 +37,8 @@ static void pack(double *to, int width, struct matrix m, int64_t rows, int64_t k
 }
 
 /* c[PANEL_M, PANEL_N] = or += the product of two panels. */
-static inline __attribute__((always_inline)) void
-multiply_panels(const double *a, const double *b, int64_t k, double *c, int64_t pitch, bool add)
+static inline __attribute__((always_inline)) void multiply_panels(const double *a, const double *b, int64_t k,
+                                                                  double *c, int64_t pitch, bool add)
 {
     vec4 sum[PANEL_M][2];
     for (int i = 0; i < PANEL_M; i++)
@@ -58,9 +58,9 @@ multiply_panels(const double *a, const double *b, int64_t k, double *c, int64_t 
 }
 
 /* A piece at the edge goes through a buffer of full size. */
-static inline __attribute__((always_inline)) void
-multiply_edge(double *edge, const double *a, const double *b, int64_t k, double *c, int64_t pitch,
-              int64_t m, int64_t n, bool add)
+static inline __attribute__((always_inline)) void multiply_edge(double *edge, const double *a,
+                                                                const double *b, int64_t k, double *c,
+                                                                int64_t pitch, int64_t m, int64_t n, bool add)
 {
     for (int64_t i = 0; i < m && add; i++)
         for (int64_t j = 0; j < n; j++) edge[i * PANEL_N + j] = c[i * pitch + j];
@@ -169,9 +169,14 @@ coda_status eval_matmul(const struct eval_call *c)
     int64_t m = shared ? type_rows(xt) : xt->dim[xt->rank - 2], k = type_columns(xt);
     int64_t columns = type_columns(&n->type), batches = shared ? 1 : m ? type_rows(xt) / m : 0;
     bool kn = n->attr.matmul.kn;
-    struct product p = {.m = m, .n = columns, .k = k,
-                        .a = {c->in[0], k, 1}, .b = {c->in[1], kn ? columns : 1, kn ? 1 : k},
-                        .batch_a = m * k, .batch_b = columns * k, .c = c->out};
+    struct product p = {.m = m,
+                        .n = columns,
+                        .k = k,
+                        .a = {c->in[0], k, 1},
+                        .b = {c->in[1], kn ? columns : 1, kn ? 1 : k},
+                        .batch_a = m * k,
+                        .batch_b = columns * k,
+                        .c = c->out};
     p.blocks_m = CEIL_DIV(m, BLOCK_M);
     p.blocks_n = CEIL_DIV(columns, BLOCK_N);
     int64_t tasks = batches * p.blocks_m * p.blocks_n;

@@ -112,8 +112,7 @@ static void embedding_rows(void *ctx, int64_t from, int64_t to)
         double id = c->in[1][row], *y = c->out + row * columns;
         if (id >= 0 && id < (double)c->type[0]->dim[0])
             memcpy(y, c->in[0] + (int64_t)id * columns, sizeof *y * (size_t)columns);
-        else
-            memset(y, 0, sizeof *y * (size_t)columns);
+        else memset(y, 0, sizeof *y * (size_t)columns);
     }
 }
 

@@ -11,8 +11,8 @@
 #include <stdio.h>
 
 enum {
-    MOST_BOXES = 256,    /* sorted at a time, on the stack                                          */
-    MOST_WORK = 1 << 16, /* steps that one call may spend on tensors whose boxes meet: some ms      */
+    MOST_BOXES = 256,    /* sorted at a time, on the stack */
+    MOST_WORK = 1 << 16, /* steps that one call may spend on tensors whose boxes meet: some ms */
     ARG_ALIGN = 16,
     MEMORY_ALIGN = 256
 };
@@ -80,7 +80,7 @@ static coda_status check_memory(const struct arguments *b, const char *what, voi
 
 /* ---- At a glance ---- */
 
-enum { MOST_SPANS = 6 }; /* as many are compared with each argument, without sorting                    */
+enum { MOST_SPANS = 6 }; /* as many are compared with each argument, without sorting */
 
 struct span {
     uintptr_t first, end;
@@ -131,7 +131,7 @@ static bool is_plainly_good(const struct arguments *b)
 
 struct box {
     uintptr_t first, end;
-    uintptr_t reach; /* the largest end up to here                                                 */
+    uintptr_t reach; /* the largest end up to here */
     int index;
 };
 

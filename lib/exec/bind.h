@@ -11,17 +11,17 @@ struct place {
     struct lattice at; /* its bytes; what follows lies beside their number, as all calls read both */
     coda_arg_kind kind;
     int align;
-    uint64_t holds;    /* a weight that is folded in place: the digest of what it then holds; or 0 */
+    uint64_t holds; /* a weight that is folded in place: the digest of what it then holds; or 0 */
 };
 
 struct arguments {
-    const char *call;  /* for messages: "run"                                                      */
-    const struct place *place; /* leaves, then outputs                                             */
+    const char *call;          /* for messages: "run" */
+    const struct place *place; /* leaves, then outputs */
     int places;
     void *const *args;
     void *workspace, *prepared;
     int64_t workspace_bytes, prepared_bytes;
-    bool prepare;      /* weights that are folded in place are written                             */
+    bool prepare; /* weights that are folded in place are written */
 };
 
 /* All there, aligned, and nothing that is written shares a byte with anything else. Neither allocates nor

@@ -10,21 +10,21 @@
 struct compiled_kernel {
     struct coda_kernel_info info;
     struct jit_cubin cubin;
-    struct jit_kernel *kernel; /* GPU only                                                         */
+    struct jit_kernel *kernel; /* GPU only */
     const struct kernel *spec;
-    coda_status status;        /* of its compilation                                               */
+    coda_status status; /* of its compilation */
     char error[JIT_ERROR_SIZE];
 };
 
-enum { KERNEL_NONE = -1 };     /* cuBLASLt's, or an empty domain                                   */
+enum { KERNEL_NONE = -1 }; /* cuBLASLt's, or an empty domain */
 
 /* Does program `index` of the plan run as a call of cuBLASLt? */
 bool is_cublaslt(const struct plan *p, int index);
 
 struct compiled_program {
-    struct kernel emitted;     /* none if cuBLASLt runs it                                         */
-    int kernel;                /* index, or KERNEL_NONE                                            */
-    struct jit_map *map;       /* encoded with a placeholder address                               */
+    struct kernel emitted; /* none if cuBLASLt runs it */
+    int kernel;            /* index, or KERNEL_NONE */
+    struct jit_map *map;   /* encoded with a placeholder address */
     struct jit_launch launch;
     struct jit_lt *lt;
 };
@@ -33,24 +33,24 @@ struct coda_plan {
     struct arena arena;
     struct plan plan;
     coda_device device;
-    bool runnable;             /* not CODA_DEVICE_NONE, not CODA_PLAN_ONLY                         */
+    bool runnable; /* not CODA_DEVICE_NONE, not CODA_PLAN_ONLY */
     struct jit_device gpu;
     struct compiled_kernel *kernel;
     int kernels;
-    struct compiled_program *program; /* one for each of plan.program                              */
+    struct compiled_program *program; /* one for each of plan.program */
     struct coda_arg_info *arg;
-    struct place *place;       /* of each argument                                                 */
+    struct place *place; /* of each argument */
     int args;
     struct coda_plan_stats stats;
-    int measured;              /* programs that this compilation tuned                             */
-    const char **tuned;        /* what was asked of figures, and there were some                   */
+    int measured;       /* programs that this compilation tuned */
+    const char **tuned; /* what was asked of figures, and there were some */
     int tuneds;
     const char *arch;
     char *text[CODA_TEXT_DOT + 1];
 };
 
 /* kernels.c: emit, compile, load, in this order. */
-coda_status kernels_threads(int *out); /* that compile: $CODA_COMPILE_THREADS, or all cores          */
+coda_status kernels_threads(int *out); /* that compile: $CODA_COMPILE_THREADS, or all cores */
 coda_status kernels_emit(struct coda_plan *p);
 coda_status kernels_compile(struct coda_plan *p, const struct jit_options *opt);
 coda_status kernels_load(struct coda_plan *p, const struct jit_options *opt);

@@ -24,24 +24,24 @@ enum { FORGOTTEN = 0, BUSY = 2, UNFINISHED = 4 };
 
 struct range {
     uintptr_t first, end;
-    bool weight;             /* folded in place, else prepared memory                              */
+    bool weight; /* folded in place, else prepared memory */
     bool gpu;
-    _Atomic uint64_t holds;  /* digest                                                             */
-    uint64_t then;           /* digest that it will hold                                           */
-    uint64_t allocation;     /* GPU: its number, 0 if unknown                                      */
+    _Atomic uint64_t holds; /* digest */
+    uint64_t then;          /* digest that it will hold */
+    uint64_t allocation;    /* GPU: its number, 0 if unknown */
     unsigned char sample[SAMPLES][SAMPLE];
-    struct range *next;      /* of those to be freed                                               */
+    struct range *next; /* of those to be freed */
     char name[];
 };
 
 struct ranges {
-    struct ranges *next; /* of those to be freed                                                   */
+    struct ranges *next; /* of those to be freed */
     int n;
     struct range *range[];
 };
 
 static struct {
-    pthread_mutex_t lock; /* of changes                                                            */
+    pthread_mutex_t lock; /* of changes */
     _Atomic(struct ranges *) now;
     atomic_int readers;
     struct ranges *old;

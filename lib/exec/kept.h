@@ -15,7 +15,7 @@ coda_status kept_check(const struct arguments *b, uint64_t prepared_id);
 /* Around the programs of coda_prepare. begin: refuses what is folded already, and claims the rest. end: it
  * now holds what the plan says, or, after a failure, nobody knows what; touched: something may have been
  * written. */
-struct keeping; /* of one coda_prepare, freed by end                                               */
+struct keeping; /* of one coda_prepare, freed by end */
 coda_status kept_begin(struct keeping **out, const struct arguments *b, uint64_t prepared_id, bool gpu);
 void kept_end(struct keeping *k, coda_status status, bool touched);
 

@@ -277,7 +277,8 @@ coda_status kernels_load(struct coda_plan *p, const struct jit_options *opt)
         int64_t grid = kernel_blocks(l, p->gpu.sms);
         if (grid > INT32_MAX)
             return fail(CODA_E_UNSUPPORTED, "%s: %lld blocks", c->emitted.symbol, (long long)grid);
-        c->launch = (struct jit_launch){.grid = (unsigned)grid, .threads = (unsigned)l->threads,
+        c->launch = (struct jit_launch){.grid = (unsigned)grid,
+                                        .threads = (unsigned)l->threads,
                                         .shared_bytes = (unsigned)l->shared_bytes};
     }
     allow_early_starts(p);

@@ -76,9 +76,15 @@ static coda_status run_gpu(const struct call *c, int index, coda_stream stream)
 static struct arguments arguments(const struct call *c, const char *name, bool prepare)
 {
     const struct coda_plan *p = c->p;
-    return (struct arguments){.call = name, .place = p->place, .places = p->args, .args = c->args,
-                            .workspace = c->workspace, .workspace_bytes = p->plan.workspace,
-                            .prepared = c->prepared, .prepared_bytes = p->plan.prepared, .prepare = prepare};
+    return (struct arguments){.call = name,
+                              .place = p->place,
+                              .places = p->args,
+                              .args = c->args,
+                              .workspace = c->workspace,
+                              .workspace_bytes = p->plan.workspace,
+                              .prepared = c->prepared,
+                              .prepared_bytes = p->plan.prepared,
+                              .prepare = prepare};
 }
 
 static coda_status check(const struct call *c, const struct arguments *b)

@@ -12,17 +12,17 @@ _Static_assert(CODA_MAX_RANK == 6 && PRIM_MAX_PARAMS == 4, "DIMS and PARAMS name
 #define INT(key) {#key, ATTR_INTEGER, offsetof(self, key)},
 #define DTYPE(key) {#key, ATTR_DTYPE, offsetof(self, key)},
 #define DIM(member, key, d) {#key #d, ATTR_INTEGER, offsetof(self, member[d])},
-#define DIMS(member, key)                                                                    \
-    DIM(member, key, 0) DIM(member, key, 1) DIM(member, key, 2) DIM(member, key, 3)          \
-        DIM(member, key, 4) DIM(member, key, 5)
+#define DIMS(member, key)                                                                                    \
+    DIM(member, key, 0)                                                                                      \
+    DIM(member, key, 1) DIM(member, key, 2) DIM(member, key, 3) DIM(member, key, 4) DIM(member, key, 5)
 #define PARAM(member, k) {NULL, ATTR_FLOAT, offsetof(self, member[k])},
 #define PARAMS(member) PARAM(member, 0) PARAM(member, 1) PARAM(member, 2) PARAM(member, 3)
-#define OP(NAME, name, least, most, kind, attributes)                                        \
-    static struct attr_fields fields_of_##name(void)                                         \
-    {                                                                                        \
-        typedef struct attr_##name self;                                                     \
-        static const struct attr_field field[] = {attributes{NULL, ATTR_FLOAT, sizeof(self)}}; \
-        return (struct attr_fields){field, ARRAY_SIZE(field) - 1};                           \
+#define OP(NAME, name, least, most, kind, attributes)                                                        \
+    static struct attr_fields fields_of_##name(void)                                                         \
+    {                                                                                                        \
+        typedef struct attr_##name self;                                                                     \
+        static const struct attr_field field[] = {attributes{NULL, ATTR_FLOAT, sizeof(self)}};               \
+        return (struct attr_fields){field, ARRAY_SIZE(field) - 1};                                           \
     }
 #include "ops.def"
 #undef OP

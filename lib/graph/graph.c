@@ -246,11 +246,9 @@ static coda_status check_map(const graph *g, const coda_map_def *d)
     if (is_reserved(d->name) || graph_find_prim(g, d->name))
         return fail(CODA_E_INVALID, "map %s: the name is taken", d->name);
     if (d->inputs < 1 || d->inputs > PRIM_MAX_INPUTS)
-        return fail(CODA_E_INVALID, "map %s: %d inputs; must be 1..%d", d->name, d->inputs,
-                    PRIM_MAX_INPUTS);
+        return fail(CODA_E_INVALID, "map %s: %d inputs; must be 1..%d", d->name, d->inputs, PRIM_MAX_INPUTS);
     if (d->params < 0 || d->params > PRIM_MAX_PARAMS)
-        return fail(CODA_E_INVALID, "map %s: %d params; must be 0..%d", d->name, d->params,
-                    PRIM_MAX_PARAMS);
+        return fail(CODA_E_INVALID, "map %s: %d params; must be 0..%d", d->name, d->params, PRIM_MAX_PARAMS);
     if (!d->source || !d->source[0]) return fail(CODA_E_INVALID, "map %s: it has no source", d->name);
     if (!jit_text_is_closed(d->source, NULL, why, sizeof why))
         return fail(CODA_E_INVALID, "map %s: its source must stand for itself, but %s", d->name, why);

@@ -14,14 +14,14 @@ enum op {
 
 /* How the result of an operation comes about. */
 enum op_kind {
-    KIND_LEAF,     /* the caller names it, and has it in memory                                    */
-    KIND_NUMBER,   /* one number, part of the formula                                              */
-    KIND_PRODUCT,  /* a GEMM                                                                       */
-    KIND_ELEMENTS, /* element by element, or pair by pair: a GEMM's epilogue can do it             */
-    KIND_ROWS,     /* row by row                                                                   */
-    KIND_WHOLE,    /* one dense buffer, and only that                                              */
-    KIND_VIEW,     /* strides over its operand                                                     */
-    KIND_LOWERED   /* it has no kernel: a rewrite makes other operations of it                     */
+    KIND_LEAF,     /* the caller names it, and has it in memory */
+    KIND_NUMBER,   /* one number, part of the formula */
+    KIND_PRODUCT,  /* a GEMM */
+    KIND_ELEMENTS, /* element by element, or pair by pair: a GEMM's epilogue can do it */
+    KIND_ROWS,     /* row by row */
+    KIND_WHOLE,    /* one dense buffer, and only that */
+    KIND_VIEW,     /* strides over its operand */
+    KIND_LOWERED   /* it has no kernel: a rewrite makes other operations of it */
 };
 
 /* ---- Attributes: each operation has a struct of its own, which ops.def lists ---- */
@@ -33,9 +33,9 @@ union attr {
 #define DTYPE(key) int64_t key;
 #define DIMS(member, key) int64_t member[CODA_MAX_RANK];
 #define PARAMS(member) float member[PRIM_MAX_PARAMS];
-#define OP(NAME, name, least, most, kind, attributes) \
-    struct attr_##name {                              \
-        attributes                                    \
+#define OP(NAME, name, least, most, kind, attributes)                                                        \
+    struct attr_##name {                                                                                     \
+        attributes                                                                                           \
     } name;
 #include "ops.def"
 #undef OP
@@ -47,11 +47,11 @@ union attr {
 #undef NONE
 };
 
-enum attr_kind { ATTR_FLOAT, ATTR_INTEGER, ATTR_DTYPE }; /* a float; an int64_t                     */
+enum attr_kind { ATTR_FLOAT, ATTR_INTEGER, ATTR_DTYPE }; /* a float; an int64_t */
 struct attr_field {
-    const char *key; /* in the text form; NULL: the primitive names it                             */
+    const char *key; /* in the text form; NULL: the primitive names it */
     enum attr_kind kind;
-    size_t at;       /* bytes from the beginning of the union                                      */
+    size_t at; /* bytes from the beginning of the union */
 };
 struct attr_fields {
     const struct attr_field *field;
@@ -72,28 +72,28 @@ struct type {
     int64_t dim[CODA_MAX_RANK];
 };
 
-enum loss { LOSS_ROWS, LOSS_MEAN, LOSS_SUM }; /* a cross-entropy's reduction, as the text form counts   */
+enum loss { LOSS_ROWS, LOSS_MEAN, LOSS_SUM }; /* a cross-entropy's reduction, as the text form counts */
 
 struct node {
     enum op op;
-    const struct prim *prim; /* MAP, REDUCE                                                        */
-    struct type type;        /* of the result                                                      */
-    int nin;                 /* without absent operands at the end                                 */
-    int *in;                 /* operands, all below this node's index; -1 where absent. In a graph
-                                at least 4 may be read, -1 from nin on                             */
-    union attr attr;         /* its member of the operation's name                                 */
-    const char *name;        /* leaves                                                             */
-    int64_t stride[CODA_MAX_RANK]; /* leaves; elements                                             */
-    int origin;              /* the caller's operation it came from: nodes of one origin are one
-                                kernel even without fusion. -1 in a template: a new origin         */
-    int leaf;                /* its number among the leaves; -1                                    */
-    int output, last_output; /* the first output that names it, and the last; -1                   */
+    const struct prim *prim;       /* MAP, REDUCE */
+    struct type type;              /* of the result */
+    int nin;                       /* without absent operands at the end */
+    int *in;                       /* operands, all below this node's index; -1 where absent. In a graph
+                                      at least 4 may be read, -1 from nin on */
+    union attr attr;               /* its member of the operation's name */
+    const char *name;              /* leaves */
+    int64_t stride[CODA_MAX_RANK]; /* leaves; elements */
+    int origin;                    /* the caller's operation it came from: nodes of one origin are one
+                                      kernel even without fusion. -1 in a template: a new origin */
+    int leaf;                      /* its number among the leaves; -1 */
+    int output, last_output;       /* the first output that names it, and the last; -1 */
 };
 
 struct output {
     const char *name;
     int value;
-    int next;                /* the next output of the same value; -1                              */
+    int next; /* the next output of the same value; -1 */
     int64_t stride[CODA_MAX_RANK];
 };
 
@@ -105,18 +105,18 @@ struct names {
 
 struct coda_graph {
     struct arena arena;
-    struct node *node;       /* may move at an append; the old copy stays readable                 */
+    struct node *node; /* may move at an append; the old copy stays readable */
     int nodes, node_capacity;
     struct output *output;
     int outputs, output_capacity;
-    int *leaf;               /* nodes, in the order of the arguments                               */
+    int *leaf; /* nodes, in the order of the arguments */
     int leaves, leaf_capacity;
-    struct prim **map; /* defined with coda_define_map                                             */
+    struct prim **map; /* defined with coda_define_map */
     int maps, map_capacity;
-    struct names names; /* of leaves (their node) and outputs (~ their index)                      */
-    struct names map_names; /* of maps (their index)                                               */
-    int origins;        /* the next new origin, above all that are in use                          */
-    coda_status status; /* the first mistake                                                       */
+    struct names names;     /* of leaves (their node) and outputs (~ their index) */
+    struct names map_names; /* of maps (their index) */
+    int origins;            /* the next new origin, above all that are in use */
+    coda_status status;     /* the first mistake */
     char error[512];
 };
 typedef struct coda_graph graph;
@@ -142,12 +142,12 @@ int *graph_map_operands(graph *to, const struct node *n, const int *map);
  * `from`'s outputs, renamed through map[]: 0, or -1 with `to` poisoned. */
 graph *graph_like(const graph *from);
 int graph_copy_outputs(graph *to, const graph *from, const int *map);
-bool graph_is_const(const graph *g, int value);  /* depends on weights alone; walks the graph      */
-int graph_uses(const graph *g, int value);       /* operands and outputs that name it; likewise    */
+bool graph_is_const(const graph *g, int value); /* depends on weights alone; walks the graph */
+int graph_uses(const graph *g, int value);      /* operands and outputs that name it; likewise */
 const struct prim *graph_find_prim(const graph *g, const char *name); /* user maps, then the table */
-coda_status graph_define_map(graph *g, const coda_map_def *def);      /* poisons, too              */
+coda_status graph_define_map(graph *g, const coda_map_def *def);      /* poisons, too */
 /* Shorthands for rewrites; all return the new node's index. */
-int graph_map(graph *g, const char *prim, int a, int b, const float *params); /* b = -1: unary     */
+int graph_map(graph *g, const char *prim, int a, int b, const float *params); /* b = -1: unary */
 int graph_reduce(graph *g, const char *prim, int x, int key);
 int graph_constant(graph *g, coda_dtype t, float value);
 int graph_reshape(graph *g, int x, int rank, const int64_t *dim);
@@ -158,10 +158,10 @@ int attr_count(const struct node *n);
 const char *attr_key(const struct node *n, int k);
 enum attr_kind attr_kind(const struct node *n, int k);
 float attr_float(const struct node *n, int k);
-int64_t attr_integer(const struct node *n, int k); /* or a dtype                                    */
+int64_t attr_integer(const struct node *n, int k); /* or a dtype */
 void attr_set_float(struct node *n, int k, float value);
 void attr_set_integer(struct node *n, int k, int64_t value);
-uint64_t attr_bits(const struct node *n, int k); /* the integer, or the float's encoding             */
+uint64_t attr_bits(const struct node *n, int k); /* the integer, or the float's encoding */
 /* Bit by bit, of two nodes of one operation and primitive. */
 bool attr_equal(const struct node *a, const struct node *b);
 
@@ -174,7 +174,7 @@ struct use {
     int node, operand;
 };
 struct uses {
-    struct use *use; /* those of value v: from at[v] to at[v + 1]                                  */
+    struct use *use; /* those of value v: from at[v] to at[v + 1] */
     int *at;
 };
 /* By nodes of one operation, or of all: OP_COUNT. False: no memory. */
@@ -182,23 +182,23 @@ bool uses_find(struct uses *u, struct arena *a, const graph *g, enum op only);
 static inline int uses_count(const struct uses *u, int value) { return u->at[value + 1] - u->at[value]; }
 
 /* type.c */
-int64_t type_elements(const struct type *t); /* -1 if it does not fit in 62 bits                   */
-int64_t type_rows(const struct type *t);     /* product of all dims but the last                   */
+int64_t type_elements(const struct type *t); /* -1 if it does not fit in 62 bits */
+int64_t type_rows(const struct type *t);     /* product of all dims but the last */
 bool type_equal(const struct type *a, const struct type *b);
 void dense_strides(const struct type *t, int64_t *stride);
-bool shape_broadcast(const struct type *a, const struct type *b, struct type *out); /* a's dtype   */
+bool shape_broadcast(const struct type *a, const struct type *b, struct type *out); /* a's dtype */
 coda_status type_check(const char *what, const char *name, const struct type *t);
 coda_status strides_check(const char *what, const char *name, const struct type *t, const int64_t *stride);
 struct type_text {
     char s[160];
 };
-struct type_text type_text(const struct type *t); /* for messages: .s is "bf16[2048,4096]"          */
-struct type_text dims_text(const struct type *t); /* "[2048,4096]"                                  */
+struct type_text type_text(const struct type *t); /* for messages: .s is "bf16[2048,4096]" */
+struct type_text dims_text(const struct type *t); /* "[2048,4096]" */
 
 /* symbols.c */
 int names_find(const struct names *t, const char *name, int absent);
 bool names_add(struct names *t, struct arena *a, const char *name, int value); /* false: no memory */
-bool name_valid(const char *name); /* a C identifier, dots allowed, at most 255 characters          */
+bool name_valid(const char *name); /* a C identifier, dots allowed, at most 255 characters */
 
 /* infer.c -- the type of a node from its operands, or a failure with the numbers in it. Attributes
  * left 0 become what they stand for (head_dim, rotary, heads, kv_heads, scale); for a leaf it checks
@@ -207,10 +207,10 @@ coda_status shape_infer(const graph *g, struct node *n);
 
 /* graph_print.c, graph_parse.c */
 void graph_print(const graph *g, struct text *t);
-graph *graph_parse(const char *text); /* NULL with the message set                                 */
-const char *debug_graph(const graph *g); /* for a debugger: see debug_show                          */
-void node_print(const graph *g, int value, struct text *t); /* one line, no newline                */
-void value_print(const graph *g, int value, struct text *t); /* %name of a leaf, else %index        */
+graph *graph_parse(const char *text);                        /* NULL with the message set */
+const char *debug_graph(const graph *g);                     /* for a debugger: see debug_show */
+void node_print(const graph *g, int value, struct text *t);  /* one line, no newline */
+void value_print(const graph *g, int value, struct text *t); /* %name of a leaf, else %index */
 
 /* graph_verify.c -- every invariant of a graph; the message names the node. */
 coda_status graph_verify(const graph *g);

@@ -7,8 +7,8 @@ static void describe(coda_arg_info *out, const char *name, coda_arg_kind kind, c
                      const int64_t *stride)
 {
     int64_t last = 0; /* offset of the last element */
-    *out = (coda_arg_info){
-        .size = sizeof *out, .name = name, .kind = kind, .dtype = t->dtype, .rank = t->rank};
+    *out =
+        (coda_arg_info){.size = sizeof *out, .name = name, .kind = kind, .dtype = t->dtype, .rank = t->rank};
     for (int i = 0; i < t->rank; i++) {
         out->dims[i] = t->dim[i];
         out->strides[i] = stride[i];

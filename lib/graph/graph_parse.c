@@ -29,10 +29,10 @@ struct parser {
     const char *at;
     int line;
     graph *g;
-    struct names values; /* every value so far, by the name it has in the text                     */
-    struct arena arena;  /* of `values`, of strings and of operands                                */
-    int *operand, operands; /* of the node at hand; room for so many                               */
-    locale_t locale;     /* "C", for numbers                                                       */
+    struct names values;    /* every value so far, by the name it has in the text */
+    struct arena arena;     /* of `values`, of strings and of operands */
+    int *operand, operands; /* of the node at hand; room for so many */
+    locale_t locale;        /* "C", for numbers */
 };
 
 /* ---- Words ---- */
@@ -136,16 +136,14 @@ static coda_status read_char(struct parser *p, char *out)
     char c = *p->at++;
     if (c == '\\') {
         c = *p->at++;
-        if (c == 'n')
-            c = '\n';
+        if (c == 'n') c = '\n';
         else if (c == 'x') {
             int high = hex_digit(p->at[0]), low = high < 0 ? -1 : hex_digit(p->at[1]);
             if (low < 0 || high + low == 0)
                 return fail(CODA_E_INVALID, "\\x needs two hexadecimal digits, not both 0");
             c = (char)(16 * high + low);
             p->at += 2;
-        } else if (c != '"' && c != '\\')
-            return fail(CODA_E_INVALID, "unknown escape in a string");
+        } else if (c != '"' && c != '\\') return fail(CODA_E_INVALID, "unknown escape in a string");
     }
     *out = c;
     return CODA_OK;
@@ -282,7 +280,7 @@ static coda_status read_attribute_value(struct parser *p, struct node *n, int k)
     float real = 0;
     int64_t integer = 0;
     coda_dtype dtype = CODA_F32;
-    coda_status s = kind == ATTR_FLOAT ? read_float(p, &real)
+    coda_status s = kind == ATTR_FLOAT   ? read_float(p, &real)
                     : kind == ATTR_DTYPE ? read_dtype(p, &dtype)
                                          : read_integer(p, &integer);
     if (kind == ATTR_FLOAT) attr_set_float(n, k, real);
@@ -342,10 +340,8 @@ static coda_status read_origin(struct parser *p, struct node *n)
 static coda_status end_line(struct parser *p)
 {
     char c = peek(p);
-    if (c == ';' || c == '#')
-        p->at += strcspn(p->at, "\n");
-    else if (c && c != '\n')
-        return fail(CODA_E_INVALID, "trailing text `%.*s`", rest(p), p->at);
+    if (c == ';' || c == '#') p->at += strcspn(p->at, "\n");
+    else if (c && c != '\n') return fail(CODA_E_INVALID, "trailing text `%.*s`", rest(p), p->at);
     return CODA_OK;
 }
 

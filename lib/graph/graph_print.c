@@ -45,14 +45,10 @@ static void print_string(const char *s, struct text *t)
     text_append(t, "\"");
     for (; *s; s++) {
         unsigned char c = (unsigned char)*s;
-        if (c == '\n')
-            text_append(t, "\\n");
-        else if (c == '"' || c == '\\')
-            text_printf(t, "\\%c", c);
-        else if (c < 32 || c > 126)
-            text_printf(t, "\\x%02x", c);
-        else
-            text_printf(t, "%c", c);
+        if (c == '\n') text_append(t, "\\n");
+        else if (c == '"' || c == '\\') text_printf(t, "\\%c", c);
+        else if (c < 32 || c > 126) text_printf(t, "\\x%02x", c);
+        else text_printf(t, "%c", c);
     }
     text_append(t, "\"");
 }
@@ -60,12 +56,9 @@ static void print_string(const char *s, struct text *t)
 void value_print(const graph *g, int value, struct text *t)
 {
     const struct node *n = value >= 0 && value < g->nodes ? &g->node[value] : NULL;
-    if (!n)
-        text_append(t, "_");
-    else if (op_is_leaf(n->op))
-        text_printf(t, "%%%s", n->name ? n->name : "?");
-    else
-        text_printf(t, "%%%d", value);
+    if (!n) text_append(t, "_");
+    else if (op_is_leaf(n->op)) text_printf(t, "%%%s", n->name ? n->name : "?");
+    else text_printf(t, "%%%d", value);
 }
 
 static void print_strides(const struct type *type, const int64_t *stride, struct text *t)

@@ -75,8 +75,7 @@ static coda_status verify_type(const graph *g, const struct node *n)
     if (!type_equal(&again.type, &n->type))
         return fail(CODA_E_INVALID, "its type is %s but its operands make %s", type_text(&n->type).s,
                     type_text(&again.type).s);
-    if (!attr_equal(&again, n))
-        return fail(CODA_E_INVALID, "its attributes are not complete");
+    if (!attr_equal(&again, n)) return fail(CODA_E_INVALID, "its attributes are not complete");
     return CODA_OK;
 }
 
@@ -100,8 +99,7 @@ static coda_status verify_output(const graph *g, const struct output *o)
 
 static coda_status verify_name(struct names *seen, struct arena *a, const char *name)
 {
-    if (!name || !name_valid(name))
-        return fail(CODA_E_INVALID, "`%.40s` is no name", name ? name : "(NULL)");
+    if (!name || !name_valid(name)) return fail(CODA_E_INVALID, "`%.40s` is no name", name ? name : "(NULL)");
     if (names_find(seen, name, 0)) return fail(CODA_E_INVALID, "the name %s is taken twice", name);
     if (!names_add(seen, a, name, 1)) return fail(CODA_E_MEMORY, "graph: out of memory in verify");
     return CODA_OK;

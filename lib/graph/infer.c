@@ -97,8 +97,8 @@ coda_status infer_matmul(const graph *g, struct node *n)
     if (s != CODA_OK) return s;
     int kn = (int)n->attr.matmul.kn;
     if (w->rank != 2 && (w->rank != x->rank || !dims_equal(x, w, x->rank - 2)))
-        return fail(CODA_E_INVALID, "matmul: x is %s but w is %s; leading dimensions differ",
-                    dims_text(x).s, dims_text(w).s);
+        return fail(CODA_E_INVALID, "matmul: x is %s but w is %s; leading dimensions differ", dims_text(x).s,
+                    dims_text(w).s);
     if (type_columns(x) != w->dim[w->rank - 1 - kn])
         return fail(CODA_E_INVALID, "matmul: x is %s but w is %s%s; inner sizes differ", dims_text(x).s,
                     dims_text(w).s, kn ? " (kn)" : "");
@@ -200,8 +200,7 @@ coda_status infer_embedding(const graph *g, struct node *n)
     coda_status s = need_float(n, "table", table, 2);
     if (s != CODA_OK) return s;
     if (table->rank != 2 || ids->dtype != CODA_I32 || ids->rank >= CODA_MAX_RANK)
-        return fail(CODA_E_INVALID,
-                    "embedding: table is %s and ids are %s; need [V,N] and i32 of rank < %d",
+        return fail(CODA_E_INVALID, "embedding: table is %s and ids are %s; need [V,N] and i32 of rank < %d",
                     type_text(table).s, type_text(ids).s, CODA_MAX_RANK);
     n->type = *ids;
     n->type.dtype = table->dtype;

@@ -5,15 +5,15 @@
 #include "graph.h"
 
 /* Sets n's type and completes its attributes; a failure names the numbers that do not fit. */
-#define OP(NAME, name, least, most, kind, attributes) \
+#define OP(NAME, name, least, most, kind, attributes)                                                        \
     coda_status infer_##name(const graph *g, struct node *n);
 #include "ops.def"
 #undef OP
 
 /* infer.c */
-const char *node_word(const struct node *n); /* the operation as the text form says it              */
-const struct type *operand_type(const graph *g, const struct node *n, int i); /* NULL: absent       */
-bool dims_equal(const struct type *a, const struct type *b, int rank); /* the first `rank` of them  */
+const char *node_word(const struct node *n); /* the operation as the text form says it */
+const struct type *operand_type(const graph *g, const struct node *n, int i); /* NULL: absent */
+bool dims_equal(const struct type *a, const struct type *b, int rank);        /* the first `rank` of them */
 /* Failures that name the operand or the attribute, and what it must be. */
 coda_status need_float(const struct node *n, const char *name, const struct type *t, int rank);
 coda_status need_columns(const struct node *n, const char *name, const struct type *v, const struct type *x);

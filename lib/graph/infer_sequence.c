@@ -35,9 +35,8 @@ coda_status infer_rope(const graph *g, struct node *n)
     if (a->base == 0) a->base = ROPE_BASE;
     if (!a->heads) a->heads = columns / a->head_dim;
     if (a->rotary < 2 || a->rotary % 2 || a->rotary > a->head_dim)
-        return fail(CODA_E_INVALID,
-                    "rope: rotary is %" PRId64 "; it must be even, 2..head_dim (%" PRId64 ")", a->rotary,
-                    a->head_dim);
+        return fail(CODA_E_INVALID, "rope: rotary is %" PRId64 "; it must be even, 2..head_dim (%" PRId64 ")",
+                    a->rotary, a->head_dim);
     if ((s = need_range(n, "heads", a->heads, 1, columns / a->head_dim)) != CODA_OK) return s;
     if ((s = need_range(n, "half", a->half, 0, 1)) != CODA_OK) return s;
     if (!isfinite(a->base) || a->base < 1)
@@ -120,4 +119,3 @@ coda_status infer_attention(const graph *g, struct node *n)
     n->type = *q;
     return check_lengths(q, operand_type(g, n, 3));
 }
-

@@ -57,8 +57,8 @@ coda_status infer_reshape(const graph *g, struct node *n)
     }
     if ((s = type_check("reshape", "result", &n->type)) != CODA_OK) return s;
     if (type_elements(&n->type) == type_elements(x)) return CODA_OK;
-    return fail(CODA_E_INVALID, "reshape: x is %s, %" PRId64 " elements, but %s has %" PRId64,
-                dims_text(x).s, type_elements(x), dims_text(&n->type).s, type_elements(&n->type));
+    return fail(CODA_E_INVALID, "reshape: x is %s, %" PRId64 " elements, but %s has %" PRId64, dims_text(x).s,
+                type_elements(x), dims_text(&n->type).s, type_elements(&n->type));
 }
 
 coda_status infer_transpose(const graph *g, struct node *n)
@@ -78,4 +78,3 @@ coda_status infer_transpose(const graph *g, struct node *n)
     for (int i = x->rank; i < CODA_MAX_RANK; i++) perm[i] = 0;
     return CODA_OK;
 }
-

@@ -110,11 +110,11 @@ static coda_status check_span(const char *what, const char *name, const struct t
     for (int i = 0; i < t->rank; i++) {
         int64_t reach;
         if (stride[i] < 0 || stride[i] > limit)
-            return fail(CODA_E_INVALID, "%s %s: stride %d is %" PRId64 "; must be 0..%" PRId64, what, name,
-                        i, stride[i], limit);
+            return fail(CODA_E_INVALID, "%s %s: stride %d is %" PRId64 "; must be 0..%" PRId64, what, name, i,
+                        stride[i], limit);
         if (__builtin_mul_overflow(stride[i], MAX(t->dim[i], 1) - 1, &reach) || reach > limit - span)
-            return fail(CODA_E_INVALID, "%s %s: %s with stride %" PRId64 " does not fit in 2^62 bytes",
-                        what, name, type_text(t).s, stride[i]);
+            return fail(CODA_E_INVALID, "%s %s: %s with stride %" PRId64 " does not fit in 2^62 bytes", what,
+                        name, type_text(t).s, stride[i]);
         span += reach;
     }
     return CODA_OK;

@@ -26,8 +26,7 @@ bool view_collapse(const struct type *t, const int64_t *s, int lo, int hi, int64
 void view_broadcast(const struct type *t, const int64_t *s, const struct type *to, int64_t *out)
 {
     int shift = to->rank - t->rank;
-    for (int d = 0; d < to->rank; d++)
-        out[d] = d < shift || t->dim[d - shift] == 1 ? 0 : s[d - shift];
+    for (int d = 0; d < to->rank; d++) out[d] = d < shift || t->dim[d - shift] == 1 ? 0 : s[d - shift];
 }
 
 /* Strides of `from` seen as `to`: both are cut into runs of equal extent, and within a run the old

@@ -33,9 +33,9 @@ static void find_lifetimes(struct plan *p)
  */
 struct lives {
     const struct plan *p;
-    int *head, *next; /* of a program: the buffers whose life begins with it                       */
+    int *head, *next; /* of a program: the buffers whose life begins with it */
     int *latest, leaves;
-    int *found, n; /* that live with the one at hand                                            */
+    int *found, n; /* that live with the one at hand */
 };
 
 static bool lives_new(struct lives *l, struct plan *p)

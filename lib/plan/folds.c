@@ -78,7 +78,7 @@ static uint64_t *digests(struct plan *p)
 
 struct fold {
     uint64_t digest;
-    struct buffer *buffer; /* NULL: in place                                                       */
+    struct buffer *buffer; /* NULL: in place */
 };
 
 static int by_digest(const void *x, const void *y)

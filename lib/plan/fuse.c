@@ -337,7 +337,7 @@ static bool fits(const struct grouper *gr, const struct group *q, int value)
 {
     const struct node *n = &gr->g->node[value];
     enum shape shape = domain_shape(q, domain_walked(gr->g, n));
-    bool tiles = q->p.kind != PROGRAM_GEMM || q->p.dim[2] > 0; /* without any, no states of a row  */
+    bool tiles = q->p.kind != PROGRAM_GEMM || q->p.dim[2] > 0; /* without any, no states of a row */
     if (n->op == OP_REDUCE && !tiles) return false;
     return shape != SHAPE_NO && !(n->op == OP_REDUCE && shape == SHAPE_ROW) && stores_ok(gr, q, value);
 }

@@ -9,51 +9,51 @@
 
 /* Who computes a node, and where. */
 enum role {
-    ROLE_FREE,   /* not decided yet                                                                */
-    ROLE_LEAF,   /* an argument: nobody does                                                       */
-    ROLE_VIEW,   /* slice, reshape, transpose: other strides over its operand's buffer             */
-    ROLE_CONCAT, /* a buffer that the programs of its operands fill                                */
-    ROLE_NUMBER, /* a constant, or a map of such: an immediate in the programs that read it        */
-    ROLE_MEMBER, /* the program of its group                                                       */
-    ROLE_INLINE  /* a cheap map of vectors: rematerialized by each program that reads it           */
+    ROLE_FREE,   /* not decided yet */
+    ROLE_LEAF,   /* an argument: nobody does */
+    ROLE_VIEW,   /* slice, reshape, transpose: other strides over its operand's buffer */
+    ROLE_CONCAT, /* a buffer that the programs of its operands fill */
+    ROLE_NUMBER, /* a constant, or a map of such: an immediate in the programs that read it */
+    ROLE_MEMBER, /* the program of its group */
+    ROLE_INLINE  /* a cheap map of vectors: rematerialized by each program that reads it */
 };
 
 struct site { /* the fusion state of one node */
     enum role role;
-    int group;          /* MEMBER: index in grouper.group                                          */
-    int next;           /* MEMBER: next member of its group, -1 at the end                         */
-    int horizon;        /* an upper bound of the nodes that computing this one needs, those that
-                           programs compute along with them included; cuts depends_on short        */
-    int step;           /* MEMBER: the step of its program that holds its value                    */
+    int group;           /* MEMBER: index in grouper.group */
+    int next;            /* MEMBER: next member of its group, -1 at the end */
+    int horizon;         /* an upper bound of the nodes that computing this one needs, those that
+                            programs compute along with them included; cuts depends_on short */
+    int step;            /* MEMBER: the step of its program that holds its value */
     int again, again_in; /* INLINE: the step that rematerializes it, in the last group that did so */
-    int steps, loads;   /* INLINE: steps and loads that rematerializing it takes                   */
-    bool partial;       /* a REDUCE in a GEMM: each tile stores a partial state, and the programs
-                           that read the statistic merge and finish them                           */
-    bool need;          /* a program reads the whole value from memory, so one has to store it     */
-    bool finished;      /* an INLINE, NUMBER or partial node that has a program of its own, which
-                           stores it                                                               */
-    bool is_const;      /* computed by coda_prepare, from weights and constants                    */
-    int buffer;         /* its storage, an index into plan.buffer; -1: none yet                    */
-    int part;           /* CONCAT: index in grouper.part of its operand 0                          */
-    int state_buffer;   /* partial: the buffer of its partial states; -1: none yet                 */
-    float number;       /* NUMBER: the value                                                       */
-    unsigned seen;      /* grouper.mark of the last search that reached it                         */
-    unsigned queued;    /* 1 + the last group that it was a candidate for                          */
+    int steps, loads;    /* INLINE: steps and loads that rematerializing it takes */
+    bool partial;        /* a REDUCE in a GEMM: each tile stores a partial state, and the programs
+                            that read the statistic merge and finish them */
+    bool need;           /* a program reads the whole value from memory, so one has to store it */
+    bool finished;       /* an INLINE, NUMBER or partial node that has a program of its own, which
+                            stores it */
+    bool is_const;       /* computed by coda_prepare, from weights and constants */
+    int buffer;          /* its storage, an index into plan.buffer; -1: none yet */
+    int part;            /* CONCAT: index in grouper.part of its operand 0 */
+    int state_buffer;    /* partial: the buffer of its partial states; -1: none yet */
+    float number;        /* NUMBER: the value */
+    unsigned seen;       /* grouper.mark of the last search that reached it */
+    unsigned queued;     /* 1 + the last group that it was a candidate for */
 };
 
 struct group {
-    int index;             /* in grouper.group                                                     */
-    int first, last;       /* first and last member, nodes linked by site.next; -1: there are none */
-    int members, loads, stores; /* their number, and bounds of the ports that they need            */
-    int root_step;         /* a group without members stores its root only: the step that holds it */
-    struct tensor_use no_port;   /* stands in for p.port[0], as no_step for p.step[0], where memory ran  */
-    struct step no_step;   /* ... out: a writer may still look there until the failure is reported */
-    int step_capacity, port_capacity; /* of p.step and p.port                                      */
-    struct program p;      /* fusion fills in kind, root, domain, operands and pairs; lowering the
-                              ports and steps                                                      */
-    struct type domain;    /* ROWS: type of the tensor whose elements the program walks            */
-    int paired;            /* GEMM: the node, of full width N, whose columns are paired; -1: none  */
-    unsigned seen;         /* grouper.mark of the last search that reached it                      */
+    int index;                  /* in grouper.group */
+    int first, last;            /* first and last member, nodes linked by site.next; -1: there are none */
+    int members, loads, stores; /* their number, and bounds of the ports that they need */
+    int root_step;              /* a group without members stores its root only: the step that holds it */
+    struct tensor_use no_port;  /* stands in for p.port[0], as no_step for p.step[0], where memory ran */
+    struct step no_step;        /* ... out: a writer may still look there until the failure is reported */
+    int step_capacity, port_capacity; /* of p.step and p.port */
+    struct program p;                 /* fusion fills in kind, root, domain, operands and pairs; lowering the
+                                         ports and steps */
+    struct type domain;               /* ROWS: type of the tensor whose elements the program walks */
+    int paired;    /* GEMM: the node, of full width N, whose columns are paired; -1: none */
+    unsigned seen; /* grouper.mark of the last search that reached it */
 };
 
 struct grouper {
@@ -62,29 +62,29 @@ struct grouper {
     struct plan *plan;
     struct site *site;
     struct view *view;      /* each node as strides over a buffer; base -1: they cannot express it */
-    struct uses uses;       /* the readers of each node                                            */
-    struct uses statistics; /* those of them that are REDUCEs                                      */
-    int64_t *part;          /* where each operand of each concat begins along the concat's axis    */
+    struct uses uses;       /* the readers of each node */
+    struct uses statistics; /* those of them that are REDUCEs */
+    int64_t *part;          /* where each operand of each concat begins along the concat's axis */
     struct group **group;
     int groups, group_capacity;
-    int *stack;             /* work list of the searches over nodes; a search pushes a node once   */
-    unsigned mark;          /* number of the latest search: what has it in `seen` was visited      */
-    int *queue, queued;     /* candidates to join the group at hand: a binary heap, least node first */
-    int at;                 /* the candidate taken last; only later nodes enter the queue          */
+    int *stack;         /* work list of the searches over nodes; a search pushes a node once */
+    unsigned mark;      /* number of the latest search: what has it in `seen` was visited */
+    int *queue, queued; /* candidates to join the group at hand: a binary heap, least node first */
+    int at;             /* the candidate taken last; only later nodes enter the queue */
 };
 
 /* How a program gets an operand of one of its nodes. */
 enum source_kind {
-    SOURCE_MEMBER,  /* another member computes it                                                  */
-    SOURCE_LANE,    /* it is one half of a member's columns, gate or up                            */
-    SOURCE_OUTSIDE, /* from memory, as an immediate, or rematerialized                             */
-    SOURCE_NONE     /* not at all: a statistic that this GEMM only has in parts                    */
+    SOURCE_MEMBER,  /* another member computes it */
+    SOURCE_LANE,    /* it is one half of a member's columns, gate or up */
+    SOURCE_OUTSIDE, /* from memory, as an immediate, or rematerialized */
+    SOURCE_NONE     /* not at all: a statistic that this GEMM only has in parts */
 };
 struct source {
     enum source_kind kind;
-    int value;           /* the node; LANE: the full-width node that it is half of                 */
-    int lane;            /* LANE: 0 the first half or the even columns, 1 the others               */
-    enum pair_kind pair; /* LANE: how the halves lie                                               */
+    int value;           /* the node; LANE: the full-width node that it is half of */
+    int lane;            /* LANE: 0 the first half or the even columns, 1 the others */
+    enum pair_kind pair; /* LANE: how the halves lie */
 };
 
 /* fuse_roots.c: cuts p->graph into groups and fills in *gr. Each node gets its role. */
@@ -128,10 +128,10 @@ struct type domain_operand_type(const graph *g, const struct node *n, int i);
 bool domain_rows_match(const struct group *q, const struct type *t);
 /* How a value of type t lies over q's domain. */
 enum shape {
-    SHAPE_NO,   /* not at all                                                                      */
-    SHAPE_TILE, /* one element for each of the domain                                              */
-    SHAPE_HALF, /* one for each element of a gated output, [M, N/2]                                */
-    SHAPE_ROW   /* ROWS: one for each row                                                          */
+    SHAPE_NO,   /* not at all */
+    SHAPE_TILE, /* one element for each of the domain */
+    SHAPE_HALF, /* one for each element of a gated output, [M, N/2] */
+    SHAPE_ROW   /* ROWS: one for each row */
 };
 enum shape domain_shape(const struct group *q, const struct type *t);
 
@@ -145,7 +145,7 @@ int own_output(const graph *g, int value); /* the output whose buffer is the val
 int64_t part_offset(const struct grouper *gr, int concat, int operand);
 
 /* lower_steps.c */
-struct writer {      /* writes the ports and steps of one program                                  */
+struct writer { /* writes the ports and steps of one program */
     struct grouper *gr;
     struct group *q;
     struct program *p;

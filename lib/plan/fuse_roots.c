@@ -181,8 +181,8 @@ coda_status plan_fuse(struct grouper *gr, struct plan *p, const struct plan_opti
     gr->view = ARENA_NEW(&p->arena, struct view, g->nodes);
     gr->stack = ARENA_NEW(&p->arena, int, g->nodes + 1);
     gr->queue = ARENA_NEW(&p->arena, int, g->nodes + 1);
-    bool read = uses_find(&gr->uses, &p->arena, g, OP_COUNT) &&
-                uses_find(&gr->statistics, &p->arena, g, OP_REDUCE);
+    bool read =
+        uses_find(&gr->uses, &p->arena, g, OP_COUNT) && uses_find(&gr->statistics, &p->arena, g, OP_REDUCE);
     if (p->arena.failed || !read || !find_parts(gr))
         return fail(CODA_E_MEMORY, "out of memory for a plan of %d nodes", g->nodes);
     coda_status status = check_lowered(g);

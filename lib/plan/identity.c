@@ -125,7 +125,7 @@ bool identity_add(struct identity *id, struct arena *a, const void *data, size_t
 
 struct memo_slot {
     struct identity id;
-    struct program *program; /* NULL: free                                                         */
+    struct program *program; /* NULL: free */
 };
 
 static struct memo_slot *seek(const struct memo *m, const struct identity *id)

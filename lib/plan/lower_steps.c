@@ -118,8 +118,8 @@ static int load(struct writer *w, int value, const struct type *t, const struct 
 static int partial(struct writer *w, int value)
 {
     const struct node *n = &w->gr->g->node[value];
-    struct tensor_use port = port_new(USE_PARTIAL_LOAD, state_buffer(w->gr, value), 0, CODA_F32,
-                                group_state(w->gr, value));
+    struct tensor_use port =
+        port_new(USE_PARTIAL_LOAD, state_buffer(w->gr, value), 0, CODA_F32, group_state(w->gr, value));
     port.reduce = n->prim;
     int index = add_port(w, port), found = find_step(w, STEP_PARTIAL, index, false);
     return found >= 0
@@ -176,8 +176,9 @@ static int inline_map(struct writer *w, int value);
 
 static bool is_recomputed(const struct writer *w, int value, const struct type *as);
 
-/* Can the program have every operand of an INLINE map: has it, compute it again, or read it over its domain? A
- * vector that is broadcast over batches has no strides where batches and rows are one dimension. */
+/* Can the program have every operand of an INLINE map: does it hold it, can it compute it again, or read it
+ * over its domain? A vector that is broadcast over batches has no strides where batches and rows are one
+ * dimension. */
 static bool operands_fit(const struct writer *w, const struct node *n)
 {
     const graph *g = w->gr->g;

@@ -15,12 +15,12 @@
 
 struct order {
     struct plan *p;
-    int *epoch;    /* of a buffer: its first epoch                                                   */
-    int *at, *member, epochs; /* programs of epoch g: member[at[g]] up to member[at[g + 1]]          */
-    int *after;   /* of an epoch: the one that waits for it; -1                                      */
-    int *pending; /* of an epoch: members that are not done                                          */
-    int *missing; /* of a program: epochs that it waits for                                         */
-    int *seen;    /* of an epoch: the last program that was counted, and one more                    */
+    int *epoch;               /* of a buffer: its first epoch */
+    int *at, *member, epochs; /* programs of epoch g: member[at[g]] up to member[at[g + 1]] */
+    int *after;               /* of an epoch: the one that waits for it; -1 */
+    int *pending;             /* of an epoch: members that are not done */
+    int *missing;             /* of a program: epochs that it waits for */
+    int *seen;                /* of an epoch: the last program that was counted, and one more */
     int *heap, ready;
 };
 

@@ -16,7 +16,7 @@ enum own {
 #define X(NAME, name) OWN_##NAME,
     OWN_KERNELS(X)
 #undef X
-    OWN_KINDS
+        OWN_KINDS
 };
 
 struct writer; /* fuse.h */
@@ -24,18 +24,18 @@ struct writer; /* fuse.h */
 /* What plan knows of a kind. `spec` is the struct below that program.spec points to. */
 struct own_kind {
     enum own index;
-    enum op op;                 /* whose nodes become such programs                                */
-    const char *name;           /* in a plan's picture                                             */
-    size_t size;                /* of the struct                                                   */
-    int shown;                  /* uses that a plan's text shows, the first ones, ...              */
-    const char *use_name[4], *stride_name[3]; /* ... by these names                                */
-    struct tensor_use *(*use)(void *spec, int i);    /* as program_use                             */
-    int64_t (*bytes)(const void *spec);              /* as program_bytes                           */
-    double (*flops)(const void *spec);               /* as program_flops                           */
-    void (*print)(const void *spec, struct text *t); /* the head of its text                      */
-    void (*read)(struct writer *w);  /* makes the spec from the root node, with what it reads      */
+    enum op op;                                      /* whose nodes become such programs */
+    const char *name;                                /* in a plan's picture */
+    size_t size;                                     /* of the struct */
+    int shown;                                       /* uses that a plan's text shows, the first ones, ... */
+    const char *use_name[4], *stride_name[3];        /* ... by these names */
+    struct tensor_use *(*use)(void *spec, int i);    /* as program_use */
+    int64_t (*bytes)(const void *spec);              /* as program_bytes */
+    double (*flops)(const void *spec);               /* as program_flops */
+    void (*print)(const void *spec, struct text *t); /* the head of its text */
+    void (*read)(struct writer *w);  /* makes the spec from the root node, with what it reads */
     void (*store)(struct writer *w); /* adds what it writes, once all programs have said what they
-                                        need in memory                                             */
+                                        need in memory */
 };
 
 #define X(NAME, name) extern const struct own_kind plan_##name;
@@ -48,17 +48,17 @@ const struct own_kind *own_kind_of(enum op op);
 /* ---- Attention ---- */
 
 struct attention_spec {
-    int64_t batch, tq, tk;          /* sequences; queries and keys of each                         */
+    int64_t batch, tq, tk; /* sequences; queries and keys of each */
     int64_t heads, kv_heads, head_dim;
-    int64_t window;                 /* last keys that a query sees, its position included; 0: all  */
+    int64_t window; /* last keys that a query sees, its position included; 0: all */
     bool causal;
-    coda_attention_align align;     /* where the queries stand among the keys; 0: END              */
-    float scale;                    /* of Q K^T, before the softmax                                */
-    struct tensor_use q, k, v, o;   /* by strides: batch, time, head; a head's columns are adjacent */
-    struct tensor_use lengths;      /* buffer -1: every sequence has tk keys                       */
+    coda_attention_align align;   /* where the queries stand among the keys; 0: END */
+    float scale;                  /* of Q K^T, before the softmax */
+    struct tensor_use q, k, v, o; /* by strides: batch, time, head; a head's columns are adjacent */
+    struct tensor_use lengths;    /* buffer -1: every sequence has tk keys */
 };
 
-#define ATTENTION_MOST_TIME ((int64_t)1 << 30) /* positions are 32-bit in the kernels              */
+#define ATTENTION_MOST_TIME ((int64_t)1 << 30) /* positions are 32-bit in the kernels */
 #define ATTENTION_MOST_BLOCKS ((int64_t)1 << 30)
 
 static inline bool attention_is_empty(const struct attention_spec *a)

@@ -28,7 +28,9 @@ void pair_read(struct program *p, const graph *g, const struct node *n)
     p->rope = (struct rope_spec){
         .head_dim = head_dim,
         .rotary = a->rotary ? a->rotary : head_dim,
-        .heads = a->heads ? a->heads : head_dim ? type_columns(t) / head_dim : 0,
+        .heads = a->heads   ? a->heads
+                 : head_dim ? type_columns(t) / head_dim
+                            : 0,
         .half = a->half != 0,
         .base = a->base,
         .period = t->rank >= 2 ? t->dim[t->rank - 2] : 1,

@@ -11,27 +11,27 @@ enum space { SPACE_ARG, SPACE_WORK, SPACE_PREPARED };
 
 struct buffer {
     enum space space;
-    int arg;            /* SPACE_ARG: index into coda_run's args                                   */
+    int arg; /* SPACE_ARG: index into coda_run's args */
     int64_t bytes;
-    int64_t offset;     /* SPACE_WORK, SPACE_PREPARED: bytes, a multiple of 256; set by allocate.c   */
-    int first, last;    /* programs that touch it, for allocate.c                                 */
-    int value;          /* node it holds                                                           */
-    int folded;         /* SPACE_ARG: node that coda_prepare leaves in this weight, 0: none ...    */
-    uint64_t holds;     /* ... and its digest, never 0                                             */
+    int64_t offset;  /* SPACE_WORK, SPACE_PREPARED: bytes, a multiple of 256; set by allocate.c */
+    int first, last; /* programs that touch it, for allocate.c */
+    int value;       /* node it holds */
+    int folded;      /* SPACE_ARG: node that coda_prepare leaves in this weight, 0: none ... */
+    uint64_t holds;  /* ... and its digest, never 0 */
 };
 
 /* What a device can do, and how much of it: facts that shape a plan. */
 enum target_feature {
-    TARGET_TMA = 1,                 /* tensor maps, and mbarriers that count their bytes           */
-    TARGET_WGMMA = 2,               /* a warpgroup multiplies operands in shared memory            */
-    TARGET_PDL = 4,                 /* programmatic dependent launch                               */
+    TARGET_TMA = 1,   /* tensor maps, and mbarriers that count their bytes */
+    TARGET_WGMMA = 2, /* a warpgroup multiplies operands in shared memory */
+    TARGET_PDL = 4,   /* programmatic dependent launch */
     TARGET_HOPPER = TARGET_TMA | TARGET_WGMMA | TARGET_PDL
 };
 
 struct target {
     int sms;
-    int shared_bytes;               /* a block may have                                            */
-    unsigned features;              /* enum target_feature                                         */
+    int shared_bytes;  /* a block may have */
+    unsigned features; /* enum target_feature */
 };
 
 static inline bool target_has(const struct target *t, unsigned features)
@@ -40,50 +40,50 @@ static inline bool target_has(const struct target *t, unsigned features)
 }
 
 struct tile;
-struct schedule; /* how a program runs on the target: schedule.h                                   */
+struct schedule; /* how a program runs on the target: schedule.h */
 
 struct plan {
     struct arena arena;
     struct buffer *buffer;
-    struct program *program;        /* prepare programs first, then run programs, in launch order  */
+    struct program *program; /* prepare programs first, then run programs, in launch order */
     int buffers, buffer_capacity, programs;
-    int64_t workspace, prepared;    /* bytes                                                       */
-    uint64_t prepared_id;           /* of all that coda_prepare leaves; 0: nothing                 */
-    const graph *graph;             /* the rewritten graph, for printing                           */
-    struct target target;           /* that it is for                                              */
-    struct schedule *schedule;      /* one for each program, once they are in order                */
+    int64_t workspace, prepared; /* bytes */
+    uint64_t prepared_id;        /* of all that coda_prepare leaves; 0: nothing */
+    const graph *graph;          /* the rewritten graph, for printing */
+    struct target target;        /* that it is for */
+    struct schedule *schedule;   /* one for each program, once they are in order */
 };
 
 /* ---- Decisions: tuning results that override the cost model, by the GEMM's root node ---- */
 
 struct decision {
     int root;
-    bool apart;                     /* the product by cuBLASLt, its epilogue by programs of its own */
-    const struct tile *tile;        /* tile.h; NULL: the cheapest                                  */
-    const struct figures *figures;  /* figures.h; NULL: none were taken                            */
+    bool apart;                    /* the product by cuBLASLt, its epilogue by programs of its own */
+    const struct tile *tile;       /* tile.h; NULL: the cheapest */
+    const struct figures *figures; /* figures.h; NULL: none were taken */
 };
 
 struct plan_options {
-    bool fuse;                      /* false: one program for each operation                       */
+    bool fuse; /* false: one program for each operation */
     bool cublaslt;
     coda_fold fold;
     struct target target;
-    const struct decision *decision; /* by root                                                    */
+    const struct decision *decision; /* by root */
     int decisions;
 };
 
 /* ---- plan.c ---- */
 
 void plan_free(struct plan *p);
-int plan_add_buffer(struct plan *p, struct buffer b); /* its index; the arena remembers a failure  */
-const struct decision *plan_decision(const struct plan_options *opt, int root); /* NULL: none      */
+int plan_add_buffer(struct plan *p, struct buffer b); /* its index; the arena remembers a failure */
+const struct decision *plan_decision(const struct plan_options *opt, int root); /* NULL: none */
 
 /* ---- The stages; graph -> programs is in fuse.h ---- */
 
-coda_status plan_order(struct plan *p);       /* order.c: which program after which                */
-coda_status plan_place(struct plan *p);       /* allocate.c: offsets in the workspace              */
-coda_status plan_place_folds(struct plan *p); /* folds.c: and of what coda_prepare leaves          */
-coda_status plan_verify(const struct plan *p); /* plan_verify.c                                    */
+coda_status plan_order(struct plan *p);        /* order.c: which program after which */
+coda_status plan_place(struct plan *p);        /* allocate.c: offsets in the workspace */
+coda_status plan_place_folds(struct plan *p);  /* folds.c: and of what coda_prepare leaves */
+coda_status plan_verify(const struct plan *p); /* plan_verify.c */
 
 /* ---- program_print.c: what a program is. p NULL: without names and places ---- */
 
@@ -104,7 +104,7 @@ struct identity {
     void *data;
     size_t size;
     uint64_t hash;
-    int *buffer, buffers; /* in the order in which the program names them                          */
+    int *buffer, buffers; /* in the order in which the program names them */
 };
 bool identity_of(struct identity *out, struct arena *a, const struct plan *p, const struct program *q);
 /* Adds what else must be equal: bytes without padding or pointers into one program. */

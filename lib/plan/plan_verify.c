@@ -39,9 +39,8 @@ static coda_status verify_step(const struct plan *p, const struct program *q, in
 {
     const struct step *s = &q->step[index];
     bool wants_port = s->kind == STEP_LOAD || s->kind == STEP_PARTIAL || s->kind == STEP_STORE;
-    if ((wants_port || s->port >= 0) &&
-        (s->port < 0 || s->port >= q->ports || q->port[s->port].buffer < 0 ||
-         q->port[s->port].buffer >= p->buffers))
+    if ((wants_port || s->port >= 0) && (s->port < 0 || s->port >= q->ports || q->port[s->port].buffer < 0 ||
+                                         q->port[s->port].buffer >= p->buffers))
         return fail(CODA_E_INVALID, "plan: step %d of @%d has no port", index, (int)(q - p->program));
     for (int i = 0; i < s->nin; i++) {
         bool second = i == 1 && (s->kind == STEP_REDUCE || s->kind == STEP_PAIR);
@@ -88,9 +87,9 @@ enum { BY_NOBODY, BY_PREPARE, BY_RUN };
 
 struct memory {
     const struct plan *p;
-    const struct program *q; /* at hand                                                            */
-    char *writer;            /* of each buffer, so far                                             */
-    int bad;                 /* the buffer at fault                                                */
+    const struct program *q; /* at hand */
+    char *writer;            /* of each buffer, so far */
+    int bad;                 /* the buffer at fault */
 };
 
 static enum op leaf_op(const struct plan *p, const struct buffer *b)

@@ -14,19 +14,19 @@
 
 enum use_role {
     USE_LOAD,          /* a step reads element (i0, i1, ...) of the domain at
-                          offset + sum stride[d] * i_d                                             */
+                          offset + sum stride[d] * i_d */
     USE_GATHER,        /* as LOAD, but the row index is the value of step `index` (embedding):
                           element offset + id * table_stride + stride[last] * column; an id outside
-                          0..table_rows-1 reads 0                                                  */
-    USE_STORE,         /* a step writes elements, placed as LOAD's                                 */
+                          0..table_rows-1 reads 0 */
+    USE_STORE,         /* a step writes elements, placed as LOAD's */
     USE_PARTIAL_LOAD,  /* a row's statistic: merges its `blocks` partial states of `reduce`, then
-                          finishes them                                                            */
+                          finishes them */
     USE_PARTIAL_STORE, /* stores the partial state of one row over this tile's columns, as dense
-                          f32 [row][block][state]                                                  */
-    USE_OPERAND,       /* the main loop reads it: A and B of a GEMM                                */
-    USE_RESULT,        /* the main loop writes it                                                  */
-    USE_LENGTHS,       /* int32 [batch]: how much of each sequence is there                        */
-    USE_SCRATCH        /* a library's workspace: its contents mean nothing before and after        */
+                          f32 [row][block][state] */
+    USE_OPERAND,       /* the main loop reads it: A and B of a GEMM */
+    USE_RESULT,        /* the main loop writes it */
+    USE_LENGTHS,       /* int32 [batch]: how much of each sequence is there */
+    USE_SCRATCH        /* a library's workspace: its contents mean nothing before and after */
 };
 
 enum effect { EFFECT_READ = 1, EFFECT_WRITE = 2, EFFECT_APPEND = 4, EFFECT_ADD = 8 };
@@ -34,28 +34,32 @@ enum effect { EFFECT_READ = 1, EFFECT_WRITE = 2, EFFECT_APPEND = 4, EFFECT_ADD =
 /* A role reads or writes; a store may say more exactly that it appends to what is there, or adds to it. */
 struct tensor_use {
     enum use_role role;
-    unsigned effect;    /* enum effect; 0: what its role says                                      */
-    int buffer;         /* -1: absent                                                              */
-    int version;        /* of a buffer that is written in place: which of its contents this reads or
-                           makes, from 0. Those who make v + 1 wait for those who read v           */
+    unsigned effect; /* enum effect; 0: what its role says */
+    int buffer;      /* -1: absent */
+    int version;     /* of a buffer that is written in place: which of its contents this reads or
+                        makes, from 0. Those who make v + 1 wait for those who read v */
     coda_dtype dtype;
-    int64_t offset;     /* of element (0, 0, ...) from the buffer's start, in elements             */
-    union {             /* elements from one index to the next                                     */
-        int64_t stride[CODA_MAX_RANK]; /* one for each dimension of the domain; 0 broadcasts       */
+    int64_t offset;                    /* of element (0, 0, ...) from the buffer's start, in elements */
+    union {                            /* elements from one index to the next */
+        int64_t stride[CODA_MAX_RANK]; /* one for each dimension of the domain; 0 broadcasts */
         struct {
             int64_t batch;
-            union { int64_t row, time; }; /* A: of M; B: of N. Of a sequence: of time              */
-            union { int64_t k, head; };   /* A, B: of K. Of a sequence: of heads, whose columns
-                                             are adjacent                                          */
+            union {
+                int64_t row, time;
+            }; /* A: of M; B: of N. Of a sequence: of time */
+            union {
+                int64_t k, head;
+            }; /* A, B: of K. Of a sequence: of heads, whose columns
+                  are adjacent */
         };
     };
-    const struct prim *reduce;     /* PARTIAL_*: the reduction whose states they are               */
-    int blocks;                    /* PARTIAL_*: states of each row, one for each tile of its columns */
-    int index;                     /* GATHER: the step whose value is the row's id                 */
-    int64_t table_rows, table_stride; /* GATHER: rows of the table; elements from one to the next  */
-    int value;                     /* the graph's node, for printing; -1 if there is none          */
-    bool steady;                   /* no program of a run writes it: it is an argument, or what
-                                      coda_prepare left; so a kernel may load it early (PDL)       */
+    const struct prim *reduce;        /* PARTIAL_*: the reduction whose states they are */
+    int blocks;                       /* PARTIAL_*: states of each row, one for each tile of its columns */
+    int index;                        /* GATHER: the step whose value is the row's id */
+    int64_t table_rows, table_stride; /* GATHER: rows of the table; elements from one to the next */
+    int value;                        /* the graph's node, for printing; -1 if there is none */
+    bool steady;                      /* no program of a run writes it: it is an argument, or what
+                                         coda_prepare left; so a kernel may load it early (PDL) */
 };
 
 /* The union of enum effect. */
@@ -64,17 +68,17 @@ unsigned use_effect(const struct tensor_use *u);
 /* ---- Steps: straight-line code in SSA form; a step's value is named by its index ---- */
 
 enum step_kind {
-    STEP_ACC,    /* the GEMM's accumulator                                                         */
-    STEP_LOAD,   /* reads an element by its port (LOAD or GATHER)                                  */
-    STEP_PARTIAL,/* reads a row's statistic by its port (PARTIAL_LOAD)                             */
-    STEP_MAP,    /* applies prim to in[] with the constants param[]                                */
-    STEP_LANE,   /* GLU: half `lane` (0 gate, 1 up) of the full-width value in[0]                  */
-    STEP_PAIR,   /* combines the two columns of each pair of in[0], as program.rope says; in[1] is the
-                    row's position, or -1: row index % rope.period                                 */
-    STEP_REDUCE, /* folds the row of in[0] by prim, with the row's key in[1] or -1. ROWS: its value
-                    is the row's statistic. GEMM: it stores a partial state by its port
-                    (PARTIAL_STORE) and has no value                                               */
-    STEP_STORE   /* writes in[0] by its port                                                       */
+    STEP_ACC,     /* the GEMM's accumulator */
+    STEP_LOAD,    /* reads an element by its port (LOAD or GATHER) */
+    STEP_PARTIAL, /* reads a row's statistic by its port (PARTIAL_LOAD) */
+    STEP_MAP,     /* applies prim to in[] with the constants param[] */
+    STEP_LANE,    /* GLU: half `lane` (0 gate, 1 up) of the full-width value in[0] */
+    STEP_PAIR,    /* combines the two columns of each pair of in[0], as program.rope says; in[1] is the
+                     row's position, or -1: row index % rope.period */
+    STEP_REDUCE,  /* folds the row of in[0] by prim, with the row's key in[1] or -1. ROWS: its value
+                     is the row's statistic. GEMM: it stores a partial state by its port
+                     (PARTIAL_STORE) and has no value */
+    STEP_STORE    /* writes in[0] by its port */
 };
 
 /* What a value varies with: rows alone, columns alone, or both. A ROWS program has no column class: there
@@ -86,14 +90,14 @@ enum { IMMEDIATE = -1 };
 struct step {
     enum step_kind kind;
     enum step_class cls;
-    bool half;                 /* GEMM with PAIR_GLU: the value has the N/2 columns of the output  */
+    bool half; /* GEMM with PAIR_GLU: the value has the N/2 columns of the output */
     const struct prim *prim;
-    int in[PRIM_MAX_INPUTS], nin;    /* operands: earlier steps. in[i] of a MAP may be IMMEDIATE:  */
-    float immediate[PRIM_MAX_INPUTS]; /* ... then the operand is the constant immediate[i]         */
+    int in[PRIM_MAX_INPUTS], nin;     /* operands: earlier steps. in[i] of a MAP may be IMMEDIATE: */
+    float immediate[PRIM_MAX_INPUTS]; /* ... then the operand is the constant immediate[i] */
     float param[PRIM_MAX_PARAMS];
-    int port;                  /* index into program.port                                          */
-    int lane;                  /* LANE: 0 gate, 1 up                                               */
-    int value;                 /* the graph's node, for printing; -1 if there is none              */
+    int port;  /* index into program.port */
+    int lane;  /* LANE: 0 gate, 1 up */
+    int value; /* the graph's node, for printing; -1 if there is none */
 };
 
 /* ---- Programs ---- */
@@ -106,10 +110,10 @@ enum pair_kind { PAIR_NONE, PAIR_GLU_INTERLEAVED, PAIR_GLU_STACKED, PAIR_HEADS }
 
 struct rope_spec {
     int64_t head_dim, rotary, heads; /* columns of a head; its first ones, that are rotated; the
-                                        first heads of a row, which are                            */
-    bool half;                       /* columns (i, i + rotary/2) are a pair, else (2i, 2i+1)      */
-    float base;                      /* pair i turns by position * base^(-2i / rotary) radians     */
-    int64_t period;                  /* a row's position, if no step gives it, is row % period     */
+                                        first heads of a row, which are */
+    bool half;                       /* columns (i, i + rotary/2) are a pair, else (2i, 2i+1) */
+    float base;                      /* pair i turns by position * base^(-2i / rotary) radians */
+    int64_t period;                  /* a row's position, if no step gives it, is row % period */
 };
 
 enum program_kind { PROGRAM_GEMM, PROGRAM_ROWS, PROGRAM_OWN };
@@ -120,19 +124,19 @@ enum program_kind { PROGRAM_GEMM, PROGRAM_ROWS, PROGRAM_OWN };
 
 struct program {
     enum program_kind kind;
-    bool prepare;                   /* run by coda_prepare, not by coda_run                        */
-    int root;                       /* the node that fusion grew it from                           */
-    int rank;                       /* of the domain, the elements that steps run for; columns are
-                                       its last dimension. GEMM: [batch, M, N], rank 3             */
+    bool prepare; /* run by coda_prepare, not by coda_run */
+    int root;     /* the node that fusion grew it from */
+    int rank;     /* of the domain, the elements that steps run for; columns are
+                     its last dimension. GEMM: [batch, M, N], rank 3 */
     int64_t dim[CODA_MAX_RANK];
-    int64_t k;                      /* GEMM                                                        */
-    struct tensor_use a, b;         /* GEMM: a [batch][M][K], b [batch][N][K] by strides           */
-    enum pair_kind pair;            /* GEMM: at most one pairing, of one value's columns           */
-    struct rope_spec rope;          /* a program has at most one STEP_PAIR                         */
-    const struct own_kind *own;     /* OWN: which kind, own.h; else NULL                           */
-    void *spec;                     /* OWN: what it computes, a struct of that kind                */
-    struct tensor_use *port;        /* what steps use; behind them, a library's workspace          */
-    struct step *step;              /* the epilogue, or a rows kernel, in the order of execution   */
+    int64_t k;                  /* GEMM */
+    struct tensor_use a, b;     /* GEMM: a [batch][M][K], b [batch][N][K] by strides */
+    enum pair_kind pair;        /* GEMM: at most one pairing, of one value's columns */
+    struct rope_spec rope;      /* a program has at most one STEP_PAIR */
+    const struct own_kind *own; /* OWN: which kind, own.h; else NULL */
+    void *spec;                 /* OWN: what it computes, a struct of that kind */
+    struct tensor_use *port;    /* what steps use; behind them, a library's workspace */
+    struct step *step;          /* the epilogue, or a rows kernel, in the order of execution */
     int ports, steps;
 };
 
@@ -149,19 +153,19 @@ struct tensor_use *program_use(const struct program *q, int i);
 /* Calls fn for each buffer that the program reads, or writes, until fn returns true; says whether it did. */
 bool program_any_read(const struct program *q, bool (*fn)(void *ctx, int buffer), void *ctx);
 bool program_any_write(const struct program *q, bool (*fn)(void *ctx, int buffer), void *ctx);
-int64_t program_bytes(const struct program *q); /* bytes read + written, each tensor once            */
-double program_flops(const struct program *q);  /* of products; a multiply-add is two               */
-bool program_is_gated(const struct program *p); /* the output has N/2 columns: PAIR_GLU_*            */
-int program_lanes(const struct program *p); /* elements that the epilogue computes at once: a pair's
-                                               two, or 1                                           */
-int64_t program_columns(const struct program *p); /* columns of the output: N, or N/2 if gated     */
+int64_t program_bytes(const struct program *q);       /* bytes read + written, each tensor once */
+double program_flops(const struct program *q);        /* of products; a multiply-add is two */
+bool program_is_gated(const struct program *p);       /* the output has N/2 columns: PAIR_GLU_* */
+int program_lanes(const struct program *p);           /* elements that the epilogue computes at once: a pair's
+                                                         two, or 1 */
+int64_t program_columns(const struct program *p);     /* columns of the output: N, or N/2 if gated */
 bool program_suits_cublaslt(const struct program *p); /* can cuBLASLt compute the product? It needs a unit
                                                       stride in a and b, one dtype, and no empty dimension */
 
 /* ---- pairs.c: what a STEP_PAIR does; rotary embedding is all so far ---- */
 
-const char *pair_name(void); /* of primitives/pair/NAME.cuh                                         */
-const char *pair_rule(void); /* in a derivation                                                     */
+const char *pair_name(void); /* of primitives/pair/NAME.cuh */
+const char *pair_rule(void); /* in a derivation */
 void pair_print(const struct program *q, const struct step *s, struct text *t);
 /* The program's STEP_PAIR, -1 if it has none. */
 int pair_step(const struct program *p);
@@ -193,8 +197,8 @@ enum obstacle program_b_obstacle(const struct program *p);
 /* Elements from one row to the next as they lie in memory; MN-major: neighbours there differ in M (or N). */
 static inline int64_t operand_pitch(const struct tensor_use *o) { return o->k == 1 ? o->row : o->k; }
 static inline bool operand_is_mn_major(const struct tensor_use *o) { return o->k != 1; }
-bool program_has_work(const struct program *p); /* no dimension of the GEMM is empty               */
-bool program_fits_tma(const struct program *p); /* can TMA load both operands, and wgmma multiply them? */
+bool program_has_work(const struct program *p);   /* no dimension of the GEMM is empty */
+bool program_fits_tma(const struct program *p);   /* can TMA load both operands, and wgmma multiply them? */
 bool program_pairs_meet(const struct program *p); /* can p->pair's columns meet in a thread of this GEMM? */
 
 #endif

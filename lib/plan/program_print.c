@@ -78,8 +78,14 @@ static void print_step(const struct plan *p, const struct program *q, int index,
     else text_append(t, "   ");
     switch (s->kind) {
     case STEP_ACC: text_append(t, "acc"); break;
-    case STEP_LOAD: text_append(t, "load "); print_port(p, q, &q->port[s->port], t); break;
-    case STEP_PARTIAL: text_append(t, "finish "); print_port(p, q, &q->port[s->port], t); break;
+    case STEP_LOAD:
+        text_append(t, "load ");
+        print_port(p, q, &q->port[s->port], t);
+        break;
+    case STEP_PARTIAL:
+        text_append(t, "finish ");
+        print_port(p, q, &q->port[s->port], t);
+        break;
     case STEP_MAP: print_map(s, t); break;
     case STEP_LANE: text_printf(t, "%s v%d", s->lane ? "up" : "gate", s->in[0]); break;
     case STEP_PAIR: pair_print(q, s, t); break;
@@ -87,7 +93,10 @@ static void print_step(const struct plan *p, const struct program *q, int index,
         print_map(s, t);
         if (s->port >= 0) text_append(t, " -> "), print_port(p, q, &q->port[s->port], t);
         break;
-    case STEP_STORE: text_printf(t, "store v%d ", s->in[0]); print_port(p, q, &q->port[s->port], t); break;
+    case STEP_STORE:
+        text_printf(t, "store v%d ", s->in[0]);
+        print_port(p, q, &q->port[s->port], t);
+        break;
     }
     text_append(t, "\n");
 }

@@ -34,11 +34,11 @@ struct fact {
     bool constant;
     int uses;
     enum readers readers;
-    bool f16;        /* a matmul reads it as f16, perhaps through layers                           */
+    bool f16; /* a matmul reads it as f16, perhaps through layers */
     enum writer writer;
-    bool folds;      /* see carry_folds                                                            */
-    struct rest rest[2]; /* of the stack from here on, with a gain left behind above it or not      */
-    bool reached;    /* scratch of depends()                                                       */
+    bool folds;          /* see carry_folds */
+    struct rest rest[2]; /* of the stack from here on, with a gain left behind above it or not */
+    bool reached;        /* scratch of depends() */
 };
 
 /* ---- Layers ---- */

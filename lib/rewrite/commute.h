@@ -11,15 +11,15 @@
  */
 enum layer_kind {
     LAYER_NONE,
-    LAYER_ROW_SCALE, /* mul or div by [..,1], scale                                                */
-    LAYER_COL_SCALE, /* mul by [K]                                                                 */
-    LAYER_ROW_SHIFT, /* add or sub of [..,1]                                                       */
-    LAYER_COL_SHIFT, /* add or sub of [K]                                                          */
-    LAYER_CAST       /* between floats; it moves below the others                                  */
+    LAYER_ROW_SCALE, /* mul or div by [..,1], scale */
+    LAYER_COL_SCALE, /* mul by [K] */
+    LAYER_ROW_SHIFT, /* add or sub of [..,1] */
+    LAYER_COL_SHIFT, /* add or sub of [K] */
+    LAYER_CAST       /* between floats; it moves below the others */
 };
 struct layer {
     enum layer_kind kind;
-    int base, factor; /* factor: -1 if it has none                                                 */
+    int base, factor; /* factor: -1 if it has none */
 };
 struct layer layer_of(const graph *g, int v);
 /* The same layer on another base, in w->out. */

@@ -18,9 +18,8 @@ static int commute(struct walk *w, int v)
     if (l.kind != LAYER_COL_SCALE || carry_folds(w, v) || !carry_pays(w, v)) return RULE_COPY;
     struct layer below = layer_of(w->in, l.base);
     if (below.kind != LAYER_ROW_SCALE) return RULE_COPY;
-    rewrite_note(w->log, "carry_row_scale", false, "%s: the gain %s goes before %s",
-                 rewrite_name(w->in, v).s, rewrite_name(w->in, l.factor).s,
-                 rewrite_meaning(w->in, below.factor).s);
+    rewrite_note(w->log, "carry_row_scale", false, "%s: the gain %s goes before %s", rewrite_name(w->in, v).s,
+                 rewrite_name(w->in, l.factor).s, rewrite_meaning(w->in, below.factor).s);
     return layer_apply(w, l.base, layer_apply(w, v, w->map[below.base]));
 }
 

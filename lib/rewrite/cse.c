@@ -33,8 +33,7 @@ static size_t hash_node(const struct node *n)
 static bool same(const struct node *a, const struct node *b)
 {
     return a->op == b->op && a->prim == b->prim && a->nin == b->nin && type_equal(&a->type, &b->type) &&
-           attr_equal(a, b) &&
-           memcmp(a->in, b->in, sizeof *a->in * (size_t)a->nin) == 0;
+           attr_equal(a, b) && memcmp(a->in, b->in, sizeof *a->in * (size_t)a->nin) == 0;
 }
 
 /* Finds n (operands in `out`) or the slot where it belongs. */

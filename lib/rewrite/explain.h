@@ -4,9 +4,9 @@
 
 #include "graph.h"
 
-struct rewrite_event { /* a rule that fired                                                    */
-    const char *rule; /* the pass, as passes.def names it: "carry_row_scale"                       */
-    const char *text; /* one line, names values                                                    */
+struct rewrite_event { /* a rule that fired */
+    const char *rule;  /* the pass, as passes.def names it: "carry_row_scale" */
+    const char *text;  /* one line, names values */
     bool exact;
 };
 struct rewrite_log {

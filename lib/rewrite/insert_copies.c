@@ -22,13 +22,13 @@ enum { MOST_STORES = 16 };
 struct copier {
     const graph *in;
     graph *out;
-    int *map;          /* in's values -> out's                                                     */
-    bool *folded;      /* of in's values: coda_prepare computes it                                 */
-    int *left;         /* of in's values that are folded: what each run leaves of it; 0: nothing   */
+    int *map;     /* in's values -> out's */
+    bool *folded; /* of in's values: coda_prepare computes it */
+    int *left;    /* of in's values that are folded: what each run leaves of it; 0: nothing */
     struct arena arena;
-    struct view *view; /* of out's values, as far as they are asked for                            */
-    int *stores;       /* of out's values: outputs and parts of concats that they are              */
-    int *spare;        /* the copy that takes what is too much; 0: none                            */
+    struct view *view; /* of out's values, as far as they are asked for */
+    int *stores;       /* of out's values: outputs and parts of concats that they are */
+    int *spare;        /* the copy that takes what is too much; 0: none */
     int known, capacity;
 };
 

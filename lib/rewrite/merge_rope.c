@@ -14,12 +14,12 @@
 #include <string.h>
 
 struct merge {
-    int *rope;    /* of x: the first rope of its slices, or -1                                     */
-    int *reader;  /* of a value: its only reader, or -1                                            */
-    int64_t *end; /* of x: columns rotated                                                         */
-    int *merged;  /* of x: z in the new graph, or -1                                               */
+    int *rope;    /* of x: the first rope of its slices, or -1 */
+    int *reader;  /* of a value: its only reader, or -1 */
+    int64_t *end; /* of x: columns rotated */
+    int *merged;  /* of x: z in the new graph, or -1 */
     struct uses uses;
-    struct range *rotated; /* scratch of tiles()                                                   */
+    struct range *rotated; /* scratch of tiles() */
 };
 
 struct range {
@@ -118,8 +118,7 @@ static void find_merges(const graph *g, struct merge *m)
                 m->rope[g->node[n].in[i]] = -1;
     for (int i = 0; i < g->outputs; i++) m->rope[g->output[i].value] = -1;
     for (int x = 0; x < g->nodes; x++) {
-        bool computed =
-            g->node[x].op == OP_MATMUL || g->node[x].op == OP_MAP || g->node[x].op == OP_CAST;
+        bool computed = g->node[x].op == OP_MATMUL || g->node[x].op == OP_MAP || g->node[x].op == OP_CAST;
         if (m->rope[x] >= 0 && !(computed && tiles(g, m, x))) m->rope[x] = -1;
     }
 }

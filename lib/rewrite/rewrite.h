@@ -8,9 +8,9 @@
 enum pass_when { PASS_LOWER, PASS_FUSE, PASS_FOLD, PASS_ALWAYS };
 
 struct rewrite_options {
-    bool fuse;       /* false: only lower what has no kernel of its own                            */
+    bool fuse; /* false: only lower what has no kernel of its own */
     coda_fold fold;
-    bool fast_f16;   /* CODA_FAST_FP16                                                             */
+    bool fast_f16; /* CODA_FAST_FP16 */
 };
 /* rewrite.c -- the passes of passes.def, each graph -> new graph, verified after each one. The rewritten
  * graph (the caller frees it), or NULL with the message set. */

@@ -17,10 +17,10 @@ typedef graph *rewrite_pass(const graph *in, const struct rewrite_options *opt, 
 struct walk {
     const graph *in;
     graph *out;
-    int *map;           /* in's values -> out's; filled for leaves and up to the node at hand      */
+    int *map; /* in's values -> out's; filled for leaves and up to the node at hand */
     const struct rewrite_options *opt;
     struct rewrite_log *log;
-    void *ctx;          /* of the pass                                                             */
+    void *ctx; /* of the pass */
 };
 enum { RULE_FAILED = -1, RULE_COPY = -2, RULE_DROP = -3 };
 /* Replaces node n (no leaf): returns the value in `out` that takes its place, RULE_COPY if it does

@@ -4,11 +4,11 @@
 #include "mainloop.h"
 
 enum {
-    FETCH_COLUMNS = 128,   /* in flight, for each consumer                                         */
-    FETCH_FEW_COLUMNS = 64, /* for each of three                                                   */
-    STAGE_LIMIT = 64 << 10, /* bytes                                                               */
+    FETCH_COLUMNS = 128,    /* in flight, for each consumer */
+    FETCH_FEW_COLUMNS = 64, /* for each of three */
+    STAGE_LIMIT = 64 << 10, /* bytes */
     FEW_ROWS = 16,
-    TAIL_MOST_ROWS = 1 << 20, /* dealing a tail takes time for each band                           */
+    TAIL_MOST_ROWS = 1 << 20, /* dealing a tail takes time for each band */
     MOST_STAGED = KERNEL_MAX_MAPS - 4
 };
 
@@ -75,7 +75,7 @@ static int paired_columns(const struct program *p, const struct tile *t)
 int unit_columns(const struct program *p, const struct tile *t)
 {
     if (paired_columns(p, t)) return program_splits_heads(p, t) ? 32 : 64;
-    bool wide = t->bn > 64 || t->groups > 1; /* else what is not 64 columns is not staged    */
+    bool wide = t->bn > 64 || t->groups > 1; /* else what is not 64 columns is not staged */
     return wide && (out_columns(p, t) % 64 || t->groups > 2) ? 32 : 64;
 }
 static int chunk_columns(const struct program *p, const struct tile *t)
@@ -137,7 +137,7 @@ int count_staged(const struct program *p, const struct tile *t)
 
 int fetched_load(const struct program *p, const struct tile *t)
 {
-    bool narrow = t->groups == 1; /* two blocks share an SM's memory                             */
+    bool narrow = t->groups == 1; /* two blocks share an SM's memory */
     if (narrow || !program_stages(p, t) || chunk_columns(p, t) != unit_columns(p, t)) return -1;
     for (int i = 0; i < p->steps; i++) {
         const struct step *s = &p->step[i];

@@ -15,23 +15,23 @@
 enum level { LEVEL_ROW, LEVEL_COL, LEVEL_HALF, LEVEL_SLOT };
 
 struct epilogue_layout {
-    enum level *level; /* of each step                                                             */
+    enum level *level; /* of each step */
     bool *crosses;     /* of each step: it runs on a level other than the slot's and a slot reads it;
-                          its value then needs a field in the kernel's Row, Col or Half            */
+                          its value then needs a field in the kernel's Row, Col or Half */
     bool *staged;      /* of each STORE: it leaves through shared memory, by TMA; others go from
-                          registers to memory                                                      */
+                          registers to memory */
     int staged_stores;
     int fetched;       /* the LOAD that comes through shared memory by TMA, ahead of the epilogue, as a
-                          step; -1 if there is none. One at most is                                */
-    int unit;          /* columns of a TMA box of the epilogue, 32 or 64                           */
+                          step; -1 if there is none. One at most is */
+    int unit;          /* columns of a TMA box of the epilogue, 32 or 64 */
     int row_team;      /* threads that compute the values of one row: 32, a warp, if rows are few and
-                          have partial states to merge, which lanes then load in parallel; else 1  */
-    int a_rows;        /* rows of A that a slot of the ring holds                                  */
-    int64_t states;    /* that a reduction leaves of each row                                      */
+                          have partial states to merge, which lanes then load in parallel; else 1 */
+    int a_rows;        /* rows of A that a slot of the ring holds */
+    int64_t states;    /* that a reduction leaves of each row */
     bool splits_heads; /* pairs whose halves are apart, in a tile that holds no whole heads: each 64
-                          columns of it are 32 pairs of one head                                   */
-    bool maps_tail;    /* tail tiles of B need a tensor map of their own, whose box is narrower    */
-    bool steps_evenly; /* pair_steps_evenly                                                        */
+                          columns of it are 32 pairs of one head */
+    bool maps_tail;    /* tail tiles of B need a tensor map of their own, whose box is narrower */
+    bool steps_evenly; /* pair_steps_evenly */
 };
 
 /* Fills the layout, in the arena; false: no memory. */

@@ -6,7 +6,7 @@
 
 #define TILE "tile "
 
-static const double TILE_MARGIN = 1.01, APART_MARGIN = 1.02; /* less is noise                      */
+static const double TILE_MARGIN = 1.01, APART_MARGIN = 1.02; /* less is noise */
 
 bool figure_is_tile(const struct figure *f) { return !strncmp(f->way, TILE, strlen(TILE)); }
 

@@ -7,18 +7,18 @@
 enum { MOST_FIGURES = 56, WAY_SIZE = 96 };
 
 struct figure {
-    char way[WAY_SIZE]; /* "tile sm90 128x192x64 ...", "whole", "apart", "bare"                    */
+    char way[WAY_SIZE]; /* "tile sm90 128x192x64 ...", "whole", "apart", "bare" */
     double us;
 };
 
 struct figures {
     struct figure figure[MOST_FIGURES];
     int n;
-    char why[128]; /* there are none; or ""                                                        */
+    char why[128]; /* there are none; or "" */
 };
 
 bool figure_is_tile(const struct figure *f);
-int figures_tiles(const struct figures *f); /* that were measured                               */
+int figures_tiles(const struct figures *f); /* that were measured */
 /* The figure of a way; 0 if there is none. */
 double figures_us(const struct figures *f, const char *way);
 /* What is fastest: the words of a tile; or, true, cuBLASLt and the epilogue apart. */

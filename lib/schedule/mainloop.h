@@ -10,13 +10,13 @@
 struct search;
 
 struct mainloop {
-    const char *name;   /* in a plan's text, and in the records of tuning                          */
+    const char *name;   /* in a plan's text, and in the records of tuning */
     const char *kernel; /* primitives/tile/KERNEL.cuh has the template of this name; NULL: a library */
     bool tma;           /* operands and staged stores are tensor maps, and the epilogue may stage
-                           and fetch tiles in shared memory; else pointers and strides             */
-    bool mixed;         /* Config has a type for each operand, A and B, else T for both            */
-    bool streams;       /* B streams past a few rows of A; each block has an equal share of N      */
-    bool fallback;      /* considered only where no main loop ahead of it in the table has a tile  */
+                           and fetch tiles in shared memory; else pointers and strides */
+    bool mixed;         /* Config has a type for each operand, A and B, else T for both */
+    bool streams;       /* B streams past a few rows of A; each block has an equal share of N */
+    bool fallback;      /* considered only where no main loop ahead of it in the table has a tile */
 
     bool (*supports)(const struct target *target, const struct program *p);
     /* Adds its candidates of a class. */
@@ -54,8 +54,8 @@ enum { MOST_CANDIDATES = 128 };
 struct search { /* the cheapest `n` of at most `most`, by cost */
     const struct program *p;
     const struct target *target;
-    int sms, shared_bytes; /* of the target, or an H200's where it does not say                     */
-    bool square; /* tiles are walked in squares                                                    */
+    int sms, shared_bytes; /* of the target, or an H200's where it does not say */
+    bool square;           /* tiles are walked in squares */
     struct tile tile[MOST_CANDIDATES];
     double cost[MOST_CANDIDATES];
     int n, most;
@@ -68,8 +68,8 @@ void search_add(struct search *s, const struct tile *t, double cost);
 /* ---- What main loops share ---- */
 
 enum {
-    BEGINNING = 300, /* clocks, of a tile                                                          */
-    L2_BYTES = 61    /* an SM gets from L2 in a clock: measured on an H200                         */
+    BEGINNING = 300, /* clocks, of a tile */
+    L2_BYTES = 61    /* an SM gets from L2 in a clock: measured on an H200 */
 };
 /* Cycles in which memory gives all of B; more if only the part `used` of the SMs asks for it. */
 double weight_clocks(const struct program *p, int sms, double used);

@@ -12,15 +12,15 @@
 #include "mainloop.h"
 
 enum {
-    STEP = 32,               /* of K, in a slot                                                    */
+    STEP = 32, /* of K, in a slot */
     MOST_STAGES = 4,
     LEAST_STAGES = 2,
     MOST_SHARED = 99 << 10,  /* bytes of a block on sm_86, 89 and 120: cubins of sm_80 run there, too */
-    MOST_ACCUMULATORS = 128, /* of a thread, which has 255 registers                               */
-    BAND_ROWS = 1024,        /* rows of A in a raster group, which thus stay in L2                 */
+    MOST_ACCUMULATORS = 128, /* of a thread, which has 255 registers */
+    BAND_ROWS = 1024,        /* rows of A in a raster group, which thus stay in L2 */
     MULTIPLY_ADDS = 1024,
     FRAGMENT_BYTES = 128,
-    EPILOGUE = 1000 /* clocks, and one for 16 elements of the tile                                 */
+    EPILOGUE = 1000 /* clocks, and one for 16 elements of the tile */
 };
 
 static bool supports(const struct target *target, const struct program *p)

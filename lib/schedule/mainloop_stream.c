@@ -11,18 +11,18 @@
 
 enum {
     LEAST_STAGES = 3,
-    STREAM_PIECE = 6144,   /* GEMV: elements of a row of B that a slot of the ring holds          */
-    STREAM_PIECES = 5,     /* GEMV: pieces of a row of A that fit a thread's registers            */
-    SKINNY_ROWS = 8,       /* up to these rows SKINNY is faster than wgmma; up to 16 as fast      */
-    SKINNY_PIECE = 1024,   /* SKINNY: elements of each of 8 rows of B that a slot holds           */
-    SKINNY_STEP = 256,     /* SKINNY: elements of K that 8 warps multiply at once, 32 each        */
-    SKINNY_SPLITS = 2,     /* SKINNY: most blocks that share K                                    */
-    SKINNY_ELEMENTS = 8 * 11264, /* SKINNY: elements of A that fit the registers of a block       */
-    SHARED_REGISTERS = 64, /* of a thread for A, where two skinny blocks share an SM               */
-    STREAM_BYTES = 40,     /* an SM may get from memory in a clock, where others get less          */
-    DEEP_RING = 128 << 10, /* bytes of B                                                           */
-    SKINNY_END = 1000,     /* clocks, and as many for each block more that shares K                */
-    SKINNY_HIDDEN = 1500   /* clocks of loads                                                      */
+    STREAM_PIECE = 6144,         /* GEMV: elements of a row of B that a slot of the ring holds */
+    STREAM_PIECES = 5,           /* GEMV: pieces of a row of A that fit a thread's registers */
+    SKINNY_ROWS = 8,             /* up to these rows SKINNY is faster than wgmma; up to 16 as fast */
+    SKINNY_PIECE = 1024,         /* SKINNY: elements of each of 8 rows of B that a slot holds */
+    SKINNY_STEP = 256,           /* SKINNY: elements of K that 8 warps multiply at once, 32 each */
+    SKINNY_SPLITS = 2,           /* SKINNY: most blocks that share K */
+    SKINNY_ELEMENTS = 8 * 11264, /* SKINNY: elements of A that fit the registers of a block */
+    SHARED_REGISTERS = 64,       /* of a thread for A, where two skinny blocks share an SM */
+    STREAM_BYTES = 40,           /* an SM may get from memory in a clock, where others get less */
+    DEEP_RING = 128 << 10,       /* bytes of B */
+    SKINNY_END = 1000,           /* clocks, and as many for each block more that shares K */
+    SKINNY_HIDDEN = 1500         /* clocks of loads */
 };
 
 /* ---- Shared memory and registers ---- */

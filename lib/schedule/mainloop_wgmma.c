@@ -13,20 +13,20 @@
 #include <limits.h>
 #include <math.h>
 
-#define WORTH_A_TAIL 0.995 /* of the cost without: the kernel takes 0.1 s more to compile          */
+#define WORTH_A_TAIL 0.995 /* of the cost without: the kernel takes 0.1 s more to compile */
 
 enum {
-    FEW_ROWS = 16,         /* up to these rows half of an SM's memory keeps a block's weights coming */
+    FEW_ROWS = 16, /* up to these rows half of an SM's memory keeps a block's weights coming */
     MOST_SPLIT_ROWS = 64,
-    BAND_ROWS = 1024,      /* rows of A in a raster group, which thus stay in L2                  */
-    MOST_WIDE_STAGES = 4,  /* ring slots of wide tiles with many rows: see stages_of              */
+    BAND_ROWS = 1024,     /* rows of A in a raster group, which thus stay in L2 */
+    MOST_WIDE_STAGES = 4, /* ring slots of wide tiles with many rows: see stages_of */
     LEAST_STAGES = 3,
-    LARGE_TILE = 128 * 256, /* elements; larger tiles take less power: faster in long runs alone  */
-    FEW_WAVES = 6,         /* up to this many waves, square rasterization with alternating direction
-                              of K is faster (measured, with many rows)                           */
-    TAIL_FROM = 192,       /* only tiles this wide may have a tail: with others L2 would not keep up */
-    MOST_TAIL = 16,        /* narrow tiles of each row                                            */
-    LEAST_TAIL_K = 512     /* with a shorter loop over K the compiler would unroll both widths' loops */
+    LARGE_TILE = 128 * 256, /* elements; larger tiles take less power: faster in long runs alone */
+    FEW_WAVES = 6,          /* up to this many waves, square rasterization with alternating direction
+                               of K is faster (measured, with many rows) */
+    TAIL_FROM = 192,        /* only tiles this wide may have a tail: with others L2 would not keep up */
+    MOST_TAIL = 16,         /* narrow tiles of each row */
+    LEAST_TAIL_K = 512      /* with a shorter loop over K the compiler would unroll both widths' loops */
 };
 
 /* ---- Numbers of a candidate ---- */
@@ -94,7 +94,7 @@ static void consider(struct search *s, struct tile t)
 {
     t.mainloop = &mainloop_wgmma;
     t.bk = 64;
-    bool half = t.groups == 1 && s->p->dim[1] <= FEW_ROWS; /* so that two blocks fit an SM        */
+    bool half = t.groups == 1 && s->p->dim[1] <= FEW_ROWS; /* so that two blocks fit an SM */
     int room = half ? (s->shared_bytes - 1024) / 2 : s->shared_bytes;
     bool large = t.groups == 2 && t.bm * t.bn > LARGE_TILE, tried = s->square && tile_cluster(&t) == 1;
     bool lean = t.bm == 64 && t.bn > 128 && s->p->dim[1] > MOST_ODD_ROWS; /* L2 would not keep up */
@@ -159,7 +159,7 @@ static void clustered(struct search *s, struct tile t)
 
 static void alone_or_clustered(struct search *s, struct tile t)
 {
-    if (t.bn < 128 && s->p->dim[1] > MOST_ODD_ROWS) return; /* L2 would not keep up                   */
+    if (t.bn < 128 && s->p->dim[1] > MOST_ODD_ROWS) return; /* L2 would not keep up */
     consider(s, t);
     clustered(s, t);
 }
@@ -211,7 +211,9 @@ static void consider_three(struct search *s)
  * keep at least 45 % of the SMs busy. */
 static void consider_scattered(struct search *s)
 {
-    static const struct { int bm, bn; } size[] = {{128, 128}, {128, 256}, {256, 128}};
+    static const struct {
+        int bm, bn;
+    } size[] = {{128, 128}, {128, 256}, {256, 128}};
     const int64_t *d = s->p->dim;
     if (d[1] <= MOST_SPLIT_ROWS || d[1] > MOST_ODD_ROWS) return;
     for (int i = 0; i < ARRAY_SIZE(size); i++)
@@ -230,8 +232,10 @@ static void consider_known(struct search *s) { consider_two(s, alone); }
 static void candidates(struct search *s, enum tile_class class)
 {
     static void (*const consider_class[TILES_NAMED + 1])(struct search *) = {
-        [TILES_KNOWN] = consider_known,         [TILES_SQUARE] = consider_squares,
-        [TILES_SCATTERED] = consider_scattered, [TILES_CLUSTERED] = consider_clustered,
+        [TILES_KNOWN] = consider_known,
+        [TILES_SQUARE] = consider_squares,
+        [TILES_SCATTERED] = consider_scattered,
+        [TILES_CLUSTERED] = consider_clustered,
         [TILES_THREE] = consider_three};
     if (consider_class[class]) consider_class[class](s);
 }

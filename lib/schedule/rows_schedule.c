@@ -8,11 +8,11 @@
 
 enum {
     TEAM_MOST = 512,
-    TEAM_ITEMS = 4,    /* pieces a thread of a block should have                                    */
-    BLOCK_SMALL = 128, /* threads of a block whose teams are warps, parts of these, or threads     */
+    TEAM_ITEMS = 4,    /* pieces a thread of a block should have */
+    BLOCK_SMALL = 128, /* threads of a block whose teams are warps, parts of these, or threads */
     BLOCK_FLAT = 256,
-    KEPT_FLOATS = 64, /* registers for loads that are used again, or made ahead                   */
-    LANE_STATES = 4,  /* of a row, that one lane may merge before another helps it                 */
+    KEPT_FLOATS = 64, /* registers for loads that are used again, or made ahead */
+    LANE_STATES = 4,  /* of a row, that one lane may merge before another helps it */
     PIECE_MOST = 8
 };
 
@@ -170,12 +170,9 @@ static void join_dimensions(struct rows_walk *w, const struct program *p, bool r
     for (int d = p->rank - 2; d >= 0; d--) {
         bool columns = w->rank == 1;
         if (p->dim[d] == 1) continue;
-        if (columns && w->dim[0] == 1 && !apart && !row_values)
-            replace_columns(w, p, d);
-        else if (!(columns && apart) && may_join(w, p, d, w->dim[0]))
-            w->dim[0] *= p->dim[d];
-        else
-            push_dimension(w, p, p->dim[d], d);
+        if (columns && w->dim[0] == 1 && !apart && !row_values) replace_columns(w, p, d);
+        else if (!(columns && apart) && may_join(w, p, d, w->dim[0])) w->dim[0] *= p->dim[d];
+        else push_dimension(w, p, p->dim[d], d);
     }
     w->columns = w->dim[w->rank - 1];
     w->rows = 1;

@@ -20,16 +20,16 @@
 struct rows_walk {
     int rank;
     int64_t dim[CODA_MAX_RANK];
-    int64_t (*stride)[CODA_MAX_RANK]; /* of each port, over dim                                    */
-    int64_t rows, columns;            /* rows: of the domain joined so                             */
-    int width, team, threads;         /* threads: of a block                                       */
-    int64_t pieces, items;            /* of a row; of a thread of a team                           */
+    int64_t (*stride)[CODA_MAX_RANK]; /* of each port, over dim */
+    int64_t rows, columns;            /* rows: of the domain joined so */
+    int width, team, threads;         /* threads: of a block */
+    int64_t pieces, items;            /* of a row; of a thread of a team */
     int phases;
-    bool *live;   /* steps: some store needs it                                */
-    int *phase;   /* steps: of the value; of a store, of what it stores         */
-    bool *kept;   /* steps: a load that a thread keeps for later phases        */
-    bool *ahead;  /* steps: ... and that it makes before its row's values      */
-    bool *packed; /* ports: pieces move as a whole                             */
+    bool *live;   /* steps: some store needs it */
+    int *phase;   /* steps: of the value; of a store, of what it stores */
+    bool *kept;   /* steps: a load that a thread keeps for later phases */
+    bool *ahead;  /* steps: ... and that it makes before its row's values */
+    bool *packed; /* ports: pieces move as a whole */
 };
 
 coda_status rows_walk(struct rows_walk *w, struct arena *arena, const struct program *p);

@@ -7,7 +7,7 @@
 #include "rows_schedule.h"
 #include "tile.h"
 
-enum { CUBLASLT_WORKSPACE = 64 << 20 }; /* bytes, as jit.h's JIT_LT_WORKSPACE                      */
+enum { CUBLASLT_WORKSPACE = 64 << 20 }; /* bytes, as jit.h's JIT_LT_WORKSPACE */
 
 /*
  * How one program runs on the plan's target. schedule() decides what other programs depend on: the tile, and
@@ -15,24 +15,24 @@ enum { CUBLASLT_WORKSPACE = 64 << 20 }; /* bytes, as jit.h's JIT_LT_WORKSPACE   
  * which a kernel is wanted. After that nobody writes it; emitters read it and ask nothing again.
  */
 struct schedule {
-    struct tile tile;               /* GEMM. OWN: bm, bn and stages, in words of its kernel; bm 0: no
-                                       tile fits                                                   */
-    const struct figures *figures;  /* GEMM: times that tuning measured; NULL: it measured none    */
-    bool sm90;                      /* OWN: by Hopper's units, TMA and wgmma; else by any GPU's    */
+    struct tile tile;              /* GEMM. OWN: bm, bn and stages, in words of its kernel; bm 0: no
+                                      tile fits */
+    const struct figures *figures; /* GEMM: times that tuning measured; NULL: it measured none */
+    bool sm90;                     /* OWN: by Hopper's units, TMA and wgmma; else by any GPU's */
 
     /* From here on by schedule_complete. */
-    struct epilogue_layout layout;  /* GEMM: what the epilogue's steps need of the tile            */
-    struct rows_walk walk;          /* ROWS                                                        */
-    int64_t grid;                   /* blocks, 1-D; 0 for an empty domain: not launched. For a
-                                       persistent kernel an upper bound, clipped to the SMs        */
-    int threads, shared_bytes;      /* of a block                                                  */
-    int cluster;                    /* blocks of a tile cluster, of which the grid is a multiple;
-                                       0 is 1                                                      */
-    bool persistent;                /* blocks loop over tiles: the grid has one for each SM at most */
-    bool early;                     /* programmatic dependent launch: may start before the program
-                                       ahead of it has ended; until then it reads steady operands
-                                       alone, and writes nothing                                   */
-    bool pdl;                       /* the target has it: every kernel waits for those ahead       */
+    struct epilogue_layout layout; /* GEMM: what the epilogue's steps need of the tile */
+    struct rows_walk walk;         /* ROWS */
+    int64_t grid;                  /* blocks, 1-D; 0 for an empty domain: not launched. For a
+                                      persistent kernel an upper bound, clipped to the SMs */
+    int threads, shared_bytes;     /* of a block */
+    int cluster;                   /* blocks of a tile cluster, of which the grid is a multiple;
+                                      0 is 1 */
+    bool persistent;               /* blocks loop over tiles: the grid has one for each SM at most */
+    bool early;                    /* programmatic dependent launch: may start before the program
+                                      ahead of it has ended; until then it reads steady operands
+                                      alone, and writes nothing */
+    bool pdl;                      /* the target has it: every kernel waits for those ahead */
 };
 
 /* ---- schedule.c ---- */
@@ -45,7 +45,7 @@ coda_status schedule_complete(struct schedule *s, struct arena *a, const struct 
                               const struct target *target);
 
 /* schedule_NAME.c: all of s for a program of an own_kind. */
-#define X(NAME, name) \
+#define X(NAME, name)                                                                                        \
     void schedule_##name(struct schedule *s, const struct program *q, const struct target *target);
 OWN_KERNELS(X)
 #undef X
@@ -53,7 +53,7 @@ OWN_KERNELS(X)
 /* ---- plan_print.c: a plan with its schedule ---- */
 
 void plan_print(const struct plan *p, struct text *t);
-const char *debug_plan(const struct plan *p); /* for a debugger: see debug_show                    */
+const char *debug_plan(const struct plan *p); /* for a debugger: see debug_show */
 /* One program; p NULL: without names, places and schedule, so that equal programs have equal texts. */
 void program_print(const struct plan *p, const struct program *q, struct text *t);
 

@@ -2,15 +2,15 @@
 #include "own.h"
 #include "schedule.h"
 
-#define MOST_PITCH ((int64_t)1 << 39) /* elements: tensor maps hold strides below 2^40 bytes       */
+#define MOST_PITCH ((int64_t)1 << 39) /* elements: tensor maps hold strides below 2^40 bytes */
 
 struct launch {
-    bool sm90;            /* attention_sm90.cuh, TMA + wgmma; else attention_simt.cuh              */
-    int bm, bn;           /* queries and keys of a tile; bm 0: no tile fits                        */
-    int stages;           /* wgmma: of the ring of keys and values                                 */
-    int threads;          /* of a block                                                            */
-    int64_t shared_bytes; /* of a block, which the emitted text asserts                            */
-    int64_t blocks;       /* tiles of queries; 0: nothing to do                                    */
+    bool sm90;            /* attention_sm90.cuh, TMA + wgmma; else attention_simt.cuh */
+    int bm, bn;           /* queries and keys of a tile; bm 0: no tile fits */
+    int stages;           /* wgmma: of the ring of keys and values */
+    int threads;          /* of a block */
+    int64_t shared_bytes; /* of a block, which the emitted text asserts */
+    int64_t blocks;       /* tiles of queries; 0: nothing to do */
 };
 
 static int64_t blocks(const struct attention_spec *a, int64_t bm)
@@ -38,8 +38,7 @@ static bool pitch_fits(int64_t extent, int64_t stride)
     return extent == 1 || (stride > 0 && stride % 8 == 0 && stride < MOST_PITCH);
 }
 
-static bool view_fits(const struct attention_spec *a, const struct tensor_use *v, int64_t time,
-                      int64_t heads)
+static bool view_fits(const struct attention_spec *a, const struct tensor_use *v, int64_t time, int64_t heads)
 {
     bool half = v->dtype == CODA_BF16 || v->dtype == CODA_F16;
     return half && v->dtype == a->q.dtype && v->offset % 8 == 0 && pitch_fits(a->batch, v->batch) &&

@@ -9,8 +9,8 @@
 #include <string.h>
 
 enum {
-    SHARED_BYTES = 232448, /* of a Hopper block, when the target does not say                      */
-    SMS = 132              /* likewise                                                             */
+    SHARED_BYTES = 232448, /* of a Hopper block, when the target does not say */
+    SMS = 132              /* likewise */
 };
 
 int tile_candidates(const struct program *p, const struct target *target, enum tile_class class,
@@ -37,7 +37,7 @@ struct tile tile_choose(const struct program *p, const struct target *target)
 struct tile tile_offered(const struct program *p, const struct target *target, const struct tile *wanted)
 {
     struct tile all[MOST_CANDIDATES];
-    for (int class = 0; class <= TILES_NAMED; class++) {
+    for (int class = 0; class <= TILES_NAMED; class ++) {
         int n = tile_candidates(p, target, class, all, MOST_CANDIDATES);
         for (int i = 0; i < n; i++)
             if (tile_equal(&all[i], wanted)) return all[i];

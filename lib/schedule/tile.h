@@ -9,25 +9,25 @@ struct mainloop; /* mainloop.h */
 /* How the output is tiled and walked; primitives/tile/README.md explains the words. */
 struct tile {
     const struct mainloop *mainloop;
-    int bm, bn, bk; /* elements of M, N and K; bn counts columns of the product, N, also if the
-                       output has N/2. Streaming: bm is M, bk a piece of a row of B                */
-    int stages;     /* slots of the mainloop's ring                                                */
-    int groups;     /* consumer warpgroups                                                         */
-    bool pingpong;  /* each consumer multiplies whole tiles in turn; else they split bm            */
-    int splits;     /* split-K: blocks of a cluster that multiply a part of K each; 0 is 1         */
-    bool scattered; /* split-K by reduce-scatter: each block drains bn / splits columns; else the
-                       first block of the cluster gathers the sums and drains the tile             */
-    int cluster_m;  /* blocks of a cluster whose tiles are neighbours along M: one multicast load of
-                       B serves all; 0 is 1                                                        */
-    int cluster_n;  /* the same along N, for A; of the two one at most is over 1                   */
-    int blocks;     /* streaming: thread blocks, to which columns are dealt evenly. With a tail:
-                       thread blocks, one for each SM, to which the tiles are dealt                */
+    int bm, bn, bk;    /* elements of M, N and K; bn counts columns of the product, N, also if the
+                          output has N/2. Streaming: bm is M, bk a piece of a row of B */
+    int stages;        /* slots of the mainloop's ring */
+    int groups;        /* consumer warpgroups */
+    bool pingpong;     /* each consumer multiplies whole tiles in turn; else they split bm */
+    int splits;        /* split-K: blocks of a cluster that multiply a part of K each; 0 is 1 */
+    bool scattered;    /* split-K by reduce-scatter: each block drains bn / splits columns; else the
+                          first block of the cluster gathers the sums and drains the tile */
+    int cluster_m;     /* blocks of a cluster whose tiles are neighbours along M: one multicast load of
+                          B serves all; 0 is 1 */
+    int cluster_n;     /* the same along N, for A; of the two one at most is over 1 */
+    int blocks;        /* streaming: thread blocks, to which columns are dealt evenly. With a tail:
+                          thread blocks, one for each SM, to which the tiles are dealt */
     int tail, tail_bn; /* the last `tail` tiles of each row are only `tail_bn` columns wide, so that
-                          all SMs end together                                                     */
-    int band;        /* raster group: tile rows that are walked together, to stay in L2 ...        */
-    bool across;     /* ... or, if true, tile columns                                              */
-    bool serpentine; /* every second tile of a block walks K backwards, to begin with what is in L2 */
-    bool lends;      /* the epilogue stages in free slots of the ring and has no memory of its own */
+                          all SMs end together */
+    int band;          /* raster group: tile rows that are walked together, to stay in L2 ... */
+    bool across;       /* ... or, if true, tile columns */
+    bool serpentine;   /* every second tile of a block walks K backwards, to begin with what is in L2 */
+    bool lends;        /* the epilogue stages in free slots of the ring and has no memory of its own */
 };
 
 /* Candidates by kind. The costs of KNOWN tiles are fitted to measurements, so that tile_choose may trust
@@ -35,21 +35,21 @@ struct tile {
  * ORDER tile_class */
 enum tile_class {
     TILES_KNOWN,
-    TILES_SQUARE,    /* over 1024 rows, many waves: each wave's tiles form about a square, for L2  */
-    TILES_SCATTERED, /* split-K by reduce-scatter: each block of a cluster drains some columns     */
-    TILES_CLUSTERED, /* pairs of blocks share a multicast load of A or B                           */
-    TILES_THREE,     /* three consumer warpgroups, 192 rows; alone or in such pairs                */
-    TILES_SKINNY,    /* at most 16 rows, mainloop_skinny, in the forms that are not KNOWN          */
+    TILES_SQUARE,    /* over 1024 rows, many waves: each wave's tiles form about a square, for L2 */
+    TILES_SCATTERED, /* split-K by reduce-scatter: each block of a cluster drains some columns */
+    TILES_CLUSTERED, /* pairs of blocks share a multicast load of A or B */
+    TILES_THREE,     /* three consumer warpgroups, 192 rows; alone or in such pairs */
+    TILES_SKINNY,    /* at most 16 rows, mainloop_skinny, in the forms that are not KNOWN */
     TILE_CLASSES,
-    TILES_NAMED = TILE_CLASSES /* no search offers them: a decision that names one has it          */
+    TILES_NAMED = TILE_CLASSES /* no search offers them: a decision that names one has it */
 };
 
 /* ---- tile.c ---- */
 
 /* Writes the cheapest `most` candidates of a class, or as many as there are, to out, cheapest first, and
  * returns their number. KNOWN is never empty: what no other main loop takes has the SIMT tile. */
-int tile_candidates(const struct program *p, const struct target *target, enum tile_class c,
-                    struct tile *out, int most);
+int tile_candidates(const struct program *p, const struct target *target, enum tile_class c, struct tile *out,
+                    int most);
 /* The cheapest KNOWN tile. */
 struct tile tile_choose(const struct program *p, const struct target *target);
 /* The candidate of any class that equals `wanted`; tile_choose's, if none does. */
@@ -70,7 +70,7 @@ void tile_explain(const struct program *p, const struct tile *tile, struct text 
 
 /* ---- Numbers of a tile ---- */
 
-static inline int tile_splits(const struct tile *t) { return MAX(t->splits, 1); } /* that share K  */
+static inline int tile_splits(const struct tile *t) { return MAX(t->splits, 1); } /* that share K */
 /* Columns of a tile that one block drains: bn, or bn / splits. */
 static inline int tile_share(const struct tile *t) { return t->scattered ? t->bn / tile_splits(t) : t->bn; }
 /* Blocks that one multicast load of B serves, and one of A; blocks of a cluster with tiles of their own. */

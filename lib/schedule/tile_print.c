@@ -14,8 +14,8 @@ enum word_kind { FLAG, NUMBER, PAIR };
 static const struct field {
     const char *name;
     enum word_kind kind;
-    size_t at, second; /* in struct tile: a bool, an int, two ints                                 */
-    int least;         /* a smaller number counts as this one, ...                                 */
+    size_t at, second; /* in struct tile: a bool, an int, two ints */
+    int least;         /* a smaller number counts as this one, ... */
     int from;          /* ... and is printed, the first one of a pair or the other, only from here */
 } fields[] = {
     {"stages", NUMBER, offsetof(struct tile, stages), 0, 0, 0},
@@ -158,7 +158,9 @@ void tile_explain(const struct program *p, const struct tile *tile, struct text 
     if (p->a.dtype != p->b.dtype)
         text_printf(t, "a is %s and b is %s; with a cast of %s to %s, which rounds it, the fast kernel fits",
                     dtype_name(p->a.dtype), dtype_name(p->b.dtype), a16 && !b16 ? "b" : "a",
-                    dtype_name(a16 && !b16 ? p->a.dtype : b16 ? p->b.dtype : CODA_BF16));
+                    dtype_name(a16 && !b16 ? p->a.dtype
+                               : b16       ? p->b.dtype
+                                           : CODA_BF16));
     else if (!a16)
         text_append(t, "a and b are f32; with casts to bf16 or f16, which round, the fast kernel fits");
     else if (!program_fits_tma(p)) {

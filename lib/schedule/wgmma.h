@@ -6,9 +6,9 @@
 #include "mainloop.h"
 
 enum {
-    MOST_ODD_ROWS = 1024, /* up to so many rows one wave more or less decides, and odd tile widths pay;
-                             beyond, the card's power and L2 do ("many rows")                      */
-    TILE_MOST_BLOCKS = 512 /* the cost of a tail counts the tiles of each block, in an array       */
+    MOST_ODD_ROWS = 1024,  /* up to so many rows one wave more or less decides, and odd tile widths pay;
+                              beyond, the card's power and L2 do ("many rows") */
+    TILE_MOST_BLOCKS = 512 /* the cost of a tail counts the tiles of each block, in an array */
 };
 
 /* Is the tile legal: its width for the pairs, its accumulators for the registers, its parts for a cluster?

@@ -13,9 +13,9 @@
 #include "wgmma.h"
 
 enum {
-    PRODUCTS = 1600,    /* 16-bit, in a clock, at the power that there is; 2048 else               */
-    CLUSTER_BYTES = 14, /* an SM gets from others of its cluster in a clock                        */
-    COOPERATION = 1400  /* clocks between two that both consumers share                            */
+    PRODUCTS = 1600,    /* 16-bit, in a clock, at the power that there is; 2048 else */
+    CLUSTER_BYTES = 14, /* an SM gets from others of its cluster in a clock */
+    COOPERATION = 1400  /* clocks between two that both consumers share */
 };
 
 static bool shares_sm(const struct tile *t) { return t->groups == 1 && tile_splits(t) == 1; }
@@ -64,7 +64,7 @@ static double main_clocks(const struct program *p, const struct tile *t, int col
     double products = t->bm * columns * k / PRODUCTS, traffic = 2 * (a + b) * k / L2_BYTES;
     bool many = p->dim[1] > MOST_ODD_ROWS;
     double shallow = t->stages < 4 ? 1.08 : 1, together = many && !t->pingpong ? 1.02 : 1;
-    bool thin = t->bm > 64 && columns <= 64; /* shared memory is late with operands                   */
+    bool thin = t->bm > 64 && columns <= 64; /* shared memory is late with operands */
     return (MAX(products, traffic) + traffic * (many ? 0.3 : 0.125)) * shallow * together *
                (thin ? 1.06 : 1) * (stores_directly(p, t) ? 1.03 : 1) +
            BEGINNING;

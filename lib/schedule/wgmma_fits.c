@@ -5,10 +5,10 @@
 #include "wgmma.h"
 
 enum {
-    MOST_ACCUMULATORS = 192,      /* floats of a thread, if the epilogue needs little              */
-    MOST_BUSY_ACCUMULATORS = 128, /* if it loads tiles into registers                              */
-    MOST_CROWDED_ACCUMULATORS = 96, /* of three consumers                                          */
-    FETCH_BARRIERS = 64           /* bytes, as in fetch.cuh                                        */
+    MOST_ACCUMULATORS = 192,        /* floats of a thread, if the epilogue needs little */
+    MOST_BUSY_ACCUMULATORS = 128,   /* if it loads tiles into registers */
+    MOST_CROWDED_ACCUMULATORS = 96, /* of three consumers */
+    FETCH_BARRIERS = 64             /* bytes, as in fetch.cuh */
 };
 
 /* ---- Widths ---- */

@@ -7,16 +7,16 @@
 
 struct tuner {
     coda_status (*build)(struct plan *p, const graph *g, const struct plan_options *opt); /* plan_build */
-    const graph *graph;            /* rewritten: what plan_build takes                             */
-    struct plan_options options;   /* of the plan; without decisions                               */
+    const graph *graph;          /* rewritten: what plan_build takes */
+    struct plan_options options; /* of the plan; without decisions */
     const struct coda_arg_info *arg;
     const struct jit_device *gpu;
     struct jit_options jit;
-    bool measure;                  /* what is not known                                            */
-    bool thorough;                 /* what is known of few tiles, too                              */
-    struct arena *arena;           /* for what tune_plan returns                                   */
-    int measured;                  /* programs                                                     */
-    const char **tuned;            /* keys of which there are figures                              */
+    bool measure;        /* what is not known */
+    bool thorough;       /* what is known of few tiles, too */
+    struct arena *arena; /* for what tune_plan returns */
+    int measured;        /* programs */
+    const char **tuned;  /* keys of which there are figures */
     int tuneds;
 };
 

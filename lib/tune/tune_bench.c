@@ -33,17 +33,16 @@ enum {
 };
 /* Tiles of each class, each a compilation; and of a thorough contest, which alone tries the kinds that were
  * seldom the fastest. ORDER tile_class */
-static const int FEW_TILES[TILE_CLASSES] = {5, 1, 0, 0, 0, 0},
-                 MANY_TILES[TILE_CLASSES] = {22, 6, 6, 6, 6, 4};
-static const double LONG_US = 60e3; /* of a long turn                                              */
-static const double LARGE_US = 100; /* of products whose power counts                              */
+static const int FEW_TILES[TILE_CLASSES] = {5, 1, 0, 0, 0, 0}, MANY_TILES[TILE_CLASSES] = {22, 6, 6, 6, 6, 4};
+static const double LONG_US = 60e3; /* of a long turn */
+static const double LARGE_US = 100; /* of products whose power counts */
 
 struct way {
     char name[WAY_SIZE];
     struct coda_plan *plan;
-    int judge;               /* the way whose results it must repeat; -1: none                     */
-    coda_status status;      /* a way that cannot be had is out                                    */
-    struct failure failure;  /* of another thread                                                  */
+    int judge;              /* the way whose results it must repeat; -1: none */
+    coda_status status;     /* a way that cannot be had is out */
+    struct failure failure; /* of another thread */
     struct jit_replay *replay;
     double us[ROUNDS];
 };
@@ -52,9 +51,9 @@ struct contest {
     const struct tuner *tuner;
     const struct plan *usual;
     const struct program *program;
-    struct plan apart; /* no programs if there is no such way                                      */
+    struct plan apart; /* no programs if there is no such way */
     struct way way[MOST_WAYS];
-    int ways, runs, rounds, repeats; /* in a recording; turns; recordings in a turn                */
+    int ways, runs, rounds, repeats; /* in a recording; turns; recordings in a turn */
     struct tensors tensors;
     struct jit_clock *clock;
 };
@@ -89,8 +88,8 @@ static void cut(struct plan *p, int root, const struct plan *other)
     int n = 0;
     for (int i = 0; i < p->programs; i++) {
         const struct program *q = &p->program[i];
-        bool wanted = other ? !q->prepare && !has_program(other, p, i)
-                            : q->kind == PROGRAM_GEMM && q->root == root;
+        bool wanted =
+            other ? !q->prepare && !has_program(other, p, i) : q->kind == PROGRAM_GEMM && q->root == root;
         if (!wanted) continue;
         p->program[n] = *q;
         p->schedule[n++] = p->schedule[i];
@@ -132,7 +131,7 @@ static int candidates(const struct tuner *t, const struct program *p, struct til
 {
     const int *most = t->thorough ? MANY_TILES : FEW_TILES;
     int n = 0;
-    for (int class = 0; class < TILE_CLASSES; class++)
+    for (int class = 0; class < TILE_CLASSES; class ++)
         n += tile_candidates(p, &t->options.target, class, tile + n, most[class]);
     return n;
 }

@@ -17,19 +17,19 @@ enum content { CONTENT_NORMAL, CONTENT_POSITIVE, CONTENT_INTEGER };
 
 /* What programs read and write, each value once, whatever the way. */
 struct tensor {
-    int arg, value;      /* an argument of the caller's graph, or -1 and the node                  */
-    bool state, scratch; /* of a partial reduction; of cuBLASLt                                    */
+    int arg, value;      /* an argument of the caller's graph, or -1 and the node */
+    bool state, scratch; /* of a partial reduction; of cuBLASLt */
     enum content content;
     coda_dtype dtype;
     double scale;
-    size_t bytes, at;    /* `at`: in a set; of scratch, before all sets                            */
+    size_t bytes, at; /* `at`: in a set; of scratch, before all sets */
 };
 
 struct tensors {
     struct tensor *tensor;
     int n;
     char *memory;
-    size_t scratch, step; /* bytes before the first set; of a set                                  */
+    size_t scratch, step; /* bytes before the first set; of a set */
     int sets;
 };
 
@@ -39,7 +39,7 @@ coda_status tensors_bind(struct tensors *ts, struct plan *plan, const struct cod
  * reason in `why` if there is too little. */
 coda_status tensors_load(struct tensors *ts, char *why, size_t size);
 void *tensor_address(const struct tensors *ts, int index, int set);
-coda_status tensor_poison(const struct tensors *ts, int index); /* in set 0                        */
+coda_status tensor_poison(const struct tensors *ts, int index); /* in set 0 */
 /* The tensor in set 0, on the host: malloc'd. */
 coda_status tensor_download(void **out, const struct tensors *ts, int index);
 /* Is `got` what was wanted, but for rounding? */

@@ -8,7 +8,7 @@
 struct touch {
     int *at, *program;
 };
-bool touch_find(struct touch *out, struct arena *a, const struct plan *p); /* false: no memory     */
+bool touch_find(struct touch *out, struct arena *a, const struct plan *p); /* false: no memory */
 /* The program and its neighbours without names: what is equal has equal figures. `touch` may be NULL. */
 void figures_key(const struct plan *p, const struct touch *touch, int index, struct text *t);
 void figures_add(struct figures *f, double us, const char *format, ...) PRINTF(3, 4);

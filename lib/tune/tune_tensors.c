@@ -14,7 +14,7 @@
 #include <string.h>
 
 enum { PATTERN = 8 * 131071, MOST_SETS = 24, ALIGN = 256, CHUNK = 1 << 20 };
-static const double L2_BYTES = 180e6; /* three times an H200's                                     */
+static const double L2_BYTES = 180e6; /* three times an H200's */
 
 /* ---- Which ---- */
 
@@ -22,7 +22,7 @@ struct binding {
     struct tensors *ts;
     struct plan *plan;
     const struct coda_arg_info *arg;
-    bool *bound; /* buffers                                                                        */
+    bool *bound; /* buffers */
 };
 
 static int find(const struct tensors *ts, const struct tensor *t)
@@ -51,8 +51,7 @@ static bool touch(struct binding *b, int buffer, struct tensor t)
         more[at = b->ts->n++] = t;
     }
     b->ts->tensor[at].bytes = MAX(b->ts->tensor[at].bytes, t.bytes);
-    *to = (struct buffer){
-        .space = SPACE_ARG, .arg = at, .bytes = to->bytes, .value = to->value};
+    *to = (struct buffer){.space = SPACE_ARG, .arg = at, .bytes = to->bytes, .value = to->value};
     return b->bound[buffer] = true;
 }
 
@@ -204,7 +203,7 @@ struct comparison {
     const struct tensor *t;
     const void *got, *want;
     double tolerance, mean_square;
-    double *square; /* of each chunk: the sum of want^2                                            */
+    double *square; /* of each chunk: the sum of want^2 */
     int *bad;
 };
 

@@ -9,13 +9,13 @@
 #define UNUSED __attribute__((unused))
 
 /* REFERENCE_MAP(relu) { return in[0] < 0 ? 0 : in[0]; } */
-#define REFERENCE_MAP(name)                                           \
-    double coda_ref_##name(const double *in, const double *params);   \
+#define REFERENCE_MAP(name)                                                                                  \
+    double coda_ref_##name(const double *in, const double *params);                                          \
     double coda_ref_##name(UNUSED const double *in, UNUSED const double *params)
 
 /* REFERENCE_REDUCE(sum) = {init, push, merge, finish}; */
-#define REFERENCE_REDUCE(name)                     \
-    extern const struct prim_reduce coda_ref_##name; \
+#define REFERENCE_REDUCE(name)                                                                               \
+    extern const struct prim_reduce coda_ref_##name;                                                         \
     const struct prim_reduce coda_ref_##name
 
 #endif

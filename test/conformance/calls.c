@@ -12,14 +12,14 @@ struct build {
 };
 typedef coda_value builder(const struct build *b);
 
-#define BUILD(name, expression) \
-    static coda_value build_##name(const struct build *b) \
-    { \
-        const coda_value *in = b->in; \
-        const int64_t *n = b->call->number; \
-        const float *f = b->call->param; \
-        (void)in, (void)n, (void)f; \
-        return expression; \
+#define BUILD(name, expression)                                                                              \
+    static coda_value build_##name(const struct build *b)                                                    \
+    {                                                                                                        \
+        const coda_value *in = b->in;                                                                        \
+        const int64_t *n = b->call->number;                                                                  \
+        const float *f = b->call->param;                                                                     \
+        (void)in, (void)n, (void)f;                                                                          \
+        return expression;                                                                                   \
     }
 #define UNARY(name) BUILD(name, coda_##name(b->g, in[0]))
 #define BINARY(name) BUILD(name, coda_##name(b->g, in[0], in[1]))
@@ -82,7 +82,10 @@ static coda_value build_cross_entropy(const struct build *b)
     return coda_cross_entropy(b->g, b->in[0], b->in[1], &o);
 }
 
-#define ROW(name) {#name, build_##name}
+#define ROW(name)                                                                                            \
+    {                                                                                                        \
+#name, build_##name                                                                                  \
+    }
 static const struct {
     const char *word;
     builder *build;

@@ -14,15 +14,15 @@ extern const char *const mode_name[MODES];
 coda_dtype mode_dtype(int mode);
 
 struct call {
-    char word[32];      /* "input", "matmul", "leaky_relu", ...                                    */
-    int arg[CASE_ARGS]; /* earlier calls, -1: none                                                 */
+    char word[32];      /* "input", "matmul", "leaky_relu", ... */
+    int arg[CASE_ARGS]; /* earlier calls, -1: none */
     int args;
     int64_t number[CASE_NUMBERS];
     int numbers;
     float param[CASE_NUMBERS];
     int params;
-    coda_dtype dtype; /* of a leaf, a cast or a constant; 0: the mode's                            */
-    const void *data; /* of a leaf, floats or int32                                                */
+    coda_dtype dtype; /* of a leaf, a cast or a constant; 0: the mode's */
+    const void *data; /* of a leaf, floats or int32 */
 };
 
 struct conformance_case {
@@ -34,7 +34,7 @@ struct conformance_case {
         int64_t dims[CASE_NUMBERS];
     } output[CASE_OUTPUTS];
     int outputs;
-    double growth[MODES]; /* how errors of the inputs grow; 0: not run in this mode                */
+    double growth[MODES]; /* how errors of the inputs grow; 0: not run in this mode */
     const float *want[MODES][CASE_OUTPUTS];
 };
 
@@ -43,7 +43,7 @@ int64_t count_elements(int rank, const int64_t *dims);
 /* A set of cases: OUT.calls and OUT.data in memory, read from the front. */
 struct case_reader {
     char *text, *data;
-    const char *at, *next, *end; /* of the text, and of the data                                   */
+    const char *at, *next, *end; /* of the text, and of the data */
 };
 bool case_open(struct case_reader *r, const char *path);
 void case_close(struct case_reader *r);

@@ -88,16 +88,20 @@ static double floored(double x, double y)
     return r != 0 && (r < 0) != (y < 0) ? r + y : r;
 }
 
-#define MAP(name, inputs, params, arguments, code, value) \
+#define MAP(name, inputs, params, arguments, code, value)                                                    \
     static double reference_##name(const double *in, UNUSED const double *param) { return value; }
 MAPS
 #undef MAP
 
-static const coda_map_def defs[] = {
-#define MAP(name, inputs, params, arguments, code, value) \
-    {sizeof(coda_map_def), #name, inputs, params, \
-     "DEV static float apply(" arguments ") { return " code "; }", reference_##name},
-    MAPS
+    static const coda_map_def defs[] = {
+#define MAP(name, inputs, params, arguments, code, value)                                                    \
+    {sizeof(coda_map_def),                                                                                   \
+     #name,                                                                                                  \
+     inputs,                                                                                                 \
+     params,                                                                                                 \
+     "DEV static float apply(" arguments ") { return " code "; }",                                           \
+     reference_##name},
+        MAPS
 #undef MAP
 };
 

@@ -58,8 +58,7 @@ void *memory_new(size_t bytes, unsigned char poison)
     if (gpu) {
         check(cu.alloc(&at, all) == 0, "no device memory");
         p = (void *)(uintptr_t)at;
-    } else
-        check((p = aligned_alloc(256, all)) != NULL, "no memory");
+    } else check((p = aligned_alloc(256, all)) != NULL, "no memory");
     memory_fill(p, poison, bytes);
     memory_fill((char *)p + bytes, PAD_BYTE, PAD);
     return p;
@@ -67,32 +66,25 @@ void *memory_new(size_t bytes, unsigned char poison)
 
 void memory_free(void *p)
 {
-    if (gpu && p)
-        cu.release((uintptr_t)p);
-    else
-        free(p);
+    if (gpu && p) cu.release((uintptr_t)p);
+    else free(p);
 }
 
 void memory_fill(void *p, unsigned char byte, size_t bytes)
 {
-    if (!gpu)
-        memset(p, byte, bytes);
-    else if (bytes)
-        check(cu.fill((uintptr_t)p, byte, bytes) == 0, "the device's memory cannot be filled");
+    if (!gpu) memset(p, byte, bytes);
+    else if (bytes) check(cu.fill((uintptr_t)p, byte, bytes) == 0, "the device's memory cannot be filled");
 }
 
 void memory_put(void *to, const void *from, size_t bytes)
 {
-    if (!gpu)
-        memcpy(to, from, bytes);
-    else if (bytes)
-        check(cu.put((uintptr_t)to, from, bytes) == 0, "the device's memory cannot be written");
+    if (!gpu) memcpy(to, from, bytes);
+    else if (bytes) check(cu.put((uintptr_t)to, from, bytes) == 0, "the device's memory cannot be written");
 }
 
 void memory_get(void *to, const void *from, size_t bytes)
 {
-    if (!gpu)
-        memcpy(to, from, bytes);
+    if (!gpu) memcpy(to, from, bytes);
     else if (bytes)
         check(cu.wait() == 0 && cu.get(to, (uintptr_t)from, bytes) == 0, "the device's work has failed");
 }

@@ -13,7 +13,7 @@ void *memory_new(size_t bytes, unsigned char poison);
 void memory_free(void *p);
 void memory_fill(void *p, unsigned char byte, size_t bytes);
 void memory_put(void *to, const void *from, size_t bytes);
-void memory_get(void *to, const void *from, size_t bytes); /* waits for all work                    */
+void memory_get(void *to, const void *from, size_t bytes); /* waits for all work */
 /* Are the bytes behind it as they were? */
 bool memory_is_intact(const void *p, size_t bytes);
 

@@ -66,7 +66,7 @@ static double load(coda_dtype t, const void *from, int64_t i)
 /* ---- Arguments ---- */
 
 struct args {
-    void *at[MOST_ARGS]; /* the device's                                                           */
+    void *at[MOST_ARGS]; /* the device's */
     void *host[MOST_ARGS];
     size_t bytes[MOST_ARGS];
     coda_arg_info info[MOST_ARGS];
@@ -211,10 +211,8 @@ static const char *evaluate(const struct conformance_case *c, int mode)
     if (coda_graph_status(g) != CODA_OK) return coda_graph_free(g), failure("graph");
     args_new(&a, c, g, 0x7f, true);
     struct bar bar = {unit_of(c, 0), c->growth[mode] * sqrt(count_steps(c))};
-    if (coda_evaluate(g, a.host) != CODA_OK)
-        wrong = failure("evaluate");
-    else
-        wrong = check_outputs(c, mode, &a, true, bar);
+    if (coda_evaluate(g, a.host) != CODA_OK) wrong = failure("evaluate");
+    else wrong = check_outputs(c, mode, &a, true, bar);
     args_free(&a);
     coda_graph_free(g);
     return wrong;
@@ -291,7 +289,7 @@ static const char *run_plan(const struct conformance_case *c, int mode, const co
     for (int r = 0; r < RUNS; r++) args_free(&a[r]);
     args_free(&weights);
     memory_free(prepared);
-    coda_prepare_forget(NULL, 0); /* memory that is freed may come back as another plan's             */
+    coda_prepare_forget(NULL, 0); /* memory that is freed may come back as another plan's */
     return wrong;
 }
 
@@ -304,10 +302,8 @@ static const char *compile_and_run(const struct conformance_case *c, int mode, s
     opt.flags = k.flags;
     opt.fold = k.fold;
     const char *wrong;
-    if (coda_compile(&p, g, &opt) != CODA_OK)
-        wrong = failure("compile");
-    else
-        wrong = run_plan(c, mode, g, p, k.fold);
+    if (coda_compile(&p, g, &opt) != CODA_OK) wrong = failure("compile");
+    else wrong = run_plan(c, mode, g, p, k.fold);
     coda_plan_free(p);
     coda_graph_free(g);
     return wrong;
@@ -380,16 +376,11 @@ static void report(int cases, int passed)
 static void read_options(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--verbose") == 0)
-            options.verbose = true;
-        else if (strcmp(argv[i], "--worst") == 0)
-            options.worst = true;
-        else if (strcmp(argv[i], "--gpu") == 0)
-            options.gpu = true;
-        else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc)
-            options.only = argv[++i];
-        else
-            options.set = argv[i];
+        if (strcmp(argv[i], "--verbose") == 0) options.verbose = true;
+        else if (strcmp(argv[i], "--worst") == 0) options.worst = true;
+        else if (strcmp(argv[i], "--gpu") == 0) options.gpu = true;
+        else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc) options.only = argv[++i];
+        else options.set = argv[i];
     }
 }
 

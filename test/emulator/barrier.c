@@ -39,8 +39,7 @@ struct mbarrier *find_mbarrier(const struct thread *t, uint32_t address)
 void print_mbarrier(const struct block *b, uint32_t address, char *out, size_t size)
 {
     const struct mbarrier *m = at_offset(b, address - SHARED_BASE);
-    if (!m)
-        snprintf(out, size, "an mbarrier at 0x%x that is overwritten", address);
+    if (!m) snprintf(out, size, "an mbarrier at 0x%x that is overwritten", address);
     else
         snprintf(out, size, "mbarrier 0x%x in phase %u, which lacks %u of %u arrivals and %lld bytes",
                  address, m->phase, m->pending, m->expected, (long long)m->bytes);

@@ -66,8 +66,8 @@ static uint32_t rows_of(const struct map *m)
 }
 
 struct row {
-    char *global; /* of the first element that exists                                              */
-    uint32_t before, inside; /* bytes of the row that do not exist, then of those that do             */
+    char *global;            /* of the first element that exists */
+    uint32_t before, inside; /* bytes of the row that do not exist, then of those that do */
 };
 
 static struct row find_row(const struct copy *c, uint32_t row)
@@ -140,14 +140,10 @@ static void do_load(struct cluster *c, int i)
     struct mbarrier *bar = l->bar;
     uint32_t bytes = l->bytes;
     if (bar->maker) fail_thread(l->thread, "a load completes on an mbarrier that no fence followed");
-    if (l->map.rank)
-        load_box(l);
-    else if (l->taken)
-        memcpy(l->block->shared + l->shared, l->taken, bytes);
-    else if (in_device_memory(l->global, bytes))
-        memcpy(l->block->shared + l->shared, l->global, bytes);
-    else
-        fail_thread(l->thread, "a bulk load of %u bytes at %p, outside of any allocation", bytes, l->global);
+    if (l->map.rank) load_box(l);
+    else if (l->taken) memcpy(l->block->shared + l->shared, l->taken, bytes);
+    else if (in_device_memory(l->global, bytes)) memcpy(l->block->shared + l->shared, l->global, bytes);
+    else fail_thread(l->thread, "a bulk load of %u bytes at %p, outside of any allocation", bytes, l->global);
     drop(&c->loads, i);
     complete_bytes(bar, bytes);
 }
@@ -175,10 +171,8 @@ bool advance_copies(struct cluster *c, bool must)
     if (!loads && !stores) return false;
     if (must) {
         int i = (int)draw(c, (uint32_t)(loads + stores));
-        if (i < loads)
-            do_load(c, i);
-        else
-            do_store(c, i - loads);
+        if (i < loads) do_load(c, i);
+        else do_store(c, i - loads);
         return true;
     }
     if (loads && chance(c, c->policy.load)) do_load(c, (int)draw(c, (uint32_t)loads));

@@ -117,7 +117,7 @@ CUresult cuCtxSynchronize(void) { return CUDA_SUCCESS; }
 
 struct CUlib_st {
     void *handle;
-    int file; /* stays open: the loader takes files of one name for the same                       */
+    int file; /* stays open: the loader takes files of one name for the same */
     struct emulated_kernel kernel;
     char symbol[256];
 };

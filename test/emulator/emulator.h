@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-enum { EMU_STACK = 1 << 16, EMU_WARP = 32, EMU_GROUP = 128 }; /* bytes; threads                       */
+enum { EMU_STACK = 1 << 16, EMU_WARP = 32, EMU_GROUP = 128 }; /* bytes; threads */
 
 struct emu_index {
     unsigned x, y, z;
@@ -34,8 +34,8 @@ static inline struct emu_view *emu_self(void)
 
 /* What the compiler leaves in a library for each kernel, as emu_kernel_SYMBOL. */
 struct emu_kernel {
-    size_t parameters; /* bytes of its one parameter                                               */
-    int threads, blocks, cluster; /* its bounds; blocks of a cluster                                  */
+    size_t parameters;            /* bytes of its one parameter */
+    int threads, blocks, cluster; /* its bounds; blocks of a cluster */
     void (*start)(const void *parameter);
 };
 
@@ -71,8 +71,8 @@ void emu_warp_sync(void);
 bool emu_elect(void);
 void emu_matrix_store(uint32_t address, const uint32_t *m, int count);
 void emu_matrix_load(uint32_t address, uint32_t *m, int count);
-void emu_matrix_load_transposed(uint32_t address, uint32_t *m); /* four                              */
-void emu_matrix_multiply(float *d, const uint32_t *operands, bool half); /* a's four, b's two            */
+void emu_matrix_load_transposed(uint32_t address, uint32_t *m);          /* four */
+void emu_matrix_multiply(float *d, const uint32_t *operands, bool half); /* a's four, b's two */
 
 /* A thread's copies. */
 void emu_copy_async(uint32_t to, const void *from, int bytes, int exist);

@@ -18,7 +18,7 @@ enum { REGISTERS = 65536, SIGNAL_STACK = 65536, MAX_CLUSTER = 16 };
 
 /* ---- Signals ---- */
 
-static unsigned char *volatile stacks_first[64], *volatile stacks_end[64]; /* of the OS threads        */
+static unsigned char *volatile stacks_first[64], *volatile stacks_end[64]; /* of the OS threads */
 static struct sigaction before[2];
 
 static struct thread *interrupted(const ucontext_t *u)
@@ -42,8 +42,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
     if (offset > -8192 && offset < SHARED_MOST + 8192)
         snprintf(where, sizeof where, "byte %td of %u of its shared memory", offset,
                  t->cluster->launch->shared);
-    else
-        describe_address(info->si_addr, where, sizeof where);
+    else describe_address(info->si_addr, where, sizeof where);
     fail_thread(t, "a stray access to %p, %s", info->si_addr, where);
 }
 

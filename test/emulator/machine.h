@@ -15,13 +15,13 @@
 
 enum {
     MAX_THREADS = 1024,
-    MAX_BARS = 256,     /* mbarriers of a block                                                  */
-    SHARED_BASE = 1024, /* the window begins with a KB of the system's                            */
+    MAX_BARS = 256,     /* mbarriers of a block */
+    SHARED_BASE = 1024, /* the window begins with a KB of the system's */
     SHARED_MOST = 232448,
-    RANK_SHIFT = 24, /* of a cluster address: rank + 1                                         */
-    PRODUCTS = 128,  /* in flight, of a warpgroup                                              */
-    SUMS = 8,        /* accumulators of a thread that are with products                       */
-    GROUPS = 16,     /* committed groups that are remembered                                   */
+    RANK_SHIFT = 24, /* of a cluster address: rank + 1 */
+    PRODUCTS = 128,  /* in flight, of a warpgroup */
+    SUMS = 8,        /* accumulators of a thread that are with products */
+    GROUPS = 16,     /* committed groups that are remembered */
     MESSAGE = 400
 };
 
@@ -33,22 +33,22 @@ struct sums { /* the accumulators that a chain of products adds to, while they a
     float value[64][256];
     float *reg[EMU_GROUP];
     bool back[EMU_GROUP];
-    uint64_t last[EMU_GROUP]; /* the thread's last product in the chain                              */
+    uint64_t last[EMU_GROUP]; /* the thread's last product in the chain */
 };
 
 struct product {
     struct emu_product what;
     bool from_registers;
-    int threads; /* that issued it                                                              */
+    int threads; /* that issued it */
     struct sums *sums;
     const uint32_t *a_reg[EMU_GROUP];
     uint32_t a_copy[EMU_GROUP][4];
 };
 
 struct group {               /* a warpgroup */
-    struct product *product; /* a ring; NULL until the first                                       */
+    struct product *product; /* a ring; NULL until the first */
     struct sums *sums;
-    uint64_t issued, executed, retired; /* retired: somebody has waited for them                     */
+    uint64_t issued, executed, retired; /* retired: somebody has waited for them */
     struct thread *waiting;
 };
 
@@ -57,34 +57,34 @@ struct group {               /* a warpgroup */
 enum wait { RUNNING, ENDED, AT_MBARRIER, AT_BARRIER, AT_CLUSTER, AT_WARP, AT_PRODUCT, AT_REGISTERS };
 
 struct thread {
-    struct emu_view view; /* first: see emu_self()                                                  */
+    struct emu_view view; /* first: see emu_self() */
     uint64_t magic;
     void *sp;
     struct cluster *cluster;
     struct block *block;
     struct warp *warp;
     struct group *group;
-    int index, lane;     /* in the block, in the warp                                               */
-    struct thread *next; /* in the list of those who wait for the same                              */
+    int index, lane;     /* in the block, in the warp */
+    struct thread *next; /* in the list of those who wait for the same */
     enum wait wait;
-    uint32_t wait_at, wait_for; /* for the report: address or number; parity or threads                */
-    uint32_t result[4];         /* of a warp's exchange                                                    */
-    uint32_t fences;            /* of the async proxy                                                      */
+    uint32_t wait_at, wait_for; /* for the report: address or number; parity or threads */
+    uint32_t result[4];         /* of a warp's exchange */
+    uint32_t fences;            /* of the async proxy */
     int registers;
-    bool fenced; /* wgmma.fence since its last wait                                         */
+    bool fenced; /* wgmma.fence since its last wait */
     bool in_cluster_barrier;
-    bool waited_for_grid; /* what the kernel ahead has written is there                              */
+    bool waited_for_grid; /* what the kernel ahead has written is there */
     uint64_t cluster_phase;
-    uint64_t issued; /* products                                                                */
+    uint64_t issued; /* products */
     uint64_t group_end[GROUPS];
-    unsigned groups;      /* of products, committed                                                  */
-    unsigned store_group; /* the open one                                                            */
-    unsigned open_stores; /* in it                                                                   */
-    unsigned copy_group;  /* of cp.async, the open one                                               */
+    unsigned groups;      /* of products, committed */
+    unsigned store_group; /* the open one */
+    unsigned open_stores; /* in it */
+    unsigned copy_group;  /* of cp.async, the open one */
 };
 
 struct warp {
-    int what; /* enum exchange, 0: none                                                                */
+    int what; /* enum exchange, 0: none */
     uint32_t arrived;
     struct thread *lane[EMU_WARP];
     uint32_t address[EMU_WARP], in[EMU_WARP][6];
@@ -94,7 +94,7 @@ struct mbarrier {
     uint32_t at;
     uint32_t expected, pending, phase;
     int64_t bytes;
-    struct thread *maker; /* until it has executed the fence                                          */
+    struct thread *maker; /* until it has executed the fence */
     struct thread *waiting;
 };
 
@@ -103,13 +103,13 @@ struct named {
     struct thread *waiting;
 };
 
-struct granule { /* 16 bytes of shared memory: who wrote them by plain stores, before which fence        */
-    uint16_t thread; /* index + 1                                                                      */
+struct granule {     /* 16 bytes of shared memory: who wrote them by plain stores, before which fence */
+    uint16_t thread; /* index + 1 */
     uint16_t fences;
 };
 
-struct landing { /* of cp.async                                                                     */
-    uint32_t shared, bytes, exist; /* offset in the window                                            */
+struct landing {                   /* of cp.async */
+    uint32_t shared, bytes, exist; /* offset in the window */
     unsigned group;
     const void *global;
 };
@@ -120,8 +120,8 @@ struct landings {
 
 struct block {
     struct cluster *cluster;
-    int index, rank; /* in the grid, in the cluster                                                      */
-    unsigned char *shared; /* bytes of the window from SHARED_BASE on                                       */
+    int index, rank;       /* in the grid, in the cluster */
+    unsigned char *shared; /* bytes of the window from SHARED_BASE on */
     int threads, alive, warps, groups;
     struct thread **thread;
     struct warp *warp;
@@ -132,8 +132,8 @@ struct block {
     int free_registers;
     struct thread *wants_registers;
     struct granule *granule;
-    struct landings *landings; /* of each thread                                                     */
-    uint8_t *coming;           /* of each 4 bytes of shared memory: copies on their way              */
+    struct landings *landings; /* of each thread */
+    uint8_t *coming;           /* of each 4 bytes of shared memory: copies on their way */
 };
 
 /* ---- Copies ---- */
@@ -142,22 +142,22 @@ struct block {
 
 struct map {
     uint64_t magic, address, stride[4];
-    uint32_t last[5]; /* extents - 1                                                                  */
-    uint8_t box[5];   /* - 1                                                                          */
-    uint8_t rank, element, swizzle; /* of an element's bytes; of the swizzle's                            */
+    uint32_t last[5];               /* extents - 1 */
+    uint8_t box[5];                 /* - 1 */
+    uint8_t rank, element, swizzle; /* of an element's bytes; of the swizzle's */
 };
 _Static_assert(sizeof(struct map) <= 128, "a tensor map is 128 bytes");
 
 struct copy {
     struct thread *thread;
     struct block *block;
-    struct map map; /* of rank 0: `bytes` adjacent ones                                               */
+    struct map map; /* of rank 0: `bytes` adjacent ones */
     int at[5];
-    uint32_t shared, bytes; /* offset in the window                                                     */
+    uint32_t shared, bytes; /* offset in the window */
     const void *global;
-    struct mbarrier *bar; /* of a load                                                                */
-    unsigned group;       /* of a store                                                               */
-    unsigned char *taken; /* of a store: what it has read; or what was sent                           */
+    struct mbarrier *bar; /* of a load */
+    unsigned group;       /* of a store */
+    unsigned char *taken; /* of a store: what it has read; or what was sent */
 };
 struct copies {
     struct copy *copy;
@@ -168,7 +168,7 @@ struct copies {
 
 struct policy {
     uint32_t load, store, product, pause; /* chances of 2^16: to take effect now; to let others go on */
-    bool starve; /* warps have ranks, and the last ones seldom run                  */
+    bool starve;                          /* warps have ranks, and the last ones seldom run */
 };
 
 struct cluster {
@@ -196,7 +196,7 @@ struct launch {
     const char *name;
     const void *parameters;
     unsigned grid, threads, shared, number;
-    unsigned next; /* cluster that nobody runs yet                                                     */
+    unsigned next; /* cluster that nobody runs yet */
     uint64_t seed;
     pthread_mutex_t lock;
     char message[MESSAGE];
@@ -243,7 +243,7 @@ void check_landings_of_ended(const struct thread *t);
 bool advance_products(struct cluster *c, bool must);
 void check_products_of_ended(const struct thread *t);
 bool product_reads(const struct block *b, uint32_t from, uint32_t bytes);
-float element_value(uint16_t bits, bool half); /* an element of f16, or of bf16                            */
+float element_value(uint16_t bits, bool half); /* an element of f16, or of bf16 */
 
 /* ---- memory.c: the shared window and device memory ---- */
 
@@ -257,7 +257,7 @@ bool in_device_memory(const void *p, size_t bytes);
 void describe_address(const void *p, char *out, size_t size);
 void *device_new(size_t bytes);
 bool device_delete(void *p);
-uint64_t device_allocation(const void *p); /* its number, 0: none                                  */
+uint64_t device_allocation(const void *p); /* its number, 0: none */
 /* False if a byte between the end of an allocation and its guard page was written; says which. */
 bool device_margins_good(char *out, size_t size);
 size_t device_total(void);

@@ -202,8 +202,7 @@ void describe_address(const void *p, char *out, size_t size)
     if (best)
         snprintf(out, size, "%zu bytes %s an allocation of %zu", least, before ? "before" : "past the end of",
                  best->bytes);
-    else
-        snprintf(out, size, "in no allocation");
+    else snprintf(out, size, "in no allocation");
 }
 
 bool device_margins_good(char *out, size_t size)

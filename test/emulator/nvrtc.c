@@ -114,12 +114,9 @@ static void put_text(FILE *f, const char *s)
 {
     static const char shared[] = "extern __shared__", registers[] = "\"+f\"";
     while (*s) {
-        if (!strncmp(s, shared, sizeof shared - 1))
-            s = put_shared(f, s + sizeof shared - 1);
-        else if (!strncmp(s, registers, sizeof registers - 1))
-            fputs("\"+x\"", f), s += sizeof registers - 1;
-        else
-            fputc(*s++, f);
+        if (!strncmp(s, shared, sizeof shared - 1)) s = put_shared(f, s + sizeof shared - 1);
+        else if (!strncmp(s, registers, sizeof registers - 1)) fputs("\"+x\"", f), s += sizeof registers - 1;
+        else fputc(*s++, f);
     }
 }
 
@@ -239,7 +236,7 @@ static bool remove_folder(const char *folder)
 
 /* ---- The emulator's headers, compiled once: a third of a kernel's time ---- */
 
-static char prelude[600] = "words.h"; /* what every kernel includes first                          */
+static char prelude[600] = "words.h"; /* what every kernel includes first */
 
 /* Beside this library, under a name that changes with the headers; g++ takes prelude.h.gch for prelude.h if
  * it was made with the same options, and reads prelude.h if not. */
@@ -299,8 +296,7 @@ static nvrtcResult compile(nvrtcProgram p, const char *folder)
     size_t size = 0;
     if (!write_all(folder, p)) return NVRTC_ERROR_PROGRAM_CREATION_FAILURE;
     pthread_once(&once, find_prelude);
-    const char *const what[] = {"-shared", "-include",  prelude, "kernel.cpp",
-                                "-o",      "kernel.so", "-lm",   NULL};
+    const char *const what[] = {"-shared", "-include", prelude, "kernel.cpp", "-o", "kernel.so", "-lm", NULL};
     bool compiled = run_compiler(folder, what);
     free(p->log);
     snprintf(path, sizeof path, "%s/log", folder);

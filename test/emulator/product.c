@@ -156,10 +156,8 @@ static void execute(const struct thread *t, struct group *g)
     struct product *p = &g->product[g->executed % PRODUCTS];
     const struct emu_product *w = &p->what;
     float a[64][16], b[16][256];
-    if (p->from_registers)
-        read_registers(t, p, a);
-    else
-        read_operand(t->block, w->a, w->a_mn, 64, w->half, a[0], 16, 1);
+    if (p->from_registers) read_registers(t, p, a);
+    else read_operand(t->block, w->a, w->a_mn, 64, w->half, a[0], 16, 1);
     read_operand(t->block, w->b, w->b_mn, (uint32_t)w->n, w->half, b[0], 1, 256);
     if (!w->accumulate)
         for (int r = 0; r < 64; r++) memset(p->sums->value[r], 0, sizeof(float) * (size_t)w->n);
@@ -204,10 +202,8 @@ static struct sums *find_sums(const struct thread *t, struct group *g, int i, co
     struct sums *unused = NULL;
     for (int s = 0; s < SUMS; s++) {
         struct sums *x = &g->sums[s];
-        if (!x->live)
-            unused = x;
-        else if (x->reg[i] == d && !x->back[i])
-            return x;
+        if (!x->live) unused = x;
+        else if (x->reg[i] == d && !x->back[i]) return x;
     }
     if (!unused) fail_thread(t, "more than %d accumulators with products", SUMS);
     unused->live = true;
@@ -319,10 +315,8 @@ void emu_wgmma_wait(int pending)
         fail_thread(t, "waits for products, of which some are not committed");
     uint64_t target = last_committed(t, (unsigned)pending);
     while (g->executed < target) {
-        if (can_execute(g))
-            execute(t, g);
-        else
-            sleep_on(t, &g->waiting, AT_PRODUCT, 0, 0);
+        if (can_execute(g)) execute(t, g);
+        else sleep_on(t, &g->waiting, AT_PRODUCT, 0, 0);
     }
     if (g->retired < target) g->retired = target;
     for (int s = 0; g->sums && s < SUMS; s++) {

@@ -244,8 +244,7 @@ static void report_deadlock(struct cluster *c)
     for (int r = 0; r < c->blocks; r++) {
         const struct block *b = &c->block[r];
         for (int i = 0, j; i < b->threads; i = j) {
-            for (j = i + 1; j < b->threads && same_wait(b->thread[i], b->thread[j]); j++) {
-            }
+            for (j = i + 1; j < b->threads && same_wait(b->thread[i], b->thread[j]); j++) {}
             if (b->thread[i]->wait == ENDED || runs++ >= 6 || n >= sizeof text) continue;
             describe(b->thread[i], what, sizeof what);
             n += (size_t)snprintf(text + n, sizeof text - n, "; block %d threads %d-%d wait at %s", b->index,
@@ -286,7 +285,6 @@ void run_cluster(struct cluster *c)
     choose_policy(c);
     make_threads(c);
     if (setjmp(c->unwind)) return;
-    while (!c->failed && !c->launch->failed && step(c)) {
-    }
+    while (!c->failed && !c->launch->failed && step(c)) {}
     if (!c->failed && !c->launch->failed) finish_stores(c);
 }

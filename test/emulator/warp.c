@@ -33,15 +33,12 @@ static void move_matrices(struct thread *t, struct warp *w, int count, bool stor
             struct thread *giver = w->lane[8 * i + r];
             uint32_t at = own_offset(giver, w->address[giver->lane], 16, 16, store ? "stmatrix" : "ldmatrix");
             uint32_t *row = (uint32_t *)(void *)(t->block->shared + at);
-            if (store)
-                note_plain_store(giver, at, 16);
+            if (store) note_plain_store(giver, at, 16);
             else if (is_coming(t->block, at, 16))
                 fail_thread(giver, "ldmatrix at 0x%x, where a copy is on its way", w->address[giver->lane]);
             for (int l = 0; l < 4; l++) {
-                if (store)
-                    row[l] = w->in[4 * r + l][i];
-                else
-                    w->lane[4 * r + l]->result[i] = row[l];
+                if (store) row[l] = w->in[4 * r + l][i];
+                else w->lane[4 * r + l]->result[i] = row[l];
             }
         }
 }
@@ -53,7 +50,7 @@ static void transpose(struct warp *w)
     for (int l = 0; l < EMU_WARP; l++) memcpy(m[l], w->lane[l]->result, sizeof m[l]);
     for (int l = 0; l < EMU_WARP; l++)
         for (int i = 0; i < 4; i++) {
-            int from = l % 4 * 8 + l / 8, shift = l / 4 % 2 * 16; /* of row 2 (l % 4), column l / 4         */
+            int from = l % 4 * 8 + l / 8, shift = l / 4 % 2 * 16; /* of row 2 (l % 4), column l / 4 */
             uint32_t low = m[from][i] >> shift & 0xffff, high = m[from + 4][i] >> shift & 0xffff;
             w->lane[l]->result[i] = low | high << 16;
         }

@@ -60,8 +60,8 @@ template <class P, void (*kernel)(P)> struct EmuEntry<void (*)(P), kernel> {
 };
 
 #define EMU_KERNEL(name, threads, blocks, cluster)                                                           \
-    extern "C" __attribute__((visibility("default"))) const emu_kernel emu_kernel_##name = {                 \
-        EmuEntry<decltype(&name), &name>::bytes, threads, blocks, cluster,                                   \
-        EmuEntry<decltype(&name), &name>::start};
+    extern "C" __attribute__((visibility("default")))                                                        \
+    const emu_kernel emu_kernel_##name = {EmuEntry<decltype(&name), &name>::bytes, threads, blocks, cluster, \
+                                          EmuEntry<decltype(&name), &name>::start};
 
 #endif

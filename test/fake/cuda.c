@@ -14,9 +14,9 @@
 #include <string.h>
 
 /* The questions a test asks of this process's driver; found with dlsym. */
-int fake_live(void);                                 /* libraries loaded now                  */
-bool fake_holds(const char *text, const char *arch); /* is one of them made of this source?   */
-uint64_t fake_maker(const char *text);               /* what its primitives were; 0: none     */
+int fake_live(void);                                 /* libraries loaded now */
+bool fake_holds(const char *text, const char *arch); /* is one of them made of this source? */
+uint64_t fake_maker(const char *text);               /* what its primitives were; 0: none */
 
 enum { FIELDS = 32 };
 struct field {
@@ -147,8 +147,7 @@ static void read_field(struct CUlib_st *l, const char *s, size_t length)
     const char *bracket = strchr(line, '[');
     size_t n = bracket ? (size_t)atoi(bracket + 1) : 1;
     for (const char *c = line; *c; c++) n += *c == ',';
-    if (strstr(line, "TensorMap"))
-        l->parameters += 128 * n;
+    if (strstr(line, "TensorMap")) l->parameters += 128 * n;
     else if (strchr(line, '*')) {
         bool written = !strstr(line, "const ") && !strstr(line, "void");
         if (l->fields < FIELDS) l->field[l->fields++] = (struct field){(int)l->parameters, written};
@@ -169,8 +168,7 @@ static void read_fields(struct CUlib_st *l)
 static bool told_to_refuse(struct fake_board *b)
 {
     int n = atomic_load(&b->refuse);
-    while (n > 0 && !atomic_compare_exchange_weak(&b->refuse, &n, n - 1)) {
-    }
+    while (n > 0 && !atomic_compare_exchange_weak(&b->refuse, &n, n - 1)) {}
     return n != 0;
 }
 

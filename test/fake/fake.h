@@ -17,11 +17,11 @@
 
 enum fake_mode {
     FAKE_GOOD,
-    FAKE_FAIL,   /* an error of the source                                                         */
-    FAKE_MEMORY, /* the compiler is out of memory                                                  */
-    FAKE_CRASH,  /* SIGSEGV                                                                        */
+    FAKE_FAIL,   /* an error of the source */
+    FAKE_MEMORY, /* the compiler is out of memory */
+    FAKE_CRASH,  /* SIGSEGV */
     FAKE_ABORT,
-    FAKE_HANG /* for ever                                                                       */
+    FAKE_HANG /* for ever */
 };
 /* A source that holds one of these words behaves so whatever the board says. */
 #define FAKE_FAIL_WORD "FAKE_FAIL"
@@ -33,24 +33,24 @@ enum { FAKE_DEVICES = 2, FAKE_TEXTS = 4096 };
 
 struct fake_board {
     /* Asked for; all zero: one device of sm_90a, compiles that take no time. */
-    atomic_int mode; /* enum fake_mode                                             */
+    atomic_int mode; /* enum fake_mode */
     atomic_int compile_us;
-    atomic_int image_bytes;        /* at least                                                   */
-    atomic_int version;            /* of the compiler, 1000 * major + 10 * minor; 0: 13000       */
-    atomic_int devices;            /* 0: 1                                                       */
-    atomic_int arch[FAKE_DEVICES]; /* 90, 80, ...; 0: 90                                         */
-    atomic_int refuse;             /* images that the driver will refuse; -1: all                */
-    atomic_int failing_launch;     /* so many launches from now; 0: none                         */
+    atomic_int image_bytes;        /* at least */
+    atomic_int version;            /* of the compiler, 1000 * major + 10 * minor; 0: 13000 */
+    atomic_int devices;            /* 0: 1 */
+    atomic_int arch[FAKE_DEVICES]; /* 90, 80, ...; 0: 90 */
+    atomic_int refuse;             /* images that the driver will refuse; -1: all */
+    atomic_int failing_launch;     /* so many launches from now; 0: none */
     /* Done. */
-    atomic_int compiles, running, most_running; /* started; now; the most at any time              */
-    atomic_int failures; /* of compiles                                                */
+    atomic_int compiles, running, most_running; /* started; now; the most at any time */
+    atomic_int failures;                        /* of compiles */
     atomic_int loads, unloads, refused;
-    atomic_int wrong;                  /* images that were not what a compile gives: must stay 0     */
-    atomic_int launches, bad_launches; /* the latter: of kernels that are not loaded               */
+    atomic_int wrong;                  /* images that were not what a compile gives: must stay 0 */
+    atomic_int launches, bad_launches; /* the latter: of kernels that are not loaded */
     struct {
-        atomic_ullong digest; /* 0: free                                                    */
+        atomic_ullong digest; /* 0: free */
         atomic_int compiles;
-    } text[FAKE_TEXTS]; /* one for each distinct source, arch and option              */
+    } text[FAKE_TEXTS]; /* one for each distinct source, arch and option */
 };
 
 /* The board of this process, private if $FAKE_BOARD names none. */
@@ -62,9 +62,9 @@ struct fake_image {
     char magic[8];
     char arch[16];
     uint32_t version;
-    uint32_t text, options; /* bytes, each with its NUL, that follow this struct                   */
-    uint32_t total;         /* bytes of the whole image                                            */
-    uint64_t headers;       /* digest                                                              */
+    uint32_t text, options; /* bytes, each with its NUL, that follow this struct */
+    uint32_t total;         /* bytes of the whole image */
+    uint64_t headers;       /* digest */
 };
 uint64_t fake_digest(uint64_t seed, const void *data, size_t size);
 /* Fills `size` bytes after the struct that `out` begins with. */

@@ -71,8 +71,7 @@ static void note_start(struct fake_board *b)
 {
     int now = atomic_fetch_add(&b->running, 1) + 1, most = atomic_load(&b->most_running);
     atomic_fetch_add(&b->compiles, 1);
-    while (now > most && !atomic_compare_exchange_weak(&b->most_running, &most, now)) {
-    }
+    while (now > most && !atomic_compare_exchange_weak(&b->most_running, &most, now)) {}
 }
 
 static void note_end(struct fake_board *b) { atomic_fetch_sub(&b->running, 1); }

@@ -154,11 +154,11 @@ static int built(const coda_graph *g, coda_value v)
     if (v.id) return CODA_OK;
     return !g ? CODA_E_INVALID : SILENT;
 }
-#define BUILD(name, ...) \
-    static int call_##name(void) \
-    { \
-        coda_graph *g = graph_any(); \
-        return built(g, name(g, __VA_ARGS__)); \
+#define BUILD(name, ...)                                                                                     \
+    static int call_##name(void)                                                                             \
+    {                                                                                                        \
+        coda_graph *g = graph_any();                                                                         \
+        return built(g, name(g, __VA_ARGS__));                                                               \
     }
 #define UNARY(name) BUILD(name, value())
 #define BINARY(name) BUILD(name, value(), value())
@@ -186,9 +186,9 @@ BUILD(coda_slice, value(), (int)below(3), number() / 4, number(), 1 + number() /
 BUILD(coda_concat, (int)below(2), (coda_value[]){value(), value(), value()}, (int)below(4))
 BUILD(coda_reshape, value(), rank(), numbers())
 BUILD(coda_transpose, value(), chance(98) ? (int[]){1, 0, 2, 3, 4, 5} : NULL)
-/* clang-format on */
+    /* clang-format on */
 
-static int call_coda_apply(void)
+    static int call_coda_apply(void)
 {
     coda_graph *g = graph_any();
     const struct prim *p = &prim_table[below(prim_count)];
@@ -414,7 +414,7 @@ static int call_with(int (*call)(const struct memory *m))
     if (chance(2)) free(m.prepared), m.prepared = NULL;
     void *own = NULL;
     int twin = m.n > 1 && chance(10) ? (int)below(m.n) : -1, with = twin < 0 ? 0 : (int)below(m.n);
-    if (twin >= 0) own = m.args[twin], m.args[twin] = m.args[with]; /* may be short: refused, or a leaf    */
+    if (twin >= 0) own = m.args[twin], m.args[twin] = m.args[with]; /* may be short: refused, or a leaf */
     bool fits = twin < 0 || room_for(p, with) >= room_for(p, twin);
     int status = fits ? call(&m) : SILENT;
     if (twin >= 0) m.args[twin] = own;

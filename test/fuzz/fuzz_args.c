@@ -220,8 +220,7 @@ static const char *judge(int status)
 {
     char line[4096] = "", second[16] = "";
     FILE *f = fopen("err", "r");
-    if (f && fgets(line, sizeof line, f) && fgets(second, sizeof second, f)) {
-    }
+    if (f && fgets(line, sizeof line, f) && fgets(second, sizeof second, f)) {}
     if (f) fclose(f);
     if (status < 0 || status > 2) return "ended badly";
     if (status == 2 && !strncmp(line, "usage: ", 7)) return NULL;

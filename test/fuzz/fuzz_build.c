@@ -106,10 +106,8 @@ static void output(struct fuzz *f)
     int64_t strides[8];
     char buf[32];
     const char *n = name(f, buf);
-    if (random_chance(&f->r, 70))
-        coda_output(f->g, n, value(f));
-    else
-        coda_output_strided(f->g, n, value(f), numbers(f, strides));
+    if (random_chance(&f->r, 70)) coda_output(f->g, n, value(f));
+    else coda_output_strided(f->g, n, value(f), numbers(f, strides));
 }
 
 static void elementwise(struct fuzz *f)
@@ -161,10 +159,8 @@ static void define(struct fuzz *f)
 
 static void norm(struct fuzz *f)
 {
-    if (random_chance(&f->r, 50))
-        coda_rms_norm(f->g, value(f), maybe(f), real(f));
-    else
-        coda_layer_norm(f->g, value(f), maybe(f), maybe(f), real(f));
+    if (random_chance(&f->r, 50)) coda_rms_norm(f->g, value(f), maybe(f), real(f));
+    else coda_layer_norm(f->g, value(f), maybe(f), maybe(f), real(f));
 }
 
 /* Mostly the right size, sometimes an older caller's, sometimes nonsense. */
@@ -189,7 +185,7 @@ static void rope(struct fuzz *f)
 static void attention(struct fuzz *f)
 {
     coda_attention_options o = {
-        options_size(f, sizeof o), number(f), number(f), number(f), (int)number(f), real(f),
+        options_size(f, sizeof o),      number(f), number(f), number(f), (int)number(f), real(f),
         (coda_attention_align)number(f)};
     coda_value q = value(f), k = random_chance(&f->r, 50) ? q : value(f);
     coda_attention(f->g, q, k, random_chance(&f->r, 70) ? k : value(f), maybe(f),
@@ -218,10 +214,8 @@ static void move(struct fuzz *f)
     case 1: coda_slice(f->g, x, axis, number(f) / 2, number(f), number(f)); break;
     case 2: coda_concat(f->g, axis, in, random_chance(&f->r, 98) ? 1 + shift % 3 : 100 + shift); break;
     case 3:
-        if (!t || random_chance(&f->r, 30))
-            coda_reshape(f->g, x, rank(f), numbers(f, dims));
-        else
-            coda_reshape(f->g, x, 2, (int64_t[]){type_rows(t), type_columns(t)});
+        if (!t || random_chance(&f->r, 30)) coda_reshape(f->g, x, rank(f), numbers(f, dims));
+        else coda_reshape(f->g, x, 2, (int64_t[]){type_rows(t), type_columns(t)});
         break;
     default: coda_transpose(f->g, x, perm);
     }
@@ -273,9 +267,9 @@ static void save(struct fuzz *f)
 
 static void step(struct fuzz *f)
 {
-    static void (*const call[])(struct fuzz *) = {leaf,     leaf,        output,      elementwise, constant,
-                                                  apply,    elementwise, elementwise, define,      norm,
-                                                  rope,     attention,   loss,        move,        move};
+    static void (*const call[])(struct fuzz *) = {leaf,  leaf,        output,      elementwise, constant,
+                                                  apply, elementwise, elementwise, define,      norm,
+                                                  rope,  attention,   loss,        move,        move};
     call[random_below(&f->r, ARRAY_SIZE(call))](f);
     f->calls++;
     if (f->g->status == CODA_OK) {

@@ -46,8 +46,13 @@ static struct bundle_block make_entry(struct random *r, struct sample *s)
     s->size = (size_t)random_below(r, PAYLOAD);
     for (size_t i = 0; i < s->size; i++) s->data[i] = (unsigned char)random_next(r);
     int n = snprintf(key, sizeof key, "%sby me\n", s->what);
-    struct entry e = {.kind = CACHE_KERNEL, .key = key, .key_size = (size_t)n, .what_size = strlen(s->what),
-                      .note = key, .note_size = (size_t)random_below(r, n), .data = s->data,
+    struct entry e = {.kind = CACHE_KERNEL,
+                      .key = key,
+                      .key_size = (size_t)n,
+                      .what_size = strlen(s->what),
+                      .note = key,
+                      .note_size = (size_t)random_below(r, n),
+                      .data = s->data,
                       .data_size = s->size};
     b.data = entry_pack(&e, &b.size);
     if (!b.data) stop("entry_pack", "out of memory");

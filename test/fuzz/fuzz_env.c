@@ -187,8 +187,7 @@ static void draw_path(struct random *r, char *out, int role)
 static void draw_value(struct random *r, char *out, int role)
 {
     int64_t pick = random_below(r, 10);
-    if (pick < 5)
-        draw_path(r, out, role);
+    if (pick < 5) draw_path(r, out, role);
     else if (pick < 9) {
         const char *text = texts[random_below(r, ARRAY_SIZE(texts))];
         bool writes_out = role == WRITES && (text[0] == '/' || text[0] == '.') && strncmp(text, "/dev/", 5);
@@ -218,10 +217,8 @@ static bool is_json(const char *s)
     if (*s != '{') return false;
     for (; *s; s++) {
         if (inside && (unsigned char)*s < ' ') return false;
-        if (inside && *s == '\\')
-            s++;
-        else if (*s == '"')
-            inside = !inside;
+        if (inside && *s == '\\') s++;
+        else if (*s == '"') inside = !inside;
     }
     return !inside && s[-1] == '\n' && s[-2] == '}';
 }

@@ -20,7 +20,7 @@
 enum { MOST_VALUES = 48 };
 
 static struct random r;
-static enum mood { USUAL, EMPTY, HUGE_DIMS } mood; /* of the graph in the making                    */
+static enum mood { USUAL, EMPTY, HUGE_DIMS } mood; /* of the graph in the making */
 static coda_value value[MOST_VALUES];
 static int values;
 

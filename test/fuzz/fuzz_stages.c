@@ -21,10 +21,8 @@ static int texts;
 
 static void add_text(char *s)
 {
-    if (s && texts < MOST_SEEDS)
-        corpus[texts++] = s;
-    else
-        free(s);
+    if (s && texts < MOST_SEEDS) corpus[texts++] = s;
+    else free(s);
 }
 
 static void add_random(uint64_t seed)
@@ -48,8 +46,7 @@ static void add_folder(const char *folder)
             char *end = strstr(s, "# >>> derivation");
             if (end) *end = 0;
             add_text(s);
-        } else
-            free(s);
+        } else free(s);
         if (f) fclose(f);
     }
     if (d) closedir(d);

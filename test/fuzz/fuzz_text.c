@@ -123,8 +123,8 @@ static void mutate(struct random *r, struct buffer *b)
     const char *word = words[random_below(r, ARRAY_SIZE(words))];
     switch (random_below(r, 6)) {
     case 0: splice(b, at, 1, &byte, 1); break;                     /* may end the text early */
-    case 1: splice(b, at, (int)random_below(r, 12), "", 0); break; /* cut                    */
-    case 2: splice(b, at, 0, copy, n); break;                      /* repeat elsewhere       */
+    case 1: splice(b, at, (int)random_below(r, 12), "", 0); break; /* cut */
+    case 2: splice(b, at, 0, copy, n); break;                      /* repeat elsewhere */
     case 3: splice(b, at, 1 + (int)random_below(r, 6), word, (int)strlen(word)); break;
     case 4: splice(b, at, 0, word, (int)strlen(word)); break;
     default: /* another digit */

@@ -22,7 +22,7 @@
 
 /* ---- The failing allocator ---- */
 
-static atomic_long countdown; /* allocations until the one that fails; 0: none does                */
+static atomic_long countdown; /* allocations until the one that fails; 0: none does */
 static atomic_bool failed, for_good;
 
 static bool fails(void)

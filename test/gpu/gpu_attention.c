@@ -22,11 +22,11 @@
 int gpu_attention(void);
 
 enum {
-    MOST_QUERIES = 96, /* checked in each case, at random                                          */
+    MOST_QUERIES = 96, /* checked in each case, at random */
     RANDOM_CASES = 60,
     EMULATED_QUERIES = 16,
     EMULATED_RANDOM = 4,
-    EMULATED_SIMT = 4, /* of Hopper's cases some run on the plain kernel, too: by their queries          */
+    EMULATED_SIMT = 4, /* of Hopper's cases some run on the plain kernel, too: by their queries */
 };
 
 struct bench {
@@ -37,7 +37,7 @@ struct bench {
     struct jit_kernel *kernel;
     void *host[ATTENTION_BUFFERS], *gpu[ATTENTION_BUFFERS];
     size_t bytes[ATTENTION_BUFFERS];
-    double worst; /* error in units of what is allowed                                             */
+    double worst; /* error in units of what is allowed */
     int64_t worst_at;
 };
 
@@ -152,8 +152,7 @@ static bool launch(const struct bench *b, char *err)
 static bool build(struct bench *b, bool sm90, char *err)
 {
     struct jit_cubin cubin;
-    if (attention_emit(&b->rig, b->c, sm90))
-        return snprintf(err, 512, "%s", coda_error()), false;
+    if (attention_emit(&b->rig, b->c, sm90)) return snprintf(err, 512, "%s", coda_error()), false;
     const struct kernel *k = &b->rig.k;
     struct jit_options opt = {.arch = b->device.arch};
     if (jit_compile(&cubin, k->symbol, k->text, &opt, err)) return false;
@@ -296,8 +295,7 @@ static int run_case(const struct jit_device *device, const struct attention_case
     void *again = ran ? malloc(b.bytes[ATTENTION_O] + 1) : NULL;
     ran = again && run(&b, again, err) && run(&b, b.host[ATTENTION_O], err);
     int failed;
-    if (!ran)
-        failed = gpu_case(false, name, "%s", err[0] ? err : "no memory");
+    if (!ran) failed = gpu_case(false, name, "%s", err[0] ? err : "no memory");
     else {
         bool same = !memcmp(again, b.host[ATTENTION_O], b.bytes[ATTENTION_O]);
         int64_t stray = misplaced(&b);

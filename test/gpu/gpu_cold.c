@@ -65,8 +65,7 @@ static bool live(struct report *r, const char *folder, void **output)
     opt.overlays = "";
     if (!device_open(&dev, err)) return snprintf(r->error, sizeof r->error, "%.250s", err), false;
     bool good = coda_cache_open(&c, &opt) == CODA_OK;
-    while (read(STDIN_FILENO, &byte, 1) < 0 && errno == EINTR) {
-    } /* ends when the parent lets go of all */
+    while (read(STDIN_FILENO, &byte, 1) < 0 && errno == EINTR) {} /* ends when the parent lets go of all */
     good = good && run_block(r, c, output) && coda_cache_stats_get(c, &stats) == CODA_OK;
     if (!good) return snprintf(r->error, sizeof r->error, "%.250s", coda_error()), false;
     r->compiles = stats.compiles;
@@ -147,10 +146,8 @@ static int check(const char *folder, bool cold)
             compiles += r->compiles, found += r->found, kernels = r->kernels;
             if (first) same = same && r->bytes == first->bytes && !memcmp(r + 1, first + 1, r->bytes);
         }
-        if (!first)
-            first = r;
-        else
-            free(r);
+        if (!first) first = r;
+        else free(r);
     }
     free(first);
     uint64_t want = cold ? (uint64_t)kernels : 0;

@@ -11,7 +11,7 @@
 
 int gpu_folds(void);
 
-enum { T = 32, D = 64, F = 128, ARGS = 4, WORK = 1 << 16 }; /* workspace enough for all plans          */
+enum { T = 32, D = 64, F = 128, ARGS = 4, WORK = 1 << 16 }; /* workspace enough for all plans */
 
 static coda_graph *make(void)
 {
@@ -90,7 +90,7 @@ int gpu_folds(void)
     failed += gpu_case(refused(prepare(twin, &m), "already"), "folds", "a second time: %s", coda_error());
     failed += gpu_case(refused(run(none, &m), "was folded"), "folds", "by another plan: %s", coda_error());
     int again = 0, same = 0;
-    for (int i = 0; i < 20; i++) { /* without coda_prepare_forget                                          */
+    for (int i = 0; i < 20; i++) { /* without coda_prepare_forget */
         void *before = m.args[2];
         give_back(&m);
         if (!take(&m, p)) return failed + gpu_case(false, "folds", "no memory");

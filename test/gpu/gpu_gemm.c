@@ -23,12 +23,12 @@ int gpu_gemm(void);
 
 enum {
     RANDOM_CASES = 100,
-    MANY_ROWS = 1024, /* more are walked and tiled otherwise                                          */
-    MOST_ROWS = 48,         /* checked in each case                                                */
-    AT_ONCE = 16,           /* cases that run before any is reported: what a hang may hide         */
+    MANY_ROWS = 1024, /* more are walked and tiled otherwise */
+    MOST_ROWS = 48,   /* checked in each case */
+    AT_ONCE = 16,     /* cases that run before any is reported: what a hang may hide */
     EMULATED_RANDOM = 8,
-    EMULATED_MOST = 700,    /* rows and columns of a case with many tiles                          */
-    EMULATED_OTHERS = 3     /* one in so many of the chosen cases runs on the other main loops, too */
+    EMULATED_MOST = 700, /* rows and columns of a case with many tiles */
+    EMULATED_OTHERS = 3  /* one in so many of the chosen cases runs on the other main loops, too */
 };
 
 struct bench {
@@ -38,7 +38,7 @@ struct bench {
     struct jit_cubin cubin;
     struct jit_kernel *kernel;
     void *gpu[GEMM_BUFFERS];
-    double error; /* in units of what is allowed                                                   */
+    double error; /* in units of what is allowed */
     char err[JIT_ERROR_SIZE];
 };
 
@@ -55,12 +55,9 @@ static void build(void *ctx, int64_t i)
 {
     struct bench *b = (struct bench *)ctx + i;
     struct jit_options opt = {.arch = device.arch};
-    if (gemm_emit(&b->c, b->loop, device.sms, &b->rig))
-        complain(b, coda_error());
-    else if (!gemm_fill(&b->rig, 1000 * (uint64_t)i + 1))
-        complain(b, "out of memory");
-    else
-        jit_compile(&b->cubin, b->rig.k.symbol, b->rig.k.text, &opt, b->err);
+    if (gemm_emit(&b->c, b->loop, device.sms, &b->rig)) complain(b, coda_error());
+    else if (!gemm_fill(&b->rig, 1000 * (uint64_t)i + 1)) complain(b, "out of memory");
+    else jit_compile(&b->cubin, b->rig.k.symbol, b->rig.k.text, &opt, b->err);
 }
 
 /* ---- Run ---- */
@@ -158,11 +155,11 @@ static int report(struct bench *b)
     const char *hopper = t->pingpong ? "ping-pong" : t->groups == 1 ? "narrow" : "cooperative";
     const char *loop = t->mainloop == &mainloop_wgmma ? hopper : t->mainloop->name;
     bool good = !b->err[0] && b->error <= 1;
-    return gpu_case(
-        good, b->c.name, "[%lld, %lld, %lld, %lld] %s %dx%d/%d%s by %dx%d, error %.3f of allowed %s",
-        (long long)b->c.batch, (long long)b->c.m, (long long)b->c.n, (long long)b->c.k, loop, t->bm, t->bn,
-        MAX(t->splits, 1), t->scattered ? " scattered" : "", MAX(t->cluster_m, 1), MAX(t->cluster_n, 1),
-        b->error, b->err);
+    return gpu_case(good, b->c.name,
+                    "[%lld, %lld, %lld, %lld] %s %dx%d/%d%s by %dx%d, error %.3f of allowed %s",
+                    (long long)b->c.batch, (long long)b->c.m, (long long)b->c.n, (long long)b->c.k, loop,
+                    t->bm, t->bn, MAX(t->splits, 1), t->scattered ? " scattered" : "", MAX(t->cluster_m, 1),
+                    MAX(t->cluster_n, 1), b->error, b->err);
 }
 
 static void release(struct bench *b)
@@ -201,10 +198,8 @@ static struct gemm_case random_case(struct random *g)
     c.m = random_size(g, 400, c.a_mn && neat ? 8 : 1) + (random_chance(g, 15) ? MANY_ROWS : 0);
     c.k = random_size(g, 300, neat ? 8 : 1);
     c.n = random_size(g, 700, neat ? 8 : 1);
-    if (c.pair == PAIR_HEADS)
-        c.n = c.rope.head_dim * (1 + random_below(g, 5));
-    else if (c.pair)
-        c.n = CEIL_DIV(c.n, 2) * 2;
+    if (c.pair == PAIR_HEADS) c.n = c.rope.head_dim * (1 + random_below(g, 5));
+    else if (c.pair) c.n = CEIL_DIV(c.n, 2) * 2;
     if (neat) c.pitch = CEIL_DIV(c.pitch, 8) * 8;
     if (random_chance(g, 20) && (c.pair != PAIR_HEADS || c.n % 16 == 0)) stream(&c, g);
     c.tile = (struct tile){0};

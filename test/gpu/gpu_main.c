@@ -37,7 +37,7 @@ enum { TESTS = sizeof tests / sizeof *tests - 1 };
 
 static struct result {
     int passed, failed, skipped;
-} *result, *all; /* of the test that runs here; of each test, in memory that processes share           */
+} * result, *all; /* of the test that runs here; of each test, in memory that processes share */
 
 int gpu_case(bool good, const char *name, const char *format, ...)
 {

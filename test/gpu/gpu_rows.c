@@ -43,8 +43,7 @@ static bool build(struct bench *b, char *err)
 {
     struct jit_cubin cubin;
     struct kernel *k = &b->rig.k;
-    if (rig_emit(&b->rig, &rows_target))
-        return snprintf(err, 256, "%s", coda_error()), false;
+    if (rig_emit(&b->rig, &rows_target)) return snprintf(err, 256, "%s", coda_error()), false;
     struct jit_options opt = {.arch = b->device.arch};
     if (jit_compile(&cubin, k->symbol, k->text, &opt, err)) return false;
     coda_status status = jit_load(&b->kernel, &cubin, k->symbol, 0, &b->device, NULL, err);

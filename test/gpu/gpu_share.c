@@ -49,7 +49,7 @@ struct setting {
     coda_plan *plan;
     struct run_buffers b;
     int replays, runs;
-    void *want;     /* the output of a plain run */
+    void *want; /* the output of a plain run */
     size_t bytes;
 };
 
@@ -71,8 +71,7 @@ static bool prepare(struct setting *s, const char *name, void *context)
     s->g = run_load(path);
     if (!s->g || coda_compile(&s->plan, s->g, NULL) != CODA_OK) return false;
     if (!run_upload(&s->b, s->g, s->plan, random_args(s->g, 7, false), true)) return false;
-    if (coda_run(s->plan, s->b.args, s->b.prepared, s->b.workspace, NULL) != CODA_OK ||
-        !run_download(&s->b))
+    if (coda_run(s->plan, s->b.args, s->b.prepared, s->b.workspace, NULL) != CODA_OK || !run_download(&s->b))
         return false;
     coda_graph_arg(s->g, s->b.n - 1, &info);
     s->bytes = info.bytes;

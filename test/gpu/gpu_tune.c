@@ -156,7 +156,7 @@ static int all_ways(const char *name, graph *g, const char *folder)
     int failed = tuned(name, g, opt, want);
     opt.cache = cache[1];
     failed += forced(name, g, opt, want, "apart", TILES_KNOWN);
-    for (int class = 0; class < TILE_CLASSES; class++) {
+    for (int class = 0; class < TILE_CLASSES; class ++) {
         opt.cache = cache[2 + class];
         failed += forced(name, g, opt, want, way[class], class);
     }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# lint.sh -- files over 800 lines, lines over 110 columns, tabs in C, blanks at line ends.
-# `lint.sh advice`: and how many files clang-format would touch; that is not a failure.
+# lint.sh -- files over 800 lines, lines over 110 columns, tabs in C, blanks at line ends; and what clang-format 14
+# would change, where it is installed (other versions disagree with it). coda.h is laid out by hand.
 sources=$(find include lib jit cache primitives examples test perf -name '*.[ch]' -o -name '*.cuh' -o -name '*.def')
 awk '
     function complain(what) { print FILENAME ":" FNR ": " what; bad++ }
@@ -10,11 +10,9 @@ awk '
     /[ \t]$/ { complain("blank at the end") }
     END { print bad + 0 " complaints"; exit bad > 0 }' $sources
 result=$?
-if [ "${1:-}" = advice ] && command -v clang-format >/dev/null 2>&1; then
-    touched=0
-    for f in $(echo "$sources" | tr ' ' '\n' | grep '\.[ch]$'); do
-        clang-format "$f" | cmp -s - "$f" || touched=$((touched + 1))
-    done
-    echo "clang-format would touch $touched files"
-fi
+case $(clang-format --version 2>/dev/null) in *" 14."*)
+    formatted=$(echo "$sources" | grep '\.[ch]$' | grep -v '^include/coda.h$')
+    # shellcheck disable=SC2086
+    clang-format --dry-run -Werror $formatted || result=1 ;;
+esac
 exit $result

@@ -49,7 +49,7 @@ static void say_candidates(const struct gemm_case *c)
     struct gemm_rig r;
     struct tile all[MOST];
     if (gemm_emit(c, GEMM_HOPPER, gemm_target.sms, &r)) return;
-    for (int class = 0; class < TILE_CLASSES; class++) {
+    for (int class = 0; class < TILE_CLASSES; class ++) {
         int n = tile_candidates(&r.p, &gemm_target, class, all, MOST);
         for (int i = 0; i < n; i++) tile_print(&all[i], &said), text_append(&said, "\n");
     }

@@ -11,7 +11,7 @@ extern "C" {
 /* Both lists end with a NULL name. They are made from the files, not from the table. */
 struct shim_map {
     const char *name;
-    int floats; /* arguments of apply: operands, then parameters                                   */
+    int floats; /* arguments of apply: operands, then parameters */
     float (*apply)(const float *args);
 };
 extern const struct shim_map shim_maps[];
@@ -46,7 +46,7 @@ void shim_unpack(int dtype, float out[2], uint32_t packed);
 
 /* tile/raster.cuh: how so many blocks walk the tiles of an m x n product. */
 struct shim_tile {
-    int m, first, width; /* a tile row; columns                                                    */
+    int m, first, width; /* a tile row; columns */
 };
 struct shim_walk {
     int m, n, bm, bn, tail, tail_bn, band, blocks;

@@ -80,18 +80,17 @@ static struct tensor_use view(const struct attention_case *c, int buffer, int64_
 
 void attention_case_spec(const struct attention_case *c, struct attention_spec *out)
 {
-    *out = (struct attention_spec){.batch = c->batch,
-                                   .tq = c->tq,
-                                   .tk = c->tk,
-                                   .heads = c->heads,
-                                   .kv_heads = c->kv_heads,
-                                   .head_dim = c->head_dim,
-                                   .window = c->window,
-                                   .causal = c->causal,
-                                   .align = (coda_attention_align)c->align,
-                                   .lengths = {.role = USE_LENGTHS,
-                                               .buffer = c->lengths ? ATTENTION_LENGTHS : -1,
-                                               .stride = {1}}};
+    *out = (struct attention_spec){
+        .batch = c->batch,
+        .tq = c->tq,
+        .tk = c->tk,
+        .heads = c->heads,
+        .kv_heads = c->kv_heads,
+        .head_dim = c->head_dim,
+        .window = c->window,
+        .causal = c->causal,
+        .align = (coda_attention_align)c->align,
+        .lengths = {.role = USE_LENGTHS, .buffer = c->lengths ? ATTENTION_LENGTHS : -1, .stride = {1}}};
     out->scale = c->scale != 0 ? c->scale : (float)(1 / sqrt((double)c->head_dim));
     out->q = view(c, ATTENTION_Q, c->tq, c->heads);
     out->k = view(c, ATTENTION_K, c->tk, c->kv_heads);
@@ -111,16 +110,11 @@ int64_t attention_case_elements(const struct attention_case *c, int buffer)
     attention_case_spec(c, &s);
     bool packed = c->layout == LAYOUT_PACKED;
     switch (buffer) {
-    case ATTENTION_Q:
-        return c->batch * s.q.batch;
-    case ATTENTION_K:
-        return packed ? 0 : c->batch * s.k.batch;
-    case ATTENTION_V:
-        return packed ? 0 : c->batch * s.v.batch;
-    case ATTENTION_O:
-        return c->batch * s.o.batch;
-    case ATTENTION_LENGTHS:
-        return c->lengths ? c->batch : 0;
+    case ATTENTION_Q: return c->batch * s.q.batch;
+    case ATTENTION_K: return packed ? 0 : c->batch * s.k.batch;
+    case ATTENTION_V: return packed ? 0 : c->batch * s.v.batch;
+    case ATTENTION_O: return c->batch * s.o.batch;
+    case ATTENTION_LENGTHS: return c->lengths ? c->batch : 0;
     }
     return 0;
 }

@@ -5,9 +5,9 @@
 #include "util_program.h"
 
 enum attention_layout {
-    LAYOUT_ROWS,   /* q, k, v, o: [batch][time][heads * head_dim + pad]                            */
-    LAYOUT_PACKED, /* q, k, v side by side in the rows of one buffer; tq == tk                     */
-    LAYOUT_HEADS   /* [batch][heads][time][head_dim + pad]                                         */
+    LAYOUT_ROWS,   /* q, k, v, o: [batch][time][heads * head_dim + pad] */
+    LAYOUT_PACKED, /* q, k, v side by side in the rows of one buffer; tq == tk */
+    LAYOUT_HEADS   /* [batch][heads][time][head_dim + pad] */
 };
 
 struct attention_case {
@@ -19,8 +19,8 @@ struct attention_case {
     bool lengths;
     enum attention_layout layout;
     int64_t pad;
-    float scale; /* 0: 1 / sqrt(head_dim)                                                          */
-    int align;   /* a coda_attention_align                                                         */
+    float scale; /* 0: 1 / sqrt(head_dim) */
+    int align;   /* a coda_attention_align */
 };
 
 extern const struct attention_case attention_cases[];

@@ -16,8 +16,8 @@ struct maker {
     coda_dtype dtype;
     enum norm_place place;
     bool layer_norm, gains, biases, gated, interleaved, rope, partial, qk_norm, prefix, causal, softcap;
-    bool masked; /* the stream itself is padded: keys past its lengths are invisible               */
-    int64_t batch, tokens, d, hd, heads, kv_heads, window; /* batch 0: no batch dimension          */
+    bool masked; /* the stream itself is padded: keys past its lengths are invisible */
+    int64_t batch, tokens, d, hd, heads, kv_heads, window; /* batch 0: no batch dimension */
     coda_value lengths, kept[8];
     int keeps, layer;
 };

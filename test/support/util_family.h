@@ -15,28 +15,28 @@ enum { FAMILY_LEAVES = 192 };
 
 /* How a leaf is filled. */
 enum fill {
-    FILL_WEIGHT,   /* normal over the root of its columns                                          */
-    FILL_GAIN,     /* near 1                                                                       */
-    FILL_BIAS,     /* a tenth of normal                                                            */
-    FILL_NORMAL,   /* normal: keys of order 1, lest rounding decides which of them wins             */
-    FILL_STREAM,   /* rows of normal values times the family's magnitude; some rows 0              */
-    FILL_MEMORY,   /* normal; what lies past its sequence's length is NaN, infinity or huge         */
-    FILL_PADDED,   /* FILL_STREAM, with NaN past its sequence's length                             */
-    FILL_LENGTHS,  /* 0 .. limit, one for each sequence                                            */
-    FILL_INTEGERS, /* 0 .. limit - 1                                                               */
-    FILL_TARGETS   /* the same, now and then -100                                                  */
+    FILL_WEIGHT,   /* normal over the root of its columns */
+    FILL_GAIN,     /* near 1 */
+    FILL_BIAS,     /* a tenth of normal */
+    FILL_NORMAL,   /* normal: keys of order 1, lest rounding decides which of them wins */
+    FILL_STREAM,   /* rows of normal values times the family's magnitude; some rows 0 */
+    FILL_MEMORY,   /* normal; what lies past its sequence's length is NaN, infinity or huge */
+    FILL_PADDED,   /* FILL_STREAM, with NaN past its sequence's length */
+    FILL_LENGTHS,  /* 0 .. limit, one for each sequence */
+    FILL_INTEGERS, /* 0 .. limit - 1 */
+    FILL_TARGETS   /* the same, now and then -100 */
 };
 
 struct family {
     graph *g;
     uint64_t seed;
-    double magnitude; /* of the residual stream                                                    */
+    double magnitude; /* of the residual stream */
     int leaves;
     struct leaf_fill {
         enum fill fill;
         int64_t limit;
-    } leaf[FAMILY_LEAVES]; /* in the order of coda_run                                             */
-    char name[160]; /* what was drawn, in words                                                    */
+    } leaf[FAMILY_LEAVES]; /* in the order of coda_run */
+    char name[160];        /* what was drawn, in words */
 };
 
 /* dtype of the float leaves; 0: drawn. The graph is never poisoned; free it with coda_graph_free. */

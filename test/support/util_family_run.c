@@ -26,7 +26,7 @@ static double element(const graph *g, int output, const void *base, int64_t i)
     return dtype_load(t->dtype, base, at);
 }
 
-enum { FEW = 8 }; /* columns: the norm of a row of fewer may be all but 0 by chance                */
+enum { FEW = 8 }; /* columns: the norm of a row of fewer may be all but 0 by chance */
 
 static double largest(coda_dtype t) { return t == CODA_F16 ? 65504 : FLT_MAX / 2; }
 

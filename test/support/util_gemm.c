@@ -294,6 +294,7 @@ static void embedded(struct gemm_rig *r, int acc)
         .head_dim = hd, .rotary = rot, .heads = h, .half = false, .base = 500000, .period = 48               \
     }
 
+/* clang-format off */
 const struct gemm_case gemm_cases[] = {
     {"plain", 1, 256, 384, 192, BF, 0, 0, 0, plain, 0, {0}, {0}},
     {"plain tails", 1, 333, 456, 136, BF, 0, 0, 0, plain, 0, {0}, PP(128, 128)},
@@ -631,6 +632,7 @@ const struct gemm_case gemm_cases[] = {
     {"gated b mn, halves of 2", 1, 90, 204, 72, HF, 0, 1, 4, gated, PAIR_GLU_STACKED, {0}, {0}},
     {"gated interleaved b mn", 2, 90, 300, 72, BF, 0, 1, 4, gated, PAIR_GLU_INTERLEAVED, {0}, {0}},
 };
+/* clang-format on */
 const int gemm_case_count = ARRAY_SIZE(gemm_cases);
 
 /* ---- Emitting ---- */
@@ -714,7 +716,7 @@ struct tile gemm_any_tile(const struct gemm_case *c, uint64_t number)
     struct gemm_rig r;
     int n = 0;
     if (gemm_emit(c, GEMM_HOPPER, gemm_target.sms, &r)) return all[0];
-    for (int class = 0; class < TILE_CLASSES; class++)
+    for (int class = 0; class < TILE_CLASSES; class ++)
         n += tile_candidates(&r.p, &gemm_target, class, all + n, MOST);
     gemm_free(&r);
     return all[number % (uint64_t)n];

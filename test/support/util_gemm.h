@@ -11,7 +11,7 @@ enum gemm_fill { FILL_NORMAL, FILL_WEIGHT, FILL_POSITIVE, FILL_IDS, FILL_OUTPUT 
 
 /* One program, each of whose buffers is an argument. */
 struct gemm_rig {
-    struct plan plan; /* of p and s                                                                */
+    struct plan plan; /* of p and s */
     struct program p;
     struct schedule s;
     struct kernel k;
@@ -19,31 +19,28 @@ struct gemm_rig {
     struct tensor_use port[GEMM_PORTS];
     struct step step[GEMM_STEPS];
     coda_dtype dtype[GEMM_BUFFERS];
-    int64_t elements[GEMM_BUFFERS], below[GEMM_BUFFERS]; /* FILL_IDS: 0 .. below - 1               */
+    int64_t elements[GEMM_BUFFERS], below[GEMM_BUFFERS]; /* FILL_IDS: 0 .. below - 1 */
     enum gemm_fill fill[GEMM_BUFFERS];
     void *host[GEMM_BUFFERS];
 };
 
 /* Columns of the product, or of a gated output. */
-static inline int64_t gemm_width(const struct gemm_rig *r, bool half)
-{
-    return r->p.dim[2] / (half ? 2 : 1);
-}
+static inline int64_t gemm_width(const struct gemm_rig *r, bool half) { return r->p.dim[2] / (half ? 2 : 1); }
 
 struct gemm_case {
     const char *name;
     int64_t batch, m, n, k;
     coda_dtype dtype;
-    bool a_mn, b_mn;               /* the operand's rows are adjacent in memory, not its k         */
-    int pitch;                     /* elements added to every pitch                                */
+    bool a_mn, b_mn; /* the operand's rows are adjacent in memory, not its k */
+    int pitch;       /* elements added to every pitch */
     void (*epilogue)(struct gemm_rig *r, int acc);
     enum pair_kind pair;
     struct rope_spec rope;
-    struct tile tile;              /* bm 0: tile_choose                                            */
+    struct tile tile; /* bm 0: tile_choose */
 };
 extern const struct gemm_case gemm_cases[];
 extern const int gemm_case_count;
-extern const struct target gemm_target; /* an H200                                               */
+extern const struct target gemm_target; /* an H200 */
 
 /* On Hopper's units; by mma.sync, as on other GPUs; by the plain main loop, also where another one fits. The
  * cases whose operands are fp32 have the plain one alone. */
@@ -53,7 +50,7 @@ enum gemm_loop { GEMM_HOPPER, GEMM_MMA, GEMM_SIMT, GEMM_LOOPS };
 coda_status gemm_emit(const struct gemm_case *c, enum gemm_loop loop, int sms, struct gemm_rig *r);
 /* One of all candidates for this case, the one that tile_choose takes or not. */
 struct tile gemm_any_tile(const struct gemm_case *c, uint64_t number);
-bool gemm_fill(struct gemm_rig *r, uint64_t seed); /* host memory; false if there is none left      */
+bool gemm_fill(struct gemm_rig *r, uint64_t seed); /* host memory; false if there is none left */
 void gemm_free(struct gemm_rig *r);
 
 /* Does this run take case i? See util_scale.h. */

@@ -116,11 +116,12 @@ static double store_error(const struct row *w, int step)
     const struct tensor_use *port = &w->r->port[s->port];
     double worst = 0;
     for (int64_t n = 0; n < width_of(w, step); n++) {
-        double got = loaded(w,
-                            &(struct tensor_use){.role = USE_LOAD,
-                                           .buffer = port->buffer,
-                                           .stride = {port->stride[0], port->stride[1], port->stride[2]}},
-                            n);
+        double got =
+            loaded(w,
+                   &(struct tensor_use){.role = USE_LOAD,
+                                        .buffer = port->buffer,
+                                        .stride = {port->stride[0], port->stride[1], port->stride[2]}},
+                   n);
         worst = fmax(worst, compare(got, w->value[s->in[0]][n], largest(w, step, n), port->dtype));
     }
     return worst;
@@ -146,10 +147,8 @@ double gemm_row_error(const struct gemm_rig *r, int64_t batch, int64_t m)
     double *memory = calloc((size_t)(GEMM_STEPS * w.columns), sizeof *memory), worst = memory ? 0 : INFINITY;
     for (int i = 0; memory && i < r->p.steps; i++) {
         w.value[i] = memory + i * w.columns;
-        if (r->step[i].kind == STEP_STORE)
-            worst = fmax(worst, store_error(&w, i));
-        else if (r->step[i].kind == STEP_REDUCE)
-            worst = fmax(worst, reduce_error(&w, i));
+        if (r->step[i].kind == STEP_STORE) worst = fmax(worst, store_error(&w, i));
+        else if (r->step[i].kind == STEP_REDUCE) worst = fmax(worst, reduce_error(&w, i));
         else
             for (int64_t n = 0; n < width_of(&w, i); n++) w.value[i][n] = computed(&w, i, n);
     }

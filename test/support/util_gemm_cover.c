@@ -19,8 +19,8 @@ static uint64_t layout(const struct gemm_case *c)
 /* Which parts of the main loop a tile uses; not how large it is. */
 static uint64_t main_loop(const struct tile *t)
 {
-    const bool part[] = {t->bm == 0,       t->pingpong,      t->splits > 1,    t->scattered,
-                         t->cluster_m > 1, t->cluster_n > 1, t->tail > 0,      t->lends,
+    const bool part[] = {t->bm == 0,       t->pingpong,      t->splits > 1,  t->scattered,
+                         t->cluster_m > 1, t->cluster_n > 1, t->tail > 0,    t->lends,
                          t->across,        t->serpentine,    t->bn % 64 != 0};
     uint64_t parts = (uint64_t)(uintptr_t)t->mainloop << 8 | (uint64_t)t->groups;
     for (int i = 0; i < ARRAY_SIZE(part); i++) parts = parts << 1 | part[i];

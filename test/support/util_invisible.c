@@ -210,10 +210,8 @@ graph *invisible_graph(const struct invisible_case *c, coda_dtype t)
     char text[2048], *to = text;
     for (const char *from = c->text; *from; from++) {
         const char *word = *from == '$' ? dtype_name(t) : NULL;
-        if (word)
-            strcpy(to, word), to += strlen(word), from++;
-        else
-            *to++ = *from;
+        if (word) strcpy(to, word), to += strlen(word), from++;
+        else *to++ = *from;
     }
     *to = 0;
     coda_graph *g;

@@ -6,10 +6,10 @@
 
 /* Every third row of an argument (the second, the fifth, ...) is poisoned: of its first dimension. */
 struct invisible_case {
-    const char *name, *text; /* $t is a float's dtype                                              */
-    int poisoned;            /* the argument                                                       */
+    const char *name, *text; /* $t is a float's dtype */
+    int poisoned;            /* the argument */
     int ids;                 /* an argument of integers, -1: none; those of poisoned rows are `bad` */
-    int most;                /* the others are below this                                          */
+    int most;                /* the others are below this */
     int bad[2];
     bool table; /* `poisoned` is a table: its first and last row are, and no id names them */
     bool whole; /* no row of an output depends on a poisoned one, else those with other numbers */

@@ -52,10 +52,8 @@ graph *model_graph(const char *text, int64_t rows)
         if (row && s[1] == '+') {
             text_printf(&t, "%lld", (long long)rows + strtol(s + 2, NULL, 10));
             s += 1 + strspn(s + 2, "0123456789");
-        } else if (row)
-            text_printf(&t, "%lld", (long long)rows);
-        else
-            text_printf(&t, "%c", *s);
+        } else if (row) text_printf(&t, "%lld", (long long)rows);
+        else text_printf(&t, "%c", *s);
     }
     graph *g = graph_parse(text_str(&t));
     text_free(&t);
@@ -67,12 +65,12 @@ graph *model_graph(const char *text, int64_t rows)
 struct stack {
     struct random r;
     struct text leaves, nodes;
-    int n, rows; /* values; rows beyond M                                                          */
+    int n, rows; /* values; rows beyond M */
     int columns;
-    const char *dtype, *lead; /* dimensions before M                                               */
+    const char *dtype, *lead; /* dimensions before M */
     struct {
         int rows, columns;
-    } shape[32]; /* of values                                          */
+    } shape[32]; /* of values */
 };
 
 static void leaf(struct stack *s, const char *op, const char *dims)
@@ -126,8 +124,7 @@ static void normalise(struct stack *s, int x)
     if (random_chance(&s->r, 50)) {
         text_printf(&s->leaves, "%%m%d = weight %s%s\n", s->n, s->dtype, dims);
         text_printf(&s->nodes, "%%v%d = layer_norm %%v%d, %%l%d, %%m%d {eps=1e-5}\n", s->n, x, s->n, s->n);
-    } else
-        text_printf(&s->nodes, "%%v%d = rms_norm %%v%d, %%l%d {eps=1e-5}\n", s->n, x, s->n);
+    } else text_printf(&s->nodes, "%%v%d = rms_norm %%v%d, %%l%d {eps=1e-5}\n", s->n, x, s->n);
 }
 
 static void prefix(struct stack *s, int x)

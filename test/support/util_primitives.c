@@ -120,7 +120,7 @@ bool map_close(const struct prim *p, const float *args, float got, double *error
 static const int lengths[] = {0, 1, 2, 3, 7, 31, 64, 65, 200, ROW_MOST};
 static const struct {
     const char *what;
-    float offset, spread, one, many; /* one: put at one column; many: put at every third             */
+    float offset, spread, one, many; /* one: put at one column; many: put at every third */
 } shapes[] = {
     {"normal", 0, 1, 0, 0},           {"offset 10", 10, 1, 0, 0},
     {"wide", 0, 1e3f, 0, 0},          {"tiny", 0, 1e-15f, 0, 0},

@@ -9,7 +9,7 @@ enum { RIG_BUFFERS = 24, RIG_PORTS = 24, RIG_STEPS = 48 };
 
 /* One program, each of whose buffers is an argument. */
 struct rig {
-    struct plan plan; /* of p and s                                                                */
+    struct plan plan; /* of p and s */
     struct program p;
     struct attention_spec attention;
     struct schedule s;
@@ -39,10 +39,10 @@ int rig_acc(struct rig *r);
 int rig_load(struct rig *r, int buffer, int64_t offset, const int64_t *stride);
 int rig_gather(struct rig *r, int table, int64_t rows, int64_t pitch, int id);
 int rig_partial(struct rig *r, const char *reduce, int buffer, int blocks);
-int rig_map(struct rig *r, const char *prim, int a, int b, const float *params); /* b -1: unary      */
+int rig_map(struct rig *r, const char *prim, int a, int b, const float *params); /* b -1: unary */
 int rig_lane(struct rig *r, int x, int lane);
 int rig_rope(struct rig *r, int x, int position);
-int rig_reduce(struct rig *r, const char *prim, int x, int key); /* ROWS             */
+int rig_reduce(struct rig *r, const char *prim, int x, int key); /* ROWS */
 void rig_reduce_tiles(struct rig *r, const char *prim, int x, int key, int buffer, int blocks);
 void rig_store(struct rig *r, int x, int buffer, int64_t offset, const int64_t *stride);
 void rig_store_row(struct rig *r, int x, int buffer, int64_t offset, const int64_t *stride);

@@ -101,8 +101,8 @@ static coda_value draw(struct maker *m)
 
 static int64_t draw_size(struct maker *m)
 {
-    static const int64_t size[] = {1,  2,  3,  4,  5,  7,  8,  12, 16,  17,  24,  31,  32,  33, 40,
-                                   48, 63, 64, 65, 96, 97, 128, 129, 192, 255, 256, 257, 300};
+    static const int64_t size[] = {1,  2,  3,  4,  5,  7,  8,  12,  16,  17,  24,  31,  32,  33,
+                                   40, 48, 63, 64, 65, 96, 97, 128, 129, 192, 255, 256, 257, 300};
     int n = 0;
     while (n < ARRAY_SIZE(size) && size[n] <= m->opt.most_dim) n++;
     return size[random_below(&m->r, n)];
@@ -209,9 +209,9 @@ static coda_value grow_residual(struct maker *m)
     return coda_add(m->g, linear(m, coda_silu(m->g, up), columns(m, x)), x);
 }
 
-static coda_value (*const unary[])(coda_graph *, coda_value) = {
-    coda_relu, coda_gelu_erf, coda_gelu_tanh, coda_gelu_quick,
-    coda_silu, coda_tanh,     coda_sigmoid,   coda_softplus};
+static coda_value (*const unary[])(coda_graph *,
+                                   coda_value) = {coda_relu, coda_gelu_erf, coda_gelu_tanh, coda_gelu_quick,
+                                                  coda_silu, coda_tanh,     coda_sigmoid,   coda_softplus};
 
 static coda_value grow_unary(struct maker *m)
 {
@@ -277,16 +277,19 @@ static coda_value grow_number(struct maker *m)
         y = coda_div(m->g, c, coda_add(m->g, coda_softplus(m->g, x), coda_constant(m->g, CODA_F32, 0.5)));
         break;
     case 4: y = coda_mul(m->g, coda_row_mean(m->g, coda_mul(m->g, x, c)), x); break;
-    default: y = coda_concat(m->g, 0, (coda_value[]){coda_reshape(m->g, c, 1, (int64_t[]){1}),
-                                                     coda_reshape(m->g, c, 1, (int64_t[]){1})}, 2);
+    default:
+        y = coda_concat(m->g, 0,
+                        (coda_value[]){coda_reshape(m->g, c, 1, (int64_t[]){1}),
+                                       coda_reshape(m->g, c, 1, (int64_t[]){1})},
+                        2);
     }
     return random_chance(&m->r, 30) ? linear(m, y, draw_size(m)) : y;
 }
 
 static coda_value grow_gate(struct maker *m)
 {
-    static coda_value (*const gate[])(coda_graph *, coda_value, coda_layout) = {
-        coda_swiglu, coda_geglu, coda_reglu, coda_glu};
+    static coda_value (*const gate[])(coda_graph *, coda_value, coda_layout) = {coda_swiglu, coda_geglu,
+                                                                                coda_reglu, coda_glu};
     coda_value x = linear(m, draw(m), 2 * draw_size(m));
     coda_layout layout = random_chance(&m->r, 50) ? CODA_STACKED : CODA_INTERLEAVED;
     return x.id ? gate[random_below(&m->r, 4)](m->g, x, layout) : x;
@@ -402,16 +405,12 @@ static coda_value grow_view(struct maker *m)
     int axis = (int)random_below(&m->r, s.rank);
     int64_t rows = 1;
     switch (random_below(&m->r, 4)) {
-    case 0:
-        x = slice_along(m, x, axis);
-        return random_chance(&m->r, 40) ? slice_along(m, x, axis) : x;
+    case 0: x = slice_along(m, x, axis); return random_chance(&m->r, 40) ? slice_along(m, x, axis) : x;
     case 1: return coda_concat(m->g, axis, (coda_value[]){x, x, coda_relu(m->g, x)}, 3);
     case 2:
         for (int d = 0; d + 1 < s.rank; d++) rows *= s.dim[d];
         return coda_reshape(m->g, x, 2, (int64_t[]){rows, s.rank ? s.dim[s.rank - 1] : 1});
-    default:
-        x = shuffle(m, x);
-        return random_chance(&m->r, 40) ? shuffle(m, x) : x;
+    default: x = shuffle(m, x); return random_chance(&m->r, 40) ? shuffle(m, x) : x;
     }
 }
 
@@ -453,10 +452,7 @@ static coda_value grow_twice(struct maker *m)
     return coda_sub(m->g, coda_scale(m->g, x, 0.5f), coda_relu(m->g, coda_scale(m->g, x, 0.5f)));
 }
 
-static double leaky(const double *in, const double *params)
-{
-    return in[0] > 0 ? in[0] : in[0] * params[0];
-}
+static double leaky(const double *in, const double *params) { return in[0] > 0 ? in[0] : in[0] * params[0]; }
 
 static coda_value grow_user_map(struct maker *m)
 {
@@ -475,12 +471,11 @@ static const struct pattern {
     int weight;
     bool exact; /* no inexact rule can match what it makes */
 } patterns[] = {
-    {grow_linear, 10, true},    {grow_normed, 22, false},   {grow_residual, 12, true},
-    {grow_unary, 8, true},      {grow_binary, 12, false},   {grow_scale, 6, false},
-    {grow_gate, 8, true},       {grow_rope, 6, true},       {grow_attention, 10, true},
-    {grow_softmax, 3, false},   {grow_statistic, 7, false}, {grow_view, 8, true},
-    {grow_cast, 5, true},       {grow_embedding, 4, true},  {grow_loss, 4, false},
-    {grow_twice, 3, false},     {grow_user_map, 2, true},   {grow_number, 8, false},
+    {grow_linear, 10, true},    {grow_normed, 22, false},  {grow_residual, 12, true},  {grow_unary, 8, true},
+    {grow_binary, 12, false},   {grow_scale, 6, false},    {grow_gate, 8, true},       {grow_rope, 6, true},
+    {grow_attention, 10, true}, {grow_softmax, 3, false},  {grow_statistic, 7, false}, {grow_view, 8, true},
+    {grow_cast, 5, true},       {grow_embedding, 4, true}, {grow_loss, 4, false},      {grow_twice, 3, false},
+    {grow_user_map, 2, true},   {grow_number, 8, false},
 };
 
 static const struct pattern *draw_pattern(struct maker *m)
@@ -624,8 +619,8 @@ void **random_args(const graph *g, uint64_t seed, bool evaluate)
     for (int i = 0; i < g->outputs; i++) {
         const struct output *o = &g->output[i];
         const struct type *t = &g->node[o->value].type;
-        args[count++] = poisoned(evaluate ? (size_t)type_elements(t) * sizeof(double)
-                                          : random_arg_bytes(t, o->stride));
+        args[count++] =
+            poisoned(evaluate ? (size_t)type_elements(t) * sizeof(double) : random_arg_bytes(t, o->stride));
     }
     free(need);
     return args;

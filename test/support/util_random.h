@@ -10,9 +10,9 @@ struct random {
     uint64_t state;
 };
 uint64_t random_next(struct random *r);
-int64_t random_below(struct random *r, int64_t n);   /* 0 .. n-1; 0 for n <= 0                     */
+int64_t random_below(struct random *r, int64_t n); /* 0 .. n-1; 0 for n <= 0 */
 bool random_chance(struct random *r, int percent);
-double random_normal(struct random *r);              /* mean 0, variance 1, within +-6             */
+double random_normal(struct random *r); /* mean 0, variance 1, within +-6 */
 
 /* $CODA_SEED if it is set, else a seed from the clock; printed once, to repeat a failing run. */
 uint64_t random_seed(void);
@@ -20,12 +20,12 @@ uint64_t random_seed(void);
 /* ---- Graphs ---- */
 
 struct random_options {
-    int patterns;     /* from one operation to an attention layer each; 0: 8                       */
-    int64_t most_dim; /* 0: 48                                                                     */
-    coda_dtype dtype; /* of the float leaves; 0: each graph draws its own, with casts              */
-    bool dense;       /* leaves and outputs without strides                                        */
+    int patterns;     /* from one operation to an attention layer each; 0: 8 */
+    int64_t most_dim; /* 0: 48 */
+    coda_dtype dtype; /* of the float leaves; 0: each graph draws its own, with casts */
+    bool dense;       /* leaves and outputs without strides */
     bool exact;       /* only what the rewriter changes bit for bit: no norm, softmax or loss, and
-                         nothing that it could carry past a matmul                                 */
+                         nothing that it could carry past a matmul */
 };
 /* Never poisoned; opt may be NULL. Values stay of order 1, so that 16-bit kernels can run it. */
 graph *random_graph(uint64_t seed, const struct random_options *opt);

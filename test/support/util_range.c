@@ -532,8 +532,8 @@ static bool judge(const struct range_graph *r, const struct range_data *d, enum 
     return true;
 }
 
-bool range_right(const struct range_graph *r, const struct range_data *d, enum range_source source,
-                 char *why, size_t size)
+bool range_right(const struct range_graph *r, const struct range_data *d, enum range_source source, char *why,
+                 size_t size)
 {
     return judge(r, d, source, false, why, size);
 }

@@ -17,7 +17,7 @@ struct range_data {
     double x[RANGE_MOST_ROWS * RANGE_COLUMNS], gain[RANGE_COLUMNS], bias[RANGE_COLUMNS];
     double w[RANGE_OUTPUTS * RANGE_COLUMNS];
     int32_t target[RANGE_MOST_ROWS];
-    char what[RANGE_MOST_ROWS][48]; /* a row's pattern and magnitude                                  */
+    char what[RANGE_MOST_ROWS][48]; /* a row's pattern and magnitude */
 };
 /* Values are rounded to t; gains and weights are of these sizes. */
 void range_fill(struct range_data *d, coda_dtype t, double gain, double weight, uint64_t seed);
@@ -29,9 +29,9 @@ enum range_source { RANGE_LEAF, RANGE_PRODUCT, RANGE_F32 };
  * nothing is promised). */
 struct range_case {
     const char *name;
-    int columns;     /* of the result                                                              */
-    bool f32;        /* the result is fp32                                                         */
-    bool with_cast;  /* reads x in fp32 and casts                                                  */
+    int columns;    /* of the result */
+    bool f32;       /* the result is fp32 */
+    bool with_cast; /* reads x in fp32 and casts */
     coda_value (*build)(coda_graph *g, coda_value x, const struct range_data *d, const coda_value *leaf);
     void (*judge)(const struct range_data *d, const double *x, int row, double *want, double *allow);
 };
@@ -60,7 +60,7 @@ bool range_evaluated(const struct range_graph *r, const struct range_data *d, en
  * fp32 has S + d. Two heads of 64 columns, 40 queries, 300 keys. */
 enum { RANGE_SCORES = 10 };
 coda_graph *range_attention(coda_dtype t);
-void range_attention_args(coda_dtype t, int score, void *arg[4]); /* q, k, v and the result: malloc'd  */
+void range_attention_args(coda_dtype t, int score, void *arg[4]); /* q, k, v and the result: malloc'd */
 bool range_attention_right(coda_dtype t, int score, void *const arg[4], char *why, size_t size);
 
 #endif

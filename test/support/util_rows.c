@@ -226,12 +226,10 @@ static int states(struct rig *r, const char *reduce, int blocks)
     int b = rig_buffer(r, CODA_F32, rows * blocks * size, 7 + (unsigned)blocks);
     for (int64_t i = 0; i < rows * blocks * size; i++) {
         double x = rig_get(r, b, i);
-        if (!strcmp(reduce, "select"))
-            rig_set(r, b, i, i / blocks % blocks == i % blocks ? x : 0);
+        if (!strcmp(reduce, "select")) rig_set(r, b, i, i / blocks % blocks == i % blocks ? x : 0);
         else if (!strcmp(reduce, "m2"))
             rig_set(r, b, i, i % 3 == 0 ? (double)(i % 7) : i % 3 == 1 ? x : 3 + x);
-        else if (strcmp(reduce, "max") && (size == 1 || i % size))
-            rig_set(r, b, i, 3 + x);
+        else if (strcmp(reduce, "max") && (size == 1 || i % size)) rig_set(r, b, i, 3 + x);
     }
     return b;
 }

@@ -80,10 +80,8 @@ graph *run_load(const char *path)
     coda_graph *g = NULL;
     FILE *f = fopen(path, "r");
     char *text = calloc(1, 1 << 20);
-    if (f && text && fread(text, 1, (1 << 20) - 1, f))
-        coda_graph_parse(&g, text);
-    else
-        fail(CODA_E_IO, "%s cannot be read", path);
+    if (f && text && fread(text, 1, (1 << 20) - 1, f)) coda_graph_parse(&g, text);
+    else fail(CODA_E_IO, "%s cannot be read", path);
     if (f) fclose(f);
     free(text);
     return g;

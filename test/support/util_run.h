@@ -37,13 +37,13 @@ graph *run_load(const char *path);
 struct run_memory {
     void *at;
     size_t bytes;
-    unsigned char poison; /* what it begins as, and its margin stays                               */
+    unsigned char poison; /* what it begins as, and its margin stays */
 };
-struct run_device; /* the host, or the GPU                                                         */
+struct run_device; /* the host, or the GPU */
 struct run_buffers {
     const graph *g;
     const struct run_device *device;
-    struct run_memory *memory; /* of all arguments, prepared memory, workspace                     */
+    struct run_memory *memory; /* of all arguments, prepared memory, workspace */
     void **host, **args;
     void *prepared, *workspace;
     int n;
@@ -58,7 +58,7 @@ bool run_prepare(const struct run_buffers *b, const coda_plan *p);
  * bits must be the same, go into host, and nothing else may have changed, leaves and gaps between
  * strided elements included. */
 bool run_plan(const struct run_buffers *b, const coda_plan *p);
-bool run_download(const struct run_buffers *b); /* the outputs in args, into host                   */
+bool run_download(const struct run_buffers *b); /* the outputs in args, into host */
 void run_release(struct run_buffers *b);
 
 #endif

@@ -32,7 +32,7 @@ bool scale_kernels_are_kept(void);
 enum { COVER_FACTORS = 3 };
 
 struct cover_case {
-    uint64_t level[COVER_FACTORS]; /* equal for two cases if they have the same of this factor     */
+    uint64_t level[COVER_FACTORS]; /* equal for two cases if they have the same of this factor */
 };
 
 /* Marks the cases that bring a pair of levels which no case before them had. Bit f of `pairs` says that

@@ -284,7 +284,7 @@ const int unusuals = ARRAY_SIZE(unusual);
 /* ---- Dimensions of 0 and 1 ---- */
 
 struct dims {
-    int64_t b, m, n; /* of x: [b, m, n], or [m, n] where an operation takes a matrix               */
+    int64_t b, m, n; /* of x: [b, m, n], or [m, n] where an operation takes a matrix */
 };
 
 static coda_value cube(graph *g, const struct dims *d)

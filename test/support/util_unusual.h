@@ -8,8 +8,8 @@
 struct unusual {
     const char *name;
     graph *(*make)(int n);
-    int most[6]; /* sizes: at a limit, one beyond, far beyond; 0 ends them                         */
-    bool light;  /* its kernels are few enough to be compiled one by one in a test                 */
+    int most[6]; /* sizes: at a limit, one beyond, far beyond; 0 ends them */
+    bool light;  /* its kernels are few enough to be compiled one by one in a test */
 };
 extern const struct unusual unusual[];
 extern const int unusuals;

@@ -20,7 +20,7 @@ enum { PROCESSES = 64, KEYS = 16, THREADS = 256, MOST = 64 };
 struct user {
     char folder[256];
     int first, n, step; /* kernels first, first + step, ... wrapped at n */
-    bool alone;         /* without locks and nameless files: all write at once, and each under a name      */
+    bool alone;         /* without locks and nameless files: all write at once, and each under a name */
     struct gate *gate;
 };
 
@@ -163,10 +163,8 @@ static void *one_of_crowd(void *ctx)
     struct crowd *w = ctx;
     pthread_barrier_wait(&w->start);
     coda_status status = use_graph(w->c, w->g);
-    if (!status)
-        atomic_fetch_add(&w->right, 1);
-    else if (strstr(coda_error(), "told to fail"))
-        atomic_fetch_add(&w->failed, 1);
+    if (!status) atomic_fetch_add(&w->right, 1);
+    else if (strstr(coda_error(), "told to fail")) atomic_fetch_add(&w->failed, 1);
     return NULL;
 }
 
@@ -203,12 +201,12 @@ static void threads(void)
         struct coda_cache *c = open_cache(under("cache"));
         bad += crowd(c, 1, NULL, THREADS, 1);
         bad += crowd(c, 2, FAKE_FAIL_WORD, 0, 1); /* the failure is made once, and told to all */
-        bad += crowd(c, 2, FAKE_FAIL_WORD, 0, 0); /* and replayed                              */
+        bad += crowd(c, 2, FAKE_FAIL_WORD, 0, 0); /* and replayed */
         cache_forget(c);
-        bad += crowd(c, 2, FAKE_FAIL_WORD, 0, 1); /* until it is forgotten                     */
+        bad += crowd(c, 2, FAKE_FAIL_WORD, 0, 1); /* until it is forgotten */
         cache_close(c);
         c = open_cache(under("cache"));
-        bad += crowd(c, 2, FAKE_FAIL_WORD, 0, 1); /* and never kept on disk                    */
+        bad += crowd(c, 2, FAKE_FAIL_WORD, 0, 1); /* and never kept on disk */
         cache_close(c);
     }
     figure(5 * rounds, bad, "%d threads, one key, good and failing: one compile, one end for all", THREADS);
@@ -290,12 +288,9 @@ static void containers(int n, int keys, int rounds)
         if (leftovers(u.folder, NULL)) bad += complain("temporary files stay");
         bad += expect_stored(keys, u.alone);
         int together = atomic_load(&board->most_running);
-        if (!u.alone)
-            bad += expect_compiles("containers", keys) + expect_counts("containers", n, keys);
-        else if (together < n / 2)
-            bad += complain("only %d write at once", together);
-        else if (together < most)
-            most = together;
+        if (!u.alone) bad += expect_compiles("containers", keys) + expect_counts("containers", n, keys);
+        else if (together < n / 2) bad += complain("only %d write at once", together);
+        else if (together < most) most = together;
     }
     figure(2 * rounds, bad,
            "%d pid and mount namespaces, all of pid 1, one volume, keys: %d, compiles: %d; and without "

@@ -98,10 +98,8 @@ static void directory(void)
         struct coda_cache *c = open_cache(folder);
         bad += obtain_all(c, "directory", turn ? things - 1 : 1);
         uint64_t hits = counted(c, COUNT_disk_hits), passed = counted(c, COUNT_collisions);
-        if (turn)
-            bad += expect_all("directory: hits", hits, (uint64_t)stored);
-        else
-            bad += expect_all("directory: hits while it is cold", hits, 0);
+        if (turn) bad += expect_all("directory: hits", hits, (uint64_t)stored);
+        else bad += expect_all("directory: hits while it is cold", hits, 0);
         bad += expect_all("directory: made or found", counted(c, COUNT_compiles) + hits, (uint64_t)things);
         if (!turn) stored = (int)counted(c, COUNT_stored);
         bad += expect_all("directory: passed over", passed, (uint64_t)(things - stored));

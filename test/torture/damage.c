@@ -29,8 +29,7 @@ static void take_largest(const char *path, void *ctx)
         free(f->bytes);
         snprintf(f->path, sizeof f->path, "%s", path);
         f->bytes = bytes, f->size = size;
-    } else
-        free(bytes);
+    } else free(bytes);
 }
 
 /* The one entry of a folder. */
@@ -177,10 +176,8 @@ static void texts_on_disk(const struct file *f)
         struct coda_cache *c = open_cache(tuning_folder);
         if (cache_get(c, &k, &data, &size)) bad += complain("text, bit %zu: not rejected", bit), free(data);
         cache_put(c, &k, text, sizeof text);
-        if (!cache_get(c, &k, &data, &size))
-            bad += complain("text, bit %zu: not healed", bit);
-        else
-            bad += size != sizeof text || memcmp(data, text, size), free(data);
+        if (!cache_get(c, &k, &data, &size)) bad += complain("text, bit %zu: not healed", bit);
+        else bad += size != sizeof text || memcmp(data, text, size), free(data);
         cache_close(c);
     }
     figure(8 * (long)f->size, bad, "every bit of a tuning entry flipped on disk, a miss and healed by a put");

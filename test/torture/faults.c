@@ -48,8 +48,7 @@ static void prepare(enum way w)
     struct coda_cache *c = open_cache(folder);
     if (w == FULL)
         for (int i = 0; i < 3; i++) obtain_thing(c, i, 6000);
-    else
-        use_kernel(c, KERNEL);
+    else use_kernel(c, KERNEL);
     cache_close(c);
     if (w == DAMAGED) walk_files(folder, damage_one, NULL);
 }

@@ -16,7 +16,7 @@ enum { SIZE = 5000 };
 
 struct user {
     int wait_ms, lock_error;
-    atomic_int waits, timeouts, unavailable, misses; /* of those who ended                                 */
+    atomic_int waits, timeouts, unavailable, misses; /* of those who ended */
 };
 static struct user *user; /* shared */
 static char folder[256];

@@ -99,8 +99,7 @@ static void refused(void)
     bad += refuses_file(), cases++;
     bad += refuses_inside(0), cases++;
     bad += refuses_inside(1), cases++;
-    if (geteuid())
-        skipped("a stranger's folder: only root can make one");
+    if (geteuid()) skipped("a stranger's folder: only root can make one");
     else {
         make_folder(0700);
         if (chown(folder, STRANGER, STRANGER)) bad += complain("chown");
@@ -164,8 +163,7 @@ static void traps(void)
         set_trap(), unlink(entry);
         if (mknod(entry, S_IFCHR | 0600, 0x105))
             skipped("a device as an entry: %s", strerror(errno)); /* /dev/zero */
-        else
-            bad += springs("a device"), cases++;
+        else bad += springs("a device"), cases++;
         set_trap();
         if (chown(entry, STRANGER, STRANGER)) bad += complain("chown");
         struct coda_cache *c = open_cache(folder);
@@ -263,8 +261,8 @@ static int use_read_only(void *ctx)
     int bad = 0;
     struct coda_cache *c = open_cache(folder);
     int before = atomic_load(&board->compiles);
-    if (!obtain_thing(c, 1, SIZE) || atomic_load(&board->compiles) != before) bad |= 1; /* hits        */
-    if (!obtain_thing(c, 2, SIZE)) bad |= 2;                                            /* works       */
+    if (!obtain_thing(c, 1, SIZE) || atomic_load(&board->compiles) != before) bad |= 1; /* hits */
+    if (!obtain_thing(c, 2, SIZE)) bad |= 2;                                            /* works */
     if (counted(c, COUNT_stored)) bad |= 4;
     cache_close(c);
     return bad;
@@ -383,8 +381,7 @@ static void setuid_program(void)
     size_t size = 0;
     char *text = read_whole(out, &size);
     if (text) text[size] = 0;
-    if (end || !text)
-        bad += complain("the setuid program ended with %d", end);
+    if (end || !text) bad += complain("the setuid program ended with %d", end);
     else if (!strstr(text, "cache: none") || !strstr(text, "setuid"))
         bad += complain("setuid: %s", strstr(text, "cache:"));
     if (!access(under("open/cache"), F_OK)) bad += complain("setuid: the folder of the variable was made");

@@ -30,7 +30,7 @@ WRAP(allocations, void *, realloc, (void *p, size_t n), (p, n))
 WRAP(allocations, void *, aligned_alloc, (size_t a, size_t n), (a, n))
 WRAP(allocations, char *, strdup, (const char *s), (s))
 WRAP(allocations, char *, strndup, (const char *s, size_t n), (s, n))
-WRAP(locks, int, pthread_mutex_lock, (pthread_mutex_t *m), (m))
+WRAP(locks, int, pthread_mutex_lock, (pthread_mutex_t * m), (m))
 
 /* ---- The lookups ---- */
 
@@ -58,9 +58,9 @@ static long look_up(struct coda_cache *c, const struct cache_key *good, const st
 }
 
 struct seen {
-    double ns;               /* a lookup                                                          */
-    long allocations, locks; /* of the lookups                                                    */
-    bool counts;             /* there were some before them, and they were seen                   */
+    double ns;               /* a lookup */
+    long allocations, locks; /* of the lookups */
+    bool counts;             /* there were some before them, and they were seen */
 };
 
 static int look_up_strictly(void *ctx)
@@ -88,10 +88,8 @@ int main(int argc, char **argv)
     torture_begin(argc, argv, "hot");
     struct seen *seen = shared_memory(sizeof *seen);
     int end = reap(spawn(look_up_strictly, seen)), bad = 0;
-    if (end == 77)
-        skipped("lookups without system calls: this machine has no seccomp");
-    else if (end)
-        bad += complain("the process ended with %d", end);
+    if (end == 77) skipped("lookups without system calls: this machine has no seccomp");
+    else if (end) bad += complain("the process ended with %d", end);
     if (atomic_load(&board->compiles) != 2) bad += complain("%d compiles", atomic_load(&board->compiles));
     if (!seen->counts) bad += complain("what is made without an allocation or a lock?");
     if (seen->allocations) bad += complain("%ld allocations", seen->allocations);

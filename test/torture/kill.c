@@ -12,9 +12,9 @@
 
 struct way {
     const char *name;
-    bool damaged;  /* there is a damaged entry to replace                                          */
-    bool nameless; /* the file system has O_TMPFILE                                                */
-    bool evicts;   /* the limit is reached                                                         */
+    bool damaged;  /* there is a damaged entry to replace */
+    bool nameless; /* the file system has O_TMPFILE */
+    bool evicts;   /* the limit is reached */
     bool durable;
 };
 static const struct way ways[] = {

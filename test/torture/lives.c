@@ -138,10 +138,12 @@ static void exits(void)
 
 /* ---- dlclose() ---- */
 
+/* clang-format off */
 #define CALLS(F)                                                                                             \
     F(coda_cache_open)                                                                                       \
     F(coda_cache_free) F(coda_info_print) F(coda_cache_stats_print) F(coda_compile) F(coda_run)              \
         F(coda_plan_free) F(coda_plan_workspace) F(coda_graph_parse) F(coda_graph_free) F(coda_error)
+/* clang-format on */
 
 struct calls {
 #define FIELD(name) __typeof__(&name) name;

@@ -134,8 +134,7 @@ static int churn(void *ctx)
     for (int i = 0; i < scaled(400, 20000); i++) {
         int number = (int)(noise(&seed) % KEYS);
         struct cache_prune all = {.max_bytes = 0, .older_than_s = -1};
-        if (k->number == 0 && i % 8 == 0)
-            cache_prune(c, &all);
+        if (k->number == 0 && i % 8 == 0) cache_prune(c, &all);
         else {
             bad += !obtain_thing(c, number, SIZE);
             cache_forget(c);

@@ -83,16 +83,11 @@ static void note_write(const struct shim_event *e)
 
 static void note(const struct shim_event *e)
 {
-    if (!strcmp(e->call, "write"))
-        note_write(e);
-    else if (!strcmp(e->call, "linkat"))
-        note_name(e);
-    else if (!strcmp(e->call, "renameat"))
-        note_name(e), note_lost_name(e->fd, e->path);
-    else if (!strcmp(e->call, "unlinkat"))
-        note_lost_name(e->folder, e->path);
-    else if (!strcmp(e->call, "fsync") || !strcmp(e->call, "fdatasync"))
-        note_flush(e);
+    if (!strcmp(e->call, "write")) note_write(e);
+    else if (!strcmp(e->call, "linkat")) note_name(e);
+    else if (!strcmp(e->call, "renameat")) note_name(e), note_lost_name(e->fd, e->path);
+    else if (!strcmp(e->call, "unlinkat")) note_lost_name(e->folder, e->path);
+    else if (!strcmp(e->call, "fsync") || !strcmp(e->call, "fdatasync")) note_flush(e);
     else if (!strcmp(e->call, "create") && e->path && strncmp(e->path, ".", 2)) {
         struct op *o = add(NAMED);
         locate(o->path, e->folder, e->path);
@@ -128,10 +123,8 @@ static size_t content(unsigned char *out, ino_t file, int end, enum loss loss, u
     for (size_t at = safe; at < n && loss >= PAGES; at += 512) {
         size_t size = n - at < 512 ? n - at : 512;
         if (noise(seed) % 2) continue;
-        if (loss == PAGES)
-            memset(out + at, 0, size);
-        else
-            thing_fill(out + at, (int)(noise(seed) % 1000), size);
+        if (loss == PAGES) memset(out + at, 0, size);
+        else thing_fill(out + at, (int)(noise(seed) % 1000), size);
     }
     return n;
 }

@@ -77,8 +77,7 @@ static int put(void *ctx, const char *name, const void *data, size_t size)
     pthread_mutex_lock(&m->mutex);
     int i = find(m, name, true);
     void *copy = malloc(size);
-    if (i < 0 || !copy || (tricked(m) && m->trick != HONEST))
-        result = ENOSPC;
+    if (i < 0 || !copy || (tricked(m) && m->trick != HONEST)) result = ENOSPC;
     else {
         memcpy(copy, data, size);
         free(m->item[i].data);
@@ -107,8 +106,7 @@ static int lock(void *ctx, const char *name)
     int result = m->lock_answer;
     pthread_mutex_lock(&m->mutex);
     int i = find(m, name, true);
-    if (tricked(m) && m->trick != HONEST)
-        result = -1;
+    if (tricked(m) && m->trick != HONEST) result = -1;
     else if (result == 1 && i >= 0) {
         result = !m->item[i].locked;
         m->item[i].locked = true;

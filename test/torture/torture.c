@@ -183,8 +183,7 @@ int walk_files(const char *path, void (*each)(const char *path, void *ctx), void
         if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
         snprintf(name, sizeof name, "%s/%s", path, e->d_name);
         if (lstat(name, &st)) continue;
-        if (S_ISDIR(st.st_mode))
-            n += walk_files(name, each, ctx);
+        if (S_ISDIR(st.st_mode)) n += walk_files(name, each, ctx);
         else {
             n++;
             if (each) each(name, ctx);
@@ -278,8 +277,7 @@ void gate_pass(struct gate *g)
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += 30; /* somebody died on the way: the others go on, and the test sees it */
     if (atomic_fetch_sub(&g->missing, 1) != 1)
-        while (sem_timedwait(&g->open, &until) && errno == EINTR) {
-        }
+        while (sem_timedwait(&g->open, &until) && errno == EINTR) {}
     sem_post(&g->open);
 }
 
@@ -383,8 +381,7 @@ static int make_thing(void *ctx, void **data, size_t *size, char *err, bool *pas
     const struct thing *t = ctx;
     int now = atomic_fetch_add(&board->running, 1) + 1, most = atomic_load(&board->most_running);
     (void)err, *passing = false;
-    while (now > most && !atomic_compare_exchange_weak(&board->most_running, &most, now)) {
-    }
+    while (now > most && !atomic_compare_exchange_weak(&board->most_running, &most, now)) {}
     atomic_fetch_add(&board->compiles, 1);
     if (atomic_load(&board->compile_us)) usleep((useconds_t)atomic_load(&board->compile_us));
     atomic_fetch_sub(&board->running, 1);
@@ -433,10 +430,8 @@ static void take_census(const char *path, void *ctx)
 {
     struct census *n = ctx;
     const char *name = strrchr(path, '/') + 1;
-    if (is_entry(path))
-        n->entries++;
-    else if (strcmp(name, ".lock") && strcmp(name, ".size"))
-        n->others++;
+    if (is_entry(path)) n->entries++;
+    else if (strcmp(name, ".lock") && strcmp(name, ".size")) n->others++;
 }
 
 int leftovers(const char *folder, int *entries)

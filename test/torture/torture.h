@@ -23,13 +23,13 @@
 #include "fake.h"
 #include "shim.h"
 
-extern bool full;                /* --full                                                         */
-extern struct fake_board *board; /* cleared by board_reset                                         */
-extern char scratch[256];        /* a fresh folder; removed at the end                             */
+extern bool full;                /* --full */
+extern struct fake_board *board; /* cleared by board_reset */
+extern char scratch[256];        /* a fresh folder; removed at the end */
 
 void torture_begin(int argc, char **argv, const char *name);
-bool chosen(const char *part); /* named on the command line, or nothing is                         */
-int torture_end(void);         /* removes the scratch folder; main's status                                */
+bool chosen(const char *part); /* named on the command line, or nothing is */
+int torture_end(void);         /* removes the scratch folder; main's status */
 
 /* Prints a line of figures and counts it. */
 void figure(long cases, long wrong, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -43,12 +43,12 @@ uint64_t noise(uint64_t *state);
 
 /* ---- Files ---- */
 
-const char *under(const char *name); /* in scratch; valid for some calls                          */
+const char *under(const char *name); /* in scratch; valid for some calls */
 void remove_tree(const char *path);
 /* Calls `each` for all regular files below; returns their number. `each` may be NULL. */
 int walk_files(const char *path, void (*each)(const char *path, void *ctx), void *ctx);
 int open_descriptors(void);                       /* of this process */
-void *read_whole(const char *path, size_t *size); /* malloc'd, or NULL                             */
+void *read_whole(const char *path, size_t *size); /* malloc'd, or NULL */
 bool write_whole(const char *path, const void *data, size_t size);
 
 /* ---- Children ---- */
@@ -85,7 +85,7 @@ bool thing_right(const void *data, size_t got, int number, size_t size);
 
 /* ---- Caches ---- */
 
-struct coda_cache *open_cache(const char *folder); /* no limit; all else by default                */
+struct coda_cache *open_cache(const char *folder); /* no limit; all else by default */
 uint64_t counted(struct coda_cache *c, enum cache_counter which);
 /* Is it the path of an entry: 64 hex digits, the first of them its folder's name? */
 bool is_entry(const char *path);

@@ -92,7 +92,7 @@ static void exports(void)
 
 struct way {
     const char *name, *dir, *overlays, *variable;
-    bool memory, import; /* the bundle is an array; it is imported first                           */
+    bool memory, import; /* the bundle is an array; it is imported first */
 };
 
 static int expect_all(struct coda_cache *c)
@@ -165,7 +165,7 @@ static void ways(void)
 
 struct refusal {
     const char *dir, *overlays;
-    int compiles, refused; /* in this process                                                      */
+    int compiles, refused; /* in this process */
 };
 
 static int use_refused(void *ctx)
@@ -230,10 +230,8 @@ static int tune(void *ctx)
     opt.plans = (const coda_plan *const *)&p;
     opt.plan_count = 1;
     int bad = !p || coda_cache_export(c, under("tuned.bundle"), &opt, &r);
-    if (bad)
-        complain("export: %s", coda_error());
-    else if (r.entries != coda_plan_kernels(p) + 1)
-        bad += complain("%d entries exported", (int)r.entries);
+    if (bad) complain("export: %s", coda_error());
+    else if (r.entries != coda_plan_kernels(p) + 1) bad += complain("%d entries exported", (int)r.entries);
     bad += !write_whole(under("tuned.plan"), text, strlen(text));
     free(text);
     coda_plan_free(p);

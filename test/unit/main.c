@@ -12,7 +12,7 @@
 
 #include "util_random.h"
 
-#include <check.h> /* last: it has a macro named fail                                             */
+#include <check.h> /* last: it has a macro named fail */
 
 #define SUITE(room, name) Suite *name##_suite(void);
 #include "suites.h"
@@ -42,14 +42,12 @@ int main(int argc, char **argv)
     SRunner *runner = srunner_create(NULL);
     int chosen = 0;
     (void)argc;
-    random_seed(); /* one for all tests, each of which is a process */
+    random_seed();                          /* one for all tests, each of which is a process */
     setenv("CK_DEFAULT_TIMEOUT", "300", 0); /* seconds; a machine may be slow, and none shall hang */
     for (int i = 0; i < SUITES; i++)
         if (is_chosen(i, argv + 1)) srunner_add_suite(runner, suites[i].make()), chosen++;
-    if (chosen)
-        srunner_run_all(runner, CK_ENV);
-    else
-        fprintf(stderr, "unit: %s is neither a room nor a suite of test/unit\n", argv[1]);
+    if (chosen) srunner_run_all(runner, CK_ENV);
+    else fprintf(stderr, "unit: %s is neither a room nor a suite of test/unit\n", argv[1]);
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);
     return failed || !chosen ? EXIT_FAILURE : EXIT_SUCCESS;

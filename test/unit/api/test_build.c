@@ -232,10 +232,7 @@ static void null_dims(void) { coda_input(g, "a", CODA_F32, 1, NULL); }
 static void negative_dim(void) { coda_weight(g, "a", CODA_F32, 2, (int64_t[]){3, -5}); }
 static void huge_dims(void) { coda_input(g, "a", CODA_F32, 2, (int64_t[]){1LL << 40, 1LL << 40}); }
 static void null_strides(void) { coda_input_strided(g, "a", CODA_F32, 1, (int64_t[]){3}, NULL); }
-static void overlap(void)
-{
-    coda_weight_strided(g, "a", CODA_F32, 2, (int64_t[]){3, 4}, (int64_t[]){3, 1});
-}
+static void overlap(void) { coda_weight_strided(g, "a", CODA_F32, 2, (int64_t[]){3, 4}, (int64_t[]){3, 1}); }
 static void output_none(void) { coda_output(g, "y", CODA_NONE); }
 static void output_foreign(void) { coda_output(g, "y", (coda_value){1000}); }
 static void output_name(void) { coda_output(g, NULL, x); }
@@ -415,8 +412,7 @@ static const struct {
      "cross_entropy: logits are [8,64] but targets are i32[2,8]; must be i32, one for each row"},
     {loss_reduction, "cross_entropy: reduction is 9; must be 0..2"},
     {loss_ignored, "cross_entropy: ignore_zero is set, but ignore_index is 7"},
-    {embedding_ids,
-     "embedding: table is bf16[96,64] and ids are f32[8,64]; need [V,N] and i32 of rank < 6"},
+    {embedding_ids, "embedding: table is bf16[96,64] and ids are f32[8,64]; need [V,N] and i32 of rank < 6"},
     {cast_dtype, "cast: 77 is no dtype"},
     {slice_axis, "slice: x is [2,8,64]; it has no axis 3"},
     {slice_range, "slice: start 0, stop 65, step 1; need 0 <= start <= stop <= 64 and step >= 1"},
@@ -453,10 +449,10 @@ END_TEST
 
 /* ---- Without a graph ---- */
 
-#define EXPECT_NULL(call, what) \
-    do { \
-        ck_assert_int_eq((int)(call).id, 0); \
-        ck_assert_str_eq(coda_error(), what ": the graph is NULL"); \
+#define EXPECT_NULL(call, what)                                                                              \
+    do {                                                                                                     \
+        ck_assert_int_eq((int)(call).id, 0);                                                                 \
+        ck_assert_str_eq(coda_error(), what ": the graph is NULL");                                          \
     } while (0)
 
 START_TEST(null_graph)

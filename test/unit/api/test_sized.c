@@ -55,10 +55,8 @@ static void tear_down(void)
 static void end_graph(graph *b, struct text *t)
 {
     coda_status s = coda_graph_status(b);
-    if (s)
-        text_printf(t, "%d %s", (int)s, coda_error());
-    else
-        graph_print(b, t);
+    if (s) text_printf(t, "%d %s", (int)s, coda_error());
+    else graph_print(b, t);
     coda_graph_free(b);
 }
 
@@ -168,7 +166,7 @@ static const struct reader {
     enum sized_type type;
     const void *init;
     void (*read)(const void *opt, struct text *t);
-    void (*need)(void *opt); /* then NULL is no choice                                             */
+    void (*need)(void *opt); /* then NULL is no choice */
 } readers[] = {
     {SIZED_coda_map_def, &map_def, read_map_def, need_map},
     {SIZED_coda_rope_options, &rope, read_rope, NULL},
@@ -228,10 +226,8 @@ START_TEST(reads_every_size)
     for (size_t size = 1; size <= s->whole + BEYOND; size++) {
         bool valid = size >= s->base && size % sizeof size == 0;
         char *clean = outcome(r, block_of(r, size, size)), *block = block_of(r, size, size);
-        if (valid)
-            ck_assert_str_eq(clean, init);
-        else
-            ck_assert_msg(strstr(clean, s->type) && strstr(clean, "the size of a"), "%s", clean);
+        if (valid) ck_assert_str_eq(clean, init);
+        else ck_assert_msg(strstr(clean, s->type) && strstr(clean, "the size of a"), "%s", clean);
         free(clean);
         if (size > s->whole) block[size - 1] = 1;
         char *junk = outcome(r, block);
@@ -287,10 +283,8 @@ START_TEST(fills_every_size)
         memcpy(block, &size, sizeof size);
         memcpy(before, block, room);
         ck_assert_int_eq(w->fill(block), valid ? CODA_OK : CODA_E_INVALID);
-        if (valid)
-            ck_assert_int_eq(memcmp(block + head, whole + head, MIN(room, s->whole) - head), 0);
-        else
-            ck_assert(strstr(coda_error(), s->type) && !memcmp(block, before, room));
+        if (valid) ck_assert_int_eq(memcmp(block + head, whole + head, MIN(room, s->whole) - head), 0);
+        else ck_assert(strstr(coda_error(), s->type) && !memcmp(block, before, room));
         ck_assert_int_eq(memcmp(block, &size, sizeof size), 0);
         for (size_t i = s->whole; valid && i < room; i++) ck_assert_uint_eq(block[i], 0);
         free(before);

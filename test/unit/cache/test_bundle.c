@@ -25,8 +25,14 @@ static struct bundle_block make_entry(enum cache_kind kind, const char *what, co
     char key[256];
     struct bundle_block b = {0};
     snprintf(key, sizeof key, "%s%s", what, by);
-    struct entry e = {.kind = kind, .key = key, .key_size = strlen(key), .what_size = strlen(what),
-                      .note = "note", .note_size = 4, .data = data, .data_size = strlen(data)};
+    struct entry e = {.kind = kind,
+                      .key = key,
+                      .key_size = strlen(key),
+                      .what_size = strlen(what),
+                      .note = "note",
+                      .note_size = 4,
+                      .data = data,
+                      .data_size = strlen(data)};
     b.data = entry_pack(&e, &b.size);
     ck_assert_ptr_nonnull(b.data);
     return b;
@@ -215,8 +221,10 @@ static void expect_useless(unsigned char *p, size_t size)
 static void expect_number_refused(unsigned char *p, size_t size, size_t at)
 {
     uint64_t was = get_u64(p + at);
+    /* clang-format off */
     const uint64_t values[] = {0, 1, was - 1, was + 1, was + 16, size, size + 1, UINT64_MAX, UINT64_MAX - 15,
                                UINT64_MAX / ROW, UINT64_MAX / ROW + 1, (uint64_t)1 << 63, (uint64_t)1 << 32};
+    /* clang-format on */
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         if (values[i] == was) continue;
         put_u64(p + at, values[i]);
@@ -375,7 +383,9 @@ static void write_sparse(const char *path, uint64_t count, uint64_t entry)
 {
     uint64_t front = HEADER + count * ROW, end = front + 1;
     unsigned char *p = calloc(1, front + 1);
+    /* clang-format off */
     memcpy(p, "coda\n\x1a" "B" "1", 8);
+    /* clang-format on */
     put_u64(p + 40, count), put_u64(p + 48, 1);
     for (uint64_t i = 0; i < count; i++) {
         put_u64(p + HEADER + i * ROW, i + 1);
@@ -403,7 +413,9 @@ START_TEST(judges_the_header_first)
     file_write(path, "", 0);
     ck_assert_int_eq(truncate(path, (off_t)huge), 0);
     ck_assert_int_eq(exit_of(open_sparse), 0);
+    /* clang-format off */
     file_write(path, "coda\n\x1a" "B" "1", 8);
+    /* clang-format on */
     ck_assert_int_eq(truncate(path, (off_t)huge), 0);
     ck_assert_int_eq(exit_of(open_sparse), 0);
     static const struct {

@@ -171,10 +171,8 @@ START_TEST(counts_again_without_an_account)
     for (int i = 0; i < 10; i++) put(i);
     for (int i = 0; i < 3; i++) {
         const char *path = folder_under("v2/.size");
-        if (i == 0)
-            unlink(path);
-        else
-            file_write(path, wrong, i == 1 ? 7 : 16);
+        if (i == 0) unlink(path);
+        else file_write(path, wrong, i == 1 ? 7 : 16);
         put(10 + i);
         ck_assert_int_eq(evict_total(&c->dir), (11 + i) * COST);
     }

@@ -43,8 +43,7 @@ static int make(void *ctx, void **data, size_t *size, char *err, bool *passing)
     (void)ctx, (void)err, (void)passing;
     atomic_fetch_add(&shared->made, 1);
     int now = atomic_fetch_add(&shared->inside, 1) + 1, most = atomic_load(&shared->most);
-    while (now > most && !atomic_compare_exchange_weak(&shared->most, &most, now)) {
-    }
+    while (now > most && !atomic_compare_exchange_weak(&shared->most, &most, now)) {}
     usleep((useconds_t)nap_ms * 1000);
     atomic_fetch_sub(&shared->inside, 1);
     *data = strdup("made");

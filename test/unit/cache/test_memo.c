@@ -31,8 +31,7 @@ static int make(void *ctx, void **data, size_t *size, char *err, bool *passing)
     struct maker *m = ctx;
     atomic_fetch_add(&m->made, 1);
     int now = atomic_fetch_add(&m->inside, 1) + 1, most = atomic_load(&m->most);
-    while (now > most && !atomic_compare_exchange_weak(&m->most, &most, now)) {
-    }
+    while (now > most && !atomic_compare_exchange_weak(&m->most, &most, now)) {}
     usleep((useconds_t)m->nap_ms * 1000);
     atomic_fetch_sub(&m->inside, 1);
     *passing = m->passing;

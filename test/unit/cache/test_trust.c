@@ -165,10 +165,8 @@ START_TEST(junk_in_any_place)
         cache_close(c);
         struct cache_key k = key_of(0);
         snprintf(path, sizeof path, "%s", folder_entry("", &k)); /* folder/v2/a/bcdef... */
-        if (p == 1)
-            *strrchr(path, '/') = 0;
-        else if (p != 2)
-            snprintf(path, sizeof path, "%s", folder_under(places[p]));
+        if (p == 1) *strrchr(path, '/') = 0;
+        else if (p != 2) snprintf(path, sizeof path, "%s", folder_under(places[p]));
         if (!put_junk(path, kind, 0)) continue;
         bool fits = p < 2 ? kind == FOLDER || kind == FULL_FOLDER : p > 2 && kind == EMPTY_FILE;
         expect_harmless(places[p], kind, !fits);

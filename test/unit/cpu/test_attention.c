@@ -14,14 +14,14 @@
 #include "util_random.h"
 #include "util_scale.h"
 
-#include <check.h> /* last: it has a macro named fail                                             */
+#include <check.h> /* last: it has a macro named fail */
 
 Suite *attention_suite(void);
 
 enum { CASES = 300, SLACK = 64 };
 
 struct tensor {
-    int64_t batch, time, columns, pitch, block; /* pitch: from row to row, block: from batch to batch   */
+    int64_t batch, time, columns, pitch, block; /* pitch: from row to row, block: from batch to batch */
     unsigned char *memory;
     void *at;
 };
@@ -30,9 +30,9 @@ struct attention_case {
     coda_dtype dtype;
     int64_t batch, tq, tk, heads, kv_heads, dim, window;
     int causal, align;
-    bool lengths, flat; /* flat: one sequence, without the dimension of the batch                  */
+    bool lengths, flat; /* flat: one sequence, without the dimension of the batch */
     float scale;
-    int32_t *length; /* [batch], as the caller stores them                                      */
+    int32_t *length; /* [batch], as the caller stores them */
     struct tensor q, k, v, y;
 };
 
@@ -346,13 +346,13 @@ static void mean_of(int align, int tq, int tk, int window, int32_t length, const
 
 START_TEST(alignments)
 {
-    mean_of(CODA_ALIGN_LENGTH, 1, 16, 4, 5, (double[]){3.5});      /* keys 1..4                  */
-    mean_of(CODA_ALIGN_LENGTH, 2, 8, 0, 5, (double[]){2.5, 3});    /* positions 3 and 4          */
-    mean_of(CODA_ALIGN_LENGTH, 3, 8, 0, 2, (double[]){0, 1, 1.5}); /* -1, 0, 1                   */
+    mean_of(CODA_ALIGN_LENGTH, 1, 16, 4, 5, (double[]){3.5});      /* keys 1..4 */
+    mean_of(CODA_ALIGN_LENGTH, 2, 8, 0, 5, (double[]){2.5, 3});    /* positions 3 and 4 */
+    mean_of(CODA_ALIGN_LENGTH, 3, 8, 0, 2, (double[]){0, 1, 1.5}); /* -1, 0, 1 */
     mean_of(CODA_ALIGN_LENGTH, 2, 8, 2, 0, (double[]){0, 0});
-    mean_of(CODA_ALIGN_START, 4, 8, 0, 3, (double[]){1, 1.5, 2, 2}); /* key 3 is past the length   */
+    mean_of(CODA_ALIGN_START, 4, 8, 0, 3, (double[]){1, 1.5, 2, 2}); /* key 3 is past the length */
     mean_of(CODA_ALIGN_START, 6, 4, 2, 4, (double[]){1, 1.5, 2.5, 3.5, 4, 0});
-    mean_of(CODA_ALIGN_END, 2, 8, 0, 7, (double[]){4, 4}); /* positions 6 and 7          */
+    mean_of(CODA_ALIGN_END, 2, 8, 0, 7, (double[]){4, 4}); /* positions 6 and 7 */
     mean_of(CODA_ALIGN_END, 2, 8, 3, 7, (double[]){6, 6.5});
     mean_of(CODA_ALIGN_DEFAULT, 4, 4, 0, 2, (double[]){1, 1.5, 1.5, 1.5}); /* padded, beside its keys */
     mean_of(CODA_ALIGN_DEFAULT, 1, 8, 0, 5, (double[]){3});

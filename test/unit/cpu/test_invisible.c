@@ -8,7 +8,7 @@
 
 #include "util_invisible.h"
 
-#include <check.h> /* last: it has a macro named fail                                             */
+#include <check.h> /* last: it has a macro named fail */
 
 Suite *invisible_suite(void);
 
@@ -47,10 +47,8 @@ START_TEST(unseen_rows)
         void **args[2];
         for (int bad = 0; bad < 2; bad++) {
             args[bad] = invisible_args(c, g, bad, evaluate);
-            if (evaluate)
-                ck_assert_int_eq(coda_evaluate(g, args[bad]), CODA_OK);
-            else
-                run(g, args[bad], folds[way % 4], flags[way % 4], bad ? 0x7f : 0xff);
+            if (evaluate) ck_assert_int_eq(coda_evaluate(g, args[bad]), CODA_OK);
+            else run(g, args[bad], folds[way % 4], flags[way % 4], bad ? 0x7f : 0xff);
         }
         int64_t wrong = invisible_difference(c, g, args[0], args[1], evaluate);
         ck_assert_msg(wrong == 0, "%s, %s, way %d: %d elements differ", c->name, dtype_name(dtypes[way / 4]),

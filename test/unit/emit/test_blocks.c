@@ -6,7 +6,7 @@
 
 #include <ctype.h>
 
-#include <check.h> /* last: it has a macro named fail                                             */
+#include <check.h> /* last: it has a macro named fail */
 
 Suite *blocks_suite(void);
 
@@ -82,7 +82,7 @@ static bool is_declared(const char *text, const char *at)
     const char *before = at;
     while (before > text && before[-1] == ' ') before--;
     if (before == text) return false;
-    if (before[-1] == '*' || before[-1] == '&') return before == at; /* not a product            */
+    if (before[-1] == '*' || before[-1] == '&') return before == at; /* not a product */
     if (before[-1] == ',') return strncmp(at + strcspn(at, " ,;()"), " = ", 3) == 0;
     const char *word = before;
     while (word > text && is_name(word[-1])) word--;
@@ -111,7 +111,7 @@ static const char *undefined(const char *text)
     memset(declared, 0, sizeof declared);
     for (const char *at = text; *at; at++) {
         if (!strncmp(at, "//", 2) || *at == '#') at += strcspn(at, "\n");
-        if (at > text && (is_name(at[-1]) || at[-1] == ':')) continue; /* reduce::m2 is none       */
+        if (at > text && (is_name(at[-1]) || at[-1] == ':')) continue; /* reduce::m2 is none */
         int n = name_number(at);
         if (n < 0) continue;
         declared[n] = declared[n] || is_declared(text, at);
@@ -124,13 +124,11 @@ START_TEST(finds_the_undefined)
 {
     static const struct {
         const char *text, *name;
-    } some[] = {{"struct A { float v1; }; f(a.v1)", NULL},
-                {"const float v1a = 2, v1b = v1a;", NULL},
-                {"const f32 *x0; x0[1] * v3", "v3"},
-                {"float v0 = x0[1]; float x0;", "x0[1]; float x0;"},
-                {"const float v1 = v2; // v1", "v2; // v1"},
-                {"f(v1a, v1b)", "v1a, v1b)"},
-                {"float v1a; return v1b;", "v1b;"}};
+    } some[] = {
+        {"struct A { float v1; }; f(a.v1)", NULL},   {"const float v1a = 2, v1b = v1a;", NULL},
+        {"const f32 *x0; x0[1] * v3", "v3"},         {"float v0 = x0[1]; float x0;", "x0[1]; float x0;"},
+        {"const float v1 = v2; // v1", "v2; // v1"}, {"f(v1a, v1b)", "v1a, v1b)"},
+        {"float v1a; return v1b;", "v1b;"}};
     for (int i = 0; i < ARRAY_SIZE(some); i++) {
         const char *found = undefined(some[i].text);
         ck_assert_msg(!found == !some[i].name, "%s", some[i].text);

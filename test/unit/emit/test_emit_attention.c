@@ -5,7 +5,7 @@
 #include "util_attention.h"
 #include "util_scale.h"
 
-#include <check.h> /* last: it has a macro named fail                                             */
+#include <check.h> /* last: it has a macro named fail */
 
 Suite *emit_attention_suite(void);
 

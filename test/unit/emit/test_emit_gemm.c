@@ -7,7 +7,7 @@
 #include "util_gemm.h"
 #include "util_scale.h"
 
-#include <check.h> /* last: it has a macro named fail                                             */
+#include <check.h> /* last: it has a macro named fail */
 
 Suite *emit_gemm_suite(void);
 
@@ -76,7 +76,7 @@ END_TEST
 static const struct size {
     const char *name;
     int64_t m, n, k;
-    struct tile tile; /* bm 0: tile_choose                                                         */
+    struct tile tile; /* bm 0: tile_choose */
 } sizes[] = {
 #define TILE(rows, columns, turns, high)                                                                     \
     {                                                                                                        \
@@ -91,7 +91,7 @@ static const struct size {
     {"stream 8", 8, 4096, 4096, {0}},
     {"stream 8", 8, 4096, 11264, {0}},
     {"stream 16", 16, 4096, 4096, {0}},
-    {"stream 16", 16, 4096, 11264, {0}}, /* shared by two blocks                                      */
+    {"stream 16", 16, 4096, 11264, {0}}, /* shared by two blocks */
     {"stream 8 gated", 8, 22016, 22528, {0}},
     {"stream 8 gated", 8, 22016, 4096, {0}},
     {"stream 16 gated all", 8, 22016, 4096, {0}},
@@ -171,7 +171,7 @@ START_TEST(a_cluster_scatters_its_sums)
     ck_assert(strstr(k->text, "gemm_sm90<Config, Epilogue, Share>(args)") != NULL);
     ck_assert_int_eq(k->launch.grid, 3 * 5 * 4);
     ck_assert(!k->launch.persistent);
-    ck_assert_int_eq(r.s.layout.states, 17); /* of 520 columns by 32; the last 3 shares are empty   */
+    ck_assert_int_eq(r.s.layout.states, 17); /* of 520 columns by 32; the last 3 shares are empty */
     ck_assert(k->map[1].box[1] == 128 && r.s.layout.fetched >= 0 && k->map[k->maps - 1].box[0] == 32);
     gemm_free(&r);
     emit(&r, "scatter rope split", GEMM_HOPPER); /* shares of half a head: so the tile has pieces, too */
@@ -214,9 +214,14 @@ END_TEST
 /* Unless B comes in boxes of 64 columns anyway. */
 START_TEST(a_tail_has_a_map)
 {
-    static const struct { const char *name; bool mapped; int rows, halves; } want[] = {
-        {"tail", true, 128, 1}, {"tail gated", true, 64, 2}, {"tail b mn", false, 0, 0},
-        {"tail rope split", false, 0, 0}};
+    static const struct {
+        const char *name;
+        bool mapped;
+        int rows, halves;
+    } want[] = {{"tail", true, 128, 1},
+                {"tail gated", true, 64, 2},
+                {"tail b mn", false, 0, 0},
+                {"tail rope split", false, 0, 0}};
     for (int i = 0; i < ARRAY_SIZE(want); i++) {
         struct gemm_rig r;
         ck_assert_msg(!gemm_emit(named(want[i].name), GEMM_HOPPER, gemm_target.sms, &r), "%s", coda_error());
@@ -455,7 +460,7 @@ Suite *emit_gemm_suite(void)
     tcase_add_test(t, only_whole_16_bit_tiles_are_staged);
     tcase_add_test(t, states_must_match_tiles);
     suite_add_tcase(s, t);
-    tcase_set_tags(h, "nvrtc hopper"); /* apart, as this is the longest job of `make test`           */
+    tcase_set_tags(h, "nvrtc hopper"); /* apart, as this is the longest job of `make test` */
     tcase_add_loop_test(h, compiles_for_hopper, 0, gemm_case_count);
     suite_add_tcase(s, h);
     tcase_set_tags(n, "nvrtc");

@@ -151,7 +151,7 @@ static const char *run(enum which which)
 }
 
 static const struct mistake {
-    const char *name, *report; /* one of several words, separated by |                                */
+    const char *name, *report; /* one of several words, separated by | */
     enum which which;
 } mistakes[] = {
     {"NO_INIT_FENCE", "completes on an mbarrier that no fence followed", PIPELINE},

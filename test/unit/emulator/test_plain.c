@@ -7,7 +7,7 @@
 #include "jit.h"
 #include "util_device.h"
 
-#include <check.h> /* last: it has a macro named fail                                             */
+#include <check.h> /* last: it has a macro named fail */
 
 /* As in plain.cu; tiles and steps reach past the ends. */
 enum { M = 200, N = 264, K = 328, TILE = 128, BK = 64, THREADS = 384, SHARED = 3 * 256 * 128 + 32768 + 1024 };

@@ -142,7 +142,7 @@ START_TEST(keys_of_rows)
 {
     static const struct {
         const char *x, *key;
-        int64_t rows, of_row[6]; /* the key's element of each row                                  */
+        int64_t rows, of_row[6]; /* the key's element of each row */
     } k[] = {{"3", "", 1, {0}},
              {"3", "1", 1, {0}},
              {"2,3", "2", 2, {0, 1}},

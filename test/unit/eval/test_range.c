@@ -41,7 +41,7 @@ static void run(struct range_graph *r, const struct run_mode *m, const char *wha
          *second = poisoned(coda_plan_workspace(p), 0x7f);
     ck_assert_int_eq(coda_prepare(p, r->arg, prepared, first, NULL), CODA_OK);
     ck_assert_int_eq(coda_run(p, r->arg, prepared, second, NULL), CODA_OK);
-    coda_prepare_forget(NULL, 0); /* memory of the next run may be where this one's was                */
+    coda_prepare_forget(NULL, 0); /* memory of the next run may be where this one's was */
     free(prepared), free(first), free(second);
     coda_plan_free(p);
 }
@@ -103,16 +103,15 @@ START_TEST(a_product_waits_for_its_factor)
     for (int m = 0; m < RUN_MODES; m++) {
         coda_graph *g = coda_graph_new();
         coda_value vx = coda_input(g, "x", CODA_F16, 3, (int64_t[]){B, T, K});
-        coda_value vr =
-            coda_input_strided(g, "r", CODA_F32, 3, (int64_t[]){B, T, 1}, (int64_t[]){500, 3, 1});
+        coda_value vr = coda_input_strided(g, "r", CODA_F32, 3, (int64_t[]){B, T, 1}, (int64_t[]){500, 3, 1});
         coda_value vw = coda_weight(g, "w", CODA_F16, 2, (int64_t[]){W, K});
         coda_output(g, "y", coda_matmul(g, coda_mul(g, vx, vr), vw));
         struct range_graph q = {.g = g, .arg = {x, r, w, y}, .args = 4};
         memset(y, 0xff, sizeof y);
         run(&q, &run_modes[m], run_modes[m].name);
         for (int i = 0; i < B * T * W; i++)
-            ck_assert_msg(fabs(dtype_load(CODA_F16, y, i) - 38.4) < 0.1, "%s: y[%d] = %g",
-                          run_modes[m].name, i, dtype_load(CODA_F16, y, i));
+            ck_assert_msg(fabs(dtype_load(CODA_F16, y, i) - 38.4) < 0.1, "%s: y[%d] = %g", run_modes[m].name,
+                          i, dtype_load(CODA_F16, y, i));
         coda_graph_free(g);
     }
 }

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <check.h> /* last: it has a macro named fail                                             */
+#include <check.h> /* last: it has a macro named fail */
 
 Suite *folds_suite(void);
 
@@ -211,7 +211,7 @@ START_TEST(ids_differ)
             ck_assert(coda_plan_prepared_id(p) != 0 && coda_plan_prepared_id(q) == 0);
             bool in_place = f == 2 && coda_plan_prepared(p) == 0;
             id[n++] = coda_plan_prepared_id(p);
-            for (int j = 0; j + 1 < n; j++) /* a strided weight is copied in both modes                    */
+            for (int j = 0; j + 1 < n; j++) /* a strided weight is copied in both modes */
                 ck_assert_msg(id[j] != id[n - 1] || (f == 2 && !in_place && j == n - 2), "%d and %d", j, n);
             coda_plan_free(p);
             coda_plan_free(q);
@@ -233,16 +233,14 @@ static void share(const char *text, const char *name, coda_fold fold)
         void **args = random_args(g[i], 3, false), **want = random_args(g[i], 3, true);
         ck_assert_msg(run_upload(&b[i], g[i], p[i], args, false), "%s", coda_error());
         int leaves = coda_graph_args(g[i]) - g[i]->outputs;
-        for (int j = 0; j < leaves && i; j++) { /* the first one's weights                                 */
+        for (int j = 0; j < leaves && i; j++) { /* the first one's weights */
             coda_arg_info info = CODA_ARG_INFO_INIT;
             coda_graph_arg(g[i], j, &info);
             if (info.kind == CODA_ARG_WEIGHT) memcpy(want[j], b[0].host[j], info.bytes);
         }
         ck_assert_msg(!coda_evaluate(g[i], want), "%s", coda_error());
-        if (i == 0)
-            ck_assert_msg(run_prepare(&b[0], p[0]), "%s", coda_error());
-        else
-            run_share(&b[i], &b[0]);
+        if (i == 0) ck_assert_msg(run_prepare(&b[0], p[0]), "%s", coda_error());
+        else run_share(&b[i], &b[0]);
         ck_assert_msg(run_plan(&b[i], p[i]), "%s, fold %d, %lld rows: %s", name, fold, (long long)count[i],
                       coda_error());
         for (int j = 0; j < g[i]->outputs; j++)
@@ -324,7 +322,7 @@ START_TEST(folded_once)
                      "coda_prepare_forget");
         ck_assert_mem_eq(&before, &m, sizeof m);
     }
-    coda_plan_free(p); /* its weights stay folded                                                          */
+    coda_plan_free(p); /* its weights stay folded */
     expect_error(coda_prepare(twin, ARGS(&m), NULL, m.work, NULL), "(w)", "folded in place already");
     expect_error(coda_prepare(copy, ARGS(&m), m.prepared, m.work, NULL), "(w)", "folded in place already");
     expect_error(coda_run(none, ARGS(&m), NULL, m.work, NULL), "run: args[2] (w)", "was folded in place");
@@ -333,7 +331,7 @@ START_TEST(folded_once)
     expect_error(coda_run(other, ((void *[]){original.w, m.w + D, m.y}), NULL, m.work, NULL), "args[1] (x)",
                  "weight w");
     ck_assert_int_eq(coda_run(other, ((void *[]){original.w, m.x, m.y}), NULL, m.work, NULL), CODA_OK);
-    memcpy(m.w, original.w, sizeof m.w); /* new values: folded again, when that is said                    */
+    memcpy(m.w, original.w, sizeof m.w); /* new values: folded again, when that is said */
     coda_prepare_forget(&m.w[7], 1);
     expect_error(coda_run(twin, ARGS(&m), NULL, m.work, NULL), "(w)", "coda_prepare first");
     ck_assert_int_eq(coda_run(none, ARGS(&m), NULL, m.work, NULL), CODA_OK);
@@ -365,7 +363,7 @@ START_TEST(memory_used_again)
     ck_assert_int_eq(coda_run(none, ARGS(&m), NULL, m.work, NULL), CODA_OK);
     expect_right(&m, &original);
     ck_assert_int_eq(coda_prepare(p, ARGS(&m), NULL, m.work, NULL), CODA_OK);
-    void *over[] = {original.x, original.g, original.w, m.w}; /* an output over what was folded            */
+    void *over[] = {original.x, original.g, original.w, m.w}; /* an output over what was folded */
     ck_assert_int_eq(coda_run(none, over, NULL, m.work, NULL), CODA_OK);
     expect_error(coda_run(p, ARGS(&m), NULL, m.work, NULL), "(w)", "coda_prepare first");
     coda_plan_free(p), coda_plan_free(none);
@@ -382,7 +380,7 @@ START_TEST(prepared_memory_is_known)
     ck_assert(coda_plan_prepared(p) > 0 && coda_plan_prepared_id(p) == coda_plan_prepared_id(twin));
     expect_error(coda_run(p, ARGS(&m), m.prepared, m.work, NULL), "run: prepared memory",
                  "has not been prepared");
-    for (int i = 0; i < 2; i++) /* again and again: the weights are as they were                            */
+    for (int i = 0; i < 2; i++) /* again and again: the weights are as they were */
         ck_assert_int_eq(coda_prepare(p, ARGS(&m), m.prepared, m.work, NULL), CODA_OK);
     ck_assert_int_eq(coda_run(twin, ARGS(&m), m.prepared, m.work, NULL), CODA_OK);
     expect_right(&m, &original);

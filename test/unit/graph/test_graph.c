@@ -278,8 +278,7 @@ START_TEST(shorthands)
     ck_assert(g->node[scaled].attr.map.param[0] == 0.5f);
     ck_assert_str_eq(type_text(&g->node[graph_reduce(g, "sum", x, -1)].type).s, "f32[3,1]");
     ck_assert_str_eq(type_text(&g->node[graph_reduce(g, "select", x, key)].type).s, "f32[3,1]");
-    ck_assert_str_eq(type_text(&g->node[graph_reshape(g, x, 3, (int64_t[]){2, 3, 2})].type).s,
-                     "f32[2,3,2]");
+    ck_assert_str_eq(type_text(&g->node[graph_reshape(g, x, 3, (int64_t[]){2, 3, 2})].type).s, "f32[2,3,2]");
     ck_assert_int_eq(graph_map(g, "sum", x, -1, NULL), -1);
     ck_assert_str_eq(g->error, "sum: it is a reduction, not a map");
     graph_free(g);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <check.h> /* last: it has a macro named fail                                             */
+#include <check.h> /* last: it has a macro named fail */
 
 Suite *overlap_suite(void);
 
@@ -89,7 +89,7 @@ START_TEST(as_a_map_of_bytes_says)
         apart_inside += !want && la.bytes && lb.bytes && from < la.bytes && -from < lb.bytes;
     }
     ck_assert_int_gt(met, drawn / 20);
-    ck_assert_int_gt(apart_inside, drawn / 20); /* boxes that meet, and tensors that do not              */
+    ck_assert_int_gt(apart_inside, drawn / 20); /* boxes that meet, and tensors that do not */
     free(map);
 }
 END_TEST
@@ -100,7 +100,7 @@ START_TEST(few_steps)
     int64_t cache[] = {64, 32, 4096, 128}, by_head[] = {32LL * 4096 * 256, 4096 * 256, 256, 1};
     struct lattice k = lattice_strided(2, 4, cache, by_head);
     int work = 8;
-    ck_assert_int_eq(lattices_meet(&k, &k, 256, &work), APART); /* v beside k, head by head              */
+    ck_assert_int_eq(lattices_meet(&k, &k, 256, &work), APART); /* v beside k, head by head */
     ck_assert_int_eq(lattices_meet(&k, &k, 254, &work), MEET);
     struct lattice odd = lattice_strided(4, 2, (int64_t[]){1 << 20, 1 << 10}, (int64_t[]){1 << 12, 2});
     ck_assert_int_eq(lattices_meet(&odd, &odd, 4, &work), APART);
@@ -171,8 +171,8 @@ static coda_status call(enum call what, const graph *g, const coda_plan *p, stru
 
 /* Argument `i` is bound to `at`. Expects a line with both names; none: that it is taken. */
 static const struct binding {
-    int i, with;    /* at the address of this one ...                                              */
-    int64_t offset; /* ... and so many bytes on                                                    */
+    int i, with;    /* at the address of this one ... */
+    int64_t offset; /* ... and so many bytes on */
     const char *one, *other;
 } bindings[] = {
     {Y, X, 0, "output y", "input x"},
@@ -323,7 +323,7 @@ START_TEST(memory_is_checked)
             if (!empty) ck_assert_msg(s && strstr(coda_error(), "not a multiple of 16"), "%s", coda_error());
             args[i] = m.f[i];
         }
-        args[X] = m.f[W]; /* written by a fold in place, and read by its run                              */
+        args[X] = m.f[W]; /* written by a fold in place, and read by its run */
         coda_status s = call(PREPARE, g, p, &m, args);
         ck_assert_int_eq(s, f == CODA_FOLD_IN_PLACE ? CODA_E_INVALID : CODA_OK);
         if (s)
@@ -341,7 +341,7 @@ enum { LEAVES = 5, OUTPUTS = 8, ALL = LEAVES + OUTPUTS + 2 };
 
 struct bound_call {
     struct arguments b;
-    struct place place[ALL]; /* the last two: workspace and prepared memory                        */
+    struct place place[ALL]; /* the last two: workspace and prepared memory */
     void *at[ALL];
 };
 
@@ -361,9 +361,14 @@ static void draw_call(struct random *r, struct bound_call *c)
         if (random_chance(r, 1)) at = UINTPTR_MAX - (uintptr_t)(random_below(r, 40) * align + align - 1);
         c->at[i] = (void *)at;
     }
-    c->b = (struct arguments){.call = "run", .place = c->place, .places = n, .args = c->at,
-                              .workspace = c->at[n], .workspace_bytes = c->place[n].at.bytes,
-                              .prepared = c->at[n + 1], .prepared_bytes = c->place[n + 1].at.bytes};
+    c->b = (struct arguments){.call = "run",
+                              .place = c->place,
+                              .places = n,
+                              .args = c->at,
+                              .workspace = c->at[n],
+                              .workspace_bytes = c->place[n].at.bytes,
+                              .prepared = c->at[n + 1],
+                              .prepared_bytes = c->place[n + 1].at.bytes};
 }
 
 static bool is_sound(const struct bound_call *c, int i)
@@ -427,8 +432,7 @@ START_TEST(many_outputs)
     ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
     for (int i = 0; i < 16; i++) x[i] = 1 + (float)i;
     args[0] = x;
-    for (int i = 0; i < N; i++)
-        args[1 + i] = &all[0][(i * 267 % N) * 4]; /* in no order                       */
+    for (int i = 0; i < N; i++) args[1 + i] = &all[0][(i * 267 % N) * 4]; /* in no order */
     void *work = aligned_alloc(256, coda_plan_workspace(p) / 256 * 256 + 256);
     ck_assert_msg(coda_run(p, args, NULL, work, NULL) == CODA_OK, "%s", coda_error());
     for (int i = 0; i < N; i++)

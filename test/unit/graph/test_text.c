@@ -189,15 +189,14 @@ END_TEST
 START_TEST(comma_locale)
 {
     const char *const candidates[] = {"de_DE.UTF-8", "de_DE", "fr_FR.UTF-8", "nl_NL.UTF-8", "pl_PL.UTF-8"};
-    for (int i = 0; i < ARRAY_SIZE(candidates) && !setlocale(LC_ALL, candidates[i]); i++) {
-    }
+    for (int i = 0; i < ARRAY_SIZE(candidates) && !setlocale(LC_ALL, candidates[i]); i++) {}
     expect_text("%x = input f32[4]\n%1 = scale %x {alpha=1.25}\n",
                 "%x = input f32[4]\n%1 = scale %x {alpha=0x1.4p+0}  ; f32[4]\n");
     setlocale(LC_ALL, "C");
 }
 END_TEST
 
-#define LONG_NAME \
+#define LONG_NAME                                                                                            \
     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" \
     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" \
     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"

@@ -196,8 +196,7 @@ static void draw(char *text, size_t size, struct random *r)
             n +=
                 (size_t)snprintf(text + n, size - n, "%s%sinclude \"%s\"%s", random_chance(r, 70) ? "\n" : "",
                                  random_chance(r, 80) ? "#" : "%:", header, random_chance(r, 90) ? "\n" : "");
-        else
-            n += (size_t)snprintf(text + n, size - n, "%s", piece[random_below(r, PIECES)]);
+        else n += (size_t)snprintf(text + n, size - n, "%s", piece[random_below(r, PIECES)]);
     }
 }
 

@@ -444,7 +444,7 @@ END_TEST
  * of that name, too. */
 START_TEST(takes_no_helper_of_the_current_directory)
 {
-    static const char *const paths[] = {".",   "",  ":", "./", "sub", "/nonexistent:", ":/nonexistent",
+    static const char *const paths[] = {".",     "",  ":", "./", "sub", "/nonexistent:", ":/nonexistent",
                                         "a:.:b", NULL};
     char ran[300], body[400], back[4096], absolute[600];
     ck_assert_ptr_nonnull(getcwd(back, sizeof back));
@@ -456,8 +456,8 @@ START_TEST(takes_no_helper_of_the_current_directory)
     ck_assert_int_eq(chdir(folder), 0);
     snprintf(absolute, sizeof absolute, "relative:%s", folder);
     for (int i = 0; i < 9; i++) {
-        struct coda_cache *c = cache_open(&(struct cache_options){.flags = CACHE_ISOLATE, .helper = "helper",
-                                                                  .dir = "/dev/null/none"});
+        struct coda_cache *c = cache_open(
+            &(struct cache_options){.flags = CACHE_ISOLATE, .helper = "helper", .dir = "/dev/null/none"});
         setenv("PATH", paths[i] ? paths[i] : absolute, 1);
         struct jit_cubin b = isolated("helper", simple, CODA_OK, &c);
         ck_assert_uint_eq(stats_get(cache_stats(c), COUNT_isolate_unavailable), 1);

@@ -170,10 +170,8 @@ START_TEST(golden)
     char *old = read_file(path);
     struct text new = {0};
     renew(path, old, &new);
-    if (getenv("CODA_BLESS"))
-        write_file(path, text_str(&new));
-    else
-        compare(path, old, text_str(&new));
+    if (getenv("CODA_BLESS")) write_file(path, text_str(&new));
+    else compare(path, old, text_str(&new));
     text_free(&new);
     free(old);
 }

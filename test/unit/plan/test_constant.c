@@ -59,8 +59,7 @@ static graph *parse(const struct place *p, bool constant)
     sscanf(p->value, "%7s %15s", dtype, number);
     if (constant)
         snprintf(text, sizeof text, "%s%%c = constant {to=%s, value=%s}\n%s", head, dtype, number, p->text);
-    else
-        snprintf(text, sizeof text, "%s%%c = input %s[]\n%s", head, dtype, p->text);
+    else snprintf(text, sizeof text, "%s%%c = input %s[]\n%s", head, dtype, p->text);
     ck_assert_msg(coda_graph_parse(&g, text) == CODA_OK, "%s%s", text, coda_error());
     return g;
 }
@@ -128,7 +127,7 @@ static void **run(const graph *g, const struct place *p, bool constant, unsigned
         ck_assert_msg(!memcmp(args[i], again[i], a.bytes), "%s: two runs differ", p->text);
     }
     if (fold == CODA_FOLD_IN_PLACE) args[2] = NULL;
-    coda_prepare_forget(NULL, 0); /* memory of the next run may be where this one's was                */
+    coda_prepare_forget(NULL, 0); /* memory of the next run may be where this one's was */
     free(prepared), free(work), free(other);
     free_args(args);
     coda_plan_free(plan);

@@ -15,7 +15,7 @@
 #include "util_random.h"
 #include "util_scale.h"
 
-#include <check.h> /* last: it has a macro named fail                                             */
+#include <check.h> /* last: it has a macro named fail */
 
 Suite *huge_suite(void);
 
@@ -137,14 +137,10 @@ static char *fill_in(const char *from, const int64_t *dim, struct random *r)
     char *text = malloc(8192), *to = text;
     for (; *from; from++) {
         bool letter = *from >= 'A' && *from < 'A' + LETTERS;
-        if (*from == '<')
-            to += sprintf(to, "%lld", (long long)product(&from, dim));
-        else if (*from == '$')
-            to += sprintf(to, "%s", type[*++from == 'g']);
-        else if (letter)
-            to += sprintf(to, "%lld", (long long)dim[*from - 'A']);
-        else
-            *to++ = *from;
+        if (*from == '<') to += sprintf(to, "%lld", (long long)product(&from, dim));
+        else if (*from == '$') to += sprintf(to, "%s", type[*++from == 'g']);
+        else if (letter) to += sprintf(to, "%lld", (long long)dim[*from - 'A']);
+        else *to++ = *from;
     }
     *to = 0;
     return text;
@@ -211,10 +207,8 @@ static bool plan(const char *text)
         opt.size = sizeof opt;
         opt.flags |= CODA_PLAN_ONLY;
         status = coda_compile(&p, g, &opt);
-        if (status)
-            expect_refusal(status, text);
-        else
-            look_at(p, text);
+        if (status) expect_refusal(status, text);
+        else look_at(p, text);
         coda_plan_free(p);
     }
     coda_graph_free(g);

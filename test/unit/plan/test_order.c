@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <check.h> /* last: it has a macro named fail                                             */
+#include <check.h> /* last: it has a macro named fail */
 
 Suite *order_suite(void);
 
@@ -17,7 +17,7 @@ struct bench {
     struct program program[MOST_PROGRAMS];
     struct tensor_use use[MOST_PROGRAMS][MOST_USES];
     struct buffer buffer[MOST_BUFFERS];
-    int version[MOST_BUFFERS]; /* of each buffer, so far                                           */
+    int version[MOST_BUFFERS]; /* of each buffer, so far */
 };
 
 static void bench_init(struct bench *b, int buffers)
@@ -53,10 +53,7 @@ static int place_of(const struct bench *b, int root)
     return -1;
 }
 
-static void order(struct bench *b)
-{
-    ck_assert_msg(plan_order(&b->plan) == CODA_OK, "%s", coda_error());
-}
+static void order(struct bench *b) { ck_assert_msg(plan_order(&b->plan) == CODA_OK, "%s", coda_error()); }
 
 START_TEST(readers_come_after_writers)
 {

@@ -50,8 +50,8 @@ static void check_graph(uint64_t seed, const struct random_options *ro, double t
         if (m == 0) base = e;
         if (e >= 0 && e <= fmax(tolerance, 2 * base)) continue;
         report(g, &opt);
-        ck_abort_msg("seed %llu, %s: error %g (unfused %g), %s", (unsigned long long)seed,
-                     run_modes[m].name, e, base, coda_error());
+        ck_abort_msg("seed %llu, %s: error %g (unfused %g), %s", (unsigned long long)seed, run_modes[m].name,
+                     e, base, coda_error());
     }
     random_args_free(g, want);
     graph_free(g);

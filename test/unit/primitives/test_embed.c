@@ -65,8 +65,7 @@ static int embed(const char *files)
     ck_assert_ptr_nonnull(f);
     size_t n = fread(said, 1, sizeof said - 1, f);
     said[n] = '\0';
-    while (fgetc(f) != EOF) {
-    }
+    while (fgetc(f) != EOF) {}
     int status = pclose(f);
     ck_assert_msg(WIFEXITED(status), "embed died");
     return WEXITSTATUS(status);

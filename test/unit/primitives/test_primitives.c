@@ -70,11 +70,11 @@ START_TEST(table_has_the_names_that_rewrites_use)
     static const struct {
         const char *name;
         int inputs, params, state;
-    } want[] = {{"add", 2, 0, 0},    {"sub", 2, 0, 0},   {"mul", 2, 0, 0},         {"div", 2, 0, 0},
-                {"scale", 1, 1, 0},  {"silu", 1, 0, 0},  {"swiglu", 2, 0, 0},      {"exp_sub", 2, 0, 0},
-                {"nll_loss", 2, 2, 0}, {"valid", 1, 1, 0}, {"rsqrt_mean", 1, 2, 0}, {"sum", 1, 0, 1},
-                {"sum_sq", 1, 0, 1}, {"exp_max", 1, 0, 2}, {"exp_sum", 1, 0, 2}, {"m2", 1, 0, 3},
-                {"mean", 1, 0, 3}, {"nll", 2, 0, 3}, {"rcp", 1, 0, 0}};
+    } want[] = {{"add", 2, 0, 0},      {"sub", 2, 0, 0},     {"mul", 2, 0, 0},        {"div", 2, 0, 0},
+                {"scale", 1, 1, 0},    {"silu", 1, 0, 0},    {"swiglu", 2, 0, 0},     {"exp_sub", 2, 0, 0},
+                {"nll_loss", 2, 2, 0}, {"valid", 1, 1, 0},   {"rsqrt_mean", 1, 2, 0}, {"sum", 1, 0, 1},
+                {"sum_sq", 1, 0, 1},   {"exp_max", 1, 0, 2}, {"exp_sum", 1, 0, 2},    {"m2", 1, 0, 3},
+                {"mean", 1, 0, 3},     {"nll", 2, 0, 3},     {"rcp", 1, 0, 0}};
     for (int i = 0; i < ARRAY_SIZE(want); i++) {
         const struct prim *p = prim_find(want[i].name);
         ck_assert_msg(p != NULL, "%s is missing", want[i].name);
@@ -297,10 +297,8 @@ static void try_reduce(const struct prim *p)
 START_TEST(source_agrees_with_reference)
 {
     const struct prim *p = &prim_table[_i];
-    if (p->kind == PRIM_MAP)
-        try_map(p);
-    else
-        try_reduce(p);
+    if (p->kind == PRIM_MAP) try_map(p);
+    else try_reduce(p);
 }
 END_TEST
 

@@ -16,12 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct rewrite_options mode[] = {
-    {.fuse = false},
-    {.fuse = true},
-    {.fuse = true, .fold = CODA_FOLD_COPY},
-    {.fuse = true, .fold = CODA_FOLD_IN_PLACE},
-    {.fuse = true, .fold = CODA_FOLD_COPY, .fast_f16 = true}};
+static const struct rewrite_options mode[] = {{.fuse = false},
+                                              {.fuse = true},
+                                              {.fuse = true, .fold = CODA_FOLD_COPY},
+                                              {.fuse = true, .fold = CODA_FOLD_IN_PLACE},
+                                              {.fuse = true, .fold = CODA_FOLD_COPY, .fast_f16 = true}};
 
 static const struct {
     const char *name;
@@ -35,11 +34,10 @@ static const struct {
 /* What a run has seen, so that a test which proves nothing is noticed. */
 struct tally {
     int graphs;
-    int strict; /* graphs whose outputs are all equal to 1e-12                                      */
-    int exact;  /* rewrites by exact rules alone                                                   */
+    int strict; /* graphs whose outputs are all equal to 1e-12 */
+    int exact;  /* rewrites by exact rules alone */
     int fired[ARRAY_SIZE(mode)][ARRAY_SIZE(rule)];
 };
-
 
 static int leaves(const graph *g)
 {
@@ -147,8 +145,8 @@ static enum verdict compare_output(uint64_t seed, const graph *g, int index, voi
     if (d <= (exact ? 0 : 1e-12 * size(want, n))) return STRICT;
     for (uint64_t i = 0; i < 3; i++) noise = fmax(noise, sensitivity(g, args, index, seed + i));
     if (!exact && d <= 2 * noise) return LOOSE;
-    fprintf(stderr, "output %d differs by %.3g of %.3g; by noise: %.3g%s\n", index, d, size(want, n),
-            noise, exact ? "; all rules are exact" : "");
+    fprintf(stderr, "output %d differs by %.3g of %.3g; by noise: %.3g%s\n", index, d, size(want, n), noise,
+            exact ? "; all rules are exact" : "");
     return DIFFERENT;
 }
 

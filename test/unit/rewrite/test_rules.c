@@ -48,8 +48,7 @@ static graph *check(const char *text, struct rewrite_options opt, const char *ru
     if (want) ck_assert_str_eq(text_str(&got), want);
     if (rule && *rule == '-')
         ck_assert_msg(count_fired(&log, rule + 1) == 0, "%s fired on\n%s", rule + 1, text);
-    else if (rule)
-        ck_assert_msg(count_fired(&log, rule) > 0, "%s did not fire on\n%s", rule, text);
+    else if (rule) ck_assert_msg(count_fired(&log, rule) > 0, "%s did not fire on\n%s", rule, text);
     rewrite_log_free(&log);
     text_free(&got);
     graph_free(g);
@@ -273,7 +272,9 @@ START_TEST(narrows)
     const char *from = "%x = input bf16[6,8]\n%f = input f32[6,8]\n%h = input f16[6,8]\n"
                        "%w = weight bf16[4,8]\n%x32 = cast %x {to=f32}\n%w32 = cast %w {to=f32}\n"
                        "%h32 = cast %h {to=f32}\n";
-    static const struct { const char *line, *want, *printed; } to[] = {
+    static const struct {
+        const char *line, *want, *printed;
+    } to[] = {
         {"%y = matmul %x32, %w", "matmul", "%4 = matmul %x, %w {f32=1}  ; f32[6,4]"},
         {"%y = matmul %x, %w32", "matmul", "%4 = matmul %x, %w  ; bf16[6,4]"},
         {"%y = matmul %x32, %w32", "matmul", "%4 = matmul %x, %w {f32=1}  ; f32[6,4]"},
@@ -329,13 +330,15 @@ START_TEST(keeps_casts_in_range)
     char text[512];
     snprintf(text, sizeof text,
              "%s%%w = weight f16[4,8]\n%%n = rms_norm %%a {eps=1e-5}\n%%h = cast %%n {to=f16}\n"
-             "%%c = matmul %%h, %%w\noutput %%y = %%c", from);
+             "%%c = matmul %%h, %%w\noutput %%y = %%c",
+             from);
     expect(text, FOLD(NONE), "-carry_cast", "matmul " NORM "mul cast matmul");
     expect(text, FAST(NONE), "carry_cast", "matmul " NORM "cast matmul mul");
     /* a cast to fewer bits does not go before a mean, but undoes one to more */
     snprintf(text, sizeof text,
              "%s%%w = weight bf16[4,8]\n%%n = layer_norm %%a {eps=1e-5}\n%%h = cast %%n {to=bf16}\n"
-             "%%c = matmul %%h, %%w\noutput %%y = %%c", from);
+             "%%c = matmul %%h, %%w\noutput %%y = %%c",
+             from);
     expect(text, FOLD(COPY), "-carry_cast", "matmul mean sub m2 rsqrt_mean mul cast matmul");
     expect(LEAVES "%a = matmul %x, %v\n%u = cast %a {to=f32}\n%n = layer_norm %u {eps=1e-5}\n"
                   "%h = cast %n {to=bf16}\n%c = matmul %h, %w\noutput %y = %c\noutput %z = %a",

@@ -4,7 +4,7 @@
 #include "mainloop.h"
 #include "util_gemm.h"
 
-#include <check.h> /* last: it has a macro named fail                                             */
+#include <check.h> /* last: it has a macro named fail */
 
 Suite *mma_suite(void);
 

@@ -7,7 +7,7 @@
 #include "tile.h"
 #include "util_gemm.h"
 
-#include <check.h> /* last: it has a macro named fail                                             */
+#include <check.h> /* last: it has a macro named fail */
 
 Suite *tile_suite(void);
 
@@ -51,15 +51,14 @@ START_TEST(shapes)
         int bm, bn;
         bool pingpong;
     } want[] = {
-        {16384, 22016, 4096, 128, 192, true},
-        {16384, 2048, 2048, 128, 192, true},
-        {2048, 4096, 4096, 128, 256, false}, /* two whole waves                                    */
-        {2048, 4096, 512, 128, 128, true},   /* a short loop: an epilogue that hides               */
-        {64, 4096, 4096, 64, 32, true},      /* few rows: as many narrow tiles as there are SMs    */
-        {8, 4096, 4160, 64, 32, false},      /* very few: one consumer                             */
-        {256, 4096, 4096, 64, 128, true},    {512, 4096, 4096, 128, 128, false},
-        {1024, 4096, 4096, 128, 256, false}, /* a wave: both consumers drain                       */
-        {256, 22016, 4096, 128, 112, true},  /* three whole waves                                   */
+        {16384, 22016, 4096, 128, 192, true}, {16384, 2048, 2048, 128, 192, true},
+        {2048, 4096, 4096, 128, 256, false}, /* two whole waves */
+        {2048, 4096, 512, 128, 128, true},   /* a short loop: an epilogue that hides */
+        {64, 4096, 4096, 64, 32, true},      /* few rows: as many narrow tiles as there are SMs */
+        {8, 4096, 4160, 64, 32, false},      /* very few: one consumer */
+        {256, 4096, 4096, 64, 128, true},     {512, 4096, 4096, 128, 128, false},
+        {1024, 4096, 4096, 128, 256, false}, /* a wave: both consumers drain */
+        {256, 22016, 4096, 128, 112, true},  /* three whole waves */
     };
     for (int i = 0; i < ARRAY_SIZE(want); i++) {
         struct program p = product(want[i].m, want[i].n, want[i].k);
@@ -75,7 +74,7 @@ END_TEST
 START_TEST(squares_are_square)
 {
     static const int64_t shape[][3] = {{16384, 8192, 8192}, {16384, 2048, 5632}, {4096, 640, 4096}};
-    static const bool few_waves[] = {false, false, true}; /* then the price knows them                 */
+    static const bool few_waves[] = {false, false, true}; /* then the price knows them */
     for (int s = 0; s < ARRAY_SIZE(shape); s++) {
         struct program p = product(shape[s][0], shape[s][1], shape[s][2]);
         struct tile t[16];
@@ -109,7 +108,7 @@ START_TEST(few_tiles_share_k)
     p.dim[2] = 16384;
     ck_assert_int_le(choose(&p).splits, 1); /* enough tiles */
     p.dim[1] = p.dim[2] = 1024;
-    ck_assert_int_le(choose(&p).splits, 1); /* enough rows  */
+    ck_assert_int_le(choose(&p).splits, 1); /* enough rows */
 }
 END_TEST
 
@@ -150,12 +149,12 @@ START_TEST(shares_keep_pairs)
     struct tile t[8];
     p.pair = PAIR_GLU_STACKED;
     int n = tile_candidates(&p, &gemm_target, TILES_SCATTERED, t, 8);
-    ck_assert_int_eq(n, 4); /* a quarter of 128 columns is too narrow                               */
+    ck_assert_int_eq(n, 4); /* a quarter of 128 columns is too narrow */
     for (int i = 0; i < n; i++) ck_assert_int_eq(tile_share(&t[i]) % 64, 0);
     p.pair = PAIR_HEADS;
     p.rope = (struct rope_spec){.head_dim = 128, .rotary = 128, .heads = 32, .half = true};
-    ck_assert_int_eq(tile_candidates(&p, &gemm_target, TILES_SCATTERED, t, 8), 4); /* half heads     */
-    p.rope.rotary = 64;                                                             /* whole ones     */
+    ck_assert_int_eq(tile_candidates(&p, &gemm_target, TILES_SCATTERED, t, 8), 4); /* half heads */
+    p.rope.rotary = 64;                                                            /* whole ones */
     ck_assert_int_eq(tile_candidates(&p, &gemm_target, TILES_SCATTERED, t, 8), 1);
     p.rope.head_dim = p.rope.rotary = 32;
     ck_assert_int_eq(tile_candidates(&p, &gemm_target, TILES_SCATTERED, t, 8), 4);
@@ -209,9 +208,9 @@ START_TEST(tuning_tries_clusters_and_three_consumers)
     check_untried(product(8, 64, 512), TILES_THREE, 0);
     struct tile t;
     struct program p = product(100, 4096, 512), q = product(2000, 64, 512);
-    ck_assert_int_eq(tile_candidates(&p, &gemm_target, TILES_THREE, &t, 1), 0); /* rows for two      */
+    ck_assert_int_eq(tile_candidates(&p, &gemm_target, TILES_THREE, &t, 1), 0); /* rows for two */
     q.dim[1] = 64, q.dim[2] = 16;
-    ck_assert_int_eq(tile_candidates(&q, &gemm_target, TILES_CLUSTERED, &t, 1), 0); /* a tile alone  */
+    ck_assert_int_eq(tile_candidates(&q, &gemm_target, TILES_CLUSTERED, &t, 1), 0); /* a tile alone */
 }
 END_TEST
 
@@ -249,8 +248,8 @@ START_TEST(rings_lend_where_tiles_are_few)
         int64_t m, n;
         int sms;
         bool lends;
-    } want[] = {{64, 4096, 132, true},   {256, 4096, 132, true},   {512, 4096, 132, true},
-                {1024, 4096, 132, true}, {2048, 4096, 132, true},  {256, 12288, 132, true},
+    } want[] = {{64, 4096, 132, true},    {256, 4096, 132, true},    {512, 4096, 132, true},
+                {1024, 4096, 132, true},  {2048, 4096, 132, true},   {256, 12288, 132, true},
                 {256, 22016, 132, false}, {16384, 4096, 132, false}, {256, 4096, 24, false}};
     for (int i = 0; i < ARRAY_SIZE(want); i++) {
         static struct gemm_rig r;
@@ -279,7 +278,7 @@ START_TEST(short_rings_do_not_lend)
     residual(&r, 1024, 4096, 4096, 132);
     struct tile t = r.s.tile;
     ck_assert(program_may_lend(&r.p, &t));
-    t.stages = 2; /* of 32 KB: what is fetched, and nothing for what is stored                        */
+    t.stages = 2; /* of 32 KB: what is fetched, and nothing for what is stored */
     ck_assert(!program_may_lend(&r.p, &t));
     t.stages = 4, t.splits = 2;
     ck_assert(!program_may_lend(&r.p, &t));
@@ -357,7 +356,7 @@ START_TEST(some_tiles_have_no_tail)
     ck_assert(!choose(&p).tail);
     p = product(16384, 32768, 4096); /* so many that it hardly matters */
     ck_assert(!choose(&p).tail);
-    p = product((int64_t)1 << 40, 2048, 4096); /* beyond 31 bits: refused later, and at once       */
+    p = product((int64_t)1 << 40, 2048, 4096); /* beyond 31 bits: refused later, and at once */
     ck_assert(!choose(&p).tail);
     p = product(1 << 20, (((int64_t)1 << 32) - 5) * 192 + 16 * 64, 512);
     ck_assert(!choose(&p).tail);
@@ -374,7 +373,7 @@ START_TEST(some_tiles_have_no_tail)
     ck_assert(tail_fits(&p, &t));
     t.tail_bn = 96;
     ck_assert(!tail_fits(&p, &t));
-    t.tail_bn = 128; /* 64 columns past the end                                                     */
+    t.tail_bn = 128; /* 64 columns past the end */
     ck_assert(!tail_fits(&p, &t));
     p = product(16384, 4092, 4096);
     ck_assert(!choose(&p).tail);
@@ -388,7 +387,8 @@ START_TEST(words_are_read_back)
         "sm90 128x192x64 stages=4 groups=2 pingpong band=8 tail=1x64 blocks=132",
         "sm90 64x128x64 stages=6 groups=1 band=16 splits=4",
         "sm90 128x128x64 stages=4 groups=2 band=8 across serpentine splits=2 scattered lends",
-        "sm90 192x128x64 stages=4 groups=3 band=4 cluster=2x1", "simt 64x64x16 stages=1 groups=1 band=8",
+        "sm90 192x128x64 stages=4 groups=3 band=4 cluster=2x1",
+        "simt 64x64x16 stages=1 groups=1 band=8",
         "sm90_gemv 1x16x4096 stages=6 groups=2 band=1 blocks=132"};
     static const char *const bad[] = {"",
                                       "sm90",
@@ -490,12 +490,12 @@ START_TEST(few_rows_stream)
     static const struct {
         int64_t m, n, k;
         const struct mainloop *want;
-        int splits, tried; /* in half of an SM's memory, or with more splits                         */
+        int splits, tried; /* in half of an SM's memory, or with more splits */
     } want[] = {
-        {1, 4096, 4096, &mainloop_gemv, 1, 0},    {2, 22016, 4096, &mainloop_gemv, 1, 4},
-        {2, 22016, 8192, &mainloop_skinny, 1, 2}, {3, 4096, 4096, &mainloop_skinny, 1, 3},
-        {4, 22016, 4096, &mainloop_skinny, 1, 3}, {8, 22016, 4096, &mainloop_skinny, 1, 3},
-        {8, 12288, 4096, &mainloop_skinny, 1, 3}, {8, 32768, 4096, &mainloop_skinny, 1, 3},
+        {1, 4096, 4096, &mainloop_gemv, 1, 0},     {2, 22016, 4096, &mainloop_gemv, 1, 4},
+        {2, 22016, 8192, &mainloop_skinny, 1, 2},  {3, 4096, 4096, &mainloop_skinny, 1, 3},
+        {4, 22016, 4096, &mainloop_skinny, 1, 3},  {8, 22016, 4096, &mainloop_skinny, 1, 3},
+        {8, 12288, 4096, &mainloop_skinny, 1, 3},  {8, 32768, 4096, &mainloop_skinny, 1, 3},
         {9, 22016, 4096, &mainloop_wgmma, 0, 3},   {16, 22016, 4096, &mainloop_wgmma, 0, 3},
         {17, 22016, 4096, &mainloop_wgmma, 0, 0},  {8, 4096, 11264, &mainloop_wgmma, 0, 1},
         {8, 22016, 11520, &mainloop_skinny, 2, 0}, {8, 8192, 22528, &mainloop_skinny, 2, 0},
@@ -503,7 +503,7 @@ START_TEST(few_rows_stream)
         {9, 4096, 5888, &mainloop_wgmma, 0, 1},    {16, 4096, 11008, &mainloop_wgmma, 0, 1},
         {9, 4096, 11520, &mainloop_wgmma, 0, 0},   {8, 22016, 4224, &mainloop_wgmma, 0, 0},
         {8, 22024, 4096, &mainloop_wgmma, 0, 0},   {16, 128256, 4096, &mainloop_wgmma, 0, 2},
-        {8, 1048576, 4096, &mainloop_wgmma, 0, 0}, /* sums that leave no ring                            */
+        {8, 1048576, 4096, &mainloop_wgmma, 0, 0}, /* sums that leave no ring */
     };
     for (int i = 0; i < ARRAY_SIZE(want); i++) {
         struct program p = product(want[i].m, want[i].n, want[i].k);

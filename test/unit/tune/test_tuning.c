@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <check.h> /* last: it has a macro named fail                                             */
+#include <check.h> /* last: it has a macro named fail */
 
 Suite *tuning_suite(void);
 
@@ -67,10 +67,10 @@ START_TEST(other_text_is_none)
     static const char *const bad[] = {
         "",
         "\n",
-        "9.0 bare\n",                                /* no tile                                    */
-        "9.0 tile a",                                /* cut off                                    */
-        "9.0 tile a\n8.0 tile",                      /* cut off later                              */
-        "9.0 tile a\n8.0 faster\n",                  /* an unknown way                             */
+        "9.0 bare\n",               /* no tile */
+        "9.0 tile a",               /* cut off */
+        "9.0 tile a\n8.0 tile",     /* cut off later */
+        "9.0 tile a\n8.0 faster\n", /* an unknown way */
         "9.0 tile a\n-1 bare\n",
         "9.0 tile a\n0 bare\n",
         "9.0 tile a\nnan bare\n",
@@ -109,14 +109,14 @@ START_TEST(the_fastest_wins_by_a_margin)
     } want[] = {
         {"9 tile a\n", "a", false},
         {"9 tile a\n5 tile b\n", "b", false},
-        {"9 tile a\n8.95 tile b\n", "a", false}, /* noise                                          */
+        {"9 tile a\n8.95 tile b\n", "a", false}, /* noise */
         {"9 tile a\n5 tile b\n4 tile c\n", "c", false},
-        {"9 tile a\n1 bare\n", "a", false}, /* nobody can have the bare product alone              */
+        {"9 tile a\n1 bare\n", "a", false}, /* nobody can have the bare product alone */
         {"9 tile a\n1 bare\n8 apart\n", "a", true},
-        {"9 tile a\n1 bare\n8.9 apart\n", "a", false}, /* noise                                    */
+        {"9 tile a\n1 bare\n8.9 apart\n", "a", false}, /* noise */
         {"9 tile a\n5 tile b\n8 apart\n", "b", false},
-        {"9 tile a\n20 whole\n15 apart\n", "a", true}, /* with what runs beside it                 */
-        {"9 tile a\n5 tile b\n20 whole\n15.8 apart\n", "b", false}, /* 16, as b saves 4            */
+        {"9 tile a\n20 whole\n15 apart\n", "a", true},              /* with what runs beside it */
+        {"9 tile a\n5 tile b\n20 whole\n15.8 apart\n", "b", false}, /* 16, as b saves 4 */
         {"9 tile a\n5 tile b\n20 whole\n15 apart\n", "b", true},
     };
     for (int i = 0; i < ARRAY_SIZE(want); i++) {
@@ -163,8 +163,12 @@ static graph *rewritten(void)
 
 static struct tuner tuner_of(const graph *g, struct arena *a)
 {
-    return (struct tuner){.build = plan_build, .graph = g, .options = hopper(), .gpu = &device,
-                          .arena = a, .jit = {.arch = "sm_90a", .cache = cache}};
+    return (struct tuner){.build = plan_build,
+                          .graph = g,
+                          .options = hopper(),
+                          .gpu = &device,
+                          .arena = a,
+                          .jit = {.arch = "sm_90a", .cache = cache}};
 }
 
 static void put(const struct plan *p, int index, const char *text)
@@ -236,7 +240,7 @@ START_TEST(plain_mainloop_loses_to_cublaslt)
         {CODA_F32, 64, 1024, 1024, true},     {CODA_F32, 1, 4096, 4096, true},
         {CODA_F32, 64, 256, 128, false},      {CODA_BF16, 4096, 4096, 4095, true},
         {CODA_BF16, 64, 1001, 1023, true},    {CODA_BF16, 16, 32, 33, false},
-        {CODA_BF16, 4096, 4096, 4096, false}, /* has better than the plain one                     */
+        {CODA_BF16, 4096, 4096, 4096, false}, /* has better than the plain one */
     };
     for (int i = 0; i < ARRAY_SIZE(want); i++) {
         struct program p = {.kind = PROGRAM_GEMM, .rank = 3, .dim = {1, want[i].m, want[i].n}};
@@ -245,7 +249,7 @@ START_TEST(plain_mainloop_loses_to_cublaslt)
         struct tile t = tile_choose(&p, &gemm_target);
         ck_assert_msg(tile_loses(&p, &t, &gemm_target) == want[i].loses, "[%d, %d, %d]", (int)want[i].m,
                       (int)want[i].n, (int)want[i].k);
-        p.b.dtype = want[i].dtype == CODA_F32 ? CODA_BF16 : CODA_F32; /* two dtypes: not for it     */
+        p.b.dtype = want[i].dtype == CODA_F32 ? CODA_BF16 : CODA_F32; /* two dtypes: not for it */
         ck_assert(!tile_loses(&p, &t, &gemm_target));
     }
 }
@@ -310,7 +314,7 @@ START_TEST(a_kept_winner_is_used)
     struct tuner t = tuner_of(r, &arena);
     struct plan_options o = hopper();
     ck_assert_msg(!plan_build(&p, r, &o), "%s", coda_error());
-    ck_assert(!tune_plan(&t, &p, &d, &o.decisions) && !o.decisions); /* nothing is known            */
+    ck_assert(!tune_plan(&t, &p, &d, &o.decisions) && !o.decisions); /* nothing is known */
     const struct program *q = &p.program[gemm_of(&p, 0)];
     struct tile tile[4];
     ck_assert_int_eq(tile_candidates(q, &o.target, TILES_KNOWN, tile, 4), 4);
@@ -436,7 +440,7 @@ START_TEST(what_is_foreign_is_not_used)
     struct jit_device other = device;
     other.sms = 114;
     t.gpu = &other;
-    ck_assert(!tune_plan(&t, &p, &d, &n) && n == 0); /* of another device                           */
+    ck_assert(!tune_plan(&t, &p, &d, &n) && n == 0); /* of another device */
     t.gpu = &device;
     t.jit.arch = "sm_80";
     ck_assert(!tune_plan(&t, &p, &d, &n) && n == 0);
