@@ -272,6 +272,9 @@ headers: ## coda.h as pedantic C99 and C++, its INIT macros, its first program
 lint: ## files over 800 lines, lines over 110 columns, and what clang-format 14 would change, if it is there
 	@test/house/lint.sh
 
+tidy: $(BUILD)/compile_commands.json ## clang-tidy over lib, jit and cache: minutes
+	@ls lib/*.c lib/*/*.c jit/*.c cache/*.c | xargs -P 2 -n 8 clang-tidy -p $(BUILD) --quiet
+
 $(BUILD)/compile_commands.json: $(SRC) Makefile ## for clangd and clang-tidy
 	@mkdir -p $(@D)
 	@{ printf '['; comma=; for f in $(SRC) $(TESTS) $(wildcard test/support/*.c examples/*.c examples/coda/*.c perf/*.c); do \
@@ -315,7 +318,7 @@ help: ## this list
 	@sed -n 's/^# make/make/p' Makefile
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-.PHONY: all examples deps demo unit bless texts bless-texts check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers exports abi bless-abi headers lint \
+.PHONY: all examples deps demo unit bless texts bless-texts check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers exports abi bless-abi headers lint tidy \
 	install uninstall clean help perf perf-build perf-tuned perf-torch perf-report
 
 # ---- Primitives on the host: the device files through the C++ compiler, for test_primitives.c ----

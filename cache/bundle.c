@@ -93,7 +93,8 @@ static bool zeros(const unsigned char *p, uint64_t from, uint64_t to)
 static uint64_t check_header(const unsigned char *p, uint64_t size, char *why)
 {
     if (size < HEADER || memcmp(p, magic, 7)) return refuse(why, "is no bundle");
-    if (p[7] != magic[7]) return refuse(why, "is a bundle of format %d, not %d", p[7], magic[7]);
+    if (p[7] != (unsigned char)magic[7])
+        return refuse(why, "is a bundle of format %d, not %d", p[7], magic[7]);
     uint64_t count = bytes_get(p + AT_COUNT, 8), text = bytes_get(p + AT_TEXT, 8);
     if (bytes_get(p + AT_TOTAL, 8) != size)
         return refuse(why, "has %llu bytes instead of %llu", (unsigned long long)size,

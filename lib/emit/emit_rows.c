@@ -136,7 +136,7 @@ static void print_states(struct emitter *e, int phase)
 static void open_walk(struct emitter *e)
 {
     const struct rows_walk *w = e->w;
-    const char *type = w->columns + w->team * w->width < INT32_MAX ? "int" : "i64";
+    const char *type = w->columns + (int64_t)w->team * w->width < INT32_MAX ? "int" : "i64";
     bool whole = w->items * w->team == w->pieces, unroll = w->items * w->width <= 64;
     rows_line(e, unroll ? "#pragma unroll" : "#pragma unroll 2");
     rows_open(e, "for (%s i = 0; i < %lld; i++)", type, (wide)w->items);

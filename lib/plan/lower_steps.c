@@ -26,7 +26,7 @@ static void *room(struct writer *w, void *array, int count, int *capacity, size_
 int add_port(struct writer *w, struct tensor_use port)
 {
     for (int i = 0; i < w->p->ports; i++)
-        if (!memcmp(&w->p->port[i], &port, sizeof port)) return i;
+        if (!memcmp(&w->p->port[i], &port, sizeof port)) return i; /* NOLINT: padding is 0 (port_new) */
     struct tensor_use *array = room(w, w->p->port, w->p->ports, &w->q->port_capacity, sizeof port);
     if (!array) {
         if (!w->p->port) w->p->port = &w->q->no_port;
