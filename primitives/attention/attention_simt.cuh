@@ -16,14 +16,14 @@
 namespace coda {
 
 template <class Config> struct AttentionSimt {
-    struct C : Config {
+    struct Tiled : Config {
         static constexpr i32 bm = 16 * Config::rows, bn = 16 * Config::keys;
     };
-    static constexpr i32 rows = C::rows, keys = C::keys, bm = C::bm, bn = C::bn;
+    static constexpr i32 rows = Tiled::rows, keys = Tiled::keys, bm = Tiled::bm, bn = Tiled::bn;
     static constexpr i32 threads = 256;
-    static constexpr i32 chunks = (C::head_dim + 63) / 64, pitch = 64 * chunks + 4, score_pitch = bn + 4;
+    static constexpr i32 chunks = (Tiled::head_dim + 63) / 64, pitch = 64 * chunks + 4, score_pitch = bn + 4;
     static constexpr i32 shared_floats = (bm + bn) * pitch + bm * score_pitch;
-    static constexpr i32 blocks = (C::tq + bm - 1) / bm; // of queries, for each head
+    static constexpr i32 blocks = (Tiled::tq + bm - 1) / bm; // of queries, for each head
 
     struct Row {
         float max, sum;
@@ -35,7 +35,7 @@ template <class Config> struct AttentionSimt {
 #pragma unroll 4
         for (i32 e = threadIdx.x; e < count * 64 * chunks; e += threads) {
             i32 r = e / (64 * chunks), c = e % (64 * chunks);
-            to[r * pitch + c] = r < limit && c < C::head_dim ? load(from + r * stride + c) : 0.0f;
+            to[r * pitch + c] = r < limit && c < Tiled::head_dim ? load(from + r * stride + c) : 0.0f;
         }
     }
 
@@ -84,11 +84,11 @@ template <class Config> struct AttentionSimt {
 #pragma unroll
         for (i32 j = 0; j < keys; j++) {
             i32 at = key + 16 * j;
-            s[j] = at >= first && at < end ? (C::scale_log2 < 0.0f ? -s[j] : s[j]) : unseen();
+            s[j] = at >= first && at < end ? (Tiled::scale_log2 < 0.0f ? -s[j] : s[j]) : unseen();
             top = fmaxf(top, s[j]);
         }
         top = row_max(top);
-        const float c = fabsf(C::scale_log2), base = top == unseen() ? 0.0f : top;
+        const float c = fabsf(Tiled::scale_log2), base = top == unseen() ? 0.0f : top;
         float factor = math::exp2((row.max - base) * c);
 #pragma unroll
         for (i32 j = 0; j < keys; j++) sum += s[j] = math::exp2((s[j] - base) * c);
@@ -119,8 +119,8 @@ template <class Config> struct AttentionSimt {
         }
     }
 
-    DEV static void write(const float (&o)[rows][chunks][4], const Row *row, const Visible<C> &see,
-                          typename C::O *out, i32 query)
+    DEV static void write(const float (&o)[rows][chunks][4], const Row *row, const Visible<Tiled> &see,
+                          typename Tiled::O *out, i32 query)
     {
         i32 y = threadIdx.x / 16, x = threadIdx.x % 16;
 #pragma unroll
@@ -133,36 +133,36 @@ template <class Config> struct AttentionSimt {
 #pragma unroll
                 for (i32 e = 0; e < 4; e++) {
                     i32 col = 64 * c + 4 * x + e;
-                    if (at < C::tq && col < C::head_dim)
-                        store(out + at * C::o_time + col, none ? 0.0f : o[i][c][e] * inverse);
+                    if (at < Tiled::tq && col < Tiled::head_dim)
+                        store(out + at * Tiled::o_time + col, none ? 0.0f : o[i][c][e] * inverse);
                 }
         }
     }
 
-    DEV static void run(const typename C::Q *q, const typename C::K *k, const typename C::V *v,
-                        typename C::O *out, const i32 *lengths)
+    DEV static void run(const typename Tiled::Q *q, const typename Tiled::K *k, const typename Tiled::V *v,
+                        typename Tiled::O *out, const i32 *lengths)
     {
         extern __shared__ __align__(16) float shared[];
         float *queries = shared, *tile = queries + bm * pitch, *weights = tile + bn * pitch;
         i32 y = threadIdx.x / 16, x = threadIdx.x % 16;
-        i32 head = blockIdx.x % C::heads, query = blockIdx.x / C::heads % blocks * bm;
-        i64 batch = blockIdx.x / C::heads / blocks;
-        Visible<C> see(lengths ? lengths[batch * C::lengths_stride] : C::tk);
-        k += batch * C::k_batch + head / C::group * C::k_head;
-        v += batch * C::v_batch + head / C::group * C::v_head;
+        i32 head = blockIdx.x % Tiled::heads, query = blockIdx.x / Tiled::heads % blocks * bm;
+        i64 batch = blockIdx.x / Tiled::heads / blocks;
+        Visible<Tiled> see(lengths ? lengths[batch * Tiled::lengths_stride] : Tiled::tk);
+        k += batch * Tiled::k_batch + head / Tiled::group * Tiled::k_head;
+        v += batch * Tiled::v_batch + head / Tiled::group * Tiled::v_head;
 
-        q += batch * C::q_batch + head * C::q_head + query * C::q_time;
-        load_rows(queries, q, C::q_time, bm, C::tq - query);
+        q += batch * Tiled::q_batch + head * Tiled::q_head + query * Tiled::q_time;
+        load_rows(queries, q, Tiled::q_time, bm, Tiled::tq - query);
         float o[rows][chunks][4] = {};
         Row row[rows];
 #pragma unroll
         for (i32 i = 0; i < rows; i++) row[i] = {unseen(), 0.0f};
 
-        KeyBlocks range = key_blocks<C>(see, query, min(query + bm, C::tq) - 1);
+        KeyBlocks range = key_blocks<Tiled>(see, query, min(query + bm, Tiled::tq) - 1);
         for (i32 b = range.first; b < range.end; b++) {
             i32 key = b * bn;
             __syncthreads(); // the last block's values and weights have been read
-            load_rows(tile, k + key * C::k_time, C::k_time, bn, see.keys - key);
+            load_rows(tile, k + key * Tiled::k_time, Tiled::k_time, bn, see.keys - key);
             __syncthreads();
             float s[rows][keys];
             scores(s, queries, tile);
@@ -178,11 +178,11 @@ template <class Config> struct AttentionSimt {
                     for (i32 e = 0; e < 4; e++) o[i][c][e] *= factor;
             }
             __syncthreads(); // all scores have been computed
-            load_rows(tile, v + key * C::v_time, C::v_time, bn, see.keys - key);
+            load_rows(tile, v + key * Tiled::v_time, Tiled::v_time, bn, see.keys - key);
             __syncthreads();
             accumulate(o, weights, tile);
         }
-        write(o, row, see, out + batch * C::o_batch + head * C::o_head, query);
+        write(o, row, see, out + batch * Tiled::o_batch + head * Tiled::o_head, query);
     }
 };
 

@@ -61,12 +61,12 @@ template <i32 n> DEV void pin(u32 (&x)[n][4])
 }
 
 template <class Config> struct AttentionSm90 {
-    struct C : Config {
+    struct Tiled : Config {
         static constexpr i32 bm = 64 * Config::groups;
     };
-    typedef typename C::T T;
-    static constexpr i32 bm = C::bm, bn = C::bn, stages = C::stages, groups = C::groups;
-    static constexpr i32 chunks = (C::head_dim + 63) / 64; // of 64 columns: 128 bytes, a swizzled row
+    using Element = typename Tiled::T;
+    static constexpr i32 bm = Tiled::bm, bn = Tiled::bn, stages = Tiled::stages, groups = Tiled::groups;
+    static constexpr i32 chunks = (Tiled::head_dim + 63) / 64; // of 64 columns: 128 bytes, a swizzled row
     static constexpr i32 threads = 128 * (1 + groups);
 
     struct alignas(1024) Shared { // tiles are chunks of [rows][64]
@@ -88,13 +88,13 @@ template <class Config> struct AttentionSm90 {
         }
     };
 
-    DEV static Visible<C> visible(const i32 *lengths, const TileWalk<C> &tile)
+    DEV static Visible<Tiled> visible(const i32 *lengths, const TileWalk<Tiled> &tile)
     {
-        return Visible<C>(C::lengths ? lengths[tile.batch * C::lengths_stride] : C::tk);
+        return Visible<Tiled>(Tiled::lengths ? lengths[tile.batch * Tiled::lengths_stride] : Tiled::tk);
     }
-    DEV static KeyBlocks blocks_of(const Visible<C> &see, const TileWalk<C> &tile)
+    DEV static KeyBlocks blocks_of(const Visible<Tiled> &see, const TileWalk<Tiled> &tile)
     {
-        return key_blocks<C>(see, tile.query, min(tile.query + bm, C::tq) - 1);
+        return key_blocks<Tiled>(see, tile.query, min(tile.query + bm, Tiled::tq) - 1);
     }
 
     DEV static void wait(u64 &bar, u32 phase) { ptx::mbarrier_wait(ptx::shared_address(&bar), phase); }
@@ -118,10 +118,10 @@ template <class Config> struct AttentionSm90 {
     {
         Place key, value;
         u32 phase = 0;
-        for (TileWalk<C> tile; tile.next();) {
+        for (TileWalk<Tiled> tile; tile.next();) {
             KeyBlocks b = blocks_of(visible(lengths, tile), tile);
             if (b.first == b.end) continue;
-            i32 head = tile.head / C::group;
+            i32 head = tile.head / Tiled::group;
             auto load_keys = [&](i32 block) {
                 wait(s.empty_keys[key.slot], key.phase ^ 1);
                 load_tile<bn>(s.keys[key.slot], s.full_keys[key.slot], k, block * bn, head, tile.batch);
@@ -171,7 +171,8 @@ template <class Config> struct AttentionSm90 {
             ptx::wgmma_fence();
 #pragma unroll
             for (i32 i = 0; i < chunks; i++)
-                ptx::Wgmma<T, bn>::template mma<0, 0>(score, a + i * 128 * bm / 16, b + i * 128 * bn / 16, i);
+                ptx::Wgmma<Element, bn>::template mma<0, 0>(score, a + i * 128 * bm / 16,
+                                                            b + i * 128 * bn / 16, i);
             ptx::wgmma_commit();
         }
 
@@ -184,7 +185,7 @@ template <class Config> struct AttentionSm90 {
             ptx::wgmma_fence();
 #pragma unroll
             for (i32 i = 0; i < bn / 16; i++)
-                ptx::Wgmma<T, 64 * chunks>::template mma<1>(out, weight[i], b + i * 2048 / 16, 1);
+                ptx::Wgmma<Element, 64 * chunks>::template mma<1>(out, weight[i], b + i * 2048 / 16, 1);
             ptx::wgmma_commit();
         }
 
@@ -220,29 +221,30 @@ template <class Config> struct AttentionSm90 {
             ptx::fence_async_shared();
             ptx::named_barrier(1 + group, 128);
         }
-        DEV void await_values(const Visible<C> &see, i32 block)
+        DEV void await_values(const Visible<Tiled> &see, i32 block)
         {
             wait(s.full_values[value.slot], value.phase);
-            if (C::lengths && see.keys < block * bn + bn) clear_values(see.keys - block * bn);
+            if (Tiled::lengths && see.keys < block * bn + bn) clear_values(see.keys - block * bn);
         }
 
-        DEV void weigh(OnlineSoftmax &softmax, const Visible<C> &see, i32 query, i32 block,
+        DEV void weigh(OnlineSoftmax &softmax, const Visible<Tiled> &see, i32 query, i32 block,
                        float (&factor)[2])
         {
             i32 first = query / 64 * 64; // of the warpgroup
-            if (C::scale_log2 < 0.0f)
+            if (Tiled::scale_log2 < 0.0f)
                 for (float &x : score) x = -x;
             if (block * bn + bn > see.end(first) || block * bn < see.first(first + 63))
                 mask(score, see, query, block * bn);
-            softmax.step(score, fabsf(C::scale_log2), factor);
+            softmax.step(score, fabsf(Tiled::scale_log2), factor);
         }
         DEV void pack_weights()
         {
 #pragma unroll
-            for (i32 i = 0; i < bn / 4; i++) weight[i / 4][i % 4] = pack2<T>(score[2 * i], score[2 * i + 1]);
+            for (i32 i = 0; i < bn / 4; i++)
+                weight[i / 4][i % 4] = pack2<Element>(score[2 * i], score[2 * i + 1]);
         }
 
-        DEV void attend(OnlineSoftmax &softmax, const Visible<C> &see, KeyBlocks b, i32 query)
+        DEV void attend(OnlineSoftmax &softmax, const Visible<Tiled> &see, KeyBlocks b, i32 query)
         {
             float factor[2];
             wait(s.full_queries, phase);
@@ -275,7 +277,7 @@ template <class Config> struct AttentionSm90 {
         }
 
         // Zeroes the sums of rows that see no key.
-        DEV void clear_blind(const Visible<C> &see, i32 query)
+        DEV void clear_blind(const Visible<Tiled> &see, i32 query)
         {
 #pragma unroll
             for (i32 r = 0; r < 2; r++) {
@@ -286,7 +288,7 @@ template <class Config> struct AttentionSm90 {
         }
 
         // The quad's lanes exchange their column pairs, so that each stores 16 adjacent bytes.
-        DEV void write(const OnlineSoftmax &softmax, const Visible<C> &see, T *to, i32 query)
+        DEV void write(const OnlineSoftmax &softmax, const Visible<Tiled> &see, Element *to, i32 query)
         {
 #pragma unroll
             for (i32 r = 0; r < 2; r++) {
@@ -298,28 +300,30 @@ template <class Config> struct AttentionSm90 {
 #pragma unroll
                     for (i32 i = 0; i < 4; i++) {
                         const float *pair = out + 16 * g + 4 * i + 2 * r;
-                        v[i] = pack2<T>(pair[0] * inverse, pair[1] * inverse);
+                        v[i] = pack2<Element>(pair[0] * inverse, pair[1] * inverse);
                     }
                     quad_transpose(v);
                     i32 column = 32 * g + threadIdx.x % 4 * 8;
-                    if (row < C::tq && column < C::head_dim)
-                        *reinterpret_cast<uint4 *>(to + row * C::o_time + column) = {v[0], v[1], v[2], v[3]};
+                    if (row < Tiled::tq && column < Tiled::head_dim)
+                        *reinterpret_cast<uint4 *>(to + row * Tiled::o_time + column) = {v[0], v[1], v[2],
+                                                                                         v[3]};
                 }
             }
         }
 
-        DEV void consume(T *to, const i32 *lengths)
+        DEV void consume(Element *to, const i32 *lengths)
         {
             i32 row = 64 * group + thread / 32 * 16 + thread % 32 / 4;
-            for (TileWalk<C> tile; tile.next();) {
-                Visible<C> see = visible(lengths, tile);
+            for (TileWalk<Tiled> tile; tile.next();) {
+                Visible<Tiled> see = visible(lengths, tile);
                 KeyBlocks b = blocks_of(see, tile);
                 OnlineSoftmax softmax;
 #pragma unroll
                 for (float &x : out) x = 0.0f;
                 if (b.first < b.end) attend(softmax, see, b, tile.query + row);
-                if (Visible<C>::mixed) clear_blind(see, tile.query + row);
-                write(softmax, see, to + tile.batch * C::o_batch + tile.head * C::o_head, tile.query + row);
+                if (Visible<Tiled>::mixed) clear_blind(see, tile.query + row);
+                write(softmax, see, to + tile.batch * Tiled::o_batch + tile.head * Tiled::o_head,
+                      tile.query + row);
             }
         }
     };
@@ -343,7 +347,7 @@ template <class Config> struct AttentionSm90 {
         ptx::grid_wait();
     }
 
-    DEV static void run(const TensorMap &q, const TensorMap &k, const TensorMap &v, T *out,
+    DEV static void run(const TensorMap &q, const TensorMap &k, const TensorMap &v, Element *out,
                         const i32 *lengths)
     {
         extern __shared__ __align__(1024) u8 memory[];

@@ -10,9 +10,10 @@
 
 namespace coda {
 
-template <class C> struct TileWalk {
-    static constexpr i32 blocks = (C::tq + C::bm - 1) / C::bm, streams = C::batch * C::heads;
-    static constexpr i32 tiles = blocks * streams, bands = (streams + C::band - 1) / C::band;
+template <class Config> struct TileWalk {
+    static constexpr i32 blocks = (Config::tq + Config::bm - 1) / Config::bm,
+                         streams = Config::batch * Config::heads;
+    static constexpr i32 tiles = blocks * streams, bands = (streams + Config::band - 1) / Config::band;
 
     i32 round = 0;
     i32 batch, head, query;
@@ -23,13 +24,13 @@ template <class C> struct TileWalk {
         i32 place = round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
         i32 tile = round++ * gridDim.x + place;
         if (tile >= tiles) return false;
-        i32 band = tile / (C::band * blocks), in = tile % (C::band * blocks);
-        i32 width = min(C::band, streams - band * C::band);
-        i32 stream = band * C::band + in % width;
-        batch = stream / C::heads;
-        head = stream % C::heads;
+        i32 band = tile / (Config::band * blocks), in = tile % (Config::band * blocks);
+        i32 width = min(Config::band, streams - band * Config::band);
+        i32 stream = band * Config::band + in % width;
+        batch = stream / Config::heads;
+        head = stream % Config::heads;
         bool up = (bands - band) % 2 == 0;
-        query = (up ? in / width : blocks - 1 - in / width) * C::bm;
+        query = (up ? in / width : blocks - 1 - in / width) * Config::bm;
         return true;
     }
 };

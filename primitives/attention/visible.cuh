@@ -13,23 +13,27 @@ namespace coda {
 
 DEV float unseen() { return bits_float(0xff800000u); } // the score of a key that is not seen: -inf
 
-template <class C> struct Visible {
+template <class Config> struct Visible {
     i32 keys;
 
     // `length` is that of the sequence, whatever the caller stored there.
-    DEV explicit Visible(i32 length) : keys(max(0, min(length, C::tk))) {}
+    DEV explicit Visible(i32 length) : keys(max(0, min(length, Config::tk))) {}
 
-    DEV i32 shift() const { return C::from_length ? keys - C::tq : C::shift; }
-    DEV i32 first(i32 query) const { return C::window ? max(0, query + (shift() - C::window + 1)) : 0; }
+    DEV i32 shift() const { return Config::from_length ? keys - Config::tq : Config::shift; }
+    DEV i32 first(i32 query) const
+    {
+        return Config::window ? max(0, query + (shift() - Config::window + 1)) : 0;
+    }
     DEV i32 end(i32 query) const
     {
-        if (C::causal) return max(0, min(keys, query + (shift() + 1)));
-        return C::from_length && query + shift() < 0 ? 0 : keys;
+        if (Config::causal) return max(0, min(keys, query + (shift() + 1)));
+        return Config::from_length && query + shift() < 0 ? 0 : keys;
     }
     // Such a query's result is 0.
     DEV bool none(i32 query) const { return end(query) <= first(query); }
     // Whether one may share a tile with queries that see keys: its weights are 0, but 0 times NaN is NaN.
-    static constexpr bool mixed = C::window || C::from_length || (C::causal && C::shift < 0);
+    static constexpr bool mixed =
+        Config::window || Config::from_length || (Config::causal && Config::shift < 0);
 };
 
 // Blocks of `bn` keys, from `first` below `end`, that queries `from` to `last` need.
@@ -37,9 +41,9 @@ struct KeyBlocks {
     i32 first, end;
 };
 
-template <class C> DEV KeyBlocks key_blocks(const Visible<C> &see, i32 from, i32 last)
+template <class Config> DEV KeyBlocks key_blocks(const Visible<Config> &see, i32 from, i32 last)
 {
-    KeyBlocks b = {see.first(from) / C::bn, (see.end(last) + C::bn - 1) / C::bn};
+    KeyBlocks b = {see.first(from) / Config::bn, (see.end(last) + Config::bn - 1) / Config::bn};
     if (b.end < b.first) b.end = b.first;
     return b;
 }

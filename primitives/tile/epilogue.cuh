@@ -1,6 +1,6 @@
 // epilogue.cuh -- from accumulators to tensors: what both mainloops do after the last product.
 //
-// The emitted Epilogue E holds the arithmetic, as functions of one row, one column and one slot; Drain
+// The emitted Epilogue holds the arithmetic, as functions of one row, one column and one slot; Drain
 // moves the data between them and memory. For one tile:
 //     prepare   row(), col() and half() fill shared memory, once for each row and column
 //     drain     for each unit, 64 rows of a chunk of columns: load(), cell() and apply() for every slot,
@@ -31,16 +31,22 @@ struct EpilogueDefaults {
     struct Cell {};  // ... of a row and a column: cell() makes it of these, below() of that 8 rows above
     struct State {}; // of the reductions over a row
     static constexpr int loads = 0, stores = 0;
-    static constexpr int team = 1; // threads that call row() for a row, 1 or 32: a warp
+    static constexpr int team = 1;                // threads that call row() for a row, 1 or 32: a warp
     static constexpr int staged = 0, fetched = 0; // of the stores, of the loads, the first ones; fetched <= 1
     using Staged = bf16;
     using Fetched = bf16;
     template <class Args> DEV static Row row(const Args &, i64, i64, bool) { return {}; }
     template <class Args> DEV static Col col(const Args &, i64, i64, bool) { return {}; }
     template <class Args> DEV static Half half(const Args &, i64, i64, bool) { return {}; }
-    template <class R, class C> DEV static Cell cell(const R &, const C &) { return {}; }
-    template <class R, class C> DEV static Cell below(const Cell &, const R &, const C &) { return {}; }
-    template <class Args, class R> DEV static void load(const Args &, const Place &, const R &, Line *) {}
+    template <class OfRow, class OfCol> DEV static Cell cell(const OfRow &, const OfCol &) { return {}; }
+    template <class OfRow, class OfCol> DEV static Cell below(const Cell &, const OfRow &, const OfCol &)
+    {
+        return {};
+    }
+    template <class Args, class OfRow>
+    DEV static void load(const Args &, const Place &, const OfRow &, Line *)
+    {
+    }
     template <class Args> DEV static void store(const Args &, const Place &, const Line *) {}
     DEV static void init(State &) {}
     DEV static void merge(State &, const State &) {}
@@ -48,133 +54,148 @@ struct EpilogueDefaults {
 };
 
 // What apply() sees of one element, or of a pair.
-template <class E, int lanes> struct Slot {
+template <class Epilogue, int lanes> struct Slot {
     float acc[lanes];
-    float in[E::loads + 1][lanes], out[E::stores + 1][lanes]; // a gated output's: lane 0
-    typename E::Row row;
-    typename E::Col col[lanes];
-    typename E::Half half;
-    typename E::Cell cell;
+    float in[Epilogue::loads + 1][lanes], out[Epilogue::stores + 1][lanes]; // a gated output's: lane 0
+    typename Epilogue::Row row;
+    typename Epilogue::Col col[lanes];
+    typename Epilogue::Half half;
+    typename Epilogue::Cell cell;
     int column[lanes], half_column; // counted from the thread's first column in the tile, ...
     int first, half_first;          // ... and where that is in the tensor
     bool live[lanes];               // it exists
 };
 
 // One row of a patch, as one thread has it, through the arithmetic: slot after slot.
-template <class C, class E> struct PatchRow {
-    using K = typename C::Columns;
+template <class Config, class Epilogue> struct PatchRow {
+    using Columns = typename Config::Columns;
     // States of a row in a thread, whose updates overlap; wide ones would take too many registers.
-    static constexpr int chains = sizeof(typename E::State) > 3 * sizeof(float) ? 1 : 2;
-    static constexpr int slots = 4 / K::lanes;
-    static constexpr bool has_col = !__is_empty(typename E::Col), has_half = !__is_empty(typename E::Half);
-    static constexpr bool has_cell = !__is_empty(typename E::Cell);
+    static constexpr int chains = sizeof(typename Epilogue::State) > 3 * sizeof(float) ? 1 : 2;
+    static constexpr int slots = 4 / Columns::lanes;
+    static constexpr bool has_col = !__is_empty(typename Epilogue::Col),
+                          has_half = !__is_empty(typename Epilogue::Half);
+    static constexpr bool has_cell = !__is_empty(typename Epilogue::Cell);
 
     // Slot s: which octet and which of two neighbours a lane is.
-    DEV static constexpr int side_of(int s, int l) { return K::apart ? l : K::lanes == 2 ? s : s / 2; }
-    DEV static constexpr int neighbour_of(int s, int l) { return K::apart ? s : K::lanes == 2 ? l : s % 2; }
+    DEV static constexpr int side_of(int s, int l)
+    {
+        return Columns::apart ? l : Columns::lanes == 2 ? s : s / 2;
+    }
+    DEV static constexpr int neighbour_of(int s, int l)
+    {
+        return Columns::apart ? s : Columns::lanes == 2 ? l : s % 2;
+    }
 
     // sums: of both octets. col(side, neighbour) and half(neighbour) are the values of columns. The cells are
     // made here, of those 8 rows above if it is `below` them.
     template <class Cols, class Halves>
-    DEV static void apply(const float (&sums)[2][2], const Place &p, const typename E::Row &row, Cols col,
-                          Halves half, const Line *in, Line *out, typename E::State (&state)[chains],
-                          typename E::Cell (&cell)[slots], bool below = false)
+    DEV static void apply(const float (&sums)[2][2], const Place &p, const typename Epilogue::Row &row,
+                          Cols col, Halves half, const Line *in, Line *out,
+                          typename Epilogue::State (&state)[chains], typename Epilogue::Cell (&cell)[slots],
+                          bool below = false)
     {
 #pragma unroll
         for (int s = 0; s < slots; s++) {
-            Slot<E, K::lanes> v;
+            Slot<Epilogue, Columns::lanes> v;
             v.row = row;
 #pragma unroll
-            for (int l = 0; l < K::lanes; l++) {
+            for (int l = 0; l < Columns::lanes; l++) {
                 const int side = side_of(s, l), e = neighbour_of(s, l);
                 v.acc[l] = sums[side][e];
-                v.column[l] = p.full.distance[side] + e * K::step;
+                v.column[l] = p.full.distance[side] + e * Columns::step;
                 v.live[l] = e < p.full.live[side];
                 if constexpr (has_col) v.col[l] = col(side, e);
 #pragma unroll
-                for (int i = 0; i < E::loads; i++) v.in[i][l] = in[i].x[side][e];
+                for (int i = 0; i < Epilogue::loads; i++) v.in[i][l] = in[i].x[side][e];
             }
             if constexpr (has_cell)
-                cell[s] = below ? E::below(cell[s], row, v.col[0]) : E::cell(row, v.col[0]);
+                cell[s] = below ? Epilogue::below(cell[s], row, v.col[0]) : Epilogue::cell(row, v.col[0]);
             v.cell = cell[s];
             v.half_column = p.half.distance[0] + s;
             v.first = (int)p.full.first, v.half_first = (int)p.half.first;
             if constexpr (has_half) v.half = half(s);
-            E::apply(v, state[s % chains]);
+            Epilogue::apply(v, state[s % chains]);
 #pragma unroll
-            for (int i = 0; i < E::stores; i++)
+            for (int i = 0; i < Epilogue::stores; i++)
 #pragma unroll
-                for (int l = 0; l < K::lanes; l++) out[i].x[side_of(s, l)][neighbour_of(s, l)] = v.out[i][l];
+                for (int l = 0; l < Columns::lanes; l++)
+                    out[i].x[side_of(s, l)][neighbour_of(s, l)] = v.out[i][l];
         }
     }
 };
 
-template <class C, class E> struct Drain {
-    using K = typename C::Columns;
-    using Args = typename C::Args;
-    static constexpr int rows = C::bm / (C::pingpong ? 1 : C::groups); // of a warpgroup
+template <class Config, class Epilogue> struct Drain {
+    using Columns = typename Config::Columns;
+    using Args = typename Config::Args;
+    static constexpr int rows = Config::bm / (Config::pingpong ? 1 : Config::groups); // of a warpgroup
     static constexpr int blocks = rows / 64;
-    static constexpr int patches = C::bn / 16;
-    static constexpr int out_columns = K::gated ? C::bn / 2 : C::bn;
-    static constexpr bool has_row = !__is_empty(typename E::Row), has_col = !__is_empty(typename E::Col);
-    static constexpr bool has_half = !__is_empty(typename E::Half);
-    static constexpr bool has_state = !__is_empty(typename E::State);
+    static constexpr int patches = Config::bn / 16;
+    static constexpr int out_columns = Columns::gated ? Config::bn / 2 : Config::bn;
+    static constexpr bool has_row = !__is_empty(typename Epilogue::Row),
+                          has_col = !__is_empty(typename Epilogue::Col);
+    static constexpr bool has_half = !__is_empty(typename Epilogue::Half);
+    static constexpr bool has_state = !__is_empty(typename Epilogue::State);
 
-    // Staging: buffers of 64 rows and C::unit columns, swizzled over the bytes of a row; behind them those of
-    // fetched units.
-    static constexpr int pitch = 2 * C::unit, buffer_bytes = 64 * pitch;
-    static constexpr int chunk_columns = K::apart && !K::gated ? K::chunk : C::unit;
-    static constexpr int buffers = chunk_columns / C::unit; // of a store, for each unit
-    static constexpr int loose = patches % 4 == 0 ? 4 : patches < 8 && !E::loads ? patches : 1;
-    static constexpr bool whole = E::staged || E::fetched;   // chunks are as wide as buffers
-    static constexpr int chunk_patches = whole ? chunk_columns / (K::gated ? 8 : 16) : loose;
+    // Staging: buffers of 64 rows and Config::unit columns, swizzled over the bytes of a row; behind them
+    // those of fetched units.
+    static constexpr int pitch = 2 * Config::unit, buffer_bytes = 64 * pitch;
+    static constexpr int chunk_columns = Columns::apart && !Columns::gated ? Columns::chunk : Config::unit;
+    static constexpr int buffers = chunk_columns / Config::unit; // of a store, for each unit
+    static constexpr int loose = patches % 4 == 0 ? 4 : patches < 8 && !Epilogue::loads ? patches : 1;
+    static constexpr bool whole = Epilogue::staged || Epilogue::fetched; // chunks are as wide as buffers
+    static constexpr int chunk_patches = whole ? chunk_columns / (Columns::gated ? 8 : 16) : loose;
     static constexpr int chunks = patches / chunk_patches, units = chunks * blocks;
-    static constexpr int chunk_width = chunk_patches * (K::gated ? 8 : 16);
+    static constexpr int chunk_width = chunk_patches * (Columns::gated ? 8 : 16);
     // Copies of a chunk's code: one where there is much (it rotates, or has wide states, in a large tile; a
     // gated one has states), and where the sums of all chunks have the same order.
-    static constexpr bool is_long = K::lanes == 2 || sizeof(typename E::State) > sizeof(float);
-    static constexpr bool is_much = is_long && blocks * C::bn > 192;
-    static constexpr int copies = is_much && (K::gated ? has_state : whole || !K::apart) ? 1 : chunks;
-    static constexpr int pieces = E::staged * buffers;              // of a unit, that are stored
-    static constexpr int in_place = C::lends && E::fetched ? 1 : 0; // of these, where it was fetched to
-    static constexpr int own_ring = E::staged * chunk_columns <= 64 && units > 1 ? 2 : 1;
-    static constexpr int fetch_slots = (C::groups > 2 ? 64 : 128) / C::unit;
+    static constexpr bool is_long = Columns::lanes == 2 || sizeof(typename Epilogue::State) > sizeof(float);
+    static constexpr bool is_much = is_long && blocks * Config::bn > 192;
+    static constexpr int copies =
+        is_much && (Columns::gated ? has_state : whole || !Columns::apart) ? 1 : chunks;
+    static constexpr int pieces = Epilogue::staged * buffers; // of a unit, that are stored
+    static constexpr int in_place =
+        Config::lends && Epilogue::fetched ? 1 : 0; // of these, where it was fetched to
+    static constexpr int own_ring = Epilogue::staged * chunk_columns <= 64 && units > 1 ? 2 : 1;
+    static constexpr int fetch_slots = (Config::groups > 2 ? 64 : 128) / Config::unit;
     using Own = OwnStage<units, buffer_bytes, fetch_slots, pieces, own_ring>;
-    using Stage = typename StageOf<C, Own, units, buffer_bytes, E::fetched, pieces - in_place>::Type;
+    using Stage =
+        typename StageOf<Config, Own, units, buffer_bytes, Epilogue::fetched, pieces - in_place>::Type;
     static constexpr int ring = Stage::ring; // units that can be stored at one time
-    static constexpr int stage_bytes = C::lends ? 0 : E::fetched ? Own::all_bytes : Own::store_bytes;
+    static constexpr int stage_bytes = Config::lends       ? 0
+                                       : Epilogue::fetched ? Own::all_bytes
+                                                           : Own::store_bytes;
     static_assert(patches % chunk_patches == 0 && rows % 64 == 0 && rows <= 128);
-    static_assert(!E::fetched || buffers == 1);
+    static_assert(!Epilogue::fetched || buffers == 1);
 
     // Patches whose loads are in flight together: few where accumulators leave few registers.
-    static constexpr int flying = E::loads - E::fetched;
+    static constexpr int flying = Epilogue::loads - Epilogue::fetched;
     static constexpr int flight(int n)
     {
-        return n % 2 == 0 && n * flying > (blocks * C::bn > 128 ? 2 : 8) ? flight(n / 2) : n;
+        return n % 2 == 0 && n * flying > (blocks * Config::bn > 128 ? 2 : 8) ? flight(n / 2) : n;
     }
     static constexpr int batch = flight(chunk_patches);
-    using Slots = PatchRow<C, E>;
-    using Cells = typename E::Cell[Slots::slots];
+    using Slots = PatchRow<Config, Epilogue>;
+    using Cells = typename Epilogue::Cell[Slots::slots];
     static constexpr int chains = Slots::chains;
 
     struct Values { // of the tile at hand
-        typename E::Row row[rows];
-        typename E::Col col[C::bn];
-        typename E::Half half[C::bn / 2];
+        typename Epilogue::Row row[rows];
+        typename Epilogue::Col col[Config::bn];
+        typename Epilogue::Half half[Config::bn / 2];
     };
 
     const Args &args;
     Values &values;
     using Unit = typename Stage::Unit;
     Stage stage; // of this warpgroup
-    int group; // warpgroup, and its first row in the tile
+    int group;   // warpgroup, and its first row in the tile
     int first_row;
     int thread, warp, lane;
 
     // Made anew for each tile: no address lives in a register through the mainloop.
     DEV Drain(const Args &a, Values &v, int consumer, const Stage &buffers = {})
         : args(a), values(v), stage(buffers), group(consumer),
-          first_row(C::pingpong ? 0 : consumer * rows), thread(ptx::opaque(threadIdx.x % 128)),
+          first_row(Config::pingpong ? 0 : consumer * rows), thread(ptx::opaque(threadIdx.x % 128)),
           warp(ptx::uniform(thread / 32)), lane(thread % 32)
     {
     }
@@ -204,28 +225,28 @@ template <class C, class E> struct Drain {
     {
         if constexpr (has_row)
 #pragma unroll 1
-            for (int i = thread / E::team; i < rows; i += 128 / E::team) {
-                const int m = t.m * C::bm + first_row + i;
-                if (m >= C::m) break;
-                const typename E::Row row = E::row(args, t.batch, m, t.n == 0);
-                if (thread % E::team == 0) values.row[i] = row;
+            for (int i = thread / Epilogue::team; i < rows; i += 128 / Epilogue::team) {
+                const int m = t.m * Config::bm + first_row + i;
+                if (m >= Config::m) break;
+                const typename Epilogue::Row row = Epilogue::row(args, t.batch, m, t.n == 0);
+                if (thread % Epilogue::team == 0) values.row[i] = row;
             }
     }
     DEV void prepare_columns(const Tile &t) const
     {
         if constexpr (has_col)
 #pragma unroll
-            for (int j = thread; j < thread + C::bn; j += 128) {
-                const int n = K::column(t.first, j);
-                const bool inside = C::bn % 128 == 0 || j < C::bn;
-                if (inside && n < C::n) values.col[j] = E::col(args, t.batch, n, t.m == 0);
+            for (int j = thread; j < thread + Config::bn; j += 128) {
+                const int n = Columns::column(t.first, j);
+                const bool inside = Config::bn % 128 == 0 || j < Config::bn;
+                if (inside && n < Config::n) values.col[j] = Epilogue::col(args, t.batch, n, t.m == 0);
             }
         if constexpr (has_half)
 #pragma unroll
-            for (int j = thread; j < thread + C::bn / 2; j += 128) {
-                const int n = K::half_column(t.first, j);
-                const bool inside = C::bn % 256 == 0 || j < C::bn / 2;
-                if (inside && n < C::n / 2) values.half[j] = E::half(args, t.batch, n, t.m == 0);
+            for (int j = thread; j < thread + Config::bn / 2; j += 128) {
+                const int n = Columns::half_column(t.first, j);
+                const bool inside = Config::bn % 256 == 0 || j < Config::bn / 2;
+                if (inside && n < Config::n / 2) values.half[j] = Epilogue::half(args, t.batch, n, t.m == 0);
             }
     }
 
@@ -236,7 +257,7 @@ template <class C, class E> struct Drain {
 
     DEV int row_in_tensor(const Tile &t, int block, int h) const
     {
-        return t.m * C::bm + first_row + row_in_group(block, h);
+        return t.m * Config::bm + first_row + row_in_group(block, h);
     }
     // Rows past the end stand for the last one: they are loaded and computed, but not stored.
     DEV Place place(const Tile &t, int block, int h, int patch) const
@@ -244,16 +265,16 @@ template <class C, class E> struct Drain {
         Place p;
         const int m = row_in_tensor(t, block, h);
         p.batch = t.batch;
-        p.m = C::m % C::bm == 0 || m < C::m ? m : (int)C::m - 1;
-        p.full.step = K::step, p.half.step = 1;
-        p.full.first = K::column(t.first, column_in_tile(0));
+        p.m = Config::m % Config::bm == 0 || m < Config::m ? m : (int)Config::m - 1;
+        p.full.step = Columns::step, p.half.step = 1;
+        p.full.first = Columns::column(t.first, column_in_tile(0));
         p.half.first = t.first / 2 + column_in_tile(0);
         p.half.distance[0] = 8 * patch, p.half.distance[1] = 0;
 #pragma unroll
         for (int side = 0; side < 2; side++) {
-            p.full.distance[side] = K::distance(t.first, K::octet(patch, side));
-            p.full.live[side] = live(K::gated ? (int)p.half.first + p.half.distance[0]
-                                              : (int)p.full.first + p.full.distance[side]);
+            p.full.distance[side] = Columns::distance(t.first, Columns::octet(patch, side));
+            p.full.live[side] = live(Columns::gated ? (int)p.half.first + p.half.distance[0]
+                                                    : (int)p.full.first + p.full.distance[side]);
         }
         p.half.live[0] = p.full.live[0], p.half.live[1] = 0;
         return p;
@@ -261,12 +282,14 @@ template <class C, class E> struct Drain {
 
     // Where the tensor ends with a patch, a patch exists or it does not. This is asked also where there is
     // no end, if registers are short: the compiler does not mix the arithmetic of two patches then.
-    static constexpr int most = K::gated ? C::n / 2 : C::n, patch_columns = K::gated ? 8 : 16;
-    static constexpr bool neat = most % patch_columns == 0 && (K::gated || !K::apart);
-    static constexpr bool fills = C::tail || most % out_columns == 0; // no tile reaches past the end
-    static constexpr bool short_of_registers = has_state && blocks * C::bn > 256;
-    static_assert(!C::tail || (C::bn % 64 == 0 && C::tail_bn % (chunk_width * (K::gated ? 2 : 1)) == 0));
-    DEV static int out_first(const Tile &t) { return K::gated ? t.first / 2 : t.first; }
+    static constexpr int most = Columns::gated ? Config::n / 2 : Config::n,
+                         patch_columns = Columns::gated ? 8 : 16;
+    static constexpr bool neat = most % patch_columns == 0 && (Columns::gated || !Columns::apart);
+    static constexpr bool fills = Config::tail || most % out_columns == 0; // no tile reaches past the end
+    static constexpr bool short_of_registers = has_state && blocks * Config::bn > 256;
+    static_assert(!Config::tail ||
+                  (Config::bn % 64 == 0 && Config::tail_bn % (chunk_width * (Columns::gated ? 2 : 1)) == 0));
+    DEV static int out_first(const Tile &t) { return Columns::gated ? t.first / 2 : t.first; }
     DEV static bool exists(const Tile &t, int patch)
     {
         if (!neat || (fills && !short_of_registers)) return true;
@@ -283,15 +306,17 @@ template <class C, class E> struct Drain {
 
     template <int n>
     DEV void apply(const float (&acc)[n], int held, int patch, int h, const Place &p,
-                   const typename E::Row &row, const Line *in, Line *out,
-                   typename E::State (&state)[chains], Cells &cells) const
+                   const typename Epilogue::Row &row, const Line *in, Line *out,
+                   typename Epilogue::State (&state)[chains], Cells &cells) const
     {
         float sums[2][2];
 #pragma unroll
-        for (int i = 0; i < 4; i++) sums[i / 2][i % 2] = acc[4 * K::octet(held, i / 2) + 2 * h + i % 2];
+        for (int i = 0; i < 4; i++) sums[i / 2][i % 2] = acc[4 * Columns::octet(held, i / 2) + 2 * h + i % 2];
         Slots::apply(
             sums, p, row,
-            [&](int side, int e) { return (values.col + column_in_tile(0))[8 * K::octet(patch, side) + e]; },
+            [&](int side, int e) {
+                return (values.col + column_in_tile(0))[8 * Columns::octet(patch, side) + e];
+            },
             [&](int s) { return (values.half + column_in_tile(0))[8 * patch + s]; }, in, out, state, cells,
             h == 1);
     }
@@ -309,39 +334,40 @@ template <class C, class E> struct Drain {
     {
         const u32 row = row_in_unit();
 #pragma unroll
-        for (int i = 0; i < E::staged; i++) {
+        for (int i = 0; i < Epilogue::staged; i++) {
             u32 m[4], at[2];
 #pragma unroll
             for (int side = 0; side < 2; side++) {
-                m[2 * side] = pack2<typename E::Staged>(top[i].x[side][0], top[i].x[side][1]);
-                m[2 * side + 1] = pack2<typename E::Staged>(bottom[i].x[side][0], bottom[i].x[side][1]);
+                m[2 * side] = pack2<typename Epilogue::Staged>(top[i].x[side][0], top[i].x[side][1]);
+                m[2 * side + 1] =
+                    pack2<typename Epilogue::Staged>(bottom[i].x[side][0], bottom[i].x[side][1]);
                 const int buffer = i * buffers + octet_in_chunk(patch, side) / octets;
                 at[side] = piece(slot, buffer, from) + row * pitch + swizzled(patch, side, row);
             }
-            if constexpr (K::gated) ptx::stmatrix(at[0], m[0], m[1]);
+            if constexpr (Columns::gated) ptx::stmatrix(at[0], m[0], m[1]);
             else ptx::stmatrix(lane < 16 ? at[0] : at[1], m[0], m[1], m[2], m[3]);
         }
     }
     DEV void get(u32 unit, int patch, Line &top, Line &bottom) const
     {
-        constexpr int sides = K::gated ? 1 : 2;
+        constexpr int sides = Columns::gated ? 1 : 2;
         const u32 row = row_in_unit(), side = sides == 2 && lane >= 16;
         u32 m[2 * sides];
         ptx::ldmatrix(unit + row * pitch + swizzled(patch, side, row), m);
 #pragma unroll
         for (int i = 0; i < sides; i++) {
-            const Pair a = unpack2<typename E::Fetched>(m[2 * i]);
-            const Pair b = unpack2<typename E::Fetched>(m[2 * i + 1]);
+            const Pair a = unpack2<typename Epilogue::Fetched>(m[2 * i]);
+            const Pair b = unpack2<typename Epilogue::Fetched>(m[2 * i + 1]);
             top.x[i][0] = a.a, top.x[i][1] = a.b;
             bottom.x[i][0] = b.a, bottom.x[i][1] = b.b;
         }
     }
     // Of an octet in its buffer: the 16-byte pieces of a row are exchanged by the number of the 128 bytes
     // that it lies in.
-    static constexpr int octets = C::unit / 8;
+    static constexpr int octets = Config::unit / 8;
     DEV static int octet_in_chunk(int patch, int side)
     {
-        return (K::gated ? patch : K::octet(patch, side)) % (octets * buffers);
+        return (Columns::gated ? patch : Columns::octet(patch, side)) % (octets * buffers);
     }
     DEV static u32 swizzled(int patch, int side, int row)
     {
@@ -353,17 +379,17 @@ template <class C, class E> struct Drain {
     // that were skipped, any slot may be the one that was left last.
     DEV void open_unit(int unit, bool after_skipped) const
     {
-        if constexpr (C::lends && pieces > in_place)
+        if constexpr (Config::lends && pieces > in_place)
             if (unit < ring) stage.await(stage.piece(unit, pieces - in_place - 1));
-        if (unit < ring && (C::lends || unit)) return;
+        if (unit < ring && (Config::lends || unit)) return;
         if (lane == 0)
             unit && !after_skipped ? ptx::tma_store_wait_read<ring - 1>() : ptx::tma_store_wait_read<0>();
         __syncwarp();
     }
     DEV static int buffer_column(const Tile &t, int chunk, int buffer)
     {
-        const int j = chunk * chunk_columns + buffer * C::unit;
-        return K::gated ? out_first(t) + j : K::column(t.first, j);
+        const int j = chunk * chunk_columns + buffer * Config::unit;
+        return Columns::gated ? out_first(t) + j : Columns::column(t.first, j);
     }
     DEV void close_unit(const Tile &t, int chunk, int block, int slot, u32 from) const
     {
@@ -374,7 +400,7 @@ template <class C, class E> struct Drain {
 #pragma unroll
             for (int i = 0; i < pieces; i++)
                 ptx::tma_store(&args.stores[i / buffers], piece(slot, i, from) + 16 * warp * pitch,
-                               buffer_column(t, chunk, i % buffers), t.m * C::bm + first, t.batch);
+                               buffer_column(t, chunk, i % buffers), t.m * Config::bm + first, t.batch);
             ptx::tma_store_commit();
         }
         __syncwarp();
@@ -385,14 +411,15 @@ template <class C, class E> struct Drain {
     // Of a chunk that a tile of the tail does not have there is nothing to drain.
     DEV static bool has_chunk(const Tile &t, int chunk)
     {
-        const int first = chunk * chunk_width * (K::gated ? 2 : 1);
-        return !C::tail || first < C::tail_bn || t.width == C::bn;
+        const int first = chunk * chunk_width * (Columns::gated ? 2 : 1);
+        return !Config::tail || first < Config::tail_bn || t.width == Config::bn;
     }
 
     // Of a warp whose rows do not exist there is nothing to drain. Large tiles have few such warps.
     DEV bool has_rows(const Tile &t, int block) const
     {
-        return C::groups > 1 || C::m % C::bm == 0 || t.m * C::bm + first_row + 64 * block + 16 * warp < C::m;
+        return Config::groups > 1 || Config::m % Config::bm == 0 ||
+               t.m * Config::bm + first_row + 64 * block + 16 * warp < Config::m;
     }
 
     // `turn` counts the tiles of this warpgroup. One block's code serves all, and where it is long one
@@ -401,9 +428,9 @@ template <class C, class E> struct Drain {
     {
 #pragma unroll 1
         for (int b = 0;; b++) {
-            typename E::State state[2][chains];
+            typename Epilogue::State state[2][chains];
 #pragma unroll
-            for (int i = 0; i < 2 * chains; i++) E::init(state[i / chains][i % chains]);
+            for (int i = 0; i < 2 * chains; i++) Epilogue::init(state[i / chains][i % chains]);
 #pragma unroll copies
             for (int c = 0; c < chunks; c++) {
                 const Unit unit = stage.unit(turn, b * chunks + c);
@@ -421,7 +448,7 @@ template <class C, class E> struct Drain {
     template <int n> DEV static void advance(float (&acc)[n], int chunk)
     {
         constexpr int sums = 8 * chunk_patches;
-        auto at = [](int i) { return 4 * K::octet(i / 8, i / 4 % 2) + i % 4; }; // patch by patch
+        auto at = [](int i) { return 4 * Columns::octet(i / 8, i / 4 % 2) + i % 4; }; // patch by patch
 #pragma unroll
         for (int c = 1; c < chunks; c++)
             if (chunk == c) {
@@ -433,75 +460,76 @@ template <class C, class E> struct Drain {
     // What does not exist: what was fetched for it is not wanted.
     DEV void skip_unit(const Unit &unit) const
     {
-        if constexpr (E::fetched) {
+        if constexpr (Epilogue::fetched) {
             stage.await(unit);
             stage.release(unit);
         }
     }
     DEV void skip(u32 turn) const
     {
-        if constexpr (E::fetched)
+        if constexpr (Epilogue::fetched)
             for (int u = 0; u < units; u++) skip_unit(stage.unit(turn, u));
     }
     template <int n>
     DEV void drain_unit(const float (&acc)[n], const Tile &t, int block, int chunk, const Unit &from,
-                        typename E::State (&state)[2][chains]) const
+                        typename Epilogue::State (&state)[2][chains]) const
     {
         const int unit = block * chunks + chunk, slot = unit % ring;
         const Drain fresh = anew();
-        if constexpr (E::staged) open_unit(unit, t.width < C::bn && chunk == 0);
-        if constexpr (E::fetched) stage.await(from);
+        if constexpr (Epilogue::staged) open_unit(unit, t.width < Config::bn && chunk == 0);
+        if constexpr (Epilogue::fetched) stage.await(from);
 #pragma unroll
         for (int p = 0; p < chunk_patches && has_rows(t, block); p += batch)
             fresh.drain_batch(acc, t, block, chunk * chunk_patches, p, slot, from.buffer, state);
-        if constexpr (E::fetched) stage.release(from);
-        if constexpr (E::staged) close_unit(t, chunk, block, slot, from.buffer);
+        if constexpr (Epilogue::fetched) stage.release(from);
+        if constexpr (Epilogue::staged) close_unit(t, chunk, block, slot, from.buffer);
     }
 
     // A few patches of a unit, from its patch `p`; `before` others come before the unit. All loads are issued
     // before the first is used.
     template <int n>
     DEV void drain_batch(const float (&acc)[n], const Tile &t, int block, int before, int p, int slot,
-                         u32 from, typename E::State (&state)[2][chains]) const
+                         u32 from, typename Epilogue::State (&state)[2][chains]) const
     {
         const int first = before + p, held = copies == 1 ? p : first;
-        typename E::Row row[2];
-        Line in[batch][2][E::loads + 1];
+        typename Epilogue::Row row[2];
+        Line in[batch][2][Epilogue::loads + 1];
         if constexpr (has_row)
             row[0] = values.row[row_in_group(block, 0)], row[1] = values.row[row_in_group(block, 1)];
 #pragma unroll
         for (int i = 0; i < 2 * batch; i++)
             if (exists(t, first + i / 2))
-                E::load(args, place(t, block, i % 2, first + i / 2), row[i % 2], in[i / 2][i % 2]);
-        if constexpr (E::fetched)
+                Epilogue::load(args, place(t, block, i % 2, first + i / 2), row[i % 2], in[i / 2][i % 2]);
+        if constexpr (Epilogue::fetched)
 #pragma unroll
             for (int i = 0; i < batch; i++) get(from, p + i, in[i][0][0], in[i][1][0]);
 #pragma unroll
         for (int i = 0; i < batch; i++) {
             if (!exists(t, first + i)) continue;
-            Line out[2][E::stores + 1];
+            Line out[2][Epilogue::stores + 1];
             Cells cells;
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 const Place at = place(t, block, h, first + i);
                 apply(acc, held + i, first + i, h, at, row[h], in[i][h], out[h], state[h], cells);
-                if (C::m % C::bm == 0 || row_in_tensor(t, block, h) < C::m) E::store(args, at, out[h]);
+                if (Config::m % Config::bm == 0 || row_in_tensor(t, block, h) < Config::m)
+                    Epilogue::store(args, at, out[h]);
             }
-            if constexpr (E::staged) put(slot, p + i, from, out[0], out[1]);
+            if constexpr (Epilogue::staged) put(slot, p + i, from, out[0], out[1]);
         }
     }
 
     // A row has states in each of four lanes.
-    DEV void finish(const Tile &t, int block, typename E::State (&state)[2][chains]) const
+    DEV void finish(const Tile &t, int block, typename Epilogue::State (&state)[2][chains]) const
     {
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            typename E::State &all = state[h][0];
-            if (chains == 2) E::merge(all, state[h][chains - 1]);
-            E::merge(all, from_lane(all, 1));
-            E::merge(all, from_lane(all, 2));
+            typename Epilogue::State &all = state[h][0];
+            if (chains == 2) Epilogue::merge(all, state[h][chains - 1]);
+            Epilogue::merge(all, from_lane(all, 1));
+            Epilogue::merge(all, from_lane(all, 2));
             const int m = row_in_tensor(t, block, h);
-            if (lane % 4 == 0 && m < C::m) E::save(args, t.batch * C::m + m, t.n, all);
+            if (lane % 4 == 0 && m < Config::m) Epilogue::save(args, t.batch * Config::m + m, t.n, all);
         }
     }
 };

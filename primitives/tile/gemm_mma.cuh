@@ -1,8 +1,8 @@
 // gemm_mma.cuh -- C = A B^T of bf16 or f16 by cp.async, ldmatrix and mma.sync: for GPUs that have no wgmma,
 // from sm_80 on, and for operands that TMA cannot describe.
 //
-// All warps of a block copy, multiply and drain. Slots of C::bk of K go round in a ring: while one is
-// multiplied, C::stages - 1 further ones are on their way. A slot is filled again after the barrier that
+// All warps of a block copy, multiply and drain. Slots of Config::bk of K go round in a ring: while one is
+// multiplied, Config::stages - 1 further ones are on their way. A slot is filled again after the barrier that
 // follows its products. A thread's accumulators are those of the wgmma fragment, so that the epilogue is the
 // same: a warp multiplies 16 rows of each 64 by all columns.
 //
@@ -88,29 +88,31 @@ template <i64 row_stride, i64 k_stride, i64 multiples, int row_step = 1> struct 
     static constexpr int width = step == 1 ? (int)(all & -all) : 1;
 };
 
-template <class C, class E> struct GemmMma {
-    using T = typename C::T;
-    using K = typename C::Columns;
-    using D = Drain<C, E>;
-    using Args = typename C::Args;
+template <class Config, class Epilogue> struct GemmMma {
+    using Element = typename Config::T;
+    using Columns = typename Config::Columns;
+    using Drain = coda::Drain<Config, Epilogue>;
+    using Args = typename Config::Args;
 
-    static constexpr int threads = 128 * C::groups, bk = C::bk, blocks = D::blocks;
-    static constexpr int steps = (int)((C::k + bk - 1) / bk);
-    // Halves of a gated tile begin at multiples of C::n / 2, and of an interleaved one columns are apart.
-    using MajorA = Major<C::a_stride_row, C::a_stride_k, C::a_align | (C::batch > 1 ? C::a_stride_batch : 0)>;
-    static constexpr i64 half_b = K::gated && C::b_stride_k != 1 ? C::n / 2 : 0;
-    using MajorB = Major<C::b_stride_row, C::b_stride_k,
-                         C::b_align | half_b | (C::batch > 1 ? C::b_stride_batch : 0), K::step>;
-    using PanelsA = Panels<T, C::bm, bk, threads, MajorA::k_major>;
-    using PanelsB = Panels<T, C::bn, bk, threads, MajorB::k_major>;
+    static constexpr int threads = 128 * Config::groups, bk = Config::bk, blocks = Drain::blocks;
+    static constexpr int steps = (int)((Config::k + bk - 1) / bk);
+    // Halves of a gated tile begin at multiples of Config::n / 2; of an interleaved one columns are apart.
+    using MajorA = Major<Config::a_stride_row, Config::a_stride_k,
+                         Config::a_align | (Config::batch > 1 ? Config::a_stride_batch : 0)>;
+    static constexpr i64 half_b = Columns::gated && Config::b_stride_k != 1 ? Config::n / 2 : 0;
+    using MajorB =
+        Major<Config::b_stride_row, Config::b_stride_k,
+              Config::b_align | half_b | (Config::batch > 1 ? Config::b_stride_batch : 0), Columns::step>;
+    using PanelsA = Panels<Element, Config::bm, bk, threads, MajorA::k_major>;
+    using PanelsB = Panels<Element, Config::bn, bk, threads, MajorB::k_major>;
 
     struct Shared {
         struct {
             alignas(1024) u8 a[PanelsA::bytes], b[PanelsB::bytes];
-        } slot[C::stages];
-        typename D::Values values[C::groups];
+        } slot[Config::stages];
+        typename Drain::Values values[Config::groups];
     };
-    static_assert(sizeof(Shared) <= C::shared_bytes && C::stages >= 2);
+    static_assert(sizeof(Shared) <= Config::shared_bytes && Config::stages >= 2);
 
     const Args &args;
     Shared &s;
@@ -120,34 +122,34 @@ template <class C, class E> struct GemmMma {
     // Of the elements from (row, k) on that a piece has, how many exist.
     template <bool k_major> DEV static int left(int row, int rows, int k)
     {
-        if (k_major) return row < rows ? (int)C::k - k : 0;
-        return k < C::k ? rows - row : 0;
+        if (k_major) return row < rows ? (int)Config::k - k : 0;
+        return k < Config::k ? rows - row : 0;
     }
     DEV void copy_a(u32 to, const Tile &t, int k0) const
     {
-        using P = PanelsA;
-#pragma unroll (P::each < 4 ? P::each : 4)
-        for (int i = 0; i < P::each; i++) {
-            const auto at = P::piece(i);
-            if (P::pieces % threads && i * threads + (int)threadIdx.x >= P::pieces) break;
-            const int m = t.m * C::bm + at.row, k = k0 + at.k;
-            const T *from = args.a + t.batch * C::a_stride_batch + m * C::a_stride_row + k * C::a_stride_k;
-            P::template copy<MajorA::width>(to + P::place(at.row, at.k), from, MajorA::step,
-                                            left<MajorA::k_major>(m, (int)C::m, k));
+#pragma unroll (PanelsA::each < 4 ? PanelsA::each : 4)
+        for (int i = 0; i < PanelsA::each; i++) {
+            const auto at = PanelsA::piece(i);
+            if (PanelsA::pieces % threads && i * threads + (int)threadIdx.x >= PanelsA::pieces) break;
+            const int m = t.m * Config::bm + at.row, k = k0 + at.k;
+            const Element *from =
+                args.a + t.batch * Config::a_stride_batch + m * Config::a_stride_row + k * Config::a_stride_k;
+            PanelsA::template copy<MajorA::width>(to + PanelsA::place(at.row, at.k), from, MajorA::step,
+                                                  left<MajorA::k_major>(m, (int)Config::m, k));
         }
     }
     DEV void copy_b(u32 to, const Tile &t, int k0) const
     {
-        using P = PanelsB;
-#pragma unroll (P::each < 4 ? P::each : 4)
-        for (int i = 0; i < P::each; i++) {
-            const auto at = P::piece(i);
-            if (P::pieces % threads && i * threads + (int)threadIdx.x >= P::pieces) break;
-            const int n = K::column(t.first, at.row), k = k0 + at.k;
-            const T *from = args.b + t.batch * C::b_stride_batch + n * C::b_stride_row + k * C::b_stride_k;
-            const int rows = ((int)C::n - n + K::step - 1) / K::step;
-            P::template copy<MajorB::width>(to + P::place(at.row, at.k), from, MajorB::step,
-                                            left<MajorB::k_major>(0, rows, k));
+#pragma unroll (PanelsB::each < 4 ? PanelsB::each : 4)
+        for (int i = 0; i < PanelsB::each; i++) {
+            const auto at = PanelsB::piece(i);
+            if (PanelsB::pieces % threads && i * threads + (int)threadIdx.x >= PanelsB::pieces) break;
+            const int n = Columns::column(t.first, at.row), k = k0 + at.k;
+            const Element *from =
+                args.b + t.batch * Config::b_stride_batch + n * Config::b_stride_row + k * Config::b_stride_k;
+            const int rows = ((int)Config::n - n + Columns::step - 1) / Columns::step;
+            PanelsB::template copy<MajorB::width>(to + PanelsB::place(at.row, at.k), from, MajorB::step,
+                                                  left<MajorB::k_major>(0, rows, k));
         }
     }
     // A step past the end is a group without copies, so that all waits count alike.
@@ -162,8 +164,8 @@ template <class C, class E> struct GemmMma {
 
     // ---- Products ----
 
-    using Accumulators = float[blocks][C::bn / 2];
-    DEV static float (&octet(float (&acc)[C::bn / 2], int i))[4]
+    using Accumulators = float[blocks][Config::bn / 2];
+    DEV static float (&octet(float (&acc)[Config::bn / 2], int i))[4]
     {
         return reinterpret_cast<float (&)[4]>(acc[4 * i]);
     }
@@ -177,33 +179,33 @@ template <class C, class E> struct GemmMma {
 #pragma unroll
             for (int m = 0; m < blocks; m++) PanelsA::load(x[m], a, 64 * m, k);
 #pragma unroll
-            for (int patch = 0; patch < C::bn / 16; patch++) {
+            for (int patch = 0; patch < Config::bn / 16; patch++) {
                 u32 y[4];
                 PanelsB::load(y, b, 16 * patch, k);
 #pragma unroll
                 for (int i = 0; i < 2 * blocks; i++)
-                    ptx::mma<T>(octet(acc[i / 2], 2 * patch + i % 2), x[i / 2], y[i % 2 * 2],
-                                y[i % 2 * 2 + 1]);
+                    ptx::mma<Element>(octet(acc[i / 2], 2 * patch + i % 2), x[i / 2], y[i % 2 * 2],
+                                      y[i % 2 * 2 + 1]);
             }
         }
     }
 
-    DEV void multiply_tile(Accumulators &acc, const Tile &t, const D &drain) const
+    DEV void multiply_tile(Accumulators &acc, const Tile &t, const Drain &drain) const
     {
         const u32 a = PanelsA::lane_place(drain.first_row + 16 * drain.warp, true);
         const u32 b = PanelsB::lane_place(0, false);
-        int slot = 0, free = C::stages - 1;
+        int slot = 0, free = Config::stages - 1;
         __syncthreads(); // the last tile's slots have been read
 #pragma unroll 1
-        for (int i = 0; i < C::stages - 1; i++) copy_slot(i, t, i);
+        for (int i = 0; i < Config::stages - 1; i++) copy_slot(i, t, i);
 #pragma unroll 1
         for (int step = 0; step < steps; step++) {
-            ptx::copy_async_wait<C::stages - 2>();
+            ptx::copy_async_wait<Config::stages - 2>();
             __syncthreads(); // this slot has come, and the one before it has been read
-            copy_slot(free, t, step + C::stages - 1);
+            copy_slot(free, t, step + Config::stages - 1);
             multiply(acc, ptx::shared_address(s.slot[slot].a) + a, ptx::shared_address(s.slot[slot].b) + b);
             free = slot;
-            slot = slot + 1 < C::stages ? slot + 1 : 0;
+            slot = slot + 1 < Config::stages ? slot + 1 : 0;
         }
     }
 
@@ -211,9 +213,9 @@ template <class C, class E> struct GemmMma {
     {
         ptx::grid_wait();
         const int group = ptx::uniform(threadIdx.x / 128);
-        const D drain(args, s.values[group], group);
-        for (u32 i = blockIdx.x; i < Raster<C>::count; i += gridDim.x) {
-            const Tile t = Raster<C>::tile(i);
+        const Drain drain(args, s.values[group], group);
+        for (u32 i = blockIdx.x; i < Raster<Config>::count; i += gridDim.x) {
+            const Tile t = Raster<Config>::tile(i);
             Accumulators acc = {};
             multiply_tile(acc, t, drain);
             drain.prepare(t);
@@ -223,10 +225,10 @@ template <class C, class E> struct GemmMma {
     }
 };
 
-template <class C, class E> DEV void gemm_mma(const typename C::Args &args)
+template <class Config, class Epilogue> DEV void gemm_mma(const typename Config::Args &args)
 {
     extern __shared__ __align__(1024) u8 memory[];
-    using Gemm = GemmMma<C, E>;
+    using Gemm = GemmMma<Config, Epilogue>;
     Gemm{args, *(typename Gemm::Shared *)memory}.run();
 }
 

@@ -1,7 +1,7 @@
 // gemm_simt.cuh -- C = A B^T on any GPU: any dtype, stride and alignment, fp32 multiply-adds in order of k.
 //
-// A block of C::groups warpgroups walks K in steps of C::bk: elements go from memory to registers while
-// the last step is multiplied, then to shared memory as floats, [k][row]. A thread's accumulators are
+// A block of Config::groups warpgroups walks K in steps of Config::bk: elements go from memory to registers
+// while the last step is multiplied, then to shared memory as floats, [k][row]. A thread's accumulators are
 // those of the wgmma fragment, so that the epilogue is the same.
 #pragma once
 
@@ -9,20 +9,20 @@
 
 namespace coda {
 
-template <class C, class E> struct GemmSimt {
-    using K = typename C::Columns;
-    using D = Drain<C, E>;
-    using Args = typename C::Args;
+template <class Config, class Epilogue> struct GemmSimt {
+    using Columns = typename Config::Columns;
+    using Drain = coda::Drain<Config, Epilogue>;
+    using Args = typename Config::Args;
 
-    static constexpr int threads = 128 * C::groups, bk = C::bk, blocks = D::blocks;
+    static constexpr int threads = 128 * Config::groups, bk = Config::bk, blocks = Drain::blocks;
     static constexpr int pad = 2; // keeps pairs aligned, and columns of k in different banks
-    static constexpr int steps = (int)((C::k + bk - 1) / bk);
+    static constexpr int steps = (int)((Config::k + bk - 1) / bk);
 
     struct Shared {
-        float a[bk][C::bm + pad], b[bk][C::bn + pad];
-        typename D::Values values[C::groups];
+        float a[bk][Config::bm + pad], b[bk][Config::bn + pad];
+        typename Drain::Values values[Config::groups];
     };
-    static_assert(sizeof(Shared) <= C::shared_bytes && C::shared_bytes - sizeof(Shared) <= 1024);
+    static_assert(sizeof(Shared) <= Config::shared_bytes && Config::shared_bytes - sizeof(Shared) <= 1024);
 
     // A thread's share of a [rows][bk] tile of one operand. Neighbouring threads take neighbours in memory.
     template <class T, int rows, bool k_major> struct Share {
@@ -43,45 +43,47 @@ template <class C, class E> struct GemmSimt {
             for (int i = 0; i < each; i++) to[k(i)][row(i)] = to_float(x[i]);
         }
     };
-    using ShareA = Share<typename C::A, C::bm, C::a_stride_k <= C::a_stride_row>;
-    using ShareB = Share<typename C::B, C::bn, C::b_stride_k <= C::b_stride_row>;
+    using ShareA = Share<typename Config::A, Config::bm, Config::a_stride_k <= Config::a_stride_row>;
+    using ShareB = Share<typename Config::B, Config::bn, Config::b_stride_k <= Config::b_stride_row>;
 
     const Args &args;
     Shared &s;
 
     DEV void get_a(ShareA &a, const Tile &t, i64 k0) const
     {
-        const i64 m0 = (i64)t.m * C::bm;
-        const auto *from = args.a + t.batch * C::a_stride_batch + m0 * C::a_stride_row + k0 * C::a_stride_k;
+        const i64 m0 = (i64)t.m * Config::bm;
+        const auto *from =
+            args.a + t.batch * Config::a_stride_batch + m0 * Config::a_stride_row + k0 * Config::a_stride_k;
 #pragma unroll
         for (int i = 0; i < a.each; i++)
-            a.x[i] = k0 + a.k(i) < C::k && m0 + a.row(i) < C::m
-                         ? from[a.row(i) * C::a_stride_row + a.k(i) * C::a_stride_k]
-                         : typename C::A{};
+            a.x[i] = k0 + a.k(i) < Config::k && m0 + a.row(i) < Config::m
+                         ? from[a.row(i) * Config::a_stride_row + a.k(i) * Config::a_stride_k]
+                         : typename Config::A{};
     }
     DEV void get_b(ShareB &b, const Tile &t, i64 k0) const
     {
-        const auto *from = args.b + t.batch * C::b_stride_batch + k0 * C::b_stride_k;
+        const auto *from = args.b + t.batch * Config::b_stride_batch + k0 * Config::b_stride_k;
 #pragma unroll
         for (int i = 0; i < b.each; i++) {
-            const i64 n = K::column(t.first, b.row(i));
-            b.x[i] = k0 + b.k(i) < C::k && n < C::n ? from[n * C::b_stride_row + b.k(i) * C::b_stride_k]
-                                                    : typename C::B{};
+            const i64 n = Columns::column(t.first, b.row(i));
+            b.x[i] = k0 + b.k(i) < Config::k && n < Config::n
+                         ? from[n * Config::b_stride_row + b.k(i) * Config::b_stride_k]
+                         : typename Config::B{};
         }
     }
 
-    using Accumulators = float[blocks][C::bn / 2];
+    using Accumulators = float[blocks][Config::bn / 2];
 
-    DEV void multiply(Accumulators &acc, const D &d) const
+    DEV void multiply(Accumulators &acc, const Drain &d) const
     {
-#pragma unroll (blocks * C::bn > 128 ? 1 : 4)
+#pragma unroll (blocks *Config::bn > 128 ? 1 : 4)
         for (int k = 0; k < bk; k++) {
             float a[blocks][2];
 #pragma unroll
             for (int i = 0; i < 2 * blocks; i++)
                 a[i / 2][i % 2] = s.a[k][d.first_row + d.row_in_group(i / 2, i % 2)];
 #pragma unroll
-            for (int o = 0; o < C::bn / 8; o++) {
+            for (int o = 0; o < Config::bn / 8; o++) {
                 const float b0 = s.b[k][d.column_in_tile(o)], b1 = s.b[k][d.column_in_tile(o) + 1];
 #pragma unroll
                 for (int i = 0; i < 2 * blocks; i++) {
@@ -93,7 +95,7 @@ template <class C, class E> struct GemmSimt {
         }
     }
 
-    DEV void run_tile(const Tile &t, const D &drain) const
+    DEV void run_tile(const Tile &t, const Drain &drain) const
     {
         ShareA a;
         ShareB b;
@@ -114,16 +116,17 @@ template <class C, class E> struct GemmSimt {
     {
         ptx::grid_wait();
         const int group = ptx::uniform(threadIdx.x / 128);
-        const D drain(args, s.values[group], group);
-        for (u32 i = blockIdx.x; i < Raster<C>::count; i += gridDim.x) run_tile(Raster<C>::tile(i), drain);
+        const Drain drain(args, s.values[group], group);
+        for (u32 i = blockIdx.x; i < Raster<Config>::count; i += gridDim.x)
+            run_tile(Raster<Config>::tile(i), drain);
         ptx::grid_launch_next();
     }
 };
 
-template <class C, class E> DEV void gemm_simt(const typename C::Args &args)
+template <class Config, class Epilogue> DEV void gemm_simt(const typename Config::Args &args)
 {
     extern __shared__ __align__(1024) u8 memory[];
-    using Gemm = GemmSimt<C, E>;
+    using Gemm = GemmSimt<Config, Epilogue>;
     Gemm{args, *(typename Gemm::Shared *)memory}.run();
 }
 

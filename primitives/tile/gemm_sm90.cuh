@@ -1,4 +1,4 @@
-// gemm_sm90.cuh -- C = A B^T on Hopper: TMA ring, wgmma, one producer and C::groups consumer warpgroups.
+// gemm_sm90.cuh -- C = A B^T on Hopper: TMA ring, wgmma, one producer and Config::groups consumer warpgroups.
 //
 //     producer    for each tile, each 64 of K: wait for an empty slot, load A's and B's box into it; the
 //                 first slots before warps take their roles
@@ -10,19 +10,21 @@
 // Persistent: block b takes tiles b, b + grid, ... Cooperative consumers split the rows of each tile.
 // Ping-pong consumers take whole tiles in turn: one drains while the other multiplies.
 //
-// The ring may lend slots to the epilogue (C::lends, see lent.cuh): if no block has a second tile (C::once),
-// or if consumers cooperate, so that the next tile's products wait for the epilogue anyway.
+// The ring may lend slots to the epilogue (Config::lends, see lent.cuh): if no block has a second tile
+// (Config::once), or if consumers cooperate, so that the next tile's products wait for the epilogue anyway.
 //
 // Tail: the last tiles of each row may be narrower (raster.cuh). Their products are, and of what the epilogue
 // would drain of a wide tile it skips what they do not have.
 //
 // Few rows: one consumer, and two blocks on an SM, so that one's weights arrive while the other drains.
-// Only C::a_rows of A's rows are loaded. Products read on, past these: garbage, in rows that do not exist.
+// Only Config::a_rows of A's rows are loaded. Products read on, past these: garbage, in rows that do not
+// exist.
 //
-// Few tiles: the C::splits blocks of a cluster take a part of K each of one tile, and their sums meet
-// (split.cuh). A block drains what S describes: a share of the tile's columns; without splits, S is C.
+// Few tiles: the Config::splits blocks of a cluster take a part of K each of one tile, and their sums meet
+// (split.cuh). A block drains what Share describes: a share of the tile's columns; without splits that is
+// Config.
 //
-// Clusters otherwise: the tiles of a cluster X are neighbours, and what they share of A or B is loaded once
+// Clusters otherwise: the tiles of a Cluster are neighbours, and what they share of A or B is loaded once
 // (operands.cuh). So a slot is empty when the consumers of all have released it, and full when the parts of
 // all have come. A tile past the end is multiplied, as zeros, not drained.
 #pragma once
@@ -34,35 +36,36 @@
 
 namespace coda {
 
-template <class C, class E, class S, class X> struct GemmSm90 {
-    using T = typename C::T;
-    using K = typename C::Columns;
-    using D = Drain<S, E>;
-    using Args = typename C::Args;
+template <class Config, class Epilogue, class Share, class Cluster> struct GemmSm90 {
+    using Element = typename Config::T;
+    using Columns = typename Config::Columns;
+    using Drain = coda::Drain<Share, Epilogue>;
+    using Args = typename Config::Args;
 
-    static constexpr int threads = 128 * (1 + C::groups);
-    static constexpr int bk = 64, steps = (int)((C::k + bk - 1) / bk);
-    static constexpr int a_bytes = Operands<C, X>::a_bytes, b_bytes = Operands<C, X>::b_bytes;
-    static constexpr int blocks = D::blocks; // of 64 rows, for each warpgroup
-    static constexpr int cluster = C::splits * X::size;
-    static constexpr bool fetches = E::fetched && !C::lends; // by warps of their own
-    using Walk = Raster<C, X>;
-    using Split = SplitSums<C, S, blocks>;
-    static_assert(!C::pingpong || (C::groups == 2 && C::splits == 1));
-    static_assert(C::splits == 1 || X::size == 1);
-    static_assert(!C::tail || (cluster == 1 && !C::lends));
-    static_assert(!C::lends || (cluster == 1 && (C::once || !C::pingpong)));
-    static_assert(C::bm * 128 <= a_bytes + C::stages * b_bytes); // the last slot's products read on
+    static constexpr int threads = 128 * (1 + Config::groups);
+    static constexpr int bk = 64, steps = (int)((Config::k + bk - 1) / bk);
+    static constexpr int a_bytes = Operands<Config, Cluster>::a_bytes,
+                         b_bytes = Operands<Config, Cluster>::b_bytes;
+    static constexpr int blocks = Drain::blocks; // of 64 rows, for each warpgroup
+    static constexpr int cluster = Config::splits * Cluster::size;
+    static constexpr bool fetches = Epilogue::fetched && !Config::lends; // by warps of their own
+    using Walk = Raster<Config, Cluster>;
+    using Split = SplitSums<Config, Share, blocks>;
+    static_assert(!Config::pingpong || (Config::groups == 2 && Config::splits == 1));
+    static_assert(Config::splits == 1 || Cluster::size == 1);
+    static_assert(!Config::tail || (cluster == 1 && !Config::lends));
+    static_assert(!Config::lends || (cluster == 1 && (Config::once || !Config::pingpong)));
+    static_assert(Config::bm * 128 <= a_bytes + Config::stages * b_bytes); // the last slot's products read on
 
     struct Shared {
-        alignas(1024) u8 a[C::stages][a_bytes];
-        u8 b[C::stages][b_bytes];
-        u8 stage[C::groups][D::stage_bytes ? D::stage_bytes : 16];
-        u64 full[C::stages], empty[C::stages], turn[Split::scattered ? 1 + C::groups : 2];
-        FetchBarriers fetch[C::groups];
-        typename D::Values values[C::groups];
+        alignas(1024) u8 a[Config::stages][a_bytes];
+        u8 b[Config::stages][b_bytes];
+        u8 stage[Config::groups][Drain::stage_bytes ? Drain::stage_bytes : 16];
+        u64 full[Config::stages], empty[Config::stages], turn[Split::scattered ? 1 + Config::groups : 2];
+        FetchBarriers fetch[Config::groups];
+        typename Drain::Values values[Config::groups];
     };
-    static_assert(sizeof(Shared) <= C::shared_bytes && C::shared_bytes - sizeof(Shared) <= 1024);
+    static_assert(sizeof(Shared) <= Config::shared_bytes && Config::shared_bytes - sizeof(Shared) <= 1024);
 
     // A place in the ring, and the parity of its phase.
     struct Cursor {
@@ -70,25 +73,26 @@ template <class C, class E, class S, class X> struct GemmSm90 {
         u32 parity;
         DEV void next()
         {
-            if (++slot == C::stages) slot = 0, parity ^= 1;
+            if (++slot == Config::stages) slot = 0, parity ^= 1;
         }
         DEV static Cursor after(u32 slots)
         {
-            return {(int)(slots % C::stages), slots / C::stages & 1};
+            return {(int)(slots % Config::stages), slots / Config::stages & 1};
         }
     };
 
-    DEV static int rank() { return C::splits == 1 ? 0 : (int)ptx::cluster_rank(); }
-    DEV static int place() { return X::size == 1 ? 0 : blockIdx.x % X::size; } // in the cluster's tiles
+    DEV static int rank() { return Config::splits == 1 ? 0 : (int)ptx::cluster_rank(); }
+    // In the cluster's tiles.
+    DEV static int place() { return Cluster::size == 1 ? 0 : blockIdx.x % Cluster::size; }
     // The part of K that this block multiplies, in slots. It may be empty.
     struct Part { int first, last; };
     DEV static Part part()
     {
-        if constexpr (C::splits == 1) return {0, steps};
-        return {rank() * steps / C::splits, (rank() + 1) * steps / C::splits};
+        if constexpr (Config::splits == 1) return {0, steps};
+        return {rank() * steps / Config::splits, (rank() + 1) * steps / Config::splits};
     }
     // A consumer's tiles, by turn: every second one of the block's in ping-pong, else all.
-    DEV static u32 nth(int group, u32 turn) { return C::pingpong ? 2 * turn + group : turn; }
+    DEV static u32 nth(int group, u32 turn) { return Config::pingpong ? 2 * turn + group : turn; }
     DEV static u32 tile_of(int group, u32 turn)
     {
         return blockIdx.x / cluster + nth(group, turn) * (gridDim.x / cluster);
@@ -105,20 +109,21 @@ template <class C, class E, class S, class X> struct GemmSm90 {
         if (threadIdx.x == 0) {
             ptx::tma_prefetch_map(&args.a);
             ptx::tma_prefetch_map(&args.b);
-            for (int i = 0; i < C::stages; i++) {
+            for (int i = 0; i < Config::stages; i++) {
                 ptx::mbarrier_init(address(&s.full[i]), 1);
-                ptx::mbarrier_init(address(&s.empty[i]), (C::pingpong ? 1 : C::groups) * X::size);
+                ptx::mbarrier_init(address(&s.empty[i]),
+                                   (Config::pingpong ? 1 : Config::groups) * Cluster::size);
             }
             if constexpr (Split::scattered) init_exchange();
             else
                 for (int i = 0; i < 2; i++) ptx::mbarrier_init(address(&s.turn[i]), 128);
             if constexpr (fetches)
-                for (int i = 0; i < C::groups; i++) stage_of(i).fetched().init();
+                for (int i = 0; i < Config::groups; i++) stage_of(i).fetched().init();
             ptx::mbarrier_fence_init();
             ptx::fence_async_shared(); // TMA counts there before anybody has met
         }
         __syncwarp();
-        if constexpr (X::size > 1) meet_cluster();
+        if constexpr (Cluster::size > 1) meet_cluster();
         else if (warp > 0) ptx::named_barrier(0, threads);
         else {
             ptx::named_arrive(0, threads);
@@ -138,7 +143,7 @@ template <class C, class E, class S, class X> struct GemmSm90 {
 
     DEV void load_slot(int slot, int k, const Tile &t) const
     {
-        const Operands<C, X> operands = {args, place()};
+        const Operands<Config, Cluster> operands = {args, place()};
         const u32 bar = address(&s.full[slot]);
         ptx::mbarrier_arrive_expect(bar, a_bytes + t.width * 128);
         operands.load_a(address(s.a[slot]), bar, k, t);
@@ -148,7 +153,7 @@ template <class C, class E, class S, class X> struct GemmSm90 {
     DEV static int primed(const Part &part)
     {
         constexpr int wanted = a_bytes + b_bytes > 16384 ? 2 : 4;
-        constexpr int most = X::size > 1 ? 0 : wanted < C::stages ? wanted : C::stages - 1;
+        constexpr int most = Cluster::size > 1 ? 0 : wanted < Config::stages ? wanted : Config::stages - 1;
         const int all = part.last - part.first;
         return all < most ? all : most;
     }
@@ -175,8 +180,8 @@ template <class C, class E, class S, class X> struct GemmSm90 {
                 ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
                 load_slot(at.slot, k, t);
             }
-            back = C::serpentine && !back;
-            if constexpr (C::lends) lend(at, t);
+            back = Config::serpentine && !back;
+            if constexpr (Config::lends) lend(at, t);
         }
     }
     // With what the epilogue reads of the tile, for all consumers; or empty.
@@ -189,12 +194,12 @@ template <class C, class E, class S, class X> struct GemmSm90 {
             const int first = slot * Stage::each, end = first + Stage::each;
             const int last = end < Stage::incoming ? end : Stage::incoming;
             ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
-            if (first < last) ptx::mbarrier_arrive_expect(bar, (last - first) * D::buffer_bytes);
+            if (first < last) ptx::mbarrier_arrive_expect(bar, (last - first) * Drain::buffer_bytes);
             else ptx::mbarrier_arrive(bar);
-            if constexpr (E::fetched)
+            if constexpr (Epilogue::fetched)
                 for (int i = first; i < last; i++)
-                    fetch_unit(slot_memory + (i - first) * D::buffer_bytes, bar, t, i / D::units,
-                               i % D::units);
+                    fetch_unit(slot_memory + (i - first) * Drain::buffer_bytes, bar, t, i / Drain::units,
+                               i % Drain::units);
         }
     }
     DEV u32 lent_memory() const { return Stage::of_a ? address(s.a) : address(s.b); }
@@ -202,8 +207,9 @@ template <class C, class E, class S, class X> struct GemmSm90 {
     // The units of a consumer's tiles, as it walks them.
     DEV void fetch_unit(u32 to, u32 bar, const Tile &t, int group, int u) const
     {
-        const int column = D::out_first(t) + u % D::chunks * D::chunk_columns;
-        const int row = t.m * C::bm + (C::pingpong ? 0 : group * D::rows) + u / D::chunks * 64;
+        const int column = Drain::out_first(t) + u % Drain::chunks * Drain::chunk_columns;
+        const int row =
+            t.m * Config::bm + (Config::pingpong ? 0 : group * Drain::rows) + u / Drain::chunks * 64;
         ptx::tma_load(to, &args.fetched, bar, column, row, t.batch);
     }
     DEV void fetch(int group) const
@@ -214,7 +220,7 @@ template <class C, class E, class S, class X> struct GemmSm90 {
             const Tile tile = Walk::tile(tile_of(group, turn), place());
             if (!Split::owns(tile, rank())) return;
 #pragma unroll 1
-            for (int u = 0; u < D::units; u++) {
+            for (int u = 0; u < Drain::units; u++) {
                 const auto to = ring.unit(turn, u);
                 ring.expect(to);
                 fetch_unit(to.buffer, to.full, Split::share_of(tile, rank()), group, u);
@@ -224,9 +230,9 @@ template <class C, class E, class S, class X> struct GemmSm90 {
 
     // ---- Consumers ----
 
-    using Accumulators = float[blocks][C::bn / 2];
+    using Accumulators = float[blocks][Config::bn / 2];
     template <int n> using Sums = float[n / 2]; // of 64 rows
-    template <int n> DEV static Sums<n> &first_sums(Sums<C::bn> &all)
+    template <int n> DEV static Sums<n> &first_sums(Sums<Config::bn> &all)
     {
         return reinterpret_cast<Sums<n> &>(all);
     }
@@ -234,9 +240,9 @@ template <class C, class E, class S, class X> struct GemmSm90 {
     DEV void release(int slot) const
     {
         const u32 thread = threadIdx.x % 128, bar = address(&s.empty[slot]);
-        if constexpr (X::size == 1) {
+        if constexpr (Cluster::size == 1) {
             if (thread == 0) ptx::mbarrier_arrive(bar);
-        } else if (thread < X::size) ptx::cluster_mbarrier_arrive(ptx::cluster_address(bar, thread));
+        } else if (thread < Cluster::size) ptx::cluster_mbarrier_arrive(ptx::cluster_address(bar, thread));
     }
 
     // The products of one slot, of a tile of n columns.
@@ -247,8 +253,8 @@ template <class C, class E, class S, class X> struct GemmSm90 {
         ptx::wgmma_fence();
 #pragma unroll
         for (int m = 0; m < blocks; m++)
-            ptx::Wgmma<T, n>::template mma<C::a_mn_major, C::b_mn_major>(first_sums<n>(acc[m]),
-                                                                         a + m * 8192 / 16, b, accumulate);
+            ptx::Wgmma<Element, n>::template mma<Config::a_mn_major, Config::b_mn_major>(
+                first_sums<n>(acc[m]), a + m * 8192 / 16, b, accumulate);
         ptx::wgmma_commit();
     }
 
@@ -268,20 +274,20 @@ template <class C, class E, class S, class X> struct GemmSm90 {
     }
     DEV int multiply_tile(Accumulators &acc, Cursor &at, int first_row, const Tile &t) const
     {
-        if constexpr (C::tail) {
-            if (t.width < C::bn) return multiply_slots<C::tail_bn>(acc, at, first_row);
+        if constexpr (Config::tail) {
+            if (t.width < Config::bn) return multiply_slots<Config::tail_bn>(acc, at, first_row);
         }
-        return multiply_slots<C::bn>(acc, at, first_row);
+        return multiply_slots<Config::bn>(acc, at, first_row);
     }
     // The halves of a gated tile are where they are in a wide one.
     DEV static void spread(Accumulators &acc, const Tile &t)
     {
-        if constexpr (C::tail && K::gated) {
-            if (t.width == C::bn) return;
+        if constexpr (Config::tail && Columns::gated) {
+            if (t.width == Config::bn) return;
 #pragma unroll
-            for (int i = C::tail_bn / 4 * blocks - 1; i >= 0; i--) {
-                const int m = i / (C::tail_bn / 4), sum = i % (C::tail_bn / 4);
-                acc[m][C::bn / 4 + sum] = acc[m][C::tail_bn / 4 + sum];
+            for (int i = Config::tail_bn / 4 * blocks - 1; i >= 0; i--) {
+                const int m = i / (Config::tail_bn / 4), sum = i % (Config::tail_bn / 4);
+                acc[m][Config::bn / 4 + sum] = acc[m][Config::tail_bn / 4 + sum];
             }
         }
     }
@@ -289,27 +295,27 @@ template <class C, class E, class S, class X> struct GemmSm90 {
     // In ping-pong, multiply only in turns. Turn i of group 1 follows turn i of group 0.
     DEV void await_turn(int group, u32 turn) const
     {
-        if (C::pingpong && (group || turn))
+        if (Config::pingpong && (group || turn))
             ptx::mbarrier_wait(address(&s.turn[group]), (turn + group + 1) & 1);
     }
     DEV void pass_turn(int group) const
     {
-        if (C::pingpong) ptx::mbarrier_arrive(address(&s.turn[group ^ 1]));
+        if (Config::pingpong) ptx::mbarrier_arrive(address(&s.turn[group ^ 1]));
     }
 
     // ---- Split K ----
 
-    static_assert(Split::bytes <= C::stages * (a_bytes + b_bytes)); // the ring is empty by then
+    static_assert(Split::bytes <= Config::stages * (a_bytes + b_bytes)); // the ring is empty by then
 
     DEV void finish_tile(Accumulators &acc, const Tile &t, int group) const
     {
         const Split split = {address(s.a) + group * Split::group_bytes, ptx::uniform(rank())};
         const bool owns = Split::owns(t, split.rank);
         typename Split::Sums sums;
-        if constexpr (steps < C::splits)
+        if constexpr (steps < Config::splits)
             if (part().first == part().last) clear(acc);
         // No one multiplies any more.
-        if (C::groups > 1 || Split::scattered) ptx::named_barrier(15, 128 * C::groups);
+        if (Config::groups > 1 || Split::scattered) ptx::named_barrier(15, 128 * Config::groups);
         if constexpr (Split::scattered) exchange(split, acc, sums, t, group);
         else {
             split.leave(acc);
@@ -326,8 +332,8 @@ template <class C, class E, class S, class X> struct GemmSm90 {
     // turn[1 + group] what has come.
     DEV void init_exchange() const
     {
-        ptx::mbarrier_init(address(&s.turn[0]), C::splits - 1);
-        for (int i = 1; i <= C::groups; i++) {
+        ptx::mbarrier_init(address(&s.turn[0]), Config::splits - 1);
+        for (int i = 1; i <= Config::groups; i++) {
             ptx::mbarrier_init(address(&s.turn[i]), 1);
             ptx::mbarrier_arrive_expect(address(&s.turn[i]), Split::group_bytes);
         }
@@ -338,7 +344,7 @@ template <class C, class E, class S, class X> struct GemmSm90 {
         const int other = threadIdx.x % 128;
         const u32 ready = address(&s.turn[0]), come = address(&s.turn[1 + group]);
         ptx::cluster_wait(); // all have made their mbarriers
-        if (group == 0 && other < C::splits && other != split.rank)
+        if (group == 0 && other < Config::splits && other != split.rank)
             ptx::cluster_mbarrier_release(ptx::cluster_address(ready, other));
         ptx::cluster_mbarrier_wait(ready, 0);
         split.send(acc, t, come);
@@ -352,12 +358,12 @@ template <class C, class E, class S, class X> struct GemmSm90 {
     DEV static void clear(Accumulators &acc)
     {
 #pragma unroll
-        for (int i = 0; i < blocks * C::bn / 2; i++) acc[i / (C::bn / 2)][i % (C::bn / 2)] = 0;
+        for (int i = 0; i < blocks * Config::bn / 2; i++) acc[i / (Config::bn / 2)][i % (Config::bn / 2)] = 0;
     }
     // Threads that do not multiply.
     DEV void attend() const
     {
-        if constexpr (C::splits == 1) return;
+        if constexpr (Config::splits == 1) return;
         __syncwarp();
         if constexpr (!Split::scattered) ptx::cluster_arrive();
         ptx::cluster_wait();
@@ -367,15 +373,15 @@ template <class C, class E, class S, class X> struct GemmSm90 {
     // ---- Roles ----
 
     // The slots that are lent begin at a cursor.
-    using Stage = typename D::Stage;
+    using Stage = typename Drain::Stage;
     DEV Stage stage_of(int group, Cursor at = {}) const
     {
-        if constexpr (C::lends) return {address(s.full), lent_memory(), group, at.slot, at.parity};
+        if constexpr (Config::lends) return {address(s.full), lent_memory(), group, at.slot, at.parity};
         else return {address(&s.fetch[group]), address(s.stage[group])};
     }
-    DEV D drain_of(int group, Cursor at = {}) const
+    DEV Drain drain_of(int group, Cursor at = {}) const
     {
-        return D(args, s.values[group], group, stage_of(group, at));
+        return Drain(args, s.values[group], group, stage_of(group, at));
     }
     // Before it is full a slot may still wait for the other consumers to release what was in it before: two
     // arrivals of one consumer would count for both. And every thread waits for each phase, or it would take
@@ -385,7 +391,7 @@ template <class C, class E, class S, class X> struct GemmSm90 {
         Cursor at = first;
         for (int slot = 0; slot < Stage::slots; slot++, at.next())
             ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
-        if (E::staged && threadIdx.x % 32 == 0) ptx::tma_store_wait_read<0>();
+        if (Epilogue::staged && threadIdx.x % 32 == 0) ptx::tma_store_wait_read<0>();
         ptx::named_barrier(1 + group, 128);
         at = first;
         for (int slot = 0; slot < Stage::slots; slot++, at.next()) release(at.slot);
@@ -395,30 +401,30 @@ template <class C, class E, class S, class X> struct GemmSm90 {
     DEV void consume(int group) const
     {
         int slots = part().last - part().first;
-        if constexpr (C::lends) slots += Stage::slots;
+        if constexpr (Config::lends) slots += Stage::slots;
         for (u32 turn = 0; tile_of(group, turn) < Walk::count; turn = ptx::opaque(turn + 1)) {
             const Tile t = Walk::tile(tile_of(group, turn), place());
             Cursor at = Cursor::after(nth(group, turn) * slots);
             Accumulators acc;
             if (Split::owns(t, rank())) drain_of(group).prepare(Split::share_of(t, rank()));
             await_turn(group, turn);
-            const int last = multiply_tile(acc, at, C::pingpong ? 0 : group * D::rows, t);
+            const int last = multiply_tile(acc, at, Config::pingpong ? 0 : group * Drain::rows, t);
             pass_turn(group);
             ptx::wgmma_wait<0>();
             release(last);
             spread(acc, t);
-            if constexpr (C::splits > 1) {
+            if constexpr (Config::splits > 1) {
                 finish_tile(acc, t, group);
                 break; // the only tile: the compiler must know, or it keeps acc through the drain
-            } else if constexpr (C::lends) {
-                const Cursor lent = C::once ? Cursor::after(steps) : at;
+            } else if constexpr (Config::lends) {
+                const Cursor lent = Config::once ? Cursor::after(steps) : at;
                 drain_of(group, lent).drain(acc, t);
-                if (C::once) break;
+                if (Config::once) break;
                 give_back(group, lent);
             } else if (Walk::exists(t)) drain_of(group).drain(acc, t, turn);
             else drain_of(group).skip(turn);
         }
-        if (E::staged && threadIdx.x % 32 == 0) ptx::tma_store_wait<0>();
+        if (Epilogue::staged && threadIdx.x % 32 == 0) ptx::tma_store_wait<0>();
     }
 
     DEV void run() const
@@ -430,21 +436,22 @@ template <class C, class E, class S, class X> struct GemmSm90 {
             ptx::shrink_registers<24>();
             if (warp == 0 && ptx::elect_one()) produce();
             if constexpr (fetches)
-                if (warp > 0 && warp <= C::groups && ptx::elect_one()) fetch(warp - 1);
+                if (warp > 0 && warp <= Config::groups && ptx::elect_one()) fetch(warp - 1);
             attend();
         } else {
-            ptx::grow_registers<C::groups == 3 ? 160 : C::groups == 2 ? 240 : 224>();
+            ptx::grow_registers<Config::groups == 3 ? 160 : Config::groups == 2 ? 240 : 224>();
             consume(group - 1);
         }
         ptx::grid_launch_next();
-        if constexpr (X::size > 1) meet_cluster(); // others still send here, and arrive
+        if constexpr (Cluster::size > 1) meet_cluster(); // others still send here, and arrive
     }
 };
 
-template <class C, class E, class S = C> DEV void gemm_sm90(const typename C::Args &args)
+template <class Config, class Epilogue, class Share = Config>
+DEV void gemm_sm90(const typename Config::Args &args)
 {
     extern __shared__ __align__(1024) u8 memory[];
-    using Gemm = GemmSm90<C, E, S, Cluster<C::cluster_m, C::cluster_n>>;
+    using Gemm = GemmSm90<Config, Epilogue, Share, ClusterShape<Config::cluster_m, Config::cluster_n>>;
     Gemm{args, *(typename Gemm::Shared *)memory}.run();
 }
 

@@ -3,8 +3,8 @@
 // runs it.
 //
 //     producer    one thread: for each 64 of K, waits for an empty slot and loads A's and B's box into it
-//     consumers   C::groups warpgroups, 64 rows of the tile each: wait until a slot is full, multiply it and
-//                 give it back; in the end round the sums, and store them through shared memory
+//     consumers   Config::groups warpgroups, 64 rows of the tile each: wait until a slot is full, multiply it
+//                 and give it back; in the end round the sums, and store them through shared memory
 //
 // A block has one tile. What gemm_sm90.cuh adds: products in flight while the next slot is awaited, more than
 // 64 rows for a consumer, persistent blocks and their raster, ping-pong, clusters, split K, MN-major
@@ -22,17 +22,17 @@ namespace coda {
 // Both operands are K-major. Boxes of the maps a, b: 64 of K by the tile's rows; of c: 64 columns by 16 rows.
 struct PlainArgs { TensorMap a, b, c; };
 
-template <class C> struct GemmSm90Plain {
-    using T = typename C::T;
-    static constexpr int bk = 64, bm = 64 * C::groups, threads = 128 * (1 + C::groups);
-    static constexpr int steps = (C::k + bk - 1) / bk, tile_rows = (C::m + bm - 1) / bm;
-    static constexpr int boxes = C::bn / 64; // of 64 columns, in which the tile leaves
-    static constexpr u32 line = 2 * bk;      // bytes of a row in a slot, which TMA swizzles
+template <class Config> struct GemmSm90Plain {
+    using Element = typename Config::T;
+    static constexpr int bk = 64, bm = 64 * Config::groups, threads = 128 * (1 + Config::groups);
+    static constexpr int steps = (Config::k + bk - 1) / bk, tile_rows = (Config::m + bm - 1) / bm;
+    static constexpr int boxes = Config::bn / 64; // of 64 columns, in which the tile leaves
+    static constexpr u32 line = 2 * bk;           // bytes of a row in a slot, which TMA swizzles
 
     struct Shared {
-        alignas(1024) u8 a[C::stages][bm * line], b[C::stages][C::bn * line];
-        u8 c[C::groups][boxes][64 * line];
-        u64 full[C::stages], empty[C::stages];
+        alignas(1024) u8 a[Config::stages][bm * line], b[Config::stages][Config::bn * line];
+        u8 c[Config::groups][boxes][64 * line];
+        u64 full[Config::stages], empty[Config::stages];
     };
 
     const PlainArgs &args;
@@ -40,17 +40,17 @@ template <class C> struct GemmSm90Plain {
 
     DEV static u32 address(const void *p) { return ptx::shared_address(p); }
     // Step i is in slot i % stages, which is filled for the first, second, ... time.
-    DEV static int slot(int step) { return step % C::stages; }
-    DEV static u32 parity(int step) { return step / C::stages & 1; }
+    DEV static int slot(int step) { return step % Config::stages; }
+    DEV static u32 parity(int step) { return step / Config::stages & 1; }
     DEV static int first_row() { return (int)blockIdx.x % tile_rows * bm; }
-    DEV static int first_column() { return (int)blockIdx.x / tile_rows * C::bn; }
+    DEV static int first_column() { return (int)blockIdx.x / tile_rows * Config::bn; }
 
     // A slot is full when one thread has arrived and its bytes have; empty when all consumers have arrived.
     DEV void init() const
     {
-        for (int i = 0; i < C::stages; i++) {
+        for (int i = 0; i < Config::stages; i++) {
             ptx::mbarrier_init(address(&s.full[i]), 1);
-            ptx::mbarrier_init(address(&s.empty[i]), C::groups);
+            ptx::mbarrier_init(address(&s.empty[i]), Config::groups);
         }
         ptx::mbarrier_fence_init();
     }
@@ -63,13 +63,13 @@ template <class C> struct GemmSm90Plain {
             const int i = slot(step);
             const u32 full = address(&s.full[i]);
             ptx::mbarrier_wait(address(&s.empty[i]), parity(step) ^ 1);
-            ptx::mbarrier_arrive_expect(full, (bm + C::bn) * line);
+            ptx::mbarrier_arrive_expect(full, (bm + Config::bn) * line);
             ptx::tma_load(address(s.a[i]), &args.a, full, bk * step, first_row(), 0);
             ptx::tma_load(address(s.b[i]), &args.b, full, bk * step, first_column(), 0);
         }
     }
 
-    using Sums = float[C::bn / 2]; // of 64 rows: see ptx/wgmma.cuh
+    using Sums = float[Config::bn / 2]; // of 64 rows: see ptx/wgmma.cuh
 
     DEV void multiply(Sums &sums, int group) const
     {
@@ -79,7 +79,7 @@ template <class C> struct GemmSm90Plain {
             const u64 a = ptx::wgmma_descriptor(address(s.a[i]) + group * 64 * line, bk * line, 8 * line);
             const u64 b = ptx::wgmma_descriptor(address(s.b[i]), bk * line, 8 * line);
             ptx::wgmma_fence();
-            ptx::Wgmma<T, C::bn>::template mma<0, 0>(sums, a, b, step != 0);
+            ptx::Wgmma<Element, Config::bn>::template mma<0, 0>(sums, a, b, step != 0);
             ptx::wgmma_commit();
             ptx::wgmma_wait<0>();
             if (threadIdx.x % 128 == 0) ptx::mbarrier_arrive(address(&s.empty[i]));
@@ -93,12 +93,12 @@ template <class C> struct GemmSm90Plain {
         const int warp = ptx::uniform(threadIdx.x % 128 / 32), lane = threadIdx.x % 32;
         const u32 row = 16 * warp + lane % 16;
 #pragma unroll
-        for (int patch = 0; patch < C::bn / 16; patch++) {
+        for (int patch = 0; patch < Config::bn / 16; patch++) {
             const u32 piece = (2 * (patch % 4) + lane / 16) ^ row % 8;
             u32 m[4];
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                m[i] = pack2<T>(sums[8 * patch + 2 * i], sums[8 * patch + 2 * i + 1]);
+                m[i] = pack2<Element>(sums[8 * patch + 2 * i], sums[8 * patch + 2 * i + 1]);
             ptx::stmatrix(address(s.c[group][patch / 4]) + row * line + piece * 16, m[0], m[1], m[2], m[3]);
         }
         ptx::fence_async_shared(); // plain stores become visible to TMA
@@ -129,10 +129,10 @@ template <class C> struct GemmSm90Plain {
     }
 };
 
-template <class C> DEV void gemm_sm90_plain(const PlainArgs &args)
+template <class Config> DEV void gemm_sm90_plain(const PlainArgs &args)
 {
     extern __shared__ __align__(1024) u8 memory[];
-    using Gemm = GemmSm90Plain<C>;
+    using Gemm = GemmSm90Plain<Config>;
     Gemm{args, *(typename Gemm::Shared *)memory}.run();
 }
 

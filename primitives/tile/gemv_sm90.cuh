@@ -13,34 +13,37 @@
 
 namespace coda {
 
-template <class C, class E> struct GemvSm90 {
-    using T = typename C::T;
-    using K = typename C::Columns;
-    using Args = typename C::Args;
-    using Q = Quads<C, E>;
-    using Spot = typename Q::Spot;
-    using State = typename E::State;
+template <class Config, class Epilogue> struct GemvSm90 {
+    using Element = typename Config::T;
+    using Columns = typename Config::Columns;
+    using Args = typename Config::Args;
+    using Quads = coda::Quads<Config, Epilogue>;
+    using Spot = typename Quads::Spot;
+    using State = typename Epilogue::State;
 
-    static constexpr int warps = 4 * C::groups, threads = 32 * warps;  // of consumers
-    static constexpr int rows = Q::rows;
-    static constexpr int pieces = (int)((C::k + C::bk - 1) / C::bk);   // of a row of B
-    static constexpr int runs = (C::bk / 8 + threads - 1) / threads;   // of a lane in a piece
-    static constexpr int row_bytes = 2 * C::bk, slot_bytes = 2 * row_bytes;
-    static_assert(C::k % 8 == 0 && C::bk % 8 == 0);
+    static constexpr int warps = 4 * Config::groups, threads = 32 * warps; // of consumers
+    static constexpr int rows = Quads::rows;
+    static constexpr int pieces = (int)((Config::k + Config::bk - 1) / Config::bk); // of a row of B
+    static constexpr int runs = (Config::bk / 8 + threads - 1) / threads;           // of a lane in a piece
+    static constexpr int row_bytes = 2 * Config::bk, slot_bytes = 2 * row_bytes;
+    static_assert(Config::k % 8 == 0 && Config::bk % 8 == 0);
 
-    using Ring = StreamRing<C::stages, slot_bytes>;
+    using Ring = StreamRing<Config::stages, slot_bytes>;
     struct Shared {
         Ring ring;
-        float sums[warps][rows][Q::most][4];
-        typename Q::Values values;
+        float sums[warps][rows][Quads::most][4];
+        typename Quads::Values values;
         State state[warps];
     };
-    static_assert(sizeof(Shared) <= C::shared_bytes && C::shared_bytes - sizeof(Shared) <= 1024);
+    static_assert(sizeof(Shared) <= Config::shared_bytes && Config::shared_bytes - sizeof(Shared) <= 1024);
 
     const Args &args;
     Shared &s;
 
-    DEV static int length(int piece) { return piece + 1 < pieces ? C::bk : (int)C::k - piece * C::bk; }
+    DEV static int length(int piece)
+    {
+        return piece + 1 < pieces ? Config::bk : (int)Config::k - piece * Config::bk;
+    }
 
     // Consumers, in whole warps.
     DEV static void meet()
@@ -54,16 +57,16 @@ template <class C, class E> struct GemvSm90 {
     DEV void produce() const
     {
         auto at = Ring::producer();
-        if (!C::early) ptx::grid_wait();
+        if (!Config::early) ptx::grid_wait();
 #pragma unroll 1
-        for (int i = 4 * Q::first(blockIdx.x); i < 4 * Q::first(blockIdx.x + 1); i += 2) {
+        for (int i = 4 * Quads::first(blockIdx.x); i < 4 * Quads::first(blockIdx.x + 1); i += 2) {
             const int column = Spot::of(i / 4).at(i / 2 % 2, 0);
             for (int piece = 0; piece < pieces; piece++, at.next()) {
                 const u32 bytes = 2 * length(piece), bar = s.ring.expect(at, 2 * bytes);
                 const u32 to = ptx::shared_address(s.ring.data[at.slot]);
-                const T *from = args.b + column * C::b_stride_row + piece * C::bk;
+                const Element *from = args.b + column * Config::b_stride_row + piece * Config::bk;
                 ptx::bulk_load_once(to, from, bytes, bar);
-                ptx::bulk_load_once(to + row_bytes, from + K::step * C::b_stride_row, bytes, bar);
+                ptx::bulk_load_once(to + row_bytes, from + Columns::step * Config::b_stride_row, bytes, bar);
             }
         }
     }
@@ -71,7 +74,7 @@ template <class C, class E> struct GemvSm90 {
     // ---- Consumers ----
 
     struct alignas(16) Run { u32 pair[4]; }; // 8 elements
-    using Left = Run[rows][pieces][runs];    // A's, of this lane
+    using Left = Run[rows][pieces][runs]; // A's, of this lane
 
     DEV static int run_of(int i) { return i * threads + (int)threadIdx.x; }
 
@@ -83,7 +86,7 @@ template <class C, class E> struct GemvSm90 {
             Run &to = x[row][piece][i % runs];
             to = {};
             if (8 * run < length(piece))
-                to = *(const Run *)(args.a + row * C::a_stride_row + piece * C::bk + 8 * run);
+                to = *(const Run *)(args.a + row * Config::a_stride_row + piece * Config::bk + 8 * run);
         }
     }
 
@@ -101,7 +104,8 @@ template <class C, class E> struct GemvSm90 {
                 for (int r = 0; r < rows; r++)
 #pragma unroll
                     for (int j = 0; j < 4; j++) {
-                        const Pair a = unpack2<T>(x[r][piece][i].pair[j]), b = unpack2<T>(w.pair[j]);
+                        const Pair a = unpack2<Element>(x[r][piece][i].pair[j]),
+                                   b = unpack2<Element>(w.pair[j]);
                         sum[r][n] = fmaf(a.b, b.b, fmaf(a.a, b.a, sum[r][n]));
                     }
             }
@@ -120,7 +124,7 @@ template <class C, class E> struct GemvSm90 {
 
     DEV void multiply_all(const Left &x) const
     {
-        const int pairs = 2 * Q::count(), warp = threadIdx.x / 32;
+        const int pairs = 2 * Quads::count(), warp = threadIdx.x / 32;
         auto at = Ring::consumer();
 #pragma unroll 1
         for (int i = 0; i < pairs; i++) {
@@ -157,8 +161,8 @@ template <class C, class E> struct GemvSm90 {
         if (threadIdx.x % 32 == 0) s.state[threadIdx.x / 32] = state;
         meet();
         if (threadIdx.x == 0) {
-            for (int w = 1; w < warps; w++) E::merge(state, s.state[w]);
-            E::save(args, row, blockIdx.x, state);
+            for (int w = 1; w < warps; w++) Epilogue::merge(state, s.state[w]);
+            Epilogue::save(args, row, blockIdx.x, state);
         }
         meet();
     }
@@ -168,8 +172,8 @@ template <class C, class E> struct GemvSm90 {
         const auto sums = [&](int row, int quad, float (&x)[2][2]) { add_warps(row, quad, x); };
 #pragma unroll 1
         for (int row = 0; row < rows; row++) {
-            State state = Q{args, s.values}.template drain<32>(row, threadIdx.x, threads, sums);
-            if constexpr (Q::has_state) finish(row, state);
+            State state = Quads{args, s.values}.template drain<32>(row, threadIdx.x, threads, sums);
+            if constexpr (Quads::has_state) finish(row, state);
         }
     }
 
@@ -177,14 +181,14 @@ template <class C, class E> struct GemvSm90 {
     {
         const int warp = ptx::uniform(threadIdx.x / 32);
         s.ring.init(warps);
-        if (C::early) ptx::grid_launch_next();
+        if (Config::early) ptx::grid_launch_next();
         if (warp == warps) {
             if (ptx::elect_one()) produce();
             return;
         }
         ptx::grid_wait();
         if (warp > warps) {
-            Q{args, s.values}.prepare();
+            Quads{args, s.values}.prepare();
             s.ring.tell_prepared();
             return;
         }
@@ -197,10 +201,10 @@ template <class C, class E> struct GemvSm90 {
     }
 };
 
-template <class C, class E> DEV void gemv_sm90(const typename C::Args &args)
+template <class Config, class Epilogue> DEV void gemv_sm90(const typename Config::Args &args)
 {
     extern __shared__ __align__(1024) u8 memory[];
-    using Gemv = GemvSm90<C, E>;
+    using Gemv = GemvSm90<Config, Epilogue>;
     Gemv{args, *(typename Gemv::Shared *)memory}.run();
 }
 

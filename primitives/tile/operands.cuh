@@ -1,7 +1,7 @@
 // operands.cuh -- what TMA brings of A and B for a tile and 64 of K.
 //
 // An operand's tile lies in shared memory 128-byte swizzled: rows of 64 k (K-major), or blocks of
-// [64 k][64 rows] (MN-major). Outside the tensor there are zeros. The blocks of a cluster X share tiles: each
+// [64 k][64 rows] (MN-major). Outside the tensor there are zeros. The blocks of a Cluster share tiles: each
 // loads a part of what they share, for all.
 #pragma once
 
@@ -10,11 +10,11 @@
 
 namespace coda {
 
-template <class C, class X> struct Operands {
-    using K = typename C::Columns;
-    static constexpr int a_bytes = C::a_rows * 128, b_bytes = C::bn * 128;
+template <class Config, class Cluster> struct Operands {
+    using Columns = typename Config::Columns;
+    static constexpr int a_bytes = Config::a_rows * 128, b_bytes = Config::bn * 128;
 
-    const typename C::Args &args;
+    const typename Config::Args &args;
     int place; // of this block in the cluster's tiles
 
     // A box for this block, or for all that share it; L2 may forget it first if nobody reads it again soon.
@@ -27,12 +27,12 @@ template <class C, class X> struct Operands {
     }
     template <class... At> DEV void a_box(u32 to, u32 bar, At... at) const
     {
-        load<X::wide, false>(to, &args.a, bar, at...);
+        load<Cluster::wide, false>(to, &args.a, bar, at...);
     }
     // With few rows a block or two read a tile of B.
     template <class... At> DEV void b_box(u32 to, u32 bar, At... at) const
     {
-        load<X::high, C::m <= 128>(to, &args.b, bar, at...);
+        load<Cluster::high, Config::m <= 128>(to, &args.b, bar, at...);
     }
     template <class... At> DEV void tail_box(u32 to, u32 bar, At... at) const
     {
@@ -42,46 +42,47 @@ template <class C, class X> struct Operands {
     // This block's part of a tile: of its rows, or of its blocks of 64 rows.
     DEV void load_a(u32 slot, u32 bar, int k, const Tile &t) const
     {
-        constexpr int share = C::a_rows / X::wide;
-        const int from = place % X::wide * share, m = t.m * C::bm + from, batch = C::a_batched ? t.batch : 0;
+        constexpr int share = Config::a_rows / Cluster::wide;
+        const int from = place % Cluster::wide * share, m = t.m * Config::bm + from,
+                  batch = Config::a_batched ? t.batch : 0;
         const u32 to = slot + from * 128;
-        if constexpr (!C::a_mn_major) a_box(to, bar, k, m, batch);
+        if constexpr (!Config::a_mn_major) a_box(to, bar, k, m, batch);
         else
-            for (int i = 0; i < share / 64; i++)
-                a_box(to + i * 8192, bar, m + 64 * i, k, batch);
+            for (int i = 0; i < share / 64; i++) a_box(to + i * 8192, bar, m + 64 * i, k, batch);
     }
     // A gated tile has two halves, which are a dimension of B's tensor map, as are heads, and their halves.
     DEV void load_b(u32 slot, u32 bar, int k, const Tile &t) const
     {
-        constexpr int half = C::bn / 2, share = C::bn / X::high;
-        const int from = place % X::high * share, n = K::gated ? t.first / 2 : t.first;
-        const int batch = C::b_batched ? t.batch : 0;
+        constexpr int half = Config::bn / 2, share = Config::bn / Cluster::high;
+        const int from = place % Cluster::high * share, n = Columns::gated ? t.first / 2 : t.first;
+        const int batch = Config::b_batched ? t.batch : 0;
         const u32 to = slot + from * 128;
-        if constexpr (K::split) load_pieces(slot, bar, k, t);
-        else if constexpr (!C::b_mn_major) {
-            if constexpr (C::tail) {
-                if (t.width < C::bn) return load_tail(slot, bar, k, n, batch);
+        if constexpr (Columns::split) load_pieces(slot, bar, k, t);
+        else if constexpr (!Config::b_mn_major) {
+            if constexpr (Config::tail) {
+                if (t.width < Config::bn) return load_tail(slot, bar, k, n, batch);
             }
-            if constexpr (K::gated) b_box(to, bar, k, n + from % half, from / half, batch);
+            if constexpr (Columns::gated) b_box(to, bar, k, n + from % half, from / half, batch);
             else b_box(to, bar, k, n + from, batch);
         } else
-            for (int i = 0, row = from; i < (C::tail ? t.width : share) / 64; i++, row += 64)
-                if constexpr (K::gated) b_box(to + i * 8192, bar, n + row % half, k, row / half, batch);
+            for (int i = 0, row = from; i < (Config::tail ? t.width : share) / 64; i++, row += 64)
+                if constexpr (Columns::gated) b_box(to + i * 8192, bar, n + row % half, k, row / half, batch);
                 else b_box(to + i * 8192, bar, n + row, k, batch);
     }
     DEV void load_tail(u32 slot, u32 bar, int k, int n, int batch) const
     {
-        if constexpr (K::gated) tail_box(slot, bar, k, n, 0, batch);
+        if constexpr (Columns::gated) tail_box(slot, bar, k, n, 0, batch);
         else tail_box(slot, bar, k, n, batch);
     }
     // Each block loads its part of each piece.
     DEV void load_pieces(u32 slot, u32 bar, int k, const Tile &t) const
     {
-        constexpr int share = 64 / X::high;
-        const int from = place % X::high * share;
+        constexpr int share = 64 / Cluster::high;
+        const int from = place % Cluster::high * share;
         const u32 to = slot + from * 128;
         for (int i = 0, piece = t.first / 64; i < t.width / 64; i++, piece++)
-            b_box(to + i * 8192, bar, k, piece % K::pieces * 32 + from % 32, from / 32, piece / K::pieces);
+            b_box(to + i * 8192, bar, k, piece % Columns::pieces * 32 + from % 32, from / 32,
+                  piece / Columns::pieces);
     }
 };
 

@@ -1,14 +1,14 @@
 // raster.cuh -- the order in which output tiles are walked.
 //
-// Bands of C::band tile rows are swept along N, or bands of tile columns along M (across), so that the tiles
-// in flight at one time form a rectangle whose operands stay in L2. Serpentine: every second tile of a block
-// is multiplied from the end of K to its beginning, so that a sweep begins with what the last one ended with.
-// The blocks of a cluster walk neighbouring tiles, thus in step.
+// Bands of Config::band tile rows are swept along N, or bands of tile columns along M (across), so that the
+// tiles in flight at one time form a rectangle whose operands stay in L2. Serpentine: every second tile of a
+// block is multiplied from the end of K to its beginning, so that a sweep begins with what the last one ended
+// with. The blocks of a cluster walk neighbouring tiles, thus in step.
 //
-// Tail: the last C::tail tiles of each row are only C::tail_bn wide, so that blocks end together although
-// there are not as many tiles for each. They are dealt, one after the other, to the blocks that have a tile
-// more; when each of these has as many as it takes to be no later than the others, to all blocks. So that A
-// is still in L2 they come within their band, at the last place that is such a block's.
+// Tail: the last Config::tail tiles of each row are only Config::tail_bn wide, so that blocks end together
+// although there are not as many tiles for each. They are dealt, one after the other, to the blocks that have
+// a tile more; when each of these has as many as it takes to be no later than the others, to all blocks. So
+// that A is still in L2 they come within their band, at the last place that is such a block's.
 #pragma once
 
 #include "types.cuh"
@@ -21,7 +21,7 @@ struct Tile {
 };
 
 // Blocks whose tiles are neighbours, in a row along M or along N.
-template <int m, int n> struct Cluster {
+template <int m, int n> struct ClusterShape {
     static constexpr int high = m, wide = n, size = m * n;
     static_assert(m == 1 || n == 1);
 };
@@ -32,54 +32,60 @@ struct ConfigDefaults {
     static constexpr bool across = false, serpentine = false, lends = false, once = false;
 };
 
-template <class C, class X = Cluster<1, 1>> struct Raster {
-    static constexpr int rows = (int)((C::m + C::bm - 1) / C::bm);
-    static constexpr int whole = (int)((C::n - C::tail * C::tail_bn + C::bn - 1) / C::bn); // tiles of a row
-    static constexpr int columns = whole + C::tail;
+template <class Config, class Cluster = ClusterShape<1, 1>> struct Raster {
+    static constexpr int rows = (int)((Config::m + Config::bm - 1) / Config::bm);
+    // Tiles of a row, in full width.
+    static constexpr int whole =
+        (int)((Config::n - Config::tail * Config::tail_bn + Config::bn - 1) / Config::bn);
+    static constexpr int columns = whole + Config::tail;
     // In clusters, which may reach past the end:
-    static constexpr int high = (rows + X::high - 1) / X::high, wide = (columns + X::wide - 1) / X::wide;
-    static constexpr int side = C::across ? X::wide : X::high;
-    static constexpr int most = C::band / side, length = C::across ? high : wide; // of a band
-    static constexpr u32 each = (u32)high * wide, count = each * (u32)C::batch;
-    static_assert(C::band % side == 0);
-    static_assert(!C::tail || (X::size == 1 && !C::across && C::batch == 1));
-    static_assert(!C::tail || whole * C::bn + C::tail * C::tail_bn == C::n);
+    static constexpr int high = (rows + Cluster::high - 1) / Cluster::high,
+                         wide = (columns + Cluster::wide - 1) / Cluster::wide;
+    static constexpr int side = Config::across ? Cluster::wide : Cluster::high;
+    static constexpr int most = Config::band / side, length = Config::across ? high : wide; // of a band
+    static constexpr u32 each = (u32)high * wide, count = each * (u32)Config::batch;
+    static_assert(Config::band % side == 0);
+    static_assert(!Config::tail || (Cluster::size == 1 && !Config::across && Config::batch == 1));
+    static_assert(!Config::tail || whole * Config::bn + Config::tail * Config::tail_bn == Config::n);
 
     // Of the cluster's block `rank`.
     DEV static Tile tile(u32 index, int rank = 0)
     {
-        if constexpr (C::tail) return tile_or_tail(index);
+        if constexpr (Config::tail) return tile_or_tail(index);
         const u32 batch = index / each, i = index % each;
         const u32 band = i / (most * length), in = i % (most * length);
-        const u32 first = band * most, left = (C::across ? wide : high) - first;
+        const u32 first = band * most, left = (Config::across ? wide : high) - first;
         const u32 width = left < most ? left : most, x = first + in % width, y = in / width;
-        const int n = (int)(C::across ? x : y) * X::wide + rank / X::high;
-        return {(int)batch, (int)(C::across ? y : x) * X::high + rank % X::high, n, n * C::bn, C::bn};
+        const int n = (int)(Config::across ? x : y) * Cluster::wide + rank / Cluster::high;
+        return {(int)batch, (int)(Config::across ? y : x) * Cluster::high + rank % Cluster::high, n,
+                n * Config::bn, Config::bn};
     }
 
     // Of a band that begins with row `first` and has so many whole tiles, the place of its tail.
     DEV static u32 tail_place(u32 first, u32 tiles)
     {
-        constexpr u32 blocks = C::blocks, longer = count % blocks ? count % blocks : blocks;
-        constexpr u32 dealt = (C::bn + (C::bn - C::tail_bn) / 2) / (C::bn - C::tail_bn) * longer;
-        const u32 tail = first * C::tail, block = tail < dealt ? tail % longer : (tail - dealt) % blocks;
+        constexpr u32 blocks = Config::blocks, longer = count % blocks ? count % blocks : blocks;
+        constexpr u32 dealt =
+            (Config::bn + (Config::bn - Config::tail_bn) / 2) / (Config::bn - Config::tail_bn) * longer;
+        const u32 tail = first * Config::tail, block = tail < dealt ? tail % longer : (tail - dealt) % blocks;
         const u32 place = (block + blocks - first * columns % blocks) % blocks;
         return place < tiles ? place + (tiles - place) / blocks * blocks : tiles;
     }
     DEV static Tile tile_or_tail(u32 index)
     {
-        const u32 band = index / (C::band * columns), first = band * C::band, left = rows - first;
-        const u32 height = left < C::band ? left : C::band, tiles = height * whole, tail = height * C::tail;
-        const u32 in = index % (C::band * columns), place = tail_place(first, tiles);
+        const u32 band = index / (Config::band * columns), first = band * Config::band, left = rows - first;
+        const u32 height = left < Config::band ? left : Config::band, tiles = height * whole,
+                  tail = height * Config::tail;
+        const u32 in = index % (Config::band * columns), place = tail_place(first, tiles);
         const bool slim = in >= place && in < place + tail;
         const u32 i = slim ? in - place : in < place ? in : in - tail;
         const int m = (int)(first + i % height), n = (int)(i / height);
-        if (!slim) return {0, m, n, n * C::bn, C::bn};
-        return {0, m, whole + n, whole * C::bn + n * C::tail_bn, C::tail_bn};
+        if (!slim) return {0, m, n, n * Config::bn, Config::bn};
+        return {0, m, whole + n, whole * Config::bn + n * Config::tail_bn, Config::tail_bn};
     }
     DEV static bool exists(const Tile &t)
     {
-        return (rows % X::high == 0 || t.m < rows) && (columns % X::wide == 0 || t.n < columns);
+        return (rows % Cluster::high == 0 || t.m < rows) && (columns % Cluster::wide == 0 || t.n < columns);
     }
 };
 

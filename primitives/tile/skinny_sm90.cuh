@@ -26,46 +26,47 @@
 
 namespace coda {
 
-template <class C, class E> struct SkinnySm90 {
-    using T = typename C::T;
-    using K = typename C::Columns;
-    using Args = typename C::Args;
-    using Q = Quads<C, E>;
-    using Spot = typename Q::Spot;
+template <class Config, class Epilogue> struct SkinnySm90 {
+    using Element = typename Config::T;
+    using Columns = typename Config::Columns;
+    using Args = typename Config::Args;
+    using Quads = coda::Quads<Config, Epilogue>;
+    using Spot = typename Quads::Spot;
 
-    static constexpr int warps = 4 * C::groups, threads = 32 * warps; // of consumers
-    static constexpr int rows = Q::rows, octets = (rows + 7) / 8;     // of A
-    static constexpr int step = 32 * warps;                           // k that all warps multiply at once
-    static constexpr int part = (int)((C::k / step + C::splits - 1) / C::splits) * step; // of K, a block's
-    static constexpr int pieces = (part + C::bk - 1) / C::bk;         // of a row of B
-    static constexpr int steps = C::bk / step;                        // of a piece
+    static constexpr int warps = 4 * Config::groups, threads = 32 * warps; // of consumers
+    static constexpr int rows = Quads::rows, octets = (rows + 7) / 8;      // of A
+    static constexpr int step = 32 * warps; // k that all warps multiply at once
+    // A block's part of K.
+    static constexpr int part = (int)((Config::k / step + Config::splits - 1) / Config::splits) * step;
+    static constexpr int pieces = (part + Config::bk - 1) / Config::bk; // of a row of B
+    static constexpr int steps = Config::bk / step;                     // of a piece
     // Eight lanes that read at a time have 64 bytes of each of two rows: so they are in different banks.
-    static constexpr int pitch = 2 * C::bk + 64, slot_bytes = 8 * pitch;
-    static_assert(rows <= 16 && C::k % step == 0 && C::bk % step == 0 && C::bk % 64 == 0);
+    static constexpr int pitch = 2 * Config::bk + 64, slot_bytes = 8 * pitch;
+    static_assert(rows <= 16 && Config::k % step == 0 && Config::bk % step == 0 && Config::bk % 64 == 0);
 
-    using Ring = StreamRing<C::stages, slot_bytes>;
+    using Ring = StreamRing<Config::stages, slot_bytes>;
     struct Shared {
         Ring ring;
         float parts[2][warps][8 * octets][8]; // of two units, in turns
-        alignas(16) float sums[rows][C::splits * Q::most][4];
-        typename Q::Values values;
+        alignas(16) float sums[rows][Config::splits * Quads::most][4];
+        typename Quads::Values values;
     };
-    static_assert(sizeof(Shared) <= C::shared_bytes && C::shared_bytes - sizeof(Shared) <= 1024);
+    static_assert(sizeof(Shared) <= Config::shared_bytes && Config::shared_bytes - sizeof(Shared) <= 1024);
 
     const Args &args;
     Shared &s;
 
     // Of the cluster, with its quads from begin() on; without one it is a block.
-    DEV static int rank() { return blockIdx.x % C::splits; }
-    DEV static int begin() { return Q::first(blockIdx.x - rank()); }
-    DEV static int count() { return Q::first(blockIdx.x - rank() + C::splits) - begin(); }
+    DEV static int rank() { return blockIdx.x % Config::splits; }
+    DEV static int begin() { return Quads::first(blockIdx.x - rank()); }
+    DEV static int count() { return Quads::first(blockIdx.x - rank() + Config::splits) - begin(); }
 
     // The last part may be shorter, even by a piece.
     DEV static int length(int piece)
     {
-        constexpr int last = (int)C::k - (C::splits - 1) * part;
-        if (piece + 1 < pieces) return C::bk;
-        return (last == part || rank() + 1 < C::splits ? part : last) - piece * C::bk;
+        constexpr int last = (int)Config::k - (Config::splits - 1) * part;
+        if (piece + 1 < pieces) return Config::bk;
+        return (last == part || rank() + 1 < Config::splits ? part : last) - piece * Config::bk;
     }
 
     // Consumers, in whole warps.
@@ -82,15 +83,15 @@ template <class C, class E> struct SkinnySm90 {
     {
         auto at = Ring::producer();
         const int end = begin() + count();
-        if (!C::early) ptx::grid_wait();
+        if (!Config::early) ptx::grid_wait();
 #pragma unroll 1
         for (int quad = begin(); quad < end; quad += 2) {
             const int live = quad + 1 < end ? 8 : 4;
-            const T *from[8];
+            const Element *from[8];
 #pragma unroll
             for (int i = 0; i < 8; i++) {
                 const int column = Spot::of(i < live ? quad + i / 4 : quad).at(i / 2 % 2, i % 2);
-                from[i] = args.b + column * C::b_stride_row + rank() * part;
+                from[i] = args.b + column * Config::b_stride_row + rank() * part;
             }
 #pragma unroll 1
             for (int piece = 0; piece < pieces; piece++, at.next()) {
@@ -99,7 +100,7 @@ template <class C, class E> struct SkinnySm90 {
 #pragma unroll
                 for (int i = 0; i < 8; i++) {
                     if (i < live && bytes) ptx::bulk_load_once(to + i * pitch, from[i], bytes, bar);
-                    from[i] += C::bk;
+                    from[i] += Config::bk;
                 }
             }
         }
@@ -117,7 +118,8 @@ template <class C, class E> struct SkinnySm90 {
     DEV Run load_run(int row, int piece, int i) const
     {
         if (row >= rows) return {};
-        return *(const Run *)(args.a + row * C::a_stride_row + rank() * part + piece * C::bk + place(i));
+        return *(const Run *)(args.a + row * Config::a_stride_row + rank() * part + piece * Config::bk +
+                              place(i));
     }
 
     DEV void load_left(Left &x) const
@@ -147,8 +149,8 @@ template <class C, class E> struct SkinnySm90 {
         for (int i = 0; i < steps; i++) {
             if (i * step >= length(piece)) continue;
             const Run w = *(const Run *)(from + 2 * place(i));
-            ptx::mma<T>(sum[0], x[piece][i][0], w.pair[0], w.pair[1]);
-            ptx::mma<T>(sum[1], x[piece][i][octets - 1], w.pair[2], w.pair[3]);
+            ptx::mma<Element>(sum[0], x[piece][i][0], w.pair[0], w.pair[1]);
+            ptx::mma<Element>(sum[1], x[piece][i][octets - 1], w.pair[2], w.pair[3]);
         }
     }
 
@@ -202,18 +204,18 @@ template <class C, class E> struct SkinnySm90 {
     // Of this block's columns, in the place of its own sums.
     DEV void add_cluster() const
     {
-        const int first = Q::first(blockIdx.x) - begin(), quads = Q::count();
+        const int first = Quads::first(blockIdx.x) - begin(), quads = Quads::count();
         for (int i = threadIdx.x; i < rows * quads; i += threads) {
             float (&to)[4] = s.sums[i / quads][first + i % quads];
-            float x[C::splits][4];
+            float x[Config::splits][4];
 #pragma unroll
-            for (int r = 0; r < C::splits; r++)
+            for (int r = 0; r < Config::splits; r++)
                 ptx::cluster_load(x[r], ptx::cluster_address(ptx::shared_address(to), r));
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 to[j] = x[0][j];
 #pragma unroll
-                for (int r = 1; r < C::splits; r++) to[j] += x[r][j];
+                for (int r = 1; r < Config::splits; r++) to[j] += x[r][j];
             }
         }
     }
@@ -221,16 +223,16 @@ template <class C, class E> struct SkinnySm90 {
     // A row has a warp, or half of one.
     DEV void drain() const
     {
-        const int first = Q::first(blockIdx.x) - begin();
+        const int first = Quads::first(blockIdx.x) - begin();
         constexpr int lanes = octets > 1 ? 16 : 32;
         const int row = threadIdx.x / lanes, lane = threadIdx.x % lanes;
         const auto sum = [&](int r, int quad, float (&x)[2][2]) {
 #pragma unroll
             for (int i = 0; i < 4; i++) x[i / 2][i % 2] = s.sums[r][first + quad][i];
         };
-        const auto state = Q{args, s.values}.template drain<lanes>(row, lane, lanes, sum);
-        if constexpr (Q::has_state)
-            if (lane == 0 && row < rows) E::save(args, row, blockIdx.x, state);
+        const auto state = Quads{args, s.values}.template drain<lanes>(row, lane, lanes, sum);
+        if constexpr (Quads::has_state)
+            if (lane == 0 && row < rows) Epilogue::save(args, row, blockIdx.x, state);
     }
 
     // ---- Roles ----
@@ -240,7 +242,7 @@ template <class C, class E> struct SkinnySm90 {
         Left x;
         load_left(x);
         multiply_all(x);
-        if constexpr (C::splits > 1) {
+        if constexpr (Config::splits > 1) {
             meet_cluster();
             add_cluster();
             __syncwarp();
@@ -250,12 +252,12 @@ template <class C, class E> struct SkinnySm90 {
         s.ring.wait_prepared();
         drain();
         __syncwarp();
-        if constexpr (C::splits > 1) ptx::cluster_wait(); // others read this block's sums
+        if constexpr (Config::splits > 1) ptx::cluster_wait(); // others read this block's sums
     }
 
     DEV void prepare() const
     {
-        Q{args, s.values}.prepare();
+        Quads{args, s.values}.prepare();
         s.ring.tell_prepared();
     }
 
@@ -264,28 +266,28 @@ template <class C, class E> struct SkinnySm90 {
     {
         const int warp = ptx::uniform(threadIdx.x / 32);
         s.ring.init(warps);
-        if (C::early) ptx::grid_launch_next();
+        if (Config::early) ptx::grid_launch_next();
         if (warp < warps) {
-            if constexpr (C::alone) ptx::grow_registers<224>();
+            if constexpr (Config::alone) ptx::grow_registers<224>();
             ptx::grid_wait();
             consume();
         } else {
-            if constexpr (C::alone) ptx::shrink_registers<56>();
+            if constexpr (Config::alone) ptx::shrink_registers<56>();
             if (warp == warps && ptx::elect_one()) produce();
             if (warp == warps + 1) {
                 ptx::grid_wait();
                 prepare();
             }
-            if constexpr (C::splits > 1)
+            if constexpr (Config::splits > 1)
                 for (int i = 0; i < 2; i++) meet_cluster();
         }
     }
 };
 
-template <class C, class E> DEV void skinny_sm90(const typename C::Args &args)
+template <class Config, class Epilogue> DEV void skinny_sm90(const typename Config::Args &args)
 {
     extern __shared__ __align__(1024) u8 memory[];
-    using Skinny = SkinnySm90<C, E>;
+    using Skinny = SkinnySm90<Config, Epilogue>;
     Skinny{args, *(typename Skinny::Shared *)memory}.run();
 }
 

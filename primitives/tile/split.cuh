@@ -1,9 +1,9 @@
 // split.cuh -- the blocks of a cluster multiply a part of K each: the sum of their sums.
 //
-// A Config S says how wide the share of a tile is that a block drains. If as wide as the tile, that is rank
-// 0: the others leave their sums in shared memory, and it reads them there. Else rank r owns share r: every
-// block sends what others own of its sums into their shared memory. All is added in the order of the ranks,
-// whoever adds.
+// Share, a Config, says how wide the share of a tile is that a block drains. If as wide as the tile, that is
+// rank 0: the others leave their sums in shared memory, and it reads them there. Else rank r owns share r:
+// every block sends what others own of its sums into their shared memory. All is added in the order of the
+// ranks, whoever adds.
 #pragma once
 
 #include "ptx/cluster.cuh"
@@ -11,16 +11,16 @@
 
 namespace coda {
 
-template <class C, class S, int blocks> struct SplitSums {
-    using Accumulators = float[blocks][C::bn / 2];
-    using Sums = float[blocks][S::bn / 2];
-    static constexpr int shares = C::bn / S::bn;
-    static constexpr int octets = S::bn / 8;                        // of columns, in a share
+template <class Config, class Share, int blocks> struct SplitSums {
+    using Accumulators = float[blocks][Config::bn / 2];
+    using Sums = float[blocks][Share::bn / 2];
+    static constexpr int shares = Config::bn / Share::bn;
+    static constexpr int octets = Share::bn / 8; // of columns, in a share
     static constexpr bool scattered = shares > 1;
-    static constexpr int share_bytes = blocks * octets * 2048;      // of a warpgroup, of one block
-    static constexpr int group_bytes = scattered ? (C::splits - 1) * share_bytes : shares * share_bytes;
-    static constexpr int bytes = C::splits == 1 ? 0 : C::groups * group_bytes;
-    static_assert(C::bn % S::bn == 0 && (shares == 1 || shares == C::splits));
+    static constexpr int share_bytes = blocks * octets * 2048; // of a warpgroup, of one block
+    static constexpr int group_bytes = scattered ? (Config::splits - 1) * share_bytes : shares * share_bytes;
+    static constexpr int bytes = Config::splits == 1 ? 0 : Config::groups * group_bytes;
+    static_assert(Config::bn % Share::bn == 0 && (shares == 1 || shares == Config::splits));
     static_assert((shares & (shares - 1)) == 0);
 
     u32 memory; // shared address, of this warpgroup
@@ -30,7 +30,7 @@ template <class C, class S, int blocks> struct SplitSums {
     DEV static constexpr int octet_in_tile(int share, int octet)
     {
         constexpr int half = octets / 2;
-        if (C::Columns::gated) return octet / half * (C::bn / 16) + share * half + octet % half;
+        if (Config::Columns::gated) return octet / half * (Config::bn / 16) + share * half + octet % half;
         return share * octets + octet;
     }
     // Four of a thread's sums are adjacent: those of an octet. So are those of neighbouring threads.
@@ -41,11 +41,12 @@ template <class C, class S, int blocks> struct SplitSums {
     {
         if constexpr (shares == 1) return t;
         const int n = t.n * shares + rank;
-        return {t.batch, t.m, n, n * S::bn, S::bn};
+        return {t.batch, t.m, n, n * Share::bn, Share::bn};
     }
     DEV static bool owns(const Tile &t, int rank)
     {
-        return C::splits == 1 || (rank < shares && (C::n % C::bn == 0 || share_of(t, rank).first < C::n));
+        return Config::splits == 1 ||
+               (rank < shares && (Config::n % Config::bn == 0 || share_of(t, rank).first < Config::n));
     }
 
     // ---- All to rank 0 ----
@@ -66,7 +67,7 @@ template <class C, class S, int blocks> struct SplitSums {
 #pragma unroll
         for (int i = 0; i < blocks * 4 * octets; i++)
             sums[i / (4 * octets)][i % (4 * octets)] = acc[i / (4 * octets)][i % (4 * octets)];
-        for (int r = 1; r < C::splits; r++)
+        for (int r = 1; r < Config::splits; r++)
 #pragma unroll
             for (int i = 0; i < blocks * octets; i++) {
                 float x[4], *sum = sums[i / octets] + i % octets * 4;
@@ -107,16 +108,16 @@ template <class C, class S, int blocks> struct SplitSums {
     {
 #pragma unroll
         for (int i = 0; i < blocks * octets; i++) {
-            float x[C::splits][4];
+            float x[Config::splits][4];
 #pragma unroll
-            for (int d = 1; d < C::splits; d++)
+            for (int d = 1; d < Config::splits; d++)
                 ptx::shared_load(x[share ^ d], first() + (d - 1) * share_bytes + i * 2048);
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 x[share][j] = acc[i / octets][4 * octet_in_tile(share, i % octets) + j];
                 float &sum = sums[i / octets][i % octets * 4 + j] = x[0][j];
 #pragma unroll
-                for (int r = 1; r < C::splits; r++) sum += x[r][j];
+                for (int r = 1; r < Config::splits; r++) sum += x[r][j];
             }
         }
     }

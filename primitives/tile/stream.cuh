@@ -65,29 +65,30 @@ template <int slots, int slot_bytes> struct StreamRing {
     DEV void wait_prepared() { ptx::mbarrier_wait(ptx::shared_address(&prepared), 0); }
 };
 
-template <class C, class E> struct Quads {
-    using K = typename C::Columns;
-    using Args = typename C::Args;
-    using Slots = PatchRow<C, E>;
-    using State = typename E::State;
+template <class Config, class Epilogue> struct Quads {
+    using Columns = typename Config::Columns;
+    using Args = typename Config::Args;
+    using Slots = PatchRow<Config, Epilogue>;
+    using State = typename Epilogue::State;
 
-    static constexpr int rows = (int)C::m, quads = (int)C::n / 4;
-    static constexpr int most = (quads + C::blocks - 1) / C::blocks; // of a block
-    static constexpr bool has_row = !__is_empty(typename E::Row), has_col = !__is_empty(typename E::Col);
-    static constexpr bool has_half = !__is_empty(typename E::Half), has_state = !__is_empty(State);
-    static_assert(C::n % 16 == 0 && C::batch == 1);
+    static constexpr int rows = (int)Config::m, quads = (int)Config::n / 4;
+    static constexpr int most = (quads + Config::blocks - 1) / Config::blocks; // of a block
+    static constexpr bool has_row = !__is_empty(typename Epilogue::Row),
+                          has_col = !__is_empty(typename Epilogue::Col);
+    static constexpr bool has_half = !__is_empty(typename Epilogue::Half), has_state = !__is_empty(State);
+    static_assert(Config::n % 16 == 0 && Config::batch == 1);
 
     struct Values {
-        typename E::Row row[rows];
-        typename E::Col col[most][4];
-        typename E::Half half[most][2];
+        typename Epilogue::Row row[rows];
+        typename Epilogue::Col col[most][4];
+        typename Epilogue::Half half[most][2];
     };
 
     const Args &args;
     Values &values;
 
     // Block b has the quads [first(b), first(b + 1)).
-    DEV static int first(u32 block) { return (int)((u64)quads * block / C::blocks); }
+    DEV static int first(u32 block) { return (int)((u64)quads * block / Config::blocks); }
     DEV static int count() { return first(blockIdx.x + 1) - first(blockIdx.x); }
 
     // Where a quad lies: its patch in a tile of Columns, and its columns there.
@@ -95,20 +96,25 @@ template <class C, class E> struct Quads {
         int tile, patch, column;
         DEV static Spot of(int quad)
         {
-            constexpr int each = C::bn / 16;
-            return {quad / 4 / each * C::bn, quad / 4 % each, 2 * (quad % 4)};
+            constexpr int each = Config::bn / 16;
+            return {quad / 4 / each * Config::bn, quad / 4 % each, 2 * (quad % 4)};
         }
         DEV int at(int side, int neighbour) const
         {
-            return K::column(tile, column) + K::distance(tile, K::octet(patch, side)) + neighbour * K::step;
+            return Columns::column(tile, column) + Columns::distance(tile, Columns::octet(patch, side)) +
+                   neighbour * Columns::step;
         }
-        DEV int half_at(int neighbour) const { return K::half_column(tile, column) + 8 * patch + neighbour; }
+        DEV int half_at(int neighbour) const
+        {
+            return Columns::half_column(tile, column) + 8 * patch + neighbour;
+        }
         DEV Place place(int row) const
         {
-            Place p = {0, row, {K::column(tile, column), {}, K::step, {2, 2}}, {0, {}, 1, {2, 0}}};
-            p.full.distance[0] = K::distance(tile, K::octet(patch, 0));
-            p.full.distance[1] = K::distance(tile, K::octet(patch, 1));
-            if constexpr (K::gated) p.half.first = half_at(0);
+            Place p = {
+                0, row, {Columns::column(tile, column), {}, Columns::step, {2, 2}}, {0, {}, 1, {2, 0}}};
+            p.full.distance[0] = Columns::distance(tile, Columns::octet(patch, 0));
+            p.full.distance[1] = Columns::distance(tile, Columns::octet(patch, 1));
+            if constexpr (Columns::gated) p.half.first = half_at(0);
             return p;
         }
     };
@@ -119,32 +125,33 @@ template <class C, class E> struct Quads {
         const int begin = first(blockIdx.x), columns = 4 * count(), lane = threadIdx.x % 32;
         if constexpr (has_row)
 #pragma unroll 4 // rows whose loads do not wait for each other
-            for (int r = lane / E::team; r < rows; r += 32 / E::team) {
-                const typename E::Row row = E::row(args, 0, r, blockIdx.x == 0);
-                if (lane % E::team == 0) values.row[r] = row;
+            for (int r = lane / Epilogue::team; r < rows; r += 32 / Epilogue::team) {
+                const typename Epilogue::Row row = Epilogue::row(args, 0, r, blockIdx.x == 0);
+                if (lane % Epilogue::team == 0) values.row[r] = row;
             }
         if constexpr (has_col)
             for (int i = lane; i < columns; i += 32) {
                 const int column = Spot::of(begin + i / 4).at(i / 2 % 2, i % 2);
-                values.col[i / 4][i % 4] = E::col(args, 0, column, true);
+                values.col[i / 4][i % 4] = Epilogue::col(args, 0, column, true);
             }
         if constexpr (has_half)
             for (int i = lane; i < columns / 2; i += 32)
-                values.half[i / 2][i % 2] = E::half(args, 0, Spot::of(begin + i / 2).half_at(i % 2), true);
+                values.half[i / 2][i % 2] =
+                    Epilogue::half(args, 0, Spot::of(begin + i / 2).half_at(i % 2), true);
     }
 
     DEV void drain_quad(int quad, int row, const float (&sums)[2][2], State (&state)[Slots::chains]) const
     {
         const Spot spot = Spot::of(first(blockIdx.x) + quad);
         const Place p = spot.place(row);
-        const typename E::Row of_row = values.row[row];
-        Line in[E::loads + 1], out[E::stores + 1];
-        typename E::Cell cells[Slots::slots];
-        E::load(args, p, of_row, in);
+        const typename Epilogue::Row of_row = values.row[row];
+        Line in[Epilogue::loads + 1], out[Epilogue::stores + 1];
+        typename Epilogue::Cell cells[Slots::slots];
+        Epilogue::load(args, p, of_row, in);
         Slots::apply(
             sums, p, of_row, [&](int side, int n) { return values.col[quad][2 * side + n]; },
             [&](int n) { return values.half[quad][n]; }, in, out, state, cells);
-        E::store(args, p, out);
+        Epilogue::store(args, p, out);
     }
 
     // Every `step`th of this block's quads of a row, from `begin` on. So many lanes end with the state of all
@@ -152,7 +159,7 @@ template <class C, class E> struct Quads {
     template <int lanes, class Sum> DEV State drain(int row, int begin, int step, Sum sum) const
     {
         State state[Slots::chains];
-        for (int i = 0; i < Slots::chains; i++) E::init(state[i]);
+        for (int i = 0; i < Slots::chains; i++) Epilogue::init(state[i]);
         if (row < rows)
 #pragma unroll 1
             for (int quad = begin; quad < count(); quad += step) {
@@ -160,10 +167,10 @@ template <class C, class E> struct Quads {
                 sum(row, quad, sums);
                 drain_quad(quad, row, sums, state);
             }
-        if (Slots::chains == 2) E::merge(state[0], state[Slots::chains - 1]);
+        if (Slots::chains == 2) Epilogue::merge(state[0], state[Slots::chains - 1]);
         if constexpr (has_state)
 #pragma unroll
-            for (int i = 1; i < lanes; i *= 2) E::merge(state[0], from_lane(state[0], i));
+            for (int i = 1; i < lanes; i *= 2) Epilogue::merge(state[0], from_lane(state[0], i));
         return state[0];
     }
 };
