@@ -28,6 +28,7 @@
 #include "ptx/control.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/wgmma.cuh"
+#include "tile/resources.cuh"
 
 namespace coda {
 
@@ -68,11 +69,12 @@ template <class Config> struct AttentionSm90 {
     static constexpr i32 bm = Tiled::bm, bn = Tiled::bn, stages = Tiled::stages, groups = Tiled::groups;
     static constexpr i32 chunks = (Tiled::head_dim + 63) / 64; // of 64 columns: 128 bytes, a swizzled row
     static constexpr i32 threads = 128 * (1 + groups);
+    using Registers = AttentionRegisters<groups>;
 
-    struct alignas(1024) Shared { // tiles are chunks of [rows][64]
-        u8 queries[chunks][bm * 128];
-        u8 keys[stages][chunks][bn * 128];
-        u8 values[stages][chunks][bn * 128];
+    struct alignas(swizzle_atom) Shared { // tiles are chunks of [rows][64]
+        u8 queries[chunks][bm * swizzle_row];
+        u8 keys[stages][chunks][bn * swizzle_row];
+        u8 values[stages][chunks][bn * swizzle_row];
         u64 full_queries, empty_queries;
         u64 full_keys[stages], empty_keys[stages], full_values[stages], empty_values[stages];
     };
@@ -104,11 +106,11 @@ template <class Config> struct AttentionSm90 {
 
     // Loads one tile of `rows` rows from time `from` on.
     template <i32 rows>
-    DEV static void load_tile(u8 (*to)[rows * 128], u64 &full, const TensorMap &map, i32 from, i32 head,
-                              i32 batch)
+    DEV static void load_tile(u8 (*to)[rows * swizzle_row], u64 &full, const TensorMap &map, i32 from,
+                              i32 head, i32 batch)
     {
         u32 bar = ptx::shared_address(&full);
-        ptx::mbarrier_arrive_expect(bar, chunks * rows * 128);
+        ptx::mbarrier_arrive_expect(bar, chunks * rows * swizzle_row);
         for (i32 c = 0; c < chunks; c++)
             ptx::tma_load(ptx::shared_address(to[c]), &map, bar, 64 * c, head, from, batch);
     }
@@ -159,33 +161,34 @@ template <class Config> struct AttentionSm90 {
 
         DEV static u64 descriptor(const u8 *tile, u32 leading)
         {
-            return ptx::wgmma_descriptor(ptx::shared_address(tile), leading, 1024);
+            return ptx::wgmma_descriptor(ptx::shared_address(tile), leading, swizzle_atom);
         }
 
         // S = Q K^T.
         DEV void issue_scores()
         {
-            u64 a = descriptor(s.queries[0] + group * 64 * 128, 16);
+            u64 a = descriptor(s.queries[0] + group * box_bytes, 16);
             u64 b = descriptor(s.keys[key.slot][0], 16);
             pin(score);
             ptx::wgmma_fence();
 #pragma unroll
             for (i32 i = 0; i < chunks; i++)
-                ptx::Wgmma<Element, bn>::template mma<0, 0>(score, a + i * 128 * bm / 16,
-                                                            b + i * 128 * bn / 16, i);
+                ptx::Wgmma<Element, bn>::template mma<0, 0>(score, a + i * swizzle_row * bm / descriptor_unit,
+                                                            b + i * swizzle_row * bn / descriptor_unit, i);
             ptx::wgmma_commit();
         }
 
         // O += P V. 16 keys are two groups of 8 rows of 128 bytes.
         DEV void issue_values()
         {
-            u64 b = descriptor(s.values[value.slot][0], bn * 128);
+            u64 b = descriptor(s.values[value.slot][0], bn * swizzle_row);
             pin(out);
             pin(weight);
             ptx::wgmma_fence();
 #pragma unroll
             for (i32 i = 0; i < bn / 16; i++)
-                ptx::Wgmma<Element, 64 * chunks>::template mma<1>(out, weight[i], b + i * 2048 / 16, 1);
+                ptx::Wgmma<Element, 64 * chunks>::template mma<1>(
+                    out, weight[i], b + i * 2 * swizzle_atom / descriptor_unit, 1);
             ptx::wgmma_commit();
         }
 
@@ -219,7 +222,7 @@ template <class Config> struct AttentionSm90 {
                 for (i32 e = rows * 8 + thread; e < bn * 8; e += 128)
                     reinterpret_cast<uint4 *>(s.values[value.slot][c])[e] = uint4();
             ptx::fence_async_shared();
-            ptx::named_barrier(1 + group, 128);
+            ptx::named_barrier(barrier_group + group, 128);
         }
         DEV void await_values(const Visible<Tiled> &see, i32 block)
         {
@@ -350,14 +353,14 @@ template <class Config> struct AttentionSm90 {
     DEV static void run(const TensorMap &q, const TensorMap &k, const TensorMap &v, Element *out,
                         const i32 *lengths)
     {
-        extern __shared__ __align__(1024) u8 memory[];
+        extern __shared__ __align__(swizzle_atom) u8 memory[];
         Shared &s = *reinterpret_cast<Shared *>(memory);
         start(s);
         if (threadIdx.x < 128) {
-            ptx::shrink_registers<groups == 2 ? 24 : 32>();
+            ptx::shrink_registers<Registers::producer>();
             if (threadIdx.x == 0) produce(s, q, k, v, lengths);
         } else {
-            ptx::grow_registers<groups == 2 ? 240 : 160>();
+            ptx::grow_registers<Registers::consumer>();
             Consumer(s).consume(out, lengths);
         }
         ptx::grid_launch_next();

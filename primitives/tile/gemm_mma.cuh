@@ -13,6 +13,7 @@
 #include "ptx/cluster.cuh"
 #include "ptx/copy.cuh"
 #include "tile/epilogue.cuh"
+#include "tile/resources.cuh"
 
 namespace coda {
 
@@ -94,7 +95,8 @@ template <class Config, class Epilogue> struct GemmMma {
     using Drain = coda::Drain<Config, Epilogue>;
     using Args = typename Config::Args;
 
-    static constexpr int threads = 128 * Config::groups, bk = Config::bk, blocks = Drain::blocks;
+    static constexpr int threads = 128 * Config::groups, bk = Config::bk,
+                         blocks = EpilogueLayout<Config, Epilogue>::blocks;
     static constexpr int steps = (int)((Config::k + bk - 1) / bk);
     // Halves of a gated tile begin at multiples of Config::n / 2; of an interleaved one columns are apart.
     using MajorA = Major<Config::a_stride_row, Config::a_stride_k,
@@ -108,7 +110,7 @@ template <class Config, class Epilogue> struct GemmMma {
 
     struct Shared {
         struct {
-            alignas(1024) u8 a[PanelsA::bytes], b[PanelsB::bytes];
+            alignas(swizzle_atom) u8 a[PanelsA::bytes], b[PanelsB::bytes];
         } slot[Config::stages];
         typename Drain::Values values[Config::groups];
     };
@@ -227,7 +229,7 @@ template <class Config, class Epilogue> struct GemmMma {
 
 template <class Config, class Epilogue> DEV void gemm_mma(const typename Config::Args &args)
 {
-    extern __shared__ __align__(1024) u8 memory[];
+    extern __shared__ __align__(swizzle_atom) u8 memory[];
     using Gemm = GemmMma<Config, Epilogue>;
     Gemm{args, *(typename Gemm::Shared *)memory}.run();
 }

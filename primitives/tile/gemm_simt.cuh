@@ -6,6 +6,7 @@
 #pragma once
 
 #include "tile/epilogue.cuh"
+#include "tile/resources.cuh"
 
 namespace coda {
 
@@ -14,7 +15,8 @@ template <class Config, class Epilogue> struct GemmSimt {
     using Drain = coda::Drain<Config, Epilogue>;
     using Args = typename Config::Args;
 
-    static constexpr int threads = 128 * Config::groups, bk = Config::bk, blocks = Drain::blocks;
+    static constexpr int threads = 128 * Config::groups, bk = Config::bk,
+                         blocks = EpilogueLayout<Config, Epilogue>::blocks;
     static constexpr int pad = 2; // keeps pairs aligned, and columns of k in different banks
     static constexpr int steps = (int)((Config::k + bk - 1) / bk);
 
@@ -22,7 +24,7 @@ template <class Config, class Epilogue> struct GemmSimt {
         float a[bk][Config::bm + pad], b[bk][Config::bn + pad];
         typename Drain::Values values[Config::groups];
     };
-    static_assert(sizeof(Shared) <= Config::shared_bytes && Config::shared_bytes - sizeof(Shared) <= 1024);
+    static_assert(shared_fits<Shared>(Config::shared_bytes));
 
     // A thread's share of a [rows][bk] tile of one operand. Neighbouring threads take neighbours in memory.
     template <class T, int rows, bool k_major> struct Share {
@@ -125,7 +127,7 @@ template <class Config, class Epilogue> struct GemmSimt {
 
 template <class Config, class Epilogue> DEV void gemm_simt(const typename Config::Args &args)
 {
-    extern __shared__ __align__(1024) u8 memory[];
+    extern __shared__ __align__(swizzle_atom) u8 memory[];
     using Gemm = GemmSimt<Config, Epilogue>;
     Gemm{args, *(typename Gemm::Shared *)memory}.run();
 }

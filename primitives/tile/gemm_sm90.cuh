@@ -32,6 +32,7 @@
 #include "ptx/wgmma.cuh"
 #include "tile/epilogue.cuh"
 #include "tile/operands.cuh"
+#include "tile/resources.cuh"
 #include "tile/split.cuh"
 
 namespace coda {
@@ -40,32 +41,35 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
     using Element = typename Config::T;
     using Columns = typename Config::Columns;
     using Drain = coda::Drain<Share, Epilogue>;
+    using Layout = EpilogueLayout<Share, Epilogue>;
     using Args = typename Config::Args;
 
     static constexpr int threads = 128 * (1 + Config::groups);
     static constexpr int bk = 64, steps = (int)((Config::k + bk - 1) / bk);
     static constexpr int a_bytes = Operands<Config, Cluster>::a_bytes,
                          b_bytes = Operands<Config, Cluster>::b_bytes;
-    static constexpr int blocks = Drain::blocks; // of 64 rows, for each warpgroup
+    static constexpr int blocks = Layout::blocks; // of 64 rows, for each warpgroup
     static constexpr int cluster = Config::splits * Cluster::size;
     static constexpr bool fetches = Epilogue::fetched && !Config::lends; // by warps of their own
+    using Registers = GemmRegisters<Config::groups>;
     using Walk = Raster<Config, Cluster>;
     using Split = SplitSums<Config, Share, blocks>;
     static_assert(!Config::pingpong || (Config::groups == 2 && Config::splits == 1));
     static_assert(Config::splits == 1 || Cluster::size == 1);
     static_assert(!Config::tail || (cluster == 1 && !Config::lends));
     static_assert(!Config::lends || (cluster == 1 && (Config::once || !Config::pingpong)));
-    static_assert(Config::bm * 128 <= a_bytes + Config::stages * b_bytes); // the last slot's products read on
+    static_assert(Config::bm * swizzle_row <=
+                  a_bytes + Config::stages * b_bytes); // the last slot's products read on
 
     struct Shared {
-        alignas(1024) u8 a[Config::stages][a_bytes];
+        alignas(swizzle_atom) u8 a[Config::stages][a_bytes];
         u8 b[Config::stages][b_bytes];
-        u8 stage[Config::groups][Drain::stage_bytes ? Drain::stage_bytes : 16];
+        u8 stage[Config::groups][Layout::stage_bytes ? Layout::stage_bytes : 16];
         u64 full[Config::stages], empty[Config::stages], turn[Split::scattered ? 1 + Config::groups : 2];
         FetchBarriers fetch[Config::groups];
         typename Drain::Values values[Config::groups];
     };
-    static_assert(sizeof(Shared) <= Config::shared_bytes && Config::shared_bytes - sizeof(Shared) <= 1024);
+    static_assert(shared_fits<Shared>(Config::shared_bytes));
 
     // A place in the ring, and the parity of its phase.
     struct Cursor {
@@ -124,9 +128,9 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
         }
         __syncwarp();
         if constexpr (Cluster::size > 1) meet_cluster();
-        else if (warp > 0) ptx::named_barrier(0, threads);
+        else if (warp > 0) ptx::named_barrier(barrier_block, threads);
         else {
-            ptx::named_arrive(0, threads);
+            ptx::named_arrive(barrier_block, threads);
             if (threadIdx.x == 0) prime();
             __syncwarp();
         }
@@ -145,14 +149,14 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
     {
         const Operands<Config, Cluster> operands = {args, place()};
         const u32 bar = address(&s.full[slot]);
-        ptx::mbarrier_arrive_expect(bar, a_bytes + t.width * 128);
+        ptx::mbarrier_arrive_expect(bar, a_bytes + t.width * swizzle_row);
         operands.load_a(address(s.a[slot]), bar, k, t);
         operands.load_b(address(s.b[slot]), bar, k, t);
     }
     // The first slots, small ones some more, before warps have their roles and registers: it saves 0.2 us.
     DEV static int primed(const Part &part)
     {
-        constexpr int wanted = a_bytes + b_bytes > 16384 ? 2 : 4;
+        constexpr int small_slot = 2 * box_bytes, wanted = a_bytes + b_bytes > small_slot ? 2 : 4;
         constexpr int most = Cluster::size > 1 ? 0 : wanted < Config::stages ? wanted : Config::stages - 1;
         const int all = part.last - part.first;
         return all < most ? all : most;
@@ -194,12 +198,12 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
             const int first = slot * Stage::each, end = first + Stage::each;
             const int last = end < Stage::incoming ? end : Stage::incoming;
             ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
-            if (first < last) ptx::mbarrier_arrive_expect(bar, (last - first) * Drain::buffer_bytes);
+            if (first < last) ptx::mbarrier_arrive_expect(bar, (last - first) * Layout::buffer_bytes);
             else ptx::mbarrier_arrive(bar);
             if constexpr (Epilogue::fetched)
                 for (int i = first; i < last; i++)
-                    fetch_unit(slot_memory + (i - first) * Drain::buffer_bytes, bar, t, i / Drain::units,
-                               i % Drain::units);
+                    fetch_unit(slot_memory + (i - first) * Layout::buffer_bytes, bar, t, i / Layout::units,
+                               i % Layout::units);
         }
     }
     DEV u32 lent_memory() const { return Stage::of_a ? address(s.a) : address(s.b); }
@@ -207,9 +211,9 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
     // The units of a consumer's tiles, as it walks them.
     DEV void fetch_unit(u32 to, u32 bar, const Tile &t, int group, int u) const
     {
-        const int column = Drain::out_first(t) + u % Drain::chunks * Drain::chunk_columns;
+        const int column = Layout::out_first(t) + u % Layout::chunks * Layout::chunk_columns;
         const int row =
-            t.m * Config::bm + (Config::pingpong ? 0 : group * Drain::rows) + u / Drain::chunks * 64;
+            t.m * Config::bm + (Config::pingpong ? 0 : group * Layout::rows) + u / Layout::chunks * 64;
         ptx::tma_load(to, &args.fetched, bar, column, row, t.batch);
     }
     DEV void fetch(int group) const
@@ -220,7 +224,7 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
             const Tile tile = Walk::tile(tile_of(group, turn), place());
             if (!Split::owns(tile, rank())) return;
 #pragma unroll 1
-            for (int u = 0; u < Drain::units; u++) {
+            for (int u = 0; u < Layout::units; u++) {
                 const auto to = ring.unit(turn, u);
                 ring.expect(to);
                 fetch_unit(to.buffer, to.full, Split::share_of(tile, rank()), group, u);
@@ -248,13 +252,14 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
     // The products of one slot, of a tile of n columns.
     template <int n> DEV void multiply(Accumulators &acc, int slot, int first_row, bool accumulate) const
     {
-        const u64 a = ptx::wgmma_descriptor(address(s.a[slot]) + first_row * 128, bk * 128, 1024);
-        const u64 b = ptx::wgmma_descriptor(address(s.b[slot]), bk * 128, 1024);
+        const u64 a = ptx::wgmma_descriptor(address(s.a[slot]) + first_row * swizzle_row, bk * swizzle_row,
+                                            swizzle_atom);
+        const u64 b = ptx::wgmma_descriptor(address(s.b[slot]), bk * swizzle_row, swizzle_atom);
         ptx::wgmma_fence();
 #pragma unroll
         for (int m = 0; m < blocks; m++)
             ptx::Wgmma<Element, n>::template mma<Config::a_mn_major, Config::b_mn_major>(
-                first_sums<n>(acc[m]), a + m * 8192 / 16, b, accumulate);
+                first_sums<n>(acc[m]), a + m * box_bytes / descriptor_unit, b, accumulate);
         ptx::wgmma_commit();
     }
 
@@ -279,8 +284,8 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
         }
         return multiply_slots<Config::bn>(acc, at, first_row);
     }
-    // The halves of a gated tile are where they are in a wide one.
-    DEV static void spread(Accumulators &acc, const Tile &t)
+    // A gated tile of the tail has its upper half where wide tiles have it: the epilogue knows one place.
+    DEV static void move_up_half(Accumulators &acc, const Tile &t)
     {
         if constexpr (Config::tail && Columns::gated) {
             if (t.width == Config::bn) return;
@@ -315,7 +320,8 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
         if constexpr (steps < Config::splits)
             if (part().first == part().last) clear(acc);
         // No one multiplies any more.
-        if (Config::groups > 1 || Split::scattered) ptx::named_barrier(15, 128 * Config::groups);
+        if (Config::groups > 1 || Split::scattered)
+            ptx::named_barrier(barrier_consumers, 128 * Config::groups);
         if constexpr (Split::scattered) exchange(split, acc, sums, t, group);
         else {
             split.leave(acc);
@@ -360,8 +366,8 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
 #pragma unroll
         for (int i = 0; i < blocks * Config::bn / 2; i++) acc[i / (Config::bn / 2)][i % (Config::bn / 2)] = 0;
     }
-    // Threads that do not multiply.
-    DEV void attend() const
+    // Threads that do not multiply meet the others wherever a cluster's blocks meet.
+    DEV void join_cluster_barriers() const
     {
         if constexpr (Config::splits == 1) return;
         __syncwarp();
@@ -373,7 +379,7 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
     // ---- Roles ----
 
     // The slots that are lent begin at a cursor.
-    using Stage = typename Drain::Stage;
+    using Stage = typename Layout::Stage;
     DEV Stage stage_of(int group, Cursor at = {}) const
     {
         if constexpr (Config::lends) return {address(s.full), lent_memory(), group, at.slot, at.parity};
@@ -392,7 +398,7 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
         for (int slot = 0; slot < Stage::slots; slot++, at.next())
             ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
         if (Epilogue::staged && threadIdx.x % 32 == 0) ptx::tma_store_wait_read<0>();
-        ptx::named_barrier(1 + group, 128);
+        ptx::named_barrier(barrier_group + group, 128);
         at = first;
         for (int slot = 0; slot < Stage::slots; slot++, at.next()) release(at.slot);
     }
@@ -408,11 +414,11 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
             Accumulators acc;
             if (Split::owns(t, rank())) drain_of(group).prepare(Split::share_of(t, rank()));
             await_turn(group, turn);
-            const int last = multiply_tile(acc, at, Config::pingpong ? 0 : group * Drain::rows, t);
+            const int last = multiply_tile(acc, at, Config::pingpong ? 0 : group * Layout::rows, t);
             pass_turn(group);
             ptx::wgmma_wait<0>();
             release(last);
-            spread(acc, t);
+            move_up_half(acc, t);
             if constexpr (Config::splits > 1) {
                 finish_tile(acc, t, group);
                 break; // the only tile: the compiler must know, or it keeps acc through the drain
@@ -433,13 +439,13 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
         init(warp);
         ptx::grid_wait();
         if (group == 0) {
-            ptx::shrink_registers<24>();
+            ptx::shrink_registers<Registers::producer>();
             if (warp == 0 && ptx::elect_one()) produce();
             if constexpr (fetches)
                 if (warp > 0 && warp <= Config::groups && ptx::elect_one()) fetch(warp - 1);
-            attend();
+            join_cluster_barriers();
         } else {
-            ptx::grow_registers<Config::groups == 3 ? 160 : Config::groups == 2 ? 240 : 224>();
+            ptx::grow_registers<Registers::consumer>();
             consume(group - 1);
         }
         ptx::grid_launch_next();
@@ -450,7 +456,7 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
 template <class Config, class Epilogue, class Share = Config>
 DEV void gemm_sm90(const typename Config::Args &args)
 {
-    extern __shared__ __align__(1024) u8 memory[];
+    extern __shared__ __align__(swizzle_atom) u8 memory[];
     using Gemm = GemmSm90<Config, Epilogue, Share, ClusterShape<Config::cluster_m, Config::cluster_n>>;
     Gemm{args, *(typename Gemm::Shared *)memory}.run();
 }

@@ -16,6 +16,7 @@
 #include "ptx/matrix.cuh"
 #include "ptx/tma.cuh"
 #include "ptx/wgmma.cuh"
+#include "tile/resources.cuh"
 
 namespace coda {
 
@@ -27,10 +28,11 @@ template <class Config> struct GemmSm90Plain {
     static constexpr int bk = 64, bm = 64 * Config::groups, threads = 128 * (1 + Config::groups);
     static constexpr int steps = (Config::k + bk - 1) / bk, tile_rows = (Config::m + bm - 1) / bm;
     static constexpr int boxes = Config::bn / 64; // of 64 columns, in which the tile leaves
-    static constexpr u32 line = 2 * bk;           // bytes of a row in a slot, which TMA swizzles
+    using Registers = RegisterBudget<24, 224, Config::groups>;
+    static constexpr u32 line = 2 * bk; // bytes of a row in a slot, which TMA swizzles
 
     struct Shared {
-        alignas(1024) u8 a[Config::stages][bm * line], b[Config::stages][Config::bn * line];
+        alignas(swizzle_atom) u8 a[Config::stages][bm * line], b[Config::stages][Config::bn * line];
         u8 c[Config::groups][boxes][64 * line];
         u64 full[Config::stages], empty[Config::stages];
     };
@@ -118,10 +120,10 @@ template <class Config> struct GemmSm90Plain {
         __syncthreads();
         ptx::grid_wait(); // what the kernel ahead of this one has written is there
         if (group == 0) {
-            ptx::shrink_registers<24>();
+            ptx::shrink_registers<Registers::producer>();
             if (threadIdx.x == 0) produce();
         } else {
-            ptx::grow_registers<224>();
+            ptx::grow_registers<Registers::consumer>();
             Sums sums;
             multiply(sums, group - 1);
             store(sums, group - 1);
@@ -131,7 +133,7 @@ template <class Config> struct GemmSm90Plain {
 
 template <class Config> DEV void gemm_sm90_plain(const PlainArgs &args)
 {
-    extern __shared__ __align__(1024) u8 memory[];
+    extern __shared__ __align__(swizzle_atom) u8 memory[];
     using Gemm = GemmSm90Plain<Config>;
     Gemm{args, *(typename Gemm::Shared *)memory}.run();
 }

@@ -9,6 +9,7 @@
 // in their order, and does the quad's epilogue.
 #pragma once
 
+#include "tile/resources.cuh"
 #include "tile/stream.cuh"
 
 namespace coda {
@@ -35,7 +36,7 @@ template <class Config, class Epilogue> struct GemvSm90 {
         typename Quads::Values values;
         State state[warps];
     };
-    static_assert(sizeof(Shared) <= Config::shared_bytes && Config::shared_bytes - sizeof(Shared) <= 1024);
+    static_assert(shared_fits<Shared>(Config::shared_bytes));
 
     const Args &args;
     Shared &s;
@@ -49,7 +50,7 @@ template <class Config, class Epilogue> struct GemvSm90 {
     DEV static void meet()
     {
         __syncwarp();
-        ptx::named_barrier(1, threads);
+        ptx::named_barrier(barrier_streamers, threads);
     }
 
     // ---- Producer ----
@@ -203,7 +204,7 @@ template <class Config, class Epilogue> struct GemvSm90 {
 
 template <class Config, class Epilogue> DEV void gemv_sm90(const typename Config::Args &args)
 {
-    extern __shared__ __align__(1024) u8 memory[];
+    extern __shared__ __align__(swizzle_atom) u8 memory[];
     using Gemv = GemvSm90<Config, Epilogue>;
     Gemv{args, *(typename Gemv::Shared *)memory}.run();
 }

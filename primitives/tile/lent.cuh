@@ -9,6 +9,7 @@
 
 #include "ptx/barrier.cuh"
 #include "tile/fetch.cuh"
+#include "tile/resources.cuh"
 
 namespace coda {
 
@@ -16,7 +17,8 @@ namespace coda {
 // fetched one.
 template <class Config, int units, int bytes, bool fetched, int stored> struct Lent {
     static constexpr bool of_a = Config::a_rows > Config::bn;
-    static constexpr int slot_bytes = 128 * (of_a ? Config::a_rows : Config::bn), each = slot_bytes / bytes;
+    static constexpr int slot_bytes = swizzle_row * (of_a ? Config::a_rows : Config::bn),
+                         each = slot_bytes / bytes;
     static constexpr int consumers = Config::pingpong ? 1 : Config::groups; // of one tile
     static constexpr int incoming = fetched ? units * consumers : 0;
     static constexpr int fetched_slots = (incoming + each - 1) / each;

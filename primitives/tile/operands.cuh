@@ -7,12 +7,13 @@
 
 #include "ptx/tma.cuh"
 #include "tile/raster.cuh"
+#include "tile/resources.cuh"
 
 namespace coda {
 
 template <class Config, class Cluster> struct Operands {
     using Columns = typename Config::Columns;
-    static constexpr int a_bytes = Config::a_rows * 128, b_bytes = Config::bn * 128;
+    static constexpr int a_bytes = Config::a_rows * swizzle_row, b_bytes = Config::bn * swizzle_row;
 
     const typename Config::Args &args;
     int place; // of this block in the cluster's tiles
@@ -45,10 +46,10 @@ template <class Config, class Cluster> struct Operands {
         constexpr int share = Config::a_rows / Cluster::wide;
         const int from = place % Cluster::wide * share, m = t.m * Config::bm + from,
                   batch = Config::a_batched ? t.batch : 0;
-        const u32 to = slot + from * 128;
+        const u32 to = slot + from * swizzle_row;
         if constexpr (!Config::a_mn_major) a_box(to, bar, k, m, batch);
         else
-            for (int i = 0; i < share / 64; i++) a_box(to + i * 8192, bar, m + 64 * i, k, batch);
+            for (int i = 0; i < share / 64; i++) a_box(to + i * box_bytes, bar, m + 64 * i, k, batch);
     }
     // A gated tile has two halves, which are a dimension of B's tensor map, as are heads, and their halves.
     DEV void load_b(u32 slot, u32 bar, int k, const Tile &t) const
@@ -56,7 +57,7 @@ template <class Config, class Cluster> struct Operands {
         constexpr int half = Config::bn / 2, share = Config::bn / Cluster::high;
         const int from = place % Cluster::high * share, n = Columns::gated ? t.first / 2 : t.first;
         const int batch = Config::b_batched ? t.batch : 0;
-        const u32 to = slot + from * 128;
+        const u32 to = slot + from * swizzle_row;
         if constexpr (Columns::split) load_pieces(slot, bar, k, t);
         else if constexpr (!Config::b_mn_major) {
             if constexpr (Config::tail) {
@@ -66,8 +67,9 @@ template <class Config, class Cluster> struct Operands {
             else b_box(to, bar, k, n + from, batch);
         } else
             for (int i = 0, row = from; i < (Config::tail ? t.width : share) / 64; i++, row += 64)
-                if constexpr (Columns::gated) b_box(to + i * 8192, bar, n + row % half, k, row / half, batch);
-                else b_box(to + i * 8192, bar, n + row, k, batch);
+                if constexpr (Columns::gated)
+                    b_box(to + i * box_bytes, bar, n + row % half, k, row / half, batch);
+                else b_box(to + i * box_bytes, bar, n + row, k, batch);
     }
     DEV void load_tail(u32 slot, u32 bar, int k, int n, int batch) const
     {
@@ -79,9 +81,9 @@ template <class Config, class Cluster> struct Operands {
     {
         constexpr int share = 64 / Cluster::high;
         const int from = place % Cluster::high * share;
-        const u32 to = slot + from * 128;
+        const u32 to = slot + from * swizzle_row;
         for (int i = 0, piece = t.first / 64; i < t.width / 64; i++, piece++)
-            b_box(to + i * 8192, bar, k, piece % Columns::pieces * 32 + from % 32, from / 32,
+            b_box(to + i * box_bytes, bar, k, piece % Columns::pieces * 32 + from % 32, from / 32,
                   piece / Columns::pieces);
     }
 };

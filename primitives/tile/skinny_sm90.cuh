@@ -22,6 +22,7 @@
 
 #include "ptx/cluster.cuh"
 #include "ptx/matrix.cuh"
+#include "tile/resources.cuh"
 #include "tile/stream.cuh"
 
 namespace coda {
@@ -51,7 +52,7 @@ template <class Config, class Epilogue> struct SkinnySm90 {
         alignas(16) float sums[rows][Config::splits * Quads::most][4];
         typename Quads::Values values;
     };
-    static_assert(sizeof(Shared) <= Config::shared_bytes && Config::shared_bytes - sizeof(Shared) <= 1024);
+    static_assert(shared_fits<Shared>(Config::shared_bytes));
 
     const Args &args;
     Shared &s;
@@ -73,7 +74,7 @@ template <class Config, class Epilogue> struct SkinnySm90 {
     DEV static void meet()
     {
         __syncwarp();
-        ptx::named_barrier(1, threads);
+        ptx::named_barrier(barrier_streamers, threads);
     }
 
     // ---- Producer ----
@@ -268,11 +269,11 @@ template <class Config, class Epilogue> struct SkinnySm90 {
         s.ring.init(warps);
         if (Config::early) ptx::grid_launch_next();
         if (warp < warps) {
-            if constexpr (Config::alone) ptx::grow_registers<224>();
+            if constexpr (Config::alone) ptx::grow_registers<SkinnyRegisters<Config::groups>::consumer>();
             ptx::grid_wait();
             consume();
         } else {
-            if constexpr (Config::alone) ptx::shrink_registers<56>();
+            if constexpr (Config::alone) ptx::shrink_registers<SkinnyRegisters<Config::groups>::producer>();
             if (warp == warps && ptx::elect_one()) produce();
             if (warp == warps + 1) {
                 ptx::grid_wait();
@@ -286,7 +287,7 @@ template <class Config, class Epilogue> struct SkinnySm90 {
 
 template <class Config, class Epilogue> DEV void skinny_sm90(const typename Config::Args &args)
 {
-    extern __shared__ __align__(1024) u8 memory[];
+    extern __shared__ __align__(swizzle_atom) u8 memory[];
     using Skinny = SkinnySm90<Config, Epilogue>;
     Skinny{args, *(typename Skinny::Shared *)memory}.run();
 }

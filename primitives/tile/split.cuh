@@ -15,9 +15,10 @@ template <class Config, class Share, int blocks> struct SplitSums {
     using Accumulators = float[blocks][Config::bn / 2];
     using Sums = float[blocks][Share::bn / 2];
     static constexpr int shares = Config::bn / Share::bn;
-    static constexpr int octets = Share::bn / 8; // of columns, in a share
+    static constexpr int octets = Share::bn / 8;                // of columns, in a share
+    static constexpr int octet_bytes = 128 * 4 * sizeof(float); // 4 sums of each of 128 threads
     static constexpr bool scattered = shares > 1;
-    static constexpr int share_bytes = blocks * octets * 2048; // of a warpgroup, of one block
+    static constexpr int share_bytes = blocks * octets * octet_bytes; // of a warpgroup, of one block
     static constexpr int group_bytes = scattered ? (Config::splits - 1) * share_bytes : shares * share_bytes;
     static constexpr int bytes = Config::splits == 1 ? 0 : Config::groups * group_bytes;
     static_assert(Config::bn % Share::bn == 0 && (shares == 1 || shares == Config::splits));
@@ -58,7 +59,7 @@ template <class Config, class Share, int blocks> struct SplitSums {
 #pragma unroll
         for (int i = 0; i < blocks * octets; i++) {
             const float *x = acc[i / octets] + i % octets * 4;
-            ptx::shared_store(first() + i * 2048, {x[0], x[1], x[2], x[3]});
+            ptx::shared_store(first() + i * octet_bytes, {x[0], x[1], x[2], x[3]});
         }
     }
     // All have left theirs. A rank at a time: registers do not hold more.
@@ -71,7 +72,7 @@ template <class Config, class Share, int blocks> struct SplitSums {
 #pragma unroll
             for (int i = 0; i < blocks * octets; i++) {
                 float x[4], *sum = sums[i / octets] + i % octets * 4;
-                ptx::cluster_load(x, ptx::cluster_address(first() + i * 2048, r));
+                ptx::cluster_load(x, ptx::cluster_address(first() + i * octet_bytes, r));
 #pragma unroll
                 for (int j = 0; j < 4; j++) sum[j] += x[j];
             }
@@ -94,7 +95,7 @@ template <class Config, class Share, int blocks> struct SplitSums {
 #pragma unroll
         for (int i = 0; i < blocks * octets; i++) {
             const float *x = acc[i / octets] + octet_in_tile(share, i % octets) * 4;
-            ptx::cluster_send(to + i * 2048, {x[0], x[1], x[2], x[3]}, counter);
+            ptx::cluster_send(to + i * octet_bytes, {x[0], x[1], x[2], x[3]}, counter);
         }
     }
 
@@ -111,7 +112,7 @@ template <class Config, class Share, int blocks> struct SplitSums {
             float x[Config::splits][4];
 #pragma unroll
             for (int d = 1; d < Config::splits; d++)
-                ptx::shared_load(x[share ^ d], first() + (d - 1) * share_bytes + i * 2048);
+                ptx::shared_load(x[share ^ d], first() + (d - 1) * share_bytes + i * octet_bytes);
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 x[share][j] = acc[i / octets][4 * octet_in_tile(share, i % octets) + j];

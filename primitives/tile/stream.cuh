@@ -11,7 +11,8 @@
 #include "ptx/barrier.cuh"
 #include "ptx/control.cuh"
 #include "ptx/tma.cuh"
-#include "tile/epilogue.cuh"
+#include "tile/epilogue_slots.cuh"
+#include "tile/raster.cuh"
 
 namespace coda {
 

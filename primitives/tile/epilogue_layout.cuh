@@ -1,0 +1,115 @@
+// epilogue_layout.cuh -- the numbers of an epilogue: how a consumer's part of a tile is cut into blocks,
+// chunks and units, how these are staged in shared memory, and which of them exist.
+//
+// All are constants of the Config and the Epilogue, but for the predicates at the end, which ask the tile.
+// The picture in README.md shows them. lib/schedule/epilogue_layout.c computes the bytes of shared memory
+// from the same facts; a static_assert of each main loop compares.
+//
+// It stands on the layout of a tile's columns (columns.cuh), and on the two kinds of memory to stage in: a
+// consumer's own (fetch.cuh), or slots of the ring (lent.cuh).
+#pragma once
+
+#include "tile/columns.cuh"
+#include "tile/fetch.cuh"
+#include "tile/lent.cuh"
+#include "tile/raster.cuh"
+
+namespace coda {
+
+template <class Config, class Epilogue> struct EpilogueLayout {
+    using Columns = typename Config::Columns;
+    using State = typename Epilogue::State;
+
+    // ---- A consumer's part of a tile ----
+
+    static constexpr int rows = Config::bm / (Config::pingpong ? 1 : Config::groups); // of a warpgroup
+    static constexpr int blocks = rows / 64;
+    static constexpr int patches = Config::bn / 16;
+    static constexpr int tile_columns = Columns::gated ? Config::bn / 2 : Config::bn; // of the output
+    static constexpr int patch_columns = Columns::gated ? 8 : 16;                     // of the output
+    static constexpr bool has_row = !__is_empty(typename Epilogue::Row);
+    static constexpr bool has_col = !__is_empty(typename Epilogue::Col);
+    static constexpr bool has_half = !__is_empty(typename Epilogue::Half);
+    static constexpr bool has_state = !__is_empty(State);
+
+    // ---- Chunks and units ----
+
+    // Chunks are as wide as buffers if a tile goes through any, else what compiles well.
+    static constexpr bool buffered = Epilogue::staged || Epilogue::fetched;
+    static constexpr int chunk_columns = Columns::apart && !Columns::gated ? Columns::chunk : Config::unit;
+    static constexpr int default_chunk_patches = patches % 4 == 0                  ? 4
+                                                 : patches < 8 && !Epilogue::loads ? patches
+                                                                                   : 1;
+    static constexpr int chunk_patches = buffered ? chunk_columns / patch_columns : default_chunk_patches;
+    static constexpr int chunk_width = chunk_patches * patch_columns;
+    static constexpr int chunks = patches / chunk_patches, units = chunks * blocks;
+    static_assert(patches % chunk_patches == 0 && rows % 64 == 0 && rows <= 128);
+
+    // How often a chunk's code is unrolled: once where it is large (it rotates, or has wide states, in a
+    // large tile; a gated one has states), and where the sums of all chunks have the same order; else for
+    // each chunk.
+    static constexpr bool slot_code_is_long = Columns::lanes == 2 || sizeof(State) > sizeof(float);
+    static constexpr bool code_is_large = slot_code_is_long && blocks * Config::bn > 192;
+    static constexpr bool chunks_are_alike = Columns::gated ? has_state : buffered || !Columns::apart;
+    static constexpr int unrolled_chunks = code_is_large && chunks_are_alike ? 1 : chunks;
+
+    // Patches whose loads are in flight together: few where accumulators leave few registers.
+    static constexpr int direct_loads = Epilogue::loads - Epilogue::fetched;
+    static constexpr int loads_in_flight = blocks * Config::bn > 128 ? 2 : 8;
+    static constexpr int patches_in_flight(int n)
+    {
+        return n % 2 == 0 && n * direct_loads > loads_in_flight ? patches_in_flight(n / 2) : n;
+    }
+    static constexpr int batch = patches_in_flight(chunk_patches);
+
+    // ---- Staging ----
+
+    // Buffers of 64 rows and Config::unit columns, swizzled over the bytes of a row; behind them those of
+    // fetched units.
+    static constexpr int pitch = 2 * Config::unit, buffer_bytes = 64 * pitch;
+    static constexpr int buffers = chunk_columns / Config::unit; // of a store, for each unit
+    static constexpr int pieces = Epilogue::staged * buffers;    // of a unit, that are stored
+    // Of these, those that are stored from where they were fetched to.
+    static constexpr int in_place = Config::lends && Epilogue::fetched ? 1 : 0;
+    static constexpr int own_ring = Epilogue::staged * chunk_columns <= 64 && units > 1 ? 2 : 1;
+    static constexpr int fetch_slots = (Config::groups > 2 ? 64 : 128) / Config::unit;
+    static constexpr int stored = pieces - in_place;
+    using Own = OwnStage<units, buffer_bytes, fetch_slots, pieces, own_ring>;
+    using Stage = typename StageOf<Config, Own, units, buffer_bytes, Epilogue::fetched, stored>::Type;
+    static constexpr int ring = Stage::ring; // units that can be stored at one time
+    static constexpr int own_bytes = Epilogue::fetched ? Own::all_bytes : Own::store_bytes;
+    static constexpr int stage_bytes = Config::lends ? 0 : own_bytes;
+    static_assert(!Epilogue::fetched || buffers == 1);
+
+    // ---- What exists ----
+
+    // Where the tensor ends with a patch, a patch exists or it does not. This is asked also where there is
+    // no end, if registers are short: the compiler does not mix the arithmetic of two patches then.
+    static constexpr int output_columns = Columns::gated ? Config::n / 2 : Config::n; // of the tensor
+    static constexpr bool ends_on_patch =
+        output_columns % patch_columns == 0 && (Columns::gated || !Columns::apart);
+    static constexpr bool no_partial_tile = Config::tail || output_columns % tile_columns == 0;
+    static constexpr bool short_of_registers = has_state && blocks * Config::bn > 256;
+    static_assert(!Config::tail ||
+                  (Config::bn % 64 == 0 && Config::tail_bn % (chunk_width * (Columns::gated ? 2 : 1)) == 0));
+    DEV static int out_first(const Tile &t) { return Columns::gated ? t.first / 2 : t.first; }
+    DEV static bool exists(const Tile &t, int patch)
+    {
+        if (!ends_on_patch || (no_partial_tile && !short_of_registers)) return true;
+        return out_first(t) + (patch + 1) * patch_columns <= output_columns;
+    }
+    // Of two neighbouring columns, how many exist; the first is even.
+    DEV static int live(int n)
+    {
+        if (ends_on_patch || no_partial_tile) return 2;
+        return output_columns % 2 && n + 1 == output_columns ? 1 : n < output_columns ? 2 : 0;
+    }
+    // Of a chunk that a tile of the tail does not have there is nothing to drain.
+    DEV static bool has_chunk(const Tile &t, int chunk)
+    {
+        const int first = chunk * chunk_width * (Columns::gated ? 2 : 1);
+        return !Config::tail || first < Config::tail_bn || t.width == Config::bn;
+    }
+};
+
+} // namespace coda

@@ -1,0 +1,119 @@
+// epilogue_slots.cuh -- the arithmetic of an epilogue: what an Epilogue says, and what its apply() sees.
+//
+// The emitted Epilogue holds the arithmetic, as functions of one row, one column and one slot. PatchRow takes
+// one thread's sums and loaded values in one row of a patch, deals them to slots, calls apply() for each, and
+// collects what it stores. So it is common to all main loops: to those whose accumulators are a wgmma
+// fragment (epilogue.cuh), and to those that stream (stream.cuh).
+//
+// It stands on Line and Place (access.cuh) and on the layout of a tile's columns (columns.cuh); shared memory
+// and other threads it does not know.
+#pragma once
+
+#include "block/fold.cuh" // for the text of an Epilogue, which merges states by it
+#include "tile/access.cuh"
+#include "tile/columns.cuh"
+
+namespace coda {
+
+// What an Epilogue that needs none of these inherits.
+struct EpilogueDefaults {
+    struct Row {};   // values of a row ...
+    struct Col {};   // ... of a column of the product, ...
+    struct Half {};  // ... of a column of a gated output
+    struct Cell {};  // ... of a row and a column: cell() makes it of these, below() of that 8 rows above
+    struct State {}; // of the reductions over a row
+    static constexpr int loads = 0, stores = 0;
+    static constexpr int team = 1;                // threads that call row() for a row, 1 or 32: a warp
+    static constexpr int staged = 0, fetched = 0; // of the stores, of the loads, the first ones; fetched <= 1
+    using Staged = bf16;
+    using Fetched = bf16;
+    template <class Args> DEV static Row row(const Args &, i64, i64, bool) { return {}; }
+    template <class Args> DEV static Col col(const Args &, i64, i64, bool) { return {}; }
+    template <class Args> DEV static Half half(const Args &, i64, i64, bool) { return {}; }
+    template <class OfRow, class OfCol> DEV static Cell cell(const OfRow &, const OfCol &) { return {}; }
+    template <class OfRow, class OfCol> DEV static Cell below(const Cell &, const OfRow &, const OfCol &)
+    {
+        return {};
+    }
+    template <class Args, class OfRow>
+    DEV static void load(const Args &, const Place &, const OfRow &, Line *)
+    {
+    }
+    template <class Args> DEV static void store(const Args &, const Place &, const Line *) {}
+    DEV static void init(State &) {}
+    DEV static void merge(State &, const State &) {}
+    template <class Args> DEV static void save(const Args &, i64, int, const State &) {}
+};
+
+// What apply() sees of one element, or of a pair.
+template <class Epilogue, int lanes> struct Slot {
+    float acc[lanes];
+    float in[Epilogue::loads + 1][lanes], out[Epilogue::stores + 1][lanes]; // a gated output's: lane 0
+    typename Epilogue::Row row;
+    typename Epilogue::Col col[lanes];
+    typename Epilogue::Half half;
+    typename Epilogue::Cell cell;
+    int column[lanes], half_column; // counted from the thread's first column in the tile, ...
+    int first, half_first;          // ... and where that is in the tensor
+    bool live[lanes];               // it exists
+};
+
+// One row of a patch, as one thread has it, through the arithmetic: slot after slot.
+template <class Config, class Epilogue> struct PatchRow {
+    using Columns = typename Config::Columns;
+    // States of a row in a thread, whose updates overlap; wide ones would take too many registers.
+    static constexpr int chains = sizeof(typename Epilogue::State) > 3 * sizeof(float) ? 1 : 2;
+    static constexpr int slots = 4 / Columns::lanes;
+    static constexpr bool has_col = !__is_empty(typename Epilogue::Col),
+                          has_half = !__is_empty(typename Epilogue::Half);
+    static constexpr bool has_cell = !__is_empty(typename Epilogue::Cell);
+
+    // Slot s: which octet and which of two neighbours a lane is.
+    DEV static constexpr int side_of(int s, int l)
+    {
+        return Columns::apart ? l : Columns::lanes == 2 ? s : s / 2;
+    }
+    DEV static constexpr int neighbour_of(int s, int l)
+    {
+        return Columns::apart ? s : Columns::lanes == 2 ? l : s % 2;
+    }
+
+    // sums: of both octets. col(side, neighbour) and half(neighbour) are the values of columns. The cells are
+    // made here, of those 8 rows above if it is `below` them.
+    template <class Cols, class Halves>
+    DEV static void apply(const float (&sums)[2][2], const Place &p, const typename Epilogue::Row &row,
+                          Cols col, Halves half, const Line *in, Line *out,
+                          typename Epilogue::State (&state)[chains], typename Epilogue::Cell (&cell)[slots],
+                          bool below = false)
+    {
+#pragma unroll
+        for (int s = 0; s < slots; s++) {
+            Slot<Epilogue, Columns::lanes> v;
+            v.row = row;
+#pragma unroll
+            for (int l = 0; l < Columns::lanes; l++) {
+                const int side = side_of(s, l), e = neighbour_of(s, l);
+                v.acc[l] = sums[side][e];
+                v.column[l] = p.full.distance[side] + e * Columns::step;
+                v.live[l] = e < p.full.live[side];
+                if constexpr (has_col) v.col[l] = col(side, e);
+#pragma unroll
+                for (int i = 0; i < Epilogue::loads; i++) v.in[i][l] = in[i].x[side][e];
+            }
+            if constexpr (has_cell)
+                cell[s] = below ? Epilogue::below(cell[s], row, v.col[0]) : Epilogue::cell(row, v.col[0]);
+            v.cell = cell[s];
+            v.half_column = p.half.distance[0] + s;
+            v.first = (int)p.full.first, v.half_first = (int)p.half.first;
+            if constexpr (has_half) v.half = half(s);
+            Epilogue::apply(v, state[s % chains]);
+#pragma unroll
+            for (int i = 0; i < Epilogue::stores; i++)
+#pragma unroll
+                for (int l = 0; l < Columns::lanes; l++)
+                    out[i].x[side_of(s, l)][neighbour_of(s, l)] = v.out[i][l];
+        }
+    }
+};
+
+} // namespace coda
