@@ -101,7 +101,7 @@ static bool is_stageable(const struct program *p, const struct step *s)
 
 int group_rows(const struct tile *t) { return t->pingpong ? t->bm : t->bm / t->groups; }
 
-/* Bytes of staging for one store, 64 rows; as in epilogue.cuh but for the ring. */
+/* Bytes of staging for one store, 64 rows; as in epilogue_layout.cuh but for the ring. */
 static int chunk_bytes(const struct program *p, const struct tile *t)
 {
     return t->groups * chunk_columns(p, t) * 128;

@@ -1,7 +1,7 @@
 /*
  * epilogue_layout.h -- what the steps of a GEMM need of a tile, and a tile of the target. The search for a
  * tile asks the functions; emitters read struct epilogue_layout, which holds the answers for the tile that
- * was chosen. The constants of primitives/tile/epilogue.cuh and lent.cuh are the same facts in C++;
+ * was chosen. The constants of primitives/tile/epilogue_layout.cuh and lent.cuh are the same facts in C++;
  * primitives/tile/README.md has the words.
  */
 #ifndef EPILOGUE_LAYOUT_H

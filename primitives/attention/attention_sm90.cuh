@@ -280,7 +280,7 @@ template <class Config> struct AttentionSm90 {
         }
 
         // Zeroes the sums of rows that see no key.
-        DEV void clear_blind(const Visible<Tiled> &see, i32 query)
+        DEV void clear_rows_without_keys(const Visible<Tiled> &see, i32 query)
         {
 #pragma unroll
             for (i32 r = 0; r < 2; r++) {
@@ -324,7 +324,7 @@ template <class Config> struct AttentionSm90 {
 #pragma unroll
                 for (float &x : out) x = 0.0f;
                 if (b.first < b.end) attend(softmax, see, b, tile.query + row);
-                if (Visible<Tiled>::mixed) clear_blind(see, tile.query + row);
+                if (Visible<Tiled>::mixed) clear_rows_without_keys(see, tile.query + row);
                 write(softmax, see, to + tile.batch * Tiled::o_batch + tile.head * Tiled::o_head,
                       tile.query + row);
             }

@@ -324,7 +324,7 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
             ptx::named_barrier(barrier_consumers, 128 * Config::groups);
         if constexpr (Split::scattered) exchange(split, acc, sums, t, group);
         else {
-            split.leave(acc);
+            split.publish(acc);
             meet_cluster();
             if (owns) split.gather(acc, sums);
             ptx::cluster_arrive();
@@ -348,14 +348,14 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
                       int group) const
     {
         const int other = threadIdx.x % 128;
-        const u32 ready = address(&s.turn[0]), come = address(&s.turn[1 + group]);
+        const u32 ready = address(&s.turn[0]), arrived = address(&s.turn[1 + group]);
         ptx::cluster_wait(); // all have made their mbarriers
         if (group == 0 && other < Config::splits && other != split.rank)
             ptx::cluster_mbarrier_release(ptx::cluster_address(ready, other));
         ptx::cluster_mbarrier_wait(ready, 0);
-        split.send(acc, t, come);
+        split.send(acc, t, arrived);
         if (Split::owns(t, split.rank)) {
-            ptx::cluster_mbarrier_wait(come, 0);
+            ptx::cluster_mbarrier_wait(arrived, 0);
             split.add_up(acc, sums);
         }
         __syncwarp();
@@ -392,7 +392,7 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
     // Before it is full a slot may still wait for the other consumers to release what was in it before: two
     // arrivals of one consumer would count for both. And every thread waits for each phase, or it would take
     // one for the next.
-    DEV void give_back(int group, const Cursor first) const
+    DEV void release_lent_slots(int group, const Cursor first) const
     {
         Cursor at = first;
         for (int slot = 0; slot < Stage::slots; slot++, at.next())
@@ -426,7 +426,7 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
                 const Cursor lent = Config::once ? Cursor::after(steps) : at;
                 drain_of(group, lent).drain(acc, t);
                 if (Config::once) break;
-                give_back(group, lent);
+                release_lent_slots(group, lent);
             } else if (Walk::exists(t)) drain_of(group).drain(acc, t, turn);
             else drain_of(group).skip(turn);
         }

@@ -32,7 +32,7 @@ template <class Config, class Epilogue> struct GemvSm90 {
     using Ring = StreamRing<Config::stages, slot_bytes>;
     struct Shared {
         Ring ring;
-        float sums[warps][rows][Quads::most][4];
+        float sums[warps][rows][Quads::most_quads][4];
         typename Quads::Values values;
         State state[warps];
     };

@@ -42,7 +42,7 @@ template <class Config, class Cluster = ClusterShape<1, 1>> struct Raster {
     static constexpr int high = (rows + Cluster::high - 1) / Cluster::high,
                          wide = (columns + Cluster::wide - 1) / Cluster::wide;
     static constexpr int side = Config::across ? Cluster::wide : Cluster::high;
-    static constexpr int most = Config::band / side, length = Config::across ? high : wide; // of a band
+    static constexpr int band_size = Config::band / side, length = Config::across ? high : wide; // of a band
     static constexpr u32 each = (u32)high * wide, count = each * (u32)Config::batch;
     static_assert(Config::band % side == 0);
     static_assert(!Config::tail || (Cluster::size == 1 && !Config::across && Config::batch == 1));
@@ -53,9 +53,9 @@ template <class Config, class Cluster = ClusterShape<1, 1>> struct Raster {
     {
         if constexpr (Config::tail) return tile_or_tail(index);
         const u32 batch = index / each, i = index % each;
-        const u32 band = i / (most * length), in = i % (most * length);
-        const u32 first = band * most, left = (Config::across ? wide : high) - first;
-        const u32 width = left < most ? left : most, x = first + in % width, y = in / width;
+        const u32 band = i / (band_size * length), in = i % (band_size * length);
+        const u32 first = band * band_size, left = (Config::across ? wide : high) - first;
+        const u32 width = left < band_size ? left : band_size, x = first + in % width, y = in / width;
         const int n = (int)(Config::across ? x : y) * Cluster::wide + rank / Cluster::high;
         return {(int)batch, (int)(Config::across ? y : x) * Cluster::high + rank % Cluster::high, n,
                 n * Config::bn, Config::bn};
@@ -77,10 +77,10 @@ template <class Config, class Cluster = ClusterShape<1, 1>> struct Raster {
         const u32 height = left < Config::band ? left : Config::band, tiles = height * whole,
                   tail = height * Config::tail;
         const u32 in = index % (Config::band * columns), place = tail_place(first, tiles);
-        const bool slim = in >= place && in < place + tail;
-        const u32 i = slim ? in - place : in < place ? in : in - tail;
+        const bool in_tail = in >= place && in < place + tail;
+        const u32 i = in_tail ? in - place : in < place ? in : in - tail;
         const int m = (int)(first + i % height), n = (int)(i / height);
-        if (!slim) return {0, m, n, n * Config::bn, Config::bn};
+        if (!in_tail) return {0, m, n, n * Config::bn, Config::bn};
         return {0, m, whole + n, whole * Config::bn + n * Config::tail_bn, Config::tail_bn};
     }
     DEV static bool exists(const Tile &t)

@@ -49,7 +49,7 @@ template <class Config, class Epilogue> struct SkinnySm90 {
     struct Shared {
         Ring ring;
         float parts[2][warps][8 * octets][8]; // of two units, in turns
-        alignas(16) float sums[rows][Config::splits * Quads::most][4];
+        alignas(16) float sums[rows][Config::splits * Quads::most_quads][4];
         typename Quads::Values values;
     };
     static_assert(shared_fits<Shared>(Config::shared_bytes));

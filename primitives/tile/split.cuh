@@ -53,7 +53,7 @@ template <class Config, class Share, int blocks> struct SplitSums {
     // ---- All to rank 0 ----
 
     // To memory that no one reads or multiplies any more.
-    DEV void leave(const Accumulators &acc) const
+    DEV void publish(const Accumulators &acc) const
     {
         if (rank == 0) return;
 #pragma unroll
@@ -62,7 +62,7 @@ template <class Config, class Share, int blocks> struct SplitSums {
             ptx::shared_store(first() + i * octet_bytes, {x[0], x[1], x[2], x[3]});
         }
     }
-    // All have left theirs. A rank at a time: registers do not hold more.
+    // All have published theirs. A rank at a time: registers do not hold more.
     DEV void gather(const Accumulators &acc, Sums &sums) const
     {
 #pragma unroll

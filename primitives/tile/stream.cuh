@@ -73,7 +73,7 @@ template <class Config, class Epilogue> struct Quads {
     using State = typename Epilogue::State;
 
     static constexpr int rows = (int)Config::m, quads = (int)Config::n / 4;
-    static constexpr int most = (quads + Config::blocks - 1) / Config::blocks; // of a block
+    static constexpr int most_quads = (quads + Config::blocks - 1) / Config::blocks; // of a block
     static constexpr bool has_row = !__is_empty(typename Epilogue::Row),
                           has_col = !__is_empty(typename Epilogue::Col);
     static constexpr bool has_half = !__is_empty(typename Epilogue::Half), has_state = !__is_empty(State);
@@ -81,8 +81,8 @@ template <class Config, class Epilogue> struct Quads {
 
     struct Values {
         typename Epilogue::Row row[rows];
-        typename Epilogue::Col col[most][4];
-        typename Epilogue::Half half[most][2];
+        typename Epilogue::Col col[most_quads][4];
+        typename Epilogue::Half half[most_quads][2];
     };
 
     const Args &args;
