@@ -119,8 +119,10 @@ START_TEST(empty_domains_launch_nothing)
     struct attention_rig r;
     ck_assert_int_eq(attention_emit(&r, named("no queries"), false), CODA_OK);
     ck_assert_int_eq(r.k.launch.grid, 0);
+    arena_free(&r.plan.arena);
     ck_assert_int_eq(attention_emit(&r, named("no batch"), false), CODA_OK);
     ck_assert_int_eq(r.k.launch.grid, 0);
+    arena_free(&r.plan.arena);
     ck_assert_int_eq(attention_emit(&r, named("no keys"), false), CODA_OK);
     ck_assert_int_eq(r.k.launch.grid, 2 * 2);
     arena_free(&r.plan.arena);
@@ -133,10 +135,12 @@ START_TEST(refuses_what_no_tile_holds)
     struct attention_case c = *named("full");
     c.head_dim = 1 << 20;
     ck_assert_int_eq(attention_emit(&r, &c, false), CODA_E_UNSUPPORTED);
+    arena_free(&r.plan.arena);
     ck_assert_ptr_nonnull(strstr(coda_error(), "1048576"));
     c = *named("full");
     c.tq = (int64_t)1 << 40;
     ck_assert_int_eq(attention_emit(&r, &c, false), CODA_E_UNSUPPORTED);
+    arena_free(&r.plan.arena);
     ck_assert_int_eq(attention_emit(&r, &c, true), CODA_E_UNSUPPORTED);
     arena_free(&r.plan.arena);
 }
