@@ -5,6 +5,7 @@
 #include "twins.h"
 #include "emulator.h"
 
+#define CODA_CHECKED 1
 #define __device__
 #define __forceinline__ inline
 #define __global__

@@ -181,15 +181,16 @@ JUDGE(judge_cross_entropy)
 /* The factor of a norm from a sum of squares; NaN where that is past fp32. */
 static double factor(double squares) { return squares > FLT_MAX ? NAN : 1 / sqrt(squares / N + (double)EPS); }
 
-/* x - shift, times the factor. False: nothing is promised. */
+/* x - shift, times the factor. False: nothing is promised. A mean in fp32 is off by some 2^-24 of the mean of
+ * |x|, however near to 0 it is itself. */
 static bool normal_row(const double *x, bool centred, double *out, double *off)
 {
     struct stats s = stats(x);
     double squares = centred ? s.deviations : s.squares, r = s.finite ? factor(squares) : NAN;
-    double shift = centred ? s.mean : 0;
+    double shift = centred ? s.mean : 0, size = centred ? s.magnitudes / N : 0;
     for (int c = 0; c < N; c++) {
         out[c] = (x[c] - shift) * r;
-        off[c] = 4e-6 * fabs(out[c]) + 6e-7 * fabs(shift) * r + 0x1p-126 * r;
+        off[c] = 4e-6 * fabs(out[c]) + 6e-7 * size * r + 0x1p-126 * r;
     }
     return !at_the_end(squares) && !(centred && s.finite && s.most - s.least > 0.98 * FLT_MAX);
 }
