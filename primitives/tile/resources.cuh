@@ -42,8 +42,8 @@ constexpr int swizzle_row = 128, swizzle_atom = 8 * swizzle_row; // bytes
 constexpr int box_bytes = 64 * swizzle_row; // 64 rows of 64: the A of one m64 product, a box of MN-major B
 constexpr int descriptor_unit = 16;         // bytes, in which wgmma's descriptors count addresses
 
-// The host reserves shared memory by a formula of its own (lib/schedule): enough for Shared. Tests, which define
-// CODA_CHECKED, also refuse much more than that, since it would cost the ring a stage.
+// The host reserves shared memory by a formula of its own (lib/schedule): enough for Shared. Tests, which
+// define CODA_CHECKED, also refuse much more than that, since it would cost the ring a stage.
 template <class Shared> constexpr bool shared_fits(i64 reserved)
 {
 #ifdef CODA_CHECKED
