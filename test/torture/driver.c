@@ -92,6 +92,14 @@ static coda_status use_on(int device, struct coda_cache *c, int number)
     return status;
 }
 
+/* Are there so many entries and no temporary file? With names of four bits two keys may meet. */
+static bool entries_are(int *entries, int want)
+{
+    struct digest name = name_of("a", 1, "b", 1);
+    bool weak = !name.word[1] && !name.word[2];
+    return !leftovers(folder, entries) && (*entries == want || (weak && *entries > 0 && *entries < want));
+}
+
 static void devices(void)
 {
     int bad = 0, entries;
@@ -105,7 +113,7 @@ static void devices(void)
     if (atomic_load(&board->compiles) != 2)
         bad += complain("two archs: %d compiles", atomic_load(&board->compiles));
     if (atomic_load(&board->wrong)) bad += complain("a device was given the other's image");
-    if (leftovers(folder, &entries) || entries != 2) bad += complain("two archs: %d entries", entries);
+    if (!entries_are(&entries, 2)) bad += complain("two archs: %d entries", entries);
     cache_close(c);
 
     board_reset();
@@ -116,7 +124,7 @@ static void devices(void)
         if (use_on(turn % 2, c, 2)) bad += complain("device %d: %s", turn % 2, coda_error());
     if (atomic_load(&board->compiles) != 1)
         bad += complain("one arch: %d compiles", atomic_load(&board->compiles));
-    if (leftovers(folder, &entries) || entries != 1) bad += complain("one arch: %d entries", entries);
+    if (!entries_are(&entries, 1)) bad += complain("one arch: %d entries", entries);
     cache_close(c);
     if (atomic_load(&board->bad_launches))
         bad += complain("%d bad launches", atomic_load(&board->bad_launches));
