@@ -8,6 +8,7 @@
 struct arena_block {
     struct arena_block *next;
     size_t used, size;
+    bool zeroed; /* all of it, by the system; else each allocation is */
     _Alignas(16) unsigned char data[];
 };
 
@@ -19,10 +20,13 @@ enum { BLOCK_SIZE = 16384 };
 
 static bool add_block(struct arena *a, size_t bytes)
 {
-    size_t size = MAX(bytes, (size_t)BLOCK_SIZE);
-    struct arena_block *b = calloc(1, sizeof *b + size);
+    bool large = bytes > BLOCK_SIZE;
+    size_t size = large ? bytes : BLOCK_SIZE;
+    struct arena_block *b = large ? calloc(1, sizeof *b + size) : malloc(sizeof *b + size);
     if (!b) return false;
+    b->used = 0;
     b->size = size;
+    b->zeroed = large;
     b->next = a->block;
     a->block = b;
     return true;
@@ -43,7 +47,7 @@ void *arena_alloc(struct arena *a, size_t bytes)
     }
     void *p = a->block->data + a->block->used;
     a->block->used += bytes;
-    return p;
+    return a->block->zeroed ? p : memset(p, 0, bytes);
 }
 
 char *arena_string(struct arena *a, const char *s)

@@ -28,7 +28,7 @@ enum {
     AT_ONCE = 16,     /* cases that run before any is reported: what a hang may hide */
     EMULATED_RANDOM = 8,
     EMULATED_MOST = 700, /* rows and columns of a case with many tiles */
-    EMULATED_OTHERS = 5  /* one in so many of the chosen cases runs on the other main loops, too */
+    EMULATED_OTHERS = 8  /* one in so many of the chosen cases runs on the other main loops, too */
 };
 
 struct bench {
