@@ -157,6 +157,11 @@ CODA_API coda_value coda_weight(coda_graph *g, const char *name, coda_dtype t, i
 CODA_API coda_value coda_weight_strided(coda_graph *g, const char *name, coda_dtype t, int rank,
                                         const int64_t *dims, const int64_t *strides);
 
+/* A leaf of rank 0, CODA_F32 or CODA_I32, as a temperature or a loss scale: args[i] points to a float or an
+ * int32_t in host memory. coda_run copies it into the kernels' parameters, so the memory may be used again at
+ * once; a captured CUDA graph keeps the value of the capture. It costs no memory traffic. */
+CODA_API coda_value coda_scalar(coda_graph *g, const char *name, coda_dtype t);
+
 /* A number: a value of rank 0, which broadcasts with anything and is no argument of coda_run. It is rounded
  * to fp32 and then to t as by coda_cast; int32 takes integers below 2^24. Kernels have it in their text, so
  * that it costs no memory traffic. As an operation's result has the dtype of its first tensor operand, give
@@ -167,6 +172,11 @@ CODA_API coda_value coda_constant(coda_graph *g, coda_dtype t, double value);
 CODA_API void coda_output(coda_graph *g, const char *name, coda_value v);
 CODA_API void coda_output_strided(coda_graph *g, const char *name, coda_value v,
                                   const int64_t *strides);
+/* The same, but a run adds v, which is fp32, to what the argument holds: `+=` of gradients. Each element is
+ * added to once a run, in fp32, so results are the same bits each time; subnormals may count as 0. */
+CODA_API void coda_output_add(coda_graph *g, const char *name, coda_value v);
+CODA_API void coda_output_add_strided(coda_graph *g, const char *name, coda_value v,
+                                      const int64_t *strides);
 
 /* Shape of a value: returns its rank and fills dims (room for CODA_MAX_RANK) and dtype; either may
  * be NULL. Returns -1 for CODA_NONE and for an id that the graph does not have. A value of another
@@ -265,6 +275,10 @@ CODA_API coda_value coda_log_sum_exp(coda_graph *g, coda_value x); /* inf if the
 /* A reduction by name: a file of primitives/reduce. `key` is one value for each row, [...] or [..., 1]
  * that may repeat, for those that take one (`select`: the column that the key names), else CODA_NONE. */
 CODA_API coda_value coda_reduce(coda_graph *g, const char *reduction, coda_value x, coda_value key);
+/* Down the columns: x [..., M, N] -> fp32 [..., 1, N]; refused for a reduction with a key. Leading dimensions
+ * are separate matrices: reshape [B, T, N] to [B*T, N] to reduce over all rows. M = 0 gives what coda_reduce
+ * gives of no columns; arg_max names a row. Each run of a plan leaves equal bits. */
+CODA_API coda_value coda_reduce_columns(coda_graph *g, const char *reduction, coda_value x);
 
 /* ---- Rotary embedding (Su et al., arXiv 2104.09864) ---- */
 
@@ -278,7 +292,8 @@ typedef enum coda_rope_style {
  * i the pair's index in the head. Heads from `heads` on, and columns from `rotary` on, pass through:
  * a projection [q heads | k heads | v heads] is rotated whole with heads = q + k. `positions` is
  * int32 with x's leading dimensions ([..., T] or [T]); CODA_NONE means 0 .. T-1. On a GPU cos t and sin t are
- * off by 3e-7 at most up to position 2^20, 1.5e-5 up to 2^23, and do not turn beyond. */
+ * off by 3e-7 at most up to position 2^20, 1.5e-5 up to 2^23, and do not turn beyond; so too with frequencies
+ * of one radian or less, which are taken as exact. Larger ones are right up to position 2^20. */
 typedef struct coda_rope_options {
     size_t size;
     int64_t head_dim; /* columns of a head; 0 (INIT): the whole row is one head */
@@ -286,8 +301,14 @@ typedef struct coda_rope_options {
     int64_t heads;    /* leading heads rotated; 0 (INIT): all */
     float base;       /* >= 1; 0 (INIT): 10000 */
     coda_rope_style style; /* INIT: CODA_ROPE_HALF */
+    coda_value frequencies; /* fp32 [rotary/2]: radians for one position, in place of base^(-2i / rotary),
+                               so that LLaMA-3.1's scaling, YaRN or LongRoPE is the caller's arithmetic;
+                               INIT: none */
+    float scale;            /* of cos t and sin t, as YaRN's mscale; 0 (INIT): 1 */
+    int inverse;            /* not 0: by -t, which undoes it, and is its gradient; INIT: 0 */
 } coda_rope_options;
-#define CODA_ROPE_OPTIONS_INIT {sizeof(coda_rope_options), 0, 0, 0, 0.0f, CODA_ROPE_HALF}
+#define CODA_ROPE_OPTIONS_INIT \
+    {sizeof(coda_rope_options), 0, 0, 0, 0.0f, CODA_ROPE_HALF, {0}, 0.0f, 0}
 CODA_API coda_value coda_rope(coda_graph *g, coda_value x, coda_value positions,
                               const coda_rope_options *opt);
 
@@ -322,8 +343,7 @@ typedef struct coda_attention_options {
     float scale;      /* 0 (INIT): 1 / sqrt(head_dim) */
     coda_attention_align align; /* INIT: CODA_ALIGN_DEFAULT */
 } coda_attention_options;
-#define CODA_ATTENTION_OPTIONS_INIT \
-    {sizeof(coda_attention_options), 0, 0, 0, 0, 0.0f, CODA_ALIGN_DEFAULT}
+#define CODA_ATTENTION_OPTIONS_INIT {sizeof(coda_attention_options), 0, 0, 0, 0, 0.0f, CODA_ALIGN_DEFAULT}
 CODA_API coda_value coda_attention(coda_graph *g, coda_value q, coda_value k, coda_value v,
                                    coda_value lengths, const coda_attention_options *opt);
 
@@ -352,11 +372,14 @@ CODA_API coda_value coda_cross_entropy(coda_graph *g, coda_value logits, coda_va
 
 /* table [V, N], ids int32 [...]: [..., N]. An id outside 0..V-1 gives a row of zeros. */
 CODA_API coda_value coda_embedding(coda_graph *g, coda_value table, coda_value ids);
+/* To int32: towards zero, to the nearest that fits; NaN is 0. So an arg_max becomes ids. */
 CODA_API coda_value coda_cast(coda_graph *g, coda_value x, coda_dtype t);
 /* Elements start, start+step, ... below stop along `axis` (0-based). */
 CODA_API coda_value coda_slice(coda_graph *g, coda_value x, int axis, int64_t start, int64_t stop,
                                int64_t step);
 CODA_API coda_value coda_concat(coda_graph *g, int axis, const coda_value *in, int n);
+/* Operands of one type take turns along `axis`: element j of in[i] is element j * n + i of the result. */
+CODA_API coda_value coda_interleave(coda_graph *g, int axis, const coda_value *in, int n);
 CODA_API coda_value coda_reshape(coda_graph *g, coda_value x, int rank, const int64_t *dims);
 /* Dimension i of the result is dimension perm[i] of x. */
 CODA_API coda_value coda_transpose(coda_graph *g, coda_value x, const int *perm);
@@ -503,7 +526,10 @@ CODA_API coda_status coda_run(const coda_plan *p, void *const *args, void *prepa
  * Inspect
  * ---------------------------------------------------------------------------------------------- */
 
-typedef enum coda_arg_kind { CODA_ARG_INPUT = 0, CODA_ARG_WEIGHT = 1, CODA_ARG_OUTPUT = 2 } coda_arg_kind;
+typedef enum coda_arg_kind {
+    CODA_ARG_INPUT = 0, CODA_ARG_WEIGHT = 1, CODA_ARG_OUTPUT = 2, CODA_ARG_SCALAR = 3,
+    CODA_ARG_SUM = 4 /* of coda_output_add: read and written */
+} coda_arg_kind;
 
 typedef struct coda_arg_info {
     size_t size;

@@ -232,8 +232,8 @@ static struct row parse_row(const char *text, const char *path, int line)
     parse_word(&c, row.class);
     parse_word(&c, row.name);
     bool map = !strcmp(row.class, "map"), reduce = !strcmp(row.class, "reduce");
-    if (!map && !reduce && strcmp(row.class, "pair"))
-        die(path, line, "\"%s\" is not map, reduce or pair", row.class);
+    bool pair = !strcmp(row.class, "pair");
+    if (!map && !reduce && !pair) die(path, line, "\"%s\" is not map, reduce or pair", row.class);
     expect(&c, '(');
     parse_names(&c, &row);
     row.inputs = row.arguments;
@@ -249,6 +249,7 @@ static struct row parse_row(const char *text, const char *path, int line)
     if (map && (row.inputs > PRIM_MAX_INPUTS || row.arguments - row.inputs > PRIM_MAX_PARAMS))
         die(path, line, "at most %d operands and %d parameters", PRIM_MAX_INPUTS, PRIM_MAX_PARAMS);
     if (reduce && row.inputs > 2) die(path, line, "a reduction has one operand and perhaps a key");
+    if (pair && row.inputs != 3) die(path, line, "a pair has its two values and its turn");
     return row;
 }
 
@@ -351,10 +352,6 @@ static void check_code(const struct file *file, const struct row *row)
 {
     char *code = code_of(file), state[2] = {(char)('0' + row->state), 0};
     if (!strstr(code, "#pragma once")) die(file->path, 1, "`#pragma once` is missing");
-    if (!strcmp(row->class, "pair")) {
-        free(code);
-        return;
-    }
     if (!says(code, "struct", row->name))
         die(file->path, 1, "the registration says %s, and there is no `struct %s`", row->name, row->name);
     if (row->state && !says(code, "int state =", state))
@@ -377,7 +374,9 @@ static void check_path(const struct row *row, int line)
 static void check_reference(const struct row *row, int line)
 {
     char path[WORD + 8];
-    const char *macro = strcmp(row->class, "map") ? "REFERENCE_REDUCE" : "REFERENCE_MAP";
+    const char *macro = !strcmp(row->class, "map")    ? "REFERENCE_MAP"
+                        : !strcmp(row->class, "pair") ? "REFERENCE_PAIR"
+                                                      : "REFERENCE_REDUCE";
     snprintf(path, sizeof path, "ref/%s.c", row->name);
     FILE *f = open_file(path);
     if (!f) die(row->path, line, "its reference %s/%s is missing", dir, path);
@@ -442,7 +441,7 @@ static bool parse_file(const struct file *file, struct row *row)
     }
     free(copy);
     if (!found && is_primitive(file->path)) die(file->path, 1, "has no line \"%s...\"", mark);
-    if (found && strcmp(row->class, "pair")) check_reference(row, found);
+    if (found) check_reference(row, found);
     if (found) check_code(file, row);
     return found;
 }
@@ -546,11 +545,18 @@ static void write_table(const struct row *row, int rows)
             printf("double coda_ref_%s(const double *in, const double *params);\n", row[i].name);
         if (!strcmp(row[i].class, "reduce"))
             printf("extern const struct prim_reduce coda_ref_%s;\n", row[i].name);
+        if (!strcmp(row[i].class, "pair"))
+            printf("void coda_ref_%s(double *a, double *b, double cosine, double sine);\n", row[i].name);
     }
     printf("\nconst struct prim prim_table[] = {\n");
     for (int i = 0; i < rows; i++)
         if (strcmp(row[i].class, "pair")) write_row(&row[i]), count++;
     printf("    {.name = NULL}};\nconst int prim_count = %d;\n", count);
+    printf("\nconst struct prim_pair prim_pairs[] = {\n");
+    for (int i = 0; i < rows; i++)
+        if (!strcmp(row[i].class, "pair"))
+            printf("    {\"%s\", \"%s\", coda_ref_%s},\n", row[i].name, row[i].path, row[i].name);
+    printf("    {NULL, NULL, NULL}};\n");
 }
 
 int main(int argc, char **argv)

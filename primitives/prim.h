@@ -50,6 +50,13 @@ struct prim {
     const struct prim_reduce *reduce;                            /* reductions */
 };
 
+/* Two values of one thread, combined by a turn: cosine and sine of an angle. */
+struct prim_pair {
+    const char *name;
+    const char *header;                                                  /* "pair/rope.cuh" */
+    void (*reference)(double *a, double *b, double cosine, double sine); /* in place */
+};
+
 /* Do two reductions read the same state? Their init, push and merge are the same. */
 static inline bool prim_states_equal(const struct prim *a, const struct prim *b)
 {
@@ -60,6 +67,15 @@ static inline bool prim_states_equal(const struct prim *a, const struct prim *b)
 extern const struct prim prim_table[];
 extern const int prim_count;
 const struct prim *prim_find(const char *name); /* NULL if there is none */
+
+/* Sorted by name; behind them one without a name. */
+extern const struct prim_pair prim_pairs[];
+static inline const struct prim_pair *prim_find_pair(const char *name) /* NULL if there is none */
+{
+    const struct prim_pair *p = prim_pairs;
+    while (p->name && strcmp(p->name, name)) p++;
+    return p->name ? p : NULL;
+}
 
 /* Every .cuh file, by its path from primitives/, sorted. */
 struct prim_file {

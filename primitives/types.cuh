@@ -92,5 +92,6 @@ template <> DEV Pair unpack2<bf16>(u32 x) { return {bits_float(x << 16), bits_fl
 // One element in memory.
 template <class T> DEV float load(const T *p) { return to_float(*p); }
 template <class T> DEV void store(T *p, float x) { *p = from_float<T>(x); }
+template <class T> DEV void accumulate(T *p, float x) { store(p, load(p) + x); }
 
 } // namespace coda

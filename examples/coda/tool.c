@@ -38,6 +38,7 @@ static const char usage_text[] =
     "  --seed N                    run: of the random inputs (1)\n"
     "  --ints N                    run: random int32 inputs are in 0..N-1 (8)\n"
     "  --input NAME=FILE.npy       run: values of a leaf, rounded to its type\n"
+    "  --scalar NAME=VALUE         run: the value of a scalar\n"
     "  --output NAME=FILE.npy      run: writes an output as float32\n";
 
 /* ---- Files ---- */
@@ -157,6 +158,7 @@ static bool set_max_autotune(struct options *o, char *v)
 static bool set_dot(struct options *o, char *v) { return o->dot = true, !v; }
 static bool set_check(struct options *o, char *v) { return o->check = true, !v; }
 static bool set_input(struct options *o, char *v) { return bind(o->input, &o->inputs, v); }
+static bool set_scalar(struct options *o, char *v) { return bind(o->scalar, &o->scalars, v); }
 static bool set_output(struct options *o, char *v) { return bind(o->output, &o->outputs, v); }
 
 static const struct option {
@@ -180,6 +182,7 @@ static const struct option {
     {"--seed", RUN, true, set_seed},
     {"--ints", RUN, true, set_ints},
     {"--input", RUN, true, set_input},
+    {"--scalar", RUN, true, set_scalar},
     {"--output", RUN, true, set_output},
 };
 

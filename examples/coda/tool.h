@@ -23,8 +23,8 @@ struct options {
     double tolerance; /* 0: by dtype */
     uint64_t seed;
     int ints; /* int32 inputs are uniform in 0 .. ints-1 */
-    struct binding input[MOST_FILES], output[MOST_FILES];
-    int inputs, outputs;
+    struct binding input[MOST_FILES], output[MOST_FILES], scalar[MOST_FILES];
+    int inputs, outputs, scalars;
 };
 
 /* tool_output.c -- all that is printed, made harmless for a terminal. */

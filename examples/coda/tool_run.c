@@ -17,10 +17,16 @@ struct run {
     double **exact; /* for each argument; NULL where it is no output */
 };
 
+static bool is_result(const struct run *r, int i)
+{
+    return r->t.info[i].kind == CODA_ARG_OUTPUT || r->t.info[i].kind == CODA_ARG_SUM;
+}
+
 static int find_arg(const struct run *r, const char *name, bool is_output)
 {
     for (int i = 0; i < r->t.n; i++)
-        if (strcmp(r->t.info[i].name, name) == 0 && (r->t.info[i].kind == CODA_ARG_OUTPUT) == is_output)
+        if (strcmp(r->t.info[i].name, name) == 0 &&
+            (is_output ? is_result(r, i) : r->t.info[i].kind != CODA_ARG_OUTPUT))
             return i;
     return -1;
 }
@@ -55,6 +61,21 @@ static int load_input(struct run *r, const struct binding *b)
     return bad;
 }
 
+/* One element; the value stands where others have a path. */
+static int set_scalar(struct run *r, const struct binding *b)
+{
+    char *end;
+    int i = find_arg(r, b->name, false);
+    double v = strtod(b->path, &end);
+    if (i < 0 || r->t.info[i].kind != CODA_ARG_SCALAR)
+        return complain("the graph has no scalar \"%s\"", b->name);
+    if (!*b->path || *end) return complain("--scalar %s: \"%s\" is no number", b->name, b->path);
+    if (r->t.info[i].dtype == CODA_I32 && !(v >= INT32_MIN && v <= INT32_MAX && v == floor(v)))
+        return complain("--scalar %s: %g is no int32", b->name, v);
+    element_set(r->t.info[i].dtype, r->t.host[i], 0, v);
+    return 0;
+}
+
 static int make_inputs(struct run *r)
 {
     uint64_t seed = r->opt->seed;
@@ -63,6 +84,7 @@ static int make_inputs(struct run *r)
         if (r->t.info[i].kind != CODA_ARG_OUTPUT)
             tensor_random(&r->t.info[i], r->t.host[i], &seed, r->opt->ints);
     for (int i = 0; !bad && i < r->opt->inputs; i++) bad = load_input(r, &r->opt->input[i]);
+    for (int i = 0; !bad && i < r->opt->scalars; i++) bad = set_scalar(r, &r->opt->scalar[i]);
     for (int i = 0; !bad && i < r->opt->outputs; i++)
         if (find_arg(r, r->opt->output[i].name, true) < 0)
             bad = complain("the graph has no output \"%s\"", r->opt->output[i].name);
@@ -77,9 +99,13 @@ static int make_exact(struct run *r)
     int bad = !args || !r->exact ? complain("out of memory") : 0;
     for (int i = 0; !bad && i < r->t.n; i++) {
         args[i] = r->t.host[i];
-        if (r->t.info[i].kind != CODA_ARG_OUTPUT) continue;
-        args[i] = r->exact[i] = calloc((size_t)element_count(&r->t.info[i]) + 1, sizeof(double));
+        if (!is_result(r, i)) continue;
+        const coda_arg_info *a = &r->t.info[i];
+        int64_t n = a->kind == CODA_ARG_SUM ? element_count(a) : 0;
+        args[i] = r->exact[i] = calloc((size_t)element_count(a) + 1, sizeof(double));
         if (!args[i]) bad = complain("out of memory");
+        for (int64_t e = 0; !bad && e < n; e++)
+            r->exact[i][e] = element_get(a->dtype, r->t.host[i], element_at(a, e));
     }
     if (!bad && coda_evaluate(r->g, args) != CODA_OK) bad = complain("%s", coda_error());
     free(args);
@@ -107,6 +133,8 @@ static int run_on(struct run *r, const struct gpu *gpu, void **args)
     void *prepared = (void *)gpu_alloc(gpu, coda_plan_prepared(r->p));
     if (!work || !prepared) return complain("the GPU has too little memory");
     for (int i = 0; i < r->t.n; i++) {
+        args[i] = r->t.host[i];
+        if (r->t.info[i].kind == CODA_ARG_SCALAR) continue;
         args[i] = (void *)gpu_alloc(gpu, r->t.info[i].bytes);
         if (!args[i] || gpu->upload((gpu_address)args[i], r->t.host[i], r->t.info[i].bytes))
             return complain("the GPU has too little memory");
@@ -116,8 +144,7 @@ static int run_on(struct run *r, const struct gpu *gpu, void **args)
     if (coda_run(r->p, args, prepared, work, NULL) != CODA_OK) return complain("%s", coda_error());
     if (gpu->stream_wait(NULL)) return complain("the GPU stopped with an error");
     for (int i = 0; i < r->t.n; i++)
-        if (r->t.info[i].kind == CODA_ARG_OUTPUT &&
-            gpu->download(r->t.host[i], (gpu_address)args[i], r->t.info[i].bytes))
+        if (is_result(r, i) && gpu->download(r->t.host[i], (gpu_address)args[i], r->t.info[i].bytes))
             return complain("the outputs cannot be read back");
     return 0;
 }
@@ -201,7 +228,7 @@ static int execute(struct run *r)
     if (gpu ? run_gpu(r) : run_cpu(r)) return 1;
     int bad = 0;
     for (int i = 0; i < r->t.n; i++)
-        if (r->t.info[i].kind == CODA_ARG_OUTPUT) bad |= report(r, i);
+        if (is_result(r, i)) bad |= report(r, i);
     if (bad) complain("%s: the result differs from fp64 by more than is allowed", r->opt->file);
     return write_outputs(r) | bad;
 }

@@ -137,6 +137,11 @@ CODA_API coda_value coda_weight_strided(coda_graph *g, const char *name, coda_dt
     return leaf(g, OP_WEIGHT, name, t, rank, dims, strides, false);
 }
 
+CODA_API coda_value coda_scalar(coda_graph *g, const char *name, coda_dtype t)
+{
+    return leaf(g, OP_SCALAR, name, t, 0, NULL, NULL, true);
+}
+
 CODA_API coda_value coda_constant(coda_graph *g, coda_dtype t, double value)
 {
     if (!build_ready(g, "constant")) return CODA_NONE;
@@ -147,20 +152,41 @@ CODA_API coda_value coda_constant(coda_graph *g, coda_dtype t, double value)
     return build_value(graph_constant(g, t, (float)value));
 }
 
-static void output(graph *g, const char *name, coda_value v, const int64_t *strides)
+typedef int append_output(graph *g, const char *name, int value, const int64_t *stride);
+
+static void output(graph *g, const char *name, coda_value v, const int64_t *strides, append_output *append)
 {
     if (!build_ready(g, "output")) return;
     int index = build_index(g, "output", v);
-    if (index >= -1) graph_append_output(g, name, index, strides);
+    if (index >= -1) append(g, name, index, strides);
 }
 
-CODA_API void coda_output(coda_graph *g, const char *name, coda_value v) { output(g, name, v, NULL); }
-
-CODA_API void coda_output_strided(coda_graph *g, const char *name, coda_value v, const int64_t *strides)
+static void output_strided(graph *g, const char *name, coda_value v, const int64_t *strides,
+                           append_output *append)
 {
     if (build_ready(g, "output") && !strides)
         graph_poison(g, CODA_E_INVALID, "output %.40s: strides are NULL", name ? name : "(NULL)");
-    output(g, name, v, strides);
+    output(g, name, v, strides, append);
+}
+
+CODA_API void coda_output(coda_graph *g, const char *name, coda_value v)
+{
+    output(g, name, v, NULL, graph_append_output);
+}
+
+CODA_API void coda_output_strided(coda_graph *g, const char *name, coda_value v, const int64_t *strides)
+{
+    output_strided(g, name, v, strides, graph_append_output);
+}
+
+CODA_API void coda_output_add(coda_graph *g, const char *name, coda_value v)
+{
+    output(g, name, v, NULL, graph_append_sum);
+}
+
+CODA_API void coda_output_add_strided(coda_graph *g, const char *name, coda_value v, const int64_t *strides)
+{
+    output_strided(g, name, v, strides, graph_append_sum);
 }
 
 /* ---- Questions ---- */
@@ -201,14 +227,13 @@ static void places_of(const graph *g, struct place *place)
         const struct node *l = &g->node[i];
         if (!op_is_leaf(l->op)) continue;
         int size = dtype_size(l->type.dtype);
-        place[n] = place_of(l->name, l->op == OP_INPUT ? CODA_ARG_INPUT : CODA_ARG_WEIGHT, size, l->type.rank,
-                            l->type.dim, l->stride);
+        place[n] = place_of(l->name, leaf_kind(l->op), size, l->type.rank, l->type.dim, l->stride);
         place[n++].align = size;
     }
     for (int i = 0; i < g->outputs; i++) {
         int64_t elements = type_elements(&g->node[g->output[i].value].type);
         place[n++] = (struct place){.name = g->output[i].name,
-                                    .kind = CODA_ARG_OUTPUT,
+                                    .kind = g->output[i].add ? CODA_ARG_SUM : CODA_ARG_OUTPUT,
                                     .align = sizeof(double),
                                     .at = lattice_bytes(MIN(elements, INT64_MAX / 32) * 8)};
     }

@@ -169,16 +169,34 @@ CODA_API coda_value coda_softmax(coda_graph *g, coda_value x)
 
 /* ---- Row statistics ---- */
 
+/* NULL, with the graph poisoned, if there is none. */
+static const struct prim *find_reduction(graph *g, const char *what, const char *name)
+{
+    if (!build_ready(g, what)) return NULL;
+    const struct prim *prim = name ? graph_find_prim(g, name) : NULL;
+    if (prim && prim->kind == PRIM_REDUCE) return prim;
+    graph_poison(g, CODA_E_INVALID, "%s: no reduction is called `%.64s`", what, name ? name : "(NULL)");
+    return NULL;
+}
+
 CODA_API coda_value coda_reduce(coda_graph *g, const char *name, coda_value x, coda_value key)
 {
-    if (!build_ready(g, "reduce")) return CODA_NONE;
-    const struct prim *prim = name ? graph_find_prim(g, name) : NULL;
-    if (!prim || prim->kind != PRIM_REDUCE) {
-        graph_poison(g, CODA_E_INVALID, "reduce: no reduction is called `%.64s`", name ? name : "(NULL)");
-        return CODA_NONE;
-    }
+    const struct prim *prim = find_reduction(g, "reduce", name);
+    if (!prim) return CODA_NONE;
     return build_node(g, name, (struct node){.op = OP_REDUCE, .prim = prim}, (coda_value[]){x, key},
                       key.id || prim->inputs > 1 ? 2 : 1);
+}
+
+CODA_API coda_value coda_reduce_columns(coda_graph *g, const char *name, coda_value x)
+{
+    const struct prim *prim = find_reduction(g, "reduce_columns", name);
+    if (!prim) return CODA_NONE;
+    if (prim->inputs > 1) {
+        graph_poison(g, CODA_E_INVALID, "reduce_columns: %s takes a key, one value for each row", name);
+        return CODA_NONE;
+    }
+    struct node n = {.op = OP_REDUCE, .prim = prim, .attr.reduce.columns = 1};
+    return build_node(g, name, n, OPERANDS(x));
 }
 
 #define STATISTIC(name, reduction)                                                                           \
@@ -239,8 +257,9 @@ CODA_API coda_value coda_rope(coda_graph *g, coda_value x, coda_value positions,
         return CODA_NONE;
     }
     bool half = o.style == CODA_ROPE_HALF;
-    struct node n = {.op = OP_ROPE, .attr.rope = {o.base, o.head_dim, o.rotary, o.heads, half}};
-    return build_node(g, "rope", n, OPERANDS(x, positions));
+    struct node n = {.op = OP_ROPE,
+                     .attr.rope = {o.base, o.head_dim, o.rotary, o.heads, half, o.inverse != 0, o.scale}};
+    return build_node(g, "rope", n, OPERANDS(x, positions, o.frequencies));
 }
 
 CODA_API coda_value coda_attention(coda_graph *g, coda_value q, coda_value k, coda_value v,
@@ -293,14 +312,24 @@ CODA_API coda_value coda_slice(coda_graph *g, coda_value x, int axis, int64_t st
     return build_node(g, "slice", n, OPERANDS(x));
 }
 
-CODA_API coda_value coda_concat(coda_graph *g, int axis, const coda_value *in, int n)
+static coda_value join(coda_graph *g, const char *call, struct attr_concat a, const coda_value *in, int n)
 {
-    if (!build_ready(g, "concat")) return CODA_NONE;
+    if (!build_ready(g, call)) return CODA_NONE;
     if (!in || n < 1) {
-        graph_poison(g, CODA_E_INVALID, "concat: in is NULL, or n = %d is not positive", n);
+        graph_poison(g, CODA_E_INVALID, "%s: in is NULL, or n = %d is not positive", call, n);
         return CODA_NONE;
     }
-    return build_node(g, "concat", (struct node){.op = OP_CONCAT, .attr.concat.axis = axis}, in, n);
+    return build_node(g, call, (struct node){.op = OP_CONCAT, .attr.concat = a}, in, n);
+}
+
+CODA_API coda_value coda_concat(coda_graph *g, int axis, const coda_value *in, int n)
+{
+    return join(g, "concat", (struct attr_concat){.axis = axis}, in, n);
+}
+
+CODA_API coda_value coda_interleave(coda_graph *g, int axis, const coda_value *in, int n)
+{
+    return join(g, "interleave", (struct attr_concat){.axis = axis, .interleave = 1}, in, n);
 }
 
 CODA_API coda_value coda_reshape(coda_graph *g, coda_value x, int rank, const int64_t *dims)

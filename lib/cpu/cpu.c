@@ -17,6 +17,7 @@ enum { ROWS_BLOCK_ELEMENTS = 16384 }; /* work for a thread at a time */
 struct rows_job {
     const struct cpu *cpu;
     int64_t block; /* rows */
+    int64_t parts; /* of a matrix whose columns are folded */
     atomic_bool failed;
 };
 
@@ -33,10 +34,33 @@ static void run_row_block(void *ctx, int64_t block)
     free(f);
 }
 
+static void run_part(void *ctx, int64_t part)
+{
+    struct rows_job *j = ctx;
+    int64_t rows = j->cpu->p->dim[j->cpu->p->rank - 2], first = part % j->parts * j->block;
+    struct cpu_frame *f = cpu_frame_new(j->cpu);
+    if (!f) {
+        j->failed = true;
+        return;
+    }
+    cpu_frame_begin_part(f);
+    for (int64_t m = first; m < MIN(first + j->block, rows); m++)
+        cpu_frame_run(f, part / j->parts * rows + m, NULL);
+    cpu_frame_end_part(f, part);
+    free(f);
+}
+
 static coda_status run_rows(const struct cpu *c)
 {
     struct rows_job j = {.cpu = c, .block = MAX(1, ROWS_BLOCK_ELEMENTS / MAX(c->columns, 1))};
-    parallel_for(CEIL_DIV(c->rows, j.block), run_row_block, &j);
+    j.parts = cpu_parts(c->p);
+    if (j.parts) {
+        int64_t rows = c->p->dim[c->p->rank - 2];
+        j.block = CEIL_DIV(rows, j.parts);
+        parallel_for(c->rows / rows * j.parts, run_part, &j);
+    } else {
+        parallel_for(CEIL_DIV(c->rows, j.block), run_row_block, &j);
+    }
     if (j.failed)
         return fail(CODA_E_MEMORY, "out of memory for a row of %lld columns", (long long)c->columns);
     return CODA_OK;

@@ -29,6 +29,12 @@ struct cpu_frame;
 struct cpu_frame *cpu_frame_new(const struct cpu *c); /* NULL if memory runs out; free() it */
 void cpu_frame_run(struct cpu_frame *f, int64_t row, float *acc);
 
+/* Of a program that folds columns a frame runs a part of a matrix's rows after the other; their states begin
+ * empty, and are left in memory as those of `part`, counted through all matrices. */
+int cpu_parts(const struct program *p); /* of each matrix; 0: it folds no columns */
+void cpu_frame_begin_part(struct cpu_frame *f);
+void cpu_frame_end_part(struct cpu_frame *f, int64_t part);
+
 /* cpu_gemm.c, and cpu_NAME.c of an own_kind */
 coda_status cpu_gemm(const struct cpu *c);
 #define X(NAME, name) coda_status cpu_##name(const struct cpu *c);

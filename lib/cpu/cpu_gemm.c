@@ -10,6 +10,7 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { PANEL_ROWS = 4, PANEL_COLUMNS = 8, BLOCK_K = 256, BLOCK_ROWS = 32 };
 
@@ -20,6 +21,8 @@ struct gemm_job {
     int64_t batch;
     int64_t m, n, k; /* of one batch */
     int64_t panels;  /* of B */
+    int64_t parts;   /* of the rows, each for a thread ... */
+    int64_t rows;    /* ... of so many; the last ones may have fewer, or none */
     float *b;        /* [k / BLOCK_K][panel][BLOCK_K][PANEL_COLUMNS], columns past N are 0 */
     atomic_bool failed;
 };
@@ -92,17 +95,28 @@ static void accumulate(const struct gemm_job *j, int64_t m0, int64_t k0, float *
                      pitch);
 }
 
-static void run_row_block(void *ctx, int64_t block)
+/* The rows from m0 to `end`, or the first BLOCK_ROWS of them. */
+static void run_block(const struct gemm_job *j, struct cpu_frame *f, int64_t m0, int64_t end, float *a,
+                      float *acc)
+{
+    int64_t pitch = j->panels * PANEL_COLUMNS;
+    memset(acc, 0, sizeof *acc * (size_t)(BLOCK_ROWS * pitch));
+    for (int64_t k0 = 0; k0 < j->k; k0 += BLOCK_K) accumulate(j, m0, k0, a, acc, pitch);
+    for (int64_t m = m0; m < MIN(m0 + BLOCK_ROWS, end); m++)
+        cpu_frame_run(f, j->batch * j->m + m, acc + (m - m0) * pitch);
+}
+
+static void run_rows(void *ctx, int64_t part)
 {
     struct gemm_job *j = ctx;
-    int64_t m0 = block * BLOCK_ROWS, pitch = j->panels * PANEL_COLUMNS;
+    int64_t pitch = j->panels * PANEL_COLUMNS, first = part * j->rows, end = MIN(first + j->rows, j->m);
     struct cpu_frame *f = cpu_frame_new(j->cpu);
     float *a = malloc(sizeof *a * BLOCK_ROWS * BLOCK_K);
-    float *acc = calloc((size_t)(BLOCK_ROWS * pitch + 1), sizeof *acc);
+    float *acc = malloc(sizeof *acc * (size_t)(BLOCK_ROWS * pitch + 1));
     if (f && a && acc) {
-        for (int64_t k0 = 0; k0 < j->k; k0 += BLOCK_K) accumulate(j, m0, k0, a, acc, pitch);
-        for (int64_t m = m0; m < MIN(m0 + BLOCK_ROWS, j->m); m++)
-            cpu_frame_run(f, j->batch * j->m + m, acc + (m - m0) * pitch);
+        if (cpu_parts(j->cpu->p)) cpu_frame_begin_part(f);
+        for (int64_t m0 = first; m0 < end; m0 += BLOCK_ROWS) run_block(j, f, m0, end, a, acc);
+        if (cpu_parts(j->cpu->p)) cpu_frame_end_part(f, j->batch * j->parts + part);
     } else {
         j->failed = true;
     }
@@ -116,13 +130,15 @@ coda_status cpu_gemm(const struct cpu *c)
     const struct program *p = c->p;
     struct gemm_job j = {.cpu = c, .m = p->dim[1], .n = p->dim[2], .k = p->k};
     j.panels = CEIL_DIV(j.n, PANEL_COLUMNS);
+    j.parts = cpu_parts(p) ? cpu_parts(p) : CEIL_DIV(j.m, BLOCK_ROWS);
+    j.rows = cpu_parts(p) ? CEIL_DIV(j.m, j.parts) : BLOCK_ROWS;
     j.b = malloc(sizeof(float) * (size_t)(j.panels * PANEL_COLUMNS * j.k + 1));
     if (!j.b)
         return fail(CODA_E_MEMORY, "out of memory for a weight of %lld x %lld floats", (long long)j.n,
                     (long long)j.k);
     for (j.batch = 0; j.batch < p->dim[0] && !j.failed; j.batch++) {
         if (j.batch == 0 || p->b.batch != 0) parallel_for(j.panels, pack_b_panel, &j);
-        parallel_for(CEIL_DIV(j.m, BLOCK_ROWS), run_row_block, &j);
+        parallel_for(j.parts, run_rows, &j);
     }
     free(j.b);
     if (j.failed) return fail(CODA_E_MEMORY, "out of memory for rows of %lld columns", (long long)j.n);

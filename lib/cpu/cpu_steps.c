@@ -15,24 +15,30 @@ struct cpu_frame {
     const struct cpu *cpu;
     int64_t row;
     int64_t at[CODA_MAX_RANK]; /* the row's index in each leading dimension */
-    bool started;              /* the column values are there */
+    bool started;              /* the column values are there, ... */
+    int64_t sample;            /* ... of this sample or batch */
+    double *states;            /* of the columns, for one folding step after the other */
     float *value[];            /* of each step; the floats follow */
 };
 
 static bool is_row(const struct step *s)
 {
-    return s->cls == CLASS_ROW || s->kind == STEP_PARTIAL || s->kind == STEP_REDUCE;
+    if (s->axis == REDUCE_COLUMNS) return false;
+    return s->cls == CLASS_ROW || s->kind == STEP_PARTIAL ||
+           (s->kind == STEP_REDUCE && !step_folds_segments(s));
 }
 
-static int64_t step_columns(const struct cpu *c, const struct step *s)
+static int64_t columns_of(const struct cpu *c, const struct step *s)
 {
+    if (s->range) return step_columns(c->p, s).end - step_columns(c->p, s).first;
     return s->half ? c->columns / 2 : c->columns;
 }
 
 /* Floats of the step's value over one row. */
 static int64_t step_width(const struct cpu *c, const struct step *s)
 {
-    return is_row(s) ? 1 : step_columns(c, s);
+    if (s->cls == CLASS_SEGMENT) return columns_of(c, s) / c->p->segment;
+    return is_row(s) ? 1 : columns_of(c, s);
 }
 
 static int64_t stored_width(const struct cpu *c, const struct step *s)
@@ -40,14 +46,28 @@ static int64_t stored_width(const struct cpu *c, const struct step *s)
     return s->kind == STEP_ACC || !step_has_value(c->p, s) ? 0 : step_width(c, s);
 }
 
+static bool folds_columns(const struct step *s)
+{
+    return s->kind == STEP_REDUCE && s->axis == REDUCE_COLUMNS;
+}
+
+/* Numbers of the states of all columns that a step folds. */
+static size_t state_numbers(const struct cpu *c, const struct step *s)
+{
+    return folds_columns(s) ? (size_t)columns_of(c, s) * (size_t)s->prim->state : 0;
+}
+
 struct cpu_frame *cpu_frame_new(const struct cpu *c)
 {
-    size_t floats = 0, head = sizeof(struct cpu_frame) + sizeof(float *) * (size_t)c->p->steps;
-    for (int i = 0; i < c->p->steps; i++) floats += (size_t)stored_width(c, &c->p->step[i]);
-    struct cpu_frame *f = malloc(head + sizeof(float) * floats);
+    size_t floats = 0, doubles = 0, head = sizeof(struct cpu_frame) + sizeof(float *) * (size_t)c->p->steps;
+    for (int i = 0; i < c->p->steps; i++) {
+        floats += (size_t)stored_width(c, &c->p->step[i]);
+        doubles += state_numbers(c, &c->p->step[i]);
+    }
+    struct cpu_frame *f = malloc(head + sizeof(double) * doubles + sizeof(float) * floats);
     if (!f) return NULL;
-    *f = (struct cpu_frame){.cpu = c};
-    float *next = (float *)((char *)f + head);
+    *f = (struct cpu_frame){.cpu = c, .states = (double *)((char *)f + head)};
+    float *next = (float *)(f->states + doubles);
     for (int i = 0; i < c->p->steps; i++) {
         f->value[i] = next;
         next += stored_width(c, &c->p->step[i]);
@@ -57,15 +77,27 @@ struct cpu_frame *cpu_frame_new(const struct cpu *c)
 
 /* ---- Operands and ports ---- */
 
-/* A step's value as read by another: its columns `stride` apart, 0 for a row value. */
+/* A step's value as read by another: its columns `stride` apart, 0 for a row value; each is that of
+ * `repeat` columns. */
 struct operand_view {
     const float *x;
-    int64_t stride;
+    int64_t stride, repeat;
 };
 
-static struct operand_view view(const struct cpu_frame *f, int step)
+static float at(struct operand_view v, int64_t column)
 {
-    return (struct operand_view){f->value[step], is_row(&f->cpu->p->step[step]) ? 0 : 1};
+    return v.x[(v.repeat > 1 ? column / v.repeat : column) * v.stride];
+}
+
+/* As step s reads it, which may be of fewer columns. */
+static struct operand_view view(const struct cpu_frame *f, int step, const struct step *s)
+{
+    const struct program *p = f->cpu->p;
+    const struct step *from = &p->step[step];
+    bool repeats = from->cls == CLASS_SEGMENT && s->cls != CLASS_SEGMENT;
+    struct operand_view v = {f->value[step], is_row(from) ? 0 : 1, repeats ? p->segment : 1};
+    if (s->range && !from->range && !is_row(from)) v.x += step_columns(p, s).first;
+    return v;
 }
 
 static float row_value(const struct cpu_frame *f, int step) { return f->value[step][0]; }
@@ -96,6 +128,15 @@ static void gather(struct cpu_frame *f, const struct tensor_use *port, float *ou
     cpu_read(out, port->dtype, cpu_buffer(f->cpu, port->buffer), at, column_stride(f, port), n);
 }
 
+/* Columns of segments: those of one by stride[2], from one to the next by stride[3]. */
+static void load_segments(struct cpu_frame *f, const struct tensor_use *port, float *out, int64_t n)
+{
+    int64_t each = f->cpu->p->segment;
+    for (int64_t c = 0; c < n; c += each)
+        cpu_read(out + c, port->dtype, cpu_buffer(f->cpu, port->buffer),
+                 row_offset(f, port) + c / each * port->stride[3], port->stride[2], MIN(each, n - c));
+}
+
 static void run_load(struct cpu_frame *f, const struct step *s, float *out)
 {
     const struct tensor_use *port = &f->cpu->p->port[s->port];
@@ -108,8 +149,18 @@ static void run_load(struct cpu_frame *f, const struct step *s, float *out)
         gather(f, port, out, n);
         return;
     }
+    if (f->cpu->p->segment && s->cls != CLASS_ROW) {
+        load_segments(f, port, out, n);
+        return;
+    }
     cpu_read(out, port->dtype, cpu_buffer(f->cpu, port->buffer), row_offset(f, port), column_stride(f, port),
              n);
+}
+
+static void run_scalar(struct cpu_frame *f, const struct step *s, float *out)
+{
+    const struct tensor_use *port = &f->cpu->p->port[s->port];
+    cpu_read(out, port->dtype, cpu_buffer(f->cpu, port->buffer), 0, 0, step_width(f->cpu, s));
 }
 
 /* The states that this row's tiles left, merged in their order. */
@@ -119,18 +170,37 @@ static float *partial_states(const struct cpu_frame *f, const struct tensor_use 
     return base + port->offset + f->row * port->blocks * port->reduce->state;
 }
 
+/* What `blocks` states, so many floats apart, make. */
+static float merged(const struct tensor_use *port, const float *from, int64_t apart)
+{
+    const struct prim *prim = port->reduce;
+    double state[PRIM_MAX_STATE], other[PRIM_MAX_STATE];
+    prim->reduce->init(state);
+    for (int b = 0; b < port->blocks; b++, from += apart) {
+        for (int k = 0; k < prim->state; k++) other[k] = from[k];
+        prim->reduce->merge(state, other);
+    }
+    return (float)prim->reduce->finish(state);
+}
+
+/* The states of the columns of part `part`, counted through all matrices. */
+static float *column_states(const struct cpu_frame *f, const struct tensor_use *port, int64_t part,
+                            int64_t columns)
+{
+    float *base = cpu_buffer(f->cpu, port->buffer);
+    return base + port->offset + part * columns * port->reduce->state;
+}
+
 static void run_partial(struct cpu_frame *f, const struct step *s, float *out)
 {
     const struct tensor_use *port = &f->cpu->p->port[s->port];
-    const struct prim *prim = port->reduce;
-    const float *from = partial_states(f, port);
-    double state[PRIM_MAX_STATE], other[PRIM_MAX_STATE];
-    prim->reduce->init(state);
-    for (int b = 0; b < port->blocks; b++) {
-        for (int k = 0; k < prim->state; k++) other[k] = *from++;
-        prim->reduce->merge(state, other);
+    int64_t n = f->cpu->columns, state = port->reduce->state;
+    if (s->axis == REDUCE_ROWS) {
+        *out = merged(port, partial_states(f, port), state);
+        return;
     }
-    *out = (float)prim->reduce->finish(state);
+    const float *from = column_states(f, port, f->row * port->blocks, n);
+    for (int64_t c = 0; c < n; c++) out[c] = merged(port, from + c * state, n * state);
 }
 
 /* ---- Arithmetic ---- */
@@ -140,44 +210,55 @@ static void run_map(struct cpu_frame *f, const struct step *s, float *out)
     struct operand_view v[PRIM_MAX_INPUTS];
     double in[PRIM_MAX_INPUTS] = {0}, param[PRIM_MAX_PARAMS];
     for (int k = 0; k < s->nin; k++)
-        v[k] = s->in[k] == IMMEDIATE ? (struct operand_view){&s->immediate[k], 0} : view(f, s->in[k]);
+        v[k] = s->in[k] == IMMEDIATE ? (struct operand_view){&s->immediate[k], 0, 1} : view(f, s->in[k], s);
     for (int k = 0; k < PRIM_MAX_PARAMS; k++) param[k] = s->param[k];
     int64_t n = step_width(f->cpu, s);
     for (int64_t c = 0; c < n; c++) {
-        for (int k = 0; k < s->nin; k++) in[k] = v[k].x[c * v[k].stride];
+        for (int k = 0; k < s->nin; k++) in[k] = at(v[k], c);
         out[c] = (float)s->prim->reference(in, param);
     }
 }
 
 static void run_lane(struct cpu_frame *f, const struct step *s, float *out)
 {
-    struct operand_view v = view(f, s->in[0]);
+    struct operand_view v = view(f, s->in[0], s);
     int64_t n = step_width(f->cpu, s), half = f->cpu->columns / 2;
     bool stacked = f->cpu->p->pair == PAIR_GLU_STACKED;
     for (int64_t c = 0; c < n; c++) out[c] = v.x[(stacked ? c + s->lane * half : 2 * c + s->lane) * v.stride];
 }
 
-/* Rotates pair i of every rotated head by one angle. */
-static void rotate_pair(const struct rope_spec *r, int64_t i, double position, int64_t columns, float *x)
+static double frequency(const struct cpu_frame *f, const struct step *s, int64_t i)
 {
-    double angle = position * pow(r->base, -2.0 * (double)i / (double)r->rotary);
-    double cosine = cos(angle), sine = sin(angle);
+    const struct pairing *r = &f->cpu->p->pairing;
+    float x;
+    if (s->port < 0) return pow(r->base, -2.0 * (double)i / (double)r->rotary);
+    const struct tensor_use *port = &f->cpu->p->port[s->port];
+    cpu_read(&x, port->dtype, cpu_buffer(f->cpu, port->buffer), port->offset + i * port->table_stride, 1, 1);
+    return x;
+}
+
+/* Combines pair i of every head that has pairs, by one angle. */
+static void combine_pair(const struct pairing *r, int64_t i, double angle, int64_t columns, float *x)
+{
+    double scale = r->scale != 0 ? (double)r->scale : 1, sign = r->inverse ? -1 : 1;
+    double cosine = scale * cos(angle), sine = sign * scale * sin(angle);
     int64_t first = r->half ? i : 2 * i, second = r->half ? i + r->rotary / 2 : 2 * i + 1;
     for (int64_t h = 0; h < r->heads && (h + 1) * r->head_dim <= columns; h++, x += r->head_dim) {
         double a = x[first], b = x[second];
-        x[first] = (float)(a * cosine - b * sine);
-        x[second] = (float)(a * sine + b * cosine);
+        r->op->reference(&a, &b, cosine, sine);
+        x[first] = (float)a;
+        x[second] = (float)b;
     }
 }
 
-static void run_rope(struct cpu_frame *f, const struct step *s, float *out)
+static void run_pair(struct cpu_frame *f, const struct step *s, float *out)
 {
-    const struct rope_spec *r = &f->cpu->p->rope;
-    struct operand_view v = view(f, s->in[0]);
+    const struct pairing *r = &f->cpu->p->pairing;
+    struct operand_view v = view(f, s->in[0], s);
     int64_t n = step_width(f->cpu, s);
     double position = s->in[1] >= 0 ? row_value(f, s->in[1]) : (double)(f->row % MAX(r->period, 1));
-    for (int64_t c = 0; c < n; c++) out[c] = v.x[c * v.stride];
-    for (int64_t i = 0; i < r->rotary / 2; i++) rotate_pair(r, i, position, n, out);
+    for (int64_t c = 0; c < n; c++) out[c] = at(v, c);
+    for (int64_t i = 0; i < r->rotary / 2; i++) combine_pair(r, i, position * frequency(f, s, i), n, out);
 }
 
 /* ---- Reductions ---- */
@@ -185,10 +266,10 @@ static void run_rope(struct cpu_frame *f, const struct step *s, float *out)
 static void reduce_columns(struct cpu_frame *f, const struct step *s, int64_t first, int64_t end,
                            double *state)
 {
-    struct operand_view v = view(f, s->in[0]);
+    struct operand_view v = view(f, s->in[0], s);
     double key = s->in[1] >= 0 ? row_value(f, s->in[1]) : 0;
     s->prim->reduce->init(state);
-    for (int64_t c = first; c < end; c++) s->prim->reduce->push(state, v.x[c * v.stride], c, key);
+    for (int64_t c = first; c < end; c++) s->prim->reduce->push(state, at(v, c), c, key);
 }
 
 /* A GEMM sees one tile at a time: a state for each, left in memory. */
@@ -196,7 +277,7 @@ static void reduce_tiles(struct cpu_frame *f, const struct step *s)
 {
     const struct tensor_use *port = &f->cpu->p->port[s->port];
     const struct program *p = f->cpu->p;
-    int64_t columns = step_columns(f->cpu, s), each = CEIL_DIV(columns, port->blocks), half = s->half ? 2 : 1;
+    int64_t columns = columns_of(f->cpu, s), each = CEIL_DIV(columns, port->blocks), half = s->half ? 2 : 1;
     const struct tile *tile = &f->cpu->plan->schedule[p - f->cpu->plan->program].tile;
     bool streams = tile->mainloop->streams;
     float *to = partial_states(f, port);
@@ -209,14 +290,78 @@ static void reduce_tiles(struct cpu_frame *f, const struct step *s)
     }
 }
 
+static void reduce_segments(struct cpu_frame *f, const struct step *s, float *out)
+{
+    double state[PRIM_MAX_STATE] = {0};
+    int64_t each = f->cpu->p->segment, n = step_width(f->cpu, s);
+    for (int64_t i = 0; i < n; i++) {
+        reduce_columns(f, s, i * each, (i + 1) * each, state);
+        out[i] = (float)s->prim->reduce->finish(state);
+    }
+}
+
+/* ---- Reductions of columns ---- */
+
+int cpu_parts(const struct program *p)
+{
+    for (int i = 0; i < p->steps; i++)
+        if (folds_columns(&p->step[i])) return p->port[p->step[i].port].blocks;
+    return 0;
+}
+
+static double *states_of(const struct cpu_frame *f, const struct step *step)
+{
+    double *states = f->states;
+    for (const struct step *s = f->cpu->p->step; s < step; s++) states += state_numbers(f->cpu, s);
+    return states;
+}
+
+void cpu_frame_begin_part(struct cpu_frame *f)
+{
+    const struct program *p = f->cpu->p;
+    for (const struct step *s = p->step; s < p->step + p->steps; s++) {
+        double *state = states_of(f, s);
+        if (!folds_columns(s)) continue;
+        for (int64_t c = 0; c < columns_of(f->cpu, s); c++) s->prim->reduce->init(state + c * s->prim->state);
+    }
+}
+
+void cpu_frame_end_part(struct cpu_frame *f, int64_t part)
+{
+    const struct program *p = f->cpu->p;
+    for (const struct step *s = p->step; s < p->step + p->steps; s++) {
+        const double *state = states_of(f, s);
+        if (!folds_columns(s)) continue;
+        float *to = column_states(f, &p->port[s->port], part, columns_of(f->cpu, s));
+        for (size_t i = 0; i < state_numbers(f->cpu, s); i++) to[i] = (float)state[i];
+    }
+}
+
+static void fold_row(struct cpu_frame *f, const struct step *s)
+{
+    struct operand_view v = view(f, s->in[0], s);
+    double *state = states_of(f, s);
+    int64_t row = f->at[f->cpu->p->rank - 2];
+    for (int64_t c = 0; c < columns_of(f->cpu, s); c++, state += s->prim->state)
+        s->prim->reduce->push(state, at(v, c), row, 0);
+}
+
 static void run_reduce(struct cpu_frame *f, const struct step *s, float *out)
 {
+    if (folds_columns(s)) {
+        fold_row(f, s);
+        return;
+    }
+    if (step_folds_segments(s)) {
+        reduce_segments(f, s, out);
+        return;
+    }
     if (f->cpu->p->kind == PROGRAM_GEMM) {
         reduce_tiles(f, s);
         return;
     }
     double state[PRIM_MAX_STATE] = {0};
-    reduce_columns(f, s, 0, step_columns(f->cpu, s), state);
+    reduce_columns(f, s, 0, columns_of(f->cpu, s), state);
     *out = (float)s->prim->reduce->finish(state);
 }
 
@@ -227,7 +372,7 @@ static void run_reduce(struct cpu_frame *f, const struct step *s, float *out)
 static bool is_repeat(const struct cpu_frame *f, const struct tensor_use *port)
 {
     for (int d = 0; d + 1 < f->cpu->p->rank; d++)
-        if (port->stride[d] == 0 && f->at[d] > 0) return true;
+        if (port->stride[d] == 0 && f->at[d] > 0 && f->cpu->p->dim[d] > 1) return true;
     return false;
 }
 
@@ -235,11 +380,16 @@ static void run_store(struct cpu_frame *f, const struct step *s)
 {
     const struct tensor_use *port = &f->cpu->p->port[s->port];
     if (is_repeat(f, port)) return;
-    struct operand_view v = view(f, s->in[0]);
+    struct operand_view v = view(f, s->in[0], s);
     void *base = cpu_buffer(f->cpu, port->buffer);
-    int64_t at = row_offset(f, port), stride = column_stride(f, port), n = step_width(f->cpu, s);
+    int64_t to = row_offset(f, port), stride = column_stride(f, port), n = step_width(f->cpu, s);
+    if (s->cls == CLASS_SEGMENT) stride = port->stride[3];
     if (stride == 0) n = MIN(n, 1);
-    for (int64_t c = 0; c < n; c++) dtype_store(port->dtype, base, at + c * stride, v.x[c * v.stride]);
+    bool add = use_effect(port) & EFFECT_ADD;
+    for (int64_t c = 0; c < n; c++) {
+        double old = add ? dtype_load(port->dtype, base, to + c * stride) : 0;
+        dtype_store(port->dtype, base, to + c * stride, old + at(v, c));
+    }
 }
 
 /* ---- A row ---- */
@@ -252,6 +402,7 @@ static void seek(struct cpu_frame *f, int64_t row)
         f->at[d] = row % p->dim[d];
         row /= p->dim[d];
     }
+    if (p->sample) f->at[0] = f->at[1] / p->sample;
 }
 
 static void run_step(struct cpu_frame *f, const struct step *s, float *out)
@@ -259,10 +410,11 @@ static void run_step(struct cpu_frame *f, const struct step *s, float *out)
     switch (s->kind) {
     case STEP_ACC: break; /* its value is set by cpu_frame_run */
     case STEP_LOAD: run_load(f, s, out); break;
+    case STEP_SCALAR: run_scalar(f, s, out); break;
     case STEP_PARTIAL: run_partial(f, s, out); break;
     case STEP_MAP: run_map(f, s, out); break;
     case STEP_LANE: run_lane(f, s, out); break;
-    case STEP_PAIR: run_rope(f, s, out); break;
+    case STEP_PAIR: run_pair(f, s, out); break;
     case STEP_REDUCE: run_reduce(f, s, out); break;
     case STEP_STORE: run_store(f, s); break;
     }
@@ -271,6 +423,8 @@ static void run_step(struct cpu_frame *f, const struct step *s, float *out)
 void cpu_frame_run(struct cpu_frame *f, int64_t row, float *acc)
 {
     seek(f, row);
+    f->started = f->started && f->sample == f->at[0];
+    f->sample = f->at[0];
     for (int i = 0; i < f->cpu->p->steps; i++) {
         const struct step *s = &f->cpu->p->step[i];
         bool kept = f->started && s->cls == CLASS_COL && step_has_value(f->cpu->p, s) && !is_row(s);

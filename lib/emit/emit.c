@@ -33,8 +33,12 @@ bool emit_like(struct plan *plan, struct kernel *k, const struct kernel *from, c
 {
     struct map_spec *map = ARENA_NEW(&plan->arena, struct map_spec, from->maps);
     struct pointer_spec *pointer = ARENA_NEW(&plan->arena, struct pointer_spec, from->pointers);
-    if (!map || !pointer) return false;
+    struct scalar_spec *scalar = ARENA_NEW(&plan->arena, struct scalar_spec, from->scalars + 1);
+    if (!map || !pointer || !scalar) return false;
     *k = *from;
+    k->scalar = scalar;
+    for (int i = 0; i < from->scalars; i++)
+        scalar[i].buffer = own->buffer[place_of(theirs, own->buffers, from->scalar[i].buffer)];
     k->map = map;
     k->pointer = pointer;
     for (int i = 0; i < from->maps; i++) {

@@ -1,7 +1,8 @@
 /*
  * emit_attention.c -- an attention program becomes a kernel: o = softmax(scale q k^T + mask) v.
  *
- * attention/attention_sm90.cuh takes 16-bit tensors through tensor maps over [batch, time, head, column];
+ * attention/attention_sm90.cuh takes 16-bit tensors through tensor maps over [batch, time, head, column], and
+ * attention/attention_split_sm90.cuh keys and values of the same, for few queries;
  * attention/attention_simt.cuh takes the rest through plain loads. The emitted text is the struct of
  * constants that they want and the entry.
  */
@@ -76,12 +77,14 @@ static void emit_lengths(int pointer, struct text *t)
     else text_printf(t, "static_cast<const i32 *>(args.pointer[%d])", pointer);
 }
 
-static const char *name_kernel(struct plan *plan, const struct program *p, bool sm90)
+static const char *name_kernel(struct plan *plan, const struct program *p, const struct schedule *s)
 {
     const struct attention_spec *a = p->spec;
     const char *name = arena_format(&plan->arena, "coda_attention%s%s%s%s", a->causal ? "_causal" : "",
                                     a->window > 0 ? "_window" : "", a->lengths.buffer >= 0 ? "_lengths" : "",
-                                    sm90 ? "" : "_simt");
+                                    !s->sm90             ? "_simt"
+                                    : s->tile.splits > 1 ? "_split"
+                                                         : "");
     return name ? emit_symbol(plan, p, name) : NULL;
 }
 
@@ -151,6 +154,43 @@ static void emit_sm90(const struct attention_spec *a, const struct tile *tile, s
     emit_sm90_entry(k, a, out, lengths, t);
 }
 
+/* ---- Hopper, few queries ---- */
+
+static void emit_split_config(const struct attention_spec *a, const struct schedule *s, struct text *t)
+{
+    emit_head(a, "attention/attention_split_sm90.cuh", t);
+    text_printf(t, "    typedef %s T;\n", emit_dtype(a->q.dtype));
+    constant(t, "i32", "batch", a->batch);
+    emit_semantics(a, t);
+    emit_strides("q", &a->q, t);
+    emit_strides("o", &a->o, t);
+    constant(t, "i32", "bn", s->tile.bn);
+    constant(t, "i32", "stages", s->tile.stages);
+    constant(t, "i32", "cluster", s->tile.splits);
+    constant(t, "bool", "early", s->early);
+    text_append(t, "};\n");
+}
+
+static void emit_split(const struct attention_spec *a, const struct schedule *s, struct kernel *k,
+                       struct text *t)
+{
+    sm90_map(k, a, &a->k, a->kv_heads, a->tk, s->tile.bn);
+    sm90_map(k, a, &a->v, a->kv_heads, a->tk, s->tile.bn);
+    int q = view_pointer(k, &a->q), out = view_pointer(k, &a->o), lengths = lengths_pointer(k, a);
+    emit_split_config(a, s, t);
+    text_printf(t, "typedef AttentionSplit<Config> Kernel;\nstatic_assert(Kernel::shared_bytes == %d);\n\n",
+                k->launch.shared_bytes);
+    text_printf(t, "struct Args {\n    TensorMap k, v;\n    void *pointer[%d];\n};\n\n", k->pointers);
+    text_printf(t, "extern \"C\" __global__ void __cluster_dims__(%d, 1, 1) __launch_bounds__(%d, 1)\n",
+                s->tile.splits, k->launch.threads);
+    text_printf(t, "%s(const __grid_constant__ Args args)\n{\n", k->symbol);
+    text_printf(t, "    Kernel::run(args.k, args.v, static_cast<const %s *>(args.pointer[%d]),\n",
+                emit_dtype(a->q.dtype), q);
+    text_printf(t, "                static_cast<%s *>(args.pointer[%d]), ", emit_dtype(a->o.dtype), out);
+    emit_lengths(lengths, t);
+    text_append(t, ");\n}\n");
+}
+
 /* ---- Any GPU ---- */
 
 static void emit_simt_config(const struct attention_spec *a, const struct tile *tile, struct text *t)
@@ -216,6 +256,8 @@ static void print_kernel(const struct attention_spec *a, const struct schedule *
 {
     if (attention_is_empty(a)) {
         text_printf(t, "// no queries\nextern \"C\" __global__ void %s() {}\n", k->symbol);
+    } else if (s->tile.splits > 1) {
+        emit_split(a, s, k, t);
     } else if (s->sm90) {
         emit_sm90(a, &s->tile, k, t);
     } else {
@@ -230,7 +272,7 @@ coda_status emit_attention(struct plan *plan, const struct program *p, const str
     const struct attention_spec *a = p->spec;
     struct text t = {0};
     coda_status status = attention_is_empty(a) ? CODA_OK : check(a, s, plan->target.shared_bytes);
-    k->symbol = name_kernel(plan, p, s->sm90);
+    k->symbol = name_kernel(plan, p, s);
     if (!status && k->symbol) print_kernel(a, s, k, &t);
     if (!status) k->text = arena_string(&plan->arena, text_str(&t));
     bool failed = t.failed || plan->arena.failed;

@@ -9,30 +9,10 @@
  */
 #include "emit_epilogue.h"
 
-static bool loads_directly(const struct printer *e, int step)
+/* Does it go between registers and memory? */
+static bool is_direct(const struct printer *e, int step, enum step_kind kind)
 {
-    return e->p->step[step].kind == STEP_LOAD && e->l->level[step] == LEVEL_SLOT && step != e->l->fetched;
-}
-
-static bool stores_directly(const struct printer *e, int step)
-{
-    return e->p->step[step].kind == STEP_STORE && e->l->level[step] == LEVEL_SLOT && !e->l->staged[step];
-}
-
-/* The k-th load (store) of the slots; the fetched load and staged stores come first. */
-static int slot_load(const struct printer *e, int step)
-{
-    int k = e->l->fetched >= 0;
-    if (step == e->l->fetched) return 0;
-    for (int i = 0; i < step; i++) k += loads_directly(e, i);
-    return k;
-}
-static int slot_store(const struct printer *e, int step)
-{
-    bool staged = e->l->staged[step];
-    int k = staged ? 0 : e->l->staged_stores;
-    for (int i = 0; i < step; i++) k += staged ? e->l->staged[i] : stores_directly(e, i);
-    return k;
+    return e->p->step[step].kind == kind && e->l->level[step] == LEVEL_SLOT && !e->l->moved[step];
 }
 
 static int count_slot(const struct printer *e, enum step_kind kind)
@@ -44,29 +24,6 @@ static int count_slot(const struct printer *e, enum step_kind kind)
 
 /* ---- Steps ---- */
 
-/* What a step of one lane is equal to; maps are printed by printer_call. */
-static struct word slot_source(const struct printer *e, int i, int lane)
-{
-    const struct step *s = &e->p->step[i];
-    switch (s->kind) {
-    case STEP_ACC: return emit_word("s.acc[%d]", lane);
-    case STEP_LOAD: return emit_word("s.in[%d][%d]", slot_load(e, i), lane);
-    default: return printer_value(e, s->in[0], s->kind == STEP_LANE ? s->lane : lane);
-    }
-}
-
-static void print_slot_value(const struct printer *e, int i)
-{
-    const struct step *s = &e->p->step[i];
-    int lanes = s->half ? 1 : program_lanes(e->p);
-    for (int lane = 0; lane < lanes; lane++) {
-        text_printf(e->t, "        const float v%d%s = ", i, printer_lane(e, s, lane));
-        if (s->kind == STEP_MAP) printer_call(e, s, lane);
-        else text_printf(e->t, "%s;", slot_source(e, i, lane).s);
-        text_append(e->t, "\n");
-    }
-}
-
 /* Of a column and its row's key only the difference matters: they are counted from a column for which the
  * compiler knows the others. */
 static void print_reduce(const struct printer *e, int i)
@@ -75,7 +32,10 @@ static void print_reduce(const struct printer *e, int i)
     bool keyed = s->nin > 1 && s->in[1] >= 0;
     const char *first = s->half ? "s.half_first" : "s.first";
     int lanes = s->half ? 1 : program_lanes(e->p);
-    for (int lane = 0; lane < lanes; lane++) {
+    for (int lane = 0; lane < lanes && s->axis == REDUCE_COLUMNS; lane++)
+        text_printf(e->t, "        if (s.inside) reduce::%s::push(columns.v%d[%d], %s, s.m, 0.0f);\n",
+                    s->prim->name, i, lane, printer_value(e, s->in[0], lane).s);
+    for (int lane = 0; lane < lanes && s->axis == REDUCE_ROWS; lane++) {
         struct word column = s->half ? emit_word("s.half_column") : emit_word("s.column[%d]", lane);
         text_printf(e->t, "        if (s.live[%d]) reduce::%s::push(state.v%d, %s, ", lane, s->prim->name, i,
                     printer_value(e, s->in[0], lane).s);
@@ -88,24 +48,36 @@ static void print_reduce(const struct printer *e, int i)
 static void print_out(const struct printer *e, int i)
 {
     const struct step *s = &e->p->step[i];
-    int lanes = s->half ? 1 : program_lanes(e->p), k = slot_store(e, i);
+    int lanes = s->half ? 1 : program_lanes(e->p), k = printer_number(e, i);
     for (int lane = 0; lane < lanes; lane++)
         text_printf(e->t, "        s.out[%d][%d] = %s;\n", k, lane, printer_value(e, s->in[0], lane).s);
+}
+
+/* The steps of a range, or of all columns. */
+static void print_slots(struct printer *e, int range)
+{
+    for (int i = 0; i < e->p->steps; i++) {
+        const struct step *s = &e->p->step[i];
+        if (e->l->level[i] != LEVEL_SLOT || s->range != range) continue;
+        switch (s->kind) {
+        case STEP_PAIR: printer_pair(e, i); break;
+        case STEP_REDUCE: print_reduce(e, i); break;
+        case STEP_STORE: print_out(e, i); break;
+        default: printer_slot(e, i);
+        }
+    }
 }
 
 static void print_apply(struct printer *e)
 {
     e->level = LEVEL_SLOT;
-    text_append(e->t, "\n    template <class S> DEV static void apply(S &s, State &state)\n    {\n");
-    for (int i = 0; i < e->p->steps; i++) {
-        const struct step *s = &e->p->step[i];
-        if (e->l->level[i] != LEVEL_SLOT) continue;
-        switch (s->kind) {
-        case STEP_PAIR: printer_pair(e, i); break;
-        case STEP_REDUCE: print_reduce(e, i); break;
-        case STEP_STORE: print_out(e, i); break;
-        default: print_slot_value(e, i);
-        }
+    text_printf(e->t, "\n    template <class S> DEV static void apply(S &s, State &state%s)\n    {\n",
+                program_folds_columns(e->p) ? ", ColumnState &columns" : "");
+    print_slots(e, 0);
+    for (int r = 1; r <= e->p->ranges; r++) {
+        text_printf(e->t, "        if constexpr (S::range == %d) {\n", r - 1);
+        print_slots(e, r);
+        text_append(e->t, "        }\n");
     }
     text_append(e->t, "    }\n");
 }
@@ -117,8 +89,8 @@ static bool moves_pairs(const struct program *p, const struct step *s)
 {
     const struct tensor_use *port = &p->port[s->port];
     bool even = port->offset % 2 == 0 && program_columns(p) % 2 == 0;
-    even =
-        even && (p->dim[0] <= 1 || port->stride[0] % 2 == 0) && (p->dim[1] <= 1 || port->stride[1] % 2 == 0);
+    even = even && (program_samples(p) <= 1 || port->stride[0] % 2 == 0) &&
+           (p->dim[1] <= 1 || port->stride[1] % 2 == 0);
     if (port->role == USE_GATHER) even = even && port->table_stride % 2 == 0;
     bool split = p->pair == PAIR_GLU_INTERLEAVED && !s->half;
     return even && port->stride[2] == 1 && !split;
@@ -130,7 +102,8 @@ static struct word row_pointer(const struct printer *e, const struct step *s, ch
     if (port->role == USE_GATHER)
         return emit_word("table_row(g.x%d, %s, %lld, %lld)", s->port, printer_value(e, port->index, 0).s,
                          (wide)port->table_rows, (wide)port->table_stride);
-    return emit_word("g.%c%d%s%s", letter, s->port, printer_term(port->stride[0], e->p->dim[0], "p.batch").s,
+    return emit_word("g.%c%d%s%s", letter, s->port,
+                     printer_term(port->stride[0], program_samples(e->p), "p.batch").s,
                      printer_term(port->stride[1], e->p->dim[1], "p.m").s);
 }
 
@@ -139,7 +112,7 @@ static void print_load(const struct printer *e, int i)
     const struct step *s = &e->p->step[i];
     const struct tensor_use *port = &e->p->port[s->port];
     const char *span = s->half ? "p.half" : "p.full";
-    int k = slot_load(e, i);
+    int k = printer_number(e, i);
     struct word row = row_pointer(e, s, 'x');
     if (moves_pairs(e->p, s)) text_printf(e->t, "        x[%d] = read_pairs(%s, %s);", k, row.s, span);
     else text_printf(e->t, "        x[%d] = read_each(%s, %s, %lld);", k, row.s, span, (wide)port->stride[2]);
@@ -153,58 +126,71 @@ static void print_store(const struct printer *e, int i)
 {
     const struct step *s = &e->p->step[i];
     const char *span = s->half ? "p.half" : "p.full";
-    int k = slot_store(e, i);
+    const char *how = printer_adds(e, i) ? "accumulate" : "write";
+    int k = printer_number(e, i);
     struct word row = row_pointer(e, s, 'y');
-    if (moves_pairs(e->p, s)) text_printf(e->t, "        write_pairs(%s, %s, y[%d]);", row.s, span, k);
+    struct column_range columns = step_columns(e->p, s);
+    if (columns.first) /* of the product, which the span counts */
+        row = emit_word("%.120s - %lld", row.s, (wide)(columns.first * e->p->port[s->port].stride[2]));
+    if (s->range)
+        text_printf(e->t, "        if (range((int)p.full.first + p.full.distance[0]) == %d)\n    ",
+                    s->range - 1);
+    if (moves_pairs(e->p, s)) text_printf(e->t, "        %s_pairs(%s, %s, y[%d]);", how, row.s, span, k);
     else
-        text_printf(e->t, "        write_each(%s, %s, %lld, y[%d]);", row.s, span,
+        text_printf(e->t, "        %s_each(%s, %s, %lld, y[%d]);", how, row.s, span,
                     (wide)e->p->port[s->port].stride[2], k);
     text_append(e->t, "\n");
 }
 
-static void print_tiles(struct printer *e)
+/* "Moves<Whole<bf16, 0>, Twins<f16, 2, 1>>": the numbers are those of loads, or stores. */
+static void print_moves(const struct printer *e, const char *name, const struct moves *m)
 {
-    const struct program *p = e->p;
-    int loads = count_slot(e, STEP_LOAD), stores = count_slot(e, STEP_STORE), staged = e->l->staged_stores;
-    int fetched = e->l->fetched >= 0;
-    e->level = LEVEL_HALF; /* row values are r.v<i> here */
-    text_printf(e->t, "\n    static constexpr int loads = %d, stores = %d, staged = %d, fetched = %d;\n",
-                loads, stores, staged, fetched);
-    if (loads > fetched)
-        text_append(
-            e->t, "    DEV static void load(const Args &g, const Place &p, const Row &r, Line *x)\n    {\n");
-    for (int i = 0; i < p->steps; i++)
-        if (loads_directly(e, i)) print_load(e, i);
-    if (loads > fetched) text_append(e->t, "    }\n");
-    if (stores == staged) return;
-    text_append(e->t, "    DEV static void store(const Args &g, const Place &p, const Line *y)\n    {\n");
-    for (int i = 0; i < p->steps; i++)
-        if (stores_directly(e, i)) print_store(e, i);
-    text_append(e->t, "    }\n");
+    if (!m->count) return;
+    text_printf(e->t, "    using %s = Moves<", name);
+    for (int i = 0; i < m->count; i++) {
+        text_append(e->t, i ? ", " : "");
+        printer_move(e, &m->move[i]);
+    }
+    text_append(e->t, ">;\n");
 }
 
-static void print_moved_types(const struct printer *e)
+/* A function of those that go between registers and memory, if there are any. */
+static void print_direct(const struct printer *e, enum step_kind kind, const char *head,
+                         void (*print)(const struct printer *e, int step))
 {
-    int fetched = e->l->fetched;
-    if (fetched >= 0)
-        text_printf(e->t, "    using Fetched = %s;\n",
-                    emit_dtype(e->p->port[e->p->step[fetched].port].dtype));
-    for (int i = 0; i < e->p->steps; i++)
-        if (e->l->staged[i]) {
-            coda_dtype t = e->p->port[e->p->step[i].port].dtype;
-            text_printf(e->t, "    using Staged = %s;\n", emit_dtype(t));
-            return;
-        }
+    bool begun = false;
+    for (int i = 0; i < e->p->steps; i++) {
+        if (!is_direct(e, i, kind)) continue;
+        if (!begun) text_printf(e->t, "    DEV static void %s\n    {\n", head);
+        begun = true;
+        print(e, i);
+    }
+    if (begun) text_append(e->t, "    }\n");
+}
+
+static void print_tiles(struct printer *e)
+{
+    e->level = LEVEL_HALF; /* row values are r.v<i> here */
+    text_printf(e->t, "\n    static constexpr int loads = %d, stores = %d;\n", count_slot(e, STEP_LOAD),
+                count_slot(e, STEP_STORE));
+    if (e->p->ranges) printer_stores(e);
+    else print_moves(e, "Staged", &e->l->stores);
+    print_moves(e, "Fetched", &e->l->loads);
+    print_direct(e, STEP_LOAD, "load(const Args &g, const Place &p, const Row &r, Line *x)", print_load);
+    print_direct(e, STEP_STORE, "store(const Args &g, const Place &p, const Line *y)", print_store);
 }
 
 /* ---- Reductions ---- */
 
-static void print_for_reduces(const struct printer *e, const char *head, const char *format)
+/* A line for each reduction along the axis, in which $ is its state, @ its type, # the states of a row, and &
+ * their port. */
+static void print_for_reduces(const struct printer *e, enum reduce_axis axis, const char *head,
+                              const char *format)
 {
     text_printf(e->t, "    %s\n    {\n", head);
     for (int i = 0; i < e->p->steps; i++) {
         const struct step *s = &e->p->step[i];
-        if (s->kind != STEP_REDUCE) continue;
+        if (s->kind != STEP_REDUCE || s->axis != axis || e->l->level[i] != LEVEL_SLOT) continue;
         text_append(e->t, "        ");
         for (const char *c = format; *c; c++) {
             if (*c == '$') text_printf(e->t, "v%d", i);
@@ -218,18 +204,84 @@ static void print_for_reduces(const struct printer *e, const char *head, const c
     text_append(e->t, "    }\n");
 }
 
+static bool reduces(const struct printer *e, enum reduce_axis axis)
+{
+    for (int i = 0; i < e->p->steps; i++)
+        if (e->p->step[i].kind == STEP_REDUCE && e->p->step[i].axis == axis && e->l->level[i] == LEVEL_SLOT)
+            return true;
+    return false;
+}
+
 static void print_states(const struct printer *e)
 {
-    if (!count_slot(e, STEP_REDUCE)) return;
+    if (!reduces(e, REDUCE_ROWS)) return;
     text_append(e->t, "\n    struct State {");
     for (int i = 0; i < e->p->steps; i++)
-        if (e->p->step[i].kind == STEP_REDUCE)
+        if (e->p->step[i].kind == STEP_REDUCE && e->p->step[i].axis == REDUCE_ROWS &&
+            e->l->level[i] == LEVEL_SLOT)
             text_printf(e->t, " reduce::%s::State v%d;", e->p->step[i].prim->name, i);
     text_append(e->t, " };\n");
-    print_for_reduces(e, "DEV static void init(State &s)", "@::init(s.$);");
-    print_for_reduces(e, "DEV static void merge(State &s, const State &o)", "@::merge(s.$, o.$);");
-    print_for_reduces(e, "DEV static void save(const Args &g, i64 row, int block, const State &s)",
+    print_for_reduces(e, REDUCE_ROWS, "DEV static void init(State &s)", "@::init(s.$);");
+    print_for_reduces(e, REDUCE_ROWS, "DEV static void merge(State &s, const State &o)",
+                      "@::merge(s.$, o.$);");
+    print_for_reduces(e, REDUCE_ROWS,
+                      "DEV static void save(const Args &g, i64 row, int block, const State &s)",
                       "port::store_partial<@>(&, row, block, #, s.$);");
+}
+
+static int column_lanes(const struct printer *e, const struct step *s)
+{
+    return s->half ? 1 : program_lanes(e->p);
+}
+
+/* A function of the states of a slot's columns: for each of them calls what `print` prints. */
+static void print_for_columns(const struct printer *e, const char *head,
+                              void (*print)(const struct printer *e, const struct step *s, int i, int lane))
+{
+    text_printf(e->t, "    %s\n    {\n", head);
+    for (int i = 0; i < e->p->steps; i++) {
+        const struct step *s = &e->p->step[i];
+        if (s->kind != STEP_REDUCE || s->axis != REDUCE_COLUMNS) continue;
+        for (int lane = 0; lane < column_lanes(e, s); lane++) print(e, s, i, lane);
+    }
+    text_append(e->t, "    }\n");
+}
+
+static void print_init(const struct printer *e, const struct step *s, int i, int lane)
+{
+    text_printf(e->t, "        reduce::%s::init(s.v%d[%d]);\n", s->prim->name, i, lane);
+}
+
+static void print_merge(const struct printer *e, const struct step *s, int i, int lane)
+{
+    text_printf(e->t, "        reduce::%s::merge(s.v%d[%d], o.v%d[%d]);\n", s->prim->name, i, lane, i, lane);
+}
+
+static void print_save(const struct printer *e, const struct step *s, int i, int lane)
+{
+    struct word column = s->half ? emit_word("c.half_column") : emit_word("c.column[%d]", lane);
+    int64_t columns = s->half ? program_columns(e->p) : e->p->dim[2];
+    text_printf(e->t, "        port::store_partial<reduce::%s>(g.s%d, part, %s, %lld, s.v%d[%d]);\n",
+                s->prim->name, s->port, column.s, (wide)columns, i, lane);
+}
+
+static void print_column_states(const struct printer *e)
+{
+    if (!reduces(e, REDUCE_COLUMNS)) return;
+    text_append(e->t, "\n    struct ColumnState {");
+    for (int i = 0; i < e->p->steps; i++) {
+        const struct step *s = &e->p->step[i];
+        if (s->kind == STEP_REDUCE && s->axis == REDUCE_COLUMNS)
+            text_printf(e->t, " reduce::%s::State v%d[%d];", s->prim->name, i, column_lanes(e, s));
+    }
+    text_append(e->t, " };\n");
+    print_for_columns(e, "DEV static void init_columns(ColumnState &s)", print_init);
+    print_for_columns(e, "DEV static void merge_columns(ColumnState &s, const ColumnState &o)", print_merge);
+    print_for_columns(
+        e,
+        "template <class Spot>\n"
+        "    DEV static void save_columns(const Args &g, i64 part, const Spot &c, const ColumnState &s)",
+        print_save);
 }
 
 void emit_epilogue(const struct program *p, const struct epilogue_layout *l, struct text *t)
@@ -237,13 +289,18 @@ void emit_epilogue(const struct program *p, const struct epilogue_layout *l, str
     struct printer e = {.p = p, .l = l, .t = t};
     text_append(t, "\nstruct Epilogue : EpilogueDefaults {");
     if (l->row_team > 1) text_printf(t, "\n    static constexpr int team = %d;", l->row_team);
+    if (p->sample)
+        text_printf(
+            t, "\n    static constexpr int sample = %lld;\n    static constexpr bool sampled_columns = %s;",
+            (wide)p->sample, program_samples_columns(p) ? "true" : "false");
     printer_level(&e, LEVEL_ROW, "Row", "row", "m");
     printer_level(&e, LEVEL_COL, "Col", "col", "n");
     printer_level(&e, LEVEL_HALF, "Half", "half", "n");
     printer_cell(&e);
     print_tiles(&e);
-    print_moved_types(&e);
     print_states(&e);
+    print_column_states(&e);
+    if (p->segment) printer_segments(&e);
     print_apply(&e);
     text_append(t, "};\n");
 }

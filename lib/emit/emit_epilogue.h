@@ -26,6 +26,24 @@ struct word printer_row(const struct program *p, const char *batch, const char *
 /* The call of a step's map. */
 void printer_call(const struct printer *e, const struct step *s, int lane);
 
+/* The step's value in a slot. */
+void printer_slot(const struct printer *e, int step);
+/* Its number among the loads, or stores, of the slots. */
+int printer_number(const struct printer *e, int step);
+/* Does a STORE add to what is there? */
+bool printer_adds(const struct printer *e, int step);
+/* "Whole<bf16, 0>". */
+void printer_move(const struct printer *e, const struct move *v);
+
+/* emit_segments.c: ranges of columns, and statistics of their segments. */
+void printer_segments(struct printer *e);
+/* What is staged of each range. */
+void printer_stores(const struct printer *e);
+/* Ranges in the text, those without steps of their own as one of them; and the number of a step's. */
+int printer_ranges(const struct program *p);
+/* " + stride * column" of what a step of a range has for column n. */
+struct word printer_column(const struct program *p, const struct step *s, const struct tensor_use *port);
+
 /* emit_levels.c: the struct `type` and the function `name` of a level other than slots. */
 void printer_level(struct printer *e, enum level level, const char *type, const char *name,
                    const char *index);

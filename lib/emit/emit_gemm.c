@@ -36,8 +36,9 @@ static void print_operand(const struct gemm *g, const struct tensor_use *o, cons
 static bool has_pointer(const struct gemm *g, int port)
 {
     for (int i = 0; i < g->p->steps; i++) {
-        bool moved = i == g->s->layout.fetched || g->s->layout.staged[i];
-        if (g->p->step[i].port == port && g->p->step[i].kind != STEP_ACC && !moved) return true;
+        bool moved = g->s->layout.moved[i];
+        if (g->p->step[i].port == port && g->p->step[i].kind != STEP_ACC && !moved)
+            return g->p->port[port].role != USE_SCALAR;
     }
     return false;
 }
@@ -45,7 +46,8 @@ static bool has_pointer(const struct gemm *g, int port)
 static void print_port(const struct gemm *g, int i)
 {
     const struct tensor_use *port = &g->p->port[i];
-    bool loads = port->role == USE_LOAD || port->role == USE_GATHER || port->role == USE_PARTIAL_LOAD;
+    bool loads = port->role == USE_LOAD || port->role == USE_GATHER || port->role == USE_PARTIAL_LOAD ||
+                 port->role == USE_FREQUENCIES;
     bool state = port->role == USE_PARTIAL_LOAD || port->role == USE_PARTIAL_STORE;
     add_pointer(g->k, port->buffer, port->offset * dtype_size(port->dtype));
     text_printf(g->t, "    %s%s *%c%d;\n", loads ? "const " : "", emit_dtype(port->dtype),
@@ -62,14 +64,19 @@ static void print_args(const struct gemm *g)
     text_append(g->t, "\nstruct Args {\n");
     if (tma) text_append(g->t, "    TensorMap a, b;\n");
     if (l->maps_tail) text_append(g->t, "    TensorMap tail;\n");
-    if (l->staged_stores) text_printf(g->t, "    TensorMap stores[%d];\n", l->staged_stores);
-    if (l->fetched >= 0) text_append(g->t, "    TensorMap fetched;\n");
+    if (l->stores.count) text_printf(g->t, "    TensorMap stores[%d];\n", l->stores.count);
+    if (l->loads.count) text_printf(g->t, "    TensorMap fetched[%d];\n", l->loads.count);
     if (!tma) {
         print_operand(g, &g->p->a, "a");
         print_operand(g, &g->p->b, "b");
     }
     for (int i = 0; i < g->p->ports; i++)
         if (has_pointer(g, i)) print_port(g, i);
+    for (int i = 0; i < g->p->ports; i++) {
+        if (g->p->port[i].role != USE_SCALAR) continue;
+        emit_scalar(g->k, g->p->port[i].buffer);
+        text_printf(g->t, "    %s c%d;\n", emit_dtype(g->p->port[i].dtype), i);
+    }
     text_append(g->t, "};\n");
 }
 
@@ -147,7 +154,8 @@ static void print_head(const struct program *p, struct text *t)
         const struct step *s = &p->step[i];
         const char *name = step_name(p, s);
         if (name) text_printf(t, " | %s%s", s->kind == STEP_PARTIAL ? "finish " : "", name);
-        if (s->kind == STEP_STORE) text_append(t, " | store");
+        if (s->kind == STEP_STORE)
+            text_append(t, use_effect(&p->port[s->port]) & EFFECT_ADD ? " | add to" : " | store");
     }
     text_append(t, "\n");
 }
@@ -179,10 +187,13 @@ static coda_status check(const struct gemm *g)
     if (!fits_int(p, g->s))
         return fail(CODA_E_UNSUPPORTED, "a GEMM of %lld times [%lld, %lld, %lld] exceeds 31-bit coordinates",
                     (wide)p->dim[0], (wide)p->dim[1], (wide)p->dim[2], (wide)p->k);
-    for (int i = 0; i < p->ports; i++)
-        if (p->port[i].role == USE_PARTIAL_STORE && p->port[i].blocks != g->s->layout.states)
-            return fail(CODA_E_INVALID, "port %d has %d states for a row of %lld tiles", i, p->port[i].blocks,
-                        (wide)g->s->layout.states);
+    for (int i = 0; i < p->ports; i++) {
+        bool columns = p->port[i].axis == REDUCE_COLUMNS;
+        int64_t states = columns ? g->s->layout.column_states : g->s->layout.states;
+        if (p->port[i].role == USE_PARTIAL_STORE && p->port[i].blocks != states)
+            return fail(CODA_E_INVALID, "port %d has %d states for a %s of %lld tiles", i, p->port[i].blocks,
+                        columns ? "column" : "row", (wide)states);
+    }
     return CODA_OK;
 }
 

@@ -1,6 +1,6 @@
 /*
  * emit_gemm_maps.c -- the tensor maps of a GEMM kernel: a, b, tail (B's narrower tiles, if there are some),
- * one for each staged store, and one for the load that the epilogue fetches.
+ * one for each tile that the epilogue stores by TMA, and for each that it fetches.
  */
 #include "emit_gemm.h"
 
@@ -77,17 +77,24 @@ static struct map_spec b_map(const struct program *p, const struct schedule *s, 
     return m;
 }
 
-/* The map of a unit of the epilogue, `unit` columns: of all 64 rows, or of a warp's. */
-static struct map_spec unit_map(const struct program *p, const struct tensor_use *port, int unit, int rows)
+/* The map of a tile that the epilogue moves, by boxes of a unit: of all 64 rows, or of a warp's. Where two
+ * values of 16 bits are one element of 32, all that counts elements counts half as many. */
+static struct map_spec unit_map(const struct program *p, const struct move *v, int unit, int rows)
 {
-    struct map_spec m = {.buffer = port->buffer, .offset = port->offset, .dtype = port->dtype, .rank = 3};
-    m.swizzle = 2 * unit;
-    m.dim[0] = program_columns(p);
+    const struct tensor_use *port = &p->port[p->step[v->step[0]].port];
+    int values = v->bytes / dtype_size(port->dtype);
+    struct map_spec m = {.buffer = port->buffer, .offset = port->offset, .rank = 3};
+    m.dtype = values > 1 ? CODA_I32 : port->dtype;
+    if (v->form == MOVE_UPPER) m.offset += p->dim[2] / 2;
+    m.offset /= values;
+    m.swizzle = v->bytes * unit;
+    struct column_range columns = step_columns(p, &p->step[v->step[0]]);
+    m.dim[0] = columns.end - columns.first;
     m.dim[1] = p->dim[1];
     m.dim[2] = p->dim[0];
     m.stride[0] = 1;
-    m.stride[1] = port->stride[1];
-    m.stride[2] = p->dim[0] > 1 ? port->stride[0] : port->stride[1] * p->dim[1];
+    m.stride[1] = port->stride[1] / values;
+    m.stride[2] = p->dim[0] > 1 ? port->stride[0] / values : m.stride[1] * p->dim[1];
     m.box[0] = unit, m.box[1] = rows, m.box[2] = 1;
     return m;
 }
@@ -98,7 +105,7 @@ void emit_gemm_maps(const struct program *p, const struct schedule *s, struct ke
     k->map[k->maps++] = a_map(p, s);
     k->map[k->maps++] = b_map(p, s, s->tile.bn);
     if (l->maps_tail) k->map[k->maps++] = b_map(p, s, s->tile.tail_bn);
-    for (int i = 0; i < p->steps; i++)
-        if (l->staged[i]) k->map[k->maps++] = unit_map(p, &p->port[p->step[i].port], l->unit, 16);
-    if (l->fetched >= 0) k->map[k->maps++] = unit_map(p, &p->port[p->step[l->fetched].port], l->unit, 64);
+    for (int i = 0; i < l->stores.count; i++)
+        k->map[k->maps++] = unit_map(p, &l->stores.move[i], l->unit, 16);
+    for (int i = 0; i < l->loads.count; i++) k->map[k->maps++] = unit_map(p, &l->loads.move[i], l->unit, 64);
 }

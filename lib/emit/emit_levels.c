@@ -7,12 +7,17 @@
 #include "emit_epilogue.h"
 
 /* A load or store of one element on a level that has `batch` and `index` (m or n). */
-static struct word element(const struct printer *e, const struct tensor_use *port, char letter)
+static struct word element(const struct printer *e, const struct step *s, const struct tensor_use *port,
+                           char letter)
 {
     int d = e->level == LEVEL_ROW ? 1 : 2;
+    if (s->cls == CLASS_COL && e->p->segment)
+        return emit_word("g.%c%d%s%s", letter, s->port,
+                         printer_term(port->stride[0], e->p->dim[0], "batch").s,
+                         printer_column(e->p, s, port).s);
     int64_t extent = e->level == LEVEL_HALF ? program_columns(e->p) : e->p->dim[d];
     return emit_word("g.%c%d%s%s", letter, (int)(port - e->p->port),
-                     printer_term(port->stride[0], e->p->dim[0], "batch").s,
+                     printer_term(port->stride[0], program_samples(e->p), "batch").s,
                      printer_term(port->stride[d], extent, d == 1 ? "m" : "n").s);
 }
 
@@ -65,7 +70,10 @@ static void print_level_step(const struct printer *e, int i)
     switch (s->kind) {
     case STEP_LOAD:
         if (port->role == USE_GATHER) print_gathered(e, i, port);
-        else text_printf(e->t, "        const float v%d = coda::load(%s);", i, element(e, port, 'x').s);
+        else if (s->range)
+            text_printf(e->t, "        const float v%d = range((int)n) == %d ? coda::load(%s) : 0.0f;", i,
+                        s->range - 1, element(e, s, port, 'x').s);
+        else text_printf(e->t, "        const float v%d = coda::load(%s);", i, element(e, s, port, 'x').s);
         break;
     case STEP_PARTIAL: print_partial(e, i); break;
     case STEP_MAP:
@@ -73,7 +81,7 @@ static void print_level_step(const struct printer *e, int i)
         printer_call(e, s, 0);
         break;
     default:
-        text_printf(e->t, "        if (first) coda::store(%s, %s);", element(e, port, 'y').s,
+        text_printf(e->t, "        if (first) coda::store(%s, %s);", element(e, s, port, 'y').s,
                     printer_value(e, s->in[0], 0).s);
     }
     text_append(e->t, "\n");

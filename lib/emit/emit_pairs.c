@@ -1,6 +1,6 @@
 /*
- * emit_pairs.c -- prints the STEP_PAIR, rotary embedding: of a GEMM as parts of its Epilogue, where a column
- * has its frequency, a row its position and a slot {cos, sin} of their product; of a rows kernel as lines.
+ * emit_pairs.c -- prints the STEP_PAIR: of a GEMM as parts of its Epilogue, where a column has its frequency,
+ * a row its position and a slot the turn {cos, sin} of their product; of a rows kernel as lines.
  */
 #include "emit_epilogue.h"
 #include "emit_rows.h"
@@ -16,7 +16,7 @@ enum {
 
 void emit_pair_columns(const struct program *p, int bn, bool splits_heads, struct text *t)
 {
-    const struct rope_spec *r = &p->rope;
+    const struct pairing *r = &p->pairing;
     if (splits_heads) text_printf(t, "SplitHeads<%d, %lld>;\n", bn, (wide)r->head_dim);
     else if (r->half) text_printf(t, "HalfHeads<%d, %lld, %lld>;\n", bn, (wide)r->head_dim, (wide)r->rotary);
     else text_printf(t, "Neighbours<%d>;\n", bn);
@@ -32,23 +32,49 @@ const char *printer_pair_fields(const struct printer *e, enum level level)
 static void print_row_extra(const struct printer *e)
 {
     text_printf(e->t, "        v.position = (float)((%s) %% %lld);\n", printer_row(e->p, "batch", "m").s,
-                (wide)MAX(e->p->rope.period, 1));
+                (wide)MAX(e->p->pairing.period, 1));
 }
 
-/* The frequency of the pair that a column belongs to; 0 where it passes through. */
+/* First and ratio of the frequencies, in half turns. */
+static struct word progression(const struct pairing *r)
+{
+    double turns = 1 / 3.14159265358979323846, ratio = pow(r->base, -2.0 / (double)MAX(r->rotary, 1));
+    return emit_word("%a, %a", r->inverse ? -turns : turns, ratio);
+}
+
+/* Pair `pair` of a head's frequency in half turns: what `table` has at it, or by the base. */
+static struct word half_turns(const struct program *p, const char *table, const char *pair)
+{
+    const struct step *s = &p->step[pair_step(p)];
+    int64_t stride = s->port >= 0 ? p->port[s->port].table_stride : 0;
+    if (s->port < 0) return emit_word("port::half_turns(%s, (int)(%s))", progression(&p->pairing).s, pair);
+    return emit_word("port::half_turns(%s%s[(%s) * %lld])", p->pairing.inverse ? "-" : "", table, pair,
+                     (wide)stride);
+}
+
+static struct word scaled(const struct program *p, const char *turn)
+{
+    if (!pair_scales(p)) return emit_word("%s", turn);
+    return emit_word("port::scaled(%s, %af)", turn, (double)p->pairing.scale);
+}
+
+/* The frequency of the pair that a column belongs to; 0 where it passes through. A pair that does not turn,
+ * and is scaled, does not pass. */
 static void print_col_extra(const struct printer *e)
 {
-    const struct rope_spec *r = &e->p->rope;
-    double turns = 1 / 3.14159265358979323846, ratio = pow(r->base, -2.0 / (double)MAX(r->rotary, 1));
+    const struct pairing *r = &e->p->pairing;
+    int port = e->p->step[pair_step(e->p)].port;
     struct word pair = r->half ? emit_word("i %% %lld", (wide)MAX(r->rotary / 2, 1)) : emit_word("i / 2");
     text_printf(e->t, "        const i64 head = n / %lld, i = n %% %lld;\n", (wide)r->head_dim,
                 (wide)r->head_dim);
     text_printf(e->t, "        const bool turns = head < %lld && i < %lld;\n", (wide)r->heads,
                 (wide)r->rotary);
-    text_printf(e->t, "        const Turns f = turns ? rope_turns(%a, %a, (int)(%s)) : Turns{0.0f, 0.0f};\n",
-                turns, ratio, pair.s);
-    text_append(e->t, "        v.high = f.high, v.low = f.low;\n");
-    if (e->l->steps_evenly) text_append(e->t, "        v.eight = pair::rope::turn(8.0f, f.high, f.low);\n");
+    text_printf(e->t, "        const Pair f = turns ? %s : Pair{0.0f, 0.0f};\n",
+                half_turns(e->p, emit_word("g.x%d", port).s, pair.s).s);
+    if (pair_scales(e->p))
+        text_append(e->t, "        v.high = turns && f.a == 0.0f ? 0x1p-100f : f.a, v.low = f.b;\n");
+    else text_append(e->t, "        v.high = f.a, v.low = f.b;\n");
+    if (e->l->steps_evenly) text_append(e->t, "        v.eight = port::turn(8.0f, f.a, f.b);\n");
 }
 
 void printer_pair_values(const struct printer *e, enum level level)
@@ -66,10 +92,11 @@ void printer_cell(struct printer *e)
         pair_counts_rows(e->p) ? emit_word("r.position") : printer_value(e, e->p->step[i].in[1], 0);
     text_append(e->t, "\n    struct Cell { Pair turn; };\n");
     text_append(e->t, "    DEV static Cell cell(const Row &r, const Col &c)\n    {\n");
-    text_printf(e->t, "        return {pair::rope::turn(%s, c.high, c.low)};\n    }\n", position.s);
+    struct word turn = emit_word("port::turn(%s, c.high, c.low)", position.s);
+    text_printf(e->t, "        return {%s};\n    }\n", scaled(e->p, turn.s).s);
     text_append(e->t, "    DEV static Cell below(const Cell &above, const Row &r, const Col &c)\n    {\n");
     text_printf(e->t, "        return %s;\n    }\n",
-                e->l->steps_evenly ? "{pair::rope::add(above.turn, c.eight)}" : "cell(r, c)");
+                e->l->steps_evenly ? "{port::turn_further(above.turn, c.eight)}" : "cell(r, c)");
 }
 
 void printer_pair(const struct printer *e, int i)
@@ -77,7 +104,7 @@ void printer_pair(const struct printer *e, int i)
     const struct step *s = &e->p->step[i];
     struct word a = printer_value(e, s->in[0], 0), b = printer_value(e, s->in[0], 1);
     text_printf(e->t, "        const Pair t%d = s.col[0].high == 0.0f ? Pair{%s, %s}", i, a.s, b.s);
-    text_printf(e->t, " : pair::rope::rotate(%s, %s, s.cell.turn);\n", a.s, b.s);
+    text_printf(e->t, " : pair::%s::apply(%s, %s, s.cell.turn);\n", e->p->pairing.op->name, a.s, b.s);
     text_printf(e->t, "        const float v%da = t%d.a, v%db = t%d.b;\n", i, i, i, i);
 }
 
@@ -85,9 +112,9 @@ void printer_pair(const struct printer *e, int i)
 
 coda_status rows_check_pairs(const struct emitter *e)
 {
-    if (!rows_has_pairs(e) || e->p->rope.rotary <= MOST_ROTARY) return CODA_OK;
-    return fail(CODA_E_UNSUPPORTED, "rope: rotary is %lld; alone it turns %d columns of a head at most",
-                (wide)e->p->rope.rotary, MOST_ROTARY);
+    if (!rows_has_pairs(e) || e->p->pairing.rotary <= MOST_ROTARY) return CODA_OK;
+    return fail(CODA_E_UNSUPPORTED, "%s: rotary is %lld; alone it turns %d columns of a head at most",
+                e->p->pairing.op->name, (wide)e->p->pairing.rotary, MOST_ROTARY);
 }
 
 bool rows_has_pairs(const struct emitter *e)
@@ -96,17 +123,21 @@ bool rows_has_pairs(const struct emitter *e)
     return i >= 0 && e->w->live[i];
 }
 
-static bool has_table(const struct rope_spec *r) { return r->rotary / 2 <= MOST_FREQUENCIES; }
+static bool has_table(const struct program *p)
+{
+    return p->step[pair_step(p)].port < 0 && p->pairing.rotary / 2 <= MOST_FREQUENCIES;
+}
 
 /* base^(-2i / rotary) / pi of each pair, as the sum of two floats. */
 void rows_pair_tables(struct emitter *e)
 {
-    const struct rope_spec *r = &e->p->rope;
-    if (!rows_has_pairs(e) || !has_table(r)) return;
+    const struct pairing *r = &e->p->pairing;
+    if (!rows_has_pairs(e) || !has_table(e->p)) return;
     text_printf(e->t, "\n__device__ const Pair frequency[%lld] = { // half turns for one position\n",
                 (wide)MAX(r->rotary / 2, 1));
     for (int64_t i = 0; i < r->rotary / 2; i++) {
         double turns = pow(r->base, -2.0 * (double)i / (double)r->rotary) / 3.14159265358979323846;
+        if (r->inverse) turns = -turns;
         float high = (float)turns, low = (float)(turns - high);
         text_printf(e->t, "    {%s, %s},\n", rows_float(high).s, rows_float(low).s);
     }
@@ -115,18 +146,18 @@ void rows_pair_tables(struct emitter *e)
 
 void rows_pair_partners(struct emitter *e, int i)
 {
-    const struct rope_spec *r = &e->p->rope;
-    rows_line(e, "const rows::RopeSpot at%d = rows::rope_spot<%lld, %lld, %lld, %s>(c);", i,
+    const struct pairing *r = &e->p->pairing;
+    rows_line(e, "const rows::PairSpot at%d = rows::pair_spot<%lld, %lld, %lld, %s>(c);", i,
               (wide)r->head_dim, (wide)r->rotary, (wide)r->heads, r->half ? "true" : "false");
     if (e->w->width == 1 || !r->half) return;
     rows_line(e, "float o%d[%d];", i, e->w->width);
     rows_line(e, "port::load_piece(o%d, p%d + at%d.partner);", i, e->p->step[e->p->step[i].in[0]].port, i);
 }
 
-static struct word rope_position(const struct emitter *e, const struct step *s)
+static struct word pair_position(const struct emitter *e, const struct step *s)
 {
     if (s->in[1] >= 0) return emit_word("v%d", s->in[1]);
-    return emit_word("(float)((%s)row %% %lld)", rows_index_type(e), (wide)MAX(e->p->rope.period, 1));
+    return emit_word("(float)((%s)row %% %lld)", rows_index_type(e), (wide)MAX(e->p->pairing.period, 1));
 }
 
 /* The other element of the pair, the pair's index, whether this element is its second. */
@@ -141,13 +172,13 @@ bool rows_has_partner(const struct emitter *e, int step)
     return e->w->width == 1 || e->w->packed[e->p->step[load].port];
 }
 
-static struct partner rope_partner(const struct emitter *e, int i)
+static struct partner partner_of(const struct emitter *e, int i)
 {
     int load = e->p->step[i].in[0], port = e->p->step[load].port;
     struct partner r = {.pair = emit_word("at%d.pair", i), .second = emit_word("at%d.second", i)};
     if (e->w->width == 1) {
         r.other = emit_word("load(p%d + (i64)at%d.partner * %lld)", port, i, (wide)rows_stride(e, port));
-    } else if (e->p->rope.half) {
+    } else if (e->p->pairing.half) {
         r.other = emit_word("o%d[j]", i);
         r.pair = emit_word("at%d.pair + j", i);
     } else {
@@ -160,23 +191,23 @@ static struct partner rope_partner(const struct emitter *e, int i)
 
 static struct word frequency(const struct emitter *e, const char *pair)
 {
-    const struct rope_spec *r = &e->p->rope;
-    double turns = 1 / 3.14159265358979323846, ratio = pow(r->base, -2.0 / (double)r->rotary);
-    if (has_table(r)) return emit_word("frequency[%.60s]", pair);
-    return emit_word("rows::rope_frequency(%a, %a, %.60s)", turns, ratio, pair);
+    int port = e->p->step[pair_step(e->p)].port;
+    if (has_table(e->p)) return emit_word("frequency[%.60s]", pair);
+    return half_turns(e->p, emit_word("a.a%d", port < 0 ? 0 : e->argument[port]).s, pair);
 }
 
 void rows_pair(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
-    struct partner r = rope_partner(e, i);
+    struct partner r = partner_of(e, i);
     rows_line(e, "float v%d = v%d;", i, s->in[0]);
     rows_open(e, "if (at%d.turns)", i);
     rows_line(e, "const Pair f = %s;", frequency(e, r.pair.s).s);
-    rows_line(e, "const Pair turn = pair::rope::turn(%s, f.a, f.b);", rope_position(e, s).s);
+    struct word turn = emit_word("port::turn(%s, f.a, f.b)", pair_position(e, s).s);
+    rows_line(e, "const Pair turn = %s;", scaled(e->p, turn.s).s);
     rows_line(e, "const float other = %s;", r.other.s);
-    rows_line(e,
-              "v%d = %s ? pair::rope::rotate(other, v%d, turn).b : pair::rope::rotate(v%d, other, turn).a;",
-              i, r.second.s, s->in[0], s->in[0]);
+    const char *op = e->p->pairing.op->name;
+    rows_line(e, "v%d = %s ? pair::%s::apply(other, v%d, turn).b : pair::%s::apply(v%d, other, turn).a;", i,
+              r.second.s, op, s->in[0], op, s->in[0]);
     rows_close(e);
 }

@@ -22,7 +22,10 @@ struct word printer_value(const struct printer *e, int step, int lane)
     const struct step *s = &e->p->step[step];
     enum level level = e->l->level[step];
     if (level == LEVEL_SLOT) return emit_word("v%d%s", step, printer_lane(e, s, lane));
+    if (level == LEVEL_SCALAR)
+        return emit_word("(float)%sc%d", e->level == LEVEL_SLOT ? "s.args->" : "g.", s->port);
     if (level == e->level) return emit_word("v%d", step);
+    if (level == LEVEL_SEGMENT) return emit_word("s.segment.v%d", step);
     if (level == LEVEL_ROW) return emit_word("%sv%d", e->level == LEVEL_SLOT ? "s.row." : "r.", step);
     return level == LEVEL_COL ? emit_word("s.col[%d].v%d", lane, step) : emit_word("s.half.v%d", step);
 }
@@ -48,4 +51,54 @@ void printer_call(const struct printer *e, const struct step *s, int lane)
     }
     for (int i = 0; i < s->prim->params; i++) text_printf(e->t, ", %s", float_word(s->param[i]).s);
     text_append(e->t, ");");
+}
+
+/* ---- Slots ---- */
+
+/* Its number among the loads, or stores, of the slots. */
+int printer_number(const struct printer *e, int step)
+{
+    int k = 0;
+    for (int i = 0; i < step; i++)
+        k += e->p->step[i].kind == e->p->step[step].kind && e->l->level[i] == LEVEL_SLOT;
+    return k;
+}
+
+/* What a step of one lane is equal to; maps are printed by printer_call. */
+static struct word slot_source(const struct printer *e, int i, int lane)
+{
+    const struct step *s = &e->p->step[i];
+    switch (s->kind) {
+    case STEP_ACC: return emit_word("s.acc[%d]", lane);
+    case STEP_LOAD: return emit_word("s.in[%d][%d]", printer_number(e, i), lane);
+    default: return printer_value(e, s->in[0], s->kind == STEP_LANE ? s->lane : lane);
+    }
+}
+
+void printer_slot(const struct printer *e, int i)
+{
+    const struct step *s = &e->p->step[i];
+    int lanes = s->half ? 1 : program_lanes(e->p);
+    for (int lane = 0; lane < lanes; lane++) {
+        text_printf(e->t, "        const float v%d%s = ", i, printer_lane(e, s, lane));
+        if (s->kind == STEP_MAP) printer_call(e, s, lane);
+        else text_printf(e->t, "%s;", slot_source(e, i, lane).s);
+        text_append(e->t, "\n");
+    }
+}
+
+bool printer_adds(const struct printer *e, int step)
+{
+    return use_effect(&e->p->port[e->p->step[step].port]) & EFFECT_ADD;
+}
+
+void printer_move(const struct printer *e, const struct move *v)
+{
+    static const char *const form[] = {
+        [MOVE_WHOLE] = "Whole", [MOVE_UPPER] = "Upper", [MOVE_LANES] = "Lanes", [MOVE_TWINS] = "Twins"};
+    bool adds = printer_adds(e, v->step[0]);
+    text_printf(e->t, "%s%s<%s, %d", adds ? "Adds<" : "", form[v->form],
+                emit_dtype(e->p->port[e->p->step[v->step[0]].port].dtype), printer_number(e, v->step[0]));
+    if (v->step[1] >= 0) text_printf(e->t, ", %d", printer_number(e, v->step[1]));
+    text_append(e->t, adds ? ">>" : ">");
 }

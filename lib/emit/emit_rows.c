@@ -14,9 +14,11 @@ static void print_step(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
     const struct tensor_use *port = s->port >= 0 ? &e->p->port[s->port] : NULL;
-    text_printf(e->t, s->kind == STEP_STORE ? "//   store" : "//   v%d =", i);
+    bool adds = s->kind == STEP_STORE && use_effect(port) & EFFECT_ADD;
+    text_printf(e->t, adds ? "//   add" : s->kind == STEP_STORE ? "//   store" : "//   v%d =", i);
     switch (s->kind) {
     case STEP_LOAD: text_append(e->t, port->role == USE_GATHER ? " gather " : " load "); break;
+    case STEP_SCALAR: text_append(e->t, " scalar "); break;
     case STEP_PARTIAL: text_printf(e->t, " finish %s of ", port->reduce->name); break;
     case STEP_PAIR:
     case STEP_MAP:
@@ -27,7 +29,9 @@ static void print_step(struct emitter *e, int i)
         if (s->in[k] >= 0) text_printf(e->t, " v%d", s->in[k]);
         else if (s->kind == STEP_MAP) text_printf(e->t, " %s", rows_float(s->immediate[k]).s);
     if (s->kind == STEP_STORE) text_append(e->t, " to ");
-    if (port) text_printf(e->t, "a%d", e->argument[s->port]);
+    if (port && s->kind == STEP_PAIR) text_append(e->t, " by ");
+    if (port && s->kind == STEP_REDUCE) text_append(e->t, " over rows, to ");
+    if (port) text_printf(e->t, "%c%d", port->role == USE_SCALAR ? 'c' : 'a', e->argument[s->port]);
     text_append(e->t, "\n");
 }
 
@@ -38,6 +42,9 @@ static void print_comment(struct emitter *e)
     for (int d = 0; d < p->rank; d++) text_printf(e->t, "%s%lld", d ? "," : "", (wide)p->dim[d]);
     text_printf(e->t, "], %d column%s at once", e->w->width, e->w->width > 1 ? "s" : "");
     if (e->w->team) text_printf(e->t, ", %d thread%s for a row", e->w->team, e->w->team > 1 ? "s" : "");
+    if (e->w->folds)
+        text_printf(e->t, ", %d x %d threads for %lld rows", e->w->down, e->w->across, (wide)e->w->part_rows);
+    if (e->w->finishes) text_printf(e->t, ", %d thread%s each", e->w->down, e->w->down > 1 ? "s" : "");
     text_append(e->t, "\n");
     for (int i = 0; i < p->steps; i++)
         if (e->w->live[i]) print_step(e, i);
@@ -49,7 +56,7 @@ static bool port_live(const struct emitter *e, int port)
 {
     for (int i = 0; i < e->p->steps; i++) {
         enum step_kind kind = e->p->step[i].kind;
-        bool moves = kind == STEP_LOAD || kind == STEP_STORE || kind == STEP_PARTIAL;
+        bool moves = kind != STEP_ACC && kind != STEP_MAP && kind != STEP_LANE;
         if (e->w->live[i] && moves && e->p->step[i].port == port) return true;
     }
     return false;
@@ -62,7 +69,9 @@ static void take_arguments(struct emitter *e)
         const struct tensor_use *port = &e->p->port[q];
         e->argument[q] = -1;
         if (!port_live(e, q)) continue;
-        e->argument[q] = emit_pointer(e->k, port->buffer, port->offset * dtype_size(port->dtype));
+        e->argument[q] = port->role == USE_SCALAR
+                             ? emit_scalar(e->k, port->buffer)
+                             : emit_pointer(e->k, port->buffer, port->offset * dtype_size(port->dtype));
     }
 }
 
@@ -71,9 +80,9 @@ static void print_argument(struct emitter *e, int index)
     const struct tensor_use *port = NULL;
     bool stored = false;
     for (int q = e->p->ports - 1; q >= 0; q--) {
-        if (e->argument[q] != index) continue;
+        if (e->argument[q] != index || e->p->port[q].role == USE_SCALAR) continue;
         port = &e->p->port[q];
-        stored = stored || port->role == USE_STORE;
+        stored = stored || port->role == USE_STORE || port->role == USE_PARTIAL_STORE;
     }
     text_printf(e->t, "    %s%s *a%d;\n", stored ? "" : "const ", emit_dtype(port->dtype), index);
 }
@@ -82,6 +91,9 @@ static void print_arguments(struct emitter *e)
 {
     text_append(e->t, "\nstruct Args {\n");
     for (int i = 0; i < e->k->pointers; i++) print_argument(e, i);
+    for (int q = 0; q < e->p->ports; q++)
+        if (e->p->port[q].role == USE_SCALAR && e->argument[q] >= 0)
+            text_printf(e->t, "    %s c%d;\n", emit_dtype(e->p->port[q].dtype), e->argument[q]);
     text_append(e->t, "};\n");
 }
 
@@ -196,6 +208,7 @@ static void print_kernel(struct emitter *e, const struct schedule *s)
     if (s->pdl) text_append(e->t, "#include \"ptx/control.cuh\"\n");
     text_append(e->t,
                 "#include \"port/tile.cuh\"\n#include \"port/vector.cuh\"\n#include \"tile/rows.cuh\"\n");
+    if (e->w->folds || e->w->finishes) text_append(e->t, "#include \"tile/column_states.cuh\"\n");
     text_append(e->t, "\nusing namespace coda;\n");
     rows_pair_tables(e);
     print_arguments(e);
@@ -204,7 +217,9 @@ static void print_kernel(struct emitter *e, const struct schedule *s)
         s->threads, e->k->symbol);
     e->depth = 1;
     if (s->pdl) rows_line(e, "ptx::grid_wait();");
-    if (s->grid && e->w->team) print_team(e);
+    if (s->grid && e->w->folds) rows_fold_columns(e);
+    else if (s->grid && e->w->finishes) rows_finish_columns(e);
+    else if (s->grid && e->w->team) print_team(e);
     else if (s->grid) print_flat(e);
     text_append(e->t, "}\n");
 }
@@ -213,7 +228,8 @@ static void print_kernel(struct emitter *e, const struct schedule *s)
 static bool is_defined(const struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
-    bool moves = s->kind == STEP_LOAD || s->kind == STEP_STORE || s->kind == STEP_PARTIAL;
+    bool moves =
+        s->kind == STEP_LOAD || s->kind == STEP_STORE || s->kind == STEP_PARTIAL || s->kind == STEP_SCALAR;
     if (moves && e->argument[s->port] < 0) return false;
     for (int k = 0; k < s->nin; k++)
         if (s->in[k] >= 0 && (!e->w->live[s->in[k]] || e->w->phase[s->in[k]] > e->w->phase[i])) return false;

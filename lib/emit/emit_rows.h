@@ -35,12 +35,19 @@ void rows_pair_partners(struct emitter *e, int step); /* where the piece stands 
                                                          other elements if they are not in it */
 void rows_pair(struct emitter *e, int step);
 
+/* emit_columns.c: kernels whose threads fold columns, or finish what was folded. */
+void rows_fold_columns(struct emitter *e);
+void rows_finish_columns(struct emitter *e);
+
 /* emit_rows_steps.c */
-void rows_starts(struct emitter *e);                /* where this row starts in each port */
-void rows_partials(struct emitter *e);              /* states of the row, to be finished */
-void rows_row_values(struct emitter *e, int phase); /* and the stores of such */
-void rows_kept(struct emitter *e);                  /* room for kept loads */
-void rows_read_ahead(struct emitter *e);            /* into it, what the first walk needs at c */
-void rows_piece(struct emitter *e, int phase);      /* the walk's column values at c */
+void rows_starts(struct emitter *e);                 /* where this row starts in each port */
+void rows_matrix_indices(struct emitter *e);         /* of `matrix`, in the dimensions ahead of its rows */
+struct word rows_row_index(const struct emitter *e); /* what a row's index in its matrix is called */
+void rows_pointers(struct emitter *e);               /* where the row of these indices starts */
+void rows_partials(struct emitter *e);               /* states of the row, to be finished */
+void rows_row_values(struct emitter *e, int phase);  /* and the stores of such */
+void rows_kept(struct emitter *e);                   /* room for kept loads */
+void rows_read_ahead(struct emitter *e);             /* into it, what the first walk needs at c */
+void rows_piece(struct emitter *e, int phase);       /* the walk's column values at c */
 
 #endif

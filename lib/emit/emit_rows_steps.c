@@ -42,14 +42,15 @@ static bool index_used(const struct emitter *e, int d)
     return false;
 }
 
-static void print_indices(struct emitter *e)
+/* In dimensions up to `last`, of what is called `name`. */
+static void print_indices(struct emitter *e, const char *name, int last)
 {
     int64_t inner = 1;
-    for (int d = e->w->rank - 2; d >= 0 && e->w->rank > 2; d--) {
+    for (int d = last; d >= 0 && e->w->rank > 2; d--) {
         struct word by = inner > 1 ? emit_word(" / %lld", (wide)inner) : emit_word("%s", "");
         struct word rest = d > 0 ? emit_word(" %% %lld", (wide)e->w->dim[d]) : emit_word("%s", "");
         if (index_used(e, d))
-            rows_line(e, "const i64 i%d = (%s)row%s%s;", d, rows_index_type(e), by.s, rest.s);
+            rows_line(e, "const i64 i%d = (%s)%s%s%s;", d, rows_index_type(e), name, by.s, rest.s);
         inner *= e->w->dim[d];
     }
 }
@@ -69,9 +70,18 @@ static void print_start(struct emitter *e, int q)
     text_free(&at);
 }
 
+void rows_matrix_indices(struct emitter *e) { print_indices(e, "matrix", e->w->rank - 3); }
+
+struct word rows_row_index(const struct emitter *e) { return index_word(e, e->w->rank - 2); }
+
 void rows_starts(struct emitter *e)
 {
-    print_indices(e);
+    print_indices(e, "row", e->w->rank - 2);
+    rows_pointers(e);
+}
+
+void rows_pointers(struct emitter *e)
+{
     for (int q = 0; q < e->p->ports; q++)
         if (e->argument[q] >= 0 && is_strided(&e->p->port[q])) print_start(e, q);
 }
@@ -144,12 +154,20 @@ static void print_load(struct emitter *e, int i)
     else rows_line(e, "const float v%d = load(%s);", i, from.s);
 }
 
+static void print_scalar(struct emitter *e, int i)
+{
+    rows_line(e, "const float v%d = (float)a.c%d;", i, e->argument[e->p->step[i].port]);
+}
+
 static void print_push(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
     if (rows_state(e->w, e->p, i) != i) return;
     struct word key = s->in[1] >= 0 ? emit_word("v%d", s->in[1]) : emit_word("0.0f");
-    rows_line(e, "reduce::%s::push(s%d, v%d, %s, %s);", s->prim->name, i, s->in[0], column(e), key.s);
+    if (s->axis == REDUCE_COLUMNS)
+        rows_line(e, "reduce::%s::push(s%d[%s], v%d, (int)%s, 0.0f);", s->prim->name, i,
+                  e->w->width > 1 ? "j" : "0", s->in[0], rows_row_index(e).s);
+    else rows_line(e, "reduce::%s::push(s%d, v%d, %s, %s);", s->prim->name, i, s->in[0], column(e), key.s);
 }
 
 /* ---- Stores ---- */
@@ -164,13 +182,20 @@ static struct word store_guard(const struct emitter *e, const struct step *s, co
     return *guard.s ? emit_word("if (%.180s) ", guard.s) : guard;
 }
 
+static const char *store_word(const struct emitter *e, const struct step *s)
+{
+    return use_effect(&e->p->port[s->port]) & EFFECT_ADD ? "accumulate" : "store";
+}
+
 static void print_store(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
     bool once = !rows_stride(e, s->port) && e->w->columns > 1;
     struct word at = once ? emit_word("%s == 0", column(e)) : emit_word("%s", "");
     if (e->w->packed[s->port]) rows_line(e, "y%d[j] = v%d;", i, s->in[0]);
-    else rows_line(e, "%sstore(%s, v%d);", store_guard(e, s, at.s).s, address(e, s->port).s, s->in[0]);
+    else
+        rows_line(e, "%s%s(%s, v%d);", store_guard(e, s, at.s).s, store_word(e, s), address(e, s->port).s,
+                  s->in[0]);
 }
 
 /* One thread of the row stores its value. */
@@ -180,7 +205,7 @@ static void print_row_store(struct emitter *e, int i)
     const char *first = e->w->team > 1                               ? "lane == 0"
                         : !e->w->team && e->w->columns > e->w->width ? "c == 0"
                                                                      : "";
-    rows_line(e, "%sstore(p%d, v%d);", store_guard(e, s, first).s, s->port, s->in[0]);
+    rows_line(e, "%s%s(p%d, v%d);", store_guard(e, s, first).s, store_word(e, s), s->port, s->in[0]);
 }
 
 /* ---- Row values ---- */
@@ -226,6 +251,7 @@ static void print_row_step(struct emitter *e, int i)
     const struct step *s = &e->p->step[i];
     switch (s->kind) {
     case STEP_LOAD: print_load(e, i); break;
+    case STEP_SCALAR: print_scalar(e, i); break;
     case STEP_MAP: print_map(e, i); break;
     case STEP_PARTIAL: finish_partial(e, i); break;
     case STEP_REDUCE: finish(e, i, s->prim->name, e->w->team, emit_word("s%d", i).s); break;
@@ -305,6 +331,7 @@ static void print_column_step(struct emitter *e, int i)
 {
     switch (e->p->step[i].kind) {
     case STEP_LOAD: print_load(e, i); break;
+    case STEP_SCALAR: print_scalar(e, i); break;
     case STEP_MAP: print_map(e, i); break;
     case STEP_PAIR: rows_pair(e, i); break;
     case STEP_REDUCE: print_push(e, i); break;
@@ -318,7 +345,8 @@ static void write_pieces(struct emitter *e)
     for (int i = 0; i < e->p->steps; i++) {
         const struct step *s = &e->p->step[i];
         if (!e->needed[i] || s->kind != STEP_STORE || !e->w->packed[s->port]) continue;
-        rows_line(e, "%sport::store_piece(p%d + c, y%d);", store_guard(e, s, "").s, s->port, i);
+        rows_line(e, "%sport::%s_piece(p%d + c, y%d);", store_guard(e, s, "").s, store_word(e, s), s->port,
+                  i);
     }
 }
 

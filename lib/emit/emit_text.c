@@ -17,14 +17,15 @@ bool emit_begin(struct plan *plan, const struct program *p, const struct schedul
         .launch = {s->grid, s->cluster, s->threads, s->shared_bytes, s->persistent, s->early}};
     k->map = ARENA_NEW(&plan->arena, struct map_spec, p->kind == PROGRAM_ROWS ? 1 : KERNEL_MAX_MAPS);
     k->pointer = ARENA_NEW(&plan->arena, struct pointer_spec, p->ports + 8);
+    k->scalar = ARENA_NEW(&plan->arena, struct scalar_spec, p->ports + 1);
     return !plan->arena.failed;
 }
 
 coda_status emit_fits(const struct kernel *k)
 {
-    if (k->pointers <= KERNEL_MAX_POINTERS) return CODA_OK;
-    return fail(CODA_E_UNSUPPORTED, "kernel %s takes %d pointers; at most %d", k->symbol, k->pointers,
-                KERNEL_MAX_POINTERS);
+    if (k->pointers + CEIL_DIV(k->scalars, 2) <= KERNEL_MAX_POINTERS) return CODA_OK;
+    return fail(CODA_E_UNSUPPORTED, "kernel %s takes %d pointers and %d scalars; at most %d pointers",
+                k->symbol, k->pointers, k->scalars, KERNEL_MAX_POINTERS);
 }
 
 struct word emit_word(const char *format, ...)
@@ -49,6 +50,12 @@ int emit_pointer(struct kernel *k, int buffer, int64_t bytes)
     k->pointer[k->pointers].buffer = buffer;
     k->pointer[k->pointers].bytes = bytes;
     return k->pointers++;
+}
+
+int emit_scalar(struct kernel *k, int buffer)
+{
+    k->scalar[k->scalars].buffer = buffer;
+    return k->scalars++;
 }
 
 const char *emit_symbol(struct plan *plan, const struct program *p, const char *prefix)
@@ -115,7 +122,8 @@ void emit_includes(const struct program *p, struct text *t)
         const struct prim *q = nth_prim(p, i);
         if (q && q->header && !seen_before(p, i)) text_printf(t, "#include \"%s\"\n", q->header);
     }
-    if (pair_step(p) >= 0) text_printf(t, "#include \"pair/%s.cuh\"\n", pair_name());
+    if (pair_step(p) >= 0)
+        text_printf(t, "#include \"%s\"\n#include \"port/turn.cuh\"\n", p->pairing.op->header);
     for (int i = 0; i < p->steps + p->ports; i++) {
         const struct prim *q = nth_prim(p, i);
         if (q && is_user_map(q) && !seen_before(p, i)) emit_user_map(q, t);

@@ -21,6 +21,10 @@ struct pointer_spec { /* a buffer's start + bytes */
     int64_t bytes;
 };
 
+struct scalar_spec { /* an argument in host memory, of 4 bytes */
+    int buffer;
+};
+
 struct launch_spec {
     int64_t grid; /* blocks, 1-D, as in struct schedule */
     int cluster, threads, shared_bytes;
@@ -28,13 +32,14 @@ struct launch_spec {
 };
 
 /* The parameter of the kernel is one struct: `maps` tensor maps of 128 bytes, then `pointers` device
- * pointers. */
+ * pointers, then `scalars` numbers of 4 bytes. */
 struct kernel {
     const char *symbol; /* coda_gemm_mul_relu */
     const char *text;
-    int maps, pointers;
+    int maps, pointers, scalars;
     struct map_spec *map;
     struct pointer_spec *pointer;
+    struct scalar_spec *scalar;
     struct launch_spec launch;
 };
 

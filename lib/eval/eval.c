@@ -92,7 +92,8 @@ static coda_status write_output(struct eval *e, int i, int arg)
     int64_t count = type_elements(&e->g->node[v].type);
     coda_status s = load(e, v);
     if (s != CODA_OK) return s;
-    if (count > 0) memcpy(e->args[arg], e->value[v], (size_t)count * sizeof(double));
+    double *out = e->args[arg];
+    for (int64_t j = 0; j < count; j++) out[j] = e->value[v][j] + (e->g->output[i].add ? out[j] : 0);
     release(e, v);
     return CODA_OK;
 }

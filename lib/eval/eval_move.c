@@ -1,6 +1,7 @@
 /* eval_move.c -- the operations that compute nothing, in fp64: leaves, constants, and what moves data. */
 #include "eval.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- Strided tensors ---- */
@@ -66,8 +67,12 @@ coda_status eval_concat(const struct eval_call *c)
     for (int d = 0; d < axis; d++) outer *= n->type.dim[d];
     for (int d = axis + 1; d < n->type.rank; d++) inner *= n->type.dim[d];
     pitch = n->type.dim[axis] * inner;
+    if (n->attr.concat.interleave) { /* one element along the axis of each operand in turn */
+        outer *= c->type[0]->dim[axis];
+        pitch = n->nin * inner;
+    }
     for (int i = 0; i < n->nin; i++) {
-        int64_t piece = c->type[i]->dim[axis] * inner;
+        int64_t piece = n->attr.concat.interleave ? inner : c->type[i]->dim[axis] * inner;
         for (int64_t o = 0; o < outer; o++)
             memcpy(c->out + o * pitch + to, c->in[i] + o * piece, sizeof *c->out * (size_t)piece);
         to += piece;
@@ -82,7 +87,14 @@ static coda_status copy(const struct eval_call *c)
     return CODA_OK;
 }
 
-coda_status eval_cast(const struct eval_call *c) { return copy(c); }
+/* To int32: towards zero, to the nearest that fits; NaN is 0. */
+coda_status eval_cast(const struct eval_call *c)
+{
+    coda_status s = copy(c);
+    for (int64_t i = 0; !s && c->n->type.dtype == CODA_I32 && i < type_elements(&c->n->type); i++)
+        c->out[i] = isnan(c->out[i]) ? 0 : trunc(fmax(INT32_MIN, fmin(INT32_MAX, c->out[i])));
+    return s;
+}
 coda_status eval_reshape(const struct eval_call *c) { return copy(c); }
 
 /* ---- Leaves ---- */
@@ -95,6 +107,7 @@ static coda_status leaf(const struct eval_call *c)
 
 coda_status eval_input(const struct eval_call *c) { return leaf(c); }
 coda_status eval_weight(const struct eval_call *c) { return leaf(c); }
+coda_status eval_scalar(const struct eval_call *c) { return leaf(c); }
 
 coda_status eval_constant(const struct eval_call *c)
 {

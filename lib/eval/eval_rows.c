@@ -141,9 +141,29 @@ coda_status eval_map(const struct eval_call *c)
     return CODA_OK;
 }
 
+/* Column `j` of the result: that of a matrix, by its number among all columns of all matrices. */
+static void reduce_columns(void *ctx, int64_t from, int64_t to)
+{
+    const struct rowwise *s = ctx;
+    const struct prim_reduce *r = s->n->prim->reduce;
+    int64_t rows = s->type[0]->dim[s->type[0]->rank - 2];
+    double state[PRIM_MAX_STATE];
+    for (int64_t j = from; j < to; j++) {
+        const double *x = s->in[0] + j / s->columns * rows * s->columns + j % s->columns;
+        r->init(state);
+        for (int64_t row = 0; row < rows; row++) r->push(state, x[row * s->columns], row, 0);
+        s->out[j] = r->finish(state);
+    }
+}
+
 coda_status eval_reduce(const struct eval_call *c)
 {
     struct rowwise s = rowwise(c);
+    if (c->n->attr.reduce.columns) {
+        const struct type *x = c->type[0];
+        eval_spread(type_elements(&c->n->type), x->dim[x->rank - 2] * CALL, reduce_columns, &s);
+        return CODA_OK;
+    }
     if (c->n->nin > 1) key_strides(c->type[1], &c->n->type, s.stride[1]);
     eval_spread(type_rows(&c->n->type), s.columns * CALL, reduce_rows, &s);
     return CODA_OK;
@@ -257,6 +277,8 @@ static void rope_rows(void *ctx, int64_t from, int64_t to)
     const struct rowwise *s = ctx;
     const struct attr_rope *a = &s->n->attr.rope;
     int64_t head_dim = a->head_dim, rotary = a->rotary, half = a->half;
+    const double *frequency = s->n->nin > 2 ? s->in[2] : NULL;
+    double scale = a->scale != 0 ? (double)a->scale : 1, sign = a->inverse ? -1 : 1;
     int64_t period = s->in[1] ? type_elements(s->type[1]) : s->type[0]->dim[s->type[0]->rank - 2];
     for (int64_t row = from; row < to; row++) {
         const double *x = s->in[0] + row * s->columns;
@@ -264,7 +286,8 @@ static void rope_rows(void *ctx, int64_t from, int64_t to)
         if (s->in[1]) at = s->in[1][row % period];
         memcpy(y, x, sizeof *y * (size_t)s->columns);
         for (int64_t i = 0; i < rotary / 2; i++) {
-            double t = at * pow(a->base, -2.0 * (double)i / (double)rotary), cosine = cos(t), sine = sin(t);
+            double each = frequency ? frequency[i] : pow(a->base, -2.0 * (double)i / (double)rotary);
+            double t = at * each, cosine = scale * cos(t), sine = sign * scale * sin(t);
             int64_t p = half ? i : 2 * i, q = half ? i + rotary / 2 : 2 * i + 1;
             for (int64_t h = 0; h < a->heads * head_dim; h += head_dim) {
                 y[h + p] = x[h + p] * cosine - x[h + q] * sine;

@@ -20,8 +20,10 @@ enum {
 struct place place_of(const char *name, coda_arg_kind kind, int size, int rank, const int64_t *dim,
                       const int64_t *stride)
 {
-    return (struct place){
-        .name = name, .kind = kind, .at = lattice_strided(size, rank, dim, stride), .align = ARG_ALIGN};
+    return (struct place){.name = name,
+                          .kind = kind,
+                          .at = lattice_strided(size, rank, dim, stride),
+                          .align = kind == CODA_ARG_SCALAR ? size : ARG_ALIGN};
 }
 
 /* ---- All that is bound: the arguments, then workspace and prepared memory ---- */
@@ -37,7 +39,7 @@ static struct bound bound(const struct arguments *b, int i)
     if (i == b->places) return (struct bound){(uintptr_t)b->workspace, b->workspace_bytes, true};
     if (i > b->places) return (struct bound){(uintptr_t)b->prepared, b->prepared_bytes, true};
     const struct place *p = &b->place[i];
-    bool written = p->kind == CODA_ARG_OUTPUT || (b->prepare && p->holds);
+    bool written = place_is_written(p) || (b->prepare && p->holds);
     return (struct bound){(uintptr_t)b->args[i], p->at.bytes, written};
 }
 
@@ -117,7 +119,7 @@ static bool is_plainly_good(const struct arguments *b)
     if (!b->args || b->prepare) return false;
     if (!add_span(span, &n, b->workspace, b->workspace_bytes, MEMORY_ALIGN)) return false;
     if (!add_span(span, &n, b->prepared, b->prepared_bytes, MEMORY_ALIGN)) return false;
-    for (const struct place *p; leaves && (p = &b->place[leaves - 1])->kind == CODA_ARG_OUTPUT;)
+    for (const struct place *p; leaves && place_is_written(p = &b->place[leaves - 1]);)
         if (n == MOST_SPANS || !add_span(span, &n, b->args[--leaves], p->at.bytes, p->align)) return false;
     for (int i = 0; i < leaves; i++) {
         const struct place *p = &b->place[i];
@@ -163,7 +165,8 @@ static int collect(const struct arguments *b, int *next, struct box *box)
 /* "output y (512 bytes at 0x7f...)" */
 static void describe(const struct arguments *b, int i, char *out, size_t size)
 {
-    static const char *const kind[] = {"input ", "weight ", "output "}; /* ORDER coda_arg_kind */
+    static const char *const kind[] = {"input ", "weight ", "output ", "scalar ",
+                                       "sum "}; /* ORDER coda_arg_kind */
     const char *what = i == b->places ? "workspace" : "prepared memory";
     if (i < b->places) what = kind[b->place[i].kind];
     struct bound w = bound(b, i);

@@ -14,6 +14,11 @@ struct place {
     uint64_t holds; /* a weight that is folded in place: the digest of what it then holds; or 0 */
 };
 
+static inline bool place_is_written(const struct place *p)
+{
+    return p->kind == CODA_ARG_OUTPUT || p->kind == CODA_ARG_SUM;
+}
+
 struct arguments {
     const char *call;          /* for messages: "run" */
     const struct place *place; /* leaves, then outputs */

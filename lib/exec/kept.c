@@ -183,7 +183,7 @@ static coda_status check_leaves(const struct arguments *b, const struct ranges *
 {
     coda_status status = CODA_OK;
     for (int i = 0; i < b->places && !status; i++)
-        if (b->place[i].kind != CODA_ARG_OUTPUT && !is_plain(b, s, i)) status = check_leaf(b, s, i);
+        if (!place_is_written(&b->place[i]) && !is_plain(b, s, i)) status = check_leaf(b, s, i);
     return status;
 }
 
@@ -194,7 +194,7 @@ static void forget_written(const struct arguments *b, const struct ranges *s)
     forget(s, work, work + (uintptr_t)b->workspace_bytes);
     for (int i = 0; i < b->places && !b->prepare; i++) {
         uintptr_t first = (uintptr_t)b->args[i];
-        bool output = b->place[i].kind == CODA_ARG_OUTPUT;
+        bool output = place_is_written(&b->place[i]);
         if (output) forget(s, first, first + (uintptr_t)b->place[i].at.bytes);
     }
 }

@@ -44,7 +44,10 @@ static coda_status launch_kernel(const struct call *c, int index, coda_stream st
     void **pointer = (void **)&params.map[spec->maps];
     for (int i = 0; i < spec->pointers; i++)
         pointer[i] = address(c, spec->pointer[i].buffer, spec->pointer[i].bytes);
-    size_t bytes = sizeof(struct jit_map) * (size_t)spec->maps + sizeof(void *) * (size_t)spec->pointers;
+    uint32_t *scalar = (uint32_t *)(pointer + spec->pointers);
+    for (int i = 0; i < spec->scalars; i++) memcpy(&scalar[i], address(c, spec->scalar[i].buffer, 0), 4);
+    size_t bytes = sizeof(struct jit_map) * (size_t)spec->maps + sizeof(void *) * (size_t)spec->pointers +
+                   sizeof *scalar * (size_t)spec->scalars;
     return jit_launch(c->p->kernel[cp->kernel].kernel, &cp->launch, &params, bytes, stream, err);
 }
 

@@ -9,6 +9,7 @@ _Static_assert(CODA_MAX_RANK == 6 && PRIM_MAX_PARAMS == 4, "DIMS and PARAMS name
 
 #define NONE
 #define FLOAT(key) {#key, ATTR_FLOAT, offsetof(self, key)},
+#define FACTOR(key) {#key, ATTR_FACTOR, offsetof(self, key)},
 #define INT(key) {#key, ATTR_INTEGER, offsetof(self, key)},
 #define DTYPE(key) {#key, ATTR_DTYPE, offsetof(self, key)},
 #define DIM(member, key, d) {#key #d, ATTR_INTEGER, offsetof(self, member[d])},
@@ -42,14 +43,22 @@ static const struct attr_field *field(const struct node *n, int k)
 
 static const void *place(const struct node *n, int k) { return (const char *)&n->attr + field(n, k)->at; }
 
-int attr_count(const struct node *n) { return n->prim ? n->prim->params : op_info[n->op].fields().count; }
+int attr_count(const struct node *n)
+{
+    return n->op == OP_MAP ? n->prim->params : op_info[n->op].fields().count;
+}
 
 const char *attr_key(const struct node *n, int k)
 {
-    return n->prim ? n->prim->param_name[k] : field(n, k)->key;
+    return n->op == OP_MAP ? n->prim->param_name[k] : field(n, k)->key;
 }
 
 enum attr_kind attr_kind(const struct node *n, int k) { return field(n, k)->kind; }
+
+bool attr_is_float(const struct node *n, int k)
+{
+    return attr_kind(n, k) == ATTR_FLOAT || attr_kind(n, k) == ATTR_FACTOR;
+}
 
 float attr_float(const struct node *n, int k) { return *(const float *)place(n, k); }
 
@@ -62,7 +71,7 @@ void attr_set_integer(struct node *n, int k, int64_t value) { *(int64_t *)place(
 uint64_t attr_bits(const struct node *n, int k)
 {
     uint32_t bits;
-    if (attr_kind(n, k) != ATTR_FLOAT) return (uint64_t)attr_integer(n, k);
+    if (!attr_is_float(n, k)) return (uint64_t)attr_integer(n, k);
     memcpy(&bits, place(n, k), sizeof bits);
     return bits;
 }

@@ -151,6 +151,14 @@ int graph_append(graph *g, const struct node *n)
     return g->nodes++;
 }
 
+/* Sums are of fp32, so that they do not stand still where they are large. */
+coda_status output_check(const char *name, const struct type *t, bool add)
+{
+    if (!add || t->dtype == CODA_F32) return CODA_OK;
+    return fail(CODA_E_INVALID, "output %.40s: %s cannot be added to, only f32", name ? name : "(NULL)",
+                type_text(t).s);
+}
+
 static coda_status admit_output(graph *g, struct output *o, const int64_t *stride)
 {
     if (o->value < 0 || o->value >= g->nodes)
@@ -159,14 +167,15 @@ static coda_status admit_output(graph *g, struct output *o, const int64_t *strid
     const struct type *t = &g->node[o->value].type;
     dense_strides(t, o->stride);
     if (stride) memcpy(o->stride, stride, sizeof *stride * (size_t)t->rank);
-    coda_status s = claim_name(g, "output", &o->name, ~g->outputs);
+    coda_status s = output_check(o->name, t, o->add);
+    if (s == CODA_OK) s = claim_name(g, "output", &o->name, ~g->outputs);
     return s == CODA_OK ? strides_check("output", o->name, t, o->stride) : s;
 }
 
-int graph_append_output(graph *g, const char *name, int value, const int64_t *stride)
+static int append_output(graph *g, const char *name, int value, const int64_t *stride, bool add)
 {
     if (!g || g->status != CODA_OK) return -1;
-    struct output o = {.name = name, .value = value, .next = -1};
+    struct output o = {.name = name, .value = value, .next = -1, .add = add};
     coda_status s = admit_output(g, &o, stride);
     if (s != CODA_OK) return poison(g, s);
     struct output *output = room(g, g->output, g->outputs, &g->output_capacity, sizeof o);
@@ -178,6 +187,16 @@ int graph_append_output(graph *g, const char *name, int value, const int64_t *st
     else g->output[n->last_output].next = g->outputs;
     n->last_output = g->outputs;
     return g->outputs++;
+}
+
+int graph_append_output(graph *g, const char *name, int value, const int64_t *stride)
+{
+    return append_output(g, name, value, stride, false);
+}
+
+int graph_append_sum(graph *g, const char *name, int value, const int64_t *stride)
+{
+    return append_output(g, name, value, stride, true);
 }
 
 /* ---- From one graph to another ---- */
@@ -216,7 +235,7 @@ int graph_copy_outputs(graph *to, const graph *from, const int *map)
 {
     for (int i = 0; i < from->outputs; i++) {
         const struct output *o = &from->output[i];
-        if (graph_append_output(to, o->name, map[o->value], o->stride) < 0) return -1;
+        if (append_output(to, o->name, map[o->value], o->stride, o->add) < 0) return -1;
     }
     return 0;
 }
@@ -294,7 +313,7 @@ bool graph_is_const(const graph *g, int value)
     for (int i = value; constant && i >= 0; i--) {
         const struct node *n = &g->node[i];
         if (!needed[i]) continue;
-        constant = n->op != OP_INPUT;
+        constant = !op_is_input(n->op);
         for (int j = 0; j < n->nin; j++)
             if (n->in[j] >= 0) needed[n->in[j]] = true;
     }

@@ -17,7 +17,8 @@ enum op_kind {
     KIND_LEAF,     /* the caller names it, and has it in memory */
     KIND_NUMBER,   /* one number, part of the formula */
     KIND_PRODUCT,  /* a GEMM */
-    KIND_ELEMENTS, /* element by element, or pair by pair: a GEMM's epilogue can do it */
+    KIND_ELEMENTS, /* element by element: a GEMM's epilogue can do it */
+    KIND_PAIRS,    /* pair by pair of a row's columns: it too; a file of primitives/pair has its name */
     KIND_ROWS,     /* row by row */
     KIND_WHOLE,    /* one dense buffer, and only that */
     KIND_VIEW,     /* strides over its operand */
@@ -29,6 +30,7 @@ enum op_kind {
 union attr {
 #define NONE int64_t none;
 #define FLOAT(key) float key;
+#define FACTOR(key) float key;
 #define INT(key) int64_t key;
 #define DTYPE(key) int64_t key;
 #define DIMS(member, key) int64_t member[CODA_MAX_RANK];
@@ -44,10 +46,11 @@ union attr {
 #undef DTYPE
 #undef INT
 #undef FLOAT
+#undef FACTOR
 #undef NONE
 };
 
-enum attr_kind { ATTR_FLOAT, ATTR_INTEGER, ATTR_DTYPE }; /* a float; an int64_t */
+enum attr_kind { ATTR_FLOAT, ATTR_FACTOR, ATTR_INTEGER, ATTR_DTYPE }; /* two floats; two int64_t */
 struct attr_field {
     const char *key; /* in the text form; NULL: the primitive names it */
     enum attr_kind kind;
@@ -94,6 +97,7 @@ struct output {
     const char *name;
     int value;
     int next; /* the next output of the same value; -1 */
+    bool add; /* a run adds the value to what is there */
     int64_t stride[CODA_MAX_RANK];
 };
 
@@ -123,6 +127,8 @@ typedef struct coda_graph graph;
 
 static inline bool op_is(enum op op, enum op_kind kind) { return op < OP_COUNT && op_info[op].kind == kind; }
 static inline bool op_is_leaf(enum op op) { return op_is(op, KIND_LEAF); }
+/* A leaf that each run is given anew. */
+static inline bool op_is_input(enum op op) { return op == OP_INPUT || op == OP_SCALAR; }
 static inline bool op_is_view(enum op op) { return op_is(op, KIND_VIEW); }
 static inline int64_t type_columns(const struct type *t) { return t->rank ? t->dim[t->rank - 1] : 1; }
 
@@ -132,7 +138,10 @@ void graph_free(graph *g);
 /* Appends a node, infers its type, and returns its index, or -1 with g poisoned (message set).
  * `n` is a template: op, prim, in, nin, attr, and for leaves type, name and stride. */
 int graph_append(graph *g, const struct node *n);
+coda_status output_check(const char *name, const struct type *t, bool add); /* of the value's type */
 int graph_append_output(graph *g, const char *name, int value, const int64_t *stride);
+/* The same of a value that runs add to what is there. */
+int graph_append_sum(graph *g, const char *name, int value, const int64_t *stride);
 void graph_poison(graph *g, coda_status status, const char *format, ...) PRINTF(3, 4);
 /* Copies node n of `from` into `to`, operands renamed through map[] (old index -> new). */
 int graph_copy_node(graph *to, const graph *from, int n, const int *map);
@@ -157,6 +166,7 @@ int graph_reshape(graph *g, int x, int rank, const int64_t *dim);
 int attr_count(const struct node *n);
 const char *attr_key(const struct node *n, int k);
 enum attr_kind attr_kind(const struct node *n, int k);
+bool attr_is_float(const struct node *n, int k);
 float attr_float(const struct node *n, int k);
 int64_t attr_integer(const struct node *n, int k); /* or a dtype */
 void attr_set_float(struct node *n, int k, float value);
@@ -168,6 +178,7 @@ bool attr_equal(const struct node *a, const struct node *b);
 /* graph_args.c -- what coda_run wants: leaves in order of creation, then outputs. */
 int graph_args(const graph *g);
 void graph_arg(const graph *g, int index, coda_arg_info *out);
+coda_arg_kind leaf_kind(enum op op);
 
 /* uses.c -- the operands that name each value, in the order of the nodes that read it. */
 struct use {

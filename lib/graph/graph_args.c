@@ -17,14 +17,19 @@ static void describe(coda_arg_info *out, const char *name, coda_arg_kind kind, c
     if (type_elements(t)) out->bytes = (size_t)(last + 1) * (size_t)dtype_size(t->dtype);
 }
 
+coda_arg_kind leaf_kind(enum op op)
+{
+    return op == OP_INPUT ? CODA_ARG_INPUT : op == OP_WEIGHT ? CODA_ARG_WEIGHT : CODA_ARG_SCALAR;
+}
+
 static void describe_leaf(coda_arg_info *out, const struct node *n)
 {
-    describe(out, n->name, n->op == OP_INPUT ? CODA_ARG_INPUT : CODA_ARG_WEIGHT, &n->type, n->stride);
+    describe(out, n->name, leaf_kind(n->op), &n->type, n->stride);
 }
 
 static void describe_output(coda_arg_info *out, const graph *g, const struct output *o)
 {
-    describe(out, o->name, CODA_ARG_OUTPUT, &g->node[o->value].type, o->stride);
+    describe(out, o->name, o->add ? CODA_ARG_SUM : CODA_ARG_OUTPUT, &g->node[o->value].type, o->stride);
 }
 
 void graph_arg(const graph *g, int index, coda_arg_info *out)

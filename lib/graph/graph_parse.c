@@ -7,7 +7,7 @@
  *     leaf      = ( "input" | "weight" ) dtype "[" [ integers ] "]" [ strides ]
  *     operation = word [ operand { "," operand } ] [ "{" key "=" number { "," ... } "}" ] [ "@" value ]
  *     operand   = "%" name | "_"
- *     output    = "output" "%" name "=" "%" name [ strides ]
+ *     output    = "output" "%" name ( "=" | "+=" ) "%" name [ strides ]
  *     strides   = "stride=[" [ integers ] "]"
  *     comment   = ( ";" | "#" ) ... to the end of the line
  *
@@ -215,6 +215,7 @@ static coda_status read_dtype(struct parser *p, coda_dtype *out)
 static coda_status read_leaf(struct parser *p, struct node *n)
 {
     coda_status s = read_dtype(p, &n->type.dtype);
+    if (s == CODA_OK && n->op == OP_SCALAR) return CODA_OK;
     if (s == CODA_OK) s = read_integers(p, n->type.dim, &n->type.rank);
     if (s == CODA_OK) s = type_check(op_info[n->op].text, n->name, &n->type);
     if (s != CODA_OK) return s;
@@ -280,10 +281,10 @@ static coda_status read_attribute_value(struct parser *p, struct node *n, int k)
     float real = 0;
     int64_t integer = 0;
     coda_dtype dtype = CODA_F32;
-    coda_status s = kind == ATTR_FLOAT   ? read_float(p, &real)
+    coda_status s = attr_is_float(n, k)  ? read_float(p, &real)
                     : kind == ATTR_DTYPE ? read_dtype(p, &dtype)
                                          : read_integer(p, &integer);
-    if (kind == ATTR_FLOAT) attr_set_float(n, k, real);
+    if (attr_is_float(n, k)) attr_set_float(n, k, real);
     else attr_set_integer(n, k, kind == ATTR_DTYPE ? (int64_t)dtype : integer);
     return s;
 }
@@ -302,13 +303,13 @@ static coda_status read_attribute(struct parser *p, struct node *n, unsigned *gi
     return read_attribute_value(p, n, k);
 }
 
-/* The parameters of a primitive have no default, nor has what a constant is. */
+/* The parameters of a map have no default, nor has what a constant is. */
 static coda_status check_params(const struct node *n, unsigned given)
 {
     unsigned all = (1u << attr_count(n)) - 1;
     if (n->op == OP_CONSTANT && given != all)
         return fail(CODA_E_INVALID, "constant: it needs {to=DTYPE, value=NUMBER}");
-    for (int k = 0; n->prim && k < attr_count(n); k++)
+    for (int k = 0; n->op == OP_MAP && k < attr_count(n); k++)
         if (!(given >> k & 1))
             return fail(CODA_E_INVALID, "%s: its parameter `%s` is missing", n->prim->name, attr_key(n, k));
     return CODA_OK;
@@ -367,13 +368,15 @@ static coda_status parse_output(struct parser *p)
     int value;
     int64_t stride[CODA_MAX_RANK];
     coda_status s = read_name(p, name);
+    bool add = s == CODA_OK && accept(p, '+');
     if (s == CODA_OK) s = expect(p, '=');
     if (s == CODA_OK) s = read_value(p, &value);
     if (s != CODA_OK) return s;
     dense_strides(&p->g->node[value].type, stride);
     if ((s = read_strides(p, &p->g->node[value].type, stride)) != CODA_OK) return s;
     if ((s = end_line(p)) != CODA_OK) return s;
-    graph_append_output(p->g, name, value, stride);
+    if (add) graph_append_sum(p->g, name, value, stride);
+    else graph_append_output(p->g, name, value, stride);
     return p->g->status;
 }
 

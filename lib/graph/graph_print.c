@@ -75,7 +75,8 @@ static void print_strides(const struct type *type, const int64_t *stride, struct
 static void print_value(const struct node *n, int k, struct text *t)
 {
     switch (attr_kind(n, k)) {
-    case ATTR_FLOAT: print_float(attr_float(n, k), t); break;
+    case ATTR_FLOAT:
+    case ATTR_FACTOR: print_float(attr_float(n, k), t); break;
     case ATTR_INTEGER: text_printf(t, "%" PRId64, attr_integer(n, k)); break;
     case ATTR_DTYPE: text_append(t, dtype_name((coda_dtype)attr_integer(n, k))); break;
     }
@@ -86,7 +87,8 @@ static void print_attributes(const struct node *n, struct text *t)
 {
     int printed = 0;
     for (int k = 0; k < attr_count(n); k++) {
-        if (attr_kind(n, k) != ATTR_FLOAT && attr_integer(n, k) == 0) continue;
+        bool integer = !attr_is_float(n, k), factor = attr_kind(n, k) == ATTR_FACTOR;
+        if ((integer && attr_integer(n, k) == 0) || (factor && attr_float(n, k) == 0)) continue;
         text_printf(t, "%s%s=", printed++ ? ", " : " {", attr_key(n, k));
         print_value(n, k, t);
     }
@@ -102,7 +104,8 @@ static void print_node(const graph *g, int value, int first, struct text *t)
     value_print(g, value, t);
     text_printf(t, " = %s", n->prim ? n->prim->name : op_info[n->op].text);
     if (op_is_leaf(n->op)) {
-        text_printf(t, " %s", type_text(&n->type).s);
+        if (n->op == OP_SCALAR) text_printf(t, " %s", dtype_name(n->type.dtype));
+        else text_printf(t, " %s", type_text(&n->type).s);
         print_strides(&n->type, n->stride, t);
         return;
     }
@@ -136,7 +139,7 @@ static void print_map(const struct prim *p, struct text *t)
 
 static void print_output(const graph *g, const struct output *o, struct text *t)
 {
-    text_printf(t, "output %%%s = ", o->name);
+    text_printf(t, "output %%%s %s ", o->name, o->add ? "+=" : "=");
     value_print(g, o->value, t);
     print_strides(&g->node[o->value].type, o->stride, t);
     text_append(t, "\n");

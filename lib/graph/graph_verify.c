@@ -94,6 +94,8 @@ static coda_status verify_output(const graph *g, const struct output *o)
 {
     if (o->value < 0 || o->value >= g->nodes)
         return fail(CODA_E_INVALID, "output %s: value %d of %d", o->name, o->value, g->nodes);
+    coda_status s = output_check(o->name, &g->node[o->value].type, o->add);
+    if (s != CODA_OK) return s;
     return strides_check("output", o->name, &g->node[o->value].type, o->stride);
 }
 

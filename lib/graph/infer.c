@@ -87,6 +87,19 @@ coda_status infer_weight(const graph *g, struct node *n)
     return infer_leaf(n);
 }
 
+coda_status infer_scalar(const graph *g, struct node *n)
+{
+    const char *name = n->name ? n->name : "(NULL)";
+    (void)g;
+    if (n->type.rank)
+        return fail(CODA_E_INVALID, "scalar %.40s: its type is %s; it has no dimensions", name,
+                    type_text(&n->type).s);
+    if (n->type.dtype != CODA_F32 && n->type.dtype != CODA_I32)
+        return fail(CODA_E_INVALID, "scalar %.40s: its dtype is %s; must be f32 or i32", name,
+                    dtype_size(n->type.dtype) ? dtype_name(n->type.dtype) : "none");
+    return infer_leaf(n);
+}
+
 coda_status infer_matmul(const graph *g, struct node *n)
 {
     const struct type *x = operand_type(g, n, 0), *w = operand_type(g, n, 1);
@@ -132,9 +145,28 @@ static bool is_row_key(const struct type *x, const struct type *key)
     return true;
 }
 
+/* Of each of the matrices that the last two dimensions are. */
+static coda_status infer_reduced_columns(const graph *g, struct node *n)
+{
+    const struct type *x = operand_type(g, n, 0);
+    if (n->prim->inputs > 1)
+        return fail(CODA_E_INVALID, "%s: its key is one value for each row; it has none for columns",
+                    node_word(n));
+    if (x->rank < 2)
+        return fail(CODA_E_INVALID, "%s: x is %s; a column needs rank 2 or more", node_word(n),
+                    dims_text(x).s);
+    n->type = *x;
+    n->type.dtype = CODA_F32;
+    n->type.dim[x->rank - 2] = 1;
+    return CODA_OK;
+}
+
 coda_status infer_reduce(const graph *g, struct node *n)
 {
     const struct type *x = operand_type(g, n, 0), *key = operand_type(g, n, 1);
+    coda_status s = need_range(n, "columns", n->attr.reduce.columns, 0, 1);
+    if (s != CODA_OK) return s;
+    if (n->attr.reduce.columns) return infer_reduced_columns(g, n);
     if (x->rank < 1)
         return fail(CODA_E_INVALID, "%s: x is %s; it needs rank 1 or more", node_word(n), dims_text(x).s);
     if (key && !is_row_key(x, key))
@@ -211,13 +243,9 @@ coda_status infer_embedding(const graph *g, struct node *n)
 coda_status infer_cast(const graph *g, struct node *n)
 {
     n->type = *operand_type(g, n, 0);
-    coda_dtype to = (coda_dtype)n->attr.cast.to, from = n->type.dtype;
     coda_status s = need_dtype(n, n->attr.cast.to);
-    if (s != CODA_OK) return s;
-    if (to == CODA_I32 && from != CODA_I32)
-        return fail(CODA_E_INVALID, "cast: x is %s; only i32 casts to i32", type_text(&n->type).s);
-    n->type.dtype = to;
-    return CODA_OK;
+    n->type.dtype = (coda_dtype)n->attr.cast.to;
+    return s;
 }
 
 /* The value becomes what its dtype can hold. */

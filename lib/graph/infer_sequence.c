@@ -20,6 +20,16 @@ static coda_status check_positions(const struct node *n, const struct type *x, c
 
 static const float ROPE_BASE = 10000;
 
+static coda_status check_frequencies(const struct node *n, const struct type *f)
+{
+    int64_t pairs = n->attr.rope.rotary / 2;
+    if (!f || (f->dtype == CODA_F32 && f->rank == 1 && f->dim[0] == pairs)) return CODA_OK;
+    return fail(CODA_E_INVALID,
+                "rope: frequencies are %s; must be f32[%" PRId64 "], one for each pair of %" PRId64
+                " columns",
+                type_text(f).s, pairs, n->attr.rope.rotary);
+}
+
 coda_status infer_rope(const graph *g, struct node *n)
 {
     const struct type *x = operand_type(g, n, 0);
@@ -41,7 +51,11 @@ coda_status infer_rope(const graph *g, struct node *n)
     if ((s = need_range(n, "half", a->half, 0, 1)) != CODA_OK) return s;
     if (!isfinite(a->base) || a->base < 1)
         return fail(CODA_E_INVALID, "rope: base is %g; it must be finite and >= 1", (double)a->base);
+    if ((s = need_range(n, "inverse", a->inverse, 0, 1)) != CODA_OK) return s;
+    if (!isfinite(a->scale))
+        return fail(CODA_E_INVALID, "rope: scale is %g; it must be finite", (double)a->scale);
     n->type = *x;
+    if ((s = check_frequencies(n, operand_type(g, n, 2))) != CODA_OK) return s;
     return check_positions(n, x, operand_type(g, n, 1));
 }
 

@@ -22,22 +22,35 @@ coda_status infer_slice(const graph *g, struct node *n)
     return CODA_OK;
 }
 
+/* Operand i of a concat beside operand 0. */
+static coda_status check_part(const graph *g, const struct node *n, int i)
+{
+    const struct type *first = operand_type(g, n, 0), *x = operand_type(g, n, i);
+    const struct attr_concat *a = &n->attr.concat;
+    struct type expect = *first;
+    if (!a->interleave && x->rank == expect.rank) expect.dim[a->axis] = x->dim[a->axis];
+    if (type_equal(&expect, x)) return CODA_OK;
+    if (a->interleave)
+        return fail(CODA_E_INVALID,
+                    "concat: operand 0 is %s but operand %d is %s; only equal types interleave",
+                    type_text(first).s, i, type_text(x).s);
+    return fail(CODA_E_INVALID,
+                "concat: operand 0 is %s but operand %d is %s; only axis %" PRId64 " may differ",
+                type_text(first).s, i, type_text(x).s, a->axis);
+}
+
 coda_status infer_concat(const graph *g, struct node *n)
 {
     struct type t = *operand_type(g, n, 0);
     int64_t axis = n->attr.concat.axis;
+    coda_status s = need_range(n, "interleave", n->attr.concat.interleave, 0, 1);
+    if (s != CODA_OK) return s;
     if (axis < 0 || axis >= t.rank)
         return fail(CODA_E_INVALID, "concat: operand 0 is %s; it has no axis %" PRId64, dims_text(&t).s,
                     axis);
     for (int i = 1; i < n->nin; i++) {
-        const struct type *x = operand_type(g, n, i);
-        struct type expect = t;
-        expect.dim[axis] = x->rank == t.rank ? x->dim[axis] : 0;
-        if (!type_equal(&expect, x))
-            return fail(CODA_E_INVALID,
-                        "concat: operand 0 is %s but operand %d is %s; only axis %" PRId64 " may differ",
-                        type_text(operand_type(g, n, 0)).s, i, type_text(x).s, axis);
-        if (__builtin_add_overflow(t.dim[axis], x->dim[axis], &t.dim[axis]))
+        if ((s = check_part(g, n, i)) != CODA_OK) return s;
+        if (__builtin_add_overflow(t.dim[axis], operand_type(g, n, i)->dim[axis], &t.dim[axis]))
             return fail(CODA_E_INVALID, "concat: axis %" PRId64 " does not fit in 63 bits", axis);
     }
     n->type = t;

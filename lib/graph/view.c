@@ -16,11 +16,18 @@ bool view_collapse(const struct type *t, const int64_t *s, int lo, int hi, int64
     for (int d = hi - 1; d >= lo; d--) {
         if (t->dim[d] == 1) continue;
         if (extent == 1) stride = s[d];
-        else if (s[d] != stride * extent) return false;
+        else if (extent && t->dim[d] && s[d] != stride * extent) return false; /* an empty one lies anyhow */
         extent *= t->dim[d];
     }
     *out = stride;
     return true;
+}
+
+void view_part(const struct node *concat, int64_t *stride)
+{
+    int64_t axis = concat->attr.concat.axis;
+    dense_strides(&concat->type, stride);
+    if (concat->attr.concat.interleave && concat->type.dim[axis] > concat->nin) stride[axis] *= concat->nin;
 }
 
 void view_broadcast(const struct type *t, const int64_t *s, const struct type *to, int64_t *out)

@@ -20,6 +20,9 @@ bool view_extend(const graph *g, int value, struct view *view);
  * right; 0 wherever the extent is 1 or the dimension absent. */
 void view_broadcast(const struct type *t, const int64_t *s, const struct type *to, int64_t *out);
 
+/* The strides of each operand of a concat in its dense result. */
+void view_part(const struct node *concat, int64_t *stride);
+
 /* One stride that walks dimensions lo..hi-1 in row-major order; false if there is none. */
 bool view_collapse(const struct type *t, const int64_t *s, int lo, int hi, int64_t *out);
 

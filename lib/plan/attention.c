@@ -12,6 +12,13 @@ static struct tensor_use *use(void *spec, int i)
 
 /* ---- From the graph ---- */
 
+/* Does no program of a run write what the value views? */
+static bool is_steady(const struct grouper *gr, int value)
+{
+    int base = gr->view[value].base;
+    return gr->site[base].role == ROLE_LEAF || gr->site[base].is_const;
+}
+
 static void heads(struct grouper *gr, int value, int64_t head_dim, struct tensor_use *out)
 {
     const struct type *t = &gr->g->node[value].type;
@@ -22,6 +29,7 @@ static void heads(struct grouper *gr, int value, int64_t head_dim, struct tensor
                                .offset = v.offset,
                                .dtype = t->dtype,
                                .value = value,
+                               .steady = is_steady(gr, value),
                                .batch = t->rank == 3 ? v.stride[0] : 0,
                                .time = v.stride[t->rank - 2],
                                .head = head_dim};
@@ -45,7 +53,8 @@ static void read_operands(struct writer *w)
     a->causal = of->causal != 0;
     a->align = (coda_attention_align)of->align;
     a->scale = of->scale;
-    a->lengths = (struct tensor_use){.role = USE_LENGTHS, .buffer = -1, .dtype = CODA_I32, .value = -1};
+    a->lengths = (struct tensor_use){
+        .role = USE_LENGTHS, .buffer = -1, .dtype = CODA_I32, .value = -1, .steady = true};
     heads(w->gr, n->in[0], a->head_dim, &a->q);
     heads(w->gr, n->in[1], a->head_dim, &a->k);
     heads(w->gr, n->in[2], a->head_dim, &a->v);
@@ -54,6 +63,7 @@ static void read_operands(struct writer *w)
         w->gr->site[v.base].need = true;
         a->lengths.buffer = buffer_of(w->gr, v.base);
         a->lengths.value = n->in[3];
+        a->lengths.steady = is_steady(w->gr, n->in[3]);
         a->lengths.offset = v.offset;
         a->lengths.stride[0] = v.stride[0];
     }

@@ -18,11 +18,12 @@ static bool is_dense(const struct type *t, const int64_t *stride)
     return !memcmp(dense, stride, sizeof *dense * (size_t)t->rank);
 }
 
-/* The first dense output that names the value is its storage. */
+/* The first dense output that names the value is its storage; what it is added to holds something else. */
 int own_output(const graph *g, int value)
 {
     int o = g->node[value].output;
-    while (o >= 0 && !is_dense(&g->node[value].type, g->output[o].stride)) o = g->output[o].next;
+    while (o >= 0 && (g->output[o].add || !is_dense(&g->node[value].type, g->output[o].stride)))
+        o = g->output[o].next;
     return o;
 }
 

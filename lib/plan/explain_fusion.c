@@ -45,10 +45,14 @@ static void note_step(const struct plan *p, int program, const struct step *s, s
     if (s->kind == STEP_MAP && s->cls == CLASS_TILE && !rounding)
         rewrite_note(log, map_rule(q, s), true, "%s = %s is computed %s", v, s->prim->name, at);
     if (s->kind == STEP_PAIR)
-        rewrite_note(log, pair_rule(), true, "%s = %s is computed %s", v, pair_name(), at);
-    if (s->kind == STEP_REDUCE)
-        rewrite_note(log, "fuse_statistic", true, "%s = %s leaves one state for each row and tile %s", v,
-                     s->prim->name, at);
+        rewrite_note(log, "fuse_pairs", true, "%s = %s is computed %s", v, q->pairing.op->name, at);
+    const char *each = s->axis == REDUCE_COLUMNS ? "column" : "row";
+    if (step_folds_segments(s))
+        rewrite_note(log, "fuse_segments", true, "%s = %s of each %lld columns is computed %s", v,
+                     s->prim->name, (long long)q->segment, at);
+    else if (s->kind == STEP_REDUCE)
+        rewrite_note(log, "fuse_statistic", true, "%s = %s leaves one state for each %s and tile %s", v,
+                     s->prim->name, each, at);
     if (s->kind == STEP_PARTIAL)
         rewrite_note(log, "finish_in_reader", true, "%s is finished row by row %s", v, at);
 }

@@ -44,10 +44,10 @@ static uint64_t mix_attributes(uint64_t h, const struct node *n)
 {
     int integers = 0, floats = 0, count = attr_count(n);
     for (int k = 0; k < count; k++)
-        if (attr_kind(n, k) != ATTR_FLOAT) h = mix(h, attr_bits(n, k)), integers++;
+        if (!attr_is_float(n, k)) h = mix(h, attr_bits(n, k)), integers++;
     for (; integers < INTEGERS; integers++) h = mix(h, 0);
     for (int k = 0; k < count; k++)
-        if (attr_kind(n, k) == ATTR_FLOAT) h = mix(h, attr_bits(n, k)), floats++;
+        if (attr_is_float(n, k)) h = mix(h, attr_bits(n, k)), floats++;
     for (; floats < FLOATS; floats++) h = mix(h, 0);
     return h;
 }

@@ -27,11 +27,16 @@ struct site { /* the fusion state of one node */
     int step;            /* MEMBER: the step of its program that holds its value */
     int again, again_in; /* INLINE: the step that rematerializes it, in the last group that did so */
     int steps, loads;    /* INLINE: steps and loads that rematerializing it takes */
-    bool partial;        /* a REDUCE in a GEMM: each tile stores a partial state, and the programs
-                            that read the statistic merge and finish them */
+    bool vector;         /* INLINE: all that reads it broadcasts it */
+    int range;           /* MEMBER: 1 + index in program.range of the columns that it is; 0: all */
+    bool segmented;      /* MEMBER: its columns are two dimensions, segments and what is in them */
+    bool partial;        /* a REDUCE in a GEMM, or of columns: each tile, or block of threads, stores
+                            a partial state, and the programs that read the statistic merge and
+                            finish them */
     bool need;           /* a program reads the whole value from memory, so one has to store it */
     bool finished;       /* an INLINE, NUMBER or partial node that has a program of its own, which
                             stores it */
+    int also;            /* finished: the next one in the same program, -1 at the end */
     bool is_const;       /* computed by coda_prepare, from weights and constants */
     int buffer;          /* its storage, an index into plan.buffer; -1: none yet */
     int part;            /* CONCAT: index in grouper.part of its operand 0 */
@@ -41,17 +46,23 @@ struct site { /* the fusion state of one node */
     unsigned queued;     /* 1 + the last group that it was a candidate for */
 };
 
+enum { MOST_AGAIN = 16 };
+
 struct group {
     int index;                  /* in grouper.group */
     int first, last;            /* first and last member, nodes linked by site.next; -1: there are none */
     int members, loads, stores; /* their number, and bounds of the ports that they need */
     int root_step;              /* a group without members stores its root only: the step that holds it */
+    int also;                   /* the first statistic of columns that it finishes besides, nodes linked by
+                                   site.also; -1 */
     struct tensor_use no_port;  /* stands in for p.port[0], as no_step for p.step[0], where memory ran */
     struct step no_step;        /* ... out: a writer may still look there until the failure is reported */
     int step_capacity, port_capacity; /* of p.step and p.port */
     struct program p;                 /* fusion fills in kind, root, domain, operands and pairs; lowering the
                                          ports and steps */
     struct type domain;               /* ROWS: type of the tensor whose elements the program walks */
+    int again[MOST_AGAIN], agains;    /* GEMM: maps that it computes again where it reads them */
+    int turn;                         /* GEMM: the node that combines pairs of columns in a range; -1: none */
     int paired;    /* GEMM: the node, of full width N, whose columns are paired; -1: none */
     unsigned seen; /* grouper.mark of the last search that reached it */
 };
@@ -70,6 +81,7 @@ struct grouper {
     int *stack;         /* work list of the searches over nodes; a search pushes a node once */
     unsigned mark;      /* number of the latest search: what has it in `seen` was visited */
     int *queue, queued; /* candidates to join the group at hand: a binary heap, least node first */
+    bool taking;        /* products still take in what they load: take_in.c */
     int at;             /* the candidate taken last; only later nodes enter the queue */
 };
 
@@ -77,6 +89,7 @@ struct grouper {
 enum source_kind {
     SOURCE_MEMBER,  /* another member computes it */
     SOURCE_LANE,    /* it is one half of a member's columns, gate or up */
+    SOURCE_AGAIN,   /* it computes it again: group.again */
     SOURCE_OUTSIDE, /* from memory, as an immediate, or rematerialized */
     SOURCE_NONE     /* not at all: a statistic that this GEMM only has in parts */
 };
@@ -101,14 +114,54 @@ void group_grow(struct grouper *gr, struct group *q);
 int group_stores(const struct grouper *gr, int value);
 /* Is `value` a member of q? */
 bool group_holds(const struct grouper *gr, const struct group *q, int value);
+/* Is `value` one of q.again? */
+bool group_has_again(const struct group *q, int value);
+/* The value that q would hold instead of `value`: a reshape that only regroups rows is the same tile. */
+int group_tile(const struct grouper *gr, const struct group *q, int value);
+/* Can q read operand i of node n from memory: do strides express it, and does it not need q? Notes in q the
+ * size of samples that the strides count. */
+bool group_can_load(struct grouper *gr, struct group *q, const struct node *n, int i);
+/* Is every place that the value must be stored to a matrix over the domain of q? */
+bool group_can_store(const struct grouper *gr, const struct group *q, int value);
 /* The first member of a partial statistic's group that folds the same states, perhaps itself: only that one
  * stores them. */
 int group_state(const struct grouper *gr, int value);
+/* Is the value a statistic of columns that is in parts? */
+bool group_has_column_parts(const struct grouper *gr, int value);
 /* Is the value a NUMBER, perhaps seen through views? Then *number is it. */
 bool group_number(const struct grouper *gr, int value, float *number);
+/* The scalar that the value is, perhaps seen through views; -1: none. */
+int group_scalar(const struct grouper *gr, int value);
+/* Does computing `value` need the program of group q? */
+bool group_depends(struct grouper *gr, int value, const struct group *q);
 /* How a member of q would get `value` as an operand. */
 struct source group_source(const struct grouper *gr, const struct group *q, int value);
+/* take_in.c: products take in maps of what they load, where that is cheaper. */
+void plan_take_in(struct grouper *gr);
+/* segments.c */
+/* What a value is of a GEMM's member: a range of its columns, perhaps seen as [.., segments, columns
+ * of one]. */
+struct spot {
+    int member;
+    int64_t first, columns;
+    bool segmented;
+    bool narrow; /* the member is one: of a range, or of segments */
+};
+bool spot_of(const struct grouper *gr, const struct group *q, int value, struct spot *out);
+/* Joins n, if it computes with segments, or in a range; says whether it is such. */
+enum joining { JOINS_OTHERWISE, JOINED, REFUSED };
+enum joining segment_join(struct grouper *gr, struct group *q, int value);
+/* What else is read of a product, in ranges that nobody has computed with, becomes members too: then the
+ * whole need not be stored. */
+void segment_rest(struct grouper *gr, struct group *q, void (*grow)(struct grouper *, struct group *, int));
+
 /* pairs.c */
+/* Do two nodes combine pairs alike, but for the number of heads? */
+bool pairs_alike(const struct node *a, const struct node *b);
+/* Do its pairs meet where segments of so many columns do? */
+bool pair_suits_segments(const struct node *n, int64_t segment);
+/* Does it combine pairs of all its columns' heads? */
+bool pair_takes_all(const graph *g, const struct node *n);
 /* Does the operation combine columns in pairs, as a STEP_PAIR? Operand 1 is then a row's position. */
 bool op_combines_pairs(enum op op);
 /* Fills in how node n does, with defaults; nothing if it does not. */
@@ -119,6 +172,9 @@ void pair_read(struct program *p, const graph *g, const struct node *n);
  * type `as` that its reader walks. False if no strides express it. */
 bool domain_strides(const struct group *q, const struct type *t, const int64_t *s, const struct type *as,
                     int64_t *out);
+/* Notes in q what these strides, which domain_strides has found, count samples of: they have one size. */
+void domain_use_samples(struct group *q, const struct type *t, const int64_t *s, const struct type *as,
+                        const int64_t *stride);
 /* The type of the elements that computing n runs over: of a REDUCE its operand's, else its result's. */
 const struct type *domain_walked(const graph *g, const struct node *n);
 /* The type with which operand i of n is read: positions, ids and keys get a last dimension of 1, as they are
@@ -146,6 +202,7 @@ int64_t part_offset(const struct grouper *gr, int concat, int operand);
 
 /* lower_steps.c */
 struct writer { /* writes the ports and steps of one program */
+    int range;  /* of the steps at hand */
     struct grouper *gr;
     struct group *q;
     struct program *p;
@@ -161,8 +218,8 @@ int step_of(const struct writer *w, int value);
 /* Writes the steps of a member; returns the step that holds its value. */
 int write_member(struct writer *w, int value);
 /* The same for a value that other programs compute too: an INLINE map, a NUMBER, a partial statistic, whose
- * states it merges and finishes. */
-int write_again(struct writer *w, int value);
+ * states it merges and finishes. Its reader walks elements of type `as`. */
+int write_again(struct writer *w, int value, const struct type *as);
 
 /* lower.c: turns groups into the plan's programs: their ports and steps, without tiles, order or memory. */
 coda_status plan_lower(struct grouper *gr);

@@ -8,6 +8,7 @@
 #include "fuse.h"
 #include "own.h"
 
+#include <math.h>
 #include <string.h>
 
 static struct group *root_new(struct grouper *gr, enum program_kind kind, int root)
@@ -75,25 +76,80 @@ static bool is_vector(const struct type *t, const struct type *whole)
 }
 
 /* Of what is computed again. */
-enum { MOST_INLINE_STEPS = 32, MOST_INLINE_LOADS = 8 };
+enum {
+    MOST_INLINE_STEPS = 32,
+    MOST_INLINE_LOADS = 8,
+    MOST_VECTOR_STEPS = 4,
+    MOST_VECTOR_LOADS = 2,
+    LEAST_READERS = 16
+};
+
+/* What computing map n again takes: false if it is too much. */
+static bool count_again(const struct grouper *gr, const struct node *n, struct site *out, int steps,
+                        int loads)
+{
+    out->steps = 1, out->loads = 0;
+    for (int i = 0; i < n->nin; i++) {
+        const struct site *s = &gr->site[n->in[i]];
+        out->steps += s->role == ROLE_INLINE ? s->steps : 1;
+        out->loads += s->role == ROLE_INLINE ? s->loads : s->role != ROLE_NUMBER;
+    }
+    return out->steps <= steps && out->loads <= loads;
+}
 
 /* A map of [.., 1] values, one of which is still in pieces, or of a row vector and a column vector:
  * computed again by each reader. */
 static bool is_inline(const struct grouper *gr, const struct node *n, struct site *out)
 {
     if (n->op != OP_MAP || n->type.rank == 0) return false;
-    out->steps = 1, out->loads = 0;
     bool pieces = false, outer = type_columns(&n->type) > 1 && type_rows(&n->type) > 1;
     for (int i = 0; i < n->nin; i++) {
         const struct site *s = &gr->site[n->in[i]];
-        const struct type *t = &gr->g->node[n->in[i]].type;
-        if (!is_vector(t, &n->type)) return false;
-        pieces = pieces || s->partial || s->role == ROLE_INLINE;
-        out->steps += s->role == ROLE_INLINE ? s->steps : 1;
-        out->loads += s->role == ROLE_INLINE ? s->loads : 1;
+        if (!is_vector(&gr->g->node[n->in[i]].type, &n->type)) return false;
+        pieces = pieces || (s->partial && !group_has_column_parts(gr, n->in[i])) || s->role == ROLE_INLINE;
     }
-    if (out->steps > MOST_INLINE_STEPS || out->loads > MOST_INLINE_LOADS) return false;
+    if (!count_again(gr, n, out, MOST_INLINE_STEPS, MOST_INLINE_LOADS)) return false;
     return gr->opt->fuse && (outer || (pieces && type_columns(&n->type) == 1));
+}
+
+/* Do maps alone read the value, each over so many rows that reading it anew costs them little? Then one that
+ * is as small as itself is computed again, too. */
+static bool is_broadcast(const struct grouper *gr, int value, int depth)
+{
+    const graph *g = gr->g;
+    const struct type *t = &g->node[value].type;
+    if (g->node[value].output >= 0 || depth == 0) return false;
+    for (int i = gr->uses.at[value]; i < gr->uses.at[value + 1]; i++) {
+        const struct node *reader = &g->node[gr->uses.use[i].node];
+        bool one = type_elements(t) == 1, fits = one || type_columns(&reader->type) == type_columns(t);
+        int64_t times = one ? type_elements(&reader->type) : type_rows(&reader->type) / MAX(type_rows(t), 1);
+        bool larger = times >= LEAST_READERS;
+        if (reader->op != OP_MAP || !fits) return false;
+        if (!larger && !is_broadcast(gr, gr->uses.use[i].node, depth - 1)) return false;
+    }
+    return uses_count(&gr->uses, value) > 0;
+}
+
+/* A map of vectors, of all rows or of each sample's, which all of its readers broadcast: 1 + scale. */
+static bool is_vector_map(const struct grouper *gr, int value, struct site *out)
+{
+    const struct node *n = &gr->g->node[value];
+    if (n->op != OP_MAP || !gr->opt->fuse || gr->site[value].is_const) return false;
+    for (int i = 0; i < n->nin; i++) {
+        const struct site *s = &gr->site[n->in[i]];
+        if (s->partial || (s->role == ROLE_INLINE && !s->vector)) return false;
+    }
+    return count_again(gr, n, out, MOST_VECTOR_STEPS, MOST_VECTOR_LOADS) &&
+           is_broadcast(gr, value, MOST_VECTOR_STEPS);
+}
+
+/* What each reader computes again, instead of a program that stores it. */
+static void find_inline(struct grouper *gr, int value)
+{
+    struct site *s = &gr->site[value];
+    if (s->role != ROLE_FREE) return;
+    s->vector = is_vector_map(gr, value, s);
+    if (s->vector || is_inline(gr, &gr->g->node[value], s)) s->role = ROLE_INLINE;
 }
 
 /* Constants, and fused what references make of them, in fp32 as kernels would. */
@@ -108,6 +164,7 @@ static bool is_number(const struct grouper *gr, const struct node *n, float *out
         in[i] = number;
     }
     for (int i = 0; map && i < PRIM_MAX_PARAMS; i++) param[i] = n->attr.map.param[i];
+    if (n->op == OP_CAST && n->type.dtype == CODA_I32) number = truncf(number);
     *out = map ? (float)n->prim->reference(in, param) : number;
     return true;
 }
@@ -126,7 +183,7 @@ static void assign_fixed_roles(struct grouper *gr)
                   : op == OP_CONCAT ? ROLE_CONCAT
                                     : ROLE_FREE;
         if (s->role == ROLE_FREE && is_number(gr, n, &s->number)) s->role = ROLE_NUMBER;
-        s->is_const = gr->opt->fold != CODA_FOLD_NONE && op != OP_INPUT;
+        s->is_const = gr->opt->fold != CODA_FOLD_NONE && !op_is_input(op);
         for (int j = 0; j < n->nin; j++)
             s->is_const = s->is_const && (n->in[j] < 0 || gr->site[n->in[j]].is_const);
     }
@@ -166,8 +223,9 @@ static bool find_parts(struct grouper *gr)
         const struct node *n = &g->node[i];
         int64_t start = 0;
         for (int j = 0; j < n->nin && n->op == OP_CONCAT; j++) {
+            int64_t extent = g->node[n->in[j]].type.dim[n->attr.concat.axis];
             gr->part[gr->site[i].part + j] = start;
-            start += g->node[n->in[j]].type.dim[n->attr.concat.axis];
+            start += n->attr.concat.interleave ? extent > 0 : extent;
         }
     }
     return gr->part;
@@ -191,10 +249,10 @@ coda_status plan_fuse(struct grouper *gr, struct plan *p, const struct plan_opti
     assign_fixed_roles(gr);
     for (int i = g->nodes - 1; i >= 0; i--) /* the last product takes a value that two could take */
         if (g->node[i].op == OP_MATMUL) root_gemm(gr, i);
+    plan_take_in(gr);
     for (int i = 0; i < g->nodes; i++) {
         root_own(gr, i);
-        if (gr->site[i].role == ROLE_FREE && is_inline(gr, &g->node[i], &gr->site[i]))
-            gr->site[i].role = ROLE_INLINE;
+        find_inline(gr, i);
     }
     for (int i = 0; i < g->nodes; i++)
         if (gr->site[i].role == ROLE_FREE) root_rows(gr, i);

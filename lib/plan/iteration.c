@@ -35,13 +35,59 @@ static bool gemm_split(const struct group *q, const struct type *t, int *rows)
     return q->p.dim[0] == 1 || t->dim[t->rank - 2] == q->p.dim[1];
 }
 
+/* Rows for which a value stays the same: those of its inner dimensions over which it is broadcast. */
+static int64_t rows_alike(const struct type *t, const int64_t *s, int *outer)
+{
+    int64_t rows = 1;
+    for (*outer = MAX(t->rank - 1, 0); *outer > 0 && s[*outer - 1] == 0; (*outer)--)
+        rows *= t->dim[*outer - 1];
+    return rows;
+}
+
+/* A value of each sample, where batches and rows are one dimension. */
+static bool sample_strides(const struct group *q, const struct type *t, const int64_t *s, int64_t *out)
+{
+    int outer;
+    int64_t rows = rows_alike(t, s, &outer);
+    if (q->p.dim[0] != 1 || rows <= 1 || (q->p.sample && q->p.sample != rows)) return false;
+    out[1] = 0;
+    return view_collapse(t, s, 0, outer, &out[0]);
+}
+
+/* [.., segments, columns] as [.., segments * columns], with the stride from one segment to the next. */
+static bool joins_segments(const struct group *q, const struct type *t, struct type *joined)
+{
+    int rows, rank = t->rank;
+    if (!q->p.segment || rank < 2 || gemm_split(q, t, &rows)) return false;
+    if (t->dim[rank - 1] != q->p.segment && t->dim[rank - 1] != 1) return false;
+    *joined = *t;
+    joined->rank--;
+    joined->dim[rank - 2] = t->dim[rank - 2] * q->p.segment;
+    return gemm_split(q, joined, &rows);
+}
+
 static bool gemm_strides(const struct group *q, const struct type *t, const int64_t *s, int64_t *out)
 {
     int rows;
-    if (!gemm_split(q, t, &rows)) return false;
+    struct type joined;
+    bool segments = joins_segments(q, t, &joined);
+    out[3] = segments ? s[t->rank - 2] : t->rank ? q->p.segment * s[t->rank - 1] : 0;
     out[2] = t->rank ? s[t->rank - 1] : 0;
-    return view_collapse(t, s, 0, rows, &out[0]) &&
-           view_collapse(t, s, rows, MAX(t->rank - 1, rows), &out[1]);
+    if (segments) t = &joined;
+    if (!gemm_split(q, t, &rows)) return false;
+    bool fits =
+        view_collapse(t, s, 0, rows, &out[0]) && view_collapse(t, s, rows, MAX(t->rank - 1, rows), &out[1]);
+    return fits || sample_strides(q, t, s, out);
+}
+
+void domain_use_samples(struct group *q, const struct type *t, const int64_t *s, const struct type *as,
+                        const int64_t *stride)
+{
+    int64_t wide[CODA_MAX_RANK] = {0};
+    int outer;
+    if (q->p.kind != PROGRAM_GEMM || q->p.dim[0] != 1 || !stride[0]) return;
+    view_broadcast(t, s, as, wide);
+    q->p.sample = rows_alike(as, wide, &outer);
 }
 
 bool domain_strides(const struct group *q, const struct type *t, const int64_t *s, const struct type *as,

@@ -11,11 +11,13 @@
 
 /* ---- Stores ---- */
 
-static void store(struct writer *w, int value, int buffer, int64_t offset, const int64_t *stride)
+static void store(struct writer *w, int value, int buffer, int64_t offset, const int64_t *stride,
+                  unsigned effect)
 {
     const struct type *t = &w->gr->g->node[value].type;
     struct tensor_use port = port_new(USE_STORE, buffer, offset, t->dtype, value);
     int64_t out[CODA_MAX_RANK];
+    port.effect = effect;
     if (!domain_strides(w->q, t, stride, t, out)) {
         w->status = fail(CODA_E_UNSUPPORTED, "plan: %%%d cannot be stored by its program's domain", value);
         return;
@@ -24,7 +26,9 @@ static void store(struct writer *w, int value, int buffer, int64_t offset, const
     struct step s = {
         .kind = STEP_STORE, .half = w->p->step[step_of(w, value)].half, .nin = 1, .value = value};
     bool one_a_row = w->p->kind == PROGRAM_ROWS && type_columns(t) == 1 && w->p->dim[w->p->rank - 1] != 1;
-    s.cls = one_a_row ? CLASS_ROW : CLASS_TILE;
+    s.cls = one_a_row                                            ? CLASS_ROW
+            : w->p->step[step_of(w, value)].cls == CLASS_SEGMENT ? CLASS_SEGMENT
+                                                                 : CLASS_TILE;
     s.in[0] = step_of(w, value);
     s.port = add_port(w, port);
     add_step(w, s);
@@ -38,8 +42,8 @@ static void store_to_concats(struct writer *w, int value)
         const struct node *n = &w->gr->g->node[c];
         int64_t stride[CODA_MAX_RANK];
         if (n->op != OP_CONCAT) continue;
-        dense_strides(&n->type, stride);
-        store(w, value, buffer_of(w->gr, c), part_offset(w->gr, c, u->use[i].operand), stride);
+        view_part(n, stride);
+        store(w, value, buffer_of(w->gr, c), part_offset(w->gr, c, u->use[i].operand), stride, 0);
     }
 }
 
@@ -49,9 +53,9 @@ static void store_everywhere(struct writer *w, int value)
     int own = own_output(g, value);
     int64_t dense[CODA_MAX_RANK];
     dense_strides(&g->node[value].type, dense);
-    if (w->gr->site[value].need && own < 0) store(w, value, buffer_of(w->gr, value), 0, dense);
+    if (w->gr->site[value].need && own < 0) store(w, value, buffer_of(w->gr, value), 0, dense, 0);
     for (int o = g->node[value].output; o >= 0; o = g->output[o].next)
-        store(w, value, output_buffer(w->gr, o), 0, g->output[o].stride);
+        store(w, value, output_buffer(w->gr, o), 0, g->output[o].stride, g->output[o].add ? EFFECT_ADD : 0);
     store_to_concats(w, value);
 }
 
@@ -90,9 +94,54 @@ static void write_members(struct writer *w)
         w->gr->site[m].step = write_member(w, m);
 }
 
+static bool is_leaf(const struct grouper *gr, int buffer)
+{
+    return gr->site[gr->plan->buffer[buffer].value].role == ROLE_LEAF;
+}
+
+/* Does the program finish statistics of columns, all of which one other program leaves in parts, that which
+ * leaves `value`? Of the rest it reads arguments alone: it waits for nothing else. */
+static bool finishes_beside(const struct grouper *gr, const struct group *q, int value)
+{
+    const struct type *t = &gr->g->node[value].type;
+    bool any = false, good = q->p.kind == PROGRAM_ROWS && q->p.prepare == gr->site[value].is_const &&
+                             q->p.rank == t->rank && !program_folds_columns(&q->p);
+    for (int d = 0; d < t->rank && good; d++) good = q->p.dim[d] == t->dim[d];
+    for (int i = 0; i < q->p.ports && good; i++) {
+        const struct tensor_use *port = &q->p.port[i];
+        bool partial = port->role == USE_PARTIAL_LOAD && port->axis == REDUCE_COLUMNS;
+        any = any || partial;
+        if (partial) good = gr->site[port->value].group == gr->site[value].group;
+        else good = port->role == USE_LOAD && is_leaf(gr, port->buffer);
+    }
+    return good && any;
+}
+
+static struct group *finisher(const struct grouper *gr, int value)
+{
+    for (int i = 0; i < gr->groups && group_has_column_parts(gr, value); i++)
+        if (finishes_beside(gr, gr->group[i], value)) return gr->group[i];
+    return NULL;
+}
+
+/* In a program that finishes others of its kind. */
+static coda_status finish_beside(struct grouper *gr, struct group *q, int value)
+{
+    struct writer w = writer_of(gr, q->index);
+    struct site *s = &gr->site[value];
+    s->finished = true;
+    s->again = write_again(&w, value, &gr->g->node[value].type);
+    s->again_in = q->index;
+    s->also = q->also;
+    q->also = value;
+    return w.status;
+}
+
 /* A program for a statistic that is in pieces but needed whole, or a number that is needed in memory. */
 static coda_status finish_value(struct grouper *gr, int value)
 {
+    struct group *beside = finisher(gr, value);
+    if (beside) return finish_beside(gr, beside, value);
     struct group *q = group_new(gr, PROGRAM_ROWS, value);
     const struct node *n = &gr->g->node[value];
     if (!q) return CODA_E_MEMORY;
@@ -101,7 +150,7 @@ static coda_status finish_value(struct grouper *gr, int value)
     memcpy(q->p.dim, q->domain.dim, sizeof q->p.dim);
     struct writer w = writer_of(gr, q->index);
     gr->site[value].finished = true;
-    q->root_step = write_again(&w, value);
+    q->root_step = write_again(&w, value, &n->type);
     return w.status;
 }
 
@@ -113,8 +162,12 @@ static void write_stores(struct writer *w)
         return;
     }
     if (w->q->first < 0) store_everywhere(w, w->q->p.root);
+    for (int v = w->q->also; v >= 0 && !w->status; v = gr->site[v].also) store_everywhere(w, v);
     for (int m = w->q->first; m >= 0 && !w->status; m = gr->site[m].next)
-        if (!gr->site[m].partial) store_everywhere(w, m);
+        if (!gr->site[m].partial) {
+            w->range = gr->site[m].range;
+            store_everywhere(w, m);
+        }
 }
 
 /* What must be in memory shows while programs are written, and as statistics are finished. */

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+enum { LEAST_SAMPLE = 64 }; /* rows of one whose vectors are columns' values of a tile */
+
 /* ---- Ports and steps ---- */
 
 /* Room for one more element: the array, or a copy of twice the size; NULL with the status set. */
@@ -45,6 +47,7 @@ int add_step(struct writer *w, struct step step)
         return 0;
     }
     w->p->step = array;
+    step.range = step.cls == CLASS_ROW ? 0 : w->range;
     w->p->step[w->p->steps] = step;
     return w->p->steps++;
 }
@@ -57,15 +60,22 @@ int step_of(const struct writer *w, int value)
     return s->again_in == w->q->index ? s->again : -1;
 }
 
+/* A tile has rows of one batch. Of samples it may have several: of short ones too many for a copy of the
+ * columns' values each. A batch of one row has nothing that its rows share. */
+static bool changes_with_rows(const struct program *p, const int64_t *stride)
+{
+    bool few_rows = p->sample ? p->sample < LEAST_SAMPLE : p->dim[1] <= 1;
+    return stride[1] || (stride[0] && few_rows);
+}
+
 /* The class of what is read with these strides. A rows program has no column class, and with one column no
  * row class either. */
 static enum step_class class_of(const struct program *p, const int64_t *stride)
 {
-    bool rows = false;
-    for (int d = 0; d + 1 < p->rank; d++) rows = rows || stride[d];
     if (p->kind == PROGRAM_ROWS)
         return stride[p->rank - 1] || p->dim[p->rank - 1] == 1 ? CLASS_TILE : CLASS_ROW;
-    return !stride[p->rank - 1] ? CLASS_ROW : rows ? CLASS_TILE : CLASS_COL;
+    bool columns = stride[2] || (p->segment && stride[3]);
+    return !columns ? CLASS_ROW : changes_with_rows(p, stride) ? CLASS_TILE : CLASS_COL;
 }
 
 static bool is_half(const struct writer *w, const struct type *t)
@@ -78,7 +88,8 @@ static int find_step(const struct writer *w, enum step_kind kind, int port, bool
 {
     for (int i = 0; i < w->p->steps; i++) {
         const struct step *s = &w->p->step[i];
-        if (s->kind == kind && s->port == port && (s->half == half || s->cls == CLASS_ROW)) return i;
+        bool same = s->half == half && s->range == w->range;
+        if (s->kind == kind && s->port == port && (same || s->cls == CLASS_ROW)) return i;
     }
     return -1;
 }
@@ -107,11 +118,28 @@ static int load(struct writer *w, int value, const struct type *t, const struct 
     }
     struct tensor_use port = port_new(USE_LOAD, buffer_of(w->gr, v.base), v.offset, t->dtype, value);
     memcpy(port.stride, stride, sizeof port.stride);
+    domain_use_samples(w->q, t, v.stride, as, stride);
     w->gr->site[v.base].need = true;
     int index = add_port(w, port);
     struct step s = {.kind = STEP_LOAD, .cls = class_of(w->p, stride), .port = index, .value = value};
     s.half = s.cls != CLASS_ROW && is_half(w, as);
     int found = find_step(w, STEP_LOAD, index, s.half);
+    return found >= 0 ? found : add_step(w, s);
+}
+
+/* Of numbers alone: one value for all rows. */
+static enum step_class class_of_numbers(const struct program *p)
+{
+    return p->kind == PROGRAM_ROWS && p->dim[p->rank - 1] == 1 ? CLASS_TILE : CLASS_ROW;
+}
+
+static int scalar(struct writer *w, int value)
+{
+    struct tensor_use port =
+        port_new(USE_SCALAR, buffer_of(w->gr, value), 0, w->gr->g->node[value].type.dtype, value);
+    struct step s = {.kind = STEP_SCALAR, .cls = class_of_numbers(w->p), .value = value};
+    s.port = add_port(w, port);
+    int found = find_step(w, STEP_SCALAR, s.port, false);
     return found >= 0 ? found : add_step(w, s);
 }
 
@@ -121,17 +149,11 @@ static int partial(struct writer *w, int value)
     struct tensor_use port =
         port_new(USE_PARTIAL_LOAD, state_buffer(w->gr, value), 0, CODA_F32, group_state(w->gr, value));
     port.reduce = n->prim;
+    port.axis = n->attr.reduce.columns ? REDUCE_COLUMNS : REDUCE_ROWS;
     int index = add_port(w, port), found = find_step(w, STEP_PARTIAL, index, false);
-    return found >= 0
-               ? found
-               : add_step(
-                     w, (struct step){.kind = STEP_PARTIAL, .cls = CLASS_ROW, .port = index, .value = value});
-}
-
-/* Of numbers alone: one value for all rows. */
-static enum step_class class_of_numbers(const struct program *p)
-{
-    return p->kind == PROGRAM_ROWS && p->dim[p->rank - 1] == 1 ? CLASS_TILE : CLASS_ROW;
+    struct step s = {.kind = STEP_PARTIAL, .axis = port.axis, .port = index, .value = value};
+    s.cls = s.axis == REDUCE_COLUMNS ? CLASS_TILE : CLASS_ROW;
+    return found >= 0 ? found : add_step(w, s);
 }
 
 static enum step_class join_classes(const struct program *p, const struct step *s)
@@ -139,21 +161,21 @@ static enum step_class join_classes(const struct program *p, const struct step *
     int steps = 0;
     enum step_class c = class_of_numbers(p);
     for (int i = 0; i < s->nin; i++) {
-        if (s->in[i] == IMMEDIATE) continue;
+        if (s->in[i] == IMMEDIATE || p->step[s->in[i]].kind == STEP_SCALAR) continue;
         if (steps++ && p->step[s->in[i]].cls != c) return CLASS_TILE;
         c = p->step[s->in[i]].cls;
     }
     return c;
 }
 
-static int operand(struct writer *w, const struct node *n, int i);
+static int operand(struct writer *w, const struct node *n, int i, const struct type *as);
 
-static int map(struct writer *w, const struct node *n, int value)
+static int map(struct writer *w, const struct node *n, int value, const struct type *as)
 {
     struct step s = {.kind = STEP_MAP, .prim = n->prim, .nin = n->nin, .port = -1, .value = value};
     for (int i = 0; i < n->nin; i++) {
         bool immediate = group_number(w->gr, n->in[i], &s.immediate[i]);
-        s.in[i] = immediate ? IMMEDIATE : operand(w, n, i);
+        s.in[i] = immediate ? IMMEDIATE : operand(w, n, i, as);
         s.half = s.half || (!immediate && w->p->step[s.in[i]].half);
     }
     memcpy(s.param, n->attr.map.param, sizeof s.param);
@@ -172,26 +194,79 @@ static int number(struct writer *w, int value)
     return add_step(w, s);
 }
 
-static int inline_map(struct writer *w, int value);
+/* Values are fp32 in registers, whatever they are cast to; but an int32 is whole. */
+static int cast(struct writer *w, const struct node *n, int value, const struct type *as)
+{
+    int x = operand(w, n, 0, as);
+    if (n->type.dtype != CODA_I32 || !dtype_is_float(w->gr->g->node[n->in[0]].type.dtype)) return x;
+    struct step s = {.kind = STEP_MAP, .cls = w->p->step[x].cls, .half = w->p->step[x].half};
+    s.prim = prim_find("to_i32");
+    s.nin = 1;
+    s.in[0] = x;
+    s.port = -1;
+    s.value = value;
+    return add_step(w, s);
+}
+
+static int inline_map(struct writer *w, int value, const struct type *as);
 
 static bool is_recomputed(const struct writer *w, int value, const struct type *as);
 
-/* Can the program have every operand of an INLINE map: does it hold it, can it compute it again, or read it
- * over its domain? A vector that is broadcast over batches has no strides where batches and rows are one
+/* Can the program have operand i of an INLINE map: does it hold it, can it compute it again, or read it over
+ * its domain? A vector that is broadcast over batches may have no strides where batches and rows are one
  * dimension. */
-static bool operands_fit(const struct writer *w, const struct node *n)
+static bool operand_fits(const struct writer *w, const struct node *n, int i, const struct type *as)
+{
+    int value = n->in[i];
+    const struct view *v = &w->gr->view[value];
+    int64_t stride[CODA_MAX_RANK];
+    float ignored;
+    if (group_number(w->gr, value, &ignored) || group_scalar(w->gr, value) >= 0) return true;
+    if (group_holds(w->gr, w->q, value)) return true;
+    if (is_recomputed(w, value, as)) return true;
+    struct type t = w->gr->g->node[value].type;
+    if (v->base < 0 || !domain_strides(w->q, &t, v->stride, as, stride)) return false;
+    domain_use_samples(w->q, &t, v->stride, as, stride);
+    return true;
+}
+
+static bool operands_fit(const struct writer *w, const struct node *n, const struct type *as)
+{
+    int64_t sample = w->q->p.sample;
+    bool fit = true;
+    for (int i = 0; i < n->nin && fit; i++) fit = operand_fits(w, n, i, as);
+    if (!fit) w->q->p.sample = sample;
+    return fit;
+}
+
+static bool dims_equal(const struct type *a, const struct type *b)
+{
+    return a->rank == b->rank && !memcmp(a->dim, b->dim, sizeof *a->dim * (size_t)a->rank);
+}
+
+static bool finishes(const struct writer *w, enum reduce_axis axis)
+{
+    for (int i = 0; i < w->p->steps; i++)
+        if (w->p->step[i].kind == STEP_PARTIAL && w->p->step[i].axis == axis) return true;
+    return false;
+}
+
+/* Is the program one that may finish a column's statistic where it lies? */
+static bool may_finish_columns(const struct writer *w, const struct type *t)
 {
     const graph *g = w->gr->g;
-    for (int i = 0; i < n->nin; i++) {
-        const struct view *v = &w->gr->view[n->in[i]];
-        int64_t stride[CODA_MAX_RANK];
-        float ignored;
-        bool fits = group_number(w->gr, n->in[i], &ignored) || group_holds(w->gr, w->q, n->in[i]) ||
-                    is_recomputed(w, n->in[i], &n->type);
-        struct type t = g->node[n->in[i]].type;
-        if (!fits && (v->base < 0 || !domain_strides(w->q, &t, v->stride, &n->type, stride))) return false;
-    }
-    return true;
+    for (int m = w->q->first; m >= 0; m = w->gr->site[m].next)
+        if (g->node[m].op != OP_MAP && g->node[m].op != OP_CAST) return false;
+    return w->p->kind == PROGRAM_ROWS && dims_equal(t, &w->q->domain) && !finishes(w, REDUCE_ROWS);
+}
+
+/* And a row's? Threads that work on columns do not share rows out. */
+static bool may_finish_rows(const struct writer *w)
+{
+    bool folds = false;
+    for (int m = w->q->first; m >= 0; m = w->gr->site[m].next)
+        folds = folds || group_has_column_parts(w->gr, m);
+    return w->p->kind != PROGRAM_ROWS || !(folds || finishes(w, REDUCE_COLUMNS));
 }
 
 /* May the program compute the value again instead of reading it? */
@@ -199,9 +274,12 @@ static bool is_recomputed(const struct writer *w, int value, const struct type *
 {
     const struct site *s = &w->gr->site[value];
     const struct type *t = &w->gr->g->node[value].type;
+    if (s->role == ROLE_INLINE && s->vector) return operands_fit(w, &w->gr->g->node[value], as);
     if (t->rank != as->rank || !(s->partial || s->role == ROLE_INLINE)) return false;
+    if (group_has_column_parts(w->gr, value)) return dims_equal(t, as) && may_finish_columns(w, t);
+    if (s->partial && !may_finish_rows(w)) return false;
     if (!domain_rows_match(w->q, t)) return false;
-    if (s->role == ROLE_INLINE && !operands_fit(w, &w->gr->g->node[value])) return false;
+    if (s->role == ROLE_INLINE && !operands_fit(w, &w->gr->g->node[value], t)) return false;
     return type_columns(t) == 1 || (s->role == ROLE_INLINE && type_columns(t) == type_columns(as));
 }
 
@@ -222,34 +300,37 @@ static int lane(struct writer *w, struct source s)
     return add_step(w, step);
 }
 
-/* The step that holds operand i of node n. */
-static int operand(struct writer *w, const struct node *n, int i)
+/* The step that holds operand i of node n, for elements of type `as`. */
+static int operand(struct writer *w, const struct node *n, int i, const struct type *as)
 {
-    const graph *g = w->gr->g;
-    struct type t = domain_operand_type(g, n, i);
-    const struct type *as = domain_walked(g, n);
+    struct type t = domain_operand_type(w->gr->g, n, i);
     struct source s = group_source(w->gr, w->q, n->in[i]);
     float ignored;
     if (group_number(w->gr, n->in[i], &ignored)) return number(w, n->in[i]);
+    if (group_scalar(w->gr, n->in[i]) >= 0) return scalar(w, group_scalar(w->gr, n->in[i]));
     if (s.kind == SOURCE_MEMBER && step_of(w, s.value) >= 0) return step_of(w, s.value);
     if (s.kind == SOURCE_LANE) return lane(w, s);
-    if (is_recomputed(w, n->in[i], as)) return write_again(w, n->in[i]);
+    if (s.kind == SOURCE_AGAIN) return inline_map(w, s.value, as);
+    if (is_recomputed(w, n->in[i], as)) return write_again(w, n->in[i], as);
     return load(w, n->in[i], &t, as);
 }
 
 /* A statistic in pieces is finished, a cheap map computed again, a number written down. */
-int write_again(struct writer *w, int value)
+int write_again(struct writer *w, int value, const struct type *as)
 {
     if (w->gr->site[value].role == ROLE_NUMBER) return number(w, value);
-    return w->gr->site[value].partial ? partial(w, value) : inline_map(w, value);
+    return w->gr->site[value].partial ? partial(w, value) : inline_map(w, value, as);
 }
 
-static int inline_map(struct writer *w, int value)
+static int inline_map(struct writer *w, int value, const struct type *as)
 {
     struct site *s = &w->gr->site[value];
+    const struct node *n = &w->gr->g->node[value];
     if (step_of(w, value) >= 0) return step_of(w, value);
+    if (!s->vector) as = &n->type;
+    s->again = n->op == OP_CAST ? cast(w, n, value, as) : map(w, n, value, as);
     s->again_in = w->q->index;
-    return s->again = map(w, &w->gr->g->node[value], value);
+    return s->again;
 }
 
 /* ---- Members ---- */
@@ -298,26 +379,40 @@ static int reduce(struct writer *w, const struct node *n, int value)
 {
     struct step s = {.kind = STEP_REDUCE, .cls = CLASS_ROW, .prim = n->prim, .port = -1, .value = value};
     bool partial = w->gr->site[value].partial;
+    if (w->p->kind == PROGRAM_GEMM && !partial) s.cls = CLASS_SEGMENT;
     int first = partial ? group_state(w->gr, value) : value;
     if (first != value) return step_of(w, first);
-    s.in[0] = operand(w, n, 0);
-    s.in[1] = n->nin > 1 ? as_row(w, operand(w, n, 1)) : -1;
+    if (n->attr.reduce.columns) s.axis = REDUCE_COLUMNS, s.cls = CLASS_TILE;
+    s.in[0] = operand(w, n, 0, domain_walked(w->gr->g, n));
+    s.in[1] = n->nin > 1 ? as_row(w, operand(w, n, 1, domain_walked(w->gr->g, n))) : -1;
     s.nin = n->nin;
     s.half = w->p->step[s.in[0]].half;
     if (partial) {
         struct tensor_use port = port_new(USE_PARTIAL_STORE, state_buffer(w->gr, value), 0, CODA_F32, value);
         port.reduce = n->prim;
+        port.axis = s.axis;
         s.port = add_port(w, port);
     }
     return add_step(w, s);
 }
 
+static int frequencies(struct writer *w, int value)
+{
+    const struct view v = w->gr->view[value];
+    struct tensor_use port = port_new(USE_FREQUENCIES, buffer_of(w->gr, v.base), v.offset, CODA_F32, value);
+    w->gr->site[v.base].need = true;
+    port.table_rows = w->gr->g->node[value].type.dim[0];
+    port.table_stride = v.stride[0];
+    return add_port(w, port);
+}
+
 static int pair(struct writer *w, const struct node *n, int value)
 {
     struct step s = {.kind = STEP_PAIR, .cls = CLASS_TILE, .nin = n->nin, .port = -1, .value = value};
-    s.in[0] = operand(w, n, 0);
-    s.in[1] = n->nin > 1 && n->in[1] >= 0 ? as_row(w, operand(w, n, 1)) : -1;
+    s.in[0] = operand(w, n, 0, domain_walked(w->gr->g, n));
+    s.in[1] = n->nin > 1 && n->in[1] >= 0 ? as_row(w, operand(w, n, 1, domain_walked(w->gr->g, n))) : -1;
     s.nin = s.in[1] >= 0 ? 2 : 1;
+    if (n->nin > 2 && n->in[2] >= 0) s.port = frequencies(w, n->in[2]);
     return add_step(w, s);
 }
 
@@ -325,7 +420,7 @@ static int gather(struct writer *w, const struct node *n, int value)
 {
     const struct type *table = &w->gr->g->node[n->in[0]].type;
     const struct view v = w->gr->view[n->in[0]];
-    int id = as_row(w, operand(w, n, 1)), last = w->p->rank - 1;
+    int id = as_row(w, operand(w, n, 1, domain_walked(w->gr->g, n))), last = w->p->rank - 1;
     if (v.base < 0) return 0;
     struct tensor_use port = port_new(USE_GATHER, buffer_of(w->gr, v.base), v.offset, table->dtype, n->in[0]);
     w->gr->site[v.base].need = true;
@@ -346,9 +441,14 @@ static int compute(struct writer *w, int value)
         return add_step(w, (struct step){.kind = STEP_ACC, .cls = CLASS_TILE, .port = -1, .value = value});
     case OP_REDUCE: return reduce(w, n, value);
     case OP_EMBEDDING: return gather(w, n, value);
-    case OP_CAST: return operand(w, n, 0);
-    default: return map(w, n, value);
+    case OP_CAST: return cast(w, n, value, &n->type);
+    case OP_SLICE: return operand(w, n, 0, domain_walked(w->gr->g, n));
+    default: return map(w, n, value, &n->type);
     }
 }
 
-int write_member(struct writer *w, int value) { return as_stored(w, value, compute(w, value)); }
+int write_member(struct writer *w, int value)
+{
+    w->range = w->gr->site[value].range;
+    return as_stored(w, value, compute(w, value));
+}

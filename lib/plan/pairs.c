@@ -1,23 +1,28 @@
-/* pairs.c -- rotary embedding, as the STEP_PAIR of a program: where its pairs lie, and what they need. */
+/* pairs.c -- the STEP_PAIR of a program: where its pairs lie, what they need, and how a node says it. */
 #include "fuse.h"
 
 enum { MOST_HEAD = 256 };
 
-const char *pair_name(void) { return "rope"; }
-const char *pair_rule(void) { return "fuse_rope"; }
-
 void pair_print(const struct program *q, const struct step *s, struct text *t)
 {
-    const struct rope_spec *r = &q->rope;
-    text_printf(t, "rope v%d", s->in[0]);
+    const struct pairing *r = &q->pairing;
+    text_printf(t, "%s v%d", r->op->name, s->in[0]);
     if (s->in[1] >= 0) text_printf(t, ", v%d", s->in[1]);
-    text_printf(t, " {head_dim=%lld rotary=%lld heads=%lld base=%a %s}", (long long)r->head_dim,
-                (long long)r->rotary, (long long)r->heads, (double)r->base, r->half ? "half" : "interleaved");
+    text_printf(t, " {head_dim=%lld rotary=%lld heads=%lld", (long long)r->head_dim, (long long)r->rotary,
+                (long long)r->heads);
+    if (s->port < 0) text_printf(t, " base=%a", (double)r->base);
+    if (pair_scales(q)) text_printf(t, " scale=%a", (double)r->scale);
+    text_printf(t, "%s %s}", r->inverse ? " inverse" : "", r->half ? "half" : "interleaved");
 }
 
 /* ---- From the graph ---- */
 
-bool op_combines_pairs(enum op op) { return op == OP_ROPE; }
+static const struct prim_pair *pair_of(enum op op)
+{
+    return op_is(op, KIND_PAIRS) ? prim_find_pair(op_info[op].text) : NULL;
+}
+
+bool op_combines_pairs(enum op op) { return op_is(op, KIND_PAIRS); }
 
 void pair_read(struct program *p, const graph *g, const struct node *n)
 {
@@ -25,7 +30,8 @@ void pair_read(struct program *p, const graph *g, const struct node *n)
     const struct type *t = &g->node[n->in[0]].type;
     const struct attr_rope *a = &n->attr.rope;
     int64_t head_dim = a->head_dim ? a->head_dim : type_columns(t);
-    p->rope = (struct rope_spec){
+    p->pairing = (struct pairing){
+        .op = pair_of(n->op),
         .head_dim = head_dim,
         .rotary = a->rotary ? a->rotary : head_dim,
         .heads = a->heads   ? a->heads
@@ -33,8 +39,30 @@ void pair_read(struct program *p, const graph *g, const struct node *n)
                             : 0,
         .half = a->half != 0,
         .base = a->base,
+        .scale = a->scale,
+        .inverse = a->inverse != 0,
         .period = t->rank >= 2 ? t->dim[t->rank - 2] : 1,
     };
+}
+
+bool pairs_alike(const struct node *a, const struct node *b)
+{
+    struct node same = *b;
+    same.attr.rope.heads = a->attr.rope.heads;
+    if (a->op != b->op || !attr_equal(a, &same)) return false;
+    for (int i = 1; i < MAX(a->nin, b->nin); i++)
+        if ((i < a->nin ? a->in[i] : -1) != (i < b->nin ? b->in[i] : -1)) return false;
+    return true;
+}
+
+bool pair_suits_segments(const struct node *n, int64_t segment)
+{
+    return n->attr.rope.head_dim == segment || (!n->attr.rope.half && segment % n->attr.rope.head_dim == 0);
+}
+
+bool pair_takes_all(const graph *g, const struct node *n)
+{
+    return n->attr.rope.heads * n->attr.rope.head_dim == type_columns(&g->node[n->in[0]].type);
 }
 
 /* ---- Positions ---- */
@@ -52,10 +80,12 @@ bool pair_counts_rows(const struct program *p)
     return i >= 0 && (p->step[i].nin < 2 || p->step[i].in[1] < 0);
 }
 
+bool pair_scales(const struct program *p) { return p->pairing.scale != 0 && p->pairing.scale != 1; }
+
 /* Rows come in sixteens, which start at multiples of 16 in each batch. */
 bool pair_steps_evenly(const struct program *p)
 {
-    int64_t period = MAX(p->rope.period, 1);
+    int64_t period = MAX(p->pairing.period, 1);
     bool whole = p->dim[0] <= 1 || p->dim[1] % period == 0; /* a position is that in the batch */
     bool sixteens = period % 16 == 0 && (p->dim[0] <= 1 || p->dim[1] % 16 == 0);
     return pair_counts_rows(p) && (sixteens || (whole && period >= p->dim[1]));
@@ -65,18 +95,18 @@ bool pair_steps_evenly(const struct program *p)
 
 bool pair_fills_spans(const struct program *p)
 {
-    return p->rope.rotary == p->rope.head_dim && p->dim[2] % p->rope.head_dim == 0;
+    return p->pairing.rotary == p->pairing.head_dim && p->dim[2] % p->pairing.head_dim == 0;
 }
 
 bool pair_meets(const struct program *p)
 {
-    const struct rope_spec *r = &p->rope;
+    const struct pairing *r = &p->pairing;
     if (r->head_dim <= 0 || r->rotary % 2 || r->head_dim % 2) return false;
     return !r->half || (r->rotary % 16 == 0 && r->head_dim % 16 == 0 && r->head_dim <= MOST_HEAD);
 }
 
 bool pair_suits_pieces(const struct program *p, int width)
 {
-    const struct rope_spec *r = &p->rope;
+    const struct pairing *r = &p->pairing;
     return r->head_dim % width == 0 && (r->half ? r->rotary / 2 : r->rotary) % width == 0;
 }

@@ -3,7 +3,7 @@
  *
  * Of its memory: what a program of coda_prepare leaves for runs lies in `prepared`, or in a weight that is
  * folded in place, for nothing else outlives the call; and a run reads only arguments that it is given,
- * `prepared`, and what an earlier program of the same run has written.
+ * `prepared`, sums that it adds to, and what an earlier program of the same run has written.
  */
 #include "plan.h"
 
@@ -18,7 +18,8 @@ static bool reads_its_class(const struct program *q, const struct step *s)
 {
     if (s->cls == CLASS_TILE || s->kind == STEP_REDUCE) return true;
     for (int i = 0; i < s->nin; i++)
-        if (s->in[i] >= 0 && q->step[s->in[i]].cls != s->cls) return false;
+        if (s->in[i] >= 0 && q->step[s->in[i]].kind != STEP_SCALAR && q->step[s->in[i]].cls != s->cls)
+            return false;
     return true;
 }
 
@@ -35,10 +36,19 @@ static bool reads_rightly(const struct program *q, const struct step *s, int ind
     return reads_its_class(q, s);
 }
 
+/* A step of a range reads those of that range, or of all columns. */
+static bool reads_its_range(const struct program *q, const struct step *s)
+{
+    for (int i = 0; i < s->nin; i++)
+        if (s->in[i] >= 0 && q->step[s->in[i]].range && q->step[s->in[i]].range != s->range) return false;
+    return s->range >= 0 && s->range <= q->ranges && (!step_folds_segments(s) || q->segment > 0);
+}
+
 static coda_status verify_step(const struct plan *p, const struct program *q, int index)
 {
     const struct step *s = &q->step[index];
-    bool wants_port = s->kind == STEP_LOAD || s->kind == STEP_PARTIAL || s->kind == STEP_STORE;
+    bool wants_port =
+        s->kind == STEP_LOAD || s->kind == STEP_PARTIAL || s->kind == STEP_STORE || s->kind == STEP_SCALAR;
     if ((wants_port || s->port >= 0) && (s->port < 0 || s->port >= q->ports || q->port[s->port].buffer < 0 ||
                                          q->port[s->port].buffer >= p->buffers))
         return fail(CODA_E_INVALID, "plan: step %d of @%d has no port", index, (int)(q - p->program));
@@ -50,9 +60,35 @@ static coda_status verify_step(const struct plan *p, const struct program *q, in
             return fail(CODA_E_INVALID, "plan: step %d of @%d reads step %d", index, (int)(q - p->program),
                         s->in[i]);
     }
-    if (reads_rightly(q, s, index)) return CODA_OK;
+    if (reads_rightly(q, s, index) && reads_its_range(q, s)) return CODA_OK;
     return fail(CODA_E_INVALID, "plan: step %d of @%d reads what is not there for it", index,
                 (int)(q - p->program));
+}
+
+/* Threads that fold the columns of a matrix fold no rows, and finish no states of rows. */
+static coda_status verify_folds(const struct plan *p, const struct program *q)
+{
+    for (int i = 0; i < q->steps && q->kind == PROGRAM_ROWS && program_folds_columns(q); i++) {
+        const struct step *s = &q->step[i];
+        bool of_rows = (s->kind == STEP_REDUCE && s->axis == REDUCE_ROWS) || s->kind == STEP_PARTIAL;
+        if (of_rows || q->rank < 2)
+            return fail(CODA_E_INVALID, "plan: step %d of @%d is among folds of columns, of rank %d", i,
+                        (int)(q - p->program), q->rank);
+    }
+    return CODA_OK;
+}
+
+static bool ranges_are_whole(const struct program *q)
+{
+    int span = program_span(q);
+    for (int i = 0; i < q->ranges; i++) {
+        const struct column_range *r = &q->range[i];
+        if (r->first < 0 || r->first >= r->end || r->end > q->dim[2] || r->first % span || r->end % span)
+            return false;
+        for (int j = 0; j < i; j++)
+            if (r->first < q->range[j].end && q->range[j].first < r->end) return false;
+    }
+    return q->ranges == 0 || q->segment > 0;
 }
 
 static coda_status verify_steps(const struct plan *p)
@@ -60,10 +96,13 @@ static coda_status verify_steps(const struct plan *p)
     for (int i = 0; i < p->programs; i++) {
         const struct program *q = &p->program[i];
         if (q->rank > CODA_MAX_RANK) return fail(CODA_E_INVALID, "plan: @%d has rank %d", i, q->rank);
-        for (int s = 0; s < q->steps; s++) {
-            coda_status status = verify_step(p, q, s);
-            if (status) return status;
-        }
+        if (q->sample && (q->dim[0] != 1 || q->sample < 0 || q->dim[1] % q->sample))
+            return fail(CODA_E_INVALID, "plan: @%d has %lld times %lld rows in samples of %lld", i,
+                        (long long)q->dim[0], (long long)q->dim[1], (long long)q->sample);
+        if (!ranges_are_whole(q)) return fail(CODA_E_INVALID, "plan: @%d has ranges that are not apart", i);
+        coda_status status = verify_folds(p, q);
+        for (int s = 0; s < q->steps && !status; s++) status = verify_step(p, q, s);
+        if (status) return status;
     }
     return CODA_OK;
 }
@@ -99,6 +138,13 @@ static enum op leaf_op(const struct plan *p, const struct buffer *b)
     return op_is_leaf(op) ? op : OP_COUNT;
 }
 
+/* What the caller has there is added to. */
+static bool is_sum(const struct plan *p, const struct buffer *b)
+{
+    return b->space == SPACE_ARG && b->arg >= p->graph->leaves &&
+           p->graph->output[b->arg - p->graph->leaves].add;
+}
+
 static bool may_not_write(void *ctx, int buffer)
 {
     struct memory *m = ctx;
@@ -117,8 +163,8 @@ static bool may_not_read(void *ctx, int buffer)
     struct memory *m = ctx;
     const struct buffer *b = &m->p->buffer[buffer];
     enum op leaf = leaf_op(m->p, b);
-    bool good = leaf == OP_WEIGHT || (leaf == OP_INPUT && !m->q->prepare);
-    if (leaf == OP_COUNT)
+    bool good = leaf == OP_WEIGHT || ((op_is_input(leaf) || is_sum(m->p, b)) && !m->q->prepare);
+    if (leaf == OP_COUNT && !is_sum(m->p, b))
         good = m->writer[buffer] == (m->q->prepare || b->space == SPACE_PREPARED ? BY_PREPARE : BY_RUN);
     if (!good) m->bad = buffer;
     return !good;

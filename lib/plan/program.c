@@ -9,8 +9,8 @@ bool step_shares_state(const struct program *q, const struct step *a, const stru
 {
     if (a->kind != b->kind) return false;
     if (a->kind == STEP_PARTIAL) return q->port[a->port].buffer == q->port[b->port].buffer;
-    return a->kind == STEP_REDUCE && prim_states_equal(a->prim, b->prim) && a->nin == b->nin &&
-           !memcmp(a->in, b->in, sizeof *a->in * (size_t)a->nin);
+    return a->kind == STEP_REDUCE && prim_states_equal(a->prim, b->prim) && a->axis == b->axis &&
+           a->nin == b->nin && !memcmp(a->in, b->in, sizeof *a->in * (size_t)a->nin);
 }
 
 const char *step_name(const struct program *q, const struct step *s)
@@ -19,7 +19,7 @@ const char *step_name(const struct program *q, const struct step *s)
     case STEP_MAP:
     case STEP_REDUCE: return s->prim->name;
     case STEP_PARTIAL: return q->port[s->port].reduce->name;
-    case STEP_PAIR: return pair_name();
+    case STEP_PAIR: return q->pairing.op->name;
     default: return NULL;
     }
 }
@@ -27,7 +27,29 @@ const char *step_name(const struct program *q, const struct step *s)
 bool step_has_value(const struct program *q, const struct step *s)
 {
     if (s->kind == STEP_STORE) return false;
-    return !(s->kind == STEP_REDUCE && q->kind == PROGRAM_GEMM);
+    if (step_folds_segments(s)) return true;
+    return !(s->kind == STEP_REDUCE && (q->kind == PROGRAM_GEMM || s->axis == REDUCE_COLUMNS));
+}
+
+bool program_folds_columns(const struct program *q)
+{
+    for (int i = 0; i < q->steps; i++)
+        if (q->step[i].kind == STEP_REDUCE && q->step[i].axis == REDUCE_COLUMNS) return true;
+    return false;
+}
+
+/* ---- Columns ---- */
+
+bool step_folds_segments(const struct step *s) { return s->kind == STEP_REDUCE && s->cls == CLASS_SEGMENT; }
+
+struct column_range step_columns(const struct program *p, const struct step *s)
+{
+    return s->range ? p->range[s->range - 1] : (struct column_range){0, program_columns(p)};
+}
+
+int program_span(const struct program *p)
+{
+    return p->segment ? (int)MAX(p->segment, SEGMENT_SPAN) : pair_span(p);
 }
 
 /* ---- Uses ---- */
@@ -89,23 +111,43 @@ int program_lanes(const struct program *p) { return p->pair == PAIR_NONE ? 1 : 2
 
 int64_t program_columns(const struct program *p) { return program_is_gated(p) ? p->dim[2] / 2 : p->dim[2]; }
 
+int64_t program_samples(const struct program *p) { return p->sample ? p->dim[1] / p->sample : p->dim[0]; }
+
+bool program_samples_columns(const struct program *p)
+{
+    for (int i = 0; i < p->steps && p->sample; i++) {
+        const struct step *s = &p->step[i];
+        if (s->kind == STEP_LOAD && s->cls == CLASS_COL && p->port[s->port].stride[0]) return true;
+    }
+    return false;
+}
+
 /* ---- Work ---- */
+
+/* One for each row and block; or for each matrix, block and column. */
+static int64_t states_bytes(const struct program *q, const struct tensor_use *port, bool half)
+{
+    bool columns = port->axis == REDUCE_COLUMNS;
+    int64_t n = mul_counts(port->blocks, port->reduce->state * 4);
+    for (int d = 0; d + 1 + columns < q->rank; d++) n = mul_counts(n, q->dim[d]);
+    return columns ? mul_counts(n, half ? q->dim[q->rank - 1] / 2 : q->dim[q->rank - 1]) : n;
+}
 
 static int64_t extent_bytes(const struct program *q, const struct tensor_use *port, bool half)
 {
-    if (port->role == USE_PARTIAL_LOAD || port->role == USE_PARTIAL_STORE) {
-        int64_t rows = 1;
-        for (int d = 0; d + 1 < q->rank; d++) rows = mul_counts(rows, q->dim[d]);
-        return mul_counts(mul_counts(rows, port->blocks), port->reduce->state * 4);
-    }
-    if (port->role == USE_SCRATCH) return 0;
+    if (port->role == USE_PARTIAL_LOAD || port->role == USE_PARTIAL_STORE) return states_bytes(q, port, half);
+    if (port->role == USE_SCRATCH || port->role == USE_SCALAR) return 0;
+    if (port->role == USE_FREQUENCIES) return mul_counts(port->table_rows, 4);
     int64_t n = dtype_size(port->dtype);
+    bool segments = port->role == USE_LOAD || port->role == USE_STORE;
+    if (q->segment && segments && !port->stride[2] && port->stride[3])
+        n = mul_counts(n, q->dim[2] / q->segment);
     for (int d = 0; d < q->rank; d++) {
         bool gathered = port->role == USE_GATHER && d + 1 < q->rank;
-        if (port->stride[d] || gathered)
-            n = mul_counts(n, half && d + 1 == q->rank ? q->dim[d] / 2 : q->dim[d]);
+        int64_t extent = q->sample && d == 0 && port->stride[0] ? program_samples(q) : q->dim[d];
+        if (port->stride[d] || gathered) n = mul_counts(n, half && d + 1 == q->rank ? extent / 2 : extent);
     }
-    return n;
+    return use_effect(port) & EFFECT_ADD ? mul_counts(2, n) : n;
 }
 
 static int64_t operand_bytes(const struct program *q, const struct tensor_use *o, int64_t rows)
@@ -113,15 +155,18 @@ static int64_t operand_bytes(const struct program *q, const struct tensor_use *o
     return mul_counts(mul_counts(rows, q->k), (o->batch ? q->dim[0] : 1) * dtype_size(o->dtype));
 }
 
+int64_t port_bytes(const struct program *q, int port)
+{
+    bool half = false;
+    for (int i = 0; i < q->steps; i++) half = half || (q->step[i].port == port && q->step[i].half);
+    return extent_bytes(q, &q->port[port], half);
+}
+
 int64_t program_bytes(const struct program *q)
 {
     int64_t bytes = 0;
     if (q->own) return q->own->bytes(q->spec);
-    for (int i = 0; i < q->ports; i++) {
-        bool half = false;
-        for (int j = 0; j < q->steps; j++) half = half || (q->step[j].port == i && q->step[j].half);
-        bytes = add_counts(bytes, extent_bytes(q, &q->port[i], half));
-    }
+    for (int i = 0; i < q->ports; i++) bytes = add_counts(bytes, port_bytes(q, i));
     if (q->kind != PROGRAM_GEMM) return bytes;
     int64_t a = operand_bytes(q, &q->a, q->dim[1]), b = operand_bytes(q, &q->b, q->dim[2]);
     return add_counts(bytes, add_counts(a, b));

@@ -10,6 +10,10 @@
 #include "base.h"
 #include "prim.h"
 
+/* What a reduction folds into one number: a row, over its columns, or a column of a matrix, over its rows.
+ * Domains are matrices of their last two dimensions; a product has one for each batch. */
+enum reduce_axis { REDUCE_ROWS, REDUCE_COLUMNS };
+
 /* ---- Uses: how a program touches one tensor ---- */
 
 enum use_role {
@@ -19,13 +23,17 @@ enum use_role {
                           element offset + id * table_stride + stride[last] * column; an id outside
                           0..table_rows-1 reads 0 */
     USE_STORE,         /* a step writes elements, placed as LOAD's */
-    USE_PARTIAL_LOAD,  /* a row's statistic: merges its `blocks` partial states of `reduce`, then
-                          finishes them */
+    USE_PARTIAL_LOAD,  /* a row's, or a column's, statistic: merges its `blocks` partial states of
+                          `reduce`, then finishes them */
     USE_PARTIAL_STORE, /* stores the partial state of one row over this tile's columns, as dense
-                          f32 [row][block][state] */
+                          f32 [row][block][state]; of one column over some rows, as
+                          [matrix][block][column][state] */
     USE_OPERAND,       /* the main loop reads it: A and B of a GEMM */
     USE_RESULT,        /* the main loop writes it */
+    USE_SCALAR,        /* an argument in host memory, which a run copies into the kernel's parameters */
     USE_LENGTHS,       /* int32 [batch]: how much of each sequence is there */
+    USE_FREQUENCIES,   /* f32 [table_rows], table_stride apart: radians by which each pair of a head turns
+                          for one position */
     USE_SCRATCH        /* a library's workspace: its contents mean nothing before and after */
 };
 
@@ -53,10 +61,13 @@ struct tensor_use {
                   are adjacent */
         };
     };
-    const struct prim *reduce;        /* PARTIAL_*: the reduction whose states they are */
-    int blocks;                       /* PARTIAL_*: states of each row, one for each tile of its columns */
+    const struct prim *reduce;        /* PARTIAL_*: the reduction whose states they are, ... */
+    enum reduce_axis axis;            /* ... and what each of them is of */
+    int blocks;                       /* PARTIAL_*: states of each row, one for each tile of its columns;
+                                         of each column, one for each part of its rows */
     int index;                        /* GATHER: the step whose value is the row's id */
-    int64_t table_rows, table_stride; /* GATHER: rows of the table; elements from one to the next */
+    int64_t table_rows, table_stride; /* GATHER: rows of the table; elements from one to the next.
+                                         FREQUENCIES: their number, and elements from one to the next */
     int value;                        /* the graph's node, for printing; -1 if there is none */
     bool steady;                      /* no program of a run writes it: it is an argument, or what
                                          coda_prepare left; so a kernel may load it early (PDL) */
@@ -70,20 +81,25 @@ unsigned use_effect(const struct tensor_use *u);
 enum step_kind {
     STEP_ACC,     /* the GEMM's accumulator */
     STEP_LOAD,    /* reads an element by its port (LOAD or GATHER) */
-    STEP_PARTIAL, /* reads a row's statistic by its port (PARTIAL_LOAD) */
+    STEP_SCALAR,  /* a parameter of the kernel, by its port (SCALAR); any step reads it at no cost */
+    STEP_PARTIAL, /* reads a row's statistic by its port (PARTIAL_LOAD); in a ROWS program without
+                     reductions, whose matrices have one row, a column's, which is of class TILE */
     STEP_MAP,     /* applies prim to in[] with the constants param[] */
     STEP_LANE,    /* GLU: half `lane` (0 gate, 1 up) of the full-width value in[0] */
-    STEP_PAIR,    /* combines the two columns of each pair of in[0], as program.rope says; in[1] is the
-                     row's position, or -1: row index % rope.period */
+    STEP_PAIR,    /* combines the two columns of each pair of in[0], as program.pairing says; in[1] is
+                     the row's position, or -1: row index % pairing.period; its port, or -1: FREQUENCIES */
     STEP_REDUCE,  /* folds the row of in[0] by prim, with the row's key in[1] or -1. ROWS: its value
                      is the row's statistic. GEMM: it stores a partial state by its port
-                     (PARTIAL_STORE) and has no value */
+                     (PARTIAL_STORE) and has no value. So does each that folds columns; a ROWS
+                     program that does folds no rows. Of CLASS_SEGMENT, it folds each segment of
+                     program.segment columns, and has that one's statistic */
     STEP_STORE    /* writes in[0] by its port */
 };
 
 /* What a value varies with: rows alone, columns alone, or both. A ROWS program has no column class: there
  * a value is of a row, or of an element. */
-enum step_class { CLASS_ROW, CLASS_COL, CLASS_TILE };
+/* CLASS_SEGMENT: of a GEMM's rows and segments of columns. */
+enum step_class { CLASS_ROW, CLASS_COL, CLASS_TILE, CLASS_SEGMENT };
 
 enum { IMMEDIATE = -1 };
 
@@ -92,11 +108,13 @@ struct step {
     enum step_class cls;
     bool half; /* GEMM with PAIR_GLU: the value has the N/2 columns of the output */
     const struct prim *prim;
+    enum reduce_axis axis;            /* REDUCE, PARTIAL */
     int in[PRIM_MAX_INPUTS], nin;     /* operands: earlier steps. in[i] of a MAP may be IMMEDIATE: */
     float immediate[PRIM_MAX_INPUTS]; /* ... then the operand is the constant immediate[i] */
     float param[PRIM_MAX_PARAMS];
     int port;  /* index into program.port */
     int lane;  /* LANE: 0 gate, 1 up */
+    int range; /* GEMM: 1 + index in program.range of the columns that it runs for; 0: all of them */
     int value; /* the graph's node, for printing; -1 if there is none */
 };
 
@@ -108,18 +126,30 @@ struct step {
  * a STEP_PAIR, within heads. */
 enum pair_kind { PAIR_NONE, PAIR_GLU_INTERLEAVED, PAIR_GLU_STACKED, PAIR_HEADS };
 
-struct rope_spec {
+/* Which columns are a pair, and the turn by which pairing.op combines them: cosine and sine of an angle. */
+struct pairing {
+    const struct prim_pair *op;
     int64_t head_dim, rotary, heads; /* columns of a head; its first ones, that are rotated; the
                                         first heads of a row, which are */
     bool half;                       /* columns (i, i + rotary/2) are a pair, else (2i, 2i+1) */
-    float base;                      /* pair i turns by position * base^(-2i / rotary) radians */
+    float base;                      /* pair i turns by position * base^(-2i / rotary) radians, if no port
+                                        has its frequency */
+    float scale;                     /* of cosine and sine; 0: 1 */
+    bool inverse;                    /* angles are negated */
     int64_t period;                  /* a row's position, if no step gives it, is row % period */
 };
+
+/* Columns of a product, in whole segments, with steps of their own: of those, column n of a value and of a
+ * port is n - first. */
+struct column_range {
+    int64_t first, end;
+};
+enum { MOST_RANGES = 7 };
 
 enum program_kind { PROGRAM_GEMM, PROGRAM_ROWS, PROGRAM_OWN };
 
 /* CUDA allows a kernel 4 kB of parameters. fuse.c ends groups early enough for their programs to fit. */
-#define KERNEL_MAX_MAPS 9
+#define KERNEL_MAX_MAPS 12
 #define KERNEL_MAX_POINTERS ((4096 - KERNEL_MAX_MAPS * 128) / 8)
 
 struct program {
@@ -129,10 +159,16 @@ struct program {
     int rank;     /* of the domain, the elements that steps run for; columns are
                      its last dimension. GEMM: [batch, M, N], rank 3 */
     int64_t dim[CODA_MAX_RANK];
-    int64_t k;                  /* GEMM */
-    struct tensor_use a, b;     /* GEMM: a [batch][M][K], b [batch][N][K] by strides */
-    enum pair_kind pair;        /* GEMM: at most one pairing, of one value's columns */
-    struct rope_spec rope;      /* a program has at most one STEP_PAIR */
+    int64_t k;              /* GEMM */
+    int64_t sample;         /* GEMM of one batch: rows of a sample. stride[0] of its ports is from one
+                                     sample to the next; 0: all rows are one */
+    struct tensor_use a, b; /* GEMM: a [batch][M][K], b [batch][N][K] by strides */
+    enum pair_kind pair;    /* GEMM: at most one pairing, of one value's columns */
+    struct pairing pairing; /* a program has at most one STEP_PAIR */
+    int64_t segment;        /* GEMM: columns of a segment, 0 if no step has segments. stride[2] of a
+                                   port is then within a segment, stride[3] from one to the next */
+    struct column_range range[MOST_RANGES]; /* GEMM: disjoint */
+    int ranges;
     const struct own_kind *own; /* OWN: which kind, own.h; else NULL */
     void *spec;                 /* OWN: what it computes, a struct of that kind */
     struct tensor_use *port;    /* what steps use; behind them, a library's workspace */
@@ -144,28 +180,43 @@ struct program {
 
 /* What a profiler should show of a step; NULL for data movement. */
 const char *step_name(const struct program *q, const struct step *s);
-/* May other steps read it? A STORE has no value, nor has a REDUCE of a GEMM. */
+/* May other steps read it? A STORE has no value, nor has a REDUCE that leaves partial states. */
 bool step_has_value(const struct program *q, const struct step *s);
 /* Do two REDUCEs fold the same, or two PARTIALs merge the same, into one state? Then it is computed once. */
 bool step_shares_state(const struct program *q, const struct step *a, const struct step *b);
+/* Does a step fold columns? */
+bool program_folds_columns(const struct program *q);
 /* Every tensor that the program touches: use 0, 1, ... up to the first NULL. */
 struct tensor_use *program_use(const struct program *q, int i);
 /* Calls fn for each buffer that the program reads, or writes, until fn returns true; says whether it did. */
 bool program_any_read(const struct program *q, bool (*fn)(void *ctx, int buffer), void *ctx);
 bool program_any_write(const struct program *q, bool (*fn)(void *ctx, int buffer), void *ctx);
-int64_t program_bytes(const struct program *q);       /* bytes read + written, each tensor once */
-double program_flops(const struct program *q);        /* of products; a multiply-add is two */
-bool program_is_gated(const struct program *p);       /* the output has N/2 columns: PAIR_GLU_* */
-int program_lanes(const struct program *p);           /* elements that the epilogue computes at once: a pair's
+int64_t port_bytes(const struct program *q, int port); /* that are read or written by it */
+int64_t program_bytes(const struct program *q);        /* bytes read + written, each tensor once */
+double program_flops(const struct program *q);         /* of products; a multiply-add is two */
+bool program_is_gated(const struct program *p);        /* the output has N/2 columns: PAIR_GLU_* */
+int program_lanes(const struct program *p);       /* elements that the epilogue computes at once: a pair's
                                                          two, or 1 */
-int64_t program_columns(const struct program *p);     /* columns of the output: N, or N/2 if gated */
+int64_t program_columns(const struct program *p); /* columns of the output: N, or N/2 if gated */
+int64_t program_samples(const struct program *p); /* GEMM: what stride[0] counts: samples, or batches */
+bool program_samples_columns(
+    const struct program *p); /* has it columns' values that change with the sample? */
 bool program_suits_cublaslt(const struct program *p); /* can cuBLASLt compute the product? It needs a unit
                                                       stride in a and b, one dtype, and no empty dimension */
 
-/* ---- pairs.c: what a STEP_PAIR does; rotary embedding is all so far ---- */
+/* ---- Ranges and segments of a product's columns ---- */
 
-const char *pair_name(void); /* of primitives/pair/NAME.cuh */
-const char *pair_rule(void); /* in a derivation */
+enum { SEGMENT_SPAN = 64 }; /* segments come in so many columns at least */
+/* Does it fold the segments of a range? */
+bool step_folds_segments(const struct step *s);
+/* The columns of a step: its range's, or all of the output's. */
+struct column_range step_columns(const struct program *p, const struct step *s);
+/* Columns, from a multiple of their number on, that a tile holds as a whole: of segments, or of pairs. 0:
+ * any. */
+int program_span(const struct program *p);
+
+/* ---- pairs.c: what a STEP_PAIR does ---- */
+
 void pair_print(const struct program *q, const struct step *s, struct text *t);
 /* The program's STEP_PAIR, -1 if it has none. */
 int pair_step(const struct program *p);
@@ -178,8 +229,10 @@ bool pair_steps_evenly(const struct program *p);
  * such spans, or say how they cut them. 0: partners are neighbours, or there are none. */
 static inline int pair_span(const struct program *p)
 {
-    return p->pair == PAIR_HEADS && p->rope.half ? (int)p->rope.head_dim : 0;
+    return p->pair == PAIR_HEADS && p->pairing.half ? (int)p->pairing.head_dim : 0;
 }
+/* Are cosine and sine scaled? */
+bool pair_scales(const struct program *p);
 /* Is every column of a span in a pair, and N a multiple of spans? */
 bool pair_fills_spans(const struct program *p);
 /* Can a thread of a GEMM have both columns of each pair? */

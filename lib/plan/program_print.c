@@ -42,11 +42,16 @@ static void print_port(const struct plan *p, const struct program *q, const stru
     print_place(p, port->buffer, t);
     if (port->offset) text_printf(t, "[%lld]", (long long)port->offset);
     if (port->role == USE_PARTIAL_LOAD || port->role == USE_PARTIAL_STORE) {
-        text_printf(t, " %s", port->reduce->name);
+        text_printf(t, " %s%s", port->reduce->name, port->axis == REDUCE_COLUMNS ? " of columns" : "");
         if (p) text_printf(t, " x %d", port->blocks);
         return;
     }
     text_printf(t, " %s", dtype_name(port->dtype));
+    if (port->role == USE_FREQUENCIES) {
+        text_printf(t, " %lld frequencies, stride=%lld", (long long)port->table_rows,
+                    (long long)port->table_stride);
+        return;
+    }
     print_dims(" stride=[", port->stride, q->rank, t);
     if (port->role == USE_GATHER)
         text_printf(t, " gather v%d of %lld rows", port->index, (long long)port->table_rows);
@@ -54,7 +59,7 @@ static void print_port(const struct plan *p, const struct program *q, const stru
 
 static const char *class_name(enum step_class cls)
 {
-    return cls == CLASS_ROW ? "row" : cls == CLASS_COL ? "col" : "tile";
+    return cls == CLASS_ROW ? "row" : cls == CLASS_COL ? "col" : cls == CLASS_TILE ? "tile" : "seg";
 }
 
 static void print_map(const struct step *s, struct text *t)
@@ -82,22 +87,35 @@ static void print_step(const struct plan *p, const struct program *q, int index,
         text_append(t, "load ");
         print_port(p, q, &q->port[s->port], t);
         break;
+    case STEP_SCALAR:
+        text_printf(t, "scalar %s ", value_name(p, q->port[s->port].value).s);
+        print_place(p, q->port[s->port].buffer, t);
+        text_printf(t, " %s", dtype_name(q->port[s->port].dtype));
+        break;
     case STEP_PARTIAL:
         text_append(t, "finish ");
         print_port(p, q, &q->port[s->port], t);
         break;
     case STEP_MAP: print_map(s, t); break;
     case STEP_LANE: text_printf(t, "%s v%d", s->lane ? "up" : "gate", s->in[0]); break;
-    case STEP_PAIR: pair_print(q, s, t); break;
+    case STEP_PAIR:
+        pair_print(q, s, t);
+        if (s->port >= 0) text_append(t, " by "), print_port(p, q, &q->port[s->port], t);
+        break;
     case STEP_REDUCE:
         print_map(s, t);
+        if (s->axis == REDUCE_COLUMNS) text_append(t, " over rows");
+        if (step_folds_segments(s)) text_printf(t, " {segment=%lld}", (long long)q->segment);
         if (s->port >= 0) text_append(t, " -> "), print_port(p, q, &q->port[s->port], t);
         break;
     case STEP_STORE:
-        text_printf(t, "store v%d ", s->in[0]);
+        text_printf(t, use_effect(&q->port[s->port]) & EFFECT_ADD ? "add v%d to " : "store v%d ", s->in[0]);
         print_port(p, q, &q->port[s->port], t);
         break;
     }
+    if (s->range)
+        text_printf(t, " in [%lld,%lld)", (long long)q->range[s->range - 1].first,
+                    (long long)q->range[s->range - 1].end);
     text_append(t, "\n");
 }
 
@@ -117,11 +135,12 @@ static void print_gemm(const struct program *q, struct text *t)
 {
     text_printf(t, "gemm batch=%lld m=%lld n=%lld k=%lld", (long long)q->dim[0], (long long)q->dim[1],
                 (long long)q->dim[2], (long long)q->k);
+    if (q->sample) text_printf(t, " sample=%lld", (long long)q->sample);
     switch (q->pair) {
     case PAIR_NONE: break;
     case PAIR_GLU_INTERLEAVED: text_append(t, " glu_interleaved"); break;
     case PAIR_GLU_STACKED: text_append(t, " glu_stacked"); break;
-    case PAIR_HEADS: text_printf(t, " %s", pair_name()); break;
+    case PAIR_HEADS: text_printf(t, " %s", q->pairing.op->name); break;
     }
 }
 

@@ -98,7 +98,8 @@ struct layer layer_of(const graph *g, int v)
 {
     const struct node *n = &g->node[v];
     if (n->type.rank >= 2 && n->op == OP_MAP) return map_layer(g, v);
-    if (n->type.rank >= 2 && n->op == OP_CAST && dtype_is_float(g->node[n->in[0]].type.dtype))
+    if (n->type.rank >= 2 && n->op == OP_CAST && dtype_is_float(n->type.dtype) &&
+        dtype_is_float(g->node[n->in[0]].type.dtype))
         return (struct layer){LAYER_CAST, n->in[0], -1};
     return (struct layer){LAYER_NONE, -1, -1};
 }
@@ -145,7 +146,8 @@ static enum writer writer_of(const graph *g, struct fact *f, const struct node *
 {
     switch (op_info[n->op].kind) {
     case KIND_PRODUCT: return BY_GEMM;
-    case KIND_ELEMENTS: return map_writer(g, f, n);
+    case KIND_ELEMENTS:
+    case KIND_PAIRS: return map_writer(g, f, n);
     case KIND_ROWS: return BY_ROWS;
     default: return n->op == OP_SLICE ? f[n->in[0]].writer : IN_MEMORY;
     }
@@ -216,7 +218,7 @@ static void find_facts(const graph *g, struct fact *f, coda_fold fold)
 {
     for (int v = 0; v < g->nodes; v++) {
         const struct node *n = &g->node[v];
-        f[v].constant = n->op != OP_INPUT;
+        f[v].constant = !op_is_input(n->op);
         for (int i = 0; i < n->nin; i++)
             if (n->in[i] >= 0 && !f[n->in[i]].constant) f[v].constant = false;
         f[v].writer = writer_of(g, f, n);

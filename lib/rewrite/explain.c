@@ -50,9 +50,11 @@ struct words rewrite_name(const graph *g, int v)
     return w;
 }
 
+/* Of a row, if it is a reduction. */
 static bool is_prim(const struct node *n, const char *name)
 {
-    return n->prim && strcmp(n->prim->name, name) == 0;
+    bool of_columns = n->op == OP_REDUCE && n->attr.reduce.columns;
+    return n->prim && !of_columns && strcmp(n->prim->name, name) == 0;
 }
 
 struct words rewrite_weight(const graph *g, int v)

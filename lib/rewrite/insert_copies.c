@@ -102,10 +102,10 @@ static bool is_stored(const graph *g, int value)
     return !op_is_leaf(op) && !op_is_view(op) && !is_whole(op);
 }
 
-static int part_of_concat(struct copier *c, const struct type *whole, int value)
+static int part_of_concat(struct copier *c, const struct node *whole, int value)
 {
     int64_t stride[CODA_MAX_RANK];
-    dense_strides(whole, stride);
+    view_part(whole, stride);
     bool good = value < 0 || (is_stored(c->out, value) && is_matrix(&c->out->node[value].type, stride));
     return stored(c, good ? value : copy(c, value));
 }
@@ -117,15 +117,26 @@ static bool columns_adjacent(const struct copier *c, int value)
     return v->base >= 0 && (t->dim[t->rank - 1] <= 1 || v->stride[t->rank - 1] == 1);
 }
 
+/* Kernels have scalars among their parameters, where maps read them. Who else does reads memory. */
+static void copy_scalars(struct copier *c, struct node *n)
+{
+    if (n->op == OP_MAP || n->op == OP_CAST || op_is_view(n->op)) return;
+    for (int i = 0; i < n->nin; i++) {
+        int base = n->in[i] >= 0 ? c->view[n->in[i]].base : -1;
+        if (base >= 0 && c->out->node[base].op == OP_SCALAR) n->in[i] = copy(c, n->in[i]);
+    }
+}
+
 /* Appends n (operands already renamed) with copies of the operands that need one. */
 static int append(struct copier *c, struct node *n)
 {
     struct matmul_view mv;
+    copy_scalars(c, n);
     if (n->op == OP_MATMUL && !view_matmul(c->out, n, c->view, &mv)) {
         n->in[0] = copy(c, n->in[0]);
         if (n->in[0] >= 0 && !view_matmul(c->out, n, c->view, &mv)) n->in[1] = copy(c, n->in[1]);
     } else if (n->op == OP_CONCAT) {
-        for (int i = 0; i < n->nin; i++) n->in[i] = part_of_concat(c, &n->type, n->in[i]);
+        for (int i = 0; i < n->nin; i++) n->in[i] = part_of_concat(c, n, n->in[i]);
     } else if (is_whole(n->op)) { /* its kernel reads rows of what it cannot do without */
         for (int i = 0; i < op_info[n->op].least; i++)
             if (!columns_adjacent(c, n->in[i])) n->in[i] = copy(c, n->in[i]);
@@ -163,7 +174,7 @@ static int unshaped(const graph *g, int value, int64_t *stride)
 }
 
 /* An output is written by the kernel that computes it: by a copy if there is none, or if it is not a
- * matrix in memory, or if it is not the one dense buffer of what is stored whole. */
+ * matrix in memory, or if it is not the one dense buffer of what is stored whole, or added to. */
 static bool copy_outputs(struct copier *c)
 {
     graph *out = c->out;
@@ -176,11 +187,14 @@ static bool copy_outputs(struct copier *c)
         value = unshaped(out, value, stride);
         const struct type *t = &out->node[value].type;
         dense_strides(t, dense);
-        bool whole = is_whole(out->node[value].op) && out->node[value].output < 0 &&
+        bool whole = !o->add && is_whole(out->node[value].op) && out->node[value].output < 0 &&
                      !memcmp(dense, stride, sizeof *dense * (size_t)t->rank);
         if (!whole && !(is_stored(out, value) && is_matrix(t, stride))) value = copy(c, value);
         value = stored(c, value);
-        if (value < 0 || graph_append_output(out, o->name, value, stride) < 0) return false;
+        if (value < 0) return false;
+        int output = o->add ? graph_append_sum(out, o->name, value, stride)
+                            : graph_append_output(out, o->name, value, stride);
+        if (output < 0) return false;
     }
     return true;
 }
@@ -190,7 +204,7 @@ static void find_folded(const graph *g, bool fold, bool *folded)
 {
     for (int i = 0; i < g->nodes; i++) {
         const struct node *n = &g->node[i];
-        folded[i] = fold && n->op != OP_INPUT;
+        folded[i] = fold && !op_is_input(n->op);
         for (int j = 0; j < n->nin; j++) folded[i] = folded[i] && (n->in[j] < 0 || folded[n->in[j]]);
     }
 }

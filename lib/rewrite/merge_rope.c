@@ -33,12 +33,16 @@ static bool is_column_slice(const graph *g, int n, int x)
            s->attr.slice.step == 1;
 }
 
+/* Positions, frequencies; -1: none. */
+static int operand(const struct node *n, int i) { return i < n->nin ? n->in[i] : -1; }
+
 /* In all but the number of heads. */
 static bool same_rotation(const struct node *a, const struct node *b)
 {
     const struct attr_rope *r = &a->attr.rope, *s = &b->attr.rope;
     return r->base == s->base && r->head_dim == s->head_dim && r->rotary == s->rotary && r->half == s->half &&
-           a->in[1] == b->in[1];
+           r->inverse == s->inverse && r->scale == s->scale && operand(a, 1) == operand(b, 1) &&
+           operand(a, 2) == operand(b, 2);
 }
 
 /* The rope that is slice s's only reader, or -1. */
@@ -128,8 +132,9 @@ static int rotate(struct walk *w, struct merge *m, int x)
 {
     if (m->merged[x] >= 0) return m->merged[x];
     struct node n = w->in->node[m->rope[x]];
-    int positions = n.in[1];
-    n.in = (int[]){w->map[x], positions < 0 ? -1 : w->map[positions]};
+    int in[] = {w->map[x], -1, -1};
+    for (int i = 1; i < n.nin; i++) in[i] = n.in[i] < 0 ? -1 : w->map[n.in[i]];
+    n.in = in;
     n.attr.rope.heads = m->end[x] / n.attr.rope.head_dim;
     rewrite_note(w->log, "merge_rope", true, "%s: its first %lld columns are rotated at once",
                  rewrite_name(w->in, x).s, (long long)m->end[x]);
@@ -145,9 +150,10 @@ static int merge(struct walk *w, int n)
         m->reader[x] == n)
         return w->map[x]; /* the slice is rotated already */
     if (s->op != OP_SLICE || m->rope[x] < 0) return RULE_COPY;
-    int positions = w->in->node[m->rope[x]].in[1];
-    if (positions >= 0 && w->map[positions] < 0) { /* computed too late for this */
-        m->rope[x] = -1;
+    for (int i = 1; i < w->in->node[m->rope[x]].nin; i++) {
+        int other = operand(&w->in->node[m->rope[x]], i);
+        if (other < 0 || w->map[other] >= 0) continue;
+        m->rope[x] = -1; /* it is computed too late for this */
         return RULE_COPY;
     }
     struct node slice = *s;

@@ -7,31 +7,31 @@
 #ifndef EPILOGUE_LAYOUT_H
 #define EPILOGUE_LAYOUT_H
 
-#include "tile.h"
+#include "moves.h"
 
 /* How often a step runs: once for each row of a tile, each column of the product, each column of a gated
- * output, or each slot (an element, or a pair of them). The first three run before the tile is drained and
- * leave their values in shared memory. */
-enum level { LEVEL_ROW, LEVEL_COL, LEVEL_HALF, LEVEL_SLOT };
+ * output, or each slot (an element, or a pair of them); a scalar, which is a parameter, never. The first
+ * three run before the tile is drained and leave their values in shared memory. A segment of columns has its
+ * values before its slots have theirs. */
+enum level { LEVEL_ROW, LEVEL_COL, LEVEL_HALF, LEVEL_SLOT, LEVEL_SCALAR, LEVEL_SEGMENT };
 
 struct epilogue_layout {
     enum level *level; /* of each step */
     bool *crosses;     /* of each step: it runs on a level other than the slot's and a slot reads it;
                           its value then needs a field in the kernel's Row, Col or Half */
-    bool *staged;      /* of each STORE: it leaves through shared memory, by TMA; others go from
-                          registers to memory */
-    int staged_stores;
-    int fetched;       /* the LOAD that comes through shared memory by TMA, ahead of the epilogue, as a
-                          step; -1 if there is none. One at most is */
-    int unit;          /* columns of a TMA box of the epilogue, 32 or 64 */
-    int row_team;      /* threads that compute the values of one row: 32, a warp, if rows are few and
+    bool *moved;       /* of each LOAD and STORE: TMA moves it, through shared memory; others go between
+                          registers and memory */
+    struct moves stores, loads; /* what is staged, and what is fetched ahead of the epilogue */
+    int unit;                   /* columns of a TMA box of the epilogue, 32 or 64 */
+    int row_team;               /* threads that compute the values of one row: 32, a warp, if rows are few and
                           have partial states to merge, which lanes then load in parallel; else 1 */
-    int a_rows;        /* rows of A that a slot of the ring holds */
-    int64_t states;    /* that a reduction leaves of each row */
-    bool splits_heads; /* pairs whose halves are apart, in a tile that holds no whole heads: each 64
+    int a_rows;                 /* rows of A that a slot of the ring holds */
+    int64_t states;             /* that a reduction leaves of each row; ... */
+    int64_t column_states;      /* ... and of each column */
+    bool splits_heads;          /* pairs whose halves are apart, in a tile that holds no whole heads: each 64
                           columns of it are 32 pairs of one head */
-    bool maps_tail;    /* tail tiles of B need a tensor map of their own, whose box is narrower */
-    bool steps_evenly; /* pair_steps_evenly */
+    bool maps_tail;             /* tail tiles of B need a tensor map of their own, whose box is narrower */
+    bool steps_evenly;          /* pair_steps_evenly */
 };
 
 /* Fills the layout, in the arena; false: no memory. */
@@ -44,11 +44,6 @@ enum level step_level(const struct step *s);
 
 /* ---- Of the program in a tile ---- */
 
-bool store_is_staged(const struct program *p, const struct tile *t, int step);
-int count_staged(const struct program *p, const struct tile *t);
-bool program_splits_heads(const struct program *p, const struct tile *t);
-int unit_columns(const struct program *p, const struct tile *t);
-int fetched_load(const struct program *p, const struct tile *t);
 /* Bytes of shared memory: for the rows' and columns' values of one consumer, for what all consumers stage. */
 int values_bytes(const struct program *p, int rows, int columns);
 int stage_bytes(const struct program *p, const struct tile *t);
@@ -62,6 +57,8 @@ int tile_a_rows(const struct program *p, const struct tile *t);
 int64_t program_blocks(const struct program *p, const struct tile *t);
 /* Partial states that a reduction leaves of each row: one for each tile of columns, or streaming block. */
 int64_t program_states(const struct program *p, const struct tile *t);
+/* And of each column: one for each part of a tile's rows that one consumer drains; streaming, none. */
+int64_t program_column_states(const struct program *p, const struct tile *t);
 /* May the last t->tail tiles of each row be t->tail_bn wide? */
 bool tail_fits(const struct program *p, const struct tile *t);
 bool program_maps_tail(const struct program *p, const struct tile *t);

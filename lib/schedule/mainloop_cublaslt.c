@@ -7,6 +7,7 @@ bool program_suits_cublaslt_alone(const struct program *p)
 {
     if (p->kind != PROGRAM_GEMM || p->steps != 2 || p->step[1].kind != STEP_STORE) return false;
     const struct tensor_use *d = &p->port[p->step[1].port];
+    if (use_effect(d) != EFFECT_WRITE) return false;
     bool same = d->dtype == p->a.dtype || d->dtype == CODA_F32;
     return same && d->stride[2] == 1 && program_suits_cublaslt(p);
 }

@@ -86,11 +86,11 @@ static void consider_width(struct search *s, int bn)
     consider(s, 64, bn);
 }
 
-/* A tile holds whole spans of pairs. */
+/* A tile holds whole spans of pairs, or of segments. */
 static void candidates(struct search *s, enum tile_class class)
 {
     static const int width[] = {128, 64, 32};
-    int span = pair_span(s->p);
+    int span = program_span(s->p);
     bool named = target_has(s->target, TARGET_WGMMA);
     if (class != (named ? TILES_NAMED : TILES_KNOWN)) return;
     for (int i = 0; i < ARRAY_SIZE(width); i++)

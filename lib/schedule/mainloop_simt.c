@@ -11,10 +11,10 @@ static void candidates(struct search *s, enum tile_class class)
 {
     const struct program *p = s->p;
     struct tile t = {.mainloop = &mainloop_simt, .bn = 64, .bk = 16, .stages = 1, .groups = 1, .band = 8};
-    int span = pair_span(p);
+    int span = program_span(p);
     if (class != TILES_KNOWN) return;
     if (span) t.bn = span >= 64 ? span : 64 / span * span;
-    t.bm = p->dim[1] > 64 && t.bn <= 64 ? 128 : 64;
+    t.bm = p->dim[1] > 64 && t.bn <= 64 && !p->segment ? 128 : 64; /* two passes want registers */
     search_add(s, &t, 0);
 }
 

@@ -21,6 +21,9 @@ enum {
     SHARED_REGISTERS = 64,       /* of a thread for A, where two skinny blocks share an SM */
     STREAM_BYTES = 40,           /* an SM may get from memory in a clock, where others get less */
     DEEP_RING = 128 << 10,       /* bytes of B */
+    WINDOW = 48 << 10,           /* bytes of B on their way to an SM, ... */
+    SHORT_WINDOW = 32 << 10,     /* ... and in a GEMV whose share of it is short, ... */
+    SHORT_SHARE = 400 << 10,     /* ... which is up to so many bytes */
     SKINNY_END = 1000,           /* clocks, and as many for each block more that shares K */
     SKINNY_HIDDEN = 1500         /* clocks of loads */
 };
@@ -111,6 +114,18 @@ static bool suits_skinny(const struct program *p, int splits)
  * be: the length of all but the last. */
 static int piece(int64_t k, int most, int step) { return (int)CEIL_DIV(k, step * CEIL_DIV(k, most)) * step; }
 
+/* Slots of the ring that may be on their way at one time: as many bytes as memory brings in the time of a
+ * trip; fewer where a block's share is short, so that what the next kernel reads first waits less behind
+ * them. */
+static int window(const struct program *p, const struct tile *t)
+{
+    bool skinny = t->mainloop == &mainloop_skinny;
+    int64_t share = CEIL_DIV(p->dim[2], t->blocks) * p->k * 2;
+    int bytes = skinny || share > SHORT_SHARE ? WINDOW : SHORT_WINDOW, slot = (skinny ? 16 : 4) * t->bk;
+    int slots = MAX((bytes + slot / 2) / slot, 2);
+    return slots < t->stages ? slots : 0;
+}
+
 static void consider_stream(struct search *s, struct tile t, int room)
 {
     const struct program *p = s->p;
@@ -119,6 +134,7 @@ static void consider_stream(struct search *s, struct tile t, int room)
     if (pair_span(p)) t.bn = pair_span(p);
     t.blocks = (int)MIN(columns / 4, s->sms) / tile_splits(&t) * tile_splits(&t);
     t.stages = tile_stages(p, &t, room);
+    t.window = window(p, &t);
     if (t.blocks && t.stages >= LEAST_STAGES) search_add(s, &t, stream_cost(p, &t, s->sms));
 }
 
@@ -127,7 +143,7 @@ static int half_room(const struct search *s) { return (s->shared_bytes - 1024) /
 
 static bool may_stream(const struct program *p)
 {
-    bool whole = p->dim[0] == 1 && p->dim[2] % 16 == 0 && p->dim[2] < INT32_MAX;
+    bool whole = p->dim[0] == 1 && !p->segment && p->dim[2] % 16 == 0 && p->dim[2] < INT32_MAX;
     return whole && !operand_is_mn_major(&p->a) && !operand_is_mn_major(&p->b);
 }
 
@@ -187,7 +203,8 @@ static void skinny_candidates(struct search *s, enum tile_class class)
 
 static bool supports(const struct target *target, const struct program *p)
 {
-    return target_has(target, TARGET_HOPPER) && program_fits_tma(p) && program_pairs_meet(p);
+    return target_has(target, TARGET_HOPPER) && program_fits_tma(p) && program_pairs_meet(p) &&
+           !program_folds_columns(p); /* a block has all rows, each in another thread */
 }
 
 /* Besides the consumers, two warps where a second block has to fit. */
@@ -205,7 +222,8 @@ static const char *truth(bool b) { return b ? "true" : "false"; }
 static void gemv_print_config(const struct program *p, const struct schedule *s, struct text *t)
 {
     mainloop_print_strides(p, t);
-    text_printf(t, "    static constexpr int blocks = %d;\n", s->tile.blocks);
+    text_printf(t, "    static constexpr int blocks = %d, window = %d;\n", s->tile.blocks,
+                s->tile.window ? s->tile.window : s->tile.stages);
     text_printf(t, "    static constexpr bool early = %s;\n", truth(s->early));
 }
 

@@ -168,7 +168,7 @@ static void alone_or_clustered(struct search *s, struct tile t)
 static void consider_widths(struct search *s, struct tile t, forms *consider_forms)
 {
     static const int width[] = {128, 192, 256, 64, 32, 16}, odd[] = {96, 112, 176, 224};
-    int span = pair_span(s->p) ? pair_span(s->p) : 512;
+    int span = program_span(s->p) ? program_span(s->p) : 512;
     for (int i = 0; i < ARRAY_SIZE(width); i++) t.bn = width[i], consider_forms(s, t);
     for (int i = 0; i < ARRAY_SIZE(odd) && s->p->dim[1] <= MOST_ODD_ROWS; i++)
         t.bn = odd[i], consider_forms(s, t);

@@ -18,6 +18,7 @@ enum {
 
 bool rows_is_row(const struct step *s)
 {
+    if (s->axis == REDUCE_COLUMNS) return false;
     return s->cls == CLASS_ROW || s->kind == STEP_PARTIAL || s->kind == STEP_REDUCE;
 }
 
@@ -46,6 +47,7 @@ static void mark_live(struct rows_walk *w, const struct program *p)
     for (int i = p->steps - 1; i >= 0; i--) {
         const struct step *s = &p->step[i];
         if (s->kind == STEP_STORE) w->live[i] = s->cls == CLASS_ROW ? any_row : any_column;
+        if (s->kind == STEP_REDUCE && s->axis == REDUCE_COLUMNS) w->live[i] = any_column;
         if (w->live[i]) mark_operands(w, p, s);
     }
 }
@@ -60,7 +62,7 @@ static void number_phases(struct rows_walk *w, const struct program *p)
             if (s->in[k] >= 0) phase = MAX(phase, w->phase[s->in[k]]);
         if (s->kind == STEP_LOAD && p->port[s->port].role == USE_GATHER)
             phase = w->phase[p->port[s->port].index];
-        w->phase[i] = phase + (s->kind == STEP_REDUCE);
+        w->phase[i] = phase + (s->kind == STEP_REDUCE && s->axis == REDUCE_ROWS);
         if (w->live[i]) w->phases = MAX(w->phases, w->phase[i] + 1);
     }
 }
@@ -69,7 +71,7 @@ bool rows_sink(const struct rows_walk *w, const struct program *p, int step, int
 {
     const struct step *s = &p->step[step];
     if (!w->live[step]) return false;
-    if (s->kind == STEP_REDUCE) return w->phase[step] == phase + 1;
+    if (s->kind == STEP_REDUCE) return w->phase[step] == phase + (s->axis == REDUCE_ROWS);
     return s->kind == STEP_STORE && s->cls != CLASS_ROW && w->phase[step] == phase;
 }
 
@@ -168,10 +170,10 @@ static void join_dimensions(struct rows_walk *w, const struct program *p, bool r
     for (int q = 0; q < p->ports; q++) /* row values stay at column 0 */
         if (!port_in_use(w, p, q, true)) w->stride[q][0] = 0;
     for (int d = p->rank - 2; d >= 0; d--) {
-        bool columns = w->rank == 1;
-        if (p->dim[d] == 1) continue;
+        bool columns = w->rank == 1, rows = w->folds && w->rank == 2; /* of a matrix, which stays one */
+        if (p->dim[d] == 1 && !(w->folds && columns)) continue;
         if (columns && w->dim[0] == 1 && !apart && !row_values) replace_columns(w, p, d);
-        else if (!(columns && apart) && may_join(w, p, d, w->dim[0])) w->dim[0] *= p->dim[d];
+        else if (!(columns && apart) && !rows && may_join(w, p, d, w->dim[0])) w->dim[0] *= p->dim[d];
         else push_dimension(w, p, p->dim[d], d);
     }
     w->columns = w->dim[w->rank - 1];
@@ -220,7 +222,7 @@ static bool suits_ports(const struct rows_walk *w, const struct program *p, int 
 /* The widest piece, with at least one port of 16 bytes or less, that all adjacent columns allow. */
 static void choose_width(struct rows_walk *w, const struct program *p)
 {
-    w->width = PIECE_MOST;
+    w->width = w->finishes ? 1 : PIECE_MOST;
     while (w->width > 1 &&
            (w->columns % w->width || !suits_ports(w, p, w->width) || !suits_pairs(w, p, w->width)))
         w->width /= 2;
@@ -274,6 +276,7 @@ static void choose_team(struct rows_walk *w, const struct program *p)
     bool walks = is_live(w, p, STEP_REDUCE) || (is_live(w, p, STEP_PARTIAL) && has_column_store(w, p));
     w->threads = BLOCK_FLAT;
     w->items = 1;
+    if (w->folds || w->finishes) return;
     if (!walks && lanes == 1) return;
     w->threads = BLOCK_SMALL;
     w->team = w->pieces <= 2 ? whole_warps(w, lanes) : w->pieces <= 2 * 32 ? 32 : BLOCK_SMALL;
@@ -323,10 +326,12 @@ coda_status rows_walk(struct rows_walk *w, struct arena *arena, const struct pro
     if (arena->failed) return fail(CODA_E_MEMORY, "out of memory for a kernel of %d steps", p->steps);
     mark_live(w, p);
     number_phases(w, p);
+    columns_find(w, p);
     join_dimensions(w, p, !has_column_store(w, p) && !is_live(w, p, STEP_REDUCE));
     choose_width(w, p);
     choose_team(w, p);
     choose_kept(w, p, needed, uses);
+    columns_walk(w, p);
     return CODA_OK;
 }
 
@@ -339,6 +344,10 @@ static bool is_empty(const struct rows_walk *w, const struct program *p)
 
 int64_t rows_blocks(const struct rows_walk *w, const struct program *p)
 {
+    if (w->folds || w->finishes)
+        return MIN(
+            mul_counts(w->rows / (w->folds ? p->dim[p->rank - 2] : 1), w->slabs * (w->folds ? w->parts : 1)),
+            1 << 30);
     int64_t most = w->team ? mul_counts(w->rows, w->team) : w->rows * w->pieces;
     return is_empty(w, p) ? 0 : MIN(most / w->threads + (most % w->threads != 0), 1 << 30);
 }

@@ -14,6 +14,11 @@
  * Later walks compute column values again from their loads; a load that they share and that fits is kept
  * in registers.
  *
+ * Where columns are folded, `across` times `down` threads of a block have a piece each of the same columns,
+ * and fold every down-th row of a part of a matrix: a block for each matrix, part and slab of columns. Where
+ * the states that parts have left are finished, each of `down` threads merges some of a column's, and a block
+ * has a slab of a matrix. Neither has teams.
+ *
  * States of a row that tiles have made are merged by lanes of its team, more than a few by several. What
  * the first walk loads is then asked for ahead of them, and kept.
  */
@@ -24,6 +29,10 @@ struct rows_walk {
     int64_t rows, columns;            /* rows: of the domain joined so */
     int width, team, threads;         /* threads: of a block */
     int64_t pieces, items;            /* of a row; of a thread of a team */
+    bool folds, finishes;             /* columns; or their statistics */
+    int across, down;                 /* threads of a block, for either */
+    int64_t slabs;                    /* of `across` pieces, in a row */
+    int64_t parts, part_rows;         /* folds: of a matrix; of such a part */
     int phases;
     bool *live;   /* steps: some store needs it */
     int *phase;   /* steps: of the value; of a store, of what it stores */
@@ -35,6 +44,13 @@ struct rows_walk {
 coda_status rows_walk(struct rows_walk *w, struct arena *arena, const struct program *p);
 /* Blocks of a grid that walks all of it; 0 if nothing is stored. */
 int64_t rows_blocks(const struct rows_walk *w, const struct program *p);
+
+/* columns_schedule.c */
+/* Fills in w->folds and w->finishes; then, once the width is known, how they are done. */
+void columns_find(struct rows_walk *w, const struct program *p);
+void columns_walk(struct rows_walk *w, const struct program *p);
+/* Parts of a matrix's rows, each of which leaves a state of a column, on so many SMs; 0: there is no row. */
+int64_t columns_states(const struct rows_walk *w, const struct program *p, int sms);
 
 /* How many lanes of a team merge the states of a row's port. */
 int rows_lanes(const struct tensor_use *port);

@@ -1,6 +1,6 @@
 /*
  * schedule.c -- how each program runs on one target: a GEMM's tile, and how many states a reduction leaves of
- * each row, which follows from the tiles.
+ * each row or column, which follows from the tiles, or from how a pass over rows is cut.
  */
 #include "schedule.h"
 
@@ -51,34 +51,44 @@ static coda_status set_tiles(struct plan *p, const struct plan_options *opt)
 
 /* ---- States ---- */
 
-static coda_status size_state(struct plan *p, int index, const struct tensor_use *port, int *blocks)
+/* -1: no memory. */
+static int64_t count_states(struct plan *p, const struct program *q, enum reduce_axis axis)
+{
+    const struct tile *t = &p->schedule[q - p->program].tile;
+    struct rows_walk w;
+    if (q->kind == PROGRAM_ROWS)
+        return rows_walk(&w, &p->arena, q) ? -1 : columns_states(&w, q, p->target.sms);
+    return axis == REDUCE_COLUMNS ? program_column_states(q, t) : program_states(q, t);
+}
+
+static coda_status size_state(struct plan *p, int index, struct tensor_use *port, int *blocks)
 {
     const struct program *q = &p->program[index];
-    int64_t states = program_states(q, &p->schedule[index].tile);
+    int64_t states = count_states(p, q, port->axis);
+    if (states < 0) return fail_status();
     if (states > INT32_MAX)
-        return fail(CODA_E_UNSUPPORTED, "plan: %%%d reduces %lld columns in %lld tiles; most are %d",
-                    port->value, (long long)q->dim[2], (long long)states, INT32_MAX);
-    blocks[port->value] = (int)states;
-    p->buffer[port->buffer].bytes =
-        mul_counts(mul_counts(q->dim[0] * q->dim[1], states), port->reduce->state * 4);
+        return fail(CODA_E_UNSUPPORTED, "plan: %%%d reduces %lld %s in %lld tiles; most are %d", port->value,
+                    (long long)q->dim[q->rank - 1 - port->axis],
+                    port->axis == REDUCE_COLUMNS ? "rows" : "columns", (long long)states, INT32_MAX);
+    port->blocks = blocks[port->value] = (int)states;
+    p->buffer[port->buffer].bytes = port_bytes(q, (int)(port - q->port));
     return CODA_OK;
 }
 
-/* Tiles decide how many states a row has: by node, for those who leave them and those who finish them. */
+/* How many states a row or a column has: by node, for those who leave them and those who finish them. */
 static coda_status size_states(struct plan *p)
 {
     int *blocks = ARENA_NEW(&p->arena, int, p->graph->nodes + 1);
     coda_status status = CODA_OK;
     if (!blocks) return fail(CODA_E_MEMORY, "out of memory for a plan of %d nodes", p->graph->nodes);
     for (int i = 0; i < p->programs; i++)
-        for (int j = 0; j < p->program[i].ports && p->program[i].kind == PROGRAM_GEMM && !status; j++)
+        for (int j = 0; j < p->program[i].ports && !status; j++)
             if (p->program[i].port[j].role == USE_PARTIAL_STORE)
                 status = size_state(p, i, &p->program[i].port[j], blocks);
     for (int i = 0; i < p->programs; i++)
         for (int j = 0; j < p->program[i].ports; j++) {
             struct tensor_use *port = &p->program[i].port[j];
-            if (port->role == USE_PARTIAL_STORE || port->role == USE_PARTIAL_LOAD)
-                port->blocks = blocks[port->value];
+            if (port->role == USE_PARTIAL_LOAD) port->blocks = blocks[port->value];
         }
     return status;
 }

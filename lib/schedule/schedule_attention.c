@@ -1,11 +1,13 @@
-/* schedule_attention.c -- which attention programs run on TMA and wgmma, and in which tile. */
+/* schedule_attention.c -- which attention programs run on Hopper's units, and in which tile: many queries by
+ * TMA and wgmma, few by TMA and mma.sync, the keys split over a cluster. */
 #include "own.h"
 #include "schedule.h"
 
 #define MOST_PITCH ((int64_t)1 << 39) /* elements: tensor maps hold strides below 2^40 bytes */
 
 struct launch {
-    bool sm90;            /* attention_sm90.cuh, TMA + wgmma; else attention_simt.cuh */
+    bool sm90;            /* attention_sm90.cuh, TMA + wgmma; else attention_simt.cuh ... */
+    int splits;           /* ... but over 1: attention_split_sm90.cuh, in clusters of so many blocks */
     int bm, bn;           /* queries and keys of a tile; bm 0: no tile fits */
     int stages;           /* wgmma: of the ring of keys and values */
     int threads;          /* of a block */
@@ -56,6 +58,48 @@ static bool fits_wgmma(const struct attention_spec *a, const struct target *targ
            t.blocks <= ATTENTION_MOST_BLOCKS && t.shared_bytes <= target->shared_bytes;
 }
 
+/* ---- Hopper, few queries ---- */
+
+enum {
+    SPLIT_ROWS = 16, /* queries of a group's heads: the rows of an mma */
+    SPLIT_WARPS = 8,
+    SPLIT_KEYS = 128,    /* of a block of keys: 16 for each warp; twice as many short ones */
+    SPLIT_COLUMNS = 128, /* of a head: a warp has all of Q and of O in registers */
+    MOST_SPLITS = 8      /* blocks of a portable cluster */
+};
+
+/* Blocks that share an item's keys: as many as leave all items' clusters on the SMs at one time, since few
+ * items want many SMs. A GPC whose SMs are no multiple of a cluster leaves some idle: of an H200's 132 some
+ * 112 take clusters of 8. Many items want small clusters, which wait less for each other. */
+static int splits(const struct attention_spec *a, int sms)
+{
+    int64_t items = a->batch * a->kv_heads, most = sms * 17 / 20;
+    int n = MOST_SPLITS;
+    while (n > 2 && n * items > most) n /= 2;
+    return n;
+}
+
+static struct launch split_tile(const struct attention_spec *a, const struct target *target)
+{
+    int64_t rows = a->heads / a->kv_heads * a->tq, columns = 64 * CEIL_DIV(a->head_dim, 64);
+    int keys = columns <= 64 ? 2 * SPLIT_KEYS : SPLIT_KEYS;
+    int64_t slot = 2 * columns * keys, states = (SPLIT_WARPS + 2) * rows * (4 * columns + 16) + 40;
+    struct launch t = {.sm90 = true, .bm = (int)rows, .bn = keys, .threads = 32 * (SPLIT_WARPS + 2)};
+    t.stages = (int)((target->shared_bytes - states - 1024) / (slot + 16));
+    t.shared_bytes = CEIL_DIV(t.stages * (slot + 16) + states, 1024) * 1024;
+    t.splits = splits(a, target->sms);
+    t.blocks = a->batch * a->kv_heads * t.splits;
+    return t;
+}
+
+static bool fits_split(const struct attention_spec *a, const struct target *target)
+{
+    bool few = a->heads / a->kv_heads * a->tq <= SPLIT_ROWS && a->head_dim <= SPLIT_COLUMNS;
+    if (!few || !fits_wgmma(a, target)) return false;
+    struct launch t = split_tile(a, target);
+    return t.stages >= 2 && t.blocks <= ATTENTION_MOST_BLOCKS;
+}
+
 /* ---- Any GPU ---- */
 
 static int64_t simt_shared(const struct attention_spec *a, int rows, int keys)
@@ -82,10 +126,14 @@ void schedule_attention(struct schedule *s, const struct program *q, const struc
 {
     const struct attention_spec *a = q->spec;
     struct launch t = {.bm = 16};
-    if (fits_wgmma(a, target)) t = wgmma_tile(a);
+    if (fits_split(a, target)) t = split_tile(a, target);
+    else if (fits_wgmma(a, target)) t = wgmma_tile(a);
     else if (!attention_is_empty(a)) t = simt_tile(a, target->shared_bytes);
     s->tile.bm = t.bm, s->tile.bn = t.bn, s->tile.stages = t.stages;
+    s->tile.splits = t.splits;
     s->sm90 = t.sm90;
+    s->cluster = t.splits;
+    s->early = t.splits && a->k.steady && a->v.steady && a->lengths.steady && !q->prepare;
     s->grid = t.blocks;
     s->threads = t.threads;
     s->shared_bytes = (int)t.shared_bytes;

@@ -12,6 +12,7 @@ struct tile {
     int bm, bn, bk;    /* elements of M, N and K; bn counts columns of the product, N, also if the
                           output has N/2. Streaming: bm is M, bk a piece of a row of B */
     int stages;        /* slots of the mainloop's ring */
+    int window;        /* streaming: slots that are on their way from memory at one time; 0: all */
     int groups;        /* consumer warpgroups */
     bool pingpong;     /* each consumer multiplies whole tiles in turn; else they split bm */
     int splits;        /* split-K: blocks of a cluster that multiply a part of K each; 0 is 1 */

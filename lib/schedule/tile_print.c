@@ -19,6 +19,7 @@ static const struct field {
     int from;          /* ... and is printed, the first one of a pair or the other, only from here */
 } fields[] = {
     {"stages", NUMBER, offsetof(struct tile, stages), 0, 0, 0},
+    {"window", NUMBER, offsetof(struct tile, window), 0, 0, 1},
     {"groups", NUMBER, offsetof(struct tile, groups), 0, 0, 0},
     {"pingpong", FLAG, offsetof(struct tile, pingpong), 0, 0, 0},
     {"band", NUMBER, offsetof(struct tile, band), 0, 0, 0},

@@ -32,9 +32,9 @@ static bool is_heavy(const struct program *p)
 static bool stores_directly(const struct program *p, const struct tile *t)
 {
     if (program_is_gated(p)) return false;
+    const struct moves staged = staged_stores(p, t);
     for (int i = 0; i < p->steps; i++)
-        if (p->step[i].kind == STEP_STORE && step_level(&p->step[i]) == LEVEL_SLOT &&
-            !store_is_staged(p, t, i))
+        if (p->step[i].kind == STEP_STORE && step_level(&p->step[i]) == LEVEL_SLOT && !moves_have(&staged, i))
             return true;
     return false;
 }
@@ -52,7 +52,8 @@ static double epilogue_clocks(const struct program *p, const struct tile *t)
 {
     bool staged = (program_is_gated(p) ? t->bn / 2 : t->bn) % 32 == 0 || t->bn <= 64;
     int elements = tile_a_rows(p, t) * tile_share(t) / (t->pingpong ? 1 : t->groups);
-    double work = 1 + 0.5 * (p->pair == PAIR_HEADS) + 4 * program_loads_directly(p, t) + 4 * is_heavy(p);
+    double work = 1 + 0.5 * (p->pair == PAIR_HEADS) + 4 * program_loads_directly(p, t) + 4 * is_heavy(p) +
+                  0.5 * (p->segment > 0);
     return 1000 + elements / 16.0 * work * (staged ? 1 : 1.5) + sums_clocks(t);
 }
 

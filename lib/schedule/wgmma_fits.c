@@ -6,9 +6,11 @@
 
 enum {
     MOST_ACCUMULATORS = 192,        /* floats of a thread, if the epilogue needs little */
-    MOST_BUSY_ACCUMULATORS = 128,   /* if it loads tiles into registers */
+    MOST_BUSY_ACCUMULATORS = 128,   /* if it loads tiles into registers, or has wide states of columns */
     MOST_CROWDED_ACCUMULATORS = 96, /* of three consumers */
-    FETCH_BARRIERS = 64             /* bytes, as in fetch.cuh */
+    MOST_MIXED_ACCUMULATORS = 96,   /* if a thread's rows may be of two samples ... */
+    MOST_CROWDED_MIXED_ACCUMULATORS = 64,
+    FETCH_BARRIERS = 64 /* bytes, as in fetch.cuh */
 };
 
 /* ---- Widths ---- */
@@ -26,6 +28,8 @@ static bool width_fits(const struct program *p, const struct tile *t)
 {
     int block = program_is_gated(p) ? 128 : 64, share = tile_share(t);
     if (t->scattered && share % (program_is_gated(p) || pair_span(p) ? 64 : 32)) return false;
+    if (p->segment)
+        return share % program_span(p) == 0 && (!operand_is_mn_major(&p->b) || t->bn % block == 0);
     if (pair_span(p) && share % pair_span(p)) return splits_heads(p, t);
     return !operand_is_mn_major(&p->b) || t->bn % block == 0;
 }
@@ -35,8 +39,9 @@ static bool width_fits(const struct program *p, const struct tile *t)
 /* Tiles that come in registers, not by TMA. */
 bool program_loads_directly(const struct program *p, const struct tile *t)
 {
+    const struct moves fetched = fetched_loads(p, t);
     for (int i = 0; i < p->steps; i++)
-        if (p->step[i].kind == STEP_LOAD && step_level(&p->step[i]) == LEVEL_SLOT && i != fetched_load(p, t))
+        if (p->step[i].kind == STEP_LOAD && step_level(&p->step[i]) == LEVEL_SLOT && !moves_have(&fetched, i))
             return true;
     return false;
 }
@@ -47,10 +52,26 @@ static int accumulators(const struct tile *t)
     return rows * t->bn / 128;
 }
 
+/* A thread has rows of one sample where these begin at multiples of 16. */
+static bool mixes_samples(const struct program *p) { return p->sample % 16 && program_samples_columns(p); }
+
+/* Folds columns to states of several numbers, which wait for each other. */
+static bool has_wide_column_states(const struct program *p)
+{
+    for (int i = 0; i < p->steps; i++) {
+        const struct step *s = &p->step[i];
+        if (s->kind == STEP_REDUCE && s->axis == REDUCE_COLUMNS && s->prim->state > 1) return true;
+    }
+    return false;
+}
+
 static int most_accumulators(const struct program *p, const struct tile *t)
 {
-    if (t->groups > 2) return MOST_CROWDED_ACCUMULATORS;
-    return program_loads_directly(p, t) ? MOST_BUSY_ACCUMULATORS : MOST_ACCUMULATORS;
+    bool mixes = mixes_samples(p) && t->bn > 128;
+    if (t->groups > 2) return mixes ? MOST_CROWDED_MIXED_ACCUMULATORS : MOST_CROWDED_ACCUMULATORS;
+    if (mixes) return MOST_MIXED_ACCUMULATORS;
+    bool busy = program_loads_directly(p, t) || has_wide_column_states(p);
+    return busy ? MOST_BUSY_ACCUMULATORS : MOST_ACCUMULATORS;
 }
 
 int wgmma_shared_bytes(const struct program *p, const struct tile *t)

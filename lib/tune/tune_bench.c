@@ -229,23 +229,33 @@ static coda_status run(const struct contest *c, const struct way *w, int set)
     return executable_run(w->plan, args, NULL, NULL, jit_clock_stream(c->clock));
 }
 
-static bool stores(const struct way *w, int tensor)
+/* How it stores the tensor: EFFECT_WRITE or EFFECT_ADD; 0: it does not. */
+static unsigned stores(const struct way *w, int tensor)
 {
     const struct plan *p = &w->plan->plan;
     for (int i = 0; i < p->programs; i++)
         for (int j = 0; j < p->program[i].ports; j++) {
             const struct tensor_use *port = &p->program[i].port[j];
-            if (port->role == USE_STORE && p->buffer[port->buffer].arg == tensor) return true;
+            if (port->role == USE_STORE && p->buffer[port->buffer].arg == tensor) return use_effect(port);
         }
-    return false;
+    return 0;
+}
+
+/* What is written begins as NaN, what is added to as the same numbers for every way. */
+static coda_status begin_result(const struct contest *c, const struct way *w, int tensor)
+{
+    switch (stores(w, tensor)) {
+    case 0: return CODA_OK;
+    case EFFECT_ADD: return tensor_fill(&c->tensors, tensor);
+    default: return tensor_poison(&c->tensors, tensor);
+    }
 }
 
 static coda_status run_alone(const struct contest *c, const struct way *w)
 {
     char err[JIT_ERROR_SIZE];
     coda_status status = CODA_OK;
-    for (int i = 0; i < c->tensors.n && !status; i++)
-        if (stores(w, i)) status = tensor_poison(&c->tensors, i);
+    for (int i = 0; i < c->tensors.n && !status; i++) status = begin_result(c, w, i);
     if (!status) status = run(c, w, 0);
     if (status) return status;
     status = jit_clock_wait(c->clock, err);

@@ -19,6 +19,8 @@ enum content { CONTENT_NORMAL, CONTENT_POSITIVE, CONTENT_INTEGER };
 struct tensor {
     int arg, value;      /* an argument of the caller's graph, or -1 and the node */
     bool state, scratch; /* of a partial reduction; of cuBLASLt */
+    bool scalar;         /* in host memory, here: */
+    uint32_t number;
     enum content content;
     coda_dtype dtype;
     double scale;
@@ -40,6 +42,7 @@ coda_status tensors_bind(struct tensors *ts, struct plan *plan, const struct cod
 coda_status tensors_load(struct tensors *ts, char *why, size_t size);
 void *tensor_address(const struct tensors *ts, int index, int set);
 coda_status tensor_poison(const struct tensors *ts, int index); /* in set 0 */
+coda_status tensor_fill(const struct tensors *ts, int index);   /* anew, with its numbers */
 /* The tensor in set 0, on the host: malloc'd. */
 coda_status tensor_download(void **out, const struct tensors *ts, int index);
 /* Is `got` what was wanted, but for rounding? */

@@ -68,10 +68,11 @@ static bool is_factor(const struct program *q, const struct tensor_use *u)
 static struct tensor tensor_of(const struct program *q, const struct tensor_use *u)
 {
     struct tensor t = {.dtype = u->dtype, .scale = 1, .scratch = u->role == USE_SCRATCH};
+    t.scalar = u->role == USE_SCALAR;
     t.state = u->role == USE_PARTIAL_LOAD || u->role == USE_PARTIAL_STORE;
     if (t.state) t.dtype = CODA_F32, t.content = CONTENT_POSITIVE;
     else if (u->dtype == CODA_I32) t.content = CONTENT_INTEGER;
-    else if (is_factor(q, u)) t.content = CONTENT_POSITIVE;
+    else if (is_factor(q, u) || t.scalar) t.content = CONTENT_POSITIVE;
     if (u == &q->b) t.scale = 1 / sqrt((double)MAX(q->k, 1));
     return t;
 }
@@ -115,12 +116,16 @@ static double number(const struct tensor *t, uint64_t *seed)
 }
 
 /* Every tensor has numbers of its own, the same in each set. */
-static coda_status fill(const struct tensors *ts, int index)
+coda_status tensor_fill(const struct tensors *ts, int index)
 {
-    const struct tensor *t = &ts->tensor[index];
+    struct tensor *t = &ts->tensor[index];
     char err[JIT_ERROR_SIZE];
     size_t size = (size_t)dtype_size(t->dtype), n = MIN((size_t)PATTERN, t->bytes / size + 1);
     uint64_t seed = (uint64_t)(index + 1) * 0xd1342543de82ef95u;
+    if (t->scalar) {
+        dtype_store(t->dtype, &t->number, 0, number(t, &seed));
+        return CODA_OK;
+    }
     void *pattern = malloc(n * size);
     if (!pattern) return fail(CODA_E_MEMORY, "out of memory for %zu random numbers", n);
     for (size_t i = 0; i < n; i++) dtype_store(t->dtype, pattern, (int64_t)i, number(t, &seed));
@@ -160,13 +165,14 @@ coda_status tensors_load(struct tensors *ts, char *why, size_t size)
     }
     if (status) return fail(status, "tuning: %s", err);
     for (int i = 0; i < ts->n && !status; i++)
-        if (!ts->tensor[i].scratch) status = fill(ts, i);
+        if (!ts->tensor[i].scratch) status = tensor_fill(ts, i);
     return status;
 }
 
 void *tensor_address(const struct tensors *ts, int index, int set)
 {
-    const struct tensor *t = &ts->tensor[index];
+    struct tensor *t = &ts->tensor[index];
+    if (t->scalar) return &t->number;
     return ts->memory + t->at + (t->scratch ? 0 : ts->scratch + (size_t)set * ts->step);
 }
 

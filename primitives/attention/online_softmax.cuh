@@ -50,11 +50,12 @@ struct OnlineSoftmax {
 
     DEV OnlineSoftmax() : max{unseen(), unseen()}, sum{0.0f, 0.0f} {}
 
-    // Replaces the scores of a block by their weights; `factor` shrinks what was summed before.
-    template <i32 N> DEV void step(float (&s)[N], float c, float (&factor)[2])
+    // Replaces the scores of a block by their weights; `factor` shrinks what was summed before. Of the two
+    // rows perhaps the first alone.
+    template <i32 rows = 2, i32 N> DEV void step(float (&s)[N], float c, float (&factor)[rows])
     {
 #pragma unroll
-        for (i32 r = 0; r < 2; r++) {
+        for (i32 r = 0; r < rows; r++) {
             float top = max[r];
 #pragma unroll
             for (i32 i = 2 * r; i < N; i += 4) top = fmaxf(top, fmaxf(s[i], s[i + 1]));

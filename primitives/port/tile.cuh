@@ -76,6 +76,14 @@ template <class T, i32 n> DEV void store_piece(T *p, const float (&x)[n])
         }
     }
 }
+template <class T, i32 n> DEV void accumulate_piece(T *p, const float (&x)[n])
+{
+    float y[n];
+    load_piece(y, p);
+#pragma unroll
+    for (i32 i = 0; i < n; i++) y[i] += x[i];
+    store_piece(p, y);
+}
 
 template <class T, i32 n> DEV void load_tail(float (&x)[n], const T *p, i64 stride, i64 count)
 {

@@ -40,5 +40,7 @@ DEV void grid_launch_next() { asm volatile("griddepcontrol.launch_dependents;");
 DEV void grid_wait() {}
 DEV void grid_launch_next() {}
 #endif
+// Says instead that this thread reads nothing that the kernel before this one may write.
+DEV void grid_wait_not() {}
 
 } // namespace coda::ptx

@@ -1,5 +1,5 @@
-// matrix.cuh -- ldmatrix, stmatrix: a warp reads, writes 8x8 matrices of 16-bit elements in shared memory;
-// mma.sync: it multiplies them.
+// matrix.cuh -- ldmatrix, stmatrix: a warp reads, writes 8x8 matrices of 16-bit elements in shared memory,
+// and each lane two words of 32 bits; mma.sync: it multiplies matrices.
 //
 // Of the first two, register i holds this lane's two elements of matrix i: row lane / 4, columns 2 (lane % 4)
 // and the next. Lane 8 i + r gives the address of row r of matrix i, 16 bytes, 16-byte aligned. What is
@@ -46,6 +46,16 @@ DEV void ldmatrix_transposed(u32 address, u32 (&m)[4])
                  : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
                  : "r"(address)
                  : "memory");
+}
+
+// Two words of 32 bits, at a multiple of 8 bytes.
+DEV void shared_store(u32 address, const u32 (&x)[2])
+{
+    asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(x[0]), "r"(x[1]) : "memory");
+}
+DEV void shared_load(u32 (&x)[2], u32 address)
+{
+    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(x[0]), "=r"(x[1]) : "r"(address) : "memory");
 }
 
 // d[16, 8] += a[16, 16] b[16, 8]. With g = lane / 4 and j = lane % 4, a lane has k 2 j and 2 j + 1 of a's row

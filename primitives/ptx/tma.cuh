@@ -101,6 +101,15 @@ DEV void tma_store(const TensorMap *map, u32 from, int x, int y, int z)
                  : "l"(map), "r"(from), "r"(x), "r"(y), "r"(z)
                  : "memory");
 }
+// Adds fp32 elements to what is there, each at once; of subnormals zeros remain. It counts as a store.
+DEV void tma_add(const TensorMap *map, u32 from, int x, int y, int z)
+{
+    asm volatile("cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group"
+                 " [%0, {%2, %3, %4}], [%1];"
+                 :
+                 : "l"(map), "r"(from), "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
 DEV void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 
 // At most `pending` of this thread's newest groups have not yet read their shared memory ...

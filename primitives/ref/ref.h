@@ -18,4 +18,9 @@
     extern const struct prim_reduce coda_ref_##name;                                                         \
     const struct prim_reduce coda_ref_##name
 
+/* REFERENCE_PAIR(swap) { double first = *a; *a = *b; *b = first; } */
+#define REFERENCE_PAIR(name)                                                                                 \
+    void coda_ref_##name(double *a, double *b, double cosine, double sine);                                  \
+    void coda_ref_##name(double *a, double *b, UNUSED double cosine, UNUSED double sine)
+
 #endif

@@ -40,6 +40,18 @@ template <class T> DEV void write_pairs(T *row, const Span &s, const Line &y)
         if (s.live[side]) port::store_pair(row + s.first + s.distance[side], {y.x[side][0], y.x[side][1]});
 }
 
+// What is there, and more.
+template <class T> DEV void accumulate_pairs(T *row, const Span &s, const Line &y)
+{
+#pragma unroll
+    for (int side = 0; side < 2; side++)
+        if (s.live[side]) {
+            T *at = row + s.first + s.distance[side];
+            const Pair p = port::load_pair(at);
+            port::store_pair(at, {p.a + y.x[side][0], p.b + y.x[side][1]});
+        }
+}
+
 // Any column stride and alignment.
 template <class T> DEV Line read_each(const T *row, const Span &s, i64 stride)
 {
@@ -61,6 +73,14 @@ template <class T> DEV void write_each(T *row, const Span &s, i64 stride, const 
     }
 }
 
+template <class T> DEV void accumulate_each(T *row, const Span &s, i64 stride, const Line &y)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (i % 2 < s.live[i / 2])
+            accumulate(row + stride * (s.first + s.distance[i / 2] + i % 2 * s.step), y.x[i / 2][i % 2]);
+}
+
 // Row `id` of a table; row 0 if it has none.
 DEV bool in_table(float id, i64 rows) { return id >= 0.0f && id < (float)rows; }
 template <class T> DEV const T *table_row(const T *table, float id, i64 rows, i64 stride)
@@ -76,16 +96,6 @@ template <class State> DEV State from_lane(const State &s, int distance)
     for (u32 i = 0; i < sizeof s / sizeof(float); i++)
         ((float *)&o)[i] = __shfl_xor_sync(~0u, ((const float *)&s)[i], distance);
     return o;
-}
-
-// Half turns for each position, first * ratio^i, in two floats.
-struct Turns { float high, low; };
-DEV Turns rope_turns(double first, double ratio, int i)
-{
-    for (; i; i >>= 1, ratio *= ratio)
-        if (i & 1) first *= ratio;
-    const float high = (float)first;
-    return {high, (float)(first - high)};
 }
 
 } // namespace coda

@@ -4,19 +4,22 @@
 // one consumer warpgroup runs, moves the data between them and memory. For one tile:
 //     prepare   row(), col() and half() fill shared memory, once for each row and column
 //     drain     for each unit, 64 rows of a chunk of columns: load(), cell() and apply() for every slot,
-//               store(); then merge the reductions' states across the four lanes that share a row, and save()
-// Stores are direct, or staged: 16-bit tiles go through swizzled shared memory and leave by TMA, 16 rows of
-// each warp, which waits for no other. Loads are direct, or fetched: the same the other way (fetch.cuh). The
+//               store(); then merge the reductions' states across the four lanes that share a row, and
+//               save(); at the end save_columns(), of what was folded down the columns
+// Stores are direct, or staged: tiles go through swizzled shared memory and leave by TMA, 16 rows of each
+// warp, which waits for no other. Loads are direct, or fetched: the same the other way (fetch.cuh). The
 // accumulators are a wgmma fragment (see ptx/wgmma.cuh) for every main loop.
 //
 // Here are the values of rows and columns, a thread's places in the tensor, and the walk over a tile. It
-// stands on three files: the numbers by which a tile is cut (epilogue_layout.cuh), the arithmetic of one row
-// of a patch (epilogue_slots.cuh), and what goes through shared memory (epilogue_staging.cuh).
+// stands on four files: the numbers by which a tile is cut (epilogue_layout.cuh), the arithmetic of one row
+// of a patch (epilogue_slots.cuh), states of columns (epilogue_columns.cuh), and what goes through shared
+// memory (epilogue_staging.cuh).
 #pragma once
 
 #include "ptx/barrier.cuh"
 #include "ptx/control.cuh"
 #include "tile/access.cuh"
+#include "tile/epilogue_columns.cuh"
 #include "tile/epilogue_layout.cuh"
 #include "tile/epilogue_slots.cuh"
 #include "tile/epilogue_staging.cuh"
@@ -34,12 +37,17 @@ template <class Config, class Epilogue> struct Drain {
     using Unit = typename Stage::Unit;
     using Slots = PatchRow<Config, Epilogue>;
     using Cells = typename Epilogue::Cell[Slots::slots];
+    using Folds = EpilogueColumns<Config, Epilogue>;
     static constexpr int chains = Slots::chains;
 
-    struct Values { // of the tile at hand
+    // Samples that a warpgroup's rows of a tile belong to, at most: columns have values for each of them.
+    static constexpr int samples =
+        Epilogue::sampled_columns ? Samples<Epilogue::sample>::most(Layout::rows) : 1;
+
+    struct Values : Folds::Shared { // of the tile at hand
         typename Epilogue::Row row[Layout::rows];
-        typename Epilogue::Col col[Config::bn];
-        typename Epilogue::Half half[Config::bn / 2];
+        typename Epilogue::Col col[samples][Config::bn];
+        typename Epilogue::Half half[samples][Config::bn / 2];
     };
 
     const Args &args;
@@ -73,8 +81,9 @@ template <class Config, class Epilogue> struct Drain {
 
     DEV void prepare(const Tile &t) const
     {
-        if constexpr (Layout::has_row || Layout::has_col || Layout::has_half) {
+        if constexpr (Layout::has_row || Layout::has_col || Layout::has_half || Layout::folds_columns) {
             meet(); // the last tile's readers are done
+            if constexpr (Layout::folds_columns) Folds::begin(values, thread);
             prepare_rows(t);
             prepare_columns(t);
             meet();
@@ -87,26 +96,48 @@ template <class Config, class Epilogue> struct Drain {
             for (int i = thread / Epilogue::team; i < Layout::rows; i += 128 / Epilogue::team) {
                 const int m = t.m * Config::bm + first_row + i;
                 if (m >= Config::m) break;
-                const typename Epilogue::Row row = Epilogue::row(args, t.batch, m, t.n == 0);
+                const int batch = Samples<Epilogue::sample>::of(m, t.batch);
+                const typename Epilogue::Row row = Epilogue::row(args, batch, m, t.n == 0);
                 if (thread % Epilogue::team == 0) values.row[i] = row;
             }
     }
     DEV void prepare_columns(const Tile &t) const
+    {
+        const int first = first_sample(t);
+#pragma unroll
+        for (int s = 0; s < samples; s++)
+            if (samples == 1 || (first + s) * Epilogue::sample < Config::m) prepare_sample(t, first + s, s);
+    }
+    DEV void prepare_sample(const Tile &t, int batch, int s) const
     {
         if constexpr (Layout::has_col)
 #pragma unroll
             for (int j = thread; j < thread + Config::bn; j += 128) {
                 const int n = Columns::column(t.first, j);
                 const bool inside = Config::bn % 128 == 0 || j < Config::bn;
-                if (inside && n < Config::n) values.col[j] = Epilogue::col(args, t.batch, n, t.m == 0);
+                if (inside && n < Config::n) values.col[s][j] = Epilogue::col(args, batch, n, t.m == 0);
             }
         if constexpr (Layout::has_half)
 #pragma unroll
             for (int j = thread; j < thread + Config::bn / 2; j += 128) {
                 const int n = Columns::half_column(t.first, j);
                 const bool inside = Config::bn % 256 == 0 || j < Config::bn / 2;
-                if (inside && n < Config::n / 2) values.half[j] = Epilogue::half(args, t.batch, n, t.m == 0);
+                if (inside && n < Config::n / 2) values.half[s][j] = Epilogue::half(args, batch, n, t.m == 0);
             }
+    }
+    // The sample of the tile's first row; and of any row in it, counted from there. Rows past the end have
+    // the last row's.
+    DEV int first_sample(const Tile &t) const
+    {
+        return Samples<Epilogue::sample>::of(t.m * Config::bm + first_row, t.batch);
+    }
+    DEV int sample_in_tile(const Tile &t, int block, int h) const
+    {
+        if constexpr (samples == 1) return 0;
+        constexpr bool alike = Epilogue::sample % 16 == 0; // the rows of a warp in a unit
+        const int row = alike ? 64 * block + 16 * warp : row_in_group(block, h);
+        const int m = t.m * Config::bm + first_row + row, last = (int)Config::m - 1;
+        return Samples<Epilogue::sample>::of(m < last ? m : last, 0) - first_sample(t);
     }
 
     // ---- Places ----
@@ -118,13 +149,17 @@ template <class Config, class Epilogue> struct Drain {
     {
         return t.m * Config::bm + first_row + row_in_group(block, h);
     }
+    DEV bool is_inside(const Tile &t, int block, int h) const
+    {
+        return Config::m % Config::bm == 0 || row_in_tensor(t, block, h) < Config::m;
+    }
     // Rows past the end stand for the last one: they are loaded and computed, but not stored.
     DEV Place place(const Tile &t, int block, int h, int patch) const
     {
         Place p;
         const int m = row_in_tensor(t, block, h);
-        p.batch = t.batch;
         p.m = Config::m % Config::bm == 0 || m < Config::m ? m : (int)Config::m - 1;
+        p.batch = Samples<Epilogue::sample>::of((int)p.m, t.batch);
         p.full.step = Columns::step, p.half.step = 1;
         p.full.first = Columns::column(t.first, column_in_tile(0));
         p.half.first = t.first / 2 + column_in_tile(0);
@@ -141,21 +176,23 @@ template <class Config, class Epilogue> struct Drain {
 
     // ---- Slots ----
 
-    template <int n>
-    DEV void apply(const float (&acc)[n], int held, int patch, int h, const Place &p,
+    template <int range, int n>
+    DEV void apply(const float (&acc)[n], int held, int patch, int h, const Place &p, int sample,
                    const typename Epilogue::Row &row, const Line *in, Line *out,
-                   typename Epilogue::State (&state)[chains], Cells &cells) const
+                   typename Epilogue::State (&state)[chains], Cells &cells,
+                   typename Epilogue::ColumnState *columns, bool inside,
+                   const typename Epilogue::template Segment<range> &segment) const
     {
         float sums[2][2];
 #pragma unroll
         for (int i = 0; i < 4; i++) sums[i / 2][i % 2] = acc[4 * Columns::octet(held, i / 2) + 2 * h + i % 2];
-        Slots::apply(
-            sums, p, row,
+        Slots::template apply<range>(
+            args, sums, p, row,
             [&](int side, int e) {
-                return (values.col + column_in_tile(0))[8 * Columns::octet(patch, side) + e];
+                return (values.col[sample] + column_in_tile(0))[8 * Columns::octet(patch, side) + e];
             },
-            [&](int s) { return (values.half + column_in_tile(0))[8 * patch + s]; }, in, out, state, cells,
-            h == 1);
+            [&](int s) { return (values.half[sample] + column_in_tile(0))[8 * patch + s]; }, in, out, state,
+            cells, h == 1, segment, columns, inside);
     }
 
     // ---- The walk ----
@@ -188,6 +225,10 @@ template <class Config, class Epilogue> struct Drain {
 #pragma unroll
             for (int i = n; i < Layout::blocks * n; i++) acc[i / n - 1][i % n] = acc[i / n][i % n];
         }
+        if constexpr (Layout::folds_columns) {
+            meet(); // all warps have folded theirs
+            Folds::end(args, values, t, first_row, thread);
+        }
     }
     // Each chunk has its own moves, as `opaque` keeps the compiler from doing all of them by selection.
     template <int n> DEV static void advance(float (&acc)[n], int chunk)
@@ -205,36 +246,61 @@ template <class Config, class Epilogue> struct Drain {
     // What does not exist: what was fetched for it is not wanted.
     DEV void skip_unit(const Unit &unit) const
     {
-        if constexpr (Epilogue::fetched) {
+        if constexpr (Layout::fetches) {
             stage.await(unit);
             stage.release(unit);
         }
     }
     DEV void skip(u32 turn) const
     {
-        if constexpr (Epilogue::fetched)
+        if constexpr (Layout::fetches)
             for (int u = 0; u < Layout::units; u++) skip_unit(stage.unit(turn, u));
     }
+    // A chunk's columns are all in one range; each range has code of its own.
     template <int n>
     DEV void drain_unit(const float (&acc)[n], const Tile &t, int block, int chunk, const Unit &from,
                         typename Epilogue::State (&state)[2][chains]) const
     {
+        if constexpr (Epilogue::ranges == 1) drain_range<0>(acc, t, block, chunk, from, state);
+        else
+            choose_range<0>(Epilogue::range(t.first + chunk * Layout::chunk_width), acc, t, block, chunk,
+                            from, state);
+    }
+    template <int range, int n>
+    DEV void choose_range(int chosen, const float (&acc)[n], const Tile &t, int block, int chunk,
+                          const Unit &from, typename Epilogue::State (&state)[2][chains]) const
+    {
+        if (range == Epilogue::ranges - 1 || range == chosen)
+            drain_range<range>(acc, t, block, chunk, from, state);
+        else if constexpr (range < Epilogue::ranges - 1)
+            choose_range<range + 1>(chosen, acc, t, block, chunk, from, state);
+    }
+    template <int range, int n>
+    DEV void drain_range(const float (&acc)[n], const Tile &t, int block, int chunk, const Unit &from,
+                         typename Epilogue::State (&state)[2][chains]) const
+    {
+        typename Epilogue::template Segment<range> segment[2][Layout::segments];
         const int unit = block * Layout::chunks + chunk, slot = unit % Layout::ring;
         const Drain uncached = without_cached_lane();
-        if constexpr (Epilogue::staged) staging().open_unit(unit, t.width < Config::bn && chunk == 0);
-        if constexpr (Epilogue::fetched) stage.await(from);
+        if constexpr (Layout::stages) staging().open_unit(unit, t.width < Config::bn && chunk == 0);
+        if constexpr (Layout::fetches) stage.await(from);
+        if constexpr (Epilogue::segment)
+            if (has_rows(t, block)) uncached.template fold_segments<range>(acc, t, block, chunk, segment);
 #pragma unroll
         for (int p = 0; p < Layout::chunk_patches && has_rows(t, block); p += Layout::batch)
-            uncached.drain_batch(acc, t, block, chunk * Layout::chunk_patches, p, slot, from.buffer, state);
-        if constexpr (Epilogue::fetched) stage.release(from);
-        if constexpr (Epilogue::staged) staging().close_unit(t, chunk, block, slot, from.buffer);
+            uncached.template drain_batch<range>(acc, t, block, chunk * Layout::chunk_patches, p, slot,
+                                                 from.buffer, state, segment);
+        if constexpr (Layout::fetches) stage.release(from);
+        if constexpr (Layout::stages)
+            staging().template close_unit<range>(t, chunk, block, slot, from.buffer);
     }
 
     // A few patches of a unit, from its patch `p`; `before` others come before the unit. All loads are issued
     // before the first is used.
-    template <int n>
+    template <int range, class Segments, int n>
     DEV void drain_batch(const float (&acc)[n], const Tile &t, int block, int before, int p, int slot,
-                         u32 from, typename Epilogue::State (&state)[2][chains]) const
+                         u32 from, typename Epilogue::State (&state)[2][chains],
+                         const Segments &segment) const
     {
         const int first = before + p, held = Layout::unrolled_chunks == 1 ? p : first;
         typename Epilogue::Row row[2];
@@ -245,23 +311,78 @@ template <class Config, class Epilogue> struct Drain {
         for (int i = 0; i < 2 * Layout::batch; i++)
             if (Layout::exists(t, first + i / 2))
                 Epilogue::load(args, place(t, block, i % 2, first + i / 2), row[i % 2], in[i / 2][i % 2]);
-        if constexpr (Epilogue::fetched)
+        if constexpr (Layout::fetches)
 #pragma unroll
-            for (int i = 0; i < Layout::batch; i++) staging().get(from, p + i, in[i][0][0], in[i][1][0]);
+            for (int i = 0; i < Layout::batch; i++) staging().get(from, p + i, in[i][0], in[i][1]);
 #pragma unroll
         for (int i = 0; i < Layout::batch; i++) {
             if (!Layout::exists(t, first + i)) continue;
             Line out[2][Epilogue::stores + 1];
             Cells cells;
+            typename Folds::Patch columns;
+            if constexpr (Layout::folds_columns) Folds::init(columns);
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 const Place at = place(t, block, h, first + i);
-                apply(acc, held + i, first + i, h, at, row[h], in[i][h], out[h], state[h], cells);
+                apply<range>(acc, held + i, first + i, h, at, sample_in_tile(t, block, h), row[h], in[i][h],
+                             out[h],
+                      state[h], cells, columns, !Layout::folds_columns || is_inside(t, block, h),
+                             segment[h][Layout::segment_of(p + i)]);
                 if (Config::m % Config::bm == 0 || row_in_tensor(t, block, h) < Config::m)
                     Epilogue::store(args, at, out[h]);
+                if constexpr (Layout::stages) staging().template put_row<range>(slot, p + i, from, h, out[h]);
             }
-            if constexpr (Epilogue::staged) staging().put(slot, p + i, from, out[0], out[1]);
+            if constexpr (Layout::folds_columns) Folds::fold(values, columns, first + i, warp, lane);
+            if constexpr (Layout::stages) staging().template put<range>(slot, p + i, from, out[0], out[1]);
         }
+    }
+
+    // ---- Segments ----
+
+    // The statistics of a chunk's segments, before any of its values is finished: four lanes share a row.
+    template <int range, int n>
+    DEV void fold_segments(const float (&acc)[n], const Tile &t, int block, int chunk,
+                           typename Epilogue::template Segment<range> (&segment)[2][Layout::segments]) const
+    {
+        using Fold = typename Epilogue::template Fold<range>;
+        if constexpr (!__is_empty(Fold)) {
+            const int before = chunk * Layout::chunk_patches;
+#pragma unroll
+            for (int i = 0; i < 2 * Layout::segments; i++) {
+                const int h = i % 2, each = Layout::chunk_patches / Layout::segments, from = i / 2 * each;
+                typename Epilogue::Row row;
+                if constexpr (Layout::has_row) row = values.row[row_in_group(block, h)];
+                Fold fold[2];
+                Epilogue::template init_fold<range>(fold[0]), Epilogue::template init_fold<range>(fold[1]);
+#pragma unroll
+                for (int p = from; p < from + each; p++)
+                    fold_patch<range>(acc, Layout::unrolled_chunks == 1 ? p : before + p, before + p, h,
+                                      place(t, block, h, before + p), sample_in_tile(t, block, h), row, fold);
+                Epilogue::template merge_folds<range>(fold[0], fold[1]);
+                Epilogue::template merge_folds<range>(fold[0], from_lane(fold[0], 1));
+                Epilogue::template merge_folds<range>(fold[0], from_lane(fold[0], 2));
+                segment[h][i / 2] = Epilogue::template segment_values<range>(row, fold[0]);
+                const int m = row_in_tensor(t, block, h);
+                const int column = t.first + 16 * (before + from);
+                if (lane % 4 == 0 && m < Config::m && column < Config::n)
+                    Epilogue::template save_segment<range>(args, t.batch, m, column, segment[h][i / 2]);
+            }
+        }
+    }
+    template <int range, int n>
+    DEV void fold_patch(const float (&acc)[n], int held, int patch, int h, const Place &p, int sample,
+                        const typename Epilogue::Row &row,
+                        typename Epilogue::template Fold<range> (&fold)[2]) const
+    {
+        float sums[2][2];
+#pragma unroll
+        for (int i = 0; i < 4; i++) sums[i / 2][i % 2] = acc[4 * Columns::octet(held, i / 2) + 2 * h + i % 2];
+        Slots::template fold<range>(
+            args, sums, p, row,
+            [&](int side, int e) {
+                return (values.col[sample] + column_in_tile(0))[8 * Columns::octet(patch, side) + e];
+            },
+            fold);
     }
 
     // A row has states in each of four lanes.

@@ -16,6 +16,17 @@
 
 namespace coda {
 
+// What TMA stores of a unit in a range of columns: its tiles, and of each the tensor map and that one's first
+// column. An Epilogue without ranges has Staged alone; else that is the list of the range with most bytes.
+template <class Epilogue, int range, bool alone = Epilogue::ranges == 1 || !Epilogue::Staged::count>
+struct StoresOf {
+    using Staged = typename Epilogue::Staged;
+    DEV static constexpr int map(int i) { return i; }
+    DEV static constexpr int first(int) { return 0; }
+};
+template <class Epilogue, int range>
+struct StoresOf<Epilogue, range, false> : Epilogue::template Stores<range> {};
+
 template <class Config, class Epilogue> struct EpilogueLayout {
     using Columns = typename Config::Columns;
     using State = typename Epilogue::State;
@@ -31,55 +42,79 @@ template <class Config, class Epilogue> struct EpilogueLayout {
     static constexpr bool has_col = !__is_empty(typename Epilogue::Col);
     static constexpr bool has_half = !__is_empty(typename Epilogue::Half);
     static constexpr bool has_state = !__is_empty(State);
+    static constexpr bool folds_columns = !__is_empty(typename Epilogue::ColumnState);
+    using Staged = typename Epilogue::Staged;
+    using Fetched = typename Epilogue::Fetched;
+    static constexpr bool stages = Staged::count > 0, fetches = Fetched::count > 0;
 
     // ---- Chunks and units ----
 
     // Chunks are as wide as buffers if a tile goes through any, else what compiles well.
-    static constexpr bool buffered = Epilogue::staged || Epilogue::fetched;
-    static constexpr int chunk_columns = Columns::apart && !Columns::gated ? Columns::chunk : Config::unit;
+    static constexpr bool buffered = stages || fetches;
+    static constexpr int paired_columns = Columns::apart && !Columns::gated ? Columns::chunk : Config::unit;
+    static constexpr int chunk_columns =
+        Epilogue::segment ? common_multiple(Epilogue::segment, 64) : paired_columns;
     static constexpr int default_chunk_patches = patches % 4 == 0                  ? 4
                                                  : patches < 8 && !Epilogue::loads ? patches
                                                                                    : 1;
-    static constexpr int chunk_patches = buffered ? chunk_columns / patch_columns : default_chunk_patches;
+    static constexpr int chunk_patches =
+        buffered || Epilogue::segment ? chunk_columns / patch_columns : default_chunk_patches;
     static constexpr int chunk_width = chunk_patches * patch_columns;
     static constexpr int chunks = patches / chunk_patches, units = chunks * blocks;
     static_assert(patches % chunk_patches == 0 && rows % 64 == 0 && rows <= 128);
 
-    // How often a chunk's code is unrolled: once where it is large (it rotates, or has wide states, in a
-    // large tile; a gated one has states), and where the sums of all chunks have the same order; else for
-    // each chunk.
-    static constexpr bool slot_code_is_long = Columns::lanes == 2 || sizeof(State) > sizeof(float);
+    // Segments of a chunk, and that of one of its patches.
+    static constexpr int segments = chunk_width / (Epilogue::segment ? Epilogue::segment : chunk_width);
+    DEV static constexpr int segment_of(int patch) { return patch * segments / chunk_patches; }
+
+    // How often a chunk's code is unrolled: once where it is large (it rotates, has wide states or several
+    // fetched values, or folds columns, in a large tile; a gated one has states), and where the sums of all
+    // chunks have the same order; else for each chunk.
+    static constexpr bool slot_code_is_long =
+        Columns::lanes == 2 || sizeof(State) > sizeof(float) || Fetched::lines > 1 || folds_columns ||
+        Epilogue::segment;
     static constexpr bool code_is_large = slot_code_is_long && blocks * Config::bn > 192;
-    static constexpr bool chunks_are_alike = Columns::gated ? has_state : buffered || !Columns::apart;
+    static constexpr bool chunks_are_alike =
+        Columns::gated ? has_state : buffered || !Columns::apart || Epilogue::segment;
     static constexpr int unrolled_chunks = code_is_large && chunks_are_alike ? 1 : chunks;
 
-    // Patches whose loads are in flight together: few where accumulators leave few registers.
-    static constexpr int direct_loads = Epilogue::loads - Epilogue::fetched;
+    // Patches whose loads are in flight together: few where accumulators leave few registers. What several
+    // fetched tiles have of a patch is as much as they leave.
+    static constexpr int direct_loads = Epilogue::loads - Fetched::lines;
     static constexpr int loads_in_flight = blocks * Config::bn > 128 ? 2 : 8;
     static constexpr int patches_in_flight(int n)
     {
         return n % 2 == 0 && n * direct_loads > loads_in_flight ? patches_in_flight(n / 2) : n;
     }
-    static constexpr int batch = patches_in_flight(chunk_patches);
+    static constexpr bool one_by_one = Fetched::lines > 1 && blocks * Config::bn > 256;
+    static constexpr int batch = one_by_one ? 1 : patches_in_flight(chunk_patches);
 
     // ---- Staging ----
 
-    // Buffers of 64 rows and Config::unit columns, swizzled over the bytes of a row; behind them those of
-    // fetched units.
-    static constexpr int pitch = 2 * Config::unit, buffer_bytes = 64 * pitch;
-    static constexpr int buffers = chunk_columns / Config::unit; // of a store, for each unit
-    static constexpr int pieces = Epilogue::staged * buffers;    // of a unit, that are stored
-    // Of these, those that are stored from where they were fetched to.
-    static constexpr int in_place = Config::lends && Epilogue::fetched ? 1 : 0;
-    static constexpr int own_ring = Epilogue::staged * chunk_columns <= 64 && units > 1 ? 2 : 1;
-    static constexpr int fetch_slots = (Config::groups > 2 ? 64 : 128) / Config::unit;
-    static constexpr int stored = pieces - in_place;
-    using Own = OwnStage<units, buffer_bytes, fetch_slots, pieces, own_ring>;
-    using Stage = typename StageOf<Config, Own, units, buffer_bytes, Epilogue::fetched, stored>::Type;
+    // Of each tile that TMA moves, buffers of 64 rows and Config::unit columns, swizzled over the bytes of a
+    // row: those of stores, tile after tile, and behind them those of fetched units. A byte of an element
+    // takes so many in the buffers of a unit, and in one buffer.
+    static constexpr int chunk_byte = 64 * chunk_columns, buffer_byte = 64 * Config::unit;
+    static constexpr int buffers = chunk_columns / Config::unit; // of a tile, for each unit
+    static constexpr int stored_bytes = chunk_byte * Staged::bytes; // of a unit
+    static constexpr int fetched_bytes = chunk_byte * Fetched::bytes;
+    static constexpr int own_ring = stored_bytes <= 8192 && units > 1 ? 2 : 1;
+    static constexpr int fetch_room = Config::groups > 2 ? 8192 : 16384;
+    static constexpr int fetch_fit = fetches ? fetch_room / fetched_bytes : 1;
+    static constexpr int fetch_most = folds_columns ? 1 : most_fetch_slots; // beside states of columns
+    static constexpr int fetch_slots = fetch_fit < fetch_most ? fetch_fit : fetch_most;
+    using Own = OwnStage<units, fetched_bytes, fetch_slots, stored_bytes, own_ring>;
+    // Slots of the ring are cut in pieces of one size, a buffer; what is fetched is one tile at most, and the
+    // first one that is stored takes its place.
+    static constexpr int lent_bytes = buffer_byte * (stages ? Staged::bytes / Staged::count : 2);
+    static constexpr int in_place_bytes = Config::lends && fetches ? lent_bytes : 0;
+    static constexpr int lent_pieces = (stored_bytes - in_place_bytes) / lent_bytes;
+    using Stage = typename StageOf<Config, Own, units, lent_bytes, fetches, lent_pieces>::Type;
     static constexpr int ring = Stage::ring; // units that can be stored at one time
-    static constexpr int own_bytes = Epilogue::fetched ? Own::all_bytes : Own::store_bytes;
+    static constexpr int own_bytes = fetches ? Own::all_bytes : Own::store_bytes;
     static constexpr int stage_bytes = Config::lends ? 0 : own_bytes;
-    static_assert(!Epilogue::fetched || buffers == 1);
+    static_assert(!fetches || (buffers == 1 && fetch_slots > 0));
+    static_assert(!Config::lends || !fetches || fetched_bytes == lent_bytes);
 
     // ---- What exists ----
 

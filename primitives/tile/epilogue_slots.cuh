@@ -12,6 +12,7 @@
 #include "block/fold.cuh" // for the text of an Epilogue, which merges states by it
 #include "tile/access.cuh"
 #include "tile/columns.cuh"
+#include "tile/moves.cuh"
 
 namespace coda {
 
@@ -22,11 +23,18 @@ struct EpilogueDefaults {
     struct Half {};  // ... of a column of a gated output
     struct Cell {};  // ... of a row and a column: cell() makes it of these, below() of that 8 rows above
     struct State {}; // of the reductions over a row
+    struct ColumnState {}; // of those over the columns of a slot
+    // In each range of columns: states of the reductions over a segment of them, and values made of these.
+    template <int range, class Any = void> struct Fold {};
+    template <int range, class Any = void> struct Segment {};
+    static constexpr int segment = 0, ranges = 1; // columns of a segment; ranges, of which range() names one
+    DEV static int range(int) { return 0; }
     static constexpr int loads = 0, stores = 0;
-    static constexpr int team = 1;                // threads that call row() for a row, 1 or 32: a warp
-    static constexpr int staged = 0, fetched = 0; // of the stores, of the loads, the first ones; fetched <= 1
-    using Staged = bf16;
-    using Fetched = bf16;
+    static constexpr int team = 1;                 // threads that call row() for a row, 1 or 32: a warp
+    static constexpr int sample = 0;               // rows of a sample, whose number is `batch`; 0: of a batch
+    static constexpr bool sampled_columns = false; // col() or half() asks for it
+    using Staged = Moves<>;       // of the stores, those that leave through shared memory
+    using Fetched = Moves<>;      // of the loads, those that come so
     template <class Args> DEV static Row row(const Args &, i64, i64, bool) { return {}; }
     template <class Args> DEV static Col col(const Args &, i64, i64, bool) { return {}; }
     template <class Args> DEV static Half half(const Args &, i64, i64, bool) { return {}; }
@@ -43,10 +51,27 @@ struct EpilogueDefaults {
     DEV static void init(State &) {}
     DEV static void merge(State &, const State &) {}
     template <class Args> DEV static void save(const Args &, i64, int, const State &) {}
+    DEV static void init_columns(ColumnState &) {}
+    DEV static void merge_columns(ColumnState &, const ColumnState &) {}
+    template <class Args, class Spot>
+    DEV static void save_columns(const Args &, i64, const Spot &, const ColumnState &)
+    {
+    }
 };
 
-// What apply() sees of one element, or of a pair.
-template <class Epilogue, int lanes> struct Slot {
+// What a slot knows of its row if columns are folded: its number, and whether it exists.
+template <bool folds> struct SlotRow {};
+template <> struct SlotRow<true> {
+    int m;
+    bool inside;
+};
+
+// What apply() sees of one element, or of a pair, in a range of columns.
+template <class Args, class Epilogue, int lanes, int of_range = 0>
+struct Slot : SlotRow<!__is_empty(typename Epilogue::ColumnState)> {
+    static constexpr int range = of_range;
+    const Args *args; // for scalars among them
+    typename Epilogue::template Segment<range> segment;
     float acc[lanes];
     float in[Epilogue::loads + 1][lanes], out[Epilogue::stores + 1][lanes]; // a gated output's: lane 0
     typename Epilogue::Row row;
@@ -67,6 +92,7 @@ template <class Config, class Epilogue> struct PatchRow {
     static constexpr bool has_col = !__is_empty(typename Epilogue::Col),
                           has_half = !__is_empty(typename Epilogue::Half);
     static constexpr bool has_cell = !__is_empty(typename Epilogue::Cell);
+    static constexpr bool folds_columns = !__is_empty(typename Epilogue::ColumnState);
 
     // Slot s: which octet and which of two neighbours a lane is.
     DEV static constexpr int side_of(int s, int l)
@@ -78,18 +104,46 @@ template <class Config, class Epilogue> struct PatchRow {
         return Columns::apart ? s : Columns::lanes == 2 ? l : s % 2;
     }
 
-    // sums: of both octets. col(side, neighbour) and half(neighbour) are the values of columns. The cells are
-    // made here, of those 8 rows above if it is `below` them.
-    template <class Cols, class Halves>
-    DEV static void apply(const float (&sums)[2][2], const Place &p, const typename Epilogue::Row &row,
-                          Cols col, Halves half, const Line *in, Line *out,
-                          typename Epilogue::State (&state)[chains], typename Epilogue::Cell (&cell)[slots],
-                          bool below = false)
+    // Folds what a segment's reductions take of the values, which loads and states have no part in.
+    template <int range, class Cols>
+    DEV static void fold(const typename Config::Args &args, const float (&sums)[2][2], const Place &p,
+                         const typename Epilogue::Row &row, Cols col,
+                         typename Epilogue::template Fold<range> (&fold)[2])
     {
 #pragma unroll
         for (int s = 0; s < slots; s++) {
-            Slot<Epilogue, Columns::lanes> v;
+            Slot<typename Config::Args, Epilogue, Columns::lanes, range> v;
+            v.args = &args;
             v.row = row;
+#pragma unroll
+            for (int l = 0; l < Columns::lanes; l++) {
+                const int side = side_of(s, l), e = neighbour_of(s, l);
+                v.acc[l] = sums[side][e];
+                v.column[l] = p.full.distance[side] + e * Columns::step;
+                if constexpr (has_col) v.col[l] = col(side, e);
+            }
+            if constexpr (has_cell) v.cell = Epilogue::cell(row, v.col[0]);
+            v.first = (int)p.full.first;
+            Epilogue::template fold<range>(v, fold[s % 2]);
+        }
+    }
+
+    // sums: of both octets. col(side, neighbour) and half(neighbour) are the values of columns. The cells are
+    // made here, of those 8 rows above if it is `below` them. A row that is not `inside` the tensor is not
+    // pushed to the slots' columns.
+    template <int range = 0, class Cols, class Halves>
+    DEV static void apply(const typename Config::Args &args, const float (&sums)[2][2], const Place &p,
+                          const typename Epilogue::Row &row, Cols col, Halves half, const Line *in, Line *out,
+                          typename Epilogue::State (&state)[chains], typename Epilogue::Cell (&cell)[slots],
+                          bool below = false, const typename Epilogue::template Segment<range> &segment = {},
+                          typename Epilogue::ColumnState *columns = nullptr, bool inside = true)
+    {
+#pragma unroll
+        for (int s = 0; s < slots; s++) {
+            Slot<typename Config::Args, Epilogue, Columns::lanes, range> v;
+            v.args = &args;
+            v.row = row;
+            v.segment = segment;
 #pragma unroll
             for (int l = 0; l < Columns::lanes; l++) {
                 const int side = side_of(s, l), e = neighbour_of(s, l);
@@ -106,7 +160,10 @@ template <class Config, class Epilogue> struct PatchRow {
             v.half_column = p.half.distance[0] + s;
             v.first = (int)p.full.first, v.half_first = (int)p.half.first;
             if constexpr (has_half) v.half = half(s);
-            Epilogue::apply(v, state[s % chains]);
+            if constexpr (folds_columns) {
+                v.m = (int)p.m, v.inside = inside;
+                Epilogue::apply(v, state[s % chains], columns[s]);
+            } else Epilogue::apply(v, state[s % chains]);
 #pragma unroll
             for (int i = 0; i < Epilogue::stores; i++)
 #pragma unroll

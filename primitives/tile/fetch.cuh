@@ -1,7 +1,8 @@
-// fetch.cuh -- a tile that the epilogue reads, brought into shared memory by TMA while the products run.
+// fetch.cuh -- tiles that the epilogue reads, brought into shared memory by TMA while the products run.
 //
-// It comes in the units that a consumer drains, in their order, swizzled as they are. Each consumer has a
-// ring of them, which one thread of the producer's warpgroup keeps full.
+// They come in the units that a consumer drains, in their order, swizzled as they are; one mbarrier counts
+// all that is fetched for a unit. Each consumer has a ring of units, which one thread of the producer's
+// warpgroup keeps full.
 #pragma once
 
 #include "ptx/barrier.cuh"
@@ -47,11 +48,11 @@ template <int units, int bytes, int slots> struct FetchRing {
     }
 };
 
-// Memory of one consumer: for the `stored` pieces of so many units, and behind it a ring of fetched units.
-template <int units, int bytes, int slots, int stored, int depth> struct OwnStage {
-    static constexpr int ring = depth, store_bytes = ring * stored * bytes;
-    static constexpr int all_bytes = store_bytes + slots * bytes;
-    using Ring = FetchRing<units, bytes, slots>;
+// Memory of one consumer: for what is stored of `depth` units, and behind it a ring of fetched units.
+template <int units, int fetched_bytes, int slots, int stored_bytes, int depth> struct OwnStage {
+    static constexpr int ring = depth, store_bytes = ring * stored_bytes;
+    static constexpr int all_bytes = store_bytes + slots * fetched_bytes;
+    using Ring = FetchRing<units, fetched_bytes, slots>;
     using Unit = typename Ring::Unit;
     struct Piece { u32 buffer; };
 
@@ -59,7 +60,7 @@ template <int units, int bytes, int slots, int stored, int depth> struct OwnStag
 
     DEV Ring fetched() const { return {barriers, memory + store_bytes}; }
     DEV Unit unit(u32 turn, int u) const { return fetched().unit(turn, u); }
-    DEV Piece piece(int unit, int i) const { return {memory + (unit * stored + i) * bytes}; }
+    DEV Piece piece(int unit, int offset) const { return {memory + unit * stored_bytes + offset}; }
     DEV void await(const Unit &u) const { fetched().await(u); }
     DEV void release(const Unit &u) const { fetched().release(u); }
 };

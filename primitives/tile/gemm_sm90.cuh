@@ -50,7 +50,7 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
                          b_bytes = Operands<Config, Cluster>::b_bytes;
     static constexpr int blocks = Layout::blocks; // of 64 rows, for each warpgroup
     static constexpr int cluster = Config::splits * Cluster::size;
-    static constexpr bool fetches = Epilogue::fetched && !Config::lends; // by warps of their own
+    static constexpr bool fetches = Layout::fetches && !Config::lends; // by warps of their own
     using Registers = GemmRegisters<Config::groups>;
     using Walk = Raster<Config, Cluster>;
     using Split = SplitSums<Config, Share, blocks>;
@@ -198,11 +198,11 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
             const int first = slot * Stage::each, end = first + Stage::each;
             const int last = end < Stage::incoming ? end : Stage::incoming;
             ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
-            if (first < last) ptx::mbarrier_arrive_expect(bar, (last - first) * Layout::buffer_bytes);
+            if (first < last) ptx::mbarrier_arrive_expect(bar, (last - first) * Layout::fetched_bytes);
             else ptx::mbarrier_arrive(bar);
-            if constexpr (Epilogue::fetched)
+            if constexpr (Layout::fetches)
                 for (int i = first; i < last; i++)
-                    fetch_unit(slot_memory + (i - first) * Layout::buffer_bytes, bar, t, i / Layout::units,
+                    fetch_unit(slot_memory + (i - first) * Layout::fetched_bytes, bar, t, i / Layout::units,
                                i % Layout::units);
         }
     }
@@ -214,7 +214,9 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
         const int column = Layout::out_first(t) + u % Layout::chunks * Layout::chunk_columns;
         const int row =
             t.m * Config::bm + (Config::pingpong ? 0 : group * Layout::rows) + u / Layout::chunks * 64;
-        ptx::tma_load(to, &args.fetched, bar, column, row, t.batch);
+        Layout::Fetched::each([&](auto, int i, int before) {
+            ptx::tma_load(to + before * Layout::chunk_byte, &args.fetched[i], bar, column, row, t.batch);
+        });
     }
     DEV void fetch(int group) const
     {
@@ -397,7 +399,7 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
         Cursor at = first;
         for (int slot = 0; slot < Stage::slots; slot++, at.next())
             ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
-        if (Epilogue::staged && threadIdx.x % 32 == 0) ptx::tma_store_wait_read<0>();
+        if (Layout::stages && threadIdx.x % 32 == 0) ptx::tma_store_wait_read<0>();
         ptx::named_barrier(barrier_group + group, 128);
         at = first;
         for (int slot = 0; slot < Stage::slots; slot++, at.next()) release(at.slot);
@@ -430,7 +432,7 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
             } else if (Walk::exists(t)) drain_of(group).drain(acc, t, turn);
             else drain_of(group).skip(turn);
         }
-        if (Epilogue::staged && threadIdx.x % 32 == 0) ptx::tma_store_wait<0>();
+        if (Layout::stages && threadIdx.x % 32 == 0) ptx::tma_store_wait<0>();
     }
 
     DEV void run() const

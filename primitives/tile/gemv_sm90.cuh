@@ -29,7 +29,7 @@ template <class Config, class Epilogue> struct GemvSm90 {
     static constexpr int row_bytes = 2 * Config::bk, slot_bytes = 2 * row_bytes;
     static_assert(Config::k % 8 == 0 && Config::bk % 8 == 0);
 
-    using Ring = StreamRing<Config::stages, slot_bytes>;
+    using Ring = StreamRing<Config::stages, slot_bytes, Config::window>;
     struct Shared {
         Ring ring;
         float sums[warps][rows][Quads::most_quads][4];

@@ -42,9 +42,12 @@ template <class Config, int units, int bytes, bool fetched, int stored> struct L
         const int i = wraps ? place - Config::stages : place;
         return {full + 8 * i, memory + i * slot_bytes + n % each * bytes, parity ^ wraps};
     }
-    // Unit u, as it was fetched; and piece i of what is stored of one, besides.
+    // Unit u, as it was fetched; and the piece at this offset of what is stored of one, besides.
     DEV Unit unit(u32, int u) const { return place(group * units + u, 0); }
-    DEV Unit piece(int unit, int i) const { return place((group * ring + unit) * stored + i, fetched_slots); }
+    DEV Unit piece(int unit, int offset) const
+    {
+        return place((group * ring + unit) * stored + offset / bytes, fetched_slots);
+    }
     DEV void await(const Unit &u) const { ptx::mbarrier_wait(u.full, u.parity); }
     DEV void release(const Unit &) const {}
 };

@@ -20,6 +20,18 @@ struct Tile {
     int first, width; // columns of the product
 };
 
+// Rows that share what an epilogue has of each sample; 0: those of a batch do.
+template <int rows> struct Samples {
+    DEV static int of(int m, int) { return m / rows; }
+    static constexpr int common_divisor(int a, int b) { return b ? common_divisor(b, a % b) : a; }
+    // Samples that so many rows from a multiple of their number on may belong to.
+    static constexpr int most(int n) { return (rows - common_divisor(rows, n) + n - 1) / rows + 1; }
+};
+template <> struct Samples<0> {
+    DEV static int of(int, int batch) { return batch; }
+    static constexpr int most(int) { return 1; }
+};
+
 // Blocks whose tiles are neighbours, in a row along M or along N.
 template <int m, int n> struct ClusterShape {
     static constexpr int high = m, wide = n, size = m * n;

@@ -1,5 +1,5 @@
 // rows.cuh -- what kernels over rows stand on: reductions of a row by a team of threads, tables, and where
-// a column stands in its rotary pair.
+// a column stands in its pair.
 #pragma once
 #include "block/fold.cuh"
 
@@ -23,28 +23,19 @@ template <class R, int team> DEV float finish(typename R::State s) { return R::f
 // The row of a table that an id names, -1 if there is none; NaN names none.
 DEV i64 table_row(float id, i64 rows) { return id >= 0.0f && id < (float)rows ? (i64)id : -1; }
 
-// Column c of a row of heads: whether it is rotated, whether it is the second of its pair, the pair's
+// Column c of a row of heads: whether it is in a pair, whether it is the second of its pair, the pair's
 // index in the head, and the partner's column.
-struct RopeSpot {
+struct PairSpot {
     bool turns, second;
     int pair, partner;
 };
-template <int head_dim, int rotary, int heads, bool half> DEV RopeSpot rope_spot(int c)
+template <int head_dim, int rotary, int heads, bool half> DEV PairSpot pair_spot(int c)
 {
     const int h = c % head_dim, apart = half ? rotary / 2 : 1;
     if (c >= heads * head_dim || h >= rotary) return {false, false, 0, c};
     const bool second = half ? h >= apart : h % 2 != 0;
     const int first = second ? h - apart : h;
     return {true, second, half ? first : first / 2, second ? c - apart : c + apart};
-}
-
-// Half turns for one position, first * ratio^i, as the sum of two floats: where a table would be too long.
-DEV Pair rope_frequency(double first, double ratio, int i)
-{
-    for (; i; i >>= 1, ratio *= ratio)
-        if (i & 1) first *= ratio;
-    const float high = (float)first;
-    return {high, (float)(first - high)};
 }
 
 } // namespace coda::rows

@@ -45,7 +45,7 @@ template <class Config, class Epilogue> struct SkinnySm90 {
     static constexpr int pitch = 2 * Config::bk + 64, slot_bytes = 8 * pitch;
     static_assert(rows <= 16 && Config::k % step == 0 && Config::bk % step == 0 && Config::bk % 64 == 0);
 
-    using Ring = StreamRing<Config::stages, slot_bytes>;
+    using Ring = StreamRing<Config::stages, slot_bytes, Config::window>;
     struct Shared {
         Ring ring;
         float parts[2][warps][8 * octets][8]; // of two units, in turns

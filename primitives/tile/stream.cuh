@@ -17,7 +17,10 @@
 namespace coda {
 
 // A producer fills the slots, warps read them. `prepared`: a warp has prepared the epilogue.
-template <int slots, int slot_bytes> struct StreamRing {
+//
+// At most `window` slots are on their way from memory at one time, however many are free: what all SMs have
+// asked for stands in one queue, in which every small load, of A or of a row's values, would wait behind it.
+template <int slots, int slot_bytes, int window> struct StreamRing {
     alignas(128) u8 data[slots][slot_bytes];
     u64 full[slots], empty[slots], prepared;
 
@@ -46,9 +49,20 @@ template <int slots, int slot_bytes> struct StreamRing {
         __syncthreads();
     }
 
+    // That copy before the producer's next one which must have come by then. Before the first slot there were
+    // none: their phase counts as over.
+    DEV void wait_window(Cursor at)
+    {
+        if constexpr (window < slots) {
+            const int slot = at.slot - window, wraps = slot < 0;
+            ptx::mbarrier_wait(ptx::shared_address(&full[wraps ? slot + slots : slot]),
+                               at.parity ^ 1 ^ wraps);
+        }
+    }
     // One thread, when the slot is free: so many bytes will come. Returns their barrier.
     DEV u32 expect(Cursor at, u32 bytes)
     {
+        wait_window(at);
         const u32 bar = ptx::shared_address(&full[at.slot]);
         ptx::mbarrier_wait(ptx::shared_address(&empty[at.slot]), at.parity);
         ptx::mbarrier_arrive_expect(bar, bytes);
@@ -77,7 +91,8 @@ template <class Config, class Epilogue> struct Quads {
     static constexpr bool has_row = !__is_empty(typename Epilogue::Row),
                           has_col = !__is_empty(typename Epilogue::Col);
     static constexpr bool has_half = !__is_empty(typename Epilogue::Half), has_state = !__is_empty(State);
-    static_assert(Config::n % 16 == 0 && Config::batch == 1);
+    using Sample = Samples<Epilogue::sample>;
+    static_assert(Config::n % 16 == 0 && Config::batch == 1 && !Epilogue::sampled_columns);
 
     struct Values {
         typename Epilogue::Row row[rows];
@@ -111,8 +126,10 @@ template <class Config, class Epilogue> struct Quads {
         }
         DEV Place place(int row) const
         {
-            Place p = {
-                0, row, {Columns::column(tile, column), {}, Columns::step, {2, 2}}, {0, {}, 1, {2, 0}}};
+            Place p = {Sample::of(row, 0),
+                       row,
+                       {Columns::column(tile, column), {}, Columns::step, {2, 2}},
+                       {0, {}, 1, {2, 0}}};
             p.full.distance[0] = Columns::distance(tile, Columns::octet(patch, 0));
             p.full.distance[1] = Columns::distance(tile, Columns::octet(patch, 1));
             if constexpr (Columns::gated) p.half.first = half_at(0);
@@ -127,7 +144,7 @@ template <class Config, class Epilogue> struct Quads {
         if constexpr (has_row)
 #pragma unroll 4 // rows whose loads do not wait for each other
             for (int r = lane / Epilogue::team; r < rows; r += 32 / Epilogue::team) {
-                const typename Epilogue::Row row = Epilogue::row(args, 0, r, blockIdx.x == 0);
+                const typename Epilogue::Row row = Epilogue::row(args, Sample::of(r, 0), r, blockIdx.x == 0);
                 if (lane % Epilogue::team == 0) values.row[r] = row;
             }
         if constexpr (has_col)
@@ -150,7 +167,7 @@ template <class Config, class Epilogue> struct Quads {
         typename Epilogue::Cell cells[Slots::slots];
         Epilogue::load(args, p, of_row, in);
         Slots::apply(
-            sums, p, of_row, [&](int side, int n) { return values.col[quad][2 * side + n]; },
+            args, sums, p, of_row, [&](int side, int n) { return values.col[quad][2 * side + n]; },
             [&](int n) { return values.half[quad][n]; }, in, out, state, cells);
         Epilogue::store(args, p, out);
     }

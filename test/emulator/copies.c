@@ -122,13 +122,25 @@ static void take_box(struct copy *c)
         memcpy(c->taken + at, c->block->shared + swizzled(c->shared + at, c->map.swizzle), 16);
 }
 
+static void add_row(char *to, const unsigned char *from, uint32_t bytes)
+{
+    for (uint32_t at = 0; at < bytes; at += sizeof(float)) {
+        float x, y;
+        memcpy(&x, to + at, sizeof x);
+        memcpy(&y, from + at, sizeof y);
+        x += y;
+        memcpy(to + at, &x, sizeof x);
+    }
+}
+
 static void write_box(const struct copy *c)
 {
     uint32_t bytes = row_bytes(&c->map), rows = rows_of(&c->map);
     for (uint32_t i = 0; i < rows; i++) {
         const struct row r = find_row(c, i);
         check_row(c, &r, "store");
-        if (r.inside) memcpy(r.global, c->taken + i * bytes + r.before, r.inside);
+        if (r.inside && c->adds) add_row(r.global, c->taken + i * bytes + r.before, r.inside);
+        else if (r.inside) memcpy(r.global, c->taken + i * bytes + r.before, r.inside);
     }
 }
 
@@ -303,10 +315,12 @@ void emu_cluster_send(uint32_t to, const float *four, uint32_t bar)
     let_others_run(t);
 }
 
-void emu_tensor_store(const void *map, uint32_t from, int rank, const int *at)
+static void issue_store(const void *map, uint32_t from, int rank, const int *at, bool adds)
 {
     struct thread *t = self_thread();
     struct copy c = {.thread = t, .block = t->block, .map = read_map(t, map, rank), .group = t->store_group};
+    if (adds && c.map.element != sizeof(float)) fail_thread(t, "a bulk add of %u bytes", c.map.element);
+    c.adds = adds;
     memcpy(c.at, at, sizeof *at * (size_t)rank);
     c.bytes = rows_of(&c.map) * row_bytes(&c.map);
     c.shared = own_offset(t, from, c.bytes, 128, "bulk tensor store");
@@ -314,6 +328,16 @@ void emu_tensor_store(const void *map, uint32_t from, int rank, const int *at)
     t->open_stores++;
     if (chance(t->cluster, t->cluster->policy.store)) do_store(t->cluster, t->cluster->stores.count - 1);
     let_others_run(t);
+}
+
+void emu_tensor_store(const void *map, uint32_t from, int rank, const int *at)
+{
+    issue_store(map, from, rank, at, false);
+}
+
+void emu_tensor_add(const void *map, uint32_t from, int rank, const int *at)
+{
+    issue_store(map, from, rank, at, true);
 }
 
 void emu_store_commit(void)

@@ -44,6 +44,8 @@ void *emu_dynamic_shared(void);
 uint32_t emu_shared_address(const void *p);
 void emu_shared_store(uint32_t address, const float *four);
 void emu_shared_load(float *four, uint32_t address);
+void emu_pair_store(uint32_t address, const uint32_t *two);
+void emu_pair_load(uint32_t *two, uint32_t address);
 uint32_t emu_cluster_rank(void);
 uint32_t emu_cluster_address(uint32_t address, uint32_t rank);
 void emu_cluster_load(float *four, uint32_t address);
@@ -86,6 +88,7 @@ void emu_tensor_multicast(uint32_t to, const void *map, uint32_t bar, uint32_t r
                           const int *at);
 void emu_bulk_load(uint32_t to, const void *from, uint32_t bytes, uint32_t bar);
 void emu_tensor_store(const void *map, uint32_t from, int rank, const int *at);
+void emu_tensor_add(const void *map, uint32_t from, int rank, const int *at); /* of fp32 */
 void emu_store_commit(void);
 void emu_store_wait(int pending, bool read_only);
 

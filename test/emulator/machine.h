@@ -158,6 +158,7 @@ struct copy {
     struct mbarrier *bar; /* of a load */
     unsigned group;       /* of a store */
     unsigned char *taken; /* of a store: what it has read; or what was sent */
+    bool adds;            /* a store that adds */
 };
 struct copies {
     struct copy *copy;

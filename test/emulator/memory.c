@@ -94,6 +94,23 @@ void emu_shared_load(float *four, uint32_t address)
     memcpy(four, t->block->shared + offset, 16);
 }
 
+void emu_pair_store(uint32_t address, const uint32_t *two)
+{
+    struct thread *t = self_thread();
+    uint32_t offset = own_offset(t, address, 8, 8, "st.shared.v2");
+    note_plain_store(t, offset, 8);
+    memcpy(t->block->shared + offset, two, 8);
+}
+
+void emu_pair_load(uint32_t *two, uint32_t address)
+{
+    struct thread *t = self_thread();
+    uint32_t offset = own_offset(t, address, 8, 8, "ld.shared.v2");
+    if (load_overlaps(t->block, offset, 8))
+        fail_thread(t, "reads 0x%x, where a load is still to come", address);
+    memcpy(two, t->block->shared + offset, 8);
+}
+
 uint32_t emu_cluster_rank(void) { return (uint32_t)self_thread()->block->rank; }
 
 uint32_t emu_cluster_address(uint32_t address, uint32_t rank)

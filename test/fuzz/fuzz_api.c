@@ -170,6 +170,7 @@ BUILD(coda_input_strided, name(), dtype(), rank(), numbers(), numbers())
 BUILD(coda_weight, name(), dtype(), rank(), numbers())
 BUILD(coda_weight_strided, name(), dtype(), rank(), numbers(), numbers())
 BUILD(coda_constant, dtype(), real())
+BUILD(coda_scalar, name(), dtype())
 BINARY(coda_matmul) BINARY(coda_matmul_kn) BINARY(coda_add) BINARY(coda_sub) BINARY(coda_mul)
 BINARY(coda_div) BINARY(coda_bias) BINARY(coda_embedding)
 UNARY(coda_relu) UNARY(coda_relu2) UNARY(coda_gelu_erf) UNARY(coda_gelu_tanh) UNARY(coda_gelu_quick)
@@ -181,9 +182,11 @@ BUILD(coda_scale, value(), (float)real())
 BUILD(coda_rms_norm, value(), maybe(), (float)real())
 BUILD(coda_layer_norm, value(), maybe(), maybe(), (float)real())
 BUILD(coda_reduce, chance(95) ? prim_table[below(prim_count)].name : name(), value(), maybe())
+BUILD(coda_reduce_columns, chance(95) ? prim_table[below(prim_count)].name : name(), value())
 BUILD(coda_cast, value(), dtype())
 BUILD(coda_slice, value(), (int)below(3), number() / 4, number(), 1 + number() / 8)
 BUILD(coda_concat, (int)below(2), (coda_value[]){value(), value(), value()}, (int)below(4))
+BUILD(coda_interleave, (int)below(2), (coda_value[]){value(), value(), value()}, (int)below(4))
 BUILD(coda_reshape, value(), rank(), numbers())
 BUILD(coda_transpose, value(), chance(98) ? (int[]){1, 0, 2, 3, 4, 5} : NULL)
     /* clang-format on */
@@ -212,9 +215,17 @@ static int call_coda_define_map(void)
 
 static int call_coda_rope(void)
 {
-    coda_rope_options o = {
-        0, number(), 2 * (number() / 2), number(), 100 * (float)real(), (coda_rope_style)below(2)};
+    coda_rope_options o = {0,
+                           number(),
+                           2 * (number() / 2),
+                           number(),
+                           100 * (float)real(),
+                           (coda_rope_style)below(2),
+                           CODA_NONE,
+                           chance(80) ? 0 : (float)real(),
+                           (int)below(2)};
     coda_graph *g = graph_any();
+    o.frequencies = maybe();
     if (chance(60)) o.head_dim = o.rotary = o.heads = 0;
     return built(g, coda_rope(g, value(), maybe(), BOXED(o)));
 }
@@ -237,6 +248,11 @@ static int call_coda_cross_entropy(void)
 }
 
 static int call_coda_output(void) { return coda_output(graph_any(), name(), value()), SILENT; }
+static int call_coda_output_add(void) { return coda_output_add(graph_any(), name(), value()), SILENT; }
+static int call_coda_output_add_strided(void)
+{
+    return coda_output_add_strided(graph_any(), name(), value(), numbers()), SILENT;
+}
 static int call_coda_output_strided(void)
 {
     return coda_output_strided(graph_any(), name(), value(), numbers()), SILENT;
@@ -634,9 +650,17 @@ static void mend(int i)
 static void step(void)
 {
     char before[1100];
-    static int (*const often[])(void) = {call_coda_input, call_coda_weight,  call_coda_matmul,
-                                         call_coda_add,   call_coda_output,  call_coda_rope,
-                                         call_coda_apply, call_coda_compile, call_coda_run};
+    static int (*const often[])(void) = {call_coda_input,
+                                         call_coda_weight,
+                                         call_coda_matmul,
+                                         call_coda_add,
+                                         call_coda_output,
+                                         call_coda_output_add,
+                                         call_coda_output_add_strided,
+                                         call_coda_rope,
+                                         call_coda_apply,
+                                         call_coda_compile,
+                                         call_coda_run};
     int (*wanted)(void) = chance(40) ? often[below(ARRAY_SIZE(often))] : calls[below(ARRAY_SIZE(calls))].call;
     int i = 0;
     while (calls[i].call != wanted) i++;

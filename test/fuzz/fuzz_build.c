@@ -87,7 +87,8 @@ static void leaf(struct fuzz *f)
     coda_dtype t = dtype(f);
     int r = rank(f);
     const int64_t *d = numbers(f, dims), *s = numbers(f, strides);
-    switch (random_below(&f->r, 6)) {
+    switch (random_below(&f->r, 7)) {
+    case 6: coda_scalar(f->g, n, t); break;
     case 0: coda_weight_strided(f->g, n, t, r, d, s); break;
     case 1: coda_input_strided(f->g, n, t, r, d, s); break;
     case 2:
@@ -106,7 +107,9 @@ static void output(struct fuzz *f)
     int64_t strides[8];
     char buf[32];
     const char *n = name(f, buf);
-    if (random_chance(&f->r, 70)) coda_output(f->g, n, value(f));
+    if (random_chance(&f->r, 60)) coda_output(f->g, n, value(f));
+    else if (random_chance(&f->r, 30)) coda_output_add(f->g, n, value(f));
+    else if (random_chance(&f->r, 20)) coda_output_add_strided(f->g, n, value(f), numbers(f, strides));
     else coda_output_strided(f->g, n, value(f), numbers(f, strides));
 }
 
@@ -120,7 +123,8 @@ static void elementwise(struct fuzz *f)
         coda_add, coda_sub, coda_mul, coda_div, coda_bias, coda_matmul, coda_matmul_kn, coda_embedding};
     static coda_value (*const gated[])(coda_graph *, coda_value, coda_layout) = {coda_swiglu, coda_geglu,
                                                                                  coda_reglu, coda_glu};
-    switch (random_below(&f->r, 4)) {
+    switch (random_below(&f->r, 5)) {
+    case 4: coda_reduce_columns(f->g, prim_table[random_below(&f->r, prim_count)].name, value(f)); break;
     case 0: unary[random_below(&f->r, ARRAY_SIZE(unary))](f->g, value(f)); break;
     case 1: coda_scale(f->g, value(f), real(f)); break;
     case 2:
@@ -212,7 +216,10 @@ static void move(struct fuzz *f)
     switch (random_below(&f->r, 5)) {
     case 0: coda_cast(f->g, x, dtype(f)); break;
     case 1: coda_slice(f->g, x, axis, number(f) / 2, number(f), number(f)); break;
-    case 2: coda_concat(f->g, axis, in, random_chance(&f->r, 98) ? 1 + shift % 3 : 100 + shift); break;
+    case 2:
+        (random_chance(&f->r, 50) ? coda_concat : coda_interleave)(
+            f->g, axis, in, random_chance(&f->r, 98) ? 1 + shift % 3 : 100 + shift);
+        break;
     case 3:
         if (!t || random_chance(&f->r, 30)) coda_reshape(f->g, x, rank(f), numbers(f, dims));
         else coda_reshape(f->g, x, 2, (int64_t[]){type_rows(t), type_columns(t)});

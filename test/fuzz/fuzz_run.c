@@ -69,7 +69,8 @@ static coda_value leaf(coda_graph *g)
     char buf[32];
     for (int d = 0; d < CODA_MAX_RANK; d++) dims[d] = size(), strides[d] = number();
     const int64_t *shape = random_chance(&r, 99) ? dims : NULL;
-    switch (random_below(&r, 4)) {
+    switch (random_below(&r, 5)) {
+    case 4: return coda_scalar(g, name(buf), dtype());
     case 0: return coda_input_strided(g, name(buf), dtype(), rank, shape, strides);
     case 1: return coda_weight(g, name(buf), dtype(), rank, shape);
     case 2: return coda_weight_strided(g, name(buf), dtype(), rank, shape, strides);
@@ -110,6 +111,8 @@ static coda_value with_options(coda_graph *g)
     if (random_chance(&r, 60))
         attention.heads = number(), attention.kv_heads = number(), attention.window = number();
     rope.style = (coda_rope_style)random_below(&r, 3);
+    if (random_chance(&r, 10)) rope.frequencies = maybe();
+    rope.inverse = random_chance(&r, 20);
     attention.causal = (int)random_below(&r, 2);
     attention.align = (coda_attention_align)random_below(&r, 5);
     loss.reduction = (coda_reduction)random_below(&r, 4);
@@ -133,7 +136,9 @@ static coda_value movement(coda_graph *g)
     case 0:
         return coda_slice(g, any(), (int)random_below(&r, 3), random_below(&r, 3), number(),
                           1 + random_below(&r, 2));
-    case 1: return coda_concat(g, (int)random_below(&r, 3), in, (int)random_below(&r, 5));
+    case 1:
+        return (random_chance(&r, 50) ? coda_concat : coda_interleave)(g, (int)random_below(&r, 3), in,
+                                                                       (int)random_below(&r, 5));
     case 2: return coda_reshape(g, any(), rank, dims);
     case 3: return coda_transpose(g, any(), perm);
     default: return coda_cast(g, any(), dtype());

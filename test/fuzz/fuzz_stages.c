@@ -87,6 +87,7 @@ static const char *const word[] = {"%x",
                                    "input",
                                    "f16[1,2,3,4,5,6,7]",
                                    "axis=-1",
+                                   "interleave=1",
                                    "step=0"};
 
 static size_t damage(char *s, size_t n, struct random *r)

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "gpu_case.h"
 #include "util_device.h"
@@ -90,7 +91,8 @@ static int random_graphs(void)
 static int block(const char *name)
 {
     char path[128];
-    snprintf(path, sizeof path, "examples/graphs/%s.coda", name);
+    bool golden = strstr(name, "_backward") || !strcmp(name, "take_in");
+    snprintf(path, sizeof path, "%s/%s.coda", golden ? "test/golden" : "examples/graphs", name);
     graph *g = run_load(path);
     void **want = g ? run_reference(g, 1) : NULL;
     if (!want) return gpu_case(false, "block", "%s: %s", name, coda_error());
@@ -114,8 +116,15 @@ int gpu_graph(void)
     char err[JIT_ERROR_SIZE];
     if (!device_open(&dev, err)) return gpu_case(false, "graph", "%s", err);
     emulated = device_emulated(&dev);
-    static const char *const name[] = {"llama_small", "llama_token", "llama_sequences", "gpt2_small",
-                                       "bert_small"};
+    static const char *const name[] = {"llama_small",
+                                       "llama_token",
+                                       "llama_sequences",
+                                       "gpt2_small",
+                                       "bert_small",
+                                       "swiglu_backward",
+                                       "swiglu_backward_interleaved",
+                                       "norm_backward",
+                                       "take_in"};
     static const char *const large[] = {"gpt2", "bert", "llama"};
     int failed = 0;
     for (int i = 0; i < ARRAY_SIZE(name); i++) failed += block(name[i]);

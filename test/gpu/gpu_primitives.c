@@ -132,10 +132,12 @@ static int try_rope(void)
         rope_frequency(base, rotary, i, &in[c][3], &in[c][4]);
         rope_reference(want[c], in[c][0], in[c][1], in[c][2], base, rotary, i);
     }
-    bool ran = run("#include \"pair/rope.cuh\"\n" PARAMS "    const float *x = p.in + 5 * i;\n"
-                   "    coda::Pair r = coda::pair::rope::apply(x[0], x[1], x[2], x[3], x[4]);\n"
-                   "    p.out[2 * i] = r.a;\n    p.out[2 * i + 1] = r.b;\n}\n",
-                   COUNT, 256, in[0], sizeof in / sizeof(float), out[0], sizeof out / sizeof(float));
+    bool ran =
+        run("#include \"pair/rope.cuh\"\n#include \"port/turn.cuh\"\n" PARAMS
+            "    const float *x = p.in + 5 * i;\n"
+            "    coda::Pair r = coda::pair::rope::apply(x[0], x[1], coda::port::turn(x[2], x[3], x[4]));\n"
+            "    p.out[2 * i] = r.a;\n    p.out[2 * i + 1] = r.b;\n}\n",
+            COUNT, 256, in[0], sizeof in / sizeof(float), out[0], sizeof out / sizeof(float));
     for (int c = 0; c < COUNT; c++)
         for (int k = 0; k < 2; k++)
             worst = fmax(worst, fabs(out[c][k] - want[c][k]) / (fabs(in[c][0]) + fabs(in[c][1])));

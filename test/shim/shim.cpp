@@ -178,17 +178,22 @@ const struct shim_reduce shim_reduces[] = {REDUCES(REDUCE){}};
 
 void shim_rope(float out[2], float a, float b, float position, float high, float low)
 {
-    Pair r = pair::rope::apply(a, b, position, high, low);
+    Pair r = high == 0.0f ? Pair{a, b} : pair::rope::apply(a, b, port::turn(position, high, low));
     out[0] = r.a, out[1] = r.b;
 }
 void shim_turn(float out[2], float position, float high, float low)
 {
-    Pair r = pair::rope::turn(position, high, low);
+    Pair r = port::turn(position, high, low);
+    out[0] = r.a, out[1] = r.b;
+}
+void shim_half_turns(float out[2], float radians)
+{
+    Pair r = port::half_turns(radians);
     out[0] = r.a, out[1] = r.b;
 }
 void shim_turn_below(float out[2], float position, float high, float low)
 {
-    Pair r = pair::rope::add(pair::rope::turn(position, high, low), pair::rope::turn(8.0f, high, low));
+    Pair r = port::turn_further(port::turn(position, high, low), port::turn(8.0f, high, low));
     out[0] = r.a, out[1] = r.b;
 }
 

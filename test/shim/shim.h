@@ -32,6 +32,7 @@ extern const struct shim_reduce shim_reduces[];
 void shim_rope(float out[2], float a, float b, float position, float high, float low);
 /* {cos, sin} at `position`, and 8 further, from those there and at 8. */
 void shim_turn(float out[2], float position, float high, float low);
+void shim_half_turns(float out[2], float radians);
 void shim_turn_below(float out[2], float position, float high, float low);
 
 /* port/: eight elements of a coda_dtype (its number), by ... */

@@ -49,6 +49,15 @@ const struct attention_case attention_cases[] = {
     {"from the start window", F16, 6, 300, 200, 2, 1, 96, false, 70, true, LAYOUT_ROWS, 0, 0, 1},
     {"f32 cache", F32, 6, 20, 190, 4, 2, 72, true, 0, true, LAYOUT_ROWS, 3, 0, 3},
     {"f32 cache window", F32, 6, 30, 90, 2, 2, 40, true, 11, true, LAYOUT_HEADS, 0, 0, 3},
+    {"split", BF16, 3, 1, 2100, 32, 8, 128, true, 0, true, LAYOUT_ROWS, 0, 0, 3},
+    {"split speculation", BF16, 6, 4, 700, 8, 2, 128, true, 0, true, LAYOUT_ROWS, 0, 0, 3},
+    {"split sixteen", F16, 6, 16, 515, 2, 2, 64, true, 0, true, LAYOUT_HEADS, 0, 0, 3},
+    {"split window", BF16, 6, 3, 1300, 4, 1, 96, true, 300, true, LAYOUT_ROWS, 8, 0, 3},
+    {"split both ways", F16, 6, 2, 900, 12, 2, 40, false, 290, true, LAYOUT_ROWS, 0, 0, 1},
+    {"split many heads", BF16, 5, 1, 333, 71, 71, 64, false, 0, true, LAYOUT_ROWS, 0, 0, 0},
+    {"split head 120", BF16, 6, 2, 450, 4, 1, 120, true, 0, true, LAYOUT_ROWS, 0, 0, 2},
+    {"split packed", BF16, 2, 9, 9, 2, 2, 72, true, 0, false, LAYOUT_PACKED, 0, 0, 0},
+    {"split negative scale", BF16, 2, 5, 390, 3, 1, 128, false, 0, false, LAYOUT_ROWS, 0, -0.25f, 0},
     {"no keys", BF16, 2, 30, 0, 2, 2, 64, false, 0, false, LAYOUT_ROWS, 0, 0, 0},
     {"no queries", BF16, 2, 0, 30, 2, 2, 64, false, 0, false, LAYOUT_ROWS, 0, 0, 0},
     {"no batch", BF16, 0, 30, 30, 2, 2, 64, false, 0, true, LAYOUT_ROWS, 0, 0, 0},
@@ -97,6 +106,7 @@ void attention_case_spec(const struct attention_case *c, struct attention_spec *
     out->v = view(c, ATTENTION_V, c->tk, c->kv_heads);
     out->o = view(c, ATTENTION_O, c->tq, c->heads);
     out->o.role = USE_RESULT;
+    out->k.steady = out->v.steady = out->lengths.steady = c->layout != LAYOUT_PACKED;
     if (c->layout == LAYOUT_PACKED) {
         out->k.buffer = out->v.buffer = ATTENTION_Q;
         out->k.offset = c->heads * c->head_dim;

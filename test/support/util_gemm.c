@@ -1,21 +1,11 @@
 /* util_gemm.c -- GEMM programs made by hand: epilogues, and a table of them by shape, layout and tile. */
 #include "util_gemm.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "emit.h"
 #include "mainloop.h"
-#include "util_random.h"
+#include "util_gemm_build.h"
+#include "util_gemm_tiles.h"
 
-const struct target gemm_target = {.sms = 132, .shared_bytes = 232448, .features = TARGET_HOPPER};
-
-/* ---- Building ---- */
-
-static int64_t rows_of(const struct gemm_rig *r) { return r->p.dim[0] * r->p.dim[1]; }
-
-static int add_buffer(struct gemm_rig *r, coda_dtype t, int64_t elements, enum gemm_fill fill)
+int gemm_add_buffer(struct gemm_rig *r, coda_dtype t, int64_t elements, enum gemm_fill fill)
 {
     int i = r->plan.buffers++;
     r->buffer[i] =
@@ -26,123 +16,12 @@ static int add_buffer(struct gemm_rig *r, coda_dtype t, int64_t elements, enum g
     return i;
 }
 
-static int add_port(struct gemm_rig *r, enum use_role role, int buffer, const int64_t *stride)
-{
-    struct tensor_use port = {
-        .role = role, .buffer = buffer, .dtype = r->dtype[buffer], .value = buffer, .index = -1};
-    if (stride) memcpy(port.stride, stride, 3 * sizeof *stride);
-    r->port[r->p.ports] = port;
-    return r->p.ports++;
-}
-
-static int add_step(struct gemm_rig *r, struct step s)
+int gemm_add_step(struct gemm_rig *r, struct step s)
 {
     s.value = r->p.steps + 100;
     r->step[r->p.steps] = s;
     return r->p.steps++;
 }
-
-/* A tensor over the whole domain, columns wide. */
-static int tile_port(struct gemm_rig *r, enum use_role role, coda_dtype t, int64_t columns, int pitch)
-{
-    int64_t row = columns + pitch, stride[3] = {r->p.dim[1] * row, row, 1};
-    int b = add_buffer(r, t, rows_of(r) * row, role == USE_STORE ? FILL_OUTPUT : FILL_NORMAL);
-    return add_port(r, role, b, stride);
-}
-
-static int load_tile(struct gemm_rig *r, coda_dtype t, bool half)
-{
-    int port = tile_port(r, USE_LOAD, t, gemm_width(r, half), 0);
-    return add_step(r, (struct step){.kind = STEP_LOAD, .cls = CLASS_TILE, .port = port, .half = half});
-}
-
-static int load_column(struct gemm_rig *r, coda_dtype t, bool half)
-{
-    int b = add_buffer(r, t, gemm_width(r, half), FILL_NORMAL);
-    int port = add_port(r, USE_LOAD, b, (int64_t[]){0, 0, 1});
-    return add_step(r, (struct step){.kind = STEP_LOAD, .cls = CLASS_COL, .port = port, .half = half});
-}
-
-static int load_row(struct gemm_rig *r, coda_dtype t, int64_t below)
-{
-    int b = add_buffer(r, t, rows_of(r), below ? FILL_IDS : FILL_NORMAL);
-    r->below[b] = below;
-    int port = add_port(r, USE_LOAD, b, (int64_t[]){r->p.dim[1], 1, 0});
-    return add_step(r, (struct step){.kind = STEP_LOAD, .cls = CLASS_ROW, .port = port});
-}
-
-static int load_partial(struct gemm_rig *r, const char *reduce, int blocks)
-{
-    const struct prim *prim = prim_find(reduce);
-    int b = add_buffer(r, CODA_F32, rows_of(r) * blocks * prim->state, FILL_POSITIVE);
-    int port = add_port(r, USE_PARTIAL_LOAD, b, NULL);
-    r->port[port].reduce = prim;
-    r->port[port].blocks = blocks;
-    return add_step(r, (struct step){.kind = STEP_PARTIAL, .cls = CLASS_ROW, .port = port});
-}
-
-static int gather(struct gemm_rig *r, coda_dtype t, int id, int64_t rows)
-{
-    int port =
-        add_port(r, USE_GATHER, add_buffer(r, t, rows * r->p.dim[2], FILL_NORMAL), (int64_t[]){0, 0, 1});
-    r->port[port].index = id;
-    r->port[port].table_rows = rows;
-    r->port[port].table_stride = r->p.dim[2];
-    return add_step(r, (struct step){.kind = STEP_LOAD, .cls = CLASS_TILE, .port = port});
-}
-
-static int map(struct gemm_rig *r, const char *name, int a, int b, const float *params)
-{
-    struct step s = {
-        .kind = STEP_MAP, .prim = prim_find(name), .nin = b < 0 ? 1 : 2, .in = {a, b}, .port = -1};
-    if (params) memcpy(s.param, params, sizeof *params * (size_t)s.prim->params);
-    s.cls = b < 0 || r->step[a].cls == r->step[b].cls ? r->step[a].cls : CLASS_TILE;
-    s.half = r->step[a].half || (b >= 0 && r->step[b].half);
-    return add_step(r, s);
-}
-
-static int lane(struct gemm_rig *r, int x, int which)
-{
-    return add_step(r, (struct step){.kind = STEP_LANE,
-                                     .cls = CLASS_TILE,
-                                     .half = true,
-                                     .nin = 1,
-                                     .in = {x},
-                                     .lane = which,
-                                     .port = -1});
-}
-
-static int rotate(struct gemm_rig *r, int x, int position)
-{
-    return add_step(r, (struct step){.kind = STEP_PAIR,
-                                     .cls = CLASS_TILE,
-                                     .nin = position < 0 ? 1 : 2,
-                                     .in = {x, position},
-                                     .port = -1});
-}
-
-static void reduce(struct gemm_rig *r, const char *name, int x, int key)
-{
-    int port = add_port(r, USE_PARTIAL_STORE, add_buffer(r, CODA_F32, 0, FILL_OUTPUT), NULL);
-    r->port[port].reduce = prim_find(name);
-    add_step(r, (struct step){.kind = STEP_REDUCE,
-                              .cls = CLASS_ROW,
-                              .prim = prim_find(name),
-                              .nin = key < 0 ? 1 : 2,
-                              .in = {x, key},
-                              .half = r->step[x].half,
-                              .port = port});
-}
-
-static void store_padded(struct gemm_rig *r, int x, coda_dtype t, int pitch)
-{
-    bool half = r->step[x].half;
-    int port = tile_port(r, USE_STORE, t, gemm_width(r, half), pitch);
-    add_step(r, (struct step){
-                    .kind = STEP_STORE, .cls = CLASS_TILE, .half = half, .nin = 1, .in = {x}, .port = port});
-}
-
-static void store(struct gemm_rig *r, int x) { store_padded(r, x, r->p.a.dtype, 0); }
 
 /* ---- Epilogues ---- */
 
@@ -183,6 +62,62 @@ static void row_stored(struct gemm_rig *r, int acc)
     store(r, acc);
 }
 
+static int load_scalar(struct gemm_rig *r, coda_dtype t)
+{
+    int port = add_port(r, USE_SCALAR, add_buffer(r, t, 1, t == CODA_I32 ? FILL_IDS : FILL_NORMAL), NULL);
+    r->below[r->port[port].buffer] = 5;
+    return add_step(r, (struct step){.kind = STEP_SCALAR, .cls = CLASS_ROW, .port = port});
+}
+
+/* Numbers of a run, by elements, by columns and by rows. */
+static void by_scalars(struct gemm_rig *r, int acc)
+{
+    int t = load_scalar(r, CODA_F32), n = load_scalar(r, CODA_I32);
+    int y = map(r, "mul", acc, t, NULL);
+    struct step col = {.kind = STEP_MAP, .prim = prim_find("add"), .nin = 2, .port = -1, .cls = CLASS_COL};
+    col.in[0] = load_column(r, CODA_F32, false), col.in[1] = n;
+    y = map(r, "add", y, add_step(r, col), NULL);
+    y = map(r, "mul", y, map(r, "softplus", n, -1, NULL), NULL);
+    store(r, y);
+    reduce(r, "sum", map(r, "sub", y, t, NULL), -1);
+}
+
+/* What changes from sample to sample, each a part of the rows. Ports that step by rows do not step by it. */
+static int load_of_sample(struct gemm_rig *r, enum step_class cls, coda_dtype t, bool half)
+{
+    int64_t width = cls == CLASS_ROW ? 1 : gemm_width(r, half), stride[] = {width, 0, cls != CLASS_ROW};
+    r->p.sample = r->p.dim[1] / (r->p.dim[1] % 3 == 0 ? 3 : r->p.dim[1] % 5 == 0 ? 5 : 2);
+    for (int i = 0; i < r->p.ports; i++)
+        if (r->port[i].stride[1]) r->port[i].stride[0] = 0;
+    int port = add_port(r, USE_LOAD, add_buffer(r, t, program_samples(&r->p) * width, FILL_NORMAL), stride);
+    return add_step(r, (struct step){.kind = STEP_LOAD, .cls = cls, .port = port, .half = half});
+}
+
+/* x + g acc + b, g [samples, N]; and times a number of each sample. */
+static void gated_residual(struct gemm_rig *r, int acc)
+{
+    int y = map(r, "mul", acc, load_of_sample(r, CLASS_COL, r->p.a.dtype, false), NULL);
+    y = map(r, "add", y, load_tile(r, r->p.a.dtype, false), NULL);
+    store(r, map(r, "mul", y, load_of_sample(r, CLASS_ROW, CODA_F32, false), NULL));
+    reduce(r, "sum_sq", map(r, "add", y, load_column(r, CODA_F32, false), NULL), -1);
+}
+
+/* Samples of few rows: their vectors are tiles. */
+static void gated_residual_few(struct gemm_rig *r, int acc)
+{
+    int y = map(r, "mul", acc, load_of_sample(r, CLASS_TILE, r->p.a.dtype, false), NULL);
+    y = map(r, "add", y, load_tile(r, r->p.a.dtype, false), NULL);
+    store(r, map(r, "mul", y, load_of_sample(r, CLASS_ROW, CODA_F32, false), NULL));
+}
+
+/* The same of a gated output, at both widths. */
+static void gated_of_samples(struct gemm_rig *r, int acc)
+{
+    int x = map(r, "add", acc, load_of_sample(r, CLASS_COL, r->p.a.dtype, false), NULL);
+    int y = map(r, "swiglu", lane(r, x, 0), lane(r, x, 1), NULL);
+    store(r, map(r, "mul", y, load_of_sample(r, CLASS_COL, CODA_F32, true), NULL));
+}
+
 static void bias_gelu(struct gemm_rig *r, int acc)
 {
     store(r, map(r, "gelu_erf", map(r, "add", acc, load_column(r, r->p.a.dtype, false), NULL), -1, NULL));
@@ -192,6 +127,26 @@ static void turned(struct gemm_rig *r, int acc) { store(r, rotate(r, rms_scale(r
 static void turned_by_position(struct gemm_rig *r, int acc)
 {
     store(r, rotate(r, acc, load_row(r, CODA_I32, 5000)));
+}
+
+/* As YaRN does: frequencies and a scale of its own; backwards. */
+static void turned_by_frequencies(struct gemm_rig *r, int acc)
+{
+    int64_t pairs = r->p.pairing.rotary / 2;
+    int x = rotate(r, acc, load_row(r, CODA_I32, 5000));
+    int port = add_port(r, USE_FREQUENCIES, add_buffer(r, CODA_F32, 2 * pairs, FILL_WEIGHT), NULL);
+    r->port[port].table_rows = pairs;
+    r->port[port].table_stride = 2;
+    r->step[x].port = port;
+    r->p.pairing.scale = 1.25f;
+    r->p.pairing.inverse = true;
+    store(r, x);
+}
+static void turned_back(struct gemm_rig *r, int acc)
+{
+    turned_by_frequencies(r, acc);
+    r->step[r->p.steps - 2].in[1] = -1;
+    r->step[r->p.steps - 2].nin = 1;
 }
 
 static void gated(struct gemm_rig *r, int acc)
@@ -212,6 +167,69 @@ static void gated_all(struct gemm_rig *r, int acc)
     reduce(r, "max", x, -1);
 }
 
+/* A gradient: added to a sum, and stored in 16 bits. */
+static void summed(struct gemm_rig *r, int acc)
+{
+    int x = map(r, "scale", acc, -1, (float[]){0.5f});
+    add_to_sum(r, x);
+    store(r, x);
+}
+
+/* Two tiles come in: dx + gain acc + c x; a norm's backward pass. */
+static int two_loaded(struct gemm_rig *r, int acc)
+{
+    int x = map(r, "mul", load_tile(r, r->p.a.dtype, false), load_row(r, CODA_F32, 0), NULL);
+    int y = map(r, "mul", acc, load_column(r, CODA_F32, false), NULL);
+    return map(r, "add", map(r, "add", y, load_tile(r, r->p.a.dtype, false), NULL), x, NULL);
+}
+static void two_fetched(struct gemm_rig *r, int acc)
+{
+    int y = two_loaded(r, acc);
+    store(r, y);
+    store(r, map(r, "scale", y, -1, (float[]){3}));
+}
+static void three_fetched(struct gemm_rig *r, int acc)
+{
+    int y = map(r, "add", two_loaded(r, acc), load_tile(r, r->p.a.dtype, false), NULL);
+    store(r, y);
+    add_to_sum(r, y);
+    reduce(r, "sum", y, -1);
+}
+static void mixed(struct gemm_rig *r, int acc)
+{
+    int y = map(r, "add", acc, load_tile(r, CODA_F32, false), NULL);
+    y = map(r, "add", y, load_tile(r, r->p.a.dtype, false), NULL);
+    store_padded(r, y, CODA_F16, 0);
+    store_padded(r, y, CODA_BF16, 0);
+    store_padded(r, y, CODA_F32, 0);
+}
+
+/* Gate and up are neighbours in memory, and so are their gradients; the product's are beside them. */
+static void twins(struct gemm_rig *r, int acc)
+{
+    int in[2], out[2], x[2];
+    twin_ports(r, USE_LOAD, r->p.a.dtype, in);
+    for (int i = 0; i < 2; i++)
+        x[i] = add_step(r, (struct step){.kind = STEP_LOAD, .cls = CLASS_TILE, .port = in[i]});
+    twin_ports(r, USE_STORE, r->p.a.dtype, out);
+    for (int i = 0; i < 2; i++) {
+        int y = map(r, "mul", acc, x[!i], NULL);
+        add_step(r,
+                 (struct step){.kind = STEP_STORE, .cls = CLASS_TILE, .nin = 1, .in = {y}, .port = out[i]});
+    }
+    store(r, map(r, "swiglu", x[0], x[1], NULL));
+    reduce(r, "sum", map(r, "mul", x[0], acc, NULL), -1);
+}
+
+/* Both widths of a gated output, in fp32 too. */
+static void gated_summed(struct gemm_rig *r, int acc)
+{
+    int y = map(r, "swiglu", lane(r, acc, 0), lane(r, acc, 1), NULL);
+    add_to_sum(r, acc);
+    store(r, y);
+    store(r, acc);
+}
+
 static void loss(struct gemm_rig *r, int acc)
 {
     int x = map(r, "scale", acc, -1, (float[]){1.5f});
@@ -224,75 +242,62 @@ static void embedded(struct gemm_rig *r, int acc)
     store(r, map(r, "add", acc, gather(r, r->p.a.dtype, id, 37), NULL));
 }
 
-#define PP(m, n)                                                                                             \
-    {                                                                                                        \
-        .mainloop = &mainloop_wgmma, .bm = m, .bn = n, .bk = 64, .groups = 2, .pingpong = true, .band = 8    \
-    }
-#define CO(m, n)                                                                                             \
-    {                                                                                                        \
-        .mainloop = &mainloop_wgmma, .bm = m, .bn = n, .bk = 64, .groups = 2, .band = 8                      \
-    }
-#define SPLIT(m, n, blocks)                                                                                  \
-    {                                                                                                        \
-        .mainloop = &mainloop_wgmma, .bm = m, .bn = n, .bk = 64, .groups = 1, .band = 8, .splits = blocks    \
-    }
-#define SCATTER(m, n, consumers, blocks)                                                                     \
-    {                                                                                                        \
-        .mainloop = &mainloop_wgmma, .bm = m, .bn = n, .bk = 64, .groups = consumers, .band = 8,             \
-        .splits = blocks, .scattered = true                                                                  \
-    }
-#define THREE(m, n, high, wide)                                                                              \
-    {                                                                                                        \
-        .mainloop = &mainloop_wgmma, .bm = m, .bn = n, .bk = 64, .groups = 3, .band = 4, .cluster_m = high,  \
-        .cluster_n = wide                                                                                    \
-    }
-#define SHARED(m, n, turns, high, wide)                                                                      \
-    {                                                                                                        \
-        .mainloop = &mainloop_wgmma, .bm = m, .bn = n, .bk = 64, .groups = 2, .pingpong = turns, .band = 4,  \
-        .cluster_m = high, .cluster_n = wide                                                                 \
-    }
-/* Bands of `w` columns, and K to and fro. */
-#define SQUARE(m, n, turns, w, high, wide)                                                                   \
-    {                                                                                                        \
-        .mainloop = &mainloop_wgmma, .bm = m, .bn = n, .bk = 64, .groups = 2, .pingpong = turns, .band = w,  \
-        .across = true, .serpentine = true, .cluster_m = high, .cluster_n = wide                             \
-    }
-/* The last tiles of each row are narrower: so many, so wide. */
-#define TAIL(m, n, count, width, parts, rows)                                                                \
-    {                                                                                                        \
-        .mainloop = &mainloop_wgmma, .bm = m, .bn = n, .bk = 64, .groups = 2, .pingpong = true,              \
-        .band = rows, .tail = count, .tail_bn = width, .blocks = parts                                       \
-    }
-/* The ring lends slots to the epilogue. */
-#define LENT(m, n, consumers, turns)                                                                         \
-    {                                                                                                        \
-        .mainloop = &mainloop_wgmma, .bm = m, .bn = n, .bk = 64, .groups = consumers, .pingpong = turns,     \
-        .band = 8, .lends = true                                                                             \
-    }
-#define STREAM(n, piece, parts)                                                                              \
-    {                                                                                                        \
-        .mainloop = &mainloop_gemv, .bm = 1, .bn = n, .bk = piece, .groups = 2, .band = 1, .blocks = parts   \
-    }
-#define SKINNY(n, piece, parts)                                                                              \
-    {                                                                                                        \
-        .mainloop = &mainloop_skinny, .bm = 1, .bn = n, .bk = piece, .groups = 2, .band = 1, .blocks = parts \
-    }
-#define SKINNY_SPLIT(n, piece, parts, cluster)                                                               \
-    {                                                                                                        \
-        .mainloop = &mainloop_skinny, .bm = 1, .bn = n, .bk = piece, .groups = 2, .band = 1,                 \
-        .blocks = parts, .splits = cluster                                                                   \
-    }
-#define BF CODA_BF16
-#define HF CODA_F16
-#define FF CODA_F32
-#define HALF(hd, rot, h)                                                                                     \
-    {                                                                                                        \
-        .head_dim = hd, .rotary = rot, .heads = h, .half = true, .base = 10000, .period = 48                 \
-    }
-#define NEAR(hd, rot, h)                                                                                     \
-    {                                                                                                        \
-        .head_dim = hd, .rotary = rot, .heads = h, .half = false, .base = 500000, .period = 48               \
-    }
+/* ---- Columns ---- */
+
+static void reduce_columns(struct gemm_rig *r, const char *name, int x)
+{
+    reduce(r, name, x, -1);
+    struct step *s = &r->step[r->p.steps - 1];
+    s->axis = r->port[s->port].axis = REDUCE_COLUMNS;
+    s->cls = CLASS_TILE;
+}
+
+/* A bias's gradient, of what is stored. */
+static void bias_gradient(struct gemm_rig *r, int acc)
+{
+    int y = map(r, "mul", acc, load_tile(r, r->p.a.dtype, false), NULL);
+    reduce_columns(r, "sum", y);
+    store(r, y);
+}
+
+/* A weight's gradient, and that of a gain of its columns. */
+static void gain_gradient(struct gemm_rig *r, int acc)
+{
+    store(r, map(r, "mul", acc, load_column(r, CODA_F32, false), NULL));
+    reduce_columns(r, "sum", map(r, "mul", acc, load_tile(r, r->p.a.dtype, false), NULL));
+}
+
+static void column_sums(struct gemm_rig *r, int acc)
+{
+    store(r, acc);
+    reduce_columns(r, "sum", acc);
+}
+
+/* States of several floats, and a row's beside them. */
+static void column_states(struct gemm_rig *r, int acc)
+{
+    int x = map(r, "add", acc, load_column(r, r->p.a.dtype, false), NULL);
+    reduce_columns(r, "m2", x);
+    reduce(r, "sum_sq", x, -1);
+    reduce_columns(r, "log_sum_exp", x);
+    reduce_columns(r, "arg_max", x);
+}
+
+static void gated_columns(struct gemm_rig *r, int acc)
+{
+    int x = map(r, "add", acc, load_column(r, r->p.a.dtype, false), NULL);
+    int y = map(r, "swiglu", lane(r, x, 0), lane(r, x, 1), NULL);
+    store(r, y);
+    reduce_columns(r, "max", x);
+    reduce_columns(r, "sum_sq", y);
+}
+
+static void turned_columns(struct gemm_rig *r, int acc)
+{
+    int x = rotate(r, acc, load_row(r, CODA_I32, 5000));
+    store(r, x);
+    reduce_columns(r, "sum_sq", x);
+}
 
 /* clang-format off */
 const struct gemm_case gemm_cases[] = {
@@ -343,6 +348,12 @@ const struct gemm_case gemm_cases[] = {
     {"rope near wide", 1, 300, 640, 64, BF, 0, 0, 0, turned, PAIR_HEADS, NEAR(128, 128, 4), PP(128, 192)},
     {"rope near, odd period", 1, 200, 640, 64, BF, 0, 0, 0, turned, PAIR_HEADS,
      {.head_dim = 64, .rotary = 64, .heads = 9, .base = 10000, .period = 40}, PP(128, 128)},
+    {"rope half by frequencies", 1, 200, 640, 64, BF, 0, 0, 0, turned_by_frequencies, PAIR_HEADS,
+     HALF(128, 128, 4), PP(128, 128)},
+    {"rope split by frequencies", 1, 208, 640, 64, BF, 0, 0, 0, turned_back, PAIR_HEADS, HALF(128, 128, 4),
+     PP(128, 192)},
+    {"rope near by frequencies", 1, 200, 640, 64, HF, 0, 0, 0, turned_back, PAIR_HEADS, NEAR(128, 64, 4),
+     PP(128, 192)},
     {"rope near odd heads", 1, 77, 210, 64, HF, 0, 0, 0, turned_by_position, PAIR_HEADS, NEAR(42, 42, 5),
      {0}},
     {"gated stacked", 1, 200, 528, 128, BF, 0, 0, 0, gated, PAIR_GLU_STACKED, {0}, PP(128, 128)},
@@ -357,19 +368,39 @@ const struct gemm_case gemm_cases[] = {
     {"gated all neat", 2, 130, 304, 64, BF, 0, 0, 0, gated_all, PAIR_GLU_STACKED, {0}, PP(128, 128)},
     {"gated all wide", 1, 300, 800, 64, HF, 0, 0, 0, gated_all, PAIR_GLU_INTERLEAVED, {0}, CO(128, 256)},
     {"gated all stacked", 1, 130, 290, 64, BF, 0, 0, 0, gated_all, PAIR_GLU_STACKED, {0}, PP(128, 128)},
-    {"gated all interleaved",
-     2,
-     130,
-     300,
-     64,
-     HF,
-     0,
-     0,
-     0,
-     gated_all,
-     PAIR_GLU_INTERLEAVED,
-     {0},
+    {"gated all interleaved", 2, 130, 300, 64, HF, 0, 0, 0, gated_all, PAIR_GLU_INTERLEAVED, {0},
      PP(128, 128)},
+    {"summed", 1, 328, 456, 136, BF, 1, 1, 0, summed, 0, {0}, PP(128, 192)},
+    {"summed odd", 2, 130, 201, 64, BF, 0, 0, 0, summed, 0, {0}, PP(128, 128)},
+    {"summed cooperative", 1, 300, 520, 128, HF, 0, 0, 0, summed, 0, {0}, CO(256, 128)},
+    {"summed split", 1, 77, 328, 1000, BF, 0, 0, 0, summed, 0, {0}, SPLIT(64, 128, 4)},
+    {"summed by parts", 1, 133, 520, 392, BF, 0, 0, 0, summed, 0, {0}, SCATTER(128, 128, 2, 2)},
+    {"summed by a lent ring", 1, 300, 520, 128, BF, 0, 0, 0, plain_f32, 0, {0}, LENT(128, 128, 2, false)},
+    {"summed by three", 1, 600, 456, 136, BF, 0, 0, 0, summed, 0, {0}, THREE(192, 128, 1, 1)},
+    {"summed, many tiles", 1, 1500, 1104, 96, BF, 0, 0, 0, summed, 0, {0}, PP(64, 64)},
+    {"tail summed", 1, 300, 320, 520, BF, 0, 0, 0, summed, 0, {0}, TAIL(128, 192, 1, 128, 2, 8)},
+    {"shared b, summed", 1, 400, 600, 128, BF, 0, 0, 0, summed, 0, {0}, SHARED(128, 192, true, 2, 1)},
+    {"stream summed", 1, 2, 528, 264, BF, 0, 0, 0, summed, 0, {0}, STREAM(16, 264, 20)},
+    {"stream 8 summed", 1, 8, 304, 512, BF, 0, 0, 0, summed, 0, {0}, SKINNY(16, 512, 33)},
+    {"stream 16 split summed", 1, 16, 304, 1024, BF, 0, 0, 0, summed, 0, {0}, SKINNY_SPLIT(16, 512, 76, 2)},
+    {"f32 summed", 1, 100, 130, 64, FF, 0, 0, 0, summed, 0, {0}, {0}},
+    {"two fetched", 1, 333, 456, 136, BF, 0, 1, 0, two_fetched, 0, {0}, PP(128, 192)},
+    {"two fetched, many tiles", 1, 2500, 1104, 128, BF, 0, 0, 0, two_fetched, 0, {0}, PP(128, 128)},
+    {"two fetched, tall", 2, 300, 200, 128, HF, 0, 0, 0, two_fetched, 0, {0}, CO(256, 128)},
+    {"two fetched by three", 1, 600, 456, 136, BF, 0, 0, 0, two_fetched, 0, {0}, THREE(192, 128, 1, 1)},
+    {"two fetched by parts", 1, 133, 520, 392, BF, 0, 0, 0, two_fetched, 0, {0}, SCATTER(128, 128, 2, 2)},
+    {"tail two fetched", 1, 600, 512, 712, BF, 0, 0, 0, two_fetched, 0, {0}, TAIL(128, 192, 1, 128, 5, 3)},
+    {"shared a, two fetched", 1, 300, 600, 128, BF, 0, 0, 0, two_fetched, 0, {0},
+     SHARED(128, 128, true, 1, 2)},
+    {"three fetched", 1, 300, 520, 128, BF, 0, 0, 0, three_fetched, 0, {0}, PP(128, 192)},
+    {"mixed", 1, 300, 520, 128, BF, 0, 0, 0, mixed, 0, {0}, PP(128, 192)},
+    {"mixed cooperative", 2, 150, 264, 128, HF, 0, 0, 0, mixed, 0, {0}, CO(128, 128)},
+    {"twins", 1, 333, 456, 136, BF, 0, 1, 0, twins, 0, {0}, PP(128, 192)},
+    {"twins odd", 2, 90, 201, 64, HF, 0, 0, 0, twins, 0, {0}, PP(128, 128)},
+    {"twins, many tiles", 1, 1500, 1104, 96, BF, 0, 0, 0, twins, 0, {0}, PP(128, 128)},
+    {"gated summed", 1, 300, 544, 200, BF, 0, 0, 0, gated_summed, PAIR_GLU_STACKED, {0}, PP(128, 192)},
+    {"gated summed interleaved", 1, 200, 528, 128, BF, 0, 0, 0, gated_summed, PAIR_GLU_INTERLEAVED, {0},
+     CO(128, 256)},
     {"loss", 1, 200, 1000, 128, BF, 0, 0, 0, loss, 0, {0}, PP(128, 128)},
     {"loss wide", 1, 200, 1000, 128, BF, 0, 0, 0, loss, 0, {0}, PP(128, 192)},
     {"loss odd", 1, 66, 203, 64, BF, 0, 0, 0, loss, 0, {0}, {0}},
@@ -489,7 +520,7 @@ const struct gemm_case gemm_cases[] = {
     {"lent, rope near", 1, 200, 640, 520, BF, 0, 0, 0, turned, PAIR_HEADS, NEAR(128, 64, 4),
      LENT(64, 256, 2, true)},
     {"lent, gated", 1, 200, 528, 520, BF, 0, 0, 0, gated, PAIR_GLU_STACKED, {0}, LENT(128, 256, 2, false)},
-    {"lent, gated all", 2, 133, 304, 520, HF, 0, 0, 0, gated_all, PAIR_GLU_INTERLEAVED, {0},
+    {"lent, gated all", 2, 133, 304, 520, HF, 0, 0, 0, gated_all, PAIR_GLU_STACKED, {0},
      LENT(128, 128, 2, true)},
     {"lent, row stored", 2, 130, 304, 520, BF, 0, 0, 0, row_stored, 0, {0}, LENT(128, 64, 2, false)},
     {"three", 1, 600, 520, 328, BF, 0, 0, 0, plain, 0, {0}, THREE(192, 192, 1, 1)},
@@ -574,6 +605,8 @@ const struct gemm_case gemm_cases[] = {
      STREAM(96, 264, 50)},
     {"stream rope near", 1, 1, 640, 512, BF, 0, 0, 0, turned_by_position, PAIR_HEADS, NEAR(128, 64, 4),
      STREAM(16, 512, 33)},
+    {"stream rope by frequencies", 1, 2, 640, 512, BF, 0, 0, 0, turned_by_frequencies, PAIR_HEADS,
+     HALF(128, 128, 4), STREAM(128, 512, 132)},
     {"stream gated", 1, 1, 528, 512, BF, 0, 0, 0, gated, PAIR_GLU_STACKED, {0}, STREAM(16, 512, 132)},
     {"stream gated interleaved", 1, 2, 528, 512, BF, 0, 0, 0, gated, PAIR_GLU_INTERLEAVED, {0},
      STREAM(16, 512, 31)},
@@ -601,8 +634,7 @@ const struct gemm_case gemm_cases[] = {
     {"stream 16 rope near", 1, 16, 640, 768, BF, 0, 0, 0, turned_by_position, PAIR_HEADS, NEAR(128, 64, 4),
      SKINNY(16, 768, 33)},
     {"stream 8 gated", 1, 8, 528, 512, BF, 0, 0, 0, gated, PAIR_GLU_STACKED, {0}, SKINNY(16, 256, 132)},
-    {"stream 16 gated", 1, 16, 528, 512, BF, 0, 0, 0, gated, PAIR_GLU_INTERLEAVED, {0},
-     SKINNY(16, 512, 31)},
+    {"stream 16 gated", 1, 16, 528, 512, BF, 0, 0, 0, gated, PAIR_GLU_INTERLEAVED, {0}, SKINNY(16, 512, 31)},
     {"stream 16 gated all", 1, 16, 592, 256, HF, 0, 0, 0, gated_all, PAIR_GLU_INTERLEAVED, {0},
      SKINNY(16, 256, 60)},
     {"stream 8 gated all", 1, 8, 592, 768, BF, 0, 0, 8, gated_all, PAIR_GLU_STACKED, {0},
@@ -621,6 +653,8 @@ const struct gemm_case gemm_cases[] = {
     {"f32", 1, 150, 201, 101, FF, 0, 0, 0, plain, 0, {0}, {0}},
     {"f32 mn", 2, 67, 65, 33, FF, 1, 1, 3, residual, 0, {0}, {0}},
     {"f32 rope", 1, 100, 256, 64, FF, 0, 0, 0, turned, PAIR_HEADS, HALF(128, 128, 1), {0}},
+    {"f32 rope by frequencies", 1, 100, 256, 64, FF, 0, 0, 0, turned_by_frequencies, PAIR_HEADS,
+     NEAR(128, 96, 1), {0}},
     {"f32 gated b mn", 1, 100, 130, 64, FF, 0, 1, 0, gated_all, PAIR_GLU_INTERLEAVED, {0}, {0}},
     {"no k", 1, 100, 130, 0, BF, 0, 0, 0, residual, 0, {0}, {0}},
     {"pitches of 4", 1, 150, 200, 100, BF, 0, 0, 4, plain, 0, {0}, {0}},
@@ -631,122 +665,89 @@ const struct gemm_case gemm_cases[] = {
     {"gated, pitches of 4", 1, 150, 304, 100, BF, 0, 0, 0, gated_all, PAIR_GLU_INTERLEAVED, {0}, {0}},
     {"gated b mn, halves of 2", 1, 90, 204, 72, HF, 0, 1, 4, gated, PAIR_GLU_STACKED, {0}, {0}},
     {"gated interleaved b mn", 2, 90, 300, 72, BF, 0, 1, 4, gated, PAIR_GLU_INTERLEAVED, {0}, {0}},
+    {"stream paced", 1, 1, 1072, 2048, BF, 0, 0, 0, residual, 0, {0}, PACED(16, 2048, 3, 4)},
+    {"columns", 1, 300, 200, 72, BF, 0, 0, 0, column_sums, 0, {0}, {0}},
+    {"columns bias", 1, 333, 456, 72, BF, 0, 0, 0, bias_gradient, 0, {0}, PP(128, 192)},
+    {"columns gain", 1, 304, 400, 136, BF, 1, 1, 0, gain_gradient, 0, {0}, PP(128, 192)},
+    {"columns gain, wide", 1, 304, 520, 72, BF, 1, 1, 0, gain_gradient, 0, {0}, CO(128, 256)},
+    {"columns gain, tall", 1, 600, 200, 72, HF, 0, 0, 0, gain_gradient, 0, {0}, CO(256, 128)},
+    {"columns gain, largest", 1, 600, 392, 72, BF, 0, 0, 0, gain_gradient, 0, {0}, CO(256, 192)},
+    {"columns gain, lent", 1, 300, 520, 264, BF, 0, 0, 0, gain_gradient, 0, {0}, LENT(128, 256, 2, false)},
+    {"columns gain, tail", 1, 300, 1088, 72, BF, 0, 0, 0, gain_gradient, 0, {0}, TAIL(128, 192, 5, 64, 7, 8)},
+    {"columns many states", 1, 190, 300, 72, BF, 0, 0, 0, column_states, 0, {0}, PP(128, 128)},
+    {"columns many states, wide", 1, 190, 300, 72, HF, 0, 0, 0, column_states, 0, {0}, CO(128, 256)},
+    {"columns odd", 3, 77, 101, 64, BF, 0, 0, 0, column_sums, 0, {0}, PP(64, 112)},
+    {"columns narrow", 1, 40, 264, 200, BF, 0, 0, 0, column_sums, 0, {0}, SPLIT(64, 64, 1)},
+    {"columns split", 1, 130, 264, 328, BF, 0, 0, 0, column_sums, 0, {0}, SPLIT(64, 64, 4)},
+    {"columns scatter", 1, 200, 264, 328, BF, 0, 0, 0, gain_gradient, 0, {0}, SCATTER(128, 128, 2, 2)},
+    {"columns three", 1, 500, 264, 72, BF, 0, 0, 0, gain_gradient, 0, {0}, THREE(192, 128, 1, 2)},
+    {"columns shared, past the end", 2, 300, 360, 72, HF, 0, 0, 0, gain_gradient, 0, {0},
+     SHARED(128, 128, true, 2, 1)},
+    {"columns many tiles", 1, 1100, 600, 64, BF, 0, 0, 0, column_sums, 0, {0},
+     SQUARE(128, 128, true, 2, 1, 1)},
+    {"columns gated", 1, 300, 400, 72, BF, 0, 0, 0, gated_columns, PAIR_GLU_STACKED, {0}, PP(128, 192)},
+    {"columns gated, interleaved", 2, 200, 300, 72, BF, 0, 0, 0, gated_columns, PAIR_GLU_INTERLEAVED, {0},
+     CO(128, 256)},
+    {"columns gated, tail", 1, 300, 704, 72, BF, 0, 0, 0, gated_columns, PAIR_GLU_STACKED, {0},
+     TAIL(128, 192, 1, 128, 3, 2)},
+    {"columns turned", 1, 200, 640, 64, BF, 0, 0, 0, turned_columns, PAIR_HEADS, HALF(128, 128, 4),
+     PP(128, 128)},
+    {"columns turned, split", 1, 200, 640, 64, BF, 0, 0, 0, turned_columns, PAIR_HEADS, HALF(128, 128, 4),
+     PP(128, 192)},
+    {"columns turned, near", 1, 200, 640, 64, BF, 0, 0, 0, turned_columns, PAIR_HEADS, NEAR(128, 64, 4),
+     CO(128, 256)},
+    {"columns f32", 2, 150, 90, 51, FF, 0, 0, 0, bias_gradient, 0, {0}, {0}},
+    {"stream one in flight", 1, 2, 304, 6152, HF, 0, 0, 0, residual, 0, {0}, PACED(16, 3080, 2, 1)},
+    {"scalars", 1, 300, 520, 200, BF, 0, 0, 0, by_scalars, 0, {0}, PP(128, 128)},
+    {"scalars, odd", 2, 77, 201, 101, HF, 0, 0, 0, by_scalars, 0, {0}, {0}},
+    {"scalars, stream", 1, 1, 528, 512, BF, 0, 0, 0, by_scalars, 0, {0}, STREAM(16, 512, 20)},
+    {"scalars, stream 9", 1, 9, 528, 512, BF, 0, 0, 0, by_scalars, 0, {0}, SKINNY(16, 512, 20)},
+    {"samples", 1, 768, 520, 200, BF, 0, 0, 0, gated_residual, 0, {0}, PP(128, 128)},
+    {"samples, odd rows", 1, 333, 520, 200, BF, 0, 0, 0, gated_residual, 0, {0}, PP(128, 128)},
+    {"samples, wide", 1, 1008, 520, 200, BF, 0, 0, 0, gated_residual, 0, {0}, PP(128, 192)},
+    {"samples, short", 1, 325, 264, 200, HF, 0, 0, 0, gated_residual, 0, {0}, CO(256, 128)},
+    {"samples, odd columns", 1, 201, 201, 64, BF, 0, 0, 0, gated_residual, 0, {0}, PP(64, 64)},
+    {"samples, tail", 1, 624, 512, 712, BF, 0, 0, 0, gated_residual, 0, {0}, TAIL(128, 192, 1, 128, 5, 3)},
+    {"samples, lent", 1, 336, 520, 520, BF, 0, 0, 0, gated_residual, 0, {0}, LENT(128, 256, 2, false)},
+    {"samples, scatter", 1, 333, 520, 520, BF, 0, 0, 0, gated_residual, 0, {0}, SCATTER(128, 128, 2, 4)},
+    {"samples, split", 1, 375, 200, 264, BF, 0, 0, 0, gated_residual, 0, {0}, SPLIT(64, 64, 4)},
+    {"samples, three", 1, 1008, 520, 200, BF, 0, 0, 0, gated_residual, 0, {0}, THREE(192, 192, 1, 1)},
+    {"samples, shared b", 1, 1008, 520, 328, BF, 0, 0, 0, gated_residual, 0, {0},
+     SHARED(128, 256, false, 2, 1)},
+    {"samples, gated", 1, 384, 528, 128, BF, 0, 0, 0, gated_of_samples, PAIR_GLU_STACKED, {0}, PP(128, 192)},
+    {"samples, interleaved", 1, 402, 800, 64, HF, 0, 0, 0, gated_of_samples, PAIR_GLU_INTERLEAVED, {0},
+     CO(128, 192)},
+    {"samples of few rows", 1, 165, 264, 136, BF, 0, 0, 0, gated_residual_few, 0, {0}, PP(128, 128)},
+    {"samples, stream", 1, 2, 528, 512, BF, 0, 0, 0, gated_residual_few, 0, {0}, STREAM(16, 512, 20)},
+    {"samples, stream 15", 1, 15, 528, 512, BF, 0, 0, 0, gated_residual_few, 0, {0}, SKINNY(16, 512, 20)},
+    {"samples, f32", 1, 201, 201, 101, FF, 0, 0, 0, gated_residual, 0, {0}, {0}},
+    {"heads half", 1, 200, 640, 64, BF, 0, 0, 0, normed_heads, PAIR_HEADS, HALF(128, 128, 4), PP(128, 128)},
+    {"heads half 64", 1, 200, 640, 128, HF, 0, 0, 0, normed_heads, PAIR_HEADS, HALF(64, 32, 7), PP(128, 192)},
+    {"heads near", 1, 300, 768, 64, BF, 0, 1, 0, normed_heads, PAIR_HEADS, NEAR(128, 64, 4), CO(128, 256)},
+    {"heads near 256", 2, 100, 1024, 64, BF, 0, 0, 0, normed_heads, PAIR_HEADS,
+     NEAR(256, 256, 3), PP(64, 256)},
+    {"heads 32", 1, 100, 512, 64, BF, 0, 0, 8, normed_heads, 0, NEAR(32, 32, 12), {0}},
+    {"heads 16, 192 columns", 1, 150, 384, 72, HF, 0, 0, 0, normed_heads, 0, NEAR(16, 16, 12), {0}},
+    {"heads centred", 1, 200, 640, 64, BF, 0, 0, 0, centred_heads, 0, NEAR(128, 128, 4), PP(128, 128)},
+    {"heads centred 64", 2, 130, 448, 64, HF, 0, 0, 0, centred_heads, 0, NEAR(64, 64, 5), {0}},
+    {"heads 192", 1, 100, 768, 64, BF, 0, 0, 0, normed_heads, PAIR_HEADS, HALF(192, 192, 3), {0}},
+    {"heads, largest", 1, 100, 640, 64, BF, 0, 0, 0, largest_of_heads, 0, NEAR(64, 64, 5), {0}},
+    {"heads, cooperative", 1, 300, 768, 64, BF, 0, 0, 0, normed_heads, PAIR_HEADS,
+     HALF(128, 128, 4), CO(128, 256)},
+    {"heads, 256 rows", 1, 500, 768, 64, BF, 0, 0, 0, normed_heads, PAIR_HEADS,
+     HALF(128, 128, 4), CO(256, 128)},
+    {"heads, lent", 1, 300, 768, 520, BF, 0, 0, 0, normed_heads, PAIR_HEADS,
+     NEAR(128, 128, 4), LENT(128, 256, 2, false)},
+    {"heads, split", 1, 16, 640, 512, BF, 0, 0, 0, normed_heads, PAIR_HEADS,
+     HALF(128, 128, 4), SPLIT(64, 128, 2)},
+    {"heads, scattered", 1, 100, 1024, 512, BF, 0, 0, 0, normed_heads, PAIR_HEADS,
+     HALF(64, 64, 8), SCATTER(64, 128, 1, 2)},
+    {"heads, tail", 1, 300, 704, 584, BF, 0, 0, 0, normed_heads, PAIR_HEADS,
+     HALF(64, 64, 7), TAIL(128, 192, 1, 128, 5, 3)},
+    {"heads, shared b", 1, 400, 768, 128, BF, 0, 0, 0, normed_heads, PAIR_HEADS,
+     HALF(128, 128, 4), SHARED(128, 128, true, 2, 1)},
+    {"heads, few rows", 1, 3, 640, 512, BF, 0, 0, 0, normed_heads, PAIR_HEADS, HALF(128, 128, 4), {0}},
+    {"heads, f32", 1, 70, 512, 64, FF, 0, 0, 0, normed_heads, PAIR_HEADS, HALF(64, 64, 6), {0}},
 };
 /* clang-format on */
 const int gemm_case_count = ARRAY_SIZE(gemm_cases);
-
-/* ---- Emitting ---- */
-
-static void set_operand(struct gemm_rig *r, struct tensor_use *o, const struct gemm_case *c, int64_t rows,
-                        bool mn, enum gemm_fill fill)
-{
-    int64_t pitch = (mn ? rows : c->k) + c->pitch, each = pitch * (mn ? c->k : rows);
-    each = CEIL_DIV(each, 8) * 8;
-    o->dtype = c->dtype;
-    o->buffer = add_buffer(r, c->dtype, each * c->batch, fill);
-    o->batch = each;
-    o->row = mn ? 1 : pitch;
-    o->k = mn ? pitch : 1;
-    o->value = r->plan.buffers - 1;
-}
-
-static void size_states(struct gemm_rig *r)
-{
-    int blocks = (int)program_states(&r->p, &r->s.tile);
-    for (int i = 0; i < r->p.ports; i++) {
-        struct tensor_use *port = &r->port[i];
-        if (port->role != USE_PARTIAL_STORE) continue;
-        port->blocks = blocks;
-        r->elements[port->buffer] = rows_of(r) * blocks * port->reduce->state;
-        r->buffer[port->buffer].bytes = 4 * r->elements[port->buffer];
-    }
-}
-
-/* The cheapest tile of one main loop, or another one of it. */
-static struct tile tile_of(const struct mainloop *m, const struct program *p, const struct target *target,
-                           int64_t number)
-{
-    struct search s = {.p = p, .target = target, .most = MOST_CANDIDATES};
-    s.sms = target->sms, s.shared_bytes = target->shared_bytes;
-    m->candidates(&s, TILES_KNOWN);
-    return s.tile[number % s.n];
-}
-
-static struct tile choose(const struct gemm_rig *r, const struct gemm_case *c, enum gemm_loop loop,
-                          const struct target *target)
-{
-    bool mma = loop == GEMM_MMA && mainloop_mma.supports(target, &r->p);
-    if (mma) return tile_of(&mainloop_mma, &r->p, target, c->m + c->n + c->k);
-    if (loop != GEMM_HOPPER) return tile_of(&mainloop_simt, &r->p, target, 0);
-    struct tile t = tile_choose(&r->p, target);
-    if (c->tile.bm && t.mainloop != &mainloop_simt) t = c->tile;
-    if (!t.stages) t.stages = tile_stages(&r->p, &c->tile, target->shared_bytes);
-    return t;
-}
-
-coda_status gemm_emit(const struct gemm_case *c, enum gemm_loop loop, int sms, struct gemm_rig *r)
-{
-    struct target target = gemm_target;
-    if (loop != GEMM_HOPPER) target.features = 0;
-    target.sms = sms;
-    memset(r, 0, sizeof *r);
-    r->plan.buffer = r->buffer;
-    r->plan.program = &r->p;
-    r->plan.schedule = &r->s;
-    r->plan.programs = 1;
-    r->p.kind = PROGRAM_GEMM;
-    r->p.rank = 3;
-    r->p.dim[0] = c->batch, r->p.dim[1] = c->m, r->p.dim[2] = c->n, r->p.k = c->k;
-    r->p.port = r->port, r->p.step = r->step;
-    r->p.pair = c->pair;
-    r->p.rope = c->rope;
-    set_operand(r, &r->p.a, c, c->m, c->a_mn, FILL_NORMAL);
-    set_operand(r, &r->p.b, c, c->n, c->b_mn, FILL_WEIGHT);
-    r->p.b.steady = c->batch == 1; /* else an activation */
-    c->epilogue(r, add_step(r, (struct step){.kind = STEP_ACC, .cls = CLASS_TILE, .port = -1}));
-    r->s.tile = choose(r, c, loop, &target);
-    size_states(r);
-    return program_emit(&r->plan, &r->p, &r->s, &target, &r->k);
-}
-
-struct tile gemm_any_tile(const struct gemm_case *c, uint64_t number)
-{
-    enum { MOST = 64 };
-    struct tile all[TILE_CLASSES * MOST] = {{0}};
-    struct gemm_rig r;
-    int n = 0;
-    if (gemm_emit(c, GEMM_HOPPER, gemm_target.sms, &r)) return all[0];
-    for (int class = 0; class < TILE_CLASSES; class ++)
-        n += tile_candidates(&r.p, &gemm_target, class, all + n, MOST);
-    gemm_free(&r);
-    return all[number % (uint64_t)n];
-}
-
-void gemm_free(struct gemm_rig *r)
-{
-    for (int i = 0; i < r->plan.buffers; i++) free(r->host[i]);
-    arena_free(&r->plan.arena);
-}
-
-static double draw(const struct gemm_rig *r, int buffer, struct random *g)
-{
-    switch (r->fill[buffer]) {
-    case FILL_WEIGHT: return random_normal(g) / sqrt((double)MAX(r->p.k, 1));
-    case FILL_POSITIVE: return fabs(random_normal(g)) + 8;
-    case FILL_IDS: return (double)random_below(g, r->below[buffer]);
-    default: return random_normal(g);
-    }
-}
-
-bool gemm_fill(struct gemm_rig *r, uint64_t seed)
-{
-    for (int b = 0; b < r->plan.buffers; b++) {
-        struct random g = {seed + (uint64_t)b};
-        size_t bytes = (size_t)r->buffer[b].bytes;
-        if (!(r->host[b] = malloc(bytes + 1))) return false;
-        memset(r->host[b], 0xff, bytes);
-        for (int64_t i = 0; r->fill[b] != FILL_OUTPUT && i < r->elements[b]; i++)
-            dtype_store(r->dtype[b], r->host[b], i, draw(r, b, &g));
-    }
-    return true;
-}

@@ -7,7 +7,7 @@
 
 enum { GEMM_BUFFERS = 16, GEMM_PORTS = 16, GEMM_STEPS = 32 };
 
-enum gemm_fill { FILL_NORMAL, FILL_WEIGHT, FILL_POSITIVE, FILL_IDS, FILL_OUTPUT };
+enum gemm_fill { FILL_NORMAL, FILL_WEIGHT, FILL_POSITIVE, FILL_IDS, FILL_OUTPUT, FILL_SUM };
 
 /* One program, each of whose buffers is an argument. */
 struct gemm_rig {
@@ -35,7 +35,7 @@ struct gemm_case {
     int pitch;       /* elements added to every pitch */
     void (*epilogue)(struct gemm_rig *r, int acc);
     enum pair_kind pair;
-    struct rope_spec rope;
+    struct pairing rope;
     struct tile tile; /* bm 0: tile_choose */
 };
 extern const struct gemm_case gemm_cases[];
@@ -50,17 +50,26 @@ enum gemm_loop { GEMM_HOPPER, GEMM_MMA, GEMM_SIMT, GEMM_LOOPS };
 coda_status gemm_emit(const struct gemm_case *c, enum gemm_loop loop, int sms, struct gemm_rig *r);
 /* One of all candidates for this case, the one that tile_choose takes or not. */
 struct tile gemm_any_tile(const struct gemm_case *c, uint64_t number);
-bool gemm_fill(struct gemm_rig *r, uint64_t seed); /* host memory; false if there is none left */
+/* What element i of a sum is before the program adds to it. */
+static inline double gemm_begin(int64_t i) { return (double)(i % 13) - 6; }
+void gemm_begin_sum(const struct gemm_rig *r, int buffer); /* in host memory */
+bool gemm_fill(struct gemm_rig *r, uint64_t seed);         /* host memory; false if there is none left */
 void gemm_free(struct gemm_rig *r);
 
 /* Does this run take case i? See util_scale.h. */
 bool gemm_case_taken(int i, enum gemm_loop loop);
+
+/* For those who build programs: a buffer, which is an argument; a step. They return its index. */
+int gemm_add_buffer(struct gemm_rig *r, coda_dtype t, int64_t elements, enum gemm_fill fill);
+int gemm_add_step(struct gemm_rig *r, struct step s);
 
 /* ---- util_gemm_check.c ---- */
 
 /* Compares the outputs in host memory on row m of `batch`: the largest error, in units of what fp32
  * sums and one rounding to the stored dtype may cause. */
 double gemm_row_error(const struct gemm_rig *r, int64_t batch, int64_t m);
+/* The same of what was folded down the columns of `batch`, 0 if nothing was. */
+double gemm_columns_error(const struct gemm_rig *r, int64_t batch);
 /* Nothing was written between the rows of an output. */
 bool gemm_padding_is_poison(const struct gemm_rig *r);
 

@@ -29,27 +29,40 @@ static double product(const struct row *w, int64_t n)
     return sum;
 }
 
-static double loaded(const struct row *w, const struct tensor_use *port, int64_t n)
+/* Column n of a range that begins with column `first` of the product. */
+static int64_t place(const struct row *w, const struct tensor_use *port, int64_t n, int64_t first)
 {
-    int64_t at = w->batch * port->stride[0] + w->m * port->stride[1] + n * port->stride[2];
+    int64_t sample = w->r->p.sample ? w->m / w->r->p.sample : w->batch, segment = w->r->p.segment;
+    int64_t row = port->offset + sample * port->stride[0] + w->m * port->stride[1];
+    n -= first;
+    return row +
+           (segment ? n / segment * port->stride[3] + n % segment * port->stride[2] : n * port->stride[2]);
+}
+
+static double loaded(const struct row *w, const struct tensor_use *port, int64_t n, int64_t first)
+{
+    int64_t at = place(w, port, n, first);
     if (port->role == USE_LOAD) return element(w, port->buffer, at);
     int64_t id = (int64_t)w->value[port->index][0];
     return id < port->table_rows ? element(w, port->buffer, id * port->table_stride + n) : 0;
 }
 
-/* Merges and finishes the states that are in host memory. */
-static double merged(const struct row *w, const struct tensor_use *port)
+/* Merges and finishes the states that are in host memory, from number `first` on, so many apart. */
+static double merged_from(const struct row *w, const struct tensor_use *port, int64_t first, int64_t apart)
 {
     const struct prim_reduce *f = port->reduce->reduce;
-    int64_t row = w->batch * w->r->p.dim[1] + w->m;
     double all[PRIM_MAX_STATE], one[PRIM_MAX_STATE];
     f->init(all);
     for (int b = 0; b < port->blocks; b++) {
         for (int i = 0; i < port->reduce->state; i++)
-            one[i] = element(w, port->buffer, (row * port->blocks + b) * port->reduce->state + i);
+            one[i] = element(w, port->buffer, (first + b * apart) * port->reduce->state + i);
         f->merge(all, one);
     }
     return f->finish(all);
+}
+static double merged(const struct row *w, const struct tensor_use *port)
+{
+    return merged_from(w, port, (w->batch * w->r->p.dim[1] + w->m) * port->blocks, 1);
 }
 
 static double called(const struct row *w, const struct step *s, int64_t n)
@@ -62,15 +75,36 @@ static double called(const struct row *w, const struct step *s, int64_t n)
 
 static double turned_value(const struct row *w, const struct step *s, int64_t n)
 {
-    const struct rope_spec *q = &w->r->p.rope;
+    const struct pairing *q = &w->r->p.pairing;
     const double *x = w->value[s->in[0]];
     int64_t i = n % q->head_dim, half = q->rotary / 2;
     if (n / q->head_dim >= q->heads || i >= q->rotary) return x[n];
     int64_t pair = q->half ? i % half : i / 2, first = n - i + (q->half ? pair : 2 * pair);
     int64_t second = first + (q->half ? half : 1), row = w->batch * w->r->p.dim[1] + w->m;
     double position = s->nin > 1 ? w->value[s->in[1]][0] : (double)(row % q->period);
-    double t = position * pow(q->base, -2.0 * (double)pair / (double)q->rotary);
-    return n == first ? x[first] * cos(t) - x[second] * sin(t) : x[first] * sin(t) + x[second] * cos(t);
+    const struct tensor_use *port = s->port >= 0 ? &w->r->port[s->port] : NULL;
+    double t = position * (port ? element(w, port->buffer, pair * port->table_stride)
+                                : pow(q->base, -2.0 * (double)pair / (double)q->rotary));
+    double scale = q->scale != 0 ? (double)q->scale : 1, c = scale * cos(t),
+           d = scale * sin(q->inverse ? -t : t);
+    return n == first ? x[first] * c - x[second] * d : x[first] * d + x[second] * c;
+}
+
+/* Of the segment that column n is in. */
+static double folded(const struct row *w, const struct step *s, int64_t n)
+{
+    double state[PRIM_MAX_STATE];
+    int64_t segment = w->r->p.segment, first = n / segment * segment;
+    s->prim->reduce->init(state);
+    for (int64_t i = first; i < first + segment; i++)
+        s->prim->reduce->push(state, w->value[s->in[0]][i], i, 0);
+    return s->prim->reduce->finish(state);
+}
+
+static struct column_range columns_of(const struct row *w, int step)
+{
+    const struct step *s = &w->r->step[step];
+    return s->range ? w->r->p.range[s->range - 1] : (struct column_range){0, width_of(w, step)};
 }
 
 static double computed(const struct row *w, int step, int64_t n)
@@ -79,7 +113,9 @@ static double computed(const struct row *w, int step, int64_t n)
     bool stacked = w->r->p.pair == PAIR_GLU_STACKED;
     switch (s->kind) {
     case STEP_ACC: return product(w, n);
-    case STEP_LOAD: return loaded(w, &w->r->port[s->port], n);
+    case STEP_SCALAR: return element(w, w->r->port[s->port].buffer, 0);
+    case STEP_LOAD: return loaded(w, &w->r->port[s->port], n, columns_of(w, step).first);
+    case STEP_REDUCE: return folded(w, s, n);
     case STEP_PARTIAL: return n ? w->value[step][0] : merged(w, &w->r->port[s->port]);
     case STEP_MAP: return called(w, s, n);
     case STEP_PAIR: return turned_value(w, s, n);
@@ -115,14 +151,12 @@ static double store_error(const struct row *w, int step)
     const struct step *s = &w->r->step[step];
     const struct tensor_use *port = &w->r->port[s->port];
     double worst = 0;
-    for (int64_t n = 0; n < width_of(w, step); n++) {
-        double got =
-            loaded(w,
-                   &(struct tensor_use){.role = USE_LOAD,
-                                        .buffer = port->buffer,
-                                        .stride = {port->stride[0], port->stride[1], port->stride[2]}},
-                   n);
-        worst = fmax(worst, compare(got, w->value[s->in[0]][n], largest(w, step, n), port->dtype));
+    struct column_range columns = columns_of(w, step);
+    for (int64_t n = columns.first; n < columns.end; n++) {
+        int64_t at = place(w, port, n, columns.first);
+        double got = element(w, port->buffer, at), want = w->value[s->in[0]][n];
+        if (w->r->fill[port->buffer] == FILL_SUM) want += gemm_begin(at);
+        worst = fmax(worst, compare(got, want, largest(w, step, n), port->dtype));
     }
     return worst;
 }
@@ -141,18 +175,85 @@ static double reduce_error(const struct row *w, int step)
     return compare(got, want, size, CODA_F32);
 }
 
+static bool is_column_fold(const struct step *s)
+{
+    return s->kind == STEP_REDUCE && s->axis == REDUCE_COLUMNS;
+}
+
+static void compute(struct row *w)
+{
+    for (int i = 0; i < w->r->p.steps; i++)
+        if (step_has_value(&w->r->p, &w->r->step[i]))
+            for (int64_t n = columns_of(w, i).first; n < columns_of(w, i).end; n++)
+                w->value[i][n] = computed(w, i, n);
+}
+
+static double *values_of(struct row *w)
+{
+    double *memory = calloc((size_t)(GEMM_STEPS * w->columns), sizeof *memory);
+    for (int i = 0; memory && i < w->r->p.steps; i++) w->value[i] = memory + i * w->columns;
+    return memory;
+}
+
 double gemm_row_error(const struct gemm_rig *r, int64_t batch, int64_t m)
 {
     struct row w = {.r = r, .batch = batch, .m = m, .columns = r->p.dim[2]};
-    double *memory = calloc((size_t)(GEMM_STEPS * w.columns), sizeof *memory), worst = memory ? 0 : INFINITY;
+    double *memory = values_of(&w), worst = memory ? 0 : INFINITY;
+    if (memory) compute(&w);
     for (int i = 0; memory && i < r->p.steps; i++) {
-        w.value[i] = memory + i * w.columns;
         if (r->step[i].kind == STEP_STORE) worst = fmax(worst, store_error(&w, i));
-        else if (r->step[i].kind == STEP_REDUCE) worst = fmax(worst, reduce_error(&w, i));
-        else
-            for (int64_t n = 0; n < width_of(&w, i); n++) w.value[i][n] = computed(&w, i, n);
+        if (r->step[i].kind == STEP_REDUCE && !is_column_fold(&r->step[i]) &&
+            !step_folds_segments(&r->step[i]))
+            worst = fmax(worst, reduce_error(&w, i));
     }
     free(memory);
+    return worst;
+}
+
+/* ---- Columns ---- */
+
+struct column {
+    double state[PRIM_MAX_STATE], size;
+};
+
+static void fold(const struct row *w, int step, struct column *c)
+{
+    const struct step *s = &w->r->step[step];
+    for (int64_t n = 0; n < width_of(w, step); n++) {
+        if (w->m == 0) s->prim->reduce->init(c[n].state);
+        s->prim->reduce->push(c[n].state, w->value[s->in[0]][n], w->m, 0);
+        c[n].size += fabs(w->value[s->in[0]][n]);
+    }
+}
+
+static double column_error(const struct row *w, int step, const struct column *c)
+{
+    const struct step *s = &w->r->step[step];
+    const struct tensor_use *port = &w->r->port[s->port];
+    int64_t width = width_of(w, step);
+    double worst = 0;
+    for (int64_t n = 0; n < width; n++) {
+        double got = merged_from(w, port, w->batch * port->blocks * width + n, width);
+        worst = fmax(worst, compare(got, s->prim->reduce->finish(c[n].state), c[n].size, CODA_F32));
+    }
+    return worst;
+}
+
+double gemm_columns_error(const struct gemm_rig *r, int64_t batch)
+{
+    struct row w = {.r = r, .batch = batch, .columns = r->p.dim[2]};
+    if (!program_folds_columns(&r->p)) return 0;
+    struct column *all = calloc((size_t)(GEMM_STEPS * w.columns), sizeof *all);
+    double *memory = values_of(&w), worst = all && memory ? 0 : INFINITY;
+    for (w.m = 0; worst == 0 && w.m < r->p.dim[1]; w.m++) {
+        compute(&w);
+        for (int i = 0; i < r->p.steps; i++)
+            if (is_column_fold(&r->step[i])) fold(&w, i, all + i * w.columns);
+    }
+    for (int i = 0; all && memory && i < r->p.steps; i++)
+        if (is_column_fold(&r->step[i])) worst = fmax(worst, column_error(&w, i, all + i * w.columns));
+    free(memory);
+    free(all);
     return worst;
 }
 
@@ -166,10 +267,13 @@ bool gemm_padding_is_poison(const struct gemm_rig *r)
 {
     for (int i = 0; i < r->p.steps; i++) {
         const struct step *s = &r->step[i];
-        if (s->kind != STEP_STORE) continue;
+        if (s->kind != STEP_STORE || r->port[s->port].stride[2] > 1) continue;
         const struct tensor_use *port = &r->port[s->port];
+        const struct column_range *range = s->range ? &r->p.range[s->range - 1] : NULL;
+        int64_t width = range ? range->end - range->first : gemm_width(r, s->half);
+        if (s->cls == CLASS_SEGMENT) width /= r->p.segment;
         for (int64_t row = 0; row < r->p.dim[0] * r->p.dim[1]; row++)
-            for (int64_t n = gemm_width(r, s->half); n < port->stride[1]; n++)
+            for (int64_t n = width; n < port->stride[1]; n++)
                 if (!is_poison(r, port->buffer, row * port->stride[1] + n)) return false;
     }
     return true;

@@ -180,6 +180,7 @@ int rig_lane(struct rig *r, int x, int lane)
 
 int rig_rope(struct rig *r, int x, int position)
 {
+    r->p.pairing.op = prim_find_pair("rope");
     struct step s = {
         .kind = STEP_PAIR, .cls = CLASS_TILE, .in = {x, position}, .nin = position < 0 ? 1 : 2, .port = -1};
     return add_step(r, s);
@@ -200,6 +201,23 @@ void rig_reduce_tiles(struct rig *r, const char *name, int x, int key, int buffe
     port.reduce = prim(name);
     r->step[s].half = r->step[x].half;
     r->step[s].port = add_port(r, port, NULL);
+}
+
+void rig_reduce_columns(struct rig *r, const char *name, int x, int buffer, int blocks)
+{
+    rig_reduce_tiles(r, name, x, -1, buffer, blocks);
+    struct step *s = &r->step[r->p.steps - 1];
+    s->axis = r->port[s->port].axis = REDUCE_COLUMNS;
+    s->cls = CLASS_TILE;
+}
+
+int rig_partial_columns(struct rig *r, const char *reduce, int buffer, int blocks)
+{
+    int step = rig_partial(r, reduce, buffer, blocks);
+    struct step *s = &r->step[step];
+    s->axis = r->port[s->port].axis = REDUCE_COLUMNS;
+    s->cls = CLASS_TILE;
+    return step;
 }
 
 static void store(struct rig *r, int x, int buffer, int64_t offset, const int64_t *stride,

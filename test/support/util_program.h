@@ -44,6 +44,9 @@ int rig_lane(struct rig *r, int x, int lane);
 int rig_rope(struct rig *r, int x, int position);
 int rig_reduce(struct rig *r, const char *prim, int x, int key); /* ROWS */
 void rig_reduce_tiles(struct rig *r, const char *prim, int x, int key, int buffer, int blocks);
+/* Over rows: each leaves `blocks` states of a column; and finishes such, in a matrix of one row. */
+void rig_reduce_columns(struct rig *r, const char *prim, int x, int buffer, int blocks);
+int rig_partial_columns(struct rig *r, const char *reduce, int buffer, int blocks);
 void rig_store(struct rig *r, int x, int buffer, int64_t offset, const int64_t *stride);
 void rig_store_row(struct rig *r, int x, int buffer, int64_t offset, const int64_t *stride);
 

@@ -254,11 +254,19 @@ static coda_value grow_scale(struct maker *m)
     return random_chance(&m->r, 40) ? linear(m, x, draw_size(m)) : x;
 }
 
-/* A number, or one that is made of numbers, or in the shape of a tensor. */
+static coda_value scalar(struct maker *m, coda_dtype t)
+{
+    char name[32];
+    snprintf(name, sizeof name, "s%d", m->leaves++);
+    return coda_scalar(m->g, name, t);
+}
+
+/* A number, or one that is made of numbers, or in the shape of a tensor; a scalar among them. */
 static coda_value number(struct maker *m, coda_dtype t)
 {
     static const double some[] = {1, -1, 0.5, 0.3, 2, -0.7};
     coda_value c = coda_constant(m->g, t, some[random_below(&m->r, ARRAY_SIZE(some))]);
+    if (random_chance(&m->r, 25)) c = scalar(m, random_chance(&m->r, 70) ? CODA_F32 : CODA_I32);
     if (random_chance(&m->r, 25)) c = coda_add(m->g, c, coda_constant(m->g, CODA_F32, 3));
     if (random_chance(&m->r, 15)) c = coda_reshape(m->g, c, 2, (int64_t[]){1, 1});
     return random_chance(&m->r, 10) && !m->opt.dtype ? coda_cast(m->g, c, CODA_F16) : c;
@@ -278,6 +286,7 @@ static coda_value grow_number(struct maker *m)
         break;
     case 4: y = coda_mul(m->g, coda_row_mean(m->g, coda_mul(m->g, x, c)), x); break;
     default:
+        if (shape_of(m, c).dtype == CODA_I32) c = coda_cast(m->g, c, CODA_F32);
         y = coda_concat(m->g, 0,
                         (coda_value[]){coda_reshape(m->g, c, 1, (int64_t[]){1}),
                                        coda_reshape(m->g, c, 1, (int64_t[]){1})},
@@ -295,6 +304,41 @@ static coda_value grow_gate(struct maker *m)
     return x.id ? gate[random_below(&m->r, 4)](m->g, x, layout) : x;
 }
 
+/* A product of dz, to which comes c x: a norm's gradient, but for its constants. */
+static coda_value norm_gradient(struct maker *m, coda_value dz, coda_value c)
+{
+    coda_value dn = linear(m, dz, draw_size(m));
+    struct shape s = shape_of(m, dn);
+    coda_value x = leaf(m, false, s.dtype, s.rank, s.dim), gain = vector(m, dn);
+    if (random_chance(&m->r, 50)) c = coda_mul(m->g, c, coda_tanh(m->g, coda_row_mean(m->g, x)));
+    return coda_add(m->g, coda_mul(m->g, dn, gain), coda_mul(m->g, x, c));
+}
+
+/* What the backward pass of a SwiGLU makes of the gradient dy that a product leaves, and of the preactivation
+ * z, which is kept: dz, as wide as z, row sums of z dz, and perhaps the forward value again. */
+static coda_value grow_gradient(struct maker *m)
+{
+    coda_graph *g = m->g;
+    coda_value dy = linear(m, draw(m), draw_size(m)), one = coda_constant(g, CODA_F32, 1);
+    struct shape s = shape_of(m, dy);
+    if (s.rank < 1) return dy;
+    int axis = s.rank - 1, turns = random_chance(&m->r, 50);
+    int64_t n = s.dim[axis];
+    s.dim[axis] *= 2;
+    coda_value z = leaf(m, false, s.dtype, s.rank, s.dim);
+    coda_value gate = coda_slice(g, z, axis, 0, turns ? 2 * n : n, 1 + turns);
+    coda_value up = coda_slice(g, z, axis, turns ? 1 : n, 2 * n, 1 + turns);
+    coda_value sig = coda_sigmoid(g, gate), act = coda_mul(g, gate, sig);
+    coda_value slope = coda_add(g, sig, coda_mul(g, act, coda_sub(g, one, sig)));
+    coda_value d[] = {coda_mul(g, coda_mul(g, dy, up), slope), coda_mul(g, dy, act)};
+    coda_value sum = coda_row_sum(g, coda_add(g, coda_mul(g, gate, d[0]), coda_mul(g, up, d[1])));
+    coda_value c = coda_scale(g, sum, 1 / (float)(n + 1));
+    coda_value dz = (turns ? coda_interleave : coda_concat)(g, axis, d, 2);
+    if (random_chance(&m->r, 50)) keep(m, coda_mul(g, act, up));
+    if (random_chance(&m->r, 50)) keep(m, c);
+    return random_chance(&m->r, 50) ? norm_gradient(m, dz, c) : dz;
+}
+
 static coda_value positions(struct maker *m, coda_value x)
 {
     struct shape s = shape_of(m, x);
@@ -310,6 +354,12 @@ static coda_rope_options rope_options(struct maker *m, int64_t head_dim)
     if (random_chance(&m->r, 30)) o.rotary = 2 * (1 + random_below(&m->r, head_dim / 2));
     if (random_chance(&m->r, 30)) o.base = 500000.0f;
     o.style = random_chance(&m->r, 50) ? CODA_ROPE_HALF : CODA_ROPE_INTERLEAVED;
+    o.inverse = random_chance(&m->r, 20);
+    if (random_chance(&m->r, 20)) o.scale = 0.5f + (float)random_below(&m->r, 4) / 2;
+    if (random_chance(&m->r, 25)) {
+        int64_t pairs = (o.rotary ? o.rotary : head_dim) / 2;
+        o.frequencies = leaf(m, random_chance(&m->r, 50), CODA_F32, 1, &pairs);
+    }
     return o;
 }
 
@@ -327,6 +377,42 @@ static coda_value grow_rope(struct maker *m)
 static coda_value last_slice(struct maker *m, coda_value x, int64_t from, int64_t to)
 {
     return coda_slice(m->g, x, shape_of(m, x).rank - 1, from, to, 1);
+}
+
+/* A statistic, or a norm, of each head of a slice of x. */
+static coda_value headed(struct maker *m, coda_value x, int64_t head_dim)
+{
+    struct shape s = shape_of(m, x);
+    int64_t dims[CODA_MAX_RANK];
+    memcpy(dims, s.dim, sizeof dims);
+    dims[s.rank - 1] /= head_dim, dims[s.rank] = head_dim;
+    coda_value h = coda_reshape(m->g, x, s.rank + 1, dims);
+    if (random_chance(&m->r, 15))
+        return random_chance(&m->r, 50) ? coda_row_max(m->g, h) : coda_row_sum(m->g, h);
+    coda_value gain = random_chance(&m->r, 70) ? leaf(m, true, CODA_F32, 1, &head_dim) : CODA_NONE;
+    h = random_chance(&m->r, 70) ? coda_rms_norm(m->g, h, gain, 1e-5f)
+                                 : coda_layer_norm(m->g, h, gain, CODA_NONE, 1e-5f);
+    return random_chance(&m->r, 90) ? coda_reshape(m->g, h, s.rank, s.dim) : h;
+}
+
+/* QK-norm: those of some slices of a product, rotated or not; of whole spans of columns, and others. */
+static coda_value grow_heads(struct maker *m)
+{
+    static const int64_t size[] = {16, 32, 64, 64, 20};
+    int64_t hd = size[random_below(&m->r, 5)], unit = 64 % hd == 0 && random_chance(&m->r, 80) ? 64 : hd;
+    int64_t nq = unit * (1 + random_below(&m->r, 2)), nk = unit;
+    coda_value x = linear(m, draw(m), nq + 2 * nk);
+    struct shape s = shape_of(m, x);
+    if (!x.id || s.rank < 2 || s.rank + 1 > CODA_MAX_RANK) return CODA_NONE;
+    coda_value q = headed(m, last_slice(m, x, 0, nq), hd), k = headed(m, last_slice(m, x, nq, nq + nk), hd);
+    coda_rope_options rope = rope_options(m, hd);
+    coda_value at = positions(m, x), v = last_slice(m, x, nq + nk, nq + 2 * nk);
+    bool turns = random_chance(&m->r, 60);
+    if (turns && shape_of(m, q).rank == s.rank) q = coda_rope(m->g, q, at, &rope);
+    if (turns && shape_of(m, k).rank == s.rank) k = coda_rope(m->g, k, at, &rope);
+    keep(m, q);
+    keep(m, k);
+    return random_chance(&m->r, 50) ? v : coda_scale(m->g, v, 0.5f);
 }
 
 /* norm -> fused q k v -> rope on q and k -> attention, with or without a batch. */
@@ -349,6 +435,7 @@ static coda_value grow_attention(struct maker *m)
         coda_value at = positions(m, qkv);
         q = coda_rope(m->g, q, at, &rope);
         if (random_chance(&m->r, 15)) rope.base = 1000.0f;
+        if (random_chance(&m->r, 10)) rope.inverse = !rope.inverse;
         k = coda_rope(m->g, k, at, &rope);
     }
     if (s.rank == 3 && random_chance(&m->r, 30)) lengths = leaf(m, false, CODA_I32, 1, s.dim);
@@ -380,6 +467,20 @@ static coda_value grow_statistic(struct maker *m)
     }
 }
 
+/* A statistic of columns, and its use: gradients of biases and gains, columns that are centred. */
+static coda_value grow_columns(struct maker *m)
+{
+    static const char *const reduction[] = {"sum", "sum", "max", "mean", "m2", "sum_sq", "log_sum_exp"};
+    const char *name = reduction[random_below(&m->r, ARRAY_SIZE(reduction))];
+    coda_value x = draw(m), s;
+    struct shape t = shape_of(m, x);
+    if (t.rank < 2 || t.dim[t.rank - 2] == 0) return CODA_NONE;
+    if (random_chance(&m->r, 30)) x = keep(m, coda_mul(m->g, x, coda_tanh(m->g, x)));
+    s = coda_reduce_columns(m->g, name, x);
+    if (random_chance(&m->r, 40)) return random_chance(&m->r, 50) ? s : coda_cast(m->g, s, m->dtype);
+    return coda_sub(m->g, x, coda_tanh(m->g, s));
+}
+
 static coda_value slice_along(struct maker *m, coda_value x, int axis)
 {
     int64_t n = shape_of(m, x).dim[axis], start = random_below(&m->r, (n + 1) / 2);
@@ -398,6 +499,19 @@ static coda_value shuffle(struct maker *m, coda_value x)
     return coda_transpose(m->g, x, perm);
 }
 
+/* Three that interleave; or gate and up as a gradient puts them together, of which one may be sliced. */
+static coda_value interleaved(struct maker *m, coda_value x, int axis)
+{
+    struct shape s = shape_of(m, x);
+    bool two = random_chance(&m->r, 60);
+    coda_value in[] = {x, coda_mul(m->g, x, coda_sigmoid(m->g, x)), coda_relu(m->g, x)};
+    coda_value y = coda_interleave(m->g, axis, in, two ? 2 : 3);
+    if (!s.rank || random_chance(&m->r, 70)) return y;
+    int64_t parts = two ? 2 : 3, start = random_below(&m->r, parts),
+            step = random_chance(&m->r, 80) ? parts : 1;
+    return start < parts * s.dim[axis] ? coda_slice(m->g, y, axis, start, parts * s.dim[axis], step) : y;
+}
+
 static coda_value grow_view(struct maker *m)
 {
     coda_value x = draw(m);
@@ -406,7 +520,9 @@ static coda_value grow_view(struct maker *m)
     int64_t rows = 1;
     switch (random_below(&m->r, 4)) {
     case 0: x = slice_along(m, x, axis); return random_chance(&m->r, 40) ? slice_along(m, x, axis) : x;
-    case 1: return coda_concat(m->g, axis, (coda_value[]){x, x, coda_relu(m->g, x)}, 3);
+    case 1:
+        if (random_chance(&m->r, 50)) return interleaved(m, x, axis);
+        return coda_concat(m->g, axis, (coda_value[]){x, x, coda_relu(m->g, x)}, 3);
     case 2:
         for (int d = 0; d + 1 < s.rank; d++) rows *= s.dim[d];
         return coda_reshape(m->g, x, 2, (int64_t[]){rows, s.rank ? s.dim[s.rank - 1] : 1});
@@ -471,11 +587,13 @@ static const struct pattern {
     int weight;
     bool exact; /* no inexact rule can match what it makes */
 } patterns[] = {
-    {grow_linear, 10, true},    {grow_normed, 22, false},  {grow_residual, 12, true},  {grow_unary, 8, true},
-    {grow_binary, 12, false},   {grow_scale, 6, false},    {grow_gate, 8, true},       {grow_rope, 6, true},
-    {grow_attention, 10, true}, {grow_softmax, 3, false},  {grow_statistic, 7, false}, {grow_view, 8, true},
-    {grow_cast, 5, true},       {grow_embedding, 4, true}, {grow_loss, 4, false},      {grow_twice, 3, false},
-    {grow_user_map, 2, true},   {grow_number, 8, false},
+    {grow_linear, 10, true},  {grow_normed, 22, false},   {grow_residual, 12, true},
+    {grow_unary, 8, true},    {grow_binary, 12, false},   {grow_scale, 6, false},
+    {grow_gate, 8, true},     {grow_rope, 6, true},       {grow_attention, 10, true},
+    {grow_softmax, 3, false}, {grow_statistic, 7, false}, {grow_view, 8, true},
+    {grow_cast, 5, true},     {grow_embedding, 4, true},  {grow_loss, 4, false},
+    {grow_twice, 3, false},   {grow_user_map, 2, true},   {grow_number, 8, false},
+    {grow_columns, 6, false}, {grow_gradient, 6, false},  {grow_heads, 6, false},
 };
 
 static const struct pattern *draw_pattern(struct maker *m)
@@ -508,7 +626,11 @@ static void name_output(struct maker *m, coda_value v)
     int64_t stride[CODA_MAX_RANK];
     struct shape s = shape_of(m, v);
     snprintf(name, sizeof name, "y%d", m->g->outputs);
-    if (draw_strides(m, s.rank, s.dim, stride)) coda_output_strided(m->g, name, v, stride);
+    bool strided = draw_strides(m, s.rank, s.dim, stride);
+    bool sum = s.dtype == CODA_F32 && random_chance(&m->r, 30);
+    if (sum && strided) coda_output_add_strided(m->g, name, v, stride);
+    else if (sum) coda_output_add(m->g, name, v);
+    else if (strided) coda_output_strided(m->g, name, v, stride);
     else coda_output(m->g, name, v);
 }
 
@@ -602,6 +724,20 @@ static void *poisoned(size_t bytes)
     return p;
 }
 
+void random_begin_sum(const graph *g, int output, void *base, bool evaluate)
+{
+    const struct output *o = &g->output[output];
+    const struct type *t = &g->node[o->value].type;
+    int64_t total = type_elements(t);
+    for (int64_t e = 0; e < total; e++) {
+        int64_t at = 0, rest = e;
+        for (int d = t->rank - 1; d >= 0; rest /= t->dim[d--]) at += rest % t->dim[d] * o->stride[d];
+        double x = (double)(e % 17) - 8;
+        if (evaluate) ((double *)base)[e] = x;
+        else dtype_store(t->dtype, base, at, x);
+    }
+}
+
 void **random_args(const graph *g, uint64_t seed, bool evaluate)
 {
     struct random r = {seed ^ 0x6a09e667f3bcc908u};
@@ -619,8 +755,10 @@ void **random_args(const graph *g, uint64_t seed, bool evaluate)
     for (int i = 0; i < g->outputs; i++) {
         const struct output *o = &g->output[i];
         const struct type *t = &g->node[o->value].type;
-        args[count++] =
+        args[count] =
             poisoned(evaluate ? (size_t)type_elements(t) * sizeof(double) : random_arg_bytes(t, o->stride));
+        if (o->add) random_begin_sum(g, i, args[count], evaluate);
+        count++;
     }
     free(need);
     return args;

@@ -38,6 +38,8 @@ bool random_is_small(const graph *g);
  * scaled by their fan-in, padding poisoned with 0xFF), outputs nothing but 0xFF. With `evaluate`,
  * outputs have room for dense doubles, as coda_evaluate wants. */
 void **random_args(const graph *g, uint64_t seed, bool evaluate);
+/* What the caller has in an output that runs add to; random_args has it, too. */
+void random_begin_sum(const graph *g, int output, void *base, bool evaluate);
 void random_args_free(const graph *g, void **args);
 /* Bytes from the first element of a strided tensor to the end of the last. */
 size_t random_arg_bytes(const struct type *t, const int64_t *stride);

@@ -1,6 +1,7 @@
 /* util_rows.c -- rows programs: every kind of step, geometry and port that a kernel over rows knows. */
 #include "util_rows.h"
 
+#include <math.h>
 #include <string.h>
 
 const struct target rows_target = {.sms = 132, .shared_bytes = 232448, .features = TARGET_HOPPER};
@@ -363,40 +364,155 @@ static void embedding_norm(struct rig *r)
 
 /* ---- Rotary embedding ---- */
 
-static void rope(struct rig *r, struct rope_spec spec, int64_t columns, bool positions)
+static void rope(struct rig *r, struct pairing spec, int64_t columns, bool positions)
 {
     rig_init(r, PROGRAM_ROWS, 3, DIMS(2, 24, columns));
     spec.base = 10000;
     spec.period = 24;
-    r->p.rope = spec;
+    r->p.pairing = spec;
     int x = matrix(r, CODA_BF16, 1);
     int at = positions ? rig_load(r, rig_ids(r, 48, 100000, 2), 0, DIMS(24, 1, 0)) : -1;
     store_matrix(r, rig_rope(r, x, at), CODA_BF16);
 }
 
+/* Frequencies, every third of a vector, a scale and the inverse. */
+static void rope_by_frequencies(struct rig *r, struct pairing spec, int64_t columns)
+{
+    rope(r, spec, columns, true);
+    int64_t pairs = spec.rotary / 2;
+    struct tensor_use port = {.role = USE_FREQUENCIES, .dtype = CODA_F32, .value = -1, .table_stride = 3};
+    port.buffer = rig_buffer(r, CODA_F32, 3 * pairs, 5);
+    port.table_rows = pairs;
+    for (int64_t i = 0; i < pairs; i++) rig_set(r, port.buffer, 3 * i, 0.9 - 0.01 * (double)i);
+    r->port[r->p.ports] = port;
+    for (int i = 0; i < r->p.steps; i++)
+        if (r->step[i].kind == STEP_PAIR) r->step[i].port = r->p.ports;
+    r->p.ports++;
+    r->p.pairing.scale = 0.75f;
+    r->p.pairing.inverse = true;
+}
+static void rope_frequencies_half(struct rig *r)
+{
+    rope_by_frequencies(r, (struct pairing){.head_dim = 64, .rotary = 64, .heads = 3, .half = true}, 256);
+}
+static void rope_frequencies_odd(struct rig *r)
+{
+    rope_by_frequencies(r, (struct pairing){.head_dim = 11, .rotary = 6, .heads = 3}, 44);
+}
+
 static void rope_half(struct rig *r)
 {
-    rope(r, (struct rope_spec){.head_dim = 64, .rotary = 64, .heads = 4, .half = true}, 256, false);
+    rope(r, (struct pairing){.head_dim = 64, .rotary = 64, .heads = 4, .half = true}, 256, false);
 }
 static void rope_pairs(struct rig *r)
 {
-    rope(r, (struct rope_spec){.head_dim = 64, .rotary = 64, .heads = 4}, 256, true);
+    rope(r, (struct pairing){.head_dim = 64, .rotary = 64, .heads = 4}, 256, true);
 }
 static void rope_partial(struct rig *r)
 {
-    rope(r, (struct rope_spec){.head_dim = 64, .rotary = 32, .heads = 2, .half = true}, 256, true);
+    rope(r, (struct pairing){.head_dim = 64, .rotary = 32, .heads = 2, .half = true}, 256, true);
 }
 static void rope_partial_pairs(struct rig *r)
 {
-    rope(r, (struct rope_spec){.head_dim = 48, .rotary = 24, .heads = 3}, 192, false);
+    rope(r, (struct pairing){.head_dim = 48, .rotary = 24, .heads = 3}, 192, false);
 }
 static void rope_odd(struct rig *r)
 {
-    rope(r, (struct rope_spec){.head_dim = 11, .rotary = 6, .heads = 3, .half = true}, 44, true);
+    rope(r, (struct pairing){.head_dim = 11, .rotary = 6, .heads = 3, .half = true}, 44, true);
 }
 static void rope_odd_pairs(struct rig *r)
 {
-    rope(r, (struct rope_spec){.head_dim = 11, .rotary = 6, .heads = 3}, 44, false);
+    rope(r, (struct pairing){.head_dim = 11, .rotary = 6, .heads = 3}, 44, false);
+}
+
+/* ---- Columns ---- */
+
+/* `parts` states of each column, of the domain's matrices. */
+static void fold(struct rig *r, const char *reduce, int x, int parts)
+{
+    int64_t n = parts * r->p.dim[r->p.rank - 1] * prim_find(reduce)->state;
+    for (int d = 0; d + 2 < r->p.rank; d++) n *= r->p.dim[d];
+    rig_reduce_columns(r, reduce, x, rig_buffer(r, CODA_F32, n, 0), parts);
+}
+
+/* A gain's and a bias's gradients, and what they are of. */
+static void columns_wide(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(700, 520));
+    int dy = matrix(r, CODA_BF16, 1),
+        x = rig_map(r, "mul", matrix(r, CODA_BF16, 2), row_vector(r, CODA_F32, 3), NULL);
+    int dx = rig_map(r, "mul", dy, column_vector(r, CODA_BF16, 4), NULL);
+    fold(r, "sum_sq", rig_map(r, "mul", dy, x, NULL), 3);
+    fold(r, "max", dy, 3);
+    store_matrix(r, dx, CODA_BF16);
+}
+
+static void columns_odd(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(1001, 37));
+    int x = matrix(r, CODA_F32, 1);
+    fold(r, "log_sum_exp", x, 4);
+    fold(r, "arg_max", x, 4);
+    fold(r, "m2", x, 4);
+}
+
+/* Matrices three dimensions deep, of which a row value is stored, too. */
+static void columns_of_matrices(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 5, DIMS(2, 3, 1, 50, 24));
+    int x = rig_load(r, rig_buffer(r, CODA_F16, 7200, 1), 0, DIMS(3600, 24, 0, 72, 1));
+    int y = rig_load(r, rig_buffer(r, CODA_F32, 7200, 2), 0, DIMS(1, 2, 0, 144, 6));
+    int row =
+        rig_map(r, "silu", rig_load(r, rig_buffer(r, CODA_F32, 300, 3), 0, DIMS(150, 1, 0, 3, 0)), -1, NULL);
+    fold(r, "sum_sq", rig_map(r, "mul", rig_map(r, "add", x, y, NULL), row, NULL), 7);
+    rig_store_row(r, row, rig_buffer(r, CODA_F32, 300, 0), 0, DIMS(150, 50, 0, 1, 0));
+}
+
+static void columns_few(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(1, 3));
+    fold(r, "sum", matrix(r, CODA_BF16, 1), 1);
+}
+static void columns_one(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(2000, 1));
+    fold(r, "max", rig_load(r, rig_buffer(r, CODA_F32, 2000, 1), 0, DIMS(1, 1)), 2);
+}
+/* More parts than rows would fill. */
+static void columns_in_parts(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 3, DIMS(2, 9, 300));
+    fold(r, "max", matrix(r, CODA_BF16, 1), 6);
+}
+
+static int finished(struct rig *r, const char *reduce, int parts)
+{
+    int64_t n = parts * r->p.dim[0] * r->p.dim[2] * prim_find(reduce)->state;
+    int buffer = rig_buffer(r, CODA_F32, n, (unsigned)parts + 1);
+    for (int64_t i = 0; i < n; i++) rig_set(r, buffer, i, fabs(rig_get(r, buffer, i)) + 0.5);
+    return rig_partial_columns(r, reduce, buffer, parts);
+}
+
+/* Each with as many states as it likes; together they make a value. */
+static void columns_finished(struct rig *r, int64_t columns, int lse, int m2, int sum)
+{
+    rig_init(r, PROGRAM_ROWS, 3, DIMS(3, 1, columns));
+    int a = finished(r, "log_sum_exp", lse), b = finished(r, "m2", m2), c = finished(r, "sum", sum);
+    int gain = rig_load(r, rig_buffer(r, CODA_BF16, columns, 5), 0, DIMS(0, 0, 1));
+    store_matrix(r, rig_map(r, "mul", a, gain, NULL), CODA_BF16);
+    store_matrix(r, rig_map(r, "add", b, c, NULL), CODA_F32);
+}
+static void columns_finished_few(struct rig *r) { columns_finished(r, 37, 1, 3, 4); }
+static void columns_finished_many(struct rig *r) { columns_finished(r, 264, 9, 130, 65); }
+static void columns_finished_none(struct rig *r) { columns_finished(r, 8, 0, 0, 0); }
+
+/* Two readings of one state. */
+static void columns_finished_twice(struct rig *r)
+{
+    rig_init(r, PROGRAM_ROWS, 3, DIMS(1, 1, 300));
+    int most = finished(r, "exp_max", 33), buffer = r->port[r->step[most].port].buffer;
+    int sum = rig_partial_columns(r, "exp_sum", buffer, 33);
+    store_matrix(r, rig_map(r, "div", most, sum, NULL), CODA_F32);
 }
 
 /* ---- Empty ---- */
@@ -463,6 +579,18 @@ const struct rows_case rows_cases[] = {
     {"rope, partial pairs", rope_partial_pairs},
     {"rope, odd", rope_odd},
     {"rope, odd pairs", rope_odd_pairs},
+    {"rope, frequencies", rope_frequencies_half},
+    {"rope, odd frequencies", rope_frequencies_odd},
+    {"columns", columns_wide},
+    {"columns, odd", columns_odd},
+    {"columns, matrices", columns_of_matrices},
+    {"columns, few", columns_few},
+    {"columns, one", columns_one},
+    {"columns, parts", columns_in_parts},
+    {"columns finished", columns_finished_few},
+    {"columns finished, many states", columns_finished_many},
+    {"columns finished, no states", columns_finished_none},
+    {"columns finished, twice", columns_finished_twice},
     {"no columns", no_columns},
     {"no rows", no_rows},
 };

@@ -29,7 +29,7 @@ double run_on_gpu(const graph *g, uint64_t seed, const coda_compile_options *opt
 /* Does the graph hold what 16 bits can say nothing of: a row of few columns less its mean? */
 bool run_ill_conditioned(const graph *g);
 
-/* A graph of examples/graphs, NULL with the message set. */
+/* A graph of examples/graphs or test/golden, NULL with the message set. */
 graph *run_load(const char *path);
 
 /* ---- One plan, or several, on one set of weights ---- */

@@ -561,7 +561,8 @@ graph *unusual_renamed(const graph *from, uint64_t seed)
         if (!op_is_leaf(from->node[i].op)) map[i] = graph_copy_node(g, from, i, map);
     for (int i = 0; i < from->outputs; i++) {
         snprintf(name, sizeof name, "o%d", i);
-        graph_append_output(g, name, map[from->output[i].value], from->output[i].stride);
+        const struct output *o = &from->output[i];
+        (o->add ? graph_append_sum : graph_append_output)(g, name, map[o->value], o->stride);
     }
     free(map);
     free(order);

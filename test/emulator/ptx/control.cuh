@@ -16,5 +16,6 @@ template <int n> DEV void shrink_registers() { emu_set_registers(n, false); }
 
 DEV void grid_wait() { emu_grid_wait(); }
 DEV void grid_launch_next() {}
+DEV void grid_wait_not() { emu_grid_wait(); }
 
 } // namespace coda::ptx

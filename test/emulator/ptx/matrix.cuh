@@ -18,6 +18,8 @@ DEV void stmatrix(u32 address, u32 m0, u32 m1, u32 m2, u32 m3)
 DEV void ldmatrix(u32 address, u32 (&m)[2]) { emu_matrix_load(address, m, 2); }
 DEV void ldmatrix(u32 address, u32 (&m)[4]) { emu_matrix_load(address, m, 4); }
 DEV void ldmatrix_transposed(u32 address, u32 (&m)[4]) { emu_matrix_load_transposed(address, m); }
+DEV void shared_store(u32 address, const u32 (&x)[2]) { emu_pair_store(address, x); }
+DEV void shared_load(u32 (&x)[2], u32 address) { emu_pair_load(x, address); }
 
 template <class T> DEV void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1);
 template <> DEV void mma<bf16>(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)

@@ -53,6 +53,11 @@ DEV void tma_store(const TensorMap *map, u32 from, int x, int y, int z)
     const int at[] = {x, y, z};
     emu_tensor_store(map, from, 3, at);
 }
+DEV void tma_add(const TensorMap *map, u32 from, int x, int y, int z)
+{
+    const int at[] = {x, y, z};
+    emu_tensor_add(map, from, 3, at);
+}
 DEV void tma_store_commit() { emu_store_commit(); }
 template <int pending> DEV void tma_store_wait_read() { emu_store_wait(pending, true); }
 template <int pending> DEV void tma_store_wait() { emu_store_wait(pending, false); }

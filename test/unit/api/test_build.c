@@ -81,6 +81,8 @@ static coda_value softmax(void) { return coda_softmax(g, m); }
 static coda_value row_sum(void) { return coda_row_sum(g, x); }
 static coda_value reduce_m2(void) { return coda_reduce(g, "m2", x, CODA_NONE); }
 static coda_value reduce_select(void) { return coda_reduce(g, "select", x, ids); }
+static coda_value column_sum(void) { return coda_reduce_columns(g, "sum", x); }
+static coda_value column_m2(void) { return coda_reduce_columns(g, "m2", m); }
 static coda_value row_max(void) { return coda_row_max(g, x); }
 static coda_value row_mean(void) { return coda_row_mean(g, x); }
 static coda_value log_sum_exp(void) { return coda_log_sum_exp(g, x); }
@@ -125,6 +127,7 @@ static coda_value embedding(void) { return coda_embedding(g, w, ids); }
 static coda_value cast(void) { return coda_cast(g, x, CODA_F16); }
 static coda_value slice(void) { return coda_slice(g, x, 1, 1, 8, 3); }
 static coda_value concat(void) { return coda_concat(g, 1, (coda_value[]){m, m, m}, 3); }
+static coda_value interleave(void) { return coda_interleave(g, 1, (coda_value[]){m, m, m}, 3); }
 static coda_value reshape(void) { return coda_reshape(g, x, 2, (int64_t[]){16, 64}); }
 static coda_value reshape_scalar(void) { return coda_reshape(g, coda_row_sum(g, scalar), 0, NULL); }
 static coda_value transpose(void) { return coda_transpose(g, x, (int[]){2, 0, 1}); }
@@ -179,6 +182,8 @@ static const struct {
     {softmax, "%9 = softmax %m  ; f32[8,64]\n"},
     {row_sum, "%9 = sum %x  ; f32[2,8,1]\n"},
     {reduce_m2, "%9 = m2 %x  ; f32[2,8,1]\n"},
+    {column_sum, "%9 = sum %x {columns=1}  ; f32[2,1,64]\n"},
+    {column_m2, "%9 = m2 %m {columns=1}  ; f32[1,64]\n"},
     {reduce_select, "%9 = select %x, %ids  ; f32[2,8,1]\n"},
     {row_max, "%9 = max %x  ; f32[2,8,1]\n"},
     {row_mean, "%9 = cast %x {to=f32}  ; f32[2,8,64]\n%10 = scale %9 {alpha=0x1p-6} @%9  ; f32[2,8,64]\n"
@@ -197,6 +202,7 @@ static const struct {
     {cast, "%9 = cast %x {to=f16}  ; f16[2,8,64]\n"},
     {slice, "%9 = slice %x {axis=1, start=1, stop=8, step=3}  ; bf16[2,3,64]\n"},
     {concat, "%9 = concat %m, %m, %m {axis=1}  ; f32[8,192]\n"},
+    {interleave, "%9 = concat %m, %m, %m {axis=1, interleave=1}  ; f32[8,192]\n"},
     {reshape, "%9 = reshape %x {d0=16, d1=64, rank=2}  ; bf16[16,64]\n"},
     {transpose, "%9 = transpose %x {p0=2, p2=1}  ; bf16[64,2,8]\n"},
     {transpose_scalar, "%9 = transpose %scalar  ; f32[]\n"},
@@ -238,6 +244,8 @@ static void output_foreign(void) { coda_output(g, "y", (coda_value){1000}); }
 static void output_name(void) { coda_output(g, NULL, x); }
 static void output_taken(void) { coda_output(g, "x", x); }
 static void output_null_strides(void) { coda_output_strided(g, "y", x, NULL); }
+static void sum_null_strides(void) { coda_output_add_strided(g, "y", coda_row_sum(g, m), NULL); }
+static void sum_dtype(void) { coda_output_add(g, "y", x); }
 static void output_overlap(void) { coda_output_strided(g, "y", m, (int64_t[]){32, 1}); }
 static void matmul_sizes(void) { coda_matmul(g, x, wkn); }
 static void matmul_none(void) { coda_matmul(g, x, CODA_NONE); }
@@ -258,6 +266,9 @@ static void reduce_map(void) { coda_reduce(g, "relu", m, CODA_NONE); }
 static void reduce_no_key(void) { coda_reduce(g, "select", m, CODA_NONE); }
 static void reduce_needless_key(void) { coda_reduce(g, "sum", x, ids); }
 static void reduce_key_shape(void) { coda_reduce(g, "select", x, v8); }
+static void columns_unknown(void) { coda_reduce_columns(g, "frobnicate", m); }
+static void columns_key(void) { coda_reduce_columns(g, "select", m); }
+static void columns_rank(void) { coda_reduce_columns(g, "sum", v8); }
 static void apply_reduction(void) { coda_apply(g, "sum", &m, 1, NULL); }
 
 static void define(const char *name, int inputs, int params, const char *source)
@@ -328,6 +339,8 @@ static void cast_dtype(void) { coda_cast(g, x, (coda_dtype)77); }
 static void slice_axis(void) { coda_slice(g, x, 3, 0, 1, 1); }
 static void slice_range(void) { coda_slice(g, x, 2, 0, 65, 1); }
 static void concat_count(void) { coda_concat(g, 0, &m, 0); }
+static void interleave_count(void) { coda_interleave(g, 0, &m, -1); }
+static void interleave_shapes(void) { coda_interleave(g, 0, (coda_value[]){m, odd}, 2); }
 static void concat_null(void) { coda_concat(g, 0, NULL, 2); }
 static void concat_shapes(void) { coda_concat(g, 0, (coda_value[]){m, odd}, 2); }
 static void reshape_null(void) { coda_reshape(g, m, 2, NULL); }
@@ -359,6 +372,8 @@ static const struct {
     {output_name, "output: the name is NULL"},
     {output_taken, "output x: the name is taken"},
     {output_null_strides, "output y: strides are NULL"},
+    {sum_null_strides, "output y: strides are NULL"},
+    {sum_dtype, "output y: bf16[2,8,64] cannot be added to, only f32"},
     {output_overlap, "output y: stride 0 is 32 but the dimensions below it span 64 elements; they overlap"},
     {matmul_sizes, "matmul: x is [2,8,64] but w is [64,96]; inner sizes differ"},
     {matmul_none, "matmul: operand 1 is CODA_NONE"},
@@ -378,6 +393,9 @@ static const struct {
     {reduce_map, "reduce: no reduction is called `relu`"},
     {reduce_no_key, "select: operand 1 is CODA_NONE"},
     {reduce_needless_key, "sum: takes 1 operands, got 2"},
+    {columns_unknown, "reduce_columns: no reduction is called `frobnicate`"},
+    {columns_key, "reduce_columns: select takes a key, one value for each row"},
+    {columns_rank, "sum: x is [8]; a column needs rank 2 or more"},
     {reduce_key_shape, "select: x is [2,8,64] but the key is [8]; it must be one value for each row"},
     {apply_reduction, "sum: it is a reduction, not a map"},
     {define_name, "map: `a.b` is no identifier of at most 63 characters"},
@@ -399,9 +417,9 @@ static const struct {
     {softmax_int, "softmax: x is i32[2,8]; it must be f32, bf16 or f16"},
     {mean_scalar, "sum: x is []; it needs rank 1 or more"},
     {mean_none, "sum: operand 0 is CODA_NONE"},
-    {rope_size, "rope: the size of a coda_rope_options is 32; INIT sets 40"},
-    {rope_huge, "rope: the size of a coda_rope_options is 1073741824; INIT sets 40"},
-    {rope_cut, "rope: the size of a coda_rope_options is 36; INIT sets 40"},
+    {rope_size, "rope: the size of a coda_rope_options is 32; INIT sets 56"},
+    {rope_huge, "rope: the size of a coda_rope_options is 1073741824; INIT sets 56"},
+    {rope_cut, "rope: the size of a coda_rope_options is 36; INIT sets 56"},
     {rope_positions,
      "rope: x is [8,64] but positions are f32[8]; must be i32 with x's leading dimensions or [8]"},
     {rope_style, "rope: style is 5; must be 0..1"},
@@ -417,6 +435,9 @@ static const struct {
     {slice_axis, "slice: x is [2,8,64]; it has no axis 3"},
     {slice_range, "slice: start 0, stop 65, step 1; need 0 <= start <= stop <= 64 and step >= 1"},
     {concat_count, "concat: in is NULL, or n = 0 is not positive"},
+    {interleave_count, "interleave: in is NULL, or n = -1 is not positive"},
+    {interleave_shapes,
+     "concat: operand 0 is f32[8,64] but operand 1 is f32[3,7]; only equal types interleave"},
     {concat_null, "concat: in is NULL, or n = 2 is not positive"},
     {concat_shapes, "concat: operand 0 is f32[8,64] but operand 1 is f32[3,7]; only axis 0 may differ"},
     {reshape_null, "reshape: rank is 2 but dims are NULL"},
@@ -474,6 +495,7 @@ START_TEST(null_graph)
     EXPECT_NULL(coda_row_mean(NULL, x), "reduce");
     EXPECT_NULL(coda_row_max(NULL, x), "reduce");
     EXPECT_NULL(coda_reduce(NULL, "sum", x, n), "reduce");
+    EXPECT_NULL(coda_reduce_columns(NULL, "sum", x), "reduce_columns");
     EXPECT_NULL(coda_rope(NULL, x, n, NULL), "rope");
     EXPECT_NULL(coda_attention(NULL, x, x, x, n, NULL), "attention");
     EXPECT_NULL(coda_cross_entropy(NULL, x, x, NULL), "cross_entropy");
@@ -481,11 +503,15 @@ START_TEST(null_graph)
     EXPECT_NULL(coda_cast(NULL, x, CODA_F32), "cast");
     EXPECT_NULL(coda_slice(NULL, x, 0, 0, 0, 1), "slice");
     EXPECT_NULL(coda_concat(NULL, 0, &x, 1), "concat");
+    EXPECT_NULL(coda_interleave(NULL, 0, &x, 1), "interleave");
     EXPECT_NULL(coda_reshape(NULL, x, 0, NULL), "reshape");
     EXPECT_NULL(coda_transpose(NULL, x, NULL), "transpose");
     coda_output(NULL, "y", x);
     ck_assert_str_eq(coda_error(), "output: the graph is NULL");
     coda_output_strided(NULL, "y", x, NULL);
+    coda_output_add(NULL, "y", x);
+    ck_assert_str_eq(coda_error(), "output: the graph is NULL");
+    coda_output_add_strided(NULL, "y", x, NULL);
     coda_graph_free(NULL);
     ck_assert_int_eq(coda_define_map(NULL, NULL), CODA_E_INVALID);
     ck_assert_int_eq(coda_graph_status(NULL), CODA_E_INVALID);
@@ -527,7 +553,8 @@ START_TEST(arguments)
     coda_weight_strided(g, "pitched", CODA_F16, 2, (int64_t[]){5, 3}, (int64_t[]){8, 2});
     coda_input(g, "empty", CODA_F32, 2, (int64_t[]){0, 3});
     coda_output_strided(g, "y", coda_row_sum(g, m), (int64_t[]){4, 1});
-    ck_assert_int_eq(coda_graph_args(g), 12);
+    coda_output_add(g, "more", coda_row_sum(g, m));
+    ck_assert_int_eq(coda_graph_args(g), 13);
     ck_assert_int_eq(coda_graph_arg(g, 0, &a), CODA_OK);
     ck_assert_str_eq(a.name, "x");
     ck_assert_int_eq(a.kind, CODA_ARG_INPUT);
@@ -546,8 +573,12 @@ START_TEST(arguments)
     ck_assert_int_eq(a.kind, CODA_ARG_OUTPUT);
     ck_assert_int_eq(a.dtype, CODA_F32);
     ck_assert_uint_eq(a.bytes, (7 * 4 + 1) * 4);
-    ck_assert_int_eq(coda_graph_arg(g, 12, &a), CODA_E_INVALID);
-    ck_assert_str_eq(coda_error(), "graph_arg: index is 12 of 12");
+    ck_assert_int_eq(coda_graph_arg(g, 12, &a), CODA_OK);
+    ck_assert_str_eq(a.name, "more");
+    ck_assert_int_eq(a.kind, CODA_ARG_SUM);
+    ck_assert_uint_eq(a.bytes, 8 * 4);
+    ck_assert_int_eq(coda_graph_arg(g, 13, &a), CODA_E_INVALID);
+    ck_assert_str_eq(coda_error(), "graph_arg: index is 13 of 13");
     ck_assert_int_eq(coda_graph_arg(g, -1, &a), CODA_E_INVALID);
     ck_assert_int_eq(coda_graph_arg(g, 0, NULL), CODA_E_INVALID);
 }

@@ -152,6 +152,8 @@ START_TEST(gemm_programs)
             ck_assert_msg(error <= 2, "%s: row %lld has %.3f of the error allowed", c->name, (long long)m,
                           error);
         }
+    for (int64_t b = 0; b < c->batch; b++)
+        ck_assert_msg(gemm_columns_error(&r, b) <= 2, "%s: columns of %lld", c->name, (long long)b);
     gemm_free(&r);
 }
 END_TEST
@@ -182,7 +184,7 @@ END_TEST
 /* ---- Rotary embedding ---- */
 
 /* Column c of a row at `position`, rotated by the formula of coda.h. */
-static double rotated(const struct rope_spec *s, const double *row, int64_t c, double position)
+static double rotated(const struct pairing *s, const double *row, int64_t c, double position)
 {
     int64_t head = c / s->head_dim, h = c % s->head_dim, apart = s->half ? s->rotary / 2 : 1;
     if (head >= s->heads || h >= s->rotary) return row[c];
@@ -193,7 +195,7 @@ static double rotated(const struct rope_spec *s, const double *row, int64_t c, d
     return second ? a * sin(t) + b * cos(t) : a * cos(t) - b * sin(t);
 }
 
-static const struct rope_spec ropes[] = {
+static const struct pairing ropes[] = {
     {.head_dim = 8, .rotary = 8, .heads = 3, .base = 10000, .period = 4},
     {.head_dim = 8, .rotary = 8, .heads = 3, .half = true, .base = 10000, .period = 4},
     {.head_dim = 8, .rotary = 4, .heads = 2, .half = true, .base = 500, .period = 7},
@@ -203,12 +205,12 @@ static const struct rope_spec ropes[] = {
 START_TEST(rope_in_a_product)
 {
     enum { ROWS = 9, COLUMNS = 24 };
-    const struct rope_spec *s = &ropes[_i / 2];
+    const struct pairing *s = &ropes[_i / 2];
     struct rig r;
     int acc = product(&r, ROWS, COLUMNS, 8), y = rig_buffer(&r, CODA_F32, ROWS * COLUMNS, 0);
     int positions = rig_ids(&r, ROWS, 1000, 3);
     r.p.pair = PAIR_HEADS;
-    r.p.rope = *s;
+    r.p.pairing = *s;
     int at = _i % 2 ? rig_load(&r, positions, 0, DIMS(0, 1, 0)) : -1;
     rig_store(&r, rig_rope(&r, acc, at), y, 0, DIMS(0, COLUMNS, 1));
     run(&r);

@@ -117,6 +117,21 @@ START_TEST(states_are_read_twice)
 }
 END_TEST
 
+/* Threads stand across the columns, and down the rows of a part. */
+START_TEST(columns_are_folded_by_blocks)
+{
+    expect("columns", "8 columns at once, 8 x 32 threads for 234 rows", true);
+    expect("columns", "rows::store_columns<reduce::sum_sq, 32, 8>(s", true);
+    expect("columns", "for a row", false);
+    expect("columns, odd", "1 column at once, 8 x 32 threads for 251 rows", true);
+    expect("columns, matrices", "push(s6[j], v5, (int)i", true);
+    expect("columns, one", "256 x 1 threads for 1000 rows", true);
+    expect("columns finished", "1 column at once, 1 thread each", true);
+    expect("columns finished, many states", "merge_columns<reduce::m2, 130, 8, 32>", true);
+    expect("columns finished, twice", "reduce::exp_sum::finish(f0)", true);
+}
+END_TEST
+
 START_TEST(loads_go_ahead_of_states)
 {
     expect("finishing, loss", "x1[i][0] = load(", true);
@@ -211,6 +226,7 @@ Suite *emit_rows_suite(void)
     tcase_add_test(t, teams_grow_with_their_rows);
     tcase_add_test(t, lanes_share_the_states_of_a_row);
     tcase_add_test(t, states_are_read_twice);
+    tcase_add_test(t, columns_are_folded_by_blocks);
     tcase_add_test(t, loads_go_ahead_of_states);
     tcase_add_test(t, a_load_of_two_phases_is_kept_if_it_fits);
     tcase_add_test(t, empty_domains_are_not_launched);

@@ -49,6 +49,7 @@ static void expect(const char *text, void *const *leaves, int64_t n, const doubl
 
 static float six[] = {1, 2, 3, 4, 5, 6};
 static float pair[] = {10, -1};
+static float tens[] = {10, 20, 30, 40, 50, 60};
 static float triple[] = {1, 0, -2};
 
 START_TEST(matmul)
@@ -257,6 +258,12 @@ START_TEST(movement)
            LEAVES(six, pair), WANT(1, 2, 3, 10, 4, 5, 6, -1));
     expect("%x = input f32[2,3]\n%p = input f32[1,3]\n%y = concat %p, %x {axis=0}\noutput %y = %y",
            LEAVES(six, triple), WANT(1, 0, -2, 1, 2, 3, 4, 5, 6));
+    expect("%x = input f32[2,3]\n%z = input f32[2,3]\n%y = concat %x, %z, %x {axis=1,interleave=1}\n"
+           "output %y = %y",
+           LEAVES(six, tens), WANT(1, 10, 1, 2, 20, 2, 3, 30, 3, 4, 40, 4, 5, 50, 5, 6, 60, 6));
+    expect(
+        "%x = input f32[2,3]\n%z = input f32[2,3]\n%y = concat %x, %z {axis=0,interleave=1}\noutput %y = %y",
+        LEAVES(six, tens), WANT(1, 2, 3, 10, 20, 30, 4, 5, 6, 40, 50, 60));
 }
 END_TEST
 

@@ -127,6 +127,7 @@ static const char block[] = "%x = input bf16[2,16,64]\n"
                             "%f = reshape %x3 {d0=32, d1=64, rank=2}\n"
                             "%t = transpose %f {p0=1}\n"
                             "%cc = concat %f, %f, %f {axis=1}\n"
+                            "%ci = concat %f, %f {axis=1, interleave=1}\n"
                             "%logits = matmul %f, %emb\n"
                             "%p = softmax %logits\n"
                             "%fids = reshape %ids {d0=32, rank=1}\n"
@@ -134,7 +135,7 @@ static const char block[] = "%x = input bf16[2,16,64]\n"
                             "%lse = log_sum_exp %logits\n"
                             "%h = cast %p {to=f16}\n"
                             "output %y = %x3\noutput %yt = %t stride=[1,64]\noutput %loss = %loss\n"
-                            "output %cat = %cc\noutput %lse = %lse\noutput %prob = %h\n";
+                            "output %cat = %cc\noutput %ci = %ci\noutput %lse = %lse\noutput %prob = %h\n";
 
 START_TEST(fixed_point)
 {

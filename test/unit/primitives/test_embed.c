@@ -91,7 +91,8 @@ START_TEST(good_lines_are_taken)
 {
     put("map/f.cuh", "// coda: map f(x, y; alpha, beta)\n" MAP("f"));
     put("reduce/r.cuh", "// coda: reduce r(x, key) state 3\r\n" MAP("r") "static constexpr int state = 3;\n");
-    put("pair/p.cuh", "// coda:  pair  p( a , b )  \n#pragma once");
+    put("pair/p.cuh", "// coda:  pair  p( a , b, turn )  \n" MAP("p"));
+    put("ref/p.c", "REFERENCE_PAIR(p) { *a = *b; }");
     put("port/q.cuh", "// libcoda: a port; coda::port is its namespace\n");
     put("ref/f.c", REF("f"));
     put("ref/r.c", "REFERENCE_REDUCE(r) = {init, push, merge, finish};");
@@ -102,6 +103,7 @@ START_TEST(good_lines_are_taken)
                                        ".param_name = {\"alpha\",\"beta\",}, .reference = coda_ref_f},"));
     ck_assert_ptr_nonnull(strstr(said, "{.name = \"r\", .kind = PRIM_REDUCE, .header = \"reduce/r.cuh\",\n"
                                        "     .inputs = 2, .params = 0, .state = 3, .reduce = &coda_ref_r},"));
+    ck_assert_ptr_nonnull(strstr(said, "{\"p\", \"pair/p.cuh\", coda_ref_p},"));
     ck_assert_ptr_nonnull(strstr(said, "prim_count = 2;"));
     ck_assert_ptr_nonnull(strstr(said, "prim_file_count = 4;"));
 }

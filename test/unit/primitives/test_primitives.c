@@ -426,6 +426,32 @@ START_TEST(rope_turns_far_away_too)
 }
 END_TEST
 
+/* Of frequencies in radians: exact to a whole number of turns, and no worse than those of a base. */
+START_TEST(half_turns_of_radians)
+{
+    struct random r = {random_seed()};
+    double split = 0, worst = 0;
+    for (int k = 0; k < 200000; k++) {
+        float radians = (float)ldexp(random_normal(&r) / 6, (int)random_below(&r, 24) - 12), f[2], turn[2];
+        double position = (double)(random_next(&r) >> (44 + random_below(&r, 20)));
+        shim_half_turns(f, radians);
+        double exact = radians / M_PI, left = exact - 2 * rint(exact / 2);
+        split = fmax(split, fabs((double)f[0] + f[1] - left) / fmax(fabs(exact), 1e-30));
+        ck_assert(fabs(f[0]) <= 1.0f && fabs(f[1]) <= 0x1p-24 * fabs(f[0]) + 1e-30);
+        shim_turn(turn, (float)position, f[0], f[1]);
+        double error = fmax(fabs(turn[0] - cos(position * radians)), fabs(turn[1] - sin(position * radians)));
+        if (fabs(radians) <= 1) worst = fmax(worst, error);
+        ck_assert_msg(error < 3e-7 + fabs(radians) * position * 0x1p-45, "%g at %g: error %g", radians,
+                      position, error);
+    }
+    tell_error("half turns", split), tell_error("turn of radians", worst);
+    ck_assert_msg(split < 0x1p-46 && worst < 3e-7, "errors %g, %g", split, worst);
+    float none[2];
+    shim_half_turns(none, 0.0f);
+    ck_assert(none[0] == 0 && none[1] == 0);
+}
+END_TEST
+
 START_TEST(rope_of_frequency_0_is_nothing)
 {
     static const float v[] = {0.0f, -0.0f, 1e-45f, 1.5f, -3e38f, INFINITY, -INFINITY, NAN};
@@ -570,6 +596,7 @@ Suite *primitives_suite(void)
     tcase_add_test(t, rope_turns_pairs);
     tcase_add_test(t, rope_turns_are_close);
     tcase_add_test(t, rope_turns_far_away_too);
+    tcase_add_test(t, half_turns_of_radians);
     tcase_add_test(t, rope_of_frequency_0_is_nothing);
     tcase_add_test(t, ports_round_as_the_cpu_does);
     tcase_add_test(t, every_16_bit_number_survives);

@@ -70,7 +70,7 @@ START_TEST(tiles_are_legal)
     for (int i = 0; i < 2 * ARRAY_SIZE(heads); i++) {
         int head = heads[i / 2];
         struct program p = product(300, head ? head * 6 : 200, 250);
-        if (head) p.pair = PAIR_HEADS, p.rope = (struct rope_spec){.head_dim = head, .half = true};
+        if (head) p.pair = PAIR_HEADS, p.pairing = (struct pairing){.head_dim = head, .half = true};
         if (i % 2) p.a.row = p.b.row = 1, p.a.k = 300, p.b.k = p.dim[2];
         int n = tile_candidates(&p, i % 4 < 2 ? &a100 : &l40, TILES_KNOWN, all, MOST);
         ck_assert_int_gt(n, 0);

@@ -152,11 +152,11 @@ START_TEST(shares_keep_pairs)
     ck_assert_int_eq(n, 4); /* a quarter of 128 columns is too narrow */
     for (int i = 0; i < n; i++) ck_assert_int_eq(tile_share(&t[i]) % 64, 0);
     p.pair = PAIR_HEADS;
-    p.rope = (struct rope_spec){.head_dim = 128, .rotary = 128, .heads = 32, .half = true};
+    p.pairing = (struct pairing){.head_dim = 128, .rotary = 128, .heads = 32, .half = true};
     ck_assert_int_eq(tile_candidates(&p, &gemm_target, TILES_SCATTERED, t, 8), 4); /* half heads */
-    p.rope.rotary = 64;                                                            /* whole ones */
+    p.pairing.rotary = 64;                                                         /* whole ones */
     ck_assert_int_eq(tile_candidates(&p, &gemm_target, TILES_SCATTERED, t, 8), 1);
-    p.rope.head_dim = p.rope.rotary = 32;
+    p.pairing.head_dim = p.pairing.rotary = 32;
     ck_assert_int_eq(tile_candidates(&p, &gemm_target, TILES_SCATTERED, t, 8), 4);
 }
 END_TEST
@@ -201,7 +201,7 @@ START_TEST(tuning_tries_clusters_and_three_consumers)
         q = p, q.a.row = q.b.row = 1, q.a.k = rows[i] / 8 * 8 + 8, q.b.k = 4096;
         check_untried(q, TILES_CLUSTERED, 4);
         q = p, q.pair = PAIR_HEADS;
-        q.rope = (struct rope_spec){.head_dim = 128, .rotary = 128, .heads = 32, .half = true};
+        q.pairing = (struct pairing){.head_dim = 128, .rotary = 128, .heads = 32, .half = true};
         check_untried(q, TILES_CLUSTERED, 4);
         check_untried(q, TILES_THREE, 3);
     }
@@ -386,6 +386,7 @@ START_TEST(words_are_read_back)
     static const char *const good[] = {
         "sm90 128x192x64 stages=4 groups=2 pingpong band=8 tail=1x64 blocks=132",
         "sm90 64x128x64 stages=6 groups=1 band=16 splits=4",
+        "sm90_gemv 1x128x2048 stages=13 window=4 groups=2 band=1 blocks=132",
         "sm90 128x128x64 stages=4 groups=2 band=8 across serpentine splits=2 scattered lends",
         "sm90 192x128x64 stages=4 groups=3 band=4 cluster=2x1",
         "simt 64x64x16 stages=1 groups=1 band=8",
@@ -588,8 +589,8 @@ START_TEST(heads_stay_whole)
     for (int i = 0; i < ARRAY_SIZE(heads); i++) {
         struct program p = product(300, heads[i] * 6, 256);
         p.pair = PAIR_HEADS;
-        p.rope =
-            (struct rope_spec){.head_dim = heads[i], .rotary = heads[i] / 32 * 32, .heads = 6, .half = true};
+        p.pairing =
+            (struct pairing){.head_dim = heads[i], .rotary = heads[i] / 32 * 32, .heads = 6, .half = true};
         ck_assert_msg(program_pairs_meet(&p), "head %d", heads[i]);
         int bn = choose(&p).bn;
         bool pieces = bn % 64 == 0 && heads[i] % 64 == 0; /* of 32 pairs */
@@ -605,9 +606,9 @@ START_TEST(heads_are_split)
 {
     struct program p = product(16384, 12288, 4096), q;
     p.pair = PAIR_HEADS;
-    p.rope = (struct rope_spec){.head_dim = 128, .rotary = 128, .heads = 64, .half = true};
+    p.pairing = (struct pairing){.head_dim = 128, .rotary = 128, .heads = 64, .half = true};
     ck_assert_int_eq(choose(&p).bn, 192);
-    q = p, q.rope.rotary = 64;
+    q = p, q.pairing.rotary = 64;
     ck_assert_int_eq(choose(&q).bn % 128, 0);
     q = p, q.dim[2] = 12288 + 64;
     ck_assert_int_eq(choose(&q).bn % 128, 0);
@@ -624,13 +625,13 @@ START_TEST(pairs_that_do_not_meet)
 {
     struct program p = product(300, 1024, 256);
     p.pair = PAIR_HEADS;
-    p.rope = (struct rope_spec){.head_dim = 64, .rotary = 64, .heads = 4, .half = true};
+    p.pairing = (struct pairing){.head_dim = 64, .rotary = 64, .heads = 4, .half = true};
     ck_assert(program_pairs_meet(&p));
-    p.rope.rotary = 40; /* its halves are 20 apart: other lanes */
+    p.pairing.rotary = 40; /* its halves are 20 apart: other lanes */
     ck_assert(!program_pairs_meet(&p));
-    p.rope.half = false;
+    p.pairing.half = false;
     ck_assert(program_pairs_meet(&p));
-    p.rope = (struct rope_spec){.head_dim = 512, .rotary = 512, .heads = 2, .half = true};
+    p.pairing = (struct pairing){.head_dim = 512, .rotary = 512, .heads = 2, .half = true};
     ck_assert(!program_pairs_meet(&p)); /* wider than a tile */
     p.pair = PAIR_GLU_INTERLEAVED;
     ck_assert(program_pairs_meet(&p));

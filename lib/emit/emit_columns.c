@@ -1,0 +1,144 @@
+/*
+ * emit_columns.c -- the frame of a rows kernel that folds columns, and of one that finishes what was folded.
+ * columns_schedule.c decides how threads stand; emit_rows_steps.c prints the values and stores of a piece.
+ */
+#include "emit_rows.h"
+
+static const char *block_type(int64_t blocks) { return blocks < INT32_MAX ? "u32" : "i64"; }
+
+/* For all blocks of so many that are this one's. */
+static void open_blocks(struct emitter *e, int64_t blocks)
+{
+    const char *type = block_type(blocks);
+    rows_line(e, "const int across = threadIdx.x %% %d, down = threadIdx.x / %d;", e->w->across,
+              e->w->across);
+    rows_open(e, "for (%s t = blockIdx.x; t < %lld; t += gridDim.x)", type, (wide)blocks);
+    struct word slab = e->w->slabs > 1 ? emit_word("(int)(t %% %lld)", (wide)e->w->slabs) : emit_word("0");
+    rows_line(e, "const i64 first = (i64)%s * %d;", slab.s, e->w->across * e->w->width);
+    rows_line(e, "const %s c = first + across * %d;", e->w->columns < INT32_MAX / 2 ? "int" : "i64",
+              e->w->width);
+}
+
+static struct word over(const char *of, int64_t n)
+{
+    return n > 1 ? emit_word("%s / %lld", of, (wide)n) : emit_word("%s", of);
+}
+
+/* The largest state that goes through shared memory. */
+static int most_floats(const struct emitter *e)
+{
+    int most = 1;
+    for (int i = 0; i < e->p->steps; i++) {
+        const struct step *s = &e->p->step[i];
+        bool state = s->kind == STEP_REDUCE || s->kind == STEP_PARTIAL;
+        if (e->w->live[i] && state) most = MAX(most, e->p->port[s->port].reduce->state);
+    }
+    return most;
+}
+
+/* ---- Folds ---- */
+
+/* A state that several statistics read is folded and stored by the first of them. */
+static bool folds(const struct emitter *e, int i)
+{
+    const struct step *s = &e->p->step[i];
+    return e->w->live[i] && s->kind == STEP_REDUCE && rows_state(e->w, e->p, i) == i;
+}
+
+static void begin_states(struct emitter *e)
+{
+    for (int i = 0; i < e->p->steps; i++) {
+        const char *name = folds(e, i) ? e->p->step[i].prim->name : NULL;
+        if (!name) continue;
+        rows_line(e, "reduce::%s::State s%d[%d];", name, i, e->w->width);
+        rows_line(e, "#pragma unroll");
+        rows_line(e, "for (int j = 0; j < %d; j++) reduce::%s::init(s%d[j]);", e->w->width, name, i);
+    }
+}
+
+static void end_states(struct emitter *e)
+{
+    for (int i = 0; i < e->p->steps; i++) {
+        const struct step *s = &e->p->step[i];
+        if (folds(e, i))
+            rows_line(e, "rows::store_columns<reduce::%s, %d, %d>(s%d, shared, a.a%d, part, first, %lld);",
+                      s->prim->name, e->w->across, e->w->down, i, e->argument[s->port], (wide)e->w->columns);
+    }
+}
+
+/* Rows whose loads are in flight together: as many as registers for values and states allow. */
+static int unrolled(const struct emitter *e)
+{
+    int floats = 0;
+    for (int i = 0; i < e->p->steps; i++) {
+        const struct step *s = &e->p->step[i];
+        if (folds(e, i)) floats += s->prim->state * e->w->width;
+        if (e->w->live[i] && s->kind == STEP_LOAD) floats += rows_is_row(s) ? 1 : e->w->width;
+    }
+    return floats <= 32 ? 4 : floats <= 64 ? 2 : 1;
+}
+
+static void open_rows(struct emitter *e)
+{
+    const struct rows_walk *w = e->w;
+    int64_t rows = w->dim[w->rank - 2];
+    struct word row = rows_row_index(e);
+    rows_line(e, "const i64 begin = part %% %lld * %lld;", (wide)w->parts, (wide)w->part_rows);
+    struct word end = w->parts * w->part_rows > rows
+                          ? emit_word("begin + %lld < %lld ? begin + %lld : %lld", (wide)w->part_rows,
+                                      (wide)rows, (wide)w->part_rows, (wide)rows)
+                          : emit_word("begin + %lld", (wide)w->part_rows);
+    bool whole = w->slabs * w->across == w->pieces;
+    if (whole) rows_line(e, "const i64 end = %s;", end.s);
+    else rows_line(e, "const i64 end = c >= %lld ? 0 : %s;", (wide)w->columns, end.s);
+    begin_states(e);
+    rows_line(e, "#pragma unroll %d", unrolled(e));
+    rows_open(e, "for (i64 %s = begin + down; %s < end; %s += %d)", row.s, row.s, row.s, w->down);
+}
+
+void rows_fold_columns(struct emitter *e)
+{
+    const struct rows_walk *w = e->w;
+    int64_t matrices = w->rows / w->dim[w->rank - 2];
+    rows_line(e, "__shared__ float shared[%d];", w->threads * w->width * most_floats(e));
+    open_blocks(e, matrices * w->parts * w->slabs);
+    rows_line(e, "const i64 part = %s;", over("t", w->slabs).s);
+    if (matrices > 1) rows_line(e, "const i64 matrix = %s;", over("part", w->parts).s);
+    rows_matrix_indices(e);
+    open_rows(e);
+    rows_pointers(e);
+    rows_row_values(e, 0);
+    if (rows_needs(w, e->p, 0, e->needed)) rows_piece(e, 0);
+    rows_close(e);
+    end_states(e);
+    rows_close(e);
+}
+
+/* ---- Statistics ---- */
+
+static void print_partial(struct emitter *e, int i)
+{
+    const struct tensor_use *port = &e->p->port[e->p->step[i].port];
+    int first = rows_state(e->w, e->p, i);
+    if (first == i)
+        rows_line(
+            e, "const auto f%d = rows::merge_columns<reduce::%s, %d, %d, %d>(a.a%d, shared, row, c, %lld);",
+            i, port->reduce->name, port->blocks, e->w->across, e->w->down, e->argument[e->p->step[i].port],
+            (wide)e->w->columns);
+    rows_line(e, "const float v%d = reduce::%s::finish(f%d);", i, port->reduce->name, first);
+}
+
+void rows_finish_columns(struct emitter *e)
+{
+    const struct rows_walk *w = e->w;
+    rows_line(e, "__shared__ float shared[%d];", w->threads * most_floats(e));
+    open_blocks(e, w->rows * w->slabs);
+    rows_line(e, "const i64 row = %s;", over("t", w->slabs).s);
+    for (int i = 0; i < e->p->steps; i++)
+        if (w->live[i] && e->p->step[i].kind == STEP_PARTIAL) print_partial(e, i);
+    rows_line(e, "if (down || c >= %lld) continue;", (wide)w->columns);
+    rows_starts(e);
+    rows_row_values(e, 0);
+    if (rows_needs(w, e->p, 0, e->needed)) rows_piece(e, 0);
+    rows_close(e);
+}

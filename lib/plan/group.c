@@ -1,0 +1,218 @@
+/*
+ * group.c -- programs to be, as groups of nodes: what is a member, what it needs and stores, and how a node
+ * becomes one. Which do is decided in fuse.c, segments.c and take_in.c.
+ */
+#include "fuse.h"
+
+#include <string.h>
+
+struct group *group_new(struct grouper *gr, enum program_kind kind, int root)
+{
+    struct arena *arena = &gr->plan->arena;
+    if (gr->groups == gr->group_capacity) {
+        int wider = MAX(64, 2 * gr->group_capacity);
+        struct group **group = ARENA_NEW(arena, struct group *, wider);
+        if (!group) return NULL;
+        if (gr->groups) memcpy(group, gr->group, sizeof *group * (size_t)gr->groups);
+        gr->group = group;
+        gr->group_capacity = wider;
+    }
+    struct group *q = gr->group[gr->groups] = ARENA_NEW(arena, struct group, 1);
+    if (!q) return NULL;
+    *q = (struct group){.index = gr->groups++,
+                        .first = -1,
+                        .last = -1,
+                        .paired = -1,
+                        .turn = -1,
+                        .root_step = -1,
+                        .also = -1};
+    q->p.kind = kind;
+    q->p.root = root;
+    q->p.prepare = gr->site[root].is_const;
+    return q;
+}
+
+/* ---- Members ---- */
+
+bool group_holds(const struct grouper *gr, const struct group *q, int value)
+{
+    return gr->site[value].role == ROLE_MEMBER && gr->group[gr->site[value].group] == q;
+}
+
+bool group_has_again(const struct group *q, int value)
+{
+    for (int i = 0; i < q->agains; i++)
+        if (q->again[i] == value) return true;
+    return false;
+}
+
+bool group_number(const struct grouper *gr, int value, float *number)
+{
+    while (op_is_view(gr->g->node[value].op)) value = gr->g->node[value].in[0];
+    if (gr->site[value].role != ROLE_NUMBER) return false;
+    *number = gr->site[value].number;
+    return true;
+}
+
+bool group_has_column_parts(const struct grouper *gr, int value)
+{
+    return gr->site[value].partial && gr->g->node[value].attr.reduce.columns;
+}
+
+int group_scalar(const struct grouper *gr, int value)
+{
+    while (op_is_view(gr->g->node[value].op)) value = gr->g->node[value].in[0];
+    return gr->g->node[value].op == OP_SCALAR ? value : -1;
+}
+
+static bool same_state(const struct node *a, const struct node *b)
+{
+    return a->op == OP_REDUCE && b->op == OP_REDUCE && prim_states_equal(a->prim, b->prim) &&
+           attr_equal(a, b) && a->nin == b->nin && !memcmp(a->in, b->in, sizeof *a->in * (size_t)a->nin);
+}
+
+int group_state(const struct grouper *gr, int value)
+{
+    int m = gr->group[gr->site[value].group]->first;
+    while (m != value && !same_state(&gr->g->node[m], &gr->g->node[value])) m = gr->site[m].next;
+    return m;
+}
+
+/* Is the node a statistic that a group of this kind only has in parts? */
+static bool is_partial(const struct group *q, const struct node *n)
+{
+    return n->op == OP_REDUCE && (q->p.kind == PROGRAM_GEMM || n->attr.reduce.columns);
+}
+
+int group_tile(const struct grouper *gr, const struct group *q, int value)
+{
+    const graph *g = gr->g;
+    while (q->p.kind == PROGRAM_GEMM && g->node[value].op == OP_RESHAPE && g->node[value].type.rank > 0 &&
+           type_columns(&g->node[value].type) == type_columns(&g->node[g->node[value].in[0]].type))
+        value = g->node[value].in[0];
+    return value;
+}
+
+/* ---- Order ---- */
+
+/* A program needs what any of its members needs, so each member has the horizon of the one that has the
+ * farthest: it is raised for all of them, and for all that read them. */
+static void raise_horizon(struct grouper *gr, int value, int horizon)
+{
+    int *stack = gr->stack, top = 0;
+    if (gr->site[value].horizon >= horizon) return;
+    gr->site[value].horizon = horizon;
+    stack[top++] = value;
+    while (top) {
+        int v = stack[--top];
+        const struct use *end = gr->uses.use + gr->uses.at[v + 1];
+        for (const struct use *u = gr->uses.use + gr->uses.at[v]; u < end; u++) {
+            if (gr->site[u->node].horizon >= horizon) continue;
+            gr->site[u->node].horizon = horizon;
+            stack[top++] = u->node;
+        }
+        if (gr->site[v].role != ROLE_MEMBER) continue;
+        for (int m = gr->group[gr->site[v].group]->first; m >= 0; m = gr->site[m].next) {
+            if (gr->site[m].horizon >= horizon) continue;
+            gr->site[m].horizon = horizon;
+            stack[top++] = m;
+        }
+    }
+}
+
+/* Nodes whose horizon lies before the group's root need none of its members. */
+static void visit(struct grouper *gr, const struct group *q, int value, int *stack, int *top)
+{
+    struct site *s = &gr->site[value];
+    if (s->seen == gr->mark || s->horizon < q->p.root) return;
+    s->seen = gr->mark;
+    stack[(*top)++] = value;
+}
+
+static void visit_operands(struct grouper *gr, const struct group *q, int value, int *stack, int *top)
+{
+    const struct node *n = &gr->g->node[value];
+    for (int i = 0; i < n->nin; i++)
+        if (n->in[i] >= 0) visit(gr, q, n->in[i], stack, top);
+}
+
+bool group_depends(struct grouper *gr, int value, const struct group *q)
+{
+    int *stack = gr->stack, top = 0;
+    gr->mark++;
+    visit(gr, q, value, stack, &top);
+    while (top) {
+        int v = stack[--top];
+        const struct site *s = &gr->site[v];
+        if (s->role != ROLE_MEMBER) {
+            visit_operands(gr, q, v, stack, &top);
+            continue;
+        }
+        struct group *other = gr->group[s->group];
+        if (other == q) return true;
+        if (other->seen == gr->mark) continue;
+        other->seen = gr->mark;
+        for (int m = other->first; m >= 0; m = gr->site[m].next) visit_operands(gr, q, m, stack, &top);
+    }
+    return false;
+}
+
+/* ---- Joining ---- */
+
+int group_stores(const struct grouper *gr, int value)
+{
+    const graph *g = gr->g;
+    int stores = 0;
+    for (int o = g->node[value].output; o >= 0; o = g->output[o].next) stores++;
+    for (int i = gr->uses.at[value]; i < gr->uses.at[value + 1]; i++)
+        stores += g->node[gr->uses.use[i].node].op == OP_CONCAT;
+    return stores;
+}
+
+/* The root comes first, then the others as they are ordered in the graph. */
+static void link_member(struct grouper *gr, struct group *q, int value)
+{
+    int before = q->first < 0 || value > q->last ? q->last : q->first;
+    while (before >= 0 && gr->site[before].next >= 0 && gr->site[before].next < value)
+        before = gr->site[before].next;
+    int *link = before < 0 ? &q->first : &gr->site[before].next;
+    gr->site[value].next = *link;
+    *link = value;
+    if (before == q->last) q->last = value;
+}
+
+void group_join(struct grouper *gr, struct group *q, int value)
+{
+    struct site *s = &gr->site[value];
+    s->role = ROLE_MEMBER;
+    s->group = q->index;
+    link_member(gr, q, value);
+    q->members++;
+    q->stores += group_stores(gr, value);
+    s->partial = is_partial(q, &gr->g->node[value]);
+    int horizon = MAX(s->horizon, gr->site[q->first].horizon);
+    raise_horizon(gr, q->first, horizon);
+    raise_horizon(gr, value, horizon);
+}
+
+/* Columns of segments that lie apart. */
+static bool is_split(const struct group *q, const struct type *t, const int64_t *stride)
+{
+    return q->p.segment && type_columns(t) > 1 && stride[3] != q->p.segment * stride[2];
+}
+
+bool group_can_store(const struct grouper *gr, const struct group *q, int value)
+{
+    const graph *g = gr->g;
+    const struct type *t = &g->node[value].type;
+    int64_t out[CODA_MAX_RANK], stride[CODA_MAX_RANK];
+    for (int o = g->node[value].output; o >= 0; o = g->output[o].next)
+        if (!domain_strides(q, t, g->output[o].stride, t, out) || is_split(q, t, out)) return false;
+    for (int i = gr->uses.at[value]; i < gr->uses.at[value + 1]; i++) {
+        const struct node *c = &g->node[gr->uses.use[i].node];
+        if (c->op != OP_CONCAT) continue;
+        view_part(c, stride);
+        if (!domain_strides(q, t, stride, t, out)) return false;
+    }
+    return true;
+}

@@ -1,0 +1,303 @@
+/*
+ * segments.c -- values of some columns of a product, and statistics of segments of them: QK-norm.
+ *
+ *     q = x[:, a:b];   r = reduce(reshape(q, [.., segments, columns]));   reshape(q) * r ...
+ *
+ * A REDUCE of segments opens a range of columns in its product's program. What computes with it joins in that
+ * range: maps, casts, pairs. Ranges are disjoint and consist of whole spans, so that a tile's chunk is in one
+ * of them. What is left of the product and read by others is stored by itself, as values of ranges, too: then
+ * nobody needs the product.
+ */
+#include "fuse.h"
+
+enum { MOST_SEGMENT = 256 };
+
+/* ---- Places ---- */
+
+static bool through_reshape(const graph *g, const struct node *n, struct spot *p)
+{
+    const struct type *from = &g->node[n->in[0]].type, *to = &n->type;
+    int64_t inner = type_columns(to), outer = to->rank > 1 ? to->dim[to->rank - 2] : 1;
+    if (to->rank < 1 || from->rank < 1) return false;
+    if (p->segmented) {
+        int64_t segments = from->dim[from->rank - 2], each = type_columns(from);
+        bool regrouped = to->rank > 1 && outer == segments && inner == each;
+        if (!regrouped && inner != segments * each) return false;
+        p->segmented = regrouped;
+        return regrouped || each > 1;
+    }
+    if (inner == p->columns) return true;
+    p->segmented = to->rank > 1 && inner * outer == p->columns;
+    return p->segmented;
+}
+
+bool spot_of(const struct grouper *gr, const struct group *q, int value, struct spot *out)
+{
+    const struct node *n = &gr->g->node[value];
+    *out = (struct spot){.member = -1};
+    if (q->p.kind != PROGRAM_GEMM || program_is_gated(&q->p)) return false;
+    if (group_holds(gr, q, value)) {
+        const struct site *s = &gr->site[value];
+        struct column_range all = {0, q->p.dim[2]}, r = s->range ? q->p.range[s->range - 1] : all;
+        *out = (struct spot){value, r.first, r.end - r.first, s->segmented, s->range || s->segmented};
+        return !s->partial;
+    }
+    if ((n->op != OP_RESHAPE && n->op != OP_SLICE) || !spot_of(gr, q, n->in[0], out)) return false;
+    if (n->op == OP_RESHAPE) return through_reshape(gr->g, n, out);
+    if (out->segmented || n->attr.slice.axis != n->type.rank - 1 || n->attr.slice.step > 1) return false;
+    out->first += n->attr.slice.start;
+    out->columns = type_columns(&n->type);
+    return true;
+}
+
+/* ---- Ranges ---- */
+
+/* 1 + its index; 0 if it is all columns, -1 if it meets another one, or there are too many. */
+static int range_of(struct program *p, int64_t first, int64_t columns)
+{
+    if (first == 0 && columns == p->dim[2]) return p->ranges ? -1 : 0;
+    for (int i = 0; i < p->ranges; i++) {
+        const struct column_range *r = &p->range[i];
+        if (r->first == first && r->end == first + columns) return i + 1;
+        if (first < r->end && r->first < first + columns) return -1;
+    }
+    if (p->ranges == MOST_RANGES) return -1;
+    p->range[p->ranges] = (struct column_range){first, first + columns};
+    return ++p->ranges;
+}
+
+static bool is_whole(const struct program *p, int64_t first, int64_t columns)
+{
+    int64_t span = program_span(p);
+    return columns > 0 && first % span == 0 && columns % span == 0 && p->dim[2] % span == 0;
+}
+
+/* ---- Joining ---- */
+
+/* Are the elements of a tile loaded to compute the value? They would be loaded once more to be folded. */
+static bool loads_tiles(const struct grouper *gr, const struct group *q, int value)
+{
+    const struct node *n = &gr->g->node[value];
+    struct spot p;
+    if (!group_holds(gr, q, value)) return spot_of(gr, q, value, &p) ? loads_tiles(gr, q, p.member) : false;
+    for (int i = 0; i < n->nin && value != q->p.root; i++) {
+        if (n->in[i] < 0) continue;
+        const struct type *t = &gr->g->node[n->in[i]].type;
+        if (spot_of(gr, q, n->in[i], &p) ? loads_tiles(gr, q, p.member)
+                                         : type_rows(t) > 1 && type_columns(t) > 1)
+            return true;
+    }
+    return false;
+}
+
+/* A vector of columns, or one value for each row. */
+static bool outside_fits(struct grouper *gr, struct group *q, const struct node *n, int i)
+{
+    struct type t = domain_operand_type(gr->g, n, i);
+    const struct view *v = &gr->view[n->in[i]];
+    int64_t out[CODA_MAX_RANK];
+    if (v->base < 0 || !domain_strides(q, &t, v->stride, domain_walked(gr->g, n), out)) return false;
+    bool rows = out[0] || out[1], columns = out[2] || out[3];
+    bool samples = q->p.dim[0] == 1 && out[0];
+    return !(rows && columns) && !samples && !group_depends(gr, n->in[i], q);
+}
+
+static bool is_last(const struct node *n, int i) { return i == 2 && op_combines_pairs(n->op); }
+
+/* The place of the operands that are members, all of one; false if there is none, or they differ. */
+static bool common_spot(const struct grouper *gr, const struct group *q, const struct node *n,
+                        struct spot *out)
+{
+    bool found = false, narrow = false;
+    *out = (struct spot){.member = -1};
+    for (int i = 0; i < n->nin; i++) {
+        struct spot p;
+        float number;
+        if (n->in[i] < 0 || is_last(n, i) || group_number(gr, n->in[i], &number)) continue;
+        if (!spot_of(gr, q, n->in[i], &p)) continue;
+        bool same =
+            found && p.first == out->first && p.columns == out->columns && p.segmented == out->segmented;
+        if (found && !same) return false;
+        *out = p;
+        found = true;
+        narrow = narrow || p.narrow;
+    }
+    out->narrow = narrow;
+    return found;
+}
+
+static bool operands_fit(struct grouper *gr, struct group *q, const struct node *n)
+{
+    bool statistic = type_columns(&n->type) == 1;
+    for (int i = 0; i < n->nin; i++) {
+        struct spot p;
+        float number;
+        if (n->in[i] < 0 || group_number(gr, n->in[i], &number)) continue;
+        if (is_last(n, i) ? group_depends(gr, n->in[i], q) : false) return false;
+        if (is_last(n, i) || spot_of(gr, q, n->in[i], &p)) continue;
+        if (!statistic && n->op == OP_MAP && group_scalar(gr, n->in[i]) >= 0) continue;
+        if (statistic || !outside_fits(gr, q, n, i)) return false;
+    }
+    return true;
+}
+
+/* Does the type have the columns of the place, or one for each of its segments? */
+static bool type_fits(const struct group *q, const struct type *t, const struct spot *p)
+{
+    bool one = p->columns == q->p.segment && type_columns(t) == 1; /* a segment, and its statistic */
+    if (!p->segmented) return type_columns(t) == p->columns || one;
+    if (t->rank < 2 || t->dim[t->rank - 2] != p->columns / q->p.segment) return false;
+    return type_columns(t) == q->p.segment || type_columns(t) == 1;
+}
+
+/* Parts of columns' states are of whole tiles. */
+static bool folds_columns(const struct grouper *gr, const struct group *q)
+{
+    for (int m = q->first; m >= 0; m = gr->site[m].next)
+        if (gr->g->node[m].op == OP_REDUCE && gr->g->node[m].attr.reduce.columns) return true;
+    return false;
+}
+
+static bool reduce_fits(const struct grouper *gr, const struct group *q, const struct node *n,
+                        const struct spot *p)
+{
+    int64_t segment = type_columns(&gr->g->node[n->in[0]].type);
+    bool spans = segment % 16 == 0 && segment <= MOST_SEGMENT &&
+                 (SEGMENT_SPAN % segment == 0 || segment % SEGMENT_SPAN == 0);
+    bool pairs = q->p.pair == PAIR_NONE || pair_span(&q->p) == 0 || pair_span(&q->p) == segment;
+    if (folds_columns(gr, q)) return false;
+    return (p->segmented || segment == p->columns) && !p->narrow && n->nin == 1 && spans && pairs &&
+           !loads_tiles(gr, q, p->member);
+}
+
+/* All pairs of a program are combined alike, by one turn. */
+static bool pair_fits(struct grouper *gr, struct group *q, const struct node *n, const struct spot *p)
+{
+    if (p->segmented || !pair_suits_segments(n, q->p.segment) || !pair_takes_all(gr->g, n)) return false;
+    if (q->turn >= 0) return pairs_alike(&gr->g->node[q->turn], n);
+    if (q->p.pair != PAIR_NONE) return false;
+    pair_read(&q->p, gr->g, n);
+    q->p.pairing.heads = q->p.dim[2] / q->p.pairing.head_dim;
+    q->p.pair = PAIR_HEADS;
+    if (program_pairs_meet(&q->p)) return true;
+    q->p.pair = PAIR_NONE;
+    return false;
+}
+
+static bool fits(struct grouper *gr, struct group *q, int value, const struct spot *p)
+{
+    const struct node *n = &gr->g->node[value];
+    if (n->op == OP_REDUCE && !reduce_fits(gr, q, n, p)) return false;
+    if (!is_whole(&q->p, p->first, p->columns)) return false;
+    if (!type_fits(q, &n->type, p) || !operands_fit(gr, q, n) || !group_can_store(gr, q, value)) return false;
+    return !op_combines_pairs(n->op) || pair_fits(gr, q, n, p);
+}
+
+enum joining segment_join(struct grouper *gr, struct group *q, int value)
+{
+    const struct node *n = &gr->g->node[value];
+    struct spot p;
+    int64_t segment = q->p.segment;
+    if (q->p.kind != PROGRAM_GEMM || program_is_gated(&q->p) || q->p.dim[2] == 0) return JOINS_OTHERWISE;
+    if (!common_spot(gr, q, n, &p)) return JOINS_OTHERWISE;
+    bool one = !p.segmented && p.columns < q->p.dim[2] && 2 * p.columns != q->p.dim[2]; /* no half: a lane */
+    bool folds = n->op == OP_REDUCE && !n->attr.reduce.columns;
+    bool opens = folds && (p.segmented || (one && reduce_fits(gr, q, n, &p)));
+    if (!opens && (!p.narrow || n->op == OP_REDUCE)) return JOINS_OTHERWISE;
+    int64_t wanted = opens ? type_columns(&gr->g->node[n->in[0]].type) : segment;
+    if (segment && wanted != segment) return REFUSED;
+    struct program before = q->p;
+    q->p.segment = wanted;
+    int range = wanted && fits(gr, q, value, &p) ? range_of(&q->p, p.first, p.columns) : -1;
+    if (range < 0) {
+        q->p = before;
+        return REFUSED;
+    }
+    if (op_combines_pairs(n->op) && q->turn < 0) q->turn = value;
+    group_join(gr, q, value);
+    gr->site[value].range = range;
+    gr->site[value].segmented = p.segmented;
+    gr->site[value].partial = false;
+    q->loads += n->nin - 1;
+    return JOINED;
+}
+
+/* ---- The rest ---- */
+
+static bool is_column_slice(const struct node *n)
+{
+    return n->op == OP_SLICE && n->attr.slice.axis == n->type.rank - 1 && n->attr.slice.step <= 1;
+}
+
+/* Is the value, or a view of it, an operand of a product? Its strides are known to that already. */
+static bool is_multiplied(const struct grouper *gr, int value)
+{
+    const struct uses *u = &gr->uses;
+    for (int i = u->at[value]; i < u->at[value + 1]; i++) {
+        enum op op = gr->g->node[u->use[i].node].op;
+        if (op == OP_MATMUL || op == OP_CONCAT || (op_is_view(op) && is_multiplied(gr, u->use[i].node)))
+            return true;
+    }
+    return false;
+}
+
+/* Is it read outside the program? */
+static bool is_read(const struct grouper *gr, const struct group *q, int value)
+{
+    const struct uses *u = &gr->uses;
+    for (int i = u->at[value]; i < u->at[value + 1]; i++) {
+        int n = u->use[i].node;
+        bool view = gr->site[n].role == ROLE_VIEW;
+        if (view ? is_read(gr, q, n) : !group_holds(gr, q, n)) return true;
+    }
+    return gr->g->node[value].output >= 0;
+}
+
+/* Is all that is read of a member, outside the program, slices that may be ranges? */
+static bool rest_fits(const struct grouper *gr, const struct group *q, int value)
+{
+    const struct uses *u = &gr->uses;
+    struct program p = q->p;
+    if (gr->g->node[value].output >= 0) return false;
+    for (int i = u->at[value]; i < u->at[value + 1]; i++) {
+        int n = u->use[i].node;
+        const struct node *s = &gr->g->node[n];
+        if (gr->site[n].role != ROLE_VIEW ? group_holds(gr, q, n) : !is_read(gr, q, n)) continue;
+        if (gr->site[n].role != ROLE_VIEW || !is_column_slice(s) || is_multiplied(gr, n)) return false;
+        int64_t first = s->attr.slice.start, columns = type_columns(&s->type);
+        int ranges = p.ranges;
+        if (!is_whole(&p, first, columns) || range_of(&p, first, columns) <= 0 || p.ranges == ranges)
+            return false;
+    }
+    return true;
+}
+
+/* The slice is a value that the program makes; views of it lie in its memory. */
+static void take_slice(struct grouper *gr, struct group *q, int slice)
+{
+    const struct node *n = &gr->g->node[slice];
+    struct view *v = &gr->view[slice];
+    group_join(gr, q, slice);
+    for (int i = gr->uses.at[slice]; i < gr->uses.at[slice + 1]; i++) /* they may join now */
+        gr->site[gr->uses.use[i].node].queued = 0;
+    gr->site[slice].range = range_of(&q->p, n->attr.slice.start, type_columns(&n->type));
+    *v = (struct view){.base = slice};
+    dense_strides(&n->type, v->stride);
+    for (int i = slice + 1; i < gr->g->nodes; i++)
+        if (gr->site[i].role == ROLE_VIEW) view_extend(gr->g, i, gr->view);
+}
+
+void segment_rest(struct grouper *gr, struct group *q, void (*grow)(struct grouper *, struct group *, int))
+{
+    if (!q->p.ranges) return;
+    for (int m = q->first; m >= 0; m = gr->site[m].next) {
+        const struct uses *u = &gr->uses;
+        if (gr->site[m].range || gr->site[m].segmented || !rest_fits(gr, q, m)) continue;
+        for (int i = u->at[m]; i < u->at[m + 1]; i++) {
+            int n = u->use[i].node;
+            if (gr->site[n].role != ROLE_VIEW || !is_read(gr, q, n)) continue;
+            take_slice(gr, q, n);
+            grow(gr, q, n);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+/*
+ * columns_schedule.c -- how a rows program folds columns, and how it finishes what was folded.
+ *
+ * A column is never one thread's alone, whose reads would be a pitch apart: neighbouring threads have
+ * neighbouring pieces, so a warp reads up to 512 adjacent bytes of a row. Parts of a matrix's rows keep all
+ * SMs busy; each leaves a state of every column, and a second program merges these, several threads a column.
+ */
+#include "rows_schedule.h"
+
+enum {
+    THREADS = 256,      /* of a block */
+    MOST_ACROSS = 32,   /* a warp beside each other */
+    FEWEST_ROWS = 8,    /* that a thread should fold */
+    BLOCKS_PER_SM = 4,  /* whose loads together keep memory busy */
+    DEFAULT_SMS = 132,  /* of an H200, where the target does not say */
+    MOST_DOWN = 32,     /* threads that merge one column's states */
+    STATES_A_THREAD = 4 /* that one should merge, before another helps */
+};
+
+static bool is_live(const struct rows_walk *w, const struct program *p, enum step_kind kind)
+{
+    for (int i = 0; i < p->steps; i++)
+        if (w->live[i] && p->step[i].kind == kind && p->step[i].axis == REDUCE_COLUMNS) return true;
+    return false;
+}
+
+void columns_find(struct rows_walk *w, const struct program *p)
+{
+    w->folds = is_live(w, p, STEP_REDUCE);
+    w->finishes = !w->folds && is_live(w, p, STEP_PARTIAL);
+}
+
+static int most_states(const struct rows_walk *w, const struct program *p)
+{
+    int most = 0;
+    for (int i = 0; i < p->steps; i++)
+        if (w->live[i] && p->step[i].kind == STEP_PARTIAL) most = MAX(most, p->port[p->step[i].port].blocks);
+    return most;
+}
+
+static int states_left(const struct rows_walk *w, const struct program *p)
+{
+    for (int i = 0; i < p->steps; i++)
+        if (w->live[i] && p->step[i].kind == STEP_REDUCE) return p->port[p->step[i].port].blocks;
+    return 0;
+}
+
+/* A part has rows: as many as others, but for the last one. */
+void columns_walk(struct rows_walk *w, const struct program *p)
+{
+    if (!w->folds && !w->finishes) return;
+    w->across = w->down = 1;
+    w->threads = THREADS;
+    if (w->folds) {
+        while (w->across < MOST_ACROSS && w->across < w->pieces) w->across *= 2;
+        w->down = THREADS / w->across;
+        w->parts = states_left(w, p);
+        w->part_rows = w->parts ? CEIL_DIV(p->dim[p->rank - 2], w->parts) : 0;
+    } else {
+        while (w->down < MOST_DOWN && w->down * STATES_A_THREAD < most_states(w, p)) w->down *= 2;
+        w->across = THREADS / w->down;
+    }
+    w->slabs = CEIL_DIV(w->pieces, w->across);
+}
+
+int64_t columns_states(const struct rows_walk *w, const struct program *p, int sms)
+{
+    int64_t rows = p->dim[p->rank - 2];
+    if (!w->folds) return 0;
+    int64_t blocks = BLOCKS_PER_SM * (int64_t)(sms > 0 ? sms : DEFAULT_SMS);
+    int64_t parts = blocks / MAX(mul_counts(w->slabs, w->rows / rows), 1);
+    int64_t part_rows = CEIL_DIV(rows, MAX(MIN(parts, CEIL_DIV(rows, FEWEST_ROWS * w->down)), 1));
+    return CEIL_DIV(rows, part_rows);
+}

@@ -1,0 +1,94 @@
+/* util_gemm_heads.c -- epilogues of GEMM programs made by hand whose statistics are of heads. */
+#include "util_gemm_build.h"
+
+/* Statistics of heads, which p.pairing has; its last turned ones are k, the others q, what is behind
+ * them v. */
+static void cut_heads(struct gemm_rig *r)
+{
+    struct program *p = &r->p;
+    int64_t head = p->pairing.head_dim, end = p->pairing.heads * head, k = end - MAX(head, 64);
+    p->segment = head;
+    p->pairing.heads = p->dim[2] / head;
+    p->range[0] = (struct column_range){k, end};
+    p->range[1] = (struct column_range){0, k};
+    p->range[2] = (struct column_range){end, p->dim[2]};
+    p->ranges = 3;
+}
+
+static int in_range(struct gemm_rig *r, int step, int range)
+{
+    r->step[step].range = range;
+    return step;
+}
+
+static int fold(struct gemm_rig *r, const char *name, int x, int range)
+{
+    struct step s = {
+        .kind = STEP_REDUCE, .cls = CLASS_SEGMENT, .prim = prim_find(name), .nin = 1, .in = {x, -1}};
+    s.port = -1;
+    return in_range(r, add_step(r, s), range);
+}
+
+static int map_in(struct gemm_rig *r, const char *name, int a, int b, const float *params, int range)
+{
+    return in_range(r, map(r, name, a, b, params), range);
+}
+
+/* One value for each column of a head, or `all`: of the range. */
+static int load_gain(struct gemm_rig *r, int range, bool all)
+{
+    int64_t segment = r->p.segment, columns = r->p.range[range - 1].end - r->p.range[range - 1].first;
+    int port = add_port(r, USE_LOAD, add_buffer(r, CODA_F32, all ? columns : segment, FILL_NORMAL),
+                        (int64_t[]){0, 0, 1});
+    r->port[port].stride[3] = all ? segment : 0;
+    return in_range(r, add_step(r, (struct step){.kind = STEP_LOAD, .cls = CLASS_COL, .port = port}), range);
+}
+
+static void store_in(struct gemm_rig *r, int x, coda_dtype t, enum step_class cls, int range)
+{
+    int64_t each = cls == CLASS_SEGMENT ? r->p.segment : 1;
+    int64_t columns = (r->p.range[range - 1].end - r->p.range[range - 1].first) / each;
+    int port = tile_port(r, USE_STORE, t, columns, 0);
+    r->port[port].stride[2] = cls != CLASS_SEGMENT;
+    r->port[port].stride[3] = cls == CLASS_SEGMENT ? 1 : r->p.segment;
+    in_range(r, add_step(r, (struct step){.kind = STEP_STORE, .cls = cls, .nin = 1, .in = {x}, .port = port}),
+             range);
+}
+
+/* QK-norm: rms_norm of each head of q and k, then rope; q, k and v stored apart. */
+void normed_heads(struct gemm_rig *r, int acc)
+{
+    bool pairs = r->p.pair == PAIR_HEADS;
+    cut_heads(r);
+    int at = pairs ? load_row(r, CODA_I32, 5000) : -1;
+    for (int range = 1; range < 3; range++) {
+        int s = map_in(r, "rsqrt_mean", fold(r, "sum_sq", acc, range), -1, (float[]){0x1p-6f, 1e-5f}, range);
+        int y = map_in(r, "mul", map_in(r, "mul", acc, s, NULL, range), load_gain(r, range, range == 2), NULL,
+                       range);
+        store_in(r, pairs ? in_range(r, rotate(r, y, at), range) : y, r->p.a.dtype, CLASS_TILE, range);
+    }
+    store_in(r, acc, r->p.a.dtype, CLASS_TILE, 3);
+}
+/* LayerNorm of each head, whose two statistics are one state; the whole product is stored too. */
+void centred_heads(struct gemm_rig *r, int acc)
+{
+    cut_heads(r);
+    int x = map(r, "add", acc, load_column(r, r->p.a.dtype, false), NULL);
+    for (int range = 1; range < 3; range++) {
+        int mean = fold(r, "mean", x, range), spread = fold(r, "m2", x, range);
+        int s = map_in(r, "rsqrt_mean", spread, -1, (float[]){0x1p-6f, 1e-5f}, range);
+        store_in(r, map_in(r, "mul", map_in(r, "sub", x, mean, NULL, range), s, NULL, range), r->p.a.dtype,
+                 CLASS_TILE, range);
+        store_in(r, s, CODA_F32, CLASS_SEGMENT, range);
+    }
+    store(r, x);
+}
+/* The largest of each head, of all columns; nothing else. */
+void largest_of_heads(struct gemm_rig *r, int acc)
+{
+    int64_t heads = r->p.dim[2] / r->p.pairing.head_dim;
+    r->p.segment = r->p.pairing.head_dim;
+    int x = fold(r, "max", acc, 0), port = tile_port(r, USE_STORE, CODA_F32, heads, 0);
+    r->port[port].stride[2] = 0, r->port[port].stride[3] = 1;
+    add_step(r, (struct step){.kind = STEP_STORE, .cls = CLASS_SEGMENT, .nin = 1, .in = {x}, .port = port});
+}
