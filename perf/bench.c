@@ -145,6 +145,7 @@ static void arguments(const struct figure *f, const struct side *s, int set, voi
     for (int i = 0; i < s->args; i++) {
         const struct tensor *t = &f->tensor[s->arg[i]];
         args[i] = (void *)(t->at + (size_t)(set * t->copies + s->copy[i]) * t->step);
+        if (t->scalar) args[i] = (void *)&t->number;
     }
 }
 

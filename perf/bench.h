@@ -25,6 +25,8 @@ struct tensor {
     float *values;          /* what element i is: values[i % period]; NULL for outputs */
     int64_t period;
     int copies;  /* "w.7" is the eighth copy of "w": the same numbers in memory of its own */
+    bool scalar; /* in host memory: `number` */
+    uint32_t number;
     address at;  /* of the first set: its copies, one behind the other */
     size_t step; /* bytes from copy to copy, and from set to set */
 };

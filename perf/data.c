@@ -91,6 +91,8 @@ void tensor_make(struct tensor *t, const coda_arg_info *a, int pool, int64_t int
     const float *from = pools[pool % POOLS];
     must(!(t->values = malloc((size_t)t->period * sizeof(float))), "malloc");
     for (int64_t i = 0; i < t->period; i++) t->values[i] = value_of(a, scale, from[i], i, ints);
+    t->scalar = a->kind == CODA_ARG_SCALAR;
+    if (t->scalar) element_set(t->dtype, &t->number, 0, t->values[0]);
 }
 
 void tensor_fill(const struct tensor *t, const struct machine *m, int copies)

@@ -1,0 +1,137 @@
+/*
+ * attention.c -- attention to keys that lie in memory, for one query of each sequence, beside reading as many
+ * bytes as its keys and values have.
+ *
+ *     decode    heads on key heads, columns of a head, sequences, keys of each: 32/8x128, 1x8192
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "bench.h"
+
+enum { CODA, READ };
+#define ROUNDED 0x1p-6 /* four roundings to 8 bits: five standard deviations of a sum of such */
+static const struct way way[SIDES] = {{"coda", 0, CODA_FOLD_NONE}, {"read", 0, CODA_FOLD_NONE}};
+
+/* A figure's m are sequences, its n is a head's columns, its k keys; its variant says which heads. */
+static const struct heads {
+    int all, keys;
+} heads[] = {{32, 8}, {32, 32}, {64, 8}};
+
+static coda_value tensor(coda_graph *g, const struct figure *f, const char *name, int64_t time, int64_t count)
+{
+    return coda_input(g, name, CODA_BF16, 3, (int64_t[]){f->m, time, count * f->n});
+}
+
+static coda_graph *build(const struct figure *f, int side)
+{
+    const struct heads *h = &heads[f->variant];
+    if (side > READ) return NULL;
+    coda_graph *g = coda_graph_new();
+    if (side == READ) {
+        coda_value all = coda_input(g, "all", CODA_BF16, 2, (int64_t[]){2 * f->m * f->k, h->keys * f->n});
+        coda_output(g, "sums", coda_row_sum(g, all));
+        return g;
+    }
+    coda_attention_options opt = CODA_ATTENTION_OPTIONS_INIT;
+    opt.heads = h->all;
+    opt.kv_heads = h->keys;
+    coda_value q = tensor(g, f, "q", 1, h->all), k = tensor(g, f, "k", f->k, h->keys),
+               v = tensor(g, f, "v", f->k, h->keys);
+    coda_output(g, "y", coda_attention(g, q, k, v, CODA_NONE, &opt));
+    return g;
+}
+
+/* ---- The same in fp64 ---- */
+
+static double dot(const struct tensor *q, int64_t q_at, const struct tensor *k, int64_t k_at, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += tensor_at(q, q_at + i) * tensor_at(k, k_at + i);
+    return sum;
+}
+
+/* One head's columns of y, and how far they may be off: weights are rounded to 8 bits before they are summed,
+ * and so is y; fp32 sums add less. */
+static void attend(struct figure *f, int64_t sequence, int head, double *weight, double *y, double *bound)
+{
+    const struct heads *h = &heads[f->variant];
+    const struct tensor *q = figure_tensor(f, "q"), *k = figure_tensor(f, "k"), *v = figure_tensor(f, "v");
+    int64_t q_at = (sequence * h->all + head) * f->n, key_head = head / (h->all / h->keys);
+    double most = -INFINITY, sum = 0;
+    for (int64_t t = 0; t < f->k; t++) {
+        int64_t at = ((sequence * f->k + t) * h->keys + key_head) * f->n;
+        weight[t] = dot(q, q_at, k, at, f->n) / sqrt((double)f->n);
+        most = fmax(most, weight[t]);
+    }
+    for (int64_t i = 0; i < f->n; i++) y[i] = bound[i] = 0;
+    for (int64_t t = 0; t < f->k; t++) {
+        int64_t at = ((sequence * f->k + t) * h->keys + key_head) * f->n;
+        double p = exp(weight[t] - most);
+        sum += p;
+        for (int64_t i = 0; i < f->n; i++) y[i] += p * tensor_at(v, at + i);
+        for (int64_t i = 0; i < f->n; i++) bound[i] += p * p * tensor_at(v, at + i) * tensor_at(v, at + i);
+    }
+    for (int64_t i = 0; i < f->n; i++) y[i] /= sum, bound[i] = ROUNDED * (sqrt(bound[i]) / sum + fabs(y[i]));
+}
+
+static void judge(struct figure *f, int64_t sequence, const double *want, const double *bound, double *got)
+{
+    double off = 0, all = 0;
+    int64_t columns = heads[f->variant].all * f->n;
+    figure_row(f, CODA, "y", sequence, got);
+    for (int64_t i = 0; i < columns; i++) {
+        double e = fabs(got[i] - want[i]), excess = e / bound[i];
+        off += e * e;
+        all += want[i] * want[i];
+        f->excess = excess <= f->excess ? f->excess : excess; /* NaN stays */
+    }
+    f->error = fmax(f->error, sqrt(off / all));
+}
+
+/* The first sequence and the last. */
+static void check(struct figure *f)
+{
+    int count = heads[f->variant].all;
+    size_t columns = (size_t)count * (size_t)f->n;
+    double *weight = malloc(sizeof *weight * (size_t)f->k), *y = malloc(3 * sizeof *y * columns);
+    must(!weight || !y, "malloc");
+    for (int64_t s = 0; s<f->m; s += f->m> 1 ? f->m - 1 : 1) {
+        for (int i = 0; i < count; i++)
+            attend(f, s, i, weight, y + i * f->n, y + columns + (size_t)i * (size_t)f->n);
+        judge(f, s, y, y + columns, y + 2 * columns);
+    }
+    free(weight);
+    free(y);
+}
+
+/* ---- The shapes ---- */
+
+static struct figure figure_of(int which, int64_t columns, int64_t sequences, int64_t keys)
+{
+    struct figure f = {.m = sequences,
+                       .n = columns,
+                       .k = keys,
+                       .variant = which,
+                       .way = way,
+                       .build = build,
+                       .check = check};
+    snprintf(f.name, sizeof f.name, "attention/decode/%d/%dx%d/%dx%d", heads[which].all, heads[which].keys,
+             (int)columns, (int)sequences, (int)keys);
+    return f;
+}
+
+int main(int argc, char **argv)
+{
+    static const int64_t keys[] = {1024, 8192, 32768}, sequences[] = {1, 8, 64};
+    static struct figure figure[32];
+    int n = 0;
+    for (int i = 0; i < 3; i++)
+        for (int s = 0; s < 3; s++)
+            if (sequences[s] * keys[i] <= 64 * 8192) figure[n++] = figure_of(0, 128, sequences[s], keys[i]);
+    for (int which = 1; which < 3; which++)
+        for (int i = 0; i < 2; i++)
+            for (int s = 0; s < 2; s++) figure[n++] = figure_of(which, 128, sequences[s], keys[i]);
+    for (int s = 0; s < 3; s++) figure[n++] = figure_of(0, 64, sequences[s], keys[1]);
+    return bench_main(argc, argv, "attention", figure, n);
+}
