@@ -31,7 +31,7 @@ struct piece {
 
 static struct piece of_part(const graph *g, const struct node *c, const struct attr_slice *a, int64_t last)
 {
-    int64_t begin, n = c->nin;
+    int64_t begin = 0, n = c->nin;
     if (!c->attr.concat.interleave) {
         int part = part_of(g, c, a->start, last, &begin);
         return (struct piece){part, a->start - begin, last + 1 - begin, a->step};
