@@ -176,12 +176,17 @@ static size_t options_size(struct fuzz *f, size_t size)
 
 static void rope(struct fuzz *f)
 {
-    coda_rope_options o = {options_size(f, sizeof o),
-                           number(f),
-                           2 * (number(f) / 2),
-                           number(f),
-                           100 * real(f),
-                           (coda_rope_style)random_below(&f->r, 2)};
+    coda_rope_options o = {
+        .size = options_size(f, sizeof o),
+        .head_dim = number(f),
+        .rotary = 2 * (number(f) / 2),
+        .heads = number(f),
+        .base = (float)(100 * real(f)),
+        .style = (coda_rope_style)random_below(&f->r, 2),
+        .scale = random_chance(&f->r, 70) ? 0 : (float)real(f),
+        .inverse = random_chance(&f->r, 30),
+    };
+    if (random_chance(&f->r, 20)) o.frequencies = value(f);
     if (random_chance(&f->r, 50)) o.rotary = o.heads = 0;
     coda_rope(f->g, value(f), maybe(f), random_chance(&f->r, 70) ? &o : NULL);
 }
