@@ -63,6 +63,20 @@ static double worst_error(const graph *g, void **got, void **want)
     return worst;
 }
 
+/* A norm of what a product of few summands computes forgets its size and keeps its sign, which noise flips. */
+static bool norm_of_few_summands(const graph *g)
+{
+    bool found = false, *few = calloc((size_t)g->nodes + 1, sizeof *few);
+    for (int i = 0; few && i < g->nodes; i++) {
+        const struct node *n = &g->node[i];
+        for (int k = 0; k < n->nin; k++) few[i] = few[i] || (n->in[k] >= 0 && few[n->in[k]]);
+        found = found || (n->op == OP_RMS_NORM && few[n->in[0]]);
+        if (n->op == OP_MATMUL && type_columns(&g->node[n->in[0]].type) < NORM_COLUMNS) few[i] = true;
+    }
+    free(few);
+    return found;
+}
+
 bool run_ill_conditioned(const graph *g)
 {
     for (int i = 0; i < g->nodes; i++) {
@@ -72,7 +86,7 @@ bool run_ill_conditioned(const graph *g)
         if (centres && columns < FEW_COLUMNS) return true;
         if (norm && columns < NORM_COLUMNS) return true; /* of one column: the sign, which noise flips */
     }
-    return false;
+    return norm_of_few_summands(g);
 }
 
 graph *run_load(const char *path)
