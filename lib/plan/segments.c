@@ -184,9 +184,18 @@ static bool pair_fits(struct grouper *gr, struct group *q, const struct node *n,
     return false;
 }
 
+/* May it be stored where a tensor of its own would lie? A reshape may have taken its rows apart. */
+static bool can_be_dense(const struct group *q, const struct type *t)
+{
+    int64_t dense[CODA_MAX_RANK], out[CODA_MAX_RANK];
+    dense_strides(t, dense);
+    return domain_strides(q, t, dense, t, out);
+}
+
 static bool fits(struct grouper *gr, struct group *q, int value, const struct spot *p)
 {
     const struct node *n = &gr->g->node[value];
+    if (!can_be_dense(q, &n->type)) return false;
     if (n->op == OP_REDUCE && !reduce_fits(gr, q, n, p)) return false;
     if (!is_whole(&q->p, p->first, p->columns)) return false;
     if (!type_fits(q, &n->type, p) || !operands_fit(gr, q, n) || !group_can_store(gr, q, value)) return false;
