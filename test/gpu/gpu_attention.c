@@ -366,7 +366,7 @@ int gpu_attention(void)
     if (!device_open(&device, err)) return gpu_case(false, "attention", "%s", err);
     int failed = 0;
     for (int i = 0; i < attention_case_count; i++) {
-        if (device_emulated(&device) && !scale_takes_one_in(3, i)) continue;
+        if (device_emulated(&device) && !scale_takes_one_in(5, i)) continue;
         if (attention_cases[i].batch * attention_cases[i].tq > 0)
             failed += run_both(&device, &attention_cases[i]);
     }

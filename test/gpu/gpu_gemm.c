@@ -28,8 +28,9 @@ enum {
     MOST_PRODUCTS = 100000000, /* and all columns of what has fewer */
     AT_ONCE = 16,              /* cases that run before any is reported: what a hang may hide */
     EMULATED_RANDOM = 8,
-    EMULATED_MOST = 700, /* rows and columns of a case with many tiles */
-    EMULATED_OTHERS = 8  /* one in so many of the chosen cases runs on the other main loops, too */
+    EMULATED_MOST = 700,  /* rows and columns of a case with many tiles */
+    EMULATED_SHARE = 4,   /* one in so many of the chosen cases */
+    EMULATED_OTHERS = 16, /* and one in so many on the other main loops */
 };
 
 struct bench {
@@ -239,8 +240,8 @@ static struct gemm_case smaller(struct gemm_case c)
 /* The SM in software takes a share of the cases, or all in a full run. */
 static bool is_emulated(int i, enum gemm_loop loop)
 {
-    bool taken = loop == GEMM_HOPPER ? scale_takes_half(i) : scale_takes_one_in(EMULATED_OTHERS, i + loop);
-    return taken && gemm_case_taken(i, loop);
+    int share = loop == GEMM_HOPPER ? EMULATED_SHARE : EMULATED_OTHERS;
+    return scale_takes_one_in(share, loop == GEMM_HOPPER ? i : i + loop) && gemm_case_taken(i, loop);
 }
 
 static int run_some(struct bench *b, int n)

@@ -63,7 +63,7 @@ static double worst_error(const graph *g, void **got, void **want)
     return worst;
 }
 
-/* A norm of what a product of few summands computes forgets its size and keeps its sign, which noise flips. */
+/* A norm of what a product of few summands computes forgets its size, and keeps a sign that noise flips. */
 static bool norm_of_few_summands(const graph *g)
 {
     bool found = false, *few = calloc((size_t)g->nodes + 1, sizeof *few);

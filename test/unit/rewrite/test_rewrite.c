@@ -242,13 +242,15 @@ static void check_own(struct tally *t)
     }
 }
 
+enum { MANY = 100 }; /* graphs, of which a share says something */
+
 /* Every rule fires, in the modes where it may, and nowhere else. */
 START_TEST(small_graphs)
 {
     struct tally t = {0};
     check_own(&t);
     check_many(scaled(1100), 1, &(struct random_options){.patterns = 8, .most_dim = 40}, &t);
-    ck_assert_msg(t.strict >= t.graphs * 10 / 11, "only %d of %d graphs are equal to 1e-12", t.strict,
+    ck_assert_msg(t.graphs < MANY || t.strict >= t.graphs * 10 / 11, "only %d of %d graphs are equal to 1e-12", t.strict,
                   t.graphs);
     for (int k = 0; k < ARRAY_SIZE(rule) && t.graphs >= 1000; k++) {
         enum pass_when when = rule[k].when;
@@ -265,7 +267,7 @@ START_TEST(large_graphs)
 {
     struct tally t = {0};
     check_many(scaled(150), 2, &(struct random_options){.patterns = 20, .most_dim = 300}, &t);
-    ck_assert_msg(t.strict >= t.graphs * 3 / 4, "only %d of %d graphs are equal to 1e-12", t.strict,
+    ck_assert_msg(t.graphs < MANY || t.strict >= t.graphs * 3 / 4, "only %d of %d graphs are equal to 1e-12", t.strict,
                   t.graphs);
 }
 END_TEST
@@ -275,7 +277,7 @@ START_TEST(exact_graphs)
 {
     struct tally t = {0};
     check_many(scaled(300), 3, &(struct random_options){.patterns = 10, .most_dim = 64, .exact = true}, &t);
-    ck_assert_int_gt(t.exact, 2 * t.graphs);
+    if (t.graphs >= MANY) ck_assert_int_gt(t.exact, 2 * t.graphs);
 }
 END_TEST
 
