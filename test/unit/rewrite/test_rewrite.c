@@ -250,8 +250,8 @@ START_TEST(small_graphs)
     struct tally t = {0};
     check_own(&t);
     check_many(scaled(1100), 1, &(struct random_options){.patterns = 8, .most_dim = 40}, &t);
-    ck_assert_msg(t.graphs < MANY || t.strict >= t.graphs * 10 / 11, "only %d of %d graphs are equal to 1e-12", t.strict,
-                  t.graphs);
+    ck_assert_msg(t.graphs < MANY || t.strict >= t.graphs * 10 / 11,
+                  "only %d of %d graphs are equal to 1e-12", t.strict, t.graphs);
     for (int k = 0; k < ARRAY_SIZE(rule) && t.graphs >= 1000; k++) {
         enum pass_when when = rule[k].when;
         bool unfused = when == PASS_LOWER || when == PASS_ALWAYS;
@@ -267,8 +267,8 @@ START_TEST(large_graphs)
 {
     struct tally t = {0};
     check_many(scaled(150), 2, &(struct random_options){.patterns = 20, .most_dim = 300}, &t);
-    ck_assert_msg(t.graphs < MANY || t.strict >= t.graphs * 3 / 4, "only %d of %d graphs are equal to 1e-12", t.strict,
-                  t.graphs);
+    ck_assert_msg(t.graphs < MANY || t.strict >= t.graphs * 3 / 4, "only %d of %d graphs are equal to 1e-12",
+                  t.strict, t.graphs);
 }
 END_TEST
 
