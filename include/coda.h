@@ -326,11 +326,17 @@ typedef enum coda_attention_align {
 /* softmax(scale q k^T + mask) v, head by head. q [B, Tq, heads*head_dim], k and v
  * [B, Tk, kv_heads*head_dim], result like q; without B, one sequence. kv_heads divides heads.
  * A key j is seen if j < lengths[b], if causal: j <= position, and if window > 0: j > position - window.
+ * `ahead` > 0 (not causal): j <= position + ahead. `ranges` is int32 [B, Tq, 2] ([Tq, 2] without B): of
+ * these keys query i sees those with ranges[b][i][0] <= j < ranges[b][i][1], so that packed documents,
+ * prefixes and chunks are data; a tile of queries computes only the blocks of keys that some of them see.
  * A query that sees no key gives 0. `lengths` is int32 [B], or CODA_NONE: all Tk keys; what is below 0
  * counts as 0, what is above Tk as Tk. Nothing of size Tq*Tk is stored.
- * With lengths and a causal mask or a window, the default align does where Tq == Tk (padded sequences that
- * attend to themselves: query i sits beside key i) or Tq == 1 without a window (the query sees all that is
- * there). In other cases CODA_E_INVALID asks for a word: a cache wants LENGTH.
+ * Scores s = scale q k^T become softcap tanh(s / softcap) if softcap > 0 (Gemma 2), and then less
+ * slopes[head] |position - j|, slopes being fp32 [heads] (ALiBi, arXiv 2108.12409). `sinks`, fp32 [heads],
+ * are scores of a key more that each query of the head sees and whose value is 0 (gpt-oss).
+ * With lengths and a causal mask, a window, ahead or slopes, the default align does where Tq == Tk (padded
+ * sequences that attend to themselves: query i sits beside key i) or Tq == 1 under a causal mask alone (the
+ * query sees all that is there). In other cases CODA_E_INVALID asks for a word: a cache wants LENGTH.
  * Rows of k and v from lengths[b] on, and whatever lies between rows, may hold any bits: no result depends
  * on them. An inf or NaN in a row before lengths[b] makes those queries that see it what the formula
  * says; it may or may not reach others of that sequence, but none of another. */
@@ -342,8 +348,14 @@ typedef struct coda_attention_options {
     int causal;       /* INIT: 0 */
     float scale;      /* 0 (INIT): 1 / sqrt(head_dim) */
     coda_attention_align align; /* INIT: CODA_ALIGN_DEFAULT */
+    int64_t ahead;     /* keys seen after the position; 0 (INIT): no limit, but that of a causal mask */
+    coda_value ranges; /* INIT: none, as the next two */
+    coda_value slopes;
+    coda_value sinks;
+    float softcap; /* 0 (INIT): none */
 } coda_attention_options;
-#define CODA_ATTENTION_OPTIONS_INIT {sizeof(coda_attention_options), 0, 0, 0, 0, 0.0f, CODA_ALIGN_DEFAULT}
+#define CODA_ATTENTION_OPTIONS_INIT \
+    {sizeof(coda_attention_options), 0, 0, 0, 0, 0.0f, CODA_ALIGN_DEFAULT, 0, {0}, {0}, {0}, 0.0f}
 CODA_API coda_value coda_attention(coda_graph *g, coda_value q, coda_value k, coda_value v,
                                    coda_value lengths, const coda_attention_options *opt);
 

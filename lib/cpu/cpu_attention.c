@@ -1,6 +1,6 @@
 /*
  * cpu_attention.c -- attention on the CPU device: for each query, o = sum_j p_j v_j with
- * p = softmax(scale q k^T) over the keys it sees, in two passes over its own row of scores.
+ * p = softmax(scores) over the keys it sees, in two passes over its own row of scores.
  *
  * A block of queries of one head shares its keys and values, converted to floats; keys are turned to
  * [head_dim][key] so that both products run along memory.
@@ -28,7 +28,8 @@ struct range {
 /* One head's memory while a block runs. */
 struct head {
     int64_t batch, index;
-    struct range keys;    /* that some query of the block sees */
+    struct range keys; /* that some query of the block sees */
+    float slope, sink;
     float *k, *v;         /* [head_dim][keys], [keys][head_dim] */
     float *score, *q, *o; /* [keys], [head_dim], [head_dim] */
 };
@@ -46,10 +47,28 @@ static struct range visible(const struct cpu *c, const struct attention_spec *s,
 {
     int64_t keys = length_of(c, s, batch), position = i + attention_shift(s, keys);
     struct range r = {0, keys};
-    if (s->causal) r.end = MAX(0, MIN(keys, position + 1));
+    if (attention_is_limited(s)) r.end = MAX(0, MIN(keys, position + s->ahead + 1));
     if (s->align == CODA_ALIGN_LENGTH && position < 0) r.end = 0; /* no row of the sequence */
     if (s->window > 0) r.first = MIN(MAX(0, position - s->window + 1), r.end);
+    if (s->ranges.buffer < 0) return r;
+    const struct tensor_use *u = &s->ranges;
+    const int32_t *own =
+        (const int32_t *)cpu_buffer(c, u->buffer) + u->offset + batch * u->stride[0] + i * u->stride[1];
+    r.first = MAX(r.first, own[0]);
+    r.end = MAX(r.first, MIN(r.end, own[u->stride[2]]));
     return r;
+}
+
+/* The keys that some query of first .. end - 1 sees. */
+static struct range some(const struct cpu *c, const struct attention_spec *s, int64_t batch, int64_t first,
+                         int64_t end)
+{
+    struct range all = {s->tk, 0};
+    for (int64_t i = first; i < end; i++) {
+        struct range r = visible(c, s, batch, i);
+        if (r.first < r.end) all.first = MIN(all.first, r.first), all.end = MAX(all.end, r.end);
+    }
+    return all.first < all.end ? all : (struct range){0, 0};
 }
 
 /* y += a x; written for the compiler's vectors of four. */
@@ -77,20 +96,34 @@ static void read_keys(const struct attention_job *j, struct head *h)
     }
 }
 
-/* Turns scores into exponentials and returns their sum. */
-static float exponentials(float *score, int64_t n)
+/* Of scores that are not plain, q . k of the keys from `key` on. */
+static void turn_scores(const struct attention_job *j, const struct head *h, int64_t i, int64_t key,
+                        int64_t n)
 {
-    float most = -INFINITY, sum = 0;
+    const struct attention_spec *s = j->s;
+    int64_t position = i + attention_shift(s, length_of(j->cpu, s, h->batch));
+    for (int64_t t = 0; t < n; t++) {
+        float x = s->scale * h->score[t];
+        if (s->softcap != 0) x = s->softcap * tanhf(x / s->softcap);
+        h->score[t] = x - h->slope * fabsf((float)(position - key - t));
+    }
+}
+
+/* Turns scores into exponentials and returns their sum, the sink's included. */
+static float exponentials(float *score, int64_t n, float sink)
+{
+    float most = sink, sum = 0;
     for (int64_t i = 0; i < n; i++) most = fmaxf(most, score[i]);
     if (most == -INFINITY) most = 0;
     for (int64_t i = 0; i < n; i++) sum += score[i] = expf(score[i] - most);
-    return sum;
+    return sum + (sink == -INFINITY ? 0 : expf(sink - most));
 }
 
 static void run_query(const struct attention_job *j, struct head *h, int64_t i)
 {
     const struct attention_spec *s = j->s;
     struct range r = visible(j->cpu, s, h->batch, i);
+    bool plain = attention_is_plain(s);
     int64_t n = r.end - r.first, skip = r.first - h->keys.first, pitch = h->keys.end - h->keys.first;
     int64_t at_q = s->q.offset + h->batch * s->q.batch + i * s->q.time + h->index * s->q.head;
     int64_t at_o = s->o.offset + h->batch * s->o.batch + i * s->o.time + h->index * s->o.head;
@@ -98,8 +131,9 @@ static void run_query(const struct attention_job *j, struct head *h, int64_t i)
     memset(h->score, 0, sizeof(float) * (size_t)n);
     memset(h->o, 0, sizeof(float) * (size_t)s->head_dim);
     for (int64_t d = 0; d < s->head_dim; d++)
-        add_scaled(h->score, h->k + d * pitch + skip, s->scale * h->q[d], n);
-    float sum = exponentials(h->score, n);
+        add_scaled(h->score, h->k + d * pitch + skip, (plain ? s->scale : 1) * h->q[d], n);
+    if (!plain) turn_scores(j, h, i, r.first, n);
+    float sum = exponentials(h->score, n, h->sink);
     for (int64_t t = 0; t < n; t++)
         add_scaled(h->o, h->v + (skip + t) * s->head_dim, h->score[t], s->head_dim);
     void *o = cpu_buffer(j->cpu, s->o.buffer);
@@ -120,14 +154,21 @@ static float *head_memory(struct head *h, int64_t head_dim)
     return floats;
 }
 
+static float of_head(const struct cpu *c, const struct tensor_use *u, int64_t head, float none)
+{
+    if (u->buffer < 0) return none;
+    return ((const float *)cpu_buffer(c, u->buffer))[u->offset + head * u->stride[0]];
+}
+
 static void run_block(void *ctx, int64_t item)
 {
     struct attention_job *j = ctx;
     const struct attention_spec *s = j->s;
     int64_t first = item % j->blocks * BLOCK_QUERIES, end = MIN(first + BLOCK_QUERIES, s->tq);
     struct head h = {.index = item / j->blocks % s->heads, .batch = item / j->blocks / s->heads};
-    h.keys.first = visible(j->cpu, s, h.batch, first).first;
-    h.keys.end = MAX(h.keys.first, visible(j->cpu, s, h.batch, end - 1).end);
+    h.keys = some(j->cpu, s, h.batch, first, end);
+    h.slope = of_head(j->cpu, &s->slopes, h.index, 0);
+    h.sink = of_head(j->cpu, &s->sinks, h.index, -INFINITY);
     float *memory = head_memory(&h, s->head_dim);
     if (!memory) {
         j->failed = true;

@@ -29,15 +29,19 @@ static void emit_head(const struct attention_spec *a, const char *header, struct
     text_printf(t, "%" PRId64 " heads on %" PRId64 " of %" PRId64 " columns%s", a->heads, a->kv_heads,
                 a->head_dim, a->causal ? ", causal" : "");
     if (a->window > 0) text_printf(t, ", window %" PRId64, a->window);
-    text_printf(t, "%s\n#include \"%s\"\nusing namespace coda;\n\nstruct Config {\n",
-                a->lengths.buffer >= 0 ? ", lengths" : "", header);
+    if (a->ahead > 0) text_printf(t, ", %" PRId64 " ahead", a->ahead);
+    if (a->softcap != 0) text_printf(t, ", softcap %g", a->softcap);
+    text_printf(t, "%s%s%s%s\n#include \"%s\"\nusing namespace coda;\n\nstruct Config {\n",
+                a->lengths.buffer >= 0 ? ", lengths" : "", a->ranges.buffer >= 0 ? ", ranges" : "",
+                a->slopes.buffer >= 0 ? ", slopes" : "", a->sinks.buffer >= 0 ? ", sinks" : "", header);
 }
 
 static void emit_semantics(const struct attention_spec *a, struct text *t)
 {
     /* A window that reaches back to key 0 from the last query hides nothing. A scale of 0 would turn -inf
      * into NaN. Without a mask there are no positions. */
-    bool start = a->align == CODA_ALIGN_START, masked = a->causal || a->window;
+    bool start = a->align == CODA_ALIGN_START, limited = attention_is_limited(a);
+    bool placed = limited || a->window || a->slopes.buffer >= 0;
     int64_t window = a->window < (start ? a->tq : a->tk) ? a->window : 0;
     double scale = a->scale == 0 ? FLT_MIN : (float)(a->scale * LOG2_E);
     constant(t, "i32", "tq", a->tq);
@@ -46,11 +50,22 @@ static void emit_semantics(const struct attention_spec *a, struct text *t)
     constant(t, "i32", "group", a->heads / a->kv_heads);
     constant(t, "i32", "head_dim", a->head_dim);
     constant(t, "i32", "window", MAX(window, 0));
-    constant(t, "bool", "causal", a->causal);
+    constant(t, "i32", "ahead", MIN(a->ahead, ATTENTION_MOST_TIME));
+    constant(t, "bool", "limited", limited);
     constant(t, "bool", "lengths", a->lengths.buffer >= 0);
-    constant(t, "bool", "from_length", masked && a->align == CODA_ALIGN_LENGTH);
+    constant(t, "bool", "ranges", a->ranges.buffer >= 0);
+    constant(t, "bool", "slopes", a->slopes.buffer >= 0);
+    constant(t, "bool", "sinks", a->sinks.buffer >= 0);
+    constant(t, "bool", "from_length", placed && a->align == CODA_ALIGN_LENGTH);
     constant(t, "i32", "shift", start ? 0 : a->tk - a->tq);
     constant(t, "i64", "lengths_stride", a->lengths.stride[0]);
+    text_printf(t,
+                "    static constexpr i64 ranges_batch = %" PRId64 ", ranges_time = %" PRId64
+                ", ranges_end = %" PRId64 ";\n",
+                a->ranges.stride[0], a->ranges.stride[1], a->ranges.stride[2]);
+    constant(t, "i64", "slopes_stride", a->slopes.stride[0]);
+    constant(t, "i64", "sinks_stride", a->sinks.stride[0]);
+    text_printf(t, "    static constexpr float scale = %af, softcap = %af;\n", a->scale, a->softcap);
     text_printf(t, "    static constexpr float scale_log2 = %af; // %g log2 e\n", scale, a->scale);
 }
 
@@ -66,15 +81,29 @@ static int view_pointer(struct kernel *k, const struct tensor_use *v)
     return emit_pointer(k, v->buffer, v->offset * dtype_size(v->dtype));
 }
 
-static int lengths_pointer(struct kernel *k, const struct attention_spec *a)
+/* AttentionInputs: what is read beside q, k and v. */
+struct beside {
+    int pointer[4]; /* -1: not there */
+};
+
+static struct beside beside_pointers(struct kernel *k, const struct attention_spec *a)
 {
-    return a->lengths.buffer < 0 ? -1 : emit_pointer(k, a->lengths.buffer, a->lengths.offset * 4);
+    const struct tensor_use *use[] = {&a->lengths, &a->ranges, &a->slopes, &a->sinks};
+    struct beside b;
+    for (int i = 0; i < ARRAY_SIZE(use); i++)
+        b.pointer[i] = use[i]->buffer < 0 ? -1 : emit_pointer(k, use[i]->buffer, 4 * use[i]->offset);
+    return b;
 }
 
-static void emit_lengths(int pointer, struct text *t)
+static void emit_beside(struct beside b, struct text *t)
 {
-    if (pointer < 0) text_append(t, "nullptr");
-    else text_printf(t, "static_cast<const i32 *>(args.pointer[%d])", pointer);
+    text_append(t, "{");
+    for (int i = 0; i < ARRAY_SIZE(b.pointer); i++) {
+        const char *type = i < 2 ? "i32" : "float", *comma = i ? ", " : "";
+        if (b.pointer[i] < 0) text_printf(t, "%snullptr", comma);
+        else text_printf(t, "%sstatic_cast<const %s *>(args.pointer[%d])", comma, type, b.pointer[i]);
+    }
+    text_append(t, "}");
 }
 
 static const char *name_kernel(struct plan *plan, const struct program *p, const struct schedule *s)
@@ -129,8 +158,8 @@ static void emit_sm90_config(const struct attention_spec *a, const struct tile *
     text_append(t, "};\n");
 }
 
-static void emit_sm90_entry(const struct kernel *k, const struct attention_spec *a, int out, int lengths,
-                            struct text *t)
+static void emit_sm90_entry(const struct kernel *k, const struct attention_spec *a, int out,
+                            struct beside beside, struct text *t)
 {
     text_printf(t, "typedef AttentionSm90<Config> Kernel;\nstatic_assert(Kernel::shared_bytes == %d);\n\n",
                 k->launch.shared_bytes);
@@ -139,7 +168,7 @@ static void emit_sm90_entry(const struct kernel *k, const struct attention_spec 
     text_printf(t, "%s(const __grid_constant__ Args args)\n{\n", k->symbol);
     text_printf(t, "    Kernel::run(args.q, args.k, args.v, static_cast<%s *>(args.pointer[%d]), ",
                 emit_dtype(a->o.dtype), out);
-    emit_lengths(lengths, t);
+    emit_beside(beside, t);
     text_append(t, ");\n}\n");
 }
 
@@ -149,9 +178,10 @@ static void emit_sm90(const struct attention_spec *a, const struct tile *tile, s
     sm90_map(k, a, &a->q, a->heads, a->tq, tile->bm);
     sm90_map(k, a, &a->k, a->kv_heads, a->tk, tile->bn);
     sm90_map(k, a, &a->v, a->kv_heads, a->tk, tile->bn);
-    int out = view_pointer(k, &a->o), lengths = lengths_pointer(k, a);
+    int out = view_pointer(k, &a->o);
+    struct beside beside = beside_pointers(k, a);
     emit_sm90_config(a, tile, t);
-    emit_sm90_entry(k, a, out, lengths, t);
+    emit_sm90_entry(k, a, out, beside, t);
 }
 
 /* ---- Hopper, few queries ---- */
@@ -176,7 +206,8 @@ static void emit_split(const struct attention_spec *a, const struct schedule *s,
 {
     sm90_map(k, a, &a->k, a->kv_heads, a->tk, s->tile.bn);
     sm90_map(k, a, &a->v, a->kv_heads, a->tk, s->tile.bn);
-    int q = view_pointer(k, &a->q), out = view_pointer(k, &a->o), lengths = lengths_pointer(k, a);
+    int q = view_pointer(k, &a->q), out = view_pointer(k, &a->o);
+    struct beside beside = beside_pointers(k, a);
     emit_split_config(a, s, t);
     text_printf(t, "typedef AttentionSplit<Config> Kernel;\nstatic_assert(Kernel::shared_bytes == %d);\n\n",
                 k->launch.shared_bytes);
@@ -187,7 +218,7 @@ static void emit_split(const struct attention_spec *a, const struct schedule *s,
     text_printf(t, "    Kernel::run(args.k, args.v, static_cast<const %s *>(args.pointer[%d]),\n",
                 emit_dtype(a->q.dtype), q);
     text_printf(t, "                static_cast<%s *>(args.pointer[%d]), ", emit_dtype(a->o.dtype), out);
-    emit_lengths(lengths, t);
+    emit_beside(beside, t);
     text_append(t, ");\n}\n");
 }
 
@@ -216,7 +247,8 @@ static void emit_argument(const char *type, int pointer, struct text *t)
 static void emit_simt_entry(struct kernel *k, const struct attention_spec *a, struct text *t)
 {
     int q = view_pointer(k, &a->q), key = view_pointer(k, &a->k), value = view_pointer(k, &a->v);
-    int out = view_pointer(k, &a->o), lengths = lengths_pointer(k, a);
+    int out = view_pointer(k, &a->o);
+    struct beside beside = beside_pointers(k, a);
     text_printf(t,
                 "typedef AttentionSimt<Config> Kernel;\nstatic_assert(4 * Kernel::shared_floats == %d);\n\n",
                 k->launch.shared_bytes);
@@ -227,7 +259,7 @@ static void emit_simt_entry(struct kernel *k, const struct attention_spec *a, st
     emit_argument("const Config::K", key, t);
     emit_argument("const Config::V", value, t);
     emit_argument("Config::O", out, t);
-    emit_lengths(lengths, t);
+    emit_beside(beside, t);
     text_append(t, ");\n}\n");
 }
 

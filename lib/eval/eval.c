@@ -59,8 +59,8 @@ static coda_status load(struct eval *e, int v)
 static coda_status compute(struct eval *e, int v)
 {
     const struct node *n = &e->g->node[v];
-    const struct type **type = ARENA_NEW(e->scratch, const struct type *, MAX(n->nin, PRIM_MAX_INPUTS));
-    const double **in = ARENA_NEW(e->scratch, const double *, MAX(n->nin, PRIM_MAX_INPUTS));
+    const struct type **type = ARENA_NEW(e->scratch, const struct type *, MAX(n->nin, NODE_READABLE));
+    const double **in = ARENA_NEW(e->scratch, const double *, MAX(n->nin, NODE_READABLE));
     if (!type || !in) return fail(CODA_E_MEMORY, "evaluate: out of memory");
     for (int i = 0; i < n->nin; i++) {
         if (n->in[i] < 0) continue;

@@ -1,7 +1,7 @@
 /*
  * eval_attention.c -- attention in fp64, block by block with an online softmax.
  *
- * For each head and each block of queries, over blocks of keys:  S = scale q k^T;  m' = max(m, S);
+ * For each head and each block of queries, over blocks of keys:  S = score(q k^T);  m' = max(m, S);
  * p = e^(S - m');  l = l e^(m - m') + sum p;  o = o e^(m - m') + p v;  at the end o / l. Nothing of
  * size Tq x Tk is stored. A key that a query does not see is absent: its value is not even multiplied by 0,
  * which would make a NaN of it.
@@ -16,12 +16,12 @@
 enum { QUERIES = 64, KEYS = 128 };
 
 struct attention {
-    const double *q, *k, *v, *lengths;
+    const double *q, *k, *v, *lengths, *ranges, *slopes, *sinks; /* the last four NULL: not there */
     double *out;
-    int64_t batch, tq, tk, heads, kv_heads, head_dim, window, blocks;
+    int64_t batch, tq, tk, heads, kv_heads, head_dim, window, ahead, blocks;
     bool causal;
     coda_attention_align align;
-    double scale;
+    double scale, softcap;
     atomic_bool failed;
 };
 
@@ -34,6 +34,8 @@ struct queries {
     int64_t first, count; /* rows of q */
     int64_t shift;        /* query i sits at position i + shift */
     int64_t keys;         /* that exist in this sequence */
+    int64_t head;
+    const double *ranges; /* of query 0 of this sequence */
     struct matrix q, k, v;
     double *out;
     int64_t pitch; /* between rows of out */
@@ -41,11 +43,12 @@ struct queries {
     double score[QUERIES * KEYS];
 };
 
-/* The keys that the query at `position` sees. */
+/* The keys that the query at `position` sees, but for ranges. */
 static struct range visible(const struct attention *a, int64_t keys, int64_t position)
 {
     struct range r = {0, keys};
     if (a->causal) r.end = MAX(0, MIN(keys, position + 1));
+    if (a->ahead) r.end = MAX(0, MIN(keys, position + a->ahead + 1));
     if (a->align == CODA_ALIGN_LENGTH && position < 0) r.end = 0; /* no row of the sequence */
     if (a->window) r.first = MIN(MAX(0, position - a->window + 1), r.end);
     return r;
@@ -53,15 +56,30 @@ static struct range visible(const struct attention *a, int64_t keys, int64_t pos
 
 static struct range visible_to_row(const struct attention *a, const struct queries *s, int64_t i)
 {
-    return visible(a, s->keys, s->first + i + s->shift);
+    struct range r = visible(a, s->keys, s->first + i + s->shift);
+    if (!a->ranges) return r;
+    const double *own = s->ranges + 2 * (s->first + i);
+    r.first = MAX(r.first, (int64_t)own[0]);
+    r.end = MAX(r.first, MIN(r.end, (int64_t)own[1]));
+    return r;
+}
+
+/* The score of key j, of a product with row i. */
+static double score_of(const struct attention *a, const struct queries *s, int64_t i, int64_t j,
+                       double product)
+{
+    double x = a->scale * product;
+    if (a->softcap != 0) x = a->softcap * tanh(x / a->softcap);
+    if (a->slopes) x -= a->slopes[s->head] * fabs((double)(s->first + i + s->shift - j));
+    return x;
 }
 
 /* Turns row i of the scores for the keys j0 + r into weights, and rescales what it has so far. */
-static void weigh_row(const struct attention *a, struct queries *s, int64_t i, struct range r)
+static void weigh_row(const struct attention *a, struct queries *s, int64_t i, int64_t j0, struct range r)
 {
     double *score = s->score + i * KEYS, most = s->most[i], sum = 0;
     for (int64_t j = r.first; j < r.end; j++) {
-        score[j] *= a->scale;
+        score[j] = score_of(a, s, i, j0 + j, score[j]);
         if (!(score[j] <= most)) most = score[j];
     }
     for (int64_t j = r.first; j < r.end; j++) {
@@ -98,7 +116,7 @@ static void attend_keys(const struct attention *a, struct queries *s, struct mul
         seen[i].first = MIN(MAX(r.first - j0, 0), n);
         seen[i].end = MAX(MIN(r.end - j0, n), seen[i].first);
         whole = whole && seen[i].end - seen[i].first == n;
-        if (seen[i].first < seen[i].end) weigh_row(a, s, i, seen[i]);
+        if (seen[i].first < seen[i].end) weigh_row(a, s, i, j0, seen[i]);
     }
     if (whole)
         multiply(space, s->count, a->head_dim, n, (struct matrix){s->score, KEYS, 1}, values, s->out,
@@ -113,11 +131,16 @@ static void attend(const struct attention *a, struct queries *s, struct multiply
         s->sum[i] = 0;
         memset(s->out + i * s->pitch, 0, sizeof *s->out * (size_t)a->head_dim);
     }
-    struct range all = {visible_to_row(a, s, 0).first, visible_to_row(a, s, s->count - 1).end};
+    struct range all = {s->keys, 0};
+    for (int64_t i = 0; i < s->count; i++) {
+        struct range r = visible_to_row(a, s, i);
+        if (r.first < r.end) all.first = MIN(all.first, r.first), all.end = MAX(all.end, r.end);
+    }
     for (int64_t j = all.first / KEYS * KEYS; j < all.end; j += KEYS) attend_keys(a, s, space, j);
     for (int64_t i = 0; i < s->count; i++) {
         struct range r = visible_to_row(a, s, i);
-        for (int64_t d = 0; d < a->head_dim && r.first < r.end; d++) s->out[i * s->pitch + d] /= s->sum[i];
+        double sum = s->sum[i] + (a->sinks ? exp(a->sinks[s->head] - s->most[i]) : 0);
+        for (int64_t d = 0; d < a->head_dim && r.first < r.end; d++) s->out[i * s->pitch + d] /= sum;
     }
 }
 
@@ -141,6 +164,8 @@ static void attention_task(void *ctx, int64_t task)
         s->count = MIN(a->tq - s->first, QUERIES);
         s->keys = a->lengths ? (int64_t)fmax(0, fmin(a->lengths[b], (double)a->tk)) : a->tk;
         s->shift = shift(a, s->keys);
+        s->head = h;
+        s->ranges = a->ranges ? a->ranges + 2 * b * a->tq : NULL;
         int64_t at = (b * a->tq + s->first) * pitch + h * a->head_dim;
         s->q = (struct matrix){a->q + at, pitch, 1};
         s->k = (struct matrix){a->k + kv, kv_pitch, 1};
@@ -157,13 +182,16 @@ static void attention_task(void *ctx, int64_t task)
 
 coda_status eval_attention(const struct eval_call *c)
 {
-    const double *const *in = c->in; /* q, k, v, lengths or NULL */
+    const double *const *in = c->in;
     const struct type *q = c->type[0], *k = c->type[1];
     const struct attr_attention *of = &c->n->attr.attention;
     struct attention a = {.q = in[0],
                           .k = in[1],
                           .v = in[2],
                           .lengths = in[3],
+                          .ranges = in[4],
+                          .slopes = in[5],
+                          .sinks = in[6],
                           .out = c->out,
                           .batch = q->rank == 3 ? q->dim[0] : 1,
                           .tq = q->dim[q->rank - 2],
@@ -171,6 +199,8 @@ coda_status eval_attention(const struct eval_call *c)
                           .heads = of->heads,
                           .kv_heads = of->kv_heads,
                           .window = of->window,
+                          .ahead = of->ahead,
+                          .softcap = of->softcap,
                           .causal = of->causal,
                           .align = (coda_attention_align)of->align,
                           .scale = of->scale};

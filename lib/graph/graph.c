@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_NODES = 1 << 24, MIN_OPERANDS = 4 };
+enum { MAX_NODES = 1 << 24 };
 
 graph *graph_new(void)
 {
@@ -88,12 +88,12 @@ static coda_status claim_name(graph *g, const char *what, const char **name, int
 
 /* ---- Append ---- */
 
-/* Moves operands into the arena: none absent at the end, at least MIN_OPERANDS readable. */
+/* Moves operands into the arena: none absent at the end, at least NODE_READABLE readable. */
 static coda_status own_operands(graph *g, struct node *n)
 {
     const int *in = n->in;
     while (n->nin > op_info[n->op].least && in[n->nin - 1] < 0) n->nin--;
-    int readable = MAX(n->nin, MIN_OPERANDS);
+    int readable = MAX(n->nin, NODE_READABLE);
     n->in = ARENA_NEW(&g->arena, int, readable);
     if (!n->in) return out_of_memory(g);
     for (int i = 0; i < readable; i++) n->in[i] = i < n->nin ? MAX(in[i], -1) : -1;

@@ -77,13 +77,15 @@ struct type {
 
 enum loss { LOSS_ROWS, LOSS_MEAN, LOSS_SUM }; /* a cross-entropy's reduction, as the text form counts */
 
+enum { NODE_READABLE = 7 }; /* operands that may be read of any node of a graph, -1 where it has none */
+
 struct node {
     enum op op;
     const struct prim *prim;       /* MAP, REDUCE */
     struct type type;              /* of the result */
     int nin;                       /* without absent operands at the end */
     int *in;                       /* operands, all below this node's index; -1 where absent. In a graph
-                                      at least 4 may be read, -1 from nin on */
+                                      NODE_READABLE may be read, or nin if that is more */
     union attr attr;               /* its member of the operation's name */
     const char *name;              /* leaves */
     int64_t stride[CODA_MAX_RANK]; /* leaves; elements */

@@ -96,12 +96,58 @@ static coda_status check_lengths(const struct type *q, const struct type *length
                 dims_text(q).s, type_text(lengths).s, batch);
 }
 
-/* Positions matter to a causal mask and to a window. Where lengths leave open what they are counted from,
+static coda_status check_ranges(const struct type *q, const struct type *ranges)
+{
+    struct type want = *q;
+    want.dtype = CODA_I32;
+    want.dim[q->rank - 1] = 2;
+    if (!ranges || type_equal(ranges, &want)) return CODA_OK;
+    return fail(CODA_E_INVALID, "attention: q is %s but ranges are %s; must be %s", dims_text(q).s,
+                type_text(ranges).s, type_text(&want).s);
+}
+
+static coda_status check_of_heads(const struct node *n, const char *what, const struct type *t)
+{
+    int64_t heads = n->attr.attention.heads;
+    if (!t || (t->dtype == CODA_F32 && t->rank == 1 && t->dim[0] == heads)) return CODA_OK;
+    return fail(CODA_E_INVALID, "attention: %s are %s; must be f32[%" PRId64 "], one for each head", what,
+                type_text(t).s, heads);
+}
+
+/* What is read beside q, k and v. */
+static coda_status check_beside(const graph *g, const struct node *n, const struct type *q)
+{
+    coda_status s = check_lengths(q, operand_type(g, n, 3));
+    if (s == CODA_OK) s = check_ranges(q, operand_type(g, n, 4));
+    if (s == CODA_OK) s = check_of_heads(n, "slopes", operand_type(g, n, 5));
+    if (s == CODA_OK) s = check_of_heads(n, "sinks", operand_type(g, n, 6));
+    return s;
+}
+
+static coda_status check_limits(const struct node *n)
+{
+    const struct attr_attention *a = &n->attr.attention;
+    coda_status s = need_range(n, "window", a->window, 0, INT32_MAX);
+    if (s == CODA_OK) s = need_range(n, "causal", a->causal, 0, 1);
+    if (s == CODA_OK) s = need_range(n, "ahead", a->ahead, 0, INT32_MAX);
+    if (s != CODA_OK) return s;
+    if (a->causal && a->ahead)
+        return fail(CODA_E_INVALID, "attention: ahead is %" PRId64 "; causal queries see nothing ahead",
+                    a->ahead);
+    if (!isfinite(a->softcap) || a->softcap < 0)
+        return fail(CODA_E_INVALID, "attention: softcap is %g; must be finite, and 0 or more",
+                    (double)a->softcap);
+    return CODA_OK;
+}
+
+/* Positions matter to a causal mask, to a window and to slopes. Where lengths leave open where they begin,
  * the caller has to say it: a single query under a causal mask alone sees the whole sequence either way. */
-static coda_status check_align(struct node *n, const struct type *q, const struct type *k, bool lengths)
+static coda_status check_align(struct node *n, const struct type *q, const struct type *k, bool lengths,
+                               bool slopes)
 {
     int64_t *align = &n->attr.attention.align, tq = q->dim[q->rank - 2], tk = k->dim[k->rank - 2];
-    bool window = n->attr.attention.window != 0, causal = n->attr.attention.causal != 0;
+    bool causal = n->attr.attention.causal != 0;
+    bool window = n->attr.attention.window || n->attr.attention.ahead || slopes;
     coda_status s = need_range(n, "align", *align, CODA_ALIGN_DEFAULT, CODA_ALIGN_LENGTH);
     if (s != CODA_OK) return s;
     if (!causal && !window) *align = CODA_ALIGN_DEFAULT;
@@ -110,7 +156,10 @@ static coda_status check_align(struct node *n, const struct type *q, const struc
                 "attention: %s, lengths, Tq %" PRId64 " and Tk %" PRId64 ": align must say where queries sit:"
                 " CODA_ALIGN_LENGTH (3): the last before the length, CODA_ALIGN_END (2): before Tk,"
                 " or CODA_ALIGN_START (1)",
-                window ? "window" : "causal", tq, tk);
+                slopes   ? "slopes"
+                : window ? "window"
+                         : "causal",
+                tq, tk);
 }
 
 coda_status infer_attention(const graph *g, struct node *n)
@@ -127,9 +176,8 @@ coda_status infer_attention(const graph *g, struct node *n)
         return fail(CODA_E_INVALID, "attention: k is %s but v is %s; they must be equal", dims_text(k).s,
                     dims_text(v).s);
     if ((s = check_heads(n, q, k)) != CODA_OK) return s;
-    if ((s = need_range(n, "window", n->attr.attention.window, 0, INT32_MAX)) != CODA_OK) return s;
-    if ((s = need_range(n, "causal", n->attr.attention.causal, 0, 1)) != CODA_OK) return s;
-    if ((s = check_align(n, q, k, operand_type(g, n, 3))) != CODA_OK) return s;
+    if ((s = check_limits(n)) != CODA_OK) return s;
+    if ((s = check_align(n, q, k, operand_type(g, n, 3), operand_type(g, n, 5))) != CODA_OK) return s;
     n->type = *q;
-    return check_lengths(q, operand_type(g, n, 3));
+    return check_beside(g, n, q);
 }

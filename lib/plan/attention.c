@@ -2,12 +2,15 @@
 #include "fuse.h"
 #include "own.h"
 
+#include <string.h>
+
 static struct tensor_use *use(void *spec, int i)
 {
     struct attention_spec *s = spec;
-    struct tensor_use *of[] = {&s->q, &s->k, &s->v, &s->o, &s->lengths};
-    int uses = ARRAY_SIZE(of) - (s->lengths.buffer < 0);
-    return i < uses ? of[i] : NULL;
+    struct tensor_use *of[] = {&s->q, &s->k, &s->v, &s->o, &s->lengths, &s->ranges, &s->slopes, &s->sinks};
+    for (int k = 0; k < ARRAY_SIZE(of); k++)
+        if ((k < 4 || of[k]->buffer >= 0) && i-- == 0) return of[k];
+    return NULL;
 }
 
 /* ---- From the graph ---- */
@@ -35,6 +38,30 @@ static void heads(struct grouper *gr, int value, int64_t head_dim, struct tensor
                                .head = head_dim};
 }
 
+static void beside(struct grouper *gr, const struct node *n, int i, struct tensor_use *out)
+{
+    int value = i < n->nin ? n->in[i] : -1;
+    *out =
+        (struct tensor_use){.role = USE_BESIDE, .buffer = -1, .dtype = CODA_I32, .value = -1, .steady = true};
+    if (value < 0) return;
+    const struct view v = gr->view[value];
+    gr->site[v.base].need = true;
+    out->dtype = gr->g->node[value].type.dtype;
+    out->buffer = buffer_of(gr, v.base);
+    out->value = value;
+    out->steady = is_steady(gr, value);
+    out->offset = v.offset;
+    memcpy(out->stride, v.stride, sizeof out->stride);
+}
+
+/* One sequence without the dimension of the batch: its strides as if it had one. */
+static void add_batch(struct tensor_use *ranges, const struct type *q)
+{
+    if (q->rank == 3 || ranges->buffer < 0) return;
+    memmove(&ranges->stride[1], &ranges->stride[0], 2 * sizeof ranges->stride[0]);
+    ranges->stride[0] = 0;
+}
+
 static void read_operands(struct writer *w)
 {
     const graph *g = w->gr->g;
@@ -50,23 +77,19 @@ static void read_operands(struct writer *w)
     a->tq = q->dim[q->rank - 2];
     a->tk = k->dim[k->rank - 2];
     a->window = of->window;
+    a->ahead = of->ahead;
+    a->softcap = of->softcap;
     a->causal = of->causal != 0;
     a->align = (coda_attention_align)of->align;
     a->scale = of->scale;
-    a->lengths = (struct tensor_use){
-        .role = USE_LENGTHS, .buffer = -1, .dtype = CODA_I32, .value = -1, .steady = true};
     heads(w->gr, n->in[0], a->head_dim, &a->q);
     heads(w->gr, n->in[1], a->head_dim, &a->k);
     heads(w->gr, n->in[2], a->head_dim, &a->v);
-    if (n->nin > 3 && n->in[3] >= 0) {
-        const struct view v = w->gr->view[n->in[3]];
-        w->gr->site[v.base].need = true;
-        a->lengths.buffer = buffer_of(w->gr, v.base);
-        a->lengths.value = n->in[3];
-        a->lengths.steady = is_steady(w->gr, n->in[3]);
-        a->lengths.offset = v.offset;
-        a->lengths.stride[0] = v.stride[0];
-    }
+    beside(w->gr, n, 3, &a->lengths);
+    beside(w->gr, n, 4, &a->ranges);
+    beside(w->gr, n, 5, &a->slopes);
+    beside(w->gr, n, 6, &a->sinks);
+    add_batch(&a->ranges, q);
 }
 
 /* It has one store: its own buffer, or the output. */
@@ -103,15 +126,18 @@ static double ramp(double n, double most)
     return n <= most ? n * (n - 1) / 2 : most * (most - 1) / 2 + most * (n - most);
 }
 
-/* Pairs of query and key that are not masked, if every sequence has all keys. The query at position p sees
- * the keys below min(max(p + 1, 0), tk), or, if it is not causal, below tk; all but those below
- * min(max(p + 1 - window, 0), tk). */
+/* Pairs of query and key that are not masked, if every sequence has all keys and ranges hide none. The query
+ * at position p sees the keys below min(max(p + ahead + 1, 0), tk), or, if nothing limits it, below tk; all
+ * but those below min(max(p + 1 - window, 0), tk). */
 static double visible_pairs(const struct attention_spec *a)
 {
     double tq = (double)a->tq, tk = (double)a->tk, past = (double)attention_shift(a, a->tk) + 1;
+    double last = past + (double)a->ahead;
     double below = tq * tk, hidden = 0, window = (double)a->window;
-    if (a->causal) below = ramp(past + tq, tk) - ramp(past, tk);
-    else if (a->window && a->align == CODA_ALIGN_LENGTH) below = MIN(tq, tk) * tk;
+    bool rows = a->align == CODA_ALIGN_LENGTH; /* at positions below 0 are none of the sequence */
+    if (attention_is_limited(a))
+        below = ramp(last + tq, tk) - ramp(rows ? MAX(last, (double)a->ahead + 1) : last, tk);
+    else if (rows && (a->window || a->slopes.buffer >= 0)) below = MIN(tq, tk) * tk;
     if (a->window) hidden = ramp(past - window + tq, tk) - ramp(past - window, tk);
     return MAX(below - hidden, 0);
 }
@@ -134,7 +160,12 @@ static void print(const void *spec, struct text *t)
     if (a->window) text_printf(t, " window=%lld", (long long)a->window);
     if (a->align == CODA_ALIGN_START) text_append(t, " from_start");
     if (a->align == CODA_ALIGN_LENGTH) text_append(t, " from_length");
+    if (a->ahead) text_printf(t, " ahead=%lld", (long long)a->ahead);
+    if (a->softcap != 0) text_printf(t, " softcap=%a", a->softcap);
     if (a->lengths.buffer >= 0) text_append(t, " lengths");
+    if (a->ranges.buffer >= 0) text_append(t, " ranges");
+    if (a->slopes.buffer >= 0) text_append(t, " slopes");
+    if (a->sinks.buffer >= 0) text_append(t, " sinks");
 }
 
 const struct own_kind plan_attention = {.index = OWN_ATTENTION,

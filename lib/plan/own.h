@@ -51,15 +51,30 @@ struct attention_spec {
     int64_t batch, tq, tk; /* sequences; queries and keys of each */
     int64_t heads, kv_heads, head_dim;
     int64_t window; /* last keys that a query sees, its position included; 0: all */
+    int64_t ahead;  /* keys that it sees after its position; 0: all, or, if causal, none */
     bool causal;
     coda_attention_align align;   /* where the queries stand among the keys; 0: END */
     float scale;                  /* of Q K^T, before the softmax */
+    float softcap;                /* c: scores are c tanh(s / c); 0: as they are */
     struct tensor_use q, k, v, o; /* by strides: batch, time, head; a head's columns are adjacent */
-    struct tensor_use lengths;    /* buffer -1: every sequence has tk keys */
+    /* Read beside these; buffer -1 of what is not there. */
+    struct tensor_use lengths; /* int32 [batch]: keys of each sequence; else tk */
+    struct tensor_use ranges;  /* int32 [batch][tq][2]: keys from the first below the second */
+    struct tensor_use slopes;  /* fp32 [heads]: what a key's distance from the query takes off its score */
+    struct tensor_use sinks;   /* fp32 [heads]: the score of a key more, whose value is 0 */
 };
 
 #define ATTENTION_MOST_TIME ((int64_t)1 << 30) /* positions are 32-bit in the kernels */
 #define ATTENTION_MOST_BLOCKS ((int64_t)1 << 30)
+
+/* Do scores come as Q K^T has them, but for the scale? */
+static inline bool attention_is_plain(const struct attention_spec *a)
+{
+    return a->softcap == 0 && a->slopes.buffer < 0;
+}
+
+/* Is there a last key, counted from the position, that a query sees? */
+static inline bool attention_is_limited(const struct attention_spec *a) { return a->causal || a->ahead; }
 
 static inline bool attention_is_empty(const struct attention_spec *a)
 {

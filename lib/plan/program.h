@@ -31,7 +31,7 @@ enum use_role {
     USE_OPERAND,       /* the main loop reads it: A and B of a GEMM */
     USE_RESULT,        /* the main loop writes it */
     USE_SCALAR,        /* an argument in host memory, which a run copies into the kernel's parameters */
-    USE_LENGTHS,       /* int32 [batch]: how much of each sequence is there */
+    USE_BESIDE,        /* small, of lengths, ranges or heads, beside the operands of a kernel of its own */
     USE_FREQUENCIES,   /* f32 [table_rows], table_stride apart: radians by which each pair of a head turns
                           for one position */
     USE_SCRATCH        /* a library's workspace: its contents mean nothing before and after */

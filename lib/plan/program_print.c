@@ -195,7 +195,7 @@ static void dot_program(const struct plan *p, int index, struct text *t)
     text_append(t, "\"];\n");
     const struct tensor_use *u;
     for (int i = 0; (u = program_use(q, i)); i++) /* of the tensors that are computed with */
-        if (u->role != USE_SCRATCH && u->role != USE_LENGTHS) dot_edge(p, index, u, t);
+        if (u->role != USE_SCRATCH && u->role != USE_BESIDE) dot_edge(p, index, u, t);
 }
 
 void plan_dot(const struct plan *p, struct text *t)

@@ -26,8 +26,8 @@ static struct launch wgmma_tile(const struct attention_spec *a)
 {
     struct launch t = {.sm90 = true, .bm = 128, .bn = 128, .stages = 2, .threads = 128 * 3};
     int64_t row = 128 * CEIL_DIV(a->head_dim, 64), bytes;
-    if (a->head_dim <= 64) t.bm = 192, t.threads = 128 * 4;
-    /* Registers bound bn: a thread holds bn / 2 scores, bn / 4 weights and head_dim / 2 sums. */
+    /* Registers bound bn: a thread holds bn / 2 scores, bn / 4 weights and head_dim / 2 sums; ranges. */
+    if (a->head_dim <= 64) t.bm = 192, t.threads = 128 * 4, t.bn = a->ranges.buffer < 0 ? 128 : 112;
     else if (a->head_dim > 128) t.bn = a->head_dim <= 192 ? 112 : 80;
     bytes = row * (t.bm + 2 * t.stages * t.bn) + 8 * (2 + 4 * t.stages);
     t.shared_bytes = CEIL_DIV(bytes, 1024) * 1024;
@@ -95,6 +95,7 @@ static struct launch split_tile(const struct attention_spec *a, const struct tar
 static bool fits_split(const struct attention_spec *a, const struct target *target)
 {
     bool few = a->heads / a->kv_heads * a->tq <= SPLIT_ROWS && a->head_dim <= SPLIT_COLUMNS;
+    if (a->ranges.buffer >= 0) return false; /* queries' ends come in any order */
     if (!few || !fits_wgmma(a, target)) return false;
     struct launch t = split_tile(a, target);
     return t.stages >= 2 && t.blocks <= ATTENTION_MOST_BLOCKS;

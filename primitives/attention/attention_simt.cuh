@@ -7,11 +7,10 @@
 // The columns are padded with zeros to a multiple of 64; rows of shared memory carry 4 floats more, so
 // that 16-byte reads of neighbouring rows do not meet in a bank.
 //
-// Config: types Q K V O; tq tk heads group (query heads for a key head) head_dim window shift causal
-// from_length scale_log2 (scale * log2 e); rows keys; strides {q,k,v,o}_{batch,time,head}; lengths_stride.
+// Config: types Q K V O; rows keys; strides {q,k,v,o}_{batch,time,head}; and as attention_sm90.cuh has it,
+// from tq on, but for tiles.
 #pragma once
-#include "attention/visible.cuh"
-#include "math.cuh"
+#include "attention/score.cuh"
 
 namespace coda {
 
@@ -78,17 +77,18 @@ template <class Config> struct AttentionSimt {
     // Turns a row's scores into exp2 of what they exceed the new maximum by; returns the factor by which
     // older sums shrink. A score not seen weighs nothing, also when no score of the row is seen. They are
     // scaled after the maximum is off: of large scores, scaled and rounded, the difference would be noise.
-    DEV static float weigh(float (&s)[keys], Row &row, i32 key, i32 first, i32 end)
+    DEV static float weigh(float (&s)[keys], Row &row, const Score<Tiled> &as, i32 position, i32 key,
+                           KeyRange seen)
     {
         float top = row.max, sum = 0.0f;
 #pragma unroll
         for (i32 j = 0; j < keys; j++) {
             i32 at = key + 16 * j;
-            s[j] = at >= first && at < end ? (Tiled::scale_log2 < 0.0f ? -s[j] : s[j]) : unseen();
+            s[j] = at >= seen.first && at < seen.end ? as.of(s[j], position - at) : unseen();
             top = fmaxf(top, s[j]);
         }
         top = row_max(top);
-        const float c = fabsf(Tiled::scale_log2), base = top == unseen() ? 0.0f : top;
+        const float c = Score<Tiled>::exponent, base = top == unseen() ? 0.0f : top;
         float factor = math::exp2((row.max - base) * c);
 #pragma unroll
         for (i32 j = 0; j < keys; j++) sum += s[j] = math::exp2((s[j] - base) * c);
@@ -120,14 +120,14 @@ template <class Config> struct AttentionSimt {
     }
 
     DEV static void write(const float (&o)[rows][chunks][4], const Row *row, const Visible<Tiled> &see,
-                          typename Tiled::O *out, i32 query)
+                          const Score<Tiled> &as, typename Tiled::O *out, i32 query)
     {
         i32 y = threadIdx.x / 16, x = threadIdx.x % 16;
 #pragma unroll
         for (i32 i = 0; i < rows; i++) {
             i32 at = query + y + 16 * i;
             bool none = see.none(at); // then its sums are 0, or 0 times a NaN that others see
-            float inverse = 1.0f / row[i].sum;
+            float inverse = 1.0f / (row[i].sum + as.sink_weight(row[i].max));
 #pragma unroll
             for (i32 c = 0; c < chunks; c++)
 #pragma unroll
@@ -140,14 +140,15 @@ template <class Config> struct AttentionSimt {
     }
 
     DEV static void run(const typename Tiled::Q *q, const typename Tiled::K *k, const typename Tiled::V *v,
-                        typename Tiled::O *out, const i32 *lengths)
+                        typename Tiled::O *out, const AttentionInputs &in)
     {
         extern __shared__ __align__(16) float shared[];
         float *queries = shared, *tile = queries + bm * pitch, *weights = tile + bn * pitch;
         i32 y = threadIdx.x / 16, x = threadIdx.x % 16;
         i32 head = blockIdx.x % Tiled::heads, query = blockIdx.x / Tiled::heads % blocks * bm;
         i64 batch = blockIdx.x / Tiled::heads / blocks;
-        Visible<Tiled> see(lengths ? lengths[batch * Tiled::lengths_stride] : Tiled::tk);
+        const Visible<Tiled> see(in, batch);
+        const Score<Tiled> as(in, head);
         k += batch * Tiled::k_batch + head / Tiled::group * Tiled::k_head;
         v += batch * Tiled::v_batch + head / Tiled::group * Tiled::v_head;
 
@@ -169,7 +170,7 @@ template <class Config> struct AttentionSimt {
 #pragma unroll
             for (i32 i = 0; i < rows; i++) {
                 i32 at = query + y + 16 * i;
-                float factor = weigh(s[i], row[i], key + x, see.first(at), see.end(at));
+                float factor = weigh(s[i], row[i], as, at + see.shift(), key + x, see.of(at));
 #pragma unroll
                 for (i32 j = 0; j < keys; j++) weights[(y + 16 * i) * score_pitch + x + 16 * j] = s[i][j];
 #pragma unroll
@@ -182,7 +183,7 @@ template <class Config> struct AttentionSimt {
             __syncthreads();
             accumulate(o, weights, tile);
         }
-        write(o, row, see, out + batch * Tiled::o_batch + head * Tiled::o_head, query);
+        write(o, row, see, as, out + batch * Tiled::o_batch + head * Tiled::o_head, query);
     }
 };
 

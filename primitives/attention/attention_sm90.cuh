@@ -19,8 +19,9 @@
 // may still reach others of that tile that do not, if they see any.
 //
 // Config: type T (bf16 or f16); i32 batch tq tk heads, group (query heads for a key head), head_dim,
-// window, shift, bn, stages, groups, band; bool causal, lengths, from_length; float scale_log2 (scale *
-// log2 e); i64 o_batch, o_time, o_head, lengths_stride.
+// window, ahead, shift, bn, stages, groups, band; bool limited, lengths, from_length, ranges, slopes, sinks;
+// float scale, scale_log2 (scale * log2 e), softcap; i64 o_batch, o_time, o_head, lengths_stride,
+// ranges_batch, ranges_time, ranges_end, slopes_stride, sinks_stride.
 #pragma once
 #include "attention/online_softmax.cuh"
 #include "attention/tile_walk.cuh"
@@ -90,19 +91,18 @@ template <class Config> struct AttentionSm90 {
         }
     };
 
-    DEV static Visible<Tiled> visible(const i32 *lengths, const TileWalk<Tiled> &tile)
-    {
-        return Visible<Tiled>(Tiled::lengths ? lengths[tile.batch * Tiled::lengths_stride] : Tiled::tk);
-    }
+    DEV static i32 last_query(const TileWalk<Tiled> &tile) { return min(tile.query + bm, Tiled::tq) - 1; }
     DEV static KeyBlocks blocks_of(const Visible<Tiled> &see, const TileWalk<Tiled> &tile)
     {
-        return key_blocks<Tiled>(see, tile.query, min(tile.query + bm, Tiled::tq) - 1);
+        return key_blocks<Tiled>(see, tile.query, last_query(tile));
     }
 
     DEV static void wait(u64 &bar, u32 phase) { ptx::mbarrier_wait(ptx::shared_address(&bar), phase); }
     DEV static void init(u64 &bar, u32 arrivals) { ptx::mbarrier_init(ptx::shared_address(&bar), arrivals); }
 
-    // ---- Producer: one thread ----
+    // ---- Producer: one thread, whose warp finds the blocks where there are ranges ----
+
+    static constexpr i32 producers = Tiled::ranges ? 32 : 1;
 
     // Loads one tile of `rows` rows from time `from` on.
     template <i32 rows>
@@ -116,13 +116,13 @@ template <class Config> struct AttentionSm90 {
     }
 
     DEV static void produce(Shared &s, const TensorMap &q, const TensorMap &k, const TensorMap &v,
-                            const i32 *lengths)
+                            const AttentionInputs &in)
     {
         Place key, value;
         u32 phase = 0;
         for (TileWalk<Tiled> tile; tile.next();) {
-            KeyBlocks b = blocks_of(visible(lengths, tile), tile);
-            if (b.first == b.end) continue;
+            KeyBlocks b = blocks_of(Visible<Tiled>(in, tile.batch), tile);
+            if (threadIdx.x || b.first == b.end) continue;
             i32 head = tile.head / Tiled::group;
             auto load_keys = [&](i32 block) {
                 wait(s.empty_keys[key.slot], key.phase ^ 1);
@@ -148,6 +148,22 @@ template <class Config> struct AttentionSm90 {
     }
 
     // ---- Consumer: a warpgroup ----
+
+    // What a thread knows of its tile: its first row, what its warpgroup's 64 queries see, how they score.
+    struct View {
+        Visible<Tiled> see;
+        Score<Tiled> score;
+        i32 query;     // the thread's first row
+        KeyRange seen; // with ranges: by all of the warpgroup's queries
+
+        DEV View(const AttentionInputs &in, const TileWalk<Tiled> &tile, i32 row)
+            : see(in, tile.batch), score(in, tile.head), query(tile.query + row)
+        {
+            if (Tiled::ranges) seen = see.common(first(), first() + 63);
+        }
+        DEV i32 first() const { return query / 64 * 64; } // of the warpgroup
+        DEV KeyRange common() const { return Tiled::ranges ? seen : see.common(first(), first() + 63); }
+    };
 
     struct Consumer {
         Shared &s;
@@ -230,15 +246,14 @@ template <class Config> struct AttentionSm90 {
             if (Tiled::lengths && see.keys < block * bn + bn) clear_values(see.keys - block * bn);
         }
 
-        DEV void weigh(OnlineSoftmax &softmax, const Visible<Tiled> &see, i32 query, i32 block,
-                       float (&factor)[2])
+        DEV void weigh(OnlineSoftmax &softmax, const View &of, i32 block, float (&factor)[2])
         {
-            i32 first = query / 64 * 64; // of the warpgroup
-            if (Tiled::scale_log2 < 0.0f)
-                for (float &x : score) x = -x;
-            if (block * bn + bn > see.end(first) || block * bn < see.first(first + 63))
-                mask(score, see, query, block * bn);
-            softmax.step(score, fabsf(Tiled::scale_log2), factor);
+            if (!Score<Tiled>::plain || Score<Tiled>::turned)
+                coda::score(score, of.score, of.query + of.see.shift(), block * bn);
+            KeyRange common = of.common();
+            if (block * bn + bn > common.end || block * bn < common.first)
+                mask(score, of.see, of.query, block * bn);
+            softmax.step(score, Score<Tiled>::exponent, factor);
         }
         DEV void pack_weights()
         {
@@ -247,7 +262,7 @@ template <class Config> struct AttentionSm90 {
                 weight[i / 4][i % 4] = pack2<Element>(score[2 * i], score[2 * i + 1]);
         }
 
-        DEV void attend(OnlineSoftmax &softmax, const Visible<Tiled> &see, KeyBlocks b, i32 query)
+        DEV void attend(OnlineSoftmax &softmax, const View &of, KeyBlocks b)
         {
             float factor[2];
             wait(s.full_queries, phase);
@@ -256,16 +271,16 @@ template <class Config> struct AttentionSm90 {
             issue_scores();
             finish<0>();
             release_keys();
-            weigh(softmax, see, query, b.end - 1, factor);
+            weigh(softmax, of, b.end - 1, factor);
             pack_weights();
             for (i32 j = b.end - 2; j >= b.first; j--) {
                 wait(s.full_keys[key.slot], key.phase);
                 issue_scores();
-                await_values(see, j + 1);
+                await_values(of.see, j + 1);
                 issue_values();
                 finish<1>();
                 release_keys();
-                weigh(softmax, see, query, j, factor);
+                weigh(softmax, of, j, factor);
                 finish<0>();
                 release_values();
 #pragma unroll
@@ -273,30 +288,30 @@ template <class Config> struct AttentionSm90 {
                 pack_weights();
             }
             release(s.empty_queries);
-            await_values(see, b.first);
+            await_values(of.see, b.first);
             issue_values();
             finish<0>();
             release_values();
         }
 
         // Zeroes the sums of rows that see no key.
-        DEV void clear_rows_without_keys(const Visible<Tiled> &see, i32 query)
+        DEV void clear_rows_without_keys(const View &of)
         {
 #pragma unroll
             for (i32 r = 0; r < 2; r++) {
-                if (!see.none(query + 8 * r)) continue;
+                if (!of.see.none(of.query + 8 * r)) continue;
 #pragma unroll
                 for (i32 i = 2 * r; i < 32 * chunks; i += 4) out[i] = out[i + 1] = 0.0f;
             }
         }
 
         // The quad's lanes exchange their column pairs, so that each stores 16 adjacent bytes.
-        DEV void write(const OnlineSoftmax &softmax, const Visible<Tiled> &see, Element *to, i32 query)
+        DEV void write(const OnlineSoftmax &softmax, const View &of, Element *to)
         {
 #pragma unroll
             for (i32 r = 0; r < 2; r++) {
-                i32 row = query + 8 * r;
-                float inverse = softmax.inverse(r, see.none(row));
+                i32 row = of.query + 8 * r;
+                float inverse = softmax.inverse(r, of.see.none(row), of.score);
 #pragma unroll
                 for (i32 g = 0; g < 2 * chunks; g++) {
                     u32 v[4];
@@ -314,19 +329,18 @@ template <class Config> struct AttentionSm90 {
             }
         }
 
-        DEV void consume(Element *to, const i32 *lengths)
+        DEV void consume(Element *to, const AttentionInputs &in)
         {
             i32 row = 64 * group + thread / 32 * 16 + thread % 32 / 4;
             for (TileWalk<Tiled> tile; tile.next();) {
-                Visible<Tiled> see = visible(lengths, tile);
-                KeyBlocks b = blocks_of(see, tile);
+                const View of(in, tile, row);
+                KeyBlocks b = blocks_of(of.see, tile);
                 OnlineSoftmax softmax;
 #pragma unroll
                 for (float &x : out) x = 0.0f;
-                if (b.first < b.end) attend(softmax, see, b, tile.query + row);
-                if (Visible<Tiled>::mixed) clear_rows_without_keys(see, tile.query + row);
-                write(softmax, see, to + tile.batch * Tiled::o_batch + tile.head * Tiled::o_head,
-                      tile.query + row);
+                if (b.first < b.end) attend(softmax, of, b);
+                if (Visible<Tiled>::mixed) clear_rows_without_keys(of);
+                write(softmax, of, to + tile.batch * Tiled::o_batch + tile.head * Tiled::o_head);
             }
         }
     };
@@ -351,17 +365,17 @@ template <class Config> struct AttentionSm90 {
     }
 
     DEV static void run(const TensorMap &q, const TensorMap &k, const TensorMap &v, Element *out,
-                        const i32 *lengths)
+                        const AttentionInputs &in)
     {
         extern __shared__ __align__(swizzle_atom) u8 memory[];
         Shared &s = *reinterpret_cast<Shared *>(memory);
         start(s);
         if (threadIdx.x < 128) {
             ptx::shrink_registers<Registers::producer>();
-            if (threadIdx.x == 0) produce(s, q, k, v, lengths);
+            if (threadIdx.x < producers) produce(s, q, k, v, in);
         } else {
             ptx::grow_registers<Registers::consumer>();
-            Consumer(s).consume(out, lengths);
+            Consumer(s).consume(out, in);
         }
         ptx::grid_launch_next();
     }

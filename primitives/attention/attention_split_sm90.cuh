@@ -45,8 +45,8 @@ template <class Config> struct AttentionSplit {
     static constexpr i32 columns = 64 * chunks, octets = 8 * chunks;
     static constexpr i32 part = columns / cluster; // of the columns, that a rank merges
     static constexpr i32 kv_heads = Config::heads / Config::group, items = Config::batch * kv_heads;
-    static constexpr float scale = Config::scale_log2 < 0.0f ? -Config::scale_log2 : Config::scale_log2;
-    static_assert(rows <= 16 && columns % (4 * cluster) == 0 && share % 16 == 0);
+    static constexpr float scale = Score<Config>::exponent;
+    static_assert(!Config::ranges && rows <= 16 && columns % (4 * cluster) == 0 && share % 16 == 0);
 
     struct alignas(16) Peak { float max, sum, none[2]; }; // of a row: of its scores; of its weights
     struct State { // of the rows, over some of the keys
@@ -79,9 +79,8 @@ template <class Config> struct AttentionSplit {
         Visible<Config> see;
         KeyBlocks keys;
 
-        DEV Item(i32 i, const i32 *lengths)
-            : batch(i / kv_heads), head(i % kv_heads),
-              see(Config::lengths ? lengths[batch * Config::lengths_stride] : Config::tk),
+        DEV Item(i32 i, const AttentionInputs &in)
+            : batch(i / kv_heads), head(i % kv_heads), see(in, batch),
               keys(key_blocks<Config>(see, 0, Config::tq - 1))
         {
             const i32 rank = (i32)ptx::cluster_rank(), all = keys.end - keys.first;
@@ -89,8 +88,9 @@ template <class Config> struct AttentionSplit {
             keys.first += all * rank / cluster;
         }
         // Some query sees a key from `first_seen` on, below `end_seen`.
-        DEV i32 first_seen() const { return see.first(0); }
-        DEV i32 end_seen() const { return see.end(Config::tq - 1); }
+        DEV i32 first_seen() const { return see.of(0).first; }
+        DEV i32 end_seen() const { return see.of(Config::tq - 1).end; }
+        DEV i32 head_of(i32 row) const { return head * Config::group + row % Config::group; }
     };
     DEV static i32 first_item() { return blockIdx.x / cluster; }
     DEV static i32 clusters() { return gridDim.x / cluster; }
@@ -130,12 +130,12 @@ template <class Config> struct AttentionSplit {
                                item.batch);
         at.advance();
     }
-    DEV void produce(const TensorMap &k, const TensorMap &v, const i32 *lengths) const
+    DEV void produce(const TensorMap &k, const TensorMap &v, const AttentionInputs &in) const
     {
         Place at;
         Config::early ? ptx::grid_wait_not() : ptx::grid_wait();
         for (i32 i = first_item(); i < items; i += clusters()) {
-            const Item item(i, lengths);
+            const Item item(i, in);
             for (i32 block = item.keys.first; block < item.keys.end; block++) {
                 load(at, k, block, item);
                 load(at, v, block, item);
@@ -224,17 +224,35 @@ template <class Config> struct AttentionSplit {
         }
     }
 
+    // How this lane's rows score.
+    struct Rows {
+        Score<Config> upper, lower;
+        DEV Rows(const AttentionInputs &in, const Item &item, i32 row)
+            : upper(in, item.head_of(row)), lower(in, item.head_of(row + 8))
+        {
+        }
+    };
+    // Products become scores; `key` is the warp's first one.
+    DEV void turn(Scores &score, const Rows &as, const Item &item, i32 key) const
+    {
+#pragma unroll
+        for (i32 i = 0; i < 4 * tiles; i++) {
+            if (halves == 1 && i & 2) continue;
+            const i32 row = lane / 4 + 8 * (i >> 1 & 1), at = key + i / 4 * 8 + lane % 4 * 2 + (i & 1);
+            score[i] = (i & 2 ? as.lower : as.upper).of(score[i], query_of(row) + item.see.shift() - at);
+        }
+    }
     // Scores of keys that a row's query does not see; `key` is the warp's first one.
     DEV void hide(Scores &score, const Visible<Config> &see, i32 key) const
     {
 #pragma unroll
         for (i32 r = 0; r < halves; r++) {
             const i32 query = min(query_of(lane / 4 + 8 * r), Config::tq - 1);
-            const i32 first = see.first(query), end = see.end(query);
+            const KeyRange seen = see.of(query);
 #pragma unroll
             for (i32 i = 0; i < 2 * tiles; i++) {
                 const i32 at = key + i / 2 * 8 + lane % 4 * 2 + i % 2;
-                if (at < first || at >= end) score[i / 2 * 4 + 2 * r + i % 2] = unseen();
+                if (at < seen.first || at >= seen.end) score[i / 2 * 4 + 2 * r + i % 2] = unseen();
             }
         }
     }
@@ -251,20 +269,21 @@ template <class Config> struct AttentionSplit {
         __syncwarp();
     }
 
-    DEV void weigh(Scores &score, OnlineSoftmax &softmax, const Item &item, i32 key, Out &out) const
+    DEV void weigh(Scores &score, OnlineSoftmax &softmax, const Rows &as, const Item &item, i32 key,
+                   Out &out) const
     {
         float factor[halves];
-        if (Config::scale_log2 < 0.0f)
-            for (float &x : score) x = -x;
-        if (key + share > item.see.end(0) || key < item.see.first(Config::tq - 1)) hide(score, item.see, key);
+        if (!Score<Config>::plain || Score<Config>::turned) turn(score, as, item, key);
+        const KeyRange common = item.see.common(0, Config::tq - 1);
+        if (key + share > common.end || key < common.first) hide(score, item.see, key);
         softmax.template step<halves>(score, scale, factor);
 #pragma unroll
         for (i32 i = 0; i < octets; i++)
 #pragma unroll
             for (i32 j = 0; j < 2 * halves; j++) out[i][j] *= factor[j / 2];
     }
-    DEV void attend(Place &at, const Queries &q, OnlineSoftmax &softmax, const Item &item, i32 block,
-                    Out &out) const
+    DEV void attend(Place &at, const Queries &q, OnlineSoftmax &softmax, const Rows &as, const Item &item,
+                    i32 block, Out &out) const
     {
         const i32 key = block * bn + share * warp;
         const bool seen = key < item.end_seen() && key + share > item.first_seen();
@@ -272,7 +291,7 @@ template <class Config> struct AttentionSplit {
         ptx::mbarrier_wait(address(&s.full[at.slot]), at.phase);
         if (seen) multiply_keys(score, q, address(s.ring[at.slot]));
         release(at);
-        if (seen) weigh(score, softmax, item, key, out);
+        if (seen) weigh(score, softmax, as, item, key, out);
         ptx::mbarrier_wait(address(&s.full[at.slot]), at.phase);
         if (seen) {
             clear_values(item, key, at.slot);
@@ -349,23 +368,24 @@ template <class Config> struct AttentionSplit {
         if (lane == 0) ptx::mbarrier_arrive(address(&s.warps_read));
     }
     // Where registers allow it, the next item's queries come while this one's keys are weighed.
-    DEV void consume(const Element *q, const i32 *lengths) const
+    DEV void consume(const Element *q, const AttentionInputs &in) const
     {
         constexpr bool ahead = halves == 1;
         Place at;
         u32 turn = 0;
         Queries x, next;
-        if (ahead && first_item() < items) load_queries(next, q, Item(first_item(), lengths));
+        if (ahead && first_item() < items) load_queries(next, q, Item(first_item(), in));
         for (i32 i = first_item(); i < items; i += clusters(), turn++) {
-            const Item item(i, lengths);
+            const Item item(i, in);
+            const Rows as(in, item, lane / 4);
             OnlineSoftmax softmax;
             Out out = {};
             if (!ahead) load_queries(next, q, item);
 #pragma unroll
             for (i32 j = 0; j < 4 * fragments; j++) x[j / 4][j % 4] = next[j / 4][j % 4];
-            if (ahead && i + clusters() < items) load_queries(next, q, Item(i + clusters(), lengths));
+            if (ahead && i + clusters() < items) load_queries(next, q, Item(i + clusters(), in));
             for (i32 block = item.keys.first; block < item.keys.end; block++)
-                attend(at, x, softmax, item, block, out);
+                attend(at, x, softmax, as, item, block, out);
             publish(softmax, out, turn);
         }
     }
@@ -373,7 +393,8 @@ template <class Config> struct AttentionSplit {
     // ---- Merger: a warp ----
 
     // Four columns of a row.
-    DEV static void merge_blocks(const State &state, i32 row, i32 column, float (&y)[4])
+    DEV static void merge_blocks(const State &state, const Score<Config> &as, i32 row, i32 column,
+                                 float (&y)[4])
     {
         float peak[cluster][4], x[cluster][4];
 #pragma unroll
@@ -386,12 +407,12 @@ template <class Config> struct AttentionSplit {
         for (i32 r = 0; r < cluster; r++) all.see(peak[r][0]);
 #pragma unroll
         for (i32 r = 0; r < cluster; r++) all.add(peak[r][0], peak[r][1], x[r]);
-        const float inverse = 1.0f / all.sum;
+        const float inverse = 1.0f / (all.sum + as.sink_weight(all.most));
 #pragma unroll
         for (i32 i = 0; i < 4; i++) y[i] = all.out[i] * inverse;
     }
     // This rank's part of the columns.
-    DEV void write(const Item &item, const State &state, Element *out) const
+    DEV void write(const Item &item, const State &state, Element *out, const AttentionInputs &in) const
     {
         out += item.batch * Config::o_batch + item.head * Config::group * Config::o_head;
 #pragma unroll 1
@@ -399,17 +420,18 @@ template <class Config> struct AttentionSplit {
             const i32 row = e / (part / 4), column = (i32)ptx::cluster_rank() * part + e % (part / 4) * 4;
             float y[4] = {};
             if (column >= Config::head_dim) continue;
-            if (!item.see.none(query_of(row))) merge_blocks(state, row, column, y);
+            if (!item.see.none(query_of(row)))
+                merge_blocks(state, Score<Config>(in, item.head_of(row)), row, column, y);
             port::store_piece(
                 out + query_of(row) * Config::o_time + row % Config::group * Config::o_head + column, y);
         }
     }
-    DEV void merge(Element *out, const i32 *lengths) const
+    DEV void merge(Element *out, const AttentionInputs &in) const
     {
         u32 turn = 0;
         for (i32 i = first_item(); i < items; i += clusters(), turn++) {
             ptx::cluster_mbarrier_wait(address(&s.blocks_put[turn % 2]), turn / 2 & 1);
-            write(Item(i, lengths), s.of_block[turn % 2], out);
+            write(Item(i, in), s.of_block[turn % 2], out, in);
             tell(s.blocks_read[turn % 2]);
         }
     }
@@ -418,7 +440,7 @@ template <class Config> struct AttentionSplit {
 
     // Mbarriers of the cluster are there before anybody arrives on them, and memory until all have read it.
     DEV static void run(const TensorMap &k, const TensorMap &v, const Element *q, Element *out,
-                        const i32 *lengths)
+                        const AttentionInputs &in)
     {
         extern __shared__ __align__(swizzle_atom) u8 memory[];
         const AttentionSplit self(*reinterpret_cast<Shared *>(memory));
@@ -427,14 +449,14 @@ template <class Config> struct AttentionSplit {
         ptx::cluster_arrive();
         if (Config::early) ptx::grid_launch_next();
         if (self.warp == producer) {
-            if (self.lane == 0) self.produce(k, v, lengths);
+            if (self.lane == 0) self.produce(k, v, in);
             __syncwarp();
             ptx::cluster_wait();
         } else {
             ptx::cluster_wait();
             ptx::grid_wait();
-            if (self.warp == merger) self.merge(out, lengths);
-            else self.consume(q, lengths);
+            if (self.warp == merger) self.merge(out, in);
+            else self.consume(q, in);
         }
         __syncwarp();
         ptx::cluster_arrive();

@@ -7,7 +7,7 @@
 // them: m is the same in all four, l stays a lane's own part until the end. While a row has seen no key,
 // m = -inf and l = 0.
 #pragma once
-#include "attention/visible.cuh"
+#include "attention/score.cuh"
 #include "math.cuh"
 
 namespace coda {
@@ -31,7 +31,8 @@ template <class Config, i32 N> DEV void mask(float (&s)[N], const Visible<Config
     i32 column = key + 2 * (threadIdx.x % 4);
 #pragma unroll
     for (i32 r = 0; r < 2; r++) {
-        i32 first = see.first(query + 8 * r) - column, end = see.end(query + 8 * r) - column;
+        KeyRange seen = see.of(query + 8 * r);
+        i32 first = seen.first - column, end = seen.end - column;
 #pragma unroll
         for (i32 i = 2 * r; i < N; i += 4) {
             i32 at = 8 * (i >> 2);
@@ -39,6 +40,15 @@ template <class Config, i32 N> DEV void mask(float (&s)[N], const Visible<Config
             if (at + 1 < first || at + 1 >= end) s[i + 1] = unseen();
         }
     }
+}
+
+// Products become scores; `position` is that of the thread's first row.
+template <class Config, i32 N>
+DEV void score(float (&s)[N], const Score<Config> &as, i32 position, i32 key)
+{
+    i32 distance = position - key - 2 * (threadIdx.x % 4);
+#pragma unroll
+    for (i32 i = 0; i < N; i++) s[i] = as.of(s[i], distance + 8 * (i >> 1 & 1) - 8 * (i >> 2) - (i & 1));
 }
 
 struct OnlineSoftmax {
@@ -80,9 +90,9 @@ struct OnlineSoftmax {
     }
 
     // 1 / l, or 0 for a row that sees no key. (Where all that it sees scores -inf, l is 0 and 0 / 0 is NaN.)
-    DEV float inverse(i32 r, bool none) const
+    template <class Config> DEV float inverse(i32 r, bool none, const Score<Config> &as) const
     {
-        float whole = quad_sum(sum[r]);
+        float whole = quad_sum(sum[r]) + as.sink_weight(max[r]);
         return none ? 0.0f : 1.0f / whole;
     }
 };

@@ -1,11 +1,14 @@
-// visible.cuh -- which keys a query sees: a range that moves right with the query.
+// visible.cuh -- which keys a query sees: a range for each query.
 //
 // Query i sits at position p = i + shift and sees the keys j with
-//     first(i) = max(0, p - window + 1)  <=  j  <  min(keys, p + 1) = end(i)
-// where a window of 0 has no left limit, only causal attention has the right limit p + 1, and keys is
-// the sequence's length. The shift is a constant, or, counted from the length, keys - tq: then queries with
-// p < 0 are no rows of the sequence and see nothing. Both ends never decrease with i, so a block of queries
-// needs the range from the first end of its first query to the second end of its last one.
+//     first(i) = max(0, p - window + 1)  <=  j  <  min(keys, p + ahead + 1) = end(i)
+// where a window of 0 has no left limit, only a limited query has the right one (ahead is 0 under a causal
+// mask), and keys is the sequence's length. The shift is a constant, or, counted from the length, keys - tq:
+// then queries with p < 0 are no rows of the sequence and see nothing. Both ends never decrease with i.
+//
+// With ranges, a query sees of these only the keys from ranges[i][0] on, below ranges[i][1]: packed
+// documents, prefixes, chunks. Their ends come in any order, so a warp looks at those of all queries of a
+// tile.
 #pragma once
 #include "types.cuh"
 
@@ -13,27 +16,81 @@ namespace coda {
 
 DEV float unseen() { return bits_float(0xff800000u); } // the score of a key that is not seen: -inf
 
+// Keys from `first` below `end`.
+struct KeyRange {
+    i32 first, end;
+    DEV bool empty() const { return end <= first; }
+};
+
+DEV i32 warp_min(i32 x)
+{
+#pragma unroll
+    for (i32 d = 1; d < 32; d *= 2) x = min(x, __shfl_xor_sync(~0u, x, d));
+    return x;
+}
+DEV i32 warp_max(i32 x) { return -warp_min(-x); }
+
+// What attention reads beside q, k and v; of those that the Config does not name none is there.
+struct AttentionInputs {
+    const i32 *lengths;         // [batch]
+    const i32 *ranges;          // [batch][tq][2]
+    const float *slopes, *sinks; // [heads]
+};
+
 template <class Config> struct Visible {
     i32 keys;
+    const i32 *ranges; // of this sequence
 
-    // `length` is that of the sequence, whatever the caller stored there.
-    DEV explicit Visible(i32 length) : keys(max(0, min(length, Config::tk))) {}
+    // A sequence's length counts whatever the caller stored there.
+    DEV Visible(const AttentionInputs &in, i32 batch)
+        : keys(Config::tk),
+          ranges(Config::ranges ? in.ranges + batch * Config::ranges_batch : nullptr)
+    {
+        if (Config::lengths) keys = max(0, min(in.lengths[batch * Config::lengths_stride], Config::tk));
+    }
 
     DEV i32 shift() const { return Config::from_length ? keys - Config::tq : Config::shift; }
-    DEV i32 first(i32 query) const
+    DEV KeyRange of(i32 query) const
     {
-        return Config::window ? max(0, query + (shift() - Config::window + 1)) : 0;
-    }
-    DEV i32 end(i32 query) const
-    {
-        if (Config::causal) return max(0, min(keys, query + (shift() + 1)));
-        return Config::from_length && query + shift() < 0 ? 0 : keys;
+        KeyRange r = {Config::window ? max(0, query + (shift() - Config::window + 1)) : 0, keys};
+        if (Config::limited) r.end = max(0, min(keys, query + (shift() + Config::ahead + 1)));
+        if (Config::from_length && (!Config::limited || Config::ahead) && query + shift() < 0) r.end = 0;
+        if (Config::ranges) {
+            const i32 *own = ranges + min(query, Config::tq - 1) * Config::ranges_time;
+            r.first = max(r.first, own[0]), r.end = min(r.end, own[Config::ranges_end]);
+        }
+        return r;
     }
     // Such a query's result is 0.
-    DEV bool none(i32 query) const { return end(query) <= first(query); }
+    DEV bool none(i32 query) const { return of(query).empty(); }
     // Whether one may share a tile with queries that see keys: its weights are 0, but 0 times NaN is NaN.
-    static constexpr bool mixed =
-        Config::window || Config::from_length || (Config::causal && Config::shift < 0);
+    static constexpr bool mixed = Config::window || Config::from_length || Config::ranges ||
+                                  (Config::limited && Config::shift + Config::ahead < 0);
+
+    // What some query of `from` to `last` sees lies in this; with ranges, for all lanes of a warp together.
+    DEV KeyRange some(i32 from, i32 last) const
+    {
+        if (!Config::ranges) return {of(from).first, of(last).end};
+        KeyRange all = {Config::tk, 0};
+#pragma unroll 1
+        for (i32 i = from + threadIdx.x % 32; i <= last; i += 32) {
+            const KeyRange r = of(i);
+            if (!r.empty()) all.first = min(all.first, r.first), all.end = max(all.end, r.end);
+        }
+        return {warp_min(all.first), warp_max(all.end)};
+    }
+    // All queries of `from` to `last` see what lies in this; likewise.
+    DEV KeyRange common(i32 from, i32 last) const
+    {
+        if (!Config::ranges) return {of(last).first, of(from).end};
+        KeyRange all = {0, Config::tk};
+#pragma unroll 1
+        for (i32 i = from + threadIdx.x % 32; i <= last; i += 32) {
+            const KeyRange r = of(i);
+            all.first = max(all.first, r.first), all.end = min(all.end, r.end);
+        }
+        return {warp_max(all.first), warp_min(all.end)};
+    }
 };
 
 // Blocks of `bn` keys, from `first` below `end`, that queries `from` to `last` need.
@@ -43,7 +100,8 @@ struct KeyBlocks {
 
 template <class Config> DEV KeyBlocks key_blocks(const Visible<Config> &see, i32 from, i32 last)
 {
-    KeyBlocks b = {see.first(from) / Config::bn, (see.end(last) + Config::bn - 1) / Config::bn};
+    const KeyRange r = see.some(from, last);
+    KeyBlocks b = {r.first / Config::bn, (r.end + Config::bn - 1) / Config::bn};
     if (b.end < b.first) b.end = b.first;
     return b;
 }

@@ -194,8 +194,19 @@ static void rope(struct fuzz *f)
 static void attention(struct fuzz *f)
 {
     coda_attention_options o = {
-        options_size(f, sizeof o),      number(f), number(f), number(f), (int)number(f), real(f),
-        (coda_attention_align)number(f)};
+        .size = options_size(f, sizeof o),
+        .heads = number(f),
+        .kv_heads = number(f),
+        .window = number(f),
+        .causal = (int)number(f),
+        .scale = real(f),
+        .align = (coda_attention_align)number(f),
+        .ahead = random_chance(&f->r, 70) ? 0 : number(f),
+        .softcap = random_chance(&f->r, 70) ? 0 : real(f),
+    };
+    if (random_chance(&f->r, 20)) o.ranges = value(f);
+    if (random_chance(&f->r, 20)) o.slopes = value(f);
+    if (random_chance(&f->r, 20)) o.sinks = value(f);
     coda_value q = value(f), k = random_chance(&f->r, 50) ? q : value(f);
     coda_attention(f->g, q, k, random_chance(&f->r, 70) ? k : value(f), maybe(f),
                    random_chance(&f->r, 50) ? &o : NULL);

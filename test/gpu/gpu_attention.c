@@ -58,6 +58,36 @@ static void fill_lengths(struct bench *b, struct random *r)
         to[i] = i < 4 ? special[i] : (int32_t)random_below(r, b->s.tk + 1);
 }
 
+/* Packed documents, with queries in between that see nothing, whatever, and prefixes: one kind a sequence. */
+static void fill_ranges(struct bench *b, struct random *r)
+{
+    int32_t *to = b->host[ATTENTION_RANGES], first = 0, end = 0;
+    for (int64_t i = 0; b->c->ranges && i < b->s.batch * b->s.tq; i++, to += 2) {
+        int64_t kind = i / b->s.tq % 3, at = i % b->s.tq;
+        if (at == 0) first = end = 0;
+        if (kind == 0 && at >= end) first = end, end += 1 + (int32_t)random_below(r, b->s.tk / 3 + 1);
+        if (kind == 1) first = (int32_t)random_below(r, b->s.tk + 1) - 3;
+        if (kind == 1) end = first + (int32_t)random_below(r, b->s.tk / 2 + 1);
+        if (kind == 2) end = (int32_t)(b->s.tk * (at + 1) / b->s.tq);
+        to[0] = first, to[1] = random_below(r, 9) ? end : first;
+    }
+}
+
+static void fill_of_heads(struct bench *b, struct random *r)
+{
+    float *slopes = b->host[ATTENTION_SLOPES], *sinks = b->host[ATTENTION_SINKS];
+    for (int64_t h = 0; h < b->s.heads; h++) {
+        if (b->c->slopes) slopes[h] = (float)ldexp(1, -(int)(1 + random_below(r, 8)));
+        if (b->c->sinks) sinks[h] = (float)random_normal(r) * 3;
+    }
+}
+
+static int64_t position_of(const struct bench *b, int64_t batch, int64_t i)
+{
+    if (b->s.align == CODA_ALIGN_START) return i;
+    return i + (b->s.align == CODA_ALIGN_LENGTH ? length_of(b, batch) : b->s.tk) - b->s.tq;
+}
+
 /* The keys that query i sees, as the manual says it. */
 struct range {
     int64_t first, end;
@@ -66,13 +96,15 @@ struct range {
 static struct range visible(const struct bench *b, int64_t batch, int64_t i)
 {
     const struct attention_spec *s = &b->s;
-    int64_t keys = length_of(b, batch), position = i + s->tk - s->tq;
-    if (s->align == CODA_ALIGN_START) position = i;
-    if (s->align == CODA_ALIGN_LENGTH) position = i + keys - s->tq;
+    int64_t keys = length_of(b, batch), position = position_of(b, batch, i);
     struct range r = {0, keys};
-    if (s->causal) r.end = MIN(keys, position + 1);
+    bool placed = s->causal || s->window || s->ahead || b->c->slopes;
+    if (s->causal || s->ahead) r.end = MIN(keys, position + s->ahead + 1);
     if (s->window) r.first = MAX(0, position - s->window + 1);
-    if (s->align == CODA_ALIGN_LENGTH && (s->causal || s->window) && position < 0) r.end = 0;
+    if (s->align == CODA_ALIGN_LENGTH && placed && position < 0) r.end = 0;
+    if (!b->c->ranges) return r;
+    const int32_t *own = (int32_t *)b->host[ATTENTION_RANGES] + 2 * (batch * s->tq + i);
+    r.first = MAX(r.first, own[0]), r.end = MIN(r.end, own[1]);
     return r;
 }
 
@@ -102,7 +134,7 @@ static bool make_data(struct bench *b, uint64_t seed)
     struct random r = {seed};
     for (int i = 0; i < ATTENTION_BUFFERS; i++) {
         int64_t n = attention_case_elements(b->c, i);
-        b->bytes[i] = (size_t)n * (i == ATTENTION_LENGTHS ? 4 : (size_t)dtype_size(b->c->dtype));
+        b->bytes[i] = (size_t)n * (i >= ATTENTION_LENGTHS ? 4 : (size_t)dtype_size(b->c->dtype));
         b->host[i] = malloc(b->bytes[i] + 1);
         b->gpu[i] = device_alloc(b->bytes[i]);
         if (!b->host[i] || !b->gpu[i]) return false;
@@ -110,6 +142,8 @@ static bool make_data(struct bench *b, uint64_t seed)
             dtype_store(b->c->dtype, b->host[i], e, e % 3 ? NAN : INFINITY);
     }
     fill_lengths(b, &r);
+    fill_ranges(b, &r);
+    fill_of_heads(b, &r);
     fill_rows(b, &b->s.q, b->s.tq, b->s.heads, query_sees, &r);
     fill_rows(b, &b->s.k, b->s.tk, b->s.kv_heads, key_is_seen, &r);
     fill_rows(b, &b->s.v, b->s.tk, b->s.kv_heads, key_is_seen, &r);
@@ -180,6 +214,8 @@ static double at(const struct bench *b, const struct tensor_use *v, int64_t batc
 
 static double unit(coda_dtype t) { return t == CODA_BF16 ? 0x1p-8 : t == CODA_F16 ? 0x1p-11 : 0; }
 
+static double slope_of(const struct bench *b, int64_t h) { return ((float *)b->host[ATTENTION_SLOPES])[h]; }
+
 /* Adds p_j v_j and p_j |v_j| over the keys that query i sees; returns the sum of p_j. */
 static double reference(const struct bench *b, int64_t batch, int64_t i, int64_t h, double *o, double *size)
 {
@@ -191,8 +227,11 @@ static double reference(const struct bench *b, int64_t batch, int64_t i, int64_t
         for (int64_t d = 0; d < s->head_dim; d++)
             score[j] += at(b, &s->q, batch, i, h, d) * at(b, &s->k, batch, j, kv, d);
         score[j] *= s->scale;
+        if (s->softcap > 0) score[j] = s->softcap * tanh(score[j] / s->softcap);
+        if (b->c->slopes) score[j] -= slope_of(b, h) * fabs((double)(position_of(b, batch, i) - j));
         top = fmax(top, score[j]);
     }
+    if (b->c->sinks && first < end) top = fmax(top, ((float *)b->host[ATTENTION_SINKS])[h]);
     memset(o, 0, sizeof *o * (size_t)s->head_dim);
     memset(size, 0, sizeof *size * (size_t)s->head_dim);
     for (int64_t j = first; j < end; j++) {
@@ -205,7 +244,7 @@ static double reference(const struct bench *b, int64_t batch, int64_t i, int64_t
         }
     }
     free(score);
-    return sum;
+    return sum + (b->c->sinks && first < end ? exp(((float *)b->host[ATTENTION_SINKS])[h] - top) : 0);
 }
 
 static void check_query(struct bench *b, int64_t batch, int64_t i, int64_t h)
@@ -301,10 +340,10 @@ static int run_case(const struct jit_device *device, const struct attention_case
         int64_t stray = misplaced(&b);
         check(&b, 11);
         int64_t touched = touched_by_nan(&b, err);
-        failed = gpu_case(same && !stray && !touched && b.worst <= 1, name,
-                          "error %.2f of what is allowed (row %lld)%s, %lld misplaced, %lld touched by NaN",
-                          b.worst, (long long)b.worst_at, same ? "" : ", NOT REPEATED", (long long)stray,
-                          (long long)touched);
+        failed = gpu_case(
+            same && !stray && !touched && b.worst <= 1, name,
+            "error %.2f of what is allowed (row %lld)%s, %lld misplaced, %lld touched by NaN %s", b.worst,
+            (long long)b.worst_at, same ? "" : ", NOT REPEATED", (long long)stray, (long long)touched, err);
     }
     free(again);
     close_bench(&b);
@@ -328,6 +367,11 @@ static struct attention_case random_case(struct random *r)
     c.lengths = random_chance(r, 40);
     c.align = (int)random_below(r, 4);
     c.pad = random_chance(r, 30) ? random_below(r, 3) * 8 : 0;
+    c.ahead = !c.causal && random_chance(r, 20) ? 1 + random_below(r, c.tk) : 0;
+    c.softcap = random_chance(r, 20) ? 1 + (float)random_below(r, 20) : 0;
+    c.ranges = random_chance(r, 20);
+    c.slopes = random_chance(r, 20);
+    c.sinks = random_chance(r, 20);
     return c;
 }
 
@@ -347,12 +391,14 @@ static int run_random(const struct jit_device *device)
     int failed = 0;
     int n = device_emulated(device) ? scaled(EMULATED_RANDOM) : RANDOM_CASES;
     for (int i = 0; i < n; i++) {
-        char name[96];
+        char name[160];
         struct attention_case c = random_case(&r);
-        snprintf(name, sizeof name, "%s b%d q%d k%d h%d/%d d%d w%d%s%s align %d layout %d pad %d",
+        snprintf(name, sizeof name,
+                 "%s b%d q%d k%d h%d/%d d%d w%d%s%s align %d layout %d pad %d ahead %d cap %d%s%s%s",
                  dtype_name(c.dtype), (int)c.batch, (int)c.tq, (int)c.tk, (int)c.heads, (int)c.kv_heads,
                  (int)c.head_dim, (int)c.window, c.causal ? " causal" : "", c.lengths ? " lengths" : "",
-                 c.align, (int)c.layout, (int)c.pad);
+                 c.align, (int)c.layout, (int)c.pad, (int)c.ahead, (int)c.softcap, c.ranges ? " ranges" : "",
+                 c.slopes ? " slopes" : "", c.sinks ? " sinks" : "");
         c.name = name;
         failed += run_both(device, &c);
     }

@@ -240,8 +240,9 @@ static struct gemm_case smaller(struct gemm_case c)
 /* The SM in software takes a share of the cases, or all in a full run. */
 static bool is_emulated(int i, enum gemm_loop loop)
 {
-    int share = loop == GEMM_HOPPER ? EMULATED_SHARE : EMULATED_OTHERS;
-    return scale_takes_one_in(share, loop == GEMM_HOPPER ? i : i + loop) && gemm_case_taken(i, loop);
+    bool hopper = loop == GEMM_HOPPER;
+    return scale_takes_one_in(hopper ? EMULATED_SHARE : EMULATED_OTHERS, i + (int)loop) &&
+           gemm_case_taken(i, loop);
 }
 
 static int run_some(struct bench *b, int n)

@@ -9,58 +9,78 @@
 #define F32 CODA_F32
 
 const struct attention_case attention_cases[] = {
-    {"full", BF16, 2, 300, 300, 3, 3, 128, false, 0, false, LAYOUT_ROWS, 0, 0, 0},
-    {"causal", BF16, 2, 512, 512, 4, 4, 128, true, 0, false, LAYOUT_ROWS, 0, 0, 0},
-    {"causal f16", F16, 1, 777, 777, 2, 2, 128, true, 0, false, LAYOUT_ROWS, 8, 0, 0},
-    {"packed grouped", BF16, 2, 333, 333, 8, 2, 128, true, 0, false, LAYOUT_PACKED, 0, 0, 0},
-    {"heads first", BF16, 2, 257, 129, 3, 1, 128, true, 0, false, LAYOUT_HEADS, 0, 0, 0},
-    {"window", BF16, 1, 1000, 1000, 2, 1, 128, true, 200, false, LAYOUT_ROWS, 0, 0, 0},
-    {"window of 1", F16, 1, 200, 200, 2, 2, 64, true, 1, false, LAYOUT_ROWS, 0, 0, 0},
-    {"window both ways", BF16, 1, 400, 500, 2, 2, 64, false, 77, false, LAYOUT_ROWS, 0, 0, 0},
-    {"lengths", BF16, 6, 300, 300, 2, 2, 128, false, 0, true, LAYOUT_ROWS, 0, 0, 0},
-    {"lengths causal", F16, 6, 260, 500, 4, 2, 64, true, 0, true, LAYOUT_ROWS, 0, 0, 2},
-    {"lengths window", BF16, 6, 260, 260, 2, 2, 96, true, 100, true, LAYOUT_ROWS, 0, 0, 0},
-    {"more queries than keys", BF16, 2, 400, 150, 2, 2, 128, true, 0, false, LAYOUT_ROWS, 0, 0, 0},
-    {"more keys than queries", BF16, 2, 70, 900, 2, 2, 128, true, 0, false, LAYOUT_ROWS, 0, 0, 0},
-    {"one query", BF16, 3, 1, 515, 4, 1, 128, true, 0, false, LAYOUT_ROWS, 0, 0, 0},
-    {"one key", BF16, 2, 100, 1, 2, 2, 64, false, 0, false, LAYOUT_ROWS, 0, 0, 0},
-    {"head 8", BF16, 1, 150, 150, 3, 3, 8, true, 0, false, LAYOUT_ROWS, 0, 0, 0},
-    {"head 40", BF16, 2, 200, 333, 3, 3, 40, false, 0, false, LAYOUT_ROWS, 0, 0, 0},
-    {"head 64", BF16, 2, 1030, 1030, 3, 3, 64, true, 0, false, LAYOUT_ROWS, 0, 0, 0},
-    {"head 80", F16, 2, 391, 391, 2, 2, 80, true, 0, false, LAYOUT_ROWS, 16, 0, 0},
-    {"head 192", BF16, 1, 500, 500, 2, 2, 192, true, 0, false, LAYOUT_ROWS, 0, 0, 0},
-    {"head 256", BF16, 1, 600, 600, 2, 1, 256, true, 0, false, LAYOUT_ROWS, 0, 0, 0},
-    {"head 256 lengths f16", F16, 6, 300, 300, 1, 1, 256, false, 0, true, LAYOUT_ROWS, 0, 0, 0},
-    {"negative scale", BF16, 1, 200, 200, 2, 2, 64, true, 0, false, LAYOUT_ROWS, 0, -0.25f, 0},
-    {"large scale", BF16, 1, 200, 200, 2, 2, 64, true, 0, false, LAYOUT_ROWS, 0, 4.0f, 0},
-    {"odd pitch", BF16, 2, 130, 130, 3, 3, 64, true, 0, false, LAYOUT_ROWS, 3, 0, 0},
-    {"head 5", BF16, 2, 100, 90, 3, 3, 5, true, 0, false, LAYOUT_ROWS, 0, 0, 0},
-    {"head 320", F16, 1, 100, 140, 2, 2, 320, true, 0, false, LAYOUT_ROWS, 0, 0, 0},
-    {"head 1000", BF16, 1, 50, 70, 1, 1, 1000, false, 0, false, LAYOUT_ROWS, 0, 0, 0},
-    {"f32", F32, 2, 200, 200, 4, 2, 128, true, 0, false, LAYOUT_ROWS, 1, 0, 0},
-    {"f32 lengths window", F32, 6, 150, 190, 2, 2, 72, true, 60, true, LAYOUT_HEADS, 0, 0, 2},
-    {"f32 one query", F32, 2, 1, 300, 2, 2, 64, true, 0, false, LAYOUT_ROWS, 0, 0, 0},
-    {"f32 head 512", F32, 1, 60, 100, 2, 2, 512, false, 0, false, LAYOUT_ROWS, 0, 0, 0},
-    {"cache", BF16, 6, 1, 515, 4, 1, 128, true, 0, true, LAYOUT_ROWS, 0, 0, 3},
-    {"cache window", BF16, 6, 70, 515, 4, 2, 128, true, 40, true, LAYOUT_ROWS, 0, 0, 3},
-    {"cache both ways", F16, 6, 150, 400, 2, 2, 64, false, 90, true, LAYOUT_HEADS, 8, 0, 3},
-    {"cache of a chunk", BF16, 6, 200, 200, 2, 2, 256, true, 0, true, LAYOUT_PACKED, 0, 0, 3},
-    {"from the start", BF16, 6, 300, 200, 2, 2, 128, true, 0, true, LAYOUT_ROWS, 0, 0, 1},
-    {"from the start window", F16, 6, 300, 200, 2, 1, 96, false, 70, true, LAYOUT_ROWS, 0, 0, 1},
-    {"f32 cache", F32, 6, 20, 190, 4, 2, 72, true, 0, true, LAYOUT_ROWS, 3, 0, 3},
-    {"f32 cache window", F32, 6, 30, 90, 2, 2, 40, true, 11, true, LAYOUT_HEADS, 0, 0, 3},
-    {"split", BF16, 3, 1, 2100, 32, 8, 128, true, 0, true, LAYOUT_ROWS, 0, 0, 3},
-    {"split speculation", BF16, 6, 4, 700, 8, 2, 128, true, 0, true, LAYOUT_ROWS, 0, 0, 3},
-    {"split sixteen", F16, 6, 16, 515, 2, 2, 64, true, 0, true, LAYOUT_HEADS, 0, 0, 3},
-    {"split window", BF16, 6, 3, 1300, 4, 1, 96, true, 300, true, LAYOUT_ROWS, 8, 0, 3},
-    {"split both ways", F16, 6, 2, 900, 12, 2, 40, false, 290, true, LAYOUT_ROWS, 0, 0, 1},
-    {"split many heads", BF16, 5, 1, 333, 71, 71, 64, false, 0, true, LAYOUT_ROWS, 0, 0, 0},
-    {"split head 120", BF16, 6, 2, 450, 4, 1, 120, true, 0, true, LAYOUT_ROWS, 0, 0, 2},
-    {"split packed", BF16, 2, 9, 9, 2, 2, 72, true, 0, false, LAYOUT_PACKED, 0, 0, 0},
-    {"split negative scale", BF16, 2, 5, 390, 3, 1, 128, false, 0, false, LAYOUT_ROWS, 0, -0.25f, 0},
-    {"no keys", BF16, 2, 30, 0, 2, 2, 64, false, 0, false, LAYOUT_ROWS, 0, 0, 0},
-    {"no queries", BF16, 2, 0, 30, 2, 2, 64, false, 0, false, LAYOUT_ROWS, 0, 0, 0},
-    {"no batch", BF16, 0, 30, 30, 2, 2, 64, false, 0, true, LAYOUT_ROWS, 0, 0, 0},
+    {"full", BF16, 2, 300, 300, 3, 3, 128, false, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"causal", BF16, 2, 512, 512, 4, 4, 128, true, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"causal f16", F16, 1, 777, 777, 2, 2, 128, true, 0, false, LAYOUT_ROWS, 8, 0, .align = 0},
+    {"packed grouped", BF16, 2, 333, 333, 8, 2, 128, true, 0, false, LAYOUT_PACKED, 0, 0, .align = 0},
+    {"heads first", BF16, 2, 257, 129, 3, 1, 128, true, 0, false, LAYOUT_HEADS, 0, 0, .align = 0},
+    {"window", BF16, 1, 1000, 1000, 2, 1, 128, true, 200, false, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"window of 1", F16, 1, 200, 200, 2, 2, 64, true, 1, false, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"window both ways", BF16, 1, 400, 500, 2, 2, 64, false, 77, false, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"lengths", BF16, 6, 300, 300, 2, 2, 128, false, 0, true, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"lengths causal", F16, 6, 260, 500, 4, 2, 64, true, 0, true, LAYOUT_ROWS, 0, 0, .align = 2},
+    {"lengths window", BF16, 6, 260, 260, 2, 2, 96, true, 100, true, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"more queries than keys", BF16, 2, 400, 150, 2, 2, 128, true, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"more keys than queries", BF16, 2, 70, 900, 2, 2, 128, true, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"one query", BF16, 3, 1, 515, 4, 1, 128, true, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"one key", BF16, 2, 100, 1, 2, 2, 64, false, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"head 8", BF16, 1, 150, 150, 3, 3, 8, true, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"head 40", BF16, 2, 200, 333, 3, 3, 40, false, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"head 64", BF16, 2, 1030, 1030, 3, 3, 64, true, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"head 80", F16, 2, 391, 391, 2, 2, 80, true, 0, false, LAYOUT_ROWS, 16, 0, .align = 0},
+    {"head 192", BF16, 1, 500, 500, 2, 2, 192, true, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"head 256", BF16, 1, 600, 600, 2, 1, 256, true, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"head 256 lengths f16", F16, 6, 300, 300, 1, 1, 256, false, 0, true, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"negative scale", BF16, 1, 200, 200, 2, 2, 64, true, 0, false, LAYOUT_ROWS, 0, -0.25f, .align = 0},
+    {"large scale", BF16, 1, 200, 200, 2, 2, 64, true, 0, false, LAYOUT_ROWS, 0, 4.0f, .align = 0},
+    {"odd pitch", BF16, 2, 130, 130, 3, 3, 64, true, 0, false, LAYOUT_ROWS, 3, 0, .align = 0},
+    {"head 5", BF16, 2, 100, 90, 3, 3, 5, true, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"head 320", F16, 1, 100, 140, 2, 2, 320, true, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"head 1000", BF16, 1, 50, 70, 1, 1, 1000, false, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"f32", F32, 2, 200, 200, 4, 2, 128, true, 0, false, LAYOUT_ROWS, 1, 0, .align = 0},
+    {"f32 lengths window", F32, 6, 150, 190, 2, 2, 72, true, 60, true, LAYOUT_HEADS, 0, 0, .align = 2},
+    {"f32 one query", F32, 2, 1, 300, 2, 2, 64, true, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"f32 head 512", F32, 1, 60, 100, 2, 2, 512, false, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"cache", BF16, 6, 1, 515, 4, 1, 128, true, 0, true, LAYOUT_ROWS, 0, 0, .align = 3},
+    {"cache window", BF16, 6, 70, 515, 4, 2, 128, true, 40, true, LAYOUT_ROWS, 0, 0, .align = 3},
+    {"cache both ways", F16, 6, 150, 400, 2, 2, 64, false, 90, true, LAYOUT_HEADS, 8, 0, .align = 3},
+    {"cache of a chunk", BF16, 6, 200, 200, 2, 2, 256, true, 0, true, LAYOUT_PACKED, 0, 0, .align = 3},
+    {"from the start", BF16, 6, 300, 200, 2, 2, 128, true, 0, true, LAYOUT_ROWS, 0, 0, .align = 1},
+    {"from the start window", F16, 6, 300, 200, 2, 1, 96, false, 70, true, LAYOUT_ROWS, 0, 0, .align = 1},
+    {"f32 cache", F32, 6, 20, 190, 4, 2, 72, true, 0, true, LAYOUT_ROWS, 3, 0, .align = 3},
+    {"f32 cache window", F32, 6, 30, 90, 2, 2, 40, true, 11, true, LAYOUT_HEADS, 0, 0, .align = 3},
+    {"split", BF16, 3, 1, 2100, 32, 8, 128, true, 0, true, LAYOUT_ROWS, 0, 0, .align = 3},
+    {"split speculation", BF16, 6, 4, 700, 8, 2, 128, true, 0, true, LAYOUT_ROWS, 0, 0, .align = 3},
+    {"split sixteen", F16, 6, 16, 515, 2, 2, 64, true, 0, true, LAYOUT_HEADS, 0, 0, .align = 3},
+    {"split window", BF16, 6, 3, 1300, 4, 1, 96, true, 300, true, LAYOUT_ROWS, 8, 0, .align = 3},
+    {"split both ways", F16, 6, 2, 900, 12, 2, 40, false, 290, true, LAYOUT_ROWS, 0, 0, .align = 1},
+    {"split many heads", BF16, 5, 1, 333, 71, 71, 64, false, 0, true, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"split head 120", BF16, 6, 2, 450, 4, 1, 120, true, 0, true, LAYOUT_ROWS, 0, 0, .align = 2},
+    {"split packed", BF16, 2, 9, 9, 2, 2, 72, true, 0, false, LAYOUT_PACKED, 0, 0, .align = 0},
+    {"split negative scale", BF16, 2, 5, 390, 3, 1, 128, false, 0, false, LAYOUT_ROWS, 0, -0.25f, .align = 0},
+    {"softcap", BF16, 2, 300, 300, 4, 2, 128, true, 0, false, LAYOUT_ROWS, 0, 0.5f, 0, .softcap = 3},
+    {"softcap window", F16, 1, 500, 700, 2, 2, 256, true, 200, false, LAYOUT_ROWS, 0, 0, 0, .softcap = 20},
+    {"softcap lengths", F32, 6, 70, 90, 2, 1, 40, true, 0, true, LAYOUT_ROWS, 0, -1, 3, .softcap = 2},
+    {"slopes", BF16, 2, 300, 300, 4, 2, 64, true, 0, false, LAYOUT_ROWS, 0, 0, 0, .slopes = true},
+    {"slopes both ways", F16, 6, 200, 200, 3, 3, 128, false, 0, true, LAYOUT_ROWS, 0, 0, 1, .slopes = true},
+    {"sinks", BF16, 2, 300, 300, 8, 2, 64, true, 128, false, LAYOUT_ROWS, 0, 0, 0, .sinks = true},
+    {"sinks lengths", BF16, 6, 100, 200, 4, 2, 192, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .sinks = true},
+    {"ahead", BF16, 2, 400, 500, 2, 2, 128, false, 60, false, LAYOUT_ROWS, 0, 0, 0, .ahead = 70},
+    {"ahead of a cache", F16, 6, 130, 300, 4, 2, 96, false, 0, true, LAYOUT_HEADS, 0, 0, 3, .ahead = 5},
+    {"ranges", BF16, 2, 500, 500, 2, 2, 128, false, 0, false, LAYOUT_ROWS, 0, 0, 0, .ranges = true},
+    {"ranges causal", F16, 2, 700, 700, 2, 1, 64, true, 0, false, LAYOUT_PACKED, 0, 0, 0, .ranges = true},
+    {"ranges lengths", BF16, 6, 150, 300, 2, 2, 256, true, 90, true, LAYOUT_ROWS, 0, 0, 3, .ranges = true},
+    {"ranges of few", BF16, 6, 4, 300, 4, 2, 128, false, 0, true, LAYOUT_ROWS, 0, 0, 0, .ranges = true},
+    {"f32 all", F32, 6, 90, 130, 4, 2, 72, true, 50, true, LAYOUT_HEADS, 0, 0, 3, 0, 5, true, true, true},
+    {"all", BF16, 6, 290, 330, 4, 2, 128, true, 150, true, LAYOUT_HEADS, 8, 0, 3, 0, 5, true, true, true},
+    {"split all", BF16,        6, 3, 700, 8, 2, 128,   false, 300,
+     true,        LAYOUT_ROWS, 0, 0, 3,   2, 4, false, true,  true},
+    {"split sixteen all", F16, 6, 4, 515, 8, 2,     64,   true, 0, true,
+     LAYOUT_ROWS,         0,   0, 3, 0,   9, false, true, true},
+    {"split sinks", BF16, 3, 1, 2100, 32, 4, 64, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .sinks = true},
+    {"no keys", BF16, 2, 30, 0, 2, 2, 64, false, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"no queries", BF16, 2, 0, 30, 2, 2, 64, false, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"no batch", BF16, 0, 30, 30, 2, 2, 64, false, 0, true, LAYOUT_ROWS, 0, 0, .align = 0},
 };
 const int attention_case_count = ARRAY_SIZE(attention_cases);
 
@@ -87,19 +107,32 @@ static struct tensor_use view(const struct attention_case *c, int buffer, int64_
     return v;
 }
 
+static struct tensor_use beside(bool there, int buffer, const int64_t *stride)
+{
+    struct tensor_use u = {.role = USE_BESIDE, .buffer = there ? buffer : -1, .steady = true};
+    u.dtype = buffer == ATTENTION_LENGTHS || buffer == ATTENTION_RANGES ? CODA_I32 : CODA_F32;
+    for (int i = 0; i < 3; i++) u.stride[i] = stride[i];
+    return u;
+}
+
 void attention_case_spec(const struct attention_case *c, struct attention_spec *out)
 {
-    *out = (struct attention_spec){
-        .batch = c->batch,
-        .tq = c->tq,
-        .tk = c->tk,
-        .heads = c->heads,
-        .kv_heads = c->kv_heads,
-        .head_dim = c->head_dim,
-        .window = c->window,
-        .causal = c->causal,
-        .align = (coda_attention_align)c->align,
-        .lengths = {.role = USE_LENGTHS, .buffer = c->lengths ? ATTENTION_LENGTHS : -1, .stride = {1}}};
+    *out =
+        (struct attention_spec){.batch = c->batch,
+                                .tq = c->tq,
+                                .tk = c->tk,
+                                .heads = c->heads,
+                                .kv_heads = c->kv_heads,
+                                .head_dim = c->head_dim,
+                                .window = c->window,
+                                .causal = c->causal,
+                                .align = (coda_attention_align)c->align,
+                                .ahead = c->ahead,
+                                .softcap = c->softcap,
+                                .lengths = beside(c->lengths, ATTENTION_LENGTHS, (int64_t[]){1, 0, 0}),
+                                .ranges = beside(c->ranges, ATTENTION_RANGES, (int64_t[]){2 * c->tq, 2, 1}),
+                                .slopes = beside(c->slopes, ATTENTION_SLOPES, (int64_t[]){1, 0, 0}),
+                                .sinks = beside(c->sinks, ATTENTION_SINKS, (int64_t[]){1, 0, 0})};
     out->scale = c->scale != 0 ? c->scale : (float)(1 / sqrt((double)c->head_dim));
     out->q = view(c, ATTENTION_Q, c->tq, c->heads);
     out->k = view(c, ATTENTION_K, c->tk, c->kv_heads);
@@ -125,6 +158,9 @@ int64_t attention_case_elements(const struct attention_case *c, int buffer)
     case ATTENTION_V: return packed ? 0 : c->batch * s.v.batch;
     case ATTENTION_O: return c->batch * s.o.batch;
     case ATTENTION_LENGTHS: return c->lengths ? c->batch : 0;
+    case ATTENTION_RANGES: return c->ranges ? 2 * c->batch * c->tq : 0;
+    case ATTENTION_SLOPES: return c->slopes ? c->heads : 0;
+    case ATTENTION_SINKS: return c->sinks ? c->heads : 0;
     }
     return 0;
 }

@@ -21,13 +21,26 @@ struct attention_case {
     int64_t pad;
     float scale; /* 0: 1 / sqrt(head_dim) */
     int align;   /* a coda_attention_align */
+    int64_t ahead;
+    float softcap;
+    bool ranges, slopes, sinks;
 };
 
 extern const struct attention_case attention_cases[];
 extern const int attention_case_count;
 
 /* Buffers of every case. A packed one has its three operands in Q. */
-enum { ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATTENTION_O, ATTENTION_LENGTHS, ATTENTION_BUFFERS };
+enum {
+    ATTENTION_Q,
+    ATTENTION_K,
+    ATTENTION_V,
+    ATTENTION_O,
+    ATTENTION_LENGTHS,
+    ATTENTION_RANGES,
+    ATTENTION_SLOPES,
+    ATTENTION_SINKS,
+    ATTENTION_BUFFERS
+};
 
 /* An H200, as the planner sees it. */
 extern const struct target attention_target;

@@ -445,6 +445,12 @@ static coda_value grow_attention(struct maker *m)
     o.window = random_chance(&m->r, 25) ? 1 + random_below(&m->r, 20) : 0;
     o.align = (coda_attention_align)random_below(&m->r, 4);
     o.scale = random_chance(&m->r, 20) ? 0.25f : 0.0f;
+    o.softcap = random_chance(&m->r, 10) ? 3.0f : 0.0f;
+    if (!o.causal && random_chance(&m->r, 20)) o.ahead = 1 + random_below(&m->r, 20);
+    if (random_chance(&m->r, 10)) o.slopes = leaf(m, true, CODA_F32, 1, &o.heads);
+    if (random_chance(&m->r, 10)) o.sinks = leaf(m, true, CODA_F32, 1, &o.heads);
+    s.dim[s.rank - 1] = 2;
+    if (random_chance(&m->r, 10)) o.ranges = leaf(m, false, CODA_I32, s.rank, s.dim);
     return coda_attention(m->g, q, k, v, lengths, &o);
 }
 

@@ -18,7 +18,7 @@
 
 Suite *attention_suite(void);
 
-enum { CASES = 300, SLACK = 64 };
+enum { CASES = 300, SLACK = 64, MOST_ARGS = 8 };
 
 struct tensor {
     int64_t batch, time, columns, pitch, block; /* pitch: from row to row, block: from batch to batch */
@@ -31,18 +31,22 @@ struct attention_case {
     int64_t batch, tq, tk, heads, kv_heads, dim, window;
     int causal, align;
     bool lengths, flat; /* flat: one sequence, without the dimension of the batch */
-    float scale;
-    int32_t *length; /* [batch], as the caller stores them */
+    float scale, softcap;
+    int64_t ahead;
+    int32_t *length;       /* [batch], as the caller stores them */
+    int32_t *range;        /* [batch][tq][2]; NULL: none, as the next two */
+    float *slopes, *sinks; /* [heads] */
     struct tensor q, k, v, y;
 };
 
 static char *describe(const struct attention_case *c)
 {
-    static char text[200];
-    snprintf(text, sizeof text, "%s b%d q%d k%d h%d/%d d%d window %d%s align %d%s",
+    static char text[240];
+    snprintf(text, sizeof text, "%s b%d q%d k%d h%d/%d d%d window %d%s align %d%s ahead %d%s%s%s%s",
              c->dtype == CODA_F32 ? "f32" : "16", (int)c->batch, (int)c->tq, (int)c->tk, (int)c->heads,
              (int)c->kv_heads, (int)c->dim, (int)c->window, c->causal ? " causal" : "", c->align,
-             c->lengths ? " lengths" : "");
+             c->lengths ? " lengths" : "", (int)c->ahead, c->softcap > 0 ? " softcap" : "",
+             c->range ? " ranges" : "", c->slopes ? " slopes" : "", c->sinks ? " sinks" : "");
     return text;
 }
 
@@ -54,23 +58,34 @@ static int64_t keys_of(const struct attention_case *c, int64_t b)
     return c->length[b] < 0 ? 0 : c->length[b];
 }
 
-static bool masked(const struct attention_case *c) { return c->causal || c->window > 0; }
+static bool masked(const struct attention_case *c)
+{
+    return c->causal || c->window > 0 || c->ahead > 0 || c->slopes;
+}
+
+static int64_t position_of(const struct attention_case *c, int64_t b, int64_t i)
+{
+    if (c->align == CODA_ALIGN_START) return i;
+    return i + (c->align == CODA_ALIGN_LENGTH ? keys_of(c, b) : c->tk) - c->tq;
+}
 
 static bool sees(const struct attention_case *c, int64_t b, int64_t i, int64_t j)
 {
-    int64_t position = i + c->tk - c->tq;
-    if (c->align == CODA_ALIGN_START) position = i;
-    if (c->align == CODA_ALIGN_LENGTH) position = i + keys_of(c, b) - c->tq;
+    int64_t position = position_of(c, b, i);
+    const int32_t *range = c->range ? c->range + 2 * (b * c->tq + i) : NULL;
+    if (range && (j < range[0] || j >= range[1])) return false;
     if (j >= keys_of(c, b)) return false;
     if (c->align == CODA_ALIGN_LENGTH && masked(c) && position < 0) return false;
     if (c->causal && j > position) return false;
+    if (c->ahead && j > position + c->ahead) return false;
     return c->window == 0 || j > position - c->window;
 }
 
 /* What the default alignment must refuse. */
 static bool ambiguous(const struct attention_case *c)
 {
-    return c->align == 0 && c->lengths && masked(c) && c->tq != c->tk && (c->tq != 1 || c->window);
+    return c->align == 0 && c->lengths && masked(c) && c->tq != c->tk &&
+           (c->tq != 1 || c->window || c->ahead || c->slopes);
 }
 
 static double element(const struct attention_case *c, const struct tensor *t, int64_t b, int64_t row,
@@ -91,9 +106,13 @@ static void attend(const struct attention_case *c, int64_t b, int64_t i, int64_t
         for (int64_t d = 0; d < c->dim; d++)
             score[j] +=
                 element(c, &c->q, b, i, h * c->dim + d) * element(c, &c->k, b, j, shared * c->dim + d);
-        top = fmax(top, score[j] *= c->scale);
+        score[j] *= c->scale;
+        if (c->softcap > 0) score[j] = c->softcap * tanh(score[j] / c->softcap);
+        if (c->slopes) score[j] -= c->slopes[h] * fabs((double)(position_of(c, b, i) - j));
+        top = fmax(top, score[j]);
         any = true;
     }
+    if (c->sinks) top = fmax(top, c->sinks[h]), sum = exp(c->sinks[h] - top);
     for (int64_t j = 0; j < c->tk; j++) {
         if (!sees(c, b, i, j)) continue;
         double p = exp(score[j] - top);
@@ -178,6 +197,20 @@ static struct attention_case draw(struct random *r)
         int32_t special[] = {0, INT32_MIN, INT32_MAX, -1, (int32_t)c.tk, (int32_t)c.tk + 1, 1, (int32_t)c.tq};
         c.length[b] = random_chance(r, 40) ? special[random_below(r, 8)] : (int32_t)random_below(r, c.tk + 1);
     }
+    c.ahead = !c.causal && random_chance(r, 30) ? 1 + random_below(r, c.tk + 3) : 0;
+    c.softcap = random_chance(r, 20) ? 2.0f : 0;
+    if (random_chance(r, 30)) c.range = malloc(sizeof *c.range * (size_t)(2 * c.batch * c.tq + 1));
+    if (random_chance(r, 20)) c.slopes = aligned_alloc(16, 64);
+    if (random_chance(r, 20)) c.sinks = aligned_alloc(16, 64);
+    for (int64_t i = 0; c.range && i < c.batch * c.tq; i++) {
+        c.range[2 * i] = (int32_t)random_below(r, c.tk + 6) - 5;
+        c.range[2 * i + 1] = random_chance(r, 5) ? INT32_MAX : (int32_t)random_below(r, c.tk + 6);
+    }
+    for (int64_t h = 0; h < c.heads; h++) {
+        if (c.slopes)
+            c.slopes[h] = (float)ldexp(1, -3 - (int)random_below(r, 8)); /* no weight is 0 in fp32 */
+        if (c.sinks) c.sinks[h] = (float)random_normal(r);
+    }
     make_tensor(&c.q, c.dtype, c.batch, c.tq, c.heads * c.dim, r);
     make_tensor(&c.k, c.dtype, c.batch, c.tk, c.kv_heads * c.dim, r);
     make_tensor(&c.v, c.dtype, c.batch, c.tk, c.kv_heads * c.dim, r);
@@ -189,6 +222,7 @@ static struct attention_case draw(struct random *r)
 static void release(struct attention_case *c)
 {
     free(c->q.memory), free(c->k.memory), free(c->v.memory), free(c->y.memory), free(c->length);
+    free(c->range), free(c->slopes), free(c->sinks);
 }
 
 /* ---- Graph ---- */
@@ -208,6 +242,11 @@ static coda_graph *build(const struct attention_case *c)
     o.causal = c->causal, o.scale = c->scale, o.align = (coda_attention_align)c->align;
     coda_value q = leaf(g, c, "q", &c->q), k = leaf(g, c, "k", &c->k), v = leaf(g, c, "v", &c->v);
     coda_value n = c->lengths ? coda_input(g, "n", CODA_I32, 1, &c->batch) : CODA_NONE;
+    o.ahead = c->ahead, o.softcap = c->softcap;
+    if (c->range)
+        o.ranges = coda_input(g, "r", CODA_I32, 3 - c->flat, ((int64_t[]){c->batch, c->tq, 2}) + c->flat);
+    if (c->slopes) o.slopes = coda_input(g, "s", CODA_F32, 1, &c->heads);
+    if (c->sinks) o.sinks = coda_input(g, "z", CODA_F32, 1, &c->heads);
     int64_t strides[] = {c->y.block, c->y.pitch, 1};
     coda_output_strided(g, "y", coda_attention(g, q, k, v, n, &o), strides + c->flat);
     return g;
@@ -218,6 +257,9 @@ static void arguments(const struct attention_case *c, void **args, void *out)
     int n = 0;
     args[n++] = c->q.at, args[n++] = c->k.at, args[n++] = c->v.at;
     if (c->lengths) args[n++] = c->length;
+    if (c->range) args[n++] = c->range;
+    if (c->slopes) args[n++] = c->slopes;
+    if (c->sinks) args[n++] = c->sinks;
     args[n] = out;
 }
 
@@ -260,7 +302,7 @@ static void *poison(size_t bytes, int byte)
 static double flops(struct attention_case c)
 {
     int64_t pairs = 0;
-    c.lengths = false;
+    c.lengths = false, c.range = NULL;
     for (int64_t i = 0; i < c.tq; i++)
         for (int64_t j = 0; j < c.tk; j++) pairs += sees(&c, 0, i, j);
     return 4.0 * (double)(pairs * c.batch * c.heads * c.dim);
@@ -270,7 +312,7 @@ static void run_on_cpu(const struct attention_case *c, const coda_graph *g)
 {
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     coda_plan *p;
-    void *args[5];
+    void *args[MOST_ARGS];
     opt.device = CODA_DEVICE_CPU;
     ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s: %s", describe(c), coda_error());
     arguments(c, args, c->y.at);
@@ -289,7 +331,7 @@ static void run_on_cpu(const struct attention_case *c, const coda_graph *g)
 static void check_case(struct attention_case *c)
 {
     coda_graph *g = build(c);
-    void *args[5];
+    void *args[MOST_ARGS];
     if (ambiguous(c)) {
         ck_assert_int_eq(coda_graph_status(g), CODA_E_INVALID);
         ck_assert_ptr_nonnull(strstr(coda_error(), "CODA_ALIGN_LENGTH"));

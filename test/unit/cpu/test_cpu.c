@@ -541,7 +541,8 @@ START_TEST(attention)
     s->k = heads(&r, s->tk, s->kv_heads, 2);
     s->v = heads(&r, s->tk, s->kv_heads, 3);
     s->o = heads(&r, s->tq, s->heads, 0);
-    s->lengths = (struct tensor_use){.role = USE_LENGTHS, .buffer = -1, .stride = {1}};
+    s->lengths = (struct tensor_use){.role = USE_BESIDE, .buffer = -1, .stride = {1}};
+    s->ranges = s->slopes = s->sinks = s->lengths;
     if (_i % 2) s->lengths.buffer = rig_ids(&r, s->batch, (int)s->tk + 2, 4);
     if (_i % 2) rig_set(&r, s->lengths.buffer, 0, 0);
     run(&r);

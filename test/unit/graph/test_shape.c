@@ -18,6 +18,8 @@ static const char leaves[] = "%x = input bf16[2,8,64]\n"
                              "%i = input i32[2,8]\n"
                              "%j = input i32[8]\n"
                              "%len = input i32[2]\n"
+                             "%pairs = input i32[2,8,2]\n"
+                             "%eight = input f32[8]\n"
                              "%one = input i32[1]\n"
                              "%r = input i32[2,8,1]\n"
                              "%r1 = input i32[1,8,1]\n"
@@ -147,6 +149,22 @@ static const struct {
     {"attention %m, %m, %m, %one {heads=1}", "f32[8,64]"},
     {"attention %e, %m, %m", "f32[0,64]"},
     {"attention %m, %e, %e", "f32[8,64]"},
+    {"attention %x, %kv, %kv {heads=8, kv_heads=4, ahead=2, softcap=30}", "bf16[2,8,64]"},
+    {"attention %x, %x, %x, _, _, _, %eight {heads=8}", "bf16[2,8,64]"},
+    {"attention %x, %x, %x, _, %pairs, %eight {heads=8}", "bf16[2,8,64]"},
+    {"attention %m, %m, %m, _, %pairs", "attention: q is [8,64] but ranges are i32[2,8,2]; must be i32[8,2]"},
+    {"attention %x, %x, %x, _, %len", "attention: q is [2,8,64] but ranges are i32[2]; must be i32[2,8,2]"},
+    {"attention %x, %x, %x, _, _, %eight {heads=4}",
+     "attention: slopes are f32[8]; must be f32[4], one for each head"},
+    {"attention %x, %x, %x, _, _, _, %len {heads=2}",
+     "attention: sinks are i32[2]; must be f32[2], one for each head"},
+    {"attention %x, %x, %x {causal=1, ahead=3}", "attention: ahead is 3; causal queries see nothing ahead"},
+    {"attention %x, %x, %x {ahead=-3}", "attention: ahead is -3; must be 0..2147483647"},
+    {"attention %x, %x, %x {softcap=-1}", "attention: softcap is -1; must be finite, and 0 or more"},
+    {"attention %x, %x, %x {softcap=inf}", "attention: softcap is inf; must be finite, and 0 or more"},
+    {"attention %x, %kv, %kv, %len, _, %eight {heads=8, kv_heads=4}",
+     "attention: slopes, lengths, Tq 8 and Tk 16: align must say where queries sit: CODA_ALIGN_LENGTH (3):"
+     " the last before the length, CODA_ALIGN_END (2): before Tk, or CODA_ALIGN_START (1)"},
     {"attention %x, %kv, %kv2 {heads=2, kv_heads=1}",
      "attention: k is [2,16,32] but v is [2,17,32]; they must be equal"},
     {"attention %x, %kv, %kv {heads=4}", "attention: k is [2,16,32]; 4 kv_heads of 16 columns make 64"},

@@ -1,0 +1,44 @@
+// score.cuh -- what becomes of q . k before the softmax.
+//
+//     s = scale q . k;   with a softcap c: c tanh(s / c);   with slopes: less slope[head] |position - key|
+//
+// A plain score is left as the product that it is: its scale is the exponent's. Others are in natural units,
+// whose exponent's scale is log2 e. A sink is the score of a key that every query of a head sees, and whose
+// value is 0: it counts in the sum of weights alone.
+#pragma once
+#include "attention/visible.cuh"
+#include "math.cuh"
+
+namespace coda {
+
+template <class Config> struct Score {
+    static constexpr bool plain = Config::softcap == 0.0f && !Config::slopes;
+    static constexpr bool turned = plain && Config::scale_log2 < 0.0f; // the largest weighs least
+    static constexpr float exponent = !plain   ? math::LOG2_E
+                                      : turned ? -Config::scale_log2
+                                               : Config::scale_log2;
+
+    float slope, sink;
+
+    DEV Score(const AttentionInputs &in, i32 head)
+        : slope(Config::slopes ? in.slopes[head * Config::slopes_stride] : 0.0f),
+          sink(Config::sinks ? in.sinks[head * Config::sinks_stride] : 0.0f)
+    {
+    }
+
+    // `distance` is the query's position less the key's.
+    DEV float of(float product, i32 distance) const
+    {
+        if (plain) return turned ? -product : product;
+        float s = Config::scale * product;
+        if (Config::softcap != 0.0f) s = Config::softcap * math::tanh(s * (1.0f / Config::softcap));
+        return Config::slopes ? fmaf(-slope, fabsf((float)distance), s) : s;
+    }
+    // What the sink adds to the sum of weights, which are counted from the largest score.
+    DEV float sink_weight(float largest) const
+    {
+        return Config::sinks ? math::exp2(fmaf(sink, math::LOG2_E, -exponent * largest)) : 0.0f;
+    }
+};
+
+} // namespace coda
