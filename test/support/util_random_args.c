@@ -1,0 +1,127 @@
+/* util_random_args.c -- arguments for random graphs, and how large those are. */
+#include "util_random.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+size_t random_arg_bytes(const struct type *t, const int64_t *stride)
+{
+    int64_t last = 0;
+    for (int d = 0; d < t->rank; d++) {
+        if (t->dim[d] == 0) return 0;
+        last += (t->dim[d] - 1) * stride[d];
+    }
+    return (size_t)(last + 1) * (size_t)dtype_size(t->dtype);
+}
+
+/* What the readers of an integer value can take: 0 .. limit-1, and sometimes `other`. */
+struct need {
+    int64_t limit, other;
+    double scale; /* of a float leaf's data */
+};
+
+static void note_needs(const graph *g, const struct node *n, struct need *need)
+{
+    const struct type *t0 = n->nin && n->in[0] >= 0 ? &g->node[n->in[0]].type : NULL;
+    struct need *n1 = n->nin > 1 && n->in[1] >= 0 ? &need[n->in[1]] : NULL;
+    if (n->op == OP_EMBEDDING && n1) *n1 = (struct need){t0->dim[0], -1, 1};
+    if (n->op == OP_CROSS_ENTROPY && n1)
+        *n1 = (struct need){type_columns(t0), n->attr.cross_entropy.ignore, 1};
+    if (n->op == OP_ROPE && n1) n1->limit = 4096;
+    if (n->op == OP_MATMUL && n1) n1->scale = 1 / sqrt((double)MAX(type_columns(t0), 1));
+    if (n->op == OP_ATTENTION && n->nin > 3 && n->in[3] >= 0) {
+        const struct type *k = &g->node[n->in[1]].type;
+        need[n->in[3]].limit = k->dim[k->rank - 2] + 1;
+    }
+}
+
+static double draw_element(struct random *r, const struct node *n, const struct need *need)
+{
+    if (n->type.dtype != CODA_I32) return random_normal(r) * need->scale;
+    if (need->other != INT64_MIN && random_chance(r, 8)) return (double)need->other;
+    return (double)random_below(r, need->limit);
+}
+
+static void fill_leaf(void *base, struct random *r, const struct node *n, const struct need *need)
+{
+    int64_t total = type_elements(&n->type);
+    for (int64_t e = 0; e < total; e++) {
+        int64_t at = 0, rest = e;
+        for (int d = n->type.rank - 1; d >= 0; d--) {
+            at += rest % n->type.dim[d] * n->stride[d];
+            rest /= n->type.dim[d];
+        }
+        dtype_store(n->type.dtype, base, at, draw_element(r, n, need));
+    }
+}
+
+static void *poisoned(size_t bytes)
+{
+    void *p = malloc(MAX(bytes, 1));
+    if (p) memset(p, 0xff, MAX(bytes, 1));
+    return p;
+}
+
+void random_begin_sum(const graph *g, int output, void *base, bool evaluate)
+{
+    const struct output *o = &g->output[output];
+    const struct type *t = &g->node[o->value].type;
+    int64_t total = type_elements(t);
+    for (int64_t e = 0; e < total; e++) {
+        int64_t at = 0, rest = e;
+        for (int d = t->rank - 1; d >= 0; rest /= t->dim[d--]) at += rest % t->dim[d] * o->stride[d];
+        double x = (double)(e % 17) - 8;
+        if (evaluate) ((double *)base)[e] = x;
+        else dtype_store(t->dtype, base, at, x);
+    }
+}
+
+void **random_args(const graph *g, uint64_t seed, bool evaluate)
+{
+    struct random r = {seed ^ 0x6a09e667f3bcc908u};
+    struct need *need = calloc((size_t)g->nodes + 1, sizeof *need);
+    void **args = calloc((size_t)(g->nodes + g->outputs) + 1, sizeof *args);
+    int count = 0;
+    for (int i = 0; i < g->nodes; i++) need[i] = (struct need){100, INT64_MIN, 1};
+    for (int i = 0; i < g->nodes; i++) note_needs(g, &g->node[i], need);
+    for (int i = 0; i < g->nodes; i++) {
+        const struct node *n = &g->node[i];
+        if (!op_is_leaf(n->op)) continue;
+        args[count] = poisoned(random_arg_bytes(&n->type, n->stride));
+        fill_leaf(args[count++], &r, n, &need[i]);
+    }
+    for (int i = 0; i < g->outputs; i++) {
+        const struct output *o = &g->output[i];
+        const struct type *t = &g->node[o->value].type;
+        args[count] =
+            poisoned(evaluate ? (size_t)type_elements(t) * sizeof(double) : random_arg_bytes(t, o->stride));
+        if (o->add) random_begin_sum(g, i, args[count], evaluate);
+        count++;
+    }
+    free(need);
+    return args;
+}
+
+void random_args_free(const graph *g, void **args)
+{
+    int count = g->outputs;
+    for (int i = 0; i < g->nodes; i++) count += op_is_leaf(g->node[i].op);
+    for (int i = 0; i < count; i++) free(args[i]);
+    free(args);
+}
+
+bool random_is_small(const graph *g)
+{
+    double total = 0;
+    for (int i = 0; i < g->nodes; i++) {
+        double n = 1;
+        for (int d = 0; d < g->node[i].type.rank; d++) n *= (double)MAX(g->node[i].type.dim[d], 1);
+        total += n;
+    }
+    for (int i = 0; i < coda_graph_args(g); i++) {
+        coda_arg_info a = CODA_ARG_INFO_INIT;
+        if (coda_graph_arg(g, i, &a) || a.bytes > 1 << 20) return false; /* strides may be huge */
+    }
+    return total < 1e5;
+}
