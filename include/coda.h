@@ -291,9 +291,16 @@ typedef enum coda_rope_style {
  *     (a cos t - b sin t, a sin t + b cos t),   t = position * base^(-2i / rotary),
  * i the pair's index in the head. Heads from `heads` on, and columns from `rotary` on, pass through:
  * a projection [q heads | k heads | v heads] is rotated whole with heads = q + k. `positions` is
- * int32 with x's leading dimensions ([..., T] or [T]); CODA_NONE means 0 .. T-1. On a GPU cos t and sin t are
- * off by 3e-7 at most up to position 2^20, 1.5e-5 up to 2^23, and do not turn beyond; so too with frequencies
- * of one radian or less, which are taken as exact. Larger ones are right up to position 2^20. */
+ * int32 with x's leading dimensions ([..., T] or [T]); CODA_NONE means 0 .. T-1.
+ * With `sections` a position is a row of s numbers, 2 to 4, as time, height and width of a patch of an
+ * image (M-RoPE: Qwen2-VL, arXiv 2409.12191): `positions` is then [..., T, s] or [T, s], and not CODA_NONE.
+ * Of the rotary/2 frequencies the first sections[0] turn by column 0 of the positions, the next sections[1]
+ * by column 1, and so on. Interleaved (Qwen3-VL), frequency i turns by column a = i % s while
+ * i < s * sections[a], all others by column 0. Either way sections[a] frequencies turn by column a;
+ * CODA_E_INVALID if they cannot.
+ * On a GPU cos t and sin t are off by 3e-7 at most up to position 2^20, 1.5e-5 up to 2^23, and do not turn
+ * beyond; so too with frequencies of one radian or less, which are taken as exact. Larger ones are right up
+ * to position 2^20. */
 typedef struct coda_rope_options {
     size_t size;
     int64_t head_dim; /* columns of a head; 0 (INIT): the whole row is one head */
@@ -306,9 +313,12 @@ typedef struct coda_rope_options {
                                INIT: none */
     float scale;            /* of cos t and sin t, as YaRN's mscale; 0 (INIT): 1 */
     int inverse;            /* not 0: by -t, which undoes it, and is its gradient; INIT: 0 */
+    int64_t sections[4];    /* frequencies of each column of the positions, adding up to rotary/2; behind
+                               the last one zeros. INIT: all 0, and positions are single numbers */
+    int interleave_sections; /* not 0: columns take turns; INIT: 0, one section after the other */
 } coda_rope_options;
 #define CODA_ROPE_OPTIONS_INIT \
-    {sizeof(coda_rope_options), 0, 0, 0, 0.0f, CODA_ROPE_HALF, {0}, 0.0f, 0}
+    {sizeof(coda_rope_options), 0, 0, 0, 0.0f, CODA_ROPE_HALF, {0}, 0.0f, 0, {0, 0, 0, 0}, 0}
 CODA_API coda_value coda_rope(coda_graph *g, coda_value x, coda_value positions,
                               const coda_rope_options *opt);
 

@@ -259,6 +259,8 @@ CODA_API coda_value coda_rope(coda_graph *g, coda_value x, coda_value positions,
     bool half = o.style == CODA_ROPE_HALF;
     struct node n = {.op = OP_ROPE,
                      .attr.rope = {o.base, o.head_dim, o.rotary, o.heads, half, o.inverse != 0, o.scale}};
+    memcpy(n.attr.rope.section, o.sections, sizeof o.sections);
+    n.attr.rope.interleave_sections = o.interleave_sections != 0;
     return build_node(g, "rope", n, OPERANDS(x, positions, o.frequencies));
 }
 

@@ -256,9 +256,12 @@ static void run_pair(struct cpu_frame *f, const struct step *s, float *out)
     const struct pairing *r = &f->cpu->p->pairing;
     struct operand_view v = view(f, s->in[0], s);
     int64_t n = step_width(f->cpu, s);
-    double position = s->in[1] >= 0 ? row_value(f, s->in[1]) : (double)(f->row % MAX(r->period, 1));
+    double position[MOST_AXES] = {(double)(f->row % MAX(r->period, 1))};
+    for (int axis = 0; 1 + axis < s->nin && s->in[1 + axis] >= 0; axis++)
+        position[axis] = row_value(f, s->in[1 + axis]);
     for (int64_t c = 0; c < n; c++) out[c] = at(v, c);
-    for (int64_t i = 0; i < r->rotary / 2; i++) combine_pair(r, i, position * frequency(f, s, i), n, out);
+    for (int64_t i = 0; i < r->rotary / 2; i++)
+        combine_pair(r, i, position[pair_axis(r, i)] * frequency(f, s, i), n, out);
 }
 
 /* ---- Reductions ---- */

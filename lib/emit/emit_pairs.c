@@ -12,6 +12,34 @@ enum {
     MOST_FREQUENCIES = 4096 /* of a table in a text; beyond, they are computed */
 };
 
+/* ---- Positions on several axes ---- */
+
+static bool has_axes(const struct program *p) { return pair_axes(&p->pairing) > 1; }
+
+/* Which axis turns a pair of a head, as a function of the text. */
+static void print_axis(const struct pairing *r, const char *indent, struct text *t)
+{
+    int axes = pair_axes(r);
+    int64_t end = 0;
+    text_printf(t, "\n%s// which of a position's numbers turns a pair\n", indent);
+    text_printf(t, "%sDEV static int axis(i64 pair) { return ", indent);
+    for (int i = 1; i < axes && r->interleaves; i++)
+        text_printf(t, "pair %% %d == %d && pair < %lld ? %d : ", axes, i, (wide)(axes * r->section[i]), i);
+    for (int i = 0; i + 1 < axes && !r->interleaves; i++)
+        text_printf(t, "pair < %lld ? %d : ", (wide)(end += r->section[i]), i);
+    text_printf(t, "%d; }\n", r->interleaves ? 0 : axes - 1);
+}
+
+/* The position on axis `axis`, where `prefix` and a step's number name the step's value. */
+static struct word on_axis(const struct program *p, const struct step *s, const char *prefix,
+                           const char *axis)
+{
+    struct word w = emit_word("%sv%d", prefix, s->in[1]);
+    for (int i = 1; i < pair_axes(&p->pairing); i++)
+        w = emit_word("%s == %d ? %sv%d : %.120s", axis, i, prefix, s->in[1 + i], w.s);
+    return w;
+}
+
 /* ---- A GEMM's ---- */
 
 void emit_pair_columns(const struct program *p, int bn, bool splits_heads, struct text *t)
@@ -26,6 +54,7 @@ const char *printer_pair_fields(const struct printer *e, enum level level)
 {
     if (level == LEVEL_ROW && pair_counts_rows(e->p)) return " float position;";
     if (level != LEVEL_COL || pair_step(e->p) < 0) return NULL;
+    if (has_axes(e->p)) return " float high, low; int axis;";
     return e->l->steps_evenly ? " float high, low; Pair eight;" : " float high, low;";
 }
 
@@ -74,6 +103,7 @@ static void print_col_extra(const struct printer *e)
     if (pair_scales(e->p))
         text_append(e->t, "        v.high = turns && f.a == 0.0f ? 0x1p-100f : f.a, v.low = f.b;\n");
     else text_append(e->t, "        v.high = f.a, v.low = f.b;\n");
+    if (has_axes(e->p)) text_printf(e->t, "        v.axis = axis(%s);\n", pair.s);
     if (e->l->steps_evenly) text_append(e->t, "        v.eight = port::turn(8.0f, f.a, f.b);\n");
 }
 
@@ -88,8 +118,10 @@ void printer_cell(struct printer *e)
     int i = pair_step(e->p);
     if (i < 0) return;
     e->level = LEVEL_HALF; /* row values are r.v<i> here */
-    struct word position =
-        pair_counts_rows(e->p) ? emit_word("r.position") : printer_value(e, e->p->step[i].in[1], 0);
+    struct word position = pair_counts_rows(e->p) ? emit_word("r.position")
+                           : has_axes(e->p)       ? on_axis(e->p, &e->p->step[i], "r.", "c.axis")
+                                                  : printer_value(e, e->p->step[i].in[1], 0);
+    if (has_axes(e->p)) print_axis(&e->p->pairing, "    ", e->t);
     text_append(e->t, "\n    struct Cell { Pair turn; };\n");
     text_append(e->t, "    DEV static Cell cell(const Row &r, const Col &c)\n    {\n");
     struct word turn = emit_word("port::turn(%s, c.high, c.low)", position.s);
@@ -132,6 +164,7 @@ static bool has_table(const struct program *p)
 void rows_pair_tables(struct emitter *e)
 {
     const struct pairing *r = &e->p->pairing;
+    if (rows_has_pairs(e) && has_axes(e->p)) print_axis(r, "", e->t);
     if (!rows_has_pairs(e) || !has_table(e->p)) return;
     text_printf(e->t, "\n__device__ const Pair frequency[%lld] = { // half turns for one position\n",
                 (wide)MAX(r->rotary / 2, 1));
@@ -156,6 +189,7 @@ void rows_pair_partners(struct emitter *e, int i)
 
 static struct word pair_position(const struct emitter *e, const struct step *s)
 {
+    if (has_axes(e->p)) return on_axis(e->p, s, "", "on");
     if (s->in[1] >= 0) return emit_word("v%d", s->in[1]);
     return emit_word("(float)((%s)row %% %lld)", rows_index_type(e), (wide)MAX(e->p->pairing.period, 1));
 }
@@ -203,6 +237,7 @@ void rows_pair(struct emitter *e, int i)
     rows_line(e, "float v%d = v%d;", i, s->in[0]);
     rows_open(e, "if (at%d.turns)", i);
     rows_line(e, "const Pair f = %s;", frequency(e, r.pair.s).s);
+    if (has_axes(e->p)) rows_line(e, "const int on = axis(%s);", r.pair.s);
     struct word turn = emit_word("port::turn(%s, f.a, f.b)", pair_position(e, s).s);
     rows_line(e, "const Pair turn = %s;", scaled(e->p, turn.s).s);
     rows_line(e, "const float other = %s;", r.other.s);

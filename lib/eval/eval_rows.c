@@ -272,6 +272,15 @@ coda_status eval_cross_entropy(const struct eval_call *c)
 
 /* ---- Rope ---- */
 
+/* The column of the positions by which pair i turns: 0 without sections. */
+static int64_t axis_of(const struct attr_rope *a, int64_t i, int64_t axes)
+{
+    int64_t axis = 0, end = a->section[0];
+    if (a->interleave_sections) return i < axes * a->section[i % axes] ? i % axes : 0;
+    while (axis + 1 < axes && i >= end) end += a->section[++axis];
+    return axis;
+}
+
 static void rope_rows(void *ctx, int64_t from, int64_t to)
 {
     const struct rowwise *s = ctx;
@@ -279,15 +288,17 @@ static void rope_rows(void *ctx, int64_t from, int64_t to)
     int64_t head_dim = a->head_dim, rotary = a->rotary, half = a->half;
     const double *frequency = s->n->nin > 2 ? s->in[2] : NULL;
     double scale = a->scale != 0 ? (double)a->scale : 1, sign = a->inverse ? -1 : 1;
-    int64_t period = s->in[1] ? type_elements(s->type[1]) : s->type[0]->dim[s->type[0]->rank - 2];
+    int64_t axes = a->section[0] ? type_columns(s->type[1]) : 1; /* numbers of a position */
+    int64_t period = s->in[1] ? type_elements(s->type[1]) / axes : s->type[0]->dim[s->type[0]->rank - 2];
     for (int64_t row = from; row < to; row++) {
         const double *x = s->in[0] + row * s->columns;
-        double *y = s->out + row * s->columns, at = (double)(row % period);
-        if (s->in[1]) at = s->in[1][row % period];
+        double *y = s->out + row * s->columns, counted = (double)(row % period);
+        const double *position = s->in[1] ? s->in[1] + row % period * axes : &counted;
         memcpy(y, x, sizeof *y * (size_t)s->columns);
         for (int64_t i = 0; i < rotary / 2; i++) {
             double each = frequency ? frequency[i] : pow(a->base, -2.0 * (double)i / (double)rotary);
-            double t = at * each, cosine = scale * cos(t), sine = sign * scale * sin(t);
+            double t = position[axis_of(a, i, axes)] * each, cosine = scale * cos(t),
+                   sine = sign * scale * sin(t);
             int64_t p = half ? i : 2 * i, q = half ? i + rotary / 2 : 2 * i + 1;
             for (int64_t h = 0; h < a->heads * head_dim; h += head_dim) {
                 y[h + p] = x[h + p] * cosine - x[h + q] * sine;

@@ -6,8 +6,73 @@
 
 /* ---- Rotary embedding ---- */
 
+enum { MOST_SECTIONS = 4 };
+
+/* Sections are numbers in front of zeros; this is how many there are. */
+static int section_count(const struct attr_rope *a)
+{
+    int count = 0;
+    while (count < MOST_SECTIONS && a->section[count]) count++;
+    return count;
+}
+
+/* Section i is among `count` of them; what it may have at most of so many frequencies. */
+static coda_status check_section(const struct attr_rope *a, int i, int count, int64_t pairs)
+{
+    int64_t n = a->section[i], turns = pairs > i ? CEIL_DIV(pairs - i, count) : 0;
+    if (i >= count ? n != 0 : n < 0)
+        return fail(CODA_E_INVALID,
+                    "rope: section%d is %" PRId64 "; sections are 2..%d positive numbers, then zeros", i, n,
+                    MOST_SECTIONS);
+    if (n > pairs)
+        return fail(CODA_E_INVALID, "rope: section%d is %" PRId64 " of %" PRId64 " frequencies", i, n, pairs);
+    if (i && a->interleave_sections && n > turns)
+        return fail(CODA_E_INVALID,
+                    "rope: section%d is %" PRId64 "; interleaved with %d others it has %" PRId64
+                    " of %" PRId64 " frequencies at most",
+                    i, n, count - 1, turns, pairs);
+    return CODA_OK;
+}
+
+/* Each frequency is of one section. */
+static coda_status check_sections(const struct node *n)
+{
+    const struct attr_rope *a = &n->attr.rope;
+    int64_t pairs = a->rotary / 2, sum = 0;
+    int count = section_count(a);
+    coda_status s = need_range(n, "interleave_sections", a->interleave_sections, 0, 1);
+    for (int i = 0; i < CODA_MAX_RANK && s == CODA_OK; i++) {
+        s = check_section(a, i, MAX(count, 1), pairs);
+        sum += s == CODA_OK ? a->section[i] : 0;
+    }
+    if (s != CODA_OK || (count == 0 && !a->interleave_sections)) return s;
+    if (count < 2)
+        return fail(CODA_E_INVALID, "rope: there are %d sections%s; must be 2..%d", count,
+                    a->interleave_sections ? " to interleave" : "", MOST_SECTIONS);
+    if (sum == pairs) return CODA_OK;
+    return fail(CODA_E_INVALID,
+                "rope: sections add up to %" PRId64 "; must be %" PRId64
+                ", a frequency for each pair of %" PRId64 " columns",
+                sum, pairs, a->rotary);
+}
+
+/* With sections, a position is a row of as many numbers. */
+static coda_status check_section_positions(const struct type *x, const struct type *p, int count)
+{
+    if (!p) return fail(CODA_E_INVALID, "rope: %d sections, but no positions", count);
+    bool rows = p->rank == x->rank && dims_equal(x, p, p->rank - 1);
+    bool times = p->rank == 2 && p->dim[0] == x->dim[x->rank - 2];
+    if (p->dtype == CODA_I32 && (rows || times) && p->dim[p->rank - 1] == count) return CODA_OK;
+    return fail(CODA_E_INVALID,
+                "rope: x is %s and sections are %d but positions are %s; must be i32 with x's leading"
+                " dimensions and %d columns, or [%" PRId64 ",%d]",
+                dims_text(x).s, count, type_text(p).s, count, x->dim[x->rank - 2], count);
+}
+
 static coda_status check_positions(const struct node *n, const struct type *x, const struct type *p)
 {
+    int count = section_count(&n->attr.rope);
+    if (count) return check_section_positions(x, p, count);
     if (!p) return CODA_OK;
     bool rows = p->rank == x->rank - 1 && dims_equal(x, p, p->rank);
     bool times = p->rank == 1 && p->dim[0] == x->dim[x->rank - 2];
@@ -55,6 +120,7 @@ coda_status infer_rope(const graph *g, struct node *n)
     if (!isfinite(a->scale))
         return fail(CODA_E_INVALID, "rope: scale is %g; it must be finite", (double)a->scale);
     n->type = *x;
+    if ((s = check_sections(n)) != CODA_OK) return s;
     if ((s = check_frequencies(n, operand_type(g, n, 2))) != CODA_OK) return s;
     return check_positions(n, x, operand_type(g, n, 1));
 }

@@ -125,7 +125,8 @@ static bool operands_ok(struct grouper *gr, struct group *q, const struct node *
     int inside = 0, lanes = 0;
     for (int i = 0; i < n->nin; i++) {
         if (n->in[i] < 0) continue;
-        if (i == 2 && op_combines_pairs(n->op)) { /* frequencies, of no row */
+        if (pair_loads(n, i)) {
+            if (i == 1 && !group_can_load(gr, q, n, i)) return false;
             if (group_depends(gr, n->in[i], q)) return false;
             continue;
         }

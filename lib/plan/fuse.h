@@ -164,6 +164,11 @@ bool pair_suits_segments(const struct node *n, int64_t segment);
 bool pair_takes_all(const graph *g, const struct node *n);
 /* Does the operation combine columns in pairs, as a STEP_PAIR? Operand 1 is then a row's position. */
 bool op_combines_pairs(enum op op);
+/* Does it, with a row's position on several axes, which are columns of operand 1? */
+bool node_has_sections(const struct node *n);
+/* Does its step read operand i from memory, whatever program makes it: frequencies (2), positions on several
+ * axes (1)? */
+bool pair_loads(const struct node *n, int i);
 /* Fills in how node n does, with defaults; nothing if it does not. */
 void pair_read(struct program *p, const graph *g, const struct node *n);
 
@@ -178,7 +183,7 @@ void domain_use_samples(struct group *q, const struct type *t, const int64_t *s,
 /* The type of the elements that computing n runs over: of a REDUCE its operand's, else its result's. */
 const struct type *domain_walked(const graph *g, const struct node *n);
 /* The type with which operand i of n is read: positions, ids and keys get a last dimension of 1, as they are
- * one value for each row. */
+ * one value for each row; of positions on several axes it is the type of each. */
 struct type domain_operand_type(const graph *g, const struct node *n, int i);
 /* Has a value of type t as many rows as q's domain, so that they correspond one to one? */
 bool domain_rows_match(const struct group *q, const struct type *t);

@@ -23,6 +23,11 @@ struct type domain_operand_type(const graph *g, const struct node *n, int i)
     const struct type *t = &g->node[n->in[i]].type;
     bool key = i == 1 && (op_combines_pairs(n->op) || n->op == OP_EMBEDDING || n->op == OP_REDUCE);
     if (!key) return *t;
+    if (node_has_sections(n)) {
+        struct type axis = *t;
+        axis.dim[t->rank - 1] = 1;
+        return axis;
+    }
     if (n->op == OP_REDUCE && t->rank == g->node[n->in[0]].type.rank) return *t;
     return type_as_rows(t);
 }

@@ -107,7 +107,8 @@ struct tensor_use port_new(enum use_role role, int buffer, int64_t offset, coda_
     return port;
 }
 
-static int load(struct writer *w, int value, const struct type *t, const struct type *as)
+/* The elements from `first` on of a value, as if its type were t. */
+static int load_from(struct writer *w, int value, int64_t first, const struct type *t, const struct type *as)
 {
     const struct view v = w->gr->view[value];
     int64_t stride[CODA_MAX_RANK];
@@ -116,7 +117,7 @@ static int load(struct writer *w, int value, const struct type *t, const struct 
             fail(CODA_E_UNSUPPORTED, "plan: operand %%%d has no strides over its program's domain", value);
         return 0;
     }
-    struct tensor_use port = port_new(USE_LOAD, buffer_of(w->gr, v.base), v.offset, t->dtype, value);
+    struct tensor_use port = port_new(USE_LOAD, buffer_of(w->gr, v.base), v.offset + first, t->dtype, value);
     memcpy(port.stride, stride, sizeof port.stride);
     domain_use_samples(w->q, t, v.stride, as, stride);
     w->gr->site[v.base].need = true;
@@ -125,6 +126,11 @@ static int load(struct writer *w, int value, const struct type *t, const struct 
     s.half = s.cls != CLASS_ROW && is_half(w, as);
     int found = find_step(w, STEP_LOAD, index, s.half);
     return found >= 0 ? found : add_step(w, s);
+}
+
+static int load(struct writer *w, int value, const struct type *t, const struct type *as)
+{
+    return load_from(w, value, 0, t, as);
 }
 
 /* Of numbers alone: one value for all rows. */
@@ -406,12 +412,28 @@ static int frequencies(struct writer *w, int value)
     return add_port(w, port);
 }
 
+/* A row's position: a number, or one on each axis. */
+static void position(struct writer *w, const struct node *n, struct step *s)
+{
+    const struct type *as = domain_walked(w->gr->g, n);
+    s->in[1] = -1;
+    s->nin = 1;
+    if (n->nin < 2 || n->in[1] < 0) return;
+    if (!node_has_sections(n)) {
+        s->in[s->nin++] = as_row(w, operand(w, n, 1, as));
+        return;
+    }
+    const struct view *v = &w->gr->view[n->in[1]];
+    const struct type *t = &w->gr->g->node[n->in[1]].type, each = domain_operand_type(w->gr->g, n, 1);
+    for (int axis = 0; axis < type_columns(t); axis++)
+        s->in[s->nin++] = load_from(w, n->in[1], axis * v->stride[t->rank - 1], &each, as);
+}
+
 static int pair(struct writer *w, const struct node *n, int value)
 {
-    struct step s = {.kind = STEP_PAIR, .cls = CLASS_TILE, .nin = n->nin, .port = -1, .value = value};
+    struct step s = {.kind = STEP_PAIR, .cls = CLASS_TILE, .port = -1, .value = value};
     s.in[0] = operand(w, n, 0, domain_walked(w->gr->g, n));
-    s.in[1] = n->nin > 1 && n->in[1] >= 0 ? as_row(w, operand(w, n, 1, domain_walked(w->gr->g, n))) : -1;
-    s.nin = s.in[1] >= 0 ? 2 : 1;
+    position(w, n, &s);
     if (n->nin > 2 && n->in[2] >= 0) s.port = frequencies(w, n->in[2]);
     return add_step(w, s);
 }

@@ -1,17 +1,22 @@
 /* pairs.c -- the STEP_PAIR of a program: where its pairs lie, what they need, and how a node says it. */
 #include "fuse.h"
 
+#include <string.h>
+
 enum { MOST_HEAD = 256 };
 
 void pair_print(const struct program *q, const struct step *s, struct text *t)
 {
     const struct pairing *r = &q->pairing;
     text_printf(t, "%s v%d", r->op->name, s->in[0]);
-    if (s->in[1] >= 0) text_printf(t, ", v%d", s->in[1]);
+    for (int i = 1; i < s->nin; i++) text_printf(t, ", v%d", s->in[i]);
     text_printf(t, " {head_dim=%lld rotary=%lld heads=%lld", (long long)r->head_dim, (long long)r->rotary,
                 (long long)r->heads);
     if (s->port < 0) text_printf(t, " base=%a", (double)r->base);
     if (pair_scales(q)) text_printf(t, " scale=%a", (double)r->scale);
+    for (int i = 0; i < MOST_AXES && r->section[i]; i++)
+        text_printf(t, "%s%lld", i ? "," : " sections=", (long long)r->section[i]);
+    if (r->interleaves) text_append(t, " in turn");
     text_printf(t, "%s %s}", r->inverse ? " inverse" : "", r->half ? "half" : "interleaved");
 }
 
@@ -41,8 +46,17 @@ void pair_read(struct program *p, const graph *g, const struct node *n)
         .base = a->base,
         .scale = a->scale,
         .inverse = a->inverse != 0,
+        .interleaves = a->interleave_sections != 0,
         .period = t->rank >= 2 ? t->dim[t->rank - 2] : 1,
     };
+    memcpy(p->pairing.section, a->section, sizeof p->pairing.section);
+}
+
+bool node_has_sections(const struct node *n) { return op_combines_pairs(n->op) && n->attr.rope.section[0]; }
+
+bool pair_loads(const struct node *n, int i)
+{
+    return op_combines_pairs(n->op) && (i == 2 || (i == 1 && node_has_sections(n)));
 }
 
 bool pairs_alike(const struct node *a, const struct node *b)
@@ -78,6 +92,21 @@ bool pair_counts_rows(const struct program *p)
 {
     int i = pair_step(p);
     return i >= 0 && (p->step[i].nin < 2 || p->step[i].in[1] < 0);
+}
+
+int pair_axes(const struct pairing *r)
+{
+    int axes = 1;
+    while (axes < MOST_AXES && r->section[axes]) axes++;
+    return axes;
+}
+
+int pair_axis(const struct pairing *r, int64_t i)
+{
+    int axes = pair_axes(r), turn = (int)(i % axes), axis = 0;
+    if (r->interleaves) return i < axes * r->section[turn] ? turn : 0;
+    for (int64_t end = r->section[0]; axis + 1 < axes && i >= end; end += r->section[axis]) axis++;
+    return axis;
 }
 
 bool pair_scales(const struct program *p) { return p->pairing.scale != 0 && p->pairing.scale != 1; }

@@ -27,8 +27,11 @@ static bool reads_its_class(const struct program *q, const struct step *s)
 static bool reads_rightly(const struct program *q, const struct step *s, int index)
 {
     const struct tensor_use *port = s->port >= 0 ? &q->port[s->port] : NULL;
-    bool keyed = (s->kind == STEP_REDUCE || s->kind == STEP_PAIR) && s->nin > 1 && s->in[1] >= 0;
-    if (keyed && !is_row(q, s->in[1])) return false;
+    bool keyed = s->kind == STEP_REDUCE || s->kind == STEP_PAIR;
+    for (int i = 1; i < s->nin && keyed; i++)
+        if (s->in[i] >= 0 && !is_row(q, s->in[i])) return false;
+    if (s->kind == STEP_PAIR && pair_axes(&q->pairing) > 1 && s->nin != 1 + pair_axes(&q->pairing))
+        return false;
     if (s->kind == STEP_PAIR && q->kind == PROGRAM_ROWS && q->step[s->in[0]].kind != STEP_LOAD) return false;
     if (s->kind == STEP_LOAD && port->role == USE_GATHER)
         return port->index >= 0 && port->index < index && is_row(q, port->index) &&

@@ -87,7 +87,8 @@ enum step_kind {
     STEP_MAP,     /* applies prim to in[] with the constants param[] */
     STEP_LANE,    /* GLU: half `lane` (0 gate, 1 up) of the full-width value in[0] */
     STEP_PAIR,    /* combines the two columns of each pair of in[0], as program.pairing says; in[1] is
-                     the row's position, or -1: row index % pairing.period; its port, or -1: FREQUENCIES */
+                     the row's position, or -1: row index % pairing.period; with sections in[1 + axis] is
+                     that on each axis; its port, or -1: FREQUENCIES */
     STEP_REDUCE,  /* folds the row of in[0] by prim, with the row's key in[1] or -1. ROWS: its value
                      is the row's statistic. GEMM: it stores a partial state by its port
                      (PARTIAL_STORE) and has no value. So does each that folds columns; a ROWS
@@ -101,7 +102,8 @@ enum step_kind {
 /* CLASS_SEGMENT: of a GEMM's rows and segments of columns. */
 enum step_class { CLASS_ROW, CLASS_COL, CLASS_TILE, CLASS_SEGMENT };
 
-enum { IMMEDIATE = -1 };
+enum { IMMEDIATE = -1, MOST_AXES = 4, STEP_MAX_INPUTS = 1 + MOST_AXES };
+_Static_assert(STEP_MAX_INPUTS >= PRIM_MAX_INPUTS, "a step has a map's operands");
 
 struct step {
     enum step_kind kind;
@@ -109,7 +111,7 @@ struct step {
     bool half; /* GEMM with PAIR_GLU: the value has the N/2 columns of the output */
     const struct prim *prim;
     enum reduce_axis axis;            /* REDUCE, PARTIAL */
-    int in[PRIM_MAX_INPUTS], nin;     /* operands: earlier steps. in[i] of a MAP may be IMMEDIATE: */
+    int in[STEP_MAX_INPUTS], nin;     /* operands: earlier steps. in[i] of a MAP may be IMMEDIATE: */
     float immediate[PRIM_MAX_INPUTS]; /* ... then the operand is the constant immediate[i] */
     float param[PRIM_MAX_PARAMS];
     int port;  /* index into program.port */
@@ -137,6 +139,8 @@ struct pairing {
     float scale;                     /* of cosine and sine; 0: 1 */
     bool inverse;                    /* angles are negated */
     int64_t period;                  /* a row's position, if no step gives it, is row % period */
+    int64_t section[MOST_AXES]; /* pairs that turn by each of a position's numbers; 0: it is one number */
+    bool interleaves;           /* axes take turns; else one section comes after the other */
 };
 
 /* Columns of a product, in whole segments, with steps of their own: of those, column n of a value and of a
@@ -233,6 +237,9 @@ static inline int pair_span(const struct program *p)
 }
 /* Are cosine and sine scaled? */
 bool pair_scales(const struct program *p);
+/* The numbers of a row's position, 1 without sections, and which of them turns pair i of a head. */
+int pair_axes(const struct pairing *r);
+int pair_axis(const struct pairing *r, int64_t i);
 /* Is every column of a span in a pair, and N a multiple of spans? */
 bool pair_fills_spans(const struct program *p);
 /* Can a thread of a GEMM have both columns of each pair? */

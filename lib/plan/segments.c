@@ -82,9 +82,9 @@ static bool loads_tiles(const struct grouper *gr, const struct group *q, int val
     if (!group_holds(gr, q, value)) return spot_of(gr, q, value, &p) ? loads_tiles(gr, q, p.member) : false;
     for (int i = 0; i < n->nin && value != q->p.root; i++) {
         if (n->in[i] < 0) continue;
-        const struct type *t = &gr->g->node[n->in[i]].type;
+        struct type t = domain_operand_type(gr->g, n, i);
         if (spot_of(gr, q, n->in[i], &p) ? loads_tiles(gr, q, p.member)
-                                         : type_rows(t) > 1 && type_columns(t) > 1)
+                                         : type_rows(&t) > 1 && type_columns(&t) > 1)
             return true;
     }
     return false;
@@ -102,8 +102,6 @@ static bool outside_fits(struct grouper *gr, struct group *q, const struct node 
     return !(rows && columns) && !samples && !group_depends(gr, n->in[i], q);
 }
 
-static bool is_last(const struct node *n, int i) { return i == 2 && op_combines_pairs(n->op); }
-
 /* The place of the operands that are members, all of one; false if there is none, or they differ. */
 static bool common_spot(const struct grouper *gr, const struct group *q, const struct node *n,
                         struct spot *out)
@@ -113,7 +111,7 @@ static bool common_spot(const struct grouper *gr, const struct group *q, const s
     for (int i = 0; i < n->nin; i++) {
         struct spot p;
         float number;
-        if (n->in[i] < 0 || is_last(n, i) || group_number(gr, n->in[i], &number)) continue;
+        if (n->in[i] < 0 || pair_loads(n, i) || group_number(gr, n->in[i], &number)) continue;
         if (!spot_of(gr, q, n->in[i], &p)) continue;
         bool same =
             found && p.first == out->first && p.columns == out->columns && p.segmented == out->segmented;
@@ -133,8 +131,8 @@ static bool operands_fit(struct grouper *gr, struct group *q, const struct node 
         struct spot p;
         float number;
         if (n->in[i] < 0 || group_number(gr, n->in[i], &number)) continue;
-        if (is_last(n, i) ? group_depends(gr, n->in[i], q) : false) return false;
-        if (is_last(n, i) || spot_of(gr, q, n->in[i], &p)) continue;
+        if (pair_loads(n, i) && group_depends(gr, n->in[i], q)) return false;
+        if (pair_loads(n, i) ? i == 2 : spot_of(gr, q, n->in[i], &p)) continue;
         if (!statistic && n->op == OP_MAP && group_scalar(gr, n->in[i]) >= 0) continue;
         if (statistic || !outside_fits(gr, q, n, i)) return false;
     }

@@ -39,10 +39,9 @@ static int operand(const struct node *n, int i) { return i < n->nin ? n->in[i] :
 /* In all but the number of heads. */
 static bool same_rotation(const struct node *a, const struct node *b)
 {
-    const struct attr_rope *r = &a->attr.rope, *s = &b->attr.rope;
-    return r->base == s->base && r->head_dim == s->head_dim && r->rotary == s->rotary && r->half == s->half &&
-           r->inverse == s->inverse && r->scale == s->scale && operand(a, 1) == operand(b, 1) &&
-           operand(a, 2) == operand(b, 2);
+    struct node same = *b;
+    same.attr.rope.heads = a->attr.rope.heads;
+    return attr_equal(a, &same) && operand(a, 1) == operand(b, 1) && operand(a, 2) == operand(b, 2);
 }
 
 /* The rope that is slice s's only reader, or -1. */

@@ -76,7 +76,7 @@ int values_bytes(const struct program *p, int rows, int columns)
     int row = pair_counts_rows(p), col = 0, half = 0;
     for (int i = 0; i < p->steps; i++) {
         enum level level = step_level(&p->step[i]);
-        if (i == pair_step(p)) col += pair_steps_evenly(p) ? 4 : 2;
+        if (i == pair_step(p)) col += (pair_steps_evenly(p) ? 4 : 2) + (pair_axes(&p->pairing) > 1);
         if (!step_crosses(p, i)) continue;
         row += level == LEVEL_ROW;
         col += level == LEVEL_COL;

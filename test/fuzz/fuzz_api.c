@@ -223,9 +223,12 @@ static int call_coda_rope(void)
                            (coda_rope_style)below(2),
                            CODA_NONE,
                            chance(80) ? 0 : (float)real(),
-                           (int)below(2)};
+                           (int)below(2),
+                           {0},
+                           chance(10)};
     coda_graph *g = graph_any();
     o.frequencies = maybe();
+    for (int i = 0; i < 4 && chance(30); i++) o.sections[i] = number();
     if (chance(60)) o.head_dim = o.rotary = o.heads = 0;
     return built(g, coda_rope(g, value(), maybe(), BOXED(o)));
 }

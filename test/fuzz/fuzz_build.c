@@ -188,6 +188,8 @@ static void rope(struct fuzz *f)
     };
     if (random_chance(&f->r, 20)) o.frequencies = value(f);
     if (random_chance(&f->r, 50)) o.rotary = o.heads = 0;
+    for (int i = 0; i < 4 && random_chance(&f->r, 30); i++) o.sections[i] = number(f);
+    o.interleave_sections = random_chance(&f->r, 10);
     coda_rope(f->g, value(f), maybe(f), random_chance(&f->r, 70) ? &o : NULL);
 }
 

@@ -112,6 +112,8 @@ static coda_value with_options(coda_graph *g)
         attention.heads = number(), attention.kv_heads = number(), attention.window = number();
     rope.style = (coda_rope_style)random_below(&r, 3);
     if (random_chance(&r, 10)) rope.frequencies = maybe();
+    for (int i = 0; i < 4 && random_chance(&r, 30); i++) rope.sections[i] = number();
+    rope.interleave_sections = random_chance(&r, 10);
     rope.inverse = random_chance(&r, 20);
     attention.causal = (int)random_below(&r, 2);
     attention.align = (coda_attention_align)random_below(&r, 5);

@@ -19,8 +19,9 @@ static const char *const seeds[] = {
     "%x = input bf16[2,8,64]\n%w = weight bf16[96,64] stride=[72,1]\n%v = weight f32[64]\n"
     "%ids = input i32[2,8]\n%3 = matmul %x, %w {kn=0}\n%4 = rms_norm %x, %v {eps=0x1p-17}\n"
     "%5 = layer_norm %x, _, %v {eps=1e-5}\n%6 = leaky %x, %v {p0=0.1}\n"
-    "%7 = rope %x, %ids, _ {base=1e4, head_dim=16, rotary=8, heads=2, half=1, inverse=1, scale=1.5}\noutput "
-    "%y = %3\n",
+    "%7 = rope %x, %ids, _ {base=1e4, head_dim=16, rotary=8, heads=2, half=1, inverse=1, scale=1.5}\n"
+    "%at = input i32[8,3]\n%8 = rope %x, %at {section0=9, section1=12, section2=11, interleave_sections=0}\n"
+    "output %y = %3\n",
     "%q = input f32[4,32]\n%k = input f32[9,16]\n%n = input i32[1]\n"
     "%a = attention %q, %k, %k, %n {scale=0.5, heads=4, kv_heads=2, window=3, causal=1, align=3}  ; comment\n"
     "%s = softmax %a # comment\n%r = reshape %s {d0=2, d1=64, rank=2}\n%t = transpose %r {p0=1}\n"

@@ -149,6 +149,12 @@ static void turned_back(struct gemm_rig *r, int acc)
     r->step[r->p.steps - 2].nin = 1;
 }
 
+static void turned_on_axes(struct gemm_rig *r, int acc) { store(r, rotate_on_axes(r, acc, 3, false)); }
+static void turned_on_axes_in_turn(struct gemm_rig *r, int acc)
+{
+    store(r, rotate_on_axes(r, rms_scale(r, acc), 4, true));
+}
+
 static void gated(struct gemm_rig *r, int acc)
 {
     int x = rms_scale(r, acc);
@@ -353,6 +359,12 @@ const struct gemm_case gemm_cases[] = {
     {"rope split by frequencies", 1, 208, 640, 64, BF, 0, 0, 0, turned_back, PAIR_HEADS, HALF(128, 128, 4),
      PP(128, 192)},
     {"rope near by frequencies", 1, 200, 640, 64, HF, 0, 0, 0, turned_back, PAIR_HEADS, NEAR(128, 64, 4),
+     PP(128, 192)},
+    {"rope half on axes", 1, 200, 640, 64, BF, 0, 0, 0, turned_on_axes, PAIR_HEADS, HALF(128, 128, 4),
+     PP(128, 128)},
+    {"rope split on axes", 1, 208, 640, 64, BF, 0, 0, 0, turned_on_axes_in_turn, PAIR_HEADS,
+     HALF(128, 128, 4), PP(128, 192)},
+    {"rope near on axes", 1, 200, 640, 64, HF, 0, 0, 0, turned_on_axes_in_turn, PAIR_HEADS, NEAR(128, 64, 4),
      PP(128, 192)},
     {"rope near odd heads", 1, 77, 210, 64, HF, 0, 0, 0, turned_by_position, PAIR_HEADS, NEAR(42, 42, 5),
      {0}},
@@ -607,6 +619,8 @@ const struct gemm_case gemm_cases[] = {
      STREAM(16, 512, 33)},
     {"stream rope by frequencies", 1, 2, 640, 512, BF, 0, 0, 0, turned_by_frequencies, PAIR_HEADS,
      HALF(128, 128, 4), STREAM(128, 512, 132)},
+    {"stream rope on axes", 1, 2, 640, 512, BF, 0, 0, 0, turned_on_axes, PAIR_HEADS, HALF(128, 128, 4),
+     STREAM(128, 512, 132)},
     {"stream gated", 1, 1, 528, 512, BF, 0, 0, 0, gated, PAIR_GLU_STACKED, {0}, STREAM(16, 512, 132)},
     {"stream gated interleaved", 1, 2, 528, 512, BF, 0, 0, 0, gated, PAIR_GLU_INTERLEAVED, {0},
      STREAM(16, 512, 31)},
@@ -655,6 +669,7 @@ const struct gemm_case gemm_cases[] = {
     {"f32 rope", 1, 100, 256, 64, FF, 0, 0, 0, turned, PAIR_HEADS, HALF(128, 128, 1), {0}},
     {"f32 rope by frequencies", 1, 100, 256, 64, FF, 0, 0, 0, turned_by_frequencies, PAIR_HEADS,
      NEAR(128, 96, 1), {0}},
+    {"f32 rope on axes", 1, 100, 256, 64, FF, 0, 0, 0, turned_on_axes, PAIR_HEADS, NEAR(128, 96, 1), {0}},
     {"f32 gated b mn", 1, 100, 130, 64, FF, 0, 1, 0, gated_all, PAIR_GLU_INTERLEAVED, {0}, {0}},
     {"no k", 1, 100, 130, 0, BF, 0, 0, 0, residual, 0, {0}, {0}},
     {"pitches of 4", 1, 150, 200, 100, BF, 0, 0, 4, plain, 0, {0}, {0}},
@@ -723,6 +738,8 @@ const struct gemm_case gemm_cases[] = {
     {"samples, f32", 1, 201, 201, 101, FF, 0, 0, 0, gated_residual, 0, {0}, {0}},
     {"heads half", 1, 200, 640, 64, BF, 0, 0, 0, normed_heads, PAIR_HEADS, HALF(128, 128, 4), PP(128, 128)},
     {"heads half 64", 1, 200, 640, 128, HF, 0, 0, 0, normed_heads, PAIR_HEADS, HALF(64, 32, 7), PP(128, 192)},
+    {"heads half on axes", 1, 200, 640, 64, BF, 0, 0, 0, normed_heads_on_axes, PAIR_HEADS, HALF(128, 128, 4),
+     PP(128, 128)},
     {"heads near", 1, 300, 768, 64, BF, 0, 1, 0, normed_heads, PAIR_HEADS, NEAR(128, 64, 4), CO(128, 256)},
     {"heads near 256", 2, 100, 1024, 64, BF, 0, 0, 0, normed_heads, PAIR_HEADS,
      NEAR(256, 256, 3), PP(64, 256)},

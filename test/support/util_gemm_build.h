@@ -102,6 +102,20 @@ static inline int rotate(struct gemm_rig *r, int x, int position)
                                      .port = -1});
 }
 
+/* Positions of x on so many axes, which have the frequencies one section after the other, or in turn. */
+static inline int rotate_on_axes(struct gemm_rig *r, int x, int axes, bool in_turn)
+{
+    int64_t pairs = r->p.pairing.rotary / 2;
+    int at[MOST_AXES];
+    for (int i = 0; i < axes; i++) at[i] = load_row(r, CODA_I32, 5000);
+    for (int i = axes; --i >= 0; pairs -= r->p.pairing.section[i])
+        r->p.pairing.section[i] = i ? r->p.pairing.rotary / 2 / axes - (i == 1) : pairs;
+    r->p.pairing.interleaves = in_turn;
+    x = rotate(r, x, at[0]);
+    for (int i = 1; i < axes; i++) r->step[x].in[r->step[x].nin++] = at[i];
+    return x;
+}
+
 static inline void reduce(struct gemm_rig *r, const char *name, int x, int key)
 {
     int port = add_port(r, USE_PARTIAL_STORE, add_buffer(r, CODA_F32, 0, FILL_OUTPUT), NULL);
@@ -146,6 +160,7 @@ static inline void twin_ports(struct gemm_rig *r, enum use_role role, coda_dtype
 
 /* QK-norm: rms_norm of each head of q and k, then rope; q, k and v stored apart. */
 void normed_heads(struct gemm_rig *r, int acc);
+void normed_heads_on_axes(struct gemm_rig *r, int acc);
 /* LayerNorm of each head, whose two statistics are one state; the whole product is stored too. */
 void centred_heads(struct gemm_rig *r, int acc);
 /* The largest of each head, of all columns; nothing else. */

@@ -73,6 +73,16 @@ static double called(const struct row *w, const struct step *s, int64_t n)
     return s->prim->reference(in, params);
 }
 
+/* Which of a position's numbers turns a pair: sections lie one after the other, or take turns until they are
+ * full and leave the rest to the first. */
+static int axis_of(const struct pairing *q, int axes, int64_t pair)
+{
+    int64_t axis = pair % axes;
+    if (axes > 1 && q->interleaves) return pair / axes < q->section[axis] ? (int)axis : 0;
+    for (axis = 0; axis < axes - 1 && pair >= q->section[axis]; axis++) pair -= q->section[axis];
+    return (int)axis;
+}
+
 static double turned_value(const struct row *w, const struct step *s, int64_t n)
 {
     const struct pairing *q = &w->r->p.pairing;
@@ -81,7 +91,8 @@ static double turned_value(const struct row *w, const struct step *s, int64_t n)
     if (n / q->head_dim >= q->heads || i >= q->rotary) return x[n];
     int64_t pair = q->half ? i % half : i / 2, first = n - i + (q->half ? pair : 2 * pair);
     int64_t second = first + (q->half ? half : 1), row = w->batch * w->r->p.dim[1] + w->m;
-    double position = s->nin > 1 ? w->value[s->in[1]][0] : (double)(row % q->period);
+    double position =
+        s->nin > 1 ? w->value[s->in[1 + axis_of(q, s->nin - 1, pair)]][0] : (double)(row % q->period);
     const struct tensor_use *port = s->port >= 0 ? &w->r->port[s->port] : NULL;
     double t = position * (port ? element(w, port->buffer, pair * port->table_stride)
                                 : pow(q->base, -2.0 * (double)pair / (double)q->rotary));

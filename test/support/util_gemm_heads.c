@@ -55,20 +55,34 @@ static void store_in(struct gemm_rig *r, int x, coda_dtype t, enum step_class cl
              range);
 }
 
+/* Heads of a range, turned as step `first` turns those of another range; -1: they are the first. */
+static int turn_on_axes(struct gemm_rig *r, int x, int first, int range)
+{
+    if (first < 0) return in_range(r, rotate_on_axes(r, x, 3, true), range);
+    struct step s = r->step[first];
+    s.in[0] = x;
+    return in_range(r, add_step(r, s), range);
+}
+
 /* QK-norm: rms_norm of each head of q and k, then rope; q, k and v stored apart. */
-void normed_heads(struct gemm_rig *r, int acc)
+static void norm_heads(struct gemm_rig *r, int acc, bool axes)
 {
     bool pairs = r->p.pair == PAIR_HEADS;
     cut_heads(r);
-    int at = pairs ? load_row(r, CODA_I32, 5000) : -1;
+    int at = pairs && !axes ? load_row(r, CODA_I32, 5000) : -1, turned = -1;
     for (int range = 1; range < 3; range++) {
         int s = map_in(r, "rsqrt_mean", fold(r, "sum_sq", acc, range), -1, (float[]){0x1p-6f, 1e-5f}, range);
         int y = map_in(r, "mul", map_in(r, "mul", acc, s, NULL, range), load_gain(r, range, range == 2), NULL,
                        range);
-        store_in(r, pairs ? in_range(r, rotate(r, y, at), range) : y, r->p.a.dtype, CLASS_TILE, range);
+        if (axes) y = turned = turn_on_axes(r, y, turned, range);
+        else if (pairs) y = in_range(r, rotate(r, y, at), range);
+        store_in(r, y, r->p.a.dtype, CLASS_TILE, range);
     }
     store_in(r, acc, r->p.a.dtype, CLASS_TILE, 3);
 }
+void normed_heads(struct gemm_rig *r, int acc) { norm_heads(r, acc, false); }
+void normed_heads_on_axes(struct gemm_rig *r, int acc) { norm_heads(r, acc, true); }
+
 /* LayerNorm of each head, whose two statistics are one state; the whole product is stored too. */
 void centred_heads(struct gemm_rig *r, int acc)
 {

@@ -339,12 +339,15 @@ static coda_value grow_gradient(struct maker *m)
     return random_chance(&m->r, 50) ? norm_gradient(m, dz, c) : dz;
 }
 
-static coda_value positions(struct maker *m, coda_value x)
+/* The frequencies of several axes, now and then: sections fit both ways. */
+static void draw_sections(struct maker *m, int64_t pairs, coda_rope_options *o)
 {
-    struct shape s = shape_of(m, x);
-    if (s.rank < 2 || random_chance(&m->r, 60)) return CODA_NONE;
-    int skip = random_chance(&m->r, 50) ? s.rank - 2 : 0;
-    return leaf(m, false, CODA_I32, s.rank - 1 - skip, s.dim + skip);
+    int axes = 2 + (int)random_below(&m->r, 3);
+    if (pairs < axes || random_chance(&m->r, 70)) return;
+    o->sections[0] = pairs;
+    o->interleave_sections = random_chance(&m->r, 50);
+    for (int i = 1; i < axes; o->sections[0] -= o->sections[i++])
+        o->sections[i] = 1 + random_below(&m->r, pairs / axes);
 }
 
 static coda_rope_options rope_options(struct maker *m, int64_t head_dim)
@@ -356,11 +359,23 @@ static coda_rope_options rope_options(struct maker *m, int64_t head_dim)
     o.style = random_chance(&m->r, 50) ? CODA_ROPE_HALF : CODA_ROPE_INTERLEAVED;
     o.inverse = random_chance(&m->r, 20);
     if (random_chance(&m->r, 20)) o.scale = 0.5f + (float)random_below(&m->r, 4) / 2;
-    if (random_chance(&m->r, 25)) {
-        int64_t pairs = (o.rotary ? o.rotary : head_dim) / 2;
-        o.frequencies = leaf(m, random_chance(&m->r, 50), CODA_F32, 1, &pairs);
-    }
+    int64_t pairs = (o.rotary ? o.rotary : head_dim) / 2;
+    if (random_chance(&m->r, 25)) o.frequencies = leaf(m, random_chance(&m->r, 50), CODA_F32, 1, &pairs);
+    draw_sections(m, pairs, &o);
     return o;
+}
+
+/* Of x's rows, [.., T, axes] with sections; now and then made of floats. */
+static coda_value positions(struct maker *m, coda_value x, const coda_rope_options *o)
+{
+    struct shape s = shape_of(m, x);
+    int axes = 0;
+    while (axes < 4 && o->sections[axes]) axes++;
+    if (s.rank < 2 || (!axes && random_chance(&m->r, 60))) return CODA_NONE;
+    int skip = random_chance(&m->r, 50) ? s.rank - 2 : 0, rank = s.rank - skip - !axes;
+    s.dim[s.rank - 1] = axes;
+    if (random_chance(&m->r, 85)) return leaf(m, false, CODA_I32, rank, s.dim + skip);
+    return coda_cast(m->g, coda_scale(m->g, leaf(m, false, CODA_F32, rank, s.dim + skip), 64), CODA_I32);
 }
 
 static coda_value grow_rope(struct maker *m)
@@ -371,7 +386,7 @@ static coda_value grow_rope(struct maker *m)
     coda_rope_options o = rope_options(m, head_dim);
     if (random_chance(&m->r, 30)) o.heads = 1 + random_below(&m->r, heads);
     if (heads == 1 && random_chance(&m->r, 50)) o.head_dim = 0;
-    return coda_rope(m->g, x, positions(m, x), &o);
+    return coda_rope(m->g, x, positions(m, x, &o), &o);
 }
 
 static coda_value last_slice(struct maker *m, coda_value x, int64_t from, int64_t to)
@@ -406,7 +421,7 @@ static coda_value grow_heads(struct maker *m)
     if (!x.id || s.rank < 2 || s.rank + 1 > CODA_MAX_RANK) return CODA_NONE;
     coda_value q = headed(m, last_slice(m, x, 0, nq), hd), k = headed(m, last_slice(m, x, nq, nq + nk), hd);
     coda_rope_options rope = rope_options(m, hd);
-    coda_value at = positions(m, x), v = last_slice(m, x, nq + nk, nq + 2 * nk);
+    coda_value at = positions(m, x, &rope), v = last_slice(m, x, nq + nk, nq + 2 * nk);
     bool turns = random_chance(&m->r, 60);
     if (turns && shape_of(m, q).rank == s.rank) q = coda_rope(m->g, q, at, &rope);
     if (turns && shape_of(m, k).rank == s.rank) k = coda_rope(m->g, k, at, &rope);
@@ -432,7 +447,7 @@ static coda_value grow_attention(struct maker *m)
     coda_value v = last_slice(m, qkv, atv, atv + nk), lengths = CODA_NONE;
     if (random_chance(&m->r, 70)) {
         coda_rope_options rope = rope_options(m, hd);
-        coda_value at = positions(m, qkv);
+        coda_value at = positions(m, qkv, &rope);
         q = coda_rope(m->g, q, at, &rope);
         if (random_chance(&m->r, 15)) rope.base = 1000.0f;
         if (random_chance(&m->r, 10)) rope.inverse = !rope.inverse;

@@ -364,21 +364,25 @@ static void embedding_norm(struct rig *r)
 
 /* ---- Rotary embedding ---- */
 
-static void rope(struct rig *r, struct pairing spec, int64_t columns, bool positions)
+/* Positions are of so many numbers; 0: there are none. */
+static void rope(struct rig *r, struct pairing spec, int64_t columns, int axes)
 {
     rig_init(r, PROGRAM_ROWS, 3, DIMS(2, 24, columns));
     spec.base = 10000;
     spec.period = 24;
     r->p.pairing = spec;
     int x = matrix(r, CODA_BF16, 1);
-    int at = positions ? rig_load(r, rig_ids(r, 48, 100000, 2), 0, DIMS(24, 1, 0)) : -1;
-    store_matrix(r, rig_rope(r, x, at), CODA_BF16);
+    int ids = axes ? rig_ids(r, 48 * axes, 100000, 2) : -1, at[STEP_MAX_INPUTS] = {-1};
+    for (int i = 0; i < axes; i++) at[i] = rig_load(r, ids, i, DIMS(24 * axes, axes, 0));
+    int turned = rig_rope(r, x, at[0]);
+    for (int i = 1; i < axes; i++) r->step[turned].in[r->step[turned].nin++] = at[i];
+    store_matrix(r, turned, CODA_BF16);
 }
 
 /* Frequencies, every third of a vector, a scale and the inverse. */
 static void rope_by_frequencies(struct rig *r, struct pairing spec, int64_t columns)
 {
-    rope(r, spec, columns, true);
+    rope(r, spec, columns, 1);
     int64_t pairs = spec.rotary / 2;
     struct tensor_use port = {.role = USE_FREQUENCIES, .dtype = CODA_F32, .value = -1, .table_stride = 3};
     port.buffer = rig_buffer(r, CODA_F32, 3 * pairs, 5);
@@ -400,29 +404,47 @@ static void rope_frequencies_odd(struct rig *r)
     rope_by_frequencies(r, (struct pairing){.head_dim = 11, .rotary = 6, .heads = 3}, 44);
 }
 
+/* Positions on several axes: columns of one matrix. */
+static void rope_on_axes(struct rig *r)
+{
+    struct pairing spec = {.head_dim = 64, .rotary = 64, .heads = 3, .half = true, .section = {8, 12, 12}};
+    rope(r, spec, 256, 3);
+}
+static void rope_on_axes_in_turn(struct rig *r)
+{
+    struct pairing spec = {
+        .head_dim = 11, .rotary = 10, .heads = 3, .section = {2, 1, 1, 1}, .interleaves = true};
+    rope(r, spec, 44, 4);
+}
+static void rope_on_axes_pairs(struct rig *r)
+{
+    struct pairing spec = {.head_dim = 64, .rotary = 32, .heads = 4, .section = {9, 7}, .interleaves = true};
+    rope(r, spec, 256, 2);
+}
+
 static void rope_half(struct rig *r)
 {
-    rope(r, (struct pairing){.head_dim = 64, .rotary = 64, .heads = 4, .half = true}, 256, false);
+    rope(r, (struct pairing){.head_dim = 64, .rotary = 64, .heads = 4, .half = true}, 256, 0);
 }
 static void rope_pairs(struct rig *r)
 {
-    rope(r, (struct pairing){.head_dim = 64, .rotary = 64, .heads = 4}, 256, true);
+    rope(r, (struct pairing){.head_dim = 64, .rotary = 64, .heads = 4}, 256, 1);
 }
 static void rope_partial(struct rig *r)
 {
-    rope(r, (struct pairing){.head_dim = 64, .rotary = 32, .heads = 2, .half = true}, 256, true);
+    rope(r, (struct pairing){.head_dim = 64, .rotary = 32, .heads = 2, .half = true}, 256, 1);
 }
 static void rope_partial_pairs(struct rig *r)
 {
-    rope(r, (struct pairing){.head_dim = 48, .rotary = 24, .heads = 3}, 192, false);
+    rope(r, (struct pairing){.head_dim = 48, .rotary = 24, .heads = 3}, 192, 0);
 }
 static void rope_odd(struct rig *r)
 {
-    rope(r, (struct pairing){.head_dim = 11, .rotary = 6, .heads = 3, .half = true}, 44, true);
+    rope(r, (struct pairing){.head_dim = 11, .rotary = 6, .heads = 3, .half = true}, 44, 1);
 }
 static void rope_odd_pairs(struct rig *r)
 {
-    rope(r, (struct pairing){.head_dim = 11, .rotary = 6, .heads = 3}, 44, false);
+    rope(r, (struct pairing){.head_dim = 11, .rotary = 6, .heads = 3}, 44, 0);
 }
 
 /* ---- Columns ---- */
@@ -581,6 +603,9 @@ const struct rows_case rows_cases[] = {
     {"rope, odd pairs", rope_odd_pairs},
     {"rope, frequencies", rope_frequencies_half},
     {"rope, odd frequencies", rope_frequencies_odd},
+    {"rope, axes", rope_on_axes},
+    {"rope, odd axes in turn", rope_on_axes_in_turn},
+    {"rope, axes of pairs", rope_on_axes_pairs},
     {"columns", columns_wide},
     {"columns, odd", columns_odd},
     {"columns, matrices", columns_of_matrices},

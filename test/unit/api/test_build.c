@@ -99,6 +99,15 @@ static coda_value rope(void)
     return coda_rope(g, x, ids, &o);
 }
 
+static coda_value rope_sections(void)
+{
+    coda_rope_options o = CODA_ROPE_OPTIONS_INIT;
+    int64_t sections[] = {11, 11, 10};
+    memcpy(o.sections, sections, sizeof sections);
+    o.interleave_sections = 7;
+    return coda_rope(g, x, coda_input(g, "grid", CODA_I32, 2, (int64_t[]){8, 3}), &o);
+}
+
 static coda_value attention_plain(void) { return coda_attention(g, m, m, m, CODA_NONE, NULL); }
 
 static coda_value attention(void)
@@ -191,6 +200,9 @@ static const struct {
     {log_sum_exp, "%9 = log_sum_exp %x  ; f32[2,8,1]\n"},
     {rope_plain,
      "%9 = rope %x {base=0x1.388p+13, head_dim=64, rotary=64, heads=1, half=1}  ; bf16[2,8,64]\n"},
+    {rope_sections,
+     "%10 = rope %x, %grid {base=0x1.388p+13, head_dim=64, rotary=64, heads=1, half=1, section0=11,"
+     " section1=11, section2=10, interleave_sections=1}  ; bf16[2,8,64]\n"},
     {rope, "%9 = rope %x, %ids {base=0x1p+10, head_dim=16, rotary=8, heads=3}  ; bf16[2,8,64]\n"},
     {attention_plain, "%9 = attention %m, %m, %m {scale=0x1p-3, heads=1, kv_heads=1}  ; f32[8,64]\n"},
     {attention, "%9 = slice %x {axis=2, stop=32, step=1}  ; bf16[2,8,32]\n"
@@ -417,9 +429,9 @@ static const struct {
     {softmax_int, "softmax: x is i32[2,8]; it must be f32, bf16 or f16"},
     {mean_scalar, "sum: x is []; it needs rank 1 or more"},
     {mean_none, "sum: operand 0 is CODA_NONE"},
-    {rope_size, "rope: the size of a coda_rope_options is 32; INIT sets 56"},
-    {rope_huge, "rope: the size of a coda_rope_options is 1073741824; INIT sets 56"},
-    {rope_cut, "rope: the size of a coda_rope_options is 36; INIT sets 56"},
+    {rope_size, "rope: the size of a coda_rope_options is 32; INIT sets 96"},
+    {rope_huge, "rope: the size of a coda_rope_options is 1073741824; INIT sets 96"},
+    {rope_cut, "rope: the size of a coda_rope_options is 36; INIT sets 96"},
     {rope_positions,
      "rope: x is [8,64] but positions are f32[8]; must be i32 with x's leading dimensions or [8]"},
     {rope_style, "rope: style is 5; must be 0..1"},

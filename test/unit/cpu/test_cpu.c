@@ -224,6 +224,35 @@ START_TEST(rope_in_a_product)
 }
 END_TEST
 
+/* Two axes in turn, time and another: pair i of 4 turns by axis i % 2, as each has 2 of them. */
+START_TEST(rope_of_two_axes_in_a_product)
+{
+    enum { ROWS = 5, COLUMNS = 16 };
+    struct pairing s = {.head_dim = 8, .rotary = 8, .heads = 2, .half = _i % 2, .base = 100};
+    struct rig r;
+    int acc = product(&r, ROWS, COLUMNS, 8), y = rig_buffer(&r, CODA_F32, ROWS * COLUMNS, 0);
+    int positions = rig_ids(&r, 2 * ROWS, 1000, 3);
+    r.p.pair = PAIR_HEADS;
+    r.p.pairing = s;
+    r.p.pairing.interleaves = true;
+    r.p.pairing.section[0] = r.p.pairing.section[1] = 2;
+    int at = rig_load(&r, positions, 0, DIMS(0, 2, 0)), other = rig_load(&r, positions, 1, DIMS(0, 2, 0));
+    int turned = rig_rope(&r, acc, at);
+    r.step[turned].in[r.step[turned].nin++] = other;
+    rig_store(&r, turned, y, 0, DIMS(0, COLUMNS, 1));
+    run(&r);
+    for (int64_t m = 0; m < ROWS; m++) {
+        double row[COLUMNS];
+        for (int64_t n = 0; n < COLUMNS; n++) row[n] = dot(&r, 0, m, n);
+        for (int64_t n = 0; n < COLUMNS; n++) {
+            double position = rig_get(&r, positions, 2 * m + (s.half ? n % 2 : n / 2 % 2));
+            expect(&r, y, m * COLUMNS + n, rotated(&s, row, n, position), 1e-5);
+        }
+    }
+    rig_free(&r);
+}
+END_TEST
+
 /* ---- Statistics ---- */
 
 /* States of tiles, finished by another program, are those of the whole row. */
@@ -568,6 +597,7 @@ Suite *cpu_suite(void)
     tcase_add_loop_test(t, gemm_programs, 0, gemm_case_count);
     tcase_add_loop_test(t, gated_columns, 0, 2);
     tcase_add_loop_test(t, rope_in_a_product, 0, 2 * ARRAY_SIZE(ropes));
+    tcase_add_loop_test(t, rope_of_two_axes_in_a_product, 0, 2);
     tcase_add_test(t, tiles_leave_states);
     tcase_add_test(t, states_lie_by_row_and_block);
     tcase_add_test(t, rows_use_what_they_reduce);

@@ -214,6 +214,58 @@ START_TEST(rope)
 }
 END_TEST
 
+/* M-RoPE, as the papers' code has it: cos and sin of all frequencies for each axis, of which sections are cut
+ * out and joined (Qwen2-VL), or axes other than time written over every third of time's (Qwen3-VL). */
+static void angles_by_section(const int32_t *at, int axes, const int64_t *section, bool interleaved,
+                              double *angle)
+{
+    int pairs = 0;
+    for (int a = 0; a < axes; a++) pairs += (int)section[a];
+    for (int a = 0, i = 0; a < axes && !interleaved; a++)
+        for (int64_t k = 0; k < section[a]; k++, i++) angle[i] = at[a] * pow(100, -i / (double)pairs);
+    for (int i = 0; i < pairs && interleaved; i++) angle[i] = at[0] * pow(100, -i / (double)pairs);
+    for (int a = 1; a < axes && interleaved; a++)
+        for (int i = a; i < section[a] * axes; i += axes) angle[i] = at[a] * pow(100, -i / (double)pairs);
+}
+
+START_TEST(rope_by_sections)
+{
+    static const struct {
+        const char *attributes;
+        int axes;
+        int64_t section[4];
+    } c[] = {{"section0=2, section1=3, section2=3", 3, {2, 3, 3}},
+             {"section0=3, section1=3, section2=2, interleave_sections=1", 3, {3, 3, 2}},
+             {"section0=6, section1=1, section2=1, interleave_sections=1", 3, {6, 1, 1}},
+             {"section0=1, section1=7", 2, {1, 7}},
+             {"section0=3, section1=1, section2=2, section3=2, interleave_sections=1", 4, {3, 1, 2, 2}},
+             {"section0=1, section1=2, section2=3, section3=2", 4, {1, 2, 3, 2}}};
+    enum { ROWS = 2, PAIRS = 8, COLUMNS = 2 * PAIRS };
+    float x[ROWS * COLUMNS];
+    int32_t at[ROWS * 4] = {3, 11, 7, 2, 4, 1, 9, 5};
+    double want[ROWS * COLUMNS], angle[PAIRS];
+    char text[300];
+    for (int i = 0; i < ROWS * COLUMNS; i++) x[i] = 1 + (float)(i * 7 % 5) / 4;
+    for (int half = 0; half < 2; half++) {
+        for (int r = 0; r < ROWS; r++) {
+            const float *in = x + r * COLUMNS;
+            angles_by_section(at + r * c[_i].axes, c[_i].axes, c[_i].section,
+                              strstr(c[_i].attributes, "inter"), angle);
+            for (int i = 0; i < PAIRS; i++) {
+                int a = half ? i : 2 * i, b = half ? i + PAIRS : 2 * i + 1;
+                want[r * COLUMNS + a] = in[a] * cos(angle[i]) - in[b] * sin(angle[i]);
+                want[r * COLUMNS + b] = in[a] * sin(angle[i]) + in[b] * cos(angle[i]);
+            }
+        }
+        snprintf(text, sizeof text,
+                 "%%x = input f32[2,16]\n%%p = input i32[2,%d]\n"
+                 "%%y = rope %%x, %%p {base=100, half=%d, %s}\noutput %%y = %%y",
+                 c[_i].axes, half, c[_i].attributes);
+        expect(text, LEAVES(x, at), ROWS * COLUMNS, want);
+    }
+}
+END_TEST
+
 START_TEST(cross_entropy)
 {
     float z[] = {0, 1, 2, 0, 3, 3};
@@ -459,6 +511,7 @@ Suite *eval_suite(void)
     tcase_add_test(c, keys_of_rows);
     tcase_add_test(c, norms);
     tcase_add_test(c, rope);
+    tcase_add_loop_test(c, rope_by_sections, 0, 6);
     tcase_add_test(c, cross_entropy);
     tcase_add_test(c, embedding);
     tcase_add_test(c, movement);

@@ -232,11 +232,11 @@ END_TEST
 /* Attributes are what ops.def names: bytes between them, and those of other operations, say nothing. */
 START_TEST(attributes_are_compared_by_name)
 {
-    const struct attr_rope rope = {10000, 64, 32, 4, 1, 1, 2};
+    const struct attr_rope rope = {10000, 64, 32, 4, 1, 1, 2, {4, 6, 6}, 1};
     struct node a = {.op = OP_ROPE}, b = {.op = OP_ROPE};
     memset(&a.attr, 0x55, sizeof a.attr);
     memset(&b.attr, 0xaa, sizeof b.attr);
-    ck_assert_int_eq(attr_count(&a), 7);
+    ck_assert_int_eq(attr_count(&a), 7 + CODA_MAX_RANK + 1);
     for (struct node *n = &a; n; n = n == &a ? &b : NULL) {
         n->attr.rope.base = rope.base;
         n->attr.rope.head_dim = rope.head_dim;
@@ -245,6 +245,8 @@ START_TEST(attributes_are_compared_by_name)
         n->attr.rope.half = rope.half;
         n->attr.rope.inverse = rope.inverse;
         n->attr.rope.scale = rope.scale;
+        memcpy(n->attr.rope.section, rope.section, sizeof rope.section);
+        n->attr.rope.interleave_sections = rope.interleave_sections;
     }
     ck_assert(memcmp(&a.attr, &b.attr, sizeof a.attr) != 0);
     ck_assert(attr_equal(&a, &b));

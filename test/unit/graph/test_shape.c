@@ -17,6 +17,8 @@ static const char leaves[] = "%x = input bf16[2,8,64]\n"
                              "%wkn = weight bf16[64,96]\n"
                              "%i = input i32[2,8]\n"
                              "%j = input i32[8]\n"
+                             "%grid = input i32[8,3]\n"
+                             "%grids = input i32[2,8,2]\n"
                              "%len = input i32[2]\n"
                              "%pairs = input i32[2,8,2]\n"
                              "%eight = input f32[8]\n"
@@ -122,6 +124,32 @@ static const struct {
     {"rope %x, _, %v8 {head_dim=16}", "bf16[2,8,64]"},
     {"rope %x, _, %v8 {head_dim=64}",
      "rope: frequencies are f32[8]; must be f32[32], one for each pair of 64 columns"},
+    {"rope %x, %grid {section0=8, section1=12, section2=12}", "bf16[2,8,64]"},
+    {"rope %x, %grid {section0=11, section1=11, section2=10, interleave_sections=1}", "bf16[2,8,64]"},
+    {"rope %m, %grid {head_dim=8, rotary=6, section0=1, section1=1, section2=1}", "f32[8,64]"},
+    {"rope %x, %grids {section0=8, section1=24}", "bf16[2,8,64]"},
+    {"rope %x, %grid {section0=16, section1=24, section2=24}",
+     "rope: sections add up to 64; must be 32, a frequency for each pair of 64 columns"},
+    {"rope %x, %grid {section0=2, section1=33}", "rope: section1 is 33 of 32 frequencies"},
+    {"rope %x, %grid {section0=32}", "rope: there are 1 sections; must be 2..4"},
+    {"rope %x {interleave_sections=1}", "rope: there are 0 sections to interleave; must be 2..4"},
+    {"rope %x, %grid {interleave_sections=2}", "rope: interleave_sections is 2; must be 0..1"},
+    {"rope %x, %grid {section1=32}", "rope: section1 is 32; sections are 2..4 positive numbers, then zeros"},
+    {"rope %x, %grid {section0=8, section1=-8, section2=32}",
+     "rope: section1 is -8; sections are 2..4 positive numbers, then zeros"},
+    {"rope %x, %grid {section0=8, section1=8, section2=8, section3=7, section4=1}",
+     "rope: section4 is 1; sections are 2..4 positive numbers, then zeros"},
+    {"rope %x, %grid {section0=8, section1=12, section2=12, interleave_sections=1}",
+     "rope: section1 is 12; interleaved with 2 others it has 11 of 32 frequencies at most"},
+    {"rope %x {section0=8, section1=12, section2=12}", "rope: 3 sections, but no positions"},
+    {"rope %x, %j {section0=8, section1=24}", "rope: x is [2,8,64] and sections are 2 but positions are "
+                                              "i32[8]; must be i32 with x's leading dimensions"
+                                              " and 2 columns, or [8,2]"},
+    {"rope %x, %grid {section0=8, section1=24}",
+     "rope: x is [2,8,64] and sections are 2 but positions are i32[8,3]; must be i32 with x's leading"
+     " dimensions and 2 columns, or [8,2]"},
+    {"rope %x, %grid",
+     "rope: x is [2,8,64] but positions are i32[8,3]; must be i32 with x's leading dimensions or [8]"},
     {"rope %x, %len {base=1e4}",
      "rope: x is [2,8,64] but positions are i32[2]; must be i32 with x's leading dimensions or [8]"},
     {"rope %m, %v8 {base=1e4}",

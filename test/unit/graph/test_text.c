@@ -57,6 +57,11 @@ static const struct {
     {"%x = input f32[2,3]\noutput %y = %x stride=[1,2]",
      "%x = input f32[2,3]\noutput %y = %x stride=[1,2]\n"},
     /* attributes: order of ops.def, integers of 0 left out, floats in hexadecimal */
+    {"%x = input f32[4,8]\n%p = input i32[4,2]\n%r = rope %x, %p {interleave_sections=1, section1=2, "
+     "section0=2}",
+     "%x = input f32[4,8]\n%p = input i32[4,2]\n"
+     "%2 = rope %x, %p {base=0x1.388p+13, head_dim=8, rotary=8, heads=1, section0=2, section1=2,"
+     " interleave_sections=1}  ; f32[4,8]\n"},
     {"%x = input f32[4,8]\n%r = rope %x, _ {half=1, head_dim=4, base=1e4}",
      "%x = input f32[4,8]\n"
      "%1 = rope %x {base=0x1.388p+13, head_dim=4, rotary=4, heads=2, half=1}  ; f32[4,8]\n"},

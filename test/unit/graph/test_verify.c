@@ -50,6 +50,7 @@ static void output_absent(graph *g) { g->output[1].value = -1; }
 static void output_stride(graph *g) { g->output[1].stride[1] = 0; }
 static void open_attribute(graph *g) { g->node[5].attr.rope.rotary = 0; }
 static void bad_attribute(graph *g) { g->node[5].attr.rope.rotary = 3; }
+static void bad_sections(graph *g) { g->node[5].attr.rope.section[1] = 1; }
 static void no_origin(graph *g) { g->node[5].origin = -1; }
 static void far_origin(graph *g) { g->node[5].origin = 6; }
 static void poisoned(graph *g) { graph_poison(g, CODA_E_IO, "poison %d", 7); }
@@ -86,6 +87,7 @@ static const struct {
     {output_stride, "output z: stride 1 is 0 but dimension 1 is 8; its elements overlap"},
     {open_attribute, "%5: its attributes are not complete"},
     {bad_attribute, "%5: rope: rotary is 3; it must be even, 2..head_dim (4)"},
+    {bad_sections, "%5: rope: section1 is 1; sections are 2..4 positive numbers, then zeros"},
     {no_origin, "%5: its origin is -1; must be 0..5"},
     {far_origin, "%5: its origin is 6; must be 0..5"},
     {poisoned, "poison 7"},

@@ -111,6 +111,7 @@ static bool damage(struct program *q, struct step *s)
     bool by_class = s->cls == CLASS_ROW && s->kind != STEP_REDUCE && first >= 0;
     struct tensor_use *port = s->port >= 0 ? &q->port[s->port] : NULL;
     if (s->kind == STEP_LOAD && port->role == USE_GATHER) q->step[port->index].cls = CLASS_TILE;
+    else if (s->kind == STEP_PAIR && s->nin > 2) s->nin--;
     else if (s->kind == STEP_PAIR && s->in[1] >= 0) q->step[s->in[1]].cls = CLASS_TILE;
     else if (s->kind == STEP_PAIR && q->kind == PROGRAM_ROWS) q->step[first].kind = STEP_MAP;
     else if (by_class) q->step[first].cls = CLASS_TILE;
@@ -124,7 +125,8 @@ START_TEST(the_verifier_sees_misread_steps)
     static const char *const text =
         "%t = weight f32[9,8]\n%i = input i32[4]\n%g = weight f32[8]\n%w = weight f32[16,8]\n"
         "%e = embedding %t, %i\n%r = rope %e, %i {head_dim=8}\n%q = rope %e {head_dim=4}\n"
-        "%n = rms_norm %r, %g {eps=1e-5}\n%p = matmul %n, %w\noutput %y = %p\noutput %z = %q\n";
+        "%n = rms_norm %r, %g {eps=1e-5}\n%p = matmul %n, %w\noutput %y = %p\noutput %z = %q\n"
+        "%o = input i32[4,2]\n%u = rope %e, %o {section0=1, section1=3}\noutput %u = %u\n";
     coda_graph *g;
     int seen = 0;
     ck_assert_msg(coda_graph_parse(&g, text) == CODA_OK, "%s", coda_error());

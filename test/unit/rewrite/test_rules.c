@@ -368,6 +368,17 @@ START_TEST(merges_rope)
     expect(ROPED KEY("10000", "4") ENDS "%r = relu %c\noutput %u = %r", FOLD(NONE), "-merge_rope", NULL);
     expect(ROPED KEY("10000", "4") ENDS "output %u = %c", FOLD(NONE), "-merge_rope", NULL);
     expect(ROPED KEY("10000", "4") ENDS "%r = relu %a\noutput %u = %r", FOLD(NONE), "-merge_rope", NULL);
+    /* frequencies of other axes */
+    expect("%x = input bf16[5,8]\n%p = input i32[5,2]\n%w = weight bf16[8,8]\n%c = matmul %x, %w\n"
+           "%a = slice %c {axis=1,start=0,stop=4,step=1}\n%b = slice %c {axis=1,start=4,stop=8,step=1}\n"
+           "%q = rope %a, %p {section0=1,section1=1}\n%k = rope %b, %p {section0=1,section1=1}\n"
+           "output %y = %q\noutput %z = %k",
+           FOLD(NONE), "merge_rope", "matmul rope slice slice");
+    expect("%x = input bf16[5,8]\n%p = input i32[5,2]\n%w = weight bf16[16,8]\n%c = matmul %x, %w\n"
+           "%a = slice %c {axis=1,start=0,stop=8,step=1}\n%b = slice %c {axis=1,start=8,stop=16,step=1}\n"
+           "%q = rope %a, %p {section0=1,section1=3}\n%k = rope %b, %p {section0=2,section1=2}\n"
+           "output %y = %q\noutput %z = %k",
+           FOLD(NONE), "-merge_rope", NULL);
     /* a rotated range after one that is not; one that is rotated twice */
     expect(ROPED "%k = rope %d, %p {base=10000,head_dim=4,half=1}\noutput %y = %q\noutput %z = %k\n"
                  "output %v = %b\n",
