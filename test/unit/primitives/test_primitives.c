@@ -436,9 +436,10 @@ START_TEST(half_turns_of_radians)
         float radians = (float)ldexp(random_normal(&r) / 6, (int)random_below(&r, 24) - 12), f[2], turn[2];
         double position = (double)(random_next(&r) >> (44 + random_below(&r, 20)));
         shim_half_turns(f, radians);
-        double exact = radians / M_PI, left = exact - 2 * rint(exact / 2);
-        split = fmax(split, fabs((double)f[0] + f[1] - left) / fmax(fabs(exact), 1e-30));
-        ck_assert(fabs(f[0]) <= 1.0f && fabs(f[1]) <= 0x1p-24 * fabs(f[0]) + 1e-30);
+        double exact = radians / M_PI, turns_off = remainder((double)f[0] + f[1] - exact, 2);
+        split = fmax(split, fabs(turns_off) / fmax(fabs(exact), 1e-30));
+        double most = 1 + 0x1p-23 * fabs(exact); /* next to half a turn what was rounded off goes past it */
+        ck_assert(fabs(f[0]) <= most && fabs(f[1]) <= 0x1p-24 * fabs(f[0]) + 1e-30);
         shim_turn(turn, (float)position, f[0], f[1]);
         double error = fmax(fabs(turn[0] - cos(position * radians)), fabs(turn[1] - sin(position * radians)));
         if (fabs(radians) <= 1) worst = fmax(worst, error);
