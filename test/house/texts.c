@@ -157,6 +157,12 @@ static void all_families(void)
         say_owned(f.g, f.name);
         if (seed % 8 == 7) end_group("family to %d", (int)seed);
     }
+    for (uint64_t seed = 0; seed < 4 * (KNOWN_FAMILIES - 1); seed++) {
+        struct family f;
+        family_make_known(&f, (enum known_family)(1 + seed / 4), seed, 0);
+        say_owned(f.g, f.name);
+        if (seed % 4 == 3) end_group("known family %d", (int)(1 + seed / 4));
+    }
 }
 
 static void all_random(void)

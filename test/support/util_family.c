@@ -14,9 +14,13 @@ struct maker {
     coda_graph *g;
     struct random r;
     coda_dtype dtype;
+    enum known_family known;
     enum norm_place place;
     bool layer_norm, gains, biases, gated, interleaved, rope, partial, qk_norm, prefix, causal, softcap;
-    bool masked; /* the stream itself is padded: keys past its lengths are invisible */
+    bool qkv_biases, swiglu;
+    int64_t sections[4]; /* of M-RoPE; else 0 */
+    bool in_turn;        /* they are interleaved */
+    bool masked;         /* the stream itself is padded: keys past its lengths are invisible */
     int64_t batch, tokens, d, hd, heads, kv_heads, window; /* batch 0: no batch dimension */
     coda_value lengths, kept[8];
     int keeps, layer;
@@ -61,14 +65,16 @@ static int64_t columns(const struct maker *m, coda_value v)
 
 /* ---- Pieces ---- */
 
-static coda_value linear(struct maker *m, coda_value x, int64_t n)
+static coda_value linear_with(struct maker *m, coda_value x, int64_t n, bool bias)
 {
     int64_t k = columns(m, x);
     coda_value y = random_chance(&m->r, 80)
                        ? coda_matmul(m->g, x, leaf(m, "w", FILL_WEIGHT, 2, (int64_t[]){n, k}))
                        : coda_matmul_kn(m->g, x, leaf(m, "w", FILL_WEIGHT, 2, (int64_t[]){k, n}));
-    return m->biases ? coda_bias(m->g, y, vector(m, "b", FILL_BIAS, n)) : y;
+    return bias ? coda_bias(m->g, y, vector(m, "b", FILL_BIAS, n)) : y;
 }
+
+static coda_value linear(struct maker *m, coda_value x, int64_t n) { return linear_with(m, x, n, m->biases); }
 
 static coda_value norm(struct maker *m, coda_value x)
 {
@@ -115,7 +121,19 @@ static coda_value rotate(struct maker *m, coda_value x, coda_value positions)
     o.head_dim = m->hd;
     if (m->partial) o.rotary = MAX(m->hd / 4 * 2, 2);
     o.style = m->interleaved ? CODA_ROPE_INTERLEAVED : CODA_ROPE_HALF;
+    memcpy(o.sections, m->sections, sizeof o.sections);
+    o.interleave_sections = m->in_turn;
     return coda_rope(m->g, x, positions, &o);
+}
+
+/* Of each token, or in M-RoPE its time, height and width: of all sequences alike, or of each its own. */
+static coda_value positions_of(struct maker *m)
+{
+    int64_t dims[3] = {m->batch, m->tokens, 3};
+    bool each = m->batch && random_chance(&m->r, 50);
+    if (m->sections[0]) return leaf_as(m, "at", FILL_INTEGERS, 2000, CODA_I32, 2 + each, dims + !each);
+    if (random_chance(&m->r, 60)) return CODA_NONE;
+    return leaf_as(m, "at", FILL_INTEGERS, 2000, CODA_I32, 1, &m->tokens);
 }
 
 static coda_value columns_of(struct maker *m, coda_value x, int64_t start, int64_t n)
@@ -135,12 +153,12 @@ static coda_value with_prefix(struct maker *m, coda_value x, int64_t rows)
 static coda_value attention(struct maker *m, coda_value x)
 {
     int64_t nq = m->heads * m->hd, nk = m->kv_heads * m->hd, rows = 1 + random_below(&m->r, 5);
-    coda_value qkv = linear(m, x, nq + 2 * nk), q = columns_of(m, qkv, 0, nq);
+    coda_value qkv = linear_with(m, x, nq + 2 * nk, m->biases || m->qkv_biases),
+               q = columns_of(m, qkv, 0, nq);
     coda_value k = columns_of(m, qkv, nq, nk), v = columns_of(m, qkv, nq + nk, nk);
     if (m->qk_norm) q = head_norm(m, q, m->heads), k = head_norm(m, k, m->kv_heads);
     if (m->rope) {
-        coda_value at = CODA_NONE;
-        if (random_chance(&m->r, 40)) at = leaf_as(m, "at", FILL_INTEGERS, 2000, CODA_I32, 1, &m->tokens);
+        coda_value at = positions_of(m);
         q = rotate(m, q, at);
         k = rotate(m, k, at);
     }
@@ -181,8 +199,8 @@ static coda_value mlp(struct maker *m, coda_value x)
     int64_t f = 2 * (1 + random_below(&m->r, 50));
     if (!m->gated) return linear(m, units[random_below(&m->r, 6)](m->g, linear(m, x, f)), m->d);
     coda_value y = linear(m, x, 2 * f);
-    return linear(m, gates[random_below(&m->r, 4)](m->g, y, m->interleaved ? CODA_INTERLEAVED : CODA_STACKED),
-                  m->d);
+    gate *g = gates[m->swiglu ? 0 : random_below(&m->r, 4)];
+    return linear(m, g(m->g, y, m->interleaved ? CODA_INTERLEAVED : CODA_STACKED), m->d);
 }
 
 /* x + f(x), with the norms where the family has them. */
@@ -200,7 +218,7 @@ static coda_value layer(struct maker *m, coda_value x)
         return coda_add(m->g, x, coda_add(m->g, attention(m, n), mlp(m, n)));
     }
     x = residual(m, x, attention);
-    if (random_chance(&m->r, 25)) x = residual(m, x, cross_attention);
+    if (!m->known && random_chance(&m->r, 25)) x = residual(m, x, cross_attention);
     return residual(m, x, mlp);
 }
 
@@ -210,7 +228,7 @@ static coda_value layer(struct maker *m, coda_value x)
 static coda_value enter(struct maker *m, int64_t vocabulary, coda_value *table)
 {
     int64_t ids[2] = {m->batch, m->tokens};
-    bool classes = random_chance(&m->r, 25) && m->batch < 2;
+    bool classes = !m->known && random_chance(&m->r, 25) && m->batch < 2;
     coda_value x;
     if (!m->masked && random_chance(&m->r, 40)) {
         *table = leaf(m, "table", FILL_WEIGHT, 2, (int64_t[]){vocabulary, m->d});
@@ -220,7 +238,7 @@ static coda_value enter(struct maker *m, int64_t vocabulary, coda_value *table)
     } else {
         x = stream(m, "x", m->masked ? FILL_PADDED : FILL_STREAM, m->tokens, m->d);
     }
-    if (random_chance(&m->r, 20)) {
+    if (!m->known && random_chance(&m->r, 20)) {
         int64_t dims[2] = {m->tokens, m->d};
         x = coda_add(m->g, x, leaf(m, "position", FILL_BIAS, 2, dims));
     }
@@ -255,6 +273,25 @@ static void leave(struct maker *m, coda_value x, int64_t vocabulary, coda_value 
     coda_output(m->g, "logits", random_chance(&m->r, 25) ? coda_softmax(m->g, logits) : logits);
 }
 
+/* As the models have it: of 64 frequencies Qwen2.5-VL gives time 16 and Qwen3-VL 24, and what is left to
+ * height and width alike. */
+static void fix(struct maker *m)
+{
+    int64_t pairs = m->hd / 2, side = 0;
+    m->place = PRE;
+    m->gains = m->gated = m->swiglu = m->rope = m->causal = true;
+    m->layer_norm = m->biases = m->interleaved = m->partial = m->softcap = m->masked = false;
+    m->window = 0;
+    m->qk_norm = m->known != FAMILY_QWEN2_5_VL;
+    m->qkv_biases = m->known == FAMILY_QWEN2_5_VL;
+    m->in_turn = m->known == FAMILY_QWEN3_VL;
+    if (m->known == FAMILY_QWEN2_5_VL) side = pairs * 24 / 64;
+    if (m->known == FAMILY_QWEN3_VL) side = pairs * 20 / 64;
+    if (!side) return;
+    m->sections[0] = pairs - 2 * side;
+    m->sections[1] = m->sections[2] = side;
+}
+
 static void draw(struct maker *m, coda_dtype dtype)
 {
     static const coda_dtype any[] = {CODA_F32, CODA_BF16, CODA_F16};
@@ -280,6 +317,9 @@ static void draw(struct maker *m, coda_dtype dtype)
     m->masked = m->batch && !m->prefix && random_chance(r, 30);
     m->causal = !m->masked && random_chance(r, 60);
     m->window = !m->masked && random_chance(r, 20) ? 1 + random_below(r, 12) : 0;
+    if (m->qk_norm || m->known)
+        m->hd = 8 * CEIL_DIV(m->hd, 8); /* a norm of two columns is little but signs */
+    if (m->known) fix(m);
     double most = m->dtype == CODA_F16 ? 3 : 30;
     m->f->magnitude =
         random_chance(r, 50) ? 1 : pow(10, most * (2 * (double)random_below(r, 1001) / 1000 - 1));
@@ -288,21 +328,28 @@ static void draw(struct maker *m, coda_dtype dtype)
 static void describe(const struct maker *m)
 {
     static const char *const place[] = {"pre", "post", "sandwich", "parallel"};
-    snprintf(m->f->name, sizeof m->f->name,
-             "%s-norm %s%s%s%s%s%s%s%s%s%s%s, %s B %lld T %lld D %lld heads %lld/%lld x %lld, magnitude %.1e",
-             place[m->place], m->layer_norm ? "layer" : "rms", m->gains ? " gains" : "",
-             m->biases ? " biases" : "", m->gated ? " gated" : "",
-             m->rope ? m->partial ? " partial-rope" : " rope" : "", m->qk_norm ? " qk-norm" : "",
-             m->prefix ? " prefix" : "", m->softcap ? " softcap" : "", m->masked ? " masked" : "",
-             m->causal ? " causal" : "", m->window ? " window" : "", dtype_name(m->dtype),
-             (long long)m->batch, (long long)m->tokens, (long long)m->d, (long long)m->heads,
-             (long long)m->kv_heads, (long long)m->hd, m->f->magnitude);
+    static const char *const known[] = {"", "Qwen3: ", "Qwen2.5-VL: ", "Qwen3-VL: "};
+    snprintf(
+        m->f->name, sizeof m->f->name,
+        "%s%s-norm %s%s%s%s%s%s%s%s%s%s%s, %s B %lld T %lld D %lld heads %lld/%lld x %lld, magnitude %.1e",
+        known[m->known], place[m->place], m->layer_norm ? "layer" : "rms", m->gains ? " gains" : "",
+        m->biases ? " biases" : "", m->gated ? " gated" : "",
+        m->rope ? m->partial ? " partial-rope" : " rope" : "", m->qk_norm ? " qk-norm" : "",
+        m->prefix ? " prefix" : "", m->softcap ? " softcap" : "", m->masked ? " masked" : "",
+        m->causal ? " causal" : "", m->window ? " window" : "", dtype_name(m->dtype), (long long)m->batch,
+        (long long)m->tokens, (long long)m->d, (long long)m->heads, (long long)m->kv_heads, (long long)m->hd,
+        m->f->magnitude);
 }
 
 void family_make(struct family *f, uint64_t seed, coda_dtype dtype)
 {
+    family_make_known(f, FAMILY_DRAWN, seed, dtype);
+}
+
+void family_make_known(struct family *f, enum known_family known, uint64_t seed, coda_dtype dtype)
+{
     *f = (struct family){.g = coda_graph_new(), .seed = seed};
-    struct maker m = {.f = f, .g = f->g, .r = {seed}};
+    struct maker m = {.f = f, .g = f->g, .r = {seed}, .known = known};
     coda_value table = CODA_NONE;
     draw(&m, dtype);
     int64_t vocabulary = 5 + random_below(&m.r, 120), layers = 1 + random_below(&m.r, 3);

@@ -4,7 +4,8 @@
  * A family draws where its norms stand (before, after, both, or one for both branches), which they are, how
  * heads are made (rotary, partial rotary, normed queries and keys, grouped keys, a prefix of keys and values
  * from before, a memory of padded sequences), its gates, biases, class tokens, softcaps, and its head (tied
- * to the embedding or not, logits or a loss). Sizes are small and odd.
+ * to the embedding or not, logits or a loss). Sizes are small and odd. Known families have all of this as it
+ * was published, and draw their sizes alone.
  */
 #ifndef UTIL_FAMILY_H
 #define UTIL_FAMILY_H
@@ -39,8 +40,14 @@ struct family {
     char name[160];        /* what was drawn, in words */
 };
 
+/* Qwen3: RMSNorm of each head of q and k, grouped keys, SwiGLU, no bias. Qwen2.5-VL's text: biases of q, k
+ * and v, no norms of heads, M-RoPE by time, height and width. Qwen3-VL's: Qwen3 with M-RoPE whose sections
+ * take turns. */
+enum known_family { FAMILY_DRAWN, FAMILY_QWEN3, FAMILY_QWEN2_5_VL, FAMILY_QWEN3_VL, KNOWN_FAMILIES };
+
 /* dtype of the float leaves; 0: drawn. The graph is never poisoned; free it with coda_graph_free. */
 void family_make(struct family *f, uint64_t seed, coda_dtype dtype);
+void family_make_known(struct family *f, enum known_family known, uint64_t seed, coda_dtype dtype);
 /* As random_args(); free with random_args_free. */
 void **family_args(const struct family *f, uint64_t seed, bool evaluate);
 

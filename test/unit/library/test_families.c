@@ -25,20 +25,25 @@ static int each(void)
     return given ? MAX(atoi(given) / CHUNKS, 1) : scaled(EACH);
 }
 
-START_TEST(families)
+static void check_families(enum known_family known, int chunk)
 {
-    uint64_t seed = random_seed() + (uint64_t)_i * 1000003;
+    uint64_t seed = random_seed() + (uint64_t)chunk * 1000003;
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     opt.device = CODA_DEVICE_CPU;
     for (int i = 0; i < each(); i++) {
         struct family f;
         char why[512];
-        family_make(&f, seed + (uint64_t)i, 0);
+        family_make_known(&f, known, seed + (uint64_t)i, 0);
         ck_assert_msg(family_good(&f, &opt, why, sizeof why), "family %llu: %s\n%s",
                       (unsigned long long)(seed + (uint64_t)i), why, f.name);
         coda_graph_free(f.g);
     }
 }
+
+START_TEST(families) { check_families(FAMILY_DRAWN, _i); }
+END_TEST
+
+START_TEST(known_families) { check_families((enum known_family)_i, CHUNKS + _i); }
 END_TEST
 
 Suite *families_suite(void)
@@ -47,6 +52,7 @@ Suite *families_suite(void)
     TCase *c = tcase_create("families");
     tcase_set_timeout(c, 7200);
     tcase_add_loop_test(c, families, 0, CHUNKS);
+    tcase_add_loop_test(c, known_families, FAMILY_DRAWN + 1, KNOWN_FAMILIES);
     suite_add_tcase(s, c);
     return s;
 }
