@@ -30,6 +30,7 @@
 #include "ptx/tma.cuh"
 #include "ptx/wgmma.cuh"
 #include "tile/resources.cuh"
+#include "tile/ring.cuh"
 
 namespace coda {
 
@@ -81,15 +82,7 @@ template <class Config> struct AttentionSm90 {
     };
     static constexpr i32 shared_bytes = sizeof(Shared);
 
-    // A place in a ring; the phase flips with each turn.
-    struct Place {
-        i32 slot = 0;
-        u32 phase = 0;
-        DEV void advance()
-        {
-            if (++slot == stages) slot = 0, phase ^= 1;
-        }
-    };
+    using Cursor = RingCursor<stages>; // of keys, or of values
 
     DEV static i32 last_query(const TileWalk<Tiled> &tile) { return min(tile.query + bm, Tiled::tq) - 1; }
     DEV static KeyBlocks blocks_of(const Visible<Tiled> &see, const TileWalk<Tiled> &tile)
@@ -118,22 +111,22 @@ template <class Config> struct AttentionSm90 {
     DEV static void produce(Shared &s, const TensorMap &q, const TensorMap &k, const TensorMap &v,
                             const AttentionInputs &in)
     {
-        Place key, value;
+        Cursor key = Cursor::producer(), value = Cursor::producer();
         u32 phase = 0;
         for (TileWalk<Tiled> tile; tile.next();) {
             KeyBlocks b = blocks_of(Visible<Tiled>(in, tile.batch), tile);
             if (threadIdx.x || b.first == b.end) continue;
             i32 head = tile.head / Tiled::group;
             auto load_keys = [&](i32 block) {
-                wait(s.empty_keys[key.slot], key.phase ^ 1);
+                wait(s.empty_keys[key.slot], key.parity);
                 load_tile<bn>(s.keys[key.slot], s.full_keys[key.slot], k, block * bn, head, tile.batch);
-                key.advance();
+                key.next();
             };
             auto load_values = [&](i32 block) {
-                wait(s.empty_values[value.slot], value.phase ^ 1);
+                wait(s.empty_values[value.slot], value.parity);
                 load_tile<bn>(s.values[value.slot], s.full_values[value.slot], v, block * bn, head,
                               tile.batch);
-                value.advance();
+                value.next();
             };
             wait(s.empty_queries, phase ^ 1);
             load_tile<bm>(s.queries, s.full_queries, q, tile.query, tile.head, tile.batch);
@@ -168,7 +161,7 @@ template <class Config> struct AttentionSm90 {
     struct Consumer {
         Shared &s;
         const i32 group, thread; // of the consumer warpgroups, of its threads
-        Place key, value;
+        Cursor key, value;
         u32 phase = 0; // of the queries
         float score[bn / 2], out[32 * chunks];
         u32 weight[bn / 16][4];
@@ -223,12 +216,12 @@ template <class Config> struct AttentionSm90 {
         DEV void release_keys()
         {
             release(s.empty_keys[key.slot]);
-            key.advance();
+            key.next();
         }
         DEV void release_values()
         {
             release(s.empty_values[value.slot]);
-            value.advance();
+            value.next();
         }
 
         // Zeroes the values of the keys from `rows` on. Both warpgroups do, so neither waits for the other.
@@ -242,7 +235,7 @@ template <class Config> struct AttentionSm90 {
         }
         DEV void await_values(const Visible<Tiled> &see, i32 block)
         {
-            wait(s.full_values[value.slot], value.phase);
+            wait(s.full_values[value.slot], value.parity);
             if (Tiled::lengths && see.keys < block * bn + bn) clear_values(see.keys - block * bn);
         }
 
@@ -267,14 +260,14 @@ template <class Config> struct AttentionSm90 {
             float factor[2];
             wait(s.full_queries, phase);
             phase ^= 1;
-            wait(s.full_keys[key.slot], key.phase);
+            wait(s.full_keys[key.slot], key.parity);
             issue_scores();
             finish<0>();
             release_keys();
             weigh(softmax, of, b.end - 1, factor);
             pack_weights();
             for (i32 j = b.end - 2; j >= b.first; j--) {
-                wait(s.full_keys[key.slot], key.phase);
+                wait(s.full_keys[key.slot], key.parity);
                 issue_scores();
                 await_values(of.see, j + 1);
                 issue_values();

@@ -32,6 +32,7 @@
 #include "ptx/matrix.cuh"
 #include "ptx/tma.cuh"
 #include "tile/resources.cuh"
+#include "tile/ring.cuh"
 
 namespace coda {
 
@@ -63,15 +64,7 @@ template <class Config> struct AttentionSplit {
     };
     static constexpr i32 shared_bytes = sizeof(Shared);
 
-    // A place in the ring; the phase flips with each turn.
-    struct Place {
-        i32 slot = 0;
-        u32 phase = 0;
-        DEV void advance()
-        {
-            if (++slot == stages) slot = 0, phase ^= 1;
-        }
-    };
+    using Cursor = RingCursor<stages>;
 
     // One sequence and one key head, and the blocks of keys that this block of the cluster has.
     struct Item {
@@ -120,19 +113,19 @@ template <class Config> struct AttentionSplit {
         ptx::mbarrier_fence_init();
         ptx::fence_async_shared();
     }
-    DEV void load(Place &at, const TensorMap &map, i32 block, const Item &item) const
+    DEV void load(Cursor &at, const TensorMap &map, i32 block, const Item &item) const
     {
         const u32 bar = address(&s.full[at.slot]);
-        ptx::mbarrier_wait(address(&s.empty[at.slot]), at.phase ^ 1);
+        ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
         ptx::mbarrier_arrive_expect(bar, chunks * bn * swizzle_row);
         for (i32 c = 0; c < chunks; c++)
             ptx::tma_load_once(address(s.ring[at.slot][c]), &map, bar, 64 * c, item.head, block * bn,
                                item.batch);
-        at.advance();
+        at.next();
     }
     DEV void produce(const TensorMap &k, const TensorMap &v, const AttentionInputs &in) const
     {
-        Place at;
+        Cursor at = Cursor::producer();
         Config::early ? ptx::grid_wait_not() : ptx::grid_wait();
         for (i32 i = first_item(); i < items; i += clusters()) {
             const Item item(i, in);
@@ -152,11 +145,11 @@ template <class Config> struct AttentionSplit {
     using Scores = float[4 * tiles]; // fragments of eight keys, then of eight columns
     using Out = float[octets][4];
 
-    DEV void release(Place &at) const
+    DEV void release(Cursor &at) const
     {
         __syncwarp();
         if (lane == 0) ptx::mbarrier_arrive(address(&s.empty[at.slot]));
-        at.advance();
+        at.next();
     }
 
     // Row r is query r / group of head r % group of the group.
@@ -282,17 +275,17 @@ template <class Config> struct AttentionSplit {
 #pragma unroll
             for (i32 j = 0; j < 2 * halves; j++) out[i][j] *= factor[j / 2];
     }
-    DEV void attend(Place &at, const Queries &q, OnlineSoftmax &softmax, const Rows &as, const Item &item,
+    DEV void attend(Cursor &at, const Queries &q, OnlineSoftmax &softmax, const Rows &as, const Item &item,
                     i32 block, Out &out) const
     {
         const i32 key = block * bn + share * warp;
         const bool seen = key < item.end_seen() && key + share > item.first_seen();
         Scores score = {};
-        ptx::mbarrier_wait(address(&s.full[at.slot]), at.phase);
+        ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
         if (seen) multiply_keys(score, q, address(s.ring[at.slot]));
         release(at);
         if (seen) weigh(score, softmax, as, item, key, out);
-        ptx::mbarrier_wait(address(&s.full[at.slot]), at.phase);
+        ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
         if (seen) {
             clear_values(item, key, at.slot);
             multiply_values(out, score, address(s.ring[at.slot]));
@@ -371,7 +364,7 @@ template <class Config> struct AttentionSplit {
     DEV void consume(const Element *q, const AttentionInputs &in) const
     {
         constexpr bool ahead = halves == 1;
-        Place at;
+        Cursor at;
         u32 turn = 0;
         Queries x, next;
         if (ahead && first_item() < items) load_queries(next, q, Item(first_item(), in));

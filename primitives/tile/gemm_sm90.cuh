@@ -33,6 +33,7 @@
 #include "tile/epilogue.cuh"
 #include "tile/operands.cuh"
 #include "tile/resources.cuh"
+#include "tile/ring.cuh"
 #include "tile/split.cuh"
 
 namespace coda {
@@ -71,19 +72,7 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
     };
     static_assert(shared_fits<Shared>(Config::shared_bytes));
 
-    // A place in the ring, and the parity of its phase.
-    struct Cursor {
-        int slot;
-        u32 parity;
-        DEV void next()
-        {
-            if (++slot == Config::stages) slot = 0, parity ^= 1;
-        }
-        DEV static Cursor after(u32 slots)
-        {
-            return {(int)(slots % Config::stages), slots / Config::stages & 1};
-        }
-    };
+    using Cursor = RingCursor<Config::stages>;
 
     DEV static int rank() { return Config::splits == 1 ? 0 : (int)ptx::cluster_rank(); }
     // In the cluster's tiles.

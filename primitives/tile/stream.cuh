@@ -13,6 +13,7 @@
 #include "ptx/tma.cuh"
 #include "tile/epilogue_slots.cuh"
 #include "tile/raster.cuh"
+#include "tile/ring.cuh"
 
 namespace coda {
 
@@ -24,16 +25,9 @@ template <int slots, int slot_bytes, int window> struct StreamRing {
     alignas(128) u8 data[slots][slot_bytes];
     u64 full[slots], empty[slots], prepared;
 
-    struct Cursor {
-        int slot;
-        u32 parity;
-        DEV void next()
-        {
-            if (++slot == slots) slot = 0, parity ^= 1;
-        }
-    };
-    DEV static Cursor producer() { return {0, 1}; }
-    DEV static Cursor consumer() { return {0, 0}; }
+    using Cursor = RingCursor<slots>;
+    DEV static Cursor producer() { return Cursor::producer(); }
+    DEV static Cursor consumer() { return Cursor::consumer(); }
 
     // The block; `warps` will read.
     DEV void init(int warps)
