@@ -4,7 +4,7 @@
  * Builders and rewrites append through node_check() and shape_infer(); graph_verify() runs both again
  * over the finished graph, so that an edit behind graph_append's back is found, and named.
  */
-#include "graph.h"
+#include "infer.h"
 
 #include <string.h>
 
@@ -33,7 +33,7 @@ coda_status node_check(const graph *g, const struct node *n, int index)
     int least = 0, most = 0;
     coda_status s = arity(n, &least, &most);
     if (s != CODA_OK) return s;
-    const char *word = n->prim ? n->prim->name : op_info[n->op].text;
+    const char *word = node_word(n);
     bool gaps = n->op != OP_MAP && n->op != OP_REDUCE && n->op != OP_CONCAT;
     if (n->nin < least || n->nin > most)
         return least == most

@@ -12,7 +12,11 @@
 
 /* ---- Pieces of rules ---- */
 
-const char *node_word(const struct node *n) { return n->prim ? n->prim->name : op_info[n->op].text; }
+const char *node_word(const struct node *n)
+{
+    if (n->op == OP_CONCAT && n->attr.concat.interleave == 1) return "interleave";
+    return n->prim ? n->prim->name : op_info[n->op].text;
+}
 
 const struct type *operand_type(const graph *g, const struct node *n, int i)
 {

@@ -11,7 +11,8 @@
 #undef OP
 
 /* infer.c */
-const char *node_word(const struct node *n); /* the operation as the text form says it */
+/* What messages call it: a primitive's name, the call of coda.h, else the text form's word. */
+const char *node_word(const struct node *n);
 const struct type *operand_type(const graph *g, const struct node *n, int i); /* NULL: absent */
 bool dims_equal(const struct type *a, const struct type *b, int rank);        /* the first `rank` of them */
 /* Failures that name the operand or the attribute, and what it must be. */

@@ -31,9 +31,8 @@ static coda_status check_part(const graph *g, const struct node *n, int i)
     if (!a->interleave && x->rank == expect.rank) expect.dim[a->axis] = x->dim[a->axis];
     if (type_equal(&expect, x)) return CODA_OK;
     if (a->interleave)
-        return fail(CODA_E_INVALID,
-                    "concat: operand 0 is %s but operand %d is %s; only equal types interleave",
-                    type_text(first).s, i, type_text(x).s);
+        return fail(CODA_E_INVALID, "%s: operand 0 is %s but operand %d is %s; only equal types interleave",
+                    node_word(n), type_text(first).s, i, type_text(x).s);
     return fail(CODA_E_INVALID,
                 "concat: operand 0 is %s but operand %d is %s; only axis %" PRId64 " may differ",
                 type_text(first).s, i, type_text(x).s, a->axis);
@@ -46,12 +45,12 @@ coda_status infer_concat(const graph *g, struct node *n)
     coda_status s = need_range(n, "interleave", n->attr.concat.interleave, 0, 1);
     if (s != CODA_OK) return s;
     if (axis < 0 || axis >= t.rank)
-        return fail(CODA_E_INVALID, "concat: operand 0 is %s; it has no axis %" PRId64, dims_text(&t).s,
-                    axis);
+        return fail(CODA_E_INVALID, "%s: operand 0 is %s; it has no axis %" PRId64, node_word(n),
+                    dims_text(&t).s, axis);
     for (int i = 1; i < n->nin; i++) {
         if ((s = check_part(g, n, i)) != CODA_OK) return s;
         if (__builtin_add_overflow(t.dim[axis], operand_type(g, n, i)->dim[axis], &t.dim[axis]))
-            return fail(CODA_E_INVALID, "concat: axis %" PRId64 " does not fit in 63 bits", axis);
+            return fail(CODA_E_INVALID, "%s: axis %" PRId64 " does not fit in 63 bits", node_word(n), axis);
     }
     n->type = t;
     return CODA_OK;

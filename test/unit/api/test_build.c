@@ -352,6 +352,7 @@ static void slice_axis(void) { coda_slice(g, x, 3, 0, 1, 1); }
 static void slice_range(void) { coda_slice(g, x, 2, 0, 65, 1); }
 static void concat_count(void) { coda_concat(g, 0, &m, 0); }
 static void interleave_count(void) { coda_interleave(g, 0, &m, -1); }
+static void interleave_none(void) { coda_interleave(g, 0, (coda_value[]){m, CODA_NONE}, 2); }
 static void interleave_shapes(void) { coda_interleave(g, 0, (coda_value[]){m, odd}, 2); }
 static void concat_null(void) { coda_concat(g, 0, NULL, 2); }
 static void concat_shapes(void) { coda_concat(g, 0, (coda_value[]){m, odd}, 2); }
@@ -448,8 +449,9 @@ static const struct {
     {slice_range, "slice: start 0, stop 65, step 1; need 0 <= start <= stop <= 64 and step >= 1"},
     {concat_count, "concat: in is NULL, or n = 0 is not positive"},
     {interleave_count, "interleave: in is NULL, or n = -1 is not positive"},
+    {interleave_none, "interleave: operand 1 is CODA_NONE"},
     {interleave_shapes,
-     "concat: operand 0 is f32[8,64] but operand 1 is f32[3,7]; only equal types interleave"},
+     "interleave: operand 0 is f32[8,64] but operand 1 is f32[3,7]; only equal types interleave"},
     {concat_null, "concat: in is NULL, or n = 2 is not positive"},
     {concat_shapes, "concat: operand 0 is f32[8,64] but operand 1 is f32[3,7]; only axis 0 may differ"},
     {reshape_null, "reshape: rank is 2 but dims are NULL"},
