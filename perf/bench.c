@@ -91,7 +91,10 @@ static int add_tensor(struct figure *f, const coda_arg_info *a, int copy)
             return i;
         }
     must(f->tensors == TENSORS || copy, "a place for a tensor");
-    tensor_make(&f->tensor[f->tensors], a, f->tensors, f->n);
+    struct tensor *t = &f->tensor[f->tensors];
+    tensor_make(t, a, f->tensors, f->n);
+    for (int64_t i = 0; f->number && t->values && i < t->period; i++)
+        if (!f->number(f, t->name, i, &t->values[i])) break;
     return f->tensors++;
 }
 

@@ -66,6 +66,8 @@ struct figure {
     /* Compares the outputs with fp64, given the product's row; or checks every side by itself. */
     void (*expect)(struct figure *f, int64_t row, const double *product);
     void (*check)(struct figure *f);
+    /* Element i of an input that is not random; false: it is. */
+    bool (*number)(const struct figure *f, const char *tensor, int64_t i, float *out);
     bool tuned;        /* products may be rounded before their epilogue */
     bool first_kernel; /* time the first kernel of a run alone: the rest finishes a row statistic,
                           which a reader in a larger graph does in its own kernel */
