@@ -7,6 +7,7 @@
 // value is 0: it counts in the sum of weights alone.
 #pragma once
 #include "attention/visible.cuh"
+#include "map/softcap.cuh"
 #include "math.cuh"
 
 namespace coda {
@@ -31,7 +32,7 @@ template <class Config> struct Score {
     {
         if (plain) return turned ? -product : product;
         float s = Config::scale * product;
-        if (Config::softcap != 0.0f) s = Config::softcap * math::tanh(s * (1.0f / Config::softcap));
+        if (Config::softcap != 0.0f) s = map::softcap::apply(s, Config::softcap);
         return Config::slopes ? fmaf(-slope, fabsf((float)distance), s) : s;
     }
     // What the sink adds to the sum of weights, which are counted from the largest score.

@@ -58,7 +58,6 @@
     MAP(shrink, 1, 2, "float x, float lambda, float bias",                                                   \
         "x < -lambda ? x + bias : x > lambda ? x - bias : 0.0f", X<-P ? X + Q : X> P ? X - Q : 0)            \
     MAP(swish, 1, 1, "float x, float alpha", "x / (1.0f + expf(-alpha * x))", X / (1 + exp(-P * X)))         \
-    MAP(softcap, 1, 1, "float x, float cap", "cap * tanhf(x / cap)", P *tanh(X / P))                         \
     MAP(wrap, 1, 1, "float i, float n", "i < 0.0f ? i + n : i", X < 0 ? X + P : X)                           \
     MAP(left, 2, 0, "float x, float", "x", X)                                                                \
     MAP(maximum, 2, 0, "float x, float y", "x != x || y != y ? x + y : fmaxf(x, y)",                         \
