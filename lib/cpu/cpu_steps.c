@@ -89,7 +89,7 @@ static float at(struct operand_view v, int64_t column)
     return v.x[(v.repeat > 1 ? column / v.repeat : column) * v.stride];
 }
 
-/* As step s reads it, which may be of fewer columns. */
+/* The value of step `step` as step s reads it: from the first column of its range, if it has one, on. */
 static struct operand_view view(const struct cpu_frame *f, int step, const struct step *s)
 {
     const struct program *p = f->cpu->p;

@@ -64,7 +64,7 @@ static void print_row_extra(const struct printer *e)
                 (wide)MAX(e->p->pairing.period, 1));
 }
 
-/* First and ratio of the frequencies, in half turns. */
+/* The first frequency, in half turns, and the ratio of each to the one before it. */
 static struct word progression(const struct pairing *r)
 {
     double turns = 1 / 3.14159265358979323846, ratio = pow(r->base, -2.0 / (double)MAX(r->rotary, 1));
@@ -194,7 +194,7 @@ static struct word pair_position(const struct emitter *e, const struct step *s)
     return emit_word("(float)((%s)row %% %lld)", rows_index_type(e), (wide)MAX(e->p->pairing.period, 1));
 }
 
-/* The other element of the pair, the pair's index, whether this element is its second. */
+/* What the text calls an element's partner, their pair's index, and whether the element is its second. */
 struct partner {
     struct word other, pair, second;
 };

@@ -148,7 +148,7 @@ static bool type_fits(const struct group *q, const struct type *t, const struct 
     return type_columns(t) == q->p.segment || type_columns(t) == 1;
 }
 
-/* Parts of columns' states are of whole tiles. */
+/* Does the group fold columns? The states that it leaves are of the columns of whole tiles. */
 static bool folds_columns(const struct grouper *gr, const struct group *q)
 {
     for (int m = q->first; m >= 0; m = gr->site[m].next)

@@ -33,10 +33,10 @@ static bool is_column_slice(const graph *g, int n, int x)
            s->attr.slice.step == 1;
 }
 
-/* Positions, frequencies; -1: none. */
+/* Operand i, the positions or the frequencies; -1 if there is none. */
 static int operand(const struct node *n, int i) { return i < n->nin ? n->in[i] : -1; }
 
-/* In all but the number of heads. */
+/* Do two ropes turn by the same angles and pair the same columns? Their numbers of heads may differ. */
 static bool same_rotation(const struct node *a, const struct node *b)
 {
     struct node same = *b;
@@ -57,7 +57,7 @@ static int by_first(const void *x, const void *y)
     return (a->first > b->first) - (a->first < b->first);
 }
 
-/* Sorts them; none is empty. */
+/* Do two of the ranges overlap? It sorts them; none is empty. */
 static bool overlap(struct range *r, int n)
 {
     int64_t end = 0;

@@ -75,7 +75,7 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
     using Cursor = RingCursor<Config::stages>;
 
     DEV static int rank() { return Config::splits == 1 ? 0 : (int)ptx::cluster_rank(); }
-    // In the cluster's tiles.
+    // The number of this block's tile among those of its cluster.
     DEV static int place() { return Cluster::size == 1 ? 0 : blockIdx.x % Cluster::size; }
     // The part of K that this block multiplies, in slots. It may be empty.
     struct Part { int first, last; };
@@ -96,7 +96,8 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
 
     DEV static u32 address(const void *p) { return ptx::shared_address(p); }
 
-    // By the producer, which then goes ahead of the others. In clusters, who send to each other, all meet.
+    // Thread 0, the producer, makes the barriers and goes ahead of the others. Blocks of a cluster send to
+    // each other, so there all threads meet first.
     DEV void init(int warp) const
     {
         if (threadIdx.x == 0) {
@@ -177,7 +178,8 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
             if constexpr (Config::lends) lend(at, t);
         }
     }
-    // With what the epilogue reads of the tile, for all consumers; or empty.
+    // Fills the slots that are lent with what the epilogues of all consumers read of the tile. A slot for
+    // which nothing is left becomes full with nothing in it.
     DEV void lend(Cursor &at, const Tile &t) const
     {
         const u32 memory = lent_memory();
@@ -197,7 +199,7 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
     }
     DEV u32 lent_memory() const { return Stage::of_a ? address(s.a) : address(s.b); }
 
-    // The units of a consumer's tiles, as it walks them.
+    // Fetches the units of one consumer's tiles in the order in which it walks them.
     DEV void fetch_unit(u32 to, u32 bar, const Tile &t, int group, int u) const
     {
         const int column = Layout::out_first(t) + u % Layout::chunks * Layout::chunk_columns;
@@ -240,7 +242,7 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
         } else if (thread < Cluster::size) ptx::cluster_mbarrier_arrive(ptx::cluster_address(bar, thread));
     }
 
-    // The products of one slot, of a tile of n columns.
+    // Issues the products of one slot, of a tile of n columns.
     template <int n> DEV void multiply(Accumulators &acc, int slot, int first_row, bool accumulate) const
     {
         const u64 a = ptx::wgmma_descriptor(address(s.a[slot]) + first_row * swizzle_row, bk * swizzle_row,

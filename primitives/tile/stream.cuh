@@ -29,7 +29,7 @@ template <int slots, int slot_bytes, int window> struct StreamRing {
     DEV static Cursor producer() { return Cursor::producer(); }
     DEV static Cursor consumer() { return Cursor::consumer(); }
 
-    // The block; `warps` will read.
+    // Called by all threads of the block. So many warps will read each slot.
     DEV void init(int warps)
     {
         if (threadIdx.x == 0) {
@@ -43,8 +43,8 @@ template <int slots, int slot_bytes, int window> struct StreamRing {
         __syncthreads();
     }
 
-    // That copy before the producer's next one which must have come by then. Before the first slot there were
-    // none: their phase counts as over.
+    // Waits for that copy before the producer's next one which must have come by then. Before the first slot
+    // there were none: their phase counts as over.
     DEV void wait_window(Cursor at)
     {
         if constexpr (window < slots) {
@@ -53,7 +53,8 @@ template <int slots, int slot_bytes, int window> struct StreamRing {
                                at.parity ^ 1 ^ wraps);
         }
     }
-    // One thread, when the slot is free: so many bytes will come. Returns their barrier.
+    // Called by one thread. Waits until the slot is free, says that so many bytes will come, and returns the
+    // barrier that counts them.
     DEV u32 expect(Cursor at, u32 bytes)
     {
         wait_window(at);
@@ -62,7 +63,7 @@ template <int slots, int slot_bytes, int window> struct StreamRing {
         ptx::mbarrier_arrive_expect(bar, bytes);
         return bar;
     }
-    // Warps: the slot is full; this warp has read it.
+    // Called by all lanes of a warp: it waits until the slot is full; it has read the slot.
     DEV void wait(Cursor at) { ptx::mbarrier_wait(ptx::shared_address(&full[at.slot]), at.parity); }
     DEV void release(Cursor at)
     {
@@ -131,7 +132,8 @@ template <class Config, class Epilogue> struct Quads {
         }
     };
 
-    // A warp: values of all rows, and of this block's columns, as in Drain::prepare.
+    // Called by one warp, which makes the values of all rows and of this block's columns, as Drain::prepare
+    // does.
     DEV void prepare() const
     {
         const int begin = first(blockIdx.x), columns = 4 * count(), lane = threadIdx.x % 32;
