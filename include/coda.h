@@ -339,6 +339,10 @@ typedef enum coda_attention_align {
  * `ahead` > 0 (not causal): j <= position + ahead. `ranges` is int32 [B, Tq, 2] ([Tq, 2] without B): of
  * these keys query i sees those with ranges[b][i][0] <= j < ranges[b][i][1], so that packed documents,
  * prefixes and chunks are data; a tile of queries computes only the blocks of keys that some of them see.
+ * `table` is int32 [B, pages] for keys that lie in pages of a pool: k and v are [slots, kv_heads*head_dim],
+ * key j of sequence b is row table[b][j / page] * page + j % page of them, and Tk is pages * page. `page` is
+ * a power of two that divides slots (from 8 on tensor cores read them); it wants lengths. Entries past a
+ * sequence's length may hold anything; a page that the pool does not have reads as zeros.
  * A query that sees no key gives 0. `lengths` is int32 [B], or CODA_NONE: all Tk keys; what is below 0
  * counts as 0, what is above Tk as Tk. Nothing of size Tq*Tk is stored.
  * Scores s = scale q k^T become softcap tanh(s / softcap) if softcap > 0 (Gemma 2), and then less
@@ -359,13 +363,15 @@ typedef struct coda_attention_options {
     float scale;      /* 0 (INIT): 1 / sqrt(head_dim) */
     coda_attention_align align; /* INIT: CODA_ALIGN_DEFAULT */
     int64_t ahead;     /* keys seen after the position; 0 (INIT): no limit, but that of a causal mask */
-    coda_value ranges; /* INIT: none, as the next two */
+    coda_value ranges; /* INIT: none, as the next three */
     coda_value slopes;
     coda_value sinks;
+    coda_value table;
     float softcap; /* 0 (INIT): none */
+    int64_t page;  /* keys in a page; 0 (INIT): they lie one behind the other */
 } coda_attention_options;
 #define CODA_ATTENTION_OPTIONS_INIT \
-    {sizeof(coda_attention_options), 0, 0, 0, 0, 0.0f, CODA_ALIGN_DEFAULT, 0, {0}, {0}, {0}, 0.0f}
+    {sizeof(coda_attention_options), 0, 0, 0, 0, 0.0f, CODA_ALIGN_DEFAULT, 0, {0}, {0}, {0}, {0}, 0.0f, 0}
 CODA_API coda_value coda_attention(coda_graph *g, coda_value q, coda_value k, coda_value v,
                                    coda_value lengths, const coda_attention_options *opt);
 

@@ -271,8 +271,8 @@ CODA_API coda_value coda_attention(coda_graph *g, coda_value q, coda_value k, co
     if (!READ_OPTIONS(g, "attention", coda_attention_options, &o, opt)) return CODA_NONE;
     struct node n = {.op = OP_ATTENTION,
                      .attr.attention = {o.scale, o.heads, o.kv_heads, o.window, o.causal != 0, o.align,
-                                        o.ahead, o.softcap}};
-    return build_node(g, "attention", n, OPERANDS(q, k, v, lengths, o.ranges, o.slopes, o.sinks));
+                                        o.ahead, o.page, o.softcap}};
+    return build_node(g, "attention", n, OPERANDS(q, k, v, lengths, o.ranges, o.slopes, o.sinks, o.table));
 }
 
 enum { DEFAULT_IGNORED = -100 };

@@ -12,7 +12,7 @@
 #define SIZED_STRUCTS(X)                                                                                     \
     X(coda_map_def, reference)                                                                               \
     X(coda_rope_options, interleave_sections)                                                                \
-    X(coda_attention_options, softcap)                                                                       \
+    X(coda_attention_options, page)                                                                          \
     X(coda_cross_entropy_options, ignore_zero)                                                               \
     X(coda_compile_options, cache)                                                                           \
     X(coda_arg_info, bytes)                                                                                  \

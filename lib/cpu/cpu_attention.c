@@ -80,16 +80,30 @@ static void add_scaled(float *y, const float *x, float a, int64_t n)
     for (; i < n; i++) y[i] += a * x[i];
 }
 
+/* The row of k and v of a sequence's key; -1: of a page that the pool does not have. */
+static int64_t row_of(const struct attention_job *j, const struct head *h, int64_t key)
+{
+    const struct attention_spec *s = j->s;
+    const struct tensor_use *u = &s->table;
+    if (!s->page) return key;
+    const int32_t *table = (const int32_t *)cpu_buffer(j->cpu, u->buffer) + u->offset;
+    int64_t page = table[h->batch * u->stride[0] + key / s->page * u->stride[1]];
+    return page >= 0 && page < s->slots / s->page ? page * s->page + key % s->page : -1;
+}
+
 static void read_keys(const struct attention_job *j, struct head *h)
 {
     const struct attention_spec *s = j->s;
     const void *k = cpu_buffer(j->cpu, s->k.buffer), *v = cpu_buffer(j->cpu, s->v.buffer);
     int64_t n = h->keys.end - h->keys.first, shared = h->index / (s->heads / s->kv_heads);
     for (int64_t i = 0; i < n; i++) {
-        int64_t at_k =
-            s->k.offset + h->batch * s->k.batch + (h->keys.first + i) * s->k.time + shared * s->k.head;
-        int64_t at_v =
-            s->v.offset + h->batch * s->v.batch + (h->keys.first + i) * s->v.time + shared * s->v.head;
+        int64_t row = row_of(j, h, h->keys.first + i);
+        int64_t at_k = s->k.offset + h->batch * s->k.batch + row * s->k.time + shared * s->k.head;
+        int64_t at_v = s->v.offset + h->batch * s->v.batch + row * s->v.time + shared * s->v.head;
+        if (row < 0) {
+            for (int64_t d = 0; d < s->head_dim; d++) h->k[d * n + i] = h->v[i * s->head_dim + d] = 0;
+            continue;
+        }
         cpu_read(h->q, s->k.dtype, k, at_k, 1, s->head_dim);
         for (int64_t d = 0; d < s->head_dim; d++) h->k[d * n + i] = h->q[d];
         cpu_read(h->v + i * s->head_dim, s->v.dtype, v, at_v, 1, s->head_dim);

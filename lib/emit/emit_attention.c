@@ -31,6 +31,7 @@ static void emit_head(const struct attention_spec *a, const char *header, struct
     if (a->window > 0) text_printf(t, ", window %" PRId64, a->window);
     if (a->ahead > 0) text_printf(t, ", %" PRId64 " ahead", a->ahead);
     if (a->softcap != 0) text_printf(t, ", softcap %g", a->softcap);
+    if (a->page) text_printf(t, ", pages of %" PRId64, a->page);
     text_printf(t, "%s%s%s%s\n#include \"%s\"\nusing namespace coda;\n\nstruct Config {\n",
                 a->lengths.buffer >= 0 ? ", lengths" : "", a->ranges.buffer >= 0 ? ", ranges" : "",
                 a->slopes.buffer >= 0 ? ", slopes" : "", a->sinks.buffer >= 0 ? ", sinks" : "", header);
@@ -63,6 +64,10 @@ static void emit_semantics(const struct attention_spec *a, struct text *t)
                 "    static constexpr i64 ranges_batch = %" PRId64 ", ranges_time = %" PRId64
                 ", ranges_end = %" PRId64 ";\n",
                 a->ranges.stride[0], a->ranges.stride[1], a->ranges.stride[2]);
+    constant(t, "i32", "page", a->page);
+    constant(t, "i32", "slots", a->slots);
+    text_printf(t, "    static constexpr i64 table_batch = %" PRId64 ", table_page = %" PRId64 ";\n",
+                a->table.stride[0], a->table.stride[1]);
     constant(t, "i64", "slopes_stride", a->slopes.stride[0]);
     constant(t, "i64", "sinks_stride", a->sinks.stride[0]);
     text_printf(t, "    static constexpr float scale = %af, softcap = %af;\n", a->scale, a->softcap);
@@ -83,12 +88,12 @@ static int view_pointer(struct kernel *k, const struct tensor_use *v)
 
 /* AttentionInputs: what is read beside q, k and v. */
 struct beside {
-    int pointer[4]; /* -1: not there */
+    int pointer[5]; /* -1: not there */
 };
 
 static struct beside beside_pointers(struct kernel *k, const struct attention_spec *a)
 {
-    const struct tensor_use *use[] = {&a->lengths, &a->ranges, &a->slopes, &a->sinks};
+    const struct tensor_use *use[] = {&a->lengths, &a->ranges, &a->slopes, &a->sinks, &a->table};
     struct beside b;
     for (int i = 0; i < ARRAY_SIZE(use); i++)
         b.pointer[i] = use[i]->buffer < 0 ? -1 : emit_pointer(k, use[i]->buffer, 4 * use[i]->offset);
@@ -99,7 +104,7 @@ static void emit_beside(struct beside b, struct text *t)
 {
     text_append(t, "{");
     for (int i = 0; i < ARRAY_SIZE(b.pointer); i++) {
-        const char *type = i < 2 ? "i32" : "float", *comma = i ? ", " : "";
+        const char *type = i == 2 || i == 3 ? "float" : "i32", *comma = i ? ", " : "";
         if (b.pointer[i] < 0) text_printf(t, "%snullptr", comma);
         else text_printf(t, "%sstatic_cast<const %s *>(args.pointer[%d])", comma, type, b.pointer[i]);
     }
@@ -136,6 +141,15 @@ static void sm90_map(struct kernel *k, const struct attention_spec *a, const str
         if (m->dim[i] == 1) m->stride[i] = m->stride[i - 1] * m->dim[i - 1];
 }
 
+/* Keys or values: a copy brings a tile of `rows`, or of those what a page has. */
+static void sm90_keys_map(struct kernel *k, const struct attention_spec *a, const struct tensor_use *v,
+                          int rows)
+{
+    sm90_map(k, a, v, a->kv_heads, a->slots, a->page ? attention_box(a, rows) : rows);
+    struct map_spec *m = &k->map[k->maps - 1];
+    if (a->page) m->dim[3] = 1, m->stride[3] = m->stride[2] * m->dim[2];
+}
+
 /* Query heads in a band: bands are as equal as can be, and the keys and values of one fit in L2. */
 static int64_t band(const struct attention_spec *a)
 {
@@ -151,6 +165,7 @@ static void emit_sm90_config(const struct attention_spec *a, const struct tile *
     constant(t, "i32", "batch", a->batch);
     emit_semantics(a, t);
     emit_strides("o", &a->o, t);
+    constant(t, "i32", "box", attention_box(a, tile->bn));
     constant(t, "i32", "bn", tile->bn);
     constant(t, "i32", "stages", tile->stages);
     constant(t, "i32", "groups", tile->bm / 64);
@@ -176,8 +191,8 @@ static void emit_sm90(const struct attention_spec *a, const struct tile *tile, s
                       struct text *t)
 {
     sm90_map(k, a, &a->q, a->heads, a->tq, tile->bm);
-    sm90_map(k, a, &a->k, a->kv_heads, a->tk, tile->bn);
-    sm90_map(k, a, &a->v, a->kv_heads, a->tk, tile->bn);
+    sm90_keys_map(k, a, &a->k, tile->bn);
+    sm90_keys_map(k, a, &a->v, tile->bn);
     int out = view_pointer(k, &a->o);
     struct beside beside = beside_pointers(k, a);
     emit_sm90_config(a, tile, t);
@@ -194,6 +209,7 @@ static void emit_split_config(const struct attention_spec *a, const struct sched
     emit_semantics(a, t);
     emit_strides("q", &a->q, t);
     emit_strides("o", &a->o, t);
+    constant(t, "i32", "box", attention_box(a, s->tile.bn));
     constant(t, "i32", "bn", s->tile.bn);
     constant(t, "i32", "stages", s->tile.stages);
     constant(t, "i32", "cluster", s->tile.splits);
@@ -204,8 +220,8 @@ static void emit_split_config(const struct attention_spec *a, const struct sched
 static void emit_split(const struct attention_spec *a, const struct schedule *s, struct kernel *k,
                        struct text *t)
 {
-    sm90_map(k, a, &a->k, a->kv_heads, a->tk, s->tile.bn);
-    sm90_map(k, a, &a->v, a->kv_heads, a->tk, s->tile.bn);
+    sm90_keys_map(k, a, &a->k, s->tile.bn);
+    sm90_keys_map(k, a, &a->v, s->tile.bn);
     int q = view_pointer(k, &a->q), out = view_pointer(k, &a->o);
     struct beside beside = beside_pointers(k, a);
     emit_split_config(a, s, t);

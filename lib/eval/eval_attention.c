@@ -16,9 +16,9 @@
 enum { QUERIES = 64, KEYS = 128 };
 
 struct attention {
-    const double *q, *k, *v, *lengths, *ranges, *slopes, *sinks; /* the last four NULL: not there */
+    const double *q, *k, *v, *lengths, *ranges, *slopes, *sinks, *table; /* the last five NULL: not there */
     double *out;
-    int64_t batch, tq, tk, heads, kv_heads, head_dim, window, ahead, blocks;
+    int64_t batch, tq, tk, heads, kv_heads, head_dim, window, ahead, page, slots, blocks;
     bool causal;
     coda_attention_align align;
     double scale, softcap;
@@ -151,15 +151,29 @@ static int64_t shift(const struct attention *a, int64_t keys)
     return (a->align == CODA_ALIGN_LENGTH ? keys : a->tk) - a->tq;
 }
 
+/* The rows of one head of the keys of sequence b, or of its values, from the pages of a pool. */
+static void gather(const struct attention *a, const double *pool, int64_t b, int64_t keys, int64_t pitch,
+                   double *to)
+{
+    for (int64_t j = 0; j < keys; j++) {
+        double page = a->table[b * (a->tk / a->page) + j / a->page];
+        bool there = page >= 0 && page < (double)(a->slots / a->page);
+        const double *row = pool + (there ? (int64_t)page * a->page + j % a->page : 0) * pitch;
+        for (int64_t d = 0; d < a->head_dim; d++) to[j * a->head_dim + d] = there ? row[d] : 0;
+    }
+}
+
 static void attention_task(void *ctx, int64_t task)
 {
     struct attention *a = ctx;
     int64_t block = task % a->blocks, h = task / a->blocks % a->heads, b = task / a->blocks / a->heads;
     int64_t pitch = a->heads * a->head_dim, kv_pitch = a->kv_heads * a->head_dim;
-    int64_t kv = b * a->tk * kv_pitch + h / (a->heads / a->kv_heads) * a->head_dim;
+    int64_t kv = (a->page ? 0 : b * a->tk * kv_pitch) + h / (a->heads / a->kv_heads) * a->head_dim;
+    double *gathered = NULL;
     struct queries *s = malloc(sizeof *s);
     struct multiply_space *space = multiply_space_new();
-    if (s && space) {
+    if (a->page) gathered = malloc(sizeof *gathered * (size_t)(2 * a->tk * a->head_dim + 1));
+    if (s && space && (gathered || !a->page)) {
         s->first = block * QUERIES;
         s->count = MIN(a->tq - s->first, QUERIES);
         s->keys = a->lengths ? (int64_t)fmax(0, fmin(a->lengths[b], (double)a->tk)) : a->tk;
@@ -170,12 +184,20 @@ static void attention_task(void *ctx, int64_t task)
         s->q = (struct matrix){a->q + at, pitch, 1};
         s->k = (struct matrix){a->k + kv, kv_pitch, 1};
         s->v = (struct matrix){a->v + kv, kv_pitch, 1};
+        if (a->page) {
+            double *values = gathered + a->tk * a->head_dim;
+            gather(a, a->k + kv, b, s->keys, kv_pitch, gathered);
+            gather(a, a->v + kv, b, s->keys, kv_pitch, values);
+            s->k = (struct matrix){gathered, a->head_dim, 1};
+            s->v = (struct matrix){values, a->head_dim, 1};
+        }
         s->out = a->out + at;
         s->pitch = pitch;
         attend(a, s, space);
     } else {
         atomic_store(&a->failed, true);
     }
+    free(gathered);
     free(space);
     free(s);
 }
@@ -192,10 +214,13 @@ coda_status eval_attention(const struct eval_call *c)
                           .ranges = in[4],
                           .slopes = in[5],
                           .sinks = in[6],
+                          .table = in[7],
                           .out = c->out,
                           .batch = q->rank == 3 ? q->dim[0] : 1,
                           .tq = q->dim[q->rank - 2],
-                          .tk = k->dim[k->rank - 2],
+                          .tk = of->page ? type_columns(c->type[7]) * of->page : k->dim[k->rank - 2],
+                          .page = of->page,
+                          .slots = k->dim[k->rank - 2],
                           .heads = of->heads,
                           .kv_heads = of->kv_heads,
                           .window = of->window,

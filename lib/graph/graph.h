@@ -77,7 +77,7 @@ struct type {
 
 enum loss { LOSS_ROWS, LOSS_MEAN, LOSS_SUM }; /* a cross-entropy's reduction, as the text form counts */
 
-enum { NODE_READABLE = 7 }; /* operands that may be read of any node of a graph, -1 where it has none */
+enum { NODE_READABLE = 8 }; /* operands that may be read of any node of a graph, -1 where it has none */
 
 struct node {
     enum op op;

@@ -153,6 +153,8 @@ static coda_status check_heads(struct node *n, const struct type *q, const struc
     return CODA_OK;
 }
 
+enum { MOST_PAGE = 1 << 20, MOST_KEYS = 1 << 30 };
+
 static coda_status check_lengths(const struct type *q, const struct type *lengths)
 {
     int64_t batch = q->rank == 3 ? q->dim[0] : 1;
@@ -178,6 +180,28 @@ static coda_status check_of_heads(const struct node *n, const char *what, const 
     if (!t || (t->dtype == CODA_F32 && t->rank == 1 && t->dim[0] == heads)) return CODA_OK;
     return fail(CODA_E_INVALID, "attention: %s are %s; must be f32[%" PRId64 "], one for each head", what,
                 type_text(t).s, heads);
+}
+
+/* Pages of a pool [slots, columns]: the table says which are a sequence's. */
+static coda_status check_pages(const struct node *n, const struct type *q, const struct type *k,
+                               const struct type *table, bool lengths)
+{
+    int64_t page = n->attr.attention.page, batch = q->rank == 3 ? q->dim[0] : 1;
+    if (!table && !page) return CODA_OK;
+    if (!table || page < 1 || page > MOST_PAGE || (page & (page - 1)))
+        return fail(CODA_E_INVALID,
+                    "attention: page is %" PRId64 " %s a table; a table wants a power of two up to %d", page,
+                    table ? "with" : "without", MOST_PAGE);
+    if (!lengths) return fail(CODA_E_INVALID, "attention: pages of %" PRId64 " keys want lengths", page);
+    if (table->dtype != CODA_I32 || table->rank != 2 || table->dim[0] != batch)
+        return fail(CODA_E_INVALID, "attention: q is %s but the table is %s; must be i32[%" PRId64 ",pages]",
+                    dims_text(q).s, type_text(table).s, batch);
+    if (k->rank != 2 || k->dim[0] % page || table->dim[1] > MOST_KEYS / page)
+        return fail(CODA_E_INVALID,
+                    "attention: k is %s, the table %s; k must be [slots,columns] of whole pages of %" PRId64
+                    ", and a sequence have %d keys at most",
+                    dims_text(k).s, dims_text(table).s, page, MOST_KEYS);
+    return CODA_OK;
 }
 
 /* What is read beside q, k and v. */
@@ -208,10 +232,9 @@ static coda_status check_limits(const struct node *n)
 
 /* Positions matter to a causal mask, to a window and to slopes. Where lengths leave open where they begin,
  * the caller has to say it: a single query under a causal mask alone sees the whole sequence either way. */
-static coda_status check_align(struct node *n, const struct type *q, const struct type *k, bool lengths,
-                               bool slopes)
+static coda_status check_align(struct node *n, const struct type *q, int64_t tk, bool lengths, bool slopes)
 {
-    int64_t *align = &n->attr.attention.align, tq = q->dim[q->rank - 2], tk = k->dim[k->rank - 2];
+    int64_t *align = &n->attr.attention.align, tq = q->dim[q->rank - 2];
     bool causal = n->attr.attention.causal != 0;
     bool window = n->attr.attention.window || n->attr.attention.ahead || slopes;
     coda_status s = need_range(n, "align", *align, CODA_ALIGN_DEFAULT, CODA_ALIGN_LENGTH);
@@ -235,7 +258,9 @@ coda_status infer_attention(const graph *g, struct node *n)
     if (s == CODA_OK) s = need_float(n, "k", k, 2);
     if (s == CODA_OK) s = need_float(n, "v", v, 2);
     if (s != CODA_OK) return s;
-    if (q->rank > 3 || q->rank != k->rank || (q->rank == 3 && q->dim[0] != k->dim[0]))
+    const struct type *table = operand_type(g, n, 7);
+    bool paged = table && q->rank <= 3 && k->rank == 2;
+    if (!paged && (q->rank > 3 || q->rank != k->rank || (q->rank == 3 && q->dim[0] != k->dim[0])))
         return fail(CODA_E_INVALID, "attention: q is %s but k is %s; both [B,T,columns] or [T,columns]",
                     dims_text(q).s, dims_text(k).s);
     if (k->rank != v->rank || !dims_equal(k, v, k->rank))
@@ -243,7 +268,9 @@ coda_status infer_attention(const graph *g, struct node *n)
                     dims_text(v).s);
     if ((s = check_heads(n, q, k)) != CODA_OK) return s;
     if ((s = check_limits(n)) != CODA_OK) return s;
-    if ((s = check_align(n, q, k, operand_type(g, n, 3), operand_type(g, n, 5))) != CODA_OK) return s;
+    if ((s = check_pages(n, q, k, table, operand_type(g, n, 3))) != CODA_OK) return s;
+    int64_t keys = table ? table->dim[1] * n->attr.attention.page : k->dim[k->rank - 2];
+    if ((s = check_align(n, q, keys, operand_type(g, n, 3), operand_type(g, n, 5))) != CODA_OK) return s;
     n->type = *q;
     return check_beside(g, n, q);
 }

@@ -7,7 +7,8 @@
 static struct tensor_use *use(void *spec, int i)
 {
     struct attention_spec *s = spec;
-    struct tensor_use *of[] = {&s->q, &s->k, &s->v, &s->o, &s->lengths, &s->ranges, &s->slopes, &s->sinks};
+    struct tensor_use *of[] = {&s->q,      &s->k,      &s->v,     &s->o,    &s->lengths,
+                               &s->ranges, &s->slopes, &s->sinks, &s->table};
     for (int k = 0; k < ARRAY_SIZE(of); k++)
         if ((k < 4 || of[k]->buffer >= 0) && i-- == 0) return of[k];
     return NULL;
@@ -75,7 +76,9 @@ static void read_operands(struct writer *w)
     a->head_dim = type_columns(q) / a->heads;
     a->batch = q->rank == 3 ? q->dim[0] : 1;
     a->tq = q->dim[q->rank - 2];
-    a->tk = k->dim[k->rank - 2];
+    a->page = of->page;
+    a->slots = k->dim[k->rank - 2];
+    a->tk = a->page ? type_columns(&g->node[n->in[7]].type) * a->page : a->slots;
     a->window = of->window;
     a->ahead = of->ahead;
     a->softcap = of->softcap;
@@ -89,6 +92,7 @@ static void read_operands(struct writer *w)
     beside(w->gr, n, 4, &a->ranges);
     beside(w->gr, n, 5, &a->slopes);
     beside(w->gr, n, 6, &a->sinks);
+    beside(w->gr, n, 7, &a->table);
     add_batch(&a->ranges, q);
 }
 
@@ -166,6 +170,7 @@ static void print(const void *spec, struct text *t)
     if (a->ranges.buffer >= 0) text_append(t, " ranges");
     if (a->slopes.buffer >= 0) text_append(t, " slopes");
     if (a->sinks.buffer >= 0) text_append(t, " sinks");
+    if (a->page) text_printf(t, " page=%lld", (long long)a->page);
 }
 
 const struct own_kind plan_attention = {.index = OWN_ATTENTION,

@@ -62,6 +62,8 @@ struct attention_spec {
     struct tensor_use ranges;  /* int32 [batch][tq][2]: keys from the first below the second */
     struct tensor_use slopes;  /* fp32 [heads]: what a key's distance from the query takes off its score */
     struct tensor_use sinks;   /* fp32 [heads]: the score of a key more, whose value is 0 */
+    struct tensor_use table;   /* int32 [batch][tk / page]: pages of each sequence's keys, in the pool ... */
+    int64_t page, slots;       /* ... of so many rows; keys in a page, 0: they lie one behind the other */
 };
 
 #define ATTENTION_MOST_TIME ((int64_t)1 << 30) /* positions are 32-bit in the kernels */
@@ -75,6 +77,14 @@ static inline bool attention_is_plain(const struct attention_spec *a)
 
 /* Is there a last key, counted from the position, that a query sees? */
 static inline bool attention_is_limited(const struct attention_spec *a) { return a->causal || a->ahead; }
+
+/* Keys of a tile of `rows` that lie together: the page, or of it what divides the tile. */
+static inline int attention_box(const struct attention_spec *a, int rows)
+{
+    int64_t box = a->page ? a->page : rows;
+    while (box > rows || rows % box) box /= 2;
+    return (int)box;
+}
 
 static inline bool attention_is_empty(const struct attention_spec *a)
 {

@@ -40,10 +40,14 @@ static bool pitch_fits(int64_t extent, int64_t stride)
     return extent == 1 || (stride > 0 && stride % 8 == 0 && stride < MOST_PITCH);
 }
 
-static bool view_fits(const struct attention_spec *a, const struct tensor_use *v, int64_t time, int64_t heads)
+/* Copies of whole swizzled atoms. */
+enum { LEAST_PAGE = 8 };
+
+static bool view_fits(const struct attention_spec *a, const struct tensor_use *v, int64_t batch, int64_t time,
+                      int64_t heads)
 {
     bool half = v->dtype == CODA_BF16 || v->dtype == CODA_F16;
-    return half && v->dtype == a->q.dtype && v->offset % 8 == 0 && pitch_fits(a->batch, v->batch) &&
+    return half && v->dtype == a->q.dtype && v->offset % 8 == 0 && pitch_fits(batch, v->batch) &&
            pitch_fits(time, v->time) && pitch_fits(heads, v->head);
 }
 
@@ -53,8 +57,10 @@ static bool fits_wgmma(const struct attention_spec *a, const struct target *targ
     if (!units || attention_is_empty(a) || a->tk <= 0 || a->head_dim % 8 || a->head_dim > 256) return false;
     if (a->tq > ATTENTION_MOST_TIME || a->tk > ATTENTION_MOST_TIME) return false;
     struct launch t = wgmma_tile(a);
-    return view_fits(a, &a->q, a->tq, a->heads) && view_fits(a, &a->k, a->tk, a->kv_heads) &&
-           view_fits(a, &a->v, a->tk, a->kv_heads) && view_fits(a, &a->o, a->tq, a->heads) &&
+    int64_t batch = a->batch, lots = a->page ? 1 : batch; /* of keys */
+    if (a->page && (a->page < LEAST_PAGE || a->slots <= 0)) return false;
+    return view_fits(a, &a->q, batch, a->tq, a->heads) && view_fits(a, &a->k, lots, a->slots, a->kv_heads) &&
+           view_fits(a, &a->v, lots, a->slots, a->kv_heads) && view_fits(a, &a->o, batch, a->tq, a->heads) &&
            t.blocks <= ATTENTION_MOST_BLOCKS && t.shared_bytes <= target->shared_bytes;
 }
 
@@ -134,7 +140,7 @@ void schedule_attention(struct schedule *s, const struct program *q, const struc
     s->tile.splits = t.splits;
     s->sm90 = t.sm90;
     s->cluster = t.splits;
-    s->early = t.splits && a->k.steady && a->v.steady && a->lengths.steady && !q->prepare;
+    s->early = t.splits && a->k.steady && a->v.steady && a->lengths.steady && a->table.steady && !q->prepare;
     s->grid = t.blocks;
     s->threads = t.threads;
     s->shared_bytes = (int)t.shared_bytes;

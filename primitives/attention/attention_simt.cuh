@@ -10,6 +10,7 @@
 // Config: types Q K V O; rows keys; strides {q,k,v,o}_{batch,time,head}; and as attention_sm90.cuh has it,
 // from tq on, but for tiles.
 #pragma once
+#include "attention/pages.cuh"
 #include "attention/score.cuh"
 
 namespace coda {
@@ -35,6 +36,24 @@ template <class Config> struct AttentionSimt {
         for (i32 e = threadIdx.x; e < count * 64 * chunks; e += threads) {
             i32 r = e / (64 * chunks), c = e % (64 * chunks);
             to[r * pitch + c] = r < limit && c < Tiled::head_dim ? load(from + r * stride + c) : 0.0f;
+        }
+    }
+
+    // The same of a sequence's keys from `key` on, of those that exist.
+    template <class T>
+    DEV static void load_block(float *to, const T *from, i64 stride, i32 key, const Visible<Tiled> &see,
+                               const AttentionInputs &in, i64 batch)
+    {
+        if constexpr (Tiled::page == 0) {
+            load_rows(to, from + key * stride, stride, bn, see.keys - key);
+        } else {
+#pragma unroll 4
+            for (i32 e = threadIdx.x; e < bn * 64 * chunks; e += threads) {
+                i32 r = e / (64 * chunks), c = e % (64 * chunks);
+                i32 row = key + r < see.keys ? pool_row<Tiled>(in, batch, key + r) : Tiled::slots;
+                bool there = row < Tiled::slots && c < Tiled::head_dim;
+                to[r * pitch + c] = there ? load(from + row * stride + c) : 0.0f;
+            }
         }
     }
 
@@ -163,7 +182,7 @@ template <class Config> struct AttentionSimt {
         for (i32 b = range.first; b < range.end; b++) {
             i32 key = b * bn;
             __syncthreads(); // the last block's values and weights have been read
-            load_rows(tile, k + key * Tiled::k_time, Tiled::k_time, bn, see.keys - key);
+            load_block(tile, k, Tiled::k_time, key, see, in, batch);
             __syncthreads();
             float s[rows][keys];
             scores(s, queries, tile);
@@ -179,7 +198,7 @@ template <class Config> struct AttentionSimt {
                     for (i32 e = 0; e < 4; e++) o[i][c][e] *= factor;
             }
             __syncthreads(); // all scores have been computed
-            load_rows(tile, v + key * Tiled::v_time, Tiled::v_time, bn, see.keys - key);
+            load_block(tile, v, Tiled::v_time, key, see, in, batch);
             __syncthreads();
             accumulate(o, weights, tile);
         }

@@ -19,11 +19,13 @@
 // may still reach others of that tile that do not, if they see any.
 //
 // Config: type T (bf16 or f16); i32 batch tq tk heads, group (query heads for a key head), head_dim,
-// window, ahead, shift, bn, stages, groups, band; bool limited, lengths, from_length, ranges, slopes, sinks;
+// window, ahead, shift, page, slots (rows of the pool of pages), box (keys of a copy), bn, stages, groups,
+// band; bool limited, lengths, from_length, ranges, slopes, sinks;
 // float scale, scale_log2 (scale * log2 e), softcap; i64 o_batch, o_time, o_head, lengths_stride,
-// ranges_batch, ranges_time, ranges_end, slopes_stride, sinks_stride.
+// ranges_batch, ranges_time, ranges_end, slopes_stride, sinks_stride, table_batch, table_page.
 #pragma once
 #include "attention/online_softmax.cuh"
+#include "attention/pages.cuh"
 #include "attention/tile_walk.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/control.cuh"
@@ -71,7 +73,7 @@ template <class Config> struct AttentionSm90 {
     static constexpr i32 bm = Tiled::bm, bn = Tiled::bn, stages = Tiled::stages, groups = Tiled::groups;
     static constexpr i32 chunks = (Tiled::head_dim + 63) / 64; // of 64 columns: 128 bytes, a swizzled row
     static constexpr i32 threads = 128 * (1 + groups);
-    using Registers = AttentionRegisters<groups>;
+    using Registers = AttentionRegisters<groups, Tiled::page != 0>;
 
     struct alignas(swizzle_atom) Shared { // tiles are chunks of [rows][64]
         u8 queries[chunks][bm * swizzle_row];
@@ -108,6 +110,19 @@ template <class Config> struct AttentionSm90 {
             ptx::tma_load(ptx::shared_address(to[c]), &map, bar, 64 * c, head, from, batch);
     }
 
+    template <i32 rows>
+    DEV static void load_block(u8 (*to)[rows * swizzle_row], u64 &full, const TensorMap &map, i32 block,
+                               i32 head, i32 batch, const AttentionInputs &in)
+    {
+        u32 bar = ptx::shared_address(&full);
+        ptx::mbarrier_arrive_expect(bar, chunks * rows * swizzle_row);
+        load_keys<Tiled, rows>(in, batch, block * rows, [&](i32 row, i32 time, i32 sequence) {
+            for (i32 c = 0; c < chunks; c++)
+                ptx::tma_load(ptx::shared_address(to[c] + row * swizzle_row), &map, bar, 64 * c, head, time,
+                              sequence);
+        });
+    }
+
     DEV static void produce(Shared &s, const TensorMap &q, const TensorMap &k, const TensorMap &v,
                             const AttentionInputs &in)
     {
@@ -119,13 +134,13 @@ template <class Config> struct AttentionSm90 {
             i32 head = tile.head / Tiled::group;
             auto load_keys = [&](i32 block) {
                 wait(s.empty_keys[key.slot], key.parity);
-                load_tile<bn>(s.keys[key.slot], s.full_keys[key.slot], k, block * bn, head, tile.batch);
+                load_block<bn>(s.keys[key.slot], s.full_keys[key.slot], k, block, head, tile.batch, in);
                 key.next();
             };
             auto load_values = [&](i32 block) {
                 wait(s.empty_values[value.slot], value.parity);
-                load_tile<bn>(s.values[value.slot], s.full_values[value.slot], v, block * bn, head,
-                              tile.batch);
+                load_block<bn>(s.values[value.slot], s.full_values[value.slot], v, block, head, tile.batch,
+                               in);
                 value.next();
             };
             wait(s.empty_queries, phase ^ 1);

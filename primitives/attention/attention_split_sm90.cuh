@@ -25,6 +25,7 @@
 // q_time, q_head.
 #pragma once
 #include "attention/online_softmax.cuh"
+#include "attention/pages.cuh"
 #include "port/tile.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/cluster.cuh"
@@ -113,14 +114,17 @@ template <class Config> struct AttentionSplit {
         ptx::mbarrier_fence_init();
         ptx::fence_async_shared();
     }
-    DEV void load(Cursor &at, const TensorMap &map, i32 block, const Item &item) const
+    DEV void load(Cursor &at, const TensorMap &map, i32 block, const Item &item,
+                  const AttentionInputs &in) const
     {
         const u32 bar = address(&s.full[at.slot]);
         ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
         ptx::mbarrier_arrive_expect(bar, chunks * bn * swizzle_row);
-        for (i32 c = 0; c < chunks; c++)
-            ptx::tma_load_once(address(s.ring[at.slot][c]), &map, bar, 64 * c, item.head, block * bn,
-                               item.batch);
+        load_keys<Config, bn>(in, item.batch, block * bn, [&](i32 row, i32 time, i32 batch) {
+            for (i32 c = 0; c < chunks; c++)
+                ptx::tma_load_once(address(s.ring[at.slot][c] + row * swizzle_row), &map, bar, 64 * c,
+                                   item.head, time, batch);
+        });
         at.next();
     }
     DEV void produce(const TensorMap &k, const TensorMap &v, const AttentionInputs &in) const
@@ -130,8 +134,8 @@ template <class Config> struct AttentionSplit {
         for (i32 i = first_item(); i < items; i += clusters()) {
             const Item item(i, in);
             for (i32 block = item.keys.first; block < item.keys.end; block++) {
-                load(at, k, block, item);
-                load(at, v, block, item);
+                load(at, k, block, item, in);
+                load(at, v, block, item, in);
             }
         }
     }

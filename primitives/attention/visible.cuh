@@ -35,6 +35,7 @@ struct AttentionInputs {
     const i32 *lengths;         // [batch]
     const i32 *ranges;          // [batch][tq][2]
     const float *slopes, *sinks; // [heads]
+    const i32 *table;            // [batch][tk / page]
 };
 
 template <class Config> struct Visible {

@@ -30,9 +30,16 @@ template <int of_producer, int of_consumer, int consumers, int blocks = 1> struc
 template <int consumers> constexpr int gemm_consumer = consumers == 3 ? 160 : consumers == 2 ? 240 : 224;
 template <int consumers>
 using GemmRegisters = RegisterBudget<24, gemm_consumer<consumers>, consumers, consumers == 1 ? 2 : 1>;
-// Attention's consumers are the same; beside three there is room for a producer of 32.
-template <int consumers>
-using AttentionRegisters = RegisterBudget<consumers == 2 ? 24 : 32, consumers == 2 ? 240 : 160, consumers>;
+// Attention's consumers are the same; beside three there is room for a producer of 32, and one that looks up
+// pages has 40.
+template <int consumers, bool pages>
+using AttentionRegisters = RegisterBudget<consumers == 3 ? 32
+                                          : pages        ? 40
+                                                         : 24,
+                                          consumers == 3 ? 160
+                                          : pages        ? 232
+                                                         : 240,
+                                          consumers>;
 // The producer's warpgroup prepares an epilogue, too; consumers hold their part of A.
 template <int consumers> using SkinnyRegisters = RegisterBudget<56, 224, consumers>;
 

@@ -5,7 +5,8 @@
  * that see no key, whatever lies between rows. What is not written shows, what must not be read shows. Where
  * some queries see keys and some see none, a last run has NaN for all values: the latter must still give 0.
  * With P and o rounded to the dtype (unit u) and fp32 sums, an element may be off by
- * (u + small) (sum_j p_j |v_j| + |o|). Each kernel runs twice and must repeat its bits.
+ * (u + small) (sum_j p_j |v_j| + |o|). Each kernel runs twice and must repeat its bits. With
+ * CODA_TEST_CASE only cases run whose names contain it, and random ones.
  */
 #include <math.h>
 #include <stdio.h>
@@ -117,6 +118,32 @@ static bool query_sees(const struct bench *b, int64_t batch, int64_t i)
     return r.first < r.end;
 }
 
+/* Pages of the pool in disorder; where a sequence has no key, whatever. */
+static void fill_table(struct bench *b, struct random *r)
+{
+    if (!b->c->page) return;
+    int32_t *to = b->host[ATTENTION_TABLE], pages = (int32_t)(b->s.slots / b->c->page);
+    int64_t each = b->s.tk / b->c->page, n = b->s.batch * each;
+    int32_t *all = malloc(sizeof *all * (size_t)pages);
+    for (int32_t i = 0; all && i < pages; i++) {
+        int64_t k = random_below(r, i + 1); /* Fisher and Yates, from the inside out */
+        all[i] = all[k], all[k] = i;
+    }
+    for (int64_t i = 0; all && i < n; i++)
+        to[i] = i % each * b->c->page < length_of(b, i / each) ? all[i] : (int32_t)random_next(r);
+    free(all);
+}
+
+/* Where row t of a sequence's keys is, but for the head's columns. */
+static int64_t key_at(const struct bench *b, const struct tensor_use *v, int64_t batch, int64_t t)
+{
+    if (!b->c->page || v->buffer == ATTENTION_Q || v->buffer == ATTENTION_O)
+        return v->offset + batch * v->batch + t * v->time;
+    const int32_t *table = b->host[ATTENTION_TABLE];
+    int64_t page = table[batch * (b->s.tk / b->c->page) + t / b->c->page];
+    return v->offset + (page * b->c->page + t % b->c->page) * v->time;
+}
+
 static void fill_rows(struct bench *b, const struct tensor_use *v, int64_t rows, int64_t heads,
                       bool (*used)(const struct bench *, int64_t, int64_t), struct random *r)
 {
@@ -124,8 +151,7 @@ static void fill_rows(struct bench *b, const struct tensor_use *v, int64_t rows,
         for (int64_t t = 0; t < rows; t++)
             for (int64_t h = 0; h < heads && used(b, batch, t); h++)
                 for (int64_t d = 0; d < b->s.head_dim; d++)
-                    dtype_store(v->dtype, b->host[v->buffer],
-                                v->offset + batch * v->batch + t * v->time + h * v->head + d,
+                    dtype_store(v->dtype, b->host[v->buffer], key_at(b, v, batch, t) + h * v->head + d,
                                 random_normal(r));
 }
 
@@ -143,6 +169,7 @@ static bool make_data(struct bench *b, uint64_t seed)
     }
     fill_lengths(b, &r);
     fill_ranges(b, &r);
+    fill_table(b, &r);
     fill_of_heads(b, &r);
     fill_rows(b, &b->s.q, b->s.tq, b->s.heads, query_sees, &r);
     fill_rows(b, &b->s.k, b->s.tk, b->s.kv_heads, key_is_seen, &r);
@@ -208,8 +235,7 @@ static bool run(struct bench *b, void *out, char *err)
 static double at(const struct bench *b, const struct tensor_use *v, int64_t batch, int64_t t, int64_t h,
                  int64_t d)
 {
-    return dtype_load(v->dtype, b->host[v->buffer],
-                      v->offset + batch * v->batch + t * v->time + h * v->head + d);
+    return dtype_load(v->dtype, b->host[v->buffer], key_at(b, v, batch, t) + h * v->head + d);
 }
 
 static double unit(coda_dtype t) { return t == CODA_BF16 ? 0x1p-8 : t == CODA_F16 ? 0x1p-11 : 0; }
@@ -301,7 +327,8 @@ static int64_t touched_by_nan(struct bench *b, char *err)
     if (!some_query(b, true) || !some_query(b, false)) return 0;
     for (int64_t e = 0; e < s->batch * s->tk * s->kv_heads * s->head_dim; e++) {
         int64_t d = e % s->head_dim, h = e / s->head_dim % s->kv_heads, row = e / s->head_dim / s->kv_heads;
-        int64_t to = s->v.offset + row / s->tk * s->v.batch + row % s->tk * s->v.time + h * s->v.head + d;
+        if (b->c->page && !key_is_seen(b, row / s->tk, row % s->tk)) continue;
+        int64_t to = key_at(b, &s->v, row / s->tk, row % s->tk) + h * s->v.head + d;
         dtype_store(s->v.dtype, b->host[s->v.buffer], to, NAN);
     }
     if (!device_upload(b->gpu[s->v.buffer], b->host[s->v.buffer], b->bytes[s->v.buffer])) return -1;
@@ -372,6 +399,8 @@ static struct attention_case random_case(struct random *r)
     c.ranges = random_chance(r, 20);
     c.slopes = random_chance(r, 20);
     c.sinks = random_chance(r, 20);
+    bool paged = c.layout == LAYOUT_ROWS && random_chance(r, 40);
+    if (paged) c.page = 1 << random_below(r, 7), c.lengths = true, c.tk = CEIL_DIV(c.tk, c.page) * c.page;
     return c;
 }
 
@@ -394,11 +423,11 @@ static int run_random(const struct jit_device *device)
         char name[160];
         struct attention_case c = random_case(&r);
         snprintf(name, sizeof name,
-                 "%s b%d q%d k%d h%d/%d d%d w%d%s%s align %d layout %d pad %d ahead %d cap %d%s%s%s",
+                 "%s b%d q%d k%d h%d/%d d%d w%d%s%s align %d layout %d pad %d ahead %d cap %d page %d%s%s%s",
                  dtype_name(c.dtype), (int)c.batch, (int)c.tq, (int)c.tk, (int)c.heads, (int)c.kv_heads,
                  (int)c.head_dim, (int)c.window, c.causal ? " causal" : "", c.lengths ? " lengths" : "",
-                 c.align, (int)c.layout, (int)c.pad, (int)c.ahead, (int)c.softcap, c.ranges ? " ranges" : "",
-                 c.slopes ? " slopes" : "", c.sinks ? " sinks" : "");
+                 c.align, (int)c.layout, (int)c.pad, (int)c.ahead, (int)c.softcap, (int)c.page,
+                 c.ranges ? " ranges" : "", c.slopes ? " slopes" : "", c.sinks ? " sinks" : "");
         c.name = name;
         failed += run_both(device, &c);
     }
@@ -411,7 +440,9 @@ int gpu_attention(void)
     char err[JIT_ERROR_SIZE];
     if (!device_open(&device, err)) return gpu_case(false, "attention", "%s", err);
     int failed = 0;
+    const char *named = getenv("CODA_TEST_CASE");
     for (int i = 0; i < attention_case_count; i++) {
+        if (named && !strstr(attention_cases[i].name, named)) continue;
         if (device_emulated(&device) && !scale_takes_one_in(5, i)) continue;
         if (attention_cases[i].batch * attention_cases[i].tq > 0)
             failed += run_both(&device, &attention_cases[i]);

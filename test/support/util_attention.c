@@ -71,13 +71,22 @@ const struct attention_case attention_cases[] = {
     {"ranges causal", F16, 2, 700, 700, 2, 1, 64, true, 0, false, LAYOUT_PACKED, 0, 0, 0, .ranges = true},
     {"ranges lengths", BF16, 6, 150, 300, 2, 2, 256, true, 90, true, LAYOUT_ROWS, 0, 0, 3, .ranges = true},
     {"ranges of few", BF16, 6, 4, 300, 4, 2, 128, false, 0, true, LAYOUT_ROWS, 0, 0, 0, .ranges = true},
-    {"f32 all", F32, 6, 90, 130, 4, 2, 72, true, 50, true, LAYOUT_HEADS, 0, 0, 3, 0, 5, true, true, true},
-    {"all", BF16, 6, 290, 330, 4, 2, 128, true, 150, true, LAYOUT_HEADS, 8, 0, 3, 0, 5, true, true, true},
-    {"split all", BF16,        6, 3, 700, 8, 2, 128,   false, 300,
-     true,        LAYOUT_ROWS, 0, 0, 3,   2, 4, false, true,  true},
-    {"split sixteen all", F16, 6, 4, 515, 8, 2,     64,   true, 0, true,
-     LAYOUT_ROWS,         0,   0, 3, 0,   9, false, true, true},
+    {"f32 all", F32,          6, 90, 130, 4, 2, 72,   true, 50,
+     true,      LAYOUT_HEADS, 0, 0,  3,   0, 5, true, true, .sinks = 1},
+    {"all", BF16,         6, 290, 330, 4, 2, 128,  true, 150,
+     true,  LAYOUT_HEADS, 8, 0,   3,   0, 5, true, true, .sinks = 1},
+    {"split all", BF16,        6, 3, 700, 8, 2, 128, false, 300,
+     true,        LAYOUT_ROWS, 0, 0, 3,   2, 4, 0,   true,  .sinks = 1},
+    {"split sixteen all", F16, 6, 4, 515, 8, 2, 64,   true,      0, true,
+     LAYOUT_ROWS,         0,   0, 3, 0,   9, 0, true, .sinks = 1},
     {"split sinks", BF16, 3, 1, 2100, 32, 4, 64, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .sinks = true},
+    {"pages", BF16, 6, 1, 512, 8, 2, 128, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .page = 16},
+    {"pages of 64", F16, 6, 3, 1024, 4, 2, 64, true, 200, true, LAYOUT_ROWS, 8, 0, 3, .page = 64},
+    {"pages of 256", BF16, 6, 2, 1024, 4, 1, 96, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .page = 256},
+    {"pages and chunks", BF16, 6, 150, 512, 4, 2, 128, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .page = 16},
+    {"pages of 8", BF16, 6, 80, 200, 2, 2, 256, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .page = 8},
+    {"pages of 4", BF16, 6, 20, 100, 2, 2, 64, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .page = 4},
+    {"f32 pages", F32, 6, 30, 96, 4, 2, 40, true, 25, true, LAYOUT_ROWS, 3, 0, 3, .page = 32},
     {"no keys", BF16, 2, 30, 0, 2, 2, 64, false, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
     {"no queries", BF16, 2, 0, 30, 2, 2, 64, false, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
     {"no batch", BF16, 0, 30, 30, 2, 2, 64, false, 0, true, LAYOUT_ROWS, 0, 0, .align = 0},
@@ -110,29 +119,37 @@ static struct tensor_use view(const struct attention_case *c, int buffer, int64_
 static struct tensor_use beside(bool there, int buffer, const int64_t *stride)
 {
     struct tensor_use u = {.role = USE_BESIDE, .buffer = there ? buffer : -1, .steady = true};
-    u.dtype = buffer == ATTENTION_LENGTHS || buffer == ATTENTION_RANGES ? CODA_I32 : CODA_F32;
+    u.dtype = buffer == ATTENTION_SLOPES || buffer == ATTENTION_SINKS ? CODA_F32 : CODA_I32;
     for (int i = 0; i < 3; i++) u.stride[i] = stride[i];
     return u;
 }
 
+int64_t attention_case_slots(const struct attention_case *c)
+{
+    return c->page ? (c->batch * (c->tk / c->page) + 3) * c->page : c->tk;
+}
+
 void attention_case_spec(const struct attention_case *c, struct attention_spec *out)
 {
-    *out =
-        (struct attention_spec){.batch = c->batch,
-                                .tq = c->tq,
-                                .tk = c->tk,
-                                .heads = c->heads,
-                                .kv_heads = c->kv_heads,
-                                .head_dim = c->head_dim,
-                                .window = c->window,
-                                .causal = c->causal,
-                                .align = (coda_attention_align)c->align,
-                                .ahead = c->ahead,
-                                .softcap = c->softcap,
-                                .lengths = beside(c->lengths, ATTENTION_LENGTHS, (int64_t[]){1, 0, 0}),
-                                .ranges = beside(c->ranges, ATTENTION_RANGES, (int64_t[]){2 * c->tq, 2, 1}),
-                                .slopes = beside(c->slopes, ATTENTION_SLOPES, (int64_t[]){1, 0, 0}),
-                                .sinks = beside(c->sinks, ATTENTION_SINKS, (int64_t[]){1, 0, 0})};
+    *out = (struct attention_spec){
+        .batch = c->batch,
+        .tq = c->tq,
+        .tk = c->tk,
+        .heads = c->heads,
+        .kv_heads = c->kv_heads,
+        .head_dim = c->head_dim,
+        .window = c->window,
+        .causal = c->causal,
+        .align = (coda_attention_align)c->align,
+        .ahead = c->ahead,
+        .softcap = c->softcap,
+        .lengths = beside(c->lengths, ATTENTION_LENGTHS, (int64_t[]){1, 0, 0}),
+        .ranges = beside(c->ranges, ATTENTION_RANGES, (int64_t[]){2 * c->tq, 2, 1}),
+        .slopes = beside(c->slopes, ATTENTION_SLOPES, (int64_t[]){1, 0, 0}),
+        .sinks = beside(c->sinks, ATTENTION_SINKS, (int64_t[]){1, 0, 0}),
+        .table = beside(c->page, ATTENTION_TABLE, (int64_t[]){c->page ? c->tk / c->page : 0, 1, 0}),
+        .page = c->page,
+        .slots = attention_case_slots(c)};
     out->scale = c->scale != 0 ? c->scale : (float)(1 / sqrt((double)c->head_dim));
     out->q = view(c, ATTENTION_Q, c->tq, c->heads);
     out->k = view(c, ATTENTION_K, c->tk, c->kv_heads);
@@ -140,6 +157,7 @@ void attention_case_spec(const struct attention_case *c, struct attention_spec *
     out->o = view(c, ATTENTION_O, c->tq, c->heads);
     out->o.role = USE_RESULT;
     out->k.steady = out->v.steady = out->lengths.steady = c->layout != LAYOUT_PACKED;
+    if (c->page) out->k.batch = out->v.batch = 0;
     if (c->layout == LAYOUT_PACKED) {
         out->k.buffer = out->v.buffer = ATTENTION_Q;
         out->k.offset = c->heads * c->head_dim;
@@ -154,12 +172,13 @@ int64_t attention_case_elements(const struct attention_case *c, int buffer)
     bool packed = c->layout == LAYOUT_PACKED;
     switch (buffer) {
     case ATTENTION_Q: return c->batch * s.q.batch;
-    case ATTENTION_K: return packed ? 0 : c->batch * s.k.batch;
-    case ATTENTION_V: return packed ? 0 : c->batch * s.v.batch;
+    case ATTENTION_K: return packed ? 0 : c->page ? s.slots * s.k.time : c->batch * s.k.batch;
+    case ATTENTION_V: return packed ? 0 : c->page ? s.slots * s.v.time : c->batch * s.v.batch;
     case ATTENTION_O: return c->batch * s.o.batch;
     case ATTENTION_LENGTHS: return c->lengths ? c->batch : 0;
     case ATTENTION_RANGES: return c->ranges ? 2 * c->batch * c->tq : 0;
     case ATTENTION_SLOPES: return c->slopes ? c->heads : 0;
+    case ATTENTION_TABLE: return c->page ? c->batch * (c->tk / c->page) : 0;
     case ATTENTION_SINKS: return c->sinks ? c->heads : 0;
     }
     return 0;

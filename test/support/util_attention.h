@@ -24,6 +24,7 @@ struct attention_case {
     int64_t ahead;
     float softcap;
     bool ranges, slopes, sinks;
+    int64_t page; /* LAYOUT_ROWS; tk is a multiple of it */
 };
 
 extern const struct attention_case attention_cases[];
@@ -39,12 +40,15 @@ enum {
     ATTENTION_RANGES,
     ATTENTION_SLOPES,
     ATTENTION_SINKS,
+    ATTENTION_TABLE,
     ATTENTION_BUFFERS
 };
 
 /* An H200, as the planner sees it. */
 extern const struct target attention_target;
 
+/* Rows of the pool of pages, some of which no sequence has; of a sequence's keys where there are none. */
+int64_t attention_case_slots(const struct attention_case *c);
 void attention_case_spec(const struct attention_case *c, struct attention_spec *out);
 /* Does the kernel for Hopper's units take it? */
 bool attention_fits_sm90(const struct attention_spec *a, const struct target *target);

@@ -438,7 +438,7 @@ static const struct {
     {rope_style, "rope: style is 5; must be 0..1"},
     {attention_heads, "attention: q is [2,8,64]; 7 heads must divide its columns"},
     {attention_rank, "attention: q is [64]; it needs rank 2 or more"},
-    {attention_size, "attention: the size of a coda_attention_options is 8; INIT sets 72"},
+    {attention_size, "attention: the size of a coda_attention_options is 8; INIT sets 88"},
     {loss_targets,
      "cross_entropy: logits are [8,64] but targets are i32[2,8]; must be i32, one for each row"},
     {loss_reduction, "cross_entropy: reduction is 9; must be 0..2"},

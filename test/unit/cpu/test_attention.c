@@ -401,6 +401,67 @@ START_TEST(alignments)
 }
 END_TEST
 
+/* ---- Pages: as the same keys one behind the other ---- */
+
+enum { BATCH = 3, EACH = 5, PAGE = 4, POOL = 20, QUERIES = 3, WIDTH = 12 };
+
+static void attend_both(coda_graph *g, void *const *args, float *run, double *evaluated)
+{
+    enum { SIZE = BATCH * QUERIES * WIDTH };
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p;
+    void *all[8];
+    int n = (int)coda_graph_args(g) - 1;
+    for (int i = 0; i < n; i++) all[i] = args[i];
+    opt.device = CODA_DEVICE_CPU;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    all[n] = memset(run, 0xff, SIZE * sizeof *run);
+    void *workspace = poison(coda_plan_workspace(p), 0x7f);
+    ck_assert_msg(coda_run(p, all, NULL, workspace, NULL) == CODA_OK, "%s", coda_error());
+    all[n] = memset(evaluated, 0xff, SIZE * sizeof *evaluated);
+    ck_assert_msg(coda_evaluate(g, all) == CODA_OK, "%s", coda_error());
+    free(workspace);
+    coda_plan_free(p);
+    coda_graph_free(g);
+}
+
+START_TEST(pages_are_keys_in_another_place)
+{
+    static _Alignas(64) float q[BATCH][QUERIES][WIDTH], pool[POOL * PAGE][WIDTH],
+        keys[BATCH][EACH * PAGE][WIDTH];
+    static _Alignas(64) float y[2][BATCH * QUERIES * WIDTH];
+    static _Alignas(64) double e[2][BATCH * QUERIES * WIDTH];
+    static _Alignas(64) int32_t lengths[BATCH] = {EACH * PAGE, 7, 12}, table[BATCH][EACH];
+    struct random r = {random_seed() + (uint64_t)_i};
+    for (int i = 0; i < BATCH * QUERIES * WIDTH; i++) ((float *)q)[i] = (float)random_normal(&r);
+    for (int i = 0; i < POOL * PAGE * WIDTH; i++) ((float *)pool)[i] = (float)random_normal(&r);
+    for (int b = 0; b < BATCH; b++)
+        for (int j = 0; j < EACH * PAGE; j++) {
+            int32_t *page = &table[b][j / PAGE];
+            if (j % PAGE == 0) *page = (int32_t)((b * 7 + j / PAGE * 3 + _i) % POOL); /* shared by some */
+            if (j % PAGE == 0 && j == PAGE && b == 2) *page = _i ? -1 : POOL;         /* not there: zeros */
+            bool there = *page >= 0 && *page < POOL;
+            for (int d = 0; d < WIDTH; d++) keys[b][j][d] = there ? pool[*page * PAGE + j % PAGE][d] : 0;
+            if (j % PAGE == PAGE - 1 && j / PAGE * PAGE >= lengths[b]) *page = (int32_t)random_next(&r);
+        }
+    coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
+    o.heads = 4, o.kv_heads = 4, o.causal = 1, o.align = CODA_ALIGN_LENGTH;
+    for (int way = 0; way < 2; way++) {
+        coda_graph *g = coda_graph_new();
+        coda_value vq = coda_input(g, "q", CODA_F32, 3, (int64_t[]){BATCH, QUERIES, WIDTH}), vk;
+        if (way) vk = coda_input(g, "k", CODA_F32, 2, (int64_t[]){POOL * PAGE, WIDTH});
+        else vk = coda_input(g, "k", CODA_F32, 3, (int64_t[]){BATCH, EACH * PAGE, WIDTH});
+        coda_value n = coda_input(g, "n", CODA_I32, 1, (int64_t[]){BATCH});
+        if (way) o.page = PAGE, o.table = coda_input(g, "t", CODA_I32, 2, (int64_t[]){BATCH, EACH});
+        coda_output(g, "y", coda_attention(g, vq, vk, vk, n, &o));
+        ck_assert_msg(coda_graph_status(g) == CODA_OK, "%s", coda_error());
+        attend_both(g, (void *[]){q, way ? (void *)pool : (void *)keys, lengths, table}, y[way], e[way]);
+    }
+    ck_assert(!memcmp(y[0], y[1], sizeof y[0]) && !memcmp(e[0], e[1], sizeof e[0]));
+    for (int i = 0; i < BATCH * QUERIES * WIDTH; i++) ck_assert(fabs(y[1][i] - e[1][i]) < 1e-5);
+}
+END_TEST
+
 Suite *attention_suite(void)
 {
     random_seed(); /* once, before the tests fork */
@@ -409,6 +470,7 @@ Suite *attention_suite(void)
     tcase_set_timeout(t, 300);
     tcase_add_test(t, alignments);
     tcase_add_test(t, random_shapes_and_masks);
+    tcase_add_loop_test(t, pages_are_keys_in_another_place, 0, 2);
     suite_add_tcase(s, t);
     return s;
 }

@@ -22,6 +22,8 @@ static const char leaves[] = "%x = input bf16[2,8,64]\n"
                              "%len = input i32[2]\n"
                              "%pairs = input i32[2,8,2]\n"
                              "%eight = input f32[8]\n"
+                             "%table = input i32[2,4]\n"
+                             "%pool = input bf16[48,32]\n"
                              "%one = input i32[1]\n"
                              "%r = input i32[2,8,1]\n"
                              "%r1 = input i32[1,8,1]\n"
@@ -193,6 +195,24 @@ static const struct {
     {"attention %x, %kv, %kv, %len, _, %eight {heads=8, kv_heads=4}",
      "attention: slopes, lengths, Tq 8 and Tk 16: align must say where queries sit: CODA_ALIGN_LENGTH (3):"
      " the last before the length, CODA_ALIGN_END (2): before Tk, or CODA_ALIGN_START (1)"},
+    {"attention %x, %pool, %pool, %len, _, _, _, %table {heads=8, kv_heads=4, page=4, causal=1, align=3}",
+     "bf16[2,8,64]"},
+    {"attention %x, %pool, %pool, %len, _, _, _, %table {heads=8, kv_heads=4, page=32}",
+     "attention: k is [48,32], the table [2,4]; k must be [slots,columns] of whole pages of 32, and a "
+     "sequence"
+     " have 1073741824 keys at most"},
+    {"attention %x, %kv, %kv, %len, _, _, _, %table {heads=8, kv_heads=4, page=4}",
+     "attention: k is [2,16,32], the table [2,4]; k must be [slots,columns] of whole pages of 4, and a "
+     "sequence"
+     " have 1073741824 keys at most"},
+    {"attention %x, %pool, %pool, _, _, _, _, %table {heads=8, kv_heads=4, page=4}",
+     "attention: pages of 4 keys want lengths"},
+    {"attention %x, %pool, %pool, %len, _, _, _, %table {heads=8, kv_heads=4, page=3}",
+     "attention: page is 3 with a table; a table wants a power of two up to 1048576"},
+    {"attention %x, %kv, %kv, %len {heads=8, kv_heads=4, page=4}",
+     "attention: page is 4 without a table; a table wants a power of two up to 1048576"},
+    {"attention %x, %pool, %pool, %len, _, _, _, %pairs {heads=8, kv_heads=4, page=4}",
+     "attention: q is [2,8,64] but the table is i32[2,8,2]; must be i32[2,pages]"},
     {"attention %x, %kv, %kv2 {heads=2, kv_heads=1}",
      "attention: k is [2,16,32] but v is [2,17,32]; they must be equal"},
     {"attention %x, %kv, %kv {heads=4}", "attention: k is [2,16,32]; 4 kv_heads of 16 columns make 64"},
