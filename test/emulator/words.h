@@ -52,6 +52,15 @@ template <class T> T __shfl_xor_sync(unsigned mask, T x, int distance)
     return emu_shuffle_as(mask, x, distance, true);
 }
 
+inline unsigned __ballot_sync(unsigned mask, int bit)
+{
+    unsigned all = bit ? 1u << threadIdx.x % 32 : 0;
+    for (int distance = 1; distance < 32; distance *= 2) all |= __shfl_xor_sync(mask, all, distance);
+    return all;
+}
+inline int __ffs(int x) { return __builtin_ffs(x); }
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+
 /* ---- What the entry of a kernel is made of ---- */
 
 template <class F, F kernel> struct EmuEntry;
