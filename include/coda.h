@@ -280,6 +280,13 @@ CODA_API coda_value coda_reduce(coda_graph *g, const char *reduction, coda_value
  * gives of no columns; arg_max names a row. Each run of a plan leaves equal bits. */
 CODA_API coda_value coda_reduce_columns(coda_graph *g, const char *reduction, coda_value x);
 
+/* The k largest of each row, in descending order: x [..., N] gives *values [..., k] of x's dtype and *indices
+ * int32 [..., k], where in the row each of them is. Of equal elements the one further left comes first; NaN
+ * is above all, and -0 is 0. 1 <= k <= 64 and k <= N: a kernel keeps a row's best in two registers of each
+ * lane of a warp. values or indices may be NULL where they are not wanted. For the smallest, scale by -1
+ * before and after. */
+CODA_API void coda_top_k(coda_graph *g, coda_value x, int64_t k, coda_value *values, coda_value *indices);
+
 /* ---- Rotary embedding (Su et al., arXiv 2104.09864) ---- */
 
 typedef enum coda_rope_style {

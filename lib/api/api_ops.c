@@ -236,6 +236,24 @@ CODA_API coda_value coda_row_mean(coda_graph *g, coda_value x)
     return then(g, "scale", then(g, "sum", x, 0), rest);
 }
 
+/* Its values and its indices are two nodes of one origin. */
+CODA_API void coda_top_k(coda_graph *g, coda_value x, int64_t k, coda_value *values, coda_value *indices)
+{
+    coda_value *out[] = {values, indices};
+    int origin = -1, in = -1;
+    for (int i = 0; i < ARRAY_SIZE(out); i++)
+        if (out[i]) *out[i] = CODA_NONE;
+    if (!build_ready(g, "top_k")) return;
+    if (!values && !indices) graph_poison(g, CODA_E_INVALID, "top_k: values and indices are both NULL");
+    else in = build_index(g, "top_k", x);
+    for (int i = 0; i < ARRAY_SIZE(out) && in >= -1 && !g->status; i++) {
+        struct node n = {.op = OP_TOP_K, .nin = 1, .in = &in, .attr.top_k = {k, i}, .origin = origin};
+        if (!out[i]) continue;
+        *out[i] = build_value(graph_append(g, &n));
+        if (out[i]->id) origin = g->node[out[i]->id - 1].origin;
+    }
+}
+
 /* ---- Rotary embedding, attention, loss ---- */
 
 /* False with the graph poisoned if the options are not what this version knows. */

@@ -44,8 +44,9 @@ static bool identify(struct identity *id, struct arena *a, const struct plan *p,
     const struct program *q = &p->program[index];
     bool good =
         identity_of(id, a, p, q) && identity_add(id, a, &p->schedule[index].tile, sizeof(struct tile));
-    for (int i = 0; i < q->ports && good; i++)
-        if (q->port[i].reduce) good = identity_add(id, a, &q->port[i].blocks, sizeof q->port[i].blocks);
+    const struct tensor_use *u;
+    for (int i = 0; (u = program_use(q, i)) && good; i++)
+        if (u->reduce) good = identity_add(id, a, &u->blocks, sizeof u->blocks);
     return good;
 }
 

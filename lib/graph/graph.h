@@ -75,6 +75,9 @@ struct type {
     int64_t dim[CODA_MAX_RANK];
 };
 
+/* Of a TOP_K: a warp has two candidates in each lane, tile/top_k.cuh. */
+enum { TOP_K_MOST = 64 };
+
 enum loss { LOSS_ROWS, LOSS_MEAN, LOSS_SUM }; /* a cross-entropy's reduction, as the text form counts */
 
 enum { NODE_READABLE = 8 }; /* operands that may be read of any node of a graph, -1 where it has none */

@@ -125,6 +125,23 @@ coda_status infer_matmul(const graph *g, struct node *n)
     return CODA_OK;
 }
 
+coda_status infer_top_k(const graph *g, struct node *n)
+{
+    const struct type *x = operand_type(g, n, 0);
+    int64_t k = n->attr.top_k.k;
+    coda_status s = need_float(n, "x", x, 1);
+    if (s == CODA_OK) s = need_range(n, "k", k, 1, TOP_K_MOST);
+    if (s == CODA_OK) s = need_range(n, "indices", n->attr.top_k.indices, 0, 1);
+    if (s != CODA_OK) return s;
+    if (type_columns(x) < k || type_columns(x) > INT32_MAX)
+        return fail(CODA_E_INVALID, "top_k: x is %s; k is %" PRId64 ", and it needs %" PRId64 "..%d columns",
+                    dims_text(x).s, k, k, INT32_MAX);
+    n->type = *x;
+    n->type.dim[x->rank - 1] = k;
+    if (n->attr.top_k.indices) n->type.dtype = CODA_I32;
+    return CODA_OK;
+}
+
 coda_status infer_map(const graph *g, struct node *n)
 {
     struct type t = *operand_type(g, n, 0);

@@ -51,8 +51,11 @@ static void root_gemm(struct grouper *gr, int root)
 static void root_own(struct grouper *gr, int root)
 {
     const struct own_kind *kind = own_kind_of(gr->g->node[root].op);
-    struct group *q = kind ? root_new(gr, PROGRAM_OWN, root) : NULL;
-    if (q) q->p.own = kind;
+    bool roots = kind && gr->site[root].role == ROLE_FREE;
+    struct group *q = roots ? root_new(gr, PROGRAM_OWN, root) : NULL;
+    if (!q) return;
+    q->p.own = kind;
+    if (kind->join) kind->join(gr, q);
 }
 
 static void root_rows(struct grouper *gr, int root)

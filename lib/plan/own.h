@@ -10,7 +10,9 @@
 #include "graph.h"
 #include "program.h"
 
-#define OWN_KERNELS(X) X(ATTENTION, attention)
+#define OWN_KERNELS(X)                                                                                       \
+    X(ATTENTION, attention)                                                                                  \
+    X(TOP_K, top_k)
 
 enum own {
 #define X(NAME, name) OWN_##NAME,
@@ -20,6 +22,8 @@ enum own {
 };
 
 struct writer; /* fuse.h */
+struct grouper;
+struct group;
 
 /* What plan knows of a kind. `spec` is the struct below that program.spec points to. */
 struct own_kind {
@@ -27,12 +31,15 @@ struct own_kind {
     enum op op;                                      /* whose nodes become such programs */
     const char *name;                                /* in a plan's picture */
     size_t size;                                     /* of the struct */
+    bool by_units;                                   /* it has kernels for Hopper's units, and others */
     int shown;                                       /* uses that a plan's text shows, the first ones, ... */
-    const char *use_name[4], *stride_name[3];        /* ... by these names */
+    const char *use_name[4], *stride_name[3];        /* ... by these names; without, as steps do */
     struct tensor_use *(*use)(void *spec, int i);    /* as program_use */
     int64_t (*bytes)(const void *spec);              /* as program_bytes */
     double (*flops)(const void *spec);               /* as program_flops */
     void (*print)(const void *spec, struct text *t); /* the head of its text */
+    void (*join)(struct grouper *gr, struct group *q); /* joins what the root's program computes too;
+                                                          NULL: nothing */
     void (*read)(struct writer *w);  /* makes the spec from the root node, with what it reads */
     void (*store)(struct writer *w); /* adds what it writes, once all programs have said what they
                                         need in memory */
@@ -97,5 +104,18 @@ static inline int64_t attention_shift(const struct attention_spec *a, int64_t ke
     if (a->align == CODA_ALIGN_START) return 0;
     return (a->align == CODA_ALIGN_LENGTH ? keys : a->tk) - a->tq;
 }
+
+/* ---- The k largest of each row ---- */
+
+struct top_k_spec {
+    int64_t rows, columns, k;
+    struct tensor_use x;      /* LOAD: over the program's domain. PARTIAL_LOAD: each row's best of each tile
+                                 of a product */
+    struct tensor_use out[2]; /* values of x's dtype, indices i32; dense */
+    int outs;
+};
+
+/* Candidates of a row: its columns, or what tiles have left of them. */
+int64_t top_k_candidates(const struct top_k_spec *s);
 
 #endif

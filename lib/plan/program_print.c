@@ -131,6 +131,20 @@ static void print_operand(const struct plan *p, const char *label, const struct 
     text_append(t, "\n");
 }
 
+static void print_own_use(const struct plan *p, const struct program *q, int i, struct text *t)
+{
+    const struct own_kind *own = q->own;
+    const struct tensor_use *u = own->use(q->spec, i);
+    if (!u) return;
+    if (own->stride_name[0]) {
+        print_operand(p, own->use_name[i], u, own->stride_name, t);
+        return;
+    }
+    text_printf(t, "   %s ", own->use_name[i]);
+    print_port(p, q, u, t);
+    text_append(t, "\n");
+}
+
 static void print_gemm(const struct program *q, struct text *t)
 {
     text_printf(t, "gemm batch=%lld m=%lld n=%lld k=%lld", (long long)q->dim[0], (long long)q->dim[1],
@@ -158,8 +172,7 @@ void program_print_body(const struct plan *p, const struct program *q, struct te
         print_operand(p, "a", &q->a, of_product, t);
         print_operand(p, "b", &q->b, of_product, t);
     }
-    for (int i = 0; q->own && i < q->own->shown; i++)
-        print_operand(p, q->own->use_name[i], q->own->use(q->spec, i), q->own->stride_name, t);
+    for (int i = 0; q->own && i < q->own->shown; i++) print_own_use(p, q, i, t);
     for (int i = 0; i < q->steps; i++) print_step(p, q, i, t);
 }
 

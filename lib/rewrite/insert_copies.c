@@ -137,7 +137,7 @@ static int append(struct copier *c, struct node *n)
         if (n->in[0] >= 0 && !view_matmul(c->out, n, c->view, &mv)) n->in[1] = copy(c, n->in[1]);
     } else if (n->op == OP_CONCAT) {
         for (int i = 0; i < n->nin; i++) n->in[i] = part_of_concat(c, n, n->in[i]);
-    } else if (is_whole(n->op)) { /* its kernel reads rows of what it cannot do without */
+    } else if (n->op == OP_ATTENTION) { /* its kernel reads rows of what it cannot do without */
         for (int i = 0; i < op_info[n->op].least; i++)
             if (!columns_adjacent(c, n->in[i])) n->in[i] = copy(c, n->in[i]);
     }

@@ -17,7 +17,7 @@ void program_print(const struct plan *p, const struct program *q, struct text *t
 {
     const struct schedule *s = p ? &p->schedule[q - p->program] : NULL;
     program_print_head(q, t);
-    if (s && q->own) text_append(t, s->sm90 ? " sm90" : " simt");
+    if (s && q->own && q->own->by_units) text_append(t, s->sm90 ? " sm90" : " simt");
     if (s && q->own && s->tile.splits > 1)
         text_printf(t, " splits=%d%s", s->tile.splits, s->early ? " early" : "");
     text_append(t, "\n");
