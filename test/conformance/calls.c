@@ -52,6 +52,15 @@ BUILD(reshape, coda_reshape(b->g, in[0], b->call->numbers, n))
 BUILD(constant, coda_constant(b->g, b->call->dtype, (double)f[0]))
 BUILD(cast, coda_cast(b->g, in[0], b->call->dtype))
 
+static coda_value top_k(const struct build *b, bool indices)
+{
+    coda_value y = CODA_NONE;
+    coda_top_k(b->g, b->in[0], b->call->number[0], indices ? NULL : &y, indices ? &y : NULL);
+    return y;
+}
+BUILD(top_k_values, top_k(b, false))
+BUILD(top_k_indices, top_k(b, true))
+
 static coda_value build_transpose(const struct build *b)
 {
     int perm[CASE_NUMBERS] = {0};
@@ -90,11 +99,12 @@ static const struct {
     const char *word;
     builder *build;
 } builders[] = {
-    ROW(add),         ROW(sub),      ROW(mul),      ROW(div),        ROW(matmul),    ROW(matmul_kn),
-    ROW(embedding),   ROW(relu),     ROW(gelu_erf), ROW(gelu_tanh),  ROW(silu),      ROW(tanh),
-    ROW(sigmoid),     ROW(softplus), ROW(softmax),  ROW(row_sum),    ROW(row_max),   ROW(row_mean),
-    ROW(log_sum_exp), ROW(scale),    ROW(rms_norm), ROW(layer_norm), ROW(slice),     ROW(concat),
-    ROW(reshape),     ROW(cast),     ROW(constant), ROW(transpose),  ROW(attention), ROW(cross_entropy),
+    ROW(add),          ROW(sub),           ROW(mul),      ROW(div),        ROW(matmul),    ROW(matmul_kn),
+    ROW(embedding),    ROW(relu),          ROW(gelu_erf), ROW(gelu_tanh),  ROW(silu),      ROW(tanh),
+    ROW(sigmoid),      ROW(softplus),      ROW(softmax),  ROW(row_sum),    ROW(row_max),   ROW(row_mean),
+    ROW(log_sum_exp),  ROW(scale),         ROW(rms_norm), ROW(layer_norm), ROW(slice),     ROW(concat),
+    ROW(reshape),      ROW(cast),          ROW(constant), ROW(transpose),  ROW(attention), ROW(cross_entropy),
+    ROW(top_k_values), ROW(top_k_indices),
 };
 
 /* A word of the table, or a map: of the library, or of maps.c. */

@@ -104,20 +104,16 @@ def hardmax(n):
 
 @op("TopK")
 def top_k(n):
-    """One after another; what was taken counts as -inf."""
     c, x = n.c, n.x()
     axis, k = n.attr("axis", -1) % x.rank, int(n.known(1).ravel()[0])
     sign = 1 if n.attr("largest", 1) else -1
-    rows = c.scale(c.rows(x, [axis]), sign)
-    lowest = c.constant(-np.inf, "f32")
-    values, indices = [], []
-    for _ in range(k):
-        values.append(c.statistic("row_max", rows))
-        indices.append(c.first_index(rows, values[-1]))
-        rows = c.map("choose", lowest, rows, c.map("equal", c.iota(x.dims[axis]), indices[-1]))
+    rows = c.scale(c.floats(c.rows(x, [axis])), sign)
     dims = list(x.dims)
     dims[axis] = k
-    values, indices = (c.from_rows(c.concat(rows.rank - 1, v), dims, [axis]) for v in (values, indices))
+    best = rows.dims[:-1] + (k,)
+    values = c.call("top_k_values", [rows], best, rows.dtype, [k])
+    indices = c.call("top_k_indices", [rows], best, "i32", [k])
+    values, indices = (c.from_rows(v, dims, [axis]) for v in (values, indices))
     return c.scale(values, sign), integer(indices)
 
 
