@@ -250,6 +250,14 @@ static int call_coda_cross_entropy(void)
     return built(g, coda_cross_entropy(g, value(), value(), BOXED(o)));
 }
 
+static int call_coda_top_k(void)
+{
+    coda_graph *g = graph_any();
+    coda_value best[2] = {CODA_NONE, CODA_NONE};
+    coda_top_k(g, value(), number(), chance(80) ? &best[0] : NULL, chance(80) ? &best[1] : NULL);
+    return built(g, best[0].id ? best[0] : best[1]);
+}
+
 static int call_coda_output(void) { return coda_output(graph_any(), name(), value()), SILENT; }
 static int call_coda_output_add(void) { return coda_output_add(graph_any(), name(), value()), SILENT; }
 static int call_coda_output_add_strided(void)

@@ -221,6 +221,13 @@ static void loss(struct fuzz *f)
     coda_cross_entropy(f->g, value(f), value(f), random_chance(&f->r, 50) ? &o : NULL);
 }
 
+static void top_k(struct fuzz *f)
+{
+    coda_value best[2];
+    coda_value *values = random_chance(&f->r, 70) ? &best[0] : NULL;
+    coda_top_k(f->g, value(f), number(f), values, random_chance(&f->r, 70) ? &best[1] : NULL);
+}
+
 static void move(struct fuzz *f)
 {
     int64_t dims[8];
@@ -292,9 +299,9 @@ static void save(struct fuzz *f)
 
 static void step(struct fuzz *f)
 {
-    static void (*const call[])(struct fuzz *) = {leaf,  leaf,        output,      elementwise, constant,
-                                                  apply, elementwise, elementwise, define,      norm,
-                                                  rope,  attention,   loss,        move,        move};
+    static void (*const call[])(struct fuzz *) = {
+        leaf,   leaf, output, elementwise, constant, apply, elementwise, elementwise,
+        define, norm, rope,   attention,   loss,     move,  move,        top_k};
     call[random_below(&f->r, ARRAY_SIZE(call))](f);
     f->calls++;
     if (f->g->status == CODA_OK) {

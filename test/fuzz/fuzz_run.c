@@ -102,6 +102,14 @@ static coda_value gated(coda_graph *g)
     return f[random_below(&r, 4)](g, any(), (coda_layout)random_below(&r, 3));
 }
 
+static coda_value top_k(coda_graph *g)
+{
+    coda_value best = CODA_NONE, which = CODA_NONE;
+    coda_top_k(g, any(), number(), random_chance(&r, 70) ? &best : NULL,
+               random_chance(&r, 70) ? &which : NULL);
+    return best.id ? best : which;
+}
+
 static coda_value with_options(coda_graph *g)
 {
     coda_rope_options rope = CODA_ROPE_OPTIONS_INIT;
@@ -169,9 +177,10 @@ static coda_value apply(coda_graph *g)
 
 static coda_value step(coda_graph *g)
 {
-    switch (random_below(&r, 11)) {
+    switch (random_below(&r, 12)) {
     case 0:
     case 1: return leaf(g);
+    case 11: return top_k(g);
     case 10: return coda_constant(g, dtype(), random_chance(&r, 90) ? (double)number() : 0.3);
     case 2: return unary(g);
     case 3:

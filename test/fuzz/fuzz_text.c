@@ -29,6 +29,7 @@ static const char *const seeds[] = {
     "%x = input f16[4,10]\n%t = input i32[4]\n%l = cross_entropy %x, %t {ignore=-100, reduction=2}\n"
     "%p = select %x, %t\n%m = max %x\n%g = slice %x {axis=1, stop=10, step=2}\n"
     "%u = slice %x {axis=1, start=1, stop=10, step=2} @%g\n%z = swiglu %g, %u @%g\n"
+    "%b = top_k %x {k=3}\n%c = top_k %x {k=3, indices=1} @%b\noutput %c = %c\n"
     "%f = cast %z {to=f32}\n%e = embedding %x, %t\noutput %y = %f\noutput %l = %l\n",
 };
 
@@ -80,6 +81,9 @@ static const char *const words[] = {
     "matmul",
     "attention ",
     "reshape ",
+    "top_k ",
+    "indices=",
+    "k=",
     "concat ",
     "slice ",
     "sum ",

@@ -45,14 +45,17 @@ WRAP(char *, strndup, (const char *s, size_t n), (s, n))
 
 /* ---- The work ---- */
 
-enum { T = 6, D = 32, HEADS = 2, F = 24 };
+enum { T = 6, D = 32, HEADS = 2, F = 24, BEST = 4 };
 
 static uint16_t x[T * D], gain[D], w_qkv[3 * D * D], w_o[D * D], w_gu[2 * F * D], w_d[D * F], y[T * D];
 static int32_t targets[T];
 static float loss;
-static void *args[] = {x, gain, w_qkv, w_o, w_gu, w_d, targets, y, &loss};
-static double exact_y[T * D], exact_loss;
-static void *exact_args[] = {x, gain, w_qkv, w_o, w_gu, w_d, targets, exact_y, &exact_loss};
+static uint16_t best[T * BEST];
+static int32_t which[T * BEST];
+static void *args[] = {x, gain, w_qkv, w_o, w_gu, w_d, targets, best, which, y, &loss};
+static double exact_y[T * D], exact_loss, exact_best[2][T * BEST];
+static void *exact_args[] = {x,       gain,          w_qkv,         w_o,     w_gu,       w_d,
+                             targets, exact_best[0], exact_best[1], exact_y, &exact_loss};
 static _Alignas(256) unsigned char workspace[1 << 20], prepared[1 << 20];
 static char text[1 << 20], plan_text[1 << 20];
 static char folder[] = P_tmpdir "/coda-oom-XXXXXX"; /* of caches */
@@ -88,6 +91,10 @@ static coda_graph *build(void)
     coda_value half = coda_constant(g, CODA_F32, 0.5), out = coda_add(g, coda_matmul(g, m, d_w), h);
     out = coda_sub(g, out, coda_mul(g, half, half));
     coda_define_map(g, &twice);
+    coda_value top[2];
+    coda_top_k(g, out, BEST, &top[0], &top[1]);
+    coda_output(g, "best", top[0]);
+    coda_output(g, "which", top[1]);
     coda_output(g, "y", out);
     coda_output(g, "loss", coda_cross_entropy(g, coda_layer_norm(g, out, gamma, gamma, 1e-5f), target, NULL));
     return g;

@@ -488,6 +488,15 @@ static coda_value grow_statistic(struct maker *m)
     }
 }
 
+/* Which they are may hang on a rounding, what they are does not. */
+static coda_value grow_top_k(struct maker *m)
+{
+    coda_value x = draw(m), y = CODA_NONE;
+    int64_t n = columns(m, x), most = random_chance(&m->r, 80) ? 9 : 64;
+    if (n) coda_top_k(m->g, x, 1 + random_below(&m->r, MIN(n, most)), &y, NULL);
+    return y;
+}
+
 /* A statistic of columns, and its use: gradients of biases and gains, columns that are centred. */
 static coda_value grow_columns(struct maker *m)
 {
@@ -615,6 +624,7 @@ static const struct pattern {
     {grow_cast, 5, true},     {grow_embedding, 4, true},  {grow_loss, 4, false},
     {grow_twice, 3, false},   {grow_user_map, 2, true},   {grow_number, 8, false},
     {grow_columns, 6, false}, {grow_gradient, 6, false},  {grow_heads, 6, false},
+    {grow_top_k, 5, true},
 };
 
 static const struct pattern *draw_pattern(struct maker *m)

@@ -400,6 +400,13 @@ static void embedding(graph *g, const struct dims *d)
     output(g, 0, e);
     output(g, 1, coda_row_sum(g, e));
 }
+static void best(graph *g, const struct dims *d)
+{
+    coda_value v, i;
+    coda_top_k(g, cube(g, d), MAX(d->n, 1), &v, &i); /* of no columns it is refused */
+    output(g, 0, v);
+    output(g, 1, i);
+}
 static void moved(graph *g, const struct dims *d)
 {
     coda_value x = cube(g, d);
@@ -431,6 +438,7 @@ static const struct {
              {"attention", attention},
              {"losses", loss},
              {"embedding", embedding},
+             {"the largest", best},
              {"views", moved},
              {"concats", joined}};
 static const struct dims empty_dims[] = {{0, 3, 8}, {2, 0, 8}, {2, 3, 0}, {0, 0, 8}, {0, 3, 0}, {2, 0, 0},

@@ -86,6 +86,19 @@ static coda_value column_m2(void) { return coda_reduce_columns(g, "m2", m); }
 static coda_value row_max(void) { return coda_row_max(g, x); }
 static coda_value row_mean(void) { return coda_row_mean(g, x); }
 static coda_value log_sum_exp(void) { return coda_log_sum_exp(g, x); }
+static coda_value top_k(void)
+{
+    coda_value values, indices;
+    coda_top_k(g, x, 5, &values, &indices);
+    ck_assert_int_eq((int)indices.id, (int)values.id + 1);
+    return indices;
+}
+static coda_value top_k_indices(void)
+{
+    coda_value y;
+    coda_top_k(g, m, 64, NULL, &y);
+    return y;
+}
 static coda_value rope_plain(void) { return coda_rope(g, x, CODA_NONE, NULL); }
 
 static coda_value rope(void)
@@ -215,6 +228,8 @@ static const struct {
     {slice, "%9 = slice %x {axis=1, start=1, stop=8, step=3}  ; bf16[2,3,64]\n"},
     {concat, "%9 = concat %m, %m, %m {axis=1}  ; f32[8,192]\n"},
     {interleave, "%9 = concat %m, %m, %m {axis=1, interleave=1}  ; f32[8,192]\n"},
+    {top_k, "%9 = top_k %x {k=5}  ; bf16[2,8,5]\n%10 = top_k %x {k=5, indices=1} @%9  ; i32[2,8,5]\n"},
+    {top_k_indices, "%9 = top_k %m {k=64, indices=1}  ; i32[8,64]\n"},
     {reshape, "%9 = reshape %x {d0=16, d1=64, rank=2}  ; bf16[16,64]\n"},
     {transpose, "%9 = transpose %x {p0=2, p2=1}  ; bf16[64,2,8]\n"},
     {transpose_scalar, "%9 = transpose %scalar  ; f32[]\n"},
@@ -266,6 +281,12 @@ static void add_shapes(void) { coda_add(g, m, v8); }
 static void bias_rank(void) { coda_bias(g, x, m); }
 static void bias_size(void) { coda_bias(g, x, v8); }
 static void bias_none(void) { coda_bias(g, x, CODA_NONE); }
+static coda_value top[2];
+static void top_k_most(void) { coda_top_k(g, m, 65, &top[0], &top[1]); }
+static void top_k_columns(void) { coda_top_k(g, v8, 9, &top[0], NULL); }
+static void top_k_null(void) { coda_top_k(g, m, 1, NULL, NULL); }
+static void top_k_none(void) { coda_top_k(g, CODA_NONE, 1, &top[0], &top[1]); }
+static void top_k_foreign(void) { coda_top_k(g, (coda_value){10}, 1, &top[0], &top[1]); }
 static void apply_unknown(void) { coda_apply(g, "frobnicate", &m, 1, NULL); }
 static void apply_null(void) { coda_apply(g, NULL, &m, 1, NULL); }
 static void apply_no_operands(void) { coda_apply(g, "relu", NULL, 1, NULL); }
@@ -395,6 +416,11 @@ static const struct {
     {bias_rank, "bias: x is [2,8,64] but bias is [8,64]; must be [64]"},
     {bias_size, "bias: x is [2,8,64] but bias is [8]; must be [64]"},
     {bias_none, "add: operand 1 is CODA_NONE"},
+    {top_k_most, "top_k: k is 65; must be 1..64"},
+    {top_k_columns, "top_k: x is [8]; k is 9, and it needs 9..2147483647 columns"},
+    {top_k_null, "top_k: values and indices are both NULL"},
+    {top_k_none, "top_k: operand 0 is CODA_NONE"},
+    {top_k_foreign, "top_k: value 10 is of another graph; this one has 9"},
     {apply_unknown, "apply: no map is called `frobnicate`"},
     {apply_null, "apply (NULL): the name is NULL, or n = 1 is not 1..4"},
     {apply_no_operands, "apply relu: in is NULL, or n = 1 is not 1..4"},
@@ -520,6 +546,9 @@ START_TEST(null_graph)
     EXPECT_NULL(coda_interleave(NULL, 0, &x, 1), "interleave");
     EXPECT_NULL(coda_reshape(NULL, x, 0, NULL), "reshape");
     EXPECT_NULL(coda_transpose(NULL, x, NULL), "transpose");
+    coda_top_k(NULL, x, 1, &n, NULL);
+    ck_assert_int_eq((int)n.id, 0);
+    ck_assert_str_eq(coda_error(), "top_k: the graph is NULL");
     coda_output(NULL, "y", x);
     ck_assert_str_eq(coda_error(), "output: the graph is NULL");
     coda_output_strided(NULL, "y", x, NULL);

@@ -99,6 +99,18 @@ static const struct {
     {"select %m, %col", "f32[8,1]"},
     {"select %m, %v", "select: x is [8,64] but the key is [64]; it must be one value for each row"},
     {"select %m, %m", "select: x is [8,64] but the key is [8,64]; it must be one value for each row"},
+    /* the k largest */
+    {"top_k %x {k=64}", "bf16[2,8,64]"},
+    {"top_k %x {k=1, indices=1}", "i32[2,8,1]"},
+    {"top_k %v8 {k=8}", "f32[8]"},
+    {"top_k %e {k=2}", "f32[0,2]"},
+    {"top_k %m", "top_k: k is 0; must be 1..64"},
+    {"top_k %tall {k=65}", "top_k: k is 65; must be 1..64"},
+    {"top_k %m {k=2, indices=2}", "top_k: indices is 2; must be 0..1"},
+    {"top_k %v8 {k=9}", "top_k: x is [8]; k is 9, and it needs 9..2147483647 columns"},
+    {"top_k %c0 {k=1}", "top_k: x is [8,0]; k is 1, and it needs 1..2147483647 columns"},
+    {"top_k %i {k=1}", "top_k: x is i32[2,8]; it must be f32, bf16 or f16"},
+    {"top_k %s {k=1}", "top_k: x is []; it needs rank 1 or more"},
     /* norms */
     {"rms_norm %x, %v {eps=1e-5}", "bf16[2,8,64]"},
     {"rms_norm %x", "bf16[2,8,64]"},

@@ -138,6 +138,8 @@ static const char block[] = "%x = input bf16[2,16,64]\n"
                             "%fids = reshape %ids {d0=32, rank=1}\n"
                             "%loss = cross_entropy %logits, %fids {ignore=-100, reduction=1}\n"
                             "%lse = log_sum_exp %logits\n"
+                            "%best = top_k %logits {k=3}\n"
+                            "%which = top_k %logits {k=3, indices=1} @%best\n"
                             "%h = cast %p {to=f16}\n"
                             "output %y = %x3\noutput %yt = %t stride=[1,64]\noutput %loss = %loss\n"
                             "output %cat = %cc\noutput %ci = %ci\noutput %lse = %lse\noutput %prob = %h\n";
