@@ -159,7 +159,9 @@ static int parse_state(struct cursor *c)
     parse_word(c, word);
     if (strcmp(word, "state")) die(c->path, c->line, "\"state\" expected instead of \"%s\"", word);
     while (*c->at == ' ') c->at++;
-    int state = isdigit((unsigned char)*c->at) ? *c->at++ - '0' : 0;
+    int state = 0;
+    for (int digits = 0; isdigit((unsigned char)*c->at) && digits < 4; digits++)
+        state = 10 * state + *c->at++ - '0';
     if (state < 1 || state > PRIM_MAX_STATE)
         die(c->path, c->line, "state must be 1 to %d floats", PRIM_MAX_STATE);
     return state;
@@ -350,7 +352,8 @@ static void check_words(const struct file *file, const char *code)
 
 static void check_code(const struct file *file, const struct row *row)
 {
-    char *code = code_of(file), state[2] = {(char)('0' + row->state), 0};
+    char *code = code_of(file), state[16];
+    snprintf(state, sizeof state, "%d", row->state);
     if (!strstr(code, "#pragma once")) die(file->path, 1, "`#pragma once` is missing");
     if (!says(code, "struct", row->name))
         die(file->path, 1, "the registration says %s, and there is no `struct %s`", row->name, row->name);

@@ -9,7 +9,10 @@
 
 #define PRIM_MAX_INPUTS 4
 #define PRIM_MAX_PARAMS 4
-#define PRIM_MAX_STATE 4
+#define PRIM_MAX_STATE 32
+
+/* Of a wider state there is one for each row of a tile in registers, but none for each column. */
+#define PRIM_MAX_COLUMN_STATE 4
 
 enum prim_kind {
     PRIM_MAP,   /* out = f(in...; params...), one element at a time */

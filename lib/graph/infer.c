@@ -173,6 +173,9 @@ static coda_status infer_reduced_columns(const graph *g, struct node *n)
     if (n->prim->inputs > 1)
         return fail(CODA_E_INVALID, "%s: its key is one value for each row; it has none for columns",
                     node_word(n));
+    if (n->prim->state > PRIM_MAX_COLUMN_STATE)
+        return fail(CODA_E_INVALID, "%s: its state has %d floats; of columns it may have %d", node_word(n),
+                    n->prim->state, PRIM_MAX_COLUMN_STATE);
     if (x->rank < 2)
         return fail(CODA_E_INVALID, "%s: x is %s; a column needs rank 2 or more", node_word(n),
                     dims_text(x).s);

@@ -163,7 +163,7 @@ static bool reduce_fits(const struct grouper *gr, const struct group *q, const s
     bool spans = segment % 16 == 0 && segment <= MOST_SEGMENT &&
                  (SEGMENT_SPAN % segment == 0 || segment % SEGMENT_SPAN == 0);
     bool pairs = q->p.pair == PAIR_NONE || pair_span(&q->p) == 0 || pair_span(&q->p) == segment;
-    if (folds_columns(gr, q)) return false;
+    if (folds_columns(gr, q) || n->prim->state > PRIM_MAX_COLUMN_STATE) return false;
     return (p->segmented || segment == p->columns) && !p->narrow && n->nin == 1 && spans && pairs &&
            !loads_tiles(gr, q, p->member);
 }

@@ -67,7 +67,11 @@ template <class Config> struct TopK {
 
     DEV static u64 at(const T *row, u32 c)
     {
-        return c < Config::columns ? candidate(load(row + c * Config::stride), c) : 0;
+        if (c >= Config::columns) return 0;
+        const float x = load(row + c * Config::stride);
+        if constexpr (!Config::parts) return candidate(x, c);
+        const float column = load(row + c * Config::stride + 1); // none's is infinite
+        return column < math::infinity() ? candidate(x, (u32)column) : 0;
     }
 
     // There are k elements that are no worse.

@@ -289,6 +289,23 @@ static void column_states(struct gemm_rig *r, int acc)
     reduce_columns(r, "arg_max", x);
 }
 
+/* States of a row that are wider than others. */
+static void best(struct gemm_rig *r, int acc)
+{
+    int x = map(r, "add", acc, load_column(r, r->p.a.dtype, false), NULL);
+    reduce(r, "top_8", x, -1);
+    reduce(r, "top_2", x, -1);
+}
+
+static void best_sixteen(struct gemm_rig *r, int acc) { reduce(r, "top_16", rms_scale(r, acc), -1); }
+
+static void gated_best(struct gemm_rig *r, int acc)
+{
+    int y = map(r, "swiglu", lane(r, acc, 0), lane(r, acc, 1), NULL);
+    store(r, y);
+    reduce(r, "top_4", y, -1);
+}
+
 static void gated_columns(struct gemm_rig *r, int acc)
 {
     int x = map(r, "add", acc, load_column(r, r->p.a.dtype, false), NULL);
@@ -413,6 +430,19 @@ const struct gemm_case gemm_cases[] = {
     {"gated summed", 1, 300, 544, 200, BF, 0, 0, 0, gated_summed, PAIR_GLU_STACKED, {0}, PP(128, 192)},
     {"gated summed interleaved", 1, 200, 528, 128, BF, 0, 0, 0, gated_summed, PAIR_GLU_INTERLEAVED, {0},
      CO(128, 256)},
+    {"best", 1, 300, 520, 128, BF, 0, 0, 0, best, 0, {0}, PP(128, 128)},
+    {"best, cooperative", 2, 150, 600, 72, HF, 0, 1, 0, best, 0, {0}, CO(128, 256)},
+    {"best of few", 1, 77, 201, 64, BF, 0, 0, 0, best, 0, {0}, PP(64, 64)},
+    {"best sixteen", 1, 200, 392, 128, BF, 0, 0, 0, best_sixteen, 0, {0}, PP(64, 128)},
+    {"best by three", 1, 600, 456, 136, BF, 0, 0, 0, best, 0, {0}, THREE(192, 128, 1, 1)},
+    {"best, gated", 1, 200, 528, 128, BF, 0, 0, 0, gated_best, PAIR_GLU_STACKED, {0}, PP(128, 128)},
+    {"best of f32", 1, 100, 130, 64, FF, 0, 0, 0, best, 0, {0}, {0}},
+    {"split best", 1, 17, 200, 1000, BF, 0, 0, 0, best, 0, {0}, SPLIT(64, 64, 4)},
+    {"scatter best", 1, 200, 520, 512, BF, 0, 0, 0, best_sixteen, 0, {0}, SCATTER(128, 128, 2, 2)},
+    {"tail best", 1, 300, 320, 520, BF, 0, 0, 0, best, 0, {0}, TAIL(64, 192, 1, 128, 2, 8)},
+    {"stream best", 1, 2, 528, 264, BF, 0, 0, 0, best, 0, {0}, STREAM(16, 264, 20)},
+    {"stream 8 best", 1, 8, 304, 512, BF, 0, 0, 0, best, 0, {0}, SKINNY(16, 512, 33)},
+    {"stream 16 best", 1, 16, 304, 1024, BF, 0, 0, 0, best_sixteen, 0, {0}, SKINNY_SPLIT(16, 512, 76, 2)},
     {"loss", 1, 200, 1000, 128, BF, 0, 0, 0, loss, 0, {0}, PP(128, 128)},
     {"loss wide", 1, 200, 1000, 128, BF, 0, 0, 0, loss, 0, {0}, PP(128, 192)},
     {"loss odd", 1, 66, 203, 64, BF, 0, 0, 0, loss, 0, {0}, {0}},

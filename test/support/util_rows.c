@@ -197,6 +197,17 @@ static void extremes(struct rig *r)
     store_rows(r, rig_reduce(r, "m2", x, -1));
 }
 
+/* States wider than others, of a warp's row and of a block's. */
+static void best(struct rig *r, int64_t columns)
+{
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(7, columns));
+    int x = matrix(r, CODA_BF16, 1);
+    store_rows(r, rig_reduce(r, "top_16", x, -1));
+    store_rows(r, rig_reduce(r, "top_4", x, -1));
+}
+static void best_few(struct rig *r) { best(r, 100); }
+static void best_many(struct rig *r) { best(r, 5003); }
+
 static void cross_entropy(struct rig *r)
 {
     float params[] = {-100, 1000};
@@ -574,6 +585,8 @@ const struct rows_case rows_cases[] = {
     {"softmax, tiny", softmax_tiny},
     {"softmax, one column", softmax_one},
     {"extremes", extremes},
+    {"best", best_few},
+    {"best, many", best_many},
     {"cross entropy", cross_entropy},
     {"deep sums", deep_sums},
     {"finishing", finishing},

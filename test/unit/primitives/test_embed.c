@@ -259,10 +259,10 @@ START_TEST(reductions_state_their_size)
     static const char *const bad[][2] = {
         {"// coda: reduce f(x)", "a name expected before \"\""},
         {"// coda: reduce f(x) stat 1", "\"state\" expected instead of \"stat\""},
-        {"// coda: reduce f(x) state", "state must be 1 to 4 floats"},
-        {"// coda: reduce f(x) state 0", "state must be 1 to 4 floats"},
-        {"// coda: reduce f(x) state 5", "state must be 1 to 4 floats"},
-        {"// coda: reduce f(x) state 12", "nothing may follow, but there is \"2\""},
+        {"// coda: reduce f(x) state", "state must be 1 to 32 floats"},
+        {"// coda: reduce f(x) state 0", "state must be 1 to 32 floats"},
+        {"// coda: reduce f(x) state 33", "state must be 1 to 32 floats"},
+        {"// coda: reduce f(x) state 1 2", "nothing may follow, but there is \"2\""},
         {"// coda: reduce f(x; k) state 1", "')' expected before \"; k) state 1\""},
         {"// coda: reduce f(x, k, l) state 1", "a reduction has one operand and perhaps a key"}};
     char want[4096];
