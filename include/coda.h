@@ -275,16 +275,18 @@ CODA_API coda_value coda_log_sum_exp(coda_graph *g, coda_value x); /* inf if the
 /* A reduction by name: a file of primitives/reduce. `key` is one value for each row, [...] or [..., 1]
  * that may repeat, for those that take one (`select`: the column that the key names), else CODA_NONE. */
 CODA_API coda_value coda_reduce(coda_graph *g, const char *reduction, coda_value x, coda_value key);
-/* Down the columns: x [..., M, N] -> fp32 [..., 1, N]; refused for a reduction with a key. Leading dimensions
- * are separate matrices: reshape [B, T, N] to [B*T, N] to reduce over all rows. M = 0 gives what coda_reduce
- * gives of no columns; arg_max names a row. Each run of a plan leaves equal bits. */
+/* Down the columns: x [..., M, N] -> fp32 [..., 1, N]; refused for a reduction with a key or a state of more
+ * than 4 floats (top_4 to top_16). Leading dimensions are separate matrices: reshape [B, T, N] to [B*T, N] to
+ * reduce over all rows. M = 0 gives what coda_reduce gives of no columns; arg_max names a row. Each run of a
+ * plan leaves equal bits. */
 CODA_API coda_value coda_reduce_columns(coda_graph *g, const char *reduction, coda_value x);
 
 /* The k largest of each row, in descending order: x [..., N] gives *values [..., k] of x's dtype and *indices
  * int32 [..., k], where in the row each of them is. Of equal elements the one further left comes first; NaN
  * is above all, and -0 is 0. 1 <= k <= 64 and k <= N: a kernel keeps a row's best in two registers of each
  * lane of a warp. values or indices may be NULL where they are not wanted. For the smallest, scale by -1
- * before and after. */
+ * before and after. Behind a product, k up to 16 is the epilogue's: each tile leaves its best, and of the
+ * product nothing is stored that nobody else reads. */
 CODA_API void coda_top_k(coda_graph *g, coda_value x, int64_t k, coda_value *values, coda_value *indices);
 
 /* ---- Rotary embedding (Su et al., arXiv 2104.09864) ---- */

@@ -40,6 +40,15 @@ static int64_t row_start(const struct cpu *c, const struct tensor_use *x, int64_
     return at;
 }
 
+/* What tiles have left of a row: elements and columns; none's is infinite. */
+static void enter_parts(const struct top_k_job *j, int64_t row, struct entry *list, int64_t *count)
+{
+    int64_t n = top_k_candidates(j->s);
+    const float *part = (const float *)cpu_buffer(j->cpu, j->s->x.buffer) + 2 * row * n;
+    for (int64_t i = 0; i < n; i++, part += 2)
+        if (isfinite(part[1])) enter(list, count, j->s->k, (struct entry){part[0], (int64_t)part[1]});
+}
+
 /* Elements of a row. */
 static void enter_row(const struct top_k_job *j, int64_t row, float *x, struct entry *list, int64_t *count)
 {
@@ -67,7 +76,8 @@ static void run_row(void *ctx, int64_t row)
     int64_t count = 0;
     float *x = malloc(sizeof *x * (size_t)j->s->columns);
     if (x) {
-        enter_row(j, row, x, list, &count);
+        if (j->s->x.reduce) enter_parts(j, row, list, &count);
+        else enter_row(j, row, x, list, &count);
         write_row(j, row, list);
     } else {
         j->failed = true;

@@ -18,6 +18,10 @@ static void emit_start(const struct program *p, const struct top_k_spec *s, stru
     int64_t stride, inner = 1;
     for (int d = 0; d < p->rank; d++) x.dim[d] = p->dim[d];
     text_append(t, "    DEV static i64 start(i64 row) { return ");
+    if (s->x.reduce) {
+        text_printf(t, "row * %" PRId64 "; }\n", 2 * top_k_candidates(s));
+        return;
+    }
     if (view_collapse(&x, s->x.stride, 0, p->rank - 1, &stride)) {
         text_printf(t, "row * %" PRId64 "; }\n", stride);
         return;
@@ -31,10 +35,12 @@ static void emit_config(const struct program *p, const struct schedule *of, stru
 {
     const struct top_k_spec *s = p->spec;
     text_append(t, "\nstruct Config {\n");
+    if (s->x.reduce) text_append(t, "    // elements and columns that tiles of a product have left\n");
     text_printf(t, "    typedef %s T;\n", emit_dtype(s->x.dtype));
     constant(t, "i64", "rows", s->rows);
     constant(t, "u32", "columns", top_k_candidates(s));
-    constant(t, "i64", "stride", s->x.stride[p->rank - 1]);
+    constant(t, "bool", "parts", s->x.reduce != NULL);
+    constant(t, "i64", "stride", s->x.reduce ? 2 : s->x.stride[p->rank - 1]);
     constant(t, "i32", "k", s->k);
     constant(t, "i32", "rows_at_once", of->tile.bm);
     constant(t, "i32", "warps", of->tile.groups);

@@ -211,6 +211,8 @@ static bool fits(const struct grouper *gr, const struct group *q, int value)
     enum shape shape = domain_shape(q, walked);
     bool tiles = q->p.kind != PROGRAM_GEMM || q->p.dim[2] > 0; /* without any, no states of a row */
     if (n->op == OP_REDUCE && !tiles) return false;
+    if (n->op == OP_REDUCE && q->p.kind == PROGRAM_GEMM && !group_has_room(gr, q, n->prim->state))
+        return false;
     if (folds_columns(n) && q->p.segment) return false; /* parts of states are of whole tiles */
     if (folds_columns(n)) return (shape == SHAPE_TILE || shape == SHAPE_HALF) && has_matrices(q, walked);
     return shape != SHAPE_NO && !(n->op == OP_REDUCE && shape == SHAPE_ROW) && group_can_store(gr, q, value);

@@ -46,7 +46,12 @@ struct site { /* the fusion state of one node */
     unsigned queued;     /* 1 + the last group that it was a candidate for */
 };
 
-enum { MOST_AGAIN = 16 };
+enum { MOST_AGAIN = 16, MOST_BEST = 4 };
+
+struct best {
+    int root;                  /* a TOP_K, whose program finishes ... */
+    const struct prim *reduce; /* ... the states of this */
+};
 
 struct group {
     int index;                  /* in grouper.group */
@@ -62,9 +67,12 @@ struct group {
                                          ports and steps */
     struct type domain;               /* ROWS: type of the tensor whose elements the program walks */
     int again[MOST_AGAIN], agains;    /* GEMM: maps that it computes again where it reads them */
-    int turn;                         /* GEMM: the node that combines pairs of columns in a range; -1: none */
-    int paired;    /* GEMM: the node, of full width N, whose columns are paired; -1: none */
-    unsigned seen; /* grouper.mark of the last search that reached it */
+    struct best best[MOST_BEST];      /* GEMM: of its rows it leaves each tile's best, for these programs */
+    int bests;
+    bool finishes_best; /* OWN: it is such a program */
+    int turn;           /* GEMM: the node that combines pairs of columns in a range; -1: none */
+    int paired;         /* GEMM: the node, of full width N, whose columns are paired; -1: none */
+    unsigned seen;      /* grouper.mark of the last search that reached it */
 };
 
 struct grouper {
@@ -112,6 +120,8 @@ void group_join(struct grouper *gr, struct group *q, int value);
 void group_grow(struct grouper *gr, struct group *q);
 /* Places besides its own buffer that `value` has to be stored to: outputs, and parts of concats. */
 int group_stores(const struct grouper *gr, int value);
+/* May another reduction's state of so many floats be in registers beside those of the product's rows? */
+bool group_has_room(const struct grouper *gr, const struct group *q, int state);
 /* Is `value` a member of q? */
 bool group_holds(const struct grouper *gr, const struct group *q, int value);
 /* Is `value` one of q.again? */
@@ -222,6 +232,8 @@ int add_step(struct writer *w, struct step step);
 int step_of(const struct writer *w, int value);
 /* Writes the steps of a member; returns the step that holds its value. */
 int write_member(struct writer *w, int value);
+/* Writes the step that leaves the best of each tile's rows. */
+void write_best(struct writer *w, const struct best *best);
 /* The same for a value that other programs compute too: an INLINE map, a NUMBER, a partial statistic, whose
  * states it merges and finishes. Its reader walks elements of type `as`. */
 int write_again(struct writer *w, int value, const struct type *as);

@@ -195,6 +195,18 @@ void group_join(struct grouper *gr, struct group *q, int value)
     raise_horizon(gr, value, horizon);
 }
 
+bool group_has_room(const struct grouper *gr, const struct group *q, int state)
+{
+    int floats = state;
+    for (int i = 0; i < q->bests; i++) floats += q->best[i].reduce->state;
+    for (int m = q->first; m >= 0; m = gr->site[m].next) {
+        const struct node *n = &gr->g->node[m];
+        bool wide = n->op == OP_REDUCE && n->prim->state > PRIM_MAX_COLUMN_STATE;
+        floats += wide && group_state(gr, m) == m ? n->prim->state : 0;
+    }
+    return state <= PRIM_MAX_COLUMN_STATE || floats <= PRIM_MAX_STATE;
+}
+
 /* Columns of segments that lie apart. */
 static bool is_split(const struct group *q, const struct type *t, const int64_t *stride)
 {

@@ -92,6 +92,7 @@ static void write_members(struct writer *w)
     }
     for (int m = w->q->first; m >= 0 && !w->status; m = w->gr->site[m].next)
         w->gr->site[m].step = write_member(w, m);
+    for (int i = 0; i < w->q->bests && !w->status; i++) write_best(w, &w->q->best[i]);
 }
 
 static bool is_leaf(const struct grouper *gr, int buffer)

@@ -402,6 +402,36 @@ static int reduce(struct writer *w, const struct node *n, int value)
     return add_step(w, s);
 }
 
+/* A 16-bit element counts as its readers would see it, so that equal ones are those that look equal. */
+static int as_seen(struct writer *w, const struct node *n, int step)
+{
+    coda_dtype t = w->gr->g->node[n->in[0]].type.dtype;
+    const struct prim *rounds = dtype_size(t) == 2 ? prim_find(t == CODA_BF16 ? "to_bf16" : "to_f16") : NULL;
+    struct step s = w->p->step[step];
+    if (!rounds || s.kind == STEP_LOAD || s.prim == rounds) return step;
+    s.kind = STEP_MAP;
+    s.prim = rounds;
+    s.nin = 1;
+    s.in[0] = step;
+    s.port = -1;
+    return add_step(w, s);
+}
+
+void write_best(struct writer *w, const struct best *best)
+{
+    const struct node *n = &w->gr->g->node[best->root];
+    int buffer = state_buffer(w->gr, best->root);
+    struct tensor_use port = port_new(USE_PARTIAL_STORE, buffer, 0, CODA_F32, best->root);
+    struct step s = {.kind = STEP_REDUCE, .cls = CLASS_ROW, .nin = 1, .value = best->root};
+    w->range = 0;
+    s.prim = port.reduce = best->reduce;
+    s.in[0] = as_seen(w, n, operand(w, n, 0, &w->gr->g->node[n->in[0]].type));
+    s.in[1] = -1;
+    s.half = w->p->step[s.in[0]].half;
+    s.port = add_port(w, port);
+    add_step(w, s);
+}
+
 static int frequencies(struct writer *w, int value)
 {
     const struct view v = w->gr->view[value];

@@ -4,11 +4,22 @@
 
 #include <string.h>
 
+#define MOST_COLUMNS (1 << 24) /* which a state's floats count exactly */
+
 static struct tensor_use *use(void *spec, int i)
 {
     struct top_k_spec *s = spec;
     if (i == 0) return &s->x;
     return i <= s->outs ? &s->out[i - 1] : NULL;
+}
+
+/* The reduction whose state, of a power of 2 of entries, has room for k; NULL: there is none. */
+static const struct prim *reduction_for(int64_t k)
+{
+    static const char *const name[] = {"top_2", "top_4", "top_8", "top_16"};
+    for (int i = 0; i < ARRAY_SIZE(name); i++)
+        if (k <= 2 << i) return prim_find(name[i]);
+    return NULL;
 }
 
 int64_t top_k_candidates(const struct top_k_spec *s)
@@ -27,10 +38,40 @@ static bool is_sibling(const struct grouper *gr, const struct node *root, int va
            (gr->opt->fuse || n->origin == root->origin);
 }
 
+/* Could the product's epilogue have the elements of whole rows of its tiles? */
+static bool has_rows(const struct grouper *gr, const struct group *q, int value)
+{
+    struct source from = group_source(gr, q, value);
+    if (from.kind != SOURCE_MEMBER || gr->g->node[from.value].op == OP_REDUCE || q->p.segment) return false;
+    enum shape shape = domain_shape(q, &gr->g->node[from.value].type);
+    bool columns = q->p.dim[2] > 0 && q->p.dim[2] <= MOST_COLUMNS;
+    return columns && (shape == SHAPE_TILE || shape == SHAPE_HALF);
+}
+
+/* The product that leaves the best of each tile; NULL: elements are read from memory. */
+static struct group *product_of(const struct grouper *gr, int root)
+{
+    const struct node *n = &gr->g->node[root];
+    const struct prim *reduce = reduction_for(n->attr.top_k.k);
+    int x = n->in[0];
+    while (gr->g->node[x].op == OP_RESHAPE) x = gr->g->node[x].in[0];
+    const struct site *s = &gr->site[x];
+    struct group *q = s->role == ROLE_MEMBER ? gr->group[s->group] : NULL;
+    if (!gr->opt->fuse || !reduce || !q || q->p.kind != PROGRAM_GEMM) return NULL;
+    const struct decision *d = plan_decision(gr->opt, q->p.root);
+    bool together = q->p.prepare == gr->site[root].is_const && !(d && d->apart);
+    bool room = q->bests < MOST_BEST && group_has_room(gr, q, reduce->state);
+    return together && room && has_rows(gr, q, n->in[0]) ? q : NULL;
+}
+
 static void join(struct grouper *gr, struct group *q)
 {
     const struct node *root = &gr->g->node[q->p.root];
     int x = root->in[0];
+    struct group *product = product_of(gr, q->p.root);
+    if (product)
+        product->best[product->bests++] = (struct best){q->p.root, reduction_for(root->attr.top_k.k)};
+    q->finishes_best = product != NULL;
     for (int i = gr->uses.at[x]; i < gr->uses.at[x + 1] && q->members == 1; i++) {
         int value = gr->uses.use[i].node;
         if (is_sibling(gr, root, value) && gr->site[value].is_const == gr->site[q->p.root].is_const)
@@ -50,6 +91,11 @@ static void read_rows(struct writer *w)
     s->rows = type_rows(t);
     s->columns = type_columns(t);
     s->k = n->attr.top_k.k;
+    if (w->q->finishes_best) {
+        s->x = port_new(USE_PARTIAL_LOAD, state_buffer(w->gr, w->p->root), 0, CODA_F32, w->p->root);
+        s->x.reduce = reduction_for(s->k);
+        return;
+    }
     w->gr->site[v.base].need = true;
     s->x = port_new(USE_LOAD, buffer_of(w->gr, v.base), v.offset, t->dtype, n->in[0]);
     memcpy(s->x.stride, v.stride, sizeof s->x.stride[0] * (size_t)t->rank);

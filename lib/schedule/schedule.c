@@ -30,12 +30,6 @@ static bool set_tile(struct plan *p, int index, struct memo *tiles, const struct
     return first;
 }
 
-static void (*const schedule_own[])(struct schedule *, const struct program *, const struct target *) = {
-#define X(NAME, name) schedule_##name,
-    OWN_KERNELS(X)
-#undef X
-};
-
 static coda_status set_tiles(struct plan *p, const struct plan_options *opt)
 {
     struct memo tiles = {0};
@@ -43,7 +37,6 @@ static coda_status set_tiles(struct plan *p, const struct plan_options *opt)
     for (int i = 0; i < p->programs && good; i++) {
         const struct program *q = &p->program[i];
         if (q->kind == PROGRAM_GEMM) good = set_tile(p, i, &tiles, opt);
-        if (q->own) schedule_own[q->own->index](&p->schedule[i], q, &opt->target);
     }
     bool lost = !good || p->arena.failed;
     return lost ? fail(CODA_E_MEMORY, "out of memory for a plan of %d nodes", p->graph->nodes) : CODA_OK;
@@ -80,17 +73,32 @@ static coda_status size_states(struct plan *p)
 {
     int *blocks = ARENA_NEW(&p->arena, int, p->graph->nodes + 1);
     coda_status status = CODA_OK;
+    struct tensor_use *use;
     if (!blocks) return fail(CODA_E_MEMORY, "out of memory for a plan of %d nodes", p->graph->nodes);
     for (int i = 0; i < p->programs; i++)
         for (int j = 0; j < p->program[i].ports && !status; j++)
             if (p->program[i].port[j].role == USE_PARTIAL_STORE)
                 status = size_state(p, i, &p->program[i].port[j], blocks);
     for (int i = 0; i < p->programs; i++)
-        for (int j = 0; j < p->program[i].ports; j++) {
-            struct tensor_use *port = &p->program[i].port[j];
-            if (port->role == USE_PARTIAL_LOAD) port->blocks = blocks[port->value];
-        }
+        for (int j = 0; (use = program_use(&p->program[i], j)); j++)
+            if (use->role == USE_PARTIAL_LOAD) use->blocks = blocks[use->value];
     return status;
+}
+
+/* ---- Operations with a kernel of their own ---- */
+
+static void (*const schedule_own[])(struct schedule *, const struct program *, const struct target *) = {
+#define X(NAME, name) schedule_##name,
+    OWN_KERNELS(X)
+#undef X
+};
+
+static void schedule_owns(struct plan *p, const struct plan_options *opt)
+{
+    for (int i = 0; i < p->programs; i++) {
+        const struct program *q = &p->program[i];
+        if (q->own) schedule_own[q->own->index](&p->schedule[i], q, &opt->target);
+    }
 }
 
 /* ---- cuBLASLt ---- */
@@ -126,6 +134,7 @@ coda_status schedule(struct plan *p, const struct plan_options *opt)
     if (!p->schedule) return fail(CODA_E_MEMORY, "out of memory for %d programs", p->programs);
     coda_status status = set_tiles(p, opt);
     if (!status) status = size_states(p);
+    if (!status) schedule_owns(p, opt);
     return status ? status : use_cublaslt(p, opt);
 }
 

@@ -9,7 +9,7 @@ enum {
     ONE_WARP_MOST_K = 32, /* ... each lane's best is a bound for the k-th */
     FEW_WARPS = 8,
     FEW_WARPS_MOST = 16384, /* columns */
-    MANY_WARPS = 32,
+    MANY_WARPS = 16,
     MOST_BLOCKS = 1 << 30
 };
 

@@ -8,7 +8,9 @@ enum {
     MOST_ACCUMULATORS = 192,        /* floats of a thread, if the epilogue needs little */
     MOST_BUSY_ACCUMULATORS = 128,   /* if it loads tiles into registers, or has wide states of columns */
     MOST_CROWDED_ACCUMULATORS = 96, /* of three consumers */
-    MOST_MIXED_ACCUMULATORS = 96,   /* if a thread's rows may be of two samples ... */
+    MOST_SUMS_AND_STATES = 160, /* with the floats of a row's wide states, of which a thread has two ... */
+    MOST_CROWDED_SUMS_AND_STATES = 112,
+    MOST_MIXED_ACCUMULATORS = 96, /* if a thread's rows may be of two samples ... */
     MOST_CROWDED_MIXED_ACCUMULATORS = 64,
     FETCH_BARRIERS = 64 /* bytes, as in fetch.cuh */
 };
@@ -65,6 +67,18 @@ static bool has_wide_column_states(const struct program *p)
     return false;
 }
 
+/* Floats of the wide states of the two rows that a thread has. */
+static int row_state_floats(const struct program *p)
+{
+    int floats = 0;
+    for (int i = 0; i < p->steps; i++) {
+        const struct step *s = &p->step[i];
+        bool wide = s->kind == STEP_REDUCE && s->axis == REDUCE_ROWS && !step_folds_segments(s);
+        if (wide && s->prim->state > PRIM_MAX_COLUMN_STATE) floats += 2 * s->prim->state;
+    }
+    return floats;
+}
+
 static int most_accumulators(const struct program *p, const struct tile *t)
 {
     bool mixes = mixes_samples(p) && t->bn > 128;
@@ -95,5 +109,8 @@ static bool cluster_fits(const struct program *p, const struct tile *t)
 bool wgmma_fits(const struct program *p, const struct tile *t)
 {
     bool fits = width_fits(p, t) && (!t->tail || tail_fits(p, t)) && cluster_fits(p, t);
-    return fits && accumulators(t) <= most_accumulators(p, t);
+    int states = row_state_floats(p),
+        most = t->groups > 2 ? MOST_CROWDED_SUMS_AND_STATES : MOST_SUMS_AND_STATES;
+    bool room = !states || accumulators(t) <= MAX(most - states, 32);
+    return fits && room && accumulators(t) <= most_accumulators(p, t);
 }

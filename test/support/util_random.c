@@ -492,8 +492,10 @@ static coda_value grow_statistic(struct maker *m)
 static coda_value grow_top_k(struct maker *m)
 {
     coda_value x = draw(m), y = CODA_NONE;
-    int64_t n = columns(m, x), most = random_chance(&m->r, 80) ? 9 : 64;
-    if (n) coda_top_k(m->g, x, 1 + random_below(&m->r, MIN(n, most)), &y, NULL);
+    int64_t n = columns(m, x), most = MIN(n, 64);
+    if (n)
+        coda_top_k(m->g, x, 1 + random_below(&m->r, random_chance(&m->r, 80) ? (most + 6) / 7 : most), &y,
+                   NULL);
     return y;
 }
 

@@ -6,6 +6,8 @@
 #include "util_top_k.h"
 
 #include <check.h>
+#include <stdio.h>
+#include <string.h>
 
 Suite *top_k_suite(void);
 
@@ -42,22 +44,72 @@ START_TEST(runs_on_the_host)
 }
 END_TEST
 
+static int launches(const graph *g, unsigned flags)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan_stats stats = CODA_PLAN_STATS_INIT;
+    coda_plan *p;
+    opt.device = CODA_DEVICE_NONE;
+    opt.arch = "sm_90a";
+    opt.flags = flags | CODA_PLAN_ONLY;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    ck_assert_int_eq(coda_plan_stats_get(p, &stats), CODA_OK);
+    coda_plan_free(p);
+    return stats.launches;
+}
+
 /* Values and indices of one call are one launch, with and without fusion. */
 START_TEST(is_one_launch)
 {
-    const struct top_k_case *c = &top_k_cases[0];
-    graph *g = top_k_graph(c);
-    for (int m = 0; m < 2; m++) {
-        coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
-        coda_plan_stats stats = CODA_PLAN_STATS_INIT;
-        coda_plan *p;
-        opt.device = CODA_DEVICE_CPU;
-        opt.flags = m ? CODA_NO_FUSION : 0;
-        ck_assert_int_eq(coda_compile(&p, g, &opt), CODA_OK);
-        ck_assert_int_eq(coda_plan_stats_get(p, &stats), CODA_OK);
-        ck_assert_int_eq(stats.launches, 1);
-        coda_plan_free(p);
-    }
+    graph *g = top_k_graph(&top_k_cases[0]);
+    ck_assert_int_eq(launches(g, 0), 1);
+    ck_assert_int_eq(launches(g, CODA_NO_FUSION), 1);
+    graph_free(g);
+}
+END_TEST
+
+/* What a product's epilogue can say of its tiles is not read from memory: then states of "top_" are. */
+static const struct {
+    const char *text;
+    int fused; /* top-k that are */
+} products[] = {
+    {"%l = matmul %x, %w\n%v = top_k %l {k=16}\noutput %v = %v\n", 1},
+    {"%l = matmul %x, %w\n%v = top_k %l {k=17}\noutput %v = %v\n", 0},
+    {"%l = matmul %x, %w\n%s = scale %l {alpha=0.5}\n%v = top_k %s {k=1, indices=1}\noutput %v = %v\n"
+     "output %l = %l\n",
+     1},
+    {"%l = matmul %x, %w\n%r = reshape %l {d0=5, d1=2, d2=64, rank=3}\n%v = top_k %r {k=3}\noutput %v = %v\n",
+     1},
+    {"%l = matmul %x, %w\n%r = reshape %l {d0=20, d1=32, rank=2}\n%v = top_k %r {k=3}\noutput %v = %v\n", 0},
+    {"%l = matmul %x, %w\n%s = slice %l {axis=1, stop=32, step=1}\n%v = top_k %s {k=3}\noutput %v = %v\n", 0},
+    {"%l = matmul %x, %w\n%a = slice %l {axis=1, stop=32, step=1}\n"
+     "%b = slice %l {axis=1, start=32, stop=64, step=1}\n%s = swiglu %a, %b\n%v = top_k %s {k=4}\n"
+     "output %v = %v\n",
+     1},
+    {"%l = matmul %x, %w\n%s = softmax %l\n%v = top_k %s {k=4}\noutput %v = %v\n", 0},
+    {"%l = matmul %x, %w\n%v = top_k %l {k=16}\n%s = relu %l\n%u = top_k %s {k=8}\n%t = top_k %s {k=2}\n"
+     "output %v = %v\noutput %u = %u\noutput %t = %t\n",
+     2},
+    {"%l = matmul %w, %w\n%v = top_k %l {k=2}\noutput %v = %v\n", 1},
+};
+
+START_TEST(products_keep_the_best_of_their_tiles)
+{
+    char text[1024], said[1 << 14];
+    snprintf(text, sizeof text, "%%x = input bf16[10,64]\n%%w = weight bf16[64,64]\n%s", products[_i].text);
+    graph *g = graph_parse(text);
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p;
+    ck_assert_msg(g != NULL, "%s", coda_error());
+    opt.device = CODA_DEVICE_NONE;
+    opt.arch = "sm_90a";
+    opt.flags = CODA_PLAN_ONLY;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    coda_plan_print(p, CODA_TEXT_PLAN, said, sizeof said);
+    int fused = 0;
+    for (const char *at = said; (at = strstr(at, "\n   top_")); at++) fused++;
+    ck_assert_msg(fused == products[_i].fused, "%s", said);
+    coda_plan_free(p);
     graph_free(g);
 }
 END_TEST
@@ -93,6 +145,7 @@ Suite *top_k_suite(void)
     tcase_add_loop_test(t, evaluates, 0, top_k_case_count);
     tcase_add_loop_test(t, runs_on_the_host, 0, 2 * top_k_case_count);
     tcase_add_test(t, is_one_launch);
+    tcase_add_loop_test(t, products_keep_the_best_of_their_tiles, 0, ARRAY_SIZE(products));
     tcase_set_timeout(n, 120);
     tcase_set_tags(n, "nvrtc");
     tcase_add_loop_test(n, compiles, 0, top_k_case_count);
