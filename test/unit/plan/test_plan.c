@@ -55,8 +55,9 @@ static void check(graph *g, uint64_t seed, double tolerance)
 static void check_graph(uint64_t seed, const struct random_options *ro, double tolerance)
 {
     graph *g = random_graph(seed, ro);
-    if (ro->dtype != CODA_F32 && run_ill_conditioned(g)) graph_free(g);
-    else check(g, seed, tolerance);
+    bool ill = run_ill_conditioned(g); /* norms of two columns, say, which make much of rounding */
+    if (ill && ro->dtype != CODA_F32) graph_free(g);
+    else check(g, seed, ill ? 16 * tolerance : tolerance);
 }
 
 /* Heads are normed in the epilogue of a product of two batches; then the batches' rows are joined. */
