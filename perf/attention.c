@@ -3,32 +3,78 @@
  * bytes as its keys and values have.
  *
  *     decode    heads on key heads, columns of a head, sequences, keys of each: 32/8x128, 1x8192
+ *     pages     the same with keys in pages of a pool, beside keys that lie one behind the other: .../16
  */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bench.h"
 
-enum { CODA, READ };
+enum { CODA, READ, CONTIGUOUS = READ };
 #define ROUNDED 0x1p-6 /* four roundings to 8 bits: five standard deviations of a sum of such */
 static const struct way way[SIDES] = {{"coda", 0, CODA_FOLD_NONE}, {"read", 0, CODA_FOLD_NONE}};
+static const struct way paged_way[SIDES] = {{"coda", 0, CODA_FOLD_NONE}, {"contiguous", 0, CODA_FOLD_NONE}};
 
-/* A figure's m are sequences, its n is a head's columns, its k keys; its variant says which heads. */
+/* A figure's m are sequences, its n is a head's columns, its k keys; its variant says which heads, and how
+ * many keys a page has. */
 static const struct heads {
     int all, keys;
 } heads[] = {{32, 8}, {32, 32}, {64, 8}};
+enum { PAGE_UNIT = 4 };
+
+static const struct heads *heads_of(const struct figure *f) { return &heads[f->variant % PAGE_UNIT]; }
+static int64_t page_of(const struct figure *f) { return f->variant / PAGE_UNIT; }
+
+/* Pages of all sequences in an order far from memory's: their number is a power of two. */
+static int64_t page_at(const struct figure *f, int64_t i) { return i * 40503 % (f->m * f->k / page_of(f)); }
+
+static bool number(const struct figure *f, const char *tensor, int64_t i, float *out)
+{
+    if (strcmp(tensor, "table") && strcmp(tensor, "lengths")) return false;
+    *out = (float)(*tensor == 't' ? page_at(f, i) : f->k);
+    return true;
+}
+
+/* The row of k and v of a sequence's key. */
+static int64_t row_of(const struct figure *f, int64_t sequence, int64_t key)
+{
+    int64_t row = sequence * f->k + key, page = page_of(f);
+    return page ? page_at(f, row / page) * page + row % page : row;
+}
 
 static coda_value tensor(coda_graph *g, const struct figure *f, const char *name, int64_t time, int64_t count)
 {
     return coda_input(g, name, CODA_BF16, 3, (int64_t[]){f->m, time, count * f->n});
 }
 
+static coda_value pool(coda_graph *g, const struct figure *f, const char *name, int64_t count)
+{
+    return coda_input(g, name, CODA_BF16, 2, (int64_t[]){f->m * f->k, count * f->n});
+}
+
+static coda_graph *build_paged(const struct figure *f)
+{
+    const struct heads *h = heads_of(f);
+    coda_graph *g = coda_graph_new();
+    coda_attention_options opt = CODA_ATTENTION_OPTIONS_INIT;
+    opt.heads = h->all;
+    opt.kv_heads = h->keys;
+    opt.page = page_of(f);
+    opt.table = coda_input(g, "table", CODA_I32, 2, (int64_t[]){f->m, f->k / opt.page});
+    coda_value q = tensor(g, f, "q", 1, h->all), k = pool(g, f, "k", h->keys), v = pool(g, f, "v", h->keys);
+    coda_output(g, "y", coda_attention(g, q, k, v, coda_input(g, "lengths", CODA_I32, 1, &f->m), &opt));
+    return g;
+}
+
 static coda_graph *build(const struct figure *f, int side)
 {
-    const struct heads *h = &heads[f->variant];
+    const struct heads *h = heads_of(f);
+    bool paged = page_of(f) > 0;
+    if (paged && side == CODA) return build_paged(f);
     if (side > READ) return NULL;
     coda_graph *g = coda_graph_new();
-    if (side == READ) {
+    if (side == READ && !paged) {
         coda_value all = coda_input(g, "all", CODA_BF16, 2, (int64_t[]){2 * f->m * f->k, h->keys * f->n});
         coda_output(g, "sums", coda_row_sum(g, all));
         return g;
@@ -38,7 +84,8 @@ static coda_graph *build(const struct figure *f, int side)
     opt.kv_heads = h->keys;
     coda_value q = tensor(g, f, "q", 1, h->all), k = tensor(g, f, "k", f->k, h->keys),
                v = tensor(g, f, "v", f->k, h->keys);
-    coda_output(g, "y", coda_attention(g, q, k, v, CODA_NONE, &opt));
+    coda_value lengths = paged ? coda_input(g, "lengths", CODA_I32, 1, &f->m) : CODA_NONE;
+    coda_output(g, "y", coda_attention(g, q, k, v, lengths, &opt));
     return g;
 }
 
@@ -55,18 +102,18 @@ static double dot(const struct tensor *q, int64_t q_at, const struct tensor *k, 
  * and so is y; fp32 sums add less. */
 static void attend(struct figure *f, int64_t sequence, int head, double *weight, double *y, double *bound)
 {
-    const struct heads *h = &heads[f->variant];
+    const struct heads *h = heads_of(f);
     const struct tensor *q = figure_tensor(f, "q"), *k = figure_tensor(f, "k"), *v = figure_tensor(f, "v");
     int64_t q_at = (sequence * h->all + head) * f->n, key_head = head / (h->all / h->keys);
     double most = -INFINITY, sum = 0;
     for (int64_t t = 0; t < f->k; t++) {
-        int64_t at = ((sequence * f->k + t) * h->keys + key_head) * f->n;
+        int64_t at = (row_of(f, sequence, t) * h->keys + key_head) * f->n;
         weight[t] = dot(q, q_at, k, at, f->n) / sqrt((double)f->n);
         most = fmax(most, weight[t]);
     }
     for (int64_t i = 0; i < f->n; i++) y[i] = bound[i] = 0;
     for (int64_t t = 0; t < f->k; t++) {
-        int64_t at = ((sequence * f->k + t) * h->keys + key_head) * f->n;
+        int64_t at = (row_of(f, sequence, t) * h->keys + key_head) * f->n;
         double p = exp(weight[t] - most);
         sum += p;
         for (int64_t i = 0; i < f->n; i++) y[i] += p * tensor_at(v, at + i);
@@ -78,7 +125,7 @@ static void attend(struct figure *f, int64_t sequence, int head, double *weight,
 static void judge(struct figure *f, int64_t sequence, const double *want, const double *bound, double *got)
 {
     double off = 0, all = 0;
-    int64_t columns = heads[f->variant].all * f->n;
+    int64_t columns = heads_of(f)->all * f->n;
     figure_row(f, CODA, "y", sequence, got);
     for (int64_t i = 0; i < columns; i++) {
         double e = fabs(got[i] - want[i]), excess = e / bound[i];
@@ -92,7 +139,7 @@ static void judge(struct figure *f, int64_t sequence, const double *want, const 
 /* The first sequence and the last. */
 static void check(struct figure *f)
 {
-    int count = heads[f->variant].all;
+    int count = heads_of(f)->all;
     size_t columns = (size_t)count * (size_t)f->n;
     double *weight = malloc(sizeof *weight * (size_t)f->k), *y = malloc(3 * sizeof *y * columns);
     must(!weight || !y, "malloc");
@@ -106,6 +153,20 @@ static void check(struct figure *f)
 }
 
 /* ---- The shapes ---- */
+
+static struct figure paged(int64_t sequences, int64_t keys, int page)
+{
+    struct figure f = {.m = sequences,
+                       .n = 128,
+                       .k = keys,
+                       .variant = PAGE_UNIT * page,
+                       .way = paged_way,
+                       .build = build,
+                       .number = number,
+                       .check = check};
+    snprintf(f.name, sizeof f.name, "attention/pages/32/8x128/%dx%d/%d", (int)sequences, (int)keys, page);
+    return f;
+}
 
 static struct figure figure_of(int which, int64_t columns, int64_t sequences, int64_t keys)
 {
@@ -133,5 +194,7 @@ int main(int argc, char **argv)
         for (int i = 0; i < 2; i++)
             for (int s = 0; s < 2; s++) figure[n++] = figure_of(which, 128, sequences[s], keys[i]);
     for (int s = 0; s < 3; s++) figure[n++] = figure_of(0, 64, sequences[s], keys[1]);
+    for (int s = 0; s < 3; s++)
+        for (int page = 16; page <= 64; page *= 4) figure[n++] = paged(sequences[s], keys[1], page);
     return bench_main(argc, argv, "attention", figure, n);
 }
