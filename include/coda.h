@@ -162,6 +162,14 @@ CODA_API coda_value coda_weight_strided(coda_graph *g, const char *name, coda_dt
  * once; a captured CUDA graph keeps the value of the capture. It costs no memory traffic. */
 CODA_API coda_value coda_scalar(coda_graph *g, const char *name, coda_dtype t);
 
+/* A leaf that a run reads, and writes to by coda_append and coda_assign: a cache of keys, positions. It
+ * holds from run to run what the last one left, in the caller's memory, which shares no byte with another
+ * argument's. */
+CODA_API coda_value coda_state(coda_graph *g, const char *name, coda_dtype t, int rank,
+                               const int64_t *dims);
+CODA_API coda_value coda_state_strided(coda_graph *g, const char *name, coda_dtype t, int rank,
+                                       const int64_t *dims, const int64_t *strides);
+
 /* A number: a value of rank 0, which broadcasts with anything and is no argument of coda_run. It is rounded
  * to fp32 and then to t as by coda_cast; int32 takes integers below 2^24. Kernels have it in their text, so
  * that it costs no memory traffic. As an operation's result has the dtype of its first tensor operand, give
@@ -384,6 +392,26 @@ typedef struct coda_attention_options {
 CODA_API coda_value coda_attention(coda_graph *g, coda_value q, coda_value k, coda_value v,
                                    coda_value lengths, const coda_attention_options *opt);
 
+/* ---- State ----
+ * Both calls give the state as it is afterwards: a value of its type, which is read as any other. `state` is
+ * what coda_state, coda_append or coda_assign has returned, no view of it, and is written over: whatever
+ * reads it must have been built before, else CODA_E_INVALID; what was, runs before. A run leaves the last
+ * one in the argument's memory, read or not. Every reader sees what is stored: rounded to the dtype. */
+
+typedef struct coda_append_options {
+    size_t size;
+} coda_append_options;
+#define CODA_APPEND_OPTIONS_INIT {sizeof(coda_append_options)}
+
+/* Row i of rows [..., W] becomes row slots[i] of the state [..., W], whose rows are counted through all its
+ * dimensions but the last, 2^24 at most. slots int32 [...]; a row whose slot is negative, or beyond the end,
+ * is skipped. If a slot comes twice it gets one of the two rows, or columns of both. rows have the state's
+ * dtype. opt may be NULL. */
+CODA_API coda_value coda_append(coda_graph *g, coda_value state, coda_value rows, coda_value slots,
+                                const coda_append_options *opt);
+/* The state becomes the value, of its type. */
+CODA_API coda_value coda_assign(coda_graph *g, coda_value state, coda_value value);
+
 /* ---- Loss ---- */
 
 typedef enum coda_reduction {
@@ -407,7 +435,7 @@ CODA_API coda_value coda_cross_entropy(coda_graph *g, coda_value logits, coda_va
 
 /* ---- Data movement; slices, reshapes and transposes are views wherever strides can say it ---- */
 
-/* table [V, N], ids int32 [...]: [..., N]. An id outside 0..V-1 gives a row of zeros. */
+/* table [V, N] of any dtype, ids int32 [...]: [..., N]. An id outside 0..V-1 gives a row of zeros. */
 CODA_API coda_value coda_embedding(coda_graph *g, coda_value table, coda_value ids);
 /* To int32: towards zero, to the nearest that fits; NaN is 0. So an arg_max becomes ids. */
 CODA_API coda_value coda_cast(coda_graph *g, coda_value x, coda_dtype t);
@@ -431,7 +459,7 @@ CODA_API coda_status coda_graph_parse(coda_graph **out, const char *text);
 
 /* Evaluates the graph in fp64 without any rounding, on the CPU: the yardstick of every test.
  * `args` as in coda_run(), in host memory and aligned to their elements, except that every output is dense
- * double. */
+ * double. States are rounded to their dtype once, at the end. */
 CODA_API coda_status coda_evaluate(const coda_graph *g, void *const *args);
 
 /* ------------------------------------------------------------------------------------------------
@@ -510,8 +538,8 @@ typedef struct CUstream_st *coda_stream; /* a CUstream or cudaStream_t; NULL is 
  * aligned to 256 bytes (cuMemAlloc's is).
  *
  * What must survive from coda_prepare to coda_run, and from one run to the next: of `prepared`, everything,
- * at the address where it was prepared; of the workspace, nothing; of the outputs, nothing. Each run may
- * have another workspace and other outputs, whatever they hold. */
+ * at the address where it was prepared; of the workspace, nothing; of the outputs, nothing; of the states,
+ * everything. Each run may have another workspace and other outputs, whatever they hold. */
 CODA_API size_t coda_plan_workspace(const coda_plan *p);
 CODA_API size_t coda_plan_prepared(const coda_plan *p);
 
@@ -551,11 +579,12 @@ CODA_API coda_status coda_prepare_adopt(const coda_plan *p, void *const *args, v
  * `prepared` may be NULL if coda_plan_prepared() is 0, `workspace` likewise, and a tensor without elements.
  * Pointers must stay valid until the stream's work is done.
  *
- * What a call writes shares no byte with anything else: outputs, workspace, `prepared`, and in coda_prepare
- * the weights that it folds in place. CODA_E_INVALID, with both names, if they do: here, in coda_prepare and
- * in coda_evaluate. Strided tensors are compared element by element, so an output may lie between the
- * elements of an input. Leaves may overlap each other. The comparison is exact, but its work is limited: a
- * pair whose strides interleave in more ways than can be tried in some milliseconds is refused, too. */
+ * What a call writes shares no byte with anything else: outputs, states, workspace, `prepared`, and in
+ * coda_prepare the weights that it folds in place. CODA_E_INVALID, with both names, if they do: here, in
+ * coda_prepare and in coda_evaluate. Strided tensors are compared element by element, so an output may lie
+ * between the elements of an input. Leaves may overlap each other. The comparison is exact, but its work is
+ * limited: a pair whose strides interleave in more ways than can be tried in some milliseconds is refused,
+ * too. */
 CODA_API coda_status coda_run(const coda_plan *p, void *const *args, void *prepared, void *workspace,
                               coda_stream stream);
 
@@ -565,7 +594,8 @@ CODA_API coda_status coda_run(const coda_plan *p, void *const *args, void *prepa
 
 typedef enum coda_arg_kind {
     CODA_ARG_INPUT = 0, CODA_ARG_WEIGHT = 1, CODA_ARG_OUTPUT = 2, CODA_ARG_SCALAR = 3,
-    CODA_ARG_SUM = 4 /* of coda_output_add: read and written */
+    CODA_ARG_SUM = 4,  /* of coda_output_add: read and written */
+    CODA_ARG_STATE = 5 /* of coda_state: likewise */
 } coda_arg_kind;
 
 typedef struct coda_arg_info {

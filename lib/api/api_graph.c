@@ -137,6 +137,17 @@ CODA_API coda_value coda_weight_strided(coda_graph *g, const char *name, coda_dt
     return leaf(g, OP_WEIGHT, name, t, rank, dims, strides, false);
 }
 
+CODA_API coda_value coda_state(coda_graph *g, const char *name, coda_dtype t, int rank, const int64_t *dims)
+{
+    return leaf(g, OP_STATE, name, t, rank, dims, NULL, true);
+}
+
+CODA_API coda_value coda_state_strided(coda_graph *g, const char *name, coda_dtype t, int rank,
+                                       const int64_t *dims, const int64_t *strides)
+{
+    return leaf(g, OP_STATE, name, t, rank, dims, strides, false);
+}
+
 CODA_API coda_value coda_scalar(coda_graph *g, const char *name, coda_dtype t)
 {
     return leaf(g, OP_SCALAR, name, t, 0, NULL, NULL, true);
@@ -243,7 +254,7 @@ CODA_API coda_status coda_evaluate(const coda_graph *g, void *const *args)
 {
     coda_status s = coda_graph_status(g);
     if (s != CODA_OK) return s;
-    struct arguments b = {.call = "evaluate", .places = coda_graph_args(g), .args = args};
+    struct arguments b = {.call = "evaluate", .places = coda_graph_args(g), .args = args, .states = true};
     struct place *place = calloc((size_t)b.places + 1, sizeof *place);
     if (!place) return fail(CODA_E_MEMORY, "evaluate: out of memory for %d arguments", b.places);
     places_of(g, place);

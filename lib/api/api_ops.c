@@ -314,6 +314,21 @@ CODA_API coda_value coda_cross_entropy(coda_graph *g, coda_value logits, coda_va
     return build_node(g, "cross_entropy", n, OPERANDS(logits, targets));
 }
 
+/* ---- State ---- */
+
+CODA_API coda_value coda_append(coda_graph *g, coda_value state, coda_value rows, coda_value slots,
+                                const coda_append_options *opt)
+{
+    coda_append_options o;
+    if (!READ_OPTIONS(g, "append", coda_append_options, &o, opt)) return CODA_NONE;
+    return build_node(g, "append", (struct node){.op = OP_APPEND}, OPERANDS(state, rows, slots));
+}
+
+CODA_API coda_value coda_assign(coda_graph *g, coda_value state, coda_value value)
+{
+    return build_node(g, "assign", (struct node){.op = OP_ASSIGN}, OPERANDS(state, value));
+}
+
 /* ---- Data movement ---- */
 
 CODA_API coda_value coda_embedding(coda_graph *g, coda_value table, coda_value ids)

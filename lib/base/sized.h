@@ -13,6 +13,7 @@
     X(coda_map_def, reference)                                                                               \
     X(coda_rope_options, interleave_sections)                                                                \
     X(coda_attention_options, page)                                                                          \
+    X(coda_append_options, size)                                                                             \
     X(coda_cross_entropy_options, ignore_zero)                                                               \
     X(coda_compile_options, cache)                                                                           \
     X(coda_arg_info, bytes)                                                                                  \

@@ -374,18 +374,28 @@ static void run_reduce(struct cpu_frame *f, const struct step *s, float *out)
  * domain names several times (stride 0) is stored once, by its first index. */
 static bool is_repeat(const struct cpu_frame *f, const struct tensor_use *port)
 {
+    if (use_is_indexed(port)) return false;
     for (int d = 0; d + 1 < f->cpu->p->rank; d++)
         if (port->stride[d] == 0 && f->at[d] > 0 && f->cpu->p->dim[d] > 1) return true;
     return false;
 }
 
+/* Where the row of a state begins that the slot names; -1: there is none. */
+static int64_t slot_offset(const struct cpu_frame *f, const struct tensor_use *port)
+{
+    float slot = row_value(f, port->index);
+    if (!(slot >= 0 && slot < (float)port->table_rows)) return -1;
+    return port->offset + (int64_t)slot * port->table_stride;
+}
+
 static void run_store(struct cpu_frame *f, const struct step *s)
 {
     const struct tensor_use *port = &f->cpu->p->port[s->port];
-    if (is_repeat(f, port)) return;
+    if (is_repeat(f, port) || (use_is_indexed(port) && slot_offset(f, port) < 0)) return;
     struct operand_view v = view(f, s->in[0], s);
     void *base = cpu_buffer(f->cpu, port->buffer);
-    int64_t to = row_offset(f, port), stride = column_stride(f, port), n = step_width(f->cpu, s);
+    int64_t to = use_is_indexed(port) ? slot_offset(f, port) : row_offset(f, port),
+            stride = column_stride(f, port), n = step_width(f->cpu, s);
     if (s->cls == CLASS_SEGMENT) stride = port->stride[3];
     if (stride == 0) n = MIN(n, 1);
     bool add = use_effect(port) & EFFECT_ADD;

@@ -91,7 +91,7 @@ static bool moves_pairs(const struct program *p, const struct step *s)
     bool even = port->offset % 2 == 0 && program_columns(p) % 2 == 0;
     even = even && (program_samples(p) <= 1 || port->stride[0] % 2 == 0) &&
            (p->dim[1] <= 1 || port->stride[1] % 2 == 0);
-    if (port->role == USE_GATHER) even = even && port->table_stride % 2 == 0;
+    if (use_is_indexed(port)) even = even && port->table_stride % 2 == 0;
     bool split = p->pair == PAIR_GLU_INTERLEAVED && !s->half;
     return even && port->stride[2] == 1 && !split;
 }
@@ -99,9 +99,10 @@ static bool moves_pairs(const struct program *p, const struct step *s)
 static struct word row_pointer(const struct printer *e, const struct step *s, char letter)
 {
     const struct tensor_use *port = &e->p->port[s->port];
-    if (port->role == USE_GATHER)
-        return emit_word("table_row(g.x%d, %s, %lld, %lld)", s->port, printer_value(e, port->index, 0).s,
-                         (wide)port->table_rows, (wide)port->table_stride);
+    if (use_is_indexed(port))
+        return emit_word("table_row(g.%c%d, %s, %lld, %lld)", letter, s->port,
+                         printer_value(e, port->index, 0).s, (wide)port->table_rows,
+                         (wide)port->table_stride);
     return emit_word("g.%c%d%s%s", letter, s->port,
                      printer_term(port->stride[0], program_samples(e->p), "p.batch").s,
                      printer_term(port->stride[1], e->p->dim[1], "p.m").s);
@@ -127,18 +128,22 @@ static void print_store(const struct printer *e, int i)
     const struct step *s = &e->p->step[i];
     const char *span = s->half ? "p.half" : "p.full";
     const char *how = printer_adds(e, i) ? "accumulate" : "write";
+    const struct tensor_use *port = &e->p->port[s->port];
     int k = printer_number(e, i);
     struct word row = row_pointer(e, s, 'y');
     struct column_range columns = step_columns(e->p, s);
     if (columns.first) /* of the product, which the span counts */
-        row = emit_word("%.120s - %lld", row.s, (wide)(columns.first * e->p->port[s->port].stride[2]));
+        row = emit_word("%.120s - %lld", row.s, (wide)(columns.first * port->stride[2]));
     if (s->range)
         text_printf(e->t, "        if (range((int)p.full.first + p.full.distance[0]) == %d)\n    ",
                     s->range - 1);
+    if (use_is_indexed(port))
+        text_printf(e->t, "        if (in_table(%s, %lld))\n    ", printer_value(e, port->index, 0).s,
+                    (wide)port->table_rows);
     if (moves_pairs(e->p, s)) text_printf(e->t, "        %s_pairs(%s, %s, y[%d]);", how, row.s, span, k);
     else
-        text_printf(e->t, "        %s_each(%s, %s, %lld, y[%d]);", how, row.s, span,
-                    (wide)e->p->port[s->port].stride[2], k);
+        text_printf(e->t, "        %s_each(%s, %s, %lld, y[%d]);", how, row.s, span, (wide)port->stride[2],
+                    k);
     text_append(e->t, "\n");
 }
 

@@ -154,8 +154,11 @@ static void print_head(const struct program *p, struct text *t)
         const struct step *s = &p->step[i];
         const char *name = step_name(p, s);
         if (name) text_printf(t, " | %s%s", s->kind == STEP_PARTIAL ? "finish " : "", name);
-        if (s->kind == STEP_STORE)
-            text_append(t, use_effect(&p->port[s->port]) & EFFECT_ADD ? " | add to" : " | store");
+        unsigned effect = s->kind == STEP_STORE ? use_effect(&p->port[s->port]) : 0;
+        if (effect)
+            text_append(t, effect & EFFECT_ADD      ? " | add to"
+                           : effect & EFFECT_APPEND ? " | append"
+                                                    : " | store");
     }
     text_append(t, "\n");
 }

@@ -14,8 +14,13 @@ static void print_step(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
     const struct tensor_use *port = s->port >= 0 ? &e->p->port[s->port] : NULL;
-    bool adds = s->kind == STEP_STORE && use_effect(port) & EFFECT_ADD;
-    text_printf(e->t, adds ? "//   add" : s->kind == STEP_STORE ? "//   store" : "//   v%d =", i);
+    unsigned effect = s->kind == STEP_STORE ? use_effect(port) : 0;
+    if (!effect) text_printf(e->t, "//   v%d =", i);
+    else
+        text_printf(e->t, "//   %s",
+                    effect & EFFECT_ADD      ? "add"
+                    : effect & EFFECT_APPEND ? "append"
+                                             : "store");
     switch (s->kind) {
     case STEP_LOAD: text_append(e->t, port->role == USE_GATHER ? " gather " : " load "); break;
     case STEP_SCALAR: text_append(e->t, " scalar "); break;
@@ -82,7 +87,7 @@ static void print_argument(struct emitter *e, int index)
     for (int q = e->p->ports - 1; q >= 0; q--) {
         if (e->argument[q] != index || e->p->port[q].role == USE_SCALAR) continue;
         port = &e->p->port[q];
-        stored = stored || port->role == USE_STORE || port->role == USE_PARTIAL_STORE;
+        stored = stored || use_effect(port) != EFFECT_READ;
     }
     text_printf(e->t, "    %s%s *a%d;\n", stored ? "" : "const ", emit_dtype(port->dtype), index);
 }
@@ -233,6 +238,8 @@ static bool is_defined(const struct emitter *e, int i)
     if (moves && e->argument[s->port] < 0) return false;
     for (int k = 0; k < s->nin; k++)
         if (s->in[k] >= 0 && (!e->w->live[s->in[k]] || e->w->phase[s->in[k]] > e->w->phase[i])) return false;
+    int index = rows_index(e->p, s);
+    if (index >= 0 && (!e->w->live[index] || e->w->phase[index] > e->w->phase[i])) return false;
     return s->kind != STEP_PAIR || rows_has_partner(e, i);
 }
 

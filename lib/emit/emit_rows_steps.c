@@ -86,15 +86,16 @@ void rows_pointers(struct emitter *e)
         if (e->argument[q] >= 0 && is_strided(&e->p->port[q])) print_start(e, q);
 }
 
-/* The rows of tables that the id in step `id` names. */
+/* The rows of tables, or of states, that the id in step `id` names. */
 static void print_gather_starts(struct emitter *e, int id)
 {
     for (int q = 0; q < e->p->ports; q++) {
         const struct tensor_use *port = &e->p->port[q];
-        if (e->argument[q] < 0 || port->role != USE_GATHER || port->index != id) continue;
+        if (e->argument[q] < 0 || !use_is_indexed(port) || port->index != id) continue;
         rows_line(e, "const i64 r%d = rows::table_row(v%d, %lld);", q, id, (wide)port->table_rows);
-        rows_line(e, "const %s *p%d = a.a%d + (r%d < 0 ? 0 : r%d) * %lld;", emit_dtype(port->dtype), q,
-                  e->argument[q], q, q, (wide)port->table_stride);
+        rows_line(e, "%s%s *p%d = a.a%d + (r%d < 0 ? 0 : r%d) * %lld;",
+                  port->role == USE_SCATTER ? "" : "const ", emit_dtype(port->dtype), q, e->argument[q], q, q,
+                  (wide)port->table_stride);
     }
 }
 
@@ -172,11 +173,14 @@ static void print_push(struct emitter *e, int i)
 
 /* ---- Stores ---- */
 
-/* What the domain names several times is stored once, by its first index. */
+/* What the domain names several times is stored once, by its first index; a row of a state if it has a
+ * slot. */
 static struct word store_guard(const struct emitter *e, const struct step *s, const char *first)
 {
     struct word guard = emit_word("%s", first);
-    for (int d = 0; d + 1 < e->w->rank; d++)
+    bool indexed = use_is_indexed(port_of(e, s));
+    if (indexed) guard = emit_word("%s%sr%d >= 0", first, *first ? " && " : "", s->port);
+    for (int d = 0; d + 1 < e->w->rank && !indexed; d++)
         if (!e->w->stride[s->port][d])
             guard = emit_word("%.120s%s%s == 0", guard.s, *guard.s ? " && " : "", index_word(e, d).s);
     return *guard.s ? emit_word("if (%.180s) ", guard.s) : guard;

@@ -2,7 +2,8 @@
  * eval.c -- evaluates a graph in fp64 without any rounding, the yardstick of every test.
  *
  * Each value that an output needs is computed once, in order, as dense doubles, and freed after its
- * last reader; leaves are converted when their first reader comes. coda_evaluate() checks pointers.
+ * last reader; leaves are converted when their first reader comes. What states are left as is stored at the
+ * end. coda_evaluate() checks pointers.
  */
 #include "eval.h"
 
@@ -72,11 +73,15 @@ static coda_status compute(struct eval *e, int v)
     return apply(e, v, &(struct eval_call){.type = type, .in = in});
 }
 
+/* Is it what a state is left as? */
+static bool is_left(const graph *g, int v) { return op_is_version(g->node[v].op) && g->node[v].next < 0; }
+
 /* Counts readers, of needed nodes only, and numbers the arguments. */
 static void count_readers(struct eval *e)
 {
     int args = 0;
     for (int i = 0; i < e->g->outputs; i++) e->readers[e->g->output[i].value]++;
+    for (int v = 0; v < e->g->nodes; v++) e->readers[v] += is_left(e->g, v);
     for (int v = e->g->nodes - 1; v >= 0; v--) {
         const struct node *n = &e->g->node[v];
         for (int i = 0; i < n->nin && e->readers[v]; i++)
@@ -98,6 +103,17 @@ static coda_status write_output(struct eval *e, int i, int arg)
     return CODA_OK;
 }
 
+/* All has been read by then. */
+static void write_states(struct eval *e)
+{
+    for (int v = 0; v < e->g->nodes; v++) {
+        const struct node *n = &e->g->node[v];
+        if (!is_left(e->g, v)) continue;
+        if (type_elements(&n->type)) eval_scatter(n, e->value[v], e->args[e->arg[state_leaf(e->g, v)]]);
+        release(e, v);
+    }
+}
+
 static coda_status evaluate(struct eval *e)
 {
     int leaves = 0;
@@ -115,6 +131,7 @@ static coda_status evaluate(struct eval *e)
         coda_status s = write_output(e, i, leaves + i);
         if (s != CODA_OK) return s;
     }
+    write_states(e);
     return CODA_OK;
 }
 

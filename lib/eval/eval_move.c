@@ -108,6 +108,39 @@ static coda_status leaf(const struct eval_call *c)
 coda_status eval_input(const struct eval_call *c) { return leaf(c); }
 coda_status eval_weight(const struct eval_call *c) { return leaf(c); }
 coda_status eval_scalar(const struct eval_call *c) { return leaf(c); }
+coda_status eval_state(const struct eval_call *c) { return leaf(c); }
+
+/* ---- States ---- */
+
+/* One by one, so that of rows for one slot the last one stays. */
+coda_status eval_append(const struct eval_call *c)
+{
+    int64_t columns = type_columns(&c->n->type), slots = type_rows(&c->n->type), rows = type_rows(c->type[1]);
+    memcpy(c->out, c->in[0], sizeof *c->out * (size_t)(slots * columns));
+    for (int64_t i = 0; i < rows; i++) {
+        double slot = c->in[2][i];
+        if (slot < 0 || slot >= (double)slots) continue;
+        memcpy(c->out + (int64_t)slot * columns, c->in[1] + i * columns, sizeof *c->out * (size_t)columns);
+    }
+    return CODA_OK;
+}
+
+coda_status eval_assign(const struct eval_call *c)
+{
+    memcpy(c->out, c->in[1], sizeof *c->out * (size_t)type_elements(&c->n->type));
+    return CODA_OK;
+}
+
+void eval_scatter(const struct node *state, const double *from, void *base)
+{
+    const struct type *t = &state->type;
+    int64_t columns = type_columns(t), step = t->rank ? state->stride[t->rank - 1] : 0;
+    for (int64_t row = 0; row < type_rows(t); row++) {
+        int64_t at = eval_row_offset(t, state->stride, row);
+        for (int64_t i = 0; i < columns; i++)
+            dtype_store(t->dtype, base, at + i * step, from[row * columns + i]);
+    }
+}
 
 coda_status eval_constant(const struct eval_call *c)
 {

@@ -121,8 +121,14 @@ static bool is_plainly_good(const struct arguments *b)
     if (!add_span(span, &n, b->prepared, b->prepared_bytes, MEMORY_ALIGN)) return false;
     for (const struct place *p; leaves && place_is_written(p = &b->place[leaves - 1]);)
         if (n == MOST_SPANS || !add_span(span, &n, b->args[--leaves], p->at.bytes, p->align)) return false;
+    for (int i = 0; b->states && i < leaves; i++) {
+        const struct place *p = &b->place[i];
+        if (!place_is_written(p)) continue;
+        if (n == MOST_SPANS || !add_span(span, &n, b->args[i], p->at.bytes, p->align)) return false;
+    }
     for (int i = 0; i < leaves; i++) {
         const struct place *p = &b->place[i];
+        if (place_is_written(p)) continue;
         struct span s = {(uintptr_t)b->args[i], (uintptr_t)b->args[i] + (uintptr_t)p->at.bytes};
         if (p->at.bytes && (!is_sound(s, p->align) || !are_apart(span, n, s))) return false;
     }
@@ -165,8 +171,8 @@ static int collect(const struct arguments *b, int *next, struct box *box)
 /* "output y (512 bytes at 0x7f...)" */
 static void describe(const struct arguments *b, int i, char *out, size_t size)
 {
-    static const char *const kind[] = {"input ", "weight ", "output ", "scalar ",
-                                       "sum "}; /* ORDER coda_arg_kind */
+    static const char *const kind[] = {"input ",  "weight ", "output ",
+                                       "scalar ", "sum ",    "state "}; /* ORDER coda_arg_kind */
     const char *what = i == b->places ? "workspace" : "prepared memory";
     if (i < b->places) what = kind[b->place[i].kind];
     struct bound w = bound(b, i);

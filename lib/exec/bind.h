@@ -16,7 +16,7 @@ struct place {
 
 static inline bool place_is_written(const struct place *p)
 {
-    return p->kind == CODA_ARG_OUTPUT || p->kind == CODA_ARG_SUM;
+    return p->kind == CODA_ARG_OUTPUT || p->kind == CODA_ARG_SUM || p->kind == CODA_ARG_STATE;
 }
 
 struct arguments {
@@ -27,6 +27,7 @@ struct arguments {
     void *workspace, *prepared;
     int64_t workspace_bytes, prepared_bytes;
     bool prepare; /* weights that are folded in place are written */
+    bool states;  /* some leaves are */
 };
 
 /* All there, aligned, and nothing that is written shares a byte with anything else. Neither allocates nor

@@ -41,6 +41,7 @@ struct coda_plan {
     struct coda_arg_info *arg;
     struct place *place; /* of each argument */
     int args;
+    bool states; /* some of them are */
     struct coda_plan_stats stats;
     int measured;       /* programs that this compilation tuned */
     const char **tuned; /* what was asked of figures, and there were some */

@@ -87,7 +87,8 @@ static struct arguments arguments(const struct call *c, const char *name, bool p
                               .workspace_bytes = p->plan.workspace,
                               .prepared = c->prepared,
                               .prepared_bytes = p->plan.prepared,
-                              .prepare = prepare};
+                              .prepare = prepare,
+                              .states = p->states};
 }
 
 static coda_status check(const struct call *c, const struct arguments *b)

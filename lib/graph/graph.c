@@ -132,19 +132,40 @@ static coda_status admit(graph *g, struct node *n)
     struct node *node = room(g, g->node, g->nodes, &g->node_capacity, sizeof *node);
     if (!node) return CODA_E_MEMORY;
     g->node = node;
-    n->leaf = n->output = n->last_output = -1;
+    n->leaf = n->output = n->last_output = n->next = -1;
+    n->state = node_state(g, n, g->nodes);
     if (op_is_leaf(n->op)) return admit_leaf(g, n);
     n->name = NULL;
     memset(n->stride, 0, sizeof n->stride);
+    if (op_is_version(n->op)) memcpy(n->stride, g->node[n->in[0]].stride, sizeof n->stride);
     return CODA_OK;
+}
+
+/* A rewrite that cannot be made, which is no failure: this thread's message stays as it is. */
+static int read_too_late(graph *g)
+{
+    g->stale = true;
+    g->status = CODA_E_UNSUPPORTED;
+    snprintf(g->error, sizeof g->error, "rewrite: a state is read after it was written to");
+    return -1;
+}
+
+void graph_take_back(graph *g, int nodes)
+{
+    g->nodes = nodes;
+    if (!g->stale) return;
+    g->stale = false;
+    g->status = CODA_OK;
 }
 
 int graph_append(graph *g, const struct node *n)
 {
     if (!g || g->status != CODA_OK) return -1;
     struct node copy = *n;
+    if (g->rewritten && state_stale(g, n, g->nodes) >= 0) return read_too_late(g);
     coda_status s = admit(g, &copy);
     if (s != CODA_OK) return poison(g, s);
+    if (op_is_version(copy.op)) g->node[copy.in[0]].next = g->nodes;
     if (copy.origin < 0) copy.origin = MAX(g->nodes, g->origins);
     g->origins = MAX(g->origins, copy.origin + 1);
     g->node[g->nodes] = copy;
@@ -220,6 +241,7 @@ graph *graph_like(const graph *from)
 {
     graph *g = graph_new();
     if (!g) return NULL;
+    g->rewritten = true;
     g->origins = MAX(from->origins, from->nodes);
     for (int i = 0; i < from->maps; i++) {
         const struct prim *p = from->map[i];

@@ -22,6 +22,7 @@ enum op_kind {
     KIND_ROWS,     /* row by row */
     KIND_WHOLE,    /* one dense buffer, and only that */
     KIND_VIEW,     /* strides over its operand */
+    KIND_VERSION,  /* what a state holds once this has written to it: in the state's memory */
     KIND_LOWERED   /* it has no kernel: a rewrite makes other operations of it */
 };
 
@@ -91,11 +92,13 @@ struct node {
                                       NODE_READABLE may be read, or nin if that is more */
     union attr attr;               /* its member of the operation's name */
     const char *name;              /* leaves */
-    int64_t stride[CODA_MAX_RANK]; /* leaves; elements */
+    int64_t stride[CODA_MAX_RANK]; /* leaves, and versions of states; elements */
     int origin;                    /* the caller's operation it came from: nodes of one origin are one
                                       kernel even without fusion. -1 in a template: a new origin */
     int leaf;                      /* its number among the leaves; -1 */
     int output, last_output;       /* the first output that names it, and the last; -1 */
+    int state;                     /* the version of a state that it is, or looks at; -1 */
+    int next;                      /* of a version: the node that makes the next one; -1 */
 };
 
 struct output {
@@ -125,7 +128,9 @@ struct coda_graph {
     struct names names;     /* of leaves (their node) and outputs (~ their index) */
     struct names map_names; /* of maps (their index) */
     int origins;            /* the next new origin, above all that are in use */
-    coda_status status;     /* the first mistake */
+    bool rewritten;         /* it is made of another graph: then ... */
+    bool stale;         /* ... this says that the first mistake was to read a version of a state too late */
+    coda_status status; /* the first mistake */
     char error[512];
 };
 typedef struct coda_graph graph;
@@ -133,8 +138,10 @@ typedef struct coda_graph graph;
 static inline bool op_is(enum op op, enum op_kind kind) { return op < OP_COUNT && op_info[op].kind == kind; }
 static inline bool op_is_leaf(enum op op) { return op_is(op, KIND_LEAF); }
 /* A leaf that each run is given anew. */
-static inline bool op_is_input(enum op op) { return op == OP_INPUT || op == OP_SCALAR; }
+static inline bool op_is_input(enum op op) { return op == OP_INPUT || op == OP_SCALAR || op == OP_STATE; }
 static inline bool op_is_view(enum op op) { return op_is(op, KIND_VIEW); }
+/* Does it write to a state? Its result is that state's next version. */
+static inline bool op_is_version(enum op op) { return op_is(op, KIND_VERSION); }
 static inline int64_t type_columns(const struct type *t) { return t->rank ? t->dim[t->rank - 1] : 1; }
 
 /* graph.c */
@@ -143,6 +150,9 @@ void graph_free(graph *g);
 /* Appends a node, infers its type, and returns its index, or -1 with g poisoned (message set).
  * `n` is a template: op, prim, in, nin, attr, and for leaves type, name and stride. */
 int graph_append(graph *g, const struct node *n);
+/* Drops the last nodes, of which none is a version, nor named by an output; and forgets that one was refused
+ * as it would have read a state too late. */
+void graph_take_back(graph *g, int nodes);
 coda_status output_check(const char *name, const struct type *t, bool add); /* of the value's type */
 int graph_append_output(graph *g, const char *name, int value, const int64_t *stride);
 /* The same of a value that runs add to what is there. */
@@ -195,7 +205,21 @@ struct uses {
 };
 /* By nodes of one operation, or of all: OP_COUNT. False: no memory. */
 bool uses_find(struct uses *u, struct arena *a, const graph *g, enum op only);
+/* Instead, those that a version comes after. */
+bool uses_find_ahead(struct uses *u, struct arena *a, const graph *g);
 static inline int uses_count(const struct uses *u, int value) { return u->at[value + 1] - u->at[value]; }
+
+/* state.c -- what lies in the memory of a state: versions, one after another. */
+int state_leaf(const graph *g, int version);
+/* The version that a node at `index` is, or looks at; -1. */
+int node_state(const graph *g, const struct node *n, int index);
+/* Operands that n computes from. What follows them, of a version, is computed ahead of it: those who read the
+ * version before. */
+int state_operands(const struct node *n);
+bool state_is_read(const graph *g, const struct node *n); /* is an operand a version, or a view of one? */
+/* The first operand that a node below `index` has written over; -1. As a failure with names. */
+int state_stale(const graph *g, const struct node *n, int index);
+coda_status state_check(const graph *g, const struct node *n, int index);
 
 /* type.c */
 int64_t type_elements(const struct type *t); /* -1 if it does not fit in 62 bits */

@@ -19,7 +19,12 @@ static void describe(coda_arg_info *out, const char *name, coda_arg_kind kind, c
 
 coda_arg_kind leaf_kind(enum op op)
 {
-    return op == OP_INPUT ? CODA_ARG_INPUT : op == OP_WEIGHT ? CODA_ARG_WEIGHT : CODA_ARG_SCALAR;
+    switch (op) {
+    case OP_INPUT: return CODA_ARG_INPUT;
+    case OP_WEIGHT: return CODA_ARG_WEIGHT;
+    case OP_STATE: return CODA_ARG_STATE;
+    default: return CODA_ARG_SCALAR;
+    }
 }
 
 static void describe_leaf(coda_arg_info *out, const struct node *n)

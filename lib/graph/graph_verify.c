@@ -45,7 +45,7 @@ coda_status node_check(const graph *g, const struct node *n, int index)
         if (n->in[i] < 0 && (i < least || !gaps))
             return fail(CODA_E_INVALID, "%s: operand %d is CODA_NONE", word, i);
     }
-    return CODA_OK;
+    return state_check(g, n, index);
 }
 
 /* ---- A whole graph ---- */
@@ -79,12 +79,24 @@ static coda_status verify_type(const graph *g, const struct node *n)
     return CODA_OK;
 }
 
+/* Each version has one next, and views know what they look at. */
+static coda_status verify_state(const graph *g, const struct node *n, int value)
+{
+    int next = n->next;
+    bool good = n->state == node_state(g, n, value);
+    if (op_is_version(n->op)) good = good && g->node[n->in[0]].next == value;
+    if (next >= 0)
+        good = good && next < g->nodes && op_is_version(g->node[next].op) && g->node[next].in[0] == value;
+    return good ? CODA_OK : fail(CODA_E_INVALID, "it is state %d, next %d", n->state, next);
+}
+
 static coda_status verify_node(const graph *g, int value)
 {
     const struct node *n = &g->node[value];
     coda_status s = node_check(g, n, value);
     if (s == CODA_OK) s = verify_prim(g, n);
     if (s == CODA_OK) s = verify_type(g, n);
+    if (s == CODA_OK) s = verify_state(g, n, value);
     if (s == CODA_OK && (n->origin < 0 || n->origin >= g->origins))
         s = fail(CODA_E_INVALID, "its origin is %d; must be 0..%d", n->origin, g->origins - 1);
     return s;

@@ -91,6 +91,12 @@ coda_status infer_weight(const graph *g, struct node *n)
     return infer_leaf(n);
 }
 
+coda_status infer_state(const graph *g, struct node *n)
+{
+    (void)g;
+    return infer_leaf(n);
+}
+
 coda_status infer_scalar(const graph *g, struct node *n)
 {
     const char *name = n->name ? n->name : "(NULL)";
@@ -253,8 +259,6 @@ coda_status infer_cross_entropy(const graph *g, struct node *n)
 coda_status infer_embedding(const graph *g, struct node *n)
 {
     const struct type *table = operand_type(g, n, 0), *ids = operand_type(g, n, 1);
-    coda_status s = need_float(n, "table", table, 2);
-    if (s != CODA_OK) return s;
     if (table->rank != 2 || ids->dtype != CODA_I32 || ids->rank >= CODA_MAX_RANK)
         return fail(CODA_E_INVALID, "embedding: table is %s and ids are %s; need [V,N] and i32 of rank < %d",
                     type_text(table).s, type_text(ids).s, CODA_MAX_RANK);

@@ -87,7 +87,7 @@ bool view_extend(const graph *g, int value, struct view *view)
         return good;
     }
     *v = (struct view){.base = value};
-    if (op_is_leaf(n->op)) memcpy(v->stride, n->stride, sizeof v->stride);
+    if (op_is_leaf(n->op) || op_is_version(n->op)) memcpy(v->stride, n->stride, sizeof v->stride);
     else dense_strides(&n->type, v->stride);
     return true;
 }

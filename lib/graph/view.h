@@ -4,8 +4,8 @@
 
 #include "graph.h"
 
-/* Element (i0, i1, ...) of a value is at offset + sum stride[d] * i_d of `base`: a leaf, or a node that
- * computes, whose result is dense in memory of its own. */
+/* Element (i0, i1, ...) of a value is at offset + sum stride[d] * i_d of `base`: a leaf, a version of a
+ * state, or a node that computes, whose result is dense in memory of its own. */
 struct view {
     int base;
     int64_t offset;

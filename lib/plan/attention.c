@@ -16,13 +16,6 @@ static struct tensor_use *use(void *spec, int i)
 
 /* ---- From the graph ---- */
 
-/* Does no program of a run write what the value views? */
-static bool is_steady(const struct grouper *gr, int value)
-{
-    int base = gr->view[value].base;
-    return gr->site[base].role == ROLE_LEAF || gr->site[base].is_const;
-}
-
 static void heads(struct grouper *gr, int value, int64_t head_dim, struct tensor_use *out)
 {
     const struct type *t = &gr->g->node[value].type;
@@ -33,7 +26,8 @@ static void heads(struct grouper *gr, int value, int64_t head_dim, struct tensor
                                .offset = v.offset,
                                .dtype = t->dtype,
                                .value = value,
-                               .steady = is_steady(gr, value),
+                               .version = gr->site[v.base].version,
+                               .steady = base_is_steady(gr, v.base),
                                .batch = t->rank == 3 ? v.stride[0] : 0,
                                .time = v.stride[t->rank - 2],
                                .head = head_dim};
@@ -50,7 +44,8 @@ static void beside(struct grouper *gr, const struct node *n, int i, struct tenso
     out->dtype = gr->g->node[value].type.dtype;
     out->buffer = buffer_of(gr, v.base);
     out->value = value;
-    out->steady = is_steady(gr, value);
+    out->version = gr->site[v.base].version;
+    out->steady = base_is_steady(gr, v.base);
     out->offset = v.offset;
     memcpy(out->stride, v.stride, sizeof out->stride);
 }

@@ -54,6 +54,7 @@ int buffer_of(struct grouper *gr, int value)
     struct site *s = &gr->site[value];
     if (s->buffer >= 0) return s->buffer;
     struct buffer b = {.space = SPACE_ARG, .bytes = bytes_of(&g->node[value].type), .value = value};
+    if (op_is_version(g->node[value].op)) return s->buffer = buffer_of(gr, state_leaf(g, value));
     int output = own_output(g, value), leaf = folded_in_place(gr, value);
     if (leaf >= 0) {
         s->buffer = buffer_of(gr, leaf);
@@ -64,6 +65,12 @@ int buffer_of(struct grouper *gr, int value)
     else if (output >= 0) b.arg = g->leaves + output;
     else b.space = s->is_const ? SPACE_PREPARED : SPACE_WORK;
     return s->buffer = add_buffer(gr, b);
+}
+
+bool base_is_steady(const struct grouper *gr, int base)
+{
+    const struct site *s = &gr->site[base];
+    return s->is_const || (s->role == ROLE_LEAF && gr->g->node[base].op != OP_STATE);
 }
 
 int output_buffer(struct grouper *gr, int output)

@@ -34,7 +34,8 @@ struct source group_source(const struct grouper *gr, const struct group *q, int 
     struct source s = {.kind = SOURCE_OUTSIDE, .value = value};
     int tile = group_tile(gr, q, value);
     if (group_holds(gr, q, tile)) {
-        s.kind = gr->site[tile].partial ? SOURCE_NONE : SOURCE_MEMBER;
+        bool held = !gr->site[tile].partial && !group_writes_state(gr, tile);
+        s.kind = held ? SOURCE_MEMBER : SOURCE_NONE;
         s.value = tile;
         return s;
     }
@@ -48,8 +49,8 @@ struct source group_source(const struct grouper *gr, const struct group *q, int 
     }
     if (g->node[tile].op != OP_SLICE) return s;
     int full = group_tile(gr, q, g->node[tile].in[0]);
-    if (!group_holds(gr, q, full) || g->node[full].op == OP_REDUCE || !is_lane(g, &g->node[tile], &s))
-        return s;
+    bool lanes = group_holds(gr, q, full) && g->node[full].op != OP_REDUCE && !group_writes_state(gr, full);
+    if (!lanes || !is_lane(g, &g->node[tile], &s)) return s;
     if (domain_shape(q, &g->node[full].type) != SHAPE_TILE) return s;
     s.kind = SOURCE_LANE;
     s.value = full;
@@ -113,9 +114,39 @@ static bool is_sibling(const struct grouper *gr, const struct group *q, const st
 {
     if (q->p.kind != PROGRAM_ROWS || n->op != OP_REDUCE) return false;
     for (int m = q->first; m >= 0; m = gr->site[m].next)
-        for (int i = 0; i < gr->g->node[m].nin; i++)
+        for (int i = 0; i < state_operands(&gr->g->node[m]); i++)
             if (gr->g->node[m].in[i] == n->in[0]) return true;
     return false;
+}
+
+/* Does a member read the version that n writes over, each element by the thread that then writes it? */
+static bool reads_in_place(const struct grouper *gr, const struct group *q, const struct node *n, int member)
+{
+    const graph *g = gr->g;
+    const struct node *r = &g->node[member];
+    bool walks = q->p.kind == PROGRAM_ROWS && n->op == OP_ASSIGN && n->type.rank == q->domain.rank &&
+                 !memcmp(n->type.dim, q->domain.dim, sizeof *n->type.dim * (size_t)n->type.rank);
+    if (!walks || !group_holds(gr, q, member)) return false;
+    for (int m = q->first; m >= 0; m = gr->site[m].next)
+        if (g->node[m].op != OP_MAP && g->node[m].op != OP_CAST && !group_writes_state(gr, m)) return false;
+    for (int i = 0; i < r->nin; i++)
+        if (g->node[r->in[i]].state == n->in[0] && r->in[i] != n->in[0]) return false;
+    return true;
+}
+
+/* A version: the program computes what is written, and needs nobody who waits for itself: neither who made
+ * the last version nor who reads that, but where it is. */
+static bool version_fits(struct grouper *gr, struct group *q, const struct node *n)
+{
+    for (int i = 0; i < n->nin; i++) {
+        struct source s = group_source(gr, q, n->in[i]);
+        bool ahead = i == 0 || i >= state_operands(n);
+        if (ahead && i && reads_in_place(gr, q, n, n->in[i])) continue;
+        if (ahead ? group_depends(gr, n->in[i], q) : i == 1 && s.kind != SOURCE_MEMBER) return false;
+        if (ahead || i == 1) continue;
+        if (s.kind == SOURCE_OUTSIDE ? !group_can_load(gr, q, n, i) : s.kind != SOURCE_MEMBER) return false;
+    }
+    return true;
 }
 
 /* The operands of n: some inside the group, the rest reachable from outside. */
@@ -123,6 +154,7 @@ static bool operands_ok(struct grouper *gr, struct group *q, const struct node *
                         int *full)
 {
     int inside = 0, lanes = 0;
+    if (op_is_version(n->op)) return version_fits(gr, q, n);
     for (int i = 0; i < n->nin; i++) {
         if (n->in[i] < 0) continue;
         if (pair_loads(n, i)) {
@@ -176,10 +208,10 @@ static bool may_join(struct grouper *gr, struct group *q, int value)
     if (gr->site[value].role != ROLE_FREE || gr->site[value].is_const != gr->site[q->p.root].is_const)
         return false;
     if (!gr->opt->fuse && n->origin != root->origin) return false;
-    if (q->members >= MOST_MEMBERS || q->loads + n->nin > MOST_LOADS) return false;
+    if (q->members >= MOST_MEMBERS || q->loads + state_operands(n) > MOST_LOADS) return false;
     if (q->stores + group_stores(gr, value) > MOST_STORES) return false;
     if (op_combines_pairs(n->op)) return q->p.kind == PROGRAM_GEMM;
-    return n->op == OP_MAP || n->op == OP_CAST || n->op == OP_REDUCE;
+    return n->op == OP_MAP || n->op == OP_CAST || n->op == OP_REDUCE || op_is_version(n->op);
 }
 
 static bool folds_columns(const struct node *n) { return n->op == OP_REDUCE && n->attr.reduce.columns; }
@@ -187,7 +219,7 @@ static bool folds_columns(const struct node *n) { return n->op == OP_REDUCE && n
 /* A pass over rows folds these, or their columns: then all else is element by element. */
 static bool suits_fold(const struct grouper *gr, const struct group *q, const struct node *n)
 {
-    if (q->p.kind != PROGRAM_ROWS || n->op != OP_REDUCE) return true;
+    if (q->p.kind != PROGRAM_ROWS || (n->op != OP_REDUCE && !op_is_version(n->op))) return true;
     for (int m = q->first; m >= 0; m = gr->site[m].next) {
         const struct node *other = &gr->g->node[m];
         bool elements = other->op == OP_MAP || other->op == OP_CAST || folds_columns(other);
@@ -233,7 +265,7 @@ static bool joins(struct grouper *gr, struct group *q, int value)
     bool good = fits(gr, q, value) && suits_fold(gr, q, n);
     if (good) {
         group_join(gr, q, value);
-        q->loads += n->nin - 1;
+        q->loads += state_operands(n) - 1;
     } else if (!paired) {
         unpair(q);
     }

@@ -41,6 +41,8 @@ struct site { /* the fusion state of one node */
     int buffer;          /* its storage, an index into plan.buffer; -1: none yet */
     int part;            /* CONCAT: index in grouper.part of its operand 0 */
     int state_buffer;    /* partial: the buffer of its partial states; -1: none yet */
+    int version;         /* of a state's memory, counted from 0; 0 of all else */
+    int slot;            /* APPEND: the step of its program that holds a row's slot */
     float number;        /* NUMBER: the value */
     unsigned seen;       /* grouper.mark of the last search that reached it */
     unsigned queued;     /* 1 + the last group that it was a candidate for */
@@ -83,6 +85,7 @@ struct grouper {
     struct view *view;      /* each node as strides over a buffer; base -1: they cannot express it */
     struct uses uses;       /* the readers of each node */
     struct uses statistics; /* those of them that are REDUCEs */
+    struct uses ahead;      /* who waits for each node, but does not read it */
     int64_t *part;          /* where each operand of each concat begins along the concat's axis */
     struct group **group;
     int groups, group_capacity;
@@ -190,10 +193,11 @@ bool domain_strides(const struct group *q, const struct type *t, const int64_t *
 /* Notes in q what these strides, which domain_strides has found, count samples of: they have one size. */
 void domain_use_samples(struct group *q, const struct type *t, const int64_t *s, const struct type *as,
                         const int64_t *stride);
-/* The type of the elements that computing n runs over: of a REDUCE its operand's, else its result's. */
+/* The type of the elements that computing n runs over: of a REDUCE its operand's, of an APPEND that of its
+ * rows, else its result's. */
 const struct type *domain_walked(const graph *g, const struct node *n);
-/* The type with which operand i of n is read: positions, ids and keys get a last dimension of 1, as they are
- * one value for each row; of positions on several axes it is the type of each. */
+/* The type with which operand i of n is read: positions, ids, slots and keys get a last dimension of 1, as
+ * they are one value for each row; of positions on several axes it is the type of each. */
 struct type domain_operand_type(const graph *g, const struct node *n, int i);
 /* Has a value of type t as many rows as q's domain, so that they correspond one to one? */
 bool domain_rows_match(const struct group *q, const struct type *t);
@@ -205,6 +209,11 @@ enum shape {
     SHAPE_ROW   /* ROWS: one for each row */
 };
 enum shape domain_shape(const struct group *q, const struct type *t);
+
+/* Is the value the next version of a state, which the program writes rather than holds? */
+bool group_writes_state(const struct grouper *gr, int value);
+/* Does no program of a run write what lies at this base of a view? */
+bool base_is_steady(const struct grouper *gr, int base);
 
 /* buffers.c: the index in plan.buffer of a value, of a graph's output, of a partial REDUCE's states. What has
  * no buffer yet gets one. */

@@ -150,7 +150,7 @@ static bool is_vector_map(const struct grouper *gr, int value, struct site *out)
 static void find_inline(struct grouper *gr, int value)
 {
     struct site *s = &gr->site[value];
-    if (s->role != ROLE_FREE) return;
+    if (s->role != ROLE_FREE || state_is_read(gr->g, &gr->g->node[value])) return;
     s->vector = is_vector_map(gr, value, s);
     if (s->vector || is_inline(gr, &gr->g->node[value], s)) s->role = ROLE_INLINE;
 }
@@ -185,6 +185,7 @@ static void assign_fixed_roles(struct grouper *gr)
                   : op_is_view(op)  ? ROLE_VIEW
                   : op == OP_CONCAT ? ROLE_CONCAT
                                     : ROLE_FREE;
+        s->version = op_is_version(op) ? gr->site[n->in[0]].version + 1 : 0;
         if (s->role == ROLE_FREE && is_number(gr, n, &s->number)) s->role = ROLE_NUMBER;
         s->is_const = gr->opt->fold != CODA_FOLD_NONE && !op_is_input(op);
         for (int j = 0; j < n->nin; j++)
@@ -242,8 +243,9 @@ coda_status plan_fuse(struct grouper *gr, struct plan *p, const struct plan_opti
     gr->view = ARENA_NEW(&p->arena, struct view, g->nodes);
     gr->stack = ARENA_NEW(&p->arena, int, g->nodes + 1);
     gr->queue = ARENA_NEW(&p->arena, int, g->nodes + 1);
-    bool read =
-        uses_find(&gr->uses, &p->arena, g, OP_COUNT) && uses_find(&gr->statistics, &p->arena, g, OP_REDUCE);
+    bool read = uses_find(&gr->uses, &p->arena, g, OP_COUNT) &&
+                uses_find(&gr->statistics, &p->arena, g, OP_REDUCE) &&
+                uses_find_ahead(&gr->ahead, &p->arena, g);
     if (p->arena.failed || !read || !find_parts(gr))
         return fail(CODA_E_MEMORY, "out of memory for a plan of %d nodes", g->nodes);
     coda_status status = check_lowered(g);

@@ -78,6 +78,8 @@ int group_state(const struct grouper *gr, int value)
     return m;
 }
 
+bool group_writes_state(const struct grouper *gr, int value) { return op_is_version(gr->g->node[value].op); }
+
 /* Is the node a statistic that a group of this kind only has in parts? */
 static bool is_partial(const struct group *q, const struct node *n)
 {
@@ -95,28 +97,32 @@ int group_tile(const struct grouper *gr, const struct group *q, int value)
 
 /* ---- Order ---- */
 
-/* A program needs what any of its members needs, so each member has the horizon of the one that has the
- * farthest: it is raised for all of them, and for all that read them. */
-static void raise_horizon(struct grouper *gr, int value, int horizon)
+static void raise_one(struct grouper *gr, int value, int horizon, int *top)
 {
-    int *stack = gr->stack, top = 0;
     if (gr->site[value].horizon >= horizon) return;
     gr->site[value].horizon = horizon;
-    stack[top++] = value;
+    gr->stack[(*top)++] = value;
+}
+
+static void raise_readers(struct grouper *gr, const struct uses *uses, int value, int horizon, int *top)
+{
+    for (int i = uses->at[value]; i < uses->at[value + 1]; i++)
+        raise_one(gr, uses->use[i].node, horizon, top);
+}
+
+/* A program needs what any of its members needs, so each member has the horizon of the one that has the
+ * farthest: it is raised for all of them, and for all that read them, or come after. */
+static void raise_horizon(struct grouper *gr, int value, int horizon)
+{
+    int top = 0;
+    raise_one(gr, value, horizon, &top);
     while (top) {
-        int v = stack[--top];
-        const struct use *end = gr->uses.use + gr->uses.at[v + 1];
-        for (const struct use *u = gr->uses.use + gr->uses.at[v]; u < end; u++) {
-            if (gr->site[u->node].horizon >= horizon) continue;
-            gr->site[u->node].horizon = horizon;
-            stack[top++] = u->node;
-        }
+        int v = gr->stack[--top];
+        raise_readers(gr, &gr->uses, v, horizon, &top);
+        raise_readers(gr, &gr->ahead, v, horizon, &top);
         if (gr->site[v].role != ROLE_MEMBER) continue;
-        for (int m = gr->group[gr->site[v].group]->first; m >= 0; m = gr->site[m].next) {
-            if (gr->site[m].horizon >= horizon) continue;
-            gr->site[m].horizon = horizon;
-            stack[top++] = m;
-        }
+        for (int m = gr->group[gr->site[v].group]->first; m >= 0; m = gr->site[m].next)
+            raise_one(gr, m, horizon, &top);
     }
 }
 
@@ -162,7 +168,7 @@ bool group_depends(struct grouper *gr, int value, const struct group *q)
 int group_stores(const struct grouper *gr, int value)
 {
     const graph *g = gr->g;
-    int stores = 0;
+    int stores = group_writes_state(gr, value);
     for (int o = g->node[value].output; o >= 0; o = g->output[o].next) stores++;
     for (int i = gr->uses.at[value]; i < gr->uses.at[value + 1]; i++)
         stores += g->node[gr->uses.use[i].node].op == OP_CONCAT;
@@ -226,5 +232,6 @@ bool group_can_store(const struct grouper *gr, const struct group *q, int value)
         view_part(c, stride);
         if (!domain_strides(q, t, stride, t, out)) return false;
     }
-    return true;
+    if (g->node[value].op != OP_ASSIGN) return true;
+    return domain_strides(q, t, g->node[value].stride, t, out) && !is_split(q, t, out);
 }

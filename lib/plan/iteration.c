@@ -15,13 +15,15 @@ bool domain_rows_match(const struct group *q, const struct type *t) { return typ
 
 const struct type *domain_walked(const graph *g, const struct node *n)
 {
-    return n->op == OP_REDUCE ? &g->node[n->in[0]].type : &n->type;
+    int rows = n->op == OP_REDUCE ? 0 : n->op == OP_APPEND ? 1 : -1;
+    return rows >= 0 ? &g->node[n->in[rows]].type : &n->type;
 }
 
 struct type domain_operand_type(const graph *g, const struct node *n, int i)
 {
     const struct type *t = &g->node[n->in[i]].type;
     bool key = i == 1 && (op_combines_pairs(n->op) || n->op == OP_EMBEDDING || n->op == OP_REDUCE);
+    if (i == 2 && n->op == OP_APPEND) return type_as_rows(t);
     if (!key) return *t;
     if (node_has_sections(n)) {
         struct type axis = *t;

@@ -11,6 +11,18 @@
 
 /* ---- Stores ---- */
 
+/* What a member's step holds leaves by the port. */
+static void store_by(struct writer *w, int value, const struct type *t, struct tensor_use port)
+{
+    const struct step *from = &w->p->step[step_of(w, value)];
+    struct step s = {.kind = STEP_STORE, .half = from->half, .nin = 1, .value = value};
+    bool one_a_row = w->p->kind == PROGRAM_ROWS && type_columns(t) == 1 && w->p->dim[w->p->rank - 1] != 1;
+    s.cls = one_a_row ? CLASS_ROW : from->cls == CLASS_SEGMENT ? CLASS_SEGMENT : CLASS_TILE;
+    s.in[0] = step_of(w, value);
+    s.port = add_port(w, port);
+    add_step(w, s);
+}
+
 static void store(struct writer *w, int value, int buffer, int64_t offset, const int64_t *stride,
                   unsigned effect)
 {
@@ -18,20 +30,32 @@ static void store(struct writer *w, int value, int buffer, int64_t offset, const
     struct tensor_use port = port_new(USE_STORE, buffer, offset, t->dtype, value);
     int64_t out[CODA_MAX_RANK];
     port.effect = effect;
+    port.version = w->gr->site[value].version;
     if (!domain_strides(w->q, t, stride, t, out)) {
         w->status = fail(CODA_E_UNSUPPORTED, "plan: %%%d cannot be stored by its program's domain", value);
         return;
     }
     memcpy(port.stride, out, sizeof port.stride);
-    struct step s = {
-        .kind = STEP_STORE, .half = w->p->step[step_of(w, value)].half, .nin = 1, .value = value};
-    bool one_a_row = w->p->kind == PROGRAM_ROWS && type_columns(t) == 1 && w->p->dim[w->p->rank - 1] != 1;
-    s.cls = one_a_row                                            ? CLASS_ROW
-            : w->p->step[step_of(w, value)].cls == CLASS_SEGMENT ? CLASS_SEGMENT
-                                                                 : CLASS_TILE;
-    s.in[0] = step_of(w, value);
-    s.port = add_port(w, port);
-    add_step(w, s);
+    store_by(w, value, t, port);
+}
+
+/* Rows go where their slots are, a whole value where the state lies. */
+static void store_version(struct writer *w, int value)
+{
+    const struct node *n = &w->gr->g->node[value];
+    int buffer = buffer_of(w->gr, value), last = w->p->rank - 1;
+    if (n->op == OP_ASSIGN) {
+        store(w, value, buffer, 0, n->stride, 0);
+        return;
+    }
+    struct tensor_use port = port_new(USE_SCATTER, buffer, 0, n->type.dtype, value);
+    port.version = w->gr->site[value].version;
+    port.index = w->gr->site[value].slot;
+    port.table_rows = type_rows(&n->type);
+    view_collapse(&n->type, n->stride, 0, n->type.rank - 1, &port.table_stride);
+    port.stride[last] = n->stride[n->type.rank - 1];
+    if (w->p->segment) port.stride[last + 1] = w->p->segment * port.stride[last];
+    store_by(w, value, domain_walked(w->gr->g, n), port);
 }
 
 static void store_to_concats(struct writer *w, int value)
@@ -52,6 +76,10 @@ static void store_everywhere(struct writer *w, int value)
     const graph *g = w->gr->g;
     int own = own_output(g, value);
     int64_t dense[CODA_MAX_RANK];
+    if (group_writes_state(w->gr, value)) {
+        store_version(w, value);
+        return;
+    }
     dense_strides(&g->node[value].type, dense);
     if (w->gr->site[value].need && own < 0) store(w, value, buffer_of(w->gr, value), 0, dense, 0);
     for (int o = g->node[value].output; o >= 0; o = g->output[o].next)
@@ -72,7 +100,8 @@ static void matrix_operand(struct grouper *gr, struct tensor_use *o)
     if (v.base < 0) return;
     gr->site[v.base].need = true;
     o->buffer = buffer_of(gr, v.base);
-    o->steady = gr->site[v.base].role == ROLE_LEAF || gr->site[v.base].is_const;
+    o->version = gr->site[v.base].version;
+    o->steady = base_is_steady(gr, v.base);
 }
 
 static struct writer writer_of(struct grouper *gr, int group)
@@ -97,7 +126,8 @@ static void write_members(struct writer *w)
 
 static bool is_leaf(const struct grouper *gr, int buffer)
 {
-    return gr->site[gr->plan->buffer[buffer].value].role == ROLE_LEAF;
+    int value = gr->plan->buffer[buffer].value;
+    return gr->site[value].role == ROLE_LEAF && gr->g->node[value].op != OP_STATE;
 }
 
 /* Does the program finish statistics of columns, all of which one other program leaves in parts, that which

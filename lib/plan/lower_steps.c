@@ -119,6 +119,7 @@ static int load_from(struct writer *w, int value, int64_t first, const struct ty
     }
     struct tensor_use port = port_new(USE_LOAD, buffer_of(w->gr, v.base), v.offset + first, t->dtype, value);
     memcpy(port.stride, stride, sizeof port.stride);
+    port.version = w->gr->site[v.base].version;
     domain_use_samples(w->q, t, v.stride, as, stride);
     w->gr->site[v.base].need = true;
     int index = add_port(w, port);
@@ -437,6 +438,7 @@ static int frequencies(struct writer *w, int value)
     const struct view v = w->gr->view[value];
     struct tensor_use port = port_new(USE_FREQUENCIES, buffer_of(w->gr, v.base), v.offset, CODA_F32, value);
     w->gr->site[v.base].need = true;
+    port.version = w->gr->site[v.base].version;
     port.table_rows = w->gr->g->node[value].type.dim[0];
     port.table_stride = v.stride[0];
     return add_port(w, port);
@@ -476,12 +478,22 @@ static int gather(struct writer *w, const struct node *n, int value)
     if (v.base < 0) return 0;
     struct tensor_use port = port_new(USE_GATHER, buffer_of(w->gr, v.base), v.offset, table->dtype, n->in[0]);
     w->gr->site[v.base].need = true;
+    port.version = w->gr->site[v.base].version;
     port.index = id;
     port.table_rows = table->dim[0];
     port.table_stride = v.stride[0];
     port.stride[last] = v.stride[1];
     return add_step(
         w, (struct step){.kind = STEP_LOAD, .cls = CLASS_TILE, .port = add_port(w, port), .value = value});
+}
+
+/* The value that is to be written, and where: lower.c stores it. */
+static int next_version(struct writer *w, const struct node *n, int value)
+{
+    const struct type *walked = domain_walked(w->gr->g, n);
+    int step = operand(w, n, 1, walked);
+    if (n->op == OP_APPEND) w->gr->site[value].slot = as_row(w, operand(w, n, 2, walked));
+    return step;
 }
 
 static int compute(struct writer *w, int value)
@@ -494,6 +506,8 @@ static int compute(struct writer *w, int value)
     case OP_REDUCE: return reduce(w, n, value);
     case OP_EMBEDDING: return gather(w, n, value);
     case OP_CAST: return cast(w, n, value, &n->type);
+    case OP_APPEND:
+    case OP_ASSIGN: return next_version(w, n, value);
     case OP_SLICE: return operand(w, n, 0, domain_walked(w->gr->g, n));
     default: return map(w, n, value, &n->type);
     }

@@ -36,6 +36,10 @@ static bool reads_rightly(const struct program *q, const struct step *s, int ind
     if (s->kind == STEP_LOAD && port->role == USE_GATHER)
         return port->index >= 0 && port->index < index && is_row(q, port->index) &&
                step_has_value(q, &q->step[port->index]);
+    if (s->kind == STEP_STORE && port->role == USE_SCATTER &&
+        (port->index < 0 || port->index >= index || !is_row(q, port->index) ||
+         !step_has_value(q, &q->step[port->index])))
+        return false;
     return reads_its_class(q, s);
 }
 
@@ -153,7 +157,8 @@ static bool may_not_write(void *ctx, int buffer)
     struct memory *m = ctx;
     const struct buffer *b = &m->p->buffer[buffer];
     enum op leaf = leaf_op(m->p, b);
-    bool prepare = m->q->prepare, good = prepare ? leaf == OP_WEIGHT : leaf == OP_COUNT;
+    bool prepare = m->q->prepare, in_place = leaf == OP_STATE || leaf == OP_COUNT;
+    bool good = prepare ? leaf == OP_WEIGHT : in_place;
     if (b->space == SPACE_PREPARED) good = prepare;
     if (b->space == SPACE_WORK) good = m->writer[buffer] != (prepare ? BY_RUN : BY_PREPARE);
     if (good) m->writer[buffer] = prepare ? BY_PREPARE : BY_RUN;

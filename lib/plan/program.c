@@ -62,6 +62,7 @@ unsigned use_effect(const struct tensor_use *u)
     case USE_PARTIAL_STORE:
     case USE_RESULT:
     case USE_SCRATCH: return EFFECT_WRITE;
+    case USE_SCATTER: return EFFECT_APPEND;
     default: return EFFECT_READ;
     }
 }
@@ -139,11 +140,11 @@ static int64_t extent_bytes(const struct program *q, const struct tensor_use *po
     if (port->role == USE_SCRATCH || port->role == USE_SCALAR) return 0;
     if (port->role == USE_FREQUENCIES) return mul_counts(port->table_rows, 4);
     int64_t n = dtype_size(port->dtype);
-    bool segments = port->role == USE_LOAD || port->role == USE_STORE;
+    bool segments = port->role == USE_LOAD || port->role == USE_STORE || port->role == USE_SCATTER;
     if (q->segment && segments && !port->stride[2] && port->stride[3])
         n = mul_counts(n, q->dim[2] / q->segment);
     for (int d = 0; d < q->rank; d++) {
-        bool gathered = port->role == USE_GATHER && d + 1 < q->rank;
+        bool gathered = use_is_indexed(port) && d + 1 < q->rank;
         int64_t extent = q->sample && d == 0 && port->stride[0] ? program_samples(q) : q->dim[d];
         if (port->stride[d] || gathered) n = mul_counts(n, half && d + 1 == q->rank ? extent / 2 : extent);
     }

@@ -23,6 +23,8 @@ enum use_role {
                           element offset + id * table_stride + stride[last] * column; an id outside
                           0..table_rows-1 reads 0 */
     USE_STORE,         /* a step writes elements, placed as LOAD's */
+    USE_SCATTER,       /* as STORE, but the row index is the value of step `index` (append), by table_stride
+                          and table_rows as GATHER's; what is outside 0..table_rows-1 is not stored */
     USE_PARTIAL_LOAD,  /* a row's, or a column's, statistic: merges its `blocks` partial states of
                           `reduce`, then finishes them */
     USE_PARTIAL_STORE, /* stores the partial state of one row over this tile's columns, as dense
@@ -65,13 +67,19 @@ struct tensor_use {
     enum reduce_axis axis;            /* ... and what each of them is of */
     int blocks;                       /* PARTIAL_*: states of each row, one for each tile of its columns;
                                          of each column, one for each part of its rows */
-    int index;                        /* GATHER: the step whose value is the row's id */
-    int64_t table_rows, table_stride; /* GATHER: rows of the table; elements from one to the next.
+    int index;                        /* GATHER, SCATTER: the step whose value is the row's id */
+    int64_t table_rows, table_stride; /* GATHER, SCATTER: rows of the table; elements from one to the next.
                                          FREQUENCIES: their number, and elements from one to the next */
     int value;                        /* the graph's node, for printing; -1 if there is none */
     bool steady;                      /* no program of a run writes it: it is an argument, or what
                                          coda_prepare left; so a kernel may load it early (PDL) */
 };
+
+/* Does the value of step `index` say which row is touched? */
+static inline bool use_is_indexed(const struct tensor_use *u)
+{
+    return u->role == USE_GATHER || u->role == USE_SCATTER;
+}
 
 /* The union of enum effect. */
 unsigned use_effect(const struct tensor_use *u);

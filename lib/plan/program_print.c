@@ -55,6 +55,19 @@ static void print_port(const struct plan *p, const struct program *q, const stru
     print_dims(" stride=[", port->stride, q->rank, t);
     if (port->role == USE_GATHER)
         text_printf(t, " gather v%d of %lld rows", port->index, (long long)port->table_rows);
+    if (port->role == USE_SCATTER)
+        text_printf(t, " row=%lld at v%d of %lld rows", (long long)port->table_stride, port->index,
+                    (long long)port->table_rows);
+}
+
+static bool adds(const struct program *q, const struct step *s)
+{
+    return use_effect(&q->port[s->port]) & EFFECT_ADD;
+}
+
+static const char *store_word(const struct program *q, const struct step *s)
+{
+    return adds(q, s) ? "add" : q->port[s->port].role == USE_SCATTER ? "append" : "store";
 }
 
 static const char *class_name(enum step_class cls)
@@ -109,7 +122,7 @@ static void print_step(const struct plan *p, const struct program *q, int index,
         if (s->port >= 0) text_append(t, " -> "), print_port(p, q, &q->port[s->port], t);
         break;
     case STEP_STORE:
-        text_printf(t, use_effect(&q->port[s->port]) & EFFECT_ADD ? "add v%d to " : "store v%d ", s->in[0]);
+        text_printf(t, "%s v%d%s ", store_word(q, s), s->in[0], adds(q, s) ? " to" : "");
         print_port(p, q, &q->port[s->port], t);
         break;
     }

@@ -36,6 +36,7 @@ bool spot_of(const struct grouper *gr, const struct group *q, int value, struct 
     const struct node *n = &gr->g->node[value];
     *out = (struct spot){.member = -1};
     if (q->p.kind != PROGRAM_GEMM || program_is_gated(&q->p)) return false;
+    if (group_writes_state(gr, value)) return false;
     if (group_holds(gr, q, value)) {
         const struct site *s = &gr->site[value];
         struct column_range all = {0, q->p.dim[2]}, r = s->range ? q->p.range[s->range - 1] : all;

@@ -21,7 +21,8 @@ enum { MOST_TILES = 4, MOST_MAPS = 32, MOST_CHAIN = 4 };
 static bool is_free_map(const struct grouper *gr, int x)
 {
     enum op op = gr->g->node[x].op;
-    return gr->site[x].role == ROLE_FREE && !gr->site[x].is_const && (op == OP_MAP || op == OP_CAST);
+    bool free = gr->site[x].role == ROLE_FREE && !gr->site[x].is_const;
+    return free && (op == OP_MAP || op == OP_CAST) && !state_is_read(gr->g, &gr->g->node[x]);
 }
 
 /* Would a rows kernel compute the reader along with what it reads? */

@@ -1,6 +1,6 @@
 /*
- * dce.c -- drops what no output depends on. Leaves stay, because coda_run's arguments are counted
- * by them. Exact.
+ * dce.c -- drops what neither an output nor a state depends on. Leaves stay, because coda_run's arguments are
+ * counted by them. Exact.
  */
 #include "walk.h"
 
@@ -18,6 +18,7 @@ static int mark_needed(const graph *g, bool *needed)
     for (int i = 0; i < g->outputs; i++) needed[g->output[i].value] = true;
     for (int v = g->nodes - 1; v >= 0; v--) {
         const struct node *n = &g->node[v];
+        if (op_is_version(n->op)) needed[v] = true;
         dropped += !needed[v] && !op_is_leaf(n->op);
         for (int i = 0; i < n->nin && needed[v]; i++)
             if (n->in[i] >= 0) needed[n->in[i]] = true;

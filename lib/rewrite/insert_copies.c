@@ -9,6 +9,9 @@
  * Where constants fold, coda_prepare computes them once, and keeps them in memory of their own. A part of
  * a concat that is computed in each run, and an output, lie in memory that each run writes anew: there a
  * run leaves a copy of the constant.
+ *
+ * What writes over a version of a state gets the readers of that version as operands behind its own, so that
+ * all who look for an order find it among operands. An output of a version is a copy made before.
  */
 #include "rewrite.h"
 #include "view.h"
@@ -24,7 +27,7 @@ struct copier {
     graph *out;
     int *map;     /* in's values -> out's */
     bool *folded; /* of in's values: coda_prepare computes it */
-    int *left;    /* of in's values that are folded: what each run leaves of it; 0: nothing */
+    int *left; /* of in's values that are folded, or written over: what each run leaves of it; 0: nothing */
     struct arena arena;
     struct view *view; /* of out's values, as far as they are asked for */
     int *stores;       /* of out's values: outputs and parts of concats that they are */
@@ -65,7 +68,7 @@ static int copy(struct copier *c, int value)
 /* What each run computes of a value of `in`, to leave it where it is to lie. */
 static int left_by_run(struct copier *c, int value)
 {
-    if (!c->folded[value]) return c->map[value];
+    if (!c->folded[value] && !c->left[value]) return c->map[value];
     if (!c->left[value]) c->left[value] = copy(c, c->map[value]);
     return c->left[value];
 }
@@ -99,7 +102,7 @@ static bool is_whole(enum op op) { return op_is(op, KIND_WHOLE); }
 static bool is_stored(const graph *g, int value)
 {
     enum op op = g->node[value].op;
-    return !op_is_leaf(op) && !op_is_view(op) && !is_whole(op);
+    return !op_is_leaf(op) && !op_is_view(op) && !is_whole(op) && !op_is_version(op);
 }
 
 static int part_of_concat(struct copier *c, const struct node *whole, int value)
@@ -127,11 +130,50 @@ static void copy_scalars(struct copier *c, struct node *n)
     }
 }
 
+/* ---- States ---- */
+
+/* Outputs of a version are copies made before it is written over. */
+static bool leave_outputs(struct copier *c, int version)
+{
+    for (int i = 0; i < c->in->outputs; i++) {
+        int value = c->in->output[i].value;
+        if (c->in->node[value].state != version || c->left[value]) continue;
+        if ((c->left[value] = copy(c, c->map[value])) < 0) return false;
+    }
+    return true;
+}
+
+static bool reads(const graph *g, int reader, int version)
+{
+    const struct node *n = &g->node[reader];
+    for (int i = 0; i < n->nin && !op_is_view(n->op); i++)
+        if (n->in[i] >= 0 && g->node[n->in[i]].state == version) return true;
+    return false;
+}
+
+/* What writes over a version comes after all that read it, which its last operands say; and does not read it
+ * itself while it writes. */
+static bool write_over(struct copier *c, struct node *n)
+{
+    int version = n->in[0], readers = 0, most = op_info[n->op].least;
+    for (int i = 1; i < most; i++)
+        if (c->out->node[n->in[i]].state == version && (n->in[i] = copy(c, n->in[i])) < 0) return false;
+    for (int i = version + 1; i < c->out->nodes; i++) readers += reads(c->out, i, version);
+    int *in = ARENA_NEW(&c->out->arena, int, n->nin + readers);
+    if (!in) return graph_poison(c->out, CODA_E_MEMORY, "out of memory for %d nodes", c->in->nodes), false;
+    memcpy(in, n->in, sizeof *in * (size_t)n->nin);
+    for (int i = version + 1; i < c->out->nodes; i++)
+        if (reads(c->out, i, version)) in[n->nin++] = i;
+    n->in = in;
+    return true;
+}
+
 /* Appends n (operands already renamed) with copies of the operands that need one. */
 static int append(struct copier *c, struct node *n)
 {
     struct matmul_view mv;
     copy_scalars(c, n);
+    if (op_is_version(n->op) && !write_over(c, n)) return -1;
     if (n->op == OP_MATMUL && !view_matmul(c->out, n, c->view, &mv)) {
         n->in[0] = copy(c, n->in[0]);
         if (n->in[0] >= 0 && !view_matmul(c->out, n, c->view, &mv)) n->in[1] = copy(c, n->in[1]);
@@ -156,6 +198,7 @@ static bool copy_nodes(struct copier *c)
         n.in = graph_map_operands(c->out, &c->in->node[i], c->map);
         for (int j = 0; n.in && j < n.nin && n.op == OP_CONCAT && !c->folded[i]; j++)
             n.in[j] = left_by_run(c, c->in->node[i].in[j]);
+        if (op_is_version(n.op) && n.in && !leave_outputs(c, c->in->node[i].in[0])) return false;
         c->map[i] = n.in ? append(c, &n) : -1;
         if (c->map[i] < 0) return false;
     }

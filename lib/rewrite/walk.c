@@ -3,11 +3,23 @@
 
 #include <stdlib.h>
 
+/* What the rule makes of node n. Nothing, where a state would be read after it was written to, or might be
+ * later, as the value has become a view of it. */
+static int apply(struct walk *w, rewrite_rule *rule, int n)
+{
+    int nodes = w->out->nodes, events = w->log ? w->log->events : 0, v = rule(w, n);
+    bool looks = v >= 0 && w->out->node[v].state >= 0 && w->in->node[n].state < 0;
+    if (!looks && !w->out->stale) return v;
+    graph_take_back(w->out, nodes);
+    if (w->log) w->log->events = events;
+    return RULE_COPY;
+}
+
 /* Copies or replaces one node; false when `out` is poisoned. */
 static bool step(struct walk *w, rewrite_rule *rule, int n)
 {
     const struct node *old = &w->in->node[n];
-    int before = w->out->nodes, v = rule(w, n);
+    int before = w->out->nodes, v = apply(w, rule, n);
     if (v == RULE_COPY) v = graph_copy_node(w->out, w->in, n, w->map);
     else
         for (int i = before; i < w->out->nodes; i++) w->out->node[i].origin = old->origin;

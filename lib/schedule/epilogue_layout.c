@@ -24,7 +24,8 @@ static bool reads(const struct program *p, const struct step *s, int step)
 {
     for (int i = 0; i < s->nin; i++)
         if (s->in[i] == step) return true;
-    return s->kind == STEP_LOAD && p->port[s->port].role == USE_GATHER && p->port[s->port].index == step;
+    bool moves = s->kind == STEP_LOAD || s->kind == STEP_STORE;
+    return moves && use_is_indexed(&p->port[s->port]) && p->port[s->port].index == step;
 }
 
 static bool step_crosses(const struct program *p, int step)

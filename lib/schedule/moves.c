@@ -52,7 +52,7 @@ static int forms_of(const struct program *p, int step, struct move out[2])
     const struct tensor_use *port = &p->port[s->port];
     int size = dtype_size(port->dtype);
     bool full = program_is_gated(p) && !s->half, stacked = p->pair == PAIR_GLU_STACKED;
-    if (s->cls != CLASS_TILE || (size != 2 && port->dtype != CODA_F32)) return 0;
+    if (s->cls != CLASS_TILE || use_is_indexed(port) || (size != 2 && port->dtype != CODA_F32)) return 0;
     out[0] = out[1] = (struct move){.form = MOVE_WHOLE, .step = {step, -1}, .bytes = size};
     if (port->stride[2] == 2 && size == 2 && !full) {
         int twin = twin_of(p, step);

@@ -22,6 +22,12 @@ bool rows_is_row(const struct step *s)
     return s->cls == CLASS_ROW || s->kind == STEP_PARTIAL || s->kind == STEP_REDUCE;
 }
 
+int rows_index(const struct program *p, const struct step *s)
+{
+    bool moves = s->kind == STEP_LOAD || s->kind == STEP_STORE;
+    return moves && use_is_indexed(&p->port[s->port]) ? p->port[s->port].index : -1;
+}
+
 static int64_t domain_columns(const struct program *p) { return p->rank ? p->dim[p->rank - 1] : 1; }
 
 static int64_t domain_rows(const struct program *p)
@@ -37,7 +43,7 @@ static void mark_operands(struct rows_walk *w, const struct program *p, const st
 {
     for (int k = 0; k < s->nin; k++)
         if (s->in[k] >= 0) w->live[s->in[k]] = true;
-    if (s->kind == STEP_LOAD && p->port[s->port].role == USE_GATHER) w->live[p->port[s->port].index] = true;
+    if (rows_index(p, s) >= 0) w->live[rows_index(p, s)] = true;
 }
 
 /* Without columns only row values are left to store. */
@@ -60,8 +66,7 @@ static void number_phases(struct rows_walk *w, const struct program *p)
         int phase = 0;
         for (int k = 0; k < s->nin; k++)
             if (s->in[k] >= 0) phase = MAX(phase, w->phase[s->in[k]]);
-        if (s->kind == STEP_LOAD && p->port[s->port].role == USE_GATHER)
-            phase = w->phase[p->port[s->port].index];
+        if (rows_index(p, s) >= 0) phase = MAX(phase, w->phase[rows_index(p, s)]);
         w->phase[i] = phase + (s->kind == STEP_REDUCE && s->axis == REDUCE_ROWS);
         if (w->live[i]) w->phases = MAX(w->phases, w->phase[i] + 1);
     }
@@ -145,7 +150,7 @@ static void push_dimension(struct rows_walk *w, const struct program *p, int64_t
 static bool columns_matter(const struct rows_walk *w, const struct program *p)
 {
     for (int q = 0; q < p->ports; q++)
-        if (p->port[q].role == USE_GATHER && port_in_use(w, p, q, false)) return true;
+        if (use_is_indexed(&p->port[q]) && port_in_use(w, p, q, false)) return true;
     return is_live(w, p, STEP_REDUCE) || is_live(w, p, STEP_PARTIAL) || is_live(w, p, STEP_PAIR);
 }
 
@@ -195,7 +200,7 @@ static bool is_aligned(const struct rows_walk *w, const struct program *p, int p
     const struct tensor_use *q = &p->port[port];
     int64_t size = dtype_size(q->dtype), align = MIN(16, width * size);
     if (q->offset * size % align) return false;
-    if (q->role == USE_GATHER) return q->table_stride * size % align == 0;
+    if (use_is_indexed(q)) return q->table_stride * size % align == 0;
     for (int d = 0; d + 1 < w->rank; d++)
         if (w->stride[port][d] * size % align) return false;
     return true;

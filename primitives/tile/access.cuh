@@ -81,9 +81,9 @@ template <class T> DEV void accumulate_each(T *row, const Span &s, i64 stride, c
             accumulate(row + stride * (s.first + s.distance[i / 2] + i % 2 * s.step), y.x[i / 2][i % 2]);
 }
 
-// Row `id` of a table; row 0 if it has none.
+// Row `id` of a table, or of a state; row 0 if it has none.
 DEV bool in_table(float id, i64 rows) { return id >= 0.0f && id < (float)rows; }
-template <class T> DEV const T *table_row(const T *table, float id, i64 rows, i64 stride)
+template <class T> DEV T *table_row(T *table, float id, i64 rows, i64 stride)
 {
     return table + (in_table(id, rows) ? (i64)id * stride : 0);
 }

@@ -169,6 +169,9 @@ BUILD(coda_input, name(), dtype(), rank(), numbers())
 BUILD(coda_input_strided, name(), dtype(), rank(), numbers(), numbers())
 BUILD(coda_weight, name(), dtype(), rank(), numbers())
 BUILD(coda_weight_strided, name(), dtype(), rank(), numbers(), numbers())
+BUILD(coda_state, name(), dtype(), rank(), numbers())
+BUILD(coda_state_strided, name(), dtype(), rank(), numbers(), numbers())
+BUILD(coda_assign, value(), value())
 BUILD(coda_constant, dtype(), real())
 BUILD(coda_scalar, name(), dtype())
 BINARY(coda_matmul) BINARY(coda_matmul_kn) BINARY(coda_add) BINARY(coda_sub) BINARY(coda_mul)
@@ -256,6 +259,13 @@ static int call_coda_top_k(void)
     coda_value best[2] = {CODA_NONE, CODA_NONE};
     coda_top_k(g, value(), number(), chance(80) ? &best[0] : NULL, chance(80) ? &best[1] : NULL);
     return built(g, best[0].id ? best[0] : best[1]);
+}
+
+static int call_coda_append(void)
+{
+    coda_append_options o = {0};
+    coda_graph *g = graph_any();
+    return built(g, coda_append(g, value(), value(), value(), BOXED(o)));
 }
 
 static int call_coda_output(void) { return coda_output(graph_any(), name(), value()), SILENT; }

@@ -83,6 +83,15 @@ static void read_cross_entropy(const void *opt, struct text *t)
     end_graph(b, t);
 }
 
+static void read_append(const void *opt, struct text *t)
+{
+    graph *b = coda_graph_new();
+    coda_value k = coda_state(b, "k", CODA_F32, 2, (int64_t[]){8, 4});
+    coda_value x = coda_input(b, "x", CODA_F32, 2, (int64_t[]){3, 4});
+    coda_append(b, k, x, coda_input(b, "i", CODA_I32, 1, (int64_t[]){3}), opt);
+    end_graph(b, t);
+}
+
 static void read_map_def(const void *def, struct text *t)
 {
     graph *b = coda_graph_new();
@@ -155,6 +164,7 @@ static void need_get(void *store) { ((coda_cache_store *)store)->get = no_value;
 static const coda_map_def map_def = CODA_MAP_DEF_INIT;
 static const coda_rope_options rope = CODA_ROPE_OPTIONS_INIT;
 static const coda_attention_options attention = CODA_ATTENTION_OPTIONS_INIT;
+static const coda_append_options append = CODA_APPEND_OPTIONS_INIT;
 static const coda_cross_entropy_options cross_entropy = CODA_CROSS_ENTROPY_OPTIONS_INIT;
 static const coda_compile_options compile = CODA_COMPILE_OPTIONS_INIT;
 static const coda_cache_store store = CODA_CACHE_STORE_INIT;
@@ -171,6 +181,7 @@ static const struct reader {
     {SIZED_coda_map_def, &map_def, read_map_def, need_map},
     {SIZED_coda_rope_options, &rope, read_rope, NULL},
     {SIZED_coda_attention_options, &attention, read_attention, NULL},
+    {SIZED_coda_append_options, &append, read_append, NULL},
     {SIZED_coda_cross_entropy_options, &cross_entropy, read_cross_entropy, NULL},
     {SIZED_coda_compile_options, &compile, read_compile, NULL},
     {SIZED_coda_cache_store, &store, read_store, need_get},

@@ -264,7 +264,7 @@ static const struct {
      "cross_entropy: ignore is 16777217; it has no exact fp32 value"},
     /* movement */
     {"embedding %w, %i", "bf16[2,8,64]"},
-    {"embedding %v, %i", "embedding: table is [64]; it needs rank 2 or more"},
+    {"embedding %v, %i", "embedding: table is f32[64] and ids are i32[2,8]; need [V,N] and i32 of rank < 6"},
     {"embedding %w, %m",
      "embedding: table is bf16[96,64] and ids are f32[8,64]; need [V,N] and i32 of rank < 6"},
     {"embedding %w, %six",
