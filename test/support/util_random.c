@@ -614,6 +614,46 @@ static coda_value grow_user_map(struct maker *m)
     return coda_apply(m->g, "leaky", &x, 1, (float[]){0.125f});
 }
 
+/* Some rows of x, cut to w columns, written to a state. */
+static coda_value append_some(struct maker *m, coda_value state, coda_value x, int64_t w)
+{
+    struct shape s = shape_of(m, x);
+    int64_t n = s.dim[s.rank - 1], from = random_below(&m->r, n - w + 1);
+    if (n > w) x = last_slice(m, x, from, from + w);
+    return coda_append(m->g, state, x, leaf(m, false, CODA_I32, s.rank - 1, s.dim), NULL);
+}
+
+/* What a version of a state says, as a value that does not look at it. */
+static coda_value look(struct maker *m, coda_value state)
+{
+    struct shape s = shape_of(m, state);
+    coda_value x = random_chance(&m->r, 50) ? coda_slice(m->g, state, 0, 0, (s.dim[0] + 1) / 2, 1) : state;
+    if (random_chance(&m->r, 30)) return coda_reduce_columns(m->g, "max", x);
+    return random_chance(&m->r, 40) ? linear(m, x, draw_size(m)) : coda_tanh(m->g, x);
+}
+
+/* A cache that is read, appended to, read, and perhaps appended to or assigned to again. */
+static coda_value grow_state(struct maker *m)
+{
+    coda_value x = draw(m), v;
+    if (random_chance(&m->r, 70)) x = linear(m, x, draw_size(m));
+    struct shape s = shape_of(m, x);
+    char name[32];
+    int64_t stride[CODA_MAX_RANK], dim[] = {1 + draw_size(m), s.rank > 0 ? s.dim[s.rank - 1] : 0};
+    if (s.rank < 2 || dim[1] == 0) return CODA_NONE;
+    if (random_chance(&m->r, 40)) dim[1] = (dim[1] + 1) / 2;
+    snprintf(name, sizeof name, "k%d", m->leaves++);
+    v = draw_strides(m, 2, dim, stride) ? coda_state_strided(m->g, name, s.dtype, 2, dim, stride)
+                                        : coda_state(m->g, name, s.dtype, 2, dim);
+    if (random_chance(&m->r, 40)) keep(m, look(m, v));
+    if (random_chance(&m->r, 80)) v = append_some(m, v, x, dim[1]);
+    if (random_chance(&m->r, 40)) keep(m, look(m, v));
+    if (random_chance(&m->r, 30))
+        v = append_some(m, v, random_chance(&m->r, 50) ? coda_tanh(m->g, x) : x, dim[1]);
+    if (random_chance(&m->r, 30)) v = coda_assign(m->g, v, coda_scale(m->g, v, 0.5f));
+    return random_chance(&m->r, 20) ? v : look(m, v);
+}
+
 static const struct pattern {
     coda_value (*grow)(struct maker *);
     int weight;
@@ -633,7 +673,9 @@ static const struct pattern *draw_pattern(struct maker *m)
 {
     int total = 0;
     for (int i = 0; i < ARRAY_SIZE(patterns); i++) total += patterns[i].weight;
+    static const struct pattern state = {grow_state, 0, true};
     for (;;) {
+        if (m->opt.states && random_chance(&m->r, 30)) return &state;
         int64_t at = random_below(&m->r, total);
         int i = 0;
         while (at >= patterns[i].weight) at -= patterns[i++].weight;

@@ -23,6 +23,7 @@ struct random_options {
     int patterns;     /* from one operation to an attention layer each; 0: 8 */
     int64_t most_dim; /* 0: 48 */
     coda_dtype dtype; /* of the float leaves; 0: each graph draws its own, with casts */
+    bool states;      /* that runs write to, among the leaves */
     bool dense;       /* leaves and outputs without strides */
     bool exact;       /* only what the rewriter changes bit for bit: no norm, softmax or loss, and
                          nothing that it could carry past a matmul */

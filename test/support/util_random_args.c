@@ -18,16 +18,18 @@ size_t random_arg_bytes(const struct type *t, const int64_t *stride)
 /* What the readers of an integer value can take: 0 .. limit-1, and sometimes `other`. */
 struct need {
     int64_t limit, other;
-    double scale; /* of a float leaf's data */
+    double scale;  /* of a float leaf's data */
+    bool distinct; /* slots: none comes twice, but for those that are skipped */
 };
 
 static void note_needs(const graph *g, const struct node *n, struct need *need)
 {
     const struct type *t0 = n->nin && n->in[0] >= 0 ? &g->node[n->in[0]].type : NULL;
     struct need *n1 = n->nin > 1 && n->in[1] >= 0 ? &need[n->in[1]] : NULL;
-    if (n->op == OP_EMBEDDING && n1) *n1 = (struct need){t0->dim[0], -1, 1};
+    if (n->op == OP_EMBEDDING && n1) *n1 = (struct need){t0->dim[0], -1, 1, false};
     if (n->op == OP_CROSS_ENTROPY && n1)
-        *n1 = (struct need){type_columns(t0), n->attr.cross_entropy.ignore, 1};
+        *n1 = (struct need){type_columns(t0), n->attr.cross_entropy.ignore, 1, false};
+    if (n->op == OP_APPEND) need[n->in[2]] = (struct need){type_rows(t0), -1, 1, true};
     if (n->op == OP_ROPE && n1) n1->limit = 4096;
     if (n->op == OP_MATMUL && n1) n1->scale = 1 / sqrt((double)MAX(type_columns(t0), 1));
     if (n->op == OP_ATTENTION && n->nin > 3 && n->in[3] >= 0) {
@@ -43,17 +45,28 @@ static double draw_element(struct random *r, const struct node *n, const struct 
     return (double)random_below(r, need->limit);
 }
 
+/* Negative, or beyond the end, if there is none left. */
+static double draw_slot(struct random *r, const struct need *need, bool *taken)
+{
+    int64_t slot = random_below(r, need->limit);
+    for (int tries = 0; tries < 8 && need->limit; tries++, slot = random_below(r, need->limit))
+        if (!taken[slot] && !random_chance(r, 10)) return (double)(taken[slot] = true, slot);
+    return random_chance(r, 50) ? -1 - (double)slot : (double)(need->limit + slot);
+}
+
 static void fill_leaf(void *base, struct random *r, const struct node *n, const struct need *need)
 {
     int64_t total = type_elements(&n->type);
+    bool *taken = need->distinct ? calloc((size_t)need->limit + 1, sizeof *taken) : NULL;
     for (int64_t e = 0; e < total; e++) {
         int64_t at = 0, rest = e;
         for (int d = n->type.rank - 1; d >= 0; d--) {
             at += rest % n->type.dim[d] * n->stride[d];
             rest /= n->type.dim[d];
         }
-        dtype_store(n->type.dtype, base, at, draw_element(r, n, need));
+        dtype_store(n->type.dtype, base, at, taken ? draw_slot(r, need, taken) : draw_element(r, n, need));
     }
+    free(taken);
 }
 
 static void *poisoned(size_t bytes)
@@ -83,7 +96,7 @@ void **random_args(const graph *g, uint64_t seed, bool evaluate)
     struct need *need = calloc((size_t)g->nodes + 1, sizeof *need);
     void **args = calloc((size_t)(g->nodes + g->outputs) + 1, sizeof *args);
     int count = 0;
-    for (int i = 0; i < g->nodes; i++) need[i] = (struct need){100, INT64_MIN, 1};
+    for (int i = 0; i < g->nodes; i++) need[i] = (struct need){100, INT64_MIN, 1, false};
     for (int i = 0; i < g->nodes; i++) note_needs(g, &g->node[i], need);
     for (int i = 0; i < g->nodes; i++) {
         const struct node *n = &g->node[i];

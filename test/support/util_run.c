@@ -54,12 +54,34 @@ double run_error(const graph *g, int output, const void *got, const double *want
     return n ? sqrt(diff) / (sqrt(norm) + 0.1 * sqrt((double)n)) : 0;
 }
 
+/* Of what a run left in a state, against what coda_evaluate did. */
+static double state_error(const struct node *n, const void *got, const void *want)
+{
+    double diff = 0, norm = 0;
+    int64_t total = type_elements(&n->type);
+    for (int64_t i = 0; i < total; i++) {
+        int64_t at = 0, rest = i;
+        for (int d = n->type.rank - 1; d >= 0; rest /= n->type.dim[d--])
+            at += rest % n->type.dim[d] * n->stride[d];
+        double x = dtype_load(n->type.dtype, got, at), y = dtype_load(n->type.dtype, want, at);
+        if ((isnan(x) && isnan(y)) || x == y) continue;
+        if (!isfinite(x) || !isfinite(y)) return INFINITY;
+        diff += (x - y) * (x - y);
+        norm += y * y;
+    }
+    return total ? sqrt(diff) / (sqrt(norm) + 0.1 * sqrt((double)total)) : 0;
+}
+
+static bool is_state(const graph *g, int i) { return i < g->leaves && g->node[g->leaf[i]].op == OP_STATE; }
+
 static double worst_error(const graph *g, void **got, void **want)
 {
     int leaves = coda_graph_args(g) - g->outputs;
     double worst = 0;
     for (int i = 0; i < g->outputs; i++)
         worst = fmax(worst, run_error(g, i, got[leaves + i], want[leaves + i]));
+    for (int i = 0; i < leaves; i++)
+        if (is_state(g, i)) worst = fmax(worst, state_error(&g->node[g->leaf[i]], got[i], want[i]));
     return worst;
 }
 
@@ -285,23 +307,44 @@ static bool begin_sum(const struct run_buffers *b, int output, const struct run_
     return ok;
 }
 
+/* What a state holds as a run begins: that was uploaded, which no run gets; poison lies between. */
+static bool begin_state(const struct run_buffers *b, int i, const struct run_memory *m)
+{
+    coda_arg_info a = arg(b->g, i);
+    unsigned char *begin = malloc(m->bytes + 1), *map = calloc(m->bytes + 1, 1);
+    bool ok = begin && map && b->device->download(begin, b->memory[i].at, m->bytes);
+    if (ok) mark_elements(map, &a);
+    for (size_t j = 0; ok && j < m->bytes; j++)
+        if (!map[j]) begin[j] = m->poison;
+    ok = ok && b->device->upload(m->at, begin, m->bytes);
+    free(begin);
+    free(map);
+    return ok;
+}
+
+/* Memory of its own for what a run writes: states, outputs, and last the workspace. */
+static bool begin(const struct run_buffers *b, const coda_plan *p, int i, struct run_memory *m)
+{
+    int output = i - (b->n - b->g->outputs);
+    if (output < 0 && !is_state(b->g, i)) return true;
+    *m = fresh(b->device, i == b->n ? coda_plan_workspace(p) : arg(b->g, i).bytes);
+    if (!m->at || i == b->n) return m->at;
+    if (output < 0) return begin_state(b, i, m);
+    return !b->g->output[output].add || begin_sum(b, output, m);
+}
+
 static bool run_once(const struct run_buffers *b, const coda_plan *p, bool first)
 {
-    int leaves = b->n - b->g->outputs;
-    struct run_memory *m = calloc((size_t)b->g->outputs + 1, sizeof *m); /* outputs, workspace */
+    struct run_memory *m = calloc((size_t)b->n + 1, sizeof *m);
     void **args = calloc((size_t)b->n + 1, sizeof *args);
     bool ok = m && args;
-    for (int i = 0; ok && i <= b->g->outputs; i++) {
-        bool last = i == b->g->outputs;
-        m[i] = fresh(b->device, last ? coda_plan_workspace(p) : arg(b->g, leaves + i).bytes);
-        ok = m[i].at && (last || !b->g->output[i].add || begin_sum(b, i, &m[i]));
-    }
-    for (int i = 0; ok && i < b->n; i++) args[i] = i < leaves ? b->args[i] : m[i - leaves].at;
-    ok = ok && coda_run(p, args, b->prepared, m[b->g->outputs].at, NULL) == CODA_OK;
+    for (int i = 0; ok && i <= b->n; i++) ok = begin(b, p, i, &m[i]);
+    for (int i = 0; ok && i < b->n; i++) args[i] = m[i].at ? m[i].at : b->args[i];
+    ok = ok && coda_run(p, args, b->prepared, m[b->n].at, NULL) == CODA_OK;
     ok = ok && waited(b);
-    for (int i = 0; ok && i < b->g->outputs; i++) ok = take_output(b, leaves + i, &m[i], first);
-    ok = ok && margin_good(b->device, &m[b->g->outputs], "workspace");
-    for (int i = 0; m && i <= b->g->outputs; i++)
+    for (int i = 0; ok && i < b->n; i++) ok = !m[i].at || take_output(b, i, &m[i], first);
+    ok = ok && margin_good(b->device, &m[b->n], "workspace");
+    for (int i = 0; m && i <= b->n; i++)
         if (m[i].at) release(b->device, &m[i]);
     free(m);
     free(args);
@@ -314,6 +357,7 @@ static bool leaves_unchanged(const struct run_buffers *b, const coda_plan *p)
     bool ok = true;
     for (int i = 0; ok && i < b->n - b->g->outputs; i++) {
         size_t bytes = arg(b->g, i).bytes;
+        if (is_state(b->g, i)) continue;
         void *now = p->place[i].holds || b->args[i] != b->memory[i].at ? NULL : malloc(bytes + 1);
         if (now) ok = b->device->download(now, b->args[i], bytes) && !memcmp(now, b->host[i], bytes);
         if (!ok) fail(CODA_E_INVALID, "%s: an argument that is only read has changed", arg(b->g, i).name);

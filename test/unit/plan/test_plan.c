@@ -103,6 +103,16 @@ START_TEST(test_one_pattern)
 }
 END_TEST
 
+START_TEST(test_states)
+{
+    struct random_options ro[] = {{.dtype = CODA_F32, .patterns = 5, .states = true},
+                                  {.patterns = 6, .most_dim = 96, .states = true}};
+    uint64_t seed = random_seed();
+    for (uint64_t i = 0; i < (uint64_t)scaled(200); i++)
+        check_graph(seed + i, &ro[i % 2], i % 2 ? 3e-2 : 2e-5);
+}
+END_TEST
+
 /* ---- The planner's own guard ---- */
 
 /* Makes step s of q read what is not there for it: false, that it has nothing to damage. */
@@ -111,7 +121,7 @@ static bool damage(struct program *q, struct step *s)
     int first = s->nin && s->in[0] >= 0 ? s->in[0] : -1;
     bool by_class = s->cls == CLASS_ROW && s->kind != STEP_REDUCE && first >= 0;
     struct tensor_use *port = s->port >= 0 ? &q->port[s->port] : NULL;
-    if (s->kind == STEP_LOAD && port->role == USE_GATHER) q->step[port->index].cls = CLASS_TILE;
+    if (port && use_is_indexed(port)) q->step[port->index].cls = CLASS_TILE;
     else if (s->kind == STEP_PAIR && s->nin > 2) s->nin--;
     else if (s->kind == STEP_PAIR && s->in[1] >= 0) q->step[s->in[1]].cls = CLASS_TILE;
     else if (s->kind == STEP_PAIR && q->kind == PROGRAM_ROWS) q->step[first].kind = STEP_MAP;
@@ -126,6 +136,7 @@ START_TEST(the_verifier_sees_misread_steps)
     static const char *const text =
         "%t = weight f32[9,8]\n%i = input i32[4]\n%g = weight f32[8]\n%w = weight f32[16,8]\n"
         "%e = embedding %t, %i\n%r = rope %e, %i {head_dim=8}\n%q = rope %e {head_dim=4}\n"
+        "%k = state f32[6,8]\n%k1 = append %k, %q, %i\n"
         "%n = rms_norm %r, %g {eps=1e-5}\n%p = matmul %n, %w\noutput %y = %p\noutput %z = %q\n"
         "%o = input i32[4,2]\n%u = rope %e, %o {section0=1, section1=3}\noutput %u = %u\n";
     coda_graph *g;
@@ -194,6 +205,7 @@ Suite *plan_suite(void)
     tcase_add_test(t, test_rows_joined_behind_heads);
     tcase_add_test(t, test_f32);
     tcase_add_test(t, test_mixed);
+    tcase_add_test(t, test_states);
     tcase_add_test(t, a_vector_repeats_over_batches);
     tcase_add_test(t, test_one_pattern);
     tcase_add_test(t, the_verifier_sees_misread_steps);
