@@ -87,7 +87,9 @@ static void leaf(struct fuzz *f)
     coda_dtype t = dtype(f);
     int r = rank(f);
     const int64_t *d = numbers(f, dims), *s = numbers(f, strides);
-    switch (random_below(&f->r, 7)) {
+    switch (random_below(&f->r, 9)) {
+    case 7: coda_state(f->g, n, t, r, d); break;
+    case 8: coda_state_strided(f->g, n, t, r, d, s); break;
     case 6: coda_scalar(f->g, n, t); break;
     case 0: coda_weight_strided(f->g, n, t, r, d, s); break;
     case 1: coda_input_strided(f->g, n, t, r, d, s); break;
@@ -214,6 +216,27 @@ static void attention(struct fuzz *f)
                    random_chance(&f->r, 50) ? &o : NULL);
 }
 
+/* What fits a state, or anything. */
+static void state(struct fuzz *f)
+{
+    coda_append_options o = {options_size(f, sizeof o)};
+    coda_value s = value(f), rows = value(f), slots = value(f);
+    for (int tries = 0; tries < 20 && s.id && s.id <= (uint32_t)f->g->nodes; tries++, s = value(f))
+        if (f->g->node[s.id - 1].state == (int)s.id - 1 && f->g->node[s.id - 1].next < 0) break;
+    if (!s.id || s.id > (uint32_t)f->g->nodes || random_chance(&f->r, 40)) {
+        coda_append(f->g, s, rows, slots, random_chance(&f->r, 50) ? &o : NULL);
+        return;
+    }
+    const struct type *t = &f->g->node[s.id - 1].type;
+    if (random_chance(&f->r, 40)) coda_assign(f->g, s, random_chance(&f->r, 50) ? s : rows);
+    else if (t->rank >= 1) {
+        int64_t n[] = {2, t->dim[t->rank - 1]};
+        char a[32], b[32];
+        rows = coda_input(f->g, name(f, a), t->dtype, 2, n);
+        coda_append(f->g, s, rows, coda_input(f->g, name(f, b), CODA_I32, 1, n), NULL);
+    }
+}
+
 static void loss(struct fuzz *f)
 {
     coda_cross_entropy_options o = {options_size(f, sizeof o), (int32_t)number(f),
@@ -300,8 +323,8 @@ static void save(struct fuzz *f)
 static void step(struct fuzz *f)
 {
     static void (*const call[])(struct fuzz *) = {
-        leaf,   leaf, output, elementwise, constant, apply, elementwise, elementwise,
-        define, norm, rope,   attention,   loss,     move,  move,        top_k};
+        leaf, leaf, output,    elementwise, constant, apply, elementwise, elementwise, define,
+        norm, rope, attention, loss,        move,     move,  top_k,       state};
     call[random_below(&f->r, ARRAY_SIZE(call))](f);
     f->calls++;
     if (f->g->status == CODA_OK) {

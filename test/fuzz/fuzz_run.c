@@ -69,7 +69,9 @@ static coda_value leaf(coda_graph *g)
     char buf[32];
     for (int d = 0; d < CODA_MAX_RANK; d++) dims[d] = size(), strides[d] = number();
     const int64_t *shape = random_chance(&r, 99) ? dims : NULL;
-    switch (random_below(&r, 5)) {
+    switch (random_below(&r, 7)) {
+    case 5: return coda_state(g, name(buf), dtype(), rank, shape);
+    case 6: return coda_state_strided(g, name(buf), dtype(), rank, shape, strides);
     case 4: return coda_scalar(g, name(buf), dtype());
     case 0: return coda_input_strided(g, name(buf), dtype(), rank, shape, strides);
     case 1: return coda_weight(g, name(buf), dtype(), rank, shape);
@@ -155,6 +157,18 @@ static coda_value movement(coda_graph *g)
     }
 }
 
+/* By slots that are a leaf, which random arguments make distinct. */
+static coda_value write(coda_graph *g)
+{
+    coda_value state = any(), rows = any();
+    coda_dtype t;
+    char buf[32];
+    int64_t dims[CODA_MAX_RANK];
+    int rank = coda_value_shape(g, rows, dims, &t);
+    if (rank < 1 || random_chance(&r, 30)) return coda_assign(g, state, random_chance(&r, 50) ? state : rows);
+    return coda_append(g, state, rows, coda_input(g, name(buf), CODA_I32, rank - 1, dims), NULL);
+}
+
 static coda_value apply(coda_graph *g)
 {
     static const char *const map[] = {"leaky", "swiglu",  "add",        "rcp", "scale",
@@ -177,7 +191,8 @@ static coda_value apply(coda_graph *g)
 
 static coda_value step(coda_graph *g)
 {
-    switch (random_below(&r, 12)) {
+    switch (random_below(&r, 13)) {
+    case 12: return write(g);
     case 0:
     case 1: return leaf(g);
     case 11: return top_k(g);

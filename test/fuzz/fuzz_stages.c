@@ -27,7 +27,8 @@ static void add_text(char *s)
 
 static void add_random(uint64_t seed)
 {
-    graph *g = random_graph(seed, NULL);
+    struct random_options ro = {.states = seed % 3 == 0};
+    graph *g = random_graph(seed, &ro);
     int64_t n = coda_graph_print(g, NULL, 0);
     char *s = n < 0 ? NULL : malloc((size_t)n + 1);
     if (s) coda_graph_print(g, s, (size_t)n + 1);

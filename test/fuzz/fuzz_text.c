@@ -148,7 +148,8 @@ static void start(struct random *r, struct buffer *b)
     if (pick < ARRAY_SIZE(seeds)) {
         text_append(&t, seeds[pick]);
     } else {
-        graph *g = random_graph(random_next(r), NULL);
+        struct random_options ro = {.states = random_chance(r, 30)};
+        graph *g = random_graph(random_next(r), &ro);
         graph_print(g, &t);
         graph_free(g);
     }
