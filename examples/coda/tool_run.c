@@ -14,12 +14,13 @@ struct run {
     coda_graph *g;
     coda_plan *p;
     struct tensors t;
-    double **exact; /* for each argument; NULL where it is no output */
+    double **exact; /* for each argument; NULL where the run writes nothing */
 };
 
 static bool is_result(const struct run *r, int i)
 {
-    return r->t.info[i].kind == CODA_ARG_OUTPUT || r->t.info[i].kind == CODA_ARG_SUM;
+    coda_arg_kind kind = r->t.info[i].kind;
+    return kind == CODA_ARG_OUTPUT || kind == CODA_ARG_SUM || kind == CODA_ARG_STATE;
 }
 
 static int find_arg(const struct run *r, const char *name, bool is_output)
@@ -91,6 +92,14 @@ static int make_inputs(struct run *r)
     return bad;
 }
 
+/* A state for the evaluator to write to. */
+static void *copy_of(const coda_arg_info *a, const void *from)
+{
+    void *copy = malloc(a->bytes + 1);
+    if (copy) memcpy(copy, from, a->bytes);
+    return copy;
+}
+
 /* Before the run, which may fold constants into the weights. */
 static int make_exact(struct run *r)
 {
@@ -101,13 +110,22 @@ static int make_exact(struct run *r)
         args[i] = r->t.host[i];
         if (!is_result(r, i)) continue;
         const coda_arg_info *a = &r->t.info[i];
+        bool state = a->kind == CODA_ARG_STATE;
         int64_t n = a->kind == CODA_ARG_SUM ? element_count(a) : 0;
         args[i] = r->exact[i] = calloc((size_t)element_count(a) + 1, sizeof(double));
+        if (args[i] && state) args[i] = copy_of(a, r->t.host[i]);
         if (!args[i]) bad = complain("out of memory");
         for (int64_t e = 0; !bad && e < n; e++)
             r->exact[i][e] = element_get(a->dtype, r->t.host[i], element_at(a, e));
     }
     if (!bad && coda_evaluate(r->g, args) != CODA_OK) bad = complain("%s", coda_error());
+    for (int i = 0; args && i < r->t.n; i++) {
+        const coda_arg_info *a = &r->t.info[i];
+        if (a->kind != CODA_ARG_STATE || !args[i] || args[i] == r->t.host[i]) continue;
+        for (int64_t e = 0; e < element_count(a); e++)
+            r->exact[i][e] = element_get(a->dtype, args[i], element_at(a, e));
+        free(args[i]);
+    }
     free(args);
     return bad;
 }
