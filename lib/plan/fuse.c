@@ -167,6 +167,7 @@ static bool operands_ok(struct grouper *gr, struct group *q, const struct node *
         inside += s.kind == SOURCE_MEMBER || s.kind == SOURCE_LANE;
         if (s.kind == SOURCE_OUTSIDE && !group_can_load(gr, q, n, i)) return false;
         if (s.kind != SOURCE_LANE) continue;
+        if (type_columns(domain_walked(gr->g, n)) != type_columns(&gr->g->node[n->in[i]].type)) return false;
         if (lanes++ && (s.pair != *pair || s.value != *full)) return false;
         *pair = s.pair;
         *full = s.value;

@@ -230,7 +230,7 @@ bool group_can_store(const struct grouper *gr, const struct group *q, int value)
         const struct node *c = &g->node[gr->uses.use[i].node];
         if (c->op != OP_CONCAT) continue;
         view_part(c, stride);
-        if (!domain_strides(q, t, stride, t, out)) return false;
+        if (!domain_strides(q, t, stride, t, out) || is_split(q, t, out)) return false;
     }
     if (g->node[value].op != OP_ASSIGN) return true;
     return domain_strides(q, t, g->node[value].stride, t, out) && !is_split(q, t, out);

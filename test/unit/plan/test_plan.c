@@ -113,6 +113,37 @@ START_TEST(test_states)
 }
 END_TEST
 
+/* What a product cannot store, or combine, in its epilogue. */
+static const char *const refused[] = {
+    /* segments of its columns, in turns with others */
+    "%x = input f32[2,5]\n%w = weight f32[256,5]\n%p = matmul %x, %w\n%s = slice %p {axis=1, start=128, "
+    "stop=192, step=1}\n"
+    "%h = reshape %s {d0=2, d1=2, d2=32, rank=3}\n%g = weight f32[32]\n%n = rms_norm %h, %g {eps=1e-5}\n"
+    "%a = sigmoid %n\n%c = concat %n, %a {axis=1, interleave=1}\noutput %y = %c\n",
+    /* one of two columns, which is half of them, for both */
+    "%x = input f32[2,24]\n%w = weight f32[2,24]\n%p = matmul %x, %w\n%u = slice %p {axis=1, start=1, "
+    "stop=2, step=1}\n"
+    "%y = reglu %p, %u\noutput %y = %y\n",
+};
+
+START_TEST(test_refused)
+{
+    coda_graph *g;
+    ck_assert_msg(coda_graph_parse(&g, refused[_i]) == CODA_OK, "%s", coda_error());
+    void **want = run_reference(g, 3);
+    ck_assert_msg(want != NULL, "%s", coda_error());
+    for (int m = 0; m < RUN_MODES; m++) {
+        coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+        opt.flags = run_modes[m].flags;
+        opt.fold = run_modes[m].fold;
+        double e = run_on_cpu(g, 3, &opt, want);
+        ck_assert_msg(e >= 0 && e < 1e-5, "%s: error %g, %s", run_modes[m].name, e, coda_error());
+    }
+    random_args_free(g, want);
+    coda_graph_free(g);
+}
+END_TEST
+
 /* ---- The planner's own guard ---- */
 
 /* Makes step s of q read what is not there for it: false, that it has nothing to damage. */
@@ -206,6 +237,7 @@ Suite *plan_suite(void)
     tcase_add_test(t, test_f32);
     tcase_add_test(t, test_mixed);
     tcase_add_test(t, test_states);
+    tcase_add_loop_test(t, test_refused, 0, ARRAY_SIZE(refused));
     tcase_add_test(t, a_vector_repeats_over_batches);
     tcase_add_test(t, test_one_pattern);
     tcase_add_test(t, the_verifier_sees_misread_steps);
