@@ -30,7 +30,7 @@ static bool is_row(const struct step *s)
 
 static int64_t columns_of(const struct cpu *c, const struct step *s)
 {
-    if (s->range) return step_columns(c->p, s).end - step_columns(c->p, s).first;
+    if (s->range || s->window.end) return step_columns(c->p, s).end - step_columns(c->p, s).first;
     return s->half ? c->columns / 2 : c->columns;
 }
 
@@ -96,7 +96,7 @@ static struct operand_view view(const struct cpu_frame *f, int step, const struc
     const struct step *from = &p->step[step];
     bool repeats = from->cls == CLASS_SEGMENT && s->cls != CLASS_SEGMENT;
     struct operand_view v = {f->value[step], is_row(from) ? 0 : 1, repeats ? p->segment : 1};
-    if (s->range && !from->range && !is_row(from)) v.x += step_columns(p, s).first;
+    if ((s->range || s->window.end) && !from->range && !is_row(from)) v.x += step_columns(p, s).first;
     return v;
 }
 

@@ -123,10 +123,24 @@ static void print_load(const struct printer *e, int i)
                     printer_value(e, port->index, 0).s, (wide)port->table_rows, k);
 }
 
+/* A store is of a range of columns, or of rows that have a slot, or of all. */
+static void print_guard(const struct printer *e, const struct step *s)
+{
+    const struct tensor_use *port = &e->p->port[s->port];
+    struct word range = {""}, slot = {""};
+    if (s->range) range = emit_word("range((int)p.full.first + p.full.distance[0]) == %d", s->range - 1);
+    if (use_is_indexed(port))
+        slot = emit_word("%sin_table(%s, %lld)", s->range ? " && " : "", printer_value(e, port->index, 0).s,
+                         (wide)port->table_rows);
+    if (*range.s || *slot.s) text_printf(e->t, "        if (%s%s)\n    ", range.s, slot.s);
+}
+
 static void print_store(const struct printer *e, int i)
 {
     const struct step *s = &e->p->step[i];
-    const char *span = s->half ? "p.half" : "p.full";
+    struct word span = emit_word(s->half ? "p.half" : "p.full");
+    if (s->window.end)
+        span = emit_word("window(p.full, %lld, %lld)", (wide)s->window.first, (wide)s->window.end);
     const char *how = printer_adds(e, i) ? "accumulate" : "write";
     const struct tensor_use *port = &e->p->port[s->port];
     int k = printer_number(e, i);
@@ -134,15 +148,10 @@ static void print_store(const struct printer *e, int i)
     struct column_range columns = step_columns(e->p, s);
     if (columns.first) /* of the product, which the span counts */
         row = emit_word("%.120s - %lld", row.s, (wide)(columns.first * port->stride[2]));
-    if (s->range)
-        text_printf(e->t, "        if (range((int)p.full.first + p.full.distance[0]) == %d)\n    ",
-                    s->range - 1);
-    if (use_is_indexed(port))
-        text_printf(e->t, "        if (in_table(%s, %lld))\n    ", printer_value(e, port->index, 0).s,
-                    (wide)port->table_rows);
-    if (moves_pairs(e->p, s)) text_printf(e->t, "        %s_pairs(%s, %s, y[%d]);", how, row.s, span, k);
+    print_guard(e, s);
+    if (moves_pairs(e->p, s)) text_printf(e->t, "        %s_pairs(%s, %s, y[%d]);", how, row.s, span.s, k);
     else
-        text_printf(e->t, "        %s_each(%s, %s, %lld, y[%d]);", how, row.s, span, (wide)port->stride[2],
+        text_printf(e->t, "        %s_each(%s, %s, %lld, y[%d]);", how, row.s, span.s, (wide)port->stride[2],
                     k);
     text_append(e->t, "\n");
 }
@@ -173,6 +182,14 @@ static void print_direct(const struct printer *e, enum step_kind kind, const cha
     if (begun) text_append(e->t, "    }\n");
 }
 
+/* Does a row's value say where it is stored? */
+static bool stores_by_row(const struct program *p)
+{
+    for (int i = 0; i < p->steps; i++)
+        if (p->step[i].kind == STEP_STORE && use_is_indexed(&p->port[p->step[i].port])) return true;
+    return false;
+}
+
 static void print_tiles(struct printer *e)
 {
     e->level = LEVEL_HALF; /* row values are r.v<i> here */
@@ -182,7 +199,11 @@ static void print_tiles(struct printer *e)
     else print_moves(e, "Staged", &e->l->stores);
     print_moves(e, "Fetched", &e->l->loads);
     print_direct(e, STEP_LOAD, "load(const Args &g, const Place &p, const Row &r, Line *x)", print_load);
-    print_direct(e, STEP_STORE, "store(const Args &g, const Place &p, const Line *y)", print_store);
+    if (stores_by_row(e->p)) text_append(e->t, "    static constexpr bool stores_by_row = true;\n");
+    print_direct(e, STEP_STORE,
+                 stores_by_row(e->p) ? "store(const Args &g, const Place &p, const Row &r, const Line *y)"
+                                     : "store(const Args &g, const Place &p, const Line *y)",
+                 print_store);
 }
 
 /* ---- Reductions ---- */

@@ -134,17 +134,16 @@ static bool reads_in_place(const struct grouper *gr, const struct group *q, cons
     return true;
 }
 
-/* A version: the program computes what is written, and needs nobody who waits for itself: neither who made
- * the last version nor who reads that, but where it is. */
-static bool version_fits(struct grouper *gr, struct group *q, const struct node *n)
+/* Does a version, whatever it takes of q, come after all that has to be ahead of it, and can q load its
+ * slots? */
+static bool may_write(struct grouper *gr, struct group *q, const struct node *n)
 {
     for (int i = 0; i < n->nin; i++) {
-        struct source s = group_source(gr, q, n->in[i]);
         bool ahead = i == 0 || i >= state_operands(n);
-        if (ahead && i && reads_in_place(gr, q, n, n->in[i])) continue;
-        if (ahead ? group_depends(gr, n->in[i], q) : i == 1 && s.kind != SOURCE_MEMBER) return false;
-        if (ahead || i == 1) continue;
-        if (s.kind == SOURCE_OUTSIDE ? !group_can_load(gr, q, n, i) : s.kind != SOURCE_MEMBER) return false;
+        if (i == 1 || (ahead && i && reads_in_place(gr, q, n, n->in[i]))) continue;
+        if (ahead && group_depends(gr, n->in[i], q)) return false;
+        enum source_kind slots = ahead ? SOURCE_MEMBER : group_source(gr, q, n->in[i]).kind;
+        if (slots == SOURCE_OUTSIDE ? !group_can_load(gr, q, n, i) : slots != SOURCE_MEMBER) return false;
     }
     return true;
 }
@@ -154,7 +153,11 @@ static bool operands_ok(struct grouper *gr, struct group *q, const struct node *
                         int *full)
 {
     int inside = 0, lanes = 0;
-    if (op_is_version(n->op)) return version_fits(gr, q, n);
+    if (op_is_version(n->op)) {
+        struct source s = group_source(gr, q, n->in[1]);
+        bool whole = s.kind == SOURCE_MEMBER && s.value == group_tile(gr, q, n->in[1]);
+        return whole;
+    }
     for (int i = 0; i < n->nin; i++) {
         if (n->in[i] < 0) continue;
         if (pair_loads(n, i)) {
@@ -256,8 +259,9 @@ static bool joins(struct grouper *gr, struct group *q, int value)
     const struct node *n = &gr->g->node[value];
     enum pair_kind pair = PAIR_NONE;
     int full = -1;
-    if (!may_join(gr, q, value)) return false;
-    enum joining joining = segment_join(gr, q, value);
+    bool version = op_is_version(n->op);
+    if (!may_join(gr, q, value) || (version && !may_write(gr, q, n))) return false;
+    enum joining joining = version ? segment_append(gr, q, value) : segment_join(gr, q, value);
     if (joining != JOINS_OTHERWISE) return joining == JOINED;
     if (!operands_ok(gr, q, n, &pair, &full)) return false;
     bool paired = q->p.pair != PAIR_NONE;

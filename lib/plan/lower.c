@@ -11,16 +11,27 @@
 
 /* ---- Stores ---- */
 
-/* What a member's step holds leaves by the port. */
-static void store_by(struct writer *w, int value, const struct type *t, struct tensor_use port)
+/* What a member's step holds leaves by the port, in some of its columns: a window, whose end is 0 for all. */
+static void store_by(struct writer *w, int value, const struct type *t, struct tensor_use port,
+                     struct column_range window)
 {
     const struct step *from = &w->p->step[step_of(w, value)];
     struct step s = {.kind = STEP_STORE, .half = from->half, .nin = 1, .value = value};
     bool one_a_row = w->p->kind == PROGRAM_ROWS && type_columns(t) == 1 && w->p->dim[w->p->rank - 1] != 1;
     s.cls = one_a_row ? CLASS_ROW : from->cls == CLASS_SEGMENT ? CLASS_SEGMENT : CLASS_TILE;
     s.in[0] = step_of(w, value);
+    s.window = window;
     s.port = add_port(w, port);
     add_step(w, s);
+}
+
+/* What of a product's columns states take, and nobody else reads, is not stored besides. */
+static struct column_range window_of(const struct writer *w, int value, int buffer)
+{
+    bool own = w->gr->site[value].buffer == buffer, appended = false;
+    for (int m = w->q->first; m >= 0; m = w->gr->site[m].next)
+        appended = appended || w->gr->site[m].window.end;
+    return own && appended ? segment_read(w->gr, w->q, value) : (struct column_range){0, 0};
 }
 
 static void store(struct writer *w, int value, int buffer, int64_t offset, const int64_t *stride,
@@ -36,7 +47,7 @@ static void store(struct writer *w, int value, int buffer, int64_t offset, const
         return;
     }
     memcpy(port.stride, out, sizeof port.stride);
-    store_by(w, value, t, port);
+    store_by(w, value, t, port, window_of(w, value, buffer));
 }
 
 /* Rows go where their slots are, a whole value where the state lies. */
@@ -55,7 +66,7 @@ static void store_version(struct writer *w, int value)
     view_collapse(&n->type, n->stride, 0, n->type.rank - 1, &port.table_stride);
     port.stride[last] = n->stride[n->type.rank - 1];
     if (w->p->segment) port.stride[last + 1] = w->p->segment * port.stride[last];
-    store_by(w, value, domain_walked(w->gr->g, n), port);
+    store_by(w, value, domain_walked(w->gr->g, n), port, w->gr->site[value].window);
 }
 
 static void store_to_concats(struct writer *w, int value)

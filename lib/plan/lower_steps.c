@@ -491,7 +491,9 @@ static int gather(struct writer *w, const struct node *n, int value)
 static int next_version(struct writer *w, const struct node *n, int value)
 {
     const struct type *walked = domain_walked(w->gr->g, n);
-    int step = operand(w, n, 1, walked);
+    struct spot p;
+    bool some = n->op == OP_APPEND && spot_of(w->gr, w->q, n->in[1], &p);
+    int step = some ? step_of(w, p.member) : operand(w, n, 1, walked);
     if (n->op == OP_APPEND) w->gr->site[value].slot = as_row(w, operand(w, n, 2, walked));
     return step;
 }

@@ -44,6 +44,7 @@ bool step_folds_segments(const struct step *s) { return s->kind == STEP_REDUCE &
 
 struct column_range step_columns(const struct program *p, const struct step *s)
 {
+    if (s->window.end) return s->window;
     return s->range ? p->range[s->range - 1] : (struct column_range){0, program_columns(p)};
 }
 
@@ -134,7 +135,8 @@ static int64_t states_bytes(const struct program *q, const struct tensor_use *po
     return columns ? mul_counts(n, half ? q->dim[q->rank - 1] / 2 : q->dim[q->rank - 1]) : n;
 }
 
-static int64_t extent_bytes(const struct program *q, const struct tensor_use *port, bool half)
+static int64_t extent_bytes(const struct program *q, const struct tensor_use *port, bool half,
+                            int64_t columns)
 {
     if (port->role == USE_PARTIAL_LOAD || port->role == USE_PARTIAL_STORE) return states_bytes(q, port, half);
     if (port->role == USE_SCRATCH || port->role == USE_SCALAR) return 0;
@@ -146,6 +148,7 @@ static int64_t extent_bytes(const struct program *q, const struct tensor_use *po
     for (int d = 0; d < q->rank; d++) {
         bool gathered = use_is_indexed(port) && d + 1 < q->rank;
         int64_t extent = q->sample && d == 0 && port->stride[0] ? program_samples(q) : q->dim[d];
+        if (columns && d + 1 == q->rank) extent = columns;
         if (port->stride[d] || gathered) n = mul_counts(n, half && d + 1 == q->rank ? extent / 2 : extent);
     }
     return use_effect(port) & EFFECT_ADD ? mul_counts(2, n) : n;
@@ -159,8 +162,14 @@ static int64_t operand_bytes(const struct program *q, const struct tensor_use *o
 int64_t port_bytes(const struct program *q, int port)
 {
     bool half = false;
-    for (int i = 0; i < q->steps; i++) half = half || (q->step[i].port == port && q->step[i].half);
-    return extent_bytes(q, &q->port[port], half);
+    int64_t columns = 0; /* of a window */
+    for (int i = 0; i < q->steps; i++) {
+        const struct step *s = &q->step[i];
+        if (s->port != port) continue;
+        half = half || s->half;
+        if (s->window.end) columns = s->window.end - s->window.first;
+    }
+    return extent_bytes(q, &q->port[port], half, columns);
 }
 
 int64_t program_bytes(const struct program *q)

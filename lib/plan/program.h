@@ -113,6 +113,11 @@ enum step_class { CLASS_ROW, CLASS_COL, CLASS_TILE, CLASS_SEGMENT };
 enum { IMMEDIATE = -1, MOST_AXES = 4, STEP_MAX_INPUTS = 1 + MOST_AXES };
 _Static_assert(STEP_MAX_INPUTS >= PRIM_MAX_INPUTS, "a step has a map's operands");
 
+/* Columns of a product. */
+struct column_range {
+    int64_t first, end;
+};
+
 struct step {
     enum step_kind kind;
     enum step_class cls;
@@ -125,7 +130,9 @@ struct step {
     int port;  /* index into program.port */
     int lane;  /* LANE: 0 gate, 1 up */
     int range; /* GEMM: 1 + index in program.range of the columns that it runs for; 0: all of them */
-    int value; /* the graph's node, for printing; -1 if there is none */
+    struct column_range window; /* STORE of a GEMM: the columns that are stored, even both, where column n of
+                                   the port is n - first; end 0: all that it runs for */
+    int value;                  /* the graph's node, for printing; -1 if there is none */
 };
 
 /* ---- Programs ---- */
@@ -151,11 +158,8 @@ struct pairing {
     bool interleaves;           /* axes take turns; else one section comes after the other */
 };
 
-/* Columns of a product, in whole segments, with steps of their own: of those, column n of a value and of a
- * port is n - first. */
-struct column_range {
-    int64_t first, end;
-};
+/* Some of them have steps of their own, in whole segments: of those, column n of a value and of a port is
+ * n - first. */
 enum { MOST_RANGES = 7 };
 
 enum program_kind { PROGRAM_GEMM, PROGRAM_ROWS, PROGRAM_OWN };
@@ -221,7 +225,7 @@ bool program_suits_cublaslt(const struct program *p); /* can cuBLASLt compute th
 enum { SEGMENT_SPAN = 64 }; /* segments come in so many columns at least */
 /* Does it fold the segments of a range? */
 bool step_folds_segments(const struct step *s);
-/* The columns of a step: its range's, or all of the output's. */
+/* The columns of a step: its window's or its range's, or all of the output's. */
 struct column_range step_columns(const struct program *p, const struct step *s);
 /* Columns, from a multiple of their number on, that a tile holds as a whole: of segments, or of pairs. 0:
  * any. */

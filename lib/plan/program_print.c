@@ -126,9 +126,9 @@ static void print_step(const struct plan *p, const struct program *q, int index,
         print_port(p, q, &q->port[s->port], t);
         break;
     }
-    if (s->range)
-        text_printf(t, " in [%lld,%lld)", (long long)q->range[s->range - 1].first,
-                    (long long)q->range[s->range - 1].end);
+    if (s->range || s->window.end)
+        text_printf(t, " in [%lld,%lld)", (long long)step_columns(q, s).first,
+                    (long long)step_columns(q, s).end);
     text_append(t, "\n");
 }
 

@@ -230,6 +230,30 @@ enum joining segment_join(struct grouper *gr, struct group *q, int value)
     return JOINED;
 }
 
+/* ---- States ---- */
+
+/* Those of a range, whose statistics it may need, or a window of a member that has all columns. */
+enum joining segment_append(struct grouper *gr, struct group *q, int value)
+{
+    const struct node *n = &gr->g->node[value];
+    struct site *s = &gr->site[value];
+    struct spot p;
+    if (n->op != OP_APPEND || !spot_of(gr, q, n->in[1], &p)) return JOINS_OTHERWISE;
+    bool whole = p.first == 0 && p.columns == q->p.dim[2], even = p.first % 2 == 0 && p.columns % 2 == 0;
+    int range = gr->site[p.member].range;
+    if (p.segmented || !p.columns || type_columns(&gr->g->node[n->in[1]].type) != p.columns) return REFUSED;
+    if (range) {
+        const struct column_range *r = &q->p.range[range - 1];
+        if (r->first != p.first || r->end != p.first + p.columns) return REFUSED;
+    } else if (!whole && (q->p.segment || !even)) return REFUSED;
+    if (!domain_rows_match(q, &gr->g->node[n->in[1]].type)) return REFUSED;
+    group_join(gr, q, value);
+    s->range = range;
+    if (!range && !whole) s->window = (struct column_range){p.first, p.first + p.columns};
+    q->loads++;
+    return JOINED;
+}
+
 /* ---- The rest ---- */
 
 static bool is_column_slice(const struct node *n)
@@ -308,4 +332,22 @@ void segment_rest(struct grouper *gr, struct group *q, void (*grow)(struct group
             grow(gr, q, n);
         }
     }
+}
+
+struct column_range segment_read(const struct grouper *gr, const struct group *q, int member)
+{
+    const struct uses *u = &gr->uses;
+    struct column_range all = {0, 0}, read = {0, 0};
+    const graph *g = gr->g;
+    if (q->p.kind != PROGRAM_GEMM || program_is_gated(&q->p) || q->p.segment) return all;
+    if (type_columns(&g->node[member].type) != q->p.dim[2] || g->node[member].output >= 0) return all;
+    for (int i = u->at[member]; i < u->at[member + 1]; i++) {
+        int n = u->use[i].node;
+        bool view = gr->site[n].role == ROLE_VIEW;
+        if (view ? !is_read(gr, q, n) : group_holds(gr, q, n)) continue;
+        if (!view || !is_column_slice(&g->node[n])) return all;
+        read.end = MAX(read.end, g->node[n].attr.slice.start + type_columns(&g->node[n].type));
+    }
+    read.end += read.end % 2;
+    return read.end < q->p.dim[2] ? read : all;
 }

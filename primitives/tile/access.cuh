@@ -21,6 +21,17 @@ struct Place {
     Span full, half; // half: the columns of a gated output, in octet A only
 };
 
+// What of a span lies in columns first .. end - 1, both of which are even.
+DEV Span window(Span s, i64 first, i64 end)
+{
+#pragma unroll
+    for (int side = 0; side < 2; side++) {
+        const i64 column = s.first + s.distance[side];
+        if (column < first || column >= end) s.live[side] = 0;
+    }
+    return s;
+}
+
 // Columns are adjacent and pairs aligned.
 template <class T> DEV Line read_pairs(const T *row, const Span &s)
 {

@@ -329,7 +329,7 @@ template <class Config, class Epilogue> struct Drain {
                       state[h], cells, columns, !Layout::folds_columns || is_inside(t, block, h),
                              segment[h][Layout::segment_of(p + i)]);
                 if (Config::m % Config::bm == 0 || row_in_tensor(t, block, h) < Config::m)
-                    Epilogue::store(args, at, out[h]);
+                    store_lines<Epilogue>(args, at, row[h], out[h]);
                 if constexpr (Layout::stages) staging().template put_row<range>(slot, p + i, from, h, out[h]);
             }
             if constexpr (Layout::folds_columns) Folds::fold(values, columns, first + i, warp, lane);

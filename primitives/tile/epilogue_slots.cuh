@@ -33,6 +33,7 @@ struct EpilogueDefaults {
     static constexpr int team = 1;                 // threads that call row() for a row, 1 or 32: a warp
     static constexpr int sample = 0;               // rows of a sample, whose number is `batch`; 0: of a batch
     static constexpr bool sampled_columns = false; // col() or half() asks for it
+    static constexpr bool stores_by_row = false;   // store() takes the row's values, too
     using Staged = Moves<>;       // of the stores, those that leave through shared memory
     using Fetched = Moves<>;      // of the loads, those that come so
     template <class Args> DEV static Row row(const Args &, i64, i64, bool) { return {}; }
@@ -58,6 +59,14 @@ struct EpilogueDefaults {
     {
     }
 };
+
+// What leaves for memory by itself.
+template <class Epilogue, class Args>
+DEV void store_lines(const Args &args, const Place &p, const typename Epilogue::Row &row, const Line *y)
+{
+    if constexpr (Epilogue::stores_by_row) Epilogue::store(args, p, row, y);
+    else Epilogue::store(args, p, y);
+}
 
 // What a slot knows of its row if columns are folded: its number, and whether it exists.
 template <bool folds> struct SlotRow {};

@@ -165,7 +165,7 @@ template <class Config, class Epilogue> struct Quads {
         Slots::apply(
             args, sums, p, of_row, [&](int side, int n) { return values.col[quad][2 * side + n]; },
             [&](int n) { return values.half[quad][n]; }, in, out, state, cells);
-        Epilogue::store(args, p, out);
+        store_lines<Epilogue>(args, p, of_row, out);
     }
 
     // Every `step`th of this block's quads of a row, from `begin` on. So many lanes end with the state of all
