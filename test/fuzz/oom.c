@@ -48,14 +48,15 @@ WRAP(char *, strndup, (const char *s, size_t n), (s, n))
 enum { T = 6, D = 32, HEADS = 2, F = 24, BEST = 4 };
 
 static uint16_t x[T * D], gain[D], w_qkv[3 * D * D], w_o[D * D], w_gu[2 * F * D], w_d[D * F], y[T * D];
-static int32_t targets[T];
+static _Alignas(16) uint16_t cache[T * D];
+static _Alignas(16) int32_t steps[T], targets[T];
 static float loss;
 static uint16_t best[T * BEST];
 static int32_t which[T * BEST];
-static void *args[] = {x, gain, w_qkv, w_o, w_gu, w_d, targets, best, which, y, &loss};
+static void *args[] = {x, gain, w_qkv, w_o, w_gu, w_d, targets, cache, steps, best, which, y, &loss};
 static double exact_y[T * D], exact_loss, exact_best[2][T * BEST];
-static void *exact_args[] = {x,       gain,          w_qkv,         w_o,     w_gu,       w_d,
-                             targets, exact_best[0], exact_best[1], exact_y, &exact_loss};
+static void *exact_args[] = {x,     gain,  w_qkv,         w_o,           w_gu,    w_d,        targets,
+                             cache, steps, exact_best[0], exact_best[1], exact_y, &exact_loss};
 static _Alignas(256) unsigned char workspace[1 << 20], prepared[1 << 20];
 static char text[1 << 20], plan_text[1 << 20];
 static char folder[] = P_tmpdir "/coda-oom-XXXXXX"; /* of caches */
@@ -77,6 +78,8 @@ static coda_graph *build(void)
     coda_value gu_w = coda_weight(g, "w_gu", CODA_BF16, DIMS(2 * F, D)),
                d_w = coda_weight(g, "w_d", CODA_BF16, DIMS(D, F));
     coda_value target = coda_input(g, "targets", CODA_I32, DIMS(T));
+    coda_value keys = coda_state(g, "cache", CODA_BF16, DIMS(T, D)),
+               step = coda_state(g, "steps", CODA_I32, DIMS(T));
     coda_rope_options rope = CODA_ROPE_OPTIONS_INIT;
     rope.head_dim = D / HEADS;
     rope.heads = 2 * HEADS;
@@ -86,7 +89,10 @@ static coda_graph *build(void)
     coda_value r = coda_rope(g, coda_matmul(g, coda_rms_norm(g, in, gamma, 1e-5f), qkv_w), CODA_NONE, &rope);
     coda_value a = coda_attention(g, coda_slice(g, r, 1, 0, D, 1), coda_slice(g, r, 1, D, 2 * D, 1),
                                   coda_slice(g, r, 1, 2 * D, 3 * D, 1), CODA_NONE, &attention);
-    coda_value h = coda_add(g, coda_matmul(g, a, o_w), in);
+    coda_value before = coda_tanh(g, keys);
+    keys = coda_append(g, keys, coda_slice(g, r, 1, D, 2 * D, 1), target, NULL);
+    coda_assign(g, step, coda_cast(g, coda_add(g, step, coda_constant(g, CODA_I32, 1)), CODA_I32));
+    coda_value h = coda_add(g, coda_matmul(g, coda_add(g, a, coda_add(g, before, keys)), o_w), in);
     coda_value m = coda_swiglu(g, coda_matmul(g, coda_rms_norm(g, h, gamma, 1e-5f), gu_w), CODA_INTERLEAVED);
     coda_value half = coda_constant(g, CODA_F32, 0.5), out = coda_add(g, coda_matmul(g, m, d_w), h);
     out = coda_sub(g, out, coda_mul(g, half, half));
@@ -108,7 +114,7 @@ static void fill(uint16_t *v, int n, unsigned seed)
     }
 }
 
-/* Folding in place changes weights. */
+/* Folding in place changes weights, and a run the states. */
 static void load_weights(void)
 {
     fill(gain, D, 2);
@@ -116,6 +122,8 @@ static void load_weights(void)
     fill(w_o, D * D, 4);
     fill(w_gu, 2 * F * D, 5);
     fill(w_d, D * F, 6);
+    fill(cache, T * D, 7);
+    memset(steps, 0, sizeof steps);
     coda_prepare_forget(NULL, 0);
 }
 
@@ -315,7 +323,7 @@ int main(int argc, char **argv)
     long first = 1 + (seed ? atol(seed) % every : 0);
     fill(x, T * D, 1);
     load_weights();
-    for (int i = 0; i < T; i++) targets[i] = i % 5;
+    for (int i = 0; i < T; i++) targets[i] = T - 1 - i;
     if (!mkdtemp(folder) || all() != CODA_OK || one_kernel() != CODA_OK)
         return printf("oom: without any failure: %s\n", coda_error()), 1;
     memcpy(good_y, y, sizeof y);
