@@ -92,7 +92,7 @@ static int random_graphs(void)
 static int block(const char *name)
 {
     char path[128];
-    bool golden = strstr(name, "_backward") || !strcmp(name, "take_in");
+    bool golden = strstr(name, "_backward") || strstr(name, "append_") || !strcmp(name, "take_in");
     snprintf(path, sizeof path, "%s/%s.coda", golden ? "test/golden" : "examples/graphs", name);
     graph *g = run_load(path);
     void **want = g ? run_reference(g, 1) : NULL;
@@ -125,7 +125,9 @@ int gpu_graph(void)
                                        "swiglu_backward",
                                        "swiglu_backward_interleaved",
                                        "norm_backward",
-                                       "take_in"};
+                                       "take_in",
+                                       "append_decode",
+                                       "append_qk_norm"};
     static const char *const large[] = {"gpt2", "bert", "llama"};
     int failed = 0;
     for (int i = 0; i < ARRAY_SIZE(name); i++) failed += block(name[i]);
