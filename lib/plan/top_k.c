@@ -98,6 +98,7 @@ static void read_rows(struct writer *w)
     }
     w->gr->site[v.base].need = true;
     s->x = port_new(USE_LOAD, buffer_of(w->gr, v.base), v.offset, t->dtype, n->in[0]);
+    s->x.version = w->gr->site[v.base].version;
     memcpy(s->x.stride, v.stride, sizeof s->x.stride[0] * (size_t)t->rank);
 }
 

@@ -180,6 +180,9 @@ static const char *const orders[] = {
     "value=1}\n"
     "%n = add %p, %one\n%i = cast %n {to=i32}\n%p1 = assign %p, %i\n%t = rope %r, %p1 {head_dim=8}\n"
     "output %t = %t\n",
+    /* the best of a version, by a kernel of its own */
+    "%a = input f32[6,64]\n%s = input i32[6]\n%k = state f32[6,64]\n%u = top_k %k {k=4}\n"
+    "%k1 = append %k, %a, %s\n%v = top_k %k1 {k=4}\noutput %u = %u\noutput %v = %v\n",
     /* a state of rank 0, and one of three dimensions whose rows are counted through */
     "%c = state f32[]\n%h = scale %c {alpha=0.5}\n%c1 = assign %c, %h\n%k = state f32[2,3,4]\n"
     "%a = input f32[2,2,4]\n%s = input i32[2,2]\n%k1 = append %k, %a, %s\n%y = mul %k1, %c1\noutput %y = "
