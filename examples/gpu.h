@@ -1,5 +1,5 @@
 /*
- * gpu.h -- device memory, copies and timing through libcuda, opened at run time.
+ * gpu.h -- device memory, copies, timing and captured graphs through libcuda, opened at run time.
  *
  * For programs on coda.h that want no CUDA headers and must also start where there is no driver.
  */
@@ -14,6 +14,8 @@
 
 typedef uint64_t gpu_address; /* CUdeviceptr */
 typedef struct CUevent_st *gpu_event;
+typedef struct CUgraph_st *gpu_graph;      /* what a stream captured ... */
+typedef struct CUgraphExec_st *gpu_replay; /* ... made ready to be launched */
 
 struct gpu {
     void *lib;
@@ -33,6 +35,10 @@ struct gpu {
     int (*event_record)(gpu_event, coda_stream);
     int (*event_wait)(gpu_event);
     int (*event_ms)(float *, gpu_event, gpu_event);
+    int (*capture_begin)(coda_stream, int mode);
+    int (*capture_end)(coda_stream, gpu_graph *);
+    int (*replay_new)(gpu_replay *, gpu_graph, unsigned long long flags);
+    int (*replay_run)(gpu_replay, coda_stream);
     char name[128];
 };
 
@@ -60,6 +66,10 @@ static inline int gpu_open(struct gpu *g)
     GPU_FIND(event_record, "cuEventRecord");
     GPU_FIND(event_wait, "cuEventSynchronize");
     GPU_FIND(event_ms, "cuEventElapsedTime");
+    GPU_FIND(capture_begin, "cuStreamBeginCapture_v2");
+    GPU_FIND(capture_end, "cuStreamEndCapture");
+    GPU_FIND(replay_new, "cuGraphInstantiateWithFlags");
+    GPU_FIND(replay_run, "cuGraphLaunch");
 #undef GPU_FIND
     if (g->init(0) || g->device_get(&device, 0) || g->device_name(g->name, sizeof g->name, device)) return -1;
     return g->context_retain(&context, device) || g->context_set(context) ? -1 : 0;

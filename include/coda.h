@@ -396,7 +396,8 @@ CODA_API coda_value coda_attention(coda_graph *g, coda_value q, coda_value k, co
  * Both calls give the state as it is afterwards: a value of its type, which is read as any other. `state` is
  * what coda_state, coda_append or coda_assign has returned, no view of it, and is written over: whatever
  * reads it must have been built before, else CODA_E_INVALID; what was, runs before. A run leaves the last
- * one in the argument's memory, read or not. Every reader sees what is stored: rounded to the dtype. */
+ * one in the argument's memory, read or not; a graph that writes a state needs no output. Every reader sees
+ * what is stored: rounded to the dtype. */
 
 typedef struct coda_append_options {
     size_t size;

@@ -32,8 +32,9 @@ CODA_API coda_status coda_compile(coda_plan **out, const coda_graph *g, const co
     *out = NULL;
     if (!g) return fail(CODA_E_INVALID, "compile: graph is NULL");
     coda_status status = coda_graph_status(g);
-    if (!status && !g->outputs)
-        status = fail(CODA_E_INVALID, "compile: a graph of %d nodes has no output", g->nodes);
+    if (!status && !g->outputs && !state_is_written(g))
+        status =
+            fail(CODA_E_INVALID, "compile: a graph of %d nodes has no output, and writes no state", g->nodes);
     if (!status) status = read_options(&own, opt);
     return status ? status : compile_graph(out, g, &own);
 }

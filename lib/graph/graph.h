@@ -216,6 +216,7 @@ int node_state(const graph *g, const struct node *n, int index);
 /* Operands that n computes from. What follows them, of a version, is computed ahead of it: those who read the
  * version before. */
 int state_operands(const struct node *n);
+bool state_is_written(const graph *g);                    /* does a run leave anything in a state? */
 bool state_is_read(const graph *g, const struct node *n); /* is an operand a version, or a view of one? */
 /* The first operand that a node below `index` has written over; -1. As a failure with names. */
 int state_stale(const graph *g, const struct node *n, int index);

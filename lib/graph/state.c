@@ -21,6 +21,13 @@ int node_state(const graph *g, const struct node *n, int index)
 
 int state_operands(const struct node *n) { return op_is_version(n->op) ? op_info[n->op].least : n->nin; }
 
+bool state_is_written(const graph *g)
+{
+    for (int i = 0; i < g->nodes; i++)
+        if (op_is_version(g->node[i].op)) return true;
+    return false;
+}
+
 bool state_is_read(const graph *g, const struct node *n)
 {
     for (int i = 0; i < n->nin; i++)
