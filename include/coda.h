@@ -392,6 +392,13 @@ typedef struct coda_attention_options {
 CODA_API coda_value coda_attention(coda_graph *g, coda_value q, coda_value k, coda_value v,
                                    coda_value lengths, const coda_attention_options *opt);
 
+/* The same, and *lse, fp32 [B, heads, Tq] ([heads, Tq] without B): log of the sum of e^s over the scores s
+ * that the query's weights were divided by, a sink's included; -inf where a query sees no key. Parts of
+ * attention over parts of the keys are put together by it, and gradients want it. One launch for both. */
+CODA_API coda_value coda_attention_lse(coda_graph *g, coda_value q, coda_value k, coda_value v,
+                                       coda_value lengths, const coda_attention_options *opt,
+                                       coda_value *lse);
+
 /* ---- State ----
  * Both calls give the state as it is afterwards: a value of its type, which is read as any other. `state` is
  * what coda_state, coda_append or coda_assign has returned, no view of it, and is written over: whatever

@@ -60,8 +60,8 @@ $(eval $(call job,nvrtc-hopper,unit,env CODA_CACHE_DIR=$(KERNELS) CK_INCLUDE_TAG
 $(foreach r,$(NVRTC_ROOMS),$(eval $(call job,nvrtc-$(r),unit,$(if $(filter emit,$(r)),env CODA_CACHE_DIR=$(KERNELS),env) CK_INCLUDE_TAGS=nvrtc CK_EXCLUDE_TAGS=hopper $(BUILD)/unit $(r))))
 $(foreach r,$(ROOMS),$(eval $(call job,unit-$(r),unit,env CK_EXCLUDE_TAGS=nvrtc $(BUILD)/unit $(r))))
 # Under AddressSanitizer a fork costs more than most tests; what it finds ends the process anyhow. Some rooms' tests
-# want a process of their own: they raise signals, or leave memory with NVRTC.
-IN_ONE_PROCESS := $(filter-out cache jit,$(ROOMS))
+# want a process of their own: they raise signals, change the environment, or leave memory with NVRTC.
+IN_ONE_PROCESS := $(filter-out base cache jit tune,$(ROOMS))
 $(foreach r,$(ROOMS),$(eval $(call job,asan-$(r),asan,env $(if $(filter $(r),$(IN_ONE_PROCESS)),CK_FORK=no) CK_EXCLUDE_TAGS=nvrtc $(BUILD)/asan/unit $(r))))
 $(foreach s,$(THREADED),$(eval $(call job,tsan-$(s),tsan,env CK_EXCLUDE_TAGS=nvrtc CK_RUN_SUITE=$(s) $(BUILD)/tsan/unit)))
 

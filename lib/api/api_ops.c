@@ -289,8 +289,22 @@ CODA_API coda_value coda_attention(coda_graph *g, coda_value q, coda_value k, co
     if (!READ_OPTIONS(g, "attention", coda_attention_options, &o, opt)) return CODA_NONE;
     struct node n = {.op = OP_ATTENTION,
                      .attr.attention = {o.scale, o.heads, o.kv_heads, o.window, o.causal != 0, o.align,
-                                        o.ahead, o.page, o.softcap}};
+                                        o.ahead, o.page, 0, o.softcap}};
     return build_node(g, "attention", n, OPERANDS(q, k, v, lengths, o.ranges, o.slopes, o.sinks, o.table));
+}
+
+/* The sums are another node of the same origin. */
+CODA_API coda_value coda_attention_lse(coda_graph *g, coda_value q, coda_value k, coda_value v,
+                                       coda_value lengths, const coda_attention_options *opt, coda_value *lse)
+{
+    if (lse) *lse = CODA_NONE;
+    coda_value o = coda_attention(g, q, k, v, lengths, opt);
+    if (!o.id) return o;
+    if (!lse) return graph_poison(g, CODA_E_INVALID, "attention_lse: lse is NULL"), CODA_NONE;
+    struct node n = g->node[o.id - 1];
+    n.attr.attention.lse = 1;
+    *lse = build_value(graph_append(g, &n));
+    return lse->id ? o : CODA_NONE;
 }
 
 enum { DEFAULT_IGNORED = -100 };

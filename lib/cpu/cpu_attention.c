@@ -124,11 +124,12 @@ static void turn_scores(const struct attention_job *j, const struct head *h, int
 }
 
 /* Turns scores into exponentials and returns their sum, the sink's included. */
-static float exponentials(float *score, int64_t n, float sink)
+static float exponentials(float *score, int64_t n, float sink, float *largest)
 {
     float most = sink, sum = 0;
     for (int64_t i = 0; i < n; i++) most = fmaxf(most, score[i]);
     if (most == -INFINITY) most = 0;
+    *largest = most;
     for (int64_t i = 0; i < n; i++) sum += score[i] = expf(score[i] - most);
     return sum + (sink == -INFINITY ? 0 : expf(sink - most));
 }
@@ -147,7 +148,12 @@ static void run_query(const struct attention_job *j, struct head *h, int64_t i)
     for (int64_t d = 0; d < s->head_dim; d++)
         add_scaled(h->score, h->k + d * pitch + skip, (plain ? s->scale : 1) * h->q[d], n);
     if (!plain) turn_scores(j, h, i, r.first, n);
-    float sum = exponentials(h->score, n, h->sink);
+    float largest, sum = exponentials(h->score, n, h->sink, &largest);
+    if (s->lse.buffer >= 0) {
+        float *lse = (float *)cpu_buffer(j->cpu, s->lse.buffer) + s->lse.offset;
+        lse[(h->batch * s->heads + h->index) * s->tq + i] = n ? largest + logf(sum) : -INFINITY;
+    }
+    if (s->o.buffer < 0) return;
     for (int64_t t = 0; t < n; t++)
         add_scaled(h->o, h->v + (skip + t) * s->head_dim, h->score[t], s->head_dim);
     void *o = cpu_buffer(j->cpu, s->o.buffer);

@@ -56,6 +56,8 @@ static void emit_semantics(const struct attention_spec *a, struct text *t)
     constant(t, "bool", "lengths", a->lengths.buffer >= 0);
     constant(t, "bool", "ranges", a->ranges.buffer >= 0);
     constant(t, "bool", "slopes", a->slopes.buffer >= 0);
+    constant(t, "bool", "stored", a->o.buffer >= 0);
+    constant(t, "bool", "lse", a->lse.buffer >= 0);
     constant(t, "bool", "sinks", a->sinks.buffer >= 0);
     constant(t, "bool", "from_length", placed && a->align == CODA_ALIGN_LENGTH);
     constant(t, "i32", "shift", start ? 0 : a->tk - a->tq);
@@ -83,30 +85,39 @@ static void emit_strides(const char *name, const struct tensor_use *v, struct te
 
 static int view_pointer(struct kernel *k, const struct tensor_use *v)
 {
+    if (v->buffer < 0) return -1;
     return emit_pointer(k, v->buffer, v->offset * dtype_size(v->dtype));
 }
 
 /* AttentionInputs: what is read beside q, k and v. */
 struct beside {
-    int pointer[5]; /* -1: not there */
+    int pointer[6]; /* -1: not there */
 };
 
 static struct beside beside_pointers(struct kernel *k, const struct attention_spec *a)
 {
-    const struct tensor_use *use[] = {&a->lengths, &a->ranges, &a->slopes, &a->sinks, &a->table};
+    const struct tensor_use *use[] = {&a->lengths, &a->ranges, &a->slopes, &a->sinks, &a->table, &a->lse};
     struct beside b;
     for (int i = 0; i < ARRAY_SIZE(use); i++)
         b.pointer[i] = use[i]->buffer < 0 ? -1 : emit_pointer(k, use[i]->buffer, 4 * use[i]->offset);
     return b;
 }
 
+static void emit_result(const struct attention_spec *a, int pointer, struct text *t)
+{
+    if (pointer < 0) text_append(t, "nullptr");
+    else text_printf(t, "static_cast<%s *>(args.pointer[%d])", emit_dtype(a->o.dtype), pointer);
+}
+
 static void emit_beside(struct beside b, struct text *t)
 {
     text_append(t, "{");
     for (int i = 0; i < ARRAY_SIZE(b.pointer); i++) {
-        const char *type = i == 2 || i == 3 ? "float" : "i32", *comma = i ? ", " : "";
+        static const char *const types[] = {"const i32",   "const i32", "const float",
+                                            "const float", "const i32", "float"};
+        const char *type = types[i], *comma = i ? ", " : "";
         if (b.pointer[i] < 0) text_printf(t, "%snullptr", comma);
-        else text_printf(t, "%sstatic_cast<const %s *>(args.pointer[%d])", comma, type, b.pointer[i]);
+        else text_printf(t, "%sstatic_cast<%s *>(args.pointer[%d])", comma, type, b.pointer[i]);
     }
     text_append(t, "}");
 }
@@ -181,8 +192,9 @@ static void emit_sm90_entry(const struct kernel *k, const struct attention_spec 
     text_printf(t, "struct Args {\n    TensorMap q, k, v;\n    void *pointer[%d];\n};\n\n", k->pointers);
     text_printf(t, "extern \"C\" __global__ void __launch_bounds__(%d, 1)\n", k->launch.threads);
     text_printf(t, "%s(const __grid_constant__ Args args)\n{\n", k->symbol);
-    text_printf(t, "    Kernel::run(args.q, args.k, args.v, static_cast<%s *>(args.pointer[%d]), ",
-                emit_dtype(a->o.dtype), out);
+    text_append(t, "    Kernel::run(args.q, args.k, args.v, ");
+    emit_result(a, out, t);
+    text_append(t, ", ");
     emit_beside(beside, t);
     text_append(t, ");\n}\n");
 }
@@ -233,7 +245,9 @@ static void emit_split(const struct attention_spec *a, const struct schedule *s,
     text_printf(t, "%s(const __grid_constant__ Args args)\n{\n", k->symbol);
     text_printf(t, "    Kernel::run(args.k, args.v, static_cast<const %s *>(args.pointer[%d]),\n",
                 emit_dtype(a->q.dtype), q);
-    text_printf(t, "                static_cast<%s *>(args.pointer[%d]), ", emit_dtype(a->o.dtype), out);
+    text_append(t, "                ");
+    emit_result(a, out, t);
+    text_append(t, ", ");
     emit_beside(beside, t);
     text_append(t, ");\n}\n");
 }
@@ -274,7 +288,8 @@ static void emit_simt_entry(struct kernel *k, const struct attention_spec *a, st
     emit_argument("const Config::Q", q, t);
     emit_argument("const Config::K", key, t);
     emit_argument("const Config::V", value, t);
-    emit_argument("Config::O", out, t);
+    emit_result(a, out, t);
+    text_append(t, ",\n                ");
     emit_beside(beside, t);
     text_append(t, ");\n}\n");
 }

@@ -19,7 +19,7 @@ struct attention {
     const double *q, *k, *v, *lengths, *ranges, *slopes, *sinks, *table; /* the last five NULL: not there */
     double *out;
     int64_t batch, tq, tk, heads, kv_heads, head_dim, window, ahead, page, slots, blocks;
-    bool causal;
+    bool causal, lse; /* lse: the sums are the result */
     coda_attention_align align;
     double scale, softcap;
     atomic_bool failed;
@@ -36,6 +36,7 @@ struct queries {
     int64_t keys;         /* that exist in this sequence */
     int64_t head;
     const double *ranges; /* of query 0 of this sequence */
+    bool failed;
     struct matrix q, k, v;
     double *out;
     int64_t pitch; /* between rows of out */
@@ -144,6 +145,24 @@ static void attend(const struct attention *a, struct queries *s, struct multiply
     }
 }
 
+/* log sum e^s of each row, the sink's included. */
+static void attend_for_sums(const struct attention *a, struct queries *s, struct multiply_space *space,
+                            double *lse)
+{
+    double *o = malloc(sizeof *o * (size_t)(s->count * a->head_dim + 1));
+    s->out = o;
+    s->pitch = a->head_dim;
+    if (o) attend(a, s, space);
+    for (int64_t i = 0; o && i < s->count; i++) {
+        struct range r = visible_to_row(a, s, i);
+        double most = s->most[i], sum = s->sum[i];
+        if (a->sinks) sum += exp(a->sinks[s->head] - most);
+        lse[i] = r.first < r.end ? most + log(sum) : -INFINITY;
+    }
+    s->failed = !o;
+    free(o);
+}
+
 /* Where query 0 sits in a sequence of so many keys. */
 static int64_t shift(const struct attention *a, int64_t keys)
 {
@@ -174,6 +193,7 @@ static void attention_task(void *ctx, int64_t task)
     struct multiply_space *space = multiply_space_new();
     if (a->page) gathered = malloc(sizeof *gathered * (size_t)(2 * a->tk * a->head_dim + 1));
     if (s && space && (gathered || !a->page)) {
+        s->failed = false;
         s->first = block * QUERIES;
         s->count = MIN(a->tq - s->first, QUERIES);
         s->keys = a->lengths ? (int64_t)fmax(0, fmin(a->lengths[b], (double)a->tk)) : a->tk;
@@ -193,10 +213,12 @@ static void attention_task(void *ctx, int64_t task)
         }
         s->out = a->out + at;
         s->pitch = pitch;
-        attend(a, s, space);
+        if (a->lse) attend_for_sums(a, s, space, a->out + (b * a->heads + h) * a->tq + s->first);
+        else attend(a, s, space);
     } else {
         atomic_store(&a->failed, true);
     }
+    if (s && s->failed) atomic_store(&a->failed, true);
     free(gathered);
     free(space);
     free(s);
@@ -227,6 +249,7 @@ coda_status eval_attention(const struct eval_call *c)
                           .ahead = of->ahead,
                           .softcap = of->softcap,
                           .causal = of->causal,
+                          .lse = of->lse,
                           .align = (coda_attention_align)of->align,
                           .scale = of->scale};
     a.head_dim = type_columns(q) / a.heads;

@@ -251,6 +251,14 @@ static coda_status check_align(struct node *n, const struct type *q, int64_t tk,
                 tq, tk);
 }
 
+/* [B, heads, Tq], without B if q has none. */
+static void type_of_sums(struct node *n, const struct type *q)
+{
+    n->type.dtype = CODA_F32;
+    n->type.dim[q->rank - 2] = n->attr.attention.heads;
+    n->type.dim[q->rank - 1] = q->dim[q->rank - 2];
+}
+
 coda_status infer_attention(const graph *g, struct node *n)
 {
     const struct type *q = operand_type(g, n, 0), *k = operand_type(g, n, 1), *v = operand_type(g, n, 2);
@@ -271,6 +279,8 @@ coda_status infer_attention(const graph *g, struct node *n)
     if ((s = check_pages(n, q, k, table, operand_type(g, n, 3))) != CODA_OK) return s;
     int64_t keys = table ? table->dim[1] * n->attr.attention.page : k->dim[k->rank - 2];
     if ((s = check_align(n, q, keys, operand_type(g, n, 3), operand_type(g, n, 5))) != CODA_OK) return s;
+    if ((s = need_range(n, "lse", n->attr.attention.lse, 0, 1)) != CODA_OK) return s;
     n->type = *q;
+    if (n->attr.attention.lse) type_of_sums(n, q);
     return check_beside(g, n, q);
 }

@@ -7,10 +7,10 @@
 static struct tensor_use *use(void *spec, int i)
 {
     struct attention_spec *s = spec;
-    struct tensor_use *of[] = {&s->q,      &s->k,      &s->v,     &s->o,    &s->lengths,
-                               &s->ranges, &s->slopes, &s->sinks, &s->table};
+    struct tensor_use *of[] = {&s->q,       &s->k,      &s->v,      &s->o,     &s->lse,
+                               &s->lengths, &s->ranges, &s->slopes, &s->sinks, &s->table};
     for (int k = 0; k < ARRAY_SIZE(of); k++)
-        if ((k < 4 || of[k]->buffer >= 0) && i-- == 0) return of[k];
+        if ((k < 3 || of[k]->buffer >= 0) && i-- == 0) return of[k];
     return NULL;
 }
 
@@ -64,8 +64,9 @@ static void read_operands(struct writer *w)
     const struct node *n = &g->node[w->q->p.root];
     const struct attr_attention *of = &n->attr.attention;
     struct attention_spec *a = ARENA_NEW(&w->gr->plan->arena, struct attention_spec, 1);
-    const struct type *q = &n->type, *k = &g->node[n->in[1]].type;
+    const struct type *q = &g->node[n->in[0]].type, *k = &g->node[n->in[1]].type;
     if (!(w->p->spec = a)) return; /* the arena remembers */
+    a->o = a->lse = (struct tensor_use){.role = USE_RESULT, .buffer = -1, .dtype = q->dtype, .value = -1};
     a->heads = MAX(of->heads, 1);
     a->kv_heads = of->kv_heads ? of->kv_heads : a->heads;
     a->head_dim = type_columns(q) / a->heads;
@@ -91,22 +92,40 @@ static void read_operands(struct writer *w)
     add_batch(&a->ranges, q);
 }
 
-/* It has one store: its own buffer, or the output. */
-static void store_result(struct writer *w)
+/* The result and the sums of one call are one launch. */
+static void join(struct grouper *gr, struct group *q)
 {
-    const graph *g = w->gr->g;
+    const graph *g = gr->g;
+    const struct node *root = &g->node[q->p.root];
+    int x = root->in[0];
+    for (int i = gr->uses.at[x]; i < gr->uses.at[x + 1] && q->members == 1; i++) {
+        int value = gr->uses.use[i].node;
+        const struct node *n = &g->node[value];
+        bool sibling = n->op == OP_ATTENTION && n->origin == root->origin &&
+                       n->attr.attention.lse != root->attr.attention.lse;
+        if (sibling && gr->site[value].role == ROLE_FREE &&
+            gr->site[value].is_const == gr->site[q->p.root].is_const)
+            group_join(gr, q, value);
+    }
+}
+
+/* Each result has one store: its own buffer, or the output. */
+static void store_results(struct writer *w)
+{
     struct attention_spec *a = w->p->spec;
-    const struct type *t = &g->node[w->q->p.root].type;
-    int64_t dense[CODA_MAX_RANK];
     if (!a) return;
-    dense_strides(t, dense);
-    a->o = (struct tensor_use){.role = USE_RESULT,
-                               .buffer = buffer_of(w->gr, w->q->p.root),
-                               .dtype = t->dtype,
-                               .value = w->q->p.root,
-                               .batch = t->rank == 3 ? dense[0] : 0,
-                               .time = dense[t->rank - 2],
-                               .head = a->head_dim};
+    for (int m = w->q->first; m >= 0; m = w->gr->site[m].next) {
+        const struct node *n = &w->gr->g->node[m];
+        const struct type *t = &n->type;
+        struct tensor_use *to = n->attr.attention.lse ? &a->lse : &a->o;
+        int64_t dense[CODA_MAX_RANK];
+        dense_strides(t, dense);
+        *to = port_new(USE_RESULT, buffer_of(w->gr, m), 0, t->dtype, m);
+        if (to == &a->lse) continue;
+        to->batch = t->rank == 3 ? dense[0] : 0;
+        to->time = dense[t->rank - 2];
+        to->head = a->head_dim;
+    }
 }
 
 /* ---- Work ---- */
@@ -165,6 +184,7 @@ static void print(const void *spec, struct text *t)
     if (a->ranges.buffer >= 0) text_append(t, " ranges");
     if (a->slopes.buffer >= 0) text_append(t, " slopes");
     if (a->sinks.buffer >= 0) text_append(t, " sinks");
+    if (a->lse.buffer >= 0) text_append(t, a->o.buffer < 0 ? " lse alone" : " lse");
     if (a->page) text_printf(t, " page=%lld", (long long)a->page);
 }
 
@@ -181,4 +201,5 @@ const struct own_kind plan_attention = {.index = OWN_ATTENTION,
                                         .flops = flops,
                                         .print = print,
                                         .read = read_operands,
-                                        .store = store_result};
+                                        .join = join,
+                                        .store = store_results};

@@ -63,7 +63,9 @@ struct attention_spec {
     coda_attention_align align;   /* where the queries stand among the keys; 0: END */
     float scale;                  /* of Q K^T, before the softmax */
     float softcap;                /* c: scores are c tanh(s / c); 0: as they are */
-    struct tensor_use q, k, v, o; /* by strides: batch, time, head; a head's columns are adjacent */
+    struct tensor_use q, k, v, o; /* by strides: batch, time, head; a head's columns are adjacent. o has
+                                     buffer -1 where the sums alone are wanted */
+    struct tensor_use lse;        /* fp32 [batch][heads][tq]: log sum e^score; buffer -1: not wanted */
     /* Read beside these; buffer -1 of what is not there. */
     struct tensor_use lengths; /* int32 [batch]: keys of each sequence; else tk */
     struct tensor_use ranges;  /* int32 [batch][tq][2]: keys from the first below the second */

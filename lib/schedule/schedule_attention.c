@@ -60,7 +60,8 @@ static bool fits_wgmma(const struct attention_spec *a, const struct target *targ
     int64_t batch = a->batch, lots = a->page ? 1 : batch; /* of keys */
     if (a->page && (a->page < LEAST_PAGE || a->slots <= 0)) return false;
     return view_fits(a, &a->q, batch, a->tq, a->heads) && view_fits(a, &a->k, lots, a->slots, a->kv_heads) &&
-           view_fits(a, &a->v, lots, a->slots, a->kv_heads) && view_fits(a, &a->o, batch, a->tq, a->heads) &&
+           view_fits(a, &a->v, lots, a->slots, a->kv_heads) &&
+           (a->o.buffer < 0 || view_fits(a, &a->o, batch, a->tq, a->heads)) &&
            t.blocks <= ATTENTION_MOST_BLOCKS && t.shared_bytes <= target->shared_bytes;
 }
 

@@ -139,14 +139,18 @@ template <class Config> struct AttentionSimt {
     }
 
     DEV static void write(const float (&o)[rows][chunks][4], const Row *row, const Visible<Tiled> &see,
-                          const Score<Tiled> &as, typename Tiled::O *out, i32 query)
+                          const Score<Tiled> &as, typename Tiled::O *out, i32 query,
+                          const AttentionInputs &in, i64 batch, i32 head)
     {
         i32 y = threadIdx.x / 16, x = threadIdx.x % 16;
 #pragma unroll
         for (i32 i = 0; i < rows; i++) {
             i32 at = query + y + 16 * i;
             bool none = see.none(at); // then its sums are 0, or 0 times a NaN that others see
-            float inverse = 1.0f / (row[i].sum + as.sink_weight(row[i].max));
+            float whole = row[i].sum + as.sink_weight(row[i].max), inverse = 1.0f / whole;
+            if (Tiled::lse && x == 0 && at < Tiled::tq)
+                Score<Tiled>::store(in, batch, head, at, none ? unseen() : as.log_sum(row[i].max, whole));
+            if (!Tiled::stored) continue;
 #pragma unroll
             for (i32 c = 0; c < chunks; c++)
 #pragma unroll
@@ -202,7 +206,8 @@ template <class Config> struct AttentionSimt {
             __syncthreads();
             accumulate(o, weights, tile);
         }
-        write(o, row, see, as, out + batch * Tiled::o_batch + head * Tiled::o_head, query);
+        out += batch * Tiled::o_batch + head * Tiled::o_head;
+        write(o, row, see, as, out, query, in, batch, head);
     }
 };
 

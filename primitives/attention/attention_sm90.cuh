@@ -20,7 +20,7 @@
 //
 // Config: type T (bf16 or f16); i32 batch tq tk heads, group (query heads for a key head), head_dim,
 // window, ahead, shift, page, slots (rows of the pool of pages), box (keys of a copy), bn, stages, groups,
-// band; bool limited, lengths, from_length, ranges, slopes, sinks;
+// band; bool stored (the result is), lse (so are sums), limited, lengths, from_length, ranges, slopes, sinks;
 // float scale, scale_log2 (scale * log2 e), softcap; i64 o_batch, o_time, o_head, lengths_stride,
 // ranges_batch, ranges_time, ranges_end, slopes_stride, sinks_stride, table_batch, table_page.
 #pragma once
@@ -314,12 +314,20 @@ template <class Config> struct AttentionSm90 {
         }
 
         // The quad's lanes exchange their column pairs, so that each stores 16 adjacent bytes.
-        DEV void write(const OnlineSoftmax &softmax, const View &of, Element *to)
+        DEV void write(const OnlineSoftmax &softmax, const View &of, const TileWalk<Tiled> &tile,
+                       Element *result, const AttentionInputs &in)
         {
+            Element *to = result + tile.batch * Tiled::o_batch + tile.head * Tiled::o_head;
 #pragma unroll
             for (i32 r = 0; r < 2; r++) {
                 i32 row = of.query + 8 * r;
-                float inverse = softmax.inverse(r, of.see.none(row), of.score);
+                const float whole = softmax.whole(r, of.score);
+                const bool none = of.see.none(row);
+                const float inverse = OnlineSoftmax::inverse(whole, none);
+                if (Tiled::lse && row < Tiled::tq && threadIdx.x % 4 == 0)
+                    Score<Tiled>::store(in, tile.batch, tile.head, row,
+                                        none ? unseen() : of.score.log_sum(softmax.max[r], whole));
+                if (!Tiled::stored) continue;
 #pragma unroll
                 for (i32 g = 0; g < 2 * chunks; g++) {
                     u32 v[4];
@@ -348,7 +356,7 @@ template <class Config> struct AttentionSm90 {
                 for (float &x : out) x = 0.0f;
                 if (b.first < b.end) attend(softmax, of, b);
                 if (Visible<Tiled>::mixed) clear_rows_without_keys(of);
-                write(softmax, of, to + tile.batch * Tiled::o_batch + tile.head * Tiled::o_head);
+                write(softmax, of, tile, to, in);
             }
         }
     };

@@ -389,8 +389,8 @@ template <class Config> struct AttentionSplit {
 
     // ---- Merger: a warp ----
 
-    // Four columns of a row.
-    DEV static void merge_blocks(const State &state, const Score<Config> &as, i32 row, i32 column,
+    // Four columns of a row; returns log sum e^score.
+    DEV static float merge_blocks(const State &state, const Score<Config> &as, i32 row, i32 column,
                                  float (&y)[4])
     {
         float peak[cluster][4], x[cluster][4];
@@ -404,9 +404,10 @@ template <class Config> struct AttentionSplit {
         for (i32 r = 0; r < cluster; r++) all.see(peak[r][0]);
 #pragma unroll
         for (i32 r = 0; r < cluster; r++) all.add(peak[r][0], peak[r][1], x[r]);
-        const float inverse = 1.0f / (all.sum + as.sink_weight(all.most));
+        const float whole = all.sum + as.sink_weight(all.most), inverse = 1.0f / whole;
 #pragma unroll
         for (i32 i = 0; i < 4; i++) y[i] = all.out[i] * inverse;
+        return Config::lse ? as.log_sum(all.most, whole) : 0.0f;
     }
     // This rank's part of the columns.
     DEV void write(const Item &item, const State &state, Element *out, const AttentionInputs &in) const
@@ -417,8 +418,12 @@ template <class Config> struct AttentionSplit {
             const i32 row = e / (part / 4), column = (i32)ptx::cluster_rank() * part + e % (part / 4) * 4;
             float y[4] = {};
             if (column >= Config::head_dim) continue;
+            float lse = unseen();
             if (!item.see.none(query_of(row)))
-                merge_blocks(state, Score<Config>(in, item.head_of(row)), row, column, y);
+                lse = merge_blocks(state, Score<Config>(in, item.head_of(row)), row, column, y);
+            if (Config::lse && column == 0)
+                Score<Config>::store(in, item.batch, item.head_of(row), query_of(row), lse);
+            if (!Config::stored) continue;
             port::store_piece(
                 out + query_of(row) * Config::o_time + row % Config::group * Config::o_head + column, y);
         }

@@ -35,6 +35,16 @@ template <class Config> struct Score {
         if (Config::softcap != 0.0f) s = map::softcap::apply(s, Config::softcap);
         return Config::slopes ? fmaf(-slope, fabsf((float)distance), s) : s;
     }
+    // log sum e^s of scores whose largest is this, and weights' sum that; the sink's weight is in it.
+    DEV float log_sum(float largest, float sum) const
+    {
+        return largest == unseen() ? unseen() : fmaf(exponent * math::LN_2, largest, math::log(sum));
+    }
+    DEV static void store(const AttentionInputs &in, i32 batch, i32 head, i32 query, float x)
+    {
+        in.lse[((i64)batch * Config::heads + head) * Config::tq + query] = x;
+    }
+
     // What the sink adds to the sum of weights, which are counted from the largest score.
     DEV float sink_weight(float largest) const
     {

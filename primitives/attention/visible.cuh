@@ -30,12 +30,13 @@ DEV i32 warp_min(i32 x)
 }
 DEV i32 warp_max(i32 x) { return -warp_min(-x); }
 
-// What attention reads beside q, k and v; of those that the Config does not name none is there.
+// What attention has beside q, k, v and its result; of those that the Config does not name none is there.
 struct AttentionInputs {
     const i32 *lengths;         // [batch]
     const i32 *ranges;          // [batch][tq][2]
     const float *slopes, *sinks; // [heads]
     const i32 *table;            // [batch][tk / page]
+    float *lse;                  // [batch][heads][tq], which is written
 };
 
 template <class Config> struct Visible {

@@ -212,8 +212,10 @@ static void attention(struct fuzz *f)
     if (random_chance(&f->r, 20)) o.slopes = value(f);
     if (random_chance(&f->r, 20)) o.sinks = value(f);
     coda_value q = value(f), k = random_chance(&f->r, 50) ? q : value(f);
-    coda_attention(f->g, q, k, random_chance(&f->r, 70) ? k : value(f), maybe(f),
-                   random_chance(&f->r, 50) ? &o : NULL);
+    coda_value v = random_chance(&f->r, 70) ? k : value(f), lengths = maybe(f), sums;
+    const coda_attention_options *opt = random_chance(&f->r, 50) ? &o : NULL;
+    if (random_chance(&f->r, 70)) coda_attention(f->g, q, k, v, lengths, opt);
+    else coda_attention_lse(f->g, q, k, v, lengths, opt, random_chance(&f->r, 95) ? &sums : NULL);
 }
 
 /* What fits a state, or anything. */

@@ -225,8 +225,14 @@ static bool build(struct bench *b, bool sm90, char *err)
 
 static bool run(struct bench *b, void *out, char *err)
 {
-    if (!device_fill(b->gpu[ATTENTION_O], 0xff, b->bytes[ATTENTION_O]) || !launch(b, err)) return false;
-    if (device_wait() && device_download(out, b->gpu[ATTENTION_O], b->bytes[ATTENTION_O])) return true;
+    void *lse = b->host[ATTENTION_LSE];
+    size_t sums = b->bytes[ATTENTION_LSE];
+    if (!device_fill(b->gpu[ATTENTION_O], 0xff, b->bytes[ATTENTION_O]) ||
+        !device_fill(b->gpu[ATTENTION_LSE], 0xff, sums) || !launch(b, err))
+        return false;
+    if (device_wait() && device_download(lse, b->gpu[ATTENTION_LSE], sums) &&
+        device_download(out, b->gpu[ATTENTION_O], b->bytes[ATTENTION_O]))
+        return true;
     return snprintf(err, JIT_ERROR_SIZE, "the kernel failed"), false;
 }
 
@@ -243,7 +249,8 @@ static double unit(coda_dtype t) { return t == CODA_BF16 ? 0x1p-8 : t == CODA_F1
 static double slope_of(const struct bench *b, int64_t h) { return ((float *)b->host[ATTENTION_SLOPES])[h]; }
 
 /* Adds p_j v_j and p_j |v_j| over the keys that query i sees; returns the sum of p_j. */
-static double reference(const struct bench *b, int64_t batch, int64_t i, int64_t h, double *o, double *size)
+static double reference(const struct bench *b, int64_t batch, int64_t i, int64_t h, double *o, double *size,
+                        double *largest)
 {
     const struct attention_spec *s = &b->s;
     struct range r = visible(b, batch, i);
@@ -258,6 +265,7 @@ static double reference(const struct bench *b, int64_t batch, int64_t i, int64_t
         top = fmax(top, score[j]);
     }
     if (b->c->sinks && first < end) top = fmax(top, ((float *)b->host[ATTENTION_SINKS])[h]);
+    *largest = top;
     memset(o, 0, sizeof *o * (size_t)s->head_dim);
     memset(size, 0, sizeof *size * (size_t)s->head_dim);
     for (int64_t j = first; j < end; j++) {
@@ -273,11 +281,20 @@ static double reference(const struct bench *b, int64_t batch, int64_t i, int64_t
     return sum + (b->c->sinks && first < end ? exp(((float *)b->host[ATTENTION_SINKS])[h] - top) : 0);
 }
 
+/* log sum e^s, -inf of no key; fp32 has it to some ulps of the largest score. */
+static void check_sum(struct bench *b, int64_t at, double want)
+{
+    double got = ((float *)b->host[ATTENTION_LSE])[at], error = fabs(got - want) / (2e-6 * fabs(want) + 2e-5);
+    if (isinf(want)) error = got == want ? 0 : INFINITY;
+    if (!(error <= b->worst)) b->worst = error, b->worst_at = at;
+}
+
 static void check_query(struct bench *b, int64_t batch, int64_t i, int64_t h)
 {
     const struct attention_spec *s = &b->s;
     double *o = malloc(sizeof *o * 2 * (size_t)s->head_dim), *size = o + s->head_dim;
-    double sum = reference(b, batch, i, h, o, size), u = unit(s->o.dtype);
+    double top, sum = reference(b, batch, i, h, o, size, &top), u = unit(s->o.dtype);
+    if (b->c->lse) check_sum(b, (batch * s->heads + h) * s->tq + i, top + log(sum));
     for (int64_t d = 0; d < s->head_dim; d++) {
         double want = sum > 0 ? o[d] / sum : 0, scale = sum > 0 ? size[d] / sum + fabs(want) : 0;
         double tiny = s->o.dtype == CODA_F16 ? 0x1p-23 : 1e-30;
@@ -399,6 +416,7 @@ static struct attention_case random_case(struct random *r)
     c.ranges = random_chance(r, 20);
     c.slopes = random_chance(r, 20);
     c.sinks = random_chance(r, 20);
+    c.lse = random_chance(r, 20);
     bool paged = c.layout == LAYOUT_ROWS && random_chance(r, 40);
     if (paged) c.page = 1 << random_below(r, 7), c.lengths = true, c.tk = CEIL_DIV(c.tk, c.page) * c.page;
     return c;
@@ -422,12 +440,13 @@ static int run_random(const struct jit_device *device)
     for (int i = 0; i < n; i++) {
         char name[160];
         struct attention_case c = random_case(&r);
-        snprintf(name, sizeof name,
-                 "%s b%d q%d k%d h%d/%d d%d w%d%s%s align %d layout %d pad %d ahead %d cap %d page %d%s%s%s",
-                 dtype_name(c.dtype), (int)c.batch, (int)c.tq, (int)c.tk, (int)c.heads, (int)c.kv_heads,
-                 (int)c.head_dim, (int)c.window, c.causal ? " causal" : "", c.lengths ? " lengths" : "",
-                 c.align, (int)c.layout, (int)c.pad, (int)c.ahead, (int)c.softcap, (int)c.page,
-                 c.ranges ? " ranges" : "", c.slopes ? " slopes" : "", c.sinks ? " sinks" : "");
+        snprintf(
+            name, sizeof name,
+            "%s b%d q%d k%d h%d/%d d%d w%d%s%s align %d layout %d pad %d ahead %d cap %d page %d%s%s%s%s",
+            dtype_name(c.dtype), (int)c.batch, (int)c.tq, (int)c.tk, (int)c.heads, (int)c.kv_heads,
+            (int)c.head_dim, (int)c.window, c.causal ? " causal" : "", c.lengths ? " lengths" : "", c.align,
+            (int)c.layout, (int)c.pad, (int)c.ahead, (int)c.softcap, (int)c.page, c.ranges ? " ranges" : "",
+            c.slopes ? " slopes" : "", c.sinks ? " sinks" : "", c.lse ? " lse" : "");
         c.name = name;
         failed += run_both(device, &c);
     }

@@ -80,6 +80,15 @@ const struct attention_case attention_cases[] = {
     {"split sixteen all", F16, 6, 4, 515, 8, 2, 64,   true,      0, true,
      LAYOUT_ROWS,         0,   0, 3, 0,   9, 0, true, .sinks = 1},
     {"split sinks", BF16, 3, 1, 2100, 32, 4, 64, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .sinks = true},
+    {"sums", BF16, 2, 300, 300, 4, 2, 128, true, 0, false, LAYOUT_ROWS, 0, 0, 0, .lse = true},
+    {"sums with sinks", F16, 6, 150, 200, 4, 2, 64, true, 60, true, LAYOUT_ROWS, 0, 0, 3, .sinks = true,
+     .lse = true},
+    {"sums of softcaps", BF16, 2, 100, 100, 2, 2, 256, false, 0, false, LAYOUT_ROWS, 0, -3, 0, .softcap = 5,
+     .lse = true},
+    {"sums of large scores", BF16, 2, 200, 300, 2, 2, 64, false, 0, false, LAYOUT_ROWS, 0, -40, 0,
+     .lse = true},
+    {"split sums", BF16, 6, 3, 700, 8, 2, 128, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .lse = true},
+    {"f32 sums", F32, 6, 40, 90, 4, 2, 40, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .slopes = true, .lse = true},
     {"pages", BF16, 6, 1, 512, 8, 2, 128, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .page = 16},
     {"pages of 64", F16, 6, 3, 1024, 4, 2, 64, true, 200, true, LAYOUT_ROWS, 8, 0, 3, .page = 64},
     {"pages of 256", BF16, 6, 2, 1024, 4, 1, 96, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .page = 256},
@@ -119,7 +128,8 @@ static struct tensor_use view(const struct attention_case *c, int buffer, int64_
 static struct tensor_use beside(bool there, int buffer, const int64_t *stride)
 {
     struct tensor_use u = {.role = USE_BESIDE, .buffer = there ? buffer : -1, .steady = true};
-    u.dtype = buffer == ATTENTION_SLOPES || buffer == ATTENTION_SINKS ? CODA_F32 : CODA_I32;
+    u.dtype = buffer == ATTENTION_SLOPES || buffer == ATTENTION_SINKS || buffer == ATTENTION_LSE ? CODA_F32
+                                                                                                 : CODA_I32;
     for (int i = 0; i < 3; i++) u.stride[i] = stride[i];
     return u;
 }
@@ -148,6 +158,7 @@ void attention_case_spec(const struct attention_case *c, struct attention_spec *
         .slopes = beside(c->slopes, ATTENTION_SLOPES, (int64_t[]){1, 0, 0}),
         .sinks = beside(c->sinks, ATTENTION_SINKS, (int64_t[]){1, 0, 0}),
         .table = beside(c->page, ATTENTION_TABLE, (int64_t[]){c->page ? c->tk / c->page : 0, 1, 0}),
+        .lse = beside(c->lse, ATTENTION_LSE, (int64_t[]){c->heads * c->tq, c->tq, 1}),
         .page = c->page,
         .slots = attention_case_slots(c)};
     out->scale = c->scale != 0 ? c->scale : (float)(1 / sqrt((double)c->head_dim));
@@ -178,6 +189,7 @@ int64_t attention_case_elements(const struct attention_case *c, int buffer)
     case ATTENTION_LENGTHS: return c->lengths ? c->batch : 0;
     case ATTENTION_RANGES: return c->ranges ? 2 * c->batch * c->tq : 0;
     case ATTENTION_SLOPES: return c->slopes ? c->heads : 0;
+    case ATTENTION_LSE: return c->lse ? c->batch * c->heads * c->tq : 0;
     case ATTENTION_TABLE: return c->page ? c->batch * (c->tk / c->page) : 0;
     case ATTENTION_SINKS: return c->sinks ? c->heads : 0;
     }

@@ -24,6 +24,7 @@ struct attention_case {
     int64_t ahead;
     float softcap;
     bool ranges, slopes, sinks;
+    bool lse;
     int64_t page; /* LAYOUT_ROWS; tk is a multiple of it */
 };
 
@@ -41,6 +42,7 @@ enum {
     ATTENTION_SLOPES,
     ATTENTION_SINKS,
     ATTENTION_TABLE,
+    ATTENTION_LSE,
     ATTENTION_BUFFERS
 };
 

@@ -466,7 +466,11 @@ static coda_value grow_attention(struct maker *m)
     if (random_chance(&m->r, 10)) o.sinks = leaf(m, true, CODA_F32, 1, &o.heads);
     s.dim[s.rank - 1] = 2;
     if (random_chance(&m->r, 10)) o.ranges = leaf(m, false, CODA_I32, s.rank, s.dim);
-    return coda_attention(m->g, q, k, v, lengths, &o);
+    coda_value sums;
+    if (!random_chance(&m->r, 10)) return coda_attention(m->g, q, k, v, lengths, &o);
+    coda_value y = coda_attention_lse(m->g, q, k, v, lengths, &o, &sums);
+    keep(m, sums);
+    return random_chance(&m->r, 80) ? y : sums;
 }
 
 static coda_value grow_softmax(struct maker *m) { return coda_softmax(m->g, draw(m)); }

@@ -348,6 +348,7 @@ static void attention_heads(void)
     coda_attention(g, x, x, x, CODA_NONE, &o);
 }
 static void attention_rank(void) { coda_attention(g, v, v, v, CODA_NONE, NULL); }
+static void attention_sums(void) { coda_attention_lse(g, x, x, x, CODA_NONE, NULL, NULL); }
 static void attention_size(void)
 {
     coda_attention(g, x, x, x, CODA_NONE, &(coda_attention_options){.size = 8});
@@ -464,6 +465,7 @@ static const struct {
     {rope_style, "rope: style is 5; must be 0..1"},
     {attention_heads, "attention: q is [2,8,64]; 7 heads must divide its columns"},
     {attention_rank, "attention: q is [64]; it needs rank 2 or more"},
+    {attention_sums, "attention_lse: lse is NULL"},
     {attention_size, "attention: the size of a coda_attention_options is 8; INIT sets 88"},
     {loss_targets,
      "cross_entropy: logits are [8,64] but targets are i32[2,8]; must be i32, one for each row"},

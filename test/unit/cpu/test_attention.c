@@ -18,7 +18,7 @@
 
 Suite *attention_suite(void);
 
-enum { CASES = 300, SLACK = 64, MOST_ARGS = 8 };
+enum { CASES = 300, SLACK = 64, MOST_ARGS = 9 };
 
 struct tensor {
     int64_t batch, time, columns, pitch, block; /* pitch: from row to row, block: from batch to batch */
@@ -36,6 +36,8 @@ struct attention_case {
     int32_t *length;       /* [batch], as the caller stores them */
     int32_t *range;        /* [batch][tq][2]; NULL: none, as the next two */
     float *slopes, *sinks; /* [heads] */
+    float *sums;           /* [batch][heads][tq], a second result; NULL: none */
+    double *evaluated_sums;
     struct tensor q, k, v, y;
 };
 
@@ -94,12 +96,14 @@ static double element(const struct attention_case *c, const struct tensor *t, in
     return dtype_load(c->dtype, t->at, b * t->block + row * t->pitch + column);
 }
 
-/* One query of one head into `out`, and the sum of p |v| into `size`. */
-static void attend(const struct attention_case *c, int64_t b, int64_t i, int64_t h, double *out, double *size)
+/* One query of one head into `out`, and the sum of p |v| into `size`; log sum e^score, NaN if a score is no
+ * number. */
+static double attend(const struct attention_case *c, int64_t b, int64_t i, int64_t h, double *out,
+                     double *size)
 {
     int64_t shared = h / (c->heads / c->kv_heads);
     double *score = calloc((size_t)c->tk + 1, sizeof *score), top = -INFINITY, sum = 0;
-    bool any = false;
+    bool any = false, finite = true;
     for (int64_t d = 0; d < c->dim; d++) out[d] = size[d] = 0;
     for (int64_t j = 0; j < c->tk; j++) {
         if (!sees(c, b, i, j)) continue;
@@ -111,6 +115,7 @@ static void attend(const struct attention_case *c, int64_t b, int64_t i, int64_t
         if (c->slopes) score[j] -= c->slopes[h] * fabs((double)(position_of(c, b, i) - j));
         top = fmax(top, score[j]);
         any = true;
+        finite = finite && isfinite(score[j]);
     }
     if (c->sinks) top = fmax(top, c->sinks[h]), sum = exp(c->sinks[h] - top);
     for (int64_t j = 0; j < c->tk; j++) {
@@ -125,6 +130,7 @@ static void attend(const struct attention_case *c, int64_t b, int64_t i, int64_t
     }
     for (int64_t d = 0; d < c->dim && any; d++) out[d] /= sum, size[d] /= sum;
     free(score);
+    return !finite ? NAN : any ? top + log(sum) : -INFINITY;
 }
 
 /* ---- Data ---- */
@@ -200,6 +206,11 @@ static struct attention_case draw(struct random *r)
     c.ahead = !c.causal && random_chance(r, 30) ? 1 + random_below(r, c.tk + 3) : 0;
     c.softcap = random_chance(r, 20) ? 2.0f : 0;
     if (random_chance(r, 30)) c.range = malloc(sizeof *c.range * (size_t)(2 * c.batch * c.tq + 1));
+    if (random_chance(r, 40)) {
+        size_t sums = (size_t)(c.batch * c.heads * c.tq + 8);
+        c.sums = aligned_alloc(64, (sums * sizeof *c.sums + 63) / 64 * 64);
+        c.evaluated_sums = malloc(sums * sizeof *c.evaluated_sums);
+    }
     if (random_chance(r, 20)) c.slopes = aligned_alloc(16, 64);
     if (random_chance(r, 20)) c.sinks = aligned_alloc(16, 64);
     for (int64_t i = 0; c.range && i < c.batch * c.tq; i++) {
@@ -223,6 +234,7 @@ static void release(struct attention_case *c)
 {
     free(c->q.memory), free(c->k.memory), free(c->v.memory), free(c->y.memory), free(c->length);
     free(c->range), free(c->slopes), free(c->sinks);
+    free(c->sums), free(c->evaluated_sums);
 }
 
 /* ---- Graph ---- */
@@ -248,7 +260,10 @@ static coda_graph *build(const struct attention_case *c)
     if (c->slopes) o.slopes = coda_input(g, "s", CODA_F32, 1, &c->heads);
     if (c->sinks) o.sinks = coda_input(g, "z", CODA_F32, 1, &c->heads);
     int64_t strides[] = {c->y.block, c->y.pitch, 1};
-    coda_output_strided(g, "y", coda_attention(g, q, k, v, n, &o), strides + c->flat);
+    coda_value sums = {0};
+    coda_value y = c->sums ? coda_attention_lse(g, q, k, v, n, &o, &sums) : coda_attention(g, q, k, v, n, &o);
+    coda_output_strided(g, "y", y, strides + c->flat);
+    if (c->sums) coda_output(g, "sums", sums);
     return g;
 }
 
@@ -260,7 +275,8 @@ static void arguments(const struct attention_case *c, void **args, void *out)
     if (c->range) args[n++] = c->range;
     if (c->slopes) args[n++] = c->slopes;
     if (c->sinks) args[n++] = c->sinks;
-    args[n] = out;
+    args[n++] = out;
+    if (c->sums) args[n] = out == c->y.at ? (void *)c->sums : (void *)c->evaluated_sums;
 }
 
 static bool equal(double got, double want, double slack)
@@ -271,6 +287,16 @@ static bool equal(double got, double want, double slack)
 
 static double unit(coda_dtype t) { return t == CODA_BF16 ? 0x1p-8 : t == CODA_F16 ? 0x1p-10 : 1e-5; }
 
+static void compare_sum(const struct attention_case *c, int64_t b, int64_t i, int64_t h, double want)
+{
+    int64_t at = (b * c->heads + h) * c->tq + i;
+    double run = c->sums[at], evaluated = c->evaluated_sums[at];
+    if (isnan(want)) return; /* inf among what it sees */
+    ck_assert_msg(equal(evaluated, want, 1e-11), "%s: evaluate's sum %g, not %g", describe(c), evaluated,
+                  want);
+    ck_assert_msg(equal(run, want, 2e-5), "%s: run's sum %g, not %g", describe(c), run, want);
+}
+
 /* `evaluated` is dense; the CPU device's result is in y. */
 static void compare(const struct attention_case *c, const double *evaluated)
 {
@@ -279,7 +305,8 @@ static void compare(const struct attention_case *c, const double *evaluated)
     for (int64_t b = 0; b < c->batch; b++)
         for (int64_t i = 0; i < c->tq; i++)
             for (int64_t h = 0; h < c->heads; h++) {
-                attend(c, b, i, h, want, size);
+                double sum = attend(c, b, i, h, want, size);
+                if (c->sums) compare_sum(c, b, i, h, sum);
                 for (int64_t d = 0; d < c->dim; d++) {
                     double y = element(c, &c->y, b, i, h * c->dim + d);
                     double e = evaluated[((b * c->tq + i) * c->heads + h) * c->dim + d];

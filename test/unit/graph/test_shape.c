@@ -217,6 +217,9 @@ static const struct {
      "attention: k is [2,16,32], the table [2,4]; k must be [slots,columns] of whole pages of 4, and a "
      "sequence"
      " have 1073741824 keys at most"},
+    {"attention %x, %x, %x {heads=4, lse=1}", "f32[2,4,8]"},
+    {"attention %m, %m, %m {lse=1}", "f32[1,8]"},
+    {"attention %x, %x, %x {lse=2}", "attention: lse is 2; must be 0..1"},
     {"attention %x, %pool, %pool, _, _, _, _, %table {heads=8, kv_heads=4, page=4}",
      "attention: pages of 4 keys want lengths"},
     {"attention %x, %pool, %pool, %len, _, _, _, %table {heads=8, kv_heads=4, page=3}",
