@@ -169,8 +169,9 @@ static int64_t band(const struct attention_spec *a)
     return CEIL_DIV(heads, bands) * (a->heads / a->kv_heads);
 }
 
-static void emit_sm90_config(const struct attention_spec *a, const struct tile *tile, struct text *t)
+static void emit_sm90_config(const struct attention_spec *a, const struct schedule *s, struct text *t)
 {
+    const struct tile *tile = &s->tile;
     emit_head(a, "attention/attention_sm90.cuh", t);
     text_printf(t, "    typedef %s T;\n", emit_dtype(a->q.dtype));
     constant(t, "i32", "batch", a->batch);
@@ -180,6 +181,7 @@ static void emit_sm90_config(const struct attention_spec *a, const struct tile *
     constant(t, "i32", "bn", tile->bn);
     constant(t, "i32", "stages", tile->stages);
     constant(t, "i32", "groups", tile->bm / 64);
+    constant(t, "i32", "cluster", MAX(s->cluster, 1));
     constant(t, "i32", "band", band(a));
     text_append(t, "};\n");
 }
@@ -190,7 +192,9 @@ static void emit_sm90_entry(const struct kernel *k, const struct attention_spec 
     text_printf(t, "typedef AttentionSm90<Config> Kernel;\nstatic_assert(Kernel::shared_bytes == %d);\n\n",
                 k->launch.shared_bytes);
     text_printf(t, "struct Args {\n    TensorMap q, k, v;\n    void *pointer[%d];\n};\n\n", k->pointers);
-    text_printf(t, "extern \"C\" __global__ void __launch_bounds__(%d, 1)\n", k->launch.threads);
+    text_printf(t, "extern \"C\" __global__ void ");
+    if (k->launch.cluster > 1) text_printf(t, "__cluster_dims__(%d, 1, 1) ", k->launch.cluster);
+    text_printf(t, "__launch_bounds__(%d, 1)\n", k->launch.threads);
     text_printf(t, "%s(const __grid_constant__ Args args)\n{\n", k->symbol);
     text_append(t, "    Kernel::run(args.q, args.k, args.v, ");
     emit_result(a, out, t);
@@ -199,15 +203,16 @@ static void emit_sm90_entry(const struct kernel *k, const struct attention_spec 
     text_append(t, ");\n}\n");
 }
 
-static void emit_sm90(const struct attention_spec *a, const struct tile *tile, struct kernel *k,
+static void emit_sm90(const struct attention_spec *a, const struct schedule *s, struct kernel *k,
                       struct text *t)
 {
+    const struct tile *tile = &s->tile;
     sm90_map(k, a, &a->q, a->heads, a->tq, tile->bm);
     sm90_keys_map(k, a, &a->k, tile->bn);
     sm90_keys_map(k, a, &a->v, tile->bn);
     int out = view_pointer(k, &a->o);
     struct beside beside = beside_pointers(k, a);
-    emit_sm90_config(a, tile, t);
+    emit_sm90_config(a, s, t);
     emit_sm90_entry(k, a, out, beside, t);
 }
 
@@ -322,7 +327,7 @@ static void print_kernel(const struct attention_spec *a, const struct schedule *
     } else if (s->tile.splits > 1) {
         emit_split(a, s, k, t);
     } else if (s->sm90) {
-        emit_sm90(a, &s->tile, k, t);
+        emit_sm90(a, s, k, t);
     } else {
         emit_simt_config(a, &s->tile, t);
         emit_simt_entry(k, a, t);

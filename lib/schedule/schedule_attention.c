@@ -7,6 +7,7 @@
 
 struct launch {
     bool sm90;            /* attention_sm90.cuh, TMA + wgmma; else attention_simt.cuh ... */
+    int cluster;          /* wgmma: blocks that share a tile's keys; 0: one has all */
     int splits;           /* ... but over 1: attention_split_sm90.cuh, in clusters of so many blocks */
     int bm, bn;           /* queries and keys of a tile; bm 0: no tile fits */
     int stages;           /* wgmma: of the ring of keys and values */
@@ -33,6 +34,22 @@ static struct launch wgmma_tile(const struct attention_spec *a)
     t.shared_bytes = CEIL_DIV(bytes, 1024) * 1024;
     t.blocks = blocks(a, t.bm);
     return t;
+}
+
+enum {
+    LEAST_PART = 512, /* keys, for whose sake a cluster meets in the end */
+    MOST_PARTS = 8    /* blocks of a portable cluster */
+};
+
+/* Blocks that share the keys of a tile, where tiles are so few that half of the SMs had none. Of an H200's
+ * 132 SMs all take clusters of 2, some 112 clusters of 8. */
+static int tile_parts(const struct attention_spec *a, int64_t tiles, int sms)
+{
+    int n = 1;
+    if (a->ranges.buffer >= 0) return 0; /* registers */
+    while (n < MOST_PARTS && 2 * n * tiles <= (n == 1 ? sms : sms * 17 / 20) && a->tk / (2 * n) >= LEAST_PART)
+        n *= 2;
+    return n > 1 ? n : 0;
 }
 
 static bool pitch_fits(int64_t extent, int64_t stride)
@@ -135,15 +152,18 @@ void schedule_attention(struct schedule *s, const struct program *q, const struc
     const struct attention_spec *a = q->spec;
     struct launch t = {.bm = 16};
     if (fits_split(a, target)) t = split_tile(a, target);
-    else if (fits_wgmma(a, target)) t = wgmma_tile(a);
-    else if (!attention_is_empty(a)) t = simt_tile(a, target->shared_bytes);
+    else if (fits_wgmma(a, target)) {
+        t = wgmma_tile(a);
+        t.cluster = tile_parts(a, t.blocks, target->sms);
+        t.blocks *= MAX(t.cluster, 1);
+    } else if (!attention_is_empty(a)) t = simt_tile(a, target->shared_bytes);
     s->tile.bm = t.bm, s->tile.bn = t.bn, s->tile.stages = t.stages;
     s->tile.splits = t.splits;
     s->sm90 = t.sm90;
-    s->cluster = t.splits;
+    s->cluster = MAX(t.cluster, t.splits);
     s->early = t.splits && a->k.steady && a->v.steady && a->lengths.steady && a->table.steady && !q->prepare;
     s->grid = t.blocks;
     s->threads = t.threads;
     s->shared_bytes = (int)t.shared_bytes;
-    s->persistent = t.sm90 && t.blocks;
+    s->persistent = t.sm90 && t.blocks && !t.cluster;
 }

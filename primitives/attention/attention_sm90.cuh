@@ -18,15 +18,22 @@
 // rows past tk, clear_values those past the length. A NaN among the values that one query of a tile sees
 // may still reach others of that tile that do not, if they see any.
 //
+// Few tiles of many keys: the blocks of a cluster share a tile's keys, each its part of their blocks in
+// order. Each has one tile then, so that in the end its memory is free for what it has summed; the rows are
+// shared for the merge, through distributed shared memory.
+//
 // Config: type T (bf16 or f16); i32 batch tq tk heads, group (query heads for a key head), head_dim,
 // window, ahead, shift, page, slots (rows of the pool of pages), box (keys of a copy), bn, stages, groups,
-// band; bool stored (the result is), lse (so are sums), limited, lengths, from_length, ranges, slopes, sinks;
-// float scale, scale_log2 (scale * log2 e), softcap; i64 o_batch, o_time, o_head, lengths_stride,
-// ranges_batch, ranges_time, ranges_end, slopes_stride, sinks_stride, table_batch, table_page.
+// cluster, band; bool stored (the result is), lse (so are sums), limited, lengths, from_length, ranges,
+// slopes, sinks; float scale, scale_log2 (scale * log2 e), softcap; i64 o_batch, o_time, o_head,
+// lengths_stride, ranges_batch, ranges_time, ranges_end, slopes_stride, sinks_stride, table_batch,
+// table_page.
 #pragma once
+#include "attention/merge.cuh"
 #include "attention/online_softmax.cuh"
 #include "attention/pages.cuh"
 #include "attention/tile_walk.cuh"
+#include "port/tile.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/control.cuh"
 #include "ptx/tma.cuh"
@@ -84,12 +91,26 @@ template <class Config> struct AttentionSm90 {
     };
     static constexpr i32 shared_bytes = sizeof(Shared);
 
+    // In place of all that, when a cluster's blocks are done with their keys.
+    static constexpr i32 cluster = Tiled::cluster, columns = 64 * chunks;
+    struct Exchange {
+        alignas(16) float out[bm][columns];
+        Peak peak[bm];
+    };
+    static_assert(sizeof(Exchange) <= sizeof(Shared) && bm % cluster == 0);
+
     using Cursor = RingCursor<stages>; // of keys, or of values
 
     DEV static i32 last_query(const TileWalk<Tiled> &tile) { return min(tile.query + bm, Tiled::tq) - 1; }
     DEV static KeyBlocks blocks_of(const Visible<Tiled> &see, const TileWalk<Tiled> &tile)
     {
-        return key_blocks<Tiled>(see, tile.query, last_query(tile));
+        KeyBlocks b = key_blocks<Tiled>(see, tile.query, last_query(tile));
+        if (cluster > 1) {
+            const i32 rank = (i32)ptx::cluster_rank(), all = b.end - b.first;
+            b.end = b.first + all * (rank + 1) / cluster;
+            b.first += all * rank / cluster;
+        }
+        return b;
     }
 
     DEV static void wait(u64 &bar, u32 phase) { ptx::mbarrier_wait(ptx::shared_address(&bar), phase); }
@@ -345,6 +366,53 @@ template <class Config> struct AttentionSm90 {
             }
         }
 
+        DEV void put(const OnlineSoftmax &softmax, Exchange &to) const
+        {
+#pragma unroll
+            for (i32 r = 0; r < 2; r++) {
+                const i32 row = 64 * group + thread / 32 * 16 + thread % 32 / 4 + 8 * r;
+                const float sum = quad_sum(softmax.sum[r]);
+                if (thread % 4 == 0) to.peak[row].max = softmax.max[r], to.peak[row].sum = sum;
+#pragma unroll
+                for (i32 i = 0; i < 8 * chunks; i++)
+                    port::store_pair(&to.out[row][8 * i + thread % 4 * 2],
+                                     {out[4 * i + 2 * r], out[4 * i + 2 * r + 1]});
+            }
+        }
+        // This rank's part of the rows.
+        DEV void merge(const Exchange &from, const View &of, const TileWalk<Tiled> &tile, Element *to,
+                       const AttentionInputs &in) const
+        {
+            constexpr i32 part = bm / cluster, pieces = columns / 4;
+            to += tile.batch * Tiled::o_batch + tile.head * Tiled::o_head;
+#pragma unroll 1
+            for (i32 e = threadIdx.x - 128; e < part * pieces; e += 128 * groups) {
+                const i32 row = (i32)ptx::cluster_rank() * part + e / pieces, column = e % pieces * 4;
+                const i32 query = tile.query + row;
+                if (query >= Tiled::tq || column >= Tiled::head_dim) continue;
+                float y[4] = {}, lse = unseen();
+                if (!of.see.none(query))
+                    lse = merge_blocks<cluster>(of.score, ptx::shared_address(&from.peak[row]),
+                                                ptx::shared_address(&from.out[row][column]), y);
+                if (Tiled::lse && column == 0)
+                    Score<Tiled>::store(in, tile.batch, tile.head, query, lse);
+                if (Tiled::stored) port::store_piece(to + query * Tiled::o_time + column, y);
+            }
+        }
+        // What a cluster's blocks have summed becomes the result.
+        DEV void finish_together(const OnlineSoftmax &softmax, const View &of, const TileWalk<Tiled> &tile,
+                                 Element *to, const AttentionInputs &in) const
+        {
+            Exchange &exchange = reinterpret_cast<Exchange &>(s);
+            ptx::named_barrier(barrier_consumers, 128 * groups); // all have read their last keys and values
+            put(softmax, exchange);
+            __syncwarp();
+            meet();
+            merge(exchange, of, tile, to, in);
+            __syncwarp();
+            meet();
+        }
+
         DEV void consume(Element *to, const AttentionInputs &in)
         {
             i32 row = 64 * group + thread / 32 * 16 + thread % 32 / 4;
@@ -355,13 +423,24 @@ template <class Config> struct AttentionSm90 {
 #pragma unroll
                 for (float &x : out) x = 0.0f;
                 if (b.first < b.end) attend(softmax, of, b);
-                if (Visible<Tiled>::mixed) clear_rows_without_keys(of);
-                write(softmax, of, tile, to, in);
+                if constexpr (cluster > 1) {
+                    finish_together(softmax, of, tile, to, in);
+                } else {
+                    if (Visible<Tiled>::mixed) clear_rows_without_keys(of);
+                    write(softmax, of, tile, to, in);
+                }
             }
         }
     };
 
     // ---- Kernel ----
+
+    // All threads of the cluster: what was written before is seen afterwards.
+    DEV static void meet()
+    {
+        ptx::cluster_arrive();
+        ptx::cluster_wait();
+    }
 
     DEV static void start(Shared &s)
     {
@@ -389,6 +468,8 @@ template <class Config> struct AttentionSm90 {
         if (threadIdx.x < 128) {
             ptx::shrink_registers<Registers::producer>();
             if (threadIdx.x < producers) produce(s, q, k, v, in);
+            __syncwarp();
+            if (cluster > 1) meet(), meet(); // the exchange begins, and has been read
         } else {
             ptx::grow_registers<Registers::consumer>();
             Consumer(s).consume(out, in);

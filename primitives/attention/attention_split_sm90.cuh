@@ -24,6 +24,7 @@
 // Config: as attention_sm90.cuh has it, but for groups and band; i32 cluster; bool early; i64 q_batch,
 // q_time, q_head.
 #pragma once
+#include "attention/merge.cuh"
 #include "attention/online_softmax.cuh"
 #include "attention/pages.cuh"
 #include "port/tile.cuh"
@@ -50,7 +51,6 @@ template <class Config> struct AttentionSplit {
     static constexpr float scale = Score<Config>::exponent;
     static_assert(!Config::ranges && rows <= 16 && columns % (4 * cluster) == 0 && share % 16 == 0);
 
-    struct alignas(16) Peak { float max, sum, none[2]; }; // of a row: of its scores; of its weights
     struct State { // of the rows, over some of the keys
         alignas(16) float out[rows][columns];
         Peak peak[rows];
@@ -314,26 +314,12 @@ template <class Config> struct AttentionSplit {
         }
     }
 
-    // Sums over all keys from those over parts of them: four columns of a row, and what they are divided by.
-    struct Merge {
-        float most = unseen(), sum = 0.0f, out[4] = {};
-
-        DEV void see(float max) { most = fmaxf(most, max); }
-        // When all parts' maxima are seen. A part without keys counts nothing.
-        DEV void add(float max, float weights, const float (&x)[4])
-        {
-            const float f = most == unseen() ? 0.0f : math::exp2(scale * (max - most));
-            sum = fmaf(f, weights, sum);
-#pragma unroll
-            for (i32 i = 0; i < 4; i++) out[i] = fmaf(f, x[i], out[i]);
-        }
-    };
     DEV void merge_warps(State &to) const
     {
 #pragma unroll 1
         for (i32 e = threadIdx.x; e < rows * columns / 4; e += 32 * warps) {
             const i32 row = e / (columns / 4), column = e % (columns / 4) * 4;
-            Merge all;
+            Merge<Config> all;
 #pragma unroll
             for (i32 w = 0; w < warps; w++) all.see(s.of_warp[w].peak[row].max);
 #pragma unroll
@@ -389,26 +375,6 @@ template <class Config> struct AttentionSplit {
 
     // ---- Merger: a warp ----
 
-    // Four columns of a row; returns log sum e^score.
-    DEV static float merge_blocks(const State &state, const Score<Config> &as, i32 row, i32 column,
-                                 float (&y)[4])
-    {
-        float peak[cluster][4], x[cluster][4];
-#pragma unroll
-        for (i32 r = 0; r < cluster; r++) {
-            ptx::cluster_load(peak[r], ptx::cluster_address(address(&state.peak[row]), r));
-            ptx::cluster_load(x[r], ptx::cluster_address(address(&state.out[row][column]), r));
-        }
-        Merge all;
-#pragma unroll
-        for (i32 r = 0; r < cluster; r++) all.see(peak[r][0]);
-#pragma unroll
-        for (i32 r = 0; r < cluster; r++) all.add(peak[r][0], peak[r][1], x[r]);
-        const float whole = all.sum + as.sink_weight(all.most), inverse = 1.0f / whole;
-#pragma unroll
-        for (i32 i = 0; i < 4; i++) y[i] = all.out[i] * inverse;
-        return Config::lse ? as.log_sum(all.most, whole) : 0.0f;
-    }
     // This rank's part of the columns.
     DEV void write(const Item &item, const State &state, Element *out, const AttentionInputs &in) const
     {
@@ -420,7 +386,8 @@ template <class Config> struct AttentionSplit {
             if (column >= Config::head_dim) continue;
             float lse = unseen();
             if (!item.see.none(query_of(row)))
-                lse = merge_blocks(state, Score<Config>(in, item.head_of(row)), row, column, y);
+                lse = merge_blocks<cluster>(Score<Config>(in, item.head_of(row)), address(&state.peak[row]),
+                                            address(&state.out[row][column]), y);
             if (Config::lse && column == 0)
                 Score<Config>::store(in, item.batch, item.head_of(row), query_of(row), lse);
             if (!Config::stored) continue;

@@ -4,7 +4,8 @@
 // stay in L2; within a band all heads take the same queries at a time. Under a causal mask the last queries
 // are the longest tiles, so bands take turns in going down and going up, which leaves no jump between
 // them, and the last one goes down. Round r gives block b the tile r * grid + b, and in odd rounds the one
-// from the other end: whoever had the longest tile of a round gets the shortest of the next.
+// from the other end: whoever had the longest tile of a round gets the shortest of the next. The blocks of a
+// cluster have the same tile.
 #pragma once
 #include "types.cuh"
 
@@ -21,8 +22,9 @@ template <class Config> struct TileWalk {
     // Steps to this block's next tile; false when there is none.
     DEV bool next()
     {
-        i32 place = round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-        i32 tile = round++ * gridDim.x + place;
+        i32 walkers = gridDim.x / Config::cluster, walker = blockIdx.x / Config::cluster;
+        i32 place = round % 2 ? walkers - 1 - walker : walker;
+        i32 tile = round++ * walkers + place;
         if (tile >= tiles) return false;
         i32 band = tile / (Config::band * blocks), in = tile % (Config::band * blocks);
         i32 width = min(Config::band, streams - band * Config::band);

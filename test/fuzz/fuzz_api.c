@@ -235,16 +235,36 @@ static int call_coda_rope(void)
     if (chance(60)) o.head_dim = o.rotary = o.heads = 0;
     return built(g, coda_rope(g, value(), maybe(), BOXED(o)));
 }
-static int call_coda_attention(void)
+static coda_attention_options attention_options(void)
 {
     coda_attention_options o = {.heads = chance(70) ? 0 : number(),
                                 .window = below(2) * number(),
                                 .causal = (int)below(2),
                                 .scale = (float)real(),
-                                .align = (coda_attention_align)below(5)};
+                                .align = (coda_attention_align)below(5),
+                                .ahead = chance(80) ? 0 : number(),
+                                .softcap = chance(80) ? 0 : (float)real(),
+                                .page = chance(80) ? 0 : number()};
+    if (chance(20)) o.ranges = value();
+    if (chance(20)) o.slopes = value();
+    if (chance(20)) o.sinks = value();
+    if (chance(20)) o.table = value();
+    return o;
+}
+static int call_coda_attention(void)
+{
     coda_graph *g = graph_any();
+    coda_attention_options o = attention_options();
     coda_value x = value();
     return built(g, coda_attention(g, x, chance(80) ? x : value(), x, maybe(), BOXED(o)));
+}
+static int call_coda_attention_lse(void)
+{
+    coda_graph *g = graph_any();
+    coda_attention_options o = attention_options();
+    coda_value x = value(), lse = CODA_NONE;
+    coda_attention_lse(g, x, chance(80) ? x : value(), x, maybe(), BOXED(o), chance(90) ? &lse : NULL);
+    return built(g, lse);
 }
 static int call_coda_cross_entropy(void)
 {

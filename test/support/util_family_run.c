@@ -78,7 +78,7 @@ static bool judge(const struct family *f, void **got, void **unfused, void **wan
         struct distance mine = measure(g, i, got[at], unfused[at], want[at]);
         struct distance plain = measure(g, i, unfused[at], unfused[at], want[at]);
         if (mine.all <= fmax(allowed, 2 * plain.all) &&
-            (no_rows || mine.row <= fmax(2 * allowed, 3 * plain.row)))
+            (no_rows || mine.row <= fmax(4 * allowed, 3 * plain.row)))
             continue;
         snprintf(why, size, "output %s: error %.2e, of a row %.2e; unfused %.2e, %.2e; allowed %.0e",
                  g->output[i].name, mine.all, mine.row, plain.all, plain.row, allowed);
