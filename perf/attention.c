@@ -3,7 +3,8 @@
  * bytes as its keys and values have.
  *
  *     decode    heads on key heads, columns of a head, sequences, keys of each: 32/8x128, 1x8192
- *     pages     the same with keys in pages of a pool, beside keys that lie one behind the other: .../16
+ *     chunk     256 queries of one sequence to 16,384 keys, beside as many multiply-adds of 2,048 to 2,048
+ *     pages     decode with keys in pages of a pool, beside keys one behind the other: .../16
  */
 #include <math.h>
 #include <stdlib.h>
@@ -11,19 +12,22 @@
 
 #include "bench.h"
 
-enum { CODA, READ, CONTIGUOUS = READ };
+enum { CODA, READ, CONTIGUOUS = READ, FULL = READ };
+enum { PAGE_UNIT = 4, CHUNK = 3, CHUNK_QUERIES = 256, SQUARE = 2048 };
 #define ROUNDED 0x1p-6 /* four roundings to 8 bits: five standard deviations of a sum of such */
 static const struct way way[SIDES] = {{"coda", 0, CODA_FOLD_NONE}, {"read", 0, CODA_FOLD_NONE}};
+static const struct way chunk_way[SIDES] = {{"coda", 0, CODA_FOLD_NONE}, {"full", 0, CODA_FOLD_NONE}};
 static const struct way paged_way[SIDES] = {{"coda", 0, CODA_FOLD_NONE}, {"contiguous", 0, CODA_FOLD_NONE}};
 
 /* A figure's m are sequences, its n is a head's columns, its k keys; its variant says which heads, and how
  * many keys a page has. */
 static const struct heads {
     int all, keys;
-} heads[] = {{32, 8}, {32, 32}, {64, 8}};
-enum { PAGE_UNIT = 4 };
+} heads[] = {{32, 8}, {32, 32}, {64, 8}, [CHUNK] = {32, 8}};
 
 static const struct heads *heads_of(const struct figure *f) { return &heads[f->variant % PAGE_UNIT]; }
+static bool is_chunk(const struct figure *f) { return f->variant == CHUNK; }
+static int64_t queries_of(const struct figure *f) { return is_chunk(f) ? CHUNK_QUERIES : 1; }
 static int64_t page_of(const struct figure *f) { return f->variant / PAGE_UNIT; }
 
 /* Pages of all sequences in an order far from memory's: their number is a power of two. */
@@ -67,14 +71,28 @@ static coda_graph *build_paged(const struct figure *f)
     return g;
 }
 
+static coda_graph *build_full(const struct figure *f)
+{
+    const struct heads *h = heads_of(f);
+    coda_graph *g = coda_graph_new();
+    coda_attention_options opt = CODA_ATTENTION_OPTIONS_INIT;
+    opt.heads = h->all;
+    opt.kv_heads = h->keys;
+    coda_value q = tensor(g, f, "square_q", SQUARE, h->all), k = tensor(g, f, "square_k", SQUARE, h->keys);
+    coda_output(g, "square",
+                coda_attention(g, q, k, tensor(g, f, "square_v", SQUARE, h->keys), CODA_NONE, &opt));
+    return g;
+}
+
 static coda_graph *build(const struct figure *f, int side)
 {
     const struct heads *h = heads_of(f);
     bool paged = page_of(f) > 0;
     if (paged && side == CODA) return build_paged(f);
+    if (is_chunk(f) && side == FULL) return build_full(f);
     if (side > READ) return NULL;
     coda_graph *g = coda_graph_new();
-    if (side == READ && !paged) {
+    if (side == READ && !paged && !is_chunk(f)) {
         coda_value all = coda_input(g, "all", CODA_BF16, 2, (int64_t[]){2 * f->m * f->k, h->keys * f->n});
         coda_output(g, "sums", coda_row_sum(g, all));
         return g;
@@ -82,7 +100,7 @@ static coda_graph *build(const struct figure *f, int side)
     coda_attention_options opt = CODA_ATTENTION_OPTIONS_INIT;
     opt.heads = h->all;
     opt.kv_heads = h->keys;
-    coda_value q = tensor(g, f, "q", 1, h->all), k = tensor(g, f, "k", f->k, h->keys),
+    coda_value q = tensor(g, f, "q", queries_of(f), h->all), k = tensor(g, f, "k", f->k, h->keys),
                v = tensor(g, f, "v", f->k, h->keys);
     coda_value lengths = paged ? coda_input(g, "lengths", CODA_I32, 1, &f->m) : CODA_NONE;
     coda_output(g, "y", coda_attention(g, q, k, v, lengths, &opt));
@@ -100,11 +118,12 @@ static double dot(const struct tensor *q, int64_t q_at, const struct tensor *k, 
 
 /* One head's columns of y, and how far they may be off: weights are rounded to 8 bits before they are summed,
  * and so is y; fp32 sums add less. */
-static void attend(struct figure *f, int64_t sequence, int head, double *weight, double *y, double *bound)
+static void attend(struct figure *f, int64_t row, int head, double *weight, double *y, double *bound)
 {
     const struct heads *h = heads_of(f);
     const struct tensor *q = figure_tensor(f, "q"), *k = figure_tensor(f, "k"), *v = figure_tensor(f, "v");
-    int64_t q_at = (sequence * h->all + head) * f->n, key_head = head / (h->all / h->keys);
+    int64_t sequence = row / queries_of(f), q_at = (row * h->all + head) * f->n,
+            key_head = head / (h->all / h->keys);
     double most = -INFINITY, sum = 0;
     for (int64_t t = 0; t < f->k; t++) {
         int64_t at = (row_of(f, sequence, t) * h->keys + key_head) * f->n;
@@ -122,11 +141,11 @@ static void attend(struct figure *f, int64_t sequence, int head, double *weight,
     for (int64_t i = 0; i < f->n; i++) y[i] /= sum, bound[i] = ROUNDED * (sqrt(bound[i]) / sum + fabs(y[i]));
 }
 
-static void judge(struct figure *f, int64_t sequence, const double *want, const double *bound, double *got)
+static void judge(struct figure *f, int64_t row, const double *want, const double *bound, double *got)
 {
     double off = 0, all = 0;
     int64_t columns = heads_of(f)->all * f->n;
-    figure_row(f, CODA, "y", sequence, got);
+    figure_row(f, CODA, "y", row, got);
     for (int64_t i = 0; i < columns; i++) {
         double e = fabs(got[i] - want[i]), excess = e / bound[i];
         off += e * e;
@@ -136,23 +155,32 @@ static void judge(struct figure *f, int64_t sequence, const double *want, const 
     f->error = fmax(f->error, sqrt(off / all));
 }
 
-/* The first sequence and the last. */
+/* The first query and the last. */
 static void check(struct figure *f)
 {
     int count = heads_of(f)->all;
     size_t columns = (size_t)count * (size_t)f->n;
     double *weight = malloc(sizeof *weight * (size_t)f->k), *y = malloc(3 * sizeof *y * columns);
     must(!weight || !y, "malloc");
-    for (int64_t s = 0; s<f->m; s += f->m> 1 ? f->m - 1 : 1) {
+    int64_t last = f->m * queries_of(f) - 1;
+    for (int64_t row = 0; row <= last; row += last ? last : 1) {
         for (int i = 0; i < count; i++)
-            attend(f, s, i, weight, y + i * f->n, y + columns + (size_t)i * (size_t)f->n);
-        judge(f, s, y, y + columns, y + 2 * columns);
+            attend(f, row, i, weight, y + i * f->n, y + columns + (size_t)i * (size_t)f->n);
+        judge(f, row, y, y + columns, y + 2 * columns);
     }
     free(weight);
     free(y);
 }
 
 /* ---- The shapes ---- */
+
+static struct figure chunk(int64_t keys)
+{
+    struct figure f = {
+        .m = 1, .n = 128, .k = keys, .variant = CHUNK, .way = chunk_way, .build = build, .check = check};
+    snprintf(f.name, sizeof f.name, "attention/chunk/32/8x128/%dx%d", CHUNK_QUERIES, (int)keys);
+    return f;
+}
 
 static struct figure paged(int64_t sequences, int64_t keys, int page)
 {
@@ -196,5 +224,6 @@ int main(int argc, char **argv)
     for (int s = 0; s < 3; s++) figure[n++] = figure_of(0, 64, sequences[s], keys[1]);
     for (int s = 0; s < 3; s++)
         for (int page = 16; page <= 64; page *= 4) figure[n++] = paged(sequences[s], keys[1], page);
+    figure[n++] = chunk(2 * keys[1]);
     return bench_main(argc, argv, "attention", figure, n);
 }
