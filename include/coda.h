@@ -404,7 +404,8 @@ CODA_API coda_value coda_attention_lse(coda_graph *g, coda_value q, coda_value k
  * what coda_state, coda_append or coda_assign has returned, no view of it, and is written over: whatever
  * reads it must have been built before, else CODA_E_INVALID; what was, runs before. A run leaves the last
  * one in the argument's memory, read or not; a graph that writes a state needs no output. Every reader sees
- * what is stored: rounded to the dtype. */
+ * what is stored: rounded to the dtype; int32 is exact below 2^24. An output named after its version was
+ * written over gets a copy made before. Runs that share a state may not be in flight at one time. */
 
 typedef struct coda_append_options {
     size_t size;
@@ -413,8 +414,9 @@ typedef struct coda_append_options {
 
 /* Row i of rows [..., W] becomes row slots[i] of the state [..., W], whose rows are counted through all its
  * dimensions but the last, 2^24 at most. slots int32 [...]; a row whose slot is negative, or beyond the end,
- * is skipped. If a slot comes twice it gets one of the two rows, or columns of both. rows have the state's
- * dtype. opt may be NULL. */
+ * is skipped: of a cache [B, T, W] row t of sequence b is slot b*T + t, and t = T is the next sequence's, so
+ * the caller gives -1 for what does not fit. If a slot comes twice it gets one of the two rows, or columns of
+ * both. rows have the state's dtype. opt may be NULL. */
 CODA_API coda_value coda_append(coda_graph *g, coda_value state, coda_value rows, coda_value slots,
                                 const coda_append_options *opt);
 /* The state becomes the value, of its type. */

@@ -4,7 +4,7 @@
  *     text      = { [ map | value | output ] [ comment ] newline }
  *     map       = "map" name "(" integer [ ";" integer ] ")" string
  *     value     = "%" name "=" ( leaf | operation )
- *     leaf      = ( "input" | "weight" ) dtype "[" [ integers ] "]" [ strides ]
+ *     leaf      = ( "input" | "weight" | "state" | "scalar" ) dtype "[" [ integers ] "]" [ strides ]
  *     operation = word [ operand { "," operand } ] [ "{" key "=" number { "," ... } "}" ] [ "@" value ]
  *     operand   = "%" name | "_"
  *     output    = "output" "%" name ( "=" | "+=" ) "%" name [ strides ]

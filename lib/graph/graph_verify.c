@@ -34,7 +34,7 @@ coda_status node_check(const graph *g, const struct node *n, int index)
     coda_status s = arity(n, &least, &most);
     if (s != CODA_OK) return s;
     const char *word = node_word(n);
-    bool gaps = n->op != OP_MAP && n->op != OP_REDUCE && n->op != OP_CONCAT;
+    bool gaps = n->op != OP_MAP && n->op != OP_REDUCE && n->op != OP_CONCAT && !op_is_version(n->op);
     if (n->nin < least || n->nin > most)
         return least == most
                    ? fail(CODA_E_INVALID, "%s: takes %d operands, got %d", word, most, n->nin)

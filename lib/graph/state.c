@@ -37,7 +37,9 @@ bool state_is_read(const graph *g, const struct node *n)
 
 int state_stale(const graph *g, const struct node *n, int index)
 {
-    for (int i = 0; i < n->nin; i++) {
+    int operands =
+        MIN(n->nin, state_operands(n)); /* what is ahead of a version is no operand that it reads */
+    for (int i = 0; i < operands; i++) {
         int version = n->in[i] >= 0 && n->in[i] < g->nodes ? g->node[n->in[i]].state : -1;
         int next = version >= 0 ? g->node[version].next : -1;
         if (next >= 0 && next < index) return i;

@@ -113,6 +113,7 @@ bool group_can_load(struct grouper *gr, struct group *q, const struct node *n, i
 static bool is_sibling(const struct grouper *gr, const struct group *q, const struct node *n)
 {
     if (q->p.kind != PROGRAM_ROWS || n->op != OP_REDUCE) return false;
+    if (gr->site[q->first].horizon >= (int)(n - gr->g->node)) return false; /* q may depend on it */
     for (int m = q->first; m >= 0; m = gr->site[m].next)
         for (int i = 0; i < state_operands(&gr->g->node[m]); i++)
             if (gr->g->node[m].in[i] == n->in[0]) return true;
@@ -130,7 +131,7 @@ static bool reads_in_place(const struct grouper *gr, const struct group *q, cons
     for (int m = q->first; m >= 0; m = gr->site[m].next)
         if (g->node[m].op != OP_MAP && g->node[m].op != OP_CAST && !group_writes_state(gr, m)) return false;
     for (int i = 0; i < r->nin; i++)
-        if (g->node[r->in[i]].state == n->in[0] && r->in[i] != n->in[0]) return false;
+        if (r->in[i] >= 0 && g->node[r->in[i]].state == n->in[0] && r->in[i] != n->in[0]) return false;
     return true;
 }
 
@@ -221,11 +222,23 @@ static bool may_join(struct grouper *gr, struct group *q, int value)
 static bool folds_columns(const struct node *n) { return n->op == OP_REDUCE && n->attr.reduce.columns; }
 
 /* A pass over rows folds these, or their columns: then all else is element by element. */
+/* Does a member read the version that another one, an assign, writes over? Then it is loaded once: a program
+ * of several phases, which loads again, would find what it has stored. */
+static bool writes_what_it_reads(const struct grouper *gr, const struct group *q, const struct node *assign)
+{
+    const graph *g = gr->g;
+    for (int m = q->first; m >= 0; m = gr->site[m].next)
+        for (int i = 0; i < state_operands(&g->node[m]) && &g->node[m] != assign; i++)
+            if (g->node[m].in[i] >= 0 && g->node[g->node[m].in[i]].state == assign->in[0]) return true;
+    return false;
+}
+
 static bool suits_fold(const struct grouper *gr, const struct group *q, const struct node *n)
 {
     if (q->p.kind != PROGRAM_ROWS || (n->op != OP_REDUCE && !op_is_version(n->op))) return true;
     for (int m = q->first; m >= 0; m = gr->site[m].next) {
         const struct node *other = &gr->g->node[m];
+        if (n->op == OP_REDUCE && other->op == OP_ASSIGN && writes_what_it_reads(gr, q, other)) return false;
         bool elements = other->op == OP_MAP || other->op == OP_CAST || folds_columns(other);
         if (folds_columns(n) ? !elements : folds_columns(other)) return false;
     }

@@ -146,7 +146,7 @@ static bool leave_outputs(struct copier *c, int version)
 static bool reads(const graph *g, int reader, int version)
 {
     const struct node *n = &g->node[reader];
-    for (int i = 0; i < n->nin && !op_is_view(n->op); i++)
+    for (int i = 0; i < state_operands(n) && !op_is_view(n->op); i++)
         if (n->in[i] >= 0 && g->node[n->in[i]].state == version) return true;
     return false;
 }

@@ -147,6 +147,17 @@ static const char *const orders[] = {
     "%d = sub %r0, %r1\n%e = sub %r1, %r2\noutput %d = %d\noutput %e = %e\noutput %k0 = %k\noutput %k1o = "
     "%k1\n"
     "output %k2o = %k2\n",
+    /* a state that takes another's old contents, before that is written over */
+    "%a = state f32[4]\n%b = state f32[4]\n%x = input f32[4]\n%a1 = assign %a, %b\n%a2 = assign %a1, %x\n"
+    "%b1 = assign %b, %x\n",
+    /* a statistic that what its program reads waits for */
+    "%k = state f32[6,16]\n%x = input f32[6,16]\n%s = input i32[6]\n%v = add %k, %k\n"
+    "%k1 = append %k, %x, %s\n%y = softmax %x\n%z = mul %v, %y\noutput %z = %z\n",
+    "%a = input f32[16,16]\n%x = input f32[16,16]\n%v = add %a, %a\n%t = transpose %v {p0=1, p1=0}\n"
+    "%u = add %x, %t\n%s = softmax %x\n%m = mul %v, %s\noutput %u = %u\noutput %m = %m\n",
+    /* a residual that is a state, and its norm */
+    "%h = state f32[4,64] stride=[128,2]\n%x = input f32[4,64]\n%r = add %h, %x\n%h1 = assign %h, %r\n"
+    "%n = rms_norm %r {eps=1e-5}\noutput %n = %n\n",
     /* casts that would be one, the second after the append */
     "%a = input bf16[3,4]\n%s = input i32[3]\n%k = state bf16[6,4]\n%c = cast %k {to=f32}\n"
     "%k1 = append %k, %a, %s\n%d = cast %c {to=bf16}\n%e = add %d, %k1\noutput %e = %e\noutput %d = %d\n",
@@ -250,6 +261,8 @@ END_TEST
 static const struct mistake {
     const char *text, *message;
 } mistakes[] = {
+    {"%k = state f32[4]\n%t = input f32[4]\n%a = input f32[4]\n%1 = assign %k, %t, _, %a\n",
+     "assign: operand 2 is CODA_NONE"},
     {"%k = input f32[4,2]\n%a = input f32[3,2]\n%s = input i32[3]\n%1 = append %k, %a, %s\n",
      "append: the first operand, f32[4,2], is no state but the result of input"},
     {"%k = state f32[4,2]\n%v = reshape %k {d0=2, d1=4, rank=2}\n%a = input f32[2,4]\n%1 = assign %v, %a\n",
