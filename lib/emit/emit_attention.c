@@ -51,7 +51,7 @@ static void emit_semantics(const struct attention_spec *a, struct text *t)
     constant(t, "i32", "group", a->heads / a->kv_heads);
     constant(t, "i32", "head_dim", a->head_dim);
     constant(t, "i32", "window", MAX(window, 0));
-    constant(t, "i32", "ahead", MIN(a->ahead, ATTENTION_MOST_TIME));
+    constant(t, "i32", "ahead", MIN(a->ahead, ATTENTION_MOST_TIME - 1));
     constant(t, "bool", "limited", limited);
     constant(t, "bool", "lengths", a->lengths.buffer >= 0);
     constant(t, "bool", "ranges", a->ranges.buffer >= 0);
@@ -316,6 +316,9 @@ static coda_status check(const struct attention_spec *a, const struct schedule *
                     "attention: %" PRId64 " sequences of %" PRId64 " queries, %" PRId64 " keys and %" PRId64
                     " heads are too many for one launch",
                     a->batch, a->tq, a->tk, a->heads);
+    if (a->page && a->slots > INT32_MAX)
+        return fail(CODA_E_UNSUPPORTED, "attention: a pool of %" PRId64 " rows; kernels count to %d",
+                    a->slots, INT32_MAX);
     return CODA_OK;
 }
 

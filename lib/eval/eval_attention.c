@@ -125,6 +125,17 @@ static void attend_keys(const struct attention *a, struct queries *s, struct mul
     for (int64_t i = 0; i < s->count && !whole; i++) add_values(a, s, i, j0, seen[i]);
 }
 
+/* The sum of row i with its sink's weight, counted from the largest of all, which is returned; and by what
+ * others' weights shrink to be counted from there. */
+static double with_sink(const struct attention *a, const struct queries *s, int64_t i, double *keep,
+                        double *sum)
+{
+    double sink = a->sinks ? a->sinks[s->head] : -INFINITY, base = fmax(s->most[i], sink);
+    *keep = base == s->most[i] ? 1 : exp(s->most[i] - base);
+    *sum = s->sum[i] * *keep + (sink == -INFINITY ? 0 : exp(sink - base));
+    return base;
+}
+
 static void attend(const struct attention *a, struct queries *s, struct multiply_space *space)
 {
     for (int64_t i = 0; i < s->count; i++) {
@@ -140,8 +151,9 @@ static void attend(const struct attention *a, struct queries *s, struct multiply
     for (int64_t j = all.first / KEYS * KEYS; j < all.end; j += KEYS) attend_keys(a, s, space, j);
     for (int64_t i = 0; i < s->count; i++) {
         struct range r = visible_to_row(a, s, i);
-        double sum = s->sum[i] + (a->sinks ? exp(a->sinks[s->head] - s->most[i]) : 0);
-        for (int64_t d = 0; d < a->head_dim && r.first < r.end; d++) s->out[i * s->pitch + d] /= sum;
+        double keep, sum;
+        with_sink(a, s, i, &keep, &sum);
+        for (int64_t d = 0; d < a->head_dim && r.first < r.end; d++) s->out[i * s->pitch + d] *= keep / sum;
     }
 }
 
@@ -155,9 +167,8 @@ static void attend_for_sums(const struct attention *a, struct queries *s, struct
     if (o) attend(a, s, space);
     for (int64_t i = 0; o && i < s->count; i++) {
         struct range r = visible_to_row(a, s, i);
-        double most = s->most[i], sum = s->sum[i];
-        if (a->sinks) sum += exp(a->sinks[s->head] - most);
-        lse[i] = r.first < r.end ? most + log(sum) : -INFINITY;
+        double keep, sum, base = with_sink(a, s, i, &keep, &sum);
+        lse[i] = r.first < r.end ? base + log(sum) : -INFINITY;
     }
     s->failed = !o;
     free(o);
@@ -191,12 +202,13 @@ static void attention_task(void *ctx, int64_t task)
     double *gathered = NULL;
     struct queries *s = malloc(sizeof *s);
     struct multiply_space *space = multiply_space_new();
-    if (a->page) gathered = malloc(sizeof *gathered * (size_t)(2 * a->tk * a->head_dim + 1));
+    int64_t keys = a->lengths ? (int64_t)fmax(0, fmin(a->lengths[b], (double)a->tk)) : a->tk;
+    if (a->page) gathered = malloc(sizeof *gathered * (size_t)(2 * keys * a->head_dim + 1));
     if (s && space && (gathered || !a->page)) {
         s->failed = false;
         s->first = block * QUERIES;
         s->count = MIN(a->tq - s->first, QUERIES);
-        s->keys = a->lengths ? (int64_t)fmax(0, fmin(a->lengths[b], (double)a->tk)) : a->tk;
+        s->keys = keys;
         s->shift = shift(a, s->keys);
         s->head = h;
         s->ranges = a->ranges ? a->ranges + 2 * b * a->tq : NULL;
@@ -205,7 +217,7 @@ static void attention_task(void *ctx, int64_t task)
         s->k = (struct matrix){a->k + kv, kv_pitch, 1};
         s->v = (struct matrix){a->v + kv, kv_pitch, 1};
         if (a->page) {
-            double *values = gathered + a->tk * a->head_dim;
+            double *values = gathered + keys * a->head_dim;
             gather(a, a->k + kv, b, s->keys, kv_pitch, gathered);
             gather(a, a->v + kv, b, s->keys, kv_pitch, values);
             s->k = (struct matrix){gathered, a->head_dim, 1};

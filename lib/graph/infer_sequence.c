@@ -148,8 +148,9 @@ static coda_status check_heads(struct node *n, const struct type *q, const struc
                     "attention: k is %s; %" PRId64 " kv_heads of %" PRId64 " columns make %" PRId64,
                     dims_text(k).s, *kv_heads, head_dim, head_dim * *kv_heads);
     if (a->scale == 0) a->scale = 1.0f / sqrtf((float)head_dim);
-    if (!isfinite(a->scale))
-        return fail(CODA_E_INVALID, "attention: scale is %g; it must be finite", (double)a->scale);
+    if (!isfinite(2 * a->scale)) /* times log2 e, too */
+        return fail(CODA_E_INVALID, "attention: scale is %g; it must be finite, and so its double",
+                    (double)a->scale);
     return CODA_OK;
 }
 

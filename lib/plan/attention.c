@@ -92,6 +92,16 @@ static void read_operands(struct writer *w)
     add_batch(&a->ranges, q);
 }
 
+/* Does n say what the root does not, of the same attention? */
+static bool is_sibling(const struct node *root, const struct node *n)
+{
+    struct node same = *n;
+    if (n->op != OP_ATTENTION || n->origin != root->origin || n->nin != root->nin) return false;
+    same.attr.attention.lse = root->attr.attention.lse;
+    return n->attr.attention.lse != root->attr.attention.lse && attr_equal(&same, root) &&
+           !memcmp(n->in, root->in, sizeof *n->in * (size_t)n->nin);
+}
+
 /* The result and the sums of one call are one launch. */
 static void join(struct grouper *gr, struct group *q)
 {
@@ -100,10 +110,7 @@ static void join(struct grouper *gr, struct group *q)
     int x = root->in[0];
     for (int i = gr->uses.at[x]; i < gr->uses.at[x + 1] && q->members == 1; i++) {
         int value = gr->uses.use[i].node;
-        const struct node *n = &g->node[value];
-        bool sibling = n->op == OP_ATTENTION && n->origin == root->origin &&
-                       n->attr.attention.lse != root->attr.attention.lse;
-        if (sibling && gr->site[value].role == ROLE_FREE &&
+        if (is_sibling(root, &g->node[value]) && gr->site[value].role == ROLE_FREE &&
             gr->site[value].is_const == gr->site[q->p.root].is_const)
             group_join(gr, q, value);
     }

@@ -43,7 +43,9 @@ static bool has_rows(const struct grouper *gr, const struct group *q, int value)
 {
     struct source from = group_source(gr, q, value);
     if (from.kind != SOURCE_MEMBER || gr->g->node[from.value].op == OP_REDUCE || q->p.segment) return false;
-    enum shape shape = domain_shape(q, &gr->g->node[from.value].type);
+    const struct type *t = &gr->g->node[from.value].type;
+    if (type_columns(t) != type_columns(&gr->g->node[value].type)) return false; /* rows of a reshape */
+    enum shape shape = domain_shape(q, t);
     bool columns = q->p.dim[2] > 0 && q->p.dim[2] <= MOST_COLUMNS;
     return columns && (shape == SHAPE_TILE || shape == SHAPE_HALF);
 }

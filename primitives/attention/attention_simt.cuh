@@ -149,7 +149,8 @@ template <class Config> struct AttentionSimt {
             bool none = see.none(at); // then its sums are 0, or 0 times a NaN that others see
             float whole = row[i].sum + as.sink_weight(row[i].max), inverse = 1.0f / whole;
             if (Tiled::lse && x == 0 && at < Tiled::tq)
-                Score<Tiled>::store(in, batch, head, at, none ? unseen() : as.log_sum(row[i].max, whole));
+                Score<Tiled>::store(in, batch, head, at,
+                                    none ? unseen() : as.log_sum(row[i].max, row[i].sum));
             if (!Tiled::stored) continue;
 #pragma unroll
             for (i32 c = 0; c < chunks; c++)

@@ -342,12 +342,13 @@ template <class Config> struct AttentionSm90 {
 #pragma unroll
             for (i32 r = 0; r < 2; r++) {
                 i32 row = of.query + 8 * r;
-                const float whole = softmax.whole(r, of.score);
+                const float weights = softmax.weights(r);
+                const float whole = weights + of.score.sink_weight(softmax.max[r]);
                 const bool none = of.see.none(row);
                 const float inverse = OnlineSoftmax::inverse(whole, none);
                 if (Tiled::lse && row < Tiled::tq && threadIdx.x % 4 == 0)
                     Score<Tiled>::store(in, tile.batch, tile.head, row,
-                                        none ? unseen() : of.score.log_sum(softmax.max[r], whole));
+                                        none ? unseen() : of.score.log_sum(softmax.max[r], weights));
                 if (!Tiled::stored) continue;
 #pragma unroll
                 for (i32 g = 0; g < 2 * chunks; g++) {

@@ -44,7 +44,7 @@ DEV float merge_blocks(const Score<Config> &as, u32 peak_at, u32 out_at, float (
     const float whole = all.sum + as.sink_weight(all.most), inverse = 1.0f / whole;
 #pragma unroll
     for (i32 i = 0; i < 4; i++) y[i] = all.out[i] * inverse;
-    return Config::lse ? as.log_sum(all.most, whole) : 0.0f;
+    return Config::lse ? as.log_sum(all.most, all.sum) : 0.0f;
 }
 
 } // namespace coda

@@ -89,12 +89,10 @@ struct OnlineSoftmax {
         }
     }
 
-    // l, the sink's weight included.
-    template <class Config> DEV float whole(i32 r, const Score<Config> &as) const
-    {
-        return quad_sum(sum[r]) + as.sink_weight(max[r]);
-    }
-    // 1 / l, or 0 for a row that sees no key. (Where all that it sees scores -inf, l is 0 and 0 / 0 is NaN.)
+    // l
+    DEV float weights(i32 r) const { return quad_sum(sum[r]); }
+    // 1 / l, the sink's weight included, or 0 for a row that sees no key. (Where all that it sees scores
+    // -inf, l is 0 and 0 / 0 is NaN.)
     DEV static float inverse(float whole, bool none)
     {
         return none ? 0.0f : 1.0f / whole;

@@ -35,10 +35,15 @@ template <class Config> struct Score {
         if (Config::softcap != 0.0f) s = map::softcap::apply(s, Config::softcap);
         return Config::slopes ? fmaf(-slope, fabsf((float)distance), s) : s;
     }
-    // log sum e^s of scores whose largest is this, and weights' sum that; the sink's weight is in it.
-    DEV float log_sum(float largest, float sum) const
+    // log sum e^s of scores whose largest is this, and weights' sum that, and of the sink, which may be so
+    // much larger that its weight overflows. -inf of no score; NaN of those among which is NaN.
+    DEV float log_sum(float largest, float weights) const
     {
-        return largest == unseen() ? unseen() : fmaf(exponent * math::LN_2, largest, math::log(sum));
+        float sum = math::log(weights);
+        if (largest > unseen()) sum = fmaf(exponent * math::LN_2, largest, sum);
+        if (!Config::sinks || sum != sum) return sum;
+        const float most = fmaxf(sum, sink), least = fminf(sum, sink);
+        return least == unseen() ? most : most + math::log(1.0f + math::exp2(math::LOG2_E * (least - most)));
     }
     DEV static void store(const AttentionInputs &in, i32 batch, i32 head, i32 query, float x)
     {

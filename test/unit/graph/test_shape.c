@@ -251,7 +251,7 @@ static const struct {
     {"attention %x, %kv, %kv, %len {heads=8, kv_heads=4, window=2}",
      "attention: window, lengths, Tq 8 and Tk 16: align must say where queries sit: CODA_ALIGN_LENGTH (3):"
      " the last before the length, CODA_ALIGN_END (2): before Tk, or CODA_ALIGN_START (1)"},
-    {"attention %x, %x, %x {scale=inf}", "attention: scale is inf; it must be finite"},
+    {"attention %x, %x, %x {scale=inf}", "attention: scale is inf; it must be finite, and so its double"},
     /* cross entropy */
     {"cross_entropy %x, %i {ignore=-100}", "f32[2,8]"},
     {"cross_entropy %x, %i {reduction=1}", "f32[1]"},

@@ -60,20 +60,34 @@ static void check_graph(uint64_t seed, const struct random_options *ro, double t
     else check(g, seed, ill ? 16 * tolerance : tolerance);
 }
 
-/* Heads are normed in the epilogue of a product of two batches; then the batches' rows are joined. */
-START_TEST(test_rows_joined_behind_heads)
+/* Graphs that went wrong once. */
+static const char *const texts[] = {
+    /* heads are normed in the epilogue of a product of two batches; then the batches' rows are joined */
+    "%x = input f16[2,24,16]\n%w = weight f16[2,192,16]\n%p = matmul %x, %w\n"
+    "%q = slice %p {axis=2, stop=64, step=1}\n%h = reshape %q {d0=2, d1=24, d2=1, d3=64, rank=4}\n"
+    "%n = rms_norm %h {eps=0x1p-17}\n%j = reshape %n {d0=48, d1=64, rank=2}\n%t = tanh %j\n%s = sum %t\n"
+    "output %y = %s\n",
+    /* the best of groups of a product's columns, and of its columns as rows */
+    "%x = input f32[64,32]\n%w = weight f32[256,32]\n%y = matmul %x, %w\n%s = sigmoid %y\n"
+    "%g = reshape %s {d0=64, d1=8, d2=32, rank=3}\n%t = top_k %g {k=2}\noutput %t = %t\n",
+    "%x = input f32[1,8]\n%w = weight f32[64,8]\n%y = matmul %x, %w\n%g = reshape %y {d0=32, d1=2, rank=2}\n"
+    "%t = top_k %g {k=1}\n%i = top_k %g {k=1, indices=1}\noutput %t = %t\noutput %i = %i\n",
+    /* the sums of another attention that says that it is of the same call */
+    "%q = input f32[8,64]\n%k = input f32[8,64]\n%o = attention %q, %k, %k {heads=8}\n"
+    "%l = attention %q, %k, %k {heads=1, lse=1} @%o\noutput %o = %o\noutput %l = %l\n",
+    "%q = input f32[8,64]\n%k = input f32[8,64]\n%z = input f32[8,64]\n%o = attention %q, %k, %k {heads=8}\n"
+    "%l = attention %q, %z, %k {heads=8, lse=1} @%o\noutput %o = %o\noutput %l = %l\n",
+    /* a sink far above all scores: slopes of 1 and more, keys a hundred positions away */
+    "%q = input f32[1,64]\n%k = input f32[256,64]\n%s = input f32[4]\n%one = constant {to=f32, value=2}\n"
+    "%m = mul %s, %s\n%slopes = add %m, %one\n%far = slice %k {stop=100, step=1}\n"
+    "%z = concat %far, %k\n%o = attention %q, %z, %z, _, _, %slopes, %s {heads=4, window=356}\n"
+    "%l = attention %q, %z, %z, _, _, %slopes, %s {heads=4, window=356, lse=1} @%o\noutput %o = %o\n"
+    "output %l = %l\n",
+};
+
+START_TEST(test_went_wrong)
 {
-    static const char *const text = "%x = input f16[2,24,16]\n"
-                                    "%w = weight f16[2,192,16]\n"
-                                    "%p = matmul %x, %w\n"
-                                    "%q = slice %p {axis=2, stop=64, step=1}\n"
-                                    "%h = reshape %q {d0=2, d1=24, d2=1, d3=64, rank=4}\n"
-                                    "%n = rms_norm %h {eps=0x1p-17}\n"
-                                    "%j = reshape %n {d0=48, d1=64, rank=2}\n"
-                                    "%t = tanh %j\n"
-                                    "%s = sum %t\n"
-                                    "output %y = %s\n";
-    graph *g = graph_parse(text);
+    graph *g = graph_parse(texts[_i]);
     ck_assert_msg(g != NULL, "%s", coda_error());
     check(g, random_seed(), 2e-2);
 }
@@ -233,7 +247,7 @@ Suite *plan_suite(void)
     Suite *s = suite_create("plan");
     TCase *t = tcase_create("cpu device against fp64");
     tcase_set_timeout(t, 600);
-    tcase_add_test(t, test_rows_joined_behind_heads);
+    tcase_add_loop_test(t, test_went_wrong, 0, ARRAY_SIZE(texts));
     tcase_add_test(t, test_f32);
     tcase_add_test(t, test_mixed);
     tcase_add_test(t, test_states);
