@@ -56,11 +56,34 @@ static inline float float_of_f16(uint16_t h)
     return float_of_bits(sign | (e + 112) << 23 | m << 13);
 }
 
-static inline size_t dtype_bytes(coda_dtype t) { return t == CODA_F32 || t == CODA_I32 ? 4 : 2; }
+/* e4m3: above 448 it stays that; below 2^-6 an ulp is 2^-9. */
+static inline uint8_t f8_of_double(double x)
+{
+    uint8_t sign = signbit(x) ? 0x80 : 0;
+    double a = fmin(fabs(x), 448);
+    if (x != x) return 0x7f;
+    if (a < 0x1p-6) return (uint8_t)(sign | (uint8_t)rint(a * 0x1p9));
+    int e = ilogb(a);
+    return (uint8_t)(sign | (uint8_t)((e + 6) * 8 + (int)rint(ldexp(a, 3 - e))));
+}
+
+static inline double double_of_f8(uint8_t b)
+{
+    int e = b >> 3 & 15, m = b & 7;
+    double a = e ? ldexp(8 + m, e - 10) : ldexp(m, -9);
+    if ((b & 0x7f) == 0x7f) a = NAN;
+    return b & 0x80 ? -a : a;
+}
+
+static inline size_t dtype_bytes(coda_dtype t)
+{
+    return t == CODA_F32 || t == CODA_I32 ? 4 : t == CODA_F8E4M3 ? 1 : 2;
+}
 
 static inline const char *dtype_text(coda_dtype t)
 {
-    return t == CODA_F32 ? "f32" : t == CODA_BF16 ? "bf16" : t == CODA_F16 ? "f16" : "i32";
+    static const char *const text[] = {"?", "f32", "bf16", "f16", "i32", "f8e4m3"}; /* by coda_dtype */
+    return text[t >= CODA_F32 && t <= CODA_F8E4M3 ? t : 0];
 }
 
 static inline void element_set(coda_dtype t, void *base, int64_t i, double value)
@@ -70,6 +93,7 @@ static inline void element_set(coda_dtype t, void *base, int64_t i, double value
     case CODA_BF16: ((uint16_t *)base)[i] = bf16_of_float((float)value); break;
     case CODA_F16: ((uint16_t *)base)[i] = f16_of_float((float)value); break;
     case CODA_I32: ((int32_t *)base)[i] = (int32_t)value; break;
+    case CODA_F8E4M3: ((uint8_t *)base)[i] = f8_of_double(value); break;
     }
 }
 
@@ -80,6 +104,7 @@ static inline double element_get(coda_dtype t, const void *base, int64_t i)
     case CODA_BF16: return float_of_bits((uint32_t)((const uint16_t *)base)[i] << 16);
     case CODA_F16: return float_of_f16(((const uint16_t *)base)[i]);
     case CODA_I32: return ((const int32_t *)base)[i];
+    case CODA_F8E4M3: return double_of_f8(((const uint8_t *)base)[i]);
     }
     return 0;
 }

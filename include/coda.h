@@ -48,13 +48,13 @@
  *            processes.
  * Cache.     Kernels are kept in the process and on disk. What goes wrong there costs time, never a
  *            result or an error; it is counted.
- * Shapes.    Row-major, outermost dimension first, at most CODA_MAX_RANK dimensions. Dimensions are
- *            exact and >= 0; negative values are reserved for named symbols. "Rows" are all
- *            dimensions but the last, which holds the columns.
- * Numbers.   bf16, fp16 and fp32 tensors, int32 indices (below 2^24). Sums, norms and statistics are
- *            fp32 always. Every operation's result has the dtype of its first tensor operand unless
- *            said otherwise; fused, it stays fp32 in registers until it is stored. The same plan on
- *            the same data gives the same bits on every run.
+ * Shapes.    Row-major, outermost dimension first, at most CODA_MAX_RANK dimensions, each a number >= 0
+ *            or, negative, symbolic: see coda_symbol. "Rows" are all dimensions but the last, which
+ *            holds the columns.
+ * Numbers.   bf16, fp16 and fp32 tensors, int32 indices (below 2^24), fp8 caches. Sums, norms and
+ *            statistics are fp32 always. Every operation's result has the dtype of its first tensor
+ *            operand unless said otherwise; fused, it stays fp32 in registers until it is stored. The
+ *            same plan on the same data gives the same bits on every run.
  * Range.     inf and NaN go through operations as IEEE arithmetic has it, unless said otherwise; what
  *            is below 2^-126 may count as 0. A sum or product may be inf or NaN where the magnitudes of
  *            its terms add up to more than 3.4e38. Fusing moves factors, gains, shifts and casts past a
@@ -133,7 +133,13 @@ typedef struct coda_value {
 #define CODA_NONE ((coda_value){0})
 #endif
 
-typedef enum coda_dtype { CODA_F32 = 1, CODA_BF16 = 2, CODA_F16 = 3, CODA_I32 = 4 } coda_dtype;
+typedef enum coda_dtype {
+    CODA_F32 = 1,
+    CODA_BF16 = 2,
+    CODA_F16 = 3,
+    CODA_I32 = 4,
+    CODA_F8E4M3 = 5 /* OCP e4m3fn: up to 448, NaN 0x7f and 0xff, no inf; storage alone, of caches */
+} coda_dtype;
 
 /* NULL only when memory runs out. */
 CODA_API coda_graph *coda_graph_new(void);
@@ -141,6 +147,43 @@ CODA_API void coda_graph_free(coda_graph *g);
 
 /* The graph's first mistake, or CODA_OK; sets coda_error() to its text. */
 CODA_API coda_status coda_graph_status(const coda_graph *g);
+
+/*
+ * Symbolic dimensions: one graph for every shape. A symbol is a number that is known later; it and what is
+ * computed with it may stand where dims, strides, and a slice's start and stop are wanted. It is negative,
+ * belongs to its graph, and takes the values least..most that are multiples of `multiple` (1: all), to which
+ * both ends belong; 0 and 1 are values as any other. Its name is one of the graph's. Numbers are wanted in
+ * weights, in the last two dimensions of w in coda_matmul, and for columns: the last dimension of what
+ * products, norms, reductions, top_k, rope, attention, cross_entropy and embedding read as rows.
+ *
+ * Two dimensions are equal if they are the same polynomial: [B, T, D] reshapes to [B*T, D]. Nothing else is
+ * assumed, so that what is built fits with all values: a symbol is never 1 to a broadcast, [T] + [S] is an
+ * error, and so is a slice to 128 of a T that may be less. A graph has 16 symbols; a polynomial has 8 terms
+ * of degree 4. A mistake poisons the graph and returns INT64_MIN, so that calls nest.
+ */
+typedef int64_t coda_dim;
+CODA_API coda_dim coda_symbol(coda_graph *g, const char *name, int64_t least, int64_t most,
+                              int64_t multiple);
+/* Of numbers >= 0 and dimensions of g; CODA_E_INVALID if the result may be below 0 or above 2^62. */
+CODA_API coda_dim coda_dim_mul(coda_graph *g, coda_dim a, coda_dim b);
+CODA_API coda_dim coda_dim_add(coda_graph *g, coda_dim a, coda_dim b);
+CODA_API coda_dim coda_dim_sub(coda_graph *g, coda_dim a, coda_dim b);
+/* "B*T-1"; prints as coda_graph_print does. */
+CODA_API int64_t coda_dim_print(const coda_graph *g, coda_dim d, char *buf, size_t size);
+
+typedef struct coda_symbol_info {
+    size_t size;
+    const char *name;
+    int64_t least, most, multiple;
+} coda_symbol_info;
+#define CODA_SYMBOL_INFO_INIT {sizeof(coda_symbol_info), NULL, 0, 0, 0}
+/* In the order of coda_symbol. CODA_E_INVALID for an index out of range. */
+CODA_API int coda_graph_symbols(const coda_graph *g);
+CODA_API coda_status coda_graph_symbol(const coda_graph *g, int index, coda_symbol_info *out);
+
+/* A new graph, with a number for each symbol, in order: as the same calls would have made it with them. */
+CODA_API coda_status coda_graph_bind(coda_graph **out, const coda_graph *g, const int64_t *dims,
+                                     int dim_count);
 
 /*
  * Leaves, in the order in which coda_run() takes their pointers. A weight is an input whose values
@@ -350,6 +393,12 @@ typedef enum coda_attention_align {
                              * rows that a cache of Tk holds; one before its row 0 sees nothing */
 } coda_attention_align;
 
+/* How a cache lies, or a page of it. */
+typedef enum coda_cache_layout {
+    CODA_LAYOUT_NHD = 0, /* a row for each key, which has all heads: [..., keys, kv_heads*head_dim] */
+    CODA_LAYOUT_HND = 1  /* the keys of each head together: [..., kv_heads, keys, head_dim] */
+} coda_cache_layout;
+
 /* softmax(scale q k^T + mask) v, head by head. q [B, Tq, heads*head_dim], k and v
  * [B, Tk, kv_heads*head_dim], result like q; without B, one sequence. kv_heads divides heads.
  * A key j is seen if j < lengths[b], if causal: j <= position, and if window > 0: j > position - window.
@@ -360,6 +409,12 @@ typedef enum coda_attention_align {
  * key j of sequence b is row table[b][j / page] * page + j % page of them, and Tk is pages * page. `page` is
  * a power of two that divides slots (from 8 on tensor cores read them); it wants lengths. Entries past a
  * sequence's length may hold anything; a page that the pool does not have reads as zeros.
+ * With CODA_LAYOUT_HND k and v are [B, kv_heads, Tk, head_dim], B being 1 where q has none, or a pool
+ * [pages, kv_heads, page, head_dim].
+ * k and v may be CODA_F8E4M3. `k_scale` and `v_scale`, fp32 [1] or [kv_heads], multiply what is read of them:
+ * scores s = scale k_scale q k^T, and the result times v_scale. Tensor cores read fp8 if q is bf16 or fp16,
+ * head_dim a multiple of 16 up to 128, and the queries of a group's heads are 16 at most, as in decoding;
+ * more queries, and scales of 16-bit keys, take the plain kernel in this version, which is slow.
  * A query that sees no key gives 0. `lengths` is int32 [B], or CODA_NONE: all Tk keys; what is below 0
  * counts as 0, what is above Tk as Tk. Nothing of size Tq*Tk is stored.
  * Scores s = scale q k^T become softcap tanh(s / softcap) if softcap > 0 (Gemma 2), and then less
@@ -386,9 +441,13 @@ typedef struct coda_attention_options {
     coda_value table;
     float softcap; /* 0 (INIT): none */
     int64_t page;  /* keys in a page; 0 (INIT): they lie one behind the other */
+    coda_cache_layout layout; /* of k and v; INIT: CODA_LAYOUT_NHD */
+    coda_value k_scale;       /* what k and v are multiplied by; INIT: none */
+    coda_value v_scale;
 } coda_attention_options;
 #define CODA_ATTENTION_OPTIONS_INIT \
-    {sizeof(coda_attention_options), 0, 0, 0, 0, 0.0f, CODA_ALIGN_DEFAULT, 0, {0}, {0}, {0}, {0}, 0.0f, 0}
+    {sizeof(coda_attention_options), 0, 0, 0, 0, 0.0f, CODA_ALIGN_DEFAULT, 0, {0}, {0}, {0}, {0}, 0.0f, \
+     0, CODA_LAYOUT_NHD, {0}, {0}}
 CODA_API coda_value coda_attention(coda_graph *g, coda_value q, coda_value k, coda_value v,
                                    coda_value lengths, const coda_attention_options *opt);
 
@@ -409,14 +468,22 @@ CODA_API coda_value coda_attention_lse(coda_graph *g, coda_value q, coda_value k
 
 typedef struct coda_append_options {
     size_t size;
+    coda_cache_layout layout; /* of the state; INIT: CODA_LAYOUT_NHD */
+    coda_value scale;         /* that rows are divided by; INIT: none */
 } coda_append_options;
-#define CODA_APPEND_OPTIONS_INIT {sizeof(coda_append_options)}
+#define CODA_APPEND_OPTIONS_INIT {sizeof(coda_append_options), CODA_LAYOUT_NHD, {0}}
 
 /* Row i of rows [..., W] becomes row slots[i] of the state [..., W], whose rows are counted through all its
  * dimensions but the last, 2^24 at most. slots int32 [...]; a row whose slot is negative, or beyond the end,
  * is skipped: of a cache [B, T, W] row t of sequence b is slot b*T + t, and t = T is the next sequence's, so
  * the caller gives -1 for what does not fit. If a slot comes twice it gets one of the two rows, or columns of
- * both. rows have the state's dtype. opt may be NULL. */
+ * both. rows have the state's dtype, or are floats where the state is CODA_F8E4M3. opt may be NULL.
+ * With CODA_LAYOUT_HND the state is [pages, heads, page, head_dim], rows [..., heads*head_dim], and slots
+ * count keys: slot s is place s % page of page s / page, of each head. So a cache [B, heads, T, head_dim]:
+ * token t of sequence b is slot b*T + t.
+ * A state of CODA_F8E4M3 holds rows / scale, to nearest even, at most +-448, NaN as NaN; `scale` is fp32 [1],
+ * or [heads], as many as divide the columns evenly. Such a state, or another tensor of that dtype, is read by
+ * coda_attention as k and v, coda_cast, coda_assign, slices, reshapes and transposes; others refuse it. */
 CODA_API coda_value coda_append(coda_graph *g, coda_value state, coda_value rows, coda_value slots,
                                 const coda_append_options *opt);
 /* The state becomes the value, of its type. */
@@ -467,9 +534,9 @@ CODA_API int64_t coda_graph_print(const coda_graph *g, char *buf, size_t size);
 /* Makes a graph from its text; errors name the line. */
 CODA_API coda_status coda_graph_parse(coda_graph **out, const char *text);
 
-/* Evaluates the graph in fp64 without any rounding, on the CPU: the yardstick of every test.
+/* Evaluates the graph in fp64 without rounding, but coda_append's to fp8, on the CPU: the yardstick of tests.
  * `args` as in coda_run(), in host memory and aligned to their elements, except that every output is dense
- * double. States are rounded to their dtype once, at the end. */
+ * double. States are rounded to their dtype once, at the end. Symbols want coda_graph_bind before. */
 CODA_API coda_status coda_evaluate(const coda_graph *g, void *const *args);
 
 /* ------------------------------------------------------------------------------------------------
@@ -616,7 +683,7 @@ typedef struct coda_arg_info {
     int rank;
     int64_t dims[CODA_MAX_RANK];
     int64_t strides[CODA_MAX_RANK]; /* elements */
-    size_t bytes;                   /* from the first element to the end of the last */
+    size_t bytes;                   /* from the first element to the end of the last, at most */
 } coda_arg_info;
 #define CODA_ARG_INFO_INIT {sizeof(coda_arg_info), NULL, CODA_ARG_INPUT, (coda_dtype)0, 0, {0}, {0}, 0}
 

@@ -4,6 +4,7 @@
  *
  *     decode    heads on key heads, columns of a head, sequences, keys of each: 32/8x128, 1x8192
  *     chunk     256 queries of one sequence to 16,384 keys, beside as many multiply-adds of 2,048 to 2,048
+ *     fp8       decode with keys and values in 8 bits, beside reading these: .../8x8192
  *     pages     decode with keys in pages of a pool, beside keys one behind the other: .../16
  */
 #include <math.h>
@@ -13,14 +14,14 @@
 #include "bench.h"
 
 enum { CODA, READ, CONTIGUOUS = READ, FULL = READ };
-enum { PAGE_UNIT = 4, CHUNK = 3, CHUNK_QUERIES = 256, SQUARE = 2048 };
+enum { PAGE_UNIT = 4, NARROW = 1 << 16, CHUNK = 3, CHUNK_QUERIES = 256, SQUARE = 2048 };
 #define ROUNDED 0x1p-6 /* four roundings to 8 bits: five standard deviations of a sum of such */
 static const struct way way[SIDES] = {{"coda", 0, CODA_FOLD_NONE}, {"read", 0, CODA_FOLD_NONE}};
 static const struct way chunk_way[SIDES] = {{"coda", 0, CODA_FOLD_NONE}, {"full", 0, CODA_FOLD_NONE}};
 static const struct way paged_way[SIDES] = {{"coda", 0, CODA_FOLD_NONE}, {"contiguous", 0, CODA_FOLD_NONE}};
 
-/* A figure's m are sequences, its n is a head's columns, its k keys; its variant says which heads, and how
- * many keys a page has. */
+/* A figure's m are sequences, its n is a head's columns, its k keys; its variant says which heads, how many
+ * keys a page has, and whether keys have 8 bits. */
 static const struct heads {
     int all, keys;
 } heads[] = {{32, 8}, {32, 32}, {64, 8}, [CHUNK] = {32, 8}};
@@ -28,7 +29,8 @@ static const struct heads {
 static const struct heads *heads_of(const struct figure *f) { return &heads[f->variant % PAGE_UNIT]; }
 static bool is_chunk(const struct figure *f) { return f->variant == CHUNK; }
 static int64_t queries_of(const struct figure *f) { return is_chunk(f) ? CHUNK_QUERIES : 1; }
-static int64_t page_of(const struct figure *f) { return f->variant / PAGE_UNIT; }
+static int64_t page_of(const struct figure *f) { return f->variant % NARROW / PAGE_UNIT; }
+static bool is_narrow(const struct figure *f) { return f->variant >= NARROW; }
 
 /* Pages of all sequences in an order far from memory's: their number is a power of two. */
 static int64_t page_at(const struct figure *f, int64_t i) { return i * 40503 % (f->m * f->k / page_of(f)); }
@@ -49,7 +51,8 @@ static int64_t row_of(const struct figure *f, int64_t sequence, int64_t key)
 
 static coda_value tensor(coda_graph *g, const struct figure *f, const char *name, int64_t time, int64_t count)
 {
-    return coda_input(g, name, CODA_BF16, 3, (int64_t[]){f->m, time, count * f->n});
+    coda_dtype t = is_narrow(f) && *name != 'q' ? CODA_F8E4M3 : CODA_BF16;
+    return coda_input(g, name, t, 3, (int64_t[]){f->m, time, count * f->n});
 }
 
 static coda_value pool(coda_graph *g, const struct figure *f, const char *name, int64_t count)
@@ -93,7 +96,8 @@ static coda_graph *build(const struct figure *f, int side)
     if (side > READ) return NULL;
     coda_graph *g = coda_graph_new();
     if (side == READ && !paged && !is_chunk(f)) {
-        coda_value all = coda_input(g, "all", CODA_BF16, 2, (int64_t[]){2 * f->m * f->k, h->keys * f->n});
+        int64_t rows = (is_narrow(f) ? 1 : 2) * f->m * f->k; /* of as many bytes */
+        coda_value all = coda_input(g, "all", CODA_BF16, 2, (int64_t[]){rows, h->keys * f->n});
         coda_output(g, "sums", coda_row_sum(g, all));
         return g;
     }
@@ -196,6 +200,14 @@ static struct figure paged(int64_t sequences, int64_t keys, int page)
     return f;
 }
 
+static struct figure narrow(int64_t sequences, int64_t keys)
+{
+    struct figure f = {
+        .m = sequences, .n = 128, .k = keys, .variant = NARROW, .way = way, .build = build, .check = check};
+    snprintf(f.name, sizeof f.name, "attention/fp8/32/8x128/%dx%d", (int)sequences, (int)keys);
+    return f;
+}
+
 static struct figure figure_of(int which, int64_t columns, int64_t sequences, int64_t keys)
 {
     struct figure f = {.m = sequences,
@@ -224,6 +236,7 @@ int main(int argc, char **argv)
     for (int s = 0; s < 3; s++) figure[n++] = figure_of(0, 64, sequences[s], keys[1]);
     for (int s = 0; s < 3; s++)
         for (int page = 16; page <= 64; page *= 4) figure[n++] = paged(sequences[s], keys[1], page);
+    for (int s = 0; s < 3; s++) figure[n++] = narrow(sequences[s], keys[1]);
     figure[n++] = chunk(2 * keys[1]);
     return bench_main(argc, argv, "attention", figure, n);
 }

@@ -14,7 +14,7 @@
 
 #include "machine.h"
 
-enum { SIDES = 5, TENSORS = 80, ARGS = 256, ROUNDS = 101, ROWS = 4 };
+enum { SIDES = 5, TENSORS = 128, ARGS = 256, ROUNDS = 101, ROWS = 4 };
 
 /* ---- Tensors: the same numbers on the device and, element by element, for the reference ---- */
 

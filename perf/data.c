@@ -71,6 +71,7 @@ static float value_of(const coda_arg_info *a, double scale, float normal_value, 
     case CODA_F32: return 0.75f + 0.25f * fabsf(normal_value);
     case CODA_I32: return (float)floor(uniform(&seed) * (double)ints);
     case CODA_F16: return float_of_f16(f16_of_float((float)(normal_value * scale)));
+    case CODA_F8E4M3: return (float)double_of_f8(f8_of_double(normal_value * scale));
     default: return float_of_bits((uint32_t)bf16_of_float((float)(normal_value * scale)) << 16);
     }
 }

@@ -1,8 +1,8 @@
 // types.cuh -- the words that every device file shares: integers, storage types, conversions.
 //
-// Values in kernels are float. bf16, f16 and i32 exist in memory only: to_float and from_float convert
-// one element, unpack2 and pack2 two adjacent 16-bit ones. Floats round to nearest, ties to even, and
-// f16 overflows to infinity; i32 truncates and saturates, NaN becomes 0. Needs no CUDA header.
+// Values in kernels are float. bf16, f16, f8e4m3 and i32 exist in memory only: to_float and from_float
+// convert one element, unpack2 and pack2 two adjacent 16-bit ones. Floats round to nearest, ties to even; f16
+// overflows to infinity, f8e4m3 to 448; i32 truncates and saturates, NaN becomes 0. Needs no CUDA header.
 #pragma once
 
 #define DEV __device__ __forceinline__
@@ -18,6 +18,7 @@ typedef long long i64;
 
 struct bf16 { u16 bits; };
 struct f16 { u16 bits; };
+struct f8e4m3 { u8 bits; }; // sign, 4 bits of exponent, 3 of mantissa; 0x7f and 0xff are NaN
 typedef float f32;
 
 struct Pair { float a, b; }; // two values that one thread holds: adjacent columns, gate and up, ...
@@ -57,11 +58,38 @@ DEV float to_float(float x) { return x; }
 DEV float to_float(bf16 x) { return bits_float((u32)x.bits << 16); }
 DEV float to_float(f16 x) { return widen_f16(x.bits); }
 DEV float to_float(i32 x) { return (float)x; }
+// In f16's places its exponent counts 8 more.
+DEV float to_float(f8e4m3 x)
+{
+    const u32 sign = x.bits & 0x80, rest = x.bits & 0x7f;
+    return rest == 0x7f ? bits_float(0x7fc00000) : 256.0f * widen_f16((u16)(sign << 8 | rest << 7));
+}
+
+// Below 2^-6 an ulp is 2^-9, as fp32's at 2^14 is.
+DEV u8 round_e4m3(float x)
+{
+    const float a = fabsf(x) < 448.0f ? fabsf(x) : 448.0f;
+    const u32 u = float_bits(a), normal = ((u + 0x7ffff + (u >> 20 & 1)) >> 20) - (120 << 3);
+    const u32 small = float_bits(a + 16384.0f) - float_bits(16384.0f), sign = float_bits(x) >> 24 & 0x80;
+    return (u8)(x != x ? 0x7f : sign | (a < 0.015625f ? small : normal));
+}
+// Two of them, the first in the lower byte.
+DEV u16 round_e4m3x2(float lo, float hi)
+{
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 890
+    u16 r;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(hi), "f"(lo));
+    return r;
+#else
+    return (u16)(round_e4m3(lo) | round_e4m3(hi) << 8);
+#endif
+}
 
 template <class T> DEV T from_float(float x);
 template <> DEV float from_float<float>(float x) { return x; }
 template <> DEV bf16 from_float<bf16>(float x) { return {round_bf16(x)}; }
 template <> DEV f16 from_float<f16>(float x) { return {round_f16(x)}; }
+template <> DEV f8e4m3 from_float<f8e4m3>(float x) { return {round_e4m3(x)}; }
 template <> DEV i32 from_float<i32>(float x) { return truncate_i32(x); }
 
 // Two 16-bit elements in one register; `lo` is the one at the lower address.
@@ -83,10 +111,7 @@ template <> DEV u32 pack2<f16>(float lo, float hi)
     return r;
 }
 #endif
-template <class T> DEV Pair unpack2(u32 x)
-{
-    return {to_float(T{(u16)x}), to_float(T{(u16)(x >> 16)})};
-}
+template <class T> DEV Pair unpack2(u32 x) { return {to_float(T{(u16)x}), to_float(T{(u16)(x >> 16)})}; }
 template <> DEV Pair unpack2<bf16>(u32 x) { return {bits_float(x << 16), bits_float(x & 0xffff0000)}; }
 
 // One element in memory.

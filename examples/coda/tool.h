@@ -10,7 +10,7 @@
 
 enum { MOST_FILES = 64 };
 
-/* NAME=FILE, from --input and --output. */
+/* NAME=FILE, from --input and --output; NAME=VALUE, from --scalar and --dim. */
 struct binding {
     const char *name, *path;
 };
@@ -23,8 +23,8 @@ struct options {
     double tolerance; /* 0: by dtype */
     uint64_t seed;
     int ints; /* int32 inputs are uniform in 0 .. ints-1 */
-    struct binding input[MOST_FILES], output[MOST_FILES], scalar[MOST_FILES];
-    int inputs, outputs, scalars;
+    struct binding input[MOST_FILES], output[MOST_FILES], scalar[MOST_FILES], dim[MOST_FILES];
+    int inputs, outputs, scalars, dims;
 };
 
 /* tool_output.c -- all that is printed, made harmless for a terminal. */

@@ -184,7 +184,7 @@ static double tolerance(const struct run *r)
     double most = 1e-5;
     for (int i = 0; i < r->t.n; i++) {
         coda_dtype t = r->t.info[i].dtype;
-        most = fmax(most, t == CODA_BF16 ? 1e-2 : t == CODA_F16 ? 2e-3 : 0);
+        most = fmax(most, t == CODA_F8E4M3 ? 3e-2 : t == CODA_BF16 ? 1e-2 : t == CODA_F16 ? 2e-3 : 0);
     }
     return r->opt->tolerance > 0 ? r->opt->tolerance : most;
 }

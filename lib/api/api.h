@@ -16,4 +16,12 @@ int build_index(graph *g, const char *what, coda_value v);
 coda_value build_node(graph *g, const char *what, struct node n, const coda_value *in, int nin);
 coda_value build_value(int index);
 
+/* api_symbols.c: values of symbols, in order; `given` names the argument that counts them. Failures have the
+ * symbols' names. */
+coda_status symbols_check(const char *call, const char *what, const char *given, const struct dims *t,
+                          const int64_t *values, int count);
+/* A failure if there are any; `instead` is the call that takes values. */
+coda_status symbols_refuse(const char *call, const char *what, const struct dims *t, const char *instead);
+coda_status symbol_info(const char *call, const struct dims *t, int index, coda_symbol_info *out);
+
 #endif

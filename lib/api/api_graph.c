@@ -101,6 +101,7 @@ static coda_value leaf(graph *g, enum op op, const char *name, coda_dtype t, int
     const char *what = op_info[op].text, *shown = name ? name : "(NULL)";
     struct node n = {.op = op, .name = name, .type = {t, rank, {0}}, .origin = -1};
     if (!build_ready(g, what)) return CODA_NONE;
+    n.type.dims = g->dims;
     if (rank > 0 && (!dims || (!dense && !strides))) {
         graph_poison(g, CODA_E_INVALID, "%s %.40s: %s are NULL", what, shown, dims ? "strides" : "dims");
         return CODA_NONE;
@@ -253,6 +254,7 @@ static void places_of(const graph *g, struct place *place)
 CODA_API coda_status coda_evaluate(const coda_graph *g, void *const *args)
 {
     coda_status s = coda_graph_status(g);
+    if (s == CODA_OK) s = symbols_refuse("evaluate", "graph", g->dims, "coda_graph_bind");
     if (s != CODA_OK) return s;
     struct arguments b = {.call = "evaluate", .places = coda_graph_args(g), .args = args, .states = true};
     struct place *place = calloc((size_t)b.places + 1, sizeof *place);

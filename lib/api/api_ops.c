@@ -79,8 +79,8 @@ CODA_API coda_value coda_bias(coda_graph *g, coda_value x, coda_value bias)
 {
     const struct type *t = type_of(g, x), *b = type_of(g, bias);
     if (t && b && (t->rank < 1 || b->rank != 1 || b->dim[0] != type_columns(t)))
-        graph_poison(g, CODA_E_INVALID, "bias: x is %s but bias is %s; must be [%" PRId64 "]", dims_text(t).s,
-                     dims_text(b).s, type_columns(t));
+        graph_poison(g, CODA_E_INVALID, "bias: x is %s but bias is %s; must be [%s]", dims_text(t).s,
+                     dims_text(b).s, dim_text(t->dims, type_columns(t)).s);
     return map(g, "add", OPERANDS(x, bias), NULL);
 }
 
@@ -112,7 +112,7 @@ static coda_status check_gated(const graph *g, const char *name, int x, coda_lay
     const struct type *t = &g->node[x].type;
     if (layout != CODA_INTERLEAVED && layout != CODA_STACKED)
         return fail(CODA_E_INVALID, "%s: layout is %d; must be 0 or 1", name, (int)layout);
-    if (t->rank < 1 || type_columns(t) % 2)
+    if (t->rank < 1 || !dim_is_number(type_columns(t)) || type_columns(t) % 2)
         return fail(CODA_E_INVALID, "%s: x is %s; its columns must be even", name, dims_text(t).s);
     return CODA_OK;
 }
@@ -289,8 +289,9 @@ CODA_API coda_value coda_attention(coda_graph *g, coda_value q, coda_value k, co
     if (!READ_OPTIONS(g, "attention", coda_attention_options, &o, opt)) return CODA_NONE;
     struct node n = {.op = OP_ATTENTION,
                      .attr.attention = {o.scale, o.heads, o.kv_heads, o.window, o.causal != 0, o.align,
-                                        o.ahead, o.page, 0, o.softcap}};
-    return build_node(g, "attention", n, OPERANDS(q, k, v, lengths, o.ranges, o.slopes, o.sinks, o.table));
+                                        o.ahead, o.page, 0, o.layout, o.softcap}};
+    return build_node(g, "attention", n,
+                      OPERANDS(q, k, v, lengths, o.ranges, o.slopes, o.sinks, o.table, o.k_scale, o.v_scale));
 }
 
 /* The sums are another node of the same origin. */
@@ -335,7 +336,8 @@ CODA_API coda_value coda_append(coda_graph *g, coda_value state, coda_value rows
 {
     coda_append_options o;
     if (!READ_OPTIONS(g, "append", coda_append_options, &o, opt)) return CODA_NONE;
-    return build_node(g, "append", (struct node){.op = OP_APPEND}, OPERANDS(state, rows, slots));
+    struct node n = {.op = OP_APPEND, .attr.append = {o.layout}};
+    return build_node(g, "append", n, OPERANDS(state, rows, slots, o.scale));
 }
 
 CODA_API coda_value coda_assign(coda_graph *g, coda_value state, coda_value value)

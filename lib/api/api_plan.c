@@ -1,4 +1,5 @@
 /* api_plan.c -- a plan: how it is made, its runs, its end, and what may be asked of it and of the machine. */
+#include "api.h"
 #include "executable.h"
 #include "kept.h"
 #include "pipeline.h"
@@ -32,6 +33,7 @@ CODA_API coda_status coda_compile(coda_plan **out, const coda_graph *g, const co
     *out = NULL;
     if (!g) return fail(CODA_E_INVALID, "compile: graph is NULL");
     coda_status status = coda_graph_status(g);
+    if (!status) status = symbols_refuse("compile", "graph", g->dims, "coda_graph_bind");
     if (!status && !g->outputs && !state_is_written(g))
         status =
             fail(CODA_E_INVALID, "compile: a graph of %d nodes has no output, and writes no state", g->nodes);

@@ -1,4 +1,4 @@
-/* dtype.c -- the four element types on the host; 16-bit stores round to nearest even. */
+/* dtype.c -- the element types on the host; stores of 16 and 8 bits round to nearest even. */
 #include "base.h"
 
 #include <math.h>
@@ -11,6 +11,7 @@ int dtype_size(coda_dtype t)
     case CODA_I32: return 4;
     case CODA_BF16:
     case CODA_F16: return 2;
+    case CODA_F8E4M3: return 1;
     }
     return 0;
 }
@@ -22,6 +23,7 @@ const char *dtype_name(coda_dtype t)
     case CODA_I32: return "i32";
     case CODA_BF16: return "bf16";
     case CODA_F16: return "f16";
+    case CODA_F8E4M3: return "f8e4m3";
     }
     return "?";
 }
@@ -70,6 +72,25 @@ static float of_f16(uint16_t h)
     return h & 0x8000 ? -a : a;
 }
 
+/* Beyond the largest, 448, it stays that. Below 2^-6 an ulp is 2^-9. */
+static uint8_t f8_of(double x)
+{
+    uint8_t sign = signbit(x) ? 0x80 : 0;
+    double a = fmin(fabs(x), 448);
+    if (isnan(x)) return 0x7f;
+    if (a < 0x1p-6) return sign | (uint8_t)lrint(a * 0x1p9);
+    int e = ilogb(a);
+    return sign | (uint8_t)((e + 6) * 8 + (int)lrint(ldexp(a, 3 - e))); /* 8 to 16 eighths */
+}
+
+static float of_f8(uint8_t b)
+{
+    int e = b >> 3 & 15, m = b & 7;
+    float a = e ? ldexpf((float)(8 + m), e - 10) : (float)m * 0x1p-9f;
+    if ((b & 0x7f) == 0x7f) a = NAN;
+    return b & 0x80 ? -a : a;
+}
+
 double dtype_load(coda_dtype t, const void *base, int64_t i)
 {
     switch (t) {
@@ -77,6 +98,7 @@ double dtype_load(coda_dtype t, const void *base, int64_t i)
     case CODA_I32: return ((const int32_t *)base)[i];
     case CODA_BF16: return float_of((uint32_t)((const uint16_t *)base)[i] << 16);
     case CODA_F16: return of_f16(((const uint16_t *)base)[i]);
+    case CODA_F8E4M3: return of_f8(((const uint8_t *)base)[i]);
     }
     return 0;
 }
@@ -91,5 +113,6 @@ void dtype_store(coda_dtype t, void *base, int64_t i, double value)
     case CODA_I32: ((int32_t *)base)[i] = i32_of(value); break;
     case CODA_BF16: ((uint16_t *)base)[i] = bf16_of((float)value); break;
     case CODA_F16: ((uint16_t *)base)[i] = f16_of((float)value); break;
+    case CODA_F8E4M3: ((uint8_t *)base)[i] = f8_of(value); break;
     }
 }

@@ -12,10 +12,11 @@
 #define SIZED_STRUCTS(X)                                                                                     \
     X(coda_map_def, reference)                                                                               \
     X(coda_rope_options, interleave_sections)                                                                \
-    X(coda_attention_options, page)                                                                          \
-    X(coda_append_options, size)                                                                             \
+    X(coda_attention_options, v_scale)                                                                       \
+    X(coda_append_options, scale)                                                                            \
     X(coda_cross_entropy_options, ignore_zero)                                                               \
     X(coda_compile_options, cache)                                                                           \
+    X(coda_symbol_info, multiple)                                                                            \
     X(coda_arg_info, bytes)                                                                                  \
     X(coda_kernel_info, shared_bytes)                                                                        \
     X(coda_plan_stats, flops)                                                                                \

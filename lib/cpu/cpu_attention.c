@@ -29,7 +29,7 @@ struct range {
 struct head {
     int64_t batch, index;
     struct range keys; /* that some query of the block sees */
-    float slope, sink;
+    float slope, sink, k_scale, v_scale;
     float *k, *v;         /* [head_dim][keys], [keys][head_dim] */
     float *score, *q, *o; /* [keys], [head_dim], [head_dim] */
 };
@@ -80,15 +80,17 @@ static void add_scaled(float *y, const float *x, float a, int64_t n)
     for (; i < n; i++) y[i] += a * x[i];
 }
 
-/* The row of k and v of a sequence's key; -1: of a page that the pool does not have. */
-static int64_t row_of(const struct attention_job *j, const struct head *h, int64_t key)
+/* Where a key's row is: its sequence, or page, and which row of that. False: a page that the pool has not. */
+static bool find_row(const struct attention_job *j, const struct head *h, int64_t key, int64_t *lot,
+                     int64_t *row)
 {
     const struct attention_spec *s = j->s;
     const struct tensor_use *u = &s->table;
-    if (!s->page) return key;
+    *lot = h->batch, *row = key;
+    if (!s->page) return true;
     const int32_t *table = (const int32_t *)cpu_buffer(j->cpu, u->buffer) + u->offset;
-    int64_t page = table[h->batch * u->stride[0] + key / s->page * u->stride[1]];
-    return page >= 0 && page < s->slots / s->page ? page * s->page + key % s->page : -1;
+    *lot = table[h->batch * u->stride[0] + key / s->page * u->stride[1]], *row = key % s->page;
+    return *lot >= 0 && *lot < attention_lots(s);
 }
 
 static void read_keys(const struct attention_job *j, struct head *h)
@@ -97,13 +99,13 @@ static void read_keys(const struct attention_job *j, struct head *h)
     const void *k = cpu_buffer(j->cpu, s->k.buffer), *v = cpu_buffer(j->cpu, s->v.buffer);
     int64_t n = h->keys.end - h->keys.first, shared = h->index / (s->heads / s->kv_heads);
     for (int64_t i = 0; i < n; i++) {
-        int64_t row = row_of(j, h, h->keys.first + i);
-        int64_t at_k = s->k.offset + h->batch * s->k.batch + row * s->k.time + shared * s->k.head;
-        int64_t at_v = s->v.offset + h->batch * s->v.batch + row * s->v.time + shared * s->v.head;
-        if (row < 0) {
+        int64_t lot, row;
+        if (!find_row(j, h, h->keys.first + i, &lot, &row)) {
             for (int64_t d = 0; d < s->head_dim; d++) h->k[d * n + i] = h->v[i * s->head_dim + d] = 0;
             continue;
         }
+        int64_t at_k = s->k.offset + lot * s->k.batch + row * s->k.time + shared * s->k.head;
+        int64_t at_v = s->v.offset + lot * s->v.batch + row * s->v.time + shared * s->v.head;
         cpu_read(h->q, s->k.dtype, k, at_k, 1, s->head_dim);
         for (int64_t d = 0; d < s->head_dim; d++) h->k[d * n + i] = h->q[d];
         cpu_read(h->v + i * s->head_dim, s->v.dtype, v, at_v, 1, s->head_dim);
@@ -146,7 +148,7 @@ static void run_query(const struct attention_job *j, struct head *h, int64_t i)
     memset(h->score, 0, sizeof(float) * (size_t)n);
     memset(h->o, 0, sizeof(float) * (size_t)s->head_dim);
     for (int64_t d = 0; d < s->head_dim; d++)
-        add_scaled(h->score, h->k + d * pitch + skip, (plain ? s->scale : 1) * h->q[d], n);
+        add_scaled(h->score, h->k + d * pitch + skip, (plain ? s->scale : 1) * h->k_scale * h->q[d], n);
     if (!plain) turn_scores(j, h, i, r.first, n);
     float largest, sum = exponentials(h->score, n, h->sink, &largest);
     if (s->lse.buffer >= 0) {
@@ -157,7 +159,8 @@ static void run_query(const struct attention_job *j, struct head *h, int64_t i)
     for (int64_t t = 0; t < n; t++)
         add_scaled(h->o, h->v + (skip + t) * s->head_dim, h->score[t], s->head_dim);
     void *o = cpu_buffer(j->cpu, s->o.buffer);
-    for (int64_t d = 0; d < s->head_dim; d++) dtype_store(s->o.dtype, o, at_o + d, n ? h->o[d] / sum : 0);
+    for (int64_t d = 0; d < s->head_dim; d++)
+        dtype_store(s->o.dtype, o, at_o + d, n ? h->o[d] / sum * h->v_scale : 0);
 }
 
 /* One allocation: keys, values, scores, a query, its result. */
@@ -189,6 +192,8 @@ static void run_block(void *ctx, int64_t item)
     h.keys = some(j->cpu, s, h.batch, first, end);
     h.slope = of_head(j->cpu, &s->slopes, h.index, 0);
     h.sink = of_head(j->cpu, &s->sinks, h.index, -INFINITY);
+    h.k_scale = of_head(j->cpu, &s->k_scale, h.index / (s->heads / s->kv_heads), 1);
+    h.v_scale = of_head(j->cpu, &s->v_scale, h.index / (s->heads / s->kv_heads), 1);
     float *memory = head_memory(&h, s->head_dim);
     if (!memory) {
         j->failed = true;

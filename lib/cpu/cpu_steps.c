@@ -385,7 +385,26 @@ static int64_t slot_offset(const struct cpu_frame *f, const struct tensor_use *p
 {
     float slot = row_value(f, port->index);
     if (!(slot >= 0 && slot < (float)port->table_rows)) return -1;
-    return port->offset + (int64_t)slot * port->table_stride;
+    int64_t row = (int64_t)slot, page = port->page ? port->page : port->table_rows;
+    return port->offset + row / page * port->page_stride + row % page * port->table_stride;
+}
+
+/* How far column c of a row is from its first one, by the stride of columns. */
+static int64_t column_offset(const struct tensor_use *port, int64_t c, int64_t stride)
+{
+    if (!port->head_dim) return c * stride;
+    return c / port->head_dim * port->head_stride + c % port->head_dim * stride;
+}
+
+/* What column c of so many is divided by on its way to a state. */
+static float scale_of(const struct cpu_frame *f, const struct tensor_use *port, int64_t c, int64_t columns)
+{
+    float x = 1;
+    if (!port->scale) return x;
+    const struct tensor_use *scales = &f->cpu->p->port[port->scale - 1];
+    int64_t at = scales->offset + c / (columns / scales->table_rows) * scales->table_stride;
+    cpu_read(&x, CODA_F32, cpu_buffer(f->cpu, scales->buffer), at, 1, 1);
+    return x;
 }
 
 static void run_store(struct cpu_frame *f, const struct step *s)
@@ -400,8 +419,11 @@ static void run_store(struct cpu_frame *f, const struct step *s)
     if (stride == 0) n = MIN(n, 1);
     bool add = use_effect(port) & EFFECT_ADD;
     for (int64_t c = 0; c < n; c++) {
-        double old = add ? dtype_load(port->dtype, base, to + c * stride) : 0;
-        dtype_store(port->dtype, base, to + c * stride, old + at(v, c));
+        int64_t place = to + column_offset(port, c, stride);
+        double old = add ? dtype_load(port->dtype, base, place) : 0;
+        double x =
+            port->scale ? (double)(float)(at(v, c) / (double)scale_of(f, port, c, n)) : (double)at(v, c);
+        dtype_store(port->dtype, base, place, old + x);
     }
 }
 

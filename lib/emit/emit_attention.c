@@ -32,6 +32,7 @@ static void emit_head(const struct attention_spec *a, const char *header, struct
     if (a->ahead > 0) text_printf(t, ", %" PRId64 " ahead", a->ahead);
     if (a->softcap != 0) text_printf(t, ", softcap %g", a->softcap);
     if (a->page) text_printf(t, ", pages of %" PRId64, a->page);
+    if (a->k.dtype != a->q.dtype) text_printf(t, ", keys %s", dtype_name(a->k.dtype));
     text_printf(t, "%s%s%s%s\n#include \"%s\"\nusing namespace coda;\n\nstruct Config {\n",
                 a->lengths.buffer >= 0 ? ", lengths" : "", a->ranges.buffer >= 0 ? ", ranges" : "",
                 a->slopes.buffer >= 0 ? ", slopes" : "", a->sinks.buffer >= 0 ? ", sinks" : "", header);
@@ -72,6 +73,10 @@ static void emit_semantics(const struct attention_spec *a, struct text *t)
                 a->table.stride[0], a->table.stride[1]);
     constant(t, "i64", "slopes_stride", a->slopes.stride[0]);
     constant(t, "i64", "sinks_stride", a->sinks.stride[0]);
+    constant(t, "bool", "k_scales", a->k_scale.buffer >= 0);
+    constant(t, "bool", "v_scales", a->v_scale.buffer >= 0);
+    text_printf(t, "    static constexpr i64 k_scale_stride = %" PRId64 ", v_scale_stride = %" PRId64 ";\n",
+                a->k_scale.stride[0], a->v_scale.stride[0]);
     text_printf(t, "    static constexpr float scale = %af, softcap = %af;\n", a->scale, a->softcap);
     text_printf(t, "    static constexpr float scale_log2 = %af; // %g log2 e\n", scale, a->scale);
 }
@@ -91,12 +96,13 @@ static int view_pointer(struct kernel *k, const struct tensor_use *v)
 
 /* AttentionInputs: what is read beside q, k and v. */
 struct beside {
-    int pointer[6]; /* -1: not there */
+    int pointer[8]; /* -1: not there */
 };
 
 static struct beside beside_pointers(struct kernel *k, const struct attention_spec *a)
 {
-    const struct tensor_use *use[] = {&a->lengths, &a->ranges, &a->slopes, &a->sinks, &a->table, &a->lse};
+    const struct tensor_use *use[] = {&a->lengths, &a->ranges, &a->slopes,  &a->sinks,
+                                      &a->table,   &a->lse,    &a->k_scale, &a->v_scale};
     struct beside b;
     for (int i = 0; i < ARRAY_SIZE(use); i++)
         b.pointer[i] = use[i]->buffer < 0 ? -1 : emit_pointer(k, use[i]->buffer, 4 * use[i]->offset);
@@ -113,8 +119,8 @@ static void emit_beside(struct beside b, struct text *t)
 {
     text_append(t, "{");
     for (int i = 0; i < ARRAY_SIZE(b.pointer); i++) {
-        static const char *const types[] = {"const i32",   "const i32", "const float",
-                                            "const float", "const i32", "float"};
+        static const char *const types[] = {"const i32", "const i32", "const float", "const float",
+                                            "const i32", "float",     "const float", "const float"};
         const char *type = types[i], *comma = i ? ", " : "";
         if (b.pointer[i] < 0) text_printf(t, "%snullptr", comma);
         else text_printf(t, "%sstatic_cast<%s *>(args.pointer[%d])", comma, type, b.pointer[i]);
@@ -137,16 +143,16 @@ static const char *name_kernel(struct plan *plan, const struct program *p, const
 
 /* A dimension of extent 1 has no stride of its own; the map still wants a plausible one. */
 static void sm90_map(struct kernel *k, const struct attention_spec *a, const struct tensor_use *v,
-                     int64_t heads, int64_t time, int rows)
+                     int64_t heads, int64_t time, int64_t batch, int rows)
 {
     struct map_spec *m = &k->map[k->maps++];
     *m = (struct map_spec){.buffer = v->buffer,
                            .offset = v->offset,
                            .dtype = v->dtype,
                            .rank = 4,
-                           .dim = {a->head_dim, heads, time, a->batch},
+                           .dim = {a->head_dim, heads, time, batch},
                            .stride = {1, v->head, v->time, v->batch},
-                           .box = {64, 1, rows, 1},
+                           .box = {128 / dtype_size(v->dtype), 1, rows, 1},
                            .swizzle = 128};
     for (int i = 1; i < 4; i++)
         if (m->dim[i] == 1) m->stride[i] = m->stride[i - 1] * m->dim[i - 1];
@@ -156,9 +162,7 @@ static void sm90_map(struct kernel *k, const struct attention_spec *a, const str
 static void sm90_keys_map(struct kernel *k, const struct attention_spec *a, const struct tensor_use *v,
                           int rows)
 {
-    sm90_map(k, a, v, a->kv_heads, a->slots, a->page ? attention_box(a, rows) : rows);
-    struct map_spec *m = &k->map[k->maps - 1];
-    if (a->page) m->dim[3] = 1, m->stride[3] = m->stride[2] * m->dim[2];
+    sm90_map(k, a, v, a->kv_heads, attention_lot(a), attention_lots(a), attention_box(a, rows));
 }
 
 /* Query heads in a band: bands are as equal as can be, and the keys and values of one fit in L2. */
@@ -207,7 +211,7 @@ static void emit_sm90(const struct attention_spec *a, const struct schedule *s, 
                       struct text *t)
 {
     const struct tile *tile = &s->tile;
-    sm90_map(k, a, &a->q, a->heads, a->tq, tile->bm);
+    sm90_map(k, a, &a->q, a->heads, a->tq, a->batch, tile->bm);
     sm90_keys_map(k, a, &a->k, tile->bn);
     sm90_keys_map(k, a, &a->v, tile->bn);
     int out = view_pointer(k, &a->o);
@@ -231,6 +235,8 @@ static void emit_split_config(const struct attention_spec *a, const struct sched
     constant(t, "i32", "stages", s->tile.stages);
     constant(t, "i32", "cluster", s->tile.splits);
     constant(t, "bool", "early", s->early);
+    constant(t, "bool", "narrow", attention_is_narrow(a));
+    constant(t, "bool", "bf16_queries", a->q.dtype == CODA_BF16);
     text_append(t, "};\n");
 }
 

@@ -92,6 +92,8 @@ static bool moves_pairs(const struct program *p, const struct step *s)
     even = even && (program_samples(p) <= 1 || port->stride[0] % 2 == 0) &&
            (p->dim[1] <= 1 || port->stride[1] % 2 == 0);
     if (use_is_indexed(port)) even = even && port->table_stride % 2 == 0;
+    if (port->page)
+        even = even && port->page_stride % 2 == 0 && port->head_dim % 2 == 0 && port->head_stride % 2 == 0;
     bool split = p->pair == PAIR_GLU_INTERLEAVED && !s->half;
     return even && port->stride[2] == 1 && !split;
 }
@@ -99,6 +101,11 @@ static bool moves_pairs(const struct program *p, const struct step *s)
 static struct word row_pointer(const struct printer *e, const struct step *s, char letter)
 {
     const struct tensor_use *port = &e->p->port[s->port];
+    if (port->page)
+        return emit_word("cache_row<%lld, %lld>(g.%c%d, %s, %lld, %lld, %lld, %lld)", (wide)port->head_dim,
+                         (wide)port->head_stride, letter, s->port, printer_value(e, port->index, 0).s,
+                         (wide)port->table_rows, (wide)port->page, (wide)port->page_stride,
+                         (wide)port->table_stride);
     if (use_is_indexed(port))
         return emit_word("table_row(g.%c%d, %s, %lld, %lld)", letter, s->port,
                          printer_value(e, port->index, 0).s, (wide)port->table_rows,
@@ -135,6 +142,16 @@ static void print_guard(const struct printer *e, const struct step *s)
     if (*range.s || *slot.s) text_printf(e->t, "        if (%s%s)\n    ", range.s, slot.s);
 }
 
+/* Values over what their head has for a scale. */
+static struct word scaled(const struct printer *e, const struct tensor_use *port, struct column_range columns,
+                          struct word span, int k)
+{
+    const struct tensor_use *scale = &e->p->port[port->scale - 1];
+    int64_t each = (columns.end - columns.first) / scale->table_rows;
+    return emit_word("over<%lld>(y[%d], %.60s, g.x%d, %lld, %lld)", (wide)each, k, span.s, port->scale - 1,
+                     (wide)scale->table_stride, (wide)columns.first);
+}
+
 static void print_store(const struct printer *e, int i)
 {
     const struct step *s = &e->p->step[i];
@@ -147,12 +164,14 @@ static void print_store(const struct printer *e, int i)
     struct word row = row_pointer(e, s, 'y');
     struct column_range columns = step_columns(e->p, s);
     if (columns.first) /* of the product, which the span counts */
-        row = emit_word("%.120s - %lld", row.s, (wide)(columns.first * port->stride[2]));
+        row = emit_word("%.160s - %lld", row.s, (wide)(columns.first * (port->page ? 1 : port->stride[2])));
+    struct word y = emit_word("y[%d]", k);
+    if (port->scale) y = scaled(e, port, columns, span, k);
     print_guard(e, s);
-    if (moves_pairs(e->p, s)) text_printf(e->t, "        %s_pairs(%s, %s, y[%d]);", how, row.s, span.s, k);
+    if (moves_pairs(e->p, s)) text_printf(e->t, "        %s_pairs(%s, %s, %s);", how, row.s, span.s, y.s);
     else
-        text_printf(e->t, "        %s_each(%s, %s, %lld, y[%d]);", how, row.s, span.s, (wide)port->stride[2],
-                    k);
+        text_printf(e->t, "        %s_each(%s, %s, %lld, %s);", how, row.s, span.s, (wide)port->stride[2],
+                    y.s);
     text_append(e->t, "\n");
 }
 

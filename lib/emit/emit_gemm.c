@@ -37,7 +37,7 @@ static bool has_pointer(const struct gemm *g, int port)
 {
     for (int i = 0; i < g->p->steps; i++) {
         bool moved = g->s->layout.moved[i];
-        if (g->p->step[i].port == port && g->p->step[i].kind != STEP_ACC && !moved)
+        if (step_uses(g->p, &g->p->step[i], port) && g->p->step[i].kind != STEP_ACC && !moved)
             return g->p->port[port].role != USE_SCALAR;
     }
     return false;
@@ -47,7 +47,7 @@ static void print_port(const struct gemm *g, int i)
 {
     const struct tensor_use *port = &g->p->port[i];
     bool loads = port->role == USE_LOAD || port->role == USE_GATHER || port->role == USE_PARTIAL_LOAD ||
-                 port->role == USE_FREQUENCIES;
+                 port->role == USE_FREQUENCIES || port->role == USE_SCALES;
     bool state = port->role == USE_PARTIAL_LOAD || port->role == USE_PARTIAL_STORE;
     add_pointer(g->k, port->buffer, port->offset * dtype_size(port->dtype));
     text_printf(g->t, "    %s%s *%c%d;\n", loads ? "const " : "", emit_dtype(port->dtype),

@@ -62,7 +62,7 @@ static bool port_live(const struct emitter *e, int port)
     for (int i = 0; i < e->p->steps; i++) {
         enum step_kind kind = e->p->step[i].kind;
         bool moves = kind != STEP_ACC && kind != STEP_MAP && kind != STEP_LANE;
-        if (e->w->live[i] && moves && e->p->step[i].port == port) return true;
+        if (e->w->live[i] && moves && step_uses(e->p, &e->p->step[i], port)) return true;
     }
     return false;
 }

@@ -93,6 +93,12 @@ static void print_gather_starts(struct emitter *e, int id)
         const struct tensor_use *port = &e->p->port[q];
         if (e->argument[q] < 0 || !use_is_indexed(port) || port->index != id) continue;
         rows_line(e, "const i64 r%d = rows::table_row(v%d, %lld);", q, id, (wide)port->table_rows);
+        if (port->page) {
+            rows_line(e, "%s *p%d = a.a%d + rows::cache_row(r%d, %lld, %lld, %lld);", emit_dtype(port->dtype),
+                      q, e->argument[q], q, (wide)port->page, (wide)port->page_stride,
+                      (wide)port->table_stride);
+            continue;
+        }
         rows_line(e, "%s%s *p%d = a.a%d + (r%d < 0 ? 0 : r%d) * %lld;",
                   port->role == USE_SCATTER ? "" : "const ", emit_dtype(port->dtype), q, e->argument[q], q, q,
                   (wide)port->table_stride);
@@ -104,10 +110,19 @@ static void print_gather_starts(struct emitter *e, int id)
 /* The column of the element in print. */
 static const char *column(const struct emitter *e) { return e->w->width > 1 ? "c + j" : "c"; }
 
+/* " + c / 64 * 8192 + c % 64": of column c, heads lying apart. */
+static struct word head_place(const struct tensor_use *port, const char *c, int64_t stride)
+{
+    return emit_word(" + (i64)((u32)(%s) / %lld) * %lld + (i64)((u32)(%s) %% %lld) * %lld", c,
+                     (wide)port->head_dim, (wide)port->head_stride, c, (wide)port->head_dim, (wide)stride);
+}
+
 /* An element's address: "p3 + c", "p3 + (i64)(c + j) * 40". */
 static struct word address(const struct emitter *e, int port)
 {
     int64_t stride = rows_stride(e, port);
+    if (e->p->port[port].page)
+        return emit_word("p%d%.170s", port, head_place(&e->p->port[port], column(e), stride).s);
     if (stride == 0) return emit_word("p%d", port);
     if (stride == 1) return emit_word("p%d + %s", port, column(e));
     return emit_word("p%d + (i64)(%s) * %lld", port, column(e), (wide)stride);
@@ -191,15 +206,26 @@ static const char *store_word(const struct emitter *e, const struct step *s)
     return use_effect(&e->p->port[s->port]) & EFFECT_ADD ? "accumulate" : "store";
 }
 
+/* A value on its way to memory: v3, or what is left of it over its head's scale. */
+static struct word stored_value(const struct emitter *e, const struct step *s, const char *c)
+{
+    const struct tensor_use *port = port_of(e, s);
+    if (!port->scale) return emit_word("v%d", s->in[0]);
+    const struct tensor_use *scale = &e->p->port[port->scale - 1];
+    return emit_word("v%d / a.a%d[(i64)((u32)(%s) / %lld) * %lld]", s->in[0], e->argument[port->scale - 1], c,
+                     (wide)(e->w->columns / scale->table_rows), (wide)scale->table_stride);
+}
+
 static void print_store(struct emitter *e, int i)
 {
     const struct step *s = &e->p->step[i];
     bool once = !rows_stride(e, s->port) && e->w->columns > 1;
     struct word at = once ? emit_word("%s == 0", column(e)) : emit_word("%s", "");
-    if (e->w->packed[s->port]) rows_line(e, "y%d[j] = v%d;", i, s->in[0]);
+    struct word value = stored_value(e, s, column(e));
+    if (e->w->packed[s->port]) rows_line(e, "y%d[j] = %s;", i, value.s);
     else
-        rows_line(e, "%s%s(%s, v%d);", store_guard(e, s, at.s).s, store_word(e, s), address(e, s->port).s,
-                  s->in[0]);
+        rows_line(e, "%s%s(%s, %s);", store_guard(e, s, at.s).s, store_word(e, s), address(e, s->port).s,
+                  value.s);
 }
 
 /* One thread of the row stores its value. */
@@ -209,7 +235,8 @@ static void print_row_store(struct emitter *e, int i)
     const char *first = e->w->team > 1                               ? "lane == 0"
                         : !e->w->team && e->w->columns > e->w->width ? "c == 0"
                                                                      : "";
-    rows_line(e, "%s%s(p%d, v%d);", store_guard(e, s, first).s, store_word(e, s), s->port, s->in[0]);
+    rows_line(e, "%s%s(p%d, %s);", store_guard(e, s, first).s, store_word(e, s), s->port,
+              stored_value(e, s, "0").s);
 }
 
 /* ---- Row values ---- */
@@ -349,8 +376,10 @@ static void write_pieces(struct emitter *e)
     for (int i = 0; i < e->p->steps; i++) {
         const struct step *s = &e->p->step[i];
         if (!e->needed[i] || s->kind != STEP_STORE || !e->w->packed[s->port]) continue;
-        rows_line(e, "%sport::%s_piece(p%d + c, y%d);", store_guard(e, s, "").s, store_word(e, s), s->port,
-                  i);
+        struct word at = emit_word(" + c");
+        if (port_of(e, s)->page) at = head_place(port_of(e, s), "c", 1);
+        rows_line(e, "%sport::%s_piece(p%d%s, y%d);", store_guard(e, s, "").s, store_word(e, s), s->port,
+                  at.s, i);
     }
 }
 

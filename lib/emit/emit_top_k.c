@@ -14,7 +14,7 @@ static void constant(struct text *t, const char *type, const char *name, int64_t
 /* Where a row begins: leading dimensions that lie as one are. */
 static void emit_start(const struct program *p, const struct top_k_spec *s, struct text *t)
 {
-    struct type x = {s->x.dtype, p->rank, {0}};
+    struct type x = {.dtype = s->x.dtype, .rank = p->rank};
     int64_t stride, inner = 1;
     for (int d = 0; d < p->rank; d++) x.dim[d] = p->dim[d];
     text_append(t, "    DEV static i64 start(i64 row) { return ");

@@ -139,6 +139,8 @@ coda_status graph_evaluate(const graph *g, void *const *args)
 {
     struct arena scratch = {0};
     size_t n = (size_t)g->nodes + 1;
+    if (!graph_is_bound(g))
+        return fail(CODA_E_INVALID, "evaluate: the graph has %d symbols; bind them first", g->dims->symbols);
     struct eval e = {g,
                      &scratch,
                      args,

@@ -16,10 +16,13 @@
 enum { QUERIES = 64, KEYS = 128 };
 
 struct attention {
-    const double *q, *k, *v, *lengths, *ranges, *slopes, *sinks, *table; /* the last five NULL: not there */
+    const double *q, *k, *v, *lengths, *ranges, *slopes, *sinks, *table, *k_scale,
+        *v_scale; /* from lengths on NULL: not there */
+    int64_t k_scales, v_scales;
     double *out;
-    int64_t batch, tq, tk, heads, kv_heads, head_dim, window, ahead, page, slots, blocks;
-    bool causal, lse; /* lse: the sums are the result */
+    int64_t batch, tq, tk, heads, kv_heads, head_dim, window, ahead, page, pages, blocks;
+    int64_t kv_lot, kv_head, kv_row; /* of k and v: from one sequence, or page of a pool, to the next, ... */
+    bool causal, lse;                /* lse: the sums are the result */
     coda_attention_align align;
     double scale, softcap;
     atomic_bool failed;
@@ -65,11 +68,17 @@ static struct range visible_to_row(const struct attention *a, const struct queri
     return r;
 }
 
+/* What the keys, or values, that a query head reads are multiplied by. */
+static double scale_of(const double *scale, int64_t scales, const struct attention *a, int64_t head)
+{
+    return !scale ? 1 : scale[scales > 1 ? head / (a->heads / a->kv_heads) : 0];
+}
+
 /* The score of key j, of a product with row i. */
 static double score_of(const struct attention *a, const struct queries *s, int64_t i, int64_t j,
                        double product)
 {
-    double x = a->scale * product;
+    double x = a->scale * scale_of(a->k_scale, a->k_scales, a, s->head) * product;
     if (a->softcap != 0) x = a->softcap * tanh(x / a->softcap);
     if (a->slopes) x -= a->slopes[s->head] * fabs((double)(s->first + i + s->shift - j));
     return x;
@@ -153,6 +162,7 @@ static void attend(const struct attention *a, struct queries *s, struct multiply
         struct range r = visible_to_row(a, s, i);
         double keep, sum;
         with_sink(a, s, i, &keep, &sum);
+        keep *= scale_of(a->v_scale, a->v_scales, a, s->head);
         for (int64_t d = 0; d < a->head_dim && r.first < r.end; d++) s->out[i * s->pitch + d] *= keep / sum;
     }
 }
@@ -182,13 +192,12 @@ static int64_t shift(const struct attention *a, int64_t keys)
 }
 
 /* The rows of one head of the keys of sequence b, or of its values, from the pages of a pool. */
-static void gather(const struct attention *a, const double *pool, int64_t b, int64_t keys, int64_t pitch,
-                   double *to)
+static void gather(const struct attention *a, const double *pool, int64_t b, int64_t keys, double *to)
 {
     for (int64_t j = 0; j < keys; j++) {
         double page = a->table[b * (a->tk / a->page) + j / a->page];
-        bool there = page >= 0 && page < (double)(a->slots / a->page);
-        const double *row = pool + (there ? (int64_t)page * a->page + j % a->page : 0) * pitch;
+        bool there = page >= 0 && page < (double)a->pages;
+        const double *row = pool + (there ? (int64_t)page * a->kv_lot + j % a->page * a->kv_row : 0);
         for (int64_t d = 0; d < a->head_dim; d++) to[j * a->head_dim + d] = there ? row[d] : 0;
     }
 }
@@ -197,8 +206,8 @@ static void attention_task(void *ctx, int64_t task)
 {
     struct attention *a = ctx;
     int64_t block = task % a->blocks, h = task / a->blocks % a->heads, b = task / a->blocks / a->heads;
-    int64_t pitch = a->heads * a->head_dim, kv_pitch = a->kv_heads * a->head_dim;
-    int64_t kv = (a->page ? 0 : b * a->tk * kv_pitch) + h / (a->heads / a->kv_heads) * a->head_dim;
+    int64_t pitch = a->heads * a->head_dim;
+    int64_t kv = (a->page ? 0 : b * a->kv_lot) + h / (a->heads / a->kv_heads) * a->kv_head;
     double *gathered = NULL;
     struct queries *s = malloc(sizeof *s);
     struct multiply_space *space = multiply_space_new();
@@ -214,12 +223,12 @@ static void attention_task(void *ctx, int64_t task)
         s->ranges = a->ranges ? a->ranges + 2 * b * a->tq : NULL;
         int64_t at = (b * a->tq + s->first) * pitch + h * a->head_dim;
         s->q = (struct matrix){a->q + at, pitch, 1};
-        s->k = (struct matrix){a->k + kv, kv_pitch, 1};
-        s->v = (struct matrix){a->v + kv, kv_pitch, 1};
+        s->k = (struct matrix){a->k + kv, a->kv_row, 1};
+        s->v = (struct matrix){a->v + kv, a->kv_row, 1};
         if (a->page) {
             double *values = gathered + keys * a->head_dim;
-            gather(a, a->k + kv, b, s->keys, kv_pitch, gathered);
-            gather(a, a->v + kv, b, s->keys, kv_pitch, values);
+            gather(a, a->k + kv, b, s->keys, gathered);
+            gather(a, a->v + kv, b, s->keys, values);
             s->k = (struct matrix){gathered, a->head_dim, 1};
             s->v = (struct matrix){values, a->head_dim, 1};
         }
@@ -227,13 +236,23 @@ static void attention_task(void *ctx, int64_t task)
         s->pitch = pitch;
         if (a->lse) attend_for_sums(a, s, space, a->out + (b * a->heads + h) * a->tq + s->first);
         else attend(a, s, space);
+        if (s->failed) atomic_store(&a->failed, true);
     } else {
         atomic_store(&a->failed, true);
     }
-    if (s && s->failed) atomic_store(&a->failed, true);
     free(gathered);
     free(space);
     free(s);
+}
+
+/* Where dense k and v have their rows. */
+static void lie(struct attention *a, const struct type *k, bool by_heads)
+{
+    int64_t keys = a->page ? a->page : a->tk; /* of a lot */
+    a->kv_lot = a->kv_heads * keys * a->head_dim;
+    a->kv_head = by_heads ? keys * a->head_dim : a->head_dim;
+    a->kv_row = by_heads ? a->head_dim : a->kv_heads * a->head_dim;
+    if (a->page) a->pages = by_heads ? k->dim[0] : k->dim[0] / a->page;
 }
 
 coda_status eval_attention(const struct eval_call *c)
@@ -249,12 +268,13 @@ coda_status eval_attention(const struct eval_call *c)
                           .slopes = in[5],
                           .sinks = in[6],
                           .table = in[7],
+                          .k_scale = in[8],
+                          .v_scale = in[9],
                           .out = c->out,
                           .batch = q->rank == 3 ? q->dim[0] : 1,
                           .tq = q->dim[q->rank - 2],
                           .tk = of->page ? type_columns(c->type[7]) * of->page : k->dim[k->rank - 2],
                           .page = of->page,
-                          .slots = k->dim[k->rank - 2],
                           .heads = of->heads,
                           .kv_heads = of->kv_heads,
                           .window = of->window,
@@ -265,6 +285,9 @@ coda_status eval_attention(const struct eval_call *c)
                           .align = (coda_attention_align)of->align,
                           .scale = of->scale};
     a.head_dim = type_columns(q) / a.heads;
+    if (a.k_scale) a.k_scales = c->type[8]->dim[0];
+    if (a.v_scale) a.v_scales = c->type[9]->dim[0];
+    lie(&a, k, of->layout == CODA_LAYOUT_HND);
     a.blocks = CEIL_DIV(a.tq, QUERIES);
     int64_t tasks = a.batch * a.heads * a.blocks;
     if (type_elements(q) * a.tk < 1 << 16)

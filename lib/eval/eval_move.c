@@ -112,15 +112,39 @@ coda_status eval_state(const struct eval_call *c) { return leaf(c); }
 
 /* ---- States ---- */
 
+/* What is stored of x: of 8 bits, that many, which is part of what the operation computes. */
+static double as_kept(coda_dtype t, double x, double scale)
+{
+    uint8_t bits;
+    if (t != CODA_F8E4M3) return x;
+    dtype_store(t, &bits, 0, x / scale);
+    return dtype_load(t, &bits, 0);
+}
+
+/* Row i, as slot `slot` of pages [heads][page][head_dim], or of rows: one page of one head. */
+static void put_row(const struct eval_call *c, bool by_heads, int64_t i, int64_t slot)
+{
+    const struct type *state = &c->n->type, *rows = c->type[1], *scale = c->type[APPEND_SCALE];
+    int64_t heads = by_heads ? state->dim[1] : 1, page = by_heads ? state->dim[2] : type_rows(state);
+    int64_t head_dim = type_columns(state), columns = type_columns(rows), scales = scale ? scale->dim[0] : 1;
+    for (int64_t k = 0; k < columns; k++) {
+        double over = scale ? c->in[APPEND_SCALE][k / (columns / scales)] : 1;
+        int64_t row = (slot / page * heads + k / head_dim) * page + slot % page;
+        c->out[row * head_dim + k % head_dim] = as_kept(state->dtype, c->in[1][i * columns + k], over);
+    }
+}
+
 /* One by one, so that of rows for one slot the last one stays. */
 coda_status eval_append(const struct eval_call *c)
 {
-    int64_t columns = type_columns(&c->n->type), slots = type_rows(&c->n->type), rows = type_rows(c->type[1]);
-    memcpy(c->out, c->in[0], sizeof *c->out * (size_t)(slots * columns));
-    for (int64_t i = 0; i < rows; i++) {
+    const struct type *state = &c->n->type;
+    bool by_heads = c->n->attr.append.layout == CODA_LAYOUT_HND;
+    int64_t slots = by_heads ? state->dim[0] * state->dim[2] : type_rows(state);
+    memcpy(c->out, c->in[0], sizeof *c->out * (size_t)type_elements(state));
+    for (int64_t i = 0; i < type_rows(c->type[1]); i++) {
         double slot = c->in[2][i];
         if (slot < 0 || slot >= (double)slots) continue;
-        memcpy(c->out + (int64_t)slot * columns, c->in[1] + i * columns, sizeof *c->out * (size_t)columns);
+        put_row(c, by_heads, i, (int64_t)slot);
     }
     return CODA_OK;
 }

@@ -11,11 +11,14 @@ _Static_assert(CODA_MAX_RANK == 6 && PRIM_MAX_PARAMS == 4, "DIMS and PARAMS name
 #define FLOAT(key) {#key, ATTR_FLOAT, offsetof(self, key)},
 #define FACTOR(key) {#key, ATTR_FACTOR, offsetof(self, key)},
 #define INT(key) {#key, ATTR_INTEGER, offsetof(self, key)},
+#define EXTENT(key) {#key, ATTR_EXTENT, offsetof(self, key)},
 #define DTYPE(key) {#key, ATTR_DTYPE, offsetof(self, key)},
-#define DIM(member, key, d) {#key #d, ATTR_INTEGER, offsetof(self, member[d])},
-#define DIMS(member, key)                                                                                    \
-    DIM(member, key, 0)                                                                                      \
-    DIM(member, key, 1) DIM(member, key, 2) DIM(member, key, 3) DIM(member, key, 4) DIM(member, key, 5)
+#define EACH_DIM(kind, member, key)                                                                          \
+    {#key "0", kind, offsetof(self, member[0])}, {#key "1", kind, offsetof(self, member[1])},                \
+        {#key "2", kind, offsetof(self, member[2])}, {#key "3", kind, offsetof(self, member[3])},            \
+        {#key "4", kind, offsetof(self, member[4])}, {#key "5", kind, offsetof(self, member[5])},
+#define DIMS(member, key) EACH_DIM(ATTR_INTEGER, member, key)
+#define EXTENTS(member, key) EACH_DIM(ATTR_EXTENT, member, key)
 #define PARAM(member, k) {NULL, ATTR_FLOAT, offsetof(self, member[k])},
 #define PARAMS(member) PARAM(member, 0) PARAM(member, 1) PARAM(member, 2) PARAM(member, 3)
 #define OP(NAME, name, least, most, kind, attributes)                                                        \

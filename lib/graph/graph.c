@@ -17,7 +17,14 @@ enum { MAX_NODES = 1 << 24 };
 graph *graph_new(void)
 {
     graph *g = calloc(1, sizeof *g);
-    if (!g) fail(CODA_E_MEMORY, "graph: out of memory");
+    struct dims *dims = g ? ARENA_NEW(&g->arena, struct dims, 1) : NULL;
+    if (!dims) {
+        fail(CODA_E_MEMORY, "graph: out of memory");
+        free(g);
+        return NULL;
+    }
+    dims->arena = &g->arena;
+    g->dims = dims;
     return g;
 }
 
@@ -86,6 +93,17 @@ static coda_status claim_name(graph *g, const char *what, const char **name, int
     return CODA_OK;
 }
 
+enum { NAME_OF_SYMBOL = INT32_MAX - 1 };
+
+int64_t graph_symbol(graph *g, const char *name, int64_t least, int64_t most, int64_t multiple)
+{
+    if (g->status != CODA_OK) return DIM_NONE;
+    coda_status s = claim_name(g, "symbol", &name, NAME_OF_SYMBOL);
+    int64_t d = s == CODA_OK ? dims_symbol(g->dims, name, least, most, multiple) : DIM_NONE;
+    if (d == DIM_NONE) poison(g, fail_status());
+    return d;
+}
+
 /* ---- Append ---- */
 
 /* Moves operands into the arena: none absent at the end, at least NODE_READABLE readable. */
@@ -127,6 +145,7 @@ static coda_status admit(graph *g, struct node *n)
     coda_status s = node_check(g, n, g->nodes);
     if (s == CODA_OK) s = own_prim(g, n);
     if (s == CODA_OK) s = own_operands(g, n);
+    if (op_is_leaf(n->op)) n->type.dims = g->dims;
     if (s == CODA_OK) s = shape_infer(g, n);
     if (s != CODA_OK) return s;
     struct node *node = room(g, g->node, g->nodes, &g->node_capacity, sizeof *node);

@@ -3,6 +3,7 @@
 #define GRAPH_H
 
 #include "base.h"
+#include "dims.h"
 #include "prim.h"
 
 enum op {
@@ -33,8 +34,10 @@ union attr {
 #define FLOAT(key) float key;
 #define FACTOR(key) float key;
 #define INT(key) int64_t key;
+#define EXTENT(key) int64_t key;
 #define DTYPE(key) int64_t key;
 #define DIMS(member, key) int64_t member[CODA_MAX_RANK];
+#define EXTENTS(member, key) int64_t member[CODA_MAX_RANK];
 #define PARAMS(member) float member[PRIM_MAX_PARAMS];
 #define OP(NAME, name, least, most, kind, attributes)                                                        \
     struct attr_##name {                                                                                     \
@@ -43,15 +46,17 @@ union attr {
 #include "ops.def"
 #undef OP
 #undef PARAMS
+#undef EXTENTS
 #undef DIMS
 #undef DTYPE
+#undef EXTENT
 #undef INT
 #undef FLOAT
 #undef FACTOR
 #undef NONE
 };
 
-enum attr_kind { ATTR_FLOAT, ATTR_FACTOR, ATTR_INTEGER, ATTR_DTYPE }; /* two floats; two int64_t */
+enum attr_kind { ATTR_FLOAT, ATTR_FACTOR, ATTR_INTEGER, ATTR_EXTENT, ATTR_DTYPE }; /* two floats; int64_t */
 struct attr_field {
     const char *key; /* in the text form; NULL: the primitive names it */
     enum attr_kind kind;
@@ -73,7 +78,8 @@ extern const struct op_info op_info[OP_COUNT];
 struct type {
     coda_dtype dtype;
     int rank;
-    int64_t dim[CODA_MAX_RANK];
+    int64_t dim[CODA_MAX_RANK]; /* extents: dims.h */
+    struct dims *dims;          /* of the graph; a type without expressions may do without */
 };
 
 /* Of a TOP_K: a warp has two candidates in each lane, tile/top_k.cuh. */
@@ -81,7 +87,7 @@ enum { TOP_K_MOST = 64 };
 
 enum loss { LOSS_ROWS, LOSS_MEAN, LOSS_SUM }; /* a cross-entropy's reduction, as the text form counts */
 
-enum { NODE_READABLE = 8 }; /* operands that may be read of any node of a graph, -1 where it has none */
+enum { NODE_READABLE = 12 }; /* operands that may be read of any node of a graph, -1 where it has none */
 
 struct node {
     enum op op;
@@ -92,7 +98,7 @@ struct node {
                                       NODE_READABLE may be read, or nin if that is more */
     union attr attr;               /* its member of the operation's name */
     const char *name;              /* leaves */
-    int64_t stride[CODA_MAX_RANK]; /* leaves, and versions of states; elements */
+    int64_t stride[CODA_MAX_RANK]; /* leaves, and versions of states; elements, by extents */
     int origin;                    /* the caller's operation it came from: nodes of one origin are one
                                       kernel even without fusion. -1 in a template: a new origin */
     int leaf;                      /* its number among the leaves; -1 */
@@ -117,6 +123,7 @@ struct names {
 
 struct coda_graph {
     struct arena arena;
+    struct dims *dims; /* symbols, and expressions over them */
     struct node *node; /* may move at an append; the old copy stays readable */
     int nodes, node_capacity;
     struct output *output;
@@ -125,7 +132,7 @@ struct coda_graph {
     int leaves, leaf_capacity;
     struct prim **map; /* defined with coda_define_map */
     int maps, map_capacity;
-    struct names names;     /* of leaves (their node) and outputs (~ their index) */
+    struct names names;     /* of leaves (their node), outputs (~ their index) and symbols (any number) */
     struct names map_names; /* of maps (their index) */
     int origins;            /* the next new origin, above all that are in use */
     bool rewritten;         /* it is made of another graph: then ... */
@@ -142,6 +149,8 @@ static inline bool op_is_input(enum op op) { return op == OP_INPUT || op == OP_S
 static inline bool op_is_view(enum op op) { return op_is(op, KIND_VIEW); }
 /* Does it write to a state? Its result is that state's next version. */
 static inline bool op_is_version(enum op op) { return op_is(op, KIND_VERSION); }
+/* Are all its extents numbers? Only then may a rewrite, a plan or the evaluator have it. */
+static inline bool graph_is_bound(const graph *g) { return !g->dims->symbols; }
 static inline int64_t type_columns(const struct type *t) { return t->rank ? t->dim[t->rank - 1] : 1; }
 
 /* graph.c */
@@ -153,6 +162,8 @@ int graph_append(graph *g, const struct node *n);
 /* Drops the last nodes, of which none is a version, nor named by an output; and forgets that one was refused
  * as it would have read a state too late. */
 void graph_take_back(graph *g, int nodes);
+/* A new symbol: an extent, or DIM_NONE with g poisoned. */
+int64_t graph_symbol(graph *g, const char *name, int64_t least, int64_t most, int64_t multiple);
 coda_status output_check(const char *name, const struct type *t, bool add); /* of the value's type */
 int graph_append_output(graph *g, const char *name, int value, const int64_t *stride);
 /* The same of a value that runs add to what is there. */
@@ -170,6 +181,9 @@ bool graph_is_const(const graph *g, int value); /* depends on weights alone; wal
 int graph_uses(const graph *g, int value);      /* operands and outputs that name it; likewise */
 const struct prim *graph_find_prim(const graph *g, const char *name); /* user maps, then the table */
 coda_status graph_define_map(graph *g, const coda_map_def *def);      /* poisons, too */
+/* bind.c -- the graph with numbers in place of its symbols, as it would have been built with them; NULL with
+ * the message set. `values` has one for each symbol, in order. */
+graph *graph_bind(const graph *g, const char *call, const int64_t *values);
 /* Shorthands for rewrites; all return the new node's index. */
 int graph_map(graph *g, const char *prim, int a, int b, const float *params); /* b = -1: unary */
 int graph_reduce(graph *g, const char *prim, int x, int key);
@@ -213,6 +227,8 @@ static inline int uses_count(const struct uses *u, int value) { return u->at[val
 int state_leaf(const graph *g, int version);
 /* The version that a node at `index` is, or looks at; -1. */
 int node_state(const graph *g, const struct node *n, int index);
+/* Of an APPEND the scale is one more than it must have; -1 where others follow. */
+enum { APPEND_SCALE = 3, APPEND_OPERANDS };
 /* Operands that n computes from. What follows them, of a version, is computed ahead of it: those who read the
  * version before. */
 int state_operands(const struct node *n);
@@ -223,17 +239,22 @@ int state_stale(const graph *g, const struct node *n, int index);
 coda_status state_check(const graph *g, const struct node *n, int index);
 
 /* type.c */
-int64_t type_elements(const struct type *t); /* -1 if it does not fit in 62 bits */
-int64_t type_rows(const struct type *t);     /* product of all dims but the last */
+int64_t type_elements(const struct type *t); /* of numbers alone; -1 if it does not fit in 62 bits */
+int64_t type_count(const struct type *t);    /* the same as an extent; DIM_NONE with the message set */
+int64_t type_rows(const struct type *t);     /* product of all dims but the last: an extent */
+bool type_is_bound(const struct type *t);    /* has it numbers alone? */
 bool type_equal(const struct type *a, const struct type *b);
 void dense_strides(const struct type *t, int64_t *stride);
 bool shape_broadcast(const struct type *a, const struct type *b, struct type *out); /* a's dtype */
 coda_status type_check(const char *what, const char *name, const struct type *t);
 coda_status strides_check(const char *what, const char *name, const struct type *t, const int64_t *stride);
+void type_print(const struct type *t, struct text *out); /* "bf16[B*T,4096]" */
+void extents_print(const struct dims *dims, const int64_t *extent, int n, struct text *out); /* "B*T,4096" */
 struct type_text {
     char s[160];
 };
-struct type_text type_text(const struct type *t); /* for messages: .s is "bf16[2048,4096]" */
+struct type_text
+type_text(const struct type *t); /* for messages, a long one cut off: .s is "bf16[2048,64]" */
 struct type_text dims_text(const struct type *t); /* "[2048,4096]" */
 
 /* symbols.c */

@@ -6,15 +6,18 @@ int graph_args(const graph *g) { return g->leaves + g->outputs; }
 static void describe(coda_arg_info *out, const char *name, coda_arg_kind kind, const struct type *t,
                      const int64_t *stride)
 {
-    int64_t last = 0; /* offset of the last element */
+    int64_t last = 0; /* offset of the last element, where symbols are largest */
+    bool empty = false;
     *out =
         (coda_arg_info){.size = sizeof *out, .name = name, .kind = kind, .dtype = t->dtype, .rank = t->rank};
     for (int i = 0; i < t->rank; i++) {
         out->dims[i] = t->dim[i];
         out->strides[i] = stride[i];
-        if (t->dim[i] > 1) last += (t->dim[i] - 1) * stride[i];
+        int64_t most = dims_most(t->dims, t->dim[i]);
+        if (most > 1) last += (most - 1) * dims_most(t->dims, stride[i]);
+        empty = empty || !most;
     }
-    if (type_elements(t)) out->bytes = (size_t)(last + 1) * (size_t)dtype_size(t->dtype);
+    if (!empty) out->bytes = (size_t)(last + 1) * (size_t)dtype_size(t->dtype);
 }
 
 coda_arg_kind leaf_kind(enum op op)

@@ -1,14 +1,19 @@
 /*
  * graph_parse.c -- text to graph, the inverse of graph_print.c, which shows the form.
  *
- *     text      = { [ map | value | output ] [ comment ] newline }
+ *     text      = { [ dim | map | value | output ] [ comment ] newline }
+ *     dim       = "dim" "%" name "=" integer ".." integer [ "step" integer ]
  *     map       = "map" name "(" integer [ ";" integer ] ")" string
  *     value     = "%" name "=" ( leaf | operation )
- *     leaf      = ( "input" | "weight" | "state" | "scalar" ) dtype "[" [ integers ] "]" [ strides ]
- *     operation = word [ operand { "," operand } ] [ "{" key "=" number { "," ... } "}" ] [ "@" value ]
+ *     leaf      = ( "input" | "weight" | "state" | "scalar" ) dtype "[" [ extents ] "]" [ strides ]
+ *     operation = word [ operand { "," operand } ] [ "{" key "=" datum { "," ... } "}" ] [ "@" value ]
+ *     datum     = number | dtype | extent
  *     operand   = "%" name | "_"
  *     output    = "output" "%" name ( "=" | "+=" ) "%" name [ strides ]
- *     strides   = "stride=[" [ integers ] "]"
+ *     strides   = "stride=[" [ extents ] "]"
+ *     extents   = extent { "," extent }
+ *     extent    = [ "-" ] term { ( "+" | "-" ) term }         of symbols: those of `dim`, without "%"
+ *     term      = ( integer | name ) { "*" ( integer | name ) }
  *     comment   = ( ";" | "#" ) ... to the end of the line
  *
  * A person may call a value anything; printing renumbers. Nothing here judges a graph: it is appended
@@ -30,6 +35,7 @@ struct parser {
     int line;
     graph *g;
     struct names values;    /* every value so far, by the name it has in the text */
+    struct names symbols;   /* every symbol: ~ its extent */
     struct arena arena;     /* of `values`, of strings and of operands */
     int *operand, operands; /* of the node at hand; room for so many */
     locale_t locale;        /* "C", for numbers */
@@ -89,16 +95,19 @@ static coda_status read_name(struct parser *p, char *word)
     return s == CODA_OK ? read_word(p, "a name", "_.", word) : s;
 }
 
-static coda_status read_integer(struct parser *p, int64_t *out)
+/* sign: "-" where it may have one. */
+static coda_status read_number(struct parser *p, const char *sign, int64_t *out)
 {
     char word[WORD_SIZE], *end;
-    coda_status s = read_word(p, "an integer", "-", word);
+    coda_status s = read_word(p, "an integer", sign, word);
     if (s != CODA_OK) return s;
     errno = 0;
     *out = strtoll(word, &end, 10);
     if (*end || end == word) return fail(CODA_E_INVALID, "`%.40s` is no integer", word);
     return errno ? fail(CODA_E_INVALID, "%.40s does not fit in 64 bits", word) : CODA_OK;
 }
+
+static coda_status read_integer(struct parser *p, int64_t *out) { return read_number(p, "-", out); }
 
 static coda_status read_float(struct parser *p, float *out)
 {
@@ -111,18 +120,67 @@ static coda_status read_float(struct parser *p, float *out)
     return errno && isinf(*out) ? fail(CODA_E_INVALID, "%.40s does not fit in fp32", word) : CODA_OK;
 }
 
-/* "[1,2,3]" */
-static coda_status read_integers(struct parser *p, int64_t *out, int *count)
+/* ---- Extents ---- */
+
+/* A sum on the way: what is added, and what is taken away, as either may be below 0 alone. */
+struct sum {
+    int64_t above, below;
+};
+
+/* A number or a symbol. A name begins with no digit. */
+static coda_status read_factor(struct parser *p, int64_t *out)
+{
+    char word[WORD_SIZE];
+    char c = peek(p);
+    if (c >= '0' && c <= '9') return read_number(p, "", out);
+    coda_status s = read_word(p, "an extent", "_.", word);
+    if (s != CODA_OK) return s;
+    int symbol = names_find(&p->symbols, word, -1);
+    *out = ~(int64_t)symbol;
+    return symbol < 0 ? fail(CODA_E_INVALID, "no dim is called `%.40s`", word) : CODA_OK;
+}
+
+static coda_status read_term(struct parser *p, int64_t *sum)
+{
+    int64_t term, factor;
+    coda_status s = read_factor(p, &term);
+    while (s == CODA_OK && accept(p, '*')) {
+        s = read_factor(p, &factor);
+        if (s == CODA_OK && (term = dims_multiply(p->g->dims, term, factor)) == DIM_NONE) s = fail_status();
+    }
+    if (s == CODA_OK && (*sum = dims_add(p->g->dims, *sum, term)) == DIM_NONE) s = fail_status();
+    return s;
+}
+
+/* "2*B*T-1". A number may be below 0, which is no extent: it is refused here, as it might be a name. */
+static coda_status read_extent(struct parser *p, int64_t *out)
+{
+    struct sum sum = {0, 0};
+    coda_status s;
+    bool minus = accept(p, '-');
+    do {
+        s = read_term(p, minus ? &sum.below : &sum.above);
+        minus = s == CODA_OK && peek(p) == '-';
+    } while (s == CODA_OK && (accept(p, '+') || accept(p, '-')));
+    if (s == CODA_OK && (*out = dims_subtract(p->g->dims, sum.above, sum.below)) == DIM_NONE)
+        s = fail_status();
+    return s;
+}
+
+/* "[B*T,2,3]" */
+static coda_status read_extents(struct parser *p, int64_t *out, int *count)
 {
     coda_status s = expect(p, '[');
     *count = 0;
     if (s != CODA_OK || accept(p, ']')) return s;
     do {
         if (*count == CODA_MAX_RANK) return fail(CODA_E_INVALID, "more than %d dimensions", CODA_MAX_RANK);
-        if ((s = read_integer(p, &out[(*count)++])) != CODA_OK) return s;
+        if ((s = read_extent(p, &out[(*count)++])) != CODA_OK) return s;
     } while (accept(p, ','));
     return expect(p, ']');
 }
+
+/* ---- Strings ---- */
 
 static int hex_digit(char c)
 {
@@ -196,7 +254,7 @@ static coda_status read_strides(struct parser *p, const struct type *type, int64
     if (s == CODA_OK && strcmp(word, "stride") != 0)
         return fail(CODA_E_INVALID, "expected `stride`, got `%.40s`", word);
     if (s == CODA_OK) s = expect(p, '=');
-    if (s == CODA_OK) s = read_integers(p, stride, &count);
+    if (s == CODA_OK) s = read_extents(p, stride, &count);
     if (s == CODA_OK && count != type->rank)
         return fail(CODA_E_INVALID, "%d strides for %d dimensions", count, type->rank);
     return s;
@@ -207,7 +265,7 @@ static coda_status read_dtype(struct parser *p, coda_dtype *out)
     char word[WORD_SIZE];
     coda_status s = read_word(p, "a dtype", "", word);
     if (s != CODA_OK) return s;
-    for (*out = CODA_F32; *out <= CODA_I32; (*out)++)
+    for (*out = CODA_F32; dtype_size(*out); (*out)++)
         if (strcmp(word, dtype_name(*out)) == 0) return CODA_OK;
     return fail(CODA_E_INVALID, "`%.40s` is no dtype", word);
 }
@@ -216,7 +274,8 @@ static coda_status read_leaf(struct parser *p, struct node *n)
 {
     coda_status s = read_dtype(p, &n->type.dtype);
     if (s == CODA_OK && n->op == OP_SCALAR) return CODA_OK;
-    if (s == CODA_OK) s = read_integers(p, n->type.dim, &n->type.rank);
+    if (s == CODA_OK) s = read_extents(p, n->type.dim, &n->type.rank);
+    n->type.dims = p->g->dims;
     if (s == CODA_OK) s = type_check(op_info[n->op].text, n->name, &n->type);
     if (s != CODA_OK) return s;
     dense_strides(&n->type, n->stride);
@@ -281,9 +340,10 @@ static coda_status read_attribute_value(struct parser *p, struct node *n, int k)
     float real = 0;
     int64_t integer = 0;
     coda_dtype dtype = CODA_F32;
-    coda_status s = attr_is_float(n, k)  ? read_float(p, &real)
-                    : kind == ATTR_DTYPE ? read_dtype(p, &dtype)
-                                         : read_integer(p, &integer);
+    coda_status s = attr_is_float(n, k)   ? read_float(p, &real)
+                    : kind == ATTR_DTYPE  ? read_dtype(p, &dtype)
+                    : kind == ATTR_EXTENT ? read_extent(p, &integer)
+                                          : read_integer(p, &integer);
     if (attr_is_float(n, k)) attr_set_float(n, k, real);
     else attr_set_integer(n, k, kind == ATTR_DTYPE ? (int64_t)dtype : integer);
     return s;
@@ -397,17 +457,48 @@ static coda_status parse_map(struct parser *p)
     return graph_define_map(p->g, &def);
 }
 
+static coda_status read_range(struct parser *p, int64_t *least, int64_t *most)
+{
+    coda_status s = read_integer(p, least);
+    if (s == CODA_OK) s = expect(p, '.');
+    if (s == CODA_OK) s = expect(p, '.');
+    return s == CODA_OK ? read_integer(p, most) : s;
+}
+
+static coda_status parse_dim(struct parser *p)
+{
+    char name[WORD_SIZE], word[WORD_SIZE];
+    int64_t least = 0, most = 0, multiple = 1;
+    coda_status s = read_name(p, name);
+    if (s == CODA_OK) s = expect(p, '=');
+    if (s == CODA_OK) s = read_range(p, &least, &most);
+    if (s == CODA_OK && peek(p) == 's') {
+        s = read_word(p, "step", "", word);
+        if (s == CODA_OK && strcmp(word, "step") != 0)
+            return fail(CODA_E_INVALID, "expected `step`, got `%.40s`", word);
+        if (s == CODA_OK) s = read_integer(p, &multiple);
+    }
+    if (s == CODA_OK) s = end_line(p);
+    if (s != CODA_OK) return s;
+    int64_t d = graph_symbol(p->g, name, least, most, multiple);
+    if (d == DIM_NONE) return p->g->status;
+    const char *key = arena_string(&p->arena, name);
+    return key && names_add(&p->symbols, &p->arena, key, (int)~d) ? CODA_OK
+                                                                  : fail(CODA_E_MEMORY, "out of memory");
+}
+
 static coda_status parse_line(struct parser *p)
 {
     char word[WORD_SIZE];
     char c = peek(p);
     if (c == '%') return parse_value(p);
     if (!c || c == '\n' || c == ';' || c == '#') return end_line(p);
-    coda_status s = read_word(p, "`%`, `map` or `output`", "_", word);
+    coda_status s = read_word(p, "`%`, `dim`, `map` or `output`", "_", word);
     if (s != CODA_OK) return s;
+    if (strcmp(word, "dim") == 0) return parse_dim(p);
     if (strcmp(word, "map") == 0) return parse_map(p);
     if (strcmp(word, "output") == 0) return parse_output(p);
-    return fail(CODA_E_INVALID, "expected `%%`, `map` or `output`, got `%.40s`", word);
+    return fail(CODA_E_INVALID, "expected `%%`, `dim`, `map` or `output`, got `%.40s`", word);
 }
 
 static coda_status parse_lines(struct parser *p)

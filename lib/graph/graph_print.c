@@ -2,10 +2,11 @@
  * graph_print.c -- a graph as text, one node per line; graph_parse.c reads the same text back.
  *
  *     map leaky(2; 1) "DEV static float apply(float x, float y, float a) { return x > y ? x : a * y; }"
- *     %x = input bf16[2048,4096] stride=[8192,1]
+ *     dim %T = 16..4096 step 16
+ *     %x = input bf16[T,4096] stride=[8192,1]
  *     %w = weight bf16[4096,4096]
- *     %2 = matmul %x, %w  ; bf16[2048,4096]
- *     %3 = rms_norm %2 {eps=0x1.4f8b58p-17}  ; bf16[2048,4096]
+ *     %2 = matmul %x, %w  ; bf16[T,4096]
+ *     %3 = rms_norm %2 {eps=0x1.4f8b58p-17}  ; bf16[T,4096]
  *     output %y = %3
  *
  * Leaves go by their names, other values by their index. A map or a reduction is the name of its
@@ -66,31 +67,33 @@ static void print_strides(const struct type *type, const int64_t *stride, struct
     int64_t dense[CODA_MAX_RANK];
     dense_strides(type, dense);
     if (memcmp(dense, stride, sizeof dense[0] * (size_t)type->rank) == 0) return;
-    for (int i = 0; i < type->rank; i++) text_printf(t, "%s%" PRId64, i ? "," : " stride=[", stride[i]);
+    text_append(t, " stride=[");
+    extents_print(type->dims, stride, type->rank, t);
     text_append(t, "]");
 }
 
 /* ---- Attributes ---- */
 
-static void print_value(const struct node *n, int k, struct text *t)
+static void print_value(const graph *g, const struct node *n, int k, struct text *t)
 {
     switch (attr_kind(n, k)) {
     case ATTR_FLOAT:
     case ATTR_FACTOR: print_float(attr_float(n, k), t); break;
     case ATTR_INTEGER: text_printf(t, "%" PRId64, attr_integer(n, k)); break;
+    case ATTR_EXTENT: dims_print(g->dims, attr_integer(n, k), t); break;
     case ATTR_DTYPE: text_append(t, dtype_name((coda_dtype)attr_integer(n, k))); break;
     }
 }
 
 /* In the order of ops.def. */
-static void print_attributes(const struct node *n, struct text *t)
+static void print_attributes(const graph *g, const struct node *n, struct text *t)
 {
     int printed = 0;
     for (int k = 0; k < attr_count(n); k++) {
         bool integer = !attr_is_float(n, k), factor = attr_kind(n, k) == ATTR_FACTOR;
         if ((integer && attr_integer(n, k) == 0) || (factor && attr_float(n, k) == 0)) continue;
         text_printf(t, "%s%s=", printed++ ? ", " : " {", attr_key(n, k));
-        print_value(n, k, t);
+        print_value(g, n, k, t);
     }
     if (printed) text_append(t, "}");
 }
@@ -104,8 +107,9 @@ static void print_node(const graph *g, int value, int first, struct text *t)
     value_print(g, value, t);
     text_printf(t, " = %s", n->prim ? n->prim->name : op_info[n->op].text);
     if (op_is_leaf(n->op)) {
-        if (n->op == OP_SCALAR) text_printf(t, " %s", dtype_name(n->type.dtype));
-        else text_printf(t, " %s", type_text(&n->type).s);
+        text_append(t, " ");
+        if (n->op == OP_SCALAR) text_append(t, dtype_name(n->type.dtype));
+        else type_print(&n->type, t);
         print_strides(&n->type, n->stride, t);
         return;
     }
@@ -113,12 +117,13 @@ static void print_node(const graph *g, int value, int first, struct text *t)
         text_append(t, i ? ", " : " ");
         value_print(g, n->in[i], t);
     }
-    print_attributes(n, t);
+    print_attributes(g, n, t);
     if (first != value) {
         text_append(t, " @");
         value_print(g, first, t);
     }
-    text_printf(t, "  ; %s", type_text(&n->type).s);
+    text_append(t, "  ; ");
+    type_print(&n->type, t);
 }
 
 void node_print(const graph *g, int value, struct text *t)
@@ -137,6 +142,13 @@ static void print_map(const struct prim *p, struct text *t)
     text_append(t, "\n");
 }
 
+static void print_symbol(const struct symbol *s, struct text *t)
+{
+    text_printf(t, "dim %%%s = %" PRId64 "..%" PRId64, s->name, s->least, s->most);
+    if (s->multiple > 1) text_printf(t, " step %" PRId64, s->multiple);
+    text_append(t, "\n");
+}
+
 static void print_output(const graph *g, const struct output *o, struct text *t)
 {
     text_printf(t, "output %%%s %s ", o->name, o->add ? "+=" : "=");
@@ -149,6 +161,7 @@ void graph_print(const graph *g, struct text *t)
 {
     int *first = calloc((size_t)g->origins + 1, sizeof *first); /* of each origin: node + 1, or 0 */
     if (!first) t->failed = true;
+    for (int i = 0; i < g->dims->symbols; i++) print_symbol(&g->dims->symbol[i], t);
     for (int i = 0; i < g->maps; i++) print_map(g->map[i], t);
     for (int i = 0; i < g->nodes && !t->failed; i++) {
         int *f = &first[MIN((unsigned)g->node[i].origin, (unsigned)g->origins)];

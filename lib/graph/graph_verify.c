@@ -42,7 +42,8 @@ coda_status node_check(const graph *g, const struct node *n, int index)
     for (int i = 0; i < n->nin; i++) {
         if (n->in[i] >= index || n->in[i] >= g->nodes)
             return fail(CODA_E_INVALID, "%s: operand %d is no earlier value of this graph", word, i);
-        if (n->in[i] < 0 && (i < least || !gaps))
+        bool gap = gaps || (n->op == OP_APPEND && i == APPEND_SCALE);
+        if (n->in[i] < 0 && (i < least || !gap))
             return fail(CODA_E_INVALID, "%s: operand %d is CODA_NONE", word, i);
     }
     return state_check(g, n, index);
@@ -124,6 +125,8 @@ static coda_status verify_names(const graph *g)
     struct arena arena = {0};
     struct names seen = {0};
     coda_status s = CODA_OK;
+    for (int i = 0; s == CODA_OK && i < g->dims->symbols; i++)
+        s = verify_name(&seen, &arena, g->dims->symbol[i].name);
     for (int i = 0; s == CODA_OK && i < g->nodes; i++)
         if (op_is_leaf(g->node[i].op)) s = verify_name(&seen, &arena, g->node[i].name);
     for (int i = 0; s == CODA_OK && i < g->outputs; i++) s = verify_name(&seen, &arena, g->output[i].name);

@@ -36,7 +36,14 @@ coda_status need_float(const struct node *n, const char *name, const struct type
     if (t->rank < rank)
         return fail(CODA_E_INVALID, "%s: %s is %s; it needs rank %d or more", node_word(n), name,
                     dims_text(t).s, rank);
-    return CODA_OK;
+    return need_fixed_columns(n, name, t);
+}
+
+coda_status need_fixed_columns(const struct node *n, const char *name, const struct type *t)
+{
+    if (dim_is_number(type_columns(t))) return CODA_OK;
+    return fail(CODA_E_INVALID, "%s: %s is %s; its columns must be a number, not %s", node_word(n), name,
+                dims_text(t).s, dim_text(t->dims, type_columns(t)).s);
 }
 
 /* An optional vector over x's columns. */
@@ -88,7 +95,13 @@ coda_status infer_input(const graph *g, struct node *n)
 coda_status infer_weight(const graph *g, struct node *n)
 {
     (void)g;
-    return infer_leaf(n);
+    coda_status s = infer_leaf(n);
+    for (int i = 0; i < n->type.rank && s == CODA_OK; i++) {
+        if (dim_is_number(n->type.dim[i]) && dim_is_number(n->stride[i])) continue;
+        s = fail(CODA_E_INVALID, "weight %.40s: it is %s; its dimensions and strides must be numbers",
+                 n->name, dims_text(&n->type).s);
+    }
+    return s;
 }
 
 coda_status infer_state(const graph *g, struct node *n)
@@ -119,6 +132,9 @@ coda_status infer_matmul(const graph *g, struct node *n)
     if (s == CODA_OK) s = need_range(n, "f32", n->attr.matmul.f32, 0, 1);
     if (s != CODA_OK) return s;
     int kn = (int)n->attr.matmul.kn;
+    if (!dim_is_number(w->dim[w->rank - 2]))
+        return fail(CODA_E_INVALID, "matmul: w is %s; its last two dimensions must be numbers",
+                    dims_text(w).s);
     if (w->rank != 2 && (w->rank != x->rank || !dims_equal(x, w, x->rank - 2)))
         return fail(CODA_E_INVALID, "matmul: x is %s but w is %s; leading dimensions differ", dims_text(x).s,
                     dims_text(w).s);
@@ -148,14 +164,29 @@ coda_status infer_top_k(const graph *g, struct node *n)
     return CODA_OK;
 }
 
+/* `so_far` is what operands 0 to i - 1 make. The first dimensions, from the right, that are not known to be
+ * equal, where a symbol is in one of them: it may be 1 at times, but never broadcasts. */
+static coda_status fail_broadcast(const struct node *n, const struct type *first, const struct type *so_far,
+                                  int i, const struct type *b)
+{
+    for (int d = 1; d <= MIN(so_far->rank, b->rank); d++) {
+        int64_t p = so_far->dim[so_far->rank - d], q = b->dim[b->rank - d];
+        if (p == q || p == 1 || q == 1 || (dim_is_number(p) && dim_is_number(q))) continue;
+        return fail(CODA_E_INVALID,
+                    "%s: operand 0 is %s but operand %d is %s; %s and %s may differ: use one for both",
+                    node_word(n), dims_text(first).s, i, dims_text(b).s, dim_text(so_far->dims, p).s,
+                    dim_text(b->dims, q).s);
+    }
+    return fail(CODA_E_INVALID, "%s: operand 0 is %s but operand %d is %s; they do not broadcast",
+                node_word(n), dims_text(first).s, i, dims_text(b).s);
+}
+
 coda_status infer_map(const graph *g, struct node *n)
 {
     struct type t = *operand_type(g, n, 0);
     for (int i = 1; i < n->nin; i++) {
         const struct type *b = operand_type(g, n, i);
-        if (shape_broadcast(&t, b, &t)) continue;
-        return fail(CODA_E_INVALID, "%s: operand 0 is %s but operand %d is %s; they do not broadcast",
-                    node_word(n), dims_text(operand_type(g, n, 0)).s, i, dims_text(b).s);
+        if (!shape_broadcast(&t, b, &t)) return fail_broadcast(n, operand_type(g, n, 0), &t, i, b);
     }
     if (t.dtype == CODA_I32) t.dtype = CODA_F32;
     n->type = t;
@@ -188,7 +219,7 @@ static coda_status infer_reduced_columns(const graph *g, struct node *n)
     n->type = *x;
     n->type.dtype = CODA_F32;
     n->type.dim[x->rank - 2] = 1;
-    return CODA_OK;
+    return need_fixed_columns(n, "x", x);
 }
 
 coda_status infer_reduce(const graph *g, struct node *n)
@@ -205,7 +236,7 @@ coda_status infer_reduce(const graph *g, struct node *n)
     n->type = *x;
     n->type.dtype = CODA_F32;
     n->type.dim[x->rank - 1] = 1;
-    return CODA_OK;
+    return need_fixed_columns(n, "x", x);
 }
 
 static coda_status infer_columns(const graph *g, struct node *n)
@@ -265,13 +296,16 @@ coda_status infer_embedding(const graph *g, struct node *n)
     n->type = *ids;
     n->type.dtype = table->dtype;
     n->type.dim[n->type.rank++] = table->dim[1];
-    return CODA_OK;
+    return need_fixed_columns(n, "table", table);
 }
 
 coda_status infer_cast(const graph *g, struct node *n)
 {
     n->type = *operand_type(g, n, 0);
     coda_status s = need_dtype(n, n->attr.cast.to);
+    if (s == CODA_OK && n->attr.cast.to == CODA_F8E4M3 && n->type.dtype != CODA_F8E4M3)
+        return fail(CODA_E_INVALID, "cast: x is %s; what becomes f8e4m3 is written to a state by coda_append",
+                    type_text(&n->type).s);
     n->type.dtype = (coda_dtype)n->attr.cast.to;
     return s;
 }
@@ -285,6 +319,8 @@ coda_status infer_constant(const graph *g, struct node *n)
     uint32_t stored;
     coda_status s = need_dtype(n, n->attr.constant.to);
     if (s != CODA_OK) return s;
+    if (t == CODA_F8E4M3)
+        return fail(CODA_E_INVALID, "constant: f8e4m3 is storage of caches; take f32, bf16 or f16");
     if (t == CODA_I32 && !(fabsf(*value) < 0x1p24f && *value == rintf(*value)))
         return fail(CODA_E_INVALID, "constant: %.9g is no i32 below 2^24", (double)*value);
     dtype_store(t, &stored, 0, *value);
@@ -301,9 +337,30 @@ static coda_status (*const rule[OP_COUNT])(const graph *g, struct node *n) = {
 #undef OP
 };
 
+/* Does operand i of n take what is stored in 8 bits? */
+static bool takes_narrow(const struct node *n, int i)
+{
+    if (op_is_view(n->op) || n->op == OP_CAST || n->op == OP_ASSIGN) return true;
+    return n->op == OP_ATTENTION ? i == 1 || i == 2 : n->op == OP_APPEND && (i == 0 || i > APPEND_SCALE);
+}
+
+static coda_status check_narrow(const graph *g, const struct node *n)
+{
+    for (int i = 0; i < n->nin; i++) {
+        const struct type *t = operand_type(g, n, i);
+        if (!t || t->dtype != CODA_F8E4M3 || takes_narrow(n, i)) continue;
+        return fail(
+            CODA_E_INVALID,
+            "%s: operand %d is %s; only attention's k and v, coda_cast, views and coda_assign read fp8",
+            node_word(n), i, type_text(t).s);
+    }
+    return CODA_OK;
+}
+
 coda_status shape_infer(const graph *g, struct node *n)
 {
-    coda_status s = rule[n->op](g, n);
+    coda_status s = check_narrow(g, n);
+    if (s == CODA_OK) s = rule[n->op](g, n);
     if (s != CODA_OK || op_is_leaf(n->op)) return s;
     return type_check(node_word(n), "result", &n->type);
 }

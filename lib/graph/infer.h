@@ -19,6 +19,8 @@ bool dims_equal(const struct type *a, const struct type *b, int rank);        /*
 coda_status need_float(const struct node *n, const char *name, const struct type *t, int rank);
 coda_status need_columns(const struct node *n, const char *name, const struct type *v, const struct type *x);
 coda_status need_range(const struct node *n, const char *name, int64_t value, int64_t least, int64_t most);
+/* Columns are known to the kernels that add along them. */
+coda_status need_fixed_columns(const struct node *n, const char *name, const struct type *t);
 coda_status need_eps(const struct node *n, float eps);
 coda_status need_dtype(const struct node *n, int64_t t);
 

@@ -65,8 +65,9 @@ static coda_status check_section_positions(const struct type *x, const struct ty
     if (p->dtype == CODA_I32 && (rows || times) && p->dim[p->rank - 1] == count) return CODA_OK;
     return fail(CODA_E_INVALID,
                 "rope: x is %s and sections are %d but positions are %s; must be i32 with x's leading"
-                " dimensions and %d columns, or [%" PRId64 ",%d]",
-                dims_text(x).s, count, type_text(p).s, count, x->dim[x->rank - 2], count);
+                " dimensions and %d columns, or [%s,%d]",
+                dims_text(x).s, count, type_text(p).s, count, dim_text(x->dims, x->dim[x->rank - 2]).s,
+                count);
 }
 
 static coda_status check_positions(const struct node *n, const struct type *x, const struct type *p)
@@ -79,8 +80,8 @@ static coda_status check_positions(const struct node *n, const struct type *x, c
     if (p->dtype == CODA_I32 && (rows || times)) return CODA_OK;
     return fail(CODA_E_INVALID,
                 "%s: x is %s but positions are %s; must be i32 with x's leading dimensions"
-                " or [%" PRId64 "]",
-                node_word(n), dims_text(x).s, type_text(p).s, x->dim[x->rank - 2]);
+                " or [%s]",
+                node_word(n), dims_text(x).s, type_text(p).s, dim_text(x->dims, x->dim[x->rank - 2]).s);
 }
 
 static const float ROPE_BASE = 10000;
@@ -127,6 +128,32 @@ coda_status infer_rope(const graph *g, struct node *n)
 
 /* ---- Attention ---- */
 
+/* What k or v would be if each key had a row of all heads; a failure if it cannot be. */
+static coda_status rows_of_heads(const struct node *n, const struct type *q, const struct type *k,
+                                 struct type *out)
+{
+    const struct attr_attention *a = &n->attr.attention;
+    int64_t batch = q->rank == 3 ? q->dim[0] : 1;
+    coda_status s = need_range(n, "layout", a->layout, CODA_LAYOUT_NHD, CODA_LAYOUT_HND);
+    *out = *k;
+    if (s != CODA_OK || a->layout == CODA_LAYOUT_NHD) return s;
+    if (k->rank != 4 || q->rank > 3 || (a->page ? k->dim[2] != a->page : k->dim[0] != batch))
+        return fail(CODA_E_INVALID,
+                    "attention: q is %s, k %s, the page %" PRId64
+                    "; of layout HND k is [B,kv_heads,Tk,head_dim],"
+                    " or [pages,kv_heads,page,head_dim]",
+                    dims_text(q).s, dims_text(k).s, a->page);
+    if (k->dim[1] != MAX(a->kv_heads ? a->kv_heads : a->heads, 1))
+        return fail(CODA_E_INVALID, "attention: k is %s, of %s heads, but kv_heads is %" PRId64,
+                    dims_text(k).s, dim_text(k->dims, k->dim[1]).s,
+                    MAX(a->kv_heads ? a->kv_heads : a->heads, 1));
+    *out = (struct type){.dtype = k->dtype, .rank = a->page || q->rank < 3 ? 2 : 3, .dims = k->dims};
+    out->dim[0] = out->rank == 3 ? k->dim[0] : dims_times(k->dims, k->dim[0], k->dim[2]);
+    out->dim[out->rank - 2] = out->rank == 3 ? k->dim[2] : out->dim[0];
+    out->dim[out->rank - 1] = mul_counts(k->dim[1], k->dim[3]);
+    return out->dim[0] == DIM_NONE ? fail_status() : CODA_OK;
+}
+
 /* Head counts and columns of q, k and v. */
 static coda_status check_heads(struct node *n, const struct type *q, const struct type *k)
 {
@@ -161,8 +188,8 @@ static coda_status check_lengths(const struct type *q, const struct type *length
     int64_t batch = q->rank == 3 ? q->dim[0] : 1;
     if (!lengths || (lengths->dtype == CODA_I32 && lengths->rank == 1 && lengths->dim[0] == batch))
         return CODA_OK;
-    return fail(CODA_E_INVALID, "attention: q is %s but lengths are %s; must be i32[%" PRId64 "]",
-                dims_text(q).s, type_text(lengths).s, batch);
+    return fail(CODA_E_INVALID, "attention: q is %s but lengths are %s; must be i32[%s]", dims_text(q).s,
+                type_text(lengths).s, dim_text(q->dims, batch).s);
 }
 
 static coda_status check_ranges(const struct type *q, const struct type *ranges)
@@ -183,6 +210,17 @@ static coda_status check_of_heads(const struct node *n, const char *what, const 
                 type_text(t).s, heads);
 }
 
+/* What k or v is multiplied by. */
+static coda_status check_kv_scale(const struct node *n, const char *what, const struct type *t)
+{
+    int64_t heads = n->attr.attention.kv_heads;
+    if (!t || (t->dtype == CODA_F32 && t->rank == 1 && (t->dim[0] == 1 || t->dim[0] == heads)))
+        return CODA_OK;
+    return fail(CODA_E_INVALID,
+                "attention: %s is %s; must be f32[1] or f32[%" PRId64 "], one for each key head", what,
+                type_text(t).s, heads);
+}
+
 /* Pages of a pool [slots, columns]: the table says which are a sequence's. */
 static coda_status check_pages(const struct node *n, const struct type *q, const struct type *k,
                                const struct type *table, bool lengths)
@@ -195,9 +233,10 @@ static coda_status check_pages(const struct node *n, const struct type *q, const
                     table ? "with" : "without", MOST_PAGE);
     if (!lengths) return fail(CODA_E_INVALID, "attention: pages of %" PRId64 " keys want lengths", page);
     if (table->dtype != CODA_I32 || table->rank != 2 || table->dim[0] != batch)
-        return fail(CODA_E_INVALID, "attention: q is %s but the table is %s; must be i32[%" PRId64 ",pages]",
-                    dims_text(q).s, type_text(table).s, batch);
-    if (k->rank != 2 || k->dim[0] % page || table->dim[1] > MOST_KEYS / page)
+        return fail(CODA_E_INVALID, "attention: q is %s but the table is %s; must be i32[%s,pages]",
+                    dims_text(q).s, type_text(table).s, dim_text(q->dims, batch).s);
+    if (k->rank != 2 || !dims_divides(k->dims, page, k->dim[0]) ||
+        dims_most(table->dims, table->dim[1]) > MOST_KEYS / page)
         return fail(CODA_E_INVALID,
                     "attention: k is %s, the table %s; k must be [slots,columns] of whole pages of %" PRId64
                     ", and a sequence have %d keys at most",
@@ -212,6 +251,8 @@ static coda_status check_beside(const graph *g, const struct node *n, const stru
     if (s == CODA_OK) s = check_ranges(q, operand_type(g, n, 4));
     if (s == CODA_OK) s = check_of_heads(n, "slopes", operand_type(g, n, 5));
     if (s == CODA_OK) s = check_of_heads(n, "sinks", operand_type(g, n, 6));
+    if (s == CODA_OK) s = check_kv_scale(n, "k_scale", operand_type(g, n, 8));
+    if (s == CODA_OK) s = check_kv_scale(n, "v_scale", operand_type(g, n, 9));
     return s;
 }
 
@@ -243,13 +284,13 @@ static coda_status check_align(struct node *n, const struct type *q, int64_t tk,
     if (!causal && !window) *align = CODA_ALIGN_DEFAULT;
     if (*align || (!causal && !window) || !lengths || tq == tk || (tq == 1 && !window)) return CODA_OK;
     return fail(CODA_E_INVALID,
-                "attention: %s, lengths, Tq %" PRId64 " and Tk %" PRId64 ": align must say where queries sit:"
+                "attention: %s, lengths, Tq %s and Tk %s: align must say where queries sit:"
                 " CODA_ALIGN_LENGTH (3): the last before the length, CODA_ALIGN_END (2): before Tk,"
                 " or CODA_ALIGN_START (1)",
                 slopes   ? "slopes"
                 : window ? "window"
                          : "causal",
-                tq, tk);
+                dim_text(q->dims, tq).s, dim_text(q->dims, tk).s);
 }
 
 /* [B, heads, Tq], without B if q has none. */
@@ -264,21 +305,31 @@ coda_status infer_attention(const graph *g, struct node *n)
 {
     const struct type *q = operand_type(g, n, 0), *k = operand_type(g, n, 1), *v = operand_type(g, n, 2);
     coda_status s = need_float(n, "q", q, 2);
-    if (s == CODA_OK) s = need_float(n, "k", k, 2);
-    if (s == CODA_OK) s = need_float(n, "v", v, 2);
+    if (s == CODA_OK && k->dtype != CODA_F8E4M3) s = need_float(n, "k", k, 2);
+    if (s == CODA_OK && v->dtype != CODA_F8E4M3) s = need_float(n, "v", v, 2);
+    if (s == CODA_OK && MIN(k->rank, v->rank) < 2)
+        return fail(CODA_E_INVALID, "attention: k is %s, v %s; they need rank 2 or more", dims_text(k).s,
+                    dims_text(v).s);
+    if (s == CODA_OK) s = need_fixed_columns(n, "k", k);
+    if (s == CODA_OK) s = need_fixed_columns(n, "v", v);
+    struct type rows;
+    if (s == CODA_OK) s = rows_of_heads(n, q, k, &rows);
     if (s != CODA_OK) return s;
+    if (k->rank != v->rank || !dims_equal(k, v, k->rank))
+        return fail(CODA_E_INVALID, "attention: k is %s but v is %s; they must be equal", dims_text(k).s,
+                    dims_text(v).s);
+    k = &rows;
     const struct type *table = operand_type(g, n, 7);
     bool paged = table && q->rank <= 3 && k->rank == 2;
     if (!paged && (q->rank > 3 || q->rank != k->rank || (q->rank == 3 && q->dim[0] != k->dim[0])))
         return fail(CODA_E_INVALID, "attention: q is %s but k is %s; both [B,T,columns] or [T,columns]",
                     dims_text(q).s, dims_text(k).s);
-    if (k->rank != v->rank || !dims_equal(k, v, k->rank))
-        return fail(CODA_E_INVALID, "attention: k is %s but v is %s; they must be equal", dims_text(k).s,
-                    dims_text(v).s);
     if ((s = check_heads(n, q, k)) != CODA_OK) return s;
     if ((s = check_limits(n)) != CODA_OK) return s;
     if ((s = check_pages(n, q, k, table, operand_type(g, n, 3))) != CODA_OK) return s;
-    int64_t keys = table ? table->dim[1] * n->attr.attention.page : k->dim[k->rank - 2];
+    int64_t keys =
+        table ? dims_times(table->dims, table->dim[1], n->attr.attention.page) : k->dim[k->rank - 2];
+    if (keys == DIM_NONE) return fail_status();
     if ((s = check_align(n, q, keys, operand_type(g, n, 3), operand_type(g, n, 5))) != CODA_OK) return s;
     if ((s = need_range(n, "lse", n->attr.attention.lse, 0, 1)) != CODA_OK) return s;
     n->type = *q;

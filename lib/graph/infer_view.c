@@ -3,6 +3,24 @@
 
 #include <inttypes.h>
 
+/* 0 <= start <= stop <= extent, wherever symbols are. */
+static bool is_range(const struct dims *t, int64_t start, int64_t stop, int64_t extent)
+{
+    return dims_has(t, start) && dims_has(t, stop) && dims_reaches(t, stop, start) &&
+           dims_reaches(t, extent, stop);
+}
+
+static coda_status slice_of_symbols(struct node *n, int64_t start, int64_t stop)
+{
+    struct dims *t = n->type.dims;
+    int64_t axis = n->attr.slice.axis, step = n->attr.slice.step;
+    if (step != 1)
+        return fail(CODA_E_INVALID, "slice: x is %s; step %" PRId64 " along %s must be 1",
+                    dims_text(&n->type).s, step, dim_text(t, n->type.dim[axis]).s);
+    n->type.dim[axis] = dims_subtract(t, stop, start);
+    return n->type.dim[axis] == DIM_NONE ? fail_status() : CODA_OK;
+}
+
 coda_status infer_slice(const graph *g, struct node *n)
 {
     const struct type *x = operand_type(g, n, 0);
@@ -10,14 +28,16 @@ coda_status infer_slice(const graph *g, struct node *n)
     int64_t axis = a->axis, start = a->start, stop = a->stop, step = a->step;
     if (axis < 0 || axis >= x->rank)
         return fail(CODA_E_INVALID, "slice: x is %s; it has no axis %" PRId64, dims_text(x).s, axis);
-    if (start < 0 || start > stop || stop > x->dim[axis] || step < 1)
+    if (!is_range(g->dims, start, stop, x->dim[axis]) || step < 1)
         return fail(CODA_E_INVALID,
-                    "slice: start %" PRId64 ", stop %" PRId64 ", step %" PRId64
-                    "; need 0 <= start <= stop <= %" PRId64 " and step >= 1",
-                    start, stop, step, x->dim[axis]);
+                    "slice: start %s, stop %s, step %" PRId64 "; need 0 <= start <= stop <= %s and step >= 1",
+                    dim_text(g->dims, start).s, dim_text(g->dims, stop).s, step,
+                    dim_text(g->dims, x->dim[axis]).s);
+    n->type = *x;
+    if (!dim_is_number(start) || !dim_is_number(stop) || !dim_is_number(x->dim[axis]))
+        return slice_of_symbols(n, start, stop);
     /* A longer step finds one element in any case; strides times a step fit as the tensor itself does. */
     a->step = step = MIN(step, MAX(x->dim[axis], 2));
-    n->type = *x;
     n->type.dim[axis] = (stop - start) / step + ((stop - start) % step != 0);
     return CODA_OK;
 }
@@ -49,8 +69,9 @@ coda_status infer_concat(const graph *g, struct node *n)
                     dims_text(&t).s, axis);
     for (int i = 1; i < n->nin; i++) {
         if ((s = check_part(g, n, i)) != CODA_OK) return s;
-        if (__builtin_add_overflow(t.dim[axis], operand_type(g, n, i)->dim[axis], &t.dim[axis]))
-            return fail(CODA_E_INVALID, "%s: axis %" PRId64 " does not fit in 63 bits", node_word(n), axis);
+        t.dim[axis] = dims_add(g->dims, t.dim[axis], operand_type(g, n, i)->dim[axis]);
+        if (t.dim[axis] == DIM_NONE)
+            return fail(fail_status(), "%s: axis %" PRId64 ": %s", node_word(n), axis, fail_message());
     }
     n->type = t;
     return CODA_OK;
@@ -62,15 +83,17 @@ coda_status infer_reshape(const graph *g, struct node *n)
     struct attr_reshape *a = &n->attr.reshape;
     coda_status s = need_range(n, "rank", a->rank, 0, CODA_MAX_RANK);
     if (s != CODA_OK) return s;
-    n->type = (struct type){x->dtype, (int)a->rank, {0}};
+    n->type = (struct type){x->dtype, (int)a->rank, {0}, g->dims};
     for (int i = 0; i < CODA_MAX_RANK; i++) {
         if (i >= n->type.rank) a->dim[i] = 0;
         n->type.dim[i] = a->dim[i];
     }
     if ((s = type_check("reshape", "result", &n->type)) != CODA_OK) return s;
-    if (type_elements(&n->type) == type_elements(x)) return CODA_OK;
-    return fail(CODA_E_INVALID, "reshape: x is %s, %" PRId64 " elements, but %s has %" PRId64, dims_text(x).s,
-                type_elements(x), dims_text(&n->type).s, type_elements(&n->type));
+    int64_t before = type_count(x), after = type_count(&n->type);
+    if (before == DIM_NONE || after == DIM_NONE) return fail_status();
+    if (before == after) return CODA_OK;
+    return fail(CODA_E_INVALID, "reshape: x is %s, %s elements, but %s has %s", dims_text(x).s,
+                dim_text(g->dims, before).s, dims_text(&n->type).s, dim_text(g->dims, after).s);
 }
 
 coda_status infer_transpose(const graph *g, struct node *n)

@@ -2,7 +2,7 @@
  * type.c -- dimensions and strides: counting, comparing, checking, and their words in messages.
  *
  * A checked type fits in 2^62 bytes even if each of its empty dimensions had one element, so that
- * counts and strides of any subset of dimensions never overflow.
+ * counts and strides of any subset of dimensions never overflow. It does so wherever its symbols may be.
  */
 #include "graph.h"
 
@@ -10,21 +10,46 @@
 #include <stdio.h>
 #include <string.h>
 
-struct type_text dims_text(const struct type *t)
+void extents_print(const struct dims *dims, const int64_t *extent, int n, struct text *out)
+{
+    for (int i = 0; i < n; i++) {
+        if (i) text_append(out, ",");
+        dims_print(dims, extent[i], out);
+    }
+}
+
+static void print_dims(const struct type *t, struct text *out)
+{
+    text_append(out, "[");
+    extents_print(t->dims, t->dim, MIN(t->rank, CODA_MAX_RANK), out);
+    text_append(out, "]");
+}
+
+void type_print(const struct type *t, struct text *out)
+{
+    text_append(out, dtype_name(t->dtype));
+    print_dims(t, out);
+}
+
+static struct type_text words(const struct type *t, void (*print)(const struct type *t, struct text *out))
 {
     struct type_text w;
-    int n = snprintf(w.s, sizeof w.s, "[");
-    for (int i = 0; i < t->rank && i < CODA_MAX_RANK; i++)
-        n += snprintf(w.s + n, sizeof w.s - (size_t)n, "%s%" PRId64, i ? "," : "", t->dim[i]);
-    snprintf(w.s + n, sizeof w.s - (size_t)n, "]");
+    struct text text = {0};
+    print(t, &text);
+    int n = snprintf(w.s, sizeof w.s, "%s", text_str(&text));
+    if (n >= (int)sizeof w.s) memcpy(&w.s[sizeof w.s - 4], "...", 4);
+    text_free(&text);
     return w;
 }
 
-struct type_text type_text(const struct type *t)
+struct type_text dims_text(const struct type *t) { return words(t, print_dims); }
+struct type_text type_text(const struct type *t) { return words(t, type_print); }
+
+bool type_is_bound(const struct type *t)
 {
-    struct type_text w;
-    snprintf(w.s, sizeof w.s, "%s%s", dtype_name(t->dtype), dims_text(t).s);
-    return w;
+    bool numbers = true;
+    for (int i = 0; i < t->rank; i++) numbers = numbers && dim_is_number(t->dim[i]);
+    return numbers;
 }
 
 int64_t type_elements(const struct type *t)
@@ -43,10 +68,17 @@ bool type_equal(const struct type *a, const struct type *b)
            memcmp(a->dim, b->dim, sizeof a->dim[0] * (size_t)a->rank) == 0;
 }
 
+int64_t type_count(const struct type *t)
+{
+    int64_t n = 1;
+    for (int i = 0; i < t->rank; i++) n = dims_times(t->dims, n, t->dim[i]);
+    return n;
+}
+
 int64_t type_rows(const struct type *t)
 {
     int64_t rows = 1;
-    for (int i = 0; i + 1 < t->rank; i++) rows *= t->dim[i];
+    for (int i = 0; i + 1 < t->rank; i++) rows = dims_times(t->dims, rows, t->dim[i]);
     return rows;
 }
 
@@ -55,8 +87,18 @@ void dense_strides(const struct type *t, int64_t *stride)
     int64_t step = 1;
     for (int i = t->rank - 1; i >= 0; i--) {
         stride[i] = step;
-        step *= MAX(t->dim[i], 1);
+        step = dims_times(t->dims, step, t->dim[i] ? t->dim[i] : 1);
     }
+}
+
+/* It is neither a number nor an expression of the table. */
+static coda_status fail_extent(const char *what, const char *name, const struct dims *dims, const char *part,
+                               int i, int64_t d)
+{
+    if (!dims || !dims->symbols)
+        return fail(CODA_E_INVALID, "%s %s: %s %d is %" PRId64 "; must be >= 0", what, name, part, i, d);
+    return fail(CODA_E_INVALID, "%s %s: %s %d is %" PRId64 "; must be >= 0, or a symbolic one of this graph",
+                what, name, part, i, d);
 }
 
 coda_status type_check(const char *what, const char *name, const struct type *t)
@@ -67,10 +109,9 @@ coda_status type_check(const char *what, const char *name, const struct type *t)
         return fail(CODA_E_INVALID, "%s %s: rank is %d; must be 0..%d", what, name, t->rank, CODA_MAX_RANK);
     int64_t bytes = size;
     for (int i = 0; i < t->rank; i++) {
-        if (t->dim[i] < 0)
-            return fail(CODA_E_INVALID, "%s %s: dimension %d is %" PRId64 "; must be >= 0", what, name, i,
-                        t->dim[i]);
-        if (__builtin_mul_overflow(bytes, MAX(t->dim[i], 1), &bytes) || bytes > (int64_t)1 << 62)
+        if (!dims_has(t->dims, t->dim[i])) return fail_extent(what, name, t->dims, "dimension", i, t->dim[i]);
+        int64_t most = dims_most(t->dims, t->dim[i]);
+        if (__builtin_mul_overflow(bytes, MAX(most, 1), &bytes) || bytes > (int64_t)1 << 62)
             return fail(CODA_E_INVALID, "%s %s: %s does not fit in 2^62 bytes", what, name, type_text(t).s);
     }
     return CODA_OK;
@@ -78,7 +119,7 @@ coda_status type_check(const char *what, const char *name, const struct type *t)
 
 bool shape_broadcast(const struct type *a, const struct type *b, struct type *out)
 {
-    struct type t = {a->dtype, MAX(a->rank, b->rank), {0}};
+    struct type t = {a->dtype, MAX(a->rank, b->rank), {0}, a->dims ? a->dims : b->dims};
     for (int i = 1; i <= t.rank; i++) {
         int64_t p = i <= a->rank ? a->dim[a->rank - i] : 1, q = i <= b->rank ? b->dim[b->rank - i] : 1;
         if (p != q && p != 1 && q != 1) return false;
@@ -108,14 +149,48 @@ static coda_status check_span(const char *what, const char *name, const struct t
 {
     int64_t limit = ((int64_t)1 << 62) / dtype_size(t->dtype), span = 1;
     for (int i = 0; i < t->rank; i++) {
-        int64_t reach;
-        if (stride[i] < 0 || stride[i] > limit)
-            return fail(CODA_E_INVALID, "%s %s: stride %d is %" PRId64 "; must be 0..%" PRId64, what, name, i,
-                        stride[i], limit);
-        if (__builtin_mul_overflow(stride[i], MAX(t->dim[i], 1) - 1, &reach) || reach > limit - span)
-            return fail(CODA_E_INVALID, "%s %s: %s with stride %" PRId64 " does not fit in 2^62 bytes", what,
-                        name, type_text(t).s, stride[i]);
+        int64_t reach, most = dims_has(t->dims, stride[i]) ? dims_most(t->dims, stride[i]) : -1;
+        if (most < 0 || most > limit)
+            return fail(CODA_E_INVALID, "%s %s: stride %d is %s; must be 0..%" PRId64, what, name, i,
+                        dim_text(t->dims, stride[i]).s, limit);
+        if (__builtin_mul_overflow(most, MAX(dims_most(t->dims, t->dim[i]), 1) - 1, &reach) ||
+            reach > limit - span)
+            return fail(CODA_E_INVALID, "%s %s: %s with stride %s does not fit in 2^62 bytes", what, name,
+                        type_text(t).s, dim_text(t->dims, stride[i]).s);
         span += reach;
+    }
+    return CODA_OK;
+}
+
+static bool are_bound(const struct type *t, const int64_t *stride)
+{
+    bool numbers = type_is_bound(t);
+    for (int i = 0; i < t->rank; i++) numbers = numbers && dim_is_number(stride[i]);
+    return numbers;
+}
+
+/* Wherever the symbols are. Each dimension steps over the whole of the next smaller one, which is as much as
+ * all the smaller ones span together, or more. Which is smaller is seen where every symbol is largest. */
+static coda_status check_symbolic(const char *what, const char *name, const struct type *t,
+                                  const int64_t *stride)
+{
+    int64_t most[CODA_MAX_RANK], below = 1;
+    struct type largest = *t;
+    int order[CODA_MAX_RANK];
+    for (int i = 0; i < t->rank; i++) {
+        most[i] = dims_most(t->dims, stride[i]);
+        largest.dim[i] = dim_is_number(t->dim[i]) ? t->dim[i] : MAX(dims_most(t->dims, t->dim[i]), 2);
+    }
+    for (int k = sort_dims(&largest, most, order) - 1; k >= 0; k--) {
+        int d = order[k];
+        if (!dims_reaches(t->dims, stride[d], below))
+            return fail(CODA_E_INVALID,
+                        "%s %s: %s has stride %s in dimension %d, but the next smaller one takes %s elements;"
+                        " they may overlap",
+                        what, name, type_text(t).s, dim_text(t->dims, stride[d]).s, d,
+                        dim_text(t->dims, below).s);
+        below = dims_times(t->dims, stride[d], t->dim[d]);
+        if (below == DIM_NONE) return fail_status();
     }
     return CODA_OK;
 }
@@ -125,9 +200,12 @@ static coda_status check_span(const char *what, const char *name, const struct t
 coda_status strides_check(const char *what, const char *name, const struct type *t, const int64_t *stride)
 {
     int64_t span = 1;
-    int order[CODA_MAX_RANK], n = sort_dims(t, stride, order);
+    int order[CODA_MAX_RANK], n;
     coda_status s = check_span(what, name, t, stride);
-    if (s != CODA_OK || type_elements(t) == 0) return s;
+    if (s != CODA_OK) return s;
+    if (!are_bound(t, stride)) return check_symbolic(what, name, t, stride);
+    if (type_elements(t) == 0) return CODA_OK;
+    n = sort_dims(t, stride, order);
     for (int k = n - 1; k >= 0; k--) {
         int d = order[k];
         if (stride[d] == 0)

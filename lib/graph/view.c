@@ -16,8 +16,9 @@ bool view_collapse(const struct type *t, const int64_t *s, int lo, int hi, int64
     for (int d = hi - 1; d >= lo; d--) {
         if (t->dim[d] == 1) continue;
         if (extent == 1) stride = s[d];
-        else if (extent && t->dim[d] && s[d] != stride * extent) return false; /* an empty one lies anyhow */
-        extent *= t->dim[d];
+        else if (extent && t->dim[d] && s[d] != dims_times(t->dims, stride, extent))
+            return false; /* an empty one lies anyhow */
+        extent = dims_times(t->dims, extent, t->dim[d]);
     }
     *out = stride;
     return true;

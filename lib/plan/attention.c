@@ -7,8 +7,8 @@
 static struct tensor_use *use(void *spec, int i)
 {
     struct attention_spec *s = spec;
-    struct tensor_use *of[] = {&s->q,       &s->k,      &s->v,      &s->o,     &s->lse,
-                               &s->lengths, &s->ranges, &s->slopes, &s->sinks, &s->table};
+    struct tensor_use *of[] = {&s->q,      &s->k,      &s->v,     &s->o,     &s->lse,     &s->lengths,
+                               &s->ranges, &s->slopes, &s->sinks, &s->table, &s->k_scale, &s->v_scale};
     for (int k = 0; k < ARRAY_SIZE(of); k++)
         if ((k < 3 || of[k]->buffer >= 0) && i-- == 0) return of[k];
     return NULL;
@@ -33,6 +33,16 @@ static void heads(struct grouper *gr, int value, int64_t head_dim, struct tensor
                                .head = head_dim};
 }
 
+/* Keys, or values: the pages of a pool are as sequences are. */
+static void keys(struct grouper *gr, const struct node *n, int value, struct tensor_use *out)
+{
+    const struct attr_attention *a = &n->attr.attention;
+    const int64_t *stride = gr->view[value].stride;
+    heads(gr, value, out->head, out);
+    if (a->layout == CODA_LAYOUT_HND) out->batch = stride[0], out->head = stride[1], out->time = stride[2];
+    else if (a->page) out->batch = a->page * out->time;
+}
+
 static void beside(struct grouper *gr, const struct node *n, int i, struct tensor_use *out)
 {
     int value = i < n->nin ? n->in[i] : -1;
@@ -48,6 +58,13 @@ static void beside(struct grouper *gr, const struct node *n, int i, struct tenso
     out->steady = base_is_steady(gr, v.base);
     out->offset = v.offset;
     memcpy(out->stride, v.stride, sizeof out->stride);
+}
+
+/* One for all heads is there for each. */
+static void scale(struct grouper *gr, const struct node *n, int i, struct tensor_use *out)
+{
+    beside(gr, n, i, out);
+    if (out->value >= 0 && gr->g->node[out->value].type.dim[0] == 1) out->stride[0] = 0;
 }
 
 /* One sequence without the dimension of the batch: its strides as if it had one. */
@@ -73,7 +90,7 @@ static void read_operands(struct writer *w)
     a->batch = q->rank == 3 ? q->dim[0] : 1;
     a->tq = q->dim[q->rank - 2];
     a->page = of->page;
-    a->slots = k->dim[k->rank - 2];
+    a->slots = (of->layout == CODA_LAYOUT_HND && of->page ? k->dim[0] : 1) * k->dim[k->rank - 2];
     a->tk = a->page ? type_columns(&g->node[n->in[7]].type) * a->page : a->slots;
     a->window = of->window;
     a->ahead = of->ahead;
@@ -82,13 +99,16 @@ static void read_operands(struct writer *w)
     a->align = (coda_attention_align)of->align;
     a->scale = of->scale;
     heads(w->gr, n->in[0], a->head_dim, &a->q);
-    heads(w->gr, n->in[1], a->head_dim, &a->k);
-    heads(w->gr, n->in[2], a->head_dim, &a->v);
+    a->k.head = a->v.head = a->head_dim;
+    keys(w->gr, n, n->in[1], &a->k);
+    keys(w->gr, n, n->in[2], &a->v);
     beside(w->gr, n, 3, &a->lengths);
     beside(w->gr, n, 4, &a->ranges);
     beside(w->gr, n, 5, &a->slopes);
     beside(w->gr, n, 6, &a->sinks);
     beside(w->gr, n, 7, &a->table);
+    scale(w->gr, n, 8, &a->k_scale);
+    scale(w->gr, n, 9, &a->v_scale);
     add_batch(&a->ranges, q);
 }
 
@@ -140,8 +160,10 @@ static void store_results(struct writer *w)
 static int64_t bytes(const void *spec)
 {
     const struct attention_spec *a = spec;
-    int64_t rows = add_counts(mul_counts(2 * a->tq, a->heads), mul_counts(2 * a->tk, a->kv_heads));
-    return mul_counts(mul_counts(dtype_size(a->q.dtype) * a->batch, a->head_dim), rows);
+    int64_t keys = mul_counts(a->tk, a->kv_heads), each = dtype_size(a->k.dtype) + dtype_size(a->v.dtype);
+    int64_t rows =
+        add_counts(mul_counts(2 * dtype_size(a->q.dtype) * a->tq, a->heads), mul_counts(each, keys));
+    return mul_counts(mul_counts(a->batch, a->head_dim), rows);
 }
 
 /* The sum of min(max(j, 0), most) for j < n. */
@@ -193,6 +215,8 @@ static void print(const void *spec, struct text *t)
     if (a->sinks.buffer >= 0) text_append(t, " sinks");
     if (a->lse.buffer >= 0) text_append(t, a->o.buffer < 0 ? " lse alone" : " lse");
     if (a->page) text_printf(t, " page=%lld", (long long)a->page);
+    if (a->k_scale.buffer >= 0) text_append(t, " k_scale");
+    if (a->v_scale.buffer >= 0) text_append(t, " v_scale");
 }
 
 const struct own_kind plan_attention = {.index = OWN_ATTENTION,

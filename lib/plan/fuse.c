@@ -141,7 +141,11 @@ static bool may_write(struct grouper *gr, struct group *q, const struct node *n)
 {
     for (int i = 0; i < n->nin; i++) {
         bool ahead = i == 0 || i >= state_operands(n);
-        if (i == 1 || (ahead && i && reads_in_place(gr, q, n, n->in[i]))) continue;
+        if (n->in[i] < 0 || i == 1 || (ahead && i && reads_in_place(gr, q, n, n->in[i]))) continue;
+        if (n->op == OP_APPEND && i == APPEND_SCALE) {
+            if (gr->view[n->in[i]].base < 0 || group_depends(gr, n->in[i], q)) return false;
+            continue;
+        }
         if (ahead && group_depends(gr, n->in[i], q)) return false;
         enum source_kind slots = ahead ? SOURCE_MEMBER : group_source(gr, q, n->in[i]).kind;
         if (slots == SOURCE_OUTSIDE ? !group_can_load(gr, q, n, i) : slots != SOURCE_MEMBER) return false;

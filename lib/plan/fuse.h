@@ -44,6 +44,7 @@ struct site { /* the fusion state of one node */
     int version;                /* of a state's memory, counted from 0; 0 of all else */
     struct column_range window; /* a version: the columns of its product that it takes; end 0: all */
     int slot;                   /* APPEND: the step of its program that holds a row's slot */
+    int scale;                  /* APPEND: 1 + the port of its scales; 0: none */
     float number;               /* NUMBER: the value */
     unsigned seen;              /* grouper.mark of the last search that reached it */
     unsigned queued;            /* 1 + the last group that it was a candidate for */
@@ -73,9 +74,10 @@ struct group {
     struct best best[MOST_BEST];      /* GEMM: of its rows it leaves each tile's best, for these programs */
     int bests;
     bool finishes_best; /* OWN: it is such a program */
-    int turn;           /* GEMM: the node that combines pairs of columns in a range; -1: none */
-    int paired;         /* GEMM: the node, of full width N, whose columns are paired; -1: none */
-    unsigned seen;      /* grouper.mark of the last search that reached it */
+    bool line;     /* ROWS: its domain is [elements, 1]; values may have other dimensions of 1: lines.c */
+    int turn;      /* GEMM: the node that combines pairs of columns in a range; -1: none */
+    int paired;    /* GEMM: the node, of full width N, whose columns are paired; -1: none */
+    unsigned seen; /* grouper.mark of the last search that reached it */
 };
 
 struct grouper {
@@ -120,6 +122,8 @@ coda_status plan_fuse(struct grouper *gr, struct plan *p, const struct plan_opti
 struct group *group_new(struct grouper *gr, enum program_kind kind, int root);
 /* Makes `value` a member of q and keeps all horizons right. The caller has checked that it may join. */
 void group_join(struct grouper *gr, struct group *q, int value);
+/* Makes the members of `other`, whose root comes after that of q, members of q. */
+void group_absorb(struct grouper *gr, struct group *q, struct group *other);
 /* Joins to q whatever its epilogue, or its pass over rows, can compute too; nodes are tried in order. */
 void group_grow(struct grouper *gr, struct group *q);
 /* Places besides its own buffer that `value` has to be stored to: outputs, and parts of concats. */
@@ -152,6 +156,8 @@ bool group_depends(struct grouper *gr, int value, const struct group *q);
 struct source group_source(const struct grouper *gr, const struct group *q, int value);
 /* take_in.c: products take in maps of what they load, where that is cheaper. */
 void plan_take_in(struct grouper *gr);
+/* lines.c: programs with a few numbers each become one. */
+void plan_join_lines(struct grouper *gr);
 /* segments.c */
 /* What a value is of a GEMM's member: a range of its columns, perhaps seen as [.., segments, columns
  * of one]. */
@@ -214,6 +220,10 @@ enum shape {
     SHAPE_ROW   /* ROWS: one for each row */
 };
 enum shape domain_shape(const struct group *q, const struct type *t);
+/* The elements of a value with one dimension, at most, that is not 1; -1 of others, and of long ones. */
+int64_t line_elements(const struct type *t);
+/* The value whose elements these are, one for one: reshapes of a line are the line. */
+int line_value(const graph *g, int value);
 
 /* Is the value the next version of a state, which the program writes rather than holds? */
 bool group_writes_state(const struct grouper *gr, int value);

@@ -261,6 +261,7 @@ coda_status plan_fuse(struct grouper *gr, struct plan *p, const struct plan_opti
     }
     for (int i = 0; i < g->nodes; i++)
         if (gr->site[i].role == ROLE_FREE) root_rows(gr, i);
+    plan_join_lines(gr);
     if (p->arena.failed) return fail(CODA_E_MEMORY, "out of memory for a plan of %d nodes", g->nodes);
     return CODA_OK;
 }

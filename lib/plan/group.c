@@ -89,6 +89,7 @@ static bool is_partial(const struct group *q, const struct node *n)
 int group_tile(const struct grouper *gr, const struct group *q, int value)
 {
     const graph *g = gr->g;
+    if (q->line) return line_value(g, value);
     while (q->p.kind == PROGRAM_GEMM && g->node[value].op == OP_RESHAPE && g->node[value].type.rank > 0 &&
            type_columns(&g->node[value].type) == type_columns(&g->node[g->node[value].in[0]].type))
         value = g->node[value].in[0];
@@ -199,6 +200,22 @@ void group_join(struct grouper *gr, struct group *q, int value)
     int horizon = MAX(s->horizon, gr->site[q->first].horizon);
     raise_horizon(gr, q->first, horizon);
     raise_horizon(gr, value, horizon);
+}
+
+void group_absorb(struct grouper *gr, struct group *q, struct group *other)
+{
+    int first = other->first, next, horizon = MAX(gr->site[q->first].horizon, gr->site[first].horizon);
+    for (int m = first; m >= 0; m = next) {
+        next = gr->site[m].next;
+        gr->site[m].group = q->index;
+        link_member(gr, q, m);
+    }
+    q->members += other->members;
+    q->stores += other->stores;
+    q->loads += other->loads + other->members;
+    other->first = other->last = -1;
+    raise_horizon(gr, q->first, horizon);
+    raise_horizon(gr, first, horizon);
 }
 
 bool group_has_room(const struct grouper *gr, const struct group *q, int state)

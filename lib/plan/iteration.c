@@ -87,6 +87,34 @@ static bool gemm_strides(const struct group *q, const struct type *t, const int6
     return fits || sample_strides(q, t, s, out);
 }
 
+/* ---- Lines: values of a few rows, with one dimension, at most, that is not 1 ---- */
+
+enum { MOST_IN_LINE = 4096 }; /* elements: a launch takes longer */
+
+int64_t line_elements(const struct type *t)
+{
+    int64_t elements = 1;
+    for (int d = 0; d < t->rank; d++) {
+        if (t->dim[d] != 1 && elements != 1) return -1;
+        if (t->dim[d] != 1) elements = t->dim[d];
+    }
+    return elements > 0 && elements <= MOST_IN_LINE ? elements : -1;
+}
+
+int line_value(const graph *g, int value)
+{
+    while (g->node[value].op == OP_RESHAPE && line_elements(&g->node[value].type) > 0)
+        value = g->node[value].in[0];
+    return value;
+}
+
+/* Of a line: the one dimension that is not 1 has all the elements. */
+static void line_strides(const struct type *t, const int64_t *s, int64_t *out)
+{
+    for (int d = 0; d < t->rank; d++)
+        if (t->dim[d] != 1) out[0] = s[d];
+}
+
 void domain_use_samples(struct group *q, const struct type *t, const int64_t *s, const struct type *as,
                         const int64_t *stride)
 {
@@ -109,6 +137,10 @@ bool domain_strides(const struct group *q, const struct type *t, const int64_t *
     view_broadcast(t, s, as, wide);
     memset(out, 0, sizeof *out * CODA_MAX_RANK);
     if (q->p.kind == PROGRAM_GEMM) return gemm_strides(q, as, wide, out);
+    if (q->line) {
+        line_strides(as, wide, out);
+        return line_elements(as) == q->domain.dim[0];
+    }
     if (as->rank != q->domain.rank) return false;
     memcpy(out, wide, sizeof wide);
     return true;

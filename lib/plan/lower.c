@@ -50,6 +50,19 @@ static void store(struct writer *w, int value, int buffer, int64_t offset, const
     store_by(w, value, t, port, window_of(w, value, buffer));
 }
 
+/* Slots count the keys of pages [heads][page][head_dim]. */
+static void by_heads(const struct node *append, int last, struct tensor_use *port)
+{
+    const int64_t *dim = append->type.dim, *stride = append->stride;
+    if (dim[3] == 1) port->stride[last] = 1; /* whatever its stride is */
+    port->table_rows = dim[0] * dim[2];
+    port->table_stride = stride[2];
+    port->page = MAX(dim[2], 1);
+    port->page_stride = stride[0];
+    port->head_dim = MAX(dim[3], 1);
+    port->head_stride = stride[1];
+}
+
 /* Rows go where their slots are, a whole value where the state lies. */
 static void store_version(struct writer *w, int value)
 {
@@ -62,9 +75,11 @@ static void store_version(struct writer *w, int value)
     struct tensor_use port = port_new(USE_SCATTER, buffer, 0, n->type.dtype, value);
     port.version = w->gr->site[value].version;
     port.index = w->gr->site[value].slot;
+    port.scale = w->gr->site[value].scale;
     port.table_rows = type_rows(&n->type);
-    view_collapse(&n->type, n->stride, 0, n->type.rank - 1, &port.table_stride);
     port.stride[last] = n->stride[n->type.rank - 1];
+    if (n->attr.append.layout == CODA_LAYOUT_HND) by_heads(n, last, &port);
+    else view_collapse(&n->type, n->stride, 0, n->type.rank - 1, &port.table_stride);
     if (w->p->segment) port.stride[last + 1] = w->p->segment * port.stride[last];
     store_by(w, value, domain_walked(w->gr->g, n), port, w->gr->site[value].window);
 }

@@ -433,10 +433,11 @@ void write_best(struct writer *w, const struct best *best)
     add_step(w, s);
 }
 
-static int frequencies(struct writer *w, int value)
+/* A vector that steps use as a whole. */
+static int vector(struct writer *w, enum use_role role, int value)
 {
     const struct view v = w->gr->view[value];
-    struct tensor_use port = port_new(USE_FREQUENCIES, buffer_of(w->gr, v.base), v.offset, CODA_F32, value);
+    struct tensor_use port = port_new(role, buffer_of(w->gr, v.base), v.offset, CODA_F32, value);
     w->gr->site[v.base].need = true;
     port.version = w->gr->site[v.base].version;
     port.table_rows = w->gr->g->node[value].type.dim[0];
@@ -466,7 +467,7 @@ static int pair(struct writer *w, const struct node *n, int value)
     struct step s = {.kind = STEP_PAIR, .cls = CLASS_TILE, .port = -1, .value = value};
     s.in[0] = operand(w, n, 0, domain_walked(w->gr->g, n));
     position(w, n, &s);
-    if (n->nin > 2 && n->in[2] >= 0) s.port = frequencies(w, n->in[2]);
+    if (n->nin > 2 && n->in[2] >= 0) s.port = vector(w, USE_FREQUENCIES, n->in[2]);
     return add_step(w, s);
 }
 
@@ -495,6 +496,8 @@ static int next_version(struct writer *w, const struct node *n, int value)
     bool some = n->op == OP_APPEND && spot_of(w->gr, w->q, n->in[1], &p);
     int step = some ? step_of(w, p.member) : operand(w, n, 1, walked);
     if (n->op == OP_APPEND) w->gr->site[value].slot = as_row(w, operand(w, n, 2, walked));
+    if (n->op == OP_APPEND && n->nin > APPEND_SCALE && n->in[APPEND_SCALE] >= 0)
+        w->gr->site[value].scale = 1 + vector(w, USE_SCALES, n->in[APPEND_SCALE]);
     return step;
 }
 

@@ -63,17 +63,33 @@ struct attention_spec {
     coda_attention_align align;   /* where the queries stand among the keys; 0: END */
     float scale;                  /* of Q K^T, before the softmax */
     float softcap;                /* c: scores are c tanh(s / c); 0: as they are */
-    struct tensor_use q, k, v, o; /* by strides: batch, time, head; a head's columns are adjacent. o has
-                                     buffer -1 where the sums alone are wanted */
+    struct tensor_use q, k, v, o; /* by strides: batch, time, head; a head's columns are adjacent. Of a pool
+                                     batch is from page to page. o has buffer -1 where the sums alone are
+                                     wanted */
     struct tensor_use lse;        /* fp32 [batch][heads][tq]: log sum e^score; buffer -1: not wanted */
     /* Read beside these; buffer -1 of what is not there. */
     struct tensor_use lengths; /* int32 [batch]: keys of each sequence; else tk */
     struct tensor_use ranges;  /* int32 [batch][tq][2]: keys from the first below the second */
     struct tensor_use slopes;  /* fp32 [heads]: what a key's distance from the query takes off its score */
     struct tensor_use sinks;   /* fp32 [heads]: the score of a key more, whose value is 0 */
-    struct tensor_use table;   /* int32 [batch][tk / page]: pages of each sequence's keys, in the pool ... */
-    int64_t page, slots;       /* ... of so many rows; keys in a page, 0: they lie one behind the other */
+    struct tensor_use k_scale,
+        v_scale;             /* fp32 [kv_heads], or one, of stride 0: what k, v are multiplied by */
+    struct tensor_use table; /* int32 [batch][tk / page]: pages of each sequence's keys, in the pool ... */
+    int64_t page, slots;     /* ... of so many rows; keys in a page, 0: they lie one behind the other */
 };
+
+/* Are keys and values of 8 bits? */
+static inline bool attention_is_narrow(const struct attention_spec *a)
+{
+    return a->k.dtype == CODA_F8E4M3 && a->v.dtype == CODA_F8E4M3;
+}
+
+/* k and v are lots of rows: sequences, `batch` apart, or the pages of a pool. */
+static inline int64_t attention_lots(const struct attention_spec *a)
+{
+    return a->page ? a->slots / a->page : a->batch;
+}
+static inline int64_t attention_lot(const struct attention_spec *a) { return a->page ? a->page : a->tk; }
 
 #define ATTENTION_MOST_TIME ((int64_t)1 << 30) /* positions are 32-bit in the kernels */
 #define ATTENTION_MOST_BLOCKS ((int64_t)1 << 30)

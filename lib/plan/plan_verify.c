@@ -23,6 +23,18 @@ static bool reads_its_class(const struct program *q, const struct step *s)
     return true;
 }
 
+/* Pages are whole, and so are heads; scales are there. */
+static bool scatters_evenly(const struct program *q, const struct step *s, const struct tensor_use *to)
+{
+    struct column_range all = step_columns(q, s);
+    if (to->scale < 0 || to->scale > q->ports) return false;
+    if (to->scale && (q->port[to->scale - 1].role != USE_SCALES || q->port[to->scale - 1].table_rows < 1))
+        return false;
+    if (!to->page) return !to->head_dim;
+    return to->page > 0 && to->head_dim > 0 && to->table_rows % to->page == 0 &&
+           (q->kind != PROGRAM_GEMM || (all.end - all.first) % to->head_dim == 0);
+}
+
 /* Ids and keys are row values; alone, a pair's element loads the other one from where its own is. */
 static bool reads_rightly(const struct program *q, const struct step *s, int index)
 {
@@ -38,7 +50,7 @@ static bool reads_rightly(const struct program *q, const struct step *s, int ind
                step_has_value(q, &q->step[port->index]);
     if (s->kind == STEP_STORE && port->role == USE_SCATTER &&
         (port->index < 0 || port->index >= index || !is_row(q, port->index) ||
-         !step_has_value(q, &q->step[port->index])))
+         !step_has_value(q, &q->step[port->index]) || !scatters_evenly(q, s, port)))
         return false;
     return reads_its_class(q, s);
 }

@@ -98,6 +98,11 @@ bool program_any_write(const struct program *q, bool (*fn)(void *, int), void *c
 
 /* ---- Questions ---- */
 
+bool step_uses(const struct program *q, const struct step *s, int port)
+{
+    return s->port == port || (s->port >= 0 && q->port[s->port].scale == 1 + port);
+}
+
 bool program_suits_cublaslt(const struct program *p)
 {
     bool rows = p->a.k == 1 || p->a.row == 1, cols = p->b.k == 1 || p->b.row == 1;
@@ -140,7 +145,7 @@ static int64_t extent_bytes(const struct program *q, const struct tensor_use *po
 {
     if (port->role == USE_PARTIAL_LOAD || port->role == USE_PARTIAL_STORE) return states_bytes(q, port, half);
     if (port->role == USE_SCRATCH || port->role == USE_SCALAR) return 0;
-    if (port->role == USE_FREQUENCIES) return mul_counts(port->table_rows, 4);
+    if (port->role == USE_FREQUENCIES || port->role == USE_SCALES) return mul_counts(port->table_rows, 4);
     int64_t n = dtype_size(port->dtype);
     bool segments = port->role == USE_LOAD || port->role == USE_STORE || port->role == USE_SCATTER;
     if (q->segment && segments && !port->stride[2] && port->stride[3])

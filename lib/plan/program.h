@@ -36,6 +36,8 @@ enum use_role {
     USE_BESIDE,        /* small, of lengths, ranges or heads, beside the operands of a kernel of its own */
     USE_FREQUENCIES,   /* f32 [table_rows], table_stride apart: radians by which each pair of a head turns
                           for one position */
+    USE_SCALES,        /* f32 [table_rows], table_stride apart: what a SCATTER divides the columns of each
+                          head by; of one, all columns */
     USE_SCRATCH        /* a library's workspace: its contents mean nothing before and after */
 };
 
@@ -69,7 +71,13 @@ struct tensor_use {
                                          of each column, one for each part of its rows */
     int index;                        /* GATHER, SCATTER: the step whose value is the row's id */
     int64_t table_rows, table_stride; /* GATHER, SCATTER: rows of the table; elements from one to the next.
-                                         FREQUENCIES: their number, and elements from one to the next */
+                                         FREQUENCIES, SCALES: their number, and elements from one to the
+                                         next */
+    int64_t page, page_stride;        /* SCATTER: rows of a page, which are table_stride apart, and elements
+                                         from one page to the next; 0: one page has all */
+    int64_t head_dim, head_stride;    /* SCATTER: columns of a head, which are stride[last] apart, and
+                                         elements from one head to the next; 0: one head has all */
+    int scale;                        /* SCATTER: 1 + the port of its SCALES; 0: as it is */
     int value;                        /* the graph's node, for printing; -1 if there is none */
     bool steady;                      /* no program of a run writes it: it is an argument, or what
                                          coda_prepare left; so a kernel may load it early (PDL) */
@@ -194,6 +202,8 @@ struct program {
 
 /* ---- program.c: questions ---- */
 
+/* Does the step use the port, as its own or beside that? */
+bool step_uses(const struct program *q, const struct step *s, int port);
 /* What a profiler should show of a step; NULL for data movement. */
 const char *step_name(const struct program *q, const struct step *s);
 /* May other steps read it? A STORE has no value, nor has a REDUCE that leaves partial states. */

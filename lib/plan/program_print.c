@@ -58,6 +58,17 @@ static void print_port(const struct plan *p, const struct program *q, const stru
     if (port->role == USE_SCATTER)
         text_printf(t, " row=%lld at v%d of %lld rows", (long long)port->table_stride, port->index,
                     (long long)port->table_rows);
+    if (port->page)
+        text_printf(t, ", %lld of a page, page=%lld, %lld columns of a head, head=%lld",
+                    (long long)port->page, (long long)port->page_stride, (long long)port->head_dim,
+                    (long long)port->head_stride);
+    if (port->scale) {
+        const struct tensor_use *scale = &q->port[port->scale - 1];
+        text_printf(t, " over %s ", value_name(p, scale->value).s);
+        print_place(p, scale->buffer, t);
+        text_printf(t, " %lld scales, stride=%lld", (long long)scale->table_rows,
+                    (long long)scale->table_stride);
+    }
 }
 
 static bool adds(const struct program *q, const struct step *s)

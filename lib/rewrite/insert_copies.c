@@ -155,13 +155,15 @@ static bool reads(const graph *g, int reader, int version)
  * itself while it writes. */
 static bool write_over(struct copier *c, struct node *n)
 {
-    int version = n->in[0], readers = 0, most = op_info[n->op].least;
-    for (int i = 1; i < most; i++)
-        if (c->out->node[n->in[i]].state == version && (n->in[i] = copy(c, n->in[i])) < 0) return false;
+    int version = n->in[0], readers = 0, operands = state_operands(n);
+    for (int i = 1; i < MIN(operands, n->nin); i++)
+        if (n->in[i] >= 0 && c->out->node[n->in[i]].state == version && (n->in[i] = copy(c, n->in[i])) < 0)
+            return false;
     for (int i = version + 1; i < c->out->nodes; i++) readers += reads(c->out, i, version);
-    int *in = ARENA_NEW(&c->out->arena, int, n->nin + readers);
+    int *in = ARENA_NEW(&c->out->arena, int, MAX(n->nin, operands) + readers);
     if (!in) return graph_poison(c->out, CODA_E_MEMORY, "out of memory for %d nodes", c->in->nodes), false;
     memcpy(in, n->in, sizeof *in * (size_t)n->nin);
+    while (readers && n->nin < operands) in[n->nin++] = -1;
     for (int i = version + 1; i < c->out->nodes; i++)
         if (reads(c->out, i, version)) in[n->nin++] = i;
     n->in = in;

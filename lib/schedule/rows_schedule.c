@@ -200,6 +200,8 @@ static bool is_aligned(const struct rows_walk *w, const struct program *p, int p
     const struct tensor_use *q = &p->port[port];
     int64_t size = dtype_size(q->dtype), align = MIN(16, width * size);
     if (q->offset * size % align) return false;
+    if (q->page && (q->page_stride * size % align || q->head_stride * size % align || q->head_dim % width))
+        return false;
     if (use_is_indexed(q)) return q->table_stride * size % align == 0;
     for (int d = 0; d + 1 < w->rank; d++)
         if (w->stride[port][d] * size % align) return false;

@@ -52,9 +52,9 @@ static int tile_parts(const struct attention_spec *a, int64_t tiles, int sms)
     return n > 1 ? n : 0;
 }
 
-static bool pitch_fits(int64_t extent, int64_t stride)
+static bool pitch_fits(int64_t extent, int64_t stride, int unit)
 {
-    return extent == 1 || (stride > 0 && stride % 8 == 0 && stride < MOST_PITCH);
+    return extent == 1 || (stride > 0 && stride % unit == 0 && stride < MOST_PITCH);
 }
 
 /* Copies of whole swizzled atoms. */
@@ -63,23 +63,37 @@ enum { LEAST_PAGE = 8 };
 static bool view_fits(const struct attention_spec *a, const struct tensor_use *v, int64_t batch, int64_t time,
                       int64_t heads)
 {
-    bool half = v->dtype == CODA_BF16 || v->dtype == CODA_F16;
-    return half && v->dtype == a->q.dtype && v->offset % 8 == 0 && pitch_fits(batch, v->batch) &&
-           pitch_fits(time, v->time) && pitch_fits(heads, v->head);
+    bool half = v->dtype == CODA_BF16 || v->dtype == CODA_F16, narrow = v->dtype == CODA_F8E4M3;
+    int unit = narrow ? 16 : 8; /* elements of 16 bytes */
+    return (narrow || (half && v->dtype == a->q.dtype)) && v->offset % unit == 0 &&
+           pitch_fits(batch, v->batch, unit) && pitch_fits(time, v->time, unit) &&
+           pitch_fits(heads, v->head, unit);
 }
 
-static bool fits_wgmma(const struct attention_spec *a, const struct target *target)
+/* By TMA, for either kernel. */
+static bool fits_units(const struct attention_spec *a, const struct target *target)
 {
     bool units = target_has(target, TARGET_TMA | TARGET_WGMMA);
     if (!units || attention_is_empty(a) || a->tk <= 0 || a->head_dim % 8 || a->head_dim > 256) return false;
     if (a->tq > ATTENTION_MOST_TIME || a->tk > ATTENTION_MOST_TIME) return false;
-    struct launch t = wgmma_tile(a);
-    int64_t batch = a->batch, lots = a->page ? 1 : batch; /* of keys */
+    int64_t batch = a->batch, lots = attention_lots(a), keys = attention_lot(a);
     if (a->page && (a->page < LEAST_PAGE || a->slots <= 0)) return false;
-    return view_fits(a, &a->q, batch, a->tq, a->heads) && view_fits(a, &a->k, lots, a->slots, a->kv_heads) &&
-           view_fits(a, &a->v, lots, a->slots, a->kv_heads) &&
-           (a->o.buffer < 0 || view_fits(a, &a->o, batch, a->tq, a->heads)) &&
-           t.blocks <= ATTENTION_MOST_BLOCKS && t.shared_bytes <= target->shared_bytes;
+    return view_fits(a, &a->q, batch, a->tq, a->heads) && view_fits(a, &a->k, lots, keys, a->kv_heads) &&
+           view_fits(a, &a->v, lots, keys, a->kv_heads) &&
+           (a->o.buffer < 0 || view_fits(a, &a->o, batch, a->tq, a->heads));
+}
+
+static bool is_scaled(const struct attention_spec *a)
+{
+    return a->k_scale.buffer >= 0 || a->v_scale.buffer >= 0;
+}
+
+static bool fits_wgmma(const struct attention_spec *a, const struct target *target)
+{
+    bool same = a->k.dtype == a->q.dtype && a->v.dtype == a->q.dtype && !is_scaled(a);
+    struct launch t = wgmma_tile(a);
+    return same && fits_units(a, target) && t.blocks <= ATTENTION_MOST_BLOCKS &&
+           t.shared_bytes <= target->shared_bytes;
 }
 
 /* ---- Hopper, few queries ---- */
@@ -106,8 +120,10 @@ static int splits(const struct attention_spec *a, int sms)
 static struct launch split_tile(const struct attention_spec *a, const struct target *target)
 {
     int64_t rows = a->heads / a->kv_heads * a->tq, columns = 64 * CEIL_DIV(a->head_dim, 64);
-    int keys = columns <= 64 ? 2 * SPLIT_KEYS : SPLIT_KEYS;
-    int64_t slot = 2 * columns * keys, states = (SPLIT_WARPS + 2) * rows * (4 * columns + 16) + 40;
+    bool narrow = attention_is_narrow(a);
+    int keys = columns <= 64 || narrow ? 2 * SPLIT_KEYS : SPLIT_KEYS;
+    int64_t slot = (narrow ? 128 : 2 * columns) * keys, peak = 16, state = 4 * columns + peak; /* of a row */
+    int64_t states = rows * ((SPLIT_WARPS + 3) * state + 2 * peak) + 40;
     struct launch t = {.sm90 = true, .bm = (int)rows, .bn = keys, .threads = 32 * (SPLIT_WARPS + 2)};
     t.stages = (int)((target->shared_bytes - states - 1024) / (slot + 16));
     t.shared_bytes = CEIL_DIV(t.stages * (slot + 16) + states, 1024) * 1024;
@@ -120,7 +136,8 @@ static bool fits_split(const struct attention_spec *a, const struct target *targ
 {
     bool few = a->heads / a->kv_heads * a->tq <= SPLIT_ROWS && a->head_dim <= SPLIT_COLUMNS;
     if (a->ranges.buffer >= 0) return false; /* queries' ends come in any order */
-    if (!few || !fits_wgmma(a, target)) return false;
+    bool same = a->k.dtype == a->q.dtype && a->v.dtype == a->q.dtype && !is_scaled(a);
+    if (!few || !(same || attention_is_narrow(a)) || !fits_units(a, target)) return false;
     struct launch t = split_tile(a, target);
     return t.stages >= 2 && t.blocks <= ATTENTION_MOST_BLOCKS;
 }

@@ -39,10 +39,10 @@ template <class Config> struct AttentionSimt {
         }
     }
 
-    // The same of a sequence's keys from `key` on, of those that exist.
+    // The same of a sequence's keys from `key` on, of those that exist. Pages are `page` apart.
     template <class T>
-    DEV static void load_block(float *to, const T *from, i64 stride, i32 key, const Visible<Tiled> &see,
-                               const AttentionInputs &in, i64 batch)
+    DEV static void load_block(float *to, const T *from, i64 page, i64 stride, i32 key,
+                               const Visible<Tiled> &see, const AttentionInputs &in, i64 batch)
     {
         if constexpr (Tiled::page == 0) {
             load_rows(to, from + key * stride, stride, bn, see.keys - key);
@@ -52,7 +52,8 @@ template <class Config> struct AttentionSimt {
                 i32 r = e / (64 * chunks), c = e % (64 * chunks);
                 i32 row = key + r < see.keys ? pool_row<Tiled>(in, batch, key + r) : Tiled::slots;
                 bool there = row < Tiled::slots && c < Tiled::head_dim;
-                to[r * pitch + c] = there ? load(from + row * stride + c) : 0.0f;
+                const i64 at = row / Tiled::page * page + row % Tiled::page * stride;
+                to[r * pitch + c] = there ? load(from + at + c) : 0.0f;
             }
         }
     }
@@ -148,6 +149,7 @@ template <class Config> struct AttentionSimt {
             i32 at = query + y + 16 * i;
             bool none = see.none(at); // then its sums are 0, or 0 times a NaN that others see
             float whole = row[i].sum + as.sink_weight(row[i].max), inverse = 1.0f / whole;
+            if (Tiled::v_scales) inverse *= value_scale<Tiled>(in, head / Tiled::group);
             if (Tiled::lse && x == 0 && at < Tiled::tq)
                 Score<Tiled>::store(in, batch, head, at,
                                     none ? unseen() : as.log_sum(row[i].max, row[i].sum));
@@ -173,11 +175,12 @@ template <class Config> struct AttentionSimt {
         i64 batch = blockIdx.x / Tiled::heads / blocks;
         const Visible<Tiled> see(in, batch);
         const Score<Tiled> as(in, head);
-        k += batch * Tiled::k_batch + head / Tiled::group * Tiled::k_head;
-        v += batch * Tiled::v_batch + head / Tiled::group * Tiled::v_head;
+        k += (Tiled::page ? 0 : batch * Tiled::k_batch) + head / Tiled::group * Tiled::k_head;
+        v += (Tiled::page ? 0 : batch * Tiled::v_batch) + head / Tiled::group * Tiled::v_head;
 
         q += batch * Tiled::q_batch + head * Tiled::q_head + query * Tiled::q_time;
         load_rows(queries, q, Tiled::q_time, bm, Tiled::tq - query);
+        const float times = key_scale<Tiled>(in, head / Tiled::group);
         float o[rows][chunks][4] = {};
         Row row[rows];
 #pragma unroll
@@ -187,13 +190,15 @@ template <class Config> struct AttentionSimt {
         for (i32 b = range.first; b < range.end; b++) {
             i32 key = b * bn;
             __syncthreads(); // the last block's values and weights have been read
-            load_block(tile, k, Tiled::k_time, key, see, in, batch);
+            load_block(tile, k, Tiled::k_batch, Tiled::k_time, key, see, in, batch);
             __syncthreads();
             float s[rows][keys];
             scores(s, queries, tile);
 #pragma unroll
             for (i32 i = 0; i < rows; i++) {
                 i32 at = query + y + 16 * i;
+#pragma unroll
+                for (i32 j = 0; j < keys && Tiled::k_scales; j++) s[i][j] *= times;
                 float factor = weigh(s[i], row[i], as, at + see.shift(), key + x, see.of(at));
 #pragma unroll
                 for (i32 j = 0; j < keys; j++) weights[(y + 16 * i) * score_pitch + x + 16 * j] = s[i][j];
@@ -203,7 +208,7 @@ template <class Config> struct AttentionSimt {
                     for (i32 e = 0; e < 4; e++) o[i][c][e] *= factor;
             }
             __syncthreads(); // all scores have been computed
-            load_block(tile, v, Tiled::v_time, key, see, in, batch);
+            load_block(tile, v, Tiled::v_batch, Tiled::v_time, key, see, in, batch);
             __syncthreads();
             accumulate(o, weights, tile);
         }

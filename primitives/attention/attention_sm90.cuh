@@ -1,8 +1,8 @@
 // attention_sm90.cuh -- attention on Hopper: TMA rings, wgmma, online softmax in registers.
 //
-// One block for each SM walks over tiles of bm = 64 * groups queries of one head. The producer, one thread
-// of the first warpgroup, loads the queries and then, last block first, each block of bn keys and its
-// values into two rings of `stages` slots. Every consumer warpgroup owns 64 queries:
+// One block for each SM walks over tiles of bm = 64 * groups queries of one head. The producer, one thread of
+// the first warpgroup or, where keys lie in pages, a warp, loads the queries and then, last block first, each
+// block of bn keys and its values into two rings of `stages` slots. Every consumer warpgroup owns 64 queries:
 //
 //     S = Q K_j^T                       while O += P V_(j+1) still runs
 //     P = 2^(c (S - max))               rounded to T and packed, the accumulator fragment of S is the
@@ -25,9 +25,9 @@
 // Config: type T (bf16 or f16); i32 batch tq tk heads, group (query heads for a key head), head_dim,
 // window, ahead, shift, page, slots (rows of the pool of pages), box (keys of a copy), bn, stages, groups,
 // cluster, band; bool stored (the result is), lse (so are sums), limited, lengths, from_length, ranges,
-// slopes, sinks; float scale, scale_log2 (scale * log2 e), softcap; i64 o_batch, o_time, o_head,
-// lengths_stride, ranges_batch, ranges_time, ranges_end, slopes_stride, sinks_stride, table_batch,
-// table_page.
+// slopes, sinks, k_scales, v_scales (are there); float scale, scale_log2 (scale * log2 e), softcap; i64
+// o_batch, o_time, o_head, lengths_stride, ranges_batch, ranges_time, ranges_end, slopes_stride,
+// sinks_stride, table_batch, table_page, k_scale_stride, v_scale_stride.
 #pragma once
 #include "attention/merge.cuh"
 #include "attention/online_softmax.cuh"
@@ -98,6 +98,7 @@ template <class Config> struct AttentionSm90 {
         Peak peak[bm];
     };
     static_assert(sizeof(Exchange) <= sizeof(Shared) && bm % cluster == 0);
+    static_assert(!Tiled::k_scales && !Tiled::v_scales);
 
     using Cursor = RingCursor<stages>; // of keys, or of values
 
@@ -118,7 +119,7 @@ template <class Config> struct AttentionSm90 {
 
     // ---- Producer: one thread, whose warp finds the blocks where there are ranges ----
 
-    static constexpr i32 producers = Tiled::ranges ? 32 : 1;
+    static constexpr i32 producers = Tiled::ranges || Tiled::page ? 32 : 1;
 
     // Loads one tile of `rows` rows from time `from` on.
     template <i32 rows>
@@ -131,13 +132,14 @@ template <class Config> struct AttentionSm90 {
             ptx::tma_load(ptx::shared_address(to[c]), &map, bar, 64 * c, head, from, batch);
     }
 
-    template <i32 rows>
-    DEV static void load_block(u8 (*to)[rows * swizzle_row], u64 &full, const TensorMap &map, i32 block,
-                               i32 head, i32 batch, const AttentionInputs &in)
+    using Copies = KeyCopies<Tiled, bn>;
+    DEV static void load_block(u8 (*to)[bn * swizzle_row], u64 &full, const TensorMap &map,
+                               const Copies &copies, i32 head, i32 batch)
     {
         u32 bar = ptx::shared_address(&full);
-        ptx::mbarrier_arrive_expect(bar, chunks * rows * swizzle_row);
-        load_keys<Tiled, rows>(in, batch, block * rows, [&](i32 row, i32 time, i32 sequence) {
+        if (Copies::lane() == 0) ptx::mbarrier_arrive_expect(bar, chunks * bn * swizzle_row);
+        if (Copies::lanes > 1) __syncwarp();
+        copies.run(batch, [&](i32 row, i32 time, i32 sequence) {
             for (i32 c = 0; c < chunks; c++)
                 ptx::tma_load(ptx::shared_address(to[c] + row * swizzle_row), &map, bar, 64 * c, head, time,
                               sequence);
@@ -151,21 +153,23 @@ template <class Config> struct AttentionSm90 {
         u32 phase = 0;
         for (TileWalk<Tiled> tile; tile.next();) {
             KeyBlocks b = blocks_of(Visible<Tiled>(in, tile.batch), tile);
-            if (threadIdx.x || b.first == b.end) continue;
+            if ((i32)threadIdx.x >= Copies::lanes || b.first == b.end) continue;
             i32 head = tile.head / Tiled::group;
             auto load_keys = [&](i32 block) {
+                const Copies copies(in, tile.batch, block);
                 wait(s.empty_keys[key.slot], key.parity);
-                load_block<bn>(s.keys[key.slot], s.full_keys[key.slot], k, block, head, tile.batch, in);
+                load_block(s.keys[key.slot], s.full_keys[key.slot], k, copies, head, tile.batch);
                 key.next();
             };
             auto load_values = [&](i32 block) {
+                const Copies copies(in, tile.batch, block);
                 wait(s.empty_values[value.slot], value.parity);
-                load_block<bn>(s.values[value.slot], s.full_values[value.slot], v, block, head, tile.batch,
-                               in);
+                load_block(s.values[value.slot], s.full_values[value.slot], v, copies, head, tile.batch);
                 value.next();
             };
             wait(s.empty_queries, phase ^ 1);
-            load_tile<bm>(s.queries, s.full_queries, q, tile.query, tile.head, tile.batch);
+            if (Copies::lane() == 0)
+                load_tile<bm>(s.queries, s.full_queries, q, tile.query, tile.head, tile.batch);
             phase ^= 1;
             load_keys(b.end - 1);
             for (i32 j = b.end - 1; j > b.first; j--) {
@@ -395,8 +399,7 @@ template <class Config> struct AttentionSm90 {
                 if (!of.see.none(query))
                     lse = merge_blocks<cluster>(of.score, ptx::shared_address(&from.peak[row]),
                                                 ptx::shared_address(&from.out[row][column]), y);
-                if (Tiled::lse && column == 0)
-                    Score<Tiled>::store(in, tile.batch, tile.head, query, lse);
+                if (Tiled::lse && column == 0) Score<Tiled>::store(in, tile.batch, tile.head, query, lse);
                 if (Tiled::stored) port::store_piece(to + query * Tiled::o_time + column, y);
             }
         }

@@ -2,18 +2,17 @@
 // the keys, which stream through shared memory at memory's pace.
 //
 // An item is one sequence and one key head. The queries of all heads of its group, at most 16, are the rows
-// of one mma.sync. Its keys, in blocks of bn, are dealt in order to the blocks of a cluster, as equally as
-// can be; of a block of keys warp w takes 16, from 16 w on. Clusters walk over the items.
+// of one mma.sync. Its keys, in blocks of bn, are eight parts, as equal as can be; a block of the cluster has
+// 8 / cluster of them. Of a block of keys warp w takes 16, from 16 w on. Clusters walk over the items.
 //
-//     producer    one thread: of each block of keys the keys, then the values, into a ring of `stages` slots
-//     consumers   warps: S = Q K^T, online softmax, O += P V, each with a state of its own; at the end of an
-//                 item they merge these in the order of warps
-//     merger      a warp: when all blocks of the cluster have, it merges theirs in the order of ranks, for a
-//                 part of the columns
+//     producer    a warp: of each block of keys the keys, then the values, into a ring of `stages` slots
+//     consumers   warps: S = Q K^T, online softmax, O += P V, each with a state of its own; at the end of a
+//                 part they merge these in the order of warps, and join them to the parts before
+//     merger      a warp: when all blocks of the cluster have, it joins theirs, for some of the columns
 //
-// So consumers weigh the next item's keys while an item's blocks wait for each other. A row's result depends
-// on its own sequence alone, whatever the others hold: who has which keys follows from the range of keys that
-// the sequence's queries see, and every sum has a fixed order.
+// So consumers weigh the next item's keys while an item's blocks wait for each other. A row's bits depend on
+// its own sequence alone, whatever the others hold and however many there are: parts follow from the range
+// of keys that the sequence's queries see, and every sum has a fixed order, which no cluster's size changes.
 //
 // Values that no query of the item sees are zeroed before they are multiplied, since zero times NaN is NaN. A
 // NaN among those that one of its queries sees may reach its other queries.
@@ -21,10 +20,13 @@
 // Early: no kernel of the run writes keys, values and lengths. So they are asked for before the kernel ahead
 // has ended; only queries wait for it.
 //
-// Config: as attention_sm90.cuh has it, but for groups and band; i32 cluster; bool early; i64 q_batch,
-// q_time, q_head.
+// Keys and values of 8 bits are multiplied as f16, by queries and weights of f16: narrow.cuh.
+//
+// Config: as attention_sm90.cuh has it, but for groups and band; i32 cluster; bool early, narrow (keys and
+// values are f8e4m3), bf16_queries; i64 q_batch, q_time, q_head.
 #pragma once
 #include "attention/merge.cuh"
+#include "attention/narrow.cuh"
 #include "attention/online_softmax.cuh"
 #include "attention/pages.cuh"
 #include "port/tile.cuh"
@@ -46,19 +48,28 @@ template <class Config> struct AttentionSplit {
     static constexpr i32 rows = Config::group * Config::tq, halves = rows > 8 ? 2 : 1; // of 8 rows
     static constexpr i32 chunks = (Config::head_dim + 63) / 64; // of 64 columns: 128 bytes, a swizzled row
     static constexpr i32 columns = 64 * chunks, octets = 8 * chunks;
-    static constexpr i32 part = columns / cluster; // of the columns, that a rank merges
+    static constexpr bool narrow = Config::narrow;
+    static constexpr i32 boxes = narrow ? 1 : chunks, wide = narrow ? 128 : 64; // of a tile; their columns
+    using Factor = typename Choice<narrow, f16, Element>::Type;                 // of products
+    static constexpr i32 slice = columns / cluster;                  // of the columns, that a rank merges
+    static constexpr i32 parts = 8, held = parts / cluster;          // of an item's keys; a block's
+    static constexpr i32 levels = held == 4 ? 2 : held == 2 ? 1 : 0; // of the tree that a block joins
     static constexpr i32 kv_heads = Config::heads / Config::group, items = Config::batch * kv_heads;
     static constexpr float scale = Score<Config>::exponent;
     static_assert(!Config::ranges && rows <= 16 && columns % (4 * cluster) == 0 && share % 16 == 0);
+    static_assert(cluster * (1 << levels) == parts);
+    static_assert(narrow || (!Config::k_scales && !Config::v_scales));
 
     struct State { // of the rows, over some of the keys
         alignas(16) float out[rows][columns];
         Peak peak[rows];
     };
-    struct alignas(swizzle_atom) Shared { // tiles are chunks of [bn][64]
-        u8 ring[stages][chunks][bn * swizzle_row];
+    struct alignas(swizzle_atom) Shared { // tiles are boxes of [bn] rows of 128 bytes
+        u8 ring[stages][boxes][bn * swizzle_row];
         State of_warp[warps];
-        State of_block[2]; // of two items, in turns
+        State of_block[2];     // of two items, in turns
+        State of_pair;         // a left leaf that waits for its sibling; a left pair waits in of_block
+        Peak of_left[2][rows]; // of what waits, at either level
         u64 full[stages], empty[stages];
         u64 warps_read;                    // of_warp is free
         u64 blocks_put[2], blocks_read[2]; // of_block is full in the whole cluster, and free
@@ -67,7 +78,7 @@ template <class Config> struct AttentionSplit {
 
     using Cursor = RingCursor<stages>;
 
-    // One sequence and one key head, and the blocks of keys that this block of the cluster has.
+    // One sequence and one key head.
     struct Item {
         i32 batch, head;
         Visible<Config> see;
@@ -77,10 +88,14 @@ template <class Config> struct AttentionSplit {
             : batch(i / kv_heads), head(i % kv_heads), see(in, batch),
               keys(key_blocks<Config>(see, 0, Config::tq - 1))
         {
-            const i32 rank = (i32)ptx::cluster_rank(), all = keys.end - keys.first;
-            keys.end = keys.first + all * (rank + 1) / cluster;
-            keys.first += all * rank / cluster;
         }
+        // The block of keys with which one of this rank's parts begins, and at `held` where the last ends.
+        DEV i32 begin(i32 part) const
+        {
+            const i32 all = keys.end - keys.first;
+            return keys.first + all * ((i32)ptx::cluster_rank() * held + part) / parts;
+        }
+        DEV bool any(i32 part, i32 end) const { return begin(part) < begin(end); }
         // Some query sees a key from `first_seen` on, below `end_seen`.
         DEV i32 first_seen() const { return see.of(0).first; }
         DEV i32 end_seen() const { return see.of(Config::tq - 1).end; }
@@ -98,7 +113,7 @@ template <class Config> struct AttentionSplit {
     }
     DEV static u32 address(const void *p) { return ptx::shared_address(p); }
 
-    // ---- Producer: one thread ----
+    // ---- Producer: a warp ----
 
     DEV void init() const
     {
@@ -114,28 +129,34 @@ template <class Config> struct AttentionSplit {
         ptx::mbarrier_fence_init();
         ptx::fence_async_shared();
     }
-    DEV void load(Cursor &at, const TensorMap &map, i32 block, const Item &item,
-                  const AttentionInputs &in) const
+    using Copies = KeyCopies<Config, bn>;
+    DEV void load(Cursor &at, const TensorMap &map, const Item &item, const Copies &copies) const
     {
         const u32 bar = address(&s.full[at.slot]);
         ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
-        ptx::mbarrier_arrive_expect(bar, chunks * bn * swizzle_row);
-        load_keys<Config, bn>(in, item.batch, block * bn, [&](i32 row, i32 time, i32 batch) {
-            for (i32 c = 0; c < chunks; c++)
-                ptx::tma_load_once(address(s.ring[at.slot][c] + row * swizzle_row), &map, bar, 64 * c,
+        if (lane == 0) ptx::mbarrier_arrive_expect(bar, boxes * bn * swizzle_row);
+        if (Copies::lanes > 1) __syncwarp();
+        copies.run(item.batch, [&](i32 row, i32 time, i32 batch) {
+            for (i32 c = 0; c < boxes; c++)
+                ptx::tma_load_once(address(s.ring[at.slot][c] + row * swizzle_row), &map, bar, wide * c,
                                    item.head, time, batch);
         });
         at.next();
     }
+    // Where the next block's keys lie is read while this one's slots are waited for.
     DEV void produce(const TensorMap &k, const TensorMap &v, const AttentionInputs &in) const
     {
         Cursor at = Cursor::producer();
         Config::early ? ptx::grid_wait_not() : ptx::grid_wait();
         for (i32 i = first_item(); i < items; i += clusters()) {
             const Item item(i, in);
-            for (i32 block = item.keys.first; block < item.keys.end; block++) {
-                load(at, k, block, item, in);
-                load(at, v, block, item, in);
+            const i32 end = item.begin(held);
+            Copies next(in, item.batch, item.begin(0));
+            for (i32 block = item.begin(0); block < end; block++) {
+                const Copies copies = next;
+                next = Copies(in, item.batch, min(block + 1, end - 1));
+                load(at, k, item, copies);
+                load(at, v, item, copies);
             }
         }
     }
@@ -173,11 +194,12 @@ template <class Config> struct AttentionSplit {
             for (i32 j = 0; j < 4; j++) {
                 const i32 lower = j % 2, row = lane / 4 + (halves > 1 ? 8 * lower : 0);
                 const i32 column = halves > 1 ? 16 * i : 32 * i + 16 * lower;
-                x[i][j] = load_pair(q, row, column + j / 2 * 8 + lane % 4 * 2);
+                const i32 at = narrow ? j / 2 * 2 + lane % 4 * 4 : j / 2 * 8 + lane % 4 * 2;
+                x[i][j] = load_pair(q, row, column + at);
             }
     }
 
-    // Of a tile in the ring: 16 bytes, eight columns, of a row.
+    // Of a tile in the ring: 16 bytes, eight columns or sixteen, of a row.
     DEV static u32 piece(u32 tile, i32 row, i32 octet)
     {
         return tile + octet / 8 * (bn * swizzle_row) + row * swizzle_row + (octet % 8 ^ row % 8) * 16;
@@ -187,6 +209,11 @@ template <class Config> struct AttentionSplit {
     DEV void multiply_keys(Scores &score, const Queries &q, u32 tile) const
     {
         const i32 row = share * warp + lane % 8 + lane / 16 * 8, half = lane / 8 % 2;
+        if constexpr (narrow) {
+            multiply_narrow_keys<halves>(
+                score, q, [&](i32 octet, i32 unit) { return piece(tile, row + 8 * octet, unit + half); });
+            return;
+        }
         float sums[2][tiles][4] = {};
 #pragma unroll
         for (i32 i = 0; i < 4 * chunks; i++)
@@ -195,8 +222,8 @@ template <class Config> struct AttentionSplit {
                 const i32 lower = halves > 1 ? 0 : i % 2, at = halves > 1 ? i : i / 2;
                 u32 k[4];
                 ptx::ldmatrix(piece(tile, row + 8 * j, 2 * i + half), k);
-                ptx::mma<Element>(sums[lower][j], q[at], k[0], k[1]);
-                ptx::mma<Element>(sums[lower][j + 1], q[at], k[2], k[3]);
+                ptx::mma<Factor>(sums[lower][j], q[at], k[0], k[1]);
+                ptx::mma<Factor>(sums[lower][j + 1], q[at], k[2], k[3]);
             }
 #pragma unroll
         for (i32 j = 0; j < 4 * tiles; j++)
@@ -209,14 +236,17 @@ template <class Config> struct AttentionSplit {
 #pragma unroll
         for (i32 j = 0; j < tiles / 2; j++) {
             const float *x = score + 8 * j;
-            const u32 weight[4] = {pack2<Element>(x[0], x[1]), halves > 1 ? pack2<Element>(x[2], x[3]) : 0,
-                                   pack2<Element>(x[4], x[5]), halves > 1 ? pack2<Element>(x[6], x[7]) : 0};
+            const u32 weight[4] = {pack2<Factor>(x[0], x[1]), halves > 1 ? pack2<Factor>(x[2], x[3]) : 0,
+                                   pack2<Factor>(x[4], x[5]), halves > 1 ? pack2<Factor>(x[6], x[7]) : 0};
+            if constexpr (narrow)
+                multiply_narrow_values(out, weight,
+                                       [&](i32 unit) { return piece(tile, row + 16 * j, unit + lane / 16); });
 #pragma unroll
-            for (i32 i = 0; i < octets; i += 2) {
+            for (i32 i = 0; i < (narrow ? 0 : octets); i += 2) {
                 u32 v[4];
                 ptx::ldmatrix_transposed(piece(tile, row + 16 * j, i + lane / 16), v);
-                ptx::mma<Element>(out[i], weight, v[0], v[1]);
-                ptx::mma<Element>(out[i + 1], weight, v[2], v[3]);
+                ptx::mma<Factor>(out[i], weight, v[0], v[1]);
+                ptx::mma<Factor>(out[i + 1], weight, v[2], v[3]);
             }
         }
     }
@@ -224,6 +254,7 @@ template <class Config> struct AttentionSplit {
     // How this lane's rows score.
     struct Rows {
         Score<Config> upper, lower;
+        float times[halves]; // of keys in 8 bits: what their products are multiplied by
         DEV Rows(const AttentionInputs &in, const Item &item, i32 row)
             : upper(in, item.head_of(row)), lower(in, item.head_of(row + 8))
         {
@@ -258,7 +289,7 @@ template <class Config> struct AttentionSplit {
     {
         const i32 first = item.first_seen() - key, end = item.end_seen() - key;
         if (first <= 0 && end >= share) return;
-        for (i32 c = 0; c < chunks; c++)
+        for (i32 c = 0; c < boxes; c++)
             for (i32 e = lane; e < share * 8; e += 32)
                 if (e / 8 < first || e / 8 >= end)
                     reinterpret_cast<uint4 *>(s.ring[slot][c] + share * warp * swizzle_row)[e] = uint4();
@@ -270,6 +301,8 @@ template <class Config> struct AttentionSplit {
                    Out &out) const
     {
         float factor[halves];
+#pragma unroll
+        for (i32 i = 0; i < (narrow ? 4 * tiles : 0); i++) score[i] *= as.times[halves > 1 ? i >> 1 & 1 : 0];
         if (!Score<Config>::plain || Score<Config>::turned) turn(score, as, item, key);
         const KeyRange common = item.see.common(0, Config::tq - 1);
         if (key + share > common.end || key < common.first) hide(score, item.see, key);
@@ -297,40 +330,68 @@ template <class Config> struct AttentionSplit {
         release(at);
     }
 
-    // The state of this warp, when the last item's has been read.
-    DEV void put(const OnlineSoftmax &softmax, const Out &out, u32 turn) const
+    // The state of this warp, when the last part's has been read.
+    DEV void put(const OnlineSoftmax &softmax, const Out &out, u32 count) const
     {
         State &to = s.of_warp[warp];
-        ptx::mbarrier_wait(address(&s.warps_read), turn & 1 ^ 1);
+        ptx::mbarrier_wait(address(&s.warps_read), count & 1 ^ 1);
 #pragma unroll
         for (i32 r = 0; r < halves; r++) {
             const i32 row = lane / 4 + 8 * r;
             const float sum = quad_sum(softmax.sum[r]);
             if (row >= rows) continue;
             if (lane % 4 == 0) to.peak[row].max = softmax.max[r], to.peak[row].sum = sum;
+            if (narrow) {
+                put_narrow(&to.out[row][lane % 4 * 4], out, r);
+                continue;
+            }
 #pragma unroll
             for (i32 i = 0; i < octets; i++)
                 port::store_pair(&to.out[row][8 * i + lane % 4 * 2], {out[i][2 * r], out[i][2 * r + 1]});
         }
     }
 
-    DEV void merge_warps(State &to) const
+    DEV Partial<Config> merge_warps(i32 row, i32 column) const
+    {
+        Partial<Config> all;
+#pragma unroll
+        for (i32 w = 0; w < warps; w++) all.max = fmaxf(all.max, s.of_warp[w].peak[row].max);
+#pragma unroll
+        for (i32 w = 0; w < warps; w++) {
+            float x[4];
+            ptx::shared_load(x, address(&s.of_warp[w].out[row][column]));
+            all.add(s.of_warp[w].peak[row], x);
+        }
+        return all;
+    }
+    // Up the tree of this block's parts, as far as siblings have been here; one without keys counts as
+    // having. A thread has the same columns of a row in all parts.
+    DEV void join(const Item &item, i32 part, State &block) const
     {
 #pragma unroll 1
         for (i32 e = threadIdx.x; e < rows * columns / 4; e += 32 * warps) {
             const i32 row = e / (columns / 4), column = e % (columns / 4) * 4;
-            Merge<Config> all;
+            Partial<Config> all = merge_warps(row, column);
+            State *to = &block;
+            Peak *peak = &block.peak[row];
 #pragma unroll
-            for (i32 w = 0; w < warps; w++) all.see(s.of_warp[w].peak[row].max);
-#pragma unroll
-            for (i32 w = 0; w < warps; w++) {
-                float x[4];
-                const Peak peak = s.of_warp[w].peak[row];
-                ptx::shared_load(x, address(&s.of_warp[w].out[row][column]));
-                all.add(peak.max, peak.sum, x);
+            for (i32 level = 0; level < levels; level++) {
+                const i32 sibling = part >> level ^ 1;
+                if (!item.any(sibling << level, sibling + 1 << level)) continue;
+                State &waits = level + 1 < levels ? s.of_pair : block;
+                if (sibling & 1) {
+                    to = &waits, peak = &s.of_left[level][row];
+                    break;
+                }
+                const Peak left = s.of_left[level][row];
+                Partial<Config> pair;
+                pair.max = left.max, pair.sum = left.sum;
+                ptx::shared_load(pair.out, address(&waits.out[row][column]));
+                pair.join(all);
+                all = pair;
             }
-            ptx::shared_store(address(&to.out[row][column]), all.out);
-            if (column == 0) to.peak[row].max = all.most, to.peak[row].sum = all.sum;
+            ptx::shared_store(address(&to->out[row][column]), all.out);
+            if (column == 0) peak->max = all.max, peak->sum = all.sum;
         }
     }
     // A warp tells all mergers of the cluster, by a lane each.
@@ -339,49 +400,69 @@ template <class Config> struct AttentionSplit {
         __syncwarp();
         if (lane < cluster) ptx::cluster_mbarrier_release(ptx::cluster_address(address(&bar), lane));
     }
-    // The block's state of item number `turn`. What the item two before has left was read by then.
-    DEV void publish(const OnlineSoftmax &softmax, const Out &out, u32 turn) const
+    // Ends a part, the block's number `count`, of item number `turn`. What the item two before has left was
+    // read by then.
+    DEV void publish(const OnlineSoftmax &softmax, const Out &out, const Item &item, i32 part, u32 count,
+                     u32 turn) const
     {
-        put(softmax, out, turn);
+        put(softmax, out, count);
         __syncwarp();
         ptx::named_barrier(barrier_streamers, 32 * warps);
         ptx::cluster_mbarrier_wait(address(&s.blocks_read[turn % 2]), turn / 2 & 1 ^ 1);
-        merge_warps(s.of_block[turn % 2]);
-        tell(s.blocks_put[turn % 2]);
+        join(item, part, s.of_block[turn % 2]);
+        __syncwarp();
         if (lane == 0) ptx::mbarrier_arrive(address(&s.warps_read));
+    }
+    // A block that had no keys of the item.
+    DEV void publish_nothing(u32 turn) const
+    {
+        ptx::cluster_mbarrier_wait(address(&s.blocks_read[turn % 2]), turn / 2 & 1 ^ 1);
+        if (threadIdx.x >= rows) return;
+        Peak &peak = s.of_block[turn % 2].peak[threadIdx.x];
+        peak.max = unseen(), peak.sum = 0.0f;
     }
     // Where registers allow it, the next item's queries come while this one's keys are weighed.
     DEV void consume(const Element *q, const AttentionInputs &in) const
     {
-        constexpr bool ahead = halves == 1;
+        constexpr bool ahead = halves == 1 && !(narrow && chunks > 1);
         Cursor at;
-        u32 turn = 0;
+        u32 turn = 0, count = 0;
         Queries x, next;
         if (ahead && first_item() < items) load_queries(next, q, Item(first_item(), in));
         for (i32 i = first_item(); i < items; i += clusters(), turn++) {
             const Item item(i, in);
-            const Rows as(in, item, lane / 4);
-            OnlineSoftmax softmax;
-            Out out = {};
+            Rows as(in, item, lane / 4);
             if (!ahead) load_queries(next, q, item);
 #pragma unroll
             for (i32 j = 0; j < 4 * fragments; j++) x[j / 4][j % 4] = next[j / 4][j % 4];
+            if constexpr (narrow) {
+                for (i32 r = 0; r < halves; r++) as.times[r] = key_scale<Config>(in, item.head);
+                if constexpr (Config::bf16_queries) narrow_queries(x, as.times);
+            }
             if (ahead && i + clusters() < items) load_queries(next, q, Item(i + clusters(), in));
-            for (i32 block = item.keys.first; block < item.keys.end; block++)
-                attend(at, x, softmax, as, item, block, out);
-            publish(softmax, out, turn);
+#pragma unroll 1
+            for (i32 part = 0; part < held; part++) {
+                OnlineSoftmax softmax;
+                Out out = {};
+                if (!item.any(part, part + 1)) continue;
+                for (i32 block = item.begin(part); block < item.begin(part + 1); block++)
+                    attend(at, x, softmax, as, item, block, out);
+                publish(softmax, out, item, part, count++, turn);
+            }
+            if (!item.any(0, held)) publish_nothing(turn);
+            tell(s.blocks_put[turn % 2]);
         }
     }
 
     // ---- Merger: a warp ----
 
-    // This rank's part of the columns.
+    // This rank's slice of the columns.
     DEV void write(const Item &item, const State &state, Element *out, const AttentionInputs &in) const
     {
         out += item.batch * Config::o_batch + item.head * Config::group * Config::o_head;
 #pragma unroll 1
-        for (i32 e = lane; e < rows * (part / 4); e += 32) {
-            const i32 row = e / (part / 4), column = (i32)ptx::cluster_rank() * part + e % (part / 4) * 4;
+        for (i32 e = lane; e < rows * (slice / 4); e += 32) {
+            const i32 row = e / (slice / 4), column = (i32)ptx::cluster_rank() * slice + e % (slice / 4) * 4;
             float y[4] = {};
             if (column >= Config::head_dim) continue;
             float lse = unseen();
@@ -391,6 +472,8 @@ template <class Config> struct AttentionSplit {
             if (Config::lse && column == 0)
                 Score<Config>::store(in, item.batch, item.head_of(row), query_of(row), lse);
             if (!Config::stored) continue;
+#pragma unroll
+            for (i32 k = 0; k < 4 && Config::v_scales; k++) y[k] *= value_scale<Config>(in, item.head);
             port::store_piece(
                 out + query_of(row) * Config::o_time + row % Config::group * Config::o_head + column, y);
         }
@@ -418,7 +501,7 @@ template <class Config> struct AttentionSplit {
         ptx::cluster_arrive();
         if (Config::early) ptx::grid_launch_next();
         if (self.warp == producer) {
-            if (self.lane == 0) self.produce(k, v, in);
+            if (self.lane < Copies::lanes) self.produce(k, v, in);
             __syncwarp();
             ptx::cluster_wait();
         } else {

@@ -1,28 +1,50 @@
 // merge.cuh -- sums over all keys from those over parts of them.
 //
 // Who had a part of the keys has for each row the largest score m, the sum l of the weights 2^(c (s - m)),
-// and the values' sum by those weights. Parts are added in a fixed order; one without keys has m = -inf and
-// counts nothing.
+// and the values' sum by those weights. Warps' are added in the order of warps; those of parts of a row's
+// keys are joined as a binary tree of parts, whoever had which: a block that had several joins whole
+// subtrees, the blocks of a cluster the rest, and the bits are the same.
 #pragma once
 #include "attention/score.cuh"
 #include "ptx/cluster.cuh"
 
 namespace coda {
 
-struct alignas(16) Peak { float max, sum, none[2]; }; // of a row: of its scores; of its weights
+struct alignas(16) Peak {
+    float max, sum, none[2];
+}; // of a row: of its scores; of its weights
 
-// Four columns of a row.
-template <class Config> struct Merge {
-    float most = unseen(), sum = 0.0f, out[4] = {};
+// Four columns of a row, over some of its keys.
+template <class Config> struct Partial {
+    float max = unseen(), sum = 0.0f, out[4] = {};
 
-    DEV void see(float max) { most = fmaxf(most, max); }
-    // When all parts' maxima are seen.
-    DEV void add(float max, float weights, const float (&x)[4])
+    // What the weights from a part's largest score are from a larger one.
+    DEV static float factor(float max, float most)
     {
-        const float f = most == unseen() ? 0.0f : math::exp2(Score<Config>::exponent * (max - most));
-        sum = fmaf(f, weights, sum);
+        return most == unseen() ? 0.0f : math::exp2(Score<Config>::exponent * (max - most));
+    }
+    // In the order of calls, when `max` is the largest of all parts.
+    DEV void add(const Peak &peak, const float (&x)[4])
+    {
+        const float f = factor(peak.max, max);
+        sum = fmaf(f, peak.sum, sum);
 #pragma unroll
         for (i32 i = 0; i < 4; i++) out[i] = fmaf(f, x[i], out[i]);
+    }
+    // A part without keys has no sums, whatever memory holds; NaN is something.
+    DEV bool nothing() const { return max == unseen() && sum == 0.0f; }
+    DEV void join(const Partial &right)
+    {
+        if (right.nothing()) return;
+        if (nothing()) {
+            *this = right;
+            return;
+        }
+        const float most = fmaxf(max, right.max), f = factor(max, most), g = factor(right.max, most);
+        max = most;
+        sum = fmaf(f, sum, g * right.sum);
+#pragma unroll
+        for (i32 i = 0; i < 4; i++) out[i] = fmaf(f, out[i], g * right.out[i]);
     }
 };
 
@@ -30,21 +52,23 @@ template <class Config> struct Merge {
 template <i32 cluster, class Config>
 DEV float merge_blocks(const Score<Config> &as, u32 peak_at, u32 out_at, float (&y)[4])
 {
-    float peak[cluster][4], x[cluster][4];
+    Partial<Config> part[cluster];
 #pragma unroll
     for (i32 r = 0; r < cluster; r++) {
-        ptx::cluster_load(peak[r], ptx::cluster_address(peak_at, r));
-        ptx::cluster_load(x[r], ptx::cluster_address(out_at, r));
+        float peak[4];
+        ptx::cluster_load(peak, ptx::cluster_address(peak_at, r));
+        ptx::cluster_load(part[r].out, ptx::cluster_address(out_at, r));
+        part[r].max = peak[0], part[r].sum = peak[1];
     }
-    Merge<Config> all;
 #pragma unroll
-    for (i32 r = 0; r < cluster; r++) all.see(peak[r][0]);
+    for (i32 d = 1; d < cluster; d *= 2)
 #pragma unroll
-    for (i32 r = 0; r < cluster; r++) all.add(peak[r][0], peak[r][1], x[r]);
-    const float whole = all.sum + as.sink_weight(all.most), inverse = 1.0f / whole;
+        for (i32 r = 0; r < cluster; r += 2 * d) part[r].join(part[r + d]);
+    const Partial<Config> &all = part[0];
+    const float whole = all.sum + as.sink_weight(all.max), inverse = 1.0f / whole;
 #pragma unroll
     for (i32 i = 0; i < 4; i++) y[i] = all.out[i] * inverse;
-    return Config::lse ? as.log_sum(all.most, all.sum) : 0.0f;
+    return Config::lse ? as.log_sum(all.max, all.sum) : 0.0f;
 }
 
 } // namespace coda

@@ -16,24 +16,28 @@ template <class Config> DEV i32 pool_row(const AttentionInputs &in, i64 batch, i
     return at < Config::slots / Config::page ? at * Config::page + key % Config::page : Config::slots;
 }
 
-// Calls load(row of the tile, time, batch) for each part of a tile of `rows` keys that one copy brings.
-template <class Config, i32 rows, class Load>
-DEV void load_keys(const AttentionInputs &in, i32 batch, i32 key, Load load)
-{
-    if constexpr (Config::page == 0) {
-        load(0, key, batch);
-    } else {
-        constexpr i32 box = Config::box, together = 4; // of the table's entries
-#pragma unroll 1
-        for (i32 from = 0; from < rows; from += together * box) {
-            i32 at[together];
-#pragma unroll
-            for (i32 i = 0; i < together; i++) at[i] = pool_row<Config>(in, batch, key + from + i * box);
-#pragma unroll
-            for (i32 i = 0; i < together; i++)
-                if (from + i * box < rows) load(from + i * box, at[i], 0);
-        }
+// The copies that bring a tile of `rows` keys. Of keys in pages each lane of a warp has a copy, so that the
+// table is read for all of them at once, and before the tile's slot is free; of others its lane 0 has the
+// only one.
+template <class Config, i32 rows> struct KeyCopies {
+    static constexpr i32 box = Config::page ? Config::box : rows, count = rows / box;
+    static constexpr i32 lanes = Config::page ? 32 : 1; // that take part
+    static_assert(rows % box == 0 && count <= 32);
+
+    i32 at; // the tile's number in its sequence; of pages: this lane's first row in the pool
+
+    DEV KeyCopies(const AttentionInputs &in, i32 sequence, i32 tile) : at(tile)
+    {
+        if constexpr (Config::page != 0)
+            at = pool_row<Config>(in, sequence, tile * rows + min(lane(), count - 1) * box);
     }
-}
+    DEV static i32 lane() { return lanes > 1 ? threadIdx.x % 32 : 0; }
+    // Calls load(row of the tile, time, batch).
+    template <class Load> DEV void run(i32 sequence, Load load) const
+    {
+        if constexpr (Config::page == 0) load(0, at * rows, sequence);
+        else if (lane() < count) load(lane() * box, at % Config::page, at / Config::page);
+    }
+};
 
 } // namespace coda

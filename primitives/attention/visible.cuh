@@ -32,12 +32,22 @@ DEV i32 warp_max(i32 x) { return -warp_min(-x); }
 
 // What attention has beside q, k, v and its result; of those that the Config does not name none is there.
 struct AttentionInputs {
-    const i32 *lengths;         // [batch]
-    const i32 *ranges;          // [batch][tq][2]
-    const float *slopes, *sinks; // [heads]
-    const i32 *table;            // [batch][tk / page]
-    float *lse;                  // [batch][heads][tq], which is written
+    const i32 *lengths;             // [batch]
+    const i32 *ranges;              // [batch][tq][2]
+    const float *slopes, *sinks;    // [heads]
+    const i32 *table;               // [batch][tk / page]
+    float *lse;                     // [batch][heads][tq], which is written
+    const float *k_scale, *v_scale; // [kv_heads], or one: what keys and values are multiplied by
 };
+
+template <class Config> DEV float key_scale(const AttentionInputs &in, i32 kv_head)
+{
+    return Config::k_scales ? in.k_scale[kv_head * Config::k_scale_stride] : 1.0f;
+}
+template <class Config> DEV float value_scale(const AttentionInputs &in, i32 kv_head)
+{
+    return Config::v_scales ? in.v_scale[kv_head * Config::v_scale_stride] : 1.0f;
+}
 
 template <class Config> struct Visible {
     i32 keys;

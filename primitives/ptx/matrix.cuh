@@ -1,5 +1,5 @@
 // matrix.cuh -- ldmatrix, stmatrix: a warp reads, writes 8x8 matrices of 16-bit elements in shared memory,
-// and each lane two words of 32 bits; mma.sync: it multiplies matrices.
+// and each lane two words of 32 bits; mma.sync: it multiplies matrices; what makes its elements of bytes.
 //
 // Of the first two, register i holds this lane's two elements of matrix i: row lane / 4, columns 2 (lane % 4)
 // and the next. Lane 8 i + r gives the address of row r of matrix i, 16 bytes, 16-byte aligned. What is
@@ -56,6 +56,21 @@ DEV void shared_store(u32 address, const u32 (&x)[2])
 DEV void shared_load(u32 (&x)[2], u32 address)
 {
     asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(x[0]), "=r"(x[1]) : "r"(address) : "memory");
+}
+
+// The lower two bytes, e4m3, as two f16, which is exact.
+DEV u32 widen_e4m3(u32 x)
+{
+    u32 y;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(y) : "h"((u16)x));
+    return y;
+}
+// Bytes 0 and 2, then 1 and 3.
+DEV u32 unzip_bytes(u32 x)
+{
+    u32 y;
+    asm("prmt.b32 %0, %1, 0, 0x3120;" : "=r"(y) : "r"(x));
+    return y;
 }
 
 // d[16, 8] += a[16, 16] b[16, 8]. With g = lane / 4 and j = lane % 4, a lane has k 2 j and 2 j + 1 of a's row

@@ -99,6 +99,56 @@ template <class T> DEV T *table_row(T *table, float id, i64 rows, i64 stride)
     return table + (in_table(id, rows) ? (i64)id * stride : 0);
 }
 
+// Row `slot` of a cache in pages [heads][page][head_dim], counted from column `first` on: heads lie `apart`.
+template <class T, int head_dim, i64 apart> struct CacheRow {
+    T *row;
+    i64 first;
+    DEV CacheRow operator-(i64 columns) const { return {row, first + columns}; }
+    DEV T *at(i64 column, i64 stride) const
+    {
+        const u32 c = (u32)(column - first);
+        return row + c / head_dim * apart + c % head_dim * stride;
+    }
+};
+template <int head_dim, i64 apart, class T>
+DEV CacheRow<T, head_dim, apart> cache_row(T *cache, float slot, i64 rows, u32 page, i64 page_stride,
+                                           i64 stride)
+{
+    const u32 at = in_table(slot, rows) ? (u32)slot : 0;
+    return {cache + at / page * page_stride + at % page * stride, 0};
+}
+template <class T, int head_dim, i64 apart>
+DEV void write_pairs(const CacheRow<T, head_dim, apart> &row, const Span &s, const Line &y)
+{
+#pragma unroll
+    for (int side = 0; side < 2; side++)
+        if (s.live[side])
+            port::store_pair(row.at(s.first + s.distance[side], 1), {y.x[side][0], y.x[side][1]});
+}
+template <class T, int head_dim, i64 apart>
+DEV void write_each(const CacheRow<T, head_dim, apart> &row, const Span &s, i64 stride, const Line &y)
+{
+#pragma unroll
+    for (int side = 0; side < 2; side++) {
+        const port::Vector<T, 2> v = port::round_pair<T>({y.x[side][0], y.x[side][1]});
+#pragma unroll
+        for (int e = 0; e < 2; e++)
+            if (e < s.live[side]) *row.at(s.first + s.distance[side] + e * s.step, stride) = v.at[e];
+    }
+}
+
+// Values over their scale: of the columns from `first` on, each so many have one.
+template <int columns> DEV Line over(Line y, const Span &s, const float *scale, i64 stride, i64 first)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (i % 2 < s.live[i / 2]) {
+            const u32 column = (u32)(s.first + s.distance[i / 2] + i % 2 * s.step - first);
+            y.x[i / 2][i % 2] /= scale[column / columns * stride];
+        }
+    return y;
+}
+
 // What the lane `distance` away holds of a struct of floats.
 template <class State> DEV State from_lane(const State &s, int distance)
 {

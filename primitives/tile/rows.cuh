@@ -23,6 +23,12 @@ template <class R, int team> DEV float finish(typename R::State s) { return R::f
 // The row of a table that an id names, -1 if there is none; NaN names none.
 DEV i64 table_row(float id, i64 rows) { return id >= 0.0f && id < (float)rows ? (i64)id : -1; }
 
+// Elements from the first of a cache to its row `at`, of pages; of row -1 none.
+DEV i64 cache_row(i64 at, u32 page, i64 page_stride, i64 stride)
+{
+    return at < 0 ? 0 : (u32)at / page * page_stride + (u32)at % page * stride;
+}
+
 // Column c of a row of heads: whether it is in a pair, whether it is the second of its pair, the pair's
 // index in the head, and the partner's column.
 struct PairSpot {

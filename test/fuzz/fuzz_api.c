@@ -74,19 +74,24 @@ static const char *name(void)
     snprintf(b, sizeof buf[0], "n%d", (int)below(60));
     return chance(2) ? odd[below(ARRAY_SIZE(odd))] : b;
 }
-static coda_dtype dtype(void) { return (coda_dtype)(chance(1) ? number() : chance(50) ? 1 : 1 + below(4)); }
+static coda_dtype dtype(void) { return (coda_dtype)(chance(1) ? number() : chance(50) ? 1 : 1 + below(5)); }
 static int rank(void) { return (int)(chance(1) ? number() : chance(70) ? 2 : below(4)); }
 static const int64_t *numbers(void)
 {
     static int64_t n[4][8];
     int64_t *d = n[below(4)], usual = 1 << below(5);
-    for (int i = 0; i < 8; i++) d[i] = chance(70) ? usual : number();
+    for (int i = 0; i < 8; i++) d[i] = chance(70) ? usual : chance(10) ? -1 - below(4) : number();
     return chance(1) ? NULL : d;
 }
 static coda_graph *graph_any(void)
 {
     w.at = (int)below(SLOTS);
     return chance(1) ? NULL : w.g[w.at];
+}
+/* A number, or a dimension of the graph. */
+static int64_t extent(const coda_graph *g)
+{
+    return g && g->dims->expressions && chance(60) ? -1 - below(g->dims->expressions) : number();
 }
 static const coda_plan *plan_any(void) { return chance(1) ? NULL : w.plan[w.at = (int)below(SLOTS)].p; }
 static coda_cache *cache_any(void) { return chance(20) ? NULL : w.cache[w.at = (int)below(SLOTS)]; }
@@ -147,6 +152,8 @@ static char *buffer(size_t *size)
 #define CALL(name) static int call_##name(void);
 #include "calls.h"
 #undef CALL
+
+#include "fuzz_symbols.h"
 
 /* A builder's value: none is a failure, on a graph without a mistake. */
 static int built(const coda_graph *g, coda_value v)
@@ -244,9 +251,12 @@ static coda_attention_options attention_options(void)
                                 .align = (coda_attention_align)below(5),
                                 .ahead = chance(80) ? 0 : number(),
                                 .softcap = chance(80) ? 0 : (float)real(),
-                                .page = chance(80) ? 0 : number()};
+                                .page = chance(80) ? 0 : number(),
+                                .layout = (coda_cache_layout)(chance(70) ? 0 : below(3))};
     if (chance(20)) o.ranges = value();
     if (chance(20)) o.slopes = value();
+    if (chance(20)) o.k_scale = value();
+    if (chance(20)) o.v_scale = value();
     if (chance(20)) o.sinks = value();
     if (chance(20)) o.table = value();
     return o;
@@ -283,7 +293,7 @@ static int call_coda_top_k(void)
 
 static int call_coda_append(void)
 {
-    coda_append_options o = {0};
+    coda_append_options o = {.layout = (coda_cache_layout)(chance(70) ? 0 : below(3)), .scale = maybe()};
     coda_graph *g = graph_any();
     return built(g, coda_append(g, value(), value(), value(), BOXED(o)));
 }

@@ -32,6 +32,8 @@ static int64_t number(struct fuzz *f)
     static const int64_t hostile[] = {-1,        -2,        7,         1 << 20,   INT32_MAX,
                                       INT32_MIN, INT64_MAX, INT64_MIN, 1LL << 62, 1LL << 40};
     static const int64_t usual[] = {0, 1, 1, 2, 2, 2, 3, 4, 4, 4, 8};
+    if (f->g->dims->expressions && random_chance(&f->r, 25))
+        return -1 - random_below(&f->r, f->g->dims->expressions); /* one of the graph's */
     if (random_chance(&f->r, 3)) return hostile[random_below(&f->r, ARRAY_SIZE(hostile))];
     return usual[random_below(&f->r, ARRAY_SIZE(usual))];
 }
@@ -49,7 +51,7 @@ static int rank(struct fuzz *f)
 
 static coda_dtype dtype(struct fuzz *f)
 {
-    return random_chance(&f->r, 98) ? (coda_dtype)(1 + random_below(&f->r, 4)) : (coda_dtype)number(f);
+    return random_chance(&f->r, 98) ? (coda_dtype)(1 + random_below(&f->r, 5)) : (coda_dtype)number(f);
 }
 
 static coda_value value(struct fuzz *f)
@@ -102,6 +104,22 @@ static void leaf(struct fuzz *f)
 static void constant(struct fuzz *f)
 {
     coda_constant(f->g, dtype(f), random_chance(&f->r, 50) ? real(f) : (double)number(f));
+}
+
+static void symbol(struct fuzz *f)
+{
+    char buf[32];
+    if (random_chance(&f->r, 70)) return (void)coda_symbol(f->g, name(f, buf), number(f) & 3, number(f), 1);
+    coda_symbol(f->g, name(f, buf), number(f), number(f), number(f));
+}
+
+static void extent(struct fuzz *f)
+{
+    int64_t a = number(f), b = number(f);
+    coda_dim d = random_chance(&f->r, 50)   ? coda_dim_mul(f->g, a, b)
+                 : random_chance(&f->r, 70) ? coda_dim_add(f->g, a, b)
+                                            : coda_dim_sub(f->g, a, b);
+    if ((d == INT64_MIN) != (f->g->status != CODA_OK)) stop(f, "no dimension, and no mistake");
 }
 
 static void output(struct fuzz *f)
@@ -207,9 +225,12 @@ static void attention(struct fuzz *f)
         .align = (coda_attention_align)number(f),
         .ahead = random_chance(&f->r, 70) ? 0 : number(f),
         .softcap = random_chance(&f->r, 70) ? 0 : real(f),
+        .layout = (coda_cache_layout)(random_chance(&f->r, 70) ? 0 : number(f)),
     };
     if (random_chance(&f->r, 20)) o.ranges = value(f);
     if (random_chance(&f->r, 20)) o.slopes = value(f);
+    if (random_chance(&f->r, 20)) o.k_scale = value(f);
+    if (random_chance(&f->r, 20)) o.v_scale = value(f);
     if (random_chance(&f->r, 20)) o.sinks = value(f);
     coda_value q = value(f), k = random_chance(&f->r, 50) ? q : value(f);
     coda_value v = random_chance(&f->r, 70) ? k : value(f), lengths = maybe(f), sums;
@@ -221,7 +242,7 @@ static void attention(struct fuzz *f)
 /* What fits a state, or anything. */
 static void state(struct fuzz *f)
 {
-    coda_append_options o = {options_size(f, sizeof o)};
+    coda_append_options o = {options_size(f, sizeof o), (coda_cache_layout)random_below(&f->r, 3), maybe(f)};
     coda_value s = value(f), rows = value(f), slots = value(f);
     for (int tries = 0; tries < 20 && s.id && s.id <= (uint32_t)f->g->nodes; tries++, s = value(f))
         if (f->g->node[s.id - 1].state == (int)s.id - 1 && f->g->node[s.id - 1].next < 0) break;
@@ -230,12 +251,20 @@ static void state(struct fuzz *f)
         return;
     }
     const struct type *t = &f->g->node[s.id - 1].type;
+    bool heads = t->rank == 4 && random_chance(&f->r, 70);
     if (random_chance(&f->r, 40)) coda_assign(f->g, s, random_chance(&f->r, 50) ? s : rows);
     else if (t->rank >= 1) {
-        int64_t n[] = {2, t->dim[t->rank - 1]};
+        int64_t n[] = {2, t->dim[t->rank - 1] * (heads ? t->dim[1] : 1)};
+        o = (coda_append_options){.layout = heads ? CODA_LAYOUT_HND : CODA_LAYOUT_NHD};
         char a[32], b[32];
-        rows = coda_input(f->g, name(f, a), t->dtype, 2, n);
-        coda_append(f->g, s, rows, coda_input(f->g, name(f, b), CODA_I32, 1, n), NULL);
+        bool narrow = t->dtype == CODA_F8E4M3;
+        if (narrow && random_chance(&f->r, 50)) {
+            int64_t scales = random_chance(&f->r, 50) ? 1 : n[1];
+            char c[32];
+            o.scale = coda_input(f->g, name(f, c), CODA_F32, 1, &scales);
+        }
+        rows = coda_input(f->g, name(f, a), narrow ? CODA_BF16 : t->dtype, 2, n);
+        coda_append(f->g, s, rows, coda_input(f->g, name(f, b), CODA_I32, 1, n), &o);
     }
 }
 
@@ -322,15 +351,36 @@ static void save(struct fuzz *f)
     coda_graph_free(again);
 }
 
+/* With numbers for its symbols a graph is one again, unless the numbers are refused. */
+static void check_bound(struct fuzz *f)
+{
+    int64_t values[MOST_SYMBOLS];
+    coda_graph *bound;
+    const struct dims *d = f->g->dims;
+    bool good = true;
+    for (int i = 0; i < d->symbols; i++) {
+        const struct symbol *s = &d->symbol[i];
+        int64_t steps = (s->most - s->least) / s->multiple;
+        values[i] = s->least + s->multiple * random_below(&f->r, steps + (steps < INT64_MAX));
+        if (random_chance(&f->r, 2)) values[i] = number(f);
+        good = good && values[i] >= s->least && values[i] <= s->most && values[i] % s->multiple == 0;
+    }
+    coda_status s = coda_graph_bind(&bound, f->g, values, d->symbols);
+    if ((s == CODA_OK) != good) stop(f, "bind");
+    if (s == CODA_OK && graph_verify(bound) != CODA_OK) stop(f, "bound but not valid");
+    coda_graph_free(bound);
+}
+
 static void step(struct fuzz *f)
 {
     static void (*const call[])(struct fuzz *) = {
-        leaf, leaf, output,    elementwise, constant, apply, elementwise, elementwise, define,
-        norm, rope, attention, loss,        move,     move,  top_k,       state};
+        symbol, extent, leaf, leaf,      output, elementwise, constant, apply, elementwise, elementwise,
+        define, norm,   rope, attention, loss,   move,        move,     top_k, state};
     call[random_below(&f->r, ARRAY_SIZE(call))](f);
     f->calls++;
     if (f->g->status == CODA_OK) {
         if (graph_verify(f->g) != CODA_OK) stop(f, "built but not valid");
+        if (f->g->dims->symbols && random_chance(&f->r, 20)) check_bound(f);
         save(f);
         return;
     }

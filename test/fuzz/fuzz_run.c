@@ -127,6 +127,7 @@ static coda_value with_options(coda_graph *g)
     rope.inverse = random_chance(&r, 20);
     attention.causal = (int)random_below(&r, 2);
     attention.align = (coda_attention_align)random_below(&r, 5);
+    attention.layout = (coda_cache_layout)(random_chance(&r, 80) ? 0 : random_below(&r, 3));
     loss.reduction = (coda_reduction)random_below(&r, 4);
     if (random_chance(&r, 3)) rope.size = attention.size = loss.size = (size_t)random_below(&r, sizeof loss);
     if (random_chance(&r, 3)) rope.base = attention.scale = -1.0f;
@@ -166,7 +167,10 @@ static coda_value write(coda_graph *g)
     int64_t dims[CODA_MAX_RANK];
     int rank = coda_value_shape(g, rows, dims, &t);
     if (rank < 1 || random_chance(&r, 30)) return coda_assign(g, state, random_chance(&r, 50) ? state : rows);
-    return coda_append(g, state, rows, coda_input(g, name(buf), CODA_I32, rank - 1, dims), NULL);
+    coda_append_options o = CODA_APPEND_OPTIONS_INIT;
+    int64_t shape[CODA_MAX_RANK];
+    if (coda_value_shape(g, state, shape, &t) == 4 && random_chance(&r, 70)) o.layout = CODA_LAYOUT_HND;
+    return coda_append(g, state, rows, coda_input(g, name(buf), CODA_I32, rank - 1, dims), &o);
 }
 
 static coda_value apply(coda_graph *g)

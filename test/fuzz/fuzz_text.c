@@ -6,6 +6,7 @@
  */
 #include "graph.h"
 #include "util_random.h"
+#include "util_symbolic.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +36,14 @@ static const char *const seeds[] = {
 
 /* Pieces that break things more often than random bytes. */
 static const char *const words[] = {
+    "dim %T = 1..64\n",
+    "dim ",
+    "..",
+    " step 8",
+    "T",
+    "B*T",
+    "*",
+    "+",
     "%",
     "_",
     "=",
@@ -147,6 +156,10 @@ static void start(struct random *r, struct buffer *b)
     int64_t pick = random_below(r, 2 * ARRAY_SIZE(seeds));
     if (pick < ARRAY_SIZE(seeds)) {
         text_append(&t, seeds[pick]);
+    } else if (random_chance(r, 30)) {
+        graph *g = symbolic_graph(random_next(r), NULL);
+        graph_print(g, &t);
+        graph_free(g);
     } else {
         struct random_options ro = {.states = random_chance(r, 30)};
         graph *g = random_graph(random_next(r), &ro);

@@ -81,6 +81,9 @@ static void fill_of_heads(struct bench *b, struct random *r)
         if (b->c->slopes) slopes[h] = (float)ldexp(1, -(int)(1 + random_below(r, 8)));
         if (b->c->sinks) sinks[h] = (float)random_normal(r) * 3;
     }
+    for (int i = ATTENTION_K_SCALE; i <= ATTENTION_V_SCALE; i++)
+        for (int64_t h = 0; h < attention_case_elements(b->c, i); h++)
+            ((float *)b->host[i])[h] = (float)(0.5 + fabs(random_normal(r)));
 }
 
 static int64_t position_of(const struct bench *b, int64_t batch, int64_t i)
@@ -141,7 +144,7 @@ static int64_t key_at(const struct bench *b, const struct tensor_use *v, int64_t
         return v->offset + batch * v->batch + t * v->time;
     const int32_t *table = b->host[ATTENTION_TABLE];
     int64_t page = table[batch * (b->s.tk / b->c->page) + t / b->c->page];
-    return v->offset + (page * b->c->page + t % b->c->page) * v->time;
+    return v->offset + page * v->batch + t % b->c->page * v->time;
 }
 
 static void fill_rows(struct bench *b, const struct tensor_use *v, int64_t rows, int64_t heads,
@@ -160,12 +163,14 @@ static bool make_data(struct bench *b, uint64_t seed)
     struct random r = {seed};
     for (int i = 0; i < ATTENTION_BUFFERS; i++) {
         int64_t n = attention_case_elements(b->c, i);
-        b->bytes[i] = (size_t)n * (i >= ATTENTION_LENGTHS ? 4 : (size_t)dtype_size(b->c->dtype));
+        bool keys = i == ATTENTION_K || i == ATTENTION_V;
+        coda_dtype t = keys ? b->s.k.dtype : b->s.q.dtype;
+        b->bytes[i] = (size_t)n * (i >= ATTENTION_LENGTHS ? 4 : (size_t)dtype_size(t));
         b->host[i] = malloc(b->bytes[i] + 1);
         b->gpu[i] = device_alloc(b->bytes[i]);
         if (!b->host[i] || !b->gpu[i]) return false;
         for (int64_t e = 0; e < n && i < ATTENTION_O; e++)
-            dtype_store(b->c->dtype, b->host[i], e, e % 3 ? NAN : INFINITY);
+            dtype_store(t, b->host[i], e, e % 3 ? NAN : INFINITY);
     }
     fill_lengths(b, &r);
     fill_ranges(b, &r);
@@ -246,6 +251,11 @@ static double at(const struct bench *b, const struct tensor_use *v, int64_t batc
 
 static double unit(coda_dtype t) { return t == CODA_BF16 ? 0x1p-8 : t == CODA_F16 ? 0x1p-11 : 0; }
 
+static double scale_of(const struct bench *b, int buffer, int64_t kv)
+{
+    return b->c->scales ? ((float *)b->host[buffer])[b->c->scales == 2 ? kv : 0] : 1;
+}
+
 static double slope_of(const struct bench *b, int64_t h) { return ((float *)b->host[ATTENTION_SLOPES])[h]; }
 
 /* Adds p_j v_j and p_j |v_j| over the keys that query i sees; returns the sum of p_j. */
@@ -259,7 +269,7 @@ static double reference(const struct bench *b, int64_t batch, int64_t i, int64_t
     for (int64_t j = first; j < end; j++) {
         for (int64_t d = 0; d < s->head_dim; d++)
             score[j] += at(b, &s->q, batch, i, h, d) * at(b, &s->k, batch, j, kv, d);
-        score[j] *= s->scale;
+        score[j] *= s->scale * scale_of(b, ATTENTION_K_SCALE, kv);
         if (s->softcap > 0) score[j] = s->softcap * tanh(score[j] / s->softcap);
         if (b->c->slopes) score[j] -= slope_of(b, h) * fabs((double)(position_of(b, batch, i) - j));
         top = fmax(top, score[j]);
@@ -272,7 +282,7 @@ static double reference(const struct bench *b, int64_t batch, int64_t i, int64_t
         double p = exp(score[j] - top);
         sum += p;
         for (int64_t d = 0; d < s->head_dim; d++) {
-            double v = at(b, &s->v, batch, j, kv, d);
+            double v = at(b, &s->v, batch, j, kv, d) * scale_of(b, ATTENTION_V_SCALE, kv);
             o[d] += p * v;
             size[d] += p * fabs(v);
         }
@@ -417,8 +427,12 @@ static struct attention_case random_case(struct random *r)
     c.slopes = random_chance(r, 20);
     c.sinks = random_chance(r, 20);
     c.lse = random_chance(r, 20);
-    bool paged = c.layout == LAYOUT_ROWS && random_chance(r, 40);
+    bool paged = c.layout != LAYOUT_PACKED && random_chance(r, 40);
     if (paged) c.page = 1 << random_below(r, 7), c.lengths = true, c.tk = CEIL_DIV(c.tk, c.page) * c.page;
+    if (c.layout != LAYOUT_PACKED && random_chance(r, 25)) {
+        c.keys = CODA_F8E4M3, c.scales = (int)random_below(r, 3);
+        if (random_chance(r, 60)) c.tq = 1 + random_below(r, 4), c.head_dim = 16 * (1 + random_below(r, 8));
+    }
     return c;
 }
 
@@ -442,11 +456,12 @@ static int run_random(const struct jit_device *device)
         struct attention_case c = random_case(&r);
         snprintf(
             name, sizeof name,
-            "%s b%d q%d k%d h%d/%d d%d w%d%s%s align %d layout %d pad %d ahead %d cap %d page %d%s%s%s%s",
-            dtype_name(c.dtype), (int)c.batch, (int)c.tq, (int)c.tk, (int)c.heads, (int)c.kv_heads,
-            (int)c.head_dim, (int)c.window, c.causal ? " causal" : "", c.lengths ? " lengths" : "", c.align,
-            (int)c.layout, (int)c.pad, (int)c.ahead, (int)c.softcap, (int)c.page, c.ranges ? " ranges" : "",
-            c.slopes ? " slopes" : "", c.sinks ? " sinks" : "", c.lse ? " lse" : "");
+            "%s%s b%d q%d k%d h%d/%d d%d w%d%s%s align %d layout %d pad %d ahead %d cap %d page %d%s%s%s%s",
+            dtype_name(c.dtype), c.keys ? " fp8" : "", (int)c.batch, (int)c.tq, (int)c.tk, (int)c.heads,
+            (int)c.kv_heads, (int)c.head_dim, (int)c.window, c.causal ? " causal" : "",
+            c.lengths ? " lengths" : "", c.align, (int)c.layout, (int)c.pad, (int)c.ahead, (int)c.softcap,
+            (int)c.page, c.ranges ? " ranges" : "", c.slopes ? " slopes" : "", c.sinks ? " sinks" : "",
+            c.lse ? " lse" : "");
         c.name = name;
         failed += run_both(device, &c);
     }

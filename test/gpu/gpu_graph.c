@@ -10,12 +10,13 @@
 
 #include "gpu_case.h"
 #include "util_device.h"
+#include "util_lines.h"
 #include "util_run.h"
 #include "util_scale.h"
 
 int gpu_graph(void);
 
-enum { RANDOM_GRAPHS = 250, EMULATED_GRAPHS = 3, EMULATED_MODES = 4 };
+enum { RANDOM_GRAPHS = 250, EMULATED_GRAPHS = 3, EMULATED_MODES = 4, RANDOM_LINES = 60, EMULATED_LINES = 1 };
 
 static bool emulated; /* it has no cuBLASLt, the last mode */
 
@@ -89,6 +90,24 @@ static int random_graphs(void)
     return failed;
 }
 
+/* Small programs that a plan puts together. */
+static int line_graphs(void)
+{
+    uint64_t seed = random_seed();
+    int failed = 0, n = emulated ? scaled(EMULATED_LINES) : RANDOM_LINES;
+    for (int i = 0; i < n; i++) {
+        graph *g = random_lines(seed + (uint64_t)i);
+        void **want = run_reference(g, seed + (uint64_t)i);
+        double error = want ? run_mode(g, seed + (uint64_t)i, &run_modes[1], want) : -1;
+        bool good = error >= 0 && error <= 1e-4;
+        failed += gpu_case(good, "lines", "seed %llu: error %.2e %s", (unsigned long long)seed + (uint64_t)i,
+                           error, good ? "" : coda_error());
+        if (want) random_args_free(g, want);
+        graph_free(g);
+    }
+    return failed;
+}
+
 static int block(const char *name)
 {
     char path[128];
@@ -128,6 +147,8 @@ int gpu_graph(void)
                                        "norm_backward",
                                        "take_in",
                                        "append_decode",
+                                       "append_heads",
+                                       "append_fp8",
                                        "append_qk_norm",
                                        "assign_residual"};
     static const char *const large[] = {"gpt2", "bert", "llama"};
@@ -135,5 +156,5 @@ int gpu_graph(void)
     for (int i = 0; i < ARRAY_SIZE(name); i++) failed += block(name[i]);
     for (int i = 0; i < ARRAY_SIZE(large); i++)
         failed += emulated ? gpu_skip("block", large[i]) : block(large[i]);
-    return failed + random_graphs();
+    return failed + line_graphs() + random_graphs();
 }

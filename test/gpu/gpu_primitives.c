@@ -185,6 +185,38 @@ static int try_conversions(void)
     return gpu_case(!bad, "conversions", "%d of %d numbers differ", bad, COUNT);
 }
 
+/* e4m3, by the words of types.cuh and by the instructions. */
+static int try_narrow(void)
+{
+    enum { COUNT = 1 << 12 };
+    static float in[COUNT];
+    static uint32_t out[COUNT][3];
+    struct random r = {random_seed()};
+    int bad = 0;
+    for (int c = 0; c < COUNT; c++) in[c] = (float)ldexp(random_normal(&r), (int)random_below(&r, 24) - 14);
+    in[0] = INFINITY, in[1] = NAN, in[2] = -449, in[3] = 0x1p-10f;
+    bool ran = run("#include \"ptx/matrix.cuh\"\nusing namespace coda;\n" PARAMS
+                   "    u32 *out = (u32 *)p.out + 3 * i;\n    float x = p.in[i], y = p.in[i ^ 1];\n"
+                   "    out[0] = round_e4m3x2(x, y) | (u32)from_float<f8e4m3>(x).bits << 16;\n"
+                   "    out[1] = float_bits(to_float(f8e4m3{(u8)i}));\n"
+                   "    out[2] = ptx::widen_e4m3((u32)i % 256 | ((u32)i * 7 + 3) % 256 << 8);\n}\n",
+                   COUNT, 256, in, COUNT, (float *)out[0], 3 * COUNT);
+    for (int c = 0; ran && c < COUNT; c++) {
+        unsigned char want[3], all[2] = {(unsigned char)c, (unsigned char)(7 * c + 3)};
+        float value;
+        for (int k = 0; k < 3; k++) dtype_store(CODA_F8E4M3, want, k, in[k == 1 ? c ^ 1 : c]);
+        memcpy(&value, &out[c][1], 4);
+        double exact = dtype_load(CODA_F8E4M3, all, 0);
+        bad += memcmp(want, out[c], 3) != 0 || !(isnan(exact) ? isnan(value) : value == exact);
+        for (int k = 0; k < 2; k++) {
+            double wide = dtype_load(CODA_F16, out[c] + 2, k), as = dtype_load(CODA_F8E4M3, all, k);
+            bad += !(isnan(as) ? isnan(wide) : wide == as);
+        }
+    }
+    if (!ran) return gpu_case(false, "conversions of 8 bits", "%s", err);
+    return gpu_case(!bad, "conversions of 8 bits", "%d differ", bad);
+}
+
 int gpu_primitives(void);
 int gpu_primitives(void)
 {
@@ -192,5 +224,5 @@ int gpu_primitives(void)
     if (!device_open(&device, err)) return gpu_case(false, "primitives", "%s", err);
     for (int i = 0; i < prim_count; i++)
         failed += prim_table[i].kind == PRIM_MAP ? try_map(&prim_table[i]) : try_reduce(&prim_table[i]);
-    return failed + try_rope() + try_conversions();
+    return failed + try_rope() + try_conversions() + try_narrow();
 }

@@ -7,6 +7,7 @@
 #define BF16 CODA_BF16
 #define F16 CODA_F16
 #define F32 CODA_F32
+#define F8 CODA_F8E4M3
 
 const struct attention_case attention_cases[] = {
     {"full", BF16, 2, 300, 300, 3, 3, 128, false, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
@@ -106,6 +107,23 @@ const struct attention_case attention_cases[] = {
     {"pages of 8", BF16, 6, 80, 200, 2, 2, 256, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .page = 8},
     {"pages of 4", BF16, 6, 20, 100, 2, 2, 64, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .page = 4},
     {"f32 pages", F32, 6, 30, 96, 4, 2, 40, true, 25, true, LAYOUT_ROWS, 3, 0, 3, .page = 32},
+    {"pages of heads", BF16, 6, 1, 512, 8, 2, 128, true, 0, true, LAYOUT_HEADS, 0, 0, 3, .page = 16},
+    {"pages of heads f16", F16, 6, 3, 1024, 4, 2, 64, true, 200, true, LAYOUT_HEADS, 8, 0, 3, .page = 256},
+    {"chunks of heads", BF16, 6, 150, 512, 4, 2, 96, true, 0, true, LAYOUT_HEADS, 0, 0, 3, .page = 64},
+    {"f32 pages of heads", F32, 6, 30, 96, 4, 2, 40, true, 25, true, LAYOUT_HEADS, 3, 0, 3, .page = 4},
+    {"fp8", BF16, 3, 1, 2100, 32, 8, 128, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .keys = F8, .scales = 2},
+    {"fp8 f16", F16, 6, 4, 700, 8, 2, 64, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .keys = F8},
+    {"fp8 sixteen", BF16, 6, 4, 515, 8, 2, 96, true, 100, true, LAYOUT_HEADS, 16, 0, 3, .keys = F8,
+     .scales = 1},
+    {"fp8 pages", BF16, 6, 1, 1024, 8, 2, 128, true, 0, true, LAYOUT_HEADS, 0, 0, 3, .page = 16, .keys = F8,
+     .scales = 2},
+    {"fp8 all", F16, 6, 3, 700, 8, 2,    112,        false,       300,        true,       LAYOUT_ROWS,
+     0,         0,   3, 2, 4,   0, true, .sinks = 1, .lse = true, .keys = F8, .scales = 1},
+    {"fp8 negative scale", BF16, 2, 5, 390, 3, 1, 16, false, 0, false, LAYOUT_ROWS, 0, -0.25f, 0, .keys = F8},
+    {"fp8 chunk", BF16, 6, 40, 300, 4, 2, 64, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .keys = F8, .scales = 2},
+    {"fp8 odd", F32, 6, 3, 96, 4, 2, 13, true, 0, true, LAYOUT_HEADS, 3, 0, 3, .page = 8, .keys = F8,
+     .scales = 1},
+    {"scales", BF16, 2, 50, 100, 4, 2, 64, true, 0, false, LAYOUT_ROWS, 0, 0, 0, .lse = true, .scales = 2},
     {"no keys", BF16, 2, 30, 0, 2, 2, 64, false, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
     {"no queries", BF16, 2, 0, 30, 2, 2, 64, false, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
     {"no batch", BF16, 0, 30, 30, 2, 2, 64, false, 0, true, LAYOUT_ROWS, 0, 0, .align = 0},
@@ -120,9 +138,11 @@ static int64_t row_columns(const struct attention_case *c, int64_t heads)
     return heads * c->head_dim + c->pad;
 }
 
+/* Of so many sequences, or pages. */
 static struct tensor_use view(const struct attention_case *c, int buffer, int64_t time, int64_t heads)
 {
     struct tensor_use v = {.buffer = buffer, .dtype = c->dtype, .value = -1};
+    if (c->keys && (buffer == ATTENTION_K || buffer == ATTENTION_V)) v.dtype = c->keys;
     if (c->layout == LAYOUT_HEADS) {
         v.time = c->head_dim + c->pad;
         v.head = time * v.time;
@@ -138,8 +158,8 @@ static struct tensor_use view(const struct attention_case *c, int buffer, int64_
 static struct tensor_use beside(bool there, int buffer, const int64_t *stride)
 {
     struct tensor_use u = {.role = USE_BESIDE, .buffer = there ? buffer : -1, .steady = true};
-    u.dtype = buffer == ATTENTION_SLOPES || buffer == ATTENTION_SINKS || buffer == ATTENTION_LSE ? CODA_F32
-                                                                                                 : CODA_I32;
+    bool whole = buffer == ATTENTION_LENGTHS || buffer == ATTENTION_RANGES || buffer == ATTENTION_TABLE;
+    u.dtype = whole ? CODA_I32 : CODA_F32;
     for (int i = 0; i < 3; i++) u.stride[i] = stride[i];
     return u;
 }
@@ -169,16 +189,17 @@ void attention_case_spec(const struct attention_case *c, struct attention_spec *
         .sinks = beside(c->sinks, ATTENTION_SINKS, (int64_t[]){1, 0, 0}),
         .table = beside(c->page, ATTENTION_TABLE, (int64_t[]){c->page ? c->tk / c->page : 0, 1, 0}),
         .lse = beside(c->lse, ATTENTION_LSE, (int64_t[]){c->heads * c->tq, c->tq, 1}),
+        .k_scale = beside(c->scales, ATTENTION_K_SCALE, (int64_t[]){c->scales - 1, 0, 0}),
+        .v_scale = beside(c->scales, ATTENTION_V_SCALE, (int64_t[]){c->scales - 1, 0, 0}),
         .page = c->page,
         .slots = attention_case_slots(c)};
     out->scale = c->scale != 0 ? c->scale : (float)(1 / sqrt((double)c->head_dim));
     out->q = view(c, ATTENTION_Q, c->tq, c->heads);
-    out->k = view(c, ATTENTION_K, c->tk, c->kv_heads);
-    out->v = view(c, ATTENTION_V, c->tk, c->kv_heads);
+    out->k = view(c, ATTENTION_K, attention_lot(out), c->kv_heads);
+    out->v = view(c, ATTENTION_V, attention_lot(out), c->kv_heads);
     out->o = view(c, ATTENTION_O, c->tq, c->heads);
     out->o.role = USE_RESULT;
     out->k.steady = out->v.steady = out->lengths.steady = c->layout != LAYOUT_PACKED;
-    if (c->page) out->k.batch = out->v.batch = 0;
     if (c->layout == LAYOUT_PACKED) {
         out->k.buffer = out->v.buffer = ATTENTION_Q;
         out->k.offset = c->heads * c->head_dim;
@@ -193,8 +214,8 @@ int64_t attention_case_elements(const struct attention_case *c, int buffer)
     bool packed = c->layout == LAYOUT_PACKED;
     switch (buffer) {
     case ATTENTION_Q: return c->batch * s.q.batch;
-    case ATTENTION_K: return packed ? 0 : c->page ? s.slots * s.k.time : c->batch * s.k.batch;
-    case ATTENTION_V: return packed ? 0 : c->page ? s.slots * s.v.time : c->batch * s.v.batch;
+    case ATTENTION_K: return packed ? 0 : attention_lots(&s) * s.k.batch;
+    case ATTENTION_V: return packed ? 0 : attention_lots(&s) * s.v.batch;
     case ATTENTION_O: return c->batch * s.o.batch;
     case ATTENTION_LENGTHS: return c->lengths ? c->batch : 0;
     case ATTENTION_RANGES: return c->ranges ? 2 * c->batch * c->tq : 0;
@@ -202,6 +223,8 @@ int64_t attention_case_elements(const struct attention_case *c, int buffer)
     case ATTENTION_LSE: return c->lse ? c->batch * c->heads * c->tq : 0;
     case ATTENTION_TABLE: return c->page ? c->batch * (c->tk / c->page) : 0;
     case ATTENTION_SINKS: return c->sinks ? c->heads : 0;
+    case ATTENTION_K_SCALE:
+    case ATTENTION_V_SCALE: return c->scales == 2 ? c->kv_heads : c->scales;
     }
     return 0;
 }

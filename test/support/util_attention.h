@@ -25,7 +25,9 @@ struct attention_case {
     float softcap;
     bool ranges, slopes, sinks;
     bool lse;
-    int64_t page; /* LAYOUT_ROWS; tk is a multiple of it */
+    int64_t page;    /* not packed; tk is a multiple of it */
+    coda_dtype keys; /* of k and v; 0: as the others, also where packed */
+    int scales;      /* of k and v: 1, or one for each key head: 2; 0: none */
 };
 
 extern const struct attention_case attention_cases[];
@@ -43,6 +45,8 @@ enum {
     ATTENTION_SINKS,
     ATTENTION_TABLE,
     ATTENTION_LSE,
+    ATTENTION_K_SCALE,
+    ATTENTION_V_SCALE,
     ATTENTION_BUFFERS
 };
 

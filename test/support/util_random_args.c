@@ -20,26 +20,38 @@ struct need {
     int64_t limit, other;
     double scale;  /* of a float leaf's data */
     bool distinct; /* slots: none comes twice, but for those that are skipped */
+    bool positive; /* what is divided by */
 };
 
 static void note_needs(const graph *g, const struct node *n, struct need *need)
 {
     const struct type *t0 = n->nin && n->in[0] >= 0 ? &g->node[n->in[0]].type : NULL;
     struct need *n1 = n->nin > 1 && n->in[1] >= 0 ? &need[n->in[1]] : NULL;
-    if (n->op == OP_EMBEDDING && n1) *n1 = (struct need){t0->dim[0], -1, 1, false};
+    if (n->op == OP_EMBEDDING && n1) *n1 = (struct need){t0->dim[0], -1, 1, false, false};
     if (n->op == OP_CROSS_ENTROPY && n1)
-        *n1 = (struct need){type_columns(t0), n->attr.cross_entropy.ignore, 1, false};
-    if (n->op == OP_APPEND) need[n->in[2]] = (struct need){type_rows(t0), -1, 1, true};
+        *n1 = (struct need){type_columns(t0), n->attr.cross_entropy.ignore, 1, false, false};
+    if (n->op == OP_APPEND) {
+        bool heads = n->attr.append.layout == CODA_LAYOUT_HND;
+        need[n->in[2]] = (struct need){heads ? t0->dim[0] * t0->dim[2] : type_rows(t0), -1, 1, true, false};
+        if (n->nin > APPEND_SCALE && n->in[APPEND_SCALE] >= 0) need[n->in[APPEND_SCALE]].positive = true;
+    }
     if (n->op == OP_ROPE && n1) n1->limit = 4096;
     if (n->op == OP_MATMUL && n1) n1->scale = 1 / sqrt((double)MAX(type_columns(t0), 1));
     if (n->op == OP_ATTENTION && n->nin > 3 && n->in[3] >= 0) {
         const struct type *k = &g->node[n->in[1]].type;
         need[n->in[3]].limit = k->dim[k->rank - 2] + 1;
+        if (n->nin > 7 && n->in[7] >= 0) {
+            int64_t page = n->attr.attention.page;
+            bool heads = n->attr.attention.layout == CODA_LAYOUT_HND;
+            need[n->in[3]].limit = type_columns(&g->node[n->in[7]].type) * page + 1;
+            need[n->in[7]].limit = heads ? k->dim[0] : k->dim[0] / page;
+        }
     }
 }
 
 static double draw_element(struct random *r, const struct node *n, const struct need *need)
 {
+    if (n->type.dtype != CODA_I32 && need->positive) return 0.0625 * (1 + fabs(random_normal(r)));
     if (n->type.dtype != CODA_I32) return random_normal(r) * need->scale;
     if (need->other != INT64_MIN && random_chance(r, 8)) return (double)need->other;
     return (double)random_below(r, need->limit);
@@ -96,7 +108,7 @@ void **random_args(const graph *g, uint64_t seed, bool evaluate)
     struct need *need = calloc((size_t)g->nodes + 1, sizeof *need);
     void **args = calloc((size_t)(g->nodes + g->outputs) + 1, sizeof *args);
     int count = 0;
-    for (int i = 0; i < g->nodes; i++) need[i] = (struct need){100, INT64_MIN, 1, false};
+    for (int i = 0; i < g->nodes; i++) need[i] = (struct need){100, INT64_MIN, 1, false, false};
     for (int i = 0; i < g->nodes; i++) note_needs(g, &g->node[i], need);
     for (int i = 0; i < g->nodes; i++) {
         const struct node *n = &g->node[i];

@@ -283,11 +283,11 @@ const int unusuals = ARRAY_SIZE(unusual);
 
 /* ---- Dimensions of 0 and 1 ---- */
 
-struct dims {
+struct sizes {
     int64_t b, m, n; /* of x: [b, m, n], or [m, n] where an operation takes a matrix */
 };
 
-static coda_value cube(graph *g, const struct dims *d)
+static coda_value cube(graph *g, const struct sizes *d)
 {
     return coda_input(g, "x", CODA_F32, 3, (int64_t[]){d->b, d->m, d->n});
 }
@@ -297,19 +297,19 @@ static coda_value vector(graph *g, const char *name, int64_t n)
     return coda_weight(g, name, CODA_F32, 1, &n);
 }
 
-static coda_value times(graph *g, const struct dims *d, coda_value x, int64_t columns)
+static coda_value times(graph *g, const struct sizes *d, coda_value x, int64_t columns)
 {
     return coda_matmul(g, x, coda_weight(g, "w", CODA_F32, 2, (int64_t[]){columns, d->n}));
 }
 
-typedef void operation(graph *g, const struct dims *d);
+typedef void operation(graph *g, const struct sizes *d);
 
-static void maps(graph *g, const struct dims *d)
+static void maps(graph *g, const struct sizes *d)
 {
     coda_value x = cube(g, d);
     output(g, 0, coda_mul(g, coda_add(g, coda_relu(g, x), vector(g, "b", d->n)), x));
 }
-static void statistic(graph *g, const struct dims *d)
+static void statistic(graph *g, const struct sizes *d)
 {
     coda_value x = cube(g, d);
     output(g, 0, coda_row_sum(g, x));
@@ -318,14 +318,14 @@ static void statistic(graph *g, const struct dims *d)
     output(g, 3, coda_log_sum_exp(g, x));
     output(g, 4, coda_sub(g, x, coda_row_mean(g, x)));
 }
-static void statistic_of_product(graph *g, const struct dims *d)
+static void statistic_of_product(graph *g, const struct sizes *d)
 {
     coda_value y = times(g, d, cube(g, d), d->n);
     output(g, 0, coda_row_sum(g, y));
     output(g, 1, coda_row_max(g, y));
     output(g, 2, coda_log_sum_exp(g, y));
 }
-static void statistic_of_columns(graph *g, const struct dims *d) /* [b, m, k] [n, k]^T with b columns */
+static void statistic_of_columns(graph *g, const struct sizes *d) /* [b, m, k] [n, k]^T with b columns */
 {
     coda_value x = coda_input(g, "x", CODA_F32, 2, (int64_t[]){d->m, d->n});
     coda_value w = coda_weight(g, "w", CODA_F32, 2, (int64_t[]){d->b, d->n}), y = coda_matmul(g, x, w);
@@ -334,7 +334,7 @@ static void statistic_of_columns(graph *g, const struct dims *d) /* [b, m, k] [n
     output(g, 2, coda_row_max(g, coda_relu(g, y)));
     output(g, 3, coda_softmax(g, y));
 }
-static void norms(graph *g, const struct dims *d)
+static void norms(graph *g, const struct sizes *d)
 {
     coda_value x = cube(g, d);
     coda_value r = coda_rms_norm(g, x, vector(g, "g", d->n), 1e-3f);
@@ -342,33 +342,33 @@ static void norms(graph *g, const struct dims *d)
     output(g, 1, coda_layer_norm(g, x, vector(g, "h", d->n), vector(g, "c", d->n), 1e-3f));
     output(g, 2, coda_softmax(g, x));
 }
-static void norm_of_product(graph *g, const struct dims *d)
+static void norm_of_product(graph *g, const struct sizes *d)
 {
     coda_value h = coda_add(g, times(g, d, cube(g, d), d->n), vector(g, "b", d->n));
     coda_value w = coda_weight(g, "v", CODA_F32, 2, (int64_t[]){d->m, d->n});
     output(g, 0, coda_matmul(g, coda_rms_norm(g, h, vector(g, "g", d->n), 1e-3f), w));
 }
-static void batched(graph *g, const struct dims *d)
+static void batched(graph *g, const struct sizes *d)
 {
     coda_value w = coda_weight(g, "w", CODA_F32, 3, (int64_t[]){d->b, 5, d->n});
     output(g, 0, coda_matmul(g, cube(g, d), w));
     coda_value v = coda_weight(g, "v", CODA_F32, 3, (int64_t[]){d->b, d->n, d->m});
-    output(g, 1, coda_relu(g, coda_matmul_kn(g, cube(g, &(struct dims){d->b, d->m, d->n}), v)));
+    output(g, 1, coda_relu(g, coda_matmul_kn(g, cube(g, &(struct sizes){d->b, d->m, d->n}), v)));
 }
-static void gated(graph *g, const struct dims *d)
+static void gated(graph *g, const struct sizes *d)
 {
     output(g, 0, coda_swiglu(g, times(g, d, cube(g, d), 2 * d->b), CODA_STACKED));
     output(g, 1,
            coda_reglu(g, coda_input(g, "z", CODA_F32, 2, (int64_t[]){d->m, 2 * d->n}), CODA_INTERLEAVED));
 }
-static void rotated(graph *g, const struct dims *d)
+static void rotated(graph *g, const struct sizes *d)
 {
     coda_rope_options o = CODA_ROPE_OPTIONS_INIT;
     o.head_dim = 4;
     output(g, 0, coda_rope(g, times(g, d, cube(g, d), 8), CODA_NONE, &o));
     output(g, 1, coda_rope(g, coda_input(g, "z", CODA_F32, 2, (int64_t[]){d->m, 8}), CODA_NONE, &o));
 }
-static void attention(graph *g, const struct dims *d)
+static void attention(graph *g, const struct sizes *d)
 {
     coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
     coda_value q = coda_input(g, "q", CODA_F32, 3, (int64_t[]){d->b, d->m, 8});
@@ -376,7 +376,7 @@ static void attention(graph *g, const struct dims *d)
     o.heads = 2;
     output(g, 0, coda_attention(g, q, k, coda_relu(g, k), CODA_NONE, &o));
 }
-static void loss(graph *g, const struct dims *d)
+static void loss(graph *g, const struct sizes *d)
 {
     coda_cross_entropy_options o = CODA_CROSS_ENTROPY_OPTIONS_INIT;
     coda_value t = coda_input(g, "t", CODA_I32, 2, (int64_t[]){d->b, d->m});
@@ -393,21 +393,21 @@ static void loss(graph *g, const struct dims *d)
         if (r == 1) break;
     }
 }
-static void embedding(graph *g, const struct dims *d)
+static void embedding(graph *g, const struct sizes *d)
 {
     coda_value table = coda_weight(g, "e", CODA_F32, 2, (int64_t[]){d->b, d->n});
     coda_value e = coda_embedding(g, table, coda_input(g, "i", CODA_I32, 1, &d->m));
     output(g, 0, e);
     output(g, 1, coda_row_sum(g, e));
 }
-static void best(graph *g, const struct dims *d)
+static void best(graph *g, const struct sizes *d)
 {
     coda_value v, i;
     coda_top_k(g, cube(g, d), MAX(d->n, 1), &v, &i); /* of no columns it is refused */
     output(g, 0, v);
     output(g, 1, i);
 }
-static void moved(graph *g, const struct dims *d)
+static void moved(graph *g, const struct sizes *d)
 {
     coda_value x = cube(g, d);
     output(g, 0, coda_transpose(g, x, (int[]){2, 0, 1}));
@@ -415,7 +415,7 @@ static void moved(graph *g, const struct dims *d)
     output(g, 2, coda_relu(g, coda_slice(g, x, 1, 0, d->m, 2)));
     output(g, 3, coda_cast(g, coda_slice(g, x, 2, d->n, d->n, 1), CODA_BF16));
 }
-static void joined(graph *g, const struct dims *d)
+static void joined(graph *g, const struct sizes *d)
 {
     coda_value x = cube(g, d), empty = coda_slice(g, x, 1, 0, 0, 1);
     output(g, 0, coda_concat(g, 1, (coda_value[]){x, empty, coda_relu(g, x)}, 3));
@@ -441,8 +441,8 @@ static const struct {
              {"the largest", best},
              {"views", moved},
              {"concats", joined}};
-static const struct dims empty_dims[] = {{0, 3, 8}, {2, 0, 8}, {2, 3, 0}, {0, 0, 8}, {0, 3, 0}, {2, 0, 0},
-                                         {0, 0, 0}, {1, 1, 1}, {1, 1, 0}, {1, 0, 1}, {0, 1, 1}, {2, 3, 8}};
+static const struct sizes empty_dims[] = {{0, 3, 8}, {2, 0, 8}, {2, 3, 0}, {0, 0, 8}, {0, 3, 0}, {2, 0, 0},
+                                          {0, 0, 0}, {1, 1, 1}, {1, 1, 0}, {1, 0, 1}, {0, 1, 1}, {2, 3, 8}};
 
 graph *unusual_empty(int index, const char **name)
 {

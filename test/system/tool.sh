@@ -52,6 +52,15 @@ status 1 $coda compile $graphs/gpt2.coda --autotune; says 'the CUDA driver is mi
 status 1 $coda compile $graphs/gpt2.coda --max-autotune; says 'the CUDA driver is missing'
 unset CODA_LIBCUDA
 
+# Symbols get their numbers on the command line.
+sed '/^%x = /s/\[[0-9]*,/[T,/; 1i dim %T = 1..64' $graphs/llama_small.coda > "$out/symbolic.coda"
+status 0 $coda explain "$out/symbolic.coda" --dim T=33; prints '^launches'
+status 0 $coda run "$out/symbolic.coda" --dim T=33 --check; prints '\[33,.*: pass$'
+status 1 $coda run "$out/symbolic.coda"; says 'T has no value: --dim T=N'
+status 1 $coda run "$out/symbolic.coda" --dim T=65; says 'T is 65; must be 1..64'
+status 1 $coda run "$out/symbolic.coda" --dim U=3 --dim T=3; says 'no symbol "U"'
+status 1 $coda run "$out/symbolic.coda" --dim T=3x; says '"3x" is no number'
+
 # Runs, fused and not, in all fold modes, against fp64.
 for g in $graphs/*_small.coda; do
     for how in '' '--no-fusion' '--fold copy' '--fold in-place'; do

@@ -21,6 +21,24 @@ DEV void ldmatrix_transposed(u32 address, u32 (&m)[4]) { emu_matrix_load_transpo
 DEV void shared_store(u32 address, const u32 (&x)[2]) { emu_pair_store(address, x); }
 DEV void shared_load(u32 (&x)[2], u32 address) { emu_pair_load(x, address); }
 
+/* The value of each byte, by its fields. */
+DEV u32 widen_e4m3(u32 x)
+{
+    u32 y = 0;
+    for (int i = 0; i < 2; i++) {
+        const int b = x >> 8 * i & 0xff, e = b >> 3 & 15, m = b & 7;
+        const float a = (b & 0x7f) == 0x7f ? NAN
+                        : e                ? ldexpf(1.0f + (float)m / 8, e - 7)
+                                           : ldexpf((float)m / 8, -6);
+        y |= (u32)round_f16(b & 0x80 ? -a : a) << 16 * i;
+    }
+    return y;
+}
+DEV u32 unzip_bytes(u32 x)
+{
+    return (x & 0xff) | (x >> 16 & 0xff) << 8 | (x >> 8 & 0xff) << 16 | (x & 0xff000000u);
+}
+
 template <class T> DEV void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1);
 template <> DEV void mma<bf16>(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
 {

@@ -466,7 +466,7 @@ static const struct {
     {attention_heads, "attention: q is [2,8,64]; 7 heads must divide its columns"},
     {attention_rank, "attention: q is [64]; it needs rank 2 or more"},
     {attention_sums, "attention_lse: lse is NULL"},
-    {attention_size, "attention: the size of a coda_attention_options is 8; INIT sets 88"},
+    {attention_size, "attention: the size of a coda_attention_options is 8; INIT sets 104"},
     {loss_targets,
      "cross_entropy: logits are [8,64] but targets are i32[2,8]; must be i32, one for each row"},
     {loss_reduction, "cross_entropy: reduction is 9; must be 0..2"},

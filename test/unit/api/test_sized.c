@@ -14,7 +14,7 @@ enum { BEYOND = 64, ENTRIES = 3 };
 
 static coda_cache *cache;
 static coda_plan *plan;
-static graph *g;
+static graph *g, *symbolic;
 
 static graph *small_graph(void)
 {
@@ -37,6 +37,8 @@ static void set_up(void)
         cache_put(cache, &k, "data", 4);
     }
     g = small_graph();
+    symbolic = coda_graph_new();
+    coda_symbol(symbolic, "T", 1, 8, 1);
     opt.device = CODA_DEVICE_NONE;
     opt.flags = CODA_PLAN_ONLY;
     ck_assert_msg(coda_compile(&plan, g, &opt) == CODA_OK, "%s", coda_error());
@@ -46,6 +48,7 @@ static void tear_down(void)
 {
     coda_plan_free(plan);
     coda_graph_free(g);
+    coda_graph_free(symbolic);
     coda_cache_free(cache);
     folder_remove();
 }
@@ -253,6 +256,7 @@ END_TEST
 
 static coda_status fill_graph_arg(void *out) { return coda_graph_arg(g, 1, out); }
 static coda_status fill_plan_arg(void *out) { return coda_plan_arg(plan, 1, out); }
+static coda_status fill_symbol(void *out) { return coda_graph_symbol(symbolic, 0, out); }
 static coda_status fill_kernel(void *out) { return coda_plan_kernel(plan, 0, out); }
 static coda_status fill_stats(void *out) { return coda_plan_stats_get(plan, out); }
 static coda_status fill_cache_stats(void *out) { return coda_cache_stats_get(cache, out); }
@@ -271,10 +275,11 @@ static const struct writer {
     enum sized_type type;
     coda_status (*fill)(void *out);
 } writers[] = {
-    {SIZED_coda_arg_info, fill_graph_arg},      {SIZED_coda_arg_info, fill_plan_arg},
-    {SIZED_coda_kernel_info, fill_kernel},      {SIZED_coda_plan_stats, fill_stats},
-    {SIZED_coda_cache_stats, fill_cache_stats}, {SIZED_coda_cache_pruned, fill_pruned},
-    {SIZED_coda_bundle_report, fill_exported},  {SIZED_coda_bundle_report, fill_imported},
+    {SIZED_coda_arg_info, fill_graph_arg},     {SIZED_coda_arg_info, fill_plan_arg},
+    {SIZED_coda_symbol_info, fill_symbol},     {SIZED_coda_kernel_info, fill_kernel},
+    {SIZED_coda_plan_stats, fill_stats},       {SIZED_coda_cache_stats, fill_cache_stats},
+    {SIZED_coda_cache_pruned, fill_pruned},    {SIZED_coda_bundle_report, fill_exported},
+    {SIZED_coda_bundle_report, fill_imported},
 };
 
 /* A later struct holds the same first fields; a block that was refused is as it was. */

@@ -428,9 +428,9 @@ START_TEST(alignments)
 }
 END_TEST
 
-/* ---- Pages: as the same keys one behind the other ---- */
+/* ---- Pages, and heads apart: as the same keys one behind the other ---- */
 
-enum { BATCH = 3, EACH = 5, PAGE = 4, POOL = 20, QUERIES = 3, WIDTH = 12 };
+enum { BATCH = 3, EACH = 5, PAGE = 4, POOL = 20, QUERIES = 3, HEADS = 4, HEAD_DIM = 3, WIDTH = 12, WAYS = 5 };
 
 static void attend_both(coda_graph *g, void *const *args, float *run, double *evaluated)
 {
@@ -452,12 +452,22 @@ static void attend_both(coda_graph *g, void *const *args, float *run, double *ev
     coda_graph_free(g);
 }
 
+/* Rows [lots][keys][heads][HEAD_DIM] as [lots][heads][keys][HEAD_DIM]. */
+static void heads_apart(const float *rows, int lots, int keys, float *out)
+{
+    for (int i = 0; i < lots * keys * WIDTH; i++) {
+        int d = i % HEAD_DIM, h = i / HEAD_DIM % HEADS, key = i / WIDTH % keys, lot = i / WIDTH / keys;
+        out[((lot * HEADS + h) * keys + key) * HEAD_DIM + d] = rows[i];
+    }
+}
+
 START_TEST(pages_are_keys_in_another_place)
 {
     static _Alignas(64) float q[BATCH][QUERIES][WIDTH], pool[POOL * PAGE][WIDTH],
-        keys[BATCH][EACH * PAGE][WIDTH];
-    static _Alignas(64) float y[2][BATCH * QUERIES * WIDTH];
-    static _Alignas(64) double e[2][BATCH * QUERIES * WIDTH];
+        keys[BATCH][EACH * PAGE][WIDTH], apart[POOL * PAGE * WIDTH], together[BATCH * EACH * PAGE * WIDTH],
+        halved[BATCH * EACH * PAGE * WIDTH], twice[HEADS] = {2, 2, 2, 2};
+    static _Alignas(64) float y[WAYS][BATCH * QUERIES * WIDTH];
+    static _Alignas(64) double e[WAYS][BATCH * QUERIES * WIDTH];
     static _Alignas(64) int32_t lengths[BATCH] = {EACH * PAGE, 7, 12}, table[BATCH][EACH];
     struct random r = {random_seed() + (uint64_t)_i};
     for (int i = 0; i < BATCH * QUERIES * WIDTH; i++) ((float *)q)[i] = (float)random_normal(&r);
@@ -472,19 +482,33 @@ START_TEST(pages_are_keys_in_another_place)
             if (j % PAGE == PAGE - 1 && j / PAGE * PAGE >= lengths[b]) *page = (int32_t)random_next(&r);
         }
     coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
-    o.heads = 4, o.kv_heads = 4, o.causal = 1, o.align = CODA_ALIGN_LENGTH;
-    for (int way = 0; way < 2; way++) {
+    heads_apart(&pool[0][0], POOL, PAGE, apart);
+    heads_apart(&keys[0][0][0], BATCH, EACH * PAGE, together);
+    for (int i = 0; i < BATCH * EACH * PAGE * WIDTH; i++) halved[i] = (&keys[0][0][0])[i] / 2;
+    o.heads = HEADS, o.kv_heads = HEADS, o.causal = 1, o.align = CODA_ALIGN_LENGTH;
+    for (int way = 0; way < WAYS; way++) {
+        const void *data[WAYS] = {keys, pool, together, apart, halved};
         coda_graph *g = coda_graph_new();
         coda_value vq = coda_input(g, "q", CODA_F32, 3, (int64_t[]){BATCH, QUERIES, WIDTH}), vk;
-        if (way) vk = coda_input(g, "k", CODA_F32, 2, (int64_t[]){POOL * PAGE, WIDTH});
-        else vk = coda_input(g, "k", CODA_F32, 3, (int64_t[]){BATCH, EACH * PAGE, WIDTH});
+        bool paged = way % 2;
+        o.layout = way < 2 || way == 4 ? CODA_LAYOUT_NHD : CODA_LAYOUT_HND;
+        if (way == 0 || way == 4)
+            vk = coda_input(g, "k", CODA_F32, 3, (int64_t[]){BATCH, EACH * PAGE, WIDTH});
+        else if (way == 1) vk = coda_input(g, "k", CODA_F32, 2, (int64_t[]){POOL * PAGE, WIDTH});
+        else if (way == 2)
+            vk = coda_input(g, "k", CODA_F32, 4, (int64_t[]){BATCH, HEADS, EACH * PAGE, HEAD_DIM});
+        else vk = coda_input(g, "k", CODA_F32, 4, (int64_t[]){POOL, HEADS, PAGE, HEAD_DIM});
         coda_value n = coda_input(g, "n", CODA_I32, 1, (int64_t[]){BATCH});
-        if (way) o.page = PAGE, o.table = coda_input(g, "t", CODA_I32, 2, (int64_t[]){BATCH, EACH});
+        o.page = paged ? PAGE : 0, o.table = CODA_NONE;
+        int64_t scales = _i ? 1 : HEADS; /* by which halves are whole */
+        if (way == 4) o.k_scale = o.v_scale = coda_input(g, "s", CODA_F32, 1, &scales);
+        if (paged) o.table = coda_input(g, "t", CODA_I32, 2, (int64_t[]){BATCH, EACH});
         coda_output(g, "y", coda_attention(g, vq, vk, vk, n, &o));
         ck_assert_msg(coda_graph_status(g) == CODA_OK, "%s", coda_error());
-        attend_both(g, (void *[]){q, way ? (void *)pool : (void *)keys, lengths, table}, y[way], e[way]);
+        attend_both(g, (void *[]){q, (void *)data[way], lengths, way == 4 ? (void *)twice : (void *)table},
+                    y[way], e[way]);
+        ck_assert_msg(!memcmp(y[0], y[way], sizeof y[0]) && !memcmp(e[0], e[way], sizeof e[0]), "%d", way);
     }
-    ck_assert(!memcmp(y[0], y[1], sizeof y[0]) && !memcmp(e[0], e[1], sizeof e[0]));
     for (int i = 0; i < BATCH * QUERIES * WIDTH; i++) ck_assert(fabs(y[1][i] - e[1][i]) < 1e-5);
 }
 END_TEST

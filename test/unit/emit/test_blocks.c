@@ -24,6 +24,7 @@ static const struct block {
     {"examples/graphs/llama_sequences.coda", "sm_90a", CODA_FOLD_NONE},
     {"examples/graphs/mlp_backward.coda", "sm_90a", CODA_FOLD_NONE},
     {"examples/graphs/mlp_backward_interleaved.coda", "sm_90a", CODA_FOLD_NONE},
+    {"test/golden/advance.coda", "sm_90a", CODA_FOLD_NONE},
     {"examples/graphs/llama_small.coda", "sm_80", CODA_FOLD_NONE},
     {"examples/graphs/gpt2_small.coda", "sm_89", CODA_FOLD_NONE},
     {"examples/graphs/bert_small.coda", "sm_100a", CODA_FOLD_NONE},

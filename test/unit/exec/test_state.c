@@ -137,6 +137,77 @@ START_TEST(a_state_shares_no_byte)
 }
 END_TEST
 
+/* ---- Heads that lie together: [pages][heads][page][columns], in strides of their own ---- */
+
+enum { PAGES = 3, HEADS = 2, PAGE = 4, HEAD_DIM = 2, LANE = 3, KEYS = LANE * PAGE, WHOLE = KEYS * HEADS + 5 };
+
+START_TEST(heads_of_a_page_lie_apart)
+{
+    static const char *const text[] = {
+        "%x = input f32[5,4]\n%w = weight f32[4,4]\n%s = input i32[5]\n"
+        "%k = state f32[3,2,4,2] stride=[29,12,3,1]\n%p = matmul %x, %w\n%k1 = append %k, %p, %s "
+        "{layout=1}\n",
+        "%x = input f32[5,4]\n%w = weight f32[4,4]\n%s = input i32[5]\n"
+        "%k = state f32[3,2,4,2] stride=[29,12,3,1]\n%k1 = append %k, %x, %s {layout=1}\n"};
+    static _Alignas(256) float k[PAGES * WHOLE];
+    static struct memory m;
+    coda_graph *g = parse(text[_i % 2]);
+    coda_plan *p = compile(g, &run_modes[_i / 2]);
+    fill(&m);
+    memcpy(m.slot, (int32_t[]){11, -1, 12, 2, 5}, sizeof m.slot);
+    for (int i = 0; i < PAGES * WHOLE; i++) k[i] = (float)(1000 + i);
+    void *args[] = {m.x, m.w, m.slot, k};
+    if (run_modes[_i / 2].fold) ck_assert_int_eq(coda_prepare(p, args, m.prepared, m.work, NULL), CODA_OK);
+    ck_assert_msg(coda_run(p, args, m.prepared, m.work, NULL) == CODA_OK, "%s", coda_error());
+    for (int r = 0; r < ROWS; r++)
+        for (int c = 0; c < COLUMNS && m.slot[r] >= 0 && m.slot[r] < PAGES * PAGE; c++) {
+            int at = m.slot[r] / PAGE * WHOLE + c / HEAD_DIM * KEYS + m.slot[r] % PAGE * LANE + c % HEAD_DIM;
+            ck_assert_float_eq(k[at], _i % 2 ? m.x[r * COLUMNS + c] : product(&m, r, c));
+            k[at] = (float)(1000 + at);
+        }
+    for (int i = 0; i < PAGES * WHOLE; i++) ck_assert_float_eq(k[i], (float)(1000 + i));
+    coda_plan_free(p);
+    coda_graph_free(g);
+}
+END_TEST
+
+/* ---- Eight bits: a quarter of the largest ulp away is the nearest, beyond 448 it is 448 ---- */
+
+START_TEST(eight_bits_of_rows_over_scales)
+{
+    static const char *const text[] = {
+        "%x = input f32[5,4]\n%w = weight f32[4,4]\n%i = input i32[5]\n%s = input f32[2]\n"
+        "%k = state f8e4m3[8,4]\n%k1 = append %k, %x, %i, %s\n%c = cast %k1 {to=f32}\noutput %y = %c\n",
+        "%x = input f32[5,4]\n%w = weight f32[4,4]\n%i = input i32[5]\n%s = input f32[2]\n"
+        "%k = state f8e4m3[2,2,4,2]\n%p = matmul %x, %w\n%k1 = append %k, %p, %i, %s {layout=1}\n"
+        "%c = cast %k1 {to=f32}\noutput %y = %c\n"};
+    static const float row[COLUMNS] = {1.0625f, -3000, 7.4f, 0.001f}, want[COLUMNS] = {2, -448, 3.75f, 0};
+    static _Alignas(256) float scale[2] = {0.5f, 2};
+    static _Alignas(256) unsigned char k[SLOTS * COLUMNS];
+    static struct memory m;
+    coda_graph *g = parse(text[_i % 2]);
+    coda_plan *p = compile(g, &run_modes[_i / 2]);
+    fill(&m);
+    for (int i = 0; i < ROWS * COLUMNS; i++) m.x[i] = row[i % COLUMNS];
+    for (int i = 0; i < COLUMNS * COLUMNS; i++) m.w[i] = i % (COLUMNS + 1) == 0; /* as it is */
+    memcpy(m.slot, (int32_t[]){7, -1, 8, 2, 5}, sizeof m.slot);
+    for (int i = 0; i < SLOTS * COLUMNS; i++) k[i] = (unsigned char)(i & 0x3f);
+    void *args[] = {m.x, m.w, m.slot, scale, k, m.y};
+    if (run_modes[_i / 2].fold) ck_assert_int_eq(coda_prepare(p, args, m.prepared, m.work, NULL), CODA_OK);
+    ck_assert_msg(coda_run(p, args, m.prepared, m.work, NULL) == CODA_OK, "%s", coda_error());
+    for (int slot = 0; slot < SLOTS; slot++)
+        for (int c = 0; c < COLUMNS; c++) {
+            int at = _i % 2 ? ((slot / 4 * 2 + c / 2) * 4 + slot % 4) * 2 + c % 2 : slot * COLUMNS + c;
+            bool written = slot == 7 || slot == 2 || slot == 5;
+            ck_assert_float_eq(m.y[at], written ? want[c] : (float)dtype_load(CODA_F8E4M3, k, at));
+            ck_assert_float_eq((float)dtype_load(CODA_F8E4M3, k, at), m.y[at]);
+            if (!written) ck_assert_int_eq(k[at], at & 0x3f);
+        }
+    coda_plan_free(p);
+    coda_graph_free(g);
+}
+END_TEST
+
 /* ---- Order ---- */
 
 /* What is read of a version is what it held, wherever rewrites and fusion would move the reader. */
@@ -194,6 +265,19 @@ static const char *const orders[] = {
     /* the best of a version, by a kernel of its own */
     "%a = input f32[6,64]\n%s = input i32[6]\n%k = state f32[6,64]\n%u = top_k %k {k=4}\n"
     "%k1 = append %k, %a, %s\n%v = top_k %k1 {k=4}\noutput %u = %u\noutput %v = %v\n",
+    /* pages whose heads lie together, and a cache of two sequences that do */
+    "%a = input f32[5,12]\n%s = input i32[5]\n%k = state f32[3,2,4,6]\n%k1 = append %k, %a, %s {layout=1}\n"
+    "%y = tanh %k1\n%b = scale %a {alpha=2}\n%t = input i32[5]\n%k2 = append %k1, %b, %t {layout=1}\n"
+    "%z = sub %k2, %y\noutput %z = %z\n",
+    "%x = input f32[2,3,8]\n%w = weight f32[10,8]\n%s = input i32[2,3]\n%p = matmul %x, %w\n"
+    "%c = slice %p {axis=2, start=4, stop=10, step=1}\n%k = state f32[2,3,7,2] stride=[1,14,2,100]\n"
+    "%k1 = append %k, %c, %s {layout=1}\n%y = scale %k1 {alpha=2}\noutput %y = %y\noutput %p = %p\n",
+    /* eight bits: what was read before, copies and views of it, and a state that takes another's */
+    "%a = input f32[5,12]\n%s = input i32[5]\n%k = state f8e4m3[3,2,4,6]\n%c = cast %k {to=bf16}\n"
+    "%k1 = append %k, %a, %s {layout=1}\n%d = cast %k1 {to=f32}\n%y = sub %d, %c\n"
+    "%b = scale %a {alpha=2}\n%t = input i32[5]\n%r = input f32[2]\n%k2 = append %k1, %b, %t, %r {layout=1}\n"
+    "%v = slice %k2 {axis=2, start=1, stop=3, step=1}\n%e = cast %v {to=f32}\n%o = state f8e4m3[3,2,4,6]\n"
+    "%o1 = assign %o, %k2\noutput %y = %y\noutput %e = %e\noutput %k1o = %k1\noutput %k2o = %k2\n",
     /* a state of rank 0, and one of three dimensions whose rows are counted through */
     "%c = state f32[]\n%h = scale %c {alpha=0.5}\n%c1 = assign %c, %h\n%k = state f32[2,3,4]\n"
     "%a = input f32[2,2,4]\n%s = input i32[2,2]\n%k1 = append %k, %a, %s\n%y = mul %k1, %c1\noutput %y = "
@@ -272,6 +356,33 @@ static const struct mistake {
     {"%k = state f32[2,3,4] stride=[16,4,1]\n%a = input f32[3,4]\n%s = input i32[3]\n%1 = append %k, %a, "
      "%s\n",
      "append: the state is [2,3,4]; it needs rank 2 or more, and rows evenly apart"},
+    {"%k = state f32[4,2]\n%a = input f32[3,2]\n%s = input i32[3]\n%c = input f32[1]\n%1 = append %k, %a, "
+     "%s, %c\n",
+     "append: the state is f32[4,2]; rows are scaled for f8e4m3 alone"},
+    {"%k = state f8e4m3[4,2]\n%a = input f32[3,2]\n%s = input i32[3]\n%c = input f32[3]\n"
+     "%1 = append %k, %a, %s, %c\n",
+     "append: the scale is f32[3]; must be f32[1], or one for each head of 2 columns"},
+    {"%k = state f8e4m3[4,2]\n%a = input f32[3,2]\n%s = input i32[3]\n%c = input i32[1]\n"
+     "%1 = append %k, %a, %s, %c\n",
+     "append: the scale is i32[1]; must be f32[1], or one for each head of 2 columns"},
+    {"%k = state f8e4m3[4,2]\n%a = input i32[3,2]\n%s = input i32[3]\n%1 = append %k, %a, %s\n",
+     "append: the state is f8e4m3[4,2] but rows are i32[3,2]; coda_cast them"},
+    {"%k = state f8e4m3[4,2]\n%y = tanh %k\n",
+     "tanh: operand 0 is f8e4m3[4,2]; only attention's k and v, coda_cast, views and coda_assign read fp8"},
+    {"%k = input f8e4m3[4,2]\n%w = weight bf16[4,2]\n%y = matmul %w, %k\n",
+     "matmul: operand 1 is f8e4m3[4,2]; only attention's k and v"},
+    {"%k = input f32[4,2]\n%y = cast %k {to=f8e4m3}\n",
+     "cast: x is f32[4,2]; what becomes f8e4m3 is written to a state by coda_append"},
+    {"%k = constant {to=f8e4m3, value=1}\n", "constant: f8e4m3 is storage of caches"},
+    {"%k = state f32[2,3,4]\n%a = input f32[3,4]\n%s = input i32[3]\n%1 = append %k, %a, %s {layout=1}\n",
+     "append: the state is [2,3,4]; of layout HND it is [pages,heads,page,head_dim]"},
+    {"%k = state f32[2,3,4,5]\n%a = input f32[3,4]\n%s = input i32[3]\n%1 = append %k, %a, %s {layout=1}\n",
+     "append: the state is [2,3,4,5] but rows are [3,4]; their columns differ"},
+    {"%k = state f32[2,3,4,5]\n%a = input f32[3,15]\n%s = input i32[3]\n%1 = append %k, %a, %s {layout=2}\n",
+     "append: layout is 2; must be 0..1"},
+    {"%k = state f32[4097,1,4096,1]\n%a = input f32[3,1]\n%s = input i32[3]\n"
+     "%1 = append %k, %a, %s {layout=1}\n",
+     "append: the state is [4097,1,4096,1], 16781312 slots; most are 16777216"},
     {"%k = state f32[16777217,1]\n%a = input f32[3,1]\n%s = input i32[3]\n%1 = append %k, %a, %s\n",
      "append: the state is [16777217,1], 16777217 rows; most are 16777216"},
     {"%k = state bf16[4,2]\n%a = input f32[3,2]\n%s = input i32[3]\n%1 = append %k, %a, %s\n",
@@ -330,6 +441,8 @@ Suite *state_suite(void)
     Suite *s = suite_create("state");
     TCase *t = tcase_create("cpu");
     tcase_add_loop_test(t, runs_see_what_runs_have_left, 0, RUN_MODES);
+    tcase_add_loop_test(t, heads_of_a_page_lie_apart, 0, 2 * RUN_MODES);
+    tcase_add_loop_test(t, eight_bits_of_rows_over_scales, 0, 2 * RUN_MODES);
     tcase_add_test(t, a_state_shares_no_byte);
     tcase_add_loop_test(t, each_reader_sees_its_version, 0, ARRAY_SIZE(orders));
     tcase_add_loop_test(t, slots_may_be_computed, 0, 2);

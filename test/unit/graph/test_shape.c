@@ -32,6 +32,11 @@ static const char leaves[] = "%x = input bf16[2,8,64]\n"
                              "%k0 = weight f32[5,0]\n"
                              "%odd = input f32[4,7]\n"
                              "%kv = input bf16[2,16,32]\n"
+                             "%kvh = input bf16[2,4,16,8]\n"
+                             "%kv8 = input f8e4m3[2,16,32]\n"
+                             "%one4 = input f32[4]\n"
+                             "%one1 = input f32[1]\n"
+                             "%poolh = input bf16[12,4,4,8]\n"
                              "%kv2 = input bf16[2,17,32]\n"
                              "%six = input i32[1,2,1,2,1,2]\n"
                              "%four = input f32[1,2,4,8]\n"
@@ -217,6 +222,33 @@ static const struct {
      "attention: k is [2,16,32], the table [2,4]; k must be [slots,columns] of whole pages of 4, and a "
      "sequence"
      " have 1073741824 keys at most"},
+    {"attention %x, %poolh, %poolh, %len, _, _, _, %table {heads=8, kv_heads=4, page=4, layout=1}",
+     "bf16[2,8,64]"},
+    {"attention %m, %poolh, %poolh, %one, _, _, _, %table {heads=8, kv_heads=4, page=4, layout=1}",
+     "attention: q is [8,64] but the table is i32[2,4]; must be i32[1,pages]"},
+    {"attention %x, %kvh, %kvh, %len {heads=8, kv_heads=4, layout=1}", "bf16[2,8,64]"},
+    {"attention %m, %kvh, %kvh {heads=8, kv_heads=4, layout=1}",
+     "attention: q is [8,64], k [2,4,16,8], the page 0; of layout HND k is [B,kv_heads,Tk,head_dim], or "
+     "[pages,kv_heads,page,head_dim]"},
+    {"attention %x, %poolh, %poolh, %len, _, _, _, %table {heads=8, kv_heads=4, page=8, layout=1}",
+     "attention: q is [2,8,64], k [12,4,4,8], the page 8; of layout HND k is [B,kv_heads,Tk,head_dim], or "
+     "[pages,kv_heads,page,head_dim]"},
+    {"attention %x, %kvh, %kvh {heads=8, layout=1}",
+     "attention: k is [2,4,16,8], of 4 heads, but kv_heads is 8"},
+    {"attention %x, %kvh, %kvh {heads=4, layout=1}",
+     "attention: k is [2,16,32]; 4 kv_heads of 16 columns make 64"},
+    {"attention %x, %kv, %kv {heads=4, layout=1}",
+     "attention: q is [2,8,64], k [2,16,32], the page 0; of layout HND k is [B,kv_heads,Tk,head_dim], or "
+     "[pages,kv_heads,page,head_dim]"},
+    {"attention %x, %kv, %kv {heads=4, layout=3}", "attention: layout is 3; must be 0..1"},
+    {"attention %x, %kv8, %kv8, %len, _, _, _, _, %one4, %one1 {heads=8, kv_heads=4}", "bf16[2,8,64]"},
+    {"attention %x, %kv, %kv, %len, _, _, _, _, _, %eight {heads=8, kv_heads=4}",
+     "attention: v_scale is f32[8]; must be f32[1] or f32[4], one for each key head"},
+    {"attention %x, %kv, %kv, %len, _, _, _, _, %one {heads=8, kv_heads=4}",
+     "attention: k_scale is i32[1]; must be f32[1] or f32[4], one for each key head"},
+    {"attention %kv8, %kv8, %kv8", "attention: operand 0 is f8e4m3[2,16,32]; only attention's k and v, "
+                                   "coda_cast, views and coda_assign read "
+                                   "fp8"},
     {"attention %x, %x, %x {heads=4, lse=1}", "f32[2,4,8]"},
     {"attention %m, %m, %m {lse=1}", "f32[1,8]"},
     {"attention %x, %x, %x {lse=2}", "attention: lse is 2; must be 0..1"},
@@ -306,7 +338,7 @@ static const struct {
     {"reshape %one", "i32[]"},
     {"reshape %x {d0=16, d1=63, rank=2}", "reshape: x is [2,8,64], 1024 elements, but [16,63] has 1008"},
     {"reshape %x {d0=16, rank=7}", "reshape: rank is 7; must be 0..6"},
-    {"reshape %x {d0=-1, d1=-1024, rank=2}", "reshape result: dimension 0 is -1; must be >= 0"},
+    {"reshape %x {d0=-1, d1=-1024, rank=2}", "dim: -1; must be >= 0"},
     {"reshape %e {d0=0, d1=1152921504606846976, rank=2}", "f32[0,1152921504606846976]"},
     {"reshape %e {d0=0, d1=4611686018427387904, rank=2}",
      "reshape result: f32[0,4611686018427387904] does not fit in 2^62 bytes"},
@@ -350,8 +382,8 @@ END_TEST
 
 START_TEST(counting)
 {
-    struct type t = {CODA_F32, 3, {2, 3, 5}}, huge = {CODA_F32, 3, {1 << 30, 1 << 30, 4}},
-                s = {CODA_F32, 0, {0}};
+    struct type t = {CODA_F32, 3, {2, 3, 5}, NULL}, huge = {CODA_F32, 3, {1 << 30, 1 << 30, 4}, NULL},
+                s = {CODA_F32, 0, {0}, NULL};
     int64_t stride[CODA_MAX_RANK];
     ck_assert_int_eq(type_elements(&t), 30);
     ck_assert_int_eq(type_rows(&t), 6);
@@ -395,7 +427,7 @@ static const struct {
 
 START_TEST(strides)
 {
-    struct type t = {CODA_F32, strided[_i].rank, {0}};
+    struct type t = {CODA_F32, strided[_i].rank, {0}, NULL};
     memcpy(t.dim, strided[_i].dim, sizeof strided[_i].dim);
     coda_status s = strides_check("input", "x", &t, strided[_i].stride);
     ck_assert_str_eq(s == CODA_OK ? "" : coda_error(), strided[_i].expected);

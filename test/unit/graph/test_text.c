@@ -213,22 +213,22 @@ static const struct {
     const char *text, *message;
 } mistakes[] = {
     {"%x", "line 1: expected `=` before ``"},
-    {"\n\nx = input f32[2]", "line 3: expected `%`, `map` or `output`, got `x`"},
-    {"= 3", "line 1: expected `%`, `map` or `output` before `= 3`"},
+    {"\n\nx = input f32[2]", "line 3: expected `%`, `dim`, `map` or `output`, got `x`"},
+    {"= 3", "line 1: expected `%`, `dim`, `map` or `output` before `= 3`"},
     {"% = input f32[2]", "line 1: expected a name before `= input f32[2]`"},
     {"%x = ", "line 1: expected an operation before ``"},
     {"%x = input f64[2]", "line 1: `f64` is no dtype"},
     {"%x = input f32", "line 1: expected `[` before ``"},
     {"%x = input f32 abcdefghijklmnopqrstuvwxyz", "line 1: expected `[` before `abcdefghijklmnopqrst`"},
     {"%x = input f32[2", "line 1: expected `]` before ``"},
-    {"%x = input f32[2,]", "line 1: expected an integer before `]`"},
+    {"%x = input f32[2,]", "line 1: expected an extent before `]`"},
     {"%x = input f32[2]]", "line 1: trailing text `]`"},
     {"%x = input f32[1,1,1,1,1,1,1]", "line 1: more than 6 dimensions"},
-    {"%x = input f32[-2]", "line 1: input x: dimension 0 is -2; must be >= 0"},
+    {"%x = input f32[-2]", "line 1: dim: -2; must be >= 0"},
     {"%x = input f32[99999999999999999999]", "line 1: 99999999999999999999 does not fit in 64 bits"},
     {"%x = input f32[1000000000,1000000000,1000000000]",
      "line 1: input x: f32[1000000000,1000000000,1000000000] does not fit in 2^62 bytes"},
-    {"%x = input f32[1-2]", "line 1: `1-2` is no integer"},
+    {"%x = input f32[1-2]", "line 1: dim: -1; must be >= 0"},
     {"%x = input f32[2] strides=[1]", "line 1: expected `stride`, got `strides`"},
     {"%x = input f32[2] stride=[1,1]", "line 1: 2 strides for 1 dimensions"},
     {"%x = input f32[2,2] stride=[1,1]",
@@ -281,7 +281,7 @@ static const struct {
     {"map f(1) \"x\"\nmap f(1) \"x\"", "line 2: map f: the name is taken"},
     {"map f(1) \"x\" y", "line 1: trailing text `y`"},
     {"map 1f(1) \"x\"", "line 1: map: `1f` is no identifier of at most 63 characters"},
-    {"\x01", "line 1: expected `%`, `map` or `output` before `\x01`"},
+    {"\x01", "line 1: expected `%`, `dim`, `map` or `output` before `\x01`"},
 };
 
 START_TEST(mistake)

@@ -1,0 +1,83 @@
+/*
+ * bind.c -- a graph with numbers in place of its symbols: the one that the same calls would have made with
+ * them, so that all that comes after a graph knows numbers alone.
+ */
+#include "graph.h"
+
+#include <string.h>
+
+struct binding {
+    const graph *from;
+    graph *to;
+    const int64_t *values;
+};
+
+static int64_t bound(const struct binding *b, int64_t d) { return dims_value(b->from->dims, d, b->values); }
+
+static struct type bound_type(const struct binding *b, const struct type *t)
+{
+    struct type r = *t;
+    for (int i = 0; i < r.rank; i++) r.dim[i] = bound(b, t->dim[i]);
+    r.dims = b->to->dims;
+    return r;
+}
+
+/* Dense strides stay dense, also where an extent is 0. */
+static void bind_strides(const struct binding *b, const struct type *t, const int64_t *from, int64_t *to)
+{
+    int64_t dense[CODA_MAX_RANK];
+    struct type r = bound_type(b, t);
+    dense_strides(t, dense);
+    if (!memcmp(dense, from, sizeof *dense * (size_t)t->rank)) {
+        dense_strides(&r, to);
+        return;
+    }
+    for (int i = 0; i < t->rank; i++) to[i] = bound(b, from[i]);
+}
+
+static bool bind_node(const struct binding *b, int value, int *map)
+{
+    const struct node *n = &b->from->node[value];
+    struct node copy = *n;
+    copy.in = graph_map_operands(b->to, n, map);
+    if (!copy.in) return false;
+    for (int k = 0; k < attr_count(n); k++)
+        if (attr_kind(n, k) == ATTR_EXTENT) attr_set_integer(&copy, k, bound(b, attr_integer(n, k)));
+    if (op_is_leaf(n->op)) {
+        copy.type = bound_type(b, &n->type);
+        bind_strides(b, &n->type, n->stride, copy.stride);
+    }
+    map[value] = graph_append(b->to, &copy);
+    return map[value] >= 0;
+}
+
+static bool bind_output(const struct binding *b, const struct output *o, const int *map)
+{
+    int64_t stride[CODA_MAX_RANK];
+    bind_strides(b, &b->from->node[o->value].type, o->stride, stride);
+    return (o->add ? graph_append_sum : graph_append_output)(b->to, o->name, map[o->value], stride) >= 0;
+}
+
+static bool bind_all(const struct binding *b, int *map)
+{
+    bool good = true;
+    for (int i = 0; good && i < b->from->nodes; i++) good = bind_node(b, i, map);
+    for (int i = 0; good && i < b->from->outputs; i++) good = bind_output(b, &b->from->output[i], map);
+    return good;
+}
+
+graph *graph_bind(const graph *g, const char *call, const int64_t *values)
+{
+    if (dims_check(g->dims, call, values) != CODA_OK) return NULL;
+    graph *to = graph_like(g);
+    if (!to) return NULL;
+    to->rewritten = false;
+    to->origins = 0;
+    struct binding b = {g, to, values};
+    int *map = ARENA_NEW(&to->arena, int, g->nodes + 1);
+    if (map && bind_all(&b, map)) return to;
+    if (!map) fail(CODA_E_MEMORY, "%s: out of memory for %d nodes", call, g->nodes);
+    else fail(to->status, "%s: %s", call, to->error);
+    graph_free(to);
+    return NULL;
+}

@@ -1,0 +1,244 @@
+/* util_symbolic.c -- draws graphs over symbols, by one code for symbols and for numbers. */
+#include "util_symbolic.h"
+
+#include "util_random.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct maker {
+    coda_graph *g;
+    struct random r;
+    bool numbers;
+    int64_t b, t, s; /* extents */
+    int64_t rows;    /* B*T */
+    int64_t columns; /* of the stream, x [B*T, columns] */
+    coda_dtype dtype;
+    int leaves;
+};
+
+static struct symbol range_of(uint64_t seed, int symbol)
+{
+    struct random r = {seed ^ 0x9e3779b9u};
+    bool empty = random_chance(&r, 30);
+    static const int64_t most[] = {24, 70, 130};
+    int64_t t = most[random_below(&r, 3)], s = 8 * (1 + random_below(&r, 8));
+    if (symbol == 0) return (struct symbol){"B", 1, 1 + random_below(&r, 3), 1};
+    if (symbol == 1) return (struct symbol){"T", !empty, t, 1};
+    return (struct symbol){"S", empty ? 0 : 8, s, 8};
+}
+
+void symbolic_shape(uint64_t seed, int shape, int64_t *values)
+{
+    struct random r = {seed + 77 * (uint64_t)shape};
+    for (int i = 0; i < SYMBOLIC_DIMS; i++) {
+        struct symbol s = range_of(seed, i);
+        int64_t v = s.least + random_below(&r, s.most - s.least + 1);
+        if (random_chance(&r, 50)) v = 8 * random_below(&r, s.most / 8 + 1) - 1 + random_below(&r, 3);
+        if (shape == 0) v = s.least;
+        if (shape == 1) v = s.most;
+        if (shape == 2) v = 1;
+        v = MIN(MAX(v / s.multiple * s.multiple, s.least), s.most);
+        values[i] = v;
+    }
+}
+
+/* ---- Extents: numbers are computed with here, not by the library ---- */
+
+static int64_t times(struct maker *m, int64_t a, int64_t b)
+{
+    return m->numbers ? a * b : coda_dim_mul(m->g, a, b);
+}
+static int64_t plus(struct maker *m, int64_t a, int64_t b)
+{
+    return m->numbers ? a + b : coda_dim_add(m->g, a, b);
+}
+static int64_t minus(struct maker *m, int64_t a, int64_t b)
+{
+    return m->numbers ? a - b : coda_dim_sub(m->g, a, b);
+}
+
+/* ---- Leaves ---- */
+
+static const char *name(struct maker *m, const char *stem)
+{
+    static char text[32];
+    snprintf(text, sizeof text, "%s%d", stem, m->leaves++);
+    return text;
+}
+
+static coda_value leaf(struct maker *m, coda_dtype t, int rank, const int64_t *dims)
+{
+    return coda_input(m->g, name(m, "x"), t, rank, dims);
+}
+
+static coda_value weight(struct maker *m, int64_t n, int64_t k)
+{
+    return coda_weight(m->g, name(m, "w"), m->dtype, 2, (int64_t[]){n, k});
+}
+
+/* Rows with room behind each, now and then. */
+static coda_value stream(struct maker *m, int64_t rows, int64_t columns)
+{
+    int64_t dims[] = {rows, columns};
+    if (!random_chance(&m->r, 25)) return leaf(m, m->dtype, 2, dims);
+    return coda_input_strided(m->g, name(m, "x"), m->dtype, 2, dims, (int64_t[]){columns + 8, 1});
+}
+
+static coda_value reshape(struct maker *m, coda_value x, int rank, const int64_t *dims)
+{
+    return coda_reshape(m->g, x, rank, dims);
+}
+
+/* ---- Patterns: x is [B*T, columns], as is what they return ---- */
+
+typedef coda_value pattern(struct maker *m, coda_value x);
+
+static coda_value product(struct maker *m, coda_value x)
+{
+    coda_value w = weight(m, m->columns, m->columns);
+    return random_chance(&m->r, 50) ? coda_matmul(m->g, x, w) : coda_matmul_kn(m->g, x, w);
+}
+
+static coda_value norm(struct maker *m, coda_value x)
+{
+    int64_t n = m->columns;
+    coda_value gain = coda_weight(m->g, name(m, "g"), m->dtype, 1, &n);
+    if (random_chance(&m->r, 50)) return coda_rms_norm(m->g, x, gain, 1e-5f);
+    return coda_layer_norm(m->g, x, gain, CODA_NONE, 1e-5f);
+}
+
+static coda_value gate(struct maker *m, coda_value x)
+{
+    coda_value h = coda_matmul(m->g, norm(m, x), weight(m, 2 * m->columns, m->columns));
+    return coda_add(m->g, coda_swiglu(m->g, h, random_chance(&m->r, 50) ? CODA_STACKED : CODA_INTERLEAVED),
+                    x);
+}
+
+/* A leaf of every extent, one that repeats, and one for each row. */
+static coda_value elementwise(struct maker *m, coda_value x)
+{
+    coda_value a = stream(m, m->rows, m->columns), b = leaf(m, m->dtype, 2, (int64_t[]){1, m->columns});
+    coda_value c = leaf(m, CODA_F32, 2, (int64_t[]){m->rows, 1});
+    return coda_mul(m->g, coda_gelu_tanh(m->g, coda_add(m->g, x, coda_mul(m->g, a, b))), c);
+}
+
+static coda_value statistic(struct maker *m, coda_value x)
+{
+    coda_value row = coda_row_mean(m->g, x);
+    if (random_chance(&m->r, 50)) row = reshape(m, reshape(m, row, 1, &m->rows), 2, (int64_t[]){m->rows, 1});
+    return coda_sub(m->g, x, row);
+}
+
+static coda_value columns(struct maker *m, coda_value x)
+{
+    return coda_add(m->g, x, coda_reduce_columns(m->g, random_chance(&m->r, 50) ? "max" : "sum", x));
+}
+
+/* To [B, T, columns], turned, and back. */
+static coda_value turned(struct maker *m, coda_value x)
+{
+    int64_t flat[] = {m->rows, m->columns};
+    coda_value y = reshape(m, x, 3, (int64_t[]){m->b, m->t, m->columns});
+    y = coda_silu(m->g, coda_transpose(m->g, y, (int[]){1, 0, 2}));
+    return reshape(m, coda_transpose(m->g, y, (int[]){1, 0, 2}), 2, flat);
+}
+
+static coda_value rotated(struct maker *m, coda_value x)
+{
+    coda_rope_options o = CODA_ROPE_OPTIONS_INIT;
+    o.head_dim = m->columns / 2;
+    coda_value p = random_chance(&m->r, 50) ? CODA_NONE : leaf(m, CODA_I32, 1, &m->t);
+    coda_value y = reshape(m, x, 3, (int64_t[]){m->b, m->t, m->columns});
+    return reshape(m, coda_rope(m->g, y, p, &o), 2, (int64_t[]){m->rows, m->columns});
+}
+
+/* Older keys before those of this run: [B, S + T, columns]. */
+static coda_value attention(struct maker *m, coda_value x)
+{
+    coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
+    int64_t d[] = {m->b, m->t, m->columns}, old[] = {m->b, m->s, m->columns};
+    coda_value q = reshape(m, product(m, x), 3, d), k = q, lengths = CODA_NONE;
+    bool longer = random_chance(&m->r, 60);
+    o.heads = 2;
+    o.causal = random_chance(&m->r, 60);
+    if (longer) k = coda_concat(m->g, 1, (coda_value[]){leaf(m, m->dtype, 3, old), q}, 2);
+    if (random_chance(&m->r, 40)) {
+        lengths = leaf(m, CODA_I32, 1, &m->b);
+        o.align = CODA_ALIGN_END;
+    }
+    return reshape(m, coda_attention(m->g, q, k, k, lengths, &o), 2, (int64_t[]){m->rows, m->columns});
+}
+
+/* One more row ahead of all but the last. */
+static coda_value shifted(struct maker *m, coda_value x)
+{
+    coda_value first = leaf(m, m->dtype, 2, (int64_t[]){1, m->columns});
+    coda_value y = coda_concat(m->g, 0, (coda_value[]){first, x}, 2);
+    return coda_add(m->g, x, coda_slice(m->g, y, 0, 0, m->rows, 1));
+}
+
+static coda_value tail(struct maker *m, coda_value x)
+{
+    int64_t all = plus(m, m->rows, 5);
+    coda_value y = stream(m, all, m->columns);
+    return coda_add(m->g, x, coda_slice(m->g, y, 0, minus(m, all, m->rows), all, 1));
+}
+
+static coda_value looked_up(struct maker *m, coda_value x)
+{
+    coda_value ids = leaf(m, CODA_I32, 2, (int64_t[]){m->b, m->t});
+    coda_value y = coda_embedding(m->g, weight(m, 19, m->columns), ids);
+    return coda_add(m->g, x, reshape(m, y, 2, (int64_t[]){m->rows, m->columns}));
+}
+
+static coda_value appended(struct maker *m, coda_value x)
+{
+    coda_value pool = coda_state(m->g, name(m, "k"), m->dtype, 2, (int64_t[]){times(m, m->b, 9), m->columns});
+    coda_value slots = leaf(m, CODA_I32, 1, &m->b);
+    coda_value rows = stream(m, m->b, m->columns);
+    coda_append(m->g, pool, rows, slots, NULL);
+    return x;
+}
+
+static void finish(struct maker *m, coda_value x)
+{
+    coda_value best, where, targets = leaf(m, CODA_I32, 1, &m->rows);
+    coda_output(m->g, "y", x);
+    if (random_chance(&m->r, 30)) {
+        coda_top_k(m->g, x, 3, &best, &where);
+        coda_output(m->g, "best", best);
+        coda_output(m->g, "where", where);
+    }
+    coda_cross_entropy_options o = CODA_CROSS_ENTROPY_OPTIONS_INIT;
+    o.reduction = random_chance(&m->r, 50) ? CODA_REDUCE_NONE : CODA_REDUCE_SUM;
+    if (random_chance(&m->r, 30)) coda_output(m->g, "loss", coda_cross_entropy(m->g, x, targets, &o));
+}
+
+static pattern *const patterns[] = {product, norm,      gate,    elementwise, statistic, columns,  turned,
+                                    rotated, attention, shifted, tail,        looked_up, appended, attention};
+
+static int64_t extent(struct maker *m, uint64_t seed, int symbol, const int64_t *values)
+{
+    struct symbol s = range_of(seed, symbol);
+    return m->numbers ? values[symbol] : coda_symbol(m->g, s.name, s.least, s.most, s.multiple);
+}
+
+graph *symbolic_graph(uint64_t seed, const int64_t *values)
+{
+    static const int64_t width[] = {16, 32, 64, 128};
+    static const coda_dtype dtype[] = {CODA_F32, CODA_BF16, CODA_F16};
+    struct maker m = {.g = coda_graph_new(), .r = {seed}, .numbers = values != NULL};
+    if (!m.g) return NULL;
+    m.columns = width[random_below(&m.r, 4)];
+    m.dtype = dtype[random_below(&m.r, 3)];
+    m.b = extent(&m, seed, 0, values);
+    m.t = extent(&m, seed, 1, values);
+    m.s = extent(&m, seed, 2, values);
+    m.rows = times(&m, m.b, m.t);
+    coda_value x = stream(&m, m.rows, m.columns);
+    for (int n = 1 + (int)random_below(&m.r, 5); n; n--)
+        x = patterns[random_below(&m.r, ARRAY_SIZE(patterns))](&m, x);
+    finish(&m, x);
+    return m.g;
+}

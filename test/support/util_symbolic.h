@@ -1,0 +1,16 @@
+/* util_symbolic.h -- random graphs over symbols, which the same calls make with numbers in their place. */
+#ifndef UTIL_SYMBOLIC_H
+#define UTIL_SYMBOLIC_H
+
+#include "graph.h"
+
+/* B, sequences; T, rows of each, perhaps 0; S, older keys, a multiple of 8. Ranges differ by seed. */
+enum { SYMBOLIC_DIMS = 3 };
+
+/* With symbols, or the numbers of `values`. Never poisoned, unless a value is out of range. */
+graph *symbolic_graph(uint64_t seed, const int64_t *values);
+/* Values of its symbols: the least of each for shape 0, the most for 1, 1 or the least for 2, then any, and
+ * those around multiples of 8. */
+void symbolic_shape(uint64_t seed, int shape, int64_t *values);
+
+#endif
