@@ -88,7 +88,8 @@ SYSTEM := install tool hijack demo $(EXAMPLES:%=example-%) conformance
 FUZZ_SECONDS ?= $(if $(FULL),60,2)
 $(eval $(call job,oom,rest,$(BUILD)/oom $(if $(FULL),1,2)))
 $(eval $(call job,oom-asan,asan,$(BUILD)/asan/oom $(if $(FULL),1,9)))
-$(foreach f,$(FUZZERS),$(eval $(call job,$(f),asan,$(BUILD)/asan/$(f) $(FUZZ_SECONDS))))
+# Fuzzers start from the seed of the run, so that the same sources meet the same calls first.
+$(foreach f,$(FUZZERS),$(eval $(call job,$(f),asan,$(BUILD)/asan/$(f) $(FUZZ_SECONDS) $$$$CODA_SEED)))
 
 # ---- The kernel cache under torture; again where a sanitizer has something to see, and under names of four bits ----
 $(foreach t,$(TORTURES),$(eval $(call job,torture-$(t),rest,$(BUILD)/torture/$(t) $(if $(FULL),--full))))
