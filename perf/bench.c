@@ -90,9 +90,11 @@ static int add_tensor(struct figure *f, const coda_arg_info *a, int copy)
             if (f->tensor[i].copies <= copy) f->tensor[i].copies = copy + 1;
             return i;
         }
-    must(f->tensors == TENSORS || copy, "a place for a tensor");
+    must(f->tensors == TENSORS, "a place for a tensor");
     struct tensor *t = &f->tensor[f->tensors];
     tensor_make(t, a, f->tensors, f->n);
+    t->name[strcspn(t->name, ".")] = 0;
+    t->copies = copy + 1;
     for (int64_t i = 0; f->number && t->values && i < t->period; i++)
         if (!f->number(f, t->name, i, &t->values[i])) break;
     return f->tensors++;
