@@ -43,7 +43,7 @@
  *            (NULL is fine). Names, dims and option structs are copied during the call. Strings that
  *            coda returns belong to the object they came from. Device memory is always yours: coda
  *            allocates none but while CODA_AUTOTUNE measures, and gives that back.
- * Threads.   A graph belongs to one thread at a time. A plan is immutable: share it between threads
+ * Threads.   A graph belongs to one thread at a time. A plan does not change: share it between threads
  *            and streams, with one workspace for each run in flight. A cache is safe across threads and
  *            processes.
  * Cache.     Kernels are kept in the process and on disk. What goes wrong there costs time, never a
@@ -566,6 +566,11 @@ enum {
     CODA_FAST_FP16 = 1 << 6    /* fp16 may overflow before a norm's factor is applied; see Range */
 };
 
+typedef enum coda_policy {
+    CODA_POLICY_WAIT = 0, /* the first run of a shape plans it, and compiles what the cache does not have */
+    CODA_POLICY_ERROR = 1 /* it fails: a service that must not wait asks coda_warm for its shapes */
+} coda_policy;
+
 typedef struct coda_compile_options {
     size_t size;
     coda_device device;    /* INIT: CODA_DEVICE_GPU */
@@ -573,9 +578,11 @@ typedef struct coda_compile_options {
     unsigned flags;        /* INIT: 0 */
     const char *arch;      /* "sm_90a"; NULL (INIT): the device's, or sm_90a without one */
     coda_cache *cache;     /* of kernels; NULL (INIT): the one that the environment describes */
+    coda_policy policy;    /* of a graph with symbols; INIT: CODA_POLICY_WAIT */
+    int shapes;            /* plans of single shapes that it keeps, the last ones used; 0 (INIT): 64 */
 } coda_compile_options;
 #define CODA_COMPILE_OPTIONS_INIT \
-    {sizeof(coda_compile_options), CODA_DEVICE_GPU, CODA_FOLD_NONE, 0, NULL, NULL}
+    {sizeof(coda_compile_options), CODA_DEVICE_GPU, CODA_FOLD_NONE, 0, NULL, NULL, CODA_POLICY_WAIT, 0}
 
 /*
  * Tuning. Tiles are chosen by a price. With CODA_AUTOTUNE (which needs CODA_DEVICE_GPU) each matrix
@@ -734,6 +741,65 @@ CODA_API int64_t coda_plan_print(const coda_plan *p, coda_text what, char *buf, 
 /* One `key: value` line each for library, driver, device, NVRTC, cuBLASLt and cache directory, and for
  * CODA_DUMP's folder if that is set; says what is missing or refused, and why. Works on any machine. */
 CODA_API int64_t coda_info_print(char *buf, size_t size);
+
+/* ------------------------------------------------------------------------------------------------
+ * Shapes
+ *
+ * A graph with symbols compiles, too: into its plan for the largest values, and, at the first run of each
+ * other shape, that shape's. What is asked of such a plan (workspace, args, texts, statistics) is answered
+ * for the largest values, whose workspace is enough for all. coda_run refuses it.
+ *
+ * The first run of a shape takes milliseconds of host time, and seconds if NVRTC has to compile. While the
+ * stream is captured it fails instead, for a capture may not wait, and so it does with CODA_POLICY_ERROR:
+ * name such shapes to coda_warm before. Later runs take one short lock more than coda_run does. A shape that
+ * was dropped for others is planned anew when it comes again; its kernels stay loaded. Captured graphs count
+ * as runs in flight for coda_plan_free, and the plan's cache must outlive it. All calls may run in several
+ * threads; of those that want the same new shape one makes it and the others wait. CODA_AUTOTUNE measures
+ * the largest shape alone.
+ * ---------------------------------------------------------------------------------------------- */
+
+typedef struct coda_run_options {
+    size_t size;
+    const int64_t *dims; /* a value for each symbol, in the order of coda_symbol */
+    int dim_count;       /* the number of symbols: 0 for a plan without */
+} coda_run_options;
+#define CODA_RUN_OPTIONS_INIT {sizeof(coda_run_options), NULL, 0}
+/* As coda_run, with tensors of these dims. */
+CODA_API coda_status coda_run_shaped(const coda_plan *p, void *const *args, void *prepared,
+                                     void *workspace, coda_stream stream, const coda_run_options *opt);
+
+typedef struct coda_warm_options {
+    size_t size;
+    const int64_t *dims; /* `bindings` times a value for each symbol */
+    int bindings;
+    int deadline_ms;     /* shapes are begun until then; 0 (INIT): all of them */
+    int (*progress)(void *context, int done, int all); /* after each, in this thread, if not NULL; a
+                                                        * result other than 0: enough */
+    void *context;
+} coda_warm_options;
+#define CODA_WARM_OPTIONS_INIT {sizeof(coda_warm_options), NULL, 0, 0, NULL, NULL}
+/* Makes plans of these shapes, in order. May run beside coda_run_shaped. To stop early is no failure. */
+CODA_API coda_status coda_warm(const coda_plan *p, const coda_warm_options *opt);
+/* 1: a run of this shape finds its plan. 0: it would make it. Negative: a coda_status. */
+CODA_API int coda_plan_ready(const coda_plan *p, const int64_t *dims);
+
+/* The symbols of a plan, as coda_graph_symbols has them; for values of these, in order, what coda_plan_arg
+ * and coda_plan_workspace (SIZE_MAX if it fails; it may make a plan) say of the largest. */
+CODA_API int coda_plan_symbols(const coda_plan *p);
+CODA_API coda_status coda_plan_symbol(const coda_plan *p, int index, coda_symbol_info *out);
+CODA_API coda_status coda_plan_arg_for(const coda_plan *p, int index, const int64_t *dims,
+                                       coda_arg_info *out);
+CODA_API size_t coda_plan_workspace_for(const coda_plan *p, const int64_t *dims);
+
+typedef struct coda_shape_stats {
+    size_t size;
+    int64_t runs;    /* by coda_run_shaped */
+    int64_t planned; /* shapes, one that was dropped as often as it came again */
+    int64_t dropped;
+    int64_t kept;    /* now */
+} coda_shape_stats;
+#define CODA_SHAPE_STATS_INIT {sizeof(coda_shape_stats), 0, 0, 0, 0}
+CODA_API coda_status coda_shape_stats_get(const coda_plan *p, coda_shape_stats *out);
 
 /* ------------------------------------------------------------------------------------------------
  * Kernel cache

@@ -26,8 +26,8 @@
     F(cuMemGetInfo) F(cuMemAlloc) F(cuMemFree) F(cuMemcpyHtoD) F(cuMemcpyDtoH) F(cuMemcpyDtoD)               \
     F(cuCtxSynchronize) F(cuStreamCreate) F(cuStreamDestroy) F(cuStreamSynchronize)                          \
     F(cuEventCreate) F(cuEventDestroy) F(cuEventRecord) F(cuEventSynchronize) F(cuEventElapsedTime)          \
-    F(cuStreamBeginCapture) F(cuStreamEndCapture) F(cuGraphInstantiateWithFlags)                             \
-    F(cuGraphDestroy) F(cuGraphLaunch) F(cuGraphExecDestroy)
+    F(cuStreamIsCapturing) F(cuStreamBeginCapture) F(cuStreamEndCapture)                                     \
+    F(cuGraphInstantiateWithFlags) F(cuGraphDestroy) F(cuGraphLaunch) F(cuGraphExecDestroy)
 /* clang-format on */
 
 /* clang-format off */

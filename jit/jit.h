@@ -147,6 +147,9 @@ struct jit_launch {
 coda_status jit_launch(const struct jit_kernel *k, const struct jit_launch *l, void *params, size_t bytes,
                        coda_stream stream, char *err);
 
+/* Is the stream being captured, or barred from work by a capture elsewhere? To load a kernel could end it. */
+bool jit_is_captured(coda_stream stream);
+
 /* ---- cublaslt.c: D[M,N] = A[M,K] B[N,K]^T, row-major, by strides ---- */
 
 struct jit_lt;

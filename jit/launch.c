@@ -157,3 +157,13 @@ coda_status jit_map_rebase(struct jit_map *map, void *address, char *err)
     CUresult r = d->cuTensorMapReplaceAddress((CUtensorMap *)(void *)map, address);
     return r ? driver_fail(d, err, r, "cuTensorMapReplaceAddress") : CODA_OK;
 }
+
+bool jit_is_captured(coda_stream stream)
+{
+    char err[JIT_ERROR_SIZE];
+    const struct driver *d = driver_open(err);
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (!d) return false;
+    CUresult r = d->cuStreamIsCapturing(stream, &status);
+    return r == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}

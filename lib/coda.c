@@ -19,6 +19,7 @@
 
 struct job { /* one call of coda_compile */
     struct coda_plan *p;
+    const struct coda_plan *beside; /* whose device it takes, and whose texts are enough; or NULL */
     struct coda_compile_options opt;
     struct target target;
     const char *arch;
@@ -37,7 +38,9 @@ static coda_status choose_target(struct job *j)
     char err[JIT_ERROR_SIZE] = "";
     j->arch = j->opt.arch ? j->opt.arch : "sm_90a";
     j->target = (struct target){.sms = H200_SMS, .shared_bytes = H200_SHARED};
-    coda_status status = j->opt.device == CODA_DEVICE_GPU ? jit_device_open(&j->p->gpu, err) : CODA_OK;
+    coda_status status = CODA_OK;
+    if (j->beside) j->p->gpu = j->beside->gpu;
+    else if (j->opt.device == CODA_DEVICE_GPU) status = jit_device_open(&j->p->gpu, err);
     bool needed = !(j->opt.flags & CODA_PLAN_ONLY) || j->opt.flags & CODA_AUTOTUNE;
     if (status && needed) return fail(status, "%s", err);
     if (has_gpu(j)) {
@@ -136,7 +139,7 @@ static coda_status plan_graph(struct job *j, struct plan *plan, const graph *g, 
     po.cublaslt = j->opt.flags & CODA_CUBLASLT && j->opt.device == CODA_DEVICE_GPU;
     graph *r = rewrite(g, &ro, log);
     if (!r) return j->status = fail_status();
-    if (fuse) keep_graph(j, r, CODA_TEXT_REWRITTEN);
+    if (fuse && !j->beside) keep_graph(j, r, CODA_TEXT_REWRITTEN);
     if (!j->status) j->status = plan_build(plan, r, &po);
     if (!j->status && fuse && has_gpu(j)) j->status = improve(j, plan, r, po);
     graph_free(r);
@@ -177,7 +180,7 @@ static void keep_plan(struct job *j)
 }
 
 /* The unfused plan is made too, to say what fusion saved. */
-static coda_status make_plan(struct job *j, const graph *g)
+static coda_status make_plan_and_texts(struct job *j, const graph *g)
 {
     struct coda_plan_stats *s = &j->p->stats;
     struct rewrite_log log = {0}, ignored = {0};
@@ -196,6 +199,15 @@ static coda_status make_plan(struct job *j, const graph *g)
     plan_free(&unfused);
     rewrite_log_free(&ignored);
     rewrite_log_free(&log);
+    return j->status;
+}
+
+static coda_status make_plan(struct job *j, const graph *g)
+{
+    struct rewrite_log ignored = {0};
+    if (!j->beside) return make_plan_and_texts(j, g);
+    plan_graph(j, &j->p->plan, g, true, &ignored);
+    rewrite_log_free(&ignored);
     return j->status;
 }
 
@@ -233,8 +245,8 @@ static coda_status compile(struct job *j, const graph *g)
     if (!status) status = make_plan(j, g);
     if (status) return status;
     mark_folds(p);
-    debug_stage(DEBUG_GRAPH, "graph.txt", p->text[CODA_TEXT_GRAPH]);
-    debug_stage(DEBUG_PLAN, "plan.txt", p->text[CODA_TEXT_PLAN]);
+    if (!j->beside) debug_stage(DEBUG_GRAPH, "graph.txt", p->text[CODA_TEXT_GRAPH]);
+    if (!j->beside) debug_stage(DEBUG_PLAN, "plan.txt", p->text[CODA_TEXT_PLAN]);
     p->device = j->opt.device;
     p->arch = arena_string(&p->arena, j->arch);
     if (!p->arch) return fail(CODA_E_MEMORY, "out of memory for an arch");
@@ -248,12 +260,18 @@ static coda_status compile(struct job *j, const graph *g)
     return status;
 }
 
-coda_status compile_graph(coda_plan **out, const graph *g, const coda_compile_options *opt)
+coda_status compile_beside(coda_plan **out, const graph *g, const coda_compile_options *opt,
+                           const coda_plan *other)
 {
-    struct job j = {.opt = *opt, .p = calloc(1, sizeof *j.p)};
+    struct job j = {.opt = *opt, .beside = other, .p = calloc(1, sizeof *j.p)};
     if (!j.p) return fail(CODA_E_MEMORY, "out of memory for a plan");
     coda_status status = compile(&j, g);
     if (status) executable_free(j.p);
     else *out = j.p;
     return status;
+}
+
+coda_status compile_graph(coda_plan **out, const graph *g, const coda_compile_options *opt)
+{
+    return compile_beside(out, g, opt, NULL);
 }

@@ -7,7 +7,11 @@
 /* A plan of a rewritten graph: copies, programs, order, schedules, memory. Emission comes after it. */
 coda_status plan_build(struct plan *p, const graph *g, const struct plan_options *opt);
 
-/* All of coda_compile, whose arguments are checked: *out is a new plan, or the message is set. */
+/* All of coda_compile of a graph without symbols, whose arguments are checked: *out is a new plan, or the
+ * message is set. */
 coda_status compile_graph(coda_plan **out, const graph *g, const coda_compile_options *opt);
+/* The same on the device of another plan, and without what is only read: texts, what fusion saved. */
+coda_status compile_beside(coda_plan **out, const graph *g, const coda_compile_options *opt,
+                           const coda_plan *other);
 
 #endif

@@ -3,6 +3,7 @@
 #include "executable.h"
 #include "kept.h"
 #include "pipeline.h"
+#include "shapes.h"
 #include "sized.h"
 
 #include <string.h>
@@ -20,6 +21,10 @@ static coda_status read_options(struct coda_compile_options *out, const coda_com
         return fail(CODA_E_INVALID, "compile: fold %d is none of 0..%d", (int)out->fold, CODA_FOLD_IN_PLACE);
     if (out->flags >= 2 * CODA_FAST_FP16)
         return fail(CODA_E_INVALID, "compile: flags 0x%x has unknown bits", out->flags);
+    if ((int)out->policy < 0 || out->policy > CODA_POLICY_ERROR)
+        return fail(CODA_E_INVALID, "compile: policy %d is none of 0..%d", (int)out->policy,
+                    CODA_POLICY_ERROR);
+    if (out->shapes < 0) return fail(CODA_E_INVALID, "compile: shapes is %d; must be >= 0", out->shapes);
     if (out->flags & CODA_MAX_AUTOTUNE) out->flags |= CODA_AUTOTUNE;
     if (out->flags & CODA_AUTOTUNE && out->device != CODA_DEVICE_GPU)
         return fail(CODA_E_INVALID, "compile: CODA_AUTOTUNE on device %d, which is no GPU", (int)out->device);
@@ -33,12 +38,12 @@ CODA_API coda_status coda_compile(coda_plan **out, const coda_graph *g, const co
     *out = NULL;
     if (!g) return fail(CODA_E_INVALID, "compile: graph is NULL");
     coda_status status = coda_graph_status(g);
-    if (!status) status = symbols_refuse("compile", "graph", g->dims, "coda_graph_bind");
     if (!status && !g->outputs && !state_is_written(g))
         status =
             fail(CODA_E_INVALID, "compile: a graph of %d nodes has no output, and writes no state", g->nodes);
     if (!status) status = read_options(&own, opt);
-    return status ? status : compile_graph(out, g, &own);
+    if (status) return status;
+    return graph_is_bound(g) ? compile_graph(out, g, &own) : shapes_compile(out, g, &own);
 }
 
 /* ---- Runs ---- */
@@ -47,6 +52,7 @@ CODA_API coda_status coda_run(const coda_plan *p, void *const *args, void *prepa
                               coda_stream stream)
 {
     if (!p) return fail(CODA_E_INVALID, "run: plan is NULL");
+    if (p->shapes) return symbols_refuse("run", "plan", shapes_graph(p->shapes)->dims, "coda_run_shaped");
     return executable_run(p, args, prepared, workspace, stream);
 }
 
@@ -65,7 +71,11 @@ CODA_API coda_status coda_prepare_adopt(const coda_plan *p, void *const *args, v
 
 CODA_API void coda_prepare_forget(const void *first, size_t bytes) { kept_forget(first, bytes); }
 
-CODA_API void coda_plan_free(coda_plan *p) { executable_free(p); }
+CODA_API void coda_plan_free(coda_plan *p)
+{
+    if (p) shapes_free(p->shapes);
+    executable_free(p);
+}
 
 /* ---- Questions ---- */
 

@@ -15,7 +15,10 @@
     X(coda_attention_options, v_scale)                                                                       \
     X(coda_append_options, scale)                                                                            \
     X(coda_cross_entropy_options, ignore_zero)                                                               \
-    X(coda_compile_options, cache)                                                                           \
+    X(coda_compile_options, shapes)                                                                          \
+    X(coda_run_options, dim_count)                                                                           \
+    X(coda_warm_options, context)                                                                            \
+    X(coda_shape_stats, kept)                                                                                \
     X(coda_symbol_info, multiple)                                                                            \
     X(coda_arg_info, bytes)                                                                                  \
     X(coda_kernel_info, shared_bytes)                                                                        \

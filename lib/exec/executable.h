@@ -48,6 +48,7 @@ struct coda_plan {
     int tuneds;
     const char *arch;
     char *text[CODA_TEXT_DOT + 1];
+    struct shapes *shapes; /* of a graph with symbols, where this is the plan of the largest; see shapes.h */
 };
 
 /* kernels.c: emit, compile, load, in this order. */

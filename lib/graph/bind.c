@@ -1,6 +1,7 @@
 /*
  * bind.c -- a graph with numbers in place of its symbols: the one that the same calls would have made with
- * them, so that all that comes after a graph knows numbers alone.
+ * them, so that all that comes after a graph knows numbers alone. And a copy of a graph, which is that graph
+ * with each symbol in its own place.
  */
 #include "graph.h"
 
@@ -9,10 +10,13 @@
 struct binding {
     const graph *from;
     graph *to;
-    const int64_t *values;
+    const int64_t *values; /* NULL: symbols stay */
 };
 
-static int64_t bound(const struct binding *b, int64_t d) { return dims_value(b->from->dims, d, b->values); }
+static int64_t bound(const struct binding *b, int64_t d)
+{
+    return b->values ? dims_value(b->from->dims, d, b->values) : d;
+}
 
 static struct type bound_type(const struct binding *b, const struct type *t)
 {
@@ -66,18 +70,25 @@ static bool bind_all(const struct binding *b, int *map)
     return good;
 }
 
-graph *graph_bind(const graph *g, const char *call, const int64_t *values)
+static graph *bind_graph(const graph *g, const char *call, const int64_t *values)
 {
-    if (dims_check(g->dims, call, values) != CODA_OK) return NULL;
     graph *to = graph_like(g);
     if (!to) return NULL;
     to->rewritten = false;
     to->origins = 0;
     struct binding b = {g, to, values};
     int *map = ARENA_NEW(&to->arena, int, g->nodes + 1);
-    if (map && bind_all(&b, map)) return to;
-    if (!map) fail(CODA_E_MEMORY, "%s: out of memory for %d nodes", call, g->nodes);
+    bool good = map && (values || dims_copy(to->dims, g->dims));
+    if (good && bind_all(&b, map)) return to;
+    if (!good) fail(CODA_E_MEMORY, "%s: out of memory for %d nodes", call, g->nodes);
     else fail(to->status, "%s: %s", call, to->error);
     graph_free(to);
     return NULL;
 }
+
+graph *graph_bind(const graph *g, const char *call, const int64_t *values)
+{
+    return dims_check(g->dims, call, values) == CODA_OK ? bind_graph(g, call, values) : NULL;
+}
+
+graph *graph_copy(const graph *g, const char *call) { return bind_graph(g, call, NULL); }

@@ -108,6 +108,19 @@ static int64_t name(struct dims *t, const struct polynomial *a)
     return -(int64_t)*slot;
 }
 
+bool dims_copy(struct dims *to, const struct dims *from)
+{
+    for (int i = 0; i < from->symbols; i++) {
+        to->symbol[i] = from->symbol[i];
+        to->symbol[i].name = arena_string(to->arena, from->symbol[i].name);
+        if (!to->symbol[i].name) return false;
+    }
+    to->symbols = from->symbols;
+    for (int i = 0; i < from->expressions; i++)
+        if (name(to, &from->expression[i].of) != -1 - (int64_t)i) return false;
+    return true;
+}
+
 int64_t dims_symbol(struct dims *t, const char *called, int64_t least, int64_t most, int64_t multiple)
 {
     if (t->symbols == MOST_SYMBOLS) {

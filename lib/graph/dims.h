@@ -39,6 +39,8 @@ bool dims_has(const struct dims *t, int64_t d);
 
 /* A new symbol, or a failure; the name is kept, not copied. */
 int64_t dims_symbol(struct dims *t, const char *name, int64_t least, int64_t most, int64_t multiple);
+/* Gives an empty table the symbols and expressions of another, under their names; false if memory ran out. */
+bool dims_copy(struct dims *to, const struct dims *from);
 /* DIM_NONE of what is no extent of this table; and, with the message set, if the result is past 2^62
  * somewhere, or below 0, or no polynomial of few terms and low degree. */
 int64_t dims_add(struct dims *t, int64_t a, int64_t b);

@@ -184,6 +184,8 @@ coda_status graph_define_map(graph *g, const coda_map_def *def);      /* poisons
 /* bind.c -- the graph with numbers in place of its symbols, as it would have been built with them; NULL with
  * the message set. `values` has one for each symbol, in order. */
 graph *graph_bind(const graph *g, const char *call, const int64_t *values);
+/* The same graph once more, symbols and all, which shares nothing with the first. */
+graph *graph_copy(const graph *g, const char *call);
 /* Shorthands for rewrites; all return the new node's index. */
 int graph_map(graph *g, const char *prim, int a, int b, const float *params); /* b = -1: unary */
 int graph_reduce(graph *g, const char *prim, int x, int key);

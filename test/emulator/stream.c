@@ -105,6 +105,12 @@ CUresult stream_record(CUstream s, const struct emulated_kernel *k, const void *
     return append(s->recording, &r) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *out)
+{
+    *out = stream_records(s) ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+
 CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode mode)
 {
     (void)mode;

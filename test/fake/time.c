@@ -29,6 +29,12 @@ CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to)
     return *ms = 1, CUDA_SUCCESS;
 }
 
+CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *out)
+{
+    (void)s;
+    return *out = CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS;
+}
+
 CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode mode)
 {
     (void)s, (void)mode;

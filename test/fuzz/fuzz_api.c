@@ -373,6 +373,7 @@ static int call_coda_compile(void)
                               .flags =
                                   chance(40) ? 0 : (unsigned)below(16) | (chance(2) ? 1u << below(32) : 0)};
     if (chance(20)) o.flags |= CODA_FAST_FP16;
+    if (chance(50)) o.shapes = (int)below(4) - chance(2), o.policy = (coda_policy)(chance(5) ? below(4) : 0);
     o.cache = cache < 0 ? NULL : w.cache[cache];
     if (g && chance(80)) coda_output(g, name(), value());
     coda_compile_options *box = BOXED(o);
@@ -510,6 +511,8 @@ static int call_coda_run(void)
     struct plan_slot *s = &w.plan[below(SLOTS)];
     return s->cpu && chance(10) ? run_shared(s->p) : call_with(run);
 }
+
+#include "fuzz_shapes.h"
 
 static int call_coda_plan_workspace(void) { return coda_plan_workspace(plan_any()), SILENT; }
 static int call_coda_plan_prepared(void) { return coda_plan_prepared(plan_any()), SILENT; }
@@ -711,7 +714,8 @@ static void step(void)
                                          call_coda_rope,
                                          call_coda_apply,
                                          call_coda_compile,
-                                         call_coda_run};
+                                         call_coda_run,
+                                         call_coda_run_shaped};
     int (*wanted)(void) = chance(40) ? often[below(ARRAY_SIZE(often))] : calls[below(ARRAY_SIZE(calls))].call;
     int i = 0;
     while (calls[i].call != wanted) i++;

@@ -25,7 +25,7 @@ BEGIN {
     allowed["perf"] = " perf examples include "
     only["plan", "rewrite"] = "explain.h"
     only["cpu", "schedule"] = "mainloop.h"
-    only["api", "lib"] = "pipeline.h"
+    only["api", "lib"] = "pipeline.h shapes.h"
     # Files of a room that may call each other in a circle: so many; elsewhere none.
     circle["graph"] = 5
     circle["jit"] = 6

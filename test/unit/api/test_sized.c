@@ -149,6 +149,18 @@ static void read_export(const void *opt, struct text *t)
     text_printf(t, "%d %s: %lld entries", (int)s, s ? coda_error() : "", (long long)r.entries);
 }
 
+static void read_run(const void *opt, struct text *t)
+{
+    coda_status s = coda_run_shaped(plan, NULL, NULL, NULL, NULL, opt);
+    text_printf(t, "%d %s", (int)s, s ? coda_error() : "");
+}
+
+static void read_warm(const void *opt, struct text *t)
+{
+    coda_status s = coda_warm(plan, opt);
+    text_printf(t, "%d %s", (int)s, s ? coda_error() : "");
+}
+
 static int64_t no_value(void *context, const char *name, void *buf, size_t size)
 {
     (void)context, (void)name, (void)buf, (void)size;
@@ -170,6 +182,8 @@ static const coda_attention_options attention = CODA_ATTENTION_OPTIONS_INIT;
 static const coda_append_options append = CODA_APPEND_OPTIONS_INIT;
 static const coda_cross_entropy_options cross_entropy = CODA_CROSS_ENTROPY_OPTIONS_INIT;
 static const coda_compile_options compile = CODA_COMPILE_OPTIONS_INIT;
+static const coda_run_options run = CODA_RUN_OPTIONS_INIT;
+static const coda_warm_options warm = CODA_WARM_OPTIONS_INIT;
 static const coda_cache_store store = CODA_CACHE_STORE_INIT;
 static const coda_cache_options cache_options = CODA_CACHE_OPTIONS_INIT;
 static const coda_cache_prune_options prune = CODA_CACHE_PRUNE_OPTIONS_INIT;
@@ -187,6 +201,8 @@ static const struct reader {
     {SIZED_coda_append_options, &append, read_append, NULL},
     {SIZED_coda_cross_entropy_options, &cross_entropy, read_cross_entropy, NULL},
     {SIZED_coda_compile_options, &compile, read_compile, NULL},
+    {SIZED_coda_run_options, &run, read_run, NULL},
+    {SIZED_coda_warm_options, &warm, read_warm, NULL},
     {SIZED_coda_cache_store, &store, read_store, need_get},
     {SIZED_coda_cache_options, &cache_options, read_cache, NULL},
     {SIZED_coda_cache_prune_options, &prune, read_prune, NULL},
@@ -259,6 +275,7 @@ static coda_status fill_plan_arg(void *out) { return coda_plan_arg(plan, 1, out)
 static coda_status fill_symbol(void *out) { return coda_graph_symbol(symbolic, 0, out); }
 static coda_status fill_kernel(void *out) { return coda_plan_kernel(plan, 0, out); }
 static coda_status fill_stats(void *out) { return coda_plan_stats_get(plan, out); }
+static coda_status fill_shape_stats(void *out) { return coda_shape_stats_get(plan, out); }
 static coda_status fill_cache_stats(void *out) { return coda_cache_stats_get(cache, out); }
 static coda_status fill_pruned(void *out) { return coda_cache_prune(cache, NULL, out); }
 static coda_status fill_exported(void *out)
@@ -279,7 +296,7 @@ static const struct writer {
     {SIZED_coda_symbol_info, fill_symbol},     {SIZED_coda_kernel_info, fill_kernel},
     {SIZED_coda_plan_stats, fill_stats},       {SIZED_coda_cache_stats, fill_cache_stats},
     {SIZED_coda_cache_pruned, fill_pruned},    {SIZED_coda_bundle_report, fill_exported},
-    {SIZED_coda_bundle_report, fill_imported},
+    {SIZED_coda_bundle_report, fill_imported}, {SIZED_coda_shape_stats, fill_shape_stats},
 };
 
 /* A later struct holds the same first fields; a block that was refused is as it was. */

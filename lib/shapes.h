@@ -1,0 +1,35 @@
+/*
+ * shapes.h -- a plan of a graph with symbols: one exact plan for each binding that was met, the last ones
+ * kept. The coda_plan that a caller holds is the exact plan of the largest values, and has the others beside
+ * it. All calls may run in several threads.
+ */
+#ifndef SHAPES_H
+#define SHAPES_H
+
+#include "executable.h"
+
+/* All of coda_compile of a graph with symbols, whose arguments are checked: *out is a new plan, or the
+ * message is set. */
+coda_status shapes_compile(coda_plan **out, const graph *g, const coda_compile_options *opt);
+void shapes_free(struct shapes *s); /* NULL is fine; before the plan */
+
+/* The graph as it was given, with its symbols. */
+const graph *shapes_graph(const struct shapes *s);
+
+/* Who takes a shape, which decides whether a plan may be made for it. */
+struct taker {
+    const char *call; /* for messages */
+    bool runs;        /* by coda_run_shaped on `stream`; else by a call that is there to wait */
+    coda_stream stream;
+};
+/* The exact plan for these values, which are checked, one for each symbol: found, awaited while another
+ * thread makes it, or made. It stays until it is given back. */
+struct shape;
+coda_status shapes_take(struct shape **out, const coda_plan *p, const struct taker *by, const int64_t *dims);
+const coda_plan *shape_plan(const struct shape *s);
+void shapes_give(const coda_plan *p, struct shape *s);
+
+bool shapes_have(const coda_plan *p, const int64_t *dims);
+void shapes_stats(const coda_plan *p, coda_shape_stats *out);
+
+#endif

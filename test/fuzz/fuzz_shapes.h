@@ -1,0 +1,64 @@
+/* fuzz_shapes.h -- a part of fuzz_api.c: the calls that run, warm and ask plans of graphs with symbols. */
+static int64_t *shape_any(const coda_plan *p)
+{
+    static int64_t values[20];
+    for (int i = 0; i < 20; i++) {
+        coda_symbol_info s = {.size = sizeof s, .least = 2, .most = 2, .multiple = 1};
+        if (i < coda_plan_symbols(p)) coda_plan_symbol(p, i, &s);
+        values[i] = s.least + s.multiple * below((s.most - s.least) / s.multiple + 1);
+        if (chance(2)) values[i] = number();
+    }
+    return chance(99) ? values : NULL;
+}
+static int count_any(const coda_plan *p) { return chance(95) ? coda_plan_symbols(p) : (int)below(20); }
+static int run_shaped(const struct memory *m)
+{
+    coda_run_options o = {.dims = shape_any(m->p), .dim_count = count_any(m->p)};
+    if (chance(90) && prepare(m)) return CODA_E_INVALID;
+    return coda_run_shaped(m->p, m->args, m->prepared, m->work, NULL, BOXED(o));
+}
+static int call_coda_run_shaped(void) { return call_with(run_shaped); }
+static int after_some(void *context, int done, int all)
+{
+    if (done < 1 || done > all) stop("coda_warm", "counts wrong");
+    return context != NULL;
+}
+static int call_coda_warm(void)
+{
+    const coda_plan *p = plan_any();
+    coda_warm_options o = {.dims = shape_any(p), .bindings = coda_plan_symbols(p) ? chance(98) : 0};
+    if (chance(5)) o.bindings = -(int)below(3);
+    if (chance(5)) o.deadline_ms = chance(50) ? 1 : -1;
+    if (chance(50)) o.progress = after_some;
+    if (chance(20)) o.context = &o;
+    return coda_warm(p, BOXED(o));
+}
+static int call_coda_plan_ready(void)
+{
+    const coda_plan *p = plan_any();
+    int ready = coda_plan_ready(p, shape_any(p));
+    if (ready > 1) stop("coda_plan_ready", "neither yes nor no");
+    return ready < 0 ? ready : CODA_OK;
+}
+static int call_coda_plan_symbols(void) { return coda_plan_symbols(plan_any()), SILENT; }
+static int call_coda_plan_symbol(void)
+{
+    return coda_plan_symbol(plan_any(), (int)number(), filled(sizeof(coda_symbol_info)));
+}
+static int call_coda_plan_arg_for(void)
+{
+    const coda_plan *p = plan_any();
+    return coda_plan_arg_for(p, (int)number(), shape_any(p), filled(sizeof(coda_arg_info)));
+}
+static int call_coda_plan_workspace_for(void)
+{
+    const coda_plan *p = plan_any();
+    size_t bytes = coda_plan_workspace_for(p, shape_any(p));
+    if (bytes != SIZE_MAX && bytes > coda_plan_workspace(p))
+        stop("coda_plan_workspace_for", "more than of all");
+    return bytes == SIZE_MAX ? CODA_E_INVALID : CODA_OK;
+}
+static int call_coda_shape_stats_get(void)
+{
+    return coda_shape_stats_get(plan_any(), filled(sizeof(coda_shape_stats)));
+}

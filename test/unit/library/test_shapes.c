@@ -1,0 +1,353 @@
+/* test_shapes.c -- plans of graphs with symbols: each shape as its own exact plan, bit for bit. */
+#include "util_random.h"
+#include "util_scale.h"
+#include "util_symbolic.h"
+
+#include <check.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Memory of one run ---- */
+
+static void *poisoned(size_t bytes, int byte)
+{
+    void *p = aligned_alloc(256, (bytes + 256) / 256 * 256);
+    ck_assert_ptr_nonnull(p);
+    return memset(p, byte, (bytes + 256) / 256 * 256);
+}
+
+static coda_plan *compiled(const coda_graph *g, coda_fold fold, int shapes)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p;
+    opt.device = CODA_DEVICE_CPU;
+    opt.fold = fold;
+    opt.shapes = shapes;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    return p;
+}
+
+static coda_status run_shape(const coda_plan *p, void **args, void *prepared, void *work, const int64_t *dims)
+{
+    coda_run_options opt = CODA_RUN_OPTIONS_INIT;
+    opt.dims = dims;
+    opt.dim_count = coda_plan_symbols(p);
+    return coda_run_shaped(p, args, prepared, work, NULL, &opt);
+}
+
+/* ---- One plan for all shapes, and one for each ---- */
+
+struct pair {
+    graph *bound;
+    void **args[2]; /* of the plan of all shapes, and of the exact one */
+    void *prepared[2];
+};
+
+static void expect_equal_args(const struct pair *r, uint64_t seed, const int64_t *dims)
+{
+    for (int i = 0; i < coda_graph_args(r->bound); i++) {
+        coda_arg_info a = CODA_ARG_INFO_INIT;
+        ck_assert_int_eq(coda_graph_arg(r->bound, i, &a), CODA_OK);
+        ck_assert_msg(!memcmp(r->args[0][i], r->args[1][i], a.bytes),
+                      "seed %llu, shape %lld %lld %lld: %s differs", (unsigned long long)seed,
+                      (long long)dims[0], (long long)dims[1], (long long)dims[2], a.name);
+    }
+}
+
+static void expect_equal_answers(const coda_plan *p, const coda_plan *exact, const int64_t *dims)
+{
+    for (int i = 0; i < coda_plan_args(exact); i++) {
+        coda_arg_info a = CODA_ARG_INFO_INIT, b = CODA_ARG_INFO_INIT;
+        ck_assert_int_eq(coda_plan_arg_for(p, i, dims, &a), CODA_OK);
+        ck_assert_int_eq(coda_plan_arg(exact, i, &b), CODA_OK);
+        ck_assert_str_eq(a.name, b.name);
+        a.name = b.name;
+        ck_assert(!memcmp(&a, &b, sizeof a));
+    }
+    ck_assert_uint_eq(coda_plan_workspace_for(p, dims), coda_plan_workspace(exact));
+    ck_assert_uint_le(coda_plan_workspace(exact), coda_plan_workspace(p));
+}
+
+/* Runs twice, in different memory: states go on from run to run. */
+static void run_pair(struct pair *r, const coda_plan *p, const coda_plan *exact, const int64_t *dims)
+{
+    for (int again = 0; again < 2; again++) {
+        void *work[2] = {poisoned(coda_plan_workspace(p), 0xff - again),
+                         poisoned(coda_plan_workspace(exact), 0x7f)};
+        ck_assert_msg(!run_shape(p, r->args[0], r->prepared[0], work[0], dims), "%s", coda_error());
+        ck_assert_msg(!coda_run(exact, r->args[1], r->prepared[1], work[1], NULL), "%s", coda_error());
+        free(work[0]);
+        free(work[1]);
+    }
+}
+
+/* Weights are prepared at the first shape; all others share them. */
+static void compare_shape(const coda_graph *g, coda_plan *p, coda_fold fold, uint64_t seed, int shape)
+{
+    int64_t dims[SYMBOLIC_DIMS];
+    struct pair r = {0};
+    coda_graph *bound;
+    symbolic_shape(seed, shape, dims);
+    ck_assert_msg(coda_graph_bind(&bound, g, dims, SYMBOLIC_DIMS) == CODA_OK, "%s", coda_error());
+    coda_plan *exact = compiled(bound, fold, 0);
+    r.bound = bound;
+    const coda_plan *plan[2] = {p, exact};
+    for (int side = 0; side < 2; side++) {
+        void *work = poisoned(coda_plan_workspace(plan[side]), 0xfe);
+        r.args[side] = random_args(bound, seed + 5, false);
+        r.prepared[side] = poisoned(coda_plan_prepared(plan[side]), 0xfd);
+        coda_prepare_forget(NULL, 0);
+        ck_assert_msg(!coda_prepare(plan[side], r.args[side], r.prepared[side], work, NULL), "%s",
+                      coda_error());
+        free(work);
+    }
+    ck_assert_uint_eq(coda_plan_prepared_id(p), coda_plan_prepared_id(exact));
+    coda_prepare_adopt(p, r.args[0], r.prepared[0]);
+    run_pair(&r, p, exact, dims);
+    expect_equal_args(&r, seed, dims);
+    expect_equal_answers(p, exact, dims);
+    for (int side = 0; side < 2; side++) {
+        random_args_free(bound, r.args[side]);
+        free(r.prepared[side]);
+    }
+    coda_plan_free(exact);
+    coda_graph_free(bound);
+}
+
+START_TEST(shapes_are_exact_plans)
+{
+    uint64_t seed = random_seed();
+    for (int i = 0; i < scaled(24); i++, seed++) {
+        coda_fold fold = i % 2 ? CODA_FOLD_COPY : CODA_FOLD_NONE;
+        graph *g = symbolic_graph(seed, NULL);
+        coda_plan *p = compiled(g, fold, 1 + (int)(seed % 7));
+        for (int shape = 0; shape < 8; shape++) compare_shape(g, p, fold, seed, shape);
+        for (int shape = 0; shape < 3; shape++) compare_shape(g, p, fold, seed, shape);
+        coda_plan_free(p);
+        graph_free(g);
+    }
+}
+END_TEST
+
+/* ---- A small plan: y = relu x, x [T, 4] ---- */
+
+static const char small[] = "dim %B = 1..4\ndim %T = 0..64 step 8\n%x = input f32[B*T,4]\n%1 = relu %x\n"
+                            "output %y = %1\n";
+
+static coda_plan *small_plan(int shapes, coda_policy policy)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_graph *g;
+    coda_plan *p;
+    opt.device = CODA_DEVICE_CPU;
+    opt.shapes = shapes;
+    opt.policy = policy;
+    ck_assert_int_eq(coda_graph_parse(&g, small), CODA_OK);
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    coda_graph_free(g); /* the plan has its own */
+    return p;
+}
+
+static bool run_small(const coda_plan *p, int64_t b, int64_t t)
+{
+    int64_t dims[] = {b, t};
+    _Alignas(16) float x[4 * 64 * 4], y[4 * 64 * 4 + 1];
+    for (int i = 0; i < 4 * 64 * 4; i++) x[i] = (float)(i % 7 - 3), y[i] = -1;
+    void *args[] = {x, y};
+    y[b * t * 4] = -1;
+    if (run_shape(p, args, NULL, NULL, dims)) return false;
+    for (int i = 0; i < b * t * 4; i++)
+        if (y[i] != (x[i] > 0 ? x[i] : 0)) return false;
+    return y[b * t * 4] == -1;
+}
+
+static coda_shape_stats stats_of(const coda_plan *p)
+{
+    coda_shape_stats s = CODA_SHAPE_STATS_INIT;
+    ck_assert_int_eq(coda_shape_stats_get(p, &s), CODA_OK);
+    return s;
+}
+
+START_TEST(the_last_used_stay)
+{
+    coda_plan *p = small_plan(3, CODA_POLICY_WAIT);
+    for (int t = 0; t <= 64; t += 8) ck_assert_msg(run_small(p, 2, t), "%s", coda_error());
+    coda_shape_stats s = stats_of(p);
+    ck_assert(s.runs == 9 && s.planned == 9 && s.dropped == 6 && s.kept == 3);
+    ck_assert(run_small(p, 2, 48)); /* the oldest of the three: now it is the newest */
+    ck_assert(run_small(p, 1, 8));  /* takes the place of 56 */
+    ck_assert_int_eq(coda_plan_ready(p, (int64_t[]){2, 48}), 1);
+    ck_assert_int_eq(coda_plan_ready(p, (int64_t[]){2, 56}), 0);
+    ck_assert_int_eq(coda_plan_ready(p, (int64_t[]){2, 64}), 1);
+    s = stats_of(p);
+    ck_assert(s.runs == 11 && s.planned == 10 && s.dropped == 7 && s.kept == 3);
+    coda_plan_free(p);
+}
+END_TEST
+
+static int asked;
+static int twice(void *context, int done, int all)
+{
+    ck_assert(context == &asked && all == 3 && done == ++asked);
+    return done == 2;
+}
+
+START_TEST(warm)
+{
+    coda_plan *p = small_plan(0, CODA_POLICY_ERROR);
+    coda_warm_options w = CODA_WARM_OPTIONS_INIT;
+    w.dims = (int64_t[]){1, 8, 4, 64, 3, 0};
+    w.bindings = 3;
+    w.progress = twice;
+    w.context = &asked;
+    ck_assert(!run_small(p, 4, 64));
+    ck_assert_str_eq(coda_error(), "run: B=4, T=64 has no plan yet, and the policy is CODA_POLICY_ERROR: "
+                                   "coda_warm makes it");
+    ck_assert_int_eq(coda_warm(p, &w), CODA_OK);
+    ck_assert_int_eq(asked, 2);
+    ck_assert(run_small(p, 1, 8) && run_small(p, 4, 64) && !run_small(p, 3, 0));
+    w.progress = NULL;
+    ck_assert_int_eq(coda_warm(p, &w), CODA_OK);
+    ck_assert(run_small(p, 3, 0));
+    coda_shape_stats s = stats_of(p);
+    ck_assert(s.runs == 3 && s.planned == 3 && s.kept == 3);
+    coda_plan_free(p);
+}
+END_TEST
+
+START_TEST(mistakes)
+{
+    coda_plan *p = small_plan(0, CODA_POLICY_WAIT);
+    coda_run_options run = CODA_RUN_OPTIONS_INIT;
+    coda_warm_options w = CODA_WARM_OPTIONS_INIT;
+    coda_symbol_info symbol = CODA_SYMBOL_INFO_INIT;
+    coda_arg_info arg = CODA_ARG_INFO_INIT;
+    int64_t dims[] = {1, 8}, far[] = {1, 72}, odd[] = {1, 12};
+    ck_assert_int_eq(coda_run(p, NULL, NULL, NULL, NULL), CODA_E_INVALID);
+    ck_assert_str_eq(coda_error(), "run: the plan has symbols (B, T): coda_run_shaped gives them values");
+    ck_assert_int_eq(coda_run_shaped(p, NULL, NULL, NULL, NULL, NULL), CODA_E_INVALID);
+    ck_assert_str_eq(coda_error(), "run: the plan has 2 symbols (B, T); dim_count is 0");
+    run.dim_count = 2;
+    ck_assert_int_eq(coda_run_shaped(p, NULL, NULL, NULL, NULL, &run), CODA_E_INVALID);
+    ck_assert_str_eq(coda_error(), "run: dims are NULL; 2 are needed");
+    run.dims = far;
+    ck_assert_int_eq(coda_run_shaped(p, NULL, NULL, NULL, NULL, &run), CODA_E_INVALID);
+    ck_assert_str_eq(coda_error(), "run: T is 72; must be 0..64");
+    run.dims = dims;
+    ck_assert_int_eq(coda_run_shaped(p, NULL, NULL, NULL, NULL, &run), CODA_E_INVALID);
+    ck_assert_str_eq(coda_error(), "run: args is NULL; 2 pointers are needed");
+    ck_assert_int_eq(coda_plan_ready(p, odd), CODA_E_INVALID);
+    ck_assert_str_eq(coda_error(), "plan_ready: T is 12; must be a multiple of 8");
+    ck_assert(coda_plan_workspace_for(p, odd) == SIZE_MAX && coda_plan_workspace_for(NULL, dims) == SIZE_MAX);
+    w.bindings = 1;
+    ck_assert_int_eq(coda_warm(p, &w), CODA_E_INVALID);
+    ck_assert_str_eq(coda_error(), "warm: dims are NULL; bindings is 1");
+    w.dims = far;
+    ck_assert_int_eq(coda_warm(p, &w), CODA_E_INVALID);
+    ck_assert_str_eq(coda_error(), "warm: T is 72; must be 0..64");
+    w.deadline_ms = -1;
+    ck_assert_int_eq(coda_warm(p, &w), CODA_E_INVALID);
+    ck_assert_str_eq(coda_error(), "warm: deadline_ms is -1; must be >= 0");
+    ck_assert_int_eq(coda_plan_symbols(p), 2);
+    ck_assert_int_eq(coda_plan_symbol(p, 1, &symbol), CODA_OK);
+    ck_assert(!strcmp(symbol.name, "T") && symbol.most == 64 && symbol.multiple == 8);
+    ck_assert_int_eq(coda_plan_symbol(p, 2, &symbol), CODA_E_INVALID);
+    ck_assert_int_eq(coda_plan_arg_for(p, 2, dims, &arg), CODA_E_INVALID);
+    ck_assert_str_eq(coda_error(), "plan_arg_for: 2 is none of 0..1");
+    ck_assert_int_eq(coda_plan_arg(p, 0, &arg), CODA_OK);
+    ck_assert(arg.dims[0] == 4 * 64);
+    ck_assert(stats_of(p).planned == 1 && stats_of(p).runs == 1);
+    coda_plan_free(p);
+}
+END_TEST
+
+START_TEST(without_symbols)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_run_options run = CODA_RUN_OPTIONS_INIT;
+    coda_warm_options w = CODA_WARM_OPTIONS_INIT;
+    coda_symbol_info symbol = CODA_SYMBOL_INFO_INIT;
+    _Alignas(16) float x[8] = {-1, 2, -3, 4}, y[8] = {9, 9, 9, 9};
+    void *args[] = {x, y};
+    coda_graph *g;
+    coda_plan *p;
+    opt.device = CODA_DEVICE_CPU;
+    ck_assert_int_eq(coda_graph_parse(&g, "%x = input f32[4]\n%1 = relu %x\noutput %y = %1\n"), CODA_OK);
+    opt.shapes = -1;
+    ck_assert_int_eq(coda_compile(&p, g, &opt), CODA_E_INVALID);
+    ck_assert_str_eq(coda_error(), "compile: shapes is -1; must be >= 0");
+    opt.shapes = 0;
+    opt.policy = (coda_policy)7;
+    ck_assert_int_eq(coda_compile(&p, g, &opt), CODA_E_INVALID);
+    ck_assert_str_eq(coda_error(), "compile: policy 7 is none of 0..1");
+    opt.policy = CODA_POLICY_WAIT;
+    ck_assert_int_eq(coda_compile(&p, g, &opt), CODA_OK);
+    ck_assert_int_eq(coda_run_shaped(p, args, NULL, NULL, NULL, NULL), CODA_OK);
+    ck_assert(y[0] == 0 && y[1] == 2 && y[2] == 0 && y[3] == 4);
+    run.dim_count = 1;
+    ck_assert_int_eq(coda_run_shaped(p, args, NULL, NULL, NULL, &run), CODA_E_INVALID);
+    ck_assert_str_eq(coda_error(), "run: the plan has no symbols; dim_count is 1");
+    ck_assert(coda_plan_symbols(p) == 0 && coda_plan_ready(p, NULL) == 1 && stats_of(p).runs == 0);
+    ck_assert(coda_plan_symbol(p, 0, &symbol) == CODA_E_INVALID && coda_warm(p, &w) == CODA_OK);
+    ck_assert_uint_eq(coda_plan_workspace_for(p, NULL), coda_plan_workspace(p));
+    coda_plan_free(p);
+    coda_graph_free(g);
+}
+END_TEST
+
+/* ---- Threads that want the same shapes at once, of which few are kept ---- */
+
+enum { THREADS = 6 };
+
+struct walker {
+    const coda_plan *p;
+    uint64_t seed;
+    int runs, good;
+};
+
+static void *walk(void *context)
+{
+    struct walker *w = context;
+    struct random r = {w->seed};
+    for (int i = 0; i < w->runs; i++)
+        w->good += run_small(w->p, 1 + random_below(&r, 3), 8 * random_below(&r, 4));
+    return NULL;
+}
+
+START_TEST(threads)
+{
+    coda_plan *p = small_plan(4, CODA_POLICY_WAIT);
+    pthread_t thread[THREADS];
+    struct walker w[THREADS];
+    int runs = scaled(150);
+    for (int i = 0; i < THREADS; i++) {
+        w[i] = (struct walker){p, 40 + (uint64_t)i / 2, runs, 0};
+        ck_assert_int_eq(pthread_create(&thread[i], NULL, walk, &w[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(thread[i], NULL);
+        ck_assert_int_eq(w[i].good, runs);
+    }
+    coda_shape_stats s = stats_of(p);
+    ck_assert(s.runs == THREADS * (int64_t)runs && s.kept == 4 && s.planned - s.dropped == 4);
+    coda_plan_free(p);
+}
+END_TEST
+
+Suite *shapes_suite(void);
+Suite *shapes_suite(void)
+{
+    Suite *s = suite_create("shapes");
+    TCase *c = tcase_create("shapes");
+    tcase_set_timeout(c, 300);
+    tcase_add_test(c, shapes_are_exact_plans);
+    tcase_add_test(c, the_last_used_stay);
+    tcase_add_test(c, warm);
+    tcase_add_test(c, mistakes);
+    tcase_add_test(c, without_symbols);
+    tcase_add_test(c, threads);
+    suite_add_tcase(s, c);
+    return s;
+}
