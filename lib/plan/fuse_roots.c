@@ -116,7 +116,7 @@ static bool is_inline(const struct grouper *gr, const struct node *n, struct sit
 }
 
 /* Do maps alone read the value, each over so many rows that reading it anew costs them little? Then one that
- * is as small as itself is computed again, too. */
+ * is as small as itself is computed again, too. Over one row a single element is that row's own value. */
 static bool is_broadcast(const struct grouper *gr, int value, int depth)
 {
     const graph *g = gr->g;
@@ -126,7 +126,7 @@ static bool is_broadcast(const struct grouper *gr, int value, int depth)
         const struct node *reader = &g->node[gr->uses.use[i].node];
         bool one = type_elements(t) == 1, fits = one || type_columns(&reader->type) == type_columns(t);
         int64_t times = one ? type_elements(&reader->type) : type_rows(&reader->type) / MAX(type_rows(t), 1);
-        bool larger = times >= LEAST_READERS;
+        bool larger = times >= LEAST_READERS && (!one || type_rows(&reader->type) > 1);
         if (reader->op != OP_MAP || !fits) return false;
         if (!larger && !is_broadcast(gr, gr->uses.use[i].node, depth - 1)) return false;
     }
