@@ -1,0 +1,59 @@
+/* test_launches.c -- how many launches blocks take that decode, at every number of sequences. */
+#include "util_run.h"
+
+#include <check.h>
+#include <stdio.h>
+
+/* Four products, attention between them, and the statistic of what comes in: appends, norms of heads, rotations
+ * and residuals have none of their own. */
+static const char *const blocks[] = {"examples/graphs/llama_cache.coda", "examples/graphs/qwen3_cache.coda"};
+static const int64_t sequences[] = {1, 2, 3, 8, 9, 16, 17, 33, 64};
+
+static void expect_launches(const graph *g, const int64_t *dims, int launches)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan_stats stats = CODA_PLAN_STATS_INIT;
+    coda_graph *bound;
+    coda_plan *p;
+    opt.device = CODA_DEVICE_NONE;
+    opt.flags = CODA_PLAN_ONLY;
+    ck_assert_msg(coda_graph_bind(&bound, g, dims, 1) == CODA_OK, "%s", coda_error());
+    ck_assert_msg(coda_compile(&p, bound, &opt) == CODA_OK, "%s", coda_error());
+    coda_plan_stats_get(p, &stats);
+    ck_assert_msg(stats.launches == launches, "%lld sequences: %d launches", (long long)dims[0],
+                  stats.launches);
+    coda_plan_free(p);
+    coda_graph_free(bound);
+}
+
+START_TEST(a_block_with_caches)
+{
+    graph *g = run_load(blocks[_i]);
+    ck_assert_msg(g != NULL, "%s", coda_error());
+    for (int i = 0; i < ARRAY_SIZE(sequences); i++) expect_launches(g, &sequences[i], 6);
+    graph_free(g);
+}
+END_TEST
+
+/* What is read back as one row is in the row's own program, as for any number of rows. */
+START_TEST(a_norm_of_few_rows)
+{
+    graph *g = graph_parse("dim %T = 0..64\n%x = input bf16[T,512]\n%g = weight bf16[512]\n"
+                           "%1 = rms_norm %x, %g\n%2 = softmax %1\noutput %y = %2\n");
+    ck_assert_msg(g != NULL, "%s", coda_error());
+    for (int64_t t = 0; t <= 3; t++) expect_launches(g, &t, 1);
+    graph_free(g);
+}
+END_TEST
+
+Suite *launches_suite(void);
+Suite *launches_suite(void)
+{
+    Suite *s = suite_create("launches");
+    TCase *c = tcase_create("launches");
+    tcase_set_timeout(c, 120);
+    tcase_add_loop_test(c, a_block_with_caches, 0, ARRAY_SIZE(blocks));
+    tcase_add_test(c, a_norm_of_few_rows);
+    suite_add_tcase(s, c);
+    return s;
+}
