@@ -1,6 +1,6 @@
 /*
  * gpu_share.c -- a plan in a captured CUDA graph, and one plan in two threads on two streams: the same
- * bits as a plain run.
+ * bits as a plain run. A shape that a plan with symbols has not met is refused while its stream is captured.
  */
 #include <cuda.h>
 #include <dlfcn.h>
@@ -100,6 +100,38 @@ static bool captured(struct setting *s)
     return same;
 }
 
+/* Records a run of n rows, or is refused; the graph that is recorded is not needed. */
+static coda_status record(const struct driver *d, CUstream stream, const coda_plan *p, void **args, int64_t n)
+{
+    coda_run_options opt = {.size = sizeof opt, .dims = &n, .dim_count = 1};
+    CUgraph captured;
+    if (d->begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL)) return CODA_E_DEVICE;
+    coda_status status = coda_run_shaped(p, args, NULL, NULL, stream, &opt);
+    return d->end(stream, &captured) ? CODA_E_DEVICE : status;
+}
+
+/* One shape is made ahead of the capture, the other is not: the capture outlives the refusal. */
+static bool refused(const struct driver *d)
+{
+    static const char text[] = "dim %T = 1..64\n%x = input f32[T,64]\n%1 = relu %x\noutput %y = %1\n";
+    coda_warm_options warm = {.size = sizeof warm, .dims = (int64_t[]){3}, .bindings = 1};
+    coda_graph *g = NULL;
+    coda_plan *p = NULL;
+    CUstream stream;
+    void *args[] = {device_alloc(64 * 64 * 4), device_alloc(64 * 64 * 4)};
+    bool good = args[0] && args[1] && !d->stream_create(&stream, CU_STREAM_NON_BLOCKING) &&
+                !coda_graph_parse(&g, text) && !coda_compile(&p, g, NULL) && !coda_warm(p, &warm) &&
+                record(d, stream, p, args, 3) == CODA_OK && coda_plan_ready(p, (int64_t[]){5}) == 0 &&
+                record(d, stream, p, args, 5) == CODA_E_UNSUPPORTED &&
+                strstr(coda_error(), "T=5 has no plan yet, and the stream is being captured") &&
+                record(d, stream, p, args, 3) == CODA_OK;
+    coda_plan_free(p);
+    coda_graph_free(g);
+    device_free(args[0]);
+    device_free(args[1]);
+    return good;
+}
+
 struct worker {
     struct setting *s;
     pthread_t thread;
@@ -159,5 +191,8 @@ int gpu_share(void)
     struct jit_device dev;
     char err[JIT_ERROR_SIZE];
     if (!device_open(&dev, err)) return gpu_case(false, "share", "%s", err);
-    return share("llama_small", &dev) + share("llama_token", &dev) + share("llama_sequences", &dev);
+    struct driver d;
+    int failed = gpu_case(open_driver(&d) && refused(&d), "share",
+                          "a new shape is refused while its stream is captured, one made before is not");
+    return failed + share("llama_small", &dev) + share("llama_token", &dev) + share("llama_sequences", &dev);
 }

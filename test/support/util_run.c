@@ -340,7 +340,8 @@ static bool run_once(const struct run_buffers *b, const coda_plan *p, bool first
     bool ok = m && args;
     for (int i = 0; ok && i <= b->n; i++) ok = begin(b, p, i, &m[i]);
     for (int i = 0; ok && i < b->n; i++) args[i] = m[i].at ? m[i].at : b->args[i];
-    ok = ok && coda_run(p, args, b->prepared, m[b->n].at, NULL) == CODA_OK;
+    coda_run_options opt = {.size = sizeof opt, .dims = b->dims, .dim_count = coda_plan_symbols(p)};
+    ok = ok && coda_run_shaped(p, args, b->prepared, m[b->n].at, NULL, &opt) == CODA_OK;
     ok = ok && waited(b);
     for (int i = 0; ok && i < b->n; i++) ok = !m[i].at || take_output(b, i, &m[i], first);
     ok = ok && margin_good(b->device, &m[b->n], "workspace");
@@ -373,6 +374,8 @@ bool run_plan(const struct run_buffers *b, const coda_plan *p)
         if (!run_once(b, p, i == 0)) return false;
     return leaves_unchanged(b, p);
 }
+
+bool run_same(const struct run_buffers *b, const coda_plan *p) { return run_once(b, p, false); }
 
 /* A second plan of the graph shares what the first one has prepared. */
 static bool run_both(const graph *g, const coda_compile_options *opt, const coda_plan *p, void **args)

@@ -47,6 +47,7 @@ struct run_buffers {
     void **host, **args;
     void *prepared, *workspace;
     int n;
+    const int64_t *dims; /* g's, for plans with symbols that run it */
 };
 /* Copies `host` (which stays the caller's) to memory of its own. All return false with the message set. */
 bool run_upload(struct run_buffers *b, const graph *g, const coda_plan *p, void **host, bool on_gpu);
@@ -58,6 +59,8 @@ bool run_prepare(const struct run_buffers *b, const coda_plan *p);
  * bits must be the same, go into host, and nothing else may have changed, leaves and gaps between
  * strided elements included. */
 bool run_plan(const struct run_buffers *b, const coda_plan *p);
+/* Runs another plan of the graph once, in such memory: it must give the bits that are in host. */
+bool run_same(const struct run_buffers *b, const coda_plan *p);
 bool run_download(const struct run_buffers *b); /* the outputs in args, into host */
 void run_release(struct run_buffers *b);
 

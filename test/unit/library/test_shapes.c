@@ -1,5 +1,5 @@
 /* test_shapes.c -- plans of graphs with symbols: each shape as its own exact plan, bit for bit. */
-#include "util_random.h"
+#include "util_run.h"
 #include "util_scale.h"
 #include "util_symbolic.h"
 
@@ -8,15 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- Memory of one run ---- */
-
-static void *poisoned(size_t bytes, int byte)
-{
-    void *p = aligned_alloc(256, (bytes + 256) / 256 * 256);
-    ck_assert_ptr_nonnull(p);
-    return memset(p, byte, (bytes + 256) / 256 * 256);
-}
 
 static coda_plan *compiled(const coda_graph *g, coda_fold fold, int shapes)
 {
@@ -39,23 +30,6 @@ static coda_status run_shape(const coda_plan *p, void **args, void *prepared, vo
 
 /* ---- One plan for all shapes, and one for each ---- */
 
-struct pair {
-    graph *bound;
-    void **args[2]; /* of the plan of all shapes, and of the exact one */
-    void *prepared[2];
-};
-
-static void expect_equal_args(const struct pair *r, uint64_t seed, const int64_t *dims)
-{
-    for (int i = 0; i < coda_graph_args(r->bound); i++) {
-        coda_arg_info a = CODA_ARG_INFO_INIT;
-        ck_assert_int_eq(coda_graph_arg(r->bound, i, &a), CODA_OK);
-        ck_assert_msg(!memcmp(r->args[0][i], r->args[1][i], a.bytes),
-                      "seed %llu, shape %lld %lld %lld: %s differs", (unsigned long long)seed,
-                      (long long)dims[0], (long long)dims[1], (long long)dims[2], a.name);
-    }
-}
-
 static void expect_equal_answers(const coda_plan *p, const coda_plan *exact, const int64_t *dims)
 {
     for (int i = 0; i < coda_plan_args(exact); i++) {
@@ -66,52 +40,31 @@ static void expect_equal_answers(const coda_plan *p, const coda_plan *exact, con
         a.name = b.name;
         ck_assert(!memcmp(&a, &b, sizeof a));
     }
+    ck_assert_uint_eq(coda_plan_prepared_id(p), coda_plan_prepared_id(exact));
     ck_assert_uint_eq(coda_plan_workspace_for(p, dims), coda_plan_workspace(exact));
     ck_assert_uint_le(coda_plan_workspace(exact), coda_plan_workspace(p));
 }
 
-/* Runs twice, in different memory: states go on from run to run. */
-static void run_pair(struct pair *r, const coda_plan *p, const coda_plan *exact, const int64_t *dims)
-{
-    for (int again = 0; again < 2; again++) {
-        void *work[2] = {poisoned(coda_plan_workspace(p), 0xff - again),
-                         poisoned(coda_plan_workspace(exact), 0x7f)};
-        ck_assert_msg(!run_shape(p, r->args[0], r->prepared[0], work[0], dims), "%s", coda_error());
-        ck_assert_msg(!coda_run(exact, r->args[1], r->prepared[1], work[1], NULL), "%s", coda_error());
-        free(work[0]);
-        free(work[1]);
-    }
-}
-
-/* Weights are prepared at the first shape; all others share them. */
-static void compare_shape(const coda_graph *g, coda_plan *p, coda_fold fold, uint64_t seed, int shape)
+/* Weights are prepared by the exact plan and by the plan of all shapes in turn. */
+static void compare_shape(const coda_graph *g, const coda_plan *p, coda_fold fold, uint64_t seed, int shape)
 {
     int64_t dims[SYMBOLIC_DIMS];
-    struct pair r = {0};
     coda_graph *bound;
+    struct run_buffers b;
     symbolic_shape(seed, shape, dims);
     ck_assert_msg(coda_graph_bind(&bound, g, dims, SYMBOLIC_DIMS) == CODA_OK, "%s", coda_error());
     coda_plan *exact = compiled(bound, fold, 0);
-    r.bound = bound;
-    const coda_plan *plan[2] = {p, exact};
-    for (int side = 0; side < 2; side++) {
-        void *work = poisoned(coda_plan_workspace(plan[side]), 0xfe);
-        r.args[side] = random_args(bound, seed + 5, false);
-        r.prepared[side] = poisoned(coda_plan_prepared(plan[side]), 0xfd);
-        coda_prepare_forget(NULL, 0);
-        ck_assert_msg(!coda_prepare(plan[side], r.args[side], r.prepared[side], work, NULL), "%s",
-                      coda_error());
-        free(work);
-    }
-    ck_assert_uint_eq(coda_plan_prepared_id(p), coda_plan_prepared_id(exact));
-    coda_prepare_adopt(p, r.args[0], r.prepared[0]);
-    run_pair(&r, p, exact, dims);
-    expect_equal_args(&r, seed, dims);
+    void **args = random_args(bound, seed + 5, false);
+    ck_assert_msg(run_upload(&b, bound, exact, args, false), "%s", coda_error());
+    b.dims = dims;
+    ck_assert_msg(run_prepare(&b, shape % 2 ? p : exact), "%s", coda_error());
+    ck_assert_msg(run_plan(&b, exact), "%s", coda_error());
+    ck_assert_msg(run_same(&b, p) && run_same(&b, p), "seed %llu, shape %lld %lld %lld: %s",
+                  (unsigned long long)seed, (long long)dims[0], (long long)dims[1], (long long)dims[2],
+                  coda_error());
     expect_equal_answers(p, exact, dims);
-    for (int side = 0; side < 2; side++) {
-        random_args_free(bound, r.args[side]);
-        free(r.prepared[side]);
-    }
+    run_release(&b);
+    random_args_free(bound, args);
     coda_plan_free(exact);
     coda_graph_free(bound);
 }
