@@ -23,7 +23,7 @@ static const char usage_text[] =
     "\n"
     "FILE holds a graph in the text form (- is standard input).\n"
     "\n"
-    "  --dim NAME=N                the value of a symbol\n"
+    "  --dim NAME=N                the value of a symbol; without any: of each its largest (not run)\n"
     "  --fold none|copy|in-place   constants into the weights (none)\n"
     "  --no-fusion                 one kernel for each operation\n"
     "  --fast-fp16                 values of fp16 may overflow on the way\n"
@@ -139,7 +139,13 @@ coda_graph *graph_open(const struct options *opt)
     char *text = text_read(opt->file);
     if (text && coda_graph_parse(&g, text) != CODA_OK) complain("%s: %s", opt->file, coda_error());
     free(text);
-    return g && (opt->dims || coda_graph_symbols(g)) ? bound(opt, g) : g;
+    return g && opt->dims ? bound(opt, g) : g;
+}
+
+coda_graph *graph_open_bound(const struct options *opt)
+{
+    coda_graph *g = graph_open(opt);
+    return g && !opt->dims && coda_graph_symbols(g) ? bound(opt, g) : g;
 }
 
 /* ---- Options ---- */

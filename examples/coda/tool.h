@@ -44,6 +44,7 @@ int misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 char *text_read(const char *path);
 /* The graph in opt->file; NULL after a complaint. */
 coda_graph *graph_open(const struct options *opt);
+coda_graph *graph_open_bound(const struct options *opt); /* every symbol must have a number */
 
 /* tool_explain.c, tool_run.c: the commands. They return the exit status. */
 int info(const struct options *opt);

@@ -239,7 +239,7 @@ static int write_outputs(const struct run *r)
 static int execute(struct run *r)
 {
     bool gpu = r->opt->compile.device == CODA_DEVICE_GPU;
-    if (!(r->g = graph_open(r->opt))) return 1;
+    if (!(r->g = graph_open_bound(r->opt))) return 1;
     if (coda_compile(&r->p, r->g, &r->opt->compile) != CODA_OK)
         return complain("%s: %s", r->opt->file, coda_error());
     if (make_inputs(r) || (r->opt->check && make_exact(r))) return 1;
