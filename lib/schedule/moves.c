@@ -131,11 +131,6 @@ int chunk_columns(const struct program *p, const struct tile *t)
     return paired_columns(p, t) ? paired_columns(p, t) : unit_columns(p, t);
 }
 
-static bool program_stages(const struct program *p, const struct tile *t)
-{
-    return t->mainloop->tma && out_columns(p, t) % chunk_columns(p, t) == 0;
-}
-
 /* ---- What fits ---- */
 
 /* What moves in columns of range number r, and in all of them: r 0 has what all columns share. */
@@ -152,25 +147,37 @@ static void count_together(struct moves *m, const struct program *p)
     }
 }
 
+struct widths {
+    int unit, chunk; /* columns of a tile */
+};
+
+/* Asked once for all steps of a tile, of which there are many where tiles are chosen. */
+static struct widths widths_of(const struct program *p, const struct tile *t)
+{
+    int unit = unit_columns(p, t), paired = paired_columns(p, t);
+    return (struct widths){unit, paired ? paired : unit};
+}
+
 /* Adds the tiles of a step if so many bytes, of 64 rows of a chunk, and so many tiles may be there. */
-static void add(struct moves *m, const struct program *p, const struct tile *t, int step, int most, int bytes)
+static void add(struct moves *m, const struct program *p, struct widths w, int step, int most, int bytes)
 {
     struct moves wider = *m;
     struct move form[2];
     int n = forms_of(p, step, form);
-    if (!n || form->bytes * unit_columns(p, t) > SWIZZLE_ROW || m->count + n > most) return;
+    if (!n || form->bytes * w.unit > SWIZZLE_ROW || m->count + n > most) return;
     memcpy(wider.move + wider.count, form, sizeof *form * (size_t)n);
     wider.count += n;
     count_together(&wider, p);
-    if (64 * chunk_columns(p, t) * wider.bytes <= bytes) *m = wider;
+    if (64 * w.chunk * wider.bytes <= bytes) *m = wider;
 }
 
 struct moves staged_stores(const struct program *p, const struct tile *t)
 {
     struct moves m = {.count = 0};
-    if (!program_stages(p, t)) return m;
-    for (int i = 0; i < p->steps; i++)
-        if (p->step[i].kind == STEP_STORE) add(&m, p, t, i, MOST_STAGED, STAGE_LIMIT / t->groups);
+    if (!t->mainloop->tma) return m;
+    const struct widths w = widths_of(p, t);
+    for (int i = 0; i < p->steps && out_columns(p, t) % w.chunk == 0; i++)
+        if (p->step[i].kind == STEP_STORE) add(&m, p, w, i, MOST_STAGED, STAGE_LIMIT / t->groups);
     return m;
 }
 
@@ -179,9 +186,11 @@ static int fetch_room(const struct tile *t) { return t->groups > 2 ? FETCH_FEW_R
 struct moves fetched_loads(const struct program *p, const struct tile *t)
 {
     struct moves m = {.count = 0};
-    if (!fetches(t) || !program_stages(p, t) || chunk_columns(p, t) != unit_columns(p, t)) return m;
+    if (!fetches(t) || !t->mainloop->tma) return m;
+    const struct widths w = widths_of(p, t);
+    if (w.chunk != w.unit || out_columns(p, t) % w.chunk != 0) return m;
     for (int i = 0; i < p->steps; i++)
-        if (is_load(p, &p->step[i])) add(&m, p, t, i, MOST_FETCHED, fetch_room(t));
+        if (is_load(p, &p->step[i])) add(&m, p, w, i, MOST_FETCHED, fetch_room(t));
     return m;
 }
 
