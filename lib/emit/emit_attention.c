@@ -165,6 +165,26 @@ static void sm90_keys_map(struct kernel *k, const struct attention_spec *a, cons
     sm90_map(k, a, v, a->kv_heads, attention_lot(a), attention_lots(a), attention_box(a, rows));
 }
 
+/* Do rows of keys fill several chunks of 128 bytes? Then one copy can bring them all, chunk by chunk. */
+static bool has_whole_chunks(const struct attention_spec *a)
+{
+    int chunk = 128 / dtype_size(a->k.dtype);
+    return a->head_dim % chunk == 0 && a->head_dim > chunk;
+}
+
+/* The same, with the chunks of a row as a dimension behind the rows. */
+static void sm90_chunks_map(struct kernel *k, const struct attention_spec *a, const struct tensor_use *v,
+                            int rows)
+{
+    sm90_keys_map(k, a, v, rows);
+    if (!has_whole_chunks(a)) return;
+    struct map_spec *m = &k->map[k->maps - 1];
+    m->rank = 5;
+    m->dim[4] = m->dim[3], m->stride[4] = m->stride[3], m->box[4] = 1;
+    m->dim[3] = a->head_dim / m->box[0], m->stride[3] = m->box[0], m->box[3] = (int)m->dim[3];
+    m->dim[0] = m->box[0];
+}
+
 /* Query heads in a band: bands are as equal as can be, and the keys and values of one fit in L2. */
 static int64_t band(const struct attention_spec *a)
 {
@@ -236,6 +256,7 @@ static void emit_split_config(const struct attention_spec *a, const struct sched
     constant(t, "i32", "cluster", s->tile.splits);
     constant(t, "bool", "early", s->early);
     constant(t, "bool", "narrow", attention_is_narrow(a));
+    constant(t, "bool", "whole_rows", has_whole_chunks(a));
     constant(t, "bool", "bf16_queries", a->q.dtype == CODA_BF16);
     text_append(t, "};\n");
 }
@@ -243,8 +264,8 @@ static void emit_split_config(const struct attention_spec *a, const struct sched
 static void emit_split(const struct attention_spec *a, const struct schedule *s, struct kernel *k,
                        struct text *t)
 {
-    sm90_keys_map(k, a, &a->k, s->tile.bn);
-    sm90_keys_map(k, a, &a->v, s->tile.bn);
+    sm90_chunks_map(k, a, &a->k, s->tile.bn);
+    sm90_chunks_map(k, a, &a->v, s->tile.bn);
     int q = view_pointer(k, &a->q), out = view_pointer(k, &a->o);
     struct beside beside = beside_pointers(k, a);
     emit_split_config(a, s, t);

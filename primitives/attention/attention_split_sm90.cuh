@@ -23,7 +23,8 @@
 // Keys and values of 8 bits are multiplied as f16, by queries and weights of f16: narrow.cuh.
 //
 // Config: as attention_sm90.cuh has it, but for groups and band; i32 cluster; bool early, narrow (keys and
-// values are f8e4m3), bf16_queries; i64 q_batch, q_time, q_head.
+// values are f8e4m3), whole_rows (maps have the chunks of a row as their fourth dimension), bf16_queries;
+// i64 q_batch, q_time, q_head.
 #pragma once
 #include "attention/merge.cuh"
 #include "attention/narrow.cuh"
@@ -50,6 +51,7 @@ template <class Config> struct AttentionSplit {
     static constexpr i32 columns = 64 * chunks, octets = 8 * chunks;
     static constexpr bool narrow = Config::narrow;
     static constexpr i32 boxes = narrow ? 1 : chunks, wide = narrow ? 128 : 64; // of a tile; their columns
+    static constexpr bool whole = Config::whole_rows; // one copy brings all chunks of its keys
     using Factor = typename Choice<narrow, f16, Element>::Type;                 // of products
     static constexpr i32 slice = columns / cluster;                  // of the columns, that a rank merges
     static constexpr i32 parts = 8, held = parts / cluster;          // of an item's keys; a block's
@@ -64,8 +66,8 @@ template <class Config> struct AttentionSplit {
         alignas(16) float out[rows][columns];
         Peak peak[rows];
     };
-    struct alignas(swizzle_atom) Shared { // tiles are boxes of [bn] rows of 128 bytes
-        u8 ring[stages][boxes][bn * swizzle_row];
+    struct alignas(swizzle_atom) Shared { // tiles are what copies bring, [boxes] of rows of 128 bytes each
+        u8 ring[stages][boxes * bn * swizzle_row];
         State of_warp[warps];
         State of_block[2];     // of two items, in turns
         State of_pair;         // a left leaf that waits for its sibling; a left pair waits in of_block
@@ -130,6 +132,14 @@ template <class Config> struct AttentionSplit {
         ptx::fence_async_shared();
     }
     using Copies = KeyCopies<Config, bn>;
+    // Where a chunk of a row lies in its tile.
+    DEV static i32 place(i32 row, i32 chunk)
+    {
+        constexpr i32 box = Copies::box;
+        if (boxes == 1) return row * swizzle_row;
+        if (box == bn) return chunk * (bn * swizzle_row) + row * swizzle_row;
+        return (u32)row / box * (boxes * box * swizzle_row) + (chunk * box + (u32)row % box) * swizzle_row;
+    }
     DEV void load(Cursor &at, const TensorMap &map, const Item &item, const Copies &copies) const
     {
         const u32 bar = address(&s.full[at.slot]);
@@ -137,9 +147,10 @@ template <class Config> struct AttentionSplit {
         if (lane == 0) ptx::mbarrier_arrive_expect(bar, boxes * bn * swizzle_row);
         if (Copies::lanes > 1) __syncwarp();
         copies.run(item.batch, [&](i32 row, i32 time, i32 batch) {
-            for (i32 c = 0; c < boxes; c++)
-                ptx::tma_load_once(address(s.ring[at.slot][c] + row * swizzle_row), &map, bar, wide * c,
-                                   item.head, time, batch);
+            const u32 to = address(s.ring[at.slot]);
+            if constexpr (whole) ptx::tma_load_once(to + place(row, 0), &map, bar, 0, item.head, time, 0, batch);
+            for (i32 c = 0; c < (whole ? 0 : boxes); c++)
+                ptx::tma_load_once(to + place(row, c), &map, bar, wide * c, item.head, time, batch);
         });
         at.next();
     }
@@ -202,7 +213,7 @@ template <class Config> struct AttentionSplit {
     // Of a tile in the ring: 16 bytes, eight columns or sixteen, of a row.
     DEV static u32 piece(u32 tile, i32 row, i32 octet)
     {
-        return tile + octet / 8 * (bn * swizzle_row) + row * swizzle_row + (octet % 8 ^ row % 8) * 16;
+        return tile + place(row, octet / 8) + (octet % 8 ^ row % 8) * 16;
     }
 
     // S = Q K^T of this warp's keys, eight in a product.
@@ -292,7 +303,7 @@ template <class Config> struct AttentionSplit {
         for (i32 c = 0; c < boxes; c++)
             for (i32 e = lane; e < share * 8; e += 32)
                 if (e / 8 < first || e / 8 >= end)
-                    reinterpret_cast<uint4 *>(s.ring[slot][c] + share * warp * swizzle_row)[e] = uint4();
+                    reinterpret_cast<uint4 *>(s.ring[slot] + place(share * warp + e / 8, c))[e % 8] = uint4();
         ptx::fence_async_shared();
         __syncwarp();
     }

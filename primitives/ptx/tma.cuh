@@ -64,6 +64,14 @@ DEV void tma_load_once(u32 to, const TensorMap *map, u32 bar, int x, int y, int 
                  : "r"(to), "l"(map), "r"(bar), "r"(x), "r"(y), "r"(z), "r"(w), "l"(evict_first)
                  : "memory");
 }
+DEV void tma_load_once(u32 to, const TensorMap *map, u32 bar, int x, int y, int z, int w, int v)
+{
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;"
+                 :
+                 : "r"(to), "l"(map), "r"(bar), "r"(x), "r"(y), "r"(z), "r"(w), "r"(v), "l"(evict_first)
+                 : "memory");
+}
 
 // A load for all blocks of a cluster whose ranks are bits of `ranks`: to the same place in each, and to
 // the same mbarrier of each.

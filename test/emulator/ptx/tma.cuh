@@ -36,6 +36,11 @@ DEV void tma_load_once(u32 to, const TensorMap *map, u32 bar, int x, int y, int 
 {
     tma_load(to, map, bar, x, y, z, w);
 }
+DEV void tma_load_once(u32 to, const TensorMap *map, u32 bar, int x, int y, int z, int w, int v)
+{
+    const int at[] = {x, y, z, w, v};
+    emu_tensor_load(to, map, bar, 5, at);
+}
 DEV void tma_multicast(u32 to, const TensorMap *map, u32 bar, u16 ranks, int x, int y, int z)
 {
     const int at[] = {x, y, z};
