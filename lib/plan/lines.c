@@ -53,6 +53,12 @@ static int64_t group_line(const struct grouper *gr, const struct group *q)
 
 /* ---- Which of them may be one ---- */
 
+/* Does the node look operand i up in memory: rows that any thread may have, or scales of columns? */
+static bool looks_up(const struct node *n, int i)
+{
+    return (n->op == OP_EMBEDDING && i == 0) || (n->op == OP_APPEND && i == APPEND_SCALE);
+}
+
 /* Does node r, which reads a version that `assign` writes over, read each element where the thread is that
  * then writes it? */
 static bool reads_in_line(const graph *g, const struct node *r, const struct node *assign)
@@ -60,8 +66,7 @@ static bool reads_in_line(const graph *g, const struct node *r, const struct nod
     if (assign->op != OP_ASSIGN) return false;
     for (int i = 0; i < state_operands(r); i++) {
         bool reads = r->in[i] >= 0 && g->node[r->in[i]].state == assign->in[0];
-        bool table = r->op == OP_EMBEDDING && i == 0;
-        if (reads && (table || line_value(g, r->in[i]) != assign->in[0])) return false;
+        if (reads && (looks_up(r, i) || line_value(g, r->in[i]) != assign->in[0])) return false;
     }
     return true;
 }
@@ -76,7 +81,7 @@ static bool operand_allows(struct grouper *gr, const struct node *n, int i, cons
     if (group_holds(gr, own, value)) return true;
     if (!group_holds(gr, other, value)) return !group_depends(gr, n->in[i], other);
     if (i >= state_operands(n)) return reads_in_line(g, &g->node[value], n);
-    return !written_over && !group_writes_state(gr, value);
+    return !written_over && !looks_up(n, i) && !group_writes_state(gr, value);
 }
 
 static bool members_allow(struct grouper *gr, const struct group *q, const struct group *other)

@@ -66,6 +66,13 @@ static const struct {
     {STEPS "%i = input i32[4]\n%e = embedding %l, %i\n%t = cast %e {to=f32}\n%c = add %l, %one\n"
            "%d = cast %c {to=i32}\n%l1 = assign %l, %d\noutput %t = %t\n",
      2},
+    /* rows of what is computed, and a scale that is: both are looked up in memory */
+    {"%x = input f32[4,1]\n%i = input i32[4]\n%t = tanh %x\n%e = embedding %t, %i\n%f = tanh %e\n"
+     "output %f = %f\n",
+     2},
+    {"%k = state f8e4m3[6,1]\n%r = input f32[1,1]\n%i = input i32[1]\n%x = input f32[1]\n%s = sigmoid %x\n"
+     "%t = tanh %r\n%k1 = append %k, %t, %i, %s\n",
+     2},
     /* a part of a state, as it was */
     {STEPS "%z = slice %p {stop=1, step=1}\n%a = add %l, %z\n%b = cast %a {to=i32}\n%l1 = assign %l, %b\n"
            "%c = add %p, %one\n%d = cast %c {to=i32}\n%p1 = assign %p, %d\n",
