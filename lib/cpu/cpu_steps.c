@@ -420,10 +420,9 @@ static void run_store(struct cpu_frame *f, const struct step *s)
     bool add = use_effect(port) & EFFECT_ADD;
     for (int64_t c = 0; c < n; c++) {
         int64_t place = to + column_offset(port, c, stride);
-        double old = add ? dtype_load(port->dtype, base, place) : 0;
         double x =
             port->scale ? (double)(float)(at(v, c) / (double)scale_of(f, port, c, n)) : (double)at(v, c);
-        dtype_store(port->dtype, base, place, old + x);
+        dtype_store(port->dtype, base, place, add ? dtype_load(port->dtype, base, place) + x : x);
     }
 }
 
