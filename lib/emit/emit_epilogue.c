@@ -143,11 +143,11 @@ static void print_guard(const struct printer *e, const struct step *s)
 }
 
 /* Values over what their head has for a scale. */
-static struct word scaled(const struct printer *e, const struct tensor_use *port, struct column_range columns,
-                          struct word span, int k)
+static struct word scaled(const struct printer *e, const struct step *s, struct word span, int k)
 {
-    const struct tensor_use *scale = &e->p->port[port->scale - 1];
-    int64_t each = (columns.end - columns.first) / scale->table_rows;
+    const struct tensor_use *port = &e->p->port[s->port], *scale = &e->p->port[port->scale - 1];
+    struct column_range columns = step_columns(e->p, s);
+    int64_t each = step_value_columns(e->p, s) / scale->table_rows;
     return emit_word("over<%lld>(y[%d], %.60s, g.x%d, %lld, %lld)", (wide)each, k, span.s, port->scale - 1,
                      (wide)scale->table_stride, (wide)columns.first);
 }
@@ -166,7 +166,7 @@ static void print_store(const struct printer *e, int i)
     if (columns.first) /* of the product, which the span counts */
         row = emit_word("%.160s - %lld", row.s, (wide)(columns.first * (port->page ? 1 : port->stride[2])));
     struct word y = emit_word("y[%d]", k);
-    if (port->scale) y = scaled(e, port, columns, span, k);
+    if (port->scale) y = scaled(e, s, span, k);
     print_guard(e, s);
     if (moves_pairs(e->p, s)) text_printf(e->t, "        %s_pairs(%s, %s, %s);", how, row.s, span.s, y.s);
     else

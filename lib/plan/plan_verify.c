@@ -26,13 +26,13 @@ static bool reads_its_class(const struct program *q, const struct step *s)
 /* Pages are whole, and so are heads; scales are there. */
 static bool scatters_evenly(const struct program *q, const struct step *s, const struct tensor_use *to)
 {
-    struct column_range all = step_columns(q, s);
+    int64_t columns = q->kind == PROGRAM_GEMM ? step_value_columns(q, s) : q->dim[q->rank - 1];
     if (to->scale < 0 || to->scale > q->ports) return false;
-    if (to->scale && (q->port[to->scale - 1].role != USE_SCALES || q->port[to->scale - 1].table_rows < 1))
+    const struct tensor_use *scales = to->scale ? &q->port[to->scale - 1] : NULL;
+    if (scales && (scales->role != USE_SCALES || scales->table_rows < 1 || columns % scales->table_rows))
         return false;
     if (!to->page) return !to->head_dim;
-    return to->page > 0 && to->head_dim > 0 && to->table_rows % to->page == 0 &&
-           (q->kind != PROGRAM_GEMM || (all.end - all.first) % to->head_dim == 0);
+    return to->page > 0 && to->head_dim > 0 && to->table_rows % to->page == 0 && columns % to->head_dim == 0;
 }
 
 /* Ids and keys are row values; alone, a pair's element loads the other one from where its own is. */

@@ -48,6 +48,13 @@ struct column_range step_columns(const struct program *p, const struct step *s)
     return s->range ? p->range[s->range - 1] : (struct column_range){0, program_columns(p)};
 }
 
+int64_t step_value_columns(const struct program *p, const struct step *s)
+{
+    struct column_range columns = step_columns(p, s);
+    bool both = program_is_gated(p) && !s->half && !s->range && !s->window.end;
+    return both ? p->dim[2] : columns.end - columns.first;
+}
+
 int program_span(const struct program *p)
 {
     return p->segment ? (int)MAX(p->segment, SEGMENT_SPAN) : pair_span(p);

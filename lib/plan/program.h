@@ -237,6 +237,8 @@ enum { SEGMENT_SPAN = 64 }; /* segments come in so many columns at least */
 bool step_folds_segments(const struct step *s);
 /* The columns of a step: its window's or its range's, or all of the output's. */
 struct column_range step_columns(const struct program *p, const struct step *s);
+/* Their number in a GEMM: of what a gated product has before its halves are one, of both halves. */
+int64_t step_value_columns(const struct program *p, const struct step *s);
 /* Columns, from a multiple of their number on, that a tile holds as a whole: of segments, or of pairs. 0:
  * any. */
 int program_span(const struct program *p);
