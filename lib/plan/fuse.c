@@ -200,6 +200,14 @@ static bool try_pair(struct group *q, enum pair_kind pair, int full)
     return false;
 }
 
+/* Has it segments, or do states take some of its columns as they are? A gated product has neither. */
+static bool has_parts(const struct grouper *gr, const struct group *q)
+{
+    int m = q->first;
+    while (m >= 0 && !gr->site[m].window.end) m = gr->site[m].next;
+    return q->p.segment || m >= 0;
+}
+
 static bool try_heads(struct grouper *gr, struct group *q, const struct node *n)
 {
     struct source s = group_source(gr, q, n->in[0]);
@@ -282,7 +290,7 @@ static bool joins(struct grouper *gr, struct group *q, int value)
     if (joining != JOINS_OTHERWISE) return joining == JOINED;
     if (!operands_ok(gr, q, n, &pair, &full)) return false;
     bool paired = q->p.pair != PAIR_NONE;
-    if (pair != PAIR_NONE && !try_pair(q, pair, full)) return false;
+    if (pair != PAIR_NONE && (has_parts(gr, q) || !try_pair(q, pair, full))) return false;
     if (op_combines_pairs(n->op) && !try_heads(gr, q, n)) return false;
     bool good = fits(gr, q, value) && suits_fold(gr, q, n);
     if (good) {

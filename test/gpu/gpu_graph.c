@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "gpu_case.h"
+#include "util_caches.h"
 #include "util_device.h"
 #include "util_lines.h"
 #include "util_run.h"
@@ -16,7 +17,15 @@
 
 int gpu_graph(void);
 
-enum { RANDOM_GRAPHS = 250, EMULATED_GRAPHS = 3, EMULATED_MODES = 4, RANDOM_LINES = 60, EMULATED_LINES = 1 };
+enum {
+    RANDOM_GRAPHS = 250,
+    EMULATED_GRAPHS = 3,
+    EMULATED_MODES = 4,
+    RANDOM_LINES = 60,
+    EMULATED_LINES = 1,
+    RANDOM_CACHES = 100,
+    EMULATED_CACHES = 2
+};
 
 static bool emulated; /* it has no cuBLASLt, the last mode */
 
@@ -90,22 +99,34 @@ static int random_graphs(void)
     return failed;
 }
 
-/* Small programs that a plan puts together. */
-static int line_graphs(void)
+/* Those of one kind, fused. */
+static int drawn_graphs(const char *what, graph *draw(uint64_t seed), int n, double tolerance)
 {
     uint64_t seed = random_seed();
-    int failed = 0, n = emulated ? scaled(EMULATED_LINES) : RANDOM_LINES;
-    for (int i = 0; i < n; i++) {
-        graph *g = random_lines(seed + (uint64_t)i);
-        void **want = run_reference(g, seed + (uint64_t)i);
-        double error = want ? run_mode(g, seed + (uint64_t)i, &run_modes[1], want) : -1;
-        bool good = error >= 0 && error <= 1e-4;
-        failed += gpu_case(good, "lines", "seed %llu: error %.2e %s", (unsigned long long)seed + (uint64_t)i,
-                           error, good ? "" : coda_error());
+    int failed = 0;
+    for (int i = 0; i < n; i++, seed++) {
+        graph *g = draw(seed);
+        void **want = g ? run_reference(g, seed) : NULL;
+        double error = want ? run_mode(g, seed, &run_modes[1], want) : -1;
+        bool good = error >= 0 && error <= tolerance;
+        failed += gpu_case(good, what, "seed %llu: error %.2e %s", (unsigned long long)seed, error,
+                           good ? "" : coda_error());
         if (want) random_args_free(g, want);
         graph_free(g);
     }
     return failed;
+}
+
+/* Small programs that a plan puts together. */
+static int line_graphs(void)
+{
+    return drawn_graphs("lines", random_lines, emulated ? scaled(EMULATED_LINES) : RANDOM_LINES, 1e-4);
+}
+
+/* Caches, of numbers that are exact. */
+static int cache_graphs(void)
+{
+    return drawn_graphs("caches", random_caches, emulated ? scaled(EMULATED_CACHES) : RANDOM_CACHES, 0);
 }
 
 static int block(const char *name)
@@ -156,5 +177,5 @@ int gpu_graph(void)
     for (int i = 0; i < ARRAY_SIZE(name); i++) failed += block(name[i]);
     for (int i = 0; i < ARRAY_SIZE(large); i++)
         failed += emulated ? gpu_skip("block", large[i]) : block(large[i]);
-    return failed + line_graphs() + random_graphs();
+    return failed + line_graphs() + cache_graphs() + random_graphs();
 }

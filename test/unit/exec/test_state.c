@@ -6,8 +6,9 @@
 #include <string.h>
 
 #include "graph.h"
-#include "util_random.h"
+#include "util_caches.h"
 #include "util_run.h"
+#include "util_scale.h"
 
 static coda_plan *compile(const coda_graph *g, const struct run_mode *mode)
 {
@@ -278,6 +279,19 @@ static const char *const orders[] = {
     "%b = scale %a {alpha=2}\n%t = input i32[5]\n%r = input f32[2]\n%k2 = append %k1, %b, %t, %r {layout=1}\n"
     "%v = slice %k2 {axis=2, start=1, stop=3, step=1}\n%e = cast %v {to=f32}\n%o = state f8e4m3[3,2,4,6]\n"
     "%o1 = assign %o, %k2\noutput %y = %y\noutput %e = %e\noutput %k1o = %k1\noutput %k2o = %k2\n",
+    /* half of a product's columns, and that half once more; all of them, and what is made of both halves */
+    "%x = input f32[5,8]\n%w = weight f32[16,8]\n%s = input i32[5]\n%p = matmul %x, %w\n"
+    "%h = slice %p {axis=1, stop=8, step=1}\n%k = state f32[9,8]\n%k1 = append %k, %h, %s\noutput %h = %h\n",
+    "%x = input f32[5,8]\n%w = weight f32[16,8]\n%s = input i32[5]\n%p = matmul %x, %w\n%k = state "
+    "f32[9,16]\n"
+    "%k1 = append %k, %p, %s\n%g = slice %p {axis=1, stop=8, step=1}\n"
+    "%u = slice %p {axis=1, start=8, stop=16, step=1}\n%y = swiglu %g, %u\noutput %y = %y\n",
+    /* segments of a product, and every other column */
+    "%x = input f32[5,8]\n%w = weight f32[64,8]\n%s = input i32[5]\n%p = matmul %x, %w\n"
+    "%h = reshape %p {d0=5, d1=2, d2=32, rank=3}\n%m = max %h\n%d = sub %h, %m\n"
+    "%r = reshape %d {d0=5, d1=64, rank=2}\n%k = state f32[9,64]\n%k1 = append %k, %r, %s\n"
+    "%e = slice %p {axis=1, stop=63, step=2}\n%o = slice %p {axis=1, start=1, stop=64, step=2}\n"
+    "%y = swiglu %e, %o\noutput %y = %y\n",
     /* a state of rank 0, and one of three dimensions whose rows are counted through */
     "%c = state f32[]\n%h = scale %c {alpha=0.5}\n%c1 = assign %c, %h\n%k = state f32[2,3,4]\n"
     "%a = input f32[2,2,4]\n%s = input i32[2,2]\n%k1 = append %k, %a, %s\n%y = mul %k1, %c1\noutput %y = "
@@ -298,6 +312,29 @@ START_TEST(each_reader_sees_its_version)
     }
     random_args_free(g, want);
     coda_graph_free(g);
+}
+END_TEST
+
+/* ---- Random ones, in which all numbers are exact ---- */
+
+START_TEST(caches_hold_the_same_bits)
+{
+    uint64_t seed = random_seed();
+    for (int i = 0; i < scaled(150); i++, seed++) {
+        graph *g = random_caches(seed);
+        void **want = g ? run_reference(g, seed) : NULL;
+        ck_assert_msg(want != NULL, "seed %llu: %s", (unsigned long long)seed, coda_error());
+        for (int m = 0; m < RUN_MODES; m++) {
+            coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+            opt.flags = run_modes[m].flags;
+            opt.fold = run_modes[m].fold;
+            double e = run_on_cpu(g, seed, &opt, want);
+            ck_assert_msg(e == 0, "seed %llu, %s: error %g, %s", (unsigned long long)seed, run_modes[m].name,
+                          e, coda_error());
+        }
+        random_args_free(g, want);
+        graph_free(g);
+    }
 }
 END_TEST
 
@@ -444,6 +481,7 @@ Suite *state_suite(void)
     tcase_add_loop_test(t, heads_of_a_page_lie_apart, 0, 2 * RUN_MODES);
     tcase_add_loop_test(t, eight_bits_of_rows_over_scales, 0, 2 * RUN_MODES);
     tcase_add_test(t, a_state_shares_no_byte);
+    tcase_add_test(t, caches_hold_the_same_bits);
     tcase_add_loop_test(t, each_reader_sees_its_version, 0, ARRAY_SIZE(orders));
     tcase_add_loop_test(t, slots_may_be_computed, 0, 2);
     suite_add_tcase(s, t);
