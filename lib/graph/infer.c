@@ -361,6 +361,7 @@ coda_status shape_infer(const graph *g, struct node *n)
 {
     coda_status s = check_narrow(g, n);
     if (s == CODA_OK) s = rule[n->op](g, n);
+    n->type.dims = g->dims; /* also where a rule made a type of numbers alone: others come in later */
     if (s != CODA_OK || op_is_leaf(n->op)) return s;
     return type_check(node_word(n), "result", &n->type);
 }

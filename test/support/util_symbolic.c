@@ -192,6 +192,88 @@ static coda_value looked_up(struct maker *m, coda_value x)
     return coda_add(m->g, x, reshape(m, y, 2, (int64_t[]){m->rows, m->columns}));
 }
 
+/* A number, a symbol, or a polynomial of them. */
+static int64_t drawn(struct maker *m)
+{
+    switch (random_below(&m->r, 7)) {
+    case 0: return random_below(&m->r, 3);
+    case 1: return m->s;
+    case 2: return plus(m, m->t, random_below(&m->r, 4));
+    case 3: return plus(m, times(m, m->s, m->b), m->t);
+    case 4: return times(m, times(m, m->t, m->t), m->s);
+    case 5: return times(m, 2 + random_below(&m->r, 2), m->rows);
+    default: return m->t;
+    }
+}
+
+static void leave(struct maker *m, coda_value v) { coda_output(m->g, name(m, "o"), v); }
+
+/* Rows of several tensors one behind the other, those of each found again, and all of them in one row. */
+static coda_value pieces(struct maker *m, coda_value x)
+{
+    enum { MOST = 3 };
+    int64_t rows[MOST], first = 0, all = 0;
+    coda_value part[MOST];
+    int n = 1 + (int)random_below(&m->r, MOST);
+    for (int i = 0; i < n; i++) {
+        rows[i] = drawn(m);
+        part[i] = stream(m, rows[i], m->columns);
+        all = plus(m, all, rows[i]);
+    }
+    coda_value whole = coda_concat(m->g, 0, part, n);
+    for (int i = 0; i < n; i++) {
+        int64_t end = plus(m, first, rows[i]);
+        leave(m, coda_add(m->g, coda_slice(m->g, whole, 0, first, end, 1), part[i]));
+        first = end;
+    }
+    int64_t count = times(m, all, m->columns);
+    leave(m, coda_silu(m->g, reshape(m, whole, 1, &count)));
+    return x;
+}
+
+/* One number for all rows, beside others. */
+static coda_value summed_up(struct maker *m, coda_value x)
+{
+    coda_cross_entropy_options o = CODA_CROSS_ENTROPY_OPTIONS_INIT;
+    coda_value loss = coda_cross_entropy(m->g, x, leaf(m, CODA_I32, 1, &m->rows), &o);
+    coda_value more = leaf(m, CODA_F32, 1, &m->s);
+    leave(m,
+          coda_concat(m->g, 0,
+                      random_chance(&m->r, 50) ? (coda_value[]){loss, more} : (coda_value[]){more, loss}, 2));
+    return x;
+}
+
+/* Sequences whose first rows lie together, with room behind, and what each of them adds. */
+static coda_value between(struct maker *m, coda_value x)
+{
+    int64_t d[] = {m->b, m->t, m->columns}, step = plus(m, times(m, m->b, m->columns), m->s);
+    coda_value y = coda_input_strided(m->g, name(m, "x"), m->dtype, 3, d, (int64_t[]){m->columns, step, 1});
+    y = coda_add(m->g, y, leaf(m, m->dtype, 3, (int64_t[]){m->b, 1, m->columns}));
+    y = coda_add(m->g, y, leaf(m, m->dtype, 2, (int64_t[]){m->t, m->columns}));
+    coda_output_strided(m->g, name(m, "o"), y, (int64_t[]){m->columns, step, 1});
+    return coda_add(m->g, x, reshape(m, y, 2, (int64_t[]){m->rows, m->columns}));
+}
+
+/* Pages whose heads lie together, in as many bits as rows have, or in 8. */
+static coda_value paged(struct maker *m, coda_value x)
+{
+    enum { HEADS = 2, PAGE = 4 };
+    bool narrow = random_chance(&m->r, 50);
+    int64_t d[] = {m->b, m->t, m->columns}, heads = HEADS;
+    int64_t pool[] = {plus(m, m->rows, m->s), HEADS, PAGE, m->columns / HEADS},
+            table[] = {m->b, plus(m, m->s, 1)};
+    coda_append_options a = CODA_APPEND_OPTIONS_INIT;
+    coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
+    coda_value keys = coda_state(m->g, name(m, "k"), narrow ? CODA_F8E4M3 : m->dtype, 4, pool);
+    a.layout = o.layout = CODA_LAYOUT_HND;
+    if (narrow) a.scale = o.k_scale = o.v_scale = leaf(m, CODA_F32, 1, &heads);
+    keys = coda_append(m->g, keys, x, leaf(m, CODA_I32, 1, &m->rows), &a);
+    o.heads = o.kv_heads = HEADS, o.page = PAGE, o.causal = 1, o.align = CODA_ALIGN_LENGTH;
+    o.table = leaf(m, CODA_I32, 2, table);
+    coda_value q = reshape(m, x, 3, d), lengths = leaf(m, CODA_I32, 1, &m->b);
+    return reshape(m, coda_attention(m->g, q, keys, keys, lengths, &o), 2, (int64_t[]){m->rows, m->columns});
+}
+
 static coda_value appended(struct maker *m, coda_value x)
 {
     coda_value pool = coda_state(m->g, name(m, "k"), m->dtype, 2, (int64_t[]){times(m, m->b, 9), m->columns});
@@ -215,8 +297,9 @@ static void finish(struct maker *m, coda_value x)
     if (random_chance(&m->r, 30)) coda_output(m->g, "loss", coda_cross_entropy(m->g, x, targets, &o));
 }
 
-static pattern *const patterns[] = {product, norm,      gate,    elementwise, statistic, columns,  turned,
-                                    rotated, attention, shifted, tail,        looked_up, appended, attention};
+static pattern *const patterns[] = {product,  norm,      gate,      elementwise, statistic, columns,
+                                    turned,   rotated,   attention, shifted,     tail,      looked_up,
+                                    appended, attention, pieces,    summed_up,   between,   paged};
 
 static int64_t extent(struct maker *m, uint64_t seed, int symbol, const int64_t *values)
 {
