@@ -45,7 +45,10 @@ static void leaf(struct lines *l, bool integer)
     char text[8];
     int64_t dim[3];
     int rank = draw_shape(l, dim);
-    put(l, coda_input(l->g, name(l, text), integer ? CODA_I32 : CODA_F32, rank, dim), integer ? 100 : 0, 0);
+    coda_dtype t = integer ? CODA_I32 : CODA_F32;
+    coda_value v = random_chance(&l->r, 25) ? coda_weight(l->g, name(l, text), t, rank, dim)
+                                            : coda_input(l->g, name(l, text), t, rank, dim);
+    put(l, v, integer ? 100 : 0, 0);
 }
 
 static void state(struct lines *l, int which)
@@ -92,8 +95,11 @@ static coda_value seen(struct lines *l, coda_value v)
 
 static void number(struct lines *l, struct value a)
 {
+    char text[8];
     struct value b = pick(l, true);
-    coda_value x = shaped(l, a.v, true), y = seen(l, b.v);
+    bool one = random_chance(&l->r, 10);
+    coda_value x = shaped(l, a.v, true), y = one ? coda_scalar(l->g, name(l, text), CODA_I32) : seen(l, b.v);
+    if (one) b.most = 100;
     coda_value sum = random_chance(&l->r, 70) ? coda_add(l->g, x, y) : coda_sub(l->g, x, y);
     if (a.most + b.most < LARGEST)
         put(l, shaped(l, coda_cast(l->g, sum, CODA_I32), false), a.most + b.most, 0);
@@ -187,5 +193,7 @@ graph *random_lines(uint64_t seed)
     for (int i = 0; i < OPERATIONS; i++) operation(&l);
     coda_output(l.g, "y", pick(&l, true).v);
     coda_output(l.g, "z", coda_tanh(l.g, pick(&l, false).v));
+    coda_output_strided(l.g, "apart", shaped(&l, pick(&l, true).v, true), (int64_t[]){3, 1});
+    coda_output_add(l.g, "added", coda_tanh(l.g, shaped(&l, pick(&l, false).v, false)));
     return (graph *)l.g;
 }
