@@ -85,6 +85,34 @@ static double worst_error(const graph *g, void **got, void **want)
     return worst;
 }
 
+/* The last bit of each 16-bit element, of a leaf. */
+static void turn_last_bits(const struct node *n, uint16_t *at)
+{
+    size_t elements = dtype_size(n->type.dtype) == 2 ? random_arg_bytes(&n->type, n->stride) / 2 : 0;
+    for (size_t i = 0; i < elements; i++) at[i] ^= 1;
+}
+
+double run_sensitivity(const graph *g, uint64_t seed, void **want)
+{
+    void **turned = random_args(g, seed, true);
+    double worst = 0;
+    for (int i = 0; i < g->leaves; i++) turn_last_bits(&g->node[g->leaf[i]], turned[i]);
+    bool good = coda_evaluate(g, turned) == CODA_OK;
+    for (int o = 0; o < g->outputs && good; o++) {
+        const double *x = turned[g->leaves + o], *y = want[g->leaves + o];
+        int64_t n = type_elements(&g->node[g->output[o].value].type);
+        double diff = 0, norm = 0;
+        for (int64_t i = 0; i < n; i++) {
+            if (!isfinite(x[i]) || !isfinite(y[i])) continue;
+            diff += (x[i] - y[i]) * (x[i] - y[i]);
+            norm += y[i] * y[i];
+        }
+        worst = fmax(worst, n ? sqrt(diff) / (sqrt(norm) + 0.1 * sqrt((double)n)) : 0);
+    }
+    random_args_free(g, turned);
+    return worst;
+}
+
 /* A norm of what a product of few summands computes forgets its size, and keeps a sign that noise flips. */
 static bool norm_of_few_summands(const graph *g)
 {
