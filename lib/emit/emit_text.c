@@ -16,7 +16,7 @@ bool emit_begin(struct plan *plan, const struct program *p, const struct schedul
     *k = (struct kernel){
         .launch = {s->grid, s->cluster, s->threads, s->shared_bytes, s->persistent, s->early}};
     k->map = ARENA_NEW(&plan->arena, struct map_spec, p->kind == PROGRAM_ROWS ? 1 : KERNEL_MAX_MAPS);
-    k->pointer = ARENA_NEW(&plan->arena, struct pointer_spec, p->ports + 8);
+    k->pointer = ARENA_NEW(&plan->arena, struct pointer_spec, program_uses(p) + 8);
     k->scalar = ARENA_NEW(&plan->arena, struct scalar_spec, p->ports + 1);
     return !plan->arena.failed;
 }

@@ -100,7 +100,7 @@ static uint64_t hash(const char *data, size_t size)
 bool identity_of(struct identity *out, struct arena *a, const struct plan *p, const struct program *q)
 {
     struct author w = {.id = out, .arena = a, .p = p};
-    *out = (struct identity){.buffer = ARENA_NEW(a, int, q->ports + 8)};
+    *out = (struct identity){.buffer = ARENA_NEW(a, int, program_uses(q) + 1)};
     if (!out->buffer) return false;
     const struct tensor_use *u;
     write_program(&w, q);

@@ -85,6 +85,13 @@ struct tensor_use *program_use(const struct program *q, int i)
     return i < q->ports ? &q->port[i] : NULL;
 }
 
+int program_uses(const struct program *q)
+{
+    int n = 0;
+    while (program_use(q, n)) n++;
+    return n;
+}
+
 static bool any(const struct program *q, unsigned effects, bool (*fn)(void *, int), void *ctx)
 {
     const struct tensor_use *u;

@@ -214,6 +214,7 @@ bool step_shares_state(const struct program *q, const struct step *a, const stru
 bool program_folds_columns(const struct program *q);
 /* Every tensor that the program touches: use 0, 1, ... up to the first NULL. */
 struct tensor_use *program_use(const struct program *q, int i);
+int program_uses(const struct program *q); /* their number */
 /* Calls fn for each buffer that the program reads, or writes, until fn returns true; says whether it did. */
 bool program_any_read(const struct program *q, bool (*fn)(void *ctx, int buffer), void *ctx);
 bool program_any_write(const struct program *q, bool (*fn)(void *ctx, int buffer), void *ctx);
