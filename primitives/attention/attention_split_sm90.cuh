@@ -148,7 +148,8 @@ template <class Config> struct AttentionSplit {
         if (Copies::lanes > 1) __syncwarp();
         copies.run(item.batch, [&](i32 row, i32 time, i32 batch) {
             const u32 to = address(s.ring[at.slot]);
-            if constexpr (whole) ptx::tma_load_once(to + place(row, 0), &map, bar, 0, item.head, time, 0, batch);
+            if constexpr (whole)
+                ptx::tma_load_once(to + place(row, 0), &map, bar, 0, item.head, time, 0, batch);
             for (i32 c = 0; c < (whole ? 0 : boxes); c++)
                 ptx::tma_load_once(to + place(row, c), &map, bar, wide * c, item.head, time, batch);
         });

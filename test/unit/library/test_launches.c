@@ -4,8 +4,8 @@
 #include <check.h>
 #include <stdio.h>
 
-/* Four products, attention between them, and the statistic of what comes in: appends, norms of heads, rotations
- * and residuals have none of their own. */
+/* Four products, attention between them, and the statistic of what comes in: appends, norms of heads,
+ * rotations and residuals have none of their own. */
 static const char *const blocks[] = {"examples/graphs/llama_cache.coda", "examples/graphs/qwen3_cache.coda"};
 static const int64_t sequences[] = {1, 2, 3, 8, 9, 16, 17, 33, 64};
 
