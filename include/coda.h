@@ -415,6 +415,14 @@ typedef enum coda_cache_layout {
  * scores s = scale k_scale q k^T, and the result times v_scale. Tensor cores read fp8 if q is bf16 or fp16,
  * head_dim a multiple of 16 up to 128, and the queries of a group's heads are 16 at most, as in decoding;
  * more queries, and scales of 16-bit keys, take the plain kernel in this version, which is slow.
+ * `starts`, int32 [B + 1], packs the queries of sequences that have some each, none, one or many, as a
+ * server's step has chunks of prompts and sequences that write: q is [T, heads*head_dim], and its rows from
+ * starts[b] below starts[b + 1] are the queries of sequence b, one of the B that k and v, lengths and a table
+ * are of, shaped as above. What is said of Tq then holds of starts[b + 1] - starts[b], and query i of
+ * sequence b is row starts[b] + i; ranges are [T, 2], a row for each row of q. A start below 0 counts as 0,
+ * one above T as T, and one below an earlier one as that one, so that a row is of one sequence at most. Rows
+ * of none, before starts[0] and from starts[B] on, see no key. Tiles end where sequences do: nothing is
+ * computed for what is not there.
  * A query that sees no key gives 0. `lengths` is int32 [B], or CODA_NONE: all Tk keys; what is below 0
  * counts as 0, what is above Tk as Tk. Nothing of size Tq*Tk is stored.
  * Scores s = scale q k^T become softcap tanh(s / softcap) if softcap > 0 (Gemma 2), and then less
@@ -444,16 +452,18 @@ typedef struct coda_attention_options {
     coda_cache_layout layout; /* of k and v; INIT: CODA_LAYOUT_NHD */
     coda_value k_scale;       /* what k and v are multiplied by; INIT: none */
     coda_value v_scale;
+    coda_value starts;        /* where each sequence's queries begin among q's rows; INIT: none */
 } coda_attention_options;
 #define CODA_ATTENTION_OPTIONS_INIT \
     {sizeof(coda_attention_options), 0, 0, 0, 0, 0.0f, CODA_ALIGN_DEFAULT, 0, {0}, {0}, {0}, {0}, 0.0f, \
-     0, CODA_LAYOUT_NHD, {0}, {0}}
+     0, CODA_LAYOUT_NHD, {0}, {0}, {0}}
 CODA_API coda_value coda_attention(coda_graph *g, coda_value q, coda_value k, coda_value v,
                                    coda_value lengths, const coda_attention_options *opt);
 
-/* The same, and *lse, fp32 [B, heads, Tq] ([heads, Tq] without B): log of the sum of e^s over the scores s
- * that the query's weights were divided by, a sink's included; -inf where a query sees no key. Parts of
- * attention over parts of the keys are put together by it, and gradients want it. One launch for both. */
+/* The same, and *lse, fp32 [B, heads, Tq] ([heads, Tq] without B, [heads, T] with starts): log of the sum of
+ * e^s over the scores s that the query's weights were divided by, a sink's included; -inf where a query sees
+ * no key. Parts of attention over parts of the keys are put together by it, and gradients want it. One launch
+ * for both. */
 CODA_API coda_value coda_attention_lse(coda_graph *g, coda_value q, coda_value k, coda_value v,
                                        coda_value lengths, const coda_attention_options *opt,
                                        coda_value *lse);

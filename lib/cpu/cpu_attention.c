@@ -17,8 +17,15 @@ enum { BLOCK_QUERIES = 32 };
 struct attention_job {
     const struct cpu *cpu;
     const struct attention_spec *s;
-    int64_t blocks; /* of queries, in a head */
+    struct piece *piece;
+    int64_t pieces;
     atomic_bool failed;
+};
+
+/* Up to BLOCK_QUERIES queries of a sequence, from `first` on. Its query 0 is row `row` of its batch. */
+struct piece {
+    int64_t batch; /* -1: rows of no sequence */
+    int64_t row, queries, first;
 };
 
 struct range {
@@ -27,6 +34,7 @@ struct range {
 
 /* One head's memory while a block runs. */
 struct head {
+    const struct piece *piece;
     int64_t batch, index;
     struct range keys; /* that some query of the block sees */
     float slope, sink, k_scale, v_scale;
@@ -36,36 +44,38 @@ struct head {
 
 static int64_t length_of(const struct cpu *c, const struct attention_spec *s, int64_t batch)
 {
+    if (batch < 0) return 0;
     if (s->lengths.buffer < 0) return s->tk;
     const int32_t *lengths = cpu_buffer(c, s->lengths.buffer);
     int64_t n = lengths[s->lengths.offset + batch * s->lengths.stride[0]];
     return MAX(0, MIN(n, s->tk));
 }
 
-/* The keys that query i sees. */
-static struct range visible(const struct cpu *c, const struct attention_spec *s, int64_t batch, int64_t i)
+/* The keys that query i of the sequence sees. */
+static struct range visible(const struct cpu *c, const struct attention_spec *s, const struct piece *p,
+                            int64_t i)
 {
-    int64_t keys = length_of(c, s, batch), position = i + attention_shift(s, keys);
+    int64_t keys = length_of(c, s, p->batch), position = i + attention_shift(s, p->queries, keys);
     struct range r = {0, keys};
     if (attention_is_limited(s)) r.end = MAX(0, MIN(keys, position + s->ahead + 1));
     if (s->align == CODA_ALIGN_LENGTH && position < 0) r.end = 0; /* no row of the sequence */
     if (s->window > 0) r.first = MIN(MAX(0, position - s->window + 1), r.end);
     if (s->ranges.buffer < 0) return r;
     const struct tensor_use *u = &s->ranges;
-    const int32_t *own =
-        (const int32_t *)cpu_buffer(c, u->buffer) + u->offset + batch * u->stride[0] + i * u->stride[1];
+    const int32_t *own = (const int32_t *)cpu_buffer(c, u->buffer) + u->offset +
+                         MAX(p->batch, 0) * u->stride[0] + (p->row + i) * u->stride[1];
     r.first = MAX(r.first, own[0]);
     r.end = MAX(r.first, MIN(r.end, own[u->stride[2]]));
     return r;
 }
 
 /* The keys that some query of first .. end - 1 sees. */
-static struct range some(const struct cpu *c, const struct attention_spec *s, int64_t batch, int64_t first,
+static struct range some(const struct cpu *c, const struct attention_spec *s, const struct piece *p,
                          int64_t end)
 {
     struct range all = {s->tk, 0};
-    for (int64_t i = first; i < end; i++) {
-        struct range r = visible(c, s, batch, i);
+    for (int64_t i = p->first; i < end; i++) {
+        struct range r = visible(c, s, p, i);
         if (r.first < r.end) all.first = MIN(all.first, r.first), all.end = MAX(all.end, r.end);
     }
     return all.first < all.end ? all : (struct range){0, 0};
@@ -117,7 +127,7 @@ static void turn_scores(const struct attention_job *j, const struct head *h, int
                         int64_t n)
 {
     const struct attention_spec *s = j->s;
-    int64_t position = i + attention_shift(s, length_of(j->cpu, s, h->batch));
+    int64_t position = i + attention_shift(s, h->piece->queries, length_of(j->cpu, s, h->piece->batch));
     for (int64_t t = 0; t < n; t++) {
         float x = s->scale * h->score[t];
         if (s->softcap != 0) x = s->softcap * tanhf(x / s->softcap);
@@ -139,11 +149,12 @@ static float exponentials(float *score, int64_t n, float sink, float *largest)
 static void run_query(const struct attention_job *j, struct head *h, int64_t i)
 {
     const struct attention_spec *s = j->s;
-    struct range r = visible(j->cpu, s, h->batch, i);
+    struct range r = visible(j->cpu, s, h->piece, i);
     bool plain = attention_is_plain(s);
     int64_t n = r.end - r.first, skip = r.first - h->keys.first, pitch = h->keys.end - h->keys.first;
-    int64_t at_q = s->q.offset + h->batch * s->q.batch + i * s->q.time + h->index * s->q.head;
-    int64_t at_o = s->o.offset + h->batch * s->o.batch + i * s->o.time + h->index * s->o.head;
+    int64_t row = h->piece->row + i;
+    int64_t at_q = s->q.offset + h->batch * s->q.batch + row * s->q.time + h->index * s->q.head;
+    int64_t at_o = s->o.offset + h->batch * s->o.batch + row * s->o.time + h->index * s->o.head;
     cpu_read(h->q, s->q.dtype, cpu_buffer(j->cpu, s->q.buffer), at_q, 1, s->head_dim);
     memset(h->score, 0, sizeof(float) * (size_t)n);
     memset(h->o, 0, sizeof(float) * (size_t)s->head_dim);
@@ -153,7 +164,8 @@ static void run_query(const struct attention_job *j, struct head *h, int64_t i)
     float largest, sum = exponentials(h->score, n, h->sink, &largest);
     if (s->lse.buffer >= 0) {
         float *lse = (float *)cpu_buffer(j->cpu, s->lse.buffer) + s->lse.offset;
-        lse[(h->batch * s->heads + h->index) * s->tq + i] = n ? largest + logf(sum) : -INFINITY;
+        lse[((attention_is_packed(s) ? 0 : h->batch) * s->heads + h->index) * s->tq + row] =
+            n ? largest + logf(sum) : -INFINITY;
     }
     if (s->o.buffer < 0) return;
     for (int64_t t = 0; t < n; t++)
@@ -187,9 +199,10 @@ static void run_block(void *ctx, int64_t item)
 {
     struct attention_job *j = ctx;
     const struct attention_spec *s = j->s;
-    int64_t first = item % j->blocks * BLOCK_QUERIES, end = MIN(first + BLOCK_QUERIES, s->tq);
-    struct head h = {.index = item / j->blocks % s->heads, .batch = item / j->blocks / s->heads};
-    h.keys = some(j->cpu, s, h.batch, first, end);
+    const struct piece *p = &j->piece[item / s->heads];
+    int64_t end = MIN(p->first + BLOCK_QUERIES, p->queries);
+    struct head h = {.piece = p, .index = item % s->heads, .batch = MAX(p->batch, 0)};
+    h.keys = some(j->cpu, s, p, end);
     h.slope = of_head(j->cpu, &s->slopes, h.index, 0);
     h.sink = of_head(j->cpu, &s->sinks, h.index, -INFINITY);
     h.k_scale = of_head(j->cpu, &s->k_scale, h.index / (s->heads / s->kv_heads), 1);
@@ -200,15 +213,40 @@ static void run_block(void *ctx, int64_t item)
         return;
     }
     read_keys(j, &h);
-    for (int64_t i = first; i < end; i++) run_query(j, &h, i);
+    for (int64_t i = p->first; i < end; i++) run_query(j, &h, i);
     free(memory);
+}
+
+static void cut(struct attention_job *j, int64_t batch, int64_t row, int64_t queries)
+{
+    for (int64_t first = 0; first < queries; first += BLOCK_QUERIES)
+        j->piece[j->pieces++] = (struct piece){batch, row, queries, first};
+}
+
+/* Pieces of sequences whose queries are packed, and of the rows before and behind them. */
+static void cut_packed(struct attention_job *j)
+{
+    const struct attention_spec *s = j->s;
+    const int32_t *starts = (const int32_t *)cpu_buffer(j->cpu, s->starts.buffer) + s->starts.offset;
+    int64_t at = 0;
+    for (int64_t b = 0; b <= s->batch; b++) {
+        int64_t next = MAX(at, MIN(starts[b * s->starts.stride[0]], s->tq));
+        cut(j, b - 1, at, next - at);
+        at = next;
+    }
+    cut(j, -1, at, s->tq - at);
 }
 
 coda_status cpu_attention(const struct cpu *c)
 {
     const struct attention_spec *s = c->p->spec;
-    struct attention_job j = {.cpu = c, .s = s, .blocks = CEIL_DIV(s->tq, BLOCK_QUERIES)};
-    parallel_for(s->batch * s->heads * j.blocks, run_block, &j);
+    struct attention_job j = {.cpu = c, .s = s};
+    j.piece = malloc(sizeof *j.piece * (size_t)(attention_tiles(s, BLOCK_QUERIES) + 1));
+    j.failed = !j.piece;
+    if (j.piece && attention_is_packed(s)) cut_packed(&j);
+    for (int64_t b = 0; j.piece && b < s->batch && !attention_is_packed(s); b++) cut(&j, b, 0, s->tq);
+    parallel_for(j.pieces * s->heads, run_block, &j);
+    free(j.piece);
     if (j.failed)
         return fail(CODA_E_MEMORY, "out of memory for %lld keys of %lld columns", (long long)s->tk,
                     (long long)s->head_dim);

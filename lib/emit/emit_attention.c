@@ -33,9 +33,10 @@ static void emit_head(const struct attention_spec *a, const char *header, struct
     if (a->softcap != 0) text_printf(t, ", softcap %g", a->softcap);
     if (a->page) text_printf(t, ", pages of %" PRId64, a->page);
     if (a->k.dtype != a->q.dtype) text_printf(t, ", keys %s", dtype_name(a->k.dtype));
-    text_printf(t, "%s%s%s%s\n#include \"%s\"\nusing namespace coda;\n\nstruct Config {\n",
+    text_printf(t, "%s%s%s%s%s\n#include \"%s\"\nusing namespace coda;\n\nstruct Config {\n",
                 a->lengths.buffer >= 0 ? ", lengths" : "", a->ranges.buffer >= 0 ? ", ranges" : "",
-                a->slopes.buffer >= 0 ? ", slopes" : "", a->sinks.buffer >= 0 ? ", sinks" : "", header);
+                a->slopes.buffer >= 0 ? ", slopes" : "", a->sinks.buffer >= 0 ? ", sinks" : "",
+                attention_is_packed(a) ? ", starts" : "", header);
 }
 
 static void emit_semantics(const struct attention_spec *a, struct text *t)
@@ -43,6 +44,7 @@ static void emit_semantics(const struct attention_spec *a, struct text *t)
     /* A window that reaches back to key 0 from the last query hides nothing. A scale of 0 would turn -inf
      * into NaN. Without a mask there are no positions. */
     bool start = a->align == CODA_ALIGN_START, limited = attention_is_limited(a);
+    bool packed = attention_is_packed(a);
     bool placed = limited || a->window || a->slopes.buffer >= 0;
     int64_t window = a->window < (start ? a->tq : a->tk) ? a->window : 0;
     double scale = a->scale == 0 ? FLT_MIN : (float)(a->scale * LOG2_E);
@@ -61,7 +63,10 @@ static void emit_semantics(const struct attention_spec *a, struct text *t)
     constant(t, "bool", "lse", a->lse.buffer >= 0);
     constant(t, "bool", "sinks", a->sinks.buffer >= 0);
     constant(t, "bool", "from_length", placed && a->align == CODA_ALIGN_LENGTH);
-    constant(t, "i32", "shift", start ? 0 : a->tk - a->tq);
+    constant(t, "bool", "starts", packed);
+    constant(t, "i32", "shift", start ? 0 : packed ? a->tk : a->tk - a->tq);
+    if (packed) constant(t, "bool", "from_start", start);
+    if (packed) constant(t, "i64", "starts_stride", a->starts.stride[0]);
     constant(t, "i64", "lengths_stride", a->lengths.stride[0]);
     text_printf(t,
                 "    static constexpr i64 ranges_batch = %" PRId64 ", ranges_time = %" PRId64
@@ -96,13 +101,13 @@ static int view_pointer(struct kernel *k, const struct tensor_use *v)
 
 /* AttentionInputs: what is read beside q, k and v. */
 struct beside {
-    int pointer[8]; /* -1: not there */
+    int pointer[9]; /* -1: not there */
 };
 
 static struct beside beside_pointers(struct kernel *k, const struct attention_spec *a)
 {
-    const struct tensor_use *use[] = {&a->lengths, &a->ranges, &a->slopes,  &a->sinks,
-                                      &a->table,   &a->lse,    &a->k_scale, &a->v_scale};
+    const struct tensor_use *use[] = {&a->lengths, &a->ranges,  &a->slopes,  &a->sinks, &a->table,
+                                      &a->lse,     &a->k_scale, &a->v_scale, &a->starts};
     struct beside b;
     for (int i = 0; i < ARRAY_SIZE(use); i++)
         b.pointer[i] = use[i]->buffer < 0 ? -1 : emit_pointer(k, use[i]->buffer, 4 * use[i]->offset);
@@ -119,8 +124,9 @@ static void emit_beside(struct beside b, struct text *t)
 {
     text_append(t, "{");
     for (int i = 0; i < ARRAY_SIZE(b.pointer); i++) {
-        static const char *const types[] = {"const i32", "const i32", "const float", "const float",
-                                            "const i32", "float",     "const float", "const float"};
+        static const char *const types[] = {"const i32",   "const i32",   "const float",
+                                            "const float", "const i32",   "float",
+                                            "const float", "const float", "const i32"};
         const char *type = types[i], *comma = i ? ", " : "";
         if (b.pointer[i] < 0) text_printf(t, "%snullptr", comma);
         else text_printf(t, "%sstatic_cast<%s *>(args.pointer[%d])", comma, type, b.pointer[i]);
@@ -131,8 +137,9 @@ static void emit_beside(struct beside b, struct text *t)
 static const char *name_kernel(struct plan *plan, const struct program *p, const struct schedule *s)
 {
     const struct attention_spec *a = p->spec;
-    const char *name = arena_format(&plan->arena, "coda_attention%s%s%s%s", a->causal ? "_causal" : "",
+    const char *name = arena_format(&plan->arena, "coda_attention%s%s%s%s%s", a->causal ? "_causal" : "",
                                     a->window > 0 ? "_window" : "", a->lengths.buffer >= 0 ? "_lengths" : "",
+                                    attention_is_packed(a) ? "_packed" : "",
                                     !s->sm90             ? "_simt"
                                     : s->tile.splits > 1 ? "_split"
                                                          : "");
@@ -231,7 +238,7 @@ static void emit_sm90(const struct attention_spec *a, const struct schedule *s, 
                       struct text *t)
 {
     const struct tile *tile = &s->tile;
-    sm90_map(k, a, &a->q, a->heads, a->tq, a->batch, tile->bm);
+    sm90_map(k, a, &a->q, a->heads, a->tq, attention_batches(a), tile->bm);
     sm90_keys_map(k, a, &a->k, tile->bn);
     sm90_keys_map(k, a, &a->v, tile->bn);
     int out = view_pointer(k, &a->o);
@@ -291,6 +298,7 @@ static void emit_simt_config(const struct attention_spec *a, const struct tile *
     emit_head(a, "attention/attention_simt.cuh", t);
     text_printf(t, "    typedef %s Q;\n    typedef %s K;\n", emit_dtype(a->q.dtype), emit_dtype(a->k.dtype));
     text_printf(t, "    typedef %s V;\n    typedef %s O;\n", emit_dtype(a->v.dtype), emit_dtype(a->o.dtype));
+    if (attention_is_packed(a)) constant(t, "i32", "batch", a->batch);
     emit_semantics(a, t);
     emit_strides("q", &a->q, t);
     emit_strides("k", &a->k, t);

@@ -16,16 +16,25 @@
 enum { QUERIES = 64, KEYS = 128 };
 
 struct attention {
-    const double *q, *k, *v, *lengths, *ranges, *slopes, *sinks, *table, *k_scale,
-        *v_scale; /* from lengths on NULL: not there */
+    const double *q, *k, *v, *lengths, *ranges, *slopes, *sinks, *table, *k_scale, *v_scale,
+        *starts; /* from lengths on NULL: not there */
     int64_t k_scales, v_scales;
     double *out;
-    int64_t batch, tq, tk, heads, kv_heads, head_dim, window, ahead, page, pages, blocks;
+    int64_t batch, tq, tk; /* with starts, tq are the queries of all */
+    int64_t heads, kv_heads, head_dim, window, ahead, page, pages;
     int64_t kv_lot, kv_head, kv_row; /* of k and v: from one sequence, or page of a pool, to the next, ... */
     bool causal, lse;                /* lse: the sums are the result */
     coda_attention_align align;
     double scale, softcap;
+    struct piece *piece;
+    int64_t pieces;
     atomic_bool failed;
+};
+
+/* Up to QUERIES rows of q, from `first` on: of one sequence, which has those from `origin` below `end`. */
+struct piece {
+    int64_t batch; /* -1: rows of no sequence */
+    int64_t origin, end, first;
 };
 
 struct range {
@@ -34,7 +43,7 @@ struct range {
 
 /* The softmax of a block of queries in the making. */
 struct queries {
-    int64_t first, count; /* rows of q */
+    int64_t first, count; /* queries of the sequence */
     int64_t shift;        /* query i sits at position i + shift */
     int64_t keys;         /* that exist in this sequence */
     int64_t head;
@@ -184,11 +193,32 @@ static void attend_for_sums(const struct attention *a, struct queries *s, struct
     free(o);
 }
 
-/* Where query 0 sits in a sequence of so many keys. */
-static int64_t shift(const struct attention *a, int64_t keys)
+/* Where query 0 sits in a sequence of so many queries and keys. */
+static int64_t shift(const struct attention *a, int64_t queries, int64_t keys)
 {
     if (a->align == CODA_ALIGN_START) return 0;
-    return (a->align == CODA_ALIGN_LENGTH ? keys : a->tk) - a->tq;
+    return (a->align == CODA_ALIGN_LENGTH ? keys : a->tk) - queries;
+}
+
+static void cut(struct attention *a, int64_t batch, int64_t origin, int64_t end)
+{
+    for (int64_t first = origin; first < end; first += QUERIES)
+        a->piece[a->pieces++] = (struct piece){batch, origin, end, first};
+}
+
+/* False: no memory. */
+static bool cut_all(struct attention *a)
+{
+    int64_t at = 0, most = a->starts ? a->tq / QUERIES + a->batch + 2 : a->batch * CEIL_DIV(a->tq, QUERIES);
+    if (!(a->piece = malloc(sizeof *a->piece * (size_t)(most + 1)))) return false;
+    for (int64_t b = 0; b < a->batch && !a->starts; b++) cut(a, b, b * a->tq, (b + 1) * a->tq);
+    for (int64_t b = 0; b <= a->batch && a->starts; b++) { /* a start is where the sequence before it ends */
+        int64_t next = MAX(at, (int64_t)fmax(0, fmin(a->starts[b], (double)a->tq)));
+        cut(a, b - 1, at, next);
+        at = next;
+    }
+    if (a->starts) cut(a, -1, at, a->tq);
+    return true;
 }
 
 /* The rows of one head of the keys of sequence b, or of its values, from the pages of a pool. */
@@ -202,26 +232,35 @@ static void gather(const struct attention *a, const double *pool, int64_t b, int
     }
 }
 
+/* Of [batch][heads][tq], or [heads][tq]. */
+static int64_t row_of_sums(const struct attention *a, const struct piece *p, int64_t head)
+{
+    if (a->starts) return head * a->tq + p->first;
+    return (p->batch * a->heads + head) * a->tq + p->first - p->origin;
+}
+
 static void attention_task(void *ctx, int64_t task)
 {
     struct attention *a = ctx;
-    int64_t block = task % a->blocks, h = task / a->blocks % a->heads, b = task / a->blocks / a->heads;
+    const struct piece p = a->piece[task / a->heads];
+    int64_t h = task % a->heads, b = MAX(p.batch, 0);
     int64_t pitch = a->heads * a->head_dim;
     int64_t kv = (a->page ? 0 : b * a->kv_lot) + h / (a->heads / a->kv_heads) * a->kv_head;
     double *gathered = NULL;
     struct queries *s = malloc(sizeof *s);
     struct multiply_space *space = multiply_space_new();
     int64_t keys = a->lengths ? (int64_t)fmax(0, fmin(a->lengths[b], (double)a->tk)) : a->tk;
+    if (p.batch < 0) keys = 0;
     if (a->page) gathered = malloc(sizeof *gathered * (size_t)(2 * keys * a->head_dim + 1));
     if (s && space && (gathered || !a->page)) {
         s->failed = false;
-        s->first = block * QUERIES;
-        s->count = MIN(a->tq - s->first, QUERIES);
+        s->first = p.first - p.origin;
+        s->count = MIN(p.end - p.first, QUERIES);
         s->keys = keys;
-        s->shift = shift(a, s->keys);
+        s->shift = shift(a, p.end - p.origin, s->keys);
         s->head = h;
-        s->ranges = a->ranges ? a->ranges + 2 * b * a->tq : NULL;
-        int64_t at = (b * a->tq + s->first) * pitch + h * a->head_dim;
+        s->ranges = a->ranges ? a->ranges + 2 * p.origin : NULL;
+        int64_t at = p.first * pitch + h * a->head_dim;
         s->q = (struct matrix){a->q + at, pitch, 1};
         s->k = (struct matrix){a->k + kv, a->kv_row, 1};
         s->v = (struct matrix){a->v + kv, a->kv_row, 1};
@@ -234,7 +273,7 @@ static void attention_task(void *ctx, int64_t task)
         }
         s->out = a->out + at;
         s->pitch = pitch;
-        if (a->lse) attend_for_sums(a, s, space, a->out + (b * a->heads + h) * a->tq + s->first);
+        if (a->lse) attend_for_sums(a, s, space, a->out + row_of_sums(a, &p, h));
         else attend(a, s, space);
         if (s->failed) atomic_store(&a->failed, true);
     } else {
@@ -270,6 +309,7 @@ coda_status eval_attention(const struct eval_call *c)
                           .table = in[7],
                           .k_scale = in[8],
                           .v_scale = in[9],
+                          .starts = in[10],
                           .out = c->out,
                           .batch = q->rank == 3 ? q->dim[0] : 1,
                           .tq = q->dim[q->rank - 2],
@@ -288,10 +328,12 @@ coda_status eval_attention(const struct eval_call *c)
     if (a.k_scale) a.k_scales = c->type[8]->dim[0];
     if (a.v_scale) a.v_scales = c->type[9]->dim[0];
     lie(&a, k, of->layout == CODA_LAYOUT_HND);
-    a.blocks = CEIL_DIV(a.tq, QUERIES);
-    int64_t tasks = a.batch * a.heads * a.blocks;
+    if (a.starts) a.batch = type_columns(c->type[10]) - 1;
+    a.failed = !cut_all(&a);
+    int64_t tasks = a.pieces * a.heads;
     if (type_elements(q) * a.tk < 1 << 16)
         for (int64_t i = 0; i < tasks; i++) attention_task(&a, i);
     else parallel_for(tasks, attention_task, &a);
+    free(a.piece);
     return a.failed ? fail(CODA_E_MEMORY, "evaluate: out of memory in attention") : CODA_OK;
 }

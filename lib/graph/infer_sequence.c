@@ -128,30 +128,66 @@ coda_status infer_rope(const graph *g, struct node *n)
 
 /* ---- Attention ---- */
 
+enum { STARTS = 10 }; /* the operand */
+
+/* Of which q has queries: one, a batch, or, by starts, some that have rows of q each. */
+struct sequences {
+    int64_t count;
+    bool batched;     /* have k and v a dimension for them? */
+    const char *word; /* "q is" or "starts are", and their type, for messages */
+    struct type_text type;
+};
+
+static coda_status find_sequences(const struct type *q, const struct type *starts, struct sequences *out)
+{
+    *out = (struct sequences){.count = q->rank == 3 ? q->dim[0] : 1, .batched = q->rank == 3 || starts};
+    out->word = starts ? "starts are" : "q is";
+    out->type = starts ? type_text(starts) : dims_text(q);
+    if (!starts) return CODA_OK;
+    if (q->rank != 2 || starts->dtype != CODA_I32 || starts->rank != 1 ||
+        dims_least(starts->dims, starts->dim[0]) < 1)
+        return fail(CODA_E_INVALID,
+                    "attention: q is %s but starts are %s; q must be [T,columns], starts i32[B+1]",
+                    dims_text(q).s, out->type.s);
+    out->count = starts->dim[0] > 0 ? starts->dim[0] - 1 : dims_subtract(starts->dims, starts->dim[0], 1);
+    return out->count == DIM_NONE ? fail_status() : CODA_OK;
+}
+
 /* What k or v would be if each key had a row of all heads; a failure if it cannot be. */
-static coda_status rows_of_heads(const struct node *n, const struct type *q, const struct type *k,
-                                 struct type *out)
+static coda_status rows_of_heads(const struct node *n, const struct type *q, const struct sequences *of,
+                                 const struct type *k, struct type *out)
 {
     const struct attr_attention *a = &n->attr.attention;
-    int64_t batch = q->rank == 3 ? q->dim[0] : 1;
     coda_status s = need_range(n, "layout", a->layout, CODA_LAYOUT_NHD, CODA_LAYOUT_HND);
     *out = *k;
     if (s != CODA_OK || a->layout == CODA_LAYOUT_NHD) return s;
-    if (k->rank != 4 || q->rank > 3 || (a->page ? k->dim[2] != a->page : k->dim[0] != batch))
+    if (k->rank != 4 || q->rank > 3 || (a->page ? k->dim[2] != a->page : k->dim[0] != of->count))
         return fail(CODA_E_INVALID,
-                    "attention: q is %s, k %s, the page %" PRId64
+                    "attention: %s %s, k %s, the page %" PRId64
                     "; of layout HND k is [B,kv_heads,Tk,head_dim],"
                     " or [pages,kv_heads,page,head_dim]",
-                    dims_text(q).s, dims_text(k).s, a->page);
+                    of->word, of->type.s, dims_text(k).s, a->page);
     if (k->dim[1] != MAX(a->kv_heads ? a->kv_heads : a->heads, 1))
         return fail(CODA_E_INVALID, "attention: k is %s, of %s heads, but kv_heads is %" PRId64,
                     dims_text(k).s, dim_text(k->dims, k->dim[1]).s,
                     MAX(a->kv_heads ? a->kv_heads : a->heads, 1));
-    *out = (struct type){.dtype = k->dtype, .rank = a->page || q->rank < 3 ? 2 : 3, .dims = k->dims};
+    *out = (struct type){.dtype = k->dtype, .rank = a->page || !of->batched ? 2 : 3, .dims = k->dims};
     out->dim[0] = out->rank == 3 ? k->dim[0] : dims_times(k->dims, k->dim[0], k->dim[2]);
     out->dim[out->rank - 2] = out->rank == 3 ? k->dim[2] : out->dim[0];
     out->dim[out->rank - 1] = mul_counts(k->dim[1], k->dim[3]);
     return out->dim[0] == DIM_NONE ? fail_status() : CODA_OK;
+}
+
+/* Do q and k, rows of all heads that lie one behind the other, have as many sequences? */
+static coda_status check_keys(const struct type *q, const struct sequences *of, const struct type *k)
+{
+    if (q->rank <= 3 && k->rank == 2 + of->batched && (!of->batched || k->dim[0] == of->count))
+        return CODA_OK;
+    if (q->rank == 2 && of->batched)
+        return fail(CODA_E_INVALID, "attention: %s %s but k is %s; must be [%s,Tk,columns]", of->word,
+                    of->type.s, dims_text(k).s, dim_text(q->dims, of->count).s);
+    return fail(CODA_E_INVALID, "attention: q is %s but k is %s; both [B,T,columns] or [T,columns]",
+                dims_text(q).s, dims_text(k).s);
 }
 
 /* Head counts and columns of q, k and v. */
@@ -183,13 +219,12 @@ static coda_status check_heads(struct node *n, const struct type *q, const struc
 
 enum { MOST_PAGE = 1 << 20, MOST_KEYS = 1 << 30 };
 
-static coda_status check_lengths(const struct type *q, const struct type *lengths)
+static coda_status check_lengths(const struct type *q, const struct sequences *of, const struct type *lengths)
 {
-    int64_t batch = q->rank == 3 ? q->dim[0] : 1;
-    if (!lengths || (lengths->dtype == CODA_I32 && lengths->rank == 1 && lengths->dim[0] == batch))
+    if (!lengths || (lengths->dtype == CODA_I32 && lengths->rank == 1 && lengths->dim[0] == of->count))
         return CODA_OK;
-    return fail(CODA_E_INVALID, "attention: q is %s but lengths are %s; must be i32[%s]", dims_text(q).s,
-                type_text(lengths).s, dim_text(q->dims, batch).s);
+    return fail(CODA_E_INVALID, "attention: %s %s but lengths are %s; must be i32[%s]", of->word, of->type.s,
+                type_text(lengths).s, dim_text(q->dims, of->count).s);
 }
 
 static coda_status check_ranges(const struct type *q, const struct type *ranges)
@@ -222,19 +257,19 @@ static coda_status check_kv_scale(const struct node *n, const char *what, const 
 }
 
 /* Pages of a pool [slots, columns]: the table says which are a sequence's. */
-static coda_status check_pages(const struct node *n, const struct type *q, const struct type *k,
+static coda_status check_pages(const struct node *n, const struct sequences *of, const struct type *k,
                                const struct type *table, bool lengths)
 {
-    int64_t page = n->attr.attention.page, batch = q->rank == 3 ? q->dim[0] : 1;
+    int64_t page = n->attr.attention.page;
     if (!table && !page) return CODA_OK;
     if (!table || page < 1 || page > MOST_PAGE || (page & (page - 1)))
         return fail(CODA_E_INVALID,
                     "attention: page is %" PRId64 " %s a table; a table wants a power of two up to %d", page,
                     table ? "with" : "without", MOST_PAGE);
     if (!lengths) return fail(CODA_E_INVALID, "attention: pages of %" PRId64 " keys want lengths", page);
-    if (table->dtype != CODA_I32 || table->rank != 2 || table->dim[0] != batch)
-        return fail(CODA_E_INVALID, "attention: q is %s but the table is %s; must be i32[%s,pages]",
-                    dims_text(q).s, type_text(table).s, dim_text(q->dims, batch).s);
+    if (table->dtype != CODA_I32 || table->rank != 2 || table->dim[0] != of->count)
+        return fail(CODA_E_INVALID, "attention: %s %s but the table is %s; must be i32[%s,pages]", of->word,
+                    of->type.s, type_text(table).s, dim_text(k->dims, of->count).s);
     if (k->rank != 2 || !dims_divides(k->dims, page, k->dim[0]) ||
         dims_most(table->dims, table->dim[1]) > MOST_KEYS / page)
         return fail(CODA_E_INVALID,
@@ -245,9 +280,10 @@ static coda_status check_pages(const struct node *n, const struct type *q, const
 }
 
 /* What is read beside q, k and v. */
-static coda_status check_beside(const graph *g, const struct node *n, const struct type *q)
+static coda_status check_beside(const graph *g, const struct node *n, const struct type *q,
+                                const struct sequences *of)
 {
-    coda_status s = check_lengths(q, operand_type(g, n, 3));
+    coda_status s = check_lengths(q, of, operand_type(g, n, 3));
     if (s == CODA_OK) s = check_ranges(q, operand_type(g, n, 4));
     if (s == CODA_OK) s = check_of_heads(n, "slopes", operand_type(g, n, 5));
     if (s == CODA_OK) s = check_of_heads(n, "sinks", operand_type(g, n, 6));
@@ -273,16 +309,19 @@ static coda_status check_limits(const struct node *n)
 }
 
 /* Positions matter to a causal mask, to a window and to slopes. Where lengths leave open where they begin,
- * the caller has to say it: a single query under a causal mask alone sees the whole sequence either way. */
-static coda_status check_align(struct node *n, const struct type *q, int64_t tk, bool lengths, bool slopes)
+ * the caller has to say it: a single query under a causal mask alone sees the whole sequence either way. By
+ * starts each sequence has a Tq of its own, which nobody knows here. */
+static coda_status check_align(struct node *n, const struct type *q, const struct sequences *of, int64_t tk,
+                               bool lengths, bool slopes)
 {
+    bool beside = q->dim[q->rank - 2] == tk && of->batched == (q->rank == 3); /* query i and key i */
     int64_t *align = &n->attr.attention.align, tq = q->dim[q->rank - 2];
     bool causal = n->attr.attention.causal != 0;
     bool window = n->attr.attention.window || n->attr.attention.ahead || slopes;
     coda_status s = need_range(n, "align", *align, CODA_ALIGN_DEFAULT, CODA_ALIGN_LENGTH);
     if (s != CODA_OK) return s;
     if (!causal && !window) *align = CODA_ALIGN_DEFAULT;
-    if (*align || (!causal && !window) || !lengths || tq == tk || (tq == 1 && !window)) return CODA_OK;
+    if (*align || (!causal && !window) || !lengths || beside || (tq == 1 && !window)) return CODA_OK;
     return fail(CODA_E_INVALID,
                 "attention: %s, lengths, Tq %s and Tk %s: align must say where queries sit:"
                 " CODA_ALIGN_LENGTH (3): the last before the length, CODA_ALIGN_END (2): before Tk,"
@@ -312,8 +351,10 @@ coda_status infer_attention(const graph *g, struct node *n)
                     dims_text(v).s);
     if (s == CODA_OK) s = need_fixed_columns(n, "k", k);
     if (s == CODA_OK) s = need_fixed_columns(n, "v", v);
+    struct sequences of;
+    if (s == CODA_OK) s = find_sequences(q, operand_type(g, n, STARTS), &of);
     struct type rows;
-    if (s == CODA_OK) s = rows_of_heads(n, q, k, &rows);
+    if (s == CODA_OK) s = rows_of_heads(n, q, &of, k, &rows);
     if (s != CODA_OK) return s;
     if (k->rank != v->rank || !dims_equal(k, v, k->rank))
         return fail(CODA_E_INVALID, "attention: k is %s but v is %s; they must be equal", dims_text(k).s,
@@ -321,18 +362,16 @@ coda_status infer_attention(const graph *g, struct node *n)
     k = &rows;
     const struct type *table = operand_type(g, n, 7);
     bool paged = table && q->rank <= 3 && k->rank == 2;
-    if (!paged && (q->rank > 3 || q->rank != k->rank || (q->rank == 3 && q->dim[0] != k->dim[0])))
-        return fail(CODA_E_INVALID, "attention: q is %s but k is %s; both [B,T,columns] or [T,columns]",
-                    dims_text(q).s, dims_text(k).s);
+    if (!paged && (s = check_keys(q, &of, k)) != CODA_OK) return s;
     if ((s = check_heads(n, q, k)) != CODA_OK) return s;
     if ((s = check_limits(n)) != CODA_OK) return s;
-    if ((s = check_pages(n, q, k, table, operand_type(g, n, 3))) != CODA_OK) return s;
+    if ((s = check_pages(n, &of, k, table, operand_type(g, n, 3))) != CODA_OK) return s;
     int64_t keys =
         table ? dims_times(table->dims, table->dim[1], n->attr.attention.page) : k->dim[k->rank - 2];
     if (keys == DIM_NONE) return fail_status();
-    if ((s = check_align(n, q, keys, operand_type(g, n, 3), operand_type(g, n, 5))) != CODA_OK) return s;
+    if ((s = check_align(n, q, &of, keys, operand_type(g, n, 3), operand_type(g, n, 5))) != CODA_OK) return s;
     if ((s = need_range(n, "lse", n->attr.attention.lse, 0, 1)) != CODA_OK) return s;
     n->type = *q;
     if (n->attr.attention.lse) type_of_sums(n, q);
-    return check_beside(g, n, q);
+    return check_beside(g, n, q, &of);
 }

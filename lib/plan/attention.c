@@ -7,8 +7,9 @@
 static struct tensor_use *use(void *spec, int i)
 {
     struct attention_spec *s = spec;
-    struct tensor_use *of[] = {&s->q,      &s->k,      &s->v,     &s->o,     &s->lse,     &s->lengths,
-                               &s->ranges, &s->slopes, &s->sinks, &s->table, &s->k_scale, &s->v_scale};
+    struct tensor_use *of[] = {&s->q,       &s->k,       &s->v,      &s->o,     &s->lse,
+                               &s->lengths, &s->ranges,  &s->slopes, &s->sinks, &s->table,
+                               &s->k_scale, &s->v_scale, &s->starts};
     for (int k = 0; k < ARRAY_SIZE(of); k++)
         if ((k < 3 || of[k]->buffer >= 0) && i-- == 0) return of[k];
     return NULL;
@@ -109,6 +110,8 @@ static void read_operands(struct writer *w)
     beside(w->gr, n, 7, &a->table);
     scale(w->gr, n, 8, &a->k_scale);
     scale(w->gr, n, 9, &a->v_scale);
+    beside(w->gr, n, 10, &a->starts);
+    if (attention_is_packed(a)) a->batch = type_columns(&g->node[n->in[10]].type) - 1;
     add_batch(&a->ranges, q);
 }
 
@@ -161,9 +164,10 @@ static int64_t bytes(const void *spec)
 {
     const struct attention_spec *a = spec;
     int64_t keys = mul_counts(a->tk, a->kv_heads), each = dtype_size(a->k.dtype) + dtype_size(a->v.dtype);
+    int64_t queries = mul_counts(2 * dtype_size(a->q.dtype) * a->tq, a->heads);
     int64_t rows =
-        add_counts(mul_counts(2 * dtype_size(a->q.dtype) * a->tq, a->heads), mul_counts(each, keys));
-    return mul_counts(mul_counts(a->batch, a->head_dim), rows);
+        add_counts(mul_counts(attention_batches(a), queries), mul_counts(a->batch, mul_counts(each, keys)));
+    return mul_counts(a->head_dim, rows);
 }
 
 /* The sum of min(max(j, 0), most) for j < n. */
@@ -175,10 +179,11 @@ static double ramp(double n, double most)
 
 /* Pairs of query and key that are not masked, if every sequence has all keys and ranges hide none. The query
  * at position p sees the keys below min(max(p + ahead + 1, 0), tk), or, if nothing limits it, below tk; all
- * but those below min(max(p + 1 - window, 0), tk). */
+ * but those below min(max(p + 1 - window, 0), tk). Packed queries count as shared out evenly. */
 static double visible_pairs(const struct attention_spec *a)
 {
-    double tq = (double)a->tq, tk = (double)a->tk, past = (double)attention_shift(a, a->tk) + 1;
+    double tq = (double)a->tq / (attention_is_packed(a) ? (double)MAX(a->batch, 1) : 1), tk = (double)a->tk;
+    double past = (a->align == CODA_ALIGN_START ? 0 : tk - tq) + 1;
     double last = past + (double)a->ahead;
     double below = tq * tk, hidden = 0, window = (double)a->window;
     bool rows = a->align == CODA_ALIGN_LENGTH; /* at positions below 0 are none of the sequence */
@@ -217,6 +222,7 @@ static void print(const void *spec, struct text *t)
     if (a->page) text_printf(t, " page=%lld", (long long)a->page);
     if (a->k_scale.buffer >= 0) text_append(t, " k_scale");
     if (a->v_scale.buffer >= 0) text_append(t, " v_scale");
+    if (attention_is_packed(a)) text_append(t, " starts");
 }
 
 const struct own_kind plan_attention = {.index = OWN_ATTENTION,

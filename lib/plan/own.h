@@ -55,7 +55,7 @@ const struct own_kind *own_kind_of(enum op op);
 /* ---- Attention ---- */
 
 struct attention_spec {
-    int64_t batch, tq, tk; /* sequences; queries and keys of each */
+    int64_t batch, tq, tk; /* sequences; queries and keys of each; packed, queries of all */
     int64_t heads, kv_heads, head_dim;
     int64_t window; /* last keys that a query sees, its position included; 0: all */
     int64_t ahead;  /* keys that it sees after its position; 0: all, or, if causal, none */
@@ -66,17 +66,37 @@ struct attention_spec {
     struct tensor_use q, k, v, o; /* by strides: batch, time, head; a head's columns are adjacent. Of a pool
                                      batch is from page to page. o has buffer -1 where the sums alone are
                                      wanted */
-    struct tensor_use lse;        /* fp32 [batch][heads][tq]: log sum e^score; buffer -1: not wanted */
+    struct tensor_use lse;        /* fp32 [batch][heads][tq], packed [heads][tq]: log sum e^score; buffer
+                                     -1: not wanted */
     /* Read beside these; buffer -1 of what is not there. */
     struct tensor_use lengths; /* int32 [batch]: keys of each sequence; else tk */
     struct tensor_use ranges;  /* int32 [batch][tq][2]: keys from the first below the second */
     struct tensor_use slopes;  /* fp32 [heads]: what a key's distance from the query takes off its score */
     struct tensor_use sinks;   /* fp32 [heads]: the score of a key more, whose value is 0 */
     struct tensor_use k_scale,
-        v_scale;             /* fp32 [kv_heads], or one, of stride 0: what k, v are multiplied by */
-    struct tensor_use table; /* int32 [batch][tk / page]: pages of each sequence's keys, in the pool ... */
-    int64_t page, slots;     /* ... of so many rows; keys in a page, 0: they lie one behind the other */
+        v_scale;              /* fp32 [kv_heads], or one, of stride 0: what k, v are multiplied by */
+    struct tensor_use table;  /* int32 [batch][tk / page]: pages of each sequence's keys, in the pool ... */
+    int64_t page, slots;      /* ... of so many rows; keys in a page, 0: they lie one behind the other */
+    struct tensor_use starts; /* int32 [batch + 1]: queries are packed: where those of each sequence begin
+                                 among the rows of q, o and ranges, which have no batch then */
 };
+
+/* Do queries of sequences that have some each lie one behind the other? */
+static inline bool attention_is_packed(const struct attention_spec *a) { return a->starts.buffer >= 0; }
+
+/* Batches of q, o, ranges and lse. */
+static inline int64_t attention_batches(const struct attention_spec *a)
+{
+    return attention_is_packed(a) ? 1 : a->batch;
+}
+
+/* The most tiles of `rows` that the queries of a head have. Packed ones have those of each sequence, of the
+ * rows before the first and of those behind the last: each of these pieces may end in the midst of a tile. */
+static inline int64_t attention_tiles(const struct attention_spec *a, int64_t rows)
+{
+    if (!attention_is_packed(a)) return a->batch * CEIL_DIV(a->tq, rows);
+    return (a->tq + MIN(a->batch + 2, a->tq) * (rows - 1)) / rows;
+}
 
 /* Are keys and values of 8 bits? */
 static inline bool attention_is_narrow(const struct attention_spec *a)
@@ -113,14 +133,14 @@ static inline int attention_box(const struct attention_spec *a, int rows)
 
 static inline bool attention_is_empty(const struct attention_spec *a)
 {
-    return a->batch <= 0 || a->heads <= 0 || a->head_dim <= 0 || a->tq <= 0;
+    return attention_batches(a) <= 0 || a->heads <= 0 || a->head_dim <= 0 || a->tq <= 0;
 }
 
-/* The shift of a sequence that has `keys` keys: its query i stands at position i + shift among them. */
-static inline int64_t attention_shift(const struct attention_spec *a, int64_t keys)
+/* The shift of a sequence of so many queries and keys: its query i stands at position i + shift. */
+static inline int64_t attention_shift(const struct attention_spec *a, int64_t queries, int64_t keys)
 {
     if (a->align == CODA_ALIGN_START) return 0;
-    return (a->align == CODA_ALIGN_LENGTH ? keys : a->tk) - a->tq;
+    return (a->align == CODA_ALIGN_LENGTH ? keys : a->tk) - queries;
 }
 
 /* ---- The k largest of each row ---- */

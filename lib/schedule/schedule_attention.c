@@ -18,7 +18,7 @@ struct launch {
 
 static int64_t blocks(const struct attention_spec *a, int64_t bm)
 {
-    return a->batch * a->heads * CEIL_DIV(a->tq, bm);
+    return a->heads * attention_tiles(a, bm);
 }
 
 /* ---- Hopper ---- */
@@ -27,8 +27,10 @@ static struct launch wgmma_tile(const struct attention_spec *a)
 {
     struct launch t = {.sm90 = true, .bm = 128, .bn = 128, .stages = 2, .threads = 128 * 3};
     int64_t row = 128 * CEIL_DIV(a->head_dim, 64), bytes;
-    /* Registers bound bn: a thread holds bn / 2 scores, bn / 4 weights and head_dim / 2 sums; ranges. */
-    if (a->head_dim <= 64) t.bm = 192, t.threads = 128 * 4, t.bn = a->ranges.buffer < 0 ? 128 : 112;
+    /* Registers bound bn: a thread holds bn / 2 scores, bn / 4 weights and head_dim / 2 sums; ranges. Of
+     * packed queries each sequence has a last tile, which is the emptier the larger tiles are. */
+    if (a->head_dim <= 64 && !attention_is_packed(a))
+        t.bm = 192, t.threads = 128 * 4, t.bn = a->ranges.buffer < 0 ? 128 : 112;
     else if (a->head_dim > 128) t.bn = a->head_dim <= 192 ? 112 : 80;
     bytes = row * (t.bm + 2 * t.stages * t.bn) + 8 * (2 + 4 * t.stages);
     t.shared_bytes = CEIL_DIV(bytes, 1024) * 1024;
@@ -46,7 +48,7 @@ enum {
 static int tile_parts(const struct attention_spec *a, int64_t tiles, int sms)
 {
     int n = 1;
-    if (a->ranges.buffer >= 0) return 0; /* registers */
+    if (a->ranges.buffer >= 0 || attention_is_packed(a)) return 0; /* registers */
     while (n < MOST_PARTS && 2 * n * tiles <= (n == 1 ? sms : sms * 17 / 20) && a->tk / (2 * n) >= LEAST_PART)
         n *= 2;
     return n > 1 ? n : 0;
@@ -74,9 +76,11 @@ static bool view_fits(const struct attention_spec *a, const struct tensor_use *v
 static bool fits_units(const struct attention_spec *a, const struct target *target)
 {
     bool units = target_has(target, TARGET_TMA | TARGET_WGMMA);
-    if (!units || attention_is_empty(a) || a->tk <= 0 || a->head_dim % 8 || a->head_dim > 256) return false;
+    if (!units || attention_is_empty(a) || a->tk <= 0 || a->batch <= 0 || a->head_dim % 8 ||
+        a->head_dim > 256)
+        return false;
     if (a->tq > ATTENTION_MOST_TIME || a->tk > ATTENTION_MOST_TIME) return false;
-    int64_t batch = a->batch, lots = attention_lots(a), keys = attention_lot(a);
+    int64_t batch = attention_batches(a), lots = attention_lots(a), keys = attention_lot(a);
     if (a->page && (a->page < LEAST_PAGE || a->slots <= 0)) return false;
     return view_fits(a, &a->q, batch, a->tq, a->heads) && view_fits(a, &a->k, lots, keys, a->kv_heads) &&
            view_fits(a, &a->v, lots, keys, a->kv_heads) &&
@@ -135,7 +139,7 @@ static struct launch split_tile(const struct attention_spec *a, const struct tar
 static bool fits_split(const struct attention_spec *a, const struct target *target)
 {
     bool few = a->heads / a->kv_heads * a->tq <= SPLIT_ROWS && a->head_dim <= SPLIT_COLUMNS;
-    if (a->ranges.buffer >= 0) return false; /* queries' ends come in any order */
+    if (a->ranges.buffer >= 0 || attention_is_packed(a)) return false; /* queries' ends come in any order */
     bool same = a->k.dtype == a->q.dtype && a->v.dtype == a->q.dtype && !is_scaled(a);
     if (!few || !(same || attention_is_narrow(a)) || !fits_units(a, target)) return false;
     struct launch t = split_tile(a, target);

@@ -10,6 +10,7 @@
 // Config: types Q K V O; rows keys; strides {q,k,v,o}_{batch,time,head}; and as attention_sm90.cuh has it,
 // from tq on, but for tiles.
 #pragma once
+#include "attention/packed.cuh"
 #include "attention/pages.cuh"
 #include "attention/score.cuh"
 
@@ -150,7 +151,7 @@ template <class Config> struct AttentionSimt {
             bool none = see.none(at); // then its sums are 0, or 0 times a NaN that others see
             float whole = row[i].sum + as.sink_weight(row[i].max), inverse = 1.0f / whole;
             if (Tiled::v_scales) inverse *= value_scale<Tiled>(in, head / Tiled::group);
-            if (Tiled::lse && x == 0 && at < Tiled::tq)
+            if (Tiled::lse && x == 0 && at < see.rows())
                 Score<Tiled>::store(in, batch, head, at,
                                     none ? unseen() : as.log_sum(row[i].max, row[i].sum));
             if (!Tiled::stored) continue;
@@ -159,7 +160,7 @@ template <class Config> struct AttentionSimt {
 #pragma unroll
                 for (i32 e = 0; e < 4; e++) {
                     i32 col = 64 * c + 4 * x + e;
-                    if (at < Tiled::tq && col < Tiled::head_dim)
+                    if (at < see.rows() && col < Tiled::head_dim)
                         store(out + at * Tiled::o_time + col, none ? 0.0f : o[i][c][e] * inverse);
                 }
         }
@@ -168,25 +169,40 @@ template <class Config> struct AttentionSimt {
     DEV static void run(const typename Tiled::Q *q, const typename Tiled::K *k, const typename Tiled::V *v,
                         typename Tiled::O *out, const AttentionInputs &in)
     {
+        const i32 tile = blockIdx.x / Tiled::heads;
+        if constexpr (Tiled::starts) {
+            PackedTile<Tiled> own;
+            if (PackedTiles<Tiled>().find(in.starts, tile, own))
+                run(q, k, v, out, in, own.batch, own.query, Visible<Tiled>(in, own));
+        } else {
+            const i64 batch = tile / blocks;
+            run(q, k, v, out, in, batch, tile % blocks * bm, Visible<Tiled>(in, batch));
+        }
+    }
+
+    // Queries of a sequence, from row `query` of its batch of q on.
+    DEV static void run(const typename Tiled::Q *q, const typename Tiled::K *k, const typename Tiled::V *v,
+                        typename Tiled::O *out, const AttentionInputs &in, i64 batch, i32 query,
+                        const Visible<Tiled> &see)
+    {
         extern __shared__ __align__(16) float shared[];
         float *queries = shared, *tile = queries + bm * pitch, *weights = tile + bn * pitch;
         i32 y = threadIdx.x / 16, x = threadIdx.x % 16;
-        i32 head = blockIdx.x % Tiled::heads, query = blockIdx.x / Tiled::heads % blocks * bm;
-        i64 batch = blockIdx.x / Tiled::heads / blocks;
-        const Visible<Tiled> see(in, batch);
+        i32 head = blockIdx.x % Tiled::heads;
+        const i64 own = Tiled::starts ? 0 : batch; // of q
         const Score<Tiled> as(in, head);
         k += (Tiled::page ? 0 : batch * Tiled::k_batch) + head / Tiled::group * Tiled::k_head;
         v += (Tiled::page ? 0 : batch * Tiled::v_batch) + head / Tiled::group * Tiled::v_head;
 
-        q += batch * Tiled::q_batch + head * Tiled::q_head + query * Tiled::q_time;
-        load_rows(queries, q, Tiled::q_time, bm, Tiled::tq - query);
+        q += own * Tiled::q_batch + head * Tiled::q_head + query * Tiled::q_time;
+        load_rows(queries, q, Tiled::q_time, bm, see.rows() - query);
         const float times = key_scale<Tiled>(in, head / Tiled::group);
         float o[rows][chunks][4] = {};
         Row row[rows];
 #pragma unroll
         for (i32 i = 0; i < rows; i++) row[i] = {unseen(), 0.0f};
 
-        KeyBlocks range = key_blocks<Tiled>(see, query, min(query + bm, Tiled::tq) - 1);
+        KeyBlocks range = key_blocks<Tiled>(see, query, min(query + bm, see.rows()) - 1);
         for (i32 b = range.first; b < range.end; b++) {
             i32 key = b * bn;
             __syncthreads(); // the last block's values and weights have been read
@@ -212,7 +228,7 @@ template <class Config> struct AttentionSimt {
             __syncthreads();
             accumulate(o, weights, tile);
         }
-        out += batch * Tiled::o_batch + head * Tiled::o_head;
+        out += own * Tiled::o_batch + head * Tiled::o_head;
         write(o, row, see, as, out, query, in, batch, head);
     }
 };

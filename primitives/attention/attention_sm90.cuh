@@ -25,12 +25,15 @@
 // Config: type T (bf16 or f16); i32 batch tq tk heads, group (query heads for a key head), head_dim,
 // window, ahead, shift, page, slots (rows of the pool of pages), box (keys of a copy), bn, stages, groups,
 // cluster, band; bool stored (the result is), lse (so are sums), limited, lengths, from_length, ranges,
-// slopes, sinks, k_scales, v_scales (are there); float scale, scale_log2 (scale * log2 e), softcap; i64
-// o_batch, o_time, o_head, lengths_stride, ranges_batch, ranges_time, ranges_end, slopes_stride,
-// sinks_stride, table_batch, table_page, k_scale_stride, v_scale_stride.
+// slopes, sinks, k_scales, v_scales, starts (are there); float scale, scale_log2 (scale * log2 e), softcap;
+// i64 o_batch, o_time, o_head, lengths_stride, ranges_batch, ranges_time, ranges_end, slopes_stride,
+// sinks_stride, table_batch, table_page, k_scale_stride, v_scale_stride. Of packed queries also bool
+// from_start (positions count from the sequence's first query; else from behind its last) and i64
+// starts_stride; tq are then the rows of q, and shift lacks what these positions add.
 #pragma once
 #include "attention/merge.cuh"
 #include "attention/online_softmax.cuh"
+#include "attention/packed.cuh"
 #include "attention/pages.cuh"
 #include "attention/tile_walk.cuh"
 #include "port/tile.cuh"
@@ -80,7 +83,7 @@ template <class Config> struct AttentionSm90 {
     static constexpr i32 bm = Tiled::bm, bn = Tiled::bn, stages = Tiled::stages, groups = Tiled::groups;
     static constexpr i32 chunks = (Tiled::head_dim + 63) / 64; // of 64 columns: 128 bytes, a swizzled row
     static constexpr i32 threads = 128 * (1 + groups);
-    using Registers = AttentionRegisters<groups, Tiled::page != 0>;
+    using Registers = AttentionRegisters<groups, Tiled::page != 0 || Tiled::starts>;
 
     struct alignas(swizzle_atom) Shared { // tiles are chunks of [rows][64]
         u8 queries[chunks][bm * swizzle_row];
@@ -102,10 +105,16 @@ template <class Config> struct AttentionSm90 {
 
     using Cursor = RingCursor<stages>; // of keys, or of values
 
-    DEV static i32 last_query(const TileWalk<Tiled> &tile) { return min(tile.query + bm, Tiled::tq) - 1; }
+    DEV static Visible<Tiled> visible(const AttentionInputs &in, const TileWalk<Tiled> &tile)
+    {
+        if constexpr (Tiled::starts) return Visible<Tiled>(in, tile);
+        else return Visible<Tiled>(in, tile.batch);
+    }
+    // The batch of q.
+    DEV static i32 batch_of(const TileWalk<Tiled> &tile) { return Tiled::starts ? 0 : tile.batch; }
     DEV static KeyBlocks blocks_of(const Visible<Tiled> &see, const TileWalk<Tiled> &tile)
     {
-        KeyBlocks b = key_blocks<Tiled>(see, tile.query, last_query(tile));
+        KeyBlocks b = key_blocks<Tiled>(see, tile.query, min(tile.query + bm, see.rows()) - 1);
         if (cluster > 1) {
             const i32 rank = (i32)ptx::cluster_rank(), all = b.end - b.first;
             b.end = b.first + all * (rank + 1) / cluster;
@@ -117,9 +126,9 @@ template <class Config> struct AttentionSm90 {
     DEV static void wait(u64 &bar, u32 phase) { ptx::mbarrier_wait(ptx::shared_address(&bar), phase); }
     DEV static void init(u64 &bar, u32 arrivals) { ptx::mbarrier_init(ptx::shared_address(&bar), arrivals); }
 
-    // ---- Producer: one thread, whose warp finds the blocks where there are ranges ----
+    // ---- Producer: one thread, whose warp finds the blocks where there are ranges, or its tile ----
 
-    static constexpr i32 producers = Tiled::ranges || Tiled::page ? 32 : 1;
+    static constexpr i32 producers = Tiled::ranges || Tiled::page || Tiled::starts ? 32 : 1;
 
     // Loads one tile of `rows` rows from time `from` on.
     template <i32 rows>
@@ -151,8 +160,8 @@ template <class Config> struct AttentionSm90 {
     {
         Cursor key = Cursor::producer(), value = Cursor::producer();
         u32 phase = 0;
-        for (TileWalk<Tiled> tile; tile.next();) {
-            KeyBlocks b = blocks_of(Visible<Tiled>(in, tile.batch), tile);
+        for (TileWalk<Tiled> tile(in.starts); tile.next();) {
+            KeyBlocks b = blocks_of(visible(in, tile), tile);
             if ((i32)threadIdx.x >= Copies::lanes || b.first == b.end) continue;
             i32 head = tile.head / Tiled::group;
             auto load_keys = [&](i32 block) {
@@ -169,7 +178,7 @@ template <class Config> struct AttentionSm90 {
             };
             wait(s.empty_queries, phase ^ 1);
             if (Copies::lane() == 0)
-                load_tile<bm>(s.queries, s.full_queries, q, tile.query, tile.head, tile.batch);
+                load_tile<bm>(s.queries, s.full_queries, q, tile.query, tile.head, batch_of(tile));
             phase ^= 1;
             load_keys(b.end - 1);
             for (i32 j = b.end - 1; j > b.first; j--) {
@@ -190,11 +199,15 @@ template <class Config> struct AttentionSm90 {
         KeyRange seen; // with ranges: by all of the warpgroup's queries
 
         DEV View(const AttentionInputs &in, const TileWalk<Tiled> &tile, i32 row)
-            : see(in, tile.batch), score(in, tile.head), query(tile.query + row)
+            : see(visible(in, tile)), score(in, tile.head), query(tile.query + row)
         {
             if (Tiled::ranges) seen = see.common(first(), first() + 63);
         }
-        DEV i32 first() const { return query / 64 * 64; } // of the warpgroup
+        DEV i32 first() const // of the warpgroup
+        {
+            if constexpr (Tiled::starts) return query - threadIdx.x % 128 / 32 * 16 - threadIdx.x % 32 / 4;
+            else return query / 64 * 64;
+        }
         DEV KeyRange common() const { return Tiled::ranges ? seen : see.common(first(), first() + 63); }
     };
 
@@ -342,7 +355,7 @@ template <class Config> struct AttentionSm90 {
         DEV void write(const OnlineSoftmax &softmax, const View &of, const TileWalk<Tiled> &tile,
                        Element *result, const AttentionInputs &in)
         {
-            Element *to = result + tile.batch * Tiled::o_batch + tile.head * Tiled::o_head;
+            Element *to = result + batch_of(tile) * Tiled::o_batch + tile.head * Tiled::o_head;
 #pragma unroll
             for (i32 r = 0; r < 2; r++) {
                 i32 row = of.query + 8 * r;
@@ -350,7 +363,7 @@ template <class Config> struct AttentionSm90 {
                 const float whole = weights + of.score.sink_weight(softmax.max[r]);
                 const bool none = of.see.none(row);
                 const float inverse = OnlineSoftmax::inverse(whole, none);
-                if (Tiled::lse && row < Tiled::tq && threadIdx.x % 4 == 0)
+                if (Tiled::lse && row < of.see.rows() && threadIdx.x % 4 == 0)
                     Score<Tiled>::store(in, tile.batch, tile.head, row,
                                         none ? unseen() : of.score.log_sum(softmax.max[r], weights));
                 if (!Tiled::stored) continue;
@@ -364,7 +377,7 @@ template <class Config> struct AttentionSm90 {
                     }
                     quad_transpose(v);
                     i32 column = 32 * g + threadIdx.x % 4 * 8;
-                    if (row < Tiled::tq && column < Tiled::head_dim)
+                    if (row < of.see.rows() && column < Tiled::head_dim)
                         *reinterpret_cast<uint4 *>(to + row * Tiled::o_time + column) = {v[0], v[1], v[2],
                                                                                          v[3]};
                 }
@@ -420,7 +433,7 @@ template <class Config> struct AttentionSm90 {
         DEV void consume(Element *to, const AttentionInputs &in)
         {
             i32 row = 64 * group + thread / 32 * 16 + thread % 32 / 4;
-            for (TileWalk<Tiled> tile; tile.next();) {
+            for (TileWalk<Tiled> tile(in.starts); tile.next();) {
                 const View of(in, tile, row);
                 KeyBlocks b = blocks_of(of.see, tile);
                 OnlineSoftmax softmax;

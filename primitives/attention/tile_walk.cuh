@@ -5,13 +5,13 @@
 // are the longest tiles, so bands take turns in going down and going up, which leaves no jump between
 // them, and the last one goes down. Round r gives block b the tile r * grid + b, and in odd rounds the one
 // from the other end: whoever had the longest tile of a round gets the shortest of the next. The blocks of a
-// cluster have the same tile.
+// cluster have the same tile. Packed queries have other tiles, and a walk of their own: packed.cuh.
 #pragma once
 #include "types.cuh"
 
 namespace coda {
 
-template <class Config> struct TileWalk {
+template <class Config, bool packed = Config::starts> struct TileWalk {
     static constexpr i32 blocks = (Config::tq + Config::bm - 1) / Config::bm,
                          streams = Config::batch * Config::heads;
     static constexpr i32 tiles = blocks * streams, bands = (streams + Config::band - 1) / Config::band;
@@ -19,6 +19,7 @@ template <class Config> struct TileWalk {
     i32 round = 0;
     i32 batch, head, query;
 
+    DEV explicit TileWalk(const i32 *) {}
     // Steps to this block's next tile; false when there is none.
     DEV bool next()
     {

@@ -6,6 +6,9 @@
 // mask), and keys is the sequence's length. The shift is a constant, or, counted from the length, keys - tq:
 // then queries with p < 0 are no rows of the sequence and see nothing. Both ends never decrease with i.
 //
+// Packed queries (packed.cuh) go by their row in q, of which the sequence has those from `first` below
+// `end`: the shift counts from one of these, and takes the place of tq.
+//
 // With ranges, a query sees of these only the keys from ranges[i][0] on, below ranges[i][1]: packed
 // documents, prefixes, chunks. Their ends come in any order, so a warp looks at those of all queries of a
 // tile.
@@ -38,6 +41,7 @@ struct AttentionInputs {
     const i32 *table;               // [batch][tk / page]
     float *lse;                     // [batch][heads][tq], which is written
     const float *k_scale, *v_scale; // [kv_heads], or one: what keys and values are multiplied by
+    const i32 *starts;              // [batch + 1]: packed queries'
 };
 
 template <class Config> DEV float key_scale(const AttentionInputs &in, i32 kv_head)
@@ -49,7 +53,14 @@ template <class Config> DEV float value_scale(const AttentionInputs &in, i32 kv_
     return Config::v_scales ? in.v_scale[kv_head * Config::v_scale_stride] : 1.0f;
 }
 
-template <class Config> struct Visible {
+// Of packed queries: the row whose place among the keys is known, and where the sequence's rows end.
+template <bool packed> struct Packed {};
+template <> struct Packed<true> {
+    i32 origin, end;
+};
+template <class Config> struct PackedTile;
+
+template <class Config> struct Visible : Packed<Config::starts> {
     i32 keys;
     const i32 *ranges; // of this sequence
 
@@ -61,7 +72,26 @@ template <class Config> struct Visible {
         if (Config::lengths) keys = max(0, min(in.lengths[batch * Config::lengths_stride], Config::tk));
     }
 
-    DEV i32 shift() const { return Config::from_length ? keys - Config::tq : Config::shift; }
+    DEV Visible(const AttentionInputs &in, const PackedTile<Config> &tile)
+        : Packed<true>{Config::from_start ? tile.first : tile.end, tile.end},
+          keys(tile.none() ? 0 : Config::tk),
+          ranges(in.ranges)
+    {
+        if (Config::lengths && !tile.none())
+            keys = max(0, min(in.lengths[tile.batch * Config::lengths_stride], Config::tk));
+    }
+
+    DEV i32 shift() const
+    {
+        if constexpr (Config::starts) return (Config::from_length ? keys : Config::shift) - this->origin;
+        else return Config::from_length ? keys - Config::tq : Config::shift;
+    }
+    // Queries are rows below this.
+    DEV i32 rows() const
+    {
+        if constexpr (Config::starts) return this->end;
+        else return Config::tq;
+    }
     DEV KeyRange of(i32 query) const
     {
         KeyRange r = {Config::window ? max(0, query + (shift() - Config::window + 1)) : 0, keys};
@@ -77,7 +107,7 @@ template <class Config> struct Visible {
     DEV bool none(i32 query) const { return of(query).empty(); }
     // Whether one may share a tile with queries that see keys: its weights are 0, but 0 times NaN is NaN.
     static constexpr bool mixed = Config::window || Config::from_length || Config::ranges ||
-                                  (Config::limited && Config::shift + Config::ahead < 0);
+                                  (Config::limited && (Config::starts || Config::shift + Config::ahead < 0));
 
     // What some query of `from` to `last` sees lies in this; with ranges, for all lanes of a warp together.
     DEV KeyRange some(i32 from, i32 last) const

@@ -4,6 +4,7 @@
  * Outputs start poisoned, and so is all that no query sees: keys and values past a sequence's length, queries
  * that see no key, whatever lies between rows. What is not written shows, what must not be read shows. Where
  * some queries see keys and some see none, a last run has NaN for all values: the latter must still give 0.
+ * Of packed sequences one at a time gets other numbers, NaN among them: rows of others keep their bits.
  * With P and o rounded to the dtype (unit u) and fp32 sums, an element may be off by
  * (u + small) (sum_j p_j |v_j| + |o|). Each kernel runs twice and must repeat its bits. With
  * CODA_TEST_CASE only cases run whose names contain it, and random ones.
@@ -46,6 +47,7 @@ struct bench {
 
 static int64_t length_of(const struct bench *b, int64_t batch)
 {
+    if (batch < 0) return 0;
     if (!b->c->lengths) return b->s.tk;
     int64_t n = ((int32_t *)b->host[ATTENTION_LENGTHS])[batch];
     return MAX(0, MIN(n, b->s.tk));
@@ -59,11 +61,46 @@ static void fill_lengths(struct bench *b, struct random *r)
         to[i] = i < 4 ? special[i] : (int32_t)random_below(r, b->s.tk + 1);
 }
 
+/* Sequences of no query, of one, of many; rows before the first and behind the last, which are in none. Half
+ * of the cases have starts that are none: below 0, above T, below earlier ones. */
+static void fill_starts(struct bench *b, struct random *r)
+{
+    int32_t *to = b->host[ATTENTION_STARTS], at = (int32_t)random_below(r, 3);
+    bool odd = b->c->starts && random_chance(r, 50);
+    for (int64_t i = 0; b->c->starts && i <= b->s.batch; i++) {
+        int64_t left = b->s.tq - at, many = random_below(r, MAX(left / 2, 1) + 1);
+        to[i] = at;
+        if (odd && random_chance(r, 20))
+            to[i] = (int32_t)(random_chance(r, 50) ? -at : at - random_below(r, 9));
+        at += (int32_t)MIN(left, random_chance(r, 30) ? 0 : random_chance(r, 40) ? 1 : many);
+    }
+    if (odd) to[b->s.batch] = random_chance(r, 50) ? INT32_MAX : (int32_t)b->s.tq + 1;
+    if (odd && random_chance(r, 50)) to[0] = INT32_MIN;
+}
+
+/* Of which sequence row i of a batch of q is, and which of its `queries`; sequence -1: of none. */
+struct place {
+    int64_t sequence, query, queries;
+};
+
+static struct place place_of(const struct bench *b, int64_t batch, int64_t i)
+{
+    const int32_t *starts = b->host[ATTENTION_STARTS];
+    int64_t end = 0;
+    if (!b->c->starts) return (struct place){batch, i, b->s.tq};
+    for (int64_t k = 0; k <= b->s.batch; k++) {
+        int64_t first = end;
+        end = MAX(end, MIN(starts[k], b->s.tq));
+        if (i < end) return (struct place){k - 1, i - first, end - first};
+    }
+    return (struct place){-1, i - end, b->s.tq - end};
+}
+
 /* Packed documents, with queries in between that see nothing, whatever, and prefixes: one kind a sequence. */
 static void fill_ranges(struct bench *b, struct random *r)
 {
     int32_t *to = b->host[ATTENTION_RANGES], first = 0, end = 0;
-    for (int64_t i = 0; b->c->ranges && i < b->s.batch * b->s.tq; i++, to += 2) {
+    for (int64_t i = 0; b->c->ranges && i < attention_batches(&b->s) * b->s.tq; i++, to += 2) {
         int64_t kind = i / b->s.tq % 3, at = i % b->s.tq;
         if (at == 0) first = end = 0;
         if (kind == 0 && at >= end) first = end, end += 1 + (int32_t)random_below(r, b->s.tk / 3 + 1);
@@ -88,8 +125,10 @@ static void fill_of_heads(struct bench *b, struct random *r)
 
 static int64_t position_of(const struct bench *b, int64_t batch, int64_t i)
 {
-    if (b->s.align == CODA_ALIGN_START) return i;
-    return i + (b->s.align == CODA_ALIGN_LENGTH ? length_of(b, batch) : b->s.tk) - b->s.tq;
+    struct place at = place_of(b, batch, i);
+    if (b->s.align == CODA_ALIGN_START) return at.query;
+    int64_t end = b->s.align == CODA_ALIGN_LENGTH ? length_of(b, at.sequence) : b->s.tk;
+    return at.query + end - at.queries;
 }
 
 /* The keys that query i sees, as the manual says it. */
@@ -100,7 +139,7 @@ struct range {
 static struct range visible(const struct bench *b, int64_t batch, int64_t i)
 {
     const struct attention_spec *s = &b->s;
-    int64_t keys = length_of(b, batch), position = position_of(b, batch, i);
+    int64_t keys = length_of(b, place_of(b, batch, i).sequence), position = position_of(b, batch, i);
     struct range r = {0, keys};
     bool placed = s->causal || s->window || s->ahead || b->c->slopes;
     if (s->causal || s->ahead) r.end = MIN(keys, position + s->ahead + 1);
@@ -147,10 +186,10 @@ static int64_t key_at(const struct bench *b, const struct tensor_use *v, int64_t
     return v->offset + page * v->batch + t % b->c->page * v->time;
 }
 
-static void fill_rows(struct bench *b, const struct tensor_use *v, int64_t rows, int64_t heads,
-                      bool (*used)(const struct bench *, int64_t, int64_t), struct random *r)
+static void fill_rows(struct bench *b, const struct tensor_use *v, int64_t batches, int64_t rows,
+                      int64_t heads, bool (*used)(const struct bench *, int64_t, int64_t), struct random *r)
 {
-    for (int64_t batch = 0; batch < b->s.batch; batch++)
+    for (int64_t batch = 0; batch < batches; batch++)
         for (int64_t t = 0; t < rows; t++)
             for (int64_t h = 0; h < heads && used(b, batch, t); h++)
                 for (int64_t d = 0; d < b->s.head_dim; d++)
@@ -173,12 +212,13 @@ static bool make_data(struct bench *b, uint64_t seed)
             dtype_store(t, b->host[i], e, e % 3 ? NAN : INFINITY);
     }
     fill_lengths(b, &r);
+    fill_starts(b, &r);
     fill_ranges(b, &r);
     fill_table(b, &r);
     fill_of_heads(b, &r);
-    fill_rows(b, &b->s.q, b->s.tq, b->s.heads, query_sees, &r);
-    fill_rows(b, &b->s.k, b->s.tk, b->s.kv_heads, key_is_seen, &r);
-    fill_rows(b, &b->s.v, b->s.tk, b->s.kv_heads, key_is_seen, &r);
+    fill_rows(b, &b->s.q, attention_batches(&b->s), b->s.tq, b->s.heads, query_sees, &r);
+    fill_rows(b, &b->s.k, b->s.batch, b->s.tk, b->s.kv_heads, key_is_seen, &r);
+    fill_rows(b, &b->s.v, b->s.batch, b->s.tk, b->s.kv_heads, key_is_seen, &r);
     for (int i = 0; i < ATTENTION_BUFFERS; i++)
         if (i != ATTENTION_O && !device_upload(b->gpu[i], b->host[i], b->bytes[i])) return false;
     return true;
@@ -265,10 +305,11 @@ static double reference(const struct bench *b, int64_t batch, int64_t i, int64_t
     const struct attention_spec *s = &b->s;
     struct range r = visible(b, batch, i);
     int64_t kv = h / (s->heads / s->kv_heads), first = r.first, end = r.end;
+    int64_t of = place_of(b, batch, i).sequence;
     double top = -INFINITY, sum = 0, *score = calloc((size_t)s->tk + 1, sizeof *score);
     for (int64_t j = first; j < end; j++) {
         for (int64_t d = 0; d < s->head_dim; d++)
-            score[j] += at(b, &s->q, batch, i, h, d) * at(b, &s->k, batch, j, kv, d);
+            score[j] += at(b, &s->q, batch, i, h, d) * at(b, &s->k, of, j, kv, d);
         score[j] *= s->scale * scale_of(b, ATTENTION_K_SCALE, kv);
         if (s->softcap > 0) score[j] = s->softcap * tanh(score[j] / s->softcap);
         if (b->c->slopes) score[j] -= slope_of(b, h) * fabs((double)(position_of(b, batch, i) - j));
@@ -282,7 +323,7 @@ static double reference(const struct bench *b, int64_t batch, int64_t i, int64_t
         double p = exp(score[j] - top);
         sum += p;
         for (int64_t d = 0; d < s->head_dim; d++) {
-            double v = at(b, &s->v, batch, j, kv, d) * scale_of(b, ATTENTION_V_SCALE, kv);
+            double v = at(b, &s->v, of, j, kv, d) * scale_of(b, ATTENTION_V_SCALE, kv);
             o[d] += p * v;
             size[d] += p * fabs(v);
         }
@@ -318,7 +359,7 @@ static void check(struct bench *b, uint64_t seed)
 {
     const struct attention_spec *s = &b->s;
     int64_t most = device_emulated(&b->device) ? EMULATED_QUERIES : MOST_QUERIES;
-    int64_t queries = s->batch * s->tq * s->heads, n = MIN(queries, most);
+    int64_t queries = attention_batches(s) * s->tq * s->heads, n = MIN(queries, most);
     struct random r = {seed};
     for (int64_t e = 0; e < n; e++) {
         int64_t q = queries <= n ? e : random_below(&r, queries);
@@ -331,7 +372,7 @@ static int64_t misplaced(const struct bench *b)
 {
     const struct attention_spec *s = &b->s;
     size_t size = (size_t)dtype_size(s->o.dtype);
-    int64_t poisoned = 0, inside = s->batch * s->tq * s->heads * s->head_dim;
+    int64_t poisoned = 0, inside = attention_batches(s) * s->tq * s->heads * s->head_dim;
     int64_t all = attention_case_elements(b->c, ATTENTION_O);
     const char *o = b->host[ATTENTION_O];
     for (int64_t e = 0; e < all; e++) poisoned += !memcmp(o + (size_t)e * size, "\xff\xff\xff\xff", size);
@@ -340,7 +381,7 @@ static int64_t misplaced(const struct bench *b)
 
 static bool some_query(const struct bench *b, bool sees)
 {
-    for (int64_t batch = 0; batch < b->s.batch; batch++)
+    for (int64_t batch = 0; batch < attention_batches(&b->s); batch++)
         for (int64_t i = 0; i < b->s.tq; i++)
             if (query_sees(b, batch, i) == sees) return true;
     return false;
@@ -360,12 +401,65 @@ static int64_t touched_by_nan(struct bench *b, char *err)
     }
     if (!device_upload(b->gpu[s->v.buffer], b->host[s->v.buffer], b->bytes[s->v.buffer])) return -1;
     if (!run(b, b->host[ATTENTION_O], err)) return -1;
-    for (int64_t e = 0; e < s->batch * s->tq * s->heads; e++) {
+    for (int64_t e = 0; e < attention_batches(s) * s->tq * s->heads; e++) {
         int64_t h = e % s->heads, i = e / s->heads % s->tq, batch = e / s->heads / s->tq;
         double got = at(b, &s->o, batch, i, h, s->head_dim - 1);
         wrong += query_sees(b, batch, i) ? !isnan(got) : got != 0;
     }
     return wrong;
+}
+
+/* Gives a packed sequence other queries, keys and values, NaN among them. */
+static void change_sequence(struct bench *b, int64_t sequence, struct random *r)
+{
+    const struct tensor_use *of[] = {&b->s.q, &b->s.k, &b->s.v};
+    for (int t = 0; t < 3; t++)
+        for (int64_t i = 0; i < (t ? length_of(b, sequence) : b->s.tq); i++)
+            for (int64_t e = 0; e < (t ? b->s.kv_heads : b->s.heads) * b->s.head_dim; e++) {
+                if (t == 0 && place_of(b, 0, i).sequence != sequence) continue;
+                int64_t at = key_at(b, of[t], t ? sequence : 0, i) + e / b->s.head_dim * of[t]->head;
+                double x = random_chance(r, 1) ? NAN : random_normal(r);
+                dtype_store(of[t]->dtype, b->host[of[t]->buffer], at + e % b->s.head_dim, x);
+            }
+}
+
+/* Rows of `now` that are not what they were when only other sequences were different. */
+static int64_t changed_rows(const struct bench *b, const void *was, const void *now, int64_t sequence)
+{
+    const struct tensor_use *o = &b->s.o;
+    size_t size = (size_t)dtype_size(o->dtype), row = (size_t)b->s.head_dim * size;
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < b->s.tq; i++)
+        for (int64_t h = 0; h < b->s.heads && place_of(b, 0, i).sequence != sequence; h++) {
+            size_t at = (size_t)(o->offset + i * o->time + h * o->head) * size;
+            wrong += memcmp((const char *)was + at, (const char *)now + at, row) != 0;
+        }
+    return wrong;
+}
+
+/* A sequence that has queries, and then another one, are changed: what the rest's rows are then. */
+static int64_t touched_by_others(struct bench *b, char *err)
+{
+    struct random r = {23};
+    int64_t wrong = 0, of[2] = {-1, -1};
+    if (!b->c->starts) return 0;
+    for (int64_t i = 0; i < b->s.tq; i++) {
+        int64_t sequence = place_of(b, 0, i).sequence;
+        if (sequence >= 0 && of[0] < 0) of[0] = sequence;
+        if (sequence != of[0]) of[1] = sequence;
+    }
+    void *was = malloc(b->bytes[ATTENTION_O] + 1);
+    for (int k = 0; k < 2 && was; k++) {
+        if (of[k] < 0) continue;
+        memcpy(was, b->host[ATTENTION_O], b->bytes[ATTENTION_O]);
+        change_sequence(b, of[k], &r);
+        for (int t = ATTENTION_Q; t <= ATTENTION_V; t++)
+            if (!device_upload(b->gpu[t], b->host[t], b->bytes[t])) wrong = -1;
+        if (wrong < 0 || !run(b, b->host[ATTENTION_O], err)) break;
+        wrong += changed_rows(b, was, b->host[ATTENTION_O], of[k]);
+    }
+    free(was);
+    return err[0] ? -1 : wrong;
 }
 
 static void close_bench(struct bench *b)
@@ -393,11 +487,13 @@ static int run_case(const struct jit_device *device, const struct attention_case
         bool same = !memcmp(again, b.host[ATTENTION_O], b.bytes[ATTENTION_O]);
         int64_t stray = misplaced(&b);
         check(&b, 11);
-        int64_t touched = touched_by_nan(&b, err);
-        failed = gpu_case(
-            same && !stray && !touched && b.worst <= 1, name,
-            "error %.2f of what is allowed (row %lld)%s, %lld misplaced, %lld touched by NaN %s", b.worst,
-            (long long)b.worst_at, same ? "" : ", NOT REPEATED", (long long)stray, (long long)touched, err);
+        int64_t others = touched_by_others(&b, err), touched = touched_by_nan(&b, err);
+        failed =
+            gpu_case(same && !stray && !others && !touched && b.worst <= 1, name,
+                     "error %.2f of what is allowed (row %lld)%s, %lld misplaced, %lld touched by others, "
+                     "%lld touched by NaN %s",
+                     b.worst, (long long)b.worst_at, same ? "" : ", NOT REPEATED", (long long)stray,
+                     (long long)others, (long long)touched, err);
     }
     free(again);
     close_bench(&b);
@@ -433,6 +529,7 @@ static struct attention_case random_case(struct random *r)
         c.keys = CODA_F8E4M3, c.scales = (int)random_below(r, 3);
         if (random_chance(r, 60)) c.tq = 1 + random_below(r, 4), c.head_dim = 16 * (1 + random_below(r, 8));
     }
+    if (c.layout != LAYOUT_PACKED && random_chance(r, 20)) c.starts = true, c.batch += random_below(r, 40);
     return c;
 }
 
@@ -456,12 +553,12 @@ static int run_random(const struct jit_device *device)
         struct attention_case c = random_case(&r);
         snprintf(
             name, sizeof name,
-            "%s%s b%d q%d k%d h%d/%d d%d w%d%s%s align %d layout %d pad %d ahead %d cap %d page %d%s%s%s%s",
+            "%s%s b%d q%d k%d h%d/%d d%d w%d%s%s align %d layout %d pad %d ahead %d cap %d page %d%s%s%s%s%s",
             dtype_name(c.dtype), c.keys ? " fp8" : "", (int)c.batch, (int)c.tq, (int)c.tk, (int)c.heads,
             (int)c.kv_heads, (int)c.head_dim, (int)c.window, c.causal ? " causal" : "",
             c.lengths ? " lengths" : "", c.align, (int)c.layout, (int)c.pad, (int)c.ahead, (int)c.softcap,
             (int)c.page, c.ranges ? " ranges" : "", c.slopes ? " slopes" : "", c.sinks ? " sinks" : "",
-            c.lse ? " lse" : "");
+            c.lse ? " lse" : "", c.starts ? " starts" : "");
         c.name = name;
         failed += run_both(device, &c);
     }
@@ -478,7 +575,7 @@ int gpu_attention(void)
     for (int i = 0; i < attention_case_count; i++) {
         if (named && !strstr(attention_cases[i].name, named)) continue;
         if (device_emulated(&device) && !scale_takes_one_in(5, i)) continue;
-        if (attention_cases[i].batch * attention_cases[i].tq > 0)
+        if ((attention_cases[i].batch || attention_cases[i].starts) && attention_cases[i].tq > 0)
             failed += run_both(&device, &attention_cases[i]);
     }
     return failed + run_random(&device);

@@ -124,6 +124,40 @@ const struct attention_case attention_cases[] = {
     {"fp8 odd", F32, 6, 3, 96, 4, 2, 13, true, 0, true, LAYOUT_HEADS, 3, 0, 3, .page = 8, .keys = F8,
      .scales = 1},
     {"scales", BF16, 2, 50, 100, 4, 2, 64, true, 0, false, LAYOUT_ROWS, 0, 0, 0, .lse = true, .scales = 2},
+    {"starts", BF16, 5, 300, 400, 4, 2, 128, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .starts = true},
+    {"starts head 64", BF16, 7, 270, 300, 3, 3, 64, true, 0, true, LAYOUT_ROWS, 8, 0, 3, .starts = true},
+    {"starts window f16", F16, 6, 200, 500, 4, 1, 96, true, 90, true, LAYOUT_HEADS, 0, 0, 3, .starts = true},
+    {"starts both ways", BF16, 6, 260, 300, 2, 2, 64, false, 70, true, LAYOUT_ROWS, 0, 0, 1, .starts = true},
+    {"starts at the end", BF16, 4, 330, 150, 2, 1, 128, true, 0, false, LAYOUT_ROWS, 0, 0, 2, .starts = true},
+    {"starts sums", BF16, 9, 160, 300, 4, 2, 128, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .starts = true,
+     .lse = true},
+    {"starts head 256", BF16, 5, 150, 200, 2, 1, 256, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .starts = true},
+    {"starts head 192", F16, 5, 150, 200, 2, 1, 192, true, 60, true, LAYOUT_ROWS, 0, 0, 3, .starts = true},
+    {"starts pages", BF16, 8, 200, 512, 4, 2, 128, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .page = 16,
+     .starts = true},
+    {"starts pages of heads", BF16, 5, 230, 256, 4, 2, 64, true, 0, true, LAYOUT_HEADS, 0, 0, 3, .page = 64,
+     .starts = true},
+    {"starts head 256 pages", F16, 4, 140, 256, 1, 1, 256, true, 99, true, LAYOUT_ROWS, 0, 0, 3, .page = 8,
+     .lse = true, .starts = true},
+    {"starts ranges", BF16, 4, 250, 300, 2, 2, 128, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .ranges = true,
+     .starts = true},
+    {"starts all", BF16, 6, 290, 330, 4, 2,    128,  true,       150,         true,
+     LAYOUT_ROWS,  8,    0, 3,   0,   5, true, true, .sinks = 1, .lse = true, .starts = true},
+    {"starts all head 64", F16, 6, 210, 320, 4, 2,    64,   false,      150,         true,
+     LAYOUT_ROWS,          0,   0, 3,   9,   5, true, true, .sinks = 1, .lse = true, .page = 32,
+     .starts = true},
+    {"starts of many", BF16, 70, 120, 64, 2, 2, 64, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .starts = true},
+    {"f32 starts", F32, 6, 90, 130, 4, 2, 72, true, 50, true, LAYOUT_HEADS, 0, 0, 3, .lse = true,
+     .starts = true},
+    {"f32 starts pages", F32, 40, 70, 96, 4, 2, 40, true, 25, true, LAYOUT_ROWS, 3, 0, 3, .page = 32,
+     .starts = true},
+    {"f32 starts ranges", F32, 5, 80, 90, 2, 2, 40, false, 0, false, LAYOUT_ROWS, 0, 0, 0, .ranges = true,
+     .slopes = true, .starts = true},
+    {"fp8 starts", BF16, 6, 60, 300, 4, 2, 64, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .keys = F8, .scales = 2,
+     .starts = true},
+    {"fp8 starts pages", F16, 6, 50, 128, 4, 2, 48, true, 0, true, LAYOUT_HEADS, 0, 0, 3, .page = 16,
+     .keys = F8, .scales = 1, .starts = true},
+    {"starts of none", BF16, 0, 30, 30, 2, 2, 64, false, 0, false, LAYOUT_ROWS, 0, 0, 0, .starts = true},
     {"no keys", BF16, 2, 30, 0, 2, 2, 64, false, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
     {"no queries", BF16, 2, 0, 30, 2, 2, 64, false, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
     {"no batch", BF16, 0, 30, 30, 2, 2, 64, false, 0, true, LAYOUT_ROWS, 0, 0, .align = 0},
@@ -158,7 +192,8 @@ static struct tensor_use view(const struct attention_case *c, int buffer, int64_
 static struct tensor_use beside(bool there, int buffer, const int64_t *stride)
 {
     struct tensor_use u = {.role = USE_BESIDE, .buffer = there ? buffer : -1, .steady = true};
-    bool whole = buffer == ATTENTION_LENGTHS || buffer == ATTENTION_RANGES || buffer == ATTENTION_TABLE;
+    bool whole = buffer == ATTENTION_LENGTHS || buffer == ATTENTION_RANGES || buffer == ATTENTION_TABLE ||
+                 buffer == ATTENTION_STARTS;
     u.dtype = whole ? CODA_I32 : CODA_F32;
     for (int i = 0; i < 3; i++) u.stride[i] = stride[i];
     return u;
@@ -184,13 +219,14 @@ void attention_case_spec(const struct attention_case *c, struct attention_spec *
         .ahead = c->ahead,
         .softcap = c->softcap,
         .lengths = beside(c->lengths, ATTENTION_LENGTHS, (int64_t[]){1, 0, 0}),
-        .ranges = beside(c->ranges, ATTENTION_RANGES, (int64_t[]){2 * c->tq, 2, 1}),
+        .ranges = beside(c->ranges, ATTENTION_RANGES, (int64_t[]){c->starts ? 0 : 2 * c->tq, 2, 1}),
         .slopes = beside(c->slopes, ATTENTION_SLOPES, (int64_t[]){1, 0, 0}),
         .sinks = beside(c->sinks, ATTENTION_SINKS, (int64_t[]){1, 0, 0}),
         .table = beside(c->page, ATTENTION_TABLE, (int64_t[]){c->page ? c->tk / c->page : 0, 1, 0}),
         .lse = beside(c->lse, ATTENTION_LSE, (int64_t[]){c->heads * c->tq, c->tq, 1}),
         .k_scale = beside(c->scales, ATTENTION_K_SCALE, (int64_t[]){c->scales - 1, 0, 0}),
         .v_scale = beside(c->scales, ATTENTION_V_SCALE, (int64_t[]){c->scales - 1, 0, 0}),
+        .starts = beside(c->starts, ATTENTION_STARTS, (int64_t[]){1, 0, 0}),
         .page = c->page,
         .slots = attention_case_slots(c)};
     out->scale = c->scale != 0 ? c->scale : (float)(1 / sqrt((double)c->head_dim));
@@ -212,16 +248,18 @@ int64_t attention_case_elements(const struct attention_case *c, int buffer)
     struct attention_spec s;
     attention_case_spec(c, &s);
     bool packed = c->layout == LAYOUT_PACKED;
+    int64_t batches = attention_batches(&s);
     switch (buffer) {
-    case ATTENTION_Q: return c->batch * s.q.batch;
+    case ATTENTION_Q: return batches * s.q.batch;
     case ATTENTION_K: return packed ? 0 : attention_lots(&s) * s.k.batch;
     case ATTENTION_V: return packed ? 0 : attention_lots(&s) * s.v.batch;
-    case ATTENTION_O: return c->batch * s.o.batch;
+    case ATTENTION_O: return batches * s.o.batch;
     case ATTENTION_LENGTHS: return c->lengths ? c->batch : 0;
-    case ATTENTION_RANGES: return c->ranges ? 2 * c->batch * c->tq : 0;
+    case ATTENTION_RANGES: return c->ranges ? 2 * batches * c->tq : 0;
     case ATTENTION_SLOPES: return c->slopes ? c->heads : 0;
-    case ATTENTION_LSE: return c->lse ? c->batch * c->heads * c->tq : 0;
+    case ATTENTION_LSE: return c->lse ? batches * c->heads * c->tq : 0;
     case ATTENTION_TABLE: return c->page ? c->batch * (c->tk / c->page) : 0;
+    case ATTENTION_STARTS: return c->starts ? c->batch + 1 : 0;
     case ATTENTION_SINKS: return c->sinks ? c->heads : 0;
     case ATTENTION_K_SCALE:
     case ATTENTION_V_SCALE: return c->scales == 2 ? c->kv_heads : c->scales;

@@ -28,6 +28,7 @@ struct attention_case {
     int64_t page;    /* not packed; tk is a multiple of it */
     coda_dtype keys; /* of k and v; 0: as the others, also where packed */
     int scales;      /* of k and v: 1, or one for each key head: 2; 0: none */
+    bool starts;     /* tq queries of all sequences, packed; LAYOUT_HEADS has them as one batch's */
 };
 
 extern const struct attention_case attention_cases[];
@@ -47,6 +48,7 @@ enum {
     ATTENTION_LSE,
     ATTENTION_K_SCALE,
     ATTENTION_V_SCALE,
+    ATTENTION_STARTS,
     ATTENTION_BUFFERS
 };
 
