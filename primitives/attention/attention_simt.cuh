@@ -169,7 +169,7 @@ template <class Config> struct AttentionSimt {
     DEV static void run(const typename Tiled::Q *q, const typename Tiled::K *k, const typename Tiled::V *v,
                         typename Tiled::O *out, const AttentionInputs &in)
     {
-        const i32 tile = blockIdx.x / Tiled::heads;
+        const u32 tile = blockIdx.x / Tiled::heads;
         if constexpr (Tiled::starts) {
             PackedTile<Tiled> own;
             if (PackedTiles<Tiled>().find(in.starts, tile, own))
