@@ -259,6 +259,7 @@ static coda_attention_options attention_options(void)
     if (chance(20)) o.v_scale = value();
     if (chance(20)) o.sinks = value();
     if (chance(20)) o.table = value();
+    if (chance(20)) o.starts = value();
     return o;
 }
 static int call_coda_attention(void)

@@ -232,6 +232,7 @@ static void attention(struct fuzz *f)
     if (random_chance(&f->r, 20)) o.k_scale = value(f);
     if (random_chance(&f->r, 20)) o.v_scale = value(f);
     if (random_chance(&f->r, 20)) o.sinks = value(f);
+    if (random_chance(&f->r, 20)) o.starts = value(f);
     coda_value q = value(f), k = random_chance(&f->r, 50) ? q : value(f);
     coda_value v = random_chance(&f->r, 70) ? k : value(f), lengths = maybe(f), sums;
     const coda_attention_options *opt = random_chance(&f->r, 50) ? &o : NULL;

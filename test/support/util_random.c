@@ -430,6 +430,17 @@ static coda_value grow_heads(struct maker *m)
     return random_chance(&m->r, 50) ? v : coda_scale(m->g, v, 0.5f);
 }
 
+/* The rows of q as those of some sequences, whose keys are leaves. */
+static void pack(struct maker *m, coda_value q, int64_t columns, coda_value *k, coda_value *v,
+                 coda_attention_options *o, coda_value *lengths)
+{
+    int64_t batch = random_below(&m->r, 5), starts = batch + 1, keys[] = {batch, draw_size(m), columns};
+    o->starts = leaf(m, false, CODA_I32, 1, &starts);
+    *lengths = random_chance(&m->r, 50) ? leaf(m, false, CODA_I32, 1, &batch) : CODA_NONE;
+    *k = leaf(m, false, shape_of(m, q).dtype, 3, keys);
+    *v = random_chance(&m->r, 20) ? *k : leaf(m, false, shape_of(m, q).dtype, 3, keys);
+}
+
 /* norm -> fused q k v -> rope on q and k -> attention, with or without a batch. */
 static coda_value grow_attention(struct maker *m)
 {
@@ -454,6 +465,7 @@ static coda_value grow_attention(struct maker *m)
         k = coda_rope(m->g, k, at, &rope);
     }
     if (s.rank == 3 && random_chance(&m->r, 30)) lengths = leaf(m, false, CODA_I32, 1, s.dim);
+    if (s.rank == 2 && random_chance(&m->r, 30)) pack(m, q, nk, &k, &v, &o, &lengths);
     o.heads = kv * group;
     o.kv_heads = kv;
     o.causal = random_chance(&m->r, 60);

@@ -26,8 +26,8 @@ double run_error(const graph *g, int output, const void *got, const double *want
 double run_on_cpu(const graph *g, uint64_t seed, const coda_compile_options *opt, void **want);
 double run_on_gpu(const graph *g, uint64_t seed, const coda_compile_options *opt, void **want);
 
-/* How far the reference's outputs go, measured in the same way, if the last bit of each 16-bit element of a leaf
- * is another: so far may a rounding take them. `want` is run_reference()'s. */
+/* How far the reference's outputs go, measured in the same way, if the last bit of each 16-bit element of a
+ * leaf is another: so far may a rounding take them. `want` is run_reference()'s. */
 double run_sensitivity(const graph *g, uint64_t seed, void **want);
 
 /* Does the graph hold what 16 bits can say nothing of: a row of few columns less its mean? */

@@ -170,6 +170,17 @@ static coda_value attention(struct maker *m, coda_value x)
     return reshape(m, coda_attention(m->g, q, k, k, lengths, &o), 2, (int64_t[]){m->rows, m->columns});
 }
 
+/* The rows as those of B sequences, whose keys are in a cache. */
+static coda_value packed(struct maker *m, coda_value x)
+{
+    coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
+    int64_t cache[] = {m->b, m->s, m->columns}, starts = plus(m, m->b, 1);
+    coda_value k = leaf(m, m->dtype, 3, cache);
+    o.heads = 2, o.causal = random_chance(&m->r, 60), o.align = CODA_ALIGN_LENGTH;
+    o.starts = leaf(m, CODA_I32, 1, &starts);
+    return coda_attention(m->g, product(m, x), k, k, leaf(m, CODA_I32, 1, &m->b), &o);
+}
+
 /* One more row ahead of all but the last. */
 static coda_value shifted(struct maker *m, coda_value x)
 {
@@ -297,9 +308,9 @@ static void finish(struct maker *m, coda_value x)
     if (random_chance(&m->r, 30)) coda_output(m->g, "loss", coda_cross_entropy(m->g, x, targets, &o));
 }
 
-static pattern *const patterns[] = {product,  norm,      gate,      elementwise, statistic, columns,
-                                    turned,   rotated,   attention, shifted,     tail,      looked_up,
-                                    appended, attention, pieces,    summed_up,   between,   paged};
+static pattern *const patterns[] = {product, norm,      gate,    elementwise, statistic, columns,  turned,
+                                    rotated, attention, shifted, tail,        looked_up, appended, attention,
+                                    pieces,  summed_up, between, paged,       packed};
 
 static int64_t extent(struct maker *m, uint64_t seed, int symbol, const int64_t *values)
 {

@@ -38,6 +38,14 @@ static const char leaves[] = "%x = input bf16[2,8,64]\n"
                              "%one1 = input f32[1]\n"
                              "%poolh = input bf16[12,4,4,8]\n"
                              "%kv2 = input bf16[2,17,32]\n"
+                             "%kvs = input f32[7,16,32]\n"
+                             "%kvhs = input f32[7,4,16,8]\n"
+                             "%seven = input i32[7]\n"
+                             "%starts = input i32[8]\n"
+                             "%tables = input i32[7,4]\n"
+                             "%pairs1 = input i32[8,2]\n"
+                             "%none = input i32[0]\n"
+                             "%kvs0 = input f32[0,16,32]\n"
                              "%six = input i32[1,2,1,2,1,2]\n"
                              "%four = input f32[1,2,4,8]\n"
                              "%tall = input f32[2000000000,1]\n"
@@ -233,6 +241,44 @@ static const struct {
     {"attention %x, %poolh, %poolh, %len, _, _, _, %table {heads=8, kv_heads=4, page=8, layout=1}",
      "attention: q is [2,8,64], k [12,4,4,8], the page 8; of layout HND k is [B,kv_heads,Tk,head_dim], or "
      "[pages,kv_heads,page,head_dim]"},
+    {"attention %m, %kvs, %kvs, %seven, _, _, _, _, _, _, %starts {heads=8, kv_heads=4}", "f32[8,64]"},
+    {"attention %m, %kvs, %kvs, %seven, _, _, _, _, _, _, %starts {heads=8, kv_heads=4, lse=1}", "f32[8,8]"},
+    {"attention %m, %kvs, %kvs, _, %pairs1, _, _, _, _, _, %starts {heads=8, kv_heads=4, causal=1}",
+     "f32[8,64]"},
+    {"attention %m, %kvs, %kvs, %seven, _, _, _, _, _, _, %starts {heads=8, kv_heads=4, causal=1, align=3}",
+     "f32[8,64]"},
+    {"attention %m, %kvhs, %kvhs, _, _, _, _, _, _, _, %starts {heads=8, kv_heads=4, layout=1}", "f32[8,64]"},
+    {"attention %m, %pool, %pool, %seven, _, _, _, %tables, _, _, %starts {heads=8, kv_heads=4, page=4}",
+     "f32[8,64]"},
+    {"attention %m, %poolh, %poolh, %seven, _, _, _, %tables, _, _, %starts {heads=8, kv_heads=4, page=4, "
+     "layout=1}",
+     "f32[8,64]"},
+    {"attention %m, %kvs0, %kvs0, _, _, _, _, _, _, _, %one {heads=8, kv_heads=4}", "f32[8,64]"},
+    {"attention %x, %kv, %kv, _, _, _, _, _, _, _, %starts {heads=8, kv_heads=4}",
+     "attention: q is [2,8,64] but starts are i32[8]; q must be [T,columns], starts i32[B+1]"},
+    {"attention %m, %kvs, %kvs, _, _, _, _, _, _, _, %none {heads=8, kv_heads=4}",
+     "attention: q is [8,64] but starts are i32[0]; q must be [T,columns], starts i32[B+1]"},
+    {"attention %m, %kvs, %kvs, _, _, _, _, _, _, _, %eight {heads=8, kv_heads=4}",
+     "attention: q is [8,64] but starts are f32[8]; q must be [T,columns], starts i32[B+1]"},
+    {"attention %m, %kvs, %kvs, _, _, _, _, _, _, _, %table {heads=8, kv_heads=4}",
+     "attention: q is [8,64] but starts are i32[2,4]; q must be [T,columns], starts i32[B+1]"},
+    {"attention %m, %kv, %kv, _, _, _, _, _, _, _, %starts {heads=8, kv_heads=4}",
+     "attention: starts are i32[8] but k is [2,16,32]; must be [7,Tk,columns]"},
+    {"attention %m, %pool, %pool, _, _, _, _, _, _, _, %starts {heads=8, kv_heads=4}",
+     "attention: starts are i32[8] but k is [48,32]; must be [7,Tk,columns]"},
+    {"attention %m, %kvs, %kvs, %len, _, _, _, _, _, _, %starts {heads=8, kv_heads=4}",
+     "attention: starts are i32[8] but lengths are i32[2]; must be i32[7]"},
+    {"attention %m, %pool, %pool, %seven, _, _, _, %table, _, _, %starts {heads=8, kv_heads=4, page=4}",
+     "attention: starts are i32[8] but the table is i32[2,4]; must be i32[7,pages]"},
+    {"attention %m, %kvh, %kvh, _, _, _, _, _, _, _, %starts {heads=8, kv_heads=4, layout=1}",
+     "attention: starts are i32[8], k [2,4,16,8], the page 0; of layout HND k is [B,kv_heads,Tk,head_dim], "
+     "or "
+     "[pages,kv_heads,page,head_dim]"},
+    {"attention %m, %kvs, %kvs, _, %pairs, _, _, _, _, _, %starts {heads=8, kv_heads=4}",
+     "attention: q is [8,64] but ranges are i32[2,8,2]; must be i32[8,2]"},
+    {"attention %m, %kvs, %kvs, %seven, _, _, _, _, _, _, %starts {heads=8, kv_heads=4, causal=1}",
+     "attention: causal, lengths, Tq 8 and Tk 16: align must say where queries sit: CODA_ALIGN_LENGTH (3):"
+     " the last before the length, CODA_ALIGN_END (2): before Tk, or CODA_ALIGN_START (1)"},
     {"attention %x, %kvh, %kvh {heads=8, layout=1}",
      "attention: k is [2,4,16,8], of 4 heads, but kv_heads is 8"},
     {"attention %x, %kvh, %kvh {heads=4, layout=1}",

@@ -72,9 +72,11 @@ static const char leaves[] = "dim %B = 1..8\n"
                              "%len = input i32[B]\n"
                              "%k = state f32[S,64]\n"
                              "%slot = input i32[T]\n"
-                             "%q = input f32[T,2*T]\n";
+                             "%q = input f32[T,2*T]\n"
+                             "%starts = input i32[B+1]\n"
+                             "%some = input i32[Z]\n";
 
-/* Line 18 of a text that begins with these, and what its type is, or why it has none. */
+/* Line 20 of a text that begins with these, and what its type is, or why it has none. */
 static const struct {
     const char *line, *expected;
 } rules[] = {
@@ -125,6 +127,13 @@ static const struct {
     {"attention %x, %x, %x, %len {heads=2,causal=1}", "f32[B,T,64]"},
     {"attention %x, %y, %y, %slot {heads=2}",
      "attention: q is [B,T,64] but lengths are i32[T]; must be i32[B]"},
+    {"attention %t, %y, %y, %len, _, _, _, _, _, _, %starts {heads=2,causal=1,align=3}", "f32[T,64]"},
+    {"attention %t, %y, %y, %slot, _, _, _, _, _, _, %starts {heads=2}",
+     "attention: starts are i32[B+1] but lengths are i32[T]; must be i32[B]"},
+    {"attention %t, %y, %y, _, _, _, _, _, _, _, %len {heads=2}",
+     "attention: starts are i32[B] but k is [B,S,64]; must be [B-1,Tk,columns]"},
+    {"attention %t, %y, %y, _, _, _, _, _, _, _, %some {heads=2}",
+     "attention: q is [T,64] but starts are i32[Z]; q must be [T,columns], starts i32[B+1]"},
     {"append %k, %t, %slot", "f32[S,64]"},
     {"assign %k, %s", "f32[S,64]"},
     {"assign %k, %t", "assign: the state is f32[S,64] but the value is f32[T,64]; they must be equal"},
@@ -150,9 +159,9 @@ START_TEST(rule)
     char text[2048], got[512];
     snprintf(text, sizeof text, "%s%%r = %s\n", leaves, rules[_i].line);
     graph *g = graph_parse(text);
-    const char *message = strstr(coda_error(), "line 18: ");
+    const char *message = strstr(coda_error(), "line 20: ");
     if (g) snprintf(got, sizeof got, "%s", type_text(&g->node[g->nodes - 1].type).s);
-    else snprintf(got, sizeof got, "%s", message ? message + strlen("line 18: ") : coda_error());
+    else snprintf(got, sizeof got, "%s", message ? message + strlen("line 20: ") : coda_error());
     ck_assert_str_eq(got, rules[_i].expected);
     if (g) ck_assert_int_eq(graph_verify(g), CODA_OK);
     graph_free(g);
