@@ -421,8 +421,8 @@ typedef enum coda_cache_layout {
  * are of, shaped as above. What is said of Tq then holds of starts[b + 1] - starts[b], and query i of
  * sequence b is row starts[b] + i; ranges are [T, 2], a row for each row of q. A start below 0 counts as 0,
  * one above T as T, and one below an earlier one as that one, so that a row is of one sequence at most. Rows
- * of none, before starts[0] and from starts[B] on, see no key. Tiles end where sequences do: nothing is
- * computed for what is not there.
+ * of none, before starts[0] and from starts[B] on, see no key. A tile of queries is of one sequence, and ends
+ * where that does: no result depends on another sequence, and queries that are not there cost no tile.
  * A query that sees no key gives 0. `lengths` is int32 [B], or CODA_NONE: all Tk keys; what is below 0
  * counts as 0, what is above Tk as Tk. Nothing of size Tq*Tk is stored.
  * Scores s = scale q k^T become softcap tanh(s / softcap) if softcap > 0 (Gemma 2), and then less

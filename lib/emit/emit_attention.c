@@ -346,7 +346,8 @@ static coda_status check(const struct attention_spec *a, const struct schedule *
         return fail(CODA_E_UNSUPPORTED,
                     "attention: head_dim is %" PRId64 "; no tile of it fits %d bytes of shared memory",
                     a->head_dim, shared);
-    if (s->grid > ATTENTION_MOST_BLOCKS || a->tq > ATTENTION_MOST_TIME || a->tk > ATTENTION_MOST_TIME)
+    if (MAX(s->grid, a->batch) > ATTENTION_MOST_BLOCKS || a->tq > ATTENTION_MOST_TIME ||
+        a->tk > ATTENTION_MOST_TIME)
         return fail(CODA_E_UNSUPPORTED,
                     "attention: %" PRId64 " sequences of %" PRId64 " queries, %" PRId64 " keys and %" PRId64
                     " heads are too many for one launch",

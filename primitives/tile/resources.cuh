@@ -31,13 +31,13 @@ template <int consumers> constexpr int gemm_consumer = consumers == 3 ? 160 : co
 template <int consumers>
 using GemmRegisters = RegisterBudget<24, gemm_consumer<consumers>, consumers, consumers == 1 ? 2 : 1>;
 // Attention's consumers are the same; beside three there is room for a producer of 32, and one that looks up
-// pages has 40.
-template <int consumers, bool pages>
+// pages, or sequences, has 40.
+template <int consumers, bool looks_up>
 using AttentionRegisters = RegisterBudget<consumers == 3 ? 32
-                                          : pages        ? 40
+                                          : looks_up     ? 40
                                                          : 24,
                                           consumers == 3 ? 160
-                                          : pages        ? 232
+                                          : looks_up     ? 232
                                                          : 240,
                                           consumers>;
 // The producer's warpgroup prepares an epilogue, too; consumers hold their part of A.

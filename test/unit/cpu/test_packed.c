@@ -414,6 +414,37 @@ START_TEST(starts_by_hand)
 }
 END_TEST
 
+/* ---- Work: as of sequences that have as many queries each ---- */
+
+START_TEST(work_is_that_of_equal_shares)
+{
+    struct packed_case c = {.dtype = CODA_BF16,
+                            .keys = CODA_BF16,
+                            .batch = 5,
+                            .rows = 20,
+                            .tk = 64,
+                            .heads = 4,
+                            .kv_heads = 2,
+                            .dim = 8,
+                            .causal = 1,
+                            .align = CODA_ALIGN_LENGTH,
+                            .lengths = true,
+                            .scale = 1,
+                            .start = (int32_t[6]){0}};
+    coda_graph *g = build(&c);
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan_stats stats = CODA_PLAN_STATS_INIT;
+    coda_plan *p;
+    opt.device = CODA_DEVICE_CPU;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    ck_assert_int_eq(coda_plan_stats_get(p, &stats), CODA_OK);
+    double pairs = 5 * (61 + 62 + 63 + 64); /* of 4 queries each, the last of which sees all keys */
+    ck_assert_msg(stats.flops == 4 * pairs * 4 * 8, "%g", stats.flops);
+    coda_plan_free(p);
+    coda_graph_free(g);
+}
+END_TEST
+
 /* ---- No row notices what another sequence holds ---- */
 
 START_TEST(sequences_do_not_notice_each_other)
@@ -449,6 +480,7 @@ Suite *packed_suite(void)
     tcase_set_timeout(t, 300);
     tcase_add_test(t, starts_by_hand);
     tcase_add_test(t, random_starts);
+    tcase_add_test(t, work_is_that_of_equal_shares);
     tcase_add_loop_test(t, sequences_do_not_notice_each_other, 0, 20);
     suite_add_tcase(s, t);
     return s;

@@ -104,6 +104,30 @@ START_TEST(geometry)
 }
 END_TEST
 
+/* Each of 5 sequences, and the rows before and behind them, may end in the midst of a tile. */
+START_TEST(packed_geometry)
+{
+    struct attention_rig r;
+    ck_assert_int_eq(attention_emit(&r, named("starts"), true), CODA_OK);
+    const struct kernel *k = &r.k;
+    ck_assert_str_eq(k->symbol, "coda_attention_causal_lengths_packed");
+    ck_assert_int_eq(k->launch.grid, 4 * ((300 + 7 * 127) / 128));
+    ck_assert_int_eq(k->launch.cluster, 0);
+    ck_assert(k->launch.persistent);
+    ck_assert_int_eq(k->map[0].dim[2], 300);
+    ck_assert_int_eq(k->map[0].dim[3], 1);
+    ck_assert_int_eq(k->map[1].dim[3], 5);
+    ck_assert_int_eq(k->pointers, 3);
+    ck_assert_int_eq(k->pointer[2].buffer, ATTENTION_STARTS);
+    arena_free(&r.plan.arena);
+    ck_assert_int_eq(attention_emit(&r, named("starts of many"), false), CODA_OK);
+    ck_assert_int_eq(r.k.launch.grid, 2 * ((120 + 72 * 63) / 64));
+    arena_free(&r.plan.arena);
+    ck_assert(!fits(named("starts of none")));
+    ck_assert(!fits(named("fp8 starts")));
+}
+END_TEST
+
 START_TEST(simt_arguments)
 {
     struct attention_rig r;
@@ -145,6 +169,10 @@ START_TEST(refuses_what_no_tile_holds)
     arena_free(&r.plan.arena);
     ck_assert_int_eq(attention_emit(&r, &c, true), CODA_E_UNSUPPORTED);
     arena_free(&r.plan.arena);
+    c = *named("starts of none");
+    c.batch = (int64_t)1 << 32;
+    ck_assert_int_eq(attention_emit(&r, &c, false), CODA_E_UNSUPPORTED);
+    arena_free(&r.plan.arena);
 }
 END_TEST
 
@@ -154,6 +182,7 @@ Suite *emit_attention_suite(void)
     TCase *text = tcase_create("text"), *nvrtc = tcase_create("nvrtc");
     tcase_add_test(text, hopper_takes_what_tensor_maps_can_say);
     tcase_add_test(text, geometry);
+    tcase_add_test(text, packed_geometry);
     tcase_add_test(text, simt_arguments);
     tcase_add_test(text, empty_domains_launch_nothing);
     tcase_add_test(text, refuses_what_no_tile_holds);
