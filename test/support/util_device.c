@@ -16,7 +16,15 @@ static struct {
     int (*download)(void *, uint64_t, size_t);
     int (*fill)(uint64_t, unsigned char, size_t);
     int (*wait)(void);
+    int (*stream_new)(void **, unsigned flags);
+    int (*stream_wait)(void *);
+    int (*capture_begin)(void *, int mode);
+    int (*capture_end)(void *, void **);
+    int (*instantiate)(void **, void *, unsigned long long flags);
+    int (*replay)(void *, void *);
 } driver;
+
+enum { STREAM_NON_BLOCKING = 1, CAPTURE_GLOBAL = 0 }; /* as cuda.h has them */
 
 static bool find(void *library, const char *name, void *function)
 {
@@ -33,6 +41,17 @@ bool device_open(struct jit_device *out, char *err)
         return true;
     snprintf(err, JIT_ERROR_SIZE, "libcuda.so.1 lacks a memory call");
     return false;
+}
+
+static bool find_streams(void)
+{
+    void *cuda = dlopen("libcuda.so.1", RTLD_NOW);
+    return cuda && find(cuda, "cuStreamCreate", &driver.stream_new) &&
+           find(cuda, "cuStreamSynchronize", &driver.stream_wait) &&
+           find(cuda, "cuStreamBeginCapture_v2", &driver.capture_begin) &&
+           find(cuda, "cuStreamEndCapture", &driver.capture_end) &&
+           find(cuda, "cuGraphInstantiateWithFlags", &driver.instantiate) &&
+           find(cuda, "cuGraphLaunch", &driver.replay);
 }
 
 bool device_open_emulated(struct jit_device *out, char *err)
@@ -78,6 +97,25 @@ bool device_fill(void *to, unsigned char byte, size_t bytes)
 }
 
 bool device_wait(void) { return driver.wait() == 0; }
+
+void *device_stream_new(void)
+{
+    void *stream = NULL;
+    return !find_streams() || driver.stream_new(&stream, STREAM_NON_BLOCKING) ? NULL : stream;
+}
+
+bool device_stream_wait(void *stream) { return !driver.stream_wait(stream); }
+
+bool device_capture_begin(void *stream) { return !driver.capture_begin(stream, CAPTURE_GLOBAL); }
+
+void *device_capture_end(void *stream)
+{
+    void *graph = NULL, *captured = NULL;
+    if (driver.capture_end(stream, &graph) || driver.instantiate(&captured, graph, 0)) return NULL;
+    return captured;
+}
+
+bool device_replay(void *captured, void *stream) { return !driver.replay(captured, stream); }
 
 double device_clock(void)
 {
