@@ -241,6 +241,7 @@ coda_status cpu_attention(const struct cpu *c)
 {
     const struct attention_spec *s = c->p->spec;
     struct attention_job j = {.cpu = c, .s = s};
+    if (attention_is_empty(s)) return CODA_OK; /* of however many sequences */
     j.piece = malloc(sizeof *j.piece * (size_t)(attention_tiles(s, BLOCK_QUERIES) + 1));
     j.failed = !j.piece;
     if (j.piece && attention_is_packed(s)) cut_packed(&j);

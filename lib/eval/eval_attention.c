@@ -209,8 +209,10 @@ static void cut(struct attention *a, int64_t batch, int64_t origin, int64_t end)
 /* False: no memory. */
 static bool cut_all(struct attention *a)
 {
-    int64_t at = 0, most = a->starts ? a->tq / QUERIES + a->batch + 2 : a->batch * CEIL_DIV(a->tq, QUERIES);
+    int64_t at = 0, blocks = CEIL_DIV(a->tq, QUERIES), most = a->batch * blocks;
+    if (a->starts) most = blocks + MIN(a->batch + 2, a->tq);
     if (!(a->piece = malloc(sizeof *a->piece * (size_t)(most + 1)))) return false;
+    if (!a->tq) return true; /* of however many sequences */
     for (int64_t b = 0; b < a->batch && !a->starts; b++) cut(a, b, b * a->tq, (b + 1) * a->tq);
     for (int64_t b = 0; b <= a->batch && a->starts; b++) { /* a start is where the sequence before it ends */
         int64_t next = MAX(at, (int64_t)fmax(0, fmin(a->starts[b], (double)a->tq)));

@@ -471,6 +471,7 @@ static coda_value grow_attention(struct maker *m)
     o.causal = random_chance(&m->r, 60);
     o.window = random_chance(&m->r, 25) ? 1 + random_below(&m->r, 20) : 0;
     o.align = (coda_attention_align)random_below(&m->r, 4);
+    if (o.starts.id && !o.align) o.align = CODA_ALIGN_LENGTH;
     o.scale = random_chance(&m->r, 20) ? 0.25f : 0.0f;
     o.softcap = random_chance(&m->r, 10) ? 3.0f : 0.0f;
     if (!o.causal && random_chance(&m->r, 20)) o.ahead = 1 + random_below(&m->r, 20);

@@ -33,7 +33,8 @@ static void note_needs(const graph *g, const struct node *n, struct need *need)
         *n1 = (struct need){type_columns(t0), n->attr.cross_entropy.ignore, 1, false, false, false};
     if (n->op == OP_APPEND) {
         bool heads = n->attr.append.layout == CODA_LAYOUT_HND;
-        need[n->in[2]] = (struct need){heads ? t0->dim[0] * t0->dim[2] : type_rows(t0), -1, 1, true, false, false};
+        need[n->in[2]] =
+            (struct need){heads ? t0->dim[0] * t0->dim[2] : type_rows(t0), -1, 1, true, false, false};
         if (n->nin > APPEND_SCALE && n->in[APPEND_SCALE] >= 0) need[n->in[APPEND_SCALE]].positive = true;
     }
     if (n->op == OP_ROPE && n1) n1->limit = 4096;
