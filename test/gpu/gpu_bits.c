@@ -1,11 +1,11 @@
 /*
- * gpu_bits.c -- what a decoding sequence's attention gives depends on that sequence alone, bit for bit: not on
+ * gpu_bits.c -- what attention gives a decoding sequence depends on that sequence alone, bit for bit: not on
  * who else is in the batch, nor where in it the sequence is, nor how much room caches have, nor where its
  * keys lie in memory.
  *
- * The kernel for few queries cuts a sequence's keys into parts by its own length; the blocks of a cluster share
- * the parts, and their number is chosen by how many sequences there are. So batches are of such sizes that
- * clusters of three sizes occur, which the plans' text must say, or nothing is proved.
+ * The kernel for few queries cuts a sequence's keys into parts by its own length; the blocks of a cluster
+ * share the parts, and their number is chosen by how many sequences there are. So batches are of such
+ * sizes that clusters of three sizes occur, which the plans' text must say, or nothing is proved.
  */
 #include <math.h>
 #include <stdio.h>
@@ -260,7 +260,7 @@ static bool run_batch(struct bench *b, struct batch *t, const int *who)
     return ran;
 }
 
-/* Batches of sequences in one place, until each has had its turn, at other places and beside others each time. */
+/* Sequences take turns in batches of one place, beside others each time. */
 static bool run_place(struct bench *b, const struct place *p, int batches)
 {
     struct batch t;
@@ -289,7 +289,7 @@ static bool makes_sense(const struct bench *b)
     return sane;
 }
 
-/* All places; on the emulator those of few sequences, and of places after the first three some, by the seed. */
+/* All places; on the emulator those of few sequences, and of those after the first three some by the seed. */
 static bool takes(const struct place *p, bool slow)
 {
     int i = (int)(p - places);

@@ -1,5 +1,5 @@
-/* gpu_cache.c -- random programs that append to caches and attend to them, on the device, against the manual's
- * formula in fp64. */
+/* gpu_cache.c -- random programs that append to caches and attend to them, on the device, against the
+ * manual's formula in fp64. */
 #include "gpu_case.h"
 #include "util_cache.h"
 #include "util_device.h"

@@ -116,7 +116,7 @@ static coda_value normed(const struct model *m, const char *name, int layer, cod
     return coda_cast(m->g, coda_rms_norm(m->g, x, weight(m, name, layer, HIDDEN, 0), 1e-5f), CODA_BF16);
 }
 
-/* Besides its token, the stream begins as what says at which moment it is, or the text soon goes in circles. */
+/* The stream begins as the token and the moment, without which the text soon goes in circles. */
 static coda_value best_token(const struct model *m, coda_value ids)
 {
     coda_graph *g = m->g;
@@ -184,8 +184,8 @@ static struct memory *find(struct writer *w, const char *name)
     return NULL;
 }
 
-/* Products keep the size of what they multiply, but for scores, so that attention chooses, and for what a
- * layer adds to the stream: more, and the last layers forget the token, or are chaos that rounding decides. */
+/* Products keep the size of what they multiply, but for scores, so that attention chooses, and for what
+ * layers add to the stream: were that more, all tokens would come to be alike, or rounding would decide. */
 static double size_of(const struct memory *a, int64_t row, int layers)
 {
     if (a->info.rank == 1 || !strncmp(a->name, "tokens", 6) || !strncmp(a->name, "moments", 7)) return 1;

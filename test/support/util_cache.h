@@ -2,9 +2,9 @@
  * util_cache.h -- random programs that append to caches and attend to them, run step by step on one state,
  * against the manual's formula in fp64.
  *
- * Each step appends some rows to each sequence, none to some, and starts some sequences anew. Whatever no query
- * may see is poison: the caches at first, pages of nobody, table entries past a length. A step's caches are
- * compared byte by byte with what the test itself has put in its own.
+ * Each step appends some rows to each sequence, none to some, and starts some sequences anew. Whatever no
+ * query may see is poison: the caches at first, pages of nobody, table entries past a length. The caches of a
+ * step are compared bit by bit with what the test itself has put in its own.
  */
 #ifndef UTIL_CACHE_H
 #define UTIL_CACHE_H
