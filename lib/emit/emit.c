@@ -37,8 +37,11 @@ bool emit_like(struct plan *plan, struct kernel *k, const struct kernel *from, c
     if (!map || !pointer || !scalar) return false;
     *k = *from;
     k->scalar = scalar;
-    for (int i = 0; i < from->scalars; i++)
-        scalar[i].buffer = own->buffer[place_of(theirs, own->buffers, from->scalar[i].buffer)];
+    for (int i = 0; i < from->scalars; i++) {
+        scalar[i] = from->scalar[i];
+        if (scalar[i].buffer == NUMBER) continue;
+        scalar[i].buffer = own->buffer[place_of(theirs, own->buffers, scalar[i].buffer)];
+    }
     k->map = map;
     k->pointer = pointer;
     for (int i = 0; i < from->maps; i++) {

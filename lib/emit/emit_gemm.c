@@ -57,6 +57,39 @@ static void print_port(const struct gemm *g, int i)
                 i);
 }
 
+/* A kernel of one batch has the number of rows as an argument, so that the products of all of them which have
+ * the same tile share a text. Those that stream a few rows unroll them, and batches divide by rows: there it
+ * is a constant. */
+static bool passes_rows(const struct gemm *g)
+{
+    return g->p->dim[0] == 1 && !g->s->tile.mainloop->streams;
+}
+
+/* What the raster divides by, if that follows from the rows; else 0. Across: the clusters of a band. With a
+ * tail: the blocks that have a tile more than others. */
+static int64_t walk_divisor(const struct gemm *g)
+{
+    const struct tile *t = &g->s->tile;
+    int64_t high = CEIL_DIV(g->p->dim[1], t->bm * tile_cluster_m(t));
+    if (!passes_rows(g)) return 0;
+    if (t->across) return t->band / tile_cluster_n(t) * high;
+    if (!t->tail) return 0;
+    int64_t longer = program_blocks(g->p, t) % t->blocks;
+    return longer ? longer : t->blocks;
+}
+
+/* The numbers of raster.cuh's Divisor. */
+static void print_divisor(const struct gemm *g, int64_t divisor)
+{
+    int shift = 0;
+    if (!divisor) return;
+    while ((int64_t)1 << shift < divisor) shift++;
+    emit_number(g->k, divisor);
+    emit_number(g->k, (((((int64_t)1 << shift) - divisor) << 32) / divisor) + 1);
+    emit_number(g->k, shift);
+    text_append(g->t, "    Divisor divisor;\n");
+}
+
 static void print_args(const struct gemm *g)
 {
     const struct epilogue_layout *l = &g->s->layout;
@@ -77,6 +110,11 @@ static void print_args(const struct gemm *g)
         emit_scalar(g->k, g->p->port[i].buffer);
         text_printf(g->t, "    %s c%d;\n", emit_dtype(g->p->port[i].dtype), i);
     }
+    if (passes_rows(g)) {
+        emit_number(g->k, g->p->dim[1]);
+        text_append(g->t, "    i32 m;\n");
+    }
+    print_divisor(g, walk_divisor(g));
     text_append(g->t, "};\n");
 }
 
@@ -112,6 +150,15 @@ static void print_walk(const struct tile *c, bool persistent, struct text *t)
     if (c->lends) text_printf(t, "    static constexpr bool lends = true, once = %s;\n", truth(!persistent));
 }
 
+/* Of the rows a text says no more than what its code depends on. */
+static void print_rows(const struct gemm *g)
+{
+    if (g->s->tile.mainloop->streams) return;
+    text_printf(g->t, "    static constexpr bool even = %s;\n", truth(g->p->dim[1] % g->s->tile.bm == 0));
+    text_printf(g->t, "    DEV static i32 rows(const Args &%s; }\n",
+                passes_rows(g) ? "args) { return args.m" : ") { return (i32)m");
+}
+
 static void print_config(const struct gemm *g)
 {
     const struct program *p = g->p;
@@ -124,11 +171,13 @@ static void print_config(const struct gemm *g)
                     emit_dtype(p->b.dtype));
     else text_printf(t, "    using T = %s;\n", emit_dtype(p->a.dtype));
     print_columns(g, c->bn);
-    text_printf(t, "    static constexpr i64 batch = %lld, m = %lld, n = %lld, k = %lld;\n", (wide)p->dim[0],
-                (wide)p->dim[1], (wide)p->dim[2], (wide)p->k);
+    text_printf(t, "    static constexpr i64 batch = %lld, ", (wide)p->dim[0]);
+    if (!passes_rows(g)) text_printf(t, "m = %lld, ", (wide)p->dim[1]);
+    text_printf(t, "n = %lld, k = %lld;\n", (wide)p->dim[2], (wide)p->k);
     text_printf(t, "    static constexpr int bm = %d, bn = %d, bk = %d, stages = %d, groups = %d;\n", c->bm,
                 c->bn, c->bk, c->stages, c->groups);
     text_printf(t, "    static constexpr int band = %d, unit = %d;\n", c->band, g->s->layout.unit);
+    print_rows(g);
     text_printf(t, "    static constexpr int shared_bytes = %d;\n", g->s->shared_bytes);
     text_printf(t, "    static constexpr bool pingpong = %s;\n", truth(c->pingpong));
     print_walk(c, g->s->persistent, t);
@@ -144,12 +193,15 @@ static void print_share(const struct gemm *g)
     text_printf(g->t, "    static constexpr int bn = %d;\n};\n", share);
 }
 
-static void print_head(const struct program *p, struct text *t)
+static void print_head(const struct gemm *g)
 {
+    const struct program *p = g->p;
+    struct text *t = g->t;
+    struct word m = emit_word(passes_rows(g) ? "m" : "%lld", (wide)p->dim[1]);
     text_append(t, "// ");
     if (p->dim[0] != 1) text_printf(t, "%lld times ", (wide)p->dim[0]);
-    text_printf(t, "[%lld, %lld] = [%lld, %lld] [%lld, %lld]^T, %s", (wide)p->dim[1], (wide)p->dim[2],
-                (wide)p->dim[1], (wide)p->k, (wide)p->dim[2], (wide)p->k, dtype_name(p->a.dtype));
+    text_printf(t, "[%s, %lld] = [%s, %lld] [%lld, %lld]^T, %s", m.s, (wide)p->dim[2], m.s, (wide)p->k,
+                (wide)p->dim[2], (wide)p->k, dtype_name(p->a.dtype));
     for (int i = 0; i < p->steps; i++) {
         const struct step *s = &p->step[i];
         const char *name = step_name(p, s);
@@ -202,7 +254,7 @@ static coda_status check(const struct gemm *g)
 
 static void print_kernel(const struct gemm *g)
 {
-    print_head(g->p, g->t);
+    print_head(g);
     text_printf(g->t, "#include \"tile/%s.cuh\"\n", g->s->tile.mainloop->kernel);
     emit_includes(g->p, g->t);
     text_append(g->t, "\nusing namespace coda;\n");

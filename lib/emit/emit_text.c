@@ -11,13 +11,15 @@
 
 #define SYMBOL_SIZE 61
 
+enum { MOST_NUMBERS = 4 }; /* that a kernel has besides: rows, and a divisor */
+
 bool emit_begin(struct plan *plan, const struct program *p, const struct schedule *s, struct kernel *k)
 {
     *k = (struct kernel){
         .launch = {s->grid, s->cluster, s->threads, s->shared_bytes, s->persistent, s->early}};
     k->map = ARENA_NEW(&plan->arena, struct map_spec, p->kind == PROGRAM_ROWS ? 1 : KERNEL_MAX_MAPS);
     k->pointer = ARENA_NEW(&plan->arena, struct pointer_spec, program_uses(p) + 8);
-    k->scalar = ARENA_NEW(&plan->arena, struct scalar_spec, p->ports + 1);
+    k->scalar = ARENA_NEW(&plan->arena, struct scalar_spec, p->ports + MOST_NUMBERS);
     return !plan->arena.failed;
 }
 
@@ -54,8 +56,13 @@ int emit_pointer(struct kernel *k, int buffer, int64_t bytes)
 
 int emit_scalar(struct kernel *k, int buffer)
 {
-    k->scalar[k->scalars].buffer = buffer;
+    k->scalar[k->scalars] = (struct scalar_spec){.buffer = buffer};
     return k->scalars++;
+}
+
+void emit_number(struct kernel *k, int64_t number)
+{
+    k->scalar[k->scalars++] = (struct scalar_spec){.buffer = NUMBER, .number = (uint32_t)number};
 }
 
 const char *emit_symbol(struct plan *plan, const struct program *p, const char *prefix)

@@ -21,9 +21,11 @@ struct pointer_spec { /* a buffer's start + bytes */
     int64_t bytes;
 };
 
-struct scalar_spec { /* an argument in host memory, of 4 bytes */
-    int buffer;
+struct scalar_spec { /* an argument of 4 bytes: in host memory, or a number that the plan knows */
+    int buffer;      /* NUMBER: the latter */
+    uint32_t number;
 };
+enum { NUMBER = -1 };
 
 struct launch_spec {
     int64_t grid; /* blocks, 1-D, as in struct schedule */

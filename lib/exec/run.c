@@ -45,7 +45,10 @@ static coda_status launch_kernel(const struct call *c, int index, coda_stream st
     for (int i = 0; i < spec->pointers; i++)
         pointer[i] = address(c, spec->pointer[i].buffer, spec->pointer[i].bytes);
     uint32_t *scalar = (uint32_t *)(pointer + spec->pointers);
-    for (int i = 0; i < spec->scalars; i++) memcpy(&scalar[i], address(c, spec->scalar[i].buffer, 0), 4);
+    for (int i = 0; i < spec->scalars; i++) {
+        const struct scalar_spec *s = &spec->scalar[i];
+        memcpy(&scalar[i], s->buffer == NUMBER ? (const void *)&s->number : address(c, s->buffer, 0), 4);
+    }
     size_t bytes = sizeof(struct jit_map) * (size_t)spec->maps + sizeof(void *) * (size_t)spec->pointers +
                    sizeof *scalar * (size_t)spec->scalars;
     return jit_launch(c->p->kernel[cp->kernel].kernel, &cp->launch, &params, bytes, stream, err);

@@ -283,8 +283,8 @@ static void print_config(const struct program *p, const struct schedule *s, stru
                 tile_splits(&s->tile));
     text_printf(t, "    static constexpr bool a_mn_major = %s, b_mn_major = %s;\n",
                 truth(operand_is_mn_major(&p->a)), truth(operand_is_mn_major(&p->b)));
-    text_printf(t, "    static constexpr bool a_batched = %s, b_batched = %s;\n", truth(a_batched),
-                truth(b_batched));
+    text_printf(t, "    static constexpr bool a_batched = %s, b_batched = %s, b_once = %s;\n",
+                truth(a_batched), truth(b_batched), truth(p->dim[1] <= 128));
 }
 
 const struct mainloop mainloop_wgmma = {.name = "sm90",

@@ -95,7 +95,7 @@ template <class Config, class Epilogue> struct Drain {
 #pragma unroll 1
             for (int i = thread / Epilogue::team; i < Layout::rows; i += 128 / Epilogue::team) {
                 const int m = t.m * Config::bm + first_row + i;
-                if (m >= Config::m) break;
+                if (m >= rows()) break;
                 const int batch = Samples<Epilogue::sample>::of(m, t.batch);
                 const typename Epilogue::Row row = Epilogue::row(args, batch, m, t.n == 0);
                 if (thread % Epilogue::team == 0) values.row[i] = row;
@@ -106,7 +106,7 @@ template <class Config, class Epilogue> struct Drain {
         const int first = first_sample(t);
 #pragma unroll
         for (int s = 0; s < samples; s++)
-            if (samples == 1 || (first + s) * Epilogue::sample < Config::m) prepare_sample(t, first + s, s);
+            if (samples == 1 || (first + s) * Epilogue::sample < rows()) prepare_sample(t, first + s, s);
     }
     DEV void prepare_sample(const Tile &t, int batch, int s) const
     {
@@ -136,7 +136,7 @@ template <class Config, class Epilogue> struct Drain {
         if constexpr (samples == 1) return 0;
         constexpr bool alike = Epilogue::sample % 16 == 0; // the rows of a warp in a unit
         const int row = alike ? 64 * block + 16 * warp : row_in_group(block, h);
-        const int m = t.m * Config::bm + first_row + row, last = (int)Config::m - 1;
+        const int m = t.m * Config::bm + first_row + row, last = rows() - 1;
         return Samples<Epilogue::sample>::of(m < last ? m : last, 0) - first_sample(t);
     }
 
@@ -149,16 +149,17 @@ template <class Config, class Epilogue> struct Drain {
     {
         return t.m * Config::bm + first_row + row_in_group(block, h);
     }
+    DEV int rows() const { return Config::rows(args); } // of the tensor
     DEV bool is_inside(const Tile &t, int block, int h) const
     {
-        return Config::m % Config::bm == 0 || row_in_tensor(t, block, h) < Config::m;
+        return Config::even || row_in_tensor(t, block, h) < rows();
     }
     // Rows past the end stand for the last one: they are loaded and computed, but not stored.
     DEV Place place(const Tile &t, int block, int h, int patch) const
     {
         Place p;
         const int m = row_in_tensor(t, block, h);
-        p.m = Config::m % Config::bm == 0 || m < Config::m ? m : (int)Config::m - 1;
+        p.m = Config::even || m < rows() ? m : rows() - 1;
         p.batch = Samples<Epilogue::sample>::of((int)p.m, t.batch);
         p.full.step = Columns::step, p.half.step = 1;
         p.full.first = Columns::column(t.first, column_in_tile(0));
@@ -200,8 +201,8 @@ template <class Config, class Epilogue> struct Drain {
     // Of a warp whose rows do not exist there is nothing to drain. Large tiles have few such warps.
     DEV bool has_rows(const Tile &t, int block) const
     {
-        return Config::groups > 1 || Config::m % Config::bm == 0 ||
-               t.m * Config::bm + first_row + 64 * block + 16 * warp < Config::m;
+        return Config::groups > 1 || Config::even ||
+               t.m * Config::bm + first_row + 64 * block + 16 * warp < rows();
     }
 
     // `turn` counts the tiles of this warpgroup. One block's code serves all, and where it is long one
@@ -328,8 +329,7 @@ template <class Config, class Epilogue> struct Drain {
                              out[h],
                       state[h], cells, columns, !Layout::folds_columns || is_inside(t, block, h),
                              segment[h][Layout::segment_of(p + i)]);
-                if (Config::m % Config::bm == 0 || row_in_tensor(t, block, h) < Config::m)
-                    store_lines<Epilogue>(args, at, row[h], out[h]);
+                if (is_inside(t, block, h)) store_lines<Epilogue>(args, at, row[h], out[h]);
                 if constexpr (Layout::stages) staging().template put_row<range>(slot, p + i, from, h, out[h]);
             }
             if constexpr (Layout::folds_columns) Folds::fold(values, columns, first + i, warp, lane);
@@ -364,7 +364,7 @@ template <class Config, class Epilogue> struct Drain {
                 segment[h][i / 2] = Epilogue::template segment_values<range>(row, fold[0]);
                 const int m = row_in_tensor(t, block, h);
                 const int column = t.first + 16 * (before + from);
-                if (lane % 4 == 0 && m < Config::m && column < Config::n)
+                if (lane % 4 == 0 && m < rows() && column < Config::n)
                     Epilogue::template save_segment<range>(args, t.batch, m, column, segment[h][i / 2]);
             }
         }
@@ -395,7 +395,7 @@ template <class Config, class Epilogue> struct Drain {
             Epilogue::merge(all, from_lane(all, 1));
             Epilogue::merge(all, from_lane(all, 2));
             const int m = row_in_tensor(t, block, h);
-            if (lane % 4 == 0 && m < Config::m) Epilogue::save(args, t.batch * Config::m + m, t.n, all);
+            if (lane % 4 == 0 && m < rows()) Epilogue::save(args, (i64)t.batch * rows() + m, t.n, all);
         }
     }
 };

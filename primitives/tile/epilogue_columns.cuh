@@ -24,7 +24,6 @@ template <class Config, class Epilogue> struct EpilogueColumns {
     using Patch = State[Slots::slots];
     static constexpr int lanes = Columns::lanes, slots = Slots::slots, warps = 4;
     static constexpr int entries = Layout::patches * slots * 4; // slots of a tile's row
-    static constexpr int parts = (int)((Config::m + Layout::rows - 1) / Layout::rows); // of the tensor's rows
 
     // Entry (patch, slot, lane % 4) of each warp; nothing if no columns are folded.
     struct None {};
@@ -97,6 +96,7 @@ template <class Config, class Epilogue> struct EpilogueColumns {
     DEV static void end(const typename Config::Args &args, const Shared &from, const Tile &t, int first_row,
                         int thread)
     {
+        const int parts = (Config::rows(args) + Layout::rows - 1) / Layout::rows; // of the tensor's rows
         const int part = (t.m * Config::bm + first_row) / Layout::rows;
         if (Layout::rows < Config::bm && part >= parts) return; // rows past the end
         for (int i = thread; i < entries; i += 128) {

@@ -137,7 +137,7 @@ template <class Config, class Epilogue> struct GemmMma {
             const Element *from =
                 args.a + t.batch * Config::a_stride_batch + m * Config::a_stride_row + k * Config::a_stride_k;
             PanelsA::template copy<MajorA::width>(to + PanelsA::place(at.row, at.k), from, MajorA::step,
-                                                  left<MajorA::k_major>(m, (int)Config::m, k));
+                                                  left<MajorA::k_major>(m, Config::rows(args), k));
         }
     }
     DEV void copy_b(u32 to, const Tile &t, int k0) const
@@ -216,8 +216,9 @@ template <class Config, class Epilogue> struct GemmMma {
         ptx::grid_wait();
         const int group = ptx::uniform(threadIdx.x / 128);
         const Drain drain(args, s.values[group], group);
-        for (u32 i = blockIdx.x; i < Raster<Config>::count; i += gridDim.x) {
-            const Tile t = Raster<Config>::tile(i);
+        const Raster<Config> walk = {args};
+        for (u32 i = blockIdx.x; i < walk.count(); i += gridDim.x) {
+            const Tile t = walk.tile(i);
             Accumulators acc = {};
             multiply_tile(acc, t, drain);
             drain.prepare(t);

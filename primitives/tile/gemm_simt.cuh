@@ -58,7 +58,7 @@ template <class Config, class Epilogue> struct GemmSimt {
             args.a + t.batch * Config::a_stride_batch + m0 * Config::a_stride_row + k0 * Config::a_stride_k;
 #pragma unroll
         for (int i = 0; i < a.each; i++)
-            a.x[i] = k0 + a.k(i) < Config::k && m0 + a.row(i) < Config::m
+            a.x[i] = k0 + a.k(i) < Config::k && m0 + a.row(i) < Config::rows(args)
                          ? from[a.row(i) * Config::a_stride_row + a.k(i) * Config::a_stride_k]
                          : typename Config::A{};
     }
@@ -119,8 +119,8 @@ template <class Config, class Epilogue> struct GemmSimt {
         ptx::grid_wait();
         const int group = ptx::uniform(threadIdx.x / 128);
         const Drain drain(args, s.values[group], group);
-        for (u32 i = blockIdx.x; i < Raster<Config>::count; i += gridDim.x)
-            run_tile(Raster<Config>::tile(i), drain);
+        const Raster<Config> walk = {args};
+        for (u32 i = blockIdx.x; i < walk.count(); i += gridDim.x) run_tile(walk.tile(i), drain);
         ptx::grid_launch_next();
     }
 };

@@ -94,6 +94,8 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
     const Args &args;
     Shared &s;
 
+    DEV Walk walk() const { return {args}; }
+
     DEV static u32 address(const void *p) { return ptx::shared_address(p); }
 
     // Thread 0, the producer, makes the barriers and goes ahead of the others. Blocks of a cluster send to
@@ -154,7 +156,7 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
     DEV void prime() const
     {
         const Part part = this->part();
-        const Tile t = Walk::tile(blockIdx.x / cluster, place());
+        const Tile t = walk().tile(blockIdx.x / cluster, place());
         ptx::grid_wait();
 #pragma unroll 1
         for (int slot = 0; slot < primed(part); slot++) load_slot(slot, bk * (part.first + slot), t);
@@ -166,8 +168,8 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
         int done = primed(part); // of the first tile
         Cursor at = {done, 1};
         bool back = false;
-        for (u32 i = blockIdx.x / cluster; i < Walk::count; i += gridDim.x / cluster, done = 0) {
-            const Tile t = Walk::tile(i, place());
+        for (u32 i = blockIdx.x / cluster; i < walk().count(); i += gridDim.x / cluster, done = 0) {
+            const Tile t = walk().tile(i, place());
 #pragma unroll 1 // its warpgroup has few registers
             for (int step = part.first + done; step < part.last; step++, at.next()) {
                 const int k = bk * (back ? part.first + part.last - 1 - step : step);
@@ -213,8 +215,8 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
     {
         const auto ring = stage_of(group).fetched();
 #pragma unroll 1
-        for (u32 turn = 0; tile_of(group, turn) < Walk::count; turn++) {
-            const Tile tile = Walk::tile(tile_of(group, turn), place());
+        for (u32 turn = 0; tile_of(group, turn) < walk().count(); turn++) {
+            const Tile tile = walk().tile(tile_of(group, turn), place());
             if (!Split::owns(tile, rank())) return;
 #pragma unroll 1
             for (int u = 0; u < Layout::units; u++) {
@@ -401,8 +403,8 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
     {
         int slots = part().last - part().first;
         if constexpr (Config::lends) slots += Stage::slots;
-        for (u32 turn = 0; tile_of(group, turn) < Walk::count; turn = ptx::opaque(turn + 1)) {
-            const Tile t = Walk::tile(tile_of(group, turn), place());
+        for (u32 turn = 0; tile_of(group, turn) < walk().count(); turn = ptx::opaque(turn + 1)) {
+            const Tile t = walk().tile(tile_of(group, turn), place());
             Cursor at = Cursor::after(nth(group, turn) * slots);
             Accumulators acc;
             if (Split::owns(t, rank())) drain_of(group).prepare(Split::share_of(t, rank()));
@@ -420,7 +422,7 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
                 drain_of(group, lent).drain(acc, t);
                 if (Config::once) break;
                 release_lent_slots(group, lent);
-            } else if (Walk::exists(t)) drain_of(group).drain(acc, t, turn);
+            } else if (walk().exists(t)) drain_of(group).drain(acc, t, turn);
             else drain_of(group).skip(turn);
         }
         if (Layout::stages && threadIdx.x % 32 == 0) ptx::tma_store_wait<0>();

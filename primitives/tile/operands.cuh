@@ -30,10 +30,10 @@ template <class Config, class Cluster> struct Operands {
     {
         load<Cluster::wide, false>(to, &args.a, bar, at...);
     }
-    // With few rows a block or two read a tile of B.
+    // With few rows (b_once) a block or two read a tile of B.
     template <class... At> DEV void b_box(u32 to, u32 bar, At... at) const
     {
-        load<Cluster::high, Config::m <= 128>(to, &args.b, bar, at...);
+        load<Cluster::high, Config::b_once>(to, &args.b, bar, at...);
     }
     template <class... At> DEV void tail_box(u32 to, u32 bar, At... at) const
     {

@@ -38,54 +38,76 @@ template <int m, int n> struct ClusterShape {
     static_assert(m == 1 || n == 1);
 };
 
+// A number that the launch knows, by which many are divided: exact for what is below 2^31.
+struct Divisor {
+    u32 number, multiplier, shift;
+    DEV u32 quotient(u32 x) const { return ((u32)((u64)x * multiplier >> 32) + x) >> shift; }
+    DEV u32 rest(u32 x) const { return x - quotient(x) * number; }
+};
+
 // What a Config inherits that does not say otherwise.
 struct ConfigDefaults {
     static constexpr int cluster_m = 1, cluster_n = 1, tail = 0, tail_bn = 0;
     static constexpr bool across = false, serpentine = false, lends = false, once = false;
 };
 
+// The number of rows is an argument, from which it is made anew wherever it is wanted: no register holds it.
 template <class Config, class Cluster = ClusterShape<1, 1>> struct Raster {
-    static constexpr int rows = (int)((Config::m + Config::bm - 1) / Config::bm);
+    const typename Config::Args &args;
+
     // Tiles of a row, in full width.
     static constexpr int whole =
         (int)((Config::n - Config::tail * Config::tail_bn + Config::bn - 1) / Config::bn);
     static constexpr int columns = whole + Config::tail;
     // In clusters, which may reach past the end:
-    static constexpr int high = (rows + Cluster::high - 1) / Cluster::high,
-                         wide = (columns + Cluster::wide - 1) / Cluster::wide;
+    static constexpr int wide = (columns + Cluster::wide - 1) / Cluster::wide;
     static constexpr int side = Config::across ? Cluster::wide : Cluster::high;
-    static constexpr int band_size = Config::band / side, length = Config::across ? high : wide; // of a band
-    static constexpr u32 each = (u32)high * wide, count = each * (u32)Config::batch;
+    static constexpr int band_size = Config::band / side;
     static_assert(Config::band % side == 0);
     static_assert(!Config::tail || (Cluster::size == 1 && !Config::across && Config::batch == 1));
     static_assert(!Config::tail || whole * Config::bn + Config::tail * Config::tail_bn == Config::n);
 
+    // Tiles along M, and clusters; clusters of a batch, and of all.
+    DEV int rows() const { return (Config::rows(args) + Config::bm - 1) / Config::bm; }
+    DEV int high() const { return (rows() + Cluster::high - 1) / Cluster::high; }
+    DEV u32 each() const { return (u32)high() * wide; }
+    DEV u32 count() const { return each() * (u32)Config::batch; }
+
+    // The band of a batch's cluster, whose length is the number of rows if it goes across.
+    DEV u32 band_of(u32 i) const
+    {
+        if constexpr (Config::across && Config::batch == 1) return args.divisor.quotient(i);
+        else return i / (u32)(band_size * length());
+    }
+    DEV int length() const { return Config::across ? high() : wide; }
+
     // Of the cluster's block `rank`.
-    DEV static Tile tile(u32 index, int rank = 0)
+    DEV Tile tile(u32 index, int rank = 0) const
     {
         if constexpr (Config::tail) return tile_or_tail(index);
-        const u32 batch = index / each, i = index % each;
-        const u32 band = i / (band_size * length), in = i % (band_size * length);
-        const u32 first = band * band_size, left = (Config::across ? wide : high) - first;
+        const u32 batch = Config::batch == 1 ? 0 : index / each(), i = index - batch * each();
+        const u32 band = band_of(i), in = i - band * (u32)(band_size * length());
+        const u32 first = band * band_size, left = (Config::across ? wide : high()) - first;
         const u32 width = left < band_size ? left : band_size, x = first + in % width, y = in / width;
         const int n = (int)(Config::across ? x : y) * Cluster::wide + rank / Cluster::high;
         return {(int)batch, (int)(Config::across ? y : x) * Cluster::high + rank % Cluster::high, n,
                 n * Config::bn, Config::bn};
     }
 
-    // Of a band that begins with row `first` and has so many whole tiles, the place of its tail.
-    DEV static u32 tail_place(u32 first, u32 tiles)
+    // Of a band that begins with row `first` and has so many whole tiles, the place of its tail. The divisor
+    // is the number of blocks that have a tile more.
+    DEV u32 tail_place(u32 first, u32 tiles) const
     {
-        constexpr u32 blocks = Config::blocks, longer = count % blocks ? count % blocks : blocks;
-        constexpr u32 dealt =
-            (Config::bn + (Config::bn - Config::tail_bn) / 2) / (Config::bn - Config::tail_bn) * longer;
-        const u32 tail = first * Config::tail, block = tail < dealt ? tail % longer : (tail - dealt) % blocks;
+        constexpr u32 blocks = Config::blocks;
+        constexpr u32 narrower = Config::bn - Config::tail_bn, more = (Config::bn + narrower / 2) / narrower;
+        const u32 tail = first * Config::tail, dealt = more * args.divisor.number;
+        const u32 block = tail < dealt ? args.divisor.rest(tail) : (tail - dealt) % blocks;
         const u32 place = (block + blocks - first * columns % blocks) % blocks;
         return place < tiles ? place + (tiles - place) / blocks * blocks : tiles;
     }
-    DEV static Tile tile_or_tail(u32 index)
+    DEV Tile tile_or_tail(u32 index) const
     {
-        const u32 band = index / (Config::band * columns), first = band * Config::band, left = rows - first;
+        const u32 band = index / (Config::band * columns), first = band * Config::band, left = rows() - first;
         const u32 height = left < Config::band ? left : Config::band, tiles = height * whole,
                   tail = height * Config::tail;
         const u32 in = index % (Config::band * columns), place = tail_place(first, tiles);
@@ -95,9 +117,9 @@ template <class Config, class Cluster = ClusterShape<1, 1>> struct Raster {
         if (!in_tail) return {0, m, n, n * Config::bn, Config::bn};
         return {0, m, whole + n, whole * Config::bn + n * Config::tail_bn, Config::tail_bn};
     }
-    DEV static bool exists(const Tile &t)
+    DEV bool exists(const Tile &t) const
     {
-        return (rows % Cluster::high == 0 || t.m < rows) && (columns % Cluster::wide == 0 || t.n < columns);
+        return (Cluster::high == 1 || t.m < rows()) && (columns % Cluster::wide == 0 || t.n < columns);
     }
 };
 

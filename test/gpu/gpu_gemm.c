@@ -88,7 +88,10 @@ static bool launch(struct bench *b)
     struct jit_launch l = {(unsigned)kernel_blocks(&k->launch, device.sms), (unsigned)k->launch.threads,
                            (unsigned)k->launch.shared_bytes, false};
     char *scalar = (char *)(pointer + k->pointers);
-    for (int i = 0; i < k->scalars; i++) memcpy(scalar + 4 * i, b->rig.host[k->scalar[i].buffer], 4);
+    for (int i = 0; i < k->scalars; i++) {
+        const struct scalar_spec *s = &k->scalar[i];
+        memcpy(scalar + 4 * i, s->buffer == NUMBER ? (const void *)&s->number : b->rig.host[s->buffer], 4);
+    }
     size_t bytes = (size_t)(128 * k->maps + 8 * k->pointers + 4 * k->scalars);
     return !jit_launch(b->kernel, &l, &params, bytes, NULL, b->err);
 }

@@ -150,19 +150,33 @@ template <class T> void store_eight(shim_way way, T *p, const float (&x)[8], int
 
 /* ---- Walks ---- */
 
-template <int rows, int cols, int high, int wide, int tails, int tail_wide, int walk, int parts, bool columns>
+template <int m, int cols, int high, int wide, int tails, int tail_wide, int walk, int parts, bool columns>
 struct Walked : ConfigDefaults {
-    static constexpr i64 batch = 1, m = rows, n = cols;
+    struct Args { Divisor divisor; };
+    static constexpr i64 batch = 1, n = cols;
     static constexpr int bm = high, bn = wide, tail = tails, tail_bn = tail_wide, band = walk, blocks = parts;
     static constexpr bool across = columns;
+    static i32 rows(const Args &) { return m; }
+    // What the launch gives: the clusters of a band across, or the blocks that have a tile more.
+    static Args args()
+    {
+        const int tile_rows = (m + high - 1) / high;
+        const int tiles = tile_rows * ((cols - tails * tail_wide + wide - 1) / wide + tails);
+        const u32 number = columns ? walk * tile_rows : tiles % parts ? tiles % parts : parts;
+        u32 shift = 0;
+        while (1u << shift < number) shift++;
+        return {{number, (u32)(((((u64)1 << shift) - number) << 32) / number + 1), shift}};
+    }
     static void at(unsigned index, shim_tile *out)
     {
-        const Tile t = Raster<Walked>::tile(index);
+        const Args a = args();
+        const Tile t = Raster<Walked>{a}.tile(index);
         *out = {t.m, t.first, t.width};
     }
-    static constexpr shim_walk entry()
+    static shim_walk entry()
     {
-        return {rows, cols, high, wide, tails, tail_wide, walk, parts, (int)Raster<Walked>::count, at};
+        const Args a = args();
+        return {m, cols, high, wide, tails, tail_wide, walk, parts, (int)Raster<Walked>{a}.count(), at};
     }
 };
 
