@@ -60,10 +60,7 @@ static void print_port(const struct gemm *g, int i)
 /* A kernel of one batch has the number of rows as an argument, so that the products of all of them which have
  * the same tile share a text. Those that stream a few rows unroll them, and batches divide by rows: there it
  * is a constant. */
-static bool passes_rows(const struct gemm *g)
-{
-    return g->p->dim[0] == 1 && !g->s->tile.mainloop->streams;
-}
+static bool passes_rows(const struct gemm *g) { return g->p->dim[0] == 1 && !g->s->tile.mainloop->streams; }
 
 /* What the raster divides by, if that follows from the rows; else 0. Across: the clusters of a band. With a
  * tail: the blocks that have a tile more than others. */

@@ -364,7 +364,7 @@ template <class Config, class Epilogue> struct Drain {
                 segment[h][i / 2] = Epilogue::template segment_values<range>(row, fold[0]);
                 const int m = row_in_tensor(t, block, h);
                 const int column = t.first + 16 * (before + from);
-                if (lane % 4 == 0 && m < rows() && column < Config::n)
+                if (lane % 4 == 0 && is_inside(t, block, h) && column < Config::n)
                     Epilogue::template save_segment<range>(args, t.batch, m, column, segment[h][i / 2]);
             }
         }
@@ -394,8 +394,9 @@ template <class Config, class Epilogue> struct Drain {
             if (chains == 2) Epilogue::merge(all, state[h][chains - 1]);
             Epilogue::merge(all, from_lane(all, 1));
             Epilogue::merge(all, from_lane(all, 2));
-            const int m = row_in_tensor(t, block, h);
-            if (lane % 4 == 0 && m < rows()) Epilogue::save(args, (i64)t.batch * rows() + m, t.n, all);
+            const i64 row = (i64)t.batch * rows() + row_in_tensor(t, block, h);
+            // Opaque, or its 64 bits would wait for this in registers from the products on.
+            if (lane % 4 == 0 && is_inside(t, block, h)) Epilogue::save(args, row, ptx::opaque(t.n), all);
         }
     }
 };

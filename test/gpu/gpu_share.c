@@ -1,6 +1,7 @@
 /*
- * gpu_share.c -- a plan in a captured CUDA graph, and one plan in two threads on two streams: the same
- * bits as a plain run. A shape that a plan with symbols has not met is refused while its stream is captured.
+ * gpu_share.c -- a plan in a captured CUDA graph, one plan in two threads on two streams, and kernels that
+ * plans of different numbers of rows share: the same bits as a plain run. A shape that a plan with symbols
+ * has not met is refused while its stream is captured.
  */
 #include <cuda.h>
 #include <dlfcn.h>
@@ -186,6 +187,86 @@ static int share(const char *name, const struct jit_device *dev)
     return failed;
 }
 
+/* ---- Different numbers of rows ---- */
+
+/* Three products, whose epilogues merge statistics of rows, gate, and read tiles. */
+static const char products[] = "%%x = input bf16[%1$d,256]\n"
+                               "%%w_o = weight bf16[256,256]\n"
+                               "%%w_gate_up = weight bf16[768,256]\n"
+                               "%%w_down = weight bf16[256,384]\n"
+                               "%%o = matmul %%x, %%w_o\n"
+                               "%%h = add %%o, %%x\n"
+                               "%%n = rms_norm %%h {eps=1e-5}\n"
+                               "%%gu = matmul %%n, %%w_gate_up\n"
+                               "%%gate = slice %%gu {axis=1,start=0,stop=384,step=1}\n"
+                               "%%up = slice %%gu {axis=1,start=384,stop=768,step=1}\n"
+                               "%%m = swiglu %%gate, %%up\n"
+                               "%%d = matmul %%m, %%w_down\n"
+                               "%%s = add %%d, %%h\n"
+                               "output %%y = %%s\n";
+enum { MANY_ROWS = 250, FEW_ROWS = 199, PRODUCTS = 3 }; /* no whole tiles */
+
+struct sized {
+    graph *g;
+    coda_plan *plan;
+    void **host;
+    struct run_buffers b;
+};
+
+static size_t arg_bytes(const graph *g, int i)
+{
+    coda_arg_info info = CODA_ARG_INFO_INIT;
+    coda_graph_arg(g, i, &info);
+    return (size_t)info.bytes;
+}
+
+/* With the weights of `like`, and its first rows. */
+static bool run_rows(struct sized *s, int rows, const struct sized *like)
+{
+    char text[2048];
+    snprintf(text, sizeof text, products, rows);
+    if (coda_graph_parse(&s->g, text) != CODA_OK || coda_compile(&s->plan, s->g, NULL) != CODA_OK)
+        return false;
+    s->host = random_args(s->g, 11, false);
+    for (int i = 0; s->host && like && i < PRODUCTS + 1; i++)
+        memcpy(s->host[i], like->host[i], arg_bytes(s->g, i));
+    return s->host && run_upload(&s->b, s->g, s->plan, s->host, true) && run_plan(&s->b, s->plan);
+}
+
+/* All kernels of the second plan are those of the first one, which the cache has. */
+static bool same_kernels(const struct sized *a, const struct sized *b)
+{
+    coda_kernel_info x = CODA_KERNEL_INFO_INIT, y = CODA_KERNEL_INFO_INIT;
+    for (int i = 0; i < PRODUCTS; i++)
+        if (coda_plan_kernel(a->plan, i, &x) != CODA_OK || coda_plan_kernel(b->plan, i, &y) != CODA_OK ||
+            strcmp(x.source, y.source) != 0 || !y.cached)
+            return false;
+    return coda_plan_kernel(b->plan, PRODUCTS, &y) != CODA_OK;
+}
+
+static void release_rows(struct sized *s)
+{
+    if (s->host) random_args_free(s->g, s->host);
+    run_release(&s->b);
+    coda_plan_free(s->plan);
+    graph_free(s->g);
+}
+
+static int share_rows(void)
+{
+    struct sized many = {.g = NULL}, few = {.g = NULL};
+    if (!run_rows(&many, MANY_ROWS, NULL) || !run_rows(&few, FEW_ROWS, &many))
+        return gpu_case(false, "share", "products of %d and %d rows: %s", MANY_ROWS, FEW_ROWS, coda_error());
+    int y = PRODUCTS + 1;
+    bool same = memcmp(many.host[y], few.host[y], arg_bytes(few.g, y)) == 0;
+    int failed = gpu_case(same_kernels(&many, &few), "share", "plans of %d and %d rows have the same kernels",
+                          MANY_ROWS, FEW_ROWS);
+    failed += gpu_case(same, "share", "the rows that both have get the same bits");
+    release_rows(&few);
+    release_rows(&many);
+    return failed;
+}
+
 int gpu_share(void)
 {
     struct jit_device dev;
@@ -194,5 +275,6 @@ int gpu_share(void)
     struct driver d;
     int failed = gpu_case(open_driver(&d) && refused(&d), "share",
                           "a new shape is refused while its stream is captured, one made before is not");
-    return failed + share("llama_small", &dev) + share("llama_token", &dev) + share("llama_sequences", &dev);
+    return failed + share("llama_small", &dev) + share("llama_token", &dev) + share("llama_sequences", &dev) +
+           share_rows();
 }

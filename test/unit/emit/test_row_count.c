@@ -1,0 +1,142 @@
+/* test_row_count.c -- a product's text does not say how many rows it has: programs of the same tile share it. */
+#include "executable.h"
+#include "mainloop.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <check.h> /* last: it has a macro named fail */
+
+Suite *row_count_suite(void);
+
+/* A LLaMA block of 2048 columns without its attention, whose result is an input; m stands for its rows. */
+static const char block[] = "%%x = input bf16[%1$d,2048]\n"
+                            "%%a = input bf16[%1$d,2048]\n"
+                            "%%w_qkv = weight bf16[6144,2048]\n"
+                            "%%w_o = weight bf16[2048,2048]\n"
+                            "%%w_gate_up = weight bf16[11264,2048]\n"
+                            "%%w_down = weight bf16[2048,5632]\n"
+                            "%%n1 = rms_norm %%x {eps=1e-5}\n"
+                            "%%qkv = matmul %%n1, %%w_qkv\n"
+                            "%%r = rope %%qkv {base=10000,head_dim=128,rotary=128,heads=32,half=1}\n"
+                            "%%o = matmul %%a, %%w_o\n"
+                            "%%h = add %%o, %%x\n"
+                            "%%n2 = rms_norm %%h {eps=1e-5}\n"
+                            "%%gu = matmul %%n2, %%w_gate_up\n"
+                            "%%gate = slice %%gu {axis=1,start=0,stop=5632,step=1}\n"
+                            "%%up = slice %%gu {axis=1,start=5632,stop=11264,step=1}\n"
+                            "%%m = swiglu %%gate, %%up\n"
+                            "%%d = matmul %%m, %%w_down\n"
+                            "%%s = add %%d, %%h\n"
+                            "output %%r = %%r\n"
+                            "output %%y = %%s\n";
+enum { PRODUCTS = 4, MOST_TEXTS = 1024 };
+
+static coda_plan *plan_block(int m, const char *arch)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    char text[4096];
+    coda_graph *g;
+    coda_plan *p;
+    snprintf(text, sizeof text, block, m);
+    ck_assert_msg(coda_graph_parse(&g, text) == CODA_OK, "%s", coda_error());
+    opt.device = CODA_DEVICE_NONE;
+    opt.flags = CODA_PLAN_ONLY;
+    opt.arch = arch;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%d rows: %s", m, coda_error());
+    coda_graph_free(g);
+    return p;
+}
+
+/* What of a program's rows and schedule its text may depend on: the tile; whether rows fill it; the states
+ * that the program ahead of it leaves, and who merges them; rows that are loaded, and B by how many blocks;
+ * whether a block has a second tile. */
+static void print_class(const coda_plan *p, int index, struct text *t)
+{
+    const struct program *q = &p->plan.program[index];
+    const struct schedule *s = &p->plan.schedule[index];
+    int64_t m = q->dim[1];
+    tile_print(&s->tile, t);
+    text_printf(t, " even %d, one %d, few %d, team %d, rows %d, persistent %d, states", m % s->tile.bm == 0,
+                m == 1, m <= 128, s->layout.row_team, s->layout.a_rows, s->persistent);
+    for (int i = 0; i < q->ports; i++)
+        if (q->port[i].role == USE_PARTIAL_LOAD) text_printf(t, " %d", q->port[i].blocks);
+    if (s->tile.mainloop->streams) text_printf(t, ", streams %lld", (long long)m);
+}
+
+/* The texts of the block's products, with their classes. */
+struct texts {
+    char *text[MOST_TEXTS], *class[MOST_TEXTS];
+    int n, products, streams;
+};
+
+static void take(struct texts *all, const char *text, const char *class)
+{
+    for (int i = 0; i < all->n; i++) {
+        bool same = !strcmp(all->text[i], text);
+        ck_assert_msg(same || strcmp(all->class[i], class) != 0, "two texts of %s:\n%s\n%s", class,
+                      all->text[i], text);
+        if (same) return;
+    }
+    ck_assert_int_lt(all->n, MOST_TEXTS);
+    all->text[all->n] = strdup(text);
+    all->class[all->n++] = strdup(class);
+}
+
+static void take_block(struct texts *all, int m, const char *arch)
+{
+    coda_plan *p = plan_block(m, arch);
+    int products = 0;
+    for (int i = 0; i < p->plan.programs; i++) {
+        const struct program *q = &p->plan.program[i];
+        coda_kernel_info info = CODA_KERNEL_INFO_INIT;
+        struct text class = {0};
+        if (q->kind != PROGRAM_GEMM) continue;
+        ck_assert_int_eq(q->dim[1], m);
+        ck_assert_int_eq(coda_plan_kernel(p, p->program[i].kernel, &info), CODA_OK);
+        text_printf(&class, "product %d: ", products++);
+        print_class(p, i, &class);
+        take(all, info.source, text_str(&class));
+        all->streams += p->plan.schedule[i].tile.mainloop->streams;
+        text_free(&class);
+    }
+    ck_assert_int_eq(products, PRODUCTS);
+    all->products += products;
+    coda_plan_free(p);
+}
+
+static void release(struct texts *all)
+{
+    for (int i = 0; i < all->n; i++) free(all->text[i]), free(all->class[i]);
+}
+
+/* When the rows were part of the text each product of each plan had its own. */
+START_TEST(plans_of_many_rows_share_texts)
+{
+    static const struct {
+        const char *arch;
+        int most; /* texts */
+    } target[] = {{"sm_90a", 200}, {"sm_80", 100}};
+    struct texts all = {.n = 0};
+    for (int m = 1; m <= 64; m++) take_block(&all, m, target[_i].arch);
+    for (int m = 65; m <= 1024; m += 13) take_block(&all, m, target[_i].arch);
+    for (int m = 128; m <= 1024; m += 64) take_block(&all, m, target[_i].arch);
+    for (int m = 1025; m <= 16384; m += 331) take_block(&all, m, target[_i].arch);
+    for (int m = 2048; m <= 16384; m += 1024) take_block(&all, m, target[_i].arch);
+    printf("%s: %d products, %d of them stream, %d texts\n", target[_i].arch, all.products, all.streams,
+           all.n);
+    ck_assert_int_le(all.n, target[_i].most);
+    release(&all);
+}
+END_TEST
+
+Suite *row_count_suite(void)
+{
+    Suite *s = suite_create("row_count");
+    TCase *t = tcase_create("texts");
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, plans_of_many_rows_share_texts, 0, 2);
+    suite_add_tcase(s, t);
+    return s;
+}
