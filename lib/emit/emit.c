@@ -39,7 +39,7 @@ bool emit_like(struct plan *plan, struct kernel *k, const struct kernel *from, c
     k->scalar = scalar;
     for (int i = 0; i < from->scalars; i++) {
         scalar[i] = from->scalar[i];
-        if (scalar[i].buffer == NUMBER) continue;
+        if (scalar[i].buffer == SCALAR_NUMBER) continue;
         scalar[i].buffer = own->buffer[place_of(theirs, own->buffers, scalar[i].buffer)];
     }
     k->map = map;

@@ -62,7 +62,7 @@ int emit_scalar(struct kernel *k, int buffer)
 
 void emit_number(struct kernel *k, int64_t number)
 {
-    k->scalar[k->scalars++] = (struct scalar_spec){.buffer = NUMBER, .number = (uint32_t)number};
+    k->scalar[k->scalars++] = (struct scalar_spec){.buffer = SCALAR_NUMBER, .number = (uint32_t)number};
 }
 
 const char *emit_symbol(struct plan *plan, const struct program *p, const char *prefix)

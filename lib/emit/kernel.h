@@ -22,10 +22,10 @@ struct pointer_spec { /* a buffer's start + bytes */
 };
 
 struct scalar_spec { /* an argument of 4 bytes: in host memory, or a number that the plan knows */
-    int buffer;      /* NUMBER: the latter */
+    int buffer;      /* SCALAR_NUMBER: the latter, such as a product's rows */
     uint32_t number;
 };
-enum { NUMBER = -1 };
+enum { SCALAR_NUMBER = -1 };
 
 struct launch_spec {
     int64_t grid; /* blocks, 1-D, as in struct schedule */

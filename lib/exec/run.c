@@ -47,7 +47,8 @@ static coda_status launch_kernel(const struct call *c, int index, coda_stream st
     uint32_t *scalar = (uint32_t *)(pointer + spec->pointers);
     for (int i = 0; i < spec->scalars; i++) {
         const struct scalar_spec *s = &spec->scalar[i];
-        memcpy(&scalar[i], s->buffer == NUMBER ? (const void *)&s->number : address(c, s->buffer, 0), 4);
+        memcpy(&scalar[i], s->buffer == SCALAR_NUMBER ? (const void *)&s->number : address(c, s->buffer, 0),
+               4);
     }
     size_t bytes = sizeof(struct jit_map) * (size_t)spec->maps + sizeof(void *) * (size_t)spec->pointers +
                    sizeof *scalar * (size_t)spec->scalars;

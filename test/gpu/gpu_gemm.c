@@ -90,7 +90,8 @@ static bool launch(struct bench *b)
     char *scalar = (char *)(pointer + k->pointers);
     for (int i = 0; i < k->scalars; i++) {
         const struct scalar_spec *s = &k->scalar[i];
-        memcpy(scalar + 4 * i, s->buffer == NUMBER ? (const void *)&s->number : b->rig.host[s->buffer], 4);
+        memcpy(scalar + 4 * i, s->buffer == SCALAR_NUMBER ? (const void *)&s->number : b->rig.host[s->buffer],
+               4);
     }
     size_t bytes = (size_t)(128 * k->maps + 8 * k->pointers + 4 * k->scalars);
     return !jit_launch(b->kernel, &l, &params, bytes, NULL, b->err);

@@ -72,8 +72,8 @@ static int check_numbers(const struct kernel *k, int m)
     const struct scalar_spec *s = k->scalar;
     bool divides = strstr(k->text, "    Divisor divisor;\n") != NULL;
     ck_assert_int_eq(k->scalars, divides ? 4 : 1);
-    ck_assert(s[0].buffer == NUMBER && s[0].number == (uint32_t)m);
-    for (int i = 1; i < k->scalars; i++) ck_assert_int_eq(s[i].buffer, NUMBER);
+    ck_assert(s[0].buffer == SCALAR_NUMBER && s[0].number == (uint32_t)m);
+    for (int i = 1; i < k->scalars; i++) ck_assert_int_eq(s[i].buffer, SCALAR_NUMBER);
     for (uint64_t q = 0; divides && q < 3000; q++)
         for (uint64_t d = s[1].number, x = q * d; x<(q + 1) * d; x += d> 1 ? d - 1 : 1)
             ck_assert_uint_eq(((x * s[2].number >> 32) + x) >> s[3].number, q);
