@@ -88,11 +88,13 @@ static const char *const texts[] = {
     "%l = attention %q, %z, %z, _, _, %slopes, %s {heads=4, window=356, lse=1} @%o\noutput %o = %o\n"
     "output %l = %l\n",
     /* all that an attention may read, each in a buffer of its own, and both of its results */
-    "%q = input bf16[2,3,64]\n%k = input f8e4m3[16,32]\n%v = input f8e4m3[16,32]\n%l = input i32[2]\n"
-    "%r = input i32[2,3,2]\n%s = input f32[4]\n%z = input f32[4]\n%t = input i32[2,3]\n%x = input f32[2]\n"
-    "%y = input f32[2]\n%o = attention %q, %k, %v, %l, %r, %s, %z, %t, %x, %y {heads=4, kv_heads=2, page=4, "
-    "causal=1, align=3}\n%n = attention %q, %k, %v, %l, %r, %s, %z, %t, %x, %y {heads=4, kv_heads=2, page=4, "
-    "causal=1, align=3, lse=1} @%o\noutput %o = %o\noutput %n = %n\n",
+    "%q = input bf16[6,64]\n%k = input f8e4m3[16,32]\n%v = input f8e4m3[16,32]\n%l = input i32[2]\n"
+    "%r = input i32[6,2]\n%s = input f32[4]\n%z = input f32[4]\n%t = input i32[2,3]\n%x = input f32[2]\n"
+    "%y = input f32[2]\n%b = input i32[3]\n%o = attention %q, %k, %v, %l, %r, %s, %z, %t, %x, %y, %b "
+    "{heads=4, "
+    "kv_heads=2, page=4, causal=1, align=3}\n%n = attention %q, %k, %v, %l, %r, %s, %z, %t, %x, %y, %b "
+    "{heads=4, "
+    "kv_heads=2, page=4, causal=1, align=3, lse=1} @%o\noutput %o = %o\noutput %n = %n\n",
 };
 
 START_TEST(test_went_wrong)
