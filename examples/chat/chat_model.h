@@ -1,0 +1,58 @@
+/*
+ * chat_model.h -- a small LLaMA with random weights, as a server runs it: one graph and one plan for every
+ * mixture of prompts and sequences that write, over caches of keys and values that lie in pages.
+ *
+ * A step has T rows (tokens) of B sequences. The rows of a sequence are next to each other, sequence b's from
+ * starts[b] below starts[b + 1]. Row i stores its keys and values in row slots[i] of the pools, and attends to
+ * the pages that the sequence's row of the table names. Logits are made of one row of each sequence, last[b].
+ */
+#ifndef CHAT_MODEL_H
+#define CHAT_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    MODEL_BOS = 256, /* tokens below are bytes */
+    MODEL_EOS = 257,
+    MODEL_PAD = 258,
+    MODEL_VOCABULARY = 259,
+    MODEL_LOGITS = 264, /* columns of the logits; those beyond the vocabulary mean nothing */
+    MODEL_PAGE = 16     /* tokens */
+};
+
+struct model_options {
+    bool gpu;
+    uint64_t seed; /* of the weights */
+    int rows;      /* of a step, at most */
+    int sequences; /* of a step, at most */
+    int context;   /* tokens of a sequence, at most; a multiple of MODEL_PAGE */
+    int pages;     /* of the pools of keys and values */
+};
+
+/* What a step reads, in host memory that belongs to the model. */
+struct model_inputs {
+    int32_t *ids, *positions, *slots; /* [rows] */
+    int32_t *starts;                  /* [sequences + 1] */
+    int32_t *lengths, *last, *table;  /* [sequences], [sequences], [sequences, table_pages] */
+    int table_pages;                  /* context / MODEL_PAGE */
+};
+
+struct model;
+
+/* NULL, and a line in `why`, if it cannot be had. A model belongs to the thread that made it. */
+struct model *model_new(const struct model_options *opt, char *why, int size);
+void model_free(struct model *m);
+const char *model_device(const struct model *m);
+
+/* Makes the plans of all shapes that model_run will ask for, so that no step waits for one. */
+bool model_warm(struct model *m, char *why, int size);
+
+struct model_inputs *model_inputs(struct model *m);
+
+/* Runs a step of `rows` rows and `sequences` sequences, for which the inputs are filled in. Both are rounded up
+ * to one of a few shapes, by rows that store nothing and sequences without rows. Gives the logits, [sequences,
+ * MODEL_LOGITS], valid until the next run; NULL, and a line in `why`, if it failed. */
+const float *model_run(struct model *m, int rows, int sequences, char *why, int size);
+
+#endif
