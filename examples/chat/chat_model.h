@@ -55,4 +55,7 @@ struct model_inputs *model_inputs(struct model *m);
  * MODEL_LOGITS], valid until the next run; NULL, and a line in `why`, if it failed. */
 const float *model_run(struct model *m, int rows, int sequences, char *why, int size);
 
+/* Shapes that plans were made for. */
+int64_t model_planned(const struct model *m);
+
 #endif

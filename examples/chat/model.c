@@ -317,3 +317,9 @@ const float *model_run(struct model *m, int rows, int sequences, char *why, int 
         return snprintf(why, (size_t)size, "step: the logits cannot be copied from the GPU"), NULL;
     return m->logits;
 }
+
+int64_t model_planned(const struct model *m)
+{
+    coda_shape_stats stats = CODA_SHAPE_STATS_INIT;
+    return coda_shape_stats_get(m->plan, &stats) == CODA_OK ? stats.planned : 0;
+}

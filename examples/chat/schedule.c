@@ -1,0 +1,166 @@
+/*
+ * schedule.c -- the lists and the free pages of chat_schedule.h.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "chat_schedule.h"
+
+bool schedule_new(struct schedule *s, const struct model_options *opt, int queue)
+{
+    *s = (struct schedule){
+        .rows = opt->rows, .sequences = opt->sequences, .pages = opt->pages, .queue = queue};
+    s->running = calloc((size_t)s->sequences, sizeof *s->running);
+    s->waiting = calloc((size_t)(s->queue + s->sequences), sizeof *s->waiting);
+    s->free_pages = calloc((size_t)s->pages, sizeof *s->free_pages);
+    if (!s->running || !s->waiting || !s->free_pages) return false;
+    while (s->free_count < s->pages) {
+        s->free_pages[s->free_count] = s->pages - 1 - s->free_count;
+        s->free_count++;
+    }
+    return true;
+}
+
+void schedule_free(struct schedule *s)
+{
+    free(s->running);
+    free(s->waiting);
+    free(s->free_pages);
+}
+
+/* ---- Lists by age ---- */
+
+static void insert(struct request **list, int *count, struct request *r)
+{
+    int at = *count;
+    for (; at && list[at - 1]->arrival > r->arrival; at--) list[at] = list[at - 1];
+    list[at] = r;
+    (*count)++;
+}
+
+static bool take_out(struct request **list, int *count, const struct request *r)
+{
+    for (int i = 0; i < *count; i++)
+        if (list[i] == r) {
+            memmove(list + i, list + i + 1, sizeof *list * (size_t)(*count - i - 1));
+            (*count)--;
+            return true;
+        }
+    return false;
+}
+
+static void give_back(struct schedule *s, struct request *r)
+{
+    while (r->page_count) s->free_pages[s->free_count++] = r->pages[--r->page_count];
+    r->cached = r->rows = 0;
+}
+
+bool schedule_add(struct schedule *s, struct request *r)
+{
+    if (s->waiting_count >= s->queue) return false;
+    r->arrival = s->arrivals++;
+    insert(s->waiting, &s->waiting_count, r);
+    return true;
+}
+
+void schedule_remove(struct schedule *s, struct request *r)
+{
+    if (!take_out(s->running, &s->running_count, r)) take_out(s->waiting, &s->waiting_count, r);
+    give_back(s, r);
+}
+
+/* ---- Pages ---- */
+
+static int pages_of(int tokens) { return (tokens + MODEL_PAGE - 1) / MODEL_PAGE; }
+
+/* Pages for so many tokens of r. Others that are younger give theirs back; if r is the youngest, r does, and
+ * the answer is false. */
+static bool grow(struct schedule *s, struct request *r, int tokens)
+{
+    while (r->page_count < pages_of(tokens)) {
+        if (s->free_count) {
+            r->pages[r->page_count++] = s->free_pages[--s->free_count];
+            continue;
+        }
+        struct request *youngest = s->running[--s->running_count];
+        give_back(s, youngest);
+        insert(s->waiting, &s->waiting_count, youngest);
+        s->preemptions++;
+        if (youngest == r) return false;
+    }
+    return true;
+}
+
+/* The oldest that wait begin, as long as there are pages for all that is known of them, one token more, and
+ * what the running ones still want for as much. */
+static void admit(struct schedule *s, double now)
+{
+    int spare = s->free_count;
+    for (int i = 0; i < s->running_count; i++) {
+        const struct request *r = s->running[i];
+        int want = pages_of(r->count + 1) - r->page_count;
+        spare -= want > 0 ? want : 0;
+    }
+    while (s->waiting_count && s->running_count < s->sequences) {
+        struct request *r = s->waiting[0];
+        if ((spare -= pages_of(r->count + 1)) < 0) return;
+        take_out(s->waiting, &s->waiting_count, r);
+        insert(s->running, &s->running_count, r);
+        if (!r->admitted) r->admitted = now;
+    }
+}
+
+/* ---- A step ---- */
+
+/* Rows for those that write, whose newest token alone is not cached, or for the others. */
+static void give_rows(struct schedule *s, bool write, int *budget)
+{
+    for (int i = 0; i < s->running_count && *budget; i++) {
+        struct request *r = s->running[i];
+        int want = r->count - r->cached;
+        if ((want == 1) != write || r->rows) continue;
+        if (want > *budget) want = *budget;
+        if (!grow(s, r, r->cached + want)) continue;
+        r->rows = want;
+        *budget -= want;
+    }
+}
+
+int schedule_step(struct schedule *s, double now)
+{
+    int budget = s->rows, rows = 0;
+    admit(s, now);
+    for (int i = 0; i < s->running_count; i++) s->running[i]->rows = 0;
+    give_rows(s, true, &budget);
+    give_rows(s, false, &budget);
+    for (int i = 0; i < s->running_count; i++) rows += s->running[i]->rows;
+    return rows;
+}
+
+static void fill_rows(const struct request *r, struct model_inputs *in, int row)
+{
+    for (int i = 0; i < r->rows; i++) {
+        int at = r->cached + i;
+        in->ids[row + i] = r->tokens[at];
+        in->positions[row + i] = at;
+        in->slots[row + i] = r->pages[at / MODEL_PAGE] * MODEL_PAGE + at % MODEL_PAGE;
+    }
+}
+
+int schedule_fill(const struct schedule *s, struct model_inputs *in)
+{
+    int row = 0, b = 0;
+    in->starts[0] = 0;
+    for (int i = 0; i < s->running_count; i++) {
+        const struct request *r = s->running[i];
+        if (!r->rows) continue;
+        fill_rows(r, in, row);
+        row += r->rows;
+        in->starts[b + 1] = row;
+        in->last[b] = row - 1;
+        in->lengths[b] = r->cached + r->rows;
+        memcpy(in->table + b * in->table_pages, r->pages, sizeof *r->pages * (size_t)r->page_count);
+        b++;
+    }
+    return b;
+}

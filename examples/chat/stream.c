@@ -1,0 +1,130 @@
+/*
+ * stream.c -- an answer as server-sent events, as it is made.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "chat_exchange.h"
+
+enum { BLOCK = 4096 }; /* bytes that libmicrohttpd asks for at a time */
+
+/* What there is to say, taken under the lock. */
+struct news {
+    char *text;
+    int32_t *ids;
+    size_t bytes;
+    int id_count;
+    bool ping, failed;
+    enum finish finish;
+};
+
+/* false: there is none, and the connection is suspended. */
+static bool take_news(struct exchange *x, struct news *n)
+{
+    struct request *r = x->ask.request;
+    engine_lock(x->engine);
+    *n = (struct news){.bytes = r->settled - x->text_sent, .ping = r->ping, .finish = r->finish};
+    if (x->ask.ids) n->id_count = r->count - r->prompt - x->ids_sent;
+    bool any = n->bytes || n->id_count || n->ping || n->finish || !x->opened;
+    if (any) {
+        n->text = malloc(n->bytes + 1);
+        n->ids = malloc(sizeof *n->ids * (size_t)(n->id_count + 1));
+        n->failed = !n->text || !n->ids;
+        if (n->text) memcpy(n->text, r->text + x->text_sent, n->bytes);
+        if (n->ids) memcpy(n->ids, r->tokens + r->prompt + x->ids_sent, sizeof *n->ids * (size_t)n->id_count);
+        x->text_sent += n->bytes;
+        x->ids_sent += n->id_count;
+        r->ping = false;
+    } else {
+        exchange_wait(x);
+    }
+    engine_unlock(x->engine);
+    return any;
+}
+
+/* ---- Events ---- */
+
+/* Gives the text away. false: there was no memory for it. */
+static bool put_event(FILE *to, char *text)
+{
+    if (text) fprintf(to, "data: %s\n\n", text);
+    free(text);
+    return text != NULL;
+}
+
+static bool put_end(struct exchange *x, FILE *to, enum finish finish)
+{
+    bool good = true;
+    if (finish == FINISH_STOP || finish == FINISH_LENGTH) {
+        struct piece last = {.finish = finish};
+        good = put_event(to, json_piece(&x->heading, &last));
+        if (x->ask.usage) good = put_event(to, json_usage(&x->heading, x->ask.request)) && good;
+    } else {
+        struct problem p = {.type = "server_error", .message = "the engine failed"};
+        if (finish == FINISH_ABORT) strcpy(p.message, "the server is shutting down");
+        good = put_event(to, json_error(&p));
+    }
+    fprintf(to, "data: [DONE]\n\n");
+    x->done = true;
+    return good;
+}
+
+static bool put_news(struct exchange *x, FILE *to, const struct news *n)
+{
+    bool good = true;
+    if (!x->opened && x->ask.chat) {
+        struct piece role = {.first = true};
+        good = put_event(to, json_piece(&x->heading, &role));
+    }
+    x->opened = true;
+    if (n->bytes || n->id_count) {
+        struct piece p = {.text = n->text, .bytes = n->bytes, .id_count = n->id_count};
+        if (x->ask.ids) p.ids = n->ids;
+        good = put_event(to, json_piece(&x->heading, &p)) && good;
+    }
+    if (n->ping) fprintf(to, ": ping\n\n");
+    if (n->finish) good = put_end(x, to, n->finish) && good;
+    return good;
+}
+
+/* false: there is no memory, and the stream breaks off. */
+static bool make_events(struct exchange *x, const struct news *n)
+{
+    free(x->out);
+    x->out = NULL;
+    x->out_bytes = x->out_at = 0;
+    FILE *to = n->failed ? NULL : open_memstream(&x->out, &x->out_bytes);
+    if (!to) return false;
+    bool good = put_news(x, to, n);
+    return !fclose(to) && good;
+}
+
+/* libmicrohttpd asks for bytes. 0: none yet, and the connection is suspended. */
+static ssize_t read_stream(void *context, uint64_t at, char *to, size_t room)
+{
+    struct exchange *x = context;
+    (void)at;
+    while (x->out_at == x->out_bytes) {
+        struct news n;
+        if (x->done) return MHD_CONTENT_READER_END_OF_STREAM;
+        if (!take_news(x, &n)) return 0;
+        bool good = make_events(x, &n);
+        free(n.text);
+        free(n.ids);
+        if (!good) return MHD_CONTENT_READER_END_WITH_ERROR;
+    }
+    size_t bytes = x->out_bytes - x->out_at < room ? x->out_bytes - x->out_at : room;
+    memcpy(to, x->out + x->out_at, bytes);
+    x->out_at += bytes;
+    return (ssize_t)bytes;
+}
+
+struct MHD_Response *stream_response(struct exchange *x)
+{
+    struct MHD_Response *response =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_stream, x, NULL);
+    if (!response) return NULL;
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "text/event-stream; charset=utf-8");
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+    return response;
+}
