@@ -61,7 +61,8 @@ $(BUILD)/libcoda.so: $(OBJ)
 	@ln -sf libcoda.so $(BUILD)/libcoda.so.0
 
 # ---- The tool and the examples: users of coda.h alone ----
-EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
+EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(filter-out examples/chat_server.c,$(wildcard examples/*.c)))
+CHAT_OBJ := $(patsubst %.c,$(BUILD)/%.o,examples/chat_server.c $(wildcard examples/chat/*.c))
 TOOL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard examples/coda/*.c))
 
 $(BUILD)/examples/%.o: ALL_CFLAGS += -Iexamples
@@ -69,7 +70,19 @@ $(BUILD)/coda: $(TOOL_OBJ) $(BUILD)/libcoda.a
 	$(CC) $^ -o $@ $(LDLIBS)
 $(BUILD)/examples/%: $(BUILD)/examples/%.o $(BUILD)/libcoda.so
 	$(CC) $< -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(LDLIBS)
-examples: $(EXAMPLES)
+# Of the examples, the server alone wants more than libc: HTTP and JSON.
+CHAT_PACKAGES = libmicrohttpd jansson
+CHAT_LIBS    := $(shell pkg-config --libs $(CHAT_PACKAGES) 2>/dev/null)
+$(BUILD)/examples/chat/%.o: ALL_CFLAGS += $(shell pkg-config --cflags $(CHAT_PACKAGES) 2>/dev/null)
+$(BUILD)/examples/chat_server: $(CHAT_OBJ) $(BUILD)/libcoda.so
+	$(CC) $(CHAT_OBJ) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(CHAT_LIBS) $(LDLIBS)
+chat_server: ## examples/chat_server.c and its test's client, if libmicrohttpd and jansson are there
+ifneq ($(CHAT_LIBS),)
+chat_server: $(BUILD)/examples/chat_server $(BUILD)/chat_test
+else
+	@echo 'examples/chat_server is not built: pkg-config finds no $(CHAT_PACKAGES); .ci/deps installs them'
+endif
+examples: $(EXAMPLES) chat_server
 
 deps: ## installs what is missing: packages by apt, CUDA 13 by Python wheels
 	@.ci/deps
@@ -109,6 +122,12 @@ test: deps ## all that a CPU can prove (AGAIN=1: what failed the last time)
 	@BUILD=$(BUILD) test/run test
 test-full: deps ## the same with every case, long fuzzing and torture at full scale (hours)
 	@BUILD=$(BUILD) test/run test-full
+
+# A client that asks a server of examples/chat_server.c everything.
+$(BUILD)/test/system/chat/%.o: ALL_CFLAGS += -Iexamples
+CHAT_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/chat/*.c))
+$(BUILD)/chat_test: $(CHAT_TEST_OBJ)
+	$(CC) $^ -o $@ $(CHAT_LIBS) $(LDLIBS)
 
 # Programs beside the unit tests. Fuzzers: fuzz_NAME SECONDS [SEED].
 FUZZERS := $(patsubst test/fuzz/%.c,$(BUILD)/%,$(wildcard test/fuzz/fuzz_*.c))
@@ -277,7 +296,7 @@ tidy: $(BUILD)/compile_commands.json ## clang-tidy over lib, jit and cache: minu
 
 $(BUILD)/compile_commands.json: $(SRC) Makefile ## for clangd and clang-tidy
 	@mkdir -p $(@D)
-	@{ printf '['; comma=; for f in $(SRC) $(TESTS) $(wildcard test/support/*.c examples/*.c examples/coda/*.c perf/*.c); do \
+	@{ printf '['; comma=; for f in $(SRC) $(TESTS) $(wildcard test/support/*.c test/system/chat/*.c examples/*.c examples/*/*.c perf/*.c); do \
 	    printf '%s\n{"directory": "%s", "file": "%s", "command": "%s -c %s"}' "$$comma" '$(CURDIR)' $$f \
 	        '$(CC) $(ALL_CFLAGS) -I$(BUILD)/test -Itest/support -Itest -Iexamples -Iperf' $$f; comma=,; \
 	done; printf '\n]\n'; } > $@
@@ -318,7 +337,7 @@ help: ## this list
 	@sed -n 's/^# make/make/p' Makefile
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-.PHONY: all examples deps demo unit bless texts bless-texts check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers exports abi bless-abi headers lint tidy \
+.PHONY: all examples chat_server deps demo unit bless texts bless-texts check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers exports abi bless-abi headers lint tidy \
 	install uninstall clean help perf perf-build perf-tuned perf-torch perf-report
 
 # ---- Primitives on the host: the device files through the C++ compiler, for test_primitives.c ----

@@ -268,7 +268,7 @@ static bool parse_object(struct ask *a, const json_t *body, struct prompt *t, co
     a->request->temperature = temperature;
     a->request->random = (uint64_t)seed;
     a->request->whole = !a->stream;
-    return get_stops(a->request, body, p);
+    return get_flag(body, "ignore_eos", &a->request->ignore_eos, p) && get_stops(a->request, body, p);
 }
 
 bool ask_parse(struct ask *a, bool chat, const char *body, size_t bytes, const struct ask_limits *limits,

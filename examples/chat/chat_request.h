@@ -34,6 +34,7 @@ struct request {
     double temperature; /* 0: the most likely token */
     char *stop[REQUEST_STOPS];
     int stops;
+    bool ignore_eos; /* the end token is one as any other */
 
     /* ---- The answer ---- */
     int32_t *tokens; /* the prompt, then the answer: prompt + most */

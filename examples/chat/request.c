@@ -139,7 +139,7 @@ void request_push(struct request *r, int token)
     if (token < MODEL_BOS) put_byte(r, (unsigned char)token);
     look_for_stops(r);
     if (r->finish) return;
-    if (token == MODEL_EOS) r->finish = FINISH_STOP;
+    if (token == MODEL_EOS && !r->ignore_eos) r->finish = FINISH_STOP;
     else if (r->count == r->prompt + r->most) r->finish = FINISH_LENGTH;
     if (!r->finish) return;
     if (r->partial.have) put_replacement(r);

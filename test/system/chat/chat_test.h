@@ -1,0 +1,100 @@
+/*
+ * chat_test.h -- a client for the tests of examples/chat_server.c: it starts servers, asks over sockets, and
+ * says what was not as it should be.
+ */
+#ifndef CHAT_TEST_H
+#define CHAT_TEST_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* ---- What is expected ---- */
+
+extern int failures, checks;
+void check_that(bool holds, const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+#define CHECK(holds, ...) check_that(holds, __FILE__, __LINE__, __VA_ARGS__)
+
+/* ---- Servers ---- */
+
+struct running {
+    pid_t pid;
+    int port;
+    int out; /* of its standard output */
+};
+
+/* Options are texts up to NULL. Ends the program if there is no server. */
+struct running server_start(const char *program, const char *const *options);
+/* Exit status after SIGTERM; -1: it died otherwise. */
+int server_stop(struct running *s);
+int server_wait(struct running *s);
+
+/* ---- HTTP ---- */
+
+struct reply {
+    int status; /* 0: there was no answer */
+    char *head; /* header lines */
+    char *body; /* without the framing of chunks; NUL at the end */
+    size_t bytes;
+    bool whole; /* all was there that the header promised */
+};
+
+int http_connect(int port);
+/* A request with a body, or NULL, that closes the connection. */
+void http_send(int fd, const char *method, const char *path, const char *body);
+void http_write(int fd, const void *data, size_t bytes);
+/* What comes until the connection ends, which is closed. */
+struct reply http_receive(int fd);
+struct reply http(int port, const char *method, const char *path, const char *body);
+/* The first of the replies in `text` by its Content-Length; *used gets its bytes. */
+struct reply http_parse(const char *text, size_t bytes, size_t *used);
+void reply_free(struct reply *r);
+/* Until a word has come; false if the connection ended before. */
+bool http_read_until(int fd, const char *word);
+
+/* ---- Completions ---- */
+
+enum { MOST_IDS = 4096 };
+
+struct answer {
+    int status;
+    char *text; /* may hold NUL, and has one at the end */
+    size_t bytes;
+    int32_t ids[MOST_IDS];
+    int count;
+    int prompt_tokens, completion_tokens;
+    char reason[16];
+    int pieces; /* of a stream */
+    bool done;  /* of a stream: it ended in [DONE] */
+};
+
+/* One POST; `stream` must say what the body says. */
+struct answer *ask(int port, const char *path, const char *body, bool stream);
+void answer_free(struct answer *a);
+bool answers_equal(const struct answer *a, const struct answer *b);
+/* What the client has counted since the start of the program, of answers that came whole. */
+struct tally {
+    int64_t prompt_tokens, completion_tokens, stop, length;
+};
+extern struct tally tally;
+
+/* The value of a metric, with its labels if it has more than the model's; -1: not there. */
+double metric(int port, const char *name);
+/* Until a metric has a value: false if it has another one for a minute. */
+bool metric_becomes(int port, const char *name, double value);
+
+/* ---- The model in fp64, in plain C ---- */
+
+/* How far the logit of each token of an answer is from the best one, at most. */
+double reference_distance(const int32_t *tokens, int prompt, int count);
+
+/* ---- Tests; each gets the server's program ---- */
+
+void test_endpoints(const char *program);
+void test_batching(const char *program);
+void test_leaving(const char *program);
+
+#endif
