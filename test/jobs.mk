@@ -42,9 +42,9 @@ built-unit:
 built-rest: built-unit
 	@+$(IN) BUILD=$(BUILD) emulator torture-build examples $(BUILD)/oom $(BUILD)/conformance/run
 built-asan: built-unit
-	@+$(IN) $(AS_ASAN) $(BUILD)/asan/unit $(BUILD)/asan/oom fuzzers $(ASAN_TORTURES:%=$(BUILD)/asan/torture/%)
+	@+$(IN) $(AS_ASAN) $(BUILD)/asan/unit $(BUILD)/asan/oom chat_server fuzzers $(ASAN_TORTURES:%=$(BUILD)/asan/torture/%)
 built-tsan: built-unit
-	@+$(IN) $(AS_TSAN) $(BUILD)/tsan/unit $(TSAN_TORTURES:%=$(BUILD)/tsan/torture/%)
+	@+$(IN) $(AS_TSAN) $(BUILD)/tsan/unit chat_server $(TSAN_TORTURES:%=$(BUILD)/tsan/torture/%)
 built-weak: built-rest
 	@+$(IN) BUILD=$(BUILD) $(BUILD)/weak/unit $(WEAK_TORTURES:%=$(BUILD)/weak/torture/%)
 
@@ -80,9 +80,13 @@ $(eval $(call job,hijack,rest,test/system/hijack.sh $(BUILD)/hijack))
 $(eval $(call job,demo,rest,$(BUILD)/examples/llama_block --cpu))
 EXAMPLES := mlp custom_map cross_entropy decode
 $(foreach e,$(EXAMPLES),$(eval $(call job,example-$(e),rest,$(BUILD)/examples/$(e) $(if $(filter decode,$(e)),--cpu))))
+# A server over HTTP, and a client that asks it everything; again where a sanitizer sees the threads and the clean end.
+$(eval $(call job,chat,rest,$(BUILD)/chat_test $(BUILD)/examples/chat_server))
+$(eval $(call job,chat-asan,asan,$(BUILD)/asan/chat_test $(BUILD)/asan/examples/chat_server))
+$(eval $(call job,chat-tsan,tsan,$(BUILD)/tsan/chat_test $(BUILD)/tsan/examples/chat_server))
 # A few cases of every operator of the ONNX suite; `make conformance` runs them all.
 $(eval $(call job,conformance,rest,$(BUILD)/conformance/run test/conformance/subset))
-SYSTEM := install tool hijack demo $(EXAMPLES:%=example-%) conformance
+SYSTEM := install tool hijack demo chat chat-asan chat-tsan $(EXAMPLES:%=example-%) conformance
 
 # ---- Memory that runs out, random bytes ----
 FUZZ_SECONDS ?= $(if $(FULL),60,2)
@@ -110,7 +114,8 @@ $(foreach g,$(EMULATED),$(eval $(call job,emulated-$(g),rest,$(on_emulator) $(BU
 $(eval $(call job,cold-start,rest,env CODA_CUDA_LIB=$(HERE)/fake CODA_LIBCUDA=$(HERE)/fake/libcuda.so.1 $(BUILD)/gpu_tests cold))
 $(eval $(call job,emulated-300-families,rest,$(on_emulator) CODA_FAMILIES=300 $(BUILD)/gpu_tests families))
 $(eval $(call job,emulated-decode,rest,$(on_emulator) LD_LIBRARY_PATH=$(HERE)/emulator $(BUILD)/examples/decode))
-EMULATE := emulated-gemm $(filter-out emulated-gemm,$(EMULATED:%=emulated-%)) emulated-decode cold-start
+$(eval $(call job,emulated-chat,rest,$(on_emulator) LD_LIBRARY_PATH=$(HERE)/emulator $(BUILD)/chat_test $(BUILD)/examples/chat_server gpu))
+EMULATE := emulated-gemm $(filter-out emulated-gemm,$(EMULATED:%=emulated-%)) emulated-decode emulated-chat cold-start
 
 # ---- Tiers ----
 CHECK := $(UNIT) $(HOUSE) lint install conformance
