@@ -140,6 +140,12 @@ template <class Config> struct AttentionSplit {
         if (box == bn) return chunk * (bn * swizzle_row) + row * swizzle_row;
         return (u32)row / box * (boxes * box * swizzle_row) + (chunk * box + (u32)row % box) * swizzle_row;
     }
+    // How much further row `row` of a warp's share lies than right behind its first one.
+    DEV static i32 beyond(i32 row)
+    {
+        constexpr i32 box = Copies::box;
+        return boxes == 1 || box >= share ? 0 : row / box * ((boxes - 1) * box * swizzle_row);
+    }
     DEV void load(Cursor &at, const TensorMap &map, const Item &item, const Copies &copies) const
     {
         const u32 bar = address(&s.full[at.slot]);
@@ -301,10 +307,12 @@ template <class Config> struct AttentionSplit {
     {
         const i32 first = item.first_seen() - key, end = item.end_seen() - key;
         if (first <= 0 && end >= share) return;
-        for (i32 c = 0; c < boxes; c++)
+        for (i32 c = 0; c < boxes; c++) {
+            u8 *const rows = s.ring[slot] + place(share * warp, c);
             for (i32 e = lane; e < share * 8; e += 32)
                 if (e / 8 < first || e / 8 >= end)
-                    reinterpret_cast<uint4 *>(s.ring[slot] + place(share * warp + e / 8, c))[e % 8] = uint4();
+                    *reinterpret_cast<uint4 *>(rows + beyond(e / 8) + e * 16) = uint4();
+        }
         ptx::fence_async_shared();
         __syncwarp();
     }
