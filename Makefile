@@ -66,6 +66,7 @@ CHAT_OBJ := $(patsubst %.c,$(BUILD)/%.o,examples/chat_server.c $(wildcard exampl
 TOOL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard examples/coda/*.c))
 
 $(BUILD)/examples/%.o: ALL_CFLAGS += -Iexamples
+$(BUILD)/examples/chat_server.o: ALL_CFLAGS += -Iexamples/chat
 $(BUILD)/coda: $(TOOL_OBJ) $(BUILD)/libcoda.a
 	$(CC) $^ -o $@ $(LDLIBS)
 $(BUILD)/examples/%: $(BUILD)/examples/%.o $(BUILD)/libcoda.so
@@ -298,7 +299,7 @@ $(BUILD)/compile_commands.json: $(SRC) Makefile ## for clangd and clang-tidy
 	@mkdir -p $(@D)
 	@{ printf '['; comma=; for f in $(SRC) $(TESTS) $(wildcard test/support/*.c test/system/chat/*.c examples/*.c examples/*/*.c perf/*.c); do \
 	    printf '%s\n{"directory": "%s", "file": "%s", "command": "%s -c %s"}' "$$comma" '$(CURDIR)' $$f \
-	        '$(CC) $(ALL_CFLAGS) -I$(BUILD)/test -Itest/support -Itest -Iexamples -Iperf' $$f; comma=,; \
+	        '$(CC) $(ALL_CFLAGS) -I$(BUILD)/test -Itest/support -Itest -Iexamples -Iexamples/chat -Iperf' $$f; comma=,; \
 	done; printf '\n]\n'; } > $@
 
 # ---- Installation ----

@@ -17,8 +17,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "chat/chat_engine.h"
-#include "chat/chat_http.h"
+#include "chat_engine.h"
+#include "chat_http.h"
 
 enum { DRAIN_SECONDS = 30, LAST_SECONDS = 5 };
 

@@ -1,8 +1,8 @@
 /*
  * chat_exchange.h -- a request of HTTP and its answer, as the parts of the server share it.
  *
- * It belongs to libmicrohttpd's thread. A connection with nothing to send is suspended, and the engine resumes
- * it; both happen under the engine's lock, where `waits` of the request says which it is.
+ * It belongs to libmicrohttpd's thread. A connection with nothing to send is suspended, and the engine
+ * resumes it; both happen under the engine's lock, where `waits` of the request says which it is.
  */
 #ifndef CHAT_EXCHANGE_H
 #define CHAT_EXCHANGE_H

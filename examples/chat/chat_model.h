@@ -2,9 +2,10 @@
  * chat_model.h -- a small LLaMA with random weights, as a server runs it: one graph and one plan for every
  * mixture of prompts and sequences that write, over caches of keys and values that lie in pages.
  *
- * A step has T rows (tokens) of B sequences. The rows of a sequence are next to each other, sequence b's from
- * starts[b] below starts[b + 1]. Row i stores its keys and values in row slots[i] of the pools, and attends to
- * the pages that the sequence's row of the table names. Logits are made of one row of each sequence, last[b].
+ * A step has T rows (tokens) of B sequences. A sequence's rows are next to each other, those of b from
+ * starts[b] below starts[b + 1]. Row i stores its keys and values in row slots[i] of the pools, and
+ * attends to the pages that the sequence's row of the table names. Logits are made of a row of each
+ * sequence, last[b].
  */
 #ifndef CHAT_MODEL_H
 #define CHAT_MODEL_H
@@ -50,9 +51,9 @@ bool model_warm(struct model *m, char *why, int size);
 
 struct model_inputs *model_inputs(struct model *m);
 
-/* Runs a step of `rows` rows and `sequences` sequences, for which the inputs are filled in. Both are rounded up
- * to one of a few shapes, by rows that store nothing and sequences without rows. Gives the logits, [sequences,
- * MODEL_LOGITS], valid until the next run; NULL, and a line in `why`, if it failed. */
+/* Runs a step of `rows` rows and `sequences` sequences, for which the inputs are filled in. Both are rounded
+ * up to one of a few shapes, by rows that store nothing and sequences without rows. Gives the logits,
+ * [sequences, MODEL_LOGITS], valid until the next run; NULL, and a line in `why`, if it failed. */
 const float *model_run(struct model *m, int rows, int sequences, char *why, int size);
 
 /* Shapes that plans were made for. */

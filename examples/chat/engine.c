@@ -114,7 +114,7 @@ static void take_token(struct engine *e, struct request *r, const float *logits,
     if (!r->finish) wake(r);
 }
 
-/* Sequences of the step are the running ones with rows, in order. Backwards, as those that end leave the list. */
+/* Sequences of the step are the running ones with rows, in order. Backwards, as those that end leave. */
 static void take_tokens(struct engine *e, const float *logits, int sequences)
 {
     struct schedule *s = &e->schedule;

@@ -200,7 +200,7 @@ void test_batching(const char *program)
     for (int i = 0; i < CLIENTS; i++) answer_free(client[i].alone);
 }
 
-/* On a GPU, in bf16: the next tokens of a prompt in chunks, and of three that come in between, by the formula. */
+/* On a GPU, in bf16: the tokens behind a prompt in chunks, and behind three others, by the formula. */
 void test_gpu(const char *program)
 {
     enum { SOME = 4 };

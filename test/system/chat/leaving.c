@@ -1,6 +1,6 @@
 /*
- * leaving.c -- clients that go away, queues that are full, servers that end: nobody keeps pages, and who stays
- * gets all of the answer.
+ * leaving.c -- clients that go away, queues that are full, servers that end: nobody keeps pages, and who
+ * stays gets all of the answer.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -58,7 +58,7 @@ static void *stay(void *context)
     return NULL;
 }
 
-/* Of 28 clients four stay. The others leave at all places of their streams, or while they wait for the whole. */
+/* Of 28 clients four stay. The others leave at all places of their streams, or while they wait. */
 static void test_vanishing(int port)
 {
     struct staying staying[STAYING];

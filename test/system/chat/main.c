@@ -1,6 +1,6 @@
 /*
- * main.c -- chat_test PROGRAM [TEST]... tests the server of examples/chat_server.c over HTTP at 127.0.0.1: by all
- * tests, or by those that are named. `gpu` wants a GPU and must be named.
+ * main.c -- chat_test PROGRAM [TEST]... tests the server of examples/chat_server.c over HTTP at
+ * 127.0.0.1: by all tests, or by those that are named. `gpu` wants a GPU and must be named.
  */
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * reference.c -- the model of examples/chat/model.c by its formula: fp64, no cache, a row after another. Of the
- * library it shares nothing, and of the example the random numbers of the weights.
+ * reference.c -- the model of examples/chat/model.c by its formula: fp64, a row after another. With the
+ * library it shares nothing, with the example the random numbers of the weights.
  */
 #include <stdbool.h>
 
