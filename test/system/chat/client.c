@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -81,10 +82,12 @@ int server_stop(struct running *s)
 
 int http_connect(int port)
 {
+    const struct timeval patience = {.tv_sec = 60}; /* so that an answer that never comes is a failure */
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     if (fd < 0) give_up("socket");
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     if (connect(fd, (struct sockaddr *)&at, sizeof at)) return close(fd), -1;
     return fd;
 }
