@@ -81,8 +81,8 @@ static void print_level_step(const struct printer *e, int i)
         printer_call(e, s, 0);
         break;
     default:
-        text_printf(e->t, "        if (first) coda::store(%s, %s);", element(e, s, port, 'y').s,
-                    printer_value(e, s->in[0], 0).s);
+        text_printf(e->t, "        if (first) coda::%s(%s, %s);", printer_adds(e, i) ? "accumulate" : "store",
+                    element(e, s, port, 'y').s, printer_value(e, s->in[0], 0).s);
     }
     text_append(e->t, "\n");
 }

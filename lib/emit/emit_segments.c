@@ -214,8 +214,9 @@ static void print_save(const struct printer *e)
         const struct step *s = &e->p->step[i];
         if (s->kind != STEP_STORE || e->l->level[i] != LEVEL_SEGMENT) continue;
         const struct tensor_use *port = &e->p->port[s->port];
-        text_printf(e->t, "        if constexpr (range == %d) coda::store(g.y%d%s%s%s, s.v%d);\n",
-                    MAX(s->range - 1, 0), s->port, printer_term(port->stride[0], e->p->dim[0], "batch").s,
+        text_printf(e->t, "        if constexpr (range == %d) coda::%s(g.y%d%s%s%s, s.v%d);\n",
+                    MAX(s->range - 1, 0), printer_adds(e, i) ? "accumulate" : "store", s->port,
+                    printer_term(port->stride[0], e->p->dim[0], "batch").s,
                     printer_term(port->stride[1], e->p->dim[1], "m").s, printer_column(e->p, s, port).s,
                     s->in[0]);
     }

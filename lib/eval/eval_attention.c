@@ -251,8 +251,8 @@ static void attention_task(void *ctx, int64_t task)
     double *gathered = NULL;
     struct queries *s = malloc(sizeof *s);
     struct multiply_space *space = multiply_space_new();
-    int64_t keys = a->lengths ? (int64_t)fmax(0, fmin(a->lengths[b], (double)a->tk)) : a->tk;
-    if (p.batch < 0) keys = 0;
+    bool counted = p.batch >= 0 && a->lengths;
+    int64_t keys = p.batch < 0 ? 0 : counted ? (int64_t)fmax(0, fmin(a->lengths[b], (double)a->tk)) : a->tk;
     if (a->page) gathered = malloc(sizeof *gathered * (size_t)(2 * keys * a->head_dim + 1));
     if (s && space && (gathered || !a->page)) {
         s->failed = false;

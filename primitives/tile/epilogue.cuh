@@ -97,8 +97,9 @@ template <class Config, class Epilogue> struct Drain {
                 const int m = t.m * Config::bm + first_row + i;
                 if (m >= rows()) break;
                 const int batch = Samples<Epilogue::sample>::of(m, t.batch);
-                const typename Epilogue::Row row = Epilogue::row(args, batch, m, t.n == 0);
-                if (thread % Epilogue::team == 0) values.row[i] = row;
+                const bool leads = thread % Epilogue::team == 0; // it alone stores
+                const typename Epilogue::Row row = Epilogue::row(args, batch, m, t.n == 0 && leads);
+                if (leads) values.row[i] = row;
             }
     }
     DEV void prepare_columns(const Tile &t) const

@@ -140,8 +140,10 @@ template <class Config, class Epilogue> struct Quads {
         if constexpr (has_row)
 #pragma unroll 4 // rows whose loads do not wait for each other
             for (int r = lane / Epilogue::team; r < rows; r += 32 / Epilogue::team) {
-                const typename Epilogue::Row row = Epilogue::row(args, Sample::of(r, 0), r, blockIdx.x == 0);
-                if (lane % Epilogue::team == 0) values.row[r] = row;
+                const bool leads = lane % Epilogue::team == 0; // it alone stores
+                const typename Epilogue::Row row =
+                    Epilogue::row(args, Sample::of(r, 0), r, blockIdx.x == 0 && leads);
+                if (leads) values.row[r] = row;
             }
         if constexpr (has_col)
             for (int i = lane; i < columns; i += 32) {

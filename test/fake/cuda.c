@@ -138,7 +138,8 @@ CUresult cuCtxSynchronize(void) { return CUDA_SUCCESS; }
 
 /* ---- Images ---- */
 
-/* Takes one line of struct Args: "TensorMap a, b;", "const bf16 *a0;" or "void *pointer[3];". */
+/* Takes one line of struct Args: "TensorMap a, b;", "const bf16 *a0;", "void *pointer[3];", "i32 m;" or
+ * "Divisor divisor;". */
 static void read_field(struct CUlib_st *l, const char *s, size_t length)
 {
     char line[256];
@@ -152,7 +153,8 @@ static void read_field(struct CUlib_st *l, const char *s, size_t length)
         bool written = !strstr(line, "const ") && !strstr(line, "void");
         if (l->fields < FIELDS) l->field[l->fields++] = (struct field){(int)l->parameters, written};
         l->parameters += sizeof(void *) * n;
-    }
+    } else if (strstr(line, "Divisor")) l->parameters += 12;
+    else if (strchr(line, ';')) l->parameters += 4 * n;
 }
 
 static void read_fields(struct CUlib_st *l)
