@@ -10,7 +10,7 @@
 
 int gpu_shapes(void);
 
-enum { GRAPHS = 12, SHAPES = 6, EMULATED_GRAPHS = 1, EMULATED_SHAPES = 2, KEPT = 3 };
+enum { GRAPHS = 4, FULL_GRAPHS = 24, SHAPES = 6, EMULATED_GRAPHS = 1, EMULATED_SHAPES = 2, KEPT = 3 };
 
 static coda_plan *compiled(const coda_graph *g, coda_fold fold)
 {
@@ -63,7 +63,7 @@ int gpu_shapes(void)
     if (!device_open(&dev, err)) return gpu_case(false, "shapes", "%s", err);
     bool slow = device_emulated(&dev);
     uint64_t seed = random_seed();
-    int failed = 0, graphs = slow ? scaled(EMULATED_GRAPHS) : GRAPHS;
+    int failed = 0, graphs = slow ? scaled(EMULATED_GRAPHS) : scale_is_full() ? FULL_GRAPHS : GRAPHS;
     for (int i = 0; i < graphs; i++) failed += one_graph(seed + (uint64_t)i, slow ? EMULATED_SHAPES : SHAPES);
     return failed;
 }
