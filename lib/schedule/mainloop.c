@@ -28,16 +28,17 @@ void search_add(struct search *s, const struct tile *t, double cost)
     s->cost[at] = cost;
 }
 
+int tile_shared_bytes(const struct program *p, const struct tile *t)
+{
+    const struct footprint f = t->mainloop->footprint(p, t);
+    return CEIL_DIV(f.fixed + t->stages * f.stage, f.granule) * f.granule;
+}
+
 int tile_stages(const struct program *p, const struct tile *t, int shared_bytes)
 {
-    struct tile deeper = *t;
-    int fit = 0, too_many = MOST_STAGES + 1;
-    while (too_many - fit > 1) {
-        deeper.stages = (fit + too_many) / 2;
-        if (t->mainloop->shared_bytes(p, &deeper) > shared_bytes) too_many = deeper.stages;
-        else fit = deeper.stages;
-    }
-    return fit;
+    const struct footprint f = t->mainloop->footprint(p, t);
+    int room = shared_bytes / f.granule * f.granule - f.fixed;
+    return room > 0 ? MIN(room / f.stage, MOST_STAGES) : 0;
 }
 
 double weight_clocks(const struct program *p, int sms, double used)

@@ -9,6 +9,10 @@
 
 struct search;
 
+struct footprint { /* dynamic shared memory of a block, in bytes: fixed + stages * stage, rounded up */
+    int fixed, stage, granule; /* to a multiple of granule */
+};
+
 struct mainloop {
     const char *name;   /* in a plan's text, and in the records of tuning */
     const char *kernel; /* primitives/tile/KERNEL.cuh has the template of this name; NULL: a library */
@@ -21,8 +25,8 @@ struct mainloop {
     bool (*supports)(const struct target *target, const struct program *p);
     /* Adds its candidates of a class. */
     void (*candidates)(struct search *s, enum tile_class class);
-    /* Dynamic shared memory of a block, in bytes: at least sizeof(Shared) of the kernel. */
-    int (*shared_bytes)(const struct program *p, const struct tile *t);
+    /* Of a block, whatever t.stages is: at least sizeof(Shared) of the kernel. */
+    struct footprint (*footprint)(const struct program *p, const struct tile *t);
     /* Can two blocks run on an SM, by their threads and registers? */
     bool (*shares_sm)(const struct program *p, const struct tile *t);
     /* Threads, grid and launch, from the tile and the layout. */

@@ -37,11 +37,11 @@ static int slot_rows(const struct tensor_use *o, int rows)
     return operand_is_mn_major(o) ? CEIL_DIV(rows, 64) * 64 : rows;
 }
 
-static int shared_bytes(const struct program *p, const struct tile *t)
+static struct footprint footprint(const struct program *p, const struct tile *t)
 {
     int slot = 2 * t->bk * (slot_rows(&p->a, t->bm) + slot_rows(&p->b, t->bn));
-    int bytes = t->stages * slot + t->groups * values_bytes(p, group_rows(t), t->bn);
-    return CEIL_DIV(bytes, 1024) * 1024;
+    int values = t->groups * values_bytes(p, group_rows(t), t->bn);
+    return (struct footprint){.fixed = values, .stage = slot, .granule = 1024};
 }
 
 static bool shares_sm(const struct program *p, const struct tile *t)
@@ -124,7 +124,7 @@ const struct mainloop mainloop_mma = {.name = "mma",
                                       .kernel = "gemm_mma",
                                       .supports = supports,
                                       .candidates = candidates,
-                                      .shared_bytes = shared_bytes,
+                                      .footprint = footprint,
                                       .shares_sm = shares_sm,
                                       .complete = complete,
                                       .print_config = print_config};

@@ -18,9 +18,10 @@ static void candidates(struct search *s, enum tile_class class)
     search_add(s, &t, 0);
 }
 
-static int shared_bytes(const struct program *p, const struct tile *t)
+static struct footprint footprint(const struct program *p, const struct tile *t)
 {
-    return t->groups * values_bytes(p, group_rows(t), tile_share(t)) + 4 * t->bk * (t->bm + t->bn + 4);
+    int values = t->groups * values_bytes(p, group_rows(t), tile_share(t));
+    return (struct footprint){.fixed = values, .stage = 4 * t->bk * (t->bm + t->bn + 4), .granule = 1};
 }
 
 static bool shares_sm(const struct program *p, const struct tile *t)
@@ -49,7 +50,7 @@ const struct mainloop mainloop_simt = {.name = "simt",
                                        .fallback = true,
                                        .supports = supports,
                                        .candidates = candidates,
-                                       .shared_bytes = shared_bytes,
+                                       .footprint = footprint,
                                        .shares_sm = shares_sm,
                                        .complete = complete,
                                        .print_config = print_config};

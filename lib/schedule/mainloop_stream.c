@@ -39,26 +39,27 @@ static int state_floats(const struct program *p)
 }
 
 /* A ring of `slot` bytes each; the sums of the warps; the values of all rows and of a block's columns. */
-static int stream_bytes(const struct program *p, const struct tile *t, int slot, int sums)
+static struct footprint stream_footprint(const struct program *p, const struct tile *t, int slot, int sums)
 {
     int rows = (int)p->dim[1], columns = (int)CEIL_DIV(p->dim[2] / 4, t->blocks) * 4;
-    int bytes = t->stages * (slot + 16) + 4 * sums + values_bytes(p, rows, columns) + 168;
-    return CEIL_DIV(bytes, 1024) * 1024;
+    int fixed = 4 * sums + values_bytes(p, rows, columns) + 168;
+    return (struct footprint){.fixed = fixed, .stage = slot + 16, .granule = 1024};
 }
 
 /* Quads of columns are shared out; each warp has sums of its own. */
-static int gemv_shared_bytes(const struct program *p, const struct tile *t)
+static struct footprint gemv_footprint(const struct program *p, const struct tile *t)
 {
     int columns = (int)CEIL_DIV(p->dim[2] / 4, t->blocks) * 4;
-    return stream_bytes(p, t, 4 * t->bk, 4 * t->groups * ((int)p->dim[1] * columns + 1 + state_floats(p)));
+    int sums = 4 * t->groups * ((int)p->dim[1] * columns + 1 + state_floats(p));
+    return stream_footprint(p, t, 4 * t->bk, sums);
 }
 
 /* The sums of each warp for a unit, and then those of all. */
-static int skinny_shared_bytes(const struct program *p, const struct tile *t)
+static struct footprint skinny_footprint(const struct program *p, const struct tile *t)
 {
     int rows = (int)p->dim[1], columns = (int)CEIL_DIV(p->dim[2] / 4, t->blocks) * 4;
     int sums = 2 * 4 * t->groups * CEIL_DIV(rows, 8) * 64 + rows * columns * tile_splits(t);
-    return stream_bytes(p, t, 8 * (2 * t->bk + 64), sums);
+    return stream_footprint(p, t, 8 * (2 * t->bk + 64), sums);
 }
 
 static bool gemv_shares_sm(const struct program *p, const struct tile *t)
@@ -239,7 +240,7 @@ const struct mainloop mainloop_gemv = {.name = "sm90_gemv",
                                        .streams = true,
                                        .supports = supports,
                                        .candidates = gemv_candidates,
-                                       .shared_bytes = gemv_shared_bytes,
+                                       .footprint = gemv_footprint,
                                        .shares_sm = gemv_shares_sm,
                                        .complete = complete,
                                        .print_config = gemv_print_config};
@@ -249,7 +250,7 @@ const struct mainloop mainloop_skinny = {.name = "sm90_skinny",
                                          .streams = true,
                                          .supports = supports,
                                          .candidates = skinny_candidates,
-                                         .shared_bytes = skinny_shared_bytes,
+                                         .footprint = skinny_footprint,
                                          .shares_sm = skinny_shares_sm,
                                          .complete = complete,
                                          .print_config = skinny_print_config};

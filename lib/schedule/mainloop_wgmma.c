@@ -292,7 +292,7 @@ const struct mainloop mainloop_wgmma = {.name = "sm90",
                                         .tma = true,
                                         .supports = supports,
                                         .candidates = candidates,
-                                        .shared_bytes = wgmma_shared_bytes,
+                                        .footprint = wgmma_footprint,
                                         .shares_sm = shares_sm,
                                         .complete = complete,
                                         .print_config = print_config};

@@ -145,7 +145,7 @@ static coda_status complete_gemm(struct schedule *s, struct arena *a, const stru
 {
     if (!epilogue_layout_fill(&s->layout, a, q, &s->tile))
         return fail(CODA_E_MEMORY, "out of memory for a kernel of %d steps", q->steps);
-    s->shared_bytes = s->tile.mainloop->shared_bytes(q, &s->tile);
+    s->shared_bytes = tile_shared_bytes(q, &s->tile);
     s->tile.mainloop->complete(s, q, target);
     return CODA_OK;
 }

@@ -55,6 +55,8 @@ int tile_candidates(const struct program *p, const struct target *target, enum t
 struct tile tile_choose(const struct program *p, const struct target *target);
 /* The candidate of any class that equals `wanted`; tile_choose's, if none does. */
 struct tile tile_offered(const struct program *p, const struct target *target, const struct tile *wanted);
+/* Dynamic shared memory of a block, in bytes. */
+int tile_shared_bytes(const struct program *p, const struct tile *t);
 /* The most stages with which tile t takes at most `shared_bytes` of shared memory; 0 if none fits. */
 int tile_stages(const struct program *p, const struct tile *t, int shared_bytes);
 

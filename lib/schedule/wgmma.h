@@ -14,7 +14,7 @@ enum {
 /* Is the tile legal: its width for the pairs, its accumulators for the registers, its parts for a cluster?
  * Shared memory is asked for apart (tile_stages). */
 bool wgmma_fits(const struct program *p, const struct tile *t);
-int wgmma_shared_bytes(const struct program *p, const struct tile *t);
+struct footprint wgmma_footprint(const struct program *p, const struct tile *t);
 /* Does the epilogue load a tile from memory into registers, not by TMA? Accumulators then have fewer. */
 bool program_loads_directly(const struct program *p, const struct tile *t);
 /* Clock cycles of p in the tile on so many SMs. */

@@ -88,12 +88,13 @@ static int most_accumulators(const struct program *p, const struct tile *t)
     return busy ? MOST_BUSY_ACCUMULATORS : MOST_ACCUMULATORS;
 }
 
-int wgmma_shared_bytes(const struct program *p, const struct tile *t)
+struct footprint wgmma_footprint(const struct program *p, const struct tile *t)
 {
-    int bytes = t->groups * values_bytes(p, group_rows(t), tile_share(t));
-    bytes += t->stages * ((tile_a_rows(p, t) + t->bn) * 128 + 16) + MAX(stage_bytes(p, t), 16 * t->groups);
+    int bytes =
+        t->groups * values_bytes(p, group_rows(t), tile_share(t)) + MAX(stage_bytes(p, t), 16 * t->groups);
     bytes += 16 + 8 * t->scattered + t->groups * FETCH_BARRIERS;
-    return CEIL_DIV(bytes, 1024) * 1024;
+    return (struct footprint){
+        .fixed = bytes, .stage = (tile_a_rows(p, t) + t->bn) * 128 + 16, .granule = 1024};
 }
 
 /* Do the parts of a tile that a cluster's blocks load consist of whole octets, or of whole blocks of 64 if

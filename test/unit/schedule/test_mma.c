@@ -79,7 +79,7 @@ START_TEST(tiles_are_legal)
             ck_assert(t->mainloop == &mainloop_mma && t->bm % 64 == 0 && t->bn % 16 == 0);
             ck_assert(t->bm * t->bn <= 128 * 128 && t->stages >= 2 && t->stages <= 4);
             ck_assert(!head || t->bn % head == 0);
-            ck_assert_int_le(t->mainloop->shared_bytes(&p, t), SMALL_SHARED);
+            ck_assert_int_le(tile_shared_bytes(&p, t), SMALL_SHARED);
         }
     }
 }
@@ -91,7 +91,7 @@ START_TEST(two_blocks_share_an_sm)
     struct program p = product(8192, 8192, 4096);
     struct tile large = tile_choose(&p, &a100), small = tile_choose(&p, &l40);
     ck_assert(large.bm * large.bn == 128 * 128 && large.stages == 4 && small.stages == 3);
-    ck_assert_int_le(2 * (small.mainloop->shared_bytes(&p, &small) + 1024), SMALL_SHARED + 1024);
+    ck_assert_int_le(2 * (tile_shared_bytes(&p, &small) + 1024), SMALL_SHARED + 1024);
 }
 END_TEST
 

@@ -22,7 +22,7 @@ static struct program product(int64_t m, int64_t n, int64_t k)
 
 static int shared_bytes(const struct program *p, const struct tile *t)
 {
-    return t->mainloop->shared_bytes(p, t);
+    return tile_shared_bytes(p, t);
 }
 
 /* Would its kernel begin before the one ahead of it has ended? */
