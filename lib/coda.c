@@ -128,20 +128,40 @@ static coda_status improve(struct job *j, struct plan *plan, const graph *r, str
     return CODA_OK;
 }
 
+static struct rewrite_options rewrite_options(const coda_compile_options *opt, bool fuse)
+{
+    bool wanted = fuse && !(opt->flags & CODA_NO_FUSION);
+    return (struct rewrite_options){
+        .fuse = wanted, .fast_f16 = opt->flags & CODA_FAST_FP16, .fold = wanted ? opt->fold : CODA_FOLD_NONE};
+}
+
+graph *compile_rewritten(const graph *g, const coda_compile_options *opt)
+{
+    const struct rewrite_options ro = rewrite_options(opt, true);
+    struct rewrite_log ignored = {0};
+    graph *r = rewrite(g, &ro, &ignored);
+    rewrite_log_free(&ignored);
+    return r;
+}
+
+static coda_status plan_rewritten(struct job *j, struct plan *plan, const graph *r, bool fuse)
+{
+    const struct rewrite_options ro = rewrite_options(&j->opt, fuse);
+    struct plan_options po = {.fuse = ro.fuse, .fold = ro.fold, .target = j->target};
+    po.cublaslt = j->opt.flags & CODA_CUBLASLT && j->opt.device == CODA_DEVICE_GPU;
+    j->status = plan_build(plan, r, &po);
+    if (!j->status && fuse && has_gpu(j)) j->status = improve(j, plan, r, po);
+    return j->status;
+}
+
 static coda_status plan_graph(struct job *j, struct plan *plan, const graph *g, bool fuse,
                               struct rewrite_log *log)
 {
-    bool wanted = fuse && !(j->opt.flags & CODA_NO_FUSION);
-    struct rewrite_options ro = {.fuse = wanted,
-                                 .fast_f16 = j->opt.flags & CODA_FAST_FP16,
-                                 .fold = wanted ? j->opt.fold : CODA_FOLD_NONE};
-    struct plan_options po = {.fuse = wanted, .fold = ro.fold, .target = j->target};
-    po.cublaslt = j->opt.flags & CODA_CUBLASLT && j->opt.device == CODA_DEVICE_GPU;
+    const struct rewrite_options ro = rewrite_options(&j->opt, fuse);
     graph *r = rewrite(g, &ro, log);
     if (!r) return j->status = fail_status();
     if (fuse && !j->beside) keep_graph(j, r, CODA_TEXT_REWRITTEN);
-    if (!j->status) j->status = plan_build(plan, r, &po);
-    if (!j->status && fuse && has_gpu(j)) j->status = improve(j, plan, r, po);
+    if (!j->status) plan_rewritten(j, plan, r, fuse);
     graph_free(r);
     return j->status;
 }
@@ -206,6 +226,7 @@ static coda_status make_plan(struct job *j, const graph *g)
 {
     struct rewrite_log ignored = {0};
     if (!j->beside) return make_plan_and_texts(j, g);
+    if (g->rewritten) return plan_rewritten(j, &j->p->plan, g, true);
     plan_graph(j, &j->p->plan, g, true, &ignored);
     rewrite_log_free(&ignored);
     return j->status;

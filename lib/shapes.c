@@ -1,11 +1,13 @@
 /*
  * shapes.c -- a plan of a graph with symbols: one exact plan for each binding that was met.
  *
- * A run looks its binding up under one short lock. The first run of a binding binds the graph, plans it and
- * compiles what kernels the cache does not have; others that want the same binding wait for it. The plans
- * used last are kept. One that goes gives its kernels to the list of those held, where they stay loaded until
- * the whole plan is freed: a launch, or a captured graph, may still use them. Equal kernels are held once, so
- * that what is held is bounded by the number of distinct kernels, not by that of shapes.
+ * The graph is rewritten once, with its symbols, but for values that make extents equal which may differ:
+ * there more rules apply. A run looks its binding up under one short lock. The first run of a binding binds
+ * the rewritten graph, plans it and compiles what kernels the cache does not have; others that want the same
+ * binding wait for it. The plans used last are kept. One that goes gives its kernels to the list of those
+ * held, where they stay loaded until the whole plan is freed: a launch, or a captured graph, may still use
+ * them. Equal kernels are held once, so that what is held is bounded by the number of distinct kernels, not
+ * by that of shapes.
  */
 #include "shapes.h"
 
@@ -18,7 +20,11 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CHAINS = 256, SHAPES_USUAL = 64 };
+enum {
+    CHAINS = 256,
+    SHAPES_USUAL = 64,
+    MOST_SMALL = 4 /* symbols of which all combinations of small and large are tried */
+};
 
 struct shape {
     struct shape *chain, *newer, *older; /* the chain goes on among those that are gone */
@@ -29,7 +35,8 @@ struct shape {
 };
 
 struct shapes {
-    graph *graph;
+    graph *graph;             /* as it was given */
+    graph *rewritten;         /* NULL: only with its symbols bound it can be */
     coda_compile_options opt; /* of each exact plan */
     int most;                 /* plans that are kept */
     pthread_mutex_t lock;     /* of all that follows */
@@ -201,13 +208,22 @@ static coda_status check_promises(const coda_plan *whole, const coda_plan *p, co
     return CODA_OK;
 }
 
-static coda_status make(coda_plan **out, const coda_plan *whole, const struct taker *by, const int64_t *dims)
+/* The exact plan of a binding. */
+static coda_status bind_and_compile(coda_plan **out, const coda_plan *whole, const char *call,
+                                    const int64_t *dims, const coda_compile_options *opt)
 {
     const struct shapes *s = whole->shapes;
-    graph *g = graph_bind(s->graph, by->call, dims);
+    bool apart = s->rewritten && graph_binds_apart(s->rewritten, dims);
+    graph *g = graph_bind(apart ? s->rewritten : s->graph, call, dims);
     if (!g) return fail_status();
-    coda_status status = compile_beside(out, g, &s->opt, whole);
+    coda_status status = compile_beside(out, g, opt, whole);
     graph_free(g);
+    return status;
+}
+
+static coda_status make(coda_plan **out, const coda_plan *whole, const struct taker *by, const int64_t *dims)
+{
+    coda_status status = bind_and_compile(out, whole, by->call, dims, &whole->shapes->opt);
     if (!status) status = check_promises(whole, *out, by, dims);
     if (!status) return CODA_OK;
     executable_free(*out);
@@ -326,6 +342,28 @@ static coda_status shrink_places(coda_plan *p, const graph *g)
     return CODA_OK;
 }
 
+/* Dims that are 1 let more rules apply, so that such a shape may have buffers that the largest one has not.
+ * The workspace is that of the hungriest, where some dims are small and the others the largest. */
+static coda_status widen_workspace(coda_plan *p)
+{
+    const struct dims *t = p->shapes->graph->dims;
+    coda_compile_options opt = p->shapes->opt;
+    coda_status status = CODA_OK;
+    opt.flags |= CODA_PLAN_ONLY;
+    for (unsigned small = 1; !status && small < 1u << MIN(t->symbols, MOST_SMALL); small++) {
+        int64_t dims[MOST_SYMBOLS];
+        coda_plan *q;
+        corner(t, true, dims);
+        for (int i = 0; i < MIN(t->symbols, MOST_SMALL); i++)
+            if (small >> i & 1) dims[i] = MAX(t->symbol[i].least, MIN(t->symbol[i].multiple, dims[i]));
+        status = bind_and_compile(&q, p, "compile", dims, &opt);
+        if (status) break;
+        p->plan.workspace = MAX(p->plan.workspace, q->plan.workspace);
+        executable_free(q);
+    }
+    return status;
+}
+
 static coda_status keep_text(coda_plan *p, const graph *g)
 {
     struct text t = {0};
@@ -348,6 +386,7 @@ static struct shapes *shapes_new(const coda_plan *p, const graph *g, const coda_
     s->opt = *opt;
     s->opt.arch = p->arch;
     s->opt.flags &= ~(unsigned)(CODA_AUTOTUNE | CODA_MAX_AUTOTUNE); /* takes seconds, and the device */
+    s->rewritten = compile_rewritten(copy, opt);
     s->most = opt->shapes ? opt->shapes : SHAPES_USUAL;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->made, NULL);
@@ -367,6 +406,7 @@ coda_status shapes_compile(coda_plan **out, const graph *g, const coda_compile_o
     if (!(p->shapes = shapes_new(p, g, opt))) status = fail_status();
     if (!status) status = keep_text(p, g);
     if (!status) status = shrink_places(p, g);
+    if (!status) status = widen_workspace(p);
     if (!status) return *out = p, CODA_OK;
     shapes_free(p->shapes);
     executable_free(p);
@@ -382,6 +422,7 @@ void shapes_free(struct shapes *s)
     for (int i = 0; i < s->helds; i++) jit_unload(s->held[i]);
     free(s->held);
     graph_free(s->graph);
+    graph_free(s->rewritten);
     pthread_cond_destroy(&s->made);
     pthread_mutex_destroy(&s->lock);
     free(s);

@@ -74,7 +74,7 @@ static graph *bind_graph(const graph *g, const char *call, const int64_t *values
 {
     graph *to = graph_like(g);
     if (!to) return NULL;
-    to->rewritten = false;
+    to->rewritten = g->rewritten;
     to->origins = 0;
     struct binding b = {g, to, values};
     int *map = ARENA_NEW(&to->arena, int, g->nodes + 1);
@@ -89,6 +89,26 @@ static graph *bind_graph(const graph *g, const char *call, const int64_t *values
 graph *graph_bind(const graph *g, const char *call, const int64_t *values)
 {
     return dims_check(g->dims, call, values) == CODA_OK ? bind_graph(g, call, values) : NULL;
+}
+
+static bool has_number(const graph *g, int64_t number)
+{
+    for (int i = 0; i < g->nodes; i++)
+        for (int d = 0; d < g->node[i].type.rank; d++)
+            if (g->node[i].type.dim[d] == number) return true;
+    return false;
+}
+
+bool graph_binds_apart(const graph *g, const int64_t *values)
+{
+    const struct dims *t = g->dims;
+    for (int64_t d = -1; d >= -t->expressions; d--) {
+        int64_t value = dims_value(t, d, values);
+        if (value < 2 || has_number(g, value)) return false;
+        for (int64_t other = -1; other > d; other--)
+            if (dims_value(t, other, values) == value) return false;
+    }
+    return true;
 }
 
 graph *graph_copy(const graph *g, const char *call) { return bind_graph(g, call, NULL); }

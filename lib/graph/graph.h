@@ -149,7 +149,7 @@ static inline bool op_is_input(enum op op) { return op == OP_INPUT || op == OP_S
 static inline bool op_is_view(enum op op) { return op_is(op, KIND_VIEW); }
 /* Does it write to a state? Its result is that state's next version. */
 static inline bool op_is_version(enum op op) { return op_is(op, KIND_VERSION); }
-/* Are all its extents numbers? Only then may a rewrite, a plan or the evaluator have it. */
+/* Are all its extents numbers? Only then may a plan or the evaluator have it. */
 static inline bool graph_is_bound(const graph *g) { return !g->dims->symbols; }
 static inline int64_t type_columns(const struct type *t) { return t->rank ? t->dim[t->rank - 1] : 1; }
 
@@ -184,6 +184,9 @@ coda_status graph_define_map(graph *g, const coda_map_def *def);      /* poisons
 /* bind.c -- the graph with numbers in place of its symbols, as it would have been built with them; NULL with
  * the message set. `values` has one for each symbol, in order. */
 graph *graph_bind(const graph *g, const char *call, const int64_t *values);
+/* With these values, has each extent over symbols one of its own: not 0 or 1, nor that of another extent? Then
+ * whoever compares extents finds the same before and after graph_bind. */
+bool graph_binds_apart(const graph *g, const int64_t *values);
 /* The same graph once more, symbols and all, which shares nothing with the first. */
 graph *graph_copy(const graph *g, const char *call);
 /* Shorthands for rewrites; all return the new node's index. */

@@ -33,28 +33,32 @@ static bool is_identity(const graph *g, const struct node *n)
     }
 }
 
-/* A slice of a slice along one axis. */
-static bool join_slices(const struct node *outer, const struct node *inner, struct attr_slice *a)
+/* A slice of a slice along one axis. Symbols may be in one of step 1. */
+static bool join_slices(struct walk *w, const struct node *outer, const struct node *inner,
+                        struct attr_slice *a)
 {
     const struct attr_slice *o = &outer->attr.slice, *i = &inner->attr.slice;
+    struct dims *t = w->out->dims;
     int64_t count = outer->type.dim[o->axis];
     if (o->axis != i->axis || count == 0) return false;
-    a->start = i->start + o->start * i->step;
     a->step = o->step * i->step;
-    a->stop = a->start + (count - 1) * a->step + 1;
-    return true;
+    a->start = dims_add(t, i->start, dims_times(t, o->start, i->step));
+    if (a->step > 1 && !(dim_is_number(a->start) && dim_is_number(count)))
+        return rewrite_needs_numbers(w, "a slice in steps"), false;
+    a->stop = a->step > 1 ? a->start + (count - 1) * a->step + 1 : dims_add(t, a->start, count);
+    return a->start != DIM_NONE && a->stop != DIM_NONE;
 }
 
 /* The attributes of n taken on the operand of its operand; false if the two cannot be one. */
-static bool join(const graph *g, const struct node *n, const struct node *inner, union attr *a)
+static bool join(struct walk *w, const struct node *n, const struct node *inner, union attr *a)
 {
     *a = n->attr;
     if (n->op != inner->op) return false;
-    coda_dtype from = inner->nin ? g->node[inner->in[0]].type.dtype : CODA_I32;
+    coda_dtype from = inner->nin ? w->in->node[inner->in[0]].type.dtype : CODA_I32;
     switch (n->op) {
     case OP_CAST: return dtype_is_float(from) && (inner->type.dtype == CODA_F32 || inner->type.dtype == from);
     case OP_RESHAPE: return true;
-    case OP_SLICE: return join_slices(n, inner, &a->slice);
+    case OP_SLICE: return join_slices(w, n, inner, &a->slice);
     case OP_TRANSPOSE:
         for (int d = 0; d < n->type.rank; d++)
             a->transpose.perm[d] = inner->attr.transpose.perm[n->attr.transpose.perm[d]];
@@ -74,7 +78,7 @@ static int simplify(struct walk *w, int v)
     }
     const struct node *inner = &w->in->node[n.in[0]];
     union attr a;
-    if (!join(w->in, &n, inner, &a)) return RULE_COPY;
+    if (!join(w, &n, inner, &a)) return RULE_COPY;
     rewrite_note(w->log, "tidy", true, "%s: two of %s are one", rewrite_name(w->in, v).s, op_info[n.op].text);
     n.attr = a;
     n.in = (int[]){w->map[inner->in[0]]};

@@ -341,7 +341,7 @@ int carry_weight_sum(struct walk *w, int weight, bool kn)
 int carry_level(struct walk *w, int weight, int vector, int *factor)
 {
     coda_dtype t = w->out->node[weight].type.dtype;
-    float part = 1.0f / (float)MAX(type_columns(&w->out->node[weight].type), 1);
+    float part = rewrite_part(w, type_columns(&w->out->node[weight].type));
     int gained = graph_map(w->out, "mul", cast(w, weight, CODA_F32), vector, NULL);
     int squares = graph_reduce(w->out, "sum_sq", gained, -1);
     int inverse = graph_map(w->out, "rsqrt_mean", squares, -1, (float[]){part, 1e-37f});

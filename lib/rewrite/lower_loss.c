@@ -13,6 +13,7 @@
 /* The sum of one value for each row, as [1]. */
 static int total(struct walk *w, int v, int64_t rows)
 {
+    if (!dim_is_number(rows)) return rewrite_needs_numbers(w, "a sum of rows");
     int flat = graph_reshape(w->out, v, 2, (int64_t[]){1, rows});
     return graph_reshape(w->out, graph_reduce(w->out, "sum", flat, -1), 1, (int64_t[]){1});
 }
@@ -34,7 +35,7 @@ static int lower(struct walk *w, int v)
     int64_t rows = type_rows(logits);
     if (a->reduction == LOSS_ROWS) return graph_reshape(w->out, loss, n->type.rank, n->type.dim);
     if (a->reduction == LOSS_SUM) return total(w, loss, rows);
-    float part = 1.0f / (float)MAX(rows, 1);
+    float part = rewrite_part(w, rows);
     int valid = graph_map(w->out, "valid", target, -1, &ignore);
     int share = graph_map(w->out, "scale", total(w, valid, rows), -1, &part);
     return graph_map(w->out, "div", total(w, graph_map(w->out, "scale", loss, -1, &part), rows), share, NULL);

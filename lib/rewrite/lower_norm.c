@@ -13,9 +13,8 @@
 /* 1 / sqrt(statistic / N + eps) for each row. */
 static int row_factor(struct walk *w, const struct node *n, const char *statistic, int x, float eps)
 {
-    int64_t columns = MAX(type_columns(&n->type), 1);
     int s = graph_reduce(w->out, statistic, x, -1);
-    return graph_map(w->out, "rsqrt_mean", s, -1, (float[]){1.0f / (float)columns, eps});
+    return graph_map(w->out, "rsqrt_mean", s, -1, (float[]){rewrite_part(w, type_columns(&n->type)), eps});
 }
 
 static int lower(struct walk *w, int v)

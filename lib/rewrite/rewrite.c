@@ -101,10 +101,6 @@ graph *rewrite(const graph *g, const struct rewrite_options *opt, struct rewrite
         fail(g->status, "%s", g->error);
         return NULL;
     }
-    if (!graph_is_bound(g)) {
-        fail(CODA_E_INVALID, "rewrite: the graph has %d symbols; bind them first", g->dims->symbols);
-        return NULL;
-    }
     graph *out = rewrite_walk(g, copy, opt, log, NULL);
     if (out && run_passes(&out, opt, log ? log : &own) != CODA_OK) {
         graph_free(out);

@@ -10,34 +10,47 @@
  */
 #include "walk.h"
 
-/* The part of concat c that holds first..last of its axis, and where it begins; -1: no single one. */
-static int part_of(const graph *g, const struct node *c, int64_t first, int64_t last, int64_t *begin)
-{
-    int64_t at = 0;
-    for (int i = 0; i < c->nin; i++) {
-        int64_t end = at + g->node[c->in[i]].type.dim[c->attr.concat.axis];
-        *begin = at;
-        if (first >= at && last < end) return c->in[i];
-        at = end;
-    }
-    return -1;
-}
-
 /* A slice of a concat, as one of an operand. */
+enum { NOWHERE = -1, UNDECIDED = -2 };
 struct piece {
-    int part; /* the operand; -1: it lies in no single one */
+    int part; /* the operand; NOWHERE: it lies in no single one; UNDECIDED: values of symbols say */
     int64_t start, stop, step;
 };
 
-static struct piece of_part(const graph *g, const struct node *c, const struct attr_slice *a, int64_t last)
+/* Of operands one after the other; extents may have symbols. */
+static struct piece of_run(struct walk *w, const struct node *c, const struct attr_slice *a, int64_t stop)
 {
-    int64_t begin = 0, n = c->nin;
-    if (!c->attr.concat.interleave) {
-        int part = part_of(g, c, a->start, last, &begin);
-        return (struct piece){part, a->start - begin, last + 1 - begin, a->step};
+    struct dims *t = w->out->dims;
+    int64_t at = 0;
+    for (int i = 0; i < c->nin && at != DIM_NONE; i++) {
+        int64_t end = dims_add(t, at, w->in->node[c->in[i]].type.dim[c->attr.concat.axis]);
+        if (dims_reaches(t, a->start, at) && dims_reaches(t, end, stop))
+            return (struct piece){c->in[i], dims_subtract(t, a->start, at), dims_subtract(t, stop, at),
+                                  a->step};
+        bool outside =
+            dims_reaches(t, at, dims_add(t, a->start, 1)) || dims_reaches(t, stop, dims_add(t, end, 1));
+        if (!outside) return (struct piece){.part = UNDECIDED};
+        at = end;
     }
-    if (a->step % n && last > a->start) return (struct piece){.part = -1};
+    return (struct piece){.part = NOWHERE};
+}
+
+/* Of n operands that take turns. */
+static struct piece of_turns(const struct node *c, const struct attr_slice *a, int64_t stop)
+{
+    int64_t n = c->nin, last = stop - 1;
+    bool numbers = dim_is_number(a->start) && dim_is_number(stop);
+    if (!numbers) return (struct piece){.part = UNDECIDED};
+    if (a->step % n && last > a->start) return (struct piece){.part = NOWHERE};
     return (struct piece){c->in[a->start % n], a->start / n, last / n + 1, MAX(a->step / n, 1)};
+}
+
+/* Behind the last that it reads; DIM_NONE if no extent says that. */
+static int64_t stop_of(struct dims *t, const struct attr_slice *a, int64_t count)
+{
+    if (a->step == 1) return dims_add(t, a->start, count);
+    bool numbers = dim_is_number(a->start) && dim_is_number(count);
+    return numbers ? a->start + (count - 1) * a->step + 1 : DIM_NONE;
 }
 
 static int read_part(struct walk *w, int v)
@@ -45,9 +58,12 @@ static int read_part(struct walk *w, int v)
     const struct node *n = &w->in->node[v], *c = n->nin ? &w->in->node[n->in[0]] : NULL;
     const struct attr_slice *a = &n->attr.slice;
     if (n->op != OP_SLICE || c->op != OP_CONCAT || a->axis != c->attr.concat.axis) return RULE_COPY;
-    int64_t count = n->type.dim[a->axis], last = a->start + (count - 1) * a->step;
-    struct piece p = count ? of_part(w->in, c, a, last) : (struct piece){.part = -1};
-    if (p.part < 0) return RULE_COPY;
+    int64_t count = n->type.dim[a->axis], stop = stop_of(w->out->dims, a, count);
+    if (count == 0) return RULE_COPY;
+    if (stop == DIM_NONE) return rewrite_needs_numbers(w, "a slice in steps");
+    struct piece p = c->attr.concat.interleave ? of_turns(c, a, stop) : of_run(w, c, a, stop);
+    if (p.part == UNDECIDED) return rewrite_needs_numbers(w, "a slice of a concat");
+    if (p.part == NOWHERE) return RULE_COPY;
     rewrite_note(w->log, "slice_concat", true, "%s: it is read from %s, of which %s is put together",
                  rewrite_name(w->in, v).s, rewrite_name(w->in, p.part).s, rewrite_name(w->in, n->in[0]).s);
     if (type_equal(&w->in->node[p.part].type, &n->type)) return w->map[p.part];

@@ -44,14 +44,28 @@ static bool walk(struct walk *w, rewrite_rule *rule)
     return graph_copy_outputs(w->out, w->in, w->map) == 0;
 }
 
+int rewrite_needs_numbers(struct walk *w, const char *what)
+{
+    graph_poison(w->out, CODA_E_UNSUPPORTED, "rewrite: %s needs numbers for symbols", what);
+    return RULE_FAILED;
+}
+
+float rewrite_part(struct walk *w, int64_t extent)
+{
+    if (dim_is_number(extent)) return 1.0f / (float)MAX(extent, 1);
+    rewrite_needs_numbers(w, "a mean");
+    return 0;
+}
+
 graph *rewrite_walk(const graph *in, rewrite_rule *rule, const struct rewrite_options *opt,
                     struct rewrite_log *log, void *ctx)
 {
     struct walk w = {.in = in, .out = graph_like(in), .opt = opt, .log = log, .ctx = ctx};
     if (!w.out) return NULL;
     w.map = calloc((size_t)in->nodes + 1, sizeof *w.map);
-    if (!w.map) graph_poison(w.out, CODA_E_MEMORY, "rewrite: out of memory");
-    if (!w.map || !walk(&w, rule)) {
+    bool room = w.map && dims_copy(w.out->dims, in->dims);
+    if (!room) graph_poison(w.out, CODA_E_MEMORY, "rewrite: out of memory");
+    if (!room || !walk(&w, rule)) {
         if (w.out->status) fail(w.out->status, "%s", w.out->error);
         graph_free(w.out);
         w.out = NULL;

@@ -30,5 +30,9 @@ typedef int rewrite_rule(struct walk *w, int n);
  * what replaces a value must have its type. */
 graph *rewrite_walk(const graph *in, rewrite_rule *rule, const struct rewrite_options *opt,
                     struct rewrite_log *log, void *ctx);
+/* Poisons `out`: whether the rule applies, or what it makes, is decided by values of symbols. RULE_FAILED. */
+int rewrite_needs_numbers(struct walk *w, const char *what);
+/* The float 1 / extent, of 1 where it is 0. An extent with symbols has none: that needs numbers. */
+float rewrite_part(struct walk *w, int64_t extent);
 
 #endif

@@ -45,6 +45,20 @@ static void expect_equal_answers(const coda_plan *p, const coda_plan *exact, con
     ck_assert_uint_le(coda_plan_workspace(exact), coda_plan_workspace(p));
 }
 
+/* Products of three symbols make some graphs larger than this test wants. */
+static bool is_large(const coda_graph *g)
+{
+    int64_t elements = 0;
+    for (int i = 0; i < coda_graph_args(g); i++) {
+        coda_arg_info a = CODA_ARG_INFO_INIT;
+        int64_t n = 1;
+        ck_assert_int_eq(coda_graph_arg(g, i, &a), CODA_OK);
+        for (int d = 0; d < a.rank; d++) n *= a.dims[d];
+        elements += n;
+    }
+    return elements > 4 << 20;
+}
+
 /* Weights are prepared by the exact plan and by the plan of all shapes in turn. */
 static void compare_shape(const coda_graph *g, const coda_plan *p, coda_fold fold, uint64_t seed, int shape)
 {
@@ -53,6 +67,7 @@ static void compare_shape(const coda_graph *g, const coda_plan *p, coda_fold fol
     struct run_buffers b;
     symbolic_shape(seed, shape, dims);
     ck_assert_msg(coda_graph_bind(&bound, g, dims, SYMBOLIC_DIMS) == CODA_OK, "%s", coda_error());
+    if (is_large(bound)) return coda_graph_free(bound);
     coda_plan *exact = compiled(bound, fold, 0);
     void **args = random_args(bound, seed + 5, false);
     ck_assert_msg(run_upload(&b, bound, exact, args, false), "%s", coda_error());

@@ -1,0 +1,69 @@
+/* test_symbols.c -- rewriting before symbols have numbers, and after: the same graph. */
+#include "rewrite.h"
+#include "util_random.h"
+#include "util_scale.h"
+#include "util_symbolic.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LARGEST = 1 }; /* the shape of symbolic_shape */
+
+static char *text_of(const graph *g)
+{
+    struct text t = {0};
+    graph_print(g, &t);
+    char *copy = strdup(text_str(&t));
+    text_free(&t);
+    return copy;
+}
+
+static graph *rewritten(const graph *g, coda_fold fold)
+{
+    struct rewrite_options opt = {.fuse = true, .fold = fold};
+    return rewrite(g, &opt, NULL);
+}
+
+static void expect_same(const graph *with_symbols, const graph *r, coda_fold fold, uint64_t seed, int shape)
+{
+    int64_t dims[SYMBOLIC_DIMS];
+    symbolic_shape(seed, shape, dims);
+    graph *before = graph_bind(r, "test", dims);
+    ck_assert_msg(before != NULL, "seed %llu: %s", (unsigned long long)seed, fail_message());
+    graph *bound = graph_bind(with_symbols, "test", dims), *after = rewritten(bound, fold);
+    char *a = text_of(before), *b = text_of(after);
+    ck_assert_msg(!strcmp(a, b), "seed %llu, shape %d:\n%s\n--- but bound first\n%s",
+                  (unsigned long long)seed, shape, a, b);
+    free(a), free(b);
+    graph_free(before), graph_free(bound), graph_free(after);
+}
+
+START_TEST(binds_as_bound)
+{
+    uint64_t seed = random_seed();
+    int done = 0, graphs = scaled(100);
+    for (int i = 0; i < graphs; i++, seed++) {
+        coda_fold fold = i % 2 ? CODA_FOLD_COPY : CODA_FOLD_NONE;
+        graph *g = symbolic_graph(seed, NULL), *r = rewritten(g, fold);
+        if (r) expect_same(g, r, fold, seed, LARGEST);
+        else ck_assert_msg(strstr(fail_message(), "needs numbers for symbols"), "%s", fail_message());
+        done += r != NULL;
+        graph_free(r);
+        graph_free(g);
+    }
+    ck_assert_int_ge(2 * done, graphs);
+}
+END_TEST
+
+Suite *symbols_suite(void);
+Suite *symbols_suite(void)
+{
+    Suite *s = suite_create("symbols");
+    TCase *t = tcase_create("rewrite");
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, binds_as_bound);
+    suite_add_tcase(s, t);
+    return s;
+}
