@@ -19,7 +19,7 @@
 
 struct job { /* one call of coda_compile */
     struct coda_plan *p;
-    const struct coda_plan *beside; /* whose device it takes, and whose texts are enough; or NULL */
+    struct kinship kin;
     struct coda_compile_options opt;
     struct target target;
     const char *arch;
@@ -39,7 +39,7 @@ static coda_status choose_target(struct job *j)
     j->arch = j->opt.arch ? j->opt.arch : "sm_90a";
     j->target = (struct target){.sms = H200_SMS, .shared_bytes = H200_SHARED};
     coda_status status = CODA_OK;
-    if (j->beside) j->p->gpu = j->beside->gpu;
+    if (j->kin.elder) j->p->gpu = j->kin.elder->gpu;
     else if (j->opt.device == CODA_DEVICE_GPU) status = jit_device_open(&j->p->gpu, err);
     bool needed = !(j->opt.flags & CODA_PLAN_ONLY) || j->opt.flags & CODA_AUTOTUNE;
     if (status && needed) return fail(status, "%s", err);
@@ -147,7 +147,11 @@ graph *compile_rewritten(const graph *g, const coda_compile_options *opt)
 static coda_status plan_rewritten(struct job *j, struct plan *plan, const graph *r, bool fuse)
 {
     const struct rewrite_options ro = rewrite_options(&j->opt, fuse);
-    struct plan_options po = {.fuse = ro.fuse, .fold = ro.fold, .target = j->target};
+    struct plan_options po = {.fuse = ro.fuse,
+                              .fold = ro.fold,
+                              .target = j->target,
+                              .variants = j->kin.variants,
+                              .base = j->kin.base};
     po.cublaslt = j->opt.flags & CODA_CUBLASLT && j->opt.device == CODA_DEVICE_GPU;
     j->status = plan_build(plan, r, &po);
     if (!j->status && fuse && has_gpu(j)) j->status = improve(j, plan, r, po);
@@ -160,7 +164,7 @@ static coda_status plan_graph(struct job *j, struct plan *plan, const graph *g, 
     const struct rewrite_options ro = rewrite_options(&j->opt, fuse);
     graph *r = rewrite(g, &ro, log);
     if (!r) return j->status = fail_status();
-    if (fuse && !j->beside) keep_graph(j, r, CODA_TEXT_REWRITTEN);
+    if (fuse && !j->kin.elder) keep_graph(j, r, CODA_TEXT_REWRITTEN);
     if (!j->status) plan_rewritten(j, plan, r, fuse);
     graph_free(r);
     return j->status;
@@ -225,7 +229,7 @@ static coda_status make_plan_and_texts(struct job *j, const graph *g)
 static coda_status make_plan(struct job *j, const graph *g)
 {
     struct rewrite_log ignored = {0};
-    if (!j->beside) return make_plan_and_texts(j, g);
+    if (!j->kin.elder) return make_plan_and_texts(j, g);
     if (g->rewritten) return plan_rewritten(j, &j->p->plan, g, true);
     plan_graph(j, &j->p->plan, g, true, &ignored);
     rewrite_log_free(&ignored);
@@ -266,8 +270,8 @@ static coda_status compile(struct job *j, const graph *g)
     if (!status) status = make_plan(j, g);
     if (status) return status;
     mark_folds(p);
-    if (!j->beside) debug_stage(DEBUG_GRAPH, "graph.txt", p->text[CODA_TEXT_GRAPH]);
-    if (!j->beside) debug_stage(DEBUG_PLAN, "plan.txt", p->text[CODA_TEXT_PLAN]);
+    if (!j->kin.elder) debug_stage(DEBUG_GRAPH, "graph.txt", p->text[CODA_TEXT_GRAPH]);
+    if (!j->kin.elder) debug_stage(DEBUG_PLAN, "plan.txt", p->text[CODA_TEXT_PLAN]);
     p->device = j->opt.device;
     p->arch = arena_string(&p->arena, j->arch);
     if (!p->arch) return fail(CODA_E_MEMORY, "out of memory for an arch");
@@ -281,18 +285,14 @@ static coda_status compile(struct job *j, const graph *g)
     return status;
 }
 
-coda_status compile_beside(coda_plan **out, const graph *g, const coda_compile_options *opt,
-                           const coda_plan *other)
+coda_status compile_graph(coda_plan **out, const graph *g, const coda_compile_options *opt,
+                          const struct kinship *kin)
 {
-    struct job j = {.opt = *opt, .beside = other, .p = calloc(1, sizeof *j.p)};
+    struct job j = {.opt = *opt, .p = calloc(1, sizeof *j.p)};
     if (!j.p) return fail(CODA_E_MEMORY, "out of memory for a plan");
+    if (kin) j.kin = *kin;
     coda_status status = compile(&j, g);
     if (status) executable_free(j.p);
     else *out = j.p;
     return status;
-}
-
-coda_status compile_graph(coda_plan **out, const graph *g, const coda_compile_options *opt)
-{
-    return compile_beside(out, g, opt, NULL);
 }

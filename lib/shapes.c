@@ -12,6 +12,7 @@
 #include "shapes.h"
 
 #include "pipeline.h"
+#include "variants.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -35,8 +36,9 @@ struct shape {
 };
 
 struct shapes {
-    graph *graph;             /* as it was given */
-    graph *rewritten;         /* NULL: only with its symbols bound it can be */
+    graph *graph;     /* as it was given */
+    graph *rewritten; /* NULL: only with its symbols bound it can be */
+    struct variants *variants;
     coda_compile_options opt; /* of each exact plan */
     int most;                 /* plans that are kept */
     pthread_mutex_t lock;     /* of all that follows */
@@ -216,7 +218,8 @@ static coda_status bind_and_compile(coda_plan **out, const coda_plan *whole, con
     bool apart = s->rewritten && graph_binds_apart(s->rewritten, dims);
     graph *g = graph_bind(apart ? s->rewritten : s->graph, call, dims);
     if (!g) return fail_status();
-    coda_status status = compile_beside(out, g, opt, whole);
+    const struct kinship kin = {.elder = whole, .variants = s->variants};
+    coda_status status = compile_graph(out, g, opt, &kin);
     graph_free(g);
     return status;
 }
@@ -373,42 +376,49 @@ static coda_status keep_text(coda_plan *p, const graph *g)
     return p->text[CODA_TEXT_GRAPH] ? CODA_OK : fail(CODA_E_MEMORY, "out of memory for the plan's text");
 }
 
-static struct shapes *shapes_new(const coda_plan *p, const graph *g, const coda_compile_options *opt)
+static struct shapes *shapes_new(const graph *g, const coda_compile_options *opt)
 {
     struct shapes *s = calloc(1, sizeof *s);
-    graph *copy = s ? graph_copy(g, "compile") : NULL;
-    if (!copy) {
-        if (!s) fail(CODA_E_MEMORY, "out of memory for a plan of many shapes");
-        free(s);
-        return NULL;
-    }
-    s->graph = copy;
-    s->opt = *opt;
-    s->opt.arch = p->arch;
-    s->opt.flags &= ~(unsigned)(CODA_AUTOTUNE | CODA_MAX_AUTOTUNE); /* takes seconds, and the device */
-    s->rewritten = compile_rewritten(copy, opt);
-    s->most = opt->shapes ? opt->shapes : SHAPES_USUAL;
+    if (!s) return fail(CODA_E_MEMORY, "out of memory for a plan of many shapes"), NULL;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->made, NULL);
+    s->opt = *opt;
+    s->opt.flags &= ~(unsigned)(CODA_AUTOTUNE | CODA_MAX_AUTOTUNE); /* takes seconds, and the device */
+    s->most = opt->shapes ? opt->shapes : SHAPES_USUAL;
+    s->graph = graph_copy(g, "compile");
+    s->variants = s->graph ? variants_new() : NULL;
+    if (!s->variants) return shapes_free(s), NULL;
+    s->rewritten = compile_rewritten(g, opt);
     return s;
+}
+
+/* The plan of the largest dims. */
+static coda_status compile_whole(coda_plan **out, const struct shapes *s, const coda_compile_options *opt)
+{
+    const struct kinship kin = {.variants = s->variants};
+    int64_t most[MOST_SYMBOLS];
+    corner(s->graph->dims, true, most);
+    graph *large = graph_bind(s->graph, "compile", most);
+    if (!large) return fail_status();
+    coda_status status = compile_graph(out, large, opt, &kin);
+    graph_free(large);
+    return status;
 }
 
 coda_status shapes_compile(coda_plan **out, const graph *g, const coda_compile_options *opt)
 {
-    int64_t most[MOST_SYMBOLS];
+    struct shapes *s = shapes_new(g, opt);
     coda_plan *p = NULL;
-    corner(g->dims, true, most);
-    graph *large = graph_bind(g, "compile", most);
-    if (!large) return fail_status();
-    coda_status status = compile_graph(&p, large, opt);
-    graph_free(large);
-    if (status) return status;
-    if (!(p->shapes = shapes_new(p, g, opt))) status = fail_status();
-    if (!status) status = keep_text(p, g);
+    if (!s) return fail_status();
+    coda_status status = compile_whole(&p, s, opt);
+    if (status) return shapes_free(s), status;
+    p->shapes = s;
+    s->opt.arch = p->arch;
+    status = keep_text(p, g);
     if (!status) status = shrink_places(p, g);
     if (!status) status = widen_workspace(p);
     if (!status) return *out = p, CODA_OK;
-    shapes_free(p->shapes);
+    shapes_free(s);
     executable_free(p);
     return status;
 }
@@ -423,6 +433,7 @@ void shapes_free(struct shapes *s)
     free(s->held);
     graph_free(s->graph);
     graph_free(s->rewritten);
+    variants_free(s->variants);
     pthread_cond_destroy(&s->made);
     pthread_mutex_destroy(&s->lock);
     free(s);

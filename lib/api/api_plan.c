@@ -43,7 +43,7 @@ CODA_API coda_status coda_compile(coda_plan **out, const coda_graph *g, const co
             fail(CODA_E_INVALID, "compile: a graph of %d nodes has no output, and writes no state", g->nodes);
     if (!status) status = read_options(&own, opt);
     if (status) return status;
-    return graph_is_bound(g) ? compile_graph(out, g, &own) : shapes_compile(out, g, &own);
+    return graph_is_bound(g) ? compile_graph(out, g, &own, NULL) : shapes_compile(out, g, &own);
 }
 
 /* ---- Runs ---- */

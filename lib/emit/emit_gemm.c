@@ -151,7 +151,7 @@ static void print_walk(const struct tile *c, bool persistent, struct text *t)
 static void print_rows(const struct gemm *g)
 {
     if (g->s->tile.mainloop->streams) return;
-    text_printf(g->t, "    static constexpr bool even = %s;\n", truth(g->p->dim[1] % g->s->tile.bm == 0));
+    text_printf(g->t, "    static constexpr bool even = %s;\n", truth(!g->s->tile.most_rows && g->p->dim[1] % g->s->tile.bm == 0));
     text_printf(g->t, "    DEV static i32 rows(const Args &%s; }\n",
                 passes_rows(g) ? "args) { return args.m" : ") { return (i32)m");
 }

@@ -63,6 +63,8 @@ struct decision {
     const struct figures *figures; /* figures.h; NULL: none were taken */
 };
 
+struct variants; /* variants.h */
+
 struct plan_options {
     bool fuse; /* false: one program for each operation */
     bool cublaslt;
@@ -70,6 +72,8 @@ struct plan_options {
     struct target target;
     const struct decision *decision; /* by root */
     int decisions;
+    struct variants *variants; /* variants.h: products have few tiles for all numbers of rows; or NULL ... */
+    bool base;                 /* ... one for all of them */
 };
 
 /* ---- plan.c ---- */

@@ -37,11 +37,11 @@ static bool step_crosses(const struct program *p, int step)
     return false;
 }
 
-static int program_row_team(const struct program *p)
+static int program_row_team(const struct program *p, const struct tile *t)
 {
     bool merges = false;
     for (int i = 0; i < p->steps; i++) merges = merges || p->step[i].kind == STEP_PARTIAL;
-    return merges && p->dim[1] <= FEW_ROWS ? 32 : 1;
+    return merges && tile_rows(p, t) <= FEW_ROWS ? 32 : 1;
 }
 
 /* ---- Shared memory, as the mainloops' Shared structs have it ---- */
@@ -180,8 +180,9 @@ int64_t program_blocks(const struct program *p, const struct tile *t)
 /* Whole octets, which the swizzle repeats in. */
 int tile_a_rows(const struct program *p, const struct tile *t)
 {
-    bool few = t->bm == 64 && p->a.k == 1 && p->dim[1] < t->bm;
-    return few ? (int)CEIL_DIV(p->dim[1], 8) * 8 : t->bm;
+    int64_t rows = tile_rows(p, t);
+    bool few = t->bm == 64 && p->a.k == 1 && rows < t->bm;
+    return few ? (int)CEIL_DIV(rows, 8) * 8 : t->bm;
 }
 
 /* ---- For emitters ---- */
@@ -201,7 +202,7 @@ bool epilogue_layout_fill(struct epilogue_layout *l, struct arena *a, const stru
         l->moved[i] = moves_have(&l->stores, i) || moves_have(&l->loads, i);
     }
     l->unit = unit_columns(p, t);
-    l->row_team = program_row_team(p);
+    l->row_team = program_row_team(p, t);
     l->a_rows = tile_a_rows(p, t);
     l->states = program_states(p, t);
     l->column_states = program_column_states(p, t);

@@ -25,6 +25,7 @@ void search_add(struct search *s, const struct tile *t, double cost)
         s->cost[i] = s->cost[i - 1];
     }
     s->tile[at] = *t;
+    if (!t->mainloop->streams) s->tile[at].most_rows = s->most_rows;
     s->cost[at] = cost;
 }
 

@@ -60,11 +60,15 @@ struct search { /* the cheapest `n` of at most `most`, by cost */
     const struct target *target;
     int sms, shared_bytes; /* of the target, or an H200's where it does not say */
     bool square;           /* tiles are walked in squares */
+    int most_rows;         /* of each candidate */
+    bool common;           /* only tiles that serve any number of rows, as they are */
     struct tile tile[MOST_CANDIDATES];
     double cost[MOST_CANDIDATES];
     int n, most;
 };
 
+/* The candidates of a class, whose `most` cheapest are wanted; p, most_rows and common are set. */
+void search_run(struct search *s, const struct target *target, enum tile_class class);
 /* Inserts a candidate by its cost, clock cycles, unless it is there already. Stable: equal costs keep the
  * order in which they came. */
 void search_add(struct search *s, const struct tile *t, double cost);

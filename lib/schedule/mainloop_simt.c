@@ -14,7 +14,8 @@ static void candidates(struct search *s, enum tile_class class)
     int span = program_span(p);
     if (class != TILES_KNOWN) return;
     if (span) t.bn = span >= 64 ? span : 64 / span * span;
-    t.bm = p->dim[1] > 64 && t.bn <= 64 && !p->segment ? 128 : 64; /* two passes want registers */
+    t.bm =
+        p->dim[1] > 64 && !s->common && t.bn <= 64 && !p->segment ? 128 : 64; /* two passes want registers */
     search_add(s, &t, 0);
 }
 

@@ -191,12 +191,12 @@ static void consider_skinny(struct search *s)
 
 static void gemv_candidates(struct search *s, enum tile_class class)
 {
-    if (class == TILES_KNOWN) consider_gemv(s);
+    if (class == TILES_KNOWN && !s->common) consider_gemv(s);
 }
 
 static void skinny_candidates(struct search *s, enum tile_class class)
 {
-    if (class == TILES_KNOWN) consider_known_skinny(s);
+    if (class == TILES_KNOWN && !s->common) consider_known_skinny(s);
     if (class == TILES_SKINNY) consider_skinny(s);
 }
 

@@ -35,7 +35,7 @@ enum {
  * many rows they then no longer find in L2 what others have loaded: wide tiles have four at most. */
 static int stages_of(const struct program *p, const struct tile *t, int room)
 {
-    bool drifts = p->dim[1] > MOST_ODD_ROWS && t->bn > 128;
+    bool drifts = tile_rows(p, t) > MOST_ODD_ROWS && t->bn > 128;
     return MIN(tile_stages(p, t, room), drifts ? MOST_WIDE_STAGES : INT_MAX);
 }
 
@@ -94,13 +94,14 @@ static void consider(struct search *s, struct tile t)
 {
     t.mainloop = &mainloop_wgmma;
     t.bk = 64;
+    t.most_rows = s->most_rows;
     bool half = t.groups == 1 && s->p->dim[1] <= FEW_ROWS; /* so that two blocks fit an SM */
     int room = half ? (s->shared_bytes - 1024) / 2 : s->shared_bytes;
     bool large = t.groups == 2 && t.bm * t.bn > LARGE_TILE, tried = s->square && tile_cluster(&t) == 1;
     bool lean = t.bm == 64 && t.bn > 128 && s->p->dim[1] > MOST_ODD_ROWS; /* L2 would not keep up */
     if (lean || (large && !tried) || !wgmma_fits(s->p, &t)) return;
-    bool few_waves = has_few_waves(s, &t);
-    t.lends = lends(s, t, room);
+    bool few_waves = has_few_waves(s, &t) && !s->common;
+    t.lends = !s->common && lends(s, t, room);
     t.stages = stages_of(s->p, &t, room);
     if (t.tail) walk_with_tail(s, &t);
     else if (s->square || few_waves) walk_in_squares(s, &t);
@@ -114,7 +115,7 @@ static void consider_narrow(struct search *s, int bn)
 {
     const int64_t *d = s->p->dim;
     int64_t tiles = d[0] * CEIL_DIV(d[2], bn);
-    if (bn > 128 || d[1] > MOST_SPLIT_ROWS) return;
+    if (bn > 128 || d[1] > MOST_SPLIT_ROWS || s->common) return;
     if (d[1] <= FEW_ROWS) consider(s, (struct tile){.bm = 64, .bn = bn, .groups = 1});
     for (int splits = 2; splits <= 8 && tiles * splits <= s->sms; splits *= 2)
         consider(s, (struct tile){.bm = 64, .bn = bn, .groups = 1, .splits = splits});
@@ -125,7 +126,7 @@ static void consider_tail(struct search *s, struct tile t)
 {
     static const int width[] = {128, 64};
     struct tile best = t;
-    if (s->p->k < LEAST_TAIL_K || s->sms > TILE_MOST_BLOCKS) return;
+    if (s->p->k < LEAST_TAIL_K || s->sms > TILE_MOST_BLOCKS || s->common) return;
     t.mainloop = &mainloop_wgmma, t.stages = MOST_WIDE_STAGES, t.blocks = s->sms;
     double least = WORTH_A_TAIL * wgmma_cost(s->p, &t, s->sms);
     for (int i = 0; i < ARRAY_SIZE(width); i++)
@@ -266,7 +267,7 @@ static void complete(struct schedule *s, const struct program *p, const struct t
     int each = residents(s, target);
     int64_t blocks = program_blocks(p, t);
     /* Consumers that take turns would wait for each other's epilogues. */
-    bool once = t->lends && (t->pingpong || blocks <= target->sms);
+    bool once = t->lends && (t->pingpong || (!t->most_rows && blocks <= target->sms));
     s->threads = 128 * (t->groups + 1);
     s->grid = blocks;
     s->cluster = tile_cluster(t);
@@ -284,7 +285,7 @@ static void print_config(const struct program *p, const struct schedule *s, stru
     text_printf(t, "    static constexpr bool a_mn_major = %s, b_mn_major = %s;\n",
                 truth(operand_is_mn_major(&p->a)), truth(operand_is_mn_major(&p->b)));
     text_printf(t, "    static constexpr bool a_batched = %s, b_batched = %s, b_once = %s;\n",
-                truth(a_batched), truth(b_batched), truth(p->dim[1] <= 128));
+                truth(a_batched), truth(b_batched), truth(tile_rows(p, &s->tile) <= 128));
 }
 
 const struct mainloop mainloop_wgmma = {.name = "sm90",

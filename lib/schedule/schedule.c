@@ -5,10 +5,19 @@
 #include "schedule.h"
 
 #include "mainloop.h"
+#include "variants.h"
 
 #include <string.h>
 
 /* ---- Tiles ---- */
+
+/* By price. */
+static bool choose_tile(struct plan *p, struct program *q, const struct plan_options *opt, struct tile *out)
+{
+    if (!opt->variants || !variants_take(q)) return *out = tile_choose(q, &opt->target), true;
+    if (opt->base) return *out = variants_base(q, &opt->target), true;
+    return variants_tile(opt->variants, p, q, &opt->target, out);
+}
 
 /* Equal products have equal tiles: the cheapest is sought once. */
 static bool set_tile(struct plan *p, int index, struct memo *tiles, const struct plan_options *opt)
@@ -25,8 +34,8 @@ static bool set_tile(struct plan *p, int index, struct memo *tiles, const struct
     }
     bool good = identity_of(&id, &p->arena, p, q);
     struct program *first = good ? memo_first(tiles, &p->arena, &id, q, &ignored) : NULL;
-    if (first == q) s->tile = tile_choose(q, &opt->target);
-    else if (first) s->tile = p->schedule[first - p->program].tile;
+    if (first == q) return choose_tile(p, q, opt, &s->tile);
+    if (first) s->tile = p->schedule[first - p->program].tile;
     return first;
 }
 

@@ -13,16 +13,23 @@ enum {
     SMS = 132              /* likewise */
 };
 
+void search_run(struct search *s, const struct target *target, enum tile_class class)
+{
+    s->target = target;
+    s->sms = target->sms > 0 ? target->sms : SMS;
+    s->shared_bytes = target->shared_bytes > 0 ? target->shared_bytes : SHARED_BYTES;
+    s->n = 0;
+    for (int i = 0; mainloops[i]; i++) {
+        if (mainloops[i]->fallback && (s->n || class != TILES_KNOWN)) continue;
+        if (mainloops[i]->supports(target, s->p)) mainloops[i]->candidates(s, class);
+    }
+}
+
 int tile_candidates(const struct program *p, const struct target *target, enum tile_class class,
                     struct tile *out, int most)
 {
-    struct search s = {.p = p, .target = target, .sms = target->sms > 0 ? target->sms : SMS};
-    s.shared_bytes = target->shared_bytes > 0 ? target->shared_bytes : SHARED_BYTES;
-    s.most = MIN(most, MOST_CANDIDATES);
-    for (int i = 0; mainloops[i]; i++) {
-        if (mainloops[i]->fallback && (s.n || class != TILES_KNOWN)) continue;
-        if (mainloops[i]->supports(target, p)) mainloops[i]->candidates(&s, class);
-    }
+    struct search s = {.p = p, .most = MIN(most, MOST_CANDIDATES)};
+    search_run(&s, target, class);
     memcpy(out, s.tile, sizeof *out * (size_t)s.n);
     return s.n;
 }

@@ -29,6 +29,8 @@ struct tile {
     bool across;       /* ... or, if true, tile columns */
     bool serpentine;   /* every second tile of a block walks K backwards, to begin with what is in L2 */
     bool lends;        /* the epilogue stages in free slots of the ring and has no memory of its own */
+    int most_rows;     /* the kernel is for any number of rows up to this one, and says nothing of that which
+                          its program has; 0: it says what is worth saying of it */
 };
 
 /* Candidates by kind. The costs of KNOWN tiles are fitted to measurements, so that tile_choose may trust
@@ -76,6 +78,11 @@ void tile_explain(const struct program *p, const struct tile *tile, struct text 
 static inline int tile_splits(const struct tile *t) { return MAX(t->splits, 1); } /* that share K */
 /* Columns of a tile that one block drains: bn, or bn / splits. */
 static inline int tile_share(const struct tile *t) { return t->scattered ? t->bn / tile_splits(t) : t->bn; }
+/* Rows that the kernel's text may take for granted. */
+static inline int64_t tile_rows(const struct program *p, const struct tile *t)
+{
+    return t->most_rows ? t->most_rows : p->dim[1];
+}
 /* Blocks that one multicast load of B serves, and one of A; blocks of a cluster with tiles of their own. */
 static inline int tile_cluster_m(const struct tile *t) { return MAX(t->cluster_m, 1); }
 static inline int tile_cluster_n(const struct tile *t) { return MAX(t->cluster_n, 1); }

@@ -31,6 +31,7 @@ static const struct field {
     {"scattered", FLAG, offsetof(struct tile, scattered), 0, 0, 0},
     {"cluster", PAIR, offsetof(struct tile, cluster_m), offsetof(struct tile, cluster_n), 1, 2},
     {"lends", FLAG, offsetof(struct tile, lends), 0, 0, 0},
+    {"most_rows", NUMBER, offsetof(struct tile, most_rows), 0, 0, 1},
 };
 
 static int number(const struct tile *t, size_t at, int least)

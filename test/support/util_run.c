@@ -74,7 +74,7 @@ static double state_error(const struct node *n, const void *got, const void *wan
 
 static bool is_state(const graph *g, int i) { return i < g->leaves && g->node[g->leaf[i]].op == OP_STATE; }
 
-static double worst_error(const graph *g, void **got, void **want)
+double run_worst_error(const graph *g, void **got, void **want)
 {
     int leaves = coda_graph_args(g) - g->outputs;
     double worst = 0;
@@ -427,7 +427,7 @@ static double run_on(coda_device device, const graph *g, uint64_t seed, const co
     if (coda_compile(&p, g, &o) != CODA_OK) return -1;
     void **args = random_args(g, seed, false);
     bool ok = run_both(g, &o, p, args);
-    double error = !ok ? -1 : want ? worst_error(g, args, want) : 0;
+    double error = !ok ? -1 : want ? run_worst_error(g, args, want) : 0;
     random_args_free(g, args);
     coda_plan_free(p);
     return error;

@@ -20,6 +20,9 @@ void **run_reference(const graph *g, uint64_t seed);
  * element that is not finite where the other is gives infinity. */
 double run_error(const graph *g, int output, const void *got, const double *want);
 
+/* The largest error of any output, or state, of what a run left in `got`. */
+double run_worst_error(const graph *g, void **got, void **want);
+
 /* The largest error of any output, or -1 with the message set. The plan is prepared and run as run_prepare()
  * and run_plan() say; with a fold, so is a second plan of the graph, on what the first one prepared. want
  * may be NULL: then 0. */

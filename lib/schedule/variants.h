@@ -1,0 +1,26 @@
+/*
+ * variants.h -- few tiles for all numbers of rows of a product, so that plans of many shapes share kernels.
+ *
+ * A kernel of such a tile is for any number of rows up to tile.most_rows. The tile of a number of rows
+ * depends on the program and that number alone, not on what was asked before.
+ */
+#ifndef VARIANTS_H
+#define VARIANTS_H
+
+#include "tile.h"
+
+struct variants; /* of the programs that were met; many threads may ask */
+
+struct variants *variants_new(void); /* NULL: out of memory, with the message set */
+void variants_free(struct variants *v);
+
+/* Has this program such tiles? Of more than one batch it has the tile that tile_choose gives. */
+bool variants_take(const struct program *q);
+/* The tile of q at its rows; within VARIANT_TOLERANCE of the cheapest, by price. */
+enum { VARIANT_TOLERANCE = 5 }; /* per cent */
+bool variants_tile(struct variants *v, const struct plan *p, const struct program *q,
+                   const struct target *target, struct tile *out); /* false: out of memory */
+/* One tile for all its rows, however slow. */
+struct tile variants_base(const struct program *q, const struct target *target);
+
+#endif
