@@ -70,7 +70,7 @@ coda_status plan_build(struct plan *p, const graph *g, const struct plan_options
     if (!status) status = plan_lower(&groups);       /* plan: groups -> programs, their steps */
     if (!status) status = plan_order(p);             /* plan: programs in launch order */
     if (!status) status = schedule(p, opt);          /* schedule: how each runs on the target */
-    if (!status) status = plan_place(p);             /* plan: memory of a run */
+    if (!status) status = plan_place(p, opt);        /* plan: memory of a run */
     if (!status) status = plan_place_folds(p);       /* plan: what coda_prepare leaves */
     if (!status) status = plan_verify(p);
     if (status) plan_free(p);
@@ -151,7 +151,9 @@ static coda_status plan_rewritten(struct job *j, struct plan *plan, const graph 
                               .fold = ro.fold,
                               .target = j->target,
                               .variants = j->kin.variants,
-                              .base = j->kin.base};
+                              .base = j->kin.base,
+                              .larger = j->kin.larger,
+                              .largers = j->kin.largers};
     po.cublaslt = j->opt.flags & CODA_CUBLASLT && j->opt.device == CODA_DEVICE_GPU;
     j->status = plan_build(plan, r, &po);
     if (!j->status && fuse && has_gpu(j)) j->status = improve(j, plan, r, po);

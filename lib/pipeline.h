@@ -13,6 +13,8 @@ struct kinship {
                                   nor what fusion saved; the graph may be rewritten already */
     struct variants *variants; /* plan.h */
     bool base;
+    const struct plan *const *larger;
+    int largers;
 };
 
 /* All of coda_compile of a graph without symbols, whose arguments are checked: *out is a new plan, or the

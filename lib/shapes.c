@@ -23,8 +23,9 @@
 
 enum {
     CHAINS = 256,
+    CORNERS = 16, /* 2 << MOST_SMALL */
     SHAPES_USUAL = 64,
-    MOST_SMALL = 4 /* symbols of which all combinations of small and large are tried */
+    MOST_SMALL = 3 /* symbols of which all combinations of small and large are tried */
 };
 
 struct shape {
@@ -39,6 +40,10 @@ struct shapes {
     graph *graph;     /* as it was given */
     graph *rewritten; /* NULL: only with its symbols bound it can be */
     struct variants *variants;
+    coda_plan *corner[CORNERS]; /* plans of shapes that are large, as far as their kind goes */
+    int corners;
+    const struct plan *larger[CORNERS + 1]; /* theirs, and that of the largest shape */
+    int largers;
     coda_compile_options opt; /* of each exact plan */
     int most;                 /* plans that are kept */
     pthread_mutex_t lock;     /* of all that follows */
@@ -218,7 +223,8 @@ static coda_status bind_and_compile(coda_plan **out, const coda_plan *whole, con
     bool apart = s->rewritten && graph_binds_apart(s->rewritten, dims);
     graph *g = graph_bind(apart ? s->rewritten : s->graph, call, dims);
     if (!g) return fail_status();
-    const struct kinship kin = {.elder = whole, .variants = s->variants};
+    const struct kinship kin = {
+        .elder = whole, .variants = s->variants, .larger = s->larger, .largers = s->largers};
     coda_status status = compile_graph(out, g, opt, &kin);
     graph_free(g);
     return status;
@@ -345,24 +351,36 @@ static coda_status shrink_places(coda_plan *p, const graph *g)
     return CODA_OK;
 }
 
-/* Dims that are 1 let more rules apply, so that such a shape may have buffers that the largest one has not.
- * The workspace is that of the hungriest, where some dims are small and the others the largest. */
-static coda_status widen_workspace(coda_plan *p)
+/* Values for the symbols, of which those in `small` are the least but 0, and the others the largest; or, if
+ * odd, one step less. */
+static void combine(const struct dims *t, unsigned small, bool odd, int64_t *dims)
 {
-    const struct dims *t = p->shapes->graph->dims;
-    coda_compile_options opt = p->shapes->opt;
+    for (int i = 0; i < t->symbols; i++) {
+        const struct symbol *s = &t->symbol[i];
+        bool is_small = i < MOST_SMALL && small >> i & 1;
+        int64_t value = is_small ? s->multiple : s->most - odd * s->multiple;
+        dims[i] = MAX(s->least, MIN(value, s->most));
+    }
+}
+
+/* Dims that are 1 let more rules apply, and odd ones want copies: such shapes have other buffers than the
+ * largest one. The workspace is that of the hungriest of those that are largest among their like. */
+static coda_status add_corners(coda_plan *p)
+{
+    struct shapes *s = p->shapes;
+    coda_compile_options opt = s->opt;
+    int64_t dims[MOST_SYMBOLS];
     coda_status status = CODA_OK;
     opt.flags |= CODA_PLAN_ONLY;
-    for (unsigned small = 1; !status && small < 1u << MIN(t->symbols, MOST_SMALL); small++) {
-        int64_t dims[MOST_SYMBOLS];
+    s->larger[s->largers++] = &p->plan;
+    for (unsigned k = 1; !status && k < 2u << MIN(s->graph->dims->symbols, MOST_SMALL); k++) {
         coda_plan *q;
-        corner(t, true, dims);
-        for (int i = 0; i < MIN(t->symbols, MOST_SMALL); i++)
-            if (small >> i & 1) dims[i] = MAX(t->symbol[i].least, MIN(t->symbol[i].multiple, dims[i]));
+        combine(s->graph->dims, k / 2, k % 2, dims);
         status = bind_and_compile(&q, p, "compile", dims, &opt);
         if (status) break;
         p->plan.workspace = MAX(p->plan.workspace, q->plan.workspace);
-        executable_free(q);
+        s->corner[s->corners++] = q;
+        s->larger[s->largers++] = &q->plan;
     }
     return status;
 }
@@ -416,7 +434,7 @@ coda_status shapes_compile(coda_plan **out, const graph *g, const coda_compile_o
     s->opt.arch = p->arch;
     status = keep_text(p, g);
     if (!status) status = shrink_places(p, g);
-    if (!status) status = widen_workspace(p);
+    if (!status) status = add_corners(p);
     if (!status) return *out = p, CODA_OK;
     shapes_free(s);
     executable_free(p);
@@ -429,6 +447,7 @@ void shapes_free(struct shapes *s)
     pthread_mutex_lock(&s->lock);
     while (s->newest) drop(s, s->newest);
     unlock(s);
+    for (int i = 0; i < s->corners; i++) executable_free(s->corner[i]);
     for (int i = 0; i < s->helds; i++) jit_unload(s->held[i]);
     free(s->held);
     graph_free(s->graph);

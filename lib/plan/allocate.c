@@ -3,7 +3,8 @@
  *
  * Each takes the lowest gap among those that are placed and live with it. Only these are looked at: the
  * cost is the number of pairs that live together, which for a chain of layers grows as the chain does. What
- * only coda_prepare reads lies in the workspace, too; what it leaves for runs is placed by folds.c.
+ * only coda_prepare reads lies in the workspace, too; what it leaves for runs is placed by folds.c. A plan of
+ * one more shape is placed as a larger one was, in whose workspace it fits.
  */
 #include "plan.h"
 
@@ -90,13 +91,21 @@ static int by_offset(const void *x, const void *y)
     return (a->offset > b->offset) - (a->offset < b->offset);
 }
 
+/* Those that are placed and live at the same time as b, in l->found. */
+static void find_contemporaries(struct lives *l, const struct buffer *b)
+{
+    l->n = 0;
+    find_older(l, 1, 0, l->leaves, b->first);
+    for (int i = b->first; i <= b->last; i++) find_among(l, i, b->first);
+}
+
+static int64_t end_of(const struct buffer *b) { return (b->offset + b->bytes + ALIGN - 1) / ALIGN * ALIGN; }
+
 /* The lowest offset where the buffer meets no placed one that lives at the same time. */
 static int64_t lowest_gap(struct lives *l, const struct buffer *b, struct placed *placed)
 {
     int64_t at = 0;
-    l->n = 0;
-    find_older(l, 1, 0, l->leaves, b->first);
-    for (int i = b->first; i <= b->last; i++) find_among(l, i, b->first);
+    find_contemporaries(l, b);
     for (int i = 0; i < l->n; i++) {
         const struct buffer *o = &l->p->buffer[l->found[i]];
         placed[i] = (struct placed){o->offset, o->offset + o->bytes};
@@ -105,6 +114,52 @@ static int64_t lowest_gap(struct lives *l, const struct buffer *b, struct placed
     for (int i = 0; i < l->n && placed[i].offset < at + b->bytes; i++)
         if (at < placed[i].end) at = (placed[i].end + ALIGN - 1) / ALIGN * ALIGN;
     return at;
+}
+
+static void place(struct plan *p, struct lives *l, int buffer, int64_t offset)
+{
+    p->buffer[buffer].offset = offset;
+    lives_add(l, buffer);
+    p->workspace = MAX(p->workspace, end_of(&p->buffer[buffer]));
+}
+
+static bool is_placed(const struct buffer *b) { return b->first >= 0 && b->space == SPACE_WORK; }
+
+static void place_anew(struct plan *p, struct lives *l, struct placed *placed)
+{
+    for (int i = 0; i < p->buffers; i++)
+        if (is_placed(&p->buffer[i])) place(p, l, i, lowest_gap(l, &p->buffer[i], placed));
+}
+
+/* ---- Places as in a larger plan ---- */
+
+/* Has it the same buffers at the same times, and none that is smaller? */
+static bool is_like(const struct plan *p, const struct plan *larger)
+{
+    if (p->buffers != larger->buffers || p->programs != larger->programs) return false;
+    for (int i = 0; i < p->buffers; i++) {
+        const struct buffer *a = &p->buffer[i], *b = &larger->buffer[i];
+        if (a->space != b->space || a->first != b->first || a->last != b->last) return false;
+        if (is_placed(a) && a->bytes > b->bytes) return false;
+    }
+    return true;
+}
+
+/* In the order in which they lie there, each right behind those that live at the same time. So none is behind
+ * its place there, and the larger plan's workspace is enough. */
+static void place_like(struct plan *p, struct lives *l, const struct plan *larger, struct placed *order)
+{
+    int n = 0;
+    for (int i = 0; i < p->buffers; i++)
+        if (is_placed(&p->buffer[i])) order[n++] = (struct placed){larger->buffer[i].offset, i};
+    qsort(order, (size_t)n, sizeof *order, by_offset);
+    for (int k = 0; k < n; k++) {
+        int buffer = (int)order[k].end;
+        int64_t at = 0;
+        find_contemporaries(l, &p->buffer[buffer]);
+        for (int i = 0; i < l->n; i++) at = MAX(at, end_of(&p->buffer[l->found[i]]));
+        place(p, l, buffer, at);
+    }
 }
 
 /* All that lies in the workspace and among the folded constants, end to end, so that no sum of sizes
@@ -119,26 +174,24 @@ static coda_status check_sizes(const struct plan *p)
                 p->programs, bytes == INT64_MAX ? "more than " : "", (long long)bytes);
 }
 
-coda_status plan_place(struct plan *p)
+coda_status plan_place(struct plan *p, const struct plan_options *opt)
 {
     coda_status status = check_sizes(p);
     if (status) return status;
-    int first_run = 0;
+    int first_run = 0, like = 0;
     struct lives lives;
     struct placed *placed = ARENA_NEW(&p->arena, struct placed, p->buffers + 1);
     if (!lives_new(&lives, p) || !placed)
         return fail(CODA_E_MEMORY, "out of memory for %d buffers", p->buffers);
     while (first_run < p->programs && p->program[first_run].prepare) first_run++;
     find_lifetimes(p);
-    p->workspace = 0;
     for (int i = 0; i < p->buffers; i++) {
         struct buffer *b = &p->buffer[i];
-        if (b->first < 0) continue;
-        if (b->space == SPACE_PREPARED && b->last < first_run) b->space = SPACE_WORK;
-        if (b->space != SPACE_WORK) continue;
-        b->offset = lowest_gap(&lives, b, placed);
-        lives_add(&lives, i);
-        p->workspace = MAX(p->workspace, (b->offset + b->bytes + ALIGN - 1) / ALIGN * ALIGN);
+        if (b->first >= 0 && b->space == SPACE_PREPARED && b->last < first_run) b->space = SPACE_WORK;
     }
+    p->workspace = 0;
+    while (like < opt->largers && !is_like(p, opt->larger[like])) like++;
+    if (like < opt->largers) place_like(p, &lives, opt->larger[like], placed);
+    else place_anew(p, &lives, placed);
     return CODA_OK;
 }

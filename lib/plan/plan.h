@@ -74,6 +74,8 @@ struct plan_options {
     int decisions;
     struct variants *variants; /* variants.h: products have few tiles for all numbers of rows; or NULL ... */
     bool base;                 /* ... one for all of them */
+    const struct plan *const *larger; /* plans of larger shapes, in whose workspace this one shall fit */
+    int largers;
 };
 
 /* ---- plan.c ---- */
@@ -84,8 +86,9 @@ const struct decision *plan_decision(const struct plan_options *opt, int root); 
 
 /* ---- The stages; graph -> programs is in fuse.h ---- */
 
-coda_status plan_order(struct plan *p);        /* order.c: which program after which */
-coda_status plan_place(struct plan *p);        /* allocate.c: offsets in the workspace */
+coda_status plan_order(struct plan *p); /* order.c: which program after which */
+/* allocate.c: offsets in the workspace */
+coda_status plan_place(struct plan *p, const struct plan_options *opt);
 coda_status plan_place_folds(struct plan *p);  /* folds.c: and of what coda_prepare leaves */
 coda_status plan_verify(const struct plan *p); /* plan_verify.c */
 
