@@ -577,8 +577,11 @@ enum {
 };
 
 typedef enum coda_policy {
-    CODA_POLICY_WAIT = 0, /* the first run of a shape plans it, and compiles what the cache does not have */
-    CODA_POLICY_ERROR = 1 /* it fails: a service that must not wait asks coda_warm for its shapes */
+    CODA_POLICY_WAIT = 0,       /* a run waits for the kernels that its shape wants, if they are not loaded */
+    CODA_POLICY_ERROR = 1,      /* it fails: a service that must not wait asks coda_warm for its shapes */
+    CODA_POLICY_BACKGROUND = 2, /* it has kernels that serve any shape, which coda_compile waits for, until a
+                                 * thread of the library has made the best ones */
+    CODA_POLICY_NEVER = 3       /* it has those that serve any shape, unless coda_warm has made better ones */
 } coda_policy;
 
 typedef struct coda_compile_options {
@@ -759,13 +762,18 @@ CODA_API int64_t coda_info_print(char *buf, size_t size);
  * other shape, that shape's. What is asked of such a plan (workspace, args, texts, statistics) is answered
  * for the largest values, whose workspace is enough for all. coda_run refuses it.
  *
- * The first run of a shape takes milliseconds of host time, and seconds if NVRTC has to compile. While the
- * stream is captured it fails instead, for a capture may not wait, and so it does with CODA_POLICY_ERROR:
- * name such shapes to coda_warm before. Later runs take one short lock more than coda_run does. A shape that
- * was dropped for others is planned anew when it comes again; its kernels stay loaded. Captured graphs count
- * as runs in flight for coda_plan_free, and the plan's cache must outlive it. All calls may run in several
- * threads; of those that want the same new shape one makes it and the others wait. CODA_AUTOTUNE measures
- * the largest shape alone.
+ * The first run of a shape plans it, in a fraction of a millisecond for each block of a model. Shapes share
+ * kernels: some fifty serve a block at any number of rows. Those that are not loaded yet may take NVRTC
+ * seconds: coda_compile_options.policy says whether a run waits, fails, or has others meanwhile. While the
+ * stream is captured a run never waits, but fails with a line that names the shape: name such shapes to
+ * coda_warm before. Later runs take one short lock more than coda_run does. A shape that was dropped for
+ * others is planned anew when it comes again; its kernels stay loaded. Captured graphs count as runs in
+ * flight for coda_plan_free, and the plan's cache must outlive it. All calls may run in several threads; of
+ * those that want the same new shape one makes it and the others wait. CODA_AUTOTUNE measures the largest
+ * shape alone.
+ *
+ * Which kernels a shape has in the end depends on the graph and its dims, not on what ran before. With
+ * CODA_POLICY_BACKGROUND its results change once, by rounding, when the best ones take over.
  * ---------------------------------------------------------------------------------------------- */
 
 typedef struct coda_run_options {
@@ -790,7 +798,12 @@ typedef struct coda_warm_options {
 #define CODA_WARM_OPTIONS_INIT {sizeof(coda_warm_options), NULL, 0, 0, NULL, NULL}
 /* Makes plans of these shapes, in order. May run beside coda_run_shaped. To stop early is no failure. */
 CODA_API coda_status coda_warm(const coda_plan *p, const coda_warm_options *opt);
-/* 1: a run of this shape finds its plan. 0: it would make it. Negative: a coda_status. */
+/* From now on nothing is compiled for this plan, by no call and in no thread. A run whose kernels are not
+ * loaded has those that serve any shape, if the policy made some, or fails. A plan without symbols is sealed
+ * from the start. */
+CODA_API coda_status coda_plan_seal(const coda_plan *p);
+/* 1: a run of this shape finds its best plan. 0: it would make it, or have a slower one. Negative: a
+ * coda_status. */
 CODA_API int coda_plan_ready(const coda_plan *p, const int64_t *dims);
 
 /* The symbols of a plan, as coda_graph_symbols has them; for values of these, in order, what coda_plan_arg
@@ -807,8 +820,13 @@ typedef struct coda_shape_stats {
     int64_t planned; /* shapes, one that was dropped as often as it came again */
     int64_t dropped;
     int64_t kept;    /* now */
+    int64_t runs_base; /* with kernels that serve any shape */
+    int64_t pending;   /* shapes whose best kernels the background has still to make */
+    int64_t improved;  /* shapes that got theirs */
+    int64_t failed;    /* shapes that did not: they go on as they are */
+    int64_t kernels;   /* loaded for any of the shapes; 0 without a GPU */
 } coda_shape_stats;
-#define CODA_SHAPE_STATS_INIT {sizeof(coda_shape_stats), 0, 0, 0, 0}
+#define CODA_SHAPE_STATS_INIT {sizeof(coda_shape_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0}
 CODA_API coda_status coda_shape_stats_get(const coda_plan *p, coda_shape_stats *out);
 
 /* ------------------------------------------------------------------------------------------------

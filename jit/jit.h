@@ -117,6 +117,8 @@ struct jit_kernel;
  * freed afterwards. *refused, which may be NULL, says that the driver does not take the image. */
 coda_status jit_load(struct jit_kernel **out, const struct jit_cubin *c, const char *symbol, int shared_bytes,
                      const struct jit_device *dev, bool *refused, char *err);
+/* One more that holds it, and gives it back. */
+void jit_share(struct jit_kernel *k);
 /* Gives it back. It stays loaded for whoever wants it next, until others have taken its place. */
 void jit_unload(struct jit_kernel *k);
 /* Unloads all that nobody uses. */
@@ -147,6 +149,8 @@ struct jit_launch {
 coda_status jit_launch(const struct jit_kernel *k, const struct jit_launch *l, void *params, size_t bytes,
                        coda_stream stream, char *err);
 
+/* What this thread loads ends no capture of another thread's. */
+void jit_spare_captures(void);
 /* Is the stream being captured, or barred from work by a capture elsewhere? To load a kernel could end it. */
 bool jit_is_captured(coda_stream stream);
 

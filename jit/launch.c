@@ -158,6 +158,14 @@ coda_status jit_map_rebase(struct jit_map *map, void *address, char *err)
     return r ? driver_fail(d, err, r, "cuTensorMapReplaceAddress") : CODA_OK;
 }
 
+void jit_spare_captures(void)
+{
+    char err[JIT_ERROR_SIZE];
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    const struct driver *d = driver_open(err);
+    if (d) d->cuThreadExchangeStreamCaptureMode(&mode);
+}
+
 bool jit_is_captured(coda_stream stream)
 {
     char err[JIT_ERROR_SIZE];

@@ -152,6 +152,13 @@ coda_status jit_load(struct jit_kernel **out, const struct jit_cubin *c, const c
     return CODA_OK;
 }
 
+void jit_share(struct jit_kernel *k)
+{
+    pthread_mutex_lock(&lock);
+    k->users++;
+    pthread_mutex_unlock(&lock);
+}
+
 static void unload_surplus(int most)
 {
     for (;;) {

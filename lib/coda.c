@@ -10,6 +10,7 @@
 #include "pipeline.h"
 
 #include "fuse.h"
+#include "known.h"
 #include "rewrite.h"
 #include "schedule.h"
 #include "tune.h"
@@ -264,6 +265,24 @@ static void mark_folds(struct coda_plan *p)
     }
 }
 
+/* Compiles and loads what the family does not know. */
+static coda_status load(struct job *j)
+{
+    struct coda_plan *p = j->p;
+    const struct kinship *kin = &j->kin;
+    struct jit_options jit = jit_options(j);
+    int missing = kin->known ? known_take(kin->known, p) : p->kernels;
+    if (missing && kin->known_alone) {
+        p->runnable = false;
+        return CODA_OK;
+    }
+    coda_status status = missing ? kernels_compile(p, &jit, kin->threads) : CODA_OK;
+    if (j->opt.device != CODA_DEVICE_GPU) return status;
+    if (!status) status = kernels_load(p, &jit);
+    if (!status && missing && kin->known) status = known_add(kin->known, p);
+    return status;
+}
+
 static coda_status compile(struct job *j, const graph *g)
 {
     struct coda_plan *p = j->p;
@@ -281,10 +300,7 @@ static coda_status compile(struct job *j, const graph *g)
     if (j->opt.device == CODA_DEVICE_CPU) return CODA_OK;
     status = kernels_emit(p);
     if (status || j->opt.flags & CODA_PLAN_ONLY) return status;
-    struct jit_options jit = jit_options(j);
-    status = kernels_compile(p, &jit);
-    if (!status && j->opt.device == CODA_DEVICE_GPU) status = kernels_load(p, &jit);
-    return status;
+    return load(j);
 }
 
 coda_status compile_graph(coda_plan **out, const graph *g, const coda_compile_options *opt,

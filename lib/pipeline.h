@@ -15,6 +15,9 @@ struct kinship {
     bool base;
     const struct plan *const *larger;
     int largers;
+    struct known *known; /* known.h: kernels that the plan takes, and adds to */
+    bool known_alone;    /* if they are not all that it needs, it is not runnable, and that is no failure */
+    int threads;         /* that compile; 0: kernels_threads() */
 };
 
 /* All of coda_compile of a graph without symbols, whose arguments are checked: *out is a new plan, or the

@@ -21,9 +21,9 @@ static coda_status read_options(struct coda_compile_options *out, const coda_com
         return fail(CODA_E_INVALID, "compile: fold %d is none of 0..%d", (int)out->fold, CODA_FOLD_IN_PLACE);
     if (out->flags >= 2 * CODA_FAST_FP16)
         return fail(CODA_E_INVALID, "compile: flags 0x%x has unknown bits", out->flags);
-    if ((int)out->policy < 0 || out->policy > CODA_POLICY_ERROR)
+    if ((int)out->policy < 0 || out->policy > CODA_POLICY_NEVER)
         return fail(CODA_E_INVALID, "compile: policy %d is none of 0..%d", (int)out->policy,
-                    CODA_POLICY_ERROR);
+                    CODA_POLICY_NEVER);
     if (out->shapes < 0) return fail(CODA_E_INVALID, "compile: shapes is %d; must be >= 0", out->shapes);
     if (out->flags & CODA_MAX_AUTOTUNE) out->flags |= CODA_AUTOTUNE;
     if (out->flags & CODA_AUTOTUNE && out->device != CODA_DEVICE_GPU)

@@ -88,6 +88,13 @@ CODA_API coda_status coda_warm(const coda_plan *p, const coda_warm_options *opt)
     return status;
 }
 
+CODA_API coda_status coda_plan_seal(const coda_plan *p)
+{
+    if (!p) return fail(CODA_E_INVALID, "plan_seal: plan is NULL");
+    if (p->shapes) shapes_seal(p);
+    return CODA_OK;
+}
+
 CODA_API int coda_plan_ready(const coda_plan *p, const int64_t *dims)
 {
     if (!p) return fail(CODA_E_INVALID, "plan_ready: plan is NULL");

@@ -138,6 +138,7 @@ static void compile_one(void *ctx, int64_t i)
 {
     struct compilation *c = ctx;
     struct compiled_kernel *k = &c->p->kernel[c->order[i]];
+    if (k->kernel) return;
     k->status = jit_compile(&k->cubin, k->info.name, k->info.source, c->opt, k->error);
     read_cubin(k);
 }
@@ -152,18 +153,17 @@ static void explain_miss(struct coda_plan *p, const struct compiled_kernel *k)
     if (line) debug_line(DEBUG_CACHE, line);
 }
 
-coda_status kernels_compile(struct coda_plan *p, const struct jit_options *opt)
+coda_status kernels_compile(struct coda_plan *p, const struct jit_options *opt, int threads)
 {
     struct compilation c = {.p = p, .opt = opt};
-    int threads;
-    coda_status status = kernels_threads(&threads);
+    coda_status status = threads ? CODA_OK : kernels_threads(&threads);
     if (status) return status;
     if (!order_kernels(p, &c)) return fail(CODA_E_MEMORY, "out of memory for %d kernels", p->kernels);
     parallel_for_most(p->kernels, threads, compile_one, &c);
     for (int i = 0; i < p->kernels; i++) {
         const struct compiled_kernel *k = &p->kernel[i];
         if (k->status) return fail(k->status, "%s", k->error);
-        explain_miss(p, k);
+        if (!k->kernel) explain_miss(p, k);
     }
     return CODA_OK;
 }
@@ -264,7 +264,7 @@ coda_status kernels_load(struct coda_plan *p, const struct jit_options *opt)
 {
     char err[JIT_ERROR_SIZE] = "";
     for (int i = 0; i < p->kernels; i++) {
-        coda_status status = load_kernel(p, &p->kernel[i], opt);
+        coda_status status = p->kernel[i].kernel ? CODA_OK : load_kernel(p, &p->kernel[i], opt);
         if (status) return status;
     }
     for (int i = 0; i < p->plan.programs; i++) {

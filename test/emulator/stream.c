@@ -111,6 +111,8 @@ CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *out)
     return CUDA_SUCCESS;
 }
 
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) { return (void)mode, CUDA_SUCCESS; }
+
 CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode mode)
 {
     (void)mode;

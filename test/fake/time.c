@@ -35,6 +35,8 @@ CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *out)
     return *out = CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS;
 }
 
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) { return (void)mode, CUDA_SUCCESS; }
+
 CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode mode)
 {
     (void)s, (void)mode;

@@ -29,6 +29,10 @@ coda_status shapes_take(struct shape **out, const coda_plan *p, const struct tak
 const coda_plan *shape_plan(const struct shape *s);
 void shapes_give(const coda_plan *p, struct shape *s);
 
+/* From now on nothing is compiled. */
+void shapes_seal(const coda_plan *p);
+
+/* Is its best plan there? */
 bool shapes_have(const coda_plan *p, const int64_t *dims);
 void shapes_stats(const coda_plan *p, coda_shape_stats *out);
 

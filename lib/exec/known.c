@@ -1,0 +1,95 @@
+/* known.c -- loaded kernels by their texts. */
+#include "known.h"
+
+#include "graph.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+struct entry {
+    struct jit_kernel *kernel;
+    struct coda_kernel_info info; /* its texts are those of the plan at hand */
+};
+
+struct known {
+    pthread_mutex_t lock; /* of all */
+    struct arena arena;
+    struct names texts; /* index of an entry */
+    struct entry *entry;
+    int entries, room;
+};
+
+struct known *known_new(void)
+{
+    struct known *t = calloc(1, sizeof *t);
+    if (!t) return fail(CODA_E_MEMORY, "out of memory for a table of kernels"), NULL;
+    pthread_mutex_init(&t->lock, NULL);
+    return t;
+}
+
+void known_free(struct known *t)
+{
+    if (!t) return;
+    for (int i = 0; i < t->entries; i++) jit_unload(t->entry[i].kernel);
+    free(t->entry);
+    arena_free(&t->arena);
+    pthread_mutex_destroy(&t->lock);
+    free(t);
+}
+
+static void take_one(const struct entry *e, struct compiled_kernel *k)
+{
+    const char *name = k->info.name, *source = k->info.source;
+    jit_share(e->kernel);
+    k->kernel = e->kernel;
+    k->info = e->info;
+    k->info.name = name, k->info.source = source;
+}
+
+int known_take(struct known *t, struct coda_plan *p)
+{
+    int missing = 0;
+    pthread_mutex_lock(&t->lock);
+    for (int i = 0; i < p->kernels; i++) {
+        int at = names_find(&t->texts, p->kernel[i].info.source, -1);
+        if (at >= 0) take_one(&t->entry[at], &p->kernel[i]);
+        else missing++;
+    }
+    pthread_mutex_unlock(&t->lock);
+    return missing;
+}
+
+static bool add(struct known *t, const struct compiled_kernel *k)
+{
+    if (t->entries == t->room) {
+        int room = MAX(16, 2 * t->room);
+        struct entry *wider = realloc(t->entry, sizeof *wider * (size_t)room);
+        if (!wider) return false;
+        t->entry = wider;
+        t->room = room;
+    }
+    const char *text = arena_string(&t->arena, k->info.source);
+    if (!text || !names_add(&t->texts, &t->arena, text, t->entries)) return false;
+    jit_share(k->kernel);
+    t->entry[t->entries++] = (struct entry){k->kernel, k->info};
+    return true;
+}
+
+coda_status known_add(struct known *t, const struct coda_plan *p)
+{
+    bool good = true;
+    pthread_mutex_lock(&t->lock);
+    for (int i = 0; good && i < p->kernels; i++)
+        if (p->kernel[i].kernel && names_find(&t->texts, p->kernel[i].info.source, -1) < 0)
+            good = add(t, &p->kernel[i]);
+    pthread_mutex_unlock(&t->lock);
+    return good ? CODA_OK : fail(CODA_E_MEMORY, "out of memory for a table of kernels");
+}
+
+int known_count(struct known *t)
+{
+    pthread_mutex_lock(&t->lock);
+    int n = t->entries;
+    pthread_mutex_unlock(&t->lock);
+    return n;
+}

@@ -1,0 +1,92 @@
+/* background.c -- one thread, started when there is something to do, and a queue. */
+#include "background.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { NICENESS = 10 };
+
+struct errand {
+    struct errand *next;
+    int64_t dims[];
+};
+
+void background_open(struct background *b, pthread_mutex_t *lock, int dims,
+                     void (*run)(void *owner, const int64_t *dims), void *owner)
+{
+    *b = (struct background){.lock = lock, .dims = dims, .run = run, .owner = owner};
+    pthread_cond_init(&b->wanted, NULL);
+}
+
+static struct errand *pop(struct background *b)
+{
+    struct errand *e = b->first;
+    b->first = e->next;
+    if (!b->first) b->last = NULL;
+    return e;
+}
+
+static void *work(void *ctx)
+{
+    struct background *b = ctx;
+    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICENESS);
+    pthread_mutex_lock(b->lock);
+    while (!b->stops) {
+        if (!b->first) {
+            pthread_cond_wait(&b->wanted, b->lock);
+            continue;
+        }
+        struct errand *e = pop(b);
+        pthread_mutex_unlock(b->lock);
+        b->run(b->owner, e->dims);
+        free(e);
+        pthread_mutex_lock(b->lock);
+        b->waiting--;
+    }
+    pthread_mutex_unlock(b->lock);
+    return NULL;
+}
+
+/* The thread takes no signals of its process. */
+static bool start(struct background *b)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    b->started = pthread_create(&b->thread, NULL, work, b) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return b->started;
+}
+
+bool background_add(struct background *b, const int64_t *dims)
+{
+    size_t bytes = sizeof *dims * (size_t)b->dims;
+    struct errand *e = malloc(sizeof *e + bytes);
+    if (!e || (!b->started && !start(b))) return free(e), false;
+    e->next = NULL;
+    memcpy(e->dims, dims, bytes);
+    *(b->last ? &b->last->next : &b->first) = e;
+    b->last = e;
+    b->waiting++;
+    pthread_cond_signal(&b->wanted);
+    return true;
+}
+
+void background_drop(struct background *b)
+{
+    while (b->first) free(pop(b)), b->waiting--;
+}
+
+void background_close(struct background *b)
+{
+    pthread_mutex_lock(b->lock);
+    background_drop(b);
+    b->stops = true;
+    pthread_cond_signal(&b->wanted);
+    pthread_mutex_unlock(b->lock);
+    if (b->started) pthread_join(b->thread, NULL);
+    pthread_cond_destroy(&b->wanted);
+}

@@ -1,0 +1,171 @@
+/*
+ * family.c -- the plans of all shapes of one graph.
+ *
+ * The graph is rewritten once, with its symbols; but for values that make extents equal which may differ it is
+ * rewritten anew, as there more rules apply. Products have tiles for many shapes (variants.h), and a shape lies
+ * in the workspace as a larger one of its kind does, so that the largest one's workspace is enough.
+ */
+#include "family.h"
+
+#include "known.h"
+#include "pipeline.h"
+#include "variants.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { MOST_SMALL = 3 }; /* symbols of which all combinations of small and large are tried */
+_Static_assert(4 << MOST_SMALL <= MOST_CORNERS, "odd or not, of the base or not");
+
+coda_status family_open(struct family *f, const graph *g, const coda_compile_options *opt)
+{
+    *f = (struct family){.opt = *opt};
+    f->opt.flags &= ~(unsigned)(CODA_AUTOTUNE | CODA_MAX_AUTOTUNE); /* takes seconds, and the device */
+    f->graph = graph_copy(g, "compile");
+    f->variants = f->graph ? variants_new() : NULL;
+    bool good = f->variants;
+    if (good && opt->device == CODA_DEVICE_GPU) good = (f->known = known_new()) != NULL;
+    if (good) f->rewritten = compile_rewritten(g, opt);
+    return good ? CODA_OK : fail_status();
+}
+
+void family_close(struct family *f)
+{
+    for (int i = 0; i < f->corners; i++) executable_free(f->corner[i]);
+    known_free(f->known);
+    variants_free(f->variants);
+    graph_free(f->rewritten);
+    graph_free(f->graph);
+}
+
+void family_say(const struct family *f, const int64_t *dims, char *out, size_t size)
+{
+    const struct dims *t = f->graph->dims;
+    struct text text = {0};
+    for (int i = 0; i < t->symbols; i++)
+        text_printf(&text, "%s%s=%" PRId64, i ? ", " : "", t->symbol[i].name, dims[i]);
+    snprintf(out, size, "%s", text_str(&text));
+    text_free(&text);
+}
+
+/* ---- One plan ---- */
+
+static coda_status compile_bound(struct family *f, coda_plan **out, const coda_plan *whole,
+                                 const struct wish *w, const graph *from, unsigned flags)
+{
+    graph *g = graph_bind(from, w->call, w->dims);
+    if (!g) return fail_status();
+    coda_compile_options opt = f->opt;
+    const struct kinship kin = {.elder = whole,
+                                .variants = f->variants,
+                                .base = w->base,
+                                .larger = f->larger,
+                                .largers = f->largers,
+                                .known = f->known,
+                                .known_alone = w->loaded,
+                                .threads = w->threads};
+    opt.flags |= flags;
+    coda_status status = compile_graph(out, g, &opt, &kin);
+    graph_free(g);
+    return status;
+}
+
+/* What callers were told of the plan as a whole holds for each shape. */
+static coda_status check_promises(const struct family *f, const coda_plan *whole, const coda_plan *p,
+                                  const struct wish *w)
+{
+    char shape[200];
+    family_say(f, w->dims, shape, sizeof shape);
+    if (p->plan.workspace > whole->plan.workspace)
+        return fail(CODA_E_UNSUPPORTED,
+                    "%s: %s wants a workspace of %" PRId64 " bytes; the largest dims want %" PRId64, w->call,
+                    shape, p->plan.workspace, whole->plan.workspace);
+    if (p->plan.prepared_id != whole->plan.prepared_id || p->plan.prepared != whole->plan.prepared)
+        return fail(CODA_E_UNSUPPORTED, "%s: %s folds other weights than the largest dims do", w->call,
+                    shape);
+    return CODA_OK;
+}
+
+static coda_status plan_from(struct family *f, coda_plan **out, const coda_plan *whole, const struct wish *w,
+                             const graph *from)
+{
+    coda_status status = compile_bound(f, out, whole, w, from, 0);
+    if (status) return status;
+    status = check_promises(f, whole, *out, w);
+    bool absent = w->loaded && !(*out)->runnable;
+    if (!status && !absent) return CODA_OK;
+    executable_free(*out);
+    *out = NULL;
+    return status;
+}
+
+coda_status family_plan(struct family *f, coda_plan **out, const coda_plan *whole, const struct wish *w)
+{
+    bool apart = f->rewritten && graph_binds_apart(f->rewritten, w->dims);
+    coda_status status = plan_from(f, out, whole, w, apart ? f->rewritten : f->graph);
+    if (status != CODA_E_UNSUPPORTED || apart || !f->rewritten) return status;
+    return plan_from(f, out, whole, w, f->rewritten); /* what those rules won wants too much memory */
+}
+
+/* ---- The whole ---- */
+
+static void largest(const struct dims *t, int64_t *dims)
+{
+    for (int i = 0; i < t->symbols; i++) dims[i] = t->symbol[i].most;
+}
+
+/* Values for the symbols, of which those in `small` are the least but 0, and the others the largest; or, if
+ * odd, one step less. */
+static void combine(const struct dims *t, unsigned small, bool odd, int64_t *dims)
+{
+    for (int i = 0; i < t->symbols; i++) {
+        const struct symbol *s = &t->symbol[i];
+        bool is_small = i < MOST_SMALL && small >> i & 1;
+        int64_t value = is_small ? s->multiple : s->most - odd * s->multiple;
+        dims[i] = MAX(s->least, MIN(value, s->most));
+    }
+}
+
+static coda_status add_corner(struct family *f, coda_plan *whole, const struct wish *w, unsigned flags)
+{
+    bool apart = f->rewritten && graph_binds_apart(f->rewritten, w->dims);
+    coda_plan *p;
+    coda_status status = compile_bound(f, &p, whole, w, apart ? f->rewritten : f->graph, flags);
+    if (status) return status;
+    whole->plan.workspace = MAX(whole->plan.workspace, p->plan.workspace);
+    f->corner[f->corners++] = p;
+    f->larger[f->largers++] = &p->plan;
+    return CODA_OK;
+}
+
+/* Dims that are 1 let more rules apply, and odd ones want copies: such shapes have other buffers than the
+ * largest one. The workspace is that of the hungriest of those that are largest among their like. */
+static coda_status add_corners(struct family *f, coda_plan *whole, bool base, unsigned flags)
+{
+    int64_t dims[MOST_SYMBOLS];
+    const struct wish w = {.call = "compile", .dims = dims, .base = base};
+    coda_status status = CODA_OK;
+    for (unsigned k = 0; !status && k < 2u << MIN(f->graph->dims->symbols, MOST_SMALL); k++) {
+        combine(f->graph->dims, k / 2, k % 2, dims);
+        status = add_corner(f, whole, &w, flags);
+    }
+    return status;
+}
+
+coda_status family_whole(struct family *f, coda_plan **out, bool base)
+{
+    const struct kinship kin = {.variants = f->variants, .base = base, .known = f->known};
+    int64_t dims[MOST_SYMBOLS];
+    largest(f->graph->dims, dims);
+    graph *large = graph_bind(f->graph, "compile", dims);
+    if (!large) return fail_status();
+    coda_status status = compile_graph(out, large, &f->opt, &kin);
+    graph_free(large);
+    if (status) return status;
+    f->opt.arch = (*out)->arch;
+    f->larger[f->largers++] = &(*out)->plan;
+    if (base) status = add_corners(f, *out, true, 0);
+    if (!status) status = add_corners(f, *out, false, CODA_PLAN_ONLY);
+    if (status) executable_free(*out);
+    return status;
+}
