@@ -271,6 +271,7 @@ static void complete(struct schedule *s, const struct program *p, const struct t
     s->threads = 128 * (t->groups + 1);
     s->grid = blocks;
     s->cluster = tile_cluster(t);
+    s->early = s->pdl && !p->prepare; /* it waits at once */
     s->persistent = each == 1 && tile_splits(t) == 1 && !once;
     if (each == 2 && tile_splits(t) == 1 && target->sms > 0) s->grid = MIN(s->grid, 2 * target->sms);
 }

@@ -163,6 +163,7 @@ static coda_status complete_rows(struct schedule *s, struct arena *a, const stru
 {
     coda_status status = rows_walk(&s->walk, a, q);
     s->threads = s->walk.threads;
+    s->early = s->pdl && !q->prepare; /* it waits at once */
     if (!status) s->grid = rows_blocks(&s->walk, q);
     return status;
 }
