@@ -428,9 +428,19 @@ typedef enum coda_cache_layout {
  * Scores s = scale q k^T become softcap tanh(s / softcap) if softcap > 0 (Gemma 2), and then less
  * slopes[head] |position - j|, slopes being fp32 [heads] (ALiBi, arXiv 2108.12409). `sinks`, fp32 [heads],
  * are scores of a key more that each query of the head sees and whose value is 0 (gpt-oss).
- * With lengths and a causal mask, a window, ahead or slopes, the default align does where Tq == Tk (padded
- * sequences that attend to themselves: query i sits beside key i) or Tq == 1 under a causal mask alone (the
- * query sees all that is there). In other cases CODA_E_INVALID asks for a word: a cache wants LENGTH.
+ * `score` names a map, of primitives/map or made with coda_define_map(), that turns what s is by then into
+ * the score that the softmax takes, in natural units (a key's weight is e^score): s' = map(s, position, j,
+ * head; score_params), position being the query's as `align` has it, j the key's number, head the query
+ * head's, from 0, all as float. A map of fewer operands gets the first of these: `softcap` with {30} is
+ * softcap = 30, and
+ *     DEV static float apply(float s, float position, float j, float head, float most)
+ *     { return s - fminf(fabsf(position - j), most); }
+ * punishes distance. Only what is seen has a score. One of -inf hides its key, which is computed all the
+ * same; a query without a sink is NaN if all that it sees scores -inf. No map changes a sink.
+ * With lengths and a causal mask, a window, ahead, slopes or a map of two operands or more, the default align
+ * does where Tq == Tk (padded sequences that attend to themselves: query i sits beside key i) or Tq == 1
+ * under a causal mask alone (the query sees all that is there). In other cases CODA_E_INVALID asks for a
+ * word: a cache wants LENGTH.
  * Rows of k and v from lengths[b] on, and whatever lies between rows, may hold any bits: no result depends
  * on them. An inf or NaN in a row before lengths[b] makes those queries that see it what the formula
  * says; it may or may not reach others of that sequence, but none of another. */
@@ -453,10 +463,12 @@ typedef struct coda_attention_options {
     coda_value k_scale;       /* what k and v are multiplied by; INIT: none */
     coda_value v_scale;
     coda_value starts;        /* where each sequence's queries begin among q's rows; INIT: none */
+    const char *score;        /* the map that makes other scores of them; NULL (INIT): none */
+    float score_params[4];    /* its constants, those behind its last one 0; INIT: 0 */
 } coda_attention_options;
 #define CODA_ATTENTION_OPTIONS_INIT \
     {sizeof(coda_attention_options), 0, 0, 0, 0, 0.0f, CODA_ALIGN_DEFAULT, 0, {0}, {0}, {0}, {0}, 0.0f, \
-     0, CODA_LAYOUT_NHD, {0}, {0}, {0}}
+     0, CODA_LAYOUT_NHD, {0}, {0}, {0}, NULL, {0.0f, 0.0f, 0.0f, 0.0f}}
 CODA_API coda_value coda_attention(coda_graph *g, coda_value q, coda_value k, coda_value v,
                                    coda_value lengths, const coda_attention_options *opt);
 

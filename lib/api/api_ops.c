@@ -282,6 +282,23 @@ CODA_API coda_value coda_rope(coda_graph *g, coda_value x, coda_value positions,
     return build_node(g, "rope", n, OPERANDS(x, positions, o.frequencies));
 }
 
+/* The map of the scores, if options name one, and what they set of its parameters; false with the graph
+ * poisoned. */
+static bool read_score(graph *g, const coda_attention_options *o, struct node *n)
+{
+    if (o->score && !(n->prim = graph_find_prim(g, o->score)))
+        return graph_poison(g, CODA_E_INVALID, "attention: no map is called `%.64s`", o->score), false;
+    int params = n->prim ? n->prim->params : 0;
+    for (int i = params; i < PRIM_MAX_PARAMS; i++) {
+        if (o->score_params[i] == 0) continue;
+        graph_poison(g, CODA_E_INVALID, "attention: score_params[%d] is %g; score is %.64s, of %d params", i,
+                     (double)o->score_params[i], o->score ? o->score : "NULL", params);
+        return false;
+    }
+    memcpy(n->attr.attention.score, o->score_params, sizeof o->score_params);
+    return true;
+}
+
 CODA_API coda_value coda_attention(coda_graph *g, coda_value q, coda_value k, coda_value v,
                                    coda_value lengths, const coda_attention_options *opt)
 {
@@ -290,6 +307,7 @@ CODA_API coda_value coda_attention(coda_graph *g, coda_value q, coda_value k, co
     struct node n = {.op = OP_ATTENTION,
                      .attr.attention = {o.scale, o.heads, o.kv_heads, o.window, o.causal != 0, o.align,
                                         o.ahead, o.page, 0, o.layout, o.softcap}};
+    if (!read_score(g, &o, &n)) return CODA_NONE;
     return build_node(
         g, "attention", n,
         OPERANDS(q, k, v, lengths, o.ranges, o.slopes, o.sinks, o.table, o.k_scale, o.v_scale, o.starts));

@@ -122,6 +122,13 @@ static void read_keys(const struct attention_job *j, struct head *h)
     }
 }
 
+static float map_score(const struct attention_spec *s, float x, int64_t position, int64_t key, int64_t head)
+{
+    double in[PRIM_MAX_INPUTS] = {x, (double)position, (double)key, (double)head}, param[PRIM_MAX_PARAMS];
+    for (int i = 0; i < PRIM_MAX_PARAMS; i++) param[i] = s->score_param[i];
+    return (float)s->score->reference(in, param);
+}
+
 /* Of scores that are not plain, q . k of the keys from `key` on. */
 static void turn_scores(const struct attention_job *j, const struct head *h, int64_t i, int64_t key,
                         int64_t n)
@@ -131,7 +138,8 @@ static void turn_scores(const struct attention_job *j, const struct head *h, int
     for (int64_t t = 0; t < n; t++) {
         float x = s->scale * h->score[t];
         if (s->softcap != 0) x = s->softcap * tanhf(x / s->softcap);
-        h->score[t] = x - h->slope * fabsf((float)(position - key - t));
+        x -= h->slope * fabsf((float)(position - key - t));
+        h->score[t] = s->score ? map_score(s, x, position, key + t, h->index) : x;
     }
 }
 
@@ -241,6 +249,8 @@ coda_status cpu_attention(const struct cpu *c)
 {
     const struct attention_spec *s = c->p->spec;
     struct attention_job j = {.cpu = c, .s = s};
+    if (s->score && !s->score->reference)
+        return fail(CODA_E_UNSUPPORTED, "map %s has no reference, so only a GPU can run it", s->score->name);
     if (attention_is_empty(s)) return CODA_OK; /* of however many sequences */
     j.piece = malloc(sizeof *j.piece * (size_t)(attention_tiles(s, BLOCK_QUERIES) + 1));
     j.failed = !j.piece;

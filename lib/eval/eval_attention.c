@@ -26,6 +26,8 @@ struct attention {
     bool causal, lse;                /* lse: the sums are the result */
     coda_attention_align align;
     double scale, softcap;
+    double (*map)(const double *in, const double *params); /* of scores; NULL: none */
+    double map_param[PRIM_MAX_PARAMS];
     struct piece *piece;
     int64_t pieces;
     atomic_bool failed;
@@ -89,7 +91,9 @@ static double score_of(const struct attention *a, const struct queries *s, int64
 {
     double x = a->scale * scale_of(a->k_scale, a->k_scales, a, s->head) * product;
     if (a->softcap != 0) x = a->softcap * tanh(x / a->softcap);
-    if (a->slopes) x -= a->slopes[s->head] * fabs((double)(s->first + i + s->shift - j));
+    double position = (double)(s->first + i + s->shift);
+    if (a->slopes) x -= a->slopes[s->head] * fabs(position - (double)j);
+    if (a->map) x = a->map((double[PRIM_MAX_INPUTS]){x, position, (double)j, (double)s->head}, a->map_param);
     return x;
 }
 
@@ -327,6 +331,9 @@ coda_status eval_attention(const struct eval_call *c)
                           .align = (coda_attention_align)of->align,
                           .scale = of->scale};
     a.head_dim = type_columns(q) / a.heads;
+    if (c->n->prim && !(a.map = c->n->prim->reference))
+        return fail(CODA_E_UNSUPPORTED, "evaluate: map %s has no reference", c->n->prim->name);
+    for (int i = 0; i < PRIM_MAX_PARAMS; i++) a.map_param[i] = of->score[i];
     if (a.k_scale) a.k_scales = c->type[8]->dim[0];
     if (a.v_scale) a.v_scales = c->type[9]->dim[0];
     lie(&a, k, of->layout == CODA_LAYOUT_HND);

@@ -46,14 +46,20 @@ static const struct attr_field *field(const struct node *n, int k)
 
 static const void *place(const struct node *n, int k) { return (const char *)&n->attr + field(n, k)->at; }
 
-int attr_count(const struct node *n)
+int attr_own(const struct node *n)
 {
-    return n->op == OP_MAP ? n->prim->params : op_info[n->op].fields().count;
+    const struct attr_fields f = op_info[n->op].fields();
+    int own = f.count;
+    while (own && !f.field[own - 1].key) own--;
+    return own;
 }
+
+int attr_count(const struct node *n) { return attr_own(n) + (n->prim ? n->prim->params : 0); }
 
 const char *attr_key(const struct node *n, int k)
 {
-    return n->op == OP_MAP ? n->prim->param_name[k] : field(n, k)->key;
+    const char *key = field(n, k)->key;
+    return key ? key : n->prim->param_name[k - attr_own(n)];
 }
 
 enum attr_kind attr_kind(const struct node *n, int k) { return field(n, k)->kind; }

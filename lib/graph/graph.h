@@ -82,6 +82,10 @@ struct type {
     struct dims *dims;          /* of the graph; a type without expressions may do without */
 };
 
+/* Operands of the map of attention's scores, as many of them as it has: the score, where its query sits, its
+ * key's number, its query head's. */
+enum score_operand { SCORE_ITSELF, SCORE_POSITION, SCORE_KEY, SCORE_HEAD };
+
 /* Of a TOP_K: a warp has two candidates in each lane, tile/top_k.cuh. */
 enum { TOP_K_MOST = 64 };
 
@@ -91,7 +95,7 @@ enum { NODE_READABLE = 12 }; /* operands that may be read of any node of a graph
 
 struct node {
     enum op op;
-    const struct prim *prim;       /* MAP, REDUCE */
+    const struct prim *prim;       /* MAP, REDUCE: what it is; ATTENTION: the map of its scores, or NULL */
     struct type type;              /* of the result */
     int nin;                       /* without absent operands at the end */
     int *in;                       /* operands, all below this node's index; -1 where absent. In a graph
@@ -147,6 +151,12 @@ static inline bool op_is_leaf(enum op op) { return op_is(op, KIND_LEAF); }
 /* A leaf that each run is given anew. */
 static inline bool op_is_input(enum op op) { return op == OP_INPUT || op == OP_SCALAR || op == OP_STATE; }
 static inline bool op_is_view(enum op op) { return op_is(op, KIND_VIEW); }
+/* Is it what its primitive is? Then that one's name is its word in the text form. */
+static inline bool op_is_prim(enum op op) { return op == OP_MAP || op == OP_REDUCE; }
+static inline const char *node_text(const struct node *n)
+{
+    return op_is_prim(n->op) && n->prim ? n->prim->name : op_info[n->op].text;
+}
 /* Does it write to a state? Its result is that state's next version. */
 static inline bool op_is_version(enum op op) { return op_is(op, KIND_VERSION); }
 /* Are all its extents numbers? Only then may a plan or the evaluator have it. */
@@ -196,8 +206,9 @@ int graph_constant(graph *g, coda_dtype t, float value);
 int graph_reshape(graph *g, int x, int rank, const int64_t *dim);
 
 /* attr.c -- the attributes of a node one by one, in the order of ops.def: what printer, parser, equality and
- * digests walk. Of a map they are as many as it has parameters. */
+ * digests walk. Behind its operation's own ones come the parameters of its primitive. */
 int attr_count(const struct node *n);
+int attr_own(const struct node *n); /* those of the operation */
 const char *attr_key(const struct node *n, int k);
 enum attr_kind attr_kind(const struct node *n, int k);
 bool attr_is_float(const struct node *n, int k);

@@ -7,7 +7,8 @@
  *     value     = "%" name "=" ( leaf | operation )
  *     leaf      = ( "input" | "weight" | "state" | "scalar" ) dtype "[" [ extents ] "]" [ strides ]
  *     operation = word [ operand { "," operand } ] [ "{" key "=" datum { "," ... } "}" ] [ "@" value ]
- *     datum     = number | dtype | extent
+ *     datum     = number | dtype | extent | map
+ *     map       = word [ "{" key "=" number { "," ... } "}" ]      for the key `score` of attention
  *     operand   = "%" name | "_"
  *     output    = "output" "%" name ( "=" | "+=" ) "%" name [ strides ]
  *     strides   = "stride=[" [ extents ] "]"
@@ -326,12 +327,12 @@ static coda_status read_operands(struct parser *p, struct node *n)
     return CODA_OK;
 }
 
-/* Which attribute of the node goes by this key, or -1. */
-static int find_attribute(const struct node *n, const char *key)
+/* Which attribute of the node, from `first` below `end`, goes by this key, or -1. */
+static int find_attribute(const struct node *n, const char *key, int first, int end)
 {
-    int k = attr_count(n) - 1;
-    while (k >= 0 && strcmp(attr_key(n, k), key) != 0) k--;
-    return k;
+    int k = end - 1;
+    while (k >= first && strcmp(attr_key(n, k), key) != 0) k--;
+    return k < first ? -1 : k;
 }
 
 static coda_status read_attribute_value(struct parser *p, struct node *n, int k)
@@ -349,18 +350,26 @@ static coda_status read_attribute_value(struct parser *p, struct node *n, int k)
     return s;
 }
 
-/* `given` has a bit for each attribute that the text named. */
-static coda_status read_attribute(struct parser *p, struct node *n, unsigned *given)
+/* Of attributes from `first` below `end`; `given` has a bit for each that the text has named so far. */
+struct braces {
+    int first, end;
+    unsigned given;
+};
+
+static coda_status read_score(struct parser *p, struct node *n);
+
+static coda_status read_attribute(struct parser *p, struct node *n, struct braces *b)
 {
     char key[WORD_SIZE];
     coda_status s = read_word(p, "an attribute", "_", key);
     if (s == CODA_OK) s = expect(p, '=');
     if (s != CODA_OK) return s;
-    int k = find_attribute(n, key);
+    bool score = n->op == OP_ATTENTION && b->first == 0 && strcmp(key, "score") == 0;
+    int k = score ? b->end : find_attribute(n, key, b->first, b->end);
     if (k < 0) return fail(CODA_E_INVALID, "no attribute is called `%.40s` here", key);
-    if (*given >> k & 1) return fail(CODA_E_INVALID, "the attribute `%.40s` is given twice", key);
-    *given |= 1u << k;
-    return read_attribute_value(p, n, k);
+    if (b->given >> k & 1) return fail(CODA_E_INVALID, "the attribute `%.40s` is given twice", key);
+    b->given |= 1u << k;
+    return score ? read_score(p, n) : read_attribute_value(p, n, k);
 }
 
 /* The parameters of a map have no default, nor has what a constant is. */
@@ -369,22 +378,41 @@ static coda_status check_params(const struct node *n, unsigned given)
     unsigned all = (1u << attr_count(n)) - 1;
     if (n->op == OP_CONSTANT && given != all)
         return fail(CODA_E_INVALID, "constant: it needs {to=DTYPE, value=NUMBER}");
-    for (int k = 0; n->op == OP_MAP && k < attr_count(n); k++)
+    for (int k = attr_own(n); k < attr_count(n); k++)
         if (!(given >> k & 1))
             return fail(CODA_E_INVALID, "%s: its parameter `%s` is missing", n->prim->name, attr_key(n, k));
     return CODA_OK;
 }
 
+/* Between braces, if there are any. */
+static coda_status read_braces(struct parser *p, struct node *n, struct braces *b)
+{
+    coda_status s = CODA_OK;
+    if (!accept(p, '{')) return s;
+    do {
+        s = read_attribute(p, n, b);
+    } while (s == CODA_OK && accept(p, ','));
+    return s == CODA_OK ? expect(p, '}') : s;
+}
+
+/* The map of attention's scores, with its parameters. */
+static coda_status read_score(struct parser *p, struct node *n)
+{
+    char word[WORD_SIZE];
+    coda_status s = read_word(p, "a map", "_", word);
+    if (s != CODA_OK) return s;
+    n->prim = graph_find_prim(p->g, word);
+    if (!n->prim) return fail(CODA_E_INVALID, "attention: no map is called `%.40s`", word);
+    struct braces b = {attr_own(n), attr_count(n), 0};
+    s = read_braces(p, n, &b);
+    return s == CODA_OK ? check_params(n, b.given) : s;
+}
+
 static coda_status read_attributes(struct parser *p, struct node *n)
 {
-    unsigned given = 0;
-    if (!accept(p, '{')) return check_params(n, given);
-    coda_status s;
-    do {
-        s = read_attribute(p, n, &given);
-    } while (s == CODA_OK && accept(p, ','));
-    if (s == CODA_OK) s = expect(p, '}');
-    return s == CODA_OK ? check_params(n, given) : s;
+    struct braces b = {0, op_is_prim(n->op) ? attr_count(n) : attr_own(n), 0};
+    coda_status s = read_braces(p, n, &b);
+    return s == CODA_OK && n->op != OP_ATTENTION ? check_params(n, b.given) : s;
 }
 
 static coda_status read_origin(struct parser *p, struct node *n)

@@ -85,17 +85,29 @@ static void print_value(const graph *g, const struct node *n, int k, struct text
     }
 }
 
-/* In the order of ops.def. */
-static void print_attributes(const graph *g, const struct node *n, struct text *t)
+/* Those from `first` below `end`, in the order of ops.def; behind them "score=MAP {...}" where `score` is
+ * its map. */
+static void print_some(const graph *g, const struct node *n, int first, int end, const struct prim *score,
+                       struct text *t)
 {
     int printed = 0;
-    for (int k = 0; k < attr_count(n); k++) {
+    for (int k = first; k < end; k++) {
         bool integer = !attr_is_float(n, k), factor = attr_kind(n, k) == ATTR_FACTOR;
         if ((integer && attr_integer(n, k) == 0) || (factor && attr_float(n, k) == 0)) continue;
         text_printf(t, "%s%s=", printed++ ? ", " : " {", attr_key(n, k));
         print_value(g, n, k, t);
     }
+    if (score) {
+        text_printf(t, "%sscore=%s", printed++ ? ", " : " {", score->name);
+        print_some(g, n, end, attr_count(n), NULL, t);
+    }
     if (printed) text_append(t, "}");
+}
+
+static void print_attributes(const graph *g, const struct node *n, struct text *t)
+{
+    if (op_is_prim(n->op)) print_some(g, n, 0, attr_count(n), NULL, t);
+    else print_some(g, n, 0, attr_own(n), n->prim, t);
 }
 
 /* ---- Lines ---- */
@@ -105,7 +117,7 @@ static void print_node(const graph *g, int value, int first, struct text *t)
 {
     const struct node *n = &g->node[value];
     value_print(g, value, t);
-    text_printf(t, " = %s", n->prim ? n->prim->name : op_info[n->op].text);
+    text_printf(t, " = %s", node_text(n));
     if (op_is_leaf(n->op)) {
         text_append(t, " ");
         if (n->op == OP_SCALAR) text_append(t, dtype_name(n->type.dtype));

@@ -10,13 +10,21 @@
 
 /* ---- One node ---- */
 
+/* What turns the scores of attention into others is a map, if there is one. */
+static coda_status check_score(const struct prim *prim)
+{
+    if (!prim || prim->kind == PRIM_MAP) return CODA_OK;
+    return fail(CODA_E_INVALID, "attention: score is %s, a reduction; it must be a map", prim->name);
+}
+
 /* How many operands the node takes; a message if its operation or primitive is none. */
 static coda_status arity(const struct node *n, int *least, int *most)
 {
     if ((int)n->op < 0 || n->op >= OP_COUNT) return fail(CODA_E_INVALID, "%d is no operation", (int)n->op);
-    bool takes_prim = n->op == OP_MAP || n->op == OP_REDUCE;
+    bool takes_prim = op_is_prim(n->op);
     *least = op_info[n->op].least;
     *most = op_info[n->op].most;
+    if (n->op == OP_ATTENTION) return check_score(n->prim);
     if (takes_prim != (n->prim != NULL))
         return fail(CODA_E_INVALID, "%s: it %s", op_info[n->op].text,
                     takes_prim ? "has no primitive" : "takes no primitive");
@@ -34,7 +42,7 @@ coda_status node_check(const graph *g, const struct node *n, int index)
     coda_status s = arity(n, &least, &most);
     if (s != CODA_OK) return s;
     const char *word = node_word(n);
-    bool gaps = n->op != OP_MAP && n->op != OP_REDUCE && n->op != OP_CONCAT && !op_is_version(n->op);
+    bool gaps = !op_is_prim(n->op) && n->op != OP_CONCAT && !op_is_version(n->op);
     if (n->nin < least || n->nin > most)
         return least == most
                    ? fail(CODA_E_INVALID, "%s: takes %d operands, got %d", word, most, n->nin)

@@ -15,7 +15,7 @@
 const char *node_word(const struct node *n)
 {
     if (n->op == OP_CONCAT && n->attr.concat.interleave == 1) return "interleave";
-    return n->prim ? n->prim->name : op_info[n->op].text;
+    return node_text(n);
 }
 
 const struct type *operand_type(const graph *g, const struct node *n, int i)

@@ -308,16 +308,17 @@ static coda_status check_limits(const struct node *n)
     return CODA_OK;
 }
 
-/* Positions matter to a causal mask, to a window and to slopes. Where lengths leave open where they begin,
- * the caller has to say it: a single query under a causal mask alone sees the whole sequence either way. By
- * starts each sequence has a Tq of its own, which nobody knows here. */
+/* Positions matter to a causal mask, to a window, to slopes and to some maps of scores. Where lengths leave
+ * open where they begin, the caller has to say it: a single query under a causal mask alone sees the whole
+ * sequence either way. By starts each sequence has a Tq of its own, which nobody knows here. */
 static coda_status check_align(struct node *n, const struct type *q, const struct sequences *of, int64_t tk,
                                bool lengths, bool slopes)
 {
     bool beside = q->dim[q->rank - 2] == tk && of->batched == (q->rank == 3); /* query i and key i */
     int64_t *align = &n->attr.attention.align, tq = q->dim[q->rank - 2];
     bool causal = n->attr.attention.causal != 0;
-    bool window = n->attr.attention.window || n->attr.attention.ahead || slopes;
+    bool placed = n->prim && n->prim->inputs > SCORE_POSITION;
+    bool window = n->attr.attention.window || n->attr.attention.ahead || slopes || placed;
     coda_status s = need_range(n, "align", *align, CODA_ALIGN_DEFAULT, CODA_ALIGN_LENGTH);
     if (s != CODA_OK) return s;
     if (!causal && !window) *align = CODA_ALIGN_DEFAULT;
@@ -327,6 +328,7 @@ static coda_status check_align(struct node *n, const struct type *q, const struc
                 " CODA_ALIGN_LENGTH (3): the last before the length, CODA_ALIGN_END (2): before Tk,"
                 " or CODA_ALIGN_START (1)",
                 slopes   ? "slopes"
+                : placed ? "the score's map"
                 : window ? "window"
                          : "causal",
                 dim_text(q->dims, tq).s, dim_text(q->dims, tk).s);

@@ -12,7 +12,7 @@ static coda_status need_version(const graph *g, const struct node *n)
     const struct node *s = &g->node[n->in[0]];
     if (s->op == OP_STATE || op_is_version(s->op)) return CODA_OK;
     return fail(CODA_E_INVALID, "%s: the first operand, %s, is no state but the result of %s", node_word(n),
-                type_text(&s->type).s, s->prim ? s->prim->name : op_info[s->op].text);
+                type_text(&s->type).s, node_text(s));
 }
 
 /* Rows and columns of the slots of a state. */

@@ -56,7 +56,7 @@ coda_status state_check(const graph *g, const struct node *n, int index)
     int i = state_stale(g, n, index);
     if (i < 0) return CODA_OK;
     int version = g->node[n->in[i]].state, next = g->node[version].next;
-    const char *word = n->prim ? n->prim->name : op_info[n->op].text;
+    const char *word = node_text(n);
     const char *name = g->node[state_leaf(g, version)].name;
     return fail(
         CODA_E_INVALID,

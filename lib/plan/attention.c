@@ -96,6 +96,8 @@ static void read_operands(struct writer *w)
     a->window = of->window;
     a->ahead = of->ahead;
     a->softcap = of->softcap;
+    a->score = n->prim;
+    memcpy(a->score_param, of->score, sizeof a->score_param);
     a->causal = of->causal != 0;
     a->align = (coda_attention_align)of->align;
     a->scale = of->scale;
@@ -189,7 +191,7 @@ static double visible_pairs(const struct attention_spec *a)
     bool rows = a->align == CODA_ALIGN_LENGTH; /* at positions below 0 are none of the sequence */
     if (attention_is_limited(a))
         below = ramp(last + tq, tk) - ramp(rows ? MAX(last, (double)a->ahead + 1) : last, tk);
-    else if (rows && (a->window || a->slopes.buffer >= 0)) below = MIN(tq, tk) * tk;
+    else if (rows && (a->window || attention_is_placed(a))) below = MIN(tq, tk) * tk;
     if (a->window) hidden = ramp(past - window + tq, tk) - ramp(past - window, tk);
     return MAX(below - hidden, 0);
 }
@@ -214,6 +216,10 @@ static void print(const void *spec, struct text *t)
     if (a->align == CODA_ALIGN_LENGTH) text_append(t, " from_length");
     if (a->ahead) text_printf(t, " ahead=%lld", (long long)a->ahead);
     if (a->softcap != 0) text_printf(t, " softcap=%a", a->softcap);
+    if (a->score) text_printf(t, " score=%s", a->score->name);
+    for (int i = 0; a->score && i < a->score->params; i++)
+        text_printf(t, "%s%s=%a%s", i ? " " : " {", a->score->param_name[i], (double)a->score_param[i],
+                    i + 1 < a->score->params ? "" : "}");
     if (a->lengths.buffer >= 0) text_append(t, " lengths");
     if (a->ranges.buffer >= 0) text_append(t, " ranges");
     if (a->slopes.buffer >= 0) text_append(t, " slopes");

@@ -57,6 +57,8 @@ const struct own_kind *own_kind_of(enum op op);
 struct attention_spec {
     int64_t batch, tq, tk; /* sequences; queries and keys of each; packed, queries of all */
     int64_t heads, kv_heads, head_dim;
+    const struct prim *score; /* a map that makes other scores of them, in the end; NULL: none */
+    float score_param[PRIM_MAX_PARAMS];
     int64_t window; /* last keys that a query sees, its position included; 0: all */
     int64_t ahead;  /* keys that it sees after its position; 0: all, or, if causal, none */
     bool causal;
@@ -117,7 +119,13 @@ static inline int64_t attention_lot(const struct attention_spec *a) { return a->
 /* Do scores come as Q K^T has them, but for the scale? */
 static inline bool attention_is_plain(const struct attention_spec *a)
 {
-    return a->softcap == 0 && a->slopes.buffer < 0;
+    return a->softcap == 0 && a->slopes.buffer < 0 && !a->score;
+}
+
+/* Do scores depend on where the query sits? */
+static inline bool attention_is_placed(const struct attention_spec *a)
+{
+    return a->slopes.buffer >= 0 || (a->score && a->score->inputs > SCORE_POSITION);
 }
 
 /* Is there a last key, counted from the position, that a query sees? */

@@ -72,8 +72,7 @@ static int simplify(struct walk *w, int v)
     struct node n = w->in->node[v];
     if (n.nin == 0) return RULE_COPY;
     if (is_identity(w->in, &n)) {
-        rewrite_note(w->log, "tidy", true, "%s: %s changes nothing", rewrite_name(w->in, v).s,
-                     n.prim ? n.prim->name : op_info[n.op].text);
+        rewrite_note(w->log, "tidy", true, "%s: %s changes nothing", rewrite_name(w->in, v).s, node_text(&n));
         return w->map[n.in[0]];
     }
     const struct node *inner = &w->in->node[n.in[0]];

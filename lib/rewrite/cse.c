@@ -52,7 +52,7 @@ static int share(struct walk *w, int n)
     int *slot = find(w->ctx, w->out, &key);
     if (*slot) {
         rewrite_note(w->log, "cse", true, "%s: its %s is computed once, for %s", rewrite_name(w->in, n).s,
-                     key.prim ? key.prim->name : op_info[key.op].text, rewrite_name(w->out, *slot - 1).s);
+                     node_text(&key), rewrite_name(w->out, *slot - 1).s);
         return *slot - 1;
     }
     int v = graph_copy_node(w->out, w->in, n, w->map);

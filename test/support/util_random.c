@@ -441,6 +441,21 @@ static void pack(struct maker *m, coda_value q, int64_t columns, coda_value *k, 
     *v = random_chance(&m->r, 20) ? *k : leaf(m, false, shape_of(m, q).dtype, 3, keys);
 }
 
+static double fade(const double *in, const double *p)
+{
+    return in[0] - p[0] * fmin(fabs(in[1] - in[2]), 16) * (in[3] + 1);
+}
+/* A map of scores: the graph's own, or the library's. */
+static void draw_score(struct maker *m, coda_attention_options *o)
+{
+    coda_map_def def = {0, "fade", 4, 1, NULL, fade};
+    def.source = "DEV static float apply(float s, float at, float key, float head, float by)\n"
+                 "{ return fmaf(-by * (head + 1.0f), fminf(fabsf(at - key), 16.0f), s); }";
+    bool own = random_chance(&m->r, 60);
+    if (own && !graph_find_prim(m->g, "fade") && coda_define_map(m->g, &def) != CODA_OK) return;
+    o->score = own ? "fade" : "softcap", o->score_params[0] = own ? 0.0625f : 2.0f;
+}
+
 /* norm -> fused q k v -> rope on q and k -> attention, with or without a batch. */
 static coda_value grow_attention(struct maker *m)
 {
@@ -448,8 +463,7 @@ static coda_value grow_attention(struct maker *m)
     coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
     int64_t group = 1 + random_below(&m->r, 3), kv = 1 + random_below(&m->r, 2);
     int64_t hd = size[random_below(&m->r, 5)], nq = kv * group * hd, nk = kv * hd;
-    coda_value x = draw(m);
-    if (!m->opt.exact && random_chance(&m->r, 50)) x = norm(m, x);
+    coda_value x = !m->opt.exact && random_chance(&m->r, 50) ? norm(m, draw(m)) : draw(m);
     coda_value qkv = linear(m, x, nq + 2 * nk);
     struct shape s = shape_of(m, qkv);
     if (s.rank != 2 && s.rank != 3) return CODA_NONE;
@@ -466,8 +480,7 @@ static coda_value grow_attention(struct maker *m)
     }
     if (s.rank == 3 && random_chance(&m->r, 30)) lengths = leaf(m, false, CODA_I32, 1, s.dim);
     if (s.rank == 2 && random_chance(&m->r, 30)) pack(m, q, nk, &k, &v, &o, &lengths);
-    o.heads = kv * group;
-    o.kv_heads = kv;
+    o.heads = kv * group, o.kv_heads = kv;
     o.causal = random_chance(&m->r, 60);
     o.window = random_chance(&m->r, 25) ? 1 + random_below(&m->r, 20) : 0;
     o.align = (coda_attention_align)random_below(&m->r, 4);
@@ -477,6 +490,7 @@ static coda_value grow_attention(struct maker *m)
     if (!o.causal && random_chance(&m->r, 20)) o.ahead = 1 + random_below(&m->r, 20);
     if (random_chance(&m->r, 10)) o.slopes = leaf(m, true, CODA_F32, 1, &o.heads);
     if (random_chance(&m->r, 10)) o.sinks = leaf(m, true, CODA_F32, 1, &o.heads);
+    if (random_chance(&m->r, 15)) draw_score(m, &o);
     s.dim[s.rank - 1] = 2;
     if (random_chance(&m->r, 10)) o.ranges = leaf(m, false, CODA_I32, s.rank, s.dim);
     coda_value sums;
@@ -621,13 +635,10 @@ static double leaky(const double *in, const double *params) { return in[0] > 0 ?
 
 static coda_value grow_user_map(struct maker *m)
 {
-    coda_map_def def = CODA_MAP_DEF_INIT;
+    coda_map_def def = {0, "leaky", 1, 1, NULL, leaky};
     coda_value x = draw(m);
-    def.name = "leaky";
-    def.params = 1;
     def.source = "DEV static float apply(float x, float slope) { return x > 0 ? x : x * slope; }";
-    def.reference = leaky;
-    if (!m->g->maps && coda_define_map(m->g, &def) != CODA_OK) return CODA_NONE;
+    if (!graph_find_prim(m->g, def.name) && coda_define_map(m->g, &def) != CODA_OK) return CODA_NONE;
     return coda_apply(m->g, "leaky", &x, 1, (float[]){0.125f});
 }
 

@@ -135,6 +135,16 @@ static coda_value attention(void)
     return coda_attention(g, x, kv, kv, coda_input(g, "len", CODA_I32, 1, (int64_t[]){2}), &o);
 }
 
+static coda_value attention_score(void)
+{
+    coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
+    o.heads = 2;
+    o.score = "clip";
+    o.score_params[0] = -0.5f;
+    o.score_params[1] = 2;
+    return coda_attention(g, m, m, m, CODA_NONE, &o);
+}
+
 static coda_value cross_entropy(void) { return coda_cross_entropy(g, x, ids, NULL); }
 
 static coda_value cross_entropy_rows(void)
@@ -218,6 +228,8 @@ static const struct {
      " section1=11, section2=10, interleave_sections=1}  ; bf16[2,8,64]\n"},
     {rope, "%9 = rope %x, %ids {base=0x1p+10, head_dim=16, rotary=8, heads=3}  ; bf16[2,8,64]\n"},
     {attention_plain, "%9 = attention %m, %m, %m {scale=0x1p-3, heads=1, kv_heads=1}  ; f32[8,64]\n"},
+    {attention_score, "%9 = attention %m, %m, %m {scale=0x1.6a09e6p-3, heads=2, kv_heads=2,"
+                      " score=clip {low=-0x1p-1, high=0x1p+1}}  ; f32[8,64]\n"},
     {attention, "%9 = slice %x {axis=2, stop=32, step=1}  ; bf16[2,8,32]\n"
                 "%11 = attention %x, %9, %9, %len {scale=0x1p-1, heads=4, kv_heads=2, window=5, causal=1}"
                 "  ; bf16[2,8,64]\n"},
@@ -347,6 +359,17 @@ static void attention_heads(void)
     o.heads = 7;
     coda_attention(g, x, x, x, CODA_NONE, &o);
 }
+static void score_of(const char *name, int params)
+{
+    coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
+    o.score = name;
+    for (int i = 0; i < params; i++) o.score_params[i] = 1.5f;
+    coda_attention(g, x, x, x, CODA_NONE, &o);
+}
+static void score_unknown(void) { score_of("alibi", 0); }
+static void score_reduction(void) { score_of("max", 0); }
+static void score_params(void) { score_of("softcap", 2); }
+static void score_of_none(void) { score_of(NULL, 1); }
 static void attention_rank(void) { coda_attention(g, v, v, v, CODA_NONE, NULL); }
 static void attention_sums(void) { coda_attention_lse(g, x, x, x, CODA_NONE, NULL, NULL); }
 static void attention_size(void)
@@ -466,7 +489,11 @@ static const struct {
     {attention_heads, "attention: q is [2,8,64]; 7 heads must divide its columns"},
     {attention_rank, "attention: q is [64]; it needs rank 2 or more"},
     {attention_sums, "attention_lse: lse is NULL"},
-    {attention_size, "attention: the size of a coda_attention_options is 8; INIT sets 104"},
+    {score_unknown, "attention: no map is called `alibi`"},
+    {score_reduction, "attention: score is max, a reduction; it must be a map"},
+    {score_params, "attention: score_params[1] is 1.5; score is softcap, of 1 params"},
+    {score_of_none, "attention: score_params[0] is 1.5; score is NULL, of 0 params"},
+    {attention_size, "attention: the size of a coda_attention_options is 8; INIT sets 128"},
     {loss_targets,
      "cross_entropy: logits are [8,64] but targets are i32[2,8]; must be i32, one for each row"},
     {loss_reduction, "cross_entropy: reduction is 9; must be 0..2"},

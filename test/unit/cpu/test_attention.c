@@ -20,6 +20,9 @@ Suite *attention_suite(void);
 
 enum { CASES = 300, SLACK = 64, MOST_ARGS = 9 };
 
+/* Maps of scores, by name: of a graph, but for the library's own softcap. */
+enum { NO_MAP, MAP_BIAS, MAP_DISTANCE, MAP_STRIPES, MAP_SOFTCAP, MAPS };
+
 struct tensor {
     int64_t batch, time, columns, pitch, block; /* pitch: from row to row, block: from batch to batch */
     unsigned char *memory;
@@ -32,6 +35,7 @@ struct attention_case {
     int causal, align;
     bool lengths, flat; /* flat: one sequence, without the dimension of the batch */
     float scale, softcap;
+    int map;
     int64_t ahead;
     int32_t *length;       /* [batch], as the caller stores them */
     int32_t *range;        /* [batch][tq][2]; NULL: none, as the next two */
@@ -44,12 +48,49 @@ struct attention_case {
 static char *describe(const struct attention_case *c)
 {
     static char text[240];
-    snprintf(text, sizeof text, "%s b%d q%d k%d h%d/%d d%d window %d%s align %d%s ahead %d%s%s%s%s",
+    snprintf(text, sizeof text, "%s b%d q%d k%d h%d/%d d%d window %d%s align %d%s ahead %d%s%s%s%s map %d",
              c->dtype == CODA_F32 ? "f32" : "16", (int)c->batch, (int)c->tq, (int)c->tk, (int)c->heads,
              (int)c->kv_heads, (int)c->dim, (int)c->window, c->causal ? " causal" : "", c->align,
              c->lengths ? " lengths" : "", (int)c->ahead, c->softcap > 0 ? " softcap" : "",
-             c->range ? " ranges" : "", c->slopes ? " slopes" : "", c->sinks ? " sinks" : "");
+             c->range ? " ranges" : "", c->slopes ? " slopes" : "", c->sinks ? " sinks" : "", c->map);
     return text;
+}
+
+/* ---- Maps of scores ---- */
+
+/* By the keys' distance, from 3 keys behind to 2 ahead; each head more than the one before. */
+static double bias_map(const double *in, const double *params)
+{
+    return in[0] + params[1] * (in[3] + 1) * fmin(fmax(in[2] - in[1], -params[0]), 2);
+}
+static double distance_map(const double *in, const double *params)
+{
+    return in[0] - params[0] * log(1 + fabs(in[1] - in[2]));
+}
+static double stripes_map(const double *in, const double *params)
+{
+    (void)params;
+    return fmod(in[2] + in[3], 3) == 1 ? -INFINITY : in[0];
+}
+static const coda_map_def map_def[MAPS] = {
+    [MAP_BIAS] = {sizeof(coda_map_def), "bias", 4, 2, "of no use on a CPU", bias_map},
+    [MAP_DISTANCE] = {sizeof(coda_map_def), "distance", 3, 1, "of no use on a CPU", distance_map},
+    [MAP_STRIPES] = {sizeof(coda_map_def), "stripes", 4, 0, "of no use on a CPU", stripes_map},
+};
+static const float map_param[MAPS][4] = {
+    [MAP_BIAS] = {3, 0.25f}, [MAP_DISTANCE] = {0.5f}, [MAP_SOFTCAP] = {1.5f}};
+
+/* The same, as the caller thinks of it. */
+static double mapped(int map, double s, int64_t position, int64_t key, int64_t head)
+{
+    int64_t ahead = key - position;
+    switch (map) {
+    case MAP_BIAS: return s + 0.25 * (double)((head + 1) * (ahead < -3 ? -3 : ahead > 2 ? 2 : ahead));
+    case MAP_DISTANCE: return s - 0.5 * log((double)(ahead < 0 ? 1 - ahead : 1 + ahead));
+    case MAP_STRIPES: return (key + head) % 3 == 1 ? -INFINITY : s;
+    case MAP_SOFTCAP: return 1.5 * tanh(s / 1.5);
+    default: return s;
+    }
 }
 
 /* ---- The manual ---- */
@@ -62,7 +103,7 @@ static int64_t keys_of(const struct attention_case *c, int64_t b)
 
 static bool masked(const struct attention_case *c)
 {
-    return c->causal || c->window > 0 || c->ahead > 0 || c->slopes;
+    return c->causal || c->window > 0 || c->ahead > 0 || c->slopes || map_def[c->map].inputs > 1;
 }
 
 static int64_t position_of(const struct attention_case *c, int64_t b, int64_t i)
@@ -87,7 +128,7 @@ static bool sees(const struct attention_case *c, int64_t b, int64_t i, int64_t j
 static bool ambiguous(const struct attention_case *c)
 {
     return c->align == 0 && c->lengths && masked(c) && c->tq != c->tk &&
-           (c->tq != 1 || c->window || c->ahead || c->slopes);
+           (c->tq != 1 || c->window || c->ahead || c->slopes || map_def[c->map].inputs > 1);
 }
 
 static double element(const struct attention_case *c, const struct tensor *t, int64_t b, int64_t row,
@@ -113,6 +154,7 @@ static double attend(const struct attention_case *c, int64_t b, int64_t i, int64
         score[j] *= c->scale;
         if (c->softcap > 0) score[j] = c->softcap * tanh(score[j] / c->softcap);
         if (c->slopes) score[j] -= c->slopes[h] * fabs((double)(position_of(c, b, i) - j));
+        score[j] = mapped(c->map, score[j], position_of(c, b, i), j, h);
         top = fmax(top, score[j]);
         any = true;
         finite = finite && isfinite(score[j]);
@@ -205,6 +247,7 @@ static struct attention_case draw(struct random *r)
     }
     c.ahead = !c.causal && random_chance(r, 30) ? 1 + random_below(r, c.tk + 3) : 0;
     c.softcap = random_chance(r, 20) ? 2.0f : 0;
+    c.map = random_chance(r, 35) ? 1 + (int)random_below(r, MAPS - 1) : NO_MAP;
     if (random_chance(r, 30)) c.range = malloc(sizeof *c.range * (size_t)(2 * c.batch * c.tq + 1));
     if (random_chance(r, 40)) {
         size_t sums = (size_t)(c.batch * c.heads * c.tq + 8);
@@ -255,6 +298,9 @@ static coda_graph *build(const struct attention_case *c)
     coda_value q = leaf(g, c, "q", &c->q), k = leaf(g, c, "k", &c->k), v = leaf(g, c, "v", &c->v);
     coda_value n = c->lengths ? coda_input(g, "n", CODA_I32, 1, &c->batch) : CODA_NONE;
     o.ahead = c->ahead, o.softcap = c->softcap;
+    if (map_def[c->map].name) ck_assert_int_eq(coda_define_map(g, &map_def[c->map]), CODA_OK);
+    if (c->map) o.score = c->map == MAP_SOFTCAP ? "softcap" : map_def[c->map].name;
+    memcpy(o.score_params, map_param[c->map], sizeof o.score_params);
     if (c->range)
         o.ranges = coda_input(g, "r", CODA_I32, 3 - c->flat, ((int64_t[]){c->batch, c->tq, 2}) + c->flat);
     if (c->slopes) o.slopes = coda_input(g, "s", CODA_F32, 1, &c->heads);
@@ -383,6 +429,33 @@ START_TEST(random_shapes_and_masks)
         check_case(&c);
         release(&c);
     }
+}
+END_TEST
+
+START_TEST(maps_without_a_reference_run_on_gpus_alone)
+{
+    coda_graph *g = coda_graph_new();
+    coda_map_def def = CODA_MAP_DEF_INIT;
+    coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p;
+    float x[4] = {1, 2, 3, 4}, y[4];
+    double e[4];
+    def.name = "odd", def.source = "DEV static float apply(float s) { return s + 1.0f; }";
+    ck_assert_int_eq(coda_define_map(g, &def), CODA_OK);
+    o.score = "odd";
+    coda_value v = coda_input(g, "x", CODA_F32, 2, (int64_t[]){2, 2});
+    coda_output(g, "y", coda_attention(g, v, v, v, CODA_NONE, &o));
+    ck_assert_int_eq(coda_evaluate(g, (void *[]){x, e}), CODA_E_UNSUPPORTED);
+    ck_assert_str_eq(coda_error(), "evaluate: map odd has no reference");
+    opt.device = CODA_DEVICE_CPU;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    void *workspace = poison(coda_plan_workspace(p), 0xff);
+    ck_assert_int_eq(coda_run(p, (void *[]){x, y}, NULL, workspace, NULL), CODA_E_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(coda_error(), "map odd has no reference, so only a GPU can run it"));
+    free(workspace);
+    coda_plan_free(p);
+    coda_graph_free(g);
 }
 END_TEST
 
@@ -519,6 +592,7 @@ Suite *attention_suite(void)
     Suite *s = suite_create("attention");
     TCase *t = tcase_create("attention");
     tcase_set_timeout(t, 300);
+    tcase_add_test(t, maps_without_a_reference_run_on_gpus_alone);
     tcase_add_test(t, alignments);
     tcase_add_test(t, random_shapes_and_masks);
     tcase_add_loop_test(t, pages_are_keys_in_another_place, 0, 2);

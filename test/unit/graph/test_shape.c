@@ -215,6 +215,14 @@ static const struct {
      "attention: sinks are i32[2]; must be f32[2], one for each head"},
     {"attention %x, %x, %x {causal=1, ahead=3}", "attention: ahead is 3; causal queries see nothing ahead"},
     {"attention %x, %x, %x {ahead=-3}", "attention: ahead is -3; must be 0..2147483647"},
+    {"attention %x, %x, %x {heads=8, score=softcap {cap=30}}", "bf16[2,8,64]"},
+    {"attention %x, %kv, %kv, %len {heads=8, kv_heads=4, score=relu}", "bf16[2,8,64]"},
+    {"attention %x, %kv, %kv, %len {heads=8, kv_heads=4, score=add, align=3}", "bf16[2,8,64]"},
+    {"attention %x, %kv, %kv, %len {heads=8, kv_heads=4, score=add}",
+     "attention: the score's map, lengths, Tq 8 and Tk 16: align must say where queries sit:"
+     " CODA_ALIGN_LENGTH (3): the last before the length, CODA_ALIGN_END (2): before Tk, or"
+     " CODA_ALIGN_START (1)"},
+    {"attention %x, %x, %x {score=sum}", "attention: score is sum, a reduction; it must be a map"},
     {"attention %x, %x, %x {softcap=-1}", "attention: softcap is -1; must be finite, and 0 or more"},
     {"attention %x, %x, %x {softcap=inf}", "attention: softcap is inf; must be finite, and 0 or more"},
     {"attention %x, %kv, %kv, %len, _, %eight {heads=8, kv_heads=4}",
