@@ -33,10 +33,29 @@ static void emit_head(const struct attention_spec *a, const char *header, struct
     if (a->softcap != 0) text_printf(t, ", softcap %g", a->softcap);
     if (a->page) text_printf(t, ", pages of %" PRId64, a->page);
     if (a->k.dtype != a->q.dtype) text_printf(t, ", keys %s", dtype_name(a->k.dtype));
-    text_printf(t, "%s%s%s%s%s\n#include \"%s\"\nusing namespace coda;\n\nstruct Config {\n",
-                a->lengths.buffer >= 0 ? ", lengths" : "", a->ranges.buffer >= 0 ? ", ranges" : "",
-                a->slopes.buffer >= 0 ? ", slopes" : "", a->sinks.buffer >= 0 ? ", sinks" : "",
-                attention_is_packed(a) ? ", starts" : "", header);
+    text_printf(t, "%s%s%s%s%s", a->lengths.buffer >= 0 ? ", lengths" : "",
+                a->ranges.buffer >= 0 ? ", ranges" : "", a->slopes.buffer >= 0 ? ", slopes" : "",
+                a->sinks.buffer >= 0 ? ", sinks" : "", attention_is_packed(a) ? ", starts" : "");
+    if (a->score) text_printf(t, ", score %s", a->score->name);
+    text_printf(t, "\n#include \"%s\"\n", header);
+    if (a->score) emit_map(a->score, t);
+    text_append(t, "using namespace coda;\n\nstruct Config {\n");
+}
+
+/* Config::score: the map of scores with its constants, of as many operands as it has. */
+static void emit_score(const struct attention_spec *a, struct text *t)
+{
+    static const char *const operand[PRIM_MAX_INPUTS] = {"s", "position", "key", "head"};
+    const struct prim *map = a->score;
+    if (!map) return;
+    text_append(t, "    static constexpr bool mapped = true;\n    DEV static float score(");
+    for (int i = 0; i < PRIM_MAX_INPUTS; i++)
+        text_printf(t, "%sfloat%s%s", i ? ", " : "", i < map->inputs ? " " : "",
+                    i < map->inputs ? operand[i] : "");
+    text_printf(t, ")\n    {\n        return map::%s%s::apply(", emit_map_prefix(map), map->name);
+    for (int i = 0; i < map->inputs; i++) text_printf(t, "%s%s", i ? ", " : "", operand[i]);
+    for (int i = 0; i < map->params; i++) text_printf(t, ", %s", emit_float(a->score_param[i]).s);
+    text_append(t, ");\n    }\n");
 }
 
 static void emit_semantics(const struct attention_spec *a, struct text *t)
@@ -45,7 +64,7 @@ static void emit_semantics(const struct attention_spec *a, struct text *t)
      * into NaN. Without a mask there are no positions. */
     bool start = a->align == CODA_ALIGN_START, limited = attention_is_limited(a);
     bool packed = attention_is_packed(a);
-    bool placed = limited || a->window || a->slopes.buffer >= 0;
+    bool placed = limited || a->window || attention_is_placed(a);
     int64_t window = a->window < (start ? a->tq : a->tk) ? a->window : 0;
     double scale = a->scale == 0 ? FLT_MIN : (float)(a->scale * LOG2_E);
     constant(t, "i32", "tq", a->tq);
@@ -84,6 +103,7 @@ static void emit_semantics(const struct attention_spec *a, struct text *t)
                 a->k_scale.stride[0], a->v_scale.stride[0]);
     text_printf(t, "    static constexpr float scale = %af, softcap = %af;\n", a->scale, a->softcap);
     text_printf(t, "    static constexpr float scale_log2 = %af; // %g log2 e\n", scale, a->scale);
+    emit_score(a, t);
 }
 
 static void emit_strides(const char *name, const struct tensor_use *v, struct text *t)
@@ -137,9 +157,9 @@ static void emit_beside(struct beside b, struct text *t)
 static const char *name_kernel(struct plan *plan, const struct program *p, const struct schedule *s)
 {
     const struct attention_spec *a = p->spec;
-    const char *name = arena_format(&plan->arena, "coda_attention%s%s%s%s%s", a->causal ? "_causal" : "",
+    const char *name = arena_format(&plan->arena, "coda_attention%s%s%s%s%s%s", a->causal ? "_causal" : "",
                                     a->window > 0 ? "_window" : "", a->lengths.buffer >= 0 ? "_lengths" : "",
-                                    attention_is_packed(a) ? "_packed" : "",
+                                    attention_is_packed(a) ? "_packed" : "", a->score ? "_score" : "",
                                     !s->sm90             ? "_simt"
                                     : s->tile.splits > 1 ? "_split"
                                                          : "");

@@ -4,13 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-static struct word float_word(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return isfinite(x) ? emit_word("%af", (double)x) : emit_word("bits_float(0x%08xu)", bits);
-}
-
 const char *printer_lane(const struct printer *e, const struct step *s, int lane)
 {
     if (program_lanes(e->p) == 1 || s->half) return "";
@@ -47,9 +40,9 @@ void printer_call(const struct printer *e, const struct step *s, int lane)
     for (int i = 0; i < s->nin; i++) {
         bool number = s->in[i] == IMMEDIATE;
         text_printf(e->t, "%s%s", i ? ", " : "",
-                    number ? float_word(s->immediate[i]).s : printer_value(e, s->in[i], lane).s);
+                    number ? emit_float(s->immediate[i]).s : printer_value(e, s->in[i], lane).s);
     }
-    for (int i = 0; i < s->prim->params; i++) text_printf(e->t, ", %s", float_word(s->param[i]).s);
+    for (int i = 0; i < s->prim->params; i++) text_printf(e->t, ", %s", emit_float(s->param[i]).s);
     text_append(e->t, ");");
 }
 

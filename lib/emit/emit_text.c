@@ -6,6 +6,7 @@
  */
 #include "emit_text.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -38,6 +39,13 @@ struct word emit_word(const char *format, ...)
     vsnprintf(w.s, sizeof w.s, format, args);
     va_end(args);
     return w;
+}
+
+struct word emit_float(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return isfinite(x) ? emit_word("%af", (double)x) : emit_word("bits_float(0x%08xu)", bits);
 }
 
 const char *emit_dtype(coda_dtype t)
@@ -120,6 +128,12 @@ static void emit_user_map(const struct prim *q, struct text *t)
                 q->name);
     text_printf(t, "#line 1 \"map %s\"\n%s\n", q->name, q->source);
     text_printf(t, "#line %d \"kernel\"\n};\n}\n", lines_of(t) + 1);
+}
+
+void emit_map(const struct prim *q, struct text *t)
+{
+    if (q->header) text_printf(t, "#include \"%s\"\n", q->header);
+    else emit_user_map(q, t);
 }
 
 void emit_includes(const struct program *p, struct text *t)

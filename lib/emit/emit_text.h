@@ -23,6 +23,8 @@ int emit_scalar(struct kernel *k, int buffer);                 /* its index in k
 void emit_number(struct kernel *k, int64_t number);            /* the same, of a number below 2^32 */
 const char *emit_dtype(coda_dtype t);                          /* "bf16", "f16", "f32", "i32" */
 void emit_includes(const struct program *p, struct text *t);   /* of the primitives it uses */
+void emit_map(const struct prim *q, struct text *t);           /* what comes before a call of it */
+struct word emit_float(float x);                               /* in C++, to the last bit */
 /* What goes before a map's name in a kernel: a user may call a map what C++ calls something else. */
 const char *emit_map_prefix(const struct prim *q);
 

@@ -105,7 +105,7 @@ template <class Config> struct AttentionSimt {
 #pragma unroll
         for (i32 j = 0; j < keys; j++) {
             i32 at = key + 16 * j;
-            s[j] = at >= seen.first && at < seen.end ? as.of(s[j], position - at) : unseen();
+            s[j] = at >= seen.first && at < seen.end ? as.of(s[j], position - at, at) : unseen();
             top = fmaxf(top, s[j]);
         }
         top = row_max(top);

@@ -29,7 +29,8 @@
 // i64 o_batch, o_time, o_head, lengths_stride, ranges_batch, ranges_time, ranges_end, slopes_stride,
 // sinks_stride, table_batch, table_page, k_scale_stride, v_scale_stride. Of packed queries also bool
 // from_start (positions count from the sequence's first query; else from behind its last) and i64
-// starts_stride; tq are then the rows of q, and shift lacks what these positions add.
+// starts_stride; tq are then the rows of q, and shift lacks what these positions add. With a map of scores
+// also bool mapped and float score(float s, float position, float key, float head): score.cuh.
 #pragma once
 #include "attention/merge.cuh"
 #include "attention/online_softmax.cuh"
@@ -181,6 +182,7 @@ template <class Config> struct AttentionSm90 {
                 load_tile<bm>(s.queries, s.full_queries, q, tile.query, tile.head, batch_of(tile));
             phase ^= 1;
             load_keys(b.end - 1);
+#pragma unroll 1 // of a known number of blocks: registers are few here
             for (i32 j = b.end - 1; j > b.first; j--) {
                 load_keys(j - 1);
                 load_values(j);

@@ -285,7 +285,7 @@ template <class Config> struct AttentionSplit {
         for (i32 i = 0; i < 4 * tiles; i++) {
             if (halves == 1 && i & 2) continue;
             const i32 row = lane / 4 + 8 * (i >> 1 & 1), at = key + i / 4 * 8 + lane % 4 * 2 + (i & 1);
-            score[i] = (i & 2 ? as.lower : as.upper).of(score[i], query_of(row) + item.see.shift() - at);
+            score[i] = (i & 2 ? as.lower : as.upper).of(score[i], query_of(row) + item.see.shift() - at, at);
         }
     }
     // Scores of keys that a row's query does not see; `key` is the warp's first one.

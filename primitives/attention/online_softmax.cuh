@@ -46,9 +46,11 @@ template <class Config, i32 N> DEV void mask(float (&s)[N], const Visible<Config
 template <class Config, i32 N>
 DEV void score(float (&s)[N], const Score<Config> &as, i32 position, i32 key)
 {
-    i32 distance = position - key - 2 * (threadIdx.x % 4);
+    i32 distance = position - key - 2 * (threadIdx.x % 4), first = key + 2 * (threadIdx.x % 4);
 #pragma unroll
-    for (i32 i = 0; i < N; i++) s[i] = as.of(s[i], distance + 8 * (i >> 1 & 1) - 8 * (i >> 2) - (i & 1));
+    for (i32 i = 0; i < N; i++)
+        s[i] =
+            as.of(s[i], distance + 8 * (i >> 1 & 1) - 8 * (i >> 2) - (i & 1), first + 8 * (i >> 2) + (i & 1));
 }
 
 struct OnlineSoftmax {

@@ -1,6 +1,7 @@
 // score.cuh -- what becomes of q . k before the softmax.
 //
-//     s = scale q . k;   with a softcap c: c tanh(s / c);   with slopes: less slope[head] |position - key|
+//     s = scale q . k;   with a softcap c: c tanh(s / c);   with slopes: less slope[head] |position - key|;
+//     with a map of the graph's: Config::score(s, position, key, head)
 //
 // A plain score is left as the product that it is: its scale is the exponent's. Others are in natural units,
 // whose exponent's scale is log2 e. A sink is the score of a key that every query of a head sees, and whose
@@ -12,8 +13,27 @@
 
 namespace coda {
 
-template <class Config> struct Score {
-    static constexpr bool plain = Config::softcap == 0.0f && !Config::slopes;
+// The map of a Config that says `mapped`; most say nothing.
+template <bool yes> struct Said {
+    typedef void Type;
+};
+template <class Config, class = void> struct ScoreMap {
+    static constexpr bool there = false;
+    DEV explicit ScoreMap(i32) {}
+    DEV float turn(float s, i32, i32) const { return s; }
+};
+template <class Config> struct ScoreMap<Config, typename Said<Config::mapped>::Type> {
+    static constexpr bool there = true;
+    float head;
+    DEV explicit ScoreMap(i32 number) : head((float)number) {}
+    DEV float turn(float s, i32 position, i32 key) const
+    {
+        return Config::score(s, (float)position, (float)key, head);
+    }
+};
+
+template <class Config> struct Score : ScoreMap<Config> {
+    static constexpr bool plain = Config::softcap == 0.0f && !Config::slopes && !ScoreMap<Config>::there;
     static constexpr bool turned = plain && Config::scale_log2 < 0.0f; // the largest weighs least
     static constexpr float exponent = !plain   ? math::LOG2_E
                                       : turned ? -Config::scale_log2
@@ -22,18 +42,19 @@ template <class Config> struct Score {
     float slope, sink;
 
     DEV Score(const AttentionInputs &in, i32 head)
-        : slope(Config::slopes ? in.slopes[head * Config::slopes_stride] : 0.0f),
+        : ScoreMap<Config>(head), slope(Config::slopes ? in.slopes[head * Config::slopes_stride] : 0.0f),
           sink(Config::sinks ? in.sinks[head * Config::sinks_stride] : 0.0f)
     {
     }
 
     // `distance` is the query's position less the key's.
-    DEV float of(float product, i32 distance) const
+    DEV float of(float product, i32 distance, i32 key) const
     {
         if (plain) return turned ? -product : product;
         float s = Config::scale * product;
         if (Config::softcap != 0.0f) s = map::softcap::apply(s, Config::softcap);
-        return Config::slopes ? fmaf(-slope, fabsf((float)distance), s) : s;
+        if (Config::slopes) s = fmaf(-slope, fabsf((float)distance), s);
+        return ScoreMap<Config>::turn(s, key + distance, key);
     }
     // log sum e^s of scores whose largest is this, and weights' sum that, and of the sink, which may be so
     // much larger that its weight overflows. -inf of no score; NaN of those among which is NaN.

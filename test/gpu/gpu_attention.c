@@ -141,7 +141,7 @@ static struct range visible(const struct bench *b, int64_t batch, int64_t i)
     const struct attention_spec *s = &b->s;
     int64_t keys = length_of(b, place_of(b, batch, i).sequence), position = position_of(b, batch, i);
     struct range r = {0, keys};
-    bool placed = s->causal || s->window || s->ahead || b->c->slopes;
+    bool placed = s->causal || s->window || s->ahead || attention_is_placed(s);
     if (s->causal || s->ahead) r.end = MIN(keys, position + s->ahead + 1);
     if (s->window) r.first = MAX(0, position - s->window + 1);
     if (s->align == CODA_ALIGN_LENGTH && placed && position < 0) r.end = 0;
@@ -313,6 +313,9 @@ static double reference(const struct bench *b, int64_t batch, int64_t i, int64_t
         score[j] *= s->scale * scale_of(b, ATTENTION_K_SCALE, kv);
         if (s->softcap > 0) score[j] = s->softcap * tanh(score[j] / s->softcap);
         if (b->c->slopes) score[j] -= slope_of(b, h) * fabs((double)(position_of(b, batch, i) - j));
+        if (b->c->score)
+            score[j] = attention_scores[b->c->score].formula(score[j], (double)position_of(b, batch, i),
+                                                             (double)j, (double)h);
         top = fmax(top, score[j]);
     }
     if (b->c->sinks && first < end) top = fmax(top, ((float *)b->host[ATTENTION_SINKS])[h]);
@@ -523,6 +526,7 @@ static struct attention_case random_case(struct random *r)
     c.slopes = random_chance(r, 20);
     c.sinks = random_chance(r, 20);
     c.lse = random_chance(r, 20);
+    if (random_chance(r, 25)) c.score = 1 + (int)random_below(r, SCORE_CAP); /* none that may hide all keys */
     bool paged = c.layout != LAYOUT_PACKED && random_chance(r, 40);
     if (paged) c.page = 1 << random_below(r, 7), c.lengths = true, c.tk = CEIL_DIV(c.tk, c.page) * c.page;
     if (c.layout != LAYOUT_PACKED && random_chance(r, 25)) {
@@ -551,14 +555,14 @@ static int run_random(const struct jit_device *device)
     for (int i = 0; i < n; i++) {
         char name[160];
         struct attention_case c = random_case(&r);
-        snprintf(
-            name, sizeof name,
-            "%s%s b%d q%d k%d h%d/%d d%d w%d%s%s align %d layout %d pad %d ahead %d cap %d page %d%s%s%s%s%s",
-            dtype_name(c.dtype), c.keys ? " fp8" : "", (int)c.batch, (int)c.tq, (int)c.tk, (int)c.heads,
-            (int)c.kv_heads, (int)c.head_dim, (int)c.window, c.causal ? " causal" : "",
-            c.lengths ? " lengths" : "", c.align, (int)c.layout, (int)c.pad, (int)c.ahead, (int)c.softcap,
-            (int)c.page, c.ranges ? " ranges" : "", c.slopes ? " slopes" : "", c.sinks ? " sinks" : "",
-            c.lse ? " lse" : "", c.starts ? " starts" : "");
+        snprintf(name, sizeof name,
+                 "%s%s b%d q%d k%d h%d/%d d%d w%d%s%s align %d layout %d pad %d ahead %d cap %d page "
+                 "%d%s%s%s%s%s score %d",
+                 dtype_name(c.dtype), c.keys ? " fp8" : "", (int)c.batch, (int)c.tq, (int)c.tk, (int)c.heads,
+                 (int)c.kv_heads, (int)c.head_dim, (int)c.window, c.causal ? " causal" : "",
+                 c.lengths ? " lengths" : "", c.align, (int)c.layout, (int)c.pad, (int)c.ahead,
+                 (int)c.softcap, (int)c.page, c.ranges ? " ranges" : "", c.slopes ? " slopes" : "",
+                 c.sinks ? " sinks" : "", c.lse ? " lse" : "", c.starts ? " starts" : "", c.score);
         c.name = name;
         failed += run_both(device, &c);
     }

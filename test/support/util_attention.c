@@ -3,11 +3,65 @@
 #include "util_attention.h"
 
 #include <math.h>
+#include <string.h>
 
 #define BF16 CODA_BF16
 #define F16 CODA_F16
 #define F32 CODA_F32
 #define F8 CODA_F8E4M3
+
+/* A bias of the distance within 20; one that every head has more of. */
+static double bias(double s, double position, double key, double head)
+{
+    return s + 0.125 * (1 + head) * fmax(-20, fmin(20, key - position));
+}
+static double distance(double s, double position, double key, double head)
+{
+    (void)head;
+    return s - 0.75 * log(1 + fabs(position - key));
+}
+static double cap(double s, double position, double key, double head)
+{
+    (void)position, (void)key, (void)head;
+    return 2.5 * tanh(s / 2.5);
+}
+/* Of three keys in turn a head does not see one, but for key 0. */
+static double stripes(double s, double position, double key, double head)
+{
+    (void)position;
+    return key > 0 && fmod(key + head, 3) == 1 ? -INFINITY : s;
+}
+
+const struct attention_score attention_scores[SCORES] = {
+    [SCORE_BIAS] = {{.name = "bias",
+                     .inputs = 4,
+                     .params = 2,
+                     .source = "DEV static float apply(float s, float position, float key, float head,\n"
+                               "                       float step, float most)\n"
+                               "{\n"
+                               "    float at = fmaxf(-most, fminf(most, key - position));\n"
+                               "    return fmaf(step * (1.0f + head), at, s);\n"
+                               "}\n"},
+                    {0.125f, 20},
+                    bias},
+    [SCORE_DISTANCE] = {{.name = "distance",
+                         .inputs = 3,
+                         .params = 1,
+                         .source = "DEV static float apply(float s, float i, float j, float w)\n"
+                                   "{ return fmaf(-w, math::log(1.0f + fabsf(i - j)), s); }"},
+                        {0.75f},
+                        distance},
+    [SCORE_CAP] = {{.name = "softcap"}, {2.5f}, cap},
+    [SCORE_STRIPES] = {{.name = "stripes",
+                        .inputs = 4,
+                        .source = "DEV static float apply(float s, float, float key, float head)\n"
+                                  "{\n"
+                                  "    const float n = key + head, turn = n - 3.0f * floorf(n / 3.0f);\n"
+                                  "    return key > 0.0f && turn == 1.0f ? -math::infinity() : s;\n"
+                                  "}\n"},
+                       {0},
+                       stripes},
+};
 
 const struct attention_case attention_cases[] = {
     {"full", BF16, 2, 300, 300, 3, 3, 128, false, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
@@ -157,6 +211,33 @@ const struct attention_case attention_cases[] = {
      .starts = true},
     {"fp8 starts pages", F16, 6, 50, 128, 4, 2, 48, true, 0, true, LAYOUT_HEADS, 0, 0, 3, .page = 16,
      .keys = F8, .scales = 1, .starts = true},
+    {"score", BF16, 2, 300, 300, 4, 2, 128, true, 0, false, LAYOUT_ROWS, 0, 0, 0, .score = SCORE_BIAS},
+    {"score f16", F16, 2, 400, 500, 3, 3, 64, false, 0, false, LAYOUT_ROWS, 0, 0, 1, .score = SCORE_DISTANCE},
+    {"score of softcap", BF16, 2, 300, 300, 4, 2, 256, true, 0, false, LAYOUT_ROWS, 0, 0.5f, 0,
+     .score = SCORE_CAP},
+    {"score stripes", BF16, 2, 300, 400, 4, 2, 64, false, 0, false, LAYOUT_ROWS, 0, 0, 0, .lse = true,
+     .score = SCORE_STRIPES},
+    {"score all",  BF16, 6, 290, 330, 4, 2,    128,  true,       150,         true,
+     LAYOUT_HEADS, 8,    0, 3,   0,   5, true, true, .sinks = 1, .lse = true, .score = SCORE_BIAS},
+    {"score ranges", BF16, 2, 500, 500, 2, 2, 192, false, 0, false, LAYOUT_ROWS, 0, 0, 0, .ranges = true,
+     .score = SCORE_DISTANCE},
+    {"score parts", BF16, 6, 150, 1100, 2, 2, 96, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .score = SCORE_BIAS},
+    {"score starts", BF16, 5, 300, 400, 4, 2, 128, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .starts = true,
+     .score = SCORE_DISTANCE},
+    {"score starts pages", F16, 5, 230, 256, 4, 2, 64, true, 0, true, LAYOUT_HEADS, 0, 0, 3, .page = 64,
+     .starts = true, .score = SCORE_BIAS},
+    {"split score", BF16, 6, 3, 700, 8, 2, 128, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .score = SCORE_BIAS},
+    {"split score stripes", BF16, 3, 1, 2100, 32, 8, 64, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .lse = true,
+     .score = SCORE_STRIPES},
+    {"split score sixteen", F16, 6, 16, 515, 2, 2, 64, true, 0, true, LAYOUT_HEADS, 0, 0, 3,
+     .score = SCORE_DISTANCE},
+    {"split score sixteen wide", BF16, 6, 4, 515, 8, 2, 128, true, 200, true, LAYOUT_ROWS, 0, 0, 3, .page = 0,
+     .score = SCORE_CAP},
+    {"fp8 score", BF16, 6, 4, 515, 8, 2, 96, true, 100, true, LAYOUT_HEADS, 16, 0, 3, .keys = F8, .scales = 1,
+     .score = SCORE_BIAS},
+    {"f32 score", F32, 6, 90, 130, 4, 2, 72, true, 50, true, LAYOUT_ROWS, 3, 0, 3, .score = SCORE_BIAS},
+    {"f32 score stripes", F32, 2, 40, 90, 3, 1, 40, false, 0, false, LAYOUT_ROWS, 0, 0, 0, .lse = true,
+     .score = SCORE_STRIPES},
     {"starts of none", BF16, 0, 30, 30, 2, 2, 64, false, 0, false, LAYOUT_ROWS, 0, 0, 0, .starts = true},
     {"no keys", BF16, 2, 30, 0, 2, 2, 64, false, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
     {"no queries", BF16, 2, 0, 30, 2, 2, 64, false, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
@@ -229,6 +310,11 @@ void attention_case_spec(const struct attention_case *c, struct attention_spec *
         .starts = beside(c->starts, ATTENTION_STARTS, (int64_t[]){1, 0, 0}),
         .page = c->page,
         .slots = attention_case_slots(c)};
+    if (c->score) {
+        const struct attention_score *score = &attention_scores[c->score];
+        out->score = score->map.source ? &score->map : prim_find(score->map.name);
+        memcpy(out->score_param, score->param, sizeof out->score_param);
+    }
     out->scale = c->scale != 0 ? c->scale : (float)(1 / sqrt((double)c->head_dim));
     out->q = view(c, ATTENTION_Q, c->tq, c->heads);
     out->k = view(c, ATTENTION_K, attention_lot(out), c->kv_heads);

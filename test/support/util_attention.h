@@ -10,6 +10,15 @@ enum attention_layout {
     LAYOUT_HEADS   /* [batch][heads][time][head_dim + pad] */
 };
 
+/* A map of scores, and the same in plain C. */
+struct attention_score {
+    struct prim map; /* without a source: the one of primitives/map of this name */
+    float param[PRIM_MAX_PARAMS];
+    double (*formula)(double s, double position, double key, double head);
+};
+enum { SCORE_NONE, SCORE_BIAS, SCORE_DISTANCE, SCORE_CAP, SCORE_STRIPES, SCORES };
+extern const struct attention_score attention_scores[SCORES];
+
 struct attention_case {
     const char *name;
     coda_dtype dtype;
@@ -29,6 +38,7 @@ struct attention_case {
     coda_dtype keys; /* of k and v; 0: as the others, also where packed */
     int scales;      /* of k and v: 1, or one for each key head: 2; 0: none */
     bool starts;     /* tq queries of all sequences, packed; LAYOUT_HEADS has them as one batch's */
+    int score;       /* of attention_scores */
 };
 
 extern const struct attention_case attention_cases[];
