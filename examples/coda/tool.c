@@ -37,7 +37,7 @@ static const char usage_text[] =
     "  --check                     run: compare with an evaluation in fp64; exit 1 if it differs\n"
     "  --tolerance X               run: relative error allowed (bf16 1e-2, f16 2e-3, f32 1e-5)\n"
     "  --seed N                    run: of the random inputs (1)\n"
-    "  --ints N                    run: random int32 inputs are in 0..N-1 (8)\n"
+    "  --ints N                    run: random int32 inputs are in 0..N-1 (8), slots of an append distinct\n"
     "  --input NAME=FILE.npy       run: values of a leaf, rounded to its type\n"
     "  --scalar NAME=VALUE         run: the value of a scalar\n"
     "  --output NAME=FILE.npy      run: writes an output as float32\n";

@@ -77,13 +77,57 @@ static int set_scalar(struct run *r, const struct binding *b)
     return 0;
 }
 
-static int make_inputs(struct run *r)
+/* Is the leaf the third operand of an append, "= append %STATE, %ROWS, %NAME"? */
+static bool names_slots(const char *graph, const char *name)
+{
+    static const char append[] = "= append ";
+    for (const char *at = graph; (at = strstr(at, append));) {
+        at += sizeof append - 1;
+        for (int comma = 0; comma < 2; comma++) at += strcspn(at, ",\n"), at += *at == ',';
+        at += strspn(at, " %");
+        size_t n = strcspn(at, ", \n");
+        if (n == strlen(name) && !strncmp(at, name, n)) return true;
+    }
+    return false;
+}
+
+/* Rows of one slot would be in a race for it: each draws one that none before it has. */
+static int draw_slots(const coda_arg_info *a, void *host, uint64_t *seed, int ints)
+{
+    int64_t n = element_count(a), slots = ints > n ? ints : n;
+    bool *taken = calloc((size_t)slots + 1, sizeof *taken);
+    for (int64_t i = 0; taken && i < n; i++) {
+        int64_t slot = (int64_t)(uniform(seed) * (double)slots) % slots;
+        while (taken[slot]) slot = (slot + 1) % slots;
+        taken[slot] = true;
+        element_set(a->dtype, host, element_at(a, i), (double)slot);
+    }
+    free(taken);
+    return taken ? 0 : complain("out of memory");
+}
+
+static int draw_inputs(struct run *r, const char *graph)
 {
     uint64_t seed = r->opt->seed;
-    int bad = tensors_new(&r->t, r->g) ? complain("out of memory for the tensors") : 0;
-    for (int i = 0; !bad && i < r->t.n; i++)
-        if (r->t.info[i].kind != CODA_ARG_OUTPUT)
-            tensor_random(&r->t.info[i], r->t.host[i], &seed, r->opt->ints);
+    int bad = 0;
+    for (int i = 0; !bad && i < r->t.n; i++) {
+        const coda_arg_info *a = &r->t.info[i];
+        if (a->kind == CODA_ARG_OUTPUT) continue;
+        if (a->dtype == CODA_I32 && names_slots(graph, a->name))
+            bad = draw_slots(a, r->t.host[i], &seed, r->opt->ints);
+        else tensor_random(a, r->t.host[i], &seed, r->opt->ints);
+    }
+    return bad;
+}
+
+static int make_inputs(struct run *r)
+{
+    int64_t length = coda_graph_print(r->g, NULL, 0);
+    char *graph = length < 0 ? NULL : malloc((size_t)length + 1);
+    if (graph) coda_graph_print(r->g, graph, (size_t)length + 1);
+    int bad = !graph || tensors_new(&r->t, r->g) ? complain("out of memory for the tensors") : 0;
+    if (!bad) bad = draw_inputs(r, graph);
+    free(graph);
     for (int i = 0; !bad && i < r->opt->inputs; i++) bad = load_input(r, &r->opt->input[i]);
     for (int i = 0; !bad && i < r->opt->scalars; i++) bad = set_scalar(r, &r->opt->scalar[i]);
     for (int i = 0; !bad && i < r->opt->outputs; i++)

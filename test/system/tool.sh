@@ -69,6 +69,14 @@ for g in $graphs/*_small.coda; do
 done
 status 1 $coda run $graphs/llama_small.coda --check --tolerance 1e-9; says differs; prints ': FAIL$'
 
+# Random slots of an append are distinct: here all that there are.
+printf '%s\n' '%k = state f32[8,4]' '%x = input f32[8,4]' '%i = input i32[8]' '%n = append %k, %x, %i' \
+    '%s = cast %i {to=f32}' 'output %slots = %s' > "$out/append.coda"
+for seed in 1 2 3; do
+    status 0 $coda run "$out/append.coda" --check --seed $seed --output slots="$out/slots.npy"; prints '^k .*: pass$'
+    [ "$(tail -c 32 "$out/slots.npy" | od -An -v -w4 -tf4 | sort -u | wc -l)" = 8 ] || die "slots are drawn twice"
+done
+
 # .npy files: what goes out comes back in.
 cat > "$out/scale.coda" <<'END'
 %x = input f32[3,5]
