@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "gpu_case.h"
-#include "util_caches.h"
+#include "util_appends.h"
 #include "util_device.h"
 #include "util_lines.h"
 #include "util_run.h"
@@ -126,7 +126,7 @@ static int line_graphs(void)
 /* Caches, of numbers that are exact. */
 static int cache_graphs(void)
 {
-    return drawn_graphs("caches", random_caches, emulated ? scaled(EMULATED_CACHES) : RANDOM_CACHES, 0);
+    return drawn_graphs("caches", random_appends, emulated ? scaled(EMULATED_CACHES) : RANDOM_CACHES, 0);
 }
 
 static int block(const char *name)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "graph.h"
-#include "util_caches.h"
+#include "util_appends.h"
 #include "util_run.h"
 #include "util_scale.h"
 
@@ -321,7 +321,7 @@ START_TEST(caches_hold_the_same_bits)
 {
     uint64_t seed = random_seed();
     for (int i = 0; i < scaled(150); i++, seed++) {
-        graph *g = random_caches(seed);
+        graph *g = random_appends(seed);
         void **want = g ? run_reference(g, seed) : NULL;
         ck_assert_msg(want != NULL, "seed %llu: %s", (unsigned long long)seed, coda_error());
         for (int m = 0; m < RUN_MODES; m++) {

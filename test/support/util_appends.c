@@ -1,5 +1,5 @@
-/* util_caches.c -- draws graphs that append to caches, as text. */
-#include "util_caches.h"
+/* util_appends.c -- draws graphs that append to caches, as text. */
+#include "util_appends.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -252,7 +252,7 @@ static void parts(struct caches *c, int x)
     }
 }
 
-graph *random_caches(uint64_t seed)
+graph *random_appends(uint64_t seed)
 {
     static const int64_t rows[] = {1, 2, 3, 8, 17, 64, 130}, columns[] = {1, 2, 5, 12, 48, 64, 96, 160, 192};
     struct caches c = {.r = {seed ^ 0x517cc1b727220a95u}};

@@ -1,6 +1,6 @@
-/* util_caches.h -- random graphs that append to caches, of numbers that fp32 holds exactly. */
-#ifndef UTIL_CACHES_H
-#define UTIL_CACHES_H
+/* util_appends.h -- random graphs that append to caches, of numbers that fp32 holds exactly. */
+#ifndef UTIL_APPENDS_H
+#define UTIL_APPENDS_H
 
 #include "util_random.h"
 
@@ -8,6 +8,6 @@
  * and strided, of 32, 16 and 8 bits, the last over scales that may be 0 or negative; read again as a whole.
  * Integers throughout, but for what is rounded once, where it is stored: all ways of running it agree on each
  * bit. NULL with the message set. */
-graph *random_caches(uint64_t seed);
+graph *random_appends(uint64_t seed);
 
 #endif
