@@ -161,8 +161,11 @@ void eval_scatter(const struct node *state, const double *from, void *base)
     int64_t columns = type_columns(t), step = t->rank ? state->stride[t->rank - 1] : 0;
     for (int64_t row = 0; row < type_rows(t); row++) {
         int64_t at = eval_row_offset(t, state->stride, row);
-        for (int64_t i = 0; i < columns; i++)
-            dtype_store(t->dtype, base, at + i * step, from[row * columns + i]);
+        for (int64_t i = 0; i < columns; i++) {
+            double x = from[row * columns + i];
+            if (isnan(x) && isnan(dtype_load(t->dtype, base, at + i * step))) continue; /* its bits */
+            dtype_store(t->dtype, base, at + i * step, x);
+        }
     }
 }
 

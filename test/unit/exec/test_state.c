@@ -3,6 +3,7 @@
 #include "base.h" /* before check.h, which has a macro `fail` */
 
 #include <check.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "graph.h"
@@ -340,6 +341,41 @@ END_TEST
 
 /* ---- Slots from a table of pages ---- */
 
+/* ---- What no one wrote ---- */
+
+/* NaN of several bits each, as memory has them that was never written. */
+static const struct {
+    const char *state, *rows;
+    size_t size;
+    uint32_t nan[4];
+} unwritten[] = {
+    {"f32", "f32", 4, {0x7fc01234, 0xff812345, 0x7f800001, 0xffffffff}},
+    {"bf16", "bf16", 2, {0x7fc1, 0xff81, 0x7f81, 0xffff}},
+    {"f16", "f16", 2, {0x7e01, 0xfc01, 0x7c01, 0xffff}},
+    {"f8e4m3", "bf16", 1, {0x7f, 0xff, 0x7f, 0xff}},
+};
+
+START_TEST(evaluation_keeps_the_bits_of_other_rows)
+{
+    enum { PLACES = SLOTS * PITCH };
+    _Alignas(64) unsigned char was[PLACES * 4], is[PLACES * 4], row[64] = {0};
+    _Alignas(64) int32_t slot[2] = {3, -1};
+    char text[200];
+    size_t size = unwritten[_i].size;
+    snprintf(text, sizeof text,
+             "%%k = state %s[8,4] stride=[6,1]\n%%x = input %s[2,4]\n%%i = input i32[2]\n"
+             "%%n = append %%k, %%x, %%i\n",
+             unwritten[_i].state, unwritten[_i].rows);
+    for (int e = 0; e < PLACES; e++) memcpy(was + (size_t)e * size, &unwritten[_i].nan[e % 4], size);
+    memcpy(is, was, sizeof was);
+    coda_graph *g = parse(text);
+    ck_assert_msg(coda_evaluate(g, (void *[]){is, row, slot}) == CODA_OK, "%s", coda_error());
+    memset(was + 3 * PITCH * size, 0, COLUMNS * size); /* what the run writes */
+    ck_assert_mem_eq(is, was, PLACES * size);
+    coda_graph_free(g);
+}
+END_TEST
+
 START_TEST(slots_may_be_computed)
 {
     static const char *const text =
@@ -483,6 +519,7 @@ Suite *state_suite(void)
     tcase_add_test(t, a_state_shares_no_byte);
     tcase_add_test(t, caches_hold_the_same_bits);
     tcase_add_loop_test(t, each_reader_sees_its_version, 0, ARRAY_SIZE(orders));
+    tcase_add_loop_test(t, evaluation_keeps_the_bits_of_other_rows, 0, ARRAY_SIZE(unwritten));
     tcase_add_loop_test(t, slots_may_be_computed, 0, 2);
     suite_add_tcase(s, t);
     t = tcase_create("mistakes");
