@@ -65,7 +65,7 @@ static coda_status check_warm(const coda_plan *p, const coda_warm_options *w)
     if (w->deadline_ms < 0)
         return fail(CODA_E_INVALID, "warm: deadline_ms is %d; must be >= 0", w->deadline_ms);
     if (w->bindings && !w->dims)
-        return fail(CODA_E_INVALID, "warm: dims are NULL; bindings is %d", w->bindings);
+        return fail(CODA_E_INVALID, "warm: dims is NULL; bindings is %d", w->bindings);
     for (int i = 0; p->shapes && i < w->bindings; i++) {
         coda_status status = dims_check(symbols_of(p), "warm", w->dims + i * (int64_t)count_symbols(p));
         if (status) return status;

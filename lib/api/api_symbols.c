@@ -1,6 +1,8 @@
 /* api_symbols.c -- what calls say of symbols: which there are, and whether values fit. */
 #include "api.h"
 
+#include <stdio.h>
+
 coda_status symbol_info(const char *call, const struct dims *t, int index, coda_symbol_info *out)
 {
     if (SIZED_CHECK(call, coda_symbol_info, out)) return CODA_E_INVALID;
@@ -12,23 +14,25 @@ coda_status symbol_info(const char *call, const struct dims *t, int index, coda_
     return CODA_OK;
 }
 
-static coda_status fail_count(const char *call, const char *what, const char *given, const struct dims *t,
-                              int count)
+/* "2 symbols (B, T)", cut off where there are many. */
+static struct type_text count_text(const struct dims *t)
 {
+    struct type_text out;
     struct text names = {0};
     dims_print_symbols(t, &names);
-    coda_status s = fail(CODA_E_INVALID, "%s: the %s has %d symbol%s%s%.200s%s; %s is %d", call, what,
-                         t->symbols, t->symbols == 1 ? "" : "s", t->symbols ? " (" : "", text_str(&names),
-                         t->symbols ? ")" : "", given, count);
+    snprintf(out.s, sizeof out.s, "%d symbol%s%s%.120s%s", t->symbols, t->symbols == 1 ? "" : "s",
+             t->symbols ? " (" : "", text_str(&names), t->symbols ? ")" : "");
     text_free(&names);
-    return s;
+    return out;
 }
 
 coda_status symbols_check(const char *call, const char *what, const char *given, const struct dims *t,
                           const int64_t *values, int count)
 {
-    if (count != t->symbols) return fail_count(call, what, given, t, count);
-    if (count && !values) return fail(CODA_E_INVALID, "%s: dims are NULL; %d are needed", call, count);
+    if (count != t->symbols)
+        return fail(CODA_E_INVALID, "%s: the %s has %s; %s is %d", call, what, count_text(t).s, given, count);
+    if (count && !values)
+        return fail(CODA_E_INVALID, "%s: dims is NULL; the %s has %s", call, what, count_text(t).s);
     return dims_check(t, call, values);
 }
 

@@ -315,7 +315,7 @@ START_TEST(bind_mistakes)
     ck_assert_int_eq(coda_graph_bind(&out, h, (int64_t[]){1, 40}, 2), CODA_E_INVALID);
     ck_assert_str_eq(coda_error(), "bind: S is 40; must be a multiple of 16");
     ck_assert_int_eq(coda_graph_bind(&out, h, NULL, 2), CODA_E_INVALID);
-    ck_assert_str_eq(coda_error(), "bind: dims are NULL; 2 are needed");
+    ck_assert_str_eq(coda_error(), "bind: dims is NULL; the graph has 2 symbols (B, S)");
     ck_assert_ptr_null(out);
     coda_graph_free(h);
     ck_assert_int_eq(coda_graph_parse(&h, "%x = input f32[3]\n"), CODA_OK);

@@ -196,7 +196,7 @@ START_TEST(mistakes)
     ck_assert_str_eq(coda_error(), "run: the plan has 2 symbols (B, T); dim_count is 0");
     run.dim_count = 2;
     ck_assert_int_eq(coda_run_shaped(p, NULL, NULL, NULL, NULL, &run), CODA_E_INVALID);
-    ck_assert_str_eq(coda_error(), "run: dims are NULL; 2 are needed");
+    ck_assert_str_eq(coda_error(), "run: dims is NULL; the plan has 2 symbols (B, T)");
     run.dims = far;
     ck_assert_int_eq(coda_run_shaped(p, NULL, NULL, NULL, NULL, &run), CODA_E_INVALID);
     ck_assert_str_eq(coda_error(), "run: T is 72; must be 0..64");
@@ -208,7 +208,7 @@ START_TEST(mistakes)
     ck_assert(coda_plan_workspace_for(p, odd) == SIZE_MAX && coda_plan_workspace_for(NULL, dims) == SIZE_MAX);
     w.bindings = 1;
     ck_assert_int_eq(coda_warm(p, &w), CODA_E_INVALID);
-    ck_assert_str_eq(coda_error(), "warm: dims are NULL; bindings is 1");
+    ck_assert_str_eq(coda_error(), "warm: dims is NULL; bindings is 1");
     w.dims = far;
     ck_assert_int_eq(coda_warm(p, &w), CODA_E_INVALID);
     ck_assert_str_eq(coda_error(), "warm: T is 72; must be 0..64");
