@@ -169,7 +169,11 @@ struct copies {
 
 struct policy {
     uint32_t load, store, product, pause; /* chances of 2^16: to take effect now; to let others go on */
-    bool starve;                          /* warps have ranks, and the last ones seldom run */
+    enum {
+        STARVE_NONE,
+        STARVE_WARPS,
+        STARVE_BLOCKS
+    } starve; /* these have ranks, and the last ones seldom run */
 };
 
 struct cluster {

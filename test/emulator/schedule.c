@@ -43,7 +43,7 @@ static void choose_policy(struct cluster *c)
                                 .store = levels[draw(c, 4)],
                                 .product = levels[draw(c, 4)],
                                 .pause = draw(c, 2) ? 16000 : 0,
-                                .starve = draw(c, 2)};
+                                .starve = draw(c, 3)};
 }
 
 /* ---- Failures ---- */
@@ -194,8 +194,9 @@ static void make_threads(struct cluster *c)
 
 static uint32_t rank_of(const struct thread *t)
 {
-    uint32_t warp = (uint32_t)(t->block->index * 64 + t->index / EMU_WARP) + t->cluster->launch->number;
-    return warp * 0x9e3779b9u ^ (uint32_t)t->cluster->launch->seed;
+    int warp = t->cluster->policy.starve == STARVE_WARPS ? t->index / EMU_WARP : 0;
+    uint32_t number = (uint32_t)(t->block->index * 64 + warp) + t->cluster->launch->number;
+    return number * 0x9e3779b9u ^ (uint32_t)t->cluster->launch->seed;
 }
 
 static struct thread *pick(struct cluster *c)

@@ -37,6 +37,7 @@ struct bench {
     struct jit_device device;
     struct attention_rig rig;
     struct jit_kernel *kernel;
+    const char *before; /* its text; NULL: nothing */
     void *host[ATTENTION_BUFFERS], *gpu[ATTENTION_BUFFERS];
     size_t bytes[ATTENTION_BUFFERS];
     double worst; /* error in units of what is allowed */
@@ -258,12 +259,15 @@ static bool launch(const struct bench *b, char *err)
 static bool build(struct bench *b, bool sm90, char *err)
 {
     struct jit_cubin cubin;
+    struct text text = {0};
     if (attention_emit(&b->rig, b->c, sm90)) return snprintf(err, 512, "%s", coda_error()), false;
     const struct kernel *k = &b->rig.k;
     struct jit_options opt = {.arch = b->device.arch};
-    if (jit_compile(&cubin, k->symbol, k->text, &opt, err)) return false;
-    coda_status status =
-        jit_load(&b->kernel, &cubin, k->symbol, k->launch.shared_bytes, &b->device, NULL, err);
+    text_printf(&text, "%s%s", b->before ? b->before : "", k->text);
+    coda_status status = jit_compile(&cubin, k->symbol, text_str(&text), &opt, err);
+    text_free(&text);
+    if (status) return false;
+    status = jit_load(&b->kernel, &cubin, k->symbol, k->launch.shared_bytes, &b->device, NULL, err);
     jit_cubin_free(&cubin);
     return !status;
 }
@@ -499,6 +503,31 @@ static int run_case(const struct jit_device *device, const struct attention_case
                      (long long)others, (long long)touched, err);
     }
     free(again);
+    close_bench(&b);
+    return failed;
+}
+
+int attention_repeats(const struct jit_device *device, const struct attention_case *c, const char *before,
+                      int runs)
+{
+    char err[JIT_ERROR_SIZE] = "";
+    struct bench b = {.c = c, .device = *device, .before = before};
+    attention_case_spec(c, &b.s);
+    bool ran = make_data(&b, 7) && build(&b, true, err);
+    size_t o = b.bytes[ATTENTION_O], lse = b.bytes[ATTENTION_LSE];
+    char *first = ran ? malloc(o + lse + 1) : NULL;
+    int others = 0;
+    ran = first && run(&b, first, err);
+    if (ran)
+        memcpy(first + o, b.host[ATTENTION_LSE], lse), memcpy(b.host[ATTENTION_O], first, o), check(&b, 11);
+    for (int i = 1; i < runs && ran; i++) {
+        ran = run(&b, b.host[ATTENTION_O], err);
+        others += memcmp(first, b.host[ATTENTION_O], o) || memcmp(first + o, b.host[ATTENTION_LSE], lse);
+    }
+    int failed = gpu_case(ran && !others && b.worst <= 1, c->name,
+                          "blocks of clusters of %d: %d of %d runs have other bits, error %.2f %s",
+                          b.rig.k.launch.cluster, others, runs, b.worst, err);
+    free(first);
     close_bench(&b);
     return failed;
 }

@@ -83,4 +83,10 @@ struct attention_rig {
 /* On Hopper's units, or on any GPU; fails if the former do not take it. */
 coda_status attention_emit(struct attention_rig *r, const struct attention_case *c, bool sm90);
 
+/* gpu_attention.c: so many launches of Hopper's kernel, with `before` ahead of its text, give the same bits,
+ * which are right. */
+struct jit_device;
+int attention_repeats(const struct jit_device *device, const struct attention_case *c, const char *before,
+                      int runs);
+
 #endif
