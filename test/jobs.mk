@@ -90,8 +90,8 @@ SYSTEM := install tool hijack demo chat chat-asan chat-tsan $(EXAMPLES:%=example
 
 # ---- Memory that runs out, random bytes ----
 FUZZ_SECONDS ?= $(if $(FULL),60,2)
-$(eval $(call job,oom,rest,$(BUILD)/oom $(if $(FULL),1,2)))
-$(eval $(call job,oom-asan,asan,$(BUILD)/asan/oom $(if $(FULL),1,9)))
+$(eval $(call job,oom,rest,$(BUILD)/oom $(if $(FULL),1,4)))
+$(eval $(call job,oom-asan,asan,$(BUILD)/asan/oom $(if $(FULL),1,18)))
 # Fuzzers start from the seed of the run, so that the same sources meet the same calls first.
 $(foreach f,$(FUZZERS),$(eval $(call job,$(f),asan,$(BUILD)/asan/$(f) $(FUZZ_SECONDS) $$$$CODA_SEED)))
 
@@ -113,9 +113,9 @@ on_emulator = env CODA_CACHE_DIR=$(BUILD)/emulator/cache CODA_CUDA_LIB=$(HERE)/e
 $(foreach g,$(EMULATED),$(eval $(call job,emulated-$(g),rest,$(on_emulator) $(BUILD)/gpu_tests $(g))))
 $(eval $(call job,cold-start,rest,env CODA_CUDA_LIB=$(HERE)/fake CODA_LIBCUDA=$(HERE)/fake/libcuda.so.1 $(BUILD)/gpu_tests cold))
 $(eval $(call job,emulated-300-families,rest,$(on_emulator) CODA_FAMILIES=300 $(BUILD)/gpu_tests families))
-$(eval $(call job,emulated-decode,rest,$(on_emulator) LD_LIBRARY_PATH=$(HERE)/emulator $(BUILD)/examples/decode))
+$(eval $(call job,emulated-example,rest,$(on_emulator) LD_LIBRARY_PATH=$(HERE)/emulator $(BUILD)/examples/decode))
 $(eval $(call job,emulated-chat,rest,$(on_emulator) LD_LIBRARY_PATH=$(HERE)/emulator $(BUILD)/chat_test $(BUILD)/examples/chat_server gpu))
-EMULATE := emulated-gemm $(filter-out emulated-gemm,$(EMULATED:%=emulated-%)) emulated-decode emulated-chat cold-start
+EMULATE := emulated-gemm $(filter-out emulated-gemm,$(EMULATED:%=emulated-%)) emulated-chat cold-start
 
 # ---- Tiers ----
 CHECK := $(UNIT) $(HOUSE) lint install conformance
@@ -124,4 +124,4 @@ TEST  := nvrtc-hopper $(filter-out nvrtc-hopper,$(NVRTC)) $(UNIT) $(EMULATE) $(A
 .PHONY: check test test-full
 check: $(call jobs,$(CHECK))
 test: $(call jobs,$(TEST))
-test-full: $(call jobs,$(TEST) emulated-300-families)
+test-full: $(call jobs,$(TEST) emulated-300-families emulated-example)

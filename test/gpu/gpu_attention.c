@@ -607,7 +607,7 @@ int gpu_attention(void)
     const char *named = getenv("CODA_TEST_CASE");
     for (int i = 0; i < attention_case_count; i++) {
         if (named && !strstr(attention_cases[i].name, named)) continue;
-        if (device_emulated(&device) && !scale_takes_one_in(5, i)) continue;
+        if (device_emulated(&device) && !scale_takes_one_in(8, i)) continue;
         if ((attention_cases[i].batch || attention_cases[i].starts) && attention_cases[i].tq > 0)
             failed += run_both(&device, &attention_cases[i]);
     }

@@ -20,7 +20,7 @@ int gpu_graph(void);
 enum {
     RANDOM_GRAPHS = 250,
     EMULATED_GRAPHS = 3,
-    EMULATED_MODES = 4,
+    EMULATED_MODES = 8,
     RANDOM_LINES = 60,
     EMULATED_LINES = 1,
     RANDOM_CACHES = 100,

@@ -6,11 +6,11 @@
 #include "util_scale.h"
 
 #if defined(__SANITIZE_THREAD__)
-enum { SLOWER = 12 };
+enum { SLOWER = 12, SHORT = 1 };
 #elif defined(__SANITIZE_ADDRESS__)
-enum { SLOWER = 8 };
+enum { SLOWER = 8, SHORT = 1 };
 #else
-enum { SLOWER = 1 };
+enum { SLOWER = 1, SHORT = 2 };
 #endif
 enum { FULL = 10, REST = 24 };
 
@@ -22,7 +22,7 @@ bool scale_is_full(void)
 
 int scaled(int n)
 {
-    int share = (scale_is_full() ? n * FULL : n) / SLOWER;
+    int share = (scale_is_full() ? n * FULL : (n + SHORT - 1) / SHORT) / SLOWER;
     return share > 0 ? share : 1;
 }
 

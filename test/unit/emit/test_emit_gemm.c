@@ -44,7 +44,7 @@ static void compile(const struct gemm_case *c, enum gemm_loop loop, const char *
 }
 
 /* One chosen case in so many, by the seed: many runs see all. */
-enum { HOPPER_SHARE = 4 };
+enum { HOPPER_SHARE = 8 };
 
 START_TEST(compiles_for_hopper)
 {
@@ -123,7 +123,7 @@ static const struct size {
 
 START_TEST(compiles_at_size)
 {
-    if (!scale_takes_one_in(3, _i)) return;
+    if (!scale_takes_one_in(6, _i)) return;
     struct gemm_case c = *named(sizes[_i].name);
     c.batch = 1, c.m = sizes[_i].m, c.n = sizes[_i].n, c.k = sizes[_i].k;
     c.tile = sizes[_i].tile;

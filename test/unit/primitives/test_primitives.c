@@ -335,7 +335,7 @@ START_TEST(folds_agree_in_all_threads)
     double error;
     char why[512];
     for (int i = 0; p->kind == PRIM_REDUCE && i < ROW_CASES; i++) {
-        if (!scale_takes_one_in(4, i) || !scale_takes(i, true)) continue;
+        if (!scale_takes_one_in(12, i) || !scale_takes(i, true)) continue;
         row_case(&row, i, random_seed());
         shim_reduce(p->name)->fold(out, row.x, row.n, row.key, 0);
         ck_assert_msg(row_close(p, &row, CEIL_DIV(row.n, 64), out[0], &error, why, sizeof why), "%s", why);

@@ -249,7 +249,7 @@ START_TEST(small_graphs)
 {
     struct tally t = {0};
     check_own(&t);
-    check_many(scaled(1100), 1, &(struct random_options){.patterns = 8, .most_dim = 40}, &t);
+    check_many(scaled(2200), 1, &(struct random_options){.patterns = 8, .most_dim = 40}, &t);
     ck_assert_msg(t.graphs < MANY || t.strict >= t.graphs * 10 / 11,
                   "only %d of %d graphs are equal to 1e-12", t.strict, t.graphs);
     for (int k = 0; k < ARRAY_SIZE(rule) && t.graphs >= 1000; k++) {
@@ -266,7 +266,7 @@ END_TEST
 START_TEST(large_graphs)
 {
     struct tally t = {0};
-    check_many(scaled(150), 2, &(struct random_options){.patterns = 20, .most_dim = 300}, &t);
+    check_many(scaled(200), 2, &(struct random_options){.patterns = 20, .most_dim = 300}, &t);
     ck_assert_msg(t.graphs < MANY || t.strict >= t.graphs * 3 / 4, "only %d of %d graphs are equal to 1e-12",
                   t.strict, t.graphs);
 }
