@@ -1,6 +1,6 @@
 /*
- * gpu_delays.c -- attention whose keys are shared by the blocks of a cluster has the same bits, whichever of its
- * blocks and warps come first.
+ * gpu_delays.c -- attention whose keys are shared by the blocks of a cluster has the same bits, whichever of
+ * its blocks and warps come first.
  *
  * On the emulator each launch draws who runs next, and which warps or blocks seldom do. On a GPU the kernels
  * are compiled with delays: whoever arrives at a barrier, or waits for one, sleeps now and then for a time

@@ -13,8 +13,8 @@
 
 bool scale_is_full(void);
 
-/* How many random cases to draw of n: ten times as many in a full run, half in `make test`, a smaller share under
- * sanitizers; at least one. */
+/* How many random cases to draw of n: ten times as many in a full run, half in `make test`, a smaller share
+ * under sanitizers; at least one. */
 int scaled(int n);
 
 /* Does this run take case i of a set that costs much? All in a full run; else one in n, by the seed. */
