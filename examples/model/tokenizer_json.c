@@ -87,12 +87,23 @@ static bool sides_known(const struct tokenizer *t, const struct ids *side, struc
     return true;
 }
 
-/* A token that is searched for in normalized text has its own text normalized, too. */
+/* A token that is found in normalized text is written as that, too; but a special one as it stands in the file. */
+static void rename_to(struct tokenizer *t, struct added *a, struct text *s)
+{
+    if (!a->normalized || a->special || !s->size) return;
+    struct text other = a->content;
+    a->content = *s;
+    *s = other;
+    t->names[a->id] = a->content.data;
+    t->name_sizes[a->id] = (uint32_t)a->content.size;
+}
+
+/* A token that is searched for in normalized text has its own text normalized. */
 static bool plant(struct tokenizer *t, struct complaint *c)
 {
     bool good = true;
     for (size_t i = 0; good && i < t->added_count; i++) {
-        const struct added *a = &t->added[i];
+        struct added *a = &t->added[i];
         struct text s = {0};
         if (a->normalized) tokenizer_normalize(t, a->content.data, a->content.size, &s);
         else text_add(&s, a->content.data, a->content.size);
@@ -100,6 +111,7 @@ static bool plant(struct tokenizer *t, struct complaint *c)
         if (!good) complain(c, "no memory");
         else if (s.size == 0)
             good = complain(c, "added_tokens: nothing is left of token %d when it is normalized", a->id);
+        if (good) rename_to(t, a, &s);
         text_free(&s);
     }
     return good;

@@ -48,16 +48,32 @@ static bool forget(struct tokenizer_stream *s)
     return tokenizer_text(s->t, s->ids.list, s->ids.count, false, &s->text);
 }
 
+/* The text of the tokens that wait, if it is more than none. A byte may make the one before it, which was a character,
+ * no text any more; that one is out, and the new ones are taken alone. */
+static bool news_of(const struct tokenizer_stream *s, struct text *news)
+{
+    struct text now = {0};
+    size_t old = s->text.size;
+    bool good = tokenizer_text(s->t, s->ids.list, s->ids.count, false, &now);
+    bool goes_on = now.size >= old && (old == 0 || memcmp(now.data, s->text.data, old) == 0);
+    if (good && goes_on) text_add(news, now.data + old, now.size - old);
+    else if (good) good = tokenizer_text(s->t, s->ids.list + s->out, s->ids.count - s->out, false, news);
+    text_free(&now);
+    return good && !news->failed;
+}
+
 /* The text that is new, if it is sure or if `all` asks for it anyway. */
 static int advance(struct tokenizer_stream *s, bool all, char *out, size_t size)
 {
-    struct text now = {0}, none = {0};
-    if (!tokenizer_text(s->t, s->ids.list, s->ids.count, false, &now)) return text_free(&now), -1;
-    bool more = now.size > s->text.size && (all || !ends_broken(&now));
-    struct text news = {.data = now.data + (more ? s->text.size : 0), .size = now.size - s->text.size};
-    int count = tokenizer_hand_out(more ? &news : &none, out, size);
-    text_free(&now);
-    return more && !forget(s) ? -1 : count;
+    struct text news = {0};
+    int count = -1;
+    if (news_of(s, &news)) {
+        if (!all && ends_broken(&news)) news.size = 0;
+        count = tokenizer_hand_out(&news, out, size);
+    }
+    if (count > 0 && !forget(s)) count = -1;
+    text_free(&news);
+    return count;
 }
 
 int tokenizer_stream_next(struct tokenizer_stream *s, int32_t id, char *out, size_t size)

@@ -136,7 +136,9 @@ bool unicode_accent(uint32_t c)
 bool unicode_mark(uint32_t c)
 {
     utf8proc_category_t k = category(c);
-    return k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_MC || k == UTF8PROC_CATEGORY_ME;
+    if (k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_MC || k == UTF8PROC_CATEGORY_ME)
+        return !within(unicode_new_marks, c);
+    return c == 0x1cf2 || c == 0x1cf3; /* which became letters */
 }
 
 bool unicode_chinese(uint32_t c)

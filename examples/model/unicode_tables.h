@@ -12,6 +12,7 @@ struct range {
 extern const struct range unicode_controls[];        /* all of them */
 extern const struct range unicode_new_punctuation[]; /* P*, but not to the package */
 extern const struct range unicode_new_accents[];     /* Mn, but not to the package */
+extern const struct range unicode_new_marks[];       /* M*, but not to the package */
 extern const struct range unicode_new_compositions[];
 
 #endif
