@@ -83,7 +83,18 @@ chat_server: $(BUILD)/examples/chat_server $(BUILD)/chat_test
 else
 	@echo 'examples/chat_server is not built: pkg-config finds no $(CHAT_PACKAGES); .ci/deps installs them'
 endif
-examples: $(EXAMPLES) chat_server
+# Tokens of a checkpoint want JSON, regular expressions and normal forms.
+TOKENIZER_PACKAGES = jansson libpcre2-8 libutf8proc
+TOKENIZER_LIBS    := $(shell pkg-config --libs $(TOKENIZER_PACKAGES) 2>/dev/null)
+TOKENIZER_OBJ     := $(patsubst %.c,$(BUILD)/%.o,$(wildcard examples/model/tokenizer*.c examples/model/unicode*.c))
+$(TOKENIZER_OBJ): ALL_CFLAGS += $(shell pkg-config --cflags $(TOKENIZER_PACKAGES) 2>/dev/null)
+tokenizers: ## the test of examples/model/tokenizer.h, if jansson, PCRE2 and utf8proc are there
+ifneq ($(TOKENIZER_LIBS),)
+tokenizers: $(BUILD)/tokenizer_test
+else
+	@echo 'tokenizer_test is not built: pkg-config finds no $(TOKENIZER_PACKAGES); .ci/deps installs them'
+endif
+examples: $(EXAMPLES) chat_server tokenizers
 
 deps: ## installs what is missing: packages by apt, CUDA 13 by Python wheels
 	@.ci/deps
@@ -129,6 +140,12 @@ $(BUILD)/test/system/chat/%.o: ALL_CFLAGS += -Iexamples
 CHAT_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/chat/*.c))
 $(BUILD)/chat_test: $(CHAT_TEST_OBJ)
 	$(CC) $^ -o $@ $(CHAT_LIBS) $(LDLIBS)
+
+# Tokenizers, against what the package `tokenizers` did with them.
+TOKENIZER_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/model/tokenizer/*.c))
+$(TOKENIZER_TEST_OBJ): ALL_CFLAGS += -Iexamples/model
+$(BUILD)/tokenizer_test: $(TOKENIZER_TEST_OBJ) $(TOKENIZER_OBJ)
+	$(CC) $^ -o $@ $(TOKENIZER_LIBS) $(LDLIBS)
 
 # Programs beside the unit tests. Fuzzers: fuzz_NAME SECONDS [SEED].
 FUZZERS := $(patsubst test/fuzz/%.c,$(BUILD)/%,$(wildcard test/fuzz/fuzz_*.c))
@@ -338,7 +355,7 @@ help: ## this list
 	@sed -n 's/^# make/make/p' Makefile
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-.PHONY: all examples chat_server deps demo unit bless texts bless-texts check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers exports abi bless-abi headers lint tidy \
+.PHONY: all examples chat_server tokenizers deps demo unit bless texts bless-texts check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers exports abi bless-abi headers lint tidy \
 	install uninstall clean help perf perf-build perf-tuned perf-torch perf-report
 
 # ---- Primitives on the host: the device files through the C++ compiler, for test_primitives.c ----

@@ -42,7 +42,7 @@ built-unit:
 built-rest: built-unit
 	@+$(IN) BUILD=$(BUILD) emulator torture-build examples $(BUILD)/oom $(BUILD)/conformance/run
 built-asan: built-unit
-	@+$(IN) $(AS_ASAN) $(BUILD)/asan/unit $(BUILD)/asan/oom chat_server fuzzers $(ASAN_TORTURES:%=$(BUILD)/asan/torture/%)
+	@+$(IN) $(AS_ASAN) $(BUILD)/asan/unit $(BUILD)/asan/oom chat_server tokenizers fuzzers $(ASAN_TORTURES:%=$(BUILD)/asan/torture/%)
 built-tsan: built-unit
 	@+$(IN) $(AS_TSAN) $(BUILD)/tsan/unit chat_server $(TSAN_TORTURES:%=$(BUILD)/tsan/torture/%)
 built-weak: built-rest
@@ -84,9 +84,13 @@ $(foreach e,$(EXAMPLES),$(eval $(call job,example-$(e),rest,$(BUILD)/examples/$(
 $(eval $(call job,chat,rest,$(BUILD)/chat_test $(BUILD)/examples/chat_server))
 $(eval $(call job,chat-asan,asan,$(BUILD)/asan/chat_test $(BUILD)/asan/examples/chat_server))
 $(eval $(call job,chat-tsan,tsan,$(BUILD)/tsan/chat_test $(BUILD)/tsan/examples/chat_server leaving))
+# Tokenizers of all kinds: ids, texts, files that are damaged; a real one's, where `make embed-data` has brought it.
+TOKENIZER_TEST = tokenizer_test test/system/model/tokenizers $(BUILD)/minilm $$$$CODA_SEED
+$(eval $(call job,tokenizer,rest,$(BUILD)/$(TOKENIZER_TEST) $(if $(FULL),20000,300)))
+$(eval $(call job,tokenizer-asan,asan,$(BUILD)/asan/$(TOKENIZER_TEST) $(if $(FULL),100000,600)))
 # A few cases of every operator of the ONNX suite; `make conformance` runs them all.
 $(eval $(call job,conformance,rest,$(BUILD)/conformance/run test/conformance/subset))
-SYSTEM := install tool hijack demo chat chat-asan chat-tsan $(EXAMPLES:%=example-%) conformance
+SYSTEM := install tool hijack demo chat chat-asan chat-tsan tokenizer tokenizer-asan $(EXAMPLES:%=example-%) conformance
 
 # ---- Memory that runs out, random bytes ----
 FUZZ_SECONDS ?= $(if $(FULL),60,2)

@@ -156,7 +156,8 @@ static int decode(struct tokenizer *t, const int32_t *ids, int n, bool special, 
 {
     struct text text = {0};
     int count = -1;
-    if (tokenizer_text(t, ids, n > 0 ? (size_t)n : 0, special, &text)) count = tokenizer_hand_out(&text, out, size);
+    if (tokenizer_text(t, ids, n > 0 ? (size_t)n : 0, special, &text))
+        count = tokenizer_hand_out(&text, out, size);
     text_free(&text);
     return count;
 }

@@ -1,6 +1,6 @@
 /*
- * tokenizer_added.c -- tokens that the text is searched for before all else: at the first place where one begins, the
- * longest of them.
+ * tokenizer_added.c -- tokens that the text is searched for before all else: at the first place where one
+ * begins, the longest of them.
  */
 #include <stdlib.h>
 
@@ -86,12 +86,13 @@ static size_t spaces_before(const char *s, size_t from, size_t least)
 static size_t spaces_behind(const char *s, size_t n, size_t to)
 {
     uint32_t c;
-    for (int used; to < n && (used = unicode_get(s + to, n - to, &c)) && unicode_space(c);) to += (size_t)used;
+    for (int used; to < n && (used = unicode_get(s + to, n - to, &c)) && unicode_space(c);)
+        to += (size_t)used;
     return to;
 }
 
-void added_spans(const struct tokenizer *t, const struct trie *trie, const char *s, size_t n, struct spans *out,
-                 struct ids *which)
+void added_spans(const struct tokenizer *t, const struct trie *trie, const char *s, size_t n,
+                 struct spans *out, struct ids *which)
 {
     size_t done = 0; /* up to here there are spans */
     int32_t token = -1;

@@ -1,6 +1,7 @@
 /*
- * tokenizer_bpe.c -- byte pair encoding: a word's characters, of which the pair that was merged first in training
- * becomes one token, again and again. Pairs wait in a heap, so that a word of n characters costs O(n log n).
+ * tokenizer_bpe.c -- byte pair encoding: a word's characters, of which the pair that was merged first in
+ * training becomes one token, again and again. Pairs wait in a heap, so that a word of n characters costs
+ * O(n log n).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,10 @@ static struct merge *merge_slot(const struct bpe *b, uint64_t pair)
     }
 }
 
-static uint64_t pair_of(int32_t left, int32_t right) { return (uint64_t)(uint32_t)left << 32 | (uint32_t)right; }
+static uint64_t pair_of(int32_t left, int32_t right)
+{
+    return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+}
 
 bool bpe_merges(struct bpe *b, size_t merges)
 {

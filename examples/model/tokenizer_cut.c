@@ -50,7 +50,8 @@ static void class_spans(const char *s, size_t n, bool (*is)(uint32_t c), struct 
     if (from < n) spans_add(out, from, n, false);
 }
 
-static void cut_class(const char *s, size_t n, bool (*is)(uint32_t c), int how, bool first, struct pieces *out)
+static void cut_class(const char *s, size_t n, bool (*is)(uint32_t c), int how, bool first,
+                      struct pieces *out)
 {
     struct spans spans = {0};
     class_spans(s, n, is, &spans);

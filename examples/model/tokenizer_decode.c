@@ -43,7 +43,8 @@ static void byte_level(const struct step *st, const struct pieces *in, struct pi
 {
     (void)st;
     struct text bytes = {0}, good = {0};
-    for (size_t i = 0; i < in->count; i++) add_bytes(&bytes, in->text.data + in->list[i].at, in->list[i].size);
+    for (size_t i = 0; i < in->count; i++)
+        add_bytes(&bytes, in->text.data + in->list[i].at, in->list[i].size);
     unicode_add_lossy(&good, bytes.data, bytes.size);
     if (bytes.failed) out->failed = true;
     text_free(&bytes);
@@ -154,8 +155,9 @@ static void bpe(const struct step *st, const struct pieces *in, struct pieces *o
 static void clean_up(struct text *t)
 {
     static const char *const rules[][2] = {
-        {" .", "."},     {" ?", "?"},   {" !", "!"},           {" ,", ","},     {" ' ", "'"},  {" n't", "n't"},
-        {" 'm", "'m"},   {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
+        {" .", "."},   {" ?", "?"},     {" !", "!"},     {" ,", ","},
+        {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},   {" do not", " don't"},
+        {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
     };
     for (size_t r = 0; r < sizeof rules / sizeof *rules; r++) {
         struct text now = {0};

@@ -1,5 +1,6 @@
 /*
- * tokenizer_files.c -- a checkpoint's files, and a tokenizer.json for a checkpoint that has only the older ones.
+ * tokenizer_files.c -- a checkpoint's files, and a tokenizer.json for a checkpoint that has only the older
+ * ones.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -113,8 +114,8 @@ static json_t *id_of(const json_t *words, const char *token, struct complaint *c
 /* The entry of added_tokens_decoder for an id, or of a special token of the vocabulary. */
 static void add_token(json_t *to, json_t *id, const char *content, bool lstrip)
 {
-    json_array_append_new(to, json_pack("{s:O, s:s, s:b, s:b, s:b}", "id", id, "content", content, "special", 1,
-                                        "normalized", 0, "lstrip", (int)lstrip));
+    json_array_append_new(to, json_pack("{s:O, s:s, s:b, s:b, s:b}", "id", id, "content", content, "special",
+                                        1, "normalized", 0, "lstrip", (int)lstrip));
 }
 
 static json_t *added_of(const json_t *config, const json_t *words, const char *const *parts)
@@ -133,7 +134,8 @@ static json_t *added_of(const json_t *config, const json_t *words, const char *c
         bool seen = false;
         for (size_t k = 0; k < json_array_size(list); k++)
             seen |= json_object_get(json_array_get(list, k), "id") == number;
-        if (number && !seen) add_token(list, number, content, strcmp(parts[i], "mask_token") == 0 && *content == '<');
+        if (number && !seen)
+            add_token(list, number, content, strcmp(parts[i], "mask_token") == 0 && *content == '<');
     }
     return list;
 }
@@ -153,31 +155,34 @@ static json_t *bert(const json_t *config, json_t *words, struct complaint *c)
     static const char *const parts[] = {"pad_token", "[PAD]", "unk_token",  "[UNK]",  "cls_token", "[CLS]",
                                         "sep_token", "[SEP]", "mask_token", "[MASK]", NULL};
     json_t *accents = json_object_get(config, "strip_accents");
-    json_t *normalizer = json_pack("{s:s, s:b, s:b, s:O?}", "type", "BertNormalizer", "lowercase",
-                                   (int)flag_of(config, "do_lower_case", true), "handle_chinese_chars",
-                                   (int)flag_of(config, "tokenize_chinese_chars", true), "strip_accents", accents);
+    json_t *normalizer =
+        json_pack("{s:s, s:b, s:b, s:O?}", "type", "BertNormalizer", "lowercase",
+                  (int)flag_of(config, "do_lower_case", true), "handle_chinese_chars",
+                  (int)flag_of(config, "tokenize_chinese_chars", true), "strip_accents", accents);
     json_t *post = around("BertProcessing", config, words, "[CLS]", "[SEP]", c);
     return json_pack("{s:o, s:o, s:{s:s}, s:o, s:{s:s, s:s}, s:{s:s, s:s, s:O}}", "added_tokens",
                      added_of(config, words, parts), "normalizer", normalizer, "pre_tokenizer", "type",
-                     "BertPreTokenizer", "post_processor", post, "decoder", "type", "WordPiece", "prefix", "##",
-                     "model", "type", "WordPiece", "unk_token", part_of(config, "unk_token", "[UNK]"), "vocab",
-                     words);
+                     "BertPreTokenizer", "post_processor", post, "decoder", "type", "WordPiece", "prefix",
+                     "##", "model", "type", "WordPiece", "unk_token", part_of(config, "unk_token", "[UNK]"),
+                     "vocab", words);
 }
 
 /* Byte-level BPE with steps of its own; those that are NULL are left out. */
 static json_t *byte_level(json_t *words, json_t *merges, json_t *added, json_t *normalizer, json_t *cut,
                           json_t *post)
 {
-    return json_pack("{s:o, s:o*, s:o, s:o*, s:{s:s}, s:{s:s, s:O, s:O}}", "added_tokens", added, "normalizer",
-                     normalizer, "pre_tokenizer", cut, "post_processor", post, "decoder", "type", "ByteLevel",
-                     "model", "type", "BPE", "vocab", words, "merges", merges);
+    return json_pack("{s:o, s:o*, s:o, s:o*, s:{s:s}, s:{s:s, s:O, s:O}}", "added_tokens", added,
+                     "normalizer", normalizer, "pre_tokenizer", cut, "post_processor", post, "decoder",
+                     "type", "ByteLevel", "model", "type", "BPE", "vocab", words, "merges", merges);
 }
 
 static json_t *gpt2(const json_t *config, json_t *words, json_t *merges, struct complaint *c)
 {
-    static const char *const parts[] = {"bos_token", "<|endoftext|>", "eos_token", "<|endoftext|>",
-                                        "unk_token", "<|endoftext|>", "pad_token", "<|endoftext|>", NULL};
-    if (flag_of(config, "add_bos_token", false)) complain(c, "tokenizer_config.json: add_bos_token is not known");
+    static const char *const parts[] = {"bos_token",     "<|endoftext|>", "eos_token",
+                                        "<|endoftext|>", "unk_token",     "<|endoftext|>",
+                                        "pad_token",     "<|endoftext|>", NULL};
+    if (flag_of(config, "add_bos_token", false))
+        complain(c, "tokenizer_config.json: add_bos_token is not known");
     json_t *cut = json_pack("{s:s, s:b}", "type", "ByteLevel", "add_prefix_space",
                             (int)flag_of(config, "add_prefix_space", false));
     return byte_level(words, merges, added_of(config, words, parts), NULL, cut, NULL);
@@ -185,8 +190,9 @@ static json_t *gpt2(const json_t *config, json_t *words, json_t *merges, struct 
 
 static json_t *roberta(const json_t *config, json_t *words, json_t *merges, struct complaint *c)
 {
-    static const char *const parts[] = {"bos_token", "<s>",   "eos_token", "</s>", "unk_token",  "<unk>",
-                                        "pad_token", "<pad>", "cls_token", "<s>",  "mask_token", "<mask>", NULL};
+    static const char *const parts[] = {"bos_token",  "<s>",       "eos_token", "</s>",      "unk_token",
+                                        "<unk>",      "pad_token", "<pad>",     "cls_token", "<s>",
+                                        "mask_token", "<mask>",    NULL};
     json_t *cut = json_pack("{s:s, s:b}", "type", "ByteLevel", "add_prefix_space",
                             (int)flag_of(config, "add_prefix_space", false));
     return byte_level(words, merges, added_of(config, words, parts), NULL, cut,
@@ -196,13 +202,15 @@ static json_t *roberta(const json_t *config, json_t *words, json_t *merges, stru
 static json_t *qwen2(const json_t *config, json_t *words, json_t *merges, struct complaint *c)
 {
     static const char *const parts[] = {"eos_token", "<|endoftext|>", "pad_token", "<|endoftext|>", NULL};
-    static const char pattern[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+"
-                                  "[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+    static const char pattern[] =
+        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+"
+        "[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
     (void)c;
-    json_t *cut = json_pack("{s:s, s:[{s:s, s:{s:s}, s:s}, {s:s, s:b, s:b}]}", "type", "Sequence", "pretokenizers",
-                            "type", "Split", "pattern", "Regex", pattern, "behavior", "Isolated", "type",
-                            "ByteLevel", "add_prefix_space", 0, "use_regex", 0);
-    return byte_level(words, merges, added_of(config, words, parts), json_pack("{s:s}", "type", "NFC"), cut, NULL);
+    json_t *cut = json_pack("{s:s, s:[{s:s, s:{s:s}, s:s}, {s:s, s:b, s:b}]}", "type", "Sequence",
+                            "pretokenizers", "type", "Split", "pattern", "Regex", pattern, "behavior",
+                            "Isolated", "type", "ByteLevel", "add_prefix_space", 0, "use_regex", 0);
+    return byte_level(words, merges, added_of(config, words, parts), json_pack("{s:s}", "type", "NFC"), cut,
+                      NULL);
 }
 
 static json_t *from_merges(const json_t *config, json_t *words, json_t *merges, struct complaint *c)
@@ -230,7 +238,8 @@ json_t *file_legacy(const char *dir, const json_t *config, struct complaint *c)
 {
     json_t *words = file_json(dir, "vocab.json", c), *merges = NULL, *v = NULL;
     FILE *f = c->made ? NULL : open_file(dir, words ? "merges.txt" : "vocab.txt", c);
-    if (!f) complain(c, words ? "there is no merges.txt" : "there is no tokenizer.json, vocab.json or vocab.txt");
+    if (!f)
+        complain(c, words ? "there is no merges.txt" : "there is no tokenizer.json, vocab.json or vocab.txt");
     else if (words) merges = merges_of(f, c);
     else words = words_of(f, c);
     if (!c->made) v = merges ? from_merges(config, words, merges, c) : from_words(config, words, c);

@@ -23,11 +23,12 @@ static bool added_read(struct tokenizer *t, const json_t *v, struct complaint *c
     if (c->made) return false;
     int n = (int)(a->content.size < 40 ? a->content.size : 40);
     if (n == 0) return complain(c, "added_tokens: token %d has no content", a->id);
-    if (a->id >= ID_LIMIT) return complain(c, "added_tokens: the id of '%.*s' is above 2^24", n, a->content.data);
+    if (a->id >= ID_LIMIT)
+        return complain(c, "added_tokens: the id of '%.*s' is above 2^24", n, a->content.data);
     int32_t same = vocab_find(&t->vocab, a->content.data, a->content.size);
     if (same >= 0 && same != a->id)
-        return complain(c, "added_tokens: '%.*s' has id %d, but %d in the vocabulary", n, a->content.data, a->id,
-                        same);
+        return complain(c, "added_tokens: '%.*s' has id %d, but %d in the vocabulary", n, a->content.data,
+                        a->id, same);
     return vocab_add(&t->added_names, a->content.data, a->content.size, a->id) || complain(c, "no memory");
 }
 
@@ -87,7 +88,8 @@ static bool sides_known(const struct tokenizer *t, const struct ids *side, struc
     return true;
 }
 
-/* A token that is found in normalized text is written as that, too; but a special one as it stands in the file. */
+/* A token that is found in normalized text is written as that, too; but a special one as it stands in the
+ * file. */
 static void rename_to(struct tokenizer *t, struct added *a, struct text *s)
 {
     if (!a->normalized || a->special || !s->size) return;
@@ -121,8 +123,9 @@ bool tokenizer_read(struct tokenizer *t, const json_t *file, struct complaint *c
 {
     struct reader r = {file, "tokenizer.json", c};
     const char *version = json_string_value(json_object_get(file, "version"));
-    if (!read_only(&r, "version truncation padding added_tokens normalizer pre_tokenizer post_processor decoder "
-                       "model"))
+    if (!read_only(&r,
+                   "version truncation padding added_tokens normalizer pre_tokenizer post_processor decoder "
+                   "model"))
         return false;
     if (version && strcmp(version, "1.0") != 0) return complain(c, "version '%s' is not 1.0", version);
     return model_read(t, json_object_get(file, "model"), c) &&
@@ -130,7 +133,8 @@ bool tokenizer_read(struct tokenizer *t, const json_t *file, struct complaint *c
                       &t->normalizers, c) &&
            steps_read(json_object_get(file, "pre_tokenizer"), "pre_tokenizer", "pretokenizers", cut_kinds,
                       &t->cuts, c) &&
-           steps_read(json_object_get(file, "decoder"), "decoder", "decoders", decoder_kinds, &t->decoders, c) &&
+           steps_read(json_object_get(file, "decoder"), "decoder", "decoders", decoder_kinds, &t->decoders,
+                      c) &&
            post_read(t, json_object_get(file, "post_processor"), c) &&
            all_added_read(t, json_object_get(file, "added_tokens"), c) && name_ids(t, c) &&
            sides_known(t, &t->before, c) && sides_known(t, &t->after, c) && plant(t, c);

@@ -17,7 +17,8 @@ struct reader {
 
 /* Complains unless r's object has no other members than these, which are separated by blanks. */
 bool read_only(const struct reader *r, const char *members);
-/* A member's value; `otherwise`, or nothing, where it is absent or null. Complains if it is of another type. */
+/* A member's value; `otherwise`, or nothing, where it is absent or null. Complains if it is of another
+ * type. */
 bool read_flag(const struct reader *r, const char *member, bool otherwise);
 int read_int(const struct reader *r, const char *member, int otherwise);
 void read_text(const struct reader *r, const char *member, struct text *to);
@@ -36,8 +37,8 @@ struct kind {
     struct step step;
 };
 /* A step, a Sequence of steps (in the member `list`), or null. */
-bool steps_read(const json_t *v, const char *what, const char *list, const struct kind *kinds, struct steps *out,
-                struct complaint *c);
+bool steps_read(const json_t *v, const char *what, const char *list, const struct kind *kinds,
+                struct steps *out, struct complaint *c);
 void steps_free(struct steps *s);
 extern const struct kind normalizer_kinds[], cut_kinds[], decoder_kinds[];
 

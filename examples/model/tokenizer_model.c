@@ -57,7 +57,8 @@ static bool halves_read(const json_t *v, struct halves *h)
     return true;
 }
 
-static bool merge_read(struct tokenizer *t, const json_t *v, size_t rank, struct text *both, struct complaint *c)
+static bool merge_read(struct tokenizer *t, const json_t *v, size_t rank, struct text *both,
+                       struct complaint *c)
 {
     struct halves h;
     size_t skip = t->bpe.prefix.size; /* which the right half leaves behind */
@@ -70,8 +71,8 @@ static bool merge_read(struct tokenizer *t, const json_t *v, size_t rank, struct
             right = vocab_find(&t->vocab, h.right, h.right_size),
             id = h.right_size < skip ? -1 : vocab_find(&t->vocab, both->data, both->size);
     if (left < 0 || right < 0 || id < 0)
-        return complain(c, "model: merge %zu, '%.40s' and '%.40s': one of them, or both joined, is no token", rank,
-                        h.left, h.right);
+        return complain(c, "model: merge %zu, '%.40s' and '%.40s': one of them, or both joined, is no token",
+                        rank, h.left, h.right);
     bpe_merge(&t->bpe, left, right, (uint32_t)rank, id);
     return true;
 }
@@ -101,8 +102,9 @@ static void byte_tokens(struct tokenizer *t)
 static bool bpe_read(struct tokenizer *t, const struct reader *r)
 {
     const json_t *dropout = json_object_get(r->object, "dropout");
-    if (!read_only(r, "type dropout unk_token continuing_subword_prefix end_of_word_suffix fuse_unk byte_fallback "
-                      "ignore_merges vocab merges"))
+    if (!read_only(
+            r, "type dropout unk_token continuing_subword_prefix end_of_word_suffix fuse_unk byte_fallback "
+               "ignore_merges vocab merges"))
         return false;
     if (dropout && !json_is_null(dropout) && json_number_value(dropout) != 0)
         return complain(r->complaint, "model: a dropout draws tokens at random");
@@ -120,7 +122,8 @@ static bool bpe_read(struct tokenizer *t, const struct reader *r)
 
 static bool wordpiece_read(struct tokenizer *t, const struct reader *r)
 {
-    if (!read_only(r, "type unk_token continuing_subword_prefix max_input_chars_per_word vocab")) return false;
+    if (!read_only(r, "type unk_token continuing_subword_prefix max_input_chars_per_word vocab"))
+        return false;
     t->model = MODEL_WORDPIECE;
     if (json_object_get(r->object, "continuing_subword_prefix"))
         read_text(r, "continuing_subword_prefix", &t->wordpiece.prefix);

@@ -6,8 +6,9 @@
 #include "tokenizer_json.h"
 
 /* Each character c of s, in a loop's head; s is UTF-8. */
-#define EACH_CHARACTER(c, s, n)                                                                                \
-    for (size_t at_ = 0, used_; at_ < (n) && (used_ = (size_t)unicode_get((s) + at_, (n)-at_, &(c))); at_ += used_)
+#define EACH_CHARACTER(c, s, n)                                                                              \
+    for (size_t at_ = 0, used_; at_ < (n) && (used_ = (size_t)unicode_get((s) + at_, (n)-at_, &(c)));        \
+         at_ += used_)
 
 static void form(const struct step *st, const char *s, size_t n, struct text *out)
 {
@@ -132,7 +133,10 @@ static void read_strip(const struct reader *r, struct step *st)
 }
 
 const struct kind normalizer_kinds[] = {
-    {"BertNormalizer", "clean_text handle_chinese_chars strip_accents lowercase", read_bert, {.normalize = bert}},
+    {"BertNormalizer",
+     "clean_text handle_chinese_chars strip_accents lowercase",
+     read_bert,
+     {.normalize = bert}},
     {"NFD", "", NULL, {.normalize = form, .how = UNICODE_NFD}},
     {"NFC", "", NULL, {.normalize = form, .how = UNICODE_NFC}},
     {"NFKD", "", NULL, {.normalize = form, .how = UNICODE_NFKD}},

@@ -43,8 +43,9 @@ struct vocab {
 };
 enum { ID_LIMIT = 1 << 24 }; /* ids above are a damaged file */
 
-bool vocab_add(struct vocab *v, const char *s, size_t n, int32_t id); /* the last id of a string counts; false: no memory */
-int32_t vocab_find(const struct vocab *v, const char *s, size_t n);   /* -1: no such string */
+bool vocab_add(struct vocab *v, const char *s, size_t n,
+               int32_t id); /* the last id of a string counts; false: no memory */
+int32_t vocab_find(const struct vocab *v, const char *s, size_t n); /* -1: no such string */
 void vocab_free(struct vocab *v);
 
 /* ---- tokenizer_pattern.c: what a text is searched for ---- */
@@ -78,8 +79,8 @@ void pattern_free(struct pattern *p);
 
 struct pieces;
 struct step {
-    /* One of them is set. Normalizers add what becomes of s; pre-tokenizers add words, of which the first one is the
-     * text's first one if `first` is set; decoders change a list of pieces of text. */
+    /* One of them is set. Normalizers add what becomes of s; pre-tokenizers add words, of which the first
+     * one is the text's first one if `first` is set; decoders change a list of pieces of text. */
     void (*normalize)(const struct step *st, const char *s, size_t n, struct text *out);
     void (*cut)(const struct step *st, const char *s, size_t n, bool first, struct pieces *out);
     void (*decode)(const struct step *st, const struct pieces *in, struct pieces *out);
@@ -120,7 +121,7 @@ struct merge {
 };
 struct bpe {
     struct merge *table;
-    size_t slots; /* a power of two */
+    size_t slots;               /* a power of two */
     struct text prefix, suffix; /* of characters that do not begin a word, and that end it */
     int32_t unk;                /* -1: a character that is not known leaves nothing */
     int32_t bytes[256];         /* of byte fallback, -1: none */
@@ -159,8 +160,8 @@ struct trie {
 bool trie_add(struct trie *t, const char *s, size_t n, int32_t token);
 /* A span for each token (match: its index in *which, beside the span) and for each stretch between. */
 struct tokenizer;
-void added_spans(const struct tokenizer *t, const struct trie *trie, const char *s, size_t n, struct spans *out,
-                 struct ids *which);
+void added_spans(const struct tokenizer *t, const struct trie *trie, const char *s, size_t n,
+                 struct spans *out, struct ids *which);
 
 struct tokenizer {
     struct vocab vocab; /* of the model */
@@ -179,7 +180,7 @@ struct tokenizer {
     const char **names; /* of ids, not terminated, NULL: none */
     uint32_t *name_sizes;
     bool *special;
-    int32_t size; /* one more than the greatest id */
+    int32_t size;       /* one more than the greatest id */
     struct vocab parts; /* "bos", "eos" ... */
 };
 

@@ -1,8 +1,9 @@
 /*
  * tokenizer_pattern.c -- strings and regular expressions that a text is searched for.
  *
- * The files' expressions are Oniguruma's, with Ruby's syntax; they run here in PCRE2, in UTF-8. A construct passes only
- * if both mean the same by it, or if it is written out in PCRE2's terms: \s, \w and \d are other sets there.
+ * The files' expressions are Oniguruma's, with Ruby's syntax; they run here in PCRE2, in UTF-8. A construct
+ * passes only if both mean the same by it, or if it is written out in PCRE2's terms: \s, \w and \d are
+ * other sets there.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <ctype.h>
@@ -13,10 +14,11 @@
 #include "tokenizer_parts.h"
 
 /* What is inside of [...] for each of them. */
-#define SPACES "\\t-\\r\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
+#define SPACES                                                                                               \
+    "\\t-\\r\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 #define DIGITS "\\p{Nd}"
-#define WORDS                                                                                                  \
-    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}"           \
+#define WORDS                                                                                                \
+    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}"         \
     "\\x{1f170}-\\x{1f189}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 
 /* A translation that is under way. */
@@ -48,7 +50,8 @@ static bool put_set(struct rewriting *r, const char *set, bool opposite)
 /* \p{Lu}: a category of one or two letters is PCRE2's; a longer name is a script. */
 static bool put_property(struct rewriting *r, char p)
 {
-    const char *close = r->from < r->end && *r->from == '{' ? memchr(r->from, '}', (size_t)(r->end - r->from)) : NULL;
+    const char *close =
+        r->from < r->end && *r->from == '{' ? memchr(r->from, '}', (size_t)(r->end - r->from)) : NULL;
     if (!close || close - r->from < 2 || close - r->from > 32) return false;
     for (const char *s = r->from + 1; s < close; s++)
         if (!isalpha((unsigned char)*s) && *s != '_') return false;
@@ -157,7 +160,8 @@ static bool compile(struct pattern *p, const struct text *t, const char *text, s
         return complain(c, "regular expression '%.*s': %s", (int)(n < 200 ? n : 200), text, why);
     }
     pcre2_pattern_info(p->regex, PCRE2_INFO_MATCHEMPTY, &empty);
-    if (empty) return complain(c, "regular expression '%.*s' matches nothing", (int)(n < 200 ? n : 200), text);
+    if (empty)
+        return complain(c, "regular expression '%.*s' matches nothing", (int)(n < 200 ? n : 200), text);
     pcre2_jit_compile(p->regex, PCRE2_JIT_COMPLETE); /* where it cannot, the interpreter runs */
     return true;
 }

@@ -1,5 +1,6 @@
 /*
- * tokenizer_post.c -- the member `post_processor` of tokenizer.json: the tokens that stand around a single text.
+ * tokenizer_post.c -- the member `post_processor` of tokenizer.json: the tokens that stand around a single
+ * text.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,8 @@ static bool special_read(const json_t *v, const json_t *tokens, struct ids *to, 
 }
 
 /* One part of a template: the text (then `seen` is set), or a special token on either side of it. */
-static bool part_read(const json_t *v, const json_t *tokens, struct ids sides[2], bool *seen, struct complaint *c)
+static bool part_read(const json_t *v, const json_t *tokens, struct ids sides[2], bool *seen,
+                      struct complaint *c)
 {
     const json_t *special = json_object_get(v, "SpecialToken"), *text = json_object_get(v, "Sequence");
     if (json_object_size(v) != 1 || (!special && !text))
@@ -67,7 +69,8 @@ static bool template_read(const json_t *v, struct ids sides[2], struct complaint
 static bool pair_read(const json_t *v, const char *member, struct ids *to, struct complaint *c)
 {
     const json_t *pair = json_object_get(v, member);
-    if (json_array_size(pair) != 2) return complain(c, "post_processor: '%s' is not a token and its id", member);
+    if (json_array_size(pair) != 2)
+        return complain(c, "post_processor: '%s' is not a token and its id", member);
     return id_read(json_array_get(pair, 1), to, c);
 }
 
@@ -85,13 +88,14 @@ static bool sequence_read(struct tokenizer *t, const json_t *v, struct complaint
 
 static bool sides_read(const json_t *v, const char *type, struct ids sides[2], struct complaint *c)
 {
-    const char *members = strcmp(type, "BertProcessing") == 0      ? "type sep cls"
-                          : strcmp(type, "RobertaProcessing") == 0 ? "type sep cls trim_offsets add_prefix_space"
-                                                                   : NULL;
+    const char *members = strcmp(type, "BertProcessing") == 0 ? "type sep cls"
+                          : strcmp(type, "RobertaProcessing") == 0
+                              ? "type sep cls trim_offsets add_prefix_space"
+                              : NULL;
     if (strcmp(type, "TemplateProcessing") == 0) return template_read(v, sides, c);
     if (!members) return complain(c, "post_processor '%s' is not known", type);
-    return read_only(&(struct reader){v, "post_processor", c}, members) && pair_read(v, "cls", &sides[0], c) &&
-           pair_read(v, "sep", &sides[1], c);
+    return read_only(&(struct reader){v, "post_processor", c}, members) &&
+           pair_read(v, "cls", &sides[0], c) && pair_read(v, "sep", &sides[1], c);
 }
 
 static bool processor_read(struct tokenizer *t, const json_t *v, struct complaint *c)

@@ -21,8 +21,8 @@ bool read_only(const struct reader *r, const char *members)
     if (!json_is_object(r->object)) return complain(r->complaint, "%s is no object", r->what);
     const char *name;
     json_t *v;
-    json_object_foreach((json_t *)r->object, name, v)
-        if (!listed(members, name)) return complain(r->complaint, "%s: '%s' is not known", r->what, name);
+    json_object_foreach((json_t *)r->object, name, v) if (!listed(members, name)) return complain(
+        r->complaint, "%s: '%s' is not known", r->what, name);
     return true;
 }
 
@@ -35,7 +35,8 @@ static const json_t *member_of(const struct reader *r, const char *member)
 bool read_flag(const struct reader *r, const char *member, bool otherwise)
 {
     const json_t *v = member_of(r, member);
-    if (v && !json_is_boolean(v)) complain(r->complaint, "%s: '%s' is neither true nor false", r->what, member);
+    if (v && !json_is_boolean(v))
+        complain(r->complaint, "%s: '%s' is neither true nor false", r->what, member);
     return v ? json_is_true(v) : otherwise;
 }
 
@@ -74,7 +75,8 @@ int read_choice(const struct reader *r, const char *member, const char *const *n
     if (!v) return 0;
     for (int i = 0; name && names[i]; i++)
         if (strcmp(name, names[i]) == 0) return i;
-    complain(r->complaint, "%s: '%s' is '%s', which is not known", r->what, member, name ? name : "no string");
+    complain(r->complaint, "%s: '%s' is '%s', which is not known", r->what, member,
+             name ? name : "no string");
     return 0;
 }
 
@@ -127,8 +129,8 @@ static bool sequence_read(const json_t *v, const char *what, const char *list, c
     return true;
 }
 
-bool steps_read(const json_t *v, const char *what, const char *list, const struct kind *kinds, struct steps *out,
-                struct complaint *c)
+bool steps_read(const json_t *v, const char *what, const char *list, const struct kind *kinds,
+                struct steps *out, struct complaint *c)
 {
     if (!v || json_is_null(v)) return true;
     const char *type = json_string_value(json_object_get(v, "type"));

@@ -1,8 +1,8 @@
 /*
  * tokenizer_stream.c -- the text of tokens that come one by one.
  *
- * A token's text may depend on the one before it (a space between words) and may end within a character. So the last
- * tokens are kept: what they are without the new ones is subtracted from what they are with them.
+ * A token's text may depend on the one before it (a space between words) and may end within a character. So
+ * the last tokens are kept: what they are without the new ones is subtracted from what they are with them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -48,8 +48,8 @@ static bool forget(struct tokenizer_stream *s)
     return tokenizer_text(s->t, s->ids.list, s->ids.count, false, &s->text);
 }
 
-/* The text of the tokens that wait, if it is more than none. A byte may make the one before it, which was a character,
- * no text any more; that one is out, and the new ones are taken alone. */
+/* The text of the tokens that wait, if it is more than none. A byte may make the one before it, which was a
+ * character, no text any more; that one is out, and the new ones are taken alone. */
 static bool news_of(const struct tokenizer_stream *s, struct text *news)
 {
     struct text now = {0};
@@ -83,4 +83,7 @@ int tokenizer_stream_next(struct tokenizer_stream *s, int32_t id, char *out, siz
     return advance(s, s->ids.count - s->out > WAIT_MOST, out, size);
 }
 
-int tokenizer_stream_end(struct tokenizer_stream *s, char *out, size_t size) { return advance(s, true, out, size); }
+int tokenizer_stream_end(struct tokenizer_stream *s, char *out, size_t size)
+{
+    return advance(s, true, out, size);
+}

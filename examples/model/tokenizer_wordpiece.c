@@ -1,6 +1,6 @@
 /*
- * tokenizer_wordpiece.c -- a word's longest start in the vocabulary, then the longest start of the rest, with the
- * prefix of those that go on. A word that this does not reach the end of is unknown as a whole.
+ * tokenizer_wordpiece.c -- a word's longest start in the vocabulary, then the longest start of the rest,
+ * with the prefix of those that go on. A word that this does not reach the end of is unknown as a whole.
  */
 #include "tokenizer_parts.h"
 
@@ -16,7 +16,8 @@ static size_t longest(const struct tokenizer *t, const char *s, size_t n, bool f
                       int32_t *id)
 {
     size_t ahead = first ? 0 : t->wordpiece.prefix.size;
-    if (n > t->vocab.longest) n = t->vocab.longest; /* and maybe within a character: that is in no vocabulary */
+    if (n > t->vocab.longest)
+        n = t->vocab.longest; /* and maybe within a character: that is in no vocabulary */
     spelt->size = 0;
     text_add(spelt, t->wordpiece.prefix.data, ahead);
     text_add(spelt, s, n);

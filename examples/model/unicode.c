@@ -144,8 +144,8 @@ bool unicode_mark(uint32_t c)
 bool unicode_chinese(uint32_t c)
 {
     return (c >= 0x4e00 && c <= 0x9fff) || (c >= 0x3400 && c <= 0x4dbf) || (c >= 0x20000 && c <= 0x2a6df) ||
-           (c >= 0x2a700 && c <= 0x2b73f) || (c >= 0x2b740 && c <= 0x2b81f) || (c >= 0x2b920 && c <= 0x2ceaf) ||
-           (c >= 0xf900 && c <= 0xfaff) || (c >= 0x2f800 && c <= 0x2fa1f);
+           (c >= 0x2a700 && c <= 0x2b73f) || (c >= 0x2b740 && c <= 0x2b81f) ||
+           (c >= 0x2b920 && c <= 0x2ceaf) || (c >= 0xf900 && c <= 0xfaff) || (c >= 0x2f800 && c <= 0x2fa1f);
 }
 
 void unicode_lower(struct text *t, uint32_t c)
@@ -172,9 +172,9 @@ static size_t decompose(const char *s, size_t n, bool compatible, utf8proc_int32
             list[count++] = (utf8proc_int32_t)c;
             continue;
         }
-        utf8proc_ssize_t k = utf8proc_decompose_char((utf8proc_int32_t)c, list + count,
-                                                     (utf8proc_ssize_t)(room - count),
-                                                     (utf8proc_option_t)flags, &last);
+        utf8proc_ssize_t k =
+            utf8proc_decompose_char((utf8proc_int32_t)c, list + count, (utf8proc_ssize_t)(room - count),
+                                    (utf8proc_option_t)flags, &last);
         if (k < 0 || (size_t)k > room - count) return free(list), 0;
         count += (size_t)k;
     }
@@ -184,7 +184,8 @@ static size_t decompose(const char *s, size_t n, bool compatible, utf8proc_int32
 
 static int combining(utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; }
 
-/* Sorts marks by their class and keeps the order within one. A run may be as long as the text: counts, no swaps. */
+/* Sorts marks by their class and keeps the order within one. A run may be as long as the text: counts, no
+ * swaps. */
 static bool order_run(utf8proc_int32_t *run, size_t n)
 {
     size_t at[257] = {0};
@@ -231,7 +232,8 @@ void unicode_normal(struct text *t, const char *s, size_t n, enum unicode_form f
     free(list);
 }
 
-/* Bytes whose Latin-1 character can be seen stand for themselves, the others for U+0100 and on in their order. */
+/* Bytes whose Latin-1 character can be seen stand for themselves, the others for U+0100 and on in their
+ * order. */
 static bool seen(unsigned b) { return (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b != 0xad); }
 
 uint32_t unicode_of_byte(unsigned char byte)

@@ -27,7 +27,8 @@ static void check_room(struct tokenizer *t)
     for (int most = 0; most < n; most++) {
         memset(ids, 0x55, sizeof ids);
         check(tokenizer_encode(t, text, sizeof text - 1, ids, most) == n, "%d ids of %d", most, n);
-        check(memcmp(ids, all, (size_t)most * sizeof *ids) == 0 && ids[most] == 0x55555555, "the first %d ids", most);
+        check(memcmp(ids, all, (size_t)most * sizeof *ids) == 0 && ids[most] == 0x55555555,
+              "the first %d ids", most);
     }
     char whole[128], part[128];
     int size = tokenizer_decode(t, all, n, whole, sizeof whole);
@@ -43,13 +44,16 @@ static void check_room(struct tokenizer *t)
 
 static void check_invalid(struct tokenizer *t)
 {
+    /* clang-format off */
     static const char *const invalid[] = {
-        "\x80", "\xff", "a\xc3", "\xc3(", "\xc0\x80", "\xe2\x82", "\xe2\x28\xa1", "\xed\xa0\x80", "\xf0\x9f\x98",
-        "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "hello \xfe",
+        "\x80", "\xff", "a\xc3", "\xc3(", "\xc0\x80", "\xe2\x82", "\xe2\x28\xa1", "\xed\xa0\x80",
+        "\xf0\x9f\x98", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "hello \xfe"
     };
+    /* clang-format on */
     int32_t ids[16];
     for (size_t i = 0; i < sizeof invalid / sizeof *invalid; i++)
-        check(tokenizer_encode(t, invalid[i], strlen(invalid[i]), ids, 16) < 0, "invalid text %zu was taken", i);
+        check(tokenizer_encode(t, invalid[i], strlen(invalid[i]), ids, 16) < 0, "invalid text %zu was taken",
+              i);
     char text[64];
     int32_t odd[] = {-1, INT32_MIN, INT32_MAX, tokenizer_size(t), 1 << 24};
     check(tokenizer_decode_all(t, odd, 5, text, sizeof text) == 0, "ids without a token are '%s'", text);
@@ -62,18 +66,19 @@ static void check_specials(const char *dir)
         const char *tokenizer, *name;
         int id;
     } cases[] = {
-        {"gpt2", "bos", 0},           {"gpt2", "eos", 0},          {"gpt2", "pad", -1},
-        {"gpt2", "<|endoftext|>", 0}, {"gpt2", "nothing", -1},     {"gpt2", "", -1},
-        {"roberta", "cls", 0},        {"roberta", "sep", 2},       {"llama2", "bos", 1},
-        {"llama2", "eos", 2},         {"llama2", "unk", 0},        {"llama2", "<0x0A>", 13},
-        {"llama3", "pad", -1},        {"llama3", "bos", 420},      {"llama3", "eos", 424},
-        {"qwen2", "eos", 402},        {"qwen2", "pad", 400},       {"qwen2", "<tool_call>", 403},
-        {"gemma", "bos", 2},          {"bert_uncased", "cls", 2},  {"bert_uncased", "[MASK]", 4},
+        {"gpt2", "bos", 0},           {"gpt2", "eos", 0},         {"gpt2", "pad", -1},
+        {"gpt2", "<|endoftext|>", 0}, {"gpt2", "nothing", -1},    {"gpt2", "", -1},
+        {"roberta", "cls", 0},        {"roberta", "sep", 2},      {"llama2", "bos", 1},
+        {"llama2", "eos", 2},         {"llama2", "unk", 0},       {"llama2", "<0x0A>", 13},
+        {"llama3", "pad", -1},        {"llama3", "bos", 420},     {"llama3", "eos", 424},
+        {"qwen2", "eos", 402},        {"qwen2", "pad", 400},      {"qwen2", "<tool_call>", 403},
+        {"gemma", "bos", 2},          {"bert_uncased", "cls", 2}, {"bert_uncased", "[MASK]", 4},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct tokenizer *t = open_one(dir, cases[i].tokenizer);
         int id = tokenizer_special(t, cases[i].name);
-        check(id == cases[i].id, "%s: '%s' is %d instead of %d", cases[i].tokenizer, cases[i].name, id, cases[i].id);
+        check(id == cases[i].id, "%s: '%s' is %d instead of %d", cases[i].tokenizer, cases[i].name, id,
+              cases[i].id);
         tokenizer_close(t);
     }
 }
@@ -113,8 +118,8 @@ static void check_long(const char *dir, const char *name, const char *piece, siz
     int count = tokenizer_encode(t, text, n, ids, (int)n + 2);
     check(count > 0 && (size_t)count <= n + 2, "%s: %d ids of %zu bytes", name, count, n);
     int got = tokenizer_decode(t, ids, count, back, n + 1);
-    check((size_t)got == n && memcmp(text, back, n) == 0, "%s: %zu bytes of '%s' came back as %d", name, n, piece,
-          got);
+    check((size_t)got == n && memcmp(text, back, n) == 0, "%s: %zu bytes of '%s' came back as %d", name, n,
+          piece, got);
     free(text);
     free(back);
     free(ids);

@@ -1,6 +1,6 @@
 /*
- * fuzz.c -- tokenizers whose files have a few bytes changed, asked for random texts and ids: an error or ids and text
- * within their bounds. What a sanitizer sees ends the program.
+ * fuzz.c -- tokenizers whose files have a few bytes changed, asked for random texts and ids: an error or
+ * ids and text within their bounds. What a sanitizer sees ends the program.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,11 +17,13 @@ static uint32_t draw(uint32_t below)
 }
 
 /* What changes files most is what they themselves are made of. */
+/* clang-format off */
 static const char *const bits[] = {
-    "\"", "{", "}", "[", "]", ",", ":", "null", "true", "-1", "0", "99999999", "\\u0000", "\xff", "\\p{L}", "(?:", "+",
-    "*", "\"type\":", "\"Sequence\"", "\"ByteLevel\"", "\"NFC\"", "\"Metaspace\"", "\"Strip\"", "\"\"", "\xe2\x96\x81",
-    "<0x0A>", "##", "\"WordPiece\"", "\"Replace\"",
+    "\"", "{", "}", "[", "]", ",", ":", "null", "true", "-1", "0", "99999999", "\\u0000", "\xff",
+    "\\p{L}", "(?:", "+", "*", "\"type\":", "\"Sequence\"", "\"ByteLevel\"", "\"NFC\"", "\"Metaspace\"",
+    "\"Strip\"", "\"\"", "\xe2\x96\x81", "<0x0A>", "##", "\"WordPiece\"", "\"Replace\""
 };
+/* clang-format on */
 
 /* Replaces, removes, or doubles a few bytes; the new length. */
 static size_t change(char *s, size_t n)
@@ -43,8 +45,12 @@ static size_t change(char *s, size_t n)
 /* UTF-8 of random characters, with words of the tokenizers between. */
 static size_t random_text(char *s)
 {
-    static const char *const words[] = {" ",   "  ", "hello", "\n", "<s>", "[MASK]", "foo", "left", "\xe2\x96\x81", "e\xcc\x81",
-                                        "123", "'s", "\xe4\xbb\x8a", "\xf0\x9f\x98\x80", "<|endoftext|>", "\xcc\x83\xcc\xa3"};
+    /* clang-format off */
+    static const char *const words[] = {
+        " ", "  ", "hello", "\n", "<s>", "[MASK]", "foo", "left", "\xe2\x96\x81", "e\xcc\x81", "123",
+        "'s", "\xe4\xbb\x8a", "\xf0\x9f\x98\x80", "<|endoftext|>", "\xcc\x83\xcc\xa3"
+    };
+    /* clang-format on */
     size_t n = 0;
     for (uint32_t i = draw(20); i > 0; i--) {
         const char *w = words[draw(sizeof words / sizeof *words)];
@@ -106,7 +112,8 @@ static void check_changed(const char *dir, const char *name, int rounds)
 
 void check_fuzz(const char *dir, unsigned seed, int rounds)
 {
-    static const char *const names[] = {"gpt2", "llama3", "llama2", "gemma", "metaspace", "flags", "bert_uncased", "bert_cased"};
+    static const char *const names[] = {"gpt2",      "llama3", "llama2",       "gemma",
+                                        "metaspace", "flags",  "bert_uncased", "bert_cased"};
     state = seed;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         check_changed(dir, names[i], rounds / (int)(sizeof names / sizeof *names) + 1);

@@ -35,7 +35,8 @@ static bool same_ids(const int32_t *ids, int n, const json_t *want, size_t skip,
 
 static bool check_ids(const struct golden *g, size_t i)
 {
-    const json_t *s = json_array_get(g->strings, i), *want = json_array_get(json_object_get(g->file, "ids"), i);
+    const json_t *s = json_array_get(g->strings, i),
+                 *want = json_array_get(json_object_get(g->file, "ids"), i);
     const char *text = json_string_value(s);
     size_t before = (size_t)json_integer_value(json_object_get(g->file, "before")),
            after = (size_t)json_integer_value(json_object_get(g->file, "after"));
@@ -54,7 +55,8 @@ static bool check_ids(const struct golden *g, size_t i)
 
 static bool same_text(const char *text, int n, const json_t *want)
 {
-    return n >= 0 && (size_t)n == json_string_length(want) && memcmp(text, json_string_value(want), (size_t)n) == 0;
+    return n >= 0 && (size_t)n == json_string_length(want) &&
+           memcmp(text, json_string_value(want), (size_t)n) == 0;
 }
 
 static void check_text(const struct golden *g, size_t i)
@@ -75,12 +77,13 @@ static void check_text(const struct golden *g, size_t i)
 
     struct tokenizer_stream *s = tokenizer_stream_open(g->t);
     size = 0;
-    for (int k = 0; k < n; k++) size += tokenizer_stream_next(s, ids[k], text + size, sizeof text - (size_t)size);
+    for (int k = 0; k < n; k++)
+        size += tokenizer_stream_next(s, ids[k], text + size, sizeof text - (size_t)size);
     size += tokenizer_stream_end(s, text + size, sizeof text - (size_t)size);
     tokenizer_stream_close(s);
     want = entry(g, "text", i);
-    check(same_text(text, size, want), "%s: ids %zu as a stream have text '%s' instead of '%s'", g->name, i, text,
-          json_string_value(want));
+    check(same_text(text, size, want), "%s: ids %zu as a stream have text '%s' instead of '%s'", g->name, i,
+          text, json_string_value(want));
 }
 
 void check_golden(const char *tokenizer, const char *golden, const json_t *strings)

@@ -1,5 +1,6 @@
 /*
- * legacy.c -- checkpoints without tokenizer.json: the same ids from vocab.json and merges.txt, or from vocab.txt.
+ * legacy.c -- checkpoints without tokenizer.json: the same ids from vocab.json and merges.txt, or from
+ * vocab.txt.
  */
 #include <stdio.h>
 #include <stdlib.h>

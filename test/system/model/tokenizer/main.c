@@ -1,7 +1,8 @@
 /*
- * main.c -- tokenizer_test DIR [VOCABULARY [SEED ROUNDS]] tests examples/model/tokenizer.h by the tokenizers in DIR
- * and what the package `tokenizers` did with them (make_tokenizers.py). VOCABULARY is a folder with the tokenizer of
- * all-MiniLM-L6-v2; where it is not there, that part is left out, and a line says so.
+ * main.c -- tokenizer_test DIR [VOCABULARY [SEED ROUNDS]] tests examples/model/tokenizer.h by the
+ * tokenizers in DIR and what the package `tokenizers` did with them (make_tokenizers.py). VOCABULARY is a
+ * folder with the tokenizer of all-MiniLM-L6-v2; where it is not there, that part is left out, and a line
+ * says so.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -55,8 +56,9 @@ static char folder[64] = "";
 
 static void empty_folder(void)
 {
-    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "vocab.json",  "merges.txt",
-                                        "vocab.txt",      "special_tokens_map.json", "config.json"};
+    static const char *const names[] = {
+        "tokenizer.json", "tokenizer_config.json",   "vocab.json", "merges.txt",
+        "vocab.txt",      "special_tokens_map.json", "config.json"};
     char path[128];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, names[i]);

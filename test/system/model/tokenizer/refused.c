@@ -1,5 +1,6 @@
 /*
- * refused.c -- files that are damaged, or that ask for what is not known: one line that names it, and no tokenizer.
+ * refused.c -- files that are damaged, or that ask for what is not known: one line that names it, and no
+ * tokenizer.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +31,8 @@ static const struct damage damages[] = {
     {"gpt2", "pre_tokenizer.use_regex", "3", "'use_regex' is neither true nor false"},
     {"gpt2", "decoder", "{\"type\": \"CTC\"}", "decoder 'CTC' is not known"},
     {"gpt2", "decoder", "{\"type\": \"Sequence\", \"decoders\": 3}", "no list 'decoders'"},
-    {"gpt2", "decoder", "{\"type\": \"Strip\", \"content\": \"ab\", \"start\": 1, \"stop\": 0}", "not one character"},
+    {"gpt2", "decoder", "{\"type\": \"Strip\", \"content\": \"ab\", \"start\": 1, \"stop\": 0}",
+     "not one character"},
     {"gpt2", "decoder", "{\"type\": \"Strip\", \"content\": \" \", \"start\": -1, \"stop\": 0}", "'start'"},
     {"gpt2", "post_processor", "{\"type\": \"PairProcessing\"}", "'PairProcessing' is not known"},
     {"mistral", "pre_tokenizer.prepend_scheme", "\"sometimes\"", "'sometimes', which is not known"},
@@ -111,7 +113,8 @@ static void check_folder(const char *folder, const char *what, const char *words
 {
     char err[400] = "";
     struct tokenizer *t = tokenizer_open(folder, err, sizeof err);
-    check(!t && strstr(err, words) && !strchr(err, '\n'), "%s: expected '%s', got '%s'", what, words, t ? "a tokenizer" : err);
+    check(!t && strstr(err, words) && !strchr(err, '\n'), "%s: expected '%s', got '%s'", what, words,
+          t ? "a tokenizer" : err);
     tokenizer_close(t);
 }
 
@@ -170,7 +173,8 @@ void check_refused(const char *dir)
     FILES("merges.txt, line 2", "vocab.json", "{\"a\": 0}", "merges.txt", "\n\xff \xfe\n");
     FILES("'T5Tokenizer'", "vocab.json", "{\"a\": 0}", "merges.txt", "", "tokenizer_config.json",
           "{\"tokenizer_class\": \"T5Tokenizer\"}");
-    FILES("'CanineTokenizer'", "vocab.txt", "a\n", "tokenizer_config.json", "{\"tokenizer_class\": \"CanineTokenizer\"}");
+    FILES("'CanineTokenizer'", "vocab.txt", "a\n", "tokenizer_config.json",
+          "{\"tokenizer_class\": \"CanineTokenizer\"}");
     FILES("token '[CLS]' is not in the vocabulary", "vocab.txt", "[UNK]\n[SEP]\n");
     FILES("vocab.txt, line 2", "vocab.txt", "[UNK]\n\xc3\n");
     FILES("tokenizer_config.json, line", "vocab.txt", "[UNK]\n", "tokenizer_config.json", "{");

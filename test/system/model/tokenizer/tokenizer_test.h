@@ -19,11 +19,12 @@ const char *new_folder(void); /* an empty one; the last one's files are gone */
 /* All of a folder's goldens, by the tokenizer in another folder, which may be the same. */
 void check_golden(const char *tokenizer, const char *golden, const json_t *strings);
 
-void check_goldens(const char *dir);                    /* of all tokenizers in a folder */
-void check_legacy(const char *dir);                     /* the same without tokenizer.json */
-void check_real(const char *dir, const char *vocabulary); /* the golden `minilm`, if its vocabulary is there */
-void check_refused(const char *dir);                    /* files that are damaged, or ask for what is not known */
-void check_calls(const char *dir);                      /* arguments at their ends; long texts */
+void check_goldens(const char *dir); /* of all tokenizers in a folder */
+void check_legacy(const char *dir);  /* the same without tokenizer.json */
+void check_real(const char *dir,
+                const char *vocabulary); /* the golden `minilm`, if its vocabulary is there */
+void check_refused(const char *dir);     /* files that are damaged, or ask for what is not known */
+void check_calls(const char *dir);       /* arguments at their ends; long texts */
 void check_fuzz(const char *dir, unsigned seed, int rounds);
 
 #endif
