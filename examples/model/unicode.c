@@ -182,7 +182,11 @@ static size_t decompose(const char *s, size_t n, bool compatible, utf8proc_int32
     return count;
 }
 
-static int combining(utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; }
+static int combining(utf8proc_int32_t c)
+{
+    int class = utf8proc_get_property(c)->combining_class;
+    return class && within(unicode_new_marks, (uint32_t)c) ? 0 : class;
+}
 
 /* Sorts marks by their class and keeps the order within one. A run may be as long as the text: counts, no
  * swaps. */
@@ -208,6 +212,21 @@ static bool order(utf8proc_int32_t *list, size_t count)
     return true;
 }
 
+/* Joins characters, in place, but none over a mark that is too new: their number. */
+static size_t compose(utf8proc_int32_t *list, size_t count)
+{
+    utf8proc_option_t flags = (utf8proc_option_t)(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+    size_t done = 0;
+    for (size_t from = 0, to; from < count; from = to + 1) {
+        for (to = from; to < count && !within(unicode_new_marks, (uint32_t)list[to]);) to++;
+        memmove(list + done, list + from, (to - from) * sizeof *list);
+        utf8proc_ssize_t kept = utf8proc_normalize_utf32(list + done, (utf8proc_ssize_t)(to - from), flags);
+        done += kept > 0 ? (size_t)kept : 0;
+        if (to < count) list[done++] = list[to];
+    }
+    return done;
+}
+
 static bool ascii(const char *s, size_t n)
 {
     unsigned char any = 0;
@@ -224,10 +243,7 @@ void unicode_normal(struct text *t, const char *s, size_t n, enum unicode_form f
     utf8proc_int32_t *list = NULL;
     size_t count = decompose(s, n, form == UNICODE_NFKC || form == UNICODE_NFKD, &list);
     if (n > 0 && (count == 0 || !order(list, count))) t->failed = true;
-    if (count && (form == UNICODE_NFC || form == UNICODE_NFKC)) {
-        int flags = UTF8PROC_STABLE | UTF8PROC_COMPOSE;
-        count = (size_t)utf8proc_normalize_utf32(list, (utf8proc_ssize_t)count, (utf8proc_option_t)flags);
-    }
+    if (count && (form == UNICODE_NFC || form == UNICODE_NFKC)) count = compose(list, count);
     for (size_t i = 0; i < count; i++) text_char(t, (uint32_t)list[i]);
     free(list);
 }
