@@ -223,7 +223,8 @@ static bool open_all(struct tokenizer *t, const char *dir, struct complaint *c)
     json_t *config = file_json(dir, "tokenizer_config.json", c), *file = NULL;
     if (!c->made) file = file_json(dir, "tokenizer.json", c);
     if (!c->made && !file) file = file_legacy(dir, config, c);
-    bool good = file && tokenizer_read(t, file, c) && parts_read(t, dir, config, c);
+    bool good =
+        file && tokenizer_read(t, file, c) && parts_read(t, dir, config, c) && post_by_config(t, config, c);
     json_decref(config);
     json_decref(file);
     return good;

@@ -163,6 +163,7 @@ static bool characters(const struct tokenizer *t, struct work *w, const char *s,
 
 bool bpe_word(const struct tokenizer *t, const char *s, size_t n, struct scratch *scratch, struct ids *out)
 {
+    if (n >= INT32_MAX / 4) return false; /* the heap's indices are 32 bits */
     int32_t whole = t->bpe.ignore_merges ? vocab_find(&t->vocab, s, n) : -1;
     if (whole >= 0) return ids_add(out, whole), true;
     /* A symbol for each byte at most; each merge takes one pair away and makes two at most. */

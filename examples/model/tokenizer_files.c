@@ -82,14 +82,6 @@ static json_t *merges_of(FILE *f, struct complaint *c)
     return merges;
 }
 
-/* Whether the tokenizer's class, without its "Fast", is a name; one that is not said may be any. */
-static bool class_is(const json_t *config, const char *name)
-{
-    const char *class = json_string_value(json_object_get(config, "tokenizer_class"));
-    size_t n = strlen(name);
-    return class && strncmp(class, name, n) == 0 && (!class[n] || strcmp(class + n, "Fast") == 0);
-}
-
 static bool flag_of(const json_t *config, const char *member, bool otherwise)
 {
     const json_t *v = json_object_get(config, member);

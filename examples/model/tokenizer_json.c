@@ -24,7 +24,7 @@ static bool added_read(struct tokenizer *t, const json_t *v, struct complaint *c
     int n = (int)(a->content.size < 40 ? a->content.size : 40);
     if (n == 0) return complain(c, "added_tokens: token %d has no content", a->id);
     if (a->id >= ID_LIMIT)
-        return complain(c, "added_tokens: the id of '%.*s' is above 2^24", n, a->content.data);
+        return complain(c, "added_tokens: the id of '%.*s' is above 2^22", n, a->content.data);
     int32_t same = vocab_find(&t->vocab, a->content.data, a->content.size);
     if (same >= 0 && same != a->id)
         return complain(c, "added_tokens: '%.*s' has id %d, but %d in the vocabulary", n, a->content.data,

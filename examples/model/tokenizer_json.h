@@ -46,6 +46,10 @@ extern const struct kind normalizer_kinds[], cut_kinds[], decoder_kinds[];
 bool model_read(struct tokenizer *t, const json_t *v, struct complaint *c);
 /* tokenizer_post.c: the member `post_processor`, as ids before and after the text's. */
 bool post_read(struct tokenizer *t, const json_t *v, struct complaint *c);
+/* The same by add_bos_token and add_eos_token of tokenizer_config.json, which some classes of `transformers`
+ * put in its place. */
+bool post_by_config(struct tokenizer *t, const json_t *config, struct complaint *c);
+bool class_is(const json_t *config, const char *name); /* name, or nameFast */
 /* tokenizer_json.c: all that a tokenizer.json has. */
 bool tokenizer_read(struct tokenizer *t, const json_t *file, struct complaint *c);
 

@@ -16,7 +16,7 @@ static bool vocab_read(struct vocab *v, const json_t *words, struct complaint *c
     {
         json_int_t i = json_is_integer(id) ? json_integer_value(id) : -1;
         if (i < 0 || i >= ID_LIMIT)
-            return complain(c, "model: the id of '%.40s' is no number from 0 to 2^24 - 1", word);
+            return complain(c, "model: the id of '%.40s' is no number from 0 to 2^22 - 1", word);
         if (!vocab_add(v, word, strlen(word), (int32_t)i)) return complain(c, "no memory");
     }
     return true;
@@ -82,7 +82,7 @@ static bool merges_read(struct tokenizer *t, const json_t *merges, struct compla
     size_t count = json_array_size(merges);
     struct text both = {0};
     if (!json_is_array(merges)) return complain(c, "model: 'merges' is no list");
-    if (count >= ID_LIMIT) return complain(c, "model: %zu merges, more than 2^24", count);
+    if (count >= ID_LIMIT) return complain(c, "model: %zu merges, more than 2^22", count);
     if (!bpe_merges(&t->bpe, count)) return complain(c, "no memory");
     bool good = true;
     for (size_t i = 0; good && i < count; i++) good = merge_read(t, json_array_get(merges, i), i, &both, c);

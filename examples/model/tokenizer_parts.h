@@ -41,7 +41,7 @@ struct vocab {
     size_t slots;
     size_t longest; /* bytes of a string */
 };
-enum { ID_LIMIT = 1 << 24 }; /* ids above are a damaged file */
+enum { ID_LIMIT = 1 << 22 }; /* ids above are a damaged file */
 
 bool vocab_add(struct vocab *v, const char *s, size_t n,
                int32_t id); /* the last id of a string counts; false: no memory */

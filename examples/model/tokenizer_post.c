@@ -21,7 +21,7 @@ static void put_before(struct ids *list, const struct ids *front)
 static bool id_read(const json_t *v, struct ids *to, struct complaint *c)
 {
     json_int_t id = json_is_integer(v) ? json_integer_value(v) : -1;
-    if (id < 0 || id >= ID_LIMIT) return complain(c, "post_processor: an id is no number from 0 to 2^24 - 1");
+    if (id < 0 || id >= ID_LIMIT) return complain(c, "post_processor: an id is no number from 0 to 2^22 - 1");
     ids_add(to, (int32_t)id);
     return true;
 }
@@ -119,4 +119,32 @@ static bool processor_read(struct tokenizer *t, const json_t *v, struct complain
 bool post_read(struct tokenizer *t, const json_t *v, struct complaint *c)
 {
     return !v || json_is_null(v) || processor_read(t, v, c);
+}
+
+bool class_is(const json_t *config, const char *name)
+{
+    const char *class = json_string_value(json_object_get(config, "tokenizer_class"));
+    size_t n = strlen(name);
+    return class && strncmp(class, name, n) == 0 && (!class[n] || strcmp(class + n, "Fast") == 0);
+}
+
+/* One side: the part's token, if the member says so, else nothing. */
+static bool side_by_config(struct tokenizer *t, const json_t *config, const char *member, const char *part,
+                           struct ids *side, struct complaint *c)
+{
+    int32_t id = vocab_find(&t->parts, part, strlen(part));
+    side->count = 0;
+    if (!json_is_true(json_object_get(config, member))) return true;
+    if (id < 0) return complain(c, "tokenizer_config.json: %s, but there is no %s token", member, part);
+    ids_add(side, id);
+    return !side->failed || complain(c, "no memory");
+}
+
+bool post_by_config(struct tokenizer *t, const json_t *config, struct complaint *c)
+{
+    bool classes = class_is(config, "LlamaTokenizer") || class_is(config, "CodeLlamaTokenizer") ||
+                   class_is(config, "GemmaTokenizer");
+    if (!classes || !json_is_boolean(json_object_get(config, "add_bos_token"))) return true;
+    return side_by_config(t, config, "add_bos_token", "bos", &t->before, c) &&
+           side_by_config(t, config, "add_eos_token", "eos", &t->after, c);
 }

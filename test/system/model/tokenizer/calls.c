@@ -83,28 +83,52 @@ static void check_specials(const char *dir)
     }
 }
 
+/* A tokenizer of the same tokenizer.json as another one, with other files beside it. */
+static struct tokenizer *open_with(const char *dir, const char *name, const char *config, const char *names)
+{
+    char from[600], err[400] = "";
+    snprintf(from, sizeof from, "%s/%s", dir, name);
+    json_t *file = load(from, "tokenizer.json");
+    char *text = json_dumps(file, 0);
+    const char *folder = new_folder();
+    store(folder, "tokenizer.json", text, strlen(text));
+    store(folder, "config.json", config, strlen(config));
+    store(folder, "tokenizer_config.json", names, strlen(names));
+    json_decref(file);
+    free(text);
+    struct tokenizer *t = tokenizer_open(folder, err, sizeof err);
+    check(t != NULL, "%s", err);
+    return t;
+}
+
 /* config.json's numbers count where tokenizer_config.json has no names. */
 static void check_config(const char *dir)
 {
-    char from[600];
-    snprintf(from, sizeof from, "%s/gpt2", dir);
-    json_t *file = load(from, "tokenizer.json");
-    char *text = json_dumps(file, 0), err[400] = "";
-    const char *folder = new_folder();
-    static const char config[] = "{\"bos_token_id\": 5, \"eos_token_id\": [7, 8], \"pad_token_id\": 1000000}",
-                      names[] = "{\"bos_token\": {\"content\": \"<|endoftext|>\"}, \"pad_token\": null}";
-    store(folder, "tokenizer.json", text, strlen(text));
-    store(folder, "config.json", config, sizeof config - 1);
-    store(folder, "tokenizer_config.json", names, sizeof names - 1);
-    struct tokenizer *t = tokenizer_open(folder, err, sizeof err);
-    if (check(t != NULL, "%s", err)) {
-        check(tokenizer_special(t, "bos") == 0, "bos by its name");
-        check(tokenizer_special(t, "eos") == 7, "eos by config.json");
-        check(tokenizer_special(t, "pad") == -1, "a pad that is no token");
-    }
+    struct tokenizer *t =
+        open_with(dir, "gpt2", "{\"bos_token_id\": 5, \"eos_token_id\": [7, 8], \"pad_token_id\": 1000000}",
+                  "{\"bos_token\": {\"content\": \"<|endoftext|>\"}, \"pad_token\": null}");
+    if (!t) return;
+    check(tokenizer_special(t, "bos") == 0, "bos by its name");
+    check(tokenizer_special(t, "eos") == 7, "eos by config.json");
+    check(tokenizer_special(t, "pad") == -1, "a pad that is no token");
     tokenizer_close(t);
-    json_decref(file);
-    free(text);
+}
+
+/* LLaMA's class puts tokens around a text as tokenizer_config.json says, whatever tokenizer.json's template
+ * is. */
+static void check_around(const char *dir, const char *class, const char *flags, int first, int last)
+{
+    char config[200];
+    int32_t ids[16];
+    snprintf(config, sizeof config,
+             "{\"tokenizer_class\": \"%s\", \"bos_token\": \"<s>\", \"eos_token\": \"</s>\", %s}", class,
+             flags);
+    struct tokenizer *t = open_with(dir, "mistral", "{}", config);
+    if (!t) return;
+    int bare = tokenizer_encode_bare(t, "hello", 5, ids, 16), n = tokenizer_encode(t, "hello", 5, ids, 16);
+    check(n == bare + (first >= 0) + (last >= 0), "%s, %s: %d ids, %d bare", class, flags, n, bare);
+    check((ids[0] == 1) == (first >= 0) && (ids[n - 1] == 2) == (last >= 0), "%s, %s: ends", class, flags);
+    tokenizer_close(t);
 }
 
 /* A long text comes back; of words without end, too. */
@@ -160,6 +184,12 @@ void check_calls(const char *dir)
     }
     check_specials(dir);
     check_config(dir);
+    check_around(dir, "LlamaTokenizer", "\"add_bos_token\": true", 1, -1);
+    check_around(dir, "LlamaTokenizerFast", "\"add_bos_token\": false", -1, -1);
+    check_around(dir, "LlamaTokenizerFast", "\"add_bos_token\": true, \"add_eos_token\": true", 1, 2);
+    check_around(dir, "GemmaTokenizer", "\"add_bos_token\": false, \"add_eos_token\": true", -1, 2);
+    check_around(dir, "PreTrainedTokenizerFast", "\"add_bos_token\": false", 1, -1);
+    check_around(dir, "LlamaTokenizer", "\"add_eos_token\": true", 1, -1);
     check_long(dir, "gpt2", "hello", 200000);
     check_long(dir, "gpt2", " ", 200000);
     check_long(dir, "llama3", "a\xcc\x81 1234\n", 200000);

@@ -64,7 +64,7 @@ static const struct damage damages[] = {
     {"gpt2", "model", "null", "there is no model"},
     {"gpt2", "model.vocab", "[1]", "'vocab' is no object"},
     {"gpt2", "model.vocab.zz", "99999999999", "id of 'zz'"},
-    {"gpt2", "model.vocab.zz", "16777216", "id of 'zz'"},
+    {"gpt2", "model.vocab.zz", "4194304", "id of 'zz'"},
     {"gpt2", "model.vocab.zz", "-1", "id of 'zz'"},
     {"gpt2", "model.vocab.zz", "\"1\"", "id of 'zz'"},
     {"gpt2", "model.vocab.zz", "1", "id 1 belongs to"},
