@@ -6,6 +6,9 @@
  * and is not known here is an error that names it: ids are the ones of the package `tokenizers`, or there
  * are none. Its settings `truncation` and `padding` are left to the caller.
  *
+ * tokenizer_config.json says which tokens begin, end and fill a text, and, for the classes of LLaMA and
+ * Gemma, whether encoding puts them there.
+ *
  * A tokenizer is not changed by use: threads may share it.
  */
 #ifndef MODEL_TOKENIZER_H

@@ -1,5 +1,5 @@
 /*
- * golden.c -- ids and texts are the package's, for all kinds of tokenizers and some 370 strings.
+ * golden.c -- ids and texts are the package's, for all kinds of tokenizers and some 330 strings.
  */
 #include <dirent.h>
 #include <stdio.h>
