@@ -86,8 +86,8 @@ $(eval $(call job,chat-asan,asan,$(BUILD)/asan/chat_test $(BUILD)/asan/examples/
 $(eval $(call job,chat-tsan,tsan,$(BUILD)/tsan/chat_test $(BUILD)/tsan/examples/chat_server leaving))
 # Tokenizers of all kinds: ids, texts, files that are damaged; a real one's, where `make embed-data` has brought it.
 TOKENIZER_TEST = tokenizer_test test/system/model/tokenizers $(BUILD)/minilm $$$$CODA_SEED
-$(eval $(call job,tokenizer,rest,$(BUILD)/$(TOKENIZER_TEST) $(if $(FULL),20000,300)))
-$(eval $(call job,tokenizer-asan,asan,$(BUILD)/asan/$(TOKENIZER_TEST) $(if $(FULL),100000,600)))
+$(eval $(call job,tokenizer,rest,$(BUILD)/$(TOKENIZER_TEST) $(if $(FULL),20000,100)))
+$(eval $(call job,tokenizer-asan,asan,$(BUILD)/asan/$(TOKENIZER_TEST) $(if $(FULL),20000,200)))
 # A few cases of every operator of the ONNX suite; `make conformance` runs them all.
 $(eval $(call job,conformance,rest,$(BUILD)/conformance/run test/conformance/subset))
 SYSTEM := install tool hijack demo chat chat-asan chat-tsan tokenizer tokenizer-asan $(EXAMPLES:%=example-%) conformance

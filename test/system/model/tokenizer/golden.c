@@ -121,6 +121,19 @@ void check_goldens(const char *dir)
     json_decref(strings);
 }
 
+/* A file as it is. */
+static void copy(const char *from, const char *to, const char *name)
+{
+    char path[700];
+    snprintf(path, sizeof path, "%s/%s", from, name);
+    FILE *f = fopen(path, "rb");
+    char *text = malloc(1 << 22);
+    size_t n = f && text ? fread(text, 1, 1 << 22, f) : 0;
+    if (check(n > 0, "%s cannot be read", path)) store(to, name, text, n);
+    if (f) fclose(f);
+    free(text);
+}
+
 void check_real(const char *dir, const char *vocabulary)
 {
     char golden[600], file[600];
@@ -132,5 +145,9 @@ void check_real(const char *dir, const char *vocabulary)
     }
     json_t *strings = load(dir, "strings.json");
     check_golden(vocabulary, golden, strings);
+    const char *legacy = new_folder();
+    copy(vocabulary, legacy, "vocab.txt");
+    copy(vocabulary, legacy, "tokenizer_config.json");
+    check_golden(legacy, golden, strings);
     json_decref(strings);
 }
