@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Makes test/system/model/tokenizers anew: small tokenizers of every kind, and what the package `tokenizers` does with
 them. Run it in a virtual environment that has the package (pip install tokenizers==0.23.3); the C test needs no Python.
+Training breaks some ties at random, so that another run makes other vocabularies, with goldens that fit.
 
     make_tokenizers.py                       all of them
     make_tokenizers.py --golden DIR NAME     the goldens alone, of the tokenizer in DIR, as NAME/golden.json
