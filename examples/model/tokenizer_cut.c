@@ -162,6 +162,8 @@ static void read_split(const struct reader *r, struct step *st)
 {
     read_pattern(r, "pattern", &st->pattern);
     st->how = read_choice(r, "behavior", behavior_names);
+    if (!json_object_get(r->object, "behavior"))
+        complain(r->complaint, "%s: there is no 'behavior'", r->what);
     st->flag[0] = read_flag(r, "invert", false);
 }
 
