@@ -61,7 +61,8 @@ $(BUILD)/libcoda.so: $(OBJ)
 	@ln -sf libcoda.so $(BUILD)/libcoda.so.0
 
 # ---- The tool and the examples: users of coda.h alone ----
-EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(filter-out examples/chat_server.c,$(wildcard examples/*.c)))
+MODEL_EXAMPLES := embed generate
+EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(filter-out examples/chat_server.c $(MODEL_EXAMPLES:%=examples/%.c),$(wildcard examples/*.c)))
 CHAT_OBJ := $(patsubst %.c,$(BUILD)/%.o,examples/chat_server.c $(wildcard examples/chat/*.c))
 TOOL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard examples/coda/*.c))
 
@@ -83,7 +84,19 @@ chat_server: $(BUILD)/examples/chat_server $(BUILD)/chat_test
 else
 	@echo 'examples/chat_server is not built: pkg-config finds no $(CHAT_PACKAGES); .ci/deps installs them'
 endif
-examples: $(EXAMPLES) chat_server
+# Whole models from their files, which are described in JSON.
+MODEL_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard examples/model/*.c))
+MODEL_LIBS := $(shell pkg-config --libs jansson 2>/dev/null)
+$(BUILD)/examples/model/%.o: ALL_CFLAGS += $(shell pkg-config --cflags jansson 2>/dev/null)
+$(MODEL_EXAMPLES:%=$(BUILD)/examples/%): $(BUILD)/examples/%: $(BUILD)/examples/%.o $(MODEL_OBJ) $(BUILD)/libcoda.so
+	$(CC) $< $(MODEL_OBJ) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(MODEL_LIBS) $(LDLIBS)
+models: ## examples/embed.c and examples/generate.c, if jansson is there
+ifneq ($(MODEL_LIBS),)
+models: $(MODEL_EXAMPLES:%=$(BUILD)/examples/%)
+else
+	@echo 'examples/embed and examples/generate are not built: pkg-config finds no jansson; .ci/deps installs it'
+endif
+examples: $(EXAMPLES) chat_server models
 
 deps: ## installs what is missing: packages by apt, CUDA 13 by Python wheels
 	@.ci/deps
@@ -338,7 +351,7 @@ help: ## this list
 	@sed -n 's/^# make/make/p' Makefile
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-.PHONY: all examples chat_server deps demo unit bless texts bless-texts check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers exports abi bless-abi headers lint tidy \
+.PHONY: all examples chat_server models deps demo unit bless texts bless-texts check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers exports abi bless-abi headers lint tidy \
 	install uninstall clean help perf perf-build perf-tuned perf-torch perf-report
 
 # ---- Primitives on the host: the device files through the C++ compiler, for test_primitives.c ----

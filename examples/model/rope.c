@@ -1,0 +1,79 @@
+/*
+ * rope.c -- the frequencies of rotary embeddings, and how checkpoints scale them for long texts.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "config.h"
+
+static const double turn = 6.283185307179586;
+
+/* LLaMA 3.1: long waves are slowed by `factor`, short ones are kept, those between are mixed. */
+static bool scale_llama3(struct rope *r, const json_t *o, struct fault *f)
+{
+    double factor, low, high, original;
+    if (!config_number(o, "factor", NULL, 1, 1e6, 0, &factor, f) ||
+        !config_number(o, "low_freq_factor", NULL, 1e-6, 1e6, 0, &low, f) ||
+        !config_number(o, "high_freq_factor", NULL, 1e-6, 1e6, 0, &high, f) ||
+        !config_number(o, "original_max_position_embeddings", NULL, 1, 1e9, 0, &original, f))
+        return false;
+    if (high <= low) return fault_set(f, "config: high_freq_factor %g is not above %g", high, low);
+    for (int i = 0; i < r->rotary / 2; i++) {
+        double w = pow(r->base, -2.0 * i / r->rotary), waves = original * w / turn;
+        double kept = fmin(1, fmax(0, (waves - low) / (high - low)));
+        r->frequencies[i] = (float)(kept * w + (1 - kept) * w / factor);
+    }
+    return true;
+}
+
+static bool scale_linear(struct rope *r, const json_t *o, struct fault *f)
+{
+    double factor;
+    if (!config_number(o, "factor", NULL, 1, 1e6, 0, &factor, f)) return false;
+    for (int i = 0; i < r->rotary / 2; i++)
+        r->frequencies[i] = (float)(pow(r->base, -2.0 * i / r->rotary) / factor);
+    return true;
+}
+
+/* o is an object of rope_scaling (version 4) or rope_parameters (5), or NULL. */
+static bool read_rope(const struct config *c, struct rope *r, const json_t *o, double base, double partial,
+                      struct fault *f)
+{
+    json_t *named = json_object_get(o, "rope_type");
+    const char *type = json_string_value(named ? named : json_object_get(o, "type"));
+    if (o && !json_is_object(o)) return fault_set(f, "config: the scaling of RoPE is no object");
+    if (!config_number(o, "rope_theta", NULL, 1, 1e12, base, &r->base, f) ||
+        !config_number(o, "partial_rotary_factor", NULL, 0.01, 1, partial, &partial, f))
+        return false;
+    r->rotary = (int)(c->head_dim * partial);
+    r->scale = 1;
+    if (r->rotary < 2 || r->rotary % 2 || r->rotary / 2 > MOST_FREQUENCIES)
+        return fault_set(f, "config: %d rotated columns of a head of %d are not supported", r->rotary, c->head_dim);
+    r->scaled = type && strcmp(type, "default") != 0;
+    if (!r->scaled) return true;
+    if (!strcmp(type, "llama3")) return scale_llama3(r, o, f);
+    if (!strcmp(type, "linear")) return scale_linear(r, o, f);
+    return fault_set(f, "config: RoPE of type '%.40s' is not supported", type);
+}
+
+bool config_rope(struct config *c, const json_t *o, struct fault *f)
+{
+    bool gemma3 = !strncmp(c->family, "gemma3", 6);
+    json_t *both = json_object_get(o, "rope_parameters"), *full = json_object_get(both, "full_attention");
+    json_t *scaling = full ? full : json_is_object(both) ? both : json_object_get(o, "rope_scaling");
+    double base, local, partial;
+    bool interleaved;
+    if (!strcmp(c->family, "bert") || !strcmp(c->family, "gpt2")) return true;
+    if (json_is_null(scaling)) scaling = NULL;
+    if (!config_number(o, "rope_theta", NULL, 1, 1e12, gemma3 ? 1e6 : 1e4, &base, f) ||
+        !config_number(o, "rope_local_base_freq", NULL, 1, 1e12, gemma3 ? 1e4 : base, &local, f) ||
+        !config_number(o, "partial_rotary_factor", NULL, 0.01, 1, 1, &partial, f) ||
+        !config_bool(o, "rope_interleaved", false, &interleaved, f) ||
+        !read_rope(c, &c->rope, scaling, base, partial, f))
+        return false;
+    json_t *sliding = json_object_get(both, "sliding_attention");
+    c->sliding_rope = c->rope; /* one for all, but for Gemma 3 */
+    if ((gemma3 || sliding) && !read_rope(c, &c->sliding_rope, sliding, local, partial, f)) return false;
+    c->rope.interleaved = c->sliding_rope.interleaved = interleaved;
+    return true;
+}
