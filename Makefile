@@ -92,7 +92,7 @@ $(MODEL_EXAMPLES:%=$(BUILD)/examples/%): $(BUILD)/examples/%: $(BUILD)/examples/
 	$(CC) $< $(MODEL_OBJ) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(MODEL_LIBS) $(LDLIBS)
 models: ## examples/embed.c and examples/generate.c, if jansson is there
 ifneq ($(MODEL_LIBS),)
-models: $(MODEL_EXAMPLES:%=$(BUILD)/examples/%)
+models: $(MODEL_EXAMPLES:%=$(BUILD)/examples/%) $(BUILD)/model_test
 else
 	@echo 'examples/embed and examples/generate are not built: pkg-config finds no jansson; .ci/deps installs it'
 endif
@@ -142,6 +142,12 @@ $(BUILD)/test/system/chat/%.o: ALL_CFLAGS += -Iexamples
 CHAT_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/chat/*.c))
 $(BUILD)/chat_test: $(CHAT_TEST_OBJ)
 	$(CC) $^ -o $@ $(CHAT_LIBS) $(LDLIBS)
+
+# Models from files, against tiny ones whose logits another library has made.
+MODEL_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/model/*.c))
+$(MODEL_TEST_OBJ): ALL_CFLAGS += -Iexamples
+$(BUILD)/model_test: $(MODEL_TEST_OBJ) $(MODEL_OBJ) $(BUILD)/libcoda.a
+	$(CC) $^ -o $@ $(MODEL_LIBS) $(LDLIBS)
 
 # Programs beside the unit tests. Fuzzers: fuzz_NAME SECONDS [SEED].
 FUZZERS := $(patsubst test/fuzz/%.c,$(BUILD)/%,$(wildcard test/fuzz/fuzz_*.c))

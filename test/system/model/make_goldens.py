@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""make_goldens.py -- tiny checkpoints of each family with random weights, and what transformers makes of them.
+
+    python3 test/system/model/make_goldens.py [FOLDER]          writes test/system/model/tiny, or FOLDER
+
+Made with torch 2.15.0, transformers 5.23.0, numpy 2.4.6, safetensors as they require. The weights are rounded to
+the dtype of the file; the model then runs in fp64 (where transformers does not insist on fp32, as for angles).
+golden.safetensors has the tokens and their logits, or of an encoder the mean of each sentence's states.
+"""
+import json
+import os
+import shutil
+import sys
+
+import torch
+import transformers as tf
+from safetensors.torch import save_file
+
+SIZES = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+             intermediate_size=48, vocab_size=80, max_position_embeddings=1024, pad_token_id=0,
+             bos_token_id=1, eos_token_id=2, attn_implementation="eager")
+TOKENS = 40
+
+
+def rope(theta=10000.0, **more):
+    return dict(dict(rope_theta=theta, rope_type="default"), **more)
+
+
+LLAMA3 = rope(500000.0, rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=64)
+
+# name: configuration, class, dtype, shards
+MODELS = {
+    "llama": (tf.LlamaConfig(**SIZES, rms_norm_eps=1e-5, tie_word_embeddings=False), tf.LlamaForCausalLM,
+              torch.float32, 1),
+    "llama3": (tf.LlamaConfig(**SIZES, head_dim=16, rope_parameters=LLAMA3, tie_word_embeddings=True,
+                              attention_bias=True, mlp_bias=True), tf.LlamaForCausalLM, torch.bfloat16, 3),
+    "mistral": (tf.MistralConfig(**SIZES, sliding_window=7, head_dim=8), tf.MistralForCausalLM, torch.bfloat16, 1),
+    "qwen2": (tf.Qwen2Config(**SIZES, rope_parameters=rope(1e6), use_sliding_window=True, sliding_window=9,
+                             max_window_layers=1), tf.Qwen2ForCausalLM, torch.bfloat16, 1),
+    "qwen3": (tf.Qwen3Config(**SIZES, rope_parameters=rope(1e6), head_dim=16, tie_word_embeddings=True),
+              tf.Qwen3ForCausalLM, torch.bfloat16, 1),
+    "gemma": (tf.GemmaConfig(**SIZES, head_dim=16, tie_word_embeddings=True), tf.GemmaForCausalLM,
+              torch.bfloat16, 1),
+    "gemma2": (tf.Gemma2Config(**SIZES, head_dim=16, query_pre_attn_scalar=24, sliding_window=6,
+                               attn_logit_softcapping=3.0, final_logit_softcapping=5.0),
+               tf.Gemma2ForCausalLM, torch.bfloat16, 1),
+    "gemma3": (tf.Gemma3TextConfig(**SIZES, head_dim=16, query_pre_attn_scalar=16, sliding_window=5,
+                                   layer_types=["sliding_attention", "full_attention"],
+                                   rope_parameters={"sliding_attention": rope(10000.0),
+                                                    "full_attention": rope(1e6, rope_type="linear", factor=8.0)}),
+               tf.Gemma3ForCausalLM, torch.bfloat16, 1),
+    "phi3": (tf.Phi3Config(**SIZES, rope_parameters=rope(partial_rotary_factor=0.5), sliding_window=11,
+                           tie_word_embeddings=False), tf.Phi3ForCausalLM, torch.bfloat16, 1),
+    "gpt2": (tf.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=80, n_positions=256, n_inner=48,
+                           bos_token_id=1, eos_token_id=2, attn_implementation="eager"), tf.GPT2LMHeadModel,
+             torch.float16, 1),
+    "bert": (tf.BertConfig(**{**SIZES, "max_position_embeddings": 64}), tf.BertModel, torch.float32, 1),
+}
+
+
+def draw(model, dtype):
+    """Values that make every part of the formula matter; transformers' own are so small that much of it is 0."""
+    for name, p in model.named_parameters():
+        wide = p.dim() > 1
+        noise = torch.randn(p.shape) * (1.2 * p.shape[-1] ** -0.5 if wide else 0.3)
+        if not wide and p.abs().sum() == p.numel():
+            noise += 1  # gains
+        p.data = noise.to(dtype).double()
+    return model.double().eval()
+
+
+def older(name, folder):
+    """Two of them in the words of version 4."""
+    path = os.path.join(folder, "config.json")
+    with open(path) as f:
+        c = json.load(f)
+    if name == "llama3":
+        scaling = c.pop("rope_parameters")
+        c["rope_theta"] = scaling.pop("rope_theta")
+        c["rope_scaling"] = scaling
+    if name == "gemma2":
+        c.pop("layer_types")
+        c["rope_theta"] = c.pop("rope_parameters")["rope_theta"]
+    c.pop("dtype", None)
+    with open(path, "w") as f:
+        json.dump(c, f, indent=1)
+        f.write("\n")
+
+
+def decoded(model):
+    ids = torch.randint(0, 80, (1, TOKENS))
+    return {"ids": ids[0].int(), "logits": model(ids).logits[0].float().contiguous()}
+
+
+def encoded(model):
+    counts = [1, 9, 30, 64]
+    ids = [torch.randint(1, 80, (1, n)) for n in counts]
+    means = [model(i).last_hidden_state[0].mean(0) for i in ids]
+    return {"ids": torch.cat(ids, 1)[0].int(), "counts": torch.tensor(counts).int(),
+            "vectors": torch.stack(means).float()}
+
+
+def save(model, folder, dtype, shards):
+    state = {k: v.to(dtype).contiguous() for k, v in model.state_dict().items()}
+    if model.config.tie_word_embeddings or "lm_head.weight" not in state:
+        state.pop("lm_head.weight", None)
+    if shards == 1:
+        return save_file(state, os.path.join(folder, "model.safetensors"), {"format": "pt"})
+    place = {}
+    for i in range(shards):
+        name = f"model-{i + 1:05}-of-{shards:05}.safetensors"
+        part = {k: state[k] for k in sorted(state)[i::shards]}
+        save_file(part, os.path.join(folder, name), {"format": "pt"})
+        place.update({k: name for k in part})
+    with open(os.path.join(folder, "model.safetensors.index.json"), "w") as f:
+        json.dump({"metadata": {}, "weight_map": place}, f, indent=1)
+        f.write("\n")
+
+
+def main():
+    root = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "tiny")
+    shutil.rmtree(root, ignore_errors=True)
+    for number, (name, (config, kind, dtype, shards)) in enumerate(MODELS.items()):
+        torch.manual_seed(number)
+        folder = os.path.join(root, name)
+        os.makedirs(folder)
+        model = draw(kind(config), dtype)
+        config.save_pretrained(folder)
+        older(name, folder)
+        save(model, folder, dtype, shards)
+        with torch.no_grad():
+            golden = encoded(model) if name == "bert" else decoded(model)
+        save_file(golden, os.path.join(folder, "golden.safetensors"))
+
+
+main()
