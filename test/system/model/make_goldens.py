@@ -71,7 +71,7 @@ def draw(model, dtype):
 
 
 def older(name, folder):
-    """Two of them in the words of version 4."""
+    """Three of them in the words of version 4."""
     path = os.path.join(folder, "config.json")
     with open(path) as f:
         c = json.load(f)
@@ -79,7 +79,7 @@ def older(name, folder):
         scaling = c.pop("rope_parameters")
         c["rope_theta"] = scaling.pop("rope_theta")
         c["rope_scaling"] = scaling
-    if name == "gemma2":
+    if name in ("gemma2", "qwen2"):
         c.pop("layer_types")
         c["rope_theta"] = c.pop("rope_parameters")["rope_theta"]
     c.pop("dtype", None)
