@@ -97,6 +97,8 @@ else
 	@echo 'examples/embed and examples/generate are not built: pkg-config finds no jansson; .ci/deps installs it'
 endif
 examples: $(EXAMPLES) chat_server models
+embed-data: ## fetches all-MiniLM-L6-v2, 91 MB, into build/minilm, for examples/embed and its test
+	@mkdir -p $(BUILD) && python3 examples/model/fetch_minilm.py $(BUILD)/minilm
 
 deps: ## installs what is missing: packages by apt, CUDA 13 by Python wheels
 	@.ci/deps
@@ -357,7 +359,7 @@ help: ## this list
 	@sed -n 's/^# make/make/p' Makefile
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-.PHONY: all examples chat_server models deps demo unit bless texts bless-texts check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers exports abi bless-abi headers lint tidy \
+.PHONY: all examples chat_server models embed-data deps demo unit bless texts bless-texts check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers exports abi bless-abi headers lint tidy \
 	install uninstall clean help perf perf-build perf-tuned perf-torch perf-report
 
 # ---- Primitives on the host: the device files through the C++ compiler, for test_primitives.c ----

@@ -99,7 +99,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct stored_tensor *)a)->name, ((const struct stored_tensor *)b)->name);
 }
 
-static bool sort_by_name(struct checkpoint *c, struct fault *f)
+bool checkpoint_sort(struct checkpoint *c, struct fault *f)
 {
     if (c->count) qsort(c->tensor, (size_t)c->count, sizeof *c->tensor, by_name);
     for (int i = 1; i < c->count; i++)
@@ -179,7 +179,7 @@ static bool add_index(struct checkpoint *c, const char *folder, const char *path
     json_t *index = read_object(path, f), *map = json_object_get(index, "weight_map");
     bool good = index != NULL;
     if (good && !json_is_object(map)) good = fault_set(f, "%s: weight_map is missing, or no object", path);
-    good = good && add_shards(c, folder, map, f) && sort_by_name(c, f) && all_there(c, map, f);
+    good = good && add_shards(c, folder, map, f) && checkpoint_sort(c, f) && all_there(c, map, f);
     json_decref(index);
     return good;
 }
@@ -209,7 +209,7 @@ bool checkpoint_open(struct checkpoint *c, const char *path, struct fault *f)
     *c = (struct checkpoint){0};
     if (ends_with(path, ".gguf")) good = checkpoint_map(c, path, &map, f) && gguf_read(c, path, &map, f);
     else good = ends_with(path, ".safetensors") ? add_beside(c, path, f) : add_folder(c, path, f);
-    good = good && sort_by_name(c, f);
+    good = good && checkpoint_sort(c, f);
     if (!good) checkpoint_close(c);
     return good;
 }

@@ -52,6 +52,9 @@ bool checkpoint_map(struct checkpoint *c, const char *path, struct mapped_file *
 /* Adds a tensor; its name is copied. */
 bool checkpoint_add(struct checkpoint *c, const struct stored_tensor *t, const char *name, struct fault *f);
 
+/* Puts tensors in order, so that they can be found; false if a name comes twice. */
+bool checkpoint_sort(struct checkpoint *c, struct fault *f);
+
 /* Adds the tensors of one file. `file` is its name in messages. */
 bool safetensors_read(struct checkpoint *c, const char *file, const struct mapped_file *map, struct fault *f);
 /* The same, and sets c->config. */

@@ -55,11 +55,11 @@ static void compare(struct model *m, const char *name, const int32_t *ids, const
 static void decoder(const char *tiny, const char *name)
 {
     static const int runs[][6] = {{40}, {1, 1, 1, 1, 1, 35}, {7, 1, 16, 9, 5, 2}};
-    char folder[512];
+    char path[512];
     struct checkpoint golden;
     int64_t tokens = 0, numbers;
-    snprintf(folder, sizeof folder, "%s/%s", tiny, name);
-    if (!golden_open(&golden, folder)) return;
+    snprintf(path, sizeof path, "%s/%s/golden.safetensors", tiny, name);
+    if (!golden_open(&golden, path)) return;
     const int32_t *ids = golden_tensor(&golden, "ids", "I32", &tokens);
     const float *logits = golden_tensor(&golden, "logits", "F32", &numbers);
     struct model *m = opened(tiny, name, 0, 128);
@@ -74,11 +74,11 @@ static void decoder(const char *tiny, const char *name)
 
 static void encoder(const char *tiny, const char *name)
 {
-    char folder[512];
+    char path[512];
     struct checkpoint golden;
     int64_t tokens, sentences = 0, numbers;
-    snprintf(folder, sizeof folder, "%s/%s", tiny, name);
-    if (!golden_open(&golden, folder)) return;
+    snprintf(path, sizeof path, "%s/%s/golden.safetensors", tiny, name);
+    if (!golden_open(&golden, path)) return;
     const int32_t *ids = golden_tensor(&golden, "ids", "I32", &tokens);
     const int32_t *counts = golden_tensor(&golden, "counts", "I32", &sentences);
     const float *vectors = golden_tensor(&golden, "vectors", "F32", &numbers);

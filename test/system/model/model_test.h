@@ -14,9 +14,9 @@ void check_that(bool holds, const char *file, int line, const char *format, ...)
 /* |y - r| / |r|, Euclidean. */
 double relative_error(const float *y, const float *r, int64_t n);
 
-/* Tensors of golden.safetensors: `type` is what the file must call them. */
+/* Tensors of a file: `type` is what it must call them. */
 const void *golden_tensor(const struct checkpoint *c, const char *name, const char *type, int64_t *count);
-bool golden_open(struct checkpoint *c, const char *folder);
+bool golden_open(struct checkpoint *c, const char *path);
 
 /* `tiny` is the folder of checkpoints, `scratch` one to write to. */
 void test_families(const char *tiny, const char *scratch);
