@@ -42,7 +42,7 @@ built-unit:
 built-rest: built-unit
 	@+$(IN) BUILD=$(BUILD) emulator torture-build examples $(BUILD)/oom $(BUILD)/conformance/run
 built-asan: built-unit
-	@+$(IN) $(AS_ASAN) $(BUILD)/asan/unit $(BUILD)/asan/oom chat_server fuzzers $(ASAN_TORTURES:%=$(BUILD)/asan/torture/%)
+	@+$(IN) $(AS_ASAN) $(BUILD)/asan/unit $(BUILD)/asan/oom chat_server models fuzzers $(ASAN_TORTURES:%=$(BUILD)/asan/torture/%)
 built-tsan: built-unit
 	@+$(IN) $(AS_TSAN) $(BUILD)/tsan/unit chat_server $(TSAN_TORTURES:%=$(BUILD)/tsan/torture/%)
 built-weak: built-rest
@@ -84,9 +84,13 @@ $(foreach e,$(EXAMPLES),$(eval $(call job,example-$(e),rest,$(BUILD)/examples/$(
 $(eval $(call job,chat,rest,$(BUILD)/chat_test $(BUILD)/examples/chat_server))
 $(eval $(call job,chat-asan,asan,$(BUILD)/asan/chat_test $(BUILD)/asan/examples/chat_server))
 $(eval $(call job,chat-tsan,tsan,$(BUILD)/tsan/chat_test $(BUILD)/tsan/examples/chat_server leaving))
+# Checkpoints of each family: logits, texts, files that are broken; the real MiniLM, if `make embed-data` has brought it.
+MODEL_TEST = model_test test/system/model/tiny
+$(eval $(call job,model,rest,sh -c 'mkdir -p $(BUILD)/model && $(BUILD)/$(MODEL_TEST) $(BUILD)/model'))
+$(eval $(call job,model-asan,asan,sh -c 'mkdir -p $(BUILD)/asan/model && $(BUILD)/asan/$(MODEL_TEST) $(BUILD)/asan/model families files fuzz'))
 # A few cases of every operator of the ONNX suite; `make conformance` runs them all.
 $(eval $(call job,conformance,rest,$(BUILD)/conformance/run test/conformance/subset))
-SYSTEM := install tool hijack demo chat chat-asan chat-tsan $(EXAMPLES:%=example-%) conformance
+SYSTEM := install tool hijack demo chat chat-asan chat-tsan model model-asan $(EXAMPLES:%=example-%) conformance
 
 # ---- Memory that runs out, random bytes ----
 FUZZ_SECONDS ?= $(if $(FULL),60,2)

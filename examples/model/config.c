@@ -169,6 +169,6 @@ bool config_read(struct config *c, const json_t *o, struct fault *f)
     c->eps = (float)eps;
     c->tied = member(o, "tie_word_embeddings", NULL) ? tied : -1;
     c->attention_bias = attention;
-    return read_activation(c, o, f) && read_windows(c, o, f) && read_scores(c, o, f) && read_ends(c, o, f) &&
+    return config_bool(o, "unit_gains", is_family(c, "gemma"), &c->unit_gains, f) && read_activation(c, o, f) && read_windows(c, o, f) && read_scores(c, o, f) && read_ends(c, o, f) &&
            config_rope(c, o, f);
 }

@@ -34,6 +34,7 @@ struct config {
     int tied;            /* 1: the head is the table of tokens; -1: if there is no other */
     bool attention_bias; /* of all four products of attention */
     bool mlp_bias;
+    bool unit_gains;     /* Gemma's gains are kept less 1, but in GGUF */
     bool sliding[MOST_LAYERS]; /* layers that see the last `window` keys alone */
     int window;
     struct rope rope, sliding_rope; /* of the other layers, and of those that slide */

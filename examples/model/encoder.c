@@ -1,7 +1,8 @@
 /*
- * encoder.c -- sentences in batches: tokens go in, one vector for each sentence comes out.
+ * encoder.c -- sentences in batches: tokens go in, one vector for each sentence comes out. Sentences of like lengths
+ * run together, whatever their order, so that little is padding.
  */
-#include <string.h>
+#include <stdlib.h>
 
 #include "model.h"
 
@@ -39,42 +40,55 @@ coda_graph *encoder_graph(struct model *m, struct fault *f)
     return NULL;
 }
 
-static int longest(const int *counts, int sentences)
+struct sentence {
+    const int32_t *ids;
+    int count, index; /* of its vector */
+};
+
+static int by_count(const void *a, const void *b)
 {
-    int n = 1;
-    for (int i = 0; i < sentences; i++)
-        if (counts[i] > n) n = counts[i];
-    return (n + STEP - 1) / STEP * STEP;
+    const struct sentence *x = a, *y = b;
+    return x->count != y->count ? x->count - y->count : x->index - y->index;
 }
 
-static void fill(struct model *m, const int32_t *const *ids, const int *counts, int sentences, int rows,
-                 enum pooling how)
+static bool check(const struct model *m, const struct sentence *s, struct fault *f)
+{
+    int most = m->opt.rows < m->config.positions ? m->opt.rows : m->config.positions;
+    if (s->count < 1 || s->count > most)
+        return fault_set(f, "sentence %d has %d tokens; 1 to %d are possible", s->index, s->count, most);
+    for (int t = 0; t < s->count; t++)
+        if (s->ids[t] < 0 || s->ids[t] >= m->config.vocabulary)
+            return fault_set(f, "token %d is not in the vocabulary of %d", s->ids[t], m->config.vocabulary);
+    return true;
+}
+
+static void fill(struct model *m, const struct sentence *all, int sentences, int rows, enum pooling how)
 {
     int32_t *to = model_input(m, "ids"), *positions = model_input(m, "positions");
     int32_t *lengths = model_input(m, "lengths");
     float *shares = model_input(m, "shares");
     for (int t = 0; t < rows; t++) positions[t] = t < m->config.positions ? t : 0;
     for (int i = 0; i < sentences; i++, to += rows, shares += rows) {
-        lengths[i] = counts[i];
+        int count = lengths[i] = all[i].count;
         for (int t = 0; t < rows; t++) {
-            bool seen = t < (how == POOLING_FIRST ? 1 : counts[i]);
-            to[t] = t < counts[i] ? ids[i][t] : 0;
-            shares[t] = !seen ? 0 : how == POOLING_FIRST ? 1 : 1.0f / (float)counts[i];
+            bool seen = t < (how == POOLING_FIRST ? 1 : count);
+            to[t] = t < count ? all[i].ids[t] : 0;
+            shares[t] = !seen ? 0 : how == POOLING_FIRST ? 1 : 1.0f / (float)count;
         }
     }
 }
 
-static bool check(const struct model *m, const int32_t *const *ids, const int *counts, int sentences,
-                  struct fault *f)
+/* A batch, whose last sentence is the longest. */
+static bool embed_some(struct model *m, const struct sentence *all, int n, enum pooling how, float *to,
+                       struct fault *f)
 {
-    int most = m->opt.rows < m->config.positions ? m->opt.rows : m->config.positions;
-    if (!m->family->encoder) return fault_set(f, "family %s makes no vectors", m->config.family);
-    for (int i = 0; i < sentences; i++) {
-        if (counts[i] < 1 || counts[i] > most)
-            return fault_set(f, "sentence %d has %d tokens; 1 to %d are possible", i, counts[i], most);
-        for (int t = 0; t < counts[i]; t++)
-            if (ids[i][t] < 0 || ids[i][t] >= m->config.vocabulary)
-                return fault_set(f, "token %d is not in the vocabulary of %d", ids[i][t], m->config.vocabulary);
+    size_t bytes = (size_t)m->config.hidden * sizeof *to;
+    int rows = (all[n - 1].count + STEP - 1) / STEP * STEP;
+    fill(m, all, n, rows, how);
+    if (!model_run(m, (int64_t[]){n, rows}, 2, f)) return false;
+    for (int i = 0; i < n; i++) {
+        float *vector = to + (size_t)all[i].index * (size_t)m->config.hidden;
+        if (!model_output(m, "vectors", vector, (size_t)i * bytes, bytes, f)) return false;
     }
     return true;
 }
@@ -82,15 +96,18 @@ static bool check(const struct model *m, const int32_t *const *ids, const int *c
 bool model_embed(struct model *m, const int32_t *const *ids, const int *counts, int sentences, enum pooling how,
                  float *to, struct fault *f)
 {
-    size_t width = (size_t)m->config.hidden;
-    if (!check(m, ids, counts, sentences, f)) return false;
-    for (int at = 0, some; at < sentences; at += some) {
-        some = sentences - at < m->opt.sentences ? sentences - at : m->opt.sentences;
-        int rows = longest(counts + at, some);
-        fill(m, ids + at, counts + at, some, rows, how);
-        if (!model_run(m, (int64_t[]){some, rows}, 2, f) ||
-            !model_output(m, "vectors", to + (size_t)at * width, 0, (size_t)some * width * sizeof *to, f))
-            return false;
+    struct sentence *all = calloc((size_t)sentences + 1, sizeof *all);
+    bool good = m->family->encoder || fault_set(f, "family %s makes no vectors", m->config.family);
+    if (!all) return fault_set(f, "out of memory");
+    for (int i = 0; good && i < sentences; i++) {
+        all[i] = (struct sentence){ids[i], counts[i], i};
+        good = check(m, &all[i], f);
     }
-    return true;
+    if (good) qsort(all, (size_t)sentences, sizeof *all, by_count);
+    for (int at = 0, n; good && at < sentences; at += n) {
+        n = sentences - at < m->opt.sentences ? sentences - at : m->opt.sentences;
+        good = embed_some(m, all + at, n, how, to, f);
+    }
+    free(all);
+    return good;
 }

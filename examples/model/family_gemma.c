@@ -9,14 +9,14 @@
 
 static coda_value norm(struct build *b, coda_value x, const char *name)
 {
-    return coda_rms_norm(b->g, x, build_gain(b, name, b->c->hidden, true), b->c->eps);
+    return coda_rms_norm(b->g, x, build_gain(b, name, b->c->hidden, b->c->unit_gains), b->c->eps);
 }
 
 static coda_value attention(struct build *b, coda_value x, int layer)
 {
     const struct config *c = b->c;
     int64_t q = (int64_t)c->heads * c->head_dim, k = (int64_t)c->kv_heads * c->head_dim;
-    struct attention how = {.rope = true, .norms = !strcmp(c->family, "gemma3_text"), .unit = true};
+    struct attention how = {.rope = true, .norms = !strcmp(c->family, "gemma3_text"), .unit = c->unit_gains};
     coda_value qkv = build_linear(
         b, x, PART({"self_attn.q_proj", q}, {"self_attn.k_proj", k}, {"self_attn.v_proj", k}), c->hidden,
         c->attention_bias);

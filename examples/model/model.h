@@ -50,8 +50,7 @@ void model_rewind(struct model *m, int length);
 
 /* What becomes of a sentence's states. */
 enum pooling { POOLING_MEAN, POOLING_FIRST };
-/* A vector of config.hidden floats for each sentence, of which ids[i] has counts[i] tokens, one at least. Those of one
- * length are best given together. */
+/* A vector of config.hidden floats for each sentence, of which ids[i] has counts[i] tokens, one at least. */
 bool model_embed(struct model *m, const int32_t *const *ids, const int *counts, int sentences, enum pooling how,
                  float *to, struct fault *f);
 

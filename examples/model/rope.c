@@ -35,6 +35,20 @@ static bool scale_linear(struct rope *r, const json_t *o, struct fault *f)
     return true;
 }
 
+/* As GGUF keeps the scaling of LLaMA 3.1: a number for each frequency, which it is divided by. */
+static bool scale_factors(struct rope *r, const json_t *o, struct fault *f)
+{
+    const json_t *all = json_object_get(o, "factors");
+    if (json_array_size(all) != (size_t)r->rotary / 2)
+        return fault_set(f, "config: %zu factors for %d frequencies of RoPE", json_array_size(all), r->rotary / 2);
+    for (int i = 0; i < r->rotary / 2; i++) {
+        double factor = json_number_value(json_array_get(all, (size_t)i));
+        if (!(factor >= 1e-6 && factor <= 1e6)) return fault_set(f, "config: factor %d of RoPE is out of range", i);
+        r->frequencies[i] = (float)(pow(r->base, -2.0 * i / r->rotary) / factor);
+    }
+    return true;
+}
+
 /* o is an object of rope_scaling (version 4) or rope_parameters (5), or NULL. */
 static bool read_rope(const struct config *c, struct rope *r, const json_t *o, double base, double partial,
                       struct fault *f)
@@ -53,6 +67,7 @@ static bool read_rope(const struct config *c, struct rope *r, const json_t *o, d
     if (!r->scaled) return true;
     if (!strcmp(type, "llama3")) return scale_llama3(r, o, f);
     if (!strcmp(type, "linear")) return scale_linear(r, o, f);
+    if (!strcmp(type, "factors")) return scale_factors(r, o, f);
     return fault_set(f, "config: RoPE of type '%.40s' is not supported", type);
 }
 

@@ -52,21 +52,23 @@ static void compare(struct model *m, const char *name, const int32_t *ids, const
     free(logits);
 }
 
-static void decoder(const char *tiny, const char *name)
+/* `file` is "" for the folder of safetensors, or what stands behind it. */
+static void decoder(const char *tiny, const char *name, const char *file)
 {
     static const int runs[][6] = {{40}, {1, 1, 1, 1, 1, 35}, {7, 1, 16, 9, 5, 2}};
-    char path[512];
+    char path[512], model[64];
     struct checkpoint golden;
     int64_t tokens = 0, numbers;
     snprintf(path, sizeof path, "%s/%s/golden.safetensors", tiny, name);
     if (!golden_open(&golden, path)) return;
     const int32_t *ids = golden_tensor(&golden, "ids", "I32", &tokens);
     const float *logits = golden_tensor(&golden, "logits", "F32", &numbers);
-    struct model *m = opened(tiny, name, 0, 128);
+    snprintf(model, sizeof model, "%s%s", name, file);
+    struct model *m = opened(tiny, model, 0, 128);
     for (size_t r = 0; m && ids && logits && r < sizeof runs / sizeof *runs; r++) {
         model_rewind(m, 0);
-        for (int i = 0; i < 6 && runs[r][i]; i++) compare(m, name, ids, logits, m->length, runs[r][i]);
-        CHECK(m->length == tokens, "%s: %d tokens of %lld", name, m->length, (long long)tokens);
+        for (int i = 0; i < 6 && runs[r][i]; i++) compare(m, model, ids, logits, m->length, runs[r][i]);
+        CHECK(m->length == tokens, "%s: %d tokens of %lld", model, m->length, (long long)tokens);
     }
     model_close(m);
     checkpoint_close(&golden);
@@ -104,7 +106,9 @@ static void encoder(const char *tiny, const char *name)
 void test_families(const char *tiny, const char *scratch)
 {
     (void)scratch;
-    for (size_t i = 0; i < sizeof decoders / sizeof *decoders; i++) decoder(tiny, decoders[i]);
+    for (size_t i = 0; i < sizeof decoders / sizeof *decoders; i++) decoder(tiny, decoders[i], "");
+    decoder(tiny, "llama3", "/model.gguf");
+    decoder(tiny, "gemma2", "/model.gguf");
     encoder(tiny, "bert");
 }
 

@@ -3,7 +3,7 @@
 
     python3 test/system/model/make_goldens.py [FOLDER]          writes test/system/model/tiny, or FOLDER
 
-Made with torch 2.15.0, transformers 5.23.0, numpy 2.4.6, safetensors as they require. The weights are rounded to
+Made with torch 2.15.0, transformers 5.23.0, numpy 2.4.6, gguf 0.19.0. The weights are rounded to
 the dtype of the file; the model then runs in fp64 (where transformers does not insist on fp32, as for angles).
 golden.safetensors has the tokens and their logits, or of an encoder the mean of each sentence's states.
 """
@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 
+import gguf
 import torch
 import transformers as tf
 from safetensors.torch import save_file
@@ -42,10 +43,10 @@ MODELS = {
               tf.Qwen3ForCausalLM, torch.bfloat16, 1),
     "gemma": (tf.GemmaConfig(**SIZES, head_dim=16, tie_word_embeddings=True), tf.GemmaForCausalLM,
               torch.bfloat16, 1),
-    "gemma2": (tf.Gemma2Config(**SIZES, head_dim=16, query_pre_attn_scalar=24, sliding_window=6,
+    "gemma2": (tf.Gemma2Config(**SIZES, head_dim=16, query_pre_attn_scalar=16, sliding_window=6,
                                attn_logit_softcapping=3.0, final_logit_softcapping=5.0),
                tf.Gemma2ForCausalLM, torch.bfloat16, 1),
-    "gemma3": (tf.Gemma3TextConfig(**SIZES, head_dim=16, query_pre_attn_scalar=16, sliding_window=5,
+    "gemma3": (tf.Gemma3TextConfig(**SIZES, head_dim=16, query_pre_attn_scalar=24, sliding_window=5,
                                    layer_types=["sliding_attention", "full_attention"],
                                    rope_parameters={"sliding_attention": rope(10000.0),
                                                     "full_attention": rope(1e6, rope_type="linear", factor=8.0)}),
@@ -57,6 +58,8 @@ MODELS = {
              torch.float16, 1),
     "bert": (tf.BertConfig(**{**SIZES, "max_position_embeddings": 64}), tf.BertModel, torch.float32, 1),
 }
+
+GGUF = {"llama3": "llama", "gemma2": "gemma2"}  # the same models once more, as these architectures
 
 
 def draw(model, dtype):
@@ -118,6 +121,55 @@ def save(model, folder, dtype, shards):
         f.write("\n")
 
 
+def gguf_value(name, architecture, p, config):
+    """What converters to GGUF do to values: LLaMA's q and k have pairs of columns beside each other."""
+    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(name.split(".")[-2])
+    if architecture == "llama" and heads:
+        p = p.reshape(heads, 2, p.shape[0] // heads // 2, *p.shape[1:]).swapaxes(1, 2).reshape(p.shape)
+    return p + 1 if architecture.startswith("gemma") and name.endswith("norm.weight") else p
+
+
+def save_gguf(model, folder, architecture):
+    c = model.config
+    w = gguf.GGUFWriter(os.path.join(folder, "model.gguf"), architecture)
+    w.add_block_count(c.num_hidden_layers)
+    w.add_context_length(c.max_position_embeddings)
+    w.add_embedding_length(c.hidden_size)
+    w.add_feed_forward_length(c.intermediate_size)
+    w.add_head_count(c.num_attention_heads)
+    w.add_head_count_kv(c.num_key_value_heads)
+    w.add_key_length(c.head_dim)
+    w.add_value_length(c.head_dim)
+    w.add_rope_dimension_count(c.head_dim)
+    w.add_layer_norm_rms_eps(c.rms_norm_eps)
+    w.add_rope_freq_base(c.rope_parameters["rope_theta"])
+    w.add_token_list([f"t{i}" for i in range(c.vocab_size)])
+    w.add_eos_token_id(2)
+    if architecture == "gemma2":
+        w.add_sliding_window(c.sliding_window)
+        w.add_attn_logit_softcapping(c.attn_logit_softcapping)
+        w.add_final_logit_softcapping(c.final_logit_softcapping)
+    else:
+        r = c.rope_parameters
+        waves = torch.pi * 2 * r["rope_theta"] ** (torch.arange(0, c.head_dim, 2) / c.head_dim)
+        mix = (r["original_max_position_embeddings"] / waves - r["low_freq_factor"])
+        mix = (mix / (r["high_freq_factor"] - r["low_freq_factor"])).clamp(0, 1)
+        w.add_tensor("rope_freqs.weight", (1 / (mix + (1 - mix) / r["factor"])).float().numpy())
+    names = gguf.get_tensor_name_map(next(
+        a for a, n in gguf.MODEL_ARCH_NAMES.items() if n == architecture), c.num_hidden_layers)
+    for name, p in model.state_dict().items():
+        if name == "lm_head.weight":
+            continue
+        p = gguf_value(name, architecture, p, c)
+        name = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        kind = gguf.GGMLQuantizationType.F32 if p.dim() == 1 else gguf.GGMLQuantizationType.BF16
+        w.add_tensor(name, gguf.quants.quantize(p.float().numpy(), kind), raw_dtype=kind)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
 def main():
     root = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "tiny")
     shutil.rmtree(root, ignore_errors=True)
@@ -129,6 +181,8 @@ def main():
         config.save_pretrained(folder)
         older(name, folder)
         save(model, folder, dtype, shards)
+        if name in GGUF:
+            save_gguf(model, folder, GGUF[name])
         with torch.no_grad():
             golden = encoded(model) if name == "bert" else decoded(model)
         save_file(golden, os.path.join(folder, "golden.safetensors"))

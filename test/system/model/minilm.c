@@ -45,7 +45,7 @@ static void compare(const struct golden *g, const float *vectors, int wide)
 static void embed_all(const char *folder, const struct golden *g)
 {
     struct fault f = {{0}};
-    struct model_options o = {.device = CODA_DEVICE_CPU, .sentences = 32};
+    struct model_options o = {.device = CODA_DEVICE_CPU, .sentences = 8};
     struct model *m = model_open(folder, &o, &f);
     CHECK(m != NULL, "%s", f.text);
     if (!m) return;
