@@ -3,9 +3,9 @@
  *
  *     embed [--cpu | --gpu] [--dtype f32|f16|bf16] [--ids] [--first] MODEL < lines
  *
- * Each line of standard input is a sentence, or with --ids its tokens as numbers; each line of the output its vector.
- * A sentence's vector is the mean of its tokens' states, or with --first the state of its first token. MODEL is a
- * folder with config.json and model.safetensors.
+ * Each line of standard input is a sentence, or with --ids its tokens as numbers; each line of the output
+ * its vector. A sentence's vector is the mean of its tokens' states, or with --first the state of its first
+ * token. MODEL is a folder with config.json and model.safetensors.
  */
 #include <math.h>
 #include <stdio.h>
@@ -64,7 +64,8 @@ static bool embed_lines(struct model *m, struct text *t, enum pooling how, struc
 
 int main(int argc, char **argv)
 {
-    struct options o = {.usage = "usage: embed [--cpu | --gpu] [--dtype f32|f16|bf16] [--ids] [--first] MODEL"};
+    struct options o = {.usage =
+                            "usage: embed [--cpu | --gpu] [--dtype f32|f16|bf16] [--ids] [--first] MODEL"};
     struct fault f = {{0}};
     struct text *t = NULL;
     if (!options_read(&o, argc, argv)) return fprintf(stderr, "%s\n", o.usage), 2;

@@ -3,9 +3,10 @@
  *
  *     generate [--cpu | --gpu] [--dtype f32|f16|bf16] [--context N] [--tokens N] [--ids] MODEL PROMPT
  *
- * The likeliest token each time, until one that ends the text, N tokens, or the end of the context. The prompt goes
- * through at once, then a token at a time, by one plan, over caches of keys and values. MODEL is a folder with
- * config.json and model.safetensors, or a file of GGUF. With --ids prompt and answer are tokens as numbers.
+ * The likeliest token each time, until one that ends the text, N tokens, or the end of the context. The
+ * prompt goes through at once, then a token at a time, by one plan, over caches of keys and values. MODEL is
+ * a folder with config.json and model.safetensors, or a file of GGUF. With --ids prompt and answer are
+ * tokens as numbers.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +39,8 @@ static void print(struct text *t, int32_t id)
     free(text);
 }
 
-static bool generate(struct model *m, struct text *t, const int32_t *prompt, int n, int tokens, struct fault *f)
+static bool generate(struct model *m, struct text *t, const int32_t *prompt, int n, int tokens,
+                     struct fault *f)
 {
     int32_t next;
     int made = 0;
@@ -57,9 +59,10 @@ static bool generate(struct model *m, struct text *t, const int32_t *prompt, int
 
 int main(int argc, char **argv)
 {
-    struct options o = {.usage = "usage: generate [--cpu | --gpu] [--dtype f32|f16|bf16] [--context N] [--tokens N] "
-                                 "[--ids] MODEL PROMPT",
-                        .tokens = 128};
+    struct options o = {
+        .usage = "usage: generate [--cpu | --gpu] [--dtype f32|f16|bf16] [--context N] [--tokens N] "
+                 "[--ids] MODEL PROMPT",
+        .tokens = 128};
     struct fault f = {{0}};
     struct text *t = NULL;
     int32_t *prompt = NULL;
@@ -68,7 +71,8 @@ int main(int argc, char **argv)
     struct model *m = model_open(o.model, &o.open, &f);
     bool good = m && (o.ids || (t = text_open(o.model, &f)) != NULL);
     if (good) fprintf(stderr, "generate: %s on %s\n", m->config.family, device_name(&m->device));
-    good = good && (n = text_tokens(t, o.prompt, &prompt, &f)) >= 0 && generate(m, t, prompt, n, o.tokens, &f);
+    good =
+        good && (n = text_tokens(t, o.prompt, &prompt, &f)) >= 0 && generate(m, t, prompt, n, o.tokens, &f);
     if (n >= 0) free(prompt);
     puts("");
     if (!good) fprintf(stderr, "generate: %s\n", f.text);

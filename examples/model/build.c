@@ -37,12 +37,14 @@ static const struct stored_tensor *tensor(struct build *b, const char *name, int
     const struct stored_tensor *t = checkpoint_find(b->from, name);
     if (!t) return fault_set(b->fault, "tensor %s is missing", name), NULL;
     if (!t->dtype)
-        return fault_set(b->fault, "tensor %s: %s is not supported: F32, F16 or BF16 are", name, t->type), NULL;
+        return fault_set(b->fault, "tensor %s: %s is not supported: F32, F16 or BF16 are", name, t->type),
+               NULL;
     bool fits = t->rank == (columns ? 2 : 1) && t->dims[0] == rows && (!columns || t->dims[1] == columns);
     if (!fits)
-        return fault_set(b->fault, "tensor %s: rank %d and %lld x %lld, where the config wants %lld x %lld", name,
-                         t->rank, t->rank ? (long long)t->dims[0] : 1, t->rank > 1 ? (long long)t->dims[1] : 1,
-                         (long long)rows, (long long)(columns ? columns : 1)),
+        return fault_set(b->fault, "tensor %s: rank %d and %lld x %lld, where the config wants %lld x %lld",
+                         name, t->rank, t->rank ? (long long)t->dims[0] : 1,
+                         t->rank > 1 ? (long long)t->dims[1] : 1, (long long)rows,
+                         (long long)(columns ? columns : 1)),
                NULL;
     return t;
 }
@@ -57,8 +59,8 @@ static coda_value leaf(struct build *b, struct weight *w, const char *name, int6
     return w->value;
 }
 
-static coda_value stacked(struct build *b, const struct part *parts, int n, const char *suffix, int64_t columns,
-                          struct weight *w)
+static coda_value stacked(struct build *b, const struct part *parts, int n, const char *suffix,
+                          int64_t columns, struct weight *w)
 {
     char name[160], first[160];
     int64_t rows = 0;
@@ -96,7 +98,8 @@ static coda_value frequencies(struct build *b, const struct rope *r)
 
 /* ---- Parts of a block ---- */
 
-coda_value build_linear(struct build *b, coda_value x, const struct part *parts, int n, int64_t columns, bool bias)
+coda_value build_linear(struct build *b, coda_value x, const struct part *parts, int n, int64_t columns,
+                        bool bias)
 {
     coda_value y = coda_matmul(b->g, x, build_weight(b, parts, n, ".weight", columns));
     return bias ? coda_bias(b->g, y, build_weight(b, parts, n, ".bias", 0)) : y;

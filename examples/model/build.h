@@ -1,6 +1,6 @@
 /*
- * build.h -- what graphs of all families are made of. Weights are named as the checkpoint names its tensors, in the
- * order of the formula; a name that is missing, or of another shape, is one line in the fault.
+ * build.h -- what graphs of all families are made of. Weights are named as the checkpoint names its tensors,
+ * in the order of the formula; a name that is missing, or of another shape, is one line in the fault.
  */
 #ifndef BUILD_H
 #define BUILD_H
@@ -24,8 +24,8 @@ struct build {
     int context;     /* rows of the caches */
     coda_dim rows;   /* tokens of a run, or of a sentence */
     bool every_row;  /* logits of all tokens, not of the last alone */
-    /* int32 inputs. Of a decoder: [1, rows] where tokens sit, and the row of the caches that keeps them, and [1]
-     * the keys that are there then. Of an encoder: positions [rows], lengths [sentences]. */
+    /* int32 inputs. Of a decoder: [1, rows] where tokens sit, and the row of the caches that keeps them, and
+     * [1] the keys that are there then. Of an encoder: positions [rows], lengths [sentences]. */
     coda_value positions, slots, lengths;
 };
 
@@ -35,7 +35,8 @@ struct part {
     int64_t rows;
 };
 
-#define PART(...) (const struct part[]){__VA_ARGS__}, (int)(sizeof((struct part[]){__VA_ARGS__}) / sizeof(struct part))
+#define PART(...)                                                                                            \
+    (const struct part[]){__VA_ARGS__}, (int)(sizeof((struct part[]){__VA_ARGS__}) / sizeof(struct part))
 
 /* The first of some roots under which the checkpoint has `name`; else none, as it may have no root. */
 void build_root(struct build *b, const char *name, const char *const *roots, int count);
@@ -43,18 +44,21 @@ void build_root(struct build *b, const char *name, const char *const *roots, int
 void build_prefix(struct build *b, const char *format, int layer);
 
 /* Tensors stacked along their first dimension: [rows of all parts, columns], or a vector if columns is 0. */
-coda_value build_weight(struct build *b, const struct part *parts, int n, const char *suffix, int64_t columns);
+coda_value build_weight(struct build *b, const struct part *parts, int n, const char *suffix,
+                        int64_t columns);
 /* A weight [rows] named `name`.weight, plus 1 if `unit`, then in fp32. */
 coda_value build_gain(struct build *b, const char *name, int64_t rows, bool unit);
 
 /* x W^T, and plus the parts' biases if there are any by the config. */
-coda_value build_linear(struct build *b, coda_value x, const struct part *parts, int n, int64_t columns, bool bias);
+coda_value build_linear(struct build *b, coda_value x, const struct part *parts, int n, int64_t columns,
+                        bool bias);
 coda_value build_rms_norm(struct build *b, coda_value x, const char *name);
 coda_value build_layer_norm(struct build *b, coda_value x, const char *name);
 coda_value build_activation(struct build *b, coda_value x);
 
-/* Causal attention of x's rows [q heads | k heads | v heads] to the caches of a layer, which get the new keys and
- * values. `norms`: queries and keys are normalised by q_norm and k_norm, whose gains are less 1 if `unit`. */
+/* Causal attention of x's rows [q heads | k heads | v heads] to the caches of a layer, which get the new
+ * keys and values. `norms`: queries and keys are normalised by q_norm and k_norm, whose gains are less 1 if
+ * `unit`. */
 struct attention {
     bool rope, norms, unit;
 };

@@ -132,7 +132,8 @@ static bool add_file(struct checkpoint *c, const char *folder, const char *name,
 {
     char path[PATH_MAX];
     struct mapped_file map;
-    return join(path, folder, name, f) && checkpoint_map(c, path, &map, f) && safetensors_read(c, name, &map, f);
+    return join(path, folder, name, f) && checkpoint_map(c, path, &map, f) &&
+           safetensors_read(c, name, &map, f);
 }
 
 /* A shard is a file of the same folder, and no index, so that nothing leads elsewhere or back. */

@@ -1,5 +1,6 @@
 /*
- * checkpoint.h -- the tensors of a model's files, by name, where they lie: files are mapped, nothing is copied.
+ * checkpoint.h -- the tensors of a model's files, by name, where they lie: files are mapped, nothing is
+ * copied.
  *
  * A file is not trusted: every offset, size and name is checked before it is used. But a file that another
  * process cuts short while it is mapped ends the program (SIGBUS), as with any mapped file.
@@ -15,8 +16,8 @@
 
 struct stored_tensor {
     char *name;
-    char type[16];     /* as the file calls it */
-    coda_dtype dtype;  /* CODA_F32, CODA_F16, CODA_BF16; 0: a type that is not read */
+    char type[16];    /* as the file calls it */
+    coda_dtype dtype; /* CODA_F32, CODA_F16, CODA_BF16; 0: a type that is not read */
     int rank;
     int64_t dims[CODA_MAX_RANK]; /* outermost first */
     const unsigned char *data;   /* little endian; maybe not aligned */

@@ -51,7 +51,10 @@ bool config_bool(const json_t *object, const char *name, bool fallback, bool *ou
     return true;
 }
 
-static bool is_family(const struct config *c, const char *name) { return !strncmp(c->family, name, strlen(name)); }
+static bool is_family(const struct config *c, const char *name)
+{
+    return !strncmp(c->family, name, strlen(name));
+}
 
 /* ---- What each part of a block wants ---- */
 
@@ -63,7 +66,8 @@ static bool read_sizes(struct config *c, const json_t *o, struct fault *f)
         !config_int(o, "num_attention_heads", "n_head", 1, MOST_WIDTH, 0, &c->heads, f) ||
         !config_int(o, "num_key_value_heads", NULL, 1, MOST_WIDTH, c->heads, &c->kv_heads, f) ||
         !config_int(o, "head_dim", NULL, 1, 2 * MOST_FREQUENCIES, c->hidden / c->heads, &c->head_dim, f) ||
-        !config_int(o, "intermediate_size", "n_inner", 1, MOST_WIDTH, gpt2 ? 4 * c->hidden : 0, &c->inner, f) ||
+        !config_int(o, "intermediate_size", "n_inner", 1, MOST_WIDTH, gpt2 ? 4 * c->hidden : 0, &c->inner,
+                    f) ||
         !config_int(o, "vocab_size", NULL, 1, MOST_VOCABULARY, 0, &c->vocabulary, f) ||
         !config_int(o, "max_position_embeddings", "n_positions", 1, MOST_POSITIONS, 2048, &c->positions, f) ||
         !config_int(o, "type_vocab_size", NULL, 0, 1024, 0, &c->types, f))
@@ -109,7 +113,8 @@ static bool read_windows(struct config *c, const json_t *o, struct fault *f)
                                   !config_int(o, "max_window_layers", NULL, 0, 1 << 20, 28, &first, f))))
         return false;
     if (types && json_array_size(types) < (size_t)c->layers)
-        return fault_set(f, "config: layer_types has %zu entries for %d layers", json_array_size(types), c->layers);
+        return fault_set(f, "config: layer_types has %zu entries for %d layers", json_array_size(types),
+                         c->layers);
     bool alternate = is_family(c, "gemma2") || is_family(c, "gemma3");
     for (int l = 0; l < c->layers; l++) {
         const char *type = types ? json_string_value(json_array_get(types, (size_t)l)) : NULL;
@@ -131,7 +136,8 @@ static bool read_scores(struct config *c, const json_t *o, struct fault *f)
         !config_bool(o, "scale_attn_by_inverse_layer_idx", false, &by_layer, f) ||
         !config_bool(o, "scale_attn_weights", true, &weighted, f))
         return false;
-    if (by_layer || !weighted) return fault_set(f, "config: scores that layers scale apart are not supported");
+    if (by_layer || !weighted)
+        return fault_set(f, "config: scores that layers scale apart are not supported");
     c->attention_scale = scalar > 0 ? (float)(1 / sqrt(scalar)) : 0;
     c->attention_cap = (float)cap;
     c->logit_cap = (float)logit_cap;
@@ -142,7 +148,8 @@ static bool read_ends(struct config *c, const json_t *o, struct fault *f)
 {
     json_t *v = member(o, "eos_token_id", NULL);
     size_t n = json_is_array(v) ? json_array_size(v) : v != NULL;
-    if (n > MOST_ENDS) return fault_set(f, "config: eos_token_id has %zu tokens; %d are the most", n, MOST_ENDS);
+    if (n > MOST_ENDS)
+        return fault_set(f, "config: eos_token_id has %zu tokens; %d are the most", n, MOST_ENDS);
     for (size_t i = 0; i < n; i++) {
         json_t *id = json_is_array(v) ? json_array_get(v, i) : v;
         if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) > INT32_MAX)
@@ -159,16 +166,20 @@ bool config_read(struct config *c, const json_t *o, struct fault *f)
     double eps;
     bool attention, tied;
     if (!family) return fault_set(f, "config: model_type is missing");
-    if (member(o, "quantization_config", NULL)) return fault_set(f, "config: quantised weights are not supported");
+    if (member(o, "quantization_config", NULL))
+        return fault_set(f, "config: quantised weights are not supported");
     snprintf(c->family, sizeof c->family, "%s", family);
     if (!read_sizes(c, o, f) || !config_bool(o, "tie_word_embeddings", true, &tied, f) ||
-        !config_number(o, "rms_norm_eps", member(o, "layer_norm_eps", NULL) ? "layer_norm_eps" : "layer_norm_epsilon",
-                       1e-15, 1, 0, &eps, f) ||
-        !config_bool(o, "attention_bias", false, &attention, f) || !config_bool(o, "mlp_bias", false, &c->mlp_bias, f))
+        !config_number(o, "rms_norm_eps",
+                       member(o, "layer_norm_eps", NULL) ? "layer_norm_eps" : "layer_norm_epsilon", 1e-15, 1,
+                       0, &eps, f) ||
+        !config_bool(o, "attention_bias", false, &attention, f) ||
+        !config_bool(o, "mlp_bias", false, &c->mlp_bias, f))
         return false;
     c->eps = (float)eps;
     c->tied = member(o, "tie_word_embeddings", NULL) ? tied : -1;
     c->attention_bias = attention;
-    return config_bool(o, "unit_gains", is_family(c, "gemma"), &c->unit_gains, f) && read_activation(c, o, f) && read_windows(c, o, f) && read_scores(c, o, f) && read_ends(c, o, f) &&
+    return config_bool(o, "unit_gains", is_family(c, "gemma"), &c->unit_gains, f) &&
+           read_activation(c, o, f) && read_windows(c, o, f) && read_scores(c, o, f) && read_ends(c, o, f) &&
            config_rope(c, o, f);
 }

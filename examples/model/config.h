@@ -12,16 +12,22 @@
 
 enum { MOST_LAYERS = 256, MOST_ENDS = 8, MOST_FREQUENCIES = 512 };
 
-enum activation { ACTIVATION_SILU, ACTIVATION_GELU, ACTIVATION_GELU_TANH, ACTIVATION_GELU_QUICK, ACTIVATION_RELU };
+enum activation {
+    ACTIVATION_SILU,
+    ACTIVATION_GELU,
+    ACTIVATION_GELU_TANH,
+    ACTIVATION_GELU_QUICK,
+    ACTIVATION_RELU
+};
 
 /* Angles of positions, as coda_rope takes them. */
 struct rope {
     double base;
-    int rotary;      /* rotated columns of a head */
+    int rotary; /* rotated columns of a head */
     bool interleaved;
-    bool scaled;     /* by frequencies, else base tells them */
+    bool scaled;                         /* by frequencies, else base tells them */
     float frequencies[MOST_FREQUENCIES]; /* radians for one position, rotary / 2 of them */
-    float scale;     /* of cosine and sine */
+    float scale;                         /* of cosine and sine */
 };
 
 struct config {
@@ -34,7 +40,7 @@ struct config {
     int tied;            /* 1: the head is the table of tokens; -1: if there is no other */
     bool attention_bias; /* of all four products of attention */
     bool mlp_bias;
-    bool unit_gains;     /* Gemma's gains are kept less 1, but in GGUF */
+    bool unit_gains;           /* Gemma's gains are kept less 1, but in GGUF */
     bool sliding[MOST_LAYERS]; /* layers that see the last `window` keys alone */
     int window;
     struct rope rope, sliding_rope; /* of the other layers, and of those that slide */
@@ -48,7 +54,8 @@ bool config_read(struct config *c, const json_t *object, struct fault *f);
 
 /* ---- For config.c and rope.c: members of an object, by one of two names ---- */
 
-/* A whole number in least..most; `fallback` where it is absent or null. Below `least` there is no fallback. */
+/* A whole number in least..most; `fallback` where it is absent or null. Below `least` there is no fallback.
+ * */
 bool config_int(const json_t *object, const char *name, const char *other, long long least, long long most,
                 long long fallback, int *out, struct fault *f);
 bool config_number(const json_t *object, const char *name, const char *other, double least, double most,

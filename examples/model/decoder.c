@@ -1,7 +1,7 @@
 /*
- * decoder.c -- a text that grows: tokens go in, their keys and values stay in the caches, and the likeliest next
- * token comes out. A run of n tokens has the next power of two of rows; those in front are padding, whose slots are
- * negative, so that they keep nothing, and whose results nobody reads.
+ * decoder.c -- a text that grows: tokens go in, their keys and values stay in the caches, and the likeliest
+ * next token comes out. A run of n tokens has the next power of two of rows; those in front are padding,
+ * whose slots are negative, so that they keep nothing, and whose results nobody reads.
  */
 #include "model.h"
 
@@ -60,7 +60,8 @@ bool model_decode(struct model *m, const int32_t *ids, int n, int32_t *next, str
 {
     if (m->family->encoder) return fault_set(f, "family %s makes no text", m->config.family);
     if (n < 1 || n > m->opt.context - m->length)
-        return fault_set(f, "%d tokens behind %d do not fit into a context of %d", n, m->length, m->opt.context);
+        return fault_set(f, "%d tokens behind %d do not fit into a context of %d", n, m->length,
+                         m->opt.context);
     for (int i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= m->config.vocabulary)
             return fault_set(f, "token %d is not in the vocabulary of %d", ids[i], m->config.vocabulary);

@@ -1,6 +1,6 @@
 /*
- * encoder.c -- sentences in batches: tokens go in, one vector for each sentence comes out. Sentences of like lengths
- * run together, whatever their order, so that little is padding.
+ * encoder.c -- sentences in batches: tokens go in, one vector for each sentence comes out. Sentences of like
+ * lengths run together, whatever their order, so that little is padding.
  */
 #include <stdlib.h>
 
@@ -12,7 +12,8 @@ enum { STEP = 8 }; /* tokens of a batch's sentences are rounded up to a multiple
 static coda_value pooled(struct build *b, coda_value x, coda_value shares, coda_dim sentences)
 {
     coda_graph *g = b->g;
-    coda_value weighed = coda_mul(g, coda_cast(g, x, CODA_F32), coda_reshape(g, shares, DIMS(sentences, b->rows, 1)));
+    coda_value weighed =
+        coda_mul(g, coda_cast(g, x, CODA_F32), coda_reshape(g, shares, DIMS(sentences, b->rows, 1)));
     return coda_reshape(g, coda_reduce_columns(g, "sum", weighed), DIMS(sentences, b->c->hidden));
 }
 
@@ -93,8 +94,8 @@ static bool embed_some(struct model *m, const struct sentence *all, int n, enum 
     return true;
 }
 
-bool model_embed(struct model *m, const int32_t *const *ids, const int *counts, int sentences, enum pooling how,
-                 float *to, struct fault *f)
+bool model_embed(struct model *m, const int32_t *const *ids, const int *counts, int sentences,
+                 enum pooling how, float *to, struct fault *f)
 {
     struct sentence *all = calloc((size_t)sentences + 1, sizeof *all);
     bool good = m->family->encoder || fault_set(f, "family %s makes no vectors", m->config.family);

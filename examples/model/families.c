@@ -6,9 +6,9 @@
 #include "build.h"
 
 static const struct family families[] = {
-    {"bert", family_bert, true},      {"llama", family_llama, false},  {"mistral", family_llama, false},
-    {"qwen2", family_llama, false},   {"qwen3", family_llama, false},  {"phi3", family_llama, false},
-    {"gemma", family_gemma, false},   {"gemma2", family_gemma, false}, {"gemma3_text", family_gemma, false},
+    {"bert", family_bert, true},    {"llama", family_llama, false},  {"mistral", family_llama, false},
+    {"qwen2", family_llama, false}, {"qwen3", family_llama, false},  {"phi3", family_llama, false},
+    {"gemma", family_gemma, false}, {"gemma2", family_gemma, false}, {"gemma3_text", family_gemma, false},
     {"gpt2", family_gpt2, false},
 };
 

@@ -10,10 +10,10 @@ static coda_value attention(struct build *b, coda_value x)
     int64_t wide = c->hidden;
     coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
     o.heads = c->heads;
-    coda_value qkv = build_linear(b, x,
-                                  PART({"attention.self.query", wide}, {"attention.self.key", wide},
-                                       {"attention.self.value", wide}),
-                                  wide, true);
+    coda_value qkv = build_linear(
+        b, x,
+        PART({"attention.self.query", wide}, {"attention.self.key", wide}, {"attention.self.value", wide}),
+        wide, true);
     coda_value a = coda_attention(b->g, coda_slice(b->g, qkv, 2, 0, wide, 1),
                                   coda_slice(b->g, qkv, 2, wide, 2 * wide, 1),
                                   coda_slice(b->g, qkv, 2, 2 * wide, 3 * wide, 1), b->lengths, &o);

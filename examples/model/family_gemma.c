@@ -1,6 +1,6 @@
 /*
- * family_gemma.c -- Gemma 1, 2 and 3: gains kept less 1, GeGLU, embeddings times sqrt(hidden); from 2 on norms on both
- * sides of each half and layers that slide; 2 has soft caps, 3 norms of queries and keys.
+ * family_gemma.c -- Gemma 1, 2 and 3: gains kept less 1, GeGLU, embeddings times sqrt(hidden); from 2 on
+ * norms on both sides of each half and layers that slide; 2 has soft caps, 3 norms of queries and keys.
  */
 #include <math.h>
 #include <string.h>
@@ -17,9 +17,9 @@ static coda_value attention(struct build *b, coda_value x, int layer)
     const struct config *c = b->c;
     int64_t q = (int64_t)c->heads * c->head_dim, k = (int64_t)c->kv_heads * c->head_dim;
     struct attention how = {.rope = true, .norms = !strcmp(c->family, "gemma3_text"), .unit = c->unit_gains};
-    coda_value qkv = build_linear(
-        b, x, PART({"self_attn.q_proj", q}, {"self_attn.k_proj", k}, {"self_attn.v_proj", k}), c->hidden,
-        c->attention_bias);
+    coda_value qkv =
+        build_linear(b, x, PART({"self_attn.q_proj", q}, {"self_attn.k_proj", k}, {"self_attn.v_proj", k}),
+                     c->hidden, c->attention_bias);
     return build_linear(b, build_attention(b, qkv, layer, how), PART({"self_attn.o_proj", c->hidden}), q,
                         c->attention_bias);
 }
@@ -29,8 +29,8 @@ static coda_value mlp(struct build *b, coda_value x)
     const struct config *c = b->c;
     coda_value gate_up =
         build_linear(b, x, PART({"mlp.gate_proj", c->inner}, {"mlp.up_proj", c->inner}), c->hidden, false);
-    return build_linear(b, coda_geglu(b->g, gate_up, CODA_STACKED), PART({"mlp.down_proj", c->hidden}), c->inner,
-                        false);
+    return build_linear(b, coda_geglu(b->g, gate_up, CODA_STACKED), PART({"mlp.down_proj", c->hidden}),
+                        c->inner, false);
 }
 
 coda_value family_gemma(struct build *b, coda_value ids)
@@ -40,9 +40,10 @@ coda_value family_gemma(struct build *b, coda_value ids)
     bool first = !strcmp(c->family, "gemma");
     build_root(b, "embed_tokens.weight", (const char *const[]){"model."}, 1);
     if (c->activation != ACTIVATION_GELU_TANH)
-        return b->failed = true, fault_set(b->fault, "%s: the activation must be gelu's tanh form", c->family),
-               CODA_NONE;
-    coda_value x = coda_embedding(g, build_weight(b, PART({"embed_tokens", c->vocabulary}), ".weight", c->hidden), ids);
+        return b->failed = true,
+               fault_set(b->fault, "%s: the activation must be gelu's tanh form", c->family), CODA_NONE;
+    coda_value x =
+        coda_embedding(g, build_weight(b, PART({"embed_tokens", c->vocabulary}), ".weight", c->hidden), ids);
     x = coda_scale(g, x, sqrtf((float)c->hidden));
     for (int l = 0; l < c->layers; l++) {
         build_prefix(b, "layers.%d.", l);

@@ -19,7 +19,8 @@ coda_value family_gpt2(struct build *b, coda_value ids)
     coda_value x = coda_add(g, coda_embedding(g, tokens, ids), coda_embedding(g, places, b->positions));
     for (int l = 0; l < c->layers; l++) {
         build_prefix(b, "h.%d.", l);
-        coda_value qkv = conv1d(b, build_layer_norm(b, x, "ln_1"), "attn.c_attn", c->hidden, 3 * (int64_t)c->hidden);
+        coda_value qkv =
+            conv1d(b, build_layer_norm(b, x, "ln_1"), "attn.c_attn", c->hidden, 3 * (int64_t)c->hidden);
         coda_value a = build_attention(b, qkv, l, (struct attention){0});
         x = coda_add(g, conv1d(b, a, "attn.c_proj", c->hidden, c->hidden), x);
         coda_value inner = conv1d(b, build_layer_norm(b, x, "ln_2"), "mlp.c_fc", c->hidden, c->inner);

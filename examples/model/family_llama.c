@@ -1,5 +1,6 @@
 /*
- * family_llama.c -- LLaMA 2 and 3, Mistral, Qwen 2 and 3, Phi-3: pre-norm RMSNorm, RoPE, grouped heads, SwiGLU.
+ * family_llama.c -- LLaMA 2 and 3, Mistral, Qwen 2 and 3, Phi-3: pre-norm RMSNorm, RoPE, grouped heads,
+ * SwiGLU.
  */
 #include <string.h>
 
@@ -15,7 +16,8 @@ static coda_value attention(struct build *b, coda_value x, int layer)
     if (!strcmp(c->family, "phi3"))
         qkv = build_linear(b, x, PART({"self_attn.qkv_proj", q + 2 * k}), c->hidden, false);
     else
-        qkv = build_linear(b, x, PART({"self_attn.q_proj", q}, {"self_attn.k_proj", k}, {"self_attn.v_proj", k}),
+        qkv = build_linear(b, x,
+                           PART({"self_attn.q_proj", q}, {"self_attn.k_proj", k}, {"self_attn.v_proj", k}),
                            c->hidden, c->attention_bias || qwen2);
     return build_linear(b, build_attention(b, qkv, layer, how), PART({"self_attn.o_proj", c->hidden}), q,
                         c->attention_bias);
@@ -30,8 +32,8 @@ static coda_value mlp(struct build *b, coda_value x)
     else
         gate_up = build_linear(b, x, PART({"mlp.gate_proj", c->inner}, {"mlp.up_proj", c->inner}), c->hidden,
                                c->mlp_bias);
-    return build_linear(b, coda_swiglu(b->g, gate_up, CODA_STACKED), PART({"mlp.down_proj", c->hidden}), c->inner,
-                        c->mlp_bias);
+    return build_linear(b, coda_swiglu(b->g, gate_up, CODA_STACKED), PART({"mlp.down_proj", c->hidden}),
+                        c->inner, c->mlp_bias);
 }
 
 coda_value family_llama(struct build *b, coda_value ids)
@@ -41,7 +43,8 @@ coda_value family_llama(struct build *b, coda_value ids)
     build_root(b, "embed_tokens.weight", (const char *const[]){"model."}, 1);
     if (c->activation != ACTIVATION_SILU)
         return b->failed = true, fault_set(b->fault, "%s: the activation must be silu", c->family), CODA_NONE;
-    coda_value x = coda_embedding(g, build_weight(b, PART({"embed_tokens", c->vocabulary}), ".weight", c->hidden), ids);
+    coda_value x =
+        coda_embedding(g, build_weight(b, PART({"embed_tokens", c->vocabulary}), ".weight", c->hidden), ids);
     for (int l = 0; l < c->layers; l++) {
         build_prefix(b, "layers.%d.", l);
         x = coda_add(g, attention(b, build_rms_norm(b, x, "input_layernorm"), l), x);

@@ -1,5 +1,6 @@
 /*
- * gguf.c -- the container: a header, metadata by name, tensors by name, and behind them the data, little endian.
+ * gguf.c -- the container: a header, metadata by name, tensors by name, and behind them the data, little
+ * endian.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,13 +125,14 @@ static const struct {
     const char *name;
     coda_dtype dtype;
     size_t bytes;
-} types[] = {{0, "F32", CODA_F32, 4}, {1, "F16", CODA_F16, 2}, {30, "BF16", CODA_BF16, 2}, {2, "Q4_0", 0, 0},
-             {3, "Q4_1", 0, 0},       {6, "Q5_0", 0, 0},       {7, "Q5_1", 0, 0},          {8, "Q8_0", 0, 0},
-             {9, "Q8_1", 0, 0},       {10, "Q2_K", 0, 0},      {11, "Q3_K", 0, 0},         {12, "Q4_K", 0, 0},
-             {13, "Q5_K", 0, 0},      {14, "Q6_K", 0, 0},      {15, "Q8_K", 0, 0},         {16, "IQ2_XXS", 0, 0},
-             {17, "IQ2_XS", 0, 0},    {18, "IQ3_XXS", 0, 0},   {19, "IQ1_S", 0, 0},        {20, "IQ4_NL", 0, 0},
-             {21, "IQ3_S", 0, 0},     {22, "IQ2_S", 0, 0},     {23, "IQ4_XS", 0, 0},       {28, "F64", 0, 0},
-             {29, "IQ1_M", 0, 0},     {39, "MXFP4", 0, 0}};
+} types[] = {
+    {0, "F32", CODA_F32, 4}, {1, "F16", CODA_F16, 2}, {30, "BF16", CODA_BF16, 2}, {2, "Q4_0", 0, 0},
+    {3, "Q4_1", 0, 0},       {6, "Q5_0", 0, 0},       {7, "Q5_1", 0, 0},          {8, "Q8_0", 0, 0},
+    {9, "Q8_1", 0, 0},       {10, "Q2_K", 0, 0},      {11, "Q3_K", 0, 0},         {12, "Q4_K", 0, 0},
+    {13, "Q5_K", 0, 0},      {14, "Q6_K", 0, 0},      {15, "Q8_K", 0, 0},         {16, "IQ2_XXS", 0, 0},
+    {17, "IQ2_XS", 0, 0},    {18, "IQ3_XXS", 0, 0},   {19, "IQ1_S", 0, 0},        {20, "IQ4_NL", 0, 0},
+    {21, "IQ3_S", 0, 0},     {22, "IQ2_S", 0, 0},     {23, "IQ4_XS", 0, 0},       {28, "F64", 0, 0},
+    {29, "IQ1_M", 0, 0},     {39, "MXFP4", 0, 0}};
 
 /* An element's bytes; 0 for types that are only told by name. */
 static size_t tensor_type(uint32_t n, struct stored_tensor *t)
@@ -185,11 +187,13 @@ static bool place(struct cursor *c, struct checkpoint *to, int first, uint64_t a
         struct stored_tensor *t = &to->tensor[i];
         size_t offset = (size_t)(uintptr_t)t->data;
         if (offset % alignment || offset > left || t->bytes > left - offset)
-            return fault_set(c->fault, "%s: tensor %s: %zu bytes at offset %zu are not in the %zu bytes of data, by %zu",
-                             c->file, t->name, t->bytes, offset, left, (size_t)alignment);
+            return fault_set(
+                c->fault, "%s: tensor %s: %zu bytes at offset %zu are not in the %zu bytes of data, by %zu",
+                c->file, t->name, t->bytes, offset, left, (size_t)alignment);
         t->data = c->data + begin + offset;
     }
-    if (to->count > first) qsort(to->tensor + first, (size_t)(to->count - first), sizeof *to->tensor, by_data);
+    if (to->count > first)
+        qsort(to->tensor + first, (size_t)(to->count - first), sizeof *to->tensor, by_data);
     for (int i = first + 1; i < to->count; i++)
         if (to->tensor[i - 1].data + to->tensor[i - 1].bytes > to->tensor[i].data)
             return fault_set(c->fault, "%s: tensors %s and %s overlap", c->file, to->tensor[i - 1].name,

@@ -1,8 +1,8 @@
 /*
  * gguf_names.c -- GGUF's names of sizes and tensors as transformers has them.
  *
- * Values differ, too: LLaMA's rows of q and k are permuted so that RoPE turns neighbours, Gemma's gains have their 1,
- * and LLaMA 3.1's frequencies are divided by the tensor rope_freqs.
+ * Values differ, too: LLaMA's rows of q and k are permuted so that RoPE turns neighbours, Gemma's gains have
+ * their 1, and LLaMA 3.1's frequencies are divided by the tensor rope_freqs.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +14,9 @@ struct pair {
     const char *gguf, *ours;
 };
 
-static const struct pair architectures[] = {{"llama", "llama"},   {"qwen2", "qwen2"},   {"qwen3", "qwen3"},
-                                            {"phi3", "phi3"},     {"gemma", "gemma"},   {"gemma2", "gemma2"},
-                                            {"gemma3", "gemma3_text"}};
+static const struct pair architectures[] = {
+    {"llama", "llama"}, {"qwen2", "qwen2"},   {"qwen3", "qwen3"},       {"phi3", "phi3"},
+    {"gemma", "gemma"}, {"gemma2", "gemma2"}, {"gemma3", "gemma3_text"}};
 
 /* Behind the architecture and a dot. */
 static const struct pair sizes[] = {{"block_count", "num_hidden_layers"},
@@ -34,9 +34,8 @@ static const struct pair sizes[] = {{"block_count", "num_hidden_layers"},
 
 /* ---- Names of tensors ---- */
 
-static const struct pair outside[] = {{"token_embd", "model.embed_tokens"},
-                                      {"output_norm", "model.norm"},
-                                      {"output", "lm_head"}};
+static const struct pair outside[] = {
+    {"token_embd", "model.embed_tokens"}, {"output_norm", "model.norm"}, {"output", "lm_head"}};
 
 static const struct pair inside[] = {{"attn_norm", "input_layernorm"},
                                      {"attn_q", "self_attn.q_proj"},
@@ -63,7 +62,8 @@ static const char *find(const struct pair *all, size_t count, const char *name, 
 /* Where families differ in what they call a part. */
 static const char *part(const char *architecture, const char *name, size_t length)
 {
-    bool fused = !strcmp(architecture, "phi3"), both = !strcmp(architecture, "gemma2") || !strcmp(architecture, "gemma3");
+    bool fused = !strcmp(architecture, "phi3"),
+         both = !strcmp(architecture, "gemma2") || !strcmp(architecture, "gemma3");
     if (fused && length == 6 && !memcmp(name, "ffn_up", 6)) return "mlp.gate_up_proj";
     if (both && length == 8 && !memcmp(name, "ffn_norm", 8)) return "pre_feedforward_layernorm";
     return find(inside, sizeof inside / sizeof *inside, name, length);
@@ -104,8 +104,10 @@ static json_int_t whole(const json_t *config, const char *name)
 static void set_gemma(json_t *config, const char *architecture)
 {
     json_int_t layers = whole(config, "num_hidden_layers"), heads = whole(config, "num_attention_heads");
-    bool large = (!strcmp(architecture, "gemma2") && layers == 46) || (!strcmp(architecture, "gemma3") && layers == 62);
-    if (large && heads > 0) set(config, "query_pre_attn_scalar", json_integer(whole(config, "hidden_size") / heads));
+    bool large = (!strcmp(architecture, "gemma2") && layers == 46) ||
+                 (!strcmp(architecture, "gemma3") && layers == 62);
+    if (large && heads > 0)
+        set(config, "query_pre_attn_scalar", json_integer(whole(config, "hidden_size") / heads));
     set(config, "hidden_activation", json_string("gelu_pytorch_tanh"));
     set(config, "unit_gains", json_false());
 }
@@ -125,23 +127,27 @@ static json_t *rope_factors(const struct stored_tensor *t)
 static void set_rope(json_t *config, const struct checkpoint *c, const json_t *meta, const char *architecture)
 {
     const struct stored_tensor *factors = checkpoint_find(c, "rope_freqs.weight");
-    json_t *rotary = size_of(meta, architecture, "rope.dimension_count"), *head = json_object_get(config, "head_dim");
+    json_t *rotary = size_of(meta, architecture, "rope.dimension_count"),
+           *head = json_object_get(config, "head_dim");
     const char *type = json_string_value(size_of(meta, architecture, "rope.scaling.type"));
     if (json_integer_value(rotary) > 0 && json_integer_value(head) > 0)
         set(config, "partial_rotary_factor",
             json_real((double)json_integer_value(rotary) / (double)json_integer_value(head)));
     if (factors && factors->dtype == CODA_F32 && factors->rank == 1 && factors->dims[0] <= 512)
-        set(config, "rope_scaling", json_pack("{s:s, s:o}", "rope_type", "factors", "factors", rope_factors(factors)));
+        set(config, "rope_scaling",
+            json_pack("{s:s, s:o}", "rope_type", "factors", "factors", rope_factors(factors)));
     else if (type && strcmp(type, "none"))
         set(config, "rope_scaling",
-            json_pack("{s:s, s:O?}", "rope_type", type, "factor", size_of(meta, architecture, "rope.scaling.factor")));
+            json_pack("{s:s, s:O?}", "rope_type", type, "factor",
+                      size_of(meta, architecture, "rope.scaling.factor")));
     set(config, "rope_interleaved", json_boolean(!strcmp(architecture, "llama")));
 }
 
 json_t *gguf_config(const struct checkpoint *c, const json_t *meta, struct fault *f)
 {
     const char *architecture = json_string_value(json_object_get(meta, "general.architecture"));
-    const char *ours = find(architectures, sizeof architectures / sizeof *architectures, architecture, strlen(architecture));
+    const char *ours =
+        find(architectures, sizeof architectures / sizeof *architectures, architecture, strlen(architecture));
     const struct stored_tensor *table = checkpoint_find(c, "model.embed_tokens.weight");
     json_t *end = json_object_get(meta, "tokenizer.ggml.eos_token_id"), *config = json_object();
     if (!ours) {

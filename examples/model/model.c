@@ -35,7 +35,8 @@ static bool choose(struct model *m, const struct model_options *opt, struct faul
     o->rows = positive(o->rows, 256);
     o->sentences = positive(o->sentences, 16);
     if (o->context > c->positions)
-        return fault_set(f, "a context of %d tokens, but the model was made for %d", o->context, c->positions);
+        return fault_set(f, "a context of %d tokens, but the model was made for %d", o->context,
+                         c->positions);
     if (o->rows > o->context) o->rows = o->context;
     return true;
 }
@@ -54,7 +55,8 @@ static bool allocate(struct model *m, struct fault *f)
     }
     for (int k = 0; k < MODEL_KINDS; k++)
         if (m->bytes[k] && !(m->memory[k] = device_alloc(&m->device, m->bytes[k])))
-            return fault_set(f, "there is no memory for %zu bytes on %s", m->bytes[k], device_name(&m->device));
+            return fault_set(f, "there is no memory for %zu bytes on %s", m->bytes[k],
+                             device_name(&m->device));
     for (int i = 0; i < m->arg_count; i++) {
         coda_plan_arg(m->plan, i, &info);
         m->args[i] = (char *)m->memory[info.kind] + (uintptr_t)m->args[i];
@@ -62,7 +64,8 @@ static bool allocate(struct model *m, struct fault *f)
     size_t scratch = coda_plan_workspace(m->plan);
     m->workspace = device_alloc(&m->device, scratch);
     m->inputs = m->device.on_gpu ? host_scratch(m->bytes[CODA_ARG_INPUT]) : m->memory[CODA_ARG_INPUT];
-    if (!m->workspace || !m->inputs) return fault_set(f, "there is no memory for %zu bytes of scratch", scratch);
+    if (!m->workspace || !m->inputs)
+        return fault_set(f, "there is no memory for %zu bytes of scratch", scratch);
     memset(m->inputs, 0, m->bytes[CODA_ARG_INPUT]);
     return true;
 }
@@ -100,8 +103,8 @@ struct model *model_open(const char *path, const struct model_options *opt, stru
     struct model *m = calloc(1, sizeof *m);
     if (!m) return fault_set(f, "out of memory"), NULL;
     bool good = checkpoint_open(&m->files, path, f) && config_read(&m->config, m->files.config, f) &&
-                (m->family = family_find(m->config.family, f)) != NULL && choose(m, opt, f) && compile(m, f) &&
-                allocate(m, f) && load(m, f);
+                (m->family = family_find(m->config.family, f)) != NULL && choose(m, opt, f) &&
+                compile(m, f) && allocate(m, f) && load(m, f);
     if (good) return m;
     model_close(m);
     return NULL;

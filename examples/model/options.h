@@ -9,8 +9,8 @@
 struct options {
     const char *usage;
     struct model_options open;
-    bool ids, first; /* --ids, --first */
-    int tokens;      /* --tokens N: to write */
+    bool ids, first;            /* --ids, --first */
+    int tokens;                 /* --tokens N: to write */
     const char *model, *prompt; /* what is no option; prompt may be NULL */
 };
 

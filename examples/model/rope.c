@@ -40,10 +40,12 @@ static bool scale_factors(struct rope *r, const json_t *o, struct fault *f)
 {
     const json_t *all = json_object_get(o, "factors");
     if (json_array_size(all) != (size_t)r->rotary / 2)
-        return fault_set(f, "config: %zu factors for %d frequencies of RoPE", json_array_size(all), r->rotary / 2);
+        return fault_set(f, "config: %zu factors for %d frequencies of RoPE", json_array_size(all),
+                         r->rotary / 2);
     for (int i = 0; i < r->rotary / 2; i++) {
         double factor = json_number_value(json_array_get(all, (size_t)i));
-        if (!(factor >= 1e-6 && factor <= 1e6)) return fault_set(f, "config: factor %d of RoPE is out of range", i);
+        if (!(factor >= 1e-6 && factor <= 1e6))
+            return fault_set(f, "config: factor %d of RoPE is out of range", i);
         r->frequencies[i] = (float)(pow(r->base, -2.0 * i / r->rotary) / factor);
     }
     return true;
@@ -62,7 +64,8 @@ static bool read_rope(const struct config *c, struct rope *r, const json_t *o, d
     r->rotary = (int)(c->head_dim * partial);
     r->scale = 1;
     if (r->rotary < 2 || r->rotary % 2 || r->rotary / 2 > MOST_FREQUENCIES)
-        return fault_set(f, "config: %d rotated columns of a head of %d are not supported", r->rotary, c->head_dim);
+        return fault_set(f, "config: %d rotated columns of a head of %d are not supported", r->rotary,
+                         c->head_dim);
     r->scaled = type && strcmp(type, "default") != 0;
     if (!r->scaled) return true;
     if (!strcmp(type, "llama3")) return scale_llama3(r, o, f);

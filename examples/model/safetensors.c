@@ -15,10 +15,10 @@ static const struct {
     const char *name;
     size_t bytes;
     coda_dtype dtype;
-} types[] = {{"F32", 4, CODA_F32},  {"F16", 2, CODA_F16},  {"BF16", 2, CODA_BF16}, {"F64", 8, 0},
-             {"F8_E4M3", 1, 0},     {"F8_E5M2", 1, 0},     {"BOOL", 1, 0},         {"I8", 1, 0},
-             {"U8", 1, 0},          {"I16", 2, 0},         {"U16", 2, 0},          {"I32", 4, 0},
-             {"U32", 4, 0},         {"I64", 8, 0},         {"U64", 8, 0}};
+} types[] = {{"F32", 4, CODA_F32}, {"F16", 2, CODA_F16}, {"BF16", 2, CODA_BF16}, {"F64", 8, 0},
+             {"F8_E4M3", 1, 0},    {"F8_E5M2", 1, 0},    {"BOOL", 1, 0},         {"I8", 1, 0},
+             {"U8", 1, 0},         {"I16", 2, 0},        {"U16", 2, 0},          {"I32", 4, 0},
+             {"U32", 4, 0},        {"I64", 8, 0},        {"U64", 8, 0}};
 
 /* Where a tensor lies, to see that all of them cover the data. */
 struct extent {
@@ -73,7 +73,8 @@ static bool read_shape(const struct header *h, const char *name, json_t *info, s
         t->dims[d] = json_integer_value(dim);
         if (!json_is_integer(dim) || t->dims[d] < 0 ||
             __builtin_mul_overflow(t->bytes, (size_t)t->dims[d], &t->bytes) || t->bytes > SIZE_MAX / 2)
-            return fault_set(f, "%s: tensor %s: dimension %zu of its shape is out of range", h->file, name, d);
+            return fault_set(f, "%s: tensor %s: dimension %zu of its shape is out of range", h->file, name,
+                             d);
     }
     return true;
 }
@@ -123,10 +124,11 @@ static bool cover(struct header *h, struct fault *f)
     for (size_t i = 0; i < h->extents; at = h->extent[i++].end) {
         const struct extent *x = &h->extent[i];
         if (x->begin < at)
-            return fault_set(f, "%s: tensor %s at offset %zu overlaps %s, which ends at %zu", h->file, x->name,
-                             x->begin, x[-1].name, at);
+            return fault_set(f, "%s: tensor %s at offset %zu overlaps %s, which ends at %zu", h->file,
+                             x->name, x->begin, x[-1].name, at);
         if (x->begin > at)
-            return fault_set(f, "%s: bytes %zu to %zu of the data belong to no tensor", h->file, at, x->begin);
+            return fault_set(f, "%s: bytes %zu to %zu of the data belong to no tensor", h->file, at,
+                             x->begin);
     }
     return at == h->bytes ||
            fault_set(f, "%s: bytes %zu to %zu of the data belong to no tensor", h->file, at, h->bytes);
@@ -163,7 +165,8 @@ bool safetensors_read(struct checkpoint *c, const char *file, const struct mappe
         json_decref(object);
         return false;
     }
-    struct header h = {.to = c, .file = file, .data = map->data + LENGTH_BYTES + length, .bytes = rest - length};
+    struct header h = {
+        .to = c, .file = file, .data = map->data + LENGTH_BYTES + length, .bytes = rest - length};
     h.extent = calloc(json_object_size(object) + 1, sizeof *h.extent);
     bool good = h.extent ? read_header(&h, object, f) : fault_set(f, "%s: out of memory", file);
     free(h.extent);

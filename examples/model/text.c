@@ -33,11 +33,15 @@ static int decode(struct text *t, const int32_t *ids, int n, char *out, size_t s
 #else
 struct text *text_open(const char *model, struct fault *f)
 {
-    return fault_set(f, "%s: text wants a tokeniser, which is not part of this build: give --ids", model), NULL;
+    return fault_set(f, "%s: text wants a tokeniser, which is not part of this build: give --ids", model),
+           NULL;
 }
 
 void text_close(struct text *t) { (void)t; }
-static int encode(struct text *t, const char *line, int32_t *ids, int most) { return (void)t, (void)line, (void)ids, (void)most, -1; }
+static int encode(struct text *t, const char *line, int32_t *ids, int most)
+{
+    return (void)t, (void)line, (void)ids, (void)most, -1;
+}
 static int decode(struct text *t, const int32_t *ids, int n, char *out, size_t size)
 {
     return (void)t, (void)ids, (void)n, (void)out, (void)size, -1;
@@ -63,7 +67,8 @@ static int numbers(const char *line, int32_t *ids, struct fault *f)
 int text_tokens(struct text *t, const char *line, int32_t **ids, struct fault *f)
 {
     size_t most = strlen(line) + 8; /* a token has a byte at least; and some special ones */
-    if (most > INT32_MAX || !(*ids = malloc(most * sizeof **ids))) return fault_set(f, "the line is too long"), -1;
+    if (most > INT32_MAX || !(*ids = malloc(most * sizeof **ids)))
+        return fault_set(f, "the line is too long"), -1;
     int n = t ? encode(t, line, *ids, (int)most) : numbers(line, *ids, f);
     if (n < 0 && t) fault_set(f, "'%.40s' cannot be made into tokens", line);
     if (n < 0) free(*ids);

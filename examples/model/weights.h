@@ -1,5 +1,6 @@
 /*
- * weights.h -- what each weight of a graph is made of: tensors of a checkpoint, stacked on the way into memory.
+ * weights.h -- what each weight of a graph is made of: tensors of a checkpoint, stacked on the way into
+ * memory.
  */
 #ifndef WEIGHTS_H
 #define WEIGHTS_H
@@ -30,8 +31,8 @@ struct weight *weights_add(struct weights *w, const struct weight *one, const ch
 const struct weight *weights_find(const struct weights *w, const char *name);
 void weights_free(struct weights *w);
 
-/* Stores a weight in w->bytes of the device's memory, in its dtype: F32, F16 and BF16 become each other, to the
- * nearest. What has the dtype already is copied as it is. */
+/* Stores a weight in w->bytes of the device's memory, in its dtype: F32, F16 and BF16 become each other, to
+ * the nearest. What has the dtype already is copied as it is. */
 bool weight_load(const struct weight *w, struct device *d, void *to, struct fault *f);
 
 #endif

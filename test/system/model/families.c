@@ -1,6 +1,6 @@
 /*
- * families.c -- logits of each family on the CPU device against transformers' fp64; a text of greedy tokens, from the
- * caches, against all of it computed anew.
+ * families.c -- logits of each family on the CPU device against transformers' fp64; a text of greedy tokens,
+ * from the caches, against all of it computed anew.
  */
 #include <math.h>
 #include <stdio.h>
@@ -48,7 +48,8 @@ static void compare(struct model *m, const char *name, const int32_t *ids, const
         double e = relative_error(logits + (int64_t)i * wide, golden + (int64_t)(at + i) * wide, wide);
         CHECK(e <= bar, "%s: logits of token %d, in a run of %d, are off by %.2e", name, at + i, n, e);
     }
-    if (ran) CHECK(next == best(logits + (int64_t)(n - 1) * wide, wide), "%s: %d is not the best", name, next);
+    if (ran)
+        CHECK(next == best(logits + (int64_t)(n - 1) * wide, wide), "%s: %d is not the best", name, next);
     free(logits);
 }
 
@@ -92,10 +93,12 @@ static void encoder(const char *tiny, const char *name)
     for (int together = 1; m && vectors && together <= sentences; together++) {
         bool ran = true;
         for (int i = 0; ran && i + together <= sentences; i += together)
-            ran = model_embed(m, each + i, counts + i, together, POOLING_MEAN, out + i * m->config.hidden, &f);
+            ran =
+                model_embed(m, each + i, counts + i, together, POOLING_MEAN, out + i * m->config.hidden, &f);
         CHECK(ran, "%s: %s", name, f.text);
         for (int i = 0; ran && i < sentences / together * together; i++) {
-            double e = relative_error(out + i * m->config.hidden, vectors + i * m->config.hidden, m->config.hidden);
+            double e =
+                relative_error(out + i * m->config.hidden, vectors + i * m->config.hidden, m->config.hidden);
             CHECK(e <= bar, "%s: sentence %d of %d together is off by %.2e", name, i, together, e);
         }
     }
@@ -146,6 +149,5 @@ static void greedy(const char *tiny, const char *name, int tokens)
 void test_greedy(const char *tiny, const char *scratch)
 {
     (void)scratch;
-    for (size_t i = 0; i < sizeof decoders / sizeof *decoders; i++)
-        greedy(tiny, decoders[i], i ? 96 : 517);
+    for (size_t i = 0; i < sizeof decoders / sizeof *decoders; i++) greedy(tiny, decoders[i], i ? 96 : 517);
 }

@@ -1,6 +1,6 @@
 /*
- * files.c -- files that are not what they should be: each is one line, which names the tensor, the member or the
- * offset.
+ * files.c -- files that are not what they should be: each is one line, which names the tensor, the member or
+ * the offset.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,10 @@ static void put(const char *folder, const char *name, const void *data, size_t b
     CHECK(f && !fclose(f) && good, "%s cannot be written", path);
 }
 
-static void put_text(const char *folder, const char *name, const char *text) { put(folder, name, text, strlen(text)); }
+static void put_text(const char *folder, const char *name, const char *text)
+{
+    put(folder, name, text, strlen(text));
+}
 
 /* A whole file, for free(), with a 0 behind it. */
 static char *take(const char *folder, const char *name, size_t *bytes)
@@ -76,16 +79,21 @@ static const struct {
     {"twice the same", "{\"a\":{},\"a\":{}}", 0, 0, "duplicate"},
     {"no object", "{\"a\":3}", 0, 0, "tensor 'a': no object"},
     {"no dtype", "{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, 0, "tensor a: dtype 'none'"},
-    {"unknown dtype", "{\"a\":{\"dtype\":\"F7\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, 0, "tensor a: dtype 'F7'"},
-    {"no shape", "{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, 0, "tensor a: the shape is no list"},
+    {"unknown dtype", "{\"a\":{\"dtype\":\"F7\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, 0,
+     "tensor a: dtype 'F7'"},
+    {"no shape", "{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, 0,
+     "tensor a: the shape is no list"},
     {"rank 7", "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4, 0,
      "tensor a: the shape is no list of at most 6"},
-    {"negative", "{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4, 0, "tensor a: dimension 0"},
-    {"a fraction", "{\"a\":{\"dtype\":\"F32\",\"shape\":[1.5],\"data_offsets\":[0,4]}}", 4, 0, "tensor a: dimension 0"},
+    {"negative", "{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4, 0,
+     "tensor a: dimension 0"},
+    {"a fraction", "{\"a\":{\"dtype\":\"F32\",\"shape\":[1.5],\"data_offsets\":[0,4]}}", 4, 0,
+     "tensor a: dimension 0"},
     {"too many elements",
      "{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}", 0, 0,
      "tensor a: dimension 1"},
-    {"one offset", "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4, 0, "tensor a: data_offsets"},
+    {"one offset", "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4, 0,
+     "tensor a: data_offsets"},
     {"backwards", "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}", 4, 0, "offsets 4 to 0"},
     {"cut short", "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 7, 0,
      "tensor a: offsets 0 to 8 are not in the 7 bytes"},
@@ -135,11 +143,13 @@ static void test_shards(const char *scratch)
         const char *what, *index, *says;
     } all[] = {
         {"no map", "{}", "weight_map is missing"},
-        {"an index of itself", "{\"weight_map\":{\"a\":\"model.safetensors.index.json\"}}", "no name of a shard"},
+        {"an index of itself", "{\"weight_map\":{\"a\":\"model.safetensors.index.json\"}}",
+         "no name of a shard"},
         {"elsewhere", "{\"weight_map\":{\"a\":\"../x.safetensors\"}}", "tensor a: '../x.safetensors'"},
         {"a number", "{\"weight_map\":{\"a\":1}}", "tensor a: the shard is no text"},
         {"missing", "{\"weight_map\":{\"a\":\"x.safetensors\"}}", "x.safetensors: No such file"},
-        {"lacks it", "{\"weight_map\":{\"c\":\"1.safetensors\"}}", "tensor c: the index places it in 1.safetensors"},
+        {"lacks it", "{\"weight_map\":{\"c\":\"1.safetensors\"}}",
+         "tensor c: the index places it in 1.safetensors"},
         {"both have it", "{\"weight_map\":{\"a\":\"1.safetensors\",\"b\":\"2.safetensors\"}}",
          "tensor a: two files have it"},
         {"not JSON", "{\"weight_map\":", "index.json: line 1"},
@@ -186,7 +196,8 @@ static void model_refused(const char *scratch, const struct change *c)
     model_close(m);
 }
 
-static void change_each(const char *from, const char *scratch, const char *file, const struct change *all, int n)
+static void change_each(const char *from, const char *scratch, const char *file, const struct change *all,
+                        int n)
 {
     static const char *const files[] = {"config.json", "model.safetensors"};
     size_t bytes;
@@ -212,11 +223,14 @@ static void test_models(const char *tiny, const char *scratch)
     static const struct change configs[] = {
         {"no layers", "num_hidden_layers", "num_hidden_leyers", "num_hidden_layers is missing"},
         {"more layers", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3", "tensor model.layers.2."},
-        {"layers without end", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 4000000000", "num_hidden_layers is no"},
+        {"layers without end", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 4000000000",
+         "num_hidden_layers is no"},
         {"no width", "\"hidden_size\": 32", "\"hidden_size\": 0", "hidden_size is no whole number"},
-        {"half a head", "\"num_attention_heads\": 4", "\"num_attention_heads\": 3", "3 heads are no multiple"},
+        {"half a head", "\"num_attention_heads\": 4", "\"num_attention_heads\": 3",
+         "3 heads are no multiple"},
         {"text", "\"vocab_size\": 80", "\"vocab_size\": \"80\"", "vocab_size is no whole number"},
-        {"another vocabulary", "\"vocab_size\": 80", "\"vocab_size\": 81", "80 x 32, where the config wants 81 x 32"},
+        {"another vocabulary", "\"vocab_size\": 80", "\"vocab_size\": 81",
+         "80 x 32, where the config wants 81 x 32"},
         {"a family", "\"llama\"", "\"lama\"", "family lama is not supported"},
         {"an activation", "\"silu\"", "\"sulu\"", "activation 'sulu'"},
         {"a rope", "\"rope_type\": \"default\"", "\"rope_type\": \"odd\"", "RoPE of type 'odd'"},

@@ -1,6 +1,7 @@
 /*
- * fuzz.c -- files with some bytes changed: readers refuse them by one line, or give tensors that lie in the file; and
- * configurations with other numbers: models refuse them, or run. From $CODA_SEED on; with $CODA_FULL for longer.
+ * fuzz.c -- files with some bytes changed: readers refuse them by one line, or give tensors that lie in the
+ * file; and configurations with other numbers: models refuse them, or run. From $CODA_SEED on; with
+ * $CODA_FULL for longer.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,8 +32,20 @@ static void replace(unsigned char *data, size_t *bytes, size_t at, size_t old, c
 
 static void other_number(unsigned char *data, size_t *bytes, size_t at, uint64_t *seed)
 {
-    static const char *const numbers[] = {"0", "-1", "1", "3", "7", "1e9", "4294967296", "9223372036854775807",
-                                          "18446744073709551616", "0.5", "null", "[]", "\"x\"", "true"};
+    static const char *const numbers[] = {"0",
+                                          "-1",
+                                          "1",
+                                          "3",
+                                          "7",
+                                          "1e9",
+                                          "4294967296",
+                                          "9223372036854775807",
+                                          "18446744073709551616",
+                                          "0.5",
+                                          "null",
+                                          "[]",
+                                          "\"x\"",
+                                          "true"};
     const char *n = numbers[below(seed, sizeof numbers / sizeof *numbers)];
     size_t length = 0;
     while (at < *bytes && (data[at] < '0' || data[at] > '9')) at++;
@@ -71,7 +84,8 @@ static void fix_length(unsigned char *data, size_t before, size_t bytes)
     for (int i = 0; i < 8; i++) data[i] = (unsigned char)(length >> 8 * i);
 }
 
-typedef bool (*reader)(struct checkpoint *c, const char *file, const struct mapped_file *map, struct fault *f);
+typedef bool (*reader)(struct checkpoint *c, const char *file, const struct mapped_file *map,
+                       struct fault *f);
 
 static void read_one(reader read, const unsigned char *data, size_t bytes, uint64_t seed)
 {
@@ -79,7 +93,8 @@ static void read_one(reader read, const unsigned char *data, size_t bytes, uint6
     struct fault f = {{0}};
     struct mapped_file map = {copied(data, bytes), bytes};
     bool good = read(&c, "fuzz", &map, &f);
-    CHECK(good || (f.text[0] && !strchr(f.text, '\n')), "seed %llu: refused without a line", (unsigned long long)seed);
+    CHECK(good || (f.text[0] && !strchr(f.text, '\n')), "seed %llu: refused without a line",
+          (unsigned long long)seed);
     for (int i = 0; good && i < c.count; i++) {
         const struct stored_tensor *t = &c.tensor[i];
         if (!t->dtype) continue;
@@ -132,7 +147,8 @@ static void run_config(const char *scratch, const unsigned char *data, size_t by
     struct model *m = model_open(scratch, &o, &f);
     if (m && m->config.vocabulary > 3 && !model_decode(m, (int32_t[]){1, 2, 3}, 3, &next, &f))
         CHECK(false, "seed %llu: %s", (unsigned long long)seed, f.text);
-    CHECK(m || (f.text[0] && !strchr(f.text, '\n')), "seed %llu: refused without a line", (unsigned long long)seed);
+    CHECK(m || (f.text[0] && !strchr(f.text, '\n')), "seed %llu: refused without a line",
+          (unsigned long long)seed);
     model_close(m);
 }
 

@@ -1,6 +1,6 @@
 /*
- * main.c -- model_test TINY SCRATCH [TEST]... tests examples/model on the checkpoints in the folder TINY; SCRATCH is a
- * folder for files that are made.
+ * main.c -- model_test TINY SCRATCH [TEST]... tests examples/model on the checkpoints in the folder TINY;
+ * SCRATCH is a folder for files that are made.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -40,7 +40,8 @@ bool golden_open(struct checkpoint *c, const char *path)
     struct fault f = {{0}};
     struct mapped_file map;
     *c = (struct checkpoint){0};
-    bool good = checkpoint_map(c, path, &map, &f) && safetensors_read(c, path, &map, &f) && checkpoint_sort(c, &f);
+    bool good =
+        checkpoint_map(c, path, &map, &f) && safetensors_read(c, path, &map, &f) && checkpoint_sort(c, &f);
     CHECK(good, "%s", f.text);
     if (!good) checkpoint_close(c);
     return good;

@@ -1,5 +1,6 @@
 /*
- * minilm.c -- a hundred sentences through all-MiniLM-L6-v2, where `make embed-data` has brought it, against fp64.
+ * minilm.c -- a hundred sentences through all-MiniLM-L6-v2, where `make embed-data` has brought it, against
+ * fp64.
  */
 #include <math.h>
 #include <stdio.h>
@@ -37,8 +38,8 @@ static void compare(const struct golden *g, const float *vectors, int wide)
         for (int c = 0; c < wide; c++) squares += (double)v[c] * v[c];
         for (int c = 0; c < FIRST; c++) worst = fmax(worst, fabs((double)v[c] - g->first[i * FIRST + c]));
         double norm = fabs(sqrt(squares) / g->norms[i] - 1), off = worst / g->norms[i] * sqrt(wide);
-        CHECK(norm <= bar && off <= bar, "sentence %d: norm off by %.2e, components by %.2e of their size", (int)i,
-              norm, off);
+        CHECK(norm <= bar && off <= bar, "sentence %d: norm off by %.2e, components by %.2e of their size",
+              (int)i, norm, off);
     }
 }
 
