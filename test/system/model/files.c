@@ -244,6 +244,68 @@ static void test_models(const char *tiny, const char *scratch)
     change_each(llama, scratch, "config.json", configs, (int)(sizeof configs / sizeof *configs));
 }
 
+/* ---- GGUF: bytes behind a name are others ---- */
+
+static void test_gguf(const char *tiny, const char *scratch)
+{
+    static const struct {
+        const char *what, *name;
+        int behind; /* bytes from the name's end to those that change */
+        const char *bytes;
+        int count;
+        const char *says;
+    } all[] = {
+        {"no GGUF", "GGUF", -4, "GGML", 4, "no GGUF file"},
+        {"another version", "GGUF", 0, "\x09", 1, "GGUF of another version"},
+        {"tensors without end", "GGUF", 4, "\xff\xff\xff\xff\xff\xff\xff\x7f", 8, "offset"},
+        {"metadata without end", "GGUF", 12, "\xff\xff\xff\xff\xff\xff\xff\xff", 8, "offset"},
+        {"an architecture", "general.architecture", 12, "koala", 5, "architecture koala is not supported"},
+        {"a type of metadata", "general.architecture", 0, "\x0d", 1, "metadata of a type that is not known"},
+        {"a long text", "general.architecture", 10, "\x01", 1, "the file ends too early"},
+        {"quantised", "blk.0.attn_q.weight", 20, "\x0c", 1, "self_attn.q_proj.weight: Q4_K is not supported"},
+        {"an unknown type", "blk.0.attn_q.weight", 20, "\xf0", 1, "q_proj.weight: type 240 is not supported"},
+        {"rank 9", "blk.0.attn_q.weight", 0, "\x09", 1, "a tensor of too many dimensions"},
+        {"a dimension", "blk.0.attn_q.weight", 9, "\xff", 1, "are not in the"},
+        {"dimensions", "blk.0.attn_q.weight", 4, "\xff\xff\xff\xff\xff\xff\xff\x7f", 8, "out of range"},
+        {"an offset", "blk.0.attn_q.weight", 29, "\x7f", 1, "are not in the"},
+        {"an odd offset", "blk.0.attn_q.weight", 24, "\x01", 1, "are not in the"},
+        {"another name", "blk.0.attn_q.weight", -8, "r", 1,
+         "tensor model.layers.0.self_attn.q_proj.weight is missing"},
+        {"overlapping", "blk.0.attn_q.weight", 24, "\0\0\0\0\0\0\0\0", 8, "overlap"},
+    };
+    static const struct {
+        const char *what;
+        size_t bytes;
+    } cuts[] = {{"two bytes", 2}, {"a magic word", 4}, {"half a header", 20}, {"half the metadata", 300}};
+    char llama[512], path[512];
+    size_t bytes;
+    struct fault f = {{0}};
+    struct checkpoint c;
+    path_in(llama, tiny, "llama3");
+    path_in(path, scratch, "model.gguf");
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct model_options o = {.device = CODA_DEVICE_CPU};
+        char *data = take(llama, "model.gguf", &bytes),
+             *at = memmem(data, bytes, all[i].name, strlen(all[i].name));
+        CHECK(at != NULL, "%s: %s is not there", all[i].what, all[i].name);
+        if (at) memcpy(at + (long)strlen(all[i].name) + all[i].behind, all[i].bytes, (size_t)all[i].count);
+        put(scratch, "model.gguf", data, bytes);
+        struct model *m = model_open(path, &o, &f);
+        refused(all[i].what, m != NULL, &f, all[i].says);
+        model_close(m);
+        free(data);
+    }
+    char *data = take(llama, "model.gguf", &bytes);
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        put(scratch, "model.gguf", data, cuts[i].bytes);
+        refused(cuts[i].what, checkpoint_open(&c, path, &f), &f,
+                cuts[i].bytes < 4 ? "no GGUF file" : "ends too early");
+    }
+    put(scratch, "model.gguf", data, bytes - 1);
+    refused("a byte less", checkpoint_open(&c, path, &f), &f, "are not in the");
+    free(data);
+}
+
 /* ---- Calls ---- */
 
 static void test_calls(const char *tiny)
@@ -276,5 +338,6 @@ void test_files(const char *tiny, const char *scratch)
     test_headers(scratch);
     test_shards(scratch);
     test_models(tiny, scratch);
+    test_gguf(tiny, scratch);
     test_calls(tiny);
 }

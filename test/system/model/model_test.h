@@ -7,6 +7,7 @@
 #include "model/model.h"
 
 extern int failures, checks;
+extern const char *skipped; /* what the last line says of tests that did not run */
 void check_that(bool holds, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 #define CHECK(holds, ...) check_that(holds, __FILE__, __LINE__, __VA_ARGS__)
