@@ -119,7 +119,8 @@ $(eval $(call job,cold-start,rest,env CODA_CUDA_LIB=$(HERE)/fake CODA_LIBCUDA=$(
 $(eval $(call job,emulated-300-families,rest,$(on_emulator) CODA_FAMILIES=300 $(BUILD)/gpu_tests families))
 $(eval $(call job,emulated-decode,rest,$(on_emulator) LD_LIBRARY_PATH=$(HERE)/emulator $(BUILD)/examples/decode))
 $(eval $(call job,emulated-chat,rest,$(on_emulator) LD_LIBRARY_PATH=$(HERE)/emulator $(BUILD)/chat_test $(BUILD)/examples/chat_server gpu))
-EMULATE := emulated-gemm $(filter-out emulated-gemm,$(EMULATED:%=emulated-%)) emulated-decode emulated-chat cold-start
+$(eval $(call job,emulated-model,rest,sh -c 'mkdir -p $(BUILD)/model && test/system/model/programs.sh $(BUILD)'))
+EMULATE := emulated-gemm $(filter-out emulated-gemm,$(EMULATED:%=emulated-%)) emulated-decode emulated-chat emulated-model cold-start
 
 # ---- Tiers ----
 CHECK := $(UNIT) $(HOUSE) lint install conformance
