@@ -86,15 +86,16 @@ else
 endif
 # Whole models from their files, which are described in JSON.
 MODEL_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard examples/model/*.c))
-MODEL_LIBS := $(shell pkg-config --libs jansson 2>/dev/null)
-$(BUILD)/examples/model/%.o: ALL_CFLAGS += $(shell pkg-config --cflags jansson 2>/dev/null)
+MODEL_PACKAGES = jansson $(if $(wildcard examples/model/tokenizer.c),libpcre2-8 libutf8proc)
+MODEL_LIBS := $(shell pkg-config --libs $(MODEL_PACKAGES) 2>/dev/null)
+$(BUILD)/examples/model/%.o: ALL_CFLAGS += $(shell pkg-config --cflags $(MODEL_PACKAGES) 2>/dev/null)
 $(MODEL_EXAMPLES:%=$(BUILD)/examples/%): $(BUILD)/examples/%: $(BUILD)/examples/%.o $(MODEL_OBJ) $(BUILD)/libcoda.so
 	$(CC) $< $(MODEL_OBJ) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(MODEL_LIBS) $(LDLIBS)
 models: ## examples/embed.c and examples/generate.c, if jansson is there
 ifneq ($(MODEL_LIBS),)
 models: $(MODEL_EXAMPLES:%=$(BUILD)/examples/%) $(BUILD)/model_test
 else
-	@echo 'examples/embed and examples/generate are not built: pkg-config finds no jansson; .ci/deps installs it'
+	@echo 'examples/embed and examples/generate are not built: pkg-config finds no $(MODEL_PACKAGES); .ci/deps installs them'
 endif
 examples: $(EXAMPLES) chat_server models
 embed-data: ## fetches all-MiniLM-L6-v2, 91 MB, into build/minilm, for examples/embed and its test

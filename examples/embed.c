@@ -3,9 +3,9 @@
  *
  *     embed [--cpu | --gpu] [--dtype f32|f16|bf16] [--ids] [--first] MODEL < lines
  *
- * Each line of standard input is a sentence, or with --ids its tokens as numbers; each line of the output
- * its vector. A sentence's vector is the mean of its tokens' states, or with --first the state of its first
- * token. MODEL is a folder with config.json and model.safetensors.
+ * Each line of standard input is a sentence, of which 256 tokens count, or with --ids its tokens as numbers;
+ * each line of the output its vector. A sentence's vector is the mean of its tokens' states, or with --first
+ * the state of its first token. MODEL is a folder with config.json and model.safetensors.
  */
 #include <math.h>
 #include <stdio.h>
@@ -54,7 +54,11 @@ static bool embed_lines(struct model *m, struct text *t, enum pooling how, struc
     bool good = true;
     for (ssize_t n; good && (n = getline(&line, &room, stdin)) >= 0;) {
         if (n && line[n - 1] == '\n') line[n - 1] = 0;
-        int count = text_tokens(t, line, &b.ids[b.n], f);
+        int count = text_tokens(t, line, &b.ids[b.n], f), most = model_longest(m);
+        if (t && count > most) { /* its end stays: a token that the model wants there */
+            b.ids[b.n][most - 1] = b.ids[b.n][count - 1];
+            count = most;
+        }
         if (count >= 0) b.counts[b.n++] = count;
         good = count >= 0 && (b.n < BATCH || flush(m, &b, how, f));
     }

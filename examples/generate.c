@@ -30,15 +30,6 @@ static bool ends(const struct model *m, int32_t id)
     return false;
 }
 
-static void print(struct text *t, int32_t id)
-{
-    char *text = t ? text_of(t, &id, 1) : NULL;
-    if (text) fputs(text, stdout);
-    else printf("%d ", id);
-    fflush(stdout);
-    free(text);
-}
-
 static bool generate(struct model *m, struct text *t, const int32_t *prompt, int n, int tokens,
                      struct fault *f)
 {
@@ -47,12 +38,13 @@ static bool generate(struct model *m, struct text *t, const int32_t *prompt, int
     double began = seconds(), first;
     if (!model_decode(m, prompt, n, &next, f)) return false;
     for (first = seconds(); !ends(m, next); made++) {
-        print(t, next);
+        text_print(t, next);
         if (made + 1 == tokens || m->length == m->opt.context) break;
         if (!model_decode(m, &next, 1, &next, f)) return false;
     }
     double took = seconds() - first;
-    fprintf(stderr, "\ngenerate: the prompt's %d tokens in %.3f s, then %d in %.3f s, %.1f tokens/s\n", n,
+    text_print_end(t);
+    fprintf(stderr, "generate: the prompt's %d tokens in %.3f s, then %d in %.3f s, %.1f tokens/s\n", n,
             first - began, made, took, made / (took > 0 ? took : 1));
     return true;
 }
@@ -74,7 +66,6 @@ int main(int argc, char **argv)
     good =
         good && (n = text_tokens(t, o.prompt, &prompt, &f)) >= 0 && generate(m, t, prompt, n, o.tokens, &f);
     if (n >= 0) free(prompt);
-    puts("");
     if (!good) fprintf(stderr, "generate: %s\n", f.text);
     text_close(t);
     model_close(m);

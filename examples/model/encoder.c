@@ -52,9 +52,14 @@ static int by_count(const void *a, const void *b)
     return x->count != y->count ? x->count - y->count : x->index - y->index;
 }
 
+int model_longest(const struct model *m)
+{
+    return m->opt.rows < m->config.positions ? m->opt.rows : m->config.positions;
+}
+
 static bool check(const struct model *m, const struct sentence *s, struct fault *f)
 {
-    int most = m->opt.rows < m->config.positions ? m->opt.rows : m->config.positions;
+    int most = model_longest(m);
     if (s->count < 1 || s->count > most)
         return fault_set(f, "sentence %d has %d tokens; 1 to %d are possible", s->index, s->count, most);
     for (int t = 0; t < s->count; t++)

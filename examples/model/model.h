@@ -55,6 +55,9 @@ enum pooling { POOLING_MEAN, POOLING_FIRST };
 bool model_embed(struct model *m, const int32_t *const *ids, const int *counts, int sentences,
                  enum pooling how, float *to, struct fault *f);
 
+/* Tokens of a sentence, at most. */
+int model_longest(const struct model *m);
+
 /* ---- For decoder.c and encoder.c ---- */
 
 /* Host memory of an input; what is there goes to the device with the next run. */
