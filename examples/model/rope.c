@@ -35,6 +35,36 @@ static bool scale_linear(struct rope *r, const json_t *o, struct fault *f)
     return true;
 }
 
+/* The frequency that turns so many times in the original context, counted from the fastest; not whole. */
+static double frequency_of(const struct rope *r, double turns, double original)
+{
+    return r->rotary * log(original / (turns * turn)) / (2 * log(r->base));
+}
+
+/* YaRN, arXiv 2309.00071: fast frequencies are kept, slow ones divided, those between mixed by a ramp. */
+static bool scale_yarn(struct rope *r, const json_t *o, struct fault *f)
+{
+    double factor, original, fast, slow, scale;
+    if (!config_number(o, "factor", NULL, 1, 1e6, 0, &factor, f) ||
+        !config_number(o, "original_max_position_embeddings", NULL, 1, 1e9, 0, &original, f) ||
+        !config_number(o, "beta_fast", NULL, 1e-3, 1e6, 32, &fast, f) ||
+        !config_number(o, "beta_slow", NULL, 1e-3, 1e6, 1, &slow, f) ||
+        !config_number(o, "attention_factor", NULL, 1e-3, 1e3, 0.1 * log(factor) + 1, &scale, f))
+        return false;
+    if (json_object_get(o, "mscale") || json_object_get(o, "mscale_all_dim") || r->base <= 1 ||
+        json_is_false(json_object_get(o, "truncate")))
+        return fault_set(f, "config: yarn with mscale, without truncation, or of base 1 is not supported");
+    double low = fmax(0, floor(frequency_of(r, fast, original)));
+    double high = fmin(r->rotary - 1, ceil(frequency_of(r, slow, original)));
+    if (high <= low) high = low + 0.001;
+    for (int i = 0; i < r->rotary / 2; i++) {
+        double w = pow(r->base, -2.0 * i / r->rotary), divided = fmin(1, fmax(0, (i - low) / (high - low)));
+        r->frequencies[i] = (float)(divided * w / factor + (1 - divided) * w);
+    }
+    r->scale = (float)scale;
+    return true;
+}
+
 /* As GGUF keeps the scaling of LLaMA 3.1: a number for each frequency, which it is divided by. */
 static bool scale_factors(struct rope *r, const json_t *o, struct fault *f)
 {
@@ -70,6 +100,7 @@ static bool read_rope(const struct config *c, struct rope *r, const json_t *o, d
     if (!r->scaled) return true;
     if (!strcmp(type, "llama3")) return scale_llama3(r, o, f);
     if (!strcmp(type, "linear")) return scale_linear(r, o, f);
+    if (!strcmp(type, "yarn")) return scale_yarn(r, o, f);
     if (!strcmp(type, "factors")) return scale_factors(r, o, f);
     return fault_set(f, "config: RoPE of type '%.40s' is not supported", type);
 }

@@ -29,6 +29,7 @@ def rope(theta=10000.0, **more):
 
 LLAMA3 = rope(500000.0, rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=64)
+YARN = rope(1e6, rope_type="yarn", factor=4.0, original_max_position_embeddings=256)
 
 # name: configuration, class, dtype, shards
 MODELS = {
@@ -39,7 +40,7 @@ MODELS = {
     "mistral": (tf.MistralConfig(**SIZES, sliding_window=7, head_dim=8), tf.MistralForCausalLM, torch.bfloat16, 1),
     "qwen2": (tf.Qwen2Config(**SIZES, rope_parameters=rope(1e6), use_sliding_window=True, sliding_window=9,
                              max_window_layers=1), tf.Qwen2ForCausalLM, torch.bfloat16, 1),
-    "qwen3": (tf.Qwen3Config(**SIZES, rope_parameters=rope(1e6), head_dim=16, tie_word_embeddings=True),
+    "qwen3": (tf.Qwen3Config(**SIZES, rope_parameters=YARN, head_dim=16, tie_word_embeddings=True),
               tf.Qwen3ForCausalLM, torch.bfloat16, 1),
     "gemma": (tf.GemmaConfig(**SIZES, head_dim=16, tie_word_embeddings=True), tf.GemmaForCausalLM,
               torch.bfloat16, 1),

@@ -31,6 +31,15 @@ refused 1 'token 80 is not in the vocabulary' "$generate" --cpu --ids "$tiny/lla
 refused 1 'makes no text' "$generate" --cpu --ids "$tiny/bert" 1
 refused 1 'the model was made for 1024' "$generate" --cpu --ids --context 2000 "$tiny/llama" 1
 
+# README's program is that, and writes what generate writes.
+sed -n '/^```c$/,/^```$/p' examples/model/README.md | sed '/^```/d' >"$build/model/first.c"
+${CC:-gcc} -std=c11 -D_GNU_SOURCE -Wall -Werror -Iinclude -Iexamples -Iexamples/model "$build/model/first.c" \
+    "$build"/examples/model/*.o -o "$build/model/first" -L"$build" -lcoda -Wl,-rpath,"$here/$build" \
+    $(pkg-config --libs jansson libpcre2-8 libutf8proc 2>/dev/null || pkg-config --libs jansson) -lm -ldl
+first=$("$build/model/first" "$tiny/llama" | tr '\n' ' ')
+same=$("$generate" --cpu --ids --tokens 20 "$tiny/llama" 1,17,4 2>/dev/null)
+[ "$first" = "$same" ] || fail "README's program writes '$first', generate '$same'"
+
 on_cpu=$("$generate" --cpu --ids --tokens 7 --context 8 "$tiny/llama" 1 2>/dev/null)
 [ "$(echo "$on_cpu" | wc -w)" = 7 ] || fail "generate: '$on_cpu' are not 7 tokens"
 on_sm=$(emulated "$generate" --gpu --ids --tokens 7 --context 8 --dtype f32 "$tiny/llama" 1 2>/dev/null)
