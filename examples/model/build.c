@@ -92,7 +92,8 @@ static coda_value frequencies(struct build *b, const struct rope *r)
 {
     const char *name = r == &b->c->rope ? "rope.frequencies" : "rope.sliding_frequencies";
     const struct weight *known = weights_find(b->weights, name);
-    struct weight w = {.dtype = CODA_F32, .numbers = r->frequencies};
+    bool far = r->original && b->context > r->original;
+    struct weight w = {.dtype = CODA_F32, .numbers = far ? r->long_frequencies : r->frequencies};
     return known ? known->value : leaf(b, &w, name, r->rotary / 2, 0);
 }
 

@@ -25,9 +25,11 @@ struct rope {
     double base;
     int rotary; /* rotated columns of a head */
     bool interleaved;
-    bool scaled;                         /* by frequencies, else base tells them */
-    float frequencies[MOST_FREQUENCIES]; /* radians for one position, rotary / 2 of them */
-    float scale;                         /* of cosine and sine */
+    bool scaled;                              /* by frequencies, else base tells them */
+    float frequencies[MOST_FREQUENCIES];      /* radians for one position, rotary / 2 of them */
+    float long_frequencies[MOST_FREQUENCIES]; /* instead, where texts may be longer than `original` */
+    int original;                             /* 0: there are none */
+    float scale;                              /* of cosine and sine */
 };
 
 struct config {

@@ -65,10 +65,9 @@ static bool scale_yarn(struct rope *r, const json_t *o, struct fault *f)
     return true;
 }
 
-/* As GGUF keeps the scaling of LLaMA 3.1: a number for each frequency, which it is divided by. */
-static bool scale_factors(struct rope *r, const json_t *o, struct fault *f)
+/* A number for each frequency, which it is divided by. */
+static bool divide(const struct rope *r, const json_t *all, float *to, struct fault *f)
 {
-    const json_t *all = json_object_get(o, "factors");
     if (json_array_size(all) != (size_t)r->rotary / 2)
         return fault_set(f, "config: %zu factors for %d frequencies of RoPE", json_array_size(all),
                          r->rotary / 2);
@@ -76,14 +75,38 @@ static bool scale_factors(struct rope *r, const json_t *o, struct fault *f)
         double factor = json_number_value(json_array_get(all, (size_t)i));
         if (!(factor >= 1e-6 && factor <= 1e6))
             return fault_set(f, "config: factor %d of RoPE is out of range", i);
-        r->frequencies[i] = (float)(pow(r->base, -2.0 * i / r->rotary) / factor);
+        to[i] = (float)(pow(r->base, -2.0 * i / r->rotary) / factor);
     }
     return true;
 }
 
-/* o is an object of rope_scaling (version 4) or rope_parameters (5), or NULL. */
-static bool read_rope(const struct config *c, struct rope *r, const json_t *o, double base, double partial,
-                      struct fault *f)
+/* As GGUF keeps the scaling of LLaMA 3.1. */
+static bool scale_factors(struct rope *r, const json_t *o, struct fault *f)
+{
+    return divide(r, json_object_get(o, "factors"), r->frequencies, f);
+}
+
+/* LongRoPE, arXiv 2402.13753: other factors for texts beyond the original context. `outside` is config.json.
+ * */
+static bool scale_longrope(const struct config *c, struct rope *r, const json_t *o, const json_t *outside,
+                           struct fault *f)
+{
+    const char *name = "original_max_position_embeddings";
+    double factor, scale;
+    const json_t *from = json_object_get(o, name) ? o : outside;
+    if (!config_int(from, name, NULL, 2, 1 << 30, 0, &r->original, f)) return false;
+    if (!config_number(o, "factor", NULL, 1e-6, 1e6, (double)c->positions / r->original, &factor, f))
+        return false;
+    scale = factor > 1 ? sqrt(1 + log(factor) / log(r->original)) : 1;
+    if (!config_number(o, "attention_factor", NULL, 1e-3, 1e3, scale, &scale, f)) return false;
+    r->scale = (float)scale;
+    return divide(r, json_object_get(o, "short_factor"), r->frequencies, f) &&
+           divide(r, json_object_get(o, "long_factor"), r->long_frequencies, f);
+}
+
+/* o is an object of rope_scaling (version 4) or rope_parameters (5), or NULL; `outside` is config.json. */
+static bool read_rope(const struct config *c, struct rope *r, const json_t *o, const json_t *outside,
+                      double base, double partial, struct fault *f)
 {
     json_t *named = json_object_get(o, "rope_type");
     const char *type = json_string_value(named ? named : json_object_get(o, "type"));
@@ -101,6 +124,7 @@ static bool read_rope(const struct config *c, struct rope *r, const json_t *o, d
     if (!strcmp(type, "llama3")) return scale_llama3(r, o, f);
     if (!strcmp(type, "linear")) return scale_linear(r, o, f);
     if (!strcmp(type, "yarn")) return scale_yarn(r, o, f);
+    if (!strcmp(type, "longrope")) return scale_longrope(c, r, o, outside, f);
     if (!strcmp(type, "factors")) return scale_factors(r, o, f);
     return fault_set(f, "config: RoPE of type '%.40s' is not supported", type);
 }
@@ -118,11 +142,11 @@ bool config_rope(struct config *c, const json_t *o, struct fault *f)
         !config_number(o, "rope_local_base_freq", NULL, 1, 1e12, gemma3 ? 1e4 : base, &local, f) ||
         !config_number(o, "partial_rotary_factor", NULL, 0.01, 1, 1, &partial, f) ||
         !config_bool(o, "rope_interleaved", false, &interleaved, f) ||
-        !read_rope(c, &c->rope, scaling, base, partial, f))
+        !read_rope(c, &c->rope, scaling, o, base, partial, f))
         return false;
     json_t *sliding = json_object_get(both, "sliding_attention");
     c->sliding_rope = c->rope; /* one for all, but for Gemma 3 */
-    if ((gemma3 || sliding) && !read_rope(c, &c->sliding_rope, sliding, local, partial, f)) return false;
+    if ((gemma3 || sliding) && !read_rope(c, &c->sliding_rope, sliding, o, local, partial, f)) return false;
     c->rope.interleaved = c->sliding_rope.interleaved = interleaved;
     return true;
 }

@@ -30,6 +30,9 @@ def rope(theta=10000.0, **more):
 LLAMA3 = rope(500000.0, rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=64)
 YARN = rope(1e6, rope_type="yarn", factor=4.0, original_max_position_embeddings=256)
+LONGROPE = rope(rope_type="longrope", partial_rotary_factor=0.5, original_max_position_embeddings=32,
+                short_factor=[1.0, 1.5], long_factor=[2.5, 7.0])
+SHORT = 20  # tokens of a text within the original context
 
 # name: configuration, class, dtype, shards
 MODELS = {
@@ -52,8 +55,8 @@ MODELS = {
                                    rope_parameters={"sliding_attention": rope(10000.0),
                                                     "full_attention": rope(1e6, rope_type="linear", factor=8.0)}),
                tf.Gemma3ForCausalLM, torch.bfloat16, 1),
-    "phi3": (tf.Phi3Config(**SIZES, rope_parameters=rope(partial_rotary_factor=0.5), sliding_window=11,
-                           tie_word_embeddings=False), tf.Phi3ForCausalLM, torch.bfloat16, 1),
+    "phi3": (tf.Phi3Config(**SIZES, rope_parameters=LONGROPE, original_max_position_embeddings=32,
+                           sliding_window=11, tie_word_embeddings=False), tf.Phi3ForCausalLM, torch.bfloat16, 1),
     "gpt2": (tf.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=80, n_positions=256, n_inner=48,
                            bos_token_id=1, eos_token_id=2, attn_implementation="eager"), tf.GPT2LMHeadModel,
              torch.float16, 1),
@@ -94,7 +97,8 @@ def older(name, folder):
 
 def decoded(model):
     ids = torch.randint(0, 80, (1, TOKENS))
-    return {"ids": ids[0].int(), "logits": model(ids).logits[0].float().contiguous()}
+    short = model(ids[:, :SHORT]).logits[0].float().contiguous()  # first: transformers goes from short to long
+    return {"ids": ids[0].int(), "logits": model(ids).logits[0].float().contiguous(), "short": short}
 
 
 def encoded(model):
@@ -186,6 +190,8 @@ def main():
             save_gguf(model, folder, GGUF[name])
         with torch.no_grad():
             golden = encoded(model) if name == "bert" else decoded(model)
+            if name != "phi3":
+                golden.pop("short", None)
         save_file(golden, os.path.join(folder, "golden.safetensors"))
 
 
