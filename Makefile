@@ -86,9 +86,11 @@ else
 endif
 # Whole models from their files, which are described in JSON.
 MODEL_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard examples/model/*.c))
-MODEL_PACKAGES = jansson $(if $(wildcard examples/model/tokenizer.c),libpcre2-8 libutf8proc)
+TOKENIZER := $(wildcard examples/model/tokenizer.c)
+MODEL_PACKAGES = jansson $(if $(TOKENIZER),libpcre2-8 libutf8proc)
 MODEL_LIBS := $(shell pkg-config --libs $(MODEL_PACKAGES) 2>/dev/null)
-$(BUILD)/examples/model/%.o: ALL_CFLAGS += $(shell pkg-config --cflags $(MODEL_PACKAGES) 2>/dev/null)
+$(BUILD)/examples/model/%.o: ALL_CFLAGS += $(if $(TOKENIZER),-DHAVE_TOKENIZER) $(shell pkg-config --cflags $(MODEL_PACKAGES) 2>/dev/null)
+$(MODEL_EXAMPLES:%=$(BUILD)/examples/%.o): ALL_CFLAGS += -Iexamples/model $(shell pkg-config --cflags jansson 2>/dev/null)
 $(MODEL_EXAMPLES:%=$(BUILD)/examples/%): $(BUILD)/examples/%: $(BUILD)/examples/%.o $(MODEL_OBJ) $(BUILD)/libcoda.so
 	$(CC) $< $(MODEL_OBJ) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(MODEL_LIBS) $(LDLIBS)
 models: ## examples/embed.c and examples/generate.c, if jansson is there
@@ -148,7 +150,7 @@ $(BUILD)/chat_test: $(CHAT_TEST_OBJ)
 
 # Models from files, against tiny ones whose logits another library has made.
 MODEL_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/model/*.c))
-$(MODEL_TEST_OBJ): ALL_CFLAGS += -Iexamples
+$(MODEL_TEST_OBJ): ALL_CFLAGS += -Iexamples -Iexamples/model
 $(BUILD)/model_test: $(MODEL_TEST_OBJ) $(MODEL_OBJ) $(BUILD)/libcoda.a
 	$(CC) $^ -o $@ $(MODEL_LIBS) $(LDLIBS)
 

@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "model/model.h"
-#include "model/options.h"
-#include "model/text.h"
+#include "model.h"
+#include "options.h"
+#include "text.h"
 
 static double seconds(void)
 {

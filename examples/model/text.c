@@ -10,7 +10,7 @@
 
 #include "text.h"
 
-#if __has_include("tokenizer.h")
+#ifdef HAVE_TOKENIZER
 #include "tokenizer.h"
 
 struct text {

@@ -4,7 +4,7 @@
 #ifndef MODEL_TEST_H
 #define MODEL_TEST_H
 
-#include "model/model.h"
+#include "model.h"
 
 extern int failures, checks;
 extern const char *skipped; /* what the last line says of tests that did not run */
