@@ -84,7 +84,16 @@ chat_server: $(BUILD)/examples/chat_server $(BUILD)/chat_test
 else
 	@echo 'examples/chat_server is not built: pkg-config finds no $(CHAT_PACKAGES); .ci/deps installs them'
 endif
-# Whole models from their files, which are described in JSON.
+examples: $(EXAMPLES) chat_server
+
+deps: ## installs what is missing: packages by apt, CUDA 13 by Python wheels
+	@.ci/deps
+demo: deps ## builds all and runs examples/llama_block.c (DEMO=--cpu: as if there were no GPU)
+	@echo 'building libcoda, the tool and the examples'
+	@$(MAKE) --no-print-directory -s -j$(JOBS) all examples
+	@$(BUILD)/examples/llama_block $(DEMO)
+
+# ---- Whole models from their files: jansson reads JSON ----
 MODEL_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard examples/model/*.c))
 TOKENIZER := $(wildcard examples/model/tokenizer.c)
 MODEL_PACKAGES = jansson $(if $(TOKENIZER),libpcre2-8 libutf8proc)
@@ -99,16 +108,16 @@ models: $(MODEL_EXAMPLES:%=$(BUILD)/examples/%) $(BUILD)/model_test
 else
 	@echo 'examples/embed and examples/generate are not built: pkg-config finds no $(MODEL_PACKAGES); .ci/deps installs them'
 endif
-examples: $(EXAMPLES) chat_server models
+examples: models
 embed-data: ## fetches all-MiniLM-L6-v2, 91 MB, into build/minilm, for examples/embed and its test
 	@mkdir -p $(BUILD) && python3 examples/model/fetch_minilm.py $(BUILD)/minilm
+.PHONY: models embed-data
 
-deps: ## installs what is missing: packages by apt, CUDA 13 by Python wheels
-	@.ci/deps
-demo: deps ## builds all and runs examples/llama_block.c (DEMO=--cpu: as if there were no GPU)
-	@echo 'building libcoda, the tool and the examples'
-	@$(MAKE) --no-print-directory -s -j$(JOBS) all examples
-	@$(BUILD)/examples/llama_block $(DEMO)
+# Models from files, against tiny ones whose logits another library has made.
+MODEL_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/model/*.c))
+$(MODEL_TEST_OBJ): ALL_CFLAGS += -Iexamples -Iexamples/model
+$(BUILD)/model_test: $(MODEL_TEST_OBJ) $(MODEL_OBJ) $(BUILD)/libcoda.a
+	$(CC) $^ -o $@ $(MODEL_LIBS) $(LDLIBS)
 
 # ---- Tests ----
 # A driver, and an NVRTC made of g++, over an SM in software (see test/emulator).
@@ -147,12 +156,6 @@ $(BUILD)/test/system/chat/%.o: ALL_CFLAGS += -Iexamples
 CHAT_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/chat/*.c))
 $(BUILD)/chat_test: $(CHAT_TEST_OBJ)
 	$(CC) $^ -o $@ $(CHAT_LIBS) $(LDLIBS)
-
-# Models from files, against tiny ones whose logits another library has made.
-MODEL_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/model/*.c))
-$(MODEL_TEST_OBJ): ALL_CFLAGS += -Iexamples -Iexamples/model
-$(BUILD)/model_test: $(MODEL_TEST_OBJ) $(MODEL_OBJ) $(BUILD)/libcoda.a
-	$(CC) $^ -o $@ $(MODEL_LIBS) $(LDLIBS)
 
 # Programs beside the unit tests. Fuzzers: fuzz_NAME SECONDS [SEED].
 FUZZERS := $(patsubst test/fuzz/%.c,$(BUILD)/%,$(wildcard test/fuzz/fuzz_*.c))
@@ -362,7 +365,7 @@ help: ## this list
 	@sed -n 's/^# make/make/p' Makefile
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-.PHONY: all examples chat_server models embed-data deps demo unit bless texts bless-texts check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers exports abi bless-abi headers lint tidy \
+.PHONY: all examples chat_server deps demo unit bless texts bless-texts check test test-full conformance conformance-subset emulator fuzzers fuzz torture torture-build test-gpu stamp-digest layers exports abi bless-abi headers lint tidy \
 	install uninstall clean help perf perf-build perf-tuned perf-torch perf-report
 
 # ---- Primitives on the host: the device files through the C++ compiler, for test_primitives.c ----
