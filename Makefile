@@ -61,7 +61,8 @@ $(BUILD)/libcoda.so: $(OBJ)
 	@ln -sf libcoda.so $(BUILD)/libcoda.so.0
 
 # ---- The tool and the examples: users of coda.h alone ----
-EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(filter-out examples/chat_server.c,$(wildcard examples/*.c)))
+MODEL_EXAMPLES := embed generate
+EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(filter-out examples/chat_server.c $(MODEL_EXAMPLES:%=examples/%.c),$(wildcard examples/*.c)))
 CHAT_OBJ := $(patsubst %.c,$(BUILD)/%.o,examples/chat_server.c $(wildcard examples/chat/*.c))
 TOOL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard examples/coda/*.c))
 
@@ -102,6 +103,32 @@ demo: deps ## builds all and runs examples/llama_block.c (DEMO=--cpu: as if ther
 	@echo 'building libcoda, the tool and the examples'
 	@$(MAKE) --no-print-directory -s -j$(JOBS) all examples
 	@$(BUILD)/examples/llama_block $(DEMO)
+
+# ---- Whole models from their files: jansson reads JSON ----
+MODEL_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard examples/model/*.c))
+TOKENIZER := $(wildcard examples/model/tokenizer.c)
+MODEL_PACKAGES = jansson $(if $(TOKENIZER),libpcre2-8 libutf8proc)
+MODEL_LIBS := $(shell pkg-config --libs $(MODEL_PACKAGES) 2>/dev/null)
+$(BUILD)/examples/model/%.o: ALL_CFLAGS += $(if $(TOKENIZER),-DHAVE_TOKENIZER) $(shell pkg-config --cflags $(MODEL_PACKAGES) 2>/dev/null)
+$(MODEL_EXAMPLES:%=$(BUILD)/examples/%.o): ALL_CFLAGS += -Iexamples/model $(shell pkg-config --cflags jansson 2>/dev/null)
+$(MODEL_EXAMPLES:%=$(BUILD)/examples/%): $(BUILD)/examples/%: $(BUILD)/examples/%.o $(MODEL_OBJ) $(BUILD)/libcoda.so
+	$(CC) $< $(MODEL_OBJ) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(MODEL_LIBS) $(LDLIBS)
+models: ## examples/embed.c and examples/generate.c, if jansson is there
+ifneq ($(MODEL_LIBS),)
+models: $(MODEL_EXAMPLES:%=$(BUILD)/examples/%) $(BUILD)/model_test
+else
+	@echo 'examples/embed and examples/generate are not built: pkg-config finds no $(MODEL_PACKAGES); .ci/deps installs them'
+endif
+examples: models
+embed-data: ## fetches all-MiniLM-L6-v2, 91 MB, into build/minilm, for examples/embed and its test
+	@mkdir -p $(BUILD) && python3 examples/model/fetch_minilm.py $(BUILD)/minilm
+.PHONY: models embed-data
+
+# Models from files, against tiny ones whose logits another library has made.
+MODEL_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/model/*.c))
+$(MODEL_TEST_OBJ): ALL_CFLAGS += -Iexamples -Iexamples/model
+$(BUILD)/model_test: $(MODEL_TEST_OBJ) $(MODEL_OBJ) $(BUILD)/libcoda.a
+	$(CC) $^ -o $@ $(MODEL_LIBS) $(LDLIBS)
 
 # ---- Tests ----
 # A driver, and an NVRTC made of g++, over an SM in software (see test/emulator).

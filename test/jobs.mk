@@ -37,6 +37,7 @@ TSAN_TORTURES = cold store
 WEAK_TORTURES = driver store hostile versions
 
 .PHONY: built-unit built-rest built-asan built-tsan built-weak
+.PHONY: built-models
 built-unit:
 	@+$(IN) BUILD=$(BUILD) all $(BUILD)/unit
 built-rest: built-unit
@@ -45,6 +46,8 @@ built-asan: built-unit
 	@+$(IN) $(AS_ASAN) $(BUILD)/asan/unit $(BUILD)/asan/oom chat_server tokenizers fuzzers $(ASAN_TORTURES:%=$(BUILD)/asan/torture/%)
 built-tsan: built-unit
 	@+$(IN) $(AS_TSAN) $(BUILD)/tsan/unit chat_server $(TSAN_TORTURES:%=$(BUILD)/tsan/torture/%)
+built-models: built-asan
+	@+$(IN) $(AS_ASAN) models
 built-weak: built-rest
 	@+$(IN) BUILD=$(BUILD) $(BUILD)/weak/unit $(WEAK_TORTURES:%=$(BUILD)/weak/torture/%)
 
@@ -92,6 +95,12 @@ $(eval $(call job,tokenizer-asan,asan,$(BUILD)/asan/$(TOKENIZER_TEST) $(if $(FUL
 $(eval $(call job,conformance,rest,$(BUILD)/conformance/run test/conformance/subset))
 SYSTEM := install tool hijack demo chat chat-asan chat-tsan tokenizer tokenizer-asan $(EXAMPLES:%=example-%) conformance
 
+# Checkpoints of each family: logits, texts, files that are broken; the real MiniLM, if `make embed-data` has brought it.
+MODEL_TEST = model_test test/system/model/tiny
+$(eval $(call job,model,rest,sh -c 'mkdir -p $(BUILD)/model && $(BUILD)/$(MODEL_TEST) $(BUILD)/model'))
+$(eval $(call job,model-asan,models,sh -c 'mkdir -p $(BUILD)/asan/model && $(BUILD)/asan/$(MODEL_TEST) $(BUILD)/asan/model families files fuzz'))
+SYSTEM += model model-asan
+
 # ---- Memory that runs out, random bytes ----
 FUZZ_SECONDS ?= $(if $(FULL),60,2)
 $(eval $(call job,oom,rest,$(BUILD)/oom $(if $(FULL),1,4)))
@@ -120,6 +129,9 @@ $(eval $(call job,emulated-300-families,rest,$(on_emulator) CODA_FAMILIES=300 $(
 $(eval $(call job,emulated-example,rest,$(on_emulator) LD_LIBRARY_PATH=$(HERE)/emulator $(BUILD)/examples/decode))
 $(eval $(call job,emulated-chat,rest,$(on_emulator) LD_LIBRARY_PATH=$(HERE)/emulator $(BUILD)/chat_test $(BUILD)/examples/chat_server gpu))
 EMULATE := emulated-gemm $(filter-out emulated-gemm,$(EMULATED:%=emulated-%)) emulated-chat cold-start
+
+$(eval $(call job,emulated-model,rest,sh -c 'mkdir -p $(BUILD)/model && test/system/model/programs.sh $(BUILD)'))
+EMULATE += emulated-model
 
 # ---- Tiers ----
 CHECK := $(UNIT) $(HOUSE) lint install conformance

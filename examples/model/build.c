@@ -1,0 +1,207 @@
+/*
+ * build.c -- weights by name, products, norms, attention over caches.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "build.h"
+#include "tensor.h"
+
+void build_root(struct build *b, const char *name, const char *const *roots, int count)
+{
+    char path[128];
+    b->root[0] = 0;
+    for (int i = 0; i < count && !b->root[0]; i++) {
+        snprintf(path, sizeof path, "%s%s", roots[i], name);
+        if (checkpoint_find(b->from, path)) snprintf(b->root, sizeof b->root, "%s", roots[i]);
+    }
+    build_prefix(b, "", 0);
+}
+
+void build_prefix(struct build *b, const char *format, int layer)
+{
+    int n = snprintf(b->prefix, sizeof b->prefix, "%s", b->root);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+#pragma GCC diagnostic ignored "-Wformat-extra-args"
+    snprintf(b->prefix + n, sizeof b->prefix - (size_t)n, format, layer);
+#pragma GCC diagnostic pop
+}
+
+/* ---- Weights ---- */
+
+static coda_value fail(struct build *b) { return b->failed = true, CODA_NONE; }
+
+static const struct stored_tensor *tensor(struct build *b, const char *name, int64_t rows, int64_t columns)
+{
+    const struct stored_tensor *t = checkpoint_find(b->from, name);
+    if (!t) return fault_set(b->fault, "tensor %s is missing", name), NULL;
+    if (!t->dtype)
+        return fault_set(b->fault, "tensor %s: %s is not supported: F32, F16 or BF16 are", name, t->type),
+               NULL;
+    bool fits = t->rank == (columns ? 2 : 1) && t->dims[0] == rows && (!columns || t->dims[1] == columns);
+    if (!fits)
+        return fault_set(b->fault, "tensor %s: rank %d and %lld x %lld, where the config wants %lld x %lld",
+                         name, t->rank, t->rank ? (long long)t->dims[0] : 1,
+                         t->rank > 1 ? (long long)t->dims[1] : 1, (long long)rows,
+                         (long long)(columns ? columns : 1)),
+               NULL;
+    return t;
+}
+
+/* The leaf of a weight, once for each first name. */
+static coda_value leaf(struct build *b, struct weight *w, const char *name, int64_t rows, int64_t columns)
+{
+    w->value = columns ? coda_weight(b->g, name, w->dtype, DIMS(rows, columns))
+                       : coda_weight(b->g, name, w->dtype, DIMS(rows));
+    w->bytes = (size_t)(rows * (columns ? columns : 1)) * dtype_bytes(w->dtype);
+    if (!weights_add(b->weights, w, name)) return fault_set(b->fault, "%s: out of memory", name), fail(b);
+    return w->value;
+}
+
+static coda_value stacked(struct build *b, const struct part *parts, int n, const char *suffix,
+                          int64_t columns, struct weight *w)
+{
+    char name[160], first[160];
+    int64_t rows = 0;
+    if (b->failed) return CODA_NONE;
+    snprintf(first, sizeof first, "%s%s%s", b->prefix, parts[0].name, suffix);
+    const struct weight *known = weights_find(b->weights, first);
+    if (known) return known->value;
+    for (int i = 0; i < n; rows += parts[i++].rows) {
+        snprintf(name, sizeof name, "%s%s%s", b->prefix, parts[i].name, suffix);
+        w->part[w->parts++] = tensor(b, name, parts[i].rows, columns);
+        if (!w->part[i]) return fail(b);
+    }
+    return leaf(b, w, first, rows, columns);
+}
+
+coda_value build_weight(struct build *b, const struct part *parts, int n, const char *suffix, int64_t columns)
+{
+    struct weight w = {.dtype = b->dtype};
+    return stacked(b, parts, n, suffix, columns, &w);
+}
+
+coda_value build_gain(struct build *b, const char *name, int64_t rows, bool unit)
+{
+    struct weight w = {.dtype = unit ? CODA_F32 : b->dtype, .plus = unit};
+    return stacked(b, PART({name, rows}), ".weight", 0, &w);
+}
+
+static coda_value frequencies(struct build *b, const struct rope *r)
+{
+    const char *name = r == &b->c->rope ? "rope.frequencies" : "rope.sliding_frequencies";
+    const struct weight *known = weights_find(b->weights, name);
+    bool far = r->original && b->context > r->original;
+    struct weight w = {.dtype = CODA_F32, .numbers = far ? r->long_frequencies : r->frequencies};
+    return known ? known->value : leaf(b, &w, name, r->rotary / 2, 0);
+}
+
+/* ---- Parts of a block ---- */
+
+coda_value build_linear(struct build *b, coda_value x, const struct part *parts, int n, int64_t columns,
+                        bool bias)
+{
+    coda_value y = coda_matmul(b->g, x, build_weight(b, parts, n, ".weight", columns));
+    return bias ? coda_bias(b->g, y, build_weight(b, parts, n, ".bias", 0)) : y;
+}
+
+coda_value build_rms_norm(struct build *b, coda_value x, const char *name)
+{
+    return coda_rms_norm(b->g, x, build_gain(b, name, b->c->hidden, false), b->c->eps);
+}
+
+coda_value build_layer_norm(struct build *b, coda_value x, const char *name)
+{
+    coda_value gain = build_gain(b, name, b->c->hidden, false);
+    return coda_layer_norm(b->g, x, gain, build_weight(b, PART({name, b->c->hidden}), ".bias", 0), b->c->eps);
+}
+
+coda_value build_activation(struct build *b, coda_value x)
+{
+    switch (b->c->activation) {
+    case ACTIVATION_SILU: return coda_silu(b->g, x);
+    case ACTIVATION_GELU: return coda_gelu_erf(b->g, x);
+    case ACTIVATION_GELU_TANH: return coda_gelu_tanh(b->g, x);
+    case ACTIVATION_GELU_QUICK: return coda_gelu_quick(b->g, x);
+    case ACTIVATION_RELU: return coda_relu(b->g, x);
+    }
+    return CODA_NONE;
+}
+
+/* ---- Attention over caches ---- */
+
+static coda_value cached(struct build *b, const char *name, int layer, coda_value rows, int64_t width)
+{
+    char numbered[32];
+    snprintf(numbered, sizeof numbered, "%.16s.%d", name, layer);
+    coda_value cache = coda_state(b->g, numbered, b->dtype, DIMS(1, b->context, width));
+    return coda_append(b->g, cache, rows, b->slots, NULL);
+}
+
+/* Each head's columns over the root of their mean square. */
+static coda_value head_norm(struct build *b, coda_value x, const char *name, int64_t heads, bool unit)
+{
+    int64_t head = b->c->head_dim;
+    coda_value apart = coda_reshape(b->g, x, DIMS(1, b->rows, heads, head));
+    coda_value y = coda_rms_norm(b->g, apart, build_gain(b, name, head, unit), b->c->eps);
+    return coda_reshape(b->g, y, DIMS(1, b->rows, heads * head));
+}
+
+static coda_value rotated(struct build *b, coda_value x, const struct rope *r)
+{
+    coda_rope_options o = CODA_ROPE_OPTIONS_INIT;
+    o.head_dim = b->c->head_dim;
+    o.rotary = r->rotary;
+    o.base = (float)r->base;
+    o.style = r->interleaved ? CODA_ROPE_INTERLEAVED : CODA_ROPE_HALF;
+    o.scale = r->scale;
+    if (r->scaled) o.frequencies = frequencies(b, r);
+    return coda_rope(b->g, x, b->positions, &o);
+}
+
+coda_value build_attention(struct build *b, coda_value qkv, int layer, struct attention how)
+{
+    const struct config *c = b->c;
+    int64_t wide = (int64_t)c->heads * c->head_dim, keys = (int64_t)c->kv_heads * c->head_dim;
+    const struct rope *r = c->sliding[layer] ? &c->sliding_rope : &c->rope;
+    coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
+    o.heads = c->heads;
+    o.kv_heads = c->kv_heads;
+    o.causal = 1;
+    o.align = CODA_ALIGN_LENGTH;
+    o.window = c->sliding[layer] ? c->window : 0;
+    o.scale = c->attention_scale;
+    o.softcap = c->attention_cap;
+
+    coda_value q = coda_slice(b->g, qkv, 2, 0, wide, 1);
+    coda_value k = coda_slice(b->g, qkv, 2, wide, wide + keys, 1);
+    coda_value v = coda_slice(b->g, qkv, 2, wide + keys, wide + 2 * keys, 1);
+    if (how.norms) q = head_norm(b, q, "self_attn.q_norm", c->heads, how.unit);
+    if (how.norms) k = head_norm(b, k, "self_attn.k_norm", c->kv_heads, how.unit);
+    if (how.rope) q = rotated(b, q, r);
+    if (how.rope) k = rotated(b, k, r);
+    k = cached(b, "keys", layer, k, keys);
+    v = cached(b, "values", layer, v, keys);
+    return coda_attention(b->g, q, k, v, b->lengths, &o);
+}
+
+/* ---- The head ---- */
+
+coda_value build_last(struct build *b, coda_value x)
+{
+    if (b->every_row) return x;
+    return coda_slice(b->g, x, 1, coda_dim_sub(b->g, b->rows, 1), b->rows, 1);
+}
+
+coda_value build_logits(struct build *b, coda_value x, const char *table)
+{
+    const struct config *c = b->c;
+    bool tied = c->tied > 0 || (c->tied < 0 && !checkpoint_find(b->from, "lm_head.weight"));
+    if (tied) build_prefix(b, "", 0);
+    else b->prefix[0] = 0;
+    coda_value y = build_linear(b, x, PART({tied ? table : "lm_head", c->vocabulary}), c->hidden, false);
+    y = coda_cast(b->g, y, CODA_F32);
+    if (c->logit_cap == 0) return y;
+    return coda_scale(b->g, coda_tanh(b->g, coda_scale(b->g, y, 1 / c->logit_cap)), c->logit_cap);
+}

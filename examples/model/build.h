@@ -1,0 +1,87 @@
+/*
+ * build.h -- what graphs of all families are made of. Weights are named as the checkpoint names its tensors,
+ * in the order of the formula; a name that is missing, or of another shape, is one line in the fault.
+ */
+#ifndef BUILD_H
+#define BUILD_H
+
+#include "config.h"
+#include "weights.h"
+
+#define DIMS(...)                                                                                            \
+    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]) { __VA_ARGS__ }
+
+struct build {
+    coda_graph *g;
+    const struct config *c;
+    const struct checkpoint *from;
+    struct weights *weights;
+    struct fault *fault;
+    bool failed; /* the fault says why; CODA_NONE goes through all further calls */
+    coda_dtype dtype;
+    char root[32];   /* in front of all names, as "model." */
+    char prefix[64]; /* in front of the names of parts: the root, and the layer */
+    int context;     /* rows of the caches */
+    coda_dim rows;   /* tokens of a run, or of a sentence */
+    bool every_row;  /* logits of all tokens, not of the last alone */
+    /* int32 inputs. Of a decoder: [1, rows] where tokens sit, and the row of the caches that keeps them, and
+     * [1] the keys that are there then. Of an encoder: positions [rows], lengths [sentences]. */
+    coda_value positions, slots, lengths;
+};
+
+/* Some rows of a matrix, or elements of a vector. */
+struct part {
+    const char *name; /* behind the prefix, without ".weight" or ".bias" */
+    int64_t rows;
+};
+
+#define PART(...)                                                                                            \
+    (const struct part[]){__VA_ARGS__}, (int)(sizeof((struct part[]){__VA_ARGS__}) / sizeof(struct part))
+
+/* The first of some roots under which the checkpoint has `name`; else none, as it may have no root. */
+void build_root(struct build *b, const char *name, const char *const *roots, int count);
+/* Names from here on begin with the root, and `format`, which may have the layer's number in it. */
+void build_prefix(struct build *b, const char *format, int layer);
+
+/* Tensors stacked along their first dimension: [rows of all parts, columns], or a vector if columns is 0. */
+coda_value build_weight(struct build *b, const struct part *parts, int n, const char *suffix,
+                        int64_t columns);
+/* A weight [rows] named `name`.weight, plus 1 if `unit`, then in fp32. */
+coda_value build_gain(struct build *b, const char *name, int64_t rows, bool unit);
+
+/* x W^T, and plus the parts' biases if there are any by the config. */
+coda_value build_linear(struct build *b, coda_value x, const struct part *parts, int n, int64_t columns,
+                        bool bias);
+coda_value build_rms_norm(struct build *b, coda_value x, const char *name);
+coda_value build_layer_norm(struct build *b, coda_value x, const char *name);
+coda_value build_activation(struct build *b, coda_value x);
+
+/* Causal attention of x's rows [q heads | k heads | v heads] to the caches of a layer, which get the new
+ * keys and values. `norms`: queries and keys are normalised by q_norm and k_norm, whose gains are less 1 if
+ * `unit`. */
+struct attention {
+    bool rope, norms, unit;
+};
+coda_value build_attention(struct build *b, coda_value qkv, int layer, struct attention how);
+
+/* The rows whose logits are wanted, and their logits, fp32. `table` is the name of the table of tokens. */
+coda_value build_last(struct build *b, coda_value x);
+coda_value build_logits(struct build *b, coda_value x, const char *table);
+
+/* ---- Families: decoders give logits, encoders the states of the last layer ---- */
+
+coda_value family_bert(struct build *b, coda_value ids);
+coda_value family_llama(struct build *b, coda_value ids); /* Mistral, Qwen 2 and 3, Phi-3, too */
+coda_value family_gemma(struct build *b, coda_value ids); /* 1, 2, 3 */
+coda_value family_gpt2(struct build *b, coda_value ids);
+
+struct family {
+    const char *name; /* model_type */
+    coda_value (*graph)(struct build *b, coda_value ids);
+    bool encoder;
+};
+
+/* NULL, and a fault, if there is none of this name. */
+const struct family *family_find(const char *name, struct fault *f);
+
+#endif

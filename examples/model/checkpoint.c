@@ -1,0 +1,226 @@
+/*
+ * checkpoint.c -- finds a model's files, maps them, and finds tensors by name.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checkpoint.h"
+
+enum { MOST_TENSORS = 1 << 20 };
+
+bool fault_set(struct fault *f, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(f->text, sizeof f->text, format, args);
+    va_end(args);
+    for (char *c = f->text; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 127) *c = '?';
+    return false;
+}
+
+/* ---- Files ---- */
+
+static bool map_open(int fd, const char *path, struct mapped_file *out, struct fault *f)
+{
+    struct stat s;
+    if (fstat(fd, &s)) return fault_set(f, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(s.st_mode)) return fault_set(f, "%s: no regular file", path);
+    if (s.st_size == 0) return fault_set(f, "%s: the file is empty", path);
+    void *data = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED) return fault_set(f, "%s: %s", path, strerror(errno));
+    *out = (struct mapped_file){data, (size_t)s.st_size};
+    return true;
+}
+
+bool checkpoint_map(struct checkpoint *c, const char *path, struct mapped_file *out, struct fault *f)
+{
+    struct mapped_file *more = realloc(c->file, sizeof *more * ((size_t)c->files + 1));
+    if (!more) return fault_set(f, "%s: out of memory", path);
+    c->file = more;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO does not block */
+    if (fd < 0) return fault_set(f, "%s: %s", path, strerror(errno));
+    bool good = map_open(fd, path, out, f);
+    close(fd);
+    if (good) c->file[c->files++] = *out;
+    return good;
+}
+
+/* A file of JSON, an object, in at most 64 MB. */
+static json_t *read_object(const char *path, struct fault *f)
+{
+    struct checkpoint temporary = {0};
+    struct mapped_file map;
+    json_error_t e;
+    json_t *object = NULL;
+    if (!checkpoint_map(&temporary, path, &map, f)) {
+    } else if (map.bytes > 64 << 20) {
+        fault_set(f, "%s: %zu bytes are too many for JSON", path, map.bytes);
+    } else if (!(object = json_loadb((const char *)map.data, map.bytes, JSON_REJECT_DUPLICATES, &e))) {
+        fault_set(f, "%s: line %d: %s", path, e.line, e.text);
+    } else if (!json_is_object(object)) {
+        fault_set(f, "%s: no JSON object", path);
+        json_decref(object);
+        object = NULL;
+    }
+    checkpoint_close(&temporary);
+    return object;
+}
+
+/* ---- Tensors ---- */
+
+bool checkpoint_add(struct checkpoint *c, const struct stored_tensor *t, const char *name, struct fault *f)
+{
+    if (c->count == MOST_TENSORS) return fault_set(f, "%s: more than %d tensors", name, MOST_TENSORS);
+    if (c->count == c->room) {
+        int room = c->room ? 2 * c->room : 64;
+        struct stored_tensor *more = realloc(c->tensor, sizeof *more * (size_t)room);
+        if (!more) return fault_set(f, "%s: out of memory", name);
+        c->tensor = more;
+        c->room = room;
+    }
+    struct stored_tensor *to = &c->tensor[c->count];
+    *to = *t;
+    if (!(to->name = strdup(name))) return fault_set(f, "%s: out of memory", name);
+    c->count++;
+    return true;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct stored_tensor *)a)->name, ((const struct stored_tensor *)b)->name);
+}
+
+bool checkpoint_sort(struct checkpoint *c, struct fault *f)
+{
+    if (c->count) qsort(c->tensor, (size_t)c->count, sizeof *c->tensor, by_name);
+    for (int i = 1; i < c->count; i++)
+        if (!strcmp(c->tensor[i - 1].name, c->tensor[i].name))
+            return fault_set(f, "tensor %s: two files have it", c->tensor[i].name);
+    return true;
+}
+
+const struct stored_tensor *checkpoint_find(const struct checkpoint *c, const char *name)
+{
+    struct stored_tensor key = {.name = (char *)(uintptr_t)name};
+    return c->count ? bsearch(&key, c->tensor, (size_t)c->count, sizeof *c->tensor, by_name) : NULL;
+}
+
+/* ---- Which files ---- */
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), m = strlen(end);
+    return n > m && !strcmp(s + n - m, end);
+}
+
+static bool join(char path[PATH_MAX], const char *folder, const char *name, struct fault *f)
+{
+    int n = snprintf(path, PATH_MAX, "%s/%s", folder, name);
+    return n < PATH_MAX || fault_set(f, "%s: the path is too long", folder);
+}
+
+static bool add_file(struct checkpoint *c, const char *folder, const char *name, struct fault *f)
+{
+    char path[PATH_MAX];
+    struct mapped_file map;
+    return join(path, folder, name, f) && checkpoint_map(c, path, &map, f) &&
+           safetensors_read(c, name, &map, f);
+}
+
+/* A shard is a file of the same folder, and no index, so that nothing leads elsewhere or back. */
+static bool shard_named(const char *name, const char *tensor, struct fault *f)
+{
+    if (*name && *name != '.' && !strchr(name, '/') && ends_with(name, ".safetensors")) return true;
+    return fault_set(f, "index: tensor %s: '%s' is no name of a shard", tensor, name);
+}
+
+/* Reads each shard once: it is known by its first tensor in the map. */
+static bool add_shards(struct checkpoint *c, const char *folder, json_t *weight_map, struct fault *f)
+{
+    const char *tensor;
+    json_t *shard, *seen = json_object();
+    bool good = seen || fault_set(f, "index: out of memory");
+    json_object_foreach(weight_map, tensor, shard)
+    {
+        const char *name = json_string_value(shard);
+        if (!good) break;
+        if (!name) good = fault_set(f, "index: tensor %s: the shard is no text", tensor);
+        else if (!shard_named(name, tensor, f)) good = false;
+        else if (!json_object_get(seen, name))
+            good = !json_object_set_new(seen, name, json_true()) && add_file(c, folder, name, f);
+    }
+    json_decref(seen);
+    return good;
+}
+
+static bool all_there(const struct checkpoint *c, json_t *weight_map, struct fault *f)
+{
+    const char *tensor;
+    json_t *shard;
+    json_object_foreach(weight_map, tensor, shard)
+    {
+        if (!checkpoint_find(c, tensor))
+            return fault_set(f, "tensor %s: the index places it in %s, which lacks it", tensor,
+                             json_string_value(shard));
+    }
+    return true;
+}
+
+static bool add_index(struct checkpoint *c, const char *folder, const char *path, struct fault *f)
+{
+    json_t *index = read_object(path, f), *map = json_object_get(index, "weight_map");
+    bool good = index != NULL;
+    if (good && !json_is_object(map)) good = fault_set(f, "%s: weight_map is missing, or no object", path);
+    good = good && add_shards(c, folder, map, f) && checkpoint_sort(c, f) && all_there(c, map, f);
+    json_decref(index);
+    return good;
+}
+
+static bool add_folder(struct checkpoint *c, const char *folder, struct fault *f)
+{
+    char path[PATH_MAX];
+    if (!join(path, folder, "config.json", f) || !(c->config = read_object(path, f))) return false;
+    if (!join(path, folder, "model.safetensors.index.json", f)) return false;
+    if (!access(path, F_OK)) return add_index(c, folder, path, f);
+    return add_file(c, folder, "model.safetensors", f);
+}
+
+static bool add_beside(struct checkpoint *c, const char *path, struct fault *f)
+{
+    char folder[PATH_MAX], config[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+    return join(config, folder, "config.json", f) && (c->config = read_object(config, f)) &&
+           add_file(c, folder, slash ? slash + 1 : path, f);
+}
+
+bool checkpoint_open(struct checkpoint *c, const char *path, struct fault *f)
+{
+    struct mapped_file map;
+    bool good;
+    *c = (struct checkpoint){0};
+    if (ends_with(path, ".gguf")) good = checkpoint_map(c, path, &map, f) && gguf_read(c, path, &map, f);
+    else good = ends_with(path, ".safetensors") ? add_beside(c, path, f) : add_folder(c, path, f);
+    good = good && checkpoint_sort(c, f);
+    if (!good) checkpoint_close(c);
+    return good;
+}
+
+void checkpoint_close(struct checkpoint *c)
+{
+    for (int i = 0; i < c->count; i++) free(c->tensor[i].name);
+    for (int i = 0; i < c->files; i++) munmap((void *)(uintptr_t)c->file[i].data, c->file[i].bytes);
+    free(c->tensor);
+    free(c->file);
+    json_decref(c->config);
+    *c = (struct checkpoint){0};
+}

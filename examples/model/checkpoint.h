@@ -1,0 +1,64 @@
+/*
+ * checkpoint.h -- the tensors of a model's files, by name, where they lie: files are mapped, nothing is
+ * copied.
+ *
+ * A file is not trusted: every offset, size and name is checked before it is used. But a file that another
+ * process cuts short while it is mapped ends the program (SIGBUS), as with any mapped file.
+ */
+#ifndef CHECKPOINT_H
+#define CHECKPOINT_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+#include "coda.h"
+#include "fault.h"
+
+struct stored_tensor {
+    char *name;
+    char type[16];    /* as the file calls it */
+    coda_dtype dtype; /* CODA_F32, CODA_F16, CODA_BF16; 0: a type that is not read */
+    int rank;
+    int64_t dims[CODA_MAX_RANK]; /* outermost first */
+    const unsigned char *data;   /* little endian; maybe not aligned */
+    size_t bytes;
+};
+
+struct mapped_file {
+    const unsigned char *data;
+    size_t bytes;
+};
+
+struct checkpoint {
+    struct stored_tensor *tensor; /* sorted by name once the checkpoint is open */
+    int count, room;
+    struct mapped_file *file;
+    int files;
+    json_t *config; /* of config.json, or made of a GGUF file's metadata in the same words */
+};
+
+/* `path` is a folder with config.json and model.safetensors, or model.safetensors.index.json and its shards,
+ * or it is a file whose name ends in .gguf or .safetensors (then config.json lies beside it). */
+bool checkpoint_open(struct checkpoint *c, const char *path, struct fault *f);
+void checkpoint_close(struct checkpoint *c);
+
+/* NULL if there is none. */
+const struct stored_tensor *checkpoint_find(const struct checkpoint *c, const char *name);
+
+/* ---- For those who read files ---- */
+
+/* Maps a whole file, which stays until the checkpoint is closed; false for one that is empty or no file. */
+bool checkpoint_map(struct checkpoint *c, const char *path, struct mapped_file *out, struct fault *f);
+
+/* Adds a tensor; its name is copied. */
+bool checkpoint_add(struct checkpoint *c, const struct stored_tensor *t, const char *name, struct fault *f);
+
+/* Puts tensors in order, so that they can be found; false if a name comes twice. */
+bool checkpoint_sort(struct checkpoint *c, struct fault *f);
+
+/* Adds the tensors of one file. `file` is its name in messages. */
+bool safetensors_read(struct checkpoint *c, const char *file, const struct mapped_file *map, struct fault *f);
+/* The same, and sets c->config. */
+bool gguf_read(struct checkpoint *c, const char *file, const struct mapped_file *map, struct fault *f);
+
+#endif

@@ -1,0 +1,185 @@
+/*
+ * config.c -- config.json as Hugging Face's transformers writes it, versions 4 and 5.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config.h"
+
+enum { MOST_WIDTH = 1 << 20, MOST_VOCABULARY = 1 << 22, MOST_POSITIONS = 1 << 23 };
+
+/* ---- Members ---- */
+
+/* NULL where it is absent or null. */
+static json_t *member(const json_t *object, const char *name, const char *other)
+{
+    json_t *v = json_object_get(object, name);
+    if (!v && other) v = json_object_get(object, other);
+    return json_is_null(v) ? NULL : v;
+}
+
+bool config_int(const json_t *object, const char *name, const char *other, long long least, long long most,
+                long long fallback, int *out, struct fault *f)
+{
+    json_t *v = member(object, name, other);
+    long long n = v ? json_integer_value(v) : fallback;
+    if (!v && fallback < least) return fault_set(f, "config: %s is missing", name);
+    if (v && (!json_is_integer(v) || n < least || n > most))
+        return fault_set(f, "config: %s is no whole number from %lld to %lld", name, least, most);
+    *out = (int)n;
+    return true;
+}
+
+bool config_number(const json_t *object, const char *name, const char *other, double least, double most,
+                   double fallback, double *out, struct fault *f)
+{
+    json_t *v = member(object, name, other);
+    double x = v ? json_number_value(v) : fallback;
+    if (!v && !(fallback >= least)) return fault_set(f, "config: %s is missing", name);
+    if (v && (!json_is_number(v) || !(x >= least && x <= most)))
+        return fault_set(f, "config: %s is no number from %g to %g", name, least, most);
+    *out = x;
+    return true;
+}
+
+bool config_bool(const json_t *object, const char *name, bool fallback, bool *out, struct fault *f)
+{
+    json_t *v = member(object, name, NULL);
+    if (v && !json_is_boolean(v)) return fault_set(f, "config: %s is neither true nor false", name);
+    *out = v ? json_is_true(v) : fallback;
+    return true;
+}
+
+static bool is_family(const struct config *c, const char *name)
+{
+    return !strncmp(c->family, name, strlen(name));
+}
+
+/* ---- What each part of a block wants ---- */
+
+static bool read_sizes(struct config *c, const json_t *o, struct fault *f)
+{
+    bool gpt2 = is_family(c, "gpt2");
+    if (!config_int(o, "num_hidden_layers", "n_layer", 1, MOST_LAYERS, 0, &c->layers, f) ||
+        !config_int(o, "hidden_size", "n_embd", 1, MOST_WIDTH, 0, &c->hidden, f) ||
+        !config_int(o, "num_attention_heads", "n_head", 1, MOST_WIDTH, 0, &c->heads, f) ||
+        !config_int(o, "num_key_value_heads", NULL, 1, MOST_WIDTH, c->heads, &c->kv_heads, f) ||
+        !config_int(o, "head_dim", NULL, 1, 2 * MOST_FREQUENCIES, c->hidden / c->heads, &c->head_dim, f) ||
+        !config_int(o, "intermediate_size", "n_inner", 1, MOST_WIDTH, gpt2 ? 4 * c->hidden : 0, &c->inner,
+                    f) ||
+        !config_int(o, "vocab_size", NULL, 1, MOST_VOCABULARY, 0, &c->vocabulary, f) ||
+        !config_int(o, "max_position_embeddings", "n_positions", 1, MOST_POSITIONS, 2048, &c->positions, f) ||
+        !config_int(o, "type_vocab_size", NULL, 0, 1024, 0, &c->types, f))
+        return false;
+    if (c->heads % c->kv_heads)
+        return fault_set(f, "config: %d heads are no multiple of %d key heads", c->heads, c->kv_heads);
+    if ((int64_t)c->heads * c->head_dim > MOST_WIDTH)
+        return fault_set(f, "config: %d heads of %d are too wide", c->heads, c->head_dim);
+    return true;
+}
+
+static bool read_activation(struct config *c, const json_t *o, struct fault *f)
+{
+    static const struct {
+        const char *name;
+        enum activation is;
+    } all[] = {{"silu", ACTIVATION_SILU},
+               {"swish", ACTIVATION_SILU},
+               {"gelu", ACTIVATION_GELU},
+               {"gelu_new", ACTIVATION_GELU_TANH},
+               {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
+               {"quick_gelu", ACTIVATION_GELU_QUICK},
+               {"relu", ACTIVATION_RELU}};
+    json_t *v = member(o, "hidden_activation", "activation_function");
+    const char *name = json_string_value(v ? v : member(o, "hidden_act", NULL));
+    /* Gemma's first files say gelu and mean the tanh form, as their authors have declared. */
+    if (!strcmp(c->family, "gemma")) name = "gelu_pytorch_tanh";
+    for (size_t i = 0; name && i < sizeof all / sizeof *all; i++)
+        if (!strcmp(name, all[i].name)) return c->activation = all[i].is, true;
+    return fault_set(f, "config: activation '%.40s' is not supported", name ? name : "none");
+}
+
+/* Which layers slide: by name, or by the rule of the family where older files have no names. */
+static bool read_windows(struct config *c, const json_t *o, struct fault *f)
+{
+    json_t *types = member(o, "layer_types", NULL);
+    bool use = true;
+    int pattern, first = 0;
+    if (!config_int(o, "sliding_window", NULL, 0, MOST_POSITIONS, 0, &c->window, f) ||
+        !config_int(o, "sliding_window_pattern", "_sliding_window_pattern", 1, MOST_LAYERS,
+                    is_family(c, "gemma2") ? 2 : 6, &pattern, f) ||
+        (is_family(c, "qwen") && (!config_bool(o, "use_sliding_window", false, &use, f) ||
+                                  !config_int(o, "max_window_layers", NULL, 0, 1 << 20, 28, &first, f))))
+        return false;
+    if (types && json_array_size(types) < (size_t)c->layers)
+        return fault_set(f, "config: layer_types has %zu entries for %d layers", json_array_size(types),
+                         c->layers);
+    bool alternate = is_family(c, "gemma2") || is_family(c, "gemma3");
+    for (int l = 0; l < c->layers; l++) {
+        const char *type = types ? json_string_value(json_array_get(types, (size_t)l)) : NULL;
+        if (types && (!type || (strcmp(type, "sliding_attention") && strcmp(type, "full_attention"))))
+            return fault_set(f, "config: layer_types: '%.40s' is not supported", type ? type : "no text");
+        c->sliding[l] = type ? *type == 's' : alternate ? (l + 1) % pattern != 0 : use && l >= first;
+        c->sliding[l] = c->sliding[l] && c->window > 0;
+    }
+    return true;
+}
+
+static bool read_scores(struct config *c, const json_t *o, struct fault *f)
+{
+    double scalar, cap, logit_cap;
+    bool by_layer, weighted;
+    if (!config_number(o, "query_pre_attn_scalar", NULL, 0, 1e9, 0, &scalar, f) ||
+        !config_number(o, "attn_logit_softcapping", NULL, 0, 1e9, 0, &cap, f) ||
+        !config_number(o, "final_logit_softcapping", NULL, 0, 1e9, 0, &logit_cap, f) ||
+        !config_bool(o, "scale_attn_by_inverse_layer_idx", false, &by_layer, f) ||
+        !config_bool(o, "scale_attn_weights", true, &weighted, f))
+        return false;
+    if (by_layer || !weighted)
+        return fault_set(f, "config: scores that layers scale apart are not supported");
+    c->attention_scale = scalar > 0 ? (float)(1 / sqrt(scalar)) : 0;
+    c->attention_cap = (float)cap;
+    c->logit_cap = (float)logit_cap;
+    return true;
+}
+
+static bool read_ends(struct config *c, const json_t *o, struct fault *f)
+{
+    json_t *v = member(o, "eos_token_id", NULL);
+    size_t n = json_is_array(v) ? json_array_size(v) : v != NULL;
+    if (n > MOST_ENDS)
+        return fault_set(f, "config: eos_token_id has %zu tokens; %d are the most", n, MOST_ENDS);
+    for (size_t i = 0; i < n; i++) {
+        json_t *id = json_is_array(v) ? json_array_get(v, i) : v;
+        if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) > INT32_MAX)
+            return fault_set(f, "config: eos_token_id is no token");
+        c->ends[c->end_count++] = (int)json_integer_value(id);
+    }
+    return true;
+}
+
+bool config_read(struct config *c, const json_t *o, struct fault *f)
+{
+    *c = (struct config){0};
+    const char *family = json_string_value(member(o, "model_type", NULL));
+    double eps;
+    bool attention, tied;
+    if (!family) return fault_set(f, "config: model_type is missing");
+    if (member(o, "quantization_config", NULL))
+        return fault_set(f, "config: quantised weights are not supported");
+    snprintf(c->family, sizeof c->family, "%s", family);
+    if (!read_sizes(c, o, f) || !config_bool(o, "tie_word_embeddings", true, &tied, f) ||
+        !config_number(o, "rms_norm_eps",
+                       member(o, "layer_norm_eps", NULL) ? "layer_norm_eps" : "layer_norm_epsilon", 1e-15, 1,
+                       0, &eps, f) ||
+        !config_bool(o, "attention_bias", false, &attention, f) ||
+        !config_bool(o, "mlp_bias", false, &c->mlp_bias, f))
+        return false;
+    c->eps = (float)eps;
+    c->tied = member(o, "tie_word_embeddings", NULL) ? tied : -1;
+    c->attention_bias = attention;
+    return config_bool(o, "unit_gains", is_family(c, "gemma"), &c->unit_gains, f) &&
+           read_activation(c, o, f) && read_windows(c, o, f) && read_scores(c, o, f) && read_ends(c, o, f) &&
+           config_rope(c, o, f);
+}

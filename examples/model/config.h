@@ -1,0 +1,70 @@
+/*
+ * config.h -- what a model's config.json says about its graph, checked.
+ */
+#ifndef CONFIG_H
+#define CONFIG_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "coda.h"
+#include "fault.h"
+
+enum { MOST_LAYERS = 256, MOST_ENDS = 8, MOST_FREQUENCIES = 512 };
+
+enum activation {
+    ACTIVATION_SILU,
+    ACTIVATION_GELU,
+    ACTIVATION_GELU_TANH,
+    ACTIVATION_GELU_QUICK,
+    ACTIVATION_RELU
+};
+
+/* Angles of positions, as coda_rope takes them. */
+struct rope {
+    double base;
+    int rotary; /* rotated columns of a head */
+    bool interleaved;
+    bool scaled;                              /* by frequencies, else base tells them */
+    float frequencies[MOST_FREQUENCIES];      /* radians for one position, rotary / 2 of them */
+    float long_frequencies[MOST_FREQUENCIES]; /* instead, where texts may be longer than `original` */
+    int original;                             /* 0: there are none */
+    float scale;                              /* of cosine and sine */
+};
+
+struct config {
+    char family[32]; /* model_type */
+    int layers, hidden, heads, kv_heads, head_dim, inner, vocabulary;
+    int positions; /* that the model was made for */
+    int types;     /* rows of BERT's table of token types */
+    float eps;
+    enum activation activation;
+    int tied;            /* 1: the head is the table of tokens; -1: if there is no other */
+    bool attention_bias; /* of all four products of attention */
+    bool mlp_bias;
+    bool unit_gains;           /* Gemma's gains are kept less 1, but in GGUF */
+    bool sliding[MOST_LAYERS]; /* layers that see the last `window` keys alone */
+    int window;
+    struct rope rope, sliding_rope; /* of the other layers, and of those that slide */
+    float attention_scale;          /* of scores; 0: 1 / sqrt(head_dim) */
+    float attention_cap, logit_cap; /* soft caps; 0: none */
+    int ends[MOST_ENDS], end_count; /* tokens that end a text */
+};
+
+/* false, and a line that names the member, if it is missing, of another kind, or out of range. */
+bool config_read(struct config *c, const json_t *object, struct fault *f);
+
+/* ---- For config.c and rope.c: members of an object, by one of two names ---- */
+
+/* A whole number in least..most; `fallback` where it is absent or null. Below `least` there is no fallback.
+ * */
+bool config_int(const json_t *object, const char *name, const char *other, long long least, long long most,
+                long long fallback, int *out, struct fault *f);
+bool config_number(const json_t *object, const char *name, const char *other, double least, double most,
+                   double fallback, double *out, struct fault *f);
+bool config_bool(const json_t *object, const char *name, bool fallback, bool *out, struct fault *f);
+
+/* The frequencies of both kinds of layers. c->head_dim, positions and family are there. */
+bool config_rope(struct config *c, const json_t *object, struct fault *f);
+
+#endif

@@ -1,0 +1,87 @@
+/*
+ * decoder.c -- a text that grows: tokens go in, their keys and values stay in the caches, and the likeliest
+ * next token comes out. A run of n tokens has the next power of two of rows; those in front are padding,
+ * whose slots are negative, so that they keep nothing, and whose results nobody reads.
+ */
+#include "model.h"
+
+coda_graph *decoder_graph(struct model *m, struct fault *f)
+{
+    coda_graph *g = coda_graph_new();
+    if (!g) return fault_set(f, "out of memory"), NULL;
+    struct build b = {.g = g,
+                      .c = &m->config,
+                      .from = &m->files,
+                      .weights = &m->weights,
+                      .fault = f,
+                      .dtype = m->opt.dtype,
+                      .context = m->opt.context,
+                      .every_row = m->opt.every_row};
+    b.rows = coda_symbol(g, "T", 1, m->opt.rows, 1);
+    coda_value ids = coda_input(g, "ids", CODA_I32, DIMS(1, b.rows));
+    b.positions = coda_input(g, "positions", CODA_I32, DIMS(1, b.rows));
+    b.slots = coda_input(g, "slots", CODA_I32, DIMS(1, b.rows));
+    b.lengths = coda_input(g, "lengths", CODA_I32, DIMS(1));
+    coda_value logits = m->family->graph(&b, ids);
+    coda_output(g, "logits", logits);
+    coda_output(g, "next", coda_cast(g, coda_reduce(g, "arg_max", logits, CODA_NONE), CODA_I32));
+    if (!b.failed && coda_graph_status(g) == CODA_OK) return g;
+    if (!b.failed) fault_set(f, "%s", coda_error());
+    coda_graph_free(g);
+    return NULL;
+}
+
+static int rounded(const struct model *m, int n)
+{
+    int rows = 1;
+    while (rows < n) rows *= 2;
+    return rows < m->opt.rows ? rows : m->opt.rows;
+}
+
+static bool decode_some(struct model *m, const int32_t *ids, int n, struct fault *f)
+{
+    int rows = rounded(m, n), padding = rows - n;
+    int32_t *to = model_input(m, "ids"), *slots = model_input(m, "slots");
+    int32_t *positions = model_input(m, "positions"), *lengths = model_input(m, "lengths");
+    for (int i = 0; i < rows; i++) {
+        int token = i - padding;
+        to[i] = token < 0 ? 0 : ids[token];
+        slots[i] = token < 0 ? -1 : m->length + token;
+        if (positions) positions[i] = token < 0 ? 0 : m->length + token;
+    }
+    *lengths = m->length + n;
+    m->ran = rows;
+    if (!model_run(m, (int64_t[]){rows}, 1, f)) return false;
+    m->length += n;
+    return true;
+}
+
+bool model_decode(struct model *m, const int32_t *ids, int n, int32_t *next, struct fault *f)
+{
+    if (m->family->encoder) return fault_set(f, "family %s makes no text", m->config.family);
+    if (n < 1 || n > m->opt.context - m->length)
+        return fault_set(f, "%d tokens behind %d do not fit into a context of %d", n, m->length,
+                         m->opt.context);
+    for (int i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= m->config.vocabulary)
+            return fault_set(f, "token %d is not in the vocabulary of %d", ids[i], m->config.vocabulary);
+    for (int at = 0, some; at < n; at += some) {
+        some = n - at < m->opt.rows ? n - at : m->opt.rows;
+        if (!decode_some(m, ids + at, some, f)) return false;
+    }
+    size_t last = m->opt.every_row ? (size_t)m->ran - 1 : 0;
+    return model_output(m, "next", next, last * sizeof *next, sizeof *next, f);
+}
+
+bool model_logits(struct model *m, float *to, int rows, struct fault *f)
+{
+    size_t row = (size_t)m->config.vocabulary * sizeof *to;
+    int there = m->opt.every_row ? m->ran : 1;
+    if (rows < 1 || rows > there) return fault_set(f, "logits of %d rows; the last run has %d", rows, there);
+    return model_output(m, "logits", to, (size_t)(there - rows) * row, (size_t)rows * row, f);
+}
+
+void model_rewind(struct model *m, int length)
+{
+    if (length >= 0 && length < m->length) m->length = length;
+}

@@ -1,0 +1,42 @@
+/*
+ * device.c -- host memory and libcuda behind the same five calls.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "device.h"
+#include "tensor.h"
+
+bool device_open(struct device *d, coda_device wanted)
+{
+    *d = (struct device){0};
+    d->on_gpu = wanted != CODA_DEVICE_CPU && !gpu_open(&d->gpu);
+    return d->on_gpu || wanted != CODA_DEVICE_GPU;
+}
+
+const char *device_name(const struct device *d) { return d->on_gpu ? d->gpu.name : "the CPU device"; }
+
+void *device_alloc(struct device *d, size_t bytes)
+{
+    return d->on_gpu ? (void *)gpu_alloc(&d->gpu, bytes) : host_scratch(bytes);
+}
+
+void device_free(struct device *d, void *p)
+{
+    if (!d->on_gpu) free(p);
+    else if (p) d->gpu.free((gpu_address)p);
+}
+
+bool device_write(struct device *d, void *to, const void *from, size_t bytes)
+{
+    if (d->on_gpu) return !bytes || !d->gpu.upload((gpu_address)to, from, bytes);
+    memcpy(to, from, bytes);
+    return true;
+}
+
+bool device_read(struct device *d, void *to, const void *from, size_t bytes)
+{
+    if (d->on_gpu) return !bytes || !d->gpu.download(to, (gpu_address)from, bytes);
+    memcpy(to, from, bytes);
+    return true;
+}

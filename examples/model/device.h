@@ -1,0 +1,27 @@
+/*
+ * device.h -- memory where a plan runs: the CPU device's, or a GPU's.
+ */
+#ifndef DEVICE_H
+#define DEVICE_H
+
+#include <stdbool.h>
+
+#include "gpu.h"
+
+struct device {
+    bool on_gpu;
+    struct gpu gpu;
+};
+
+/* `wanted` CODA_DEVICE_GPU: false if there is none; CODA_DEVICE_NONE: a GPU if there is one, else the CPU. */
+bool device_open(struct device *d, coda_device wanted);
+const char *device_name(const struct device *d);
+
+/* Aligned to 256 bytes; NULL if there is not enough. */
+void *device_alloc(struct device *d, size_t bytes);
+void device_free(struct device *d, void *p);
+
+bool device_write(struct device *d, void *to, const void *from, size_t bytes);
+bool device_read(struct device *d, void *to, const void *from, size_t bytes);
+
+#endif

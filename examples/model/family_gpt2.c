@@ -1,0 +1,31 @@
+/*
+ * family_gpt2.c -- GPT-2: learned positions, LayerNorm, biases; its matrices are stored [in, out].
+ */
+#include "build.h"
+
+static coda_value conv1d(struct build *b, coda_value x, const char *name, int64_t in, int64_t out)
+{
+    coda_value y = coda_matmul_kn(b->g, x, build_weight(b, PART({name, in}), ".weight", out));
+    return coda_bias(b->g, y, build_weight(b, PART({name, out}), ".bias", 0));
+}
+
+coda_value family_gpt2(struct build *b, coda_value ids)
+{
+    const struct config *c = b->c;
+    coda_graph *g = b->g;
+    build_root(b, "wte.weight", (const char *const[]){"transformer."}, 1);
+    coda_value tokens = build_weight(b, PART({"wte", c->vocabulary}), ".weight", c->hidden);
+    coda_value places = build_weight(b, PART({"wpe", c->positions}), ".weight", c->hidden);
+    coda_value x = coda_add(g, coda_embedding(g, tokens, ids), coda_embedding(g, places, b->positions));
+    for (int l = 0; l < c->layers; l++) {
+        build_prefix(b, "h.%d.", l);
+        coda_value qkv =
+            conv1d(b, build_layer_norm(b, x, "ln_1"), "attn.c_attn", c->hidden, 3 * (int64_t)c->hidden);
+        coda_value a = build_attention(b, qkv, l, (struct attention){0});
+        x = coda_add(g, conv1d(b, a, "attn.c_proj", c->hidden, c->hidden), x);
+        coda_value inner = conv1d(b, build_layer_norm(b, x, "ln_2"), "mlp.c_fc", c->hidden, c->inner);
+        x = coda_add(g, conv1d(b, build_activation(b, inner), "mlp.c_proj", c->inner, c->hidden), x);
+    }
+    build_prefix(b, "", 0);
+    return build_logits(b, build_layer_norm(b, build_last(b, x), "ln_f"), "wte");
+}

@@ -1,0 +1,231 @@
+/*
+ * gguf.c -- the container: a header, metadata by name, tensors by name, and behind them the data, little
+ * endian.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gguf.h"
+
+enum { LONGEST_NAME = 128, LONGEST_TEXT = 256, ALIGNMENT = 32 };
+
+/* Types of metadata. */
+enum { U8, I8, U16, I16, U32, I32, F32, BOOL, TEXT, ARRAY, U64, I64, F64 };
+
+static const int value_bytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+
+/* Reads on until something is wrong; then all is 0, and the fault says where. */
+struct cursor {
+    const unsigned char *data;
+    size_t bytes, at;
+    const char *file;
+    struct fault *fault;
+    bool failed;
+};
+
+static bool fail(struct cursor *c, const char *what)
+{
+    if (!c->failed) fault_set(c->fault, "%s: offset %zu: %s", c->file, c->at, what);
+    c->failed = true;
+    return false;
+}
+
+static bool skip(struct cursor *c, uint64_t bytes)
+{
+    if (c->failed || bytes > c->bytes - c->at) return fail(c, "the file ends too early");
+    c->at += (size_t)bytes;
+    return true;
+}
+
+static uint64_t number(struct cursor *c, int bytes)
+{
+    uint64_t x = 0;
+    if (!skip(c, (uint64_t)bytes)) return 0;
+    for (int i = 1; i <= bytes; i++) x = x << 8 | c->data[c->at - (size_t)i];
+    return x;
+}
+
+/* A text of at most size - 1 bytes; a longer one is "". */
+static void text(struct cursor *c, char *to, size_t size)
+{
+    uint64_t n = number(c, 8);
+    *to = 0;
+    if (!skip(c, n) || n >= size) return;
+    memcpy(to, c->data + c->at - n, (size_t)n);
+    to[n] = 0;
+}
+
+/* ---- Metadata ---- */
+
+static double real(uint64_t bits, int type)
+{
+    uint32_t low = (uint32_t)bits;
+    float f;
+    double d;
+    memcpy(&f, &low, sizeof f);
+    memcpy(&d, &bits, sizeof d);
+    return type == F32 ? (double)f : d;
+}
+
+static json_int_t whole(uint64_t bits, int type)
+{
+    switch (type) {
+    case I8: return (int8_t)bits;
+    case I16: return (int16_t)bits;
+    case I32: return (int32_t)bits;
+    default: return (json_int_t)bits; /* above 2^63 it is negative, and refused as that */
+    }
+}
+
+static void skip_array(struct cursor *c)
+{
+    uint64_t type = number(c, 4), count = number(c, 8);
+    if (c->failed) return;
+    if (type > F64 || type == ARRAY) fail(c, "an array of a type that is not known");
+    else if (type != TEXT) {
+        if (count > c->bytes) fail(c, "an array is longer than the file");
+        else skip(c, count * (uint64_t)value_bytes[type]);
+    } else
+        for (uint64_t i = 0; i < count && !c->failed; i++) skip(c, number(c, 8));
+}
+
+/* NULL for what nobody here asks for: arrays, long texts. */
+static json_t *value(struct cursor *c)
+{
+    char words[LONGEST_TEXT];
+    uint64_t type = number(c, 4);
+    if (c->failed) return NULL;
+    if (type > F64) return fail(c, "metadata of a type that is not known"), NULL;
+    if (type == ARRAY) return skip_array(c), NULL;
+    if (type == TEXT) return text(c, words, sizeof words), json_string(words);
+    uint64_t bits = number(c, value_bytes[type]);
+    if (type == F32 || type == F64) return json_real(real(bits, (int)type));
+    return type == BOOL ? json_boolean(bits) : json_integer(whole(bits, (int)type));
+}
+
+static json_t *metadata(struct cursor *c, uint64_t count)
+{
+    char name[LONGEST_NAME];
+    json_t *all = json_object();
+    if (!all) fail(c, "out of memory");
+    for (uint64_t i = 0; i < count && !c->failed; i++) {
+        text(c, name, sizeof name);
+        json_t *v = value(c);
+        if (v && *name) json_object_set_new(all, name, v);
+        else json_decref(v);
+    }
+    return all;
+}
+
+/* ---- Tensors ---- */
+
+static const struct {
+    uint32_t number;
+    const char *name;
+    coda_dtype dtype;
+    size_t bytes;
+} types[] = {
+    {0, "F32", CODA_F32, 4}, {1, "F16", CODA_F16, 2}, {30, "BF16", CODA_BF16, 2}, {2, "Q4_0", 0, 0},
+    {3, "Q4_1", 0, 0},       {6, "Q5_0", 0, 0},       {7, "Q5_1", 0, 0},          {8, "Q8_0", 0, 0},
+    {9, "Q8_1", 0, 0},       {10, "Q2_K", 0, 0},      {11, "Q3_K", 0, 0},         {12, "Q4_K", 0, 0},
+    {13, "Q5_K", 0, 0},      {14, "Q6_K", 0, 0},      {15, "Q8_K", 0, 0},         {16, "IQ2_XXS", 0, 0},
+    {17, "IQ2_XS", 0, 0},    {18, "IQ3_XXS", 0, 0},   {19, "IQ1_S", 0, 0},        {20, "IQ4_NL", 0, 0},
+    {21, "IQ3_S", 0, 0},     {22, "IQ2_S", 0, 0},     {23, "IQ4_XS", 0, 0},       {28, "F64", 0, 0},
+    {29, "IQ1_M", 0, 0},     {39, "MXFP4", 0, 0}};
+
+/* An element's bytes; 0 for types that are only told by name. */
+static size_t tensor_type(uint32_t n, struct stored_tensor *t)
+{
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (types[i].number == n) {
+            snprintf(t->type, sizeof t->type, "%s", types[i].name);
+            t->dtype = types[i].dtype;
+            return types[i].bytes;
+        }
+    snprintf(t->type, sizeof t->type, "type %u", (unsigned)n % 1000000);
+    return 0;
+}
+
+/* All but where it lies: t->data is its offset in the data, until that begins. */
+static void tensor(struct cursor *c, struct checkpoint *to, const char *architecture)
+{
+    char name[LONGEST_NAME], known[LONGEST_NAME + 64];
+    struct stored_tensor t = {0};
+    text(c, name, sizeof name);
+    uint64_t rank = number(c, 4), dims[CODA_MAX_RANK];
+    if (c->failed) return;
+    if (!*name) return (void)fail(c, "a tensor without a name, or with one that is too long");
+    if (rank > CODA_MAX_RANK) return (void)fail(c, "a tensor of too many dimensions");
+    for (uint64_t i = 0; i < rank; i++) dims[i] = number(c, 8);
+    size_t bytes = tensor_type((uint32_t)number(c, 4), &t);
+    t.data = (const unsigned char *)(uintptr_t)number(c, 8);
+    for (uint64_t i = 0; i < rank; i++) { /* the fastest comes first */
+        t.dims[rank - 1 - i] = (int64_t)dims[i];
+        if (dims[i] > INT64_MAX || __builtin_mul_overflow(bytes, (size_t)dims[i], &bytes))
+            return (void)fail(c, "a dimension is out of range");
+    }
+    t.rank = (int)rank;
+    t.bytes = bytes;
+    gguf_name(architecture, name, known, sizeof known);
+    if (!c->failed && !checkpoint_add(to, &t, known, c->fault)) c->failed = true;
+}
+
+static int by_data(const void *a, const void *b)
+{
+    const struct stored_tensor *x = a, *y = b;
+    if (x->data != y->data) return x->data < y->data ? -1 : 1;
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+/* From offsets to addresses. */
+static bool place(struct cursor *c, struct checkpoint *to, int first, uint64_t alignment)
+{
+    size_t begin = (c->at + alignment - 1) / alignment * alignment;
+    size_t left = begin < c->bytes ? c->bytes - begin : 0;
+    for (int i = first; i < to->count; i++) {
+        struct stored_tensor *t = &to->tensor[i];
+        size_t offset = (size_t)(uintptr_t)t->data;
+        if (offset % alignment || offset > left || t->bytes > left - offset)
+            return fault_set(
+                c->fault, "%s: tensor %s: %zu bytes at offset %zu are not in the %zu bytes of data, by %zu",
+                c->file, t->name, t->bytes, offset, left, (size_t)alignment);
+        t->data = c->data + begin + offset;
+    }
+    if (to->count > first)
+        qsort(to->tensor + first, (size_t)(to->count - first), sizeof *to->tensor, by_data);
+    for (int i = first + 1; i < to->count; i++)
+        if (to->tensor[i - 1].data + to->tensor[i - 1].bytes > to->tensor[i].data)
+            return fault_set(c->fault, "%s: tensors %s and %s overlap", c->file, to->tensor[i - 1].name,
+                             to->tensor[i].name);
+    return true;
+}
+
+/* ---- The file ---- */
+
+static bool read_tensors(struct cursor *c, struct checkpoint *to, const json_t *meta, uint64_t count)
+{
+    json_t *a = json_object_get(meta, "general.alignment");
+    json_int_t alignment = a ? json_integer_value(a) : ALIGNMENT;
+    const char *architecture = json_string_value(json_object_get(meta, "general.architecture"));
+    int first = to->count;
+    if (!architecture) return fail(c, "general.architecture is missing");
+    if (alignment < 1 || alignment > 1 << 20 || (alignment & (alignment - 1)))
+        return fail(c, "general.alignment is no power of two");
+    for (uint64_t i = 0; i < count && !c->failed; i++) tensor(c, to, architecture);
+    return !c->failed && place(c, to, first, (uint64_t)alignment) && checkpoint_sort(to, c->fault);
+}
+
+bool gguf_read(struct checkpoint *to, const char *file, const struct mapped_file *map, struct fault *f)
+{
+    struct cursor c = {.data = map->data, .bytes = map->bytes, .file = file, .fault = f};
+    if (map->bytes < 4 || memcmp(map->data, "GGUF", 4)) return fail(&c, "no GGUF file");
+    c.at = 4;
+    uint64_t version = number(&c, 4), tensors = number(&c, 8), values = number(&c, 8);
+    if (!c.failed && version != 2 && version != 3) return fail(&c, "GGUF of another version than 2 or 3");
+    json_t *meta = metadata(&c, values);
+    bool good = !c.failed && read_tensors(&c, to, meta, tensors);
+    good = good && (to->config = gguf_config(to, meta, f)) != NULL;
+    json_decref(meta);
+    return good;
+}

@@ -1,0 +1,72 @@
+/*
+ * model.h -- a checkpoint as a plan that runs: a decoder that continues a text over its caches of keys and
+ * values, or an encoder that makes a vector of each sentence. One plan serves all lengths.
+ */
+#ifndef MODEL_H
+#define MODEL_H
+
+#include "build.h"
+
+struct model_options {
+    coda_device device; /* CODA_DEVICE_NONE: a GPU if there is one, else the CPU device */
+    coda_dtype dtype; /* of weights and activations; 0: F32 on the CPU, on a GPU the file's, or F16 for F32 */
+    int context;      /* a decoder's tokens, at most; 0: 2048, or fewer if the model was made for fewer */
+    int rows;         /* tokens of one run, at most; 0: 256 */
+    int sentences;    /* an encoder's, in one run; 0: 16 */
+    bool every_row;   /* a decoder's logits of every token, not of the last alone */
+};
+
+enum { MODEL_KINDS = 6 }; /* of coda_arg_kind */
+
+struct model {
+    struct model_options opt; /* without zeros */
+    struct checkpoint files;
+    struct config config;
+    const struct family *family;
+    struct device device;
+    struct weights weights;
+    coda_plan *plan;
+    void **args;
+    int arg_count;
+    void *memory[MODEL_KINDS]; /* of all weights, all inputs, all states, all outputs */
+    size_t bytes[MODEL_KINDS];
+    char *inputs; /* host memory, laid out as memory[CODA_ARG_INPUT]; that itself on the CPU device */
+    void *workspace;
+    int length; /* tokens that a decoder's caches hold */
+    int ran;    /* rows of the last run */
+};
+
+/* NULL, and the fault, if it cannot be had. */
+struct model *model_open(const char *path, const struct model_options *opt, struct fault *f);
+void model_close(struct model *m);
+
+/* Appends `n` tokens to the text and chooses the likeliest one behind them, the first of equals. The first
+ * run of a number of tokens plans it: numbers are rounded up to powers of two, by rows that keep nothing. */
+bool model_decode(struct model *m, const int32_t *ids, int n, int32_t *next, struct fault *f);
+/* Logits of the last `rows` tokens of the last call, which it must have run at once: 1, or with every_row up
+ * to n. */
+bool model_logits(struct model *m, float *to, int rows, struct fault *f);
+/* Forgets all tokens from `length` on. */
+void model_rewind(struct model *m, int length);
+
+/* What becomes of a sentence's states. */
+enum pooling { POOLING_MEAN, POOLING_FIRST };
+/* A vector of config.hidden floats for each sentence, of which ids[i] has counts[i] tokens, one at least. */
+bool model_embed(struct model *m, const int32_t *const *ids, const int *counts, int sentences,
+                 enum pooling how, float *to, struct fault *f);
+
+/* Tokens of a sentence, at most. */
+int model_longest(const struct model *m);
+
+/* ---- For decoder.c and encoder.c ---- */
+
+/* Host memory of an input; what is there goes to the device with the next run. */
+void *model_input(struct model *m, const char *name);
+bool model_run(struct model *m, const int64_t *dims, int count, struct fault *f);
+/* Copies the first bytes of an output to the host. */
+bool model_output(struct model *m, const char *name, void *to, size_t offset, size_t bytes, struct fault *f);
+
+coda_graph *decoder_graph(struct model *m, struct fault *f);
+coda_graph *encoder_graph(struct model *m, struct fault *f);
+
+#endif

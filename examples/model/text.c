@@ -1,0 +1,133 @@
+/*
+ * text.c -- between lines and tokens.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "text.h"
+
+#ifdef HAVE_TOKENIZER
+#include "tokenizer.h"
+
+struct text {
+    struct tokenizer *tokens;
+    struct tokenizer_stream *answer;
+};
+
+static void folder_of(const char *model, char folder[PATH_MAX])
+{
+    const char *slash = strrchr(model, '/');
+    struct stat s;
+    if (!stat(model, &s) && S_ISDIR(s.st_mode)) snprintf(folder, PATH_MAX, "%s", model);
+    else snprintf(folder, PATH_MAX, "%.*s", slash ? (int)(slash - model) : 1, slash ? model : ".");
+}
+
+struct text *text_open(const char *model, struct fault *f)
+{
+    char folder[PATH_MAX];
+    struct text *t = calloc(1, sizeof *t);
+    if (!t) return fault_set(f, "out of memory"), NULL;
+    folder_of(model, folder);
+    t->tokens = tokenizer_open(folder, f->text, sizeof f->text);
+    t->answer = t->tokens ? tokenizer_stream_open(t->tokens) : NULL;
+    if (t->answer) return t;
+    if (t->tokens) fault_set(f, "out of memory");
+    text_close(t);
+    return NULL;
+}
+
+void text_close(struct text *t)
+{
+    if (!t) return;
+    if (t->answer) tokenizer_stream_close(t->answer);
+    if (t->tokens) tokenizer_close(t->tokens);
+    free(t);
+}
+
+static int encode(struct text *t, const char *line, int32_t *ids, int most, struct fault *f)
+{
+    int n = tokenizer_encode(t->tokens, line, strlen(line), ids, most);
+    return n < 0 ? fault_set(f, "'%.40s' cannot be made into tokens", line), -1 : n;
+}
+
+static void print_piece(char *piece, size_t size, int bytes)
+{
+    if (bytes > 0 && (size_t)bytes < size) fputs(piece, stdout);
+}
+
+static void print_text(struct text *t, int32_t id)
+{
+    char piece[4096];
+    print_piece(piece, sizeof piece, tokenizer_stream_next(t->answer, id, piece, sizeof piece));
+}
+
+static void print_rest(struct text *t)
+{
+    char piece[4096];
+    print_piece(piece, sizeof piece, tokenizer_stream_end(t->answer, piece, sizeof piece));
+}
+#else
+struct text *text_open(const char *model, struct fault *f)
+{
+    return fault_set(f, "%s: text wants a tokeniser, which is not part of this build: give --ids", model),
+           NULL;
+}
+
+void text_close(struct text *t) { (void)t; }
+
+static int encode(struct text *t, const char *line, int32_t *ids, int most, struct fault *f)
+{
+    return (void)t, (void)line, (void)ids, (void)most, (void)f, -1;
+}
+
+static void print_text(struct text *t, int32_t id) { (void)t, (void)id; }
+static void print_rest(struct text *t) { (void)t; }
+#endif
+
+static int numbers(const char *line, int32_t *ids, struct fault *f)
+{
+    int n = 0;
+    for (const char *at = line;; n++) {
+        char *end;
+        at += strspn(at, ", \t\r\n");
+        if (!*at) return n;
+        errno = 0;
+        long id = strtol(at, &end, 10);
+        if (end == at || id < 0 || id > INT32_MAX || errno)
+            return fault_set(f, "'%.40s' is no list of tokens", at), -1;
+        ids[n] = (int32_t)id;
+        at = end;
+    }
+}
+
+/* Once more, with room for all, if the first guess is too small. */
+int text_tokens(struct text *t, const char *line, int32_t **ids, struct fault *f)
+{
+    size_t most = strlen(line) + 8;
+    *ids = NULL;
+    for (int n = 0;; most = (size_t)n) {
+        free(*ids);
+        if (most > INT_MAX || !(*ids = malloc(most * sizeof **ids)))
+            return fault_set(f, "the line is too long"), -1;
+        n = t ? encode(t, line, *ids, (int)most, f) : numbers(line, *ids, f);
+        if (n < 0) free(*ids);
+        if (n < 0 || (size_t)n <= most) return n;
+    }
+}
+
+void text_print(struct text *t, int32_t id)
+{
+    if (t) print_text(t, id);
+    else printf("%d ", id);
+    fflush(stdout);
+}
+
+void text_print_end(struct text *t)
+{
+    if (t) print_rest(t);
+    puts("");
+}

@@ -1,0 +1,28 @@
+/*
+ * text.h -- tokens of the command line: written as numbers, or made of text by tokenizer.h, where the build
+ * has it.
+ */
+#ifndef TEXT_H
+#define TEXT_H
+
+#include <stdint.h>
+
+#include "fault.h"
+
+struct text; /* a tokeniser, and an answer that it writes */
+
+/* The tokeniser of a model's folder, or of the folder that its file is in. NULL, and a fault, if it has none
+ * that is known. */
+struct text *text_open(const char *model, struct fault *f);
+void text_close(struct text *t);
+
+/* The tokens of a line, for free(): by `t`, or if that is NULL numbers with commas or blanks between. -1: a
+ * fault. */
+int text_tokens(struct text *t, const char *line, int32_t **ids, struct fault *f);
+
+/* Prints the next token of an answer, or what is left at its end: a number if `t` is NULL, else such of the
+ * text as is sure by now. */
+void text_print(struct text *t, int32_t id);
+void text_print_end(struct text *t);
+
+#endif

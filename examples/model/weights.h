@@ -1,0 +1,38 @@
+/*
+ * weights.h -- what each weight of a graph is made of: tensors of a checkpoint, stacked on the way into
+ * memory.
+ */
+#ifndef WEIGHTS_H
+#define WEIGHTS_H
+
+#include "checkpoint.h"
+#include "device.h"
+
+enum { MOST_PARTS = 3 };
+
+struct weight {
+    char *name; /* of the graph's leaf */
+    coda_dtype dtype;
+    coda_value value;
+    const struct stored_tensor *part[MOST_PARTS]; /* one behind the other */
+    int parts;
+    const float *numbers; /* or these, where there are no parts */
+    float plus;           /* added to each element: Gemma's gains are kept less 1 */
+    size_t bytes;
+};
+
+struct weights {
+    struct weight *all;
+    int count, room;
+};
+
+/* A copy, but for the name, which is copied, too; NULL if there is no memory. */
+struct weight *weights_add(struct weights *w, const struct weight *one, const char *name);
+const struct weight *weights_find(const struct weights *w, const char *name);
+void weights_free(struct weights *w);
+
+/* Stores a weight in w->bytes of the device's memory, in its dtype: F32, F16 and BF16 become each other, to
+ * the nearest. What has the dtype already is copied as it is. */
+bool weight_load(const struct weight *w, struct device *d, void *to, struct fault *f);
+
+#endif

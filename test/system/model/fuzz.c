@@ -1,0 +1,190 @@
+/*
+ * fuzz.c -- files with some bytes changed: readers refuse them by one line, or give tensors that lie in the
+ * file; and configurations with other numbers: models refuse them, or run. From $CODA_SEED on; with
+ * $CODA_FULL for longer.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model_test.h"
+#include "tensor.h"
+
+enum { MOST_BYTES = 1 << 18, HEADER = 4096 };
+
+static int below(uint64_t *seed, size_t n) { return (int)(uniform(seed) * (double)n); }
+
+/* A copy in memory of just its size, so that a sanitizer sees who reads beyond. */
+static unsigned char *copied(const unsigned char *data, size_t bytes)
+{
+    unsigned char *p = malloc(bytes ? bytes : 1);
+    if (p) memcpy(p, data, bytes);
+    return p;
+}
+
+static void replace(unsigned char *data, size_t *bytes, size_t at, size_t old, const char *new, size_t length)
+{
+    if (at + old > *bytes || *bytes - old + length > MOST_BYTES) return;
+    memmove(data + at + length, data + at + old, *bytes - at - old);
+    memcpy(data + at, new, length);
+    *bytes = *bytes - old + length;
+}
+
+static void other_number(unsigned char *data, size_t *bytes, size_t at, uint64_t *seed)
+{
+    static const char *const numbers[] = {"0",
+                                          "-1",
+                                          "1",
+                                          "3",
+                                          "7",
+                                          "1e9",
+                                          "4294967296",
+                                          "9223372036854775807",
+                                          "18446744073709551616",
+                                          "0.5",
+                                          "null",
+                                          "[]",
+                                          "\"x\"",
+                                          "true"};
+    const char *n = numbers[below(seed, sizeof numbers / sizeof *numbers)];
+    size_t length = 0;
+    while (at < *bytes && (data[at] < '0' || data[at] > '9')) at++;
+    while (at + length < *bytes && data[at + length] >= '0' && data[at + length] <= '9') length++;
+    replace(data, bytes, at, length, n, strlen(n));
+}
+
+/* One change in the first `reach` bytes, where headers are. */
+static void mutate(unsigned char *data, size_t *bytes, size_t reach, uint64_t *seed)
+{
+    char piece[64];
+    if (reach > *bytes) reach = *bytes;
+    if (!reach) return;
+    size_t at = (size_t)below(seed, reach), n = (size_t)below(seed, sizeof piece);
+    switch (below(seed, 6)) {
+    case 0: data[at] ^= (unsigned char)(1 << below(seed, 8)); break;
+    case 1: data[at] = (unsigned char)below(seed, 256); break;
+    case 2: other_number(data, bytes, at, seed); break;
+    case 3: replace(data, bytes, at, at + n > *bytes ? *bytes - at : n, "", 0); break;
+    case 4:
+        if (at + n > *bytes) n = *bytes - at;
+        memcpy(piece, data + at, n);
+        replace(data, bytes, (size_t)below(seed, reach), 0, piece, n);
+        break;
+    default:
+        if (below(seed, 8) == 0) *bytes = (size_t)below(seed, *bytes);
+    }
+}
+
+/* A mutated safetensors header, and its length, so that what is behind it is read at all. */
+static void fix_length(unsigned char *data, size_t before, size_t bytes)
+{
+    uint64_t length = 0;
+    for (int i = 7; i >= 0; i--) length = length << 8 | data[i];
+    length += (uint64_t)bytes - (uint64_t)before;
+    for (int i = 0; i < 8; i++) data[i] = (unsigned char)(length >> 8 * i);
+}
+
+typedef bool (*reader)(struct checkpoint *c, const char *file, const struct mapped_file *map,
+                       struct fault *f);
+
+static void read_one(reader read, const unsigned char *data, size_t bytes, uint64_t seed)
+{
+    struct checkpoint c = {0};
+    struct fault f = {{0}};
+    struct mapped_file map = {copied(data, bytes), bytes};
+    bool good = read(&c, "fuzz", &map, &f);
+    CHECK(good || (f.text[0] && !strchr(f.text, '\n')), "seed %llu: refused without a line",
+          (unsigned long long)seed);
+    for (int i = 0; good && i < c.count; i++) {
+        const struct stored_tensor *t = &c.tensor[i];
+        if (!t->dtype) continue;
+        bool inside = t->data >= map.data && t->bytes <= bytes && t->data + t->bytes <= map.data + bytes;
+        CHECK(inside, "seed %llu: tensor %s is not in the file", (unsigned long long)seed, t->name);
+    }
+    checkpoint_close(&c);
+    free((void *)(uintptr_t)map.data);
+}
+
+static size_t take(const char *folder, const char *name, unsigned char *data)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "rb");
+    size_t bytes = f ? fread(data, 1, MOST_BYTES, f) : 0;
+    if (f) fclose(f);
+    CHECK(bytes > 0, "%s cannot be read", path);
+    return bytes;
+}
+
+static void fuzz_reader(reader read, const char *folder, const char *name, uint64_t seed, int rounds)
+{
+    static unsigned char whole[MOST_BYTES], data[MOST_BYTES];
+    size_t size = take(folder, name, whole);
+    for (int i = 0; i < rounds; i++) {
+        uint64_t state = seed + (uint64_t)i;
+        size_t bytes = size;
+        memcpy(data, whole, size);
+        for (int n = 1 + below(&state, 4); n > 0; n--) {
+            size_t before = bytes;
+            mutate(data, &bytes, HEADER, &state);
+            if (read == safetensors_read && bytes >= 8 && below(&state, 2)) fix_length(data, before, bytes);
+        }
+        read_one(read, data, bytes, seed + (uint64_t)i);
+    }
+}
+
+/* A model of the checkpoint by a changed config.json: it is refused, or makes a token. */
+static void run_config(const char *scratch, const unsigned char *data, size_t bytes, uint64_t seed)
+{
+    char path[512];
+    struct fault f = {{0}};
+    struct model_options o = {.device = CODA_DEVICE_CPU, .context = 16, .rows = 8};
+    int32_t next = -1;
+    snprintf(path, sizeof path, "%s/config.json", scratch);
+    FILE *file = fopen(path, "wb");
+    if (file) fwrite(data, 1, bytes, file);
+    if (!file || fclose(file)) return CHECK(false, "%s cannot be written", path);
+    struct model *m = model_open(scratch, &o, &f);
+    if (m && m->config.vocabulary > 3 && !model_decode(m, (int32_t[]){1, 2, 3}, 3, &next, &f))
+        CHECK(false, "seed %llu: %s", (unsigned long long)seed, f.text);
+    CHECK(m || (f.text[0] && !strchr(f.text, '\n')), "seed %llu: refused without a line",
+          (unsigned long long)seed);
+    model_close(m);
+}
+
+static void fuzz_config(const char *folder, const char *scratch, uint64_t seed, int rounds)
+{
+    static unsigned char whole[MOST_BYTES], data[MOST_BYTES];
+    char path[512];
+    size_t size = take(folder, "model.safetensors", whole);
+    snprintf(path, sizeof path, "%s/model.safetensors", scratch);
+    FILE *file = fopen(path, "wb");
+    if (!file || fwrite(whole, 1, size, file) != size || fclose(file)) return CHECK(false, "%s", path);
+    size = take(folder, "config.json", whole);
+    for (int i = 0; i < rounds; i++) {
+        uint64_t state = seed + (uint64_t)i;
+        size_t bytes = size;
+        memcpy(data, whole, size);
+        for (int n = 1 + below(&state, 3); n > 0; n--)
+            if (below(&state, 3)) other_number(data, &bytes, (size_t)below(&state, bytes), &state);
+            else mutate(data, &bytes, bytes, &state);
+        run_config(scratch, data, bytes, seed + (uint64_t)i);
+    }
+}
+
+void test_fuzz(const char *tiny, const char *scratch)
+{
+    const char *given = getenv("CODA_SEED");
+    uint64_t seed = given ? strtoull(given, NULL, 10) : 1;
+    int rounds = getenv("CODA_FULL") ? 200000 : 1000;
+    char folder[512];
+    snprintf(folder, sizeof folder, "%s/qwen2", tiny);
+    fuzz_reader(safetensors_read, folder, "model.safetensors", seed, rounds);
+    fuzz_config(folder, scratch, seed, rounds / 10);
+    snprintf(folder, sizeof folder, "%s/gemma3", tiny);
+    fuzz_config(folder, scratch, seed, rounds / 10);
+    snprintf(folder, sizeof folder, "%s/llama3", tiny);
+    fuzz_reader(gguf_read, folder, "model.gguf", seed, rounds);
+    snprintf(folder, sizeof folder, "%s/gemma2", tiny);
+    fuzz_reader(gguf_read, folder, "model.gguf", seed, rounds);
+}

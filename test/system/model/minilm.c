@@ -1,0 +1,77 @@
+/*
+ * minilm.c -- a hundred sentences through all-MiniLM-L6-v2, where `make embed-data` has brought it, against
+ * fp64.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "model_test.h"
+
+enum { FIRST = 8, MOST = 128 };
+static const double bar = 1e-5; /* relative, in fp32 */
+
+struct golden {
+    const int32_t *ids[MOST];
+    const int32_t *counts;
+    const float *first, *norms;
+    int64_t sentences;
+};
+
+static bool golden_read(struct golden *g, const struct checkpoint *c)
+{
+    int64_t n;
+    const int32_t *ids = golden_tensor(c, "ids", "I32", &n);
+    g->counts = golden_tensor(c, "counts", "I32", &g->sentences);
+    g->first = golden_tensor(c, "first", "F32", &n);
+    g->norms = golden_tensor(c, "norms", "F32", &n);
+    for (int64_t i = 0; g->counts && i < g->sentences && i < MOST; ids += g->counts[i++]) g->ids[i] = ids;
+    return ids && g->counts && g->first && g->norms && g->sentences <= MOST;
+}
+
+static void compare(const struct golden *g, const float *vectors, int wide)
+{
+    for (int64_t i = 0; i < g->sentences; i++) {
+        const float *v = vectors + i * wide;
+        double squares = 0, worst = 0;
+        for (int c = 0; c < wide; c++) squares += (double)v[c] * v[c];
+        for (int c = 0; c < FIRST; c++) worst = fmax(worst, fabs((double)v[c] - g->first[i * FIRST + c]));
+        double norm = fabs(sqrt(squares) / g->norms[i] - 1), off = worst / g->norms[i] * sqrt(wide);
+        CHECK(norm <= bar && off <= bar, "sentence %d: norm off by %.2e, components by %.2e of their size",
+              (int)i, norm, off);
+    }
+}
+
+static void embed_all(const char *folder, const struct golden *g)
+{
+    struct fault f = {{0}};
+    struct model_options o = {.device = CODA_DEVICE_CPU, .sentences = 8};
+    struct model *m = model_open(folder, &o, &f);
+    CHECK(m != NULL, "%s", f.text);
+    if (!m) return;
+    float *vectors = malloc(sizeof *vectors * (size_t)g->sentences * (size_t)m->config.hidden);
+    bool ran = vectors && model_embed(m, g->ids, g->counts, (int)g->sentences, POOLING_MEAN, vectors, &f);
+    CHECK(ran, "%s", f.text);
+    if (ran) compare(g, vectors, m->config.hidden);
+    free(vectors);
+    model_close(m);
+}
+
+void test_minilm(const char *tiny, const char *scratch)
+{
+    const char *given = getenv("CODA_MINILM"), *folder = given ? given : "build/minilm";
+    char path[512];
+    struct checkpoint c;
+    struct golden g = {.sentences = 0};
+    (void)scratch;
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    if (access(path, R_OK)) {
+        skipped = "; SKIP minilm: `make embed-data` fetches it";
+        return;
+    }
+    snprintf(path, sizeof path, "%s/../minilm.safetensors", tiny);
+    if (!golden_open(&c, path)) return;
+    if (golden_read(&g, &c)) embed_all(folder, &g);
+    checkpoint_close(&c);
+}
