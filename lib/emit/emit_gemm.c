@@ -75,18 +75,6 @@ static int64_t walk_divisor(const struct gemm *g)
     return longer ? longer : t->blocks;
 }
 
-/* The numbers of raster.cuh's Divisor. */
-static void print_divisor(const struct gemm *g, int64_t divisor)
-{
-    int shift = 0;
-    if (!divisor) return;
-    while ((int64_t)1 << shift < divisor) shift++;
-    emit_number(g->k, divisor);
-    emit_number(g->k, (((((int64_t)1 << shift) - divisor) << 32) / divisor) + 1);
-    emit_number(g->k, shift);
-    text_append(g->t, "    Divisor divisor;\n");
-}
-
 static void print_args(const struct gemm *g)
 {
     const struct epilogue_layout *l = &g->s->layout;
@@ -111,7 +99,10 @@ static void print_args(const struct gemm *g)
         emit_number(g->k, g->p->dim[1]);
         text_append(g->t, "    i32 m;\n");
     }
-    print_divisor(g, walk_divisor(g));
+    if (walk_divisor(g)) {
+        emit_divisor(g->k, walk_divisor(g));
+        text_append(g->t, "    Divisor divisor;\n");
+    }
     text_append(g->t, "};\n");
 }
 

@@ -195,7 +195,7 @@ static struct word pair_position(const struct emitter *e, const struct step *s)
 {
     if (has_axes(e->p)) return on_axis(e->p, s, "", "on");
     if (s->in[1] >= 0) return emit_word("v%d", s->in[1]);
-    return emit_word("(float)((%s)row %% %lld)", rows_index_type(e), (wide)MAX(e->p->pairing.period, 1));
+    return rows_position(e);
 }
 
 /* What the text calls an element's partner, their pair's index, and whether the element is its second. */

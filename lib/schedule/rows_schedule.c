@@ -165,9 +165,17 @@ static bool has_row_values(const struct rows_walk *w, const struct program *p)
 static void replace_columns(struct rows_walk *w, const struct program *p, int d)
 {
     w->rank = 0;
+    w->joined = true;
     push_dimension(w, p, p->dim[d], d);
 }
 
+static void join_dimension(struct rows_walk *w, const struct program *p, int d)
+{
+    w->joined = w->joined || w->rank == 1;
+    w->dim[0] *= p->dim[d];
+}
+
+/* A dimension of 1 is left out, but if there is no other one: a single row is walked as several are. */
 static void join_dimensions(struct rows_walk *w, const struct program *p, bool row_work_only)
 {
     bool apart = columns_matter(w, p), row_values = has_row_values(w, p);
@@ -176,9 +184,11 @@ static void join_dimensions(struct rows_walk *w, const struct program *p, bool r
         if (!port_in_use(w, p, q, true)) w->stride[q][0] = 0;
     for (int d = p->rank - 2; d >= 0; d--) {
         bool columns = w->rank == 1, rows = w->folds && w->rank == 2; /* of a matrix, which stays one */
-        if (p->dim[d] == 1 && !(w->folds && columns)) continue;
+        bool joins = !(columns && apart) && !rows && may_join(w, p, d, w->dim[0]);
+        bool counts = p->dim[d] != 1 || (columns && (w->folds || joins || domain_rows(p) == 1));
+        if (!counts) continue;
         if (columns && w->dim[0] == 1 && !apart && !row_values) replace_columns(w, p, d);
-        else if (!(columns && apart) && !rows && may_join(w, p, d, w->dim[0])) w->dim[0] *= p->dim[d];
+        else if (joins) join_dimension(w, p, d);
         else push_dimension(w, p, p->dim[d], d);
     }
     w->columns = w->dim[w->rank - 1];
@@ -270,13 +280,6 @@ static int most_lanes(const struct rows_walk *w, const struct program *p)
     return most;
 }
 
-/* All lanes of a warp take part in a fold, so each has a row. */
-static int whole_warps(const struct rows_walk *w, int team)
-{
-    while (team > 1 && team < 32 && w->rows % (32 / team)) team *= 2;
-    return team;
-}
-
 static void choose_team(struct rows_walk *w, const struct program *p)
 {
     int lanes = most_lanes(w, p);
@@ -286,7 +289,7 @@ static void choose_team(struct rows_walk *w, const struct program *p)
     if (w->folds || w->finishes) return;
     if (!walks && lanes == 1) return;
     w->threads = BLOCK_SMALL;
-    w->team = w->pieces <= 2 ? whole_warps(w, lanes) : w->pieces <= 2 * 32 ? 32 : BLOCK_SMALL;
+    w->team = w->pieces <= 2 && lanes == 1 ? 1 : w->pieces <= 2 * 32 ? 32 : BLOCK_SMALL; /* whole warps fold */
     while (w->team >= BLOCK_SMALL && w->team < TEAM_MOST && w->pieces > TEAM_ITEMS * w->team) w->team *= 2;
     w->threads = MAX(w->threads, w->team);
     w->items = CEIL_DIV(w->pieces, w->team);

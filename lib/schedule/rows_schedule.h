@@ -27,6 +27,7 @@ struct rows_walk {
     int64_t dim[CODA_MAX_RANK];
     int64_t (*stride)[CODA_MAX_RANK]; /* of each port, over dim */
     int64_t rows, columns;            /* rows: of the domain joined so */
+    bool joined;                      /* the columns are those of several rows */
     int width, team, threads;         /* threads: of a block */
     int64_t pieces, items;            /* of a row; of a thread of a team */
     bool folds, finishes;             /* columns; or their statistics */
