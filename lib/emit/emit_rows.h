@@ -49,18 +49,18 @@ struct word rows_pieces(const struct emitter *e, const char *suffix); /* of all 
 bool rows_divides_pieces(const struct emitter *e);                    /* are a row's pieces a divisor? */
 bool rows_has_divisors(const struct emitter *e);
 struct word rows_of_table(const struct emitter *e, int port);
-struct word rows_position(const struct emitter *e);           /* of this row in its sequence */
-void rows_starts(struct emitter *e);                          /* where this row starts in each port */
-void rows_matrix_indices(struct emitter *e);                  /* of `matrix`, ahead of its rows */
-struct word rows_row_index(const struct emitter *e);          /* what a row's index in its matrix is called */
-struct word rows_index_word(const struct emitter *e, int d);  /* and that in a dimension */
-void rows_pointers(struct emitter *e);                        /* where the row of these indices starts */
+struct word rows_position(const struct emitter *e);          /* of this row in its sequence */
+void rows_starts(struct emitter *e);                         /* where this row starts in each port */
+void rows_matrix_indices(struct emitter *e);                 /* of `matrix`, ahead of its rows */
+struct word rows_row_index(const struct emitter *e);         /* what a row's index in its matrix is called */
+struct word rows_index_word(const struct emitter *e, int d); /* and that in a dimension */
+void rows_pointers(struct emitter *e);                       /* where the row of these indices starts */
 
 /* emit_rows_steps.c */
-void rows_partials(struct emitter *e);               /* states of the row, to be finished */
-void rows_row_values(struct emitter *e, int phase);  /* and the stores of such */
-void rows_kept(struct emitter *e);                   /* room for kept loads */
-void rows_read_ahead(struct emitter *e);             /* into it, what the first walk needs at c */
-void rows_piece(struct emitter *e, int phase);       /* the walk's column values at c */
+void rows_partials(struct emitter *e);              /* states of the row, to be finished */
+void rows_row_values(struct emitter *e, int phase); /* and the stores of such */
+void rows_kept(struct emitter *e);                  /* room for kept loads */
+void rows_read_ahead(struct emitter *e);            /* into it, what the first walk needs at c */
+void rows_piece(struct emitter *e, int phase);      /* the walk's column values at c */
 
 #endif

@@ -37,8 +37,7 @@ struct word rows_index_word(const struct emitter *e, int d)
 static bool index_used(const struct emitter *e, int d)
 {
     for (int q = 0; q < e->p->ports; q++)
-        if (is_used(e, q) && !is_dense(e, q) &&
-            (e->w->stride[q][d] || e->p->port[q].role == USE_STORE))
+        if (is_used(e, q) && !is_dense(e, q) && (e->w->stride[q][d] || e->p->port[q].role == USE_STORE))
             return true;
     return false;
 }
@@ -64,12 +63,10 @@ static void divide(struct emitter *e, const char *name, int last)
     struct word rest = emit_word("(u32)%s", name);
     for (int d = last; d >= first; d--) {
         struct word next = emit_word("n%d", d);
-        if (d > first)
-            rows_line(e, "const u32 n%d = a.d%d.quotient(%s);", d, d, rest.s);
+        if (d > first) rows_line(e, "const u32 n%d = a.d%d.quotient(%s);", d, d, rest.s);
         if (d == 0) rows_line(e, "const i64 i0 = %s;", rest.s);
         else if (d == first) rows_line(e, "const i64 i%d = a.d%d.rest(%s);", d, d, rest.s);
-        else if (index_used(e, d))
-            rows_line(e, "const i64 i%d = %s - n%d * a.d%d.number;", d, rest.s, d, d);
+        else if (index_used(e, d)) rows_line(e, "const i64 i%d = %s - n%d * a.d%d.number;", d, rest.s, d, d);
         rest = next;
     }
 }

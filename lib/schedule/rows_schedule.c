@@ -289,7 +289,9 @@ static void choose_team(struct rows_walk *w, const struct program *p)
     if (w->folds || w->finishes) return;
     if (!walks && lanes == 1) return;
     w->threads = BLOCK_SMALL;
-    w->team = w->pieces <= 2 && lanes == 1 ? 1 : w->pieces <= 2 * 32 ? 32 : BLOCK_SMALL; /* whole warps fold */
+    w->team = w->pieces <= 2 && lanes == 1 ? 1
+              : w->pieces <= 2 * 32        ? 32
+                                           : BLOCK_SMALL; /* whole warps fold */
     while (w->team >= BLOCK_SMALL && w->team < TEAM_MOST && w->pieces > TEAM_ITEMS * w->team) w->team *= 2;
     w->threads = MAX(w->threads, w->team);
     w->items = CEIL_DIV(w->pieces, w->team);
