@@ -177,8 +177,7 @@ template <class Config> struct TopK {
     {
         __shared__ Shared shared;
         constexpr i32 each = Config::rows_at_once;
-        for (i64 row = (i64)blockIdx.x * each + threadIdx.x / step; row < rows;
-             row += (i64)gridDim.x * each)
+        for (i64 row = (i64)blockIdx.x * each + threadIdx.x / step; row < rows; row += (i64)gridDim.x * each)
             run_row(x + Config::start(args, row), columns, row, values, indices, shared);
     }
 };
