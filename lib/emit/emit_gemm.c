@@ -75,6 +75,16 @@ static int64_t walk_divisor(const struct gemm *g)
     return longer ? longer : t->blocks;
 }
 
+/* How many states the kernels that made them have left of each row: their tiles are not in this text. */
+static void print_states(const struct gemm *g)
+{
+    for (int i = 0; i < g->p->ports; i++) {
+        if (g->p->port[i].role != USE_PARTIAL_LOAD || !has_pointer(g, i)) continue;
+        emit_number(g->k, g->p->port[i].blocks);
+        text_printf(g->t, "    i32 states%d;\n", i);
+    }
+}
+
 static void print_args(const struct gemm *g)
 {
     const struct epilogue_layout *l = &g->s->layout;
@@ -103,6 +113,7 @@ static void print_args(const struct gemm *g)
         emit_divisor(g->k, walk_divisor(g));
         text_append(g->t, "    Divisor divisor;\n");
     }
+    print_states(g);
     text_append(g->t, "};\n");
 }
 

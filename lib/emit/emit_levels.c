@@ -53,13 +53,15 @@ static void print_partial(const struct printer *e, int i)
     int first = first_state(e->p, i), team = e->l->row_team;
     struct word row = printer_row(e->p, "batch", "m");
     if (!shares_state(e->p, i)) {
-        text_printf(e->t, "        const float v%d = block::finish_partials<reduce::%s, %d, %d>(g.s%d, %s);",
-                    i, port->reduce->name, port->blocks, team, s->port, row.s);
+        text_printf(
+            e->t, "        const float v%d = block::finish_partials<reduce::%s, %d>(g.s%d, %s, g.states%d);",
+            i, port->reduce->name, team, s->port, row.s, s->port);
         return;
     }
     if (first == i)
-        text_printf(e->t, "        const auto f%d = block::merge_partials<reduce::%s, %d, %d>(g.s%d, %s);\n",
-                    i, port->reduce->name, port->blocks, team, s->port, row.s);
+        text_printf(
+            e->t, "        const auto f%d = block::merge_partials<reduce::%s, %d>(g.s%d, %s, g.states%d);\n",
+            i, port->reduce->name, team, s->port, row.s, s->port);
     text_printf(e->t, "        const float v%d = reduce::%s::finish(f%d);", i, port->reduce->name, first);
 }
 

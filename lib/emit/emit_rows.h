@@ -49,6 +49,7 @@ struct word rows_pieces(const struct emitter *e, const char *suffix); /* of all 
 bool rows_divides_pieces(const struct emitter *e);                    /* are a row's pieces a divisor? */
 bool rows_has_divisors(const struct emitter *e);
 struct word rows_of_table(const struct emitter *e, int port);
+struct word rows_states(const struct emitter *e, int port);  /* that tiles have left of a row */
 struct word rows_position(const struct emitter *e);          /* of this row in its sequence */
 void rows_starts(struct emitter *e);                         /* where this row starts in each port */
 void rows_matrix_indices(struct emitter *e);                 /* of `matrix`, ahead of its rows */

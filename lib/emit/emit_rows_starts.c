@@ -169,6 +169,18 @@ struct word rows_of_table(const struct emitter *e, int q)
     return emit_word("%lld", (wide)e->p->port[q].table_rows);
 }
 
+/* ---- States that tiles have left of a row ---- */
+
+static bool has_states(const struct emitter *e, int q)
+{
+    return e->argument[q] >= 0 && e->p->port[q].role == USE_PARTIAL_LOAD;
+}
+
+struct word rows_states(const struct emitter *e, int q)
+{
+    return e->passes ? emit_word("a.states%d", q) : emit_word("%d", e->p->port[q].blocks);
+}
+
 /* ---- Arguments ---- */
 
 static struct word number(const struct emitter *e, const char *name, int64_t n, const char *suffix)
@@ -209,6 +221,7 @@ void rows_pass_numbers(struct emitter *e)
         for (int d = 0; d + 1 < w->rank; d++)
             if (passes_stride(e, q, d)) pass_number(e, "i32", emit_word("s%d_%d", q, d), w->stride[q][d]);
         if (has_table(e, q)) pass_number(e, "u32", emit_word("t%d", q), e->p->port[q].table_rows);
+        if (has_states(e, q)) pass_number(e, "i32", emit_word("states%d", q), e->p->port[q].blocks);
     }
 }
 

@@ -177,19 +177,16 @@ static void print_row_store(struct emitter *e, int i)
 /* ---- Row values ---- */
 
 /* Which states of a row a lane begins with. */
-static struct word first_state(const struct emitter *e, const struct tensor_use *port)
+static const char *first_state(const struct emitter *e)
 {
-    int lanes = rows_lanes(port);
-    if (lanes == 1) return emit_word("0");
-    return lanes < e->w->team ? emit_word("lane %% %d", lanes) : emit_word("lane");
+    return rows_lanes(e->w) == 1 ? "0" : e->w->team > 32 ? "lane % 32" : "lane";
 }
 
 static void load_partial(struct emitter *e, int i)
 {
-    const struct tensor_use *port = port_of(e, &e->p->step[i]);
-    rows_line(e, "port::Partials<reduce::%s, %d, %d> s%d;", port->reduce->name, port->blocks,
-              rows_lanes(port), i);
-    rows_line(e, "s%d.load(a.a%d, row, %s);", i, e->argument[e->p->step[i].port], first_state(e, port).s);
+    int q = e->p->step[i].port;
+    rows_line(e, "port::Partials<reduce::%s, %d> s%d;", e->p->port[q].reduce->name, rows_lanes(e->w), i);
+    rows_line(e, "s%d.load(a.a%d, row, %s, %s);", i, e->argument[q], first_state(e), rows_states(e, q).s);
 }
 
 /* What several statistics read is folded once, by the first of them. */
@@ -206,9 +203,9 @@ static void finish(struct emitter *e, int i, const char *reduce, int lanes, cons
 
 static void finish_partial(struct emitter *e, int i)
 {
-    const struct tensor_use *port = port_of(e, &e->p->step[i]);
-    finish(e, i, port->reduce->name, rows_lanes(port),
-           emit_word("s%d.merged(a.a%d, row, %s)", i, e->argument[e->p->step[i].port], first_state(e, port).s)
+    int q = e->p->step[i].port;
+    finish(e, i, e->p->port[q].reduce->name, rows_lanes(e->w),
+           emit_word("s%d.merged(a.a%d, row, %s, %s)", i, e->argument[q], first_state(e), rows_states(e, q).s)
                .s);
 }
 

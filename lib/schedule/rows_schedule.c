@@ -12,7 +12,7 @@ enum {
     BLOCK_SMALL = 128, /* threads of a block whose teams are warps, parts of these, or threads */
     BLOCK_FLAT = 256,
     KEPT_FLOATS = 64, /* registers for loads that are used again, or made ahead */
-    LANE_STATES = 4,  /* of a row, that one lane may merge before another helps it */
+    LANE_STATES = 4,  /* of a row, that one thread may merge before a warp does */
     PIECE_MOST = 8
 };
 
@@ -249,12 +249,7 @@ static void choose_width(struct rows_walk *w, const struct program *p)
 
 /* ---- Teams ---- */
 
-int rows_lanes(const struct tensor_use *port)
-{
-    int lanes = 1;
-    while (lanes < 32 && lanes * LANE_STATES < port->blocks) lanes *= 2;
-    return lanes;
-}
+int rows_lanes(const struct rows_walk *w) { return w->team > 1 ? 32 : 1; }
 
 int rows_state(const struct rows_walk *w, const struct program *p, int step)
 {
@@ -271,27 +266,25 @@ bool rows_shares_state(const struct rows_walk *w, const struct program *p, int s
     return shares;
 }
 
-static int most_lanes(const struct rows_walk *w, const struct program *p)
+/* Are there so many states of a row that lanes should share them? */
+static bool has_many_states(const struct rows_walk *w, const struct program *p)
 {
-    int most = 1;
     for (int i = 0; i < p->steps; i++)
-        if (w->live[i] && p->step[i].kind == STEP_PARTIAL)
-            most = MAX(most, rows_lanes(&p->port[p->step[i].port]));
-    return most;
+        if (w->live[i] && p->step[i].kind == STEP_PARTIAL && p->port[p->step[i].port].blocks > LANE_STATES)
+            return true;
+    return false;
 }
 
 static void choose_team(struct rows_walk *w, const struct program *p)
 {
-    int lanes = most_lanes(w, p);
+    bool many = has_many_states(w, p);
     bool walks = is_live(w, p, STEP_REDUCE) || (is_live(w, p, STEP_PARTIAL) && has_column_store(w, p));
     w->threads = BLOCK_FLAT;
     w->items = 1;
     if (w->folds || w->finishes) return;
-    if (!walks && lanes == 1) return;
+    if (!walks && !many) return;
     w->threads = BLOCK_SMALL;
-    w->team = w->pieces <= 2 && lanes == 1 ? 1
-              : w->pieces <= 2 * 32        ? 32
-                                           : BLOCK_SMALL; /* whole warps fold */
+    w->team = w->pieces <= 2 && !many ? 1 : w->pieces <= 2 * 32 ? 32 : BLOCK_SMALL; /* whole warps fold */
     while (w->team >= BLOCK_SMALL && w->team < TEAM_MOST && w->pieces > TEAM_ITEMS * w->team) w->team *= 2;
     w->threads = MAX(w->threads, w->team);
     w->items = CEIL_DIV(w->pieces, w->team);

@@ -87,19 +87,23 @@ START_TEST(teams_grow_with_their_rows)
 }
 END_TEST
 
-/* Four states to a lane; a row that more than one helps has a warp, however many rows there are. */
+/* A warp merges the states of a row, however many rows and states there are; a thread does if they are few and
+ * there is no column to walk. */
 START_TEST(lanes_share_the_states_of_a_row)
 {
-    expect("finishing, one row", "Partials<reduce::log_sum_exp, 257, 32>", true);
-    expect("finishing, one row", "Partials<reduce::select, 3, 1>", true);
+    expect("finishing, one row", "Partials<reduce::log_sum_exp, 32>", true);
+    expect("finishing, one row", "Partials<reduce::select, 32>", true);
+    expect("finishing, one row", "s0.load(a.a0, row, lane, a.states0);", true);
     expect("finishing, one row", "32 threads for a row", true);
     expect("finishing, many rows", "32 threads for a row", true);
     expect("finishing, pairs of lanes", "32 threads for a row", true);
     expect("finishing, half warps", "32 threads for a row", true);
     expect("finishing, odd rows", "32 threads for a row", true);
     expect("finishing, columns", "32 threads for a row", true);
-    expect("normalising", "Partials<reduce::exp_max, 3, 1>", true);
+    expect("finishing", "Partials<reduce::sum_sq, 1>", true);
+    expect("normalising", "Partials<reduce::exp_max, 32>", true);
     expect("normalising, large", "512 threads for a row", true);
+    expect("normalising, large", "lane % 32, a.states", true);
 }
 END_TEST
 
