@@ -46,7 +46,13 @@ bool rows_may_pass(const struct emitter *e); /* do numbers fit among the argumen
 void rows_pass_numbers(struct emitter *e);   /* prints them, as the last arguments */
 struct word rows_count(const struct emitter *e);
 struct word rows_pieces(const struct emitter *e, const char *suffix); /* of all rows; of a constant: " u" */
-bool rows_divides_pieces(const struct emitter *e);                    /* are a row's pieces a divisor? */
+struct word
+rows_blocks_word(const struct emitter *e);           /* of all columns, where these are folded or finished */
+struct word rows_of_matrix(const struct emitter *e); /* where its columns are folded, and ... */
+struct word rows_of_part(const struct emitter *e);   /* ... of each of its parts but the last; */
+struct word rows_matrix(const struct emitter *e);    /* the matrix of part `part` of all, ... */
+struct word rows_part(const struct emitter *e);      /* ... and which of its parts that is */
+bool rows_divides_pieces(const struct emitter *e);   /* are a row's pieces a divisor? */
 bool rows_has_divisors(const struct emitter *e);
 struct word rows_of_table(const struct emitter *e, int port);
 struct word rows_states(const struct emitter *e, int port);  /* that tiles have left of a row */

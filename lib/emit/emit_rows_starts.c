@@ -52,7 +52,7 @@ static int first_index(const struct emitter *e, int last)
 
 static bool divides_by(const struct emitter *e, int d)
 {
-    int last = e->w->rank - 2;
+    int last = e->w->rank - (e->w->folds ? 3 : 2);
     return d > 0 && d <= last && d >= first_index(e, last);
 }
 
@@ -188,6 +188,29 @@ static struct word number(const struct emitter *e, const char *name, int64_t n, 
     return e->passes ? emit_word("a.%s", name) : emit_word("%lld%s", (wide)n, suffix);
 }
 
+struct word rows_blocks_word(const struct emitter *e) { return number(e, "blocks", e->w->blocks, ""); }
+
+struct word rows_of_matrix(const struct emitter *e)
+{
+    return number(e, "rows", e->w->dim[e->w->rank - 2], "");
+}
+
+struct word rows_of_part(const struct emitter *e) { return number(e, "part_rows", e->w->part_rows, ""); }
+
+/* The matrix of part `part` of all, and its number there. */
+struct word rows_matrix(const struct emitter *e)
+{
+    if (e->passes) return emit_word("a.parts.quotient((u32)part)");
+    return emit_word("part / %lld", (wide)e->w->parts);
+}
+
+struct word rows_part(const struct emitter *e)
+{
+    if (e->w->matrices <= 1) return emit_word("part");
+    return e->passes ? emit_word("(i64)a.parts.rest((u32)part)")
+                     : emit_word("part %% %lld", (wide)e->w->parts);
+}
+
 struct word rows_count(const struct emitter *e) { return number(e, "rows", e->w->rows, ""); }
 
 struct word rows_pieces(const struct emitter *e, const char *suffix)
@@ -207,11 +230,23 @@ static void pass_divisor(struct emitter *e, struct word name, int64_t n)
     text_printf(e->t, "    Divisor %s;\n", name.s);
 }
 
+/* Blocks of columns: parts of how many rows, and of which parts a matrix has how many. */
+static void pass_blocks(struct emitter *e)
+{
+    const struct rows_walk *w = e->w;
+    pass_number(e, "u32", emit_word("blocks"), w->blocks);
+    if (!w->folds) return;
+    pass_number(e, "u32", emit_word("rows"), w->dim[w->rank - 2]);
+    pass_number(e, "u32", emit_word("part_rows"), w->part_rows);
+    if (w->matrices > 1) pass_divisor(e, emit_word("parts"), w->parts);
+}
+
 void rows_pass_numbers(struct emitter *e)
 {
     const struct rows_walk *w = e->w;
     if (!e->passes) return;
-    if (w->team) pass_number(e, "u32", emit_word("rows"), w->rows);
+    if (w->folds || w->finishes) pass_blocks(e);
+    else if (w->team) pass_number(e, "u32", emit_word("rows"), w->rows);
     else pass_number(e, "u32", emit_word("pieces"), w->rows * w->pieces);
     if (rows_divides_pieces(e)) pass_divisor(e, emit_word("row_pieces"), w->pieces);
     for (int d = 0; d < w->rank; d++)
@@ -225,11 +260,14 @@ void rows_pass_numbers(struct emitter *e)
     }
 }
 
-bool rows_divides_pieces(const struct emitter *e) { return e->passes && e->w->joined && e->w->rank > 1; }
+bool rows_divides_pieces(const struct emitter *e)
+{
+    return e->passes && e->w->joined && e->w->rank > 1 && !e->w->finishes;
+}
 
 bool rows_has_divisors(const struct emitter *e)
 {
-    bool any = rows_divides_pieces(e) || has_period(e);
+    bool any = rows_divides_pieces(e) || has_period(e) || (e->w->folds && e->w->matrices > 1);
     for (int d = 0; d < e->w->rank; d++) any = any || divides_by(e, d);
     return any && e->passes;
 }
@@ -250,7 +288,7 @@ bool rows_may_pass(const struct emitter *e)
 {
     const struct rows_walk *w = e->w;
     int each = w->rank, scalars = e->k->scalars + 1 + 3 * (w->rank + 2);
-    bool good = !w->folds && !w->finishes && fits(w->rows) && fits(mul_counts(w->rows, MAX(w->pieces, 1)));
+    bool good = fits(w->rows) && fits(mul_counts(w->rows, MAX(w->pieces, 1))) && fits(w->blocks);
     for (int q = 0; q < e->p->ports && good; q++) good = port_fits(e, q);
     return good && e->k->pointers + CEIL_DIV(scalars + e->p->ports * each, 2) <= KERNEL_MAX_POINTERS;
 }

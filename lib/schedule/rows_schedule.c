@@ -349,10 +349,7 @@ static bool is_empty(const struct rows_walk *w, const struct program *p)
 
 int64_t rows_blocks(const struct rows_walk *w, const struct program *p)
 {
-    if (w->folds || w->finishes)
-        return MIN(
-            mul_counts(w->rows / (w->folds ? p->dim[p->rank - 2] : 1), w->slabs * (w->folds ? w->parts : 1)),
-            1 << 30);
+    if (w->folds || w->finishes) return MIN(w->blocks, 1 << 30);
     int64_t most = w->team ? mul_counts(w->rows, w->team) : w->rows * w->pieces;
     return is_empty(w, p) ? 0 : MIN(most / w->threads + (most % w->threads != 0), 1 << 30);
 }

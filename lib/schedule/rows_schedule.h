@@ -33,7 +33,9 @@ struct rows_walk {
     bool folds, finishes;             /* columns; or their statistics */
     int across, down;                 /* threads of a block, for either */
     int64_t slabs;                    /* of `across` pieces, in a row */
-    int64_t parts, part_rows;         /* folds: of a matrix; of such a part */
+    int64_t matrices, parts;          /* folds: whose columns; of each of them */
+    int64_t part_rows;                /* of such a part, but for a matrix's last one */
+    int64_t blocks;                   /* folds, finishes: of threads, if each has one */
     int phases;
     bool *live;   /* steps: some store needs it */
     int *phase;   /* steps: of the value; of a store, of what it stores */

@@ -131,7 +131,7 @@ START_TEST(columns_are_folded_by_blocks)
     expect("columns, matrices", "push(s6[j], v5, (int)i", true);
     expect("columns, one", "256 x 1 threads for 1000 rows", true);
     expect("columns finished", "1 column at once, 1 thread each", true);
-    expect("columns finished, many states", "merge_columns<reduce::m2, 130, 8, 32>", true);
+    expect("columns finished, many states", "merge_columns<reduce::m2, 8, 32>", true);
     expect("columns finished, twice", "reduce::exp_sum::finish(f0)", true);
 }
 END_TEST
