@@ -12,23 +12,20 @@ static struct word element(const struct printer *e, const struct step *s, const 
 {
     int d = e->level == LEVEL_ROW ? 1 : 2;
     if (s->cls == CLASS_COL && e->p->segment)
-        return emit_word("g.%c%d%s%s", letter, s->port,
-                         printer_term(port->stride[0], e->p->dim[0], "batch").s,
+        return emit_word("g.%c%d%s%s", letter, s->port, printer_batch(e->p, port, "batch").s,
                          printer_column(e->p, s, port).s);
     int64_t extent = e->level == LEVEL_HALF ? program_columns(e->p) : e->p->dim[d];
-    return emit_word("g.%c%d%s%s", letter, (int)(port - e->p->port),
-                     printer_term(port->stride[0], program_samples(e->p), "batch").s,
+    return emit_word("g.%c%d%s%s", letter, (int)(port - e->p->port), printer_batch(e->p, port, "batch").s,
                      printer_term(port->stride[d], extent, d == 1 ? "m" : "n").s);
 }
 
 static void print_gathered(const struct printer *e, int i, const struct tensor_use *port)
 {
-    struct word id = printer_value(e, port->index, 0);
+    struct word id = printer_value(e, port->index, 0), rows = printer_table(e->p, port);
     text_printf(
         e->t,
-        "        const float v%d = in_table(%s, %lld) ? coda::load(table_row(g.x%d, %s, %lld, %lld)) : 0.0f;",
-        i, id.s, (wide)port->table_rows, e->p->step[i].port, id.s, (wide)port->table_rows,
-        (wide)port->table_stride);
+        "        const float v%d = in_table(%s, %s) ? coda::load(table_row(g.x%d, %s, %s, %lld)) : 0.0f;", i,
+        id.s, rows.s, e->p->step[i].port, id.s, rows.s, (wide)port->table_stride);
 }
 
 /* The first step that reads the same states; and whether another one does. */

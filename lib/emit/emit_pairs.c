@@ -61,11 +61,9 @@ const char *printer_pair_fields(const struct printer *e, enum level level)
 /* A period of all rows is none: the text then serves any number of them. */
 static void print_row_extra(const struct printer *e)
 {
-    int64_t period = MAX(e->p->pairing.period, 1);
     struct word row = printer_row(e->p, "batch", "m");
-    if (e->p->dim[0] <= 1 && period >= e->p->dim[1])
-        text_printf(e->t, "        v.position = (float)%s;\n", row.s);
-    else text_printf(e->t, "        v.position = (float)((%s) %% %lld);\n", row.s, (wide)period);
+    if (!printer_period(e->p)) text_printf(e->t, "        v.position = (float)%s;\n", row.s);
+    else text_printf(e->t, "        v.position = (float)g.period.rest((u32)(%s));\n", row.s);
 }
 
 /* The first frequency, in half turns, and the ratio of each to the one before it. */

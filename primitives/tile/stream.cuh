@@ -87,7 +87,7 @@ template <class Config, class Epilogue> struct Quads {
                           has_col = !__is_empty(typename Epilogue::Col);
     static constexpr bool has_half = !__is_empty(typename Epilogue::Half), has_state = !__is_empty(State);
     using Sample = Samples<Epilogue::sample>;
-    static_assert(Config::n % 16 == 0 && Config::batch == 1 && !Epilogue::sampled_columns);
+    static_assert(Config::n % 16 == 0 && !Config::batched && !Epilogue::sampled_columns);
 
     struct Values {
         typename Epilogue::Row row[rows];

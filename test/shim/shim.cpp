@@ -153,7 +153,8 @@ template <class T> void store_eight(shim_way way, T *p, const float (&x)[8], int
 template <int m, int cols, int high, int wide, int tails, int tail_wide, int walk, int parts, bool columns>
 struct Walked : ConfigDefaults {
     struct Args { Divisor divisor; };
-    static constexpr i64 batch = 1, n = cols;
+    static constexpr i64 n = cols;
+    static constexpr bool batched = false;
     static constexpr int bm = high, bn = wide, tail = tails, tail_bn = tail_wide, band = walk, blocks = parts;
     static constexpr bool across = columns;
     static i32 rows(const Args &) { return m; }
