@@ -58,8 +58,8 @@ static void print_port(const struct gemm *g, int i)
 }
 
 /* A kernel has the number of rows as an argument, so that the products of all of them which have the same tile
- * share a text. Those that stream a few rows unroll them: there it is a constant. */
-static bool passes_rows(const struct gemm *g) { return !g->s->tile.mainloop->streams; }
+ * share a text. GEMV unrolls its one or two: there it is a constant. */
+static bool passes_rows(const struct gemm *g) { return g->s->tile.mainloop != &mainloop_gemv; }
 static bool is_batched(const struct gemm *g) { return g->p->dim[0] > 1; }
 
 /* Clusters along M, and of a batch. */
@@ -188,10 +188,12 @@ static void print_batch_stride(const struct gemm *g, const struct tensor_use *o,
 /* Of the rows a text says no more than what its code depends on. */
 static void print_rows(const struct gemm *g)
 {
-    if (!passes_rows(g)) return;
-    text_printf(g->t, "    static constexpr bool even = %s;\n", truth(!g->s->tile.most_rows && g->p->dim[1] % g->s->tile.bm == 0));
-    text_append(g->t, "    DEV static i32 rows(const Args &args) { return args.m; }\n");
-    if (g->s->tile.mainloop->tma) return;
+    const struct mainloop *loop = g->s->tile.mainloop;
+    if (!loop->streams)
+        text_printf(g->t, "    static constexpr bool even = %s;\n", truth(!g->s->tile.most_rows && g->p->dim[1] % g->s->tile.bm == 0));
+    text_printf(g->t, "    DEV static i32 rows(const Args &%s; }\n",
+                passes_rows(g) ? "args) { return args.m" : ") { return bm");
+    if (loop->tma || loop->streams) return;
     print_batch_stride(g, &g->p->a, "a");
     print_batch_stride(g, &g->p->b, "b");
 }
@@ -201,6 +203,7 @@ static void print_config(const struct gemm *g)
     const struct program *p = g->p;
     const struct tile *c = &g->s->tile;
     struct text *t = g->t;
+    int bm = c->mainloop->streams ? stream_rows(p, c) : c->bm;
     text_printf(t, "\nstruct Config%s {\n    using Args = ::Args;\n",
                 c->mainloop->streams ? "" : " : ConfigDefaults");
     if (c->mainloop->mixed)
@@ -208,11 +211,9 @@ static void print_config(const struct gemm *g)
                     emit_dtype(p->b.dtype));
     else text_printf(t, "    using T = %s;\n", emit_dtype(p->a.dtype));
     print_columns(g, c->bn);
-    text_append(t, "    static constexpr i64 ");
-    if (!passes_rows(g)) text_printf(t, "m = %lld, ", (wide)p->dim[1]);
-    text_printf(t, "n = %lld, k = %lld;\n", (wide)p->dim[2], (wide)p->k);
+    text_printf(t, "    static constexpr i64 n = %lld, k = %lld;\n", (wide)p->dim[2], (wide)p->k);
     text_printf(t, "    static constexpr bool batched = %s;\n", truth(is_batched(g)));
-    text_printf(t, "    static constexpr int bm = %d, bn = %d, bk = %d, stages = %d, groups = %d;\n", c->bm,
+    text_printf(t, "    static constexpr int bm = %d, bn = %d, bk = %d, stages = %d, groups = %d;\n", bm,
                 c->bn, c->bk, c->stages, c->groups);
     text_printf(t, "    static constexpr int band = %d, unit = %d;\n", c->band, g->s->layout.unit);
     print_rows(g);
