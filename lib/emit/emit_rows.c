@@ -56,8 +56,7 @@ static void print_comment(struct emitter *e)
     print_domain(e);
     text_printf(e->t, ", %d column%s at once", e->w->width, e->w->width > 1 ? "s" : "");
     if (e->w->team) text_printf(e->t, ", %d thread%s for a row", e->w->team, e->w->team > 1 ? "s" : "");
-    if (e->w->folds)
-        text_printf(e->t, ", %d x %d threads for %lld rows", e->w->down, e->w->across, (wide)e->w->part_rows);
+    if (e->w->folds) text_printf(e->t, ", %d x %d threads for some rows", e->w->down, e->w->across);
     if (e->w->finishes) text_printf(e->t, ", %d thread%s each", e->w->down, e->w->down > 1 ? "s" : "");
     text_append(e->t, "\n");
     for (int i = 0; i < p->steps; i++)

@@ -124,12 +124,12 @@ END_TEST
 /* Threads stand across the columns, and down the rows of a part. */
 START_TEST(columns_are_folded_by_blocks)
 {
-    expect("columns", "8 columns at once, 8 x 32 threads for 234 rows", true);
+    expect("columns", "8 columns at once, 8 x 32 threads for some rows", true);
     expect("columns", "rows::store_columns<reduce::sum_sq, 32, 8>(s", true);
     expect("columns", "for a row", false);
-    expect("columns, odd", "1 column at once, 8 x 32 threads for 251 rows", true);
+    expect("columns, odd", "1 column at once, 8 x 32 threads for some rows", true);
     expect("columns, matrices", "push(s6[j], v5, (int)i", true);
-    expect("columns, one", "256 x 1 threads for 1000 rows", true);
+    expect("columns, one", "256 x 1 threads for some rows", true);
     expect("columns finished", "1 column at once, 1 thread each", true);
     expect("columns finished, many states", "merge_columns<reduce::m2, 8, 32>", true);
     expect("columns finished, twice", "reduce::exp_sum::finish(f0)", true);
