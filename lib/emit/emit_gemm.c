@@ -190,7 +190,8 @@ static void print_rows(const struct gemm *g)
 {
     const struct mainloop *loop = g->s->tile.mainloop;
     if (!loop->streams)
-        text_printf(g->t, "    static constexpr bool even = %s;\n", truth(!g->s->tile.most_rows && g->p->dim[1] % g->s->tile.bm == 0));
+        text_printf(g->t, "    static constexpr bool even = %s;\n",
+                    truth(!g->s->tile.most_rows && g->p->dim[1] % g->s->tile.bm == 0));
     text_printf(g->t, "    DEV static i32 rows(const Args &%s; }\n",
                 passes_rows(g) ? "args) { return args.m" : ") { return bm");
     if (loop->tma || loop->streams) return;
