@@ -30,6 +30,7 @@ struct word printer_batch(const struct program *p, const struct tensor_use *port
 struct word printer_table(const struct program *p, const struct tensor_use *port);
 /* The period of rows' positions, where there are more rows; 0: a row's position is its number. */
 int64_t printer_period(const struct program *p);
+bool printer_passes_period(const struct program *p); /* as an argument, g.period */
 /* The number of row m of `batch` among all rows. */
 struct word printer_row(const struct program *p, const char *batch, const char *m);
 /* The call of a step's map. */

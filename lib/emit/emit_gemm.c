@@ -57,8 +57,8 @@ static void print_port(const struct gemm *g, int i)
                 i);
 }
 
-/* A kernel has the number of rows as an argument, so that the products of all of them which have the same tile
- * share a text. GEMV unrolls its one or two: there it is a constant. */
+/* A kernel has the number of rows as an argument, so that the products of all of them which have the same
+ * tile share a text. GEMV unrolls its one or two: there it is a constant. */
 static bool passes_rows(const struct gemm *g) { return g->s->tile.mainloop != &mainloop_gemv; }
 static bool is_batched(const struct gemm *g) { return g->p->dim[0] > 1; }
 
@@ -103,8 +103,8 @@ static void print_batch(const struct gemm *g, const struct tensor_use *o, const 
     if (printer_fits(o->batch)) print_number(g, "i32", emit_word("%s_batch", name), o->batch);
 }
 
-/* How far its batches are apart; the rows of its table; how many states the kernels that made them have left of
- * each row, whose tiles are not in this text. */
+/* How far its batches are apart; the rows of its table; how many states the kernels that made them have left
+ * of each row, whose tiles are not in this text. */
 static void print_port_numbers(const struct gemm *g, int i)
 {
     const struct tensor_use *port = &g->p->port[i];
@@ -141,7 +141,7 @@ static void print_args(const struct gemm *g)
         print_divisor(g, "per_batch", clusters_of_batch(g));
         if (!tma) print_batch(g, &g->p->a, "a"), print_batch(g, &g->p->b, "b");
     }
-    if (printer_period(g->p)) print_divisor(g, "period", printer_period(g->p));
+    if (printer_passes_period(g->p)) print_divisor(g, "period", printer_period(g->p));
     for (int i = 0; i < g->p->ports; i++) print_port_numbers(g, i);
     text_append(g->t, "};\n");
 }

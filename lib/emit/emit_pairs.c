@@ -62,7 +62,10 @@ const char *printer_pair_fields(const struct printer *e, enum level level)
 static void print_row_extra(const struct printer *e)
 {
     struct word row = printer_row(e->p, "batch", "m");
-    if (!printer_period(e->p)) text_printf(e->t, "        v.position = (float)%s;\n", row.s);
+    int64_t period = printer_period(e->p);
+    if (!period) text_printf(e->t, "        v.position = (float)%s;\n", row.s);
+    else if (!printer_passes_period(e->p))
+        text_printf(e->t, "        v.position = (float)((%s) %% %lld);\n", row.s, (wide)period);
     else text_printf(e->t, "        v.position = (float)g.period.rest((u32)(%s));\n", row.s);
 }
 

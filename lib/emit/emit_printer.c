@@ -73,6 +73,11 @@ int64_t printer_period(const struct program *p)
     return counts && (p->dim[0] > 1 || period < p->dim[1]) ? period : 0;
 }
 
+bool printer_passes_period(const struct program *p)
+{
+    return printer_period(p) && printer_fits(mul_counts(p->dim[0], p->dim[1]));
+}
+
 void printer_call(const struct printer *e, const struct step *s, int lane)
 {
     text_printf(e->t, "map::%s%s::apply(", emit_map_prefix(s->prim), s->prim->name);

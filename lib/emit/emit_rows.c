@@ -125,7 +125,7 @@ static void print_place(struct emitter *e)
         rows_line(e, "const %s c = (%s)t%s;", type, type, times(w->width).s);
     } else if (rows_divides_pieces(e)) {
         rows_line(e, "const i64 row = a.row_pieces.quotient(t);");
-        rows_line(e, "const int c = (int)a.row_pieces.rest(t)%s;", times(w->width).s);
+        rows_line(e, "const %s c = (%s)a.row_pieces.rest(t)%s;", type, type, times(w->width).s);
     } else if (w->pieces == 1) {
         rows_line(e, "const i64 row = t;");
         rows_line(e, "const int c = 0;");

@@ -19,8 +19,8 @@
  * the states that parts have left are finished, each of `down` threads merges some of a column's, and a block
  * has a slab of a matrix. Neither has teams.
  *
- * States of a row that tiles have made are merged by a warp of its team; a row that has few, and no columns to
- * walk, has one thread. What the first walk loads is then asked for ahead of them, and kept.
+ * States of a row that tiles have made are merged by a warp of its team; a row that has few, and no columns
+ * to walk, has one thread. What the first walk loads is then asked for ahead of them, and kept.
  */
 struct rows_walk {
     int rank;

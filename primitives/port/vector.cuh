@@ -43,9 +43,9 @@ template <class R> DEV typename R::State load_partial(const float *p, i64 row, i
     return s;
 }
 
-// What one of `lanes` merges of a row's states: every lanes-th. load() has `count` of them, or as many as are
-// left, on their way from memory at once. merged() joins neighbours, then pairs of these and so on, which wait
-// less for each other than one after another.
+// What one of `lanes` merges of a row's states: every lanes-th. load() has `count` of them, or as many as
+// are left, on their way from memory at once. merged() joins neighbours, then pairs of these and so on, which
+// wait less for each other than one after another.
 template <class R, i32 lanes> struct Partials {
     static constexpr i32 count = R::state > 4 ? 1 : lanes > 1 ? 4 : R::state > 1 ? 8 : 16;
     typename R::State part[count];

@@ -45,8 +45,8 @@ struct ConfigDefaults {
     static constexpr bool across = false, serpentine = false, lends = false, once = false;
 };
 
-// The number of rows is an argument, from which it is made anew wherever it is wanted: no register holds it. So
-// are the batches, and what divides.
+// The number of rows is an argument, from which it is made anew wherever it is wanted: no register holds it.
+// So are the batches, and what divides.
 template <class Config, class Cluster = ClusterShape<1, 1>> struct Raster {
     const typename Config::Args &args;
 

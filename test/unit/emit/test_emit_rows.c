@@ -87,8 +87,8 @@ START_TEST(teams_grow_with_their_rows)
 }
 END_TEST
 
-/* A warp merges the states of a row, however many rows and states there are; a thread does if they are few and
- * there is no column to walk. */
+/* A warp merges the states of a row, however many rows and states there are; a thread does if they are few
+ * and there is no column to walk. */
 START_TEST(lanes_share_the_states_of_a_row)
 {
     expect("finishing, one row", "Partials<reduce::log_sum_exp, 32>", true);

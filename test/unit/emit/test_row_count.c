@@ -50,8 +50,9 @@ static coda_plan *plan_block(int m, const char *arch)
 }
 
 /* What a text may depend on: the tile; whether rows fill it; where the epilogue stages in the ring, whether a
- * block has a second tile. Where rows are few also who merges the states, and how many rows a slot of the ring
- * has; of streams, for how many rows there is room. Not the tile of the program ahead, which leaves states of a row. */
+ * block has a second tile. Where rows are few also who merges the states, and how many rows a slot of the
+ * ring has; of streams, for how many rows there is room. Not the tile of the program ahead, which leaves
+ * states of a row. */
 static void print_class(const coda_plan *p, int index, struct text *t)
 {
     const struct program *q = &p->plan.program[index];
@@ -132,8 +133,8 @@ static void release(struct texts *all)
     for (int i = 0; i < all->n; i++) free(all->text[i]), free(all->class[i]);
 }
 
-/* When the rows were part of the text each product of each plan had its own: 860. When the states of the program
- * ahead were, and a stream's rows, there were 204 and 39. */
+/* When the rows were part of the text each product of each plan had its own: 860. When the states of the
+ * program ahead were, and a stream's rows, there were 204 and 39. */
 START_TEST(plans_of_many_rows_share_texts)
 {
     static const struct {
