@@ -4,15 +4,13 @@
  */
 #include "emit_rows.h"
 
-static const char *block_type(int64_t blocks) { return blocks < INT32_MAX ? "u32" : "i64"; }
-
-/* For all blocks of so many that are this one's. */
-static void open_blocks(struct emitter *e, int64_t blocks)
+/* For all blocks that are this one's. */
+static void open_blocks(struct emitter *e)
 {
-    const char *type = block_type(blocks);
+    const char *type = e->w->blocks < INT32_MAX ? "u32" : "i64";
     rows_line(e, "const int across = threadIdx.x %% %d, down = threadIdx.x / %d;", e->w->across,
               e->w->across);
-    rows_open(e, "for (%s t = blockIdx.x; t < %lld; t += gridDim.x)", type, (wide)blocks);
+    rows_open(e, "for (%s t = blockIdx.x; t < %s; t += gridDim.x)", type, rows_blocks_word(e).s);
     struct word slab = e->w->slabs > 1 ? emit_word("(int)(t %% %lld)", (wide)e->w->slabs) : emit_word("0");
     rows_line(e, "const i64 first = (i64)%s * %d;", slab.s, e->w->across * e->w->width);
     rows_line(e, "const %s c = first + across * %d;", e->w->columns < INT32_MAX / 2 ? "int" : "i64",
@@ -78,16 +76,13 @@ static int unrolled(const struct emitter *e)
     return floats <= 32 ? 4 : floats <= 64 ? 2 : 1;
 }
 
+/* From `begin` on, where a matrix's part `part` begins. */
 static void open_rows(struct emitter *e)
 {
     const struct rows_walk *w = e->w;
-    int64_t rows = w->dim[w->rank - 2];
-    struct word row = rows_row_index(e);
-    rows_line(e, "const i64 begin = part %% %lld * %lld;", (wide)w->parts, (wide)w->part_rows);
-    struct word end = w->parts * w->part_rows > rows
-                          ? emit_word("begin + %lld < %lld ? begin + %lld : %lld", (wide)w->part_rows,
-                                      (wide)rows, (wide)w->part_rows, (wide)rows)
-                          : emit_word("begin + %lld", (wide)w->part_rows);
+    struct word row = rows_row_index(e), each = rows_of_part(e), rows = rows_of_matrix(e);
+    rows_line(e, "const i64 begin = %s * %s;", rows_part(e).s, each.s);
+    struct word end = emit_word("begin + %s < %s ? begin + %s : %s", each.s, rows.s, each.s, rows.s);
     bool whole = w->slabs * w->across == w->pieces;
     if (whole) rows_line(e, "const i64 end = %s;", end.s);
     else rows_line(e, "const i64 end = c >= %lld ? 0 : %s;", (wide)w->columns, end.s);
@@ -99,11 +94,10 @@ static void open_rows(struct emitter *e)
 void rows_fold_columns(struct emitter *e)
 {
     const struct rows_walk *w = e->w;
-    int64_t matrices = w->rows / w->dim[w->rank - 2];
     rows_line(e, "__shared__ float shared[%d];", w->threads * w->width * most_floats(e));
-    open_blocks(e, matrices * w->parts * w->slabs);
+    open_blocks(e);
     rows_line(e, "const i64 part = %s;", over("t", w->slabs).s);
-    if (matrices > 1) rows_line(e, "const i64 matrix = %s;", over("part", w->parts).s);
+    if (w->matrices > 1) rows_line(e, "const i64 matrix = %s;", rows_matrix(e).s);
     rows_matrix_indices(e);
     open_rows(e);
     rows_pointers(e);
@@ -122,9 +116,9 @@ static void print_partial(struct emitter *e, int i)
     int first = rows_state(e->w, e->p, i);
     if (first == i)
         rows_line(
-            e, "const auto f%d = rows::merge_columns<reduce::%s, %d, %d, %d>(a.a%d, shared, row, c, %lld);",
-            i, port->reduce->name, port->blocks, e->w->across, e->w->down, e->argument[e->p->step[i].port],
-            (wide)e->w->columns);
+            e, "const auto f%d = rows::merge_columns<reduce::%s, %d, %d>(a.a%d, shared, row, c, %lld, %s);",
+            i, port->reduce->name, e->w->across, e->w->down, e->argument[e->p->step[i].port],
+            (wide)e->w->columns, rows_states(e, e->p->step[i].port).s);
     rows_line(e, "const float v%d = reduce::%s::finish(f%d);", i, port->reduce->name, first);
 }
 
@@ -132,7 +126,7 @@ void rows_finish_columns(struct emitter *e)
 {
     const struct rows_walk *w = e->w;
     rows_line(e, "__shared__ float shared[%d];", w->threads * most_floats(e));
-    open_blocks(e, w->rows * w->slabs);
+    open_blocks(e);
     rows_line(e, "const i64 row = %s;", over("t", w->slabs).s);
     for (int i = 0; i < e->p->steps; i++)
         if (w->live[i] && e->p->step[i].kind == STEP_PARTIAL) print_partial(e, i);

@@ -102,16 +102,15 @@ static struct word row_pointer(const struct printer *e, const struct step *s, ch
 {
     const struct tensor_use *port = &e->p->port[s->port];
     if (port->page)
-        return emit_word("cache_row<%lld, %lld>(g.%c%d, %s, %lld, %lld, %lld, %lld)", (wide)port->head_dim,
+        return emit_word("cache_row<%lld, %lld>(g.%c%d, %s, %s, %lld, %lld, %lld)", (wide)port->head_dim,
                          (wide)port->head_stride, letter, s->port, printer_value(e, port->index, 0).s,
-                         (wide)port->table_rows, (wide)port->page, (wide)port->page_stride,
+                         printer_table(e->p, port).s, (wide)port->page, (wide)port->page_stride,
                          (wide)port->table_stride);
     if (use_is_indexed(port))
-        return emit_word("table_row(g.%c%d, %s, %lld, %lld)", letter, s->port,
-                         printer_value(e, port->index, 0).s, (wide)port->table_rows,
+        return emit_word("table_row(g.%c%d, %s, %s, %lld)", letter, s->port,
+                         printer_value(e, port->index, 0).s, printer_table(e->p, port).s,
                          (wide)port->table_stride);
-    return emit_word("g.%c%d%s%s", letter, s->port,
-                     printer_term(port->stride[0], program_samples(e->p), "p.batch").s,
+    return emit_word("g.%c%d%s%s", letter, s->port, printer_batch(e->p, port, "p.batch").s,
                      printer_term(port->stride[1], e->p->dim[1], "p.m").s);
 }
 
@@ -126,8 +125,8 @@ static void print_load(const struct printer *e, int i)
     else text_printf(e->t, "        x[%d] = read_each(%s, %s, %lld);", k, row.s, span, (wide)port->stride[2]);
     text_append(e->t, "\n");
     if (port->role == USE_GATHER)
-        text_printf(e->t, "        if (!in_table(%s, %lld)) x[%d] = {};\n",
-                    printer_value(e, port->index, 0).s, (wide)port->table_rows, k);
+        text_printf(e->t, "        if (!in_table(%s, %s)) x[%d] = {};\n", printer_value(e, port->index, 0).s,
+                    printer_table(e->p, port).s, k);
 }
 
 /* A store is of a range of columns, or of rows that have a slot, or of all. */
@@ -137,8 +136,8 @@ static void print_guard(const struct printer *e, const struct step *s)
     struct word range = {""}, slot = {""};
     if (s->range) range = emit_word("range((int)p.full.first + p.full.distance[0]) == %d", s->range - 1);
     if (use_is_indexed(port))
-        slot = emit_word("%sin_table(%s, %lld)", s->range ? " && " : "", printer_value(e, port->index, 0).s,
-                         (wide)port->table_rows);
+        slot = emit_word("%sin_table(%s, %s)", s->range ? " && " : "", printer_value(e, port->index, 0).s,
+                         printer_table(e->p, port).s);
     if (*range.s || *slot.s) text_printf(e->t, "        if (%s%s)\n    ", range.s, slot.s);
 }
 

@@ -21,6 +21,16 @@ const char *printer_lane(const struct printer *e, const struct step *s, int lane
 struct word printer_value(const struct printer *e, int step, int lane);
 /* " + stride * index", or nothing. */
 struct word printer_term(int64_t stride, int64_t extent, const char *index);
+/* Is it an argument of 4 bytes how far a port's batches are apart? How many rows its table has? */
+bool printer_fits(int64_t n);
+bool printer_passes_batch(const struct program *p, const struct tensor_use *port);
+bool printer_passes_table(const struct tensor_use *port);
+/* " + g.batch3 * index", or nothing; "g.table3". */
+struct word printer_batch(const struct program *p, const struct tensor_use *port, const char *index);
+struct word printer_table(const struct program *p, const struct tensor_use *port);
+/* The period of rows' positions, where there are more rows; 0: a row's position is its number. */
+int64_t printer_period(const struct program *p);
+bool printer_passes_period(const struct program *p); /* as an argument, g.period */
 /* The number of row m of `batch` among all rows. */
 struct word printer_row(const struct program *p, const char *batch, const char *m);
 /* The call of a step's map. */

@@ -57,34 +57,61 @@ static void print_port(const struct gemm *g, int i)
                 i);
 }
 
-/* A kernel of one batch has the number of rows as an argument, so that the products of all of them which have
- * the same tile share a text. Those that stream a few rows unroll them, and batches divide by rows: there it
- * is a constant. */
-static bool passes_rows(const struct gemm *g) { return g->p->dim[0] == 1 && !g->s->tile.mainloop->streams; }
+/* A kernel has the number of rows as an argument, so that the products of all of them which have the same
+ * tile share a text. GEMV unrolls its one or two: there it is a constant. */
+static bool passes_rows(const struct gemm *g) { return g->s->tile.mainloop != &mainloop_gemv; }
+static bool is_batched(const struct gemm *g) { return g->p->dim[0] > 1; }
+
+/* Clusters along M, and of a batch. */
+static int64_t clusters_high(const struct gemm *g)
+{
+    const struct tile *t = &g->s->tile;
+    return CEIL_DIV(g->p->dim[1], t->bm * tile_cluster_m(t));
+}
+static int64_t clusters_of_batch(const struct gemm *g)
+{
+    const struct tile *t = &g->s->tile;
+    return clusters_high(g) * CEIL_DIV(g->p->dim[2], t->bn * tile_cluster_n(t));
+}
 
 /* What the raster divides by, if that follows from the rows; else 0. Across: the clusters of a band. With a
  * tail: the blocks that have a tile more than others. */
 static int64_t walk_divisor(const struct gemm *g)
 {
     const struct tile *t = &g->s->tile;
-    int64_t high = CEIL_DIV(g->p->dim[1], t->bm * tile_cluster_m(t));
     if (!passes_rows(g)) return 0;
-    if (t->across) return t->band / tile_cluster_n(t) * high;
+    if (t->across) return t->band / tile_cluster_n(t) * clusters_high(g);
     if (!t->tail) return 0;
     int64_t longer = program_blocks(g->p, t) % t->blocks;
     return longer ? longer : t->blocks;
 }
 
-/* The numbers of raster.cuh's Divisor. */
-static void print_divisor(const struct gemm *g, int64_t divisor)
+static void print_number(const struct gemm *g, const char *type, struct word name, int64_t n)
 {
-    int shift = 0;
-    if (!divisor) return;
-    while ((int64_t)1 << shift < divisor) shift++;
-    emit_number(g->k, divisor);
-    emit_number(g->k, (((((int64_t)1 << shift) - divisor) << 32) / divisor) + 1);
-    emit_number(g->k, shift);
-    text_append(g->t, "    Divisor divisor;\n");
+    emit_number(g->k, n);
+    text_printf(g->t, "    %s %s;\n", type, name.s);
+}
+
+static void print_divisor(const struct gemm *g, const char *name, int64_t n)
+{
+    emit_divisor(g->k, n);
+    text_printf(g->t, "    Divisor %s;\n", name);
+}
+
+static void print_batch(const struct gemm *g, const struct tensor_use *o, const char *name)
+{
+    if (printer_fits(o->batch)) print_number(g, "i32", emit_word("%s_batch", name), o->batch);
+}
+
+/* How far its batches are apart; the rows of its table; how many states the kernels that made them have left
+ * of each row, whose tiles are not in this text. */
+static void print_port_numbers(const struct gemm *g, int i)
+{
+    const struct tensor_use *port = &g->p->port[i];
+    if (!has_pointer(g, i)) return;
+    if (printer_passes_batch(g->p, port)) print_number(g, "i32", emit_word("batch%d", i), port->stride[0]);
+    if (printer_passes_table(port)) print_number(g, "u32", emit_word("table%d", i), port->table_rows);
+    if (port->role == USE_PARTIAL_LOAD) print_number(g, "i32", emit_word("states%d", i), port->blocks);
 }
 
 static void print_args(const struct gemm *g)
@@ -107,11 +134,15 @@ static void print_args(const struct gemm *g)
         emit_scalar(g->k, g->p->port[i].buffer);
         text_printf(g->t, "    %s c%d;\n", emit_dtype(g->p->port[i].dtype), i);
     }
-    if (passes_rows(g)) {
-        emit_number(g->k, g->p->dim[1]);
-        text_append(g->t, "    i32 m;\n");
+    if (passes_rows(g)) print_number(g, "i32", emit_word("m"), g->p->dim[1]);
+    if (walk_divisor(g)) print_divisor(g, "divisor", walk_divisor(g));
+    if (is_batched(g)) {
+        print_number(g, "i32", emit_word("batches"), g->p->dim[0]);
+        print_divisor(g, "per_batch", clusters_of_batch(g));
+        if (!tma) print_batch(g, &g->p->a, "a"), print_batch(g, &g->p->b, "b");
     }
-    print_divisor(g, walk_divisor(g));
+    if (printer_passes_period(g->p)) print_divisor(g, "period", printer_period(g->p));
+    for (int i = 0; i < g->p->ports; i++) print_port_numbers(g, i);
     text_append(g->t, "};\n");
 }
 
@@ -147,13 +178,25 @@ static void print_walk(const struct tile *c, bool persistent, struct text *t)
     if (c->lends) text_printf(t, "    static constexpr bool lends = true, once = %s;\n", truth(!persistent));
 }
 
+static void print_batch_stride(const struct gemm *g, const struct tensor_use *o, const char *name)
+{
+    struct word stride = emit_word("%lld", is_batched(g) ? (wide)o->batch : 0);
+    if (is_batched(g) && printer_fits(o->batch)) stride = emit_word("args.%s_batch", name);
+    text_printf(g->t, "    DEV static i64 %s_batch(const Args &args) { return %s; }\n", name, stride.s);
+}
+
 /* Of the rows a text says no more than what its code depends on. */
 static void print_rows(const struct gemm *g)
 {
-    if (g->s->tile.mainloop->streams) return;
-    text_printf(g->t, "    static constexpr bool even = %s;\n", truth(!g->s->tile.most_rows && g->p->dim[1] % g->s->tile.bm == 0));
+    const struct mainloop *loop = g->s->tile.mainloop;
+    if (!loop->streams)
+        text_printf(g->t, "    static constexpr bool even = %s;\n",
+                    truth(!g->s->tile.most_rows && g->p->dim[1] % g->s->tile.bm == 0));
     text_printf(g->t, "    DEV static i32 rows(const Args &%s; }\n",
-                passes_rows(g) ? "args) { return args.m" : ") { return (i32)m");
+                passes_rows(g) ? "args) { return args.m" : ") { return bm");
+    if (loop->tma || loop->streams) return;
+    print_batch_stride(g, &g->p->a, "a");
+    print_batch_stride(g, &g->p->b, "b");
 }
 
 static void print_config(const struct gemm *g)
@@ -161,6 +204,7 @@ static void print_config(const struct gemm *g)
     const struct program *p = g->p;
     const struct tile *c = &g->s->tile;
     struct text *t = g->t;
+    int bm = c->mainloop->streams ? stream_rows(p, c) : c->bm;
     text_printf(t, "\nstruct Config%s {\n    using Args = ::Args;\n",
                 c->mainloop->streams ? "" : " : ConfigDefaults");
     if (c->mainloop->mixed)
@@ -168,10 +212,9 @@ static void print_config(const struct gemm *g)
                     emit_dtype(p->b.dtype));
     else text_printf(t, "    using T = %s;\n", emit_dtype(p->a.dtype));
     print_columns(g, c->bn);
-    text_printf(t, "    static constexpr i64 batch = %lld, ", (wide)p->dim[0]);
-    if (!passes_rows(g)) text_printf(t, "m = %lld, ", (wide)p->dim[1]);
-    text_printf(t, "n = %lld, k = %lld;\n", (wide)p->dim[2], (wide)p->k);
-    text_printf(t, "    static constexpr int bm = %d, bn = %d, bk = %d, stages = %d, groups = %d;\n", c->bm,
+    text_printf(t, "    static constexpr i64 n = %lld, k = %lld;\n", (wide)p->dim[2], (wide)p->k);
+    text_printf(t, "    static constexpr bool batched = %s;\n", truth(is_batched(g)));
+    text_printf(t, "    static constexpr int bm = %d, bn = %d, bk = %d, stages = %d, groups = %d;\n", bm,
                 c->bn, c->bk, c->stages, c->groups);
     text_printf(t, "    static constexpr int band = %d, unit = %d;\n", c->band, g->s->layout.unit);
     print_rows(g);
@@ -196,7 +239,7 @@ static void print_head(const struct gemm *g)
     struct text *t = g->t;
     struct word m = emit_word(passes_rows(g) ? "m" : "%lld", (wide)p->dim[1]);
     text_append(t, "// ");
-    if (p->dim[0] != 1) text_printf(t, "%lld times ", (wide)p->dim[0]);
+    if (is_batched(g)) text_append(t, "batches of ");
     text_printf(t, "[%s, %lld] = [%s, %lld] [%lld, %lld]^T, %s", m.s, (wide)p->dim[2], m.s, (wide)p->k,
                 (wide)p->dim[2], (wide)p->k, dtype_name(p->a.dtype));
     for (int i = 0; i < p->steps; i++) {

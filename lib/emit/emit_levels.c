@@ -12,23 +12,20 @@ static struct word element(const struct printer *e, const struct step *s, const 
 {
     int d = e->level == LEVEL_ROW ? 1 : 2;
     if (s->cls == CLASS_COL && e->p->segment)
-        return emit_word("g.%c%d%s%s", letter, s->port,
-                         printer_term(port->stride[0], e->p->dim[0], "batch").s,
+        return emit_word("g.%c%d%s%s", letter, s->port, printer_batch(e->p, port, "batch").s,
                          printer_column(e->p, s, port).s);
     int64_t extent = e->level == LEVEL_HALF ? program_columns(e->p) : e->p->dim[d];
-    return emit_word("g.%c%d%s%s", letter, (int)(port - e->p->port),
-                     printer_term(port->stride[0], program_samples(e->p), "batch").s,
+    return emit_word("g.%c%d%s%s", letter, (int)(port - e->p->port), printer_batch(e->p, port, "batch").s,
                      printer_term(port->stride[d], extent, d == 1 ? "m" : "n").s);
 }
 
 static void print_gathered(const struct printer *e, int i, const struct tensor_use *port)
 {
-    struct word id = printer_value(e, port->index, 0);
+    struct word id = printer_value(e, port->index, 0), rows = printer_table(e->p, port);
     text_printf(
         e->t,
-        "        const float v%d = in_table(%s, %lld) ? coda::load(table_row(g.x%d, %s, %lld, %lld)) : 0.0f;",
-        i, id.s, (wide)port->table_rows, e->p->step[i].port, id.s, (wide)port->table_rows,
-        (wide)port->table_stride);
+        "        const float v%d = in_table(%s, %s) ? coda::load(table_row(g.x%d, %s, %s, %lld)) : 0.0f;", i,
+        id.s, rows.s, e->p->step[i].port, id.s, rows.s, (wide)port->table_stride);
 }
 
 /* The first step that reads the same states; and whether another one does. */
@@ -53,13 +50,15 @@ static void print_partial(const struct printer *e, int i)
     int first = first_state(e->p, i), team = e->l->row_team;
     struct word row = printer_row(e->p, "batch", "m");
     if (!shares_state(e->p, i)) {
-        text_printf(e->t, "        const float v%d = block::finish_partials<reduce::%s, %d, %d>(g.s%d, %s);",
-                    i, port->reduce->name, port->blocks, team, s->port, row.s);
+        text_printf(
+            e->t, "        const float v%d = block::finish_partials<reduce::%s, %d>(g.s%d, %s, g.states%d);",
+            i, port->reduce->name, team, s->port, row.s, s->port);
         return;
     }
     if (first == i)
-        text_printf(e->t, "        const auto f%d = block::merge_partials<reduce::%s, %d, %d>(g.s%d, %s);\n",
-                    i, port->reduce->name, port->blocks, team, s->port, row.s);
+        text_printf(
+            e->t, "        const auto f%d = block::merge_partials<reduce::%s, %d>(g.s%d, %s, g.states%d);\n",
+            i, port->reduce->name, team, s->port, row.s, s->port);
     text_printf(e->t, "        const float v%d = reduce::%s::finish(f%d);", i, port->reduce->name, first);
 }
 

@@ -61,11 +61,12 @@ const char *printer_pair_fields(const struct printer *e, enum level level)
 /* A period of all rows is none: the text then serves any number of them. */
 static void print_row_extra(const struct printer *e)
 {
-    int64_t period = MAX(e->p->pairing.period, 1);
     struct word row = printer_row(e->p, "batch", "m");
-    if (e->p->dim[0] <= 1 && period >= e->p->dim[1])
-        text_printf(e->t, "        v.position = (float)%s;\n", row.s);
-    else text_printf(e->t, "        v.position = (float)((%s) %% %lld);\n", row.s, (wide)period);
+    int64_t period = printer_period(e->p);
+    if (!period) text_printf(e->t, "        v.position = (float)%s;\n", row.s);
+    else if (!printer_passes_period(e->p))
+        text_printf(e->t, "        v.position = (float)((%s) %% %lld);\n", row.s, (wide)period);
+    else text_printf(e->t, "        v.position = (float)g.period.rest((u32)(%s));\n", row.s);
 }
 
 /* The first frequency, in half turns, and the ratio of each to the one before it. */
@@ -195,7 +196,7 @@ static struct word pair_position(const struct emitter *e, const struct step *s)
 {
     if (has_axes(e->p)) return on_axis(e->p, s, "", "on");
     if (s->in[1] >= 0) return emit_word("v%d", s->in[1]);
-    return emit_word("(float)((%s)row %% %lld)", rows_index_type(e), (wide)MAX(e->p->pairing.period, 1));
+    return rows_position(e);
 }
 
 /* What the text calls an element's partner, their pair's index, and whether the element is its second. */

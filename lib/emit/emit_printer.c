@@ -31,7 +31,44 @@ struct word printer_term(int64_t stride, int64_t extent, const char *index)
 
 struct word printer_row(const struct program *p, const char *batch, const char *m)
 {
-    return p->dim[0] > 1 ? emit_word("%lld * %s + %s", (wide)p->dim[1], batch, m) : emit_word("%s", m);
+    return p->dim[0] > 1 ? emit_word("(i64)g.m * %s + %s", batch, m) : emit_word("%s", m);
+}
+
+bool printer_fits(int64_t n) { return n > -((int64_t)1 << 31) && n < (int64_t)1 << 31; }
+
+bool printer_passes_batch(const struct program *p, const struct tensor_use *port)
+{
+    bool strided = port->role == USE_LOAD || port->role == USE_STORE;
+    return strided && p->dim[0] > 1 && port->stride[0] && printer_fits(port->stride[0]);
+}
+
+struct word printer_batch(const struct program *p, const struct tensor_use *port, const char *index)
+{
+    if (printer_passes_batch(p, port)) return emit_word(" + g.batch%d * %s", (int)(port - p->port), index);
+    return printer_term(port->stride[0], program_samples(p), index);
+}
+
+bool printer_passes_table(const struct tensor_use *port)
+{
+    return use_is_indexed(port) && printer_fits(port->table_rows);
+}
+
+struct word printer_table(const struct program *p, const struct tensor_use *port)
+{
+    if (printer_passes_table(port)) return emit_word("g.table%d", (int)(port - p->port));
+    return emit_word("%lld", (wide)port->table_rows);
+}
+
+int64_t printer_period(const struct program *p)
+{
+    int64_t period = MAX(p->pairing.period, 1);
+    bool counts = pair_step(p) >= 0 && pair_counts_rows(p);
+    return counts && (p->dim[0] > 1 || period < p->dim[1]) ? period : 0;
+}
+
+bool printer_passes_period(const struct program *p)
+{
+    return printer_period(p) && printer_fits(mul_counts(p->dim[0], p->dim[1]));
 }
 
 void printer_call(const struct printer *e, const struct step *s, int lane)

@@ -40,15 +40,23 @@ static void print_step(struct emitter *e, int i)
     text_append(e->t, "\n");
 }
 
+static void print_domain(struct emitter *e)
+{
+    const struct program *p = e->p;
+    text_append(e->t, "// rows");
+    if (!e->passes) {
+        for (int d = 0; d < p->rank; d++) text_printf(e->t, "%s%lld", d ? "," : " [", (wide)p->dim[d]);
+        text_append(e->t, "]");
+    } else if (!e->w->joined) text_printf(e->t, " of %lld", (wide)e->w->columns);
+}
+
 static void print_comment(struct emitter *e)
 {
     const struct program *p = e->p;
-    text_append(e->t, "// rows [");
-    for (int d = 0; d < p->rank; d++) text_printf(e->t, "%s%lld", d ? "," : "", (wide)p->dim[d]);
-    text_printf(e->t, "], %d column%s at once", e->w->width, e->w->width > 1 ? "s" : "");
+    print_domain(e);
+    text_printf(e->t, ", %d column%s at once", e->w->width, e->w->width > 1 ? "s" : "");
     if (e->w->team) text_printf(e->t, ", %d thread%s for a row", e->w->team, e->w->team > 1 ? "s" : "");
-    if (e->w->folds)
-        text_printf(e->t, ", %d x %d threads for %lld rows", e->w->down, e->w->across, (wide)e->w->part_rows);
+    if (e->w->folds) text_printf(e->t, ", %d x %d threads for some rows", e->w->down, e->w->across);
     if (e->w->finishes) text_printf(e->t, ", %d thread%s each", e->w->down, e->w->down > 1 ? "s" : "");
     text_append(e->t, "\n");
     for (int i = 0; i < p->steps; i++)
@@ -99,6 +107,7 @@ static void print_arguments(struct emitter *e)
     for (int q = 0; q < e->p->ports; q++)
         if (e->p->port[q].role == USE_SCALAR && e->argument[q] >= 0)
             text_printf(e->t, "    %s c%d;\n", emit_dtype(e->p->port[q].dtype), e->argument[q]);
+    rows_pass_numbers(e);
     text_append(e->t, "};\n");
 }
 
@@ -111,15 +120,18 @@ static void print_place(struct emitter *e)
 {
     const struct rows_walk *w = e->w;
     const char *type = w->columns < INT32_MAX ? "int" : "i64";
-    if (w->pieces == 1) {
-        rows_line(e, "const i64 row = t;");
-        rows_line(e, "const int c = 0;");
-    } else if (w->rows > 1) {
-        rows_line(e, "const i64 row = t / %lld;", (wide)w->pieces);
-        rows_line(e, "const %s c = t %% %lld%s;", type, (wide)w->pieces, times(w->width).s);
-    } else {
+    if (w->rank == 1) {
         if (rows_has_pairs(e)) rows_line(e, "const i64 row = 0;");
         rows_line(e, "const %s c = (%s)t%s;", type, type, times(w->width).s);
+    } else if (rows_divides_pieces(e)) {
+        rows_line(e, "const i64 row = a.row_pieces.quotient(t);");
+        rows_line(e, "const %s c = (%s)a.row_pieces.rest(t)%s;", type, type, times(w->width).s);
+    } else if (w->pieces == 1) {
+        rows_line(e, "const i64 row = t;");
+        rows_line(e, "const int c = 0;");
+    } else {
+        rows_line(e, "const i64 row = t / %lld;", (wide)w->pieces);
+        rows_line(e, "const %s c = t %% %lld%s;", type, (wide)w->pieces, times(w->width).s);
     }
 }
 
@@ -127,8 +139,8 @@ static void print_flat(struct emitter *e)
 {
     const struct rows_walk *w = e->w;
     const char *type = rows_index_type(e), *suffix = !strcmp(type, "u32") ? "u" : "ll";
-    rows_open(e, "for (%s t = blockIdx.x * %d%s + threadIdx.x; t < %lld%s; t += gridDim.x * %d%s)", type,
-              w->threads, suffix, (wide)(w->rows * w->pieces), suffix, w->threads, suffix);
+    rows_open(e, "for (%s t = blockIdx.x * %d%s + threadIdx.x; t < %s; t += gridDim.x * %d%s)", type,
+              w->threads, suffix, rows_pieces(e, suffix).s, w->threads, suffix);
     print_place(e);
     rows_starts(e);
     rows_partials(e);
@@ -191,7 +203,7 @@ static void print_team(struct emitter *e)
     if (w->team > 1)
         rows_line(e, teams == 1 ? "const int lane = threadIdx.x;" : "const int lane = threadIdx.x %% %d;",
                   w->team);
-    rows_open(e, "for (i64 row = %s; row < %lld; row += (i64)gridDim.x%s)", mine.s, (wide)w->rows,
+    rows_open(e, "for (i64 row = %s; row < %s; row += (i64)gridDim.x%s)", mine.s, rows_count(e).s,
               times(teams).s);
     rows_starts(e);
     rows_kept(e);
@@ -210,6 +222,7 @@ static void print_kernel(struct emitter *e, const struct schedule *s)
 {
     print_comment(e);
     emit_includes(e->p, e->t);
+    if (rows_has_divisors(e)) text_append(e->t, "#include \"divisor.cuh\"\n");
     if (s->pdl) text_append(e->t, "#include \"ptx/control.cuh\"\n");
     text_append(e->t,
                 "#include \"port/tile.cuh\"\n#include \"port/vector.cuh\"\n#include \"tile/rows.cuh\"\n");
@@ -262,6 +275,7 @@ static coda_status prepare(struct emitter *e)
     coda_status status = rows_check_pairs(e);
     if (!status) take_arguments(e);
     if (!status) status = check_steps(e);
+    if (!status) e->passes = rows_may_pass(e);
     return status ? status : emit_fits(e->k);
 }
 

@@ -1,5 +1,6 @@
-/* emit_rows.h -- between emit_rows.c, which prints a rows kernel's frame and walks, emit_rows_steps.c, which
- * prints its steps, and what they share. */
+/* emit_rows.h -- between emit_rows.c, which prints a rows kernel's frame and walks, emit_rows_starts.c, which
+ * says how many rows there are and where they start, emit_rows_steps.c, which prints steps, and what they
+ * share. */
 #ifndef EMIT_ROWS_H
 #define EMIT_ROWS_H
 
@@ -13,6 +14,7 @@ struct emitter {
     struct text *t;
     bool *needed, *scratch; /* steps: the column values of a walk */
     int *argument;          /* of each port: index in k->pointer, -1 if no live step uses it */
+    bool passes;            /* numbers of rows, and what follows from them, are arguments */
     int depth;              /* of indentation */
 };
 
@@ -39,15 +41,33 @@ void rows_pair(struct emitter *e, int step);
 void rows_fold_columns(struct emitter *e);
 void rows_finish_columns(struct emitter *e);
 
+/* emit_rows_starts.c */
+bool rows_may_pass(const struct emitter *e); /* do numbers fit among the arguments? */
+void rows_pass_numbers(struct emitter *e);   /* prints them, as the last arguments */
+struct word rows_count(const struct emitter *e);
+struct word rows_pieces(const struct emitter *e, const char *suffix); /* of all rows; of a constant: " u" */
+struct word
+rows_blocks_word(const struct emitter *e);           /* of all columns, where these are folded or finished */
+struct word rows_of_matrix(const struct emitter *e); /* where its columns are folded, and ... */
+struct word rows_of_part(const struct emitter *e);   /* ... of each of its parts but the last; */
+struct word rows_matrix(const struct emitter *e);    /* the matrix of part `part` of all, ... */
+struct word rows_part(const struct emitter *e);      /* ... and which of its parts that is */
+bool rows_divides_pieces(const struct emitter *e);   /* are a row's pieces a divisor? */
+bool rows_has_divisors(const struct emitter *e);
+struct word rows_of_table(const struct emitter *e, int port);
+struct word rows_states(const struct emitter *e, int port);  /* that tiles have left of a row */
+struct word rows_position(const struct emitter *e);          /* of this row in its sequence */
+void rows_starts(struct emitter *e);                         /* where this row starts in each port */
+void rows_matrix_indices(struct emitter *e);                 /* of `matrix`, ahead of its rows */
+struct word rows_row_index(const struct emitter *e);         /* what a row's index in its matrix is called */
+struct word rows_index_word(const struct emitter *e, int d); /* and that in a dimension */
+void rows_pointers(struct emitter *e);                       /* where the row of these indices starts */
+
 /* emit_rows_steps.c */
-void rows_starts(struct emitter *e);                 /* where this row starts in each port */
-void rows_matrix_indices(struct emitter *e);         /* of `matrix`, in the dimensions ahead of its rows */
-struct word rows_row_index(const struct emitter *e); /* what a row's index in its matrix is called */
-void rows_pointers(struct emitter *e);               /* where the row of these indices starts */
-void rows_partials(struct emitter *e);               /* states of the row, to be finished */
-void rows_row_values(struct emitter *e, int phase);  /* and the stores of such */
-void rows_kept(struct emitter *e);                   /* room for kept loads */
-void rows_read_ahead(struct emitter *e);             /* into it, what the first walk needs at c */
-void rows_piece(struct emitter *e, int phase);       /* the walk's column values at c */
+void rows_partials(struct emitter *e);              /* states of the row, to be finished */
+void rows_row_values(struct emitter *e, int phase); /* and the stores of such */
+void rows_kept(struct emitter *e);                  /* room for kept loads */
+void rows_read_ahead(struct emitter *e);            /* into it, what the first walk needs at c */
+void rows_piece(struct emitter *e, int phase);      /* the walk's column values at c */
 
 #endif

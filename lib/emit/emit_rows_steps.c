@@ -1,6 +1,6 @@
 /*
- * emit_rows_steps.c -- prints the steps of a rows kernel: where its row starts, its row values, and the
- * values and stores of one piece of columns.
+ * emit_rows_steps.c -- prints the steps of a rows kernel: its row values, and the values and stores of one
+ * piece of columns.
  *
  * Names: vI is the value of step I, sI its state, xI its piece of a load, yI its piece of a store; pQ is
  * where the row of port Q starts, rQ the row of a table; c is the first column of the piece.
@@ -19,72 +19,7 @@ static bool is_gather(const struct emitter *e, const struct step *s)
     return s->kind == STEP_LOAD && port_of(e, s)->role == USE_GATHER;
 }
 
-static bool is_strided(const struct tensor_use *port)
-{
-    return port->role == USE_LOAD || port->role == USE_STORE;
-}
-
-/* ---- Where a row starts ---- */
-
-/* The row's index in leading dimension d. */
-static struct word index_word(const struct emitter *e, int d)
-{
-    return e->w->rank == 2 ? emit_word("row") : emit_word("i%d", d);
-}
-
-static bool index_used(const struct emitter *e, int d)
-{
-    for (int q = 0; q < e->p->ports; q++) {
-        const struct tensor_use *port = &e->p->port[q];
-        bool used = is_strided(port) && e->argument[q] >= 0;
-        if (used && (e->w->stride[q][d] || port->role == USE_STORE)) return true;
-    }
-    return false;
-}
-
-/* In dimensions up to `last`, of what is called `name`. */
-static void print_indices(struct emitter *e, const char *name, int last)
-{
-    int64_t inner = 1;
-    for (int d = last; d >= 0 && e->w->rank > 2; d--) {
-        struct word by = inner > 1 ? emit_word(" / %lld", (wide)inner) : emit_word("%s", "");
-        struct word rest = d > 0 ? emit_word(" %% %lld", (wide)e->w->dim[d]) : emit_word("%s", "");
-        if (index_used(e, d))
-            rows_line(e, "const i64 i%d = (%s)%s%s%s;", d, rows_index_type(e), name, by.s, rest.s);
-        inner *= e->w->dim[d];
-    }
-}
-
-static void print_start(struct emitter *e, int q)
-{
-    const struct tensor_use *port = &e->p->port[q];
-    struct text at = {0};
-    for (int d = 0; d + 1 < e->w->rank; d++) {
-        int64_t stride = e->w->stride[q][d];
-        if (stride == 1) text_printf(&at, " + %s", index_word(e, d).s);
-        else if (stride) text_printf(&at, " + %s * %lld", index_word(e, d).s, (wide)stride);
-    }
-    rows_line(e, "%s%s *p%d = a.a%d%s;", port->role == USE_STORE ? "" : "const ", emit_dtype(port->dtype), q,
-              e->argument[q], text_str(&at));
-    e->t->failed = e->t->failed || at.failed;
-    text_free(&at);
-}
-
-void rows_matrix_indices(struct emitter *e) { print_indices(e, "matrix", e->w->rank - 3); }
-
-struct word rows_row_index(const struct emitter *e) { return index_word(e, e->w->rank - 2); }
-
-void rows_starts(struct emitter *e)
-{
-    print_indices(e, "row", e->w->rank - 2);
-    rows_pointers(e);
-}
-
-void rows_pointers(struct emitter *e)
-{
-    for (int q = 0; q < e->p->ports; q++)
-        if (e->argument[q] >= 0 && is_strided(&e->p->port[q])) print_start(e, q);
-}
+/* ---- Tables ---- */
 
 /* The rows of tables, or of states, that the id in step `id` names. */
 static void print_gather_starts(struct emitter *e, int id)
@@ -92,7 +27,7 @@ static void print_gather_starts(struct emitter *e, int id)
     for (int q = 0; q < e->p->ports; q++) {
         const struct tensor_use *port = &e->p->port[q];
         if (e->argument[q] < 0 || !use_is_indexed(port) || port->index != id) continue;
-        rows_line(e, "const i64 r%d = rows::table_row(v%d, %lld);", q, id, (wide)port->table_rows);
+        rows_line(e, "const i64 r%d = rows::table_row(v%d, %s);", q, id, rows_of_table(e, q).s);
         if (port->page) {
             rows_line(e, "%s *p%d = a.a%d + rows::cache_row(r%d, %lld, %lld, %lld);", emit_dtype(port->dtype),
                       q, e->argument[q], q, (wide)port->page, (wide)port->page_stride,
@@ -197,7 +132,7 @@ static struct word store_guard(const struct emitter *e, const struct step *s, co
     if (indexed) guard = emit_word("%s%sr%d >= 0", first, *first ? " && " : "", s->port);
     for (int d = 0; d + 1 < e->w->rank && !indexed; d++)
         if (!e->w->stride[s->port][d])
-            guard = emit_word("%.120s%s%s == 0", guard.s, *guard.s ? " && " : "", index_word(e, d).s);
+            guard = emit_word("%.120s%s%s == 0", guard.s, *guard.s ? " && " : "", rows_index_word(e, d).s);
     return *guard.s ? emit_word("if (%.180s) ", guard.s) : guard;
 }
 
@@ -242,19 +177,16 @@ static void print_row_store(struct emitter *e, int i)
 /* ---- Row values ---- */
 
 /* Which states of a row a lane begins with. */
-static struct word first_state(const struct emitter *e, const struct tensor_use *port)
+static const char *first_state(const struct emitter *e)
 {
-    int lanes = rows_lanes(port);
-    if (lanes == 1) return emit_word("0");
-    return lanes < e->w->team ? emit_word("lane %% %d", lanes) : emit_word("lane");
+    return rows_lanes(e->w) == 1 ? "0" : e->w->team > 32 ? "lane % 32" : "lane";
 }
 
 static void load_partial(struct emitter *e, int i)
 {
-    const struct tensor_use *port = port_of(e, &e->p->step[i]);
-    rows_line(e, "port::Partials<reduce::%s, %d, %d> s%d;", port->reduce->name, port->blocks,
-              rows_lanes(port), i);
-    rows_line(e, "s%d.load(a.a%d, row, %s);", i, e->argument[e->p->step[i].port], first_state(e, port).s);
+    int q = e->p->step[i].port;
+    rows_line(e, "port::Partials<reduce::%s, %d> s%d;", e->p->port[q].reduce->name, rows_lanes(e->w), i);
+    rows_line(e, "s%d.load(a.a%d, row, %s, %s);", i, e->argument[q], first_state(e), rows_states(e, q).s);
 }
 
 /* What several statistics read is folded once, by the first of them. */
@@ -271,9 +203,9 @@ static void finish(struct emitter *e, int i, const char *reduce, int lanes, cons
 
 static void finish_partial(struct emitter *e, int i)
 {
-    const struct tensor_use *port = port_of(e, &e->p->step[i]);
-    finish(e, i, port->reduce->name, rows_lanes(port),
-           emit_word("s%d.merged(a.a%d, row, %s)", i, e->argument[e->p->step[i].port], first_state(e, port).s)
+    int q = e->p->step[i].port;
+    finish(e, i, e->p->port[q].reduce->name, rows_lanes(e->w),
+           emit_word("s%d.merged(a.a%d, row, %s, %s)", i, e->argument[q], first_state(e), rows_states(e, q).s)
                .s);
 }
 

@@ -216,9 +216,8 @@ static void print_save(const struct printer *e)
         const struct tensor_use *port = &e->p->port[s->port];
         text_printf(e->t, "        if constexpr (range == %d) coda::%s(g.y%d%s%s%s, s.v%d);\n",
                     MAX(s->range - 1, 0), printer_adds(e, i) ? "accumulate" : "store", s->port,
-                    printer_term(port->stride[0], e->p->dim[0], "batch").s,
-                    printer_term(port->stride[1], e->p->dim[1], "m").s, printer_column(e->p, s, port).s,
-                    s->in[0]);
+                    printer_batch(e->p, port, "batch").s, printer_term(port->stride[1], e->p->dim[1], "m").s,
+                    printer_column(e->p, s, port).s, s->in[0]);
     }
     text_append(e->t, "    }\n");
 }

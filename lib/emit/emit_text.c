@@ -12,7 +12,8 @@
 
 #define SYMBOL_SIZE 61
 
-enum { MOST_NUMBERS = 4 }; /* that a kernel has besides: rows, and a divisor */
+/* That a kernel has besides: of each port its strides and the rows of its table; rows, and divisors. */
+enum { NUMBERS_OF_PORT = CODA_MAX_RANK + 1, MOST_NUMBERS = 3 * (CODA_MAX_RANK + 2) };
 
 bool emit_begin(struct plan *plan, const struct program *p, const struct schedule *s, struct kernel *k)
 {
@@ -20,7 +21,7 @@ bool emit_begin(struct plan *plan, const struct program *p, const struct schedul
         .launch = {s->grid, s->cluster, s->threads, s->shared_bytes, s->persistent, s->early}};
     k->map = ARENA_NEW(&plan->arena, struct map_spec, p->kind == PROGRAM_ROWS ? 1 : KERNEL_MAX_MAPS);
     k->pointer = ARENA_NEW(&plan->arena, struct pointer_spec, program_uses(p) + 8);
-    k->scalar = ARENA_NEW(&plan->arena, struct scalar_spec, p->ports + MOST_NUMBERS);
+    k->scalar = ARENA_NEW(&plan->arena, struct scalar_spec, p->ports * (1 + NUMBERS_OF_PORT) + MOST_NUMBERS);
     return !plan->arena.failed;
 }
 
@@ -71,6 +72,16 @@ int emit_scalar(struct kernel *k, int buffer)
 void emit_number(struct kernel *k, int64_t number)
 {
     k->scalar[k->scalars++] = (struct scalar_spec){.buffer = SCALAR_NUMBER, .number = (uint32_t)number};
+}
+
+void emit_divisor(struct kernel *k, int64_t divisor)
+{
+    int64_t by = MAX(divisor, 1);
+    int shift = 0;
+    while ((int64_t)1 << shift < by) shift++;
+    emit_number(k, by);
+    emit_number(k, (((((int64_t)1 << shift) - by) << 32) / by) + 1);
+    emit_number(k, shift);
 }
 
 const char *emit_symbol(struct plan *plan, const struct program *p, const char *prefix)

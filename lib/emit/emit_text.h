@@ -21,6 +21,7 @@ const char *emit_symbol(struct plan *plan, const struct program *p, const char *
 int emit_pointer(struct kernel *k, int buffer, int64_t bytes); /* its index in k->pointer */
 int emit_scalar(struct kernel *k, int buffer);                 /* its index in k->scalar */
 void emit_number(struct kernel *k, int64_t number);            /* the same, of a number below 2^32 */
+void emit_divisor(struct kernel *k, int64_t divisor);          /* the numbers of a Divisor; below 2^31 */
 const char *emit_dtype(coda_dtype t);                          /* "bf16", "f16", "f32", "i32" */
 void emit_includes(const struct program *p, struct text *t);   /* of the primitives it uses */
 void emit_map(const struct prim *q, struct text *t);           /* what comes before a call of it */

@@ -11,40 +11,106 @@ static void constant(struct text *t, const char *type, const char *name, int64_t
     text_printf(t, "    static constexpr %s %s = %" PRId64 ";\n", type, name, value);
 }
 
-/* Where a row begins: leading dimensions that lie as one are. */
-static void emit_start(const struct program *p, const struct top_k_spec *s, struct text *t)
+/* ---- Numbers: of rows, and what follows from that, arguments wherever they fit ---- */
+
+static bool fits(int64_t n) { return n > -((int64_t)1 << 31) && n < (int64_t)1 << 31; }
+
+/* Leading dimensions that lie as one have one stride. A single row has that of several. */
+static bool is_even(const struct program *p, const struct top_k_spec *s, int64_t *stride)
 {
     struct type x = {.dtype = s->x.dtype, .rank = p->rank};
-    int64_t stride, inner = 1;
     for (int d = 0; d < p->rank; d++) x.dim[d] = p->dim[d];
-    text_append(t, "    DEV static i64 start(i64 row) { return ");
-    if (s->x.reduce) {
-        text_printf(t, "row * %" PRId64 "; }\n", 2 * top_k_candidates(s));
-        return;
-    }
-    if (view_collapse(&x, s->x.stride, 0, p->rank - 1, &stride)) {
-        text_printf(t, "row * %" PRId64 "; }\n", stride);
-        return;
-    }
-    for (int d = p->rank - 2; d >= 0; inner *= p->dim[d--])
-        text_printf(t, "row / %" PRId64 " %% %" PRId64 " * %" PRId64 "%s", inner, p->dim[d], s->x.stride[d],
-                    d ? " + " : "; }\n");
+    bool even = view_collapse(&x, s->x.stride, 0, p->rank - 1, stride);
+    if (s->rows == 1) *stride = s->columns * s->x.stride[p->rank - 1];
+    return even;
 }
 
-static void emit_config(const struct program *p, const struct schedule *of, struct text *t)
+static bool passes(const struct program *p, const struct top_k_spec *s)
+{
+    bool good = fits(s->rows);
+    for (int d = 0; d + 1 < p->rank; d++) good = good && fits(s->x.stride[d]);
+    return good;
+}
+
+static struct word number(struct kernel *k, struct text *args, const char *type, struct word name, int64_t n)
+{
+    emit_number(k, n);
+    text_printf(args, "    %s %s;\n", type, name.s);
+    return emit_word("a.%s", name.s);
+}
+
+static struct word divisor(struct kernel *k, struct text *args, int d, int64_t n)
+{
+    emit_divisor(k, n);
+    text_printf(args, "    Divisor d%d;\n", d);
+    return emit_word("a.d%d", d);
+}
+
+/* Rows whose dimensions are walked one by one, from the innermost on. */
+static void print_steps(const struct program *p, const struct top_k_spec *s, struct kernel *k,
+                        struct text *args, struct text *t)
+{
+    struct text at = {0};
+    struct word rest = emit_word("(u32)row");
+    int first = 0;
+    while (p->dim[first] == 1) first++;
+    for (int d = p->rank - 2; d >= first; d--) {
+        if (p->dim[d] == 1) continue;
+        struct word stride = number(k, args, "i32", emit_word("s%d", d), s->x.stride[d]), index = rest;
+        if (d > first) {
+            struct word by = divisor(k, args, d, p->dim[d]);
+            text_printf(t, "        const u32 n%d = %s.quotient(%s), i%d = %s - n%d * %s.number;\n", d, by.s,
+                        rest.s, d, rest.s, d, by.s);
+            index = emit_word("i%d", d);
+            rest = emit_word("n%d", d);
+        }
+        text_printf(&at, "%s(i64)%s * %s", d < p->rank - 2 && text_str(&at)[0] ? " + " : "", index.s,
+                    stride.s);
+    }
+    text_printf(t, "        return %s;\n", text_str(&at));
+    t->failed = t->failed || at.failed;
+    text_free(&at);
+}
+
+/* The same with all numbers in the text. */
+static void print_constant_steps(const struct program *p, const struct top_k_spec *s, struct text *t)
+{
+    int64_t inner = 1;
+    text_append(t, "        return ");
+    for (int d = p->rank - 2; d >= 0; inner *= p->dim[d--])
+        text_printf(t, "row / %" PRId64 " %% %" PRId64 " * %" PRId64 "%s", inner, p->dim[d], s->x.stride[d],
+                    d ? " + " : ";\n");
+}
+
+/* Where a row begins. */
+static void emit_start(const struct program *p, const struct top_k_spec *s, struct kernel *k,
+                       struct text *args, struct text *t)
+{
+    int64_t stride = 0;
+    text_append(t, "    DEV static i64 start(const Args &a, i64 row)\n    {\n");
+    if (s->x.reduce) text_append(t, "        return row * 2 * a.columns;\n");
+    else if (!is_even(p, s, &stride)) {
+        if (passes(p, s)) print_steps(p, s, k, args, t);
+        else print_constant_steps(p, s, t);
+    } else if (stride == s->columns * s->x.stride[p->rank - 1] || !fits(stride))
+        text_printf(t, "        return row * %" PRId64 ";\n", stride);
+    else text_printf(t, "        return row * %s;\n", number(k, args, "i32", emit_word("pitch"), stride).s);
+    text_append(t, "    }\n");
+}
+
+static void emit_config(const struct program *p, const struct schedule *of, struct kernel *k,
+                        struct text *args, struct text *t)
 {
     const struct top_k_spec *s = p->spec;
     text_append(t, "\nstruct Config {\n");
     if (s->x.reduce) text_append(t, "    // elements and columns that tiles of a product have left\n");
     text_printf(t, "    typedef %s T;\n", emit_dtype(s->x.dtype));
-    constant(t, "i64", "rows", s->rows);
-    constant(t, "u32", "columns", top_k_candidates(s));
     constant(t, "bool", "parts", s->x.reduce != NULL);
     constant(t, "i64", "stride", s->x.reduce ? 2 : s->x.stride[p->rank - 1]);
     constant(t, "i32", "k", s->k);
     constant(t, "i32", "rows_at_once", of->tile.bm);
     constant(t, "i32", "warps", of->tile.groups);
-    emit_start(p, s, t);
+    emit_start(p, s, k, args, t);
     text_append(t, "};\n");
 }
 
@@ -66,26 +132,41 @@ static void emit_result(struct kernel *k, const struct tensor_use *out, struct t
     text_printf(call, ", a.a%d", pointer);
 }
 
+/* What a row is: columns, or candidates, as many as tiles have left. */
+static void print_head(const struct top_k_spec *s, const struct schedule *of, struct text *t)
+{
+    text_printf(t, "// the %" PRId64 " largest of ", s->k);
+    if (s->x.reduce) text_append(t, "a row's candidates");
+    else text_printf(t, "rows of %" PRId64, s->columns);
+    text_printf(t, ", %d warp%s for each\n", of->tile.groups, of->tile.groups > 1 ? "s" : "");
+    text_append(t, "#include \"divisor.cuh\"\n#include \"ptx/control.cuh\"\n#include \"tile/top_k.cuh\"\n");
+    text_append(t, "\nusing namespace coda;\n");
+}
+
 static void print_kernel(const struct program *p, const struct schedule *of, struct kernel *k, struct text *t)
 {
     const struct top_k_spec *s = p->spec;
-    struct text args = {0}, call = {0};
+    struct text args = {0}, call = {0}, config = {0};
+    struct word rows = emit_word("%" PRId64, s->rows), columns = emit_word("%" PRId64, s->columns);
     emit_pointer(k, s->x.buffer, s->x.offset * dtype_size(s->x.dtype));
     emit_result(k, result(s, false), &args, &call);
     emit_result(k, result(s, true), &args, &call);
-    text_printf(t, "// the %" PRId64 " largest of %" PRId64 " rows of %" PRId64 ", %d warp%s for each\n",
-                s->k, s->rows, s->columns, of->tile.groups, of->tile.groups > 1 ? "s" : "");
-    text_append(t, "#include \"ptx/control.cuh\"\n#include \"tile/top_k.cuh\"\n\nusing namespace coda;\n");
-    emit_config(p, of, t);
+    if (fits(s->rows)) rows = number(k, &args, "i32", emit_word("rows"), s->rows);
+    if (s->x.reduce) columns = number(k, &args, "u32", emit_word("columns"), top_k_candidates(s));
+    emit_config(p, of, k, &args, &config);
+    print_head(s, of, t);
     text_printf(t, "\nstruct Args {\n    const %s *a0;\n%s};\n", emit_dtype(s->x.dtype), text_str(&args));
+    text_append(t, text_str(&config));
     text_printf(t, "\nextern \"C\" __global__ void __launch_bounds__(%d)\n", of->threads);
     text_printf(t, "%s(const __grid_constant__ Args a)\n{\n", k->symbol);
     if (of->pdl) text_append(t, "    ptx::grid_wait();\n");
-    if (of->grid) text_printf(t, "    TopK<Config>::run(a.a0%s);\n", text_str(&call));
+    if (of->grid)
+        text_printf(t, "    TopK<Config>::run(a, a.a0%s, %s, %s);\n", text_str(&call), rows.s, columns.s);
     text_append(t, "}\n");
-    t->failed = t->failed || args.failed || call.failed;
+    t->failed = t->failed || args.failed || call.failed || config.failed;
     text_free(&args);
     text_free(&call);
+    text_free(&config);
 }
 
 coda_status emit_top_k(struct plan *plan, const struct program *p, const struct schedule *s, struct kernel *k)

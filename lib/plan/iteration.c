@@ -125,6 +125,14 @@ void domain_use_samples(struct group *q, const struct type *t, const int64_t *s,
     q->p.sample = rows_alike(as, wide, &outer);
 }
 
+/* What has a single row lies as several rows would, and has a kernel with their strides. */
+static void keep_units(const struct type *t, const int64_t *s, const struct type *as, int64_t *out)
+{
+    int absent = as->rank - t->rank;
+    for (int d = 0; d + 1 < t->rank; d++)
+        if (as->dim[absent + d] == 1) out[absent + d] = s[d];
+}
+
 bool domain_strides(const struct group *q, const struct type *t, const int64_t *s, const struct type *as,
                     int64_t *out)
 {
@@ -143,6 +151,7 @@ bool domain_strides(const struct group *q, const struct type *t, const int64_t *
     }
     if (as->rank != q->domain.rank) return false;
     memcpy(out, wide, sizeof wide);
+    keep_units(t, s, as, out);
     return true;
 }
 

@@ -8,13 +8,15 @@
 #include "rows_schedule.h"
 
 enum {
-    THREADS = 256,      /* of a block */
-    MOST_ACROSS = 32,   /* a warp beside each other */
-    FEWEST_ROWS = 8,    /* that a thread should fold */
-    BLOCKS_PER_SM = 4,  /* whose loads together keep memory busy */
-    DEFAULT_SMS = 132,  /* of an H200, where the target does not say */
-    MOST_DOWN = 32,     /* threads that merge one column's states */
-    STATES_A_THREAD = 4 /* that one should merge, before another helps */
+    THREADS = 256,     /* of a block */
+    MOST_ACROSS = 32,  /* a warp beside each other */
+    FEWEST_ROWS = 8,   /* that a thread should fold */
+    BLOCKS_PER_SM = 4, /* whose loads together keep memory busy */
+    DEFAULT_SMS = 132, /* of an H200, where the target does not say */
+    FEW_STATES = 4,    /* that one thread merges of a column; of more ... */
+    SOME_DOWN = 8,     /* ... so many do, ... */
+    MANY_STATES = 64,  /* ... and of more than these ... */
+    MANY_DOWN = 32     /* ... so many */
 };
 
 static bool is_live(const struct rows_walk *w, const struct program *p, enum step_kind kind)
@@ -57,10 +59,13 @@ void columns_walk(struct rows_walk *w, const struct program *p)
         w->parts = states_left(w, p);
         w->part_rows = w->parts ? CEIL_DIV(p->dim[p->rank - 2], w->parts) : 0;
     } else {
-        while (w->down < MOST_DOWN && w->down * STATES_A_THREAD < most_states(w, p)) w->down *= 2;
+        int states = most_states(w, p);
+        w->down = states <= FEW_STATES ? 1 : states <= MANY_STATES ? SOME_DOWN : MANY_DOWN;
         w->across = THREADS / w->down;
     }
     w->slabs = CEIL_DIV(w->pieces, w->across);
+    w->matrices = w->folds ? w->rows / MAX(p->dim[p->rank - 2], 1) : w->rows;
+    w->blocks = mul_counts(w->matrices, w->slabs * (w->folds ? w->parts : 1));
 }
 
 int64_t columns_states(const struct rows_walk *w, const struct program *p, int sms)

@@ -50,9 +50,8 @@ double weight_clocks(const struct program *p, int sms, double used)
 
 static void print_strides(const char *name, const struct tensor_use *o, struct text *t)
 {
-    text_printf(
-        t, "    static constexpr i64 %s_stride_batch = %lld, %s_stride_row = %lld, %s_stride_k = %lld;\n",
-        name, (long long)o->batch, name, (long long)o->row, name, (long long)o->k);
+    text_printf(t, "    static constexpr i64 %s_stride_row = %lld, %s_stride_k = %lld;\n", name,
+                (long long)o->row, name, (long long)o->k);
 }
 
 void mainloop_print_strides(const struct program *p, struct text *t)

@@ -44,6 +44,9 @@ extern const struct mainloop mainloop_wgmma;
 extern const struct mainloop mainloop_gemv;
 /* For at most 16 rows of A: streams B likewise, multiplies by mma.sync. */
 extern const struct mainloop mainloop_skinny;
+/* Rows that the kernel of either has room for: GEMV unrolls those that there are, SKINNY takes any up to 8,
+ * or 16. */
+int stream_rows(const struct program *p, const struct tile *t);
 /* cp.async + mma.sync: 16-bit operands of one dtype, any stride and pitch, any GPU. */
 extern const struct mainloop mainloop_mma;
 /* fp32 multiply-adds: any dtype, stride and pitch, any GPU. */
@@ -81,7 +84,7 @@ enum {
 };
 /* Cycles in which memory gives all of B; more if only the part `used` of the SMs asks for it. */
 double weight_clocks(const struct program *p, int sms, double used);
-/* Appends a_stride_batch and so on: of a main loop whose operands are pointers. */
+/* Appends a_stride_row and so on: of a main loop whose operands are pointers. */
 void mainloop_print_strides(const struct program *p, struct text *t);
 /* By estimated times: would cuBLASLt, with the epilogue as kernels of its own, beat the tile? Asked of SIMT
  * tiles; true only where it wins by a quarter, as both estimates are rough. mainloop_cublaslt.c */

@@ -38,10 +38,16 @@ static int state_floats(const struct program *p)
     return floats;
 }
 
+int stream_rows(const struct program *p, const struct tile *t)
+{
+    if (t->mainloop != &mainloop_skinny) return (int)p->dim[1];
+    return p->dim[1] <= 8 ? 8 : 16;
+}
+
 /* A ring of `slot` bytes each; the sums of the warps; the values of all rows and of a block's columns. */
 static struct footprint stream_footprint(const struct program *p, const struct tile *t, int slot, int sums)
 {
-    int rows = (int)p->dim[1], columns = (int)CEIL_DIV(p->dim[2] / 4, t->blocks) * 4;
+    int rows = stream_rows(p, t), columns = (int)CEIL_DIV(p->dim[2] / 4, t->blocks) * 4;
     int fixed = 4 * sums + values_bytes(p, rows, columns) + 168;
     return (struct footprint){.fixed = fixed, .stage = slot + 16, .granule = 1024};
 }
@@ -57,7 +63,7 @@ static struct footprint gemv_footprint(const struct program *p, const struct til
 /* The sums of each warp for a unit, and then those of all. */
 static struct footprint skinny_footprint(const struct program *p, const struct tile *t)
 {
-    int rows = (int)p->dim[1], columns = (int)CEIL_DIV(p->dim[2] / 4, t->blocks) * 4;
+    int rows = stream_rows(p, t), columns = (int)CEIL_DIV(p->dim[2] / 4, t->blocks) * 4;
     int sums = 2 * 4 * t->groups * CEIL_DIV(rows, 8) * 64 + rows * columns * tile_splits(t);
     return stream_footprint(p, t, 8 * (2 * t->bk + 64), sums);
 }

@@ -12,7 +12,7 @@ enum {
     BLOCK_SMALL = 128, /* threads of a block whose teams are warps, parts of these, or threads */
     BLOCK_FLAT = 256,
     KEPT_FLOATS = 64, /* registers for loads that are used again, or made ahead */
-    LANE_STATES = 4,  /* of a row, that one lane may merge before another helps it */
+    LANE_STATES = 4,  /* of a row, that one thread may merge before a warp does */
     PIECE_MOST = 8
 };
 
@@ -165,9 +165,17 @@ static bool has_row_values(const struct rows_walk *w, const struct program *p)
 static void replace_columns(struct rows_walk *w, const struct program *p, int d)
 {
     w->rank = 0;
+    w->joined = true;
     push_dimension(w, p, p->dim[d], d);
 }
 
+static void join_dimension(struct rows_walk *w, const struct program *p, int d)
+{
+    w->joined = w->joined || w->rank == 1;
+    w->dim[0] *= p->dim[d];
+}
+
+/* A dimension of 1 is left out, but if there is no other one: a single row is walked as several are. */
 static void join_dimensions(struct rows_walk *w, const struct program *p, bool row_work_only)
 {
     bool apart = columns_matter(w, p), row_values = has_row_values(w, p);
@@ -176,9 +184,11 @@ static void join_dimensions(struct rows_walk *w, const struct program *p, bool r
         if (!port_in_use(w, p, q, true)) w->stride[q][0] = 0;
     for (int d = p->rank - 2; d >= 0; d--) {
         bool columns = w->rank == 1, rows = w->folds && w->rank == 2; /* of a matrix, which stays one */
-        if (p->dim[d] == 1 && !(w->folds && columns)) continue;
+        bool joins = !(columns && apart) && !rows && may_join(w, p, d, w->dim[0]);
+        bool counts = p->dim[d] != 1 || (columns && (w->folds || joins || domain_rows(p) == 1));
+        if (!counts) continue;
         if (columns && w->dim[0] == 1 && !apart && !row_values) replace_columns(w, p, d);
-        else if (!(columns && apart) && !rows && may_join(w, p, d, w->dim[0])) w->dim[0] *= p->dim[d];
+        else if (joins) join_dimension(w, p, d);
         else push_dimension(w, p, p->dim[d], d);
     }
     w->columns = w->dim[w->rank - 1];
@@ -239,12 +249,7 @@ static void choose_width(struct rows_walk *w, const struct program *p)
 
 /* ---- Teams ---- */
 
-int rows_lanes(const struct tensor_use *port)
-{
-    int lanes = 1;
-    while (lanes < 32 && lanes * LANE_STATES < port->blocks) lanes *= 2;
-    return lanes;
-}
+int rows_lanes(const struct rows_walk *w) { return w->team > 1 ? 32 : 1; }
 
 int rows_state(const struct rows_walk *w, const struct program *p, int step)
 {
@@ -261,32 +266,25 @@ bool rows_shares_state(const struct rows_walk *w, const struct program *p, int s
     return shares;
 }
 
-static int most_lanes(const struct rows_walk *w, const struct program *p)
+/* Are there so many states of a row that lanes should share them? */
+static bool has_many_states(const struct rows_walk *w, const struct program *p)
 {
-    int most = 1;
     for (int i = 0; i < p->steps; i++)
-        if (w->live[i] && p->step[i].kind == STEP_PARTIAL)
-            most = MAX(most, rows_lanes(&p->port[p->step[i].port]));
-    return most;
-}
-
-/* All lanes of a warp take part in a fold, so each has a row. */
-static int whole_warps(const struct rows_walk *w, int team)
-{
-    while (team > 1 && team < 32 && w->rows % (32 / team)) team *= 2;
-    return team;
+        if (w->live[i] && p->step[i].kind == STEP_PARTIAL && p->port[p->step[i].port].blocks > LANE_STATES)
+            return true;
+    return false;
 }
 
 static void choose_team(struct rows_walk *w, const struct program *p)
 {
-    int lanes = most_lanes(w, p);
+    bool many = has_many_states(w, p);
     bool walks = is_live(w, p, STEP_REDUCE) || (is_live(w, p, STEP_PARTIAL) && has_column_store(w, p));
     w->threads = BLOCK_FLAT;
     w->items = 1;
     if (w->folds || w->finishes) return;
-    if (!walks && lanes == 1) return;
+    if (!walks && !many) return;
     w->threads = BLOCK_SMALL;
-    w->team = w->pieces <= 2 ? whole_warps(w, lanes) : w->pieces <= 2 * 32 ? 32 : BLOCK_SMALL;
+    w->team = w->pieces <= 2 && !many ? 1 : w->pieces <= 2 * 32 ? 32 : BLOCK_SMALL; /* whole warps fold */
     while (w->team >= BLOCK_SMALL && w->team < TEAM_MOST && w->pieces > TEAM_ITEMS * w->team) w->team *= 2;
     w->threads = MAX(w->threads, w->team);
     w->items = CEIL_DIV(w->pieces, w->team);
@@ -351,10 +349,7 @@ static bool is_empty(const struct rows_walk *w, const struct program *p)
 
 int64_t rows_blocks(const struct rows_walk *w, const struct program *p)
 {
-    if (w->folds || w->finishes)
-        return MIN(
-            mul_counts(w->rows / (w->folds ? p->dim[p->rank - 2] : 1), w->slabs * (w->folds ? w->parts : 1)),
-            1 << 30);
+    if (w->folds || w->finishes) return MIN(w->blocks, 1 << 30);
     int64_t most = w->team ? mul_counts(w->rows, w->team) : w->rows * w->pieces;
     return is_empty(w, p) ? 0 : MIN(most / w->threads + (most % w->threads != 0), 1 << 30);
 }

@@ -19,20 +19,23 @@
  * the states that parts have left are finished, each of `down` threads merges some of a column's, and a block
  * has a slab of a matrix. Neither has teams.
  *
- * States of a row that tiles have made are merged by lanes of its team, more than a few by several. What
- * the first walk loads is then asked for ahead of them, and kept.
+ * States of a row that tiles have made are merged by a warp of its team; a row that has few, and no columns
+ * to walk, has one thread. What the first walk loads is then asked for ahead of them, and kept.
  */
 struct rows_walk {
     int rank;
     int64_t dim[CODA_MAX_RANK];
     int64_t (*stride)[CODA_MAX_RANK]; /* of each port, over dim */
     int64_t rows, columns;            /* rows: of the domain joined so */
+    bool joined;                      /* the columns are those of several rows */
     int width, team, threads;         /* threads: of a block */
     int64_t pieces, items;            /* of a row; of a thread of a team */
     bool folds, finishes;             /* columns; or their statistics */
     int across, down;                 /* threads of a block, for either */
     int64_t slabs;                    /* of `across` pieces, in a row */
-    int64_t parts, part_rows;         /* folds: of a matrix; of such a part */
+    int64_t matrices, parts;          /* folds: whose columns; of each of them */
+    int64_t part_rows;                /* of such a part, but for a matrix's last one */
+    int64_t blocks;                   /* folds, finishes: of threads, if each has one */
     int phases;
     bool *live;   /* steps: some store needs it */
     int *phase;   /* steps: of the value; of a store, of what it stores */
@@ -52,8 +55,8 @@ void columns_walk(struct rows_walk *w, const struct program *p);
 /* Parts of a matrix's rows, each of which leaves a state of a column, on so many SMs; 0: there is no row. */
 int64_t columns_states(const struct rows_walk *w, const struct program *p, int sms);
 
-/* How many lanes of a team merge the states of a row's port. */
-int rows_lanes(const struct tensor_use *port);
+/* How many lanes of a team merge the states that tiles have left of a row: one, or a warp. */
+int rows_lanes(const struct rows_walk *w);
 /* The first live step whose state this one, a REDUCE or a PARTIAL, reads: perhaps itself; and whether another
  * one reads it too. */
 int rows_state(const struct rows_walk *w, const struct program *p, int step);

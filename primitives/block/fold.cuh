@@ -49,20 +49,20 @@ template <class R, i32 warps> DEV void fold_warps(typename R::State &s, float *s
     __syncthreads();
 }
 
-// A row's state from those that several tiles made of it (see port/vector.cuh), merged by neighbouring lanes,
-// each of which then has it; and its statistic.
-template <class R, i32 blocks, i32 lanes> DEV typename R::State merge_partials(const float *p, i64 row)
+// A row's state from the `blocks` that several tiles made of it (see port/vector.cuh), merged by neighbouring
+// lanes, each of which then has it; and its statistic.
+template <class R, i32 lanes> DEV typename R::State merge_partials(const float *p, i64 row, i32 blocks)
 {
     const i32 lane = threadIdx.x % lanes;
-    port::Partials<R, blocks, lanes> states;
-    states.load(p, row, lane);
-    typename R::State s = states.merged(p, row, lane);
+    port::Partials<R, lanes> states;
+    states.load(p, row, lane, blocks);
+    typename R::State s = states.merged(p, row, lane, blocks);
     fold_lanes<R, lanes>(s);
     return s;
 }
-template <class R, i32 blocks, i32 lanes> DEV float finish_partials(const float *p, i64 row)
+template <class R, i32 lanes> DEV float finish_partials(const float *p, i64 row, i32 blocks)
 {
-    return R::finish(merge_partials<R, blocks, lanes>(p, row));
+    return R::finish(merge_partials<R, lanes>(p, row, blocks));
 }
 
 } // namespace coda::block

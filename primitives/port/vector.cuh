@@ -43,15 +43,14 @@ template <class R> DEV typename R::State load_partial(const float *p, i64 row, i
     return s;
 }
 
-// What one of `lanes` merges of a row's states: every lanes-th. load() has up to 16 of them on their way
-// from memory at once. merged() joins neighbours, then pairs of these and so on, which wait less for each
-// other than one after another.
-template <class R, i32 blocks, i32 lanes> struct Partials {
-    static constexpr i32 share = blocks > lanes ? (blocks + lanes - 1) / lanes : 1;
-    static constexpr i32 loads = (share + 15) / 16, count = (share + loads - 1) / loads;
+// What one of `lanes` merges of a row's states: every lanes-th. load() has `count` of them, or as many as
+// are left, on their way from memory at once. merged() joins neighbours, then pairs of these and so on, which
+// wait less for each other than one after another.
+template <class R, i32 lanes> struct Partials {
+    static constexpr i32 count = R::state > 4 ? 1 : lanes > 1 ? 4 : R::state > 1 ? 8 : 16;
     typename R::State part[count];
 
-    DEV void load(const float *p, i64 row, i32 first)
+    DEV void load(const float *p, i64 row, i32 first, i32 blocks)
     {
 #pragma unroll
         for (i32 i = 0; i < count; i++) {
@@ -66,12 +65,13 @@ template <class R, i32 blocks, i32 lanes> struct Partials {
 #pragma unroll
             for (i32 i = 0; i + near < count; i += 2 * near) R::merge(part[i], part[i + near]);
     }
-    DEV typename R::State merged(const float *p, i64 row, i32 lane)
+    DEV typename R::State merged(const float *p, i64 row, i32 lane, i32 blocks)
     {
         join();
         typename R::State s = part[0];
-        for (i32 i = count; i < share; i += count) {
-            load(p, row, lane + i * lanes);
+#pragma unroll 1
+        for (i32 i = lane + count * lanes; i < blocks; i += count * lanes) {
+            load(p, row, i, blocks);
             join();
             R::merge(s, part[0]);
         }

@@ -17,8 +17,7 @@ DEV void store_columns(const typename R::State (&s)[width], float *shared, float
     constexpr int threads = across * down;
     __syncthreads(); // what was here has been read
 #pragma unroll
-    for (int i = 0; i < R::state * width; i++)
-        shared[i * threads + threadIdx.x] = s[i % width].v[i / width];
+    for (int i = 0; i < R::state * width; i++) shared[i * threads + threadIdx.x] = s[i % width].v[i / width];
     __syncthreads();
     for (int k = threadIdx.x; k < across * width; k += threads) {
         const int x = k % across, j = k / across;
@@ -26,8 +25,7 @@ DEV void store_columns(const typename R::State (&s)[width], float *shared, float
         R::init(all);
         for (int y = 0; y < down; y++) {
 #pragma unroll
-            for (int i = 0; i < R::state; i++)
-                next.v[i] = shared[(i * width + j) * threads + y * across + x];
+            for (int i = 0; i < R::state; i++) next.v[i] = shared[(i * width + j) * threads + y * across + x];
             R::merge(all, next);
         }
         const i64 c = first + x * width + j;
@@ -35,21 +33,26 @@ DEV void store_columns(const typename R::State (&s)[width], float *shared, float
     }
 }
 
-// The state of column c of a matrix, for the threads whose `down` is 0. All threads of the block take part.
-template <class R, int parts, int across, int down>
-DEV typename R::State merge_columns(const float *from, float *shared, i64 matrix, i64 c, i64 columns)
+// The state of column c of a matrix that has so many parts, for the threads whose `down` is 0. All threads of
+// the block take part. A thread has `ahead` states on their way from memory at once.
+template <class R, int across, int down>
+DEV typename R::State merge_columns(const float *from, float *shared, i64 matrix, i64 c, i64 columns,
+                                    i32 parts)
 {
-    constexpr int share = (parts + down - 1) / down;
+    constexpr int ahead = 4;
     const int y = threadIdx.x / across;
-    typename R::State s, next;
+    typename R::State s, next[ahead];
     R::init(s);
-#pragma unroll(0 < share && share < 8 ? share : 8)
-    for (int i = 0; i < share; i++) {
-        const int part = y + i * down;
-        if (part < parts && c < columns) {
-            next = port::load_partial<R>(from, matrix * parts + part, c, columns);
-            R::merge(s, next);
+#pragma unroll 1
+    for (int part = y; part < parts && c < columns; part += ahead * down) {
+#pragma unroll
+        for (int i = 0; i < ahead; i++) {
+            R::init(next[i]);
+            if (part + i * down < parts)
+                next[i] = port::load_partial<R>(from, matrix * parts + part + i * down, c, columns);
         }
+#pragma unroll
+        for (int i = 0; i < ahead; i++) R::merge(s, next[i]);
     }
     if constexpr (down > 1) {
         __syncthreads(); // what was here has been read
@@ -59,8 +62,8 @@ DEV typename R::State merge_columns(const float *from, float *shared, i64 matrix
         for (int other = 1; other < down && y == 0; other++) {
 #pragma unroll
             for (int i = 0; i < R::state; i++)
-                next.v[i] = shared[i * across * down + other * across + threadIdx.x];
-            R::merge(s, next);
+                next[0].v[i] = shared[i * across * down + other * across + threadIdx.x];
+            R::merge(s, next[0]);
         }
     }
     return s;

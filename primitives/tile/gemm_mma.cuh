@@ -38,7 +38,9 @@ template <class T, int rows, int bk, int threads, bool k_major> struct Panels {
     // ---- To shared memory ----
 
     // Piece i of this thread, by its first element. Neighbouring threads take neighbours in memory.
-    struct Piece { int row, k; };
+    struct Piece {
+        int row, k;
+    };
     DEV static Piece piece(int i)
     {
         const int n = i * threads + (int)threadIdx.x;
@@ -99,12 +101,9 @@ template <class Config, class Epilogue> struct GemmMma {
                          blocks = EpilogueLayout<Config, Epilogue>::blocks;
     static constexpr int steps = (int)((Config::k + bk - 1) / bk);
     // Halves of a gated tile begin at multiples of Config::n / 2; of an interleaved one columns are apart.
-    using MajorA = Major<Config::a_stride_row, Config::a_stride_k,
-                         Config::a_align | (Config::batch > 1 ? Config::a_stride_batch : 0)>;
+    using MajorA = Major<Config::a_stride_row, Config::a_stride_k, Config::a_align>;
     static constexpr i64 half_b = Columns::gated && Config::b_stride_k != 1 ? Config::n / 2 : 0;
-    using MajorB =
-        Major<Config::b_stride_row, Config::b_stride_k,
-              Config::b_align | half_b | (Config::batch > 1 ? Config::b_stride_batch : 0), Columns::step>;
+    using MajorB = Major<Config::b_stride_row, Config::b_stride_k, Config::b_align | half_b, Columns::step>;
     using PanelsA = Panels<Element, Config::bm, bk, threads, MajorA::k_major>;
     using PanelsB = Panels<Element, Config::bn, bk, threads, MajorB::k_major>;
 
@@ -129,26 +128,26 @@ template <class Config, class Epilogue> struct GemmMma {
     }
     DEV void copy_a(u32 to, const Tile &t, int k0) const
     {
-#pragma unroll (PanelsA::each < 4 ? PanelsA::each : 4)
+#pragma unroll(PanelsA::each < 4 ? PanelsA::each : 4)
         for (int i = 0; i < PanelsA::each; i++) {
             const auto at = PanelsA::piece(i);
             if (PanelsA::pieces % threads && i * threads + (int)threadIdx.x >= PanelsA::pieces) break;
             const int m = t.m * Config::bm + at.row, k = k0 + at.k;
             const Element *from =
-                args.a + t.batch * Config::a_stride_batch + m * Config::a_stride_row + k * Config::a_stride_k;
+                args.a + t.batch * Config::a_batch(args) + m * Config::a_stride_row + k * Config::a_stride_k;
             PanelsA::template copy<MajorA::width>(to + PanelsA::place(at.row, at.k), from, MajorA::step,
                                                   left<MajorA::k_major>(m, Config::rows(args), k));
         }
     }
     DEV void copy_b(u32 to, const Tile &t, int k0) const
     {
-#pragma unroll (PanelsB::each < 4 ? PanelsB::each : 4)
+#pragma unroll(PanelsB::each < 4 ? PanelsB::each : 4)
         for (int i = 0; i < PanelsB::each; i++) {
             const auto at = PanelsB::piece(i);
             if (PanelsB::pieces % threads && i * threads + (int)threadIdx.x >= PanelsB::pieces) break;
             const int n = Columns::column(t.first, at.row), k = k0 + at.k;
             const Element *from =
-                args.b + t.batch * Config::b_stride_batch + n * Config::b_stride_row + k * Config::b_stride_k;
+                args.b + t.batch * Config::b_batch(args) + n * Config::b_stride_row + k * Config::b_stride_k;
             const int rows = ((int)Config::n - n + Columns::step - 1) / Columns::step;
             PanelsB::template copy<MajorB::width>(to + PanelsB::place(at.row, at.k), from, MajorB::step,
                                                   left<MajorB::k_major>(0, rows, k));
@@ -169,7 +168,7 @@ template <class Config, class Epilogue> struct GemmMma {
     using Accumulators = float[blocks][Config::bn / 2];
     DEV static float (&octet(float (&acc)[Config::bn / 2], int i))[4]
     {
-        return reinterpret_cast<float (&)[4]>(acc[4 * i]);
+        return reinterpret_cast<float(&)[4]>(acc[4 * i]);
     }
 
     // a, b: this lane's places in the slot.

@@ -55,7 +55,7 @@ template <class Config, class Epilogue> struct GemmSimt {
     {
         const i64 m0 = (i64)t.m * Config::bm;
         const auto *from =
-            args.a + t.batch * Config::a_stride_batch + m0 * Config::a_stride_row + k0 * Config::a_stride_k;
+            args.a + t.batch * Config::a_batch(args) + m0 * Config::a_stride_row + k0 * Config::a_stride_k;
 #pragma unroll
         for (int i = 0; i < a.each; i++)
             a.x[i] = k0 + a.k(i) < Config::k && m0 + a.row(i) < Config::rows(args)
@@ -64,7 +64,7 @@ template <class Config, class Epilogue> struct GemmSimt {
     }
     DEV void get_b(ShareB &b, const Tile &t, i64 k0) const
     {
-        const auto *from = args.b + t.batch * Config::b_stride_batch + k0 * Config::b_stride_k;
+        const auto *from = args.b + t.batch * Config::b_batch(args) + k0 * Config::b_stride_k;
 #pragma unroll
         for (int i = 0; i < b.each; i++) {
             const i64 n = Columns::column(t.first, b.row(i));

@@ -23,7 +23,7 @@ template <class Config, class Epilogue> struct GemvSm90 {
     using State = typename Epilogue::State;
 
     static constexpr int warps = 4 * Config::groups, threads = 32 * warps; // of consumers
-    static constexpr int rows = Quads::rows;
+    static constexpr int rows = Quads::most_rows; // as many as there are
     static constexpr int pieces = (int)((Config::k + Config::bk - 1) / Config::bk); // of a row of B
     static constexpr int runs = (Config::bk / 8 + threads - 1) / threads;           // of a lane in a piece
     static constexpr int row_bytes = 2 * Config::bk, slot_bytes = 2 * row_bytes;

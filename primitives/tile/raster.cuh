@@ -11,6 +11,7 @@
 // that A is still in L2 they come within their band, at the last place that is such a block's.
 #pragma once
 
+#include "divisor.cuh"
 #include "types.cuh"
 
 namespace coda {
@@ -38,13 +39,6 @@ template <int m, int n> struct ClusterShape {
     static_assert(m == 1 || n == 1);
 };
 
-// A number that the launch knows, by which many are divided: exact for what is below 2^31.
-struct Divisor {
-    u32 number, multiplier, shift;
-    DEV u32 quotient(u32 x) const { return ((u32)((u64)x * multiplier >> 32) + x) >> shift; }
-    DEV u32 rest(u32 x) const { return x - quotient(x) * number; }
-};
-
 // What a Config inherits that does not say otherwise.
 struct ConfigDefaults {
     static constexpr int cluster_m = 1, cluster_n = 1, tail = 0, tail_bn = 0;
@@ -52,6 +46,7 @@ struct ConfigDefaults {
 };
 
 // The number of rows is an argument, from which it is made anew wherever it is wanted: no register holds it.
+// So are the batches, and what divides.
 template <class Config, class Cluster = ClusterShape<1, 1>> struct Raster {
     const typename Config::Args &args;
 
@@ -64,20 +59,29 @@ template <class Config, class Cluster = ClusterShape<1, 1>> struct Raster {
     static constexpr int side = Config::across ? Cluster::wide : Cluster::high;
     static constexpr int band_size = Config::band / side;
     static_assert(Config::band % side == 0);
-    static_assert(!Config::tail || (Cluster::size == 1 && !Config::across && Config::batch == 1));
+    static_assert(!Config::tail || (Cluster::size == 1 && !Config::across && !Config::batched));
     static_assert(!Config::tail || whole * Config::bn + Config::tail * Config::tail_bn == Config::n);
 
     // Tiles along M, and clusters; clusters of a batch, and of all.
     DEV int rows() const { return (Config::rows(args) + Config::bm - 1) / Config::bm; }
     DEV int high() const { return (rows() + Cluster::high - 1) / Cluster::high; }
     DEV u32 each() const { return (u32)high() * wide; }
-    DEV u32 count() const { return each() * (u32)Config::batch; }
+    DEV u32 count() const
+    {
+        if constexpr (Config::batched) return each() * (u32)args.batches;
+        else return each();
+    }
 
     // The band of a batch's cluster, whose length is the number of rows if it goes across.
     DEV u32 band_of(u32 i) const
     {
-        if constexpr (Config::across && Config::batch == 1) return args.divisor.quotient(i);
+        if constexpr (Config::across) return args.divisor.quotient(i);
         else return i / (u32)(band_size * length());
+    }
+    DEV u32 batch_of(u32 index) const
+    {
+        if constexpr (Config::batched) return args.per_batch.quotient(index);
+        else return 0;
     }
     DEV int length() const { return Config::across ? high() : wide; }
 
@@ -85,7 +89,7 @@ template <class Config, class Cluster = ClusterShape<1, 1>> struct Raster {
     DEV Tile tile(u32 index, int rank = 0) const
     {
         if constexpr (Config::tail) return tile_or_tail(index);
-        const u32 batch = Config::batch == 1 ? 0 : index / each(), i = index - batch * each();
+        const u32 batch = batch_of(index), i = index - batch * each();
         const u32 band = band_of(i), in = i - band * (u32)(band_size * length());
         const u32 first = band * band_size, left = (Config::across ? wide : high()) - first;
         const u32 width = left < band_size ? left : band_size, x = first + in % width, y = in / width;

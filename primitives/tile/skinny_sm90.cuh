@@ -34,8 +34,8 @@ template <class Config, class Epilogue> struct SkinnySm90 {
     using Quads = coda::Quads<Config, Epilogue>;
     using Spot = typename Quads::Spot;
 
-    static constexpr int warps = 4 * Config::groups, threads = 32 * warps; // of consumers
-    static constexpr int rows = Quads::rows, octets = (rows + 7) / 8;      // of A
+    static constexpr int warps = 4 * Config::groups, threads = 32 * warps;     // of consumers
+    static constexpr int most_rows = Quads::most_rows, octets = most_rows / 8; // of A: 8, or 16
     static constexpr int step = 32 * warps; // k that all warps multiply at once
     // A block's part of K.
     static constexpr int part = (int)((Config::k / step + Config::splits - 1) / Config::splits) * step;
@@ -43,19 +43,22 @@ template <class Config, class Epilogue> struct SkinnySm90 {
     static constexpr int steps = Config::bk / step;                     // of a piece
     // Eight lanes that read at a time have 64 bytes of each of two rows: so they are in different banks.
     static constexpr int pitch = 2 * Config::bk + 64, slot_bytes = 8 * pitch;
-    static_assert(rows <= 16 && Config::k % step == 0 && Config::bk % step == 0 && Config::bk % 64 == 0);
+    static_assert((most_rows == 8 || most_rows == 16) && Config::k % step == 0 && Config::bk % step == 0 &&
+                  Config::bk % 64 == 0);
 
     using Ring = StreamRing<Config::stages, slot_bytes, Config::window>;
     struct Shared {
         Ring ring;
         float parts[2][warps][8 * octets][8]; // of two units, in turns
-        alignas(16) float sums[rows][Config::splits * Quads::most_quads][4];
+        alignas(16) float sums[most_rows][Config::splits * Quads::most_quads][4];
         typename Quads::Values values;
     };
     static_assert(shared_fits<Shared>(Config::shared_bytes));
 
     const Args &args;
     Shared &s;
+
+    DEV int rows() const { return Config::rows(args); } // that there are
 
     // Of the cluster, with its quads from begin() on; without one it is a block.
     DEV static int rank() { return blockIdx.x % Config::splits; }
@@ -109,7 +112,9 @@ template <class Config, class Epilogue> struct SkinnySm90 {
 
     // ---- Consumers ----
 
-    struct alignas(16) Run { u32 pair[4]; }; // 8 elements
+    struct alignas(16) Run {
+        u32 pair[4];
+    };                                          // 8 elements
     using Left = u32[pieces][steps][octets][4]; // A's, of this lane
     using Sums = float[2][4];
 
@@ -118,7 +123,7 @@ template <class Config, class Epilogue> struct SkinnySm90 {
 
     DEV Run load_run(int row, int piece, int i) const
     {
-        if (row >= rows) return {};
+        if (row >= rows()) return {};
         return *(const Run *)(args.a + row * Config::a_stride_row + rank() * part + piece * Config::bk +
                               place(i));
     }
@@ -159,7 +164,7 @@ template <class Config, class Epilogue> struct SkinnySm90 {
     DEV void put(const Sums &sum, int unit) const
     {
         const int row = threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
-        float (&to)[8 * octets][8] = s.parts[unit % 2][threadIdx.x / 32];
+        float(&to)[8 * octets][8] = s.parts[unit % 2][threadIdx.x / 32];
 #pragma unroll
         for (int e = 0; e < 2; e++) {
             to[row][column + e] = sum[0][e] + sum[1][octets > 1 ? e : 2 + e];
@@ -169,7 +174,7 @@ template <class Config, class Epilogue> struct SkinnySm90 {
     DEV void add_up(int unit) const
     {
         const int row = threadIdx.x / 8, column = threadIdx.x % 8, quad = 2 * unit + column / 4;
-        if (row >= rows || quad >= count()) return;
+        if (row >= rows() || quad >= count()) return;
         float all = 0;
 #pragma unroll
         for (int w = 0; w < warps; w++) all += s.parts[unit % 2][w][row][column];
@@ -206,8 +211,8 @@ template <class Config, class Epilogue> struct SkinnySm90 {
     DEV void add_cluster() const
     {
         const int first = Quads::first(blockIdx.x) - begin(), quads = Quads::count();
-        for (int i = threadIdx.x; i < rows * quads; i += threads) {
-            float (&to)[4] = s.sums[i / quads][first + i % quads];
+        for (int i = threadIdx.x; i < rows() * quads; i += threads) {
+            float(&to)[4] = s.sums[i / quads][first + i % quads];
             float x[Config::splits][4];
 #pragma unroll
             for (int r = 0; r < Config::splits; r++)
@@ -227,13 +232,13 @@ template <class Config, class Epilogue> struct SkinnySm90 {
         const int first = Quads::first(blockIdx.x) - begin();
         constexpr int lanes = octets > 1 ? 16 : 32;
         const int row = threadIdx.x / lanes, lane = threadIdx.x % lanes;
-        const auto sum = [&](int r, int quad, float (&x)[2][2]) {
+        const auto sum = [&](int r, int quad, float(&x)[2][2]) {
 #pragma unroll
             for (int i = 0; i < 4; i++) x[i / 2][i % 2] = s.sums[r][first + quad][i];
         };
         const auto state = Quads{args, s.values}.template drain<lanes>(row, lane, lanes, sum);
         if constexpr (Quads::has_state)
-            if (lane == 0 && row < rows) Epilogue::save(args, row, blockIdx.x, state);
+            if (lane == 0 && row < rows()) Epilogue::save(args, row, blockIdx.x, state);
     }
 
     // ---- Roles ----

@@ -81,22 +81,24 @@ template <class Config, class Epilogue> struct Quads {
     using Slots = PatchRow<Config, Epilogue>;
     using State = typename Epilogue::State;
 
-    static constexpr int rows = (int)Config::m, quads = (int)Config::n / 4;
+    static constexpr int most_rows = Config::bm, quads = (int)Config::n / 4;
     static constexpr int most_quads = (quads + Config::blocks - 1) / Config::blocks; // of a block
     static constexpr bool has_row = !__is_empty(typename Epilogue::Row),
                           has_col = !__is_empty(typename Epilogue::Col);
     static constexpr bool has_half = !__is_empty(typename Epilogue::Half), has_state = !__is_empty(State);
     using Sample = Samples<Epilogue::sample>;
-    static_assert(Config::n % 16 == 0 && Config::batch == 1 && !Epilogue::sampled_columns);
+    static_assert(Config::n % 16 == 0 && !Config::batched && !Epilogue::sampled_columns);
 
     struct Values {
-        typename Epilogue::Row row[rows];
+        typename Epilogue::Row row[most_rows];
         typename Epilogue::Col col[most_quads][4];
         typename Epilogue::Half half[most_quads][2];
     };
 
     const Args &args;
     Values &values;
+
+    DEV int rows() const { return Config::rows(args); } // that there are
 
     // Block b has the quads [first(b), first(b + 1)).
     DEV static int first(u32 block) { return (int)((u64)quads * block / Config::blocks); }
@@ -139,7 +141,7 @@ template <class Config, class Epilogue> struct Quads {
         const int begin = first(blockIdx.x), columns = 4 * count(), lane = threadIdx.x % 32;
         if constexpr (has_row)
 #pragma unroll 4 // rows whose loads do not wait for each other
-            for (int r = lane / Epilogue::team; r < rows; r += 32 / Epilogue::team) {
+            for (int r = lane / Epilogue::team; r < rows(); r += 32 / Epilogue::team) {
                 const bool leads = lane % Epilogue::team == 0; // it alone stores
                 const typename Epilogue::Row row =
                     Epilogue::row(args, Sample::of(r, 0), r, blockIdx.x == 0 && leads);
@@ -176,7 +178,7 @@ template <class Config, class Epilogue> struct Quads {
     {
         State state[Slots::chains];
         for (int i = 0; i < Slots::chains; i++) Epilogue::init(state[i]);
-        if (row < rows)
+        if (row < rows())
 #pragma unroll 1
             for (int quad = begin; quad < count(); quad += step) {
                 float sums[2][2];

@@ -65,9 +65,9 @@ template <class Config> struct TopK {
 
     // ---- A row ----
 
-    DEV static u64 at(const T *row, u32 c)
+    DEV static u64 at(const T *row, u32 c, u32 columns)
     {
-        if (c >= Config::columns) return 0;
+        if (c >= columns) return 0;
         const float x = load(row + c * Config::stride);
         if constexpr (!Config::parts) return candidate(x, c);
         const float column = load(row + c * Config::stride + 1); // none's is infinite
@@ -75,12 +75,12 @@ template <class Config> struct TopK {
     }
 
     // There are k elements that are no worse.
-    DEV static u64 find_floor(const T *row, u32 first, Shared &shared, i32 warp)
+    DEV static u64 find_floor(const T *row, u32 columns, u32 first, Shared &shared, i32 warp)
     {
         u64 best = 0;
-#pragma unroll 8
-        for (u32 c = first; c < Config::columns; c += step) {
-            const u64 x = at(row, c);
+#pragma unroll(Config::parts ? 4 : 8) // of two loads each, or of one
+        for (u32 c = first; c < columns; c += step) {
+            const u64 x = at(row, c, columns);
             best = x > best ? x : best;
         }
         u64 floor = from_lane(sort(best), bound - 1);
@@ -99,16 +99,16 @@ template <class Config> struct TopK {
     }
 
     // The warp's best, of those that are no worse than the floor.
-    DEV static void find_best(const T *row, u32 first, u64 floor, u64 (&list)[held])
+    DEV static void find_best(const T *row, u32 columns, u32 first, u64 floor, u64 (&list)[held])
     {
         u64 below = floor ? floor - 1 : 0; // what is to be inserted is better
 #pragma unroll
         for (i32 e = 0; e < held; e++) list[e] = 0;
 #pragma unroll 1
-        for (u32 base = 0; base < Config::columns; base += ahead * step) {
+        for (u32 base = 0; base < columns; base += ahead * step) {
             u64 x[ahead];
 #pragma unroll
-            for (i32 i = 0; i < ahead; i++) x[i] = at(row, base + i * step + first);
+            for (i32 i = 0; i < ahead; i++) x[i] = at(row, base + i * step + first, columns);
 #pragma unroll
             for (i32 i = 0; i < ahead; i++)
                 for (u32 left = __ballot_sync(~0u, x[i] > below); left; left &= left - 1) {
@@ -148,12 +148,13 @@ template <class Config> struct TopK {
         return all;
     }
 
-    template <class V> DEV static void run_row(const T *x, i64 row, V *values, i32 *indices, Shared &shared)
+    template <class V>
+    DEV static void run_row(const T *from, u32 columns, i64 row, V *values, i32 *indices, Shared &shared)
     {
         const i32 warp = threadIdx.x / 32 % warps, lane = threadIdx.x % 32;
-        const T *from = x + Config::start(row);
+        const u32 first = 32 * warp + lane;
         u64 list[held];
-        find_best(from, 32 * warp + lane, find_floor(from, 32 * warp + lane, shared, warp), list);
+        find_best(from, columns, first, find_floor(from, columns, first, shared, warp), list);
         if constexpr (warps == 1) {
 #pragma unroll
             for (i32 e = 0; e < held; e++)
@@ -171,13 +172,13 @@ template <class Config> struct TopK {
     }
 
     // values or indices may be nullptr.
-    template <class V> DEV static void run(const T *x, V *values, i32 *indices)
+    template <class Args, class V>
+    DEV static void run(const Args &args, const T *x, V *values, i32 *indices, i64 rows, u32 columns)
     {
         __shared__ Shared shared;
         constexpr i32 each = Config::rows_at_once;
-        for (i64 row = (i64)blockIdx.x * each + threadIdx.x / step; row < Config::rows;
-             row += (i64)gridDim.x * each)
-            run_row(x, row, values, indices, shared);
+        for (i64 row = (i64)blockIdx.x * each + threadIdx.x / step; row < rows; row += (i64)gridDim.x * each)
+            run_row(x + Config::start(args, row), columns, row, values, indices, shared);
     }
 };
 

@@ -57,9 +57,15 @@ static bool run(struct bench *b, void **result, char *err)
     void *pointer[KERNEL_MAX_POINTERS];
     for (int i = 0; i < k->pointers; i++)
         pointer[i] = (char *)b->gpu[k->pointer[i].buffer] + k->pointer[i].bytes;
+    char *scalar = (char *)(pointer + k->pointers);
+    for (int i = 0; i < k->scalars; i++) {
+        const struct scalar_spec *s = &k->scalar[i];
+        memcpy(scalar + 4 * i, s->buffer == SCALAR_NUMBER ? (const void *)&s->number : b->rig.args[s->buffer],
+               4);
+    }
     struct jit_launch l = {.grid = (unsigned)k->launch.grid, .threads = (unsigned)k->launch.threads};
-    if (k->launch.grid && jit_launch(b->kernel, &l, pointer, 8 * (size_t)k->pointers, NULL, err))
-        return false;
+    size_t bytes = 8 * (size_t)k->pointers + 4 * (size_t)k->scalars;
+    if (k->launch.grid && jit_launch(b->kernel, &l, pointer, bytes, NULL, err)) return false;
     if (!device_wait()) return snprintf(err, 256, "the kernel failed"), false;
     for (int i = 0; i < b->rig.plan.buffers; i++)
         if (!device_download(result[i], b->gpu[i], bytes_of(b, i))) return false;

@@ -153,7 +153,8 @@ template <class T> void store_eight(shim_way way, T *p, const float (&x)[8], int
 template <int m, int cols, int high, int wide, int tails, int tail_wide, int walk, int parts, bool columns>
 struct Walked : ConfigDefaults {
     struct Args { Divisor divisor; };
-    static constexpr i64 batch = 1, n = cols;
+    static constexpr i64 n = cols;
+    static constexpr bool batched = false;
     static constexpr int bm = high, bn = wide, tail = tails, tail_bn = tail_wide, band = walk, blocks = parts;
     static constexpr bool across = columns;
     static i32 rows(const Args &) { return m; }
@@ -234,7 +235,7 @@ void shim_store(int dtype, shim_way way, void *p, const float *from, int64_t str
 float shim_partials(float room[16], const float x[8])
 {
     for (int b = 0; b < 8; b++) port::store_partial<reduce::sum>(room, 1, b, 8, {{x[b]}});
-    return block::finish_partials<reduce::sum, 8, 1>(room, 1);
+    return block::finish_partials<reduce::sum, 1>(room, 1, 8);
 }
 
 uint32_t shim_pack(int dtype, float lo, float hi)

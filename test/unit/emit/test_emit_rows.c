@@ -69,10 +69,10 @@ END_TEST
 
 START_TEST(dimensions_join_where_strides_allow)
 {
-    expect("swiglu", " / ", false);
-    expect("integers", " / ", false);
-    expect("transposed", " / ", true);
-    expect("deep sums", "% 5", true);
+    expect("swiglu", "Divisor", false);
+    expect("integers", "Divisor", false);
+    expect("transposed", "    Divisor d", true);
+    expect("deep sums", "    Divisor d", true);
 }
 END_TEST
 
@@ -87,19 +87,23 @@ START_TEST(teams_grow_with_their_rows)
 }
 END_TEST
 
-/* Four states to a lane, but whole warps of rows. */
+/* A warp merges the states of a row, however many rows and states there are; a thread does if they are few
+ * and there is no column to walk. */
 START_TEST(lanes_share_the_states_of_a_row)
 {
-    expect("finishing, one row", "Partials<reduce::log_sum_exp, 257, 32>", true);
-    expect("finishing, one row", "Partials<reduce::select, 3, 1>", true);
+    expect("finishing, one row", "Partials<reduce::log_sum_exp, 32>", true);
+    expect("finishing, one row", "Partials<reduce::select, 32>", true);
+    expect("finishing, one row", "s0.load(a.a0, row, lane, a.states0);", true);
     expect("finishing, one row", "32 threads for a row", true);
-    expect("finishing, many rows", "8 threads for a row", true);
-    expect("finishing, pairs of lanes", "2 threads for a row", true);
-    expect("finishing, half warps", "16 threads for a row", true);
+    expect("finishing, many rows", "32 threads for a row", true);
+    expect("finishing, pairs of lanes", "32 threads for a row", true);
+    expect("finishing, half warps", "32 threads for a row", true);
     expect("finishing, odd rows", "32 threads for a row", true);
-    expect("finishing, columns", "8 threads for a row", true);
-    expect("normalising", "Partials<reduce::exp_max, 3, 1>", true);
+    expect("finishing, columns", "32 threads for a row", true);
+    expect("finishing", "Partials<reduce::sum_sq, 1>", true);
+    expect("normalising", "Partials<reduce::exp_max, 32>", true);
     expect("normalising, large", "512 threads for a row", true);
+    expect("normalising, large", "lane % 32, a.states", true);
 }
 END_TEST
 
@@ -120,14 +124,14 @@ END_TEST
 /* Threads stand across the columns, and down the rows of a part. */
 START_TEST(columns_are_folded_by_blocks)
 {
-    expect("columns", "8 columns at once, 8 x 32 threads for 234 rows", true);
+    expect("columns", "8 columns at once, 8 x 32 threads for some rows", true);
     expect("columns", "rows::store_columns<reduce::sum_sq, 32, 8>(s", true);
     expect("columns", "for a row", false);
-    expect("columns, odd", "1 column at once, 8 x 32 threads for 251 rows", true);
+    expect("columns, odd", "1 column at once, 8 x 32 threads for some rows", true);
     expect("columns, matrices", "push(s6[j], v5, (int)i", true);
-    expect("columns, one", "256 x 1 threads for 1000 rows", true);
+    expect("columns, one", "256 x 1 threads for some rows", true);
     expect("columns finished", "1 column at once, 1 thread each", true);
-    expect("columns finished, many states", "merge_columns<reduce::m2, 130, 8, 32>", true);
+    expect("columns finished, many states", "merge_columns<reduce::m2, 8, 32>", true);
     expect("columns finished, twice", "reduce::exp_sum::finish(f0)", true);
 }
 END_TEST
