@@ -75,15 +75,10 @@ static int64_t walk_divisor(const struct gemm *g)
     return longer ? longer : t->blocks;
 }
 
-/* The numbers of raster.cuh's Divisor. */
 static void print_divisor(const struct gemm *g, int64_t divisor)
 {
-    int shift = 0;
     if (!divisor) return;
-    while ((int64_t)1 << shift < divisor) shift++;
-    emit_number(g->k, divisor);
-    emit_number(g->k, (((((int64_t)1 << shift) - divisor) << 32) / divisor) + 1);
-    emit_number(g->k, shift);
+    emit_divisor(g->k, divisor);
     text_append(g->t, "    Divisor divisor;\n");
 }
 

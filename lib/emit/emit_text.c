@@ -65,6 +65,15 @@ void emit_number(struct kernel *k, int64_t number)
     k->scalar[k->scalars++] = (struct scalar_spec){.buffer = SCALAR_NUMBER, .number = (uint32_t)number};
 }
 
+void emit_divisor(struct kernel *k, int64_t divisor)
+{
+    int shift = 0;
+    while ((int64_t)1 << shift < divisor) shift++;
+    emit_number(k, divisor);
+    emit_number(k, (((((int64_t)1 << shift) - divisor) << 32) / divisor) + 1);
+    emit_number(k, shift);
+}
+
 const char *emit_symbol(struct plan *plan, const struct program *p, const char *prefix)
 {
     char name[SYMBOL_SIZE];

@@ -21,6 +21,7 @@ const char *emit_symbol(struct plan *plan, const struct program *p, const char *
 int emit_pointer(struct kernel *k, int buffer, int64_t bytes); /* its index in k->pointer */
 int emit_scalar(struct kernel *k, int buffer);                 /* its index in k->scalar */
 void emit_number(struct kernel *k, int64_t number);            /* the same, of a number below 2^32 */
+void emit_divisor(struct kernel *k, int64_t divisor);          /* divisor.cuh's Divisor, 1 to 2^31 */
 const char *emit_dtype(coda_dtype t);                          /* "bf16", "f16", "f32", "i32" */
 void emit_includes(const struct program *p, struct text *t);   /* of the primitives it uses */
 /* What goes before a map's name in a kernel: a user may call a map what C++ calls something else. */

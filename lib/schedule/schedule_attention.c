@@ -121,9 +121,18 @@ static int splits(const struct attention_spec *a, int sms)
     return n;
 }
 
+/* Rows of an item's tile: exactly those of one query, which is the usual case; for all counts of more queries
+ * one or two halves of an mma, so that they share a kernel. */
+static int64_t split_rows(const struct attention_spec *a)
+{
+    int64_t group = a->heads / a->kv_heads;
+    if (a->tq == 1) return group;
+    return group * a->tq <= SPLIT_ROWS / 2 ? SPLIT_ROWS / 2 : SPLIT_ROWS;
+}
+
 static struct launch split_tile(const struct attention_spec *a, const struct target *target)
 {
-    int64_t rows = a->heads / a->kv_heads * a->tq, columns = 64 * CEIL_DIV(a->head_dim, 64);
+    int64_t rows = split_rows(a), columns = 64 * CEIL_DIV(a->head_dim, 64);
     bool narrow = attention_is_narrow(a);
     int keys = columns <= 64 || narrow ? 2 * SPLIT_KEYS : SPLIT_KEYS;
     int64_t slot = (narrow ? 128 : 2 * columns) * keys, peak = 16, state = 4 * columns + peak; /* of a row */

@@ -22,9 +22,9 @@
 //
 // Keys and values of 8 bits are multiplied as f16, by queries and weights of f16: narrow.cuh.
 //
-// Config: as attention_sm90.cuh has it, but for groups and band; i32 cluster; bool early, narrow (keys and
-// values are f8e4m3), whole_rows (maps have the chunks of a row as their fourth dimension), bf16_queries;
-// i64 q_batch, q_time, q_head.
+// Config: as attention_sm90.cuh has it, but for groups; i32 rows (group if there is a single query, else 8 or
+// 16, for as many queries as they take), cluster; bool early, narrow (keys and values are f8e4m3), whole_rows
+// (maps have the chunks of a row as their fourth dimension), bf16_queries.
 #pragma once
 #include "attention/merge.cuh"
 #include "attention/narrow.cuh"
@@ -46,7 +46,7 @@ template <class Config> struct AttentionSplit {
     static constexpr i32 bn = Config::bn, stages = Config::stages, cluster = Config::cluster;
     static constexpr i32 warps = 8, producer = warps, merger = warps + 1, threads = 32 * (warps + 2);
     static constexpr i32 share = bn / warps, tiles = share / 8; // of a warp: keys in a block; their products
-    static constexpr i32 rows = Config::group * Config::tq, halves = rows > 8 ? 2 : 1; // of 8 rows
+    static constexpr i32 rows = Config::rows, halves = rows > 8 ? 2 : 1; // of 8 rows
     static constexpr i32 chunks = (Config::head_dim + 63) / 64; // of 64 columns: 128 bytes, a swizzled row
     static constexpr i32 columns = 64 * chunks, octets = 8 * chunks;
     static constexpr bool narrow = Config::narrow;
@@ -56,8 +56,9 @@ template <class Config> struct AttentionSplit {
     static constexpr i32 slice = columns / cluster;                  // of the columns, that a rank merges
     static constexpr i32 parts = 8, held = parts / cluster;          // of an item's keys; a block's
     static constexpr i32 levels = held == 4 ? 2 : held == 2 ? 1 : 0; // of the tree that a block joins
-    static constexpr i32 kv_heads = Config::heads / Config::group, items = Config::batch * kv_heads;
+    static constexpr i32 kv_heads = Config::heads / Config::group;
     static constexpr float scale = Score<Config>::exponent;
+    static_assert(rows == Config::group || !Config::single);
     static_assert(!Config::ranges && rows <= 16 && columns % (4 * cluster) == 0 && share % 16 == 0);
     static_assert(cluster * (1 << levels) == parts);
     static_assert(narrow || (!Config::k_scales && !Config::v_scales));
@@ -88,7 +89,7 @@ template <class Config> struct AttentionSplit {
 
         DEV Item(i32 i, const AttentionInputs &in)
             : batch(i / kv_heads), head(i % kv_heads), see(in, batch),
-              keys(key_blocks<Config>(see, 0, Config::tq - 1))
+              keys(key_blocks<Config>(see, 0, see.rows() - 1))
         {
         }
         // The block of keys with which one of this rank's parts begins, and at `held` where the last ends.
@@ -100,11 +101,14 @@ template <class Config> struct AttentionSplit {
         DEV bool any(i32 part, i32 end) const { return begin(part) < begin(end); }
         // Some query sees a key from `first_seen` on, below `end_seen`.
         DEV i32 first_seen() const { return see.of(0).first; }
-        DEV i32 end_seen() const { return see.of(Config::tq - 1).end; }
+        DEV i32 end_seen() const { return see.of(see.rows() - 1).end; }
+        // Of the rows, how many there are.
+        DEV i32 live() const { return Config::group * see.rows(); }
         DEV i32 head_of(i32 row) const { return head * Config::group + row % Config::group; }
     };
     DEV static i32 first_item() { return blockIdx.x / cluster; }
     DEV static i32 clusters() { return gridDim.x / cluster; }
+    DEV static i32 items(const AttentionInputs &in) { return in.extents.batch * kv_heads; }
 
     Shared &s;
     const i32 warp, lane;
@@ -166,7 +170,7 @@ template <class Config> struct AttentionSplit {
     {
         Cursor at = Cursor::producer();
         Config::early ? ptx::grid_wait_not() : ptx::grid_wait();
-        for (i32 i = first_item(); i < items; i += clusters()) {
+        for (i32 i = first_item(); i < items(in); i += clusters()) {
             const Item item(i, in);
             const i32 end = item.begin(held);
             Copies next(in, item.batch, item.begin(0));
@@ -197,15 +201,17 @@ template <class Config> struct AttentionSplit {
 
     // Row r is query r / group of head r % group of the group.
     DEV static i32 query_of(i32 row) { return row / Config::group; }
-    DEV u32 load_pair(const Element *q, i32 row, i32 column) const
+    DEV u32 load_pair(const Element *q, const AttentionStrides &stride, const Item &item, i32 row,
+                      i32 column) const
     {
-        if (row >= rows || column >= Config::head_dim) return 0;
-        return *reinterpret_cast<const u32 *>(q + query_of(row) * Config::q_time +
-                                              row % Config::group * Config::q_head + column);
+        if (row >= item.live() || column >= Config::head_dim) return 0;
+        return *reinterpret_cast<const u32 *>(q + query_of(row) * stride.time +
+                                              row % Config::group * stride.head + column);
     }
-    DEV void load_queries(Queries &x, const Element *q, const Item &item) const
+    DEV void load_queries(Queries &x, const Element *q, const AttentionStrides &stride,
+                          const Item &item) const
     {
-        q += item.batch * Config::q_batch + item.head * Config::group * Config::q_head;
+        q += item.batch * stride.batch + item.head * Config::group * stride.head;
 #pragma unroll
         for (i32 i = 0; i < fragments; i++)
 #pragma unroll
@@ -213,7 +219,7 @@ template <class Config> struct AttentionSplit {
                 const i32 lower = j % 2, row = lane / 4 + (halves > 1 ? 8 * lower : 0);
                 const i32 column = halves > 1 ? 16 * i : 32 * i + 16 * lower;
                 const i32 at = narrow ? j / 2 * 2 + lane % 4 * 4 : j / 2 * 8 + lane % 4 * 2;
-                x[i][j] = load_pair(q, row, column + at);
+                x[i][j] = load_pair(q, stride, item, row, column + at);
             }
     }
 
@@ -293,7 +299,7 @@ template <class Config> struct AttentionSplit {
     {
 #pragma unroll
         for (i32 r = 0; r < halves; r++) {
-            const i32 query = min(query_of(lane / 4 + 8 * r), Config::tq - 1);
+            const i32 query = min(query_of(lane / 4 + 8 * r), see.rows() - 1);
             const KeyRange seen = see.of(query);
 #pragma unroll
             for (i32 i = 0; i < 2 * tiles; i++) {
@@ -324,7 +330,7 @@ template <class Config> struct AttentionSplit {
 #pragma unroll
         for (i32 i = 0; i < (narrow ? 4 * tiles : 0); i++) score[i] *= as.times[halves > 1 ? i >> 1 & 1 : 0];
         if (!Score<Config>::plain || Score<Config>::turned) turn(score, as, item, key);
-        const KeyRange common = item.see.common(0, Config::tq - 1);
+        const KeyRange common = item.see.common(0, item.see.rows() - 1);
         if (key + share > common.end || key < common.first) hide(score, item.see, key);
         softmax.template step<halves>(score, scale, factor);
 #pragma unroll
@@ -442,24 +448,24 @@ template <class Config> struct AttentionSplit {
         peak.max = unseen(), peak.sum = 0.0f;
     }
     // Where registers allow it, the next item's queries come while this one's keys are weighed.
-    DEV void consume(const Element *q, const AttentionInputs &in) const
+    DEV void consume(const Element *q, const AttentionStrides &stride, const AttentionInputs &in) const
     {
         constexpr bool ahead = halves == 1 && !(narrow && chunks > 1);
         Cursor at;
         u32 turn = 0, count = 0;
         Queries x, next;
-        if (ahead && first_item() < items) load_queries(next, q, Item(first_item(), in));
-        for (i32 i = first_item(); i < items; i += clusters(), turn++) {
+        if (ahead && first_item() < items(in)) load_queries(next, q, stride, Item(first_item(), in));
+        for (i32 i = first_item(); i < items(in); i += clusters(), turn++) {
             const Item item(i, in);
             Rows as(in, item, lane / 4);
-            if (!ahead) load_queries(next, q, item);
+            if (!ahead) load_queries(next, q, stride, item);
 #pragma unroll
             for (i32 j = 0; j < 4 * fragments; j++) x[j / 4][j % 4] = next[j / 4][j % 4];
             if constexpr (narrow) {
                 for (i32 r = 0; r < halves; r++) as.times[r] = key_scale<Config>(in, item.head);
                 if constexpr (Config::bf16_queries) narrow_queries(x, as.times);
             }
-            if (ahead && i + clusters() < items) load_queries(next, q, Item(i + clusters(), in));
+            if (ahead && i + clusters() < items(in)) load_queries(next, q, stride, Item(i + clusters(), in));
 #pragma unroll 1
             for (i32 part = 0; part < held; part++) {
                 OnlineSoftmax softmax;
@@ -477,11 +483,12 @@ template <class Config> struct AttentionSplit {
     // ---- Merger: a warp ----
 
     // This rank's slice of the columns.
-    DEV void write(const Item &item, const State &state, Element *out, const AttentionInputs &in) const
+    DEV void write(const Item &item, const State &state, Element *out, const AttentionStrides &stride,
+                   const AttentionInputs &in) const
     {
-        out += item.batch * Config::o_batch + item.head * Config::group * Config::o_head;
+        out += item.batch * stride.batch + item.head * Config::group * stride.head;
 #pragma unroll 1
-        for (i32 e = lane; e < rows * (slice / 4); e += 32) {
+        for (i32 e = lane; e < item.live() * (slice / 4); e += 32) {
             const i32 row = e / (slice / 4), column = (i32)ptx::cluster_rank() * slice + e % (slice / 4) * 4;
             float y[4] = {};
             if (column >= Config::head_dim) continue;
@@ -495,15 +502,15 @@ template <class Config> struct AttentionSplit {
 #pragma unroll
             for (i32 k = 0; k < 4 && Config::v_scales; k++) y[k] *= value_scale<Config>(in, item.head);
             port::store_piece(
-                out + query_of(row) * Config::o_time + row % Config::group * Config::o_head + column, y);
+                out + query_of(row) * stride.time + row % Config::group * stride.head + column, y);
         }
     }
-    DEV void merge(Element *out, const AttentionInputs &in) const
+    DEV void merge(Element *out, const AttentionStrides &stride, const AttentionInputs &in) const
     {
         u32 turn = 0;
-        for (i32 i = first_item(); i < items; i += clusters(), turn++) {
+        for (i32 i = first_item(); i < items(in); i += clusters(), turn++) {
             ptx::cluster_mbarrier_wait(address(&s.blocks_put[turn % 2]), turn / 2 & 1);
-            write(Item(i, in), s.of_block[turn % 2], out, in);
+            write(Item(i, in), s.of_block[turn % 2], out, stride, in);
             tell(s.blocks_read[turn % 2]);
         }
     }
@@ -511,7 +518,8 @@ template <class Config> struct AttentionSplit {
     // ---- Kernel ----
 
     // Mbarriers of the cluster are there before anybody arrives on them, and memory until all have read it.
-    DEV static void run(const TensorMap &k, const TensorMap &v, const Element *q, Element *out,
+    DEV static void run(const TensorMap &k, const TensorMap &v, const Element *q,
+                        const AttentionStrides &of_q, Element *out, const AttentionStrides &of_o,
                         const AttentionInputs &in)
     {
         extern __shared__ __align__(swizzle_atom) u8 memory[];
@@ -527,8 +535,8 @@ template <class Config> struct AttentionSplit {
         } else {
             ptx::cluster_wait();
             ptx::grid_wait();
-            if (self.warp == merger) self.merge(out, in);
-            else self.consume(q, in);
+            if (self.warp == merger) self.merge(out, of_o, in);
+            else self.consume(q, of_q, in);
         }
         __syncwarp();
         ptx::cluster_arrive();

@@ -11,6 +11,7 @@
 // that A is still in L2 they come within their band, at the last place that is such a block's.
 #pragma once
 
+#include "tile/divisor.cuh"
 #include "types.cuh"
 
 namespace coda {
@@ -36,13 +37,6 @@ template <> struct Samples<0> {
 template <int m, int n> struct ClusterShape {
     static constexpr int high = m, wide = n, size = m * n;
     static_assert(m == 1 || n == 1);
-};
-
-// A number that the launch knows, by which many are divided: exact for what is below 2^31.
-struct Divisor {
-    u32 number, multiplier, shift;
-    DEV u32 quotient(u32 x) const { return ((u32)((u64)x * multiplier >> 32) + x) >> shift; }
-    DEV u32 rest(u32 x) const { return x - quotient(x) * number; }
 };
 
 // What a Config inherits that does not say otherwise.
