@@ -358,12 +358,14 @@ template <class Config> struct AttentionSm90 {
             Element *to = result + batch_of(tile) * stride.batch + tile.head * stride.head;
 #pragma unroll
             for (i32 r = 0; r < 2; r++) {
-                i32 row = of.query + 8 * r;
+                const i32 row = of.query + 8 * r;
+                const bool inside = row < of.see.rows();
+                Element *const out_row = to + row * stride.time;
                 const float weights = softmax.weights(r);
                 const float whole = weights + of.score.sink_weight(softmax.max[r]);
                 const bool none = of.see.none(row);
                 const float inverse = OnlineSoftmax::inverse(whole, none);
-                if (Tiled::lse && row < of.see.rows() && threadIdx.x % 4 == 0)
+                if (Tiled::lse && inside && threadIdx.x % 4 == 0)
                     Score<Tiled>::store(in, tile.batch, tile.head, row,
                                         none ? unseen() : of.score.log_sum(softmax.max[r], weights));
                 if (!Tiled::stored) continue;
@@ -377,9 +379,8 @@ template <class Config> struct AttentionSm90 {
                     }
                     quad_transpose(v);
                     i32 column = 32 * g + threadIdx.x % 4 * 8;
-                    if (row < of.see.rows() && column < Tiled::head_dim)
-                        *reinterpret_cast<uint4 *>(to + row * stride.time + column) = {v[0], v[1], v[2],
-                                                                                         v[3]};
+                    if (inside && column < Tiled::head_dim)
+                        *reinterpret_cast<uint4 *>(out_row + column) = {v[0], v[1], v[2], v[3]};
                 }
             }
         }
