@@ -83,7 +83,7 @@ template <class Config> struct AttentionSm90 {
     static constexpr i32 bm = Tiled::bm, bn = Tiled::bn, stages = Tiled::stages, groups = Tiled::groups;
     static constexpr i32 chunks = (Tiled::head_dim + 63) / 64; // of 64 columns: 128 bytes, a swizzled row
     static constexpr i32 threads = 128 * (1 + groups);
-    using Registers = AttentionRegisters<groups, Tiled::page != 0 || Tiled::starts>;
+    using Registers = AttentionRegisters<groups, Tiled::page != 0 || Tiled::starts || Tiled::ranges>;
 
     struct alignas(swizzle_atom) Shared { // tiles are chunks of [rows][64]
         u8 queries[chunks][bm * swizzle_row];
