@@ -291,8 +291,9 @@ static void emit_split_config(const struct attention_spec *a, const struct sched
 {
     emit_head(a, "attention/attention_split_sm90.cuh", t);
     text_printf(t, "    typedef %s T;\n", emit_dtype(a->q.dtype));
-    emit_semantics(a, a->tq == 1, t);
+    emit_semantics(a, a->tq == 1 && !attention_is_packed(a), t);
     constant(t, "i32", "rows", s->tile.bm);
+    if (attention_is_packed(a)) constant(t, "i32", "bm", s->tile.bm * a->kv_heads / a->heads);
     constant(t, "i32", "box", attention_box(a, s->tile.bn));
     constant(t, "i32", "bn", s->tile.bn);
     constant(t, "i32", "stages", s->tile.stages);

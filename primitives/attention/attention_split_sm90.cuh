@@ -2,7 +2,7 @@
 // the keys, which stream through shared memory at memory's pace.
 //
 // An item is one sequence and one key head. The queries of all heads of its group, at most 16, are the rows
-// of one mma.sync. Its keys, in blocks of bn, are eight parts, as equal as can be; a block of the cluster has
+// of one mma.sync; of packed queries (packed.cuh) a sequence has an item for every few. Its keys, in blocks of bn, are eight parts, as equal as can be; a block of the cluster has
 // 8 / cluster of them. Of a block of keys warp w takes 16, from 16 w on. Clusters walk over the items.
 //
 //     producer    a warp: of each block of keys the keys, then the values, into a ring of `stages` slots
@@ -24,11 +24,13 @@
 //
 // Config: as attention_sm90.cuh has it, but for groups; i32 rows (group if there is a single query, else 8 or
 // 16, for as many queries as they take), cluster; bool early, narrow (keys and values are f8e4m3), whole_rows
-// (maps have the chunks of a row as their fourth dimension), bf16_queries.
+// (maps have the chunks of a row as their fourth dimension), bf16_queries. Of packed queries also i32 bm = rows /
+// group: those of an item.
 #pragma once
 #include "attention/merge.cuh"
 #include "attention/narrow.cuh"
 #include "attention/online_softmax.cuh"
+#include "attention/packed.cuh"
 #include "attention/pages.cuh"
 #include "port/tile.cuh"
 #include "ptx/barrier.cuh"
@@ -40,6 +42,14 @@
 #include "tile/ring.cuh"
 
 namespace coda {
+
+// The first row in q of an item's queries.
+template <bool packed> struct FirstQuery {
+    static constexpr i32 query = 0;
+};
+template <> struct FirstQuery<true> {
+    i32 query;
+};
 
 template <class Config> struct AttentionSplit {
     using Element = typename Config::T;
@@ -81,8 +91,8 @@ template <class Config> struct AttentionSplit {
 
     using Cursor = RingCursor<stages>;
 
-    // One sequence and one key head.
-    struct Item {
+    // One sequence and one key head; packed, so many of the sequence's queries as the rows take.
+    struct Item : FirstQuery<Config::starts> {
         i32 batch, head;
         Visible<Config> see;
         KeyBlocks keys;
@@ -90,6 +100,11 @@ template <class Config> struct AttentionSplit {
         DEV Item(i32 i, const AttentionInputs &in)
             : batch(i / kv_heads), head(i % kv_heads), see(in, batch),
               keys(key_blocks<Config>(see, 0, see.rows() - 1))
+        {
+        }
+        DEV Item(i32 i, const AttentionInputs &in, const PackedTile<Config> &tile)
+            : FirstQuery<true>{tile.query}, batch(tile.batch), head(i % kv_heads), see(in, tile),
+              keys(key_blocks<Config>(see, tile.query, last()))
         {
         }
         // The block of keys with which one of this rank's parts begins, and at `held` where the last ends.
@@ -100,15 +115,38 @@ template <class Config> struct AttentionSplit {
         }
         DEV bool any(i32 part, i32 end) const { return begin(part) < begin(end); }
         // Some query sees a key from `first_seen` on, below `end_seen`.
-        DEV i32 first_seen() const { return see.of(0).first; }
-        DEV i32 end_seen() const { return see.of(see.rows() - 1).end; }
-        // Of the rows, how many there are.
-        DEV i32 live() const { return Config::group * see.rows(); }
+        DEV i32 first_seen() const { return see.of(this->query).first; }
+        DEV i32 end_seen() const { return see.of(last()).end; }
+        // Its last query; of the rows, how many there are.
+        DEV i32 last() const
+        {
+            if constexpr (Config::starts) return min(this->query + rows / Config::group, see.rows()) - 1;
+            else return see.rows() - 1;
+        }
+        DEV i32 live() const { return Config::group * (last() + 1 - this->query); }
+        // Row r is query r / group of head r % group of the group.
+        DEV i32 query_of(i32 row) const { return this->query + row / Config::group; }
         DEV i32 head_of(i32 row) const { return head * Config::group + row % Config::group; }
     };
     DEV static i32 first_item() { return blockIdx.x / cluster; }
     DEV static i32 clusters() { return gridDim.x / cluster; }
     DEV static i32 items(const AttentionInputs &in) { return in.extents.batch * kv_heads; }
+
+    // A warp's walk over the items of its cluster.
+    template <bool packed = Config::starts, class = void> struct Walk {
+        i32 i = first_item();
+        DEV bool there(const AttentionInputs &in) { return i < items(in); }
+        DEV Item item(const AttentionInputs &in) const { return Item(i, in); }
+        DEV void next() { i += clusters(); }
+    };
+    template <class None> struct Walk<true, None> {
+        i32 i = first_item();
+        PackedTiles<Config> tiles;
+        PackedTile<Config> tile;
+        DEV bool there(const AttentionInputs &in) { return tiles.find(in, i / kv_heads, tile); }
+        DEV Item item(const AttentionInputs &in) const { return Item(i, in, tile); }
+        DEV void next() { i += clusters(); }
+    };
 
     Shared &s;
     const i32 warp, lane;
@@ -170,9 +208,10 @@ template <class Config> struct AttentionSplit {
     {
         Cursor at = Cursor::producer();
         Config::early ? ptx::grid_wait_not() : ptx::grid_wait();
-        for (i32 i = first_item(); i < items(in); i += clusters()) {
-            const Item item(i, in);
+        for (Walk<> walk; walk.there(in); walk.next()) {
+            const Item item = walk.item(in);
             const i32 end = item.begin(held);
+            if (Config::starts && (lane >= Copies::lanes || item.keys.first == item.keys.end)) continue;
             Copies next(in, item.batch, item.begin(0));
             for (i32 block = item.begin(0); block < end; block++) {
                 const Copies copies = next;
@@ -199,19 +238,17 @@ template <class Config> struct AttentionSplit {
         at.next();
     }
 
-    // Row r is query r / group of head r % group of the group.
-    DEV static i32 query_of(i32 row) { return row / Config::group; }
     DEV u32 load_pair(const Element *q, const AttentionStrides &stride, const Item &item, i32 row,
                       i32 column) const
     {
         if (row >= item.live() || column >= Config::head_dim) return 0;
-        return *reinterpret_cast<const u32 *>(q + query_of(row) * stride.time +
+        return *reinterpret_cast<const u32 *>(q + item.query_of(row) * stride.time +
                                               row % Config::group * stride.head + column);
     }
     DEV void load_queries(Queries &x, const Element *q, const AttentionStrides &stride,
                           const Item &item) const
     {
-        q += item.batch * stride.batch + item.head * Config::group * stride.head;
+        q += (Config::starts ? 0 : item.batch) * stride.batch + item.head * Config::group * stride.head;
 #pragma unroll
         for (i32 i = 0; i < fragments; i++)
 #pragma unroll
@@ -291,16 +328,16 @@ template <class Config> struct AttentionSplit {
         for (i32 i = 0; i < 4 * tiles; i++) {
             if (halves == 1 && i & 2) continue;
             const i32 row = lane / 4 + 8 * (i >> 1 & 1), at = key + i / 4 * 8 + lane % 4 * 2 + (i & 1);
-            score[i] = (i & 2 ? as.lower : as.upper).of(score[i], query_of(row) + item.see.shift() - at);
+            score[i] = (i & 2 ? as.lower : as.upper).of(score[i], item.query_of(row) + item.see.shift() - at);
         }
     }
     // Scores of keys that a row's query does not see; `key` is the warp's first one.
-    DEV void hide(Scores &score, const Visible<Config> &see, i32 key) const
+    DEV void hide(Scores &score, const Item &item, i32 key) const
     {
 #pragma unroll
         for (i32 r = 0; r < halves; r++) {
-            const i32 query = min(query_of(lane / 4 + 8 * r), see.rows() - 1);
-            const KeyRange seen = see.of(query);
+            const i32 query = min(item.query_of(lane / 4 + 8 * r), item.last());
+            const KeyRange seen = item.see.of(query);
 #pragma unroll
             for (i32 i = 0; i < 2 * tiles; i++) {
                 const i32 at = key + i / 2 * 8 + lane % 4 * 2 + i % 2;
@@ -330,8 +367,8 @@ template <class Config> struct AttentionSplit {
 #pragma unroll
         for (i32 i = 0; i < (narrow ? 4 * tiles : 0); i++) score[i] *= as.times[halves > 1 ? i >> 1 & 1 : 0];
         if (!Score<Config>::plain || Score<Config>::turned) turn(score, as, item, key);
-        const KeyRange common = item.see.common(0, item.see.rows() - 1);
-        if (key + share > common.end || key < common.first) hide(score, item.see, key);
+        const KeyRange common = item.see.common(item.query, item.last());
+        if (key + share > common.end || key < common.first) hide(score, item, key);
         softmax.template step<halves>(score, scale, factor);
 #pragma unroll
         for (i32 i = 0; i < octets; i++)
@@ -450,13 +487,14 @@ template <class Config> struct AttentionSplit {
     // Where registers allow it, the next item's queries come while this one's keys are weighed.
     DEV void consume(const Element *q, const AttentionStrides &stride, const AttentionInputs &in) const
     {
-        constexpr bool ahead = halves == 1 && !(narrow && chunks > 1);
+        constexpr bool ahead = halves == 1 && !(narrow && chunks > 1) && !Config::starts;
         Cursor at;
         u32 turn = 0, count = 0;
         Queries x, next;
-        if (ahead && first_item() < items(in)) load_queries(next, q, stride, Item(first_item(), in));
-        for (i32 i = first_item(); i < items(in); i += clusters(), turn++) {
-            const Item item(i, in);
+        if constexpr (ahead)
+            if (first_item() < items(in)) load_queries(next, q, stride, Item(first_item(), in));
+        for (Walk<> walk; walk.there(in); walk.next(), turn++) {
+            const Item item = walk.item(in);
             Rows as(in, item, lane / 4);
             if (!ahead) load_queries(next, q, stride, item);
 #pragma unroll
@@ -465,7 +503,9 @@ template <class Config> struct AttentionSplit {
                 for (i32 r = 0; r < halves; r++) as.times[r] = key_scale<Config>(in, item.head);
                 if constexpr (Config::bf16_queries) narrow_queries(x, as.times);
             }
-            if (ahead && i + clusters() < items(in)) load_queries(next, q, stride, Item(i + clusters(), in));
+            if constexpr (ahead)
+                if (walk.i + clusters() < items(in))
+                    load_queries(next, q, stride, Item(walk.i + clusters(), in));
 #pragma unroll 1
             for (i32 part = 0; part < held; part++) {
                 OnlineSoftmax softmax;
@@ -486,31 +526,31 @@ template <class Config> struct AttentionSplit {
     DEV void write(const Item &item, const State &state, Element *out, const AttentionStrides &stride,
                    const AttentionInputs &in) const
     {
-        out += item.batch * stride.batch + item.head * Config::group * stride.head;
+        out += (Config::starts ? 0 : item.batch) * stride.batch + item.head * Config::group * stride.head;
 #pragma unroll 1
         for (i32 e = lane; e < item.live() * (slice / 4); e += 32) {
             const i32 row = e / (slice / 4), column = (i32)ptx::cluster_rank() * slice + e % (slice / 4) * 4;
             float y[4] = {};
             if (column >= Config::head_dim) continue;
             float lse = unseen();
-            if (!item.see.none(query_of(row)))
+            if (!item.see.none(item.query_of(row)))
                 lse = merge_blocks<cluster>(Score<Config>(in, item.head_of(row)), address(&state.peak[row]),
                                             address(&state.out[row][column]), y);
             if (Config::lse && column == 0)
-                Score<Config>::store(in, item.batch, item.head_of(row), query_of(row), lse);
+                Score<Config>::store(in, item.batch, item.head_of(row), item.query_of(row), lse);
             if (!Config::stored) continue;
 #pragma unroll
             for (i32 k = 0; k < 4 && Config::v_scales; k++) y[k] *= value_scale<Config>(in, item.head);
             port::store_piece(
-                out + query_of(row) * stride.time + row % Config::group * stride.head + column, y);
+                out + item.query_of(row) * stride.time + row % Config::group * stride.head + column, y);
         }
     }
     DEV void merge(Element *out, const AttentionStrides &stride, const AttentionInputs &in) const
     {
         u32 turn = 0;
-        for (i32 i = first_item(); i < items(in); i += clusters(), turn++) {
+        for (Walk<> walk; walk.there(in); walk.next(), turn++) {
             ptx::cluster_mbarrier_wait(address(&s.blocks_put[turn % 2]), turn / 2 & 1);
-            write(Item(i, in), s.of_block[turn % 2], out, stride, in);
+            write(walk.item(in), s.of_block[turn % 2], out, stride, in);
             tell(s.blocks_read[turn % 2]);
         }
     }
@@ -529,7 +569,7 @@ template <class Config> struct AttentionSplit {
         ptx::cluster_arrive();
         if (Config::early) ptx::grid_launch_next();
         if (self.warp == producer) {
-            if (self.lane < Copies::lanes) self.produce(k, v, in);
+            if (Config::starts || self.lane < Copies::lanes) self.produce(k, v, in);
             __syncwarp();
             ptx::cluster_wait();
         } else {

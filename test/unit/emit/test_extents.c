@@ -88,8 +88,10 @@ static int64_t after(int64_t t)
 
 static const struct {
     const char *arch;
-    int few, many, token, chunks; /* texts of up to 16 tokens, of more; of a token; of chunks */
-} target[] = {{"sm_90a", 3, 1, 3, 1}, {"sm_80", 1, 2, 1, 3}};
+    int few, many;     /* texts of prompts of up to 16 tokens, of more */
+    int token;         /* of a token of each sequence */
+    int steps, chunks; /* of packed ones, up to two a sequence, and more */
+} target[] = {{"sm_90a", 3, 1, 3, 3, 1}, {"sm_80", 1, 2, 1, 3, 3}};
 
 START_TEST(prompts_of_any_length_share_texts)
 {
@@ -126,8 +128,13 @@ START_TEST(chunks_of_any_number_share_texts)
 {
     struct texts all = {.n = 0};
     coda_graph *g = parse(chunks);
-    for (int64_t t = 1; t <= 16384; t = after(t))
-        take(&all, g, (int64_t[]){1 + t * 7 % 64, 1 + t * 11 % 512, t}, 3, target[_i].arch);
+    for (int64_t b = 1; b <= 64; b++)
+        for (int64_t t = 1; t <= 2 * b; t += 1 + t / 8)
+            take(&all, g, (int64_t[]){b, 1 + t * 11 % 512, t}, 3, target[_i].arch);
+    ck_assert_int_eq(all.n, target[_i].steps);
+    release(&all);
+    for (int64_t t = 3; t <= 16384; t = after(t))
+        take(&all, g, (int64_t[]){1 + t * 7 % MIN((t - 1) / 2, 64), 1 + t * 11 % 512, t}, 3, target[_i].arch);
     ck_assert_int_gt(all.plans, 100);
     ck_assert_int_eq(all.n, target[_i].chunks);
     release(&all);
