@@ -139,9 +139,9 @@ static int64_t split_rows(const struct attention_spec *a)
     return group * a->tq <= SPLIT_ROWS / 2 ? SPLIT_ROWS / 2 : SPLIT_ROWS;
 }
 
-/* Of packed queries a kernel learns when it runs whose they are. On average two a sequence are steps of decoding
- * with a chunk of a prompt in between, whose tile of few rows reads its keys from L2. Of keys of 8 bits the other
- * choice is no matrix unit at all. */
+/* Of packed queries a kernel learns when it runs whose they are. On average two a sequence are steps of
+ * decoding with a chunk of a prompt in between, whose tiles of few rows read their keys from L2. Of keys of 8
+ * bits the other choice is no matrix unit at all. */
 static bool few_packed(const struct attention_spec *a)
 {
     return a->heads / a->kv_heads <= SPLIT_ROWS && (a->tq <= 2 * a->batch || attention_is_narrow(a));

@@ -2,8 +2,9 @@
 // the keys, which stream through shared memory at memory's pace.
 //
 // An item is one sequence and one key head. The queries of all heads of its group, at most 16, are the rows
-// of one mma.sync; of packed queries (packed.cuh) a sequence has an item for every few. Its keys, in blocks of bn, are eight parts, as equal as can be; a block of the cluster has
-// 8 / cluster of them. Of a block of keys warp w takes 16, from 16 w on. Clusters walk over the items.
+// of one mma.sync; of packed queries (packed.cuh) a sequence has an item for every few. An item's keys, in
+// blocks of bn, are eight parts, as equal as can be; a block of the cluster has 8 / cluster of them. Of a
+// block of keys warp w takes 16, from 16 w on. Clusters walk over the items.
 //
 //     producer    a warp: of each block of keys the keys, then the values, into a ring of `stages` slots
 //     consumers   warps: S = Q K^T, online softmax, O += P V, each with a state of its own; at the end of a
@@ -12,20 +13,20 @@
 //
 // So consumers weigh the next item's keys while an item's blocks wait for each other. A row's bits depend on
 // its own sequence alone, whatever the others hold and however many there are: parts follow from the range
-// of keys that the sequence's queries see, and every sum has a fixed order, which no cluster's size changes.
+// of keys that the item's queries see, and every sum has a fixed order, which no cluster's size changes.
 //
 // Values that no query of the item sees are zeroed before they are multiplied, since zero times NaN is NaN. A
 // NaN among those that one of its queries sees may reach its other queries.
 //
-// Early: no kernel of the run writes keys, values and lengths. So they are asked for before the kernel ahead
-// has ended; only queries wait for it.
+// Early: no kernel of the run writes keys, values, lengths and starts. So they are asked for before the kernel
+// ahead has ended; only queries wait for it.
 //
 // Keys and values of 8 bits are multiplied as f16, by queries and weights of f16: narrow.cuh.
 //
 // Config: as attention_sm90.cuh has it, but for groups; i32 rows (group if there is a single query, else 8 or
 // 16, for as many queries as they take), cluster; bool early, narrow (keys and values are f8e4m3), whole_rows
-// (maps have the chunks of a row as their fourth dimension), bf16_queries. Of packed queries also i32 bm = rows /
-// group: those of an item.
+// (maps have the chunks of a row as their fourth dimension), bf16_queries. Of packed queries also i32 bm =
+// rows / group: those of an item.
 #pragma once
 #include "attention/merge.cuh"
 #include "attention/narrow.cuh"

@@ -127,8 +127,8 @@ START_TEST(packed_geometry)
 }
 END_TEST
 
-/* Of up to two queries a sequence on average, and of keys of 8 bits, items have as many as 8 rows, or 16, take:
- * here 4 heads share a key head. A cluster has an item. */
+/* Of up to two queries a sequence on average, and of keys of 8 bits, items have as many as 8 rows, or 16,
+ * take. Here 4 heads share a key head, then 2. A cluster has an item. */
 START_TEST(few_packed_geometry)
 {
     struct attention_rig r;

@@ -1,5 +1,5 @@
-/* test_extents.c -- an attention's text says neither how many sequences there are nor how many queries and keys: plans of
- * the same tile share it. */
+/* test_extents.c -- an attention's text says neither how many sequences there are nor how many queries and
+ * keys: plans of the same tile share it. */
 #include "executable.h"
 #include "util_attention.h"
 
@@ -10,8 +10,8 @@
 
 Suite *extents_suite(void);
 
-/* As in a LLaMA block of 4096 columns: T tokens of one sequence; a token of each of B sequences whose keys lie in pages;
- * T tokens of all of B such. */
+/* As in a LLaMA block of 4096 columns: T tokens of one sequence; a token of each of B sequences whose keys
+ * lie in pages; T tokens of all of B such. */
 static const char prompt[] = "dim %T = 1..16384\n"
                              "%x = input bf16[T,12288]\n"
                              "%q = slice %x {axis=1,start=0,stop=4096,step=1}\n"
@@ -187,7 +187,8 @@ static void check_divisor(struct words *w, int64_t d)
     }
 }
 
-/* Of a case on Hopper's units, so many query tiles a head; heads in a band, or 0 where there is no such walk. */
+/* Of a case on Hopper's units: tiles of a head's queries; heads in a band, or 0 where there is no such
+ * walk. */
 static void check_extents(const struct attention_case *c, int64_t shift, int64_t blocks, int64_t band)
 {
     struct attention_rig r;
