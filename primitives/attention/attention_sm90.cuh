@@ -25,11 +25,11 @@
 // Config: type T (bf16 or f16); i32 heads, group (query heads for a key head), head_dim, window, ahead,
 // page, box (keys of a copy), bn, stages, groups, cluster; bool stored (the result is), lse (so are sums),
 // limited, blind (there are queries before the first key, which see none), single (each sequence has one
-// query), lengths, from_length, ranges, slopes, sinks, k_scales, v_scales, starts (are there); float scale,
-// scale_log2 (scale * log2 e), softcap; i64 lengths_stride, ranges_time, ranges_end, slopes_stride,
-// sinks_stride, table_page, k_scale_stride, v_scale_stride. Of packed queries also bool from_start (positions count from
-// the sequence's first query; else from behind its last) and i64 starts_stride; the extents' tq are then the
-// rows of q, and their shift lacks what these positions add.
+// query), lengths, from_length, ranges, slopes, sinks, k_scales, v_scales, starts (are there); float
+// scale, scale_log2 (scale * log2 e), softcap; i64 lengths_stride, ranges_time, ranges_end, slopes_stride,
+// sinks_stride, table_page, k_scale_stride, v_scale_stride. Of packed queries also bool from_start
+// (positions count from the sequence's first query; else from behind its last) and i64 starts_stride; the
+// extents' tq are then the rows of q, and their shift lacks what these positions add.
 #pragma once
 #include "attention/merge.cuh"
 #include "attention/online_softmax.cuh"

@@ -18,8 +18,8 @@
 // Values that no query of the item sees are zeroed before they are multiplied, since zero times NaN is NaN. A
 // NaN among those that one of its queries sees may reach its other queries.
 //
-// Early: no kernel of the run writes keys, values, lengths and starts. So they are asked for before the kernel
-// ahead has ended; only queries wait for it.
+// Early: no kernel of the run writes keys, values, lengths and starts. So they are asked for before the
+// kernel ahead has ended; only queries wait for it.
 //
 // Keys and values of 8 bits are multiplied as f16, by queries and weights of f16: narrow.cuh.
 //
