@@ -379,8 +379,8 @@ static void emit_simt_entry(struct kernel *k, const struct attention_spec *a, co
 
 /* ---- Either ---- */
 
-/* A tile was chosen for any head and any length: here those end that no kernel takes. What launches pass is
- * multiplied in 32 bits, sequences by heads and these by tiles of queries, and the grid has as many blocks. */
+/* A tile was chosen for any head and any length: here those end that no kernel takes. What launches pass
+ * is multiplied in 32 bits, sequences by heads and these by tiles of queries; the grid has as many blocks. */
 static coda_status check(const struct attention_spec *a, const struct schedule *s, int shared)
 {
     if (a->kv_heads <= 0 || a->heads % a->kv_heads)
