@@ -4,7 +4,8 @@
  * attention/attention_sm90.cuh takes 16-bit tensors through tensor maps over [batch, time, head, column], and
  * attention/attention_split_sm90.cuh keys and values of the same, for few queries;
  * attention/attention_simt.cuh takes the rest through plain loads. The emitted text is the struct of
- * constants that they want and the entry.
+ * constants that they want and the entry. How many sequences, queries and keys there are, and what follows
+ * from that, is no constant: the launch passes it (attention/extents.cuh).
  */
 #include <float.h>
 #include <inttypes.h>
@@ -15,6 +16,8 @@
 #define LOG2_E 1.4426950408889634
 #define BAND_BYTES (32 << 20) /* keys and values that stay in L2 */
 
+enum { STRIDE_WORDS = 3 * 2, EXTENT_WORDS = 16, MOST_WORDS = 4 * STRIDE_WORDS + EXTENT_WORDS };
+
 /* ---- Text that both kernels share ---- */
 
 static void constant(struct text *t, const char *type, const char *name, int64_t value)
@@ -24,10 +27,8 @@ static void constant(struct text *t, const char *type, const char *name, int64_t
 
 static void emit_head(const struct attention_spec *a, const char *header, struct text *t)
 {
-    text_printf(t, "// attention %s: batch %" PRId64 ", %" PRId64 " queries, %" PRId64 " keys, ",
-                dtype_name(a->q.dtype), a->batch, a->tq, a->tk);
-    text_printf(t, "%" PRId64 " heads on %" PRId64 " of %" PRId64 " columns%s", a->heads, a->kv_heads,
-                a->head_dim, a->causal ? ", causal" : "");
+    text_printf(t, "// attention %s: %" PRId64 " heads on %" PRId64 " of %" PRId64 " columns%s",
+                dtype_name(a->q.dtype), a->heads, a->kv_heads, a->head_dim, a->causal ? ", causal" : "");
     if (a->window > 0) text_printf(t, ", window %" PRId64, a->window);
     if (a->ahead > 0) text_printf(t, ", %" PRId64 " ahead", a->ahead);
     if (a->softcap != 0) text_printf(t, ", softcap %g", a->softcap);
@@ -58,7 +59,21 @@ static void emit_score(const struct attention_spec *a, struct text *t)
     text_append(t, ");\n    }\n");
 }
 
-static void emit_semantics(const struct attention_spec *a, struct text *t)
+/* A query's position less its number; packed, less the row of its sequence from which positions count. */
+static int64_t shift(const struct attention_spec *a)
+{
+    if (a->align == CODA_ALIGN_START) return 0;
+    return attention_is_packed(a) ? a->tk : a->tk - a->tq;
+}
+
+/* Are there queries so far before the first key that they see none? Packed ones are not asked. */
+static bool is_blind(const struct attention_spec *a)
+{
+    return attention_is_limited(a) && !attention_is_packed(a) && shift(a) + a->ahead < 0;
+}
+
+/* `single`: the kernel takes a single query of each sequence. */
+static void emit_semantics(const struct attention_spec *a, bool single, struct text *t)
 {
     /* A window that reaches back to key 0 from the last query hides nothing. A scale of 0 would turn -inf
      * into NaN. Without a mask there are no positions. */
@@ -67,14 +82,14 @@ static void emit_semantics(const struct attention_spec *a, struct text *t)
     bool placed = limited || a->window || attention_is_placed(a);
     int64_t window = a->window < (start ? a->tq : a->tk) ? a->window : 0;
     double scale = a->scale == 0 ? FLT_MIN : (float)(a->scale * LOG2_E);
-    constant(t, "i32", "tq", a->tq);
-    constant(t, "i32", "tk", a->tk);
     constant(t, "i32", "heads", a->heads);
     constant(t, "i32", "group", a->heads / a->kv_heads);
     constant(t, "i32", "head_dim", a->head_dim);
     constant(t, "i32", "window", MAX(window, 0));
     constant(t, "i32", "ahead", MIN(a->ahead, ATTENTION_MOST_TIME - 1));
     constant(t, "bool", "limited", limited);
+    constant(t, "bool", "blind", is_blind(a));
+    constant(t, "bool", "single", single);
     constant(t, "bool", "lengths", a->lengths.buffer >= 0);
     constant(t, "bool", "ranges", a->ranges.buffer >= 0);
     constant(t, "bool", "slopes", a->slopes.buffer >= 0);
@@ -83,18 +98,13 @@ static void emit_semantics(const struct attention_spec *a, struct text *t)
     constant(t, "bool", "sinks", a->sinks.buffer >= 0);
     constant(t, "bool", "from_length", placed && a->align == CODA_ALIGN_LENGTH);
     constant(t, "bool", "starts", packed);
-    constant(t, "i32", "shift", start ? 0 : packed ? a->tk : a->tk - a->tq);
     if (packed) constant(t, "bool", "from_start", start);
     if (packed) constant(t, "i64", "starts_stride", a->starts.stride[0]);
     constant(t, "i64", "lengths_stride", a->lengths.stride[0]);
-    text_printf(t,
-                "    static constexpr i64 ranges_batch = %" PRId64 ", ranges_time = %" PRId64
-                ", ranges_end = %" PRId64 ";\n",
-                a->ranges.stride[0], a->ranges.stride[1], a->ranges.stride[2]);
+    text_printf(t, "    static constexpr i64 ranges_time = %" PRId64 ", ranges_end = %" PRId64 ";\n",
+                a->ranges.stride[1], a->ranges.stride[2]);
     constant(t, "i32", "page", a->page);
-    constant(t, "i32", "slots", a->slots);
-    text_printf(t, "    static constexpr i64 table_batch = %" PRId64 ", table_page = %" PRId64 ";\n",
-                a->table.stride[0], a->table.stride[1]);
+    constant(t, "i64", "table_page", a->table.stride[1]);
     constant(t, "i64", "slopes_stride", a->slopes.stride[0]);
     constant(t, "i64", "sinks_stride", a->sinks.stride[0]);
     constant(t, "bool", "k_scales", a->k_scale.buffer >= 0);
@@ -106,12 +116,48 @@ static void emit_semantics(const struct attention_spec *a, struct text *t)
     emit_score(a, t);
 }
 
-static void emit_strides(const char *name, const struct tensor_use *v, struct text *t)
+/* ---- What the launch passes ---- */
+
+static void emit_long(struct kernel *k, int64_t number)
 {
-    text_printf(
-        t, "    static constexpr i64 %s_batch = %" PRId64 ", %s_time = %" PRId64 ", %s_head = %" PRId64 ";\n",
-        name, v->batch, name, v->time, name, v->head);
+    emit_number(k, number & UINT32_MAX);
+    emit_number(k, number >> 32);
 }
+
+/* An AttentionStrides of Args. */
+static void emit_strides(struct kernel *k, const char *name, const struct tensor_use *v, struct text *t)
+{
+    emit_long(k, v->batch);
+    emit_long(k, v->time);
+    emit_long(k, v->head);
+    text_printf(t, "    AttentionStrides %s;\n", name);
+}
+
+/* Query heads in a band: bands are as equal as can be, and the keys and values of one fit in L2. */
+static int64_t band(const struct attention_spec *a)
+{
+    int64_t bytes = 4 * a->tk * a->head_dim, fit = MAX(1, BAND_BYTES / bytes);
+    int64_t heads = a->batch * a->kv_heads, bands = CEIL_DIV(heads, fit);
+    return CEIL_DIV(heads, bands) * (a->heads / a->kv_heads);
+}
+
+/* Args' AttentionExtents. The walk is that of a persistent kernel over tiles of equal sequences. */
+static void emit_extents(struct kernel *k, const struct attention_spec *a, const struct schedule *s,
+                         struct text *t)
+{
+    bool walks = s->sm90 && s->tile.splits <= 1 && !attention_is_packed(a);
+    int64_t blocks = CEIL_DIV(a->tq, s->tile.bm), width = walks ? band(a) : 1;
+    int64_t streams = walks ? a->batch * a->heads : 0;
+    emit_long(k, a->ranges.stride[0]);
+    emit_long(k, a->table.stride[0]);
+    int64_t number[] = {a->batch, a->tq, a->tk, shift(a), a->slots, blocks, streams, CEIL_DIV(streams, width),
+                        width};
+    for (int i = 0; i < ARRAY_SIZE(number); i++) emit_number(k, number[i]);
+    emit_divisor(k, width * blocks);
+    text_append(t, "    AttentionExtents extents;\n");
+}
+
+/* ---- Pointers ---- */
 
 static int view_pointer(struct kernel *k, const struct tensor_use *v)
 {
@@ -151,7 +197,7 @@ static void emit_beside(struct beside b, struct text *t)
         if (b.pointer[i] < 0) text_printf(t, "%snullptr", comma);
         else text_printf(t, "%sstatic_cast<%s *>(args.pointer[%d])", comma, type, b.pointer[i]);
     }
-    text_append(t, "}");
+    text_append(t, ", args.extents}");
 }
 
 static const char *name_kernel(struct plan *plan, const struct program *p, const struct schedule *s)
@@ -212,44 +258,36 @@ static void sm90_chunks_map(struct kernel *k, const struct attention_spec *a, co
     m->dim[0] = m->box[0];
 }
 
-/* Query heads in a band: bands are as equal as can be, and the keys and values of one fit in L2. */
-static int64_t band(const struct attention_spec *a)
-{
-    int64_t bytes = 4 * a->tk * a->head_dim, fit = MAX(1, BAND_BYTES / bytes);
-    int64_t heads = a->batch * a->kv_heads, bands = CEIL_DIV(heads, fit);
-    return CEIL_DIV(heads, bands) * (a->heads / a->kv_heads);
-}
-
 static void emit_sm90_config(const struct attention_spec *a, const struct schedule *s, struct text *t)
 {
     const struct tile *tile = &s->tile;
     emit_head(a, "attention/attention_sm90.cuh", t);
     text_printf(t, "    typedef %s T;\n", emit_dtype(a->q.dtype));
-    constant(t, "i32", "batch", a->batch);
-    emit_semantics(a, t);
-    emit_strides("o", &a->o, t);
+    emit_semantics(a, false, t);
     constant(t, "i32", "box", attention_box(a, tile->bn));
     constant(t, "i32", "bn", tile->bn);
     constant(t, "i32", "stages", tile->stages);
     constant(t, "i32", "groups", tile->bm / 64);
     constant(t, "i32", "cluster", MAX(s->cluster, 1));
-    constant(t, "i32", "band", band(a));
     text_append(t, "};\n");
 }
 
-static void emit_sm90_entry(const struct kernel *k, const struct attention_spec *a, int out,
-                            struct beside beside, struct text *t)
+static void emit_sm90_entry(struct kernel *k, const struct attention_spec *a, const struct schedule *s,
+                            int out, struct beside beside, struct text *t)
 {
     text_printf(t, "typedef AttentionSm90<Config> Kernel;\nstatic_assert(Kernel::shared_bytes == %d);\n\n",
                 k->launch.shared_bytes);
-    text_printf(t, "struct Args {\n    TensorMap q, k, v;\n    void *pointer[%d];\n};\n\n", k->pointers);
+    text_printf(t, "struct Args {\n    TensorMap q, k, v;\n    void *pointer[%d];\n", k->pointers);
+    emit_strides(k, "of_o", &a->o, t);
+    emit_extents(k, a, s, t);
+    text_append(t, "};\n\n");
     text_printf(t, "extern \"C\" __global__ void ");
     if (k->launch.cluster > 1) text_printf(t, "__cluster_dims__(%d, 1, 1) ", k->launch.cluster);
     text_printf(t, "__launch_bounds__(%d, 1)\n", k->launch.threads);
     text_printf(t, "%s(const __grid_constant__ Args args)\n{\n", k->symbol);
     text_append(t, "    Kernel::run(args.q, args.k, args.v, ");
     emit_result(a, out, t);
-    text_append(t, ", ");
+    text_append(t, ", args.of_o,\n                ");
     emit_beside(beside, t);
     text_append(t, ");\n}\n");
 }
@@ -264,7 +302,7 @@ static void emit_sm90(const struct attention_spec *a, const struct schedule *s, 
     int out = view_pointer(k, &a->o);
     struct beside beside = beside_pointers(k, a);
     emit_sm90_config(a, s, t);
-    emit_sm90_entry(k, a, out, beside, t);
+    emit_sm90_entry(k, a, s, out, beside, t);
 }
 
 /* ---- Hopper, few queries ---- */
@@ -273,10 +311,9 @@ static void emit_split_config(const struct attention_spec *a, const struct sched
 {
     emit_head(a, "attention/attention_split_sm90.cuh", t);
     text_printf(t, "    typedef %s T;\n", emit_dtype(a->q.dtype));
-    constant(t, "i32", "batch", a->batch);
-    emit_semantics(a, t);
-    emit_strides("q", &a->q, t);
-    emit_strides("o", &a->o, t);
+    emit_semantics(a, a->tq == 1 && !attention_is_packed(a), t);
+    constant(t, "i32", "rows", s->tile.bm);
+    if (attention_is_packed(a)) constant(t, "i32", "bm", s->tile.bm * a->kv_heads / a->heads);
     constant(t, "i32", "box", attention_box(a, s->tile.bn));
     constant(t, "i32", "bn", s->tile.bn);
     constant(t, "i32", "stages", s->tile.stages);
@@ -298,15 +335,19 @@ static void emit_split(const struct attention_spec *a, const struct schedule *s,
     emit_split_config(a, s, t);
     text_printf(t, "typedef AttentionSplit<Config> Kernel;\nstatic_assert(Kernel::shared_bytes == %d);\n\n",
                 k->launch.shared_bytes);
-    text_printf(t, "struct Args {\n    TensorMap k, v;\n    void *pointer[%d];\n};\n\n", k->pointers);
+    text_printf(t, "struct Args {\n    TensorMap k, v;\n    void *pointer[%d];\n", k->pointers);
+    emit_strides(k, "of_q", &a->q, t);
+    emit_strides(k, "of_o", &a->o, t);
+    emit_extents(k, a, s, t);
+    text_append(t, "};\n\n");
     text_printf(t, "extern \"C\" __global__ void __cluster_dims__(%d, 1, 1) __launch_bounds__(%d, 1)\n",
                 s->tile.splits, k->launch.threads);
     text_printf(t, "%s(const __grid_constant__ Args args)\n{\n", k->symbol);
-    text_printf(t, "    Kernel::run(args.k, args.v, static_cast<const %s *>(args.pointer[%d]),\n",
+    text_printf(t, "    Kernel::run(args.k, args.v, static_cast<const %s *>(args.pointer[%d]), args.of_q,\n",
                 emit_dtype(a->q.dtype), q);
     text_append(t, "                ");
     emit_result(a, out, t);
-    text_append(t, ", ");
+    text_append(t, ", args.of_o,\n                ");
     emit_beside(beside, t);
     text_append(t, ");\n}\n");
 }
@@ -318,12 +359,7 @@ static void emit_simt_config(const struct attention_spec *a, const struct tile *
     emit_head(a, "attention/attention_simt.cuh", t);
     text_printf(t, "    typedef %s Q;\n    typedef %s K;\n", emit_dtype(a->q.dtype), emit_dtype(a->k.dtype));
     text_printf(t, "    typedef %s V;\n    typedef %s O;\n", emit_dtype(a->v.dtype), emit_dtype(a->o.dtype));
-    if (attention_is_packed(a)) constant(t, "i32", "batch", a->batch);
-    emit_semantics(a, t);
-    emit_strides("q", &a->q, t);
-    emit_strides("k", &a->k, t);
-    emit_strides("v", &a->v, t);
-    emit_strides("o", &a->o, t);
+    emit_semantics(a, false, t);
     constant(t, "i32", "rows", tile->bm / 16);
     constant(t, "i32", "keys", tile->bn / 16);
     text_append(t, "};\n");
@@ -334,7 +370,8 @@ static void emit_argument(const char *type, int pointer, struct text *t)
     text_printf(t, "static_cast<%s *>(args.pointer[%d]),\n                ", type, pointer);
 }
 
-static void emit_simt_entry(struct kernel *k, const struct attention_spec *a, struct text *t)
+static void emit_simt_entry(struct kernel *k, const struct attention_spec *a, const struct schedule *s,
+                            struct text *t)
 {
     int q = view_pointer(k, &a->q), key = view_pointer(k, &a->k), value = view_pointer(k, &a->v);
     int out = view_pointer(k, &a->o);
@@ -342,21 +379,28 @@ static void emit_simt_entry(struct kernel *k, const struct attention_spec *a, st
     text_printf(t,
                 "typedef AttentionSimt<Config> Kernel;\nstatic_assert(4 * Kernel::shared_floats == %d);\n\n",
                 k->launch.shared_bytes);
-    text_printf(t, "struct Args {\n    void *pointer[%d];\n};\n\n", k->pointers);
+    text_printf(t, "struct Args {\n    void *pointer[%d];\n", k->pointers);
+    emit_strides(k, "of_q", &a->q, t);
+    emit_strides(k, "of_k", &a->k, t);
+    emit_strides(k, "of_v", &a->v, t);
+    emit_strides(k, "of_o", &a->o, t);
+    emit_extents(k, a, s, t);
+    text_append(t, "};\n\n");
     text_printf(t, "extern \"C\" __global__ void __launch_bounds__(%d, 1)\n", k->launch.threads);
     text_printf(t, "%s(const __grid_constant__ Args args)\n{\n    Kernel::run(", k->symbol);
     emit_argument("const Config::Q", q, t);
     emit_argument("const Config::K", key, t);
     emit_argument("const Config::V", value, t);
     emit_result(a, out, t);
-    text_append(t, ",\n                ");
+    text_append(t, ",\n                {args.of_q, args.of_k, args.of_v, args.of_o},\n                ");
     emit_beside(beside, t);
     text_append(t, ");\n}\n");
 }
 
 /* ---- Either ---- */
 
-/* A tile was chosen for any head and any length: here those end that no kernel takes. */
+/* A tile was chosen for any head and any length: here those end that no kernel takes. What launches pass
+ * is multiplied in 32 bits, sequences by heads and these by tiles of queries; the grid has as many blocks. */
 static coda_status check(const struct attention_spec *a, const struct schedule *s, int shared)
 {
     if (a->kv_heads <= 0 || a->heads % a->kv_heads)
@@ -389,7 +433,7 @@ static void print_kernel(const struct attention_spec *a, const struct schedule *
         emit_sm90(a, s, k, t);
     } else {
         emit_simt_config(a, &s->tile, t);
-        emit_simt_entry(k, a, t);
+        emit_simt_entry(k, a, s, t);
     }
 }
 
@@ -400,7 +444,8 @@ coda_status emit_attention(struct plan *plan, const struct program *p, const str
     struct text t = {0};
     coda_status status = attention_is_empty(a) ? CODA_OK : check(a, s, plan->target.shared_bytes);
     k->symbol = name_kernel(plan, p, s);
-    if (!status && k->symbol) print_kernel(a, s, k, &t);
+    k->scalar = ARENA_NEW(&plan->arena, struct scalar_spec, MOST_WORDS);
+    if (!status && k->symbol && k->scalar) print_kernel(a, s, k, &t);
     if (!status) k->text = arena_string(&plan->arena, text_str(&t));
     bool failed = t.failed || plan->arena.failed;
     text_free(&t);

@@ -122,9 +122,35 @@ static int splits(const struct attention_spec *a, int sms)
     return n;
 }
 
+/* Of packed queries an item has as many as a half takes. Keys of 8 bits leave no registers for their walk if
+ * the other half has the next columns. */
+static int64_t split_packed_rows(const struct attention_spec *a)
+{
+    bool half = a->heads / a->kv_heads <= SPLIT_ROWS / 2 && !attention_is_narrow(a);
+    return half ? SPLIT_ROWS / 2 : SPLIT_ROWS;
+}
+
+/* Rows of an item's tile: exactly those of one query, which is the usual case; for all counts of more queries
+ * one or two halves of an mma, so that they share a kernel. */
+static int64_t split_rows(const struct attention_spec *a)
+{
+    int64_t group = a->heads / a->kv_heads;
+    if (attention_is_packed(a)) return split_packed_rows(a);
+    if (a->tq == 1) return group;
+    return group * a->tq <= SPLIT_ROWS / 2 ? SPLIT_ROWS / 2 : SPLIT_ROWS;
+}
+
+/* Of packed queries a kernel learns when it runs whose they are. On average two a sequence are steps of
+ * decoding with a chunk of a prompt in between, whose tiles of few rows read their keys from L2. Of keys of 8
+ * bits the other choice is no matrix unit at all. */
+static bool few_packed(const struct attention_spec *a)
+{
+    return a->heads / a->kv_heads <= SPLIT_ROWS && (a->tq <= 2 * a->batch || attention_is_narrow(a));
+}
+
 static struct launch split_tile(const struct attention_spec *a, const struct target *target)
 {
-    int64_t rows = a->heads / a->kv_heads * a->tq, columns = 64 * CEIL_DIV(a->head_dim, 64);
+    int64_t rows = split_rows(a), columns = 64 * CEIL_DIV(a->head_dim, 64);
     bool narrow = attention_is_narrow(a);
     int keys = columns <= 64 || narrow ? 2 * SPLIT_KEYS : SPLIT_KEYS;
     int64_t slot = (narrow ? 128 : 2 * columns) * keys, peak = 16, state = 4 * columns + peak; /* of a row */
@@ -133,14 +159,15 @@ static struct launch split_tile(const struct attention_spec *a, const struct tar
     t.stages = (int)((target->shared_bytes - states - 1024) / (slot + 16));
     t.shared_bytes = CEIL_DIV(t.stages * (slot + 16) + states, 1024) * 1024;
     t.splits = splits(a, target->sms);
-    t.blocks = a->batch * a->kv_heads * t.splits;
+    int64_t tiles = attention_is_packed(a) ? attention_tiles(a, rows * a->kv_heads / a->heads) : a->batch;
+    t.blocks = tiles * a->kv_heads * t.splits;
     return t;
 }
 
 static bool fits_split(const struct attention_spec *a, const struct target *target)
 {
-    bool few = a->heads / a->kv_heads * a->tq <= SPLIT_ROWS && a->head_dim <= SPLIT_COLUMNS;
-    if (a->ranges.buffer >= 0 || attention_is_packed(a)) return false; /* queries' ends come in any order */
+    bool few = attention_is_packed(a) ? few_packed(a) : a->heads / a->kv_heads * a->tq <= SPLIT_ROWS;
+    if (a->ranges.buffer >= 0 || a->head_dim > SPLIT_COLUMNS) return false; /* ends come in any order */
     bool same = a->k.dtype == a->q.dtype && a->v.dtype == a->q.dtype && !is_scaled(a);
     if (!few || !(same || attention_is_narrow(a)) || !fits_units(a, target)) return false;
     struct launch t = split_tile(a, target);
@@ -183,7 +210,8 @@ void schedule_attention(struct schedule *s, const struct program *q, const struc
     s->tile.splits = t.splits;
     s->sm90 = t.sm90;
     s->cluster = MAX(t.cluster, t.splits);
-    s->early = t.splits && a->k.steady && a->v.steady && a->lengths.steady && a->table.steady && !q->prepare;
+    s->early = t.splits && a->k.steady && a->v.steady && a->lengths.steady && a->table.steady &&
+               a->starts.steady && !q->prepare;
     s->grid = t.blocks;
     s->threads = t.threads;
     s->shared_bytes = (int)t.shared_bytes;

@@ -7,8 +7,7 @@
 // The columns are padded with zeros to a multiple of 64; rows of shared memory carry 4 floats more, so
 // that 16-byte reads of neighbouring rows do not meet in a bank.
 //
-// Config: types Q K V O; rows keys; strides {q,k,v,o}_{batch,time,head}; and as attention_sm90.cuh has it,
-// from tq on, but for tiles.
+// Config: types Q K V O; rows keys; and as attention_sm90.cuh has it, from heads on, but for tiles.
 #pragma once
 #include "attention/packed.cuh"
 #include "attention/pages.cuh"
@@ -24,10 +23,12 @@ template <class Config> struct AttentionSimt {
     static constexpr i32 threads = 256;
     static constexpr i32 chunks = (Tiled::head_dim + 63) / 64, pitch = 64 * chunks + 4, score_pitch = bn + 4;
     static constexpr i32 shared_floats = (bm + bn) * pitch + bm * score_pitch;
-    static constexpr i32 blocks = (Tiled::tq + bm - 1) / bm; // of queries, for each head
 
     struct Row {
         float max, sum;
+    };
+    struct Strides {
+        const AttentionStrides &q, &k, &v, &o;
     };
 
     // Copies `count` rows of head_dim columns, row r from from[r * stride]; rows past `limit` are zero.
@@ -51,8 +52,8 @@ template <class Config> struct AttentionSimt {
 #pragma unroll 4
             for (i32 e = threadIdx.x; e < bn * 64 * chunks; e += threads) {
                 i32 r = e / (64 * chunks), c = e % (64 * chunks);
-                i32 row = key + r < see.keys ? pool_row<Tiled>(in, batch, key + r) : Tiled::slots;
-                bool there = row < Tiled::slots && c < Tiled::head_dim;
+                i32 row = key + r < see.keys ? pool_row<Tiled>(in, batch, key + r) : in.extents.slots;
+                bool there = row < in.extents.slots && c < Tiled::head_dim;
                 const i64 at = row / Tiled::page * page + row % Tiled::page * stride;
                 to[r * pitch + c] = there ? load(from + at + c) : 0.0f;
             }
@@ -141,8 +142,8 @@ template <class Config> struct AttentionSimt {
     }
 
     DEV static void write(const float (&o)[rows][chunks][4], const Row *row, const Visible<Tiled> &see,
-                          const Score<Tiled> &as, typename Tiled::O *out, i32 query,
-                          const AttentionInputs &in, i64 batch, i32 head)
+                          const Score<Tiled> &as, typename Tiled::O *out, i64 stride,
+                          i32 query, const AttentionInputs &in, i64 batch, i32 head)
     {
         i32 y = threadIdx.x / 16, x = threadIdx.x % 16;
 #pragma unroll
@@ -161,29 +162,29 @@ template <class Config> struct AttentionSimt {
                 for (i32 e = 0; e < 4; e++) {
                     i32 col = 64 * c + 4 * x + e;
                     if (at < see.rows() && col < Tiled::head_dim)
-                        store(out + at * Tiled::o_time + col, none ? 0.0f : o[i][c][e] * inverse);
+                        store(out + at * stride + col, none ? 0.0f : o[i][c][e] * inverse);
                 }
         }
     }
 
     DEV static void run(const typename Tiled::Q *q, const typename Tiled::K *k, const typename Tiled::V *v,
-                        typename Tiled::O *out, const AttentionInputs &in)
+                        typename Tiled::O *out, const Strides &stride, const AttentionInputs &in)
     {
         const u32 tile = blockIdx.x / Tiled::heads;
         if constexpr (Tiled::starts) {
             PackedTile<Tiled> own;
-            if (PackedTiles<Tiled>().find(in.starts, tile, own))
-                run(q, k, v, out, in, own.batch, own.query, Visible<Tiled>(in, own));
+            if (PackedTiles<Tiled>().find(in, tile, own))
+                run(q, k, v, out, stride, in, own.batch, own.query, Visible<Tiled>(in, own));
         } else {
-            const i64 batch = tile / blocks;
-            run(q, k, v, out, in, batch, tile % blocks * bm, Visible<Tiled>(in, batch));
+            const u32 blocks = in.extents.blocks, batch = tile / blocks;
+            run(q, k, v, out, stride, in, batch, tile % blocks * bm, Visible<Tiled>(in, batch));
         }
     }
 
     // Queries of a sequence, from row `query` of its batch of q on.
     DEV static void run(const typename Tiled::Q *q, const typename Tiled::K *k, const typename Tiled::V *v,
-                        typename Tiled::O *out, const AttentionInputs &in, i64 batch, i32 query,
-                        const Visible<Tiled> &see)
+                        typename Tiled::O *out, const Strides &stride, const AttentionInputs &in, i64 batch,
+                        i32 query, const Visible<Tiled> &see)
     {
         extern __shared__ __align__(16) float shared[];
         float *queries = shared, *tile = queries + bm * pitch, *weights = tile + bn * pitch;
@@ -191,11 +192,11 @@ template <class Config> struct AttentionSimt {
         i32 head = blockIdx.x % Tiled::heads;
         const i64 own = Tiled::starts ? 0 : batch; // of q
         const Score<Tiled> as(in, head);
-        k += (Tiled::page ? 0 : batch * Tiled::k_batch) + head / Tiled::group * Tiled::k_head;
-        v += (Tiled::page ? 0 : batch * Tiled::v_batch) + head / Tiled::group * Tiled::v_head;
+        k += (Tiled::page ? 0 : batch * stride.k.batch) + head / Tiled::group * stride.k.head;
+        v += (Tiled::page ? 0 : batch * stride.v.batch) + head / Tiled::group * stride.v.head;
 
-        q += own * Tiled::q_batch + head * Tiled::q_head + query * Tiled::q_time;
-        load_rows(queries, q, Tiled::q_time, bm, see.rows() - query);
+        q += own * stride.q.batch + head * stride.q.head + query * stride.q.time;
+        load_rows(queries, q, stride.q.time, bm, see.rows() - query);
         const float times = key_scale<Tiled>(in, head / Tiled::group);
         float o[rows][chunks][4] = {};
         Row row[rows];
@@ -206,7 +207,7 @@ template <class Config> struct AttentionSimt {
         for (i32 b = range.first; b < range.end; b++) {
             i32 key = b * bn;
             __syncthreads(); // the last block's values and weights have been read
-            load_block(tile, k, Tiled::k_batch, Tiled::k_time, key, see, in, batch);
+            load_block(tile, k, stride.k.batch, stride.k.time, key, see, in, batch);
             __syncthreads();
             float s[rows][keys];
             scores(s, queries, tile);
@@ -224,12 +225,12 @@ template <class Config> struct AttentionSimt {
                     for (i32 e = 0; e < 4; e++) o[i][c][e] *= factor;
             }
             __syncthreads(); // all scores have been computed
-            load_block(tile, v, Tiled::v_batch, Tiled::v_time, key, see, in, batch);
+            load_block(tile, v, stride.v.batch, stride.v.time, key, see, in, batch);
             __syncthreads();
             accumulate(o, weights, tile);
         }
-        out += own * Tiled::o_batch + head * Tiled::o_head;
-        write(o, row, see, as, out, query, in, batch, head);
+        out += own * stride.o.batch + head * stride.o.head;
+        write(o, row, see, as, out, stride.o.time, query, in, batch, head);
     }
 };
 

@@ -22,14 +22,14 @@
 // order. Each has one tile then, so that in the end its memory is free for what it has summed; the rows are
 // shared for the merge, through distributed shared memory.
 //
-// Config: type T (bf16 or f16); i32 batch tq tk heads, group (query heads for a key head), head_dim,
-// window, ahead, shift, page, slots (rows of the pool of pages), box (keys of a copy), bn, stages, groups,
-// cluster, band; bool stored (the result is), lse (so are sums), limited, lengths, from_length, ranges,
-// slopes, sinks, k_scales, v_scales, starts (are there); float scale, scale_log2 (scale * log2 e), softcap;
-// i64 o_batch, o_time, o_head, lengths_stride, ranges_batch, ranges_time, ranges_end, slopes_stride,
-// sinks_stride, table_batch, table_page, k_scale_stride, v_scale_stride. Of packed queries also bool
-// from_start (positions count from the sequence's first query; else from behind its last) and i64
-// starts_stride; tq are then the rows of q, and shift lacks what these positions add. With a map of scores
+// Config: type T (bf16 or f16); i32 heads, group (query heads for a key head), head_dim, window, ahead,
+// page, box (keys of a copy), bn, stages, groups, cluster; bool stored (the result is), lse (so are sums),
+// limited, blind (there are queries before the first key, which see none), single (each sequence has one
+// query), lengths, from_length, ranges, slopes, sinks, k_scales, v_scales, starts (are there); float
+// scale, scale_log2 (scale * log2 e), softcap; i64 lengths_stride, ranges_time, ranges_end, slopes_stride,
+// sinks_stride, table_page, k_scale_stride, v_scale_stride. Of packed queries also bool from_start
+// (positions count from the sequence's first query; else from behind its last) and i64 starts_stride; the
+// extents' tq are then the rows of q, and their shift lacks what these positions add. With a map of scores
 // also bool mapped and float score(float s, float position, float key, float head): score.cuh.
 #pragma once
 #include "attention/merge.cuh"
@@ -84,7 +84,7 @@ template <class Config> struct AttentionSm90 {
     static constexpr i32 bm = Tiled::bm, bn = Tiled::bn, stages = Tiled::stages, groups = Tiled::groups;
     static constexpr i32 chunks = (Tiled::head_dim + 63) / 64; // of 64 columns: 128 bytes, a swizzled row
     static constexpr i32 threads = 128 * (1 + groups);
-    using Registers = AttentionRegisters<groups, Tiled::page != 0 || Tiled::starts>;
+    using Registers = AttentionRegisters<groups, Tiled::page != 0 || Tiled::starts || Tiled::ranges>;
 
     struct alignas(swizzle_atom) Shared { // tiles are chunks of [rows][64]
         u8 queries[chunks][bm * swizzle_row];
@@ -161,7 +161,7 @@ template <class Config> struct AttentionSm90 {
     {
         Cursor key = Cursor::producer(), value = Cursor::producer();
         u32 phase = 0;
-        for (TileWalk<Tiled> tile(in.starts); tile.next();) {
+        for (TileWalk<Tiled> tile(in); tile.next();) {
             KeyBlocks b = blocks_of(visible(in, tile), tile);
             if ((i32)threadIdx.x >= Copies::lanes || b.first == b.end) continue;
             i32 head = tile.head / Tiled::group;
@@ -355,17 +355,19 @@ template <class Config> struct AttentionSm90 {
 
         // The quad's lanes exchange their column pairs, so that each stores 16 adjacent bytes.
         DEV void write(const OnlineSoftmax &softmax, const View &of, const TileWalk<Tiled> &tile,
-                       Element *result, const AttentionInputs &in)
+                       Element *result, const AttentionStrides &stride, const AttentionInputs &in)
         {
-            Element *to = result + batch_of(tile) * Tiled::o_batch + tile.head * Tiled::o_head;
+            Element *to = result + batch_of(tile) * stride.batch + tile.head * stride.head;
 #pragma unroll
             for (i32 r = 0; r < 2; r++) {
-                i32 row = of.query + 8 * r;
+                const i32 row = of.query + 8 * r;
+                const bool inside = row < of.see.rows();
+                Element *const out_row = to + row * stride.time;
                 const float weights = softmax.weights(r);
                 const float whole = weights + of.score.sink_weight(softmax.max[r]);
                 const bool none = of.see.none(row);
                 const float inverse = OnlineSoftmax::inverse(whole, none);
-                if (Tiled::lse && row < of.see.rows() && threadIdx.x % 4 == 0)
+                if (Tiled::lse && inside && threadIdx.x % 4 == 0)
                     Score<Tiled>::store(in, tile.batch, tile.head, row,
                                         none ? unseen() : of.score.log_sum(softmax.max[r], weights));
                 if (!Tiled::stored) continue;
@@ -379,9 +381,8 @@ template <class Config> struct AttentionSm90 {
                     }
                     quad_transpose(v);
                     i32 column = 32 * g + threadIdx.x % 4 * 8;
-                    if (row < of.see.rows() && column < Tiled::head_dim)
-                        *reinterpret_cast<uint4 *>(to + row * Tiled::o_time + column) = {v[0], v[1], v[2],
-                                                                                         v[3]};
+                    if (inside && column < Tiled::head_dim)
+                        *reinterpret_cast<uint4 *>(out_row + column) = {v[0], v[1], v[2], v[3]};
                 }
             }
         }
@@ -401,41 +402,42 @@ template <class Config> struct AttentionSm90 {
         }
         // This rank's part of the rows.
         DEV void merge(const Exchange &from, const View &of, const TileWalk<Tiled> &tile, Element *to,
-                       const AttentionInputs &in) const
+                       const AttentionStrides &stride, const AttentionInputs &in) const
         {
             constexpr i32 part = bm / cluster, pieces = columns / 4;
-            to += tile.batch * Tiled::o_batch + tile.head * Tiled::o_head;
+            to += tile.batch * stride.batch + tile.head * stride.head;
 #pragma unroll 1
             for (i32 e = threadIdx.x - 128; e < part * pieces; e += 128 * groups) {
                 const i32 row = (i32)ptx::cluster_rank() * part + e / pieces, column = e % pieces * 4;
                 const i32 query = tile.query + row;
-                if (query >= Tiled::tq || column >= Tiled::head_dim) continue;
+                if (query >= of.see.rows() || column >= Tiled::head_dim) continue;
                 float y[4] = {}, lse = unseen();
                 if (!of.see.none(query))
                     lse = merge_blocks<cluster>(of.score, ptx::shared_address(&from.peak[row]),
                                                 ptx::shared_address(&from.out[row][column]), y);
                 if (Tiled::lse && column == 0) Score<Tiled>::store(in, tile.batch, tile.head, query, lse);
-                if (Tiled::stored) port::store_piece(to + query * Tiled::o_time + column, y);
+                if (Tiled::stored) port::store_piece(to + query * stride.time + column, y);
             }
         }
         // What a cluster's blocks have summed becomes the result.
         DEV void finish_together(const OnlineSoftmax &softmax, const View &of, const TileWalk<Tiled> &tile,
-                                 Element *to, const AttentionInputs &in) const
+                                 Element *to, const AttentionStrides &stride,
+                                 const AttentionInputs &in) const
         {
             Exchange &exchange = reinterpret_cast<Exchange &>(s);
             ptx::named_barrier(barrier_consumers, 128 * groups); // all have read their last keys and values
             put(softmax, exchange);
             __syncwarp();
             meet();
-            merge(exchange, of, tile, to, in);
+            merge(exchange, of, tile, to, stride, in);
             __syncwarp();
             meet();
         }
 
-        DEV void consume(Element *to, const AttentionInputs &in)
+        DEV void consume(Element *to, const AttentionStrides &stride, const AttentionInputs &in)
         {
             i32 row = 64 * group + thread / 32 * 16 + thread % 32 / 4;
-            for (TileWalk<Tiled> tile(in.starts); tile.next();) {
+            for (TileWalk<Tiled> tile(in); tile.next();) {
                 const View of(in, tile, row);
                 KeyBlocks b = blocks_of(of.see, tile);
                 OnlineSoftmax softmax;
@@ -443,10 +445,10 @@ template <class Config> struct AttentionSm90 {
                 for (float &x : out) x = 0.0f;
                 if (b.first < b.end) attend(softmax, of, b);
                 if constexpr (cluster > 1) {
-                    finish_together(softmax, of, tile, to, in);
+                    finish_together(softmax, of, tile, to, stride, in);
                 } else {
                     if (Visible<Tiled>::mixed) clear_rows_without_keys(of);
-                    write(softmax, of, tile, to, in);
+                    write(softmax, of, tile, to, stride, in);
                 }
             }
         }
@@ -479,7 +481,7 @@ template <class Config> struct AttentionSm90 {
     }
 
     DEV static void run(const TensorMap &q, const TensorMap &k, const TensorMap &v, Element *out,
-                        const AttentionInputs &in)
+                        const AttentionStrides &stride, const AttentionInputs &in)
     {
         extern __shared__ __align__(swizzle_atom) u8 memory[];
         Shared &s = *reinterpret_cast<Shared *>(memory);
@@ -491,7 +493,7 @@ template <class Config> struct AttentionSm90 {
             if (cluster > 1) meet(), meet(); // the exchange begins, and has been read
         } else {
             ptx::grow_registers<Registers::consumer>();
-            Consumer(s).consume(out, in);
+            Consumer(s).consume(out, stride, in);
         }
         ptx::grid_launch_next();
     }

@@ -2,8 +2,9 @@
 // the keys, which stream through shared memory at memory's pace.
 //
 // An item is one sequence and one key head. The queries of all heads of its group, at most 16, are the rows
-// of one mma.sync. Its keys, in blocks of bn, are eight parts, as equal as can be; a block of the cluster has
-// 8 / cluster of them. Of a block of keys warp w takes 16, from 16 w on. Clusters walk over the items.
+// of one mma.sync; of packed queries (packed.cuh) a sequence has an item for every few. An item's keys, in
+// blocks of bn, are eight parts, as equal as can be; a block of the cluster has 8 / cluster of them. Of a
+// block of keys warp w takes 16, from 16 w on. Clusters walk over the items.
 //
 //     producer    a warp: of each block of keys the keys, then the values, into a ring of `stages` slots
 //     consumers   warps: S = Q K^T, online softmax, O += P V, each with a state of its own; at the end of a
@@ -12,23 +13,25 @@
 //
 // So consumers weigh the next item's keys while an item's blocks wait for each other. A row's bits depend on
 // its own sequence alone, whatever the others hold and however many there are: parts follow from the range
-// of keys that the sequence's queries see, and every sum has a fixed order, which no cluster's size changes.
+// of keys that the item's queries see, and every sum has a fixed order, which no cluster's size changes.
 //
 // Values that no query of the item sees are zeroed before they are multiplied, since zero times NaN is NaN. A
 // NaN among those that one of its queries sees may reach its other queries.
 //
-// Early: no kernel of the run writes keys, values and lengths. So they are asked for before the kernel ahead
-// has ended; only queries wait for it.
+// Early: no kernel of the run writes keys, values, lengths and starts. So they are asked for before the
+// kernel ahead has ended; only queries wait for it.
 //
 // Keys and values of 8 bits are multiplied as f16, by queries and weights of f16: narrow.cuh.
 //
-// Config: as attention_sm90.cuh has it, but for groups and band; i32 cluster; bool early, narrow (keys and
-// values are f8e4m3), whole_rows (maps have the chunks of a row as their fourth dimension), bf16_queries;
-// i64 q_batch, q_time, q_head.
+// Config: as attention_sm90.cuh has it, but for groups; i32 rows (group if there is a single query, else 8 or
+// 16, for as many queries as they take), cluster; bool early, narrow (keys and values are f8e4m3), whole_rows
+// (maps have the chunks of a row as their fourth dimension), bf16_queries. Of packed queries also i32 bm =
+// rows / group: those of an item.
 #pragma once
 #include "attention/merge.cuh"
 #include "attention/narrow.cuh"
 #include "attention/online_softmax.cuh"
+#include "attention/packed.cuh"
 #include "attention/pages.cuh"
 #include "port/tile.cuh"
 #include "ptx/barrier.cuh"
@@ -41,12 +44,20 @@
 
 namespace coda {
 
+// The first row in q of an item's queries.
+template <bool packed> struct FirstQuery {
+    static constexpr i32 query = 0;
+};
+template <> struct FirstQuery<true> {
+    i32 query;
+};
+
 template <class Config> struct AttentionSplit {
     using Element = typename Config::T;
     static constexpr i32 bn = Config::bn, stages = Config::stages, cluster = Config::cluster;
     static constexpr i32 warps = 8, producer = warps, merger = warps + 1, threads = 32 * (warps + 2);
     static constexpr i32 share = bn / warps, tiles = share / 8; // of a warp: keys in a block; their products
-    static constexpr i32 rows = Config::group * Config::tq, halves = rows > 8 ? 2 : 1; // of 8 rows
+    static constexpr i32 rows = Config::rows, halves = rows > 8 ? 2 : 1; // of 8 rows
     static constexpr i32 chunks = (Config::head_dim + 63) / 64; // of 64 columns: 128 bytes, a swizzled row
     static constexpr i32 columns = 64 * chunks, octets = 8 * chunks;
     static constexpr bool narrow = Config::narrow;
@@ -56,8 +67,9 @@ template <class Config> struct AttentionSplit {
     static constexpr i32 slice = columns / cluster;                  // of the columns, that a rank merges
     static constexpr i32 parts = 8, held = parts / cluster;          // of an item's keys; a block's
     static constexpr i32 levels = held == 4 ? 2 : held == 2 ? 1 : 0; // of the tree that a block joins
-    static constexpr i32 kv_heads = Config::heads / Config::group, items = Config::batch * kv_heads;
+    static constexpr i32 kv_heads = Config::heads / Config::group;
     static constexpr float scale = Score<Config>::exponent;
+    static_assert(rows == Config::group || !Config::single);
     static_assert(!Config::ranges && rows <= 16 && columns % (4 * cluster) == 0 && share % 16 == 0);
     static_assert(cluster * (1 << levels) == parts);
     static_assert(narrow || (!Config::k_scales && !Config::v_scales));
@@ -80,15 +92,20 @@ template <class Config> struct AttentionSplit {
 
     using Cursor = RingCursor<stages>;
 
-    // One sequence and one key head.
-    struct Item {
+    // One sequence and one key head; packed, so many of the sequence's queries as the rows take.
+    struct Item : FirstQuery<Config::starts> {
         i32 batch, head;
         Visible<Config> see;
         KeyBlocks keys;
 
         DEV Item(i32 i, const AttentionInputs &in)
             : batch(i / kv_heads), head(i % kv_heads), see(in, batch),
-              keys(key_blocks<Config>(see, 0, Config::tq - 1))
+              keys(key_blocks<Config>(see, 0, see.rows() - 1))
+        {
+        }
+        DEV Item(i32 i, const AttentionInputs &in, const PackedTile<Config> &tile)
+            : FirstQuery<true>{tile.query}, batch(tile.batch), head(i % kv_heads), see(in, tile),
+              keys(key_blocks<Config>(see, tile.query, last()))
         {
         }
         // The block of keys with which one of this rank's parts begins, and at `held` where the last ends.
@@ -99,12 +116,38 @@ template <class Config> struct AttentionSplit {
         }
         DEV bool any(i32 part, i32 end) const { return begin(part) < begin(end); }
         // Some query sees a key from `first_seen` on, below `end_seen`.
-        DEV i32 first_seen() const { return see.of(0).first; }
-        DEV i32 end_seen() const { return see.of(Config::tq - 1).end; }
+        DEV i32 first_seen() const { return see.of(this->query).first; }
+        DEV i32 end_seen() const { return see.of(last()).end; }
+        // Its last query; of the rows, how many there are.
+        DEV i32 last() const
+        {
+            if constexpr (Config::starts) return min(this->query + rows / Config::group, see.rows()) - 1;
+            else return see.rows() - 1;
+        }
+        DEV i32 live() const { return Config::group * (last() + 1 - this->query); }
+        // Row r is query r / group of head r % group of the group.
+        DEV i32 query_of(i32 row) const { return this->query + row / Config::group; }
         DEV i32 head_of(i32 row) const { return head * Config::group + row % Config::group; }
     };
     DEV static i32 first_item() { return blockIdx.x / cluster; }
     DEV static i32 clusters() { return gridDim.x / cluster; }
+    DEV static i32 items(const AttentionInputs &in) { return in.extents.batch * kv_heads; }
+
+    // A warp's walk over the items of its cluster.
+    template <bool packed = Config::starts, class = void> struct Walk {
+        i32 i = first_item();
+        DEV bool there(const AttentionInputs &in) { return i < items(in); }
+        DEV Item item(const AttentionInputs &in) const { return Item(i, in); }
+        DEV void next() { i += clusters(); }
+    };
+    template <class None> struct Walk<true, None> {
+        i32 i = first_item();
+        PackedTiles<Config> tiles;
+        PackedTile<Config> tile;
+        DEV bool there(const AttentionInputs &in) { return tiles.find(in, i / kv_heads, tile); }
+        DEV Item item(const AttentionInputs &in) const { return Item(i, in, tile); }
+        DEV void next() { i += clusters(); }
+    };
 
     Shared &s;
     const i32 warp, lane;
@@ -166,9 +209,10 @@ template <class Config> struct AttentionSplit {
     {
         Cursor at = Cursor::producer();
         Config::early ? ptx::grid_wait_not() : ptx::grid_wait();
-        for (i32 i = first_item(); i < items; i += clusters()) {
-            const Item item(i, in);
+        for (Walk<> walk; walk.there(in); walk.next()) {
+            const Item item = walk.item(in);
             const i32 end = item.begin(held);
+            if (Config::starts && (lane >= Copies::lanes || item.keys.first == item.keys.end)) continue;
             Copies next(in, item.batch, item.begin(0));
             for (i32 block = item.begin(0); block < end; block++) {
                 const Copies copies = next;
@@ -195,17 +239,17 @@ template <class Config> struct AttentionSplit {
         at.next();
     }
 
-    // Row r is query r / group of head r % group of the group.
-    DEV static i32 query_of(i32 row) { return row / Config::group; }
-    DEV u32 load_pair(const Element *q, i32 row, i32 column) const
+    DEV u32 load_pair(const Element *q, const AttentionStrides &stride, const Item &item, i32 row,
+                      i32 column) const
     {
-        if (row >= rows || column >= Config::head_dim) return 0;
-        return *reinterpret_cast<const u32 *>(q + query_of(row) * Config::q_time +
-                                              row % Config::group * Config::q_head + column);
+        if (row >= item.live() || column >= Config::head_dim) return 0;
+        return *reinterpret_cast<const u32 *>(q + item.query_of(row) * stride.time +
+                                              row % Config::group * stride.head + column);
     }
-    DEV void load_queries(Queries &x, const Element *q, const Item &item) const
+    DEV void load_queries(Queries &x, const Element *q, const AttentionStrides &stride,
+                          const Item &item) const
     {
-        q += item.batch * Config::q_batch + item.head * Config::group * Config::q_head;
+        q += (Config::starts ? 0 : item.batch) * stride.batch + item.head * Config::group * stride.head;
 #pragma unroll
         for (i32 i = 0; i < fragments; i++)
 #pragma unroll
@@ -213,7 +257,7 @@ template <class Config> struct AttentionSplit {
                 const i32 lower = j % 2, row = lane / 4 + (halves > 1 ? 8 * lower : 0);
                 const i32 column = halves > 1 ? 16 * i : 32 * i + 16 * lower;
                 const i32 at = narrow ? j / 2 * 2 + lane % 4 * 4 : j / 2 * 8 + lane % 4 * 2;
-                x[i][j] = load_pair(q, row, column + at);
+                x[i][j] = load_pair(q, stride, item, row, column + at);
             }
     }
 
@@ -285,16 +329,17 @@ template <class Config> struct AttentionSplit {
         for (i32 i = 0; i < 4 * tiles; i++) {
             if (halves == 1 && i & 2) continue;
             const i32 row = lane / 4 + 8 * (i >> 1 & 1), at = key + i / 4 * 8 + lane % 4 * 2 + (i & 1);
-            score[i] = (i & 2 ? as.lower : as.upper).of(score[i], query_of(row) + item.see.shift() - at, at);
+            const i32 position = item.query_of(row) + item.see.shift();
+            score[i] = (i & 2 ? as.lower : as.upper).of(score[i], position - at, at);
         }
     }
     // Scores of keys that a row's query does not see; `key` is the warp's first one.
-    DEV void hide(Scores &score, const Visible<Config> &see, i32 key) const
+    DEV void hide(Scores &score, const Item &item, i32 key) const
     {
 #pragma unroll
         for (i32 r = 0; r < halves; r++) {
-            const i32 query = min(query_of(lane / 4 + 8 * r), Config::tq - 1);
-            const KeyRange seen = see.of(query);
+            const i32 query = min(item.query_of(lane / 4 + 8 * r), item.last());
+            const KeyRange seen = item.see.of(query);
 #pragma unroll
             for (i32 i = 0; i < 2 * tiles; i++) {
                 const i32 at = key + i / 2 * 8 + lane % 4 * 2 + i % 2;
@@ -324,8 +369,8 @@ template <class Config> struct AttentionSplit {
 #pragma unroll
         for (i32 i = 0; i < (narrow ? 4 * tiles : 0); i++) score[i] *= as.times[halves > 1 ? i >> 1 & 1 : 0];
         if (!Score<Config>::plain || Score<Config>::turned) turn(score, as, item, key);
-        const KeyRange common = item.see.common(0, Config::tq - 1);
-        if (key + share > common.end || key < common.first) hide(score, item.see, key);
+        const KeyRange common = item.see.common(item.query, item.last());
+        if (key + share > common.end || key < common.first) hide(score, item, key);
         softmax.template step<halves>(score, scale, factor);
 #pragma unroll
         for (i32 i = 0; i < octets; i++)
@@ -442,24 +487,27 @@ template <class Config> struct AttentionSplit {
         peak.max = unseen(), peak.sum = 0.0f;
     }
     // Where registers allow it, the next item's queries come while this one's keys are weighed.
-    DEV void consume(const Element *q, const AttentionInputs &in) const
+    DEV void consume(const Element *q, const AttentionStrides &stride, const AttentionInputs &in) const
     {
-        constexpr bool ahead = halves == 1 && !(narrow && chunks > 1);
+        constexpr bool ahead = halves == 1 && !(narrow && chunks > 1) && !Config::starts;
         Cursor at;
         u32 turn = 0, count = 0;
         Queries x, next;
-        if (ahead && first_item() < items) load_queries(next, q, Item(first_item(), in));
-        for (i32 i = first_item(); i < items; i += clusters(), turn++) {
-            const Item item(i, in);
+        if constexpr (ahead)
+            if (first_item() < items(in)) load_queries(next, q, stride, Item(first_item(), in));
+        for (Walk<> walk; walk.there(in); walk.next(), turn++) {
+            const Item item = walk.item(in);
             Rows as(in, item, lane / 4);
-            if (!ahead) load_queries(next, q, item);
+            if (!ahead) load_queries(next, q, stride, item);
 #pragma unroll
             for (i32 j = 0; j < 4 * fragments; j++) x[j / 4][j % 4] = next[j / 4][j % 4];
             if constexpr (narrow) {
                 for (i32 r = 0; r < halves; r++) as.times[r] = key_scale<Config>(in, item.head);
                 if constexpr (Config::bf16_queries) narrow_queries(x, as.times);
             }
-            if (ahead && i + clusters() < items) load_queries(next, q, Item(i + clusters(), in));
+            if constexpr (ahead)
+                if (walk.i + clusters() < items(in))
+                    load_queries(next, q, stride, Item(walk.i + clusters(), in));
 #pragma unroll 1
             for (i32 part = 0; part < held; part++) {
                 OnlineSoftmax softmax;
@@ -477,33 +525,34 @@ template <class Config> struct AttentionSplit {
     // ---- Merger: a warp ----
 
     // This rank's slice of the columns.
-    DEV void write(const Item &item, const State &state, Element *out, const AttentionInputs &in) const
+    DEV void write(const Item &item, const State &state, Element *out, const AttentionStrides &stride,
+                   const AttentionInputs &in) const
     {
-        out += item.batch * Config::o_batch + item.head * Config::group * Config::o_head;
+        out += (Config::starts ? 0 : item.batch) * stride.batch + item.head * Config::group * stride.head;
 #pragma unroll 1
-        for (i32 e = lane; e < rows * (slice / 4); e += 32) {
+        for (i32 e = lane; e < item.live() * (slice / 4); e += 32) {
             const i32 row = e / (slice / 4), column = (i32)ptx::cluster_rank() * slice + e % (slice / 4) * 4;
             float y[4] = {};
             if (column >= Config::head_dim) continue;
             float lse = unseen();
-            if (!item.see.none(query_of(row)))
+            if (!item.see.none(item.query_of(row)))
                 lse = merge_blocks<cluster>(Score<Config>(in, item.head_of(row)), address(&state.peak[row]),
                                             address(&state.out[row][column]), y);
             if (Config::lse && column == 0)
-                Score<Config>::store(in, item.batch, item.head_of(row), query_of(row), lse);
+                Score<Config>::store(in, item.batch, item.head_of(row), item.query_of(row), lse);
             if (!Config::stored) continue;
 #pragma unroll
             for (i32 k = 0; k < 4 && Config::v_scales; k++) y[k] *= value_scale<Config>(in, item.head);
             port::store_piece(
-                out + query_of(row) * Config::o_time + row % Config::group * Config::o_head + column, y);
+                out + item.query_of(row) * stride.time + row % Config::group * stride.head + column, y);
         }
     }
-    DEV void merge(Element *out, const AttentionInputs &in) const
+    DEV void merge(Element *out, const AttentionStrides &stride, const AttentionInputs &in) const
     {
         u32 turn = 0;
-        for (i32 i = first_item(); i < items; i += clusters(), turn++) {
+        for (Walk<> walk; walk.there(in); walk.next(), turn++) {
             ptx::cluster_mbarrier_wait(address(&s.blocks_put[turn % 2]), turn / 2 & 1);
-            write(Item(i, in), s.of_block[turn % 2], out, in);
+            write(walk.item(in), s.of_block[turn % 2], out, stride, in);
             tell(s.blocks_read[turn % 2]);
         }
     }
@@ -511,7 +560,8 @@ template <class Config> struct AttentionSplit {
     // ---- Kernel ----
 
     // Mbarriers of the cluster are there before anybody arrives on them, and memory until all have read it.
-    DEV static void run(const TensorMap &k, const TensorMap &v, const Element *q, Element *out,
+    DEV static void run(const TensorMap &k, const TensorMap &v, const Element *q,
+                        const AttentionStrides &of_q, Element *out, const AttentionStrides &of_o,
                         const AttentionInputs &in)
     {
         extern __shared__ __align__(swizzle_atom) u8 memory[];
@@ -521,14 +571,14 @@ template <class Config> struct AttentionSplit {
         ptx::cluster_arrive();
         if (Config::early) ptx::grid_launch_next();
         if (self.warp == producer) {
-            if (self.lane < Copies::lanes) self.produce(k, v, in);
+            if (Config::starts || self.lane < Copies::lanes) self.produce(k, v, in);
             __syncwarp();
             ptx::cluster_wait();
         } else {
             ptx::cluster_wait();
             ptx::grid_wait();
-            if (self.warp == merger) self.merge(out, in);
-            else self.consume(q, in);
+            if (self.warp == merger) self.merge(out, of_o, in);
+            else self.consume(q, of_q, in);
         }
         __syncwarp();
         ptx::cluster_arrive();

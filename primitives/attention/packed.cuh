@@ -33,26 +33,26 @@ DEV i32 warp_running_sum(i32 x)
 
 // A tile: its sequence, whose queries are the rows from `first` below `end`, and its own first row.
 template <class Config> struct PackedTile {
-    i32 batch; // -1 or Config::batch: rows of no sequence
+    i32 batch; // -1 or past the last: rows of no sequence
     i32 first, end, query;
 
-    DEV bool none() const { return (u32)batch >= (u32)Config::batch; }
+    DEV bool none(const AttentionExtents &extents) const { return (u32)batch >= (u32)extents.batch; }
 };
 
 // Finds tiles by their number, which must not become less from one call to the next.
 template <class Config> struct PackedTiles {
-    static constexpr i32 bm = Config::bm, pieces = Config::batch + 2;
+    static constexpr i32 bm = Config::bm;
 
     i32 piece = 0, tiles = 0, row = 0; // the first piece of these 32; tiles and rows before it
 
     // All lanes of a warp together; false if there is no such tile.
-    DEV bool find(const i32 *starts, i32 tile, PackedTile<Config> &out)
+    DEV bool find(const AttentionInputs &in, i32 tile, PackedTile<Config> &out)
     {
 #pragma unroll 1
-        for (; piece < pieces; piece += 32) {
+        for (; piece < in.extents.batch + 2; piece += 32) {
             const i32 at = threadIdx.x % 32, own = piece + at;
-            i32 end = Config::tq;
-            if (own <= Config::batch) end = min(starts[own * Config::starts_stride], end);
+            i32 end = in.extents.tq;
+            if (own <= in.extents.batch) end = min(in.starts[own * Config::starts_stride], end);
             end = warp_running_max(max(end, row));
             const i32 before = __shfl_sync(~0u, end, max(at - 1, 0)), first = at ? before : row;
             const i32 count = (end - first + bm - 1) / bm, past = tiles + warp_running_sum(count);
@@ -76,18 +76,18 @@ template <class Config> struct PackedTiles {
 template <class Config> struct TileWalk<Config, true> : PackedTile<Config> {
     static_assert(Config::cluster == 1);
 
-    const i32 *starts;
+    const AttentionInputs &in;
     PackedTiles<Config> packed;
     i32 round = 0;
     i32 head;
 
-    DEV explicit TileWalk(const i32 *starts) : starts(starts) {}
+    DEV explicit TileWalk(const AttentionInputs &in) : in(in) {}
     DEV bool next()
     {
         const i32 place = round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
         const i32 tile = round++ * gridDim.x + place;
         head = tile % Config::heads;
-        return packed.find(starts, tile / Config::heads, *this);
+        return packed.find(in, tile / Config::heads, *this);
     }
 };
 

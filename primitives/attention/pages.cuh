@@ -10,10 +10,11 @@ namespace coda {
 template <class Config> DEV i32 pool_row(const AttentionInputs &in, i64 batch, i32 key)
 {
     const i32 page = key / Config::page;
-    u32 at = page < Config::tk / Config::page
-                 ? in.table[batch * Config::table_batch + page * Config::table_page]
-                 : Config::slots;
-    return at < Config::slots / Config::page ? at * Config::page + key % Config::page : Config::slots;
+    const u32 slots = in.extents.slots;
+    u32 at = page < (i32)((u32)in.extents.tk / Config::page)
+                 ? in.table[batch * in.extents.table_batch + page * Config::table_page]
+                 : slots;
+    return at < slots / Config::page ? at * Config::page + key % Config::page : slots;
 }
 
 // The copies that bring a tile of `rows` keys. Of keys in pages each lane of a warp has a copy, so that the

@@ -69,7 +69,7 @@ template <class Config> struct Score : ScoreMap<Config> {
     DEV static void store(const AttentionInputs &in, i32 batch, i32 head, i32 query, float x)
     {
         const i64 of = Config::starts ? head : (i64)batch * Config::heads + head; // packed: all sequences'
-        in.lse[of * Config::tq + query] = x;
+        in.lse[of * queries<Config>(in.extents) + query] = x;
     }
 
     // What the sink adds to the sum of weights, which are counted from the largest score.

@@ -7,33 +7,30 @@
 // from the other end: whoever had the longest tile of a round gets the shortest of the next. The blocks of a
 // cluster have the same tile. Packed queries have other tiles, and a walk of their own: packed.cuh.
 #pragma once
-#include "types.cuh"
+#include "attention/visible.cuh"
 
 namespace coda {
 
 template <class Config, bool packed = Config::starts> struct TileWalk {
-    static constexpr i32 blocks = (Config::tq + Config::bm - 1) / Config::bm,
-                         streams = Config::batch * Config::heads;
-    static constexpr i32 tiles = blocks * streams, bands = (streams + Config::band - 1) / Config::band;
-
+    const AttentionExtents &extents;
     i32 round = 0;
     i32 batch, head, query;
 
-    DEV explicit TileWalk(const i32 *) {}
+    DEV explicit TileWalk(const AttentionInputs &in) : extents(in.extents) {}
     // Steps to this block's next tile; false when there is none.
     DEV bool next()
     {
         i32 walkers = gridDim.x / Config::cluster, walker = blockIdx.x / Config::cluster;
         i32 place = round % 2 ? walkers - 1 - walker : walker;
         i32 tile = round++ * walkers + place;
-        if (tile >= tiles) return false;
-        i32 band = tile / (Config::band * blocks), in = tile % (Config::band * blocks);
-        i32 width = min(Config::band, streams - band * Config::band);
-        i32 stream = band * Config::band + in % width;
+        if (tile >= extents.blocks * extents.streams) return false;
+        i32 band = extents.whole.quotient(tile), in = tile - band * (i32)extents.whole.number;
+        u32 width = min(extents.band, extents.streams - band * extents.band);
+        u32 stream = band * extents.band + in % width;
         batch = stream / Config::heads;
         head = stream % Config::heads;
-        bool up = (bands - band) % 2 == 0;
-        query = (up ? in / width : blocks - 1 - in / width) * Config::bm;
+        bool up = (extents.bands - band) % 2 == 0;
+        query = (up ? in / width : extents.blocks - 1 - in / width) * Config::bm;
         return true;
     }
 };

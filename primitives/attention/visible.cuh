@@ -3,7 +3,7 @@
 // Query i sits at position p = i + shift and sees the keys j with
 //     first(i) = max(0, p - window + 1)  <=  j  <  min(keys, p + ahead + 1) = end(i)
 // where a window of 0 has no left limit, only a limited query has the right one (ahead is 0 under a causal
-// mask), and keys is the sequence's length. The shift is a constant, or, counted from the length, keys - tq:
+// mask), and keys is the sequence's length. The shift is a number, or, counted from the length, keys - tq:
 // then queries with p < 0 are no rows of the sequence and see nothing. Both ends never decrease with i.
 //
 // Packed queries (packed.cuh) go by their row in q, of which the sequence has those from `first` below
@@ -13,7 +13,7 @@
 // documents, prefixes, chunks. Their ends come in any order, so a warp looks at those of all queries of a
 // tile.
 #pragma once
-#include "types.cuh"
+#include "attention/extents.cuh"
 
 namespace coda {
 
@@ -42,7 +42,14 @@ struct AttentionInputs {
     float *lse;                     // [batch][heads][tq], which is written
     const float *k_scale, *v_scale; // [kv_heads], or one: what keys and values are multiplied by
     const i32 *starts;              // [batch + 1]: packed queries'
+    const AttentionExtents &extents;
 };
+
+// Of each sequence; packed, of all.
+template <class Config> DEV i32 queries(const AttentionExtents &extents)
+{
+    return Config::single ? 1 : extents.tq;
+}
 
 template <class Config> DEV float key_scale(const AttentionInputs &in, i32 kv_head)
 {
@@ -61,36 +68,39 @@ template <> struct Packed<true> {
 template <class Config> struct PackedTile;
 
 template <class Config> struct Visible : Packed<Config::starts> {
+    const AttentionExtents &extents;
     i32 keys;
     const i32 *ranges; // of this sequence
 
     // A sequence's length counts whatever the caller stored there.
     DEV Visible(const AttentionInputs &in, i32 batch)
-        : keys(Config::tk),
-          ranges(Config::ranges ? in.ranges + batch * Config::ranges_batch : nullptr)
+        : extents(in.extents),
+          keys(extents.tk),
+          ranges(Config::ranges ? in.ranges + batch * extents.ranges_batch : nullptr)
     {
-        if (Config::lengths) keys = max(0, min(in.lengths[batch * Config::lengths_stride], Config::tk));
+        if (Config::lengths) keys = max(0, min(in.lengths[batch * Config::lengths_stride], extents.tk));
     }
 
     DEV Visible(const AttentionInputs &in, const PackedTile<Config> &tile)
         : Packed<true>{Config::from_start ? tile.first : tile.end, tile.end},
-          keys(tile.none() ? 0 : Config::tk),
+          extents(in.extents),
+          keys(tile.none(extents) ? 0 : extents.tk),
           ranges(in.ranges)
     {
-        if (Config::lengths && !tile.none())
-            keys = max(0, min(in.lengths[tile.batch * Config::lengths_stride], Config::tk));
+        if (Config::lengths && !tile.none(extents))
+            keys = max(0, min(in.lengths[tile.batch * Config::lengths_stride], extents.tk));
     }
 
     DEV i32 shift() const
     {
-        if constexpr (Config::starts) return (Config::from_length ? keys : Config::shift) - this->origin;
-        else return Config::from_length ? keys - Config::tq : Config::shift;
+        if constexpr (Config::starts) return (Config::from_length ? keys : extents.shift) - this->origin;
+        else return Config::from_length ? keys - queries<Config>(extents) : extents.shift;
     }
     // Queries are rows below this.
     DEV i32 rows() const
     {
         if constexpr (Config::starts) return this->end;
-        else return Config::tq;
+        else return queries<Config>(extents);
     }
     DEV KeyRange of(i32 query) const
     {
@@ -98,7 +108,7 @@ template <class Config> struct Visible : Packed<Config::starts> {
         if (Config::limited) r.end = max(0, min(keys, query + (shift() + Config::ahead + 1)));
         if (Config::from_length && (!Config::limited || Config::ahead) && query + shift() < 0) r.end = 0;
         if (Config::ranges) {
-            const i32 *own = ranges + min(query, Config::tq - 1) * Config::ranges_time;
+            const i32 *own = ranges + min(query, extents.tq - 1) * Config::ranges_time;
             r.first = max(r.first, own[0]), r.end = min(r.end, own[Config::ranges_end]);
         }
         return r;
@@ -106,14 +116,14 @@ template <class Config> struct Visible : Packed<Config::starts> {
     // Such a query's result is 0.
     DEV bool none(i32 query) const { return of(query).empty(); }
     // Whether one may share a tile with queries that see keys: its weights are 0, but 0 times NaN is NaN.
-    static constexpr bool mixed = Config::window || Config::from_length || Config::ranges ||
-                                  (Config::limited && (Config::starts || Config::shift + Config::ahead < 0));
+    static constexpr bool mixed = Config::window || Config::from_length || Config::ranges || Config::blind ||
+                                  (Config::limited && Config::starts);
 
     // What some query of `from` to `last` sees lies in this; with ranges, for all lanes of a warp together.
     DEV KeyRange some(i32 from, i32 last) const
     {
         if (!Config::ranges) return {of(from).first, of(last).end};
-        KeyRange all = {Config::tk, 0};
+        KeyRange all = {extents.tk, 0};
 #pragma unroll 1
         for (i32 i = from + threadIdx.x % 32; i <= last; i += 32) {
             const KeyRange r = of(i);
@@ -125,7 +135,7 @@ template <class Config> struct Visible : Packed<Config::starts> {
     DEV KeyRange common(i32 from, i32 last) const
     {
         if (!Config::ranges) return {of(last).first, of(from).end};
-        KeyRange all = {0, Config::tk};
+        KeyRange all = {0, extents.tk};
 #pragma unroll 1
         for (i32 i = from + threadIdx.x % 32; i <= last; i += 32) {
             const KeyRange r = of(i);

@@ -139,7 +139,7 @@ CUresult cuCtxSynchronize(void) { return CUDA_SUCCESS; }
 /* ---- Images ---- */
 
 /* Takes one line of struct Args: "TensorMap a, b;", "const bf16 *a0;", "void *pointer[3];", "i32 m;" or
- * "Divisor divisor;". */
+ * "Divisor divisor;", or attention's numbers. */
 static void read_field(struct CUlib_st *l, const char *s, size_t length)
 {
     char line[256];
@@ -154,6 +154,8 @@ static void read_field(struct CUlib_st *l, const char *s, size_t length)
         if (l->fields < FIELDS) l->field[l->fields++] = (struct field){(int)l->parameters, written};
         l->parameters += sizeof(void *) * n;
     } else if (strstr(line, "Divisor")) l->parameters += 12;
+    else if (strstr(line, "AttentionStrides")) l->parameters += 24;
+    else if (strstr(line, "AttentionExtents")) l->parameters += 64;
     else if (strchr(line, ';')) l->parameters += 4 * n;
 }
 

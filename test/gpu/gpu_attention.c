@@ -249,11 +249,14 @@ static bool launch(const struct bench *b, char *err)
     void **pointer = (void **)&params.map[k->maps];
     for (int i = 0; i < k->pointers; i++)
         pointer[i] = (char *)b->gpu[k->pointer[i].buffer] + k->pointer[i].bytes;
+    uint32_t *number = (uint32_t *)(pointer + k->pointers);
+    for (int i = 0; i < k->scalars; i++) number[i] = k->scalar[i].number;
     int64_t grid = kernel_blocks(&k->launch, b->device.sms);
     struct jit_launch l = {.grid = (unsigned)grid,
                            .threads = (unsigned)k->launch.threads,
                            .shared_bytes = (unsigned)k->launch.shared_bytes};
-    return !jit_launch(b->kernel, &l, &params, (size_t)(128 * k->maps + 8 * k->pointers), NULL, err);
+    return !jit_launch(b->kernel, &l, &params, (size_t)(128 * k->maps + 8 * k->pointers + 4 * k->scalars),
+                       NULL, err);
 }
 
 static bool build(struct bench *b, bool sm90, char *err)

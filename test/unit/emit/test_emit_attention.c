@@ -124,7 +124,32 @@ START_TEST(packed_geometry)
     ck_assert_int_eq(r.k.launch.grid, 2 * ((120 + 72 * 63) / 64));
     arena_free(&r.plan.arena);
     ck_assert(!fits(named("starts of none")));
-    ck_assert(!fits(named("fp8 starts")));
+}
+END_TEST
+
+/* Of up to two queries a sequence on average, and of keys of 8 bits, items have as many as 8 rows, or 16,
+ * take. Here 4 heads share a key head, then 2. A cluster has an item. */
+START_TEST(few_packed_geometry)
+{
+    struct attention_rig r;
+    ck_assert_int_eq(attention_emit(&r, named("split starts"), true), CODA_OK);
+    const struct kernel *k = &r.k;
+    ck_assert_str_eq(k->symbol, "coda_attention_causal_lengths_packed_split");
+    ck_assert_int_eq(r.s.tile.bm, 8);
+    ck_assert_int_eq(k->launch.cluster, 4);
+    ck_assert_int_eq(k->launch.grid, 4 * 2 * ((14 + 11 * 1) / 2));
+    ck_assert(k->launch.persistent);
+    ck_assert_int_eq(k->maps, 2);
+    arena_free(&r.plan.arena);
+    struct attention_case c = *named("split starts");
+    c.tq = 2 * c.batch + 1;
+    ck_assert_int_eq(attention_emit(&r, &c, true), CODA_OK);
+    ck_assert_int_eq(r.s.tile.splits, 0);
+    arena_free(&r.plan.arena);
+    ck_assert_int_eq(attention_emit(&r, named("fp8 starts"), true), CODA_OK);
+    ck_assert_int_eq(r.s.tile.bm, 16);
+    ck_assert_int_eq(r.k.launch.grid, 8 * 2 * ((60 + 8 * 7) / 8));
+    arena_free(&r.plan.arena);
 }
 END_TEST
 
@@ -183,6 +208,7 @@ Suite *emit_attention_suite(void)
     tcase_add_test(text, hopper_takes_what_tensor_maps_can_say);
     tcase_add_test(text, geometry);
     tcase_add_test(text, packed_geometry);
+    tcase_add_test(text, few_packed_geometry);
     tcase_add_test(text, simt_arguments);
     tcase_add_test(text, empty_domains_launch_nothing);
     tcase_add_test(text, refuses_what_no_tile_holds);
