@@ -26,7 +26,8 @@
     F(cuMemGetInfo) F(cuMemAlloc) F(cuMemFree) F(cuMemcpyHtoD) F(cuMemcpyDtoH) F(cuMemcpyDtoD)               \
     F(cuCtxSynchronize) F(cuStreamCreate) F(cuStreamDestroy) F(cuStreamSynchronize)                          \
     F(cuEventCreate) F(cuEventDestroy) F(cuEventRecord) F(cuEventSynchronize) F(cuEventElapsedTime)          \
-    F(cuStreamIsCapturing) F(cuThreadExchangeStreamCaptureMode) F(cuStreamBeginCapture) F(cuStreamEndCapture)                                     \
+    F(cuStreamIsCapturing) F(cuThreadExchangeStreamCaptureMode)                                              \
+    F(cuStreamBeginCapture) F(cuStreamEndCapture)                                                            \
     F(cuGraphInstantiateWithFlags) F(cuGraphDestroy) F(cuGraphLaunch) F(cuGraphExecDestroy)
 /* clang-format on */
 

@@ -214,7 +214,6 @@ static void print_row_step(struct emitter *e, int i)
     const struct step *s = &e->p->step[i];
     switch (s->kind) {
     case STEP_LOAD: print_load(e, i); break;
-    case STEP_SCALAR: print_scalar(e, i); break;
     case STEP_MAP: print_map(e, i); break;
     case STEP_PARTIAL: finish_partial(e, i); break;
     case STEP_REDUCE: finish(e, i, s->prim->name, e->w->team, emit_word("s%d", i).s); break;
@@ -239,7 +238,9 @@ void rows_row_values(struct emitter *e, int phase)
 {
     for (int i = 0; i < e->p->steps; i++) {
         const struct step *s = &e->p->step[i];
-        if (!e->w->live[i] || e->w->phase[i] != phase) continue;
+        if (s->kind == STEP_SCALAR && e->w->live[i] && phase == 0)
+            print_scalar(e, i); /* rows and columns read it, whatever its class */
+        if (s->kind == STEP_SCALAR || !e->w->live[i] || e->w->phase[i] != phase) continue;
         if (s->kind == STEP_STORE && s->cls == CLASS_ROW) print_row_store(e, i);
         else if (s->kind != STEP_STORE && rows_is_row(s)) print_row_step(e, i);
     }
@@ -294,7 +295,6 @@ static void print_column_step(struct emitter *e, int i)
 {
     switch (e->p->step[i].kind) {
     case STEP_LOAD: print_load(e, i); break;
-    case STEP_SCALAR: print_scalar(e, i); break;
     case STEP_MAP: print_map(e, i); break;
     case STEP_PAIR: rows_pair(e, i); break;
     case STEP_REDUCE: print_push(e, i); break;

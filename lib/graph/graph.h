@@ -194,8 +194,8 @@ coda_status graph_define_map(graph *g, const coda_map_def *def);      /* poisons
 /* bind.c -- the graph with numbers in place of its symbols, as it would have been built with them; NULL with
  * the message set. `values` has one for each symbol, in order. */
 graph *graph_bind(const graph *g, const char *call, const int64_t *values);
-/* With these values, has each extent over symbols one of its own: not 0 or 1, nor that of another extent? Then
- * whoever compares extents finds the same before and after graph_bind. */
+/* With these values, has each extent over symbols one of its own: not 0 or 1, nor that of another extent?
+ * Then whoever compares extents finds the same before and after graph_bind. */
 bool graph_binds_apart(const graph *g, const int64_t *values);
 /* The same graph once more, symbols and all, which shares nothing with the first. */
 graph *graph_copy(const graph *g, const char *call);

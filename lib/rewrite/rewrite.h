@@ -13,8 +13,8 @@ struct rewrite_options {
     bool fast_f16; /* CODA_FAST_FP16 */
 };
 /* rewrite.c -- the passes of passes.def, each graph -> new graph, verified after each one. The rewritten
- * graph (the caller frees it), or NULL with the message set. Symbols stay, and no rule takes a value of theirs
- * for granted: where one depends on it, "needs numbers" is the failure. */
+ * graph (the caller frees it), or NULL with the message set. Symbols stay, and no rule takes a value of
+ * theirs for granted: where one depends on it, "needs numbers" is the failure. */
 graph *rewrite(const graph *g, const struct rewrite_options *opt, struct rewrite_log *log);
 
 /* insert_copies.c -- the same graph with a copy (a cast to the same dtype) wherever an operand, an output or

@@ -4,9 +4,9 @@
  * Up to 128 rows there is a tile for up to 8, 16, 32, 64 and 128 rows each, as a slot of the ring has no more
  * rows than that. Above, numbers of rows fall into classes, within which the price hardly changes: of 64
  * rows, then of 128, then 64 for each doubling. Classes come in segments: up to 1024 rows, and each
- * doubling. A segment first takes what the segments below chose, then the fewest tiles more such that each of
- * its classes has one within the tolerance; and each class the cheapest of them. So what a number of rows gets
- * depends on no larger one, and tables grow by segments, as they are asked for.
+ * doubling. A segment first takes what the segments below chose, then the fewest tiles more such that each
+ * of its classes has one within the tolerance; and each class the cheapest of them. So what a number of rows
+ * gets depends on no larger one, and tables grow by segments, as they are asked for.
  */
 #include "variants.h"
 

@@ -1,9 +1,9 @@
 /*
  * family.c -- the plans of all shapes of one graph.
  *
- * The graph is rewritten once, with its symbols; but for values that make extents equal which may differ it is
- * rewritten anew, as there more rules apply. Products have tiles for many shapes (variants.h), and a shape lies
- * in the workspace as a larger one of its kind does, so that the largest one's workspace is enough.
+ * The graph is rewritten once, with its symbols; but for values that make extents equal which may differ it
+ * is rewritten anew, as there more rules apply. Products have tiles for many shapes (variants.h), and a shape
+ * lies in the workspace as a larger one of its kind does, so that the largest one's workspace is enough.
  */
 #include "family.h"
 

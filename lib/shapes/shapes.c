@@ -1,10 +1,10 @@
 /*
  * shapes.c -- a plan of a graph with symbols: one exact plan for each binding that was met.
  *
- * A run looks its binding up under one short lock. The first run of a binding has it planned, and compiles what
- * kernels are not loaded; others that want the same binding wait for it. Where the policy is not to wait it
- * gets a plan of kernels that serve any shape, and a thread in the background makes the best one, which takes
- * its place when no run uses it. The plans used last are kept; kernels stay loaded (known.h).
+ * A run looks its binding up under one short lock. The first run of a binding has it planned, and compiles
+ * what kernels are not loaded; others that want the same binding wait for it. Where the policy is not to wait
+ * it gets a plan of kernels that serve any shape, and a thread in the background makes the best one, which
+ * takes its place when no run uses it. The plans used last are kept; kernels stay loaded (known.h).
  */
 #include "shapes.h"
 

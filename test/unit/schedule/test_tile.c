@@ -20,11 +20,6 @@ static struct program product(int64_t m, int64_t n, int64_t k)
     return p;
 }
 
-static int shared_bytes(const struct program *p, const struct tile *t)
-{
-    return tile_shared_bytes(p, t);
-}
-
 /* Would its kernel begin before the one ahead of it has ended? */
 static bool is_early(const struct program *p)
 {
@@ -133,7 +128,7 @@ START_TEST(tuning_tries_scattered_sums)
             struct tile again = named(&p, text_str(&words));
             ck_assert(again.scattered && again.bm == t[j].bm && again.bn == t[j].bn);
             ck_assert(again.splits == t[j].splits && t[j].stages >= 3 && tile_share(&t[j]) % 32 == 0);
-            ck_assert_int_le(shared_bytes(&p, &t[j]), gemm_target.shared_bytes);
+            ck_assert_int_le(tile_shared_bytes(&p, &t[j]), gemm_target.shared_bytes);
             int64_t tiles = CEIL_DIV(want[i].m, t[j].bm) * CEIL_DIV(want[i].n, t[j].bn);
             ck_assert_int_le(tiles * t[j].splits, gemm_target.sms);
             text_free(&words);
@@ -178,7 +173,7 @@ static void check_untried(struct program p, enum tile_class class, int least)
                           again.cluster_n == t[i].cluster_n && again.groups == t[i].groups,
                       "%s", text_str(&words));
         ck_assert(t[i].stages >= 3 && t[i].band % (t[i].across ? cn : cm) == 0 && tile_splits(&t[i]) == 1);
-        ck_assert_int_le(shared_bytes(&p, &t[i]), gemm_target.shared_bytes);
+        ck_assert_int_le(tile_shared_bytes(&p, &t[i]), gemm_target.shared_bytes);
         ck_assert_msg((cm * cn == 2 || class == TILES_THREE) && (class == TILES_THREE) == (t[i].groups == 3),
                       "%s", text_str(&words));
         ck_assert(p.dim[1] > (cm - 1) * t[i].bm && p.dim[2] > (cn - 1) * t[i].bn);
@@ -446,7 +441,7 @@ START_TEST(a_row_streams)
     struct program p = product(1, 22016, 4096);
     struct tile t = choose(&p);
     ck_assert(t.mainloop == &mainloop_gemv && t.blocks == gemm_target.sms && !is_early(&p));
-    ck_assert_int_le(2 * (shared_bytes(&p, &t) + 1024), gemm_target.shared_bytes + 1024);
+    ck_assert_int_le(2 * (tile_shared_bytes(&p, &t) + 1024), gemm_target.shared_bytes + 1024);
     ck_assert_int_eq(program_states(&p, &t), t.blocks);
     p.b.steady = true;
     ck_assert(is_early(&p));
@@ -472,7 +467,7 @@ static void check_skinny(struct program p, struct tile t, bool half)
 {
     struct text words = {0};
     tile_print(&t, &words);
-    int room = shared_bytes(&p, &t) + 1024, all = gemm_target.shared_bytes + 1024;
+    int room = tile_shared_bytes(&p, &t) + 1024, all = gemm_target.shared_bytes + 1024;
     ck_assert_msg(room <= all && t.stages >= 3 && t.bk % 256 == 0, "%s", text_str(&words));
     ck_assert_msg((2 * room <= all) == half && (!half || t.mainloop->shares_sm(&p, &t)), "%s",
                   text_str(&words));
@@ -517,7 +512,7 @@ START_TEST(few_rows_stream)
             check_skinny(p, t, false);
         }
         for (int j = 0; j < n; j++) {
-            bool half = 2 * shared_bytes(&p, &tried[j]) < gemm_target.shared_bytes;
+            bool half = 2 * tile_shared_bytes(&p, &tried[j]) < gemm_target.shared_bytes;
             check_skinny(p, tried[j], half);
             ck_assert(half || tile_splits(&tried[j]) != want[i].splits || t.mainloop != &mainloop_skinny);
         }
@@ -549,7 +544,7 @@ START_TEST(every_choice_fits)
         ck_assert(t.mainloop != &mainloop_simt && t.stages >= 3 && t.band >= 1);
         ck_assert(t.mainloop->streams || t.bm % 64 == 0);
         ck_assert(t.bn % 16 == 0 && t.bn <= 256);
-        ck_assert_int_le(shared_bytes(&p, &t), gemm_target.shared_bytes);
+        ck_assert_int_le(tile_shared_bytes(&p, &t), gemm_target.shared_bytes);
     }
 }
 END_TEST
