@@ -177,16 +177,20 @@ static void print_row_store(struct emitter *e, int i)
 /* ---- Row values ---- */
 
 /* Which states of a row a lane begins with. */
-static const char *first_state(const struct emitter *e)
+static struct word first_state(const struct emitter *e, int port)
 {
-    return rows_lanes(e->w) == 1 ? "0" : e->w->team > 32 ? "lane % 32" : "lane";
+    int lanes = rows_lanes(e->w, &e->p->port[port]);
+    if (lanes == 1) return emit_word("0");
+    return e->w->team > lanes ? emit_word("lane %% %d", lanes) : emit_word("lane");
 }
 
 static void load_partial(struct emitter *e, int i)
 {
     int q = e->p->step[i].port;
-    rows_line(e, "port::Partials<reduce::%s, %d> s%d;", e->p->port[q].reduce->name, rows_lanes(e->w), i);
-    rows_line(e, "s%d.load(a.a%d, row, %s, %s);", i, e->argument[q], first_state(e), rows_states(e, q).s);
+    rows_line(e, "port::Partials<reduce::%s, %d> s%d;", e->p->port[q].reduce->name,
+              rows_lanes(e->w, &e->p->port[q]), i);
+    rows_line(e, "s%d.load(a.a%d, row, %s, %s);", i, e->argument[q], first_state(e, q).s,
+              rows_states(e, q).s);
 }
 
 /* What several statistics read is folded once, by the first of them. */
@@ -204,8 +208,9 @@ static void finish(struct emitter *e, int i, const char *reduce, int lanes, cons
 static void finish_partial(struct emitter *e, int i)
 {
     int q = e->p->step[i].port;
-    finish(e, i, e->p->port[q].reduce->name, rows_lanes(e->w),
-           emit_word("s%d.merged(a.a%d, row, %s, %s)", i, e->argument[q], first_state(e), rows_states(e, q).s)
+    finish(e, i, e->p->port[q].reduce->name, rows_lanes(e->w, &e->p->port[q]),
+           emit_word("s%d.merged(a.a%d, row, %s, %s)", i, e->argument[q], first_state(e, q).s,
+                     rows_states(e, q).s)
                .s);
 }
 

@@ -153,22 +153,10 @@ static enum writer writer_of(const graph *g, struct fact *f, const struct node *
     }
 }
 
-/* Does node n add its operand j to what only it reads of a product? There its epilogue computes the layers
- * again, element by element, from their base. */
-static bool is_residual(const graph *g, const struct fact *f, int n, int j)
-{
-    const struct node *r = &g->node[n];
-    if (r->op != OP_MAP || r->nin != 2 || strcmp(r->prim->name, "add")) return false;
-    int other = r->in[1 - j];
-    return other != r->in[j] && f[other].writer == BY_GEMM && f[other].uses == 1 &&
-           same_dims(&g->node[other].type, &g->node[r->in[j]].type);
-}
-
-/* How node n reads its operand j. A residual reads what it can have in any case. */
+/* How node n reads its operand j. */
 static enum readers reading(const graph *g, const struct fact *f, int n, int j)
 {
     const struct node *r = &g->node[n];
-    if (is_residual(g, f, n, j)) return READ_BY_CONST_MATMULS;
     if (r->op == OP_MATMUL) {
         bool as_x = j == 0 && r->in[1] != r->in[0] && type_columns(&g->node[r->in[0]].type) > 0;
         return !as_x ? READ_OTHERWISE : f[r->in[1]].constant ? READ_BY_CONST_MATMULS : READ_BY_MATMULS;
@@ -192,15 +180,13 @@ static void find_readers(const graph *g, struct fact *f)
         f[g->output[i].value].uses++;
         f[g->output[i].value].readers = READ_OTHERWISE;
     }
-    for (int n = 0; n < g->nodes; n++)
-        for (int j = 0; j < g->node[n].nin; j++)
-            if (g->node[n].in[j] >= 0) f[g->node[n].in[j]].uses++;
     for (int n = g->nodes - 1; n >= 0; n--) {
         if (f[n].uses == 0) f[n].readers = READ_OTHERWISE;
         for (int j = 0; j < g->node[n].nin; j++) {
             int v = g->node[n].in[j];
             if (v < 0) continue;
             enum readers r = reading(g, f, n, j);
+            f[v].uses++;
             f[v].readers = MIN(f[v].readers, r);
             f[v].f16 = f[v].f16 || is_read_as_f16(g, f, n, j);
         }

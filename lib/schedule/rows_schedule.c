@@ -12,7 +12,8 @@ enum {
     BLOCK_SMALL = 128, /* threads of a block whose teams are warps, parts of these, or threads */
     BLOCK_FLAT = 256,
     KEPT_FLOATS = 64, /* registers for loads that are used again, or made ahead */
-    LANE_STATES = 4,  /* of a row, that one thread may merge before a warp does */
+    LANE_STATES = 4,  /* of a row, that one thread may merge before others help it: ... */
+    FEW_LANES = 4,    /* ... so many, or a warp; each step more costs a shuffle of a state */
     PIECE_MOST = 8
 };
 
@@ -249,7 +250,11 @@ static void choose_width(struct rows_walk *w, const struct program *p)
 
 /* ---- Teams ---- */
 
-int rows_lanes(const struct rows_walk *w) { return w->team > 1 ? 32 : 1; }
+int rows_lanes(const struct rows_walk *w, const struct tensor_use *port)
+{
+    if (w->team <= 1 || port->blocks <= LANE_STATES) return 1;
+    return port->blocks <= FEW_LANES * LANE_STATES ? FEW_LANES : 32;
+}
 
 int rows_state(const struct rows_walk *w, const struct program *p, int step)
 {

@@ -19,7 +19,7 @@
  * the states that parts have left are finished, each of `down` threads merges some of a column's, and a block
  * has a slab of a matrix. Neither has teams.
  *
- * States of a row that tiles have made are merged by a warp of its team; a row that has few, and no columns
+ * States of a row that tiles have made are merged by lanes of its team; a row that has few, and no columns
  * to walk, has one thread. What the first walk loads is then asked for ahead of them, and kept.
  */
 struct rows_walk {
@@ -55,8 +55,8 @@ void columns_walk(struct rows_walk *w, const struct program *p);
 /* Parts of a matrix's rows, each of which leaves a state of a column, on so many SMs; 0: there is no row. */
 int64_t columns_states(const struct rows_walk *w, const struct program *p, int sms);
 
-/* How many lanes of a team merge the states that tiles have left of a row: one, or a warp. */
-int rows_lanes(const struct rows_walk *w);
+/* How many lanes of a team merge the states that tiles have left of a row: one, a few, or a warp. */
+int rows_lanes(const struct rows_walk *w, const struct tensor_use *port);
 /* The first live step whose state this one, a REDUCE or a PARTIAL, reads: perhaps itself; and whether another
  * one reads it too. */
 int rows_state(const struct rows_walk *w, const struct program *p, int step);

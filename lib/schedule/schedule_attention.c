@@ -210,8 +210,9 @@ void schedule_attention(struct schedule *s, const struct program *q, const struc
     s->tile.splits = t.splits;
     s->sm90 = t.sm90;
     s->cluster = MAX(t.cluster, t.splits);
-    s->early = t.splits && a->k.steady && a->v.steady && a->lengths.steady && a->table.steady &&
-               a->starts.steady && !q->prepare;
+    bool at_once = t.sm90 && !t.splits; /* it waits before it reads anything */
+    s->early = !q->prepare && (at_once || (t.splits && a->k.steady && a->v.steady && a->lengths.steady &&
+                                           a->table.steady && a->starts.steady));
     s->grid = t.blocks;
     s->threads = t.threads;
     s->shared_bytes = (int)t.shared_bytes;

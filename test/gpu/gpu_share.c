@@ -1,7 +1,7 @@
 /*
  * gpu_share.c -- a plan in a captured CUDA graph, one plan in two threads on two streams, and kernels that
- * plans of different numbers of rows share: the same bits as a plain run. A shape that a plan with symbols
- * has not met is refused while its stream is captured.
+ * plans of different numbers of rows share: the same bits as a plain run. A shape whose kernels are not loaded
+ * is refused while its stream is captured.
  */
 #include <cuda.h>
 #include <dlfcn.h>
@@ -111,25 +111,30 @@ static coda_status record(const struct driver *d, CUstream stream, const coda_pl
     return d->end(stream, &captured) ? CODA_E_DEVICE : status;
 }
 
-/* One shape is made ahead of the capture, the other is not: the capture outlives the refusal. */
+/* Two shapes have kernels that are loaded ahead of the capture, one has not: the capture outlives the
+ * refusal. */
 static bool refused(const struct driver *d)
 {
-    static const char text[] = "dim %T = 1..64\n%x = input f32[T,64]\n%1 = relu %x\noutput %y = %1\n";
+    static const char text[] = "dim %T = 1..4096\n%x = input bf16[T,512]\n%w = weight bf16[512,512]\n"
+                               "%1 = matmul %x, %w\noutput %y = %1\n";
     coda_warm_options warm = {.size = sizeof warm, .dims = (int64_t[]){3}, .bindings = 1};
     coda_graph *g = NULL;
     coda_plan *p = NULL;
     CUstream stream;
-    void *args[] = {device_alloc(64 * 64 * 4), device_alloc(64 * 64 * 4)};
-    bool good = args[0] && args[1] && !d->stream_create(&stream, CU_STREAM_NON_BLOCKING) &&
-                !coda_graph_parse(&g, text) && !coda_compile(&p, g, NULL) && !coda_warm(p, &warm) &&
-                record(d, stream, p, args, 3) == CODA_OK && coda_plan_ready(p, (int64_t[]){5}) == 0 &&
-                record(d, stream, p, args, 5) == CODA_E_UNSUPPORTED &&
-                strstr(coda_error(), "T=5 has no plan yet, and the stream is being captured") &&
-                record(d, stream, p, args, 3) == CODA_OK;
+    void *args[] = {device_alloc(4096 * 512 * 2), device_alloc(512 * 512 * 2), device_alloc(4096 * 512 * 2)};
+    bool good =
+        args[0] && args[1] && args[2] && !d->stream_create(&stream, CU_STREAM_NON_BLOCKING) &&
+        !coda_graph_parse(&g, text) && !coda_compile(&p, g, NULL) && !coda_warm(p, &warm) &&
+        record(d, stream, p, args, 3) == CODA_OK && coda_plan_ready(p, (int64_t[]){20}) == 0 &&
+        record(d, stream, p, args, 20) == CODA_E_UNSUPPORTED &&
+        strstr(coda_error(), "T=20 wants kernels that are not loaded, and the stream is being captured") &&
+        record(d, stream, p, args, 4095) == CODA_OK && /* as the largest one */
+        record(d, stream, p, args, 3) == CODA_OK;
     coda_plan_free(p);
     coda_graph_free(g);
     device_free(args[0]);
     device_free(args[1]);
+    device_free(args[2]);
     return good;
 }
 
@@ -274,7 +279,7 @@ int gpu_share(void)
     if (!device_open(&dev, err)) return gpu_case(false, "share", "%s", err);
     struct driver d;
     int failed = gpu_case(open_driver(&d) && refused(&d), "share",
-                          "a new shape is refused while its stream is captured, one made before is not");
+                          "a shape whose kernels are not loaded is refused while its stream is captured");
     return failed + share("llama_small", &dev) + share("llama_token", &dev) + share("llama_sequences", &dev) +
            share_rows();
 }

@@ -87,12 +87,12 @@ START_TEST(teams_grow_with_their_rows)
 }
 END_TEST
 
-/* A warp merges the states of a row, however many rows and states there are; a thread does if they are few
- * and there is no column to walk. */
+/* A warp merges the states of a row, or four lanes of it, however many rows there are; a thread does if there
+ * is no column to walk and states are few. */
 START_TEST(lanes_share_the_states_of_a_row)
 {
     expect("finishing, one row", "Partials<reduce::log_sum_exp, 32>", true);
-    expect("finishing, one row", "Partials<reduce::select, 32>", true);
+    expect("finishing, one row", "Partials<reduce::select, 1>", true);
     expect("finishing, one row", "s0.load(a.a0, row, lane, a.states0);", true);
     expect("finishing, one row", "32 threads for a row", true);
     expect("finishing, many rows", "32 threads for a row", true);
@@ -101,7 +101,7 @@ START_TEST(lanes_share_the_states_of_a_row)
     expect("finishing, odd rows", "32 threads for a row", true);
     expect("finishing, columns", "32 threads for a row", true);
     expect("finishing", "Partials<reduce::sum_sq, 1>", true);
-    expect("normalising", "Partials<reduce::exp_max, 32>", true);
+    expect("normalising", "Partials<reduce::exp_max, 1>", true);
     expect("normalising, large", "512 threads for a row", true);
     expect("normalising, large", "lane % 32, a.states", true);
 }
