@@ -252,7 +252,9 @@ static void choose_width(struct rows_walk *w, const struct program *p)
 
 int rows_lanes(const struct rows_walk *w, const struct tensor_use *port)
 {
-    if (w->team <= 1 || port->blocks <= LANE_STATES) return 1;
+    if (w->team <= 1) return 1;
+    if (w->pieces <= 2) return 32; /* its states are all that a row has to do */
+    if (port->blocks <= LANE_STATES) return 1;
     return port->blocks <= FEW_LANES * LANE_STATES ? FEW_LANES : 32;
 }
 

@@ -1,7 +1,7 @@
 /*
  * gpu_share.c -- a plan in a captured CUDA graph, one plan in two threads on two streams, and kernels that
- * plans of different numbers of rows share: the same bits as a plain run. A shape whose kernels are not loaded
- * is refused while its stream is captured.
+ * plans of different numbers of rows share: the same bits as a plain run. A shape whose kernels are not
+ * loaded is refused while its stream is captured.
  */
 #include <cuda.h>
 #include <dlfcn.h>

@@ -87,12 +87,12 @@ START_TEST(teams_grow_with_their_rows)
 }
 END_TEST
 
-/* A warp merges the states of a row, or four lanes of it, however many rows there are; a thread does if there
- * is no column to walk and states are few. */
+/* A warp merges the states of a row, however many rows there are. A thread does if there is no column to walk
+ * and states are few; so does each thread of a team that has columns to walk, or four of them together. */
 START_TEST(lanes_share_the_states_of_a_row)
 {
     expect("finishing, one row", "Partials<reduce::log_sum_exp, 32>", true);
-    expect("finishing, one row", "Partials<reduce::select, 1>", true);
+    expect("finishing, one row", "Partials<reduce::select, 32>", true);
     expect("finishing, one row", "s0.load(a.a0, row, lane, a.states0);", true);
     expect("finishing, one row", "32 threads for a row", true);
     expect("finishing, many rows", "32 threads for a row", true);
