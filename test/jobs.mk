@@ -113,7 +113,7 @@ $(foreach t,$(TORTURES),$(eval $(call job,torture-$(t),rest,$(BUILD)/torture/$(t
 $(foreach t,$(ASAN_TORTURES),$(eval $(call job,torture-$(t)-asan,asan,$(BUILD)/asan/torture/$(t))))
 $(eval $(call job,torture-cold-tsan,tsan,$(BUILD)/tsan/torture/cold threads))
 $(eval $(call job,torture-store-tsan,tsan,$(BUILD)/tsan/torture/store))
-$(eval $(call job,torture-tiers-tsan,tsan,$(BUILD)/tsan/torture/tiers runs moments ends failures))
+$(eval $(call job,torture-tiers-tsan,tsan,$(BUILD)/tsan/torture/tiers runs moments ends))
 # Suites and programs that do not count entries.
 $(eval $(call job,weak-unit,weak,env CK_EXCLUDE_TAGS=nvrtc $(BUILD)/weak/unit memo store bundle entry save trust tuning twins threads))
 $(foreach t,$(WEAK_TORTURES),$(eval $(call job,weak-$(t),weak,$(BUILD)/weak/torture/$(t))))
