@@ -810,16 +810,16 @@ typedef struct coda_warm_options {
 #define CODA_WARM_OPTIONS_INIT {sizeof(coda_warm_options), NULL, 0, 0, NULL, NULL}
 /* Makes plans of these shapes, in order. May run beside coda_run_shaped. To stop early is no failure. */
 CODA_API coda_status coda_warm(const coda_plan *p, const coda_warm_options *opt);
-/* From now on nothing is compiled for this plan, by no call and in no thread. A run whose kernels are not
- * loaded has those that serve any shape, if the policy made some, or fails. A plan without symbols is sealed
- * from the start. */
+/* Waits for what is being compiled, drops what waits to be, and from then on nothing is compiled for this
+ * plan, by no call and in no thread. A run whose kernels are not loaded has those that serve any shape, if
+ * the policy made some, or fails. A plan without symbols is sealed from the start. */
 CODA_API coda_status coda_plan_seal(const coda_plan *p);
 /* 1: a run of this shape finds its best plan. 0: it would make it, or have a slower one. Negative: a
  * coda_status. */
 CODA_API int coda_plan_ready(const coda_plan *p, const int64_t *dims);
 
 /* The symbols of a plan, as coda_graph_symbols has them; for values of these, in order, what coda_plan_arg
- * and coda_plan_workspace (SIZE_MAX if it fails; it may make a plan) say of the largest. */
+ * and coda_plan_workspace (SIZE_MAX if it fails; it plans the shape) say of the largest. */
 CODA_API int coda_plan_symbols(const coda_plan *p);
 CODA_API coda_status coda_plan_symbol(const coda_plan *p, int index, coda_symbol_info *out);
 CODA_API coda_status coda_plan_arg_for(const coda_plan *p, int index, const int64_t *dims,

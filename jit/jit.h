@@ -123,6 +123,9 @@ void jit_share(struct jit_kernel *k);
 void jit_unload(struct jit_kernel *k);
 /* Unloads all that nobody uses. */
 void jit_unload_idle(void);
+/* From now on a child of fork() may load and unload, whatever the parent's other threads did. Before a fork()
+ * the caller's own locks, inside of which it calls any of these, are to be taken first: see forks.c. */
+void jit_watch_forks(void);
 
 /* A tiled tensor map; dimension 0 is innermost. */
 struct jit_map {

@@ -22,6 +22,17 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct jit_kernel *newest, *oldest; /* all loaded kernels, by when they were last taken or given */
 static int idle;
 
+/* A child of fork() finds the list whole, and the lock free. */
+static void hold(void) { pthread_mutex_lock(&lock); }
+static void let_go(void) { pthread_mutex_unlock(&lock); }
+static void watch_forks(void) { pthread_atfork(hold, let_go, let_go); }
+
+void jit_watch_forks(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+}
+
 static int64_t nanoseconds(void)
 {
     struct timespec t;

@@ -32,8 +32,8 @@ AS_TSAN = BUILD=$(BUILD)/tsan SAN=thread CFLAGS='-O1 -g1' TEST_CFLAGS=-O0
 
 TORTURES := $(filter-out torture shim,$(basename $(notdir $(wildcard test/torture/*.c))))
 FUZZERS  := $(basename $(notdir $(wildcard test/fuzz/fuzz_*.c)))
-ASAN_TORTURES = damage store faults
-TSAN_TORTURES = cold store
+ASAN_TORTURES = damage store faults tiers
+TSAN_TORTURES = cold store tiers
 WEAK_TORTURES = driver store hostile versions
 
 .PHONY: built-unit built-rest built-asan built-tsan built-weak
@@ -113,6 +113,7 @@ $(foreach t,$(TORTURES),$(eval $(call job,torture-$(t),rest,$(BUILD)/torture/$(t
 $(foreach t,$(ASAN_TORTURES),$(eval $(call job,torture-$(t)-asan,asan,$(BUILD)/asan/torture/$(t))))
 $(eval $(call job,torture-cold-tsan,tsan,$(BUILD)/tsan/torture/cold threads))
 $(eval $(call job,torture-store-tsan,tsan,$(BUILD)/tsan/torture/store))
+$(eval $(call job,torture-tiers-tsan,tsan,$(BUILD)/tsan/torture/tiers runs moments ends))
 # Suites and programs that do not count entries.
 $(eval $(call job,weak-unit,weak,env CK_EXCLUDE_TAGS=nvrtc $(BUILD)/weak/unit memo store bundle entry save trust tuning twins threads))
 $(foreach t,$(WEAK_TORTURES),$(eval $(call job,weak-$(t),weak,$(BUILD)/weak/torture/$(t))))

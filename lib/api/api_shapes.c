@@ -134,15 +134,11 @@ CODA_API coda_status coda_plan_arg_for(const coda_plan *p, int index, const int6
 
 CODA_API size_t coda_plan_workspace_for(const coda_plan *p, const int64_t *dims)
 {
-    const struct taker by = {.call = "plan_workspace_for"};
-    struct shape *s;
+    int64_t bytes;
     if (!p) return fail(CODA_E_INVALID, "plan_workspace_for: plan is NULL"), SIZE_MAX;
     if (check_dims("plan_workspace_for", p, dims, count_symbols(p))) return SIZE_MAX;
     if (!p->shapes) return (size_t)p->plan.workspace;
-    if (shapes_take(&s, p, &by, dims)) return SIZE_MAX;
-    size_t bytes = (size_t)shape_plan(s)->plan.workspace;
-    shapes_give(p, s);
-    return bytes;
+    return shapes_workspace(p, dims, &bytes) ? SIZE_MAX : (size_t)bytes;
 }
 
 CODA_API coda_status coda_shape_stats_get(const coda_plan *p, coda_shape_stats *out)

@@ -37,6 +37,9 @@ void known_free(struct known *t)
     free(t);
 }
 
+void known_hold(struct known *t) { pthread_mutex_lock(&t->lock); }
+void known_let_go(struct known *t) { pthread_mutex_unlock(&t->lock); }
+
 static void take_one(const struct entry *e, struct compiled_kernel *k)
 {
     const char *name = k->info.name, *source = k->info.source;

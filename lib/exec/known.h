@@ -12,6 +12,9 @@ struct known;
 
 struct known *known_new(void); /* NULL: out of memory, with the message set */
 void known_free(struct known *t);
+/* Around fork(). */
+void known_hold(struct known *t);
+void known_let_go(struct known *t);
 
 /* Gives p, whose kernels are emitted, those that are known; returns the number of the others. */
 int known_take(struct known *t, struct coda_plan *p);

@@ -13,6 +13,9 @@ struct variants; /* of the programs that were met; many threads may ask */
 
 struct variants *variants_new(void); /* NULL: out of memory, with the message set */
 void variants_free(struct variants *v);
+/* Around fork(). */
+void variants_hold(struct variants *v);
+void variants_let_go(struct variants *v);
 
 /* Has this program such tiles? Of more than one batch it has the tile that tile_choose gives. */
 bool variants_take(const struct program *q);

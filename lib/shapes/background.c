@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { NICENESS = 10 };
+enum { NICENESS = 10, MOST_WAITING = 1024 };
 
 struct errand {
     struct errand *next;
@@ -64,6 +64,7 @@ static bool start(struct background *b)
 bool background_add(struct background *b, const int64_t *dims)
 {
     size_t bytes = sizeof *dims * (size_t)b->dims;
+    if (b->waiting >= MOST_WAITING) return false;
     struct errand *e = malloc(sizeof *e + bytes);
     if (!e || (!b->started && !start(b))) return free(e), false;
     e->next = NULL;
@@ -78,6 +79,14 @@ bool background_add(struct background *b, const int64_t *dims)
 void background_drop(struct background *b)
 {
     while (b->first) free(pop(b)), b->waiting--;
+}
+
+void background_orphan(struct background *b)
+{
+    background_drop(b);
+    pthread_cond_init(&b->wanted, NULL);
+    b->started = false;
+    b->waiting = 0; /* what was at work, too */
 }
 
 void background_close(struct background *b)

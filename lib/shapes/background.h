@@ -24,9 +24,11 @@ struct background {
 
 void background_open(struct background *b, pthread_mutex_t *lock, int dims,
                      void (*run)(void *owner, const int64_t *dims), void *owner);
-/* False: out of memory, or no thread could be started. */
+/* False: out of memory, or no thread could be started, or very many wait. */
 bool background_add(struct background *b, const int64_t *dims);
 void background_drop(struct background *b); /* what waits */
+/* In a child of fork(), which does not have the thread: what there is to do is gone. */
+void background_orphan(struct background *b);
 /* Waits for what is at work; without the lock. */
 void background_close(struct background *b);
 

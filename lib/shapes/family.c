@@ -38,6 +38,18 @@ void family_close(struct family *f)
     graph_free(f->graph);
 }
 
+void family_hold(struct family *f)
+{
+    variants_hold(f->variants);
+    if (f->known) known_hold(f->known);
+}
+
+void family_let_go(struct family *f)
+{
+    if (f->known) known_let_go(f->known);
+    variants_let_go(f->variants);
+}
+
 void family_say(const struct family *f, const int64_t *dims, char *out, size_t size)
 {
     const struct dims *t = f->graph->dims;
@@ -89,7 +101,7 @@ static coda_status check_promises(const struct family *f, const coda_plan *whole
 static coda_status plan_from(struct family *f, coda_plan **out, const coda_plan *whole, const struct wish *w,
                              const graph *from)
 {
-    coda_status status = compile_bound(f, out, whole, w, from, 0);
+    coda_status status = compile_bound(f, out, whole, w, from, w->drawn ? CODA_PLAN_ONLY : 0);
     if (status) return status;
     status = check_promises(f, whole, *out, w);
     bool absent = w->loaded && !(*out)->runnable;
@@ -166,6 +178,8 @@ coda_status family_whole(struct family *f, coda_plan **out, bool base)
     f->larger[f->largers++] = &(*out)->plan;
     if (base) status = add_corners(f, *out, true, 0);
     if (!status) status = add_corners(f, *out, false, CODA_PLAN_ONLY);
-    if (status) executable_free(*out);
+    if (!status) return CODA_OK;
+    executable_free(*out);
+    *out = NULL;
     return status;
 }

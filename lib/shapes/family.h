@@ -23,6 +23,9 @@ struct family {
 
 coda_status family_open(struct family *f, const graph *g, const coda_compile_options *opt);
 void family_close(struct family *f);
+/* Nobody changes what its plans share in between: a fork() gives its child all of it whole. */
+void family_hold(struct family *f);
+void family_let_go(struct family *f);
 
 /* The plan of the largest shape, whose workspace and prepared memory serve all others. `base`: of kernels for
  * any number of rows; those that other shapes want besides are loaded, too. */
@@ -34,6 +37,7 @@ struct wish {
     const int64_t *dims;
     bool base;   /* of kernels that serve any shape, though slower; else of the best ones */
     bool loaded; /* only if all its kernels are loaded: else *out is NULL, which is no failure */
+    bool drawn;  /* only to be looked at: nothing is compiled */
     int threads; /* that compile; 0: kernels_threads() */
 };
 coda_status family_plan(struct family *f, coda_plan **out, const coda_plan *whole, const struct wish *w);

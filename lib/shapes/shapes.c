@@ -3,28 +3,30 @@
  *
  * A run looks its binding up under one short lock. The first run of a binding has it planned, and compiles
  * what kernels are not loaded; others that want the same binding wait for it. Where the policy is not to wait
- * it gets a plan of kernels that serve any shape, and a thread in the background makes the best one, which
- * takes its place when no run uses it. The plans used last are kept; kernels stay loaded (known.h).
+ * it gets a plan of kernels that serve any shape, and a thread in the background makes the best one. That one
+ * takes its place at once; what runs with the other keeps it until the run ends. The plans used last are
+ * kept; kernels stay loaded (known.h).
  */
 #include "shapes.h"
 
 #include "background.h"
 #include "family.h"
+#include "forks.h"
 #include "known.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { CHAINS = 256, SHAPES_USUAL = 64, MOST_THREADS = 4 };
 
 struct shape {
     struct shape *chain, *newer, *older; /* the chain goes on among those that are gone */
-    coda_plan *plan;                     /* NULL while its maker is at work */
-    coda_plan *better;                   /* takes its place once nobody uses it; or NULL */
+    coda_plan *plan;                     /* NULL until its maker is done */
+    bool makes;                          /* one of its users is at work on the plan */
+    bool compiles;                       /* and that may take seconds */
     bool best;                           /* `plan` is: no other would be faster */
     bool asked;                          /* the background was asked for the best one */
-    pid_t maker;                         /* a process that fork() made has none of its parent's threads */
+    bool replaced;                       /* another one is in its place: it goes with its last user */
     int users;
     int64_t dims[];
 };
@@ -33,9 +35,11 @@ struct shapes {
     struct family family;
     int most;             /* plans that are kept */
     int threads;          /* that compile in the background */
-    pid_t owner;          /* a child of fork() has no background */
+    struct forks forks;   /* so that a child of fork() finds all this whole, and the lock free */
     pthread_mutex_t lock; /* of all that follows */
-    pthread_cond_t made;  /* or failed to be */
+    pthread_cond_t made;  /* or failed to be; or somebody begins or ends to compile */
+    int compiling;        /* threads that may; none once it is sealed */
+    bool warmed;          /* best plans were made ahead of runs */
     struct background background;
     bool sealed;
     struct shape *chain[CHAINS], *newest, *oldest;
@@ -80,13 +84,17 @@ static void link_newest(struct shapes *s, struct shape *e)
     s->newest = e;
 }
 
-static struct shape *add(struct shapes *s, const int64_t *dims)
+static struct shape *new_shape(struct shapes *s, const int64_t *dims)
 {
     struct shape *e = calloc(1, sizeof *e + dims_bytes(s));
+    if (e) memcpy(e->dims, dims, dims_bytes(s));
+    return e;
+}
+
+static struct shape *add(struct shapes *s, const int64_t *dims)
+{
+    struct shape *e = new_shape(s, dims);
     if (!e) return NULL;
-    memcpy(e->dims, dims, dims_bytes(s));
-    e->maker = getpid();
-    e->users = 1;
     struct shape **chain = chain_of(s, dims);
     e->chain = *chain;
     *chain = e;
@@ -95,15 +103,26 @@ static struct shape *add(struct shapes *s, const int64_t *dims)
     return e;
 }
 
-static void drop(struct shapes *s, struct shape *e)
+/* What points to it in its chain. */
+static struct shape **link_of(struct shapes *s, const struct shape *e)
 {
     struct shape **at = chain_of(s, e->dims);
     while (*at != e) at = &(*at)->chain;
-    *at = e->chain;
-    unlink_use(s, e);
-    s->kept--;
+    return at;
+}
+
+static void bury(struct shapes *s, struct shape *e)
+{
     e->chain = s->gone;
     s->gone = e;
+}
+
+static void drop(struct shapes *s, struct shape *e)
+{
+    *link_of(s, e) = e->chain;
+    unlink_use(s, e);
+    s->kept--;
+    bury(s, e);
 }
 
 /* Unlocks, and frees what was dropped: to unload a kernel may take long. */
@@ -115,22 +134,21 @@ static void unlock(struct shapes *s)
     for (struct shape *e = gone; e; e = gone) {
         gone = e->chain;
         executable_free(e->plan);
-        executable_free(e->better);
         free(e);
     }
 }
 
-/* The better plan takes its place; nobody uses the other one. */
-static void adopt(struct shapes *s, struct shape *e)
+/* A shape whose plan is a better one takes the place of another. */
+static void put_in_place(struct shapes *s, struct shape *e, struct shape *old)
 {
-    struct shape *old = calloc(1, sizeof *old);
-    if (!old) return; /* later */
-    old->plan = e->plan;
-    old->chain = s->gone;
-    s->gone = old;
-    e->plan = e->better;
-    e->better = NULL;
-    e->best = true;
+    *link_of(s, old) = e;
+    e->chain = old->chain;
+    e->newer = old->newer;
+    e->older = old->older;
+    *(e->newer ? &e->newer->older : &s->newest) = e;
+    *(e->older ? &e->older->newer : &s->oldest) = e;
+    old->replaced = true;
+    if (!old->users) bury(s, old);
 }
 
 /* The plans used longest ago go, but for those that are in use. */
@@ -163,6 +181,7 @@ static const char *why_not_wait(const struct shapes *s, const struct taker *by)
 static bool has_base(const struct shapes *s)
 {
     coda_policy policy = s->family.opt.policy;
+    if (s->family.opt.device != CODA_DEVICE_GPU) return false;
     return policy == CODA_POLICY_BACKGROUND || policy == CODA_POLICY_NEVER;
 }
 
@@ -175,41 +194,74 @@ static coda_status refuse(const struct shapes *s, const struct taker *by, const 
                 by->call, shape, why);
 }
 
-/* The plan that this call gets, and whether it is the best one: of what is loaded, if that will do. */
-static coda_status make(coda_plan **out, bool *best, const coda_plan *whole, const struct taker *by,
-                        const int64_t *dims)
+/* The plan that this call gets, and whether it is the best one, if what is loaded will do; else NULL. */
+static coda_status make_of_loaded(coda_plan **out, bool *best, const coda_plan *whole, const struct taker *by,
+                                  const int64_t *dims, bool try_best)
 {
     struct shapes *s = whole->shapes;
-    const char *why = why_not_wait(s, by);
-    bool base = has_base(s) && (by->runs || s->sealed), never = s->family.opt.policy == CODA_POLICY_NEVER;
-    struct wish w = {.call = by->call, .dims = dims, .loaded = base || why};
+    struct wish w = {.call = by->call, .dims = dims, .loaded = true};
     coda_status status = CODA_OK;
     *best = true;
-    if (!base || !never) status = family_plan(&s->family, out, whole, &w);
-    if (status || *out) return status;
+    if (try_best) status = family_plan(&s->family, out, whole, &w);
+    if (status || *out || !has_base(s)) return status;
     *best = false;
     w.base = true;
-    if (base) status = family_plan(&s->family, out, whole, &w);
-    if (status || *out) return status;
-    if (why) return refuse(s, by, dims, why);
-    w.loaded = false;
     return family_plan(&s->family, out, whole, &w);
 }
 
-/* A shape that runs with kernels that serve any gets its own. */
+static coda_status make_anew(coda_plan **out, bool *best, const coda_plan *whole, const struct taker *by,
+                             const int64_t *dims)
+{
+    struct shapes *s = whole->shapes;
+    const struct wish w = {.call = by->call, .dims = dims, .base = has_base(s)};
+    *best = !w.base;
+    return family_plan(&s->family, out, whole, &w);
+}
+
+/* Whoever may compile says so, under the lock, so that the seal waits for it. */
+static bool begin_to_compile(struct shapes *s)
+{
+    s->compiling += !s->sealed;
+    return !s->sealed;
+}
+
+static void end_to_compile(struct shapes *s)
+{
+    s->compiling--;
+    pthread_cond_broadcast(&s->made);
+}
+
+/* The best plan of a shape that runs with another, if it still is there. */
+static coda_status replace(struct shapes *s, const int64_t *dims, coda_plan **better)
+{
+    struct shape *old = find(s, dims), *e;
+    if (!old || !old->plan || old->best) return CODA_OK;
+    if (!(e = new_shape(s, dims))) return fail(CODA_E_MEMORY, "out of memory for a shape");
+    e->plan = *better;
+    e->best = true;
+    *better = NULL;
+    put_in_place(s, e, old);
+    s->improved++;
+    return CODA_OK;
+}
+
+/* A shape that runs with kernels that serve any gets its own; none once the plan is sealed. */
 static coda_status improve(const coda_plan *whole, const struct wish *w)
 {
     struct shapes *s = whole->shapes;
     coda_plan *made = NULL;
+    pthread_mutex_lock(&s->lock);
+    bool may = begin_to_compile(s);
+    pthread_mutex_unlock(&s->lock);
+    if (!may) return CODA_OK;
     coda_status status = family_plan(&s->family, &made, whole, w);
     pthread_mutex_lock(&s->lock);
-    struct shape *e = find(s, w->dims);
+    end_to_compile(s);
+    if (!status) status = replace(s, w->dims, &made);
     s->failed += status != CODA_OK;
-    bool wanted = made && e && e->plan && !e->best && !e->better;
-    if (wanted) e->better = made, s->improved++;
-    if (wanted && !e->users) adopt(s, e);
+    s->warmed |= !status;
     unlock(s);
-    if (!wanted && made) executable_free(made); /* its kernels are known now */
+    executable_free(made); /* NULL; or the shape is gone, and the kernels are known now */
     return status;
 }
 
@@ -229,64 +281,86 @@ static void ask_for_better(struct shapes *s, struct shape *e, const struct taker
     e->asked = background_add(&s->background, e->dims);
 }
 
-/* Waits for, or makes, the plan of e, which this call uses already. The lock is held, but not while it is
- * made. */
+/* Of kernels that are loaded, else of those that it compiles, or a refusal. The lock is held, but not while
+ * the plan is made. */
+static coda_status make(coda_plan **made, bool *best, const coda_plan *p, struct shape *e,
+                        const struct taker *by)
+{
+    struct shapes *s = p->shapes;
+    bool try_best = s->family.opt.policy != CODA_POLICY_NEVER || s->warmed;
+    pthread_mutex_unlock(&s->lock);
+    coda_status status = make_of_loaded(made, best, p, by, e->dims, try_best);
+    pthread_mutex_lock(&s->lock);
+    if (status || *made) return status;
+    const char *why = why_not_wait(s, by);
+    if (why) return refuse(s, by, e->dims, why);
+    begin_to_compile(s);
+    e->compiles = true;
+    pthread_cond_broadcast(&s->made); /* who may not wait for that goes */
+    pthread_mutex_unlock(&s->lock);
+    status = make_anew(made, best, p, by, e->dims);
+    pthread_mutex_lock(&s->lock);
+    end_to_compile(s);
+    return status;
+}
+
+/* Makes the plan of e, which this call uses already, under the lock. */
 static coda_status settle(const coda_plan *p, struct shape *e, const struct taker *by)
 {
     struct shapes *s = p->shapes;
     coda_plan *made = NULL;
-    bool best;
-    pthread_mutex_unlock(&s->lock);
-    coda_status status = make(&made, &best, p, by, e->dims);
-    pthread_mutex_lock(&s->lock);
+    e->makes = true;
+    coda_status status = make(&made, &e->best, p, e, by);
     e->plan = made;
-    e->best = best;
+    e->makes = e->compiles = false;
     pthread_cond_broadcast(&s->made);
     if (made) {
         s->planned++;
         drop_surplus(s);
-    } else if (!--e->users) drop(s, e);
-    else e->maker = 0; /* one of those that wait tries again, and gets a message of its own */
+    } else if (!--e->users)
+        drop(s, e); /* else one of those that wait tries again, for a message of its own */
     return status;
 }
 
-static bool is_abandoned(const struct shape *e) { return e->maker != getpid(); }
+/* Until the plan of e is there, or nobody is at work on it; or at work for longer than this call may wait. */
+static coda_status await(struct shapes *s, struct shape *e, const struct taker *by)
+{
+    const char *why = NULL;
+    while (!e->plan && e->makes && !(e->compiles && (why = why_not_wait(s, by))))
+        pthread_cond_wait(&s->made, &s->lock);
+    if (e->plan || !e->makes) return CODA_OK;
+    e->users--;
+    return refuse(s, by, e->dims, why);
+}
 
 /* The binding's place, with one user more; under the lock. */
 static coda_status place(struct shape **out, struct shapes *s, const struct taker *by, const int64_t *dims)
 {
-    struct shape *e = *out = find(s, dims);
-    if (e && e->better && !e->users) adopt(s, e);
-    if (e && e->plan) {
-        e->users++;
-        if (e != s->newest) unlink_use(s, e), link_newest(s, e);
-        return CODA_OK;
-    }
-    if (e) e->users++;
-    else if (!(*out = add(s, dims))) return fail(CODA_E_MEMORY, "%s: out of memory for a shape", by->call);
+    struct shape *e = find(s, dims);
+    if (!e && !(e = add(s, dims))) return fail(CODA_E_MEMORY, "%s: out of memory for a shape", by->call);
+    if (e->plan && e != s->newest) unlink_use(s, e), link_newest(s, e);
+    e->users++;
+    *out = e;
     return CODA_OK;
 }
 
 coda_status shapes_take(struct shape **out, const coda_plan *p, const struct taker *by, const int64_t *dims)
 {
     struct shapes *s = p->shapes;
+    struct shape *e = NULL;
+    bool waits = false;
     pthread_mutex_lock(&s->lock);
-    bool found = find(s, dims);
-    coda_status status = place(out, s, by, dims);
+    coda_status status = place(&e, s, by, dims);
     s->runs += by->runs && !status;
-    struct shape *e = *out;
-    while (!status && found && !e->plan && !is_abandoned(e)) pthread_cond_wait(&s->made, &s->lock);
-    if (!status && !e->plan) {
-        e->maker = getpid();
-        status = settle(p, e, by);
-    }
+    if (!status) status = await(s, e, by);
+    if (!status && !e->plan) status = settle(p, e, by);
     if (!status && by->runs) {
         s->runs_base += !e->best;
         ask_for_better(s, e, by);
     }
-    bool waits = !status && !by->runs && !e->best && !e->better && !s->sealed;
+    if (!status) *out = e, waits = !by->runs && !e->best;
     unlock(s);
-    if (!waits || s->family.opt.policy == CODA_POLICY_NEVER) return status;
+    if (!waits) return status;
     const struct wish w = {.call = by->call, .dims = dims};
     status = improve(p, &w);
     if (status) shapes_give(p, e);
@@ -299,7 +373,7 @@ void shapes_give(const coda_plan *p, struct shape *e)
 {
     struct shapes *s = p->shapes;
     pthread_mutex_lock(&s->lock);
-    if (!--e->users && e->better) adopt(s, e);
+    if (!--e->users && e->replaced) bury(s, e);
     if (s->kept > s->most) drop_surplus(s);
     unlock(s);
 }
@@ -309,9 +383,28 @@ bool shapes_have(const coda_plan *p, const int64_t *dims)
     struct shapes *s = p->shapes;
     pthread_mutex_lock(&s->lock);
     const struct shape *e = find(s, dims);
-    bool have = e && e->plan && (e->best || e->better);
+    bool have = e && e->plan && e->best;
     pthread_mutex_unlock(&s->lock);
     return have;
+}
+
+/* What the caller brings for a shape must do for each plan that a run of it may find. */
+static coda_status find_workspace(int64_t *most, const coda_plan *p, const struct wish *w)
+{
+    coda_plan *drawn = NULL;
+    coda_status status = family_plan(&p->shapes->family, &drawn, p, w);
+    if (!status) *most = MAX(*most, drawn->plan.workspace);
+    executable_free(drawn);
+    return status;
+}
+
+coda_status shapes_workspace(const coda_plan *p, const int64_t *dims, int64_t *out)
+{
+    struct wish w = {.call = "plan_workspace_for", .dims = dims, .drawn = true};
+    *out = 0;
+    coda_status status = find_workspace(out, p, &w);
+    w.base = true;
+    return status || !has_base(p->shapes) ? status : find_workspace(out, p, &w);
 }
 
 void shapes_stats(const coda_plan *p, coda_shape_stats *out)
@@ -340,7 +433,41 @@ void shapes_seal(const coda_plan *p)
     pthread_mutex_lock(&s->lock);
     s->sealed = true;
     background_drop(&s->background);
+    while (s->compiling) pthread_cond_wait(&s->made, &s->lock);
     pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- fork(): the child has none of its parent's other threads ---- */
+
+static void before_fork(void *owner)
+{
+    struct shapes *s = owner;
+    pthread_mutex_lock(&s->lock);
+    family_hold(&s->family);
+}
+
+static void after_fork(void *owner)
+{
+    struct shapes *s = owner;
+    family_let_go(&s->family);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Plans that others were to make are not made, and nobody uses those that are there. What had been replaced
+ * and was in use is lost. */
+static void after_fork_in_child(void *owner)
+{
+    struct shapes *s = owner;
+    pthread_cond_init(&s->made, NULL); /* as others wait for it in the parent, it could not be destroyed */
+    background_orphan(&s->background);
+    s->compiling = 0;
+    for (struct shape *e = s->newest, *next; e; e = next) {
+        next = e->older;
+        e->users = 0;
+        e->makes = e->compiles = e->asked = false;
+        if (!e->plan) drop(s, e);
+    }
+    after_fork(s);
 }
 
 /* coda_prepare takes what a run takes, of any shape: memory for the smallest must do. */
@@ -382,16 +509,18 @@ coda_status shapes_compile(coda_plan **out, const graph *g, const coda_compile_o
     struct shapes *s = calloc(1, sizeof *s);
     coda_plan *p = NULL;
     if (!s) return fail(CODA_E_MEMORY, "out of memory for a plan of many shapes");
-    s->owner = getpid();
     s->most = opt->shapes ? opt->shapes : SHAPES_USUAL;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->made, NULL);
     coda_status status = family_open(&s->family, g, opt);
     if (!status) status = count_threads(s);
-    if (!status) status = family_whole(&s->family, &p, has_base(s) && opt->device == CODA_DEVICE_GPU);
+    if (!status) status = family_whole(&s->family, &p, has_base(s));
     if (!status) {
         p->shapes = s;
         background_open(&s->background, &s->lock, g->dims->symbols, improve_aside, p);
+        s->forks = (struct forks){
+            .before = before_fork, .in_parent = after_fork, .in_child = after_fork_in_child, .owner = s};
+        forks_watch(&s->forks);
         status = keep_text(p, g);
     }
     if (!status) status = shrink_places(p, g);
@@ -404,9 +533,10 @@ coda_status shapes_compile(coda_plan **out, const graph *g, const coda_compile_o
 void shapes_free(struct shapes *s)
 {
     if (!s) return;
-    if (s->owner == getpid()) {
-        if (s->background.lock) background_close(&s->background);
-    } else pthread_mutex_init(&s->lock, NULL); /* of the parent's threads one may have had it at the fork */
+    if (s->forks.owner) {
+        background_close(&s->background);
+        forks_forget(&s->forks);
+    }
     pthread_mutex_lock(&s->lock);
     while (s->newest) drop(s, s->newest);
     unlock(s);

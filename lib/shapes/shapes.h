@@ -29,9 +29,11 @@ coda_status shapes_take(struct shape **out, const coda_plan *p, const struct tak
 const coda_plan *shape_plan(const struct shape *s);
 void shapes_give(const coda_plan *p, struct shape *s);
 
-/* From now on nothing is compiled. */
+/* From now on nothing is compiled; waits for what is. */
 void shapes_seal(const coda_plan *p);
 
+/* The most that a run of this shape takes; nothing is compiled. */
+coda_status shapes_workspace(const coda_plan *p, const int64_t *dims, int64_t *out);
 /* Is its best plan there? */
 bool shapes_have(const coda_plan *p, const int64_t *dims);
 void shapes_stats(const coda_plan *p, coda_shape_stats *out);

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The questions a test asks of this process's driver; found with dlsym. */
 int fake_live(void);                                 /* libraries loaded now */
@@ -37,6 +38,11 @@ static struct CUlib_st *live;
 static char context[FAKE_DEVICES]; /* their addresses are the contexts */
 static _Thread_local CUcontext stack[8];
 static _Thread_local int depth;
+
+/* A child of fork() may use the driver, which a real one forbids. */
+static void hold(void) { pthread_mutex_lock(&lock); }
+static void let_go(void) { pthread_mutex_unlock(&lock); }
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(hold, let_go, let_go); }
 
 /* ---- Devices and contexts ---- */
 
@@ -294,6 +300,9 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, 
     if (atomic_load(&b->failing_launch) && atomic_fetch_sub(&b->failing_launch, 1) == 1)
         return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     atomic_fetch_add(&b->launches, 1);
+    int next = 1;
+    if (atomic_compare_exchange_strong(&b->hold_launch, &next, 2))
+        while (atomic_load(&b->hold_launch)) usleep(200);
     uint64_t digest = fake_digest(l->image->headers, fake_image_text(l->image), l->image->text);
     digest |= 1; /* a mark: what is there now is 0 */
     for (int i = 0; i < l->fields; i++) {

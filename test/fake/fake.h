@@ -41,9 +41,13 @@ struct fake_board {
     atomic_int arch[FAKE_DEVICES]; /* 90, 80, ...; 0: 90 */
     atomic_int refuse;             /* images that the driver will refuse; -1: all */
     atomic_int failing_launch;     /* so many launches from now; 0: none */
+    atomic_int failing_compile;    /* the same of compiles */
+    atomic_int hold;               /* not 0: compiles that have started wait */
+    atomic_int hold_launch;        /* 1: the next launch makes it 2, and waits until it is 0 */
     /* Done. */
     atomic_int compiles, running, most_running; /* started; now; the most at any time */
     atomic_int failures;                        /* of compiles */
+    atomic_int aside;                           /* compiles in threads that take no signals */
     atomic_int loads, unloads, refused;
     atomic_int wrong;                  /* images that were not what a compile gives: must stay 0 */
     atomic_int launches, bad_launches; /* the latter: of kernels that are not loaded */

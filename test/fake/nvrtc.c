@@ -70,6 +70,9 @@ nvrtcResult nvrtcDestroyProgram(nvrtcProgram *p)
 static void note_start(struct fake_board *b)
 {
     int now = atomic_fetch_add(&b->running, 1) + 1, most = atomic_load(&b->most_running);
+    sigset_t blocked;
+    pthread_sigmask(SIG_BLOCK, NULL, &blocked);
+    atomic_fetch_add(&b->aside, sigismember(&blocked, SIGTERM));
     atomic_fetch_add(&b->compiles, 1);
     while (now > most && !atomic_compare_exchange_weak(&b->most_running, &most, now)) {}
 }
@@ -89,8 +92,9 @@ static void count_text(struct fake_board *b, uint64_t digest)
 
 /* ---- Compiling ---- */
 
-static int mode_of(const struct fake_board *b, const char *text)
+static int mode_of(struct fake_board *b, const char *text)
 {
+    if (atomic_load(&b->failing_compile) && atomic_fetch_sub(&b->failing_compile, 1) == 1) return FAKE_FAIL;
     if (strstr(text, FAKE_FAIL_WORD)) return FAKE_FAIL;
     if (strstr(text, FAKE_CRASH_WORD)) return FAKE_CRASH;
     if (strstr(text, FAKE_ABORT_WORD)) return FAKE_ABORT;
@@ -155,6 +159,7 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int count, const char *const *op
     if (!all) return NVRTC_ERROR_OUT_OF_MEMORY;
     note_start(b);
     if (atomic_load(&b->compile_us)) usleep((useconds_t)atomic_load(&b->compile_us));
+    while (atomic_load(&b->hold)) usleep(200);
     nvrtcResult r = misbehave(b, p, mode_of(b, p->text));
     if (r == NVRTC_SUCCESS) r = make_image(b, p, arch, all);
     if (r == NVRTC_SUCCESS)

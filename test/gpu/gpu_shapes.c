@@ -1,13 +1,15 @@
 /*
  * gpu_shapes.c -- plans of graphs with symbols: each shape gives the bits that it gives in a plan that met no
  * other, in the workspace of the largest, with what was prepared once, also after it was dropped for others.
- * An exact plan may have other tiles: next to it an error is no larger.
+ * An exact plan may have other tiles: next to it an error is no larger; nor is it with kernels for any shape.
  */
 #include "gpu_case.h"
 #include "util_device.h"
 #include "util_run.h"
 #include "util_scale.h"
 #include "util_symbolic.h"
+
+#include <unistd.h>
 
 int gpu_shapes(void);
 
@@ -71,6 +73,80 @@ static int one_graph(uint64_t seed, int shapes)
     return failed;
 }
 
+/* ---- Kernels that serve any shape, and those that are made beside them ---- */
+
+static const char tiers[] = "dim %T = 1..300\n%x = input bf16[T,64]\n%w = weight bf16[128,64]\n"
+                            "%v = weight bf16[64,128]\n%1 = rms_norm %x {eps=1e-5}\n%2 = matmul %1, %w\n"
+                            "%3 = silu %2\n%4 = matmul %3, %v\n%5 = add %4, %x\noutput %y = %5\n";
+
+static coda_plan *of_policy(const coda_graph *g, coda_policy policy)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_plan *p = NULL;
+    opt.policy = policy;
+    return coda_compile(&p, g, &opt) == CODA_OK ? p : NULL;
+}
+
+static coda_shape_stats stats_of(const coda_plan *p)
+{
+    coda_shape_stats s = CODA_SHAPE_STATS_INIT;
+    coda_shape_stats_get(p, &s);
+    return s;
+}
+
+/* The first run of a shape whose kernels are not loaded has those for any, thus the bits of a plan that has
+ * no others; then the better plan comes, and is as near to fp64. */
+static bool swaps(struct run_buffers *b, const coda_plan *exact, const coda_plan *base, const coda_plan *p)
+{
+    int64_t before = stats_of(p).runs_base;
+    bool good = is_accurate(b, exact, base, 5), same = good && run_same(b, p);
+    good = good && (same || stats_of(p).runs_base == before);
+    while (stats_of(p).pending) usleep(1000);
+    good = good && coda_plan_ready(p, b->dims) == 1 && is_accurate(b, exact, p, 5);
+    return good && stats_of(p).runs_base <= before + 1 && !stats_of(p).failed;
+}
+
+static bool tier_good(const coda_graph *g, const coda_plan *base, const coda_plan *p, int64_t rows,
+                      bool sealed)
+{
+    coda_graph *bound;
+    struct run_buffers b = {0};
+    if (coda_graph_bind(&bound, g, &rows, 1) != CODA_OK) return false;
+    void **args = random_args(bound, 5, false);
+    coda_plan *exact = compiled(bound, CODA_FOLD_NONE);
+    bool good = exact && run_upload(&b, bound, p, args, true);
+    b.dims = &rows;
+    good = good && (sealed ? is_accurate(&b, exact, p, 5) : swaps(&b, exact, base, p));
+    run_release(&b);
+    random_args_free(bound, args);
+    coda_plan_free(exact);
+    coda_graph_free(bound);
+    return good;
+}
+
+/* Few rows, many; then, sealed, numbers of rows that it never met. */
+static int two_tiers(void)
+{
+    static const int64_t met[] = {3, 300}, others[] = {5, 17, 129};
+    coda_graph *g = NULL;
+    bool parsed = coda_graph_parse(&g, tiers) == CODA_OK;
+    coda_plan *base = parsed ? of_policy(g, CODA_POLICY_NEVER) : NULL,
+              *p = base ? of_policy(g, CODA_POLICY_BACKGROUND) : NULL;
+    bool good = p;
+    for (int i = 0; i < 2; i++) good = good && tier_good(g, base, p, met[i], false);
+    good = good && stats_of(p).improved > 0 && coda_plan_seal(p) == CODA_OK;
+    int64_t kernels = good ? stats_of(p).kernels : 0;
+    for (int i = 0; i < 3; i++) good = good && tier_good(g, base, p, others[i], true);
+    good = good && stats_of(p).kernels == kernels;
+    int failed =
+        gpu_case(good, "shapes", "kernels for any shape, better ones made beside them, a sealed plan%s%s",
+                 good ? "" : ": ", good ? "" : coda_error());
+    coda_plan_free(p);
+    coda_plan_free(base);
+    coda_graph_free(g);
+    return failed;
+}
+
 int gpu_shapes(void)
 {
     struct jit_device dev;
@@ -78,7 +154,9 @@ int gpu_shapes(void)
     if (!device_open(&dev, err)) return gpu_case(false, "shapes", "%s", err);
     bool slow = device_emulated(&dev);
     uint64_t seed = random_seed();
-    int failed = 0, graphs = slow ? scaled(EMULATED_GRAPHS) : scale_is_full() ? FULL_GRAPHS : GRAPHS;
+    int failed = two_tiers(), graphs = slow              ? scaled(EMULATED_GRAPHS)
+                                       : scale_is_full() ? FULL_GRAPHS
+                                                         : GRAPHS;
     for (int i = 0; i < graphs; i++) failed += one_graph(seed + (uint64_t)i, slow ? EMULATED_SHAPES : SHAPES);
     return failed;
 }
