@@ -9,8 +9,6 @@
 #include <sys/stat.h>
 
 #include "text.h"
-
-#ifdef HAVE_TOKENIZER
 #include "tokenizer.h"
 
 struct text {
@@ -70,23 +68,6 @@ static void print_rest(struct text *t)
     char piece[4096];
     print_piece(piece, sizeof piece, tokenizer_stream_end(t->answer, piece, sizeof piece));
 }
-#else
-struct text *text_open(const char *model, struct fault *f)
-{
-    return fault_set(f, "%s: text wants a tokeniser, which is not part of this build: give --ids", model),
-           NULL;
-}
-
-void text_close(struct text *t) { (void)t; }
-
-static int encode(struct text *t, const char *line, int32_t *ids, int most, struct fault *f)
-{
-    return (void)t, (void)line, (void)ids, (void)most, (void)f, -1;
-}
-
-static void print_text(struct text *t, int32_t id) { (void)t, (void)id; }
-static void print_rest(struct text *t) { (void)t; }
-#endif
 
 static int numbers(const char *line, int32_t *ids, struct fault *f)
 {

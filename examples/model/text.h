@@ -1,6 +1,5 @@
 /*
- * text.h -- tokens of the command line: written as numbers, or made of text by tokenizer.h, where the build
- * has it.
+ * text.h -- tokens of the command line: made of text by tokenizer.h, or written as numbers.
  */
 #ifndef TEXT_H
 #define TEXT_H
