@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bind.h"
 #include "model.h"
 #include "tensor.h"
 
@@ -125,20 +126,9 @@ void model_close(struct model *m)
 
 /* ---- Runs ---- */
 
-/* Inputs come first, outputs last: from one end or the other few are compared. */
-static int find(const struct model *m, const char *name, bool from_end)
-{
-    coda_arg_info info = CODA_ARG_INFO_INIT;
-    for (int i = 0; i < m->arg_count; i++) {
-        int at = from_end ? m->arg_count - 1 - i : i;
-        if (coda_plan_arg(m->plan, at, &info) == CODA_OK && !strcmp(info.name, name)) return at;
-    }
-    return -1;
-}
-
 void *model_input(struct model *m, const char *name)
 {
-    int i = find(m, name, false);
+    int i = bind_find(m->plan, name);
     return i < 0 ? NULL : m->inputs + ((char *)m->args[i] - (char *)m->memory[CODA_ARG_INPUT]);
 }
 
@@ -156,7 +146,7 @@ bool model_run(struct model *m, const int64_t *dims, int count, struct fault *f)
 
 bool model_output(struct model *m, const char *name, void *to, size_t offset, size_t bytes, struct fault *f)
 {
-    int i = find(m, name, true);
+    int i = bind_find(m->plan, name);
     return (i >= 0 && device_read(&m->device, to, (char *)m->args[i] + offset, bytes)) ||
            fault_set(f, "output %s cannot be copied from %s", name, device_name(&m->device));
 }

@@ -1,0 +1,18 @@
+/*
+ * bind.h -- a plan's arguments by their names.
+ */
+#ifndef BIND_H
+#define BIND_H
+
+#include "coda.h"
+#include "fault.h"
+
+/* The place of an argument in args; -1 if the plan has none of this name. */
+int bind_find(const coda_plan *p, const char *name);
+
+/* Sets args[i] for each argument of the plan to what `memory` says of it. NULL is a fault that names the
+ * argument and its size. */
+typedef void *bind_memory(void *context, const coda_arg_info *info);
+bool bind_all(const coda_plan *p, void **args, bind_memory *memory, void *context, struct fault *f);
+
+#endif
