@@ -29,7 +29,8 @@ static bool choose(struct model *m, const struct model_options *opt, struct faul
     struct model_options *o = &m->opt;
     const struct config *c = &m->config;
     *o = *opt;
-    if (!device_open(&m->device, opt->device)) return fault_set(f, "there is no GPU, or no driver");
+    if (!(opt->only_plan ? device_plan : device_open)(&m->device, opt->device))
+        return fault_set(f, "there is no GPU, or no driver");
     coda_dtype stored = file_dtype(&m->files);
     if (!o->dtype) o->dtype = !m->device.on_gpu ? CODA_F32 : stored == CODA_F32 ? CODA_F16 : stored;
     o->context = positive(o->context, c->positions < 2048 ? c->positions : 2048);
@@ -39,6 +40,9 @@ static bool choose(struct model *m, const struct model_options *opt, struct faul
         return fault_set(f, "a context of %d tokens, but the model was made for %d", o->context,
                          c->positions);
     if (o->rows > o->context) o->rows = o->context;
+    if (o->top < 0 || o->top > MOST_TOP || o->top > c->vocabulary)
+        return fault_set(f, "the %d likeliest tokens; 1 to %d of %d are possible", o->top, MOST_TOP,
+                         c->vocabulary);
     return true;
 }
 
@@ -105,7 +109,7 @@ struct model *model_open(const char *path, const struct model_options *opt, stru
     if (!m) return fault_set(f, "out of memory"), NULL;
     bool good = checkpoint_open(&m->files, path, f) && config_read(&m->config, m->files.config, f) &&
                 (m->family = family_find(m->config.family, f)) != NULL && choose(m, opt, f) &&
-                compile(m, f) && allocate(m, f) && load(m, f);
+                compile(m, f) && (opt->only_plan || (allocate(m, f) && load(m, f)));
     if (good) return m;
     model_close(m);
     return NULL;

@@ -136,7 +136,8 @@ struct writer *writer_open(struct model *m, int burst, struct fault *f)
     if (!w) return fault_set(f, "out of memory"), NULL;
     *w = (struct writer){.m = m, .burst = burst < 1 ? 1 : burst, .length = -1};
     bool good = !m->family->encoder || fault_set(f, "family %s makes no text", m->config.family);
-    if (good && compile(w, f) && allocate(w, f) && prepare(w, f)) return w;
+    good = good && compile(w, f) && (m->opt.only_plan || (allocate(w, f) && prepare(w, f)));
+    if (good) return w;
     writer_close(w);
     return NULL;
 }
