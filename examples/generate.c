@@ -57,9 +57,8 @@ static bool print(struct answer *a, int32_t id, double logprob)
     for (int i = 0; i < a->m->config.end_count; i++)
         if (a->m->config.ends[i] == id) return false;
     if (text_ends(a->t, id)) return false;
-    if (a->o->logprobs) printf("%d\t%.6f\t", id, logprob);
-    if (!a->o->logprobs || a->t) text_print(a->t, id);
-    if (a->o->logprobs) puts("");
+    if (a->o->logprobs) printf("%d\t%.6f\t", id, logprob), text_print_quoted(a->t, id), puts("");
+    else text_print(a->t, id);
     return ++a->made < a->o->tokens;
 }
 
@@ -151,7 +150,7 @@ static bool generate(struct answer *a, const int32_t *prompt, int n)
     bool good = model_decode(a->m, prompt, n, &next, a->f);
     double took = seconds() - began;
     good = good && (w ? write_bursts(a, w, next) : draw_all(a));
-    text_print_end(a->t);
+    if (!a->o->logprobs) text_print_end(a->t);
     if (good) report(a, n, took);
     writer_close(w);
     return good;

@@ -60,6 +60,18 @@ static void print_piece(char *piece, size_t size, int bytes)
     if (bytes > 0 && (size_t)bytes < size) fputs(piece, stdout);
 }
 
+void text_print_quoted(struct text *t, int32_t id)
+{
+    char piece[4096];
+    int n = t ? tokenizer_stream_next(t->answer, id, piece, sizeof piece) : 0;
+    for (const char *c = piece; n > 0 && (size_t)n < sizeof piece && *c; c++) {
+        if (*c == '\n') fputs("\\n", stdout);
+        else if (*c == '\\') fputs("\\\\", stdout);
+        else if ((unsigned char)*c < ' ') printf("\\x%02x", (unsigned char)*c);
+        else putchar(*c);
+    }
+}
+
 static void print_text(struct text *t, int32_t id)
 {
     char piece[4096];

@@ -29,6 +29,8 @@ int text_shorten(int32_t *ids, int count, int most);
 /* Prints the next token of an answer, or what is left at its end: a number if `t` is NULL, else such of the
  * text as is sure by now. */
 void text_print(struct text *t, int32_t id);
+/* The same in one line: control characters and backslashes as in C. Nothing if `t` is NULL. */
+void text_print_quoted(struct text *t, int32_t id);
 void text_print_end(struct text *t);
 
 #endif
