@@ -49,7 +49,8 @@ bool model_decode(struct model *m, const int32_t *ids, int n, int32_t *next, str
 /* Logits of the last `rows` tokens of the last call, which it must have run at once: 1, or with every_row up
  * to n. */
 bool model_logits(struct model *m, float *to, int rows, struct fault *f);
-/* opt.top of the last row's, in descending order, of equals the first; `log_sum` is log(sum(exp)) of the row. */
+/* opt.top of the last row's, in descending order, of equals the first; `log_sum` is log(sum(exp)) of all the
+ * row. */
 bool model_top(struct model *m, float *values, int32_t *ids, float *log_sum, struct fault *f);
 /* Forgets all tokens from `length` on. */
 void model_rewind(struct model *m, int length);

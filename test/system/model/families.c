@@ -164,29 +164,38 @@ static void greedy(const char *tiny, const char *name, int tokens)
     model_close(m);
 }
 
+enum { CONTEXT_END = 48, PROMPT = 5 };
+
+/* Behind the prompt: `token`, and what model_decode writes up to the end of the context. */
+static bool decoded(struct model *m, int32_t token, int32_t *text, struct fault *f)
+{
+    bool ran = true;
+    text[0] = token;
+    for (int i = 0; ran && m->length < CONTEXT_END; i++) ran = model_decode(m, &text[i], 1, &text[i + 1], f);
+    return ran;
+}
+
 /* Tokens of steps that keep their token and position in states, in bursts, singly, and up to the end of the
- * context, are those of model_decode; also behind a text that was taken back. */
+ * context, are those of model_decode; and those of another text that begins where the first one did. */
 static void written(const char *tiny, const char *name)
 {
-    enum { CONTEXT_END = 48 };
     static const int32_t prompt[] = {1, 17, 4, 33, 9};
-    int32_t slow[CONTEXT_END + 1], fast[CONTEXT_END + 1] = {0};
+    int32_t slow[CONTEXT_END + 1], fast[CONTEXT_END + 1], next;
     struct fault f = {{0}};
     struct model *m = opened(tiny, name, 16, CONTEXT_END);
-    bool ran = m && model_decode(m, prompt, 5, &slow[0], &f);
-    for (int i = 0; ran && m->length < CONTEXT_END; i++) ran = model_decode(m, &slow[i], 1, &slow[i + 1], &f);
-    struct writer *w = ran ? writer_open(m, 4, &f) : NULL;
-    CHECK(w != NULL, "%s: %s", name, f.text);
-    for (int round = 0; w && round < 2; round++) {
-        int32_t next = slow[0];
-        model_rewind(m, 5);
-        memset(fast, 0xff, sizeof fast);
-        ran = writer_write(w, next, 6 + round, fast + 1, &f) &&
-              writer_write(w, fast[6 + round], CONTEXT_END - 11 - round, fast + 7 + round, &f);
+    struct writer *w = m ? writer_open(m, 4, &f) : NULL;
+    CHECK(w && model_decode(m, prompt, PROMPT, &next, &f), "%s: %s", name, f.text);
+    for (int round = 0; w && round < 3; round++) {
+        int first = 6 + round;
+        model_rewind(m, PROMPT);
+        bool ran = decoded(m, (next + 29 * round) % m->config.vocabulary, slow, &f);
+        model_rewind(m, PROMPT);
+        ran = ran && writer_write(w, slow[0], first, fast + 1, &f) &&
+              writer_write(w, fast[first], CONTEXT_END - PROMPT - first, fast + 1 + first, &f);
         CHECK(ran && m->length == CONTEXT_END, "%s: %s", name, f.text);
-        for (int i = 1; ran && i <= CONTEXT_END - 5; i++)
-            CHECK(fast[i] == slow[i], "%s: token %d is %d by steps of states, %d step by step", name, i,
-                  fast[i], slow[i]);
+        for (int i = 1; ran && i <= CONTEXT_END - PROMPT; i++)
+            CHECK(fast[i] == slow[i], "%s: text %d, token %d is %d by steps of states, %d step by step", name,
+                  round, i, fast[i], slow[i]);
         CHECK(!writer_write(w, 1, 1, fast, &f), "%s: a token beyond the context", name);
     }
     writer_close(w);

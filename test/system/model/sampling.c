@@ -92,10 +92,13 @@ static void draws(void)
         {1, 5, 0.5, 2},  {1, 1000, 0.95, 3}, {1e-3, 0, 1, 4}, {100, 0, 0.99, 5}};
     float logit[MOST];
     uint64_t seed = 1;
+    static const float same = 1.5f;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (int n = 1; n <= MOST; n = n * 4 + 40) {
-            for (int k = 0; k < n; k++) /* once with many ties */
-                logit[k] = i % 2 ? (float)floor(3 * uniform(&seed)) : (float)(2 * normal(&seed));
+            for (int k = 0; k < n; k++) /* some with many ties, some with nothing else */
+                logit[k] = i % 3 == 0   ? (float)(2 * normal(&seed))
+                           : i % 3 == 1 ? (float)floor(3 * uniform(&seed))
+                                        : same;
             draw_one(&all[i], logit, n);
         }
 }
