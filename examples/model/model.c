@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bind.h"
+#include "arguments.h"
 #include "model.h"
 #include "tensor.h"
 
@@ -92,8 +92,7 @@ static bool load(struct model *m, struct fault *f)
 
 static bool compile(struct model *m, struct fault *f)
 {
-    coda_compile_options o = CODA_COMPILE_OPTIONS_INIT;
-    o.device = m->device.on_gpu ? CODA_DEVICE_GPU : CODA_DEVICE_CPU;
+    coda_compile_options o = device_target(&m->device);
     coda_graph *g = m->family->encoder ? encoder_graph(m, f) : decoder_graph(m, f);
     bool good = g && (coda_compile(&m->plan, g, &o) == CODA_OK || fault_set(f, "%s", coda_error()));
     coda_graph_free(g);
@@ -132,7 +131,7 @@ void model_close(struct model *m)
 
 void *model_input(struct model *m, const char *name)
 {
-    int i = bind_find(m->plan, name);
+    int i = arguments_find(m->plan, name);
     return i < 0 ? NULL : m->inputs + ((char *)m->args[i] - (char *)m->memory[CODA_ARG_INPUT]);
 }
 
@@ -150,7 +149,7 @@ bool model_run(struct model *m, const int64_t *dims, int count, struct fault *f)
 
 bool model_output(struct model *m, const char *name, void *to, size_t offset, size_t bytes, struct fault *f)
 {
-    int i = bind_find(m->plan, name);
+    int i = arguments_find(m->plan, name);
     return (i >= 0 && device_read(&m->device, to, (char *)m->args[i] + offset, bytes)) ||
            fault_set(f, "output %s cannot be copied from %s", name, device_name(&m->device));
 }

@@ -61,7 +61,7 @@ static void print_group(FILE *to, const struct group *g)
     for (int d = 0, n = 0; d < g->info.rank; d++)
         n += snprintf(dims + n, sizeof dims - (size_t)n, "%s%lld", d ? " " : "", (long long)g->info.dims[d]);
     const char *name = g->count == 1 ? g->info.name : g->name;
-    fprintf(to, "    %-7s %-44s %4d x %s [%s]  %.0f bytes\n", kind_text[g->info.kind], name, g->count,
+    fprintf(to, "    %-7s %-48s %4d x %s [%s]  %.0f bytes\n", kind_text[g->info.kind], name, g->count,
             dtype_text(g->info.dtype), dims, g->bytes);
 }
 

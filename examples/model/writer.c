@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bind.h"
+#include "arguments.h"
 #include "writer.h"
 
 enum { OWN = 8 }; /* states and outputs that the model has not, at most */
@@ -66,9 +66,8 @@ static coda_graph *step_graph(struct model *m, struct weights *weights, struct f
 
 static bool compile(struct writer *w, struct fault *f)
 {
-    coda_compile_options o = CODA_COMPILE_OPTIONS_INIT;
+    coda_compile_options o = device_target(&w->m->device);
     struct weights weights = {0}; /* the same names; the model has the tensors in memory */
-    o.device = w->m->device.on_gpu ? CODA_DEVICE_GPU : CODA_DEVICE_CPU;
     coda_graph *g = step_graph(w->m, &weights, f);
     bool good = g && (coda_compile(&w->plan, g, &o) == CODA_OK || fault_set(f, "%s", coda_error()));
     coda_graph_free(g);
@@ -83,7 +82,7 @@ static void *memory(void *context, const coda_arg_info *info)
 {
     struct writer *w = context;
     coda_arg_info theirs = CODA_ARG_INFO_INIT;
-    int i = bind_find(w->m->plan, info->name);
+    int i = arguments_find(w->m->plan, info->name);
     if (i >= 0 && coda_plan_arg(w->m->plan, i, &theirs) == CODA_OK)
         return theirs.bytes == info->bytes ? w->m->args[i] : NULL;
     if (info->kind == CODA_ARG_WEIGHT || w->owned == OWN) return NULL;
@@ -95,12 +94,12 @@ static bool allocate(struct writer *w, struct fault *f)
     size_t scratch = coda_plan_workspace(w->plan);
     w->args = calloc((size_t)coda_plan_args(w->plan) + 1, sizeof *w->args);
     if (!w->args) return fault_set(f, "out of memory");
-    if (!bind_all(w->plan, w->args, memory, w, f)) return false;
+    if (!arguments_bind(w->plan, w->args, memory, w, f)) return false;
     if (!(w->workspace = device_alloc(&w->m->device, scratch)))
         return fault_set(f, "there is no memory for %zu bytes of scratch", scratch);
-    w->last = w->args[bind_find(w->plan, "step.last")];
-    w->at = w->args[bind_find(w->plan, "step.position")];
-    w->text = w->args[bind_find(w->plan, "step.text")];
+    w->last = w->args[arguments_find(w->plan, "step.last")];
+    w->at = w->args[arguments_find(w->plan, "step.position")];
+    w->text = w->args[arguments_find(w->plan, "step.text")];
     return true;
 }
 

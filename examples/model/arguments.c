@@ -1,12 +1,12 @@
 /*
- * bind.c -- a plan's arguments by their names.
+ * arguments.c -- a plan's arguments by their names.
  */
 #include <string.h>
 
-#include "bind.h"
+#include "arguments.h"
 
 /* Inputs are a plan's first arguments and outputs its last, so both ends are searched at once. */
-int bind_find(const coda_plan *p, const char *name)
+int arguments_find(const coda_plan *p, const char *name)
 {
     coda_arg_info info = CODA_ARG_INFO_INIT;
     int n = coda_plan_args(p);
@@ -17,7 +17,7 @@ int bind_find(const coda_plan *p, const char *name)
     return -1;
 }
 
-bool bind_all(const coda_plan *p, void **args, bind_memory *memory, void *context, struct fault *f)
+bool arguments_bind(const coda_plan *p, void **args, arguments_memory *memory, void *context, struct fault *f)
 {
     coda_arg_info info = CODA_ARG_INFO_INIT;
     for (int i = 0; i < coda_plan_args(p); i++) {
