@@ -164,7 +164,7 @@ static void greedy(const char *tiny, const char *name, int tokens)
     model_close(m);
 }
 
-enum { CONTEXT_END = 48, PROMPT = 5 };
+enum { CONTEXT_END = 32, PROMPT = 5 };
 
 /* Behind the prompt: `token`, and what model_decode writes up to the end of the context. */
 static bool decoded(struct model *m, int32_t token, int32_t *text, struct fault *f)
@@ -185,7 +185,7 @@ static void written(const char *tiny, const char *name)
     struct model *m = opened(tiny, name, 16, CONTEXT_END);
     struct writer *w = m ? writer_open(m, 4, &f) : NULL;
     CHECK(w && model_decode(m, prompt, PROMPT, &next, &f), "%s: %s", name, f.text);
-    for (int round = 0; w && round < 3; round++) {
+    for (int round = 0; w && round < 2; round++) {
         int first = 6 + round;
         model_rewind(m, PROMPT);
         bool ran = decoded(m, (next + 29 * round) % m->config.vocabulary, slow, &f);

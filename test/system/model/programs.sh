@@ -114,6 +114,14 @@ vector() { tr ' ' '\n' >"$build/model/$1" && [ "$(wc -l <"$build/model/$1")" = 3
 echo '5,6,7' | quiet "$embed" --cpu --ids "$tiny/bert" | vector cpu
 awk '{ a += $1 * $1 } END { exit !(a > 0.99999 && a < 1.00001) }' "$build/model/cpu" || fail "embed: no length of 1"
 [ -n "${CODA_FULL:-}" ] || { echo "programs: generate on the CPU device and on the emulator, embed" && exit; }
+# Each kind of positions and windows, in the file's 16 bits: captured bursts against single steps. Draws from the
+# device's likeliest, in fp32, against the CPU device's.
+for model in gpt2 gemma3 qwen3 phi3; do
+    steps() { quiet emulated "$generate" --gpu --ids --tokens 14 --context 24 "$@" "$tiny/$model" 1,5,9; }
+    same "generate: $model on the emulator" "$(steps --burst 4)" "$(steps --logprobs | cut -f 1 | tr '\n' ' ')"
+done
+draws() { quiet "$@" --ids --tokens 10 --context 24 --dtype f32 --temperature 2 --top-k 5 "$tiny/llama" 1,5,9; }
+same 'generate: draws on the emulator' "$(draws emulated "$generate" --gpu)" "$(draws "$generate" --cpu)"
 echo '5,6,7' | quiet emulated "$embed" --gpu --ids "$tiny/bert" | vector sm
 paste "$build/model/cpu" "$build/model/sm" | awk '{ dot += $1 * $2 } END { exit !(dot > 0.9999) }' ||
     fail "embed: the vectors differ"
