@@ -84,18 +84,7 @@ chat_server: $(BUILD)/examples/chat_server $(BUILD)/chat_test
 else
 	@echo 'examples/chat_server is not built: pkg-config finds no $(CHAT_PACKAGES); .ci/deps installs them'
 endif
-# Tokens of a checkpoint want JSON, regular expressions and normal forms.
-TOKENIZER_PACKAGES = jansson libpcre2-8 libutf8proc
-TOKENIZER_LIBS    := $(shell pkg-config --libs $(TOKENIZER_PACKAGES) 2>/dev/null)
-TOKENIZER_OBJ     := $(patsubst %.c,$(BUILD)/%.o,$(wildcard examples/model/tokenizer*.c examples/model/unicode*.c))
-$(TOKENIZER_OBJ): ALL_CFLAGS += $(shell pkg-config --cflags $(TOKENIZER_PACKAGES) 2>/dev/null)
-tokenizers: ## the test of examples/model/tokenizer.h, if jansson, PCRE2 and utf8proc are there
-ifneq ($(TOKENIZER_LIBS),)
-tokenizers: $(BUILD)/tokenizer_test
-else
-	@echo 'tokenizer_test is not built: pkg-config finds no $(TOKENIZER_PACKAGES); .ci/deps installs them'
-endif
-examples: $(EXAMPLES) chat_server tokenizers
+examples: $(EXAMPLES) chat_server models
 
 deps: ## installs what is missing: packages by apt, CUDA 13 by Python wheels
 	@.ci/deps
@@ -104,22 +93,24 @@ demo: deps ## builds all and runs examples/llama_block.c (DEMO=--cpu: as if ther
 	@$(MAKE) --no-print-directory -s -j$(JOBS) all examples
 	@$(BUILD)/examples/llama_block $(DEMO)
 
-# ---- Whole models from their files: jansson reads JSON ----
-MODEL_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard examples/model/*.c))
-TOKENIZER := $(wildcard examples/model/tokenizer.c)
-MODEL_PACKAGES = jansson $(if $(TOKENIZER),libpcre2-8 libutf8proc)
-MODEL_LIBS := $(shell pkg-config --libs $(MODEL_PACKAGES) 2>/dev/null)
-$(BUILD)/examples/model/%.o: ALL_CFLAGS += $(if $(TOKENIZER),-DHAVE_TOKENIZER) $(shell pkg-config --cflags $(MODEL_PACKAGES) 2>/dev/null)
-$(MODEL_EXAMPLES:%=$(BUILD)/examples/%.o): ALL_CFLAGS += -Iexamples/model $(shell pkg-config --cflags jansson 2>/dev/null)
+# ---- Whole models from their files: jansson reads JSON, PCRE2 and utf8proc cut text into tokens ----
+MODEL_PACKAGES = jansson libpcre2-8 libutf8proc
+MODEL_LIBS    := $(shell pkg-config --libs $(MODEL_PACKAGES) 2>/dev/null)
+MODEL_OBJ     := $(patsubst %.c,$(BUILD)/%.o,$(wildcard examples/model/*.c))
+TOKENIZER_OBJ := $(filter $(BUILD)/examples/model/tokenizer% $(BUILD)/examples/model/unicode%,$(MODEL_OBJ))
+$(MODEL_OBJ) $(MODEL_EXAMPLES:%=$(BUILD)/examples/%.o): ALL_CFLAGS += -Iexamples/model $(shell pkg-config --cflags $(MODEL_PACKAGES) 2>/dev/null)
 $(MODEL_EXAMPLES:%=$(BUILD)/examples/%): $(BUILD)/examples/%: $(BUILD)/examples/%.o $(MODEL_OBJ) $(BUILD)/libcoda.so
 	$(CC) $< $(MODEL_OBJ) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(MODEL_LIBS) $(LDLIBS)
-models: ## examples/embed.c and examples/generate.c, if jansson is there
+models: ## examples/embed.c and generate.c and the tests of examples/model, if jansson, PCRE2 and utf8proc are there
+tokenizers: ## of these the test of examples/model/tokenizer.h alone
 ifneq ($(MODEL_LIBS),)
-models: $(MODEL_EXAMPLES:%=$(BUILD)/examples/%) $(BUILD)/model_test
+models: $(MODEL_EXAMPLES:%=$(BUILD)/examples/%) $(BUILD)/model_test tokenizers
+tokenizers: $(BUILD)/tokenizer_test
 else
-	@echo 'examples/embed and examples/generate are not built: pkg-config finds no $(MODEL_PACKAGES); .ci/deps installs them'
+models:
+	@echo 'examples/embed, examples/generate and their tests are not built: pkg-config does not find all of $(MODEL_PACKAGES); .ci/deps installs them'
+tokenizers: models
 endif
-examples: models
 embed-data: ## fetches all-MiniLM-L6-v2, 91 MB, into build/minilm, for examples/embed and its test
 	@mkdir -p $(BUILD) && python3 examples/model/fetch_minilm.py $(BUILD)/minilm
 .PHONY: models embed-data
@@ -172,7 +163,7 @@ $(BUILD)/chat_test: $(CHAT_TEST_OBJ)
 TOKENIZER_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/model/tokenizer/*.c))
 $(TOKENIZER_TEST_OBJ): ALL_CFLAGS += -Iexamples/model
 $(BUILD)/tokenizer_test: $(TOKENIZER_TEST_OBJ) $(TOKENIZER_OBJ)
-	$(CC) $^ -o $@ $(TOKENIZER_LIBS) $(LDLIBS)
+	$(CC) $^ -o $@ $(MODEL_LIBS) $(LDLIBS)
 
 # Programs beside the unit tests. Fuzzers: fuzz_NAME SECONDS [SEED].
 FUZZERS := $(patsubst test/fuzz/%.c,$(BUILD)/%,$(wildcard test/fuzz/fuzz_*.c))

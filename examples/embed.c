@@ -54,11 +54,8 @@ static bool embed_lines(struct model *m, struct text *t, enum pooling how, struc
     bool good = true;
     for (ssize_t n; good && (n = getline(&line, &room, stdin)) >= 0;) {
         if (n && line[n - 1] == '\n') line[n - 1] = 0;
-        int count = text_tokens(t, line, &b.ids[b.n], f), most = model_longest(m);
-        if (t && count > most) { /* its end stays: a token that the model wants there */
-            b.ids[b.n][most - 1] = b.ids[b.n][count - 1];
-            count = most;
-        }
+        int count = text_tokens(t, line, &b.ids[b.n], f);
+        if (t && count > 0) count = text_shorten(b.ids[b.n], count, model_longest(m));
         if (count >= 0) b.counts[b.n++] = count;
         good = count >= 0 && (b.n < BATCH || flush(m, &b, how, f));
     }

@@ -39,6 +39,10 @@ struct gpu {
     int (*capture_end)(coda_stream, gpu_graph *);
     int (*replay_new)(gpu_replay *, gpu_graph, unsigned long long flags);
     int (*replay_run)(gpu_replay, coda_stream);
+    int (*stream_free)(coda_stream);
+    int (*graph_free)(gpu_graph);
+    int (*replay_free)(gpu_replay);
+    int (*copy)(gpu_address, gpu_address, size_t); /* from the second to the first, in the default stream */
     char name[128];
 };
 
@@ -70,6 +74,10 @@ static inline int gpu_open(struct gpu *g)
     GPU_FIND(capture_end, "cuStreamEndCapture");
     GPU_FIND(replay_new, "cuGraphInstantiateWithFlags");
     GPU_FIND(replay_run, "cuGraphLaunch");
+    GPU_FIND(stream_free, "cuStreamDestroy_v2");
+    GPU_FIND(graph_free, "cuGraphDestroy");
+    GPU_FIND(replay_free, "cuGraphExecDestroy");
+    GPU_FIND(copy, "cuMemcpyDtoD_v2");
 #undef GPU_FIND
     if (g->init(0) || g->device_get(&device, 0) || g->device_name(g->name, sizeof g->name, device)) return -1;
     return g->context_retain(&context, device) || g->context_set(context) ? -1 : 0;

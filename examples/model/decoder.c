@@ -5,6 +5,15 @@
  */
 #include "model.h"
 
+static void add_top(struct build *b, int top, coda_value logits)
+{
+    coda_value values, ids;
+    coda_top_k(b->g, logits, top, &values, &ids);
+    coda_output(b->g, "top.values", values);
+    coda_output(b->g, "top.ids", ids);
+    coda_output(b->g, "top.log_sum", coda_log_sum_exp(b->g, logits));
+}
+
 coda_graph *decoder_graph(struct model *m, struct fault *f)
 {
     coda_graph *g = coda_graph_new();
@@ -24,6 +33,7 @@ coda_graph *decoder_graph(struct model *m, struct fault *f)
     b.lengths = coda_input(g, "lengths", CODA_I32, DIMS(1));
     coda_value logits = m->family->graph(&b, ids);
     coda_output(g, "logits", logits);
+    if (m->opt.top) add_top(&b, m->opt.top, logits);
     coda_output(g, "next", coda_cast(g, coda_reduce(g, "arg_max", logits, CODA_NONE), CODA_I32));
     if (!b.failed && coda_graph_status(g) == CODA_OK) return g;
     if (!b.failed) fault_set(f, "%s", coda_error());
@@ -79,6 +89,15 @@ bool model_logits(struct model *m, float *to, int rows, struct fault *f)
     int there = m->opt.every_row ? m->ran : 1;
     if (rows < 1 || rows > there) return fault_set(f, "logits of %d rows; the last run has %d", rows, there);
     return model_output(m, "logits", to, (size_t)(there - rows) * row, (size_t)rows * row, f);
+}
+
+bool model_top(struct model *m, float *values, int32_t *ids, float *log_sum, struct fault *f)
+{
+    size_t top = (size_t)m->opt.top, row = m->opt.every_row ? (size_t)m->ran - 1 : 0;
+    if (!top || !m->ran) return fault_set(f, "there are no likeliest tokens: the model was opened for none");
+    return model_output(m, "top.values", values, row * top * sizeof *values, top * sizeof *values, f) &&
+           model_output(m, "top.ids", ids, row * top * sizeof *ids, top * sizeof *ids, f) &&
+           model_output(m, "top.log_sum", log_sum, row * sizeof *log_sum, sizeof *log_sum, f);
 }
 
 void model_rewind(struct model *m, int length)

@@ -14,6 +14,21 @@ bool device_open(struct device *d, coda_device wanted)
     return d->on_gpu || wanted != CODA_DEVICE_GPU;
 }
 
+bool device_plan(struct device *d, coda_device wanted)
+{
+    if (device_open(d, wanted)) return true;
+    d->on_gpu = d->absent = true;
+    strcpy(d->gpu.name, "a GPU of sm_90a, which is not here");
+    return true;
+}
+
+coda_compile_options device_target(const struct device *d)
+{
+    coda_compile_options o = CODA_COMPILE_OPTIONS_INIT;
+    o.device = d->absent ? CODA_DEVICE_NONE : d->on_gpu ? CODA_DEVICE_GPU : CODA_DEVICE_CPU;
+    return o;
+}
+
 const char *device_name(const struct device *d) { return d->on_gpu ? d->gpu.name : "the CPU device"; }
 
 void *device_alloc(struct device *d, size_t bytes)

@@ -10,11 +10,16 @@
 
 struct device {
     bool on_gpu;
+    bool absent; /* a GPU that only plans are made for */
     struct gpu gpu;
 };
 
 /* `wanted` CODA_DEVICE_GPU: false if there is none; CODA_DEVICE_NONE: a GPU if there is one, else the CPU. */
 bool device_open(struct device *d, coda_device wanted);
+/* The same for those who only make plans: CODA_DEVICE_GPU need not be there. */
+bool device_plan(struct device *d, coda_device wanted);
+/* What coda_compile must know of it. */
+coda_compile_options device_target(const struct device *d);
 const char *device_name(const struct device *d);
 
 /* Aligned to 256 bytes; NULL if there is not enough. */

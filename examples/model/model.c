@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arguments.h"
 #include "model.h"
 #include "tensor.h"
 
@@ -28,7 +29,8 @@ static bool choose(struct model *m, const struct model_options *opt, struct faul
     struct model_options *o = &m->opt;
     const struct config *c = &m->config;
     *o = *opt;
-    if (!device_open(&m->device, opt->device)) return fault_set(f, "there is no GPU, or no driver");
+    if (!(opt->only_plan ? device_plan : device_open)(&m->device, opt->device))
+        return fault_set(f, "there is no GPU, or no driver");
     coda_dtype stored = file_dtype(&m->files);
     if (!o->dtype) o->dtype = !m->device.on_gpu ? CODA_F32 : stored == CODA_F32 ? CODA_F16 : stored;
     o->context = positive(o->context, c->positions < 2048 ? c->positions : 2048);
@@ -38,6 +40,9 @@ static bool choose(struct model *m, const struct model_options *opt, struct faul
         return fault_set(f, "a context of %d tokens, but the model was made for %d", o->context,
                          c->positions);
     if (o->rows > o->context) o->rows = o->context;
+    if (o->top < 0 || o->top > MOST_TOP || o->top > c->vocabulary)
+        return fault_set(f, "the %d likeliest tokens; 1 to %d of %d are possible", o->top, MOST_TOP,
+                         c->vocabulary);
     return true;
 }
 
@@ -87,8 +92,7 @@ static bool load(struct model *m, struct fault *f)
 
 static bool compile(struct model *m, struct fault *f)
 {
-    coda_compile_options o = CODA_COMPILE_OPTIONS_INIT;
-    o.device = m->device.on_gpu ? CODA_DEVICE_GPU : CODA_DEVICE_CPU;
+    coda_compile_options o = device_target(&m->device);
     coda_graph *g = m->family->encoder ? encoder_graph(m, f) : decoder_graph(m, f);
     bool good = g && (coda_compile(&m->plan, g, &o) == CODA_OK || fault_set(f, "%s", coda_error()));
     coda_graph_free(g);
@@ -104,7 +108,7 @@ struct model *model_open(const char *path, const struct model_options *opt, stru
     if (!m) return fault_set(f, "out of memory"), NULL;
     bool good = checkpoint_open(&m->files, path, f) && config_read(&m->config, m->files.config, f) &&
                 (m->family = family_find(m->config.family, f)) != NULL && choose(m, opt, f) &&
-                compile(m, f) && allocate(m, f) && load(m, f);
+                compile(m, f) && (opt->only_plan || (allocate(m, f) && load(m, f)));
     if (good) return m;
     model_close(m);
     return NULL;
@@ -125,20 +129,9 @@ void model_close(struct model *m)
 
 /* ---- Runs ---- */
 
-/* Inputs come first, outputs last: from one end or the other few are compared. */
-static int find(const struct model *m, const char *name, bool from_end)
-{
-    coda_arg_info info = CODA_ARG_INFO_INIT;
-    for (int i = 0; i < m->arg_count; i++) {
-        int at = from_end ? m->arg_count - 1 - i : i;
-        if (coda_plan_arg(m->plan, at, &info) == CODA_OK && !strcmp(info.name, name)) return at;
-    }
-    return -1;
-}
-
 void *model_input(struct model *m, const char *name)
 {
-    int i = find(m, name, false);
+    int i = arguments_find(m->plan, name);
     return i < 0 ? NULL : m->inputs + ((char *)m->args[i] - (char *)m->memory[CODA_ARG_INPUT]);
 }
 
@@ -156,7 +149,7 @@ bool model_run(struct model *m, const int64_t *dims, int count, struct fault *f)
 
 bool model_output(struct model *m, const char *name, void *to, size_t offset, size_t bytes, struct fault *f)
 {
-    int i = find(m, name, true);
+    int i = arguments_find(m->plan, name);
     return (i >= 0 && device_read(&m->device, to, (char *)m->args[i] + offset, bytes)) ||
            fault_set(f, "output %s cannot be copied from %s", name, device_name(&m->device));
 }

@@ -14,8 +14,11 @@ struct model_options {
     int rows;         /* tokens of one run, at most; 0: 256 */
     int sentences;    /* an encoder's, in one run; 0: 16 */
     bool every_row;   /* a decoder's logits of every token, not of the last alone */
+    int top;          /* the likeliest tokens that model_top wants, at most MOST_TOP; 0: none */
+    bool only_plan;   /* no memory, no weights: model_run may not be called. A GPU need not be there. */
 };
 
+enum { MOST_TOP = 64 /* coda_top_k's */ };
 enum { MODEL_KINDS = 6 }; /* of coda_arg_kind */
 
 struct model {
@@ -46,6 +49,9 @@ bool model_decode(struct model *m, const int32_t *ids, int n, int32_t *next, str
 /* Logits of the last `rows` tokens of the last call, which it must have run at once: 1, or with every_row up
  * to n. */
 bool model_logits(struct model *m, float *to, int rows, struct fault *f);
+/* opt.top of the last row's, in descending order, of equals the first; `log_sum` is log(sum(exp)) of all the
+ * row. */
+bool model_top(struct model *m, float *values, int32_t *ids, float *log_sum, struct fault *f);
 /* Forgets all tokens from `length` on. */
 void model_rewind(struct model *m, int length);
 

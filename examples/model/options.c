@@ -1,6 +1,7 @@
 /*
  * options.c -- reads the command lines of embed.c and generate.c.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,23 @@ static bool number(const char *text, int *out)
     long n = text ? strtol(text, &end, 10) : 0;
     *out = (int)n;
     return n > 0 && n < 1 << 30 && !*end;
+}
+
+/* least < x <= most, or x = least if that `counts`. */
+static bool real(const char *text, double least, bool counts, double most, double *out)
+{
+    char *end;
+    *out = text ? strtod(text, &end) : 0;
+    return text && end != text && !*end && *out <= most && (*out > least || (counts && *out == least));
+}
+
+static bool seed(const char *text, uint64_t *out)
+{
+    char *end;
+    if (!text || !strchr("0123456789", *text) || !*text) return false;
+    errno = 0;
+    *out = strtoull(text, &end, 10);
+    return !*end && !errno;
 }
 
 static bool dtype(const char *text, coda_dtype *out)
@@ -31,6 +49,9 @@ static bool word(struct options *o, const char *arg)
     if (!strcmp(arg, "--cpu")) return o->open.device = CODA_DEVICE_CPU, true;
     if (!strcmp(arg, "--ids")) return o->ids = true;
     if (!strcmp(arg, "--first")) return o->first = true;
+    if (!strcmp(arg, "--logprobs")) return o->logprobs = true;
+    if (!strcmp(arg, "--plan")) return o->plan = true;
+    if (!strcmp(arg, "--chat")) return o->chat = true;
     if (!strcmp(arg, "--gpu")) return o->open.device = CODA_DEVICE_GPU, true;
     return false;
 }
@@ -41,12 +62,20 @@ static bool pair(struct options *o, const char *arg, const char *value)
     if (!strcmp(arg, "--dtype")) return dtype(value, &o->open.dtype);
     if (!strcmp(arg, "--tokens")) return number(value, &o->tokens);
     if (!strcmp(arg, "--context")) return number(value, &o->open.context);
+    if (!strcmp(arg, "--burst")) return number(value, &o->burst) && o->burst <= 1024;
+    if (!strcmp(arg, "--temperature")) return real(value, 0, true, 100, &o->sampling.temperature);
+    if (!strcmp(arg, "--top-k")) return number(value, &o->sampling.top_k);
+    if (!strcmp(arg, "--top-p")) return real(value, 0, false, 1, &o->sampling.top_p);
+    if (!strcmp(arg, "--seed")) return seed(value, &o->sampling.seed);
+    if (!strcmp(arg, "--bandwidth")) return real(value, 0, false, 1e6, &o->bandwidth);
     return false;
 }
 
 bool options_read(struct options *o, int argc, char **argv)
 {
     o->open.device = CODA_DEVICE_NONE;
+    o->sampling.top_p = 1;
+    o->burst = 16;
     for (int i = 1; i < argc; i++) {
         if (argv[i][0] != '-' || argv[i][1] != '-') {
             if (o->prompt) return false;
@@ -56,5 +85,6 @@ bool options_read(struct options *o, int argc, char **argv)
             i++;
         }
     }
+    o->bandwidth *= 1e9;
     return o->model != NULL;
 }

@@ -5,12 +5,17 @@
 #define OPTIONS_H
 
 #include "model.h"
+#include "sample.h"
 
 struct options {
     const char *usage;
     struct model_options open;
-    bool ids, first;            /* --ids, --first */
-    int tokens;                 /* --tokens N: to write */
+    bool ids, first;           /* --ids, --first */
+    int tokens;                /* --tokens N: to write */
+    struct sampling sampling;  /* --temperature X, --top-k N, --top-p X, --seed N */
+    bool logprobs, plan, chat; /* --logprobs, --plan, --chat */
+    int burst;                 /* --burst N: steps of a CUDA graph */
+    double bandwidth; /* --bandwidth X: of the device, in bytes a second (GB/s on the line); 0: measure */
     const char *model, *prompt; /* what is no option; prompt may be NULL */
 };
 

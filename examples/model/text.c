@@ -9,13 +9,13 @@
 #include <sys/stat.h>
 
 #include "text.h"
-
-#ifdef HAVE_TOKENIZER
 #include "tokenizer.h"
+#include "turns.h"
 
 struct text {
     struct tokenizer *tokens;
     struct tokenizer_stream *answer;
+    int end; /* of a message's answer, or -1 */
 };
 
 static void folder_of(const char *model, char folder[PATH_MAX])
@@ -32,6 +32,7 @@ struct text *text_open(const char *model, struct fault *f)
     struct text *t = calloc(1, sizeof *t);
     if (!t) return fault_set(f, "out of memory"), NULL;
     folder_of(model, folder);
+    t->end = -1;
     t->tokens = tokenizer_open(folder, f->text, sizeof f->text);
     t->answer = t->tokens ? tokenizer_stream_open(t->tokens) : NULL;
     if (t->answer) return t;
@@ -59,6 +60,18 @@ static void print_piece(char *piece, size_t size, int bytes)
     if (bytes > 0 && (size_t)bytes < size) fputs(piece, stdout);
 }
 
+void text_print_quoted(struct text *t, int32_t id)
+{
+    char piece[4096];
+    int n = t ? tokenizer_stream_next(t->answer, id, piece, sizeof piece) : 0;
+    for (const char *c = piece; n > 0 && (size_t)n < sizeof piece && *c; c++) {
+        if (*c == '\n') fputs("\\n", stdout);
+        else if (*c == '\\') fputs("\\\\", stdout);
+        else if ((unsigned char)*c < ' ') printf("\\x%02x", (unsigned char)*c);
+        else putchar(*c);
+    }
+}
+
 static void print_text(struct text *t, int32_t id)
 {
     char piece[4096];
@@ -70,23 +83,6 @@ static void print_rest(struct text *t)
     char piece[4096];
     print_piece(piece, sizeof piece, tokenizer_stream_end(t->answer, piece, sizeof piece));
 }
-#else
-struct text *text_open(const char *model, struct fault *f)
-{
-    return fault_set(f, "%s: text wants a tokeniser, which is not part of this build: give --ids", model),
-           NULL;
-}
-
-void text_close(struct text *t) { (void)t; }
-
-static int encode(struct text *t, const char *line, int32_t *ids, int most, struct fault *f)
-{
-    return (void)t, (void)line, (void)ids, (void)most, (void)f, -1;
-}
-
-static void print_text(struct text *t, int32_t id) { (void)t, (void)id; }
-static void print_rest(struct text *t) { (void)t; }
-#endif
 
 static int numbers(const char *line, int32_t *ids, struct fault *f)
 {
@@ -114,9 +110,28 @@ int text_tokens(struct text *t, const char *line, int32_t **ids, struct fault *f
         if (most > INT_MAX || !(*ids = malloc(most * sizeof **ids)))
             return fault_set(f, "the line is too long"), -1;
         n = t ? encode(t, line, *ids, (int)most, f) : numbers(line, *ids, f);
-        if (n < 0) free(*ids);
+        if (n < 0) free(*ids), *ids = NULL;
         if (n < 0 || (size_t)n <= most) return n;
     }
+}
+
+int text_message(struct text *t, const char *message, int32_t **ids, struct fault *f)
+{
+    *ids = NULL;
+    if (!t) return fault_set(f, "--chat wants text, not --ids"), -1;
+    char *prompt = turns_prompt(t->tokens, message, &t->end, f);
+    int n = prompt ? text_tokens(t, prompt, ids, f) : -1;
+    free(prompt);
+    return n;
+}
+
+bool text_ends(const struct text *t, int32_t id) { return t && t->end >= 0 && id == t->end; }
+
+int text_shorten(int32_t *ids, int count, int most)
+{
+    if (count <= most || most < 1) return count;
+    ids[most - 1] = ids[count - 1];
+    return most;
 }
 
 void text_print(struct text *t, int32_t id)

@@ -1,6 +1,5 @@
 /*
- * text.h -- tokens of the command line: written as numbers, or made of text by tokenizer.h, where the build
- * has it.
+ * text.h -- tokens of the command line: made of text by tokenizer.h, or written as numbers.
  */
 #ifndef TEXT_H
 #define TEXT_H
@@ -19,10 +18,19 @@ void text_close(struct text *t);
 /* The tokens of a line, for free(): by `t`, or if that is NULL numbers with commas or blanks between. -1: a
  * fault. */
 int text_tokens(struct text *t, const char *line, int32_t **ids, struct fault *f);
+/* The same of a message to a model of chats, whose answers may end by a token of their own. */
+int text_message(struct text *t, const char *message, int32_t **ids, struct fault *f);
+/* Whether a token ends the answer to text_message. */
+bool text_ends(const struct text *t, int32_t id);
+
+/* `count` tokens in at most `most`: the last one stays the last, which the model may want there. */
+int text_shorten(int32_t *ids, int count, int most);
 
 /* Prints the next token of an answer, or what is left at its end: a number if `t` is NULL, else such of the
  * text as is sure by now. */
 void text_print(struct text *t, int32_t id);
+/* The same in one line: control characters and backslashes as in C. Nothing if `t` is NULL. */
+void text_print_quoted(struct text *t, int32_t id);
 void text_print_end(struct text *t);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "model_test.h"
+#include "writer.h"
 
 static const char *const decoders[] = {"llama", "llama3", "mistral", "qwen2",  "qwen3",
                                        "phi3",  "gemma",  "gemma2",  "gemma3", "gpt2"};
@@ -163,8 +164,47 @@ static void greedy(const char *tiny, const char *name, int tokens)
     model_close(m);
 }
 
+enum { CONTEXT_END = 32, PROMPT = 5 };
+
+/* Behind the prompt: `token`, and what model_decode writes up to the end of the context. */
+static bool decoded(struct model *m, int32_t token, int32_t *text, struct fault *f)
+{
+    bool ran = true;
+    text[0] = token;
+    for (int i = 0; ran && m->length < CONTEXT_END; i++) ran = model_decode(m, &text[i], 1, &text[i + 1], f);
+    return ran;
+}
+
+/* Tokens of steps that keep their token and position in states, in bursts, singly, and up to the end of the
+ * context, are those of model_decode; and those of another text that begins where the first one did. */
+static void written(const char *tiny, const char *name)
+{
+    static const int32_t prompt[] = {1, 17, 4, 33, 9};
+    int32_t slow[CONTEXT_END + 1], fast[CONTEXT_END + 1], next;
+    struct fault f = {{0}};
+    struct model *m = opened(tiny, name, 16, CONTEXT_END);
+    struct writer *w = m ? writer_open(m, 4, &f) : NULL;
+    CHECK(w && model_decode(m, prompt, PROMPT, &next, &f), "%s: %s", name, f.text);
+    for (int round = 0; w && round < 2; round++) {
+        int first = 6 + round;
+        model_rewind(m, PROMPT);
+        bool ran = decoded(m, (next + 29 * round) % m->config.vocabulary, slow, &f);
+        model_rewind(m, PROMPT);
+        ran = ran && writer_write(w, slow[0], first, fast + 1, &f) &&
+              writer_write(w, fast[first], CONTEXT_END - PROMPT - first, fast + 1 + first, &f);
+        CHECK(ran && m->length == CONTEXT_END, "%s: %s", name, f.text);
+        for (int i = 1; ran && i <= CONTEXT_END - PROMPT; i++)
+            CHECK(fast[i] == slow[i], "%s: text %d, token %d is %d by steps of states, %d step by step", name,
+                  round, i, fast[i], slow[i]);
+        CHECK(!writer_write(w, 1, 1, fast, &f), "%s: a token beyond the context", name);
+    }
+    writer_close(w);
+    model_close(m);
+}
+
 void test_greedy(const char *tiny, const char *scratch)
 {
+    for (size_t i = 0; i < sizeof decoders / sizeof *decoders; i++) written(tiny, decoders[i]);
     (void)scratch;
     for (size_t i = 0; i < sizeof decoders / sizeof *decoders; i++) greedy(tiny, decoders[i], i ? 96 : 517);
 }

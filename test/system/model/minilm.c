@@ -5,9 +5,11 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "model_test.h"
+#include "text.h"
 
 enum { FIRST = 8, MOST = 128 };
 static const double bar = 1e-5; /* relative, in fp32 */
@@ -43,6 +45,33 @@ static void compare(const struct golden *g, const float *vectors, int wide)
     }
 }
 
+/* The lines of sentences.txt, as text: their tokens are the ones that the other library made. */
+static void tokenize_all(const char *folder, const char *sentences, const struct golden *g)
+{
+    struct fault f = {{0}};
+    struct text *t = text_open(folder, &f);
+    FILE *lines = fopen(sentences, "r");
+    char *line = NULL;
+    size_t room = 0;
+    int64_t i = 0;
+    CHECK(t && lines, "%s: %s", folder, f.text);
+    for (ssize_t n; t && lines && (n = getline(&line, &room, lines)) >= 0; i++) {
+        int32_t *ids = NULL;
+        if (n && line[n - 1] == '\n') line[n - 1] = 0;
+        int count = text_tokens(t, line, &ids, &f);
+        CHECK(count >= 0, "%s", f.text);
+        if (count > 0) count = text_shorten(ids, count, 256);
+        bool same =
+            i < g->sentences && count == g->counts[i] && !memcmp(ids, g->ids[i], sizeof *ids * (size_t)count);
+        CHECK(same, "sentence %d: other tokens, %d of them", (int)i, count);
+        free(ids);
+    }
+    CHECK(i == g->sentences, "%d sentences", (int)i);
+    free(line);
+    if (lines) fclose(lines);
+    text_close(t);
+}
+
 static void embed_all(const char *folder, const struct golden *g)
 {
     struct fault f = {{0}};
@@ -72,6 +101,9 @@ void test_minilm(const char *tiny, const char *scratch)
     }
     snprintf(path, sizeof path, "%s/../minilm.safetensors", tiny);
     if (!golden_open(&c, path)) return;
-    if (golden_read(&g, &c)) embed_all(folder, &g);
+    bool good = golden_read(&g, &c);
+    snprintf(path, sizeof path, "%s/../sentences.txt", tiny);
+    if (good) tokenize_all(folder, path, &g);
+    if (good) embed_all(folder, &g);
     checkpoint_close(&c);
 }

@@ -22,6 +22,7 @@ bool golden_open(struct checkpoint *c, const char *path);
 /* `tiny` is the folder of checkpoints, `scratch` one to write to. */
 void test_families(const char *tiny, const char *scratch);
 void test_greedy(const char *tiny, const char *scratch);
+void test_sampling(const char *tiny, const char *scratch);
 void test_files(const char *tiny, const char *scratch);
 void test_fuzz(const char *tiny, const char *scratch);
 void test_minilm(const char *tiny, const char *scratch);

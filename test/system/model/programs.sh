@@ -5,6 +5,7 @@ set -eu
 build=$1
 here=$(pwd)
 tiny=test/system/model/tiny
+mkdir -p "$build/model"
 emulated() {
     env CODA_CACHE_DIR="$build/emulator/cache" CODA_CUDA_LIB="$here/$build/emulator" \
         CODA_LIBCUDA="$here/$build/emulator/libcuda.so.1" LD_LIBRARY_PATH="$here/$build/emulator" "$@"
@@ -37,20 +38,90 @@ refused 1 'the model was made for 1024' "$generate" --cpu --ids --context 2000 "
 sed -n '/^```c$/,/^```$/p' examples/model/README.md | sed '/^```/d' >"$build/model/first.c"
 ${CC:-gcc} -std=c11 -D_GNU_SOURCE -Wall -Werror -Iinclude -Iexamples -Iexamples/model "$build/model/first.c" \
     "$build"/examples/model/*.o -o "$build/model/first" -L"$build" -lcoda -Wl,-rpath,"$here/$build" \
-    $(pkg-config --libs jansson libpcre2-8 libutf8proc 2>/dev/null || pkg-config --libs jansson) -lm -ldl
+    $(pkg-config --libs jansson libpcre2-8 libutf8proc) -lm -ldl
 first=$("$build/model/first" "$tiny/llama" | tr '\n' ' ')
 same=$(quiet "$generate" --cpu --ids --tokens 20 "$tiny/llama" 1,17,4)
 [ "$first" = "$same" ] || fail "README's program writes '$first', generate '$same'"
 
+# Text: a tokenizer of letters beside llama, one of words beside bert. Ids and text are the same answer.
+rm -rf "$build/model/letters" "$build/model/words"
+cp -r "$tiny/llama" "$build/model/letters"
+cp -r "$tiny/bert" "$build/model/words"
+awk 'BEGIN {
+    all = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,:;!?-_()"
+    split("<unk> <s> </s> <|im_start|> <|im_end|>", name, " ")
+    printf "{\"version\":\"1.0\",\"added_tokens\":["
+    for (i = 1; i <= 5; i++) {
+        printf "%s{\"id\":%d,\"content\":\"%s\",\"special\":true,\"normalized\":false,", (i > 1 ? "," : ""), i - 1, name[i]
+        printf "\"single_word\":false,\"lstrip\":false,\"rstrip\":false}"
+    }
+    printf "],\"normalizer\":null,\"pre_tokenizer\":null,\"post_processor\":null,\"decoder\":{\"type\":\"Fuse\"},"
+    printf "\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"merges\":[],\"vocab\":{"
+    for (i = 1; i <= 5; i++) printf "\"%s\":%d,", name[i], i - 1
+    printf "\"\\n\":5"
+    for (i = 1; i <= length(all); i++) printf ",\"%s\":%d", substr(all, i, 1), i + 5
+    print "}}}"
+}' >"$build/model/letters/tokenizer.json"
+printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' a fox barks . >"$build/model/words/vocab.txt"
+echo '{"do_lower_case": true}' >"$build/model/words/tokenizer_config.json"
+letters=$build/model/letters
+same() { [ "$2" = "$3" ] || fail "$1: '$2', not '$3'"; }
+text=$(quiet "$generate" --cpu --tokens 20 "$letters" 'a fox')
+[ ${#text} -gt 4 ] || fail "generate: '$text' is no text of 20 letters"
+number() { # the id of each character
+    awk -v text="$1" 'BEGIN {
+        all = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,:;!?-_()"
+        for (i = 1; i <= length(text); i++) printf "%d ", index(all, substr(text, i, 1)) + 5
+    }'
+}
+same 'generate: ids of the text' "$(number "$text")" \
+    "$(quiet "$generate" --cpu --ids --tokens 20 "$letters" "$(number 'a fox')")"
+same 'generate --chat' "$(quiet "$generate" --cpu --chat --tokens 9 "$letters" 'a fox')" \
+    "$(quiet "$generate" --cpu --tokens 9 "$letters" "<|im_start|>user
+a fox<|im_end|>
+<|im_start|>assistant
+")"
+same 'embed: ids of the text' "$(echo 'A fox barks.' | quiet "$embed" --cpu "$build/model/words")" \
+    "$(echo '2,4,5,6,7,3' | quiet "$embed" --cpu --ids "$build/model/words")"
+refused 1 'no special tokens of a chat' "$generate" --cpu --chat "$build/model/words" 'a fox'
+refused 1 'wants text, not --ids' "$generate" --cpu --chat --ids "$tiny/llama" '1'
+
+# Draws: the same by the same seed, others by another; the greedy token is the only one of one, and of no warmth.
+draw() { quiet "$generate" --cpu --ids --tokens 30 --context 64 "$@" "$tiny/llama" 1,17; }
+same 'generate --seed' "$(draw --temperature 1 --seed 5)" "$(draw --temperature 1 --seed 5)"
+[ "$(draw --temperature 1 --seed 5)" != "$(draw --temperature 1 --seed 6)" ] || fail 'generate: seeds do not matter'
+same 'generate --top-k 1' "$(draw --temperature 1 --top-k 1)" "$(draw)"
+same 'generate --top-p 0.001' "$(draw --temperature 1 --top-p 0.001)" "$(draw)"
+same 'generate --logprobs' "$(draw --logprobs | cut -f 1 | tr '\n' ' ')" "$(draw)"
+same 'generate --burst' "$(draw --burst 7)" "$(draw --burst 1)"
+refused 2 usage: "$generate" --top-p 1.5 "$tiny/llama" 1
+refused 2 usage: "$generate" --temperature -1 "$tiny/llama" 1
+
+# The page of needs: the caches of two layers, 2 x 64 rows x 16 columns x 4 bytes, by one name.
+"$generate" --cpu --plan --context 64 "$tiny/llama" 2>/dev/null >"$build/model/page"
+grep -q '^    state   keys\.\*  *2 x f32 \[1 64 16\]  8192 bytes$' "$build/model/page" || fail 'generate --plan: no keys'
+grep -q '^  workspace  [1-9]' "$build/model/page" || fail 'generate --plan: no workspace'
+[ "$(wc -l <"$build/model/page")" -lt 66 ] || fail 'generate --plan: more than a page'
+
 on_cpu=$(quiet "$generate" --cpu --ids --tokens 7 --context 8 "$tiny/llama" 1)
 [ "$(echo "$on_cpu" | wc -w)" = 7 ] || fail "generate: '$on_cpu' are not 7 tokens"
-on_sm=$(quiet emulated "$generate" --gpu --ids --tokens 7 --context 8 --dtype f32 "$tiny/llama" 1)
-[ "$on_cpu" = "$on_sm" ] || fail "generate: '$on_cpu' on the CPU device, '$on_sm' on the emulator"
+on_sm() { quiet emulated "$generate" --gpu --ids --tokens 7 --context 8 --dtype f32 --bandwidth 1000 "$@" "$tiny/llama" 1; }
+same 'generate: bursts of 2 and one step, captured, on the emulator' "$(on_sm --burst 2)" "$on_cpu"
+same 'generate: step by step on the emulator' "$(on_sm --logprobs | cut -f 1 | tr '\n' ' ')" "$on_cpu"
+grep -q ' tokens/s: .* MB each, .* of the 1000 GB/s given' "$build/model/said" || fail 'generate: no speed'
 
 vector() { tr ' ' '\n' >"$build/model/$1" && [ "$(wc -l <"$build/model/$1")" = 32 ] || fail "embed: no vector of 32"; }
 echo '5,6,7' | quiet "$embed" --cpu --ids "$tiny/bert" | vector cpu
 awk '{ a += $1 * $1 } END { exit !(a > 0.99999 && a < 1.00001) }' "$build/model/cpu" || fail "embed: no length of 1"
 [ -n "${CODA_FULL:-}" ] || { echo "programs: generate on the CPU device and on the emulator, embed" && exit; }
+# Each kind of positions and windows, in the file's 16 bits: captured bursts against single steps. Draws from the
+# device's likeliest, in fp32, against the CPU device's.
+for model in gpt2 gemma3 qwen3 phi3; do
+    steps() { quiet emulated "$generate" --gpu --ids --tokens 14 --context 24 "$@" "$tiny/$model" 1,5,9; }
+    same "generate: $model on the emulator" "$(steps --burst 4)" "$(steps --logprobs | cut -f 1 | tr '\n' ' ')"
+done
+draws() { quiet "$@" --ids --tokens 10 --context 24 --dtype f32 --temperature 2 --top-k 5 "$tiny/llama" 1,5,9; }
+same 'generate: draws on the emulator' "$(draws emulated "$generate" --gpu)" "$(draws "$generate" --cpu)"
 echo '5,6,7' | quiet emulated "$embed" --gpu --ids "$tiny/bert" | vector sm
 paste "$build/model/cpu" "$build/model/sm" | awk '{ dot += $1 * $2 } END { exit !(dot > 0.9999) }' ||
     fail "embed: the vectors differ"
