@@ -163,10 +163,10 @@ test-full: deps ## the same with every case, long fuzzing and torture at full sc
 	@BUILD=$(BUILD) test/run test-full
 
 # A client that asks a server of examples/chat_server.c everything.
-$(BUILD)/test/system/chat/%.o: ALL_CFLAGS += -Iexamples
-CHAT_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/chat/*.c))
-$(BUILD)/chat_test: $(CHAT_TEST_OBJ)
-	$(CC) $^ -o $@ $(CHAT_LIBS) $(LDLIBS)
+$(BUILD)/test/system/chat/%.o: ALL_CFLAGS += -Iexamples -Iexamples/chat
+CHAT_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/chat/*.c) $(addprefix examples/chat/,model.c graph.c captures.c))
+$(BUILD)/chat_test: $(CHAT_TEST_OBJ) $(BUILD)/libcoda.so
+	$(CC) $(CHAT_TEST_OBJ) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN' $(CHAT_LIBS) $(LDLIBS)
 
 # Tokenizers, against what the package `tokenizers` did with them.
 TOKENIZER_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/model/tokenizer/*.c))

@@ -127,7 +127,7 @@ $(foreach g,$(EMULATED),$(eval $(call job,emulated-$(g),rest,$(on_emulator) $(BU
 $(eval $(call job,cold-start,rest,env CODA_CUDA_LIB=$(HERE)/fake CODA_LIBCUDA=$(HERE)/fake/libcuda.so.1 $(BUILD)/gpu_tests cold))
 $(eval $(call job,emulated-300-families,rest,$(on_emulator) CODA_FAMILIES=300 $(BUILD)/gpu_tests families))
 $(eval $(call job,emulated-example,rest,$(on_emulator) LD_LIBRARY_PATH=$(HERE)/emulator $(BUILD)/examples/decode))
-$(eval $(call job,emulated-chat,rest,$(on_emulator) LD_LIBRARY_PATH=$(HERE)/emulator $(BUILD)/chat_test $(BUILD)/examples/chat_server gpu))
+$(eval $(call job,emulated-chat,rest,$(on_emulator) LD_LIBRARY_PATH=$(HERE)/emulator $(BUILD)/chat_test $(BUILD)/examples/chat_server gpu captures))
 EMULATE := emulated-gemm $(filter-out emulated-gemm,$(EMULATED:%=emulated-%)) emulated-chat cold-start
 
 $(eval $(call job,emulated-model,rest,sh -c 'mkdir -p $(BUILD)/model && test/system/model/programs.sh $(BUILD)'))

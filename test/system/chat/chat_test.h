@@ -97,5 +97,6 @@ void test_endpoints(const char *program);
 void test_batching(const char *program);
 void test_leaving(const char *program);
 void test_gpu(const char *program);
+void test_captures(const char *program);
 
 #endif
