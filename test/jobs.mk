@@ -85,6 +85,7 @@ EXAMPLES := mlp custom_map cross_entropy decode
 $(foreach e,$(EXAMPLES),$(eval $(call job,example-$(e),rest,$(BUILD)/examples/$(e) $(if $(filter decode,$(e)),--cpu))))
 # A server over HTTP, and a client that asks it everything; again where a sanitizer sees the threads and the clean end.
 $(eval $(call job,chat,rest,$(BUILD)/chat_test $(BUILD)/examples/chat_server))
+$(eval $(call job,chat-curl,rest,test/system/chat/curl.sh $(BUILD)/examples/chat_server))
 $(eval $(call job,chat-asan,asan,$(BUILD)/asan/chat_test $(BUILD)/asan/examples/chat_server))
 $(eval $(call job,chat-tsan,tsan,$(BUILD)/tsan/chat_test $(BUILD)/tsan/examples/chat_server leaving))
 # Tokenizers of all kinds: ids, texts, files that are damaged; a real one's, where `make embed-data` has brought it.
@@ -93,7 +94,7 @@ $(eval $(call job,tokenizer,rest,$(BUILD)/$(TOKENIZER_TEST) $(if $(FULL),20000,1
 $(eval $(call job,tokenizer-asan,asan,$(BUILD)/asan/$(TOKENIZER_TEST) $(if $(FULL),20000,200)))
 # A few cases of every operator of the ONNX suite; `make conformance` runs them all.
 $(eval $(call job,conformance,rest,$(BUILD)/conformance/run test/conformance/subset))
-SYSTEM := install tool hijack demo chat chat-asan chat-tsan tokenizer tokenizer-asan $(EXAMPLES:%=example-%) conformance
+SYSTEM := install tool hijack demo chat chat-curl chat-asan chat-tsan tokenizer tokenizer-asan $(EXAMPLES:%=example-%) conformance
 
 # Checkpoints of each family: logits, texts, files that are broken; the real MiniLM, if `make embed-data` has brought it.
 MODEL_TEST = model_test test/system/model/tiny

@@ -140,7 +140,8 @@ static bool bind(struct model *m)
     }
     size_t bytes = coda_plan_workspace(m->plan);
     m->workspace = m->opt.gpu ? (void *)gpu_alloc(&m->gpu, bytes) : host_scratch(bytes);
-    return m->workspace != NULL;
+    if (!m->workspace) return false;
+    return !m->opt.gpu || !m->gpu.stream_wait(NULL); /* for the copies: steps have a stream apart */
 }
 
 /* 1, 4, 16, ... and `most` */
