@@ -1,7 +1,7 @@
 /*
  * chat_load.c -- asks a server of completions as many users would, and says how long they wait.
  *
- *     chat_load --port 8080 --rate 20 --requests 400 --prompt 8..200 --answer 4..64        --help names the rest
+ *     chat_load --port 8080 --rate 20 --requests 400 --prompt 8..200 --answer 4..64   --help: the rest
  *
  * The loop is open: requests are due at random times (Poisson, at a rate), whether or not earlier ones are
  * answered, and latencies count from when one was due. So a server that falls behind is seen to. Answers are

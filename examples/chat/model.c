@@ -201,6 +201,7 @@ struct model *model_new(const struct model_options *opt, char *why, int size)
 void model_free(struct model *m)
 {
     if (!m) return;
+    if (m->opt.gpu) m->gpu.stream_wait(m->stream); /* after a step that failed halfway */
     captures_free(&m->captures);
     for (int i = 0; i < MOST_ARGS; i++)
         if (m->opt.gpu && m->owned[i]) m->gpu.free((gpu_address)m->owned[i]);

@@ -1,7 +1,7 @@
 /*
- * reply.c -- bytes of a connection to lines, lines to events, events to what is asked of them. Of JSON it
- * reads the members that it wants by their names, in the form in which servers write them: texts are compared,
- * never decoded.
+ * reply.c -- bytes of a connection to lines, lines to events, events to an answer. Of JSON it reads the
+ * members that it wants by their names, in the form in which servers write them: texts are compared, never
+ * decoded.
  */
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,8 +1,9 @@
 /*
- * captures.c -- the model alone, on a GPU: steps that are CUDA graphs give the logits of the same steps launched
- * kernel by kernel, bit for bit, with any number of sequences; and so do graphs captured of slower kernels,
- * once the background has made better ones.
+ * captures.c -- the model alone, on a GPU: steps that are CUDA graphs give the logits of the same steps
+ * launched kernel by kernel, bit for bit, with any number of sequences; so do graphs captured of slower
+ * kernels, once the background has made better ones; and all of them those of the CPU device, but for rounding.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,9 +57,9 @@ static void play(struct model *m, struct script *out)
     }
 }
 
-static struct model *start(enum model_policy policy, int graphs)
+static struct model *start(bool gpu, enum model_policy policy, int graphs)
 {
-    struct model_options opt = {.gpu = true,
+    struct model_options opt = {.gpu = gpu,
                                 .seed = 3,
                                 .policy = policy,
                                 .graphs = graphs,
@@ -83,11 +84,27 @@ static void compare(const struct script *want, const struct script *got, const c
               steps[s].rows);
 }
 
+/* |y - r| / |r| over the logits of each sequence of each step. */
+static void compare_rounded(const struct script *want, const struct script *got, double most)
+{
+    for (int s = 0; s < STEPS; s++)
+        for (int b = 0; b < steps[s].sequences; b++) {
+            double difference = 0, size = 0;
+            for (int i = 0; i < MODEL_VOCABULARY; i++) {
+                double r = (double)want->logits[s][b][i], d = (double)got->logits[s][b][i] - r;
+                difference += d * d;
+                size += r * r;
+            }
+            double far = sqrt(difference / size);
+            CHECK(far < most, "step %d, sequence %d: %g from the CPU device's logits", s, b, far);
+        }
+}
+
 /* Captured before its best kernels are there; those that come later are captured anew. */
 static void play_improved(struct script *out)
 {
     struct model_stats now = {.pending = 1};
-    struct model *m = start(MODEL_POLICY_BACKGROUND, SEQUENCES);
+    struct model *m = start(true, MODEL_POLICY_BACKGROUND, SEQUENCES);
     if (!m) return;
     play(m, out); /* which asks for better kernels of the other shapes */
     for (int i = 0; i < PATIENCE && now.pending; i++, usleep(10000)) model_stats(m, &now);
@@ -100,18 +117,22 @@ static void play_improved(struct script *out)
 
 void test_captures(const char *program)
 {
-    enum { LAUNCHES = 2 }; /* steps with a row of each sequence, two sequences at most */
-    static struct script plain, some, improved;
+    enum { LAUNCHES = 2 };              /* steps with a row of each sequence, two sequences at most */
+    static const double rounded = 0.05; /* what 16 bits do to all logits */
+    static struct script plain, some, improved, host;
     struct model_stats stats = {0};
     (void)program;
     play_improved(&improved);
-    struct model *m = start(MODEL_POLICY_WAIT, 0);
+    struct model *m = start(true, MODEL_POLICY_WAIT, 0);
     if (m) play(m, &plain), model_stats(m, &stats), model_free(m);
     CHECK(m && !stats.captures && !stats.replays, "graphs, where none were wanted");
-    m = start(MODEL_POLICY_WAIT, SOME);
+    m = start(true, MODEL_POLICY_WAIT, SOME);
     if (m) play(m, &some), model_stats(m, &stats), model_free(m);
     CHECK(m && stats.captures == SOME && stats.replays == LAUNCHES, "%lld graphs, %lld launches",
           (long long)stats.captures, (long long)stats.replays);
+    m = start(false, MODEL_POLICY_WAIT, 0);
+    if (m) play(m, &host), model_free(m);
+    compare_rounded(&host, &plain, rounded);
     compare(&plain, &some, "graphs up to 2 sequences");
     compare(&plain, &improved, "graphs, and kernels made in the background");
 }
