@@ -62,7 +62,7 @@ $(BUILD)/libcoda.so: $(OBJ)
 
 # ---- The tool and the examples: users of coda.h alone ----
 MODEL_EXAMPLES := embed generate
-EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(filter-out examples/chat_server.c $(MODEL_EXAMPLES:%=examples/%.c),$(wildcard examples/*.c)))
+EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(filter-out examples/chat_server.c examples/chat_load.c $(MODEL_EXAMPLES:%=examples/%.c),$(wildcard examples/*.c)))
 CHAT_OBJ := $(patsubst %.c,$(BUILD)/%.o,examples/chat_server.c $(wildcard examples/chat/*.c))
 TOOL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard examples/coda/*.c))
 
@@ -78,13 +78,17 @@ CHAT_LIBS    := $(shell pkg-config --libs $(CHAT_PACKAGES) 2>/dev/null)
 $(BUILD)/examples/chat/%.o: ALL_CFLAGS += $(shell pkg-config --cflags $(CHAT_PACKAGES) 2>/dev/null)
 $(BUILD)/examples/chat_server: $(CHAT_OBJ) $(BUILD)/libcoda.so
 	$(CC) $(CHAT_OBJ) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(CHAT_LIBS) $(LDLIBS)
-chat_server: ## examples/chat_server.c and its test's client, if libmicrohttpd and jansson are there
+# Libc and sockets are all that it wants.
+LOAD_OBJ := $(patsubst %.c,$(BUILD)/%.o,examples/chat_load.c $(wildcard examples/load/*.c))
+$(BUILD)/examples/chat_load: $(LOAD_OBJ)
+	$(CC) $^ -o $@ $(LDLIBS)
+chat_server: ## examples/chat_server.c, chat_load.c and their test, if libmicrohttpd and jansson are there
 ifneq ($(CHAT_LIBS),)
-chat_server: $(BUILD)/examples/chat_server $(BUILD)/chat_test
+chat_server: $(BUILD)/examples/chat_server $(BUILD)/examples/chat_load $(BUILD)/chat_test
 else
 	@echo 'examples/chat_server is not built: pkg-config finds no $(CHAT_PACKAGES); .ci/deps installs them'
 endif
-examples: $(EXAMPLES) chat_server models
+examples: $(EXAMPLES) $(BUILD)/examples/chat_load chat_server models
 
 deps: ## installs what is missing: packages by apt, CUDA 13 by Python wheels
 	@.ci/deps
@@ -154,10 +158,10 @@ test-full: deps ## the same with every case, long fuzzing and torture at full sc
 	@BUILD=$(BUILD) test/run test-full
 
 # A client that asks a server of examples/chat_server.c everything.
-$(BUILD)/test/system/chat/%.o: ALL_CFLAGS += -Iexamples
-CHAT_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/chat/*.c))
-$(BUILD)/chat_test: $(CHAT_TEST_OBJ)
-	$(CC) $^ -o $@ $(CHAT_LIBS) $(LDLIBS)
+$(BUILD)/test/system/chat/%.o: ALL_CFLAGS += -Iexamples -Iexamples/chat
+CHAT_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/chat/*.c) $(addprefix examples/chat/,model.c graph.c captures.c))
+$(BUILD)/chat_test: $(CHAT_TEST_OBJ) $(BUILD)/libcoda.so
+	$(CC) $(CHAT_TEST_OBJ) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN' $(CHAT_LIBS) $(LDLIBS)
 
 # Tokenizers, against what the package `tokenizers` did with them.
 TOKENIZER_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/model/tokenizer/*.c))

@@ -24,14 +24,15 @@ enum { DRAIN_SECONDS = 30, LAST_SECONDS = 5 };
 
 struct settings {
     struct engine_options engine;
-    long long port, seed, rows, sequences, context, pages, queue, ping_ms, gpu, help;
-    const char *prefix;
+    long long port, seed, rows, sequences, context, pages, queue, ping_ms, gpu, graphs, help;
+    const char *prefix, *policy;
 };
 
-/* NULL for `number`: the option is a text. `most` is 1 for those without a value. */
+/* A number or a text. Those without a value are numbers in 0..1. */
 struct option {
     const char *name;
     long long *number;
+    const char **text;
     long long least, most;
     const char *help;
 };
@@ -53,7 +54,7 @@ static bool parse_number(const struct option *o, const char *text)
     return false;
 }
 
-static bool parse(struct settings *s, const struct option *all, int count, char **argv)
+static bool parse(const struct option *all, int count, char **argv)
 {
     for (; *argv; argv++) {
         const struct option *o = NULL;
@@ -62,7 +63,7 @@ static bool parse(struct settings *s, const struct option *all, int count, char 
         if (!o) return fprintf(stderr, "chat_server: what is %s? --help names the options\n", *argv), false;
         if (!o->number) {
             if (!*++argv) return fprintf(stderr, "chat_server: --%s wants a text\n", o->name), false;
-            s->prefix = *argv;
+            *o->text = *argv;
         } else if (!o->least && o->most == 1) {
             *o->number = 1;
         } else if (!parse_number(o, argv[1]) || !*++argv) {
@@ -70,6 +71,14 @@ static bool parse(struct settings *s, const struct option *all, int count, char 
         }
     }
     return true;
+}
+
+static bool parse_policy(enum model_policy *out, const char *text)
+{
+    *out = !text ? MODEL_POLICY_USUAL : !strcmp(text, "wait") ? MODEL_POLICY_WAIT : MODEL_POLICY_BACKGROUND;
+    if (*out != MODEL_POLICY_BACKGROUND || !strcmp(text, "background")) return true;
+    fprintf(stderr, "chat_server: --policy is %s, not wait or background\n", text);
+    return false;
 }
 
 /* Numbers that must fit together. */
@@ -82,6 +91,7 @@ static bool settle(struct settings *s)
         return false;
     }
     *m = (struct model_options){.gpu = s->gpu,
+                                .graphs = (int)s->graphs,
                                 .seed = (uint64_t)s->seed,
                                 .rows = (int)s->rows,
                                 .sequences = (int)s->sequences,
@@ -89,7 +99,7 @@ static bool settle(struct settings *s)
                                 .pages = (int)s->pages};
     s->engine.queue = (int)s->queue;
     s->engine.ping = (double)s->ping_ms * 1e-3;
-    return true;
+    return parse_policy(&m->policy, s->policy);
 }
 
 /* Until what runs is finished, 30 seconds at most, or a second signal. */
@@ -143,23 +153,29 @@ int main(int argc, char **argv)
                                 .pages = 512,
                                 .queue = 256,
                                 .ping_ms = 5000,
+                                .graphs = 64,
                                 .prefix = "coda_"};
     const struct option all[] = {
-        {"port", &s.port, 0, 65535, "of 127.0.0.1; 0: one that is free; 8080"},
-        {"gpu", &s.gpu, 0, 1, "runs on the first GPU in bf16; without it on the CPU device in fp32"},
-        {"seed", &s.seed, 0, INT64_MAX, "of the weights; 1"},
-        {"rows", &s.rows, 1, 16384, "of a step, at most; 512"},
-        {"sequences", &s.sequences, 1, 1024, "of a step, at most; 64"},
-        {"context", &s.context, 16, 65536, "tokens of a prompt and its answer, in steps of 16; 512"},
-        {"pages", &s.pages, 1, 65536, "of 16 tokens, for all sequences; 512"},
-        {"queue", &s.queue, 1, 65536, "requests that may wait; 256"},
-        {"ping-ms", &s.ping_ms, 1, 3600000, "of silence before a stream gets a comment; 5000"},
-        {"metrics-prefix", NULL, 0, 0, "of the metrics' names; coda_"},
-        {"help", &s.help, 0, 1, "this list"}};
+        {"port", &s.port, NULL, 0, 65535, "of 127.0.0.1; 0: one that is free; 8080"},
+        {"gpu", &s.gpu, NULL, 0, 1, "runs on the first GPU in bf16; without it on the CPU device in fp32"},
+        {"seed", &s.seed, NULL, 0, INT64_MAX, "of the weights; 1"},
+        {"rows", &s.rows, NULL, 1, 16384, "of a step, at most; 512"},
+        {"sequences", &s.sequences, NULL, 1, 1024, "of a step, at most; 64"},
+        {"context", &s.context, NULL, 16, 65536, "tokens of a prompt and its answer, in steps of 16; 512"},
+        {"pages", &s.pages, NULL, 1, 65536, "of 16 tokens, for all sequences; 512"},
+        {"queue", &s.queue, NULL, 1, 65536, "requests that may wait; 256"},
+        {"ping-ms", &s.ping_ms, NULL, 1, 3600000, "of silence before a stream gets a comment; 5000"},
+        {"policy", NULL, &s.policy, 0, 0,
+         "wait: all kernels are made first; background: slower ones that serve any shape, and better ones as "
+         "they are made; background on a GPU, else wait"},
+        {"graphs", &s.graphs, NULL, 0, 64,
+         "sequences that write, at most, in a step that is a CUDA graph; 64"},
+        {"metrics-prefix", NULL, &s.prefix, 0, 0, "of the metrics' names; coda_"},
+        {"help", &s.help, NULL, 0, 1, "this list"}};
     const int count = sizeof all / sizeof *all;
     sigset_t signals;
     (void)argc;
-    if (!parse(&s, all, count, argv + 1)) return 2;
+    if (!parse(all, count, argv + 1)) return 2;
     if (s.help) return usage(all, count);
     if (!settle(&s)) return 2;
     sigemptyset(&signals);

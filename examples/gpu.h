@@ -29,8 +29,13 @@ struct gpu {
     int (*set)(gpu_address, unsigned char, size_t);
     int (*upload)(gpu_address, const void *, size_t);
     int (*download)(void *, gpu_address, size_t);
+    int (*host_alloc)(void **, size_t); /* memory of the host that copies go to and from by themselves */
+    int (*host_free)(void *);
+    int (*upload_later)(gpu_address, const void *, size_t, coda_stream);
+    int (*download_later)(void *, gpu_address, size_t, coda_stream);
     int (*stream_new)(coda_stream *, unsigned);
     int (*stream_wait)(coda_stream);
+    int (*stream_free)(coda_stream);
     int (*event_new)(gpu_event *, unsigned);
     int (*event_record)(gpu_event, coda_stream);
     int (*event_wait)(gpu_event);
@@ -39,7 +44,6 @@ struct gpu {
     int (*capture_end)(coda_stream, gpu_graph *);
     int (*replay_new)(gpu_replay *, gpu_graph, unsigned long long flags);
     int (*replay_run)(gpu_replay, coda_stream);
-    int (*stream_free)(coda_stream);
     int (*graph_free)(gpu_graph);
     int (*replay_free)(gpu_replay);
     int (*copy)(gpu_address, gpu_address, size_t); /* from the second to the first, in the default stream */
@@ -64,8 +68,13 @@ static inline int gpu_open(struct gpu *g)
     GPU_FIND(set, "cuMemsetD8_v2");
     GPU_FIND(upload, "cuMemcpyHtoD_v2");
     GPU_FIND(download, "cuMemcpyDtoH_v2");
+    GPU_FIND(host_alloc, "cuMemAllocHost_v2");
+    GPU_FIND(host_free, "cuMemFreeHost");
+    GPU_FIND(upload_later, "cuMemcpyHtoDAsync_v2");
+    GPU_FIND(download_later, "cuMemcpyDtoHAsync_v2");
     GPU_FIND(stream_new, "cuStreamCreate");
     GPU_FIND(stream_wait, "cuStreamSynchronize");
+    GPU_FIND(stream_free, "cuStreamDestroy_v2");
     GPU_FIND(event_new, "cuEventCreate");
     GPU_FIND(event_record, "cuEventRecord");
     GPU_FIND(event_wait, "cuEventSynchronize");
@@ -74,7 +83,6 @@ static inline int gpu_open(struct gpu *g)
     GPU_FIND(capture_end, "cuStreamEndCapture");
     GPU_FIND(replay_new, "cuGraphInstantiateWithFlags");
     GPU_FIND(replay_run, "cuGraphLaunch");
-    GPU_FIND(stream_free, "cuStreamDestroy_v2");
     GPU_FIND(graph_free, "cuGraphDestroy");
     GPU_FIND(replay_free, "cuGraphExecDestroy");
     GPU_FIND(copy, "cuMemcpyDtoD_v2");

@@ -85,6 +85,7 @@ EXAMPLES := mlp custom_map cross_entropy decode
 $(foreach e,$(EXAMPLES),$(eval $(call job,example-$(e),rest,$(BUILD)/examples/$(e) $(if $(filter decode,$(e)),--cpu))))
 # A server over HTTP, and a client that asks it everything; again where a sanitizer sees the threads and the clean end.
 $(eval $(call job,chat,rest,$(BUILD)/chat_test $(BUILD)/examples/chat_server))
+$(eval $(call job,chat-curl,rest,test/system/chat/curl.sh $(BUILD)/examples/chat_server))
 $(eval $(call job,chat-asan,asan,$(BUILD)/asan/chat_test $(BUILD)/asan/examples/chat_server))
 $(eval $(call job,chat-tsan,tsan,$(BUILD)/tsan/chat_test $(BUILD)/tsan/examples/chat_server leaving))
 # Tokenizers of all kinds: ids, texts, files that are damaged; a real one's, where `make embed-data` has brought it.
@@ -93,7 +94,7 @@ $(eval $(call job,tokenizer,rest,$(BUILD)/$(TOKENIZER_TEST) $(if $(FULL),20000,1
 $(eval $(call job,tokenizer-asan,asan,$(BUILD)/asan/$(TOKENIZER_TEST) $(if $(FULL),20000,200)))
 # A few cases of every operator of the ONNX suite; `make conformance` runs them all.
 $(eval $(call job,conformance,rest,$(BUILD)/conformance/run test/conformance/subset))
-SYSTEM := install tool hijack demo chat chat-asan chat-tsan tokenizer tokenizer-asan $(EXAMPLES:%=example-%) conformance
+SYSTEM := install tool hijack demo chat chat-curl chat-asan chat-tsan tokenizer tokenizer-asan $(EXAMPLES:%=example-%) conformance
 
 # Checkpoints of each family: logits, texts, files that are broken; the real MiniLM, if `make embed-data` has brought it.
 MODEL_TEST = model_test test/system/model/tiny
@@ -128,7 +129,7 @@ $(foreach g,$(EMULATED),$(eval $(call job,emulated-$(g),rest,$(on_emulator) $(BU
 $(eval $(call job,cold-start,rest,env CODA_CUDA_LIB=$(HERE)/fake CODA_LIBCUDA=$(HERE)/fake/libcuda.so.1 $(BUILD)/gpu_tests cold))
 $(eval $(call job,emulated-300-families,rest,$(on_emulator) CODA_FAMILIES=300 $(BUILD)/gpu_tests families))
 $(eval $(call job,emulated-example,rest,$(on_emulator) LD_LIBRARY_PATH=$(HERE)/emulator $(BUILD)/examples/decode))
-$(eval $(call job,emulated-chat,rest,$(on_emulator) LD_LIBRARY_PATH=$(HERE)/emulator $(BUILD)/chat_test $(BUILD)/examples/chat_server gpu))
+$(eval $(call job,emulated-chat,rest,$(on_emulator) LD_LIBRARY_PATH=$(HERE)/emulator $(BUILD)/chat_test $(BUILD)/examples/chat_server gpu captures))
 EMULATE := emulated-gemm $(filter-out emulated-gemm,$(EMULATED:%=emulated-%)) emulated-chat cold-start
 
 $(eval $(call job,emulated-model,rest,sh -c 'mkdir -p $(BUILD)/model && test/system/model/programs.sh $(BUILD)'))

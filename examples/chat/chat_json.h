@@ -11,7 +11,7 @@
 /* An error, as a status and the members of its JSON. */
 struct problem {
     int status;
-    const char *type, *param, *code; /* param and code may be NULL */
+    const char *type, *param, *code; /* may be NULL; a 503 has its number then */
     char message[256];
 };
 

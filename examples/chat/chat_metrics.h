@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "chat_model.h"
 #include "chat_request.h"
 
 enum { METRICS_BOUNDS = 12 };
@@ -26,7 +27,8 @@ struct metrics {
 /* What is so at the moment. */
 struct metrics_now {
     int running, waiting, pages_used, pages;
-    int64_t preemptions, shapes_planned;
+    int64_t preemptions;
+    struct model_stats model;
 };
 
 void metrics_init(struct metrics *m);

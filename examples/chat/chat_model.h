@@ -22,13 +22,21 @@ enum {
     MODEL_PAGE = 16     /* tokens */
 };
 
+enum model_policy {
+    MODEL_POLICY_USUAL, /* background on a GPU, else wait */
+    MODEL_POLICY_WAIT,  /* all kernels are made before the first step */
+    MODEL_POLICY_BACKGROUND
+};
+
 struct model_options {
     bool gpu;
+    enum model_policy policy;
     uint64_t seed; /* of the weights */
     int rows;      /* of a step, at most */
     int sequences; /* of a step, at most */
     int context;   /* tokens of a sequence, at most; a multiple of MODEL_PAGE */
     int pages;     /* of the pools of keys and values */
+    int graphs;    /* on a GPU, steps in which so many sequences write, or fewer, are CUDA graphs */
 };
 
 /* What a step reads, in host memory that belongs to the model. */
@@ -46,7 +54,9 @@ struct model *model_new(const struct model_options *opt, char *why, int size);
 void model_free(struct model *m);
 const char *model_device(const struct model *m);
 
-/* Makes the plans of all shapes that model_run will ask for, so that no step waits for one. */
+/* Makes the plans of all shapes that model_run will ask for, so that no step waits for one; by
+ * MODEL_POLICY_BACKGROUND on a GPU just those of its CUDA graphs, of kernels that serve any shape. Captures
+ * these, the largest first. */
 bool model_warm(struct model *m, char *why, int size);
 
 struct model_inputs *model_inputs(struct model *m);
@@ -56,7 +66,12 @@ struct model_inputs *model_inputs(struct model *m);
  * [sequences, MODEL_LOGITS], valid until the next run; NULL, and a line in `why`, if it failed. */
 const float *model_run(struct model *m, int rows, int sequences, char *why, int size);
 
-/* Shapes that plans were made for. */
-int64_t model_planned(const struct model *m);
+struct model_stats {
+    int64_t planned, kernels, pending, runs, runs_base, improved, failed; /* as in coda_shape_stats */
+    int64_t captures;                                                     /* graphs that were made */
+    int64_t replays;                                                      /* steps that were one */
+};
+/* In any thread, beside a step. */
+void model_stats(const struct model *m, struct model_stats *out);
 
 #endif

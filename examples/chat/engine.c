@@ -27,7 +27,6 @@ struct engine {
     struct schedule schedule;
     struct metrics metrics;
     struct model *model;
-    int64_t planned;
 };
 
 static double monotonic(void)
@@ -140,9 +139,7 @@ static bool step(struct engine *e)
     int sequences = schedule_fill(&e->schedule, model_inputs(e->model));
     pthread_mutex_unlock(&e->lock);
     const float *logits = model_run(e->model, rows, sequences, e->why, sizeof e->why);
-    int64_t planned = model_planned(e->model);
     pthread_mutex_lock(&e->lock);
-    e->planned = planned;
     metrics_observe(&e->metrics.rows, rows);
     metrics_observe(&e->metrics.step, monotonic() - began);
     if (logits) take_tokens(e, logits, sequences);
@@ -156,7 +153,6 @@ static bool load(struct engine *e)
     bool good = m && model_warm(m, e->why, sizeof e->why);
     pthread_mutex_lock(&e->lock);
     e->model = m;
-    e->planned = good ? model_planned(m) : 0;
     if (e->state == ENGINE_LOADING) e->state = good ? ENGINE_READY : ENGINE_FAILED;
     pthread_cond_broadcast(&e->changed);
     return good;
@@ -297,8 +293,8 @@ void engine_metrics(struct engine *e, const char *prefix, FILE *to)
                               .waiting = s->waiting_count,
                               .pages_used = s->pages - s->free_count,
                               .pages = s->pages,
-                              .preemptions = s->preemptions,
-                              .shapes_planned = e->planned};
+                              .preemptions = s->preemptions};
+    if (e->model) model_stats(e->model, &now.model);
     struct metrics copy = e->metrics;
     pthread_mutex_unlock(&e->lock);
     metrics_print(&copy, &now, prefix, to);

@@ -82,7 +82,7 @@ static enum MHD_Result health(struct exchange *x)
 {
     switch (engine_state(x->engine)) {
     case ENGINE_READY: return send_json(x, 200, strdup("{\"status\":\"ok\"}"));
-    case ENGINE_LOADING: return send_error(x, 503, "unavailable_error", "loading", "Loading model");
+    case ENGINE_LOADING: return send_error(x, 503, "unavailable_error", NULL, "Loading model");
     case ENGINE_DRAINING: return send_error(x, 503, "unavailable_error", "draining", "Shutting down");
     case ENGINE_FAILED: break;
     }

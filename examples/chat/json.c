@@ -17,8 +17,9 @@ static char *text_of(json_t *v)
 
 char *json_error(const struct problem *p)
 {
-    return text_of(json_pack("{s:{s:s, s:s, s:s?, s:s?}}", "error", "message", p->message, "type", p->type,
-                             "param", p->param, "code", p->code));
+    json_t *code = p->code ? json_string(p->code) : p->status == 503 ? json_integer(503) : json_null();
+    return text_of(json_pack("{s:{s:s, s:s, s:s?, s:o}}", "error", "message", p->message, "type", p->type,
+                             "param", p->param, "code", code));
 }
 
 char *json_models(time_t created)

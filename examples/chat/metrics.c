@@ -72,6 +72,27 @@ static void spread(const struct page *p, const char *name, const char *help, con
     fprintf(p->to, "%s%s_count{model_name=\"tiny\"} %llu\n", p->prefix, name, (unsigned long long)all);
 }
 
+/* Of the library, and of its CUDA graphs. */
+static void library(const struct page *p, const struct model_stats *m)
+{
+    const struct {
+        const char *name, *type, *help;
+        int64_t value;
+    } all[] = {
+        {"kernels_loaded", "gauge", "Kernels that are loaded for shapes of steps.", m->kernels},
+        {"shapes_pending", "gauge", "Shapes whose best kernels are still to be made.", m->pending},
+        {"shapes_planned_total", "counter", "Shapes for which the library made a plan.", m->planned},
+        {"shapes_improved_total", "counter", "Shapes that got their best kernels late.", m->improved},
+        {"shapes_failed_total", "counter", "Shapes whose best kernels could not be made.", m->failed},
+        {"runs_total", "counter", "Runs that the library launched, those that were captured as well.",
+         m->runs},
+        {"runs_base_total", "counter", "Runs among them by kernels that serve any shape.", m->runs_base},
+        {"graph_captures_total", "counter", "CUDA graphs that were made.", m->captures},
+        {"graph_launches_total", "counter", "Steps that were a CUDA graph.", m->replays}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        single(p, all[i].name, all[i].type, all[i].help, (double)all[i].value);
+}
+
 void metrics_print(const struct metrics *m, const struct metrics_now *now, const char *prefix, FILE *to)
 {
     const struct page p = {prefix, to};
@@ -81,8 +102,7 @@ void metrics_print(const struct metrics *m, const struct metrics_now *now, const
            now->pages ? (double)now->pages_used / now->pages : 0);
     single(&p, "num_preemptions_total", "counter", "Requests that gave their pages back.",
            (double)now->preemptions);
-    single(&p, "shapes_planned_total", "counter", "Shapes for which the library made a plan.",
-           (double)now->shapes_planned);
+    library(&p, &now->model);
     single(&p, "prompt_tokens_total", "counter", "Tokens of prompts that were answered.",
            (double)m->prompt_tokens);
     single(&p, "generation_tokens_total", "counter", "Tokens of answers.", (double)m->generation_tokens);

@@ -1,27 +1,21 @@
 /*
- * model.c -- the graph of chat_model.h, its memory, and its runs.
+ * model.c -- the plan of chat_model.h, its memory, and its runs.
  */
 #include <stdlib.h>
 
+#include "chat_captures.h"
+#include "chat_graph.h"
 #include "chat_model.h"
 #include "gpu.h"
 #include "tensor.h"
 
 enum {
-    LAYERS = 2,
-    HIDDEN = 64,
-    HEADS = 4,
-    KEY_HEADS = 2,
-    HEAD = HIDDEN / HEADS,
-    KEYS = KEY_HEADS * HEAD,
-    INNER = 128,
     MOST_ARGS = 64,
-    MOST_SHAPES = 16, /* of rows, and of sequences */
-    ALIGNED = 256     /* bytes */
+    MOST_SHAPES = 16,  /* of rows, and of sequences */
+    MOST_WRITERS = 64, /* sequences of a step for which all that write have a shape */
+    STREAM_APART = 1,  /* cuStreamCreate: it does not wait for the default one */
+    ALIGNED = 256      /* bytes */
 };
-
-#define DIMS(...)                                                                                            \
-    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]) { __VA_ARGS__ }
 
 struct model {
     struct model_options opt;
@@ -33,99 +27,22 @@ struct model {
     gpu_address gpu_ints;
     size_t int_bytes;
     float *logits; /* host */
+    coda_stream stream;
+    struct captures captures;
+    _Atomic int64_t replays;
     void *args[MOST_ARGS];
     void *owned[MOST_ARGS]; /* host memory of weights and pools, on the CPU device; else of the GPU */
     void *workspace;
     int row_shapes[MOST_SHAPES], sequence_shapes[MOST_SHAPES], row_count, sequence_count;
+    int writer_shapes[CAPTURES_MOST], writer_count; /* of steps with one row of each sequence */
 };
-
-/* ---- The graph ---- */
-
-struct build {
-    coda_graph *g;
-    const struct model *m;
-    coda_value positions, slots, lengths, table, starts;
-};
-
-static coda_value weight(const struct build *b, const char *name, int layer, int64_t n, int64_t k)
-{
-    char numbered[32];
-    snprintf(numbered, sizeof numbered, "%.20s.%d", name, layer);
-    return k ? coda_weight(b->g, numbered, b->m->dtype, DIMS(n, k))
-             : coda_weight(b->g, numbered, b->m->dtype, DIMS(n));
-}
-
-/* A layer's keys or values in their pages, with those of this step. */
-static coda_value pool(const struct build *b, const char *name, int layer, coda_value rows)
-{
-    char numbered[32];
-    snprintf(numbered, sizeof numbered, "%.20s.%d", name, layer);
-    int64_t slots = (int64_t)b->m->opt.pages * MODEL_PAGE;
-    return coda_append(b->g, coda_state(b->g, numbered, b->m->dtype, DIMS(slots, KEYS)), rows, b->slots,
-                       NULL);
-}
-
-static coda_value attention(const struct build *b, coda_value x, int layer)
-{
-    coda_graph *g = b->g;
-    coda_rope_options rope = CODA_ROPE_OPTIONS_INIT;
-    rope.head_dim = HEAD;
-    rope.heads = HEADS + KEY_HEADS;
-    coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
-    o.heads = HEADS;
-    o.kv_heads = KEY_HEADS;
-    o.causal = 1;
-    o.align = CODA_ALIGN_LENGTH;
-    o.page = MODEL_PAGE;
-    o.table = b->table;
-    o.starts = b->starts;
-
-    coda_value qkv = coda_matmul(g, x, weight(b, "qkv", layer, HIDDEN + 2 * KEYS, HIDDEN));
-    qkv = coda_rope(g, qkv, b->positions, &rope);
-    coda_value k = pool(b, "keys", layer, coda_slice(g, qkv, 1, HIDDEN, HIDDEN + KEYS, 1));
-    coda_value v = pool(b, "values", layer, coda_slice(g, qkv, 1, HIDDEN + KEYS, HIDDEN + 2 * KEYS, 1));
-    coda_value a = coda_attention(g, coda_slice(g, qkv, 1, 0, HIDDEN, 1), k, v, b->lengths, &o);
-    return coda_matmul(g, a, weight(b, "out", layer, HIDDEN, HIDDEN));
-}
-
-static coda_value mlp(const struct build *b, coda_value x, int layer)
-{
-    coda_value gate_up = coda_matmul(b->g, x, weight(b, "gate_up", layer, 2 * INNER, HIDDEN));
-    return coda_matmul(b->g, coda_swiglu(b->g, gate_up, CODA_STACKED),
-                       weight(b, "down", layer, HIDDEN, INNER));
-}
-
-static coda_graph *model_graph(const struct model *m)
-{
-    coda_graph *g = coda_graph_new();
-    if (!g) return NULL;
-    struct build b = {.g = g, .m = m};
-    coda_dim rows = coda_symbol(g, "T", 1, m->opt.rows, 1);
-    coda_dim sequences = coda_symbol(g, "B", 1, m->opt.sequences, 1);
-    coda_value ids = coda_input(g, "ids", CODA_I32, DIMS(rows));
-    b.positions = coda_input(g, "positions", CODA_I32, DIMS(rows));
-    b.slots = coda_input(g, "slots", CODA_I32, DIMS(rows));
-    b.starts = coda_input(g, "starts", CODA_I32, DIMS(coda_dim_add(g, sequences, 1)));
-    b.lengths = coda_input(g, "lengths", CODA_I32, DIMS(sequences));
-    b.table = coda_input(g, "table", CODA_I32, DIMS(sequences, m->opt.context / MODEL_PAGE));
-    coda_value last = coda_input(g, "last", CODA_I32, DIMS(sequences));
-
-    coda_value x = coda_embedding(g, weight(&b, "tokens", 0, MODEL_VOCABULARY, HIDDEN), ids);
-    for (int l = 0; l < LAYERS; l++) {
-        x = coda_add(g, attention(&b, coda_rms_norm(g, x, weight(&b, "before", l, HIDDEN, 0), 1e-5f), l), x);
-        x = coda_add(g, mlp(&b, coda_rms_norm(g, x, weight(&b, "between", l, HIDDEN, 0), 1e-5f), l), x);
-    }
-    x = coda_rms_norm(g, coda_embedding(g, x, last), weight(&b, "behind", 0, HIDDEN, 0), 1e-5f);
-    x = coda_matmul(g, x, weight(&b, "head", 0, MODEL_LOGITS, HIDDEN));
-    coda_output(g, "logits", coda_cast(g, x, CODA_F32));
-    return g;
-}
 
 /* ---- Memory ---- */
 
 static bool fail(char *why, int size, const char *what)
 {
-    snprintf(why, (size_t)size, "%s: %s", what, *coda_error() ? coda_error() : "out of memory");
+    snprintf(why, (size_t)size, "%s: %s", what,
+             *coda_error() ? coda_error() : "out of memory, or the GPU's driver failed");
     return false;
 }
 
@@ -152,11 +69,25 @@ static void inputs_place(struct model *m)
     m->int_bytes = at;
 }
 
+/* For what is copied in each step. */
+static void *host_new(const struct model *m, size_t bytes)
+{
+    void *p = NULL;
+    if (!m->opt.gpu) return host_scratch(bytes);
+    return m->gpu.host_alloc(&p, bytes) ? NULL : p;
+}
+
+static void host_free(const struct model *m, void *p)
+{
+    if (m->opt.gpu && p) m->gpu.host_free(p);
+    else free(p);
+}
+
 static bool memory_new(struct model *m)
 {
     inputs_place(m);
-    m->ints = host_scratch(m->int_bytes);
-    m->logits = host_scratch(sizeof *m->logits * MODEL_LOGITS * (size_t)m->opt.sequences);
+    m->ints = host_new(m, m->int_bytes);
+    m->logits = host_new(m, sizeof *m->logits * MODEL_LOGITS * (size_t)m->opt.sequences);
     if (!m->ints || !m->logits) return false;
     memset(m->ints, 0, m->int_bytes);
     inputs_place(m);
@@ -209,16 +140,44 @@ static bool bind(struct model *m)
     }
     size_t bytes = coda_plan_workspace(m->plan);
     m->workspace = m->opt.gpu ? (void *)gpu_alloc(&m->gpu, bytes) : host_scratch(bytes);
-    return m->workspace != NULL;
+    if (!m->workspace) return false;
+    return !m->opt.gpu || !m->gpu.stream_wait(NULL); /* for the copies: steps have a stream apart */
 }
 
 /* 1, 4, 16, ... and `most` */
-static int shapes_by(int factor, int most, int *shapes)
+static int shapes_by(int factor, int most, int *shapes, int room)
 {
     int n = 0;
-    for (int s = 1; s < most && n < MOST_SHAPES - 1; s *= factor) shapes[n++] = s;
+    for (int s = 1; s < most && n < room - 1; s *= factor) shapes[n++] = s;
     shapes[n++] = most;
     return n;
+}
+
+static void choose_shapes(struct model *m)
+{
+    const struct model_options *o = &m->opt;
+    int writers = o->sequences < MOST_WRITERS ? o->sequences : MOST_WRITERS;
+    m->row_count = shapes_by(2, o->rows, m->row_shapes, MOST_SHAPES);
+    m->sequence_count = shapes_by(4, o->sequences, m->sequence_shapes, MOST_SHAPES);
+    m->writer_count = shapes_by(2, writers, m->writer_shapes, CAPTURES_MOST);
+}
+
+static bool is_background(const struct model *m)
+{
+    enum model_policy p = m->opt.policy;
+    return p == MODEL_POLICY_BACKGROUND || (p == MODEL_POLICY_USUAL && m->opt.gpu);
+}
+
+static bool plan_new(struct model *m)
+{
+    coda_compile_options how = CODA_COMPILE_OPTIONS_INIT;
+    how.device = m->opt.gpu ? CODA_DEVICE_GPU : CODA_DEVICE_CPU;
+    how.policy = is_background(m) ? CODA_POLICY_BACKGROUND : CODA_POLICY_WAIT;
+    how.shapes = m->row_count * m->sequence_count + m->writer_count;
+    coda_graph *g = chat_graph(&m->opt, m->dtype);
+    bool good = g && coda_compile(&m->plan, g, &how) == CODA_OK;
+    coda_graph_free(g);
+    return good;
 }
 
 struct model *model_new(const struct model_options *opt, char *why, int size)
@@ -227,20 +186,13 @@ struct model *model_new(const struct model_options *opt, char *why, int size)
     if (!m) return fail(why, size, "model"), NULL;
     m->opt = *opt;
     m->dtype = opt->gpu ? CODA_BF16 : CODA_F32;
-    m->row_count = shapes_by(2, opt->rows, m->row_shapes);
-    m->sequence_count = shapes_by(4, opt->sequences, m->sequence_shapes);
-    if (opt->gpu && gpu_open(&m->gpu)) {
+    choose_shapes(m);
+    if (opt->gpu && (gpu_open(&m->gpu) || m->gpu.stream_new(&m->stream, STREAM_APART))) {
         snprintf(why, (size_t)size, "there is no GPU, or no driver");
         free(m);
         return NULL;
     }
-    coda_compile_options how = CODA_COMPILE_OPTIONS_INIT;
-    how.device = opt->gpu ? CODA_DEVICE_GPU : CODA_DEVICE_CPU;
-    how.shapes = m->row_count * m->sequence_count;
-    coda_graph *g = model_graph(m);
-    bool good = g && coda_compile(&m->plan, g, &how) == CODA_OK && memory_new(m) && bind(m);
-    coda_graph_free(g);
-    if (good) return m;
+    if (plan_new(m) && memory_new(m) && bind(m)) return m;
     fail(why, size, "model");
     model_free(m);
     return NULL;
@@ -249,14 +201,17 @@ struct model *model_new(const struct model_options *opt, char *why, int size)
 void model_free(struct model *m)
 {
     if (!m) return;
+    if (m->opt.gpu) m->gpu.stream_wait(m->stream); /* after a step that failed halfway */
+    captures_free(&m->captures);
     for (int i = 0; i < MOST_ARGS; i++)
         if (m->opt.gpu && m->owned[i]) m->gpu.free((gpu_address)m->owned[i]);
         else free(m->owned[i]);
     if (m->opt.gpu && m->gpu_ints) m->gpu.free(m->gpu_ints);
     if (m->opt.gpu && m->workspace) m->gpu.free((gpu_address)m->workspace);
     else free(m->workspace);
-    free(m->ints);
-    free(m->logits);
+    host_free(m, m->ints);
+    host_free(m, m->logits);
+    if (m->opt.gpu) m->gpu.stream_free(m->stream);
     coda_plan_free(m->plan);
     free(m);
 }
@@ -264,26 +219,36 @@ void model_free(struct model *m)
 const char *model_device(const struct model *m) { return m->opt.gpu ? m->gpu.name : "the CPU device"; }
 struct model_inputs *model_inputs(struct model *m) { return &m->in; }
 
-bool model_warm(struct model *m, char *why, int size)
-{
-    int64_t dims[MOST_SHAPES * MOST_SHAPES * 2];
-    coda_warm_options opt = CODA_WARM_OPTIONS_INIT;
-    opt.dims = dims;
-    for (int r = 0; r < m->row_count; r++)
-        for (int s = 0; s < m->sequence_count; s++, opt.bindings++) {
-            dims[opt.bindings * 2] = m->row_shapes[r];
-            dims[opt.bindings * 2 + 1] = m->sequence_shapes[s];
-        }
-    return coda_warm(m->plan, &opt) == CODA_OK || fail(why, size, "warm-up");
-}
+/* ---- Shapes ---- */
 
-/* ---- A step ---- */
+static bool plan_shapes(struct model *m)
+{
+    int64_t dims[(MOST_SHAPES * MOST_SHAPES + CAPTURES_MOST) * 2];
+    int n = 0;
+    coda_warm_options opt = CODA_WARM_OPTIONS_INIT;
+    for (int i = 0; i < m->writer_count; i++)
+        dims[n++] = m->writer_shapes[i], dims[n++] = m->writer_shapes[i];
+    for (int r = 0; r < m->row_count; r++)
+        for (int s = 0; s < m->sequence_count; s++)
+            dims[n++] = m->row_shapes[r], dims[n++] = m->sequence_shapes[s];
+    opt.dims = dims;
+    opt.bindings = n / 2;
+    return coda_warm(m->plan, &opt) == CODA_OK;
+}
 
 static int round_up(const int *shapes, int count, int n)
 {
     int i = 0;
     while (i < count - 1 && shapes[i] < n) i++;
     return shapes[i];
+}
+
+static void choose_dims(const struct model *m, int rows, int sequences, int64_t *dims)
+{
+    bool write = rows == sequences && rows <= m->writer_shapes[m->writer_count - 1];
+    dims[0] = round_up(m->row_shapes, m->row_count, rows);
+    dims[1] = round_up(m->sequence_shapes, m->sequence_count, sequences);
+    if (write) dims[0] = dims[1] = round_up(m->writer_shapes, m->writer_count, rows);
 }
 
 static void pad(struct model *m, int rows, int sequences, const int64_t *dims)
@@ -299,27 +264,74 @@ static void pad(struct model *m, int rows, int sequences, const int64_t *dims)
     }
 }
 
-const float *model_run(struct model *m, int rows, int sequences, char *why, int size)
+static bool upload(struct model *m)
 {
-    int64_t dims[] = {round_up(m->row_shapes, m->row_count, rows),
-                      round_up(m->sequence_shapes, m->sequence_count, sequences)};
+    return !m->gpu.upload_later(m->gpu_ints, m->ints, m->int_bytes, m->stream);
+}
+
+/* By steps of nothing but padding. */
+static bool capture_shapes(struct model *m)
+{
+    m->captures = (struct captures){
+        .gpu = &m->gpu, .plan = m->plan, .args = m->args, .workspace = m->workspace, .stream = m->stream};
+    for (int i = m->writer_count - 1; i >= 0; i--) {
+        int64_t dims[] = {m->writer_shapes[i], m->writer_shapes[i]};
+        if (dims[0] > m->opt.graphs) continue;
+        pad(m, 0, 0, dims);
+        if (!upload(m) || !captures_add(&m->captures, dims)) return false;
+    }
+    return true;
+}
+
+bool model_warm(struct model *m, char *why, int size)
+{
+    bool later = m->opt.gpu && is_background(m);
+    if (!later && !plan_shapes(m)) return fail(why, size, "warm-up");
+    return !m->opt.gpu || capture_shapes(m) || fail(why, size, "capture");
+}
+
+/* ---- A step ---- */
+
+static bool launch(struct model *m, const int64_t *dims)
+{
+    struct capture *one = captures_find(&m->captures, dims);
     coda_run_options opt = CODA_RUN_OPTIONS_INIT;
     opt.dims = dims;
     opt.dim_count = 2;
-    pad(m, rows, sequences, dims);
-    if (m->opt.gpu && m->gpu.upload(m->gpu_ints, m->ints, m->int_bytes))
-        return snprintf(why, (size_t)size, "step: the inputs cannot be copied to the GPU"), NULL;
-    if (coda_run_shaped(m->plan, m->args, NULL, m->workspace, NULL, &opt) != CODA_OK)
-        return fail(why, size, "step"), NULL;
-    gpu_address logits = (gpu_address)m->args[coda_plan_args(m->plan) - 1];
-    size_t bytes = sizeof *m->logits * MODEL_LOGITS * (size_t)sequences;
-    if (m->opt.gpu && m->gpu.download(m->logits, logits, bytes))
-        return snprintf(why, (size_t)size, "step: the logits cannot be copied from the GPU"), NULL;
-    return m->logits;
+    m->replays += one != NULL;
+    if (one) return captures_launch(&m->captures, one);
+    return coda_run_shaped(m->plan, m->args, NULL, m->workspace, m->stream, &opt) == CODA_OK;
 }
 
-int64_t model_planned(const struct model *m)
+/* One copy there, one back, and a wait for both. */
+static bool launch_there(struct model *m, const int64_t *dims, int sequences)
 {
-    coda_shape_stats stats = CODA_SHAPE_STATS_INIT;
-    return coda_shape_stats_get(m->plan, &stats) == CODA_OK ? stats.planned : 0;
+    gpu_address logits = (gpu_address)m->args[coda_plan_args(m->plan) - 1];
+    size_t bytes = sizeof *m->logits * MODEL_LOGITS * (size_t)sequences;
+    return upload(m) && launch(m, dims) && !m->gpu.download_later(m->logits, logits, bytes, m->stream) &&
+           !m->gpu.stream_wait(m->stream);
+}
+
+const float *model_run(struct model *m, int rows, int sequences, char *why, int size)
+{
+    int64_t dims[2];
+    choose_dims(m, rows, sequences, dims);
+    pad(m, rows, sequences, dims);
+    bool good = m->opt.gpu ? launch_there(m, dims, sequences) : launch(m, dims);
+    return good ? m->logits : (fail(why, size, "step"), NULL);
+}
+
+void model_stats(const struct model *m, struct model_stats *out)
+{
+    coda_shape_stats s = CODA_SHAPE_STATS_INIT;
+    coda_shape_stats_get(m->plan, &s);
+    *out = (struct model_stats){.planned = s.planned,
+                                .kernels = s.kernels,
+                                .pending = s.pending,
+                                .runs = s.runs,
+                                .runs_base = s.runs_base,
+                                .improved = s.improved,
+                                .failed = s.failed,
+                                .captures = m->captures.made,
+                                .replays = m->replays};
 }

@@ -309,6 +309,12 @@ CUresult cuPointerGetAttribute(void *out, CUpointer_attribute a, CUdeviceptr p)
     *(unsigned long long *)out = number;
     return number ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
+/* Memory of the host is what it is. */
+CUresult cuMemAllocHost(void **out, size_t size)
+{
+    return *out = malloc(size + !size), *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+CUresult cuMemFreeHost(void *p) { return free(p), CUDA_SUCCESS; }
 CUresult cuMemGetInfo(size_t *left, size_t *all)
 {
     *all = (size_t)1 << 34;
@@ -328,6 +334,15 @@ CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t size)
 CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t size)
 {
     return copy(to, (void *)(uintptr_t)from, size, (void *)(uintptr_t)from);
+}
+/* Streams run at once; a graph records launches alone. */
+CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t size, CUstream s)
+{
+    return stream_records(s) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : cuMemcpyHtoD(to, from, size);
+}
+CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t size, CUstream s)
+{
+    return stream_records(s) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : cuMemcpyDtoH(to, from, size);
 }
 CUresult cuMemcpyDtoD(CUdeviceptr to, CUdeviceptr from, size_t size)
 {

@@ -1,7 +1,7 @@
 /*
- * tiers.c -- plans of graphs with symbols while their kernels are made: no run compiles, better plans take over
- * in the midst of runs, nothing is compiled once a plan is sealed, and frees, forks, failures and kills are
- * met at any moment.
+ * tiers.c -- plans of graphs with symbols while their kernels are made: no run compiles, better plans take
+ * over in the midst of runs, nothing is compiled once a plan is sealed, and frees, forks, failures and kills
+ * are met at any moment.
  *
  * Compiles are told apart by their thread: the library's own ones take no signals. The board holds a compile,
  * or a launch, for as long as a test wants; nothing here depends on how fast the machine is.

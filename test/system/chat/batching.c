@@ -223,5 +223,9 @@ void test_gpu(const char *program)
         compare_with_formula(&client[i], a, i, rounded);
         answer_free(client[i].together);
     }
+    CHECK(metric(s.port, "coda_graph_launches_total") > 0, "no step was a CUDA graph");
+    CHECK(metric(s.port, "coda_kernels_loaded") > 0 && metric(s.port, "coda_shapes_failed_total") == 0,
+          "%g kernels, %g shapes failed", metric(s.port, "coda_kernels_loaded"),
+          metric(s.port, "coda_shapes_failed_total"));
     CHECK(server_stop(&s) == 0, "the server did not end well");
 }

@@ -96,6 +96,8 @@ double reference_distance(const int32_t *tokens, int prompt, int count);
 void test_endpoints(const char *program);
 void test_batching(const char *program);
 void test_leaving(const char *program);
+void test_load(const char *program);
 void test_gpu(const char *program);
+void test_captures(const char *program);
 
 #endif

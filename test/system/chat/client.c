@@ -47,6 +47,15 @@ static void become_server(const char *program, const char *const *options, int o
     give_up(program);
 }
 
+/* While it is loaded, or just behind. */
+static void check_health(int port)
+{
+    struct reply r = http(port, "GET", "/health", NULL);
+    bool loads = r.status == 503 && strstr(r.body, "\"code\":503") && strstr(r.body, "Loading model");
+    CHECK(loads || r.status == 200, "/health of a server that starts: %d: %s", r.status, r.body);
+    reply_free(&r);
+}
+
 struct running server_start(const char *program, const char *const *options)
 {
     char line[256] = "";
@@ -60,6 +69,7 @@ struct running server_start(const char *program, const char *const *options)
     if (!read_line(s.out, line, sizeof line) ||
         sscanf(line, "chat_server: http://127.0.0.1:%d", &s.port) != 1)
         give_up("the server names no port");
+    check_health(s.port);
     if (!read_line(s.out, line, sizeof line) || !strstr(line, "ready")) give_up("the server is not ready");
     return s;
 }

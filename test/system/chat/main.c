@@ -1,6 +1,7 @@
 /*
  * main.c -- chat_test PROGRAM [TEST]... tests the server of examples/chat_server.c over HTTP at
- * 127.0.0.1: by all tests, or by those that are named. `gpu` wants a GPU and must be named.
+ * 127.0.0.1: by all tests, or by those that are named. `gpu` and `captures`
+ * want a GPU and must be named.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -29,13 +30,11 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(const char *program);
-    } tests[] = {{"endpoints", test_endpoints},
-                 {"batching", test_batching},
-                 {"leaving", test_leaving},
-                 {"gpu", test_gpu}};
+    } tests[] = {{"endpoints", test_endpoints}, {"batching", test_batching}, {"leaving", test_leaving},
+                 {"load", test_load},           {"gpu", test_gpu},           {"captures", test_captures}};
     if (argc < 2) return fprintf(stderr, "usage: chat_test PROGRAM [TEST]...\n"), 2;
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
-        bool wanted = argc == 2 && tests[i].run != test_gpu;
+        bool wanted = argc == 2 && tests[i].run != test_gpu && tests[i].run != test_captures;
         for (int a = 2; a < argc; a++) wanted |= !strcmp(argv[a], tests[i].name);
         if (wanted) tests[i].run(argv[1]);
     }

@@ -1,0 +1,368 @@
+/*
+ * chat_load.c -- asks a server of completions as many users would, and says how long they wait.
+ *
+ *     chat_load --port 8080 --rate 20 --requests 400 --prompt 8..200 --answer 4..64   --help: the rest
+ *
+ * The loop is open: requests are due at random times (Poisson, at a rate), whether or not earlier ones are
+ * answered, and latencies count from when one was due. So a server that falls behind is seen to. Answers are
+ * streams, and each must end in [DONE]. With --verify each request is sent once more, alone, and must get the
+ * same answer. Exit status 1 if anything was not as it should be.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "load/load.h"
+#include "tensor.h"
+
+enum { MOST_PROMPT = 1 << 16, ROOM = MOST_PROMPT + 1024 };
+
+struct range {
+    int least, most;
+};
+
+static struct settings {
+    const char *host, *port, *path, *model, *csv;
+    double rate, temperature, timeout;
+    int requests;
+    struct range prompt, answer;
+    uint64_t seed;
+    bool verify;
+} opt = {.host = "127.0.0.1",
+         .port = "8080",
+         .path = "/v1/completions",
+         .rate = 10,
+         .timeout = 60,
+         .requests = 100,
+         .prompt = {8, 128},
+         .answer = {4, 64},
+         .seed = 1};
+
+/* ---- Connections ---- */
+
+struct link {
+    int fd;
+    size_t sent, bytes; /* of out */
+    char out[ROOM];
+    double heard; /* the last time that something came or went */
+    struct reply reply;
+};
+
+static struct addrinfo *server;
+
+static double clock_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Letters and blanks, the same for the same seed. */
+static int write_prompt(char *to, const struct asked *a)
+{
+    uint64_t state = a->seed;
+    for (int i = 0; i < a->prompt; i++) {
+        int letter = (int)(uniform(&state) * 31);
+        to[i] = letter < 26 ? (char)('a' + letter) : ' ';
+    }
+    return a->prompt;
+}
+
+static void write_request(struct link *l, const struct asked *a)
+{
+    char body[ROOM];
+    int n = 0, room = (int)sizeof body;
+    n += snprintf(body, (size_t)room, "{");
+    if (opt.model) n += snprintf(body + n, (size_t)(room - n), "\"model\":\"%.100s\",", opt.model);
+    n += snprintf(body + n, (size_t)(room - n),
+                  "\"max_tokens\":%d,\"temperature\":%g,\"seed\":%d,\"ignore_eos\":true,\"stream\":true,"
+                  "\"stream_options\":{\"include_usage\":true},\"return_token_ids\":true,\"prompt\":\"",
+                  a->most, opt.temperature, (int)(a->seed & 0x7fffffff));
+    n += write_prompt(body + n, a);
+    n += snprintf(body + n, (size_t)(room - n), "\"}");
+    l->bytes = (size_t)snprintf(l->out, sizeof l->out,
+                                "POST %s HTTP/1.1\r\nHost: %s:%s\r\nContent-Type: application/json\r\n"
+                                "Connection: close\r\nContent-Length: %d\r\n\r\n%s",
+                                opt.path, opt.host, opt.port, n, body);
+}
+
+static struct link *link_open(struct asked *a, double now)
+{
+    struct link *l = calloc(1, sizeof *l);
+    if (!l) return asked_fail(a, "out of memory"), NULL;
+    l->fd = socket(server->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (l->fd < 0 || (connect(l->fd, server->ai_addr, server->ai_addrlen) && errno != EINPROGRESS)) {
+        asked_fail(a, "cannot connect: %s", strerror(errno));
+        if (l->fd >= 0) close(l->fd);
+        free(l);
+        return NULL;
+    }
+    write_request(l, a);
+    l->heard = now;
+    reply_begin(&l->reply, a);
+    return l;
+}
+
+static bool send_more(struct link *l)
+{
+    ssize_t n = send(l->fd, l->out + l->sent, l->bytes - l->sent, MSG_NOSIGNAL);
+    if (n > 0) l->sent += (size_t)n;
+    if (n >= 0 || errno == EAGAIN || errno == EINTR) return true;
+    asked_fail(l->reply.of, "cannot send: %s", strerror(errno));
+    return false;
+}
+
+/* false: nothing more will come. */
+static bool receive_more(struct link *l, double now, struct gaps *gaps)
+{
+    char data[1 << 16];
+    ssize_t n = recv(l->fd, data, sizeof data, 0);
+    if (n > 0) reply_feed(&l->reply, data, (size_t)n, now, gaps);
+    if (n < 0 && errno != EAGAIN && errno != EINTR) asked_fail(l->reply.of, "%s", strerror(errno));
+    return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+/* ---- The loop ---- */
+
+struct loop {
+    struct run *run;
+    struct link **link; /* open ones */
+    struct pollfd *fds;
+    int open, next;
+    double began;
+};
+
+static double now_in(const struct loop *p) { return clock_seconds() - p->began; }
+
+static void start_due(struct loop *p)
+{
+    for (; p->next < p->run->count && p->run->of[p->next].due <= now_in(p); p->next++) {
+        struct link *l = link_open(&p->run->of[p->next], now_in(p));
+        if (l) p->link[p->open++] = l;
+    }
+}
+
+static void wait_for_news(struct loop *p)
+{
+    double until = p->next < p->run->count ? p->run->of[p->next].due - now_in(p) : 0.1;
+    if (until < 0) until = 0;
+    if (until > 0.1) until = 0.1;
+    for (int i = 0; i < p->open; i++)
+        p->fds[i] = (struct pollfd){p->link[i]->fd,
+                                    p->link[i]->sent < p->link[i]->bytes ? POLLOUT | POLLIN : POLLIN, 0};
+    struct timespec t = {0, (long)(until * 1e9)};
+    ppoll(p->fds, (nfds_t)p->open, &t, NULL);
+}
+
+/* false: it is over. */
+static bool serve(struct loop *p, struct link *l, short events)
+{
+    double now = now_in(p);
+    if (events) l->heard = now;
+    if (events & POLLOUT && !send_more(l)) return false;
+    if (events & (POLLIN | POLLHUP | POLLERR) && !receive_more(l, now, &p->run->gaps)) return false;
+    if (now - l->heard < opt.timeout) return true;
+    asked_fail(l->reply.of, "%g s without a byte", opt.timeout);
+    return false;
+}
+
+static void serve_all(struct loop *p)
+{
+    int kept = 0, all = p->open;
+    for (int i = 0; i < all; i++) {
+        struct link *l = p->link[i];
+        if (serve(p, l, p->fds[i].revents)) {
+            p->link[kept++] = l;
+            continue;
+        }
+        reply_end(&l->reply, now_in(p), &p->run->gaps);
+        close(l->fd);
+        free(l);
+    }
+    p->open = kept;
+}
+
+static bool run_all(struct run *r)
+{
+    struct loop p = {.run = r, .began = clock_seconds()};
+    p.link = calloc((size_t)r->count, sizeof(struct link *));
+    p.fds = calloc((size_t)r->count, sizeof *p.fds);
+    bool good = p.link && p.fds;
+    while (good && (p.open || p.next < r->count)) {
+        start_due(&p);
+        wait_for_news(&p);
+        serve_all(&p);
+    }
+    free(p.link);
+    free(p.fds);
+    return good;
+}
+
+/* ---- Requests ---- */
+
+static int draw(const struct range *r, uint64_t *state)
+{
+    return r->least + (int)(uniform(state) * (r->most - r->least + 1));
+}
+
+static void draw_all(struct run *r)
+{
+    uint64_t state = opt.seed;
+    double due = 0;
+    for (int i = 0; i < r->count; i++) {
+        struct asked *a = &r->of[i];
+        a->due = due;
+        due -= log(uniform(&state)) / opt.rate;
+        a->prompt = draw(&opt.prompt, &state);
+        a->most = draw(&opt.answer, &state);
+        a->seed = state;
+    }
+}
+
+/* What the server counted must be what was asked for. */
+static void check_counts(struct run *r)
+{
+    for (int i = 0; i < r->count; i++) {
+        struct asked *a = &r->of[i];
+        if (!a->failed && strcmp(a->reason, "length") == 0 && a->tokens != a->most)
+            asked_fail(a, "%d tokens, not %d", a->tokens, a->most);
+    }
+}
+
+static bool equal(const struct asked *a, const struct asked *b)
+{
+    return !b->failed && a->bytes == b->bytes && a->tokens == b->tokens && !strcmp(a->reason, b->reason) &&
+           (!a->bytes || !memcmp(a->text, b->text, a->bytes));
+}
+
+/* One after the other. */
+static bool verify(struct run *r)
+{
+    for (int i = 0; i < r->count; i++) {
+        struct asked again = r->of[i], *a = &r->of[i];
+        struct run alone = {&again, 1, {0}};
+        if (a->failed) continue;
+        again.text = NULL;
+        asked_reset(&again);
+        again.due = 0;
+        if (!run_all(&alone)) return false;
+        if (!equal(a, &again))
+            asked_fail(a, "another answer than alone: %d tokens, %d", a->tokens, again.tokens);
+        free(again.text);
+        free(alone.gaps.of);
+    }
+    return true;
+}
+
+static int finish(struct run *r)
+{
+    enum { SHOWN = 5 };
+    int shown = 0, failures = report_failures(r);
+    report_print(r, stdout);
+    if (opt.verify) printf("verified: %d answers are as they are alone\n", r->count - failures);
+    for (int i = 0; i < r->count && shown < SHOWN; i++)
+        if (r->of[i].failed) fprintf(stderr, "chat_load: request %d: %s\n", i, r->of[i].why), shown++;
+    if (opt.csv && !report_csv(r, opt.csv)) {
+        fprintf(stderr, "chat_load: cannot write %s\n", opt.csv);
+        failures++;
+    }
+    return failures ? 1 : 0;
+}
+
+/* ---- Options ---- */
+
+static bool parse_range(const char *text, struct range *out, int most)
+{
+    char more;
+    int n = sscanf(text, "%d..%d%c", &out->least, &out->most, &more);
+    if (n == 1) out->most = out->least;
+    return (n == 1 || n == 2) && out->least >= 1 && out->most >= out->least && out->most <= most;
+}
+
+static bool parse_number(const char *text, double least, double most, double *out)
+{
+    char *end;
+    *out = strtod(text, &end);
+    return *text && !*end && *out >= least && *out <= most;
+}
+
+static bool parse_option(const char *name, const char *value)
+{
+    double n;
+    const struct {
+        const char *name, **to;
+    } texts[] = {{"--host", &opt.host}, {"--port", &opt.port}, {"--model", &opt.model}, {"--csv", &opt.csv}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (!strcmp(name, texts[i].name)) return *texts[i].to = value, true;
+    if (!strcmp(name, "--prompt")) return parse_range(value, &opt.prompt, MOST_PROMPT - 1);
+    if (!strcmp(name, "--answer")) return parse_range(value, &opt.answer, 1 << 20);
+    if (!strcmp(name, "--rate")) return parse_number(value, 1e-3, 1e6, &opt.rate);
+    if (!strcmp(name, "--temperature")) return parse_number(value, 0, 2, &opt.temperature);
+    if (!strcmp(name, "--timeout")) return parse_number(value, 1e-3, 1e6, &opt.timeout);
+    if (!strcmp(name, "--requests") && parse_number(value, 1, 1e6, &n)) return opt.requests = (int)n, true;
+    if (!strcmp(name, "--seed") && parse_number(value, 0, 1e15, &n)) return opt.seed = (uint64_t)n, true;
+    return false;
+}
+
+static bool parse(char **argv)
+{
+    while (*++argv) {
+        if (!strcmp(*argv, "--verify")) {
+            opt.verify = true;
+        } else if (!strncmp(*argv, "--", 2) && argv[1] && parse_option(argv[0], argv[1])) {
+            argv++;
+        } else {
+            fprintf(stderr, "chat_load: what is %s %s? --help names the options\n", *argv,
+                    argv[1] ? argv[1] : "");
+            return false;
+        }
+    }
+    return true;
+}
+
+static int usage(void)
+{
+    puts("usage: chat_load [OPTION]...\n"
+         "  --host H --port P    of the server; 127.0.0.1, 8080\n"
+         "  --rate R             requests a second; 10\n"
+         "  --requests N         100\n"
+         "  --prompt A..B        bytes of a prompt; 8..128\n"
+         "  --answer A..B        tokens of an answer; 4..64\n"
+         "  --temperature T      0\n"
+         "  --seed N             of all that is drawn; 1\n"
+         "  --model NAME         sent along; none\n"
+         "  --timeout S          of silence in an answer; 60\n"
+         "  --csv FILE           gets a line for each request\n"
+         "  --verify             sends each once more, alone, and compares");
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct run r = {0};
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    if (argc > 1 && !strcmp(argv[1], "--help")) return usage();
+    if (!parse(argv)) return 2;
+    int status = getaddrinfo(opt.host, opt.port, &hints, &server);
+    if (status) return fprintf(stderr, "chat_load: %s: %s\n", opt.host, gai_strerror(status)), 1;
+    r.count = opt.requests;
+    r.of = calloc((size_t)r.count, sizeof *r.of);
+    if (r.of) draw_all(&r);
+    bool good = r.of && run_all(&r);
+    if (good) check_counts(&r);
+    if (good && opt.verify) good = verify(&r);
+    if (!good) fprintf(stderr, "chat_load: out of memory\n");
+    int result = good ? finish(&r) : 1;
+    for (int i = 0; r.of && i < r.count; i++) free(r.of[i].text);
+    free(r.of);
+    free(r.gaps.of);
+    freeaddrinfo(server);
+    return result;
+}

@@ -1,0 +1,73 @@
+/*
+ * load.h -- a request that chat_load sends, and what becomes of it.
+ */
+#ifndef LOAD_H
+#define LOAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Times are seconds since the first one was due; 0 or less in `first` and `last`: not yet. */
+struct asked {
+    double due;   /* when it was to be sent: latencies count from here, however late it was */
+    double first; /* its first token came */
+    double last;  /* its last one */
+    double ended; /* the connection closed */
+    int prompt;   /* bytes */
+    int most;     /* tokens wanted */
+    uint64_t seed;
+
+    int status;  /* of HTTP; 0: there was none */
+    int pieces;  /* events with text or tokens */
+    int tokens;  /* by the server's own count, else pieces */
+    bool done;   /* [DONE] came, and nothing behind it */
+    bool failed; /* see why */
+    char why[120];
+    char reason[16]; /* finish_reason */
+    char *text;      /* as JSON has it between quotes */
+    size_t bytes;
+};
+
+void asked_fail(struct asked *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void asked_reset(struct asked *a); /* as if it had not been sent */
+
+/* ---- A reply of HTTP/1.1 as it arrives: events, in chunks or not ---- */
+
+struct reply_line {
+    size_t bytes;
+    char text[1 << 16];
+};
+
+struct reply {
+    enum { REPLY_HEAD, REPLY_SIZE, REPLY_CHUNK, REPLY_GAP, REPLY_END, REPLY_PLAIN } state;
+    size_t left; /* of a chunk */
+    struct reply_line frame, body;
+    bool chunked;
+    struct asked *of;
+};
+
+/* Seconds between pieces of answers. */
+struct gaps {
+    double *of;
+    size_t count, room;
+};
+
+void reply_begin(struct reply *r, struct asked *of);
+void reply_feed(struct reply *r, const char *data, size_t bytes, double now, struct gaps *gaps);
+/* The connection is closed, or given up. */
+void reply_end(struct reply *r, double now, struct gaps *gaps);
+
+/* ---- Figures ---- */
+
+struct run {
+    struct asked *of;
+    int count;
+    struct gaps gaps;
+};
+void report_print(const struct run *r, FILE *to);
+bool report_csv(const struct run *r, const char *path);
+int report_failures(const struct run *r);
+
+#endif
