@@ -80,6 +80,7 @@ $(BUILD)/examples/chat_server: $(CHAT_OBJ) $(BUILD)/libcoda.so
 	$(CC) $(CHAT_OBJ) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(CHAT_LIBS) $(LDLIBS)
 # Libc and sockets are all that it wants.
 LOAD_OBJ := $(patsubst %.c,$(BUILD)/%.o,examples/chat_load.c $(wildcard examples/load/*.c))
+$(BUILD)/examples/chat_load.o: ALL_CFLAGS += -Iexamples/load
 $(BUILD)/examples/chat_load: $(LOAD_OBJ)
 	$(CC) $^ -o $@ $(LDLIBS)
 chat_server: ## examples/chat_server.c, chat_load.c and their test, if libmicrohttpd and jansson are there
@@ -338,7 +339,7 @@ $(BUILD)/compile_commands.json: $(SRC) Makefile ## for clangd and clang-tidy
 	@mkdir -p $(@D)
 	@{ printf '['; comma=; for f in $(SRC) $(TESTS) $(wildcard test/support/*.c test/system/chat/*.c examples/*.c examples/*/*.c perf/*.c); do \
 	    printf '%s\n{"directory": "%s", "file": "%s", "command": "%s -c %s"}' "$$comma" '$(CURDIR)' $$f \
-	        '$(CC) $(ALL_CFLAGS) -I$(BUILD)/test -Itest/support -Itest -Iexamples -Iexamples/chat -Iperf' $$f; comma=,; \
+	        '$(CC) $(ALL_CFLAGS) -I$(BUILD)/test -Itest/support -Itest -Iexamples -Iexamples/chat -Iexamples/load -Iperf' $$f; comma=,; \
 	done; printf '\n]\n'; } > $@
 
 # ---- Installation ----

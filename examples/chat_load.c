@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "load/load.h"
+#include "load.h"
 #include "tensor.h"
 
 enum { MOST_PROMPT = 1 << 16, ROOM = MOST_PROMPT + 1024 };

@@ -2,7 +2,7 @@
  * forks.h -- who holds locks that a child of fork() must find free, and what they guard whole.
  *
  * Each one that watches takes its locks before every fork() of the process, after which parent and child
- * each give them back. A vfork() or posix_spawn(), whose child only begins another program, needs none of it.
+ * each give them back. A child that only begins another program needs none of it.
  */
 #ifndef FORKS_H
 #define FORKS_H
