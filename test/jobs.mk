@@ -34,6 +34,8 @@ TORTURES := $(filter-out torture shim,$(basename $(notdir $(wildcard test/tortur
 FUZZERS  := $(basename $(notdir $(wildcard test/fuzz/fuzz_*.c)))
 ASAN_TORTURES = damage store faults tiers
 TSAN_TORTURES = cold store tiers
+# After a fork() beside other threads the sanitizer's own allocator may be locked in the child.
+PARTS_ASAN_tiers = runs sealed moments ends failures servers
 WEAK_TORTURES = driver store hostile versions
 
 .PHONY: built-unit built-rest built-asan built-tsan built-weak
@@ -111,7 +113,7 @@ $(foreach f,$(FUZZERS),$(eval $(call job,$(f),asan,$(BUILD)/asan/$(f) $(FUZZ_SEC
 
 # ---- The kernel cache under torture; again where a sanitizer has something to see, and under names of four bits ----
 $(foreach t,$(TORTURES),$(eval $(call job,torture-$(t),rest,$(BUILD)/torture/$(t) $(if $(FULL),--full))))
-$(foreach t,$(ASAN_TORTURES),$(eval $(call job,torture-$(t)-asan,asan,$(BUILD)/asan/torture/$(t))))
+$(foreach t,$(ASAN_TORTURES),$(eval $(call job,torture-$(t)-asan,asan,$(BUILD)/asan/torture/$(t) $(PARTS_ASAN_$(t)))))
 $(eval $(call job,torture-cold-tsan,tsan,$(BUILD)/tsan/torture/cold threads))
 $(eval $(call job,torture-store-tsan,tsan,$(BUILD)/tsan/torture/store))
 $(eval $(call job,torture-tiers-tsan,tsan,$(BUILD)/tsan/torture/tiers runs moments ends))
