@@ -31,6 +31,22 @@ static coda_status bind_context(const struct driver *d, CUcontext *context, char
     return CODA_OK;
 }
 
+coda_status jit_device_enter(const struct jit_device *dev, char *err)
+{
+    const struct driver *d = driver_open(err);
+    if (!d) return CODA_E_DEVICE;
+    CUresult r = d->cuCtxPushCurrent(dev->context);
+    return r ? driver_fail(d, err, r, "cuCtxPushCurrent") : CODA_OK;
+}
+
+void jit_device_leave(void)
+{
+    char err[JIT_ERROR_SIZE];
+    CUcontext popped;
+    const struct driver *d = driver_open(err);
+    if (d) d->cuCtxPopCurrent(&popped);
+}
+
 /* From 9.0 on, the arch-specific target: wgmma and setmaxnreg exist only there. */
 static void print_arch(char *out, size_t size, int major, int minor)
 {

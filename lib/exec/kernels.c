@@ -260,7 +260,7 @@ static void allow_early_starts(struct coda_plan *p)
     }
 }
 
-coda_status kernels_load(struct coda_plan *p, const struct jit_options *opt)
+static coda_status load_all(struct coda_plan *p, const struct jit_options *opt)
 {
     char err[JIT_ERROR_SIZE] = "";
     for (int i = 0; i < p->kernels; i++) {
@@ -284,6 +284,17 @@ coda_status kernels_load(struct coda_plan *p, const struct jit_options *opt)
     }
     allow_early_starts(p);
     return CODA_OK;
+}
+
+/* Tensor maps and cuBLASLt want a context, which the thread may not have. */
+coda_status kernels_load(struct coda_plan *p, const struct jit_options *opt)
+{
+    char err[JIT_ERROR_SIZE] = "";
+    coda_status status = jit_device_enter(&p->gpu, err);
+    if (status) return fail(status, "%s", err);
+    status = load_all(p, opt);
+    jit_device_leave();
+    return status;
 }
 
 void kernels_free(struct coda_plan *p)

@@ -262,6 +262,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *out, CUtensorMapDataType type, cuui
                                 CUtensorMapFloatOOBfill fill)
 {
     (void)promotion;
+    if (!stack[depth]) return CUDA_ERROR_INVALID_CONTEXT;
     struct map m = {.magic = MAP_MAGIC, .address = (uintptr_t)address, .rank = (uint8_t)rank};
     m.element = (uint8_t)element_bytes(type);
     m.swizzle = (uint8_t)swizzle_bytes(swizzle);
