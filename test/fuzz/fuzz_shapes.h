@@ -40,6 +40,7 @@ static int call_coda_plan_ready(void)
     if (ready > 1) stop("coda_plan_ready", "neither yes nor no");
     return ready < 0 ? ready : CODA_OK;
 }
+static int call_coda_plan_seal(void) { return coda_plan_seal(plan_any()); }
 static int call_coda_plan_symbols(void) { return coda_plan_symbols(plan_any()), SILENT; }
 static int call_coda_plan_symbol(void)
 {

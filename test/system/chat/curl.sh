@@ -6,7 +6,7 @@ command -v curl >/dev/null || { echo 'curl is not there: not tested'; exit 0; }
 out=$(mktemp)
 "$1" --port 0 >"$out" &
 server=$!
-trap 'kill $server 2>/dev/null; rm -f "$out"' EXIT
+trap 'kill $server 2>/dev/null || :; rm -f "$out"' EXIT
 
 die() { echo "curl.sh: $*" >&2; exit 1; }
 ask() { # PATH WORD [curl's options]: the answer has the word
