@@ -195,9 +195,9 @@ static coda_status plan_shape(struct coda_cache *c, int number)
     return status;
 }
 
-/* A server that meets a shape with a kernel of its own each time. Memory keeps 64 MB of images, which are so large here that a
- * quarter of the shapes fills it. What the first half has reached, the second may exceed by GROWTH_MB: at
- * full scale less than half a kB a shape. */
+/* A server that meets a shape with a kernel of its own each time. Memory keeps 64 MB of images, which are so
+ * large here that a quarter of the shapes fills it. What the first half has reached, the second may exceed by
+ * GROWTH_MB: at full scale less than half a kB a shape. */
 static void shapes(void)
 {
     enum { KEPT_MB = 64, GROWTH_MB = 2 };
