@@ -21,7 +21,7 @@ static double percentile(const double *sorted, size_t count, int percent)
 
 static void print_spread(FILE *to, const char *name, double *seconds, size_t count)
 {
-    qsort(seconds, count, sizeof *seconds, compare);
+    if (count) qsort(seconds, count, sizeof *seconds, compare);
     fprintf(to, "%-12s %9.2f %9.2f %9.2f %9.2f\n", name, 1e3 * percentile(seconds, count, 50),
             1e3 * percentile(seconds, count, 90), 1e3 * percentile(seconds, count, 99),
             count ? 1e3 * seconds[count - 1] : 0);
