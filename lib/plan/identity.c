@@ -85,18 +85,6 @@ static void write_step(struct author *w, const struct step *step)
     append(w, &blank, sizeof blank);
 }
 
-static uint64_t hash(const char *data, size_t size)
-{
-    uint64_t h = size, word;
-    for (; size >= sizeof word; data += sizeof word, size -= sizeof word) {
-        memcpy(&word, data, sizeof word);
-        h = (h ^ word) * 0x9e3779b97f4a7c15u;
-        h ^= h >> 32;
-    }
-    for (; size; size--) h = (h ^ (unsigned char)*data++) * 0x100000001b3u;
-    return h ^ h >> 29;
-}
-
 bool identity_of(struct identity *out, struct arena *a, const struct plan *p, const struct program *q)
 {
     struct author w = {.id = out, .arena = a, .p = p};
@@ -108,7 +96,7 @@ bool identity_of(struct identity *out, struct arena *a, const struct plan *p, co
     for (int i = 0; (u = program_use(q, i)) && !a->failed; i++) write_use(&w, u);
     for (int i = 0; i < q->steps && !a->failed; i++) write_step(&w, &q->step[i]);
     if (a->failed) return false;
-    out->hash = hash(out->data, out->size);
+    out->hash = hash_of(out->data, out->size);
     return true;
 }
 
@@ -117,7 +105,7 @@ bool identity_add(struct identity *id, struct arena *a, const void *data, size_t
     struct author w = {.id = id, .arena = a, .capacity = id->size};
     append(&w, data, size);
     if (a->failed) return false;
-    id->hash = hash(id->data, id->size);
+    id->hash = hash_of(id->data, id->size);
     return true;
 }
 
