@@ -110,6 +110,7 @@ static coda_status improve(struct job *j, struct plan *plan, const graph *r, str
                       .arg = j->p->arg,
                       .gpu = &j->p->gpu,
                       .jit = jit_options(j),
+                      .by_price = j->kin.variants,
                       .measure = j->opt.flags & CODA_AUTOTUNE,
                       .thorough = j->opt.flags & CODA_MAX_AUTOTUNE,
                       .arena = &j->p->arena};
