@@ -43,7 +43,7 @@ struct family { /* products that differ in their rows alone */
     struct family *next;
     struct identity id;
     struct target target;
-    struct tile few[FEW_CLASSES]; /* mainloop NULL: not known yet */
+    struct tile base, few[FEW_CLASSES]; /* mainloop NULL: not known yet */
     struct segment segment[MOST_SEGMENTS];
     struct tile chosen[MOST_CHOSEN];
     int choices;
@@ -252,20 +252,50 @@ static struct family *family_of(struct variants *v, const struct plan *p, const 
     return f;
 }
 
+/* ---- The base ---- */
+
+/* Of what serves both few rows and many, the cheapest at some rows between; false: nothing does. */
+static bool find_base(const struct program *q, const struct target *target, struct tile *out)
+{
+    enum { FEW = 1, SOME = 512, MANY = 16384 };
+    struct program few = with_rows(q, FEW), some = with_rows(q, SOME), many = with_rows(q, MANY);
+    struct search all[3] = {{.p = &some}, {.p = &few}, {.p = &many}};
+    for (int i = 0; i < ARRAY_SIZE(all); i++) {
+        all[i].most = MOST_CANDIDATES, all[i].most_rows = ANY_ROWS, all[i].common = true;
+        search_run(&all[i], target, TILES_KNOWN);
+    }
+    for (int i = 0; i < all[0].n; i++) {
+        int found = 0;
+        for (int k = 1; k < ARRAY_SIZE(all); k++)
+            for (int j = 0; j < all[k].n; j++) found += tile_equal(&all[0].tile[i], &all[k].tile[j]);
+        if (found == ARRAY_SIZE(all) - 1) return *out = all[0].tile[i], true;
+    }
+    return false;
+}
+
+static struct tile base_of(struct family *f, const struct program *q)
+{
+    if (!f->base.mainloop && !find_base(q, &f->target, &f->base)) return tile_choose(q, &f->target);
+    return f->base;
+}
+
+/* ---- A tile ---- */
+
 static bool find_among_many(struct family *f, const struct program *q, struct tile *out)
 {
     const struct class at = class_of(q->dim[1]);
     for (int s = 0; s <= at.segment; s++)
         if (!f->segment[s].known && !cover_segment(f, q, s)) return false;
     int tile = f->segment[at.segment].tile[at.index];
-    *out = tile == NO_TILE ? variants_base(q, &f->target) : f->chosen[tile];
+    *out = tile == NO_TILE ? base_of(f, q) : f->chosen[tile];
     return true;
 }
 
 /* For up to 8, 16, .. 128 rows; a stream is for its rows alone. What is good enough for twice as many rows is
  * so for these, too. */
-static struct tile few_rows_tile(const struct program *q, const struct target *target, int64_t rows)
+static struct tile few_rows_tile(struct family *f, const struct program *q, int64_t rows)
 {
+    const struct target *target = &f->target;
     struct offers o;
     struct tile t;
     if (rows < LEAST_ROWS) {
@@ -274,12 +304,12 @@ static struct tile few_rows_tile(const struct program *q, const struct target *t
         rows = LEAST_ROWS;
     }
     if (rows < FEW_ROWS) {
-        t = few_rows_tile(q, target, 2 * rows);
+        t = few_rows_tile(f, q, 2 * rows);
         find_offers(&o, q, target, rows, t.most_rows);
         if (has(o.tile, o.n, &t)) return t;
     }
     find_offers(&o, q, target, rows, (int)rows);
-    return o.n ? *o.tile : variants_base(q, target);
+    return o.n ? *o.tile : base_of(f, q);
 }
 
 static bool find_among_few(struct family *f, const struct program *q, struct tile *out)
@@ -288,7 +318,7 @@ static bool find_among_few(struct family *f, const struct program *q, struct til
     int class = (int)rows - 1;
     if (rows > LEAST_ROWS)
         for (rows = 2 * LEAST_ROWS, class = LEAST_ROWS; rows < q->dim[1]; rows *= 2) class ++;
-    if (!f->few[class].mainloop) f->few[class] = few_rows_tile(q, &f->target, rows);
+    if (!f->few[class].mainloop) f->few[class] = few_rows_tile(f, q, rows);
     *out = f->few[class];
     return true;
 }
@@ -303,23 +333,12 @@ bool variants_tile(struct variants *v, const struct plan *p, const struct progra
     return good;
 }
 
-/* ---- The base ---- */
-
-/* Of what serves both few rows and many, the cheapest at some rows between. */
-struct tile variants_base(const struct program *q, const struct target *target)
+bool variants_base(struct variants *v, const struct plan *p, const struct program *q,
+                   const struct target *target, struct tile *out)
 {
-    enum { FEW = 1, SOME = 512, MANY = 16384 };
-    struct program few = with_rows(q, FEW), some = with_rows(q, SOME), many = with_rows(q, MANY);
-    struct search all[3] = {{.p = &some}, {.p = &few}, {.p = &many}};
-    for (int i = 0; i < ARRAY_SIZE(all); i++) {
-        all[i].most = MOST_CANDIDATES, all[i].most_rows = ANY_ROWS, all[i].common = true;
-        search_run(&all[i], target, TILES_KNOWN);
-    }
-    for (int i = 0; i < all[0].n; i++) {
-        int found = 0;
-        for (int k = 1; k < ARRAY_SIZE(all); k++)
-            for (int j = 0; j < all[k].n; j++) found += tile_equal(&all[0].tile[i], &all[k].tile[j]);
-        if (found == ARRAY_SIZE(all) - 1) return all[0].tile[i];
-    }
-    return tile_choose(q, target);
+    pthread_mutex_lock(&v->lock);
+    struct family *f = family_of(v, p, q, target);
+    if (f) *out = base_of(f, q);
+    pthread_mutex_unlock(&v->lock);
+    return f;
 }

@@ -24,6 +24,7 @@ enum { VARIANT_TOLERANCE = 5 }; /* per cent */
 bool variants_tile(struct variants *v, const struct plan *p, const struct program *q,
                    const struct target *target, struct tile *out); /* false: out of memory */
 /* One tile for all its rows, however slow. */
-struct tile variants_base(const struct program *q, const struct target *target);
+bool variants_base(struct variants *v, const struct plan *p, const struct program *q,
+                   const struct target *target, struct tile *out); /* false: out of memory */
 
 #endif
