@@ -25,8 +25,8 @@ struct kinship {
  * message is set. */
 coda_status compile_graph(coda_plan **out, const graph *g, const coda_compile_options *opt,
                           const struct kinship *kin);
-/* Goes on with plans that were left unloaded: compiles what kernels of all of them are not known, at one time,
- * and gives the first plan its own. */
+/* Goes on with plans that were left unloaded: compiles at one time what kernels of theirs are not known, and
+ * gives the first plan its own. */
 coda_status compile_load(coda_plan *const *plan, int plans, const coda_compile_options *opt,
                          struct known *known);
 /* The graph that a plan with these options is of; symbols stay. NULL with the message set. */

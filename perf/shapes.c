@@ -1,7 +1,8 @@
 /*
  * shapes.c -- what a run of a plan over symbols costs the host: a LLaMA block over `dim T`.
  *
- *     first/cold, first/warm  coda_compile and the first run, of CODA_POLICY_BACKGROUND; no cache, a filled one
+ *     first/cold  coda_compile and the first run, of CODA_POLICY_BACKGROUND, without a cache
+ *     first/warm  the same with all kernels in the cache on disk
  *     run/exact   coda_run of an exact plan at one number of tokens, until it returns
  *     run/seen    coda_run_shaped of the same, which ran before
  *     run/turns   the same of some that ran before, one after the other

@@ -1,7 +1,7 @@
 /*
  * hash.c -- of bytes, for tables of this process: nothing is kept under it, and nobody chooses the keys.
  *
- * Four chains of words, as one multiplication after the other would be waited for; they are joined in the end.
+ * Four chains of words, since one multiplication after the other would have to be waited for.
  */
 #include "base.h"
 

@@ -194,13 +194,17 @@ static bool has_news(struct search_of_base *s, const coda_plan *p)
     return news;
 }
 
-/* A shape without a plan is none of ours: a run of it will say so. */
+/* Draws the best plan, too: its products look for tiles of so many rows, which takes longer than a run may.
+ * A shape without a plan is none of ours: a run of it will say so. */
 static void probe(struct search_of_base *s, const int64_t *dims)
 {
     struct family *f = s->f;
     const struct wish w = {.call = "compile", .dims = dims, .base = true, .unloaded = true};
+    const struct wish best = {.call = "compile", .dims = dims, .drawn = true};
     coda_plan *p;
-    if (s->endless || family_plan(f, &p, s->whole, &w)) return;
+    if (s->endless) return;
+    if (!family_plan(f, &p, s->whole, &best)) executable_free(p);
+    if (family_plan(f, &p, s->whole, &w)) return;
     bool news = has_news(s, p);
     s->endless = news && f->probes == MOST_PROBES;
     if (news && !s->endless) f->probe[f->probes++] = p;

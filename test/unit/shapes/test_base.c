@@ -1,4 +1,4 @@
-/* test_base.c -- kernels that serve any shape: each shape finds its own among those that coda_compile makes. */
+/* test_base.c -- kernels that serve any shape: each finds its own among those that coda_compile makes. */
 #include "family.h"
 
 #include <stdio.h>
