@@ -421,6 +421,17 @@ def sides_of(case, plan, copies):
     return sides
 
 
+class Clock(base.Clock):
+    """Copies of the data, or one that is as large, leave nothing of the last run in L2."""
+
+    def events(self, fn):
+        pair = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        pair[0].record()
+        fn()
+        pair[1].record()
+        return pair
+
+
 def measure(clock, sides, count, quick):
     names, rounds = list(sides), []
     for r in range(12 if quick else 42):
@@ -486,7 +497,7 @@ def main():
         sys.exit("serving.py: torch finds no GPU; nothing is measured")
     chosen = opt.pattern or opt.cpu
     path = opt.out or (None if chosen else os.path.join(base.ROOT, "perf", "results", "serving.json"))
-    lib, clock, rows = base.load_library(), base.Clock("cpu" if opt.cpu else "cuda"), []
+    lib, clock, rows = base.load_library(), Clock("cpu" if opt.cpu else "cuda"), []
     for case in all_cases(opt):
         if opt.pattern and not any(x in case.name for x in opt.pattern):
             continue

@@ -230,6 +230,8 @@ static int beside_exact(const struct test *t, int64_t n)
     good(coda_compile(&exact, bound, &opt), "coda_compile");
     must(t->m.event_new(&e[0], 0) || t->m.event_new(&e[1], 0), "event");
     prepare(t, exact);
+    shaped(t, n);
+    settle(t, 20);
     double error = differ(t, exact, n, e);
     for (int i = 0; i < ROUNDS; i++) {
         mine = of_runs(t, NULL, n, e);
