@@ -1,264 +1,310 @@
 /*
- * shapes.c -- what a run of a plan over symbols costs the host: a LLaMA block over `dim T`.
+ * shapes.c -- one plan of a LLaMA-7B block for every number of tokens, by the policy that waits for nothing,
+ * on an empty cache: what a server's steps cost the host while better kernels are made, and after.
  *
- *     first/cold  coda_compile and the first run, of CODA_POLICY_BACKGROUND, without a cache
- *     first/warm  the same with all kernels in the cache on disk
- *     run/exact   coda_run of an exact plan at one number of tokens, until it returns
- *     run/seen    coda_run_shaped of the same, which ran before
- *     run/turns   the same of some that ran before, one after the other
- *     new/base    the first run of a number of tokens with CODA_POLICY_NEVER: kernels that serve any shape
- *     new/best    the same with its own kernels, which all are loaded
- *     new/early   the same while those are not there, and are made in the background
- *     stream/cold calls of CODA_POLICY_BACKGROUND from the start, without a cache, of any tokens; and
- *     stream/later  the same once nothing is left to be made: look at the longest
+ *     shapes [--quick] [--out FILE]
  *
- * Each figure is the host's time of a call, the stream empty before it. --tokens N and --width N give other
- * blocks; the emulator runs small ones (LD_LIBRARY_PATH=build/emulator, with CODA_CUDA_LIB and CODA_LIBCUDA).
+ *     first      coda_compile and the first run, to its end: milliseconds
+ *     unsettled  host time of coda_run_shaped of random numbers of tokens, right after it: microseconds
+ *     settled    the same once the background is done; and of the same numbers once more
+ *     sealed     the same numbers, and others, after coda_plan_seal
+ *     rows/T     a run's time over that of a plan for T tokens alone, runs in turns
+ *
+ * Kernels of the sides compared come out of one cache. Results of both are compared: they may differ by
+ * rounding, since tiles of the exact plan are its own.
  */
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "bench.h"
+#include "machine.h"
 
-enum { MOST_CALLS = 4096, ARGUMENTS = 8, KEPT = 16, HEAD = 128 };
+enum { MOST = 4096, HIDDEN = 4096, ARGS = 8, DRAINED = 16, ROUNDS = 11, RUNS = 8, CHECKED = 4096 };
+#define AGREE 0.02
 
-struct shapes {
-    struct report report;
-    struct machine machine;
-    coda_cache *cache;
-    char dir[32];
-    int64_t tokens, width;
-    void *args[ARGUMENTS], *work; /* for the largest */
-    double call[MOST_CALLS];
-    uint64_t seed;
+static const char text[] = "dim %T = 1..4096\n%x = input bf16[T,4096]\n%attn_gain = weight bf16[4096]\n"
+                           "%w_qkv = weight bf16[12288,4096]\n%w_o = weight bf16[4096,4096]\n"
+                           "%mlp_gain = weight bf16[4096]\n%w_gate_up = weight bf16[22016,4096]\n"
+                           "%w_down = weight bf16[4096,11008]\n%n1 = rms_norm %x, %attn_gain {eps=1e-5}\n"
+                           "%qkv = matmul %n1, %w_qkv\n"
+                           "%r = rope %qkv {base=10000,head_dim=128,rotary=128,heads=64,half=1}\n"
+                           "%q = slice %r {axis=1,start=0,stop=4096,step=1}\n"
+                           "%k = slice %r {axis=1,start=4096,stop=8192,step=1}\n"
+                           "%v = slice %r {axis=1,start=8192,stop=12288,step=1}\n"
+                           "%a = attention %q, %k, %v "
+                           "{scale=0.08838834764831845,heads=32,kv_heads=32,causal=1}\n"
+                           "%o = matmul %a, %w_o\n%h = add %o, %x\n"
+                           "%n2 = rms_norm %h, %mlp_gain {eps=1e-5}\n%gu = matmul %n2, %w_gate_up\n"
+                           "%gate = slice %gu {axis=1,start=0,stop=11008,step=1}\n"
+                           "%up = slice %gu {axis=1,start=11008,stop=22016,step=1}\n%m = swiglu %gate, %up\n"
+                           "%d = matmul %m, %w_down\n%s = add %d, %h\noutput %y = %s\n";
+static const int64_t rows[] = {1, 2, 7, 16, 40, 64, 100, 128, 300, 777, 1024, 1500, 2048, 3000, 4096};
+
+struct test {
+    struct machine m;
+    coda_graph *g;
+    coda_plan *plan;
+    address at[ARGS], work, prepared;
+    void *args[ARGS];
+    FILE *out;
 };
 
-static double now_us(void)
+static double now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
-static void die(const char *what)
+static void good(coda_status s, const char *what)
 {
+    if (s == CODA_OK) return;
     fprintf(stderr, "perf: %s: %s\n", what, coda_error());
     exit(1);
 }
 
-static void say(struct shapes *s, const char *name, const char *unit, int n)
+static uint64_t random_bits(uint64_t *state)
 {
-    double mid = median(s->call, n);
-    report_case(&s->report, name);
-    fprintf(s->report.json, ", \"%s\": %.6g, \"min\": %.6g, \"max\": %.6g, \"rounds\": %d", unit, mid,
-            s->call[0], s->call[n - 1], n);
-    report_end_case(&s->report);
-    printf("%-12s %10.2f %s   %.2f .. %.2f, nine tenths below %.2f, of %d\n", name, mid, unit, s->call[0],
-           s->call[n - 1], s->call[n * 9 / 10], n);
-    fflush(stdout);
+    *state += 0x9e3779b97f4a7c15u;
+    uint64_t z = (*state ^ *state >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
 }
 
-/* ---- The block ---- */
-
-static coda_value weight(coda_graph *g, const char *name, int64_t n, int64_t k)
+/* As many small numbers of tokens as large ones. */
+static int64_t draw(uint64_t *state)
 {
-    return coda_weight(g, name, CODA_BF16, k ? 2 : 1, (int64_t[]){n, k});
+    double u = (double)(random_bits(state) >> 11) * 0x1p-53;
+    int64_t n = (int64_t)exp2(u * 12.0);
+    return n < 1 ? 1 : n > MOST ? MOST : n;
 }
 
-static coda_graph *block(const struct shapes *s)
-{
-    const int64_t d = s->width, heads = d / HEAD, f = d * 43 / 16 / 64 * 64;
-    coda_graph *g = coda_graph_new();
-    coda_value x = coda_input(g, "x", CODA_BF16, 2, (int64_t[]){coda_symbol(g, "T", 1, s->tokens, 1), d});
-    coda_rope_options rope = CODA_ROPE_OPTIONS_INIT;
-    coda_attention_options attention = CODA_ATTENTION_OPTIONS_INIT;
-    coda_value part[3];
-    rope.head_dim = HEAD, rope.heads = 2 * heads;
-    attention.heads = heads, attention.causal = 1;
-    coda_value n1 = coda_rms_norm(g, x, weight(g, "gain", d, 0), 1e-5f);
-    coda_value qkv = coda_rope(g, coda_matmul(g, n1, weight(g, "qkv", 3 * d, d)), CODA_NONE, &rope);
-    for (int i = 0; i < 3; i++) part[i] = coda_slice(g, qkv, 1, i * d, (i + 1) * d, 1);
-    coda_value a = coda_attention(g, part[0], part[1], part[2], CODA_NONE, &attention);
-    coda_value h = coda_add(g, coda_matmul(g, a, weight(g, "o", d, d)), x);
-    coda_value n2 = coda_rms_norm(g, h, weight(g, "gain_mlp", d, 0), 1e-5f);
-    coda_value z = coda_swiglu(g, coda_matmul(g, n2, weight(g, "gate_up", 2 * f, d)), CODA_STACKED);
-    coda_output(g, "y", coda_add(g, coda_matmul(g, z, weight(g, "down", d, f)), h));
-    return g;
-}
+/* ---- Memory: bf16 between -amount and amount ---- */
 
-static coda_plan *compiled(const struct shapes *s, const coda_graph *g, coda_policy policy, unsigned flags)
-{
-    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
-    coda_plan *p;
-    opt.policy = policy, opt.flags = flags, opt.cache = s->cache;
-    if (coda_compile(&p, g, &opt) != CODA_OK) die("compile");
-    return p;
-}
-
-static void allocate(struct shapes *s, const coda_plan *p)
+static address filled(const struct machine *m, size_t bytes, float amount)
 {
     address at;
-    for (int i = 0; i < coda_plan_args(p); i++) {
-        coda_arg_info a = CODA_ARG_INFO_INIT;
-        coda_plan_arg(p, i, &a);
-        must(s->machine.alloc(&at, a.bytes + 256), "cuMemAlloc");
-        must(s->machine.set(at, 0, a.bytes), "cuMemsetD8");
-        s->args[i] = (void *)at;
+    uint16_t *host = malloc(bytes);
+    must(!host || m->alloc(&at, bytes), "memory");
+    uint64_t state = bytes;
+    for (size_t i = 0; i < bytes / 2; i++) {
+        float x = ((float)(random_bits(&state) >> 40) * 0x1p-23f - 1) * amount;
+        uint32_t bits;
+        memcpy(&bits, &x, 4);
+        host[i] = (uint16_t)(bits >> 16);
     }
-    must(s->machine.alloc(&at, coda_plan_workspace(p) + 256), "cuMemAlloc");
-    s->work = (void *)at;
+    must(m->upload(at, host, bytes), "upload");
+    free(host);
+    return at;
 }
 
-/* ---- Calls ---- */
+static void open_memory(struct test *t)
+{
+    for (int i = 0; i < ARGS; i++) {
+        coda_arg_info a = CODA_ARG_INFO_INIT;
+        good(coda_plan_arg(t->plan, i, &a), "coda_plan_arg");
+        t->at[i] = filled(&t->m, a.bytes, a.rank == 2 && i ? 0.027f : 1.7f);
+        t->args[i] = (void *)(uintptr_t)t->at[i];
+    }
+    size_t work = coda_plan_workspace(t->plan), prepared = coda_plan_prepared(t->plan);
+    must(t->m.alloc(&t->work, work ? work : 1) || t->m.alloc(&t->prepared, prepared ? prepared : 1),
+         "memory");
+}
 
-/* Microseconds of a call, from an empty stream. */
-static double run(struct shapes *s, const coda_plan *p, int64_t tokens)
+static void prepare(const struct test *t, const coda_plan *p)
+{
+    good(coda_prepare(p, t->args, (void *)(uintptr_t)t->prepared, (void *)(uintptr_t)t->work, t->m.stream),
+         "coda_prepare");
+}
+
+/* ---- Runs ---- */
+
+static double shaped(const struct test *t, int64_t n)
 {
     coda_run_options opt = CODA_RUN_OPTIONS_INIT;
-    opt.dims = &tokens, opt.dim_count = 1;
-    must(s->machine.stream_wait(s->machine.stream), "a run");
-    double from = now_us();
-    coda_status status = tokens ? coda_run_shaped(p, s->args, NULL, s->work, s->machine.stream, &opt)
-                                : coda_run(p, s->args, NULL, s->work, s->machine.stream);
-    double us = now_us() - from;
-    if (status) die("run");
-    return us;
+    opt.dims = &n, opt.dim_count = 1;
+    double start = now();
+    coda_status s = coda_run_shaped(t->plan, t->args, (void *)(uintptr_t)t->prepared,
+                                    (void *)(uintptr_t)t->work, t->m.stream, &opt);
+    double took = now() - start;
+    good(s, "coda_run_shaped");
+    return took;
 }
 
-static int64_t any_tokens(struct shapes *s)
+static int rising(const void *a, const void *b)
 {
-    s->seed = s->seed * 6364136223846793005u + 1442695040888963407u;
-    return 1 + (int64_t)((s->seed >> 33) % (uint64_t)s->tokens);
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
 }
 
-/* The n-th of some that lie about evenly. */
-static int64_t nth(const struct shapes *s, int n, int all) { return s->tokens - (s->tokens - 1) * n / all; }
-
-static void warm(const coda_plan *p, int64_t tokens)
+/* Of `count` runs; the stream is waited for now and then, so that no run waits for room in it. */
+static void calls(const struct test *t, const char *name, int count, uint64_t seed)
 {
-    coda_warm_options opt = CODA_WARM_OPTIONS_INIT;
-    opt.dims = &tokens, opt.bindings = 1;
-    if (coda_warm(p, &opt) != CODA_OK) die("warm");
-}
-
-static void await_background(const coda_plan *p)
-{
-    coda_shape_stats t = CODA_SHAPE_STATS_INIT;
-    do usleep(1000), coda_shape_stats_get(p, &t);
-    while (t.pending);
-}
-
-/* ---- Figures ---- */
-
-static void measure_first(struct shapes *s, const coda_graph *g, const char *name, unsigned flags, int times)
-{
-    for (int i = -!flags; i < times; i++) { /* without flags the first one fills the cache */
-        coda_cache_forget(s->cache);
-        double from = now_us();
-        coda_plan *p = compiled(s, g, CODA_POLICY_BACKGROUND, flags);
-        double to = now_us();
-        if (!s->work) allocate(s, p);
-        double ms = (to - from + run(s, p, nth(s, 1, 3))) * 1e-3;
-        if (i >= 0) s->call[i] = ms;
-        coda_plan_free(p);
+    double *us = malloc(sizeof *us * (size_t)count);
+    must(!us, "malloc");
+    int slow = 0;
+    for (int i = 0; i < count; i++) {
+        us[i] = shaped(t, draw(&seed));
+        slow += us[i] > 5000;
+        if (i % DRAINED == 0) must(t->m.stream_wait(t->m.stream), "run");
     }
-    say(s, name, "ms", times);
+    must(t->m.stream_wait(t->m.stream), "run");
+    qsort(us, (size_t)count, sizeof *us, rising);
+    coda_shape_stats s = CODA_SHAPE_STATS_INIT;
+    good(coda_shape_stats_get(t->plan, &s), "coda_shape_stats_get");
+    double middle = us[count / 2], late = us[count - 1 - count / 1000], last = us[count - 1];
+    printf("%-10s %6d runs: host %8.1f us, %8.1f of a thousand, %9.1f at most, %d above 5 ms; %lld planned, "
+           "%lld improved, %lld pending, %lld kernels\n",
+           name, count, middle, late, last, slow, (long long)s.planned, (long long)s.improved,
+           (long long)s.pending, (long long)s.kernels);
+    fprintf(t->out,
+            ",\n{\"case\": \"shapes/%s\", \"runs\": %d, \"host_us\": {\"median\": %.2f, \"p999\": %.1f, "
+            "\"max\": %.1f}, \"above_5_ms\": %d, \"planned\": %lld, \"improved\": %lld, \"kernels\": %lld}",
+            name, count, middle, late, last, slow, (long long)s.planned, (long long)s.improved,
+            (long long)s.kernels);
+    free(us);
 }
 
-static void measure_seen(struct shapes *s, const coda_graph *g, const coda_plan *p)
+static void settle(const struct test *t, double seconds)
 {
-    const int64_t tokens = nth(s, 1, 8);
-    int n = 0;
-    coda_graph *one;
-    if (coda_graph_bind(&one, g, &tokens, 1) != CODA_OK) die("bind");
-    coda_plan *exact = compiled(s, one, CODA_POLICY_WAIT, 0);
-    for (n = -20; n < 500; n++) s->call[n < 0 ? 0 : n] = run(s, exact, 0);
-    say(s, "run/exact", "us", n);
-    for (n = -20; n < 500; n++) s->call[n < 0 ? 0 : n] = run(s, p, tokens);
-    say(s, "run/seen", "us", n);
-    for (n = -2 * KEPT; n < 500; n++) s->call[n < 0 ? 0 : n] = run(s, p, nth(s, (n + 2 * KEPT) % KEPT, KEPT));
-    say(s, "run/turns", "us", n);
+    coda_shape_stats s = CODA_SHAPE_STATS_INIT;
+    for (double end = now() + seconds * 1e6; now() < end; usleep(20000)) {
+        good(coda_shape_stats_get(t->plan, &s), "coda_shape_stats_get");
+        if (!s.pending) return;
+    }
+    printf("not settled: %lld pending\n", (long long)s.pending);
+}
+
+static double of_runs(const struct test *t, const coda_plan *exact, int64_t n, const event e[2])
+{
+    float ms = 0;
+    must(t->m.event_record(e[0], t->m.stream), "event");
+    for (int i = 0; i < RUNS; i++) {
+        if (!exact) shaped(t, n);
+        else
+            good(coda_run(exact, t->args, (void *)(uintptr_t)t->prepared, (void *)(uintptr_t)t->work,
+                          t->m.stream),
+                 "coda_run");
+    }
+    must(t->m.event_record(e[1], t->m.stream) || t->m.stream_wait(t->m.stream) ||
+             t->m.event_ms(&ms, e[0], e[1]),
+         "event");
+    return ms / RUNS;
+}
+
+static double distance(const uint16_t *a, const uint16_t *b, int64_t n)
+{
+    double off = 0, all = 0;
+    for (int64_t i = 0; i < n; i++) {
+        float x, y;
+        uint32_t bits[2] = {(uint32_t)a[i] << 16, (uint32_t)b[i] << 16};
+        memcpy(&x, &bits[0], 4), memcpy(&y, &bits[1], 4);
+        off += (x - y) * (x - y), all += (double)y * y;
+    }
+    return sqrt(off / all);
+}
+
+static double differ(const struct test *t, const coda_plan *exact, int64_t n, const event e[2])
+{
+    static uint16_t one[CHECKED], other[CHECKED];
+    size_t bytes = sizeof one;
+    address last = t->at[ARGS - 1] + (address)((size_t)n * HIDDEN * 2 - bytes);
+    of_runs(t, NULL, n, e);
+    must(t->m.download(one, last, bytes), "download");
+    of_runs(t, exact, n, e);
+    must(t->m.download(other, last, bytes), "download");
+    return distance(one, other, CHECKED);
+}
+
+static int beside_exact(const struct test *t, int64_t n)
+{
+    coda_graph *bound;
+    coda_plan *exact;
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    event e[2];
+    double ratio[ROUNDS], mine = 0;
+    good(coda_graph_bind(&bound, t->g, &n, 1), "coda_graph_bind");
+    good(coda_compile(&exact, bound, &opt), "coda_compile");
+    must(t->m.event_new(&e[0], 0) || t->m.event_new(&e[1], 0), "event");
+    prepare(t, exact);
+    shaped(t, n);
+    settle(t, 20);
+    double error = differ(t, exact, n, e);
+    for (int i = 0; i < ROUNDS; i++) {
+        mine = of_runs(t, NULL, n, e);
+        ratio[i] = of_runs(t, exact, n, e) / mine;
+    }
+    qsort(ratio, ROUNDS, sizeof *ratio, rising);
+    bool right = error <= AGREE;
+    printf("rows/%-5lld %8.4f ms, an exact plan's time over it %.3f; they differ by %.1e%s\n", (long long)n,
+           mine, ratio[ROUNDS / 2], error, right ? "" : ": WRONG");
+    fprintf(t->out, ",\n{\"case\": \"shapes/rows/%lld\", \"ms\": %.5f, \"ratio\": %.4f, \"error\": %.3g}",
+            (long long)n, mine, ratio[ROUNDS / 2], error);
     coda_plan_free(exact);
-    coda_graph_free(one);
+    coda_graph_free(bound);
+    return !right;
 }
 
-/* Among 64 shapes that are kept, of all that there are, few come twice. */
-static void measure_new(struct shapes *s, const coda_plan *p, const char *name, int times)
+/* ---- The program ---- */
+
+static void empty_cache(char *folder)
 {
-    int n = 0;
-    for (int tries = 0; n < times && tries < 8 * times; tries++) {
-        int64_t tokens = any_tokens(s);
-        coda_shape_stats before = CODA_SHAPE_STATS_INIT, after = CODA_SHAPE_STATS_INIT;
-        coda_shape_stats_get(p, &before);
-        double us = run(s, p, tokens);
-        coda_shape_stats_get(p, &after);
-        if (after.planned > before.planned) s->call[n++] = us;
-    }
-    say(s, name, "us", n);
+    must(!mkdtemp(folder), "mkdtemp");
+    setenv("CODA_CACHE_DIR", folder, 1);
+    unsetenv("CODA_BUNDLES");
 }
 
-static void measure_stream(struct shapes *s, const coda_graph *g, int times)
+static void compile(struct test *t)
 {
-    coda_plan *p = compiled(s, g, CODA_POLICY_BACKGROUND, CODA_NO_CACHE);
-    measure_new(s, p, "new/early", 64);
-    for (int i = 0; i < times; i++) s->call[i] = run(s, p, any_tokens(s));
-    say(s, "stream/cold", "us", times);
-    await_background(p);
-    for (int i = 0; i < times; i++) s->call[i] = run(s, p, any_tokens(s));
-    say(s, "stream/later", "us", times);
-    coda_plan_free(p);
-}
-
-static void measure_all(struct shapes *s, int times)
-{
-    coda_graph *g = block(s);
-    measure_first(s, g, "first/cold", CODA_NO_CACHE, 3);
-    measure_first(s, g, "first/warm", 0, 5);
-    coda_plan *never = compiled(s, g, CODA_POLICY_NEVER, 0);
-    measure_new(s, never, "new/base", times);
-    coda_plan_free(never);
-    coda_plan *p = compiled(s, g, CODA_POLICY_WAIT, 0);
-    for (int64_t t = 1; t <= s->tokens; t += t < 20 ? 1 : t < 130 ? 4 : 64) warm(p, t);
-    warm(p, s->tokens);
-    for (int i = 0; i < 2 * times; i++) run(s, p, any_tokens(s));
-    measure_new(s, p, "new/best", times);
-    measure_seen(s, g, p);
-    coda_plan_free(p);
-    measure_stream(s, g, times);
-    coda_graph_free(g);
-}
-
-/* --out FILE, --tokens N, --width N; with patterns, nothing unless one is "shapes". */
-static bool wanted(int argc, char **argv, struct shapes *s, const char **out)
-{
-    bool all = true, named = false;
-    for (int i = 1; i < argc; i++)
-        if (!strcmp(argv[i], "--out") && i + 1 < argc) *out = argv[++i];
-        else if (!strcmp(argv[i], "--tokens") && i + 1 < argc) s->tokens = atol(argv[++i]);
-        else if (!strcmp(argv[i], "--width") && i + 1 < argc) s->width = atol(argv[++i]);
-        else if (argv[i][0] != '-') all = false, named = named || !strcmp(argv[i], "shapes");
-    if (!all && !*out) *out = "/dev/null";
-    return all || named;
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    opt.policy = CODA_POLICY_BACKGROUND;
+    good(coda_graph_parse(&t->g, text), "coda_graph_parse");
+    double start = now();
+    good(coda_compile(&t->plan, t->g, &opt), "coda_compile");
+    double compiled = now();
+    open_memory(t);
+    prepare(t, t->plan);
+    must(t->m.stream_wait(t->m.stream), "prepare");
+    double ran = now();
+    shaped(t, 17);
+    must(t->m.stream_wait(t->m.stream), "run");
+    double ms = (compiled - start + now() - ran) * 1e-3;
+    printf("first answer after %.1f ms\n", ms);
+    fprintf(t->out,
+            "{\"name\": \"shapes\", \"device\": \"%s\", \"cases\": [\n{\"case\": \"shapes/first\", "
+            "\"ms\": %.1f}",
+            t->m.name, ms);
 }
 
 int main(int argc, char **argv)
 {
-    static struct shapes s = {.tokens = 4096, .width = 4096, .dir = "/tmp/coda-perf-XXXXXX", .seed = 1};
-    const char *out = NULL;
-    char remove[64];
-    if (!wanted(argc, argv, &s, &out)) return 0;
-    if (!machine_exists()) return puts("perf: shapes needs a GPU"), 0;
-    coda_cache_options where = CODA_CACHE_OPTIONS_INIT;
-    if (!mkdtemp(s.dir)) return perror(s.dir), 1;
-    where.dir = s.dir;
-    if (coda_cache_open(&s.cache, &where) != CODA_OK) return puts(coda_error()), 1;
-    machine_open(&s.machine);
-    report_begin(&s.report, "shapes", out);
-    measure_all(&s, s.tokens < 1000 ? 40 : 500);
-    snprintf(remove, sizeof remove, "rm -rf %s", s.dir);
-    if (system(remove) != 0) fprintf(stderr, "perf: %s is left behind\n", s.dir);
-    coda_cache_free(s.cache);
-    return report_end(&s.report);
+    struct test t = {0};
+    const char *out = "perf/results/shapes.json";
+    int count = 10000, bad = 0;
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--quick")) count = 2000;
+        else if (!strcmp(argv[i], "--out") && i + 1 < argc) out = argv[++i];
+        else return fprintf(stderr, "usage: shapes [--quick] [--out FILE]\n"), 2;
+    }
+    char folder[] = "/tmp/coda-shapes-XXXXXX";
+    empty_cache(folder);
+    machine_open(&t.m);
+    must(!(t.out = fopen(out, "w")), out);
+    compile(&t);
+    calls(&t, "unsettled", count, 1);
+    settle(&t, 60);
+    calls(&t, "settled", count, 1);
+    calls(&t, "again", count, 1);
+    settle(&t, 60);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) bad += beside_exact(&t, rows[i]);
+    good(coda_plan_seal(t.plan), "coda_plan_seal");
+    calls(&t, "sealed", 10 * count, 2);
+    fprintf(t.out, "\n]}\n");
+    must(fclose(t.out), out);
+    coda_plan_free(t.plan);
+    coda_graph_free(t.g);
+    return bad > 0;
 }
