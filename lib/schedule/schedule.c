@@ -31,6 +31,7 @@ static bool set_tile(struct plan *p, int index, struct memo *tiles, const struct
         s->tile = tile_offered(q, &opt->target, d->tile);
         return true;
     }
+    if (opt->variants && variants_take(q)) return choose_tile(p, q, opt, &s->tile); /* they have a table */
     bool good = identity_of(&id, &p->arena, p, q);
     struct program *first = good ? memo_first(tiles, &p->arena, &id, q, &ignored) : NULL;
     if (first == q) return choose_tile(p, q, opt, &s->tile);
