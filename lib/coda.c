@@ -299,7 +299,7 @@ static coda_status compile(struct job *j, const graph *g)
     if (!p->arch) return fail(CODA_E_MEMORY, "out of memory for an arch");
     p->runnable = j->opt.device != CODA_DEVICE_NONE && !(j->opt.flags & CODA_PLAN_ONLY);
     if (j->opt.device == CODA_DEVICE_CPU) return CODA_OK;
-    status = kernels_emit(p);
+    status = kernels_emit(p, j->kin.known);
     if (status || j->opt.flags & CODA_PLAN_ONLY || j->kin.unloaded) return status;
     return load(j);
 }

@@ -53,7 +53,9 @@ struct coda_plan {
 
 /* kernels.c: emit, compile, load, in this order. */
 coda_status kernels_threads(int *out); /* that compile: $CODA_COMPILE_THREADS, or all cores */
-coda_status kernels_emit(struct coda_plan *p);
+/* What known.h has the text of is not printed again; NULL: all is. */
+struct known;
+coda_status kernels_emit(struct coda_plan *p, struct known *known);
 /* Those that the plan has none of yet, in so many threads; 0: in kernels_threads(). */
 coda_status kernels_compile(struct coda_plan *p, const struct jit_options *opt, int threads);
 coda_status kernels_load(struct coda_plan *p, const struct jit_options *opt);

@@ -6,6 +6,7 @@
 #include "executable.h"
 
 #include "emit.h"
+#include "known.h"
 #include "mainloop.h"
 
 #include <stdlib.h>
@@ -36,6 +37,7 @@ struct emission {
     struct memo memo;
     struct names texts;
     struct arena scratch;
+    struct known *known;
 };
 
 /* The identity of a program and of its schedule. */
@@ -69,8 +71,13 @@ static coda_status emit_new(struct coda_plan *p, int index, struct emission *e)
     struct program *q = &p->plan.program[index];
     struct schedule *s = &p->plan.schedule[index];
     struct compiled_program *c = &p->program[index];
+    struct identity key;
+    const char *text = NULL;
     coda_status status = schedule_complete(s, &p->plan.arena, q, &p->plan.target);
-    if (!status) status = emit_program(&p->plan, q, s, &c->emitted);
+    bool keyed = !status && e->known && emit_key(&key, &e->scratch, &p->plan, q, s);
+    if (keyed) text = known_text(e->known, &key);
+    if (!status) status = emit_program(&p->plan, q, s, &c->emitted, text);
+    if (!status && keyed && !text) known_learn(e->known, &key, c->emitted.text);
     if (!status && s->grid) c->kernel = find_kernel(p, &e->texts, &c->emitted);
     return status;
 }
@@ -98,12 +105,12 @@ bool is_cublaslt(const struct plan *p, int index)
     return p->program[index].kind == PROGRAM_GEMM && p->schedule[index].tile.mainloop == &mainloop_cublaslt;
 }
 
-coda_status kernels_emit(struct coda_plan *p)
+coda_status kernels_emit(struct coda_plan *p, struct known *known)
 {
     p->kernel = ARENA_NEW(&p->arena, struct compiled_kernel, p->plan.programs);
     p->program = ARENA_NEW(&p->arena, struct compiled_program, p->plan.programs);
     if (p->arena.failed) return fail(CODA_E_MEMORY, "out of memory for %d programs", p->plan.programs);
-    struct emission e = {0};
+    struct emission e = {.known = known};
     coda_status status = CODA_OK;
     for (int i = 0; i < p->plan.programs && !status; i++) {
         p->program[i].kernel = KERNEL_NONE;
