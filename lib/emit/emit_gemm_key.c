@@ -57,22 +57,13 @@ static bool add_schedule(struct identity *id, struct arena *a, const struct prog
            identity_add(id, a, &l->loads, sizeof l->loads);
 }
 
-/* A user's map is another one in each graph. */
-static bool has_users_maps(const struct program *p)
-{
-    bool any = false;
-    for (int i = 0; i < p->steps; i++) any = any || (p->step[i].prim && !p->step[i].prim->header);
-    for (int i = 0; i < p->ports; i++) any = any || (p->port[i].reduce && !p->port[i].reduce->header);
-    return any;
-}
-
 bool emit_gemm_key(struct identity *out, struct arena *a, const struct plan *plan, const struct program *p,
                    const struct schedule *s)
 {
     const struct tile *t = &s->tile;
     bool any_rows = t->most_rows || t->mainloop == &mainloop_skinny;
     struct program blank;
-    if (!any_rows || p->dim[0] != 1 || p->sample || !s->grid || has_users_maps(p)) return false;
+    if (!any_rows || p->dim[0] != 1 || p->sample || !s->grid) return false;
     return blank_program(&blank, a, p) && identity_of(out, a, plan, &blank) && add_states(out, a, p) &&
            add_schedule(out, a, p, s);
 }
