@@ -1,8 +1,8 @@
 /*
  * known.h -- the kernels that plans of one family have loaded, by their texts: one more plan of theirs takes
  * them without the cache or the driver. They stay loaded until the table is freed, so that a launch, or a
- * captured graph, of a plan that is gone may still use them. And texts by what they depend on, so that one more
- * plan does not print them. Many threads may ask.
+ * captured graph, of a plan that is gone may still use them. And texts by what they depend on, so that one
+ * more plan does not print them. Many threads may ask.
  */
 #ifndef KNOWN_H
 #define KNOWN_H
