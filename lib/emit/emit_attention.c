@@ -318,7 +318,6 @@ static void emit_split_config(const struct attention_spec *a, const struct sched
     constant(t, "i32", "bn", s->tile.bn);
     constant(t, "i32", "stages", s->tile.stages);
     constant(t, "i32", "cluster", s->tile.splits);
-    constant(t, "i32", "warps", s->threads / 32 - 2);
     constant(t, "bool", "early", s->early);
     constant(t, "bool", "narrow", attention_is_narrow(a));
     constant(t, "bool", "whole_rows", has_whole_chunks(a));

@@ -105,7 +105,7 @@ static bool fits_wgmma(const struct attention_spec *a, const struct target *targ
 
 enum {
     SPLIT_ROWS = 16, /* queries of a group's heads: the rows of an mma */
-    SPLIT_WARPS = 8,     /* twice as many where O leaves them the registers: they hide each other's waits */
+    SPLIT_WARPS = 8,
     SPLIT_KEYS = 128,    /* of a block of keys: 16 for each warp; twice as many short ones */
     SPLIT_COLUMNS = 128, /* of a head: a warp has all of Q and of O in registers */
     MOST_SPLITS = 8      /* blocks of a portable cluster */
@@ -153,10 +153,9 @@ static struct launch split_tile(const struct attention_spec *a, const struct tar
     int64_t rows = split_rows(a), columns = 64 * CEIL_DIV(a->head_dim, 64);
     bool narrow = attention_is_narrow(a);
     int keys = columns <= 64 || narrow ? 2 * SPLIT_KEYS : SPLIT_KEYS;
-    int warps = columns <= 64 && !narrow ? 2 * SPLIT_WARPS : SPLIT_WARPS;
     int64_t slot = (narrow ? 128 : 2 * columns) * keys, peak = 16, state = 4 * columns + peak; /* of a row */
-    int64_t states = rows * ((warps + 3) * state + 2 * peak) + 40;
-    struct launch t = {.sm90 = true, .bm = (int)rows, .bn = keys, .threads = 32 * (warps + 2)};
+    int64_t states = rows * ((SPLIT_WARPS + 3) * state + 2 * peak) + 40;
+    struct launch t = {.sm90 = true, .bm = (int)rows, .bn = keys, .threads = 32 * (SPLIT_WARPS + 2)};
     t.stages = (int)((target->shared_bytes - states - 1024) / (slot + 16));
     t.shared_bytes = CEIL_DIV(t.stages * (slot + 16) + states, 1024) * 1024;
     t.splits = splits(a, target->sms);
