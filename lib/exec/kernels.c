@@ -179,6 +179,7 @@ static coda_status load_maps(struct coda_plan *p, struct compiled_program *c, ch
     for (int m = 0; m < spec->maps; m++) {
         const struct map_spec *s = &spec->map[m];
         struct jit_map_shape shape = {.dtype = s->dtype, .rank = s->rank, .swizzle = s->swizzle};
+        shape.l2_promotion = s->l2_promotion;
         memcpy(shape.dim, s->dim, sizeof shape.dim);
         memcpy(shape.stride, s->stride, sizeof shape.stride);
         memcpy(shape.box, s->box, sizeof shape.box);
