@@ -297,7 +297,7 @@ static coda_status compile(struct job *j, const graph *g)
     p->arch = arena_string(&p->arena, j->arch);
     if (!p->arch) return fail(CODA_E_MEMORY, "out of memory for an arch");
     p->runnable = j->opt.device != CODA_DEVICE_NONE && !(j->opt.flags & CODA_PLAN_ONLY);
-    if (j->opt.device == CODA_DEVICE_CPU) return CODA_OK;
+    if (j->opt.device == CODA_DEVICE_CPU || j->kin.drawn) return CODA_OK;
     status = kernels_emit(p);
     if (status || j->opt.flags & CODA_PLAN_ONLY) return status;
     return load(j);

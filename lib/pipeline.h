@@ -18,6 +18,7 @@ struct kinship {
     struct known *known; /* known.h: kernels that the plan takes, and adds to */
     bool known_alone;    /* if they are not all that it needs, it is not runnable, and that is no failure */
     int threads;         /* that compile; 0: kernels_threads() */
+    bool drawn;          /* what it would be: without kernels' texts, and not to be run */
 };
 
 /* All of coda_compile of a graph without symbols, whose arguments are checked: *out is a new plan, or the

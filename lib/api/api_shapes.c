@@ -141,6 +141,27 @@ CODA_API size_t coda_plan_workspace_for(const coda_plan *p, const int64_t *dims)
     return shapes_workspace(p, dims, &bytes) ? SIZE_MAX : (size_t)bytes;
 }
 
+static coda_status check_buckets(const coda_plan *p, const struct bucket_wish *w, const int64_t *out,
+                                 int most)
+{
+    if (!p) return fail(CODA_E_INVALID, "plan_buckets: plan is NULL");
+    if (w->symbol < 0 || w->symbol >= count_symbols(p))
+        return fail(CODA_E_INVALID, "plan_buckets: symbol is %d of %d", w->symbol, count_symbols(p));
+    if (w->percent < 1) return fail(CODA_E_INVALID, "plan_buckets: percent is %d; must be >= 1", w->percent);
+    if (most < 0) return fail(CODA_E_INVALID, "plan_buckets: most is %d; must be >= 0", most);
+    if (most && !out) return fail(CODA_E_INVALID, "plan_buckets: out is NULL; most is %d", most);
+    return CODA_OK;
+}
+
+CODA_API int coda_plan_buckets(const coda_plan *p, int symbol, int percent, int64_t *out, int most)
+{
+    const struct bucket_wish w = {symbol, percent};
+    int count = 0;
+    coda_status status = check_buckets(p, &w, out, most);
+    if (!status) status = shapes_buckets(p, &w, out, most, &count);
+    return status ? (int)status : count;
+}
+
 CODA_API coda_status coda_shape_stats_get(const coda_plan *p, coda_shape_stats *out)
 {
     if (!p || !out) return fail(CODA_E_INVALID, "shape_stats: %s is NULL", p ? "out" : "plan");

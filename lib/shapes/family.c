@@ -75,7 +75,8 @@ static coda_status compile_bound(struct family *f, coda_plan **out, const coda_p
                                 .largers = f->largers,
                                 .known = f->known,
                                 .known_alone = w->loaded,
-                                .threads = w->threads};
+                                .threads = w->threads,
+                                .drawn = w->drawn};
     opt.flags |= flags;
     coda_status status = compile_graph(out, g, &opt, &kin);
     graph_free(g);

@@ -37,7 +37,7 @@ struct wish {
     const int64_t *dims;
     bool base;   /* of kernels that serve any shape, though slower; else of the best ones */
     bool loaded; /* only if all its kernels are loaded: else *out is NULL, which is no failure */
-    bool drawn;  /* only to be looked at: nothing is compiled */
+    bool drawn;  /* only to be looked at: it has no kernels */
     int threads; /* that compile; 0: kernels_threads() */
 };
 coda_status family_plan(struct family *f, coda_plan **out, const coda_plan *whole, const struct wish *w);

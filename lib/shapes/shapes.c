@@ -13,6 +13,7 @@
 #include "family.h"
 #include "forks.h"
 #include "known.h"
+#include "schedule.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -405,6 +406,16 @@ coda_status shapes_workspace(const coda_plan *p, const int64_t *dims, int64_t *o
     coda_status status = find_workspace(out, p, &w);
     w.base = true;
     return status || !has_base(p->shapes) ? status : find_workspace(out, p, &w);
+}
+
+coda_status shapes_price(const coda_plan *p, const int64_t *dims, double *out)
+{
+    const struct wish w = {.call = "plan_buckets", .dims = dims, .drawn = true};
+    coda_plan *drawn = NULL;
+    coda_status status = family_plan(&p->shapes->family, &drawn, p, &w);
+    if (!status) *out = p->device == CODA_DEVICE_CPU ? plan_work(&drawn->plan) : plan_price(&drawn->plan);
+    executable_free(drawn);
+    return status;
 }
 
 void shapes_stats(const coda_plan *p, coda_shape_stats *out)
