@@ -8,7 +8,8 @@
 
 enum {
     LAUNCH = 1500,  /* clocks from a launch's end to the next one's first load */
-    PRODUCTS = 1200 /* 16-bit multiply-adds of attention that an SM finishes in a clock */
+    PRODUCTS = 1200, /* 16-bit multiply-adds of attention that an SM finishes in a clock */
+    HOST_BYTES = 8   /* that a host moves in the time of an operation */
 };
 
 static double work_clocks(const struct program *q, int sms)
@@ -36,7 +37,7 @@ double plan_work(const struct plan *p)
     double work = 0;
     for (int i = 0; i < p->programs; i++) {
         const struct program *q = &p->program[i];
-        if (!q->prepare) work += program_flops(q) + (double)program_bytes(q);
+        if (!q->prepare) work += HOST_BYTES * program_flops(q) + (double)program_bytes(q);
     }
     return work;
 }

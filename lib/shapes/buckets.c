@@ -1,11 +1,11 @@
 /*
  * buckets.c -- values of a symbol to which others may be rounded up.
  *
- * From the largest value down: the next bucket is the largest value below the last one whose run costs so much
- * less that it should not be rounded up to that. Values are counted in steps of the symbol's `multiple`, and
- * looked at in turn, 16 of each doubling; where one of them is the first that costs too little, the border is
- * sought between it and the one before by halving, since prices there all but rise. Borders of tiles are
- * multiples of powers of two, as are the values looked at.
+ * From the largest value down: the next bucket is the largest value below the last one whose run costs so
+ * much less that it should not be rounded up to that. Values are counted in steps of the symbol's `multiple`,
+ * and looked at in turn, 16 of each doubling; where one of them is the first that costs too little, the
+ * border is sought between it and the one before by halving, since prices there all but rise. Borders of
+ * tiles are multiples of powers of two, as are the values looked at.
  */
 #include "shapes.h"
 
