@@ -7,7 +7,7 @@
 #include "mainloop.h"
 
 enum {
-    LAUNCH = 1500,  /* clocks from a launch's end to the next one's first load */
+    LAUNCH = 1500,   /* clocks from a launch's end to the next one's first load */
     PRODUCTS = 1200, /* 16-bit multiply-adds of attention that an SM finishes in a clock */
     HOST_BYTES = 8   /* that a host moves in the time of an operation */
 };
