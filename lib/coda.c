@@ -276,7 +276,7 @@ static coda_status load(struct job *j)
         p->runnable = false;
         return CODA_OK;
     }
-    coda_status status = missing ? kernels_compile(p, &jit, kin->threads) : CODA_OK;
+    coda_status status = missing ? kernels_compile(p, 0, &jit, kin->threads) : CODA_OK;
     if (j->opt.device != CODA_DEVICE_GPU) return status;
     if (!status) status = kernels_load(p, &jit);
     if (!status && missing && kin->known) status = known_add(kin->known, p);

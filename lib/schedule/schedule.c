@@ -15,7 +15,7 @@
 static bool choose_tile(struct plan *p, struct program *q, const struct plan_options *opt, struct tile *out)
 {
     if (!opt->variants || !variants_take(q)) return *out = tile_choose(q, &opt->target), true;
-    if (opt->base) return *out = variants_base(q, &opt->target), true;
+    if (opt->base) return variants_base_tile(opt->variants, p, q, &opt->target, out);
     return variants_tile(opt->variants, p, q, &opt->target, out);
 }
 

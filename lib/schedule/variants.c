@@ -44,6 +44,7 @@ struct family { /* products that differ in their rows alone */
     struct identity id;
     struct target target;
     struct tile few[FEW_CLASSES]; /* mainloop NULL: not known yet */
+    struct tile base;             /* likewise */
     struct segment segment[MOST_SEGMENTS];
     struct tile chosen[MOST_CHOSEN];
     int choices;
@@ -109,9 +110,18 @@ static int classes_of(int segment)
     return (int)((segment_end(segment) - segment_begin(segment)) / class_width(segment));
 }
 
+int64_t variants_last(int64_t rows)
+{
+    int64_t last = 2 * LEAST_ROWS;
+    if (rows <= LEAST_ROWS) return rows;
+    if (rows > FEW_ROWS) return class_of(rows).rows;
+    while (last < rows) last *= 2;
+    return last;
+}
+
 /* ---- Offers ---- */
 
-static struct program with_rows(const struct program *q, int64_t rows)
+struct program variants_at(const struct program *q, int64_t rows)
 {
     struct program other = *q;
     other.dim[1] = rows;
@@ -123,7 +133,7 @@ static struct program with_rows(const struct program *q, int64_t rows)
 static void find_offers(struct offers *o, const struct program *q, const struct target *target, int64_t rows,
                         int most_rows)
 {
-    const struct program at = with_rows(q, rows);
+    const struct program at = variants_at(q, rows);
     struct search s = {.p = &at, .most = MOST_CANDIDATES, .most_rows = most_rows};
     double least = 0;
     o->n = 0;
@@ -210,7 +220,7 @@ static bool cover_segment(struct family *f, const struct program *q, int segment
 static bool family_identity(struct identity *out, struct arena *a, const struct plan *p,
                             const struct program *q)
 {
-    struct program some = with_rows(q, 1);
+    struct program some = variants_at(q, 1);
     some.port = ARENA_NEW(a, struct tensor_use, q->ports + 1);
     if (!some.port) return false;
     memcpy(some.port, q->port, sizeof *q->port * (size_t)q->ports);
@@ -305,11 +315,11 @@ bool variants_tile(struct variants *v, const struct plan *p, const struct progra
 
 /* ---- The base ---- */
 
-/* Of what serves both few rows and many, the cheapest at some rows between. */
-struct tile variants_base(const struct program *q, const struct target *target)
+/* Of what serves both few rows and many, the cheapest at some rows between; false if nothing does. */
+static bool find_base(const struct program *q, const struct target *target, struct tile *out)
 {
     enum { FEW = 1, SOME = 512, MANY = 16384 };
-    struct program few = with_rows(q, FEW), some = with_rows(q, SOME), many = with_rows(q, MANY);
+    struct program few = variants_at(q, FEW), some = variants_at(q, SOME), many = variants_at(q, MANY);
     struct search all[3] = {{.p = &some}, {.p = &few}, {.p = &many}};
     for (int i = 0; i < ARRAY_SIZE(all); i++) {
         all[i].most = MOST_CANDIDATES, all[i].most_rows = ANY_ROWS, all[i].common = true;
@@ -319,7 +329,25 @@ struct tile variants_base(const struct program *q, const struct target *target)
         int found = 0;
         for (int k = 1; k < ARRAY_SIZE(all); k++)
             for (int j = 0; j < all[k].n; j++) found += tile_equal(&all[0].tile[i], &all[k].tile[j]);
-        if (found == ARRAY_SIZE(all) - 1) return all[0].tile[i];
+        if (found == ARRAY_SIZE(all) - 1) return *out = all[0].tile[i], true;
     }
-    return tile_choose(q, target);
+    return false;
+}
+
+struct tile variants_base(const struct program *q, const struct target *target)
+{
+    struct tile t;
+    return find_base(q, target, &t) ? t : tile_choose(q, target);
+}
+
+bool variants_base_tile(struct variants *v, const struct plan *p, const struct program *q,
+                        const struct target *target, struct tile *out)
+{
+    pthread_mutex_lock(&v->lock);
+    struct family *f = family_of(v, p, q, target);
+    bool known = f && (f->base.mainloop || find_base(q, target, &f->base));
+    if (known) *out = f->base;
+    pthread_mutex_unlock(&v->lock);
+    if (f && !known) *out = tile_choose(q, target);
+    return f;
 }

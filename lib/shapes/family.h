@@ -38,6 +38,7 @@ struct wish {
     bool base;   /* of kernels that serve any shape, though slower; else of the best ones */
     bool loaded; /* only if all its kernels are loaded: else *out is NULL, which is no failure */
     bool drawn;  /* only to be looked at: it has no kernels */
+    bool told;   /* only to be looked at: it has their texts alone */
     int threads; /* that compile; 0: kernels_threads() */
 };
 coda_status family_plan(struct family *f, coda_plan **out, const coda_plan *whole, const struct wish *w);

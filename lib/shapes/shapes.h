@@ -29,6 +29,21 @@ coda_status shapes_take(struct shape **out, const coda_plan *p, const struct tak
 const coda_plan *shape_plan(const struct shape *s);
 void shapes_give(const coda_plan *p, struct shape *s);
 
+/* The kernels of all shapes, compiled, in a plan that has nothing else; with those for any number of rows
+ * where the policy may want them. A plan that is only planned has their texts. */
+struct gathering {
+    const char *call; /* for messages */
+    bool load;        /* on a GPU: runs find them */
+    /* Asked before some are begun, with the number of those that are done, and in the end; false ends it,
+     * which is no failure. May be NULL. */
+    bool (*go_on)(void *context, const coda_plan *gathered, int done);
+    void *context;
+};
+coda_status shapes_gather(coda_plan **out, const coda_plan *p, const struct gathering *how);
+
+/* Appends a table of products' tiles by rows. */
+coda_status shapes_print(const coda_plan *p, struct text *t);
+
 /* From now on nothing is compiled; waits for what is. */
 void shapes_seal(const coda_plan *p);
 
