@@ -1072,11 +1072,11 @@ typedef struct coda_bundle_report {
  * written; a FIFO or a device is written to as it stands. out may be NULL, here and below. Kernels
  * that only another compiler's version differs in go in once, the one last used. A tuned plan takes along
  * those of its figures that `c` has, so that it is planned the same where they hold: on the same device,
- * with the same driver. Elsewhere plans are by price, so export an untuned one, too. Of a plan of a graph with
- * symbols all kernels go in that any of its shapes wants, as by CODA_WARM_ALL, and what the cache lacks of them
- * is compiled, unless the plan is sealed, which fails: so it fits each process that compiles this graph by this
- * policy, and one of CODA_POLICY_BACKGROUND fits all policies. CODA_DEVICE_NONE plans as for an H200; a device with another number of SMs may want other kernels: export plans made
- * there. */
+ * with the same driver. Elsewhere plans are by price, so export an untuned one, too. Of a graph with
+ * symbols all kernels go in that any shape wants, as by CODA_WARM_ALL, and what the cache lacks of them is
+ * compiled; a sealed plan is refused. So the bundle is all that a process needs which compiles this graph
+ * by this policy; of CODA_POLICY_BACKGROUND, by any. CODA_DEVICE_NONE plans as for an H200; a device with
+ * another number of SMs may want other kernels: export plans made there. */
 CODA_API coda_status coda_cache_export(coda_cache *c, const char *path, const coda_export_options *opt,
                                        coda_bundle_report *out);
 /* Copies a bundle's entries into the directory, but those that are there. CODA_E_IO if none is stored. */
