@@ -82,11 +82,11 @@ static bool fill(struct table *t, struct reign *base, struct variants *v, const 
     return true;
 }
 
-static void print_reign(const struct reign *u, struct text *t)
+static void print_reign(const char *what, const struct reign *u, struct text *t)
 {
     struct tile tile = u->tile;
     if (tile.most_rows == INT32_MAX) tile.most_rows = 0;
-    text_append(t, "   ");
+    text_printf(t, "   %s", what);
     tile_print(&tile, t);
     text_printf(t, ": +%.0f", 100 * (u->least - 1));
     if (u->most > u->least + 0.005) text_printf(t, "..%.0f", 100 * (u->most - 1));
@@ -104,12 +104,11 @@ static bool print_product(struct variants *v, const struct plan *p, int index, s
                 (long long)q->k, table ? table->reigns : 0, (long long)q->dim[1]);
     for (int i = 0; table && i < table->reigns; i++) {
         write_rows(&table->reign[i]);
-        print_reign(&table->reign[i], t);
+        print_reign("", &table->reign[i], t);
         good = good && !table->reign[i].rows.failed;
         text_free(&table->reign[i].rows);
     }
-    text_append(t, "   base: any rows\n");
-    print_reign(&base, t);
+    print_reign("base ", &base, t);
     free(table);
     return good;
 }
