@@ -18,8 +18,8 @@ int info(const struct options *opt)
     return 0;
 }
 
-/* A plan of the file's graph, for the GPU if that is asked for; NULL after a complaint. Over ranges it is one of
- * all shapes, by any policy. */
+/* A plan of the file's graph, for the GPU if that is asked for; NULL after a complaint. Over ranges it is one
+ * of all shapes, by any policy. */
 static coda_plan *plan_open(const struct options *opt, unsigned flags)
 {
     coda_compile_options c = opt->compile;

@@ -1,5 +1,7 @@
-/* test_buckets.c -- values of a symbol to which others are rounded up: what that costs, at each value. */
+/* test_buckets.c -- values of a symbol to which others are rounded up: what that costs, at each value; and
+ * all values, with the kernels that they want. */
 #include "coda.h"
+#include "every.h"
 #include "executable.h"
 #include "shapes.h"
 #include "util_scale.h"
@@ -188,6 +190,90 @@ START_TEST(mistakes)
 }
 END_TEST
 
+/* ---- All shapes ---- */
+
+static int64_t walk(const char *range, int64_t *seen, int room)
+{
+    struct every e;
+    char text[1024];
+    graph *g;
+    int64_t n = 0, dims[MOST_SYMBOLS];
+    snprintf(text, sizeof text, block, range);
+    ck_assert_msg(coda_graph_parse(&g, text) == CODA_OK, "%s", coda_error());
+    for (every_begin(&e, g->dims); every_next(&e, dims); n++) {
+        ck_assert(n == 0 || dims[0] > seen[(n - 1) % room]);
+        seen[n % room] = dims[0];
+    }
+    ck_assert(!every_next(&e, dims) && seen[(n - 1) % room] == g->dims->symbol[0].most);
+    coda_graph_free(g);
+    return n;
+}
+
+static bool has(const int64_t *seen, int64_t n, int64_t value)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (seen[i] == value) return true;
+    return false;
+}
+
+/* Few values are all walked through; of many those on both sides of what may be a border. */
+START_TEST(every_shape)
+{
+    static int64_t seen[1 << 14];
+    ck_assert_int_eq(walk("0..1000", seen, ARRAY_SIZE(seen)), 1001);
+    ck_assert_int_eq(walk("24..24 step 8", seen, ARRAY_SIZE(seen)), 1);
+    ck_assert_int_eq(walk("8..131072 step 8", seen, ARRAY_SIZE(seen)), 16384);
+    int64_t n = walk("5..1000000000", seen, ARRAY_SIZE(seen));
+    ck_assert(n <= 1 << 14 && n > 1 << 12 && seen[0] == 5);
+    for (int64_t v = 64; v <= 1 << 20; v *= 2)
+        ck_assert_msg(has(seen, n, v) && has(seen, n, v + 1), "%lld", (long long)v);
+    for (int64_t v = 64; v <= 1024; v += 64) ck_assert(has(seen, n, v) && has(seen, n, v + 1));
+}
+END_TEST
+
+static void count_kernel(void *count, const coda_kernel_info *k)
+{
+    ck_assert(k->name && strstr(k->source, k->name));
+    ++*(int *)count;
+}
+
+static int all_kernels(const coda_plan *p)
+{
+    int n = 0;
+    coda_warm_options all = CODA_WARM_OPTIONS_INIT;
+    all.bindings = CODA_WARM_ALL;
+    all.kernel = count_kernel;
+    all.context = &n;
+    ck_assert_msg(coda_warm(p, &all) == CODA_OK, "%s", coda_error());
+    return n;
+}
+
+/* More than those of the largest shape; fewer where there are fewer shapes. */
+START_TEST(every_kernel)
+{
+    coda_plan *p = compiled(block, "1..300", CODA_DEVICE_NONE),
+              *host = compiled(block, "1..9", CODA_DEVICE_CPU);
+    int n = all_kernels(p), some;
+    ck_assert_int_gt(n, coda_plan_kernels(p));
+    coda_plan *few = compiled(block, "200..300", CODA_DEVICE_NONE);
+    some = all_kernels(few);
+    ck_assert(some >= coda_plan_kernels(few) && some < n);
+    ck_assert_int_eq(all_kernels(host), 0);
+    char text[1 << 14];
+    ck_assert_int_gt(coda_plan_print(p, CODA_TEXT_SHAPES, text, sizeof text), 200);
+    ck_assert(strstr(text, " tiles for 1..300 rows\n") && strstr(text, "\n   base sm90"));
+    coda_warm_options w = CODA_WARM_OPTIONS_INIT;
+    w.bindings = -2;
+    ck_assert_int_eq(coda_warm(p, &w), CODA_E_INVALID);
+    ck_assert_str_eq(coda_error(), "warm: bindings is -2; must be >= 0, or CODA_WARM_ALL");
+    w.bindings = CODA_WARM_ALL;
+    ck_assert_int_eq(coda_plan_seal(p), CODA_OK);
+    ck_assert_int_eq(coda_warm(p, &w), CODA_E_UNSUPPORTED);
+    ck_assert_str_eq(coda_error(), "warm: the plan is sealed");
+    coda_plan_free(few), coda_plan_free(host), coda_plan_free(p);
+}
+END_TEST
+
 Suite *buckets_suite(void)
 {
     Suite *s = suite_create("buckets");
@@ -198,6 +284,8 @@ Suite *buckets_suite(void)
     tcase_add_test(c, as_many_as_fit);
     tcase_add_test(c, one_value);
     tcase_add_test(c, mistakes);
+    tcase_add_test(c, every_shape);
+    tcase_add_test(c, every_kernel);
     suite_add_tcase(s, c);
     return s;
 }
