@@ -277,7 +277,7 @@ static coda_status load(struct job *j)
         p->runnable = false;
         return CODA_OK;
     }
-    coda_status status = missing ? kernels_compile(p, &jit, kin->threads) : CODA_OK;
+    coda_status status = missing ? kernels_compile(p, 0, &jit, kin->threads) : CODA_OK;
     if (j->opt.device != CODA_DEVICE_GPU) return status;
     if (!status) status = kernels_load(p, &jit);
     if (!status && missing && kin->known) status = known_add(kin->known, p);
@@ -298,7 +298,7 @@ static coda_status compile(struct job *j, const graph *g)
     p->arch = arena_string(&p->arena, j->arch);
     if (!p->arch) return fail(CODA_E_MEMORY, "out of memory for an arch");
     p->runnable = j->opt.device != CODA_DEVICE_NONE && !(j->opt.flags & CODA_PLAN_ONLY);
-    if (j->opt.device == CODA_DEVICE_CPU) return CODA_OK;
+    if (j->opt.device == CODA_DEVICE_CPU || j->kin.drawn) return CODA_OK;
     status = kernels_emit(p);
     if (status || j->opt.flags & CODA_PLAN_ONLY || j->kin.unloaded) return status;
     return load(j);

@@ -135,13 +135,13 @@ coda_status kernels_threads(int *out)
 }
 
 /* What takes NVRTC longest begins first: kernels that have tensor maps. */
-static bool order_kernels(struct coda_plan *p, struct compilation *c)
+static bool order_kernels(struct coda_plan *p, int first, struct compilation *c)
 {
     int n = 0;
-    c->order = ARENA_NEW(&p->arena, int, p->kernels + 1);
+    c->order = ARENA_NEW(&p->arena, int, p->kernels - first + 1);
     if (!c->order) return false;
     for (int maps = 1; maps >= 0; maps--)
-        for (int i = 0; i < p->kernels; i++)
+        for (int i = first; i < p->kernels; i++)
             if ((p->kernel[i].spec->maps > 0) == maps) c->order[n++] = i;
     return true;
 }
@@ -173,14 +173,14 @@ static void explain_miss(struct coda_plan *p, const struct compiled_kernel *k)
     if (line) debug_line(DEBUG_CACHE, line);
 }
 
-coda_status kernels_compile(struct coda_plan *p, const struct jit_options *opt, int threads)
+coda_status kernels_compile(struct coda_plan *p, int first, const struct jit_options *opt, int threads)
 {
     struct compilation c = {.p = p, .opt = opt};
     coda_status status = threads ? CODA_OK : kernels_threads(&threads);
     if (status) return status;
-    if (!order_kernels(p, &c)) return fail(CODA_E_MEMORY, "out of memory for %d kernels", p->kernels);
-    parallel_for_most(p->kernels, threads, compile_one, &c);
-    for (int i = 0; i < p->kernels; i++) {
+    if (!order_kernels(p, first, &c)) return fail(CODA_E_MEMORY, "out of memory for %d kernels", p->kernels);
+    parallel_for_most(p->kernels - first, threads, compile_one, &c);
+    for (int i = first; i < p->kernels; i++) {
         const struct compiled_kernel *k = &p->kernel[i];
         if (k->status) return fail(k->status, "%s", k->error);
         if (!k->kernel) explain_miss(p, k);

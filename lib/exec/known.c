@@ -113,7 +113,7 @@ coda_status known_compile(struct known *t, struct coda_plan *const *plan, int pl
 {
     struct coda_plan all = {.gpu = plan[0]->gpu};
     coda_status status = gather(&all, t, plan, plans)
-                             ? kernels_compile(&all, opt, 0)
+                             ? kernels_compile(&all, 0, opt, 0)
                              : fail(CODA_E_MEMORY, "out of memory for kernels of %d plans", plans);
     if (!status) status = kernels_load(&all, opt);
     if (!status) status = known_add(t, &all);

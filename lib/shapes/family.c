@@ -77,7 +77,8 @@ static coda_status compile_bound(struct family *f, coda_plan **out, const coda_p
                                 .known = f->known,
                                 .known_alone = w->loaded,
                                 .unloaded = w->unloaded,
-                                .threads = w->threads};
+                                .threads = w->threads,
+                                .drawn = w->drawn};
     opt.flags |= flags;
     coda_status status = compile_graph(out, g, &opt, &kin);
     graph_free(g);
@@ -103,7 +104,7 @@ static coda_status check_promises(const struct family *f, const coda_plan *whole
 static coda_status plan_from(struct family *f, coda_plan **out, const coda_plan *whole, const struct wish *w,
                              const graph *from)
 {
-    coda_status status = compile_bound(f, out, whole, w, from, w->drawn ? CODA_PLAN_ONLY : 0);
+    coda_status status = compile_bound(f, out, whole, w, from, w->drawn || w->told ? CODA_PLAN_ONLY : 0);
     if (status) return status;
     status = check_promises(f, whole, *out, w);
     bool absent = w->loaded && !(*out)->runnable;
