@@ -53,8 +53,8 @@ DEV float exp(float x)
     return exp2(f * LOG2_E) * bits_float((float_bits(shifted) << 23) + 0x3f800000u);
 }
 
-// x / y of two counts, 0 <= x <= y and 1 <= y <= 2^24: as `/` rounds it, which would branch to a case that these
-// are not.
+// x / y of two counts, 0 <= x <= y and 1 <= y <= 2^24: as `/` rounds it, which would branch to cases that
+// these are not.
 DEV float count_ratio(float x, float y)
 {
     float r = rcp(y);

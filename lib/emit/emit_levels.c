@@ -2,9 +2,9 @@
  * emit_levels.c -- the part of an Epilogue that runs once for each row, or once for each column.
  *
  * Prints, for a level with steps, the struct of values that it hands to the slots (Row, Col, Half) and
- * the function that makes them (row). What that one loads from places which no other load says is loaded by a
- * function of its own (row_ahead) into a struct (RowAhead): so a kernel has all of it, of rows and of columns,
- * on its way from memory at one time. A STEP_PAIR adds values of its own (emit_pairs.c).
+ * the function that makes them (row). What that one loads from places which no other load says is loaded by
+ * a function of its own (row_ahead) into a struct (RowAhead): so a kernel has all of it, of rows and of
+ * columns, on its way from memory at one time. A STEP_PAIR adds values of its own (emit_pairs.c).
  */
 #include "emit_epilogue.h"
 
@@ -163,8 +163,9 @@ void printer_level(struct printer *e, enum level level, const char *type, const 
     if (!level_runs(e, level)) return;
     print_struct(e, type, pair_fields);
     print_ahead(e, type, name, index);
-    text_printf(e->t, "    DEV static %s %s(const Args &g, const %sAhead &a, i64 batch, i64 %s, bool first)\n", type,
-                name, type, index);
+    text_printf(e->t,
+                "    DEV static %s %s(const Args &g, const %sAhead &a, i64 batch, i64 %s, bool first)\n",
+                type, name, type, index);
     text_append(e->t, "    {\n");
     text_printf(e->t, "        %s v;\n", type);
     for (int i = 0; i < e->p->steps; i++)

@@ -6,7 +6,7 @@
 enum {
     TWO_STAGES = 8 << 10, /* bytes that a consumer stores of a unit; of less it stages two */
     FEW_ROWS = 16,
-    WIDE_STATE = 4, /* floats: a kernel has several of no more in flight */
+    WIDE_STATE = 4,          /* floats: a kernel has several of no more in flight */
     TAIL_MOST_ROWS = 1 << 20 /* dealing a tail takes time for each band */
 };
 

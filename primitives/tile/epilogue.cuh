@@ -92,12 +92,21 @@ template <class Config, class Epilogue> struct Drain {
         typename Epilogue::HalfAhead half[half_turns];
     };
 
+    // Whoever has the time asks for the values of a tile before it prepares it.
+    DEV void ask(const Tile &t, Ahead &ahead) const
+    {
+        ask_rows(t, ahead);
+        if constexpr (samples == 1) ask_columns(t, first_sample(t), ahead);
+    }
     DEV void prepare(const Tile &t) const
     {
+        Ahead ahead;
+        ask(t, ahead);
+        prepare(t, ahead);
+    }
+    DEV void prepare(const Tile &t, Ahead &ahead) const
+    {
         if constexpr (Layout::has_row || Layout::has_col || Layout::has_half || Layout::folds_columns) {
-            Ahead ahead;
-            ask_rows(t, ahead);
-            if constexpr (samples == 1) ask_columns(t, first_sample(t), ahead);
             meet(); // the last tile's readers are done
             if constexpr (Layout::folds_columns) Folds::begin(values, thread);
             prepare_rows(t, ahead);
