@@ -81,7 +81,9 @@ template <class Config, class Epilogue> struct Drain {
     // ---- Values of rows and columns ----
 
     // A thread has its share of the rows and columns in turns. All that they load of a tile with one sample
-    // is in flight at one time; so is most of what any other loads of rows.
+    // is in flight at one time; so is most of what any other loads of rows. Beside large accumulators what is
+    // loaded of columns waits: sums that a tile of the tail does not write count as if they were in use.
+    static constexpr bool in_time = samples == 1 && Layout::blocks * Config::bn <= 256;
     static constexpr int row_threads = 128 / Epilogue::team; // that lead a row at one time
     static constexpr int row_turns = (Layout::rows + row_threads - 1) / row_threads;
     static constexpr int rows_ahead = row_turns < 4 ? row_turns : 4;
@@ -96,7 +98,7 @@ template <class Config, class Epilogue> struct Drain {
     DEV void ask(const Tile &t, Ahead &ahead) const
     {
         ask_rows(t, ahead);
-        if constexpr (samples == 1) ask_columns(t, first_sample(t), ahead);
+        if constexpr (in_time) ask_columns(t, first_sample(t), ahead);
     }
     DEV void prepare(const Tile &t) const
     {
@@ -176,11 +178,11 @@ template <class Config, class Epilogue> struct Drain {
     DEV void prepare_columns(const Tile &t, Ahead &ahead) const
     {
         const int first = first_sample(t);
-        if constexpr (samples == 1) prepare_sample(t, first, 0, ahead);
+        if constexpr (in_time) prepare_sample(t, first, 0, ahead);
         else
 #pragma unroll
             for (int s = 0; s < samples; s++)
-                if ((first + s) * Epilogue::sample < rows()) {
+                if (samples == 1 || (first + s) * Epilogue::sample < rows()) {
                     ask_columns(t, first + s, ahead);
                     prepare_sample(t, first + s, s, ahead);
                 }
