@@ -585,7 +585,8 @@ enum {
                                * CODA_DEVICE_GPU the plan of the GPU that is there, if one is */
     CODA_AUTOTUNE = 1 << 4,   /* measure what is not known yet; see below */
     CODA_MAX_AUTOTUNE = 1 << 5, /* the same with every tile that might win, and for longer */
-    CODA_FAST_FP16 = 1 << 6    /* fp16 may overflow before a norm's factor is applied; see Range */
+    CODA_FAST_FP16 = 1 << 6,   /* fp16 may overflow before a norm's factor is applied; see Range */
+    CODA_BATCH_INVARIANT = 1 << 7 /* what a row is given has the same bits in every company; see below */
 };
 
 typedef enum coda_policy {

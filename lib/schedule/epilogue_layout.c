@@ -1,6 +1,7 @@
 /* epilogue_layout.c -- what the steps of a GEMM need: levels, lanes, staging. */
 #include "epilogue_layout.h"
 
+#include "invariant.h"
 #include "mainloop.h"
 
 enum {
@@ -41,7 +42,7 @@ static int program_row_team(const struct program *p, const struct tile *t)
 {
     bool merges = false;
     for (int i = 0; i < p->steps; i++) merges = merges || p->step[i].kind == STEP_PARTIAL;
-    return merges && tile_rows(p, t) <= FEW_ROWS ? 32 : 1;
+    return merges && tile_rows(p, t) <= FEW_ROWS && !p->invariant ? 32 : 1; /* lanes merge in another order */
 }
 
 /* ---- Shared memory, as the mainloops' Shared structs have it ---- */
@@ -134,10 +135,17 @@ static int64_t whole_tiles(const struct program *p, const struct tile *t)
     return CEIL_DIV(p->dim[2] - (int64_t)t->tail * t->tail_bn, tile_share(t));
 }
 
+int64_t program_row_tiles(const struct program *p, const struct tile *t)
+{
+    return whole_tiles(p, t) + t->tail;
+}
+
+/* Of whole spans, as tiles have them. */
 int64_t program_states(const struct program *p, const struct tile *t)
 {
+    int columns = program_state_columns(p), span = MAX(program_span(p), columns);
     if (t->mainloop->streams) return t->blocks;
-    return whole_tiles(p, t) + t->tail;
+    return columns ? CEIL_DIV(p->dim[2], span) * span / columns : program_row_tiles(p, t);
 }
 
 int64_t program_column_states(const struct program *p, const struct tile *t)
@@ -148,6 +156,7 @@ int64_t program_column_states(const struct program *p, const struct tile *t)
 int64_t program_tile_column(const struct program *p, const struct tile *t, int64_t tile)
 {
     int64_t whole = MIN(tile, whole_tiles(p, t));
+    if (program_state_columns(p)) return MIN(tile * program_state_columns(p), p->dim[2]);
     return whole * tile_share(t) + (tile - whole) * t->tail_bn;
 }
 
@@ -173,7 +182,7 @@ int64_t program_blocks(const struct program *p, const struct tile *t)
 {
     int64_t clusters = CEIL_DIV(p->dim[1], t->bm * tile_cluster_m(t)) *
                        CEIL_DIV(p->dim[2], t->bn * tile_cluster_n(t)) * p->dim[0];
-    if (t->tail) return CEIL_DIV(p->dim[1], t->bm) * program_states(p, t);
+    if (t->tail) return CEIL_DIV(p->dim[1], t->bm) * program_row_tiles(p, t);
     return clusters * tile_cluster(t) * tile_splits(t);
 }
 
@@ -205,6 +214,7 @@ bool epilogue_layout_fill(struct epilogue_layout *l, struct arena *a, const stru
     l->row_team = program_row_team(p, t);
     l->a_rows = tile_a_rows(p, t);
     l->states = program_states(p, t);
+    l->state_columns = program_state_columns(p);
     l->column_states = program_column_states(p, t);
     l->splits_heads = program_splits_heads(p, t);
     l->maps_tail = program_maps_tail(p, t);

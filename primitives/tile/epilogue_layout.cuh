@@ -63,6 +63,20 @@ template <class Config, class Epilogue> struct EpilogueLayout {
     static constexpr int chunks = patches / chunk_patches, units = chunks * blocks;
     static_assert(patches % chunk_patches == 0 && rows % 64 == 0 && rows <= 128);
 
+    // Patches of which a row has a state: a tile's, or, so that it is the same in tiles of any width, those of so
+    // many columns. Which of the row's states is the first of a tile; whether the patch behind so many others of a
+    // chunk, and so many of the tile, is the last of its state.
+    static constexpr bool cuts_states = has_state && Config::state_columns > 0;
+    static constexpr int state_patches = cuts_states ? Config::state_columns / 16 : patches;
+    static_assert(patches % state_patches == 0 && Config::state_columns % 16 == 0);
+    static_assert(!cuts_states || (Config::bn % Config::state_columns == 0 && Config::tail_bn % Config::state_columns == 0));
+    DEV static int first_state(const Tile &t) { return cuts_states ? t.first / Config::state_columns : t.n; }
+    DEV static bool ends_state(int in_chunk, int in_tile)
+    {
+        const int patch = chunk_patches % state_patches ? in_tile : in_chunk;
+        return cuts_states && (patch + 1) % state_patches == 0;
+    }
+
     // Segments of a chunk, and that of one of its patches.
     static constexpr int segments = chunk_width / (Epilogue::segment ? Epilogue::segment : chunk_width);
     DEV static constexpr int segment_of(int patch) { return patch * segments / chunk_patches; }
