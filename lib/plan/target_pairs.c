@@ -15,7 +15,7 @@ static enum obstacle obstacle(const struct tensor_use *o, bool invariant, int64_
     if (dtype_size(o->dtype) != 2) return IS_NOT_16_BIT;
     if (o->k != 1 && o->row != 1) return HAS_NO_UNIT_STRIDE;
     if (o->offset % 8) return BEGINS_ODDLY;
-    if (pitch % 8 ? outer > 1 || invariant : outer > 1 && pitch <= 0) return HAS_ODD_PITCH;
+    if ((outer > 1 || invariant) && (pitch % 8 || pitch <= 0)) return HAS_ODD_PITCH;
     bool one = batch <= 1 && !invariant;
     return one || (o->batch % 8 == 0 && (batch <= 1 || o->batch >= 0)) ? FITS : HAS_ODD_BATCHES;
 }
