@@ -104,7 +104,7 @@ static const struct size {
     {"kept", 4096, 4096, 11008, TILE(128, 256, false, 1)},
     {"kept", 16384, 4096, 11008, TILE(256, 128, false, 1)},
     {"kept", 64, 4096, 4096, TILE(64, 64, true, 1)},
-    {"kept f32", 2048, 4096, 4096, TILE(128, 192, true, 1)},
+    {"kept f32", 2048, 4096, 4096, TILE(128, 256, false, 1)},
     {"kept loss", 2048, 32000, 4096, TILE(128, 256, false, 1)},
     {"kept gated all, wide", 2048, 8192, 4096, TILE(128, 256, false, 1)},
     {"columns bias", 4096, 12288, 16384, TILE(128, 192, true, 1)},
