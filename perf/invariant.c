@@ -1,5 +1,6 @@
 /*
- * invariant.c -- what CODA_BATCH_INVARIANT costs: the products of a LLaMA block with it, beside the same without.
+ * invariant.c -- what CODA_BATCH_INVARIANT costs: the products of a LLaMA block with it, beside the same
+ * without.
  *
  *     qkv       rope(s x w'), one factor for each row
  *     out       h = x w' + r;  stores h and the row sums of h^2

@@ -178,10 +178,10 @@ enum program_kind { PROGRAM_GEMM, PROGRAM_ROWS, PROGRAM_OWN };
 
 struct program {
     enum program_kind kind;
-    bool prepare; /* run by coda_prepare, not by coda_run */
+    bool prepare;   /* run by coda_prepare, not by coda_run */
     bool invariant; /* a row's bits depend on no other row, nor on how many there are: CODA_BATCH_INVARIANT */
-    int root;     /* the node that fusion grew it from */
-    int rank;     /* of the domain, the elements that steps run for; columns are
+    int root;       /* the node that fusion grew it from */
+    int rank;       /* of the domain, the elements that steps run for; columns are
                      its last dimension. GEMM: [batch, M, N], rank 3 */
     int64_t dim[CODA_MAX_RANK];
     int64_t k;              /* GEMM */

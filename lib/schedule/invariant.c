@@ -37,8 +37,8 @@ static bool states_keep(const struct program *p, const struct tile *t)
 
 /* ---- Sums ---- */
 
-/* The first one of the table that takes any number of rows. What stands in for it is asked for tiles only where it
- * has none, which no number of rows decides. */
+/* The first one of the table that takes any number of rows. What stands in for it is asked for tiles only
+ * where it has none, which no number of rows decides. */
 static const struct mainloop *loop_of(const struct program *p, const struct target *target)
 {
     for (int i = 0; mainloops[i]; i++)

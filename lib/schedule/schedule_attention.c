@@ -45,8 +45,8 @@ enum {
 };
 
 /* Blocks that share the keys of a tile, where tiles are so few that half of the SMs had none. Of an H200's
- * 132 SMs all take clusters of 2, some 112 clusters of 8. They share what the tile's queries see together, so a
- * query's sums have other parts in other company. */
+ * 132 SMs all take clusters of 2, some 112 clusters of 8. They share what the tile's queries see together, so
+ * a query's sums have other parts in other company. */
 static int tile_parts(const struct attention_spec *a, int64_t tiles, int sms)
 {
     int n = 1;
@@ -159,8 +159,8 @@ static bool has_few(const struct attention_spec *a)
     return group <= SPLIT_ROWS && (attention_is_packed(a) ? few_packed(a) : group * a->tq <= SPLIT_ROWS);
 }
 
-/* Whatever the others do, and in pieces of whatever length it comes: packed queries go one way, and so do those
- * of a sequence that has several. A single one, of decoding, has this kernel. */
+/* Whatever the others do, and in pieces of whatever length it comes: packed queries go one way, and so do
+ * those of a sequence that has several. A single one, of decoding, has this kernel. */
 static bool has_few_always(const struct attention_spec *a)
 {
     return has_few(a) && !attention_is_packed(a) && a->tq == 1;
@@ -201,8 +201,8 @@ static int64_t simt_shared(const struct attention_spec *a, int rows, int keys)
 }
 
 /* A thread holds rows * head_dim / 16 sums: 64 or fewer where it can, 128 at most. Rows and keys are counted
- * in sixteens. A query's bits depend on the keys of a tile alone, so where they matter there are as many of them
- * whatever the queries. */
+ * in sixteens. A query's bits depend on the keys of a tile alone, so where they matter there are as many of
+ * them whatever the queries. */
 static struct launch simt_tile(const struct attention_spec *a, int64_t shared, bool invariant)
 {
     int64_t chunks = CEIL_DIV(a->head_dim, 64);

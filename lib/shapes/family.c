@@ -62,8 +62,8 @@ void family_say(const struct family *f, const int64_t *dims, char *out, size_t s
 
 /* ---- One plan ---- */
 
-/* Is the shape's graph the rewritten one, with these values? Where rows keep their bits, no number of them may
- * let other rules apply. */
+/* Is the shape's graph the rewritten one, with these values? Where rows keep their bits, no number of them
+ * may let other rules apply. */
 static bool has_rewritten(const struct family *f, const int64_t *dims)
 {
     bool always = f->opt.flags & CODA_BATCH_INVARIANT;

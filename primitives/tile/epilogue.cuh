@@ -221,7 +221,7 @@ template <class Config, class Epilogue> struct Drain {
                 else skip_unit(unit);
                 if constexpr (Layout::unrolled_chunks == 1) advance(acc[0], c + 1);
             }
-            if constexpr (Layout::has_state && !Layout::cuts_states) finish(t, b, Layout::first_state(t), state);
+            if constexpr (Layout::has_state && !Layout::cuts_states) finish(t, b, t.n, state);
             if (b == Layout::blocks - 1) break;
 #pragma unroll
             for (int i = n; i < Layout::blocks * n; i++) acc[i / n - 1][i % n] = acc[i / n][i % n];
@@ -400,7 +400,7 @@ template <class Config, class Epilogue> struct Drain {
     {
         if constexpr (Layout::cuts_states) {
             if (!Layout::ends_state(in_chunk, in_tile)) return;
-            const int at = Layout::first_state(t) + in_tile / Layout::state_patches;
+            const int at = Layout::state_of(t, in_tile);
             if (at < Config::states) finish(t, block, at, state);
             init(state);
         }

@@ -1,7 +1,8 @@
 /*
- * gpu_invariant.c -- with CODA_BATCH_INVARIANT a row has the same bits alone, among any number of others, at any
- * place, in plans of that number of rows and of all numbers, and before and after better kernels take over. And
- * a packed query has them whoever else is in the batch, and in whatever piece of its sequence it comes.
+ * gpu_invariant.c -- with CODA_BATCH_INVARIANT a row has the same bits alone, among any number of others, at
+ * any place, in plans of that number of rows and of all numbers, and before and after better kernels take
+ * over. And a packed query has them whoever else is in the batch, and in whatever piece of its sequence it
+ * comes.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -62,13 +62,6 @@ static void row_stored(struct gemm_rig *r, int acc)
     store(r, acc);
 }
 
-static int load_scalar(struct gemm_rig *r, coda_dtype t)
-{
-    int port = add_port(r, USE_SCALAR, add_buffer(r, t, 1, t == CODA_I32 ? FILL_IDS : FILL_NORMAL), NULL);
-    r->below[r->port[port].buffer] = 5;
-    return add_step(r, (struct step){.kind = STEP_SCALAR, .cls = CLASS_ROW, .port = port});
-}
-
 /* Numbers of a run, by elements, by columns and by rows. */
 static void by_scalars(struct gemm_rig *r, int acc)
 {
@@ -124,12 +117,6 @@ static void bias_gelu(struct gemm_rig *r, int acc)
 }
 
 static void turned(struct gemm_rig *r, int acc) { store(r, rotate(r, rms_scale(r, acc), -1)); }
-static void turned_sums(struct gemm_rig *r, int acc)
-{
-    int x = rotate(r, rms_scale(r, acc), -1);
-    store(r, x);
-    reduce(r, "sum_sq", x, -1);
-}
 static void turned_by_position(struct gemm_rig *r, int acc)
 {
     store(r, rotate(r, acc, load_row(r, CODA_I32, 5000)));
@@ -248,19 +235,6 @@ static void loss(struct gemm_rig *r, int acc)
     reduce(r, "nll", x, load_row(r, CODA_I32, r->p.dim[2]));
 }
 
-/* The same where rows keep their bits in tiles of any width. */
-#define KEPT(epilogue)                                                                                       \
-    static void kept_##epilogue(struct gemm_rig *r, int acc)                                                 \
-    {                                                                                                        \
-        r->p.invariant = true;                                                                               \
-        epilogue(r, acc);                                                                                    \
-    }
-KEPT(residual)
-KEPT(residual_f32)
-KEPT(loss)
-KEPT(gated_all)
-KEPT(turned_sums)
-
 static void embedded(struct gemm_rig *r, int acc)
 {
     int id = load_row(r, CODA_I32, 40);
@@ -342,6 +316,8 @@ static void turned_columns(struct gemm_rig *r, int acc)
 }
 
 /* clang-format off */
+#include "util_gemm_kept.h" /* of the epilogues above */
+
 const struct gemm_case gemm_cases[] = {
     {"plain", 1, 256, 384, 192, BF, 0, 0, 0, plain, 0, {0}, {0}},
     {"plain tails", 1, 333, 456, 136, BF, 0, 0, 0, plain, 0, {0}, PP(128, 128)},
@@ -462,21 +438,7 @@ const struct gemm_case gemm_cases[] = {
     {"stream best", 1, 2, 528, 264, BF, 0, 0, 0, best, 0, {0}, STREAM(16, 264, 20)},
     {"stream 8 best", 1, 8, 304, 512, BF, 0, 0, 0, best, 0, {0}, SKINNY(16, 512, 33)},
     {"stream 16 best", 1, 16, 304, 1024, BF, 0, 0, 0, best_sixteen, 0, {0}, SKINNY_SPLIT(16, 512, 76, 2)},
-    {"kept", 1, 300, 520, 128, BF, 0, 0, 0, kept_residual, 0, {0}, PP(128, 128)},
-    {"kept wide", 1, 300, 520, 128, HF, 0, 0, 0, kept_residual, 0, {0}, PP(128, 192)},
-    {"kept cooperative", 1, 300, 520, 128, BF, 0, 0, 0, kept_residual, 0, {0}, CO(128, 256)},
-    {"kept tall, odd", 1, 377, 401, 64, BF, 0, 0, 0, kept_residual, 0, {0}, CO(256, 128)},
-    {"kept narrow", 1, 9, 200, 328, BF, 0, 0, 0, kept_residual, 0, {0}, SPLIT(64, 64, 1)},
-    {"kept f32", 2, 150, 300, 64, BF, 0, 0, 0, kept_residual_f32, 0, {0}, PP(128, 128)},
-    {"kept f32 wide", 2, 150, 300, 64, BF, 0, 0, 0, kept_residual_f32, 0, {0}, CO(128, 256)},
-    {"kept tail", 1, 600, 512, 712, BF, 0, 0, 0, kept_residual, 0, {0}, TAIL(128, 192, 1, 128, 5, 3)},
-    {"kept, lent", 1, 300, 520, 520, BF, 0, 0, 0, kept_residual, 0, {0}, LENT(128, 256, 2, false)},
-    {"kept loss", 1, 200, 1000, 128, BF, 0, 0, 0, kept_loss, 0, {0}, PP(128, 192)},
-    {"kept gated all", 1, 300, 528, 128, BF, 0, 0, 0, kept_gated_all, PAIR_GLU_STACKED, {0}, PP(128, 192)},
-    {"kept gated all, wide", 1, 300, 1040, 128, BF, 0, 0, 0, kept_gated_all, PAIR_GLU_INTERLEAVED, {0}, CO(128, 256)},
-    {"kept heads", 1, 200, 640, 64, BF, 0, 0, 0, kept_turned_sums, PAIR_HEADS, HALF(128, 128, 4), PP(128, 128)},
-    {"kept heads, wide", 1, 200, 640, 64, HF, 0, 0, 0, kept_turned_sums, PAIR_HEADS, HALF(64, 32, 7), CO(128, 256)},
-    {"kept heads of 96", 1, 200, 480, 64, BF, 0, 0, 0, kept_turned_sums, PAIR_HEADS, HALF(96, 96, 4), PP(128, 192)},
+    KEPT_CASES
     {"loss", 1, 200, 1000, 128, BF, 0, 0, 0, loss, 0, {0}, PP(128, 128)},
     {"loss wide", 1, 200, 1000, 128, BF, 0, 0, 0, loss, 0, {0}, PP(128, 192)},
     {"loss odd", 1, 66, 203, 64, BF, 0, 0, 0, loss, 0, {0}, {0}},

@@ -1,5 +1,5 @@
-/* test_invariant.c -- with CODA_BATCH_INVARIANT all that decides the bits of a row is the same for all numbers of
- * rows, in plans of one shape, in those of many and in those of the base. */
+/* test_invariant.c -- with CODA_BATCH_INVARIANT all that decides the bits of a row is the same for all
+ * numbers of rows, in plans of one shape, in those of many and in those of the base. */
 #include "executable.h"
 #include "invariant.h"
 #include "mainloop.h"
