@@ -229,6 +229,10 @@ int64_t program_columns(const struct program *p); /* columns of the output: N, o
 int64_t program_samples(const struct program *p); /* GEMM: what stride[0] counts: samples, or batches */
 bool program_samples_columns(
     const struct program *p); /* has it columns' values that change with the sample? */
+/* Columns of a product of which a row has a state, in tiles of any width, so that its statistics have the
+ * same bits in all of them; 0: the state is of a tile, as they may have others, or merging states rounds
+ * nothing. */
+int program_state_columns(const struct program *p);
 bool program_suits_cublaslt(const struct program *p); /* can cuBLASLt compute the product? It needs a unit
                                                       stride in a and b, one dtype, and no empty dimension */
 

@@ -1,7 +1,6 @@
 /* epilogue_layout.c -- what the steps of a GEMM need: levels, lanes, staging. */
 #include "epilogue_layout.h"
 
-#include "invariant.h"
 #include "mainloop.h"
 
 enum {

@@ -4,19 +4,17 @@
  *
  * A row's sums depend on its main loop, and on the order in which that walks K; its statistics also on how
  * its columns are cut. So a program whose rows are to keep their bits has one main loop for all numbers of
- * rows, which multiplies all of K from the beginning to the end, and leaves a state of each row for so many
- * columns that every tile consists of them. What else a tile says is where and when things are computed. That
- * a sum has the same bits in each width of wgmma is what tests on a card show (test/gpu/gpu_invariant.c).
+ * rows (search_run), which multiplies all of K from the beginning to the end, and leaves a state of each row
+ * for so many columns that every tile consists of them (program_state_columns). What else a tile says is
+ * where and when things are computed. That a sum has the same bits in each width of wgmma is what tests on a
+ * card show (test/gpu/gpu_invariant.c).
  */
 #ifndef INVARIANT_H
 #define INVARIANT_H
 
 #include "tile.h"
 
-/* Columns of the product of which a row has a state, in tiles of any width; 0: the state is of a whole tile,
- * as rows may have other bits in others, or merging its states rounds nothing. */
-int program_state_columns(const struct program *p);
-/* Has a row of p in this tile the bits that it has in all others of which this is true? */
-bool tile_keeps_bits(const struct program *p, const struct target *target, const struct tile *t);
+/* Has a row of p in this tile the bits that it has in all others of its main loop of which this is true? */
+bool tile_keeps_bits(const struct program *p, const struct tile *t);
 
 #endif

@@ -17,7 +17,7 @@ static bool same(const struct tile *a, const struct tile *b)
 void search_add(struct search *s, const struct tile *t, double cost)
 {
     int at = s->n;
-    if (!tile_keeps_bits(s->p, s->target, t)) return;
+    if (!tile_keeps_bits(s->p, t)) return;
     while (at > 0 && cost < s->cost[at - 1]) at--;
     for (int i = 0; i < at; i++)
         if (same(&s->tile[i], t)) return;

@@ -4,8 +4,6 @@
  */
 #include "wgmma.h"
 
-#include "invariant.h"
-
 enum {
     MOST_ACCUMULATORS = 192,        /* floats of a thread, if the epilogue needs little */
     MOST_BUSY_ACCUMULATORS = 128,   /* if it loads tiles into registers, or has states of several numbers of
