@@ -19,6 +19,7 @@ struct kinship {
     bool unloaded;       /* its kernels are left to compile_load */
     bool known_alone;    /* if they are not all that it needs, it is not runnable, and that is no failure */
     int threads;         /* that compile; 0: kernels_threads() */
+    bool drawn;          /* what it would be: without kernels' texts, and not to be run */
 };
 
 /* All of coda_compile of a graph without symbols, whose arguments are checked: *out is a new plan, or the

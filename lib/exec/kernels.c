@@ -142,13 +142,13 @@ coda_status kernels_threads(int *out)
 }
 
 /* What takes NVRTC longest begins first: kernels that have tensor maps. */
-static bool order_kernels(struct coda_plan *p, struct compilation *c)
+static bool order_kernels(struct coda_plan *p, int first, struct compilation *c)
 {
     int n = 0;
-    c->order = ARENA_NEW(&p->arena, int, p->kernels + 1);
+    c->order = ARENA_NEW(&p->arena, int, p->kernels - first + 1);
     if (!c->order) return false;
     for (int maps = 1; maps >= 0; maps--)
-        for (int i = 0; i < p->kernels; i++)
+        for (int i = first; i < p->kernels; i++)
             if ((p->kernel[i].spec->maps > 0) == maps) c->order[n++] = i;
     return true;
 }
@@ -180,14 +180,14 @@ static void explain_miss(struct coda_plan *p, const struct compiled_kernel *k)
     if (line) debug_line(DEBUG_CACHE, line);
 }
 
-coda_status kernels_compile(struct coda_plan *p, const struct jit_options *opt, int threads)
+coda_status kernels_compile(struct coda_plan *p, int first, const struct jit_options *opt, int threads)
 {
     struct compilation c = {.p = p, .opt = opt};
     coda_status status = threads ? CODA_OK : kernels_threads(&threads);
     if (status) return status;
-    if (!order_kernels(p, &c)) return fail(CODA_E_MEMORY, "out of memory for %d kernels", p->kernels);
-    parallel_for_most(p->kernels, threads, compile_one, &c);
-    for (int i = 0; i < p->kernels; i++) {
+    if (!order_kernels(p, first, &c)) return fail(CODA_E_MEMORY, "out of memory for %d kernels", p->kernels);
+    parallel_for_most(p->kernels - first, threads, compile_one, &c);
+    for (int i = first; i < p->kernels; i++) {
         const struct compiled_kernel *k = &p->kernel[i];
         if (k->status) return fail(k->status, "%s", k->error);
         if (!k->kernel) explain_miss(p, k);
@@ -206,6 +206,7 @@ static coda_status load_maps(struct coda_plan *p, struct compiled_program *c, ch
     for (int m = 0; m < spec->maps; m++) {
         const struct map_spec *s = &spec->map[m];
         struct jit_map_shape shape = {.dtype = s->dtype, .rank = s->rank, .swizzle = s->swizzle};
+        shape.l2_promotion = s->l2_promotion;
         memcpy(shape.dim, s->dim, sizeof shape.dim);
         memcpy(shape.stride, s->stride, sizeof shape.stride);
         memcpy(shape.box, s->box, sizeof shape.box);
@@ -331,4 +332,39 @@ void kernels_free(struct coda_plan *p)
         jit_cubin_free(&p->kernel[i].cubin);
     }
     for (int i = 0; p->program && i < p->plan.programs; i++) jit_lt_free(p->program[i].lt);
+}
+
+/* ---- Those of several plans ---- */
+
+/* The kernels of several plans, each text once, as those of a plan without programs. */
+static bool gather(struct coda_plan *all, struct known *t, struct coda_plan *const *plan, int plans)
+{
+    struct names texts = {0};
+    int most = 0;
+    for (int i = 0; i < plans; i++) most += plan[i]->kernels;
+    all->kernel = ARENA_NEW(&all->arena, struct compiled_kernel, most + 1);
+    bool good = all->kernel;
+    for (int i = 0; i < plans; i++)
+        for (int k = 0; good && k < plan[i]->kernels; k++) {
+            const struct compiled_kernel *one = &plan[i]->kernel[k];
+            if (names_find(&texts, one->info.source, -1) >= 0) continue;
+            good = names_add(&texts, &all->arena, one->info.source, all->kernels);
+            all->kernel[all->kernels++] = (struct compiled_kernel){.info = one->info, .spec = one->spec};
+        }
+    if (good) known_take(t, all);
+    return good;
+}
+
+coda_status kernels_make_known(struct known *t, struct coda_plan *const *plan, int plans,
+                               const struct jit_options *opt)
+{
+    struct coda_plan all = {.gpu = plan[0]->gpu};
+    coda_status status = gather(&all, t, plan, plans)
+                             ? kernels_compile(&all, 0, opt, 0)
+                             : fail(CODA_E_MEMORY, "out of memory for kernels of %d plans", plans);
+    if (!status) status = kernels_load(&all, opt);
+    if (!status) status = known_add(t, &all);
+    kernels_free(&all);
+    arena_free(&all.arena);
+    return status;
 }

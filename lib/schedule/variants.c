@@ -5,9 +5,9 @@
  * rows than that. Above, numbers of rows fall into classes, within which the price hardly changes: of 64
  * rows, then of 128, then 64 for each doubling. Classes come in segments: up to 1024 rows, and each
  * doubling. A segment first takes what the segments below chose, then the fewest tiles more such that each
- * of its classes has one within the tolerance, or, if that would be for one class alone, not far from it; and each
- * class the cheapest of them. So what a number of rows
- * gets depends on no larger one, and tables grow by segments, as they are asked for.
+ * of its classes has one within the tolerance, or, if that would be for one class alone, not far from it; and
+ * each class the cheapest of them. So what a number of rows gets depends on no larger one, and tables grow by
+ * segments, as they are asked for.
  */
 #include "variants.h"
 
@@ -110,9 +110,18 @@ static int classes_of(int segment)
     return (int)((segment_end(segment) - segment_begin(segment)) / class_width(segment));
 }
 
+int64_t variants_last(int64_t rows)
+{
+    int64_t last = 2 * LEAST_ROWS;
+    if (rows <= LEAST_ROWS) return rows;
+    if (rows > FEW_ROWS) return class_of(rows).rows;
+    while (last < rows) last *= 2;
+    return last;
+}
+
 /* ---- Offers ---- */
 
-static struct program with_rows(const struct program *q, int64_t rows)
+struct program variants_at(const struct program *q, int64_t rows)
 {
     struct program other = *q;
     other.dim[1] = rows;
@@ -125,7 +134,7 @@ static struct program with_rows(const struct program *q, int64_t rows)
 static void find_offers(struct offers *o, const struct program *q, const struct target *target, int64_t rows,
                         int most_rows)
 {
-    const struct program at = with_rows(q, rows);
+    const struct program at = variants_at(q, rows);
     struct search s = {.p = &at, .most = MOST_CANDIDATES, .most_rows = most_rows};
     double least = 0;
     o->n = o->good = 0;
@@ -167,7 +176,7 @@ static int count_new(const struct cover *c, const struct tile *t)
     return n;
 }
 
-/* The tile that is good enough for most classes that have none yet, but for at least `most` + 1; else NULL. */
+/* The tile that is good enough for most classes that have none yet, for more than `most` of them; else NULL. */
 static const struct tile *best_offer(const struct cover *c, int most)
 {
     const struct tile *best = NULL;
@@ -223,7 +232,7 @@ static bool cover_segment(struct family *f, const struct program *q, int segment
 static bool family_identity(struct identity *out, struct arena *a, const struct plan *p,
                             const struct program *q)
 {
-    struct program some = with_rows(q, 1);
+    struct program some = variants_at(q, 1);
     some.port = ARENA_NEW(a, struct tensor_use, q->ports + 1);
     if (!some.port) return false;
     memcpy(some.port, q->port, sizeof *q->port * (size_t)q->ports);
@@ -271,7 +280,7 @@ static struct family *family_of(struct variants *v, const struct plan *p, const 
 static bool find_base(const struct program *q, const struct target *target, struct tile *out)
 {
     enum { FEW = 1, SOME = 512, MANY = 16384 };
-    struct program few = with_rows(q, FEW), some = with_rows(q, SOME), many = with_rows(q, MANY);
+    struct program few = variants_at(q, FEW), some = variants_at(q, SOME), many = variants_at(q, MANY);
     struct search all[3] = {{.p = &some}, {.p = &few}, {.p = &many}};
     for (int i = 0; i < ARRAY_SIZE(all); i++) {
         all[i].most = MOST_CANDIDATES, all[i].most_rows = ANY_ROWS, all[i].common = true;

@@ -27,5 +27,12 @@ bool variants_tile(struct variants *v, const struct plan *p, const struct progra
 /* One tile for all its rows, however slow. */
 bool variants_base(struct variants *v, const struct plan *p, const struct program *q,
                    const struct target *target, struct tile *out); /* false: out of memory */
+/* The same product of so many rows; the most rows that have the tile of these. */
+struct program variants_at(const struct program *q, int64_t rows);
+int64_t variants_last(int64_t rows);
+
+/* variants_print.c: appends, for each product of a plan, its tiles by rows, up to those that it has, and by
+ * how much each costs more than the cheapest one, at most; and its base. false: out of memory. */
+bool variants_print(struct variants *v, const struct plan *p, struct text *t);
 
 #endif

@@ -39,7 +39,8 @@ struct wish {
     const int64_t *dims;
     bool base;     /* of kernels that serve any shape, though slower; else of the best ones */
     bool loaded;   /* only if all its kernels are loaded: else *out is NULL, which is no failure */
-    bool drawn;    /* only to be looked at: nothing is compiled */
+    bool drawn;    /* only to be looked at: it has no kernels */
+    bool told;     /* only to be looked at: it has their texts alone */
     bool unloaded; /* compile_load goes on with it */
     int threads;   /* that compile; 0: kernels_threads() */
 };

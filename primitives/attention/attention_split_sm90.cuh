@@ -24,7 +24,7 @@
 // Keys and values of 8 bits are multiplied as f16, by queries and weights of f16: narrow.cuh.
 //
 // Config: as attention_sm90.cuh has it, but for groups; i32 rows (group if there is a single query, else 8 or
-// 16, for as many queries as they take), cluster, warps (of consumers); bool early, narrow (keys and values are f8e4m3), whole_rows
+// 16, for as many queries as they take), cluster; bool early, narrow (keys and values are f8e4m3), whole_rows
 // (maps have the chunks of a row as their fourth dimension), bf16_queries. Of packed queries also i32 bm =
 // rows / group: those of an item.
 #pragma once
@@ -55,7 +55,7 @@ template <> struct FirstQuery<true> {
 template <class Config> struct AttentionSplit {
     using Element = typename Config::T;
     static constexpr i32 bn = Config::bn, stages = Config::stages, cluster = Config::cluster;
-    static constexpr i32 warps = Config::warps, producer = warps, merger = warps + 1, threads = 32 * (warps + 2);
+    static constexpr i32 warps = 8, producer = warps, merger = warps + 1, threads = 32 * (warps + 2);
     static constexpr i32 share = bn / warps, tiles = share / 8; // of a warp: keys in a block; their products
     static constexpr i32 rows = Config::rows, halves = rows > 8 ? 2 : 1; // of 8 rows
     static constexpr i32 chunks = (Config::head_dim + 63) / 64; // of 64 columns: 128 bytes, a swizzled row

@@ -27,7 +27,7 @@ int gemm_add_step(struct gemm_rig *r, struct step s)
 
 static int rms_scale(struct gemm_rig *r, int acc)
 {
-    int s = load_partial(r, "sum_sq", 7);
+    int s = load_partial(r, "sum_sq", 21); /* more than are in flight at one time */
     return map(r, "mul", acc, map(r, "rsqrt_mean", s, -1, (float[]){0x1p-6f, 1e-5f}), NULL);
 }
 
@@ -60,13 +60,6 @@ static void row_stored(struct gemm_rig *r, int acc)
                         (int64_t[]){r->p.dim[1], 1, 0});
     add_step(r, (struct step){.kind = STEP_STORE, .cls = CLASS_ROW, .nin = 1, .in = {x}, .port = port});
     store(r, acc);
-}
-
-static int load_scalar(struct gemm_rig *r, coda_dtype t)
-{
-    int port = add_port(r, USE_SCALAR, add_buffer(r, t, 1, t == CODA_I32 ? FILL_IDS : FILL_NORMAL), NULL);
-    r->below[r->port[port].buffer] = 5;
-    return add_step(r, (struct step){.kind = STEP_SCALAR, .cls = CLASS_ROW, .port = port});
 }
 
 /* Numbers of a run, by elements, by columns and by rows. */
@@ -323,6 +316,8 @@ static void turned_columns(struct gemm_rig *r, int acc)
 }
 
 /* clang-format off */
+#include "util_gemm_kept.h" /* of the epilogues above */
+
 const struct gemm_case gemm_cases[] = {
     {"plain", 1, 256, 384, 192, BF, 0, 0, 0, plain, 0, {0}, {0}},
     {"plain tails", 1, 333, 456, 136, BF, 0, 0, 0, plain, 0, {0}, PP(128, 128)},
@@ -443,6 +438,7 @@ const struct gemm_case gemm_cases[] = {
     {"stream best", 1, 2, 528, 264, BF, 0, 0, 0, best, 0, {0}, STREAM(16, 264, 20)},
     {"stream 8 best", 1, 8, 304, 512, BF, 0, 0, 0, best, 0, {0}, SKINNY(16, 512, 33)},
     {"stream 16 best", 1, 16, 304, 1024, BF, 0, 0, 0, best_sixteen, 0, {0}, SKINNY_SPLIT(16, 512, 76, 2)},
+    KEPT_CASES
     {"loss", 1, 200, 1000, 128, BF, 0, 0, 0, loss, 0, {0}, PP(128, 128)},
     {"loss wide", 1, 200, 1000, 128, BF, 0, 0, 0, loss, 0, {0}, PP(128, 192)},
     {"loss odd", 1, 66, 203, 64, BF, 0, 0, 0, loss, 0, {0}, {0}},

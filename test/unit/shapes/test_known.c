@@ -130,7 +130,7 @@ START_TEST(texts_of_random_graphs)
 }
 END_TEST
 
-/* A block, by rows: norms, positions, gates, statistics that tiles leave; few of its texts are printed twice. */
+/* A block, by rows: norms, positions, gates, statistics that tiles leave; few texts are printed twice. */
 static const char block[] = "dim %T = 1..16384\n"
                             "%x = input bf16[T,1024]\n%g = weight bf16[1024]\n%q = weight bf16[3072,1024]\n"
                             "%o = weight bf16[1024,1024]\n%u = weight bf16[5632,1024]\n"
@@ -160,8 +160,8 @@ START_TEST(texts_of_a_block)
 }
 END_TEST
 
-/* Rows of several sequences, whose positions start anew; of one, where they do not; a table; a map of the user,
- * which each bound graph has its own of. */
+/* Rows of several sequences, whose positions start anew; of one, where they do not; a table; a map of the
+ * user, of which each bound graph has its own. */
 static const char sequences[] =
     "map past(1; 0) \"DEV static float apply(float x) { return x + 1.0f; }\"\n"
     "dim %B = 1..4\ndim %T = 1..300\ndim %S = 16..4096 step 16\n"
