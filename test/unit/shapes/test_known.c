@@ -21,6 +21,7 @@ struct shared {
     struct variants *variants;
     struct known *known;
     const char *arch;
+    unsigned flags;
     long programs, found; /* the latter: texts that an earlier shape had */
     const char *seen[4096];
     int seens;
@@ -44,7 +45,7 @@ static coda_plan *plan_of(const struct shared *s, const graph *g, bool base, str
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     coda_plan *p = NULL;
     opt.device = CODA_DEVICE_NONE;
-    opt.flags = CODA_PLAN_ONLY;
+    opt.flags = CODA_PLAN_ONLY | s->flags;
     opt.arch = s->arch;
     return compile_graph(&p, g, &opt, &kin) == CODA_OK ? p : NULL;
 }
@@ -119,6 +120,7 @@ START_TEST(texts_of_random_graphs)
     for (int i = 0; i < scaled(40); i++, seed++) {
         graph *g = symbolic_graph(seed, NULL);
         open_shared(&s, arch[_i]);
+        s.flags = i % 4 ? 0 : CODA_BATCH_INVARIANT;
         for (int shape = 0; shape < SHAPES; shape++) {
             int64_t dims[SYMBOLIC_DIMS];
             symbolic_shape(seed, shape, dims);
