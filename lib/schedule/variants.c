@@ -176,7 +176,7 @@ static int count_new(const struct cover *c, const struct tile *t)
     return n;
 }
 
-/* The tile that is good enough for most classes that have none yet, for more than `most` of them; else NULL. */
+/* The tile that is good enough for most classes that have none yet, for more than `most`; else NULL. */
 static const struct tile *best_offer(const struct cover *c, int most)
 {
     const struct tile *best = NULL;
