@@ -108,6 +108,10 @@ SYSTEM += model model-asan
 FUZZ_SECONDS ?= $(if $(FULL),60,2)
 $(eval $(call job,oom,rest,$(BUILD)/oom $(if $(FULL),1,4)))
 $(eval $(call job,oom-asan,asan,$(BUILD)/asan/oom $(if $(FULL),1,18)))
+# Plans with symbols take ten times as many allocations, on the fake compiler and driver.
+with_fakes = env CODA_CUDA_LIB=$(CURDIR)/$(BUILD)/fake CODA_LIBCUDA=$(CURDIR)/$(BUILD)/fake/libcuda.so.1 CODA_COMPILE_THREADS=2
+$(eval $(call job,oom-shapes,rest,$(with_fakes) $(BUILD)/oom $(if $(FULL),7,199) shapes))
+$(eval $(call job,oom-shapes-asan,asan,$(with_fakes) $(BUILD)/asan/oom $(if $(FULL),29,499) shapes))
 # Fuzzers start from the seed of the run, so that the same sources meet the same calls first.
 $(foreach f,$(FUZZERS),$(eval $(call job,$(f),asan,$(BUILD)/asan/$(f) $(FUZZ_SECONDS) $$$$CODA_SEED)))
 
@@ -139,7 +143,7 @@ EMULATE += emulated-model
 
 # ---- Tiers ----
 CHECK := $(UNIT) $(HOUSE) lint install conformance
-TEST  := nvrtc-hopper $(filter-out nvrtc-hopper,$(NVRTC)) $(UNIT) $(EMULATE) $(ASAN) $(TSAN) oom oom-asan $(FUZZERS) $(TORTURE) $(WEAK) $(HOUSE) lint $(SYSTEM)
+TEST  := nvrtc-hopper $(filter-out nvrtc-hopper,$(NVRTC)) $(UNIT) $(EMULATE) $(ASAN) $(TSAN) oom oom-asan oom-shapes oom-shapes-asan $(FUZZERS) $(TORTURE) $(WEAK) $(HOUSE) lint $(SYSTEM)
 
 .PHONY: check test test-full
 check: $(call jobs,$(CHECK))
