@@ -35,7 +35,7 @@ FUZZERS  := $(basename $(notdir $(wildcard test/fuzz/fuzz_*.c)))
 ASAN_TORTURES = damage store faults tiers
 TSAN_TORTURES = cold store tiers
 # After a fork() beside other threads the sanitizer's own allocator may be locked in the child.
-PARTS_ASAN_tiers = runs sealed moments ends failures servers
+PARTS_ASAN_tiers = runs sealed moments ends failures exits servers
 WEAK_TORTURES = driver store hostile versions
 
 .PHONY: built-unit built-rest built-asan built-tsan built-weak

@@ -440,6 +440,77 @@ static void forks(void)
     figure(rounds, bad, "children of fork() that run and free a plan in the midst of its threads");
 }
 
+/* ---- exit() ---- */
+
+static void *warm_everything(void *ctx)
+{
+    coda_warm_options opt = CODA_WARM_OPTIONS_INIT;
+    opt.bindings = CODA_WARM_ALL;
+    return coda_warm(ctx, &opt) ? ctx : NULL;
+}
+
+struct leaver {
+    useconds_t when;
+    bool held;  /* a compile that began goes on for ever */
+    bool warms; /* in a thread besides */
+    bool again; /* the plan was freed, and there is another one */
+    bool frees; /* in a handler of exit(), which the library's own may come before */
+};
+
+static coda_plan *left;
+static void free_at_exit(void) { coda_plan_free(left); }
+
+static void linger_at_exit(void) { usleep(500); } /* while others go on */
+
+/* main() returns while threads run, compile and load. */
+static int leave(void *ctx)
+{
+    const struct leaver *l = ctx;
+    static struct runner r[THREADS];
+    static atomic_bool never;
+    pthread_t thread;
+    alarm(PATIENCE_S / 2);
+    atexit(l->frees ? free_at_exit : linger_at_exit);
+    struct coda_cache *c = open_cache(under("cache"));
+    coda_plan *p = compiled(c, CODA_POLICY_BACKGROUND, 0);
+    if (l->again) {
+        run_rows(p, FEW);
+        coda_plan_free(p);
+        p = compiled(c, CODA_POLICY_BACKGROUND, 0);
+    }
+    atomic_store(&board->hold, l->held);
+    for (int rows = 1; l->frees && rows < ROWS; rows *= 3) run_rows(p, rows);
+    if (l->frees) left = p;
+    else start(r, p, 0, ROWS, &never);
+    if (l->warms) pthread_create(&thread, NULL, warm_everything, p);
+    if (l->held) await_board(&board->running, 0, false);
+    usleep(l->when);
+    exit(0);
+}
+
+static void exits(void)
+{
+    int rounds = scaled(24, 1000), bad = 0;
+    uint64_t seed = 17;
+    for (int i = 0; i < rounds; i++) {
+        bool frees = i % 4 == 3;
+        struct leaver l = {.when = (useconds_t)(noise(&seed) % 8000), .again = i % 5 == 2, .frees = frees};
+        l.held = i % 3 == 0 && !frees;
+        l.warms = i % 4 == 1;
+        cache_close(fresh_cache());
+        atomic_store(&board->compile_us, 1000);
+        int end = reap(spawn(leave, &l));
+        if (end) bad += complain("exit %d ends with %d", i, end);
+        struct coda_cache *c = open_cache(under("cache")); /* what it left is whole */
+        atomic_store(&board->hold, 0);
+        coda_plan *p = compiled(c, CODA_POLICY_WAIT, 0);
+        bad += run_rows(p, FEW) != CODA_OK || counted(c, COUNT_rejected_digest);
+        coda_plan_free(p);
+        cache_close(c);
+    }
+    figure(rounds, bad, "exit() while the library's thread and others compile, load and run");
+}
+
 /* ---- Servers that start together on one cache ---- */
 
 enum { SERVERS = 4 };
@@ -527,6 +598,7 @@ int main(int argc, char **argv)
     if (chosen("ends")) ends();
     if (chosen("failures")) failures();
     if (chosen("forks")) forks();
+    if (chosen("exits")) exits();
     if (chosen("servers")) servers();
     return torture_end();
 }
