@@ -6,8 +6,8 @@
  * the library must either say CODA_E_MEMORY or get along and give the same bits as ever. Then the same
  * with one kernel that is compiled by NVRTC, or found in the cache, and with a bundle of it.
  *
- *     oom [EVERY]           only one in EVERY allocations, another set for each $CODA_SEED: for sanitizers
- *     oom EVERY shapes      the same of plans of a graph with symbols, by the compiler and driver of test/fake
+ *     oom [EVERY]         only one in EVERY allocations, another set for each $CODA_SEED: for sanitizers
+ *     oom EVERY shapes    the same of plans of graphs with symbols, by the compiler and driver of test/fake
  *
  * Linked with --wrap, so that malloc and its like pass through here.
  */

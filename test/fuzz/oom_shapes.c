@@ -1,8 +1,8 @@
 /*
  * oom_shapes.c -- memory runs out in calls that compile, warm, run and ask a plan of a graph with symbols.
  *
- * A call that says CODA_E_MEMORY leaves the plan as it was: where only one allocation fails it is called again,
- * and then must do what it always does.
+ * A call that says CODA_E_MEMORY leaves the plan as it was: where only one allocation fails it is called
+ * again, and then must do what it always does.
  */
 #include "oom.h"
 
