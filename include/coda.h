@@ -785,8 +785,8 @@ CODA_API int64_t coda_info_print(char *buf, size_t size);
  * coda_warm before. Later runs take one short lock more than coda_run does. A shape that was dropped for
  * others is planned anew when it comes again; its kernels stay loaded. Captured graphs count as runs in
  * flight for coda_plan_free, and the plan's cache must outlive it. All calls may run in several threads; of
- * those that want the same new shape one makes it and the others wait. CODA_AUTOTUNE measures the largest
- * shape alone.
+ * those that want the same new shape one makes it and the others wait. All tiles are by price: with symbols
+ * CODA_AUTOTUNE measures nothing, and what it measured of other graphs is not asked for.
  *
  * Which kernels a shape has in the end depends on the graph and its dims, not on what ran before. With
  * CODA_POLICY_BACKGROUND its results change once, by rounding, when the best ones take over.

@@ -50,23 +50,43 @@ static bool identify(struct identity *id, struct arena *a, const struct plan *p,
     return good;
 }
 
-/* A program like one that came before, as layers of a model are, takes over its kernel. */
-static coda_status emit_one(struct coda_plan *p, int index, struct emission *e)
+/* Is there a program that may equal this one? Of many, as a model of many layers has, it is not asked. */
+static bool may_have_twin(const struct plan *p, int index)
+{
+    enum { FEW = 16 };
+    const struct program *q = &p->program[index];
+    bool found = p->programs > FEW;
+    for (int i = 0; i < p->programs && !found; i++) {
+        const struct program *o = &p->program[i];
+        bool alike = o->kind == q->kind && o->own == q->own && o->steps == q->steps && o->ports == q->ports;
+        found = i != index && alike && o->k == q->k && !memcmp(o->dim, q->dim, sizeof o->dim);
+    }
+    return found;
+}
+
+static coda_status emit_new(struct coda_plan *p, int index, struct emission *e)
 {
     struct program *q = &p->plan.program[index];
     struct schedule *s = &p->plan.schedule[index];
     struct compiled_program *c = &p->program[index];
+    coda_status status = schedule_complete(s, &p->plan.arena, q, &p->plan.target);
+    if (!status) status = emit_program(&p->plan, q, s, &c->emitted);
+    if (!status && s->grid) c->kernel = find_kernel(p, &e->texts, &c->emitted);
+    return status;
+}
+
+/* A program like one that came before, as layers of a model are, takes over its kernel. */
+static coda_status emit_one(struct coda_plan *p, int index, struct emission *e)
+{
+    struct program *q = &p->plan.program[index];
+    struct compiled_program *c = &p->program[index];
     struct identity id;
     const int *theirs;
+    if (!may_have_twin(&p->plan, index)) return emit_new(p, index, e);
     bool good = identify(&id, &e->scratch, &p->plan, index);
     struct program *first = good ? memo_first(&e->memo, &e->scratch, &id, q, &theirs) : NULL;
     if (!first) return fail(CODA_E_MEMORY, "out of memory for %d programs", p->plan.programs);
-    if (first == q) {
-        coda_status status = schedule_complete(s, &p->plan.arena, q, &p->plan.target);
-        if (!status) status = emit_program(&p->plan, q, s, &c->emitted);
-        if (!status && s->grid) c->kernel = find_kernel(p, &e->texts, &c->emitted);
-        return status;
-    }
+    if (first == q) return emit_new(p, index, e);
     const struct compiled_program *like = &p->program[first - p->plan.program];
     c->kernel = like->kernel;
     if (emit_like(&p->plan, &c->emitted, &like->emitted, theirs, &id)) return CODA_OK;
@@ -179,6 +199,7 @@ static coda_status load_maps(struct coda_plan *p, struct compiled_program *c, ch
     for (int m = 0; m < spec->maps; m++) {
         const struct map_spec *s = &spec->map[m];
         struct jit_map_shape shape = {.dtype = s->dtype, .rank = s->rank, .swizzle = s->swizzle};
+        shape.l2_promotion = s->l2_promotion;
         memcpy(shape.dim, s->dim, sizeof shape.dim);
         memcpy(shape.stride, s->stride, sizeof shape.stride);
         memcpy(shape.box, s->box, sizeof shape.box);

@@ -97,9 +97,9 @@ static void print_reign(const char *what, const struct reign *u, struct text *t)
 static bool print_product(struct variants *v, const struct plan *p, int index, struct text *t)
 {
     const struct program *q = &p->program[index];
-    struct reign base = {.tile = variants_base(q, &p->target)};
+    struct reign base = {0};
     struct table *table = calloc(1, sizeof *table);
-    bool good = table && fill(table, &base, v, p, q);
+    bool good = table && variants_base(v, p, q, &p->target, &base.tile) && fill(table, &base, v, p, q);
     text_printf(t, "@%d gemm n=%lld k=%lld: %d tiles for 1..%lld rows\n", index, (long long)q->dim[2],
                 (long long)q->k, table ? table->reigns : 0, (long long)q->dim[1]);
     for (int i = 0; table && i < table->reigns; i++) {
@@ -108,7 +108,7 @@ static bool print_product(struct variants *v, const struct plan *p, int index, s
         good = good && !table->reign[i].rows.failed;
         text_free(&table->reign[i].rows);
     }
-    print_reign("base ", &base, t);
+    if (good) print_reign("base ", &base, t);
     free(table);
     return good;
 }
