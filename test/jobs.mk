@@ -35,7 +35,7 @@ FUZZERS  := $(basename $(notdir $(wildcard test/fuzz/fuzz_*.c)))
 ASAN_TORTURES = damage store faults tiers
 TSAN_TORTURES = cold store tiers
 # After a fork() beside other threads the sanitizer's own allocator may be locked in the child.
-PARTS_ASAN_tiers = runs sealed moments ends failures exits servers
+PARTS_ASAN_tiers = runs sealed everything moments ends failures exits servers
 WEAK_TORTURES = driver store hostile versions
 
 .PHONY: built-unit built-rest built-asan built-tsan built-weak
@@ -120,7 +120,7 @@ $(foreach t,$(TORTURES),$(eval $(call job,torture-$(t),rest,$(BUILD)/torture/$(t
 $(foreach t,$(ASAN_TORTURES),$(eval $(call job,torture-$(t)-asan,asan,$(BUILD)/asan/torture/$(t) $(PARTS_ASAN_$(t)))))
 $(eval $(call job,torture-cold-tsan,tsan,$(BUILD)/tsan/torture/cold threads))
 $(eval $(call job,torture-store-tsan,tsan,$(BUILD)/tsan/torture/store))
-$(eval $(call job,torture-tiers-tsan,tsan,$(BUILD)/tsan/torture/tiers runs moments ends))
+$(eval $(call job,torture-tiers-tsan,tsan,$(BUILD)/tsan/torture/tiers runs everything moments ends))
 # Suites and programs that do not count entries.
 $(eval $(call job,weak-unit,weak,env CK_EXCLUDE_TAGS=nvrtc $(BUILD)/weak/unit memo store bundle entry save trust tuning twins threads))
 $(foreach t,$(WEAK_TORTURES),$(eval $(call job,weak-$(t),weak,$(BUILD)/weak/torture/$(t))))

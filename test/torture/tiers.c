@@ -214,6 +214,74 @@ static void sealed(void)
     figure(shapes, bad, "runs of any shapes of a sealed plan: nothing is compiled or loaded");
 }
 
+/* ---- All kernels of all shapes ---- */
+
+static void *warm_everything(void *ctx)
+{
+    coda_warm_options opt = CODA_WARM_OPTIONS_INIT;
+    opt.bindings = CODA_WARM_ALL;
+    return coda_warm(ctx, &opt) ? ctx : NULL;
+}
+
+/* Beside runs, in two threads; from then on no run compiles or loads, whatever its shape. */
+static int warm_beside_runs(coda_policy policy)
+{
+    struct coda_cache *c = fresh_cache();
+    coda_plan *p = compiled(c, policy, 40);
+    struct runner r[THREADS];
+    atomic_bool stop = false;
+    pthread_t thread;
+    void *failed;
+    atomic_store(&board->compile_us, 1000);
+    if (policy != CODA_POLICY_ERROR) start(r, p, 0, ROWS, &stop);
+    pthread_create(&thread, NULL, warm_everything, p);
+    int bad = warm_everything(p) != NULL;
+    pthread_join(thread, &failed);
+    atomic_store(&stop, true);
+    if (policy != CODA_POLICY_ERROR) bad += finish(r);
+    await_background(p);
+    int made = compiles(), loads = atomic_load(&board->loads);
+    for (int64_t rows = 1; rows <= ROWS; rows += 1 + rows / 50) bad += run_rows(p, rows) != CODA_OK;
+    await_background(p);
+    if (bad || failed || compiles() != made || atomic_load(&board->loads) != loads)
+        bad += complain("policy %d: all is warm, and %d compiles, %d loads: %s", (int)policy,
+                        compiles() - made, atomic_load(&board->loads) - loads, coda_error());
+    coda_plan_free(p);
+    cache_close(c);
+    return bad;
+}
+
+static int enough(void *context, int done, int all) { return ++*(int *)context >= 1 && done <= all; }
+
+/* An end before all is done, by the caller and by the clock. */
+static int warm_some(bool late)
+{
+    struct coda_cache *c = fresh_cache();
+    coda_plan *p = compiled(c, CODA_POLICY_WAIT, 0);
+    coda_warm_options opt = CODA_WARM_OPTIONS_INIT;
+    int calls = 0, before = compiles();
+    opt.bindings = CODA_WARM_ALL;
+    opt.context = &calls;
+    if (late) opt.deadline_ms = 1;
+    else opt.progress = enough;
+    atomic_store(&board->compile_us, 20000);
+    int bad = coda_warm(p, &opt) != CODA_OK, some = compiles() - before;
+    bad += warm_everything(p) != NULL;
+    if (compiles() - before <= some || (!late && calls != 1))
+        bad += complain("%s: %d kernels, then %d; %d calls", late ? "deadline" : "enough", some,
+                        compiles() - before - some, calls);
+    coda_plan_free(p);
+    cache_close(c);
+    return bad;
+}
+
+static void everything(void)
+{
+    int bad = warm_some(false) + warm_some(true);
+    for (int i = 0; i <= CODA_POLICY_NEVER; i++) bad += warm_beside_runs((coda_policy)i);
+    figure(3 + CODA_POLICY_NEVER, bad, "all kernels of all shapes, beside runs; some of them");
+}
+
 /* ---- At a certain moment ---- */
 
 static void *warm_aside(void *ctx) { return warm_rows(ctx, FEW) ? ctx : NULL; }
@@ -442,13 +510,6 @@ static void forks(void)
 
 /* ---- exit() ---- */
 
-static void *warm_everything(void *ctx)
-{
-    coda_warm_options opt = CODA_WARM_OPTIONS_INIT;
-    opt.bindings = CODA_WARM_ALL;
-    return coda_warm(ctx, &opt) ? ctx : NULL;
-}
-
 struct leaver {
     useconds_t when;
     bool held;  /* a compile that began goes on for ever */
@@ -594,6 +655,7 @@ int main(int argc, char **argv)
     if (!full) alarm(PATIENCE_S);
     if (chosen("runs")) runs();
     if (chosen("sealed")) sealed();
+    if (chosen("everything")) everything();
     if (chosen("moments")) moments();
     if (chosen("ends")) ends();
     if (chosen("failures")) failures();
