@@ -551,7 +551,7 @@ static int leave(void *ctx)
 
 static void exits(void)
 {
-    int rounds = scaled(24, 1000), bad = 0;
+    int rounds = scaled(12, 1000), bad = 0;
     uint64_t seed = 17;
     for (int i = 0; i < rounds; i++) {
         bool frees = i % 4 == 3;
