@@ -63,8 +63,8 @@ struct OnlineSoftmax {
     DEV OnlineSoftmax() : max{unseen(), unseen()}, sum{0.0f, 0.0f} {}
 
     // Replaces the scores of a block by their weights; `factor` shrinks what was summed before. Of the two
-    // rows perhaps the first alone. If `ends`, rows may have seen all their keys in earlier blocks: then where
-    // m stays the factor is 1, and a block of which a row sees nothing leaves it as it is.
+    // rows perhaps the first alone. If `ends`, rows may have seen all their keys in earlier blocks: then
+    // where m stays the factor is 1, and a block of which a row sees nothing leaves it as it is.
     template <i32 rows = 2, bool ends = false, i32 N>
     DEV void step(float (&s)[N], float c, float (&factor)[rows])
     {

@@ -156,6 +156,17 @@ static coda_plan *packed_plan(int64_t window, unsigned flags)
     return status == CODA_OK ? p : NULL;
 }
 
+/* Where a piece begins; a single query where one was asked before, if that is found. */
+static int draw_begin(struct sequences *s, int who, int pieces)
+{
+    int from = 0;
+    for (int i = 0; i < 50; i++) {
+        from = (int)random_below(&s->r, LONGEST - pieces + 1);
+        if (pieces > 1 || s->answered[who][from]) break;
+    }
+    return from;
+}
+
 static void draw_step(struct sequences *s, struct step *t, bool decoding)
 {
     *t = (struct step){.sequences = 1 + (int)random_below(&s->r, SEQUENCES)};
@@ -163,8 +174,8 @@ static void draw_step(struct sequences *s, struct step *t, bool decoding)
     for (int i = 0; i < t->sequences; i++) {
         int left = MOST_QUERIES - t->queries - SEQUENCES;
         int pieces = decoding || left < 1 ? 1 : 1 + (int)random_below(&s->r, MIN(left, 200));
-        int from = (int)random_below(&s->r, LONGEST - pieces + 1);
-        t->who[i] = (first + i) % SEQUENCES, t->from[i] = from, t->length[i] = from + pieces;
+        t->who[i] = (first + i) % SEQUENCES, t->from[i] = draw_begin(s, t->who[i], pieces);
+        t->length[i] = t->from[i] + pieces;
         t->start[i] = t->queries, t->queries += pieces;
         for (int p = 0; p < PAGES; p++) t->table[i][p] = t->who[i] * PAGES + (p * 7 + t->who[i]) % PAGES;
     }
@@ -227,7 +238,8 @@ static bool open_sequences(struct sequences *s, int64_t window, unsigned flags)
     return good && (s->workspace = device_alloc(coda_plan_workspace(s->plan) + 1));
 }
 
-/* Steps of prompts and of writing take turns. */
+/* A step of prompts, and some of writing, in turns. */
+enum { STEPS = 400, EMULATED_STEPS = 18, STEPS_OF_PROMPTS = 6 };
 static int pieces_of_sequences(uint64_t seed, int64_t window, bool flag, bool slow)
 {
     struct sequences *s = calloc(1, sizeof *s);
@@ -236,9 +248,9 @@ static int pieces_of_sequences(uint64_t seed, int64_t window, bool flag, bool sl
     snprintf(name, sizeof name, "invariant, packed queries%s%s", window ? ", a window" : "",
              flag ? "" : ", without the flag");
     if (good) s->r.state = seed, good = open_sequences(s, window, flag ? CODA_BATCH_INVARIANT : 0);
-    for (int i = 0; i < (slow ? 6 : 200) && good; i++) {
+    for (int i = 0; i < (slow ? EMULATED_STEPS : STEPS) && good; i++) {
         struct step t;
-        draw_step(s, &t, i % 2);
+        draw_step(s, &t, i % STEPS_OF_PROMPTS);
         good = run_step(s, &t);
     }
     bool right = good && s->compared && (flag ? !s->different : s->different > 0);
