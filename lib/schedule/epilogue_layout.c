@@ -49,7 +49,7 @@ static int program_row_team(const struct program *p, const struct tile *t)
         merges = true;
         wide = wide || p->port[p->step[i].port].reduce->state > WIDE_STATE;
     }
-    if (!merges || p->invariant) return 1; /* more lanes merge in another order */
+    if (!merges || p->invariant) return 1; /* lanes merge in another order */
     if (tile_rows(p, t) <= FEW_ROWS) return 32;
     return group_rows(t) == 64 && !wide && !t->mainloop->streams ? 2 : 1;
 }
