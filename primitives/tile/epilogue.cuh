@@ -475,9 +475,13 @@ template <class Config, class Epilogue> struct Drain {
             if (chains == 2) Epilogue::merge(all, state[h][chains - 1]);
             Epilogue::merge(all, from_lane(all, 1));
             Epilogue::merge(all, from_lane(all, 2));
+        }
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
             const i64 row = (i64)t.batch * rows() + row_in_tensor(t, block, h);
             // Opaque, or its 64 bits would wait for this in registers from the products on.
-            if (lane % 4 == 0 && is_inside(t, block, h)) Epilogue::save(args, row, ptx::opaque(t.n), all);
+            if (lane % 4 == 0 && is_inside(t, block, h))
+                Epilogue::save(args, row, ptx::opaque(t.n), state[h][0]);
         }
     }
 };
