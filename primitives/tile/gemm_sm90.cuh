@@ -264,8 +264,8 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
         ptx::wgmma_commit();
     }
 
-    // May the consumer do something else while its first products are in flight? It needs registers beside the
-    // accumulators; and no other consumer should wait for its turn.
+    // May the consumer do something else while its first products are in flight? It needs registers beside
+    // the accumulators; and no other consumer should wait for its turn.
     static constexpr bool has_time = blocks * Config::bn <= 128 && steps > 0 && Config::splits == 1 &&
                                      !Config::tail && (Config::once || !Config::pingpong);
 
@@ -436,9 +436,11 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
             const Tile t = walk().tile(tile_of(group, turn), place());
             Cursor at = Cursor::after(nth(group, turn) * slots);
             Accumulators acc;
-            if (turn || !asks_early) ask(group, t, ahead);
+            if (asks_early && turn) ask(group, t, ahead);
             const auto prepare = [&] {
-                if (Split::owns(t, rank())) drain_of(group).prepare(Split::share_of(t, rank()), ahead);
+                if (!Split::owns(t, rank())) return;
+                if constexpr (asks_early) drain_of(group).prepare(Split::share_of(t, rank()), ahead);
+                else drain_of(group).prepare(Split::share_of(t, rank()));
             };
             if constexpr (!has_time) prepare();
             await_turn(group, turn);
