@@ -36,7 +36,8 @@ struct model_options {
     int sequences; /* of a step, at most */
     int context;   /* tokens of a sequence, at most; a multiple of MODEL_PAGE */
     int pages;     /* of the pools of keys and values */
-    int graphs;    /* on a GPU, steps in which so many sequences write, or fewer, are CUDA graphs */
+    int graphs; /* on a GPU, steps in which so many sequences write, or fewer, are CUDA graphs; so are those
+                      that the library rounds up to the same shape */
 };
 
 /* What a step reads, in host memory that belongs to the model. */

@@ -13,8 +13,10 @@ enum {
     MOST_ARGS = 64,
     MOST_SHAPES = 16,  /* of rows, and of sequences */
     MOST_WRITERS = 64, /* sequences of a step for which all that write have a shape */
-    STREAM_APART = 1,  /* cuStreamCreate: it does not wait for the default one */
-    ALIGNED = 256      /* bytes */
+    GPU_PADDING = 10,  /* per cent of a step's time that rounding up T, or B, may cost */
+    CPU_PADDING = 50,
+    STREAM_APART = 1, /* cuStreamCreate: it does not wait for the default one */
+    ALIGNED = 256     /* bytes */
 };
 
 struct model {
@@ -33,8 +35,9 @@ struct model {
     void *args[MOST_ARGS];
     void *owned[MOST_ARGS]; /* host memory of weights and pools, on the CPU device; else of the GPU */
     void *workspace;
-    int row_shapes[MOST_SHAPES], sequence_shapes[MOST_SHAPES], row_count, sequence_count;
-    int writer_shapes[CAPTURES_MOST], writer_count; /* of steps with one row of each sequence */
+    int64_t row_shapes[MOST_SHAPES], sequence_shapes[MOST_SHAPES];
+    int64_t writer_shapes[CAPTURES_MOST]; /* of steps with one row of each sequence */
+    int row_count, sequence_count, writer_count;
 };
 
 /* ---- Memory ---- */
@@ -144,22 +147,32 @@ static bool bind(struct model *m)
     return !m->opt.gpu || !m->gpu.stream_wait(NULL); /* for the copies: steps have a stream apart */
 }
 
-/* 1, 4, 16, ... and `most` */
-static int shapes_by(int factor, int most, int *shapes, int room)
+enum { T, B }; /* the graph's symbols */
+
+/* Values of a symbol, up to `most`, to which others are rounded up: for little time, but no more of them than
+ * there is room for. 0: it failed. */
+static int shapes_of(const struct model *m, int symbol, int64_t most, int64_t *shapes, int room)
 {
-    int n = 0;
-    for (int s = 1; s < most && n < room - 1; s *= factor) shapes[n++] = s;
-    shapes[n++] = most;
-    return n;
+    int n = 0, below = 0;
+    for (int percent = m->opt.gpu ? GPU_PADDING : CPU_PADDING;; percent *= 2) {
+        n = coda_plan_buckets(m->plan, symbol, percent, shapes, room);
+        if (n < 0) return 0;
+        if (n <= room || shapes[room - 1] >= most) break;
+    }
+    while (shapes[below] < most) below++;
+    shapes[below] = most;
+    return below + 1;
 }
 
-static void choose_shapes(struct model *m)
+static bool choose_shapes(struct model *m)
 {
     const struct model_options *o = &m->opt;
     int writers = o->sequences < MOST_WRITERS ? o->sequences : MOST_WRITERS;
-    m->row_count = shapes_by(2, o->rows, m->row_shapes, MOST_SHAPES);
-    m->sequence_count = shapes_by(4, o->sequences, m->sequence_shapes, MOST_SHAPES);
-    m->writer_count = shapes_by(2, writers, m->writer_shapes, CAPTURES_MOST);
+    if (writers > o->rows) writers = o->rows;
+    m->row_count = shapes_of(m, T, o->rows, m->row_shapes, MOST_SHAPES);
+    m->sequence_count = shapes_of(m, B, o->sequences, m->sequence_shapes, MOST_SHAPES);
+    m->writer_count = shapes_of(m, T, writers, m->writer_shapes, CAPTURES_MOST);
+    return m->row_count && m->sequence_count && m->writer_count;
 }
 
 static bool is_background(const struct model *m)
@@ -173,7 +186,7 @@ static bool plan_new(struct model *m)
     coda_compile_options how = CODA_COMPILE_OPTIONS_INIT;
     how.device = m->opt.gpu ? CODA_DEVICE_GPU : CODA_DEVICE_CPU;
     how.policy = is_background(m) ? CODA_POLICY_BACKGROUND : CODA_POLICY_WAIT;
-    how.shapes = m->row_count * m->sequence_count + m->writer_count;
+    how.shapes = MOST_SHAPES * MOST_SHAPES + CAPTURES_MOST;
     coda_graph *g = chat_graph(&m->opt, m->dtype);
     bool good = g && coda_compile(&m->plan, g, &how) == CODA_OK;
     coda_graph_free(g);
@@ -186,13 +199,12 @@ struct model *model_new(const struct model_options *opt, char *why, int size)
     if (!m) return fail(why, size, "model"), NULL;
     m->opt = *opt;
     m->dtype = opt->gpu ? CODA_BF16 : CODA_F32;
-    choose_shapes(m);
     if (opt->gpu && (gpu_open(&m->gpu) || m->gpu.stream_new(&m->stream, STREAM_APART))) {
         snprintf(why, (size_t)size, "there is no GPU, or no driver");
         free(m);
         return NULL;
     }
-    if (plan_new(m) && memory_new(m) && bind(m)) return m;
+    if (plan_new(m) && choose_shapes(m) && memory_new(m) && bind(m)) return m;
     fail(why, size, "model");
     model_free(m);
     return NULL;
@@ -236,7 +248,7 @@ static bool plan_shapes(struct model *m)
     return coda_warm(m->plan, &opt) == CODA_OK;
 }
 
-static int round_up(const int *shapes, int count, int n)
+static int64_t round_up(const int64_t *shapes, int count, int n)
 {
     int i = 0;
     while (i < count - 1 && shapes[i] < n) i++;
@@ -269,14 +281,14 @@ static bool upload(struct model *m)
     return !m->gpu.upload_later(m->gpu_ints, m->ints, m->int_bytes, m->stream);
 }
 
-/* By steps of nothing but padding. */
+/* By steps of nothing but padding, the largest first: those to which up to opt.graphs sequences round up. */
 static bool capture_shapes(struct model *m)
 {
     m->captures = (struct captures){
         .gpu = &m->gpu, .plan = m->plan, .args = m->args, .workspace = m->workspace, .stream = m->stream};
     for (int i = m->writer_count - 1; i >= 0; i--) {
         int64_t dims[] = {m->writer_shapes[i], m->writer_shapes[i]};
-        if (dims[0] > m->opt.graphs) continue;
+        if ((i ? m->writer_shapes[i - 1] : 0) >= m->opt.graphs) continue;
         pad(m, 0, 0, dims);
         if (!upload(m) || !captures_add(&m->captures, dims)) return false;
     }

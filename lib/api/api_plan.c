@@ -19,8 +19,13 @@ static coda_status read_options(struct coda_compile_options *out, const coda_com
                     CODA_DEVICE_NONE);
     if ((int)out->fold < 0 || out->fold > CODA_FOLD_IN_PLACE)
         return fail(CODA_E_INVALID, "compile: fold %d is none of 0..%d", (int)out->fold, CODA_FOLD_IN_PLACE);
-    if (out->flags >= 2 * CODA_FAST_FP16)
+    if (out->flags >= 2 * CODA_BATCH_INVARIANT)
         return fail(CODA_E_INVALID, "compile: flags 0x%x has unknown bits", out->flags);
+    if (out->flags & CODA_CUBLASLT && out->flags & CODA_BATCH_INVARIANT)
+        return fail(CODA_E_INVALID,
+                    "compile: flags 0x%x have CODA_BATCH_INVARIANT and CODA_CUBLASLT, which "
+                    "takes other kernels for other numbers of rows",
+                    out->flags);
     if ((int)out->policy < 0 || out->policy > CODA_POLICY_NEVER)
         return fail(CODA_E_INVALID, "compile: policy %d is none of 0..%d", (int)out->policy,
                     CODA_POLICY_NEVER);
@@ -113,11 +118,21 @@ CODA_API coda_status coda_plan_stats_get(const coda_plan *p, coda_plan_stats *ou
     return CODA_OK;
 }
 
+static int64_t print_shapes(const coda_plan *p, char *buf, size_t size)
+{
+    struct text t = {0};
+    coda_status status = p->shapes ? shapes_print(p, &t) : CODA_OK;
+    int64_t n = status ? (int64_t)status : text_emit(&t, buf, size);
+    text_free(&t);
+    return n;
+}
+
 CODA_API int64_t coda_plan_print(const coda_plan *p, coda_text what, char *buf, size_t size)
 {
     if (!p || (!buf && size)) return fail(CODA_E_INVALID, "plan_print: %s is NULL", p ? "buf" : "plan");
-    if ((int)what < 0 || what > CODA_TEXT_DOT)
-        return fail(CODA_E_INVALID, "plan_print: text %d is none of 0..%d", (int)what, CODA_TEXT_DOT);
+    if ((int)what < 0 || what > CODA_TEXT_SHAPES)
+        return fail(CODA_E_INVALID, "plan_print: text %d is none of 0..%d", (int)what, CODA_TEXT_SHAPES);
+    if (what == CODA_TEXT_SHAPES) return print_shapes(p, buf, size);
     struct text t = {.str = p->text[what], .length = strlen(p->text[what])};
     return text_emit(&t, buf, size);
 }

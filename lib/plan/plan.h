@@ -68,6 +68,7 @@ struct variants; /* variants.h */
 struct plan_options {
     bool fuse; /* false: one program for each operation */
     bool cublaslt;
+    bool invariant; /* program.invariant, of all programs */
     coda_fold fold;
     struct target target;
     const struct decision *decision; /* by root */
@@ -109,7 +110,7 @@ void plan_note(const struct plan *p, struct rewrite_log *log);
 /* All that a program is, but for what its tensors are called, where they are, and how it is scheduled. */
 struct identity {
     void *data;
-    size_t size;
+    size_t size, capacity;
     uint64_t hash;
     int *buffer, buffers; /* in the order in which the program names them */
 };

@@ -102,7 +102,7 @@ static coda_status follow(const struct tuner *t, const struct figures *f, struct
     const char *words;
     struct tile *tile = ARENA_NEW(t->arena, struct tile, 1);
     if (!tile) return fail(CODA_E_MEMORY, "out of memory for a tile");
-    d->apart = figures_decide(f, &words) && has_cublaslt();
+    d->apart = figures_decide(f, &words) && has_cublaslt() && !t->options.invariant;
     if (tile_parse(words, tile)) d->tile = tile;
     return CODA_OK;
 }
@@ -112,11 +112,12 @@ static coda_status decide(struct tuner *t, const struct plan *plan, int index, s
 {
     const struct program *q = &plan->program[index];
     const struct figures *f = NULL;
-    coda_status status = look(t, plan, index, k, &f);
+    coda_status status = t->by_price ? CODA_OK : look(t, plan, index, k, &f);
     if (status) return status;
     *d = (struct decision){.root = q->root, .figures = f};
     if (f && f->n) return follow(t, f, d);
-    d->apart = t->options.fuse && tile_loses(q, &plan->schedule[index].tile, &t->options.target);
+    d->apart = t->options.fuse && !t->options.invariant &&
+               tile_loses(q, &plan->schedule[index].tile, &t->options.target);
     if (d->apart) d->apart = has_cublaslt();
     return CODA_OK;
 }
@@ -134,7 +135,8 @@ coda_status tune_plan(struct tuner *t, const struct plan *plan, struct decision 
     coda_status status = CODA_OK;
     *n = 0;
     t->tuned = ARENA_NEW(t->arena, const char *, plan->programs + 1);
-    if (!k.figures || !d || !t->tuned || !touch_find(&k.touch, t->arena, plan))
+    bool good = k.figures && d && t->tuned;
+    if (!good || (!t->by_price && !touch_find(&k.touch, t->arena, plan)))
         return fail(CODA_E_MEMORY, "out of memory for %d decisions", plan->programs);
     for (int i = 0; i < plan->programs && !status; i++) {
         if (!is_tunable(plan, i)) continue;
