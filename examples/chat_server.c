@@ -73,10 +73,10 @@ static bool parse(const struct option *all, int count, char **argv)
     return true;
 }
 
-static bool parse_policy(enum model_policy *out, const char *text)
+static bool parse_policy(enum runner_policy *out, const char *text)
 {
-    *out = !text ? MODEL_POLICY_USUAL : !strcmp(text, "wait") ? MODEL_POLICY_WAIT : MODEL_POLICY_BACKGROUND;
-    if (*out != MODEL_POLICY_BACKGROUND || !strcmp(text, "background")) return true;
+    *out = !text ? RUNNER_POLICY_USUAL : !strcmp(text, "wait") ? RUNNER_POLICY_WAIT : RUNNER_POLICY_BACKGROUND;
+    if (*out != RUNNER_POLICY_BACKGROUND || !strcmp(text, "background")) return true;
     fprintf(stderr, "chat_server: --policy is %s, not wait or background\n", text);
     return false;
 }
@@ -84,18 +84,18 @@ static bool parse_policy(enum model_policy *out, const char *text)
 /* Numbers that must fit together. */
 static bool settle(struct settings *s)
 {
-    struct model_options *m = &s->engine.model;
+    struct runner_options *m = &s->engine.model;
     if (s->rows < s->sequences) {
         fprintf(stderr, "chat_server: %lld rows of a step are fewer than %lld sequences\n", s->rows,
                 s->sequences);
         return false;
     }
-    *m = (struct model_options){.gpu = s->gpu,
+    *m = (struct runner_options){.gpu = s->gpu,
                                 .graphs = (int)s->graphs,
                                 .seed = (uint64_t)s->seed,
                                 .rows = (int)s->rows,
                                 .sequences = (int)s->sequences,
-                                .context = (int)((s->context + MODEL_PAGE - 1) / MODEL_PAGE * MODEL_PAGE),
+                                .context = (int)((s->context + PAGE_TOKENS - 1) / PAGE_TOKENS * PAGE_TOKENS),
                                 .pages = (int)s->pages};
     s->engine.queue = (int)s->queue;
     s->engine.ping = (double)s->ping_ms * 1e-3;

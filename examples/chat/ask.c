@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "chat_json.h"
-#include "chat_model.h"
+#include "chat_runner.h"
 
 enum { USUAL_TOKENS = 16 }; /* of a completion */
 
@@ -239,7 +239,7 @@ static bool check_fixed(const json_t *body, struct problem *p)
 static bool get_most(const struct ask *a, const json_t *body, const struct prompt *t,
                      const struct ask_limits *l, int64_t *most, struct problem *p)
 {
-    int64_t all = l->context < (int64_t)l->pages * MODEL_PAGE ? l->context : (int64_t)l->pages * MODEL_PAGE;
+    int64_t all = l->context < (int64_t)l->pages * PAGE_TOKENS ? l->context : (int64_t)l->pages * PAGE_TOKENS;
     int64_t room = all - (int64_t)t->count;
     *most = a->chat ? room : room < USUAL_TOKENS ? room : USUAL_TOKENS;
     if (!get_integer(body, "max_tokens", 1, INT32_MAX, most, p)) return false;

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "chat_model.h"
+#include "chat_runner.h"
 #include "chat_request.h"
 
 enum { METRICS_BOUNDS = 12 };
@@ -28,7 +28,7 @@ struct metrics {
 struct metrics_now {
     int running, waiting, pages_used, pages;
     int64_t preemptions;
-    struct model_stats model;
+    struct runner_stats runner;
 };
 
 void metrics_init(struct metrics *m);

@@ -26,7 +26,7 @@ struct engine {
     char why[512];
     struct schedule schedule;
     struct metrics metrics;
-    struct model *model;
+    struct runner *model;
 };
 
 static double monotonic(void)
@@ -136,9 +136,9 @@ static bool step(struct engine *e)
     double began = monotonic();
     int rows = schedule_step(&e->schedule, began);
     if (!rows) return false;
-    int sequences = schedule_fill(&e->schedule, model_inputs(e->model));
+    int sequences = schedule_fill(&e->schedule, runner_inputs(e->model));
     pthread_mutex_unlock(&e->lock);
-    const float *logits = model_run(e->model, rows, sequences, e->why, sizeof e->why);
+    const float *logits = runner_run(e->model, rows, sequences, e->why, sizeof e->why);
     pthread_mutex_lock(&e->lock);
     metrics_observe(&e->metrics.rows, rows);
     metrics_observe(&e->metrics.step, monotonic() - began);
@@ -149,8 +149,8 @@ static bool step(struct engine *e)
 
 static bool load(struct engine *e)
 {
-    struct model *m = model_new(&e->opt.model, e->why, sizeof e->why);
-    bool good = m && model_warm(m, e->why, sizeof e->why);
+    struct runner *m = runner_new(&e->opt.model, e->why, sizeof e->why);
+    bool good = m && runner_warm(m, e->why, sizeof e->why);
     pthread_mutex_lock(&e->lock);
     e->model = m;
     if (e->state == ENGINE_LOADING) e->state = good ? ENGINE_READY : ENGINE_FAILED;
@@ -170,7 +170,7 @@ static void *engine_main(void *arg)
         else if (!e->quit) pthread_cond_wait(&e->work, &e->lock);
     }
     pthread_mutex_unlock(&e->lock);
-    model_free(e->model);
+    runner_free(e->model);
     return NULL;
 }
 
@@ -212,7 +212,7 @@ void engine_free(struct engine *e)
     free(e);
 }
 
-const char *engine_device(const struct engine *e) { return model_device(e->model); }
+const char *engine_device(const struct engine *e) { return runner_device(e->model); }
 void engine_lock(struct engine *e) { pthread_mutex_lock(&e->lock); }
 void engine_unlock(struct engine *e) { pthread_mutex_unlock(&e->lock); }
 const struct engine_options *engine_options(const struct engine *e) { return &e->opt; }
@@ -294,7 +294,7 @@ void engine_metrics(struct engine *e, const char *prefix, FILE *to)
                               .pages_used = s->pages - s->free_count,
                               .pages = s->pages,
                               .preemptions = s->preemptions};
-    if (e->model) model_stats(e->model, &now.model);
+    if (e->model) runner_stats(e->model, &now.model);
     struct metrics copy = e->metrics;
     pthread_mutex_unlock(&e->lock);
     metrics_print(&copy, &now, prefix, to);

@@ -20,7 +20,7 @@ enum {
 
 struct build {
     coda_graph *g;
-    const struct model_options *opt;
+    const struct runner_options *opt;
     coda_dtype dtype;
     coda_value positions, slots, lengths, table, starts;
 };
@@ -38,7 +38,7 @@ static coda_value pool(const struct build *b, const char *name, int layer, coda_
 {
     char numbered[32];
     snprintf(numbered, sizeof numbered, "%.20s.%d", name, layer);
-    int64_t slots = (int64_t)b->opt->pages * MODEL_PAGE;
+    int64_t slots = (int64_t)b->opt->pages * PAGE_TOKENS;
     return coda_append(b->g, coda_state(b->g, numbered, b->dtype, DIMS(slots, KEYS)), rows, b->slots, NULL);
 }
 
@@ -53,7 +53,7 @@ static coda_value attention(const struct build *b, coda_value x, int layer)
     o.kv_heads = KEY_HEADS;
     o.causal = 1;
     o.align = CODA_ALIGN_LENGTH;
-    o.page = MODEL_PAGE;
+    o.page = PAGE_TOKENS;
     o.table = b->table;
     o.starts = b->starts;
 
@@ -72,7 +72,7 @@ static coda_value mlp(const struct build *b, coda_value x, int layer)
                        weight(b, "down", layer, HIDDEN, INNER));
 }
 
-coda_graph *chat_graph(const struct model_options *opt, coda_dtype dtype)
+coda_graph *chat_graph(const struct runner_options *opt, coda_dtype dtype)
 {
     coda_graph *g = coda_graph_new();
     if (!g) return NULL;
@@ -84,7 +84,7 @@ coda_graph *chat_graph(const struct model_options *opt, coda_dtype dtype)
     b.slots = coda_input(g, "slots", CODA_I32, DIMS(rows));
     b.starts = coda_input(g, "starts", CODA_I32, DIMS(coda_dim_add(g, sequences, 1)));
     b.lengths = coda_input(g, "lengths", CODA_I32, DIMS(sequences));
-    b.table = coda_input(g, "table", CODA_I32, DIMS(sequences, opt->context / MODEL_PAGE));
+    b.table = coda_input(g, "table", CODA_I32, DIMS(sequences, opt->context / PAGE_TOKENS));
     coda_value last = coda_input(g, "last", CODA_I32, DIMS(sequences));
 
     coda_value x = coda_embedding(g, weight(&b, "tokens", 0, MODEL_VOCABULARY, HIDDEN), ids);

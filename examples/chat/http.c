@@ -153,7 +153,7 @@ static enum MHD_Result refuse(struct exchange *x, enum submitted result)
 
 static enum MHD_Result complete(struct exchange *x)
 {
-    const struct model_options *o = &engine_options(x->engine)->model;
+    const struct runner_options *o = &engine_options(x->engine)->model;
     struct ask_limits limits = {o->context, o->pages};
     struct problem p;
     if (x->ask.request) return answer_whole(x);

@@ -73,7 +73,7 @@ static void spread(const struct page *p, const char *name, const char *help, con
 }
 
 /* Of the library, and of its CUDA graphs. */
-static void library(const struct page *p, const struct model_stats *m)
+static void library(const struct page *p, const struct runner_stats *m)
 {
     const struct {
         const char *name, *type, *help;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "chat_model.h"
+#include "chat_runner.h"
 #include "chat_request.h"
 #include "tensor.h"
 
@@ -19,7 +19,7 @@ struct request *request_new(const int32_t *prompt, int count, int most)
     r->prompt = r->count = count;
     r->most = most;
     r->tokens = malloc(sizeof *r->tokens * all);
-    r->pages = malloc(sizeof *r->pages * (all / MODEL_PAGE + 1));
+    r->pages = malloc(sizeof *r->pages * (all / PAGE_TOKENS + 1));
     r->text = malloc(GROWTH * ((size_t)most + 1));
     if (!r->tokens || !r->pages || !r->text) {
         request_free(r);

@@ -10,10 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "chat_model.h"
+#include "chat_runner.h"
 #include "chat_test.h"
 
-enum { ROWS = 8, SEQUENCES = 3, SOME = 2, CONTEXT = 64, PAGES_EACH = CONTEXT / MODEL_PAGE, PATIENCE = 6000 };
+enum { ROWS = 8, SEQUENCES = 3, SOME = 2, CONTEXT = 64, PAGES_EACH = CONTEXT / PAGE_TOKENS, PATIENCE = 6000 };
 
 /* Rows of each of the first `sequences` ones. */
 static const struct {
@@ -28,7 +28,7 @@ struct script {
 /* Pages are taken in no order. */
 static int page_of(int sequence, int i) { return (sequence + i * SEQUENCES) * 5 % (SEQUENCES * PAGES_EACH); }
 
-static void fill(struct model_inputs *in, int step, int *length)
+static void fill(struct runner_inputs *in, int step, int *length)
 {
     int row = 0;
     for (int b = 0; b < steps[step].sequences; b++) {
@@ -36,7 +36,7 @@ static void fill(struct model_inputs *in, int step, int *length)
             int at = length[b];
             in->ids[row] = (at * 31 + b * 7 + step) % MODEL_BOS;
             in->positions[row] = at;
-            in->slots[row] = page_of(b, at / MODEL_PAGE) * MODEL_PAGE + at % MODEL_PAGE;
+            in->slots[row] = page_of(b, at / PAGE_TOKENS) * PAGE_TOKENS + at % PAGE_TOKENS;
         }
         in->starts[b + 1] = row;
         in->last[b] = row - 1;
@@ -45,22 +45,22 @@ static void fill(struct model_inputs *in, int step, int *length)
     }
 }
 
-static void play(struct model *m, struct script *out)
+static void play(struct runner *m, struct script *out)
 {
     int length[SEQUENCES] = {0};
     char why[512];
     for (int s = 0; s < STEPS; s++) {
-        fill(model_inputs(m), s, length);
+        fill(runner_inputs(m), s, length);
         const float *y =
-            model_run(m, steps[s].sequences * steps[s].rows, steps[s].sequences, why, sizeof why);
+            runner_run(m, steps[s].sequences * steps[s].rows, steps[s].sequences, why, sizeof why);
         CHECK(y, "step %d: %s", s, why);
         if (y) memcpy(out->logits[s], y, sizeof **out->logits * (size_t)steps[s].sequences);
     }
 }
 
-static struct model *start(bool gpu, enum model_policy policy, int graphs)
+static struct runner *start(bool gpu, enum runner_policy policy, int graphs)
 {
-    struct model_options opt = {.gpu = gpu,
+    struct runner_options opt = {.gpu = gpu,
                                 .seed = 3,
                                 .policy = policy,
                                 .graphs = graphs,
@@ -69,11 +69,11 @@ static struct model *start(bool gpu, enum model_policy policy, int graphs)
                                 .context = CONTEXT,
                                 .pages = SEQUENCES * PAGES_EACH};
     char why[512] = "";
-    struct model *m = model_new(&opt, why, sizeof why);
-    bool good = m && model_warm(m, why, sizeof why);
+    struct runner *m = runner_new(&opt, why, sizeof why);
+    bool good = m && runner_warm(m, why, sizeof why);
     CHECK(good, "%s", why);
     if (good) return m;
-    model_free(m);
+    runner_free(m);
     return NULL;
 }
 
@@ -104,16 +104,16 @@ static void compare_rounded(const struct script *want, const struct script *got,
 /* Captured before its best kernels are there; those that come later are captured anew. */
 static void play_improved(struct script *out)
 {
-    struct model_stats now = {.pending = 1};
-    struct model *m = start(true, MODEL_POLICY_BACKGROUND, SEQUENCES);
+    struct runner_stats now = {.pending = 1};
+    struct runner *m = start(true, RUNNER_POLICY_BACKGROUND, SEQUENCES);
     if (!m) return;
     play(m, out); /* which asks for better kernels of the other shapes */
-    for (int i = 0; i < PATIENCE && now.pending; i++, usleep(10000)) model_stats(m, &now);
+    for (int i = 0; i < PATIENCE && now.pending; i++, usleep(10000)) runner_stats(m, &now);
     CHECK(!now.pending && !now.failed, "%lld shapes pending, %lld failed", (long long)now.pending,
           (long long)now.failed);
     CHECK(now.captures >= SEQUENCES, "%lld graphs", (long long)now.captures);
     play(m, out);
-    model_free(m);
+    runner_free(m);
 }
 
 void test_captures(const char *program)
@@ -121,18 +121,18 @@ void test_captures(const char *program)
     enum { LAUNCHES = 2 };              /* steps with a row of each sequence, two sequences at most */
     static const double rounded = 0.05; /* what 16 bits do to all logits */
     static struct script plain, some, improved, host;
-    struct model_stats stats = {0};
+    struct runner_stats stats = {0};
     (void)program;
     play_improved(&improved);
-    struct model *m = start(true, MODEL_POLICY_WAIT, 0);
-    if (m) play(m, &plain), model_stats(m, &stats), model_free(m);
+    struct runner *m = start(true, RUNNER_POLICY_WAIT, 0);
+    if (m) play(m, &plain), runner_stats(m, &stats), runner_free(m);
     CHECK(m && !stats.captures && !stats.replays, "graphs, where none were wanted");
-    m = start(true, MODEL_POLICY_WAIT, SOME);
-    if (m) play(m, &some), model_stats(m, &stats), model_free(m);
+    m = start(true, RUNNER_POLICY_WAIT, SOME);
+    if (m) play(m, &some), runner_stats(m, &stats), runner_free(m);
     CHECK(m && stats.captures == SOME && stats.replays == LAUNCHES, "%lld graphs, %lld launches",
           (long long)stats.captures, (long long)stats.replays);
-    m = start(false, MODEL_POLICY_WAIT, 0);
-    if (m) play(m, &host), model_free(m);
+    m = start(false, RUNNER_POLICY_WAIT, 0);
+    if (m) play(m, &host), runner_free(m);
     compare_rounded(&host, &plain, rounded);
     compare(&plain, &some, "graphs up to 2 sequences");
     compare(&plain, &improved, "graphs, and kernels made in the background");

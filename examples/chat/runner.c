@@ -1,11 +1,11 @@
 /*
- * model.c -- the plan of chat_model.h, its memory, and its runs.
+ * model.c -- the plan of chat_runner.h, its memory, and its runs.
  */
 #include <stdlib.h>
 
 #include "chat_captures.h"
 #include "chat_graph.h"
-#include "chat_model.h"
+#include "chat_runner.h"
 #include "gpu.h"
 #include "tensor.h"
 
@@ -17,12 +17,12 @@ enum {
     ALIGNED = 256      /* bytes */
 };
 
-struct model {
-    struct model_options opt;
+struct runner {
+    struct runner_options opt;
     struct gpu gpu;
     coda_dtype dtype;
     coda_plan *plan;
-    struct model_inputs in;
+    struct runner_inputs in;
     char *ints; /* all inputs, one behind the other: one copy brings them to the GPU */
     gpu_address gpu_ints;
     size_t int_bytes;
@@ -47,18 +47,18 @@ static bool fail(char *why, int size, const char *what)
 }
 
 /* Where an input lies in `ints`; the first call of all, without memory, counts bytes. */
-static int32_t *ints_take(struct model *m, size_t *at, int64_t count)
+static int32_t *ints_take(struct runner *m, size_t *at, int64_t count)
 {
     int32_t *p = m->ints ? (int32_t *)(void *)(m->ints + *at) : NULL;
     *at += ((size_t)count * sizeof *p + ALIGNED - 1) / ALIGNED * ALIGNED;
     return p;
 }
 
-static void inputs_place(struct model *m)
+static void inputs_place(struct runner *m)
 {
-    const struct model_options *o = &m->opt;
+    const struct runner_options *o = &m->opt;
     size_t at = 0;
-    m->in.table_pages = o->context / MODEL_PAGE;
+    m->in.table_pages = o->context / PAGE_TOKENS;
     m->in.ids = ints_take(m, &at, o->rows);
     m->in.positions = ints_take(m, &at, o->rows);
     m->in.slots = ints_take(m, &at, o->rows);
@@ -70,20 +70,20 @@ static void inputs_place(struct model *m)
 }
 
 /* For what is copied in each step. */
-static void *host_new(const struct model *m, size_t bytes)
+static void *host_new(const struct runner *m, size_t bytes)
 {
     void *p = NULL;
     if (!m->opt.gpu) return host_scratch(bytes);
     return m->gpu.host_alloc(&p, bytes) ? NULL : p;
 }
 
-static void host_free(const struct model *m, void *p)
+static void host_free(const struct runner *m, void *p)
 {
     if (m->opt.gpu && p) m->gpu.host_free(p);
     else free(p);
 }
 
-static bool memory_new(struct model *m)
+static bool memory_new(struct runner *m)
 {
     inputs_place(m);
     m->ints = host_new(m, m->int_bytes);
@@ -95,7 +95,7 @@ static bool memory_new(struct model *m)
     return true;
 }
 
-static int32_t *input_named(const struct model *m, const char *name)
+static int32_t *input_named(const struct runner *m, const char *name)
 {
     const struct {
         const char *name;
@@ -109,7 +109,7 @@ static int32_t *input_named(const struct model *m, const char *name)
 }
 
 /* A weight with its values, or a pool of zeros. */
-static bool own(struct model *m, int i, const coda_arg_info *info, uint64_t *seed)
+static bool own(struct runner *m, int i, const coda_arg_info *info, uint64_t *seed)
 {
     void *host = host_scratch(info->bytes);
     if (!host) return false;
@@ -124,7 +124,7 @@ static bool own(struct model *m, int i, const coda_arg_info *info, uint64_t *see
     return good;
 }
 
-static bool bind(struct model *m)
+static bool bind(struct runner *m)
 {
     uint64_t seed = m->opt.seed;
     if (coda_plan_args(m->plan) > MOST_ARGS) return false;
@@ -153,22 +153,22 @@ static int shapes_by(int factor, int most, int *shapes, int room)
     return n;
 }
 
-static void choose_shapes(struct model *m)
+static void choose_shapes(struct runner *m)
 {
-    const struct model_options *o = &m->opt;
+    const struct runner_options *o = &m->opt;
     int writers = o->sequences < MOST_WRITERS ? o->sequences : MOST_WRITERS;
     m->row_count = shapes_by(2, o->rows, m->row_shapes, MOST_SHAPES);
     m->sequence_count = shapes_by(4, o->sequences, m->sequence_shapes, MOST_SHAPES);
     m->writer_count = shapes_by(2, writers, m->writer_shapes, CAPTURES_MOST);
 }
 
-static bool is_background(const struct model *m)
+static bool is_background(const struct runner *m)
 {
-    enum model_policy p = m->opt.policy;
-    return p == MODEL_POLICY_BACKGROUND || (p == MODEL_POLICY_USUAL && m->opt.gpu);
+    enum runner_policy p = m->opt.policy;
+    return p == RUNNER_POLICY_BACKGROUND || (p == RUNNER_POLICY_USUAL && m->opt.gpu);
 }
 
-static bool plan_new(struct model *m)
+static bool plan_new(struct runner *m)
 {
     coda_compile_options how = CODA_COMPILE_OPTIONS_INIT;
     how.device = m->opt.gpu ? CODA_DEVICE_GPU : CODA_DEVICE_CPU;
@@ -180,9 +180,9 @@ static bool plan_new(struct model *m)
     return good;
 }
 
-struct model *model_new(const struct model_options *opt, char *why, int size)
+struct runner *runner_new(const struct runner_options *opt, char *why, int size)
 {
-    struct model *m = calloc(1, sizeof *m);
+    struct runner *m = calloc(1, sizeof *m);
     if (!m) return fail(why, size, "model"), NULL;
     m->opt = *opt;
     m->dtype = opt->gpu ? CODA_BF16 : CODA_F32;
@@ -194,11 +194,11 @@ struct model *model_new(const struct model_options *opt, char *why, int size)
     }
     if (plan_new(m) && memory_new(m) && bind(m)) return m;
     fail(why, size, "model");
-    model_free(m);
+    runner_free(m);
     return NULL;
 }
 
-void model_free(struct model *m)
+void runner_free(struct runner *m)
 {
     if (!m) return;
     if (m->opt.gpu) m->gpu.stream_wait(m->stream); /* after a step that failed halfway */
@@ -216,12 +216,12 @@ void model_free(struct model *m)
     free(m);
 }
 
-const char *model_device(const struct model *m) { return m->opt.gpu ? m->gpu.name : "the CPU device"; }
-struct model_inputs *model_inputs(struct model *m) { return &m->in; }
+const char *runner_device(const struct runner *m) { return m->opt.gpu ? m->gpu.name : "the CPU device"; }
+struct runner_inputs *runner_inputs(struct runner *m) { return &m->in; }
 
 /* ---- Shapes ---- */
 
-static bool plan_shapes(struct model *m)
+static bool plan_shapes(struct runner *m)
 {
     int64_t dims[(MOST_SHAPES * MOST_SHAPES + CAPTURES_MOST) * 2];
     int n = 0;
@@ -243,7 +243,7 @@ static int round_up(const int *shapes, int count, int n)
     return shapes[i];
 }
 
-static void choose_dims(const struct model *m, int rows, int sequences, int64_t *dims)
+static void choose_dims(const struct runner *m, int rows, int sequences, int64_t *dims)
 {
     bool write = rows == sequences && rows <= m->writer_shapes[m->writer_count - 1];
     dims[0] = round_up(m->row_shapes, m->row_count, rows);
@@ -251,7 +251,7 @@ static void choose_dims(const struct model *m, int rows, int sequences, int64_t 
     if (write) dims[0] = dims[1] = round_up(m->writer_shapes, m->writer_count, rows);
 }
 
-static void pad(struct model *m, int rows, int sequences, const int64_t *dims)
+static void pad(struct runner *m, int rows, int sequences, const int64_t *dims)
 {
     for (int i = rows; i < dims[0]; i++) {
         m->in.ids[i] = MODEL_PAD;
@@ -264,13 +264,13 @@ static void pad(struct model *m, int rows, int sequences, const int64_t *dims)
     }
 }
 
-static bool upload(struct model *m)
+static bool upload(struct runner *m)
 {
     return !m->gpu.upload_later(m->gpu_ints, m->ints, m->int_bytes, m->stream);
 }
 
 /* By steps of nothing but padding. */
-static bool capture_shapes(struct model *m)
+static bool capture_shapes(struct runner *m)
 {
     m->captures = (struct captures){
         .gpu = &m->gpu, .plan = m->plan, .args = m->args, .workspace = m->workspace, .stream = m->stream};
@@ -283,7 +283,7 @@ static bool capture_shapes(struct model *m)
     return true;
 }
 
-bool model_warm(struct model *m, char *why, int size)
+bool runner_warm(struct runner *m, char *why, int size)
 {
     bool later = m->opt.gpu && is_background(m);
     if (!later && !plan_shapes(m)) return fail(why, size, "warm-up");
@@ -292,7 +292,7 @@ bool model_warm(struct model *m, char *why, int size)
 
 /* ---- A step ---- */
 
-static bool launch(struct model *m, const int64_t *dims)
+static bool launch(struct runner *m, const int64_t *dims)
 {
     struct capture *one = captures_find(&m->captures, dims);
     coda_run_options opt = CODA_RUN_OPTIONS_INIT;
@@ -304,7 +304,7 @@ static bool launch(struct model *m, const int64_t *dims)
 }
 
 /* One copy there, one back, and a wait for both. */
-static bool launch_there(struct model *m, const int64_t *dims, int sequences)
+static bool launch_there(struct runner *m, const int64_t *dims, int sequences)
 {
     gpu_address logits = (gpu_address)m->args[coda_plan_args(m->plan) - 1];
     size_t bytes = sizeof *m->logits * MODEL_LOGITS * (size_t)sequences;
@@ -312,7 +312,7 @@ static bool launch_there(struct model *m, const int64_t *dims, int sequences)
            !m->gpu.stream_wait(m->stream);
 }
 
-const float *model_run(struct model *m, int rows, int sequences, char *why, int size)
+const float *runner_run(struct runner *m, int rows, int sequences, char *why, int size)
 {
     int64_t dims[2];
     choose_dims(m, rows, sequences, dims);
@@ -321,11 +321,11 @@ const float *model_run(struct model *m, int rows, int sequences, char *why, int 
     return good ? m->logits : (fail(why, size, "step"), NULL);
 }
 
-void model_stats(const struct model *m, struct model_stats *out)
+void runner_stats(const struct runner *m, struct runner_stats *out)
 {
     coda_shape_stats s = CODA_SHAPE_STATS_INIT;
     coda_shape_stats_get(m->plan, &s);
-    *out = (struct model_stats){.planned = s.planned,
+    *out = (struct runner_stats){.planned = s.planned,
                                 .kernels = s.kernels,
                                 .pending = s.pending,
                                 .runs = s.runs,
