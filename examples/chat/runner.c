@@ -1,37 +1,44 @@
 /*
- * model.c -- the plan of chat_runner.h, its memory, and its runs.
+ * runner.c -- the plan of chat_runner.h, its memory, and its runs.
  */
 #include <stdlib.h>
 
+#include "arguments.h"
 #include "chat_captures.h"
 #include "chat_graph.h"
 #include "chat_runner.h"
-#include "gpu.h"
+#include "device.h"
 #include "tensor.h"
 
 enum {
-    MOST_ARGS = 64,
     MOST_SHAPES = 16,  /* of rows, and of sequences */
     MOST_WRITERS = 64, /* sequences of a step for which all that write have a shape */
     STREAM_APART = 1,  /* cuStreamCreate: it does not wait for the default one */
-    ALIGNED = 256      /* bytes */
+    ALIGNED = 256,     /* bytes */
+    PERIOD = 1 << 20   /* elements after which random weights come again */
 };
 
 struct runner {
     struct runner_options opt;
-    struct gpu gpu;
-    coda_dtype dtype;
+    struct device device;
+    struct weights weights;
     coda_plan *plan;
     struct runner_inputs in;
     char *ints; /* all inputs, one behind the other: one copy brings them to the GPU */
-    gpu_address gpu_ints;
+    char *gpu_ints;
     size_t int_bytes;
-    float *logits; /* host */
-    coda_stream stream;
+    float *values, *log_sums; /* results on the host, likewise: [sequences, top], [sequences] ... */
+    int32_t *ids;             /* ... [sequences, top] */
+    char *results, *gpu_results;
+    size_t result_bytes;
+    float *row;         /* a sequence's logits, on the host of a GPU */
+    char *logits;       /* where the plan runs */
+    coda_stream stream; /* of a GPU */
     struct captures captures;
     _Atomic int64_t replays;
-    void *args[MOST_ARGS];
-    void *owned[MOST_ARGS]; /* host memory of weights and pools, on the CPU device; else of the GPU */
+    void **args, **owned; /* of the plan's arguments; those of weights and pools */
+    int arg_count;
+    uint64_t drawn; /* state of the random weights' generator */
     void *workspace;
     int row_shapes[MOST_SHAPES], sequence_shapes[MOST_SHAPES], row_count, sequence_count;
     int writer_shapes[CAPTURES_MOST], writer_count; /* of steps with one row of each sequence */
@@ -39,34 +46,38 @@ struct runner {
 
 /* ---- Memory ---- */
 
-static bool fail(char *why, int size, const char *what)
+static bool fail(struct fault *f, const char *what)
 {
-    snprintf(why, (size_t)size, "%s: %s", what,
-             *coda_error() ? coda_error() : "out of memory, or the GPU's driver failed");
-    return false;
+    return fault_set(f, "%s: %s", what,
+                     *coda_error() ? coda_error() : "out of memory, or the GPU's driver failed");
 }
 
-/* Where an input lies in `ints`; the first call of all, without memory, counts bytes. */
-static int32_t *ints_take(struct runner *m, size_t *at, int64_t count)
+/* Where a part lies in a block; the first call of all, without memory, counts bytes. */
+static void *part(char *block, size_t *at, int64_t count)
 {
-    int32_t *p = m->ints ? (int32_t *)(void *)(m->ints + *at) : NULL;
-    *at += ((size_t)count * sizeof *p + ALIGNED - 1) / ALIGNED * ALIGNED;
+    void *p = block ? block + *at : NULL;
+    *at += ((size_t)count * 4 + ALIGNED - 1) / ALIGNED * ALIGNED;
     return p;
 }
 
-static void inputs_place(struct runner *m)
+static void place(struct runner *m)
 {
     const struct runner_options *o = &m->opt;
     size_t at = 0;
     m->in.table_pages = o->context / PAGE_TOKENS;
-    m->in.ids = ints_take(m, &at, o->rows);
-    m->in.positions = ints_take(m, &at, o->rows);
-    m->in.slots = ints_take(m, &at, o->rows);
-    m->in.starts = ints_take(m, &at, o->sequences + 1);
-    m->in.lengths = ints_take(m, &at, o->sequences);
-    m->in.last = ints_take(m, &at, o->sequences);
-    m->in.table = ints_take(m, &at, (int64_t)o->sequences * m->in.table_pages);
+    m->in.ids = part(m->ints, &at, o->rows);
+    m->in.positions = part(m->ints, &at, o->rows);
+    m->in.slots = part(m->ints, &at, o->rows);
+    m->in.starts = part(m->ints, &at, o->sequences + 1);
+    m->in.lengths = part(m->ints, &at, o->sequences);
+    m->in.last = part(m->ints, &at, o->sequences);
+    m->in.table = part(m->ints, &at, (int64_t)o->sequences * m->in.table_pages);
     m->int_bytes = at;
+    at = 0;
+    m->values = part(m->results, &at, (int64_t)o->sequences * o->top);
+    m->ids = part(m->results, &at, (int64_t)o->sequences * o->top);
+    m->log_sums = part(m->results, &at, o->sequences);
+    m->result_bytes = at;
 }
 
 /* For what is copied in each step. */
@@ -74,74 +85,117 @@ static void *host_new(const struct runner *m, size_t bytes)
 {
     void *p = NULL;
     if (!m->opt.gpu) return host_scratch(bytes);
-    return m->gpu.host_alloc(&p, bytes) ? NULL : p;
+    return m->device.gpu.host_alloc(&p, bytes) ? NULL : p;
 }
 
 static void host_free(const struct runner *m, void *p)
 {
-    if (m->opt.gpu && p) m->gpu.host_free(p);
+    if (m->opt.gpu && p) m->device.gpu.host_free(p);
     else free(p);
 }
 
-static bool memory_new(struct runner *m)
+static bool memory_new(struct runner *m, struct fault *f)
 {
-    inputs_place(m);
+    size_t row = sizeof(float) * (size_t)m->opt.served->config.vocabulary;
+    place(m);
     m->ints = host_new(m, m->int_bytes);
-    m->logits = host_new(m, sizeof *m->logits * MODEL_LOGITS * (size_t)m->opt.sequences);
-    if (!m->ints || !m->logits) return false;
+    m->results = host_new(m, m->result_bytes);
+    m->logits = device_alloc(&m->device, row * (size_t)m->opt.sequences);
+    if (!m->ints || !m->results || !m->logits) return fail(f, "inputs and results");
     memset(m->ints, 0, m->int_bytes);
-    inputs_place(m);
-    if (m->opt.gpu && !(m->gpu_ints = gpu_alloc(&m->gpu, m->int_bytes))) return false;
-    return true;
+    place(m);
+    if (!m->opt.gpu) return true;
+    m->gpu_ints = device_alloc(&m->device, m->int_bytes);
+    m->gpu_results = device_alloc(&m->device, m->result_bytes);
+    m->row = host_new(m, row);
+    return (m->gpu_ints && m->gpu_results && m->row) || fail(f, "inputs and results");
 }
 
-static int32_t *input_named(const struct runner *m, const char *name)
+/* Of an input or a result: its place in a block of the host, and of the GPU. */
+static void *placed(const struct runner *m, const char *name)
 {
     const struct {
         const char *name;
-        int32_t *at;
-    } all[] = {{"ids", m->in.ids},       {"positions", m->in.positions}, {"slots", m->in.slots},
-               {"starts", m->in.starts}, {"lengths", m->in.lengths},     {"last", m->in.last},
-               {"table", m->in.table}};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (!strcmp(all[i].name, name)) return all[i].at;
+        void *at;
+    } all[] = {{"ids", m->in.ids},          {"positions", m->in.positions}, {"slots", m->in.slots},
+               {"starts", m->in.starts},    {"lengths", m->in.lengths},     {"last", m->in.last},
+               {"table", m->in.table},      {"top.values", m->values},      {"top.ids", m->ids},
+               {"top.log_sum", m->log_sums}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (strcmp(all[i].name, name)) continue;
+        bool result = !strncmp(name, "top.", 4);
+        char *host = result ? m->results : m->ints, *gpu = result ? m->gpu_results : m->gpu_ints;
+        return m->opt.gpu ? gpu + ((char *)all[i].at - host) : all[i].at;
+    }
     return NULL;
 }
 
-/* A weight with its values, or a pool of zeros. */
-static bool own(struct runner *m, int i, const coda_arg_info *info, uint64_t *seed)
+/* ---- Weights ---- */
+
+/* Normal numbers, by the size of the weight's rows; a large one has the first ones again and again. */
+static bool draw(struct runner *m, const coda_arg_info *info, char *to, struct fault *f)
 {
-    void *host = host_scratch(info->bytes);
-    if (!host) return false;
-    memset(host, 0, info->bytes);
-    if (info->kind == CODA_ARG_WEIGHT) tensor_random(info, host, seed, 0);
-    m->args[i] = m->owned[i] = host;
-    if (!m->opt.gpu) return true;
-    gpu_address there = gpu_alloc(&m->gpu, info->bytes);
-    bool good = there && !m->gpu.upload(there, host, info->bytes);
-    m->args[i] = m->owned[i] = (void *)there;
+    int64_t count = element_count(info), some = count < PERIOD ? count : PERIOD;
+    size_t size = dtype_bytes(info->dtype);
+    coda_arg_info first = *info;
+    if (some < count) { /* the same scale: rows of as many columns, or less than one row */
+        int64_t columns = info->dims[info->rank - 1];
+        some = columns < PERIOD ? PERIOD / columns * columns : PERIOD;
+        first.rank = 2;
+        first.dims[0] = columns < PERIOD ? PERIOD / columns : 1;
+        first.dims[1] = columns < PERIOD ? columns : PERIOD;
+        first.strides[0] = first.dims[1];
+        first.strides[1] = 1;
+    }
+    void *host = host_scratch((size_t)some * size);
+    if (!host) return fault_set(f, "%s: out of memory", info->name);
+    tensor_random(&first, host, &m->drawn, 0);
+    bool good = true;
+    for (int64_t at = 0; good && at < count; at += some) {
+        int64_t n = count - at < some ? count - at : some;
+        good = device_write(&m->device, to + (size_t)at * size, host, (size_t)n * size);
+    }
     free(host);
-    return good;
+    return good || fault_set(f, "%s: it cannot be copied to the device", info->name);
 }
 
-static bool bind(struct runner *m)
+static bool load(struct runner *m, const coda_arg_info *info, void *to, struct fault *f)
 {
-    uint64_t seed = m->opt.seed;
-    if (coda_plan_args(m->plan) > MOST_ARGS) return false;
-    for (int i = 0; i < coda_plan_args(m->plan); i++) {
+    const struct weight *w = weights_find(&m->weights, info->name);
+    if (!w || w->bytes != info->bytes) return fault_set(f, "weight %s: it has no tensor", info->name);
+    return w->parts || w->numbers ? weight_load(w, &m->device, to, f) : draw(m, info, to, f);
+}
+
+/* A weight with its values, or a pool, whose rows are written before they are read. */
+static bool own(struct runner *m, int i, const coda_arg_info *info, struct fault *f)
+{
+    m->args[i] = m->owned[i] = device_alloc(&m->device, info->bytes);
+    if (!m->owned[i])
+        return fault_set(f, "%s: there is no memory for its %zu bytes on %s", info->name, info->bytes,
+                         device_name(&m->device));
+    return info->kind != CODA_ARG_WEIGHT || load(m, info, m->args[i], f);
+}
+
+static bool bind(struct runner *m, struct fault *f)
+{
+    m->drawn = m->opt.seed;
+    m->arg_count = coda_plan_args(m->plan);
+    m->args = calloc((size_t)m->arg_count + 1, sizeof *m->args);
+    m->owned = calloc((size_t)m->arg_count + 1, sizeof *m->owned);
+    if (!m->args || !m->owned) return fail(f, "arguments");
+    for (int i = 0; i < m->arg_count; i++) {
         coda_arg_info info = CODA_ARG_INFO_INIT;
-        if (coda_plan_arg(m->plan, i, &info) != CODA_OK) return false;
-        if (info.kind == CODA_ARG_INPUT) {
-            int32_t *at = input_named(m, info.name);
-            if (!at) return false;
-            m->args[i] = m->opt.gpu ? (void *)(m->gpu_ints + (gpu_address)((char *)at - m->ints)) : at;
-        } else if (info.kind == CODA_ARG_OUTPUT && !m->opt.gpu) m->args[i] = m->logits;
-        else if (!own(m, i, &info, &seed)) return false;
+        if (coda_plan_arg(m->plan, i, &info) != CODA_OK) return fail(f, "arguments");
+        if (info.kind == CODA_ARG_WEIGHT || info.kind == CODA_ARG_STATE) {
+            if (!own(m, i, &info, f)) return false;
+        } else if (!(m->args[i] = strcmp(info.name, "logits") ? placed(m, info.name) : m->logits)) {
+            return fault_set(f, "argument %s is not known", info.name);
+        }
     }
-    size_t bytes = coda_plan_workspace(m->plan);
-    m->workspace = m->opt.gpu ? (void *)gpu_alloc(&m->gpu, bytes) : host_scratch(bytes);
-    if (!m->workspace) return false;
-    return !m->opt.gpu || !m->gpu.stream_wait(NULL); /* for the copies: steps have a stream apart */
+    m->workspace = device_alloc(&m->device, coda_plan_workspace(m->plan));
+    if (!m->workspace) return fail(f, "scratch");
+    return !m->opt.gpu || !m->device.gpu.stream_wait(NULL) ||
+           fail(f, "copies"); /* steps have a stream apart */
 }
 
 /* 1, 4, 16, ... and `most` */
@@ -168,32 +222,45 @@ static bool is_background(const struct runner *m)
     return p == RUNNER_POLICY_BACKGROUND || (p == RUNNER_POLICY_USUAL && m->opt.gpu);
 }
 
-static bool plan_new(struct runner *m)
+static bool plan_new(struct runner *m, struct fault *f)
 {
-    coda_compile_options how = CODA_COMPILE_OPTIONS_INIT;
-    how.device = m->opt.gpu ? CODA_DEVICE_GPU : CODA_DEVICE_CPU;
+    coda_compile_options how = device_target(&m->device);
     how.policy = is_background(m) ? CODA_POLICY_BACKGROUND : CODA_POLICY_WAIT;
     how.shapes = m->row_count * m->sequence_count + m->writer_count;
-    coda_graph *g = chat_graph(&m->opt, m->dtype);
-    bool good = g && coda_compile(&m->plan, g, &how) == CODA_OK;
+    coda_graph *g = chat_graph(&m->opt, &m->weights, f);
+    bool good = g && (coda_compile(&m->plan, g, &how) == CODA_OK || fault_set(f, "%s", coda_error()));
     coda_graph_free(g);
     return good;
 }
 
-struct runner *runner_new(const struct runner_options *opt, char *why, int size)
+static coda_dtype usual_dtype(const struct runner_options *o)
+{
+    coda_dtype stored = o->served->random ? CODA_BF16 : checkpoint_dtype(&o->served->files);
+    return !o->gpu ? CODA_F32 : stored == CODA_F32 ? CODA_F16 : stored;
+}
+
+static bool choose(struct runner *m, const struct runner_options *opt, struct fault *f)
+{
+    struct runner_options *o = &m->opt;
+    const struct config *c = &opt->served->config;
+    *o = *opt;
+    if (!device_open(&m->device, o->gpu ? CODA_DEVICE_GPU : CODA_DEVICE_CPU) ||
+        (o->gpu && m->device.gpu.stream_new(&m->stream, STREAM_APART)))
+        return o->gpu = false, fault_set(f, "there is no GPU, or no driver");
+    if (!o->dtype) o->dtype = usual_dtype(o);
+    if (o->top > c->vocabulary) o->top = c->vocabulary;
+    if (o->context > c->positions)
+        return fault_set(f, "a context of %d tokens, but the model was made for %d", o->context,
+                         c->positions);
+    choose_shapes(m);
+    return true;
+}
+
+struct runner *runner_new(const struct runner_options *opt, struct fault *f)
 {
     struct runner *m = calloc(1, sizeof *m);
-    if (!m) return fail(why, size, "model"), NULL;
-    m->opt = *opt;
-    m->dtype = opt->gpu ? CODA_BF16 : CODA_F32;
-    choose_shapes(m);
-    if (opt->gpu && (gpu_open(&m->gpu) || m->gpu.stream_new(&m->stream, STREAM_APART))) {
-        snprintf(why, (size_t)size, "there is no GPU, or no driver");
-        free(m);
-        return NULL;
-    }
-    if (plan_new(m) && memory_new(m) && bind(m)) return m;
-    fail(why, size, "model");
+    if (!m) return fault_set(f, "out of memory"), NULL;
+    if (choose(m, opt, f) && plan_new(m, f) && memory_new(m, f) && bind(m, f)) return m;
     runner_free(m);
     return NULL;
 }
@@ -201,22 +268,25 @@ struct runner *runner_new(const struct runner_options *opt, char *why, int size)
 void runner_free(struct runner *m)
 {
     if (!m) return;
-    if (m->opt.gpu) m->gpu.stream_wait(m->stream); /* after a step that failed halfway */
+    if (m->opt.gpu) m->device.gpu.stream_wait(m->stream); /* after a step that failed halfway */
     captures_free(&m->captures);
-    for (int i = 0; i < MOST_ARGS; i++)
-        if (m->opt.gpu && m->owned[i]) m->gpu.free((gpu_address)m->owned[i]);
-        else free(m->owned[i]);
-    if (m->opt.gpu && m->gpu_ints) m->gpu.free(m->gpu_ints);
-    if (m->opt.gpu && m->workspace) m->gpu.free((gpu_address)m->workspace);
-    else free(m->workspace);
+    for (int i = 0; m->owned && i < m->arg_count; i++) device_free(&m->device, m->owned[i]);
+    device_free(&m->device, m->gpu_ints);
+    device_free(&m->device, m->gpu_results);
+    device_free(&m->device, m->logits);
+    device_free(&m->device, m->workspace);
     host_free(m, m->ints);
-    host_free(m, m->logits);
-    if (m->opt.gpu) m->gpu.stream_free(m->stream);
+    host_free(m, m->results);
+    host_free(m, m->row);
+    if (m->opt.gpu) m->device.gpu.stream_free(m->stream);
     coda_plan_free(m->plan);
+    weights_free(&m->weights);
+    free(m->args);
+    free(m->owned);
     free(m);
 }
 
-const char *runner_device(const struct runner *m) { return m->opt.gpu ? m->gpu.name : "the CPU device"; }
+const char *runner_device(const struct runner *m) { return device_name(&m->device); }
 struct runner_inputs *runner_inputs(struct runner *m) { return &m->in; }
 
 /* ---- Shapes ---- */
@@ -254,7 +324,7 @@ static void choose_dims(const struct runner *m, int rows, int sequences, int64_t
 static void pad(struct runner *m, int rows, int sequences, const int64_t *dims)
 {
     for (int i = rows; i < dims[0]; i++) {
-        m->in.ids[i] = MODEL_PAD;
+        m->in.ids[i] = 0;
         m->in.positions[i] = 0;
         m->in.slots[i] = -1;
     }
@@ -266,14 +336,17 @@ static void pad(struct runner *m, int rows, int sequences, const int64_t *dims)
 
 static bool upload(struct runner *m)
 {
-    return !m->gpu.upload_later(m->gpu_ints, m->ints, m->int_bytes, m->stream);
+    return !m->device.gpu.upload_later((gpu_address)m->gpu_ints, m->ints, m->int_bytes, m->stream);
 }
 
 /* By steps of nothing but padding. */
 static bool capture_shapes(struct runner *m)
 {
-    m->captures = (struct captures){
-        .gpu = &m->gpu, .plan = m->plan, .args = m->args, .workspace = m->workspace, .stream = m->stream};
+    m->captures = (struct captures){.gpu = &m->device.gpu,
+                                    .plan = m->plan,
+                                    .args = m->args,
+                                    .workspace = m->workspace,
+                                    .stream = m->stream};
     for (int i = m->writer_count - 1; i >= 0; i--) {
         int64_t dims[] = {m->writer_shapes[i], m->writer_shapes[i]};
         if (dims[0] > m->opt.graphs) continue;
@@ -283,11 +356,11 @@ static bool capture_shapes(struct runner *m)
     return true;
 }
 
-bool runner_warm(struct runner *m, char *why, int size)
+bool runner_warm(struct runner *m, struct fault *f)
 {
     bool later = m->opt.gpu && is_background(m);
-    if (!later && !plan_shapes(m)) return fail(why, size, "warm-up");
-    return !m->opt.gpu || capture_shapes(m) || fail(why, size, "capture");
+    if (!later && !plan_shapes(m)) return fail(f, "warm-up");
+    return !m->opt.gpu || capture_shapes(m) || fail(f, "capture");
 }
 
 /* ---- A step ---- */
@@ -304,21 +377,38 @@ static bool launch(struct runner *m, const int64_t *dims)
 }
 
 /* One copy there, one back, and a wait for both. */
-static bool launch_there(struct runner *m, const int64_t *dims, int sequences)
+static bool launch_there(struct runner *m, const int64_t *dims)
 {
-    gpu_address logits = (gpu_address)m->args[coda_plan_args(m->plan) - 1];
-    size_t bytes = sizeof *m->logits * MODEL_LOGITS * (size_t)sequences;
-    return upload(m) && launch(m, dims) && !m->gpu.download_later(m->logits, logits, bytes, m->stream) &&
-           !m->gpu.stream_wait(m->stream);
+    const struct gpu *g = &m->device.gpu;
+    return upload(m) && launch(m, dims) &&
+           !g->download_later(m->results, (gpu_address)m->gpu_results, m->result_bytes, m->stream) &&
+           !g->stream_wait(m->stream);
 }
 
-const float *runner_run(struct runner *m, int rows, int sequences, char *why, int size)
+bool runner_run(struct runner *m, int rows, int sequences, struct fault *f)
 {
     int64_t dims[2];
     choose_dims(m, rows, sequences, dims);
     pad(m, rows, sequences, dims);
-    bool good = m->opt.gpu ? launch_there(m, dims, sequences) : launch(m, dims);
-    return good ? m->logits : (fail(why, size, "step"), NULL);
+    return (m->opt.gpu ? launch_there(m, dims) : launch(m, dims)) || fail(f, "step");
+}
+
+struct logits runner_likeliest(const struct runner *m, int sequence)
+{
+    size_t at = (size_t)sequence * (size_t)m->opt.top;
+    return (struct logits){m->values + at, m->ids + at, m->opt.top, (double)m->log_sums[sequence]};
+}
+
+bool runner_logits(struct runner *m, int sequence, struct logits *out, struct fault *f)
+{
+    size_t wide = (size_t)m->opt.served->config.vocabulary, row = wide * sizeof(float);
+    char *from = m->logits + (size_t)sequence * row;
+    *out = (struct logits){(float *)(void *)from, NULL, (int)wide, (double)m->log_sums[sequence]};
+    if (!m->opt.gpu) return true;
+    out->value = m->row;
+    return (!m->device.gpu.download_later(m->row, (gpu_address)from, row, m->stream) &&
+            !m->device.gpu.stream_wait(m->stream)) ||
+           fail(f, "logits");
 }
 
 void runner_stats(const struct runner *m, struct runner_stats *out)
@@ -326,12 +416,12 @@ void runner_stats(const struct runner *m, struct runner_stats *out)
     coda_shape_stats s = CODA_SHAPE_STATS_INIT;
     coda_shape_stats_get(m->plan, &s);
     *out = (struct runner_stats){.planned = s.planned,
-                                .kernels = s.kernels,
-                                .pending = s.pending,
-                                .runs = s.runs,
-                                .runs_base = s.runs_base,
-                                .improved = s.improved,
-                                .failed = s.failed,
-                                .captures = m->captures.made,
-                                .replays = m->replays};
+                                 .kernels = s.kernels,
+                                 .pending = s.pending,
+                                 .runs = s.runs,
+                                 .runs_base = s.runs_base,
+                                 .improved = s.improved,
+                                 .failed = s.failed,
+                                 .captures = m->captures.made,
+                                 .replays = m->replays};
 }

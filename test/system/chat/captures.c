@@ -13,6 +13,7 @@
 #include "chat_runner.h"
 #include "chat_test.h"
 
+enum { VOCABULARY = 264 };
 enum { ROWS = 8, SEQUENCES = 3, SOME = 2, CONTEXT = 64, PAGES_EACH = CONTEXT / PAGE_TOKENS, PATIENCE = 6000 };
 
 /* Rows of each of the first `sequences` ones. */
@@ -22,7 +23,7 @@ static const struct {
 enum { STEPS = sizeof steps / sizeof *steps };
 
 struct script {
-    float logits[STEPS][SEQUENCES][MODEL_LOGITS];
+    float logits[STEPS][SEQUENCES][VOCABULARY];
 };
 
 /* Pages are taken in no order. */
@@ -34,7 +35,7 @@ static void fill(struct runner_inputs *in, int step, int *length)
     for (int b = 0; b < steps[step].sequences; b++) {
         for (int i = 0; i < steps[step].rows; i++, row++, length[b]++) {
             int at = length[b];
-            in->ids[row] = (at * 31 + b * 7 + step) % MODEL_BOS;
+            in->ids[row] = (at * 31 + b * 7 + step) % SERVED_BYTES;
             in->positions[row] = at;
             in->slots[row] = page_of(b, at / PAGE_TOKENS) * PAGE_TOKENS + at % PAGE_TOKENS;
         }
@@ -45,33 +46,57 @@ static void fill(struct runner_inputs *in, int step, int *length)
     }
 }
 
+/* The device's likeliest token is the one by all logits, and its log of the sum of all is theirs. */
+static void check_likeliest(struct runner *m, int step, int b, const float *all)
+{
+    struct logits top = runner_likeliest(m, b);
+    double sum = 0;
+    int best = 0;
+    for (int i = 0; i < VOCABULARY; i++) {
+        best = all[i] > all[best] ? i : best;
+        sum += exp((double)all[i]);
+    }
+    CHECK(top.id[0] == best && top.value[0] == all[best], "step %d, sequence %d: token %d, not %d", step, b,
+          top.id[0], best);
+    CHECK(fabs(top.log_sum - log(sum)) < 1e-4, "step %d, sequence %d: log(sum) is %g, not %g", step, b,
+          top.log_sum, log(sum));
+}
+
 static void play(struct runner *m, struct script *out)
 {
     int length[SEQUENCES] = {0};
-    char why[512];
+    struct fault why;
+    struct logits all;
     for (int s = 0; s < STEPS; s++) {
         fill(runner_inputs(m), s, length);
-        const float *y =
-            runner_run(m, steps[s].sequences * steps[s].rows, steps[s].sequences, why, sizeof why);
-        CHECK(y, "step %d: %s", s, why);
-        if (y) memcpy(out->logits[s], y, sizeof **out->logits * (size_t)steps[s].sequences);
+        bool good = runner_run(m, steps[s].sequences * steps[s].rows, steps[s].sequences, &why);
+        for (int b = 0; good && b < steps[s].sequences; b++) {
+            good = runner_logits(m, b, &all, &why);
+            if (good) memcpy(out->logits[s][b], all.value, sizeof **out->logits);
+            if (good) check_likeliest(m, s, b, all.value);
+        }
+        CHECK(good, "step %d: %s", s, why.text);
     }
 }
 
+static struct served served;
+
 static struct runner *start(bool gpu, enum runner_policy policy, int graphs)
 {
-    struct runner_options opt = {.gpu = gpu,
-                                .seed = 3,
-                                .policy = policy,
-                                .graphs = graphs,
-                                .rows = ROWS,
-                                .sequences = SEQUENCES,
-                                .context = CONTEXT,
-                                .pages = SEQUENCES * PAGES_EACH};
-    char why[512] = "";
-    struct runner *m = runner_new(&opt, why, sizeof why);
-    bool good = m && runner_warm(m, why, sizeof why);
-    CHECK(good, "%s", why);
+    struct runner_options opt = {.served = &served,
+                                 .gpu = gpu,
+                                 .seed = 3,
+                                 .policy = policy,
+                                 .graphs = graphs,
+                                 .rows = ROWS,
+                                 .sequences = SEQUENCES,
+                                 .context = CONTEXT,
+                                 .pages = SEQUENCES * PAGES_EACH,
+                                 .top = 5};
+    struct fault why = {{0}};
+    struct runner *m = runner_new(&opt, &why);
+    bool good = m && runner_warm(m, &why);
+    CHECK(good, "%s", why.text);
     if (good) return m;
     runner_free(m);
     return NULL;
@@ -91,7 +116,7 @@ static void compare_rounded(const struct script *want, const struct script *got,
     for (int s = 0; s < STEPS; s++)
         for (int b = 0; b < steps[s].sequences; b++) {
             double difference = 0, size = 0;
-            for (int i = 0; i < MODEL_VOCABULARY; i++) {
+            for (int i = 0; i < VOCABULARY; i++) {
                 double r = (double)want->logits[s][b][i], d = (double)got->logits[s][b][i] - r;
                 difference += d * d;
                 size += r * r;
@@ -122,7 +147,9 @@ void test_captures(const char *program)
     static const double rounded = 0.05; /* what 16 bits do to all logits */
     static struct script plain, some, improved, host;
     struct runner_stats stats = {0};
+    struct fault f;
     (void)program;
+    CHECK(served_open(&served, NULL, NULL, &f), "%s", f.text);
     play_improved(&improved);
     struct runner *m = start(true, RUNNER_POLICY_WAIT, 0);
     if (m) play(m, &plain), runner_stats(m, &stats), runner_free(m);
@@ -136,4 +163,5 @@ void test_captures(const char *program)
     compare_rounded(&host, &plain, rounded);
     compare(&plain, &some, "graphs up to 2 sequences");
     compare(&plain, &improved, "graphs, and kernels made in the background");
+    served_close(&served);
 }
