@@ -26,7 +26,7 @@ enum { DRAIN_SECONDS = 30, LAST_SECONDS = 5 };
 struct settings {
     struct engine_options engine;
     struct served served;
-    long long port, seed, rows, sequences, context, pages, queue, ping_ms, gpu, graphs, top, help;
+    long long port, seed, rows, sequences, context, pages, queue, ping_ms, gpu, graphs, top, ids, help;
     const char *prefix, *policy, *dtype, *random, *name, *model;
 };
 
@@ -145,7 +145,7 @@ static bool settle(struct settings *s)
 static bool open_served(struct settings *s)
 {
     struct fault f;
-    if (!served_open(&s->served, s->model, s->random, &f))
+    if (!served_open(&s->served, s->model, s->random, s->ids, &f))
         return fprintf(stderr, "chat_server: %s\n", f.text), false;
     if (s->name) snprintf(s->served.name, sizeof s->served.name, "%s", s->name);
     if (s->served.tokenizer && !s->served.turns)
@@ -211,6 +211,7 @@ int main(int argc, char **argv)
         {"dtype", NULL, &s.dtype, 0, 0,
          "of weights and activations: f32, f16, bf16; on a GPU the files', or f16 for f32"},
         {"random", NULL, &s.random, 0, 0, "a config.json, instead of MODEL: its weights are random numbers"},
+        {"ids", &s.ids, NULL, 0, 1, "no tokenizer: prompts and answers are tokens"},
         {"seed", &s.seed, NULL, 0, INT64_MAX, "of random weights; 1"},
         {"name", NULL, &s.name, 0, 0, "of the model in requests and answers; the last part of its path"},
         {"rows", &s.rows, NULL, 1, 16384, "of a step, at most; 512"},

@@ -21,15 +21,16 @@ struct served {
     struct config config;
     const struct family *family;
     bool random;                 /* weights are random numbers: `files` has none */
-    struct tokenizer *tokenizer; /* NULL: bytes */
+    struct tokenizer *tokenizer; /* NULL: bytes, or, if `wordless`, none: prompts and answers are ids */
+    bool wordless;
     struct turns *turns; /* NULL: by `plain`, or, if that is NULL, too, no_turns says why there is none */
     struct template *plain;
     struct fault no_turns;
 };
 
 /* `model` is a checkpoint, as examples/generate takes it; else `random` is a config.json; else it is a LLaMA of two
- * small layers. */
-bool served_open(struct served *s, const char *model, const char *random, struct fault *f);
+ * small layers. `wordless`: no tokenizer is read. */
+bool served_open(struct served *s, const char *model, const char *random, bool wordless, struct fault *f);
 void served_close(struct served *s);
 
 /* Tokens of a text, for free(), with those that begin one unless it is `bare`; -1, and a fault: there are none. */

@@ -62,12 +62,13 @@ static bool open_all(struct served *s, const char *model, const char *random, st
         return false;
     if (!(s->family = family_find(s->config.family, f))) return false;
     if (s->family->encoder) return fault_set(f, "family %s makes no text", s->config.family);
-    return !model || open_words(s, model, f);
+    return !model || s->wordless || open_words(s, model, f);
 }
 
-bool served_open(struct served *s, const char *model, const char *random, struct fault *f)
+bool served_open(struct served *s, const char *model, const char *random, bool wordless, struct fault *f)
 {
-    *s = (struct served){0};
+    *s = (struct served){.wordless = wordless};
+    fault_set(&s->no_turns, "tokens have no text here: prompts are tokens");
     f->text[0] = 0;
     if (open_all(s, model, random, f)) return true;
     served_close(s);
@@ -99,6 +100,7 @@ int served_encode(const struct served *s, const char *text, size_t bytes, bool b
 {
     size_t most = bytes + 8;
     *ids = NULL;
+    if (s->wordless) return *f = s->no_turns, -1;
     for (int n = 0;; most = (size_t)n) {
         free(*ids);
         if (most > INT_MAX || !(*ids = malloc(most * sizeof **ids))) return fault_set(f, "out of memory"), -1;
@@ -125,7 +127,7 @@ int served_chat(const struct served *s, const json_t *messages, const json_t *mo
     size_t bytes = 0;
     *ids = NULL;
     *f = s->no_turns;
-    if (!s->turns && !s->plain) return -1;
+    if (s->wordless || (!s->turns && !s->plain)) return -1;
     char *text =
         s->turns ? turns_prompt(s->turns, messages, more, &bytes, f) : plain_prompt(s, messages, &bytes, f);
     int n = text ? served_encode(s, text, bytes, s->turns && turns_own(s->turns), ids, f) : -1;
@@ -136,7 +138,7 @@ int served_chat(const struct served *s, const json_t *messages, const json_t *mo
 void served_token(const struct served *s, int32_t id, struct text *to)
 {
     char piece[4096], byte = (char)id;
-    if (!s->tokenizer && id < SERVED_BYTES) unicode_add_lossy(to, &byte, 1);
+    if (!s->tokenizer && !s->wordless && id < SERVED_BYTES) unicode_add_lossy(to, &byte, 1);
     int n = s->tokenizer ? tokenizer_decode_all(s->tokenizer, &id, 1, piece, sizeof piece) : 0;
     if (n > 0 && (size_t)n < sizeof piece) text_add(to, piece, (size_t)n);
 }

@@ -8,14 +8,16 @@
 enum { LONGEST = 1 << 14 }; /* bytes of a token and those that waited for it */
 
 struct speech {
-    struct tokenizer_stream *stream; /* NULL: bytes */
-    unsigned char byte[4];           /* of a character of which some are there */
+    struct tokenizer_stream *stream; /* NULL: bytes, or nothing */
+    bool wordless;
+    unsigned char byte[4]; /* of a character of which some are there */
     int have, need;
 };
 
 struct speech *speech_new(const struct served *s)
 {
     struct speech *p = calloc(1, sizeof *p);
+    if (p) p->wordless = s->wordless;
     if (!p || !s->tokenizer || (p->stream = tokenizer_stream_open(s->tokenizer))) return p;
     free(p);
     return NULL;
@@ -80,7 +82,7 @@ void speech_add(struct speech *p, int32_t id, struct text *to)
 {
     char piece[LONGEST];
     if (p->stream) put_piece(to, piece, tokenizer_stream_next(p->stream, id, piece, sizeof piece));
-    else if (id < SERVED_BYTES) put_byte(p, (unsigned char)id, to);
+    else if (!p->wordless && id < SERVED_BYTES) put_byte(p, (unsigned char)id, to);
 }
 
 void speech_end(struct speech *p, struct text *to)

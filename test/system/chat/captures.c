@@ -149,7 +149,7 @@ void test_captures(const char *program)
     struct runner_stats stats = {0};
     struct fault f;
     (void)program;
-    CHECK(served_open(&served, NULL, NULL, &f), "%s", f.text);
+    CHECK(served_open(&served, NULL, NULL, false, &f), "%s", f.text);
     play_improved(&improved);
     struct runner *m = start(true, RUNNER_POLICY_WAIT, 0);
     if (m) play(m, &plain), runner_stats(m, &stats), runner_free(m);
