@@ -15,7 +15,7 @@ enum {
     MOST_WRITERS = 64, /* sequences of a step for which all that write have a shape */
     STREAM_APART = 1,  /* cuStreamCreate: it does not wait for the default one */
     ALIGNED = 256,     /* bytes */
-    PERIOD = 1 << 20   /* elements after which random weights come again */
+    PERIOD = 1 << 20   /* elements after which those of a large random weight come again */
 };
 
 struct runner {
@@ -39,6 +39,7 @@ struct runner {
     void **args, **owned; /* of the plan's arguments; those of weights and pools */
     int arg_count;
     uint64_t drawn; /* state of the random weights' generator */
+    float *normals; /* [PERIOD] of large random weights, or NULL */
     void *workspace;
     int row_shapes[MOST_SHAPES], sequence_shapes[MOST_SHAPES], row_count, sequence_count;
     int writer_shapes[CAPTURES_MOST], writer_count; /* of steps with one row of each sequence */
@@ -132,38 +133,45 @@ static void *placed(const struct runner *m, const char *name)
 
 /* ---- Weights ---- */
 
-/* Normal numbers, by the size of the weight's rows; a large one has the first ones again and again. */
-static bool draw(struct runner *m, const coda_arg_info *info, char *to, struct fault *f)
+/* Normal numbers over the root of a row's elements. */
+static bool draw_small(struct runner *m, const coda_arg_info *info, char *to, struct fault *f)
 {
-    int64_t count = element_count(info), some = count < PERIOD ? count : PERIOD;
-    size_t size = dtype_bytes(info->dtype);
-    coda_arg_info first = *info;
-    if (some < count) { /* the same scale: rows of as many columns, or less than one row */
-        int64_t columns = info->dims[info->rank - 1];
-        some = columns < PERIOD ? PERIOD / columns * columns : PERIOD;
-        first.rank = 2;
-        first.dims[0] = columns < PERIOD ? PERIOD / columns : 1;
-        first.dims[1] = columns < PERIOD ? columns : PERIOD;
-        first.strides[0] = first.dims[1];
-        first.strides[1] = 1;
-    }
-    void *host = host_scratch((size_t)some * size);
+    void *host = host_scratch(info->bytes);
     if (!host) return fault_set(f, "%s: out of memory", info->name);
-    tensor_random(&first, host, &m->drawn, 0);
-    bool good = true;
-    for (int64_t at = 0; good && at < count; at += some) {
-        int64_t n = count - at < some ? count - at : some;
-        good = device_write(&m->device, to + (size_t)at * size, host, (size_t)n * size);
-    }
+    tensor_random(info, host, &m->drawn, 0);
+    bool good = device_write(&m->device, to, host, info->bytes);
     free(host);
     return good || fault_set(f, "%s: it cannot be copied to the device", info->name);
+}
+
+/* The same of numbers that were drawn once, from another of them on for each weight: they come again and again. */
+static bool draw_large(struct runner *m, const coda_arg_info *info, char *to, struct fault *f)
+{
+    int64_t count = element_count(info);
+    size_t size = dtype_bytes(info->dtype);
+    double scale = 1 / sqrt((double)info->dims[info->rank - 1]);
+    char *host = host_scratch(PERIOD * size);
+    if (!m->normals && (m->normals = malloc(PERIOD * sizeof *m->normals)))
+        for (int i = 0; i < PERIOD; i++) m->normals[i] = (float)normal(&m->drawn);
+    bool good = (host && m->normals) || fault_set(f, "%s: out of memory", info->name);
+    uint64_t first = (uint64_t)(uniform(&m->drawn) * PERIOD);
+    for (int64_t i = 0; good && i < PERIOD; i++)
+        element_set(info->dtype, host, i, scale * (double)m->normals[(first + (uint64_t)i) % PERIOD]);
+    for (int64_t at = 0; good && at < count; at += PERIOD) {
+        int64_t n = count - at < PERIOD ? count - at : PERIOD;
+        good = device_write(&m->device, to + (size_t)at * size, host, (size_t)n * size) ||
+               fault_set(f, "%s: it cannot be copied to the device", info->name);
+    }
+    free(host);
+    return good;
 }
 
 static bool load(struct runner *m, const coda_arg_info *info, void *to, struct fault *f)
 {
     const struct weight *w = weights_find(&m->weights, info->name);
     if (!w || w->bytes != info->bytes) return fault_set(f, "weight %s: it has no tensor", info->name);
-    return w->parts || w->numbers ? weight_load(w, &m->device, to, f) : draw(m, info, to, f);
+    if (w->parts || w->numbers) return weight_load(w, &m->device, to, f);
+    return (element_count(info) > PERIOD ? draw_large : draw_small)(m, info, to, f);
 }
 
 /* A weight with its values, or a pool, whose rows are written before they are read. */
@@ -281,6 +289,7 @@ void runner_free(struct runner *m)
     if (m->opt.gpu) m->device.gpu.stream_free(m->stream);
     coda_plan_free(m->plan);
     weights_free(&m->weights);
+    free(m->normals);
     free(m->args);
     free(m->owned);
     free(m);
