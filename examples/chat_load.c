@@ -5,9 +5,10 @@
  *
  * The loop is open: requests are due at random times (Poisson, at a rate), whether or not earlier ones are
  * answered, and latencies count from when one was due. So a server that falls behind is seen to. Answers are
- * streams, and each must end in [DONE]. With --clients N the loop is closed: each of N clients sends its next
- * request when it has its answer. With --seconds S the run ends then, whatever is unfinished. With --verify each request is sent once more, alone, and must get the
- * same answer. Exit status 1 if anything was not as it should be.
+ * streams, and each must end in [DONE]. With --clients N the loop is closed: each of N clients sends its
+ * next request when it has its answer. With --seconds S the run ends then, whatever is unfinished. With
+ * --verify each request is sent once more, alone, and must get the same answer. Exit status 1 if anything
+ * was not as it should be.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -5,11 +5,11 @@
  *     curl -N http://127.0.0.1:8080/v1/chat/completions -d
  *         '{"messages": [{"role": "user", "content": "hello"}], "max_tokens": 32, "stream": true}'
  *
- * MODEL is a folder or file as generate.c takes it. Without one, a small LLaMA with random weights writes noise,
- * but always the same noise; with --random CONFIG one of that config.json does, of any size. Requests that come
- * and go share the steps of one plan with symbolic dimensions, prompts in chunks beside sequences that write,
- * with keys and values in pages of a pool (examples/chat). Port 0 takes a free one, which the first line on
- * standard output names. SIGTERM ends it when what runs is finished.
+ * MODEL is a folder or file as generate.c takes it. Without one, a small LLaMA with random weights writes
+ * noise, but always the same noise; with --random CONFIG one of that config.json does, of any size. Requests
+ * that come and go share the steps of one plan with symbolic dimensions, prompts in chunks beside sequences
+ * that write, with keys and values in pages of a pool (examples/chat). Port 0 takes a free one, which the
+ * first line on standard output names. SIGTERM ends it when what runs is finished.
  */
 #include <errno.h>
 #include <signal.h>

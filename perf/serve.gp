@@ -11,11 +11,14 @@ set logscale y
 set grid ytics lc rgb "#dddddd"
 set format y "%g"
 set xlabel "seconds since the server was started"
-set key top right
+set key top right opaque
+first = 1
 do for [row in "4 6"] {
     set ylabel (row + 0 == 4 ? "first token, ms" : "between tokens, ms")
     do for [label in "cold warm"] {
         set title (label eq "cold" ? "no kernel in the cache" : "all kernels in the cache")
+        if (!first) { set key off }
+        first = 0
         plot of("wait", label) using 1:int(row) with lines lw 2 lc rgb "#1f77b4" title "wait, p50", \
              of("wait", label) using 1:(column(int(row) + 1)) with lines dt 2 lc rgb "#1f77b4" title "p99", \
              of("background", label) using 1:int(row) with lines lw 2 lc rgb "#d62728" title "background, p50", \

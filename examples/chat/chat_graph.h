@@ -6,7 +6,8 @@
 
 #include "chat_runner.h"
 
-/* Symbols T and B, in this order. Its weights are added to the list. NULL, and the fault, if it cannot be made. */
+/* Symbols T and B, in this order. Its weights are added to the list. NULL, and the fault, if it cannot be
+ * made. */
 coda_graph *chat_graph(const struct runner_options *opt, struct weights *weights, struct fault *f);
 
 #endif

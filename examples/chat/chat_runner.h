@@ -1,11 +1,11 @@
 /*
- * chat_runner.h -- a model as a server runs it: one graph and one plan for every mixture of prompts and sequences
- * that write, over caches of keys and values that lie in pages.
+ * chat_runner.h -- a model as a server runs it: one graph and one plan for every mixture of prompts and
+ * sequences that write, over caches of keys and values that lie in pages.
  *
  * A step has T rows (tokens) of B sequences. A sequence's rows are next to each other, those of b from
- * starts[b] below starts[b + 1]. Row i stores its keys and values in row slots[i] of the pools, and
- * attends to the pages that the sequence's row of the table names. Logits are made of a row of each
- * sequence, last[b].
+ * starts[b] below starts[b + 1]. Row i stores its keys and values in row slots[i] of the pools, and attends
+ * to the pages that the sequence's row of the table names. Logits are made of a row of each sequence,
+ * last[b].
  */
 #ifndef CHAT_RUNNER_H
 #define CHAT_RUNNER_H
@@ -62,8 +62,8 @@ struct runner_inputs *runner_inputs(struct runner *m);
  * up to one of a few shapes, by rows that store nothing and sequences without rows. */
 bool runner_run(struct runner *m, int rows, int sequences, struct fault *f);
 
-/* Of a sequence of the last step, until the next one: the likeliest tokens, in descending order, of equals the
- * first, and log(sum(exp)) of all logits. */
+/* Of a sequence of the last step, until the next one: the likeliest tokens, in descending order, of equals
+ * the first, and log(sum(exp)) of all logits. */
 struct logits runner_likeliest(const struct runner *m, int sequence);
 /* All of a sequence's logits, in the order of tokens; on a GPU they are copied now. */
 bool runner_logits(struct runner *m, int sequence, struct logits *out, struct fault *f);

@@ -1,6 +1,6 @@
 /*
- * chat_served.h -- what a server serves: a checkpoint's config, tensors, tokenizer and chat template; or a config
- * with random weights, whose tokens below 256 are bytes.
+ * chat_served.h -- what a server serves: a checkpoint's config, tensors, tokenizer and chat template; or a
+ * config with random weights, whose tokens below 256 are bytes.
  *
  * It is not changed once it is open: threads share it.
  */
@@ -28,12 +28,13 @@ struct served {
     struct fault no_turns;
 };
 
-/* `model` is a checkpoint, as examples/generate takes it; else `random` is a config.json; else it is a LLaMA of two
- * small layers. `wordless`: no tokenizer is read. */
+/* `model` is a checkpoint, as examples/generate takes it; else `random` is a config.json; else it is a LLaMA
+ * of two small layers. `wordless`: no tokenizer is read. */
 bool served_open(struct served *s, const char *model, const char *random, bool wordless, struct fault *f);
 void served_close(struct served *s);
 
-/* Tokens of a text, for free(), with those that begin one unless it is `bare`; -1, and a fault: there are none. */
+/* Tokens of a text, for free(), with those that begin one unless it is `bare`; -1, and a fault: there are
+ * none. */
 int served_encode(const struct served *s, const char *text, size_t bytes, bool bare, int32_t **ids,
                   struct fault *f);
 /* Tokens of a chat's messages, with the words that begin an answer; `more` are variables of the template. */

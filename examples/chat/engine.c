@@ -97,7 +97,7 @@ static void fail_all(struct engine *e)
 
 /* ---- A step ---- */
 
-/* Beside other threads: of the requests it reads what does not change, or the engine's thread alone changes. */
+/* Without the lock: of the requests it reads what does not change, or this thread alone changes. */
 static void choose_tokens(struct engine *e)
 {
     const struct schedule *s = &e->schedule;

@@ -144,7 +144,8 @@ static bool draw_small(struct runner *m, const coda_arg_info *info, char *to, st
     return good || fault_set(f, "%s: it cannot be copied to the device", info->name);
 }
 
-/* The same of numbers that were drawn once, from another of them on for each weight: they come again and again. */
+/* The same of numbers that were drawn once, from another of them on for each weight: they come again and
+ * again. */
 static bool draw_large(struct runner *m, const coda_arg_info *info, char *to, struct fault *f)
 {
     int64_t count = element_count(info);

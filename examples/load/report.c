@@ -200,9 +200,9 @@ bool report_json(const struct run *r, const char *path, const char *label, doubl
     if (good) json_whole(to, &f);
     figures_free(&f);
     fprintf(to, ",\n  \"window_s\": %g,\n  \"windows\": [\n", window);
-    for (double at = 0; good && at < end; at += window) {
+    for (double at = 0; good && (at + window / 2 < end || at == 0); at += window) {
         if ((good = figures_new(&f, r, at, at + window))) json_window(to, &f, label, at + window / 2);
-        fputs(at + window < end ? ",\n" : "\n", to);
+        fputs(at + 1.5 * window < end ? ",\n" : "\n", to);
         figures_free(&f);
     }
     fputs("  ]\n}\n", to);

@@ -2,9 +2,9 @@
  * build.h -- what graphs of all families are made of. Weights are named as the checkpoint names its tensors,
  * in the order of the formula; a name that is missing, or of another shape, is one line in the fault.
  *
- * A family's graph is one for two kinds of runs. Of a single text the states are [1, rows, columns], and keys
- * lie in caches of its own. Of many texts (`page` is not 0) they are [rows, columns]: each text has some rows,
- * one behind the other, and its keys lie in pages of a pool, where a table tells.
+ * A family's graph is one for two kinds of runs. Of a single text the states are [1, rows, columns], and
+ * keys lie in caches of its own. Of many texts (`page` is not 0) they are [rows, columns]: each text has
+ * some rows, one behind the other, and its keys lie in pages of a pool, where a table tells.
  */
 #ifndef BUILD_H
 #define BUILD_H
@@ -18,7 +18,7 @@
 struct build {
     coda_graph *g;
     const struct config *c;
-    const struct checkpoint *from; /* NULL: all tensors that the config wants are there, as if by name alone */
+    const struct checkpoint *from; /* NULL: weights have their names, but no tensors */
     struct weights *weights;
     struct fault *fault;
     bool failed; /* the fault says why; CODA_NONE goes through all further calls */
@@ -32,8 +32,8 @@ struct build {
     /* int32 inputs. Of a decoder: [1, rows] where tokens sit, and the row of the caches that keeps them, and
      * [1] the keys that are there then. Of an encoder: positions [rows], lengths [sentences]. */
     coda_value positions, slots, lengths;
-    /* Of many texts: positions and slots are [rows], lengths [texts], and there are starts [texts + 1], the first
-     * row of each, table [texts, pages of one], and last [texts], the rows whose logits are wanted. */
+    /* Of many texts: positions and slots are [rows], lengths [texts], and there are starts [texts + 1], the
+     * first row of each, table [texts, pages of one], and last [texts], the rows whose logits are wanted. */
     coda_value starts, table, last;
 };
 

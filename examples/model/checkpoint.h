@@ -34,7 +34,7 @@ struct checkpoint {
     int count, room;
     struct mapped_file *file;
     int files;
-    json_t *config; /* of config.json, or made of a GGUF file's metadata in the same words */
+    json_t *config;     /* of config.json, or made of a GGUF file's metadata in the same words */
     json_t *generation; /* of generation_config.json, or NULL */
 };
 

@@ -54,8 +54,8 @@ struct config {
 /* false, and a line that names the member, if it is missing, of another kind, or out of range. */
 bool config_read(struct config *c, const json_t *object, struct fault *f);
 
-/* Adds the tokens that end a text by another object's eos_token_id, as generation_config.json has it; none if it
- * is NULL. */
+/* Adds the tokens that end a text by another object's eos_token_id, as generation_config.json has it; none
+ * if it is NULL. */
 bool config_ends(struct config *c, const json_t *object, struct fault *f);
 /* Adds one, unless it is there, below 0, or there is no room. */
 void config_end(struct config *c, int token);

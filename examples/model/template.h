@@ -1,11 +1,12 @@
 /*
  * template.h -- chat templates: programs in the part of Jinja that checkpoints' chat_template use.
  *
- * Text is rendered as Hugging Face's transformers has Jinja do it: trim_blocks and lstrip_blocks, one newline
- * at the end left out, `break` and `continue`, `raise_exception`, `strftime_now`, `tojson` with ", " and ": ".
- * Names that are not there are undefined, which prints nothing. What is not known (include, import, extends, a
- * filter, a method) is an error when it is reached, or parsed. A template is not trusted: steps, depth, memory
- * and output are limited, and nothing outside is changed or read but the variables and the clock.
+ * Text is rendered as Hugging Face's transformers has Jinja do it: trim_blocks and lstrip_blocks, one
+ * newline at the end left out, `break` and `continue`, `raise_exception`, `strftime_now`, `tojson` with ", "
+ * and ": ". Names that are not there are undefined, which prints nothing. What is not known (include,
+ * import, extends, a filter, a method) is an error when it is reached, or parsed. A template is not trusted:
+ * steps, depth, memory and output are limited, and nothing outside is changed or read but the variables and
+ * the clock.
  *
  *     {% for m in messages %}<|{{ m.role }}|>{{ m.content | trim }}{% endfor %}
  */
@@ -31,8 +32,9 @@ struct template;
 struct template *template_parse(const char *source, size_t bytes, struct fault *f);
 void template_free(struct template *t);
 
-/* The text by these variables, an object, for free(); *bytes may be NULL. NULL, and a fault with the template's
- * line, if the program fails or goes beyond a limit. A template is not changed: threads may share it. */
+/* The text by these variables, an object, for free(); *bytes may be NULL. NULL, and a fault with the
+ * template's line, if the program fails or goes beyond a limit. A template is not changed: threads may share
+ * it. */
 char *template_render(const struct template *t, const json_t *variables, size_t *bytes, struct fault *f);
 
 #endif

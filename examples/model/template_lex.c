@@ -1,6 +1,6 @@
 /*
- * template_lex.c -- a template's text as tokens, with the white space around tags taken away as trim_blocks and
- * lstrip_blocks have it.
+ * template_lex.c -- a template's text as tokens, with the white space around tags taken away as trim_blocks
+ * and lstrip_blocks have it.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -11,8 +11,8 @@
 
 struct text; /* a tokeniser, and an answer that it writes */
 
-/* The tokeniser of a model's folder, or of the folder that its file is in. `config` is the model's. NULL, and a
- * fault, if it has none that is known. */
+/* The tokeniser of a model's folder, or of the folder that its file is in. `config` is the model's. NULL,
+ * and a fault, if it has none that is known. */
 struct text *text_open(const char *model, const json_t *config, struct fault *f);
 void text_close(struct text *t);
 

@@ -1,7 +1,7 @@
 /*
  * turns.h -- messages to a model that was trained on chats, as the text of a prompt: by the checkpoint's own
- * chat template, or one of those of ChatML, LLaMA 3, Gemma, Phi-3 or Mistral, by the special tokens that there
- * are.
+ * chat template, or one of those of ChatML, LLaMA 3, Gemma, Phi-3 or Mistral, by the special tokens that
+ * there are.
  */
 #ifndef TURNS_H
 #define TURNS_H
@@ -14,16 +14,17 @@
 
 struct turns;
 
-/* The template is chat_template.jinja of the checkpoint's folder, or chat_template of its tokenizer_config.json or
- * chat_template.json, or `config`'s (a GGUF file has one there), which may be NULL. NULL, and a fault, if there
- * is none and the tokenizer has no special tokens of a chat that is known, or if it is not understood. */
+/* The template is chat_template.jinja of the checkpoint's folder, or chat_template of its
+ * tokenizer_config.json or chat_template.json, or `config`'s (a GGUF file has one there), which may be NULL.
+ * NULL, and a fault, if there is none and the tokenizer has no special tokens of a chat that is known, or if
+ * it is not understood. */
 struct turns *turns_open(const char *model, const json_t *config, struct tokenizer *t, struct fault *f);
 void turns_close(struct turns *t);
 
-/* The prompt of messages, [{"role": ..., "content": ...}, ...], with the words that begin an answer, for free().
- * Members of `more`, an object or NULL, are variables of the template, too. A checkpoint's own template writes
- * what begins a text (as <s>), too, so that tokenizer_encode_bare takes its text; of another one
- * tokenizer_encode does. */
+/* The prompt of messages, [{"role": ..., "content": ...}, ...], with the words that begin an answer, for
+ * free(). Members of `more`, an object or NULL, are variables of the template, too. A checkpoint's own
+ * template writes what begins a text (as <s>), too, so that tokenizer_encode_bare takes its text; of another
+ * one tokenizer_encode does. */
 char *turns_prompt(const struct turns *t, const json_t *messages, const json_t *more, size_t *bytes,
                    struct fault *f);
 

@@ -1,7 +1,8 @@
 /*
- * checkpoints.c -- the server with tiny checkpoints of each family, on the CPU device: greedy tokens are those of
- * examples/model's decoder, of one text over caches of its own, whatever else runs; texts and chats are those of
- * examples/generate.c, with the folder's tokenizer and its chat template; draws are by the request's seed.
+ * checkpoints.c -- the server with tiny checkpoints of each family, on the CPU device: greedy tokens are
+ * those of examples/model's decoder, of one text over caches of its own, whatever else runs; texts and chats
+ * are those of examples/generate.c, with the folder's tokenizer and its chat template; draws are by the
+ * request's seed.
  */
 #include <math.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /*
- * reference.c -- the small model of examples/chat/served.c by its formula: fp64, a row after another. With the
- * library it shares nothing, with the example the random numbers of the weights.
+ * reference.c -- the small model of examples/chat/served.c by its formula: fp64, a row after another. With
+ * the library it shares nothing, with the example the random numbers of the weights.
  */
 #include <stdbool.h>
 
