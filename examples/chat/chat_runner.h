@@ -42,6 +42,7 @@ struct runner_inputs {
     int32_t *starts;                  /* [sequences + 1] */
     int32_t *lengths, *last, *table;  /* [sequences], [sequences], [sequences, table_pages] */
     int table_pages;                  /* context / PAGE_TOKENS */
+    float *warmth;                    /* [sequences]: 1 / temperature, for runner_warm_sum */
 };
 
 struct runner;
@@ -65,6 +66,8 @@ bool runner_run(struct runner *m, int rows, int sequences, struct fault *f);
 /* Of a sequence of the last step, until the next one: the likeliest tokens, in descending order, of equals
  * the first, and log(sum(exp)) of all logits. */
 struct logits runner_likeliest(const struct runner *m, int sequence);
+/* log(sum(exp((logit - greatest) warmth))) of a sequence. */
+double runner_warm_sum(const struct runner *m, int sequence);
 /* All of a sequence's logits, in the order of tokens; on a GPU they are copied now. */
 bool runner_logits(struct runner *m, int sequence, struct logits *out, struct fault *f);
 

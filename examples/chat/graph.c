@@ -14,14 +14,18 @@ static void add_inputs(struct build *b, const struct runner_options *o, coda_dim
     b->last = coda_input(g, "last", CODA_I32, DIMS(sequences));
 }
 
-/* The likeliest tokens of each sequence, and log(sum(exp)) of all. */
-static void add_outputs(coda_graph *g, coda_value logits, int top)
+/* The likeliest tokens of each sequence, log(sum(exp)) of all, and that by the temperature, less the
+ * greatest. */
+static void add_outputs(coda_graph *g, coda_value logits, int top, coda_value warmth)
 {
     coda_value values, ids;
     coda_top_k(g, logits, top, &values, &ids);
     coda_output(g, "top.values", values);
     coda_output(g, "top.ids", ids);
     coda_output(g, "top.log_sum", coda_log_sum_exp(g, logits));
+    coda_value greatest = coda_slice(g, values, 1, 0, 1, 1);
+    coda_value warm = coda_mul(g, coda_sub(g, logits, greatest), warmth);
+    coda_output(g, "top.warm_sum", coda_log_sum_exp(g, warm));
     coda_output(g, "logits", logits);
 }
 
@@ -43,7 +47,8 @@ coda_graph *chat_graph(const struct runner_options *o, struct weights *weights, 
     coda_dim sequences = coda_symbol(g, "B", 1, o->sequences, 1);
     coda_value ids = coda_input(g, "ids", CODA_I32, DIMS(b.rows));
     add_inputs(&b, o, sequences);
-    add_outputs(g, s->family->graph(&b, ids), o->top);
+    coda_value warmth = coda_input(g, "warmth", CODA_F32, DIMS(sequences, 1));
+    add_outputs(g, s->family->graph(&b, ids), o->top, warmth);
     if (!b.failed && coda_graph_status(g) == CODA_OK) return g;
     if (!b.failed) fault_set(f, "%s", coda_error());
     coda_graph_free(g);

@@ -54,14 +54,15 @@ static void note_likely(struct request *r, const struct logits *l)
                      : (struct likely){-1, 0};
 }
 
-/* The device has found the likeliest; all logits are looked at only if the draw may want others. */
+/* By the likeliest, which the device has found; by all logits only if the draw may fall on another one. */
 bool request_choose(struct request *r, struct runner *m, int sequence, struct fault *f)
 {
     const struct sampling *s = &r->sampling;
-    struct logits top = runner_likeliest(m, sequence), l = top;
-    bool all = s->temperature > 0 && !(s->top_k > 0 && s->top_k <= top.n);
-    if (all && !runner_logits(m, sequence, &l, f)) return false;
-    if (!sample(s, &l, 0, (uint64_t)r->count, &r->chosen, f)) return false;
+    uint64_t place = (uint64_t)r->count;
+    struct logits top = runner_likeliest(m, sequence), all;
+    if (!sample_likeliest(s, &top, runner_warm_sum(m, sequence), 0, place, &r->chosen) &&
+        !(runner_logits(m, sequence, &all, f) && sample(s, &all, 0, place, &r->chosen, f)))
+        return false;
     note_likely(r, &top);
     return true;
 }

@@ -27,8 +27,9 @@ struct runner {
     char *ints; /* all inputs, one behind the other: one copy brings them to the GPU */
     char *gpu_ints;
     size_t int_bytes;
-    float *values, *log_sums; /* results on the host, likewise: [sequences, top], [sequences] ... */
-    int32_t *ids;             /* ... [sequences, top] */
+    float *values, *log_sums,
+        *warm_sums; /* results on the host, likewise: [sequences, top], [sequences] ... */
+    int32_t *ids;   /* ... [sequences, top] */
     char *results, *gpu_results;
     size_t result_bytes;
     float *row;         /* a sequence's logits, on the host of a GPU */
@@ -73,11 +74,13 @@ static void place(struct runner *m)
     m->in.lengths = part(m->ints, &at, o->sequences);
     m->in.last = part(m->ints, &at, o->sequences);
     m->in.table = part(m->ints, &at, (int64_t)o->sequences * m->in.table_pages);
+    m->in.warmth = part(m->ints, &at, o->sequences);
     m->int_bytes = at;
     at = 0;
     m->values = part(m->results, &at, (int64_t)o->sequences * o->top);
     m->ids = part(m->results, &at, (int64_t)o->sequences * o->top);
     m->log_sums = part(m->results, &at, o->sequences);
+    m->warm_sums = part(m->results, &at, o->sequences);
     m->result_bytes = at;
 }
 
@@ -118,10 +121,10 @@ static void *placed(const struct runner *m, const char *name)
     const struct {
         const char *name;
         void *at;
-    } all[] = {{"ids", m->in.ids},          {"positions", m->in.positions}, {"slots", m->in.slots},
-               {"starts", m->in.starts},    {"lengths", m->in.lengths},     {"last", m->in.last},
-               {"table", m->in.table},      {"top.values", m->values},      {"top.ids", m->ids},
-               {"top.log_sum", m->log_sums}};
+    } all[] = {{"ids", m->in.ids},           {"positions", m->in.positions}, {"slots", m->in.slots},
+               {"starts", m->in.starts},     {"lengths", m->in.lengths},     {"last", m->in.last},
+               {"table", m->in.table},       {"top.values", m->values},      {"top.ids", m->ids},
+               {"top.log_sum", m->log_sums}, {"top.warm_sum", m->warm_sums}, {"warmth", m->in.warmth}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         if (strcmp(all[i].name, name)) continue;
         bool result = !strncmp(name, "top.", 4);
@@ -341,6 +344,7 @@ static void pad(struct runner *m, int rows, int sequences, const int64_t *dims)
     for (int b = sequences; b < dims[1]; b++) {
         m->in.starts[b + 1] = rows;
         m->in.lengths[b] = m->in.last[b] = 0;
+        m->in.warmth[b] = 1;
     }
 }
 
@@ -408,6 +412,8 @@ struct logits runner_likeliest(const struct runner *m, int sequence)
     size_t at = (size_t)sequence * (size_t)m->opt.top;
     return (struct logits){m->values + at, m->ids + at, m->opt.top, (double)m->log_sums[sequence]};
 }
+
+double runner_warm_sum(const struct runner *m, int sequence) { return (double)m->warm_sums[sequence]; }
 
 bool runner_logits(struct runner *m, int sequence, struct logits *out, struct fault *f)
 {

@@ -159,6 +159,7 @@ int schedule_fill(const struct schedule *s, struct runner_inputs *in)
         in->starts[b + 1] = row;
         in->last[b] = row - 1;
         in->lengths[b] = r->cached + r->rows;
+        in->warmth[b] = r->sampling.temperature > 0 ? (float)(1 / r->sampling.temperature) : 1;
         memcpy(in->table + b * in->table_pages, r->pages, sizeof *r->pages * (size_t)r->page_count);
         b++;
     }

@@ -29,6 +29,8 @@ struct script {
 /* Pages are taken in no order. */
 static int page_of(int sequence, int i) { return (sequence + i * SEQUENCES) * 5 % (SEQUENCES * PAGES_EACH); }
 
+static double warmth_of(int sequence) { return 0.5 + 0.75 * sequence; }
+
 static void fill(struct runner_inputs *in, int step, int *length)
 {
     int row = 0;
@@ -42,6 +44,7 @@ static void fill(struct runner_inputs *in, int step, int *length)
         in->starts[b + 1] = row;
         in->last[b] = row - 1;
         in->lengths[b] = length[b];
+        in->warmth[b] = (float)warmth_of(b);
         for (int i = 0; i < PAGES_EACH; i++) in->table[b * in->table_pages + i] = page_of(b, i);
     }
 }
@@ -50,12 +53,15 @@ static void fill(struct runner_inputs *in, int step, int *length)
 static void check_likeliest(struct runner *m, int step, int b, const float *all)
 {
     struct logits top = runner_likeliest(m, b);
-    double sum = 0;
+    double sum = 0, warm = 0;
     int best = 0;
     for (int i = 0; i < VOCABULARY; i++) {
         best = all[i] > all[best] ? i : best;
         sum += exp((double)all[i]);
     }
+    for (int i = 0; i < VOCABULARY; i++) warm += exp(((double)all[i] - (double)all[best]) * warmth_of(b));
+    CHECK(fabs(runner_warm_sum(m, b) - log(warm)) < 1e-4, "step %d, sequence %d: warm log(sum) is %g, not %g",
+          step, b, runner_warm_sum(m, b), log(warm));
     CHECK(top.id[0] == best && top.value[0] == all[best], "step %d, sequence %d: token %d, not %d", step, b,
           top.id[0], best);
     CHECK(fabs(top.log_sum - log(sum)) < 1e-4, "step %d, sequence %d: log(sum) is %g, not %g", step, b,
