@@ -295,7 +295,7 @@ stamp-digest: ## a digest of include, lib, jit, primitives, cache and the GPU te
 	@$(DIGEST)
 
 # ---- Measurements: users of coda.h alone; all but latency and start need a GPU ----
-PERF      := gemm fused epilogue layer attention encoder latency start
+PERF      := gemm fused epilogue layer attention encoder shapes host latency start
 PERF_OBJ  := $(patsubst %,$(BUILD)/perf/%.o,bench data report machine)
 CASES     ?=
 PERF_ARGS ?=

@@ -758,7 +758,9 @@ typedef enum coda_text {
     CODA_TEXT_DERIVATION = 1, /* which rewrite fired where, and what it saved */
     CODA_TEXT_REWRITTEN = 2,  /* the graph after all rewrites */
     CODA_TEXT_PLAN = 3,       /* programs, steps, tiles, what tuning measured, buffers */
-    CODA_TEXT_DOT = 4         /* the plan as a Graphviz picture */
+    CODA_TEXT_DOT = 4,        /* the plan as a Graphviz picture */
+    CODA_TEXT_SHAPES = 5      /* of a graph with symbols: the tiles of each product by its rows, and what each
+                               * costs above the cheapest, by price; else "" */
 } coda_text;
 /* Prints as coda_graph_print does. */
 CODA_API int64_t coda_plan_print(const coda_plan *p, coda_text what, char *buf, size_t size);
@@ -781,8 +783,8 @@ CODA_API int64_t coda_info_print(char *buf, size_t size);
  * coda_warm before. Later runs take one short lock more than coda_run does. A shape that was dropped for
  * others is planned anew when it comes again; its kernels stay loaded. Captured graphs count as runs in
  * flight for coda_plan_free, and the plan's cache must outlive it. All calls may run in several threads; of
- * those that want the same new shape one makes it and the others wait. CODA_AUTOTUNE measures the largest
- * shape alone.
+ * those that want the same new shape one makes it and the others wait. All tiles are by price: with symbols
+ * CODA_AUTOTUNE measures nothing, and what it measured of other graphs is not asked for.
  *
  * Which kernels a shape has in the end depends on the graph and its dims, not on what ran before. With
  * CODA_POLICY_BACKGROUND its results change once, by rounding, when the best ones take over.
@@ -798,17 +800,24 @@ typedef struct coda_run_options {
 CODA_API coda_status coda_run_shaped(const coda_plan *p, void *const *args, void *prepared,
                                      void *workspace, coda_stream stream, const coda_run_options *opt);
 
+enum { CODA_WARM_ALL = -1 };
 typedef struct coda_warm_options {
     size_t size;
     const int64_t *dims; /* `bindings` times a value for each symbol */
-    int bindings;
-    int deadline_ms;     /* shapes are begun until then; 0 (INIT): all of them */
-    int (*progress)(void *context, int done, int all); /* after each, in this thread, if not NULL; a
-                                                        * result other than 0: enough */
+    int bindings;        /* or CODA_WARM_ALL */
+    int deadline_ms;     /* shapes, or kernels, are begun until then; 0 (INIT): all of them */
+    int (*progress)(void *context, int done, int all); /* after each, or some, in this thread, if not NULL;
+                                                        * a result other than 0: enough */
     void *context;
+    void (*kernel)(void *context, const coda_kernel_info *k); /* with CODA_WARM_ALL: each one that is done,
+                                                               * in this thread, if not NULL */
 } coda_warm_options;
-#define CODA_WARM_OPTIONS_INIT {sizeof(coda_warm_options), NULL, 0, 0, NULL, NULL}
-/* Makes plans of these shapes, in order. May run beside coda_run_shaped. To stop early is no failure. */
+#define CODA_WARM_OPTIONS_INIT {sizeof(coda_warm_options), NULL, 0, 0, NULL, NULL, NULL}
+/* Makes plans of these shapes, in order. May run beside coda_run_shaped. To stop early is no failure.
+ * With CODA_WARM_ALL it makes no plan, but compiles each kernel that some shape wants, and loads it on a GPU:
+ * no run waits for a compiler from then on, but plans its shape. Each shape is looked at, a fraction of a
+ * millisecond for each block of a model, shared by the cores; of more than 16,384 those near tiles' borders.
+ * With CODA_POLICY_BACKGROUND or _NEVER, on any device, kernels that serve any shape are among them. */
 CODA_API coda_status coda_warm(const coda_plan *p, const coda_warm_options *opt);
 /* Waits for what is being compiled, drops what waits to be, and from then on nothing is compiled for this
  * plan, by no call and in no thread. A run whose kernels are not loaded has those that serve any shape, if
@@ -825,6 +834,16 @@ CODA_API coda_status coda_plan_symbol(const coda_plan *p, int index, coda_symbol
 CODA_API coda_status coda_plan_arg_for(const coda_plan *p, int index, const int64_t *dims,
                                        coda_arg_info *out);
 CODA_API size_t coda_plan_workspace_for(const coda_plan *p, const int64_t *dims);
+
+/* Values of one symbol that are worth a captured graph, or a place among those that are kept: any other one
+ * may be rounded up to the next of them for at most `percent`, >= 1, of its run's time. Writes the first
+ * `most`, rising, and returns how many there are: the last is the symbol's most, and none is 0. Negative: a
+ * coda_status. Time is by the library's price, of the GPU that the plan is for (an H200 where there is none),
+ * or of the CPU device. The percentage holds with all other symbols at their least (but 0), and with all at
+ * their most. How many keys attention reads of a cache is data, and counts nothing: where they take most of
+ * the time, padding costs less than is said. Plans some hundred shapes, in up to a second for a model of many
+ * layers; nothing is compiled, or kept. */
+CODA_API int coda_plan_buckets(const coda_plan *p, int symbol, int percent, int64_t *out, int most);
 
 typedef struct coda_shape_stats {
     size_t size;
@@ -1053,9 +1072,11 @@ typedef struct coda_bundle_report {
  * written; a FIFO or a device is written to as it stands. out may be NULL, here and below. Kernels
  * that only another compiler's version differs in go in once, the one last used. A tuned plan takes along
  * those of its figures that `c` has, so that it is planned the same where they hold: on the same device,
- * with the same driver. Elsewhere plans are by price, so export an untuned one, too. CODA_DEVICE_NONE
- * plans as for an H200; a device with another number of SMs may want other kernels: export plans made
- * there. */
+ * with the same driver. Elsewhere plans are by price, so export an untuned one, too. Of a graph with
+ * symbols all kernels go in that any shape wants, as by CODA_WARM_ALL, and what the cache lacks of them is
+ * compiled; a sealed plan is refused. So the bundle is all that a process needs which compiles this graph
+ * by this policy; of CODA_POLICY_BACKGROUND, by any. CODA_DEVICE_NONE plans as for an H200; a device with
+ * another number of SMs may want other kernels: export plans made there. */
 CODA_API coda_status coda_cache_export(coda_cache *c, const char *path, const coda_export_options *opt,
                                        coda_bundle_report *out);
 /* Copies a bundle's entries into the directory, but those that are there. CODA_E_IO if none is stored. */

@@ -139,7 +139,8 @@ struct jit_map_shape {
     int rank;
     int64_t dim[5], stride[5]; /* elements */
     int box[5];
-    int swizzle; /* bytes: 0, 32, 64, 128 */
+    int swizzle;      /* bytes: 0, 32, 64, 128 */
+    int l2_promotion; /* bytes: 0, 64, 128, 256 */
 };
 coda_status jit_map_encode(struct jit_map *out, const struct jit_map_shape *s, void *address, char *err);
 coda_status jit_map_rebase(struct jit_map *map, void *address, char *err);

@@ -86,6 +86,17 @@ static int map_swizzle(int bytes)
     return -1;
 }
 
+static int map_promotion(int bytes)
+{
+    switch (bytes) {
+    case 0: return CU_TENSOR_MAP_L2_PROMOTION_NONE;
+    case 64: return CU_TENSOR_MAP_L2_PROMOTION_L2_64B;
+    case 128: return CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
+    case 256: return CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
+    }
+    return -1;
+}
+
 /* The bytes between neighbours along dimension d. Along one of extent 1 nobody moves, so any legal
  * stride will do there: the tensor so far, rounded up. */
 static int64_t stride_bytes(const struct jit_map_shape *s, int d, int64_t element)
@@ -116,6 +127,7 @@ static coda_status check_map(const struct jit_map_shape *s, int64_t element, con
     if (!element) return BAD(err, "dtype %d", (int)s->dtype);
     if (s->rank < 1 || s->rank > 5) return BAD(err, "rank %d, not 1..5", s->rank);
     if (map_swizzle(s->swizzle) < 0) return BAD(err, "swizzle of %d bytes", s->swizzle);
+    if (map_promotion(s->l2_promotion) < 0) return BAD(err, "L2 promotion to %d bytes", s->l2_promotion);
     if ((uintptr_t)address % 16) return BAD(err, "address %p is not a multiple of 16", address);
     if (s->stride[0] != 1) return BAD(err, "innermost stride is %" PRId64 ", not 1", s->stride[0]);
     for (int d = 0; d < s->rank; d++) {
@@ -146,7 +158,7 @@ coda_status jit_map_encode(struct jit_map *out, const struct jit_map_shape *s, v
     CUresult r = d->cuTensorMapEncodeTiled(
         (CUtensorMap *)(void *)out, e.type, (cuuint32_t)s->rank, address, dim, stride, box, step,
         CU_TENSOR_MAP_INTERLEAVE_NONE, (CUtensorMapSwizzle)map_swizzle(s->swizzle),
-        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        (CUtensorMapL2promotion)map_promotion(s->l2_promotion), CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return r ? driver_fail(d, err, r, "cuTensorMapEncodeTiled") : CODA_OK;
 }
 

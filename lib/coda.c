@@ -110,6 +110,7 @@ static coda_status improve(struct job *j, struct plan *plan, const graph *r, str
                       .arg = j->p->arg,
                       .gpu = &j->p->gpu,
                       .jit = jit_options(j),
+                      .by_price = j->kin.variants,
                       .measure = j->opt.flags & CODA_AUTOTUNE,
                       .thorough = j->opt.flags & CODA_MAX_AUTOTUNE,
                       .arena = &j->p->arena};
@@ -276,7 +277,7 @@ static coda_status load(struct job *j)
         p->runnable = false;
         return CODA_OK;
     }
-    coda_status status = missing ? kernels_compile(p, &jit, kin->threads) : CODA_OK;
+    coda_status status = missing ? kernels_compile(p, 0, &jit, kin->threads) : CODA_OK;
     if (j->opt.device != CODA_DEVICE_GPU) return status;
     if (!status) status = kernels_load(p, &jit);
     if (!status && missing && kin->known) status = known_add(kin->known, p);
@@ -297,9 +298,9 @@ static coda_status compile(struct job *j, const graph *g)
     p->arch = arena_string(&p->arena, j->arch);
     if (!p->arch) return fail(CODA_E_MEMORY, "out of memory for an arch");
     p->runnable = j->opt.device != CODA_DEVICE_NONE && !(j->opt.flags & CODA_PLAN_ONLY);
-    if (j->opt.device == CODA_DEVICE_CPU) return CODA_OK;
+    if (j->opt.device == CODA_DEVICE_CPU || j->kin.drawn) return CODA_OK;
     status = kernels_emit(p);
-    if (status || j->opt.flags & CODA_PLAN_ONLY) return status;
+    if (status || j->opt.flags & CODA_PLAN_ONLY || j->kin.unloaded) return status;
     return load(j);
 }
 
@@ -313,4 +314,15 @@ coda_status compile_graph(coda_plan **out, const graph *g, const coda_compile_op
     if (status) executable_free(j.p);
     else *out = j.p;
     return status;
+}
+
+coda_status compile_load(coda_plan *const *plan, int plans, const coda_compile_options *opt,
+                         struct known *known)
+{
+    coda_plan *p = plan[0];
+    const struct jit_options jit = {
+        .arch = p->arch, .cache = opt->cache, .no_cache = opt->flags & CODA_NO_CACHE};
+    coda_status status = known_compile(known, plan, plans, &jit);
+    if (!status) known_take(known, p);
+    return status ? status : kernels_load(p, &jit);
 }

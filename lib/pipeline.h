@@ -16,14 +16,20 @@ struct kinship {
     const struct plan *const *larger;
     int largers;
     struct known *known; /* known.h: kernels that the plan takes, and adds to */
+    bool unloaded;       /* its kernels are left to compile_load */
     bool known_alone;    /* if they are not all that it needs, it is not runnable, and that is no failure */
     int threads;         /* that compile; 0: kernels_threads() */
+    bool drawn;          /* what it would be: without kernels' texts, and not to be run */
 };
 
 /* All of coda_compile of a graph without symbols, whose arguments are checked: *out is a new plan, or the
  * message is set. */
 coda_status compile_graph(coda_plan **out, const graph *g, const coda_compile_options *opt,
                           const struct kinship *kin);
+/* Goes on with plans that were left unloaded: compiles at one time what kernels of theirs are not known, and
+ * gives the first plan its own. */
+coda_status compile_load(coda_plan *const *plan, int plans, const coda_compile_options *opt,
+                         struct known *known);
 /* The graph that a plan with these options is of; symbols stay. NULL with the message set. */
 graph *compile_rewritten(const graph *g, const coda_compile_options *opt);
 

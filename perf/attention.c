@@ -225,7 +225,7 @@ static struct figure figure_of(int which, int64_t columns, int64_t sequences, in
 int main(int argc, char **argv)
 {
     static const int64_t keys[] = {1024, 8192, 32768}, sequences[] = {1, 8, 64};
-    static struct figure figure[32];
+    static struct figure figure[40];
     int n = 0;
     for (int i = 0; i < 3; i++)
         for (int s = 0; s < 3; s++)
@@ -233,7 +233,9 @@ int main(int argc, char **argv)
     for (int which = 1; which < 3; which++)
         for (int i = 0; i < 2; i++)
             for (int s = 0; s < 2; s++) figure[n++] = figure_of(which, 128, sequences[s], keys[i]);
-    for (int s = 0; s < 3; s++) figure[n++] = figure_of(0, 64, sequences[s], keys[1]);
+    for (int i = 0; i < 2; i++)
+        for (int s = 0; s < 3; s++) figure[n++] = figure_of(0, 64, sequences[s], keys[i]);
+    figure[n++] = figure_of(1, 128, sequences[2], keys[0]);
     for (int s = 0; s < 3; s++)
         for (int page = 16; page <= 64; page *= 4) figure[n++] = paged(sequences[s], keys[1], page);
     for (int s = 0; s < 3; s++) figure[n++] = narrow(sequences[s], keys[1]);

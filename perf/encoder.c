@@ -5,7 +5,8 @@
  *     encoder/packed    sentences of a batch
  *
  * Six layers: attention by 12 heads of 32 columns, LayerNorm behind each residual, GELU, fp16. Packed queries
- * see their own sentence by ranges, padded ones by lengths. Both must agree.
+ * see their own sentence by ranges, padded ones by lengths. "folded" is packed, with gains and biases of norms
+ * in the weights, so that products read what is not normalised yet. All must agree.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -13,11 +14,12 @@
 
 #include "bench.h"
 
-enum { PACKED, PADDED };
+enum { PACKED, PADDED, FOLDED };
 enum { HIDDEN = 384, INNER = 1536, HEADS = 12, LAYERS = 6, PADDED_TO = 128 };
 #define AGREE 0x1p-6 /* what rounding to 11 bits, some fifty times, leaves between two orders of sums */
 
-static const struct way way[SIDES] = {{"packed", 0, CODA_FOLD_NONE}, {"padded", 0, CODA_FOLD_NONE}};
+static const struct way way[SIDES] = {
+    {"packed", 0, CODA_FOLD_NONE}, {"padded", 0, CODA_FOLD_NONE}, {"folded", 0, CODA_FOLD_COPY}};
 
 /* A figure's n is the number of sentences, its m that of their tokens. */
 static int64_t length(int64_t sentence) { return 5 + sentence * 13 % 35; }
@@ -96,10 +98,10 @@ static coda_value encode(coda_graph *g, coda_value x, coda_value lengths, coda_v
 
 static coda_graph *build(const struct figure *f, int side)
 {
-    if (side > PADDED) return NULL;
+    if (side > FOLDED) return NULL;
     coda_graph *g = coda_graph_new();
     coda_value x, lengths = CODA_NONE, ranges = CODA_NONE;
-    if (side == PACKED) {
+    if (side != PADDED) {
         x = coda_input(g, "tokens", CODA_F16, 2, (int64_t[]){f->m, HIDDEN});
         ranges = coda_input(g, "ranges", CODA_I32, 2, (int64_t[]){f->m, 2});
     } else {
@@ -107,22 +109,26 @@ static coda_graph *build(const struct figure *f, int side)
         lengths = coda_input(g, "lengths", CODA_I32, 1, &f->n);
     }
     for (int l = 0; l < LAYERS; l++) x = encode(g, x, lengths, ranges, l);
-    coda_output(g, side == PACKED ? "packed" : "padded", x);
+    coda_output(g, way[side].name, x);
     return g;
 }
 
-/* ---- Both agree ---- */
+/* ---- All agree ---- */
 
 static void check(struct figure *f)
 {
-    double off = 0, all = 0, a[HIDDEN], b[HIDDEN];
+    double off[SIDES] = {0}, all = 0, row[SIDES][HIDDEN];
     for (int64_t t = 0; t < f->m; t++) {
         int64_t s = sentence_of(t);
-        figure_row(f, PACKED, "packed", t, a);
-        figure_row(f, PADDED, "padded", s * PADDED_TO + t - start(s), b);
-        for (int i = 0; i < HIDDEN; i++) off += (a[i] - b[i]) * (a[i] - b[i]), all += b[i] * b[i];
+        for (int i = PACKED; i <= FOLDED; i++)
+            figure_row(f, i, way[i].name, i == PADDED ? s * PADDED_TO + t - start(s) : t, row[i]);
+        for (int i = 0; i < HIDDEN; i++) {
+            all += row[PADDED][i] * row[PADDED][i];
+            for (int j = PACKED; j <= FOLDED; j++) off[j] += pow(row[j][i] - row[PADDED][i], 2);
+        }
     }
-    f->error = sqrt(off / all); /* NaN stays */
+    double worst = off[PACKED] > off[FOLDED] || isnan(off[PACKED]) ? off[PACKED] : off[FOLDED];
+    f->error = sqrt(worst / all); /* NaN stays */
     f->excess = f->error / AGREE;
 }
 

@@ -53,22 +53,32 @@ class Value(ctypes.Structure):
     _fields_ = [("id", ctypes.c_uint32)]
 
 
-class Rope(ctypes.Structure):
+class Sized(ctypes.Structure):
+    """Its first field says how large it is."""
+
+    def __init__(self, **fields):
+        super().__init__(size=ctypes.sizeof(self), **fields)
+
+
+class Rope(Sized):
     _fields_ = [("size", ctypes.c_size_t), ("head_dim", ctypes.c_int64), ("rotary", ctypes.c_int64),
-                ("heads", ctypes.c_int64), ("base", ctypes.c_float), ("style", ctypes.c_int)]
+                ("heads", ctypes.c_int64), ("base", ctypes.c_float), ("style", ctypes.c_int),
+                ("frequencies", Value), ("scale", ctypes.c_float), ("inverse", ctypes.c_int),
+                ("sections", ctypes.c_int64 * 4), ("interleave_sections", ctypes.c_int)]
 
 
-class CrossEntropy(ctypes.Structure):
+class CrossEntropy(Sized):
     _fields_ = [("size", ctypes.c_size_t), ("ignore_index", ctypes.c_int32), ("reduction", ctypes.c_int),
                 ("ignore_zero", ctypes.c_int)]
 
 
-class Options(ctypes.Structure):
+class Options(Sized):
     _fields_ = [("size", ctypes.c_size_t), ("device", ctypes.c_int), ("fold", ctypes.c_int),
-                ("flags", ctypes.c_uint), ("arch", ctypes.c_char_p), ("cache", ctypes.c_void_p)]
+                ("flags", ctypes.c_uint), ("arch", ctypes.c_char_p), ("cache", ctypes.c_void_p),
+                ("policy", ctypes.c_int), ("shapes", ctypes.c_int)]
 
 
-class Stats(ctypes.Structure):
+class Stats(Sized):
     _fields_ = [("size", ctypes.c_size_t), ("launches", ctypes.c_int), ("launches_unfused", ctypes.c_int),
                 ("bytes", ctypes.c_int64), ("bytes_unfused", ctypes.c_int64), ("flops", ctypes.c_double)]
 

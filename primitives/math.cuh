@@ -53,6 +53,16 @@ DEV float exp(float x)
     return exp2(f * LOG2_E) * bits_float((float_bits(shifted) << 23) + 0x3f800000u);
 }
 
+// x / y of two counts, 0 <= x <= y and 1 <= y <= 2^24: as `/` rounds it, which would branch to cases that
+// these are not.
+DEV float count_ratio(float x, float y)
+{
+    float r = rcp(y);
+    r = fmaf(fmaf(-y, r, 1.0f), r, r);
+    const float q = x * r;
+    return fmaf(fmaf(-y, q, x), r, q);
+}
+
 // 1 / (1 + e^-x), 3e-7 + 6e-8 |x|; and of y = x log2 e, for those who have constants to fold.
 DEV float sigmoid_exp2(float y) { return rcp(1.0f + exp2(-y)); }
 DEV float sigmoid(float x) { return sigmoid_exp2(LOG2_E * x); }

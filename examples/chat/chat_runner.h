@@ -32,8 +32,9 @@ struct runner_options {
     int sequences; /* of a step, at most */
     int context;   /* tokens of a sequence, at most; a multiple of PAGE_TOKENS */
     int pages;     /* of the pools of keys and values */
-    int graphs;    /* on a GPU, steps in which so many sequences write, or fewer, are CUDA graphs */
-    int top;       /* the likeliest tokens that each step finds for each sequence, at most 64 */
+    int graphs; /* on a GPU, steps in which so many sequences write, or fewer, are CUDA graphs; so are those
+                    * that are rounded up to the same shape */
+    int top;    /* the likeliest tokens that each step finds for each sequence, at most 64 */
 };
 
 /* What a step reads, in host memory that belongs to the runner. */

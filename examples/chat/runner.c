@@ -13,9 +13,11 @@
 enum {
     MOST_SHAPES = 16,  /* of rows, and of sequences */
     MOST_WRITERS = 64, /* sequences of a step for which all that write have a shape */
-    STREAM_APART = 1,  /* cuStreamCreate: it does not wait for the default one */
-    ALIGNED = 256,     /* bytes */
-    PERIOD = 1 << 20   /* elements after which those of a large random weight come again */
+    GPU_PADDING = 10,  /* per cent of a step's time that rounding up T, or B, may cost */
+    CPU_PADDING = 50,
+    STREAM_APART = 1, /* cuStreamCreate: it does not wait for the default one */
+    ALIGNED = 256,    /* bytes */
+    PERIOD = 1 << 20  /* elements after which those of a large random weight come again */
 };
 
 struct runner {
@@ -42,8 +44,9 @@ struct runner {
     uint64_t drawn; /* state of the random weights' generator */
     float *normals; /* [PERIOD] of large random weights, or NULL */
     void *workspace;
-    int row_shapes[MOST_SHAPES], sequence_shapes[MOST_SHAPES], row_count, sequence_count;
-    int writer_shapes[CAPTURES_MOST], writer_count; /* of steps with one row of each sequence */
+    int64_t row_shapes[MOST_SHAPES], sequence_shapes[MOST_SHAPES];
+    int64_t writer_shapes[CAPTURES_MOST]; /* of steps with one row of each sequence */
+    int row_count, sequence_count, writer_count;
 };
 
 /* ---- Memory ---- */
@@ -210,22 +213,34 @@ static bool bind(struct runner *m, struct fault *f)
            fail(f, "copies"); /* steps have a stream apart */
 }
 
-/* 1, 4, 16, ... and `most` */
-static int shapes_by(int factor, int most, int *shapes, int room)
+/* ---- The plan ---- */
+
+enum { T, B }; /* the graph's symbols */
+
+/* Values of a symbol, up to `most`, to which others are rounded up: for little time, but no more of them than
+ * there is room for. 0: it failed. */
+static int shapes_of(const struct runner *m, int symbol, int64_t most, int64_t *shapes, int room)
 {
-    int n = 0;
-    for (int s = 1; s < most && n < room - 1; s *= factor) shapes[n++] = s;
-    shapes[n++] = most;
-    return n;
+    int n = 0, below = 0;
+    for (int percent = m->opt.gpu ? GPU_PADDING : CPU_PADDING;; percent *= 2) {
+        n = coda_plan_buckets(m->plan, symbol, percent, shapes, room);
+        if (n < 0) return 0;
+        if (n <= room || shapes[room - 1] >= most) break;
+    }
+    while (shapes[below] < most) below++;
+    shapes[below] = most;
+    return below + 1;
 }
 
-static void choose_shapes(struct runner *m)
+static bool choose_shapes(struct runner *m, struct fault *f)
 {
     const struct runner_options *o = &m->opt;
     int writers = o->sequences < MOST_WRITERS ? o->sequences : MOST_WRITERS;
-    m->row_count = shapes_by(2, o->rows, m->row_shapes, MOST_SHAPES);
-    m->sequence_count = shapes_by(4, o->sequences, m->sequence_shapes, MOST_SHAPES);
-    m->writer_count = shapes_by(2, writers, m->writer_shapes, CAPTURES_MOST);
+    if (writers > o->rows) writers = o->rows;
+    m->row_count = shapes_of(m, T, o->rows, m->row_shapes, MOST_SHAPES);
+    m->sequence_count = shapes_of(m, B, o->sequences, m->sequence_shapes, MOST_SHAPES);
+    m->writer_count = shapes_of(m, T, writers, m->writer_shapes, CAPTURES_MOST);
+    return (m->row_count && m->sequence_count && m->writer_count) || fault_set(f, "%s", coda_error());
 }
 
 static bool is_background(const struct runner *m)
@@ -238,7 +253,7 @@ static bool plan_new(struct runner *m, struct fault *f)
 {
     coda_compile_options how = device_target(&m->device);
     how.policy = is_background(m) ? CODA_POLICY_BACKGROUND : CODA_POLICY_WAIT;
-    how.shapes = m->row_count * m->sequence_count + m->writer_count;
+    how.shapes = MOST_SHAPES * MOST_SHAPES + CAPTURES_MOST;
     coda_graph *g = chat_graph(&m->opt, &m->weights, f);
     bool good = g && (coda_compile(&m->plan, g, &how) == CODA_OK || fault_set(f, "%s", coda_error()));
     coda_graph_free(g);
@@ -264,7 +279,6 @@ static bool choose(struct runner *m, const struct runner_options *opt, struct fa
     if (o->context > c->positions)
         return fault_set(f, "a context of %d tokens, but the model was made for %d", o->context,
                          c->positions);
-    choose_shapes(m);
     return true;
 }
 
@@ -272,7 +286,8 @@ struct runner *runner_new(const struct runner_options *opt, struct fault *f)
 {
     struct runner *m = calloc(1, sizeof *m);
     if (!m) return fault_set(f, "out of memory"), NULL;
-    if (choose(m, opt, f) && plan_new(m, f) && memory_new(m, f) && bind(m, f)) return m;
+    if (choose(m, opt, f) && plan_new(m, f) && choose_shapes(m, f) && memory_new(m, f) && bind(m, f))
+        return m;
     runner_free(m);
     return NULL;
 }
@@ -319,7 +334,7 @@ static bool plan_shapes(struct runner *m)
     return coda_warm(m->plan, &opt) == CODA_OK;
 }
 
-static int round_up(const int *shapes, int count, int n)
+static int64_t round_up(const int64_t *shapes, int count, int n)
 {
     int i = 0;
     while (i < count - 1 && shapes[i] < n) i++;
@@ -353,7 +368,7 @@ static bool upload(struct runner *m)
     return !m->device.gpu.upload_later((gpu_address)m->gpu_ints, m->ints, m->int_bytes, m->stream);
 }
 
-/* By steps of nothing but padding. */
+/* By steps of nothing but padding, the largest first: those to which up to opt.graphs sequences round up. */
 static bool capture_shapes(struct runner *m)
 {
     m->captures = (struct captures){.gpu = &m->device.gpu,
@@ -363,7 +378,7 @@ static bool capture_shapes(struct runner *m)
                                     .stream = m->stream};
     for (int i = m->writer_count - 1; i >= 0; i--) {
         int64_t dims[] = {m->writer_shapes[i], m->writer_shapes[i]};
-        if (dims[0] > m->opt.graphs) continue;
+        if ((i ? m->writer_shapes[i - 1] : 0) >= m->opt.graphs) continue;
         pad(m, 0, 0, dims);
         if (!upload(m) || !captures_add(&m->captures, dims)) return false;
     }

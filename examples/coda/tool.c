@@ -24,6 +24,7 @@ static const char usage_text[] =
     "FILE holds a graph in the text form (- is standard input).\n"
     "\n"
     "  --dim NAME=N                the value of a symbol; without any: of each its largest (not run)\n"
+    "  --dim NAME=LEAST..MOST      explain, compile: all these values (or 'LEAST..MOST step N')\n"
     "  --fold none|copy|in-place   constants into the weights (none)\n"
     "  --no-fusion                 one kernel for each operation\n"
     "  --fast-fp16                 values of fp16 may overflow on the way\n"
@@ -80,72 +81,12 @@ char *text_read(const char *path)
     return NULL;
 }
 
-static bool set_number(const char *v, uint64_t least, uint64_t most, uint64_t *out)
+bool set_number(const char *v, uint64_t least, uint64_t most, uint64_t *out)
 {
     char *end;
     errno = 0;
     *out = strtoull(v, &end, 10);
     return *v >= '0' && *v <= '9' && !*end && !errno && *out >= least && *out <= most;
-}
-
-/* The last --dim that names it. */
-static int value_of(const struct options *opt, const char *symbol, int64_t *out)
-{
-    uint64_t value = 0;
-    for (int i = opt->dims - 1; i >= 0; i--) {
-        if (strcmp(opt->dim[i].name, symbol) != 0) continue;
-        if (!set_number(opt->dim[i].path, 0, INT64_MAX, &value))
-            return complain("--dim %s: \"%s\" is no number", symbol, opt->dim[i].path);
-        *out = (int64_t)value;
-        return 0;
-    }
-    return complain("%s: %s has no value: --dim %s=N", opt->file, symbol, symbol);
-}
-
-static int values_of(const struct options *opt, const coda_graph *g, int64_t *values)
-{
-    int n = coda_graph_symbols(g), bad = 0;
-    for (int i = 0; i < opt->dims && !bad; i++) {
-        coda_symbol_info s = CODA_SYMBOL_INFO_INIT;
-        int j = 0;
-        while (j < n && !coda_graph_symbol(g, j, &s) && strcmp(s.name, opt->dim[i].name)) j++;
-        if (j == n) bad = complain("%s: the graph has no symbol \"%s\"", opt->file, opt->dim[i].name);
-    }
-    for (int i = 0; i < n && !bad; i++) {
-        coda_symbol_info s = CODA_SYMBOL_INFO_INIT;
-        coda_graph_symbol(g, i, &s);
-        bad = value_of(opt, s.name, &values[i]);
-    }
-    return bad;
-}
-
-/* With the numbers of --dim for symbols. */
-static coda_graph *bound(const struct options *opt, coda_graph *g)
-{
-    coda_graph *out = NULL;
-    int n = coda_graph_symbols(g);
-    int64_t *values = calloc((size_t)n + 1, sizeof *values);
-    if (!values) complain("out of memory");
-    else if (!values_of(opt, g, values) && coda_graph_bind(&out, g, values, n) != CODA_OK)
-        complain("%s: %s", opt->file, coda_error());
-    free(values);
-    coda_graph_free(g);
-    return out;
-}
-
-coda_graph *graph_open(const struct options *opt)
-{
-    coda_graph *g = NULL;
-    char *text = text_read(opt->file);
-    if (text && coda_graph_parse(&g, text) != CODA_OK) complain("%s: %s", opt->file, coda_error());
-    free(text);
-    return g && opt->dims ? bound(opt, g) : g;
-}
-
-coda_graph *graph_open_bound(const struct options *opt)
-{
-    coda_graph *g = graph_open(opt);
-    return g && !opt->dims && coda_graph_symbols(g) ? bound(opt, g) : g;
 }
 
 /* ---- Options ---- */

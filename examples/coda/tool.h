@@ -42,9 +42,13 @@ int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* tool.c -- a whole file as malloc'd text, "-" is standard input; NULL after a complaint. */
 char *text_read(const char *path);
-/* The graph in opt->file; NULL after a complaint. */
+/* A number in these bounds, and nothing else. */
+bool set_number(const char *v, uint64_t least, uint64_t most, uint64_t *out);
+/* tool_symbols.c -- the graph in opt->file, of the numbers or over the ranges of --dim; NULL after a
+ * complaint. */
 coda_graph *graph_open(const struct options *opt);
 coda_graph *graph_open_bound(const struct options *opt); /* every symbol must have a number */
+bool has_ranges(const struct options *opt);
 
 /* tool_explain.c, tool_run.c: the commands. They return the exit status. */
 int info(const struct options *opt);

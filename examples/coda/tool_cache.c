@@ -164,6 +164,7 @@ static int compile_graph(struct plans *to, const struct request *r, const char *
     if (to->count == MOST_FILES) return complain("export makes at most %d plans", MOST_FILES);
     coda_graph *g = graph_open(&o);
     o.compile.device = CODA_DEVICE_NONE;
+    o.compile.policy = CODA_POLICY_BACKGROUND; /* of a graph with symbols: what any policy wants */
     o.compile.arch = arch;
     o.compile.cache = r->c;
     if (g && coda_compile(&to->plan[to->count], g, &o.compile)) bad = complain("%s: %s", path, coda_error());

@@ -1,6 +1,7 @@
 /* tool_explain.c -- coda info, explain and compile: everything that needs no data. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tensor.h"
 #include "tool.h"
@@ -17,7 +18,8 @@ int info(const struct options *opt)
     return 0;
 }
 
-/* A plan of the file's graph, for the GPU if that is asked for; NULL after a complaint. */
+/* A plan of the file's graph, for the GPU if that is asked for; NULL after a complaint. Over ranges it is one
+ * of all shapes, by any policy. */
 static coda_plan *plan_open(const struct options *opt, unsigned flags)
 {
     coda_compile_options c = opt->compile;
@@ -25,6 +27,7 @@ static coda_plan *plan_open(const struct options *opt, unsigned flags)
     coda_graph *g = graph_open(opt);
     if (c.device == CODA_DEVICE_CPU) c.device = CODA_DEVICE_NONE;
     c.flags |= flags;
+    c.policy = CODA_POLICY_BACKGROUND;
     if (g && coda_compile(&p, g, &c) != CODA_OK) complain("%s: %s", opt->file, coda_error());
     coda_graph_free(g);
     return p;
@@ -49,9 +52,44 @@ static void print_stats(const coda_plan *p)
             coda_plan_prepared(p));
 }
 
+/* ---- All shapes ---- */
+
+struct listing {
+    const coda_plan *p; /* of the largest, which has compiled its kernels already */
+    int kernels;
+};
+
+/* Calls `each` for every kernel that some shape wants, as it is made; 0, or 1 after a complaint. */
+static int visit_kernels(struct listing *l, void (*each)(void *listing, const coda_kernel_info *k))
+{
+    coda_warm_options w = CODA_WARM_OPTIONS_INIT;
+    w.bindings = CODA_WARM_ALL;
+    w.context = l;
+    w.kernel = each;
+    return coda_warm(l->p, &w) ? complain("%s", coda_error()) : 0;
+}
+
+static void count_kernel(void *listing, const coda_kernel_info *k)
+{
+    (void)k;
+    ((struct listing *)listing)->kernels++;
+}
+
+static int explain_shapes(const coda_plan *p)
+{
+    struct listing l = {.p = p};
+    int bad = visit_kernels(&l, count_kernel);
+    print("\n# shapes\n", p, CODA_TEXT_SHAPES);
+    if (!bad) fprintf(output, "kernels   %d for all shapes, with those for any rows\n", l.kernels);
+    return bad;
+}
+
+/* ---- Commands ---- */
+
 int explain(const struct options *opt)
 {
     coda_plan *p = plan_open(opt, CODA_PLAN_ONLY);
+    int bad = 0;
     if (!p) return 1;
     if (opt->dot) print("", p, CODA_TEXT_DOT);
     else {
@@ -59,23 +97,47 @@ int explain(const struct options *opt)
         print("# rewritten graph\n", p, CODA_TEXT_REWRITTEN);
         print("# plan\n", p, CODA_TEXT_PLAN);
         print_stats(p);
+        if (has_ranges(opt)) bad = explain_shapes(p);
     }
     coda_plan_free(p);
-    return 0;
+    return bad;
+}
+
+static void print_kernel(const coda_kernel_info *k)
+{
+    char ms[32] = "cached";
+    if (!k->cached) snprintf(ms, sizeof ms, "%.1f", k->compile_ms);
+    fprintf(output, "%-48s %9s %9d %6d %7d\n", k->name, ms, k->registers, k->spill_bytes, k->shared_bytes);
+}
+
+/* What the plan itself has compiled is in the cache by now. */
+static void list_kernel(void *listing, const coda_kernel_info *k)
+{
+    struct listing *l = listing;
+    coda_kernel_info own = CODA_KERNEL_INFO_INIT;
+    const coda_kernel_info *shown = k;
+    for (int i = 0; i < coda_plan_kernels(l->p) && shown == k; i++)
+        if (!coda_plan_kernel(l->p, i, &own) && !strcmp(own.source, k->source)) shown = &own;
+    print_kernel(shown);
+    l->kernels++;
 }
 
 int compile(const struct options *opt)
 {
     coda_plan *p = plan_open(opt, 0);
+    struct listing l = {.p = p};
+    int bad = 0;
     if (!p) return 1;
     fprintf(output, "%-48s %9s %9s %6s %7s\n", "kernel", "ms", "registers", "spills", "shared");
-    for (int i = 0; i < coda_plan_kernels(p); i++) {
+    if (has_ranges(opt)) {
+        bad = visit_kernels(&l, list_kernel);
+        if (!bad) fprintf(output, "%d kernels for all shapes\n", l.kernels);
+    }
+    for (int i = 0; i < coda_plan_kernels(p) && !has_ranges(opt); i++) {
         coda_kernel_info k = CODA_KERNEL_INFO_INIT;
-        char ms[32] = "cached";
         coda_plan_kernel(p, i, &k);
-        if (!k.cached) snprintf(ms, sizeof ms, "%.1f", k.compile_ms);
-        fprintf(output, "%-48s %9s %9d %6d %7d\n", k.name, ms, k.registers, k.spill_bytes, k.shared_bytes);
+        print_kernel(&k);
     }
     coda_plan_free(p);
-    return 0;
+    return bad;
 }

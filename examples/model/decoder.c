@@ -1,7 +1,7 @@
 /*
  * decoder.c -- a text that grows: tokens go in, their keys and values stay in the caches, and the likeliest
- * next token comes out. A run of n tokens has the next power of two of rows; those in front are padding,
- * whose slots are negative, so that they keep nothing, and whose results nobody reads.
+ * next token comes out. A run of one token has one row; of more, the next of a few numbers of rows. Those in
+ * front are padding, whose slots are negative, so that they keep nothing, and whose results nobody reads.
  */
 #include "model.h"
 
@@ -41,11 +41,22 @@ coda_graph *decoder_graph(struct model *m, struct fault *f)
     return NULL;
 }
 
+enum { PADDING = 20 }; /* per cent of a run's time that it may cost, unless that makes too many shapes */
+
+bool decoder_lengths(struct model *m, struct fault *f)
+{
+    int n = MODEL_LENGTHS + 1;
+    for (int percent = PADDING; n > MODEL_LENGTHS; percent *= 2)
+        n = coda_plan_buckets(m->plan, 0, percent, m->rows, MODEL_LENGTHS);
+    return n > 0 || fault_set(f, "%s", coda_error());
+}
+
+/* The last of them is all that a run may have. */
 static int rounded(const struct model *m, int n)
 {
-    int rows = 1;
-    while (rows < n) rows *= 2;
-    return rows < m->opt.rows ? rows : m->opt.rows;
+    int i = 0;
+    while (m->rows[i] < n) i++;
+    return n == 1 ? 1 : (int)m->rows[i];
 }
 
 static bool decode_some(struct model *m, const int32_t *ids, int n, struct fault *f)

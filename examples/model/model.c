@@ -87,7 +87,7 @@ static bool compile(struct model *m, struct fault *f)
     coda_graph *g = m->family->encoder ? encoder_graph(m, f) : decoder_graph(m, f);
     bool good = g && (coda_compile(&m->plan, g, &o) == CODA_OK || fault_set(f, "%s", coda_error()));
     coda_graph_free(g);
-    if (!good) return false;
+    if (!good || (!m->family->encoder && !decoder_lengths(m, f))) return false;
     m->arg_count = coda_plan_args(m->plan);
     m->args = calloc((size_t)m->arg_count + 1, sizeof *m->args);
     return m->args || fault_set(f, "out of memory");

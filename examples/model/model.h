@@ -19,7 +19,8 @@ struct model_options {
 };
 
 enum { MOST_TOP = 64 /* coda_top_k's */ };
-enum { MODEL_KINDS = 6 }; /* of coda_arg_kind */
+enum { MODEL_KINDS = 6 };    /* of coda_arg_kind */
+enum { MODEL_LENGTHS = 24 }; /* rows to which a decoder's runs are rounded up, at most */
 
 struct model {
     struct model_options opt; /* without zeros */
@@ -35,8 +36,9 @@ struct model {
     size_t bytes[MODEL_KINDS];
     char *inputs; /* host memory, laid out as memory[CODA_ARG_INPUT]; that itself on the CPU device */
     void *workspace;
-    int length; /* tokens that a decoder's caches hold */
-    int ran;    /* rows of the last run */
+    int length;                  /* tokens that a decoder's caches hold */
+    int64_t rows[MODEL_LENGTHS]; /* rising */
+    int ran;                     /* rows of the last run */
 };
 
 /* NULL, and the fault, if it cannot be had. */
@@ -44,7 +46,7 @@ struct model *model_open(const char *path, const struct model_options *opt, stru
 void model_close(struct model *m);
 
 /* Appends `n` tokens to the text and chooses the likeliest one behind them, the first of equals. The first
- * run of a number of tokens plans it: numbers are rounded up to powers of two, by rows that keep nothing. */
+ * run of a number of tokens plans it: numbers above 1 are rounded up to a few, by rows that keep nothing. */
 bool model_decode(struct model *m, const int32_t *ids, int n, int32_t *next, struct fault *f);
 /* Logits of the last `rows` tokens of the last call, which it must have run at once: 1, or with every_row up
  * to n. */
@@ -73,6 +75,7 @@ bool model_run(struct model *m, const int64_t *dims, int count, struct fault *f)
 bool model_output(struct model *m, const char *name, void *to, size_t offset, size_t bytes, struct fault *f);
 
 coda_graph *decoder_graph(struct model *m, struct fault *f);
+bool decoder_lengths(struct model *m, struct fault *f); /* once there is a plan */
 coda_graph *encoder_graph(struct model *m, struct fault *f);
 
 #endif

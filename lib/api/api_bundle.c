@@ -8,30 +8,44 @@
 
 #include "api_cache.h"
 #include "executable.h"
+#include "shapes.h"
 
 /* ---- Export ---- */
 
-/* Counts kernels and figures; CODA_E_INVALID names the first plan that has no kernels. */
-static coda_status count(struct jit_export *e, const coda_export_options *opt)
+/* What a plan gives: of a graph with symbols, what any of its shapes wants. */
+struct given {
+    const coda_plan *plan; /* whose figures they are */
+    coda_plan *gathered;   /* of all shapes; NULL: the plan's own */
+};
+
+static const coda_plan *kernels_of(const struct given *g) { return g->gathered ? g->gathered : g->plan; }
+
+static coda_status gather(struct given *g)
+{
+    const struct gathering how = {.call = "cache_export"};
+    if (!g->plan->shapes || !g->plan->kernels) return CODA_OK;
+    return shapes_gather(&g->gathered, g->plan, &how);
+}
+
+/* CODA_E_INVALID names the first plan that has no kernels. */
+static coda_status check(const coda_export_options *opt)
 {
     for (int i = 0; i < opt->plan_count; i++) {
         const coda_plan *p = opt->plans[i];
         if (!p) return fail(CODA_E_INVALID, "cache_export: plan %d is NULL", i);
         if (p->kernels && !p->kernel[0].cubin.image)
             return fail(CODA_E_INVALID, "cache_export: plan %d was compiled without its kernels", i);
-        e->kernels += p->kernels;
-        e->tuneds += p->tuneds;
     }
     return CODA_OK;
 }
 
-static void collect(struct jit_exported *kernel, struct jit_tuned *tuned, const coda_export_options *opt)
+static void collect(struct jit_exported *kernel, struct jit_tuned *tuned, const struct given *given, int n)
 {
-    for (int i = 0; i < opt->plan_count; i++) {
-        const coda_plan *p = opt->plans[i];
-        for (int k = 0; k < p->kernels; k++)
-            *kernel++ = (struct jit_exported){&p->kernel[k].cubin, p->kernel[k].info.source};
-        for (int k = 0; k < p->tuneds; k++) *tuned++ = (struct jit_tuned){p->tuned[k], p->arch, &p->gpu};
+    for (int i = 0; i < n; i++) {
+        const coda_plan *p = given[i].plan, *k = kernels_of(&given[i]);
+        for (int j = 0; j < k->kernels; j++)
+            *kernel++ = (struct jit_exported){&k->kernel[j].cubin, k->kernel[j].info.source};
+        for (int j = 0; j < p->tuneds; j++) *tuned++ = (struct jit_tuned){p->tuned[j], p->arch, &p->gpu};
     }
 }
 
@@ -42,22 +56,42 @@ static coda_status export_all(coda_cache *c, const struct jit_export *e, coda_bu
     return status ? fail(status, "%s", err) : CODA_OK;
 }
 
-static coda_status export_plans(coda_cache *c, struct jit_export *e, const coda_export_options *opt,
+static coda_status export_given(coda_cache *c, struct jit_export *e, const struct given *given, int n,
                                 coda_bundle_report *done)
 {
-    coda_status status = count(e, opt);
-    if (status) return status;
+    coda_status status = CODA_OK;
+    for (int i = 0; i < n; i++) {
+        e->kernels += kernels_of(&given[i])->kernels;
+        e->tuneds += given[i].plan->tuneds;
+    }
     struct jit_exported *kernel = calloc((size_t)e->kernels + 1, sizeof *kernel);
     struct jit_tuned *tuned = calloc((size_t)e->tuneds + 1, sizeof *tuned);
     if (!kernel || !tuned) status = fail(CODA_E_MEMORY, "out of memory for %d kernels", e->kernels);
     else {
-        collect(kernel, tuned, opt);
+        collect(kernel, tuned, given, n);
         e->kernel = kernel;
         e->tuned = tuned;
         status = export_all(c, e, done);
     }
     free(kernel);
     free(tuned);
+    return status;
+}
+
+static coda_status export_plans(coda_cache *c, struct jit_export *e, const coda_export_options *opt,
+                                coda_bundle_report *done)
+{
+    coda_status status = check(opt);
+    if (status) return status;
+    struct given *given = calloc((size_t)opt->plan_count + 1, sizeof *given);
+    if (!given) return fail(CODA_E_MEMORY, "out of memory for %d plans", opt->plan_count);
+    for (int i = 0; i < opt->plan_count && !status; i++) {
+        given[i].plan = opt->plans[i];
+        status = gather(&given[i]);
+    }
+    if (!status) status = export_given(c, e, given, opt->plan_count, done);
+    for (int i = 0; i < opt->plan_count; i++) executable_free(given[i].gathered);
+    free(given);
     return status;
 }
 

@@ -61,10 +61,11 @@ static coda_status warm_one(const coda_plan *p, const int64_t *dims)
 
 static coda_status check_warm(const coda_plan *p, const coda_warm_options *w)
 {
-    if (w->bindings < 0) return fail(CODA_E_INVALID, "warm: bindings is %d; must be >= 0", w->bindings);
+    if (w->bindings < CODA_WARM_ALL)
+        return fail(CODA_E_INVALID, "warm: bindings is %d; must be >= 0, or CODA_WARM_ALL", w->bindings);
     if (w->deadline_ms < 0)
         return fail(CODA_E_INVALID, "warm: deadline_ms is %d; must be >= 0", w->deadline_ms);
-    if (w->bindings && !w->dims)
+    if (w->bindings > 0 && !w->dims)
         return fail(CODA_E_INVALID, "warm: dims is NULL; bindings is %d", w->bindings);
     for (int i = 0; p->shapes && i < w->bindings; i++) {
         coda_status status = dims_check(symbols_of(p), "warm", w->dims + i * (int64_t)count_symbols(p));
@@ -73,19 +74,57 @@ static coda_status check_warm(const coda_plan *p, const coda_warm_options *w)
     return CODA_OK;
 }
 
+/* A call of coda_warm that is under way. */
+struct warming {
+    const coda_warm_options *opt;
+    int64_t began; /* ms */
+    int shown;     /* kernels */
+};
+
+static bool is_late(const struct warming *w)
+{
+    return w->opt->deadline_ms && milliseconds() - w->began >= w->opt->deadline_ms;
+}
+
+static coda_status warm_each(const coda_plan *p, const struct warming *w)
+{
+    const coda_warm_options *o = w->opt;
+    coda_status status = CODA_OK;
+    for (int i = 0; !status && p->shapes && i < o->bindings && !is_late(w); i++) {
+        status = warm_one(p, o->dims + i * (int64_t)count_symbols(p));
+        if (!status && o->progress && o->progress(o->context, i + 1, o->bindings)) break;
+    }
+    return status;
+}
+
+/* The caller's functions get what is done; false if it has enough, or there is no time. */
+static bool show_kernels(void *context, const coda_plan *p, int done)
+{
+    struct warming *w = context;
+    const coda_warm_options *o = w->opt;
+    for (; w->shown < done; w->shown++)
+        if (o->kernel) o->kernel(o->context, &p->kernel[w->shown].info);
+    return !(done && o->progress && o->progress(o->context, done, p->kernels)) && !is_late(w);
+}
+
+static coda_status warm_all(const coda_plan *p, struct warming *w)
+{
+    const struct gathering how = {.call = "warm", .load = true, .go_on = show_kernels, .context = w};
+    coda_plan *all;
+    coda_status status = shapes_gather(&all, p, &how);
+    if (!status) executable_free(all);
+    return status;
+}
+
 CODA_API coda_status coda_warm(const coda_plan *p, const coda_warm_options *opt)
 {
     coda_warm_options own;
-    int64_t began = milliseconds();
+    struct warming w = {.opt = &own, .began = milliseconds()};
     if (!p) return fail(CODA_E_INVALID, "warm: plan is NULL");
     coda_status status = SIZED_READ("warm", coda_warm_options, &own, opt);
     if (!status) status = check_warm(p, &own);
-    for (int i = 0; !status && p->shapes && i < own.bindings; i++) {
-        if (own.deadline_ms && milliseconds() - began >= own.deadline_ms) break;
-        status = warm_one(p, own.dims + i * (int64_t)count_symbols(p));
-        if (!status && own.progress && own.progress(own.context, i + 1, own.bindings)) break;
-    }
-    return status;
+    if (status || !p->shapes) return status;
+    return own.bindings == CODA_WARM_ALL ? warm_all(p, &w) : warm_each(p, &w);
 }
 
 CODA_API coda_status coda_plan_seal(const coda_plan *p)
@@ -139,6 +178,27 @@ CODA_API size_t coda_plan_workspace_for(const coda_plan *p, const int64_t *dims)
     if (check_dims("plan_workspace_for", p, dims, count_symbols(p))) return SIZE_MAX;
     if (!p->shapes) return (size_t)p->plan.workspace;
     return shapes_workspace(p, dims, &bytes) ? SIZE_MAX : (size_t)bytes;
+}
+
+static coda_status check_buckets(const coda_plan *p, const struct bucket_wish *w, const int64_t *out,
+                                 int most)
+{
+    if (!p) return fail(CODA_E_INVALID, "plan_buckets: plan is NULL");
+    if (w->symbol < 0 || w->symbol >= count_symbols(p))
+        return fail(CODA_E_INVALID, "plan_buckets: symbol is %d of %d", w->symbol, count_symbols(p));
+    if (w->percent < 1) return fail(CODA_E_INVALID, "plan_buckets: percent is %d; must be >= 1", w->percent);
+    if (most < 0) return fail(CODA_E_INVALID, "plan_buckets: most is %d; must be >= 0", most);
+    if (most && !out) return fail(CODA_E_INVALID, "plan_buckets: out is NULL; most is %d", most);
+    return CODA_OK;
+}
+
+CODA_API int coda_plan_buckets(const coda_plan *p, int symbol, int percent, int64_t *out, int most)
+{
+    const struct bucket_wish w = {symbol, percent};
+    int count = 0;
+    coda_status status = check_buckets(p, &w, out, most);
+    if (!status) status = shapes_buckets(p, &w, out, most, &count);
+    return status ? (int)status : count;
 }
 
 CODA_API coda_status coda_shape_stats_get(const coda_plan *p, coda_shape_stats *out)

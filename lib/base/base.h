@@ -61,10 +61,17 @@ struct text {
     bool failed;
 };
 void text_printf(struct text *t, const char *format, ...) PRINTF(2, 3);
+void text_vprintf(struct text *t, const char *format, va_list args) PRINTF(2, 0);
 void text_append(struct text *t, const char *s);
 const char *text_str(const struct text *t);
 void text_free(struct text *t);
 int64_t text_emit(const struct text *t, char *buf, size_t size); /* the snprintf-like public form */
+
+/* format.c -- as vsnprintf, and quicker where only strings, integers and characters are printed. */
+int format_print(char *out, size_t size, const char *format, va_list args) PRINTF(3, 0);
+
+/* hash.c -- for tables of this process alone. */
+uint64_t hash_of(const void *data, size_t size);
 
 /* parallel.c -- fn(ctx, i) for i in 0..n-1 on all cores; returns when all are done. */
 void parallel_for(int64_t n, void (*fn)(void *ctx, int64_t i), void *ctx);

@@ -23,22 +23,28 @@ static bool reserve(struct text *t, size_t more)
     return true;
 }
 
+void text_vprintf(struct text *t, const char *format, va_list args)
+{
+    va_list again;
+    if (!reserve(t, USUAL_LINE)) return;
+    size_t room = t->capacity - t->length;
+    va_copy(again, args);
+    int n = format_print(t->str + t->length, room, format, args);
+    if (n >= 0 && (size_t)n >= room) { /* once more, with the room that it needs */
+        t->str[t->length] = 0;
+        if (reserve(t, (size_t)n)) format_print(t->str + t->length, (size_t)n + 1, format, again);
+        else n = 0;
+    }
+    va_end(again);
+    t->length += (size_t)MAX(n, 0);
+}
+
 void text_printf(struct text *t, const char *format, ...)
 {
     va_list args;
-    if (!reserve(t, USUAL_LINE)) return;
-    size_t room = t->capacity - t->length;
     va_start(args, format);
-    int n = vsnprintf(t->str + t->length, room, format, args);
+    text_vprintf(t, format, args);
     va_end(args);
-    if (n >= 0 && (size_t)n >= room) { /* once more, with the room that it needs */
-        t->str[t->length] = 0;
-        if (!reserve(t, (size_t)n)) return;
-        va_start(args, format);
-        vsnprintf(t->str + t->length, (size_t)n + 1, format, args);
-        va_end(args);
-    }
-    t->length += (size_t)MAX(n, 0);
 }
 
 void text_append(struct text *t, const char *s)

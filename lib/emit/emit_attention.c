@@ -226,7 +226,8 @@ static void sm90_map(struct kernel *k, const struct attention_spec *a, const str
                            .dim = {a->head_dim, heads, time, batch},
                            .stride = {1, v->head, v->time, v->batch},
                            .box = {128 / dtype_size(v->dtype), 1, rows, 1},
-                           .swizzle = 128};
+                           .swizzle = 128,
+                           .l2_promotion = 256};
     for (int i = 1; i < 4; i++)
         if (m->dim[i] == 1) m->stride[i] = m->stride[i - 1] * m->dim[i - 1];
 }
@@ -245,13 +246,15 @@ static bool has_whole_chunks(const struct attention_spec *a)
     return a->head_dim % chunk == 0 && a->head_dim > chunk;
 }
 
-/* The same, with the chunks of a row as a dimension behind the rows. */
+/* The same for what is read once, with the chunks of a row as a dimension behind the rows. What lies beside a
+ * chunk is another head's, for another block: L2 would fetch it here and, having forgotten it, there again. */
 static void sm90_chunks_map(struct kernel *k, const struct attention_spec *a, const struct tensor_use *v,
                             int rows)
 {
     sm90_keys_map(k, a, v, rows);
-    if (!has_whole_chunks(a)) return;
     struct map_spec *m = &k->map[k->maps - 1];
+    m->l2_promotion = 0;
+    if (!has_whole_chunks(a)) return;
     m->rank = 5;
     m->dim[4] = m->dim[3], m->stride[4] = m->stride[3], m->box[4] = 1;
     m->dim[3] = a->head_dim / m->box[0], m->stride[3] = m->box[0], m->box[3] = (int)m->dim[3];

@@ -7,8 +7,12 @@
 static struct map_spec operand_map(const struct tensor_use *o, int64_t batch, int64_t rows, int64_t k)
 {
     bool mn = operand_is_mn_major(o), batched = o->batch != 0 && batch > 1;
-    struct map_spec m = {
-        .buffer = o->buffer, .offset = o->offset, .dtype = o->dtype, .rank = 3, .swizzle = 128};
+    struct map_spec m = {.buffer = o->buffer,
+                         .offset = o->offset,
+                         .dtype = o->dtype,
+                         .rank = 3,
+                         .swizzle = 128,
+                         .l2_promotion = 256};
     m.dim[0] = mn ? rows : k;
     m.dim[1] = mn ? k : rows;
     m.dim[2] = batched ? batch : 1;
@@ -88,6 +92,7 @@ static struct map_spec unit_map(const struct program *p, const struct move *v, i
     if (v->form == MOVE_UPPER) m.offset += p->dim[2] / 2;
     m.offset /= values;
     m.swizzle = v->bytes * unit;
+    m.l2_promotion = 256;
     struct column_range columns = step_columns(p, &p->step[v->step[0]]);
     m.dim[0] = columns.end - columns.first;
     m.dim[1] = p->dim[1];

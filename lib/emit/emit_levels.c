@@ -2,7 +2,9 @@
  * emit_levels.c -- the part of an Epilogue that runs once for each row, or once for each column.
  *
  * Prints, for a level with steps, the struct of values that it hands to the slots (Row, Col, Half) and
- * the function that makes them. A STEP_PAIR adds values of its own (emit_pairs.c).
+ * the function that makes them (row). What that one loads from places which no other load says is loaded by
+ * a function of its own (row_ahead) into a struct (RowAhead): so a kernel has all of it, of rows and of
+ * columns, on its way from memory at one time. A STEP_PAIR adds values of its own (emit_pairs.c).
  */
 #include "emit_epilogue.h"
 
@@ -43,23 +45,24 @@ static bool shares_state(const struct program *p, int step)
     return shares;
 }
 
+/* "g.s1, m, g.states1": where the states of a row lie. */
+static struct word states(const struct printer *e, const struct step *s)
+{
+    return emit_word("g.s%d, %s, g.states%d", s->port, printer_row(e->p, "batch", "m").s, s->port);
+}
+
 static void print_partial(const struct printer *e, int i)
 {
     const struct step *s = &e->p->step[i];
-    const struct tensor_use *port = &e->p->port[s->port];
-    int first = first_state(e->p, i), team = e->l->row_team;
-    struct word row = printer_row(e->p, "batch", "m");
+    const char *reduce = e->p->port[s->port].reduce->name;
+    int first = first_state(e->p, i);
     if (!shares_state(e->p, i)) {
-        text_printf(
-            e->t, "        const float v%d = block::finish_partials<reduce::%s, %d>(g.s%d, %s, g.states%d);",
-            i, port->reduce->name, team, s->port, row.s, s->port);
+        text_printf(e->t, "        const float v%d = reduce::%s::finish(a.f%d.merged(%s));", i, reduce, i,
+                    states(e, s).s);
         return;
     }
-    if (first == i)
-        text_printf(
-            e->t, "        const auto f%d = block::merge_partials<reduce::%s, %d>(g.s%d, %s, g.states%d);\n",
-            i, port->reduce->name, team, s->port, row.s, s->port);
-    text_printf(e->t, "        const float v%d = reduce::%s::finish(f%d);", i, port->reduce->name, first);
+    if (first == i) text_printf(e->t, "        const auto f%d = a.f%d.merged(%s);\n", i, i, states(e, s).s);
+    text_printf(e->t, "        const float v%d = reduce::%s::finish(f%d);", i, reduce, first);
 }
 
 static void print_level_step(const struct printer *e, int i)
@@ -69,10 +72,7 @@ static void print_level_step(const struct printer *e, int i)
     switch (s->kind) {
     case STEP_LOAD:
         if (port->role == USE_GATHER) print_gathered(e, i, port);
-        else if (s->range)
-            text_printf(e->t, "        const float v%d = range((int)n) == %d ? coda::load(%s) : 0.0f;", i,
-                        s->range - 1, element(e, s, port, 'x').s);
-        else text_printf(e->t, "        const float v%d = coda::load(%s);", i, element(e, s, port, 'x').s);
+        else text_printf(e->t, "        const float v%d = a.v%d;", i, i);
         break;
     case STEP_PARTIAL: print_partial(e, i); break;
     case STEP_MAP:
@@ -85,6 +85,55 @@ static void print_level_step(const struct printer *e, int i)
     }
     text_append(e->t, "\n");
 }
+
+/* ---- What is loaded ahead ---- */
+
+static bool is_ahead(const struct printer *e, int i)
+{
+    const struct step *s = &e->p->step[i];
+    if (e->l->level[i] != e->level) return false;
+    if (s->kind == STEP_PARTIAL) return first_state(e->p, i) == i;
+    return s->kind == STEP_LOAD && e->p->port[s->port].role != USE_GATHER;
+}
+
+static void print_field_ahead(const struct printer *e, int i)
+{
+    const struct step *s = &e->p->step[i];
+    if (s->kind == STEP_LOAD) text_printf(e->t, " float v%d;", i);
+    else
+        text_printf(e->t, " block::States<reduce::%s, %d> f%d;", e->p->port[s->port].reduce->name,
+                    e->l->row_team, i);
+}
+
+static void print_load_ahead(const struct printer *e, int i)
+{
+    const struct step *s = &e->p->step[i];
+    if (s->kind == STEP_PARTIAL) {
+        text_printf(e->t, "        a.f%d.load(%s);\n", i, states(e, s).s);
+        return;
+    }
+    text_printf(e->t, "        a.v%d = ", i);
+    if (s->range) text_printf(e->t, "range((int)n) != %d ? 0.0f : ", s->range - 1);
+    text_printf(e->t, "coda::load(%s);\n", element(e, s, &e->p->port[s->port], 'x').s);
+}
+
+static void print_ahead(const struct printer *e, const char *type, const char *name, const char *index)
+{
+    int loads = 0;
+    for (int i = 0; i < e->p->steps; i++) loads += is_ahead(e, i);
+    if (!loads) return;
+    text_printf(e->t, "    struct %sAhead {", type);
+    for (int i = 0; i < e->p->steps; i++)
+        if (is_ahead(e, i)) print_field_ahead(e, i);
+    text_printf(e->t, " };\n    DEV static %sAhead %s_ahead(const Args &g, i64 batch, i64 %s)\n    {\n", type,
+                name, index);
+    text_printf(e->t, "        %sAhead a;\n", type);
+    for (int i = 0; i < e->p->steps; i++)
+        if (is_ahead(e, i)) print_load_ahead(e, i);
+    text_append(e->t, "        return a;\n    }\n");
+}
+
+/* ---- Levels ---- */
 
 static bool level_runs(const struct printer *e, enum level level)
 {
@@ -113,8 +162,11 @@ void printer_level(struct printer *e, enum level level, const char *type, const 
     e->level = level;
     if (!level_runs(e, level)) return;
     print_struct(e, type, pair_fields);
-    text_printf(e->t, "    DEV static %s %s(const Args &g, i64 batch, i64 %s, bool first)\n    {\n", type,
-                name, index);
+    print_ahead(e, type, name, index);
+    text_printf(e->t,
+                "    DEV static %s %s(const Args &g, const %sAhead &a, i64 batch, i64 %s, bool first)\n",
+                type, name, type, index);
+    text_append(e->t, "    {\n");
     text_printf(e->t, "        %s v;\n", type);
     for (int i = 0; i < e->p->steps; i++)
         if (e->l->level[i] == level) print_level_step(e, i);

@@ -2,14 +2,14 @@
 #include "emit_rows.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 static void put(struct emitter *e, const char *format, va_list args, const char *end)
 {
-    char text[640];
-    vsnprintf(text, sizeof text, format, args);
-    text_printf(e->t, "%*s%s%s\n", 4 * e->depth, "", text, end);
+    for (int i = 0; i < e->depth; i++) text_append(e->t, "    ");
+    text_vprintf(e->t, format, args);
+    text_append(e->t, end);
+    text_append(e->t, "\n");
 }
 
 void rows_line(struct emitter *e, const char *format, ...)

@@ -37,7 +37,7 @@ struct word emit_word(const char *format, ...)
     struct word w;
     va_list args;
     va_start(args, format);
-    vsnprintf(w.s, sizeof w.s, format, args);
+    format_print(w.s, sizeof w.s, format, args);
     va_end(args);
     return w;
 }

@@ -14,6 +14,7 @@ struct map_spec {
     int64_t dim[5], stride[5]; /* elements; stride[0] is 1 */
     int box[5];                /* elements that one copy moves, along each dimension */
     int swizzle;
+    int l2_promotion; /* bytes that L2 fetches where a copy reads fewer: 0, 64, 128 or 256 */
 };
 
 struct pointer_spec { /* a buffer's start + bytes */

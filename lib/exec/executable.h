@@ -54,8 +54,8 @@ struct coda_plan {
 /* kernels.c: emit, compile, load, in this order. */
 coda_status kernels_threads(int *out); /* that compile: $CODA_COMPILE_THREADS, or all cores */
 coda_status kernels_emit(struct coda_plan *p);
-/* Those that the plan has none of yet, in so many threads; 0: in kernels_threads(). */
-coda_status kernels_compile(struct coda_plan *p, const struct jit_options *opt, int threads);
+/* Those that the plan has none of yet, from `first` on, in so many threads; 0: in kernels_threads(). */
+coda_status kernels_compile(struct coda_plan *p, int first, const struct jit_options *opt, int threads);
 coda_status kernels_load(struct coda_plan *p, const struct jit_options *opt);
 void kernels_free(struct coda_plan *p);
 

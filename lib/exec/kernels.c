@@ -50,23 +50,43 @@ static bool identify(struct identity *id, struct arena *a, const struct plan *p,
     return good;
 }
 
-/* A program like one that came before, as layers of a model are, takes over its kernel. */
-static coda_status emit_one(struct coda_plan *p, int index, struct emission *e)
+/* Is there a program that may equal this one? Of many, as a model of many layers has, it is not asked. */
+static bool may_have_twin(const struct plan *p, int index)
+{
+    enum { FEW = 16 };
+    const struct program *q = &p->program[index];
+    bool found = p->programs > FEW;
+    for (int i = 0; i < p->programs && !found; i++) {
+        const struct program *o = &p->program[i];
+        bool alike = o->kind == q->kind && o->own == q->own && o->steps == q->steps && o->ports == q->ports;
+        found = i != index && alike && o->k == q->k && !memcmp(o->dim, q->dim, sizeof o->dim);
+    }
+    return found;
+}
+
+static coda_status emit_new(struct coda_plan *p, int index, struct emission *e)
 {
     struct program *q = &p->plan.program[index];
     struct schedule *s = &p->plan.schedule[index];
     struct compiled_program *c = &p->program[index];
+    coda_status status = schedule_complete(s, &p->plan.arena, q, &p->plan.target);
+    if (!status) status = emit_program(&p->plan, q, s, &c->emitted);
+    if (!status && s->grid) c->kernel = find_kernel(p, &e->texts, &c->emitted);
+    return status;
+}
+
+/* A program like one that came before, as layers of a model are, takes over its kernel. */
+static coda_status emit_one(struct coda_plan *p, int index, struct emission *e)
+{
+    struct program *q = &p->plan.program[index];
+    struct compiled_program *c = &p->program[index];
     struct identity id;
     const int *theirs;
+    if (!may_have_twin(&p->plan, index)) return emit_new(p, index, e);
     bool good = identify(&id, &e->scratch, &p->plan, index);
     struct program *first = good ? memo_first(&e->memo, &e->scratch, &id, q, &theirs) : NULL;
     if (!first) return fail(CODA_E_MEMORY, "out of memory for %d programs", p->plan.programs);
-    if (first == q) {
-        coda_status status = schedule_complete(s, &p->plan.arena, q, &p->plan.target);
-        if (!status) status = emit_program(&p->plan, q, s, &c->emitted);
-        if (!status && s->grid) c->kernel = find_kernel(p, &e->texts, &c->emitted);
-        return status;
-    }
+    if (first == q) return emit_new(p, index, e);
     const struct compiled_program *like = &p->program[first - p->plan.program];
     c->kernel = like->kernel;
     if (emit_like(&p->plan, &c->emitted, &like->emitted, theirs, &id)) return CODA_OK;
@@ -115,13 +135,13 @@ coda_status kernels_threads(int *out)
 }
 
 /* What takes NVRTC longest begins first: kernels that have tensor maps. */
-static bool order_kernels(struct coda_plan *p, struct compilation *c)
+static bool order_kernels(struct coda_plan *p, int first, struct compilation *c)
 {
     int n = 0;
-    c->order = ARENA_NEW(&p->arena, int, p->kernels + 1);
+    c->order = ARENA_NEW(&p->arena, int, p->kernels - first + 1);
     if (!c->order) return false;
     for (int maps = 1; maps >= 0; maps--)
-        for (int i = 0; i < p->kernels; i++)
+        for (int i = first; i < p->kernels; i++)
             if ((p->kernel[i].spec->maps > 0) == maps) c->order[n++] = i;
     return true;
 }
@@ -153,14 +173,14 @@ static void explain_miss(struct coda_plan *p, const struct compiled_kernel *k)
     if (line) debug_line(DEBUG_CACHE, line);
 }
 
-coda_status kernels_compile(struct coda_plan *p, const struct jit_options *opt, int threads)
+coda_status kernels_compile(struct coda_plan *p, int first, const struct jit_options *opt, int threads)
 {
     struct compilation c = {.p = p, .opt = opt};
     coda_status status = threads ? CODA_OK : kernels_threads(&threads);
     if (status) return status;
-    if (!order_kernels(p, &c)) return fail(CODA_E_MEMORY, "out of memory for %d kernels", p->kernels);
-    parallel_for_most(p->kernels, threads, compile_one, &c);
-    for (int i = 0; i < p->kernels; i++) {
+    if (!order_kernels(p, first, &c)) return fail(CODA_E_MEMORY, "out of memory for %d kernels", p->kernels);
+    parallel_for_most(p->kernels - first, threads, compile_one, &c);
+    for (int i = first; i < p->kernels; i++) {
         const struct compiled_kernel *k = &p->kernel[i];
         if (k->status) return fail(k->status, "%s", k->error);
         if (!k->kernel) explain_miss(p, k);
@@ -179,6 +199,7 @@ static coda_status load_maps(struct coda_plan *p, struct compiled_program *c, ch
     for (int m = 0; m < spec->maps; m++) {
         const struct map_spec *s = &spec->map[m];
         struct jit_map_shape shape = {.dtype = s->dtype, .rank = s->rank, .swizzle = s->swizzle};
+        shape.l2_promotion = s->l2_promotion;
         memcpy(shape.dim, s->dim, sizeof shape.dim);
         memcpy(shape.stride, s->stride, sizeof shape.stride);
         memcpy(shape.box, s->box, sizeof shape.box);

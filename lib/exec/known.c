@@ -89,6 +89,39 @@ coda_status known_add(struct known *t, const struct coda_plan *p)
     return good ? CODA_OK : fail(CODA_E_MEMORY, "out of memory for a table of kernels");
 }
 
+/* The kernels of several plans, each text once, as those of a plan without programs. */
+static bool gather(struct coda_plan *all, struct known *t, struct coda_plan *const *plan, int plans)
+{
+    struct names texts = {0};
+    int most = 0;
+    for (int i = 0; i < plans; i++) most += plan[i]->kernels;
+    all->kernel = ARENA_NEW(&all->arena, struct compiled_kernel, most + 1);
+    bool good = all->kernel;
+    for (int i = 0; i < plans; i++)
+        for (int k = 0; good && k < plan[i]->kernels; k++) {
+            const struct compiled_kernel *one = &plan[i]->kernel[k];
+            if (names_find(&texts, one->info.source, -1) >= 0) continue;
+            good = names_add(&texts, &all->arena, one->info.source, all->kernels);
+            all->kernel[all->kernels++] = (struct compiled_kernel){.info = one->info, .spec = one->spec};
+        }
+    if (good) known_take(t, all);
+    return good;
+}
+
+coda_status known_compile(struct known *t, struct coda_plan *const *plan, int plans,
+                          const struct jit_options *opt)
+{
+    struct coda_plan all = {.gpu = plan[0]->gpu};
+    coda_status status = gather(&all, t, plan, plans)
+                             ? kernels_compile(&all, 0, opt, 0)
+                             : fail(CODA_E_MEMORY, "out of memory for kernels of %d plans", plans);
+    if (!status) status = kernels_load(&all, opt);
+    if (!status) status = known_add(t, &all);
+    kernels_free(&all);
+    arena_free(&all.arena);
+    return status;
+}
+
 int known_count(struct known *t)
 {
     pthread_mutex_lock(&t->lock);

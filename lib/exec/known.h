@@ -20,6 +20,9 @@ void known_let_go(struct known *t);
 int known_take(struct known *t, struct coda_plan *p);
 /* Adds those of p, which are loaded. */
 coda_status known_add(struct known *t, const struct coda_plan *p);
+/* Compiles, loads and adds those of several plans, which are emitted, that are not known. */
+coda_status known_compile(struct known *t, struct coda_plan *const *plan, int plans,
+                          const struct jit_options *opt);
 int known_count(struct known *t);
 
 #endif

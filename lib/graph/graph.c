@@ -262,6 +262,8 @@ graph *graph_like(const graph *from)
     if (!g) return NULL;
     g->rewritten = true;
     g->origins = MAX(from->origins, from->nodes);
+    g->node = ARENA_NEW(&g->arena, struct node, from->nodes + 1); /* it mostly gets as many */
+    g->node_capacity = g->node ? from->nodes + 1 : 0;
     for (int i = 0; i < from->maps; i++) {
         const struct prim *p = from->map[i];
         coda_map_def def = {sizeof def, p->name, p->inputs, p->params, p->source, p->reference};

@@ -13,17 +13,10 @@ struct name_slot {
     int value;
 };
 
-static uint32_t hash(const char *s)
-{
-    uint32_t h = 2166136261u; /* FNV-1a */
-    for (; *s; s++) h = (h ^ (unsigned char)*s) * 16777619u;
-    return h ^ h >> 16;
-}
-
 /* The slot that holds the name, or the free one where it belongs. */
 static struct name_slot *seek(const struct names *t, const char *name)
 {
-    uint32_t mask = (uint32_t)t->capacity - 1, i = hash(name) & mask;
+    uint32_t mask = (uint32_t)t->capacity - 1, i = (uint32_t)hash_of(name, strlen(name)) & mask;
     while (t->slot[i].name && strcmp(t->slot[i].name, name) != 0) i = (i + 1) & mask;
     return &t->slot[i];
 }

@@ -202,6 +202,13 @@ static double flops(const void *spec)
     return 4.0 * visible_pairs(a) * (double)a->batch * (double)a->heads * (double)a->head_dim;
 }
 
+/* Of caches, as many keys as lengths say. */
+static bool by_data(const void *spec)
+{
+    const struct attention_spec *a = spec;
+    return a->lengths.buffer >= 0 || a->ranges.buffer >= 0;
+}
+
 /* ---- Text ---- */
 
 static void print(const void *spec, struct text *t)
@@ -242,6 +249,7 @@ const struct own_kind plan_attention = {.index = OWN_ATTENTION,
                                         .use = use,
                                         .bytes = bytes,
                                         .flops = flops,
+                                        .by_data = by_data,
                                         .print = print,
                                         .read = read_operands,
                                         .join = join,

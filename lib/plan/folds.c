@@ -104,14 +104,23 @@ static int find_folds(struct plan *p, const uint64_t *digest, struct fold *fold)
     return n;
 }
 
+static bool has_folds(const struct plan *p)
+{
+    bool any = false;
+    for (int i = 0; i < p->buffers; i++)
+        any = any || p->buffer[i].space == SPACE_PREPARED || p->buffer[i].folded;
+    return any;
+}
+
 coda_status plan_place_folds(struct plan *p)
 {
+    p->prepared = 0;
+    p->prepared_id = 0;
+    if (!has_folds(p)) return CODA_OK;
     uint64_t *digest = digests(p);
     struct fold *fold = ARENA_NEW(&p->arena, struct fold, p->buffers + 1);
     if (p->arena.failed) return fail(CODA_E_MEMORY, "out of memory for %d folded values", p->buffers);
     int n = find_folds(p, digest, fold);
-    p->prepared = 0;
-    p->prepared_id = 0;
     for (int i = 0; i < n; i++) {
         struct buffer *b = fold[i].buffer;
         p->prepared_id = mix(p->prepared_id, fold[i].digest) | 1;

@@ -85,40 +85,38 @@ static void write_step(struct author *w, const struct step *step)
     append(w, &blank, sizeof blank);
 }
 
-static uint64_t hash(const char *data, size_t size)
+/* All that identity_of writes, and room for what identity_add does. */
+static size_t size_of(const struct program *q, int uses)
 {
-    uint64_t h = size, word;
-    for (; size >= sizeof word; data += sizeof word, size -= sizeof word) {
-        memcpy(&word, data, sizeof word);
-        h = (h ^ word) * 0x9e3779b97f4a7c15u;
-        h ^= h >> 32;
-    }
-    for (; size; size--) h = (h ^ (unsigned char)*data++) * 0x100000001b3u;
-    return h ^ h >> 29;
+    size_t spec = q->own ? q->own->size : 0, added = 256;
+    return sizeof *q + spec + (size_t)uses * sizeof(struct tensor_use) + (size_t)q->steps * sizeof *q->step +
+           added;
 }
 
 bool identity_of(struct identity *out, struct arena *a, const struct plan *p, const struct program *q)
 {
-    struct author w = {.id = out, .arena = a, .p = p};
-    *out = (struct identity){.buffer = ARENA_NEW(a, int, program_uses(q) + 1)};
-    if (!out->buffer) return false;
+    int uses = program_uses(q);
+    struct author w = {.id = out, .arena = a, .p = p, .capacity = size_of(q, uses)};
+    *out = (struct identity){.buffer = ARENA_NEW(a, int, uses + 1), .capacity = w.capacity};
+    out->data = arena_alloc(a, w.capacity);
+    if (!out->buffer || !out->data) return false;
     const struct tensor_use *u;
     write_program(&w, q);
     if (q->own) write_spec(&w, q);
     for (int i = 0; (u = program_use(q, i)) && !a->failed; i++) write_use(&w, u);
     for (int i = 0; i < q->steps && !a->failed; i++) write_step(&w, &q->step[i]);
     if (a->failed) return false;
-    out->hash = hash(out->data, out->size);
+    out->hash = hash_of(out->data, out->size);
     return true;
 }
 
 bool identity_add(struct identity *id, struct arena *a, const void *data, size_t size)
 {
-    struct author w = {.id = id, .arena = a, .capacity = id->size};
+    struct author w = {.id = id, .arena = a, .capacity = id->capacity};
     append(&w, data, size);
-    if (a->failed) return false;
-    id->hash = hash(id->data, id->size);
-    return true;
+    id->capacity = w.capacity;
+    id->hash = (id->hash ^ hash_of(data, size)) * 0x9e3779b97f4a7c15u;
+    return !a->failed;
 }
 
 /* ---- Memo ---- */

@@ -28,16 +28,17 @@ struct group;
 /* What plan knows of a kind. `spec` is the struct below that program.spec points to. */
 struct own_kind {
     enum own index;
-    enum op op;                                      /* whose nodes become such programs */
-    const char *name;                                /* in a plan's picture */
-    size_t size;                                     /* of the struct */
-    bool by_units;                                   /* it has kernels for Hopper's units, and others */
-    int shown;                                       /* uses that a plan's text shows, the first ones, ... */
-    const char *use_name[4], *stride_name[3];        /* ... by these names; without, as steps do */
-    struct tensor_use *(*use)(void *spec, int i);    /* as program_use */
-    int64_t (*bytes)(const void *spec);              /* as program_bytes */
-    double (*flops)(const void *spec);               /* as program_flops */
-    void (*print)(const void *spec, struct text *t); /* the head of its text */
+    enum op op;                                   /* whose nodes become such programs */
+    const char *name;                             /* in a plan's picture */
+    size_t size;                                  /* of the struct */
+    bool by_units;                                /* it has kernels for Hopper's units, and others */
+    int shown;                                    /* uses that a plan's text shows, the first ones, ... */
+    const char *use_name[4], *stride_name[3];     /* ... by these names; without, as steps do */
+    struct tensor_use *(*use)(void *spec, int i); /* as program_use */
+    int64_t (*bytes)(const void *spec);           /* as program_bytes */
+    double (*flops)(const void *spec);            /* as program_flops */
+    bool (*by_data)(const void *spec);            /* is it data how much of that there is to do? NULL: no */
+    void (*print)(const void *spec, struct text *t);   /* the head of its text */
     void (*join)(struct grouper *gr, struct group *q); /* joins what the root's program computes too;
                                                           NULL: nothing */
     void (*read)(struct writer *w);  /* makes the spec from the root node, with what it reads */

@@ -109,7 +109,7 @@ void plan_note(const struct plan *p, struct rewrite_log *log);
 /* All that a program is, but for what its tensors are called, where they are, and how it is scheduled. */
 struct identity {
     void *data;
-    size_t size;
+    size_t size, capacity;
     uint64_t hash;
     int *buffer, buffers; /* in the order in which the program names them */
 };

@@ -9,6 +9,10 @@
  *   - with a gain left behind: if a GEMM writes that value, for then its epilogue writes the gained
  *     one beside it. A rows kernel would rather write the finished product, in one go.
  *
+ * A residual, the sum of x and of what a product leaves, does not keep x in memory: the epilogue of that
+ * product computes x again from the value under the stack. So a norm behind a residual (post-norm) moves,
+ * too, although the next residual reads it.
+ *
  * What moves past a matmul leaves something larger, or smaller, before it. In memory that is no value of f16
  * that an unfused plan does not write: its range ends at 65504. Hence, without CODA_FAST_FP16, no gained,
  * cast or centred value of f16 is written before its factor, and the product waits for its own in f32. bf16
@@ -19,8 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Who reads a value: someone else, or only matmuls (as x, perhaps through layers); with weights
- * that are all constant, or not. */
+/* Who reads a value: someone else, or only matmuls (as x, perhaps through layers) and residuals; with
+ * weights that are all constant, or not. */
 enum readers { READ_OTHERWISE, READ_BY_MATMULS, READ_BY_CONST_MATMULS };
 enum writer { IN_MEMORY, BY_ROWS, BY_GEMM };
 
@@ -153,10 +157,22 @@ static enum writer writer_of(const graph *g, struct fact *f, const struct node *
     }
 }
 
-/* How node n reads its operand j. */
+/* Is node n the sum, or difference, of its operand j and of what only it reads of a product? That one's
+ * epilogue computes the layers again, element by element, from their base. */
+static bool is_residual(const graph *g, const struct fact *f, int n, int j)
+{
+    const struct node *r = &g->node[n];
+    if (r->op != OP_MAP || r->nin != 2 || r->prim->facts.jointly != 3) return false;
+    int other = r->in[1 - j];
+    return other != r->in[j] && f[other].writer == BY_GEMM && f[other].uses == 1 &&
+           same_dims(&g->node[other].type, &g->node[r->in[j]].type);
+}
+
+/* How node n reads its operand j. A residual reads what it can have in any case. */
 static enum readers reading(const graph *g, const struct fact *f, int n, int j)
 {
     const struct node *r = &g->node[n];
+    if (is_residual(g, f, n, j)) return READ_BY_CONST_MATMULS;
     if (r->op == OP_MATMUL) {
         bool as_x = j == 0 && r->in[1] != r->in[0] && type_columns(&g->node[r->in[0]].type) > 0;
         return !as_x ? READ_OTHERWISE : f[r->in[1]].constant ? READ_BY_CONST_MATMULS : READ_BY_MATMULS;
@@ -180,13 +196,15 @@ static void find_readers(const graph *g, struct fact *f)
         f[g->output[i].value].uses++;
         f[g->output[i].value].readers = READ_OTHERWISE;
     }
+    for (int n = 0; n < g->nodes; n++)
+        for (int j = 0; j < g->node[n].nin; j++)
+            if (g->node[n].in[j] >= 0) f[g->node[n].in[j]].uses++;
     for (int n = g->nodes - 1; n >= 0; n--) {
         if (f[n].uses == 0) f[n].readers = READ_OTHERWISE;
         for (int j = 0; j < g->node[n].nin; j++) {
             int v = g->node[n].in[j];
             if (v < 0) continue;
             enum readers r = reading(g, f, n, j);
-            f[v].uses++;
             f[v].readers = MIN(f[v].readers, r);
             f[v].f16 = f[v].f16 || is_read_as_f16(g, f, n, j);
         }

@@ -6,6 +6,7 @@
 enum {
     TWO_STAGES = 8 << 10, /* bytes that a consumer stores of a unit; of less it stages two */
     FEW_ROWS = 16,
+    WIDE_STATE = 4,          /* floats: a kernel has several of no more in flight */
     TAIL_MOST_ROWS = 1 << 20 /* dealing a tail takes time for each band */
 };
 
@@ -37,16 +38,23 @@ static bool step_crosses(const struct program *p, int step)
     return false;
 }
 
+int group_rows(const struct tile *t) { return t->pingpong ? t->bm : t->bm / t->groups; }
+
+/* Of 64 rows each has two threads of the 128, unless a state is a list, whose order of merging would show. */
 static int program_row_team(const struct program *p, const struct tile *t)
 {
-    bool merges = false;
-    for (int i = 0; i < p->steps; i++) merges = merges || p->step[i].kind == STEP_PARTIAL;
-    return merges && tile_rows(p, t) <= FEW_ROWS ? 32 : 1;
+    bool merges = false, wide = false;
+    for (int i = 0; i < p->steps; i++) {
+        if (p->step[i].kind != STEP_PARTIAL) continue;
+        merges = true;
+        wide = wide || p->port[p->step[i].port].reduce->state > WIDE_STATE;
+    }
+    if (!merges) return 1;
+    if (tile_rows(p, t) <= FEW_ROWS) return 32;
+    return group_rows(t) == 64 && !wide && !t->mainloop->streams ? 2 : 1;
 }
 
 /* ---- Shared memory, as the mainloops' Shared structs have it ---- */
-
-int group_rows(const struct tile *t) { return t->pingpong ? t->bm : t->bm / t->groups; }
 
 static int common_divisor(int a, int b) { return b ? common_divisor(b, a % b) : a; }
 

@@ -24,7 +24,8 @@ struct epilogue_layout {
     struct moves stores, loads; /* what is staged, and what is fetched ahead of the epilogue */
     int unit;                   /* columns of a TMA box of the epilogue, 32 or 64 */
     int row_team;               /* threads that compute the values of one row: 32, a warp, if rows are few and
-                          have partial states to merge, which lanes then load in parallel; else 1 */
+                          have partial states to merge, which lanes then load in parallel; 2, if they are 64;
+                          else 1 */
     int a_rows;                 /* rows of A that a slot of the ring holds */
     int64_t states;             /* that a reduction leaves of each row; ... */
     int64_t column_states;      /* ... and of each column */

@@ -45,7 +45,7 @@ int tile_stages(const struct program *p, const struct tile *t, int shared_bytes)
 double weight_clocks(const struct program *p, int sms, double used)
 {
     double batch = p->b.batch ? (double)p->dim[0] : 1;
-    return 2 * batch * (double)p->dim[2] * (double)p->k / (18.6 * sms) * (1.25 - 0.25 * used);
+    return 2 * batch * (double)p->dim[2] * (double)p->k / (MEMORY_BYTES * sms) * (1.25 - 0.25 * used);
 }
 
 static void print_strides(const char *name, const struct tensor_use *o, struct text *t)

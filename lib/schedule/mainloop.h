@@ -25,6 +25,8 @@ struct mainloop {
     bool (*supports)(const struct target *target, const struct program *p);
     /* Adds its candidates of a class. */
     void (*candidates)(struct search *s, enum tile_class class);
+    /* Clock cycles of p in the tile, on so many SMs. */
+    double (*cost)(const struct program *p, const struct tile *t, int sms);
     /* Of a block, whatever t.stages is: at least sizeof(Shared) of the kernel. */
     struct footprint (*footprint)(const struct program *p, const struct tile *t);
     /* Can two blocks run on an SM, by their threads and registers? */
@@ -82,6 +84,9 @@ enum {
     BEGINNING = 300, /* clocks, of a tile */
     L2_BYTES = 61    /* an SM gets from L2 in a clock: measured on an H200 */
 };
+/* Bytes that memory gives an SM in a clock while all SMs ask: measured on an H200. */
+#define MEMORY_BYTES 18.6
+enum { CLOCKS_A_US = 1755, TARGET_SMS = 132 }; /* of an H200; the SMs also where a target does not say */
 /* Cycles in which memory gives all of B; more if only the part `used` of the SMs asks for it. */
 double weight_clocks(const struct program *p, int sms, double used);
 /* Appends a_stride_row and so on: of a main loop whose operands are pointers. */

@@ -1,8 +1,6 @@
 /* mainloop_cublaslt.c -- cuBLASLt instead of a kernel: bare products, where the caller or tuning wants it. */
 #include "mainloop.h"
 
-const struct mainloop mainloop_cublaslt = {.name = "cublaslt"};
-
 bool program_suits_cublaslt_alone(const struct program *p)
 {
     if (p->kind != PROGRAM_GEMM || p->steps != 2 || p->step[1].kind != STEP_STORE) return false;
@@ -14,30 +12,24 @@ bool program_suits_cublaslt_alone(const struct program *p)
 
 /* ---- Instead of the SIMT main loop ---- */
 
-/* Microseconds, fitted to an H200. A step of K takes a tile 0.06 alone on its SM, twice that for two. */
-static double simt_us(const struct program *p, const struct tile *t, int sms)
+/* Of an H200. What a store and a load cost between the product and each pass of the epilogue, besides. */
+static double cost(const struct program *p, const struct tile *t, int sms)
 {
-    double tiles =
-        (double)p->dim[0] * (double)CEIL_DIV(p->dim[1], t->bm) * (double)CEIL_DIV(p->dim[2], t->bn);
-    double waves = (double)(int64_t)((tiles + 2 * sms - 1) / (2 * sms));
-    return waves * (double)p->k * 0.06 * (1 + MIN(tiles / (2 * sms), 1));
-}
-
-/* What a store and a load cost between the product and each pass of the epilogue, besides. */
-static double cublaslt_us(const struct program *p)
-{
+    (void)t, (void)sms;
     bool wide = p->a.dtype == CODA_F32;
     int passes = p->steps > 2;
     for (int i = 0; i < p->steps; i++) passes += p->step[i].kind == STEP_PAIR;
     double elements = (double)p->dim[0] * (double)p->dim[1] * (double)p->dim[2];
     double product = MAX(program_flops(p) / (wide ? 50e6 : 130e6), (double)program_bytes(p) / 3.5e6);
-    return 10 + product + passes * (2 + 2 * elements * dtype_size(p->a.dtype) / 2.8e6);
+    return CLOCKS_A_US * (10 + product + passes * (2 + 2 * elements * dtype_size(p->a.dtype) / 2.8e6));
 }
 
 bool tile_loses(const struct program *p, const struct tile *t, const struct target *target)
 {
     double margin = 1.25; /* between two rough costs */
-    int sms = target->sms > 0 ? target->sms : 132;
+    int sms = target->sms > 0 ? target->sms : TARGET_SMS;
     return t->mainloop == &mainloop_simt && program_suits_cublaslt(p) &&
-           simt_us(p, t, sms) > margin * cublaslt_us(p);
+           t->mainloop->cost(p, t, sms) > margin * cost(p, t, sms);
 }
+
+const struct mainloop mainloop_cublaslt = {.name = "cublaslt", .cost = cost};

@@ -83,11 +83,11 @@ static bool has_few_waves(const struct search *s, const struct tile *t)
 static bool lends(const struct search *s, struct tile t, int room)
 {
     bool once = program_blocks(s->p, &t) <= s->sms;
-    bool short_of_slots = tile_stages(s->p, &t, room) < MOST_WIDE_STAGES;
-    bool together = !t.pingpong && short_of_slots && (has_few_waves(s, &t) || s->square);
+    bool together = !t.pingpong && (s->square || has_few_waves(s, &t));
+    if (!once && !(together && tile_stages(s->p, &t, room) < MOST_WIDE_STAGES)) return false;
     t.lends = true;
     t.stages = stages_of(s->p, &t, room);
-    return (once || together) && program_may_lend(s->p, &t);
+    return program_may_lend(s->p, &t);
 }
 
 static void consider(struct search *s, struct tile t)
@@ -294,6 +294,7 @@ const struct mainloop mainloop_wgmma = {.name = "sm90",
                                         .tma = true,
                                         .supports = supports,
                                         .candidates = candidates,
+                                        .cost = wgmma_cost,
                                         .footprint = wgmma_footprint,
                                         .shares_sm = shares_sm,
                                         .complete = complete,

@@ -15,8 +15,7 @@
 static bool choose_tile(struct plan *p, struct program *q, const struct plan_options *opt, struct tile *out)
 {
     if (!opt->variants || !variants_take(q)) return *out = tile_choose(q, &opt->target), true;
-    if (opt->base) return *out = variants_base(q, &opt->target), true;
-    return variants_tile(opt->variants, p, q, &opt->target, out);
+    return (opt->base ? variants_base : variants_tile)(opt->variants, p, q, &opt->target, out);
 }
 
 /* Equal products have equal tiles: the cheapest is sought once. */
@@ -32,6 +31,7 @@ static bool set_tile(struct plan *p, int index, struct memo *tiles, const struct
         s->tile = tile_offered(q, &opt->target, d->tile);
         return true;
     }
+    if (opt->variants && variants_take(q)) return choose_tile(p, q, opt, &s->tile); /* they have a table */
     bool good = identity_of(&id, &p->arena, p, q);
     struct program *first = good ? memo_first(tiles, &p->arena, &id, q, &ignored) : NULL;
     if (first == q) return choose_tile(p, q, opt, &s->tile);

@@ -44,6 +44,10 @@ coda_status schedule(struct plan *p, const struct plan_options *opt);
 coda_status schedule_complete(struct schedule *s, struct arena *a, const struct program *q,
                               const struct target *target);
 
+/* price.c: clock cycles of a run on the plan's target, by price; and what a host does in a run, as bytes. */
+double plan_price(const struct plan *p);
+double plan_work(const struct plan *p);
+
 /* schedule_NAME.c: all of s for a program of an own_kind. */
 #define X(NAME, name)                                                                                        \
     void schedule_##name(struct schedule *s, const struct program *q, const struct target *target);

@@ -8,15 +8,12 @@
 
 #include <string.h>
 
-enum {
-    SHARED_BYTES = 232448, /* of a Hopper block, when the target does not say */
-    SMS = 132              /* likewise */
-};
+enum { SHARED_BYTES = 232448 }; /* of a Hopper block, when the target does not say */
 
 void search_run(struct search *s, const struct target *target, enum tile_class class)
 {
     s->target = target;
-    s->sms = target->sms > 0 ? target->sms : SMS;
+    s->sms = target->sms > 0 ? target->sms : TARGET_SMS;
     s->shared_bytes = target->shared_bytes > 0 ? target->shared_bytes : SHARED_BYTES;
     s->n = 0;
     for (int i = 0; mainloops[i]; i++) {

@@ -5,7 +5,8 @@
  * rows than that. Above, numbers of rows fall into classes, within which the price hardly changes: of 64
  * rows, then of 128, then 64 for each doubling. Classes come in segments: up to 1024 rows, and each
  * doubling. A segment first takes what the segments below chose, then the fewest tiles more such that each
- * of its classes has one within the tolerance; and each class the cheapest of them. So what a number of rows
+ * of its classes has one within the tolerance, or, if that would be for one class alone, not far from it; and each
+ * class the cheapest of them. So what a number of rows
  * gets depends on no larger one, and tables grow by segments, as they are asked for.
  */
 #include "variants.h"
@@ -23,15 +24,15 @@ enum {
     FIRST_END = 1024, /* rows of the first segment */
     SEGMENT_CLASSES = 64,
     MOST_SEGMENTS = 22, /* up to 2^31 rows */
-    MOST_GOOD = 16,     /* tiles that a class is offered */
+    MOST_OFFERS = 24,   /* tiles that a class is offered */
     MOST_CHOSEN = 64,   /* variants of a family */
     NO_TILE = -1,
     ANY_ROWS = INT32_MAX
 };
 
-struct offers { /* to a class: tiles that are good enough for it, cheapest first */
-    struct tile tile[MOST_GOOD];
-    int n;
+struct offers { /* to a class: tiles that are good enough for it, then some that will do; cheapest first */
+    struct tile tile[MOST_OFFERS];
+    int good, n;
 };
 
 struct segment {
@@ -43,7 +44,7 @@ struct family { /* products that differ in their rows alone */
     struct family *next;
     struct identity id;
     struct target target;
-    struct tile few[FEW_CLASSES]; /* mainloop NULL: not known yet */
+    struct tile base, few[FEW_CLASSES]; /* mainloop NULL: not known yet */
     struct segment segment[MOST_SEGMENTS];
     struct tile chosen[MOST_CHOSEN];
     int choices;
@@ -109,9 +110,18 @@ static int classes_of(int segment)
     return (int)((segment_end(segment) - segment_begin(segment)) / class_width(segment));
 }
 
+int64_t variants_last(int64_t rows)
+{
+    int64_t last = 2 * LEAST_ROWS;
+    if (rows <= LEAST_ROWS) return rows;
+    if (rows > FEW_ROWS) return class_of(rows).rows;
+    while (last < rows) last *= 2;
+    return last;
+}
+
 /* ---- Offers ---- */
 
-static struct program with_rows(const struct program *q, int64_t rows)
+struct program variants_at(const struct program *q, int64_t rows)
 {
     struct program other = *q;
     other.dim[1] = rows;
@@ -119,19 +129,22 @@ static struct program with_rows(const struct program *q, int64_t rows)
     return other;
 }
 
-/* Of tiles for up to most_rows rows, those whose price at `rows` is within the tolerance of the cheapest. */
+/* Of tiles for up to most_rows rows, those whose price at `rows` is within the tolerance of the cheapest, or
+ * within that of a class on its own. */
 static void find_offers(struct offers *o, const struct program *q, const struct target *target, int64_t rows,
                         int most_rows)
 {
-    const struct program at = with_rows(q, rows);
+    const struct program at = variants_at(q, rows);
     struct search s = {.p = &at, .most = MOST_CANDIDATES, .most_rows = most_rows};
     double least = 0;
-    o->n = 0;
+    o->n = o->good = 0;
     search_run(&s, target, TILES_KNOWN);
-    for (int i = 0; i < s.n && o->n < MOST_GOOD; i++) {
+    for (int i = 0; i < s.n && o->n < MOST_OFFERS; i++) {
         if (s.tile[i].mainloop->streams) continue;
         if (!o->n) least = s.cost[i];
-        if (s.cost[i] * 100 <= least * (100 + VARIANT_TOLERANCE)) o->tile[o->n++] = s.tile[i];
+        if (s.cost[i] * 100 > least * (100 + SINGLE_TOLERANCE)) continue;
+        o->good += s.cost[i] * 100 <= least * (100 + VARIANT_TOLERANCE);
+        o->tile[o->n++] = s.tile[i];
     }
 }
 
@@ -152,52 +165,61 @@ struct cover {
 static void choose(struct family *f, struct cover *c, const struct tile *t)
 {
     f->chosen[f->choices++] = *t;
-    for (int k = 0; k < c->classes; k++) c->done[k] = c->done[k] || has(c->offers[k].tile, c->offers[k].n, t);
+    for (int k = 0; k < c->classes; k++)
+        c->done[k] = c->done[k] || has(c->offers[k].tile, c->offers[k].good, t);
 }
 
 static int count_new(const struct cover *c, const struct tile *t)
 {
     int n = 0;
-    for (int k = 0; k < c->classes; k++) n += !c->done[k] && has(c->offers[k].tile, c->offers[k].n, t);
+    for (int k = 0; k < c->classes; k++) n += !c->done[k] && has(c->offers[k].tile, c->offers[k].good, t);
     return n;
 }
 
-/* The tile that is good enough for most classes that have none yet; NULL if all have one. */
-static const struct tile *best_offer(const struct cover *c)
+/* The tile that is good enough for most classes that have none yet, but for at least `most` + 1; else NULL. */
+static const struct tile *best_offer(const struct cover *c, int most)
 {
     const struct tile *best = NULL;
-    int most = 0;
     for (int k = 0; k < c->classes; k++)
-        for (int i = 0; i < c->offers[k].n && !c->done[k]; i++) {
+        for (int i = 0; i < c->offers[k].good && !c->done[k]; i++) {
             int n = count_new(c, &c->offers[k].tile[i]);
             if (n > most) most = n, best = &c->offers[k].tile[i];
         }
     return best;
 }
 
-/* The index of the cheapest of the offers that was chosen. */
-static int8_t chosen_of(const struct family *f, const struct offers *o)
+/* The index of the cheapest of the first n offers that was chosen. */
+static int8_t chosen_of(const struct family *f, const struct offers *o, int n)
 {
-    for (int i = 0; i < o->n; i++)
+    for (int i = 0; i < n; i++)
         for (int j = 0; j < f->choices; j++)
             if (tile_equal(&o->tile[i], &f->chosen[j])) return (int8_t)j;
     return NO_TILE;
+}
+
+static void choose_all(struct family *f, struct cover *c)
+{
+    const struct tile *t;
+    while (f->choices < MOST_CHOSEN && (t = best_offer(c, 1))) choose(f, c, t);
+    for (int k = 0; k < c->classes; k++)
+        c->done[k] = c->done[k] || chosen_of(f, &c->offers[k], c->offers[k].n) != NO_TILE;
+    while (f->choices < MOST_CHOSEN && (t = best_offer(c, 0))) choose(f, c, t);
 }
 
 /* Chooses until each class has a tile. */
 static bool cover_segment(struct family *f, const struct program *q, int segment)
 {
     struct cover *c = calloc(1, sizeof *c);
-    const struct tile *t;
     if (!c) return false;
     c->classes = classes_of(segment);
     for (int k = 0; k < c->classes; k++) {
         struct offers *o = &c->offers[k];
         find_offers(o, q, &f->target, class_at(segment, k).rows, ANY_ROWS);
-        c->done[k] = chosen_of(f, o) != NO_TILE;
+        c->done[k] = chosen_of(f, o, o->good) != NO_TILE;
     }
-    while (f->choices < MOST_CHOSEN && (t = best_offer(c))) choose(f, c, t);
-    for (int k = 0; k < c->classes; k++) f->segment[segment].tile[k] = chosen_of(f, &c->offers[k]);
+    choose_all(f, c);
+    for (int k = 0; k < c->classes; k++)
+        f->segment[segment].tile[k] = chosen_of(f, &c->offers[k], c->offers[k].n);
     f->segment[segment].known = true;
     free(c);
     return true;
@@ -210,7 +232,7 @@ static bool cover_segment(struct family *f, const struct program *q, int segment
 static bool family_identity(struct identity *out, struct arena *a, const struct plan *p,
                             const struct program *q)
 {
-    struct program some = with_rows(q, 1);
+    struct program some = variants_at(q, 1);
     some.port = ARENA_NEW(a, struct tensor_use, q->ports + 1);
     if (!some.port) return false;
     memcpy(some.port, q->port, sizeof *q->port * (size_t)q->ports);
@@ -252,20 +274,50 @@ static struct family *family_of(struct variants *v, const struct plan *p, const 
     return f;
 }
 
+/* ---- The base ---- */
+
+/* Of what serves both few rows and many, the cheapest at some rows between; false: nothing does. */
+static bool find_base(const struct program *q, const struct target *target, struct tile *out)
+{
+    enum { FEW = 1, SOME = 512, MANY = 16384 };
+    struct program few = variants_at(q, FEW), some = variants_at(q, SOME), many = variants_at(q, MANY);
+    struct search all[3] = {{.p = &some}, {.p = &few}, {.p = &many}};
+    for (int i = 0; i < ARRAY_SIZE(all); i++) {
+        all[i].most = MOST_CANDIDATES, all[i].most_rows = ANY_ROWS, all[i].common = true;
+        search_run(&all[i], target, TILES_KNOWN);
+    }
+    for (int i = 0; i < all[0].n; i++) {
+        int found = 0;
+        for (int k = 1; k < ARRAY_SIZE(all); k++)
+            for (int j = 0; j < all[k].n; j++) found += tile_equal(&all[0].tile[i], &all[k].tile[j]);
+        if (found == ARRAY_SIZE(all) - 1) return *out = all[0].tile[i], true;
+    }
+    return false;
+}
+
+static struct tile base_of(struct family *f, const struct program *q)
+{
+    if (!f->base.mainloop && !find_base(q, &f->target, &f->base)) return tile_choose(q, &f->target);
+    return f->base;
+}
+
+/* ---- A tile ---- */
+
 static bool find_among_many(struct family *f, const struct program *q, struct tile *out)
 {
     const struct class at = class_of(q->dim[1]);
     for (int s = 0; s <= at.segment; s++)
         if (!f->segment[s].known && !cover_segment(f, q, s)) return false;
     int tile = f->segment[at.segment].tile[at.index];
-    *out = tile == NO_TILE ? variants_base(q, &f->target) : f->chosen[tile];
+    *out = tile == NO_TILE ? base_of(f, q) : f->chosen[tile];
     return true;
 }
 
 /* For up to 8, 16, .. 128 rows; a stream is for its rows alone. What is good enough for twice as many rows is
  * so for these, too. */
-static struct tile few_rows_tile(const struct program *q, const struct target *target, int64_t rows)
+static struct tile few_rows_tile(struct family *f, const struct program *q, int64_t rows)
 {
+    const struct target *target = &f->target;
     struct offers o;
     struct tile t;
     if (rows < LEAST_ROWS) {
@@ -274,12 +326,12 @@ static struct tile few_rows_tile(const struct program *q, const struct target *t
         rows = LEAST_ROWS;
     }
     if (rows < FEW_ROWS) {
-        t = few_rows_tile(q, target, 2 * rows);
+        t = few_rows_tile(f, q, 2 * rows);
         find_offers(&o, q, target, rows, t.most_rows);
-        if (has(o.tile, o.n, &t)) return t;
+        if (has(o.tile, o.good, &t)) return t;
     }
     find_offers(&o, q, target, rows, (int)rows);
-    return o.n ? *o.tile : variants_base(q, target);
+    return o.n ? *o.tile : base_of(f, q);
 }
 
 static bool find_among_few(struct family *f, const struct program *q, struct tile *out)
@@ -288,7 +340,7 @@ static bool find_among_few(struct family *f, const struct program *q, struct til
     int class = (int)rows - 1;
     if (rows > LEAST_ROWS)
         for (rows = 2 * LEAST_ROWS, class = LEAST_ROWS; rows < q->dim[1]; rows *= 2) class ++;
-    if (!f->few[class].mainloop) f->few[class] = few_rows_tile(q, &f->target, rows);
+    if (!f->few[class].mainloop) f->few[class] = few_rows_tile(f, q, rows);
     *out = f->few[class];
     return true;
 }
@@ -303,23 +355,12 @@ bool variants_tile(struct variants *v, const struct plan *p, const struct progra
     return good;
 }
 
-/* ---- The base ---- */
-
-/* Of what serves both few rows and many, the cheapest at some rows between. */
-struct tile variants_base(const struct program *q, const struct target *target)
+bool variants_base(struct variants *v, const struct plan *p, const struct program *q,
+                   const struct target *target, struct tile *out)
 {
-    enum { FEW = 1, SOME = 512, MANY = 16384 };
-    struct program few = with_rows(q, FEW), some = with_rows(q, SOME), many = with_rows(q, MANY);
-    struct search all[3] = {{.p = &some}, {.p = &few}, {.p = &many}};
-    for (int i = 0; i < ARRAY_SIZE(all); i++) {
-        all[i].most = MOST_CANDIDATES, all[i].most_rows = ANY_ROWS, all[i].common = true;
-        search_run(&all[i], target, TILES_KNOWN);
-    }
-    for (int i = 0; i < all[0].n; i++) {
-        int found = 0;
-        for (int k = 1; k < ARRAY_SIZE(all); k++)
-            for (int j = 0; j < all[k].n; j++) found += tile_equal(&all[0].tile[i], &all[k].tile[j]);
-        if (found == ARRAY_SIZE(all) - 1) return all[0].tile[i];
-    }
-    return tile_choose(q, target);
+    pthread_mutex_lock(&v->lock);
+    struct family *f = family_of(v, p, q, target);
+    if (f) *out = base_of(f, q);
+    pthread_mutex_unlock(&v->lock);
+    return f;
 }

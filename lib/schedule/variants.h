@@ -19,11 +19,20 @@ void variants_let_go(struct variants *v);
 
 /* Has this program such tiles? Of more than one batch it has the tile that tile_choose gives. */
 bool variants_take(const struct program *q);
-/* The tile of q at its rows; within VARIANT_TOLERANCE of the cheapest, by price. */
-enum { VARIANT_TOLERANCE = 5 }; /* per cent */
+/* The tile of q at its rows; within VARIANT_TOLERANCE of the cheapest, by price, or within SINGLE_TOLERANCE
+ * where it would be for one class of rows alone. */
+enum { VARIANT_TOLERANCE = 5, SINGLE_TOLERANCE = 8 }; /* per cent */
 bool variants_tile(struct variants *v, const struct plan *p, const struct program *q,
                    const struct target *target, struct tile *out); /* false: out of memory */
 /* One tile for all its rows, however slow. */
-struct tile variants_base(const struct program *q, const struct target *target);
+bool variants_base(struct variants *v, const struct plan *p, const struct program *q,
+                   const struct target *target, struct tile *out); /* false: out of memory */
+/* The same product of so many rows; the most rows that have the tile of these. */
+struct program variants_at(const struct program *q, int64_t rows);
+int64_t variants_last(int64_t rows);
+
+/* variants_print.c: appends, for each product of a plan, its tiles by rows, up to those that it has, and by
+ * how much each costs more than the cheapest one, at most; and its base. false: out of memory. */
+bool variants_print(struct variants *v, const struct plan *p, struct text *t);
 
 #endif

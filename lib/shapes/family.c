@@ -32,6 +32,7 @@ coda_status family_open(struct family *f, const graph *g, const coda_compile_opt
 void family_close(struct family *f)
 {
     for (int i = 0; i < f->corners; i++) executable_free(f->corner[i]);
+    for (int i = 0; i < f->probes; i++) executable_free(f->probe[i]);
     known_free(f->known);
     variants_free(f->variants);
     graph_free(f->rewritten);
@@ -75,7 +76,9 @@ static coda_status compile_bound(struct family *f, coda_plan **out, const coda_p
                                 .largers = f->largers,
                                 .known = f->known,
                                 .known_alone = w->loaded,
-                                .threads = w->threads};
+                                .unloaded = w->unloaded,
+                                .threads = w->threads,
+                                .drawn = w->drawn};
     opt.flags |= flags;
     coda_status status = compile_graph(out, g, &opt, &kin);
     graph_free(g);
@@ -101,7 +104,7 @@ static coda_status check_promises(const struct family *f, const coda_plan *whole
 static coda_status plan_from(struct family *f, coda_plan **out, const coda_plan *whole, const struct wish *w,
                              const graph *from)
 {
-    coda_status status = compile_bound(f, out, whole, w, from, w->drawn ? CODA_PLAN_ONLY : 0);
+    coda_status status = compile_bound(f, out, whole, w, from, w->drawn || w->told ? CODA_PLAN_ONLY : 0);
     if (status) return status;
     status = check_promises(f, whole, *out, w);
     bool absent = w->loaded && !(*out)->runnable;
@@ -155,7 +158,7 @@ static coda_status add_corner(struct family *f, coda_plan *whole, const struct w
 static coda_status add_corners(struct family *f, coda_plan *whole, bool base, unsigned flags)
 {
     int64_t dims[MOST_SYMBOLS];
-    const struct wish w = {.call = "compile", .dims = dims, .base = base};
+    const struct wish w = {.call = "compile", .dims = dims, .base = base, .unloaded = base};
     coda_status status = CODA_OK;
     for (unsigned k = 0; !status && k < 2u << MIN(f->graph->dims->symbols, MOST_SMALL); k++) {
         combine(f->graph->dims, k / 2, k % 2, dims);
@@ -164,9 +167,98 @@ static coda_status add_corners(struct family *f, coda_plan *whole, bool base, un
     return status;
 }
 
+/* ---- Probes ----
+ *
+ * A kernel of the base is for any number of rows; but attention has others for few queries, and for few
+ * sequences, and what is 1 is left out of a walk. Which there are is found by planning shapes: around the
+ * powers of two of each symbol, the others at their largest, then small. Some texts have a number of the
+ * shape, as a mean over rows has their number: then every probe wants others, and none of it is loaded. */
+
+struct search_of_base {
+    struct family *f;
+    coda_plan *whole;
+    struct arena arena;
+    struct names texts;
+    bool endless; /* texts follow the shapes, and there is no base of them */
+};
+
+/* Has it a text that no plan before it has? */
+static bool has_news(struct search_of_base *s, const coda_plan *p)
+{
+    bool news = false;
+    for (int i = 0; i < p->kernels; i++) {
+        const char *text = p->kernel[i].info.source;
+        if (names_find(&s->texts, text, -1) >= 0) continue;
+        news = true;
+        names_add(&s->texts, &s->arena, text, i);
+    }
+    return news;
+}
+
+/* Draws the best plan, too: its products look for tiles of so many rows, which takes longer than a run may.
+ * A shape without a plan is none of ours: a run of it will say so. */
+static void probe(struct search_of_base *s, const int64_t *dims)
+{
+    struct family *f = s->f;
+    const struct wish w = {.call = "compile", .dims = dims, .base = true, .unloaded = true};
+    const struct wish best = {.call = "compile", .dims = dims, .drawn = true};
+    coda_plan *p;
+    if (s->endless) return;
+    if (!family_plan(f, &p, s->whole, &best)) executable_free(p);
+    if (family_plan(f, &p, s->whole, &w)) return;
+    bool news = has_news(s, p);
+    s->endless = news && f->probes == MOST_PROBES;
+    if (news && !s->endless) f->probe[f->probes++] = p;
+    else executable_free(p);
+}
+
+static void probe_symbol(struct search_of_base *s, int symbol, bool small)
+{
+    const struct dims *t = s->f->graph->dims;
+    const struct symbol *of = &t->symbol[symbol];
+    int64_t dims[MOST_SYMBOLS];
+    combine(t, small ? ~0u : 0, false, dims);
+    for (int64_t power = 1; power <= of->most; power *= 2)
+        for (int64_t past = 0; past < 2; past++) {
+            int64_t steps = CEIL_DIV(power + past, of->multiple);
+            dims[symbol] = steps * of->multiple;
+            if (dims[symbol] >= of->least && dims[symbol] <= of->most) probe(s, dims);
+        }
+}
+
+static void add_probes(struct family *f, coda_plan *whole)
+{
+    struct search_of_base s = {.f = f, .whole = whole};
+    has_news(&s, whole);
+    for (int i = 0; i < f->corners; i++) has_news(&s, f->corner[i]);
+    for (int i = 0; i < f->graph->dims->symbols; i++)
+        for (int small = 0; small < MIN(f->graph->dims->symbols, 2); small++) probe_symbol(&s, i, small);
+    while (s.endless && f->probes) executable_free(f->probe[--f->probes]);
+    arena_free(&s.arena);
+}
+
+/* All kernels of the base, compiled at one time. */
+static coda_status load_base(struct family *f, coda_plan *whole)
+{
+    coda_plan *all[1 + MOST_CORNERS + MOST_PROBES] = {whole};
+    int n = 1;
+    if (!f->known || f->opt.flags & CODA_PLAN_ONLY) return CODA_OK;
+    for (int i = 0; i < f->corners; i++) all[n++] = f->corner[i];
+    for (int i = 0; i < f->probes; i++) all[n++] = f->probe[i];
+    return compile_load(all, n, &f->opt, f->known);
+}
+
+static coda_status add_base(struct family *f, coda_plan *whole)
+{
+    coda_status status = add_corners(f, whole, true, 0);
+    if (status) return status;
+    add_probes(f, whole);
+    return load_base(f, whole);
+}
+
 coda_status family_whole(struct family *f, coda_plan **out, bool base)
 {
-    const struct kinship kin = {.variants = f->variants, .base = base, .known = f->known};
+    const struct kinship kin = {.variants = f->variants, .base = base, .known = f->known, .unloaded = base};
     int64_t dims[MOST_SYMBOLS];
     largest(f->graph->dims, dims);
     graph *large = graph_bind(f->graph, "compile", dims);
@@ -176,7 +268,7 @@ coda_status family_whole(struct family *f, coda_plan **out, bool base)
     if (status) return status;
     f->opt.arch = (*out)->arch;
     f->larger[f->largers++] = &(*out)->plan;
-    if (base) status = add_corners(f, *out, true, 0);
+    if (base) status = add_base(f, *out);
     if (!status) status = add_corners(f, *out, false, CODA_PLAN_ONLY);
     if (!status) return CODA_OK;
     executable_free(*out);

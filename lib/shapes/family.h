@@ -7,7 +7,7 @@
 
 #include "executable.h"
 
-enum { MOST_CORNERS = 32 };
+enum { MOST_CORNERS = 32, MOST_PROBES = 8 };
 
 struct family {
     graph *graph;     /* as it was given */
@@ -17,6 +17,8 @@ struct family {
     struct known *known;             /* on a GPU; else NULL */
     coda_plan *corner[MOST_CORNERS]; /* plans of shapes that are large, as far as their kind goes */
     int corners;
+    coda_plan *probe[MOST_PROBES]; /* of the base, of shapes that want other kernels than those have */
+    int probes;
     const struct plan *larger[MOST_CORNERS + 1]; /* theirs, and that of the whole */
     int largers;
 };
@@ -28,17 +30,19 @@ void family_hold(struct family *f);
 void family_let_go(struct family *f);
 
 /* The plan of the largest shape, whose workspace and prepared memory serve all others. `base`: of kernels for
- * any number of rows; those that other shapes want besides are loaded, too. */
+ * any number of rows; those that other shapes want besides are loaded, too, as far as probes find them. */
 coda_status family_whole(struct family *f, coda_plan **out, bool base);
 
 /* Which plan of a shape is wanted. */
 struct wish {
     const char *call; /* for messages */
     const int64_t *dims;
-    bool base;   /* of kernels that serve any shape, though slower; else of the best ones */
-    bool loaded; /* only if all its kernels are loaded: else *out is NULL, which is no failure */
-    bool drawn;  /* only to be looked at: nothing is compiled */
-    int threads; /* that compile; 0: kernels_threads() */
+    bool base;     /* of kernels that serve any shape, though slower; else of the best ones */
+    bool loaded;   /* only if all its kernels are loaded: else *out is NULL, which is no failure */
+    bool drawn;    /* only to be looked at: it has no kernels */
+    bool told;     /* only to be looked at: it has their texts alone */
+    bool unloaded; /* compile_load goes on with it */
+    int threads;   /* that compile; 0: kernels_threads() */
 };
 coda_status family_plan(struct family *f, coda_plan **out, const coda_plan *whole, const struct wish *w);
 

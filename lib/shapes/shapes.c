@@ -12,7 +12,10 @@
 #include "background.h"
 #include "family.h"
 #include "forks.h"
+#include "gather.h"
 #include "known.h"
+#include "schedule.h"
+#include "variants.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -407,6 +410,16 @@ coda_status shapes_workspace(const coda_plan *p, const int64_t *dims, int64_t *o
     return status || !has_base(p->shapes) ? status : find_workspace(out, p, &w);
 }
 
+coda_status shapes_price(const coda_plan *p, const int64_t *dims, double *out)
+{
+    const struct wish w = {.call = "plan_buckets", .dims = dims, .drawn = true};
+    coda_plan *drawn = NULL;
+    coda_status status = family_plan(&p->shapes->family, &drawn, p, &w);
+    if (!status) *out = p->device == CODA_DEVICE_CPU ? plan_work(&drawn->plan) : plan_price(&drawn->plan);
+    executable_free(drawn);
+    return status;
+}
+
 void shapes_stats(const coda_plan *p, coda_shape_stats *out)
 {
     struct shapes *s = p->shapes;
@@ -421,6 +434,35 @@ void shapes_stats(const coda_plan *p, coda_shape_stats *out)
     out->pending = s->background.waiting;
     out->kernels = s->family.known ? known_count(s->family.known) : 0;
     pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- All shapes ---- */
+
+coda_status shapes_gather(coda_plan **out, const coda_plan *p, const struct gathering *how)
+{
+    struct shapes *s = p->shapes;
+    coda_policy policy = s->family.opt.policy;
+    bool base = policy == CODA_POLICY_BACKGROUND || policy == CODA_POLICY_NEVER;
+    pthread_mutex_lock(&s->lock);
+    bool may = begin_to_compile(s);
+    pthread_mutex_unlock(&s->lock);
+    if (!may) return fail(CODA_E_UNSUPPORTED, "%s: the plan is sealed", how->call);
+    coda_status status = gather_texts(out, &s->family, p, base);
+    if (!status) status = gather_compile(&s->family, *out, how);
+    pthread_mutex_lock(&s->lock);
+    end_to_compile(s);
+    s->warmed |= how->load && !status;
+    pthread_mutex_unlock(&s->lock);
+    if (!status) return CODA_OK;
+    executable_free(*out);
+    *out = NULL;
+    return status;
+}
+
+coda_status shapes_print(const coda_plan *p, struct text *t)
+{
+    bool good = variants_print(p->shapes->family.variants, &p->plan, t) && !t->failed;
+    return good ? CODA_OK : fail(CODA_E_MEMORY, "out of memory for a table of tiles");
 }
 
 /* ---- The whole ---- */

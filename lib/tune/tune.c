@@ -112,7 +112,7 @@ static coda_status decide(struct tuner *t, const struct plan *plan, int index, s
 {
     const struct program *q = &plan->program[index];
     const struct figures *f = NULL;
-    coda_status status = look(t, plan, index, k, &f);
+    coda_status status = t->by_price ? CODA_OK : look(t, plan, index, k, &f);
     if (status) return status;
     *d = (struct decision){.root = q->root, .figures = f};
     if (f && f->n) return follow(t, f, d);
@@ -134,7 +134,8 @@ coda_status tune_plan(struct tuner *t, const struct plan *plan, struct decision 
     coda_status status = CODA_OK;
     *n = 0;
     t->tuned = ARENA_NEW(t->arena, const char *, plan->programs + 1);
-    if (!k.figures || !d || !t->tuned || !touch_find(&k.touch, t->arena, plan))
+    bool good = k.figures && d && t->tuned;
+    if (!good || (!t->by_price && !touch_find(&k.touch, t->arena, plan)))
         return fail(CODA_E_MEMORY, "out of memory for %d decisions", plan->programs);
     for (int i = 0; i < plan->programs && !status; i++) {
         if (!is_tunable(plan, i)) continue;

@@ -12,6 +12,7 @@ struct tuner {
     const struct coda_arg_info *arg;
     const struct jit_device *gpu;
     struct jit_options jit;
+    bool by_price;       /* figures are not asked for: what loses by price is taken apart, and no more */
     bool measure;        /* what is not known */
     bool thorough;       /* what is known of few tiles, too */
     struct arena *arena; /* for what tune_plan returns */

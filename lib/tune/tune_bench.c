@@ -195,7 +195,7 @@ static void compile_way(void *ctx, int64_t i)
     struct contest *c = ctx;
     struct way *w = &c->way[i];
     if (w->status) return;
-    w->status = kernels_compile(w->plan, &c->tuner->jit, 0);
+    w->status = kernels_compile(w->plan, 0, &c->tuner->jit, 0);
     if (w->status) fail_save(&w->failure);
 }
 

@@ -204,7 +204,6 @@ template <class Config> struct AttentionSplit {
         });
         at.next();
     }
-    // Where the next block's keys lie is read while this one's slots are waited for.
     DEV void produce(const TensorMap &k, const TensorMap &v, const AttentionInputs &in) const
     {
         Cursor at = Cursor::producer();
@@ -213,10 +212,9 @@ template <class Config> struct AttentionSplit {
             const Item item = walk.item(in);
             const i32 end = item.begin(held);
             if (Config::starts && (lane >= Copies::lanes || item.keys.first == item.keys.end)) continue;
-            Copies next(in, item.batch, item.begin(0));
+            KeyWalk<Config, bn> pages(in, item.batch, item.begin(0));
             for (i32 block = item.begin(0); block < end; block++) {
-                const Copies copies = next;
-                next = Copies(in, item.batch, min(block + 1, end - 1));
+                const Copies copies = pages.of(in, item.batch, block);
                 load(at, k, item, copies);
                 load(at, v, item, copies);
             }

@@ -27,6 +27,7 @@ template <class Config, i32 rows> struct KeyCopies {
 
     i32 at; // the tile's number in its sequence; of pages: this lane's first row in the pool
 
+    DEV explicit KeyCopies(i32 at) : at(at) {}
     DEV KeyCopies(const AttentionInputs &in, i32 sequence, i32 tile) : at(tile)
     {
         if constexpr (Config::page != 0)
@@ -38,6 +39,35 @@ template <class Config, i32 rows> struct KeyCopies {
     {
         if constexpr (Config::page == 0) load(0, at * rows, sequence);
         else if (lane() < count) load(lane() * box, at % Config::page, at / Config::page);
+    }
+};
+
+// The copies of one tile after the other, by a warp. Of keys in pages it reads the table for as many tiles as
+// it has lanes for, and for as many behind these, so that a ring is filled at the price of one read.
+template <class Config, i32 rows> struct KeyWalk {
+    using Copies = KeyCopies<Config, rows>;
+    static constexpr i32 tiles = 32 / Copies::count;
+    i32 first, rows_now, rows_later; // of this lane, in the pool: of the tiles from `first` on, and behind them
+
+    DEV KeyWalk(const AttentionInputs &in, i32 sequence, i32 tile) : first(tile)
+    {
+        rows_now = read(in, sequence, tile), rows_later = read(in, sequence, tile + tiles);
+    }
+    DEV static i32 read(const AttentionInputs &in, i32 sequence, i32 tile)
+    {
+        if constexpr (Config::page == 0) return 0;
+        else return pool_row<Config>(in, sequence, tile * rows + Copies::lane() * Copies::box);
+    }
+    // Tiles are asked for in their order.
+    DEV Copies of(const AttentionInputs &in, i32 sequence, i32 tile)
+    {
+        if constexpr (Config::page == 0) return Copies(tile);
+        if (tile - first == tiles) {
+            first = tile;
+            rows_now = rows_later, rows_later = read(in, sequence, tile + tiles);
+        }
+        const i32 lane = (tile - first) * Copies::count + Copies::lane() % Copies::count;
+        return Copies(__shfl_sync(~0u, rows_now, lane));
     }
 };
 

@@ -49,20 +49,47 @@ template <class R, i32 warps> DEV void fold_warps(typename R::State &s, float *s
     __syncthreads();
 }
 
-// A row's state from the `blocks` that several tiles made of it (see port/vector.cuh), merged by neighbouring
-// lanes, each of which then has it; and its statistic.
-template <class R, i32 lanes> DEV typename R::State merge_partials(const float *p, i64 row, i32 blocks)
-{
-    const i32 lane = threadIdx.x % lanes;
-    port::Partials<R, lanes> states;
-    states.load(p, row, lane, blocks);
-    typename R::State s = states.merged(p, row, lane, blocks);
-    fold_lanes<R, lanes>(s);
-    return s;
-}
-template <class R, i32 lanes> DEV float finish_partials(const float *p, i64 row, i32 blocks)
-{
-    return R::finish(merge_partials<R, lanes>(p, row, blocks));
-}
+// The states that the `blocks` tiles of a row made of it (see port/vector.cuh), which `lanes` neighbouring
+// lanes merge: 1, 2, or a warp. load() has 16 of them, or 128, on their way from memory at once: a kernel
+// asks for those of several rows, and for more, before it waits. merged() joins neighbours, then pairs of
+// these and so on, the same bits in each lane; one lane and two make the same.
+template <class R, i32 lanes> struct States {
+    static constexpr bool warp = lanes > 2; // whose lanes take every lanes-th
+    static constexpr i32 each = R::state > 4 ? 1 : warp ? 4 : 16 / lanes; // of a lane, in flight
+    static constexpr i32 step = warp ? lanes : 1;
+    typename R::State part[each];
+
+    DEV void load(const float *p, i64 row, i32 blocks, i32 from = 0)
+    {
+        const i32 lane = threadIdx.x % lanes, first = from + (warp ? lane : lane * each);
+#pragma unroll
+        for (i32 i = 0; i < each; i++) {
+            R::init(part[i]);
+            if (first + i * step < blocks) part[i] = port::load_partial<R>(p, row, first + i * step, blocks);
+        }
+    }
+    DEV void join()
+    {
+#pragma unroll
+        for (i32 near = 1; near < each; near *= 2)
+#pragma unroll
+            for (i32 i = 0; i + near < each; i += 2 * near) R::merge(part[i], part[i + near]);
+        if (!warp) fold_lanes<R, lanes>(part[0]);
+    }
+    DEV typename R::State merged(const float *p, i64 row, i32 blocks) const
+    {
+        States s = *this;
+        s.join();
+        typename R::State all = s.part[0];
+#pragma unroll 1
+        for (i32 from = each * lanes; from < blocks; from += each * lanes) {
+            s.load(p, row, blocks, from);
+            s.join();
+            R::merge(all, s.part[0]);
+        }
+        if (warp) fold_lanes<R, lanes>(all);
+        return all;
+    }
+};
 
 } // namespace coda::block

@@ -35,9 +35,15 @@ template <int n> DEV void shrink_registers() { asm volatile("setmaxnreg.dec.sync
 // Hopper kernels follow each other whole.
 #if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 900
 DEV void grid_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+// The same, when `x` has been computed, which is not negative.
+DEV void grid_wait_knowing(int x)
+{
+    asm volatile("{ .reg .pred p; setp.ge.s32 p, %0, 0; @p griddepcontrol.wait; }" ::"r"(x) : "memory");
+}
 DEV void grid_launch_next() { asm volatile("griddepcontrol.launch_dependents;"); }
 #else
 DEV void grid_wait() {}
+DEV void grid_wait_knowing(int) {}
 DEV void grid_launch_next() {}
 #endif
 // Says instead that this thread reads nothing that the kernel before this one may write.

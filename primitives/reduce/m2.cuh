@@ -22,7 +22,7 @@ struct m2 {
     DEV static void merge(State &s, const State &o)
     {
         float n = s.v[0] + o.v[0], d = o.v[1] - s.v[1];
-        float part = n > 0.0f ? o.v[0] / n : 0.0f; // exact when either is empty
+        float part = n > 0.0f ? math::count_ratio(o.v[0], n) : 0.0f; // exact when either is empty
         s.v[2] += fmaf(d * (s.v[0] * part), d, o.v[2]);
         s.v[1] = fmaf(d, part, s.v[1]);
         s.v[0] = n;

@@ -2,7 +2,8 @@
 //
 // The emitted Epilogue holds the arithmetic, as functions of one row, one column and one slot; Drain, which
 // one consumer warpgroup runs, moves the data between them and memory. For one tile:
-//     prepare   row(), col() and half() fill shared memory, once for each row and column
+//     prepare   row(), col() and half() fill shared memory, once for each row and column, when all that they
+//               load is on its way
 //     drain     for each unit, 64 rows of a chunk of columns: load(), cell() and apply() for every slot,
 //               store(); then merge the reductions' states across the four lanes that share a row, and
 //               save(); at the end save_columns(), of what was folded down the columns
@@ -79,51 +80,130 @@ template <class Config, class Epilogue> struct Drain {
 
     // ---- Values of rows and columns ----
 
+    // A thread has its share of the rows and columns in turns. All that they load of a tile with one sample
+    // is in flight at one time; so is most of what any other loads of rows. Beside large accumulators what is
+    // loaded of columns waits: sums that a tile of the tail does not write count as if they were in use.
+    static constexpr bool in_time = samples == 1 && Layout::blocks * Config::bn <= 256;
+    static constexpr int row_threads = 128 / Epilogue::team; // that lead a row at one time
+    static constexpr int row_turns = (Layout::rows + row_threads - 1) / row_threads;
+    static constexpr int rows_ahead = row_turns < 4 ? row_turns : 4;
+    static constexpr int col_turns = (Config::bn + 127) / 128, half_turns = (Config::bn / 2 + 127) / 128;
+    struct Ahead {
+        typename Epilogue::RowAhead row[rows_ahead];
+        typename Epilogue::ColAhead col[col_turns];
+        typename Epilogue::HalfAhead half[half_turns];
+    };
+
+    // Whoever has the time asks for the values of a tile before it prepares it.
+    DEV void ask(const Tile &t, Ahead &ahead) const
+    {
+        ask_rows(t, ahead);
+        if constexpr (in_time) ask_columns(t, first_sample(t), ahead);
+    }
     DEV void prepare(const Tile &t) const
+    {
+        Ahead ahead;
+        ask(t, ahead);
+        prepare(t, ahead);
+    }
+    DEV void prepare(const Tile &t, Ahead &ahead) const
     {
         if constexpr (Layout::has_row || Layout::has_col || Layout::has_half || Layout::folds_columns) {
             meet(); // the last tile's readers are done
             if constexpr (Layout::folds_columns) Folds::begin(values, thread);
-            prepare_rows(t);
-            prepare_columns(t);
+            prepare_rows(t, ahead);
+            prepare_columns(t, ahead);
             meet();
         }
     }
-    DEV void prepare_rows(const Tile &t) const
+
+    DEV int row_of(int turn) const { return turn * row_threads + thread / Epilogue::team; }
+    DEV static bool is_in_tile(int i) { return Layout::rows % row_threads == 0 || i < Layout::rows; }
+    // Rows past the end stand for the last one.
+    DEV int existing_row(const Tile &t, int i) const
+    {
+        const int m = t.m * Config::bm + first_row + i, last = rows() - 1;
+        return Config::even || m < last ? m : last;
+    }
+    DEV void ask_rows(const Tile &t, Ahead &ahead) const
     {
         if constexpr (Layout::has_row)
-#pragma unroll 1
-            for (int i = thread / Epilogue::team; i < Layout::rows; i += 128 / Epilogue::team) {
-                const int m = t.m * Config::bm + first_row + i;
-                if (m >= rows()) break;
-                const int batch = Samples<Epilogue::sample>::of(m, t.batch);
-                const bool leads = thread % Epilogue::team == 0; // it alone stores
-                const typename Epilogue::Row row = Epilogue::row(args, batch, m, t.n == 0 && leads);
-                if (leads) values.row[i] = row;
+#pragma unroll
+            for (int turn = 0; turn < rows_ahead; turn++) {
+                if (!is_in_tile(row_of(turn))) continue;
+                const int m = existing_row(t, row_of(turn));
+                ahead.row[turn] = Epilogue::row_ahead(args, Samples<Epilogue::sample>::of(m, t.batch), m);
             }
     }
-    DEV void prepare_columns(const Tile &t) const
+    // Every lane of a team takes part, whether the row exists or not; the first alone stores.
+    DEV void prepare_row(const Tile &t, int i, const typename Epilogue::RowAhead &ahead) const
     {
-        const int first = first_sample(t);
-#pragma unroll
-        for (int s = 0; s < samples; s++)
-            if (samples == 1 || (first + s) * Epilogue::sample < rows()) prepare_sample(t, first + s, s);
+        const int m = existing_row(t, i), batch = Samples<Epilogue::sample>::of(m, t.batch);
+        const bool inside = Config::even || t.m * Config::bm + first_row + i < rows();
+        const bool leads = thread % Epilogue::team == 0 && inside;
+        const typename Epilogue::Row row = Epilogue::row(args, ahead, batch, m, t.n == 0 && leads);
+        if (leads) values.row[i] = row;
     }
-    DEV void prepare_sample(const Tile &t, int batch, int s) const
+    DEV void prepare_rows(const Tile &t, const Ahead &ahead) const
+    {
+        if constexpr (Layout::has_row) {
+#pragma unroll
+            for (int turn = 0; turn < rows_ahead; turn++)
+                if (is_in_tile(row_of(turn))) prepare_row(t, row_of(turn), ahead.row[turn]);
+#pragma unroll 1
+            for (int turn = rows_ahead; turn < row_turns; turn++) {
+                const int i = row_of(turn), m = existing_row(t, i);
+                if (m != t.m * Config::bm + first_row + i) break; // a warp has it, and those after it
+                prepare_row(t, i,
+                            Epilogue::row_ahead(args, Samples<Epilogue::sample>::of(m, t.batch), m));
+            }
+        }
+    }
+
+    // Column j of a tile, and of the tensor; what is past the end loads the last one.
+    DEV static int inside(int n, i64 end) { return n < end ? n : (int)end - 1; }
+    DEV void ask_columns(const Tile &t, int batch, Ahead &ahead) const
     {
         if constexpr (Layout::has_col)
 #pragma unroll
-            for (int j = thread; j < thread + Config::bn; j += 128) {
-                const int n = Columns::column(t.first, j);
-                const bool inside = Config::bn % 128 == 0 || j < Config::bn;
-                if (inside && n < Config::n) values.col[s][j] = Epilogue::col(args, batch, n, t.m == 0);
+            for (int i = 0; i < col_turns; i++)
+                ahead.col[i] = Epilogue::col_ahead(
+                    args, batch, inside(Columns::column(t.first, thread + 128 * i), Config::n));
+        if constexpr (Layout::has_half)
+#pragma unroll
+            for (int i = 0; i < half_turns; i++)
+                ahead.half[i] = Epilogue::half_ahead(
+                    args, batch, inside(Columns::half_column(t.first, thread + 128 * i), Config::n / 2));
+    }
+    DEV void prepare_columns(const Tile &t, Ahead &ahead) const
+    {
+        const int first = first_sample(t);
+        if constexpr (in_time) prepare_sample(t, first, 0, ahead);
+        else
+#pragma unroll
+            for (int s = 0; s < samples; s++)
+                if (samples == 1 || (first + s) * Epilogue::sample < rows()) {
+                    ask_columns(t, first + s, ahead);
+                    prepare_sample(t, first + s, s, ahead);
+                }
+    }
+    DEV void prepare_sample(const Tile &t, int batch, int s, const Ahead &ahead) const
+    {
+        if constexpr (Layout::has_col)
+#pragma unroll
+            for (int i = 0; i < col_turns; i++) {
+                const int j = thread + 128 * i, n = Columns::column(t.first, j);
+                const bool in_tile = Config::bn % 128 == 0 || j < Config::bn;
+                if (in_tile && n < Config::n)
+                    values.col[s][j] = Epilogue::col(args, ahead.col[i], batch, n, t.m == 0);
             }
         if constexpr (Layout::has_half)
 #pragma unroll
-            for (int j = thread; j < thread + Config::bn / 2; j += 128) {
-                const int n = Columns::half_column(t.first, j);
-                const bool inside = Config::bn % 256 == 0 || j < Config::bn / 2;
-                if (inside && n < Config::n / 2) values.half[s][j] = Epilogue::half(args, batch, n, t.m == 0);
+            for (int i = 0; i < half_turns; i++) {
+                const int j = thread + 128 * i, n = Columns::half_column(t.first, j);
+                const bool in_tile = Config::bn % 256 == 0 || j < Config::bn / 2;
+                if (in_tile && n < Config::n / 2)
+                    values.half[s][j] = Epilogue::half(args, ahead.half[i], batch, n, t.m == 0);
             }
     }
     // The sample of the tile's first row; and of any row in it, counted from there. Rows past the end have

@@ -30,15 +30,23 @@ struct EpilogueDefaults {
     static constexpr int segment = 0, ranges = 1; // columns of a segment; ranges, of which range() names one
     DEV static int range(int) { return 0; }
     static constexpr int loads = 0, stores = 0;
-    static constexpr int team = 1;                 // threads that call row() for a row, 1 or 32: a warp
+    static constexpr int team = 1;                 // threads that call row() for a row: 1, 2 or 32, a warp
     static constexpr int sample = 0;               // rows of a sample, whose number is `batch`; 0: of a batch
     static constexpr bool sampled_columns = false; // col() or half() asks for it
     static constexpr bool stores_by_row = false;   // store() takes the row's values, too
     using Staged = Moves<>;       // of the stores, those that leave through shared memory
     using Fetched = Moves<>;      // of the loads, those that come so
-    template <class Args> DEV static Row row(const Args &, i64, i64, bool) { return {}; }
-    template <class Args> DEV static Col col(const Args &, i64, i64, bool) { return {}; }
-    template <class Args> DEV static Half half(const Args &, i64, i64, bool) { return {}; }
+    // What row(), col() and half() take from memory, if the place of it follows from the row or column alone:
+    // row_ahead() and so on load it, of several rows and columns before the first of them is used.
+    struct RowAhead {};
+    struct ColAhead {};
+    struct HalfAhead {};
+    template <class Args> DEV static RowAhead row_ahead(const Args &, i64, i64) { return {}; }
+    template <class Args> DEV static ColAhead col_ahead(const Args &, i64, i64) { return {}; }
+    template <class Args> DEV static HalfAhead half_ahead(const Args &, i64, i64) { return {}; }
+    template <class Args> DEV static Row row(const Args &, const RowAhead &, i64, i64, bool) { return {}; }
+    template <class Args> DEV static Col col(const Args &, const ColAhead &, i64, i64, bool) { return {}; }
+    template <class Args> DEV static Half half(const Args &, const HalfAhead &, i64, i64, bool) { return {}; }
     template <class OfRow, class OfCol> DEV static Cell cell(const OfRow &, const OfCol &) { return {}; }
     template <class OfRow, class OfCol> DEV static Cell below(const Cell &, const OfRow &, const OfCol &)
     {

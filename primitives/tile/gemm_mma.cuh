@@ -199,6 +199,7 @@ template <class Config, class Epilogue> struct GemmMma {
         __syncthreads(); // the last tile's slots have been read
 #pragma unroll 1
         for (int i = 0; i < Config::stages - 1; i++) copy_slot(i, t, i);
+        drain.prepare(t); // while these come
 #pragma unroll 1
         for (int step = 0; step < steps; step++) {
             ptx::copy_async_wait<Config::stages - 2>();
@@ -220,7 +221,6 @@ template <class Config, class Epilogue> struct GemmMma {
             const Tile t = walk.tile(i);
             Accumulators acc = {};
             multiply_tile(acc, t, drain);
-            drain.prepare(t);
             drain.drain(acc, t);
         }
         ptx::grid_launch_next();

@@ -95,6 +95,13 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
     Shared &s;
 
     DEV Walk walk() const { return {args}; }
+    // Computes which tile comes first, if there is one, then waits for the kernel ahead of this one.
+    DEV Tile tile_after_wait(u32 index) const
+    {
+        const Tile t = walk().tile(index < walk().count() ? index : 0, place());
+        ptx::grid_wait_knowing(t.m | t.n);
+        return t;
+    }
 
     DEV static u32 address(const void *p) { return ptx::shared_address(p); }
 
@@ -156,8 +163,7 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
     DEV void prime() const
     {
         const Part part = this->part();
-        const Tile t = walk().tile(blockIdx.x / cluster, place());
-        ptx::grid_wait();
+        const Tile t = tile_after_wait(blockIdx.x / cluster);
 #pragma unroll 1
         for (int slot = 0; slot < primed(part); slot++) load_slot(slot, bk * (part.first + slot), t);
     }
@@ -398,8 +404,17 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
         for (int slot = 0; slot < Stage::slots; slot++, at.next()) release(at.slot);
     }
 
+    // Asks for the values of a tile's rows and columns; of the first one before the consumer has all of its
+    // registers, for which it waits until the producer's first loads are issued. Not beside large
+    // accumulators: those that a tile of the tail does not write count as if they were in use from the start.
+    static constexpr bool asks_early = blocks * Config::bn <= 256;
+    DEV void ask(int group, const Tile &t, typename Drain::Ahead &ahead) const
+    {
+        if (Split::owns(t, rank())) drain_of(group).ask(Split::share_of(t, rank()), ahead);
+    }
+
     // Between tiles only the turn is kept: registers are short.
-    DEV void consume(int group) const
+    DEV void consume(int group, typename Drain::Ahead &ahead) const
     {
         int slots = part().last - part().first;
         if constexpr (Config::lends) slots += Stage::slots;
@@ -407,7 +422,8 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
             const Tile t = walk().tile(tile_of(group, turn), place());
             Cursor at = Cursor::after(nth(group, turn) * slots);
             Accumulators acc;
-            if (Split::owns(t, rank())) drain_of(group).prepare(Split::share_of(t, rank()));
+            if (turn || !asks_early) ask(group, t, ahead);
+            if (Split::owns(t, rank())) drain_of(group).prepare(Split::share_of(t, rank()), ahead);
             await_turn(group, turn);
             const int last = multiply_tile(acc, at, Config::pingpong ? 0 : group * Layout::rows, t);
             pass_turn(group);
@@ -432,16 +448,19 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
     {
         const int warp = ptx::uniform(threadIdx.x / 32), group = warp / 4;
         init(warp);
-        ptx::grid_wait();
         if (group == 0) {
+            ptx::grid_wait();
             ptx::shrink_registers<Registers::producer>();
             if (warp == 0 && ptx::elect_one()) produce();
             if constexpr (fetches)
                 if (warp > 0 && warp <= Config::groups && ptx::elect_one()) fetch(warp - 1);
             join_cluster_barriers();
         } else {
+            typename Drain::Ahead ahead;
+            const Tile t = tile_after_wait(tile_of(group - 1, 0));
+            if (asks_early && tile_of(group - 1, 0) < walk().count()) ask(group - 1, t, ahead);
             ptx::grow_registers<Registers::consumer>();
-            consume(group - 1);
+            consume(group - 1, ahead);
         }
         ptx::grid_launch_next();
         if constexpr (Cluster::size > 1) meet_cluster(); // others still send here, and arrive

@@ -143,19 +143,23 @@ template <class Config, class Epilogue> struct Quads {
 #pragma unroll 4 // rows whose loads do not wait for each other
             for (int r = lane / Epilogue::team; r < rows(); r += 32 / Epilogue::team) {
                 const bool leads = lane % Epilogue::team == 0; // it alone stores
-                const typename Epilogue::Row row =
-                    Epilogue::row(args, Sample::of(r, 0), r, blockIdx.x == 0 && leads);
+                const int batch = Sample::of(r, 0);
+                const typename Epilogue::Row row = Epilogue::row(args, Epilogue::row_ahead(args, batch, r),
+                                                                 batch, r, blockIdx.x == 0 && leads);
                 if (leads) values.row[r] = row;
             }
         if constexpr (has_col)
             for (int i = lane; i < columns; i += 32) {
                 const int column = Spot::of(begin + i / 4).at(i / 2 % 2, i % 2);
-                values.col[i / 4][i % 4] = Epilogue::col(args, 0, column, true);
+                values.col[i / 4][i % 4] =
+                    Epilogue::col(args, Epilogue::col_ahead(args, 0, column), 0, column, true);
             }
         if constexpr (has_half)
-            for (int i = lane; i < columns / 2; i += 32)
+            for (int i = lane; i < columns / 2; i += 32) {
+                const int column = Spot::of(begin + i / 2).half_at(i % 2);
                 values.half[i / 2][i % 2] =
-                    Epilogue::half(args, 0, Spot::of(begin + i / 2).half_at(i % 2), true);
+                    Epilogue::half(args, Epilogue::half_ahead(args, 0, column), 0, column, true);
+            }
     }
 
     DEV void drain_quad(int quad, int row, const float (&sums)[2][2], State (&state)[Slots::chains]) const

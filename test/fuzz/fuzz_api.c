@@ -541,7 +541,7 @@ static int call_coda_plan_print(void)
 {
     size_t size;
     char *buf = buffer(&size);
-    return sign(coda_plan_print(plan_any(), (coda_text)(chance(98) ? below(5) : number()), buf, size));
+    return sign(coda_plan_print(plan_any(), (coda_text)(chance(98) ? below(6) : number()), buf, size));
 }
 
 /* ---- Caches and bundles ---- */

@@ -59,6 +59,23 @@ static int call_coda_plan_workspace_for(void)
         stop("coda_plan_workspace_for", "more than of all");
     return bytes == SIZE_MAX ? CODA_E_INVALID : CODA_OK;
 }
+static int call_coda_plan_buckets(void)
+{
+    const coda_plan *p = plan_any();
+    int64_t value[8];
+    int symbol = chance(90) ? (int)below(coda_plan_symbols(p) + 1) : (int)number();
+    int percent = chance(90) ? 1 + (int)below(100) : (int)number();
+    int room = chance(95) ? (int)below(9) : (int)number();
+    room = room > 8 ? 8 : room;
+    int n = coda_plan_buckets(p, symbol, percent, chance(95) ? value : NULL, room);
+    coda_symbol_info s = {.size = sizeof s};
+    if (n < 0) return n;
+    coda_plan_symbol(p, symbol, &s);
+    if (!n || (n <= room && value[n - 1] != s.most)) stop("coda_plan_buckets", "the most is none");
+    for (int i = 1; i < n && i < room; i++)
+        if (value[i] <= value[i - 1] || value[i] % s.multiple) stop("coda_plan_buckets", "no rising values");
+    return CODA_OK;
+}
 static int call_coda_shape_stats_get(void)
 {
     return coda_shape_stats_get(plan_any(), filled(sizeof(coda_shape_stats)));

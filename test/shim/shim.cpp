@@ -235,7 +235,9 @@ void shim_store(int dtype, shim_way way, void *p, const float *from, int64_t str
 float shim_partials(float room[16], const float x[8])
 {
     for (int b = 0; b < 8; b++) port::store_partial<reduce::sum>(room, 1, b, 8, {{x[b]}});
-    return block::finish_partials<reduce::sum, 1>(room, 1, 8);
+    block::States<reduce::sum, 1> states;
+    states.load(room, 1, 8);
+    return reduce::sum::finish(states.merged(room, 1, 8));
 }
 
 uint32_t shim_pack(int dtype, float lo, float hi)

@@ -27,7 +27,7 @@ int gemm_add_step(struct gemm_rig *r, struct step s)
 
 static int rms_scale(struct gemm_rig *r, int acc)
 {
-    int s = load_partial(r, "sum_sq", 7);
+    int s = load_partial(r, "sum_sq", 21); /* more than are in flight at one time */
     return map(r, "mul", acc, map(r, "rsqrt_mean", s, -1, (float[]){0x1p-6f, 1e-5f}), NULL);
 }
 

@@ -60,6 +60,15 @@ status 1 $coda run "$out/symbolic.coda"; says 'T has no value: --dim T=N'
 status 1 $coda run "$out/symbolic.coda" --dim T=65; says 'T is 65; must be 1..64'
 status 1 $coda run "$out/symbolic.coda" --dim U=3 --dim T=3; says 'no symbol "U"'
 status 1 $coda run "$out/symbolic.coda" --dim T=3x; says '"3x" is no number'
+# ... or ranges, for all shapes.
+status 0 $coda explain "$out/symbolic.coda" --dim T=1..48; prints '^# shapes'; prints 'tiles for 1..48 rows'
+prints '^   base sm90'; prints '^kernels   [1-9][0-9]* for all shapes'
+status 0 $coda explain "$out/symbolic.coda" --dim 'T=8..4096 step 8'; prints 'tiles for 1..4096 rows'; prints ' 3..7$'
+status 0 $coda explain "$out/symbolic.coda" --dim T=1..48 --dot; prints '^digraph'
+status 1 $coda explain "$out/symbolic.coda" --dim T=9..8; says 'its values are 9..8'
+status 1 $coda explain "$out/symbolic.coda" --dim T=1..; says 'line 1'
+status 1 $coda explain "$out/symbolic.coda" --dim U=1..8; says 'no symbol "U"'
+status 1 $coda run "$out/symbolic.coda" --dim T=1..8; says 'a run has one value, not 1..8'
 
 # Runs, fused and not, in all fold modes, against fp64.
 for g in $graphs/*_small.coda; do
@@ -115,7 +124,7 @@ CODA_CACHE_DIR=$out/cache
 export CODA_CUDA_LIB CODA_CACHE_DIR
 unset CODA_BUNDLES CODA_RECORD XDG_CACHE_HOME
 chmod -R u+w "$out/cache" 2>/dev/null || :
-rm -rf "$out/cache" "$out/other" "$out/two" "$out"/*.bundle "$out/used.keys"
+rm -rf "$out/cache" "$out/other" "$out/two" "$out/range" "$out/none" "$out/empty" "$out"/*.bundle "$out/used.keys"
 first=$graphs/llama_small.coda second=$graphs/gpt2_small.coda
 entries() { find "${1:-$out/cache}" -type f -path '*/v[0-9]*/*/*' | wc -l; }
 
@@ -192,6 +201,26 @@ CODA_CUDA_LIB=/nonexistent status 0 $coda compile $first --cache-dir "$out/other
 CODA_CUDA_LIB=/nonexistent CODA_BUNDLES=$out/all.bundle status 0 $coda compile $first --cache-dir "$out/none"
 prints cached
 status 0 $coda cache verify --cache-dir "$out/other"; prints '^0 rejected'
+
+# A graph over a range: the cache, or the bundle, is warm for every shape, and without a compiler none is missed.
+status 0 $coda compile "$out/symbolic.coda" --dim T=1..48 --cache-dir "$out/range"
+prints '^[1-9][0-9]* kernels for all shapes'
+all=$(sed -n 's/ kernels for all shapes$//p' "$out/out")
+[ "$(grep -c '^coda_' "$out/out")" = "$all" ] && ! grep -q cached "$out/out" || die "not $all new kernels: $(cat "$out/out")"
+status 0 $coda compile "$out/symbolic.coda" --dim T=1..48 --cache-dir "$out/range"
+[ "$(grep -c cached "$out/out")" = "$all" ] || die "not $all kernels in the cache: $(cat "$out/out")"
+status 0 $coda cache export "$out/range.bundle" --graph "$out/symbolic.coda" --cache-dir "$out/range"
+prints '^[1-9][0-9]* entries'
+for t in 1 2 7 8 9 16 17 31 33 48; do
+    status 0 $coda compile "$out/symbolic.coda" --dim T=$t..$t --cache-dir "$out/range"; prints cached
+    ! grep '^coda_' "$out/out" | grep -qv cached || die "T=$t wants another kernel: $(cat "$out/out")"
+done
+for t in 1..64 1..1 63..64; do
+    CODA_CUDA_LIB=/nonexistent CODA_BUNDLES=$out/range.bundle status 0 $coda compile "$out/symbolic.coda" --dim T=$t \
+        --cache-dir "$out/none"
+    prints 'kernels for all shapes'
+done
+CODA_CUDA_LIB=/nonexistent status 1 $coda compile "$out/symbolic.coda" --dim T=1..48 --cache-dir "$out/empty"; says NVRTC
 
 # Into whatever the name is: a link stays, a mode stays, a FIFO or a device is written to.
 mkdir -p "$out/links" && rm -f "$out"/links/* && cp "$out/one.bundle" "$out/links/file" && chmod 600 "$out/links/file"

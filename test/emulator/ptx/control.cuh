@@ -15,6 +15,10 @@ template <int n> DEV void grow_registers() { emu_set_registers(n, true); }
 template <int n> DEV void shrink_registers() { emu_set_registers(n, false); }
 
 DEV void grid_wait() { emu_grid_wait(); }
+DEV void grid_wait_knowing(int x)
+{
+    if (x >= 0) emu_grid_wait();
+}
 DEV void grid_launch_next() {}
 DEV void grid_wait_not() { emu_grid_wait(); }
 

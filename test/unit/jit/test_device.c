@@ -178,6 +178,8 @@ START_TEST(refuses_maps_with_their_numbers)
     expect_bad_map(s, 0, "box rows of 8 bytes");
     s = good_shape(), s.swizzle = 16;
     expect_bad_map(s, 0, "swizzle of 16 bytes");
+    s = good_shape(), s.l2_promotion = 512;
+    expect_bad_map(s, 0, "L2 promotion to 512 bytes");
     s = good_shape(), s.rank = 6;
     expect_bad_map(s, 0, "rank 6");
     s = good_shape(), s.rank = 0;

@@ -159,6 +159,15 @@ START_TEST(carries_row_scale)
 }
 END_TEST
 
+/* A residual has it computed again in its product's epilogue. */
+START_TEST(carries_past_a_residual)
+{
+    expect(LEAVES "%n = rms_norm %x {eps=1e-5}\n%c = matmul %n, %v\n%d = add %c, %n\n"
+                  "output %y = %d",
+           FOLD(COPY), "carry_row_scale", NORM "mul matmul mul add");
+}
+END_TEST
+
 START_TEST(keeps_row_scale)
 {
     /* the normalised value is needed anyway: as an output, as the other operand, by another reader */
@@ -167,8 +176,11 @@ START_TEST(keeps_row_scale)
            FOLD(NONE), "-carry_row_scale", NORM "mul matmul");
     expect(LEAVES "%n = rms_norm %x {eps=1e-5}\n%c = matmul %n, %n\noutput %y = %c", FOLD(NONE),
            "-carry_row_scale", NORM "mul matmul");
-    expect(LEAVES "%n = rms_norm %x {eps=1e-5}\n%c = matmul %n, %v\n%d = add %c, %n\n"
+    expect(LEAVES "%n = rms_norm %x {eps=1e-5}\n%c = matmul %n, %v\n%d = mul %c, %n\n"
                   "output %y = %d",
+           FOLD(COPY), "-carry_row_scale", NORM "mul matmul mul");
+    expect(LEAVES "%n = rms_norm %x {eps=1e-5}\n%c = matmul %n, %v\n%d = add %c, %n\n"
+                  "output %y = %d\noutput %z = %c",
            FOLD(COPY), "-carry_row_scale", NORM "mul matmul add");
     expect(LEAVES "%n = rms_norm %x {eps=1e-5}\n%c = matmul %v, %n\noutput %y = %c", FOLD(NONE),
            "-carry_row_scale", NORM "mul matmul");
@@ -502,11 +514,16 @@ START_TEST(blocks)
                        "cast transpose mul sum reshape reshape mul transpose sum reshape mul matmul "
                        "sub mul add "
                        "add gelu_tanh matmul add add");
-    /* post-norm: the normalised value is the residual stream */
-    expect_block("examples/graphs/bert_small.coda", FOLD(COPY),
+    /* post-norm: the normalised value is the residual stream, whose product computes it again */
+    expect_block("examples/graphs/bert_small.coda", FOLD(NONE),
                  "matmul add slice slice slice attention matmul add add mean sub m2 rsqrt_mean "
                  "mul mul add "
                  "matmul add gelu_erf matmul add add mean sub m2 rsqrt_mean mul mul add");
+    expect_block("examples/graphs/bert_small.coda", FOLD(COPY),
+                 "matmul add slice slice slice attention matmul add add mean sub m2 rsqrt_mean "
+                 "mul mul add "
+                 "cast mul sum reshape mul sum reshape mul matmul sub mul add add gelu_erf "
+                 "matmul add add mean sub m2 rsqrt_mean mul mul add");
 }
 END_TEST
 
@@ -545,6 +562,7 @@ Suite *rules_suite(void)
     tcase_add_test(c, lowers_loss);
     tcase_add_test(c, lowering_keeps_origins);
     tcase_add_test(c, carries_row_scale);
+    tcase_add_test(c, carries_past_a_residual);
     tcase_add_test(c, keeps_row_scale);
     tcase_add_test(c, carries_col_scale);
     tcase_add_test(c, carries_shifts);

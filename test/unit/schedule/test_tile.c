@@ -39,6 +39,22 @@ static struct tile named(const struct program *p, const char *words)
 static struct tile choose(const struct program *p) { return tile_choose(p, &gemm_target); }
 static bool on_hopper(const struct program *p) { return choose(p).mainloop == &mainloop_wgmma; }
 
+/* What a tile costs is what ranked it, whoever asks. */
+START_TEST(costs_are_those_of_the_search)
+{
+    static const int64_t rows[] = {1, 2, 5, 16, 40, 300, 1100, 5000};
+    int found = 0;
+    for (int i = 0; i < ARRAY_SIZE(rows) * TILE_CLASSES; i++) {
+        struct program p = product(rows[i / TILE_CLASSES], 4096, 2048);
+        struct search s = {.p = &p, .most = MOST_CANDIDATES};
+        search_run(&s, &gemm_target, (enum tile_class)(i % TILE_CLASSES));
+        for (int k = 0; k < s.n; k++, found++)
+            ck_assert(s.tile[k].mainloop->cost(&p, &s.tile[k], s.sms) == s.cost[k]);
+    }
+    ck_assert_int_gt(found, 200);
+}
+END_TEST
+
 START_TEST(shapes)
 {
     static const struct {
@@ -646,6 +662,7 @@ Suite *tile_suite(void)
     tcase_add_test(t, shapes);
     tcase_add_test(t, squares_are_square);
     tcase_add_test(t, few_tiles_share_k);
+    tcase_add_test(t, costs_are_those_of_the_search);
     tcase_add_test(t, tuning_tries_scattered_sums);
     tcase_add_test(t, shares_keep_pairs);
     tcase_add_test(t, tuning_tries_clusters_and_three_consumers);

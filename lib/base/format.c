@@ -1,0 +1,79 @@
+/*
+ * format.c -- vsnprintf for what emitters print: strings, integers, characters.
+ *
+ * A kernel's text is some hundred short lines, and a run of a new shape waits for it. What else a format asks
+ * for, floats above all, is left to the C library, and so is then the whole line.
+ */
+#include "base.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct sink {
+    char *out;
+    size_t size, length; /* length: of all, also of what has no room */
+};
+
+static void put(struct sink *s, const char *from, size_t n)
+{
+    if (s->length < s->size) memcpy(s->out + s->length, from, MIN(n, s->size - s->length));
+    s->length += n;
+}
+
+static void put_number(struct sink *s, uint64_t n, bool negative)
+{
+    char digits[24], *at = digits + sizeof digits;
+    do *--at = (char)('0' + n % 10);
+    while (n /= 10);
+    if (negative) *--at = '-';
+    put(s, at, (size_t)(digits + sizeof digits - at));
+}
+
+static void put_signed(struct sink *s, int64_t n)
+{
+    put_number(s, n < 0 ? -(uint64_t)n : (uint64_t)n, n < 0);
+}
+
+/* "." and digits ahead of a string's s: the most of it that is printed. */
+static const char *read_most(const char *at, size_t *most)
+{
+    *most = SIZE_MAX;
+    if (*at != '.') return at;
+    for (at++, *most = 0; *at >= '0' && *at <= '9'; at++) *most = 10 * *most + (size_t)(*at - '0');
+    return at;
+}
+
+/* All of it, or false at what it does not know. */
+static bool print_plainly(struct sink *s, const char *at, va_list args)
+{
+    for (size_t most;; at++) {
+        const char *from = at;
+        while (*at && *at != '%') at++;
+        put(s, from, (size_t)(at - from));
+        if (!*at) return true;
+        at = read_most(at + 1, &most);
+        if (*at == 's') {
+            const char *string = va_arg(args, const char *);
+            put(s, string ? string : "(null)", string ? strnlen(string, most) : 6);
+        } else if (most != SIZE_MAX) return false;
+        else if (*at == 'd') put_signed(s, va_arg(args, int));
+        else if (*at == 'u') put_number(s, va_arg(args, unsigned), false);
+        else if (*at == 'c') put(s, &(char){(char)va_arg(args, int)}, 1);
+        else if (*at == '%') put(s, "%", 1);
+        else if (!strncmp(at, "lld", 3)) put_signed(s, va_arg(args, long long)), at += 2;
+        else if (!strncmp(at, "ld", 2)) put_signed(s, va_arg(args, long)), at += 1;
+        else return false;
+    }
+}
+
+int format_print(char *out, size_t size, const char *format, va_list args)
+{
+    struct sink s = {.out = out, .size = size ? size - 1 : 0};
+    va_list again;
+    va_copy(again, args);
+    int n = print_plainly(&s, format, args) ? (int)s.length : -1;
+    if (n >= 0 && size) out[MIN(s.length, s.size)] = 0;
+    if (n < 0) n = vsnprintf(out, size, format, again);
+    va_end(again);
+    return n;
+}

@@ -1,0 +1,43 @@
+/*
+ * price.c -- what a run of a whole plan costs, by price: a product what its main loop says of its tile, other
+ * programs the larger of two times, memory's for their bytes and the matrix units' for their products. How
+ * many keys attention reads from a cache is data: such a launch counts as one and no more, so that what the
+ * other programs of a step cost weighs all the heavier.
+ */
+#include "mainloop.h"
+
+enum {
+    LAUNCH = 1500,   /* clocks from a launch's end to the next one's first load */
+    PRODUCTS = 1200, /* 16-bit multiply-adds of attention that an SM finishes in a clock */
+    HOST_BYTES = 8   /* that a host moves in the time of an operation */
+};
+
+static double work_clocks(const struct program *q, int sms)
+{
+    if (q->own && q->own->by_data && q->own->by_data(q->spec)) return 0;
+    double bytes = (double)program_bytes(q) / (MEMORY_BYTES * sms);
+    return MAX(bytes, program_flops(q) / (2.0 * PRODUCTS * sms));
+}
+
+double plan_price(const struct plan *p)
+{
+    int sms = p->target.sms > 0 ? p->target.sms : TARGET_SMS;
+    double clocks = 0;
+    for (int i = 0; i < p->programs; i++) {
+        const struct program *q = &p->program[i];
+        const struct tile *t = &p->schedule[i].tile;
+        if (q->prepare) continue;
+        clocks += LAUNCH + (q->kind == PROGRAM_GEMM ? t->mainloop->cost(q, t, sms) : work_clocks(q, sms));
+    }
+    return clocks;
+}
+
+double plan_work(const struct plan *p)
+{
+    double work = 0;
+    for (int i = 0; i < p->programs; i++) {
+        const struct program *q = &p->program[i];
+        if (!q->prepare) work += HOST_BYTES * program_flops(q) + (double)program_bytes(q);
+    }
+    return work;
+}

@@ -1,0 +1,516 @@
+#!/usr/bin/env python3
+"""serving.py -- attention, an encoder and a decoder beside PyTorch in one process, their runs in turns.
+
+    serving.py [--quick] [--layers N] [--seconds N] [--out FILE] [--cpu] [PATTERN...]
+
+    decode     attention of one query of each sequence to its keys
+    prefill    attention of as many queries as keys, causal or to all
+    encoder    six layers of MiniLM's shape in fp16, from ids
+    prompt     layers of LLaMA-7B's shape on the 2,048 tokens of one prompt
+    token      the same layers and a head: one more token, to 1,024 keys before it in a cache of 2,048
+
+Sides: "coda"; "cudnn" and "flash" (torch's scaled_dot_product_attention by that backend); "products" (torch's
+products and cuDNN's attention, nothing else); "compile" (torch.compile). Each is a replay of a CUDA graph. It
+holds a run on each of several copies of the data, which are more than L2 together, as the layers of a model are;
+a time is that of one run. Results are compared with the same formula in fp32, whose difference from coda's must
+not be above 1.2 times the eager formula's in 16 bits; a peer that cannot run is left out with a word. Results go
+to perf/results/serving.json, unless patterns choose some. --cpu tries small shapes without a GPU.
+"""
+import argparse
+import ctypes
+import math
+import os
+import statistics
+import sys
+import time
+
+import pytorch as base
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+COPIED = 1 << 28  # bytes of all copies of a case's data: several times an L2
+CTYPE = {torch.bfloat16: "bf16", torch.float16: "f16", torch.int32: "i32", torch.float32: "f32"}
+BACKEND = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
+
+
+# ---- libcoda, by a graph's text ----
+
+class Plan:
+    """A compiled text. A run takes the tensors of its leaves, and its outputs, by name."""
+
+    def __init__(self, lib, case):
+        self.lib, self.cuda = lib, case.device == "cuda"
+        graph, self.p = ctypes.c_void_p(), ctypes.c_void_p()
+        self.must(lib.coda_graph_parse(ctypes.byref(graph), case.text().encode()))
+        opt = base.Options(device=0 if self.cuda else 1)
+        self.must(lib.coda_compile(ctypes.byref(self.p), graph, ctypes.byref(opt)))
+        lib.coda_graph_free(graph)
+        self.work = self.scratch(lib.coda_plan_workspace(self.p), case.device)
+        self.prepared = {}
+
+    def scratch(self, size, device):
+        t = torch.empty(size + 512, dtype=torch.uint8, device=device)
+        return t, ctypes.c_void_p((t.data_ptr() + 255) // 256 * 256)
+
+    def must(self, status):
+        if status:
+            sys.exit("serving.py: " + self.lib.coda_error().decode())
+
+    def run(self, t):
+        args = (ctypes.c_void_p * len(t))(*[x.data_ptr() for x in t.values()])
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream if self.cuda else None)
+        if id(t) not in self.prepared:
+            device = next(iter(t.values())).device
+            self.prepared[id(t)] = self.scratch(self.lib.coda_plan_prepared(self.p), device)
+            self.must(self.lib.coda_prepare(self.p, args, self.prepared[id(t)][1], self.work[1], stream))
+        self.must(self.lib.coda_run(self.p, args, self.prepared[id(t)][1], self.work[1], stream))
+
+    def free(self):
+        self.lib.coda_plan_free(self.p)
+
+
+def leaf(kind, name, t):
+    return "%%%s = %s %s[%s]\n" % (name, kind, CTYPE[t.dtype], ",".join(map(str, t.shape)))
+
+
+class Case:
+    """tensors() makes a copy of the leaves, in their order; weights and states are told by name. formula() is
+    the output in torch, of any dtype; peers() yields further sides."""
+    weights, states, out = (), (), torch.bfloat16
+
+    def __init__(self, name, device):
+        self.name, self.device = name, device
+
+    def random(self, *shape, by=1.0):
+        return (torch.randn(shape, device=self.device) * by).to(self.out)
+
+    def ints(self, values):
+        return torch.tensor(values, dtype=torch.int32, device=self.device)
+
+    def copy(self):
+        t = self.tensors()
+        t["y"] = torch.full(self.shape, math.nan, dtype=self.out, device=self.device)
+        return t
+
+    def text(self):
+        t = self.tensors()
+        kinds = {**dict.fromkeys(self.weights, "weight"), **dict.fromkeys(self.states, "state")}
+        return "".join(leaf(kinds.get(n, "input"), n, x) for n, x in t.items()) + self.program() + \
+            "output %y = %out\n"
+
+    def peers(self):
+        yield "compile", compiled(self.formula)
+
+
+def compiled(formula):
+    torch._dynamo.reset()
+    return torch.compile(formula, dynamic=False, fullgraph=True)
+
+
+def heads(x, count):
+    return x.unflatten(-1, (count, -1)).transpose(1, 2)
+
+
+def attend(q, k, v, causal=False):
+    y = F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=q.shape[1] != k.shape[1])
+    return y.transpose(1, 2).flatten(2)
+
+
+def by(backend, formula):
+    def run(t):
+        with sdpa_kernel([BACKEND[backend]]):
+            return formula(t)
+    return run
+
+
+# ---- Attention ----
+
+class Attention(Case):
+    def __init__(self, kind, device, batch, queries, keys, count, kv, columns, causal):
+        super().__init__("%s/%d/%dx%d/%dx%d%s" % (kind, count, kv, columns, batch, keys,
+                                                  "/causal" if causal else ""), device)
+        self.count, self.kv, self.causal, self.queries = count, kv, causal, queries
+        self.sizes = batch, keys, columns
+        self.shape = batch, queries, count * columns
+        self.bytes = 4 * batch * keys * kv * columns
+        self.flops = 4 * batch * queries * keys * count * columns / (2 if causal else 1)
+
+    def tensors(self):
+        batch, keys, columns = self.sizes
+        return {"q": self.random(*self.shape), "k": self.random(batch, keys, self.kv * columns),
+                "v": self.random(batch, keys, self.kv * columns)}
+
+    def program(self):
+        scale = 1 / math.sqrt(self.sizes[2])
+        return "%%out = attention %%q, %%k, %%v {scale=%r,heads=%d,kv_heads=%d%s}\n" % (
+            scale, self.count, self.kv, ",causal=1" if self.causal else "")
+
+    def formula(self, t):
+        return attend(heads(t["q"], self.count), heads(t["k"], self.kv), heads(t["v"], self.kv), self.causal)
+
+    def peers(self):
+        for name in BACKEND:
+            yield name, by(name, self.formula)
+
+
+# ---- MiniLM ----
+
+class Encoder(Case):
+    out = torch.float16
+
+    def __init__(self, device, sentences, tokens, hidden=384, inner=1536, count=12, layers=6, words=30522):
+        super().__init__("encoder/%dx%d" % (sentences, tokens), device)
+        self.shape = sentences, tokens, hidden
+        self.hidden, self.inner, self.count, self.layers, self.words = hidden, inner, count, layers, words
+        self.weights = [n for n in self.tensors() if n != "ids"]
+
+    def tensors(self):
+        h, f, made = self.hidden, self.inner, {}
+
+        def linear(name, n, k):
+            made["w_" + name] = self.random(n, k, by=1 / math.sqrt(k))
+            made["b_" + name] = self.random(n, by=0.1)
+
+        def norm(name):
+            made["g_" + name], made["c_" + name] = 1 + self.random(h, by=0.1), self.random(h, by=0.1)
+
+        made["ids"] = torch.randint(self.words, self.shape[:2], dtype=torch.int32, device=self.device)
+        made["words"], made["places"] = self.random(self.words, h), self.random(self.shape[1], h)
+        norm("e")
+        for i in range(self.layers):
+            linear("qkv%d" % i, 3 * h, h), linear("o%d" % i, h, h), norm("a%d" % i)
+            linear("up%d" % i, f, h), linear("down%d" % i, h, f), norm("m%d" % i)
+        return made
+
+    def program(self):
+        h = self.hidden
+        text = "%word = embedding %words, %ids\n%sum = add %word, %places\n" \
+            "%x0 = layer_norm %sum, %g_e, %c_e {eps=1e-12}\n"
+        one = """%pQ = matmul %xI, %w_qkvI
+%qkvI = add %pQ, %b_qkvI
+%qI = slice %qkvI {axis=2,start=0,stop=H,step=1}
+%kI = slice %qkvI {axis=2,start=H,stop=2H,step=1}
+%vI = slice %qkvI {axis=2,start=2H,stop=3H,step=1}
+%aI = attention %qI, %kI, %vI {scale=SCALE,heads=COUNT,kv_heads=COUNT}
+%poI = matmul %aI, %w_oI
+%obI = add %poI, %b_oI
+%orI = add %obI, %xI
+%hI = layer_norm %orI, %g_aI, %c_aI {eps=1e-12}
+%puI = matmul %hI, %w_upI
+%ubI = add %puI, %b_upI
+%uI = gelu_erf %ubI
+%pdI = matmul %uI, %w_downI
+%dbI = add %pdI, %b_downI
+%drI = add %dbI, %hI
+%xJ = layer_norm %drI, %g_mI, %c_mI {eps=1e-12}
+"""
+        for i in range(self.layers):
+            last = i + 1 == self.layers
+            for old, new in (("3H", 3 * h), ("2H", 2 * h), ("=H", "=%d" % h), ("COUNT", self.count),
+                             ("SCALE", repr(1 / math.sqrt(h // self.count))), ("pQ", "p%d" % i),
+                             ("%xJ", "%out" if last else "%%x%d" % (i + 1)), ("I", i)):
+                one_i = (one if old == "3H" else one_i).replace(old, str(new))
+            text += one_i
+        return text
+
+    def formula(self, t):
+        h, norm = self.hidden, lambda x, n: F.layer_norm(x, (self.hidden,), t["g_" + n], t["c_" + n], 1e-12)
+        x = norm(F.embedding(t["ids"], t["words"]) + t["places"], "e")
+        for i in range(self.layers):
+            linear = lambda x, n: F.linear(x, t["w_%s%d" % (n, i)], t["b_%s%d" % (n, i)])
+            a = attend(*(heads(y, self.count) for y in linear(x, "qkv").split(h, -1)))
+            x = norm(linear(a, "o") + x, "a%d" % i)
+            x = norm(linear(F.gelu(linear(x, "up")), "down") + x, "m%d" % i)
+        return x
+
+    def peers(self):
+        yield "eager", self.formula
+        yield "compile", compiled(self.formula)
+
+
+# ---- LLaMA ----
+
+class Prompt(Case):
+    """Layers on the tokens of one prompt, none of which is in a cache."""
+
+    def __init__(self, device, tokens, layers, hidden=4096, inner=11008, count=32):
+        super().__init__("prompt/%dx%d" % (layers, tokens), device)
+        self.hidden, self.inner, self.count, self.layers, self.tokens = hidden, inner, count, layers, tokens
+        self.shape = 1, tokens, hidden
+        self.weights = [n for n in self.tensors() if n[:2] in ("w_", "g_")]
+
+    def layer_weights(self, made):
+        h, f = self.hidden, self.inner
+        for i in range(self.layers):
+            made["g_a%d" % i] = 1 + self.random(h, by=0.1)
+            made["w_qkv%d" % i] = self.random(3 * h, h, by=1 / math.sqrt(h))
+            made["w_o%d" % i] = self.random(h, h, by=1 / math.sqrt(h))
+            made["g_m%d" % i] = 1 + self.random(h, by=0.1)
+            made["w_up%d" % i] = self.random(2 * f, h, by=1 / math.sqrt(h))
+            made["w_down%d" % i] = self.random(h, f, by=1 / math.sqrt(f))
+        return made
+
+    def tensors(self):
+        return self.layer_weights({"x0": self.random(*self.shape)})
+
+    attention = "%aI = attention %qrI, %krI, %vI {scale=SCALE,heads=COUNT,kv_heads=COUNT,causal=1}\n"
+    positions = ""
+
+    def program(self):
+        h, f = self.hidden, self.inner
+        one = """%nI = rms_norm %xI, %g_aI {eps=1e-5}
+%qkvI = matmul %nI, %w_qkvI
+%qI = slice %qkvI {axis=2,start=0,stop=H,step=1}
+%kI = slice %qkvI {axis=2,start=H,stop=2H,step=1}
+%vI = slice %qkvI {axis=2,start=2H,stop=3H,step=1}
+%qrI = rope %qIPOSITIONS {base=10000,head_dim=DIM,half=1}
+%krI = rope %kIPOSITIONS {base=10000,head_dim=DIM,half=1}
+ATTENTION%poI = matmul %aI, %w_oI
+%hI = add %poI, %xI
+%mI = rms_norm %hI, %g_mI {eps=1e-5}
+%guI = matmul %mI, %w_upI
+%gateI = slice %guI {axis=2,start=0,stop=F,step=1}
+%upI = slice %guI {axis=2,start=F,stop=2F,step=1}
+%sI = swiglu %gateI, %upI
+%pdI = matmul %sI, %w_downI
+%xJ = add %pdI, %hI
+""".replace("ATTENTION", self.attention).replace("POSITIONS", self.positions)
+        text, dim = "", h // self.count
+        for old, new in (("3H", 3 * h), ("2H", 2 * h), ("=H", "=%d" % h), ("2F", 2 * f), ("=F", "=%d" % f),
+                         ("COUNT", self.count), ("DIM", dim), ("SCALE", repr(1 / math.sqrt(dim)))):
+            one = one.replace(old, str(new))
+        for i in range(self.layers):
+            last = i + 1 == self.layers and not self.head
+            text += one.replace("%xJ", "%out" if last else "%%x%d" % (i + 1)).replace("I", str(i))
+        return text + self.head
+
+    head = ""
+
+    def turns(self, positions):
+        dim = self.hidden // self.count
+        by = 10000.0 ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
+        angle = torch.outer(positions.double().cpu(), by).to(self.device)
+        return angle.cos().float(), angle.sin().float()
+
+    def rope(self, x, cos, sin):
+        a, b = x.float().chunk(2, -1)
+        return torch.cat((a * cos - b * sin, b * cos + a * sin), -1).to(x.dtype)
+
+    def layers_of(self, t, attention):
+        if not hasattr(self, "angles"):
+            self.angles = self.turns(self.places())
+        cos, sin = self.angles
+        x = t["x0"]
+        for i in range(self.layers):
+            qkv = F.linear(base.rms_norm(x, t["g_a%d" % i]), t["w_qkv%d" % i])
+            q, k, v = (heads(y, self.count) for y in qkv.split(self.hidden, -1))
+            a = attention(t, i, self.rope(q, cos, sin), self.rope(k, cos, sin), v)
+            h = F.linear(a, t["w_o%d" % i]) + x
+            z = base.swiglu(F.linear(base.rms_norm(h, t["g_m%d" % i]), t["w_up%d" % i]))
+            x = F.linear(z, t["w_down%d" % i]) + h
+        return x
+
+    def places(self):
+        return torch.arange(self.tokens)
+
+    def formula(self, t):
+        return self.layers_of(t, lambda t, i, q, k, v: attend(q, k, v, True))
+
+    def products(self, t):
+        x = t["x0"]
+        for i in range(self.layers):
+            q, k, v = (heads(y, self.count) for y in F.linear(x, t["w_qkv%d" % i]).split(self.hidden, -1))
+            h = F.linear(attend(q, k, v, True), t["w_o%d" % i])
+            x = F.linear(F.linear(h, t["w_up%d" % i])[..., :self.inner], t["w_down%d" % i])
+        return x
+
+    def peers(self):
+        self.formula(self.tensors())
+        yield "products", by("cudnn", self.products)
+        yield "compile", compiled(self.formula)
+
+
+class Token(Prompt):
+    """One more token after some in a cache: gpt-fast's way is a cache of a fixed size and a mask. Positions,
+    slots and lengths stay, so that each run does the same."""
+
+    def __init__(self, device, layers, before=1024, most=2048, words=32000, **shape):
+        self.before, self.most, self.words = before, most, words
+        super().__init__(device, 1, layers, **shape)
+        self.name = "token/%dx%d" % (layers, before)
+        self.shape = 1, 1, words
+        self.states = [n for n in self.tensors() if n[:2] in ("k_", "v_")]
+        self.weights += ["g_f", "w_head"]
+        self.weights = list(dict.fromkeys(self.weights))
+
+    def tensors(self):
+        h = self.hidden
+        made = self.layer_weights({"x0": self.random(1, 1, h), "positions": self.ints([[self.before]]),
+                                   "slots": self.ints([[self.before]]), "lengths": self.ints([self.before + 1])})
+        for i in range(self.layers):
+            made["k_%d" % i], made["v_%d" % i] = (self.random(1, self.most, h) for _ in "kv")
+        made["g_f"] = 1 + self.random(h, by=0.1)
+        made["w_head"] = self.random(self.words, h, by=1 / math.sqrt(h))
+        return made
+
+    positions = ", %positions"
+    attention = """%kcI = append %k_I, %krI, %slots
+%vcI = append %v_I, %vI, %slots
+%aI = attention %qrI, %kcI, %vcI, %lengths {scale=SCALE,heads=COUNT,kv_heads=COUNT,causal=1,align=3}
+"""
+    head = ""
+
+    def program(self):
+        self.head = "%%f = rms_norm %%x%d, %%g_f {eps=1e-5}\n%%out = matmul %%f, %%w_head\n" % self.layers
+        return super().program()
+
+    def places(self):
+        return torch.tensor([self.before])
+
+    def cached(self, t, i, q, k, v):
+        n = self.before
+        if q.dtype == torch.float32 or self.device == "cpu":  # no write into what others read
+            keys, values = (torch.cat((t[c % i][:, :n].unflatten(-1, (self.count, -1)).transpose(1, 2), x), 2)
+                            for c, x in (("k_%d", k), ("v_%d", v)))
+            return attend(q, keys, values)
+        keys, values = (heads(t[c % i], self.count) for c in ("k_%d", "v_%d"))
+        keys[:, :, self.slot], values[:, :, self.slot] = k, v
+        y = F.scaled_dot_product_attention(q, keys, values, attn_mask=self.mask)
+        return y.transpose(1, 2).flatten(2)
+
+    def formula(self, t):
+        if not hasattr(self, "mask"):
+            self.slot = torch.tensor([self.before], device=self.device)
+            self.mask = (torch.arange(self.most, device=self.device) <= self.before)[None, None, None]
+        x = self.layers_of(t, self.cached)
+        return F.linear(base.rms_norm(x, t["g_f"]), t["w_head"])
+
+    def peers(self):
+        self.formula(self.tensors())
+        yield "compile", compiled(self.formula)
+
+
+# ---- Right, and how fast ----
+
+def check(case, t, eager):
+    """libcoda's error, and that over its limit."""
+    wide = {n: x.float() if x.dtype.is_floating_point else x for n, x in t.items()}
+    want = case.formula(wide)
+    limit = min(3e-2, max(2.0 ** -9, 1.2 * base.distance(eager, want)))
+    error = base.distance(t["y"], want)
+    return error, error / limit if error == error else math.inf
+
+
+def copies_of(case):
+    one = case.copy()
+    size = sum(x.numel() * x.element_size() for x in one.values())
+    n = 1 if case.device == "cpu" else max(1, min(64, math.ceil(COPIED / size)))
+    return [one] + [case.copy() for _ in range(n - 1)]
+
+
+def sides_of(case, plan, copies):
+    """Replays of all copies."""
+    wrap = base.captured if case.device == "cuda" else base.uncaptured
+    sides = {"coda": wrap(lambda: [plan.run(t) for t in copies])[0]}
+    for name, formula in case.peers():
+        try:
+            sides[name] = wrap(lambda: [formula(t) for t in copies])[0]
+        except Exception as e:  # whatever a peer raises, the others are measured
+            print("serving.py: %s: %s cannot run: %s" % (case.name, name, str(e).splitlines()[:1]), flush=True)
+    return sides
+
+
+class Clock(base.Clock):
+    """Copies of the data, or one that is as large, leave nothing of the last run in L2."""
+
+    def events(self, fn):
+        pair = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        pair[0].record()
+        fn()
+        pair[1].record()
+        return pair
+
+
+def measure(clock, sides, count, quick):
+    names, rounds = list(sides), []
+    for r in range(12 if quick else 42):
+        order = names[::-1] if r % 2 else names
+        ms = clock.round({n: (f, None) for n, f in sides.items()}, order, dict.fromkeys(names, 1))
+        if r > 1:
+            rounds.append({n: x / count for n, x in ms.items()})
+    return rounds
+
+
+def ratios(rounds):
+    return {n: round(statistics.median(x[n] / x["coda"] for x in rounds), 4) for n in rounds[0] if n != "coda"}
+
+
+def all_cases(opt):
+    if opt.cpu:
+        small = {"hidden": 256, "inner": 512, "count": 4}
+        return [Attention("decode", "cpu", 2, 1, 128, 8, 2, 64, False),
+                Attention("prefill", "cpu", 1, 64, 64, 4, 4, 64, True), Encoder("cpu", 2, 16, words=100, layers=2),
+                Prompt("cpu", 32, 2, **small), Token("cpu", 2, before=20, most=64, words=128, **small)]
+    cases = []
+    for count, kv, columns in ((32, 8, 128), (32, 32, 128), (64, 8, 128), (32, 8, 64)):
+        for keys in (1024, 8192, 32768):
+            for batch in (1, 8, 64):
+                if batch * keys * kv <= 64 * 8192 * 8:
+                    cases.append(Attention("decode", "cuda", batch, 1, keys, count, kv, columns, False))
+    for columns in (128, 64):
+        for batch, keys in ((32, 512), (8, 2048), (2, 8192)):
+            cases.append(Attention("prefill", "cuda", batch, keys, keys, 32, 32, columns, True))
+    cases.append(Attention("prefill", "cuda", 2, 8192, 8192, 32, 32, 128, False))
+    cases += [Encoder("cuda", 32, 128), Encoder("cuda", 1, 16), Prompt("cuda", 2048, 2), Token("cuda", opt.layers)]
+    return cases
+
+
+def one(case, lib, clock, opt):
+    torch.manual_seed(7)
+    plan, copies = Plan(lib, case), copies_of(case)
+    with torch.no_grad():
+        plan.run(copies[0])
+        if clock.cuda:
+            torch.cuda.synchronize()
+        error, excess = check(case, copies[0], case.formula(copies[0]))
+        rounds = measure(clock, sides_of(case, plan, copies), len(copies), opt.quick)
+    row = {"case": case.name, "bytes": getattr(case, "bytes", 0), "flops": getattr(case, "flops", 0),
+           "copies": len(copies), "error": float("%.3g" % error), "excess": float("%.3g" % excess),
+           "good": excess <= 1, "rounds": len(rounds),
+           "sides": {n: base.spread([x[n] for x in rounds]) for n in rounds[0]}, "ratio": ratios(rounds)}
+    base.say(row)
+    plan.free()
+    return row
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--quick", action="store_true")
+    p.add_argument("--cpu", action="store_true")
+    p.add_argument("--layers", type=int, default=8)
+    p.add_argument("--seconds", type=float, default=300)
+    p.add_argument("--out")
+    p.add_argument("pattern", nargs="*")
+    opt = p.parse_args()
+    if not opt.cpu and not torch.cuda.is_available():
+        sys.exit("serving.py: torch finds no GPU; nothing is measured")
+    chosen = opt.pattern or opt.cpu
+    path = opt.out or (None if chosen else os.path.join(base.ROOT, "perf", "results", "serving.json"))
+    lib, clock, rows = base.load_library(), Clock("cpu" if opt.cpu else "cuda"), []
+    for case in all_cases(opt):
+        if opt.pattern and not any(x in case.name for x in opt.pattern):
+            continue
+        if time.monotonic() - base.START > opt.seconds:
+            print("%-22s left out: %g seconds are over" % (case.name, opt.seconds), flush=True)
+            continue
+        rows.append(one(case, lib, clock, opt))
+        if clock.cuda:
+            torch.cuda.empty_cache()
+        if path:
+            base.store(path, lib, rows)
+    return 0 if all(r["good"] for r in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
