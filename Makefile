@@ -341,7 +341,7 @@ $(BUILD)/compile_commands.json: $(SRC) Makefile ## for clangd and clang-tidy
 	@mkdir -p $(@D)
 	@{ printf '['; comma=; for f in $(SRC) $(TESTS) $(wildcard test/support/*.c test/system/chat/*.c examples/*.c examples/*/*.c perf/*.c); do \
 	    printf '%s\n{"directory": "%s", "file": "%s", "command": "%s -c %s"}' "$$comma" '$(CURDIR)' $$f \
-	        '$(CC) $(ALL_CFLAGS) -I$(BUILD)/test -Itest/support -Itest -Iexamples -Iexamples/chat -Iexamples/load -Iperf' $$f; comma=,; \
+	        '$(CC) $(ALL_CFLAGS) -I$(BUILD)/test -Itest/support -Itest -Iexamples -Iexamples/chat -Iexamples/load -Iexamples/model -Iperf' $$f; comma=,; \
 	done; printf '\n]\n'; } > $@
 
 # ---- Installation ----

@@ -232,6 +232,17 @@ static int shapes_of(const struct runner *m, int symbol, int64_t most, int64_t *
     return below + 1;
 }
 
+/* Of the shapes of rows those up to `most`, and it; of too many every second one, or third. */
+static int writers_of(const struct runner *m, int64_t most, int64_t *shapes)
+{
+    int below = 0, n = 0;
+    while (below < m->row_count && m->row_shapes[below] < most) below++;
+    int step = (below + CAPTURES_MOST - 2) / (CAPTURES_MOST - 1);
+    for (int i = below ? (below - 1) % step : 0; i < below; i += step) shapes[n++] = m->row_shapes[i];
+    shapes[n++] = most;
+    return n;
+}
+
 static bool choose_shapes(struct runner *m, struct fault *f)
 {
     const struct runner_options *o = &m->opt;
@@ -239,8 +250,8 @@ static bool choose_shapes(struct runner *m, struct fault *f)
     if (writers > o->rows) writers = o->rows;
     m->row_count = shapes_of(m, T, o->rows, m->row_shapes, MOST_SHAPES);
     m->sequence_count = shapes_of(m, B, o->sequences, m->sequence_shapes, MOST_SHAPES);
-    m->writer_count = shapes_of(m, T, writers, m->writer_shapes, CAPTURES_MOST);
-    return (m->row_count && m->sequence_count && m->writer_count) || fault_set(f, "%s", coda_error());
+    m->writer_count = writers_of(m, writers, m->writer_shapes);
+    return (m->row_count && m->sequence_count) || fault_set(f, "%s", coda_error());
 }
 
 static bool is_background(const struct runner *m)
