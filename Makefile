@@ -295,7 +295,7 @@ stamp-digest: ## a digest of include, lib, jit, primitives, cache and the GPU te
 	@$(DIGEST)
 
 # ---- Measurements: users of coda.h alone; all but latency and start need a GPU ----
-PERF      := gemm fused epilogue layer attention encoder shapes host latency start
+PERF      := gemm fused epilogue layer invariant attention encoder shapes host latency start
 PERF_OBJ  := $(patsubst %,$(BUILD)/perf/%.o,bench data report machine)
 CASES     ?=
 PERF_ARGS ?=
@@ -317,6 +317,7 @@ perf-tuned: ## tunes every product, forty tiles each: is the price right? (minut
 	done; exit $${bad:-0}
 perf-torch: $(BUILD)/libcoda.so ## the same beside PyTorch, if python3 has it (TORCH_ARGS='--all --max-autotune --jax')
 	@CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/pytorch.py $(TORCH_ARGS) $(CASES)
+	@[ -n "$(CASES)" ] || CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/serving.py
 perf-report: ## perf/results beside their bars, as charts, and as README's table
 	@perf/publish
 

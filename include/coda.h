@@ -54,7 +54,10 @@
  * Numbers.   bf16, fp16 and fp32 tensors, int32 indices (below 2^24), fp8 caches. Sums, norms and
  *            statistics are fp32 always. Every operation's result has the dtype of its first tensor
  *            operand unless said otherwise; fused, it stays fp32 in registers until it is stored. The
- *            same plan on the same data gives the same bits on every run.
+ *            same plan on the same data gives the same bits on every run, as long as it has the same
+ *            kernels. These change between runs of a plan with symbols alone, when the thread of
+ *            CODA_POLICY_BACKGROUND, or coda_warm beside CODA_POLICY_NEVER, has made better ones; with
+ *            CODA_BATCH_INVARIANT the bits stay all the same.
  * Range.     inf and NaN go through operations as IEEE arithmetic has it, unless said otherwise; what
  *            is below 2^-126 may count as 0. A sum or product may be inf or NaN where the magnitudes of
  *            its terms add up to more than 3.4e38. Fusing moves factors, gains, shifts and casts past a
@@ -585,7 +588,8 @@ enum {
                                * CODA_DEVICE_GPU the plan of the GPU that is there, if one is */
     CODA_AUTOTUNE = 1 << 4,   /* measure what is not known yet; see below */
     CODA_MAX_AUTOTUNE = 1 << 5, /* the same with every tile that might win, and for longer */
-    CODA_FAST_FP16 = 1 << 6    /* fp16 may overflow before a norm's factor is applied; see Range */
+    CODA_FAST_FP16 = 1 << 6,   /* fp16 may overflow before a norm's factor is applied; see Range */
+    CODA_BATCH_INVARIANT = 1 << 7 /* a row has the same bits in every company; see below */
 };
 
 typedef enum coda_policy {
@@ -628,6 +632,29 @@ typedef struct coda_compile_options {
  * Products that tensor maps cannot describe (fp32, odd pitches) have a plain and slow kernel. Without
  * figures they too go to cuBLASLt, if it is there and faster by price. Each such product wants 64 MiB of
  * workspace; products that run one after the other share them.
+ */
+
+/*
+ * Batch invariance. With CODA_BATCH_INVARIANT the bits that a row of a result has depend on that row of the
+ * inputs, on the weights and on the device alone: not on how many rows there are, from 1 on, at which place
+ * it is, what others hold, nor on which kernels are ready. They are the same in all runs of a plan with
+ * symbols, for all dims, before and after CODA_POLICY_BACKGROUND has made better kernels; and in plans of
+ * graphs that differ in their numbers of rows alone, where no such number lets the graph be rewritten
+ * otherwise, as 1 may, or one that is also a number of columns; a plan with symbols is always rewritten alike
+ * if it can be before its symbols have values. What the formula makes of all rows (statistics of columns, a
+ * loss over all) depends on all of them, but not on which kernels are ready.
+ *
+ * In attention a query depends on its own sequence: on its position and the keys that it sees, not on other
+ * sequences, how many there are, where in a batch it is or where keys lie. With `starts` it does not depend
+ * either on how many queries of its sequence are in the run, nor which: prompts in pieces of any lengths and
+ * tokens one by one give the same bits. Without, this holds from Tq = 2 on; the only query of a sequence
+ * (Tq = 1, decoding) has a faster kernel, whose bits are others. Keys of 8 bits have two kernels, for up to
+ * 16 queries of a group's heads and for more, and in the first one a query depends on those beside it, too.
+ *
+ * It costs speed: all numbers of rows have one kind of kernel, that streams no weights past few rows and
+ * shares no sum, statistics have a state for each 64 columns, and packed queries have the kernel of prompts.
+ * CODA_AUTOTUNE measures what keeps bits, and figures of other plans say nothing here. CODA_CUBLASLT is
+ * refused (CODA_E_INVALID), and slow products stay with the plain kernel: the library chooses by rows.
  */
 
 /* Rewrites, plans, compiles (or finds in the cache) and loads. Slow the first time: do it before serving.
@@ -787,7 +814,8 @@ CODA_API int64_t coda_info_print(char *buf, size_t size);
  * CODA_AUTOTUNE measures nothing, and what it measured of other graphs is not asked for.
  *
  * Which kernels a shape has in the end depends on the graph and its dims, not on what ran before. With
- * CODA_POLICY_BACKGROUND its results change once, by rounding, when the best ones take over.
+ * CODA_POLICY_BACKGROUND its results change once, by rounding, when the best ones take over, unless the plan
+ * has CODA_BATCH_INVARIANT: a server that compiles while it serves wants both.
  * ---------------------------------------------------------------------------------------------- */
 
 typedef struct coda_run_options {

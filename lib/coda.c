@@ -152,6 +152,7 @@ static coda_status plan_rewritten(struct job *j, struct plan *plan, const graph 
     struct plan_options po = {.fuse = ro.fuse,
                               .fold = ro.fold,
                               .target = j->target,
+                              .invariant = j->opt.flags & CODA_BATCH_INVARIANT,
                               .variants = j->kin.variants,
                               .base = j->kin.base,
                               .larger = j->kin.larger,

@@ -80,7 +80,7 @@ class Case:
     weights, states, out = (), (), torch.bfloat16
 
     def __init__(self, name, device):
-        self.name, self.device = name, device
+        self.name, self.device = "serving/" + name, device
 
     def random(self, *shape, by=1.0):
         return (torch.randn(shape, device=self.device) * by).to(self.out)
@@ -338,7 +338,7 @@ class Token(Prompt):
     def __init__(self, device, layers, before=1024, most=2048, words=32000, **shape):
         self.before, self.most, self.words = before, most, words
         super().__init__(device, 1, layers, **shape)
-        self.name = "token/%dx%d" % (layers, before)
+        self.name = "serving/token/%dx%d" % (layers, before)
         self.shape = 1, 1, words
         self.states = [n for n in self.tensors() if n[:2] in ("k_", "v_")]
         self.weights += ["g_f", "w_head"]

@@ -6,7 +6,7 @@
  * A primitive registers itself with one comment line, which is checked here:
  *
  *     // coda: map NAME(x, ...; parameter, ...) [linear(x, ...)] [shift(x)] [identity(y = 1)] ...
- *     // coda: reduce NAME(x[, key]) state FLOATS [of NAME]
+ *     // coda: reduce NAME(x[, key]) state FLOATS [of NAME] [exact]
  *     // coda: pair NAME(...)
  *
  * Files of map/, reduce/ and pair/ hold exactly one such line, others none. NAME is the file's stem.
@@ -40,6 +40,7 @@ struct row {
     char class[WORD], name[WORD], argument[MAX_NAMES][WORD];
     int arguments, inputs, state; /* the first `inputs` arguments are tensors, the others parameters */
     char of[WORD];                /* "" or the reduction whose state it reads */
+    bool exact;                   /* merging rounds nothing */
     struct prim_facts facts;
     const char *path;
 };
@@ -246,6 +247,7 @@ static struct row parse_row(const char *text, const char *path, int line)
         c.at += 4;
         parse_word(&c, row.of);
     }
+    if (reduce && !strncmp(c.at, " exact", 6)) c.at += 6, row.exact = true;
     while (map && begins_word(&c)) parse_fact(&c, &row);
     if (!skip(&c, '\0')) die(path, line, "nothing may follow, but there is \"%s\"", c.at);
     if (map && (row.inputs > PRIM_MAX_INPUTS || row.arguments - row.inputs > PRIM_MAX_PARAMS))
@@ -537,6 +539,7 @@ static void write_row(const struct row *r)
     }
     write_facts(&r->facts);
     if (*r->of) printf(" .of = \"%s\",", r->of);
+    if (r->exact) printf(" .exact = true,");
     printf(map ? " .reference = coda_ref_%s},\n" : " .reduce = &coda_ref_%s},\n", r->name);
 }
 

@@ -45,6 +45,8 @@ struct prim {
     int params;     /* float constants */
     int state;      /* floats of a reduction's state */
     const char *of; /* the reduction whose state it reads; NULL: it has its own */
+    bool exact;     /* a reduction: however a row is cut, and in whatever order its states are merged, the
+                       result has the same bits; tests try it */
     const char *param_name[PRIM_MAX_PARAMS];
     struct prim_facts facts; /* of a map defined at run time: none */
     const char *header;      /* "map/silu.cuh"; NULL for a map defined at run time */

@@ -28,6 +28,7 @@ static const char usage_text[] =
     "  --fold none|copy|in-place   constants into the weights (none)\n"
     "  --no-fusion                 one kernel for each operation\n"
     "  --fast-fp16                 values of fp16 may overflow on the way\n"
+    "  --invariant                 a row's bits depend on no other row, nor on their number\n"
     "  --arch sm_90a               explain, compile: kernels for this architecture\n"
     "  --dot                       explain: the plan as a Graphviz picture, nothing else\n"
     "  --autotune                  times tilings and cuBLASLt on the GPU, and keeps what it finds\n"
@@ -137,6 +138,7 @@ static bool set_cache(struct options *o, char *v) { return o->cache_dir = v, *v;
 static bool set_no_cache(struct options *o, char *v) { return o->compile.flags |= CODA_NO_CACHE, !v; }
 static bool set_no_fusion(struct options *o, char *v) { return o->compile.flags |= CODA_NO_FUSION, !v; }
 static bool set_fast_fp16(struct options *o, char *v) { return o->compile.flags |= CODA_FAST_FP16, !v; }
+static bool set_invariant(struct options *o, char *v) { return o->compile.flags |= CODA_BATCH_INVARIANT, !v; }
 static bool set_autotune(struct options *o, char *v)
 {
     o->compile.flags |= CODA_AUTOTUNE;
@@ -165,6 +167,7 @@ static const struct option {
     {"--fold", ALL, true, set_fold},
     {"--no-fusion", ALL, false, set_no_fusion},
     {"--fast-fp16", ALL, false, set_fast_fp16},
+    {"--invariant", ALL, false, set_invariant},
     {"--arch", EXPLAIN | COMPILE, true, set_arch},
     {"--dot", EXPLAIN, false, set_dot},
     {"--autotune", ALL, false, set_autotune},

@@ -19,8 +19,13 @@ static coda_status read_options(struct coda_compile_options *out, const coda_com
                     CODA_DEVICE_NONE);
     if ((int)out->fold < 0 || out->fold > CODA_FOLD_IN_PLACE)
         return fail(CODA_E_INVALID, "compile: fold %d is none of 0..%d", (int)out->fold, CODA_FOLD_IN_PLACE);
-    if (out->flags >= 2 * CODA_FAST_FP16)
+    if (out->flags >= 2 * CODA_BATCH_INVARIANT)
         return fail(CODA_E_INVALID, "compile: flags 0x%x has unknown bits", out->flags);
+    if (out->flags & CODA_CUBLASLT && out->flags & CODA_BATCH_INVARIANT)
+        return fail(CODA_E_INVALID,
+                    "compile: flags 0x%x have CODA_BATCH_INVARIANT and CODA_CUBLASLT, which "
+                    "takes other kernels for other numbers of rows",
+                    out->flags);
     if ((int)out->policy < 0 || out->policy > CODA_POLICY_NEVER)
         return fail(CODA_E_INVALID, "compile: policy %d is none of 0..%d", (int)out->policy,
                     CODA_POLICY_NEVER);

@@ -221,6 +221,9 @@ static void print_config(const struct gemm *g)
     text_printf(t, "    static constexpr int shared_bytes = %d;\n", g->s->shared_bytes);
     text_printf(t, "    static constexpr bool pingpong = %s;\n", truth(c->pingpong));
     print_walk(c, g->s->persistent, t);
+    if (g->s->layout.state_columns)
+        text_printf(t, "    static constexpr int state_columns = %d, states = %lld;\n",
+                    g->s->layout.state_columns, (wide)g->s->layout.states);
     c->mainloop->print_config(p, g->s, t);
     text_append(t, "};\n");
 }

@@ -30,6 +30,15 @@ static struct tensor_use operand(const graph *g, int value, const struct matrix_
                                .value = value};
 }
 
+/* Where a single row says nothing of how far rows are apart: what others of its tensor would say. */
+static int64_t pitch_of_one(const struct grouper *gr, int x, int64_t k)
+{
+    const struct view *v = &gr->view[x];
+    int rank = gr->g->node[x].type.rank;
+    int64_t stride = rank > 1 ? v->stride[rank - 2] : 0;
+    return stride ? stride : k;
+}
+
 static void root_gemm(struct grouper *gr, int root)
 {
     const struct node *n = &gr->g->node[root];
@@ -45,6 +54,7 @@ static void root_gemm(struct grouper *gr, int root)
     p->k = v.k;
     p->a = operand(gr->g, n->in[0], &v.a);
     p->b = operand(gr->g, n->in[1], &v.b);
+    if (p->invariant && v.m == 1 && !v.a.row) p->a.row = pitch_of_one(gr, n->in[0], v.k);
     group_grow(gr, q);
 }
 

@@ -29,6 +29,7 @@ struct group *group_new(struct grouper *gr, enum program_kind kind, int root)
     q->p.kind = kind;
     q->p.root = root;
     q->p.prepare = gr->site[root].is_const;
+    q->p.invariant = gr->opt->invariant;
     return q;
 }
 

@@ -111,13 +111,14 @@ int pair_axis(const struct pairing *r, int64_t i)
 
 bool pair_scales(const struct program *p) { return p->pairing.scale != 0 && p->pairing.scale != 1; }
 
-/* Rows come in sixteens, which start at multiples of 16 in each batch. */
+/* Rows come in sixteens, which start at multiples of 16 in each batch. An angle made from another row's has
+ * other bits than one that is made from its position, so where these matter, all are made so. */
 bool pair_steps_evenly(const struct program *p)
 {
     int64_t period = MAX(p->pairing.period, 1);
     bool whole = p->dim[0] <= 1 || p->dim[1] % period == 0; /* a position is that in the batch */
     bool sixteens = period % 16 == 0 && (p->dim[0] <= 1 || p->dim[1] % 16 == 0);
-    return pair_counts_rows(p) && (sixteens || (whole && period >= p->dim[1]));
+    return !p->invariant && pair_counts_rows(p) && (sixteens || (whole && period >= p->dim[1]));
 }
 
 /* ---- Columns ---- */

@@ -68,6 +68,7 @@ struct variants; /* variants.h */
 struct plan_options {
     bool fuse; /* false: one program for each operation */
     bool cublaslt;
+    bool invariant; /* program.invariant, of all programs */
     coda_fold fold;
     struct target target;
     const struct decision *decision; /* by root */

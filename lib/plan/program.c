@@ -60,6 +60,27 @@ int program_span(const struct program *p)
     return p->segment ? (int)MAX(p->segment, SEGMENT_SPAN) : pair_span(p);
 }
 
+enum { STATE_COLUMNS = 64 };
+
+/* Does a reduction of whole rows round when its states are merged? */
+static bool rounds_states(const struct program *p)
+{
+    for (int i = 0; i < p->steps; i++) {
+        const struct step *s = &p->step[i];
+        bool rows = s->kind == STEP_REDUCE && s->axis == REDUCE_ROWS && !step_folds_segments(s);
+        if (rows && !s->prim->exact) return true;
+    }
+    return false;
+}
+
+/* Tiles are whole spans. */
+int program_state_columns(const struct program *p)
+{
+    int span = program_span(p);
+    if (p->kind != PROGRAM_GEMM || !p->invariant || !rounds_states(p)) return 0;
+    return !span || STATE_COLUMNS % span == 0 || span % STATE_COLUMNS == 0 ? STATE_COLUMNS : span;
+}
+
 /* ---- Uses ---- */
 
 unsigned use_effect(const struct tensor_use *u)

@@ -178,9 +178,10 @@ enum program_kind { PROGRAM_GEMM, PROGRAM_ROWS, PROGRAM_OWN };
 
 struct program {
     enum program_kind kind;
-    bool prepare; /* run by coda_prepare, not by coda_run */
-    int root;     /* the node that fusion grew it from */
-    int rank;     /* of the domain, the elements that steps run for; columns are
+    bool prepare;   /* run by coda_prepare, not by coda_run */
+    bool invariant; /* a row's bits depend on no other row, nor on how many there are: CODA_BATCH_INVARIANT */
+    int root;       /* the node that fusion grew it from */
+    int rank;       /* of the domain, the elements that steps run for; columns are
                      its last dimension. GEMM: [batch, M, N], rank 3 */
     int64_t dim[CODA_MAX_RANK];
     int64_t k;              /* GEMM */
@@ -228,6 +229,10 @@ int64_t program_columns(const struct program *p); /* columns of the output: N, o
 int64_t program_samples(const struct program *p); /* GEMM: what stride[0] counts: samples, or batches */
 bool program_samples_columns(
     const struct program *p); /* has it columns' values that change with the sample? */
+/* Columns of a product of which a row has a state, in tiles of any width, so that its statistics have the
+ * same bits in all of them; 0: the state is of a tile, as they may have others, or merging states rounds
+ * nothing. */
+int program_state_columns(const struct program *p);
 bool program_suits_cublaslt(const struct program *p); /* can cuBLASLt compute the product? It needs a unit
                                                       stride in a and b, one dtype, and no empty dimension */
 

@@ -174,6 +174,7 @@ static void print_gemm(const struct program *q, struct text *t)
     text_printf(t, "gemm batch=%lld m=%lld n=%lld k=%lld", (long long)q->dim[0], (long long)q->dim[1],
                 (long long)q->dim[2], (long long)q->k);
     if (q->sample) text_printf(t, " sample=%lld", (long long)q->sample);
+    if (q->invariant) text_append(t, " invariant");
     switch (q->pair) {
     case PAIR_NONE: break;
     case PAIR_GLU_INTERLEAVED: text_append(t, " glu_interleaved"); break;

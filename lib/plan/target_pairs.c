@@ -6,24 +6,28 @@
 
 /* ---- Operands ---- */
 
-static enum obstacle obstacle(const struct tensor_use *o, int64_t batch, int64_t rows, int64_t k)
+/* Of one row no pitch matters, nor of one batch how far it is from others. But where a row's bits depend on
+ * no other row, one has the kernel that several have. */
+static enum obstacle obstacle(const struct tensor_use *o, bool invariant, int64_t batch, int64_t rows,
+                              int64_t k)
 {
     int64_t pitch = operand_pitch(o), outer = o->k == 1 ? rows : k;
     if (dtype_size(o->dtype) != 2) return IS_NOT_16_BIT;
     if (o->k != 1 && o->row != 1) return HAS_NO_UNIT_STRIDE;
     if (o->offset % 8) return BEGINS_ODDLY;
-    if (outer > 1 && (pitch % 8 || pitch <= 0)) return HAS_ODD_PITCH;
-    return batch <= 1 || (o->batch % 8 == 0 && o->batch >= 0) ? FITS : HAS_ODD_BATCHES;
+    if ((outer > 1 || invariant) && (pitch % 8 || pitch <= 0)) return HAS_ODD_PITCH;
+    bool one = batch <= 1 && !invariant;
+    return one || (o->batch % 8 == 0 && (batch <= 1 || o->batch >= 0)) ? FITS : HAS_ODD_BATCHES;
 }
 
 enum obstacle program_a_obstacle(const struct program *p)
 {
-    return obstacle(&p->a, p->dim[0], p->dim[1], p->k);
+    return obstacle(&p->a, p->invariant, p->dim[0], p->dim[1], p->k);
 }
 
 enum obstacle program_b_obstacle(const struct program *p)
 {
-    return obstacle(&p->b, p->dim[0], p->dim[2], p->k);
+    return obstacle(&p->b, false, p->dim[0], p->dim[2], p->k);
 }
 
 bool program_has_work(const struct program *p)

@@ -49,7 +49,7 @@ static int program_row_team(const struct program *p, const struct tile *t)
         merges = true;
         wide = wide || p->port[p->step[i].port].reduce->state > WIDE_STATE;
     }
-    if (!merges) return 1;
+    if (!merges || p->invariant) return 1; /* lanes merge in another order */
     if (tile_rows(p, t) <= FEW_ROWS) return 32;
     return group_rows(t) == 64 && !wide && !t->mainloop->streams ? 2 : 1;
 }
@@ -142,10 +142,17 @@ static int64_t whole_tiles(const struct program *p, const struct tile *t)
     return CEIL_DIV(p->dim[2] - (int64_t)t->tail * t->tail_bn, tile_share(t));
 }
 
+int64_t program_row_tiles(const struct program *p, const struct tile *t)
+{
+    return whole_tiles(p, t) + t->tail;
+}
+
+/* Of whole spans, as tiles have them. */
 int64_t program_states(const struct program *p, const struct tile *t)
 {
+    int columns = program_state_columns(p), span = MAX(program_span(p), columns);
     if (t->mainloop->streams) return t->blocks;
-    return whole_tiles(p, t) + t->tail;
+    return columns ? CEIL_DIV(p->dim[2], span) * span / columns : program_row_tiles(p, t);
 }
 
 int64_t program_column_states(const struct program *p, const struct tile *t)
@@ -156,6 +163,7 @@ int64_t program_column_states(const struct program *p, const struct tile *t)
 int64_t program_tile_column(const struct program *p, const struct tile *t, int64_t tile)
 {
     int64_t whole = MIN(tile, whole_tiles(p, t));
+    if (program_state_columns(p)) return MIN(tile * program_state_columns(p), p->dim[2]);
     return whole * tile_share(t) + (tile - whole) * t->tail_bn;
 }
 
@@ -181,7 +189,7 @@ int64_t program_blocks(const struct program *p, const struct tile *t)
 {
     int64_t clusters = CEIL_DIV(p->dim[1], t->bm * tile_cluster_m(t)) *
                        CEIL_DIV(p->dim[2], t->bn * tile_cluster_n(t)) * p->dim[0];
-    if (t->tail) return CEIL_DIV(p->dim[1], t->bm) * program_states(p, t);
+    if (t->tail) return CEIL_DIV(p->dim[1], t->bm) * program_row_tiles(p, t);
     return clusters * tile_cluster(t) * tile_splits(t);
 }
 
@@ -213,6 +221,7 @@ bool epilogue_layout_fill(struct epilogue_layout *l, struct arena *a, const stru
     l->row_team = program_row_team(p, t);
     l->a_rows = tile_a_rows(p, t);
     l->states = program_states(p, t);
+    l->state_columns = program_state_columns(p);
     l->column_states = program_column_states(p, t);
     l->splits_heads = program_splits_heads(p, t);
     l->maps_tail = program_maps_tail(p, t);

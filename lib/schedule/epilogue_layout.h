@@ -29,6 +29,7 @@ struct epilogue_layout {
     int a_rows;                 /* rows of A that a slot of the ring holds */
     int64_t states;             /* that a reduction leaves of each row; ... */
     int64_t column_states;      /* ... and of each column */
+    int state_columns;          /* of which each of a row's is; 0: of a tile */
     bool splits_heads;          /* pairs whose halves are apart, in a tile that holds no whole heads: each 64
                           columns of it are 32 pairs of one head */
     bool maps_tail;             /* tail tiles of B need a tensor map of their own, whose box is narrower */
@@ -56,7 +57,10 @@ bool program_may_lend(const struct program *p, const struct tile *t);
 int tile_a_rows(const struct program *p, const struct tile *t);
 /* Blocks of a grid in which each has one tile, or one part of its K; tiles past the end fill up clusters. */
 int64_t program_blocks(const struct program *p, const struct tile *t);
-/* Partial states that a reduction leaves of each row: one for each tile of columns, or streaming block. */
+/* Tiles of columns, in each of which a row is. */
+int64_t program_row_tiles(const struct program *p, const struct tile *t);
+/* Partial states that a reduction leaves of each row: one for each of these, or streaming block, or as
+ * program_state_columns says. */
 int64_t program_states(const struct program *p, const struct tile *t);
 /* And of each column: one for each part of a tile's rows that one consumer drains; streaming, none. */
 int64_t program_column_states(const struct program *p, const struct tile *t);

@@ -1,6 +1,8 @@
 /* mainloop.c -- what main loops share: the search that they add to, stages, parts of costs and of texts. */
 #include "mainloop.h"
 
+#include "invariant.h"
+
 enum { MOST_STAGES = 24 };
 
 /* Candidates that differ in their raster group, or in what follows from the others, are the same. */
@@ -15,6 +17,7 @@ static bool same(const struct tile *a, const struct tile *b)
 void search_add(struct search *s, const struct tile *t, double cost)
 {
     int at = s->n;
+    if (!tile_keeps_bits(s->p, t)) return;
     while (at > 0 && cost < s->cost[at - 1]) at--;
     for (int i = 0; i < at; i++)
         if (same(&s->tile[i], t)) return;

@@ -74,8 +74,8 @@ struct search { /* the cheapest `n` of at most `most`, by cost */
 
 /* The candidates of a class, whose `most` cheapest are wanted; p, most_rows and common are set. */
 void search_run(struct search *s, const struct target *target, enum tile_class class);
-/* Inserts a candidate by its cost, clock cycles, unless it is there already. Stable: equal costs keep the
- * order in which they came. */
+/* Inserts a candidate by its cost, clock cycles, unless it is there already, or p's rows are to keep their
+ * bits and in this tile have others. Stable: equal costs keep the order in which they came. */
 void search_add(struct search *s, const struct tile *t, double cost);
 
 /* ---- What main loops share ---- */

@@ -23,8 +23,9 @@ static void candidates(struct search *s, enum tile_class class)
     int span = program_span(p);
     if (class != TILES_KNOWN) return;
     if (span) t.bn = span >= 64 ? span : 64 / span * span;
-    t.bm =
-        p->dim[1] > 64 && !s->common && t.bn <= 64 && !p->segment ? 128 : 64; /* two passes want registers */
+    bool keeps = p->invariant && program_folds_columns(p);                 /* the rows of a column's states */
+    bool high = p->dim[1] > 64 && !s->common && t.bn <= 64 && !p->segment; /* two passes want registers */
+    t.bm = high && !keeps ? 128 : 64;
     search_add(s, &t, cost(p, &t, s->sms));
 }
 

@@ -31,7 +31,8 @@ void plan_print(const struct plan *p, struct text *t)
     double flops = 0;
     int64_t bytes = 0;
     int launches = 0;
-    text_printf(t, "plan workspace=%lld prepared=%lld\n", (long long)p->workspace, (long long)p->prepared);
+    text_printf(t, "plan workspace=%lld prepared=%lld%s\n", (long long)p->workspace, (long long)p->prepared,
+                p->programs && p->program->invariant ? " invariant" : "");
     for (int i = 0; i < p->programs; i++) {
         const struct program *q = &p->program[i];
         text_printf(t, "@%d %s", i, q->prepare ? "prepare " : "");

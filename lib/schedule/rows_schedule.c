@@ -214,6 +214,8 @@ static bool is_aligned(const struct rows_walk *w, const struct program *p, int p
     if (q->page && (q->page_stride * size % align || q->head_stride * size % align || q->head_dim % width))
         return false;
     if (use_is_indexed(q)) return q->table_stride * size % align == 0;
+    for (int d = 0; d + 1 < p->rank && p->invariant; d++) /* as with more than one index */
+        if (q->stride[d] * size % align) return false;
     for (int d = 0; d + 1 < w->rank; d++)
         if (w->stride[port][d] * size % align) return false;
     return true;

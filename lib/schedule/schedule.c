@@ -130,7 +130,8 @@ static coda_status use_cublaslt(struct plan *p, const struct plan_options *opt)
     for (int i = 0; i < p->programs; i++) {
         struct program *q = &p->program[i];
         const struct decision *d = plan_decision(opt, q->root);
-        if (!(opt->cublaslt || (d && d->apart)) || !program_suits_cublaslt_alone(q)) continue;
+        if (opt->invariant || !(opt->cublaslt || (d && d->apart)) || !program_suits_cublaslt_alone(q))
+            continue;
         p->schedule[i].tile.mainloop = &mainloop_cublaslt;
         add_scratch(p, q);
     }

@@ -45,7 +45,8 @@ enum {
 };
 
 /* Blocks that share the keys of a tile, where tiles are so few that half of the SMs had none. Of an H200's
- * 132 SMs all take clusters of 2, some 112 clusters of 8. */
+ * 132 SMs all take clusters of 2, some 112 clusters of 8. They share what the tile's queries see together, so
+ * a query's sums have other parts in other company. */
 static int tile_parts(const struct attention_spec *a, int64_t tiles, int sms)
 {
     int n = 1;
@@ -55,26 +56,28 @@ static int tile_parts(const struct attention_spec *a, int64_t tiles, int sms)
     return n > 1 ? n : 0;
 }
 
-static bool pitch_fits(int64_t extent, int64_t stride, int unit)
+/* Of a single one the stride does not matter; but it may take no other kernel than several do. */
+static bool pitch_fits(int64_t extent, int64_t stride, int unit, bool invariant)
 {
-    return extent == 1 || (stride > 0 && stride % unit == 0 && stride < MOST_PITCH);
+    if (extent == 1) return !invariant || stride % unit == 0;
+    return stride > 0 && stride % unit == 0 && stride < MOST_PITCH;
 }
 
 /* Copies of whole swizzled atoms. */
 enum { LEAST_PAGE = 8 };
 
 static bool view_fits(const struct attention_spec *a, const struct tensor_use *v, int64_t batch, int64_t time,
-                      int64_t heads)
+                      int64_t heads, bool invariant)
 {
     bool half = v->dtype == CODA_BF16 || v->dtype == CODA_F16, narrow = v->dtype == CODA_F8E4M3;
     int unit = narrow ? 16 : 8; /* elements of 16 bytes */
     return (narrow || (half && v->dtype == a->q.dtype)) && v->offset % unit == 0 &&
-           pitch_fits(batch, v->batch, unit) && pitch_fits(time, v->time, unit) &&
-           pitch_fits(heads, v->head, unit);
+           pitch_fits(batch, v->batch, unit, invariant) && pitch_fits(time, v->time, unit, invariant) &&
+           pitch_fits(heads, v->head, unit, invariant);
 }
 
 /* By TMA, for either kernel. */
-static bool fits_units(const struct attention_spec *a, const struct target *target)
+static bool fits_units(const struct attention_spec *a, const struct target *target, bool invariant)
 {
     bool units = target_has(target, TARGET_TMA | TARGET_WGMMA);
     if (!units || attention_is_empty(a) || a->tk <= 0 || a->batch <= 0 || a->head_dim % 8 ||
@@ -83,9 +86,10 @@ static bool fits_units(const struct attention_spec *a, const struct target *targ
     if (a->tq > ATTENTION_MOST_TIME || a->tk > ATTENTION_MOST_TIME) return false;
     int64_t batch = attention_batches(a), lots = attention_lots(a), keys = attention_lot(a);
     if (a->page && (a->page < LEAST_PAGE || a->slots <= 0)) return false;
-    return view_fits(a, &a->q, batch, a->tq, a->heads) && view_fits(a, &a->k, lots, keys, a->kv_heads) &&
-           view_fits(a, &a->v, lots, keys, a->kv_heads) &&
-           (a->o.buffer < 0 || view_fits(a, &a->o, batch, a->tq, a->heads));
+    return view_fits(a, &a->q, batch, a->tq, a->heads, invariant) &&
+           view_fits(a, &a->k, lots, keys, a->kv_heads, invariant) &&
+           view_fits(a, &a->v, lots, keys, a->kv_heads, invariant) &&
+           (a->o.buffer < 0 || view_fits(a, &a->o, batch, a->tq, a->heads, invariant));
 }
 
 static bool is_scaled(const struct attention_spec *a)
@@ -93,11 +97,11 @@ static bool is_scaled(const struct attention_spec *a)
     return a->k_scale.buffer >= 0 || a->v_scale.buffer >= 0;
 }
 
-static bool fits_wgmma(const struct attention_spec *a, const struct target *target)
+static bool fits_wgmma(const struct attention_spec *a, const struct target *target, bool invariant)
 {
     bool same = a->k.dtype == a->q.dtype && a->v.dtype == a->q.dtype && !is_scaled(a);
     struct launch t = wgmma_tile(a);
-    return same && fits_units(a, target) && t.blocks <= ATTENTION_MOST_BLOCKS &&
+    return same && fits_units(a, target, invariant) && t.blocks <= ATTENTION_MOST_BLOCKS &&
            t.shared_bytes <= target->shared_bytes;
 }
 
@@ -145,7 +149,21 @@ static int64_t split_rows(const struct attention_spec *a)
  * bits the other choice is no matrix unit at all. */
 static bool few_packed(const struct attention_spec *a)
 {
-    return a->heads / a->kv_heads <= SPLIT_ROWS && (a->tq <= 2 * a->batch || attention_is_narrow(a));
+    return a->tq <= 2 * a->batch || attention_is_narrow(a);
+}
+
+/* Are there so few queries that the rows of an mma hold them? */
+static bool has_few(const struct attention_spec *a)
+{
+    int64_t group = a->heads / a->kv_heads;
+    return group <= SPLIT_ROWS && (attention_is_packed(a) ? few_packed(a) : group * a->tq <= SPLIT_ROWS);
+}
+
+/* Whatever the others do, and in pieces of whatever length it comes: packed queries go one way, and so do
+ * those of a sequence that has several. A single one, of decoding, has this kernel. */
+static bool has_few_always(const struct attention_spec *a)
+{
+    return has_few(a) && !attention_is_packed(a) && a->tq == 1;
 }
 
 static struct launch split_tile(const struct attention_spec *a, const struct target *target)
@@ -164,12 +182,12 @@ static struct launch split_tile(const struct attention_spec *a, const struct tar
     return t;
 }
 
-static bool fits_split(const struct attention_spec *a, const struct target *target)
+static bool fits_split(const struct attention_spec *a, const struct target *target, bool invariant)
 {
-    bool few = attention_is_packed(a) ? few_packed(a) : a->heads / a->kv_heads * a->tq <= SPLIT_ROWS;
+    bool few = invariant && fits_wgmma(a, target, true) ? has_few_always(a) : has_few(a);
     if (a->ranges.buffer >= 0 || a->head_dim > SPLIT_COLUMNS) return false; /* ends come in any order */
     bool same = a->k.dtype == a->q.dtype && a->v.dtype == a->q.dtype && !is_scaled(a);
-    if (!few || !(same || attention_is_narrow(a)) || !fits_units(a, target)) return false;
+    if (!few || !(same || attention_is_narrow(a)) || !fits_units(a, target, invariant)) return false;
     struct launch t = split_tile(a, target);
     return t.stages >= 2 && t.blocks <= ATTENTION_MOST_BLOCKS;
 }
@@ -183,14 +201,16 @@ static int64_t simt_shared(const struct attention_spec *a, int rows, int keys)
 }
 
 /* A thread holds rows * head_dim / 16 sums: 64 or fewer where it can, 128 at most. Rows and keys are counted
- * in sixteens. */
-static struct launch simt_tile(const struct attention_spec *a, int64_t shared)
+ * in sixteens. A query's bits depend on the keys of a tile alone, so where they matter there are as many of
+ * them whatever the queries. */
+static struct launch simt_tile(const struct attention_spec *a, int64_t shared, bool invariant)
 {
     int64_t chunks = CEIL_DIV(a->head_dim, 64);
     int rows = chunks <= 4 ? 4 : chunks <= 8 ? 2 : chunks <= 32 ? 1 : 0, keys = 4;
-    while (rows > 1 && 16 * (rows / 2) >= a->tq) rows /= 2;
+    while (rows > 1 && 16 * (rows / 2) >= a->tq && !invariant) rows /= 2;
     while (rows && keys > 1 && simt_shared(a, rows, keys) > shared) keys /= 2;
     while (rows > 0 && simt_shared(a, rows, keys) > shared) rows /= 2;
+    while (rows > 1 && 16 * (rows / 2) >= a->tq) rows /= 2;
     struct launch t = {.bm = 16 * rows, .bn = 16 * keys, .threads = 256};
     if (rows) t.shared_bytes = simt_shared(a, rows, keys), t.blocks = blocks(a, t.bm);
     return t;
@@ -200,12 +220,12 @@ void schedule_attention(struct schedule *s, const struct program *q, const struc
 {
     const struct attention_spec *a = q->spec;
     struct launch t = {.bm = 16};
-    if (fits_split(a, target)) t = split_tile(a, target);
-    else if (fits_wgmma(a, target)) {
+    if (fits_split(a, target, q->invariant)) t = split_tile(a, target);
+    else if (fits_wgmma(a, target, q->invariant)) {
         t = wgmma_tile(a);
-        t.cluster = tile_parts(a, t.blocks, target->sms);
+        t.cluster = q->invariant ? 0 : tile_parts(a, t.blocks, target->sms);
         t.blocks *= MAX(t.cluster, 1);
-    } else if (!attention_is_empty(a)) t = simt_tile(a, target->shared_bytes);
+    } else if (!attention_is_empty(a)) t = simt_tile(a, target->shared_bytes, q->invariant);
     s->tile.bm = t.bm, s->tile.bn = t.bn, s->tile.stages = t.stages;
     s->tile.splits = t.splits;
     s->sm90 = t.sm90;

@@ -10,6 +10,14 @@
 
 enum { SHARED_BYTES = 232448 }; /* of a Hopper block, when the target does not say */
 
+/* May the main loop be asked? One whose rows are to keep their bits has the first that takes any number of
+ * rows. */
+static bool may_ask(const struct search *s, const struct mainloop *m, enum tile_class class)
+{
+    if (s->p->invariant && (m->streams || class == TILES_NAMED)) return false;
+    return !m->fallback || (s->n == 0 && class == TILES_KNOWN);
+}
+
 void search_run(struct search *s, const struct target *target, enum tile_class class)
 {
     s->target = target;
@@ -17,8 +25,8 @@ void search_run(struct search *s, const struct target *target, enum tile_class c
     s->shared_bytes = target->shared_bytes > 0 ? target->shared_bytes : SHARED_BYTES;
     s->n = 0;
     for (int i = 0; mainloops[i]; i++) {
-        if (mainloops[i]->fallback && (s->n || class != TILES_KNOWN)) continue;
-        if (mainloops[i]->supports(target, s->p)) mainloops[i]->candidates(s, class);
+        bool asked = may_ask(s, mainloops[i], class) && mainloops[i]->supports(target, s->p);
+        if (asked) mainloops[i]->candidates(s, class);
     }
 }
 

@@ -86,7 +86,7 @@ static int64_t tail_place(const struct tile *t, int64_t first, int64_t columns, 
 /* How many tiles of the tail each block gets: those of a band lie one after the other. */
 static void deal_tails(const struct program *p, const struct tile *t, int64_t longer, int *tails)
 {
-    int64_t rows = CEIL_DIV(p->dim[1], t->bm), columns = program_states(p, t), all = 0;
+    int64_t rows = CEIL_DIV(p->dim[1], t->bm), columns = program_row_tiles(p, t), all = 0;
     for (int b = 0; b < t->blocks; b++) tails[b] = 0;
     for (int64_t first = 0; first < rows; first += t->band) {
         int64_t height = MIN(rows - first, t->band), run = height * t->tail;

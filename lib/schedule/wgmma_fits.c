@@ -6,7 +6,8 @@
 
 enum {
     MOST_ACCUMULATORS = 192,        /* floats of a thread, if the epilogue needs little */
-    MOST_BUSY_ACCUMULATORS = 128,   /* if it loads tiles into registers, or has wide states of columns */
+    MOST_BUSY_ACCUMULATORS = 128,   /* if it loads tiles into registers, or has states of several numbers of
+                                       columns, or of rows that are saved while it walks over a tile */
     MOST_CROWDED_ACCUMULATORS = 96, /* of three consumers */
     MOST_SUMS_AND_STATES = 160, /* with the floats of a row's wide states, of which a thread has two ... */
     MOST_CROWDED_SUMS_AND_STATES = 112,
@@ -67,6 +68,17 @@ static bool has_wide_column_states(const struct program *p)
     return false;
 }
 
+/* Saves states of several numbers for parts of a tile's columns. */
+static bool cuts_wide_states(const struct program *p)
+{
+    bool wide = false;
+    for (int i = 0; i < p->steps; i++) {
+        const struct step *s = &p->step[i];
+        wide = wide || (s->kind == STEP_REDUCE && s->axis == REDUCE_ROWS && s->prim->state > 1);
+    }
+    return wide && program_state_columns(p) > 0;
+}
+
 /* Floats of the wide states of the two rows that a thread has. */
 static int row_state_floats(const struct program *p)
 {
@@ -84,7 +96,7 @@ static int most_accumulators(const struct program *p, const struct tile *t)
     bool mixes = mixes_samples(p) && t->bn > 128;
     if (t->groups > 2) return mixes ? MOST_CROWDED_MIXED_ACCUMULATORS : MOST_CROWDED_ACCUMULATORS;
     if (mixes) return MOST_MIXED_ACCUMULATORS;
-    bool busy = program_loads_directly(p, t) || has_wide_column_states(p);
+    bool busy = program_loads_directly(p, t) || has_wide_column_states(p) || cuts_wide_states(p);
     return busy ? MOST_BUSY_ACCUMULATORS : MOST_ACCUMULATORS;
 }
 

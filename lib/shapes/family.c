@@ -63,6 +63,14 @@ void family_say(const struct family *f, const int64_t *dims, char *out, size_t s
 
 /* ---- One plan ---- */
 
+/* Is the shape's graph the rewritten one, with these values? Where rows keep their bits, no number of them
+ * may let other rules apply. */
+static bool has_rewritten(const struct family *f, const int64_t *dims)
+{
+    bool always = f->opt.flags & CODA_BATCH_INVARIANT;
+    return f->rewritten && (always || graph_binds_apart(f->rewritten, dims));
+}
+
 static coda_status compile_bound(struct family *f, coda_plan **out, const coda_plan *whole,
                                  const struct wish *w, const graph *from, unsigned flags)
 {
@@ -116,7 +124,7 @@ static coda_status plan_from(struct family *f, coda_plan **out, const coda_plan 
 
 coda_status family_plan(struct family *f, coda_plan **out, const coda_plan *whole, const struct wish *w)
 {
-    bool apart = f->rewritten && graph_binds_apart(f->rewritten, w->dims);
+    bool apart = has_rewritten(f, w->dims);
     coda_status status = plan_from(f, out, whole, w, apart ? f->rewritten : f->graph);
     if (status != CODA_E_UNSUPPORTED || apart || !f->rewritten) return status;
     return plan_from(f, out, whole, w, f->rewritten); /* what those rules won wants too much memory */
@@ -143,7 +151,7 @@ static void combine(const struct dims *t, unsigned small, bool odd, int64_t *dim
 
 static coda_status add_corner(struct family *f, coda_plan *whole, const struct wish *w, unsigned flags)
 {
-    bool apart = f->rewritten && graph_binds_apart(f->rewritten, w->dims);
+    bool apart = has_rewritten(f, w->dims);
     coda_plan *p;
     coda_status status = compile_bound(f, &p, whole, w, apart ? f->rewritten : f->graph, flags);
     if (status) return status;

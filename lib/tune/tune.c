@@ -102,7 +102,7 @@ static coda_status follow(const struct tuner *t, const struct figures *f, struct
     const char *words;
     struct tile *tile = ARENA_NEW(t->arena, struct tile, 1);
     if (!tile) return fail(CODA_E_MEMORY, "out of memory for a tile");
-    d->apart = figures_decide(f, &words) && has_cublaslt();
+    d->apart = figures_decide(f, &words) && has_cublaslt() && !t->options.invariant;
     if (tile_parse(words, tile)) d->tile = tile;
     return CODA_OK;
 }
@@ -116,7 +116,8 @@ static coda_status decide(struct tuner *t, const struct plan *plan, int index, s
     if (status) return status;
     *d = (struct decision){.root = q->root, .figures = f};
     if (f && f->n) return follow(t, f, d);
-    d->apart = t->options.fuse && tile_loses(q, &plan->schedule[index].tile, &t->options.target);
+    d->apart = t->options.fuse && !t->options.invariant &&
+               tile_loses(q, &plan->schedule[index].tile, &t->options.target);
     if (d->apart) d->apart = has_cublaslt();
     return CODA_OK;
 }

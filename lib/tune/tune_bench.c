@@ -177,7 +177,7 @@ static coda_status add_cublaslt(struct contest *c)
 {
     char line[JIT_ERROR_SIZE];
     struct decision usual = {.root = c->program->root}, apart = {.root = c->program->root, .apart = true};
-    if (!jit_cublaslt_info(line, sizeof line)) return CODA_OK;
+    if (c->tuner->options.invariant || !jit_cublaslt_info(line, sizeof line)) return CODA_OK;
     if (build(c, &c->apart, &apart) || !goes_to_cublaslt(c)) return CODA_OK;
     coda_status status = CODA_OK;
     int judge = 0;

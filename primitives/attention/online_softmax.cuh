@@ -57,7 +57,8 @@ struct OnlineSoftmax {
     float max[2], sum[2];
 
     // c m is rounded: a weight is 2^(c s - base), and its sum's new factor 2^(c m_old - base), with an error
-    // of half an ulp of base. Beyond this, 0.03 %, scores are counted from m instead, which is exact.
+    // of half an ulp of base. Beyond this, 0.03 %, scores are counted from m instead, which is exact. Where m
+    // stays the factor is 1: a block of which a row sees nothing leaves it as it is.
     static constexpr float exact_below = 8192.0f;
 
     DEV OnlineSoftmax() : max{unseen(), unseen()}, sum{0.0f, 0.0f} {}
@@ -78,7 +79,7 @@ struct OnlineSoftmax {
 #pragma unroll
                 for (i32 i = 2 * r; i < N; i += 4) s[i] -= top, s[i + 1] -= top;
             }
-            factor[r] = math::exp2(fmaf(old, c, -base));
+            factor[r] = old == top ? 1.0f : math::exp2(fmaf(old, c, -base));
             max[r] = top;
             float part = 0.0f;
 #pragma unroll

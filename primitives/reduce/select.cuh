@@ -1,6 +1,6 @@
 // select.cuh -- the element of a row whose column is `key`, 0 if there is none.
 //
-// coda: reduce select(x, key) state 1
+// coda: reduce select(x, key) state 1 exact
 #pragma once
 #include "types.cuh"
 

@@ -293,8 +293,7 @@ template <class Config, class Epilogue> struct Drain {
 #pragma unroll 1
         for (int b = 0;; b++) {
             typename Epilogue::State state[2][chains];
-#pragma unroll
-            for (int i = 0; i < 2 * chains; i++) Epilogue::init(state[i / chains][i % chains]);
+            init(state);
 #pragma unroll (Layout::unrolled_chunks)
             for (int c = 0; c < Layout::chunks; c++) {
                 const Unit unit = stage.unit(turn, b * Layout::chunks + c);
@@ -302,7 +301,7 @@ template <class Config, class Epilogue> struct Drain {
                 else skip_unit(unit);
                 if constexpr (Layout::unrolled_chunks == 1) advance(acc[0], c + 1);
             }
-            if constexpr (Layout::has_state) finish(t, b, state);
+            if constexpr (Layout::has_state && !Layout::cuts_states) finish(t, b, t.n, state);
             if (b == Layout::blocks - 1) break;
 #pragma unroll
             for (int i = n; i < Layout::blocks * n; i++) acc[i / n - 1][i % n] = acc[i / n][i % n];
@@ -398,7 +397,10 @@ template <class Config, class Epilogue> struct Drain {
             for (int i = 0; i < Layout::batch; i++) staging().get(from, p + i, in[i][0], in[i][1]);
 #pragma unroll
         for (int i = 0; i < Layout::batch; i++) {
-            if (!Layout::exists(t, first + i)) continue;
+            if (!Layout::exists(t, first + i)) {
+                end_state(t, block, p + i, first + i, state);
+                continue;
+            }
             Line out[2][Epilogue::stores + 1];
             Cells cells;
             typename Folds::Patch columns;
@@ -415,6 +417,7 @@ template <class Config, class Epilogue> struct Drain {
             }
             if constexpr (Layout::folds_columns) Folds::fold(values, columns, first + i, warp, lane);
             if constexpr (Layout::stages) staging().template put<range>(slot, p + i, from, out[0], out[1]);
+            end_state(t, block, p + i, first + i, state);
         }
     }
 
@@ -466,8 +469,24 @@ template <class Config, class Epilogue> struct Drain {
             fold);
     }
 
-    // A row has states in each of four lanes.
-    DEV void finish(const Tile &t, int block, typename Epilogue::State (&state)[2][chains]) const
+    DEV static void init(typename Epilogue::State (&state)[2][chains])
+    {
+#pragma unroll
+        for (int i = 0; i < 2 * chains; i++) Epilogue::init(state[i / chains][i % chains]);
+    }
+    // If this patch is the last one of a state, begins the next.
+    DEV void end_state(const Tile &t, int block, int in_chunk, int in_tile,
+                       typename Epilogue::State (&state)[2][chains]) const
+    {
+        if constexpr (Layout::cuts_states) {
+            if (!Layout::ends_state(in_chunk, in_tile)) return;
+            const int at = Layout::state_of(t, in_tile);
+            if (at < Config::states) finish(t, block, at, state);
+            init(state);
+        }
+    }
+    // A row has states in each of four lanes; `at` is the number of what they make among all of the row's.
+    DEV void finish(const Tile &t, int block, int at, typename Epilogue::State (&state)[2][chains]) const
     {
 #pragma unroll
         for (int h = 0; h < 2; h++) {
@@ -477,7 +496,7 @@ template <class Config, class Epilogue> struct Drain {
             Epilogue::merge(all, from_lane(all, 2));
             const i64 row = (i64)t.batch * rows() + row_in_tensor(t, block, h);
             // Opaque, or its 64 bits would wait for this in registers from the products on.
-            if (lane % 4 == 0 && is_inside(t, block, h)) Epilogue::save(args, row, ptx::opaque(t.n), all);
+            if (lane % 4 == 0 && is_inside(t, block, h)) Epilogue::save(args, row, ptx::opaque(at), all);
         }
     }
 };

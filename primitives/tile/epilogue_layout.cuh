@@ -35,7 +35,8 @@ template <class Config, class Epilogue> struct EpilogueLayout {
 
     static constexpr int rows = Config::bm / (Config::pingpong ? 1 : Config::groups); // of a warpgroup
     static constexpr int blocks = rows / 64;
-    static constexpr int patches = Config::bn / 16;
+    static constexpr int patch_of_product = 16; // columns
+    static constexpr int patches = Config::bn / patch_of_product;
     static constexpr int tile_columns = Columns::gated ? Config::bn / 2 : Config::bn; // of the output
     static constexpr int patch_columns = Columns::gated ? 8 : 16;                     // of the output
     static constexpr bool has_row = !__is_empty(typename Epilogue::Row);
@@ -62,6 +63,23 @@ template <class Config, class Epilogue> struct EpilogueLayout {
     static constexpr int chunk_width = chunk_patches * patch_columns;
     static constexpr int chunks = patches / chunk_patches, units = chunks * blocks;
     static_assert(patches % chunk_patches == 0 && rows % 64 == 0 && rows <= 128);
+
+    // A row has a state of each tile, or, so that it is the same in tiles of any width, of so many columns,
+    // which are so many patches. Then: is the patch behind so many others of its chunk, and so many of its
+    // tile, the last of a state, and which of the row's states is that?
+    static constexpr bool cuts_states = has_state && Config::state_columns > 0;
+    static constexpr int state_columns = cuts_states ? Config::state_columns : Config::bn;
+    static constexpr int state_patches = state_columns / patch_of_product;
+    static_assert(state_columns % patch_of_product == 0 && Config::bn % state_columns == 0);
+    static_assert(!cuts_states || Config::tail_bn % state_columns == 0);
+    DEV static bool ends_state(int in_chunk, int in_tile)
+    {
+        return ((chunk_patches % state_patches ? in_tile : in_chunk) + 1) % state_patches == 0;
+    }
+    DEV static int state_of(const Tile &t, int in_tile)
+    {
+        return t.first / state_columns + in_tile / state_patches;
+    }
 
     // Segments of a chunk, and that of one of its patches.
     static constexpr int segments = chunk_width / (Epilogue::segment ? Epilogue::segment : chunk_width);

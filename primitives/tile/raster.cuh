@@ -41,7 +41,7 @@ template <int m, int n> struct ClusterShape {
 
 // What a Config inherits that does not say otherwise.
 struct ConfigDefaults {
-    static constexpr int cluster_m = 1, cluster_n = 1, tail = 0, tail_bn = 0;
+    static constexpr int cluster_m = 1, cluster_n = 1, tail = 0, tail_bn = 0, state_columns = 0, states = 0;
     static constexpr bool across = false, serpentine = false, lends = false, once = false;
 };
 

@@ -33,6 +33,7 @@ static const char *const words[] = {
     "none",
     "--no-fusion",
     "--fast-fp16",
+    "--invariant",
     "--arch",
     "sm_90a",
     "sm_80",

@@ -62,13 +62,6 @@ static void row_stored(struct gemm_rig *r, int acc)
     store(r, acc);
 }
 
-static int load_scalar(struct gemm_rig *r, coda_dtype t)
-{
-    int port = add_port(r, USE_SCALAR, add_buffer(r, t, 1, t == CODA_I32 ? FILL_IDS : FILL_NORMAL), NULL);
-    r->below[r->port[port].buffer] = 5;
-    return add_step(r, (struct step){.kind = STEP_SCALAR, .cls = CLASS_ROW, .port = port});
-}
-
 /* Numbers of a run, by elements, by columns and by rows. */
 static void by_scalars(struct gemm_rig *r, int acc)
 {
@@ -323,6 +316,8 @@ static void turned_columns(struct gemm_rig *r, int acc)
 }
 
 /* clang-format off */
+#include "util_gemm_kept.h" /* of the epilogues above */
+
 const struct gemm_case gemm_cases[] = {
     {"plain", 1, 256, 384, 192, BF, 0, 0, 0, plain, 0, {0}, {0}},
     {"plain tails", 1, 333, 456, 136, BF, 0, 0, 0, plain, 0, {0}, PP(128, 128)},
@@ -443,6 +438,7 @@ const struct gemm_case gemm_cases[] = {
     {"stream best", 1, 2, 528, 264, BF, 0, 0, 0, best, 0, {0}, STREAM(16, 264, 20)},
     {"stream 8 best", 1, 8, 304, 512, BF, 0, 0, 0, best, 0, {0}, SKINNY(16, 512, 33)},
     {"stream 16 best", 1, 16, 304, 1024, BF, 0, 0, 0, best_sixteen, 0, {0}, SKINNY_SPLIT(16, 512, 76, 2)},
+    KEPT_CASES
     {"loss", 1, 200, 1000, 128, BF, 0, 0, 0, loss, 0, {0}, PP(128, 128)},
     {"loss wide", 1, 200, 1000, 128, BF, 0, 0, 0, loss, 0, {0}, PP(128, 192)},
     {"loss odd", 1, 66, 203, 64, BF, 0, 0, 0, loss, 0, {0}, {0}},

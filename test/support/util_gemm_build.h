@@ -62,6 +62,13 @@ static inline int load_partial(struct gemm_rig *r, const char *reduce, int block
     return add_step(r, (struct step){.kind = STEP_PARTIAL, .cls = CLASS_ROW, .port = port});
 }
 
+static inline int load_scalar(struct gemm_rig *r, coda_dtype t)
+{
+    int port = add_port(r, USE_SCALAR, add_buffer(r, t, 1, t == CODA_I32 ? FILL_IDS : FILL_NORMAL), NULL);
+    r->below[r->port[port].buffer] = 5;
+    return add_step(r, (struct step){.kind = STEP_SCALAR, .cls = CLASS_ROW, .port = port});
+}
+
 static inline int gather(struct gemm_rig *r, coda_dtype t, int id, int64_t rows)
 {
     int port =

@@ -42,6 +42,7 @@ for g in $graphs/*.coda; do
 done
 status 0 $coda explain $graphs/llama.coda --dot; prints '^digraph'
 status 0 $coda explain $graphs/gpt2.coda --no-fusion
+status 0 $coda explain $graphs/gpt2.coda --invariant; prints ' invariant$'
 status 0 $coda explain $graphs/bert.coda --fold copy
 
 # A plan for the GPU needs none; tuning does.

@@ -1,0 +1,39 @@
+/*
+ * util_company.h -- does a row get the same bits in whatever company? What CODA_BATCH_INVARIANT promises.
+ *
+ * A graph of T rows has a pool of them, and weights. Each run takes some rows of the pool, in some order; the
+ * first answer that a row gets is what all others must be, from whatever plan.
+ */
+#ifndef UTIL_COMPANY_H
+#define UTIL_COMPANY_H
+
+#include "coda.h"
+#include "graph.h"
+
+struct company_case {
+    const char *name;
+    const char *text; /* of a graph whose first symbol is T; leaves and outputs of T rows hold the pool's */
+    bool ordered;     /* rows are a sequence: row i is always number i of it */
+};
+extern const struct company_case company_cases[];
+extern const int company_case_count;
+
+struct company {
+    graph *graph;            /* with its symbol */
+    int64_t pool;            /* rows */
+    int compared, different; /* answers to rows that had been asked before */
+    char first[160];         /* difference */
+    struct company_state *state;
+};
+
+/* With device memory by util_device.h, or the host's; false with the message set. */
+bool company_open(struct company *c, const struct company_case *of, int64_t pool, uint64_t seed, bool on_gpu);
+void company_close(struct company *c);
+/* A plan of exactly so many rows; of all numbers of them, if that is 0. NULL with the message set. */
+coda_plan *company_plan(const struct company *c, int64_t rows, const coda_compile_options *opt);
+/* So many rows, at most as many as the pool has, by a plan of that many, or of all numbers. */
+bool company_ask(struct company *c, const coda_plan *p, int64_t rows);
+/* All answers are numbers, and some were compared. */
+bool company_makes_sense(const struct company *c);
+
+#endif
