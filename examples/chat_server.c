@@ -194,43 +194,44 @@ static int serve(struct settings *s, const sigset_t *signals)
     return good ? 0 : 1;
 }
 
+static struct settings s = {.port = 8080,
+                            .seed = 1,
+                            .rows = 512,
+                            .sequences = 64,
+                            .queue = 256,
+                            .ping_ms = 5000,
+                            .graphs = 64,
+                            .top = 20,
+                            .prefix = "coda_"};
+
+static const struct option all[] = {
+    {"port", &s.port, NULL, 0, 65535, "of 127.0.0.1; 0: one that is free; 8080"},
+    {"gpu", &s.gpu, NULL, 0, 1, "runs on the first GPU; without it on the CPU device, in fp32"},
+    {"dtype", NULL, &s.dtype, 0, 0,
+     "of weights and activations: f32, f16, bf16; on a GPU the files', or f16 for f32"},
+    {"random", NULL, &s.random, 0, 0, "a config.json, instead of MODEL: its weights are random numbers"},
+    {"ids", &s.ids, NULL, 0, 1, "no tokenizer: prompts and answers are tokens"},
+    {"seed", &s.seed, NULL, 0, INT64_MAX, "of random weights; 1"},
+    {"name", NULL, &s.name, 0, 0, "of the model in requests and answers; the last part of its path"},
+    {"rows", &s.rows, NULL, 1, 16384, "of a step, at most; 512"},
+    {"sequences", &s.sequences, NULL, 1, 1024, "of a step, at most; 64"},
+    {"context", &s.context, NULL, 16, 1 << 20,
+     "tokens of a prompt and its answer, in steps of 16; 2048, or 512"},
+    {"pages", &s.pages, NULL, 1, 1 << 20,
+     "of 16 tokens, for all sequences; what these want, up to 4 GB, or 512"},
+    {"queue", &s.queue, NULL, 1, 65536, "requests that may wait; 256"},
+    {"ping-ms", &s.ping_ms, NULL, 1, 3600000, "of silence before a stream gets a comment; 5000"},
+    {"policy", NULL, &s.policy, 0, 0,
+     "wait: all kernels are made first; background: slower ones that serve any shape, and better ones as "
+     "they are made; background on a GPU, else wait"},
+    {"graphs", &s.graphs, NULL, 0, 64, "sequences that write, at most, in a step that is a CUDA graph; 64"},
+    {"top", &s.top, NULL, 1, 64,
+     "likeliest tokens that a step finds: top_k up to this costs the host little; 20"},
+    {"metrics-prefix", NULL, &s.prefix, 0, 0, "of the metrics' names; coda_"},
+    {"help", &s.help, NULL, 0, 1, "this list"}};
+
 int main(int argc, char **argv)
 {
-    static struct settings s = {.port = 8080,
-                                .seed = 1,
-                                .rows = 512,
-                                .sequences = 64,
-                                .queue = 256,
-                                .ping_ms = 5000,
-                                .graphs = 64,
-                                .top = 20,
-                                .prefix = "coda_"};
-    const struct option all[] = {
-        {"port", &s.port, NULL, 0, 65535, "of 127.0.0.1; 0: one that is free; 8080"},
-        {"gpu", &s.gpu, NULL, 0, 1, "runs on the first GPU; without it on the CPU device, in fp32"},
-        {"dtype", NULL, &s.dtype, 0, 0,
-         "of weights and activations: f32, f16, bf16; on a GPU the files', or f16 for f32"},
-        {"random", NULL, &s.random, 0, 0, "a config.json, instead of MODEL: its weights are random numbers"},
-        {"ids", &s.ids, NULL, 0, 1, "no tokenizer: prompts and answers are tokens"},
-        {"seed", &s.seed, NULL, 0, INT64_MAX, "of random weights; 1"},
-        {"name", NULL, &s.name, 0, 0, "of the model in requests and answers; the last part of its path"},
-        {"rows", &s.rows, NULL, 1, 16384, "of a step, at most; 512"},
-        {"sequences", &s.sequences, NULL, 1, 1024, "of a step, at most; 64"},
-        {"context", &s.context, NULL, 16, 1 << 20,
-         "tokens of a prompt and its answer, in steps of 16; 2048, or 512"},
-        {"pages", &s.pages, NULL, 1, 1 << 20,
-         "of 16 tokens, for all sequences; what these want, up to 4 GB, or 512"},
-        {"queue", &s.queue, NULL, 1, 65536, "requests that may wait; 256"},
-        {"ping-ms", &s.ping_ms, NULL, 1, 3600000, "of silence before a stream gets a comment; 5000"},
-        {"policy", NULL, &s.policy, 0, 0,
-         "wait: all kernels are made first; background: slower ones that serve any shape, and better ones as "
-         "they are made; background on a GPU, else wait"},
-        {"graphs", &s.graphs, NULL, 0, 64,
-         "sequences that write, at most, in a step that is a CUDA graph; 64"},
-        {"top", &s.top, NULL, 1, 64,
-         "likeliest tokens that a step finds: top_k up to this costs the host little; 20"},
-        {"metrics-prefix", NULL, &s.prefix, 0, 0, "of the metrics' names; coda_"},
-        {"help", &s.help, NULL, 0, 1, "this list"}};
     const int count = sizeof all / sizeof *all;
     sigset_t signals;
     (void)argc;

@@ -1,6 +1,7 @@
 /*
  * request.c -- from logits to tokens, from tokens to text that may be sent.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,15 +44,21 @@ void request_free(struct request *r)
 
 /* ---- Which token ---- */
 
+/* What cannot be is as unlikely as JSON can say. */
+static struct likely likely_of(int32_t id, double logprob)
+{
+    return (struct likely){id, isfinite(logprob) ? (float)logprob : -9999};
+}
+
 static void note_likely(struct request *r, const struct logits *l)
 {
     int place = r->count - r->prompt;
     if (r->likely < 0) return;
-    r->answered[place] = (struct likely){r->chosen.id, (float)r->chosen.logprob};
-    for (int i = 0; i < r->likely; i++)
-        r->alternative[place * r->likely + i] =
-            i < l->n ? (struct likely){l->id[i], (float)((double)l->value[i] - l->log_sum)}
-                     : (struct likely){-1, 0};
+    r->answered[place] = likely_of(r->chosen.id, r->chosen.logprob);
+    for (int i = 0; i < r->likely; i++) {
+        struct likely none = {-1, 0}, *to = &r->alternative[place * r->likely + i];
+        *to = i < l->n ? likely_of(l->id[i], (double)l->value[i] - l->log_sum) : none;
+    }
 }
 
 /* By the likeliest, which the device has found; by all logits only if the draw may fall on another one. */

@@ -6,6 +6,7 @@
 #include "arguments.h"
 #include "chat_captures.h"
 #include "chat_graph.h"
+#include "chat_random.h"
 #include "chat_runner.h"
 #include "device.h"
 #include "tensor.h"
@@ -17,7 +18,6 @@ enum {
     CPU_PADDING = 50,
     STREAM_APART = 1, /* cuStreamCreate: it does not wait for the default one */
     ALIGNED = 256,    /* bytes */
-    PERIOD = 1 << 20  /* elements after which those of a large random weight come again */
 };
 
 struct runner {
@@ -41,8 +41,7 @@ struct runner {
     _Atomic int64_t replays;
     void **args, **owned; /* of the plan's arguments; those of weights and pools */
     int arg_count;
-    uint64_t drawn; /* state of the random weights' generator */
-    float *normals; /* [PERIOD] of large random weights, or NULL */
+    struct random_weights random;
     void *workspace;
     int64_t row_shapes[MOST_SHAPES], sequence_shapes[MOST_SHAPES];
     int64_t writer_shapes[CAPTURES_MOST]; /* of steps with one row of each sequence */
@@ -139,46 +138,12 @@ static void *placed(const struct runner *m, const char *name)
 
 /* ---- Weights ---- */
 
-/* Normal numbers over the root of a row's elements. */
-static bool draw_small(struct runner *m, const coda_arg_info *info, char *to, struct fault *f)
-{
-    void *host = host_scratch(info->bytes);
-    if (!host) return fault_set(f, "%s: out of memory", info->name);
-    tensor_random(info, host, &m->drawn, 0);
-    bool good = device_write(&m->device, to, host, info->bytes);
-    free(host);
-    return good || fault_set(f, "%s: it cannot be copied to the device", info->name);
-}
-
-/* The same of numbers that were drawn once, from another of them on for each weight: they come again and
- * again. */
-static bool draw_large(struct runner *m, const coda_arg_info *info, char *to, struct fault *f)
-{
-    int64_t count = element_count(info);
-    size_t size = dtype_bytes(info->dtype);
-    double scale = 1 / sqrt((double)info->dims[info->rank - 1]);
-    char *host = host_scratch(PERIOD * size);
-    if (!m->normals && (m->normals = malloc(PERIOD * sizeof *m->normals)))
-        for (int i = 0; i < PERIOD; i++) m->normals[i] = (float)normal(&m->drawn);
-    bool good = (host && m->normals) || fault_set(f, "%s: out of memory", info->name);
-    uint64_t first = (uint64_t)(uniform(&m->drawn) * PERIOD);
-    for (int64_t i = 0; good && i < PERIOD; i++)
-        element_set(info->dtype, host, i, scale * (double)m->normals[(first + (uint64_t)i) % PERIOD]);
-    for (int64_t at = 0; good && at < count; at += PERIOD) {
-        int64_t n = count - at < PERIOD ? count - at : PERIOD;
-        good = device_write(&m->device, to + (size_t)at * size, host, (size_t)n * size) ||
-               fault_set(f, "%s: it cannot be copied to the device", info->name);
-    }
-    free(host);
-    return good;
-}
-
 static bool load(struct runner *m, const coda_arg_info *info, void *to, struct fault *f)
 {
     const struct weight *w = weights_find(&m->weights, info->name);
     if (!w || w->bytes != info->bytes) return fault_set(f, "weight %s: it has no tensor", info->name);
     if (w->parts || w->numbers) return weight_load(w, &m->device, to, f);
-    return (element_count(info) > PERIOD ? draw_large : draw_small)(m, info, to, f);
+    return random_weight(&m->random, info, &m->device, to, f);
 }
 
 /* A weight with its values, or a pool, whose rows are written before they are read. */
@@ -193,7 +158,7 @@ static bool own(struct runner *m, int i, const coda_arg_info *info, struct fault
 
 static bool bind(struct runner *m, struct fault *f)
 {
-    m->drawn = m->opt.seed;
+    m->random.state = m->opt.seed;
     m->arg_count = coda_plan_args(m->plan);
     m->args = calloc((size_t)m->arg_count + 1, sizeof *m->args);
     m->owned = calloc((size_t)m->arg_count + 1, sizeof *m->owned);
@@ -319,7 +284,7 @@ void runner_free(struct runner *m)
     if (m->opt.gpu) m->device.gpu.stream_free(m->stream);
     coda_plan_free(m->plan);
     weights_free(&m->weights);
-    free(m->normals);
+    free(m->random.normals);
     free(m->args);
     free(m->owned);
     free(m);
