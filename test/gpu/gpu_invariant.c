@@ -116,12 +116,13 @@ static int one_case(const struct company_case *of, uint64_t seed, bool flag, boo
 
 enum { SEQUENCES = 6, LONGEST = 300, PAGE = 16, HEADS = 4, KEY_HEADS = 2, HEAD = 64, MOST_QUERIES = 400 };
 enum { PAGES = (LONGEST + PAGE - 1) / PAGE, SLOTS = SEQUENCES * PAGES * PAGE, ROW = HEADS * HEAD };
-enum { Q, K, V, SIZE, TABLE, STARTS, OUT, BUFFERS };
+enum { Q, K, V, SIZE, TABLE, STARTS, OUT, LSE, BUFFERS };
 
 struct sequences {
     coda_plan *plan;
     struct random r;
     uint16_t query[SEQUENCES][LONGEST][ROW], answer[SEQUENCES][LONGEST][ROW];
+    float lse[SEQUENCES][LONGEST][HEADS]; /* beside it: unrounded */
     bool answered[SEQUENCES][LONGEST];
     void *gpu[BUFFERS], *workspace;
     int compared, different;
@@ -149,7 +150,9 @@ static coda_plan *packed_plan(int64_t window, unsigned flags)
     o.starts = coda_input(g, "starts", CODA_I32, 1, (int64_t[]){coda_dim_add(g, b, 1)});
     o.heads = HEADS, o.kv_heads = KEY_HEADS, o.causal = 1, o.align = CODA_ALIGN_LENGTH, o.page = PAGE;
     o.window = window;
-    coda_output(g, "a", coda_attention(g, q, k, v, n, &o));
+    coda_value lse;
+    coda_output(g, "a", coda_attention_lse(g, q, k, v, n, &o, &lse));
+    coda_output(g, "lse", lse);
     opt.flags = flags;
     coda_status status = coda_compile(&p, g, &opt);
     coda_graph_free(g);
@@ -182,35 +185,48 @@ static void draw_step(struct sequences *s, struct step *t, bool decoding)
     t->start[t->sequences] = t->queries;
 }
 
-static void compare(struct sequences *s, const struct step *t, uint16_t (*out)[ROW])
+/* What one query is given. */
+static bool same(struct sequences *s, int who, int at, const uint16_t *out, const float *lse)
+{
+    bool first = !s->answered[who][at];
+    if (first) memcpy(s->answer[who][at], out, sizeof s->answer[who][at]);
+    if (first) memcpy(s->lse[who][at], lse, sizeof s->lse[who][at]);
+    s->compared += !first;
+    s->answered[who][at] = true;
+    return !memcmp(s->answer[who][at], out, sizeof s->answer[who][at]) &&
+           !memcmp(s->lse[who][at], lse, sizeof s->lse[who][at]);
+}
+
+/* lse: of each head, all queries. */
+static void compare(struct sequences *s, const struct step *t, uint16_t (*out)[ROW], const float *lse)
 {
     for (int i = 0; i < t->sequences; i++)
         for (int j = t->start[i]; j < t->start[i + 1]; j++) {
-            int who = t->who[i], at = t->from[i] + j - t->start[i];
-            bool first = !s->answered[who][at];
-            if (first) memcpy(s->answer[who][at], out[j], sizeof out[j]);
-            s->compared += !first;
-            s->different += memcmp(s->answer[who][at], out[j], sizeof out[j]) != 0;
-            s->answered[who][at] = true;
+            float own[HEADS];
+            for (int h = 0; h < HEADS; h++) own[h] = lse[h * t->queries + j];
+            s->different += !same(s, t->who[i], t->from[i] + j - t->start[i], out[j], own);
         }
 }
 
 static bool run_step(struct sequences *s, const struct step *t)
 {
     static uint16_t rows[MOST_QUERIES][ROW];
-    size_t bytes = sizeof *rows * (size_t)t->queries, each = sizeof(int32_t) * (size_t)t->sequences;
+    static float lse[MOST_QUERIES * HEADS];
+    size_t bytes = sizeof *rows * (size_t)t->queries, each = sizeof(int32_t) * (size_t)t->sequences,
+           sums = sizeof *lse * HEADS * (size_t)t->queries;
     coda_run_options run = CODA_RUN_OPTIONS_INIT;
     run.dims = (int64_t[]){t->queries, t->sequences}, run.dim_count = 2;
     for (int i = 0; i < t->sequences; i++)
         memcpy(rows[t->start[i]], s->query[t->who[i]][t->from[i]],
                sizeof *rows * (size_t)(t->length[i] - t->from[i]));
-    bool good = device_upload(s->gpu[Q], rows, bytes) && device_upload(s->gpu[SIZE], t->length, each) &&
-                device_upload(s->gpu[TABLE], t->table, each * PAGES) &&
-                device_upload(s->gpu[STARTS], t->start, each + sizeof(int32_t)) &&
-                device_fill(s->gpu[OUT], 0xff, bytes) && device_wait() &&
-                coda_run_shaped(s->plan, s->gpu, NULL, s->workspace, NULL, &run) == CODA_OK &&
-                device_wait() && device_download(rows, s->gpu[OUT], bytes);
-    if (good) compare(s, t, rows);
+    bool good =
+        device_upload(s->gpu[Q], rows, bytes) && device_upload(s->gpu[SIZE], t->length, each) &&
+        device_upload(s->gpu[TABLE], t->table, each * PAGES) &&
+        device_upload(s->gpu[STARTS], t->start, each + sizeof(int32_t)) &&
+        device_fill(s->gpu[OUT], 0xff, bytes) && device_fill(s->gpu[LSE], 0xff, sums) && device_wait() &&
+        coda_run_shaped(s->plan, s->gpu, NULL, s->workspace, NULL, &run) == CODA_OK && device_wait() &&
+        device_download(rows, s->gpu[OUT], bytes) && device_download(lse, s->gpu[LSE], sums);
+    if (good) compare(s, t, rows, lse);
     return good;
 }
 
@@ -225,7 +241,7 @@ static bool open_sequences(struct sequences *s, int64_t window, unsigned flags)
         sizeof(uint16_t) * MOST_QUERIES * ROW,       sizeof(uint16_t) * SLOTS * KEY_HEADS * HEAD,
         sizeof(uint16_t) * SLOTS * KEY_HEADS * HEAD, sizeof(int32_t) * SEQUENCES,
         sizeof(int32_t) * SEQUENCES * PAGES,         sizeof(int32_t) * (SEQUENCES + 1),
-        sizeof(uint16_t) * MOST_QUERIES * ROW};
+        sizeof(uint16_t) * MOST_QUERIES * ROW,       sizeof(float) * MOST_QUERIES * HEADS};
     uint16_t *keys = malloc(bytes[K]);
     bool good = keys && (s->plan = packed_plan(window, flags));
     fill(&s->r, s->query[0][0], SEQUENCES * LONGEST * ROW);
