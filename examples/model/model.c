@@ -14,15 +14,6 @@ enum { ALIGNED = 256 };
 
 static int positive(int given, int otherwise) { return given > 0 ? given : otherwise; }
 
-/* The dtype of the file's largest tensor. */
-static coda_dtype file_dtype(const struct checkpoint *c)
-{
-    const struct stored_tensor *largest = NULL;
-    for (int i = 0; i < c->count; i++)
-        if (c->tensor[i].dtype && (!largest || c->tensor[i].bytes > largest->bytes)) largest = &c->tensor[i];
-    return largest ? largest->dtype : CODA_F32;
-}
-
 static bool choose(struct model *m, const struct model_options *opt, struct fault *f)
 {
     struct model_options *o = &m->opt;
@@ -30,7 +21,7 @@ static bool choose(struct model *m, const struct model_options *opt, struct faul
     *o = *opt;
     if (!(opt->only_plan ? device_plan : device_open)(&m->device, opt->device))
         return fault_set(f, "there is no GPU, or no driver");
-    coda_dtype stored = file_dtype(&m->files);
+    coda_dtype stored = checkpoint_dtype(&m->files);
     if (!o->dtype) o->dtype = !m->device.on_gpu ? CODA_F32 : stored == CODA_F32 ? CODA_F16 : stored;
     o->context = positive(o->context, c->positions < 2048 ? c->positions : 2048);
     o->rows = positive(o->rows, 256);
@@ -106,6 +97,7 @@ struct model *model_open(const char *path, const struct model_options *opt, stru
     struct model *m = calloc(1, sizeof *m);
     if (!m) return fault_set(f, "out of memory"), NULL;
     bool good = checkpoint_open(&m->files, path, f) && config_read(&m->config, m->files.config, f) &&
+                config_ends(&m->config, m->files.generation, f) &&
                 (m->family = family_find(m->config.family, f)) != NULL && choose(m, opt, f) &&
                 compile(m, f) && (opt->only_plan || (allocate(m, f) && load(m, f)));
     if (good) return m;
