@@ -228,7 +228,7 @@ $(BUILD)/bench_%: $(BUILD)/test/unit/cache/bench_%.o $(BUILD)/libcoda_internal.a
 
 # Every N-th allocation fails.
 WRAP_ALLOCATORS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=strndup,--wrap=aligned_alloc
-$(BUILD)/oom: $(BUILD)/test/fuzz/oom.o $(BUILD)/libcoda_internal.a
+$(BUILD)/oom: $(BUILD)/test/fuzz/oom.o $(BUILD)/test/fuzz/oom_shapes.o $(BUILD)/libcoda_internal.a
 	$(CC) $^ -o $@ $(LDLIBS) $(WRAP_ALLOCATORS)
 
 # The kernel cache under torture, with a compiler, a driver and a libc that misbehave as told.

@@ -300,7 +300,7 @@ static coda_status compile(struct job *j, const graph *g)
     if (!p->arch) return fail(CODA_E_MEMORY, "out of memory for an arch");
     p->runnable = j->opt.device != CODA_DEVICE_NONE && !(j->opt.flags & CODA_PLAN_ONLY);
     if (j->opt.device == CODA_DEVICE_CPU || j->kin.drawn) return CODA_OK;
-    status = kernels_emit(p);
+    status = kernels_emit(p, j->kin.known);
     if (status || j->opt.flags & CODA_PLAN_ONLY || j->kin.unloaded) return status;
     return load(j);
 }
@@ -323,7 +323,7 @@ coda_status compile_load(coda_plan *const *plan, int plans, const coda_compile_o
     coda_plan *p = plan[0];
     const struct jit_options jit = {
         .arch = p->arch, .cache = opt->cache, .no_cache = opt->flags & CODA_NO_CACHE};
-    coda_status status = known_compile(known, plan, plans, &jit);
+    coda_status status = kernels_make_known(known, plan, plans, &jit);
     if (!status) known_take(known, p);
     return status ? status : kernels_load(p, &jit);
 }

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arguments.h"
 #include "model.h"
 #include "tensor.h"
 
@@ -123,7 +122,7 @@ void model_close(struct model *m)
 
 void *model_input(struct model *m, const char *name)
 {
-    int i = arguments_find(m->plan, name);
+    int i = coda_plan_find(m->plan, name);
     return i < 0 ? NULL : m->inputs + ((char *)m->args[i] - (char *)m->memory[CODA_ARG_INPUT]);
 }
 
@@ -141,7 +140,7 @@ bool model_run(struct model *m, const int64_t *dims, int count, struct fault *f)
 
 bool model_output(struct model *m, const char *name, void *to, size_t offset, size_t bytes, struct fault *f)
 {
-    int i = arguments_find(m->plan, name);
+    int i = coda_plan_find(m->plan, name);
     return (i >= 0 && device_read(&m->device, to, (char *)m->args[i] + offset, bytes)) ||
            fault_set(f, "output %s cannot be copied from %s", name, device_name(&m->device));
 }

@@ -59,6 +59,7 @@ struct text {
     char *str;
     size_t length, capacity;
     bool failed;
+    bool silent; /* nothing is printed */
 };
 void text_printf(struct text *t, const char *format, ...) PRINTF(2, 3);
 void text_vprintf(struct text *t, const char *format, va_list args) PRINTF(2, 0);

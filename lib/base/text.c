@@ -9,7 +9,7 @@ enum { USUAL_LINE = 128 };
 
 static bool reserve(struct text *t, size_t more)
 {
-    if (t->failed) return false;
+    if (t->failed || t->silent) return false;
     size_t need = t->length + more + 1;
     if (need <= t->capacity) return true;
     size_t capacity = MAX(need, MAX((size_t)256, 2 * t->capacity));
@@ -49,7 +49,7 @@ void text_printf(struct text *t, const char *format, ...)
 
 void text_append(struct text *t, const char *s)
 {
-    size_t n = strlen(s);
+    size_t n = t->silent ? 0 : strlen(s);
     if (!reserve(t, n)) return;
     memcpy(t->str + t->length, s, n + 1);
     t->length += n;

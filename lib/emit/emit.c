@@ -1,6 +1,7 @@
 /* emit.c -- a program becomes a kernel, by the emitter of its kind or as an equal program before it. */
 #include "emit.h"
 
+#include "emit_gemm.h"
 #include "emit_text.h"
 
 static int place_of(const int *list, int n, int value)
@@ -10,8 +11,14 @@ static int place_of(const int *list, int n, int value)
     return i;
 }
 
+bool emit_key(struct identity *out, struct arena *a, const struct plan *plan, const struct program *p,
+              const struct schedule *s)
+{
+    return p->kind == PROGRAM_GEMM && emit_gemm_key(out, a, plan, p, s);
+}
+
 coda_status emit_program(struct plan *plan, const struct program *p, const struct schedule *s,
-                         struct kernel *k)
+                         struct kernel *k, const char *text)
 {
     static coda_status (*const own[])(struct plan *, const struct program *, const struct schedule *,
                                       struct kernel *) = {
@@ -20,6 +27,7 @@ coda_status emit_program(struct plan *plan, const struct program *p, const struc
 #undef X
     };
     if (!emit_begin(plan, p, s, k)) return fail(CODA_E_MEMORY, "out of memory for a kernel");
+    k->text = text;
     switch (p->kind) {
     case PROGRAM_GEMM: return emit_gemm(plan, p, s, k);
     case PROGRAM_ROWS: return emit_rows(plan, p, s, k);

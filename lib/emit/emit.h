@@ -5,9 +5,14 @@
 #include "kernel.h"
 #include "schedule.h"
 
-/* Fills *k, in the plan's arena. The schedule is complete. */
+/* Fills *k, in the plan's arena. The schedule is complete. `text`: that of another program with an equal key,
+ * which then is this one's, and nothing is printed; or NULL. */
 coda_status emit_program(struct plan *plan, const struct program *p, const struct schedule *s,
-                         struct kernel *k);
+                         struct kernel *k, const char *text);
+/* All that the text depends on, of a program whose launches pass what follows from its number of rows; false:
+ * there is no memory, or the text may say more of it. */
+bool emit_key(struct identity *out, struct arena *a, const struct plan *plan, const struct program *p,
+              const struct schedule *s);
 /* The same from the kernel of an equal program, which names the buffers `theirs` in the order of `own`. */
 bool emit_like(struct plan *plan, struct kernel *k, const struct kernel *from, const int *theirs,
                const struct identity *own);

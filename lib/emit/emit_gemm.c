@@ -297,6 +297,10 @@ static coda_status check(const struct gemm *g)
 
 static void print_kernel(const struct gemm *g)
 {
+    if (g->t->silent) {
+        print_args(g); /* which fills them, too */
+        return;
+    }
     print_head(g);
     text_printf(g->t, "#include \"tile/%s.cuh\"\n", g->s->tile.mainloop->kernel);
     emit_includes(g->p, g->t);
@@ -310,14 +314,14 @@ static void print_kernel(const struct gemm *g)
 
 coda_status emit_gemm(struct plan *plan, const struct program *p, const struct schedule *s, struct kernel *k)
 {
-    struct text t = {0};
+    struct text t = {.silent = k->text};
     struct gemm g = {.p = p, .s = s, .k = k, .t = &t};
     k->symbol = emit_symbol(plan, p, "coda_gemm");
     if (s->tile.mainloop->tma) emit_gemm_maps(p, s, k);
     coda_status status = check(&g);
     if (!status) print_kernel(&g);
     if (!status) status = emit_fits(k);
-    if (!status) k->text = arena_string(&plan->arena, text_str(&t));
+    if (!status && !k->text) k->text = arena_string(&plan->arena, text_str(&t));
     bool lost = t.failed || plan->arena.failed;
     text_free(&t);
     return status ? status : lost ? fail(CODA_E_MEMORY, "out of memory for a kernel's text") : CODA_OK;

@@ -53,11 +53,16 @@ struct coda_plan {
 
 /* kernels.c: emit, compile, load, in this order. */
 coda_status kernels_threads(int *out); /* that compile: $CODA_COMPILE_THREADS, or all cores */
-coda_status kernels_emit(struct coda_plan *p);
+/* What known.h has the text of is not printed again; NULL: all is. */
+struct known;
+coda_status kernels_emit(struct coda_plan *p, struct known *known);
 /* Those that the plan has none of yet, from `first` on, in so many threads; 0: in kernels_threads(). */
 coda_status kernels_compile(struct coda_plan *p, int first, const struct jit_options *opt, int threads);
 coda_status kernels_load(struct coda_plan *p, const struct jit_options *opt);
 void kernels_free(struct coda_plan *p);
+/* Compiles, loads and makes known those of several plans, which are emitted, that are not known. */
+coda_status kernels_make_known(struct known *t, struct coda_plan *const *plan, int plans,
+                               const struct jit_options *opt);
 
 /* executable.c: NULL is fine. */
 void executable_free(struct coda_plan *p);

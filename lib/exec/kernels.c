@@ -6,6 +6,7 @@
 #include "executable.h"
 
 #include "emit.h"
+#include "known.h"
 #include "mainloop.h"
 
 #include <stdlib.h>
@@ -36,6 +37,7 @@ struct emission {
     struct memo memo;
     struct names texts;
     struct arena scratch;
+    struct known *known;
 };
 
 /* The identity of a program and of its schedule. */
@@ -69,8 +71,13 @@ static coda_status emit_new(struct coda_plan *p, int index, struct emission *e)
     struct program *q = &p->plan.program[index];
     struct schedule *s = &p->plan.schedule[index];
     struct compiled_program *c = &p->program[index];
+    struct identity key;
+    const char *text = NULL;
     coda_status status = schedule_complete(s, &p->plan.arena, q, &p->plan.target);
-    if (!status) status = emit_program(&p->plan, q, s, &c->emitted);
+    bool keyed = !status && e->known && emit_key(&key, &e->scratch, &p->plan, q, s);
+    if (keyed) text = known_text(e->known, &key);
+    if (!status) status = emit_program(&p->plan, q, s, &c->emitted, text);
+    if (!status && keyed && !text) known_learn(e->known, &key, c->emitted.text);
     if (!status && s->grid) c->kernel = find_kernel(p, &e->texts, &c->emitted);
     return status;
 }
@@ -98,12 +105,12 @@ bool is_cublaslt(const struct plan *p, int index)
     return p->program[index].kind == PROGRAM_GEMM && p->schedule[index].tile.mainloop == &mainloop_cublaslt;
 }
 
-coda_status kernels_emit(struct coda_plan *p)
+coda_status kernels_emit(struct coda_plan *p, struct known *known)
 {
     p->kernel = ARENA_NEW(&p->arena, struct compiled_kernel, p->plan.programs);
     p->program = ARENA_NEW(&p->arena, struct compiled_program, p->plan.programs);
     if (p->arena.failed) return fail(CODA_E_MEMORY, "out of memory for %d programs", p->plan.programs);
-    struct emission e = {0};
+    struct emission e = {.known = known};
     coda_status status = CODA_OK;
     for (int i = 0; i < p->plan.programs && !status; i++) {
         p->program[i].kernel = KERNEL_NONE;
@@ -325,4 +332,39 @@ void kernels_free(struct coda_plan *p)
         jit_cubin_free(&p->kernel[i].cubin);
     }
     for (int i = 0; p->program && i < p->plan.programs; i++) jit_lt_free(p->program[i].lt);
+}
+
+/* ---- Those of several plans ---- */
+
+/* The kernels of several plans, each text once, as those of a plan without programs. */
+static bool gather(struct coda_plan *all, struct known *t, struct coda_plan *const *plan, int plans)
+{
+    struct names texts = {0};
+    int most = 0;
+    for (int i = 0; i < plans; i++) most += plan[i]->kernels;
+    all->kernel = ARENA_NEW(&all->arena, struct compiled_kernel, most + 1);
+    bool good = all->kernel;
+    for (int i = 0; i < plans; i++)
+        for (int k = 0; good && k < plan[i]->kernels; k++) {
+            const struct compiled_kernel *one = &plan[i]->kernel[k];
+            if (names_find(&texts, one->info.source, -1) >= 0) continue;
+            good = names_add(&texts, &all->arena, one->info.source, all->kernels);
+            all->kernel[all->kernels++] = (struct compiled_kernel){.info = one->info, .spec = one->spec};
+        }
+    if (good) known_take(t, all);
+    return good;
+}
+
+coda_status kernels_make_known(struct known *t, struct coda_plan *const *plan, int plans,
+                               const struct jit_options *opt)
+{
+    struct coda_plan all = {.gpu = plan[0]->gpu};
+    coda_status status = gather(&all, t, plan, plans)
+                             ? kernels_compile(&all, 0, opt, 0)
+                             : fail(CODA_E_MEMORY, "out of memory for kernels of %d plans", plans);
+    if (!status) status = kernels_load(&all, opt);
+    if (!status) status = known_add(t, &all);
+    kernels_free(&all);
+    arena_free(&all.arena);
+    return status;
 }

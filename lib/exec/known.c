@@ -5,15 +5,26 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct entry {
     struct jit_kernel *kernel;
     struct coda_kernel_info info; /* its texts are those of the plan at hand */
 };
 
+enum { CHAINS = 64, MOST_KEYS = 1024 };
+
+struct known_key {
+    struct known_key *next;
+    struct identity id;
+    const char *text;
+};
+
 struct known {
     pthread_mutex_t lock; /* of all */
     struct arena arena;
+    struct known_key *chain[CHAINS];
+    int keys;
     struct names texts; /* index of an entry */
     struct entry *entry;
     int entries, room;
@@ -39,6 +50,47 @@ void known_free(struct known *t)
 
 void known_hold(struct known *t) { pthread_mutex_lock(&t->lock); }
 void known_let_go(struct known *t) { pthread_mutex_unlock(&t->lock); }
+
+/* ---- Texts ---- */
+
+static struct known_key *seek(struct known *t, const struct identity *id)
+{
+    struct known_key *k = t->chain[id->hash % CHAINS];
+    while (k && (k->id.hash != id->hash || k->id.size != id->size || memcmp(k->id.data, id->data, id->size)))
+        k = k->next;
+    return k;
+}
+
+const char *known_text(struct known *t, const struct identity *key)
+{
+    pthread_mutex_lock(&t->lock);
+    const struct known_key *k = seek(t, key);
+    pthread_mutex_unlock(&t->lock);
+    return k ? k->text : NULL;
+}
+
+/* Without memory, or with very many keys, it is printed again. */
+static void learn(struct known *t, const struct identity *key, const char *text)
+{
+    struct known_key *k = ARENA_NEW(&t->arena, struct known_key, 1);
+    void *data = arena_alloc(&t->arena, key->size);
+    const char *copy = arena_string(&t->arena, text);
+    struct known_key **chain = &t->chain[key->hash % CHAINS];
+    if (!k || !data || !copy) return;
+    memcpy(data, key->data, key->size);
+    *k = (struct known_key){*chain, {.data = data, .size = key->size, .hash = key->hash}, copy};
+    *chain = k;
+    t->keys++;
+}
+
+void known_learn(struct known *t, const struct identity *key, const char *text)
+{
+    pthread_mutex_lock(&t->lock);
+    if (t->keys < MOST_KEYS && !seek(t, key)) learn(t, key, text);
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* ---- Kernels ---- */
 
 static void take_one(const struct entry *e, struct compiled_kernel *k)
 {
@@ -87,39 +139,6 @@ coda_status known_add(struct known *t, const struct coda_plan *p)
             good = add(t, &p->kernel[i]);
     pthread_mutex_unlock(&t->lock);
     return good ? CODA_OK : fail(CODA_E_MEMORY, "out of memory for a table of kernels");
-}
-
-/* The kernels of several plans, each text once, as those of a plan without programs. */
-static bool gather(struct coda_plan *all, struct known *t, struct coda_plan *const *plan, int plans)
-{
-    struct names texts = {0};
-    int most = 0;
-    for (int i = 0; i < plans; i++) most += plan[i]->kernels;
-    all->kernel = ARENA_NEW(&all->arena, struct compiled_kernel, most + 1);
-    bool good = all->kernel;
-    for (int i = 0; i < plans; i++)
-        for (int k = 0; good && k < plan[i]->kernels; k++) {
-            const struct compiled_kernel *one = &plan[i]->kernel[k];
-            if (names_find(&texts, one->info.source, -1) >= 0) continue;
-            good = names_add(&texts, &all->arena, one->info.source, all->kernels);
-            all->kernel[all->kernels++] = (struct compiled_kernel){.info = one->info, .spec = one->spec};
-        }
-    if (good) known_take(t, all);
-    return good;
-}
-
-coda_status known_compile(struct known *t, struct coda_plan *const *plan, int plans,
-                          const struct jit_options *opt)
-{
-    struct coda_plan all = {.gpu = plan[0]->gpu};
-    coda_status status = gather(&all, t, plan, plans)
-                             ? kernels_compile(&all, 0, opt, 0)
-                             : fail(CODA_E_MEMORY, "out of memory for kernels of %d plans", plans);
-    if (!status) status = kernels_load(&all, opt);
-    if (!status) status = known_add(t, &all);
-    kernels_free(&all);
-    arena_free(&all.arena);
-    return status;
 }
 
 int known_count(struct known *t)

@@ -77,12 +77,18 @@ static void write_use(struct author *w, const struct tensor_use *u)
     append(w, &blank, sizeof blank);
 }
 
+/* A user's map lies elsewhere in each graph, and is what its text says. */
 static void write_step(struct author *w, const struct step *step)
 {
+    const struct prim *map = step->prim && step->prim->source ? step->prim : NULL;
     struct step blank;
     memcpy(&blank, step, sizeof blank);
     blank.value = 0;
+    if (map) blank.prim = NULL;
     append(w, &blank, sizeof blank);
+    if (map) append(w, &map->params, sizeof map->params);
+    if (map) append(w, map->name, strlen(map->name) + 1);
+    if (map) append(w, map->source, strlen(map->source) + 1);
 }
 
 /* All that identity_of writes, and room for what identity_add does. */

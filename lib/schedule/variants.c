@@ -5,9 +5,9 @@
  * rows than that. Above, numbers of rows fall into classes, within which the price hardly changes: of 64
  * rows, then of 128, then 64 for each doubling. Classes come in segments: up to 1024 rows, and each
  * doubling. A segment first takes what the segments below chose, then the fewest tiles more such that each
- * of its classes has one within the tolerance, or, if that would be for one class alone, not far from it; and each
- * class the cheapest of them. So what a number of rows
- * gets depends on no larger one, and tables grow by segments, as they are asked for.
+ * of its classes has one within the tolerance, or, if that would be for one class alone, not far from it; and
+ * each class the cheapest of them. So what a number of rows gets depends on no larger one, and tables grow by
+ * segments, as they are asked for.
  */
 #include "variants.h"
 
@@ -176,7 +176,7 @@ static int count_new(const struct cover *c, const struct tile *t)
     return n;
 }
 
-/* The tile that is good enough for most classes that have none yet, but for at least `most` + 1; else NULL. */
+/* The tile that is good enough for most classes that have none yet, for more than `most`; else NULL. */
 static const struct tile *best_offer(const struct cover *c, int most)
 {
     const struct tile *best = NULL;

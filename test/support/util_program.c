@@ -34,7 +34,7 @@ coda_status program_emit(struct plan *plan, struct program *p, struct schedule *
                          const struct target *target, struct kernel *k)
 {
     coda_status status = schedule_complete(s, &plan->arena, p, target);
-    return status ? status : emit_program(plan, p, s, k);
+    return status ? status : emit_program(plan, p, s, k, NULL);
 }
 
 coda_status rig_emit(struct rig *r, const struct target *target)
