@@ -144,7 +144,7 @@ static void gguf(const char *tiny, const char *scratch)
     memcpy(data + HEADER, extra, 64);
     memcpy(data + HEADER + 64, map.data + HEADER, map.bytes - HEADER);
     data[VALUES]++;
-    snprintf(path, sizeof path, "%s/turns.d", scratch);
+    snprintf(path, sizeof path, "%s/turns_gguf", scratch);
     mkdir(path, 0755);
     put(path, "model.gguf", data, map.bytes + 64);
     checkpoint_close(&c);
