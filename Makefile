@@ -67,28 +67,15 @@ CHAT_OBJ := $(patsubst %.c,$(BUILD)/%.o,examples/chat_server.c $(wildcard exampl
 TOOL_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard examples/coda/*.c))
 
 $(BUILD)/examples/%.o: ALL_CFLAGS += -Iexamples
-$(BUILD)/examples/chat_server.o: ALL_CFLAGS += -Iexamples/chat
 $(BUILD)/coda: $(TOOL_OBJ) $(BUILD)/libcoda.a
 	$(CC) $^ -o $@ $(LDLIBS)
 $(BUILD)/examples/%: $(BUILD)/examples/%.o $(BUILD)/libcoda.so
 	$(CC) $< -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(LDLIBS)
-# Of the examples, the server alone wants more than libc: HTTP and JSON.
-CHAT_PACKAGES = libmicrohttpd jansson
-CHAT_LIBS    := $(shell pkg-config --libs $(CHAT_PACKAGES) 2>/dev/null)
-$(BUILD)/examples/chat/%.o: ALL_CFLAGS += $(shell pkg-config --cflags $(CHAT_PACKAGES) 2>/dev/null)
-$(BUILD)/examples/chat_server: $(CHAT_OBJ) $(BUILD)/libcoda.so
-	$(CC) $(CHAT_OBJ) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(CHAT_LIBS) $(LDLIBS)
 # Libc and sockets are all that it wants.
 LOAD_OBJ := $(patsubst %.c,$(BUILD)/%.o,examples/chat_load.c $(wildcard examples/load/*.c))
 $(BUILD)/examples/chat_load.o: ALL_CFLAGS += -Iexamples/load
 $(BUILD)/examples/chat_load: $(LOAD_OBJ)
 	$(CC) $^ -o $@ $(LDLIBS)
-chat_server: ## examples/chat_server.c, chat_load.c and their test, if libmicrohttpd and jansson are there
-ifneq ($(CHAT_LIBS),)
-chat_server: $(BUILD)/examples/chat_server $(BUILD)/examples/chat_load $(BUILD)/chat_test
-else
-	@echo 'examples/chat_server is not built: pkg-config finds no $(CHAT_PACKAGES); .ci/deps installs them'
-endif
 examples: $(EXAMPLES) $(BUILD)/examples/chat_load chat_server models
 
 deps: ## installs what is missing: packages by apt, CUDA 13 by Python wheels
@@ -100,15 +87,16 @@ demo: deps ## builds all and runs examples/llama_block.c (DEMO=--cpu: as if ther
 
 # ---- Whole models from their files: jansson reads JSON, PCRE2 and utf8proc cut text into tokens ----
 MODEL_PACKAGES = jansson libpcre2-8 libutf8proc
-MODEL_LIBS    := $(shell pkg-config --libs $(MODEL_PACKAGES) 2>/dev/null)
+MODEL_LIBS    ?= $(shell pkg-config --libs $(MODEL_PACKAGES) 2>/dev/null)
+MODEL_CFLAGS  ?= $(shell pkg-config --cflags $(MODEL_PACKAGES) 2>/dev/null)
 MODEL_OBJ     := $(patsubst %.c,$(BUILD)/%.o,$(wildcard examples/model/*.c))
 TOKENIZER_OBJ := $(filter $(BUILD)/examples/model/tokenizer% $(BUILD)/examples/model/unicode%,$(MODEL_OBJ))
-$(MODEL_OBJ) $(MODEL_EXAMPLES:%=$(BUILD)/examples/%.o): ALL_CFLAGS += -Iexamples/model $(shell pkg-config --cflags $(MODEL_PACKAGES) 2>/dev/null)
+$(MODEL_OBJ) $(MODEL_EXAMPLES:%=$(BUILD)/examples/%.o): ALL_CFLAGS += -Iexamples/model $(MODEL_CFLAGS)
 $(MODEL_EXAMPLES:%=$(BUILD)/examples/%): $(BUILD)/examples/%: $(BUILD)/examples/%.o $(MODEL_OBJ) $(BUILD)/libcoda.so
 	$(CC) $< $(MODEL_OBJ) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(MODEL_LIBS) $(LDLIBS)
 models: ## examples/embed.c and generate.c and the tests of examples/model, if jansson, PCRE2 and utf8proc are there
 tokenizers: ## of these the test of examples/model/tokenizer.h alone
-ifneq ($(MODEL_LIBS),)
+ifneq ($(strip $(MODEL_LIBS)),)
 models: $(MODEL_EXAMPLES:%=$(BUILD)/examples/%) $(BUILD)/model_test tokenizers
 tokenizers: $(BUILD)/tokenizer_test
 else
@@ -118,6 +106,20 @@ tokenizers: models
 endif
 embed-data: ## fetches all-MiniLM-L6-v2, 91 MB, into build/minilm, for examples/embed and its test
 	@mkdir -p $(BUILD) && python3 examples/model/fetch_minilm.py $(BUILD)/minilm
+# The server: these, and HTTP. Where there is no pkg-config, CHAT_LIBS and CHAT_CFLAGS may be given (perf/README.md).
+CHAT_PACKAGES = libmicrohttpd $(MODEL_PACKAGES)
+CHAT_LIBS    ?= $(shell pkg-config --libs $(CHAT_PACKAGES) 2>/dev/null)
+CHAT_CFLAGS  ?= $(shell pkg-config --cflags $(CHAT_PACKAGES) 2>/dev/null)
+$(BUILD)/examples/chat/%.o: ALL_CFLAGS += -Iexamples/model $(CHAT_CFLAGS)
+$(BUILD)/examples/chat_server.o: ALL_CFLAGS += -Iexamples/chat -Iexamples/model $(CHAT_CFLAGS)
+$(BUILD)/examples/chat_server: $(CHAT_OBJ) $(MODEL_OBJ) $(BUILD)/libcoda.so
+	$(CC) $(CHAT_OBJ) $(MODEL_OBJ) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(CHAT_LIBS) $(LDLIBS)
+chat_server: ## examples/chat_server.c, chat_load.c and their test, if libmicrohttpd and what `models` wants are there
+ifneq ($(strip $(CHAT_LIBS)),)
+chat_server: $(BUILD)/examples/chat_server $(BUILD)/examples/chat_load $(BUILD)/chat_test
+else
+	@echo 'examples/chat_server is not built: pkg-config does not find all of $(CHAT_PACKAGES); .ci/deps installs them'
+endif
 .PHONY: models embed-data
 
 # Models from files, against tiny ones whose logits another library has made.
@@ -159,10 +161,10 @@ test-full: deps ## the same with every case, long fuzzing and torture at full sc
 	@BUILD=$(BUILD) test/run test-full
 
 # A client that asks a server of examples/chat_server.c everything.
-$(BUILD)/test/system/chat/%.o: ALL_CFLAGS += -Iexamples -Iexamples/chat
-CHAT_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/chat/*.c) $(addprefix examples/chat/,model.c graph.c captures.c))
-$(BUILD)/chat_test: $(CHAT_TEST_OBJ) $(BUILD)/libcoda.so
-	$(CC) $(CHAT_TEST_OBJ) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN' $(CHAT_LIBS) $(LDLIBS)
+$(BUILD)/test/system/chat/%.o: ALL_CFLAGS += -Iexamples -Iexamples/chat -Iexamples/model $(CHAT_CFLAGS)
+CHAT_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/chat/*.c) $(addprefix examples/chat/,served.c runner.c random.c graph.c captures.c))
+$(BUILD)/chat_test: $(CHAT_TEST_OBJ) $(MODEL_OBJ) $(BUILD)/libcoda.so
+	$(CC) $(CHAT_TEST_OBJ) $(MODEL_OBJ) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN' $(CHAT_LIBS) $(LDLIBS)
 
 # Tokenizers, against what the package `tokenizers` did with them.
 TOKENIZER_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/model/tokenizer/*.c))
@@ -226,7 +228,7 @@ $(BUILD)/bench_%: $(BUILD)/test/unit/cache/bench_%.o $(BUILD)/libcoda_internal.a
 
 # Every N-th allocation fails.
 WRAP_ALLOCATORS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=strndup,--wrap=aligned_alloc
-$(BUILD)/oom: $(BUILD)/test/fuzz/oom.o $(BUILD)/libcoda_internal.a
+$(BUILD)/oom: $(BUILD)/test/fuzz/oom.o $(BUILD)/test/fuzz/oom_shapes.o $(BUILD)/libcoda_internal.a
 	$(CC) $^ -o $@ $(LDLIBS) $(WRAP_ALLOCATORS)
 
 # The kernel cache under torture, with a compiler, a driver and a libc that misbehave as told.
@@ -340,7 +342,7 @@ $(BUILD)/compile_commands.json: $(SRC) Makefile ## for clangd and clang-tidy
 	@mkdir -p $(@D)
 	@{ printf '['; comma=; for f in $(SRC) $(TESTS) $(wildcard test/support/*.c test/system/chat/*.c examples/*.c examples/*/*.c perf/*.c); do \
 	    printf '%s\n{"directory": "%s", "file": "%s", "command": "%s -c %s"}' "$$comma" '$(CURDIR)' $$f \
-	        '$(CC) $(ALL_CFLAGS) -I$(BUILD)/test -Itest/support -Itest -Iexamples -Iexamples/chat -Iexamples/load -Iperf' $$f; comma=,; \
+	        '$(CC) $(ALL_CFLAGS) -I$(BUILD)/test -Itest/support -Itest -Iexamples -Iexamples/chat -Iexamples/load -Iexamples/model -Iperf' $$f; comma=,; \
 	done; printf '\n]\n'; } > $@
 
 # ---- Installation ----

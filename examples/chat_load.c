@@ -5,8 +5,10 @@
  *
  * The loop is open: requests are due at random times (Poisson, at a rate), whether or not earlier ones are
  * answered, and latencies count from when one was due. So a server that falls behind is seen to. Answers are
- * streams, and each must end in [DONE]. With --verify each request is sent once more, alone, and must get the
- * same answer. Exit status 1 if anything was not as it should be.
+ * streams, and each must end in [DONE]. With --clients N the loop is closed: each of N clients sends its
+ * next request when it has its answer. With --seconds S the run ends then, whatever is unfinished. With
+ * --verify each request is sent once more, alone, and must get the same answer. Exit status 1 if anything
+ * was not as it should be.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,9 +31,9 @@ struct range {
 };
 
 static struct settings {
-    const char *host, *port, *path, *model, *csv;
-    double rate, temperature, timeout;
-    int requests;
+    const char *host, *port, *path, *model, *csv, *json, *label;
+    double rate, temperature, timeout, seconds, wait, window;
+    int requests, clients;
     struct range prompt, answer;
     uint64_t seed;
     bool verify;
@@ -41,6 +43,9 @@ static struct settings {
          .rate = 10,
          .timeout = 60,
          .requests = 100,
+         .seconds = 1e9,
+         .window = 1,
+         .label = "",
          .prompt = {8, 128},
          .answer = {4, 64},
          .seed = 1};
@@ -135,25 +140,65 @@ struct loop {
     struct run *run;
     struct link **link; /* open ones */
     struct pollfd *fds;
-    int open, next;
+    struct asked **again; /* those that a server that is not ready has not answered yet */
+    int open, waiting, next;
     double began;
 };
 
+enum { ASK_AGAIN_MS = 50 };
+
 static double now_in(const struct loop *p) { return clock_seconds() - p->began; }
+
+/* A server that starts refuses connections, or says 503: it is asked again, and the time counts. */
+static bool ask_again(struct loop *p, struct asked *a)
+{
+    bool not_ready = !a->pieces && (a->status == 0 || a->status == 503);
+    if (!not_ready || now_in(p) >= opt.wait) return false;
+    asked_reset(a);
+    a->again = now_in(p) + 1e-3 * ASK_AGAIN_MS;
+    p->again[p->waiting++] = a;
+    return true;
+}
+
+static void start(struct loop *p, struct asked *a)
+{
+    struct link *l = link_open(a, now_in(p));
+    if (l) p->link[p->open++] = l;
+    else ask_again(p, a);
+}
+
+static void start_again(struct loop *p)
+{
+    int all = p->waiting;
+    p->waiting = 0;
+    for (int i = 0; i < all; i++)
+        if (p->again[i]->again > now_in(p)) p->again[p->waiting++] = p->again[i];
+        else start(p, p->again[i]);
+}
+
+static bool is_due(const struct loop *p)
+{
+    double now = now_in(p);
+    if (p->next == p->run->count || now >= opt.seconds) return false;
+    return opt.clients ? p->open + p->waiting < opt.clients : p->run->of[p->next].due <= now;
+}
 
 static void start_due(struct loop *p)
 {
-    for (; p->next < p->run->count && p->run->of[p->next].due <= now_in(p); p->next++) {
-        struct link *l = link_open(&p->run->of[p->next], now_in(p));
-        if (l) p->link[p->open++] = l;
+    start_again(p);
+    while (is_due(p)) {
+        struct asked *a = &p->run->of[p->next++];
+        if (opt.clients) a->due = now_in(p);
+        start(p, a);
     }
 }
 
 static void wait_for_news(struct loop *p)
 {
-    double until = p->next < p->run->count ? p->run->of[p->next].due - now_in(p) : 0.1;
+    double most = p->waiting ? 0.005 : 0.1;
+    double until = !opt.clients && p->next < p->run->count ? p->run->of[p->next].due - now_in(p) : most;
     if (until < 0) until = 0;
-    if (until > 0.1) until = 0.1;
+    if (until > most) until = most;
     for (int i = 0; i < p->open; i++)
         p->fds[i] = (struct pollfd){p->link[i]->fd,
                                     p->link[i]->sent < p->link[i]->bytes ? POLLOUT | POLLIN : POLLIN, 0};
@@ -182,11 +227,26 @@ static void serve_all(struct loop *p)
             p->link[kept++] = l;
             continue;
         }
-        reply_end(&l->reply, now_in(p), &p->run->gaps);
+        if (!ask_again(p, l->reply.of)) reply_end(&l->reply, now_in(p), &p->run->gaps);
         close(l->fd);
         free(l);
     }
     p->open = kept;
+}
+
+/* The time is over: what is unfinished is left, and what was never sent is forgotten. */
+static void cut_all(struct loop *p)
+{
+    for (int i = 0; i < p->open; i++) {
+        struct asked *a = p->link[i]->reply.of;
+        a->cut = true;
+        a->ended = now_in(p);
+        if (!a->tokens) a->tokens = a->pieces;
+        close(p->link[i]->fd);
+        free(p->link[i]);
+    }
+    for (int i = 0; i < p->waiting; i++) p->again[i]->cut = true, p->again[i]->ended = now_in(p);
+    p->run->count = p->next;
 }
 
 static bool run_all(struct run *r)
@@ -194,14 +254,17 @@ static bool run_all(struct run *r)
     struct loop p = {.run = r, .began = clock_seconds()};
     p.link = calloc((size_t)r->count, sizeof(struct link *));
     p.fds = calloc((size_t)r->count, sizeof *p.fds);
-    bool good = p.link && p.fds;
-    while (good && (p.open || p.next < r->count)) {
+    p.again = calloc((size_t)r->count, sizeof(struct asked *));
+    bool good = p.link && p.fds && p.again;
+    while (good && (p.open || p.waiting || p.next < r->count) && now_in(&p) < opt.seconds) {
         start_due(&p);
         wait_for_news(&p);
         serve_all(&p);
     }
+    if (good) cut_all(&p);
     free(p.link);
     free(p.fds);
+    free(p.again);
     return good;
 }
 
@@ -248,7 +311,7 @@ static bool verify(struct run *r)
     for (int i = 0; i < r->count; i++) {
         struct asked again = r->of[i], *a = &r->of[i];
         struct run alone = {&again, 1, {0}};
-        if (a->failed) continue;
+        if (a->failed || a->cut) continue;
         again.text = NULL;
         asked_reset(&again);
         again.due = 0;
@@ -271,6 +334,10 @@ static int finish(struct run *r)
         if (r->of[i].failed) fprintf(stderr, "chat_load: request %d: %s\n", i, r->of[i].why), shown++;
     if (opt.csv && !report_csv(r, opt.csv)) {
         fprintf(stderr, "chat_load: cannot write %s\n", opt.csv);
+        failures++;
+    }
+    if (opt.json && !report_json(r, opt.json, opt.label, opt.window)) {
+        fprintf(stderr, "chat_load: cannot write %s\n", opt.json);
         failures++;
     }
     return failures ? 1 : 0;
@@ -298,7 +365,8 @@ static bool parse_option(const char *name, const char *value)
     double n;
     const struct {
         const char *name, **to;
-    } texts[] = {{"--host", &opt.host}, {"--port", &opt.port}, {"--model", &opt.model}, {"--csv", &opt.csv}};
+    } texts[] = {{"--host", &opt.host}, {"--port", &opt.port}, {"--model", &opt.model},
+                 {"--csv", &opt.csv},   {"--json", &opt.json}, {"--label", &opt.label}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (!strcmp(name, texts[i].name)) return *texts[i].to = value, true;
     if (!strcmp(name, "--prompt")) return parse_range(value, &opt.prompt, MOST_PROMPT - 1);
@@ -306,6 +374,10 @@ static bool parse_option(const char *name, const char *value)
     if (!strcmp(name, "--rate")) return parse_number(value, 1e-3, 1e6, &opt.rate);
     if (!strcmp(name, "--temperature")) return parse_number(value, 0, 2, &opt.temperature);
     if (!strcmp(name, "--timeout")) return parse_number(value, 1e-3, 1e6, &opt.timeout);
+    if (!strcmp(name, "--seconds")) return parse_number(value, 1e-3, 1e6, &opt.seconds);
+    if (!strcmp(name, "--wait")) return parse_number(value, 0, 1e6, &opt.wait);
+    if (!strcmp(name, "--window")) return parse_number(value, 1e-2, 1e6, &opt.window);
+    if (!strcmp(name, "--clients") && parse_number(value, 1, 1000, &n)) return opt.clients = (int)n, true;
     if (!strcmp(name, "--requests") && parse_number(value, 1, 1e6, &n)) return opt.requests = (int)n, true;
     if (!strcmp(name, "--seed") && parse_number(value, 0, 1e15, &n)) return opt.seed = (uint64_t)n, true;
     return false;
@@ -332,7 +404,10 @@ static int usage(void)
     puts("usage: chat_load [OPTION]...\n"
          "  --host H --port P    of the server; 127.0.0.1, 8080\n"
          "  --rate R             requests a second; 10\n"
-         "  --requests N         100\n"
+         "  --clients N          each sends its next request when it has its answer; none: by the rate\n"
+         "  --requests N         100, at most\n"
+         "  --seconds S          the run ends then, with answers unfinished\n"
+         "  --wait S             that long a server that is not ready is asked again; 0\n"
          "  --prompt A..B        bytes of a prompt; 8..128\n"
          "  --answer A..B        tokens of an answer; 4..64\n"
          "  --temperature T      0\n"
@@ -340,6 +415,9 @@ static int usage(void)
          "  --model NAME         sent along; none\n"
          "  --timeout S          of silence in an answer; 60\n"
          "  --csv FILE           gets a line for each request\n"
+         "  --json FILE          gets all figures, and those of each window\n"
+         "  --window S           seconds of one; 1\n"
+         "  --label TEXT         of each in the file\n"
          "  --verify             sends each once more, alone, and compares");
     return 0;
 }

@@ -1,14 +1,15 @@
 /*
- * chat_server.c -- a small LLaMA with random weights behind the HTTP interface that chat programs know.
+ * chat_server.c -- a checkpoint behind the HTTP interface that chat programs know.
  *
- *     chat_server [--port N] [--gpu] ...        --help names the rest
+ *     chat_server [--port N] [--gpu] ... [MODEL]        --help names the rest
  *     curl -N http://127.0.0.1:8080/v1/chat/completions -d
  *         '{"messages": [{"role": "user", "content": "hello"}], "max_tokens": 32, "stream": true}'
  *
- * What it writes is noise, but always the same noise. The point is how it is computed: requests that come
- * and go share the steps of one plan with symbolic dimensions, prompts in chunks beside sequences that write,
- * with keys and values in pages of a pool (examples/chat). Port 0 takes a free one, which the first line on
- * standard output names. SIGTERM ends it when what runs is finished.
+ * MODEL is a folder or file as generate.c takes it. Without one, a small LLaMA with random weights writes
+ * noise, but always the same noise; with --random CONFIG one of that config.json does, of any size. Requests
+ * that come and go share the steps of one plan with symbolic dimensions, prompts in chunks beside sequences
+ * that write, with keys and values in pages of a pool (examples/chat). Port 0 takes a free one, which the
+ * first line on standard output names. SIGTERM ends it when what runs is finished.
  */
 #include <errno.h>
 #include <signal.h>
@@ -24,8 +25,9 @@ enum { DRAIN_SECONDS = 30, LAST_SECONDS = 5 };
 
 struct settings {
     struct engine_options engine;
-    long long port, seed, rows, sequences, context, pages, queue, ping_ms, gpu, graphs, help;
-    const char *prefix, *policy;
+    struct served served;
+    long long port, seed, rows, sequences, context, pages, queue, ping_ms, gpu, graphs, top, ids, help;
+    const char *prefix, *policy, *dtype, *random, *name, *model;
 };
 
 /* A number or a text. Those without a value are numbers in 0..1. */
@@ -39,7 +41,7 @@ struct option {
 
 static int usage(const struct option *all, int count)
 {
-    puts("usage: chat_server [OPTION]...");
+    puts("usage: chat_server [OPTION]... [MODEL]");
     for (int i = 0; i < count; i++) printf("  --%-16s %s\n", all[i].name, all[i].help);
     return 0;
 }
@@ -54,9 +56,13 @@ static bool parse_number(const struct option *o, const char *text)
     return false;
 }
 
-static bool parse(const struct option *all, int count, char **argv)
+static bool parse(struct settings *s, const struct option *all, int count, char **argv)
 {
     for (; *argv; argv++) {
+        if (**argv != '-' && !s->model) {
+            s->model = *argv;
+            continue;
+        }
         const struct option *o = NULL;
         for (int i = 0; i < count && !o; i++)
             if (!strncmp(*argv, "--", 2) && !strcmp(*argv + 2, all[i].name)) o = &all[i];
@@ -73,33 +79,78 @@ static bool parse(const struct option *all, int count, char **argv)
     return true;
 }
 
-static bool parse_policy(enum model_policy *out, const char *text)
+static bool parse_policy(enum runner_policy *out, const char *text)
 {
-    *out = !text ? MODEL_POLICY_USUAL : !strcmp(text, "wait") ? MODEL_POLICY_WAIT : MODEL_POLICY_BACKGROUND;
-    if (*out != MODEL_POLICY_BACKGROUND || !strcmp(text, "background")) return true;
+    *out = !text                   ? RUNNER_POLICY_USUAL
+           : !strcmp(text, "wait") ? RUNNER_POLICY_WAIT
+                                   : RUNNER_POLICY_BACKGROUND;
+    if (*out != RUNNER_POLICY_BACKGROUND || !strcmp(text, "background")) return true;
     fprintf(stderr, "chat_server: --policy is %s, not wait or background\n", text);
     return false;
+}
+
+static bool parse_dtype(coda_dtype *out, const char *text)
+{
+    static const char *const names[] = {[CODA_F32] = "f32", [CODA_BF16] = "bf16", [CODA_F16] = "f16"};
+    *out = 0;
+    for (size_t i = 1; text && i < sizeof names / sizeof *names; i++)
+        if (names[i] && !strcmp(text, names[i])) *out = (coda_dtype)i;
+    return !text || *out ||
+           (fprintf(stderr, "chat_server: --dtype is %s, not f32, f16 or bf16\n", text), false);
+}
+
+/* Without --pages: as many as all sequences want, in 4 GB of 16-bit keys and values at most. */
+static long long usual_pages(const struct settings *s, long long context)
+{
+    const struct config *c = &s->served.config;
+    double page = 4.0 * PAGE_TOKENS * c->layers * c->kv_heads * c->head_dim;
+    long long all = s->sequences * (context / PAGE_TOKENS), most = (long long)(4e9 / page);
+    return all < most ? all : most > 1 ? most : 1;
+}
+
+/* Without --context: 512 tokens, or of a checkpoint 2048, but no more than it was made for. */
+static long long settle_context(const struct settings *s)
+{
+    long long most = s->served.config.positions / PAGE_TOKENS * PAGE_TOKENS;
+    long long usual = s->model || s->random ? 2048 : 512;
+    if (!s->context) return usual < most ? usual : most;
+    return (s->context + PAGE_TOKENS - 1) / PAGE_TOKENS * PAGE_TOKENS;
 }
 
 /* Numbers that must fit together. */
 static bool settle(struct settings *s)
 {
-    struct model_options *m = &s->engine.model;
+    struct runner_options *m = &s->engine.runner;
     if (s->rows < s->sequences) {
         fprintf(stderr, "chat_server: %lld rows of a step are fewer than %lld sequences\n", s->rows,
                 s->sequences);
         return false;
     }
-    *m = (struct model_options){.gpu = s->gpu,
-                                .graphs = (int)s->graphs,
-                                .seed = (uint64_t)s->seed,
-                                .rows = (int)s->rows,
-                                .sequences = (int)s->sequences,
-                                .context = (int)((s->context + MODEL_PAGE - 1) / MODEL_PAGE * MODEL_PAGE),
-                                .pages = (int)s->pages};
+    s->context = settle_context(s);
+    if (!s->pages) s->pages = s->model || s->random ? usual_pages(s, s->context) : 512;
+    *m = (struct runner_options){.served = &s->served,
+                                 .gpu = s->gpu,
+                                 .graphs = (int)s->graphs,
+                                 .seed = (uint64_t)s->seed,
+                                 .rows = (int)s->rows,
+                                 .sequences = (int)s->sequences,
+                                 .context = (int)s->context,
+                                 .pages = (int)s->pages,
+                                 .top = (int)s->top};
     s->engine.queue = (int)s->queue;
     s->engine.ping = (double)s->ping_ms * 1e-3;
-    return parse_policy(&m->policy, s->policy);
+    return parse_policy(&m->policy, s->policy) && parse_dtype(&m->dtype, s->dtype);
+}
+
+static bool open_served(struct settings *s)
+{
+    struct fault f;
+    if (!served_open(&s->served, s->model, s->random, s->ids, &f))
+        return fprintf(stderr, "chat_server: %s\n", f.text), false;
+    if (s->name) snprintf(s->served.name, sizeof s->served.name, "%s", s->name);
+    if (s->served.tokenizer && !s->served.turns)
+        fprintf(stderr, "chat_server: /v1/chat/completions is refused: %s\n", s->served.no_turns.text);
+    return true;
 }
 
 /* Until what runs is finished, 30 seconds at most, or a second signal. */
@@ -143,45 +194,57 @@ static int serve(struct settings *s, const sigset_t *signals)
     return good ? 0 : 1;
 }
 
+static struct settings s = {.port = 8080,
+                            .seed = 1,
+                            .rows = 512,
+                            .sequences = 64,
+                            .queue = 256,
+                            .ping_ms = 5000,
+                            .graphs = 64,
+                            .top = 20,
+                            .prefix = "coda_"};
+
+static const struct option all[] = {
+    {"port", &s.port, NULL, 0, 65535, "of 127.0.0.1; 0: one that is free; 8080"},
+    {"gpu", &s.gpu, NULL, 0, 1, "runs on the first GPU; without it on the CPU device, in fp32"},
+    {"dtype", NULL, &s.dtype, 0, 0,
+     "of weights and activations: f32, f16, bf16; on a GPU the files', or f16 for f32"},
+    {"random", NULL, &s.random, 0, 0, "a config.json, instead of MODEL: its weights are random numbers"},
+    {"ids", &s.ids, NULL, 0, 1, "no tokenizer: prompts and answers are tokens"},
+    {"seed", &s.seed, NULL, 0, INT64_MAX, "of random weights; 1"},
+    {"name", NULL, &s.name, 0, 0, "of the model in requests and answers; the last part of its path"},
+    {"rows", &s.rows, NULL, 1, 16384, "of a step, at most; 512"},
+    {"sequences", &s.sequences, NULL, 1, 1024, "of a step, at most; 64"},
+    {"context", &s.context, NULL, 16, 1 << 20,
+     "tokens of a prompt and its answer, in steps of 16; 2048, or 512"},
+    {"pages", &s.pages, NULL, 1, 1 << 20,
+     "of 16 tokens, for all sequences; what these want, up to 4 GB, or 512"},
+    {"queue", &s.queue, NULL, 1, 65536, "requests that may wait; 256"},
+    {"ping-ms", &s.ping_ms, NULL, 1, 3600000, "of silence before a stream gets a comment; 5000"},
+    {"policy", NULL, &s.policy, 0, 0,
+     "wait: all kernels are made first; background: slower ones that serve any shape, and better ones as "
+     "they are made; background on a GPU, else wait"},
+    {"graphs", &s.graphs, NULL, 0, 64, "sequences that write, at most, in a step that is a CUDA graph; 64"},
+    {"top", &s.top, NULL, 1, 64,
+     "likeliest tokens that a step finds: top_k up to this costs the host little; 20"},
+    {"metrics-prefix", NULL, &s.prefix, 0, 0, "of the metrics' names; coda_"},
+    {"help", &s.help, NULL, 0, 1, "this list"}};
+
 int main(int argc, char **argv)
 {
-    static struct settings s = {.port = 8080,
-                                .seed = 1,
-                                .rows = 512,
-                                .sequences = 64,
-                                .context = 512,
-                                .pages = 512,
-                                .queue = 256,
-                                .ping_ms = 5000,
-                                .graphs = 64,
-                                .prefix = "coda_"};
-    const struct option all[] = {
-        {"port", &s.port, NULL, 0, 65535, "of 127.0.0.1; 0: one that is free; 8080"},
-        {"gpu", &s.gpu, NULL, 0, 1, "runs on the first GPU in bf16; without it on the CPU device in fp32"},
-        {"seed", &s.seed, NULL, 0, INT64_MAX, "of the weights; 1"},
-        {"rows", &s.rows, NULL, 1, 16384, "of a step, at most; 512"},
-        {"sequences", &s.sequences, NULL, 1, 1024, "of a step, at most; 64"},
-        {"context", &s.context, NULL, 16, 65536, "tokens of a prompt and its answer, in steps of 16; 512"},
-        {"pages", &s.pages, NULL, 1, 65536, "of 16 tokens, for all sequences; 512"},
-        {"queue", &s.queue, NULL, 1, 65536, "requests that may wait; 256"},
-        {"ping-ms", &s.ping_ms, NULL, 1, 3600000, "of silence before a stream gets a comment; 5000"},
-        {"policy", NULL, &s.policy, 0, 0,
-         "wait: all kernels are made first; background: slower ones that serve any shape, and better ones as "
-         "they are made; background on a GPU, else wait"},
-        {"graphs", &s.graphs, NULL, 0, 64,
-         "sequences that write, at most, in a step that is a CUDA graph; 64"},
-        {"metrics-prefix", NULL, &s.prefix, 0, 0, "of the metrics' names; coda_"},
-        {"help", &s.help, NULL, 0, 1, "this list"}};
     const int count = sizeof all / sizeof *all;
     sigset_t signals;
     (void)argc;
-    if (!parse(all, count, argv + 1)) return 2;
+    if (!parse(&s, all, count, argv + 1)) return 2;
     if (s.help) return usage(all, count);
-    if (!settle(&s)) return 2;
+    if (!open_served(&s)) return 1;
+    if (!settle(&s)) return served_close(&s.served), 2;
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
     pthread_sigmask(SIG_BLOCK, &signals, NULL); /* for all threads: sigwait takes them */
     signal(SIGPIPE, SIG_IGN);
-    return serve(&s, &signals);
+    int status = serve(&s, &signals);
+    served_close(&s.served);
+    return status;
 }

@@ -71,7 +71,7 @@ int main(int argc, char **argv)
     struct text *t = NULL;
     if (!options_read(&o, argc, argv)) return fprintf(stderr, "%s\n", o.usage), 2;
     struct model *m = model_open(o.model, &o.open, &f);
-    bool good = m && (o.ids || (t = text_open(o.model, &f)) != NULL);
+    bool good = m && (o.ids || (t = text_open(o.model, NULL, &f)) != NULL);
     if (good) fprintf(stderr, "embed: %s on %s\n", m->config.family, device_name(&m->device));
     good = good && embed_lines(m, t, o.first ? POOLING_FIRST : POOLING_MEAN, &f);
     if (!good) fprintf(stderr, "embed: %s\n", f.text);

@@ -54,9 +54,7 @@ struct answer {
 /* Prints a token; false where the text ends, before it or with it. */
 static bool print(struct answer *a, int32_t id, double logprob)
 {
-    for (int i = 0; i < a->m->config.end_count; i++)
-        if (a->m->config.ends[i] == id) return false;
-    if (text_ends(a->t, id)) return false;
+    if (config_is_end(&a->m->config, id) || text_ends(a->t, id)) return false;
     if (a->o->logprobs) printf("%d\t%.6f\t", id, logprob), text_print_quoted(a->t, id), puts("");
     else text_print(a->t, id);
     return ++a->made < a->o->tokens;
@@ -181,7 +179,7 @@ int main(int argc, char **argv)
     o.open.only_plan = o.plan;
     if (o.sampling.temperature > 0 && o.sampling.top_k <= MOST_TOP) o.open.top = o.sampling.top_k;
     struct model *m = model_open(o.model, &o.open, &f);
-    bool good = m && (o.ids || o.plan || (t = text_open(o.model, &f)) != NULL);
+    bool good = m && (o.ids || o.plan || (t = text_open(o.model, m->files.config, &f)) != NULL);
     if (good) fprintf(stderr, "generate: %s on %s\n", m->config.family, device_name(&m->device));
     struct answer a = {.m = m, .t = t, .o = &o, .f = &f};
     if (good && o.plan) good = print_plans(m, &f);

@@ -751,6 +751,8 @@ CODA_API int coda_graph_args(const coda_graph *g);
 CODA_API coda_status coda_graph_arg(const coda_graph *g, int index, coda_arg_info *out);
 CODA_API int coda_plan_args(const coda_plan *p);
 CODA_API coda_status coda_plan_arg(const coda_plan *p, int index, coda_arg_info *out);
+/* The index of the argument of this name; negative, a coda_status, if there is none. */
+CODA_API int coda_plan_find(const coda_plan *p, const char *name);
 
 typedef struct coda_kernel_info {
     size_t size;

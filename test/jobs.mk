@@ -35,7 +35,7 @@ FUZZERS  := $(basename $(notdir $(wildcard test/fuzz/fuzz_*.c)))
 ASAN_TORTURES = damage store faults tiers
 TSAN_TORTURES = cold store tiers
 # After a fork() beside other threads the sanitizer's own allocator may be locked in the child.
-PARTS_ASAN_tiers = runs sealed moments ends failures servers
+PARTS_ASAN_tiers = runs sealed everything moments ends failures exits servers
 WEAK_TORTURES = driver store hostile versions
 
 .PHONY: built-unit built-rest built-asan built-tsan built-weak
@@ -88,7 +88,7 @@ $(foreach e,$(EXAMPLES),$(eval $(call job,example-$(e),rest,$(BUILD)/examples/$(
 # A server over HTTP, and a client that asks it everything; again where a sanitizer sees the threads and the clean end.
 $(eval $(call job,chat,rest,$(BUILD)/chat_test $(BUILD)/examples/chat_server))
 $(eval $(call job,chat-curl,rest,test/system/chat/curl.sh $(BUILD)/examples/chat_server))
-$(eval $(call job,chat-asan,asan,$(BUILD)/asan/chat_test $(BUILD)/asan/examples/chat_server))
+$(eval $(call job,chat-asan,models,$(BUILD)/asan/chat_test $(BUILD)/asan/examples/chat_server))
 $(eval $(call job,chat-tsan,tsan,$(BUILD)/tsan/chat_test $(BUILD)/tsan/examples/chat_server leaving))
 # Tokenizers of all kinds: ids, texts, files that are damaged; a real one's, where `make embed-data` has brought it.
 TOKENIZER_TEST = tokenizer_test test/system/model/tokenizers $(BUILD)/minilm $$$$CODA_SEED
@@ -108,6 +108,10 @@ SYSTEM += model model-asan
 FUZZ_SECONDS ?= $(if $(FULL),60,2)
 $(eval $(call job,oom,rest,$(BUILD)/oom $(if $(FULL),1,4)))
 $(eval $(call job,oom-asan,asan,$(BUILD)/asan/oom $(if $(FULL),1,18)))
+# Plans with symbols take ten times as many allocations, on the fake compiler and driver.
+with_fakes = env CODA_CUDA_LIB=$(CURDIR)/$(BUILD)/fake CODA_LIBCUDA=$(CURDIR)/$(BUILD)/fake/libcuda.so.1 CODA_COMPILE_THREADS=2
+$(eval $(call job,oom-shapes,rest,$(with_fakes) $(BUILD)/oom $(if $(FULL),7,199) shapes))
+$(eval $(call job,oom-shapes-asan,asan,$(with_fakes) $(BUILD)/asan/oom $(if $(FULL),29,499) shapes))
 # Fuzzers start from the seed of the run, so that the same sources meet the same calls first.
 $(foreach f,$(FUZZERS),$(eval $(call job,$(f),asan,$(BUILD)/asan/$(f) $(FUZZ_SECONDS) $$$$CODA_SEED)))
 
@@ -116,7 +120,7 @@ $(foreach t,$(TORTURES),$(eval $(call job,torture-$(t),rest,$(BUILD)/torture/$(t
 $(foreach t,$(ASAN_TORTURES),$(eval $(call job,torture-$(t)-asan,asan,$(BUILD)/asan/torture/$(t) $(PARTS_ASAN_$(t)))))
 $(eval $(call job,torture-cold-tsan,tsan,$(BUILD)/tsan/torture/cold threads))
 $(eval $(call job,torture-store-tsan,tsan,$(BUILD)/tsan/torture/store))
-$(eval $(call job,torture-tiers-tsan,tsan,$(BUILD)/tsan/torture/tiers runs moments ends))
+$(eval $(call job,torture-tiers-tsan,tsan,$(BUILD)/tsan/torture/tiers runs everything moments ends))
 # Suites and programs that do not count entries.
 $(eval $(call job,weak-unit,weak,env CK_EXCLUDE_TAGS=nvrtc $(BUILD)/weak/unit memo store bundle entry save trust tuning twins threads))
 $(foreach t,$(WEAK_TORTURES),$(eval $(call job,weak-$(t),weak,$(BUILD)/weak/torture/$(t))))
@@ -139,7 +143,7 @@ EMULATE += emulated-model
 
 # ---- Tiers ----
 CHECK := $(UNIT) $(HOUSE) lint install conformance
-TEST  := nvrtc-hopper $(filter-out nvrtc-hopper,$(NVRTC)) $(UNIT) $(EMULATE) $(ASAN) $(TSAN) oom oom-asan $(FUZZERS) $(TORTURE) $(WEAK) $(HOUSE) lint $(SYSTEM)
+TEST  := nvrtc-hopper $(filter-out nvrtc-hopper,$(NVRTC)) $(UNIT) $(EMULATE) $(ASAN) $(TSAN) oom oom-asan oom-shapes oom-shapes-asan $(FUZZERS) $(TORTURE) $(WEAK) $(HOUSE) lint $(SYSTEM)
 
 .PHONY: check test test-full
 check: $(call jobs,$(CHECK))

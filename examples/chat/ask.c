@@ -1,23 +1,19 @@
 /*
- * ask.c -- a POST's body as a request: each member with its type and its range, and the chat's template.
+ * ask.c -- a POST's body as a request: each member with its type and its range.
  */
 #include <jansson.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "chat_json.h"
-#include "chat_model.h"
 
 enum { USUAL_TOKENS = 16 }; /* of a completion */
 
-/* Tokens of a prompt as they come. */
 struct prompt {
     int32_t *ids;
-    size_t count, room;
-    bool failed; /* no memory */
+    int count;
 };
 
 static bool refuse(struct problem *p, const char *param, const char *format, ...)
@@ -83,70 +79,53 @@ static bool get_number(const json_t *body, const char *name, double least, doubl
 
 /* ---- Prompts ---- */
 
-static void add_token(struct prompt *t, int32_t id)
+/* Tokens that are given as such: who gives them gives the first one, too. */
+static bool prompt_tokens(struct prompt *t, const json_t *v, int vocabulary, struct problem *p)
 {
-    if (t->count == t->room) {
-        size_t room = t->room ? 2 * t->room : 256;
-        int32_t *ids = realloc(t->ids, sizeof *ids * room);
-        if (!ids) {
-            t->failed = true;
-            return;
-        }
-        t->ids = ids;
-        t->room = room;
-    }
-    t->ids[t->count++] = id;
-}
-
-static void add_text(struct prompt *t, const char *text, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++) add_token(t, (unsigned char)text[i]);
-}
-
-static void add_string(struct prompt *t, const json_t *s)
-{
-    add_text(t, json_string_value(s), json_string_length(s));
-}
-
-static bool completion_prompt(struct prompt *t, const json_t *body, struct problem *p)
-{
-    json_t *v = member(body, "prompt");
     size_t i;
     json_t *id;
-    if (json_is_array(v) && json_array_size(v) == 1 && json_is_string(json_array_get(v, 0)))
-        v = json_array_get(v, 0);
-    add_token(t, MODEL_BOS);
-    if (json_is_string(v)) return add_string(t, v), true;
     if (!json_is_array(v) || !json_array_size(v))
-        return refuse(p, "prompt", "prompt must be a string, or tokens: integers in 0..%d",
-                      MODEL_VOCABULARY - 1);
-    t->count = 0; /* who gives tokens gives the first one, too */
+        return refuse(p, "prompt", "prompt must be a string, or tokens: integers in 0..%d", vocabulary - 1);
+    if (!(t->ids = malloc(sizeof *t->ids * json_array_size(v)))) return no_memory(p);
     json_array_foreach(v, i, id)
     {
-        if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= MODEL_VOCABULARY)
-            return refuse(p, "prompt", "prompt[%zu] is no token: an integer in 0..%d", i,
-                          MODEL_VOCABULARY - 1);
-        add_token(t, (int32_t)json_integer_value(id));
+        if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= vocabulary)
+            return refuse(p, "prompt", "prompt[%zu] is no token: an integer in 0..%d", i, vocabulary - 1);
+        t->ids[t->count++] = (int32_t)json_integer_value(id);
     }
     return true;
 }
 
-/* A text, or parts {"type": "text", "text": ...}. */
-static bool add_content(struct prompt *t, const json_t *v, struct problem *p)
+static bool completion_prompt(struct prompt *t, const json_t *body, const struct served *s, struct problem *p)
 {
+    struct fault f;
+    json_t *v = member(body, "prompt");
+    if (json_is_array(v) && json_array_size(v) == 1 && json_is_string(json_array_get(v, 0)))
+        v = json_array_get(v, 0);
+    if (!json_is_string(v)) return prompt_tokens(t, v, s->config.vocabulary, p);
+    t->count = served_encode(s, json_string_value(v), json_string_length(v), false, &t->ids, &f);
+    return t->count >= 0 || refuse(p, "prompt", "%s", f.text);
+}
+
+/* The text of parts {"type": "text", "text": ...}, as one; NULL, and the problem, if they are not that. */
+static json_t *joined_parts(const json_t *v, struct problem *p)
+{
+    struct text all = {0};
     size_t i;
     json_t *part;
-    if (json_is_string(v)) return add_string(t, v), true;
-    if (!json_is_array(v)) return refuse(p, "messages", "a message's content must be a string, or parts");
+    bool good = json_is_array(v) || refuse(p, "messages", "a message's content must be a string, or parts");
     json_array_foreach(v, i, part)
     {
         const char *type = json_string_value(json_object_get(part, "type"));
         json_t *text = json_object_get(part, "text");
-        if (!type || strcmp(type, "text") != 0 || !json_is_string(text))
-            return refuse(p, "messages", "a part of a message's content must be a text");
-        add_string(t, text);
+        if (good && (!type || strcmp(type, "text") != 0 || !json_is_string(text)))
+            good = refuse(p, "messages", "a part of a message's content must be a text");
+        if (good) text_add(&all, json_string_value(text), json_string_length(text));
     }
-    return true;
+    json_t *joined = good && !all.failed ? json_stringn(all.data ? all.data : "", all.size) : NULL;
+    text_free(&all);
+    if (good && !joined) no_memory(p);
+    return joined;
 }
 
 static bool known_role(const char *role)
@@ -157,28 +136,33 @@ static bool known_role(const char *role)
     return false;
 }
 
-/* The template: a line with the role before each message, and one with the answer's role behind all. */
-static bool chat_prompt(struct prompt *t, const json_t *body, struct problem *p)
+/* A message as templates want it: its content is one text. It is the body's own, and changed there. */
+static bool settle_message(json_t *m, size_t i, struct problem *p)
 {
-    static const char answer[] = "assistant:\n";
-    json_t *all = member(body, "messages"), *m;
+    if (!known_role(json_string_value(json_object_get(m, "role"))))
+        return refuse(p, "messages", "messages[%zu].role must be system, developer, user, assistant or tool",
+                      i);
+    json_t *content = json_object_get(m, "content");
+    if (json_is_string(content)) return true;
+    json_t *joined = joined_parts(content, p);
+    return joined && !json_object_set_new(m, "content", joined);
+}
+
+static bool chat_prompt(struct prompt *t, const json_t *body, const struct served *s, struct problem *p)
+{
+    json_t *all = member(body, "messages"), *more = member(body, "chat_template_kwargs"), *m;
+    struct fault f;
     size_t i;
     if (!json_is_array(all) || !json_array_size(all))
         return refuse(p, "messages", "messages must be an array of one message or more");
-    add_token(t, MODEL_BOS);
+    if (more && !json_is_object(more))
+        return refuse(p, "chat_template_kwargs", "chat_template_kwargs must be an object");
     json_array_foreach(all, i, m)
     {
-        const char *role = json_string_value(json_object_get(m, "role"));
-        if (!known_role(role))
-            return refuse(p, "messages",
-                          "messages[%zu].role must be system, developer, user, assistant or tool", i);
-        add_text(t, role, strlen(role));
-        add_text(t, ":\n", 2);
-        if (!add_content(t, json_object_get(m, "content"), p)) return false;
-        add_text(t, "\n", 1);
+        if (!settle_message(m, i, p)) return false;
     }
-    add_text(t, answer, sizeof answer - 1);
-    return true;
+    t->count = served_chat(s, all, more, &t->ids, &f);
+    return t->count >= 0 || refuse(p, "messages", "%.240s", f.text);
 }
 
 /* ---- The rest ---- */
@@ -220,33 +204,64 @@ static bool get_stream(struct ask *a, const json_t *body, struct problem *p)
 }
 
 /* Things that this server knows one value of. */
-static bool check_fixed(const json_t *body, struct problem *p)
+static bool check_fixed(const json_t *body, const struct served *s, struct problem *p)
 {
     json_t *model = member(body, "model");
     int64_t n = 1;
-    double top_p = 1;
+    double none = 0;
     if (model && !json_is_string(model)) return refuse(p, "model", "model must be a string");
-    if (model && strcmp(json_string_value(model), "tiny") != 0) {
-        refuse(p, "model", "there is no such model; the one there is is \"tiny\"");
+    if (model && strcmp(json_string_value(model), s->name) != 0) {
+        refuse(p, "model", "there is no such model; the one there is is \"%s\"", s->name);
         p->status = 404;
         p->code = "model_not_found";
         return false;
     }
-    return get_integer(body, "n", 1, 1, &n, p) && get_number(body, "top_p", 1, 1, &top_p, p);
+    return get_integer(body, "n", 1, 1, &n, p) && get_number(body, "presence_penalty", 0, 0, &none, p) &&
+           get_number(body, "frequency_penalty", 0, 0, &none, p);
+}
+
+static bool get_sampling(const json_t *body, struct sampling *s, struct problem *p)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    int64_t seed = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec, top_k = 0;
+    *s = (struct sampling){.temperature = 1, .top_p = 1};
+    if (!get_number(body, "temperature", 0, 2, &s->temperature, p)) return false;
+    if (!get_number(body, "top_p", 0, 1, &s->top_p, p)) return false;
+    if (!get_integer(body, "top_k", -1, INT32_MAX, &top_k, p)) return false;
+    if (!get_integer(body, "seed", INT64_MIN, INT64_MAX, &seed, p)) return false;
+    s->top_k = top_k > 0 ? (int)top_k : 0;
+    s->seed = (uint64_t)seed;
+    return true;
+}
+
+/* Of a completion, logprobs: 0..most; of a chat, logprobs: true, and top_logprobs: 0..most. */
+static bool get_logprobs(const struct ask *a, const json_t *body, int most, int64_t *likely,
+                         struct problem *p)
+{
+    int64_t top = 0;
+    bool wanted = false;
+    *likely = -1;
+    if (!a->chat) return get_integer(body, "logprobs", 0, most, likely, p);
+    if (!get_flag(body, "logprobs", &wanted, p)) return false;
+    if (!get_integer(body, "top_logprobs", 0, most, &top, p)) return false;
+    if (top && !wanted) return refuse(p, "top_logprobs", "top_logprobs want logprobs to be true");
+    if (wanted) *likely = top;
+    return true;
 }
 
 /* Tokens of the answer: what was asked for, or as many as there is room for. */
 static bool get_most(const struct ask *a, const json_t *body, const struct prompt *t,
                      const struct ask_limits *l, int64_t *most, struct problem *p)
 {
-    int64_t all = l->context < (int64_t)l->pages * MODEL_PAGE ? l->context : (int64_t)l->pages * MODEL_PAGE;
-    int64_t room = all - (int64_t)t->count;
+    int64_t all = l->context < (int64_t)l->pages * PAGE_TOKENS ? l->context : (int64_t)l->pages * PAGE_TOKENS;
+    int64_t room = all - t->count;
     *most = a->chat ? room : room < USUAL_TOKENS ? room : USUAL_TOKENS;
     if (!get_integer(body, "max_tokens", 1, INT32_MAX, most, p)) return false;
     if (a->chat && !get_integer(body, "max_completion_tokens", 1, INT32_MAX, most, p)) return false;
     if (room >= 1 && *most <= room) return true;
-    refuse(p, a->chat ? "messages" : "prompt", "%zu tokens and an answer of %lld are more than %lld",
-           t->count, (long long)(*most < 1 ? 1 : *most), (long long)all);
+    refuse(p, a->chat ? "messages" : "prompt", "%d tokens and an answer of %lld are more than %lld", t->count,
+           (long long)(*most < 1 ? 1 : *most), (long long)all);
     p->code = "context_length_exceeded";
     return false;
 }
@@ -254,19 +269,16 @@ static bool get_most(const struct ask *a, const json_t *body, const struct promp
 static bool parse_object(struct ask *a, const json_t *body, struct prompt *t, const struct ask_limits *limits,
                          struct problem *p)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    int64_t most = 0, seed = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-    double temperature = 1;
-    if (!(a->chat ? chat_prompt : completion_prompt)(t, body, p) || !check_fixed(body, p)) return false;
-    if (t->failed) return no_memory(p);
+    const struct served *s = limits->served;
+    struct sampling sampling;
+    int64_t most = 0, likely;
+    if (!(a->chat ? chat_prompt : completion_prompt)(t, body, s, p) || !check_fixed(body, s, p)) return false;
+    if (!t->count) return refuse(p, a->chat ? "messages" : "prompt", "there are no tokens");
     if (!get_most(a, body, t, limits, &most, p) || !get_stream(a, body, p)) return false;
-    if (!get_number(body, "temperature", 0, 2, &temperature, p)) return false;
-    if (!get_integer(body, "seed", INT64_MIN, INT64_MAX, &seed, p)) return false;
-    a->request = request_new(t->ids, (int)t->count, (int)most);
+    if (!get_sampling(body, &sampling, p) || !get_logprobs(a, body, limits->likely, &likely, p)) return false;
+    a->request = request_new(s, t->ids, t->count, (int)most, (int)likely);
     if (!a->request) return no_memory(p);
-    a->request->temperature = temperature;
-    a->request->random = (uint64_t)seed;
+    a->request->sampling = sampling;
     a->request->whole = !a->stream;
     return get_flag(body, "ignore_eos", &a->request->ignore_eos, p) && get_stops(a->request, body, p);
 }

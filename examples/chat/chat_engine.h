@@ -6,11 +6,11 @@
 #define CHAT_ENGINE_H
 
 #include "chat_metrics.h"
-#include "chat_model.h"
+#include "chat_runner.h"
 #include "chat_request.h"
 
 struct engine_options {
-    struct model_options model;
+    struct runner_options runner;
     int queue;   /* requests that wait, at most */
     double ping; /* seconds of silence after which a stream is woken to say that it lives */
 };

@@ -1,14 +1,13 @@
 /*
- * chat_graph.h -- the model of chat_model.h as one graph over T rows of B sequences.
+ * chat_graph.h -- the graph of chat_runner.h: that of the model's family over T rows of B sequences.
  */
 #ifndef CHAT_GRAPH_H
 #define CHAT_GRAPH_H
 
-#include "chat_model.h"
-#include "coda.h"
+#include "chat_runner.h"
 
-/* Symbols T and B, in this order; a new graph, which is poisoned if something is wrong with it. NULL: out of
- * memory. The numbers are those of `dtype`. */
-coda_graph *chat_graph(const struct model_options *opt, coda_dtype dtype);
+/* Symbols T and B, in this order. Its weights are added to the list. NULL, and the fault, if it cannot be
+ * made. */
+coda_graph *chat_graph(const struct runner_options *opt, struct weights *weights, struct fault *f);
 
 #endif

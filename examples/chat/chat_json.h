@@ -22,8 +22,10 @@ struct ask {
 };
 
 struct ask_limits {
+    const struct served *served;
     int context; /* tokens of a prompt and its answer */
     int pages;   /* of the pool */
+    int likely;  /* tokens whose probabilities can be told at each place */
 };
 
 /* false, and a problem, if the body is not what it should be. Members that are not known are ignored, null
@@ -36,6 +38,7 @@ struct heading {
     int64_t number; /* of the request */
     time_t created;
     bool chat;
+    const struct served *served;
 };
 
 /* A piece of an answer that is streamed. */
@@ -44,13 +47,16 @@ struct piece {
     size_t bytes;
     const int32_t *ids; /* or NULL */
     int id_count;
+    const struct likely *answered,
+        *alternative; /* of id_count tokens, `likely` for each; NULL: none are told */
+    int likely;
     bool first; /* a chat's first one has the role */
     enum finish finish;
 };
 
 /* Each is a text for free(), or NULL when there is no memory. */
 char *json_error(const struct problem *p);
-char *json_models(time_t created);
+char *json_models(const struct served *s, time_t created);
 char *json_answer(const struct heading *h, const struct request *r, bool ids);
 char *json_piece(const struct heading *h, const struct piece *p);
 char *json_usage(const struct heading *h, const struct request *r); /* of a stream: no choices */

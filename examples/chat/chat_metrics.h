@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "chat_model.h"
+#include "chat_runner.h"
 #include "chat_request.h"
 
 enum { METRICS_BOUNDS = 12 };
@@ -28,7 +28,7 @@ struct metrics {
 struct metrics_now {
     int running, waiting, pages_used, pages;
     int64_t preemptions;
-    struct model_stats model;
+    struct runner_stats runner;
 };
 
 void metrics_init(struct metrics *m);
@@ -36,7 +36,8 @@ void metrics_observe(struct histogram *h, double value);
 /* A request that is over. */
 void metrics_finish(struct metrics *m, const struct request *r, double now);
 /* Text format 0.0.4. */
-void metrics_print(const struct metrics *m, const struct metrics_now *now, const char *prefix, FILE *to);
+void metrics_print(const struct metrics *m, const struct metrics_now *now, const char *prefix,
+                   const char *model, FILE *to);
 
 const char *finish_name(enum finish f); /* "stop", "length", "abort", "error" */
 

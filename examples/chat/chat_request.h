@@ -6,11 +6,9 @@
 #ifndef CHAT_REQUEST_H
 #define CHAT_REQUEST_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "chat_runner.h"
 
-enum { REQUEST_STOPS = 4, REQUEST_STOP_BYTES = 256 };
+enum { REQUEST_STOPS = 4, REQUEST_STOP_BYTES = 256, REQUEST_LIKELY = 20 };
 
 enum finish {
     FINISH_NOT = 0,
@@ -21,30 +19,33 @@ enum finish {
     FINISHES
 };
 
-/* Bytes of a character of which some are there. */
-struct utf8 {
-    unsigned char byte[4];
-    int have, need;
+/* A token that was likely at some place, and the log of its probability. */
+struct likely {
+    int32_t id;
+    float logprob;
 };
 
 struct request {
     /* ---- Asked for ---- */
-    int prompt;         /* tokens */
-    int most;           /* tokens of the answer */
-    double temperature; /* 0: the most likely token */
+    const struct served *served;
+    int prompt; /* tokens */
+    int most;   /* tokens of the answer */
+    struct sampling sampling;
+    int likely; /* tokens whose probabilities are told at each place; -1: none, nor the answer's */
     char *stop[REQUEST_STOPS];
     int stops;
     bool ignore_eos; /* the end token is one as any other */
 
     /* ---- The answer ---- */
-    int32_t *tokens; /* the prompt, then the answer: prompt + most */
-    int count;       /* of them, so far */
-    char *text;      /* of the answer: valid UTF-8 */
-    size_t bytes;    /* of it */
-    size_t settled;  /* of these: those that no stop string can take away any more */
+    int32_t *tokens;  /* the prompt, then the answer: prompt + most */
+    int count;        /* of them, so far */
+    struct text text; /* of the answer: valid UTF-8 */
+    size_t settled;   /* bytes of it that no stop string can take away any more */
     enum finish finish;
-    struct utf8 partial;
-    uint64_t random; /* state: one draw for each token, whatever else runs */
+    struct speech *speech;
+    struct sampled chosen;      /* the next token, once request_choose has it */
+    struct likely *answered;    /* if `likely` is not -1, of the answer's tokens ... */
+    struct likely *alternative; /* ... and [most, likely] */
 
     /* ---- The server's: who waits for news ---- */
     void (*wake)(void *context); /* called once for each time that `waits` was set */
@@ -60,6 +61,7 @@ struct request {
     int64_t arrival; /* older ones are smaller */
     int cached;      /* tokens whose keys and values are in the pages */
     int rows;        /* of the step at hand */
+    bool unchosen;   /* no token could be chosen by it */
     int32_t *pages;
     int page_count;
 
@@ -68,12 +70,12 @@ struct request {
 };
 
 /* Room for a prompt, an answer, and their pages. NULL if there is no memory. */
-struct request *request_new(const int32_t *prompt, int count, int most);
+struct request *request_new(const struct served *s, const int32_t *prompt, int count, int most, int likely);
 void request_free(struct request *r);
 
-/* The next token by one row of logits. */
-int request_choose(struct request *r, const float *logits);
-/* Appends a token to the answer, its bytes to the text, and sees whether that was the last one. */
-void request_push(struct request *r, int token);
+/* Chooses the next token by what a step says of a sequence. It changes nothing that others read. */
+bool request_choose(struct request *r, struct runner *m, int sequence, struct fault *f);
+/* Appends the chosen token to the answer, its text to the text, and sees whether that was the last one. */
+void request_push(struct request *r);
 
 #endif

@@ -6,7 +6,7 @@
 #ifndef CHAT_SCHEDULE_H
 #define CHAT_SCHEDULE_H
 
-#include "chat_model.h"
+#include "chat_runner.h"
 #include "chat_request.h"
 
 struct schedule {
@@ -20,7 +20,7 @@ struct schedule {
     int64_t preemptions;
 };
 
-bool schedule_new(struct schedule *s, const struct model_options *opt, int queue);
+bool schedule_new(struct schedule *s, const struct runner_options *opt, int queue);
 void schedule_free(struct schedule *s);
 
 /* false: as many wait already as may. */
@@ -31,6 +31,6 @@ void schedule_remove(struct schedule *s, struct request *r);
 /* Decides each running request's rows; gives those of all. It is 0 only if there are no requests. */
 int schedule_step(struct schedule *s, double now);
 /* Writes them down for the model, and gives the number of sequences: the running ones with rows, in order. */
-int schedule_fill(const struct schedule *s, struct model_inputs *in);
+int schedule_fill(const struct schedule *s, struct runner_inputs *in);
 
 #endif

@@ -23,10 +23,10 @@ struct engine {
     enum engine_state state;
     bool abort, quit;
     int held; /* requests that the server holds */
-    char why[512];
+    struct fault why;
     struct schedule schedule;
     struct metrics metrics;
-    struct model *model;
+    struct runner *runner;
 };
 
 static double monotonic(void)
@@ -97,10 +97,24 @@ static void fail_all(struct engine *e)
 
 /* ---- A step ---- */
 
-static void take_token(struct engine *e, struct request *r, const float *logits, double now)
+/* Without the lock: of the requests it reads what does not change, or this thread alone changes. */
+static void choose_tokens(struct engine *e)
+{
+    const struct schedule *s = &e->schedule;
+    for (int i = 0, b = 0; i < s->running_count; i++) {
+        struct request *r = s->running[i];
+        if (!r->rows) continue;
+        bool writes = r->cached + r->rows == r->count;
+        struct fault f;
+        r->unchosen = writes && !request_choose(r, e->runner, b, &f);
+        b++;
+    }
+}
+
+static void take_token(struct engine *e, struct request *r, double now)
 {
     bool first = r->count == r->prompt;
-    request_push(r, request_choose(r, logits));
+    request_push(r);
     e->metrics.generation_tokens++;
     if (first) {
         e->metrics.prompt_tokens += (uint64_t)r->prompt;
@@ -113,19 +127,18 @@ static void take_token(struct engine *e, struct request *r, const float *logits,
     if (!r->finish) wake(r);
 }
 
-/* Sequences of the step are the running ones with rows, in order. Backwards, as those that end leave. */
-static void take_tokens(struct engine *e, const float *logits, int sequences)
+/* Backwards, as those that end leave. A request without a token, whose logits are no numbers, fails alone. */
+static void take_tokens(struct engine *e)
 {
     struct schedule *s = &e->schedule;
     double now = monotonic();
-    int b = sequences;
     for (int i = s->running_count - 1; i >= 0; i--) {
         struct request *r = s->running[i];
         if (!r->rows) continue;
-        b--;
         r->cached += r->rows;
         if (r->cached < r->count || r->cancelled) continue;
-        take_token(e, r, logits + (size_t)b * MODEL_LOGITS, now);
+        if (!r->unchosen) take_token(e, r, now);
+        else r->finish = FINISH_ERROR;
         if (r->finish) retire(e, r, r->finish);
     }
 }
@@ -136,23 +149,24 @@ static bool step(struct engine *e)
     double began = monotonic();
     int rows = schedule_step(&e->schedule, began);
     if (!rows) return false;
-    int sequences = schedule_fill(&e->schedule, model_inputs(e->model));
+    int sequences = schedule_fill(&e->schedule, runner_inputs(e->runner));
     pthread_mutex_unlock(&e->lock);
-    const float *logits = model_run(e->model, rows, sequences, e->why, sizeof e->why);
+    bool good = runner_run(e->runner, rows, sequences, &e->why);
+    if (good) choose_tokens(e);
     pthread_mutex_lock(&e->lock);
     metrics_observe(&e->metrics.rows, rows);
     metrics_observe(&e->metrics.step, monotonic() - began);
-    if (logits) take_tokens(e, logits, sequences);
+    if (good) take_tokens(e);
     else fail_all(e);
     return true;
 }
 
 static bool load(struct engine *e)
 {
-    struct model *m = model_new(&e->opt.model, e->why, sizeof e->why);
-    bool good = m && model_warm(m, e->why, sizeof e->why);
+    struct runner *m = runner_new(&e->opt.runner, &e->why);
+    bool good = m && runner_warm(m, &e->why);
     pthread_mutex_lock(&e->lock);
-    e->model = m;
+    e->runner = m;
     if (e->state == ENGINE_LOADING) e->state = good ? ENGINE_READY : ENGINE_FAILED;
     pthread_cond_broadcast(&e->changed);
     return good;
@@ -170,7 +184,7 @@ static void *engine_main(void *arg)
         else if (!e->quit) pthread_cond_wait(&e->work, &e->lock);
     }
     pthread_mutex_unlock(&e->lock);
-    model_free(e->model);
+    runner_free(e->runner);
     return NULL;
 }
 
@@ -189,7 +203,7 @@ struct engine *engine_new(const struct engine_options *opt)
     pthread_cond_init(&e->work, &by_clock);
     pthread_cond_init(&e->changed, &by_clock);
     pthread_condattr_destroy(&by_clock);
-    if (schedule_new(&e->schedule, &opt->model, opt->queue) &&
+    if (schedule_new(&e->schedule, &opt->runner, opt->queue) &&
         !pthread_create(&e->thread, NULL, engine_main, e))
         return e;
     schedule_free(&e->schedule);
@@ -212,7 +226,7 @@ void engine_free(struct engine *e)
     free(e);
 }
 
-const char *engine_device(const struct engine *e) { return model_device(e->model); }
+const char *engine_device(const struct engine *e) { return runner_device(e->runner); }
 void engine_lock(struct engine *e) { pthread_mutex_lock(&e->lock); }
 void engine_unlock(struct engine *e) { pthread_mutex_unlock(&e->lock); }
 const struct engine_options *engine_options(const struct engine *e) { return &e->opt; }
@@ -230,7 +244,7 @@ bool engine_wait_loaded(struct engine *e, char *why, int size)
     pthread_mutex_lock(&e->lock);
     while (e->state == ENGINE_LOADING) pthread_cond_wait(&e->changed, &e->lock);
     bool good = e->state != ENGINE_FAILED;
-    if (!good) snprintf(why, (size_t)size, "%s", e->why);
+    if (!good) snprintf(why, (size_t)size, "%s", e->why.text);
     pthread_mutex_unlock(&e->lock);
     return good;
 }
@@ -294,8 +308,8 @@ void engine_metrics(struct engine *e, const char *prefix, FILE *to)
                               .pages_used = s->pages - s->free_count,
                               .pages = s->pages,
                               .preemptions = s->preemptions};
-    if (e->model) model_stats(e->model, &now.model);
+    if (e->runner) runner_stats(e->runner, &now.runner);
     struct metrics copy = e->metrics;
     pthread_mutex_unlock(&e->lock);
-    metrics_print(&copy, &now, prefix, to);
+    metrics_print(&copy, &now, prefix, e->opt.runner.served->name, to);
 }

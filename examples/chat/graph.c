@@ -1,99 +1,56 @@
 /*
  * graph.c -- the graph of chat_graph.h.
  */
-#include <stdio.h>
-
 #include "chat_graph.h"
 
-enum {
-    LAYERS = 2,
-    HIDDEN = 64,
-    HEADS = 4,
-    KEY_HEADS = 2,
-    HEAD = HIDDEN / HEADS,
-    KEYS = KEY_HEADS * HEAD,
-    INNER = 128
-};
-
-#define DIMS(...)                                                                                            \
-    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]) { __VA_ARGS__ }
-
-struct build {
-    coda_graph *g;
-    const struct model_options *opt;
-    coda_dtype dtype;
-    coda_value positions, slots, lengths, table, starts;
-};
-
-static coda_value weight(const struct build *b, const char *name, int layer, int64_t n, int64_t k)
-{
-    char numbered[32];
-    snprintf(numbered, sizeof numbered, "%.20s.%d", name, layer);
-    return k ? coda_weight(b->g, numbered, b->dtype, DIMS(n, k))
-             : coda_weight(b->g, numbered, b->dtype, DIMS(n));
-}
-
-/* A layer's keys or values in their pages, with those of this step. */
-static coda_value pool(const struct build *b, const char *name, int layer, coda_value rows)
-{
-    char numbered[32];
-    snprintf(numbered, sizeof numbered, "%.20s.%d", name, layer);
-    int64_t slots = (int64_t)b->opt->pages * MODEL_PAGE;
-    return coda_append(b->g, coda_state(b->g, numbered, b->dtype, DIMS(slots, KEYS)), rows, b->slots, NULL);
-}
-
-static coda_value attention(const struct build *b, coda_value x, int layer)
+static void add_inputs(struct build *b, const struct runner_options *o, coda_dim sequences)
 {
     coda_graph *g = b->g;
-    coda_rope_options rope = CODA_ROPE_OPTIONS_INIT;
-    rope.head_dim = HEAD;
-    rope.heads = HEADS + KEY_HEADS;
-    coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
-    o.heads = HEADS;
-    o.kv_heads = KEY_HEADS;
-    o.causal = 1;
-    o.align = CODA_ALIGN_LENGTH;
-    o.page = MODEL_PAGE;
-    o.table = b->table;
-    o.starts = b->starts;
-
-    coda_value qkv = coda_matmul(g, x, weight(b, "qkv", layer, HIDDEN + 2 * KEYS, HIDDEN));
-    qkv = coda_rope(g, qkv, b->positions, &rope);
-    coda_value k = pool(b, "keys", layer, coda_slice(g, qkv, 1, HIDDEN, HIDDEN + KEYS, 1));
-    coda_value v = pool(b, "values", layer, coda_slice(g, qkv, 1, HIDDEN + KEYS, HIDDEN + 2 * KEYS, 1));
-    coda_value a = coda_attention(g, coda_slice(g, qkv, 1, 0, HIDDEN, 1), k, v, b->lengths, &o);
-    return coda_matmul(g, a, weight(b, "out", layer, HIDDEN, HIDDEN));
+    b->positions = coda_input(g, "positions", CODA_I32, DIMS(b->rows));
+    b->slots = coda_input(g, "slots", CODA_I32, DIMS(b->rows));
+    b->starts = coda_input(g, "starts", CODA_I32, DIMS(coda_dim_add(g, sequences, 1)));
+    b->lengths = coda_input(g, "lengths", CODA_I32, DIMS(sequences));
+    b->table = coda_input(g, "table", CODA_I32, DIMS(sequences, o->context / PAGE_TOKENS));
+    b->last = coda_input(g, "last", CODA_I32, DIMS(sequences));
 }
 
-static coda_value mlp(const struct build *b, coda_value x, int layer)
+/* The likeliest tokens of each sequence, log(sum(exp)) of all, and that by the temperature, less the
+ * greatest. */
+static void add_outputs(coda_graph *g, coda_value logits, int top, coda_value warmth)
 {
-    coda_value gate_up = coda_matmul(b->g, x, weight(b, "gate_up", layer, 2 * INNER, HIDDEN));
-    return coda_matmul(b->g, coda_swiglu(b->g, gate_up, CODA_STACKED),
-                       weight(b, "down", layer, HIDDEN, INNER));
+    coda_value values, ids;
+    coda_top_k(g, logits, top, &values, &ids);
+    coda_output(g, "top.values", values);
+    coda_output(g, "top.ids", ids);
+    coda_output(g, "top.log_sum", coda_log_sum_exp(g, logits));
+    coda_value greatest = coda_slice(g, values, 1, 0, 1, 1);
+    coda_value warm = coda_mul(g, coda_sub(g, logits, greatest), warmth);
+    coda_output(g, "top.warm_sum", coda_log_sum_exp(g, warm));
+    coda_output(g, "logits", logits);
 }
 
-coda_graph *chat_graph(const struct model_options *opt, coda_dtype dtype)
+coda_graph *chat_graph(const struct runner_options *o, struct weights *weights, struct fault *f)
 {
+    const struct served *s = o->served;
     coda_graph *g = coda_graph_new();
-    if (!g) return NULL;
-    struct build b = {.g = g, .opt = opt, .dtype = dtype};
-    coda_dim rows = coda_symbol(g, "T", 1, opt->rows, 1);
-    coda_dim sequences = coda_symbol(g, "B", 1, opt->sequences, 1);
-    coda_value ids = coda_input(g, "ids", CODA_I32, DIMS(rows));
-    b.positions = coda_input(g, "positions", CODA_I32, DIMS(rows));
-    b.slots = coda_input(g, "slots", CODA_I32, DIMS(rows));
-    b.starts = coda_input(g, "starts", CODA_I32, DIMS(coda_dim_add(g, sequences, 1)));
-    b.lengths = coda_input(g, "lengths", CODA_I32, DIMS(sequences));
-    b.table = coda_input(g, "table", CODA_I32, DIMS(sequences, opt->context / MODEL_PAGE));
-    coda_value last = coda_input(g, "last", CODA_I32, DIMS(sequences));
-
-    coda_value x = coda_embedding(g, weight(&b, "tokens", 0, MODEL_VOCABULARY, HIDDEN), ids);
-    for (int l = 0; l < LAYERS; l++) {
-        x = coda_add(g, attention(&b, coda_rms_norm(g, x, weight(&b, "before", l, HIDDEN, 0), 1e-5f), l), x);
-        x = coda_add(g, mlp(&b, coda_rms_norm(g, x, weight(&b, "between", l, HIDDEN, 0), 1e-5f), l), x);
-    }
-    x = coda_rms_norm(g, coda_embedding(g, x, last), weight(&b, "behind", 0, HIDDEN, 0), 1e-5f);
-    x = coda_matmul(g, x, weight(&b, "head", 0, MODEL_LOGITS, HIDDEN));
-    coda_output(g, "logits", coda_cast(g, x, CODA_F32));
-    return g;
+    if (!g) return fault_set(f, "out of memory"), NULL;
+    struct build b = {.g = g,
+                      .c = &s->config,
+                      .from = s->random ? NULL : &s->files,
+                      .weights = weights,
+                      .fault = f,
+                      .dtype = o->dtype,
+                      .context = o->context,
+                      .page = PAGE_TOKENS,
+                      .pages = o->pages};
+    b.rows = coda_symbol(g, "T", 1, o->rows, 1);
+    coda_dim sequences = coda_symbol(g, "B", 1, o->sequences, 1);
+    coda_value ids = coda_input(g, "ids", CODA_I32, DIMS(b.rows));
+    add_inputs(&b, o, sequences);
+    coda_value warmth = coda_input(g, "warmth", CODA_F32, DIMS(sequences, 1));
+    add_outputs(g, s->family->graph(&b, ids), o->top, warmth);
+    if (!b.failed && coda_graph_status(g) == CODA_OK) return g;
+    if (!b.failed) fault_set(f, "%s", coda_error());
+    coda_graph_free(g);
+    return NULL;
 }

@@ -89,7 +89,10 @@ static enum MHD_Result health(struct exchange *x)
     return send_error(x, 503, "unavailable_error", "failed", "The engine failed");
 }
 
-static enum MHD_Result models(struct exchange *x) { return send_json(x, 200, json_models(x->server->began)); }
+static enum MHD_Result models(struct exchange *x)
+{
+    return send_json(x, 200, json_models(engine_options(x->engine)->runner.served, x->server->began));
+}
 
 static enum MHD_Result metrics(struct exchange *x)
 {
@@ -153,14 +156,15 @@ static enum MHD_Result refuse(struct exchange *x, enum submitted result)
 
 static enum MHD_Result complete(struct exchange *x)
 {
-    const struct model_options *o = &engine_options(x->engine)->model;
-    struct ask_limits limits = {o->context, o->pages};
+    const struct runner_options *o = &engine_options(x->engine)->runner;
+    int likely = o->top < REQUEST_LIKELY ? o->top : REQUEST_LIKELY;
+    struct ask_limits limits = {o->served, o->context, o->pages, likely};
     struct problem p;
     if (x->ask.request) return answer_whole(x);
     if (!ask_parse(&x->ask, x->route->chat, x->body ? x->body : "", x->bytes, &limits, &p))
         return send_problem(x, &p, NULL, NULL);
     struct request *r = x->ask.request;
-    x->heading = (struct heading){++x->server->requests, time(NULL), x->route->chat};
+    x->heading = (struct heading){++x->server->requests, time(NULL), x->route->chat, o->served};
     r->wake = wake;
     r->gone = gone;
     r->context = x;

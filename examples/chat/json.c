@@ -22,9 +22,9 @@ char *json_error(const struct problem *p)
                              "param", p->param, "code", code));
 }
 
-char *json_models(time_t created)
+char *json_models(const struct served *s, time_t created)
 {
-    return text_of(json_pack("{s:s, s:[{s:s, s:s, s:I, s:s}]}", "object", "list", "data", "id", "tiny",
+    return text_of(json_pack("{s:s, s:[{s:s, s:s, s:I, s:s}]}", "object", "list", "data", "id", s->name,
                              "object", "model", "created", (json_int_t)created, "owned_by", "coda"));
 }
 
@@ -41,7 +41,7 @@ static json_t *headed(const struct heading *h, const char *object, json_t *choic
     char id[40];
     snprintf(id, sizeof id, "%s-%lld", h->chat ? "chatcmpl" : "cmpl", (long long)h->number);
     return json_pack("{s:s, s:s, s:I, s:s, s:o}", "id", id, "object", object, "created",
-                     (json_int_t)h->created, "model", "tiny", "choices", choices);
+                     (json_int_t)h->created, "model", h->served->name, "choices", choices);
 }
 
 static json_t *counts(const struct request *r)
@@ -52,15 +52,89 @@ static json_t *counts(const struct request *r)
 
 static const char *reason(enum finish f) { return f ? finish_name(f) : NULL; }
 
+/* ---- Probabilities ---- */
+
+static json_t *token_text(const struct served *s, int32_t id)
+{
+    struct text t = {0};
+    served_token(s, id, &t);
+    json_t *v = t.failed ? NULL : json_stringn(t.data ? t.data : "", t.size);
+    text_free(&t);
+    return v;
+}
+
+/* A token of a chat, {"token", "logprob", "bytes"}. */
+static json_t *chat_token(const struct served *s, const struct likely *l)
+{
+    json_t *text = token_text(s, l->id), *bytes = json_array();
+    for (size_t i = 0; i < json_string_length(text); i++)
+        json_array_append_new(bytes, json_integer((unsigned char)json_string_value(text)[i]));
+    return json_pack("{s:o, s:f, s:o}", "token", text, "logprob", (double)l->logprob, "bytes", bytes);
+}
+
+static json_t *chat_logprobs(const struct served *s, const struct piece *p)
+{
+    json_t *content = json_array();
+    for (int i = 0; i < p->id_count; i++) {
+        json_t *one = chat_token(s, &p->answered[i]), *top = json_array();
+        for (int k = 0; k < p->likely; k++) {
+            const struct likely *l = &p->alternative[i * p->likely + k];
+            if (l->id >= 0) json_array_append_new(top, chat_token(s, l));
+        }
+        json_object_set_new(one, "top_logprobs", top);
+        json_array_append_new(content, one);
+    }
+    return json_pack("{s:o}", "content", content);
+}
+
+/* Of a completion: lists of tokens, of their logprobs, and of the likeliest ones' by their text. */
+static json_t *text_logprobs(const struct served *s, const struct piece *p)
+{
+    json_t *tokens = json_array(), *each = json_array(), *tops = json_array();
+    for (int i = 0; i < p->id_count; i++) {
+        json_t *top = json_object();
+        json_array_append_new(tokens, token_text(s, p->answered[i].id));
+        json_array_append_new(each, json_real((double)p->answered[i].logprob));
+        for (int k = 0; k < p->likely; k++) {
+            const struct likely *l = &p->alternative[i * p->likely + k];
+            json_t *name = l->id >= 0 ? token_text(s, l->id) : NULL;
+            if (name && !json_object_get(top, json_string_value(name)))
+                json_object_set_new(top, json_string_value(name), json_real((double)l->logprob));
+            json_decref(name);
+        }
+        json_array_append_new(tops, top);
+    }
+    return json_pack("{s:o, s:o, s:o}", "tokens", tokens, "token_logprobs", each, "top_logprobs", tops);
+}
+
+static json_t *logprobs(const struct heading *h, const struct piece *p)
+{
+    if (!p->answered) return json_null();
+    return h->chat ? chat_logprobs(h->served, p) : text_logprobs(h->served, p);
+}
+
+/* ---- Answers ---- */
+
+static json_t *choice_of(const struct heading *h, const struct piece *p)
+{
+    json_t *choice = json_pack("{s:i, s:o, s:s?}", "index", 0, "logprobs", logprobs(h, p), "finish_reason",
+                               reason(p->finish));
+    if (p->ids) json_object_set_new(choice, "token_ids", ids_of(p->ids, p->id_count));
+    return choice;
+}
+
 char *json_answer(const struct heading *h, const struct request *r, bool ids)
 {
-    json_t *choice =
-        json_pack("{s:i, s:n, s:s?}", "index", 0, "logprobs", "finish_reason", reason(r->finish));
-    json_t *text = json_stringn(r->text, r->bytes);
+    struct piece all = {.ids = ids ? r->tokens + r->prompt : NULL,
+                        .id_count = r->count - r->prompt,
+                        .answered = r->likely < 0 ? NULL : r->answered,
+                        .alternative = r->alternative,
+                        .likely = r->likely,
+                        .finish = r->finish};
+    json_t *choice = choice_of(h, &all), *text = json_stringn(r->text.data ? r->text.data : "", r->text.size);
     if (h->chat)
         json_object_set_new(choice, "message", json_pack("{s:s, s:o}", "role", "assistant", "content", text));
     else json_object_set_new(choice, "text", text);
-    if (ids) json_object_set_new(choice, "token_ids", ids_of(r->tokens + r->prompt, r->count - r->prompt));
     json_t *v = headed(h, h->chat ? "chat.completion" : "text_completion", json_pack("[o]", choice));
     json_object_set_new(v, "usage", counts(r));
     return text_of(v);
@@ -73,16 +147,13 @@ static const char *chunk_name(const struct heading *h)
 
 char *json_piece(const struct heading *h, const struct piece *p)
 {
-    json_t *choice =
-        json_pack("{s:i, s:n, s:s?}", "index", 0, "logprobs", "finish_reason", reason(p->finish));
-    json_t *delta = json_object();
+    json_t *choice = choice_of(h, p), *delta = json_object();
     json_t *to = h->chat ? delta : choice;
     if (h->chat && p->first) json_object_set_new(delta, "role", json_string("assistant"));
     if (p->text || !h->chat || p->first)
         json_object_set_new(to, h->chat ? "content" : "text", json_stringn(p->text ? p->text : "", p->bytes));
     if (h->chat) json_object_set(choice, "delta", delta);
     json_decref(delta);
-    if (p->ids) json_object_set_new(choice, "token_ids", ids_of(p->ids, p->id_count));
     return text_of(headed(h, chunk_name(h), json_pack("[o]", choice)));
 }
 

@@ -43,7 +43,7 @@ void metrics_finish(struct metrics *m, const struct request *r, double now)
 /* ---- Text ---- */
 
 struct page {
-    const char *prefix;
+    const char *prefix, *model;
     FILE *to;
 };
 
@@ -55,7 +55,7 @@ static void head(const struct page *p, const char *name, const char *type, const
 static void single(const struct page *p, const char *name, const char *type, const char *help, double value)
 {
     head(p, name, type, help);
-    fprintf(p->to, "%s%s{model_name=\"tiny\"} %.17g\n", p->prefix, name, value);
+    fprintf(p->to, "%s%s{model_name=\"%s\"} %.17g\n", p->prefix, name, p->model, value);
 }
 
 static void spread(const struct page *p, const char *name, const char *help, const struct histogram *h)
@@ -64,16 +64,17 @@ static void spread(const struct page *p, const char *name, const char *help, con
     head(p, name, "histogram", help);
     for (int i = 0; i <= METRICS_BOUNDS; i++) {
         all += h->below[i];
-        fprintf(p->to, "%s%s_bucket{model_name=\"tiny\",le=\"", p->prefix, name);
+        fprintf(p->to, "%s%s_bucket{model_name=\"%s\",le=\"", p->prefix, name, p->model);
         if (i < METRICS_BOUNDS) fprintf(p->to, "%g\"} %llu\n", h->bound[i], (unsigned long long)all);
         else fprintf(p->to, "+Inf\"} %llu\n", (unsigned long long)all);
     }
-    fprintf(p->to, "%s%s_sum{model_name=\"tiny\"} %.17g\n", p->prefix, name, h->sum);
-    fprintf(p->to, "%s%s_count{model_name=\"tiny\"} %llu\n", p->prefix, name, (unsigned long long)all);
+    fprintf(p->to, "%s%s_sum{model_name=\"%s\"} %.17g\n", p->prefix, name, p->model, h->sum);
+    fprintf(p->to, "%s%s_count{model_name=\"%s\"} %llu\n", p->prefix, name, p->model,
+            (unsigned long long)all);
 }
 
 /* Of the library, and of its CUDA graphs. */
-static void library(const struct page *p, const struct model_stats *m)
+static void library(const struct page *p, const struct runner_stats *m)
 {
     const struct {
         const char *name, *type, *help;
@@ -93,22 +94,23 @@ static void library(const struct page *p, const struct model_stats *m)
         single(p, all[i].name, all[i].type, all[i].help, (double)all[i].value);
 }
 
-void metrics_print(const struct metrics *m, const struct metrics_now *now, const char *prefix, FILE *to)
+void metrics_print(const struct metrics *m, const struct metrics_now *now, const char *prefix,
+                   const char *model, FILE *to)
 {
-    const struct page p = {prefix, to};
+    const struct page p = {prefix, model, to};
     single(&p, "num_requests_running", "gauge", "Requests that have pages.", now->running);
     single(&p, "num_requests_waiting", "gauge", "Requests that wait for pages or a place.", now->waiting);
     single(&p, "kv_cache_usage_perc", "gauge", "Used share of the pages; 1 is all.",
            now->pages ? (double)now->pages_used / now->pages : 0);
     single(&p, "num_preemptions_total", "counter", "Requests that gave their pages back.",
            (double)now->preemptions);
-    library(&p, &now->model);
+    library(&p, &now->runner);
     single(&p, "prompt_tokens_total", "counter", "Tokens of prompts that were answered.",
            (double)m->prompt_tokens);
     single(&p, "generation_tokens_total", "counter", "Tokens of answers.", (double)m->generation_tokens);
     head(&p, "request_success_total", "counter", "Requests that are over, by reason.");
     for (int f = FINISH_STOP; f < FINISHES; f++)
-        fprintf(to, "%srequest_success_total{model_name=\"tiny\",finished_reason=\"%s\"} %llu\n", prefix,
+        fprintf(to, "%srequest_success_total{model_name=\"%s\",finished_reason=\"%s\"} %llu\n", prefix, model,
                 finish_name(f), (unsigned long long)m->finished[f]);
     spread(&p, "iteration_tokens_total", "Rows of a step.", &m->rows);
     spread(&p, "step_seconds", "Time of a step.", &m->step);

@@ -5,23 +5,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "chat_model.h"
 #include "chat_request.h"
-#include "tensor.h"
 
-enum { GROWTH = 6 }; /* bytes of text that a token adds at most: U+FFFD twice */
-
-struct request *request_new(const int32_t *prompt, int count, int most)
+struct request *request_new(const struct served *s, const int32_t *prompt, int count, int most, int likely)
 {
     struct request *r = calloc(1, sizeof *r);
-    size_t all = (size_t)count + (size_t)most;
+    size_t all = (size_t)count + (size_t)most, places = likely < 0 ? 0 : (size_t)most;
     if (!r) return NULL;
+    r->served = s;
     r->prompt = r->count = count;
     r->most = most;
+    r->likely = likely;
     r->tokens = malloc(sizeof *r->tokens * all);
-    r->pages = malloc(sizeof *r->pages * (all / MODEL_PAGE + 1));
-    r->text = malloc(GROWTH * ((size_t)most + 1));
-    if (!r->tokens || !r->pages || !r->text) {
+    r->pages = malloc(sizeof *r->pages * (all / PAGE_TOKENS + 1));
+    r->speech = speech_new(s);
+    r->answered = malloc(sizeof *r->answered * (places + 1));
+    r->alternative = malloc(sizeof *r->alternative * (places * (size_t)(likely < 0 ? 0 : likely) + 1));
+    if (!r->tokens || !r->pages || !r->speech || !r->answered || !r->alternative) {
         request_free(r);
         return NULL;
     }
@@ -33,75 +33,45 @@ void request_free(struct request *r)
 {
     if (!r) return;
     for (int i = 0; i < r->stops; i++) free(r->stop[i]);
+    speech_free(r->speech);
+    text_free(&r->text);
     free(r->tokens);
     free(r->pages);
-    free(r->text);
+    free(r->answered);
+    free(r->alternative);
     free(r);
 }
 
 /* ---- Which token ---- */
 
-int request_choose(struct request *r, const float *logits)
+/* What cannot be is as unlikely as JSON can say. */
+static struct likely likely_of(int32_t id, double logprob)
 {
-    double weight[MODEL_VOCABULARY], sum = 0, draw = uniform(&r->random);
-    int best = 0;
-    for (int v = 1; v < MODEL_VOCABULARY; v++) best = logits[v] > logits[best] ? v : best;
-    if (r->temperature <= 0) return best;
-    for (int v = 0; v < MODEL_VOCABULARY; v++)
-        sum += weight[v] = exp(((double)logits[v] - (double)logits[best]) / r->temperature);
-    draw *= sum;
-    for (int v = 0; v < MODEL_VOCABULARY; v++)
-        if ((draw -= weight[v]) < 0) return v;
-    return best;
+    return (struct likely){id, isfinite(logprob) ? (float)logprob : -9999};
 }
 
-/* ---- Bytes to UTF-8: what is no character becomes U+FFFD ---- */
-
-static void put(struct request *r, const void *bytes, size_t n)
+static void note_likely(struct request *r, const struct logits *l)
 {
-    memcpy(r->text + r->bytes, bytes, n);
-    r->bytes += n;
-}
-
-static void put_replacement(struct request *r)
-{
-    put(r, "\xef\xbf\xbd", 3);
-    r->partial.have = 0;
-}
-
-/* Bytes of the character that begins so; 0: none does. */
-static int length_of(unsigned char first)
-{
-    if (first < 0x80) return 1;
-    if (first < 0xc2 || first > 0xf4) return 0;
-    return first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-}
-
-/* The second byte excludes long forms, surrogates, and what is beyond U+10FFFF. */
-static bool goes_on(const struct utf8 *p, unsigned char byte)
-{
-    unsigned char first = p->byte[0], low = 0x80, high = 0xbf;
-    if (p->have == 1) {
-        if (first == 0xe0) low = 0xa0;
-        if (first == 0xed) high = 0x9f;
-        if (first == 0xf0) low = 0x90;
-        if (first == 0xf4) high = 0x8f;
+    int place = r->count - r->prompt;
+    if (r->likely < 0) return;
+    r->answered[place] = likely_of(r->chosen.id, r->chosen.logprob);
+    for (int i = 0; i < r->likely; i++) {
+        struct likely none = {-1, 0}, *to = &r->alternative[place * r->likely + i];
+        *to = i < l->n ? likely_of(l->id[i], (double)l->value[i] - l->log_sum) : none;
     }
-    return byte >= low && byte <= high;
 }
 
-static void put_byte(struct request *r, unsigned char byte)
+/* By the likeliest, which the device has found; by all logits only if the draw may fall on another one. */
+bool request_choose(struct request *r, struct runner *m, int sequence, struct fault *f)
 {
-    struct utf8 *p = &r->partial;
-    if (p->have && !goes_on(p, byte)) put_replacement(r);
-    if (!p->have && !(p->need = length_of(byte))) {
-        put_replacement(r);
-        return;
-    }
-    p->byte[p->have++] = byte;
-    if (p->have < p->need) return;
-    put(r, p->byte, (size_t)p->have);
-    p->have = 0;
+    const struct sampling *s = &r->sampling;
+    uint64_t place = (uint64_t)r->count;
+    struct logits top = runner_likeliest(m, sequence), all;
+    if (!sample_likeliest(s, &top, runner_warm_sum(m, sequence), 0, place, &r->chosen) &&
+        !(runner_logits(m, sequence, &all, f) && sample(s, &all, 0, place, &r->chosen, f)))
+        return false;
+    note_likely(r, &top);
+    return true;
 }
 
 /* ---- Stop strings ---- */
@@ -110,38 +80,44 @@ static void put_byte(struct request *r, unsigned char byte)
 static size_t overlap(const struct request *r, const char *stop)
 {
     size_t n = strlen(stop) - 1;
-    if (n > r->bytes) n = r->bytes;
-    while (n && memcmp(r->text + r->bytes - n, stop, n) != 0) n--;
+    if (n > r->text.size) n = r->text.size;
+    while (n && memcmp(r->text.data + r->text.size - n, stop, n) != 0) n--;
     return n;
 }
 
 /* The text ends before the first stop string in it; what may become one is not settled. */
 static void look_for_stops(struct request *r)
 {
-    size_t open = 0, end = r->bytes;
+    size_t open = 0, end = r->text.size;
     for (int i = 0; i < r->stops; i++) {
-        char *at = memmem(r->text + r->settled, r->bytes - r->settled, r->stop[i], strlen(r->stop[i]));
+        char *at = r->text.size == r->settled ? NULL
+                                              : memmem(r->text.data + r->settled, r->text.size - r->settled,
+                                                       r->stop[i], strlen(r->stop[i]));
         if (!at) continue;
-        if ((size_t)(at - r->text) < end) end = (size_t)(at - r->text);
+        if ((size_t)(at - r->text.data) < end) end = (size_t)(at - r->text.data);
         r->finish = FINISH_STOP;
     }
-    r->bytes = end;
+    r->text.size = end;
     for (int i = 0; i < r->stops && !r->finish; i++) {
         size_t n = overlap(r, r->stop[i]);
         open = n > open ? n : open;
     }
-    r->settled = r->bytes - open;
+    r->settled = r->text.size - open;
 }
 
-void request_push(struct request *r, int token)
+void request_push(struct request *r)
 {
+    int32_t token = r->chosen.id;
+    bool ends = config_is_end(&r->served->config, token) && !r->ignore_eos;
     r->tokens[r->count++] = token;
-    if (token < MODEL_BOS) put_byte(r, (unsigned char)token);
+    if (!ends) speech_add(r->speech, token, &r->text);
+    if (!ends && r->count == r->prompt + r->most) r->finish = FINISH_LENGTH;
+    if (ends) r->finish = FINISH_STOP;
+    if (r->finish) speech_end(r->speech, &r->text);
+    enum finish otherwise = r->finish;
+    r->finish = FINISH_NOT;
     look_for_stops(r);
-    if (r->finish) return;
-    if (token == MODEL_EOS && !r->ignore_eos) r->finish = FINISH_STOP;
-    else if (r->count == r->prompt + r->most) r->finish = FINISH_LENGTH;
-    if (!r->finish) return;
-    if (r->partial.have) put_replacement(r);
-    r->settled = r->bytes;
+    if (!r->finish) r->finish = otherwise;
+    if (r->finish) r->settled = r->text.size;
+    if (r->text.failed) r->finish = FINISH_ERROR;
 }

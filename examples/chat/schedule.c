@@ -6,7 +6,7 @@
 
 #include "chat_schedule.h"
 
-bool schedule_new(struct schedule *s, const struct model_options *opt, int queue)
+bool schedule_new(struct schedule *s, const struct runner_options *opt, int queue)
 {
     *s = (struct schedule){
         .rows = opt->rows, .sequences = opt->sequences, .pages = opt->pages, .queue = queue};
@@ -71,7 +71,7 @@ void schedule_remove(struct schedule *s, struct request *r)
 
 /* ---- Pages ---- */
 
-static int pages_of(int tokens) { return (tokens + MODEL_PAGE - 1) / MODEL_PAGE; }
+static int pages_of(int tokens) { return (tokens + PAGE_TOKENS - 1) / PAGE_TOKENS; }
 
 /* Pages for so many tokens of r. Others that are younger give theirs back; if r is the youngest, r does, and
  * the answer is false. */
@@ -137,17 +137,17 @@ int schedule_step(struct schedule *s, double now)
     return rows;
 }
 
-static void fill_rows(const struct request *r, struct model_inputs *in, int row)
+static void fill_rows(const struct request *r, struct runner_inputs *in, int row)
 {
     for (int i = 0; i < r->rows; i++) {
         int at = r->cached + i;
         in->ids[row + i] = r->tokens[at];
         in->positions[row + i] = at;
-        in->slots[row + i] = r->pages[at / MODEL_PAGE] * MODEL_PAGE + at % MODEL_PAGE;
+        in->slots[row + i] = r->pages[at / PAGE_TOKENS] * PAGE_TOKENS + at % PAGE_TOKENS;
     }
 }
 
-int schedule_fill(const struct schedule *s, struct model_inputs *in)
+int schedule_fill(const struct schedule *s, struct runner_inputs *in)
 {
     int row = 0, b = 0;
     in->starts[0] = 0;
@@ -159,6 +159,7 @@ int schedule_fill(const struct schedule *s, struct model_inputs *in)
         in->starts[b + 1] = row;
         in->last[b] = row - 1;
         in->lengths[b] = r->cached + r->rows;
+        in->warmth[b] = r->sampling.temperature > 0 ? (float)(1 / r->sampling.temperature) : 1;
         memcpy(in->table + b * in->table_pages, r->pages, sizeof *r->pages * (size_t)r->page_count);
         b++;
     }

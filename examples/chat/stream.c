@@ -12,11 +12,43 @@ enum { BLOCK = 4096 }; /* bytes that libmicrohttpd asks for at a time */
 struct news {
     char *text;
     int32_t *ids;
+    struct likely *answered, *alternative; /* NULL: probabilities are not told */
     size_t bytes;
     int id_count;
     bool ping, failed;
     enum finish finish;
 };
+
+/* A copy; NULL if it is not wanted, or if there is no memory, which is a failure. */
+static void *copied(struct news *n, bool wanted, const void *from, size_t bytes)
+{
+    void *p = wanted ? malloc(bytes + 1) : NULL;
+    if (p && bytes) memcpy(p, from, bytes);
+    n->failed |= wanted && !p;
+    return p;
+}
+
+static void copy_news(struct exchange *x, struct news *n)
+{
+    const struct request *r = x->ask.request;
+    size_t count = (size_t)n->id_count, at = (size_t)x->ids_sent,
+           each = r->likely < 0 ? 0 : (size_t)r->likely;
+    bool told = r->likely >= 0;
+    n->text = copied(n, true, r->text.data + (r->text.data ? x->text_sent : 0), n->bytes);
+    n->ids = copied(n, true, r->tokens + r->prompt + at, sizeof *n->ids * count);
+    n->answered = copied(n, told, r->answered + at, sizeof *n->answered * count);
+    n->alternative = copied(n, told, r->alternative + at * each, sizeof *n->alternative * count * each);
+    x->text_sent += n->bytes;
+    x->ids_sent += n->id_count;
+}
+
+static void free_news(struct news *n)
+{
+    free(n->text);
+    free(n->ids);
+    free(n->answered);
+    free(n->alternative);
+}
 
 /* false: there is none, and the connection is suspended. */
 static bool take_news(struct exchange *x, struct news *n)
@@ -24,20 +56,10 @@ static bool take_news(struct exchange *x, struct news *n)
     struct request *r = x->ask.request;
     engine_lock(x->engine);
     *n = (struct news){.bytes = r->settled - x->text_sent, .ping = r->ping, .finish = r->finish};
-    if (x->ask.ids) n->id_count = r->count - r->prompt - x->ids_sent;
+    if (x->ask.ids || r->likely >= 0) n->id_count = r->count - r->prompt - x->ids_sent;
     bool any = n->bytes || n->id_count || n->ping || n->finish || !x->opened;
-    if (any) {
-        n->text = malloc(n->bytes + 1);
-        n->ids = malloc(sizeof *n->ids * (size_t)(n->id_count + 1));
-        n->failed = !n->text || !n->ids;
-        if (n->text) memcpy(n->text, r->text + x->text_sent, n->bytes);
-        if (n->ids) memcpy(n->ids, r->tokens + r->prompt + x->ids_sent, sizeof *n->ids * (size_t)n->id_count);
-        x->text_sent += n->bytes;
-        x->ids_sent += n->id_count;
-        r->ping = false;
-    } else {
-        exchange_wait(x);
-    }
+    if (any) copy_news(x, n), r->ping = false;
+    else exchange_wait(x);
     engine_unlock(x->engine);
     return any;
 }
@@ -78,8 +100,13 @@ static bool put_news(struct exchange *x, FILE *to, const struct news *n)
     }
     x->opened = true;
     if (n->bytes || n->id_count) {
-        struct piece p = {.text = n->text, .bytes = n->bytes, .id_count = n->id_count};
-        if (x->ask.ids) p.ids = n->ids;
+        struct piece p = {.text = n->text,
+                          .bytes = n->bytes,
+                          .ids = x->ask.ids ? n->ids : NULL,
+                          .id_count = n->id_count,
+                          .answered = n->answered,
+                          .alternative = n->alternative,
+                          .likely = x->ask.request->likely};
         good = put_event(to, json_piece(&x->heading, &p)) && good;
     }
     if (n->ping) fprintf(to, ": ping\n\n");
@@ -109,8 +136,7 @@ static ssize_t read_stream(void *context, uint64_t at, char *to, size_t room)
         if (x->done) return MHD_CONTENT_READER_END_OF_STREAM;
         if (!take_news(x, &n)) return 0;
         bool good = make_events(x, &n);
-        free(n.text);
-        free(n.ids);
+        free_news(&n);
         if (!good) return MHD_CONTENT_READER_END_WITH_ERROR;
     }
     size_t bytes = x->out_bytes - x->out_at < room ? x->out_bytes - x->out_at : room;

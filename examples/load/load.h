@@ -19,11 +19,13 @@ struct asked {
     int most;     /* tokens wanted */
     uint64_t seed;
 
-    int status;  /* of HTTP; 0: there was none */
-    int pieces;  /* events with text or tokens */
-    int tokens;  /* by the server's own count, else pieces */
-    bool done;   /* [DONE] came, and nothing behind it */
-    bool failed; /* see why */
+    int status;   /* of HTTP; 0: there was none */
+    int pieces;   /* events with text or tokens */
+    int tokens;   /* by the server's own count, else pieces */
+    bool done;    /* [DONE] came, and nothing behind it */
+    bool failed;  /* see why */
+    bool cut;     /* the run ended before it did, which is no failure */
+    double again; /* it is sent once more then: the server was not ready */
     char why[120];
     char reason[16]; /* finish_reason */
     char *text;      /* as JSON has it between quotes */
@@ -48,9 +50,13 @@ struct reply {
     struct asked *of;
 };
 
-/* Seconds between pieces of answers. */
+/* Between two pieces of an answer: when the second came, and how long after the first. */
+struct gap {
+    double at, seconds;
+};
+
 struct gaps {
-    double *of;
+    struct gap *of;
     size_t count, room;
 };
 
@@ -67,6 +73,9 @@ struct run {
     struct gaps gaps;
 };
 void report_print(const struct run *r, FILE *to);
+/* All figures, and those of each window of `window` seconds, as JSON; a window is a line that begins with its
+ * label. */
+bool report_json(const struct run *r, const char *path, const char *label, double window);
 bool report_csv(const struct run *r, const char *path);
 int report_failures(const struct run *r);
 

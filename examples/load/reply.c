@@ -61,16 +61,16 @@ static bool add_text(struct asked *a, const char *json, const char *name)
     return n > 0;
 }
 
-static void add_gap(struct gaps *g, double seconds)
+static void add_gap(struct gaps *g, double at, double seconds)
 {
     if (g->count == g->room) {
         size_t room = 2 * g->room + 1024;
-        double *of = realloc(g->of, sizeof *of * room);
+        struct gap *of = realloc(g->of, sizeof *of * room);
         if (!of) return;
         g->of = of;
         g->room = room;
     }
-    g->of[g->count++] = seconds;
+    g->of[g->count++] = (struct gap){at, seconds};
 }
 
 static void take_event(struct asked *a, const char *json, double now, struct gaps *gaps)
@@ -89,7 +89,7 @@ static void take_event(struct asked *a, const char *json, double now, struct gap
     if (reason && *reason == '"')
         snprintf(a->reason, sizeof a->reason, "%.*s", (int)string_bytes(reason + 1), reason + 1);
     if (!piece) return;
-    if (a->pieces++) add_gap(gaps, now - a->last);
+    if (a->pieces++) add_gap(gaps, now, now - a->last);
     else a->first = now;
     a->last = now;
 }

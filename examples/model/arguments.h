@@ -1,14 +1,11 @@
 /*
- * arguments.h -- a plan's arguments by their names.
+ * arguments.h -- memory for all of a plan's arguments.
  */
 #ifndef ARGUMENTS_H
 #define ARGUMENTS_H
 
 #include "coda.h"
 #include "fault.h"
-
-/* The place of an argument in args; -1 if the plan has none of this name. */
-int arguments_find(const coda_plan *p, const char *name);
 
 /* Sets args[i] for each argument of the plan to what `memory` says of it. NULL is a fault that names the
  * argument and its size. */

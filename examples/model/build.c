@@ -1,5 +1,5 @@
 /*
- * build.c -- weights by name, products, norms, attention over caches.
+ * build.c -- weights by name, products, norms, attention over caches or pages.
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 void build_root(struct build *b, const char *name, const char *const *roots, int count)
 {
     char path[128];
-    b->root[0] = 0;
+    snprintf(b->root, sizeof b->root, "%s", b->from ? "" : roots[0]);
     for (int i = 0; i < count && !b->root[0]; i++) {
         snprintf(path, sizeof path, "%s%s", roots[i], name);
         if (checkpoint_find(b->from, path)) snprintf(b->root, sizeof b->root, "%s", roots[i]);
@@ -70,6 +70,7 @@ static coda_value stacked(struct build *b, const struct part *parts, int n, cons
     if (known) return known->value;
     for (int i = 0; i < n; rows += parts[i++].rows) {
         snprintf(name, sizeof name, "%s%s%s", b->prefix, parts[i].name, suffix);
+        if (!b->from) continue;
         w->part[w->parts++] = tensor(b, name, parts[i].rows, columns);
         if (!w->part[i]) return fail(b);
     }
@@ -129,23 +130,32 @@ coda_value build_activation(struct build *b, coda_value x)
     return CODA_NONE;
 }
 
-/* ---- Attention over caches ---- */
+/* ---- Attention over caches, or over pages ---- */
 
 static coda_value cached(struct build *b, const char *name, int layer, coda_value rows, int64_t width)
 {
     char numbered[32];
     snprintf(numbered, sizeof numbered, "%.16s.%d", name, layer);
-    coda_value cache = coda_state(b->g, numbered, b->dtype, DIMS(1, b->context, width));
+    coda_value cache = b->page
+                           ? coda_state(b->g, numbered, b->dtype, DIMS((int64_t)b->pages * b->page, width))
+                           : coda_state(b->g, numbered, b->dtype, DIMS(1, b->context, width));
     return coda_append(b->g, cache, rows, b->slots, NULL);
+}
+
+static coda_value columns_of(struct build *b, coda_value x, int64_t from, int64_t to)
+{
+    return coda_slice(b->g, x, b->page ? 1 : 2, from, to, 1);
 }
 
 /* Each head's columns over the root of their mean square. */
 static coda_value head_norm(struct build *b, coda_value x, const char *name, int64_t heads, bool unit)
 {
     int64_t head = b->c->head_dim;
-    coda_value apart = coda_reshape(b->g, x, DIMS(1, b->rows, heads, head));
+    coda_value apart = b->page ? coda_reshape(b->g, x, DIMS(b->rows, heads, head))
+                               : coda_reshape(b->g, x, DIMS(1, b->rows, heads, head));
     coda_value y = coda_rms_norm(b->g, apart, build_gain(b, name, head, unit), b->c->eps);
-    return coda_reshape(b->g, y, DIMS(1, b->rows, heads * head));
+    return b->page ? coda_reshape(b->g, y, DIMS(b->rows, heads * head))
+                   : coda_reshape(b->g, y, DIMS(1, b->rows, heads * head));
 }
 
 static coda_value rotated(struct build *b, coda_value x, const struct rope *r)
@@ -173,10 +183,11 @@ coda_value build_attention(struct build *b, coda_value qkv, int layer, struct at
     o.window = c->sliding[layer] ? c->window : 0;
     o.scale = c->attention_scale;
     o.softcap = c->attention_cap;
+    if (b->page) o.page = b->page, o.table = b->table, o.starts = b->starts;
 
-    coda_value q = coda_slice(b->g, qkv, 2, 0, wide, 1);
-    coda_value k = coda_slice(b->g, qkv, 2, wide, wide + keys, 1);
-    coda_value v = coda_slice(b->g, qkv, 2, wide + keys, wide + 2 * keys, 1);
+    coda_value q = columns_of(b, qkv, 0, wide);
+    coda_value k = columns_of(b, qkv, wide, wide + keys);
+    coda_value v = columns_of(b, qkv, wide + keys, wide + 2 * keys);
     if (how.norms) q = head_norm(b, q, "self_attn.q_norm", c->heads, how.unit);
     if (how.norms) k = head_norm(b, k, "self_attn.k_norm", c->kv_heads, how.unit);
     if (how.rope) q = rotated(b, q, r);
@@ -190,6 +201,7 @@ coda_value build_attention(struct build *b, coda_value qkv, int layer, struct at
 
 coda_value build_last(struct build *b, coda_value x)
 {
+    if (b->page) return coda_embedding(b->g, x, b->last);
     if (b->every_row) return x;
     return coda_slice(b->g, x, 1, coda_dim_sub(b->g, b->rows, 1), b->rows, 1);
 }
@@ -197,7 +209,7 @@ coda_value build_last(struct build *b, coda_value x)
 coda_value build_logits(struct build *b, coda_value x, const char *table)
 {
     const struct config *c = b->c;
-    bool tied = c->tied > 0 || (c->tied < 0 && !checkpoint_find(b->from, "lm_head.weight"));
+    bool tied = c->tied > 0 || (c->tied < 0 && b->from && !checkpoint_find(b->from, "lm_head.weight"));
     if (tied) build_prefix(b, "", 0);
     else b->prefix[0] = 0;
     coda_value y = build_linear(b, x, PART({tied ? table : "lm_head", c->vocabulary}), c->hidden, false);

@@ -1,6 +1,10 @@
 /*
  * build.h -- what graphs of all families are made of. Weights are named as the checkpoint names its tensors,
  * in the order of the formula; a name that is missing, or of another shape, is one line in the fault.
+ *
+ * A family's graph is one for two kinds of runs. Of a single text the states are [1, rows, columns], and
+ * keys lie in caches of its own. Of many texts (`page` is not 0) they are [rows, columns]: each text has
+ * some rows, one behind the other, and its keys lie in pages of a pool, where a table tells.
  */
 #ifndef BUILD_H
 #define BUILD_H
@@ -14,19 +18,23 @@
 struct build {
     coda_graph *g;
     const struct config *c;
-    const struct checkpoint *from;
+    const struct checkpoint *from; /* NULL: weights have their names, but no tensors */
     struct weights *weights;
     struct fault *fault;
     bool failed; /* the fault says why; CODA_NONE goes through all further calls */
     coda_dtype dtype;
     char root[32];   /* in front of all names, as "model." */
     char prefix[64]; /* in front of the names of parts: the root, and the layer */
-    int context;     /* rows of the caches */
+    int context;     /* tokens of a text, at most; rows of its caches */
+    int page, pages; /* tokens of a page, pages of the pool; 0: a single text */
     coda_dim rows;   /* tokens of a run, or of a sentence */
     bool every_row;  /* logits of all tokens, not of the last alone */
     /* int32 inputs. Of a decoder: [1, rows] where tokens sit, and the row of the caches that keeps them, and
      * [1] the keys that are there then. Of an encoder: positions [rows], lengths [sentences]. */
     coda_value positions, slots, lengths;
+    /* Of many texts: positions and slots are [rows], lengths [texts], and there are starts [texts + 1], the
+     * first row of each, table [texts, pages of one], and last [texts], the rows whose logits are wanted. */
+    coda_value starts, table, last;
 };
 
 /* Some rows of a matrix, or elements of a vector. */

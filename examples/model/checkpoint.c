@@ -185,10 +185,19 @@ static bool add_index(struct checkpoint *c, const char *folder, const char *path
     return good;
 }
 
-static bool add_folder(struct checkpoint *c, const char *folder, struct fault *f)
+/* config.json, and generation_config.json where it is there. */
+static bool add_config(struct checkpoint *c, const char *folder, struct fault *f)
 {
     char path[PATH_MAX];
     if (!join(path, folder, "config.json", f) || !(c->config = read_object(path, f))) return false;
+    if (!join(path, folder, "generation_config.json", f)) return false;
+    return access(path, F_OK) || (c->generation = read_object(path, f));
+}
+
+static bool add_folder(struct checkpoint *c, const char *folder, struct fault *f)
+{
+    char path[PATH_MAX];
+    if (!add_config(c, folder, f)) return false;
     if (!join(path, folder, "model.safetensors.index.json", f)) return false;
     if (!access(path, F_OK)) return add_index(c, folder, path, f);
     return add_file(c, folder, "model.safetensors", f);
@@ -196,11 +205,39 @@ static bool add_folder(struct checkpoint *c, const char *folder, struct fault *f
 
 static bool add_beside(struct checkpoint *c, const char *path, struct fault *f)
 {
-    char folder[PATH_MAX], config[PATH_MAX];
+    char folder[PATH_MAX];
     const char *slash = strrchr(path, '/');
-    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
-    return join(config, folder, "config.json", f) && (c->config = read_object(config, f)) &&
-           add_file(c, folder, slash ? slash + 1 : path, f);
+    if (!checkpoint_folder(path, folder, sizeof folder))
+        return fault_set(f, "%s: the path is too long", path);
+    return add_config(c, folder, f) && add_file(c, folder, slash ? slash + 1 : path, f);
+}
+
+bool checkpoint_folder(const char *path, char *folder, size_t size)
+{
+    const char *slash = strrchr(path, '/');
+    struct stat s;
+    bool whole = !stat(path, &s) && S_ISDIR(s.st_mode);
+    const char *from = whole || slash ? path : ".";
+    size_t n = whole || !slash ? strlen(from) : slash == path ? 1 : (size_t)(slash - path);
+    return (size_t)snprintf(folder, size, "%.*s", (int)n, from) < size;
+}
+
+bool checkpoint_open_config(struct checkpoint *c, const char *path, struct fault *f)
+{
+    struct stat s;
+    *c = (struct checkpoint){0};
+    bool folder = !stat(path, &s) && S_ISDIR(s.st_mode);
+    bool good = folder ? add_config(c, path, f) : (c->config = read_object(path, f)) != NULL;
+    if (!good) checkpoint_close(c);
+    return good;
+}
+
+coda_dtype checkpoint_dtype(const struct checkpoint *c)
+{
+    const struct stored_tensor *largest = NULL;
+    for (int i = 0; i < c->count; i++)
+        if (c->tensor[i].dtype && (!largest || c->tensor[i].bytes > largest->bytes)) largest = &c->tensor[i];
+    return largest ? largest->dtype : CODA_F32;
 }
 
 bool checkpoint_open(struct checkpoint *c, const char *path, struct fault *f)
@@ -222,5 +259,6 @@ void checkpoint_close(struct checkpoint *c)
     free(c->tensor);
     free(c->file);
     json_decref(c->config);
+    json_decref(c->generation);
     *c = (struct checkpoint){0};
 }

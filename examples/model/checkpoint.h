@@ -34,13 +34,23 @@ struct checkpoint {
     int count, room;
     struct mapped_file *file;
     int files;
-    json_t *config; /* of config.json, or made of a GGUF file's metadata in the same words */
+    json_t *config;     /* of config.json, or made of a GGUF file's metadata in the same words */
+    json_t *generation; /* of generation_config.json, or NULL */
 };
 
 /* `path` is a folder with config.json and model.safetensors, or model.safetensors.index.json and its shards,
  * or it is a file whose name ends in .gguf or .safetensors (then config.json lies beside it). */
 bool checkpoint_open(struct checkpoint *c, const char *path, struct fault *f);
 void checkpoint_close(struct checkpoint *c);
+
+/* config.json alone, by its path or that of its folder: a checkpoint without tensors. */
+bool checkpoint_open_config(struct checkpoint *c, const char *path, struct fault *f);
+
+/* The dtype of the largest tensor; F32 if there is none that is read. */
+coda_dtype checkpoint_dtype(const struct checkpoint *c);
+
+/* The folder of a checkpoint's other files: `path` itself, or the one that its file is in. */
+bool checkpoint_folder(const char *path, char *folder, size_t size);
 
 /* NULL if there is none. */
 const struct stored_tensor *checkpoint_find(const struct checkpoint *c, const char *name);

@@ -144,17 +144,29 @@ static bool read_scores(struct config *c, const json_t *o, struct fault *f)
     return true;
 }
 
-static bool read_ends(struct config *c, const json_t *o, struct fault *f)
+bool config_is_end(const struct config *c, int token)
+{
+    for (int i = 0; i < c->end_count; i++)
+        if (c->ends[i] == token) return true;
+    return false;
+}
+
+void config_end(struct config *c, int token)
+{
+    if (token >= 0 && c->end_count < MOST_ENDS && !config_is_end(c, token)) c->ends[c->end_count++] = token;
+}
+
+bool config_ends(struct config *c, const json_t *o, struct fault *f)
 {
     json_t *v = member(o, "eos_token_id", NULL);
     size_t n = json_is_array(v) ? json_array_size(v) : v != NULL;
-    if (n > MOST_ENDS)
-        return fault_set(f, "config: eos_token_id has %zu tokens; %d are the most", n, MOST_ENDS);
+    if (n > MOST_ENDS / 2)
+        return fault_set(f, "config: eos_token_id has %zu tokens; %d are the most", n, MOST_ENDS / 2);
     for (size_t i = 0; i < n; i++) {
         json_t *id = json_is_array(v) ? json_array_get(v, i) : v;
         if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) > INT32_MAX)
             return fault_set(f, "config: eos_token_id is no token");
-        c->ends[c->end_count++] = (int)json_integer_value(id);
+        config_end(c, (int)json_integer_value(id));
     }
     return true;
 }
@@ -180,6 +192,6 @@ bool config_read(struct config *c, const json_t *o, struct fault *f)
     c->tied = member(o, "tie_word_embeddings", NULL) ? tied : -1;
     c->attention_bias = attention;
     return config_bool(o, "unit_gains", is_family(c, "gemma"), &c->unit_gains, f) &&
-           read_activation(c, o, f) && read_windows(c, o, f) && read_scores(c, o, f) && read_ends(c, o, f) &&
-           config_rope(c, o, f);
+           read_activation(c, o, f) && read_windows(c, o, f) && read_scores(c, o, f) &&
+           config_ends(c, o, f) && config_rope(c, o, f);
 }

@@ -10,7 +10,7 @@
 #include "coda.h"
 #include "fault.h"
 
-enum { MOST_LAYERS = 256, MOST_ENDS = 8, MOST_FREQUENCIES = 512 };
+enum { MOST_LAYERS = 256, MOST_ENDS = 16, MOST_FREQUENCIES = 512 };
 
 enum activation {
     ACTIVATION_SILU,
@@ -53,6 +53,13 @@ struct config {
 
 /* false, and a line that names the member, if it is missing, of another kind, or out of range. */
 bool config_read(struct config *c, const json_t *object, struct fault *f);
+
+/* Adds the tokens that end a text by another object's eos_token_id, as generation_config.json has it; none
+ * if it is NULL. */
+bool config_ends(struct config *c, const json_t *object, struct fault *f);
+/* Adds one, unless it is there, below 0, or there is no room. */
+void config_end(struct config *c, int token);
+bool config_is_end(const struct config *c, int token);
 
 /* ---- For config.c and rope.c: members of an object, by one of two names ---- */
 

@@ -8,7 +8,7 @@
 
 #include "gguf.h"
 
-enum { LONGEST_NAME = 128, LONGEST_TEXT = 256, ALIGNMENT = 32 };
+enum { LONGEST_NAME = 128, LONGEST_TEXT = 1 << 18, ALIGNMENT = 32 };
 
 /* Types of metadata. */
 enum { U8, I8, U16, I16, U32, I32, F32, BOOL, TEXT, ARRAY, U64, I64, F64 };
@@ -44,6 +44,14 @@ static uint64_t number(struct cursor *c, int bytes)
     if (!skip(c, (uint64_t)bytes)) return 0;
     for (int i = 1; i <= bytes; i++) x = x << 8 | c->data[c->at - (size_t)i];
     return x;
+}
+
+/* A text of UTF-8, at most LONGEST_TEXT bytes; NULL for others. */
+static json_t *long_text(struct cursor *c)
+{
+    uint64_t n = number(c, 8);
+    if (!skip(c, n) || n > LONGEST_TEXT) return NULL;
+    return json_stringn((const char *)c->data + c->at - n, (size_t)n);
 }
 
 /* A text of at most size - 1 bytes; a longer one is "". */
@@ -90,15 +98,14 @@ static void skip_array(struct cursor *c)
         for (uint64_t i = 0; i < count && !c->failed; i++) skip(c, number(c, 8));
 }
 
-/* NULL for what nobody here asks for: arrays, long texts. */
+/* NULL for what nobody here asks for: arrays, very long texts. */
 static json_t *value(struct cursor *c)
 {
-    char words[LONGEST_TEXT];
     uint64_t type = number(c, 4);
     if (c->failed) return NULL;
     if (type > F64) return fail(c, "metadata of a type that is not known"), NULL;
     if (type == ARRAY) return skip_array(c), NULL;
-    if (type == TEXT) return text(c, words, sizeof words), json_string(words);
+    if (type == TEXT) return long_text(c);
     uint64_t bits = number(c, value_bytes[type]);
     if (type == F32 || type == F64) return json_real(real(bits, (int)type));
     return type == BOOL ? json_boolean(bits) : json_integer(whole(bits, (int)type));

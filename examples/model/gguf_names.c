@@ -150,6 +150,8 @@ json_t *gguf_config(const struct checkpoint *c, const json_t *meta, struct fault
         find(architectures, sizeof architectures / sizeof *architectures, architecture, strlen(architecture));
     const struct stored_tensor *table = checkpoint_find(c, "model.embed_tokens.weight");
     json_t *end = json_object_get(meta, "tokenizer.ggml.eos_token_id"), *config = json_object();
+    json_t *turn_end = json_object_get(meta, "tokenizer.ggml.eot_token_id");
+    json_t *chat = json_object_get(meta, "tokenizer.chat_template");
     if (!ours) {
         fault_set(f, "GGUF: architecture %.40s is not supported", architecture);
         json_decref(config);
@@ -162,7 +164,9 @@ json_t *gguf_config(const struct checkpoint *c, const json_t *meta, struct fault
     set(config, "model_type", json_string(ours));
     set(config, "hidden_activation", json_string("silu"));
     if (table && table->rank == 2) set(config, "vocab_size", json_integer(table->dims[0]));
-    if (end) json_object_set(config, "eos_token_id", end);
+    if (end && turn_end) set(config, "eos_token_id", json_pack("[O, O]", end, turn_end));
+    else if (end) json_object_set(config, "eos_token_id", end);
+    if (chat) json_object_set(config, "chat_template", chat);
     set(config, "attention_bias", json_boolean(checkpoint_find(c, "model.layers.0.self_attn.o_proj.bias")));
     set(config, "mlp_bias", json_boolean(checkpoint_find(c, "model.layers.0.mlp.down_proj.bias")));
     if (!strncmp(architecture, "gemma", 5)) set_gemma(config, architecture);

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arguments.h"
 #include "model.h"
 #include "tensor.h"
 
@@ -15,15 +14,6 @@ enum { ALIGNED = 256 };
 
 static int positive(int given, int otherwise) { return given > 0 ? given : otherwise; }
 
-/* The dtype of the file's largest tensor. */
-static coda_dtype file_dtype(const struct checkpoint *c)
-{
-    const struct stored_tensor *largest = NULL;
-    for (int i = 0; i < c->count; i++)
-        if (c->tensor[i].dtype && (!largest || c->tensor[i].bytes > largest->bytes)) largest = &c->tensor[i];
-    return largest ? largest->dtype : CODA_F32;
-}
-
 static bool choose(struct model *m, const struct model_options *opt, struct fault *f)
 {
     struct model_options *o = &m->opt;
@@ -31,7 +21,7 @@ static bool choose(struct model *m, const struct model_options *opt, struct faul
     *o = *opt;
     if (!(opt->only_plan ? device_plan : device_open)(&m->device, opt->device))
         return fault_set(f, "there is no GPU, or no driver");
-    coda_dtype stored = file_dtype(&m->files);
+    coda_dtype stored = checkpoint_dtype(&m->files);
     if (!o->dtype) o->dtype = !m->device.on_gpu ? CODA_F32 : stored == CODA_F32 ? CODA_F16 : stored;
     o->context = positive(o->context, c->positions < 2048 ? c->positions : 2048);
     o->rows = positive(o->rows, 256);
@@ -107,6 +97,7 @@ struct model *model_open(const char *path, const struct model_options *opt, stru
     struct model *m = calloc(1, sizeof *m);
     if (!m) return fault_set(f, "out of memory"), NULL;
     bool good = checkpoint_open(&m->files, path, f) && config_read(&m->config, m->files.config, f) &&
+                config_ends(&m->config, m->files.generation, f) &&
                 (m->family = family_find(m->config.family, f)) != NULL && choose(m, opt, f) &&
                 compile(m, f) && (opt->only_plan || (allocate(m, f) && load(m, f)));
     if (good) return m;
@@ -131,7 +122,7 @@ void model_close(struct model *m)
 
 void *model_input(struct model *m, const char *name)
 {
-    int i = arguments_find(m->plan, name);
+    int i = coda_plan_find(m->plan, name);
     return i < 0 ? NULL : m->inputs + ((char *)m->args[i] - (char *)m->memory[CODA_ARG_INPUT]);
 }
 
@@ -149,7 +140,7 @@ bool model_run(struct model *m, const int64_t *dims, int count, struct fault *f)
 
 bool model_output(struct model *m, const char *name, void *to, size_t offset, size_t bytes, struct fault *f)
 {
-    int i = arguments_find(m->plan, name);
+    int i = coda_plan_find(m->plan, name);
     return (i >= 0 && device_read(&m->device, to, (char *)m->args[i] + offset, bytes)) ||
            fault_set(f, "output %s cannot be copied from %s", name, device_name(&m->device));
 }

@@ -1,6 +1,6 @@
 /*
  * sample.c -- temperature, top_k, top_p, and a draw by a counter. The draw walks what is left in the order of
- * ids, so that only what top_k and top_p take need be put in order of size.
+ * size, so that it mostly ends among the few likeliest, which are all that need be put in order.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -39,12 +39,6 @@ static bool likelier(const struct candidate *a, const struct candidate *b)
 
 static int by_size(const void *a, const void *b) { return likelier(a, b) ? -1 : likelier(b, a); }
 
-static int by_id(const void *a, const void *b)
-{
-    const struct candidate *x = a, *y = b;
-    return (x->id > y->id) - (x->id < y->id);
-}
-
 /* all[at] sinks in a heap whose root is its least likely. */
 static void sink(struct candidate *all, int n, int at)
 {
@@ -57,14 +51,16 @@ static void sink(struct candidate *all, int n, int at)
     }
 }
 
-/* Moves the k likeliest to the front. */
+/* Moves the k likeliest to the front, the others behind them. */
 static int take_top_k(struct candidate *all, int n, int k)
 {
     if (k <= 0 || k >= n) return n;
     for (int i = k / 2 - 1; i >= 0; i--) sink(all, k, i);
     for (int i = k; i < n; i++)
         if (likelier(&all[i], &all[0])) {
+            struct candidate other = all[0];
             all[0] = all[i];
+            all[i] = other;
             sink(all, k, 0);
         }
     return k;
@@ -93,15 +89,27 @@ static int take_top_p(struct candidate *all, int n, double p)
 
 /* ---- The draw ---- */
 
-static int32_t drawn(struct candidate *all, int n, double u)
+enum { FEW = 64 }; /* that are put in order before the others are */
+
+/* Where `left` falls among all[from] below all[n], of which it loses the shares; n: behind them. */
+static int fall(const struct candidate *all, int from, int n, double *left)
+{
+    for (int i = from; i < n; i++)
+        if ((*left -= all[i].weight) < 0) return i;
+    return n;
+}
+
+static int drawn(struct candidate *all, int n, double u)
 {
     double left = u * total(all, n);
-    int last = 0; /* that has a weight: where rounding leaves something at the end */
-    for (int i = 0; i < n; i++) {
-        if (all[i].weight > 0) last = i;
-        if ((left -= all[i].weight) < 0) return i;
-    }
-    return last;
+    int few = take_top_k(all, n, FEW);
+    qsort(all, (size_t)few, sizeof *all, by_size);
+    int at = fall(all, 0, few, &left);
+    if (at < few) return at;
+    qsort(all + few, (size_t)(n - few), sizeof *all, by_size);
+    at = fall(all, few, n, &left);
+    while (at == n || (at > 0 && all[at].weight <= 0)) at--; /* where rounding leaves something at the end */
+    return at;
 }
 
 static int likeliest(const struct logits *l)
@@ -122,7 +130,7 @@ static double log_sum(const struct logits *l, double greatest)
     return greatest + log(sum);
 }
 
-/* NaN has no share; what stands in the order of sizes is put into that of ids. */
+/* NaN has no share. */
 static struct candidate choose(const struct sampling *s, const struct logits *l, double greatest, double u,
                                struct candidate *all)
 {
@@ -133,7 +141,6 @@ static struct candidate choose(const struct sampling *s, const struct logits *l,
     n = take_top_k(all, n, s->top_k);
     for (int i = 0; i < n; i++) all[i].weight = exp((all[i].logit - greatest) / s->temperature);
     n = take_top_p(all, n, s->top_p);
-    if (l->id || s->top_k > 0 || s->top_p < 1) qsort(all, (size_t)n, sizeof *all, by_id);
     return all[drawn(all, n, u)];
 }
 
@@ -153,5 +160,41 @@ bool sample(const struct sampling *s, const struct logits *l, uint64_t text, uin
         free(all);
     }
     *out = (struct sampled){.id = one.id, .logprob = one.logit - log_sum(l, greatest)};
+    return true;
+}
+
+/* ---- By some of the likeliest ---- */
+
+static double share(const struct sampling *s, const struct logits *l, int i)
+{
+    return exp(((double)l->value[i] - (double)l->value[0]) / s->temperature);
+}
+
+/* Of the first n tokens those that make up p of a total, and their part of it; 0: more do. */
+static int reach(const struct sampling *s, const struct logits *l, int n, double wanted, double *reached)
+{
+    int taken = 0;
+    *reached = 0;
+    while (taken < n && (!taken || *reached < wanted)) *reached += share(s, l, taken++);
+    return *reached < wanted ? 0 : taken;
+}
+
+bool sample_likeliest(const struct sampling *s, const struct logits *l, double warm_sum, uint64_t text,
+                      uint64_t place, struct sampled *out)
+{
+    bool whole = s->top_k > 0 && s->top_k <= l->n;
+    int n = whole ? s->top_k : l->n, at = 0;
+    double all = exp(warm_sum), kept;
+    if (!n || !isfinite(l->value[0])) return false;
+    if (s->temperature > 0) {
+        if (whole) reach(s, l, n, INFINITY, &all);
+        kept = all;
+        if (s->top_p < 1 && !(n = reach(s, l, n, s->top_p * all, &kept))) return false;
+        double left = sample_uniform(s->seed, text, place) * kept;
+        while (at < n && (left -= share(s, l, at)) >= 0) at++;
+        if (at == n && !whole && s->top_p >= 1) return false;
+        while (at == n || (at > 0 && share(s, l, at) <= 0)) at--;
+    }
+    *out = (struct sampled){.id = l->id ? l->id[at] : at, .logprob = (double)l->value[at] - l->log_sum};
     return true;
 }

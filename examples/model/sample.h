@@ -31,8 +31,15 @@ struct sampled {
  * not matter. */
 double sample_uniform(uint64_t seed, uint64_t text, uint64_t place);
 
-/* False if no logit is finite, if the greatest is not, or if there is no memory. */
+/* The tokens that may be drawn stand in the order of their logits, of equals the first in front, and the
+ * draw is where the number falls among their shares. False if no logit is finite, if the greatest is not, or
+ * if there is no memory. */
 bool sample(const struct sampling *s, const struct logits *l, uint64_t text, uint64_t place,
             struct sampled *out, struct fault *f);
+
+/* The same by some of the likeliest alone, in descending order, where `warm_sum` is log(sum(exp((logit -
+ * greatest) / temperature))) of all tokens: false if the draw may fall on another one, or sample() fails. */
+bool sample_likeliest(const struct sampling *s, const struct logits *l, double warm_sum, uint64_t text,
+                      uint64_t place, struct sampled *out);
 
 #endif

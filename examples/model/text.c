@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "checkpoint.h"
 #include "text.h"
 #include "tokenizer.h"
 #include "turns.h"
@@ -16,24 +16,20 @@ struct text {
     struct tokenizer *tokens;
     struct tokenizer_stream *answer;
     int end; /* of a message's answer, or -1 */
+    const char *model;
+    const json_t *config;
 };
 
-static void folder_of(const char *model, char folder[PATH_MAX])
-{
-    const char *slash = strrchr(model, '/');
-    struct stat s;
-    if (!stat(model, &s) && S_ISDIR(s.st_mode)) snprintf(folder, PATH_MAX, "%s", model);
-    else snprintf(folder, PATH_MAX, "%.*s", slash ? (int)(slash - model) : 1, slash ? model : ".");
-}
-
-struct text *text_open(const char *model, struct fault *f)
+struct text *text_open(const char *model, const json_t *config, struct fault *f)
 {
     char folder[PATH_MAX];
     struct text *t = calloc(1, sizeof *t);
     if (!t) return fault_set(f, "out of memory"), NULL;
-    folder_of(model, folder);
     t->end = -1;
-    t->tokens = tokenizer_open(folder, f->text, sizeof f->text);
+    t->model = model;
+    t->config = config;
+    if (!checkpoint_folder(model, folder, sizeof folder)) fault_set(f, "%s: the path is too long", model);
+    else t->tokens = tokenizer_open(folder, f->text, sizeof f->text);
     t->answer = t->tokens ? tokenizer_stream_open(t->tokens) : NULL;
     if (t->answer) return t;
     if (t->tokens) fault_set(f, "out of memory");
@@ -49,9 +45,10 @@ void text_close(struct text *t)
     free(t);
 }
 
-static int encode(struct text *t, const char *line, int32_t *ids, int most, struct fault *f)
+/* Tokens of a text that special tokens begin already (`bare`), or not. */
+static int encode(struct text *t, const char *line, bool bare, int32_t *ids, int most, struct fault *f)
 {
-    int n = tokenizer_encode(t->tokens, line, strlen(line), ids, most);
+    int n = (bare ? tokenizer_encode_bare : tokenizer_encode)(t->tokens, line, strlen(line), ids, most);
     return n < 0 ? fault_set(f, "'%.40s' cannot be made into tokens", line), -1 : n;
 }
 
@@ -101,7 +98,7 @@ static int numbers(const char *line, int32_t *ids, struct fault *f)
 }
 
 /* Once more, with room for all, if the first guess is too small. */
-int text_tokens(struct text *t, const char *line, int32_t **ids, struct fault *f)
+static int tokens_of(struct text *t, const char *line, bool bare, int32_t **ids, struct fault *f)
 {
     size_t most = strlen(line) + 8;
     *ids = NULL;
@@ -109,18 +106,29 @@ int text_tokens(struct text *t, const char *line, int32_t **ids, struct fault *f
         free(*ids);
         if (most > INT_MAX || !(*ids = malloc(most * sizeof **ids)))
             return fault_set(f, "the line is too long"), -1;
-        n = t ? encode(t, line, *ids, (int)most, f) : numbers(line, *ids, f);
+        n = t ? encode(t, line, bare, *ids, (int)most, f) : numbers(line, *ids, f);
         if (n < 0) free(*ids), *ids = NULL;
         if (n < 0 || (size_t)n <= most) return n;
     }
+}
+
+int text_tokens(struct text *t, const char *line, int32_t **ids, struct fault *f)
+{
+    return tokens_of(t, line, false, ids, f);
 }
 
 int text_message(struct text *t, const char *message, int32_t **ids, struct fault *f)
 {
     *ids = NULL;
     if (!t) return fault_set(f, "--chat wants text, not --ids"), -1;
-    char *prompt = turns_prompt(t->tokens, message, &t->end, f);
-    int n = prompt ? text_tokens(t, prompt, ids, f) : -1;
+    struct turns *turns = turns_open(t->model, t->config, t->tokens, f);
+    json_t *all = json_pack("[{s:s, s:s}]", "role", "user", "content", message);
+    if (turns && !all) fault_set(f, "the message is no UTF-8");
+    char *prompt = turns && all ? turns_prompt(turns, all, NULL, NULL, f) : NULL;
+    int n = prompt ? tokens_of(t, prompt, turns_own(turns), ids, f) : -1;
+    t->end = turns_end(t->tokens);
+    json_decref(all);
+    turns_close(turns);
     free(prompt);
     return n;
 }

@@ -4,15 +4,16 @@
 #ifndef TEXT_H
 #define TEXT_H
 
+#include <jansson.h>
 #include <stdint.h>
 
 #include "fault.h"
 
 struct text; /* a tokeniser, and an answer that it writes */
 
-/* The tokeniser of a model's folder, or of the folder that its file is in. NULL, and a fault, if it has none
- * that is known. */
-struct text *text_open(const char *model, struct fault *f);
+/* The tokeniser of a model's folder, or of the folder that its file is in. `config` is the model's. NULL,
+ * and a fault, if it has none that is known. */
+struct text *text_open(const char *model, const json_t *config, struct fault *f);
 void text_close(struct text *t);
 
 /* The tokens of a line, for free(): by `t`, or if that is NULL numbers with commas or blanks between. -1: a

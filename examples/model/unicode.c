@@ -154,6 +154,12 @@ void unicode_lower(struct text *t, uint32_t c)
     else text_char(t, (uint32_t)utf8proc_tolower((utf8proc_int32_t)c));
 }
 
+void unicode_upper(struct text *t, uint32_t c)
+{
+    if (c == 0xdf) text_add(t, "SS", 2);
+    else text_char(t, (uint32_t)utf8proc_toupper((utf8proc_int32_t)c));
+}
+
 /* Characters apart, in no order yet: their number, 0 if there is no memory. */
 static size_t decompose(const char *s, size_t n, bool compatible, utf8proc_int32_t **out)
 {

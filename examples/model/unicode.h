@@ -36,6 +36,7 @@ bool unicode_chinese(uint32_t c);     /* the blocks of ideographs that BERT take
 
 /* Adds the lower case of a character: two of them for a capital I with a dot. */
 void unicode_lower(struct text *t, uint32_t c);
+void unicode_upper(struct text *t, uint32_t c);
 
 enum unicode_form { UNICODE_NFD, UNICODE_NFC, UNICODE_NFKD, UNICODE_NFKC };
 void unicode_normal(struct text *t, const char *s, size_t n, enum unicode_form form);

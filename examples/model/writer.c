@@ -82,7 +82,7 @@ static void *memory(void *context, const coda_arg_info *info)
 {
     struct writer *w = context;
     coda_arg_info theirs = CODA_ARG_INFO_INIT;
-    int i = arguments_find(w->m->plan, info->name);
+    int i = coda_plan_find(w->m->plan, info->name);
     if (i >= 0 && coda_plan_arg(w->m->plan, i, &theirs) == CODA_OK)
         return theirs.bytes == info->bytes ? w->m->args[i] : NULL;
     if (info->kind == CODA_ARG_WEIGHT || w->owned == OWN) return NULL;
@@ -97,9 +97,9 @@ static bool allocate(struct writer *w, struct fault *f)
     if (!arguments_bind(w->plan, w->args, memory, w, f)) return false;
     if (!(w->workspace = device_alloc(&w->m->device, scratch)))
         return fault_set(f, "there is no memory for %zu bytes of scratch", scratch);
-    w->last = w->args[arguments_find(w->plan, "step.last")];
-    w->at = w->args[arguments_find(w->plan, "step.position")];
-    w->text = w->args[arguments_find(w->plan, "step.text")];
+    w->last = w->args[coda_plan_find(w->plan, "step.last")];
+    w->at = w->args[coda_plan_find(w->plan, "step.position")];
+    w->text = w->args[coda_plan_find(w->plan, "step.text")];
     return true;
 }
 

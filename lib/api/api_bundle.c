@@ -20,23 +20,16 @@ struct given {
 
 static const coda_plan *kernels_of(const struct given *g) { return g->gathered ? g->gathered : g->plan; }
 
-static coda_status gather(struct given *g)
+/* CODA_E_INVALID if plan `index` has no kernels. */
+static coda_status take(struct given *g, const coda_plan *p, int index)
 {
     const struct gathering how = {.call = "cache_export"};
-    if (!g->plan->shapes || !g->plan->kernels) return CODA_OK;
-    return shapes_gather(&g->gathered, g->plan, &how);
-}
-
-/* CODA_E_INVALID names the first plan that has no kernels. */
-static coda_status check(const coda_export_options *opt)
-{
-    for (int i = 0; i < opt->plan_count; i++) {
-        const coda_plan *p = opt->plans[i];
-        if (!p) return fail(CODA_E_INVALID, "cache_export: plan %d is NULL", i);
-        if (p->kernels && !p->kernel[0].cubin.image)
-            return fail(CODA_E_INVALID, "cache_export: plan %d was compiled without its kernels", i);
-    }
-    return CODA_OK;
+    coda_status status = CODA_OK;
+    if (!p) return fail(CODA_E_INVALID, "cache_export: plan %d is NULL", index);
+    g->plan = p;
+    if (p->shapes && p->kernels) status = shapes_gather(&g->gathered, p, &how);
+    if (status || !kernels_of(g)->kernels || kernels_of(g)->kernel[0].cubin.image) return status;
+    return fail(CODA_E_INVALID, "cache_export: plan %d was compiled without its kernels", index);
 }
 
 static void collect(struct jit_exported *kernel, struct jit_tuned *tuned, const struct given *given, int n)
@@ -81,14 +74,10 @@ static coda_status export_given(coda_cache *c, struct jit_export *e, const struc
 static coda_status export_plans(coda_cache *c, struct jit_export *e, const coda_export_options *opt,
                                 coda_bundle_report *done)
 {
-    coda_status status = check(opt);
-    if (status) return status;
+    coda_status status = CODA_OK;
     struct given *given = calloc((size_t)opt->plan_count + 1, sizeof *given);
     if (!given) return fail(CODA_E_MEMORY, "out of memory for %d plans", opt->plan_count);
-    for (int i = 0; i < opt->plan_count && !status; i++) {
-        given[i].plan = opt->plans[i];
-        status = gather(&given[i]);
-    }
+    for (int i = 0; i < opt->plan_count && !status; i++) status = take(&given[i], opt->plans[i], i);
     if (!status) status = export_given(c, e, given, opt->plan_count, done);
     for (int i = 0; i < opt->plan_count; i++) executable_free(given[i].gathered);
     free(given);

@@ -100,6 +100,14 @@ CODA_API coda_status coda_plan_arg(const coda_plan *p, int index, coda_arg_info 
     return CODA_OK;
 }
 
+CODA_API int coda_plan_find(const coda_plan *p, const char *name)
+{
+    if (!p || !name) return fail(CODA_E_INVALID, "plan_find: %s is NULL", p ? "name" : "plan");
+    for (int i = 0; i < p->args; i++)
+        if (!strcmp(p->arg[i].name, name)) return i;
+    return fail(CODA_E_INVALID, "plan_find: none of %d arguments is called \"%.80s\"", p->args, name);
+}
+
 CODA_API coda_status coda_plan_kernel(const coda_plan *p, int index, coda_kernel_info *out)
 {
     if (!p || !out) return fail(CODA_E_INVALID, "plan_kernel: %s is NULL", p ? "out" : "plan");

@@ -443,6 +443,7 @@ coda_status shapes_gather(coda_plan **out, const coda_plan *p, const struct gath
     struct shapes *s = p->shapes;
     coda_policy policy = s->family.opt.policy;
     bool base = policy == CODA_POLICY_BACKGROUND || policy == CODA_POLICY_NEVER;
+    *out = NULL;
     pthread_mutex_lock(&s->lock);
     bool may = begin_to_compile(s);
     pthread_mutex_unlock(&s->lock);

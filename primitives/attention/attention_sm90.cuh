@@ -301,7 +301,8 @@ template <class Config> struct AttentionSm90 {
             KeyRange common = of.common();
             if (block * bn + bn > common.end || block * bn < common.first)
                 mask(score, of.see, of.query, block * bn);
-            softmax.step(score, Score<Tiled>::exponent, factor);
+            constexpr bool ends = Tiled::window || Tiled::ranges; // blocks come last one first
+            softmax.template step<2, ends>(score, Score<Tiled>::exponent, factor);
         }
         DEV void pack_weights()
         {

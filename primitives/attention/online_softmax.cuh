@@ -57,15 +57,16 @@ struct OnlineSoftmax {
     float max[2], sum[2];
 
     // c m is rounded: a weight is 2^(c s - base), and its sum's new factor 2^(c m_old - base), with an error
-    // of half an ulp of base. Beyond this, 0.03 %, scores are counted from m instead, which is exact. Where m
-    // stays the factor is 1: a block of which a row sees nothing leaves it as it is.
+    // of half an ulp of base. Beyond this, 0.03 %, scores are counted from m instead, which is exact.
     static constexpr float exact_below = 8192.0f;
 
     DEV OnlineSoftmax() : max{unseen(), unseen()}, sum{0.0f, 0.0f} {}
 
     // Replaces the scores of a block by their weights; `factor` shrinks what was summed before. Of the two
-    // rows perhaps the first alone.
-    template <i32 rows = 2, i32 N> DEV void step(float (&s)[N], float c, float (&factor)[rows])
+    // rows perhaps the first alone. If `ends`, rows may have seen all their keys in earlier blocks: then
+    // where m stays the factor is 1, and a block of which a row sees nothing leaves it as it is.
+    template <i32 rows = 2, bool ends = false, i32 N>
+    DEV void step(float (&s)[N], float c, float (&factor)[rows])
     {
 #pragma unroll
         for (i32 r = 0; r < rows; r++) {
@@ -79,7 +80,7 @@ struct OnlineSoftmax {
 #pragma unroll
                 for (i32 i = 2 * r; i < N; i += 4) s[i] -= top, s[i + 1] -= top;
             }
-            factor[r] = old == top ? 1.0f : math::exp2(fmaf(old, c, -base));
+            factor[r] = ends && old == top ? 1.0f : math::exp2(fmaf(old, c, -base));
             max[r] = top;
             float part = 0.0f;
 #pragma unroll

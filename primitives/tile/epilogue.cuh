@@ -118,7 +118,12 @@ template <class Config, class Epilogue> struct Drain {
     }
 
     DEV int row_of(int turn) const { return turn * row_threads + thread / Epilogue::team; }
-    DEV static bool is_in_tile(int i) { return Layout::rows % row_threads == 0 || i < Layout::rows; }
+    // Is there such a row? If it has a warp, that asks the tensor, too.
+    DEV bool row_exists(const Tile &t, int i) const
+    {
+        if (Epilogue::team == 32) return existing_row(t, i) == t.m * Config::bm + first_row + i;
+        return Layout::rows % row_threads == 0 || i < Layout::rows;
+    }
     // Rows past the end stand for the last one.
     DEV int existing_row(const Tile &t, int i) const
     {
@@ -130,7 +135,7 @@ template <class Config, class Epilogue> struct Drain {
         if constexpr (Layout::has_row)
 #pragma unroll
             for (int turn = 0; turn < rows_ahead; turn++) {
-                if (!is_in_tile(row_of(turn))) continue;
+                if (!row_exists(t, row_of(turn))) continue;
                 const int m = existing_row(t, row_of(turn));
                 ahead.row[turn] = Epilogue::row_ahead(args, Samples<Epilogue::sample>::of(m, t.batch), m);
             }
@@ -149,11 +154,11 @@ template <class Config, class Epilogue> struct Drain {
         if constexpr (Layout::has_row) {
 #pragma unroll
             for (int turn = 0; turn < rows_ahead; turn++)
-                if (is_in_tile(row_of(turn))) prepare_row(t, row_of(turn), ahead.row[turn]);
+                if (row_exists(t, row_of(turn))) prepare_row(t, row_of(turn), ahead.row[turn]);
 #pragma unroll 1
             for (int turn = rows_ahead; turn < row_turns; turn++) {
                 const int i = row_of(turn), m = existing_row(t, i);
-                if (m != t.m * Config::bm + first_row + i) break; // a warp has it, and those after it
+                if (!row_exists(t, i)) break;
                 prepare_row(t, i,
                             Epilogue::row_ahead(args, Samples<Epilogue::sample>::of(m, t.batch), m));
             }
@@ -182,28 +187,28 @@ template <class Config, class Epilogue> struct Drain {
         else
 #pragma unroll
             for (int s = 0; s < samples; s++)
-                if (samples == 1 || (first + s) * Epilogue::sample < rows()) {
-                    ask_columns(t, first + s, ahead);
+                if (samples == 1 || (first + s) * Epilogue::sample < rows())
                     prepare_sample(t, first + s, s, ahead);
-                }
     }
-    DEV void prepare_sample(const Tile &t, int batch, int s, const Ahead &ahead) const
+    DEV void prepare_sample(const Tile &t, int batch, int s, Ahead &ahead) const
     {
         if constexpr (Layout::has_col)
 #pragma unroll
             for (int i = 0; i < col_turns; i++) {
                 const int j = thread + 128 * i, n = Columns::column(t.first, j);
                 const bool in_tile = Config::bn % 128 == 0 || j < Config::bn;
-                if (in_tile && n < Config::n)
-                    values.col[s][j] = Epilogue::col(args, ahead.col[i], batch, n, t.m == 0);
+                if (!in_tile || n >= Config::n) continue;
+                if constexpr (!in_time) ahead.col[i] = Epilogue::col_ahead(args, batch, n);
+                values.col[s][j] = Epilogue::col(args, ahead.col[i], batch, n, t.m == 0);
             }
         if constexpr (Layout::has_half)
 #pragma unroll
             for (int i = 0; i < half_turns; i++) {
                 const int j = thread + 128 * i, n = Columns::half_column(t.first, j);
                 const bool in_tile = Config::bn % 256 == 0 || j < Config::bn / 2;
-                if (in_tile && n < Config::n / 2)
-                    values.half[s][j] = Epilogue::half(args, ahead.half[i], batch, n, t.m == 0);
+                if (!in_tile || n >= Config::n / 2) continue;
+                if constexpr (!in_time) ahead.half[i] = Epilogue::half_ahead(args, batch, n);
+                values.half[s][j] = Epilogue::half(args, ahead.half[i], batch, n, t.m == 0);
             }
     }
     // The sample of the tile's first row; and of any row in it, counted from there. Rows past the end have
@@ -494,9 +499,13 @@ template <class Config, class Epilogue> struct Drain {
             if (chains == 2) Epilogue::merge(all, state[h][chains - 1]);
             Epilogue::merge(all, from_lane(all, 1));
             Epilogue::merge(all, from_lane(all, 2));
+        }
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
             const i64 row = (i64)t.batch * rows() + row_in_tensor(t, block, h);
             // Opaque, or its 64 bits would wait for this in registers from the products on.
-            if (lane % 4 == 0 && is_inside(t, block, h)) Epilogue::save(args, row, ptx::opaque(at), all);
+            if (lane % 4 == 0 && is_inside(t, block, h))
+                Epilogue::save(args, row, ptx::opaque(at), state[h][0]);
         }
     }
 };

@@ -264,12 +264,24 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
         ptx::wgmma_commit();
     }
 
+    // May the consumer do something else while its first products are in flight? It needs registers beside
+    // the accumulators; and no other consumer should wait for its turn.
+    static constexpr bool has_time = blocks * Config::bn <= 128 && steps > 0 && Config::splits == 1 &&
+                                     !Config::tail && (Config::once || !Config::pingpong);
+
     // One group of products stays in flight. The last slot is released after wait<0>().
-    template <int n> DEV int multiply_slots(Accumulators &acc, Cursor &at, int first_row) const
+    template <int n, class Meanwhile>
+    DEV int multiply_slots(Accumulators &acc, Cursor &at, int first_row, Meanwhile meanwhile) const
     {
         const Part part = this->part();
-        int last = at.slot;
-        for (int k = part.first; k < part.last; k++, at.next()) {
+        int last = at.slot, k = part.first;
+        if constexpr (has_time) {
+            ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
+            multiply<n>(acc, at.slot, first_row, false);
+            meanwhile();
+            k++, at.next();
+        }
+        for (; k < part.last; k++, at.next()) {
             ptx::mbarrier_wait(address(&s.full[at.slot]), at.parity);
             multiply<n>(acc, at.slot, first_row, k != part.first);
             ptx::wgmma_wait<1>();
@@ -278,12 +290,14 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
         }
         return last;
     }
-    DEV int multiply_tile(Accumulators &acc, Cursor &at, int first_row, const Tile &t) const
+    template <class Meanwhile>
+    DEV int multiply_tile(Accumulators &acc, Cursor &at, int first_row, const Tile &t,
+                          Meanwhile meanwhile) const
     {
         if constexpr (Config::tail) {
-            if (t.width < Config::bn) return multiply_slots<Config::tail_bn>(acc, at, first_row);
+            if (t.width < Config::bn) return multiply_slots<Config::tail_bn>(acc, at, first_row, meanwhile);
         }
-        return multiply_slots<Config::bn>(acc, at, first_row);
+        return multiply_slots<Config::bn>(acc, at, first_row, meanwhile);
     }
     // A gated tile of the tail has its upper half where wide tiles have it: the epilogue knows one place.
     DEV static void move_up_half(Accumulators &acc, const Tile &t)
@@ -422,10 +436,15 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
             const Tile t = walk().tile(tile_of(group, turn), place());
             Cursor at = Cursor::after(nth(group, turn) * slots);
             Accumulators acc;
-            if (turn || !asks_early) ask(group, t, ahead);
-            if (Split::owns(t, rank())) drain_of(group).prepare(Split::share_of(t, rank()), ahead);
+            if (asks_early && turn) ask(group, t, ahead);
+            const auto prepare = [&] {
+                if (!Split::owns(t, rank())) return;
+                if constexpr (asks_early) drain_of(group).prepare(Split::share_of(t, rank()), ahead);
+                else drain_of(group).prepare(Split::share_of(t, rank()));
+            };
+            if constexpr (!has_time) prepare();
             await_turn(group, turn);
-            const int last = multiply_tile(acc, at, Config::pingpong ? 0 : group * Layout::rows, t);
+            const int last = multiply_tile(acc, at, Config::pingpong ? 0 : group * Layout::rows, t, prepare);
             pass_turn(group);
             ptx::wgmma_wait<0>();
             release(last);

@@ -140,14 +140,9 @@ template <class Config, class Epilogue> struct Quads {
     {
         const int begin = first(blockIdx.x), columns = 4 * count(), lane = threadIdx.x % 32;
         if constexpr (has_row)
-#pragma unroll 4 // rows whose loads do not wait for each other
-            for (int r = lane / Epilogue::team; r < rows(); r += 32 / Epilogue::team) {
-                const bool leads = lane % Epilogue::team == 0; // it alone stores
-                const int batch = Sample::of(r, 0);
-                const typename Epilogue::Row row = Epilogue::row(args, Epilogue::row_ahead(args, batch, r),
-                                                                 batch, r, blockIdx.x == 0 && leads);
-                if (leads) values.row[r] = row;
-            }
+#pragma unroll 1
+            for (int r = lane / Epilogue::team; r < rows(); r += rows_ahead * 32 / Epilogue::team)
+                prepare_rows(r);
         if constexpr (has_col)
             for (int i = lane; i < columns; i += 32) {
                 const int column = Spot::of(begin + i / 4).at(i / 2 % 2, i % 2);
@@ -160,6 +155,29 @@ template <class Config, class Epilogue> struct Quads {
                 values.half[i / 2][i % 2] =
                     Epilogue::half(args, Epilogue::half_ahead(args, 0, column), 0, column, true);
             }
+    }
+
+    // Rows whose loads are in flight together: as many as the warp has registers for.
+    static constexpr int row_floats = sizeof(typename Epilogue::RowAhead) / sizeof(float);
+    static constexpr int rows_ahead = row_floats <= 6 ? 4 : row_floats <= 12 ? 2 : 1;
+    DEV void prepare_rows(int first) const
+    {
+        const int lane = threadIdx.x % 32;
+        const bool leads = lane % Epilogue::team == 0; // it alone stores
+        typename Epilogue::RowAhead ahead[rows_ahead];
+#pragma unroll
+        for (int i = 0; i < rows_ahead; i++) {
+            const int r = first + i * 32 / Epilogue::team;
+            if (r < rows()) ahead[i] = Epilogue::row_ahead(args, Sample::of(r, 0), r);
+        }
+#pragma unroll
+        for (int i = 0; i < rows_ahead; i++) {
+            const int r = first + i * 32 / Epilogue::team;
+            if (r >= rows()) break;
+            const typename Epilogue::Row row =
+                Epilogue::row(args, ahead[i], Sample::of(r, 0), r, blockIdx.x == 0 && leads);
+            if (leads) values.row[r] = row;
+        }
     }
 
     DEV void drain_quad(int quad, int row, const float (&sums)[2][2], State (&state)[Slots::chains]) const

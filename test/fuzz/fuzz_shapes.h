@@ -1,4 +1,5 @@
-/* fuzz_shapes.h -- a part of fuzz_api.c: the calls that run, warm and ask plans of graphs with symbols. */
+/* fuzz_shapes.h -- a part of fuzz_api.c: the calls that run, warm and ask plans, of graphs with symbols above
+ * all. */
 static int64_t *shape_any(const coda_plan *p)
 {
     static int64_t values[20];
@@ -58,6 +59,15 @@ static int call_coda_plan_workspace_for(void)
     if (bytes != SIZE_MAX && bytes > coda_plan_workspace(p))
         stop("coda_plan_workspace_for", "more than of all");
     return bytes == SIZE_MAX ? CODA_E_INVALID : CODA_OK;
+}
+static int call_coda_plan_find(void)
+{
+    const coda_plan *p = plan_any();
+    const char *wanted = name();
+    coda_arg_info a = CODA_ARG_INFO_INIT;
+    int i = coda_plan_find(p, wanted);
+    if (i >= 0 && (coda_plan_arg(p, i, &a) || strcmp(a.name, wanted))) stop("coda_plan_find", "another one");
+    return i < 0 ? i : CODA_OK;
 }
 static int call_coda_plan_buckets(void)
 {

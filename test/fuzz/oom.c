@@ -6,7 +6,8 @@
  * the library must either say CODA_E_MEMORY or get along and give the same bits as ever. Then the same
  * with one kernel that is compiled by NVRTC, or found in the cache, and with a bundle of it.
  *
- *     oom [EVERY]    only one in EVERY allocations, another set for each $CODA_SEED: for sanitizers
+ *     oom [EVERY]         only one in EVERY allocations, another set for each $CODA_SEED: for sanitizers
+ *     oom EVERY shapes    the same of plans of graphs with symbols, by the compiler and driver of test/fake
  *
  * Linked with --wrap, so that malloc and its like pass through here.
  */
@@ -18,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "coda.h"
+#include "oom.h"
 
 /* ---- The failing allocator ---- */
 
@@ -31,6 +32,8 @@ static bool fails(void)
     if (atomic_load(&countdown) <= 0 || atomic_fetch_sub(&countdown, 1) != 1) return false;
     return atomic_store(&failed, true), true;
 }
+
+bool oom_is_over(void) { return !atomic_load(&for_good) && atomic_load(&failed); }
 
 #define WRAP(result, name, types, names)                                                                     \
     result __real_##name types;                                                                              \
@@ -316,6 +319,43 @@ static bool attempt(coda_status (*work)(void), long n)
     return more;
 }
 
+/* Each of them alone, and for good; the number of allocations that failed. */
+static long attempt_all(coda_status (*const *piece)(void), int pieces, long first, long every)
+{
+    long total = 0;
+    for (int i = 0; i < 2 * pieces; i++) {
+        long n = first;
+        atomic_store(&for_good, i % 2);
+        while (attempt(piece[i / 2], n)) n += every;
+        total += (n - first) / every;
+    }
+    return total;
+}
+
+static long usual(long first, long every)
+{
+    static coda_status (*const pieces[])(void) = {all, one_kernel, ship};
+    if (all() != CODA_OK || one_kernel() != CODA_OK)
+        return printf("oom: without any failure: %s\n", coda_error()), ++wrong, 0;
+    memcpy(good_y, y, sizeof y);
+    memcpy(good_exact, exact_y, sizeof exact_y);
+    open_vendor();
+    long n = attempt_all(pieces, 3, first, every);
+    coda_cache_free(vendor);
+    return n;
+}
+
+static long with_shapes(long first, long every)
+{
+    static coda_status (*const pieces[])(void) = {shapes_on_host, shapes_on_gpu, shapes_in_background,
+                                                  shapes_in_bundle};
+    shapes_open(folder);
+    for (int i = 0; i < 4; i++)
+        if (pieces[i]() != CODA_OK)
+            return printf("oom: shapes, without any failure: %s\n", coda_error()), ++wrong, 0;
+    return attempt_all(pieces, 4, first, every);
+}
+
 int main(int argc, char **argv)
 {
     const char *seed = getenv("CODA_SEED");
@@ -324,18 +364,8 @@ int main(int argc, char **argv)
     fill(x, T * D, 1);
     load_weights();
     for (int i = 0; i < T; i++) targets[i] = T - 1 - i;
-    if (!mkdtemp(folder) || all() != CODA_OK || one_kernel() != CODA_OK)
-        return printf("oom: without any failure: %s\n", coda_error()), 1;
-    memcpy(good_y, y, sizeof y);
-    memcpy(good_exact, exact_y, sizeof exact_y);
-    long n, total = 0;
-    open_vendor();
-    for (int mode = 0; mode < 6; mode++) {
-        atomic_store(&for_good, mode % 2);
-        for (n = first; attempt(mode < 2 ? all : mode < 4 ? one_kernel : ship, n);) n += every;
-        total += (n - first) / every;
-    }
-    coda_cache_free(vendor);
+    if (!mkdtemp(folder)) return perror(folder), 1;
+    long total = argc > 2 && !strcmp(argv[2], "shapes") ? with_shapes(first, every) : usual(first, every);
     nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
     printf("oom: %ld allocations failed, alone or for good, %d with a wrong end\n", total, wrong);
     return wrong != 0;

@@ -9,6 +9,8 @@
 #include "util_scale.h"
 #include "util_symbolic.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 int gpu_shapes(void);
@@ -167,6 +169,64 @@ static int walks(void)
     return failed;
 }
 
+/* ---- A bundle of a plan, for who has no compiler ---- */
+
+static const char shipped[] = "dim %T = 1..40\n%x = input bf16[T,64]\n%w = weight bf16[64,64]\n"
+                              "%1 = rms_norm %x {eps=1e-5}\n%2 = matmul %1, %w\noutput %y = %2\n";
+
+/* A cache that has the bundle of all kernels that p may want, and nothing else; sealed. */
+static coda_cache *sealed_with_bundle(const coda_plan *p, const char *path)
+{
+    coda_export_options what = CODA_EXPORT_OPTIONS_INIT;
+    coda_cache_options opt = CODA_CACHE_OPTIONS_INIT;
+    coda_cache *c = NULL;
+    what.plans = &p;
+    what.plan_count = 1;
+    opt.dir = "/dev/null/none";
+    opt.overlays = path;
+    if (coda_cache_export(NULL, path, &what, NULL) || coda_cache_open(&c, &opt)) return NULL;
+    coda_cache_forget(NULL);
+    coda_cache_seal(c, 1);
+    return c;
+}
+
+static bool ship_good(const coda_graph *g, const coda_plan *p, const coda_plan *user, int64_t rows)
+{
+    coda_graph *bound;
+    struct run_buffers b = {0};
+    if (coda_graph_bind(&bound, g, &rows, 1) != CODA_OK) return false;
+    void **args = random_args(bound, 7, false);
+    bool good = run_upload(&b, bound, p, args, true);
+    b.dims = &rows;
+    good = good && run_plan(&b, p) && run_same(&b, user);
+    run_release(&b);
+    random_args_free(bound, args);
+    coda_graph_free(bound);
+    return good;
+}
+
+/* Rows on both sides of what may be a border give the bits that they give where kernels are compiled. */
+static int bundle(void)
+{
+    static const int64_t rows[] = {1, 2, 7, 8, 9, 16, 17, 33, 40};
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    coda_graph *g = NULL;
+    char path[] = P_tmpdir "/coda-shapes-XXXXXX";
+    int fd = mkstemp(path);
+    coda_plan *p = fd >= 0 && !coda_graph_parse(&g, shipped) ? of_policy(g, CODA_POLICY_WAIT) : NULL,
+              *user = NULL;
+    bool good = p && (opt.cache = sealed_with_bundle(p, path)) && !coda_compile(&user, g, &opt);
+    for (int i = 0; good && i < (int)(sizeof rows / sizeof *rows); i++) good = ship_good(g, p, user, rows[i]);
+    int failed = gpu_case(good, "shapes", "a bundle of all kernels, and no compiler%s%s", good ? "" : ": ",
+                          good ? "" : coda_error());
+    coda_plan_free(user);
+    coda_plan_free(p);
+    coda_cache_free(opt.cache);
+    coda_graph_free(g);
+    if (fd >= 0) close(fd), unlink(path);
+    return failed;
+}
+
 int gpu_shapes(void)
 {
     struct jit_device dev;
@@ -174,9 +234,9 @@ int gpu_shapes(void)
     if (!device_open(&dev, err)) return gpu_case(false, "shapes", "%s", err);
     bool slow = device_emulated(&dev);
     uint64_t seed = random_seed();
-    int failed = two_tiers() + walks(), graphs = slow              ? scaled(EMULATED_GRAPHS)
-                                                 : scale_is_full() ? FULL_GRAPHS
-                                                                   : GRAPHS;
+    int failed = two_tiers() + walks() + bundle(), graphs = slow              ? scaled(EMULATED_GRAPHS)
+                                                            : scale_is_full() ? FULL_GRAPHS
+                                                                              : GRAPHS;
     for (int i = 0; i < graphs; i++) failed += one_graph(seed + (uint64_t)i, slow ? EMULATED_SHAPES : SHAPES);
     return failed;
 }

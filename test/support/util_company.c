@@ -21,7 +21,7 @@ const struct company_case company_cases[] = {
      "%n = rms_norm %x {eps=1e-5}\n%a = matmul %n, %w\n%s = silu %a\n%b = matmul %s, %v\n%h = add %b, %x\n"
      "%m = rms_norm %h {eps=1e-5}\n%c = matmul %m, %u\n%t = sum %c\noutput %y = %c\noutput %z = %h\n"
      "output %t = %t\n",
-     false},
+     false, false},
     {"heads that turn, gates",
      ROWS "%x = input bf16[T,256]\n%p = input i32[T]\n%w = weight bf16[384,256]\n%v = weight bf16[512,384]\n"
           "%u = weight bf16[128,256]\n%a = matmul %x, %w\n%h = reshape %a {rank=3, d0=T, d1=6, d2=64}\n"
@@ -30,17 +30,17 @@ const struct company_case company_cases[] = {
           "%g = slice %b {axis=1,start=0,stop=256,step=1}\n%k = slice %b {axis=1,start=256,stop=512,step=1}\n"
           "%s = swiglu %g, %k\n%l = layer_norm %s {eps=1e-5}\n%c = matmul %l, %u\noutput %r = %r\noutput %y "
           "= %c\n",
-     false},
+     false, false},
     {"a head, its best and its loss",
      ROWS
      "%x = input bf16[T,256]\n%t = input i32[T]\n%w = weight bf16[1000,256]\n%n = layer_norm %x {eps=1e-5}\n"
      "%l = matmul %n, %w\n%b = arg_max %l\n%s = log_softmax %l\n%m = max %s\n"
      "%c = cross_entropy %l, %t {ignore=-100,reduction=0}\noutput %b = %b\noutput %m = %m\noutput %c = %c\n",
-     false},
+     false, false},
     {"products in fp32",
      ROWS
      "%x = input f32[T,72]\n%w = weight f32[136,72]\n%a = matmul %x, %w\n%n = softmax %a\noutput %y = %n\n",
-     false},
+     false, false},
     {"a block over its own rows",
      ROWS "%x = input bf16[T,128]\n%w = weight bf16[384,128]\n%o = weight bf16[128,128]\n%v = weight "
           "bf16[512,128]\n"
@@ -52,7 +52,22 @@ const struct company_case company_cases[] = {
           "%m = rms_norm %h {eps=1e-5}\n%g = matmul %m, %v\n%i = slice %g {axis=1,start=0,stop=256,step=1}\n"
           "%j = slice %g {axis=1,start=256,stop=512,step=1}\n%s = swiglu %i, %j\n%f = matmul %s, %d\n"
           "%y = add %f, %h\noutput %y = %y\noutput %a = %t\n",
-     true},
+     true, false},
+    {"positions that are counted in each sequence",
+     ROWS "%x = input bf16[T,12,128]\n%w = weight bf16[256,128]\n%a = matmul %x, %w\n"
+          "%r = rope %a {base=10000,head_dim=64,rotary=64,heads=4,half=1}\n%s = sum %r\noutput %y = %r\n"
+          "output %s = %s\n",
+     false, false},
+    {"a block of the size of a model",
+     ROWS
+     "%x = input bf16[T,4096]\n%a = input bf16[T,4096]\n%p = input i32[T]\n%o = weight bf16[4096,4096]\n"
+     "%w = weight bf16[11264,4096]\n%d = weight bf16[4096,5632]\n%v = weight bf16[6144,4096]\n"
+     "%b = matmul %a, %o\n%h = add %b, %x\n%m = rms_norm %h {eps=1e-5}\n%c = matmul %m, %w\n"
+     "%g = slice %c {axis=1,start=0,stop=5632,step=1}\n%k = slice %c {axis=1,start=5632,stop=11264,step=1}\n"
+     "%s = swiglu %g, %k\n%e = matmul %s, %d\n%y = add %e, %h\n%n = rms_norm %y {eps=1e-5}\n"
+     "%q = matmul %n, %v\n%r = rope %q, %p {base=10000,head_dim=128,rotary=128,heads=40,half=1}\n"
+     "output %y = %y\noutput %r = %r\n",
+     false, true},
 };
 const int company_case_count = ARRAY_SIZE(company_cases);
 

@@ -14,6 +14,7 @@ struct company_case {
     const char *name;
     const char *text; /* of a graph whose first symbol is T; leaves and outputs of T rows hold the pool's */
     bool ordered;     /* rows are a sequence: row i is always number i of it */
+    bool large;       /* for a GPU alone */
 };
 extern const struct company_case company_cases[];
 extern const int company_case_count;

@@ -20,16 +20,19 @@
 
 /* A norm, products, and a softmax, whose kernel leaves the fake driver's mark, at any number of rows. */
 enum { ROWS = 2048, WIDTH = 64, THREADS = 8, FEW = 3, MOST_KERNELS = 64, PATIENCE_S = 120 };
-static const char text[] =
-    "dim %T = 1..2048\n%x = input bf16[T,64]\n%w = weight bf16[128,64]\n"
-    "%v = weight bf16[64,128]\n%1 = rms_norm %x {eps=1e-5}\n%2 = matmul %1, %w\n"
-    "%3 = silu %2\n%4 = matmul %3, %v\n%5 = add %4, %x\n%6 = softmax %5\noutput %y = %6\n";
+static const char form[] =
+    "dim %%T = 1..%d\n%%x = input bf16[T,64]\n%%w = weight bf16[128,64]\n"
+    "%%v = weight bf16[64,128]\n%%1 = rms_norm %%x {eps=1e-5}\n%%2 = matmul %%1, %%w\n"
+    "%%3 = silu %%2\n%%4 = matmul %%3, %%v\n%%5 = add %%4, %%x\n%%6 = softmax %%5\noutput %%y = %%6\n";
+static int range = ROWS; /* of T */
 
 static coda_status compile(coda_plan **p, struct coda_cache *c, coda_policy policy, int shapes)
 {
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     coda_graph *g;
+    char text[512];
     *p = NULL;
+    snprintf(text, sizeof text, form, range);
     opt.cache = c;
     opt.policy = policy;
     opt.shapes = shapes;
@@ -212,6 +215,77 @@ static void sealed(void)
     coda_plan_free(p);
     cache_close(c);
     figure(shapes, bad, "runs of any shapes of a sealed plan: nothing is compiled or loaded");
+}
+
+/* ---- All kernels of all shapes ---- */
+
+static void *warm_everything(void *ctx)
+{
+    coda_warm_options opt = CODA_WARM_OPTIONS_INIT;
+    opt.bindings = CODA_WARM_ALL;
+    return coda_warm(ctx, &opt) ? ctx : NULL;
+}
+
+/* Beside runs, in two threads; from then on no run compiles or loads, whatever its shape. */
+static int warm_beside_runs(coda_policy policy)
+{
+    struct coda_cache *c = fresh_cache();
+    coda_plan *p = compiled(c, policy, 40);
+    struct runner r[THREADS];
+    atomic_bool stop = false;
+    pthread_t thread;
+    void *failed;
+    atomic_store(&board->compile_us, 1000);
+    if (policy != CODA_POLICY_ERROR) start(r, p, 0, range, &stop);
+    pthread_create(&thread, NULL, warm_everything, p);
+    int bad = warm_everything(p) != NULL;
+    pthread_join(thread, &failed);
+    atomic_store(&stop, true);
+    if (policy != CODA_POLICY_ERROR) bad += finish(r);
+    await_background(p);
+    int made = compiles(), loads = atomic_load(&board->loads);
+    for (int64_t rows = 1; rows <= range; rows += 1 + rows / 50) bad += run_rows(p, rows) != CODA_OK;
+    await_background(p);
+    if (bad || failed || compiles() != made || atomic_load(&board->loads) != loads)
+        bad += complain("policy %d: all is warm, and %d compiles, %d loads: %s", (int)policy,
+                        compiles() - made, atomic_load(&board->loads) - loads, coda_error());
+    coda_plan_free(p);
+    cache_close(c);
+    return bad;
+}
+
+static int enough(void *context, int done, int all) { return ++*(int *)context >= 1 && done <= all; }
+
+/* An end before all is done, by the caller and by the clock. */
+static int warm_some(bool late)
+{
+    struct coda_cache *c = fresh_cache();
+    coda_plan *p = compiled(c, CODA_POLICY_WAIT, 0);
+    coda_warm_options opt = CODA_WARM_OPTIONS_INIT;
+    int calls = 0, before = compiles();
+    opt.bindings = CODA_WARM_ALL;
+    opt.context = &calls;
+    if (late) opt.deadline_ms = 1;
+    else opt.progress = enough;
+    atomic_store(&board->compile_us, 20000);
+    int bad = coda_warm(p, &opt) != CODA_OK, some = compiles() - before;
+    bad += warm_everything(p) != NULL;
+    if (compiles() - before <= some || (!late && calls != 1))
+        bad += complain("%s: %d kernels, then %d; %d calls", late ? "deadline" : "enough", some,
+                        compiles() - before - some, calls);
+    coda_plan_free(p);
+    cache_close(c);
+    return bad;
+}
+
+static void everything(void)
+{
+    int bad = 0;
+    range = 400;
+    bad += warm_some(false) + warm_some(true);
+    for (int i = 0; i <= CODA_POLICY_NEVER; i++) bad += warm_beside_runs((coda_policy)i);
+    range = ROWS;
+    figure(3 + CODA_POLICY_NEVER, bad, "all kernels of all shapes, beside runs; some of them");
 }
 
 /* ---- At a certain moment ---- */
@@ -440,6 +514,70 @@ static void forks(void)
     figure(rounds, bad, "children of fork() that run and free a plan in the midst of its threads");
 }
 
+/* ---- exit() ---- */
+
+struct leaver {
+    useconds_t when;
+    bool held;  /* a compile that began goes on for ever */
+    bool warms; /* in a thread besides */
+    bool again; /* the plan was freed, and there is another one */
+    bool frees; /* in a handler of exit(), which the library's own may come before */
+};
+
+static coda_plan *left;
+static void free_at_exit(void) { coda_plan_free(left); }
+
+static void linger_at_exit(void) { usleep(500); } /* while others go on */
+
+/* main() returns while threads run, compile and load. */
+static int leave(void *ctx)
+{
+    const struct leaver *l = ctx;
+    static struct runner r[THREADS];
+    static atomic_bool never;
+    pthread_t thread;
+    alarm(PATIENCE_S / 2);
+    atexit(l->frees ? free_at_exit : linger_at_exit);
+    struct coda_cache *c = open_cache(under("cache"));
+    coda_plan *p = compiled(c, CODA_POLICY_BACKGROUND, 0);
+    if (l->again) {
+        run_rows(p, FEW);
+        coda_plan_free(p);
+        p = compiled(c, CODA_POLICY_BACKGROUND, 0);
+    }
+    atomic_store(&board->hold, l->held);
+    for (int rows = 1; l->frees && rows < ROWS; rows *= 3) run_rows(p, rows);
+    if (l->frees) left = p;
+    else start(r, p, 0, ROWS, &never);
+    if (l->warms) pthread_create(&thread, NULL, warm_everything, p);
+    if (l->held) await_board(&board->running, 0, false);
+    usleep(l->when);
+    exit(0);
+}
+
+static void exits(void)
+{
+    int rounds = scaled(12, 1000), bad = 0;
+    uint64_t seed = 17;
+    for (int i = 0; i < rounds; i++) {
+        bool frees = i % 4 == 3;
+        struct leaver l = {.when = (useconds_t)(noise(&seed) % 8000), .again = i % 5 == 2, .frees = frees};
+        l.held = i % 3 == 0 && !frees;
+        l.warms = i % 4 == 1;
+        cache_close(fresh_cache());
+        atomic_store(&board->compile_us, 1000);
+        int end = reap(spawn(leave, &l));
+        if (end) bad += complain("exit %d ends with %d", i, end);
+        struct coda_cache *c = open_cache(under("cache")); /* what it left is whole */
+        atomic_store(&board->hold, 0);
+        coda_plan *p = compiled(c, CODA_POLICY_WAIT, 0);
+        bad += run_rows(p, FEW) != CODA_OK || counted(c, COUNT_rejected_digest);
+        coda_plan_free(p);
+        cache_close(c);
+    }
+    figure(rounds, bad, "exit() while the library's thread and others compile, load and run");
+}
+
 /* ---- Servers that start together on one cache ---- */
 
 enum { SERVERS = 4 };
@@ -523,10 +661,12 @@ int main(int argc, char **argv)
     if (!full) alarm(PATIENCE_S);
     if (chosen("runs")) runs();
     if (chosen("sealed")) sealed();
+    if (chosen("everything")) everything();
     if (chosen("moments")) moments();
     if (chosen("ends")) ends();
     if (chosen("failures")) failures();
     if (chosen("forks")) forks();
+    if (chosen("exits")) exits();
     if (chosen("servers")) servers();
     return torture_end();
 }

@@ -10,16 +10,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "chat_model.h"
+#include "chat_runner.h"
 #include "chat_test.h"
 
 enum {
+    VOCABULARY = 264,
     ROWS = 8,
     SEQUENCES = 3,
     SHAPES = 2,
     SOME = 1,
     CONTEXT = 64,
-    PAGES_EACH = CONTEXT / MODEL_PAGE,
+    PAGES_EACH = CONTEXT / PAGE_TOKENS,
     PATIENCE = 6000
 };
 
@@ -30,58 +31,88 @@ static const struct {
 enum { STEPS = sizeof steps / sizeof *steps };
 
 struct script {
-    float logits[STEPS][SEQUENCES][MODEL_LOGITS];
+    float logits[STEPS][SEQUENCES][VOCABULARY];
 };
 
 /* Pages are taken in no order. */
 static int page_of(int sequence, int i) { return (sequence + i * SEQUENCES) * 5 % (SEQUENCES * PAGES_EACH); }
 
-static void fill(struct model_inputs *in, int step, int *length)
+static double warmth_of(int sequence) { return 0.5 + 0.75 * sequence; }
+
+static void fill(struct runner_inputs *in, int step, int *length)
 {
     int row = 0;
     for (int b = 0; b < steps[step].sequences; b++) {
         for (int i = 0; i < steps[step].rows; i++, row++, length[b]++) {
             int at = length[b];
-            in->ids[row] = (at * 31 + b * 7 + step) % MODEL_BOS;
+            in->ids[row] = (at * 31 + b * 7 + step) % SERVED_BYTES;
             in->positions[row] = at;
-            in->slots[row] = page_of(b, at / MODEL_PAGE) * MODEL_PAGE + at % MODEL_PAGE;
+            in->slots[row] = page_of(b, at / PAGE_TOKENS) * PAGE_TOKENS + at % PAGE_TOKENS;
         }
         in->starts[b + 1] = row;
         in->last[b] = row - 1;
         in->lengths[b] = length[b];
+        in->warmth[b] = (float)warmth_of(b);
         for (int i = 0; i < PAGES_EACH; i++) in->table[b * in->table_pages + i] = page_of(b, i);
     }
 }
 
-static void play(struct model *m, struct script *out)
+/* The device's likeliest token is the one by all logits, and its log of the sum of all is theirs. */
+static void check_likeliest(struct runner *m, int step, int b, const float *all)
+{
+    struct logits top = runner_likeliest(m, b);
+    double sum = 0, warm = 0;
+    int best = 0;
+    for (int i = 0; i < VOCABULARY; i++) {
+        best = all[i] > all[best] ? i : best;
+        sum += exp((double)all[i]);
+    }
+    for (int i = 0; i < VOCABULARY; i++) warm += exp(((double)all[i] - (double)all[best]) * warmth_of(b));
+    CHECK(fabs(runner_warm_sum(m, b) - log(warm)) < 1e-4, "step %d, sequence %d: warm log(sum) is %g, not %g",
+          step, b, runner_warm_sum(m, b), log(warm));
+    CHECK(top.id[0] == best && top.value[0] == all[best], "step %d, sequence %d: token %d, not %d", step, b,
+          top.id[0], best);
+    CHECK(fabs(top.log_sum - log(sum)) < 1e-4, "step %d, sequence %d: log(sum) is %g, not %g", step, b,
+          top.log_sum, log(sum));
+}
+
+static void play(struct runner *m, struct script *out)
 {
     int length[SEQUENCES] = {0};
-    char why[512];
+    struct fault why;
+    struct logits all;
     for (int s = 0; s < STEPS; s++) {
-        fill(model_inputs(m), s, length);
-        const float *y =
-            model_run(m, steps[s].sequences * steps[s].rows, steps[s].sequences, why, sizeof why);
-        CHECK(y, "step %d: %s", s, why);
-        if (y) memcpy(out->logits[s], y, sizeof **out->logits * (size_t)steps[s].sequences);
+        fill(runner_inputs(m), s, length);
+        bool good = runner_run(m, steps[s].sequences * steps[s].rows, steps[s].sequences, &why);
+        for (int b = 0; good && b < steps[s].sequences; b++) {
+            good = runner_logits(m, b, &all, &why);
+            if (good) memcpy(out->logits[s][b], all.value, sizeof **out->logits);
+            if (good) check_likeliest(m, s, b, all.value);
+        }
+        CHECK(good, "step %d: %s", s, why.text);
     }
 }
 
-static struct model *start(bool gpu, enum model_policy policy, int graphs)
+static struct served served;
+
+static struct runner *start(bool gpu, enum runner_policy policy, int graphs)
 {
-    struct model_options opt = {.gpu = gpu,
-                                .seed = 3,
-                                .policy = policy,
-                                .graphs = graphs,
-                                .rows = ROWS,
-                                .sequences = SEQUENCES,
-                                .context = CONTEXT,
-                                .pages = SEQUENCES * PAGES_EACH};
-    char why[512] = "";
-    struct model *m = model_new(&opt, why, sizeof why);
-    bool good = m && model_warm(m, why, sizeof why);
-    CHECK(good, "%s", why);
+    struct runner_options opt = {.served = &served,
+                                 .gpu = gpu,
+                                 .seed = 3,
+                                 .policy = policy,
+                                 .graphs = graphs,
+                                 .rows = ROWS,
+                                 .sequences = SEQUENCES,
+                                 .context = CONTEXT,
+                                 .pages = SEQUENCES * PAGES_EACH,
+                                 .top = 5};
+    struct fault why = {{0}};
+    struct runner *m = runner_new(&opt, &why);
+    bool good = m && runner_warm(m, &why);
+    CHECK(good, "%s", why.text);
     if (good) return m;
-    model_free(m);
+    runner_free(m);
     return NULL;
 }
 
@@ -99,7 +130,7 @@ static void compare_rounded(const struct script *want, const struct script *got,
     for (int s = 0; s < STEPS; s++)
         for (int b = 0; b < steps[s].sequences; b++) {
             double difference = 0, size = 0;
-            for (int i = 0; i < MODEL_VOCABULARY; i++) {
+            for (int i = 0; i < VOCABULARY; i++) {
                 double r = (double)want->logits[s][b][i], d = (double)got->logits[s][b][i] - r;
                 difference += d * d;
                 size += r * r;
@@ -112,35 +143,38 @@ static void compare_rounded(const struct script *want, const struct script *got,
 /* Captured before its best kernels are there; those that come later are captured anew. */
 static void play_improved(struct script *out)
 {
-    struct model_stats now = {.pending = 1};
-    struct model *m = start(true, MODEL_POLICY_BACKGROUND, SEQUENCES);
+    struct runner_stats now = {.pending = 1};
+    struct runner *m = start(true, RUNNER_POLICY_BACKGROUND, SEQUENCES);
     if (!m) return;
     play(m, out); /* which asks for better kernels of the other shapes */
-    for (int i = 0; i < PATIENCE && now.pending; i++, usleep(10000)) model_stats(m, &now);
+    for (int i = 0; i < PATIENCE && now.pending; i++, usleep(10000)) runner_stats(m, &now);
     CHECK(!now.pending && !now.failed, "%lld shapes pending, %lld failed", (long long)now.pending,
           (long long)now.failed);
     CHECK(now.captures > 0, "%lld graphs", (long long)now.captures);
     play(m, out);
-    model_free(m);
+    runner_free(m);
 }
 
 void test_captures(const char *program)
 {
     static const double rounded = 0.05; /* what 16 bits do to all logits */
     static struct script plain, some, improved, host;
-    struct model_stats stats = {0};
+    struct runner_stats stats = {0};
+    struct fault f;
     (void)program;
+    CHECK(served_open(&served, NULL, NULL, false, &f), "%s", f.text);
     play_improved(&improved);
-    struct model *m = start(true, MODEL_POLICY_WAIT, 0);
-    if (m) play(m, &plain), model_stats(m, &stats), model_free(m);
+    struct runner *m = start(true, RUNNER_POLICY_WAIT, 0);
+    if (m) play(m, &plain), runner_stats(m, &stats), runner_free(m);
     CHECK(m && !stats.captures && !stats.replays, "graphs, where none were wanted");
-    m = start(true, MODEL_POLICY_WAIT, SOME);
-    if (m) play(m, &some), model_stats(m, &stats), model_free(m);
+    m = start(true, RUNNER_POLICY_WAIT, SOME);
+    if (m) play(m, &some), runner_stats(m, &stats), runner_free(m);
     CHECK(m && stats.captures >= SOME && stats.replays > 0, "%lld graphs, %lld launches",
           (long long)stats.captures, (long long)stats.replays);
-    m = start(false, MODEL_POLICY_WAIT, 0);
-    if (m) play(m, &host), model_free(m);
+    m = start(false, RUNNER_POLICY_WAIT, 0);
+    if (m) play(m, &host), runner_free(m);
     compare_rounded(&host, &plain, rounded);
     compare(&plain, &some, "graphs of few sequences");
     compare(&plain, &improved, "graphs, and kernels made in the background");
+    served_close(&served);
 }

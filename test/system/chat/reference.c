@@ -1,6 +1,6 @@
 /*
- * reference.c -- the model of examples/chat/model.c by its formula: fp64, a row after another. With the
- * library it shares nothing, with the example the random numbers of the weights.
+ * reference.c -- the small model of examples/chat/served.c by its formula: fp64, a row after another. With
+ * the library it shares nothing, with the example the random numbers of the weights.
  */
 #include <stdbool.h>
 
@@ -16,8 +16,7 @@ enum {
     HEAD = HIDDEN / HEADS,
     KEYS = KEY_HEADS * HEAD,
     INNER = 128,
-    VOCABULARY = 259,
-    LOGITS = 264,
+    VOCABULARY = 264,
     MOST_TOKENS = 512
 };
 
@@ -29,7 +28,7 @@ struct layer {
 static struct {
     float tokens[VOCABULARY * HIDDEN];
     struct layer layer[LAYERS];
-    float behind[HIDDEN], head[LOGITS * HIDDEN];
+    float behind[HIDDEN], head[VOCABULARY * HIDDEN];
 } model;
 
 static struct {
@@ -67,7 +66,7 @@ static void draw_all(void)
         draw(w->down, HIDDEN, INNER, &seed);
     }
     draw(model.behind, HIDDEN, 0, &seed);
-    draw(model.head, LOGITS, HIDDEN, &seed);
+    draw(model.head, VOCABULARY, HIDDEN, &seed);
 }
 
 /* y = W x, W [n, k] */

@@ -49,7 +49,7 @@ static void compare(const struct golden *g, const float *vectors, int wide)
 static void tokenize_all(const char *folder, const char *sentences, const struct golden *g)
 {
     struct fault f = {{0}};
-    struct text *t = text_open(folder, &f);
+    struct text *t = text_open(folder, NULL, &f);
     FILE *lines = fopen(sentences, "r");
     char *line = NULL;
     size_t room = 0;

@@ -18,11 +18,10 @@ static bool ahead(const float *logit, int a, int b)
     return logit[a] > logit[b] || (logit[a] == logit[b] && a < b);
 }
 
-/* The share of each token, by definition: O(n^2). */
-static void shares(const struct sampling *s, const float *logit, int n, double *share)
+/* The share of each token, and its rank, by definition: O(n^2). */
+static void shares(const struct sampling *s, const float *logit, int n, double *share, int *rank)
 {
     double weight[MOST], all = 0, left = 0, greatest = logit[0];
-    int rank[MOST];
     for (int i = 1; i < n; i++) greatest = fmax(greatest, logit[i]);
     for (int i = 0; i < n; i++) {
         rank[i] = 0;
@@ -39,14 +38,16 @@ static void shares(const struct sampling *s, const float *logit, int n, double *
     for (int i = 0; i < n; i++) share[i] /= left;
 }
 
-/* The token at which the sum of shares, by id, passes u; -1 so near a border that rounding decides. */
-static int expected(const double *share, int n, double u)
+/* The token at which the sum of shares, by rank, passes u; -1 so near a border that rounding decides. */
+static int expected(const double *share, const int *rank, int n, double u)
 {
     double sum = 0;
+    int token[MOST];
+    for (int i = 0; i < n; i++) token[rank[i]] = i;
     for (int i = 0; i < n; i++) {
-        sum += share[i];
+        sum += share[token[i]];
         if (fabs(sum - u) < 1e-9) return -1;
-        if (u < sum) return i;
+        if (u < sum) return token[i];
     }
     return -1;
 }
@@ -61,15 +62,15 @@ static double logprob(const float *logit, int n, int at)
 static void draw_one(const struct sampling *s, const float *logit, int n)
 {
     double share[MOST];
-    int hits[MOST] = {0}, wrong = 0;
+    int hits[MOST] = {0}, rank[MOST], wrong = 0;
     struct fault f = {{0}};
     struct logits l = {.value = logit, .n = n, .log_sum = NAN};
-    shares(s, logit, n, share);
+    shares(s, logit, n, share, rank);
     for (uint64_t place = 0; place < DRAWS; place++) {
         struct sampled got = {.id = -1};
         CHECK(sample(s, &l, 7, place, &got, &f), "%s", f.text);
         if (got.id < 0 || got.id >= n) return CHECK(false, "token %d of %d", got.id, n);
-        int wanted = expected(share, n, sample_uniform(s->seed, 7, place));
+        int wanted = expected(share, rank, n, sample_uniform(s->seed, 7, place));
         wrong += wanted >= 0 && wanted != got.id;
         hits[got.id]++;
         if (place < 50) {
@@ -101,6 +102,62 @@ static void draws(void)
                                         : same;
             draw_one(&all[i], logit, n);
         }
+}
+
+/* Where some of the likeliest suffice, the draw is the one from all; they suffice if they are all that is
+ * left, and do not if they have less than half of the shares, half of the time. */
+static void few_of_many(const struct sampling *s, const float *logit, int n, int few)
+{
+    float value[MOST];
+    int32_t id[MOST];
+    int enough = 0, same = 0;
+    double warm = 0, sum = 0, left = 0;
+    struct fault f = {{0}};
+    for (int i = 0; i < n; i++) {
+        int rank = 0;
+        for (int j = 0; j < n; j++) rank += ahead(logit, j, i);
+        value[rank] = logit[i];
+        id[rank] = i;
+    }
+    for (int i = 0; i < n; i++) {
+        warm += exp(((double)value[i] - (double)value[0]) / s->temperature);
+        sum += exp((double)value[i]);
+        if (i + 1 == few) left = warm;
+    }
+    struct logits all = {logit, NULL, n, NAN}, top = {value, id, few, log(sum)};
+    for (uint64_t place = 0; place < DRAWS; place++) {
+        struct sampled a = {.id = -1}, b = {.id = -2};
+        if (!sample_likeliest(s, &top, log(warm), 3, place, &a)) continue;
+        enough++;
+        same += sample(s, &all, 3, place, &b, &f) && a.id == b.id && fabs(a.logprob - b.logprob) < 1e-9;
+    }
+    CHECK(same == enough, "top_k %d, top_p %g: %d draws of %d by %d tokens are others", s->top_k, s->top_p,
+          enough - same, enough, few);
+    bool whole = (s->top_k && s->top_k <= few) || few == n, cut = s->top_p < 1;
+    double share = whole ? 1 : cut ? (left / warm >= s->top_p) : left / warm;
+    CHECK(fabs(enough - share * DRAWS) <= 6 * sqrt(share * (1 - share) * DRAWS) + 4,
+          "top_k %d, top_p %g: %d tokens suffice for %d draws, not %.1f", s->top_k, s->top_p, few, enough,
+          share * DRAWS);
+}
+
+static void few_draws(void)
+{
+    static const struct sampling all[] = {{1, 0, 1, 1},   {0.5, 0, 1, 2},  {3, 0, 1, 3},   {1, 7, 1, 5},
+                                          {1, 0, 0.5, 7}, {1, 0, 0.99, 8}, {2, 5, 0.7, 1}, {0.02, 0, 0.9, 1}};
+    float logit[MOST];
+    uint64_t seed = 5;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (int few = 1; few <= 128; few *= 8) {
+            for (int k = 0; k < 64; k++) logit[k] = (float)(2 * normal(&seed));
+            if (few <= 64) few_of_many(&all[i], logit, 64, few);
+        }
+    struct sampling cold = {.top_p = 1};
+    struct sampled got = {.id = -1};
+    const float first[] = {2, 1}, endless[] = {INFINITY, 1};
+    CHECK(sample_likeliest(&cold, &(struct logits){first, (const int32_t[]){9, 4}, 2, 3}, 0, 0, 0, &got) &&
+              got.id == 9 && got.logprob == -1,
+          "token %d, %g", got.id, got.logprob);
+    CHECK(!sample_likeliest(&cold, &(struct logits){endless, NULL, 2, 3}, 0, 0, 0, &got), "inf");
 }
 
 /* Without temperature the first of the greatest; what is no number is refused, or has no share. */
@@ -176,6 +233,7 @@ void test_sampling(const char *tiny, const char *scratch)
 {
     (void)scratch;
     draws();
+    few_draws();
     corners();
     counters();
     likeliest(tiny, "llama", 5);

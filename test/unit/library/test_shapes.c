@@ -37,6 +37,7 @@ static void expect_equal_answers(const coda_plan *p, const coda_plan *exact, con
         ck_assert_int_eq(coda_plan_arg_for(p, i, dims, &a), CODA_OK);
         ck_assert_int_eq(coda_plan_arg(exact, i, &b), CODA_OK);
         ck_assert_str_eq(a.name, b.name);
+        ck_assert(coda_plan_find(p, a.name) == i && coda_plan_find(exact, a.name) == i);
         a.name = b.name;
         ck_assert(!memcmp(&a, &b, sizeof a));
     }
@@ -223,6 +224,12 @@ START_TEST(mistakes)
     ck_assert_str_eq(coda_error(), "plan_arg_for: 2 is none of 0..1");
     ck_assert_int_eq(coda_plan_arg(p, 0, &arg), CODA_OK);
     ck_assert(arg.dims[0] == 4 * 64);
+    ck_assert(coda_plan_find(p, "x") == 0 && coda_plan_find(p, "y") == 1);
+    ck_assert_int_eq(coda_plan_find(p, "T"), CODA_E_INVALID);
+    ck_assert_str_eq(coda_error(), "plan_find: none of 2 arguments is called \"T\"");
+    ck_assert_int_eq(coda_plan_find(p, NULL), CODA_E_INVALID);
+    ck_assert_str_eq(coda_error(), "plan_find: name is NULL");
+    ck_assert_int_eq(coda_plan_find(NULL, "x"), CODA_E_INVALID);
     ck_assert(stats_of(p).planned == 1 && stats_of(p).runs == 1);
     coda_plan_free(p);
 }

@@ -263,6 +263,7 @@ START_TEST(reductions_state_their_size)
         {"// coda: reduce f(x) state 0", "state must be 1 to 32 floats"},
         {"// coda: reduce f(x) state 33", "state must be 1 to 32 floats"},
         {"// coda: reduce f(x) state 1 2", "nothing may follow, but there is \"2\""},
+        {"// coda: reduce f(x) state 1 exactly", "nothing may follow, but there is \"ly\""},
         {"// coda: reduce f(x; k) state 1", "')' expected before \"; k) state 1\""},
         {"// coda: reduce f(x, k, l) state 1", "a reduction has one operand and perhaps a key"}};
     char want[4096];

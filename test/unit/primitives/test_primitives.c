@@ -274,8 +274,13 @@ static float reduce_in_parts(const struct shim_reduce *r, const struct row_case 
     return r->finish(state[0]);
 }
 
+/* The same number, but that a NaN is as good as any. */
+static bool same_bits(float a, float b) { return (isnan(a) && isnan(b)) || !memcmp(&a, &b, sizeof a); }
+
 static void try_reduce(const struct prim *p)
 {
+    float whole[ROW_CASES];
+    bool inexact = false;
     static const int parts[] = {1, 2, 3, 8, 16};
     static struct row_case row;
     const struct shim_reduce *r = shim_reduce(p->name);
@@ -290,7 +295,12 @@ static void try_reduce(const struct prim *p)
         ck_assert_msg(row_close(p, &row, CEIL_DIV(row.n, parts[way / 4]), got, &error, why, sizeof why),
                       "%s (%d parts)", why, parts[way / 4]);
         worst = MAX(worst, error);
+        if (i < ROW_CASES) whole[i] = got;
+        ck_assert_msg(!p->exact || same_bits(got, whole[i % ROW_CASES]), "%s of %s is %a, in %d parts %a",
+                      p->name, row.what, (double)whole[i % ROW_CASES], parts[way / 4], (double)got);
+        inexact = inexact || !same_bits(got, whole[i % ROW_CASES]);
     }
+    ck_assert_msg(p->exact || p->of || inexact, "%s is as exact as those that say so", p->name);
     tell_error(p->name, worst);
 }
 

@@ -1,0 +1,83 @@
+/*
+ * chat_runner.h -- a model as a server runs it: one graph and one plan for every mixture of prompts and
+ * sequences that write, over caches of keys and values that lie in pages.
+ *
+ * A step has T rows (tokens) of B sequences. A sequence's rows are next to each other, those of b from
+ * starts[b] below starts[b + 1]. Row i stores its keys and values in row slots[i] of the pools, and attends
+ * to the pages that the sequence's row of the table names. Logits are made of a row of each sequence,
+ * last[b].
+ */
+#ifndef CHAT_RUNNER_H
+#define CHAT_RUNNER_H
+
+#include "chat_served.h"
+#include "sample.h"
+
+enum { PAGE_TOKENS = 16 };
+
+enum runner_policy {
+    RUNNER_POLICY_USUAL, /* background on a GPU, else wait */
+    RUNNER_POLICY_WAIT,  /* all kernels are made before the first step */
+    RUNNER_POLICY_BACKGROUND
+};
+
+struct runner_options {
+    const struct served *served; /* lives as long as the runner */
+    bool gpu;
+    coda_dtype
+        dtype; /* 0: F32 on the CPU device; on a GPU the files', or F16 for F32, BF16 for random weights */
+    enum runner_policy policy;
+    uint64_t seed; /* of random weights */
+    int rows;      /* of a step, at most */
+    int sequences; /* of a step, at most */
+    int context;   /* tokens of a sequence, at most; a multiple of PAGE_TOKENS */
+    int pages;     /* of the pools of keys and values */
+    int graphs; /* on a GPU, steps in which so many sequences write, or fewer, are CUDA graphs; so are those
+                    * that are rounded up to the same shape */
+    int top;    /* the likeliest tokens that each step finds for each sequence, at most 64 */
+};
+
+/* What a step reads, in host memory that belongs to the runner. */
+struct runner_inputs {
+    int32_t *ids, *positions, *slots; /* [rows] */
+    int32_t *starts;                  /* [sequences + 1] */
+    int32_t *lengths, *last, *table;  /* [sequences], [sequences], [sequences, table_pages] */
+    int table_pages;                  /* context / PAGE_TOKENS */
+    float *warmth;                    /* [sequences]: 1 / temperature, for runner_warm_sum */
+};
+
+struct runner;
+
+/* NULL, and the fault, if it cannot be had. A runner belongs to the thread that made it. */
+struct runner *runner_new(const struct runner_options *opt, struct fault *f);
+void runner_free(struct runner *m);
+const char *runner_device(const struct runner *m);
+
+/* Makes the plans of all shapes that runner_run will ask for, so that no step waits for one; by
+ * RUNNER_POLICY_BACKGROUND on a GPU just those of its CUDA graphs, of kernels that serve any shape. Captures
+ * these, the largest first. */
+bool runner_warm(struct runner *m, struct fault *f);
+
+struct runner_inputs *runner_inputs(struct runner *m);
+
+/* Runs a step of `rows` rows and `sequences` sequences, for which the inputs are filled in. Both are rounded
+ * up to one of a few shapes, by rows that store nothing and sequences without rows. */
+bool runner_run(struct runner *m, int rows, int sequences, struct fault *f);
+
+/* Of a sequence of the last step, until the next one: the likeliest tokens, in descending order, of equals
+ * the first, and log(sum(exp)) of all logits. */
+struct logits runner_likeliest(const struct runner *m, int sequence);
+/* log(sum(exp((logit - greatest) warmth))) of a sequence. */
+double runner_warm_sum(const struct runner *m, int sequence);
+/* All of a sequence's logits, in the order of tokens; on a GPU they are copied now. */
+bool runner_logits(struct runner *m, int sequence, struct logits *out, struct fault *f);
+
+struct runner_stats {
+    int64_t planned, kernels, pending, runs, runs_base, improved, failed; /* as in coda_shape_stats */
+    int64_t captures;                                                     /* graphs that were made */
+    int64_t replays;                                                      /* steps that were one */
+};
+/* In any thread, beside a step. */
+void runner_stats(const struct runner *m, struct runner_stats *out);
+
+#endif

@@ -1,0 +1,55 @@
+/*
+ * chat_served.h -- what a server serves: a checkpoint's config, tensors, tokenizer and chat template; or a
+ * config with random weights, whose tokens below 256 are bytes.
+ *
+ * It is not changed once it is open: threads share it.
+ */
+#ifndef CHAT_SERVED_H
+#define CHAT_SERVED_H
+
+#include "build.h"
+#include "template.h"
+#include "tokenizer.h"
+#include "turns.h"
+#include "unicode.h"
+
+enum { SERVED_BYTES = 256, SERVED_BOS = 256, SERVED_EOS = 257 }; /* tokens, where there is no tokenizer */
+
+struct served {
+    char name[128]; /* by which requests may call it */
+    struct checkpoint files;
+    struct config config;
+    const struct family *family;
+    bool random;                 /* weights are random numbers: `files` has none */
+    struct tokenizer *tokenizer; /* NULL: bytes, or, if `wordless`, none: prompts and answers are ids */
+    bool wordless;
+    struct turns *turns; /* NULL: by `plain`, or, if that is NULL, too, no_turns says why there is none */
+    struct template *plain;
+    struct fault no_turns;
+};
+
+/* `model` is a checkpoint, as examples/generate takes it; else `random` is a config.json; else it is a LLaMA
+ * of two small layers. `wordless`: no tokenizer is read. */
+bool served_open(struct served *s, const char *model, const char *random, bool wordless, struct fault *f);
+void served_close(struct served *s);
+
+/* Tokens of a text, for free(), with those that begin one unless it is `bare`; -1, and a fault: there are
+ * none. */
+int served_encode(const struct served *s, const char *text, size_t bytes, bool bare, int32_t **ids,
+                  struct fault *f);
+/* Tokens of a chat's messages, with the words that begin an answer; `more` are variables of the template. */
+int served_chat(const struct served *s, const json_t *messages, const json_t *more, int32_t **ids,
+                struct fault *f);
+/* Adds a token's text, as UTF-8, special ones by their names. */
+void served_token(const struct served *s, int32_t id, struct text *to);
+
+/* ---- The text of tokens that come one by one, never half a character ---- */
+
+struct speech;
+struct speech *speech_new(const struct served *s);
+void speech_free(struct speech *p);
+/* Adds what is sure by now, or at the end all that waits; what is no character becomes U+FFFD. */
+void speech_add(struct speech *p, int32_t id, struct text *to);
+void speech_end(struct speech *p, struct text *to);
+
+#endif

@@ -1,0 +1,434 @@
+/*
+ * runner.c -- the plan of chat_runner.h, its memory, and its runs.
+ */
+#include <stdlib.h>
+
+#include "arguments.h"
+#include "chat_captures.h"
+#include "chat_graph.h"
+#include "chat_random.h"
+#include "chat_runner.h"
+#include "device.h"
+#include "tensor.h"
+
+enum {
+    MOST_SHAPES = 16,  /* of rows, and of sequences */
+    MOST_WRITERS = 64, /* sequences of a step for which all that write have a shape */
+    GPU_PADDING = 10,  /* per cent of a step's time that rounding up T, or B, may cost */
+    CPU_PADDING = 50,
+    STREAM_APART = 1, /* cuStreamCreate: it does not wait for the default one */
+    ALIGNED = 256,    /* bytes */
+};
+
+struct runner {
+    struct runner_options opt;
+    struct device device;
+    struct weights weights;
+    coda_plan *plan;
+    struct runner_inputs in;
+    char *ints; /* all inputs, one behind the other: one copy brings them to the GPU */
+    char *gpu_ints;
+    size_t int_bytes;
+    float *values, *log_sums,
+        *warm_sums; /* results on the host, likewise: [sequences, top], [sequences] ... */
+    int32_t *ids;   /* ... [sequences, top] */
+    char *results, *gpu_results;
+    size_t result_bytes;
+    float *row;         /* a sequence's logits, on the host of a GPU */
+    char *logits;       /* where the plan runs */
+    coda_stream stream; /* of a GPU */
+    struct captures captures;
+    _Atomic int64_t replays;
+    void **args, **owned; /* of the plan's arguments; those of weights and pools */
+    int arg_count;
+    struct random_weights random;
+    void *workspace;
+    int64_t row_shapes[MOST_SHAPES], sequence_shapes[MOST_SHAPES];
+    int64_t writer_shapes[CAPTURES_MOST]; /* of steps with one row of each sequence */
+    int row_count, sequence_count, writer_count;
+};
+
+/* ---- Memory ---- */
+
+static bool fail(struct fault *f, const char *what)
+{
+    return fault_set(f, "%s: %s", what,
+                     *coda_error() ? coda_error() : "out of memory, or the GPU's driver failed");
+}
+
+/* Where a part lies in a block; the first call of all, without memory, counts bytes. */
+static void *part(char *block, size_t *at, int64_t count)
+{
+    void *p = block ? block + *at : NULL;
+    *at += ((size_t)count * 4 + ALIGNED - 1) / ALIGNED * ALIGNED;
+    return p;
+}
+
+static void place(struct runner *m)
+{
+    const struct runner_options *o = &m->opt;
+    size_t at = 0;
+    m->in.table_pages = o->context / PAGE_TOKENS;
+    m->in.ids = part(m->ints, &at, o->rows);
+    m->in.positions = part(m->ints, &at, o->rows);
+    m->in.slots = part(m->ints, &at, o->rows);
+    m->in.starts = part(m->ints, &at, o->sequences + 1);
+    m->in.lengths = part(m->ints, &at, o->sequences);
+    m->in.last = part(m->ints, &at, o->sequences);
+    m->in.table = part(m->ints, &at, (int64_t)o->sequences * m->in.table_pages);
+    m->in.warmth = part(m->ints, &at, o->sequences);
+    m->int_bytes = at;
+    at = 0;
+    m->values = part(m->results, &at, (int64_t)o->sequences * o->top);
+    m->ids = part(m->results, &at, (int64_t)o->sequences * o->top);
+    m->log_sums = part(m->results, &at, o->sequences);
+    m->warm_sums = part(m->results, &at, o->sequences);
+    m->result_bytes = at;
+}
+
+/* For what is copied in each step. */
+static void *host_new(const struct runner *m, size_t bytes)
+{
+    void *p = NULL;
+    if (!m->opt.gpu) return host_scratch(bytes);
+    return m->device.gpu.host_alloc(&p, bytes) ? NULL : p;
+}
+
+static void host_free(const struct runner *m, void *p)
+{
+    if (m->opt.gpu && p) m->device.gpu.host_free(p);
+    else free(p);
+}
+
+static bool memory_new(struct runner *m, struct fault *f)
+{
+    size_t row = sizeof(float) * (size_t)m->opt.served->config.vocabulary;
+    place(m);
+    m->ints = host_new(m, m->int_bytes);
+    m->results = host_new(m, m->result_bytes);
+    m->logits = device_alloc(&m->device, row * (size_t)m->opt.sequences);
+    if (!m->ints || !m->results || !m->logits) return fail(f, "inputs and results");
+    memset(m->ints, 0, m->int_bytes);
+    place(m);
+    if (!m->opt.gpu) return true;
+    m->gpu_ints = device_alloc(&m->device, m->int_bytes);
+    m->gpu_results = device_alloc(&m->device, m->result_bytes);
+    m->row = host_new(m, row);
+    return (m->gpu_ints && m->gpu_results && m->row) || fail(f, "inputs and results");
+}
+
+/* Of an input or a result: its place in a block of the host, and of the GPU. */
+static void *placed(const struct runner *m, const char *name)
+{
+    const struct {
+        const char *name;
+        void *at;
+    } all[] = {{"ids", m->in.ids},           {"positions", m->in.positions}, {"slots", m->in.slots},
+               {"starts", m->in.starts},     {"lengths", m->in.lengths},     {"last", m->in.last},
+               {"table", m->in.table},       {"top.values", m->values},      {"top.ids", m->ids},
+               {"top.log_sum", m->log_sums}, {"top.warm_sum", m->warm_sums}, {"warmth", m->in.warmth}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (strcmp(all[i].name, name)) continue;
+        bool result = !strncmp(name, "top.", 4);
+        char *host = result ? m->results : m->ints, *gpu = result ? m->gpu_results : m->gpu_ints;
+        return m->opt.gpu ? gpu + ((char *)all[i].at - host) : all[i].at;
+    }
+    return NULL;
+}
+
+/* ---- Weights ---- */
+
+static bool load(struct runner *m, const coda_arg_info *info, void *to, struct fault *f)
+{
+    const struct weight *w = weights_find(&m->weights, info->name);
+    if (!w || w->bytes != info->bytes) return fault_set(f, "weight %s: it has no tensor", info->name);
+    if (w->parts || w->numbers) return weight_load(w, &m->device, to, f);
+    return random_weight(&m->random, info, &m->device, to, f);
+}
+
+/* A weight with its values, or a pool, whose rows are written before they are read. */
+static bool own(struct runner *m, int i, const coda_arg_info *info, struct fault *f)
+{
+    m->args[i] = m->owned[i] = device_alloc(&m->device, info->bytes);
+    if (!m->owned[i])
+        return fault_set(f, "%s: there is no memory for its %zu bytes on %s", info->name, info->bytes,
+                         device_name(&m->device));
+    return info->kind != CODA_ARG_WEIGHT || load(m, info, m->args[i], f);
+}
+
+static bool bind(struct runner *m, struct fault *f)
+{
+    m->random.state = m->opt.seed;
+    m->arg_count = coda_plan_args(m->plan);
+    m->args = calloc((size_t)m->arg_count + 1, sizeof *m->args);
+    m->owned = calloc((size_t)m->arg_count + 1, sizeof *m->owned);
+    if (!m->args || !m->owned) return fail(f, "arguments");
+    for (int i = 0; i < m->arg_count; i++) {
+        coda_arg_info info = CODA_ARG_INFO_INIT;
+        if (coda_plan_arg(m->plan, i, &info) != CODA_OK) return fail(f, "arguments");
+        if (info.kind == CODA_ARG_WEIGHT || info.kind == CODA_ARG_STATE) {
+            if (!own(m, i, &info, f)) return false;
+        } else if (!(m->args[i] = strcmp(info.name, "logits") ? placed(m, info.name) : m->logits)) {
+            return fault_set(f, "argument %s is not known", info.name);
+        }
+    }
+    m->workspace = device_alloc(&m->device, coda_plan_workspace(m->plan));
+    if (!m->workspace) return fail(f, "scratch");
+    return !m->opt.gpu || !m->device.gpu.stream_wait(NULL) ||
+           fail(f, "copies"); /* steps have a stream apart */
+}
+
+/* ---- The plan ---- */
+
+enum { T, B }; /* the graph's symbols */
+
+/* Values of a symbol, up to `most`, to which others are rounded up: for little time, but no more of them than
+ * there is room for. 0: it failed. */
+static int shapes_of(const struct runner *m, int symbol, int64_t most, int64_t *shapes, int room)
+{
+    int n = 0, below = 0;
+    for (int percent = m->opt.gpu ? GPU_PADDING : CPU_PADDING;; percent *= 2) {
+        n = coda_plan_buckets(m->plan, symbol, percent, shapes, room);
+        if (n < 0) return 0;
+        if (n <= room || shapes[room - 1] >= most) break;
+    }
+    while (shapes[below] < most) below++;
+    shapes[below] = most;
+    return below + 1;
+}
+
+/* Of the shapes of rows those up to `most`, and it; of too many every second one, or third. */
+static int writers_of(const struct runner *m, int64_t most, int64_t *shapes)
+{
+    int below = 0, n = 0;
+    while (below < m->row_count && m->row_shapes[below] < most) below++;
+    int step = (below + CAPTURES_MOST - 2) / (CAPTURES_MOST - 1);
+    for (int i = below ? (below - 1) % step : 0; i < below; i += step) shapes[n++] = m->row_shapes[i];
+    shapes[n++] = most;
+    return n;
+}
+
+static bool choose_shapes(struct runner *m, struct fault *f)
+{
+    const struct runner_options *o = &m->opt;
+    int writers = o->sequences < MOST_WRITERS ? o->sequences : MOST_WRITERS;
+    if (writers > o->rows) writers = o->rows;
+    m->row_count = shapes_of(m, T, o->rows, m->row_shapes, MOST_SHAPES);
+    m->sequence_count = shapes_of(m, B, o->sequences, m->sequence_shapes, MOST_SHAPES);
+    m->writer_count = writers_of(m, writers, m->writer_shapes);
+    return (m->row_count && m->sequence_count) || fault_set(f, "%s", coda_error());
+}
+
+static bool is_background(const struct runner *m)
+{
+    enum runner_policy p = m->opt.policy;
+    return p == RUNNER_POLICY_BACKGROUND || (p == RUNNER_POLICY_USUAL && m->opt.gpu);
+}
+
+static bool plan_new(struct runner *m, struct fault *f)
+{
+    coda_compile_options how = device_target(&m->device);
+    how.policy = is_background(m) ? CODA_POLICY_BACKGROUND : CODA_POLICY_WAIT;
+    how.shapes = MOST_SHAPES * MOST_SHAPES + CAPTURES_MOST;
+    coda_graph *g = chat_graph(&m->opt, &m->weights, f);
+    bool good = g && (coda_compile(&m->plan, g, &how) == CODA_OK || fault_set(f, "%s", coda_error()));
+    coda_graph_free(g);
+    return good;
+}
+
+static coda_dtype usual_dtype(const struct runner_options *o)
+{
+    coda_dtype stored = o->served->random ? CODA_BF16 : checkpoint_dtype(&o->served->files);
+    return !o->gpu ? CODA_F32 : stored == CODA_F32 ? CODA_F16 : stored;
+}
+
+static bool choose(struct runner *m, const struct runner_options *opt, struct fault *f)
+{
+    struct runner_options *o = &m->opt;
+    const struct config *c = &opt->served->config;
+    *o = *opt;
+    if (!device_open(&m->device, o->gpu ? CODA_DEVICE_GPU : CODA_DEVICE_CPU) ||
+        (o->gpu && m->device.gpu.stream_new(&m->stream, STREAM_APART)))
+        return o->gpu = false, fault_set(f, "there is no GPU, or no driver");
+    if (!o->dtype) o->dtype = usual_dtype(o);
+    if (o->top > c->vocabulary) o->top = c->vocabulary;
+    if (o->context > c->positions)
+        return fault_set(f, "a context of %d tokens, but the model was made for %d", o->context,
+                         c->positions);
+    return true;
+}
+
+struct runner *runner_new(const struct runner_options *opt, struct fault *f)
+{
+    struct runner *m = calloc(1, sizeof *m);
+    if (!m) return fault_set(f, "out of memory"), NULL;
+    if (choose(m, opt, f) && plan_new(m, f) && choose_shapes(m, f) && memory_new(m, f) && bind(m, f))
+        return m;
+    runner_free(m);
+    return NULL;
+}
+
+void runner_free(struct runner *m)
+{
+    if (!m) return;
+    if (m->opt.gpu) m->device.gpu.stream_wait(m->stream); /* after a step that failed halfway */
+    captures_free(&m->captures);
+    for (int i = 0; m->owned && i < m->arg_count; i++) device_free(&m->device, m->owned[i]);
+    device_free(&m->device, m->gpu_ints);
+    device_free(&m->device, m->gpu_results);
+    device_free(&m->device, m->logits);
+    device_free(&m->device, m->workspace);
+    host_free(m, m->ints);
+    host_free(m, m->results);
+    host_free(m, m->row);
+    if (m->opt.gpu) m->device.gpu.stream_free(m->stream);
+    coda_plan_free(m->plan);
+    weights_free(&m->weights);
+    free(m->random.normals);
+    free(m->args);
+    free(m->owned);
+    free(m);
+}
+
+const char *runner_device(const struct runner *m) { return device_name(&m->device); }
+struct runner_inputs *runner_inputs(struct runner *m) { return &m->in; }
+
+/* ---- Shapes ---- */
+
+static bool plan_shapes(struct runner *m)
+{
+    int64_t dims[(MOST_SHAPES * MOST_SHAPES + CAPTURES_MOST) * 2];
+    int n = 0;
+    coda_warm_options opt = CODA_WARM_OPTIONS_INIT;
+    for (int i = 0; i < m->writer_count; i++)
+        dims[n++] = m->writer_shapes[i], dims[n++] = m->writer_shapes[i];
+    for (int r = 0; r < m->row_count; r++)
+        for (int s = 0; s < m->sequence_count; s++)
+            dims[n++] = m->row_shapes[r], dims[n++] = m->sequence_shapes[s];
+    opt.dims = dims;
+    opt.bindings = n / 2;
+    return coda_warm(m->plan, &opt) == CODA_OK;
+}
+
+static int64_t round_up(const int64_t *shapes, int count, int n)
+{
+    int i = 0;
+    while (i < count - 1 && shapes[i] < n) i++;
+    return shapes[i];
+}
+
+static void choose_dims(const struct runner *m, int rows, int sequences, int64_t *dims)
+{
+    bool write = rows == sequences && rows <= m->writer_shapes[m->writer_count - 1];
+    dims[0] = round_up(m->row_shapes, m->row_count, rows);
+    dims[1] = round_up(m->sequence_shapes, m->sequence_count, sequences);
+    if (write) dims[0] = dims[1] = round_up(m->writer_shapes, m->writer_count, rows);
+}
+
+static void pad(struct runner *m, int rows, int sequences, const int64_t *dims)
+{
+    for (int i = rows; i < dims[0]; i++) {
+        m->in.ids[i] = 0;
+        m->in.positions[i] = 0;
+        m->in.slots[i] = -1;
+    }
+    for (int b = sequences; b < dims[1]; b++) {
+        m->in.starts[b + 1] = rows;
+        m->in.lengths[b] = m->in.last[b] = 0;
+        m->in.warmth[b] = 1;
+    }
+}
+
+static bool upload(struct runner *m)
+{
+    return !m->device.gpu.upload_later((gpu_address)m->gpu_ints, m->ints, m->int_bytes, m->stream);
+}
+
+/* By steps of nothing but padding, the largest first: those to which up to opt.graphs sequences round up. */
+static bool capture_shapes(struct runner *m)
+{
+    m->captures = (struct captures){.gpu = &m->device.gpu,
+                                    .plan = m->plan,
+                                    .args = m->args,
+                                    .workspace = m->workspace,
+                                    .stream = m->stream};
+    for (int i = m->writer_count - 1; i >= 0; i--) {
+        int64_t dims[] = {m->writer_shapes[i], m->writer_shapes[i]};
+        if ((i ? m->writer_shapes[i - 1] : 0) >= m->opt.graphs) continue;
+        pad(m, 0, 0, dims);
+        if (!upload(m) || !captures_add(&m->captures, dims)) return false;
+    }
+    return true;
+}
+
+bool runner_warm(struct runner *m, struct fault *f)
+{
+    bool later = m->opt.gpu && is_background(m);
+    if (!later && !plan_shapes(m)) return fail(f, "warm-up");
+    return !m->opt.gpu || capture_shapes(m) || fail(f, "capture");
+}
+
+/* ---- A step ---- */
+
+static bool launch(struct runner *m, const int64_t *dims)
+{
+    struct capture *one = captures_find(&m->captures, dims);
+    coda_run_options opt = CODA_RUN_OPTIONS_INIT;
+    opt.dims = dims;
+    opt.dim_count = 2;
+    m->replays += one != NULL;
+    if (one) return captures_launch(&m->captures, one);
+    return coda_run_shaped(m->plan, m->args, NULL, m->workspace, m->stream, &opt) == CODA_OK;
+}
+
+/* One copy there, one back, and a wait for both. */
+static bool launch_there(struct runner *m, const int64_t *dims)
+{
+    const struct gpu *g = &m->device.gpu;
+    return upload(m) && launch(m, dims) &&
+           !g->download_later(m->results, (gpu_address)m->gpu_results, m->result_bytes, m->stream) &&
+           !g->stream_wait(m->stream);
+}
+
+bool runner_run(struct runner *m, int rows, int sequences, struct fault *f)
+{
+    int64_t dims[2];
+    choose_dims(m, rows, sequences, dims);
+    pad(m, rows, sequences, dims);
+    return (m->opt.gpu ? launch_there(m, dims) : launch(m, dims)) || fail(f, "step");
+}
+
+struct logits runner_likeliest(const struct runner *m, int sequence)
+{
+    size_t at = (size_t)sequence * (size_t)m->opt.top;
+    return (struct logits){m->values + at, m->ids + at, m->opt.top, (double)m->log_sums[sequence]};
+}
+
+double runner_warm_sum(const struct runner *m, int sequence) { return (double)m->warm_sums[sequence]; }
+
+bool runner_logits(struct runner *m, int sequence, struct logits *out, struct fault *f)
+{
+    size_t wide = (size_t)m->opt.served->config.vocabulary, row = wide * sizeof(float);
+    char *from = m->logits + (size_t)sequence * row;
+    *out = (struct logits){(float *)(void *)from, NULL, (int)wide, (double)m->log_sums[sequence]};
+    if (!m->opt.gpu) return true;
+    out->value = m->row;
+    return (!m->device.gpu.download_later(m->row, (gpu_address)from, row, m->stream) &&
+            !m->device.gpu.stream_wait(m->stream)) ||
+           fail(f, "logits");
+}
+
+void runner_stats(const struct runner *m, struct runner_stats *out)
+{
+    coda_shape_stats s = CODA_SHAPE_STATS_INIT;
+    coda_shape_stats_get(m->plan, &s);
+    *out = (struct runner_stats){.planned = s.planned,
+                                 .kernels = s.kernels,
+                                 .pending = s.pending,
+                                 .runs = s.runs,
+                                 .runs_base = s.runs_base,
+                                 .improved = s.improved,
+                                 .failed = s.failed,
+                                 .captures = m->captures.made,
+                                 .replays = m->replays};
+}
