@@ -47,7 +47,7 @@ template <class Config, i32 rows> struct KeyCopies {
 template <class Config, i32 rows> struct KeyWalk {
     using Copies = KeyCopies<Config, rows>;
     static constexpr i32 tiles = 32 / Copies::count;
-    i32 first, rows_now, rows_later; // of this lane, in the pool: of the tiles from `first` on, and of the next
+    i32 first, rows_now, rows_later; // of this lane, in the pool: of the tiles from `first` on, and the next
 
     DEV KeyWalk(const AttentionInputs &in, i32 sequence, i32 tile) : first(tile)
     {
