@@ -5,8 +5,8 @@
  *     encoder/packed    sentences of a batch
  *
  * Six layers: attention by 12 heads of 32 columns, LayerNorm behind each residual, GELU, fp16. Packed queries
- * see their own sentence by ranges, padded ones by lengths. "folded" is packed, with gains and biases of norms
- * in the weights, so that products read what is not normalised yet. All must agree.
+ * see their own sentence by ranges, padded ones by lengths. "folded" is packed, with gains and biases of
+ * norms in the weights, so that products read what is not normalised yet. All must agree.
  */
 #include <math.h>
 #include <stdlib.h>

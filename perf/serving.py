@@ -11,16 +11,17 @@
 
 Sides: "coda"; "cudnn" and "flash" (torch's scaled_dot_product_attention by that backend); "products" (torch's
 products and cuDNN's attention, nothing else); "compile" (torch.compile). Each is a replay of a CUDA graph. It
-holds a run on each of several copies of the data, which are more than L2 together, as the layers of a model are;
-a time is that of one run. Results are compared with the same formula in fp32, whose difference from coda's must
-not be above 1.2 times the eager formula's in 16 bits; a peer that cannot run is left out with a word. Results go
-to perf/results/serving.json, unless patterns choose some. --cpu tries small shapes without a GPU.
+holds a run on each of several copies of the data, which are more than L2 together, as the layers of a model
+are; a time is that of one run. Results are compared with the same formula in fp32, whose difference from coda's
+must not be above 1.2 times the eager formula's in 16 bits; a peer that cannot run is left out with a word.
+Results go to perf/results/serving.json, unless patterns choose some. --cpu tries small shapes without a GPU.
 """
 import argparse
 import ctypes
 import math
 import os
 import statistics
+import string
 import sys
 import time
 
@@ -187,32 +188,30 @@ class Encoder(Case):
         h = self.hidden
         text = "%word = embedding %words, %ids\n%sum = add %word, %places\n" \
             "%x0 = layer_norm %sum, %g_e, %c_e {eps=1e-12}\n"
-        one = """%pQ = matmul %xI, %w_qkvI
-%qkvI = add %pQ, %b_qkvI
-%qI = slice %qkvI {axis=2,start=0,stop=H,step=1}
-%kI = slice %qkvI {axis=2,start=H,stop=2H,step=1}
-%vI = slice %qkvI {axis=2,start=2H,stop=3H,step=1}
-%aI = attention %qI, %kI, %vI {scale=SCALE,heads=COUNT,kv_heads=COUNT}
-%poI = matmul %aI, %w_oI
-%obI = add %poI, %b_oI
-%orI = add %obI, %xI
-%hI = layer_norm %orI, %g_aI, %c_aI {eps=1e-12}
-%puI = matmul %hI, %w_upI
-%ubI = add %puI, %b_upI
-%uI = gelu_erf %ubI
-%pdI = matmul %uI, %w_downI
-%dbI = add %pdI, %b_downI
-%drI = add %dbI, %hI
-%xJ = layer_norm %drI, %g_mI, %c_mI {eps=1e-12}
-"""
         for i in range(self.layers):
-            last = i + 1 == self.layers
-            for old, new in (("3H", 3 * h), ("2H", 2 * h), ("=H", "=%d" % h), ("COUNT", self.count),
-                             ("SCALE", repr(1 / math.sqrt(h // self.count))), ("pQ", "p%d" % i),
-                             ("%xJ", "%out" if last else "%%x%d" % (i + 1)), ("I", i)):
-                one_i = (one if old == "3H" else one_i).replace(old, str(new))
-            text += one_i
+            text += self.layer.substitute(
+                i=i, next="out" if i + 1 == self.layers else "x%d" % (i + 1), h=h, h2=2 * h, h3=3 * h,
+                count=self.count, scale=repr(1 / math.sqrt(h // self.count)))
         return text
+
+    layer = string.Template("""%pq$i = matmul %x$i, %w_qkv$i
+%qkv$i = add %pq$i, %b_qkv$i
+%q$i = slice %qkv$i {axis=2,start=0,stop=$h,step=1}
+%k$i = slice %qkv$i {axis=2,start=$h,stop=$h2,step=1}
+%v$i = slice %qkv$i {axis=2,start=$h2,stop=$h3,step=1}
+%a$i = attention %q$i, %k$i, %v$i {scale=$scale,heads=$count,kv_heads=$count}
+%po$i = matmul %a$i, %w_o$i
+%ob$i = add %po$i, %b_o$i
+%or$i = add %ob$i, %x$i
+%h$i = layer_norm %or$i, %g_a$i, %c_a$i {eps=1e-12}
+%pu$i = matmul %h$i, %w_up$i
+%ub$i = add %pu$i, %b_up$i
+%u$i = gelu_erf %ub$i
+%pd$i = matmul %u$i, %w_down$i
+%db$i = add %pd$i, %b_down$i
+%dr$i = add %db$i, %h$i
+%$next = layer_norm %dr$i, %g_m$i, %c_m$i {eps=1e-12}
+""")
 
     def formula(self, t):
         h, norm = self.hidden, lambda x, n: F.layer_norm(x, (self.hidden,), t["g_" + n], t["c_" + n], 1e-12)
@@ -254,35 +253,35 @@ class Prompt(Case):
     def tensors(self):
         return self.layer_weights({"x0": self.random(*self.shape)})
 
-    attention = "%aI = attention %qrI, %krI, %vI {scale=SCALE,heads=COUNT,kv_heads=COUNT,causal=1}\n"
+    layer = """%n$i = rms_norm %x$i, %g_a$i {eps=1e-5}
+%qkv$i = matmul %n$i, %w_qkv$i
+%q$i = slice %qkv$i {axis=2,start=0,stop=$h,step=1}
+%k$i = slice %qkv$i {axis=2,start=$h,stop=$h2,step=1}
+%v$i = slice %qkv$i {axis=2,start=$h2,stop=$h3,step=1}
+%qr$i = rope %q$i$positions {base=10000,head_dim=$dim,half=1}
+%kr$i = rope %k$i$positions {base=10000,head_dim=$dim,half=1}
+$attention%po$i = matmul %a$i, %w_o$i
+%h$i = add %po$i, %x$i
+%m$i = rms_norm %h$i, %g_m$i {eps=1e-5}
+%gu$i = matmul %m$i, %w_up$i
+%gate$i = slice %gu$i {axis=2,start=0,stop=$f,step=1}
+%up$i = slice %gu$i {axis=2,start=$f,stop=$f2,step=1}
+%s$i = swiglu %gate$i, %up$i
+%pd$i = matmul %s$i, %w_down$i
+%$next = add %pd$i, %h$i
+"""
+    attention = "%a$i = attention %qr$i, %kr$i, %v$i {scale=$scale,heads=$count,kv_heads=$count,causal=1}\n"
     positions = ""
 
     def program(self):
-        h, f = self.hidden, self.inner
-        one = """%nI = rms_norm %xI, %g_aI {eps=1e-5}
-%qkvI = matmul %nI, %w_qkvI
-%qI = slice %qkvI {axis=2,start=0,stop=H,step=1}
-%kI = slice %qkvI {axis=2,start=H,stop=2H,step=1}
-%vI = slice %qkvI {axis=2,start=2H,stop=3H,step=1}
-%qrI = rope %qIPOSITIONS {base=10000,head_dim=DIM,half=1}
-%krI = rope %kIPOSITIONS {base=10000,head_dim=DIM,half=1}
-ATTENTION%poI = matmul %aI, %w_oI
-%hI = add %poI, %xI
-%mI = rms_norm %hI, %g_mI {eps=1e-5}
-%guI = matmul %mI, %w_upI
-%gateI = slice %guI {axis=2,start=0,stop=F,step=1}
-%upI = slice %guI {axis=2,start=F,stop=2F,step=1}
-%sI = swiglu %gateI, %upI
-%pdI = matmul %sI, %w_downI
-%xJ = add %pdI, %hI
-""".replace("ATTENTION", self.attention).replace("POSITIONS", self.positions)
-        text, dim = "", h // self.count
-        for old, new in (("3H", 3 * h), ("2H", 2 * h), ("=H", "=%d" % h), ("2F", 2 * f), ("=F", "=%d" % f),
-                         ("COUNT", self.count), ("DIM", dim), ("SCALE", repr(1 / math.sqrt(dim)))):
-            one = one.replace(old, str(new))
+        h, f, text = self.hidden, self.inner, ""
+        layer = string.Template(self.layer.replace("$attention", self.attention))
         for i in range(self.layers):
             last = i + 1 == self.layers and not self.head
-            text += one.replace("%xJ", "%out" if last else "%%x%d" % (i + 1)).replace("I", str(i))
+            text += layer.substitute(
+                i=i, next="out" if last else "x%d" % (i + 1), h=h, h2=2 * h, h3=3 * h, f=f, f2=2 * f,
+                dim=h // self.count, count=self.count, scale=repr(1 / math.sqrt(h // self.count)),
+                positions=self.positions)
         return text + self.head
 
     head = ""
@@ -347,7 +346,8 @@ class Token(Prompt):
     def tensors(self):
         h = self.hidden
         made = self.layer_weights({"x0": self.random(1, 1, h), "positions": self.ints([[self.before]]),
-                                   "slots": self.ints([[self.before]]), "lengths": self.ints([self.before + 1])})
+                                   "slots": self.ints([[self.before]]),
+                                   "lengths": self.ints([self.before + 1])})
         for i in range(self.layers):
             made["k_%d" % i], made["v_%d" % i] = (self.random(1, self.most, h) for _ in "kv")
         made["g_f"] = 1 + self.random(h, by=0.1)
@@ -355,9 +355,9 @@ class Token(Prompt):
         return made
 
     positions = ", %positions"
-    attention = """%kcI = append %k_I, %krI, %slots
-%vcI = append %v_I, %vI, %slots
-%aI = attention %qrI, %kcI, %vcI, %lengths {scale=SCALE,heads=COUNT,kv_heads=COUNT,causal=1,align=3}
+    attention = """%kc$i = append %k_$i, %kr$i, %slots
+%vc$i = append %v_$i, %v$i, %slots
+%a$i = attention %qr$i, %kc$i, %vc$i, %lengths {scale=$scale,heads=$count,kv_heads=$count,causal=1,align=3}
 """
     head = ""
 
@@ -417,7 +417,8 @@ def sides_of(case, plan, copies):
         try:
             sides[name] = wrap(lambda: [formula(t) for t in copies])[0]
         except Exception as e:  # whatever a peer raises, the others are measured
-            print("serving.py: %s: %s cannot run: %s" % (case.name, name, str(e).splitlines()[:1]), flush=True)
+            why = str(e).splitlines()[:1]
+            print("serving.py: %s: %s cannot run: %s" % (case.name, name, why), flush=True)
     return sides
 
 
@@ -443,14 +444,16 @@ def measure(clock, sides, count, quick):
 
 
 def ratios(rounds):
-    return {n: round(statistics.median(x[n] / x["coda"] for x in rounds), 4) for n in rounds[0] if n != "coda"}
+    peers = [n for n in rounds[0] if n != "coda"]
+    return {n: round(statistics.median(x[n] / x["coda"] for x in rounds), 4) for n in peers}
 
 
 def all_cases(opt):
     if opt.cpu:
         small = {"hidden": 256, "inner": 512, "count": 4}
         return [Attention("decode", "cpu", 2, 1, 128, 8, 2, 64, False),
-                Attention("prefill", "cpu", 1, 64, 64, 4, 4, 64, True), Encoder("cpu", 2, 16, words=100, layers=2),
+                Attention("prefill", "cpu", 1, 64, 64, 4, 4, 64, True),
+                Encoder("cpu", 2, 16, words=100, layers=2),
                 Prompt("cpu", 32, 2, **small), Token("cpu", 2, before=20, most=64, words=128, **small)]
     cases = []
     for count, kv, columns in ((32, 8, 128), (32, 32, 128), (64, 8, 128), (32, 8, 64)):
@@ -462,8 +465,8 @@ def all_cases(opt):
         for batch, keys in ((32, 512), (8, 2048), (2, 8192)):
             cases.append(Attention("prefill", "cuda", batch, keys, keys, 32, 32, columns, True))
     cases.append(Attention("prefill", "cuda", 2, 8192, 8192, 32, 32, 128, False))
-    cases += [Encoder("cuda", 32, 128), Encoder("cuda", 1, 16), Prompt("cuda", 2048, 2), Token("cuda", opt.layers)]
-    return cases
+    return cases + [Encoder("cuda", 32, 128), Encoder("cuda", 1, 16), Prompt("cuda", 2048, 2),
+                    Token("cuda", opt.layers)]
 
 
 def one(case, lib, clock, opt):

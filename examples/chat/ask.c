@@ -143,7 +143,8 @@ static bool settle_message(json_t *m, size_t i, struct problem *p)
         return refuse(p, "messages", "messages[%zu].role must be system, developer, user, assistant or tool",
                       i);
     json_t *content = json_object_get(m, "content");
-    if (json_is_string(content)) return true;
+    bool calls = json_array_size(json_object_get(m, "tool_calls")) > 0; /* what others have called */
+    if (json_is_string(content) || (calls && (!content || json_is_null(content)))) return true;
     json_t *joined = joined_parts(content, p);
     return joined && !json_object_set_new(m, "content", joined);
 }

@@ -13,7 +13,7 @@ struct random_weights {
 };
 
 /* Writes a weight to the device's memory. Elements of a matrix are divided by the root of its columns; those
- * of a large weight are some that were drawn once, again and again, from another of them on for each weight. */
+ * of a large weight are some that were drawn once, again and again, from another one on for each weight. */
 bool random_weight(struct random_weights *r, const coda_arg_info *info, struct device *d, char *to,
                    struct fault *f);
 

@@ -214,7 +214,8 @@ static const char *name_kernel(struct plan *plan, const struct program *p, const
 
 /* ---- Hopper ---- */
 
-/* A dimension of extent 1 has no stride of its own; the map still wants a plausible one. */
+/* A dimension of extent 1 has no stride of its own; the map still wants a plausible one. L2 fetches no more
+ * than a copy asks for: what lies beside a chunk is another head's, for another block. */
 static void sm90_map(struct kernel *k, const struct attention_spec *a, const struct tensor_use *v,
                      int64_t heads, int64_t time, int64_t batch, int rows)
 {
@@ -226,8 +227,7 @@ static void sm90_map(struct kernel *k, const struct attention_spec *a, const str
                            .dim = {a->head_dim, heads, time, batch},
                            .stride = {1, v->head, v->time, v->batch},
                            .box = {128 / dtype_size(v->dtype), 1, rows, 1},
-                           .swizzle = 128,
-                           .l2_promotion = 256};
+                           .swizzle = 128};
     for (int i = 1; i < 4; i++)
         if (m->dim[i] == 1) m->stride[i] = m->stride[i - 1] * m->dim[i - 1];
 }
@@ -246,15 +246,13 @@ static bool has_whole_chunks(const struct attention_spec *a)
     return a->head_dim % chunk == 0 && a->head_dim > chunk;
 }
 
-/* The same for what is read once, with the chunks of a row as a dimension behind the rows. What lies beside a
- * chunk is another head's, for another block: L2 would fetch it here and, having forgotten it, there again. */
+/* The same, with the chunks of a row as a dimension behind the rows. */
 static void sm90_chunks_map(struct kernel *k, const struct attention_spec *a, const struct tensor_use *v,
                             int rows)
 {
     sm90_keys_map(k, a, v, rows);
-    struct map_spec *m = &k->map[k->maps - 1];
-    m->l2_promotion = 0;
     if (!has_whole_chunks(a)) return;
+    struct map_spec *m = &k->map[k->maps - 1];
     m->rank = 5;
     m->dim[4] = m->dim[3], m->stride[4] = m->stride[3], m->box[4] = 1;
     m->dim[3] = a->head_dim / m->box[0], m->stride[3] = m->box[0], m->box[3] = (int)m->dim[3];

@@ -74,13 +74,26 @@ static int64_t clusters_of_batch(const struct gemm *g)
     return clusters_high(g) * CEIL_DIV(g->p->dim[2], t->bn * tile_cluster_n(t));
 }
 
-/* What the raster divides by, if that follows from the rows; else 0. Across: the clusters of a band. With a
- * tail: the blocks that have a tile more than others. */
+/* A tile for any number of rows is walked in one way or another, as the launch says. */
+static bool passes_walk(const struct gemm *g)
+{
+    const struct tile *t = &g->s->tile;
+    return t->mainloop == &mainloop_wgmma && t->most_rows == INT32_MAX && !t->tail && tile_cluster(t) == 1;
+}
+static int64_t walk_of(const struct gemm *g)
+{
+    const struct tile *t = &g->s->tile;
+    return (int64_t)t->band << 2 | t->serpentine << 1 | t->across;
+}
+
+/* What the raster divides by, if that follows from the rows; else 0. Across, or where either may be: the
+ * clusters of a band. With a tail: the blocks that have a tile more than others. */
 static int64_t walk_divisor(const struct gemm *g)
 {
     const struct tile *t = &g->s->tile;
     if (!passes_rows(g)) return 0;
     if (t->across) return t->band / tile_cluster_n(t) * clusters_high(g);
+    if (passes_walk(g)) return t->band * CEIL_DIV(g->p->dim[2], t->bn);
     if (!t->tail) return 0;
     int64_t longer = program_blocks(g->p, t) % t->blocks;
     return longer ? longer : t->blocks;
@@ -135,6 +148,7 @@ static void print_args(const struct gemm *g)
         text_printf(g->t, "    %s c%d;\n", emit_dtype(g->p->port[i].dtype), i);
     }
     if (passes_rows(g)) print_number(g, "i32", emit_word("m"), g->p->dim[1]);
+    if (passes_walk(g)) print_number(g, "u32", emit_word("walk"), walk_of(g));
     if (walk_divisor(g)) print_divisor(g, "divisor", walk_divisor(g));
     if (is_batched(g)) {
         print_number(g, "i32", emit_word("batches"), g->p->dim[0]);
@@ -164,12 +178,16 @@ static void print_columns(const struct gemm *g, int bn)
 static const char *truth(bool b) { return b ? "true" : "false"; }
 
 /* How tiles are walked, where it is not as ConfigDefaults says. */
-static void print_walk(const struct tile *c, bool persistent, struct text *t)
+static void print_walk(const struct gemm *g)
 {
+    const struct tile *c = &g->s->tile;
+    struct text *t = g->t;
+    bool persistent = g->s->persistent;
     if (tile_cluster(c) > 1)
         text_printf(t, "    static constexpr int cluster_m = %d, cluster_n = %d;\n", tile_cluster_m(c),
                     tile_cluster_n(c));
-    if (c->across || c->serpentine)
+    if (passes_walk(g)) text_append(t, "    static constexpr bool walks = true;\n");
+    else if (c->across || c->serpentine)
         text_printf(t, "    static constexpr bool across = %s, serpentine = %s;\n", truth(c->across),
                     truth(c->serpentine));
     if (c->tail)
@@ -216,11 +234,12 @@ static void print_config(const struct gemm *g)
     text_printf(t, "    static constexpr bool batched = %s;\n", truth(is_batched(g)));
     text_printf(t, "    static constexpr int bm = %d, bn = %d, bk = %d, stages = %d, groups = %d;\n", bm,
                 c->bn, c->bk, c->stages, c->groups);
-    text_printf(t, "    static constexpr int band = %d, unit = %d;\n", c->band, g->s->layout.unit);
+    text_printf(t, "    static constexpr int band = %d, unit = %d;\n", passes_walk(g) ? 1 : c->band,
+                g->s->layout.unit);
     print_rows(g);
     text_printf(t, "    static constexpr int shared_bytes = %d;\n", g->s->shared_bytes);
     text_printf(t, "    static constexpr bool pingpong = %s;\n", truth(c->pingpong));
-    print_walk(c, g->s->persistent, t);
+    print_walk(g);
     if (g->s->layout.state_columns)
         text_printf(t, "    static constexpr int state_columns = %d, states = %lld;\n",
                     g->s->layout.state_columns, (wide)g->s->layout.states);

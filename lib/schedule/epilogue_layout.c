@@ -49,8 +49,8 @@ static int program_row_team(const struct program *p, const struct tile *t)
         merges = true;
         wide = wide || p->port[p->step[i].port].reduce->state > WIDE_STATE;
     }
-    if (!merges) return 1;
-    if (tile_rows(p, t) <= FEW_ROWS && !p->invariant) return 32; /* it merges in another order than 1 and 2 */
+    if (!merges || p->invariant) return 1; /* a warp merges in another order */
+    if (tile_rows(p, t) <= FEW_ROWS) return 32;
     return group_rows(t) == 64 && !wide && !t->mainloop->streams ? 2 : 1;
 }
 

@@ -24,7 +24,7 @@ coda_status family_open(struct family *f, const graph *g, const coda_compile_opt
     f->graph = graph_copy(g, "compile");
     f->variants = f->graph ? variants_new() : NULL;
     bool good = f->variants;
-    if (good && opt->device == CODA_DEVICE_GPU) good = (f->known = known_new()) != NULL;
+    if (good && opt->device != CODA_DEVICE_CPU) good = (f->known = known_new()) != NULL;
     if (good) f->rewritten = compile_rewritten(g, opt);
     return good ? CODA_OK : fail_status();
 }

@@ -143,7 +143,7 @@ static bool may_go_on(const struct gathering *how, const coda_plan *p, int done)
 coda_status gather_compile(struct family *f, coda_plan *p, const struct gathering *how)
 {
     enum { TURNS = 4 }; /* kernels that a thread compiles before anybody is asked */
-    bool load = how->load && f->known;
+    bool load = how->load && f->opt.device == CODA_DEVICE_GPU;
     int all = p->kernels, done = f->opt.flags & CODA_PLAN_ONLY ? all : 0, threads;
     coda_status status = kernels_threads(&threads);
     if (!status && load) known_take(f->known, p);

@@ -182,7 +182,7 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
                 ptx::mbarrier_wait(address(&s.empty[at.slot]), at.parity);
                 load_slot(at.slot, k, t);
             }
-            back = Config::serpentine && !back;
+            back = walk().serpentine() && !back;
             if constexpr (Config::lends) lend(at, t);
         }
     }

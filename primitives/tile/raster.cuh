@@ -3,7 +3,8 @@
 // Bands of Config::band tile rows are swept along N, or bands of tile columns along M (across), so that the
 // tiles in flight at one time form a rectangle whose operands stay in L2. Serpentine: every second tile of a
 // block is multiplied from the end of K to its beginning, so that a sweep begins with what the last one ended
-// with. The blocks of a cluster walk neighbouring tiles, thus in step.
+// with. The blocks of a cluster walk neighbouring tiles, thus in step. Where Config::walks, the launch says
+// which of these it is to be (args.walk), so that one kernel serves numbers of rows that want either.
 //
 // Tail: the last Config::tail tiles of each row are only Config::tail_bn wide, so that blocks end together
 // although there are not as many tiles for each. They are dealt, one after the other, to the blocks that have
@@ -42,7 +43,7 @@ template <int m, int n> struct ClusterShape {
 // What a Config inherits that does not say otherwise.
 struct ConfigDefaults {
     static constexpr int cluster_m = 1, cluster_n = 1, tail = 0, tail_bn = 0, state_columns = 0, states = 0;
-    static constexpr bool across = false, serpentine = false, lends = false, once = false;
+    static constexpr bool across = false, serpentine = false, walks = false, lends = false, once = false;
 };
 
 // The number of rows is an argument, from which it is made anew wherever it is wanted: no register holds it.
@@ -57,8 +58,8 @@ template <class Config, class Cluster = ClusterShape<1, 1>> struct Raster {
     // In clusters, which may reach past the end:
     static constexpr int wide = (columns + Cluster::wide - 1) / Cluster::wide;
     static constexpr int side = Config::across ? Cluster::wide : Cluster::high;
-    static constexpr int band_size = Config::band / side;
     static_assert(Config::band % side == 0);
+    static_assert(!Config::walks || (Cluster::size == 1 && !Config::tail));
     static_assert(!Config::tail || (Cluster::size == 1 && !Config::across && !Config::batched));
     static_assert(!Config::tail || whole * Config::bn + Config::tail * Config::tail_bn == Config::n);
 
@@ -72,29 +73,46 @@ template <class Config, class Cluster = ClusterShape<1, 1>> struct Raster {
         else return each();
     }
 
+    // The walk: its bits, then the band's tiles.
+    DEV bool across() const
+    {
+        if constexpr (Config::walks) return args.walk & 1;
+        else return Config::across;
+    }
+    DEV bool serpentine() const
+    {
+        if constexpr (Config::walks) return args.walk & 2;
+        else return Config::serpentine;
+    }
+    DEV u32 band_size() const
+    {
+        if constexpr (Config::walks) return args.walk >> 2;
+        else return Config::band / side;
+    }
+
     // The band of a batch's cluster, whose length is the number of rows if it goes across.
     DEV u32 band_of(u32 i) const
     {
-        if constexpr (Config::across) return args.divisor.quotient(i);
-        else return i / (u32)(band_size * length());
+        if constexpr (Config::across || Config::walks) return args.divisor.quotient(i);
+        else return i / (u32)(band_size() * length());
     }
     DEV u32 batch_of(u32 index) const
     {
         if constexpr (Config::batched) return args.per_batch.quotient(index);
         else return 0;
     }
-    DEV int length() const { return Config::across ? high() : wide; }
+    DEV int length() const { return across() ? high() : wide; }
 
     // Of the cluster's block `rank`.
     DEV Tile tile(u32 index, int rank = 0) const
     {
         if constexpr (Config::tail) return tile_or_tail(index);
         const u32 batch = batch_of(index), i = index - batch * each();
-        const u32 band = band_of(i), in = i - band * (u32)(band_size * length());
-        const u32 first = band * band_size, left = (Config::across ? wide : high()) - first;
-        const u32 width = left < band_size ? left : band_size, x = first + in % width, y = in / width;
-        const int n = (int)(Config::across ? x : y) * Cluster::wide + rank / Cluster::high;
-        return {(int)batch, (int)(Config::across ? y : x) * Cluster::high + rank % Cluster::high, n,
+        const u32 size = band_size(), band = band_of(i), in = i - band * size * (u32)length();
+        const u32 first = band * size, left = (across() ? wide : high()) - first;
+        const u32 width = left < size ? left : size, x = first + in % width, y = in / width;
+        const int n = (int)(across() ? x : y) * Cluster::wide + rank / Cluster::high;
+        return {(int)batch, (int)(across() ? y : x) * Cluster::high + rank % Cluster::high, n,
                 n * Config::bn, Config::bn};
     }
 

@@ -149,6 +149,26 @@ static int two_tiers(void)
     return failed;
 }
 
+/* ---- One kernel that walks tiles by bands of rows or of columns ---- */
+
+static const char wide[] = "dim %T = 1..9000\n%x = input bf16[T,64]\n%w = weight bf16[384,64]\n"
+                           "%1 = matmul %x, %w\n%2 = silu %1\noutput %y = %2\n";
+
+static int walks(void)
+{
+    static const int64_t rows[] = {1100, 1500, 2100, 3300, 4700, 9000};
+    coda_graph *g = NULL;
+    coda_plan *p = coda_graph_parse(&g, wide) == CODA_OK ? of_policy(g, CODA_POLICY_WAIT) : NULL;
+    bool good = p;
+    int n = scale_is_full() ? 6 : 3;
+    for (int i = 0; i < n; i++) good = good && tier_good(g, NULL, p, rows[i], true);
+    int failed = gpu_case(good, "shapes", "%d kernels walk %d numbers of rows%s%s",
+                          good ? (int)stats_of(p).kernels : 0, n, good ? "" : ": ", good ? "" : coda_error());
+    coda_plan_free(p);
+    coda_graph_free(g);
+    return failed;
+}
+
 /* ---- A bundle of a plan, for who has no compiler ---- */
 
 static const char shipped[] = "dim %T = 1..40\n%x = input bf16[T,64]\n%w = weight bf16[64,64]\n"
@@ -214,9 +234,9 @@ int gpu_shapes(void)
     if (!device_open(&dev, err)) return gpu_case(false, "shapes", "%s", err);
     bool slow = device_emulated(&dev);
     uint64_t seed = random_seed();
-    int failed = two_tiers() + bundle(), graphs = slow              ? scaled(EMULATED_GRAPHS)
-                                                  : scale_is_full() ? FULL_GRAPHS
-                                                                    : GRAPHS;
+    int failed = two_tiers() + walks() + bundle(), graphs = slow              ? scaled(EMULATED_GRAPHS)
+                                                            : scale_is_full() ? FULL_GRAPHS
+                                                                              : GRAPHS;
     for (int i = 0; i < graphs; i++) failed += one_graph(seed + (uint64_t)i, slow ? EMULATED_SHAPES : SHAPES);
     return failed;
 }

@@ -98,6 +98,7 @@ void test_batching(const char *program);
 void test_leaving(const char *program);
 void test_load(const char *program);
 void test_checkpoints(const char *program);
+void test_words(const char *program);
 void test_gpu(const char *program);
 void test_captures(const char *program);
 

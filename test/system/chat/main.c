@@ -30,8 +30,13 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(const char *program);
-    } tests[] = {{"endpoints", test_endpoints}, {"batching", test_batching},       {"leaving", test_leaving},
-                 {"load", test_load},           {"checkpoints", test_checkpoints}, {"gpu", test_gpu},
+    } tests[] = {{"endpoints", test_endpoints},
+                 {"batching", test_batching},
+                 {"leaving", test_leaving},
+                 {"load", test_load},
+                 {"checkpoints", test_checkpoints},
+                 {"words", test_words},
+                 {"gpu", test_gpu},
                  {"captures", test_captures}};
     if (argc < 2) return fprintf(stderr, "usage: chat_test PROGRAM [TEST]...\n"), 2;
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {

@@ -64,7 +64,7 @@ int main(int argc, char **argv)
         void (*run)(const char *tiny, const char *scratch);
     } tests[] = {{"families", test_families}, {"greedy", test_greedy}, {"sampling", test_sampling},
                  {"files", test_files},       {"fuzz", test_fuzz},     {"templates", test_templates},
-                 {"minilm", test_minilm}};
+                 {"turns", test_turns},       {"minilm", test_minilm}};
     if (argc < 3) return fprintf(stderr, "usage: model_test TINY SCRATCH [TEST]...\n"), 2;
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
         bool wanted = argc == 3;

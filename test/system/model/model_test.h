@@ -25,6 +25,7 @@ void test_greedy(const char *tiny, const char *scratch);
 void test_sampling(const char *tiny, const char *scratch);
 void test_files(const char *tiny, const char *scratch);
 void test_fuzz(const char *tiny, const char *scratch);
+void test_turns(const char *tiny, const char *scratch);
 void test_templates(const char *tiny, const char *scratch);
 void test_minilm(const char *tiny, const char *scratch);
 
