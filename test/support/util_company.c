@@ -16,8 +16,8 @@
 const struct company_case company_cases[] = {
     {"norms and residuals",
      ROWS
-     "%x = input bf16[T,512]\n%w = weight bf16[320,512]\n%v = weight bf16[512,320]\n%u = weight "
-     "bf16[192,512]\n"
+     "%x = input bf16[T,1152]\n%w = weight bf16[320,1152]\n%v = weight bf16[1152,320]\n%u = weight "
+     "bf16[192,1152]\n"
      "%n = rms_norm %x {eps=1e-5}\n%a = matmul %n, %w\n%s = silu %a\n%b = matmul %s, %v\n%h = add %b, %x\n"
      "%m = rms_norm %h {eps=1e-5}\n%c = matmul %m, %u\n%t = sum %c\noutput %y = %c\noutput %z = %h\n"
      "output %t = %t\n",

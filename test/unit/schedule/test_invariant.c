@@ -117,7 +117,7 @@ static void print_product(struct text *t, const struct program *q, const struct 
     ck_assert(epilogue_layout_fill(&l, &arena, q, tile));
     text_printf(t, "gemm %s splits=%d serpentine=%d streams=%d", tile->mainloop->name, tile_splits(tile),
                 tile->serpentine, tile->mainloop->streams ? tile->blocks : 0);
-    text_printf(t, " team=%d evenly=%d", l.row_team, l.steps_evenly);
+    text_printf(t, " warp=%d evenly=%d", l.row_team > 2, l.steps_evenly); /* of 1 and 2 bits are equal */
     for (int i = 0; i < q->steps; i++) {
         const struct step *s = &q->step[i];
         if (s->kind != STEP_REDUCE || s->port < 0) continue;
