@@ -137,7 +137,7 @@ static bool may_pass(nvrtcResult r)
     return r != NVRTC_SUCCESS && r != NVRTC_ERROR_COMPILATION && r != NVRTC_ERROR_INVALID_OPTION;
 }
 
-coda_status compile_payload(void **data, size_t *size, const struct compile_job *j, char *err, bool *passing)
+static coda_status compile(void **data, size_t *size, const struct compile_job *j, char *err, bool *passing)
 {
     const struct nvrtc *n = j->nvrtc;
     struct facts f = {.registers = -1, .spill_bytes = -1};
@@ -145,7 +145,6 @@ coda_status compile_payload(void **data, size_t *size, const struct compile_job 
     nvrtcProgram program;
     snprintf(name, sizeof name, "%s.cu", j->symbol);
     nvrtcResult r = n->nvrtcCreateProgram(&program, j->text, name, j->count, j->texts, j->names);
-    *passing = true;
     if (r != NVRTC_SUCCESS) return report(n, r, j->symbol, "", err);
     r = run_nvrtc(j, program);
     char *log = take_log(n, program);
@@ -159,5 +158,14 @@ coda_status compile_payload(void **data, size_t *size, const struct compile_job 
     free(log);
     n->nvrtcDestroyProgram(&program);
     *passing = status == CODA_E_MEMORY || may_pass(r);
+    return status;
+}
+
+coda_status compile_payload(void **data, size_t *size, const struct compile_job *j, char *err, bool *passing)
+{
+    *passing = true;
+    if (!process_compiles()) return jit_fail(err, CODA_E_COMPILE, "%s: the process ends", j->symbol);
+    coda_status status = compile(data, size, j, err, passing);
+    process_compiled();
     return status;
 }

@@ -18,6 +18,9 @@ void sources_drop(void);
 
 /* process.c -- to be called before something is kept for the process that a *_drop() gives back. */
 void process_keeps(void);
+/* Around each use of NVRTC. False: the process ends, and nothing may begin any more. */
+bool process_compiles(void);
+void process_compiled(void);
 void cublaslt_drop(void);
 void jit_cache_drop(void);
 

@@ -50,13 +50,14 @@ template <class R, i32 warps> DEV void fold_warps(typename R::State &s, float *s
 }
 
 // The states that the `blocks` tiles of a row made of it (see port/vector.cuh), which `lanes` neighbouring
-// lanes merge: 1, 2, or a warp. load() has 16 of them, or 128 and more, on their way from memory at once: a
-// kernel asks for those of several rows, and for more, before it waits. merged() joins neighbours, then pairs
-// of these and so on, the same bits in each lane; one lane and two make the same.
+// lanes merge: 1, 2, or a warp. load() has 8 or 16 of them, or 128 and more, on their way from memory at
+// once: a kernel asks for those of several rows, and for more, before it waits. merged() joins neighbours,
+// then pairs of these and so on, the same bits in each lane; one lane and two make the same.
 template <class R, i32 lanes> struct States {
     static constexpr bool warp = lanes > 2; // whose lanes take every lanes-th
     static constexpr i32 of_warp = R::state == 1 ? 5 : 4; // sums of 132 blocks, or 160, come in one go
-    static constexpr i32 each = R::state > 4 ? 1 : warp ? of_warp : 16 / lanes; // of a lane, in flight
+    static constexpr i32 of_row = R::state == 1 ? 16 : 8; // registers are few beside large accumulators
+    static constexpr i32 each = R::state > 4 ? 1 : warp ? of_warp : of_row / lanes; // of a lane, in flight
     static constexpr i32 step = warp ? lanes : 1;
     typename R::State part[each];
 

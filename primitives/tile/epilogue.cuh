@@ -83,7 +83,7 @@ template <class Config, class Epilogue> struct Drain {
     // A thread has its share of the rows and columns in turns. All that they load of a tile with one sample
     // is in flight at one time; so is most of what any other loads of rows. Beside large accumulators what is
     // loaded of columns waits: sums that a tile of the tail does not write count as if they were in use.
-    static constexpr bool in_time = samples == 1 && Layout::blocks * Config::bn <= 256;
+    static constexpr bool in_time = samples == 1 && Layout::blocks * Config::bn <= 192;
     static constexpr int row_threads = 128 / Epilogue::team; // that lead a row at one time
     static constexpr int row_turns = (Layout::rows + row_threads - 1) / row_threads;
     static constexpr int rows_ahead = row_turns < 4 ? row_turns : 4;

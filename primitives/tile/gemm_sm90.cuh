@@ -421,7 +421,7 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
     // Asks for the values of a tile's rows and columns; of the first one before the consumer has all of its
     // registers, for which it waits until the producer's first loads are issued. Not beside large
     // accumulators: those that a tile of the tail does not write count as if they were in use from the start.
-    static constexpr bool asks_early = blocks * Config::bn <= 256;
+    static constexpr bool asks_early = blocks * Config::bn <= 192;
     DEV void ask(int group, const Tile &t, typename Drain::Ahead &ahead) const
     {
         if (Split::owns(t, rank())) drain_of(group).ask(Split::share_of(t, rank()), ahead);
