@@ -186,35 +186,6 @@ static void expect_error(const char *text, coda_status status, const char *start
     ck_assert_ptr_null(c.image);
 }
 
-/* NVRTC's destructors must not meet a thread that is in it. */
-static void *compile_slowly(void *text)
-{
-    struct jit_cubin c;
-    jit_compile(&c, "k", text, &(struct jit_options){.arch = "sm_90a"}, (char[JIT_ERROR_SIZE]){0});
-    return NULL;
-}
-
-START_TEST(exit_waits_for_its_compilers)
-{
-    static char slow[] =
-        KERNEL("#pragma unroll\n    for (int i = 0; i < 3000; i++) x[i] = x[i] * x[i + n] + i;");
-    enum { STATUS = 3 };
-    int status;
-    fflush(NULL);
-    pid_t child = fork();
-    if (!child) {
-        pthread_t t;
-        compile_slowly((char *)(uintptr_t)simple);
-        pthread_create(&t, NULL, compile_slowly, slow);
-        usleep(50000 + 100000 * (unsigned)_i);
-        exit(STATUS);
-    }
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert_msg(WIFEXITED(status), "signal %d", WTERMSIG(status));
-    ck_assert_int_eq(WEXITSTATUS(status), STATUS);
-}
-END_TEST
-
 START_TEST(names_file_and_line_of_an_error)
 {
     expect_error(KERNEL("    x[0] = y;"), CODA_E_COMPILE, "k.cu(2): error: identifier \"y\" is undefined");
@@ -655,7 +626,6 @@ Suite *jit_suite(void)
     tcase_add_test(t, reports_a_performance_warning);
     tcase_add_test(t, leaves_the_stack_limit_alone);
     tcase_add_test(t, compiles_in_many_threads);
-    tcase_add_loop_test(t, exit_waits_for_its_compilers, 0, 3);
     tcase_add_test(t, names_file_and_line_of_an_error);
     tcase_add_test(t, keeps_an_error_in_memory_alone);
     tcase_add_test(t, rejects_a_bad_arch);
