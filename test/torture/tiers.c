@@ -518,7 +518,7 @@ static void forks(void)
 
 struct leaver {
     useconds_t when;
-    bool held;  /* a compile that began goes on for ever */
+    bool held;  /* a compile that began goes on for a while, for which exit() waits */
     bool warms; /* in a thread besides */
     bool again; /* the plan was freed, and there is another one */
     bool frees; /* in a handler of exit(), which the library's own may come before */
@@ -528,6 +528,14 @@ static coda_plan *left;
 static void free_at_exit(void) { coda_plan_free(left); }
 
 static void linger_at_exit(void) { usleep(500); } /* while others go on */
+
+static void *let_go(void *ctx)
+{
+    enum { HELD_US = 200000 };
+    usleep(HELD_US);
+    atomic_store(&board->hold, 0);
+    return ctx;
+}
 
 /* main() returns while threads run, compile and load. */
 static int leave(void *ctx)
@@ -551,6 +559,7 @@ static int leave(void *ctx)
     else start(r, p, 0, ROWS, &never);
     if (l->warms) pthread_create(&thread, NULL, warm_everything, p);
     if (l->held) await_board(&board->running, 0, false);
+    if (l->held) pthread_create(&thread, NULL, let_go, NULL);
     usleep(l->when);
     exit(0);
 }
@@ -568,6 +577,7 @@ static void exits(void)
         atomic_store(&board->compile_us, 1000);
         int end = reap(spawn(leave, &l));
         if (end) bad += complain("exit %d ends with %d", i, end);
+        if (atomic_load(&board->running)) bad += complain("exit %d has left a compiler alone", i);
         struct coda_cache *c = open_cache(under("cache")); /* what it left is whole */
         atomic_store(&board->hold, 0);
         coda_plan *p = compiled(c, CODA_POLICY_WAIT, 0);
