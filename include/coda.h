@@ -871,8 +871,8 @@ CODA_API size_t coda_plan_workspace_for(const coda_plan *p, const int64_t *dims)
  * coda_status. Time is by the library's price, of the GPU that the plan is for (an H200 where there is none),
  * or of the CPU device. The percentage holds with all other symbols at their least (but 0), and with all at
  * their most. How many keys attention reads of a cache is data, and counts nothing: where they take most of
- * the time, padding costs less than is said. Plans some hundred shapes, in up to a second for a model of many
- * layers; nothing is compiled, or kept. */
+ * the time, padding costs less than is said. Plans some hundred shapes: a fraction of a second for a model of
+ * many layers, or seconds with `starts` or pages; nothing is compiled, or kept. */
 CODA_API int coda_plan_buckets(const coda_plan *p, int symbol, int percent, int64_t *out, int most);
 
 typedef struct coda_shape_stats {
