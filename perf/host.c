@@ -17,7 +17,6 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bench.h"
@@ -34,13 +33,6 @@ struct host {
     double call[MOST_CALLS];
     uint64_t seed;
 };
-
-static double now_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
 
 static void die(const char *what)
 {
@@ -119,10 +111,10 @@ static double run(struct host *s, const coda_plan *p, int64_t tokens)
     coda_run_options opt = CODA_RUN_OPTIONS_INIT;
     opt.dims = &tokens, opt.dim_count = 1;
     must(s->machine.stream_wait(s->machine.stream), "a run");
-    double from = now_us();
+    double from = clock_us();
     coda_status status = tokens ? coda_run_shaped(p, s->args, NULL, s->work, s->machine.stream, &opt)
                                 : coda_run(p, s->args, NULL, s->work, s->machine.stream);
-    double us = now_us() - from;
+    double us = clock_us() - from;
     if (status) die("run");
     return us;
 }
@@ -156,9 +148,9 @@ static void measure_first(struct host *s, const coda_graph *g, const char *name,
 {
     for (int i = -!flags; i < times; i++) { /* without flags the first one fills the cache */
         coda_cache_forget(s->cache);
-        double from = now_us();
+        double from = clock_us();
         coda_plan *p = compiled(s, g, CODA_POLICY_BACKGROUND, flags);
-        double to = now_us();
+        double to = clock_us();
         if (!s->work) allocate(s, p);
         double ms = (to - from + run(s, p, nth(s, 1, 3))) * 1e-3;
         if (i >= 0) s->call[i] = ms;

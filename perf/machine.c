@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 void must(int result, const char *what)
 {
@@ -48,4 +49,11 @@ void machine_open(struct machine *m)
     must(m->context_retain(&context, device), "cuDevicePrimaryCtxRetain");
     must(m->context_set(context), "cuCtxSetCurrent");
     must(m->stream_new(&m->stream, 1), "cuStreamCreate");
+}
+
+double clock_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }

@@ -81,6 +81,8 @@ void machine_open(struct machine *m);
 
 bool machine_exists(void);
 
+double clock_us(void); /* the host's, from some point on */
+
 /* Ends the program with the name of a call that failed. */
 void must(int result, const char *what);
 
