@@ -92,8 +92,10 @@ MODEL_CFLAGS  ?= $(shell pkg-config --cflags $(MODEL_PACKAGES) 2>/dev/null)
 MODEL_OBJ     := $(patsubst %.c,$(BUILD)/%.o,$(wildcard examples/model/*.c))
 TOKENIZER_OBJ := $(filter $(BUILD)/examples/model/tokenizer% $(BUILD)/examples/model/unicode%,$(MODEL_OBJ))
 $(MODEL_OBJ) $(MODEL_EXAMPLES:%=$(BUILD)/examples/%.o): ALL_CFLAGS += -Iexamples/model $(MODEL_CFLAGS)
+$(BUILD)/examples/embed.o: ALL_CFLAGS += -Iexamples/coda
+$(BUILD)/examples/embed: $(BUILD)/examples/coda/npy.o
 $(MODEL_EXAMPLES:%=$(BUILD)/examples/%): $(BUILD)/examples/%: $(BUILD)/examples/%.o $(MODEL_OBJ) $(BUILD)/libcoda.so
-	$(CC) $< $(MODEL_OBJ) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(MODEL_LIBS) $(LDLIBS)
+	$(CC) $(filter %.o,$^) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(MODEL_LIBS) $(LDLIBS)
 models: ## examples/embed.c and generate.c and the tests of examples/model, if jansson, PCRE2 and utf8proc are there
 tokenizers: ## of these the test of examples/model/tokenizer.h alone
 ifneq ($(strip $(MODEL_LIBS)),)
@@ -162,7 +164,7 @@ test-full: deps ## the same with every case, long fuzzing and torture at full sc
 
 # A client that asks a server of examples/chat_server.c everything.
 $(BUILD)/test/system/chat/%.o: ALL_CFLAGS += -Iexamples -Iexamples/chat -Iexamples/model $(CHAT_CFLAGS)
-CHAT_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/chat/*.c) $(addprefix examples/chat/,served.c runner.c random.c graph.c captures.c))
+CHAT_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/chat/*.c) $(addprefix examples/chat/,served.c runner.c graph.c captures.c timer.c))
 $(BUILD)/chat_test: $(CHAT_TEST_OBJ) $(MODEL_OBJ) $(BUILD)/libcoda.so
 	$(CC) $(CHAT_TEST_OBJ) $(MODEL_OBJ) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN' $(CHAT_LIBS) $(LDLIBS)
 
@@ -296,7 +298,7 @@ stamp-digest: ## a digest of include, lib, jit, primitives, cache and the GPU te
 
 # ---- Measurements: users of coda.h alone; all but latency and start need a GPU ----
 PERF      := gemm fused epilogue layer invariant attention encoder shapes host latency start
-PERF_OBJ  := $(patsubst %,$(BUILD)/perf/%.o,bench data report machine)
+PERF_OBJ  := $(patsubst %,$(BUILD)/perf/%.o,bench data report machine block)
 CASES     ?=
 PERF_ARGS ?=
 
@@ -342,7 +344,7 @@ $(BUILD)/compile_commands.json: $(SRC) Makefile ## for clangd and clang-tidy
 	@mkdir -p $(@D)
 	@{ printf '['; comma=; for f in $(SRC) $(TESTS) $(wildcard test/support/*.c test/system/chat/*.c examples/*.c examples/*/*.c perf/*.c); do \
 	    printf '%s\n{"directory": "%s", "file": "%s", "command": "%s -c %s"}' "$$comma" '$(CURDIR)' $$f \
-	        '$(CC) $(ALL_CFLAGS) -I$(BUILD)/test -Itest/support -Itest -Iexamples -Iexamples/chat -Iexamples/load -Iexamples/model -Iperf' $$f; comma=,; \
+	        '$(CC) $(ALL_CFLAGS) -I$(BUILD)/test -Itest/support -Itest -Iexamples -Iexamples/chat -Iexamples/coda -Iexamples/load -Iexamples/model -Iperf' $$f; comma=,; \
 	done; printf '\n]\n'; } > $@
 
 # ---- Installation ----

@@ -13,6 +13,7 @@
 #include "known.h"
 #include "rewrite.h"
 #include "schedule.h"
+#include "skeleton.h"
 #include "tune.h"
 
 #include <stdlib.h>
@@ -33,15 +34,22 @@ enum { H200_SMS = 132, H200_SHARED = 232448, OLDEST_ARCH = 80 };
 
 static bool has_gpu(const struct job *j) { return j->p->gpu.context; }
 
-/* A plan that is only to be looked at does without a GPU, but asks the one that there is. */
+/* A plan that is only to be looked at does without a GPU, but asks the one that there is. One of a family has
+ * what the elder has. */
 static coda_status choose_target(struct job *j)
 {
+    const struct coda_plan *elder = j->kin.elder;
+    if (elder) {
+        j->p->gpu = elder->gpu;
+        j->arch = elder->arch;
+        j->target = elder->plan.target;
+        return CODA_OK;
+    }
     char err[JIT_ERROR_SIZE] = "";
     j->arch = j->opt.arch ? j->opt.arch : "sm_90a";
     j->target = (struct target){.sms = H200_SMS, .shared_bytes = H200_SHARED};
     coda_status status = CODA_OK;
-    if (j->kin.elder) j->p->gpu = j->kin.elder->gpu;
-    else if (j->opt.device == CODA_DEVICE_GPU) status = jit_device_open(&j->p->gpu, err);
+    if (j->opt.device == CODA_DEVICE_GPU) status = jit_device_open(&j->p->gpu, err);
     bool needed = !(j->opt.flags & CODA_PLAN_ONLY) || j->opt.flags & CODA_AUTOTUNE;
     if (status && needed) return fail(status, "%s", err);
     if (has_gpu(j)) {
@@ -67,6 +75,7 @@ coda_status plan_build(struct plan *p, const graph *g, const struct plan_options
     p->target = opt->target;
     p->graph = insert_copies(g, opt->fold); /* rewrite: layouts that kernels can take */
     if (!p->graph) return fail_status();
+    p->values = p->graph->nodes;
     coda_status status = plan_fuse(&groups, p, opt); /* plan: nodes -> groups */
     if (!status) status = plan_lower(&groups);       /* plan: groups -> programs, their steps */
     if (!status) status = plan_order(p);             /* plan: programs in launch order */
@@ -146,18 +155,23 @@ graph *compile_rewritten(const graph *g, const coda_compile_options *opt)
     return r;
 }
 
-static coda_status plan_rewritten(struct job *j, struct plan *plan, const graph *r, bool fuse)
+static struct plan_options plan_options(const struct job *j, bool fuse)
 {
     const struct rewrite_options ro = rewrite_options(&j->opt, fuse);
-    struct plan_options po = {.fuse = ro.fuse,
-                              .fold = ro.fold,
-                              .target = j->target,
-                              .invariant = j->opt.flags & CODA_BATCH_INVARIANT,
-                              .variants = j->kin.variants,
-                              .base = j->kin.base,
-                              .larger = j->kin.larger,
-                              .largers = j->kin.largers};
-    po.cublaslt = j->opt.flags & CODA_CUBLASLT && j->opt.device == CODA_DEVICE_GPU;
+    return (struct plan_options){.fuse = ro.fuse,
+                                 .cublaslt = j->opt.flags & CODA_CUBLASLT && j->opt.device == CODA_DEVICE_GPU,
+                                 .fold = ro.fold,
+                                 .target = j->target,
+                                 .invariant = j->opt.flags & CODA_BATCH_INVARIANT,
+                                 .variants = j->kin.variants,
+                                 .base = j->kin.base,
+                                 .larger = j->kin.larger,
+                                 .largers = j->kin.largers};
+}
+
+static coda_status plan_rewritten(struct job *j, struct plan *plan, const graph *r, bool fuse)
+{
+    const struct plan_options po = plan_options(j, fuse);
     j->status = plan_build(plan, r, &po);
     if (!j->status && fuse && has_gpu(j)) j->status = improve(j, plan, r, po);
     return j->status;
@@ -241,6 +255,23 @@ static coda_status make_plan(struct job *j, const graph *g)
     return j->status;
 }
 
+/* A plan that differs from known ones in numbers alone is written down, scheduled and placed. */
+static coda_status make_like(struct job *j)
+{
+    struct coda_plan *p = j->p;
+    const struct coda_plan *elder = j->kin.elder;
+    struct plan_options po = plan_options(j, true);
+    po.product = j->kin.form->like.product;
+    p->args = elder->args;
+    p->states = elder->states;
+    p->place = ARENA_NEW(&p->arena, struct place, p->args + 1);
+    if (!p->place || !skeleton_plan(j->kin.form->skeleton, j->kin.at, &p->plan, p->place))
+        return fail(CODA_E_MEMORY, "out of memory for a plan of %d arguments", p->args);
+    for (int i = 0; i < p->args; i++) p->place[i].name = elder->place[i].name;
+    coda_status status = schedule(&p->plan, &po);
+    return status ? status : plan_place(&p->plan, &po);
+}
+
 /* ---- The pipeline ---- */
 
 static coda_status copy_args(struct coda_plan *p, const graph *g)
@@ -289,8 +320,8 @@ static coda_status compile(struct job *j, const graph *g)
 {
     struct coda_plan *p = j->p;
     coda_status status = choose_target(j);
-    if (!status) status = copy_args(p, g);
-    if (!status) status = make_plan(j, g);
+    if (!status && j->kin.form) status = make_like(j);
+    else if (!status && !(status = copy_args(p, g))) status = make_plan(j, g);
     if (status) return status;
     mark_folds(p);
     if (!j->kin.elder) debug_stage(DEBUG_GRAPH, "graph.txt", p->text[CODA_TEXT_GRAPH]);
@@ -300,7 +331,7 @@ static coda_status compile(struct job *j, const graph *g)
     if (!p->arch) return fail(CODA_E_MEMORY, "out of memory for an arch");
     p->runnable = j->opt.device != CODA_DEVICE_NONE && !(j->opt.flags & CODA_PLAN_ONLY);
     if (j->opt.device == CODA_DEVICE_CPU || j->kin.drawn) return CODA_OK;
-    status = kernels_emit(p, j->kin.known);
+    status = kernels_emit(p, j->kin.known, j->kin.form ? &j->kin.form->like : NULL);
     if (status || j->opt.flags & CODA_PLAN_ONLY || j->kin.unloaded) return status;
     return load(j);
 }

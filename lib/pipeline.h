@@ -2,10 +2,17 @@
 #ifndef PIPELINE_H
 #define PIPELINE_H
 
-#include "plan.h"
+#include "executable.h"
 
 /* A plan of a rewritten graph: copies, programs, order, schedules, memory. Emission comes after it. */
 coda_status plan_build(struct plan *p, const graph *g, const struct plan_options *opt);
+
+/* What plans that differ in numbers alone are written down from. */
+struct form {
+    struct skeleton *skeleton; /* skeleton.h; beside it the places of arguments, without their names */
+    struct likeness like;
+    bool settles; /* none has a product that a library may take over */
+};
 
 /* Of what family a plan is: NULL, or all of it NULL, if it stands alone. */
 struct kinship {
@@ -20,6 +27,8 @@ struct kinship {
     bool known_alone;    /* if they are not all that it needs, it is not runnable, and that is no failure */
     int threads;         /* that compile; 0: kernels_threads() */
     bool drawn;          /* what it would be: without kernels' texts, and not to be run */
+    const struct form *form; /* it has this one, at this point: the graph is not needed; or NULL */
+    const int64_t *at;
 };
 
 /* All of coda_compile of a graph without symbols, whose arguments are checked: *out is a new plan, or the

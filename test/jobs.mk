@@ -101,8 +101,12 @@ SYSTEM := install tool hijack demo chat chat-curl chat-asan chat-tsan tokenizer 
 # Checkpoints of each family: logits, texts, files that are broken; the real MiniLM, if `make embed-data` has brought it.
 MODEL_TEST = model_test test/system/model/tiny
 $(eval $(call job,model,rest,sh -c 'mkdir -p $(BUILD)/model && $(BUILD)/$(MODEL_TEST) $(BUILD)/model'))
-$(eval $(call job,model-asan,models,sh -c 'mkdir -p $(BUILD)/asan/model && $(BUILD)/asan/$(MODEL_TEST) $(BUILD)/asan/model families files fuzz templates turns'))
-SYSTEM += model model-asan
+$(eval $(call job,model-asan,models,sh -c 'mkdir -p $(BUILD)/asan/model && $(BUILD)/asan/$(MODEL_TEST) $(BUILD)/asan/model families files modules words cuts fuzz templates turns'))
+# Files that are not what they should be, where uninitialised bytes are seen, too.
+$(eval $(call job,model-valgrind,rest,sh -c 'mkdir -p $(BUILD)/valgrind && test/system/model/valgrind.sh $(BUILD)/$(MODEL_TEST) $(BUILD)/valgrind'))
+# Kernels of encoders in their real sizes.
+$(eval $(call job,nvrtc-encoders,rest,env CODA_CACHE_DIR=$(KERNELS) test/system/model/spills.sh $(BUILD)/examples/embed test/system/model/sizes))
+SYSTEM += model model-asan model-valgrind nvrtc-encoders
 
 # ---- Memory that runs out, random bytes ----
 FUZZ_SECONDS ?= $(if $(FULL),60,2)
@@ -129,14 +133,16 @@ WEAK    := weak-unit $(WEAK_TORTURES:%=weak-%)
 
 # ---- The GPU tests on an SM in software, and processes that start together on a driver that is not there ----
 HERE     := $(CURDIR)/$(BUILD)
-EMULATED := $(patsubst gpu_%,%,$(filter-out gpu_main gpu_tune gpu_cublaslt,$(basename $(notdir $(wildcard test/gpu/gpu_*.c)))))
+EMULATED := $(patsubst gpu_%,%,$(filter-out gpu_main gpu_tune gpu_cublaslt gpu_killed,$(basename $(notdir $(wildcard test/gpu/gpu_*.c)))))
 on_emulator = env CODA_CACHE_DIR=$(BUILD)/emulator/cache CODA_CUDA_LIB=$(HERE)/emulator CODA_LIBCUDA=$(HERE)/emulator/libcuda.so.1
 $(foreach g,$(EMULATED),$(eval $(call job,emulated-$(g),rest,$(on_emulator) $(BUILD)/gpu_tests $(g))))
 $(eval $(call job,cold-start,rest,env CODA_CUDA_LIB=$(HERE)/fake CODA_LIBCUDA=$(HERE)/fake/libcuda.so.1 $(BUILD)/gpu_tests cold))
+# Servers that share a cache, of which one after the other is killed; by CODA_KILLS=100 on a GPU, too.
+$(eval $(call job,killed,rest,$(with_fakes) FAKE_COMPILE_US=20000 CODA_KILLS=$(if $(FULL),400,100) CODA_KILL_MS=20 $(BUILD)/gpu_tests killed))
 $(eval $(call job,emulated-300-families,rest,$(on_emulator) CODA_FAMILIES=300 $(BUILD)/gpu_tests families))
 $(eval $(call job,emulated-example,rest,$(on_emulator) LD_LIBRARY_PATH=$(HERE)/emulator $(BUILD)/examples/decode))
 $(eval $(call job,emulated-chat,rest,$(on_emulator) LD_LIBRARY_PATH=$(HERE)/emulator $(BUILD)/chat_test $(BUILD)/examples/chat_server gpu captures))
-EMULATE := emulated-gemm $(filter-out emulated-gemm,$(EMULATED:%=emulated-%)) emulated-chat cold-start
+EMULATE := emulated-gemm $(filter-out emulated-gemm,$(EMULATED:%=emulated-%)) emulated-chat cold-start killed
 
 $(eval $(call job,emulated-model,rest,sh -c 'mkdir -p $(BUILD)/model && test/system/model/programs.sh $(BUILD)'))
 EMULATE += emulated-model

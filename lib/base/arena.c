@@ -18,21 +18,22 @@ enum { BLOCK_SIZE = 1 }; /* one malloc for each allocation, so that sanitizers s
 enum { BLOCK_SIZE = 16384 };
 #endif
 
-static bool add_block(struct arena *a, size_t bytes)
+static bool add_block(struct arena *a, size_t bytes, bool zeroes)
 {
     bool large = bytes > BLOCK_SIZE;
     size_t size = large ? bytes : BLOCK_SIZE;
-    struct arena_block *b = large ? calloc(1, sizeof *b + size) : malloc(sizeof *b + size);
+    struct arena_block *b = large && zeroes ? calloc(1, sizeof *b + size) : malloc(sizeof *b + size);
     if (!b) return false;
     b->used = 0;
     b->size = size;
-    b->zeroed = large;
+    b->zeroed = large && zeroes;
     b->next = a->block;
     a->block = b;
     return true;
 }
 
-void *arena_alloc(struct arena *a, size_t bytes)
+/* `zeroes`: what a block that is made for it has to be. */
+static void *take(struct arena *a, size_t bytes, bool zeroes)
 {
     if (bytes > (size_t)1 << 40) {
         a->failed = true;
@@ -40,22 +41,29 @@ void *arena_alloc(struct arena *a, size_t bytes)
     }
     bytes = (MAX(bytes, 1) + 15) & ~(size_t)15;
     if (!a->block || a->block->size - a->block->used < bytes) {
-        if (!add_block(a, bytes)) {
+        if (!add_block(a, bytes, zeroes)) {
             a->failed = true;
             return NULL;
         }
     }
     void *p = a->block->data + a->block->used;
     a->block->used += bytes;
-    return a->block->zeroed ? p : memset(p, 0, bytes);
+    return p;
 }
 
-char *arena_string(struct arena *a, const char *s)
+void *arena_alloc(struct arena *a, size_t bytes)
 {
-    size_t bytes = strlen(s) + 1;
-    char *p = arena_alloc(a, bytes);
-    return p ? memcpy(p, s, bytes) : NULL;
+    void *p = take(a, bytes, true);
+    return !p || a->block->zeroed ? p : memset(p, 0, bytes);
 }
+
+void *arena_copy(struct arena *a, const void *data, size_t bytes)
+{
+    void *p = take(a, bytes, false);
+    return p ? memcpy(p, data, bytes) : NULL;
+}
+
+char *arena_string(struct arena *a, const char *s) { return arena_copy(a, s, strlen(s) + 1); }
 
 char *arena_format(struct arena *a, const char *format, ...)
 {

@@ -49,6 +49,7 @@ struct arena {
     bool failed;
 };
 void *arena_alloc(struct arena *a, size_t bytes);
+void *arena_copy(struct arena *a, const void *data, size_t bytes);
 char *arena_string(struct arena *a, const char *s);
 char *arena_format(struct arena *a, const char *format, ...) PRINTF(2, 3);
 void arena_free(struct arena *a);

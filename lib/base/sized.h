@@ -13,6 +13,7 @@
     X(coda_map_def, reference)                                                                               \
     X(coda_rope_options, interleave_sections)                                                                \
     X(coda_attention_options, score_params)                                                                  \
+    X(coda_sample_options, bias)                                                                             \
     X(coda_append_options, scale)                                                                            \
     X(coda_cross_entropy_options, ignore_zero)                                                               \
     X(coda_compile_options, shapes)                                                                          \

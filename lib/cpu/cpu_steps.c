@@ -219,6 +219,11 @@ static void run_map(struct cpu_frame *f, const struct step *s, float *out)
     }
 }
 
+static void run_column(struct cpu_frame *f, const struct step *s, float *out)
+{
+    for (int64_t c = 0; c < step_width(f->cpu, s); c++) out[c] = (float)c;
+}
+
 static void run_lane(struct cpu_frame *f, const struct step *s, float *out)
 {
     struct operand_view v = view(f, s->in[0], s);
@@ -446,6 +451,7 @@ static void run_step(struct cpu_frame *f, const struct step *s, float *out)
     case STEP_LOAD: run_load(f, s, out); break;
     case STEP_SCALAR: run_scalar(f, s, out); break;
     case STEP_PARTIAL: run_partial(f, s, out); break;
+    case STEP_COLUMN: run_column(f, s, out); break;
     case STEP_MAP: run_map(f, s, out); break;
     case STEP_LANE: run_lane(f, s, out); break;
     case STEP_PAIR: run_pair(f, s, out); break;

@@ -18,7 +18,7 @@ bool emit_key(struct identity *out, struct arena *a, const struct plan *plan, co
 }
 
 coda_status emit_program(struct plan *plan, const struct program *p, const struct schedule *s,
-                         struct kernel *k, const char *text)
+                         struct kernel *k, const struct wording *words)
 {
     static coda_status (*const own[])(struct plan *, const struct program *, const struct schedule *,
                                       struct kernel *) = {
@@ -27,7 +27,7 @@ coda_status emit_program(struct plan *plan, const struct program *p, const struc
 #undef X
     };
     if (!emit_begin(plan, p, s, k)) return fail(CODA_E_MEMORY, "out of memory for a kernel");
-    k->text = text;
+    if (words) k->symbol = words->symbol, k->text = words->text;
     switch (p->kind) {
     case PROGRAM_GEMM: return emit_gemm(plan, p, s, k);
     case PROGRAM_ROWS: return emit_rows(plan, p, s, k);

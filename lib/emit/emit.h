@@ -5,14 +5,32 @@
 #include "kernel.h"
 #include "schedule.h"
 
-/* Fills *k, in the plan's arena. The schedule is complete. `text`: that of another program with an equal key,
- * which then is this one's, and nothing is printed; or NULL. */
+#include <string.h>
+
+/* Fills *k, in the plan's arena. The schedule is complete. `words`: those of another program with an equal
+ * key, or equal traits, which then are this one's, and nothing is printed; or NULL. */
 coda_status emit_program(struct plan *plan, const struct program *p, const struct schedule *s,
-                         struct kernel *k, const char *text);
+                         struct kernel *k, const struct wording *words);
 /* All that the text depends on, of a program whose launches pass what follows from its number of rows; false:
  * there is no memory, or the text may say more of it. */
 bool emit_key(struct identity *out, struct arena *a, const struct plan *plan, const struct program *p,
               const struct schedule *s);
+/* Of products at one place in plans of one form, and of those that are equal to it in each of these: all that
+ * the text depends on. false: it may depend on more, as that of any other program does. The tile has to be
+ * known, and no more of the schedule. */
+struct traits {
+    size_t size;
+    bool lost; /* there was no room for all */
+    unsigned char data[1536];
+};
+bool emit_traits(struct traits *t, const struct program *p, const struct schedule *s);
+static inline void traits_add(struct traits *t, const void *data, size_t size)
+{
+    t->lost = t->lost || t->size + size > sizeof t->data;
+    if (t->lost) return;
+    memcpy(t->data + t->size, data, size);
+    t->size += size;
+}
 /* The same from the kernel of an equal program, which names the buffers `theirs` in the order of `own`. */
 bool emit_like(struct plan *plan, struct kernel *k, const struct kernel *from, const int *theirs,
                const struct identity *own);

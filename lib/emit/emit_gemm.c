@@ -99,10 +99,11 @@ static int64_t walk_divisor(const struct gemm *g)
     return longer ? longer : t->blocks;
 }
 
-static void print_number(const struct gemm *g, const char *type, struct word name, int64_t n)
+/* `i` follows the name; -1: nothing does. */
+static void print_number(const struct gemm *g, const char *type, const char *name, int i, int64_t n)
 {
     emit_number(g->k, n);
-    text_printf(g->t, "    %s %s;\n", type, name.s);
+    text_printf(g->t, i < 0 ? "    %s %s;\n" : "    %s %s%d;\n", type, name, i);
 }
 
 static void print_divisor(const struct gemm *g, const char *name, int64_t n)
@@ -113,7 +114,7 @@ static void print_divisor(const struct gemm *g, const char *name, int64_t n)
 
 static void print_batch(const struct gemm *g, const struct tensor_use *o, const char *name)
 {
-    if (printer_fits(o->batch)) print_number(g, "i32", emit_word("%s_batch", name), o->batch);
+    if (printer_fits(o->batch)) print_number(g, "i32", name, -1, o->batch);
 }
 
 /* How far its batches are apart; the rows of its table; how many states the kernels that made them have left
@@ -122,9 +123,9 @@ static void print_port_numbers(const struct gemm *g, int i)
 {
     const struct tensor_use *port = &g->p->port[i];
     if (!has_pointer(g, i)) return;
-    if (printer_passes_batch(g->p, port)) print_number(g, "i32", emit_word("batch%d", i), port->stride[0]);
-    if (printer_passes_table(port)) print_number(g, "u32", emit_word("table%d", i), port->table_rows);
-    if (port->role == USE_PARTIAL_LOAD) print_number(g, "i32", emit_word("states%d", i), port->blocks);
+    if (printer_passes_batch(g->p, port)) print_number(g, "i32", "batch", i, port->stride[0]);
+    if (printer_passes_table(port)) print_number(g, "u32", "table", i, port->table_rows);
+    if (port->role == USE_PARTIAL_LOAD) print_number(g, "i32", "states", i, port->blocks);
 }
 
 static void print_args(const struct gemm *g)
@@ -147,13 +148,13 @@ static void print_args(const struct gemm *g)
         emit_scalar(g->k, g->p->port[i].buffer);
         text_printf(g->t, "    %s c%d;\n", emit_dtype(g->p->port[i].dtype), i);
     }
-    if (passes_rows(g)) print_number(g, "i32", emit_word("m"), g->p->dim[1]);
-    if (passes_walk(g)) print_number(g, "u32", emit_word("walk"), walk_of(g));
+    if (passes_rows(g)) print_number(g, "i32", "m", -1, g->p->dim[1]);
+    if (passes_walk(g)) print_number(g, "u32", "walk", -1, walk_of(g));
     if (walk_divisor(g)) print_divisor(g, "divisor", walk_divisor(g));
     if (is_batched(g)) {
-        print_number(g, "i32", emit_word("batches"), g->p->dim[0]);
+        print_number(g, "i32", "batches", -1, g->p->dim[0]);
         print_divisor(g, "per_batch", clusters_of_batch(g));
-        if (!tma) print_batch(g, &g->p->a, "a"), print_batch(g, &g->p->b, "b");
+        if (!tma) print_batch(g, &g->p->a, "a_batch"), print_batch(g, &g->p->b, "b_batch");
     }
     if (printer_passes_period(g->p)) print_divisor(g, "period", printer_period(g->p));
     for (int i = 0; i < g->p->ports; i++) print_port_numbers(g, i);
@@ -335,7 +336,7 @@ coda_status emit_gemm(struct plan *plan, const struct program *p, const struct s
 {
     struct text t = {.silent = k->text};
     struct gemm g = {.p = p, .s = s, .k = k, .t = &t};
-    k->symbol = emit_symbol(plan, p, "coda_gemm");
+    if (!k->symbol) k->symbol = emit_symbol(plan, p, "coda_gemm");
     if (s->tile.mainloop->tma) emit_gemm_maps(p, s, k);
     coda_status status = check(&g);
     if (!status) print_kernel(&g);

@@ -29,7 +29,7 @@ static struct map_spec a_map(const struct program *p, const struct schedule *s)
 {
     struct map_spec m = operand_map(&p->a, p->dim[0], p->dim[1], p->k);
     m.box[0] = 64;
-    m.box[1] = operand_is_mn_major(&p->a) ? 64 : s->layout.a_rows / tile_cluster_n(&s->tile);
+    m.box[1] = operand_is_mn_major(&p->a) ? 64 : s->layout.a_box / tile_cluster_n(&s->tile);
     m.box[2] = 1;
     return m;
 }

@@ -75,6 +75,7 @@ static void print_level_step(const struct printer *e, int i)
         else text_printf(e->t, "        const float v%d = a.v%d;", i, i);
         break;
     case STEP_PARTIAL: print_partial(e, i); break;
+    case STEP_COLUMN: text_printf(e->t, "        const float v%d = (float)n;", i); break;
     case STEP_MAP:
         text_printf(e->t, "        const float v%d = ", i);
         printer_call(e, s, 0);

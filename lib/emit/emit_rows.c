@@ -25,6 +25,7 @@ static void print_step(struct emitter *e, int i)
     case STEP_LOAD: text_append(e->t, port->role == USE_GATHER ? " gather " : " load "); break;
     case STEP_SCALAR: text_append(e->t, " scalar "); break;
     case STEP_PARTIAL: text_printf(e->t, " finish %s of ", port->reduce->name); break;
+    case STEP_COLUMN: text_append(e->t, " column"); break;
     case STEP_PAIR:
     case STEP_MAP:
     case STEP_REDUCE: text_printf(e->t, " %s", step_name(e->p, s)); break;

@@ -300,6 +300,7 @@ static void print_column_step(struct emitter *e, int i)
 {
     switch (e->p->step[i].kind) {
     case STEP_LOAD: print_load(e, i); break;
+    case STEP_COLUMN: rows_line(e, "const float v%d = (float)(%s);", i, column(e)); break;
     case STEP_MAP: print_map(e, i); break;
     case STEP_PAIR: rows_pair(e, i); break;
     case STEP_REDUCE: print_push(e, i); break;

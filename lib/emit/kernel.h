@@ -46,6 +46,11 @@ struct kernel {
     struct launch_spec launch;
 };
 
+/* What of a kernel is text. */
+struct wording {
+    const char *symbol, *text;
+};
+
 /* Blocks to launch where there are so many SMs. */
 int64_t kernel_blocks(const struct launch_spec *l, int sms);
 

@@ -11,9 +11,10 @@ struct compiled_kernel {
     struct coda_kernel_info info;
     struct jit_cubin cubin;
     struct jit_kernel *kernel; /* GPU only */
+    struct known_words *words; /* known.h: its text, if that is there; or NULL */
     const struct kernel *spec;
     coda_status status; /* of its compilation */
-    char error[JIT_ERROR_SIZE];
+    char *error;        /* JIT_ERROR_SIZE bytes; NULL: it was not compiled */
 };
 
 enum { KERNEL_NONE = -1 }; /* cuBLASLt's, or an empty domain */
@@ -53,9 +54,14 @@ struct coda_plan {
 
 /* kernels.c: emit, compile, load, in this order. */
 coda_status kernels_threads(int *out); /* that compile: $CODA_COMPILE_THREADS, or all cores */
-/* What known.h has the text of is not printed again; NULL: all is. */
+/* Plans that differ in numbers alone have one of these, which they are known by. */
+struct likeness {
+    int *first;               /* of each program: the first one that equals it, in each of the plans */
+    struct product **product; /* variants.h: of each program; a product without one may differ in more */
+};
+/* What known.h has the text of is not printed again; NULL: all is. `like`: of a plan of such; or NULL. */
 struct known;
-coda_status kernels_emit(struct coda_plan *p, struct known *known);
+coda_status kernels_emit(struct coda_plan *p, struct known *known, const struct likeness *like);
 /* Those that the plan has none of yet, from `first` on, in so many threads; 0: in kernels_threads(). */
 coda_status kernels_compile(struct coda_plan *p, int first, const struct jit_options *opt, int threads);
 coda_status kernels_load(struct coda_plan *p, const struct jit_options *opt);

@@ -16,29 +16,44 @@ _Static_assert(CUBLASLT_WORKSPACE == JIT_LT_WORKSPACE, "the plan leaves cuBLASLt
 
 /* ---- Emit ---- */
 
-/* The kernel of an equal text, or a new one. */
-static int find_kernel(struct coda_plan *p, struct names *texts, struct kernel *spec)
+/* What is emitted: programs by what they are, kernels by their text. */
+struct emission {
+    struct memo memo;
+    struct names texts; /* but of those that are known */
+    struct arena scratch;
+    struct known *known;
+    const struct likeness *like;
+};
+
+/* The kernel of an equal text. Those that are known are one text if they are equal. */
+static int find_text(const struct coda_plan *p, const struct emission *e, const char *text, bool known)
 {
-    int found = names_find(texts, spec->text, -1);
+    for (int i = 0; i < p->kernels; i++) {
+        const struct compiled_kernel *k = &p->kernel[i];
+        bool same = k->spec->text == text;
+        if (!same && k->words && !known) same = !strcmp(k->spec->text, text);
+        if (same) return i;
+    }
+    return e->texts.count ? names_find(&e->texts, text, -1) : -1;
+}
+
+static int find_kernel(struct coda_plan *p, struct emission *e, struct kernel *spec,
+                       struct known_words *words)
+{
+    int found = find_text(p, e, spec->text, words);
     if (found >= 0) return found;
     found = p->kernels++;
     p->kernel[found].spec = spec;
+    p->kernel[found].words = words;
     p->kernel[found].info = (struct coda_kernel_info){.size = sizeof(struct coda_kernel_info),
                                                       .name = spec->symbol,
                                                       .source = spec->text,
                                                       .shared_bytes = spec->launch.shared_bytes};
-    debug_stage(DEBUG_SOURCE, arena_format(&p->arena, "%s.cu", spec->symbol), spec->text);
-    names_add(texts, &p->arena, spec->text, found);
+    if (debug_shows(DEBUG_SOURCE))
+        debug_stage(DEBUG_SOURCE, arena_format(&p->arena, "%s.cu", spec->symbol), spec->text);
+    if (!words) names_add(&e->texts, &p->arena, spec->text, found);
     return found;
 }
-
-/* What is emitted: programs by what they are, kernels by their text. */
-struct emission {
-    struct memo memo;
-    struct names texts;
-    struct arena scratch;
-    struct known *known;
-};
 
 /* The identity of a program and of its schedule. */
 static bool identify(struct identity *id, struct arena *a, const struct plan *p, int index)
@@ -66,19 +81,65 @@ static bool may_have_twin(const struct plan *p, int index)
     return found;
 }
 
+/* By what a product's text is known, before its schedule is complete: of a plan like others, its place there
+ * and its traits. */
+struct text_key {
+    struct identity id;
+    struct {
+        const struct likeness *like;
+        int64_t first;
+        struct traits traits;
+    } place;
+};
+
+static bool find_place(struct text_key *k, const struct emission *e, const struct program *q, int index,
+                       const struct schedule *s)
+{
+    const struct likeness *like = e->like;
+    if (!like || !like->product[index] || !emit_traits(&k->place.traits, q, s)) return false;
+    k->place.like = like;
+    k->place.first = like->first[index];
+    k->id = (struct identity){.data = &k->place,
+                              .size = offsetof(struct text_key, place.traits.data) -
+                                      offsetof(struct text_key, place) + k->place.traits.size};
+    k->id.hash = hash_of(k->id.data, k->id.size);
+    return true;
+}
+
+static const struct known_program *seek(const struct emission *e, const struct text_key *key, bool keyed)
+{
+    return keyed ? known_seek(e->known, &key->id) : NULL;
+}
+
+static coda_status complete(struct coda_plan *p, int index, const struct known_program *known)
+{
+    const struct program *q = &p->plan.program[index];
+    struct schedule *s = &p->plan.schedule[index];
+    const struct schedule *other = known ? known->schedule : NULL;
+    if (other && schedule_complete_like(s, other, q, &p->plan.target)) return CODA_OK;
+    return schedule_complete(s, &p->plan.arena, q, &p->plan.target);
+}
+
 static coda_status emit_new(struct coda_plan *p, int index, struct emission *e)
 {
     struct program *q = &p->plan.program[index];
     struct schedule *s = &p->plan.schedule[index];
     struct compiled_program *c = &p->program[index];
-    struct identity key;
-    const char *text = NULL;
-    coda_status status = schedule_complete(s, &p->plan.arena, q, &p->plan.target);
-    bool keyed = !status && e->known && emit_key(&key, &e->scratch, &p->plan, q, s);
-    if (keyed) text = known_text(e->known, &key);
-    if (!status) status = emit_program(&p->plan, q, s, &c->emitted, text);
-    if (!status && keyed && !text) known_learn(e->known, &key, c->emitted.text);
-    if (!status && s->grid) c->kernel = find_kernel(p, &e->texts, &c->emitted);
+    struct text_key key;
+    bool early = e->known && find_place(&key, e, q, index, s), keyed = early;
+    const struct known_program *known = seek(e, &key, early);
+    coda_status status = complete(p, index, known);
+    if (!status && !early && e->known) {
+        keyed = emit_key(&key.id, &e->scratch, &p->plan, q, s);
+        known = seek(e, &key, keyed);
+    }
+    if (!status) status = emit_program(&p->plan, q, s, &c->emitted, known ? &known->words->words : NULL);
+    if (!status && keyed && !known) {
+        const struct wording own = {c->emitted.symbol, c->emitted.text};
+        known = known_learn(e->known, &key.id, &own, early ? s : NULL, q->steps);
+        if (known) c->emitted.symbol = known->words->words.symbol, c->emitted.text = known->words->words.text;
+    }
+    if (!status && s->grid) c->kernel = find_kernel(p, e, &c->emitted, known ? known->words : NULL);
     return status;
 }
 
@@ -89,7 +150,7 @@ static coda_status emit_one(struct coda_plan *p, int index, struct emission *e)
     struct compiled_program *c = &p->program[index];
     struct identity id;
     const int *theirs;
-    if (!may_have_twin(&p->plan, index)) return emit_new(p, index, e);
+    if (e->like || !may_have_twin(&p->plan, index)) return emit_new(p, index, e);
     bool good = identify(&id, &e->scratch, &p->plan, index);
     struct program *first = good ? memo_first(&e->memo, &e->scratch, &id, q, &theirs) : NULL;
     if (!first) return fail(CODA_E_MEMORY, "out of memory for %d programs", p->plan.programs);
@@ -105,12 +166,12 @@ bool is_cublaslt(const struct plan *p, int index)
     return p->program[index].kind == PROGRAM_GEMM && p->schedule[index].tile.mainloop == &mainloop_cublaslt;
 }
 
-coda_status kernels_emit(struct coda_plan *p, struct known *known)
+coda_status kernels_emit(struct coda_plan *p, struct known *known, const struct likeness *like)
 {
     p->kernel = ARENA_NEW(&p->arena, struct compiled_kernel, p->plan.programs);
     p->program = ARENA_NEW(&p->arena, struct compiled_program, p->plan.programs);
     if (p->arena.failed) return fail(CODA_E_MEMORY, "out of memory for %d programs", p->plan.programs);
-    struct emission e = {.known = known};
+    struct emission e = {.known = known, .like = like};
     coda_status status = CODA_OK;
     for (int i = 0; i < p->plan.programs && !status; i++) {
         p->program[i].kernel = KERNEL_NONE;
@@ -146,7 +207,9 @@ static bool order_kernels(struct coda_plan *p, int first, struct compilation *c)
 {
     int n = 0;
     c->order = ARENA_NEW(&p->arena, int, p->kernels - first + 1);
-    if (!c->order) return false;
+    for (int i = first; i < p->kernels; i++)
+        if (!p->kernel[i].kernel) p->kernel[i].error = ARENA_NEW(&p->arena, char, JIT_ERROR_SIZE);
+    if (p->arena.failed) return false;
     for (int maps = 1; maps >= 0; maps--)
         for (int i = first; i < p->kernels; i++)
             if ((p->kernel[i].spec->maps > 0) == maps) c->order[n++] = i;

@@ -2,6 +2,7 @@
 #include "known.h"
 
 #include "graph.h"
+#include "schedule.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -12,12 +13,12 @@ struct entry {
     struct coda_kernel_info info; /* its texts are those of the plan at hand */
 };
 
-enum { CHAINS = 64, MOST_KEYS = 1024 };
+enum { CHAINS = 256, MOST_KEYS = 2048 };
 
 struct known_key {
     struct known_key *next;
     struct identity id;
-    const char *text;
+    struct known_program program;
 };
 
 struct known {
@@ -61,33 +62,71 @@ static struct known_key *seek(struct known *t, const struct identity *id)
     return k;
 }
 
-const char *known_text(struct known *t, const struct identity *key)
+const struct known_program *known_seek(struct known *t, const struct identity *key)
 {
     pthread_mutex_lock(&t->lock);
     const struct known_key *k = seek(t, key);
     pthread_mutex_unlock(&t->lock);
-    return k ? k->text : NULL;
+    return k ? &k->program : NULL;
+}
+
+static struct known_words *find_words(const struct known *t, const char *text)
+{
+    for (int i = 0; i < CHAINS; i++)
+        for (const struct known_key *k = t->chain[i]; k; k = k->next)
+            if (!strcmp(k->program.words->words.text, text)) return k->program.words;
+    return NULL;
+}
+
+static struct known_words *new_words(struct known *t, const struct wording *words)
+{
+    struct known_words *w = ARENA_NEW(&t->arena, struct known_words, 1);
+    const char *symbol = arena_string(&t->arena, words->symbol), *text = arena_string(&t->arena, words->text);
+    if (!w || !symbol || !text) return NULL;
+    *w = (struct known_words){{symbol, text}, -1};
+    return w;
+}
+
+static const struct schedule *copy_schedule(struct known *t, const struct schedule *s, int steps)
+{
+    struct schedule *copy = ARENA_NEW(&t->arena, struct schedule, 1);
+    enum level *level = ARENA_NEW(&t->arena, enum level, steps + 1);
+    bool *crosses = ARENA_NEW(&t->arena, bool, steps + 1), *moved = ARENA_NEW(&t->arena, bool, steps + 1);
+    if (!copy || !level || !crosses || !moved) return NULL;
+    *copy = *s;
+    copy->layout.level = memcpy(level, s->layout.level, sizeof *level * (size_t)steps);
+    copy->layout.crosses = memcpy(crosses, s->layout.crosses, sizeof *crosses * (size_t)steps);
+    copy->layout.moved = memcpy(moved, s->layout.moved, sizeof *moved * (size_t)steps);
+    return copy;
+}
+
+static struct known_key *new_key(struct known *t, const struct identity *id, struct known_words *words)
+{
+    struct known_key *k = ARENA_NEW(&t->arena, struct known_key, 1);
+    void *data = arena_alloc(&t->arena, id->size);
+    struct known_key **chain = &t->chain[id->hash % CHAINS];
+    if (!k || !data || !words) return NULL;
+    memcpy(data, id->data, id->size);
+    *k = (struct known_key){*chain, {.data = data, .size = id->size, .hash = id->hash}, {words, NULL}};
+    *chain = k;
+    t->keys++;
+    return k;
 }
 
 /* Without memory, or with very many keys, it is printed again. */
-static void learn(struct known *t, const struct identity *key, const char *text)
-{
-    struct known_key *k = ARENA_NEW(&t->arena, struct known_key, 1);
-    void *data = arena_alloc(&t->arena, key->size);
-    const char *copy = arena_string(&t->arena, text);
-    struct known_key **chain = &t->chain[key->hash % CHAINS];
-    if (!k || !data || !copy) return;
-    memcpy(data, key->data, key->size);
-    *k = (struct known_key){*chain, {.data = data, .size = key->size, .hash = key->hash}, copy};
-    *chain = k;
-    t->keys++;
-}
-
-void known_learn(struct known *t, const struct identity *key, const char *text)
+const struct known_program *known_learn(struct known *t, const struct identity *key,
+                                        const struct wording *words, const struct schedule *schedule,
+                                        int steps)
 {
     pthread_mutex_lock(&t->lock);
-    if (t->keys < MOST_KEYS && !seek(t, key)) learn(t, key, text);
+    struct known_key *k = seek(t, key);
+    if (!k && t->keys < MOST_KEYS) {
+        struct known_words *w = find_words(t, words->text);
+        k = new_key(t, key, w ? w : new_words(t, words));
+        if (k && schedule) k->program.schedule = copy_schedule(t, schedule, steps);
+    }
     pthread_mutex_unlock(&t->lock);
+    return k ? &k->program : NULL;
 }
 
 /* ---- Kernels ---- */
@@ -106,7 +145,9 @@ int known_take(struct known *t, struct coda_plan *p)
     int missing = 0;
     pthread_mutex_lock(&t->lock);
     for (int i = 0; i < p->kernels; i++) {
-        int at = names_find(&t->texts, p->kernel[i].info.source, -1);
+        struct known_words *w = p->kernel[i].words;
+        int at = w && w->entry >= 0 ? w->entry : names_find(&t->texts, p->kernel[i].info.source, -1);
+        if (w) w->entry = at;
         if (at >= 0) take_one(&t->entry[at], &p->kernel[i]);
         else missing++;
     }

@@ -17,9 +17,23 @@ void known_free(struct known *t);
 void known_hold(struct known *t);
 void known_let_go(struct known *t);
 
-/* The text of a program with this key (emit.h), if it was learnt; it stays. NULL: it has to be printed. */
-const char *known_text(struct known *t, const struct identity *key);
-void known_learn(struct known *t, const struct identity *key, const char *text);
+/* The words of programs with some key; equal texts have one. */
+struct known_words {
+    struct wording words;
+    int entry; /* of the table of kernels; -1: it was not looked for, or is not there */
+};
+/* What a program with some key has: its words, and, where others with that key may take it over, a complete
+ * schedule. */
+struct known_program {
+    struct known_words *words;
+    const struct schedule *schedule; /* NULL: each has its own */
+};
+/* What a program with this key (emit.h) has, if it was learnt; it stays. NULL: it has to be printed. */
+const struct known_program *known_seek(struct known *t, const struct identity *key);
+/* The same, once they are printed; NULL: they are not kept. `schedule` is copied; or NULL. */
+const struct known_program *known_learn(struct known *t, const struct identity *key,
+                                        const struct wording *words, const struct schedule *schedule,
+                                        int steps);
 
 /* Gives p, whose kernels are emitted, those that are known; returns the number of the others. */
 int known_take(struct known *t, struct coda_plan *p);

@@ -86,6 +86,9 @@ struct type {
  * key's number, its query head's. */
 enum score_operand { SCORE_ITSELF, SCORE_POSITION, SCORE_KEY, SCORE_HEAD };
 
+/* Of an IOTA: a float counts them exactly. */
+enum { IOTA_MOST = 1 << 24 };
+
 /* Of a TOP_K: a warp has two candidates in each lane, tile/top_k.cuh. */
 enum { TOP_K_MOST = 64 };
 

@@ -365,3 +365,44 @@ coda_status shape_infer(const graph *g, struct node *n)
     if (s != CODA_OK || op_is_leaf(n->op)) return s;
     return type_check(node_word(n), "result", &n->type);
 }
+
+/* ---- The least of each row that is kept ---- */
+
+enum { NUCLEUS_COLUMNS = 1 << 24 }; /* which weights in units of 2^-38 add up to less than 2^63 of */
+
+/* One number for each row, or for all. */
+static coda_status need_rows(const struct node *n, const char *name, const struct type *x,
+                             const struct type *v, coda_dtype dtype)
+{
+    struct type rows = *x;
+    if (!v) return CODA_OK;
+    if (v->dtype != dtype)
+        return fail(CODA_E_INVALID, "%s: %s is %s; it must be %s", node_word(n), name, type_text(v).s,
+                    dtype_name(dtype));
+    rows.dim[x->rank - 1] = 1;
+    bool one = v->rank == 0 || type_elements(v) == 1;
+    bool same = v->rank == x->rank - 1 || (v->rank == x->rank && type_columns(v) == 1);
+    if (one || (same && dims_equal(&rows, v, x->rank - 1))) return CODA_OK;
+    return fail(CODA_E_INVALID, "%s: x is %s but %s is %s; it must be one number for each row, or for all",
+                node_word(n), dims_text(x).s, name, dims_text(v).s);
+}
+
+coda_status infer_nucleus(const graph *g, struct node *n)
+{
+    static const struct {
+        const char *name;
+        coda_dtype dtype;
+    } rows[] = {{"temperature", CODA_F32}, {"top_k", CODA_I32}, {"top_p", CODA_F32}, {"min_p", CODA_F32}};
+    const struct type *x = operand_type(g, n, 0);
+    coda_status s = need_float(n, "x", x, 1);
+    for (int i = 0; i < ARRAY_SIZE(rows) && s == CODA_OK; i++)
+        s = need_rows(n, rows[i].name, x, operand_type(g, n, i + 1), rows[i].dtype);
+    if (s != CODA_OK) return s;
+    if (type_columns(x) < 1 || type_columns(x) > NUCLEUS_COLUMNS)
+        return fail(CODA_E_INVALID, "%s: x is %s; it needs 1..%d columns", node_word(n), dims_text(x).s,
+                    NUCLEUS_COLUMNS);
+    n->type = *x;
+    n->type.dtype = CODA_F32;
+    n->type.dim[x->rank - 1] = 1;
+    return CODA_OK;
+}

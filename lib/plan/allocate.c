@@ -91,6 +91,19 @@ static int by_offset(const void *x, const void *y)
     return (a->offset > b->offset) - (a->offset < b->offset);
 }
 
+/* Of many the library's sort is faster, but it asks for memory. */
+static void sort(struct placed *placed, int n)
+{
+    enum { MANY = 64 };
+    if (n > MANY) qsort(placed, (size_t)n, sizeof *placed, by_offset);
+    for (int i = 1; i < n && n <= MANY; i++) {
+        const struct placed one = placed[i];
+        int at = i;
+        for (; at && placed[at - 1].offset > one.offset; at--) placed[at] = placed[at - 1];
+        placed[at] = one;
+    }
+}
+
 /* Those that are placed and live at the same time as b, in l->found. */
 static void find_contemporaries(struct lives *l, const struct buffer *b)
 {
@@ -110,7 +123,7 @@ static int64_t lowest_gap(struct lives *l, const struct buffer *b, struct placed
         const struct buffer *o = &l->p->buffer[l->found[i]];
         placed[i] = (struct placed){o->offset, o->offset + o->bytes};
     }
-    qsort(placed, (size_t)l->n, sizeof *placed, by_offset);
+    sort(placed, l->n);
     for (int i = 0; i < l->n && placed[i].offset < at + b->bytes; i++)
         if (at < placed[i].end) at = (placed[i].end + ALIGN - 1) / ALIGN * ALIGN;
     return at;
@@ -152,7 +165,7 @@ static void place_like(struct plan *p, struct lives *l, const struct plan *large
     int n = 0;
     for (int i = 0; i < p->buffers; i++)
         if (is_placed(&p->buffer[i])) order[n++] = (struct placed){larger->buffer[i].offset, i};
-    qsort(order, (size_t)n, sizeof *order, by_offset);
+    sort(order, n);
     for (int k = 0; k < n; k++) {
         int buffer = (int)order[k].end;
         int64_t at = 0;

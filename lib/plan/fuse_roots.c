@@ -110,19 +110,20 @@ static bool count_again(const struct grouper *gr, const struct node *n, struct s
     return out->steps <= steps && out->loads <= loads;
 }
 
-/* A map of [.., 1] values, one of which is still in pieces, or of a row vector and a column vector:
- * computed again by each reader. */
+/* A map of [.., 1] values, one of which is still in pieces, or of a row vector and a column vector, or of
+ * columns' numbers: computed again by each reader. */
 static bool is_inline(const struct grouper *gr, const struct node *n, struct site *out)
 {
     if (n->op != OP_MAP || n->type.rank == 0) return false;
-    bool pieces = false, outer = type_columns(&n->type) > 1 && type_rows(&n->type) > 1;
+    bool pieces = false, counts = false, outer = type_columns(&n->type) > 1 && type_rows(&n->type) > 1;
     for (int i = 0; i < n->nin; i++) {
         const struct site *s = &gr->site[n->in[i]];
         if (!is_vector(&gr->g->node[n->in[i]].type, &n->type)) return false;
+        counts = counts || (gr->g->node[n->in[i]].op == OP_IOTA && type_columns(&n->type) > 1);
         pieces = pieces || (s->partial && !group_has_column_parts(gr, n->in[i])) || s->role == ROLE_INLINE;
     }
     if (!count_again(gr, n, out, MOST_INLINE_STEPS, MOST_INLINE_LOADS)) return false;
-    return gr->opt->fuse && (outer || (pieces && type_columns(&n->type) == 1));
+    return gr->opt->fuse && (outer || counts || (pieces && type_columns(&n->type) == 1));
 }
 
 /* Do maps alone read the value, each over so many rows that reading it anew costs them little? Then one that
@@ -156,12 +157,19 @@ static bool is_vector_map(const struct grouper *gr, int value, struct site *out)
            is_broadcast(gr, value, MOST_VECTOR_STEPS);
 }
 
+/* Columns' numbers, which programs of rows have anyway. */
+static bool is_counted(const struct grouper *gr, int value, struct site *out)
+{
+    out->steps = 1, out->loads = 0;
+    return gr->opt->fuse && gr->g->node[value].op == OP_IOTA;
+}
+
 /* What each reader computes again, instead of a program that stores it. */
 static void find_inline(struct grouper *gr, int value)
 {
     struct site *s = &gr->site[value];
     if (s->role != ROLE_FREE || state_is_read(gr->g, &gr->g->node[value])) return;
-    s->vector = is_vector_map(gr, value, s);
+    s->vector = is_counted(gr, value, s) || is_vector_map(gr, value, s);
     if (s->vector || is_inline(gr, &gr->g->node[value], s)) s->role = ROLE_INLINE;
 }
 
@@ -197,7 +205,7 @@ static void assign_fixed_roles(struct grouper *gr)
                                     : ROLE_FREE;
         s->version = op_is_version(op) ? gr->site[n->in[0]].version + 1 : 0;
         if (s->role == ROLE_FREE && is_number(gr, n, &s->number)) s->role = ROLE_NUMBER;
-        s->is_const = gr->opt->fold != CODA_FOLD_NONE && !op_is_input(op);
+        s->is_const = gr->opt->fold != CODA_FOLD_NONE && !op_is_input(op) && op != OP_IOTA;
         for (int j = 0; j < n->nin; j++)
             s->is_const = s->is_const && (n->in[j] < 0 || gr->site[n->in[j]].is_const);
     }

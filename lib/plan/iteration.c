@@ -3,6 +3,7 @@
  * that a rows program walks.
  */
 #include "fuse.h"
+#include "plan_sizes.h"
 
 #include <string.h>
 
@@ -88,8 +89,6 @@ static bool gemm_strides(const struct group *q, const struct type *t, const int6
 }
 
 /* ---- Lines: values of a few rows, with one dimension, at most, that is not 1 ---- */
-
-enum { MOST_IN_LINE = 4096 }; /* elements: a launch takes longer */
 
 int64_t line_elements(const struct type *t)
 {

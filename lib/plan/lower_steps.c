@@ -3,10 +3,9 @@
  * row statistics finished on the spot.
  */
 #include "fuse.h"
+#include "plan_sizes.h"
 
 #include <string.h>
-
-enum { LEAST_SAMPLE = 64 }; /* rows of one whose vectors are columns' values of a tile */
 
 /* ---- Ports and steps ---- */
 
@@ -190,6 +189,14 @@ static int map(struct writer *w, const struct node *n, int value, const struct t
     return add_step(w, s);
 }
 
+/* A column's number. */
+static int column(struct writer *w, int value)
+{
+    struct step s = {.kind = STEP_COLUMN, .cls = CLASS_COL, .port = -1, .value = value};
+    if (w->p->kind == PROGRAM_ROWS) s.cls = CLASS_TILE;
+    return add_step(w, s);
+}
+
 /* A number as a step, for what is no map: 1 times it. */
 static int number(struct writer *w, int value)
 {
@@ -218,6 +225,13 @@ static int cast(struct writer *w, const struct node *n, int value, const struct 
 static int inline_map(struct writer *w, int value, const struct type *as);
 
 static bool is_recomputed(const struct writer *w, int value, const struct type *as);
+
+/* Do elements of type `as` lie over the program's domain so that their columns are its columns? */
+static bool counts_columns(const struct writer *w, const struct type *t, const struct type *as)
+{
+    bool parts = w->p->segment || w->range || w->q->line;
+    return !parts && type_columns(t) == type_columns(as) && domain_shape(w->q, as) == SHAPE_TILE;
+}
 
 /* Can the program have operand i of an INLINE map: does it hold it, can it compute it again, or read it over
  * its domain? A vector that is broadcast over batches may have no strides where batches and rows are one
@@ -281,6 +295,7 @@ static bool is_recomputed(const struct writer *w, int value, const struct type *
 {
     const struct site *s = &w->gr->site[value];
     const struct type *t = &w->gr->g->node[value].type;
+    if (w->gr->g->node[value].op == OP_IOTA) return s->role == ROLE_INLINE && counts_columns(w, t, as);
     if (s->role == ROLE_INLINE && s->vector) return operands_fit(w, &w->gr->g->node[value], as);
     if (t->rank != as->rank || !(s->partial || s->role == ROLE_INLINE)) return false;
     if (group_has_column_parts(w->gr, value)) return dims_equal(t, as) && may_finish_columns(w, t);
@@ -335,7 +350,9 @@ static int inline_map(struct writer *w, int value, const struct type *as)
     const struct node *n = &w->gr->g->node[value];
     if (step_of(w, value) >= 0) return step_of(w, value);
     if (!s->vector) as = &n->type;
-    s->again = n->op == OP_CAST ? cast(w, n, value, as) : map(w, n, value, as);
+    s->again = n->op == OP_IOTA   ? column(w, value)
+               : n->op == OP_CAST ? cast(w, n, value, as)
+                                  : map(w, n, value, as);
     s->again_in = w->q->index;
     return s->again;
 }
@@ -514,6 +531,7 @@ static int compute(struct writer *w, int value)
     case OP_APPEND:
     case OP_ASSIGN: return next_version(w, n, value);
     case OP_SLICE: return operand(w, n, 0, domain_walked(w->gr->g, n));
+    case OP_IOTA: return column(w, value);
     default: return map(w, n, value, &n->type);
     }
 }

@@ -12,7 +12,8 @@
 
 #define OWN_KERNELS(X)                                                                                       \
     X(ATTENTION, attention)                                                                                  \
-    X(TOP_K, top_k)
+    X(TOP_K, top_k)                                                                                          \
+    X(NUCLEUS, nucleus)
 
 enum own {
 #define X(NAME, name) OWN_##NAME,
@@ -33,7 +34,7 @@ struct own_kind {
     size_t size;                                  /* of the struct */
     bool by_units;                                /* it has kernels for Hopper's units, and others */
     int shown;                                    /* uses that a plan's text shows, the first ones, ... */
-    const char *use_name[4], *stride_name[3];     /* ... by these names; without, as steps do */
+    const char *use_name[6], *stride_name[3];     /* ... by these names; without, as steps do */
     struct tensor_use *(*use)(void *spec, int i); /* as program_use */
     int64_t (*bytes)(const void *spec);           /* as program_bytes */
     double (*flops)(const void *spec);            /* as program_flops */
@@ -164,5 +165,22 @@ struct top_k_spec {
 
 /* Candidates of a row: its columns, or what tiles have left of them. */
 int64_t top_k_candidates(const struct top_k_spec *s);
+
+/* ---- The least of each row that top-k, top-p and min-p keep ---- */
+
+enum nucleus_number {
+    NUCLEUS_TEMPERATURE,
+    NUCLEUS_TOP_K, /* i32; the others are fp32 */
+    NUCLEUS_TOP_P,
+    NUCLEUS_MIN_P,
+    NUCLEUS_NUMBERS
+};
+
+struct nucleus_spec {
+    int64_t rows, columns;
+    struct tensor_use x; /* stride[0] from row to row, stride[1] from column to column */
+    struct tensor_use number[NUCLEUS_NUMBERS]; /* of each row by stride[0]; buffer -1: absent */
+    struct tensor_use least;                   /* dense */
+};
 
 #endif

@@ -49,7 +49,8 @@ struct plan {
     int buffers, buffer_capacity, programs;
     int64_t workspace, prepared; /* bytes */
     uint64_t prepared_id;        /* of all that coda_prepare leaves; 0: nothing */
-    const graph *graph;          /* the rewritten graph, for printing */
+    const graph *graph;          /* the rewritten graph, for printing; NULL: skeleton.h */
+    int values;                  /* its nodes: what programs name a value by is below */
     struct target target;        /* that it is for */
     struct schedule *schedule;   /* one for each program, once they are in order */
 };
@@ -75,6 +76,7 @@ struct plan_options {
     int decisions;
     struct variants *variants; /* variants.h: products have few tiles for all numbers of rows; or NULL ... */
     bool base;                 /* ... one for all of them */
+    struct product *const *product;   /* variants.h: of each program, NULL of those not known; or NULL */
     const struct plan *const *larger; /* plans of larger shapes, in whose workspace this one shall fit */
     int largers;
 };

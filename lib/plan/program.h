@@ -100,6 +100,7 @@ enum step_kind {
     STEP_SCALAR,  /* a parameter of the kernel, by its port (SCALAR); any step reads it at no cost */
     STEP_PARTIAL, /* reads a row's statistic by its port (PARTIAL_LOAD); in a ROWS program without
                      reductions, whose matrices have one row, a column's, which is of class TILE */
+    STEP_COLUMN,  /* the number of the column, of class COL; in a ROWS program of class TILE */
     STEP_MAP,     /* applies prim to in[] with the constants param[] */
     STEP_LANE,    /* GLU: half `lane` (0 gate, 1 up) of the full-width value in[0] */
     STEP_PAIR,    /* combines the two columns of each pair of in[0], as program.pairing says; in[1] is

@@ -120,6 +120,7 @@ static void print_step(const struct plan *p, const struct program *q, int index,
         text_append(t, "finish ");
         print_port(p, q, &q->port[s->port], t);
         break;
+    case STEP_COLUMN: text_append(t, "column"); break;
     case STEP_MAP: print_map(s, t); break;
     case STEP_LANE: text_printf(t, "%s v%d", s->lane ? "up" : "gate", s->in[0]); break;
     case STEP_PAIR:

@@ -1,10 +1,9 @@
 /* top_k.c -- the k largest of each row as a program: values and indices of one call are one launch. */
 #include "fuse.h"
 #include "own.h"
+#include "plan_sizes.h"
 
 #include <string.h>
-
-#define MOST_COLUMNS (1 << 24) /* which a state's floats count exactly */
 
 static struct tensor_use *use(void *spec, int i)
 {
@@ -46,7 +45,7 @@ static bool has_rows(const struct grouper *gr, const struct group *q, int value)
     const struct type *t = &gr->g->node[from.value].type;
     if (type_columns(t) != type_columns(&gr->g->node[value].type)) return false; /* rows of a reshape */
     enum shape shape = domain_shape(q, t);
-    bool columns = q->p.dim[2] > 0 && q->p.dim[2] <= MOST_COLUMNS;
+    bool columns = q->p.dim[2] > 0 && q->p.dim[2] <= MOST_TOP_K_COLUMNS;
     return columns && (shape == SHAPE_TILE || shape == SHAPE_HALF);
 }
 

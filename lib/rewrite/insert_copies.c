@@ -22,6 +22,12 @@
 /* A value that is stored in more places is copied to the others. */
 enum { MOST_STORES = 16 };
 
+/* A value that reads a version of a state. */
+struct reader {
+    int value;
+    struct reader *before; /* another one of the version, further left */
+};
+
 struct copier {
     const graph *in;
     graph *out;
@@ -29,26 +35,50 @@ struct copier {
     bool *folded; /* of in's values: coda_prepare computes it */
     int *left; /* of in's values that are folded, or written over: what each run leaves of it; 0: nothing */
     struct arena arena;
-    struct view *view; /* of out's values, as far as they are asked for */
-    int *stores;       /* of out's values: outputs and parts of concats that they are */
-    int *spare;        /* the copy that takes what is too much; 0: none */
+    struct view *view;      /* of out's values, as far as they are asked for */
+    int *stores;            /* of out's values: outputs and parts of concats that they are */
+    int *spare;             /* the copy that takes what is too much; 0: none */
+    struct reader **reader; /* of out's values, of which versions have some: the last one */
     int known, capacity;
 };
 
-/* Makes room for facts about all values of `out`, and finds the views of the new ones. */
+static void read_by(struct copier *c, int version, int value)
+{
+    struct reader *last = c->reader[version], *r;
+    if (last && last->value == value) return;
+    if (!(r = ARENA_NEW(&c->arena, struct reader, 1))) return;
+    *r = (struct reader){value, last};
+    c->reader[version] = r;
+}
+
+/* A view is no reader; who reads it reads what it is a view of. */
+static void note_versions(struct copier *c, int value)
+{
+    const struct node *n = &c->out->node[value];
+    for (int i = 0; i < MIN(n->nin, state_operands(n)) && !op_is_view(n->op); i++) {
+        int version = n->in[i] >= 0 ? c->out->node[n->in[i]].state : -1;
+        if (version >= 0) read_by(c, version, value);
+    }
+}
+
+/* Makes room for facts about all values of `out`, and finds the views and versions of the new ones. */
 static bool know(struct copier *c)
 {
     if (c->capacity < c->out->nodes) {
         int wider = MAX(64, 2 * c->out->nodes);
         struct view *view = ARENA_NEW(&c->arena, struct view, wider);
         int *stores = ARENA_NEW(&c->arena, int, wider), *spare = ARENA_NEW(&c->arena, int, wider);
+        struct reader **reader = ARENA_NEW(&c->arena, struct reader *, wider);
         if (c->arena.failed) return false;
         for (int i = 0; i < c->known; i++)
-            view[i] = c->view[i], stores[i] = c->stores[i], spare[i] = c->spare[i];
-        c->view = view, c->stores = stores, c->spare = spare, c->capacity = wider;
+            view[i] = c->view[i], stores[i] = c->stores[i], spare[i] = c->spare[i], reader[i] = c->reader[i];
+        c->view = view, c->stores = stores, c->spare = spare, c->reader = reader, c->capacity = wider;
     }
-    for (; c->known < c->out->nodes; c->known++) view_extend(c->out, c->known, c->view);
-    return true;
+    for (; c->known < c->out->nodes; c->known++) {
+        view_extend(c->out, c->known, c->view);
+        note_versions(c, c->known);
+    }
+    return !c->arena.failed;
 }
 
 static int append_node(struct copier *c, const struct node *n)
@@ -120,6 +150,15 @@ static bool columns_adjacent(const struct copier *c, int value)
     return v->base >= 0 && (t->dim[t->rank - 1] <= 1 || v->stride[t->rank - 1] == 1);
 }
 
+/* Is there one stride from row to row, a row being one number if it `is_number`? */
+static bool rows_are_even(const struct copier *c, int value, bool is_number)
+{
+    const struct type *t = &c->out->node[value].type;
+    const struct view *v = &c->view[value];
+    int64_t stride;
+    return v->base >= 0 && view_collapse(t, v->stride, 0, is_number ? t->rank : t->rank - 1, &stride);
+}
+
 /* Kernels have scalars among their parameters, where maps read them. Who else does reads memory. */
 static void copy_scalars(struct copier *c, struct node *n)
 {
@@ -143,14 +182,6 @@ static bool leave_outputs(struct copier *c, int version)
     return true;
 }
 
-static bool reads(const graph *g, int reader, int version)
-{
-    const struct node *n = &g->node[reader];
-    for (int i = 0; i < state_operands(n) && !op_is_view(n->op); i++)
-        if (n->in[i] >= 0 && g->node[n->in[i]].state == version) return true;
-    return false;
-}
-
 /* What writes over a version comes after all that read it, which its last operands say; and does not read it
  * itself while it writes. */
 static bool write_over(struct copier *c, struct node *n)
@@ -159,13 +190,13 @@ static bool write_over(struct copier *c, struct node *n)
     for (int i = 1; i < MIN(operands, n->nin); i++)
         if (n->in[i] >= 0 && c->out->node[n->in[i]].state == version && (n->in[i] = copy(c, n->in[i])) < 0)
             return false;
-    for (int i = version + 1; i < c->out->nodes; i++) readers += reads(c->out, i, version);
+    for (const struct reader *r = c->reader[version]; r; r = r->before) readers++;
     int *in = ARENA_NEW(&c->out->arena, int, MAX(n->nin, operands) + readers);
     if (!in) return graph_poison(c->out, CODA_E_MEMORY, "out of memory for %d nodes", c->in->nodes), false;
     memcpy(in, n->in, sizeof *in * (size_t)n->nin);
     while (readers && n->nin < operands) in[n->nin++] = -1;
-    for (int i = version + 1; i < c->out->nodes; i++)
-        if (reads(c->out, i, version)) in[n->nin++] = i;
+    int at = n->nin += readers;
+    for (const struct reader *r = c->reader[version]; r; r = r->before) in[--at] = r->value;
     n->in = in;
     return true;
 }
@@ -184,6 +215,9 @@ static int append(struct copier *c, struct node *n)
     } else if (n->op == OP_ATTENTION) { /* its kernel reads rows of what it cannot do without */
         for (int i = 0; i < op_info[n->op].least; i++)
             if (!columns_adjacent(c, n->in[i])) n->in[i] = copy(c, n->in[i]);
+    } else if (n->op == OP_NUCLEUS) {
+        for (int i = 0; i < n->nin; i++)
+            if (n->in[i] >= 0 && !rows_are_even(c, n->in[i], i > 0)) n->in[i] = copy(c, n->in[i]);
     }
     int value = append_node(c, n);
     if (value >= 0 && n->op == OP_RESHAPE && c->view[value].base < 0) {
@@ -249,7 +283,7 @@ static void find_folded(const graph *g, bool fold, bool *folded)
 {
     for (int i = 0; i < g->nodes; i++) {
         const struct node *n = &g->node[i];
-        folded[i] = fold && !op_is_input(n->op);
+        folded[i] = fold && !op_is_input(n->op) && n->op != OP_IOTA;
         for (int j = 0; j < n->nin; j++) folded[i] = folded[i] && (n->in[j] < 0 || folded[n->in[j]]);
     }
 }

@@ -201,6 +201,18 @@ int tile_a_rows(const struct program *p, const struct tile *t)
     return few ? (int)CEIL_DIV(rows, 8) * 8 : t->bm;
 }
 
+/* May a kernel for any number of rows load those of a launch alone? Shared tiles come in fixed parts. */
+static bool clips_a(const struct program *p, const struct tile *t)
+{
+    return t->mainloop->tma && t->most_rows && p->a.k == 1 && tile_cluster_n(t) == 1;
+}
+
+int tile_a_box(const struct program *p, const struct tile *t)
+{
+    int rows = tile_a_rows(p, t);
+    return clips_a(p, t) ? (int)MIN(CEIL_DIV(p->dim[1], 8) * 8, rows) : rows;
+}
+
 /* ---- For emitters ---- */
 
 bool epilogue_layout_fill(struct epilogue_layout *l, struct arena *a, const struct program *p,
@@ -220,6 +232,8 @@ bool epilogue_layout_fill(struct epilogue_layout *l, struct arena *a, const stru
     l->unit = unit_columns(p, t);
     l->row_team = program_row_team(p, t);
     l->a_rows = tile_a_rows(p, t);
+    l->a_box = tile_a_box(p, t);
+    l->clips_a = clips_a(p, t);
     l->states = program_states(p, t);
     l->state_columns = program_state_columns(p);
     l->column_states = program_column_states(p, t);

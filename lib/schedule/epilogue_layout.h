@@ -26,7 +26,9 @@ struct epilogue_layout {
     int row_team;               /* threads that compute the values of one row: 32, a warp, if rows are few and
                           have partial states to merge, which lanes then load in parallel; 2, if they are 64;
                           else 1 */
-    int a_rows;                 /* rows of A that a slot of the ring holds */
+    int a_rows;                 /* rows of A that a slot of the ring holds ... */
+    int a_box;                  /* ... and that are loaded into it */
+    bool clips_a;               /* a launch has the rows of its own number loaded */
     int64_t states;             /* that a reduction leaves of each row; ... */
     int64_t column_states;      /* ... and of each column */
     int state_columns;          /* of which each of a row's is; 0: of a tile */
@@ -55,6 +57,8 @@ int group_rows(const struct tile *t);
 bool program_may_lend(const struct program *p, const struct tile *t);
 /* Rows of A that a slot holds: bm, or fewer where M is below 64, as rows that do not exist are not loaded. */
 int tile_a_rows(const struct program *p, const struct tile *t);
+/* Those of them that TMA loads for this number of rows. */
+int tile_a_box(const struct program *p, const struct tile *t);
 /* Blocks of a grid in which each has one tile, or one part of its K; tiles past the end fill up clusters. */
 int64_t program_blocks(const struct program *p, const struct tile *t);
 /* Tiles of columns, in each of which a row is. */

@@ -44,10 +44,13 @@ int stream_rows(const struct program *p, const struct tile *t)
     return p->dim[1] <= 8 ? 8 : 16;
 }
 
+/* Of columns, four each, which a patch of 16 has all, though it may lack some of its columns. */
+static int64_t quads(const struct program *p) { return CEIL_DIV(p->dim[2], 16) * 4; }
+
 /* A ring of `slot` bytes each; the sums of the warps; the values of all rows and of a block's columns. */
 static struct footprint stream_footprint(const struct program *p, const struct tile *t, int slot, int sums)
 {
-    int rows = stream_rows(p, t), columns = (int)CEIL_DIV(p->dim[2] / 4, t->blocks) * 4;
+    int rows = stream_rows(p, t), columns = (int)CEIL_DIV(quads(p), t->blocks) * 4;
     int fixed = 4 * sums + values_bytes(p, rows, columns) + 168;
     return (struct footprint){.fixed = fixed, .stage = slot + 16, .granule = 1024};
 }
@@ -55,7 +58,7 @@ static struct footprint stream_footprint(const struct program *p, const struct t
 /* Quads of columns are shared out; each warp has sums of its own. */
 static struct footprint gemv_footprint(const struct program *p, const struct tile *t)
 {
-    int columns = (int)CEIL_DIV(p->dim[2] / 4, t->blocks) * 4;
+    int columns = (int)CEIL_DIV(quads(p), t->blocks) * 4;
     int sums = 4 * t->groups * ((int)p->dim[1] * columns + 1 + state_floats(p));
     return stream_footprint(p, t, 4 * t->bk, sums);
 }
@@ -63,7 +66,7 @@ static struct footprint gemv_footprint(const struct program *p, const struct til
 /* The sums of each warp for a unit, and then those of all. */
 static struct footprint skinny_footprint(const struct program *p, const struct tile *t)
 {
-    int rows = stream_rows(p, t), columns = (int)CEIL_DIV(p->dim[2] / 4, t->blocks) * 4;
+    int rows = stream_rows(p, t), columns = (int)CEIL_DIV(quads(p), t->blocks) * 4;
     int sums = 2 * 4 * t->groups * CEIL_DIV(rows, 8) * 64 + rows * columns * tile_splits(t);
     return stream_footprint(p, t, 8 * (2 * t->bk + 64), sums);
 }
@@ -94,7 +97,7 @@ static double skinny_clocks(const struct program *p, const struct tile *t, doubl
 
 static double stream_cost(const struct program *p, const struct tile *t, int sms)
 {
-    double share = 8 * (double)CEIL_DIV(p->dim[2] / 4, t->blocks) * (double)p->k / STREAM_BYTES;
+    double share = 8 * (double)CEIL_DIV(quads(p), t->blocks) * (double)p->k / STREAM_BYTES;
     double weights = MAX(share, weight_clocks(p, sms, (double)t->blocks / sms));
     return BEGINNING + (t->mainloop == &mainloop_skinny ? skinny_clocks(p, t, weights) : weights + BEGINNING);
 }
@@ -136,10 +139,9 @@ static int window(const struct program *p, const struct tile *t)
 static void consider_stream(struct search *s, struct tile t, int room)
 {
     const struct program *p = s->p;
-    int64_t columns = p->dim[2];
     t.bm = (int)p->dim[1], t.bn = 16, t.groups = 2, t.band = 1;
     if (pair_span(p)) t.bn = pair_span(p);
-    t.blocks = (int)MIN(columns / 4, s->sms) / tile_splits(&t) * tile_splits(&t);
+    t.blocks = (int)MIN(quads(p), s->sms) / tile_splits(&t) * tile_splits(&t);
     t.stages = tile_stages(p, &t, room);
     t.window = window(p, &t);
     if (t.blocks && t.stages >= LEAST_STAGES) search_add(s, &t, stream_cost(p, &t, s->sms));
@@ -150,8 +152,9 @@ static int half_room(const struct search *s) { return (s->shared_bytes - 1024) /
 
 static bool may_stream(const struct program *p)
 {
-    bool whole = p->dim[0] == 1 && !p->segment && p->dim[2] % 16 == 0 && p->dim[2] < INT32_MAX;
-    return whole && !operand_is_mn_major(&p->a) && !operand_is_mn_major(&p->b);
+    bool columns = (p->dim[2] % 16 == 0 || p->pair == PAIR_NONE) && p->dim[2] < INT32_MAX - 16;
+    return p->dim[0] == 1 && !p->segment && columns && !operand_is_mn_major(&p->a) &&
+           !operand_is_mn_major(&p->b);
 }
 
 static void consider_gemv(struct search *s)

@@ -21,12 +21,15 @@ enum {
     BAND_ROWS = 1024,     /* rows of A in a raster group, which thus stay in L2 */
     MOST_WIDE_STAGES = 4, /* ring slots of wide tiles with many rows: see stages_of */
     LEAST_STAGES = 3,
-    LARGE_TILE = 128 * 256, /* elements; larger tiles take less power: faster in long runs alone */
-    FEW_WAVES = 6,          /* up to this many waves, square rasterization with alternating direction
+    LARGE_TILE = 128 * 256,  /* elements; larger tiles take less power: faster in long runs alone */
+    ODD_WIDTH = 96,          /* with more rows this odd width pays, too, ... */
+    ODD_WAVES = 3,           /* ... up to so many waves, ... */
+    MOST_ODD_COLUMNS = 2048, /* ... of so many columns: where there are more, few rows are more waves */
+    FEW_WAVES = 6,           /* up to this many waves, square rasterization with alternating direction
                                of K is faster (measured, with many rows) */
-    TAIL_FROM = 192,        /* only tiles this wide may have a tail: with others L2 would not keep up */
-    MOST_TAIL = 16,         /* narrow tiles of each row */
-    LEAST_TAIL_K = 512      /* with a shorter loop over K the compiler would unroll both widths' loops */
+    TAIL_FROM = 192,         /* only tiles this wide may have a tail: with others L2 would not keep up */
+    MOST_TAIL = 16,          /* narrow tiles of each row */
+    LEAST_TAIL_K = 512       /* with a shorter loop over K the compiler would unroll both widths' loops */
 };
 
 /* ---- Numbers of a candidate ---- */
@@ -167,14 +170,23 @@ static void alone_or_clustered(struct search *s, struct tile t)
     clustered(s, t);
 }
 
-/* Heads of odd sizes need odd widths; few rows, widths that fill a wave. */
+/* Does one wave more or less decide? */
+static bool may_be_odd(const struct search *s, const struct tile *t)
+{
+    bool few_waves = program_blocks(s->p, t) <= ODD_WAVES * (int64_t)s->sms;
+    return !has_waves(s) || (t->bn == ODD_WIDTH && s->p->dim[2] <= MOST_ODD_COLUMNS && few_waves);
+}
+
+/* Heads of odd sizes need odd widths; few rows, and few waves, widths that fill a wave. */
 static void consider_widths(struct search *s, struct tile t, forms *consider_forms)
 {
     static const int width[] = {128, 192, 256, 64, 32, 16}, odd[] = {96, 112, 176, 224};
     int span = program_span(s->p) ? program_span(s->p) : 512;
     for (int i = 0; i < ARRAY_SIZE(width); i++) t.bn = width[i], consider_forms(s, t);
-    for (int i = 0; i < ARRAY_SIZE(odd) && s->p->dim[1] <= MOST_ODD_ROWS; i++)
-        t.bn = odd[i], consider_forms(s, t);
+    for (int i = 0; i < ARRAY_SIZE(odd); i++) {
+        t.bn = odd[i];
+        if (may_be_odd(s, &t)) consider_forms(s, t);
+    }
     for (t.bn = span; t.bn <= 256; t.bn += span) consider_forms(s, t);
 }
 
@@ -283,6 +295,7 @@ static const char *truth(bool b) { return b ? "true" : "false"; }
 static void print_config(const struct program *p, const struct schedule *s, struct text *t)
 {
     bool a_batched = p->a.batch != 0 && p->dim[0] > 1, b_batched = p->b.batch != 0 && p->dim[0] > 1;
+    if (s->layout.clips_a) text_append(t, "    static constexpr bool clips_a = true;\n");
     text_printf(t, "    static constexpr int a_rows = %d, splits = %d;\n", s->layout.a_rows,
                 tile_splits(&s->tile));
     text_printf(t, "    static constexpr bool a_mn_major = %s, b_mn_major = %s;\n",

@@ -152,7 +152,8 @@ static bool columns_matter(const struct rows_walk *w, const struct program *p)
 {
     for (int q = 0; q < p->ports; q++)
         if (use_is_indexed(&p->port[q]) && port_in_use(w, p, q, false)) return true;
-    return is_live(w, p, STEP_REDUCE) || is_live(w, p, STEP_PARTIAL) || is_live(w, p, STEP_PAIR);
+    return is_live(w, p, STEP_COLUMN) || is_live(w, p, STEP_REDUCE) || is_live(w, p, STEP_PARTIAL) ||
+           is_live(w, p, STEP_PAIR);
 }
 
 static bool has_row_values(const struct rows_walk *w, const struct program *p)

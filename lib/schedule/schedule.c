@@ -14,6 +14,8 @@
 /* By price. */
 static bool choose_tile(struct plan *p, struct program *q, const struct plan_options *opt, struct tile *out)
 {
+    struct product *known = opt->product ? opt->product[q - p->program] : NULL;
+    if (known) return variants_tile_of(opt->variants, known, q, opt->base, out);
     if (!opt->variants || !variants_take(q)) return *out = tile_choose(q, &opt->target), true;
     return (opt->base ? variants_base : variants_tile)(opt->variants, p, q, &opt->target, out);
 }
@@ -48,7 +50,7 @@ static coda_status set_tiles(struct plan *p, const struct plan_options *opt)
         if (q->kind == PROGRAM_GEMM) good = set_tile(p, i, &tiles, opt);
     }
     bool lost = !good || p->arena.failed;
-    return lost ? fail(CODA_E_MEMORY, "out of memory for a plan of %d nodes", p->graph->nodes) : CODA_OK;
+    return lost ? fail(CODA_E_MEMORY, "out of memory for a plan of %d values", p->values) : CODA_OK;
 }
 
 /* ---- States ---- */
@@ -80,10 +82,10 @@ static coda_status size_state(struct plan *p, int index, struct tensor_use *port
 /* How many states a row or a column has: by node, for those who leave them and those who finish them. */
 static coda_status size_states(struct plan *p)
 {
-    int *blocks = ARENA_NEW(&p->arena, int, p->graph->nodes + 1);
+    int *blocks = ARENA_NEW(&p->arena, int, p->values + 1);
     coda_status status = CODA_OK;
     struct tensor_use *use;
-    if (!blocks) return fail(CODA_E_MEMORY, "out of memory for a plan of %d nodes", p->graph->nodes);
+    if (!blocks) return fail(CODA_E_MEMORY, "out of memory for a plan of %d values", p->values);
     for (int i = 0; i < p->programs; i++)
         for (int j = 0; j < p->program[i].ports && !status; j++)
             if (p->program[i].port[j].role == USE_PARTIAL_STORE)
@@ -119,7 +121,7 @@ static void add_scratch(struct plan *p, struct program *q)
         .space = SPACE_WORK, .bytes = CUBLASLT_WORKSPACE, .first = -1, .last = -1, .value = -1};
     struct tensor_use *port = ARENA_NEW(&p->arena, struct tensor_use, q->ports + 1);
     if (!port) return; /* the arena remembers */
-    memcpy(port, q->port, sizeof *port * (size_t)q->ports);
+    if (q->ports) memcpy(port, q->port, sizeof *port * (size_t)q->ports);
     port[q->ports++] = (struct tensor_use){
         .role = USE_SCRATCH, .buffer = plan_add_buffer(p, workspace), .dtype = CODA_F32, .value = q->root};
     q->port = port;
@@ -179,4 +181,19 @@ coda_status schedule_complete(struct schedule *s, struct arena *a, const struct 
     case PROGRAM_OWN: break; /* complete from the start */
     }
     return CODA_OK;
+}
+
+bool schedule_complete_like(struct schedule *s, const struct schedule *other, const struct program *q,
+                            const struct target *target)
+{
+    const struct tile *t = &s->tile;
+    if (!t->most_rows || !t->mainloop->tma || q->sample) return false;
+    if (other->layout.steps_evenly != pair_steps_evenly(q)) return false;
+    s->pdl = target_has(target, TARGET_PDL);
+    s->layout = other->layout;
+    s->layout.column_states = program_column_states(q, t);
+    s->layout.a_box = tile_a_box(q, t);
+    s->shared_bytes = other->shared_bytes;
+    t->mainloop->complete(s, q, target);
+    return true;
 }

@@ -44,6 +44,11 @@ coda_status schedule(struct plan *p, const struct plan_options *opt);
 coda_status schedule_complete(struct schedule *s, struct arena *a, const struct program *q,
                               const struct target *target);
 
+/* The same of a product that differs in nothing but its rows from one whose schedule is complete, in the same
+ * tile, which is for any number of them; false: that says too little. Layouts are shared. */
+bool schedule_complete_like(struct schedule *s, const struct schedule *other, const struct program *q,
+                            const struct target *target);
+
 /* price.c: clock cycles of a run on the plan's target, by price; and what a host does in a run, as bytes. */
 double plan_price(const struct plan *p);
 double plan_work(const struct plan *p);

@@ -30,7 +30,7 @@ static struct launch wgmma_tile(const struct attention_spec *a)
     /* Registers bound bn: a thread holds bn / 2 scores, bn / 4 weights and head_dim / 2 sums; ranges; what a
      * map of scores needs. Of packed queries each sequence has a last tile, which is the emptier the larger
      * tiles are. */
-    if (a->head_dim <= 64 && !attention_is_packed(a) && !a->score)
+    if (a->head_dim <= 64 && a->tq > 128 && !attention_is_packed(a) && !a->score)
         t.bm = 192, t.threads = 128 * 4, t.bn = a->ranges.buffer < 0 ? 128 : 112;
     else if (a->head_dim > 128) t.bn = a->head_dim <= 192 ? 112 : 80;
     bytes = row * (t.bm + 2 * t.stages * t.bn) + 8 * (2 + 4 * t.stages);
@@ -182,9 +182,14 @@ static struct launch split_tile(const struct attention_spec *a, const struct tar
     return t;
 }
 
+/* A sentence that attends to itself, and is so short that it has few queries: there are no keys to share, and
+ * the kernel of prompts does not wait to begin. */
+static bool is_short(const struct attention_spec *a) { return a->tq > 1 && a->tq == a->tk && !a->page; }
+
 static bool fits_split(const struct attention_spec *a, const struct target *target, bool invariant)
 {
-    bool few = invariant && fits_wgmma(a, target, true) ? has_few_always(a) : has_few(a);
+    bool few = has_few(a), wgmma = (invariant || is_short(a)) && fits_wgmma(a, target, invariant);
+    if (wgmma) few = has_few_always(a);
     if (a->ranges.buffer >= 0 || a->head_dim > SPLIT_COLUMNS) return false; /* ends come in any order */
     bool same = a->k.dtype == a->q.dtype && a->v.dtype == a->q.dtype && !is_scaled(a);
     if (!few || !(same || attention_is_narrow(a)) || !fits_units(a, target, invariant)) return false;

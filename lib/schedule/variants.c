@@ -40,8 +40,8 @@ struct segment {
     int8_t tile[SEGMENT_CLASSES]; /* of each class: index of a chosen one */
 };
 
-struct family { /* products that differ in their rows alone */
-    struct family *next;
+struct product { /* that differ in their rows alone */
+    struct product *next;
     struct identity id;
     struct target target;
     struct tile base, few[FEW_CLASSES]; /* mainloop NULL: not known yet */
@@ -53,7 +53,7 @@ struct family { /* products that differ in their rows alone */
 struct variants {
     pthread_mutex_t lock; /* of all */
     struct arena arena;
-    struct family *family;
+    struct product *family;
 };
 
 struct variants *variants_new(void)
@@ -162,7 +162,7 @@ struct cover {
     bool done[SEGMENT_CLASSES];
 };
 
-static void choose(struct family *f, struct cover *c, const struct tile *t)
+static void choose(struct product *f, struct cover *c, const struct tile *t)
 {
     f->chosen[f->choices++] = *t;
     for (int k = 0; k < c->classes; k++)
@@ -189,7 +189,7 @@ static const struct tile *best_offer(const struct cover *c, int most)
 }
 
 /* The index of the cheapest of the first n offers that was chosen. */
-static int8_t chosen_of(const struct family *f, const struct offers *o, int n)
+static int8_t chosen_of(const struct product *f, const struct offers *o, int n)
 {
     for (int i = 0; i < n; i++)
         for (int j = 0; j < f->choices; j++)
@@ -197,7 +197,7 @@ static int8_t chosen_of(const struct family *f, const struct offers *o, int n)
     return NO_TILE;
 }
 
-static void choose_all(struct family *f, struct cover *c)
+static void choose_all(struct product *f, struct cover *c)
 {
     const struct tile *t;
     while (f->choices < MOST_CHOSEN && (t = best_offer(c, 1))) choose(f, c, t);
@@ -207,7 +207,7 @@ static void choose_all(struct family *f, struct cover *c)
 }
 
 /* Chooses until each class has a tile. */
-static bool cover_segment(struct family *f, const struct program *q, int segment)
+static bool cover_segment(struct product *f, const struct program *q, int segment)
 {
     struct cover *c = calloc(1, sizeof *c);
     if (!c) return false;
@@ -241,15 +241,15 @@ static bool family_identity(struct identity *out, struct arena *a, const struct 
     return identity_of(out, a, p, &some);
 }
 
-static bool is_family(const struct family *f, const struct identity *id, const struct target *target)
+static bool is_family(const struct product *f, const struct identity *id, const struct target *target)
 {
     return f->id.hash == id->hash && f->id.size == id->size && !memcmp(f->id.data, id->data, id->size) &&
            !memcmp(&f->target, target, sizeof *target);
 }
 
-static struct family *add_family(struct variants *v, const struct identity *id, const struct target *target)
+static struct product *add_family(struct variants *v, const struct identity *id, const struct target *target)
 {
-    struct family *f = ARENA_NEW(&v->arena, struct family, 1);
+    struct product *f = ARENA_NEW(&v->arena, struct product, 1);
     void *data = arena_alloc(&v->arena, id->size);
     if (!f || !data) return NULL;
     memcpy(data, id->data, id->size);
@@ -260,12 +260,12 @@ static struct family *add_family(struct variants *v, const struct identity *id, 
 }
 
 /* NULL: out of memory. */
-static struct family *family_of(struct variants *v, const struct plan *p, const struct program *q,
-                                const struct target *target)
+static struct product *family_of(struct variants *v, const struct plan *p, const struct program *q,
+                                 const struct target *target)
 {
     struct arena scratch = {0};
     struct identity id;
-    struct family *f = NULL;
+    struct product *f = NULL;
     if (family_identity(&id, &scratch, p, q)) {
         for (f = v->family; f && !is_family(f, &id, target);) f = f->next;
         if (!f) f = add_family(v, &id, target);
@@ -295,7 +295,7 @@ static bool find_base(const struct program *q, const struct target *target, stru
     return false;
 }
 
-static struct tile base_of(struct family *f, const struct program *q)
+static struct tile base_of(struct product *f, const struct program *q)
 {
     if (!f->base.mainloop && !find_base(q, &f->target, &f->base)) return tile_choose(q, &f->target);
     return f->base;
@@ -303,7 +303,7 @@ static struct tile base_of(struct family *f, const struct program *q)
 
 /* ---- A tile ---- */
 
-static bool find_among_many(struct family *f, const struct program *q, struct tile *out)
+static bool find_among_many(struct product *f, const struct program *q, struct tile *out)
 {
     const struct class at = class_of(q->dim[1]);
     for (int s = 0; s <= at.segment; s++)
@@ -315,12 +315,12 @@ static bool find_among_many(struct family *f, const struct program *q, struct ti
 
 /* For up to 8, 16, .. 128 rows; a stream is for its rows alone. What is good enough for twice as many rows is
  * so for these, too. */
-static struct tile few_rows_tile(struct family *f, const struct program *q, int64_t rows)
+static struct tile few_rows_tile(struct product *f, const struct program *q, int64_t rows)
 {
     const struct target *target = &f->target;
     struct offers o;
     struct tile t;
-    if (rows < LEAST_ROWS) {
+    if (rows <= LEAST_ROWS) {
         t = tile_choose(q, target);
         if (t.mainloop->streams) return t;
         rows = LEAST_ROWS;
@@ -334,7 +334,7 @@ static struct tile few_rows_tile(struct family *f, const struct program *q, int6
     return o.n ? *o.tile : base_of(f, q);
 }
 
-static bool find_among_few(struct family *f, const struct program *q, struct tile *out)
+static bool find_among_few(struct product *f, const struct program *q, struct tile *out)
 {
     int64_t rows = q->dim[1];
     int class = (int)rows - 1;
@@ -345,22 +345,48 @@ static bool find_among_few(struct family *f, const struct program *q, struct til
     return true;
 }
 
+struct product *variants_find(struct variants *v, const struct plan *p, const struct program *q,
+                              const struct target *target)
+{
+    pthread_mutex_lock(&v->lock);
+    struct product *f = family_of(v, p, q, target);
+    pthread_mutex_unlock(&v->lock);
+    return f;
+}
+
+static bool find_tile(struct product *f, const struct program *q, bool base, struct tile *out)
+{
+    if (base) return *out = base_of(f, q), true;
+    return (q->dim[1] <= FEW_ROWS ? find_among_few : find_among_many)(f, q, out);
+}
+
+bool variants_tile_of(struct variants *v, struct product *f, const struct program *q, bool base,
+                      struct tile *out)
+{
+    pthread_mutex_lock(&v->lock);
+    bool good = find_tile(f, q, base, out);
+    pthread_mutex_unlock(&v->lock);
+    return good;
+}
+
+static bool seek_tile(struct variants *v, const struct plan *p, const struct program *q,
+                      const struct target *target, bool base, struct tile *out)
+{
+    pthread_mutex_lock(&v->lock);
+    struct product *f = family_of(v, p, q, target);
+    bool good = f && find_tile(f, q, base, out);
+    pthread_mutex_unlock(&v->lock);
+    return good;
+}
+
 bool variants_tile(struct variants *v, const struct plan *p, const struct program *q,
                    const struct target *target, struct tile *out)
 {
-    pthread_mutex_lock(&v->lock);
-    struct family *f = family_of(v, p, q, target);
-    bool good = f && (q->dim[1] <= FEW_ROWS ? find_among_few : find_among_many)(f, q, out);
-    pthread_mutex_unlock(&v->lock);
-    return good;
+    return seek_tile(v, p, q, target, false, out);
 }
 
 bool variants_base(struct variants *v, const struct plan *p, const struct program *q,
                    const struct target *target, struct tile *out)
 {
-    pthread_mutex_lock(&v->lock);
-    struct family *f = family_of(v, p, q, target);
-    if (f) *out = base_of(f, q);
-    pthread_mutex_unlock(&v->lock);
-    return f;
+    return seek_tile(v, p, q, target, true, out);
 }

@@ -21,12 +21,19 @@ void variants_let_go(struct variants *v);
 bool variants_take(const struct program *q);
 /* The tile of q at its rows; within VARIANT_TOLERANCE of the cheapest, by price, or within SINGLE_TOLERANCE
  * where it would be for one class of rows alone. */
-enum { VARIANT_TOLERANCE = 5, SINGLE_TOLERANCE = 8 }; /* per cent */
+enum { VARIANT_TOLERANCE = 6, SINGLE_TOLERANCE = 8 }; /* per cent */
 bool variants_tile(struct variants *v, const struct plan *p, const struct program *q,
                    const struct target *target, struct tile *out); /* false: out of memory */
 /* One tile for all its rows, however slow. */
 bool variants_base(struct variants *v, const struct plan *p, const struct program *q,
                    const struct target *target, struct tile *out); /* false: out of memory */
+/* Products that differ in their rows alone, found once: NULL, out of memory. It lasts as long as v, and has
+ * the tiles of any of them, or, if `base`, one for all. */
+struct product;
+struct product *variants_find(struct variants *v, const struct plan *p, const struct program *q,
+                              const struct target *target);
+bool variants_tile_of(struct variants *v, struct product *f, const struct program *q, bool base,
+                      struct tile *out); /* false: out of memory */
 /* The same product of so many rows; the most rows that have the tile of these. */
 struct program variants_at(const struct program *q, int64_t rows);
 int64_t variants_last(int64_t rows);

@@ -26,6 +26,7 @@ coda_status family_open(struct family *f, const graph *g, const coda_compile_opt
     bool good = f->variants;
     if (good && opt->device != CODA_DEVICE_CPU) good = (f->known = known_new()) != NULL;
     if (good) f->rewritten = compile_rewritten(g, opt);
+    if (good) good = (f->forms = forms_new(f->graph, f->rewritten)) != NULL;
     return good ? CODA_OK : fail_status();
 }
 
@@ -33,6 +34,7 @@ void family_close(struct family *f)
 {
     for (int i = 0; i < f->corners; i++) executable_free(f->corner[i]);
     for (int i = 0; i < f->probes; i++) executable_free(f->probe[i]);
+    forms_free(f->forms);
     known_free(f->known);
     variants_free(f->variants);
     graph_free(f->rewritten);
@@ -41,6 +43,7 @@ void family_close(struct family *f)
 
 void family_hold(struct family *f)
 {
+    forms_hold(f->forms);
     variants_hold(f->variants);
     if (f->known) known_hold(f->known);
 }
@@ -49,6 +52,7 @@ void family_let_go(struct family *f)
 {
     if (f->known) known_let_go(f->known);
     variants_let_go(f->variants);
+    forms_let_go(f->forms);
 }
 
 void family_say(const struct family *f, const int64_t *dims, char *out, size_t size)
@@ -71,22 +75,27 @@ static bool has_rewritten(const struct family *f, const int64_t *dims)
     return f->rewritten && (always || graph_binds_apart(f->rewritten, dims));
 }
 
+static struct kinship kinship(const struct family *f, const coda_plan *whole, const struct wish *w)
+{
+    return (struct kinship){.elder = whole,
+                            .variants = f->variants,
+                            .base = w->base,
+                            .larger = f->larger,
+                            .largers = f->largers,
+                            .known = f->known,
+                            .known_alone = w->loaded,
+                            .unloaded = w->unloaded,
+                            .threads = w->threads,
+                            .drawn = w->drawn};
+}
+
 static coda_status compile_bound(struct family *f, coda_plan **out, const coda_plan *whole,
                                  const struct wish *w, const graph *from, unsigned flags)
 {
     graph *g = graph_bind(from, w->call, w->dims);
     if (!g) return fail_status();
     coda_compile_options opt = f->opt;
-    const struct kinship kin = {.elder = whole,
-                                .variants = f->variants,
-                                .base = w->base,
-                                .larger = f->larger,
-                                .largers = f->largers,
-                                .known = f->known,
-                                .known_alone = w->loaded,
-                                .unloaded = w->unloaded,
-                                .threads = w->threads,
-                                .drawn = w->drawn};
+    const struct kinship kin = kinship(f, whole, w);
     opt.flags |= flags;
     coda_status status = compile_graph(out, g, &opt, &kin);
     graph_free(g);
@@ -98,23 +107,23 @@ static coda_status check_promises(const struct family *f, const coda_plan *whole
                                   const struct wish *w)
 {
     char shape[200];
+    bool same = p->plan.prepared_id == whole->plan.prepared_id && p->plan.prepared == whole->plan.prepared;
+    if (same && p->plan.workspace <= whole->plan.workspace) return CODA_OK;
     family_say(f, w->dims, shape, sizeof shape);
     if (p->plan.workspace > whole->plan.workspace)
         return fail(CODA_E_UNSUPPORTED,
                     "%s: %s wants a workspace of %" PRId64 " bytes; the largest dims want %" PRId64, w->call,
                     shape, p->plan.workspace, whole->plan.workspace);
-    if (p->plan.prepared_id != whole->plan.prepared_id || p->plan.prepared != whole->plan.prepared)
-        return fail(CODA_E_UNSUPPORTED, "%s: %s folds other weights than the largest dims do", w->call,
-                    shape);
-    return CODA_OK;
+    return fail(CODA_E_UNSUPPORTED, "%s: %s folds other weights than the largest dims do", w->call, shape);
 }
 
-static coda_status plan_from(struct family *f, coda_plan **out, const coda_plan *whole, const struct wish *w,
-                             const graph *from)
+static unsigned plan_flags(const struct wish *w) { return w->drawn || w->told ? CODA_PLAN_ONLY : 0; }
+
+/* What is made is kept only if it is what callers were told, and, where it has to be, ready. */
+static coda_status judge(const struct family *f, coda_plan **out, const coda_plan *whole,
+                         const struct wish *w)
 {
-    coda_status status = compile_bound(f, out, whole, w, from, w->drawn || w->told ? CODA_PLAN_ONLY : 0);
-    if (status) return status;
-    status = check_promises(f, whole, *out, w);
+    coda_status status = check_promises(f, whole, *out, w);
     bool absent = w->loaded && !(*out)->runnable;
     if (!status && !absent) return CODA_OK;
     executable_free(*out);
@@ -122,12 +131,68 @@ static coda_status plan_from(struct family *f, coda_plan **out, const coda_plan 
     return status;
 }
 
-coda_status family_plan(struct family *f, coda_plan **out, const coda_plan *whole, const struct wish *w)
+static coda_status plan_from(struct family *f, coda_plan **out, const coda_plan *whole, const struct wish *w,
+                             const graph *from)
+{
+    coda_status status = compile_bound(f, out, whole, w, from, plan_flags(w));
+    return status ? status : judge(f, out, whole, w);
+}
+
+static coda_status plan_in_full(struct family *f, coda_plan **out, const coda_plan *whole,
+                                const struct wish *w)
 {
     bool apart = has_rewritten(f, w->dims);
     coda_status status = plan_from(f, out, whole, w, apart ? f->rewritten : f->graph);
     if (status != CODA_E_UNSUPPORTED || apart || !f->rewritten) return status;
     return plan_from(f, out, whole, w, f->rewritten); /* what those rules won wants too much memory */
+}
+
+/* The plan of a shape whose form is known; false: it has to be planned in full. */
+static bool plan_by_form(struct family *f, coda_plan **out, const coda_plan *whole, const struct wish *w)
+{
+    int64_t at[SKELETON_VARIABLES] = {0};
+    struct kinship kin = kinship(f, whole, w);
+    coda_compile_options opt = f->opt;
+    struct failure before;
+    kin.at = at;
+    if (w->fully || !(kin.form = forms_find(f->forms, w->dims, w->loosely, at))) return false;
+    opt.flags |= plan_flags(w);
+    fail_save(&before);
+    bool good = !compile_graph(out, NULL, &opt, &kin) && !judge(f, out, whole, w);
+    if (!good) fail_restore(&before);
+    return good;
+}
+
+struct artist {
+    struct family *family;
+    const coda_plan *whole;
+};
+
+static coda_plan *draw(void *context, const int64_t *dims)
+{
+    const struct artist *a = context;
+    const struct wish w = {.call = "compile", .dims = dims, .drawn = true};
+    coda_plan *p = NULL;
+    return plan_in_full(a->family, &p, a->whole, &w) ? NULL : p;
+}
+
+static void learn(struct family *f, const coda_plan *whole, const struct wish *w)
+{
+    struct artist a = {f, whole};
+    const struct drawing how = {.draw = draw,
+                                .context = &a,
+                                .variants = f->variants,
+                                .loosely = w->loosely,
+                                .settles = whole->gpu.context};
+    if (!(f->opt.flags & CODA_CUBLASLT) && !w->fully) forms_learn(f->forms, w->dims, &how);
+}
+
+coda_status family_plan(struct family *f, coda_plan **out, const coda_plan *whole, const struct wish *w)
+{
+    if (plan_by_form(f, out, whole, w)) return CODA_OK;
+    learn(f, whole, w);
+    if (plan_by_form(f, out, whole, w)) return CODA_OK;
+    return plan_in_full(f, out, whole, w);
 }
 
 /* ---- The whole ---- */

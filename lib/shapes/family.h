@@ -6,6 +6,7 @@
 #define FAMILY_H
 
 #include "executable.h"
+#include "forms.h"
 
 enum { MOST_CORNERS = 32, MOST_PROBES = 8 };
 
@@ -14,6 +15,7 @@ struct family {
     graph *rewritten; /* NULL: only with its symbols bound it can be */
     coda_compile_options opt;
     struct variants *variants;
+    struct forms *forms;
     struct known *known;             /* on a GPU; else NULL */
     coda_plan *corner[MOST_CORNERS]; /* plans of shapes that are large, as far as their kind goes */
     int corners;
@@ -42,6 +44,8 @@ struct wish {
     bool drawn;    /* only to be looked at: it has no kernels */
     bool told;     /* only to be looked at: it has their texts alone */
     bool unloaded; /* compile_load goes on with it */
+    bool loosely;  /* drawn: as shapes around it are, though it may do with less */
+    bool fully;    /* by all stages, though its form is known */
     int threads;   /* that compile; 0: kernels_threads() */
 };
 coda_status family_plan(struct family *f, coda_plan **out, const coda_plan *whole, const struct wish *w);

@@ -412,7 +412,7 @@ coda_status shapes_workspace(const coda_plan *p, const int64_t *dims, int64_t *o
 
 coda_status shapes_price(const coda_plan *p, const int64_t *dims, double *out)
 {
-    const struct wish w = {.call = "plan_buckets", .dims = dims, .drawn = true};
+    const struct wish w = {.call = "plan_buckets", .dims = dims, .drawn = true, .loosely = true};
     coda_plan *drawn = NULL;
     coda_status status = family_plan(&p->shapes->family, &drawn, p, &w);
     if (!status) *out = p->device == CODA_DEVICE_CPU ? plan_work(&drawn->plan) : plan_price(&drawn->plan);

@@ -123,7 +123,7 @@ static coda_status add_way(struct contest *c, const char *name, const struct dec
     w->status = build(c, &w->plan->plan, d);
     if (!w->status) cut(&w->plan->plan, c->program->root, other);
     if (!w->status) w->status = tensors_bind(&c->tensors, &w->plan->plan, c->tuner->arg);
-    if (!w->status) w->status = kernels_emit(w->plan, NULL);
+    if (!w->status) w->status = kernels_emit(w->plan, NULL, NULL);
     return CODA_OK;
 }
 

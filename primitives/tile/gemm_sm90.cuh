@@ -17,8 +17,8 @@
 // would drain of a wide tile it skips what they do not have.
 //
 // Few rows: one consumer, and two blocks on an SM, so that one's weights arrive while the other drains.
-// Only Config::a_rows of A's rows are loaded. Products read on, past these: garbage, in rows that do not
-// exist.
+// Only those of A's rows that exist are loaded, by eights (operands.cuh). Products read on, past these:
+// garbage, in rows that do not exist.
 //
 // Few tiles: the Config::splits blocks of a cluster take a part of K each of one tile, and their sums meet
 // (split.cuh). A block drains what Share describes: a share of the tile's columns; without splits that is
@@ -148,7 +148,7 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
     {
         const Operands<Config, Cluster> operands = {args, place()};
         const u32 bar = address(&s.full[slot]);
-        ptx::mbarrier_arrive_expect(bar, a_bytes + t.width * swizzle_row);
+        ptx::mbarrier_arrive_expect(bar, operands.slot_bytes(t.width));
         operands.load_a(address(s.a[slot]), bar, k, t);
         operands.load_b(address(s.b[slot]), bar, k, t);
     }

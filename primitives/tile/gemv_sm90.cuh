@@ -65,9 +65,10 @@ template <class Config, class Epilogue> struct GemvSm90 {
             for (int piece = 0; piece < pieces; piece++, at.next()) {
                 const u32 bytes = 2 * length(piece), bar = s.ring.expect(at, 2 * bytes);
                 const u32 to = ptx::shared_address(s.ring.data[at.slot]);
-                const Element *from = args.b + column * Config::b_stride_row + piece * Config::bk;
-                ptx::bulk_load_once(to, from, bytes, bar);
-                ptx::bulk_load_once(to + row_bytes, from + Columns::step * Config::b_stride_row, bytes, bar);
+                const Element *from = args.b + piece * Config::bk;
+                const int next = Quads::row_of(column + Columns::step);
+                ptx::bulk_load_once(to, from + Quads::row_of(column) * Config::b_stride_row, bytes, bar);
+                ptx::bulk_load_once(to + row_bytes, from + next * Config::b_stride_row, bytes, bar);
             }
         }
     }

@@ -18,6 +18,17 @@ template <class Config, class Cluster> struct Operands {
     const typename Config::Args &args;
     int place; // of this block in the cluster's tiles
 
+    // Rows of A in a box, of Config::a_rows for which a slot has memory: where the kernel is for any number
+    // of rows, no more octets than there are. A's tensor map says the same.
+    DEV int a_rows() const
+    {
+        if constexpr (!Config::clips_a) return Config::a_rows;
+        const int rows = (Config::rows(args) + 7) / 8 * 8;
+        return rows < Config::a_rows ? rows : Config::a_rows;
+    }
+    // Of a tile of so many columns.
+    DEV u32 slot_bytes(int columns) const { return (a_rows() + columns) * swizzle_row; }
+
     // A box for this block, or for all that share it; L2 may forget it first if nobody reads it again soon.
     template <int sharers, bool once, class... At>
     DEV static void load(u32 to, const TensorMap *map, u32 bar, At... at)

@@ -95,7 +95,7 @@ template <class Config, class Epilogue> struct SkinnySm90 {
 #pragma unroll
             for (int i = 0; i < 8; i++) {
                 const int column = Spot::of(i < live ? quad + i / 4 : quad).at(i / 2 % 2, i % 2);
-                from[i] = args.b + column * Config::b_stride_row + rank() * part;
+                from[i] = args.b + Quads::row_of(column) * Config::b_stride_row + rank() * part;
             }
 #pragma unroll 1
             for (int piece = 0; piece < pieces; piece++, at.next()) {

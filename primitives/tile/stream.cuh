@@ -2,7 +2,9 @@
 // pace: a ring, shares of the columns, and the epilogue of a share.
 //
 // Columns go by quads: those of a patch that one thread has, two neighbours in each of two octets (see
-// columns.cuh). Block b takes an equal share of all quads, so that all blocks end at one time.
+// columns.cuh). Block b takes an equal share of all quads, so that all blocks end at one time. Where the
+// columns do not fill the last patch, its quads have two, one or none in an octet; the ring then has the last
+// row of B once more, and nothing becomes of it.
 //
 // Early: no kernel of the run writes B. So the ring is filled with B before the kernel ahead has ended, and
 // the next kernel may begin with the same beside this one; half of an SM's memory is enough for that.
@@ -81,13 +83,14 @@ template <class Config, class Epilogue> struct Quads {
     using Slots = PatchRow<Config, Epilogue>;
     using State = typename Epilogue::State;
 
-    static constexpr int most_rows = Config::bm, quads = (int)Config::n / 4;
+    static constexpr int most_rows = Config::bm, quads = (int)(Config::n + 15) / 16 * 4;
+    static constexpr bool ragged = Config::n % 16 != 0;
     static constexpr int most_quads = (quads + Config::blocks - 1) / Config::blocks; // of a block
     static constexpr bool has_row = !__is_empty(typename Epilogue::Row),
                           has_col = !__is_empty(typename Epilogue::Col);
     static constexpr bool has_half = !__is_empty(typename Epilogue::Half), has_state = !__is_empty(State);
     using Sample = Samples<Epilogue::sample>;
-    static_assert(Config::n % 16 == 0 && !Config::batched && !Epilogue::sampled_columns);
+    static_assert((!ragged || Columns::lanes == 1) && !Config::batched && !Epilogue::sampled_columns);
 
     struct Values {
         typename Epilogue::Row row[most_rows];
@@ -104,6 +107,9 @@ template <class Config, class Epilogue> struct Quads {
     DEV static int first(u32 block) { return (int)((u64)quads * block / Config::blocks); }
     DEV static int count() { return first(blockIdx.x + 1) - first(blockIdx.x); }
 
+    // The row of B for a column: the last one for those that are not there.
+    DEV static int row_of(int column) { return ragged ? min(column, (int)Config::n - 1) : column; }
+
     // Where a quad lies: its patch in a tile of Columns, and its columns there.
     struct Spot {
         int tile, patch, column;
@@ -117,6 +123,12 @@ template <class Config, class Epilogue> struct Quads {
             return Columns::column(tile, column) + Columns::distance(tile, Columns::octet(patch, side)) +
                    neighbour * Columns::step;
         }
+        // Of two columns from this one on, those that are there.
+        DEV static int live(int column)
+        {
+            const int left = (int)Config::n - column;
+            return left >= 2 ? 2 : left > 0 ? left : 0;
+        }
         DEV int half_at(int neighbour) const
         {
             return Columns::half_column(tile, column) + 8 * patch + neighbour;
@@ -129,6 +141,8 @@ template <class Config, class Epilogue> struct Quads {
                        {0, {}, 1, {2, 0}}};
             p.full.distance[0] = Columns::distance(tile, Columns::octet(patch, 0));
             p.full.distance[1] = Columns::distance(tile, Columns::octet(patch, 1));
+            if constexpr (ragged)
+                for (int side = 0; side < 2; side++) p.full.live[side] = live(at(side, 0));
             if constexpr (Columns::gated) p.half.first = half_at(0);
             return p;
         }
@@ -146,6 +160,7 @@ template <class Config, class Epilogue> struct Quads {
         if constexpr (has_col)
             for (int i = lane; i < columns; i += 32) {
                 const int column = Spot::of(begin + i / 4).at(i / 2 % 2, i % 2);
+                if (ragged && column >= (int)Config::n) continue;
                 values.col[i / 4][i % 4] =
                     Epilogue::col(args, Epilogue::col_ahead(args, 0, column), 0, column, true);
             }

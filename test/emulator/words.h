@@ -52,6 +52,14 @@ template <class T> T __shfl_xor_sync(unsigned mask, T x, int distance)
     return emu_shuffle_as(mask, x, distance, true);
 }
 
+/* Of shared memory, whose threads are fibers of one OS thread. */
+template <class T> T atomicAdd(T *p, T x)
+{
+    const T before = *p;
+    *p += x;
+    return before;
+}
+
 inline unsigned __ballot_sync(unsigned mask, int bit)
 {
     unsigned all = bit ? 1u << threadIdx.x % 32 : 0;

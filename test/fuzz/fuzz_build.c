@@ -286,6 +286,17 @@ static void top_k(struct fuzz *f)
     coda_top_k(f->g, value(f), number(f), values, random_chance(&f->r, 70) ? &best[1] : NULL);
 }
 
+static void draw(struct fuzz *f)
+{
+    coda_sample_options o = CODA_SAMPLE_OPTIONS_INIT;
+    coda_value logprob;
+    if (random_chance(&f->r, 30)) o.temperature = value(f), o.top_p = value(f);
+    if (random_chance(&f->r, 30)) o.top_k = value(f), o.bias = value(f);
+    if (random_chance(&f->r, 30)) coda_iota(f->g, number(f));
+    else if (random_chance(&f->r, 50)) coda_nucleus(f->g, value(f), CODA_NONE, value(f), CODA_NONE, o.min_p);
+    else coda_sample(f->g, value(f), value(f), value(f), &o, random_chance(&f->r, 50) ? &logprob : NULL);
+}
+
 static void move(struct fuzz *f)
 {
     int64_t dims[8];
@@ -379,7 +390,7 @@ static void step(struct fuzz *f)
 {
     static void (*const call[])(struct fuzz *) = {
         symbol, extent, leaf, leaf,      output, elementwise, constant, apply, elementwise, elementwise,
-        define, norm,   rope, attention, loss,   move,        move,     top_k, state};
+        define, norm,   rope, attention, loss,   move,        move,     top_k, state,       draw};
     call[random_below(&f->r, ARRAY_SIZE(call))](f);
     f->calls++;
     if (f->g->status == CODA_OK) {

@@ -112,6 +112,17 @@ static coda_value top_k(coda_graph *g)
     return best.id ? best : which;
 }
 
+static coda_value draw(coda_graph *g)
+{
+    coda_sample_options o = CODA_SAMPLE_OPTIONS_INIT;
+    coda_value logprob;
+    if (random_chance(&r, 30)) o.temperature = any(), o.top_p = any();
+    if (random_chance(&r, 30)) o.top_k = any(), o.bias = any();
+    if (random_chance(&r, 30)) return coda_iota(g, number());
+    if (random_chance(&r, 50)) return coda_nucleus(g, any(), maybe(), maybe(), maybe(), maybe());
+    return coda_sample(g, any(), any(), any(), &o, random_chance(&r, 50) ? &logprob : NULL);
+}
+
 static coda_value with_options(coda_graph *g)
 {
     coda_rope_options rope = CODA_ROPE_OPTIONS_INIT;
@@ -200,7 +211,7 @@ static coda_value step(coda_graph *g)
     case 12: return write(g);
     case 0:
     case 1: return leaf(g);
-    case 11: return top_k(g);
+    case 11: return random_chance(&r, 50) ? top_k(g) : draw(g);
     case 10: return coda_constant(g, dtype(), random_chance(&r, 90) ? (double)number() : 0.3);
     case 2: return unary(g);
     case 3:

@@ -34,6 +34,7 @@ static const char *const seeds[] = {
     "%p = select %x, %t\n%m = max %x\n%g = slice %x {axis=1, stop=10, step=2}\n"
     "%u = slice %x {axis=1, start=1, stop=10, step=2} @%g\n%z = swiglu %g, %u @%g\n"
     "%b = top_k %x {k=3}\n%c = top_k %x {k=3, indices=1} @%b\noutput %c = %c\n"
+    "%o = iota {n=4}\n%j = exponential %o, %t, %t, %t\n%q = nucleus %x, %j, _, %m\n"
     "%f = cast %z {to=f32}\n%e = embedding %x, %t\noutput %y = %f\noutput %l = %l\n",
 };
 
@@ -94,6 +95,9 @@ static const char *const words[] = {
     "attention ",
     "reshape ",
     "top_k ",
+    "iota ",
+    "nucleus ",
+    "exponential ",
     "indices=",
     "k=",
     "concat ",

@@ -23,6 +23,8 @@ static struct symbol range_of(uint64_t seed, int symbol)
     bool empty = random_chance(&r, 30);
     static const int64_t most[] = {24, 70, 130};
     int64_t t = most[random_below(&r, 3)], s = 8 * (1 + random_below(&r, 8));
+    if (seed & SYMBOLIC_WIDE && symbol == 0) return (struct symbol){"B", 1, 90, 1};
+    if (seed & SYMBOLIC_WIDE) t *= 20, s *= 50;
     if (symbol == 0) return (struct symbol){"B", 1, 1 + random_below(&r, 3), 1};
     if (symbol == 1) return (struct symbol){"T", !empty, t, 1};
     return (struct symbol){"S", empty ? 0 : 8, s, 8};

@@ -6,6 +6,8 @@
 
 /* B, sequences; T, rows of each, perhaps 0; S, older keys, a multiple of 8. Ranges differ by seed. */
 enum { SYMBOLIC_DIMS = 3 };
+/* Of a seed that has this bit, ranges are wide: for plans that nobody runs. */
+#define SYMBOLIC_WIDE ((uint64_t)1 << 63)
 
 /* With symbols, or the numbers of `values`. Never poisoned, unless a value is out of range. */
 graph *symbolic_graph(uint64_t seed, const int64_t *values);

@@ -86,6 +86,15 @@ static void read_cross_entropy(const void *opt, struct text *t)
     end_graph(b, t);
 }
 
+static void read_sample(const void *opt, struct text *t)
+{
+    graph *b = coda_graph_new();
+    coda_value x = coda_input(b, "x", CODA_F32, 2, (int64_t[]){4, 8});
+    coda_value seeds = coda_input(b, "s", CODA_I32, 2, (int64_t[]){4, 2});
+    coda_sample(b, x, seeds, coda_input(b, "p", CODA_I32, 1, (int64_t[]){4}), opt, NULL);
+    end_graph(b, t);
+}
+
 static void read_append(const void *opt, struct text *t)
 {
     graph *b = coda_graph_new();
@@ -179,6 +188,7 @@ static void need_get(void *store) { ((coda_cache_store *)store)->get = no_value;
 static const coda_map_def map_def = CODA_MAP_DEF_INIT;
 static const coda_rope_options rope = CODA_ROPE_OPTIONS_INIT;
 static const coda_attention_options attention = CODA_ATTENTION_OPTIONS_INIT;
+static const coda_sample_options sample = CODA_SAMPLE_OPTIONS_INIT;
 static const coda_append_options append = CODA_APPEND_OPTIONS_INIT;
 static const coda_cross_entropy_options cross_entropy = CODA_CROSS_ENTROPY_OPTIONS_INIT;
 static const coda_compile_options compile = CODA_COMPILE_OPTIONS_INIT;
@@ -198,6 +208,7 @@ static const struct reader {
     {SIZED_coda_map_def, &map_def, read_map_def, need_map},
     {SIZED_coda_rope_options, &rope, read_rope, NULL},
     {SIZED_coda_attention_options, &attention, read_attention, NULL},
+    {SIZED_coda_sample_options, &sample, read_sample, NULL},
     {SIZED_coda_append_options, &append, read_append, NULL},
     {SIZED_coda_cross_entropy_options, &cross_entropy, read_cross_entropy, NULL},
     {SIZED_coda_compile_options, &compile, read_compile, NULL},

@@ -466,7 +466,10 @@ START_TEST(a_row_streams)
     p.dim[2] = 64;
     ck_assert_int_le(choose(&p).blocks, 16); /* a quad of columns each */
     p.dim[2] = 72;
-    ck_assert(choose(&p).mainloop == &mainloop_wgmma); /* half a patch */
+    ck_assert(choose(&p).mainloop == &mainloop_gemv && choose(&p).blocks == 20); /* half of the last patch */
+    p.pair = PAIR_GLU_INTERLEAVED;
+    ck_assert(choose(&p).mainloop != &mainloop_gemv); /* pairs want whole ones */
+    p.pair = PAIR_NONE;
     p = product(1, 4096, 11008);
     ck_assert(choose(&p).mainloop == &mainloop_gemv && choose(&p).bk * 2 == 11008);
     p = product(1, 4096, 65536); /* more of A than registers */
@@ -514,7 +517,7 @@ START_TEST(few_rows_stream)
         {8, 8192, 22784, &mainloop_wgmma, 0, 0},   {9, 4096, 5632, &mainloop_wgmma, 0, 2},
         {9, 4096, 5888, &mainloop_wgmma, 0, 1},    {16, 4096, 11008, &mainloop_wgmma, 0, 1},
         {9, 4096, 11520, &mainloop_wgmma, 0, 0},   {8, 22016, 4224, &mainloop_wgmma, 0, 0},
-        {8, 22024, 4096, &mainloop_wgmma, 0, 0},   {16, 128256, 4096, &mainloop_wgmma, 0, 2},
+        {8, 22024, 4096, &mainloop_skinny, 1, 3},  {16, 128256, 4096, &mainloop_wgmma, 0, 2},
         {8, 1048576, 4096, &mainloop_wgmma, 0, 0}, /* sums that leave no ring */
     };
     for (int i = 0; i < ARRAY_SIZE(want); i++) {

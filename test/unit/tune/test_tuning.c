@@ -235,16 +235,20 @@ START_TEST(plain_mainloop_loses_to_cublaslt)
         coda_dtype dtype;
         int64_t m, n, k;
         bool loses;
+        int steps; /* of which each but the product and a store is the epilogue's */
     } want[] = {
-        {CODA_F32, 4096, 4096, 4096, true},   {CODA_F32, 512, 1024, 1024, true},
-        {CODA_F32, 64, 1024, 1024, true},     {CODA_F32, 1, 4096, 4096, true},
-        {CODA_F32, 64, 256, 128, false},      {CODA_BF16, 4096, 4096, 4095, true},
-        {CODA_BF16, 64, 1001, 1023, true},    {CODA_BF16, 16, 32, 33, false},
-        {CODA_BF16, 4096, 4096, 4096, false}, /* has better than the plain one */
+        {CODA_F32, 4096, 1536, 384, true, 5}, /* on an H200 169 us, against 122 and a pass of 14 */
+        {CODA_F32, 4096, 4096, 4096, true, 0},   {CODA_F32, 512, 1024, 1024, true, 0},
+        {CODA_F32, 64, 1024, 1024, true, 0},     {CODA_F32, 1, 4096, 4096, true, 0},
+        {CODA_F32, 64, 256, 128, false, 0},      {CODA_BF16, 4096, 4096, 4095, true, 0},
+        {CODA_BF16, 64, 1001, 1023, true, 0},    {CODA_BF16, 16, 32, 33, false, 0},
+        {CODA_BF16, 4096, 4096, 4096, false, 0}, /* has better than the plain one */
     };
     for (int i = 0; i < ARRAY_SIZE(want); i++) {
         struct program p = {.kind = PROGRAM_GEMM, .rank = 3, .dim = {1, want[i].m, want[i].n}};
         p.k = want[i].k;
+        struct step step[8] = {{.kind = STEP_MAP}};
+        p.step = step, p.steps = want[i].steps;
         p.a = p.b = (struct tensor_use){.dtype = want[i].dtype, .row = want[i].k, .k = 1};
         struct tile t = tile_choose(&p, &gemm_target);
         ck_assert_msg(tile_loses(&p, &t, &gemm_target) == want[i].loses, "[%d, %d, %d]", (int)want[i].m,

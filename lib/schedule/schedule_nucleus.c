@@ -1,0 +1,13 @@
+/* schedule_nucleus.c -- a block for each row, with more threads for longer ones. */
+#include "own.h"
+#include "schedule.h"
+
+enum { FEW_THREADS = 256, FEW_MOST = 4096 /* columns */, MANY_THREADS = 1024, MOST_BLOCKS = 1 << 30 };
+
+void schedule_nucleus(struct schedule *s, const struct program *q, const struct target *target)
+{
+    const struct nucleus_spec *of = q->spec;
+    (void)target;
+    s->threads = of->columns <= FEW_MOST ? FEW_THREADS : MANY_THREADS;
+    s->grid = MIN(of->rows, MOST_BLOCKS);
+}
