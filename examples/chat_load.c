@@ -32,7 +32,7 @@ struct range {
 
 static struct settings {
     const char *host, *port, *path, *model, *csv, *json, *label;
-    double rate, temperature, timeout, seconds, wait, window;
+    double rate, temperature, timeout, seconds, wait, window, since;
     int requests, clients;
     struct range prompt, answer;
     uint64_t seed;
@@ -310,7 +310,7 @@ static bool verify(struct run *r)
 {
     for (int i = 0; i < r->count; i++) {
         struct asked again = r->of[i], *a = &r->of[i];
-        struct run alone = {&again, 1, {0}};
+        struct run alone = {.of = &again, .count = 1};
         if (a->failed || a->cut) continue;
         again.text = NULL;
         asked_reset(&again);
@@ -336,7 +336,7 @@ static int finish(struct run *r)
         fprintf(stderr, "chat_load: cannot write %s\n", opt.csv);
         failures++;
     }
-    if (opt.json && !report_json(r, opt.json, opt.label, opt.window)) {
+    if (opt.json && !report_json(r, opt.json, opt.label, opt.window, opt.since)) {
         fprintf(stderr, "chat_load: cannot write %s\n", opt.json);
         failures++;
     }
@@ -376,6 +376,7 @@ static bool parse_option(const char *name, const char *value)
     if (!strcmp(name, "--timeout")) return parse_number(value, 1e-3, 1e6, &opt.timeout);
     if (!strcmp(name, "--seconds")) return parse_number(value, 1e-3, 1e6, &opt.seconds);
     if (!strcmp(name, "--wait")) return parse_number(value, 0, 1e6, &opt.wait);
+    if (!strcmp(name, "--since")) return parse_number(value, 0, 1e6, &opt.since);
     if (!strcmp(name, "--window")) return parse_number(value, 1e-2, 1e6, &opt.window);
     if (!strcmp(name, "--clients") && parse_number(value, 1, 1000, &n)) return opt.clients = (int)n, true;
     if (!strcmp(name, "--requests") && parse_number(value, 1, 1e6, &n)) return opt.requests = (int)n, true;
@@ -415,8 +416,11 @@ static int usage(void)
          "  --model NAME         sent along; none\n"
          "  --timeout S          of silence in an answer; 60\n"
          "  --csv FILE           gets a line for each request\n"
-         "  --json FILE          gets all figures, and those of each window\n"
+         "  --json FILE          gets all figures, those of each window, and what the server counted of its "
+         "steps\n"
          "  --window S           seconds of one; 1\n"
+         "  --since S            how long the server had run when this began: times in the file count from "
+         "then\n"
          "  --label TEXT         of each in the file\n"
          "  --verify             sends each once more, alone, and compares");
     return 0;
@@ -435,6 +439,7 @@ int main(int argc, char **argv)
     if (r.of) draw_all(&r);
     bool good = r.of && run_all(&r);
     if (good) check_counts(&r);
+    if (good && opt.json) steps_read(&r.steps, server);
     if (good && opt.verify) good = verify(&r);
     if (!good) fprintf(stderr, "chat_load: out of memory\n");
     int result = good ? finish(&r) : 1;

@@ -225,8 +225,7 @@ static const struct option all[] = {
      "wait: all kernels are made first; background: slower ones that serve any shape, and better ones as "
      "they are made; background on a GPU, else wait"},
     {"graphs", &s.graphs, NULL, 0, 64, "sequences that write, at most, in a step that is a CUDA graph; 64"},
-    {"top", &s.top, NULL, 1, 64,
-     "likeliest tokens that a step finds: top_k up to this costs the host little; 20"},
+    {"top", &s.top, NULL, 1, 64, "likeliest tokens that a step finds, for logprobs; 20"},
     {"metrics-prefix", NULL, &s.prefix, 0, 0, "of the metrics' names; coda_"},
     {"help", &s.help, NULL, 0, 1, "this list"}};
 

@@ -14,17 +14,22 @@
  *     --logprobs                a line for each token: id, log of its probability, text
  *     --burst N                 steps of a CUDA graph, 16 without it
  *     --bandwidth X             of the device's memory in GB/s, which otherwise a copy tells
+ *     --times                   from the program's start to the first token, part by part
  *     --plan                    what the plans need, instead of a text; PROMPT may be left out
+ *     --bundle FILE             writes all kernels that a text with these options may want, instead of a
+ *                               text: no NVRTC is needed then where CODA_BUNDLES names the file
+ *     --random                  MODEL is a config.json, or its folder: weights are random by the seed, tokens
+ *                               are numbers, no token ends the text; PROMPT is 1 if it is left out
  *
  * The prompt goes through at once. Then a step makes a token, over caches of keys and values, until one ends
- * the text, or N tokens, or the end of the context. The likeliest tokens are chosen on the device, and the
- * host only prints them; to draw, it reads the logits of each step, or of the top_k likeliest. MODEL is a
+ * the text, or N tokens, or the end of the context. Tokens are chosen on the device, the likeliest or drawn,
+ * and the host only prints them, but for the first one that is drawn; --logprobs without a temperature reads
+ * the logits of each step. MODEL is a
  * folder with config.json and model.safetensors, or a file of GGUF.
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "model.h"
 #include "options.h"
@@ -32,13 +37,6 @@
 #include "speed.h"
 #include "text.h"
 #include "writer.h"
-
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 struct answer {
     struct model *m;
@@ -48,13 +46,15 @@ struct answer {
     double bytes;  /* that the steps had to read */
     double writes; /* seconds of the steps */
     int steps;
+    struct times *times; /* until the first token */
     struct fault *f;
 };
 
 /* Prints a token; false where the text ends, before it or with it. */
 static bool print(struct answer *a, int32_t id, double logprob)
 {
-    if (config_is_end(&a->m->config, id) || text_ends(a->t, id)) return false;
+    bool ends = config_is_end(&a->m->config, id) || text_ends(a->t, id);
+    if (ends && !a->o->open.random) return false;
     if (a->o->logprobs) printf("%d\t%.6f\t", id, logprob), text_print_quoted(a->t, id), puts("");
     else text_print(a->t, id);
     return ++a->made < a->o->tokens;
@@ -63,60 +63,69 @@ static bool print(struct answer *a, int32_t id, double logprob)
 static void count(struct answer *a, int steps, double began)
 {
     int first = a->m->length - steps;
-    a->writes += seconds() - began;
+    a->writes += times_now() - began;
     a->steps += steps;
     for (int i = 1; i <= steps; i++) a->bytes += speed_bytes(a->m, first + i);
 }
 
-/* ---- The likeliest tokens, by the device ---- */
+/* ---- By the host ---- */
 
-static bool write_bursts(struct answer *a, struct writer *w, int32_t next)
+/* By the last row's logits, for which `values` has room. */
+static bool choose(struct answer *a, float *values, struct sampled *s)
 {
-    int32_t *text = malloc(sizeof *text * (size_t)a->o->burst);
-    bool good = text || fault_set(a->f, "out of memory"), more = good && print(a, next, 0);
-    while (more && a->m->length < a->m->opt.context) {
-        int left = a->m->opt.context - a->m->length, wanted = a->o->tokens - a->made;
-        int n = a->o->burst < left ? a->o->burst : left;
-        double began = seconds();
-        n = n < wanted ? n : wanted;
-        if (!(good = writer_write(w, next, n, text, a->f))) break;
-        count(a, n, began);
-        next = text[n - 1];
-        for (int i = 0; more && i < n; i++) more = print(a, text[i], 0);
-    }
-    free(text);
-    return good;
+    struct logits l = {.value = values, .n = a->m->config.vocabulary, .log_sum = NAN};
+    return model_logits(a->m, values, 1, a->f) &&
+           sample(&a->o->sampling, &l, 0, (uint64_t)a->m->length, s, a->f);
 }
 
-/* ---- Drawn by the host ---- */
-
-/* The last row's logits, or those of the likeliest. `values` has room for a row of them. */
-static bool read_logits(struct answer *a, float *values, int32_t *ids, struct logits *l)
+static bool choose_all(struct answer *a, float *values)
 {
-    float log_sum = NAN;
-    int top = a->m->opt.top, wide = a->m->config.vocabulary;
-    *l = (struct logits){.value = values, .id = top ? ids : NULL, .n = top ? top : wide, .log_sum = NAN};
-    if (!top) return model_logits(a->m, values, 1, a->f);
-    bool good = model_top(a->m, values, ids, &log_sum, a->f);
-    l->log_sum = log_sum;
-    return good;
-}
-
-static bool draw_all(struct answer *a)
-{
-    float *values = malloc(sizeof *values * (size_t)a->m->config.vocabulary);
-    int32_t ids[MOST_TOP], best;
     struct sampled s;
-    struct logits l;
-    bool good = values || fault_set(a->f, "out of memory");
-    while (good && (good = read_logits(a, values, ids, &l) &&
-                           sample(&a->o->sampling, &l, 0, (uint64_t)a->m->length, &s, a->f))) {
+    int32_t best;
+    bool good;
+    while ((good = choose(a, values, &s))) {
         if (!print(a, s.id, s.logprob) || a->m->length == a->m->opt.context) break;
-        double began = seconds();
+        double began = times_now();
         if (!(good = model_decode(a->m, &s.id, 1, &best, a->f))) break;
         count(a, 1, began);
     }
-    free(values);
+    return good;
+}
+
+/* ---- By the device ---- */
+
+/* Room for tokens, and for what is known of them. */
+struct burst {
+    int32_t *text;
+    float *logprobs;
+};
+
+static bool write_on(struct answer *a, struct writer *w, int32_t next, const struct burst *b)
+{
+    bool good = true, more = true;
+    while (more && a->m->length < a->m->opt.context) {
+        int left = a->m->opt.context - a->m->length, wanted = a->o->tokens - a->made;
+        int n = a->o->burst < left ? a->o->burst : left;
+        double began = times_now();
+        n = n < wanted ? n : wanted;
+        if (!(good = writer_write(w, next, n, b->text, b->logprobs, a->f))) break;
+        count(a, n, began);
+        next = b->text[n - 1];
+        for (int i = 0; more && i < n; i++) more = print(a, b->text[i], (double)b->logprobs[i]);
+    }
+    return good;
+}
+
+static bool write_bursts(struct answer *a, const struct sampled *first)
+{
+    struct writer *w = writer_open(a->m, a->o->burst, &a->o->sampling, a->f);
+    size_t n = (size_t)a->o->burst;
+    struct burst b = {calloc(n, sizeof *b.text), calloc(n, sizeof *b.logprobs)};
+    bool good = w && ((b.text && b.logprobs) || fault_set(a->f, "out of memory"));
+    if (good && print(a, first->id, first->logprob)) good = write_on(a, w, first->id, &b);
+    free(b.text);
+    free(b.logprobs);
+    writer_close(w);
     return good;
 }
 
@@ -137,27 +146,69 @@ static void report(const struct answer *a, int prompt, double took)
     fputs("\n", stderr);
 }
 
-static bool drawn(const struct options *o) { return o->sampling.temperature > 0 || o->logprobs; }
+/* Of tokens that are not drawn the host has the logprobs. */
+static bool write(struct answer *a, int32_t likeliest)
+{
+    bool drawn = a->o->sampling.temperature > 0;
+    struct sampled first = {.id = likeliest};
+    if (!drawn && !a->o->logprobs) return write_bursts(a, &first);
+    float *values = malloc(sizeof *values * (size_t)a->m->config.vocabulary);
+    bool good = values || fault_set(a->f, "out of memory");
+    if (good) good = drawn ? choose(a, values, &first) && write_bursts(a, &first) : choose_all(a, values);
+    free(values);
+    return good;
+}
 
 static bool generate(struct answer *a, const int32_t *prompt, int n)
 {
     int32_t next;
-    struct writer *w = drawn(a->o) ? NULL : writer_open(a->m, a->o->burst, a->f);
-    if (!w && !drawn(a->o)) return false;
-    double began = seconds();
-    bool good = model_decode(a->m, prompt, n, &next, a->f);
-    double took = seconds() - began;
-    good = good && (w ? write_bursts(a, w, next) : draw_all(a));
+    double began = times_now();
+    if (!model_decode(a->m, prompt, n, &next, a->f)) return false;
+    double took = times_now() - began;
+    times_end(a->times, "prompt");
+    if (a->o->times) times_print(stderr, "generate: the first token", a->times);
+    bool good = write(a, next);
     if (!a->o->logprobs) text_print_end(a->t);
     if (good) report(a, n, took);
-    writer_close(w);
     return good;
 }
 
-static bool print_plans(struct model *m, struct fault *f)
+enum { WAYS = 3 };
+
+/* The steps of every way to choose a token. */
+static bool open_ways(struct model *m, struct writer **w, struct fault *f)
 {
-    struct writer *w = writer_open(m, 1, f);
+    const struct sampling how[WAYS] = {
+        {.top_p = 1}, {.temperature = 1, .top_p = 1}, {.temperature = 1, .top_p = 0.5}};
+    for (int i = 0; i < WAYS; i++)
+        if (!(w[i] = writer_open(m, 1, &how[i], f))) return false;
+    return true;
+}
+
+static bool write_bundle(struct model *m, const char *path, struct fault *f)
+{
+    struct writer *w[WAYS] = {NULL};
+    const coda_plan *plans[1 + WAYS] = {m->plan};
+    coda_export_options o = CODA_EXPORT_OPTIONS_INIT;
+    coda_bundle_report r = CODA_BUNDLE_REPORT_INIT;
+    bool good = open_ways(m, w, f);
+    for (int i = 0; good && i < WAYS; i++) plans[1 + i] = writer_plan(w[i]);
+    o.plans = plans;
+    o.plan_count = 1 + WAYS;
+    good = good && (coda_cache_export(NULL, path, &o, &r) == CODA_OK || fault_set(f, "%s", coda_error()));
+    if (good)
+        fprintf(stderr, "generate: %lld kernels, %lld bytes in %s\n", (long long)r.entries,
+                (long long)r.bytes, path);
+    for (int i = 0; i < WAYS; i++) writer_close(w[i]);
+    return good;
+}
+
+static bool print_plans(struct model *m, const struct options *o, struct times *times, struct fault *f)
+{
+    struct writer *w = writer_open(m, 1, &o->sampling, f);
     if (!w) return false;
+    times_end(times, "step");
+    if (o->times) times_print(stderr, "generate: the plans", times);
     page_print(stdout, "plan of a prompt", m->plan);
     page_print(stdout, "plan of a step, which shares the weights and caches", writer_plan(w));
     writer_close(w);
@@ -167,24 +218,31 @@ static bool print_plans(struct model *m, struct fault *f)
 int main(int argc, char **argv)
 {
     struct options o = {
-        .usage = "usage: generate [--cpu | --gpu] [--dtype f32|f16|bf16] [--context N] [--tokens N]\n"
-                 "                [--ids | --chat] [--temperature X] [--top-k N] [--top-p X] [--seed N]\n"
-                 "                [--logprobs] [--burst N] [--bandwidth X] [--plan] MODEL PROMPT",
+        .usage =
+            "usage: generate [--cpu | --gpu] [--dtype f32|f16|bf16] [--context N] [--tokens N]\n"
+            "                [--ids | --chat] [--temperature X] [--top-k N] [--top-p X] [--seed N]\n"
+            "                [--logprobs] [--burst N] [--bandwidth X] [--times] [--plan] [--bundle FILE] "
+            "\n                [--random] MODEL PROMPT",
         .tokens = 128};
     struct fault f = {{0}};
+    struct times times;
     struct text *t = NULL;
     int32_t *prompt = NULL;
     int n = 0;
-    if (!options_read(&o, argc, argv) || !(o.prompt || o.plan)) return fprintf(stderr, "%s\n", o.usage), 2;
-    o.open.only_plan = o.plan;
-    if (o.sampling.temperature > 0 && o.sampling.top_k <= MOST_TOP) o.open.top = o.sampling.top_k;
+    times_start(&times);
+    if (!options_read(&o, argc, argv) || !(o.prompt || o.plan || o.bundle || o.open.random))
+        return fprintf(stderr, "%s\n", o.usage), 2;
+    o.open.only_plan = o.plan || o.bundle;
     struct model *m = model_open(o.model, &o.open, &f);
-    bool good = m && (o.ids || o.plan || (t = text_open(o.model, m->files.config, &f)) != NULL);
+    if (m) times_add(&times, &m->times);
+    bool good = m && (o.ids || o.open.only_plan || (t = text_open(o.model, m->files.config, &f)) != NULL);
     if (good) fprintf(stderr, "generate: %s on %s\n", m->config.family, device_name(&m->device));
-    struct answer a = {.m = m, .t = t, .o = &o, .f = &f};
-    if (good && o.plan) good = print_plans(m, &f);
-    else if (good)
-        good = (n = (o.chat ? text_message : text_tokens)(t, o.prompt, &prompt, &f)) >= 0 &&
+    struct answer a = {.m = m, .t = t, .o = &o, .times = &times, .f = &f};
+    times_end(&times, "tokenizer");
+    if (good && o.plan) good = print_plans(m, &o, &times, &f);
+    if (good && o.bundle) good = write_bundle(m, o.bundle, &f);
+    if (good && !o.open.only_plan)
+        good = (n = (o.chat ? text_message : text_tokens)(t, o.prompt ? o.prompt : "1", &prompt, &f)) >= 0 &&
                generate(&a, prompt, n);
     free(prompt);
     if (!good) fprintf(stderr, "generate: %s\n", f.text);

@@ -8,14 +8,15 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "npy.h"
 #include "tensor.h"
-#include "tool.h"
 
 /* The text after 'key': in the header, or NULL. */
 static const char *find_key(const char *header, const char *key)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "coda.h"
+#include "npy.h"
 
 enum { MOST_FILES = 64 };
 
@@ -58,23 +59,5 @@ int run(const struct options *opt);
 
 /* tool_cache.c: coda cache ..., which has a grammar of its own. */
 int cache(int argc, char **argv);
-
-/* npy.c -- NumPy's files. A failure is one line of text, a success NULL. */
-struct npy {
-    int rank;
-    int64_t dim[CODA_MAX_RANK], elements;
-    char kind; /* 'f' or 'i' */
-    int size;  /* bytes of an element */
-    int fd;
-    int64_t at; /* where the elements begin in the file */
-    unsigned char *data;
-};
-/* What the header says; then the elements, once it is known that they are wanted. */
-const char *npy_open(struct npy *n, const char *path);
-const char *npy_load(struct npy *n);
-double npy_get(const struct npy *n, int64_t i);
-void npy_free(struct npy *n);
-/* Dense float32, or int32 for an int32 tensor. */
-const char *npy_write(const char *path, const coda_arg_info *a, const void *host);
 
 #endif

@@ -32,6 +32,18 @@ void build_prefix(struct build *b, const char *format, int layer)
 
 static coda_value fail(struct build *b) { return b->failed = true, CODA_NONE; }
 
+/* What has more dimensions than a matrix may be one all the same: leading ones count for nothing, and a
+ * filter [rows, channels, height, width] is rows of all that is behind. */
+static bool fits(const struct stored_tensor *t, int64_t rows, int64_t columns)
+{
+    int d = 0, wanted = columns ? 2 : 1;
+    int64_t behind = 1;
+    while (t->rank - d > wanted && t->dims[d] == 1) d++;
+    for (int i = d + 1; i < t->rank; i++) behind *= t->dims[i];
+    return t->rank >= wanted && t->dims[d] == rows && behind == (columns ? columns : 1) &&
+           (columns || t->rank == d + 1);
+}
+
 static const struct stored_tensor *tensor(struct build *b, const char *name, int64_t rows, int64_t columns)
 {
     const struct stored_tensor *t = checkpoint_find(b->from, name);
@@ -39,8 +51,7 @@ static const struct stored_tensor *tensor(struct build *b, const char *name, int
     if (!t->dtype)
         return fault_set(b->fault, "tensor %s: %s is not supported: F32, F16 or BF16 are", name, t->type),
                NULL;
-    bool fits = t->rank == (columns ? 2 : 1) && t->dims[0] == rows && (!columns || t->dims[1] == columns);
-    if (!fits)
+    if (!fits(t, rows, columns))
         return fault_set(b->fault, "tensor %s: rank %d and %lld x %lld, where the config wants %lld x %lld",
                          name, t->rank, t->rank ? (long long)t->dims[0] : 1,
                          t->rank > 1 ? (long long)t->dims[1] : 1, (long long)rows,
@@ -150,12 +161,12 @@ static coda_value columns_of(struct build *b, coda_value x, int64_t from, int64_
 /* Each head's columns over the root of their mean square. */
 static coda_value head_norm(struct build *b, coda_value x, const char *name, int64_t heads, bool unit)
 {
-    int64_t head = b->c->head_dim;
+    int64_t head = b->c->head_dim, texts = b->sentences ? b->sentences : 1;
     coda_value apart = b->page ? coda_reshape(b->g, x, DIMS(b->rows, heads, head))
-                               : coda_reshape(b->g, x, DIMS(1, b->rows, heads, head));
+                               : coda_reshape(b->g, x, DIMS(texts, b->rows, heads, head));
     coda_value y = coda_rms_norm(b->g, apart, build_gain(b, name, head, unit), b->c->eps);
     return b->page ? coda_reshape(b->g, y, DIMS(b->rows, heads * head))
-                   : coda_reshape(b->g, y, DIMS(1, b->rows, heads * head));
+                   : coda_reshape(b->g, y, DIMS(texts, b->rows, heads * head));
 }
 
 static coda_value rotated(struct build *b, coda_value x, const struct rope *r)
@@ -178,9 +189,10 @@ coda_value build_attention(struct build *b, coda_value qkv, int layer, struct at
     coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
     o.heads = c->heads;
     o.kv_heads = c->kv_heads;
-    o.causal = 1;
-    o.align = CODA_ALIGN_LENGTH;
+    o.causal = !b->sentences;
+    o.align = b->sentences ? CODA_ALIGN_START : CODA_ALIGN_LENGTH;
     o.window = c->sliding[layer] ? c->window : 0;
+    o.ahead = b->sentences && o.window ? o.window - 1 : 0;
     o.scale = c->attention_scale;
     o.softcap = c->attention_cap;
     if (b->page) o.page = b->page, o.table = b->table, o.starts = b->starts;
@@ -192,8 +204,8 @@ coda_value build_attention(struct build *b, coda_value qkv, int layer, struct at
     if (how.norms) k = head_norm(b, k, "self_attn.k_norm", c->kv_heads, how.unit);
     if (how.rope) q = rotated(b, q, r);
     if (how.rope) k = rotated(b, k, r);
-    k = cached(b, "keys", layer, k, keys);
-    v = cached(b, "values", layer, v, keys);
+    if (!b->sentences) k = cached(b, "keys", layer, k, keys);
+    if (!b->sentences) v = cached(b, "values", layer, v, keys);
     return coda_attention(b->g, q, k, v, b->lengths, &o);
 }
 

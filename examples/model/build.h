@@ -23,18 +23,22 @@ struct build {
     struct fault *fault;
     bool failed; /* the fault says why; CODA_NONE goes through all further calls */
     coda_dtype dtype;
-    char root[32];   /* in front of all names, as "model." */
-    char prefix[64]; /* in front of the names of parts: the root, and the layer */
-    int context;     /* tokens of a text, at most; rows of its caches */
-    int page, pages; /* tokens of a page, pages of the pool; 0: a single text */
-    coda_dim rows;   /* tokens of a run, or of a sentence */
-    bool every_row;  /* logits of all tokens, not of the last alone */
+    char root[32];      /* in front of all names, as "model." */
+    char prefix[64];    /* in front of the names of parts: the root, and the layer */
+    int context;        /* tokens of a text, at most; rows of its caches */
+    int page, pages;    /* tokens of a page, pages of the pool; 0: a single text */
+    coda_dim rows;      /* tokens of a run, or of a sentence */
+    coda_dim sentences; /* of a run of an encoder; of a decoder 0 */
+    bool every_row;     /* logits of all tokens, not of the last alone */
     /* int32 inputs. Of a decoder: [1, rows] where tokens sit, and the row of the caches that keeps them, and
-     * [1] the keys that are there then. Of an encoder: positions [rows], lengths [sentences]. */
+     * [1] the keys that are there then. Of an encoder: positions [rows], or with RoPE [sentences, rows], and
+     * lengths [sentences]. */
     coda_value positions, slots, lengths;
     /* Of many texts: positions and slots are [rows], lengths [texts], and there are starts [texts + 1], the
      * first row of each, table [texts, pages of one], and last [texts], the rows whose logits are wanted. */
     coda_value starts, table, last;
+    /* Of images: zeros, int32 [images, 1], by which each has the row of a table of one. */
+    coda_value zeros;
 };
 
 /* Some rows of a matrix, or elements of a vector. */
@@ -64,9 +68,9 @@ coda_value build_rms_norm(struct build *b, coda_value x, const char *name);
 coda_value build_layer_norm(struct build *b, coda_value x, const char *name);
 coda_value build_activation(struct build *b, coda_value x);
 
-/* Causal attention of x's rows [q heads | k heads | v heads] to the caches of a layer, which get the new
- * keys and values. `norms`: queries and keys are normalised by q_norm and k_norm, whose gains are less 1 if
- * `unit`. */
+/* Attention of x's rows [q heads | k heads | v heads]. In a decoder it is causal, to the caches of a layer,
+ * which get the new keys and values; in an encoder each sentence's to its own, in both directions. `norms`:
+ * queries and keys are normalised by q_norm and k_norm, whose gains are less 1 if `unit`. */
 struct attention {
     bool rope, norms, unit;
 };
@@ -76,20 +80,25 @@ coda_value build_attention(struct build *b, coda_value qkv, int layer, struct at
 coda_value build_last(struct build *b, coda_value x);
 coda_value build_logits(struct build *b, coda_value x, const char *table);
 
-/* ---- Families: decoders give logits, encoders the states of the last layer ---- */
+/* ---- Families: decoders give logits, encoders the states of the last layer, those of images vectors ---- */
 
 coda_value family_bert(struct build *b, coda_value ids);
-coda_value family_llama(struct build *b, coda_value ids); /* Mistral, Qwen 2 and 3, Phi-3, too */
-coda_value family_gemma(struct build *b, coda_value ids); /* 1, 2, 3 */
+coda_value family_llama(struct build *b, coda_value ids);         /* Mistral, Qwen 2 and 3, Phi-3, too */
+coda_value family_gemma(struct build *b, coda_value ids);         /* 1, 2, 3 */
+coda_value family_gemma_encoder(struct build *b, coda_value ids); /* 3, in both directions */
 coda_value family_gpt2(struct build *b, coda_value ids);
+/* Of images: patches [images, patches, numbers of one] in, [images, 1, hidden] out. */
+coda_value family_vit(struct build *b, coda_value patches);
+coda_value family_siglip(struct build *b, coda_value patches);
 
 struct family {
     const char *name; /* model_type */
     coda_value (*graph)(struct build *b, coda_value ids);
-    bool encoder;
+    bool encoder, images; /* makes vectors, not text; of images, not of sentences */
+    bool bidirectional;   /* by the config */
 };
 
-/* NULL, and a fault, if there is none of this name. */
-const struct family *family_find(const char *name, struct fault *f);
+/* NULL, and a fault, if there is none. */
+const struct family *family_find(const struct config *c, struct fault *f);
 
 #endif

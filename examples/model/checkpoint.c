@@ -54,25 +54,29 @@ bool checkpoint_map(struct checkpoint *c, const char *path, struct mapped_file *
     return good;
 }
 
-/* A file of JSON, an object, in at most 64 MB. */
-static json_t *read_object(const char *path, struct fault *f)
+json_t *checkpoint_json(const char *path, struct fault *f)
 {
     struct checkpoint temporary = {0};
     struct mapped_file map;
     json_error_t e;
-    json_t *object = NULL;
+    json_t *value = NULL;
     if (!checkpoint_map(&temporary, path, &map, f)) {
     } else if (map.bytes > 64 << 20) {
         fault_set(f, "%s: %zu bytes are too many for JSON", path, map.bytes);
-    } else if (!(object = json_loadb((const char *)map.data, map.bytes, JSON_REJECT_DUPLICATES, &e))) {
+    } else if (!(value = json_loadb((const char *)map.data, map.bytes, JSON_REJECT_DUPLICATES, &e))) {
         fault_set(f, "%s: line %d: %s", path, e.line, e.text);
-    } else if (!json_is_object(object)) {
-        fault_set(f, "%s: no JSON object", path);
-        json_decref(object);
-        object = NULL;
     }
     checkpoint_close(&temporary);
-    return object;
+    return value;
+}
+
+json_t *checkpoint_object(const char *path, struct fault *f)
+{
+    json_t *value = checkpoint_json(path, f);
+    if (!value || json_is_object(value)) return value;
+    fault_set(f, "%s: no JSON object", path);
+    json_decref(value);
+    return NULL;
 }
 
 /* ---- Tensors ---- */
@@ -122,6 +126,8 @@ static bool ends_with(const char *s, const char *end)
     return n > m && !strcmp(s + n - m, end);
 }
 
+bool checkpoint_is_gguf(const char *path) { return ends_with(path, ".gguf"); }
+
 static bool join(char path[PATH_MAX], const char *folder, const char *name, struct fault *f)
 {
     int n = snprintf(path, PATH_MAX, "%s/%s", folder, name);
@@ -134,6 +140,20 @@ static bool add_file(struct checkpoint *c, const char *folder, const char *name,
     struct mapped_file map;
     return join(path, folder, name, f) && checkpoint_map(c, path, &map, f) &&
            safetensors_read(c, name, &map, f);
+}
+
+bool checkpoint_add_part(struct checkpoint *c, const char *folder, const char *part, struct fault *f)
+{
+    char path[PATH_MAX];
+    int first = c->count;
+    if (!join(path, folder, part, f) || !add_file(c, path, "model.safetensors", f)) return false;
+    for (int i = first; i < c->count; i++) {
+        char *name = c->tensor[i].name, *whole = NULL;
+        if (asprintf(&whole, "modules.%s.%s", part, name) < 0) return fault_set(f, "%s: out of memory", name);
+        c->tensor[i].name = whole;
+        free(name);
+    }
+    return true;
 }
 
 /* A shard is a file of the same folder, and no index, so that nothing leads elsewhere or back. */
@@ -177,7 +197,7 @@ static bool all_there(const struct checkpoint *c, json_t *weight_map, struct fau
 
 static bool add_index(struct checkpoint *c, const char *folder, const char *path, struct fault *f)
 {
-    json_t *index = read_object(path, f), *map = json_object_get(index, "weight_map");
+    json_t *index = checkpoint_object(path, f), *map = json_object_get(index, "weight_map");
     bool good = index != NULL;
     if (good && !json_is_object(map)) good = fault_set(f, "%s: weight_map is missing, or no object", path);
     good = good && add_shards(c, folder, map, f) && checkpoint_sort(c, f) && all_there(c, map, f);
@@ -189,9 +209,9 @@ static bool add_index(struct checkpoint *c, const char *folder, const char *path
 static bool add_config(struct checkpoint *c, const char *folder, struct fault *f)
 {
     char path[PATH_MAX];
-    if (!join(path, folder, "config.json", f) || !(c->config = read_object(path, f))) return false;
+    if (!join(path, folder, "config.json", f) || !(c->config = checkpoint_object(path, f))) return false;
     if (!join(path, folder, "generation_config.json", f)) return false;
-    return access(path, F_OK) || (c->generation = read_object(path, f));
+    return access(path, F_OK) || (c->generation = checkpoint_object(path, f));
 }
 
 static bool add_folder(struct checkpoint *c, const char *folder, struct fault *f)
@@ -227,7 +247,7 @@ bool checkpoint_open_config(struct checkpoint *c, const char *path, struct fault
     struct stat s;
     *c = (struct checkpoint){0};
     bool folder = !stat(path, &s) && S_ISDIR(s.st_mode);
-    bool good = folder ? add_config(c, path, f) : (c->config = read_object(path, f)) != NULL;
+    bool good = folder ? add_config(c, path, f) : (c->config = checkpoint_object(path, f)) != NULL;
     if (!good) checkpoint_close(c);
     return good;
 }
@@ -245,7 +265,7 @@ bool checkpoint_open(struct checkpoint *c, const char *path, struct fault *f)
     struct mapped_file map;
     bool good;
     *c = (struct checkpoint){0};
-    if (ends_with(path, ".gguf")) good = checkpoint_map(c, path, &map, f) && gguf_read(c, path, &map, f);
+    if (checkpoint_is_gguf(path)) good = checkpoint_map(c, path, &map, f) && gguf_read(c, path, &map, f);
     else good = ends_with(path, ".safetensors") ? add_beside(c, path, f) : add_folder(c, path, f);
     good = good && checkpoint_sort(c, f);
     if (!good) checkpoint_close(c);

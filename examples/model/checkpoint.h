@@ -43,6 +43,8 @@ struct checkpoint {
 bool checkpoint_open(struct checkpoint *c, const char *path, struct fault *f);
 void checkpoint_close(struct checkpoint *c);
 
+bool checkpoint_is_gguf(const char *path); /* by its name */
+
 /* config.json alone, by its path or that of its folder: a checkpoint without tensors. */
 bool checkpoint_open_config(struct checkpoint *c, const char *path, struct fault *f);
 
@@ -59,6 +61,14 @@ const struct stored_tensor *checkpoint_find(const struct checkpoint *c, const ch
 
 /* Maps a whole file, which stays until the checkpoint is closed; false for one that is empty or no file. */
 bool checkpoint_map(struct checkpoint *c, const char *path, struct mapped_file *out, struct fault *f);
+
+/* A file of JSON in at most 64 MB; an object. */
+json_t *checkpoint_json(const char *path, struct fault *f);
+json_t *checkpoint_object(const char *path, struct fault *f);
+
+/* Adds the tensors of model.safetensors in the folder `part` of the model's, as modules.PART.NAME; then they
+ * want to be sorted. */
+bool checkpoint_add_part(struct checkpoint *c, const char *folder, const char *part, struct fault *f);
 
 /* Adds a tensor; its name is copied. */
 bool checkpoint_add(struct checkpoint *c, const struct stored_tensor *t, const char *name, struct fault *f);

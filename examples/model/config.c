@@ -60,7 +60,7 @@ static bool is_family(const struct config *c, const char *name)
 
 static bool read_sizes(struct config *c, const json_t *o, struct fault *f)
 {
-    bool gpt2 = is_family(c, "gpt2");
+    bool gpt2 = is_family(c, "gpt2"), images = c->image > 0;
     if (!config_int(o, "num_hidden_layers", "n_layer", 1, MOST_LAYERS, 0, &c->layers, f) ||
         !config_int(o, "hidden_size", "n_embd", 1, MOST_WIDTH, 0, &c->hidden, f) ||
         !config_int(o, "num_attention_heads", "n_head", 1, MOST_WIDTH, 0, &c->heads, f) ||
@@ -68,7 +68,7 @@ static bool read_sizes(struct config *c, const json_t *o, struct fault *f)
         !config_int(o, "head_dim", NULL, 1, 2 * MOST_FREQUENCIES, c->hidden / c->heads, &c->head_dim, f) ||
         !config_int(o, "intermediate_size", "n_inner", 1, MOST_WIDTH, gpt2 ? 4 * c->hidden : 0, &c->inner,
                     f) ||
-        !config_int(o, "vocab_size", NULL, 1, MOST_VOCABULARY, 0, &c->vocabulary, f) ||
+        !config_int(o, "vocab_size", NULL, 1, MOST_VOCABULARY, images, &c->vocabulary, f) ||
         !config_int(o, "max_position_embeddings", "n_positions", 1, MOST_POSITIONS, 2048, &c->positions, f) ||
         !config_int(o, "type_vocab_size", NULL, 0, 1024, 0, &c->types, f))
         return false;
@@ -112,6 +112,10 @@ static bool read_windows(struct config *c, const json_t *o, struct fault *f)
         (is_family(c, "qwen") && (!config_bool(o, "use_sliding_window", false, &use, f) ||
                                   !config_int(o, "max_window_layers", NULL, 0, 1 << 20, 28, &first, f))))
         return false;
+    /* So many on both sides together; as transformers does, those on one side, and the token itself. */
+    if (c->bidirectional && c->window) c->window = c->window / 2 + 1;
+    if (c->bidirectional && c->window == 1)
+        return fault_set(f, "config: a sliding_window of 1 in both directions is not supported");
     if (types && json_array_size(types) < (size_t)c->layers)
         return fault_set(f, "config: layer_types has %zu entries for %d layers", json_array_size(types),
                          c->layers);
@@ -171,7 +175,7 @@ bool config_ends(struct config *c, const json_t *o, struct fault *f)
     return true;
 }
 
-bool config_read(struct config *c, const json_t *o, struct fault *f)
+static bool read_all(struct config *c, const json_t *o, struct fault *f)
 {
     *c = (struct config){0};
     const char *family = json_string_value(member(o, "model_type", NULL));
@@ -181,11 +185,14 @@ bool config_read(struct config *c, const json_t *o, struct fault *f)
     if (member(o, "quantization_config", NULL))
         return fault_set(f, "config: quantised weights are not supported");
     snprintf(c->family, sizeof c->family, "%s", family);
-    if (!read_sizes(c, o, f) || !config_bool(o, "tie_word_embeddings", true, &tied, f) ||
+    if (!config_image(c, o, f) || !read_sizes(c, o, f) ||
+        !config_bool(o, "tie_word_embeddings", true, &tied, f) ||
         !config_number(o, "rms_norm_eps",
                        member(o, "layer_norm_eps", NULL) ? "layer_norm_eps" : "layer_norm_epsilon", 1e-15, 1,
                        0, &eps, f) ||
         !config_bool(o, "attention_bias", false, &attention, f) ||
+        !config_bool(o, "turned", false, &c->turned, f) ||
+        !config_bool(o, "use_bidirectional_attention", false, &c->bidirectional, f) ||
         !config_bool(o, "mlp_bias", false, &c->mlp_bias, f))
         return false;
     c->eps = (float)eps;
@@ -194,4 +201,12 @@ bool config_read(struct config *c, const json_t *o, struct fault *f)
     return config_bool(o, "unit_gains", is_family(c, "gemma"), &c->unit_gains, f) &&
            read_activation(c, o, f) && read_windows(c, o, f) && read_scores(c, o, f) &&
            config_ends(c, o, f) && config_rope(c, o, f);
+}
+
+bool config_read(struct config *c, const json_t *o, struct fault *f)
+{
+    json_t *tower = config_tower(o, f);
+    bool good = tower && read_all(c, tower, f);
+    json_decref(tower);
+    return good;
 }

@@ -42,13 +42,17 @@ struct config {
     int tied;            /* 1: the head is the table of tokens; -1: if there is no other */
     bool attention_bias; /* of all four products of attention */
     bool mlp_bias;
+    bool turned;               /* GPT-2's matrices are [out, in], as GGUF has them */
     bool unit_gains;           /* Gemma's gains are kept less 1, but in GGUF */
     bool sliding[MOST_LAYERS]; /* layers that see the last `window` keys alone */
     int window;
+    bool bidirectional;             /* tokens see those behind them, too: an encoder made of a decoder */
     struct rope rope, sliding_rope; /* of the other layers, and of those that slide */
     float attention_scale;          /* of scores; 0: 1 / sqrt(head_dim) */
     float attention_cap, logit_cap; /* soft caps; 0: none */
     int ends[MOST_ENDS], end_count; /* tokens that end a text */
+    int image, patch, channels;     /* pixels of an image's side, and of a patch's; 0: there are no images */
+    bool qkv_bias;                  /* of an image encoder's queries, keys and values */
 };
 
 /* false, and a line that names the member, if it is missing, of another kind, or out of range. */
@@ -61,7 +65,7 @@ bool config_ends(struct config *c, const json_t *object, struct fault *f);
 void config_end(struct config *c, int token);
 bool config_is_end(const struct config *c, int token);
 
-/* ---- For config.c and rope.c: members of an object, by one of two names ---- */
+/* ---- For config*.c and rope.c: members of an object, by one of two names ---- */
 
 /* A whole number in least..most; `fallback` where it is absent or null. Below `least` there is no fallback.
  * */
@@ -70,6 +74,12 @@ bool config_int(const json_t *object, const char *name, const char *other, long 
 bool config_number(const json_t *object, const char *name, const char *other, double least, double most,
                    double fallback, double *out, struct fault *f);
 bool config_bool(const json_t *object, const char *name, bool fallback, bool *out, struct fault *f);
+
+/* The object of an image encoder, which may be a tower within `o`, with what transformers leaves out of it;
+ * `o` itself of other families. A new reference; NULL, and a fault, if there is none. */
+json_t *config_tower(const json_t *o, struct fault *f);
+/* The sizes of images, where the family has them. */
+bool config_image(struct config *c, const json_t *object, struct fault *f);
 
 /* The frequencies of both kinds of layers. c->head_dim, positions and family are there. */
 bool config_rope(struct config *c, const json_t *object, struct fault *f);

@@ -14,14 +14,15 @@ static void add_top(struct build *b, int top, coda_value logits)
     coda_output(b->g, "top.log_sum", coda_log_sum_exp(b->g, logits));
 }
 
-coda_graph *decoder_graph(struct model *m, struct fault *f)
+/* Of a config that may have fewer layers. */
+static coda_graph *graph_of(struct model *m, const struct config *c, struct weights *weights, struct fault *f)
 {
     coda_graph *g = coda_graph_new();
     if (!g) return fault_set(f, "out of memory"), NULL;
     struct build b = {.g = g,
-                      .c = &m->config,
-                      .from = &m->files,
-                      .weights = &m->weights,
+                      .c = c,
+                      .from = m->opt.random ? NULL : &m->files,
+                      .weights = weights,
                       .fault = f,
                       .dtype = m->opt.dtype,
                       .context = m->opt.context,
@@ -41,13 +42,40 @@ coda_graph *decoder_graph(struct model *m, struct fault *f)
     return NULL;
 }
 
-enum { PADDING = 20 }; /* per cent of a run's time that it may cost, unless that makes too many shapes */
+coda_graph *decoder_graph(struct model *m, struct weights *weights, struct fault *f)
+{
+    return graph_of(m, &m->config, weights, f);
+}
+
+enum {
+    PADDING = 20, /* per cent of a run's time that it may cost, unless that makes too many shapes */
+    LAYERS = 4    /* that stand for all: what costs time is in proportion, but for the head */
+};
+
+/* The same graph of some layers alone, as some hundred of its shapes are planned to price them. */
+static coda_plan *short_plan(struct model *m, struct fault *f)
+{
+    struct config few = m->config;
+    struct weights weights = {0};
+    coda_compile_options o = device_target(&m->device);
+    coda_plan *p = NULL;
+    o.flags = CODA_PLAN_ONLY;
+    if (few.layers > LAYERS) few.layers = LAYERS;
+    coda_graph *g = graph_of(m, &few, &weights, f);
+    if (g && coda_compile(&p, g, &o) != CODA_OK) fault_set(f, "%s", coda_error());
+    coda_graph_free(g);
+    weights_free(&weights);
+    return p;
+}
 
 bool decoder_lengths(struct model *m, struct fault *f)
 {
+    coda_plan *p = short_plan(m, f);
+    if (!p) return false;
     int n = MODEL_LENGTHS + 1;
     for (int percent = PADDING; n > MODEL_LENGTHS; percent *= 2)
-        n = coda_plan_buckets(m->plan, 0, percent, m->rows, MODEL_LENGTHS);
+        n = coda_plan_buckets(p, 0, percent, m->rows, MODEL_LENGTHS);
+    coda_plan_free(p);
     return n > 0 || fault_set(f, "%s", coda_error());
 }
 

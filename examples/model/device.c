@@ -22,6 +22,8 @@ bool device_plan(struct device *d, coda_device wanted)
     return true;
 }
 
+bool device_enter(const struct device *d) { return !d->on_gpu || !d->gpu.context_set(d->gpu.context); }
+
 coda_compile_options device_target(const struct device *d)
 {
     coda_compile_options o = CODA_COMPILE_OPTIONS_INIT;
@@ -52,6 +54,13 @@ bool device_write(struct device *d, void *to, const void *from, size_t bytes)
 bool device_read(struct device *d, void *to, const void *from, size_t bytes)
 {
     if (d->on_gpu) return !bytes || !d->gpu.download(to, (gpu_address)from, bytes);
+    memcpy(to, from, bytes);
+    return true;
+}
+
+bool device_copy(struct device *d, void *to, const void *from, size_t bytes)
+{
+    if (d->on_gpu) return !bytes || !d->gpu.copy((gpu_address)to, (gpu_address)from, bytes);
     memcpy(to, from, bytes);
     return true;
 }

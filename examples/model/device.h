@@ -18,6 +18,8 @@ struct device {
 bool device_open(struct device *d, coda_device wanted);
 /* The same for those who only make plans: CODA_DEVICE_GPU need not be there. */
 bool device_plan(struct device *d, coda_device wanted);
+/* For a thread that did not open it. */
+bool device_enter(const struct device *d);
 /* What coda_compile must know of it. */
 coda_compile_options device_target(const struct device *d);
 const char *device_name(const struct device *d);
@@ -28,5 +30,7 @@ void device_free(struct device *d, void *p);
 
 bool device_write(struct device *d, void *to, const void *from, size_t bytes);
 bool device_read(struct device *d, void *to, const void *from, size_t bytes);
+/* From one place of the device to another one; they do not overlap. */
+bool device_copy(struct device *d, void *to, const void *from, size_t bytes);
 
 #endif

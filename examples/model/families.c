@@ -6,16 +6,27 @@
 #include "build.h"
 
 static const struct family families[] = {
-    {"bert", family_bert, true},    {"llama", family_llama, false},  {"mistral", family_llama, false},
-    {"qwen2", family_llama, false}, {"qwen3", family_llama, false},  {"phi3", family_llama, false},
-    {"gemma", family_gemma, false}, {"gemma2", family_gemma, false}, {"gemma3_text", family_gemma, false},
-    {"gpt2", family_gpt2, false},
+    {.name = "llama", .graph = family_llama},
+    {.name = "mistral", .graph = family_llama},
+    {.name = "qwen2", .graph = family_llama},
+    {.name = "qwen3", .graph = family_llama},
+    {.name = "phi3", .graph = family_llama},
+    {.name = "gemma", .graph = family_gemma},
+    {.name = "gemma2", .graph = family_gemma},
+    {.name = "gemma3_text", .graph = family_gemma},
+    {.name = "gemma3_text", .graph = family_gemma_encoder, .encoder = true, .bidirectional = true},
+    {.name = "gpt2", .graph = family_gpt2},
+    {.name = "bert", .graph = family_bert, .encoder = true},
+    {.name = "vit", .graph = family_vit, .encoder = true, .images = true},
+    {.name = "siglip_vision_model", .graph = family_siglip, .encoder = true, .images = true},
 };
 
-const struct family *family_find(const char *name, struct fault *f)
+const struct family *family_find(const struct config *c, struct fault *f)
 {
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
-        if (!strcmp(families[i].name, name)) return &families[i];
-    fault_set(f, "config: family %s is not supported", name);
+        if (!strcmp(families[i].name, c->family) && families[i].bidirectional == c->bidirectional)
+            return &families[i];
+    fault_set(f, "config: family %s%s is not supported", c->family,
+              c->bidirectional ? " with attention in both directions" : "");
     return NULL;
 }

@@ -1,6 +1,7 @@
 /*
  * family_gemma.c -- Gemma 1, 2 and 3: gains kept less 1, GeGLU, embeddings times sqrt(hidden); from 2 on
  * norms on both sides of each half and layers that slide; 2 has soft caps, 3 norms of queries and keys.
+ * EmbeddingGemma is 3 in both directions.
  */
 #include <math.h>
 #include <string.h>
@@ -33,7 +34,8 @@ static coda_value mlp(struct build *b, coda_value x)
                         c->inner, false);
 }
 
-coda_value family_gemma(struct build *b, coda_value ids)
+/* The states behind the last layer. */
+static coda_value states(struct build *b, coda_value ids)
 {
     const struct config *c = b->c;
     coda_graph *g = b->g;
@@ -53,5 +55,17 @@ coda_value family_gemma(struct build *b, coda_value ids)
         x = coda_add(g, first ? m : norm(b, m, "post_feedforward_layernorm"), x);
     }
     build_prefix(b, "", 0);
-    return build_logits(b, norm(b, build_last(b, x), "norm"), "embed_tokens");
+    return x;
+}
+
+coda_value family_gemma(struct build *b, coda_value ids)
+{
+    coda_value x = build_last(b, states(b, ids));
+    return build_logits(b, norm(b, x, "norm"), "embed_tokens");
+}
+
+coda_value family_gemma_encoder(struct build *b, coda_value ids)
+{
+    coda_value x = states(b, ids);
+    return norm(b, x, "norm");
 }

@@ -1,10 +1,12 @@
 /*
- * family_gpt2.c -- GPT-2: learned positions, LayerNorm, biases; its matrices are stored [in, out].
+ * family_gpt2.c -- GPT-2: learned positions, LayerNorm, biases; its matrices are stored [in, out],
+ * but in GGUF.
  */
 #include "build.h"
 
 static coda_value conv1d(struct build *b, coda_value x, const char *name, int64_t in, int64_t out)
 {
+    if (b->c->turned) return build_linear(b, x, PART({name, out}), in, true);
     coda_value y = coda_matmul_kn(b->g, x, build_weight(b, PART({name, in}), ".weight", out));
     return coda_bias(b->g, y, build_weight(b, PART({name, out}), ".bias", 0));
 }

@@ -8,7 +8,7 @@
 
 #include "gguf.h"
 
-enum { LONGEST_NAME = 128, LONGEST_TEXT = 1 << 18, ALIGNMENT = 32 };
+enum { LONGEST_NAME = 128, LONGEST_TEXT = 1 << 18, LONGEST_LIST = 1 << 22, ALIGNMENT = 32 };
 
 /* Types of metadata. */
 enum { U8, I8, U16, I16, U32, I32, F32, BOOL, TEXT, ARRAY, U64, I64, F64 };
@@ -22,6 +22,7 @@ struct cursor {
     const char *file;
     struct fault *fault;
     bool failed;
+    bool lists; /* arrays of metadata are kept */
 };
 
 static bool fail(struct cursor *c, const char *what)
@@ -98,17 +99,41 @@ static void skip_array(struct cursor *c)
         for (uint64_t i = 0; i < count && !c->failed; i++) skip(c, number(c, 8));
 }
 
+/* A value that is no array. */
+static json_t *single(struct cursor *c, uint64_t type)
+{
+    if (type == TEXT) return long_text(c);
+    uint64_t bits = number(c, value_bytes[type]);
+    if (type == F32 || type == F64) return json_real(real(bits, (int)type));
+    return type == BOOL ? json_boolean(bits) : json_integer(whole(bits, (int)type));
+}
+
+/* An array, in which texts that are no UTF-8 are null; NULL for one that is longer than any vocabulary. */
+static json_t *list(struct cursor *c)
+{
+    size_t at = c->at;
+    uint64_t type = number(c, 4), count = number(c, 8);
+    if (c->failed || type > F64 || type == ARRAY || count > LONGEST_LIST) {
+        c->at = at;
+        return skip_array(c), NULL;
+    }
+    json_t *all = json_array();
+    for (uint64_t i = 0; i < count && !c->failed; i++) {
+        json_t *v = single(c, type);
+        json_array_append_new(all, v ? v : json_null());
+    }
+    return all;
+}
+
 /* NULL for what nobody here asks for: arrays, very long texts. */
 static json_t *value(struct cursor *c)
 {
     uint64_t type = number(c, 4);
     if (c->failed) return NULL;
     if (type > F64) return fail(c, "metadata of a type that is not known"), NULL;
+    if (type == ARRAY && c->lists) return list(c);
     if (type == ARRAY) return skip_array(c), NULL;
-    if (type == TEXT) return long_text(c);
-    uint64_t bits = number(c, value_bytes[type]);
-    if (type == F32 || type == F64) return json_real(real(bits, (int)type));
-    return type == BOOL ? json_boolean(bits) : json_integer(whole(bits, (int)type));
+    return single(c, type);
 }
 
 static json_t *metadata(struct cursor *c, uint64_t count)
@@ -223,16 +248,36 @@ static bool read_tensors(struct cursor *c, struct checkpoint *to, const json_t *
     return !c->failed && place(c, to, first, (uint64_t)alignment) && checkpoint_sort(to, c->fault);
 }
 
+/* The header, and all metadata; the number of tensors, which come next. */
+static json_t *begin(struct cursor *c, uint64_t *tensors)
+{
+    if (c->bytes < 4 || memcmp(c->data, "GGUF", 4)) return fail(c, "no GGUF file"), NULL;
+    c->at = 4;
+    uint64_t version = number(c, 4), values;
+    *tensors = number(c, 8);
+    values = number(c, 8);
+    if (!c->failed && version != 2 && version != 3)
+        return fail(c, "GGUF of another version than 2 or 3"), NULL;
+    json_t *meta = metadata(c, values);
+    if (!c->failed) return meta;
+    json_decref(meta);
+    return NULL;
+}
+
 bool gguf_read(struct checkpoint *to, const char *file, const struct mapped_file *map, struct fault *f)
 {
     struct cursor c = {.data = map->data, .bytes = map->bytes, .file = file, .fault = f};
-    if (map->bytes < 4 || memcmp(map->data, "GGUF", 4)) return fail(&c, "no GGUF file");
-    c.at = 4;
-    uint64_t version = number(&c, 4), tensors = number(&c, 8), values = number(&c, 8);
-    if (!c.failed && version != 2 && version != 3) return fail(&c, "GGUF of another version than 2 or 3");
-    json_t *meta = metadata(&c, values);
-    bool good = !c.failed && read_tensors(&c, to, meta, tensors);
-    good = good && (to->config = gguf_config(to, meta, f)) != NULL;
+    uint64_t tensors;
+    json_t *meta = begin(&c, &tensors);
+    bool good =
+        meta && read_tensors(&c, to, meta, tensors) && (to->config = gguf_config(to, meta, f)) != NULL;
     json_decref(meta);
     return good;
+}
+
+json_t *gguf_metadata(const char *file, const struct mapped_file *map, struct fault *f)
+{
+    struct cursor c = {.data = map->data, .bytes = map->bytes, .file = file, .fault = f, .lists = true};
+    uint64_t tensors;
+    return begin(&c, &tensors);
 }

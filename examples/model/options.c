@@ -52,6 +52,8 @@ static bool word(struct options *o, const char *arg)
     if (!strcmp(arg, "--logprobs")) return o->logprobs = true;
     if (!strcmp(arg, "--plan")) return o->plan = true;
     if (!strcmp(arg, "--chat")) return o->chat = true;
+    if (!strcmp(arg, "--times")) return o->times = true;
+    if (!strcmp(arg, "--random")) return o->ids = o->open.random = true;
     if (!strcmp(arg, "--gpu")) return o->open.device = CODA_DEVICE_GPU, true;
     return false;
 }
@@ -67,6 +69,7 @@ static bool pair(struct options *o, const char *arg, const char *value)
     if (!strcmp(arg, "--top-k")) return number(value, &o->sampling.top_k);
     if (!strcmp(arg, "--top-p")) return real(value, 0, false, 1, &o->sampling.top_p);
     if (!strcmp(arg, "--seed")) return seed(value, &o->sampling.seed);
+    if (!strcmp(arg, "--bundle")) return o->bundle = value, value != NULL;
     if (!strcmp(arg, "--bandwidth")) return real(value, 0, false, 1e6, &o->bandwidth);
     return false;
 }
@@ -86,5 +89,6 @@ bool options_read(struct options *o, int argc, char **argv)
         }
     }
     o->bandwidth *= 1e9;
+    o->open.seed = o->sampling.seed;
     return o->model != NULL;
 }

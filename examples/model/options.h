@@ -14,6 +14,8 @@ struct options {
     int tokens;                /* --tokens N: to write */
     struct sampling sampling;  /* --temperature X, --top-k N, --top-p X, --seed N */
     bool logprobs, plan, chat; /* --logprobs, --plan, --chat */
+    bool times;                /* --times */
+    const char *bundle;        /* --bundle FILE */
     int burst;                 /* --burst N: steps of a CUDA graph */
     double bandwidth; /* --bandwidth X: of the device, in bytes a second (GB/s on the line); 0: measure */
     const char *model, *prompt; /* what is no option; prompt may be NULL */

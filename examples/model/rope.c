@@ -136,7 +136,7 @@ bool config_rope(struct config *c, const json_t *o, struct fault *f)
     json_t *scaling = full ? full : json_is_object(both) ? both : json_object_get(o, "rope_scaling");
     double base, local, partial;
     bool interleaved;
-    if (!strcmp(c->family, "bert") || !strcmp(c->family, "gpt2")) return true;
+    if (!strcmp(c->family, "bert") || !strcmp(c->family, "gpt2") || c->image) return true;
     if (json_is_null(scaling)) scaling = NULL;
     if (!config_number(o, "rope_theta", NULL, 1, 1e12, gemma3 ? 1e6 : 1e4, &base, f) ||
         !config_number(o, "rope_local_base_freq", NULL, 1, 1e12, gemma3 ? 1e4 : base, &local, f) ||

@@ -1,6 +1,6 @@
 /*
- * sample.c -- temperature, top_k, top_p, and a draw by a counter. The draw walks what is left in the order of
- * size, so that it mostly ends among the few likeliest, which are all that need be put in order.
+ * sample.c -- temperature, top_k, top_p, and a draw by a counter: as coda_sample draws on a device, by the
+ * host.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -23,93 +23,60 @@ static uint64_t mixed(uint64_t x)
     return x ^ x >> 31;
 }
 
-double sample_uniform(uint64_t seed, uint64_t text, uint64_t place)
+void sample_seeds(uint64_t seed, uint64_t text, int32_t out[2])
 {
     static const uint64_t odd = 0x9e3779b97f4a7c15u;
-    uint64_t x = mixed(mixed(mixed(seed + odd) + text + odd) + place + odd);
-    return (double)(x >> 11) * 0x1p-53;
+    uint64_t x = mixed(mixed(seed + odd) + text + odd);
+    out[0] = (int32_t)(x & 0xffffff);
+    out[1] = (int32_t)(x >> 24 & 0xffffff);
+}
+
+/* Philox4x32-10 (Salmon et al., SC 2011). */
+static void philox(uint32_t word[4], uint32_t first, uint32_t second)
+{
+    for (int round = 0; round < 10; round++, first += 0x9e3779b9u, second += 0xbb67ae85u) {
+        uint64_t a = (uint64_t)0xd2511f53u * word[0], b = (uint64_t)0xcd9e8d57u * word[2];
+        word[0] = (uint32_t)(b >> 32) ^ word[1] ^ first;
+        word[1] = (uint32_t)b;
+        word[2] = (uint32_t)(a >> 32) ^ word[3] ^ second;
+        word[3] = (uint32_t)a;
+    }
+}
+
+/* (high 2^32 + low + 1/2) / 2^64 */
+static double fraction(uint32_t high, uint32_t low) { return (high * 0x1p32 + low + 0.5) * 0x1p-64; }
+
+double sample_noise(const int32_t seeds[2], uint64_t place, int32_t id)
+{
+    uint32_t r[4] = {(uint32_t)id, (uint32_t)place};
+    philox(r, (uint32_t)seeds[0], (uint32_t)seeds[1]);
+    return -log(r[0] >> 31 ? -log(fraction(~r[0], ~r[1])) : -log1p(-fraction(r[0], r[1])));
 }
 
 /* ---- What may be drawn ---- */
 
-static bool likelier(const struct candidate *a, const struct candidate *b)
+static int by_size(const void *a, const void *b)
 {
-    return a->logit > b->logit || (a->logit == b->logit && a->id < b->id);
+    const struct candidate *x = a, *y = b;
+    return x->logit > y->logit ? -1 : x->logit < y->logit ? 1 : (x->id > y->id) - (x->id < y->id);
 }
 
-static int by_size(const void *a, const void *b) { return likelier(a, b) ? -1 : likelier(b, a); }
-
-/* all[at] sinks in a heap whose root is its least likely. */
-static void sink(struct candidate *all, int n, int at)
+static int with_equals(const struct candidate *all, int n, int kept)
 {
-    for (int child; (child = 2 * at + 1) < n; at = child) {
-        if (child + 1 < n && likelier(&all[child], &all[child + 1])) child++;
-        if (!likelier(&all[at], &all[child])) return;
-        struct candidate other = all[at];
-        all[at] = all[child];
-        all[child] = other;
-    }
+    while (kept > 0 && kept < n && all[kept].logit == all[kept - 1].logit) kept++;
+    return kept;
 }
 
-/* Moves the k likeliest to the front, the others behind them. */
-static int take_top_k(struct candidate *all, int n, int k)
+/* The first of them, which are in the order of size. */
+static int count_kept(const struct sampling *s, const struct candidate *all, int n)
 {
-    if (k <= 0 || k >= n) return n;
-    for (int i = k / 2 - 1; i >= 0; i--) sink(all, k, i);
-    for (int i = k; i < n; i++)
-        if (likelier(&all[i], &all[0])) {
-            struct candidate other = all[0];
-            all[0] = all[i];
-            all[i] = other;
-            sink(all, k, 0);
-        }
-    return k;
-}
-
-static double total(const struct candidate *all, int n)
-{
-    double sum = 0;
+    int taken = 0;
+    double sum = 0, reached = 0;
+    if (s->top_k > 0 && s->top_k < n) n = with_equals(all, n, s->top_k);
+    if (s->top_p >= 1) return n;
     for (int i = 0; i < n; i++) sum += all[i].weight;
-    return sum;
-}
-
-/* Tokens with less than their part of 1 - p make up less than 1 - p together, so p is reached without them:
- * only the others are put in order. */
-static int take_top_p(struct candidate *all, int n, double p)
-{
-    if (p >= 1) return n;
-    double sum = total(all, n), least = (1 - p) * sum / n, reached = 0;
-    int kept = 0, taken = 0;
-    for (int i = 0; i < n; i++)
-        if (all[i].weight >= least) all[kept++] = all[i];
-    qsort(all, (size_t)kept, sizeof *all, by_size);
-    while (taken < kept && (!taken || reached < p * sum)) reached += all[taken++].weight;
-    return taken;
-}
-
-/* ---- The draw ---- */
-
-enum { FEW = 64 }; /* that are put in order before the others are */
-
-/* Where `left` falls among all[from] below all[n], of which it loses the shares; n: behind them. */
-static int fall(const struct candidate *all, int from, int n, double *left)
-{
-    for (int i = from; i < n; i++)
-        if ((*left -= all[i].weight) < 0) return i;
-    return n;
-}
-
-static int drawn(struct candidate *all, int n, double u)
-{
-    double left = u * total(all, n);
-    int few = take_top_k(all, n, FEW);
-    qsort(all, (size_t)few, sizeof *all, by_size);
-    int at = fall(all, 0, few, &left);
-    if (at < few) return at;
-    qsort(all + few, (size_t)(n - few), sizeof *all, by_size);
-    at = fall(all, few, n, &left);
-    while (at == n || (at > 0 && all[at].weight <= 0)) at--; /* where rounding leaves something at the end */
-    return at;
+    while (taken < n && (!taken || reached < s->top_p * sum)) reached += all[taken++].weight;
+    return with_equals(all, n, taken);
 }
 
 static int likeliest(const struct logits *l)
@@ -130,18 +97,27 @@ static double log_sum(const struct logits *l, double greatest)
     return greatest + log(sum);
 }
 
-/* NaN has no share. */
-static struct candidate choose(const struct sampling *s, const struct logits *l, double greatest, double u,
-                               struct candidate *all)
+/* ---- The draw ---- */
+
+/* The greatest logit with its noise, of equals that of the lower id. NaN has no share. */
+static struct candidate choose(const struct sampling *s, const struct logits *l, double greatest,
+                               const int32_t seeds[2], uint64_t place, struct candidate *all)
 {
-    int n = 0;
+    int n = 0, best = 0;
+    double most = -INFINITY;
     for (int i = 0; i < l->n; i++)
         if (!isnan(l->value[i]))
-            all[n++] = (struct candidate){.logit = l->value[i], .id = l->id ? l->id[i] : i};
-    n = take_top_k(all, n, s->top_k);
-    for (int i = 0; i < n; i++) all[i].weight = exp((all[i].logit - greatest) / s->temperature);
-    n = take_top_p(all, n, s->top_p);
-    return all[drawn(all, n, u)];
+            all[n++] = (struct candidate){exp((l->value[i] - greatest) / s->temperature), l->value[i],
+                                          l->id ? l->id[i] : i};
+    if (s->top_k > 0 || s->top_p < 1) {
+        qsort(all, (size_t)n, sizeof *all, by_size);
+        n = count_kept(s, all, n);
+    }
+    for (int i = 0; i < n; i++) {
+        double score = (double)all[i].logit + s->temperature * sample_noise(seeds, place, all[i].id);
+        if (score > most || (score == most && all[i].id < all[best].id)) best = i, most = score;
+    }
+    return all[best];
 }
 
 bool sample(const struct sampling *s, const struct logits *l, uint64_t text, uint64_t place,
@@ -155,46 +131,12 @@ bool sample(const struct sampling *s, const struct logits *l, uint64_t text, uin
     struct candidate one = {.logit = l->value[best], .id = l->id ? l->id[best] : best};
     if (s->temperature > 0) {
         struct candidate *all = malloc(sizeof *all * (size_t)l->n);
+        int32_t seeds[2];
         if (!all) return fault_set(f, "out of memory");
-        one = choose(s, l, greatest, sample_uniform(s->seed, text, place), all);
+        sample_seeds(s->seed, text, seeds);
+        one = choose(s, l, greatest, seeds, place, all);
         free(all);
     }
     *out = (struct sampled){.id = one.id, .logprob = one.logit - log_sum(l, greatest)};
-    return true;
-}
-
-/* ---- By some of the likeliest ---- */
-
-static double share(const struct sampling *s, const struct logits *l, int i)
-{
-    return exp(((double)l->value[i] - (double)l->value[0]) / s->temperature);
-}
-
-/* Of the first n tokens those that make up p of a total, and their part of it; 0: more do. */
-static int reach(const struct sampling *s, const struct logits *l, int n, double wanted, double *reached)
-{
-    int taken = 0;
-    *reached = 0;
-    while (taken < n && (!taken || *reached < wanted)) *reached += share(s, l, taken++);
-    return *reached < wanted ? 0 : taken;
-}
-
-bool sample_likeliest(const struct sampling *s, const struct logits *l, double warm_sum, uint64_t text,
-                      uint64_t place, struct sampled *out)
-{
-    bool whole = s->top_k > 0 && s->top_k <= l->n;
-    int n = whole ? s->top_k : l->n, at = 0;
-    double all = exp(warm_sum), kept;
-    if (!n || !isfinite(l->value[0])) return false;
-    if (s->temperature > 0) {
-        if (whole) reach(s, l, n, INFINITY, &all);
-        kept = all;
-        if (s->top_p < 1 && !(n = reach(s, l, n, s->top_p * all, &kept))) return false;
-        double left = sample_uniform(s->seed, text, place) * kept;
-        while (at < n && (left -= share(s, l, at)) >= 0) at++;
-        if (at == n && !whole && s->top_p >= 1) return false;
-        while (at == n || (at > 0 && share(s, l, at) <= 0)) at--;
-    }
-    *out = (struct sampled){.id = l->id ? l->id[at] : at, .logprob = (double)l->value[at] - l->log_sum};
     return true;
 }

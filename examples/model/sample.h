@@ -10,7 +10,7 @@
 
 struct sampling {
     double temperature; /* 0: the likeliest token, the first of equals */
-    int top_k;          /* of the k likeliest alone, of equals those of lower ids; 0: of all */
+    int top_k;          /* of the k likeliest alone, and what equals the last of them; 0: of all */
     double top_p;       /* of these the likeliest whose shares make up top_p, with the one that reaches it */
     uint64_t seed;
 };
@@ -27,19 +27,16 @@ struct sampled {
     double logprob; /* of the model: temperature, top_k and top_p have no part in it */
 };
 
-/* A number in [0, 1) for a token, by its text's number and its place there: what else runs, and when, does
- * not matter. */
-double sample_uniform(uint64_t seed, uint64_t text, uint64_t place);
+/* The key under which coda_sample draws the tokens of a text: 48 bits of both numbers, in two below 2^24. */
+void sample_seeds(uint64_t seed, uint64_t text, int32_t out[2]);
 
-/* The tokens that may be drawn stand in the order of their logits, of equals the first in front, and the
- * draw is where the number falls among their shares. False if no logit is finite, if the greatest is not, or
- * if there is no memory. */
+/* The Gumbel noise of a token at a place under that key. */
+double sample_noise(const int32_t seeds[2], uint64_t place, int32_t id);
+
+/* Draws as coda_sample does under that key: noise by the tokens' ids and the place, so that what else runs,
+ * and when, does not matter. False if no logit is finite, if the greatest is not, or if there is no memory.
+ * */
 bool sample(const struct sampling *s, const struct logits *l, uint64_t text, uint64_t place,
             struct sampled *out, struct fault *f);
-
-/* The same by some of the likeliest alone, in descending order, where `warm_sum` is log(sum(exp((logit -
- * greatest) / temperature))) of all tokens: false if the draw may fall on another one, or sample() fails. */
-bool sample_likeliest(const struct sampling *s, const struct logits *l, double warm_sum, uint64_t text,
-                      uint64_t place, struct sampled *out);
 
 #endif

@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "checkpoint.h"
+#include "gguf.h"
 #include "text.h"
 #include "tokenizer.h"
 #include "turns.h"
@@ -20,16 +22,43 @@ struct text {
     const json_t *config;
 };
 
-struct text *text_open(const char *model, const json_t *config, struct fault *f)
+static bool there(const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    return snprintf(path, sizeof path, "%s/%s", folder, name) < PATH_MAX && !access(path, F_OK);
+}
+
+/* The one that a GGUF file has itself. */
+static struct tokenizer *own_tokenizer(const char *model, struct fault *f)
+{
+    struct checkpoint file = {0};
+    struct mapped_file map;
+    json_t *metadata = checkpoint_map(&file, model, &map, f) ? gguf_metadata(model, &map, f) : NULL;
+    struct tokenizer *t = metadata ? tokenizer_open_gguf(metadata, model, f->text, sizeof f->text) : NULL;
+    json_decref(metadata);
+    checkpoint_close(&file);
+    return t;
+}
+
+struct tokenizer *text_tokenizer(const char *model, struct fault *f)
 {
     char folder[PATH_MAX];
+    if (!checkpoint_folder(model, folder, sizeof folder))
+        return fault_set(f, "%s: the path is too long", model), NULL;
+    bool beside =
+        there(folder, "tokenizer.json") || there(folder, "vocab.json") || there(folder, "vocab.txt");
+    if (checkpoint_is_gguf(model) && !beside) return own_tokenizer(model, f);
+    return tokenizer_open(folder, f->text, sizeof f->text);
+}
+
+struct text *text_open(const char *model, const json_t *config, struct fault *f)
+{
     struct text *t = calloc(1, sizeof *t);
     if (!t) return fault_set(f, "out of memory"), NULL;
     t->end = -1;
     t->model = model;
     t->config = config;
-    if (!checkpoint_folder(model, folder, sizeof folder)) fault_set(f, "%s: the path is too long", model);
-    else t->tokens = tokenizer_open(folder, f->text, sizeof f->text);
+    t->tokens = text_tokenizer(model, f);
     t->answer = t->tokens ? tokenizer_stream_open(t->tokens) : NULL;
     if (t->answer) return t;
     if (t->tokens) fault_set(f, "out of memory");

@@ -9,10 +9,14 @@
 
 #include "fault.h"
 
+struct tokenizer;
 struct text; /* a tokeniser, and an answer that it writes */
 
-/* The tokeniser of a model's folder, or of the folder that its file is in. `config` is the model's. NULL,
- * and a fault, if it has none that is known. */
+/* The tokenizer of a model's folder, or of the folder that its file is in, or where that has none the one in
+ * a GGUF file. NULL, and a fault, if there is none that is known. */
+struct tokenizer *text_tokenizer(const char *model, struct fault *f);
+
+/* The same with what a text needs. `config` is the model's. */
 struct text *text_open(const char *model, const json_t *config, struct fault *f);
 void text_close(struct text *t);
 

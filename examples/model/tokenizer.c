@@ -202,10 +202,11 @@ static bool part_read(struct tokenizer *t, const char *part, const json_t *names
     return id < 0 || vocab_add(&t->parts, part, strlen(part), id);
 }
 
-static bool parts_read(struct tokenizer *t, const char *dir, const json_t *config, struct complaint *c)
+/* `map` is special_tokens_map.json, `model` config.json; any of the three may be NULL. */
+static bool parts_read(struct tokenizer *t, const json_t *map, const json_t *config, const json_t *model,
+                       struct complaint *c)
 {
     static const char *const parts[] = {"bos", "eos", "pad", "unk", "cls", "sep", "mask"};
-    json_t *model = file_json(dir, "config.json", c), *map = file_json(dir, "special_tokens_map.json", c);
     bool good = !c->made;
     for (size_t i = 0; good && i < sizeof parts / sizeof *parts; i++)
         good = (part_read(t, parts[i], map, NULL) && part_read(t, parts[i], config, NULL)) ||
@@ -213,8 +214,6 @@ static bool parts_read(struct tokenizer *t, const char *dir, const json_t *confi
     for (size_t i = 0; good && i < sizeof parts / sizeof *parts; i++)
         if (vocab_find(&t->parts, parts[i], strlen(parts[i])) < 0)
             good = part_read(t, parts[i], NULL, model) || complain(c, "no memory");
-    json_decref(model);
-    json_decref(map);
     return good;
 }
 
@@ -223,23 +222,45 @@ static bool open_all(struct tokenizer *t, const char *dir, struct complaint *c)
     json_t *config = file_json(dir, "tokenizer_config.json", c), *file = NULL;
     if (!c->made) file = file_json(dir, "tokenizer.json", c);
     if (!c->made && !file) file = file_legacy(dir, config, c);
-    bool good =
-        file && tokenizer_read(t, file, c) && parts_read(t, dir, config, c) && post_by_config(t, config, c);
+    bool good = file && tokenizer_read(t, file, c);
+    json_t *model = good ? file_json(dir, "config.json", c) : NULL;
+    json_t *map = good ? file_json(dir, "special_tokens_map.json", c) : NULL;
+    good = good && parts_read(t, map, config, model, c) && post_by_config(t, config, c);
+    json_decref(config);
+    json_decref(file);
+    json_decref(model);
+    json_decref(map);
+    return good;
+}
+
+static bool open_gguf(struct tokenizer *t, const json_t *metadata, struct complaint *c)
+{
+    json_t *config = NULL, *file = file_of_gguf(metadata, &config, c);
+    bool good = file && tokenizer_read(t, file, c) && parts_read(t, NULL, config, NULL, c);
     json_decref(config);
     json_decref(file);
     return good;
 }
 
-struct tokenizer *tokenizer_open(const char *dir, char *err, size_t n)
+/* By one of the two; `name` is the folder's, or the file's. */
+static struct tokenizer *open_by(const char *name, const json_t *metadata, char *err, size_t n)
 {
     char what[300] = "";
     struct complaint c = {what, sizeof what, false};
     struct tokenizer *t = calloc(1, sizeof *t);
     if (!t) complain(&c, "no memory");
-    if (t && open_all(t, dir, &c)) return t;
-    if (n) snprintf(err, n, "tokenizer in %s: %s", dir, what);
+    if (t && (metadata ? open_gguf(t, metadata, &c) : open_all(t, name, &c))) return t;
+    if (!*what) complain(&c, "no memory");
+    if (n) snprintf(err, n, "tokenizer in %s: %s", name, what);
     tokenizer_close(t);
     return NULL;
+}
+
+struct tokenizer *tokenizer_open(const char *dir, char *err, size_t n) { return open_by(dir, NULL, err, n); }
+
+struct tokenizer *tokenizer_open_gguf(const json_t *metadata, const char *name, char *err, size_t n)
+{
+    return open_by(name, metadata, err, n);
 }
 
 void tokenizer_close(struct tokenizer *t)

@@ -14,6 +14,7 @@
 #ifndef MODEL_TOKENIZER_H
 #define MODEL_TOKENIZER_H
 
+#include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +22,9 @@ struct tokenizer;
 
 /* NULL, and one line that says why, when a file is missing or is not understood. */
 struct tokenizer *tokenizer_open(const char *dir, char *err, size_t n);
+/* The tokenizer of a GGUF file's metadata, an object with all its lists: WordPiece, or byte-level BPE as
+ * GPT-2, Qwen 2 and LLaMA 3 have it. `name` is the file's, for messages. */
+struct tokenizer *tokenizer_open_gguf(const json_t *metadata, const char *name, char *err, size_t n);
 void tokenizer_close(struct tokenizer *t);
 
 /*

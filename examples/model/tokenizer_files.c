@@ -191,24 +191,57 @@ static json_t *roberta(const json_t *config, json_t *words, json_t *merges, stru
                       around("RobertaProcessing", config, words, "<s>", "</s>", c));
 }
 
+/* What the regular expressions of Qwen 2 and LLaMA 3 have before and behind that of digits. */
+#define LETTERS "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
+#define SIGNS "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
+static json_t *split_by(const char *pattern)
+{
+    return json_pack("{s:s, s:[{s:s, s:{s:s}, s:s}, {s:s, s:b, s:b}]}", "type", "Sequence", "pretokenizers",
+                     "type", "Split", "pattern", "Regex", pattern, "behavior", "Isolated", "type",
+                     "ByteLevel", "add_prefix_space", 0, "use_regex", 0);
+}
+
+/* The id of an added token, or NULL. */
+static json_t *id_in(const json_t *added, const char *content)
+{
+    for (size_t i = 0; i < json_array_size(added); i++) {
+        const char *s = json_string_value(json_object_get(json_array_get(added, i), "content"));
+        if (s && !strcmp(s, content)) return json_object_get(json_array_get(added, i), "id");
+    }
+    return NULL;
+}
+
 static json_t *qwen2(const json_t *config, json_t *words, json_t *merges, struct complaint *c)
 {
     static const char *const parts[] = {"eos_token", "<|endoftext|>", "pad_token", "<|endoftext|>", NULL};
-    static const char pattern[] =
-        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+"
-        "[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
     (void)c;
-    json_t *cut = json_pack("{s:s, s:[{s:s, s:{s:s}, s:s}, {s:s, s:b, s:b}]}", "type", "Sequence",
-                            "pretokenizers", "type", "Split", "pattern", "Regex", pattern, "behavior",
-                            "Isolated", "type", "ByteLevel", "add_prefix_space", 0, "use_regex", 0);
-    return byte_level(words, merges, added_of(config, words, parts), json_pack("{s:s}", "type", "NFC"), cut,
-                      NULL);
+    return byte_level(words, merges, added_of(config, words, parts), json_pack("{s:s}", "type", "NFC"),
+                      split_by(LETTERS "\\p{N}" SIGNS), NULL);
 }
 
-static json_t *from_merges(const json_t *config, json_t *words, json_t *merges, struct complaint *c)
+/* Behind <|begin_of_text|>, unless the configuration says otherwise. A word that is a token is not merged. */
+static json_t *llama3(const json_t *config, json_t *words, json_t *merges, struct complaint *c)
+{
+    static const char *const parts[] = {"bos_token", "<|begin_of_text|>", NULL};
+    const char *begin = part_of(config, "bos_token", NULL);
+    json_t *post = NULL, *added = added_of(config, words, parts), *id = begin ? id_in(added, begin) : NULL;
+    if (!id && flag_of(config, "add_bos_token", false)) complain(c, "there is no token that begins a text");
+    if (id && flag_of(config, "add_bos_token", false))
+        post = json_pack("{s:s, s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}], s:{s:{s:s, s:[O], s:[s]}}}", "type",
+                         "TemplateProcessing", "single", "SpecialToken", "id", begin, "type_id", 0,
+                         "Sequence", "id", "A", "type_id", 0, "special_tokens", begin, "id", begin, "ids", id,
+                         "tokens", begin);
+    json_t *file = byte_level(words, merges, added, NULL, split_by(LETTERS "\\p{N}{1,3}" SIGNS), post);
+    json_object_set_new(json_object_get(file, "model"), "ignore_merges", json_true());
+    return file;
+}
+
+json_t *file_of_merges(const json_t *config, json_t *words, json_t *merges, struct complaint *c)
 {
     if (class_is(config, "RobertaTokenizer")) return roberta(config, words, merges, c);
     if (class_is(config, "Qwen2Tokenizer")) return qwen2(config, words, merges, c);
+    if (class_is(config, "LlamaByteTokenizer")) return llama3(config, words, merges, c);
     if (!json_object_get(config, "tokenizer_class") || class_is(config, "GPT2Tokenizer"))
         return gpt2(config, words, merges, c);
     complain(c, "vocab.json and merges.txt of tokenizer_class '%.60s', which is not known",
@@ -216,7 +249,7 @@ static json_t *from_merges(const json_t *config, json_t *words, json_t *merges, 
     return NULL;
 }
 
-static json_t *from_words(const json_t *config, json_t *words, struct complaint *c)
+json_t *file_of_words(const json_t *config, json_t *words, struct complaint *c)
 {
     if (!json_object_get(config, "tokenizer_class") || class_is(config, "BertTokenizer") ||
         class_is(config, "DistilBertTokenizer") || class_is(config, "ElectraTokenizer"))
@@ -234,7 +267,7 @@ json_t *file_legacy(const char *dir, const json_t *config, struct complaint *c)
         complain(c, words ? "there is no merges.txt" : "there is no tokenizer.json, vocab.json or vocab.txt");
     else if (words) merges = merges_of(f, c);
     else words = words_of(f, c);
-    if (!c->made) v = merges ? from_merges(config, words, merges, c) : from_words(config, words, c);
+    if (!c->made) v = merges ? file_of_merges(config, words, merges, c) : file_of_words(config, words, c);
     if (!v) complain(c, "no memory");
     if (f) fclose(f);
     json_decref(words);

@@ -57,5 +57,10 @@ bool tokenizer_read(struct tokenizer *t, const json_t *file, struct complaint *c
 json_t *file_json(const char *dir, const char *name, struct complaint *c);
 /* What a tokenizer.json would be, from the files that other tokenizers write. */
 json_t *file_legacy(const char *dir, const json_t *config, struct complaint *c);
+/* The same of its parts: words and their ids, merges, and a tokenizer_config.json. */
+json_t *file_of_words(const json_t *config, json_t *words, struct complaint *c);
+json_t *file_of_merges(const json_t *config, json_t *words, json_t *merges, struct complaint *c);
+/* The same of a GGUF file's metadata; and a tokenizer_config.json, a new reference. */
+json_t *file_of_gguf(const json_t *metadata, json_t **config, struct complaint *c);
 
 #endif

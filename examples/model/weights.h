@@ -19,6 +19,7 @@ struct weight {
     const float *numbers; /* or these, where there are no parts */
     float plus;           /* added to each element: Gemma's gains are kept less 1 */
     size_t bytes;
+    size_t offset; /* in memory that holds all weights of the graph */
 };
 
 struct weights {

@@ -11,16 +11,18 @@
 #include "arguments.h"
 #include "writer.h"
 
-enum { OWN = 8 }; /* states and outputs that the model has not, at most */
+enum { OWN = 12 }; /* states and outputs that the model has not, at most */
 
 struct writer {
     struct model *m;
     int burst;
+    struct sampling how; /* temperature 0: greedy */
     coda_plan *plan;
     void **args, *workspace;
     void *own[OWN];
     int owned;
     int32_t *last, *at, *text; /* on the device: [1], [1], [context + 1] */
+    float *logprobs;           /* [context + 1]; NULL: greedy */
     int length;                /* what `at` holds; -1 before the first token */
     int32_t token;             /* what `last` holds */
     coda_stream stream;
@@ -36,13 +38,37 @@ static coda_value plus(coda_graph *g, coda_value x, coda_value y)
     return coda_cast(g, coda_add(g, x, y), CODA_I32);
 }
 
-static coda_graph *step_graph(struct model *m, struct weights *weights, struct fault *f)
+static bool is_limited(const struct sampling *s) { return s->top_k > 0 || s->top_p < 1; }
+
+/* The next token, int32 [1], of logits [1, vocabulary]: the likeliest, or drawn by its place. */
+static coda_value choose(struct model *m, coda_graph *g, const struct sampling *how, coda_value logits,
+                         coda_value place)
+{
+    coda_sample_options o = CODA_SAMPLE_OPTIONS_INIT;
+    coda_value logprob;
+    if (how->temperature <= 0)
+        return coda_reshape(g, coda_cast(g, coda_reduce(g, "arg_max", logits, CODA_NONE), CODA_I32), DIMS(1));
+    coda_value text = coda_state(g, "step.logprobs", CODA_F32, DIMS(1, m->opt.context + 1, 1));
+    coda_value seeds = coda_input(g, "step.seeds", CODA_I32, DIMS(1, 2));
+    o.temperature = coda_input(g, "step.temperature", CODA_F32, DIMS(1));
+    if (is_limited(how)) {
+        o.top_k = coda_input(g, "step.top_k", CODA_I32, DIMS(1));
+        o.top_p = coda_input(g, "step.top_p", CODA_F32, DIMS(1));
+    }
+    coda_value row = coda_reshape(g, logits, DIMS(1, m->config.vocabulary));
+    coda_value drawn = coda_sample(g, row, seeds, place, &o, &logprob);
+    coda_append(g, text, coda_reshape(g, logprob, DIMS(1, 1)), place, NULL);
+    return drawn;
+}
+
+static coda_graph *step_graph(struct model *m, const struct sampling *how, struct weights *weights,
+                              struct fault *f)
 {
     coda_graph *g = coda_graph_new();
     if (!g) return fault_set(f, "out of memory"), NULL;
     struct build b = {.g = g,
                       .c = &m->config,
-                      .from = &m->files,
+                      .from = m->opt.random ? NULL : &m->files,
                       .weights = weights,
                       .fault = f,
                       .dtype = m->opt.dtype,
@@ -54,9 +80,9 @@ static coda_graph *step_graph(struct model *m, struct weights *weights, struct f
     b.positions = b.slots = coda_reshape(g, at, DIMS(1, 1));
     b.lengths = plus(g, at, coda_constant(g, CODA_I32, 1));
     coda_value logits = m->family->graph(&b, coda_reshape(g, last, DIMS(1, 1)));
-    coda_value best = coda_cast(g, coda_reduce(g, "arg_max", logits, CODA_NONE), CODA_I32);
-    coda_append(g, text, coda_reshape(g, best, DIMS(1, 1)), b.lengths, NULL);
-    coda_assign(g, last, coda_reshape(g, best, DIMS(1)));
+    coda_value next = choose(m, g, how, logits, b.lengths);
+    coda_append(g, text, coda_reshape(g, next, DIMS(1, 1)), b.lengths, NULL);
+    coda_assign(g, last, next);
     coda_assign(g, at, b.lengths);
     if (!b.failed && coda_graph_status(g) == CODA_OK) return g;
     if (!b.failed) fault_set(f, "%s", coda_error());
@@ -68,7 +94,7 @@ static bool compile(struct writer *w, struct fault *f)
 {
     coda_compile_options o = device_target(&w->m->device);
     struct weights weights = {0}; /* the same names; the model has the tensors in memory */
-    coda_graph *g = step_graph(w->m, &weights, f);
+    coda_graph *g = step_graph(w->m, &w->how, &weights, f);
     bool good = g && (coda_compile(&w->plan, g, &o) == CODA_OK || fault_set(f, "%s", coda_error()));
     coda_graph_free(g);
     weights_free(&weights);
@@ -89,6 +115,25 @@ static void *memory(void *context, const coda_arg_info *info)
     return w->own[w->owned++] = device_alloc(&w->m->device, info->bytes);
 }
 
+static bool write_input(struct writer *w, const char *name, const void *from, size_t bytes)
+{
+    int i = coda_plan_find(w->plan, name);
+    return i < 0 || device_write(&w->m->device, w->args[i], from, bytes); /* < 0: nothing is limited */
+}
+
+static bool write_how(struct writer *w, struct fault *f)
+{
+    float temperature = (float)w->how.temperature, top_p = (float)w->how.top_p;
+    int32_t seeds[2], top_k = w->how.top_k;
+    sample_seeds(w->how.seed, 0, seeds);
+    w->logprobs = w->args[coda_plan_find(w->plan, "step.logprobs")];
+    return (write_input(w, "step.seeds", seeds, sizeof seeds) &&
+            write_input(w, "step.temperature", &temperature, sizeof temperature) &&
+            write_input(w, "step.top_k", &top_k, sizeof top_k) &&
+            write_input(w, "step.top_p", &top_p, sizeof top_p)) ||
+           fault_set(f, "what says how to draw cannot be copied to %s", device_name(&w->m->device));
+}
+
 static bool allocate(struct writer *w, struct fault *f)
 {
     size_t scratch = coda_plan_workspace(w->plan);
@@ -100,7 +145,7 @@ static bool allocate(struct writer *w, struct fault *f)
     w->last = w->args[coda_plan_find(w->plan, "step.last")];
     w->at = w->args[coda_plan_find(w->plan, "step.position")];
     w->text = w->args[coda_plan_find(w->plan, "step.text")];
-    return true;
+    return w->how.temperature <= 0 || write_how(w, f);
 }
 
 /* ---- Capture ---- */
@@ -129,11 +174,12 @@ static bool prepare(struct writer *w, struct fault *f)
            (w->burst == 1 || capture(w, w->burst, &w->graph[1], &w->many, f));
 }
 
-struct writer *writer_open(struct model *m, int burst, struct fault *f)
+struct writer *writer_open(struct model *m, int burst, const struct sampling *how, struct fault *f)
 {
     struct writer *w = calloc(1, sizeof *w);
     if (!w) return fault_set(f, "out of memory"), NULL;
     *w = (struct writer){.m = m, .burst = burst < 1 ? 1 : burst, .length = -1};
+    if (how) w->how = *how;
     bool good = !m->family->encoder || fault_set(f, "family %s makes no text", m->config.family);
     good = good && compile(w, f) && (m->opt.only_plan || (allocate(w, f) && prepare(w, f)));
     if (good) return w;
@@ -186,7 +232,7 @@ static bool steps(struct writer *w, int n, struct fault *f)
     return !on_gpu || !gpu->stream_wait(w->stream) || fault_set(f, "the steps failed on the GPU");
 }
 
-bool writer_write(struct writer *w, int32_t token, int n, int32_t *to, struct fault *f)
+bool writer_write(struct writer *w, int32_t token, int n, int32_t *to, float *logprobs, struct fault *f)
 {
     struct model *m = w->m;
     if (n < 1 || n > m->opt.context - m->length)
@@ -197,7 +243,10 @@ bool writer_write(struct writer *w, int32_t token, int n, int32_t *to, struct fa
     bool good = begin(w, token, f);
     w->length = -1; /* until all is well */
     if (!good || !steps(w, n, f)) return false;
-    if (!device_read(&m->device, to, w->text + m->length + 1, (size_t)n * sizeof *to))
+    bool wanted = logprobs && w->logprobs;
+    if (!device_read(&m->device, to, w->text + m->length + 1, (size_t)n * sizeof *to) ||
+        (wanted &&
+         !device_read(&m->device, logprobs, w->logprobs + m->length + 1, (size_t)n * sizeof *logprobs)))
         return fault_set(f, "the text cannot be copied from %s", device_name(&m->device));
     w->length = m->length += n;
     w->token = to[n - 1];

@@ -164,6 +164,12 @@ static void test_shards(const char *scratch)
         put_text(scratch, "model.safetensors.index.json", all[i].index);
         refused(all[i].what, checkpoint_open(&c, scratch, &f), &f, all[i].says);
     }
+    path_in(path, scratch, "loop.safetensors");
+    unlink(path);
+    CHECK(!symlink("loop.safetensors", path), "%s cannot be linked", path);
+    put_text(scratch, "model.safetensors.index.json", "{\"weight_map\":{\"a\":\"loop.safetensors\"}}");
+    refused("a link to itself", checkpoint_open(&c, scratch, &f), &f, "Too many levels of symbolic links");
+    unlink(path);
     path_in(path, scratch, "model.safetensors.index.json");
     unlink(path);
 }
@@ -236,12 +242,43 @@ static void test_models(const char *tiny, const char *scratch)
         {"a rope", "\"rope_type\": \"default\"", "\"rope_type\": \"odd\"", "RoPE of type 'odd'"},
         {"an epsilon", "\"rms_norm_eps\": 1e-05", "\"rms_norm_eps\": -1", "rms_norm_eps is no number"},
         {"quantised", "\"hidden_act\"", "\"quantization_config\": {}, \"hidden_act\"", "quantised weights"},
+        {"both directions", "\"hidden_act\"", "\"use_bidirectional_attention\": true, \"hidden_act\"",
+         "family llama with attention in both directions is not supported"},
         {"no object", "{", "[{", "config.json"},
     };
     char llama[512];
     path_in(llama, tiny, "llama");
     change_each(llama, scratch, "model.safetensors", tensors, (int)(sizeof tensors / sizeof *tensors));
     change_each(llama, scratch, "config.json", configs, (int)(sizeof configs / sizeof *configs));
+}
+
+static void test_encoders(const char *tiny, const char *scratch)
+{
+    static const struct change vit[] = {
+        {"no side", "\"image_size\": 24", "\"image_size\": 0", "image_size is no whole number"},
+        {"a side without end", "\"image_size\": 24", "\"image_size\": 1000000",
+         "image_size is no whole number"},
+        {"a large patch", "\"patch_size\": 8", "\"patch_size\": 25", "patches of 25 in images of 24"},
+        {"more patches", "\"image_size\": 24", "\"image_size\": 32",
+         "tensor embeddings.position_embeddings: rank 3 and 1 x 10, where the config wants 17 x 32"},
+        {"other channels", "\"num_channels\": 3", "\"num_channels\": 1", "where the config wants 32 x 64"},
+        {"no token", "embeddings.cls_token", "embeddings.cls_tiken", "embeddings.cls_token is missing"},
+    };
+    static const struct change siglip[] = {
+        {"no head", "\"vision_use_head\": true", "\"vision_use_head\": false", "without a head"},
+        {"no tower", "\"vision_config\"", "\"version_config\"", "vision_config is missing"},
+    };
+    static const struct change gemma[] = {{"a window of one", "\"sliding_window\": 8",
+                                           "\"sliding_window\": 1",
+                                           "a sliding_window of 1 in both directions"}};
+    char folder[512];
+    path_in(folder, tiny, "vit");
+    change_each(folder, scratch, "config.json", vit, 5);
+    change_each(folder, scratch, "model.safetensors", vit + 5, 1);
+    path_in(folder, tiny, "gemma3_encoder");
+    change_each(folder, scratch, "config.json", gemma, 1);
+    path_in(folder, tiny, "siglip");
+    change_each(folder, scratch, "config.json", siglip, (int)(sizeof siglip / sizeof *siglip));
 }
 
 /* ---- GGUF: bytes behind a name are others ---- */
@@ -327,8 +364,17 @@ static void test_calls(const char *tiny)
     refused("rows", model_logits(m, numbers, 2, &f), &f, "logits of 2 rows");
     refused("a vector", model_embed(m, &(const int32_t *){ids}, (int[]){1}, 1, POOLING_MEAN, numbers, &f), &f,
             "makes no vectors");
+    refused("an image", model_see(m, numbers, 1, numbers, &f), &f, "sees no images");
+    model_close(m);
+    path_in(path, tiny, "vit");
+    m = model_open(path, &o, &f);
+    refused("a sentence",
+            m && model_embed(m, &(const int32_t *){ids}, (int[]){1}, 1, POOLING_MEAN, numbers, &f), &f,
+            "vectors of images, not of text");
+    refused("a text", m && model_decode(m, ids, 1, &next, &f), &f, "makes no text");
     model_close(m);
     o.context = 4096;
+    path_in(path, tiny, "llama");
     refused("a long context", (m = model_open(path, &o, &f)) != NULL, &f, "the model was made for 1024");
     model_close(m);
 }
@@ -338,6 +384,7 @@ void test_files(const char *tiny, const char *scratch)
     test_headers(scratch);
     test_shards(scratch);
     test_models(tiny, scratch);
+    test_encoders(tiny, scratch);
     test_gguf(tiny, scratch);
     test_calls(tiny);
 }

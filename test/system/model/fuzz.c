@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gguf.h"
 #include "model_test.h"
 #include "tensor.h"
+#include "tokenizer.h"
 
 enum { MOST_BYTES = 1 << 18, HEADER = 4096 };
 
@@ -87,6 +89,21 @@ static void fix_length(unsigned char *data, size_t before, size_t bytes)
 typedef bool (*reader)(struct checkpoint *c, const char *file, const struct mapped_file *map,
                        struct fault *f);
 
+/* A GGUF file's tokenizer: it is refused, or makes some tokens of a text. */
+static void read_words(const struct mapped_file *map, uint64_t seed)
+{
+    static const char line[] = "a fox, barking! FOX 12<|endoftext|>[MASK]";
+    struct fault f = {{0}};
+    int32_t ids[256];
+    json_t *meta = gguf_metadata("fuzz", map, &f);
+    struct tokenizer *t = meta ? tokenizer_open_gguf(meta, "fuzz", f.text, sizeof f.text) : NULL;
+    CHECK(t || (f.text[0] && !strchr(f.text, '\n')), "seed %llu: words are refused without a line",
+          (unsigned long long)seed);
+    if (t) tokenizer_encode(t, line, sizeof line - 1, ids, 256);
+    tokenizer_close(t);
+    json_decref(meta);
+}
+
 static void read_one(reader read, const unsigned char *data, size_t bytes, uint64_t seed)
 {
     struct checkpoint c = {0};
@@ -102,6 +119,7 @@ static void read_one(reader read, const unsigned char *data, size_t bytes, uint6
         CHECK(inside, "seed %llu: tensor %s is not in the file", (unsigned long long)seed, t->name);
     }
     checkpoint_close(&c);
+    if (read == gguf_read) read_words(&map, seed);
     free((void *)(uintptr_t)map.data);
 }
 
@@ -133,20 +151,37 @@ static void fuzz_reader(reader read, const char *folder, const char *name, uint6
     }
 }
 
-/* A model of the checkpoint by a changed config.json: it is refused, or makes a token. */
+/* One run of three tokens, or of a black image that is not too large. */
+static bool run_once(struct model *m, struct fault *f)
+{
+    static const int32_t ids[] = {1, 2, 3};
+    static float pixels[1 << 16];
+    const struct config *c = &m->config;
+    int32_t next = -1;
+    float *vector = malloc(sizeof *vector * (size_t)model_width(m));
+    bool ran = true;
+    if (m->family->images && (int64_t)c->channels * c->image * c->image <= 1 << 16)
+        ran = model_see(m, pixels, 1, vector, f);
+    else if (c->vocabulary > 3 && !m->family->images)
+        ran = m->family->encoder
+                  ? model_embed(m, &(const int32_t *){ids}, &(int){3}, 1, POOLING_OF_FILES, vector, f)
+                  : model_decode(m, ids, 3, &next, f);
+    free(vector);
+    return ran;
+}
+
+/* A model of the checkpoint by a changed config.json: it is refused, or runs. */
 static void run_config(const char *scratch, const unsigned char *data, size_t bytes, uint64_t seed)
 {
     char path[512];
     struct fault f = {{0}};
     struct model_options o = {.device = CODA_DEVICE_CPU, .context = 16, .rows = 8};
-    int32_t next = -1;
     snprintf(path, sizeof path, "%s/config.json", scratch);
     FILE *file = fopen(path, "wb");
     if (file) fwrite(data, 1, bytes, file);
     if (!file || fclose(file)) return CHECK(false, "%s cannot be written", path);
     struct model *m = model_open(scratch, &o, &f);
-    if (m && m->config.vocabulary > 3 && !model_decode(m, (int32_t[]){1, 2, 3}, 3, &next, &f))
-        CHECK(false, "seed %llu: %s", (unsigned long long)seed, f.text);
+    if (m && !run_once(m, &f)) CHECK(false, "seed %llu: %s", (unsigned long long)seed, f.text);
     CHECK(m || (f.text[0] && !strchr(f.text, '\n')), "seed %llu: refused without a line",
           (unsigned long long)seed);
     model_close(m);
@@ -185,6 +220,14 @@ void test_fuzz(const char *tiny, const char *scratch)
     fuzz_config(folder, scratch, seed, rounds / 10);
     snprintf(folder, sizeof folder, "%s/llama3", tiny);
     fuzz_reader(gguf_read, folder, "model.gguf", seed, rounds);
+    snprintf(folder, sizeof folder, "%s/vit", tiny);
+    fuzz_config(folder, scratch, seed, rounds / 10);
+    snprintf(folder, sizeof folder, "%s/bert", tiny);
+    fuzz_config(folder, scratch, seed, rounds / 10);
     snprintf(folder, sizeof folder, "%s/gemma2", tiny);
+    fuzz_reader(gguf_read, folder, "model.gguf", seed, rounds);
+    snprintf(folder, sizeof folder, "%s/bert", tiny);
+    fuzz_reader(gguf_read, folder, "model.gguf", seed, rounds);
+    snprintf(folder, sizeof folder, "%s/gpt2", tiny);
     fuzz_reader(gguf_read, folder, "model.gguf", seed, rounds);
 }

@@ -12,6 +12,10 @@ void check_that(bool holds, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 #define CHECK(holds, ...) check_that(holds, __FILE__, __LINE__, __VA_ARGS__)
 
+/* The tiny checkpoints of decoders, by name. */
+extern const char *const decoder[];
+extern const int decoders;
+
 /* |y - r| / |r|, Euclidean. */
 double relative_error(const float *y, const float *r, int64_t n);
 
@@ -22,11 +26,16 @@ bool golden_open(struct checkpoint *c, const char *path);
 /* `tiny` is the folder of checkpoints, `scratch` one to write to. */
 void test_families(const char *tiny, const char *scratch);
 void test_greedy(const char *tiny, const char *scratch);
+void test_greedy_gpu(const char *tiny, const char *scratch);
 void test_sampling(const char *tiny, const char *scratch);
 void test_files(const char *tiny, const char *scratch);
 void test_fuzz(const char *tiny, const char *scratch);
 void test_turns(const char *tiny, const char *scratch);
 void test_templates(const char *tiny, const char *scratch);
+void test_modules(const char *tiny, const char *scratch);
+void test_words(const char *tiny, const char *scratch);
+void test_rounding(const char *tiny, const char *scratch);
+void test_cuts(const char *tiny, const char *scratch);
 void test_minilm(const char *tiny, const char *scratch);
 
 #endif

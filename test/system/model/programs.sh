@@ -39,6 +39,12 @@ sed -n '/^```c$/,/^```$/p' examples/model/README.md | sed '/^```/d' >"$build/mod
 ${CC:-gcc} -std=c11 -D_GNU_SOURCE -Wall -Werror -Iinclude -Iexamples -Iexamples/model "$build/model/first.c" \
     "$build"/examples/model/*.o -o "$build/model/first" -L"$build" -lcoda -Wl,-rpath,"$here/$build" \
     $(pkg-config --libs jansson libpcre2-8 libutf8proc) -lm -ldl
+code() { grep -vcE '^ *(/?\*|$)' "$1"; } # lines that are neither comments nor empty
+[ "$(code "$build/model/first.c")" -le 40 ] || fail "README's program has $(code "$build/model/first.c") lines; 40 at most"
+for family in bert gemma gpt2 llama; do
+    lines=$(code examples/model/family_$family.c)
+    [ "$lines" -le 80 ] || fail "a family of text is 80 lines at most; $family has $lines"
+done
 first=$("$build/model/first" "$tiny/llama" | tr '\n' ' ')
 same=$(quiet "$generate" --cpu --ids --tokens 20 "$tiny/llama" 1,17,4)
 [ "$first" = "$same" ] || fail "README's program writes '$first', generate '$same'"
@@ -92,6 +98,8 @@ same 'generate --seed' "$(draw --temperature 1 --seed 5)" "$(draw --temperature 
 [ "$(draw --temperature 1 --seed 5)" != "$(draw --temperature 1 --seed 6)" ] || fail 'generate: seeds do not matter'
 same 'generate --top-k 1' "$(draw --temperature 1 --top-k 1)" "$(draw)"
 same 'generate --top-p 0.001' "$(draw --temperature 1 --top-p 0.001)" "$(draw)"
+same 'generate --logprobs of draws' "$(draw --temperature 1 --logprobs | cut -f 1 | tr '\n' ' ')" "$(draw --temperature 1)"
+same 'generate --burst of draws' "$(draw --temperature 2 --top-k 9 --burst 7)" "$(draw --temperature 2 --top-k 9 --burst 1)"
 same 'generate --logprobs' "$(draw --logprobs | cut -f 1 | tr '\n' ' ')" "$(draw)"
 same 'generate --burst' "$(draw --burst 7)" "$(draw --burst 1)"
 refused 2 usage: "$generate" --top-p 1.5 "$tiny/llama" 1
@@ -108,14 +116,70 @@ on_cpu=$(quiet "$generate" --cpu --ids --tokens 7 --context 8 "$tiny/llama" 1)
 on_sm() { quiet emulated "$generate" --gpu --ids --tokens 7 --context 8 --dtype f32 --bandwidth 1000 "$@" "$tiny/llama" 1; }
 same 'generate: bursts of 2 and one step, captured, on the emulator' "$(on_sm --burst 2)" "$on_cpu"
 same 'generate: step by step on the emulator' "$(on_sm --logprobs | cut -f 1 | tr '\n' ' ')" "$on_cpu"
+drawn_on() { quiet "$@" --ids --tokens 7 --context 8 --dtype f32 --temperature 2 --top-p 0.8 "$tiny/llama" 1; }
+same 'generate: draws, captured, on the emulator' "$(drawn_on emulated "$generate" --gpu --burst 2)" "$(drawn_on "$generate" --cpu)"
+on_sm --burst 2 >/dev/null
 grep -q ' tokens/s: .* MB each, .* of the 1000 GB/s given' "$build/model/said" || fail 'generate: no speed'
+
+# A bundle has all kernels that a text may want: with it, and an empty cache, nobody asks for NVRTC.
+quiet emulated "$generate" --gpu --context 8 --dtype f32 --bundle "$build/model/llama.bundle" "$tiny/llama"
+rm -rf "$build/model/no_nvrtc" "$build/model/no_cache"
+mkdir "$build/model/no_nvrtc"
+bundled() {
+    emulated env CODA_CUDA_LIB="$here/$build/model/no_nvrtc" CODA_CACHE_DIR="$here/$build/model/no_cache" "$@"
+}
+short() { "$@" --ids --tokens 5 --context 8 --dtype f32 --times "$tiny/llama" 1,2,3; }
+same 'generate: from a bundle, without NVRTC' \
+    "$(CODA_BUNDLES="$build/model/llama.bundle" short quiet bundled "$generate" --gpu)" "$(short quiet "$generate" --cpu)"
+same 'generate: draws from a bundle, without NVRTC' \
+    "$(CODA_BUNDLES="$build/model/llama.bundle" short quiet bundled "$generate" --gpu --temperature 1 --top-k 3)" \
+    "$(short quiet "$generate" --cpu --temperature 1 --top-k 3)"
+CODA_BUNDLES="$build/model/llama.bundle" short bundled "$generate" --gpu 2>&1 >/dev/null |
+    grep -q 'kernels [1-9][0-9]* from bundles, 0 from the directory, .* 0 compiled' || fail 'generate --times: no bundle'
+refused 1 'NVRTC is missing' short bundled "$generate" --gpu
+
+# Random weights of a config: the same by the same seed, others by another, and they go on past the end of a text.
+noise() { quiet "$generate" --cpu --random --tokens 20 "$@" perf/models/small.json; }
+same 'generate --random' "$(noise --seed 3)" "$(noise --seed 3)"
+[ "$(noise --seed 3)" != "$(noise --seed 4)" ] || fail 'generate --random: seeds do not matter'
+[ "$(noise | wc -w)" = 20 ] || fail "generate --random: '$(noise)' are not 20 tokens"
 
 vector() { tr ' ' '\n' >"$build/model/$1" && [ "$(wc -l <"$build/model/$1")" = 32 ] || fail "embed: no vector of 32"; }
 echo '5,6,7' | quiet "$embed" --cpu --ids "$tiny/bert" | vector cpu
 awk '{ a += $1 * $1 } END { exit !(a > 0.99999 && a < 1.00001) }' "$build/model/cpu" || fail "embed: no length of 1"
+
+# MODEL SIDE: pixels of the model's golden as an array of NumPy's, three images of 3 x SIDE x SIDE. They begin at byte
+# 8 of the data, behind two errors.
+pixels_of() {
+    golden=$tiny/$1/golden.safetensors
+    printf '\223NUMPY\001\000v\000'
+    printf '%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 3, $2, $2), }"
+    tail -c "+$((8 + $(od -An -tu8 -N8 "$golden") + 8 + 1))" "$golden" | head -c $((3 * 3 * $2 * $2 * 4))
+}
+pixels=$build/model/pixels.npy
+pixels_of vit 24 >"$pixels"
+quiet "$embed" --cpu "$tiny/vit" "$pixels" >"$build/model/seen"
+awk '{ n += NF; for (i = 1; i <= NF; i++) a += $i * $i } END { exit !(n == 96 && a > 2.9999 && a < 3.0001) }' \
+    "$build/model/seen" || fail 'embed: no three vectors of 32, of length 1'
+refused 1 'no array of images [images, 3, 32, 32]' "$embed" --cpu "$tiny/siglip" "$pixels"
+refused 1 'is not an .npy file' "$embed" --cpu "$tiny/vit" "$tiny/vit/config.json"
+refused 1 'wants images' "$embed" --cpu "$tiny/vit"
+refused 1 'sees no images' "$embed" --cpu "$tiny/bert" "$pixels"
+"$embed" --cpu --plan "$tiny/vit" 2>/dev/null | grep -q '^    input   pixels  *1 x f32 \[16 3 24 24\]' ||
+    fail 'embed --plan: no pixels'
+# In 16 bits norms are folded into the weights of a batch, and not for a sentence alone: all vectors are alike.
+lines() { printf '5,6,7\n9,8,7,6,5,4,3,2,9,9\n11\n'; }
+lines | quiet "$embed" --cpu --ids "$tiny/bert" >"$build/model/vectors"
+lines | quiet "$embed" --cpu --ids --dtype f16 "$tiny/bert" >"$build/model/folded"
+lines | while read -r line; do echo "$line" | quiet "$embed" --cpu --ids --dtype f16 "$tiny/bert"; done >"$build/model/alone"
+for other in folded alone; do
+    paste -d ' ' "$build/model/vectors" "$build/model/$other" | awk '{ dot = 0; half = NF / 2 }
+        { for (i = 1; i <= half; i++) dot += $i * $(half + i) } dot < 0.9999 || NF != 64 { exit 1 } END { exit NR != 3 }' ||
+        fail "embed: the vectors are others $other in 16 bits"
+done
 [ -n "${CODA_FULL:-}" ] || { echo "programs: generate on the CPU device and on the emulator, embed" && exit; }
-# Each kind of positions and windows, in the file's 16 bits: captured bursts against single steps. Draws from the
-# device's likeliest, in fp32, against the CPU device's.
+# Each kind of positions and windows, in the file's 16 bits: captured bursts against single steps. Draws in fp32
+# against the CPU device's.
 for model in gpt2 gemma3 qwen3 phi3; do
     steps() { quiet emulated "$generate" --gpu --ids --tokens 14 --context 24 "$@" "$tiny/$model" 1,5,9; }
     same "generate: $model on the emulator" "$(steps --burst 4)" "$(steps --logprobs | cut -f 1 | tr '\n' ' ')"
@@ -125,4 +189,23 @@ same 'generate: draws on the emulator' "$(draws emulated "$generate" --gpu)" "$(
 echo '5,6,7' | quiet emulated "$embed" --gpu --ids "$tiny/bert" | vector sm
 paste "$build/model/cpu" "$build/model/sm" | awk '{ dot += $1 * $2 } END { exit !(dot > 0.9999) }' ||
     fail "embed: the vectors differ"
+# WHAT: vectors of three lines on the CPU device and on the SM.
+alike() {
+    paste -d ' ' "$build/model/seen" "$build/model/seen.sm" |
+        awk '{ for (i = 1; i <= NF / 2; i++) dot += $i * $(i + NF / 2) } END { exit !(dot > 2.999) }' ||
+        fail "embed: vectors of $1 differ"
+}
+for model in vit:24 siglip:32 siglip_vision:30; do
+    name=${model%:*}
+    pixels_of "$name" "${model#*:}" >"$pixels"
+    quiet "$embed" --cpu "$tiny/$name" "$pixels" >"$build/model/seen"
+    quiet emulated "$embed" --gpu "$tiny/$name" "$pixels" >"$build/model/seen.sm"
+    alike "$name"
+done
+for name in gemma3_encoder gemma3_encoder/model.gguf bert/model.gguf; do
+    lines='5 6 7|1 2 3 4 5 6 7 8 9 10 11 12|79'
+    echo "$lines" | tr '|' '\n' | quiet "$embed" --cpu --ids "$tiny/$name" >"$build/model/seen"
+    echo "$lines" | tr '|' '\n' | quiet emulated "$embed" --gpu --ids "$tiny/$name" >"$build/model/seen.sm"
+    alike "$name"
+done
 echo "programs: generate and embed on the CPU device and on the emulator"

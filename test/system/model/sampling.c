@@ -1,6 +1,7 @@
 /*
- * sampling.c -- draws against the shares that temperature, top_k and top_p leave, by counting ranks; logprobs
- * against softmax; and the likeliest tokens of a model against all its logits.
+ * sampling.c -- draws against the shares that temperature, top_k and top_p leave, by counting what is
+ * greater; against what coda_sample draws; logprobs against softmax; and the likeliest tokens of a model
+ * against all its logits.
  */
 #include <math.h>
 #include <stdio.h>
@@ -13,43 +14,24 @@
 
 enum { MOST = 300, DRAWS = 4000 };
 
-static bool ahead(const float *logit, int a, int b)
-{
-    return logit[a] > logit[b] || (logit[a] == logit[b] && a < b);
-}
-
-/* The share of each token, and its rank, by definition: O(n^2). */
-static void shares(const struct sampling *s, const float *logit, int n, double *share, int *rank)
+/* The share of each token, by definition: O(n^2). What equals one that is kept is kept. */
+static void shares(const struct sampling *s, const float *logit, int n, double *share)
 {
     double weight[MOST], all = 0, left = 0, greatest = logit[0];
     for (int i = 1; i < n; i++) greatest = fmax(greatest, logit[i]);
     for (int i = 0; i < n; i++) {
-        rank[i] = 0;
-        for (int j = 0; j < n; j++) rank[i] += ahead(logit, j, i);
-        bool kept = !s->top_k || rank[i] < s->top_k;
+        int greater = 0;
+        for (int j = 0; j < n; j++) greater += logit[j] > logit[i];
+        bool kept = !s->top_k || greater < s->top_k;
         all += weight[i] = kept ? exp((logit[i] - greatest) / s->temperature) : 0;
     }
     for (int i = 0; i < n; i++) {
         double before = 0;
-        for (int j = 0; j < n; j++) before += rank[j] < rank[i] ? weight[j] : 0;
+        for (int j = 0; j < n; j++) before += logit[j] > logit[i] ? weight[j] : 0;
         bool kept = s->top_p >= 1 || before < s->top_p * all * (1 - 1e-12);
         left += share[i] = kept ? weight[i] : 0;
     }
     for (int i = 0; i < n; i++) share[i] /= left;
-}
-
-/* The token at which the sum of shares, by rank, passes u; -1 so near a border that rounding decides. */
-static int expected(const double *share, const int *rank, int n, double u)
-{
-    double sum = 0;
-    int token[MOST];
-    for (int i = 0; i < n; i++) token[rank[i]] = i;
-    for (int i = 0; i < n; i++) {
-        sum += share[token[i]];
-        if (fabs(sum - u) < 1e-9) return -1;
-        if (u < sum) return token[i];
-    }
-    return -1;
 }
 
 static double logprob(const float *logit, int n, int at)
@@ -62,24 +44,20 @@ static double logprob(const float *logit, int n, int at)
 static void draw_one(const struct sampling *s, const float *logit, int n)
 {
     double share[MOST];
-    int hits[MOST] = {0}, rank[MOST], wrong = 0;
+    int hits[MOST] = {0};
     struct fault f = {{0}};
     struct logits l = {.value = logit, .n = n, .log_sum = NAN};
-    shares(s, logit, n, share, rank);
+    shares(s, logit, n, share);
     for (uint64_t place = 0; place < DRAWS; place++) {
         struct sampled got = {.id = -1};
         CHECK(sample(s, &l, 7, place, &got, &f), "%s", f.text);
         if (got.id < 0 || got.id >= n) return CHECK(false, "token %d of %d", got.id, n);
-        int wanted = expected(share, rank, n, sample_uniform(s->seed, 7, place));
-        wrong += wanted >= 0 && wanted != got.id;
         hits[got.id]++;
         if (place < 50) {
             double p = logprob(logit, n, got.id);
             CHECK(fabs(p - got.logprob) < 1e-9, "logprob %.12f, not %.12f", got.logprob, p);
         }
     }
-    CHECK(!wrong, "T %g, top_k %d, top_p %g: %d draws of %d are others", s->temperature, s->top_k, s->top_p,
-          wrong, DRAWS);
     for (int i = 0; i < n; i++) /* six standard deviations, and one hit of a rare token */
         CHECK(fabs(hits[i] - share[i] * DRAWS) <= 6 * sqrt(share[i] * DRAWS) + (share[i] > 0),
               "token %d is drawn %d times, not %.1f", i, hits[i], share[i] * DRAWS);
@@ -104,60 +82,46 @@ static void draws(void)
         }
 }
 
-/* Where some of the likeliest suffice, the draw is the one from all; they suffice if they are all that is
- * left, and do not if they have less than half of the shares, half of the time. */
-static void few_of_many(const struct sampling *s, const float *logit, int n, int few)
+/* What the host draws coda_sample draws, but where rounding decides. */
+static void draws_of_devices(const struct sampling *s)
 {
-    float value[MOST];
-    int32_t id[MOST];
-    int enough = 0, same = 0;
-    double warm = 0, sum = 0, left = 0;
+    enum { N = 100, ROWS = 64 };
+    _Alignas(16) static float logit[ROWS * N];
+    _Alignas(16) int32_t seeds[4], places[ROWS], top_k[4] = {s->top_k}, id[ROWS];
+    _Alignas(16) float warm[4] = {(float)s->temperature}, top_p[4] = {(float)s->top_p};
+    uint64_t seed = 3;
+    int same = 0;
     struct fault f = {{0}};
-    for (int i = 0; i < n; i++) {
-        int rank = 0;
-        for (int j = 0; j < n; j++) rank += ahead(logit, j, i);
-        value[rank] = logit[i];
-        id[rank] = i;
+    coda_compile_options how = CODA_COMPILE_OPTIONS_INIT;
+    coda_sample_options o = CODA_SAMPLE_OPTIONS_INIT;
+    coda_plan *p = NULL;
+    coda_graph *g = coda_graph_new();
+    coda_value x = coda_input(g, "x", CODA_F32, 2, (int64_t[]){ROWS, N});
+    coda_value key = coda_input(g, "seeds", CODA_I32, 2, (int64_t[]){1, 2});
+    coda_value at = coda_input(g, "places", CODA_I32, 1, (int64_t[]){ROWS});
+    o.temperature = coda_input(g, "t", CODA_F32, 1, (int64_t[]){1});
+    o.top_k = coda_input(g, "k", CODA_I32, 1, (int64_t[]){1});
+    o.top_p = coda_input(g, "p", CODA_F32, 1, (int64_t[]){1});
+    coda_output(g, "id", coda_sample(g, x, key, at, &o, NULL));
+    how.device = CODA_DEVICE_CPU;
+    for (int i = 0; i < ROWS * N; i++) logit[i] = (float)(2 * normal(&seed));
+    for (int i = 0; i < ROWS; i++) places[i] = 1000 + i;
+    sample_seeds(s->seed, 7, seeds);
+    CHECK(coda_compile(&p, g, &how) == CODA_OK, "%s", coda_error());
+    void *room = host_scratch(p ? coda_plan_workspace(p) : 0);
+    void *args[] = {logit, seeds, places, warm, top_k, top_p, id};
+    CHECK(p && coda_run(p, args, NULL, room, NULL) == CODA_OK, "%s", coda_error());
+    for (int i = 0; p && i < ROWS; i++) {
+        struct sampled one = {.id = -1};
+        CHECK(sample(s, &(struct logits){logit + i * N, NULL, N, NAN}, 7, (uint64_t)places[i], &one, &f),
+              "%s", f.text);
+        same += one.id == id[i];
     }
-    for (int i = 0; i < n; i++) {
-        warm += exp(((double)value[i] - (double)value[0]) / s->temperature);
-        sum += exp((double)value[i]);
-        if (i + 1 == few) left = warm;
-    }
-    struct logits all = {logit, NULL, n, NAN}, top = {value, id, few, log(sum)};
-    for (uint64_t place = 0; place < DRAWS; place++) {
-        struct sampled a = {.id = -1}, b = {.id = -2};
-        if (!sample_likeliest(s, &top, log(warm), 3, place, &a)) continue;
-        enough++;
-        same += sample(s, &all, 3, place, &b, &f) && a.id == b.id && fabs(a.logprob - b.logprob) < 1e-9;
-    }
-    CHECK(same == enough, "top_k %d, top_p %g: %d draws of %d by %d tokens are others", s->top_k, s->top_p,
-          enough - same, enough, few);
-    bool whole = (s->top_k && s->top_k <= few) || few == n, cut = s->top_p < 1;
-    double share = whole ? 1 : cut ? (left / warm >= s->top_p) : left / warm;
-    CHECK(fabs(enough - share * DRAWS) <= 6 * sqrt(share * (1 - share) * DRAWS) + 4,
-          "top_k %d, top_p %g: %d tokens suffice for %d draws, not %.1f", s->top_k, s->top_p, few, enough,
-          share * DRAWS);
-}
-
-static void few_draws(void)
-{
-    static const struct sampling all[] = {{1, 0, 1, 1},   {0.5, 0, 1, 2},  {3, 0, 1, 3},   {1, 7, 1, 5},
-                                          {1, 0, 0.5, 7}, {1, 0, 0.99, 8}, {2, 5, 0.7, 1}, {0.02, 0, 0.9, 1}};
-    float logit[MOST];
-    uint64_t seed = 5;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        for (int few = 1; few <= 128; few *= 8) {
-            for (int k = 0; k < 64; k++) logit[k] = (float)(2 * normal(&seed));
-            if (few <= 64) few_of_many(&all[i], logit, 64, few);
-        }
-    struct sampling cold = {.top_p = 1};
-    struct sampled got = {.id = -1};
-    const float first[] = {2, 1}, endless[] = {INFINITY, 1};
-    CHECK(sample_likeliest(&cold, &(struct logits){first, (const int32_t[]){9, 4}, 2, 3}, 0, 0, 0, &got) &&
-              got.id == 9 && got.logprob == -1,
-          "token %d, %g", got.id, got.logprob);
-    CHECK(!sample_likeliest(&cold, &(struct logits){endless, NULL, 2, 3}, 0, 0, 0, &got), "inf");
+    CHECK(same == ROWS, "T %g, top_k %d, top_p %g: %d rows of %d are drawn alike", s->temperature, s->top_k,
+          s->top_p, same, ROWS);
+    free(room);
+    coda_plan_free(p);
+    coda_graph_free(g);
 }
 
 /* Without temperature the first of the greatest; what is no number is refused, or has no share. */
@@ -179,15 +143,18 @@ static void corners(void)
               "token %d, %g", got.id, got.logprob);
 }
 
-/* Evenly spread, by each of the three numbers. */
+/* Noise has the law exp(-exp(-g)), by each of the numbers, and neighbours have nothing to do with each other.
+ * */
 static void counters(void)
 {
     enum { BINS = 16, EACH = 16000 };
-    for (int by = 0; by < 3; by++) {
+    for (int by = 0; by < 4; by++) {
         int hits[BINS] = {0};
         double before = 0, product = 0;
-        for (uint64_t i = 0; i < EACH; i++) {
-            double u = sample_uniform(by == 0 ? i : 5, by == 1 ? i : 9, by == 2 ? i : 2);
+        for (int i = 0; i < EACH; i++) {
+            int32_t seeds[2];
+            sample_seeds(by == 0 ? (uint64_t)i : 5, by == 1 ? (uint64_t)i : 9, seeds);
+            double g = sample_noise(seeds, by == 2 ? (uint64_t)i : 2, by == 3 ? i : 7), u = exp(-exp(-g));
             CHECK(u >= 0 && u < 1, "%g", u);
             hits[(int)(u * BINS)]++;
             product += (u - 0.5) * (before - 0.5);
@@ -233,7 +200,9 @@ void test_sampling(const char *tiny, const char *scratch)
 {
     (void)scratch;
     draws();
-    few_draws();
+    for (int i = 0; i < 4; i++)
+        draws_of_devices(&(struct sampling){
+            .temperature = 0.5 * i, .top_k = i == 2 ? 9 : 0, .top_p = i == 3 ? 0.7 : 1, .seed = 4});
     corners();
     counters();
     likeliest(tiny, "llama", 5);

@@ -83,6 +83,7 @@ int main(int argc, char **argv)
     int rounds = argc > 4 ? atoi(argv[4]) : 300;
     check_goldens(argv[1]);
     check_legacy(argv[1]);
+    check_gguf(argv[1]);
     if (argc > 2) check_real(argv[1], argv[2]);
     check_refused(argv[1]);
     check_calls(argv[1]);

@@ -1,0 +1,80 @@
+/*
+ * loading.c -- the thread of loading.h.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "loading.h"
+#include "random.h"
+
+enum { ALIGNED = 256 };
+
+struct loading {
+    struct model *m;
+    const coda_graph *g;
+    pthread_t thread;
+    struct random_weights random;
+    struct fault fault;
+    bool good;
+    double seconds;
+};
+
+static size_t aligned(size_t bytes) { return (bytes + ALIGNED - 1) / ALIGNED * ALIGNED; }
+
+static bool load_weight(struct loading *l, const coda_arg_info *info)
+{
+    struct model *m = l->m;
+    const struct weight *w = weights_find(&m->weights, info->name);
+    if (!w || w->bytes != info->bytes) return fault_set(&l->fault, "weight %s: it has no tensor", info->name);
+    char *to = (char *)m->memory[CODA_ARG_WEIGHT] + w->offset;
+    if (w->parts || w->numbers) return weight_load(w, &m->device, to, &l->fault);
+    return random_weight(&l->random, info, &m->device, to, &l->fault);
+}
+
+static void *load(void *context)
+{
+    struct loading *l = context;
+    coda_arg_info info = CODA_ARG_INFO_INIT;
+    double began = times_now();
+    l->good = device_enter(&l->m->device) || fault_set(&l->fault, "a thread cannot use the GPU");
+    for (int i = 0; l->good && i < coda_graph_args(l->g); i++)
+        if (coda_graph_arg(l->g, i, &info) == CODA_OK && info.kind == CODA_ARG_WEIGHT)
+            l->good = load_weight(l, &info);
+    l->seconds = times_now() - began;
+    return NULL;
+}
+
+static bool allocate(struct model *m, struct fault *f)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < m->weights.count; i++) {
+        m->weights.all[i].offset = bytes;
+        bytes += aligned(m->weights.all[i].bytes);
+    }
+    m->bytes[CODA_ARG_WEIGHT] = bytes;
+    m->memory[CODA_ARG_WEIGHT] = device_alloc(&m->device, bytes);
+    return m->memory[CODA_ARG_WEIGHT] ||
+           fault_set(f, "there is no memory for %zu bytes of weights on %s", bytes, device_name(&m->device));
+}
+
+struct loading *loading_begin(struct model *m, const coda_graph *g, struct fault *f)
+{
+    struct loading *l = calloc(1, sizeof *l);
+    if (!l) return fault_set(f, "out of memory"), NULL;
+    *l = (struct loading){.m = m, .g = g, .random = {.state = m->opt.seed}};
+    if (allocate(m, f) && (!pthread_create(&l->thread, NULL, load, l) || fault_set(f, "there is no thread")))
+        return l;
+    free(l);
+    return NULL;
+}
+
+bool loading_end(struct loading *l, struct fault *f)
+{
+    pthread_join(l->thread, NULL);
+    bool good = l->good;
+    if (!good) *f = l->fault;
+    l->m->times.loading = l->seconds;
+    random_free(&l->random);
+    free(l);
+    return good;
+}

@@ -1,0 +1,156 @@
+/*
+ * gguf.c -- the tokenizers that GGUF files have in their metadata, as llama.cpp's converter writes it: the
+ * same ids, and what is refused.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tokenizer_test.h"
+
+enum { NORMAL = 1, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5 };
+
+static void set(json_t *meta, const char *name, json_t *value)
+{
+    char whole[64];
+    snprintf(whole, sizeof whole, "tokenizer.ggml.%s", name);
+    json_object_set_new(meta, whole, value);
+}
+
+/* A token of a WordPiece: one that goes on loses its mark, one that begins a word gets another one. */
+static json_t *phantom(const char *word)
+{
+    if (!strncmp(word, "##", 2)) return json_string(word + 2);
+    return json_sprintf("\xe2\x96\x81%s", word);
+}
+
+/* Lists by ids: the model's words, and over them the added tokens. */
+static json_t *metadata(const json_t *file, bool pieces)
+{
+    json_t *meta = json_object(), *tokens = json_array(), *types = json_array(), *id;
+    json_t *model = json_object_get(file, "model"), *vocab = json_object_get(model, "vocab");
+    const json_t *added = json_object_get(file, "added_tokens");
+    const char *word;
+    json_int_t size = 0;
+    json_object_foreach(vocab, word, id) if (json_integer_value(id) >= size) size =
+        json_integer_value(id) + 1;
+    for (size_t i = 0; i < json_array_size(added); i++) {
+        id = json_object_get(json_array_get(added, i), "id");
+        if (json_integer_value(id) >= size) size = json_integer_value(id) + 1;
+    }
+    for (json_int_t i = 0; i < size; i++) {
+        json_array_append_new(tokens, json_sprintf("[PAD%d]", (int)i));
+        json_array_append_new(types, json_integer(UNUSED));
+    }
+    json_object_foreach(vocab, word, id)
+    {
+        size_t at = (size_t)json_integer_value(id);
+        json_array_set_new(tokens, at, pieces ? phantom(word) : json_string(word));
+        json_array_set_new(types, at, json_integer(NORMAL));
+    }
+    for (size_t i = 0; i < json_array_size(added); i++) {
+        const json_t *one = json_array_get(added, i);
+        size_t at = (size_t)json_integer_value(json_object_get(one, "id"));
+        bool special = json_is_true(json_object_get(one, "special"));
+        json_array_set(tokens, at, json_object_get(one, "content"));
+        json_array_set_new(types, at, json_integer(special ? CONTROL : USER_DEFINED));
+    }
+    set(meta, "model", json_string(pieces ? "bert" : "gpt2"));
+    set(meta, "tokens", tokens);
+    set(meta, "token_type", types);
+    return meta;
+}
+
+static json_t *merges_of(const json_t *file)
+{
+    const json_t *merges = json_object_get(json_object_get(file, "model"), "merges");
+    json_t *list = json_array();
+    for (size_t i = 0; i < json_array_size(merges); i++) {
+        const json_t *pair = json_array_get(merges, i);
+        json_array_append_new(list, json_sprintf("%s %s", json_string_value(json_array_get(pair, 0)),
+                                                 json_string_value(json_array_get(pair, 1))));
+    }
+    return list;
+}
+
+static json_t *id_of(const json_t *meta, const char *token)
+{
+    const json_t *tokens = json_object_get(meta, "tokenizer.ggml.tokens");
+    for (size_t i = 0; i < json_array_size(tokens); i++)
+        if (!strcmp(json_string_value(json_array_get(tokens, i)), token)) return json_integer((json_int_t)i);
+    return json_null();
+}
+
+static json_t *open_meta(const char *dir, const char *name, const char *pre)
+{
+    char folder[600];
+    snprintf(folder, sizeof folder, "%s/%s", dir, name);
+    json_t *file = load(folder, "tokenizer.json"), *meta = metadata(file, !pre);
+    if (pre) {
+        set(meta, "merges", merges_of(file));
+        set(meta, "pre", json_string(pre));
+        set(meta, "bos_token_id", id_of(meta, "<|begin_of_text|>"));
+    } else {
+        set(meta, "unknown_token_id", id_of(meta, "[UNK]"));
+        set(meta, "cls_token_id", id_of(meta, "[CLS]"));
+        set(meta, "seperator_token_id", id_of(meta, "[SEP]"));
+    }
+    json_decref(file);
+    return meta;
+}
+
+/* `pre` is NULL of a WordPiece. */
+static void check_one(const char *dir, const char *name, const char *pre, const json_t *strings)
+{
+    char folder[600], err[400] = "";
+    json_t *meta = open_meta(dir, name, pre);
+    snprintf(folder, sizeof folder, "%s/%s", dir, name);
+    struct tokenizer *t = tokenizer_open_gguf(meta, name, err, sizeof err);
+    if (check(t != NULL, "%s", err)) check_golden_of(t, folder, strings);
+    tokenizer_close(t);
+    json_decref(meta);
+}
+
+static void check_refusals(const char *dir)
+{
+    static const struct {
+        const char *name, *value; /* of JSON; NULL: the member is missing */
+        const char *says;
+    } all[] = {
+        {"model", NULL, "tokenizer.ggml.model 'none' is not known"},
+        {"model", "\"llama\"", "tokenizer.ggml.model 'llama' is not known"},
+        {"model", "7", "tokenizer.ggml.model 'none' is not known"},
+        {"pre", "\"koala\"", "tokenizer.ggml.pre 'koala' is not known"},
+        {"pre", "7", "tokenizer.ggml.pre '?' is not known"},
+        {"tokens", NULL, "there is no list tokenizer.ggml.tokens"},
+        {"tokens", "[]", "there is no list tokenizer.ggml.tokens"},
+        {"tokens", "[\"a\", 7]", "tokens have"},
+        {"token_type", "[1]", "tokens have 1 types"},
+        {"merges", NULL, "there is no list tokenizer.ggml.merges"},
+        {"merges", "[\"a\"]", "merge 0 is not two strings"},
+        {"merges", "[\"zz zz\"]", "is no token"},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char err[400] = "", name[64];
+        json_t *meta = open_meta(dir, "gpt2", "gpt-2");
+        snprintf(name, sizeof name, "tokenizer.ggml.%s", all[i].name);
+        if (all[i].value) json_object_set_new(meta, name, json_loads(all[i].value, JSON_DECODE_ANY, NULL));
+        else json_object_del(meta, name);
+        struct tokenizer *t = tokenizer_open_gguf(meta, "a file", err, sizeof err);
+        check(!t && strstr(err, all[i].says), "%s %s: '%s' does not say '%s'", name, all[i].value, err,
+              all[i].says);
+        tokenizer_close(t);
+        json_decref(meta);
+    }
+}
+
+void check_gguf(const char *dir)
+{
+    json_t *strings = load(dir, "strings.json");
+    check_one(dir, "bert_uncased", NULL, strings);
+    check_one(dir, "gpt2", "gpt-2", strings);
+    check_one(dir, "qwen2", "qwen2", strings);
+    check_one(dir, "llama3", "llama-bpe", strings);
+    json_decref(strings);
+    check_refusals(dir);
+}
