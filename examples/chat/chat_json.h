@@ -57,6 +57,7 @@ struct piece {
 /* Each is a text for free(), or NULL when there is no memory. */
 char *json_error(const struct problem *p);
 char *json_models(const struct served *s, time_t created);
+char *json_model(const struct served *s, time_t created); /* the one there is */
 char *json_answer(const struct heading *h, const struct request *r, bool ids);
 char *json_piece(const struct heading *h, const struct piece *p);
 char *json_usage(const struct heading *h, const struct request *r); /* of a stream: no choices */

@@ -22,6 +22,9 @@ struct metrics {
     uint64_t prompt_tokens, generation_tokens, finished[FINISHES];
     struct histogram first_token, between_tokens, whole, queue, prefill, decode; /* seconds */
     struct histogram rows, step; /* of a step: rows, seconds */
+    struct histogram host; /* of a step that is a CUDA graph: seconds from the last one's end to its launch */
+    struct histogram graph; /* of steps that were CUDA graphs and followed by one: the device's seconds ... */
+    struct histogram graph_step; /* ... and those until the next one began */
 };
 
 /* What is so at the moment. */

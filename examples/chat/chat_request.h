@@ -38,7 +38,8 @@ struct request {
 
     /* ---- The answer ---- */
     int32_t *tokens;  /* the prompt, then the answer: prompt + most */
-    int count;        /* of them, so far */
+    int count;        /* of them, so far ... */
+    int told;         /* ... and those whose text is made, which the server may read */
     struct text text; /* of the answer: valid UTF-8 */
     size_t settled;   /* bytes of it that no stop string can take away any more */
     enum finish finish;
@@ -54,6 +55,7 @@ struct request {
     bool waits;
     bool whole; /* no news but the end */
     bool cancelled;
+    bool news; /* a token that the client has not been told of */
     bool ping; /* nothing was sent for long */
     bool engine_holds, server_holds;
 
@@ -75,7 +77,9 @@ void request_free(struct request *r);
 
 /* Chooses the next token by what a step says of a sequence. It changes nothing that others read. */
 bool request_choose(struct request *r, struct runner *m, int sequence, struct fault *f);
-/* Appends the chosen token to the answer, its text to the text, and sees whether that was the last one. */
-void request_push(struct request *r);
+/* Appends the chosen token to the answer. true: it is the last one. */
+bool request_take(struct request *r);
+/* Adds the text of tokens that were taken since, and sees whether the answer ends with it. */
+void request_tell(struct request *r);
 
 #endif

@@ -11,6 +11,7 @@
 #define CHAT_RUNNER_H
 
 #include "chat_served.h"
+#include "chat_timer.h"
 #include "sample.h"
 
 enum { PAGE_TOKENS = 16 };
@@ -43,7 +44,8 @@ struct runner_inputs {
     int32_t *starts;                  /* [sequences + 1] */
     int32_t *lengths, *last, *table;  /* [sequences], [sequences], [sequences, table_pages] */
     int table_pages;                  /* context / PAGE_TOKENS */
-    float *warmth;                    /* [sequences]: 1 / temperature, for runner_warm_sum */
+    int32_t *seeds, *places, *top_k;  /* [sequences, 2], [sequences] ...: how coda_sample is to draw */
+    float *temperature, *top_p;
 };
 
 struct runner;
@@ -53,22 +55,30 @@ struct runner *runner_new(const struct runner_options *opt, struct fault *f);
 void runner_free(struct runner *m);
 const char *runner_device(const struct runner *m);
 
-/* Makes the plans of all shapes that runner_run will ask for, so that no step waits for one; by
+/* Makes the plans of all shapes that runner_launch will ask for, so that no step waits for one; by
  * RUNNER_POLICY_BACKGROUND on a GPU just those of its CUDA graphs, of kernels that serve any shape. Captures
  * these, the largest first. */
 bool runner_warm(struct runner *m, struct fault *f);
 
 struct runner_inputs *runner_inputs(struct runner *m);
 
-/* Runs a step of `rows` rows and `sequences` sequences, for which the inputs are filled in. Both are rounded
- * up to one of a few shapes, by rows that store nothing and sequences without rows. */
-bool runner_run(struct runner *m, int rows, int sequences, struct fault *f);
+/* Launches a step of `rows` rows and `sequences` sequences, for which the inputs are filled in. Both are
+ * rounded up to one of a few shapes, by rows that store nothing and sequences without rows. On the CPU device
+ * the step is over then. */
+bool runner_launch(struct runner *m, int rows, int sequences, struct fault *f);
+/* What a step was like, once it is over. */
+struct runner_step {
+    bool graph;              /* it was a CUDA graph; else runs */
+    struct step_times times; /* of a GPU; 0 on the CPU device */
+};
+/* Waits for the step that was launched. */
+bool runner_wait(struct runner *m, struct runner_step *out, struct fault *f);
 
-/* Of a sequence of the last step, until the next one: the likeliest tokens, in descending order, of equals
- * the first, and log(sum(exp)) of all logits. */
+/* Of a sequence of the last step, until the next one: the token drawn, whose logprob is NaN if the logits are
+ * no numbers; the likeliest tokens, in descending order, of equals the first, and log(sum(exp)) of all
+ * logits. */
+struct sampled runner_chosen(const struct runner *m, int sequence);
 struct logits runner_likeliest(const struct runner *m, int sequence);
-/* log(sum(exp((logit - greatest) warmth))) of a sequence. */
-double runner_warm_sum(const struct runner *m, int sequence);
 /* All of a sequence's logits, in the order of tokens; on a GPU they are copied now. */
 bool runner_logits(struct runner *m, int sequence, struct logits *out, struct fault *f);
 

@@ -3,6 +3,10 @@
  *
  * One lock guards the schedule, the requests and the figures. It is not held while the model runs: then
  * requests may be added, cancelled and read, but neither moved nor freed.
+ *
+ * Between the end of a step and the launch of the next one a GPU has nothing to do. So only what the next
+ * step wants is done then: each request's token, who leaves, the rows. Texts are made, clients told and
+ * looked at while the GPU runs.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -27,6 +31,8 @@ struct engine {
     struct schedule schedule;
     struct metrics metrics;
     struct runner *runner;
+    double ended;            /* when the last step did; 0: there was nothing to do after it */
+    struct runner_step last; /* that step */
 };
 
 static double monotonic(void)
@@ -71,20 +77,36 @@ static struct request *any(const struct schedule *s, int i)
     return i < s->running_count ? s->running[i] : s->waiting[i - s->running_count];
 }
 
-/* Looks at all requests: cancelled ones leave, clients that are gone cancel theirs, silent ones are woken. */
+/* Those that are cancelled leave, and those whose text could not be made. */
 static void sweep(struct engine *e)
 {
     struct schedule *s = &e->schedule;
-    double now = monotonic();
     for (int i = s->running_count + s->waiting_count - 1; i >= 0; i--) {
         struct request *r = any(s, i);
-        if (r->waits && r->gone(r->context)) r->cancelled = true;
-        if (r->cancelled || e->abort) {
-            retire(e, r, FINISH_ABORT);
-        } else if (r->waits && !r->whole && now - r->heard > e->opt.ping) {
-            r->ping = true;
-            wake(r);
-        }
+        if (r->cancelled || r->finish || e->abort) retire(e, r, FINISH_ABORT);
+    }
+}
+
+/* Clients that are gone cancel their requests, silent ones are woken. */
+static void look(struct engine *e, struct request *r, double now)
+{
+    if (!r->waits) return;
+    if (r->gone(r->context)) r->cancelled = true;
+    if (r->cancelled || r->whole || now - r->heard <= e->opt.ping) return;
+    r->ping = true;
+    wake(r);
+}
+
+/* Tells all requests' clients the news. */
+static void attend(struct engine *e)
+{
+    struct schedule *s = &e->schedule;
+    double now = monotonic();
+    for (int i = 0; i < s->running_count + s->waiting_count; i++) {
+        struct request *r = any(s, i);
+        if (r->news) request_tell(r), wake(r);
+        r->news = false;
+        look(e, r, now);
     }
 }
 
@@ -111,10 +133,12 @@ static void choose_tokens(struct engine *e)
     }
 }
 
+/* Its text is made at once only if the request may be over with it. */
 static void take_token(struct engine *e, struct request *r, double now)
 {
     bool first = r->count == r->prompt;
-    request_push(r);
+    if (request_take(r) || r->stops) request_tell(r);
+    r->news = true;
     e->metrics.generation_tokens++;
     if (first) {
         e->metrics.prompt_tokens += (uint64_t)r->prompt;
@@ -124,40 +148,65 @@ static void take_token(struct engine *e, struct request *r, double now)
         metrics_observe(&e->metrics.between_tokens, now - r->last);
     }
     r->last = now;
-    if (!r->finish) wake(r);
 }
 
 /* Backwards, as those that end leave. A request without a token, whose logits are no numbers, fails alone. */
-static void take_tokens(struct engine *e)
+static void take_tokens(struct engine *e, double now)
 {
     struct schedule *s = &e->schedule;
-    double now = monotonic();
     for (int i = s->running_count - 1; i >= 0; i--) {
         struct request *r = s->running[i];
         if (!r->rows) continue;
         r->cached += r->rows;
-        if (r->cached < r->count || r->cancelled) continue;
+        if (r->cached < r->count || r->cancelled || r->finish) continue;
         if (!r->unchosen) take_token(e, r, now);
         else r->finish = FINISH_ERROR;
         if (r->finish) retire(e, r, r->finish);
     }
 }
 
+/* What the step that was launched last says of the one before it, if it followed at once. */
+static void note_gap(struct engine *e, const struct runner_step *step, double launched)
+{
+    struct metrics *m = &e->metrics;
+    if (!e->ended || !step->graph) return;
+    metrics_observe(&m->host, launched - e->ended);
+    if (!e->last.graph) return;
+    metrics_observe(&m->graph, e->last.times.device);
+    metrics_observe(&m->graph_step, step->times.since);
+}
+
+/* While the step runs, by a GPU. */
+static bool finish_step(struct engine *e, struct runner_step *step)
+{
+    pthread_mutex_lock(&e->lock);
+    if (e->opt.runner.gpu) attend(e);
+    pthread_mutex_unlock(&e->lock);
+    return runner_wait(e->runner, step, &e->why);
+}
+
 /* Runs one step, if there is something to do. */
 static bool step(struct engine *e)
 {
+    struct runner_step step = {0};
     double began = monotonic();
     int rows = schedule_step(&e->schedule, began);
-    if (!rows) return false;
+    if (!rows) return e->ended = 0, false;
     int sequences = schedule_fill(&e->schedule, runner_inputs(e->runner));
     pthread_mutex_unlock(&e->lock);
-    bool good = runner_run(e->runner, rows, sequences, &e->why);
+    bool good = runner_launch(e->runner, rows, sequences, &e->why);
+    double launched = monotonic();
+    good = good && finish_step(e, &step);
+    double ended = monotonic();
     if (good) choose_tokens(e);
     pthread_mutex_lock(&e->lock);
     metrics_observe(&e->metrics.rows, rows);
-    metrics_observe(&e->metrics.step, monotonic() - began);
-    if (good) take_tokens(e);
+    metrics_observe(&e->metrics.step, ended - began);
+    note_gap(e, &step, launched);
+    if (good) take_tokens(e, ended);
     else fail_all(e);
+    e->ended = ended;
+    e->last = step;
     return true;
 }
 
@@ -178,6 +227,7 @@ static void *engine_main(void *arg)
     const struct schedule *s = &e->schedule;
     load(e);
     while (!e->quit) {
+        if (!e->opt.runner.gpu) attend(e); /* there a step has the thread to itself */
         sweep(e);
         if (step(e)) continue;
         if (s->running_count + s->waiting_count) wait_until(e, &e->work, monotonic() + WATCH_MS * 1e-3);

@@ -14,18 +14,27 @@ static void add_inputs(struct build *b, const struct runner_options *o, coda_dim
     b->last = coda_input(g, "last", CODA_I32, DIMS(sequences));
 }
 
-/* The likeliest tokens of each sequence, log(sum(exp)) of all, and that by the temperature, less the
- * greatest. */
-static void add_outputs(coda_graph *g, coda_value logits, int top, coda_value warmth)
+/* A token of each sequence, drawn as its request wants it. */
+static void add_draw(coda_graph *g, coda_value logits, coda_dim sequences)
+{
+    coda_sample_options o = CODA_SAMPLE_OPTIONS_INIT;
+    coda_value logprob, seeds = coda_input(g, "seeds", CODA_I32, DIMS(sequences, 2));
+    coda_value places = coda_input(g, "places", CODA_I32, DIMS(sequences));
+    o.temperature = coda_input(g, "temperature", CODA_F32, DIMS(sequences));
+    o.top_k = coda_input(g, "top_k", CODA_I32, DIMS(sequences));
+    o.top_p = coda_input(g, "top_p", CODA_F32, DIMS(sequences));
+    coda_output(g, "chosen.id", coda_sample(g, logits, seeds, places, &o, &logprob));
+    coda_output(g, "chosen.logprob", logprob);
+}
+
+/* The likeliest tokens of each sequence, and log(sum(exp)) of all. */
+static void add_likeliest(coda_graph *g, coda_value logits, int top)
 {
     coda_value values, ids;
     coda_top_k(g, logits, top, &values, &ids);
     coda_output(g, "top.values", values);
     coda_output(g, "top.ids", ids);
     coda_output(g, "top.log_sum", coda_log_sum_exp(g, logits));
-    coda_value greatest = coda_slice(g, values, 1, 0, 1, 1);
-    coda_value warm = coda_mul(g, coda_sub(g, logits, greatest), warmth);
-    coda_output(g, "top.warm_sum", coda_log_sum_exp(g, warm));
     coda_output(g, "logits", logits);
 }
 
@@ -47,8 +56,9 @@ coda_graph *chat_graph(const struct runner_options *o, struct weights *weights, 
     coda_dim sequences = coda_symbol(g, "B", 1, o->sequences, 1);
     coda_value ids = coda_input(g, "ids", CODA_I32, DIMS(b.rows));
     add_inputs(&b, o, sequences);
-    coda_value warmth = coda_input(g, "warmth", CODA_F32, DIMS(sequences, 1));
-    add_outputs(g, s->family->graph(&b, ids), o->top, warmth);
+    coda_value logits = s->family->graph(&b, ids);
+    add_draw(g, logits, sequences);
+    add_likeliest(g, logits, o->top);
     if (!b.failed && coda_graph_status(g) == CODA_OK) return g;
     if (!b.failed) fault_set(f, "%s", coda_error());
     coda_graph_free(g);

@@ -94,6 +94,11 @@ static enum MHD_Result models(struct exchange *x)
     return send_json(x, 200, json_models(engine_options(x->engine)->runner.served, x->server->began));
 }
 
+static enum MHD_Result model(struct exchange *x)
+{
+    return send_json(x, 200, json_model(engine_options(x->engine)->runner.served, x->server->began));
+}
+
 static enum MHD_Result metrics(struct exchange *x)
 {
     char *text = NULL;
@@ -185,11 +190,16 @@ static const struct route routes[] = {{"/health", "GET", health, false},
                                       {"/v1/completions", "POST", complete, false},
                                       {"/v1/chat/completions", "POST", complete, true}};
 
-static const struct route *route_of(const char *path)
+/* Of the model there is: the path ends with its name. */
+static const struct route by_name = {"/v1/models/", "GET", model, false};
+
+static const struct route *route_of(const struct server *s, const char *path)
 {
+    const char *name = engine_options(s->engine)->runner.served->name;
+    size_t n = strlen(by_name.path);
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
         if (!strcmp(routes[i].path, path)) return &routes[i];
-    return NULL;
+    return !strncmp(path, by_name.path, n) && !strcmp(path + n, name) ? &by_name : NULL;
 }
 
 static bool fits(const struct route *r, const char *method)
@@ -243,7 +253,7 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *c, const
     (void)version;
     if (!x) {
         if (!(x = *state = calloc(1, sizeof *x))) return MHD_NO;
-        *x = (struct exchange){.server = s, .engine = s->engine, .connection = c, .route = route_of(path)};
+        *x = (struct exchange){.server = s, .engine = s->engine, .connection = c, .route = route_of(s, path)};
         const char *length = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
         if (!length || strtoull(length, NULL, 10) <= MOST_SWALLOWED) return MHD_YES;
         x->seen = MOST_SWALLOWED;

@@ -22,10 +22,17 @@ char *json_error(const struct problem *p)
                              "param", p->param, "code", code));
 }
 
+static json_t *model_of(const struct served *s, time_t created)
+{
+    return json_pack("{s:s, s:s, s:I, s:s}", "id", s->name, "object", "model", "created", (json_int_t)created,
+                     "owned_by", "coda");
+}
+
+char *json_model(const struct served *s, time_t created) { return text_of(model_of(s, created)); }
+
 char *json_models(const struct served *s, time_t created)
 {
-    return text_of(json_pack("{s:s, s:[{s:s, s:s, s:I, s:s}]}", "object", "list", "data", "id", s->name,
-                             "object", "model", "created", (json_int_t)created, "owned_by", "coda"));
+    return text_of(json_pack("{s:s, s:[o]}", "object", "list", "data", model_of(s, created)));
 }
 
 static json_t *ids_of(const int32_t *ids, int count)

@@ -5,6 +5,8 @@
 
 static const double seconds[METRICS_BOUNDS] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
                                                0.1,   0.25,   0.5,   1,    2.5,   10};
+static const double moments[METRICS_BOUNDS] = {5e-6, 1e-5,   2e-5, 5e-5, 1e-4, 2e-4,
+                                               5e-4, 0.0010, 0.01, 0.1,  1,    10};
 static const double counts[METRICS_BOUNDS] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048};
 
 const char *finish_name(enum finish f)
@@ -15,11 +17,12 @@ const char *finish_name(enum finish f)
 
 void metrics_init(struct metrics *m)
 {
-    struct histogram *timed[] = {&m->first_token, &m->between_tokens, &m->whole, &m->queue,
-                                 &m->prefill,     &m->decode,         &m->step};
+    struct histogram *timed[] = {&m->first_token, &m->between_tokens, &m->whole, &m->queue,     &m->prefill,
+                                 &m->decode,      &m->step,           &m->graph, &m->graph_step};
     *m = (struct metrics){0};
     for (size_t i = 0; i < sizeof timed / sizeof *timed; i++) timed[i]->bound = seconds;
     m->rows.bound = counts;
+    m->host.bound = moments;
 }
 
 void metrics_observe(struct histogram *h, double value)
@@ -114,6 +117,12 @@ void metrics_print(const struct metrics *m, const struct metrics_now *now, const
                 finish_name(f), (unsigned long long)m->finished[f]);
     spread(&p, "iteration_tokens_total", "Rows of a step.", &m->rows);
     spread(&p, "step_seconds", "Time of a step.", &m->step);
+    spread(&p, "step_host_seconds",
+           "From the end of a step to the launch of the next one, if that is a CUDA graph.", &m->host);
+    spread(&p, "graph_seconds", "The device's time of a step that is a CUDA graph, if the next is one, too.",
+           &m->graph);
+    spread(&p, "graph_step_seconds", "From the start of such a step to the start of the next one.",
+           &m->graph_step);
     spread(&p, "time_to_first_token_seconds", "From a request to its first token.", &m->first_token);
     spread(&p, "inter_token_latency_seconds", "Between two tokens of an answer.", &m->between_tokens);
     spread(&p, "e2e_request_latency_seconds", "From a request to its last token.", &m->whole);

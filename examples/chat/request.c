@@ -13,7 +13,7 @@ struct request *request_new(const struct served *s, const int32_t *prompt, int c
     size_t all = (size_t)count + (size_t)most, places = likely < 0 ? 0 : (size_t)most;
     if (!r) return NULL;
     r->served = s;
-    r->prompt = r->count = count;
+    r->prompt = r->count = r->told = count;
     r->most = most;
     r->likely = likely;
     r->tokens = malloc(sizeof *r->tokens * all);
@@ -61,15 +61,12 @@ static void note_likely(struct request *r, const struct logits *l)
     }
 }
 
-/* By the likeliest, which the device has found; by all logits only if the draw may fall on another one. */
 bool request_choose(struct request *r, struct runner *m, int sequence, struct fault *f)
 {
-    const struct sampling *s = &r->sampling;
-    uint64_t place = (uint64_t)r->count;
-    struct logits top = runner_likeliest(m, sequence), all;
-    if (!sample_likeliest(s, &top, runner_warm_sum(m, sequence), 0, place, &r->chosen) &&
-        !(runner_logits(m, sequence, &all, f) && sample(s, &all, 0, place, &r->chosen, f)))
-        return false;
+    struct logits top = runner_likeliest(m, sequence);
+    r->chosen = runner_chosen(m, sequence);
+    if (isnan(r->chosen.logprob))
+        return fault_set(f, "token %d: of its logits the greatest is no finite number", r->count);
     note_likely(r, &top);
     return true;
 }
@@ -105,19 +102,32 @@ static void look_for_stops(struct request *r)
     r->settled = r->text.size - open;
 }
 
-void request_push(struct request *r)
+static bool is_end(const struct request *r, int32_t token)
+{
+    return config_is_end(&r->served->config, token) && !r->ignore_eos;
+}
+
+bool request_take(struct request *r)
 {
     int32_t token = r->chosen.id;
-    bool ends = config_is_end(&r->served->config, token) && !r->ignore_eos;
     r->tokens[r->count++] = token;
-    if (!ends) speech_add(r->speech, token, &r->text);
-    if (!ends && r->count == r->prompt + r->most) r->finish = FINISH_LENGTH;
-    if (ends) r->finish = FINISH_STOP;
-    if (r->finish) speech_end(r->speech, &r->text);
-    enum finish otherwise = r->finish;
-    r->finish = FINISH_NOT;
+    return is_end(r, token) || r->count == r->prompt + r->most;
+}
+
+/* A stop string in what the tokens say comes before their own end. */
+void request_tell(struct request *r)
+{
+    enum finish end = FINISH_NOT;
+    for (; r->told < r->count; r->told++) {
+        int32_t token = r->tokens[r->told];
+        bool ends = is_end(r, token);
+        if (!ends) speech_add(r->speech, token, &r->text);
+        if (r->told + 1 == r->prompt + r->most) end = FINISH_LENGTH;
+        if (ends) end = FINISH_STOP;
+    }
+    if (end) speech_end(r->speech, &r->text);
     look_for_stops(r);
-    if (!r->finish) r->finish = otherwise;
+    if (!r->finish) r->finish = end;
     if (r->finish) r->settled = r->text.size;
     if (r->text.failed) r->finish = FINISH_ERROR;
 }

@@ -6,9 +6,9 @@
 #include "arguments.h"
 #include "chat_captures.h"
 #include "chat_graph.h"
-#include "chat_random.h"
 #include "chat_runner.h"
 #include "device.h"
+#include "random.h"
 #include "tensor.h"
 
 enum {
@@ -30,14 +30,16 @@ struct runner {
     char *gpu_ints;
     size_t int_bytes;
     float *values, *log_sums,
-        *warm_sums; /* results on the host, likewise: [sequences, top], [sequences] ... */
-    int32_t *ids;   /* ... [sequences, top] */
+        *logprobs;         /* results on the host, likewise: [sequences, top], [sequences] ... */
+    int32_t *ids, *chosen; /* ... [sequences, top], [sequences] */
     char *results, *gpu_results;
     size_t result_bytes;
     float *row;         /* a sequence's logits, on the host of a GPU */
     char *logits;       /* where the plan runs */
     coda_stream stream; /* of a GPU */
     struct captures captures;
+    struct timer timer;
+    bool replayed; /* by the step at hand */
     _Atomic int64_t replays;
     void **args, **owned; /* of the plan's arguments; those of weights and pools */
     int arg_count;
@@ -76,13 +78,18 @@ static void place(struct runner *m)
     m->in.lengths = part(m->ints, &at, o->sequences);
     m->in.last = part(m->ints, &at, o->sequences);
     m->in.table = part(m->ints, &at, (int64_t)o->sequences * m->in.table_pages);
-    m->in.warmth = part(m->ints, &at, o->sequences);
+    m->in.seeds = part(m->ints, &at, 2 * o->sequences);
+    m->in.places = part(m->ints, &at, o->sequences);
+    m->in.top_k = part(m->ints, &at, o->sequences);
+    m->in.temperature = part(m->ints, &at, o->sequences);
+    m->in.top_p = part(m->ints, &at, o->sequences);
     m->int_bytes = at;
     at = 0;
     m->values = part(m->results, &at, (int64_t)o->sequences * o->top);
     m->ids = part(m->results, &at, (int64_t)o->sequences * o->top);
     m->log_sums = part(m->results, &at, o->sequences);
-    m->warm_sums = part(m->results, &at, o->sequences);
+    m->chosen = part(m->results, &at, o->sequences);
+    m->logprobs = part(m->results, &at, o->sequences);
     m->result_bytes = at;
 }
 
@@ -123,13 +130,16 @@ static void *placed(const struct runner *m, const char *name)
     const struct {
         const char *name;
         void *at;
-    } all[] = {{"ids", m->in.ids},           {"positions", m->in.positions}, {"slots", m->in.slots},
-               {"starts", m->in.starts},     {"lengths", m->in.lengths},     {"last", m->in.last},
-               {"table", m->in.table},       {"top.values", m->values},      {"top.ids", m->ids},
-               {"top.log_sum", m->log_sums}, {"top.warm_sum", m->warm_sums}, {"warmth", m->in.warmth}};
+    } all[] = {
+        {"ids", m->in.ids},           {"positions", m->in.positions},    {"slots", m->in.slots},
+        {"starts", m->in.starts},     {"lengths", m->in.lengths},        {"last", m->in.last},
+        {"table", m->in.table},       {"top.values", m->values},         {"top.ids", m->ids},
+        {"top.log_sum", m->log_sums}, {"chosen.id", m->chosen},          {"chosen.logprob", m->logprobs},
+        {"seeds", m->in.seeds},       {"places", m->in.places},          {"top_k", m->in.top_k},
+        {"top_p", m->in.top_p},       {"temperature", m->in.temperature}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         if (strcmp(all[i].name, name)) continue;
-        bool result = !strncmp(name, "top.", 4);
+        bool result = strchr(name, '.') != NULL;
         char *host = result ? m->results : m->ints, *gpu = result ? m->gpu_results : m->gpu_ints;
         return m->opt.gpu ? gpu + ((char *)all[i].at - host) : all[i].at;
     }
@@ -248,7 +258,8 @@ static bool choose(struct runner *m, const struct runner_options *opt, struct fa
     const struct config *c = &opt->served->config;
     *o = *opt;
     if (!device_open(&m->device, o->gpu ? CODA_DEVICE_GPU : CODA_DEVICE_CPU) ||
-        (o->gpu && m->device.gpu.stream_new(&m->stream, STREAM_APART)))
+        (o->gpu &&
+         (m->device.gpu.stream_new(&m->stream, STREAM_APART) || !timer_open(&m->timer, &m->device.gpu))))
         return o->gpu = false, fault_set(f, "there is no GPU, or no driver");
     if (!o->dtype) o->dtype = usual_dtype(o);
     if (o->top > c->vocabulary) o->top = c->vocabulary;
@@ -273,6 +284,7 @@ void runner_free(struct runner *m)
     if (!m) return;
     if (m->opt.gpu) m->device.gpu.stream_wait(m->stream); /* after a step that failed halfway */
     captures_free(&m->captures);
+    timer_close(&m->timer);
     for (int i = 0; m->owned && i < m->arg_count; i++) device_free(&m->device, m->owned[i]);
     device_free(&m->device, m->gpu_ints);
     device_free(&m->device, m->gpu_results);
@@ -284,7 +296,7 @@ void runner_free(struct runner *m)
     if (m->opt.gpu) m->device.gpu.stream_free(m->stream);
     coda_plan_free(m->plan);
     weights_free(&m->weights);
-    free(m->random.normals);
+    random_free(&m->random);
     free(m->args);
     free(m->owned);
     free(m);
@@ -335,7 +347,9 @@ static void pad(struct runner *m, int rows, int sequences, const int64_t *dims)
     for (int b = sequences; b < dims[1]; b++) {
         m->in.starts[b + 1] = rows;
         m->in.lengths[b] = m->in.last[b] = 0;
-        m->in.warmth[b] = 1;
+        m->in.seeds[2 * b] = m->in.seeds[2 * b + 1] = m->in.places[b] = m->in.top_k[b] = 0;
+        m->in.temperature[b] = 0;
+        m->in.top_p[b] = 1;
     }
 }
 
@@ -370,32 +384,38 @@ bool runner_warm(struct runner *m, struct fault *f)
 
 /* ---- A step ---- */
 
-static bool launch(struct runner *m, const int64_t *dims)
+static bool run(struct runner *m, const int64_t *dims)
 {
     struct capture *one = captures_find(&m->captures, dims);
     coda_run_options opt = CODA_RUN_OPTIONS_INIT;
     opt.dims = dims;
     opt.dim_count = 2;
-    m->replays += one != NULL;
+    m->replays += m->replayed = one != NULL;
     if (one) return captures_launch(&m->captures, one);
     return coda_run_shaped(m->plan, m->args, NULL, m->workspace, m->stream, &opt) == CODA_OK;
 }
 
-/* One copy there, one back, and a wait for both. */
-static bool launch_there(struct runner *m, const int64_t *dims)
+/* One copy there, one back. */
+static bool run_there(struct runner *m, const int64_t *dims)
 {
-    const struct gpu *g = &m->device.gpu;
-    return upload(m) && launch(m, dims) &&
-           !g->download_later(m->results, (gpu_address)m->gpu_results, m->result_bytes, m->stream) &&
-           !g->stream_wait(m->stream);
+    return upload(m) && timer_start(&m->timer, m->stream) && run(m, dims) &&
+           timer_end(&m->timer, m->stream) &&
+           !m->device.gpu.download_later(m->results, (gpu_address)m->gpu_results, m->result_bytes, m->stream);
 }
 
-bool runner_run(struct runner *m, int rows, int sequences, struct fault *f)
+bool runner_launch(struct runner *m, int rows, int sequences, struct fault *f)
 {
     int64_t dims[2];
     choose_dims(m, rows, sequences, dims);
     pad(m, rows, sequences, dims);
-    return (m->opt.gpu ? launch_there(m, dims) : launch(m, dims)) || fail(f, "step");
+    return (m->opt.gpu ? run_there(m, dims) : run(m, dims)) || fail(f, "step");
+}
+
+bool runner_wait(struct runner *m, struct runner_step *out, struct fault *f)
+{
+    *out = (struct runner_step){.graph = m->replayed};
+    if (!m->opt.gpu) return true;
+    return (!m->device.gpu.stream_wait(m->stream) && timer_read(&m->timer, &out->times)) || fail(f, "step");
 }
 
 struct logits runner_likeliest(const struct runner *m, int sequence)
@@ -404,7 +424,10 @@ struct logits runner_likeliest(const struct runner *m, int sequence)
     return (struct logits){m->values + at, m->ids + at, m->opt.top, (double)m->log_sums[sequence]};
 }
 
-double runner_warm_sum(const struct runner *m, int sequence) { return (double)m->warm_sums[sequence]; }
+struct sampled runner_chosen(const struct runner *m, int sequence)
+{
+    return (struct sampled){m->chosen[sequence], (double)m->logprobs[sequence]};
+}
 
 bool runner_logits(struct runner *m, int sequence, struct logits *out, struct fault *f)
 {

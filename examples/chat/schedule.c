@@ -159,7 +159,11 @@ int schedule_fill(const struct schedule *s, struct runner_inputs *in)
         in->starts[b + 1] = row;
         in->last[b] = row - 1;
         in->lengths[b] = r->cached + r->rows;
-        in->warmth[b] = r->sampling.temperature > 0 ? (float)(1 / r->sampling.temperature) : 1;
+        sample_seeds(r->sampling.seed, 0, &in->seeds[2 * b]);
+        in->places[b] = r->count;
+        in->temperature[b] = (float)r->sampling.temperature;
+        in->top_k[b] = r->sampling.top_k;
+        in->top_p[b] = (float)r->sampling.top_p;
         memcpy(in->table + b * in->table_pages, r->pages, sizeof *r->pages * (size_t)r->page_count);
         b++;
     }

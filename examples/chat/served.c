@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "chat_served.h"
+#include "text.h"
 
 static const char tiny[] =
     "{\"model_type\": \"llama\", \"num_hidden_layers\": 2, \"hidden_size\": 64, \"num_attention_heads\": 4,"
@@ -31,10 +32,7 @@ static bool open_random(struct served *s, const char *random, struct fault *f)
 
 static bool open_words(struct served *s, const char *model, struct fault *f)
 {
-    char folder[PATH_MAX];
-    if (!checkpoint_folder(model, folder, sizeof folder))
-        return fault_set(f, "%s: the path is too long", model);
-    if (!(s->tokenizer = tokenizer_open(folder, f->text, sizeof f->text))) return false;
+    if (!(s->tokenizer = text_tokenizer(model, f))) return false;
     s->turns = turns_open(model, s->files.config, s->tokenizer, &s->no_turns);
     config_end(&s->config, tokenizer_special(s->tokenizer, "eos"));
     if (s->turns) config_end(&s->config, turns_end(s->tokenizer));
@@ -60,7 +58,7 @@ static bool open_all(struct served *s, const char *model, const char *random, st
     if (!(model ? checkpoint_open(&s->files, model, f) : open_random(s, random, f))) return false;
     if (!config_read(&s->config, s->files.config, f) || !config_ends(&s->config, s->files.generation, f))
         return false;
-    if (!(s->family = family_find(s->config.family, f))) return false;
+    if (!(s->family = family_find(&s->config, f))) return false;
     if (s->family->encoder) return fault_set(f, "family %s makes no text", s->config.family);
     return !model || s->wordless || open_words(s, model, f);
 }

@@ -56,7 +56,7 @@ static bool take_news(struct exchange *x, struct news *n)
     struct request *r = x->ask.request;
     engine_lock(x->engine);
     *n = (struct news){.bytes = r->settled - x->text_sent, .ping = r->ping, .finish = r->finish};
-    if (x->ask.ids || r->likely >= 0) n->id_count = r->count - r->prompt - x->ids_sent;
+    if (x->ask.ids || r->likely >= 0) n->id_count = r->told - r->prompt - x->ids_sent;
     bool any = n->bytes || n->id_count || n->ping || n->finish || !x->opened;
     if (any) copy_news(x, n), r->ping = false;
     else exchange_wait(x);

@@ -67,15 +67,29 @@ void reply_end(struct reply *r, double now, struct gaps *gaps);
 
 /* ---- Figures ---- */
 
+/* Of the server's steps that were CUDA graphs and followed by another one, on average. */
+struct steps {
+    long long graphs;  /* 0: there were none, and nothing else is said */
+    double graph_ms;   /* the device's time of one */
+    double step_ms;    /* until the next one began */
+    double host_us;    /* of the host, between the two ... */
+    double host_below; /* ... and how often that was 50 us at most, of 1 */
+};
+
+struct addrinfo;
+/* From its metrics. false: there are no such steps. */
+bool steps_read(struct steps *s, const struct addrinfo *server);
+
 struct run {
     struct asked *of;
     int count;
     struct gaps gaps;
+    struct steps steps;
 };
 void report_print(const struct run *r, FILE *to);
 /* All figures, and those of each window of `window` seconds, as JSON; a window is a line that begins with its
- * label. */
-bool report_json(const struct run *r, const char *path, const char *label, double window);
+ * label. `since` is added to the times. */
+bool report_json(const struct run *r, const char *path, const char *label, double window, double since);
 bool report_csv(const struct run *r, const char *path);
 int report_failures(const struct run *r);
 

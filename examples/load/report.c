@@ -133,6 +133,12 @@ void report_print(const struct run *r, FILE *to)
                 1e3 * percentile(of, n, 90), 1e3 * percentile(of, n, 99), n ? 1e3 * of[n - 1] : 0);
     }
     figures_free(&f);
+    if (!r->steps.graphs) return;
+    fprintf(to, "%lld steps that are CUDA graphs: %.3f ms of the device, %.3f ms until the next (%+.1f %%); ",
+            r->steps.graphs, r->steps.graph_ms, r->steps.step_ms,
+            100 * (r->steps.step_ms / r->steps.graph_ms - 1));
+    fprintf(to, "the host's part %.1f us, %.1f %% of them up to 50\n", r->steps.host_us,
+            100 * r->steps.host_below);
 }
 
 bool report_csv(const struct run *r, const char *path)
@@ -173,6 +179,14 @@ static void json_whole(FILE *to, const struct figures *f)
     }
 }
 
+static void json_steps(FILE *to, const struct steps *s)
+{
+    fprintf(to,
+            ",\n  \"graphs\": {\"steps\": %lld, \"graph_ms\": %.4f, \"step_ms\": %.4f, \"host_us\": %.2f, "
+            "\"host_below_50_us\": %.4f}",
+            s->graphs, s->graph_ms, s->step_ms, s->host_us, s->host_below);
+}
+
 static void json_window(FILE *to, const struct figures *f, const char *label, double middle)
 {
     static const int percents[] = {50, 99};
@@ -186,7 +200,7 @@ static void json_window(FILE *to, const struct figures *f, const char *label, do
     fputs("}", to);
 }
 
-bool report_json(const struct run *r, const char *path, const char *label, double window)
+bool report_json(const struct run *r, const char *path, const char *label, double window, double since)
 {
     struct figures f;
     double end = end_of(r);
@@ -194,14 +208,16 @@ bool report_json(const struct run *r, const char *path, const char *label, doubl
     if (!to) return false;
     bool good = figures_new(&f, r, -INFINITY, INFINITY);
     fprintf(to,
-            "{\n  \"label\": \"%s\", \"seconds\": %.3f, \"requests\": %d, \"errors\": %d, \"unfinished\": "
+            "{\n  \"label\": \"%s\", \"since_s\": %.3f, \"seconds\": %.3f, \"requests\": %d, \"errors\": %d, "
+            "\"unfinished\": "
             "%d, \"tokens\": %lld",
-            label, end, r->count, report_failures(r), cut(r), tokens_of(r));
+            label, since, end, r->count, report_failures(r), cut(r), tokens_of(r));
     if (good) json_whole(to, &f);
+    if (r->steps.graphs) json_steps(to, &r->steps);
     figures_free(&f);
     fprintf(to, ",\n  \"window_s\": %g,\n  \"windows\": [\n", window);
     for (double at = 0; good && (at + window / 2 < end || at == 0); at += window) {
-        if ((good = figures_new(&f, r, at, at + window))) json_window(to, &f, label, at + window / 2);
+        if ((good = figures_new(&f, r, at, at + window))) json_window(to, &f, label, since + at + window / 2);
         fputs(at + 1.5 * window < end ? ",\n" : "\n", to);
         figures_free(&f);
     }

@@ -37,7 +37,11 @@ struct script {
 /* Pages are taken in no order. */
 static int page_of(int sequence, int i) { return (sequence + i * SEQUENCES) * 5 % (SEQUENCES * PAGES_EACH); }
 
-static double warmth_of(int sequence) { return 0.5 + 0.75 * sequence; }
+static struct sampling sampling_of(int sequence)
+{
+    return (struct sampling){
+        .temperature = 0.75 * sequence, .top_k = sequence % 2 ? 9 : 0, .top_p = 0.9, .seed = 6};
+}
 
 static void fill(struct runner_inputs *in, int step, int *length)
 {
@@ -52,7 +56,12 @@ static void fill(struct runner_inputs *in, int step, int *length)
         in->starts[b + 1] = row;
         in->last[b] = row - 1;
         in->lengths[b] = length[b];
-        in->warmth[b] = (float)warmth_of(b);
+        struct sampling how = sampling_of(b);
+        sample_seeds(how.seed, 0, &in->seeds[2 * b]);
+        in->places[b] = length[b];
+        in->temperature[b] = (float)how.temperature;
+        in->top_k[b] = how.top_k;
+        in->top_p[b] = (float)how.top_p;
         for (int i = 0; i < PAGES_EACH; i++) in->table[b * in->table_pages + i] = page_of(b, i);
     }
 }
@@ -61,19 +70,29 @@ static void fill(struct runner_inputs *in, int step, int *length)
 static void check_likeliest(struct runner *m, int step, int b, const float *all)
 {
     struct logits top = runner_likeliest(m, b);
-    double sum = 0, warm = 0;
+    double sum = 0;
     int best = 0;
     for (int i = 0; i < VOCABULARY; i++) {
         best = all[i] > all[best] ? i : best;
         sum += exp((double)all[i]);
     }
-    for (int i = 0; i < VOCABULARY; i++) warm += exp(((double)all[i] - (double)all[best]) * warmth_of(b));
-    CHECK(fabs(runner_warm_sum(m, b) - log(warm)) < 1e-4, "step %d, sequence %d: warm log(sum) is %g, not %g",
-          step, b, runner_warm_sum(m, b), log(warm));
     CHECK(top.id[0] == best && top.value[0] == all[best], "step %d, sequence %d: token %d, not %d", step, b,
           top.id[0], best);
     CHECK(fabs(top.log_sum - log(sum)) < 1e-4, "step %d, sequence %d: log(sum) is %g, not %g", step, b,
           top.log_sum, log(sum));
+}
+
+/* The token that the device has drawn is the one that the host draws of the logits. */
+static void check_chosen(struct runner *m, int step, int b, int place, const float *all)
+{
+    struct sampling how = sampling_of(b);
+    struct sampled want = {.id = -1}, got = runner_chosen(m, b);
+    struct fault why;
+    CHECK(sample(&how, &(struct logits){all, NULL, VOCABULARY, NAN}, 0, (uint64_t)place, &want, &why), "%s",
+          why.text);
+    CHECK(got.id == want.id && fabs(got.logprob - want.logprob) < 1e-4,
+          "step %d, sequence %d: token %d of %g is drawn, not %d of %g", step, b, got.id, got.logprob,
+          want.id, want.logprob);
 }
 
 static void play(struct runner *m, struct script *out)
@@ -81,13 +100,16 @@ static void play(struct runner *m, struct script *out)
     int length[SEQUENCES] = {0};
     struct fault why;
     struct logits all;
+    struct runner_step took;
     for (int s = 0; s < STEPS; s++) {
         fill(runner_inputs(m), s, length);
-        bool good = runner_run(m, steps[s].sequences * steps[s].rows, steps[s].sequences, &why);
+        bool good = runner_launch(m, steps[s].sequences * steps[s].rows, steps[s].sequences, &why) &&
+                    runner_wait(m, &took, &why);
         for (int b = 0; good && b < steps[s].sequences; b++) {
             good = runner_logits(m, b, &all, &why);
             if (good) memcpy(out->logits[s][b], all.value, sizeof **out->logits);
             if (good) check_likeliest(m, s, b, all.value);
+            if (good) check_chosen(m, s, b, length[b], all.value);
         }
         CHECK(good, "step %d: %s", s, why.text);
     }
