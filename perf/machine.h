@@ -45,6 +45,7 @@ struct kernel_params {
     X(upload, "cuMemcpyHtoD_v2", (address, const void *, size_t))                                            \
     X(download, "cuMemcpyDtoH_v2", (void *, address, size_t))                                                \
     X(copy, "cuMemcpyDtoD_v2", (address, address, size_t))                                                   \
+    X(memory, "cuMemGetInfo_v2", (size_t *, size_t *))                                                       \
     X(stream_new, "cuStreamCreate", (coda_stream *, unsigned))                                               \
     X(stream_wait, "cuStreamSynchronize", (coda_stream))                                                     \
     X(event_new, "cuEventCreate", (event *, unsigned))                                                       \

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """serving.py -- attention, an encoder and a decoder beside PyTorch in one process, their runs in turns.
 
-    serving.py [--quick] [--layers N] [--seconds N] [--out FILE] [--cpu] [PATTERN...]
+    serving.py [--quick] [--layers N] [--seconds N] [--variants] [--search] [--profile] [--out FILE] [--cpu]
+               [PATTERN...]
 
     decode     attention of one query of each sequence to its keys
     prefill    attention of as many queries as keys, causal or to all
-    encoder    six layers of MiniLM's shape in fp16, from ids
+    encoder    six layers of MiniLM's shape from ids, in fp16 (norms folded into the weights), and in fp32
     prompt     layers of LLaMA-7B's shape on the 2,048 tokens of one prompt
     token      the same layers and a head: one more token, to 1,024 keys before it in a cache of 2,048
 
@@ -14,6 +15,9 @@ products and cuDNN's attention, nothing else); "compile" (torch.compile). Each i
 holds a run on each of several copies of the data, which are more than L2 together, as the layers of a model
 are; a time is that of one run. Results are compared with the same formula in fp32, whose difference from coda's
 must not be above 1.2 times the eager formula's in 16 bits; a peer that cannot run is left out with a word.
+--variants adds libcoda's other ways to plan: "unfolded", or "folded" where that is the other, and "tuned" (CODA_AUTOTUNE); --search adds "searched"
+(CODA_MAX_AUTOTUNE: up to half a minute for a product). Their figures stay in the cache: CODA_CACHE_DIR gives
+one of its own. --profile prints the kernels of each side and their times, one by one.
 Results go to perf/results/serving.json, unless patterns choose some. --cpu tries small shapes without a GPU.
 """
 import argparse
@@ -32,6 +36,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 COPIED = 1 << 28  # bytes of all copies of a case's data: several times an L2
 CTYPE = {torch.bfloat16: "bf16", torch.float16: "f16", torch.int32: "i32", torch.float32: "f32"}
+AUTOTUNE, MAX_AUTOTUNE = 16, 32
 BACKEND = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
 
 
@@ -40,13 +45,16 @@ BACKEND = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENT
 class Plan:
     """A compiled text. A run takes the tensors of its leaves, and its outputs, by name."""
 
-    def __init__(self, lib, case):
+    def __init__(self, lib, case, fold=0, flags=0):
         self.lib, self.cuda = lib, case.device == "cuda"
         graph, self.p = ctypes.c_void_p(), ctypes.c_void_p()
         self.must(lib.coda_graph_parse(ctypes.byref(graph), case.text().encode()))
-        opt = base.Options(device=0 if self.cuda else 1)
+        opt = base.Options(device=0 if self.cuda else 1, fold=fold, flags=flags)
         self.must(lib.coda_compile(ctypes.byref(self.p), graph, ctypes.byref(opt)))
         lib.coda_graph_free(graph)
+        stats = base.Stats()
+        self.must(lib.coda_plan_stats_get(self.p, ctypes.byref(stats)))
+        self.launches = stats.launches
         self.work = self.scratch(lib.coda_plan_workspace(self.p), case.device)
         self.prepared = {}
 
@@ -78,7 +86,7 @@ def leaf(kind, name, t):
 class Case:
     """tensors() makes a copy of the leaves, in their order; weights and states are told by name. formula() is
     the output in torch, of any dtype; peers() yields further sides."""
-    weights, states, out = (), (), torch.bfloat16
+    weights, states, out, fold = (), (), torch.bfloat16, base.FOLD_NONE
 
     def __init__(self, name, device):
         self.name, self.device = "serving/" + name, device
@@ -158,10 +166,14 @@ class Attention(Case):
 # ---- MiniLM ----
 
 class Encoder(Case):
-    out = torch.float16
+    """In 16 bits gains and biases of norms go into copies of the weights, but for few rows: there each
+    product would finish the statistics of all rows again, which takes longer than the norms do."""
 
-    def __init__(self, device, sentences, tokens, hidden=384, inner=1536, count=12, layers=6, words=30522):
-        super().__init__("encoder/%dx%d" % (sentences, tokens), device)
+    def __init__(self, device, sentences, tokens, hidden=384, inner=1536, count=12, layers=6, words=30522,
+                 out=torch.float16):
+        super().__init__("encoder/%s%dx%d" % ("" if out == torch.float16 else "f32/", sentences, tokens), device)
+        folds = out == torch.float16 and sentences * tokens > 64
+        self.out, self.fold = out, base.FOLD_COPY if folds else base.FOLD_NONE
         self.shape = sentences, tokens, hidden
         self.hidden, self.inner, self.count, self.layers, self.words = hidden, inner, count, layers, words
         self.weights = [n for n in self.tensors() if n != "ids"]
@@ -409,10 +421,22 @@ def copies_of(case):
     return [one] + [case.copy() for _ in range(n - 1)]
 
 
-def sides_of(case, plan, copies):
+def plans_of(case, lib, opt):
+    ways = {"coda": (case.fold, 0)}
+    if opt.variants:
+        other = base.FOLD_COPY if case.fold == base.FOLD_NONE else base.FOLD_NONE
+        ways["unfolded" if case.fold else "folded"] = other, 0
+    if opt.variants and case.device == "cuda":
+        ways["tuned"] = case.fold, AUTOTUNE
+    if opt.search and case.device == "cuda":
+        ways["searched"] = case.fold, MAX_AUTOTUNE
+    return {name: Plan(lib, case, *way) for name, way in ways.items()}
+
+
+def sides_of(case, plans, copies):
     """Replays of all copies."""
     wrap = base.captured if case.device == "cuda" else base.uncaptured
-    sides = {"coda": wrap(lambda: [plan.run(t) for t in copies])[0]}
+    sides = {n: wrap(lambda plan=plan: [plan.run(t) for t in copies])[0] for n, plan in plans.items()}
     for name, formula in case.peers():
         try:
             sides[name] = wrap(lambda: [formula(t) for t in copies])[0]
@@ -431,6 +455,19 @@ class Clock(base.Clock):
         fn()
         pair[1].record()
         return pair
+
+
+def profile(sides, count):
+    """Each side's kernels, of which neighbours may overlap: launches and microseconds of one run."""
+    for name, replay in sides.items():
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as p:
+            replay()
+            torch.cuda.synchronize()
+        rows = sorted((x for x in p.key_averages() if x.device_time_total), key=lambda x: -x.device_time_total)
+        print("  %s: %.1f us in all kernels" % (name, sum(x.device_time_total for x in rows) / count))
+        for x in rows:
+            print("    %6.1f launches %9.2f us each %9.1f us  %s" % (
+                x.count / count, x.device_time_total / x.count, x.device_time_total / count, x.key[:70]))
 
 
 def measure(clock, sides, count, quick):
@@ -454,6 +491,7 @@ def all_cases(opt):
         return [Attention("decode", "cpu", 2, 1, 128, 8, 2, 64, False),
                 Attention("prefill", "cpu", 1, 64, 64, 4, 4, 64, True),
                 Encoder("cpu", 2, 16, words=100, layers=2),
+                Encoder("cpu", 2, 16, words=100, layers=2, out=torch.float32),
                 Prompt("cpu", 32, 2, **small), Token("cpu", 2, before=20, most=64, words=128, **small)]
     cases = []
     for count, kv, columns in ((32, 8, 128), (32, 32, 128), (64, 8, 128), (32, 8, 64)):
@@ -465,25 +503,33 @@ def all_cases(opt):
         for batch, keys in ((32, 512), (8, 2048), (2, 8192)):
             cases.append(Attention("prefill", "cuda", batch, keys, keys, 32, 32, columns, True))
     cases.append(Attention("prefill", "cuda", 2, 8192, 8192, 32, 32, 128, False))
-    return cases + [Encoder("cuda", 32, 128), Encoder("cuda", 1, 16), Prompt("cuda", 2048, 2),
+    return cases + [Encoder("cuda", 32, 128), Encoder("cuda", 1, 16),
+                    Encoder("cuda", 32, 128, out=torch.float32), Prompt("cuda", 2048, 2),
                     Token("cuda", opt.layers)]
 
 
 def one(case, lib, clock, opt):
     torch.manual_seed(7)
-    plan, copies = Plan(lib, case), copies_of(case)
+    plans, copies, errors = plans_of(case, lib, opt), copies_of(case), []
     with torch.no_grad():
-        plan.run(copies[0])
-        if clock.cuda:
-            torch.cuda.synchronize()
-        error, excess = check(case, copies[0], case.formula(copies[0]))
-        rounds = measure(clock, sides_of(case, plan, copies), len(copies), opt.quick)
+        for plan in plans.values():
+            copies[0]["y"].fill_(math.nan)
+            plan.run(copies[0])
+            if clock.cuda:
+                torch.cuda.synchronize()
+            errors.append(check(case, copies[0], case.formula(copies[0])))
+        error, excess = max(errors, key=lambda e: e[1])
+        sides = sides_of(case, plans, copies)
+        rounds = measure(clock, sides, len(copies), opt.quick)
+        if opt.profile and clock.cuda:
+            profile(sides, len(copies))
     row = {"case": case.name, "bytes": getattr(case, "bytes", 0), "flops": getattr(case, "flops", 0),
-           "copies": len(copies), "error": float("%.3g" % error), "excess": float("%.3g" % excess),
+           "launches": plans["coda"].launches, "copies": len(copies), "error": float("%.3g" % error), "excess": float("%.3g" % excess),
            "good": excess <= 1, "rounds": len(rounds),
            "sides": {n: base.spread([x[n] for x in rounds]) for n in rounds[0]}, "ratio": ratios(rounds)}
     base.say(row)
-    plan.free()
+    for plan in plans.values():
+        plan.free()
     return row
 
 
@@ -491,6 +537,9 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--quick", action="store_true")
     p.add_argument("--cpu", action="store_true")
+    p.add_argument("--variants", action="store_true")
+    p.add_argument("--search", action="store_true")
+    p.add_argument("--profile", action="store_true")
     p.add_argument("--layers", type=int, default=8)
     p.add_argument("--seconds", type=float, default=300)
     p.add_argument("--out")
