@@ -37,6 +37,7 @@ struct gpu {
     int (*stream_wait)(coda_stream);
     int (*stream_free)(coda_stream);
     int (*event_new)(gpu_event *, unsigned);
+    int (*event_free)(gpu_event);
     int (*event_record)(gpu_event, coda_stream);
     int (*event_wait)(gpu_event);
     int (*event_ms)(float *, gpu_event, gpu_event);
@@ -47,13 +48,13 @@ struct gpu {
     int (*graph_free)(gpu_graph);
     int (*replay_free)(gpu_replay);
     int (*copy)(gpu_address, gpu_address, size_t); /* from the second to the first, in the default stream */
+    void *context;                                 /* of the GPU; context_set() makes it another thread's */
     char name[128];
 };
 
 /* Makes the first GPU's primary context current. 0, or -1 if there is no driver or no GPU. */
 static inline int gpu_open(struct gpu *g)
 {
-    void *context;
     int device;
     if (!(g->lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL))) return -1;
 #define GPU_FIND(field, symbol)                                                                              \
@@ -76,6 +77,7 @@ static inline int gpu_open(struct gpu *g)
     GPU_FIND(stream_wait, "cuStreamSynchronize");
     GPU_FIND(stream_free, "cuStreamDestroy_v2");
     GPU_FIND(event_new, "cuEventCreate");
+    GPU_FIND(event_free, "cuEventDestroy_v2");
     GPU_FIND(event_record, "cuEventRecord");
     GPU_FIND(event_wait, "cuEventSynchronize");
     GPU_FIND(event_ms, "cuEventElapsedTime");
@@ -88,7 +90,7 @@ static inline int gpu_open(struct gpu *g)
     GPU_FIND(copy, "cuMemcpyDtoD_v2");
 #undef GPU_FIND
     if (g->init(0) || g->device_get(&device, 0) || g->device_name(g->name, sizeof g->name, device)) return -1;
-    return g->context_retain(&context, device) || g->context_set(context) ? -1 : 0;
+    return g->context_retain(&g->context, device) || g->context_set(g->context) ? -1 : 0;
 }
 
 /* Memory that holds `bytes`; 0 when there is not enough. */
