@@ -80,24 +80,36 @@ static void count(const struct answer *a)
     pthread_mutex_unlock(&tally_lock);
 }
 
-struct answer *ask(int port, const char *path, const char *body, bool stream)
+int ask_begin(int port, const char *path, const char *body)
 {
-    struct reply r = http(port, "POST", path, body);
+    int fd = http_connect(port);
+    if (fd >= 0) http_send(fd, "POST", path, body);
+    return fd;
+}
+
+struct answer *ask_end(int fd, bool stream)
+{
+    struct reply r = fd < 0 ? (struct reply){0} : http_receive(fd);
     struct answer *a = calloc(1, sizeof *a);
     a->status = r.status;
     a->text = strdup("");
-    CHECK(r.whole, "%s %.100s: the reply breaks off, status %d", path, body, r.status);
+    CHECK(r.whole, "the reply breaks off, status %d", r.status);
     if (r.status == 200 && r.whole) {
         bool events = strstr(r.head, "text/event-stream") != NULL;
-        CHECK(events == stream, "%s: events %d, asked for %d", path, events, stream);
+        CHECK(events == stream, "events %d, asked for %d", events, stream);
         if (events) read_events(a, r.body);
         else add_object(a, r.body);
-        CHECK(a->done == stream, "%s: no [DONE]: %.100s", path, body);
-        CHECK(*a->reason, "%s: no finish_reason: %.100s", path, body);
+        CHECK(a->done == stream, "no [DONE] behind %.100s", a->text);
+        CHECK(*a->reason, "no finish_reason behind %.100s", a->text);
         count(a);
     }
     reply_free(&r);
     return a;
+}
+
+struct answer *ask(int port, const char *path, const char *body, bool stream)
+{
+    return ask_end(ask_begin(port, path, body), stream);
 }
 
 void answer_free(struct answer *a)

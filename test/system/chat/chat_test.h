@@ -54,6 +54,8 @@ struct reply http_parse(const char *text, size_t bytes, size_t *used);
 void reply_free(struct reply *r);
 /* Until a word has come; false if the connection ended before. */
 bool http_read_until(int fd, const char *word);
+/* Until so many bytes have come, which stay to be read. */
+bool http_wait_bytes(int fd, size_t bytes);
 
 /* ---- Completions ---- */
 
@@ -73,6 +75,9 @@ struct answer {
 
 /* One POST; `stream` must say what the body says. */
 struct answer *ask(int port, const char *path, const char *body, bool stream);
+/* The same in two halves: the request is sent; its answer is read, and the connection closed. */
+int ask_begin(int port, const char *path, const char *body);
+struct answer *ask_end(int fd, bool stream);
 void answer_free(struct answer *a);
 bool answers_equal(const struct answer *a, const struct answer *b);
 /* What the client has counted since the start of the program, of answers that came whole. */

@@ -205,6 +205,15 @@ bool http_read_until(int fd, const char *word)
     return false;
 }
 
+bool http_wait_bytes(int fd, size_t bytes)
+{
+    char text[1 << 12];
+    ssize_t n;
+    if (bytes > sizeof text) return false;
+    while ((n = recv(fd, text, bytes, MSG_PEEK | MSG_WAITALL)) < 0 && errno == EINTR) {}
+    return n == (ssize_t)bytes;
+}
+
 void reply_free(struct reply *r)
 {
     free(r->head);
