@@ -43,6 +43,7 @@ struct fake_board {
     atomic_int failing_launch;     /* so many launches from now; 0: none */
     atomic_int failing_compile;    /* the same of compiles */
     atomic_int hold;               /* not 0: compiles that have started wait */
+    atomic_int gather;             /* compiles that have started wait until so many have run at once */
     atomic_int hold_launch;        /* 1: the next launch makes it 2, and waits until it is 0 */
     /* Done. */
     atomic_int compiles, running, most_running; /* started; now; the most at any time */
@@ -59,6 +60,8 @@ struct fake_board {
 
 /* The board of this process, private if $FAKE_BOARD names none. */
 struct fake_board *fake_board(void);
+/* A compile that has started takes so many microseconds, and as long as the board holds it. */
+void fake_compile_waits(struct fake_board *b, int us);
 
 /* ---- image.c ---- */
 

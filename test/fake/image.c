@@ -27,6 +27,15 @@ struct fake_board *fake_board(void)
     return b;
 }
 
+void fake_compile_waits(struct fake_board *b, int us)
+{
+    enum { NAP_US = 200, MOST_NAPS = 60000000 / NAP_US }; /* others that never come are waited for a minute */
+    if (us > 0) usleep((useconds_t)us);
+    while (atomic_load(&b->hold)) usleep(NAP_US);
+    for (int i = 0; i < MOST_NAPS && atomic_load(&b->most_running) < atomic_load(&b->gather); i++)
+        usleep(NAP_US);
+}
+
 /* Eight bytes at a time; good enough to tell texts apart, and no more. */
 uint64_t fake_digest(uint64_t seed, const void *data, size_t size)
 {

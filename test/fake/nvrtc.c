@@ -26,10 +26,10 @@ static int version(void)
     return v ? v : 13000;
 }
 
-static useconds_t compile_us(const struct fake_board *b)
+static int compile_us(const struct fake_board *b)
 {
     const char *own = getenv("FAKE_COMPILE_US"); /* of this process alone */
-    return (useconds_t)(own ? atoi(own) : atomic_load(&b->compile_us));
+    return own ? atoi(own) : atomic_load(&b->compile_us);
 }
 
 nvrtcResult nvrtcVersion(int *major, int *minor)
@@ -164,8 +164,7 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int count, const char *const *op
     char *all = join(count, options);
     if (!all) return NVRTC_ERROR_OUT_OF_MEMORY;
     note_start(b);
-    if (compile_us(b)) usleep(compile_us(b));
-    while (atomic_load(&b->hold)) usleep(200);
+    fake_compile_waits(b, compile_us(b));
     nvrtcResult r = misbehave(b, p, mode_of(b, p->text));
     if (r == NVRTC_SUCCESS) r = make_image(b, p, arch, all);
     if (r == NVRTC_SUCCESS)

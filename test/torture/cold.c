@@ -15,7 +15,7 @@
 
 #include "torture.h"
 
-enum { PROCESSES = 64, KEYS = 16, THREADS = 256, MOST = 64 };
+enum { PROCESSES = 64, KEYS = 16, THREADS = 256, MOST = 64, TOGETHER = 8 };
 
 struct user {
     char folder[256];
@@ -26,7 +26,8 @@ struct user {
 
 static struct {
     atomic_int compiles, found, unlocked, stored, lost, named;
-} * counts; /* by the counters of all processes together; shared */
+    atomic_int mounted; /* containers that stand */
+} * counts;             /* by the counters of all processes together; shared */
 
 /* A temporary file has come to be, whose name nobody else had. It stays a while, to be in the way. */
 static void see_named(const struct shim_event *e)
@@ -136,11 +137,12 @@ static void many_keys(void)
         struct user u = user_of(under("cache"), KEYS);
         board_reset();
         atomic_store(&board->compile_us, compile_ms * 1000);
+        atomic_store(&board->gather, TOGETHER);
         double ms = run_users(&u, PROCESSES, &bad);
         bad += expect_once(KEYS) + expect_compiles("many keys", KEYS) +
                expect_counts("many keys", PROCESSES, KEYS);
         int together = atomic_load(&board->most_running);
-        if (together < 8) bad += complain("only %d compiles in parallel", together);
+        if (together < TOGETHER) bad += complain("only %d compiles in parallel", together);
         most = together < most ? together : most;
         worst = ms > worst ? ms : worst;
     }
@@ -234,6 +236,7 @@ static int contain(void *ctx)
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL)) return 77;
     if (mount(c->user.folder, c->mount_point, NULL, MS_BIND, NULL)) return 77;
     snprintf(c->user.folder, sizeof c->user.folder, "%s", c->mount_point);
+    atomic_fetch_add(&counts->mounted, 1);
     return reap(spawn(inside, c));
 }
 
@@ -249,9 +252,12 @@ static bool start_containers(struct container *c, pid_t *child, int n, const str
         snprintf(c[i].mount_point, sizeof c[i].mount_point, "%s", under(name));
         mkdir(c[i].mount_point, 0700);
         child[i] = spawn(contain, &c[i]);
-        if (i) continue;
-        usleep(100000);
-        if (waitpid(child[0], &status, WNOHANG) == child[0] && WEXITSTATUS(status) == 77) return false;
+        while (!i && !atomic_load(&counts->mounted)) {
+            usleep(500);
+            if (waitpid(child[0], &status, WNOHANG) != child[0]) continue;
+            if (WEXITSTATUS(status) == 77) return false;
+            break;
+        }
     }
     return true;
 }
@@ -281,6 +287,7 @@ static void containers(int n, int keys, int rounds)
         board_reset();
         memset(counts, 0, sizeof *counts);
         atomic_store(&board->compile_us, 25000 * n);
+        if (u.alone) atomic_store(&board->gather, n / 2);
         if (!start_containers(c, child, n, &u))
             return skipped("%d containers: this machine forbids new namespaces (run as root)", n);
         for (int i = 0; i < n; i++)
