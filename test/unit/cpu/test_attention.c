@@ -591,7 +591,6 @@ Suite *attention_suite(void)
     random_seed(); /* once, before the tests fork */
     Suite *s = suite_create("attention");
     TCase *t = tcase_create("attention");
-    tcase_set_timeout(t, 300);
     tcase_add_test(t, maps_without_a_reference_run_on_gpus_alone);
     tcase_add_test(t, alignments);
     tcase_add_test(t, random_shapes_and_masks);

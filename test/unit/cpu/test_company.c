@@ -54,7 +54,6 @@ Suite *company_suite(void)
 {
     Suite *s = suite_create("company");
     TCase *t = tcase_create("rows");
-    tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, the_same_in_all, 0, company_case_count);
     tcase_add_test(t, others_without_the_flag);
     suite_add_tcase(s, t);

@@ -589,7 +589,6 @@ Suite *cpu_suite(void)
 {
     Suite *s = suite_create("cpu");
     TCase *t = tcase_create("cpu");
-    tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, products, 0, ARRAY_SIZE(layouts));
     tcase_add_test(t, products_of_nothing);
     tcase_add_test(t, maps_of_rows_columns_and_tiles);

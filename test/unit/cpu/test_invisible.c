@@ -64,7 +64,6 @@ Suite *invisible_suite(void)
 {
     Suite *s = suite_create("invisible");
     TCase *t = tcase_create("invisible");
-    tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, unseen_rows, 0, invisible_case_count);
     suite_add_tcase(s, t);
     return s;

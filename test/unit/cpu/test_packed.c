@@ -477,7 +477,6 @@ Suite *packed_suite(void)
     random_seed(); /* once, before the tests fork */
     Suite *s = suite_create("packed");
     TCase *t = tcase_create("packed");
-    tcase_set_timeout(t, 300);
     tcase_add_test(t, starts_by_hand);
     tcase_add_test(t, random_starts);
     tcase_add_test(t, work_is_that_of_equal_shares);

@@ -208,13 +208,11 @@ Suite *blocks_suite(void)
     Suite *s = suite_create("blocks");
     TCase *t = tcase_create("nvrtc");
     tcase_set_tags(t, "nvrtc");
-    tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, kernels_keep_to_their_registers, 0, ARRAY_SIZE(blocks));
     tcase_add_loop_test(t, random_graphs_compile, 0, 4);
     tcase_add_test(t, errors_in_maps_give_their_lines);
     suite_add_tcase(s, t);
     t = tcase_create("names");
-    tcase_set_timeout(t, 120);
     tcase_add_test(t, finds_the_undefined);
     tcase_add_loop_test(t, names_are_declared, 0, 4);
     suite_add_tcase(s, t);

@@ -219,12 +219,10 @@ Suite *emit_rows_suite(void)
 {
     Suite *s = suite_create("emit_rows");
     TCase *t = tcase_create("emit_rows"), *n = tcase_create("nvrtc");
-    tcase_set_timeout(n, 120);
     tcase_set_tags(n, "nvrtc");
     tcase_add_loop_test(n, compiles, 0, rows_case_count);
     tcase_add_loop_test(n, user_maps, 0, ARRAY_SIZE(user_names));
     suite_add_tcase(s, n);
-    tcase_set_timeout(t, 120);
     tcase_add_test(t, pieces_are_as_wide_as_memory_allows);
     tcase_add_test(t, dimensions_join_where_strides_allow);
     tcase_add_test(t, teams_grow_with_their_rows);

@@ -247,7 +247,6 @@ Suite *extents_suite(void)
 {
     Suite *s = suite_create("extents");
     TCase *t = tcase_create("texts"), *n = tcase_create("numbers");
-    tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, prompts_of_any_length_share_texts, 0, ARRAY_SIZE(target));
     tcase_add_loop_test(t, batches_of_any_size_share_texts, 0, ARRAY_SIZE(target));
     tcase_add_loop_test(t, chunks_of_any_number_share_texts, 0, ARRAY_SIZE(target));

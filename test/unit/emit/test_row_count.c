@@ -159,7 +159,6 @@ Suite *row_count_suite(void)
 {
     Suite *s = suite_create("row_count");
     TCase *t = tcase_create("texts");
-    tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, plans_of_many_rows_share_texts, 0, 2);
     suite_add_tcase(s, t);
     return s;

@@ -172,7 +172,6 @@ Suite *text_count_suite(void)
 {
     Suite *s = suite_create("text_count");
     TCase *t = tcase_create("texts");
-    tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, shapes_share_texts, 0, ARRAY_SIZE(target));
     suite_add_tcase(s, t);
     return s;

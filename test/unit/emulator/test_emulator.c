@@ -266,7 +266,6 @@ Suite *emulator_suite(void)
     Suite *s = suite_create("emulator");
     TCase *t = tcase_create("emulator");
     tcase_set_tags(t, "nvrtc");
-    tcase_set_timeout(t, 300);
     tcase_add_test(t, right_kernels_are_right_under_every_schedule);
     tcase_add_loop_test(t, each_mistake_is_reported, 0, (int)(sizeof mistakes / sizeof *mistakes));
     suite_add_tcase(s, t);

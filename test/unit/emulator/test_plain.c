@@ -113,7 +113,6 @@ Suite *plain_suite(void)
     Suite *s = suite_create("plain");
     TCase *t = tcase_create("plain");
     tcase_set_tags(t, "nvrtc");
-    tcase_set_timeout(t, 300);
     tcase_add_test(t, compiles);
     tcase_add_test(t, multiplies);
     suite_add_tcase(s, t);

@@ -502,7 +502,6 @@ Suite *eval_suite(void)
     random_seed(); /* once, before the tests fork */
     Suite *s = suite_create("eval");
     TCase *c = tcase_create("eval");
-    tcase_set_timeout(c, 120);
     tcase_add_test(c, matmul);
     tcase_add_test(c, leaves);
     tcase_add_test(c, maps);

@@ -517,7 +517,6 @@ Suite *folds_suite(void)
 {
     Suite *s = suite_create("folds");
     TCase *t = tcase_create("folds");
-    tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, constants_in_what_runs_write, 0, ARRAY_SIZE(constants));
     tcase_add_test(t, the_verifier_sees_it);
     tcase_add_test(t, rows_do_not_change_what_is_folded);

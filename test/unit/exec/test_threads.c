@@ -150,7 +150,6 @@ Suite *threads_suite(void)
 {
     Suite *s = suite_create("threads");
     TCase *c = tcase_create("threads");
-    tcase_set_timeout(c, 120);
     tcase_add_test(c, threads_share_a_plan);
     tcase_add_test(c, threads_compile_at_once);
     tcase_add_test(c, threads_have_their_own_message);

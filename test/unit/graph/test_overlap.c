@@ -451,7 +451,6 @@ Suite *overlap_suite(void)
 {
     Suite *s = suite_create("overlap");
     TCase *t = tcase_create("overlap");
-    tcase_set_timeout(t, 60);
     tcase_add_test(t, as_a_map_of_bytes_says);
     tcase_add_test(t, few_steps);
     tcase_add_test(t, work_is_bounded);

@@ -223,7 +223,6 @@ Suite *backward_suite(void)
 {
     Suite *s = suite_create("backward");
     TCase *t = tcase_create("backward");
-    tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, gradient_of_swiglu, 0, 2);
     tcase_add_test(t, gradient_of_norm);
     tcase_add_loop_test(t, plans, 0, ARRAY_SIZE(golden));

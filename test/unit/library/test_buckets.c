@@ -278,7 +278,6 @@ Suite *buckets_suite(void)
 {
     Suite *s = suite_create("buckets");
     TCase *c = tcase_create("buckets");
-    tcase_set_timeout(c, 300);
     tcase_add_loop_test(c, padding_costs_so_much, 0, 6);
     tcase_add_test(c, a_host_is_linear);
     tcase_add_test(c, as_many_as_fit);

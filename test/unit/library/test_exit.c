@@ -61,7 +61,6 @@ Suite *exit_suite(void)
     Suite *s = suite_create("exit");
     TCase *t = tcase_create("nvrtc");
     tcase_set_tags(t, "nvrtc");
-    tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, exit_waits_for_what_compiles, 0, 3);
     suite_add_tcase(s, t);
     return s;

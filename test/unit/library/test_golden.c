@@ -228,7 +228,6 @@ Suite *golden_suite(void)
     Suite *s = suite_create("golden");
     TCase *c = tcase_create("golden");
     if (!files) list_files();
-    tcase_set_timeout(c, 120);
     tcase_add_test(c, there_are_goldens);
     tcase_add_loop_test(c, golden, 0, files);
     tcase_add_loop_test(c, text_is_a_fixed_point, 0, files);

@@ -51,7 +51,6 @@ Suite *launches_suite(void)
 {
     Suite *s = suite_create("launches");
     TCase *c = tcase_create("launches");
-    tcase_set_timeout(c, 120);
     tcase_add_loop_test(c, a_block_with_caches, 0, ARRAY_SIZE(blocks));
     tcase_add_test(c, a_norm_of_few_rows);
     suite_add_tcase(s, c);

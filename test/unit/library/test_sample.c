@@ -180,8 +180,6 @@ Suite *sample_suite(void)
     tcase_add_loop_test(t, runs_on_the_host, 0, 2 * sample_case_count);
     tcase_add_loop_test(t, is_few_launches, 0, sample_case_count);
     tcase_add_loop_test(t, frequencies_are_the_probabilities, 0, ARRAY_SIZE(laws));
-    tcase_set_timeout(t, 30);
-    tcase_set_timeout(n, 120);
     tcase_set_tags(n, "nvrtc");
     tcase_add_loop_test(n, compiles, 0, 2 * sample_case_count);
     suite_add_tcase(s, t);

@@ -313,7 +313,6 @@ Suite *shapes_suite(void)
 {
     Suite *s = suite_create("shapes");
     TCase *c = tcase_create("shapes");
-    tcase_set_timeout(c, 300);
     tcase_add_test(c, shapes_are_exact_plans);
     tcase_add_test(c, the_last_used_stay);
     tcase_add_test(c, warm);

@@ -146,7 +146,6 @@ Suite *top_k_suite(void)
     tcase_add_loop_test(t, runs_on_the_host, 0, 2 * top_k_case_count);
     tcase_add_test(t, is_one_launch);
     tcase_add_loop_test(t, products_keep_the_best_of_their_tiles, 0, ARRAY_SIZE(products));
-    tcase_set_timeout(n, 120);
     tcase_set_tags(n, "nvrtc");
     tcase_add_loop_test(n, compiles, 0, top_k_case_count);
     suite_add_tcase(s, t);

@@ -328,7 +328,6 @@ Suite *unusual_suite(void)
 {
     Suite *s = suite_create("unusual");
     TCase *t = tcase_create("unusual");
-    tcase_set_timeout(t, 300);
     tcase_add_loop_test(t, crosses_limits, 0, unusuals);
     tcase_add_test(t, is_deep);
     tcase_add_test(t, is_empty);

@@ -151,7 +151,6 @@ Suite *lines_suite(void)
     TCase *t = tcase_create("cpu");
     tcase_add_loop_test(t, small_programs_become_one, 0, ARRAY_SIZE(lines));
     tcase_add_test(t, random_lines_are_what_they_mean);
-    tcase_set_timeout(t, 120);
     suite_add_tcase(s, t);
     return s;
 }

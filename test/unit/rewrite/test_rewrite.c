@@ -354,7 +354,6 @@ Suite *rewrite_suite(void)
     random_seed(); /* once, before the tests fork */
     Suite *s = suite_create("rewrite");
     TCase *c = tcase_create("random");
-    tcase_set_timeout(c, 300);
     tcase_add_test(c, small_graphs);
     tcase_add_test(c, large_graphs);
     tcase_add_test(c, exact_graphs);

@@ -63,7 +63,6 @@ Suite *symbols_suite(void)
 {
     Suite *s = suite_create("symbols");
     TCase *t = tcase_create("rewrite");
-    tcase_set_timeout(t, 120);
     tcase_add_test(t, binds_as_bound);
     suite_add_tcase(s, t);
     return s;

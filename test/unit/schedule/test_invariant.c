@@ -280,7 +280,6 @@ Suite *invariant_suite(void)
 {
     Suite *s = suite_create("invariant");
     TCase *t = tcase_create("facts");
-    tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, bits_have_the_same_reasons, 0, 2 * ARRAY_SIZE(graphs));
     tcase_add_loop_test(t, without_the_flag_they_have_others, 0, ARRAY_SIZE(graphs));
     tcase_add_test(t, a_decision_is_refused);

@@ -173,7 +173,6 @@ Suite *variants_suite(void)
 {
     Suite *s = suite_create("variants");
     TCase *t = tcase_create("tiles");
-    tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, few_kernels, 0, 6);
     tcase_add_loop_test(t, good_tiles, 0, 3);
     suite_add_tcase(s, t);

@@ -106,7 +106,6 @@ Suite *base_suite(void)
 {
     Suite *s = suite_create("base");
     TCase *t = tcase_create("kernels");
-    tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, all_shapes_have_a_base, 0, sizeof subject / sizeof *subject);
     suite_add_tcase(s, t);
     return s;
