@@ -236,7 +236,8 @@ static bool open_all(struct tokenizer *t, const char *dir, struct complaint *c)
 static bool open_gguf(struct tokenizer *t, const json_t *metadata, struct complaint *c)
 {
     json_t *config = NULL, *file = file_of_gguf(metadata, &config, c);
-    bool good = file && tokenizer_read(t, file, c) && parts_read(t, NULL, config, NULL, c);
+    bool good = file && tokenizer_read(t, file, c) && parts_read(t, NULL, config, NULL, c) &&
+                post_by_config(t, config, c);
     json_decref(config);
     json_decref(file);
     return good;

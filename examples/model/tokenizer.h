@@ -22,8 +22,9 @@ struct tokenizer;
 
 /* NULL, and one line that says why, when a file is missing or is not understood. */
 struct tokenizer *tokenizer_open(const char *dir, char *err, size_t n);
-/* The tokenizer of a GGUF file's metadata, an object with all its lists: WordPiece, or byte-level BPE as
- * GPT-2, Qwen 2 and LLaMA 3 have it. `name` is the file's, for messages. */
+/* The tokenizer of a GGUF file's metadata, an object with all its lists: WordPiece, SentencePiece's BPE as LLaMA 2,
+ * Mistral, Gemma and Phi-3 have it, or byte-level BPE as GPT-2, Qwen 2 and LLaMA 3 do. `name` is the file's, for
+ * messages. */
 struct tokenizer *tokenizer_open_gguf(const json_t *metadata, const char *name, char *err, size_t n);
 void tokenizer_close(struct tokenizer *t);
 

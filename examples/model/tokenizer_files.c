@@ -249,6 +249,26 @@ json_t *file_of_merges(const json_t *config, json_t *words, json_t *merges, stru
     return NULL;
 }
 
+/* LLaMA's SentencePiece: U+2581 for each blank, and one in front of a text, if the configuration says so. */
+json_t *file_of_scores(const json_t *config, json_t *words, json_t *scores)
+{
+    static const char mark[] = "\xe2\x96\x81";
+    static const char *const none[] = {NULL};
+    bool prefix = flag_of(config, "add_prefix_space", true);
+    json_t *steps =
+        json_pack("[{s:s, s:{s:s}, s:s}]", "type", "Replace", "pattern", "String", " ", "content", mark);
+    json_t *back = json_pack("[{s:s, s:{s:s}, s:s}, {s:s}, {s:s}]", "type", "Replace", "pattern", "String",
+                             mark, "content", " ", "type", "ByteFallback", "type", "Fuse");
+    if (prefix) json_array_insert_new(steps, 0, json_pack("{s:s, s:s}", "type", "Prepend", "prepend", mark));
+    if (prefix)
+        json_array_append_new(
+            back, json_pack("{s:s, s:s, s:i, s:i}", "type", "Strip", "content", " ", "start", 1, "stop", 0));
+    return json_pack("{s:o, s:{s:s, s:o}, s:{s:s, s:o}, s:{s:s, s:s*, s:O, s:O}}", "added_tokens",
+                     added_of(config, words, none), "normalizer", "type", "Sequence", "normalizers", steps,
+                     "decoder", "type", "Sequence", "decoders", back, "model", "type", SCORED_MODEL,
+                     "unk_token", part_of(config, "unk_token", NULL), "vocab", words, "scores", scores);
+}
+
 json_t *file_of_words(const json_t *config, json_t *words, struct complaint *c)
 {
     if (!json_object_get(config, "tokenizer_class") || class_is(config, "BertTokenizer") ||

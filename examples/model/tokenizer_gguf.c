@@ -4,6 +4,7 @@
  *
  * Of WordPiece llama.cpp keeps tokens that begin a word with U+2581 in front, and those that go on without
  * their "##". Byte-level BPE is as in vocab.json; which regular expression cuts the text is said by name.
+ * SentencePiece has `scores` in place of merges.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,9 @@
 
 #include "tokenizer_json.h"
 
-enum { CONTROL = 3, USER_DEFINED = 4 }; /* of token_type */
+enum { UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4 }; /* of token_type */
+
+static const char mark[] = "\xe2\x96\x81"; /* for a blank */
 
 struct gguf_words {
     const json_t *meta, *tokens, *types;
@@ -60,11 +63,36 @@ static json_t *config_of(const struct gguf_words *w, const char *class)
     return config;
 }
 
+static bool flag_of(const struct gguf_words *w, const char *name, bool otherwise)
+{
+    const json_t *v = of(w->meta, name);
+    return json_is_boolean(v) ? json_is_true(v) : otherwise;
+}
+
+/* Tokens that a text is searched for are no words of the model, but for the one that stands for all others. A user's
+ * token is searched for in the text as it came, or as it was `normalized`. */
+static json_t *words_of(const struct gguf_words *w, json_t *config, bool normalized)
+{
+    json_t *words = json_object(), *added = json_object();
+    for (size_t i = 0; i < json_array_size(w->tokens); i++) {
+        char id[24];
+        bool special = is_a(w, i, CONTROL) || is_a(w, i, UNKNOWN);
+        snprintf(id, sizeof id, "%zu", i);
+        if (special || is_a(w, i, USER_DEFINED))
+            json_object_set_new(added, id,
+                                json_pack("{s:s, s:b, s:b}", "content", token(w, i), "special", special,
+                                          "normalized", normalized && !special));
+        if (is_a(w, i, UNKNOWN) || !json_object_get(added, id))
+            json_object_set_new(words, token(w, i), json_integer((json_int_t)i));
+    }
+    json_object_set_new(config, "added_tokens_decoder", added);
+    return words;
+}
+
 /* ---- WordPiece ---- */
 
 static json_t *pieces_of(const struct gguf_words *w)
 {
-    static const char mark[] = "\xe2\x96\x81";
     json_t *words = json_object();
     for (size_t i = 0; i < json_array_size(w->tokens); i++) {
         const char *s = token(w, i);
@@ -90,24 +118,6 @@ static json_t *wordpiece(const struct gguf_words *w, json_t **config)
 
 /* ---- Byte-level BPE ---- */
 
-/* Tokens that a text is searched for are no words of the model. */
-static json_t *words_of(const struct gguf_words *w, json_t *config)
-{
-    json_t *words = json_object(), *added = json_object();
-    for (size_t i = 0; i < json_array_size(w->tokens); i++) {
-        char id[24];
-        bool special = is_a(w, i, CONTROL);
-        snprintf(id, sizeof id, "%zu", i);
-        if (special || is_a(w, i, USER_DEFINED))
-            json_object_set_new(
-                added, id,
-                json_pack("{s:s, s:b, s:b}", "content", token(w, i), "special", special, "normalized", 0));
-        else json_object_set_new(words, token(w, i), json_integer((json_int_t)i));
-    }
-    json_object_set_new(config, "added_tokens_decoder", added);
-    return words;
-}
-
 static json_t *bytes(const struct gguf_words *w, json_t **config)
 {
     static const struct {
@@ -116,7 +126,7 @@ static json_t *bytes(const struct gguf_words *w, json_t **config)
     } cuts[] = {{"gpt-2", "GPT2Tokenizer", false},
                 {"qwen2", "Qwen2Tokenizer", false},
                 {"llama-bpe", "LlamaByteTokenizer", true}};
-    const json_t *pre = of(w->meta, "pre"), *begin = of(w->meta, "add_bos_token");
+    const json_t *pre = of(w->meta, "pre");
     const char *name = pre ? json_string_value(pre) : "gpt-2", *class = NULL;
     bool begins = false;
     for (size_t i = 0; name && i < sizeof cuts / sizeof *cuts; i++)
@@ -130,10 +140,35 @@ static json_t *bytes(const struct gguf_words *w, json_t **config)
         return NULL;
     }
     *config = config_of(w, class);
-    if (json_is_boolean(begin)) begins = json_is_true(begin);
-    if (begins) json_object_set_new(*config, "add_bos_token", json_true());
-    json_t *words = words_of(w, *config);
+    if (flag_of(w, "add_bos_token", begins)) json_object_set_new(*config, "add_bos_token", json_true());
+    json_t *words = words_of(w, *config, false);
     json_t *file = file_of_merges(*config, words, of(w->meta, "merges"), w->complaint);
+    json_decref(words);
+    return file;
+}
+
+/* ---- SentencePiece ---- */
+
+static json_t *scored(const struct gguf_words *w, json_t **config)
+{
+    json_t *scores = of(w->meta, "scores");
+    size_t n = json_array_size(w->tokens);
+    bool good = json_is_array(scores) || complain(w->complaint, "there is no list tokenizer.ggml.scores");
+    if (good && json_array_size(scores) != n)
+        good = complain(w->complaint, "%zu tokens have %zu scores", n, json_array_size(scores));
+    if (good && !w->types) good = complain(w->complaint, "there is no list tokenizer.ggml.token_type");
+    if (good && flag_of(w, "remove_extra_whitespaces", false))
+        good = complain(w->complaint, "tokenizer.ggml.remove_extra_whitespaces is not known");
+    if (good && json_array_size(of(w->meta, "precompiled_charsmap")))
+        good = complain(w->complaint, "tokenizer.ggml.precompiled_charsmap is not known");
+    if (!good) return NULL;
+    *config = config_of(w, "LlamaTokenizer");
+    json_object_set_new(*config, "add_bos_token", json_boolean(flag_of(w, "add_bos_token", true)));
+    json_object_set_new(*config, "add_eos_token", json_boolean(flag_of(w, "add_eos_token", false)));
+    bool prefix = flag_of(w, "add_space_prefix", true);
+    json_object_set_new(*config, "add_prefix_space", json_boolean(prefix));
+    json_t *words = words_of(w, *config, !prefix); /* a normalized token would have the prefix, too */
+    json_t *file = file_of_scores(*config, words, scores);
     json_decref(words);
     return file;
 }
@@ -155,11 +190,13 @@ json_t *file_of_gguf(const json_t *metadata, json_t **config, struct complaint *
 {
     struct gguf_words w = {metadata, of(metadata, "tokens"), of(metadata, "token_type"), c};
     const char *model = json_string_value(of(metadata, "model"));
-    bool words = model && !strcmp(model, "bert");
-    if (!words && !(model && !strcmp(model, "gpt2"))) {
-        complain(c, "tokenizer.ggml.model '%.40s' is not known: tokenizer.json is wanted beside the file",
-                 model ? model : "none");
-        return NULL;
-    }
-    return tokens_there(&w) ? (words ? wordpiece : bytes)(&w, config) : NULL;
+    static const struct {
+        const char *name;
+        json_t *(*make)(const struct gguf_words *w, json_t **config);
+    } models[] = {{"bert", wordpiece}, {"gpt2", bytes}, {"llama", scored}};
+    for (size_t i = 0; model && i < sizeof models / sizeof *models; i++)
+        if (!strcmp(model, models[i].name)) return tokens_there(&w) ? models[i].make(&w, config) : NULL;
+    complain(c, "tokenizer.ggml.model '%.40s' is not known: tokenizer.json is wanted beside the file",
+             model ? model : "none");
+    return NULL;
 }

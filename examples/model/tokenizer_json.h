@@ -42,8 +42,11 @@ bool steps_read(const json_t *v, const char *what, const char *list, const struc
 void steps_free(struct steps *s);
 extern const struct kind normalizer_kinds[], cut_kinds[], decoder_kinds[];
 
-/* tokenizer_model.c: the member `model`. */
+/* tokenizer_model.c: the member `model`. One type is of no file's, but of file_of_scores alone. */
+#define SCORED_MODEL "coda:SentencePiece"
 bool model_read(struct tokenizer *t, const json_t *v, struct complaint *c);
+/* tokenizer_scores.c: the merges of a vocabulary, whose tokens have scores by their ids. */
+bool merges_of_scores(struct tokenizer *t, const json_t *words, const json_t *scores, struct complaint *c);
 /* tokenizer_post.c: the member `post_processor`, as ids before and after the text's. */
 bool post_read(struct tokenizer *t, const json_t *v, struct complaint *c);
 /* The same by add_bos_token and add_eos_token of tokenizer_config.json, which some classes of `transformers`
@@ -60,6 +63,7 @@ json_t *file_legacy(const char *dir, const json_t *config, struct complaint *c);
 /* The same of its parts: words and their ids, merges, and a tokenizer_config.json. */
 json_t *file_of_words(const json_t *config, json_t *words, struct complaint *c);
 json_t *file_of_merges(const json_t *config, json_t *words, json_t *merges, struct complaint *c);
+json_t *file_of_scores(const json_t *config, json_t *words, json_t *scores);
 /* The same of a GGUF file's metadata; and a tokenizer_config.json, a new reference. */
 json_t *file_of_gguf(const json_t *metadata, json_t **config, struct complaint *c);
 

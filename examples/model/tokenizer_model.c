@@ -120,6 +120,26 @@ static bool bpe_read(struct tokenizer *t, const struct reader *r)
     return merges_read(t, json_object_get(r->object, "merges"), r->complaint) && !r->complaint->made;
 }
 
+/* No member of a tokenizer.json, but what file_of_scores makes. */
+static bool scores_read(struct tokenizer *t, const struct reader *r)
+{
+    const json_t *words = json_object_get(r->object, "vocab");
+    if (!read_only(r, "type unk_token vocab scores")) return false;
+    t->model = MODEL_BPE;
+    t->bpe.fuse_unk = true;
+    if (!vocab_read(&t->vocab, words, r->complaint)) return false;
+    t->bpe.unk = token_read(t, r, "unk_token");
+    byte_tokens(t);
+    int bytes = 0;
+    for (int i = 0; i < 256; i++) bytes += t->bpe.bytes[i] >= 0;
+    t->bpe.byte_fallback = bytes > 0;
+    if (t->bpe.unk < 0 && bytes < 256)
+        return complain(r->complaint, "model: %d of 256 bytes have a token, and there is none for all else",
+                        bytes);
+    return merges_of_scores(t, words, json_object_get(r->object, "scores"), r->complaint) &&
+           !r->complaint->made;
+}
+
 static bool wordpiece_read(struct tokenizer *t, const struct reader *r)
 {
     if (!read_only(r, "type unk_token continuing_subword_prefix max_input_chars_per_word vocab"))
@@ -146,5 +166,6 @@ bool model_read(struct tokenizer *t, const json_t *v, struct complaint *c)
     if (!type) return complain(c, "model has no type");
     if (strcmp(type, "BPE") == 0) return bpe_read(t, &r);
     if (strcmp(type, "WordPiece") == 0) return wordpiece_read(t, &r);
+    if (strcmp(type, SCORED_MODEL) == 0) return scores_read(t, &r);
     return complain(c, "model '%s' is not known", type);
 }

@@ -134,7 +134,9 @@ static size_t take(const char *folder, const char *name, unsigned char *data)
     return bytes;
 }
 
-static void fuzz_reader(reader read, const char *folder, const char *name, uint64_t seed, int rounds)
+/* Changes in a file's first `reach` bytes. */
+static void fuzz_reach(reader read, const char *folder, const char *name, size_t reach, uint64_t seed,
+                       int rounds)
 {
     static unsigned char whole[MOST_BYTES], data[MOST_BYTES];
     size_t size = take(folder, name, whole);
@@ -144,11 +146,16 @@ static void fuzz_reader(reader read, const char *folder, const char *name, uint6
         memcpy(data, whole, size);
         for (int n = 1 + below(&state, 4); n > 0; n--) {
             size_t before = bytes;
-            mutate(data, &bytes, HEADER, &state);
+            mutate(data, &bytes, reach, &state);
             if (read == safetensors_read && bytes >= 8 && below(&state, 2)) fix_length(data, before, bytes);
         }
         read_one(read, data, bytes, seed + (uint64_t)i);
     }
+}
+
+static void fuzz_reader(reader read, const char *folder, const char *name, uint64_t seed, int rounds)
+{
+    fuzz_reach(read, folder, name, HEADER, seed, rounds);
 }
 
 /* One run of three tokens, or of a black image that is not too large. */
@@ -230,4 +237,6 @@ void test_fuzz(const char *tiny, const char *scratch)
     fuzz_reader(gguf_read, folder, "model.gguf", seed, rounds);
     snprintf(folder, sizeof folder, "%s/gpt2", tiny);
     fuzz_reader(gguf_read, folder, "model.gguf", seed, rounds);
+    snprintf(folder, sizeof folder, "%s/../tokenizers_gguf/llama", tiny);
+    fuzz_reach(gguf_read, folder, "words.gguf", MOST_BYTES, seed, rounds);
 }

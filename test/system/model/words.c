@@ -1,6 +1,6 @@
 /*
  * words.c -- text by the tokenizer that a GGUF file has itself: ids are those of the package `tokenizers` by
- * the words and merges of make_goldens.py.
+ * the words and merges of make_goldens.py, and those of `sentencepiece` by the files of make_sentencepiece.py.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +43,49 @@ static void test_lines(const char *tiny)
     }
 }
 
+static json_t *load(const char *folder, const char *name)
+{
+    char path[512];
+    json_error_t e;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    json_t *v = json_load_file(path, JSON_ALLOW_NUL, &e);
+    CHECK(v, "%s: %s", path, e.text);
+    return v;
+}
+
+static bool same_ids(const int32_t *ids, int n, const json_t *want)
+{
+    bool same = n >= 0 && (size_t)n == json_array_size(want);
+    for (int i = 0; same && i < n; i++) same = ids[i] == json_integer_value(json_array_get(want, (size_t)i));
+    return same;
+}
+
+/* SentencePiece's vocabulary in a file without a model. */
+static void test_scored(const char *tiny, const char *name)
+{
+    char folder[512], path[600], strings_in[512];
+    struct fault f = {{0}};
+    snprintf(folder, sizeof folder, "%s/../tokenizers_gguf/%s", tiny, name);
+    snprintf(strings_in, sizeof strings_in, "%s/../tokenizers", tiny);
+    snprintf(path, sizeof path, "%s/words.gguf", folder);
+    json_t *strings = load(strings_in, "strings.json"), *golden = load(folder, "golden.json");
+    const json_t *ids_of = json_object_get(golden, "ids");
+    struct text *t = text_open(path, NULL, &f);
+    CHECK(t, "%s", f.text);
+    for (size_t i = 0; t && i < json_array_size(strings); i++) {
+        const json_t *s = json_array_get(strings, i);
+        int32_t *ids = NULL;
+        if (strlen(json_string_value(s)) != json_string_length(s)) continue; /* a line has no NUL */
+        int n = text_tokens(t, json_string_value(s), &ids, &f);
+        CHECK(same_ids(ids, n, json_array_get(ids_of, i)), "%s: string %zu '%s' has other ids", name, i,
+              json_string_value(s));
+        free(ids);
+    }
+    text_close(t);
+    json_decref(strings);
+    json_decref(golden);
+}
+
 /* Tokenizer files beside a GGUF file are asked first; one that has neither is refused. */
 static void test_beside(const char *tiny, const char *scratch)
 {
@@ -80,5 +123,8 @@ static void test_beside(const char *tiny, const char *scratch)
 void test_words(const char *tiny, const char *scratch)
 {
     test_lines(tiny);
+    test_scored(tiny, "llama");
+    test_scored(tiny, "gemma");
+    test_scored(tiny, "no_bytes");
     test_beside(tiny, scratch);
 }

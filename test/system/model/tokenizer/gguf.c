@@ -111,14 +111,74 @@ static void check_one(const char *dir, const char *name, const char *pre, const 
     json_decref(meta);
 }
 
+/* Vocabularies and ids of the package `sentencepiece` (make_sentencepiece.py), in a folder beside. */
+static void check_scored(const char *dir, const char *name, const json_t *strings)
+{
+    char folder[600], err[400] = "";
+    snprintf(folder, sizeof folder, "%s_gguf/%s", dir, name);
+    json_t *meta = load(folder, "metadata.json");
+    struct tokenizer *t = tokenizer_open_gguf(meta, name, err, sizeof err);
+    if (check(t != NULL, "%s", err)) check_golden_of(t, folder, strings);
+    tokenizer_close(t);
+    json_decref(meta);
+}
+
+struct refusal {
+    const char *name, *value; /* of JSON; NULL: the member is missing */
+    const char *says;
+};
+
+static void check_refusal(json_t *meta, const struct refusal *r)
+{
+    char err[400] = "", name[64];
+    snprintf(name, sizeof name, "tokenizer.ggml.%s", r->name);
+    if (r->value) json_object_set_new(meta, name, json_loads(r->value, JSON_DECODE_ANY, NULL));
+    else json_object_del(meta, name);
+    struct tokenizer *t = tokenizer_open_gguf(meta, "a file", err, sizeof err);
+    check(!t && strstr(err, r->says), "%s %s: '%s' does not say '%s'", name, r->value, err, r->says);
+    tokenizer_close(t);
+    json_decref(meta);
+}
+
+static void check_scored_refusals(const char *dir)
+{
+    static const struct refusal all[] = {
+        {"tokens", NULL, "there is no list tokenizer.ggml.tokens"},
+        {"tokens", "[\"a\", \"b\"]", "2 tokens have 640 types"},
+        {"token_type", NULL, "there is no list tokenizer.ggml.token_type"},
+        {"scores", NULL, "there is no list tokenizer.ggml.scores"},
+        {"scores", "7", "there is no list tokenizer.ggml.scores"},
+        {"scores", "[1, 2]", "640 tokens have 2 scores"},
+        {"bos_token_id", "3000000", "there is no bos token"},
+        {"bos_token_id", NULL, "there is no bos token"},
+        {"remove_extra_whitespaces", "true", "remove_extra_whitespaces is not known"},
+        {"precompiled_charsmap", "[1]", "precompiled_charsmap is not known"},
+    };
+    char folder[600];
+    snprintf(folder, sizeof folder, "%s_gguf/llama", dir);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        check_refusal(load(folder, "metadata.json"), &all[i]);
+    char other[600];
+    snprintf(other, sizeof other, "%s_gguf/no_bytes", dir);
+    check_refusal(load(other, "metadata.json"),
+                  &(struct refusal){"unknown_token_id", "400", "0 of 256 bytes have a token"});
+    json_t *meta = load(folder, "metadata.json"), *scores = json_object_get(meta, "tokenizer.ggml.scores");
+    json_array_set_new(scores, 300, json_string("much"));
+    check_refusal(meta, &(struct refusal){"add_eos_token", "false", "token 300 has no score"});
+    static char longest[1100];
+    memset(longest, 'x', sizeof longest - 1);
+    meta = load(folder, "metadata.json");
+    json_array_set_new(json_object_get(meta, "tokenizer.ggml.tokens"), 300, json_string(longest));
+    check_refusal(meta,
+                  &(struct refusal){"add_eos_token", "false", "token 300 has 1099 bytes, more than 1024"});
+}
+
 static void check_refusals(const char *dir)
 {
-    static const struct {
-        const char *name, *value; /* of JSON; NULL: the member is missing */
-        const char *says;
-    } all[] = {
+    static const struct refusal all[] = {
         {"model", NULL, "tokenizer.ggml.model 'none' is not known"},
-        {"model", "\"llama\"", "tokenizer.ggml.model 'llama' is not known"},
+        {"model", "\"t5\"", "tokenizer.ggml.model 't5' is not known"},
+        {"model", "\"llama\"", "there is no list tokenizer.ggml.scores"},
         {"model", "7", "tokenizer.ggml.model 'none' is not known"},
         {"pre", "\"koala\"", "tokenizer.ggml.pre 'koala' is not known"},
         {"pre", "7", "tokenizer.ggml.pre '?' is not known"},
@@ -130,18 +190,8 @@ static void check_refusals(const char *dir)
         {"merges", "[\"a\"]", "merge 0 is not two strings"},
         {"merges", "[\"zz zz\"]", "is no token"},
     };
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        char err[400] = "", name[64];
-        json_t *meta = open_meta(dir, "gpt2", "gpt-2");
-        snprintf(name, sizeof name, "tokenizer.ggml.%s", all[i].name);
-        if (all[i].value) json_object_set_new(meta, name, json_loads(all[i].value, JSON_DECODE_ANY, NULL));
-        else json_object_del(meta, name);
-        struct tokenizer *t = tokenizer_open_gguf(meta, "a file", err, sizeof err);
-        check(!t && strstr(err, all[i].says), "%s %s: '%s' does not say '%s'", name, all[i].value, err,
-              all[i].says);
-        tokenizer_close(t);
-        json_decref(meta);
-    }
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        check_refusal(open_meta(dir, "gpt2", "gpt-2"), &all[i]);
 }
 
 void check_gguf(const char *dir)
@@ -151,6 +201,10 @@ void check_gguf(const char *dir)
     check_one(dir, "gpt2", "gpt-2", strings);
     check_one(dir, "qwen2", "qwen2", strings);
     check_one(dir, "llama3", "llama-bpe", strings);
+    check_scored(dir, "llama", strings);
+    check_scored(dir, "gemma", strings);
+    check_scored(dir, "no_bytes", strings);
     json_decref(strings);
     check_refusals(dir);
+    check_scored_refusals(dir);
 }
