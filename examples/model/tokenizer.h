@@ -2,9 +2,9 @@
  * tokenizer.h -- text to a checkpoint's tokens, and back.
  *
  * A checkpoint's folder has tokenizer.json (Hugging Face's format), or vocab.json and merges.txt
- * (byte-level BPE of GPT-2, RoBERTa and Qwen2), or vocab.txt (WordPiece of BERT). What such a file asks for
- * and is not known here is an error that names it: ids are the ones of the package `tokenizers`, or there
- * are none. Its settings `truncation` and `padding` are left to the caller.
+ * (byte-level BPE of GPT-2, RoBERTa and Qwen2), or vocab.txt (WordPiece of BERT). What such a file asks
+ * for and is not known here is an error that names it: ids are the ones of the package `tokenizers`, or
+ * there are none. Its settings `truncation` and `padding` are left to the caller.
  *
  * tokenizer_config.json says which tokens begin, end and fill a text, and, for the classes of LLaMA and
  * Gemma, whether encoding puts them there.
@@ -22,32 +22,34 @@ struct tokenizer;
 
 /* NULL, and one line that says why, when a file is missing or is not understood. */
 struct tokenizer *tokenizer_open(const char *dir, char *err, size_t n);
-/* The tokenizer of a GGUF file's metadata, an object with all its lists: WordPiece, SentencePiece's BPE as LLaMA 2,
- * Mistral, Gemma and Phi-3 have it, or byte-level BPE as GPT-2, Qwen 2 and LLaMA 3 do. `name` is the file's, for
- * messages. */
+/* The tokenizer of a GGUF file's metadata, an object with all its lists: WordPiece, SentencePiece's BPE
+ * as LLaMA 2, Mistral, Gemma and Phi-3 have it, or byte-level BPE as GPT-2, Qwen 2 and LLaMA 3 do.
+ * `name` is the file's, for messages. */
 struct tokenizer *tokenizer_open_gguf(const json_t *metadata, const char *name, char *err, size_t n);
 void tokenizer_close(struct tokenizer *t);
 
 /*
- * The number of ids that there are, of which at most `most` are stored; negative when the text is no UTF-8,
- * when there is no memory, or when a regular expression gives up. tokenizer_encode adds the tokens that the
- * file's post- processor puts around a text, such as [CLS] and [SEP]; tokenizer_encode_bare does not: a
- * chat's template has its own. Special tokens that are written out in the text become their ids in both.
+ * The number of ids that there are, of which at most `most` are stored; negative when the text is no
+ * UTF-8, when there is no memory, or when a regular expression gives up. tokenizer_encode adds the
+ * tokens that the file's post-processor puts around a text, such as [CLS] and [SEP];
+ * tokenizer_encode_bare does not: a chat's template has its own. Special tokens that are written out in
+ * the text become their ids in both.
  */
 int tokenizer_encode(struct tokenizer *t, const char *text, size_t len, int32_t *ids, int most);
 int tokenizer_encode_bare(struct tokenizer *t, const char *text, size_t len, int32_t *ids, int most);
 
 /*
- * The number of bytes that there are, of which at most size - 1 are stored, and a NUL behind them; negative
- * when there is no memory. The text is UTF-8: bytes that are none become U+FFFD. Ids without a token are
- * left out. tokenizer_decode leaves special tokens out as well, tokenizer_decode_all writes them.
+ * The number of bytes that there are, of which at most size - 1 are stored, and a NUL behind them;
+ * negative when there is no memory. The text is UTF-8: bytes that are none become U+FFFD. Ids without a
+ * token are left out. tokenizer_decode leaves special tokens out as well, tokenizer_decode_all writes
+ * them.
  */
 int tokenizer_decode(struct tokenizer *t, const int32_t *ids, int n, char *out, size_t size);
 int tokenizer_decode_all(struct tokenizer *t, const int32_t *ids, int n, char *out, size_t size);
 
 /*
- * The id of a token by its part ("bos", "eos", "pad", "unk", "cls", "sep", "mask", by tokenizer_config.json
- * or config.json), else by its text ("<|im_end|>"); -1 if there is none.
+ * The id of a token by its part ("bos", "eos", "pad", "unk", "cls", "sep", "mask", by
+ * tokenizer_config.json or config.json), else by its text ("<|im_end|>"); -1 if there is none.
  */
 int tokenizer_special(struct tokenizer *t, const char *name);
 
@@ -55,10 +57,10 @@ int tokenizer_special(struct tokenizer *t, const char *name);
 int tokenizer_size(struct tokenizer *t);
 
 /*
- * A decoder of tokens that come one by one: what a call stores is the text that is sure, so that the pieces
- * joined are the text of all ids. Bytes inside of a character wait for those that end it. Results are those
- * of tokenizer_decode; `out` must have room for the piece, which is as long as the token, or a few tokens
- * that waited.
+ * A decoder of tokens that come one by one: what a call stores is the text that is sure, so that the
+ * pieces joined are the text of all ids. Bytes inside of a character wait for those that end it. Results
+ * are those of tokenizer_decode; `out` must have room for the piece, which is as long as the token, or a
+ * few tokens that waited.
  */
 struct tokenizer_stream;
 struct tokenizer_stream *tokenizer_stream_open(struct tokenizer *t);

@@ -1,10 +1,10 @@
 /*
- * tokenizer_gguf.c -- the tokenizer that a GGUF file has in its metadata, as the files that it was made of:
- * `tokenizer.ggml.tokens`, a list by ids, `token_type`, of each token, and `merges`.
+ * tokenizer_gguf.c -- the tokenizer that a GGUF file has in its metadata, as the files that it was made
+ * of: `tokenizer.ggml.tokens`, a list by ids, `token_type`, of each token, and `merges`.
  *
- * Of WordPiece llama.cpp keeps tokens that begin a word with U+2581 in front, and those that go on without
- * their "##". Byte-level BPE is as in vocab.json; which regular expression cuts the text is said by name.
- * SentencePiece has `scores` in place of merges.
+ * Of WordPiece llama.cpp keeps tokens that begin a word with U+2581 in front, and those that go on
+ * without their "##". Byte-level BPE is as in vocab.json; which regular expression cuts the text is said
+ * by name. SentencePiece has `scores` in place of merges.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,8 +69,8 @@ static bool flag_of(const struct gguf_words *w, const char *name, bool otherwise
     return json_is_boolean(v) ? json_is_true(v) : otherwise;
 }
 
-/* Tokens that a text is searched for are no words of the model, but for the one that stands for all others. A user's
- * token is searched for in the text as it came, or as it was `normalized`. */
+/* Tokens that a text is searched for are no words of the model, but for the one that stands for all
+ * others. A user's token is searched for in the text as it came, or as it was `normalized`. */
 static json_t *words_of(const struct gguf_words *w, json_t *config, bool normalized)
 {
     json_t *words = json_object(), *added = json_object();

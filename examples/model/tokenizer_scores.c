@@ -1,9 +1,11 @@
 /*
- * tokenizer_scores.c -- SentencePiece's BPE, which has a score of each token and no list of merges: of all neighbours
- * that joined are a token, those merge first whose token has the highest score, and of equal ones the leftmost.
+ * tokenizer_scores.c -- SentencePiece's BPE, which has a score of each token and no list of merges: of
+ * all neighbours that joined are a token, those merge first whose token has the highest score, and of
+ * equal ones the leftmost.
  *
- * Here it becomes a table of merges: each token is cut in two at each of its characters, and where both halves are
- * tokens they merge, with a rank by the token's score. (Kudo, Richardson: SentencePiece, arXiv 1808.06226.)
+ * Here it becomes a table of merges: each token is cut in two at each of its characters, and where both
+ * halves are tokens they merge, with a rank by the token's score. (Kudo, Richardson: SentencePiece,
+ * arXiv 1808.06226.)
  */
 #include <math.h>
 #include <stdlib.h>

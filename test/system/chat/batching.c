@@ -194,9 +194,10 @@ static const char younger[] =
     "grows\", "
     "\"max_tokens\": 160, \"temperature\": 0, \"ignore_eos\": true, \"return_token_ids\": true}";
 
-/* The older request ends with 16 pages, the younger one too, of 20: once both run, the younger one must give its pages
- * back. It comes while the server is stopped behind some of the older one's first tokens. If this process slept before
- * it stopped the server, the older one may have ended: then they are asked again. */
+/* The older request ends with 16 pages, the younger one too, of 20: once both run, the younger one must
+ * give its pages back. It comes while the server is stopped behind some of the older one's first tokens.
+ * If this process slept before it stopped the server, the older one may have ended: then they are asked
+ * again. */
 static void test_preempted(const struct running *s)
 {
     struct answer *alone[2] = {ask(s->port, "/v1/completions", older, true),

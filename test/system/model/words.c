@@ -1,6 +1,7 @@
 /*
- * words.c -- text by the tokenizer that a GGUF file has itself: ids are those of the package `tokenizers` by
- * the words and merges of make_goldens.py, and those of `sentencepiece` by the files of make_sentencepiece.py.
+ * words.c -- text by the tokenizer that a GGUF file has itself: ids are those of the package
+ * `tokenizers` by the words and merges of make_goldens.py, and those of `sentencepiece` by the files of
+ * make_sentencepiece.py.
  */
 #include <stdio.h>
 #include <stdlib.h>
