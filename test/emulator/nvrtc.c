@@ -1,8 +1,8 @@
 /*
  * nvrtc.c -- the functions of NVRTC that libcoda uses, over g++: CUDA text becomes a shared object.
  *
- * The text and its headers are written to a folder, those of primitives/ptx replaced by the emulator's,
- * which this library carries. Two things that no macro can replace are changed in every text:
+ * The text is written to a folder, its headers to another one, which stays: those of primitives/ptx replaced by the
+ * emulator's, which this library carries. Two things that no macro can replace are changed in every text:
  *     extern __shared__ T name[];    a pointer that the machine gives
  *     "+f"                           "+x": a float in a register of this processor
  * Each `extern "C" __global__` function gets an entry with what its bounds say.
@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <nvrtc.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,12 +162,31 @@ static bool write_text(const char *folder, const char *name, const char *text, b
     return fclose(f) == 0;
 }
 
-static bool write_all(const char *folder, nvrtcProgram p)
+static bool write_headers(const char *folder, nvrtcProgram p)
 {
-    bool ok = write_text(folder, "kernel.cpp", p->text, true);
+    bool ok = true;
     for (int i = 0; ok && i < p->headers; i++) ok = write_text(folder, p->name[i], p->header[i], false);
     for (int i = 0; ok && i < CARRIED; i++) ok = write_text(folder, carried[i].name, carried[i].text, false);
     return ok;
+}
+
+/* FNV-1a, of which `hash` is what was there before. */
+static uint64_t hash_text(uint64_t hash, const char *text)
+{
+    for (const char *c = text; *c; c++) hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+    return (hash ^ 0xff) * 1099511628211u;
+}
+enum { HASH_BEGIN = 2166136261u };
+
+/* A path beside this library; false if that is not known. */
+static bool beside(char *path, size_t size, const char *what, uint64_t hash, const char *end)
+{
+    Dl_info here;
+    if (!dladdr((void *)(uintptr_t)nvrtcVersion, &here) || !strchr(here.dli_fname, '/')) return false;
+    int folder = (int)(strrchr(here.dli_fname, '/') - here.dli_fname);
+    int n = snprintf(path, size, "%.*s/%s-%016llx%s", folder, here.dli_fname, what, (unsigned long long)hash,
+                     end);
+    return n > 0 && (size_t)n < size;
 }
 
 /* ---- The compiler ---- */
@@ -183,6 +203,8 @@ static char *read_whole(const char *path, size_t before, size_t *size)
     return data;
 }
 
+#define OPTIMISE "-Og" /* the sum of compiling and running is least */
+
 /* Runs in the child. Values are as exact as on the device: nothing is contracted or reassociated. */
 static void become_compiler(const char *folder, const char *const *what)
 {
@@ -194,7 +216,7 @@ static void become_compiler(const char *folder, const char *const *what)
         __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? "-march=x86-64-v3" : "-m64";
     const char *argv[MOST] = {compiler && *compiler ? compiler : "g++",
                               "-std=c++17",
-                              "-O1",
+                              OPTIMISE,
                               "-w",
                               "-fPIC",
                               "-fno-exceptions",
@@ -229,7 +251,7 @@ static bool new_folder(char *folder, size_t size)
 
 static bool remove_folder(const char *folder)
 {
-    char command[300];
+    char command[600];
     snprintf(command, sizeof command, "rm -rf '%s'", folder);
     return getenv("CODA_EMULATOR_KEEP") || !system(command);
 }
@@ -238,17 +260,13 @@ static bool remove_folder(const char *folder)
 
 static char prelude[600] = "words.h"; /* what every kernel includes first */
 
-/* Beside this library, under a name that changes with the headers; g++ takes prelude.h.gch for prelude.h if
- * it was made with the same options, and reads prelude.h if not. */
+/* Under a name that changes with the headers; g++ takes prelude.h.gch for prelude.h if it was made with the same
+ * options, and reads prelude.h if not. */
 static bool name_prelude(char *path, size_t size)
 {
-    Dl_info here;
-    uint32_t hash = 2166136261u; /* FNV-1a */
-    for (int i = 0; i < CARRIED; i++)
-        for (const char *c = carried[i].text; *c; c++) hash = (hash ^ (unsigned char)*c) * 16777619u;
-    if (!dladdr((void *)(uintptr_t)nvrtcVersion, &here) || !strchr(here.dli_fname, '/')) return false;
-    int folder = (int)(strrchr(here.dli_fname, '/') - here.dli_fname);
-    return snprintf(path, size, "%.*s/prelude-%08x.h", folder, here.dli_fname, hash) < (int)size;
+    uint64_t hash = hash_text(HASH_BEGIN, OPTIMISE);
+    for (int i = 0; i < CARRIED; i++) hash = hash_text(hash, carried[i].text);
+    return beside(path, size, "prelude", hash, ".h");
 }
 
 /* Copies a file and renames the copy: another process sees all of it, or nothing. */
@@ -272,8 +290,7 @@ static bool make_prelude(const char *path, const char *compiled)
     FILE *f = fopen(path, "we");
     if (!f || fputs("#include \"words.h\"\n", f) < 0 || fclose(f)) return false;
     if (!new_folder(folder, sizeof folder)) return false;
-    bool ok = true;
-    for (int i = 0; ok && i < CARRIED; i++) ok = write_text(folder, carried[i].name, carried[i].text, false);
+    bool ok = write_headers(folder, &(struct _nvrtcProgram){0});
     snprintf(made, sizeof made, "%s/words.h.gch", folder);
     ok = ok && run_compiler(folder, what) && put_file(made, compiled);
     return remove_folder(folder) && ok;
@@ -288,15 +305,38 @@ static void find_prelude(void)
     snprintf(prelude, sizeof prelude, "%s", path);
 }
 
+/* ---- A program's headers, written once: a hundred files, most of which all programs share ---- */
+
+/* -I and a folder with the headers: one beside this library, or else the program's own. */
+static bool find_headers(nvrtcProgram p, const char *own, char *option, size_t size)
+{
+    char path[500], fresh[520];
+    uint64_t hash = HASH_BEGIN;
+    for (int i = 0; i < p->headers; i++) hash = hash_text(hash_text(hash, p->name[i]), p->header[i]);
+    for (int i = 0; i < CARRIED; i++) hash = hash_text(hash, carried[i].text);
+    bool named = beside(path, sizeof path, "headers", hash, "");
+    bool there = named && !access(path, R_OK);
+    snprintf(fresh, sizeof fresh, "%s.XXXXXX", path);
+    if (named && !there && mkdtemp(fresh)) {
+        there = write_headers(fresh, p) && !rename(fresh, path);
+        if (!there) remove_folder(fresh);
+        there = there || !access(path, R_OK); /* another process was first */
+    }
+    snprintf(option, size, "-I%s", there ? path : own);
+    return there || write_headers(own, p);
+}
+
 static nvrtcResult compile(nvrtcProgram p, const char *folder)
 {
     struct emulated_image head = {.magic = EMULATED_IMAGE};
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    char path[300];
+    char path[300], headers[520];
     size_t size = 0;
-    if (!write_all(folder, p)) return NVRTC_ERROR_PROGRAM_CREATION_FAILURE;
+    if (!write_text(folder, "kernel.cpp", p->text, true)) return NVRTC_ERROR_PROGRAM_CREATION_FAILURE;
+    if (!find_headers(p, folder, headers, sizeof headers)) return NVRTC_ERROR_PROGRAM_CREATION_FAILURE;
     pthread_once(&once, find_prelude);
-    const char *const what[] = {"-shared", "-include", prelude, "kernel.cpp", "-o", "kernel.so", "-lm", NULL};
+    const char *const what[] = {"-shared",   headers,     "-include", prelude, "kernel.cpp", "-o",
+                                "kernel.so", "-nostdlib", "-lm",      "-lgcc", NULL};
     bool compiled = run_compiler(folder, what);
     free(p->log);
     snprintf(path, sizeof path, "%s/log", folder);
