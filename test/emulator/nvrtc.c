@@ -1,8 +1,9 @@
 /*
  * nvrtc.c -- the functions of NVRTC that libcoda uses, over g++: CUDA text becomes a shared object.
  *
- * The text is written to a folder, its headers to another one, which stays: those of primitives/ptx replaced by the
- * emulator's, which this library carries. Two things that no macro can replace are changed in every text:
+ * The text is written to a folder, its headers to another one, which stays: those of primitives/ptx replaced
+ * by the emulator's, which this library carries. Two things that no macro can replace are changed in every
+ * text:
  *     extern __shared__ T name[];    a pointer that the machine gives
  *     "+f"                           "+x": a float in a register of this processor
  * Each `extern "C" __global__` function gets an entry with what its bounds say.
@@ -260,8 +261,8 @@ static bool remove_folder(const char *folder)
 
 static char prelude[600] = "words.h"; /* what every kernel includes first */
 
-/* Under a name that changes with the headers; g++ takes prelude.h.gch for prelude.h if it was made with the same
- * options, and reads prelude.h if not. */
+/* Under a name that changes with the headers; g++ takes prelude.h.gch for prelude.h if it was made with the
+ * same options, and reads prelude.h if not. */
 static bool name_prelude(char *path, size_t size)
 {
     uint64_t hash = hash_text(HASH_BEGIN, OPTIMISE);
