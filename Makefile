@@ -164,7 +164,7 @@ test-full: deps ## the same with every case, long fuzzing and torture at full sc
 
 # A client that asks a server of examples/chat_server.c everything.
 $(BUILD)/test/system/chat/%.o: ALL_CFLAGS += -Iexamples -Iexamples/chat -Iexamples/model $(CHAT_CFLAGS)
-CHAT_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/chat/*.c) $(addprefix examples/chat/,served.c runner.c graph.c captures.c timer.c))
+CHAT_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/chat/*.c) $(addprefix examples/chat/,served.c runner.c graph.c captures.c shapes.c timer.c))
 $(BUILD)/chat_test: $(CHAT_TEST_OBJ) $(MODEL_OBJ) $(BUILD)/libcoda.so
 	$(CC) $(CHAT_TEST_OBJ) $(MODEL_OBJ) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN' $(CHAT_LIBS) $(LDLIBS)
 

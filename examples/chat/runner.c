@@ -7,15 +7,12 @@
 #include "chat_captures.h"
 #include "chat_graph.h"
 #include "chat_runner.h"
+#include "chat_shapes.h"
 #include "device.h"
 #include "random.h"
 #include "tensor.h"
 
 enum {
-    MOST_SHAPES = 16,  /* of rows, and of sequences */
-    MOST_WRITERS = 64, /* sequences of a step for which all that write have a shape */
-    GPU_PADDING = 10,  /* per cent of a step's time that rounding up T, or B, may cost */
-    CPU_PADDING = 50,
     STREAM_APART = 1, /* cuStreamCreate: it does not wait for the default one */
     ALIGNED = 256,    /* bytes */
 };
@@ -45,9 +42,7 @@ struct runner {
     int arg_count;
     struct random_weights random;
     void *workspace;
-    int64_t row_shapes[MOST_SHAPES], sequence_shapes[MOST_SHAPES];
-    int64_t writer_shapes[CAPTURES_MOST]; /* of steps with one row of each sequence */
-    int row_count, sequence_count, writer_count;
+    struct shapes shapes;
 };
 
 /* ---- Memory ---- */
@@ -190,45 +185,6 @@ static bool bind(struct runner *m, struct fault *f)
 
 /* ---- The plan ---- */
 
-enum { T, B }; /* the graph's symbols */
-
-/* Values of a symbol, up to `most`, to which others are rounded up: for little time, but no more of them than
- * there is room for. 0: it failed. */
-static int shapes_of(const struct runner *m, int symbol, int64_t most, int64_t *shapes, int room)
-{
-    int n = 0, below = 0;
-    for (int percent = m->opt.gpu ? GPU_PADDING : CPU_PADDING;; percent *= 2) {
-        n = coda_plan_buckets(m->plan, symbol, percent, shapes, room);
-        if (n < 0) return 0;
-        if (n <= room || shapes[room - 1] >= most) break;
-    }
-    while (shapes[below] < most) below++;
-    shapes[below] = most;
-    return below + 1;
-}
-
-/* Of the shapes of rows those up to `most`, and it; of too many every second one, or third. */
-static int writers_of(const struct runner *m, int64_t most, int64_t *shapes)
-{
-    int below = 0, n = 0;
-    while (below < m->row_count && m->row_shapes[below] < most) below++;
-    int step = (below + CAPTURES_MOST - 2) / (CAPTURES_MOST - 1);
-    for (int i = below ? (below - 1) % step : 0; i < below; i += step) shapes[n++] = m->row_shapes[i];
-    shapes[n++] = most;
-    return n;
-}
-
-static bool choose_shapes(struct runner *m, struct fault *f)
-{
-    const struct runner_options *o = &m->opt;
-    int writers = o->sequences < MOST_WRITERS ? o->sequences : MOST_WRITERS;
-    if (writers > o->rows) writers = o->rows;
-    m->row_count = shapes_of(m, T, o->rows, m->row_shapes, MOST_SHAPES);
-    m->sequence_count = shapes_of(m, B, o->sequences, m->sequence_shapes, MOST_SHAPES);
-    m->writer_count = writers_of(m, writers, m->writer_shapes);
-    return (m->row_count && m->sequence_count) || fault_set(f, "%s", coda_error());
-}
-
 static bool is_background(const struct runner *m)
 {
     enum runner_policy p = m->opt.policy;
@@ -239,7 +195,7 @@ static bool plan_new(struct runner *m, struct fault *f)
 {
     coda_compile_options how = device_target(&m->device);
     how.policy = is_background(m) ? CODA_POLICY_BACKGROUND : CODA_POLICY_WAIT;
-    how.shapes = MOST_SHAPES * MOST_SHAPES + CAPTURES_MOST;
+    how.shapes = SHAPES_ALL;
     coda_graph *g = chat_graph(&m->opt, &m->weights, f);
     bool good = g && (coda_compile(&m->plan, g, &how) == CODA_OK || fault_set(f, "%s", coda_error()));
     coda_graph_free(g);
@@ -273,7 +229,8 @@ struct runner *runner_new(const struct runner_options *opt, struct fault *f)
 {
     struct runner *m = calloc(1, sizeof *m);
     if (!m) return fault_set(f, "out of memory"), NULL;
-    if (choose(m, opt, f) && plan_new(m, f) && choose_shapes(m, f) && memory_new(m, f) && bind(m, f))
+    if (choose(m, opt, f) && plan_new(m, f) && shapes_choose(&m->shapes, m->plan, &m->opt, f) &&
+        memory_new(m, f) && bind(m, f))
         return m;
     runner_free(m);
     return NULL;
@@ -309,32 +266,11 @@ struct runner_inputs *runner_inputs(struct runner *m) { return &m->in; }
 
 static bool plan_shapes(struct runner *m)
 {
-    int64_t dims[(MOST_SHAPES * MOST_SHAPES + CAPTURES_MOST) * 2];
-    int n = 0;
+    int64_t dims[SHAPES_ALL * 2];
     coda_warm_options opt = CODA_WARM_OPTIONS_INIT;
-    for (int i = 0; i < m->writer_count; i++)
-        dims[n++] = m->writer_shapes[i], dims[n++] = m->writer_shapes[i];
-    for (int r = 0; r < m->row_count; r++)
-        for (int s = 0; s < m->sequence_count; s++)
-            dims[n++] = m->row_shapes[r], dims[n++] = m->sequence_shapes[s];
     opt.dims = dims;
-    opt.bindings = n / 2;
+    opt.bindings = shapes_list(&m->shapes, dims);
     return coda_warm(m->plan, &opt) == CODA_OK;
-}
-
-static int64_t round_up(const int64_t *shapes, int count, int n)
-{
-    int i = 0;
-    while (i < count - 1 && shapes[i] < n) i++;
-    return shapes[i];
-}
-
-static void choose_dims(const struct runner *m, int rows, int sequences, int64_t *dims)
-{
-    bool write = rows == sequences && rows <= m->writer_shapes[m->writer_count - 1];
-    dims[0] = round_up(m->row_shapes, m->row_count, rows);
-    dims[1] = round_up(m->sequence_shapes, m->sequence_count, sequences);
-    if (write) dims[0] = dims[1] = round_up(m->writer_shapes, m->writer_count, rows);
 }
 
 static void pad(struct runner *m, int rows, int sequences, const int64_t *dims)
@@ -366,9 +302,10 @@ static bool capture_shapes(struct runner *m)
                                     .args = m->args,
                                     .workspace = m->workspace,
                                     .stream = m->stream};
-    for (int i = m->writer_count - 1; i >= 0; i--) {
-        int64_t dims[] = {m->writer_shapes[i], m->writer_shapes[i]};
-        if ((i ? m->writer_shapes[i - 1] : 0) >= m->opt.graphs) continue;
+    const int64_t *writers = m->shapes.writers;
+    for (int i = m->shapes.writer_count - 1; i >= 0; i--) {
+        int64_t dims[] = {writers[i], writers[i]};
+        if ((i ? writers[i - 1] : 0) >= m->opt.graphs) continue;
         pad(m, 0, 0, dims);
         if (!upload(m) || !captures_add(&m->captures, dims)) return false;
     }
@@ -406,7 +343,7 @@ static bool run_there(struct runner *m, const int64_t *dims)
 bool runner_launch(struct runner *m, int rows, int sequences, struct fault *f)
 {
     int64_t dims[2];
-    choose_dims(m, rows, sequences, dims);
+    shapes_round(&m->shapes, rows, sequences, dims);
     pad(m, rows, sequences, dims);
     return (m->opt.gpu ? run_there(m, dims) : run(m, dims)) || fail(f, "step");
 }
