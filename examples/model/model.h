@@ -64,8 +64,8 @@ bool model_top(struct model *m, float *values, int32_t *ids, float *log_sum, str
 /* Forgets all tokens from `length` on. */
 void model_rewind(struct model *m, int length);
 
-/* A vector of model_width floats for each sentence, of which ids[i] has counts[i] tokens, one at least. Behind
- * the pooling come the dense layers and the normalisation that modules.json names. */
+/* A vector of model_width floats for each sentence, of which ids[i] has counts[i] tokens, one at least. The
+ * dense layers and the normalisation that modules.json names follow the pooling. */
 bool model_embed(struct model *m, const int32_t *const *ids, const int *counts, int sentences,
                  enum pooling how, float *to, struct fault *f);
 
