@@ -89,15 +89,16 @@ demo: deps ## builds all and runs examples/llama_block.c (DEMO=--cpu: as if ther
 MODEL_PACKAGES = jansson libpcre2-8 libutf8proc
 MODEL_LIBS    ?= $(shell pkg-config --libs $(MODEL_PACKAGES) 2>/dev/null)
 MODEL_CFLAGS  ?= $(shell pkg-config --cflags $(MODEL_PACKAGES) 2>/dev/null)
-MODEL_OBJ     := $(patsubst %.c,$(BUILD)/%.o,$(wildcard examples/model/*.c))
-TOKENIZER_OBJ := $(filter $(BUILD)/examples/model/tokenizer% $(BUILD)/examples/model/unicode%,$(MODEL_OBJ))
-$(MODEL_OBJ) $(MODEL_EXAMPLES:%=$(BUILD)/examples/%.o): ALL_CFLAGS += -Iexamples/model $(MODEL_CFLAGS)
+TOKENIZER_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard examples/tokenizer/*.c))
+MODEL_OBJ     := $(patsubst %.c,$(BUILD)/%.o,$(wildcard examples/model/*.c examples/template/*.c)) $(TOKENIZER_OBJ)
+MODEL_DIRS    := -Iexamples/model -Iexamples/template -Iexamples/tokenizer
+$(MODEL_OBJ) $(MODEL_EXAMPLES:%=$(BUILD)/examples/%.o): ALL_CFLAGS += $(MODEL_DIRS) $(MODEL_CFLAGS)
 $(BUILD)/examples/embed.o: ALL_CFLAGS += -Iexamples/coda
 $(BUILD)/examples/embed: $(BUILD)/examples/coda/npy.o
 $(MODEL_EXAMPLES:%=$(BUILD)/examples/%): $(BUILD)/examples/%: $(BUILD)/examples/%.o $(MODEL_OBJ) $(BUILD)/libcoda.so
 	$(CC) $(filter %.o,$^) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(MODEL_LIBS) $(LDLIBS)
 models: ## examples/embed.c and generate.c and the tests of examples/model, if jansson, PCRE2 and utf8proc are there
-tokenizers: ## of these the test of examples/model/tokenizer.h alone
+tokenizers: ## of these the test of examples/tokenizer alone
 ifneq ($(strip $(MODEL_LIBS)),)
 models: $(MODEL_EXAMPLES:%=$(BUILD)/examples/%) $(BUILD)/model_test tokenizers
 tokenizers: $(BUILD)/tokenizer_test
@@ -112,8 +113,8 @@ embed-data: ## fetches all-MiniLM-L6-v2, 91 MB, into build/minilm, for examples/
 CHAT_PACKAGES = libmicrohttpd $(MODEL_PACKAGES)
 CHAT_LIBS    ?= $(shell pkg-config --libs $(CHAT_PACKAGES) 2>/dev/null)
 CHAT_CFLAGS  ?= $(shell pkg-config --cflags $(CHAT_PACKAGES) 2>/dev/null)
-$(BUILD)/examples/chat/%.o: ALL_CFLAGS += -Iexamples/model $(CHAT_CFLAGS)
-$(BUILD)/examples/chat_server.o: ALL_CFLAGS += -Iexamples/chat -Iexamples/model $(CHAT_CFLAGS)
+$(BUILD)/examples/chat/%.o: ALL_CFLAGS += $(MODEL_DIRS) $(CHAT_CFLAGS)
+$(BUILD)/examples/chat_server.o: ALL_CFLAGS += -Iexamples/chat $(MODEL_DIRS) $(CHAT_CFLAGS)
 $(BUILD)/examples/chat_server: $(CHAT_OBJ) $(MODEL_OBJ) $(BUILD)/libcoda.so
 	$(CC) $(CHAT_OBJ) $(MODEL_OBJ) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(CHAT_LIBS) $(LDLIBS)
 chat_server: ## examples/chat_server.c, chat_load.c and their test, if libmicrohttpd and what `models` wants are there
@@ -126,7 +127,7 @@ endif
 
 # Models from files, against tiny ones whose logits another library has made.
 MODEL_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/model/*.c))
-$(MODEL_TEST_OBJ): ALL_CFLAGS += -Iexamples -Iexamples/model
+$(MODEL_TEST_OBJ): ALL_CFLAGS += -Iexamples $(MODEL_DIRS)
 $(BUILD)/model_test: $(MODEL_TEST_OBJ) $(MODEL_OBJ) $(BUILD)/libcoda.a
 	$(CC) $^ -o $@ $(MODEL_LIBS) $(LDLIBS)
 
@@ -163,14 +164,14 @@ test-full: deps ## the same with every case, long fuzzing and torture at full sc
 	@BUILD=$(BUILD) test/run test-full
 
 # A client that asks a server of examples/chat_server.c everything.
-$(BUILD)/test/system/chat/%.o: ALL_CFLAGS += -Iexamples -Iexamples/chat -Iexamples/model $(CHAT_CFLAGS)
+$(BUILD)/test/system/chat/%.o: ALL_CFLAGS += -Iexamples -Iexamples/chat $(MODEL_DIRS) $(CHAT_CFLAGS)
 CHAT_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/chat/*.c) $(addprefix examples/chat/,served.c runner.c graph.c captures.c shapes.c timer.c))
 $(BUILD)/chat_test: $(CHAT_TEST_OBJ) $(MODEL_OBJ) $(BUILD)/libcoda.so
 	$(CC) $(CHAT_TEST_OBJ) $(MODEL_OBJ) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN' $(CHAT_LIBS) $(LDLIBS)
 
 # Tokenizers, against what the package `tokenizers` did with them.
 TOKENIZER_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/model/tokenizer/*.c))
-$(TOKENIZER_TEST_OBJ): ALL_CFLAGS += -Iexamples/model
+$(TOKENIZER_TEST_OBJ): ALL_CFLAGS += -Iexamples/tokenizer
 $(BUILD)/tokenizer_test: $(TOKENIZER_TEST_OBJ) $(TOKENIZER_OBJ)
 	$(CC) $^ -o $@ $(MODEL_LIBS) $(LDLIBS)
 
@@ -344,7 +345,7 @@ $(BUILD)/compile_commands.json: $(SRC) Makefile ## for clangd and clang-tidy
 	@mkdir -p $(@D)
 	@{ printf '['; comma=; for f in $(SRC) $(TESTS) $(wildcard test/support/*.c test/system/chat/*.c examples/*.c examples/*/*.c perf/*.c); do \
 	    printf '%s\n{"directory": "%s", "file": "%s", "command": "%s -c %s"}' "$$comma" '$(CURDIR)' $$f \
-	        '$(CC) $(ALL_CFLAGS) -I$(BUILD)/test -Itest/support -Itest -Iexamples -Iexamples/chat -Iexamples/coda -Iexamples/load -Iexamples/model -Iperf' $$f; comma=,; \
+	        '$(CC) $(ALL_CFLAGS) -I$(BUILD)/test -Itest/support -Itest -Iexamples -Iexamples/chat -Iexamples/coda -Iexamples/load $(MODEL_DIRS) -Iperf' $$f; comma=,; \
 	done; printf '\n]\n'; } > $@
 
 # ---- Installation ----

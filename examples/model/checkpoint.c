@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,17 +14,6 @@
 #include "checkpoint.h"
 
 enum { MOST_TENSORS = 1 << 20 };
-
-bool fault_set(struct fault *f, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vsnprintf(f->text, sizeof f->text, format, args);
-    va_end(args);
-    for (char *c = f->text; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == 127) *c = '?';
-    return false;
-}
 
 /* ---- Files ---- */
 

@@ -1,5 +1,5 @@
 /*
- * main.c -- tokenizer_test DIR [VOCABULARY [SEED ROUNDS]] tests examples/model/tokenizer.h by the
+ * main.c -- tokenizer_test DIR [VOCABULARY [SEED ROUNDS]] tests examples/tokenizer by the
  * tokenizers in DIR and what the package `tokenizers` did with them (make_tokenizers.py). VOCABULARY is a
  * folder with the tokenizer of all-MiniLM-L6-v2; where it is not there, that part is left out, and a line
  * says so.

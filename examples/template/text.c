@@ -1,0 +1,424 @@
+/*
+ * text.c -- filters of single values, and the methods of strings.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "template_parts.h"
+
+/* The value as a string, as most filters take it. */
+static struct string text_of(struct call *c)
+{
+    struct value v = value_string(c->run, c->self);
+    return c->run->failed ? (struct string){"", 0} : *v.is.string;
+}
+
+static struct value kept(struct call *c, struct string s) { return string_value(c->run, s.data, s.bytes); }
+
+/* ---- White space ---- */
+
+static struct value stripped(struct call *c, bool left, bool right)
+{
+    struct string s = text_of(c);
+    return kept(c, string_strip(s, call_string(c, 0), left, right));
+}
+
+static struct value text_strip(struct call *c) { return stripped(c, true, true); }
+static struct value text_lstrip(struct call *c) { return stripped(c, true, false); }
+static struct value text_rstrip(struct call *c) { return stripped(c, false, true); }
+
+/* Lines but the first, unless `first`, behind `width` blanks; empty ones as they are, unless `blank`. */
+static struct value filter_indent(struct call *c)
+{
+    struct string s = text_of(c);
+    int64_t width = call_int(c, 0, 4);
+    bool first = call_flag(c, 1, false), blank = call_flag(c, 2, false);
+    struct text t = {0};
+    if (width < 0 || width > 1000) run_fail(c->run, "indent by %lld", (long long)width);
+    for (size_t at = 0; at <= s.bytes && !c->run->failed;) {
+        const char *end = s.bytes - at ? memchr(s.data + at, '\n', s.bytes - at) : NULL;
+        size_t n = end ? (size_t)(end - s.data) - at + 1 : s.bytes - at;
+        bool empty = !n || s.data[at] == '\n';
+        for (int64_t i = 0; i < width && (at ? blank || !empty : first); i++) text_add(&t, " ", 1);
+        text_add(&t, s.data + at, n);
+        if (t.size > TEMPLATE_OUTPUT) run_fail(c->run, "a text of more than %d bytes", TEMPLATE_OUTPUT);
+        at += n;
+        if (!end) break;
+    }
+    return text_value(c->run, &t);
+}
+
+/* ---- Letters ---- */
+
+enum letters { LETTERS_UPPER, LETTERS_LOWER, LETTERS_CAPITAL, LETTERS_TITLE, LETTERS_TITLE_FILTER };
+
+static bool cased(uint32_t c)
+{
+    struct text a = {0}, b = {0};
+    unicode_upper(&a, c);
+    unicode_lower(&b, c);
+    bool differ = !string_equal((struct string){a.data, a.size}, (struct string){b.data, b.size});
+    text_free(&a);
+    text_free(&b);
+    return differ;
+}
+
+static struct value letters(struct call *c, enum letters how)
+{
+    struct string s = text_of(c);
+    struct text t = {0};
+    uint32_t one;
+    bool begins = true;
+    for (size_t i = 0, n; i < s.bytes && run_work(c->run, 1); i += n) {
+        n = (size_t)unicode_get(s.data + i, s.bytes - i, &one);
+        (how == LETTERS_UPPER || (begins && how != LETTERS_LOWER) ? unicode_upper : unicode_lower)(&t, one);
+        if (how == LETTERS_CAPITAL) begins = false;
+        if (how == LETTERS_TITLE) begins = !cased(one);
+        if (how == LETTERS_TITLE_FILTER)
+            begins = python_space(one) || (one < 128 && strchr("-({[<", (int)one) && one);
+    }
+    return text_value(c->run, &t);
+}
+
+static struct value text_upper(struct call *c) { return letters(c, LETTERS_UPPER); }
+static struct value text_lower(struct call *c) { return letters(c, LETTERS_LOWER); }
+static struct value text_capitalize(struct call *c) { return letters(c, LETTERS_CAPITAL); }
+static struct value method_title(struct call *c) { return letters(c, LETTERS_TITLE); }
+static struct value filter_title(struct call *c) { return letters(c, LETTERS_TITLE_FILTER); }
+
+/* ---- Parts ---- */
+
+static const char *find(struct string s, size_t from, struct string part)
+{
+    if (from > s.bytes) return NULL;
+    return part.bytes ? memmem(s.data + from, s.bytes - from, part.data, part.bytes) : s.data + from;
+}
+
+/* A string argument that must be there. */
+static struct string wanted(struct call *c, int parameter)
+{
+    const struct string *s = call_string(c, parameter);
+    if (!s) run_fail(c->run, "a string is missing");
+    return s ? *s : (struct string){"", 0};
+}
+
+static struct value text_replace(struct call *c)
+{
+    struct string s = text_of(c), old = wanted(c, 0), with = wanted(c, 1);
+    int64_t left = call_int(c, 2, -1);
+    struct text t = {0};
+    size_t at = 0;
+    const char *next;
+    if (!old.bytes) run_fail(c->run, "replace of an empty string");
+    for (; !c->run->failed && left && (next = find(s, at, old)); left--) {
+        text_add(&t, s.data + at, (size_t)(next - s.data) - at);
+        text_add(&t, with.data, with.bytes);
+        at = (size_t)(next - s.data) + old.bytes;
+        if (t.size > TEMPLATE_OUTPUT) run_fail(c->run, "a text of more than %d bytes", TEMPLATE_OUTPUT);
+        run_work(c->run, 1);
+    }
+    text_add(&t, s.data + at, s.bytes - at);
+    return text_value(c->run, &t);
+}
+
+static struct value split_words(struct call *c, struct string s, int64_t most)
+{
+    struct value out = list_value(c->run, LIST_PLAIN);
+    while ((s = string_strip(s, NULL, true, false)).bytes && !c->run->failed) {
+        size_t n = 0;
+        uint32_t one;
+        for (int k; n < s.bytes && (k = unicode_get(s.data + n, s.bytes - n, &one)) && !python_space(one);)
+            n += (size_t)k;
+        if (!most) n = s.bytes; /* the rest, with the blanks at its end */
+        most -= most > 0;
+        list_add(c->run, out.is.list, kept(c, (struct string){s.data, n}));
+        s = (struct string){s.data + n, s.bytes - n};
+        if (n == 0) break;
+    }
+    return out;
+}
+
+static struct value method_split(struct call *c)
+{
+    struct string s = *c->self.is.string;
+    const struct string *by = call_string(c, 0);
+    int64_t most = call_int(c, 1, -1);
+    if (!by) return split_words(c, s, most < 0 ? INT64_MAX : most);
+    struct value out = list_value(c->run, LIST_PLAIN);
+    size_t at = 0;
+    const char *next;
+    if (!by->bytes) run_fail(c->run, "split by an empty string");
+    for (; !c->run->failed && most && (next = find(s, at, *by)); most--) {
+        list_add(c->run, out.is.list, kept(c, (struct string){s.data + at, (size_t)(next - s.data) - at}));
+        at = (size_t)(next - s.data) + by->bytes;
+    }
+    if (!c->run->failed) list_add(c->run, out.is.list, kept(c, (struct string){s.data + at, s.bytes - at}));
+    return out;
+}
+
+/* From the end. Parts come in the wrong order, and are turned. */
+static struct value method_rsplit(struct call *c)
+{
+    struct string s = *c->self.is.string, by = wanted(c, 0);
+    int64_t most = call_int(c, 1, -1);
+    struct value out = list_value(c->run, LIST_PLAIN);
+    if (!by.bytes) run_fail(c->run, "rsplit by an empty string");
+    for (size_t at = s.bytes; !c->run->failed && most && at >= by.bytes;) {
+        if (memcmp(s.data + --at + 1 - by.bytes, by.data, by.bytes)) continue;
+        size_t from = at + 1;
+        list_add(c->run, out.is.list, kept(c, (struct string){s.data + from, s.bytes - from}));
+        s.bytes = at = from - by.bytes;
+        most--;
+    }
+    if (c->run->failed) return out;
+    list_add(c->run, out.is.list, kept(c, s));
+    struct list *l = out.is.list;
+    for (size_t i = 0; !c->run->failed && i < l->count / 2; i++) {
+        struct value other = l->of[i];
+        l->of[i] = l->of[l->count - 1 - i];
+        l->of[l->count - 1 - i] = other;
+    }
+    return out;
+}
+
+static struct value method_splitlines(struct call *c)
+{
+    struct string s = *c->self.is.string;
+    struct value out = list_value(c->run, LIST_PLAIN);
+    for (size_t at = 0, n; at < s.bytes && !c->run->failed; at += n) {
+        for (n = 0; at + n < s.bytes && s.data[at + n] != '\n' && s.data[at + n] != '\r';) n++;
+        list_add(c->run, out.is.list, kept(c, (struct string){s.data + at, n}));
+        if (at + n + 1 < s.bytes && s.data[at + n] == '\r' && s.data[at + n + 1] == '\n') n++;
+        n++;
+    }
+    return out;
+}
+
+static bool at_end(struct string s, struct string part, bool end)
+{
+    return part.bytes <= s.bytes &&
+           (!part.bytes || !memcmp(s.data + (end ? s.bytes - part.bytes : 0), part.data, part.bytes));
+}
+
+/* Whether the string begins, or ends, with a string, or one of a tuple. */
+static struct value fits(struct call *c, bool end)
+{
+    const struct value *v = c->at[0];
+    const struct list *all = v && v->kind == VALUE_LIST ? v->is.list : NULL;
+    if (!all) return bool_value(at_end(*c->self.is.string, wanted(c, 0), end));
+    for (size_t i = 0; i < all->count; i++)
+        if (all->of[i].kind == VALUE_STRING && at_end(*c->self.is.string, *all->of[i].is.string, end))
+            return bool_value(true);
+    return bool_value(false);
+}
+
+static struct value method_startswith(struct call *c) { return fits(c, false); }
+static struct value method_endswith(struct call *c) { return fits(c, true); }
+
+static struct value method_removeprefix(struct call *c)
+{
+    struct string s = *c->self.is.string, part = wanted(c, 0);
+    size_t n = at_end(s, part, false) ? part.bytes : 0;
+    return kept(c, (struct string){s.data + n, s.bytes - n});
+}
+
+static struct value method_removesuffix(struct call *c)
+{
+    struct string s = *c->self.is.string, part = wanted(c, 0);
+    return kept(c, (struct string){s.data, s.bytes - (at_end(s, part, true) ? part.bytes : 0)});
+}
+
+static struct value method_index(struct call *c)
+{
+    struct string s = *c->self.is.string;
+    const char *at = find(s, 0, wanted(c, 0));
+    return int_value(at ? (int64_t)string_length((struct string){s.data, (size_t)(at - s.data)}) : -1);
+}
+
+static struct value method_rfind(struct call *c)
+{
+    struct string s = *c->self.is.string, part = wanted(c, 0);
+    for (size_t at = s.bytes + 1; at-- > 0 && run_work(c->run, 1);)
+        if (at_end((struct string){s.data + at, s.bytes - at}, part, false))
+            return int_value((int64_t)string_length((struct string){s.data, at}));
+    return int_value(-1);
+}
+
+static struct value method_count(struct call *c)
+{
+    struct string s = *c->self.is.string, part = wanted(c, 0);
+    int64_t n = 0;
+    const char *at = s.data;
+    if (!part.bytes) return int_value((int64_t)string_length(s) + 1);
+    for (; (at = find(s, (size_t)(at - s.data), part)); at += part.bytes) n++;
+    return int_value(n);
+}
+
+static struct value method_join(struct call *c)
+{
+    struct text t = {0};
+    const struct list *all = c->at[0] ? value_items(c->run, *c->at[0]) : NULL;
+    if (!all) run_fail(c->run, "join of nothing");
+    for (size_t i = 0; !c->run->failed && i < all->count; i++) {
+        if (all->of[i].kind != VALUE_STRING) run_fail(c->run, "join of %s", kind_name(all->of[i]));
+        if (i) text_add(&t, c->self.is.string->data, c->self.is.string->bytes);
+        value_write(c->run, &t, all->of[i]);
+        if (t.size > TEMPLATE_OUTPUT) run_fail(c->run, "a text of more than %d bytes", TEMPLATE_OUTPUT);
+    }
+    return text_value(c->run, &t);
+}
+
+static struct value all_are(struct call *c, bool (*is)(uint32_t))
+{
+    struct string s = *c->self.is.string;
+    uint32_t one;
+    for (size_t i = 0, n; i < s.bytes; i += n) {
+        n = (size_t)unicode_get(s.data + i, s.bytes - i, &one);
+        if (!n || !is(one)) return bool_value(false);
+    }
+    return bool_value(s.bytes > 0);
+}
+
+static bool ascii_digit(uint32_t c) { return c >= '0' && c <= '9'; }
+static struct value method_isdigit(struct call *c) { return all_are(c, ascii_digit); }
+static struct value method_isspace(struct call *c) { return all_are(c, python_space); }
+
+const struct callee template_string_methods[] = {{"strip", "chars", text_strip},
+                                                 {"lstrip", "chars", text_lstrip},
+                                                 {"rstrip", "chars", text_rstrip},
+                                                 {"upper", "", text_upper},
+                                                 {"lower", "", text_lower},
+                                                 {"capitalize", "", text_capitalize},
+                                                 {"title", "", method_title},
+                                                 {"replace", "old new count", text_replace},
+                                                 {"split", "sep maxsplit", method_split},
+                                                 {"rsplit", "sep maxsplit", method_rsplit},
+                                                 {"splitlines", "", method_splitlines},
+                                                 {"startswith", "prefix", method_startswith},
+                                                 {"endswith", "suffix", method_endswith},
+                                                 {"removeprefix", "prefix", method_removeprefix},
+                                                 {"removesuffix", "suffix", method_removesuffix},
+                                                 {"find", "sub", method_index},
+                                                 {"rfind", "sub", method_rfind},
+                                                 {"count", "sub", method_count},
+                                                 {"join", "iterable", method_join},
+                                                 {"isdigit", "", method_isdigit},
+                                                 {"isspace", "", method_isspace},
+                                                 {NULL, NULL, NULL}};
+
+/* ---- Filters of single values ---- */
+
+static struct value filter_string(struct call *c) { return value_string(c->run, c->self); }
+static struct value filter_safe(struct call *c) { return c->self; }
+
+static struct value filter_escape(struct call *c)
+{
+    static const char special[] = "&<>\"'";
+    static const char *const meant[] = {"&amp;", "&lt;", "&gt;", "&#34;", "&#39;"};
+    struct string s = text_of(c);
+    struct text t = {0};
+    for (size_t i = 0; i < s.bytes; i++) {
+        const char *place = s.data[i] ? strchr(special, s.data[i]) : NULL;
+        if (place) text_add(&t, meant[place - special], strlen(meant[place - special]));
+        else text_add(&t, &s.data[i], 1);
+    }
+    return text_value(c->run, &t);
+}
+
+static struct value filter_default(struct call *c)
+{
+    bool use = c->self.kind == VALUE_UNDEFINED || (call_flag(c, 1, false) && !value_true(c->self));
+    if (!use) return c->self;
+    return c->at[0] ? *c->at[0] : string_value(c->run, "", 0);
+}
+
+static struct value filter_tojson(struct call *c)
+{
+    struct text t = {0};
+    int64_t indent = call_int(c, 1, -1);
+    if (indent > 100) run_fail(c->run, "tojson with an indent of %lld", (long long)indent);
+    if (call_flag(c, 0, false) || (c->at[2] && c->at[2]->kind != VALUE_NONE) || call_flag(c, 3, false))
+        run_fail(c->run, "tojson with ensure_ascii, separators or sort_keys");
+    value_json(c->run, &t, c->self, (int)indent, 0);
+    return text_value(c->run, &t);
+}
+
+/* A string's number, with blanks around; false: it is none. */
+static bool number_in(struct string s, double *real, int64_t *whole, bool *is_whole)
+{
+    char digits[64], *end;
+    s = string_strip(s, NULL, true, true);
+    if (!s.bytes || s.bytes >= sizeof digits || !memchr("+-.0123456789", *s.data, 13)) return false;
+    memcpy(digits, s.data, s.bytes);
+    digits[s.bytes] = 0;
+    errno = 0;
+    *whole = strtoll(digits, &end, 10);
+    *is_whole = !*end && !errno;
+    *real = strtod(digits, &end);
+    return !*end && !strpbrk(digits, "xXpP");
+}
+
+static struct value filter_int(struct call *c)
+{
+    double x = 0;
+    int64_t whole = 0;
+    bool is_whole = false,
+         there = c->self.kind == VALUE_STRING && number_in(*c->self.is.string, &x, &whole, &is_whole);
+    if (value_integer(c->self)) return int_value(c->self.is.integer);
+    if (there && is_whole) return int_value(whole);
+    there |= value_number(c->self, &x);
+    if (there && fabs(x) < 9e18) return int_value((int64_t)x);
+    return c->at[0] ? *c->at[0] : int_value(0);
+}
+
+static struct value filter_float(struct call *c)
+{
+    double x = 0;
+    int64_t whole;
+    bool is_whole,
+        there = c->self.kind == VALUE_STRING && number_in(*c->self.is.string, &x, &whole, &is_whole);
+    if (there || value_number(c->self, &x)) return float_value(x);
+    return c->at[0] ? *c->at[0] : float_value(0);
+}
+
+static struct value filter_abs(struct call *c)
+{
+    double x;
+    if (value_integer(c->self) && c->self.is.integer > INT64_MIN) return int_value(llabs(c->self.is.integer));
+    if (!value_number(c->self, &x)) run_fail(c->run, "abs of %s", kind_name(c->self));
+    return c->run->failed ? c->self : float_value(fabs(x));
+}
+
+/* To so many places, halves to the even one, as Python's round; or up, or down. */
+static struct value filter_round(struct call *c)
+{
+    double x = 0, scale = pow(10, (double)call_int(c, 0, 0));
+    const struct string *how = call_string(c, 1);
+    if (!value_number(c->self, &x)) run_fail(c->run, "round of %s", kind_name(c->self));
+    bool up = how && string_is(*how, "ceil"), down = how && string_is(*how, "floor");
+    if (!up && !down && value_integer(c->self) && scale >= 1) return c->self;
+    return float_value((up ? ceil(x * scale) : down ? floor(x * scale) : rint(x * scale)) / scale);
+}
+
+const struct callee template_filters[] = {
+    {"trim", "chars", text_strip},
+    {"upper", "", text_upper},
+    {"lower", "", text_lower},
+    {"capitalize", "", text_capitalize},
+    {"title", "", filter_title},
+    {"replace", "old new count", text_replace},
+    {"indent", "width first blank", filter_indent},
+    {"string", "", filter_string},
+    {"safe", "", filter_safe},
+    {"escape", "", filter_escape},
+    {"e", "", filter_escape},
+    {"default", "default_value boolean", filter_default},
+    {"d", "default_value boolean", filter_default},
+    {"tojson", "ensure_ascii indent separators sort_keys", filter_tojson},
+    {"int", "default base", filter_int},
+    {"float", "default", filter_float},
+    {"abs", "", filter_abs},
+    {"round", "precision method", filter_round},
+    {NULL, NULL, NULL}};
