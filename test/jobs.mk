@@ -145,7 +145,8 @@ $(eval $(call job,emulated-chat,rest,$(on_emulator) LD_LIBRARY_PATH=$(HERE)/emul
 EMULATE := emulated-gemm $(filter-out emulated-gemm,$(EMULATED:%=emulated-%)) emulated-chat cold-start killed
 
 $(eval $(call job,emulated-model,rest,sh -c 'mkdir -p $(BUILD)/model && test/system/model/programs.sh $(BUILD)'))
-EMULATE += emulated-model
+$(eval $(call job,emulated-checkpoints,rest,$(on_emulator) LD_LIBRARY_PATH=$(HERE)/emulator $(BUILD)/model_test test/system/model/tiny $(BUILD) brief_gpu))
+EMULATE += emulated-model emulated-checkpoints
 
 # ---- Tiers ----
 CHECK := $(UNIT) $(HOUSE) lint install conformance

@@ -6,12 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "model_test.h"
 #include "tensor.h"
 #include "writer.h"
 
-enum { PROMPT = 5, LONG = 512, CONTEXT_END = 32, BURST = 16, GPT2_LONG = 251 };
+enum { PROMPT = 5, LONG = 512, BRIEF = 6, CONTEXT_END = 32, BURST = 16, GPT2_LONG = 251 };
 static const int32_t prompt[PROMPT] = {1, 17, 4, 33, 9};
 
 static const struct place {
@@ -20,8 +22,8 @@ static const struct place {
     const char *text;
     int digits; /* of dtype's significands, in bits */
 } on_cpu = {CODA_DEVICE_CPU, CODA_F32, "f32 on the CPU device", 24},
-  on_gpu[] = {{CODA_DEVICE_GPU, CODA_F32, "f32 on the GPU", 24},
-              {CODA_DEVICE_GPU, CODA_F16, "f16 on the GPU", 11},
+  on_gpu[] = {{CODA_DEVICE_GPU, CODA_F16, "f16 on the GPU", 11},
+              {CODA_DEVICE_GPU, CODA_F32, "f32 on the GPU", 24},
               {CODA_DEVICE_GPU, CODA_BF16, "bf16 on the GPU", 8}};
 
 /* Caches hold what no token may notice. */
@@ -212,10 +214,56 @@ void test_greedy(const char *tiny, const char *scratch)
     for (int i = 0; i < decoders; i++) cached(tiny, decoder[i], &on_cpu, longest(decoder[i]));
 }
 
-/* On the GPU that there is: each family, in each dtype. Nobody asks for it but by name. */
+struct apart {
+    const char *name;
+    const struct place *place;
+    pid_t process;
+};
+
+/* In a process of its own, so that several compile their kernels at once. */
+static void start(struct apart *a, const char *tiny, int tokens)
+{
+    fflush(NULL);
+    a->process = fork();
+    if (a->process) return;
+    failures = 0;
+    cached(tiny, a->name, a->place, tokens);
+    exit(failures != 0);
+}
+
+static void join(const struct apart *a)
+{
+    int status = -1;
+    bool ended = a->process > 0 && waitpid(a->process, &status, 0) == a->process;
+    CHECK(ended && status == 0, "%s, %s: the process ended with %d", a->name, a->place->text, status);
+}
+
+/* Each family in each of `dtypes` of on_gpu, as many at once as there are processors; as many tokens as a
+ * family can, but no more than `most`. */
+static void families_on_gpu(const char *tiny, int dtypes, int most)
+{
+    int cases = decoders * dtypes, wide = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    struct apart *all = calloc((size_t)cases, sizeof *all);
+    for (int i = 0; i < cases + wide; i++) {
+        if (i >= wide) join(&all[i - wide]);
+        if (i >= cases) continue;
+        all[i] = (struct apart){.name = decoder[i / dtypes], .place = &on_gpu[i % dtypes]};
+        int longer = longest(all[i].name);
+        start(&all[i], tiny, longer < most ? longer : most);
+    }
+    free(all);
+}
+
+/* On the GPU that there is. Nobody asks for them but by name: all dtypes, and whole texts; and what the SM in
+ * software has the time for. */
 void test_greedy_gpu(const char *tiny, const char *scratch)
 {
     (void)scratch;
-    for (int i = 0; i < decoders; i++)
-        for (int d = 0; d < 3; d++) cached(tiny, decoder[i], &on_gpu[d], longest(decoder[i]));
+    families_on_gpu(tiny, sizeof on_gpu / sizeof *on_gpu, LONG);
+}
+
+void test_brief_gpu(const char *tiny, const char *scratch)
+{
+    (void)scratch;
+    families_on_gpu(tiny, 1, BRIEF);
 }

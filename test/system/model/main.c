@@ -1,6 +1,6 @@
 /*
  * main.c -- model_test TINY SCRATCH [TEST]... tests examples/model on the checkpoints in the folder TINY;
- * SCRATCH is a folder for files that are made. greedy_gpu, which wants a GPU, runs only by name.
+ * SCRATCH is a folder for files that are made. What ends in _gpu wants a GPU and runs only by name.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -62,14 +62,14 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(const char *tiny, const char *scratch);
-    } tests[] = {{"families", test_families},    {"greedy", test_greedy}, {"sampling", test_sampling},
-                 {"files", test_files},          {"fuzz", test_fuzz},     {"templates", test_templates},
-                 {"turns", test_turns},          {"minilm", test_minilm}, {"modules", test_modules},
-                 {"words", test_words},          {"cuts", test_cuts},     {"rounding", test_rounding},
-                 {"greedy_gpu", test_greedy_gpu}};
+    } tests[] = {{"families", test_families},     {"greedy", test_greedy},      {"sampling", test_sampling},
+                 {"files", test_files},           {"fuzz", test_fuzz},          {"templates", test_templates},
+                 {"turns", test_turns},           {"minilm", test_minilm},      {"modules", test_modules},
+                 {"words", test_words},           {"cuts", test_cuts},          {"rounding", test_rounding},
+                 {"greedy_gpu", test_greedy_gpu}, {"brief_gpu", test_brief_gpu}};
     if (argc < 3) return fprintf(stderr, "usage: model_test TINY SCRATCH [TEST]...\n"), 2;
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
-        bool wanted = argc == 3 && strcmp(tests[i].name, "greedy_gpu");
+        bool wanted = argc == 3 && !strstr(tests[i].name, "_gpu");
         for (int a = 3; a < argc; a++) wanted |= !strcmp(argv[a], tests[i].name);
         if (wanted) tests[i].run(argv[1], argv[2]);
     }

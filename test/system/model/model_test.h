@@ -27,6 +27,7 @@ bool golden_open(struct checkpoint *c, const char *path);
 void test_families(const char *tiny, const char *scratch);
 void test_greedy(const char *tiny, const char *scratch);
 void test_greedy_gpu(const char *tiny, const char *scratch);
+void test_brief_gpu(const char *tiny, const char *scratch);
 void test_sampling(const char *tiny, const char *scratch);
 void test_files(const char *tiny, const char *scratch);
 void test_fuzz(const char *tiny, const char *scratch);
