@@ -91,12 +91,16 @@ MODEL_LIBS    ?= $(shell pkg-config --libs $(MODEL_PACKAGES) 2>/dev/null)
 MODEL_CFLAGS  ?= $(shell pkg-config --cflags $(MODEL_PACKAGES) 2>/dev/null)
 TOKENIZER_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard examples/tokenizer/*.c))
 MODEL_OBJ     := $(patsubst %.c,$(BUILD)/%.o,$(wildcard examples/model/*.c examples/template/*.c)) $(TOKENIZER_OBJ)
+MODELS        := $(BUILD)/examples/libmodel.a
 MODEL_DIRS    := -Iexamples/model -Iexamples/template -Iexamples/tokenizer
 $(MODEL_OBJ) $(MODEL_EXAMPLES:%=$(BUILD)/examples/%.o): ALL_CFLAGS += $(MODEL_DIRS) $(MODEL_CFLAGS)
+$(MODELS): $(MODEL_OBJ)
+	@rm -f $@
+	ar rcs $@ $^
 $(BUILD)/examples/embed.o: ALL_CFLAGS += -Iexamples/coda
 $(BUILD)/examples/embed: $(BUILD)/examples/coda/npy.o
-$(MODEL_EXAMPLES:%=$(BUILD)/examples/%): $(BUILD)/examples/%: $(BUILD)/examples/%.o $(MODEL_OBJ) $(BUILD)/libcoda.so
-	$(CC) $(filter %.o,$^) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(MODEL_LIBS) $(LDLIBS)
+$(MODEL_EXAMPLES:%=$(BUILD)/examples/%): $(BUILD)/examples/%: $(BUILD)/examples/%.o $(MODELS) $(BUILD)/libcoda.so
+	$(CC) $(filter %.o %.a,$^) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(MODEL_LIBS) $(LDLIBS)
 models: ## examples/embed.c and generate.c and the tests of examples/model, if jansson, PCRE2 and utf8proc are there
 tokenizers: ## of these the test of examples/tokenizer alone
 ifneq ($(strip $(MODEL_LIBS)),)
@@ -115,8 +119,8 @@ CHAT_LIBS    ?= $(shell pkg-config --libs $(CHAT_PACKAGES) 2>/dev/null)
 CHAT_CFLAGS  ?= $(shell pkg-config --cflags $(CHAT_PACKAGES) 2>/dev/null)
 $(BUILD)/examples/chat/%.o: ALL_CFLAGS += $(MODEL_DIRS) $(CHAT_CFLAGS)
 $(BUILD)/examples/chat_server.o: ALL_CFLAGS += -Iexamples/chat $(MODEL_DIRS) $(CHAT_CFLAGS)
-$(BUILD)/examples/chat_server: $(CHAT_OBJ) $(MODEL_OBJ) $(BUILD)/libcoda.so
-	$(CC) $(CHAT_OBJ) $(MODEL_OBJ) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(CHAT_LIBS) $(LDLIBS)
+$(BUILD)/examples/chat_server: $(CHAT_OBJ) $(MODELS) $(BUILD)/libcoda.so
+	$(CC) $(CHAT_OBJ) $(MODELS) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN/..' $(CHAT_LIBS) $(LDLIBS)
 chat_server: ## examples/chat_server.c, chat_load.c and their test, if libmicrohttpd and what `models` wants are there
 ifneq ($(strip $(CHAT_LIBS)),)
 chat_server: $(BUILD)/examples/chat_server $(BUILD)/examples/chat_load $(BUILD)/chat_test
@@ -128,7 +132,7 @@ endif
 # Models from files, against tiny ones whose logits another library has made.
 MODEL_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/model/*.c))
 $(MODEL_TEST_OBJ): ALL_CFLAGS += -Iexamples $(MODEL_DIRS)
-$(BUILD)/model_test: $(MODEL_TEST_OBJ) $(MODEL_OBJ) $(BUILD)/libcoda.a
+$(BUILD)/model_test: $(MODEL_TEST_OBJ) $(MODELS) $(BUILD)/libcoda.a
 	$(CC) $^ -o $@ $(MODEL_LIBS) $(LDLIBS)
 
 # ---- Tests ----
@@ -166,8 +170,8 @@ test-full: deps ## the same with every case, long fuzzing and torture at full sc
 # A client that asks a server of examples/chat_server.c everything.
 $(BUILD)/test/system/chat/%.o: ALL_CFLAGS += -Iexamples -Iexamples/chat $(MODEL_DIRS) $(CHAT_CFLAGS)
 CHAT_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/chat/*.c) $(addprefix examples/chat/,served.c runner.c graph.c captures.c shapes.c timer.c))
-$(BUILD)/chat_test: $(CHAT_TEST_OBJ) $(MODEL_OBJ) $(BUILD)/libcoda.so
-	$(CC) $(CHAT_TEST_OBJ) $(MODEL_OBJ) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN' $(CHAT_LIBS) $(LDLIBS)
+$(BUILD)/chat_test: $(CHAT_TEST_OBJ) $(MODELS) $(BUILD)/libcoda.so
+	$(CC) $(CHAT_TEST_OBJ) $(MODELS) -o $@ -L$(BUILD) -lcoda -Wl,-rpath,'$$ORIGIN' $(CHAT_LIBS) $(LDLIBS)
 
 # Tokenizers, against what the package `tokenizers` did with them.
 TOKENIZER_TEST_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard test/system/model/tokenizer/*.c))

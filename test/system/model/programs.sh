@@ -37,8 +37,7 @@ refused 1 'the model was made for 1024' "$generate" --cpu --ids --context 2000 "
 # README's program is that, and writes what generate writes.
 sed -n '/^```c$/,/^```$/p' examples/model/README.md | sed '/^```/d' >"$build/model/first.c"
 ${CC:-gcc} -std=c11 -D_GNU_SOURCE -Wall -Werror -Iinclude -Iexamples -Iexamples/model "$build/model/first.c" \
-    "$build"/examples/model/*.o "$build"/examples/template/*.o "$build"/examples/tokenizer/*.o \
-    -o "$build/model/first" -L"$build" -lcoda -Wl,-rpath,"$here/$build" \
+    "$build/examples/libmodel.a" -o "$build/model/first" -L"$build" -lcoda -Wl,-rpath,"$here/$build" \
     $(pkg-config --libs jansson libpcre2-8 libutf8proc) -lm -ldl
 code() { grep -vcE '^ *(/?\*|$)' "$1"; } # lines that are neither comments nor empty
 [ "$(code "$build/model/first.c")" -le 40 ] || fail "README's program has $(code "$build/model/first.c") lines; 40 at most"
