@@ -243,7 +243,7 @@ int main(int argc, char **argv)
     if (good && o.bundle) good = write_bundle(m, o.bundle, &f);
     if (good && !o.open.only_plan)
         good = (n = (o.chat ? text_message : text_tokens)(t, o.prompt ? o.prompt : "1", &prompt, &f)) >= 0 &&
-               generate(&a, prompt, n);
+               (o.chat || text_after(t, prompt, n, &f)) && generate(&a, prompt, n);
     free(prompt);
     if (!good) fprintf(stderr, "generate: %s\n", f.text);
     text_close(t);

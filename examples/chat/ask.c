@@ -279,6 +279,7 @@ static bool parse_object(struct ask *a, const json_t *body, struct prompt *t, co
     if (!get_sampling(body, &sampling, p) || !get_logprobs(a, body, limits->likely, &likely, p)) return false;
     a->request = request_new(s, t->ids, t->count, (int)most, (int)likely);
     if (!a->request) return no_memory(p);
+    if (!a->chat && !speech_after(a->request->speech, t->ids, t->count)) return no_memory(p);
     a->request->sampling = sampling;
     a->request->whole = !a->stream;
     return get_flag(body, "ignore_eos", &a->request->ignore_eos, p) && get_stops(a->request, body, p);

@@ -40,7 +40,7 @@ int served_encode(const struct served *s, const char *text, size_t bytes, bool b
 /* Tokens of a chat's messages, with the words that begin an answer; `more` are variables of the template. */
 int served_chat(const struct served *s, const json_t *messages, const json_t *more, int32_t **ids,
                 struct fault *f);
-/* Adds a token's text, as UTF-8, special ones by their names. */
+/* Adds a token's text inside of a text, as UTF-8, special ones by their names. */
 void served_token(const struct served *s, int32_t id, struct text *to);
 
 /* ---- The text of tokens that come one by one, never half a character ---- */
@@ -48,6 +48,8 @@ void served_token(const struct served *s, int32_t id, struct text *to);
 struct speech;
 struct speech *speech_new(const struct served *s);
 void speech_free(struct speech *p);
+/* What comes goes on after the text of these tokens. Before all others; false: no memory. */
+bool speech_after(struct speech *p, const int32_t *ids, int n);
 /* Adds what is sure by now, or at the end all that waits; what is no character becomes U+FFFD. */
 void speech_add(struct speech *p, int32_t id, struct text *to);
 void speech_end(struct speech *p, struct text *to);

@@ -137,6 +137,6 @@ void served_token(const struct served *s, int32_t id, struct text *to)
 {
     char piece[4096], byte = (char)id;
     if (!s->tokenizer && !s->wordless && id < SERVED_BYTES) unicode_add_lossy(to, &byte, 1);
-    int n = s->tokenizer ? tokenizer_decode_all(s->tokenizer, &id, 1, piece, sizeof piece) : 0;
+    int n = s->tokenizer ? tokenizer_piece(s->tokenizer, id, piece, sizeof piece) : 0;
     if (n > 0 && (size_t)n < sizeof piece) text_add(to, piece, (size_t)n);
 }

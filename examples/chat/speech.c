@@ -29,6 +29,11 @@ void speech_free(struct speech *p)
     free(p);
 }
 
+bool speech_after(struct speech *p, const int32_t *ids, int n)
+{
+    return !p->stream || tokenizer_stream_after(p->stream, ids, n);
+}
+
 /* ---- Bytes to UTF-8: what is no character becomes U+FFFD ---- */
 
 static void put_replacement(struct speech *p, struct text *to)

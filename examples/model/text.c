@@ -162,6 +162,11 @@ int text_message(struct text *t, const char *message, int32_t **ids, struct faul
     return n;
 }
 
+bool text_after(struct text *t, const int32_t *ids, int n, struct fault *f)
+{
+    return !t || tokenizer_stream_after(t->answer, ids, n) || fault_set(f, "out of memory");
+}
+
 bool text_ends(const struct text *t, int32_t id) { return t && t->end >= 0 && id == t->end; }
 
 int text_shorten(int32_t *ids, int count, int most)

@@ -28,6 +28,9 @@ int text_message(struct text *t, const char *message, int32_t **ids, struct faul
 /* Whether a token ends the answer to text_message. */
 bool text_ends(const struct text *t, int32_t id);
 
+/* The answer goes on after the text of these tokens. Nothing if `t` is NULL. */
+bool text_after(struct text *t, const int32_t *ids, int n, struct fault *f);
+
 /* `count` tokens in at most `most`: the last one stays the last, which the model may want there. */
 int text_shorten(int32_t *ids, int count, int most);
 

@@ -1,5 +1,5 @@
 /*
- * stream.c -- the text of tokens that come one by one.
+ * stream.c -- the text of tokens that come one by one, and of one among others.
  *
  * A token's text may depend on the one before it (a space between words) and may end within a character. So
  * the last tokens are kept: what they are without the new ones is subtracted from what they are with them.
@@ -9,7 +9,10 @@
 
 #include "tokenizer_parts.h"
 
-enum { WAIT_MOST = 16 }; /* tokens that wait for the end of a character, which has four bytes */
+enum {
+    WAIT_MOST = 16,  /* tokens that wait for the end of a character, which has four bytes */
+    AFTER_MOST = 64, /* tokens that the text goes on after: enough that some are text */
+};
 
 struct tokenizer_stream {
     const struct tokenizer *t;
@@ -76,6 +79,13 @@ static int advance(struct tokenizer_stream *s, bool all, char *out, size_t size)
     return count;
 }
 
+bool tokenizer_stream_after(struct tokenizer_stream *s, const int32_t *ids, int n)
+{
+    for (int i = n > AFTER_MOST ? n - AFTER_MOST : 0; i < n; i++) ids_add(&s->ids, ids[i]);
+    s->out = s->ids.count;
+    return !s->ids.failed && tokenizer_text(s->t, s->ids.list, s->ids.count, false, &s->text);
+}
+
 int tokenizer_stream_next(struct tokenizer_stream *s, int32_t id, char *out, size_t size)
 {
     ids_add(&s->ids, id);
@@ -86,4 +96,20 @@ int tokenizer_stream_next(struct tokenizer_stream *s, int32_t id, char *out, siz
 int tokenizer_stream_end(struct tokenizer_stream *s, char *out, size_t size)
 {
     return advance(s, true, out, size);
+}
+
+/* What a second one adds to the first. */
+int tokenizer_piece(struct tokenizer *t, int32_t id, char *out, size_t size)
+{
+    struct text one = {0}, two = {0}, piece = {0};
+    bool good =
+        tokenizer_text(t, &id, 1, true, &one) && tokenizer_text(t, (int32_t[]){id, id}, 2, true, &two);
+    bool longer = two.size > one.size && (!one.size || !memcmp(two.data, one.data, one.size));
+    if (longer) text_add(&piece, two.data + one.size, two.size - one.size);
+    else text_add(&piece, one.data, one.size);
+    int count = good && !piece.failed ? tokenizer_hand_out(&piece, out, size) : -1;
+    text_free(&one);
+    text_free(&two);
+    text_free(&piece);
+    return count;
 }

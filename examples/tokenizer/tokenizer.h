@@ -15,6 +15,7 @@
 #define MODEL_TOKENIZER_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -48,6 +49,12 @@ int tokenizer_decode(struct tokenizer *t, const int32_t *ids, int n, char *out, 
 int tokenizer_decode_all(struct tokenizer *t, const int32_t *ids, int n, char *out, size_t size);
 
 /*
+ * The text of one token as it is inside of a text, counted and stored likewise, special tokens by their
+ * names: with the space before it that the beginning of a text has not.
+ */
+int tokenizer_piece(struct tokenizer *t, int32_t id, char *out, size_t size);
+
+/*
  * The id of a token by its part ("bos", "eos", "pad", "unk", "cls", "sep", "mask", by
  * tokenizer_config.json or config.json), else by its text ("<|im_end|>"); -1 if there is none.
  */
@@ -64,6 +71,9 @@ int tokenizer_size(struct tokenizer *t);
  */
 struct tokenizer_stream;
 struct tokenizer_stream *tokenizer_stream_open(struct tokenizer *t);
+/* The text of what comes goes on after that of these tokens, as an answer after its prompt. Of an opened
+ * stream, before all others. false: no memory. */
+bool tokenizer_stream_after(struct tokenizer_stream *s, const int32_t *ids, int n);
 int tokenizer_stream_next(struct tokenizer_stream *s, int32_t id, char *out, size_t size);
 int tokenizer_stream_end(struct tokenizer_stream *s, char *out, size_t size); /* what still waits */
 void tokenizer_stream_close(struct tokenizer_stream *s);

@@ -104,6 +104,7 @@ void test_leaving(const char *program);
 void test_load(const char *program);
 void test_checkpoints(const char *program);
 void test_words(const char *program);
+void test_story(const char *program);
 void test_gpu(const char *program);
 void test_captures(const char *program);
 

@@ -36,6 +36,7 @@ int main(int argc, char **argv)
                  {"load", test_load},
                  {"checkpoints", test_checkpoints},
                  {"words", test_words},
+                 {"story", test_story},
                  {"gpu", test_gpu},
                  {"captures", test_captures}};
     if (argc < 2) return fprintf(stderr, "usage: chat_test PROGRAM [TEST]...\n"), 2;

@@ -95,6 +95,8 @@ refused 1 'wants text, not --ids' "$generate" --cpu --chat --ids "$tiny/llama" '
 # Trained weights tell the story that llama2.c tells; on the SM in software, in 16 bits, its beginning.
 stories=examples/stories260K/stories260K.gguf
 same 'generate: a story' "$(quiet "$generate" --cpu --tokens 256 "$stories" '')" "$(cat examples/stories260K/story.txt)"
+same 'generate: a word behind the prompt' ' girl named Lily. She loved' \
+    "$(quiet "$generate" --cpu --tokens 9 "$stories" 'Once upon a time, there was a little')"
 same 'generate: a story on the emulator' \
     "$(quiet emulated "$generate" --gpu --dtype f16 --context 32 --bandwidth 1000 --tokens 9 "$stories" 'Once upon a time')" \
     ', there was a little girl named'

@@ -59,7 +59,36 @@ static bool same_text(const char *text, int n, const json_t *want)
            memcmp(text, json_string_value(want), (size_t)n) == 0;
 }
 
-static void check_text(const struct golden *g, size_t i)
+/* The text of `n` ids, of which the first `from` stand before. */
+static int streamed(struct tokenizer *t, const int32_t *ids, int n, int from, char *text, size_t room)
+{
+    struct tokenizer_stream *s = tokenizer_stream_open(t);
+    int size = 0;
+    check(from == 0 || tokenizer_stream_after(s, ids, from), "no stream after %d ids", from);
+    for (int k = from; k < n; k++) size += tokenizer_stream_next(s, ids[k], text + size, room - (size_t)size);
+    size += tokenizer_stream_end(s, text + size, room - (size_t)size);
+    tokenizer_stream_close(s);
+    return size;
+}
+
+/* Wherever the ids are cut, the rest says what the whole says more than the beginning; but where more ids
+ * change what the beginning says. How often that was. */
+static int check_cuts(const struct golden *g, size_t i, const int32_t *ids, int n)
+{
+    char whole[MOST], begin[MOST], rest[MOST];
+    int size = tokenizer_decode(g->t, ids, n, whole, sizeof whole), told = 0;
+    for (int from = 1; from < n; from++) {
+        int first = tokenizer_decode(g->t, ids, from, begin, sizeof begin);
+        if (first > size || memcmp(whole, begin, (size_t)first) != 0) continue;
+        int more = streamed(g->t, ids, n, from, rest, sizeof rest);
+        check(more == size - first && !memcmp(rest, whole + first, (size_t)more),
+              "%s: ids %zu behind the first %d say '%s', of '%s'", g->name, i, from, rest, whole);
+        told++;
+    }
+    return told;
+}
+
+static int check_text(const struct golden *g, size_t i)
 {
     const json_t *list = json_array_get(json_object_get(g->file, "ids"), i);
     int32_t ids[MOST];
@@ -75,27 +104,25 @@ static void check_text(const struct golden *g, size_t i)
     check(same_text(text, size, want), "%s: all ids %zu have text '%s' instead of '%s'", g->name, i, text,
           json_string_value(want));
 
-    struct tokenizer_stream *s = tokenizer_stream_open(g->t);
-    size = 0;
-    for (int k = 0; k < n; k++)
-        size += tokenizer_stream_next(s, ids[k], text + size, sizeof text - (size_t)size);
-    size += tokenizer_stream_end(s, text + size, sizeof text - (size_t)size);
-    tokenizer_stream_close(s);
+    int told = check_cuts(g, i, ids, n);
+    size = streamed(g->t, ids, n, 0, text, sizeof text);
     want = entry(g, "text", i);
     check(same_text(text, size, want), "%s: ids %zu as a stream have text '%s' instead of '%s'", g->name, i,
           text, json_string_value(want));
+    return told;
 }
 
 void check_golden_of(struct tokenizer *t, const char *golden, const json_t *strings)
 {
     json_t *file = load(golden, "golden.json");
     struct golden g = {t, strrchr(golden, '/') + 1, file, strings};
-    size_t n = json_array_size(strings);
+    size_t n = json_array_size(strings), told = 0;
     check(json_array_size(json_object_get(file, "ids")) == n, "%s: not as many goldens as strings", g.name);
     for (size_t i = 0; i < n; i++) {
         check_ids(&g, i);
-        check_text(&g, i);
+        told += (size_t)check_text(&g, i);
     }
+    check(told > n, "%s: %zu cuts of %zu strings", g.name, told, n);
     json_decref(file);
 }
 
