@@ -208,6 +208,10 @@ static bool add_folder(struct checkpoint *c, const char *folder, struct fault *f
     if (!add_config(c, folder, f)) return false;
     if (!join(path, folder, "model.safetensors.index.json", f)) return false;
     if (!access(path, F_OK)) return add_index(c, folder, path, f);
+    if (!join(path, folder, "model.safetensors", f)) return false;
+    if (access(path, F_OK))
+        return fault_set(f, "%s: there is no model.safetensors; pytorch_model.bin and others are not read",
+                         folder);
     return add_file(c, folder, "model.safetensors", f);
 }
 
@@ -251,8 +255,12 @@ coda_dtype checkpoint_dtype(const struct checkpoint *c)
 bool checkpoint_open(struct checkpoint *c, const char *path, struct fault *f)
 {
     struct mapped_file map;
+    struct stat s;
     bool good;
     *c = (struct checkpoint){0};
+    if (stat(path, &s)) return fault_set(f, "%s: %s", path, strerror(errno));
+    if (!S_ISDIR(s.st_mode) && !checkpoint_is_gguf(path) && !ends_with(path, ".safetensors"))
+        return fault_set(f, "%s: neither a folder nor a file in .safetensors or .gguf", path);
     if (checkpoint_is_gguf(path)) good = checkpoint_map(c, path, &map, f) && gguf_read(c, path, &map, f);
     else good = ends_with(path, ".safetensors") ? add_beside(c, path, f) : add_folder(c, path, f);
     good = good && checkpoint_sort(c, f);

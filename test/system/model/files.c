@@ -129,7 +129,7 @@ static void test_headers(const char *scratch)
     put_text(scratch, "model.safetensors", "");
     refused("empty", checkpoint_open(&c, path, &f), &f, "the file is empty");
     unlink(path);
-    refused("missing", checkpoint_open(&c, scratch, &f), &f, "No such file");
+    refused("missing", checkpoint_open(&c, scratch, &f), &f, "there is no model.safetensors");
     mkdir(path, 0700);
     refused("a folder", checkpoint_open(&c, scratch, &f), &f, "no regular file");
     rmdir(path);

@@ -28,6 +28,9 @@ refused 2 usage: "$generate"
 refused 2 usage: "$generate" --tokens no "$tiny/llama" 1
 refused 2 usage: "$embed" --dtype f7 "$tiny/bert"
 refused 1 'No such file' "$generate" --cpu --ids "$tiny/none" 1
+refused 1 'README.md: neither a folder nor a file in' "$generate" --cpu --ids README.md 1
+mkdir -p "$build/model/weightless" && cp "$tiny/llama/config.json" "$build/model/weightless"
+refused 1 'weightless: there is no model.safetensors' "$generate" --cpu --ids "$build/model/weightless" 1
 refused 1 "'x' is no list of tokens" "$generate" --cpu --ids "$tiny/llama" '1 x'
 refused 1 '0 tokens' "$generate" --cpu --ids "$tiny/llama" ''
 refused 1 'token 80 is not in the vocabulary' "$generate" --cpu --ids "$tiny/llama" 80
