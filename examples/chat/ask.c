@@ -96,12 +96,21 @@ static bool prompt_tokens(struct prompt *t, const json_t *v, int vocabulary, str
     return true;
 }
 
+/* A list of prompts, each a text or tokens, in which there may be one. */
+static bool only_prompt(json_t **v, struct problem *p)
+{
+    json_t *first = json_array_get(*v, 0);
+    size_t n = json_array_size(*v);
+    if (!json_is_string(first) && !json_is_array(first)) return true;
+    *v = first;
+    return n == 1 || refuse(p, "prompt", "there are %zu prompts; a request has one", n);
+}
+
 static bool completion_prompt(struct prompt *t, const json_t *body, const struct served *s, struct problem *p)
 {
     struct fault f;
     json_t *v = member(body, "prompt");
-    if (json_is_array(v) && json_array_size(v) == 1 && json_is_string(json_array_get(v, 0)))
-        v = json_array_get(v, 0);
+    if (!only_prompt(&v, p)) return false;
     if (!json_is_string(v)) return prompt_tokens(t, v, s->config.vocabulary, p);
     t->count = served_encode(s, json_string_value(v), json_string_length(v), false, &t->ids, &f);
     return t->count >= 0 || refuse(p, "prompt", "%s", f.text);
