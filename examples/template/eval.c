@@ -85,6 +85,16 @@ static struct value numbers(struct run *r, struct string sign, double x, double 
     return float_value(sign.bytes == 2 ? pow(x, y) : x * y);
 }
 
+/* "%s" % x, of a tuple its items, and of a dict its values by name. */
+static struct value formatted(struct run *r, struct string format, struct value v)
+{
+    struct list one = {.kind = LIST_TUPLE, .count = 1, .of = &v};
+    const struct dict none = {0};
+    const struct dict *named = v.kind == VALUE_DICT ? v.is.dict : &none;
+    bool tuple = v.kind == VALUE_LIST && v.is.list->kind == LIST_TUPLE;
+    return format_percent(r, format, tuple ? v.is.list : &one, named);
+}
+
 static struct value calculated(struct run *r, struct string sign, struct value a, struct value b)
 {
     double x, y;
@@ -100,6 +110,7 @@ static struct value calculated(struct run *r, struct string sign, struct value a
     if (string_is(sign, "+") && a.kind == VALUE_LIST && b.kind == VALUE_LIST &&
         a.is.list->kind == b.is.list->kind)
         return lists_joined(r, a.is.list, b.is.list);
+    if (string_is(sign, "%") && a.kind == VALUE_STRING) return formatted(r, *a.is.string, b);
     if (times && value_integer(a)) { /* 3 * "-" is "-" * 3 */
         struct value other = a;
         a = b;
@@ -246,6 +257,9 @@ static struct value of_callee(struct run *r, const struct node *n)
 {
     const struct node text = {.kind = NODE_NAME, .name = {" text", 5}, .line = n->line};
     struct value args, with, self = evaluate(r, n->a ? n->a : &text);
+    if (!n->callee && !r->failed)
+        run_fail(r, "there is no %s '%.*s'", n->kind == NODE_TEST ? "test" : "filter",
+                 n->name.bytes < 40 ? (int)n->name.bytes : 40, n->name.data);
     if (r->failed || !arguments(r, n->first, &args, &with)) return undefined_value();
     r->line = n->line;
     return callee_run(r, n->callee, self, args.is.list, with.is.dict);

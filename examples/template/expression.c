@@ -261,14 +261,7 @@ static struct node *parse_postfix(struct parser *p, struct node *n)
     return n;
 }
 
-/* ---- Filters and tests ---- */
-
-static const struct callee *known(struct parser *p, const struct callee *c, const char *what,
-                                  struct string name)
-{
-    if (!c) parser_fail(p, "there is no %s '%.*s'", what, name.bytes < 40 ? (int)name.bytes : 40, name.data);
-    return c;
-}
+/* ---- Filters and tests: one that there is not fails when it is reached ---- */
 
 struct node *parse_filters(struct parser *p, struct node *of, bool begun)
 {
@@ -276,7 +269,7 @@ struct node *parse_filters(struct parser *p, struct node *of, bool begun)
         struct node *n = parser_node(p, NODE_FILTER);
         n->a = of;
         n->name = parser_name(p);
-        n->callee = known(p, filter_find(n->name), "filter", n->name);
+        n->callee = filter_find(n->name);
         if (sees_sign(p, "(")) n->first = parse_arguments(p);
         of = n;
         begun = false;
@@ -297,7 +290,7 @@ static struct node *parse_test(struct parser *p, struct node *of)
     struct node *n = parser_node(p, NODE_TEST);
     n->a = of;
     n->name = parser_name(p);
-    n->callee = known(p, callee_find(template_tests, n->name), "test", n->name);
+    n->callee = callee_find(template_tests, n->name);
     if (sees_sign(p, "(")) n->first = parse_arguments(p);
     else if (sees_word(p, "is")) parser_fail(p, "a test of a test");
     else if (begins_value(p)) n->first = parse_postfix(p, parse_primary(p));

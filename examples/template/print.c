@@ -119,17 +119,27 @@ struct value value_string(struct run *r, struct value v)
 
 /* ---- JSON ---- */
 
-static void json_string_write(struct text *t, struct string s)
+static void json_code(struct text *t, uint32_t c)
+{
+    char code[16];
+    int n = c < 0x10000 ? snprintf(code, sizeof code, "\\u%04x", c)
+                        : snprintf(code, sizeof code, "\\u%04x\\u%04x", 0xd800 + ((c - 0x10000) >> 10),
+                                   0xdc00 + (c & 0x3ff));
+    text_add(t, code, (size_t)n);
+}
+
+static void json_string_write(struct text *t, struct string s, bool ascii)
 {
     static const char plain[] = "\b\f\n\r\t\"\\", letter[] = "bfnrt\"\\";
-    char code[8];
+    uint32_t c;
     say(t, "\"");
-    for (size_t i = 0; i < s.bytes; i++) {
+    for (size_t i = 0, n; i < s.bytes; i += n) {
         const char *at = s.data[i] ? strchr(plain, s.data[i]) : NULL;
+        n = (size_t)unicode_get(s.data + i, s.bytes - i, &c);
+        if (n < 1) n = 1, c = (unsigned char)s.data[i];
         if (at) say(t, "\\"), text_add(t, &letter[at - plain], 1);
-        else if ((unsigned char)s.data[i] < ' ')
-            text_add(t, code, (size_t)snprintf(code, sizeof code, "\\u%04x", s.data[i]));
-        else text_add(t, &s.data[i], 1);
+        else if (c < ' ' || (ascii && c >= 127)) json_code(t, c);
+        else text_add(t, &s.data[i], n);
     }
     say(t, "\"");
 }
@@ -141,38 +151,64 @@ static void new_line(struct text *t, int indent, int depth)
     for (int i = 0; i < indent * depth; i++) say(t, " ");
 }
 
-static void json_key(struct run *r, struct text *t, struct value key)
+static void json_between(struct text *t, const struct json_style *s)
 {
-    if (key.kind == VALUE_STRING) return json_string_write(t, *key.is.string);
-    say(t, "\"");
-    value_json(r, t, key, -1, 0);
-    say(t, "\"");
+    if (s->between) text_add(t, s->between->data, s->between->bytes);
+    else say(t, s->indent < 0 ? ", " : ",");
 }
 
-static void json_list(struct run *r, struct text *t, const struct list *l, int indent, int depth)
+static void json_key(struct run *r, struct text *t, struct value key, const struct json_style *s)
+{
+    const struct json_style plain = {.indent = -1};
+    if (key.kind == VALUE_STRING) json_string_write(t, *key.is.string, s->ascii);
+    else {
+        say(t, "\"");
+        value_json(r, t, key, &plain, 0);
+        say(t, "\"");
+    }
+    if (s->colon) text_add(t, s->colon->data, s->colon->bytes);
+    else say(t, ": ");
+}
+
+static void json_list(struct run *r, struct text *t, const struct list *l, const struct json_style *s,
+                      int depth)
 {
     if (l->kind == LIST_GENERATOR) run_fail(r, "tojson of a generator");
     say(t, "[");
     for (size_t i = 0; i < l->count && !r->failed; i++) {
-        if (i) say(t, indent < 0 ? ", " : ",");
-        new_line(t, indent, depth + 1);
-        value_json(r, t, l->of[i], indent, depth + 1);
+        if (i) json_between(t, s);
+        new_line(t, s->indent, depth + 1);
+        value_json(r, t, l->of[i], s, depth + 1);
     }
-    if (l->count) new_line(t, indent, depth);
+    if (l->count) new_line(t, s->indent, depth);
     say(t, "]");
 }
 
-static void json_dict(struct run *r, struct text *t, const struct dict *d, int indent, int depth)
+/* The next entry by the order of keys behind `last`, which is NULL before the first. */
+static const struct entry *entry_after(struct run *r, const struct dict *d, const struct entry *last)
 {
+    const struct entry *best = NULL;
+    for (const struct entry *e = d->of; e < d->of + d->count && !r->failed; e++) {
+        if (last && value_order(r, e->key, last->key) <= 0) continue;
+        if (!best || value_order(r, e->key, best->key) < 0) best = e;
+    }
+    return best;
+}
+
+static void json_dict(struct run *r, struct text *t, const struct dict *d, const struct json_style *s,
+                      int depth)
+{
+    const struct entry *e = NULL;
     say(t, "{");
     for (size_t i = 0; i < d->count && !r->failed; i++) {
-        if (i) say(t, indent < 0 ? ", " : ",");
-        new_line(t, indent, depth + 1);
-        json_key(r, t, d->of[i].key);
-        say(t, ": ");
-        value_json(r, t, d->of[i].value, indent, depth + 1);
+        e = s->sorted ? entry_after(r, d, e) : &d->of[i];
+        if (!e || r->failed) break;
+        if (i) json_between(t, s);
+        new_line(t, s->indent, depth + 1);
+        json_key(r, t, e->key, s);
+        value_json(r, t, e->value, s, depth + 1);
     }
-    if (d->count) new_line(t, indent, depth);
+    if (d->count) new_line(t, s->indent, depth);
     say(t, "}");
 }
 
@@ -182,7 +218,7 @@ static void json_float(struct text *t, double x)
     else write_float(t, x);
 }
 
-void value_json(struct run *r, struct text *t, struct value v, int indent, int depth)
+void value_json(struct run *r, struct text *t, struct value v, const struct json_style *s, int depth)
 {
     if (!begin(r, t)) return;
     switch (v.kind) {
@@ -190,9 +226,9 @@ void value_json(struct run *r, struct text *t, struct value v, int indent, int d
     case VALUE_BOOL: say(t, v.is.integer ? "true" : "false"); break;
     case VALUE_INT: write_int(t, v.is.integer); break;
     case VALUE_FLOAT: json_float(t, v.is.real); break;
-    case VALUE_STRING: json_string_write(t, *v.is.string); break;
-    case VALUE_LIST: json_list(r, t, v.is.list, indent, depth); break;
-    case VALUE_DICT: json_dict(r, t, v.is.dict, indent, depth); break;
+    case VALUE_STRING: json_string_write(t, *v.is.string, s->ascii); break;
+    case VALUE_LIST: json_list(r, t, v.is.list, s, depth); break;
+    case VALUE_DICT: json_dict(r, t, v.is.dict, s, depth); break;
     default: run_fail(r, "%s as JSON", kind_name(v));
     }
     run_leave(r);

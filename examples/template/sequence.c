@@ -199,6 +199,13 @@ static struct list behind(const struct list *l, size_t n)
     return l->count > n ? (struct list){.count = l->count - n, .of = l->of + n} : (struct list){0};
 }
 
+/* What a choice is made of: of a value that is false nothing. */
+static const struct list *choices(struct call *c)
+{
+    static const struct list nothing = {0};
+    return value_true(c->self) ? items(c) : &nothing;
+}
+
 static const struct callee *named_callee(struct call *c, const struct value *name, bool test)
 {
     const struct string *s = name && name->kind == VALUE_STRING ? name->is.string : NULL;
@@ -211,7 +218,7 @@ static const struct callee *named_callee(struct call *c, const struct value *nam
 
 static struct value choose(struct call *c, bool by_part, bool keep)
 {
-    const struct list *all = items(c), rest = behind(c->rest, by_part + 1u);
+    const struct list *all = choices(c), rest = behind(c->rest, by_part + 1u);
     struct value out = list_value(c->run, LIST_GENERATOR);
     const struct callee *test = NULL;
     if (by_part && !c->rest->count) run_fail(c->run, "an attribute's name is missing");
@@ -234,7 +241,7 @@ static struct value filter_map(struct call *c)
 {
     const struct value *path = dict_named(c->run, c->named, "attribute");
     const struct value *otherwise = dict_named(c->run, c->named, "default");
-    const struct list *all = items(c), rest = behind(c->rest, 1);
+    const struct list *all = choices(c), rest = behind(c->rest, 1);
     const struct callee *filter = path ? NULL : named_callee(c, c->rest->count ? c->rest->of : NULL, false);
     struct value out = list_value(c->run, LIST_GENERATOR);
     for (size_t i = 0; !c->run->failed && i < all->count; i++) {

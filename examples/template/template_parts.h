@@ -279,16 +279,27 @@ bool value_equal(struct run *r, struct value a, struct value b);
 /* -1, 0, 1; fails where Python has no order. */
 int value_order(struct run *r, struct value a, struct value b);
 bool value_contains(struct run *r, struct value all, struct value one);
-/* What Python's str() says, its repr(), or JSON; indent < 0: in one line. */
+/* What Python's str() says, its repr(), or JSON; an indent < 0: in one line. */
 void value_write(struct run *r, struct text *t, struct value v);
 void value_repr(struct run *r, struct text *t, struct value v);
-void value_json(struct run *r, struct text *t, struct value v, int indent, int depth);
+struct json_style {
+    int indent;
+    bool ascii, sorted;
+    const struct string *between, *colon; /* items, key and value; NULL: as json.dumps has them */
+};
+void value_json(struct run *r, struct text *t, struct value v, const struct json_style *s, int depth);
 struct value value_string(struct run *r, struct value v);
 /* What a loop goes through: of a string its characters, of a dict its keys. NULL: it fails. */
 const struct list *value_items(struct run *r, struct value v);
 struct value value_attribute(struct run *r, struct value v, struct string name);
 struct value value_item(struct run *r, struct value v, struct value key);
 struct value value_slice(struct run *r, struct value v, const struct value *three);
+
+/* format.c: "%s" by values in order or by name, and "{}". */
+struct value format_percent(struct run *r, struct string format, const struct list *args,
+                            const struct dict *named);
+struct value format_braces(struct run *r, struct string format, const struct list *args,
+                           const struct dict *named);
 
 size_t string_length(struct string s);
 bool string_equal(struct string a, struct string b);

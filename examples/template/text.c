@@ -256,6 +256,11 @@ static struct value method_count(struct call *c)
     return int_value(n);
 }
 
+static struct value method_format(struct call *c)
+{
+    return format_braces(c->run, *c->self.is.string, c->rest, c->named);
+}
+
 static struct value method_join(struct call *c)
 {
     struct text t = {0};
@@ -304,6 +309,7 @@ const struct callee template_string_methods[] = {{"strip", "chars", text_strip},
                                                  {"rfind", "sub", method_rfind},
                                                  {"count", "sub", method_count},
                                                  {"join", "iterable", method_join},
+                                                 {"format", "*", method_format},
                                                  {"isdigit", "", method_isdigit},
                                                  {"isspace", "", method_isspace},
                                                  {NULL, NULL, NULL}};
@@ -311,6 +317,11 @@ const struct callee template_string_methods[] = {{"strip", "chars", text_strip},
 /* ---- Filters of single values ---- */
 
 static struct value filter_string(struct call *c) { return value_string(c->run, c->self); }
+static struct value filter_format(struct call *c)
+{
+    return format_percent(c->run, text_of(c), c->rest, c->named);
+}
+
 static struct value filter_safe(struct call *c) { return c->self; }
 
 static struct value filter_escape(struct call *c)
@@ -334,14 +345,27 @@ static struct value filter_default(struct call *c)
     return c->at[0] ? *c->at[0] : string_value(c->run, "", 0);
 }
 
+/* A pair of texts: what stands between items, and between a key and its value. */
+static void separators(struct call *c, struct value v, struct json_style *s)
+{
+    const struct list *two = v.kind == VALUE_LIST && v.is.list->count == 2 ? v.is.list : NULL;
+    if (!two || two->of[0].kind != VALUE_STRING || two->of[1].kind != VALUE_STRING) {
+        run_fail(c->run, "tojson: separators are two strings");
+        return;
+    }
+    s->between = two->of[0].is.string;
+    s->colon = two->of[1].is.string;
+}
+
 static struct value filter_tojson(struct call *c)
 {
     struct text t = {0};
     int64_t indent = call_int(c, 1, -1);
+    struct json_style s = {
+        .indent = (int)indent, .ascii = call_flag(c, 0, false), .sorted = call_flag(c, 3, false)};
     if (indent > 100) run_fail(c->run, "tojson with an indent of %lld", (long long)indent);
-    if (call_flag(c, 0, false) || (c->at[2] && c->at[2]->kind != VALUE_NONE) || call_flag(c, 3, false))
-        run_fail(c->run, "tojson with ensure_ascii, separators or sort_keys");
-    value_json(c->run, &t, c->self, (int)indent, 0);
+    if (c->at[2] && c->at[2]->kind != VALUE_NONE) separators(c, *c->at[2], &s);
+    if (!c->run->failed) value_json(c->run, &t, c->self, &s, 0);
     return text_value(c->run, &t);
 }
 
@@ -411,6 +435,7 @@ const struct callee template_filters[] = {
     {"replace", "old new count", text_replace},
     {"indent", "width first blank", filter_indent},
     {"string", "", filter_string},
+    {"format", "*", filter_format},
     {"safe", "", filter_safe},
     {"escape", "", filter_escape},
     {"e", "", filter_escape},
