@@ -195,6 +195,13 @@ static json_t *roberta(const json_t *config, json_t *words, json_t *merges, stru
 #define LETTERS "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
 #define SIGNS "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
+/* Mistral's, by the pattern in its files: a word's first letters may be large, all others are small. */
+#define LARGE "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
+#define SMALL "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
+#define TEKKEN                                                                                               \
+    "[^\\r\\n\\p{L}\\p{N}]?[" LARGE "]*[" SMALL "]+|[^\\r\\n\\p{L}\\p{N}]?[" LARGE "]+[" SMALL               \
+    "]*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
 static json_t *split_by(const char *pattern)
 {
     return json_pack("{s:s, s:[{s:s, s:{s:s}, s:s}, {s:s, s:b, s:b}]}", "type", "Sequence", "pretokenizers",
@@ -220,8 +227,17 @@ static json_t *qwen2(const json_t *config, json_t *words, json_t *merges, struct
                       split_by(LETTERS "\\p{N}" SIGNS), NULL);
 }
 
-/* Behind <|begin_of_text|>, unless the configuration says otherwise. A word that is a token is not merged. */
-static json_t *llama3(const json_t *config, json_t *words, json_t *merges, struct complaint *c)
+/* Each digit alone, and what is between them as GPT-2 has it. */
+static json_t *split_digits(void)
+{
+    return json_pack("{s:s, s:[{s:s, s:b}, {s:s, s:b}]}", "type", "Sequence", "pretokenizers", "type",
+                     "Digits", "individual_digits", 1, "type", "ByteLevel", "add_prefix_space", 0);
+}
+
+/* Behind the token that begins a text, if the configuration says so. `whole`: a word that is a token is not
+ * merged. */
+static json_t *begun(const json_t *config, json_t *words, json_t *merges, json_t *cut, bool whole,
+                     struct complaint *c)
 {
     static const char *const parts[] = {"bos_token", "<|begin_of_text|>", NULL};
     const char *begin = part_of(config, "bos_token", NULL);
@@ -232,8 +248,8 @@ static json_t *llama3(const json_t *config, json_t *words, json_t *merges, struc
                          "TemplateProcessing", "single", "SpecialToken", "id", begin, "type_id", 0,
                          "Sequence", "id", "A", "type_id", 0, "special_tokens", begin, "id", begin, "ids", id,
                          "tokens", begin);
-    json_t *file = byte_level(words, merges, added, NULL, split_by(LETTERS "\\p{N}{1,3}" SIGNS), post);
-    json_object_set_new(json_object_get(file, "model"), "ignore_merges", json_true());
+    json_t *file = byte_level(words, merges, added, NULL, cut, post);
+    json_object_set_new(json_object_get(file, "model"), "ignore_merges", json_boolean(whole));
     return file;
 }
 
@@ -241,7 +257,10 @@ json_t *file_of_merges(const json_t *config, json_t *words, json_t *merges, stru
 {
     if (class_is(config, "RobertaTokenizer")) return roberta(config, words, merges, c);
     if (class_is(config, "Qwen2Tokenizer")) return qwen2(config, words, merges, c);
-    if (class_is(config, "LlamaByteTokenizer")) return llama3(config, words, merges, c);
+    if (class_is(config, CLASS_LLAMA3))
+        return begun(config, words, merges, split_by(LETTERS "\\p{N}{1,3}" SIGNS), true, c);
+    if (class_is(config, CLASS_TEKKEN)) return begun(config, words, merges, split_by(TEKKEN), true, c);
+    if (class_is(config, CLASS_DIGITS)) return begun(config, words, merges, split_digits(), false, c);
     if (!json_object_get(config, "tokenizer_class") || class_is(config, "GPT2Tokenizer"))
         return gpt2(config, words, merges, c);
     complain(c, "vocab.json and merges.txt of tokenizer_class '%.60s', which is not known",

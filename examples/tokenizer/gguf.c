@@ -69,6 +69,13 @@ static bool flag_of(const struct gguf_words *w, const char *name, bool otherwise
     return json_is_boolean(v) ? json_is_true(v) : otherwise;
 }
 
+/* Of two ways to say so, the id that stands for all others. */
+static bool stands_for_all(const struct gguf_words *w, size_t i)
+{
+    const json_t *id = of(w->meta, "unknown_token_id");
+    return is_a(w, i, UNKNOWN) || (json_is_integer(id) && json_integer_value(id) == (json_int_t)i);
+}
+
 /* Tokens that a text is searched for are no words of the model, but for the one that stands for all
  * others. A user's token is searched for in the text as it came, or as it was `normalized`. */
 static json_t *words_of(const struct gguf_words *w, json_t *config, bool normalized)
@@ -82,7 +89,7 @@ static json_t *words_of(const struct gguf_words *w, json_t *config, bool normali
             json_object_set_new(added, id,
                                 json_pack("{s:s, s:b, s:b}", "content", token(w, i), "special", special,
                                           "normalized", normalized && !special));
-        if (is_a(w, i, UNKNOWN) || !json_object_get(added, id))
+        if (stands_for_all(w, i) || !json_object_get(added, id))
             json_object_set_new(words, token(w, i), json_integer((json_int_t)i));
     }
     json_object_set_new(config, "added_tokens_decoder", added);
@@ -125,9 +132,15 @@ static json_t *bytes(const struct gguf_words *w, json_t **config)
         bool begins; /* a text begins with the token for that, unless the file says otherwise */
     } cuts[] = {{"gpt-2", "GPT2Tokenizer", false},
                 {"qwen2", "Qwen2Tokenizer", false},
-                {"llama-bpe", "LlamaByteTokenizer", true}};
-    const json_t *pre = of(w->meta, "pre");
-    const char *name = pre ? json_string_value(pre) : "gpt-2", *class = NULL;
+                {"deepseek-r1-qwen", "Qwen2Tokenizer", false},
+                {"llama-bpe", CLASS_LLAMA3, true},
+                {"llama3", CLASS_LLAMA3, true},
+                {"tekken", CLASS_TEKKEN, true},
+                {"smollm", CLASS_DIGITS, false}};
+    const json_t *pre = of(w->meta, "pre"), *family = json_object_get(w->meta, "general.architecture");
+    bool old =
+        !pre && (!family || !strcmp(json_string_value(family) ? json_string_value(family) : "", "gpt2"));
+    const char *name = old ? "gpt-2" : json_string_value(pre), *class = NULL;
     bool begins = false;
     for (size_t i = 0; name && i < sizeof cuts / sizeof *cuts; i++)
         if (!strcmp(name, cuts[i].name)) class = cuts[i].class, begins = cuts[i].begins;
@@ -136,7 +149,9 @@ static json_t *bytes(const struct gguf_words *w, json_t **config)
         return NULL;
     }
     if (!class) {
-        complain(w->complaint, "tokenizer.ggml.pre '%.40s' is not known", name ? name : "?");
+        if (pre) complain(w->complaint, "tokenizer.ggml.pre '%.40s' is not known", name ? name : "?");
+        else
+            complain(w->complaint, "there is no tokenizer.ggml.pre, which says how a text is cut into words");
         return NULL;
     }
     *config = config_of(w, class);

@@ -3,7 +3,7 @@
 them. Run it in a virtual environment that has the package (pip install tokenizers==0.23.3); the C test needs no Python.
 Training breaks some ties at random, so that another run makes other vocabularies, with goldens that fit.
 
-    make_tokenizers.py                       all of them
+    make_tokenizers.py [NAME]...             all of them, or these
     make_tokenizers.py --golden DIR NAME     the goldens alone, of the tokenizer in DIR, as NAME/golden.json
 """
 import json
@@ -94,6 +94,8 @@ O200K = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}
          r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 DEEPSEEK = (r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"
             r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+TEKKEN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+"
+          r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 
 
@@ -161,6 +163,18 @@ def digits():
            split(r"\w+|[^\w\s]+", "merged_with_previous"), pre_tokenizers.ByteLevel(add_prefix_space=True)]
     t = train_bytes(pre_tokenizers.Sequence(pre), 360, normalizers.Sequence([normalizers.NFKD(), normalizers.StripAccents()]))
     return t, {}
+
+
+def tekken():
+    names = special("<unk>", "<s>", "</s>")
+    t = train_bytes(pre_tokenizers.Sequence([split(TEKKEN), BYTES]), 400, names=names, ignore_merges=True)
+    t.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    return t, {"bos_token": "<s>", "eos_token": "</s>"}
+
+
+def smollm():
+    pre = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    return train_bytes(pre_tokenizers.Sequence(pre), 400, names=special("<|endoftext|>", "<|im_start|>", "<|im_end|>")), {}
 
 
 def sentencepiece(t, size, names, bytes_=True):
@@ -261,7 +275,7 @@ def bert_cased():
     return t, {"do_lower_case": False, "tokenizer_class": "BertTokenizer"}
 
 
-ALL = [gpt2, roberta, llama3, qwen2, o200k, deepseek, digits, llama2, mistral, gemma, metaspace, flags, bert_uncased, bert_cased]
+ALL = [gpt2, roberta, llama3, qwen2, o200k, deepseek, tekken, smollm, digits, llama2, mistral, gemma, metaspace, flags, bert_uncased, bert_cased]
 
 
 def write(path, value):
@@ -305,6 +319,8 @@ def main():
     os.makedirs(HERE, exist_ok=True)
     write_strings(os.path.join(HERE, "strings.json"), strings)
     for make in ALL:
+        if sys.argv[1:] and make.__name__ not in sys.argv[1:]:
+            continue
         t, config = make()
         folder = os.path.join(HERE, make.__name__)
         os.makedirs(folder, exist_ok=True)

@@ -89,7 +89,7 @@ static json_t *open_meta(const char *dir, const char *name, const char *pre)
     if (pre) {
         set(meta, "merges", merges_of(file));
         set(meta, "pre", json_string(pre));
-        set(meta, "bos_token_id", id_of(meta, "<|begin_of_text|>"));
+        set(meta, "bos_token_id", id_of(meta, strcmp(pre, "tekken") ? "<|begin_of_text|>" : "<s>"));
     } else {
         set(meta, "unknown_token_id", id_of(meta, "[UNK]"));
         set(meta, "cls_token_id", id_of(meta, "[CLS]"));
@@ -111,12 +111,17 @@ static void check_one(const char *dir, const char *name, const char *pre, const 
     json_decref(meta);
 }
 
-/* Vocabularies and ids of the package `sentencepiece` (make_sentencepiece.py), in a folder beside. */
-static void check_scored(const char *dir, const char *name, const json_t *strings)
+/* Vocabularies and ids of the package `sentencepiece` (make_sentencepiece.py), in a folder beside. `control`:
+ * the token that stands for all others is said to be one of those, as in Phi-3's files. */
+static void check_scored(const char *dir, const char *name, const json_t *strings, bool control)
 {
     char folder[600], err[400] = "";
     snprintf(folder, sizeof folder, "%s_gguf/%s", dir, name);
     json_t *meta = load(folder, "metadata.json");
+    const json_t *unknown = json_object_get(meta, "tokenizer.ggml.unknown_token_id");
+    if (control)
+        json_array_set_new(json_object_get(meta, "tokenizer.ggml.token_type"),
+                           (size_t)json_integer_value(unknown), json_integer(CONTROL));
     struct tokenizer *t = tokenizer_open_gguf(meta, name, err, sizeof err);
     if (check(t != NULL, "%s", err)) check_golden_of(t, folder, strings);
     tokenizer_close(t);
@@ -192,6 +197,9 @@ static void check_refusals(const char *dir)
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         check_refusal(open_meta(dir, "gpt2", "gpt-2"), &all[i]);
+    json_t *meta = open_meta(dir, "gpt2", "gpt-2");
+    json_object_set_new(meta, "general.architecture", json_string("llama"));
+    check_refusal(meta, &(struct refusal){"pre", NULL, "there is no tokenizer.ggml.pre"});
 }
 
 void check_gguf(const char *dir)
@@ -201,9 +209,12 @@ void check_gguf(const char *dir)
     check_one(dir, "gpt2", "gpt-2", strings);
     check_one(dir, "qwen2", "qwen2", strings);
     check_one(dir, "llama3", "llama-bpe", strings);
-    check_scored(dir, "llama", strings);
-    check_scored(dir, "gemma", strings);
-    check_scored(dir, "no_bytes", strings);
+    check_one(dir, "tekken", "tekken", strings);
+    check_one(dir, "smollm", "smollm", strings);
+    check_scored(dir, "llama", strings, false);
+    check_scored(dir, "llama", strings, true);
+    check_scored(dir, "gemma", strings, false);
+    check_scored(dir, "no_bytes", strings, false);
     json_decref(strings);
     check_refusals(dir);
     check_scored_refusals(dir);
