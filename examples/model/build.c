@@ -18,6 +18,12 @@ void build_root(struct build *b, const char *name, const char *const *roots, int
     build_prefix(b, "", 0);
 }
 
+void build_decoder(struct build *b)
+{
+    static const char *const roots[] = {"model.", "language_model.model.", "model.language_model."};
+    build_root(b, "embed_tokens.weight", roots, sizeof roots / sizeof *roots);
+}
+
 void build_prefix(struct build *b, const char *format, int layer)
 {
     int n = snprintf(b->prefix, sizeof b->prefix, "%s", b->root);
@@ -218,12 +224,20 @@ coda_value build_last(struct build *b, coda_value x)
     return coda_slice(b->g, x, 1, coda_dim_sub(b->g, b->rows, 1), b->rows, 1);
 }
 
+/* What is in front of the head's name; NULL: there is no head. */
+static const char *head_root(const struct build *b)
+{
+    if (!b->from || checkpoint_find(b->from, "lm_head.weight")) return "";
+    return checkpoint_find(b->from, "language_model.lm_head.weight") ? "language_model." : NULL;
+}
+
 coda_value build_logits(struct build *b, coda_value x, const char *table)
 {
     const struct config *c = b->c;
-    bool tied = c->tied > 0 || (c->tied < 0 && b->from && !checkpoint_find(b->from, "lm_head.weight"));
+    const char *root = head_root(b);
+    bool tied = c->tied > 0 || (c->tied < 0 && !root);
     if (tied) build_prefix(b, "", 0);
-    else b->prefix[0] = 0;
+    else snprintf(b->prefix, sizeof b->prefix, "%s", root ? root : "");
     coda_value y = build_linear(b, x, PART({tied ? table : "lm_head", c->vocabulary}), c->hidden, false);
     y = coda_cast(b->g, y, CODA_F32);
     if (c->logit_cap == 0) return y;

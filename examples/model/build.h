@@ -52,6 +52,8 @@ struct part {
 
 /* The first of some roots under which the checkpoint has `name`; else none, as it may have no root. */
 void build_root(struct build *b, const char *name, const char *const *roots, int count);
+/* The same of a decoder, which may be the part of a larger model that writes. */
+void build_decoder(struct build *b);
 /* Names from here on begin with the root, and `format`, which may have the layer's number in it. */
 void build_prefix(struct build *b, const char *format, int layer);
 

@@ -75,8 +75,8 @@ bool config_number(const json_t *object, const char *name, const char *other, do
                    double fallback, double *out, struct fault *f);
 bool config_bool(const json_t *object, const char *name, bool fallback, bool *out, struct fault *f);
 
-/* The object of an image encoder, which may be a tower within `o`, with what transformers leaves out of it;
- * `o` itself of other families. A new reference; NULL, and a fault, if there is none. */
+/* The object of an image encoder, or of a tower within `o`, with what transformers leaves out of it; `o`
+ * itself of other families. A new reference; NULL, and a fault, if there is none. */
 json_t *config_tower(const json_t *o, struct fault *f);
 /* The sizes of images, where the family has them. */
 bool config_image(struct config *c, const json_t *object, struct fault *f);

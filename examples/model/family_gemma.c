@@ -40,7 +40,7 @@ static coda_value states(struct build *b, coda_value ids)
     const struct config *c = b->c;
     coda_graph *g = b->g;
     bool first = !strcmp(c->family, "gemma");
-    build_root(b, "embed_tokens.weight", (const char *const[]){"model."}, 1);
+    build_decoder(b);
     if (c->activation != ACTIVATION_GELU_TANH)
         return b->failed = true,
                fault_set(b->fault, "%s: the activation must be gelu's tanh form", c->family), CODA_NONE;

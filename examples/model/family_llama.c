@@ -40,7 +40,7 @@ coda_value family_llama(struct build *b, coda_value ids)
 {
     const struct config *c = b->c;
     coda_graph *g = b->g;
-    build_root(b, "embed_tokens.weight", (const char *const[]){"model."}, 1);
+    build_decoder(b);
     if (c->activation != ACTIVATION_SILU)
         return b->failed = true, fault_set(b->fault, "%s: the activation must be silu", c->family), CODA_NONE;
     coda_value x =

@@ -252,6 +252,28 @@ static void test_models(const char *tiny, const char *scratch)
     change_each(llama, scratch, "config.json", configs, (int)(sizeof configs / sizeof *configs));
 }
 
+/* Decoders within larger models. */
+static void test_towers(const char *tiny, const char *scratch)
+{
+    static const struct change gemma[] = {
+        {"no tower", "\"text_config\"", "\"next_config\"", "text_config is missing"},
+        {"a tower quantised from outside", "\"mm_tokens_per_image\"", "\"quantization_config\"",
+         "quantised weights"},
+        {"no width", "\"hidden_size\": 32", "\"hidden_size\": 0", "hidden_size is no whole number"},
+    };
+    static const struct change mistral[] = {
+        {"no head", "language_model.lm_head.weight", "language_model.lm_haed.weight",
+         "tensor lm_head.weight is missing"},
+        {"no norm", "language_model.model.norm.weight", "language_model.model.nerm.weight",
+         "tensor language_model.model.norm.weight is missing"},
+    };
+    char folder[512];
+    path_in(folder, tiny, "gemma3_whole");
+    change_each(folder, scratch, "config.json", gemma, (int)(sizeof gemma / sizeof *gemma));
+    path_in(folder, tiny, "mistral3");
+    change_each(folder, scratch, "model.safetensors", mistral, (int)(sizeof mistral / sizeof *mistral));
+}
+
 static void test_encoders(const char *tiny, const char *scratch)
 {
     static const struct change vit[] = {
@@ -384,6 +406,7 @@ void test_files(const char *tiny, const char *scratch)
     test_headers(scratch);
     test_shards(scratch);
     test_models(tiny, scratch);
+    test_towers(tiny, scratch);
     test_encoders(tiny, scratch);
     test_gguf(tiny, scratch);
     test_calls(tiny);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """make_goldens.py -- tiny checkpoints of each family with random weights, and what transformers makes of them.
 
-    python3 test/system/model/make_goldens.py [FOLDER]          writes test/system/model/tiny, or FOLDER
+    python3 test/system/model/make_goldens.py [FOLDER [NAME]...]    writes test/system/model/tiny, or FOLDER; all, or these
 
 Made with torch 2.15.0, transformers 5.23.0, numpy 2.4.6, gguf 0.19.0, sentence-transformers 6.2.0. The weights are rounded to
 the dtype of the file; the model then runs in fp64 (where transformers does not insist on fp32, as for angles).
@@ -28,6 +28,7 @@ TOKENS = 40
 TOWER = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
              attn_implementation="eager")
 IMAGES = dict(**TOWER, patch_size=8)
+EYE = dict(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8, image_size=32, patch_size=16)
 
 
 def rope(theta=10000.0, **more):
@@ -78,6 +79,18 @@ MODELS = {
                                            layer_types=["sliding_attention", "full_attention"],
                                            use_bidirectional_attention=True),
                        tf.Gemma3TextModel, torch.bfloat16, 1),
+    # Decoders within models that also see; the tower leaves out what is transformers' default.
+    "gemma3_whole": (tf.Gemma3Config(text_config=dict(**SIZES, head_dim=16, sliding_window=5, layer_types=["sliding_attention", "full_attention"],
+                                                      rope_parameters={"sliding_attention": rope(10000.0),
+                                                                       "full_attention": rope(1e6, rope_type="linear", factor=8.0)}),
+                                     vision_config=EYE, mm_tokens_per_image=4, image_token_index=79,
+                                     boi_token_index=77, eoi_token_index=78, eos_token_id=[2, 3], attn_implementation="eager"),
+                     tf.Gemma3ForConditionalGeneration, torch.bfloat16, 1),
+    "mistral3": (tf.Mistral3Config(text_config=dict(**SIZES, model_type="mistral", head_dim=16, sliding_window=None, rms_norm_eps=1e-5,
+                                                    tie_word_embeddings=False),
+                                   vision_config=dict(**EYE, model_type="pixtral", head_dim=8), image_token_index=79,
+                                   tie_word_embeddings=False, attn_implementation="eager"),
+                 tf.Mistral3ForConditionalGeneration, torch.bfloat16, 1),
 }
 
 GGUF = {"llama3": "llama", "gemma2": "gemma2", "bert": "bert", "gpt2": "gpt2", "gemma3_encoder": "gemma-embedding"}  # the same models once more, as these architectures
@@ -104,6 +117,14 @@ def older(name, folder):
         scaling = c.pop("rope_parameters")
         c["rope_theta"] = scaling.pop("rope_theta")
         c["rope_scaling"] = scaling
+    if name == "gemma3_whole":
+        tower = c["text_config"]
+        for member in ("rms_norm_eps", "query_pre_attn_scalar", "hidden_activation", "layer_types", "eos_token_id"):
+            tower.pop(member)
+        tower["sliding_window_pattern"] = 2
+        both = tower.pop("rope_parameters")
+        tower.update(rope_theta=both["full_attention"]["rope_theta"], rope_local_base_freq=both["sliding_attention"]["rope_theta"],
+                     rope_scaling={"rope_type": "linear", "factor": 8.0})
     if name in ("gemma2", "qwen2"):
         c.pop("layer_types")
         c["rope_theta"] = c.pop("rope_parameters")["rope_theta"]
@@ -179,7 +200,10 @@ def save(model, folder, dtype, shards):
         model.double()
         return
     state = {k: v.to(dtype).contiguous() for k, v in model.state_dict().items()}
-    if model.config.tie_word_embeddings or "lm_head.weight" not in state:
+    if isinstance(model, tf.Mistral3ForConditionalGeneration):  # as its files on the hub
+        state = {k.replace("model.language_model.", "language_model.model.").replace("lm_head.", "language_model.lm_head."): v
+                 for k, v in state.items()}
+    if getattr(model.config, "text_config", model.config).tie_word_embeddings or "lm_head.weight" not in state:
         state.pop("lm_head.weight", None)
     if shards == 1:
         return save_file(state, os.path.join(folder, "model.safetensors"), {"format": "pt"})
@@ -315,8 +339,11 @@ def rounded(model, golden, config, modules):
 
 def main():
     root = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(__file__), "tiny")
-    shutil.rmtree(root, ignore_errors=True)
+    if not sys.argv[2:]:
+        shutil.rmtree(root, ignore_errors=True)
     for number, (name, (config, kind, dtype, shards)) in enumerate(MODELS.items()):
+        if sys.argv[2:] and name not in sys.argv[2:]:
+            continue
         torch.manual_seed(number)
         folder = os.path.join(root, name)
         os.makedirs(folder)
