@@ -214,11 +214,41 @@ static bool get_stream(struct ask *a, const json_t *body, struct problem *p)
 }
 
 /* Things that this server knows one value of. */
+/* What would change an answer, and can only be what changes nothing. */
+static bool check_neutral(const json_t *body, struct problem *p)
+{
+    static const struct {
+        const char *name, *neutral;
+    } all[] = {{"n", "1"},
+               {"best_of", "1"},
+               {"presence_penalty", "0"},
+               {"frequency_penalty", "0"},
+               {"repetition_penalty", "1"},
+               {"min_p", "0"},
+               {"logit_bias", "{}"},
+               {"echo", "false"},
+               {"suffix", "\"\""},
+               {"response_format", "{\"type\": \"text\"}"},
+               {"tools", "[]"},
+               {"functions", "[]"}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const json_t *v = member(body, all[i].name);
+        json_t *neutral = json_loads(all[i].neutral, JSON_DECODE_ANY, NULL);
+        bool same = !v || json_equal(v, neutral) ||
+                    (json_is_number(v) && json_is_number(neutral) &&
+                     json_number_value(v) >= json_number_value(neutral) &&
+                     json_number_value(v) <= json_number_value(neutral));
+        json_decref(neutral);
+        if (!same)
+            return refuse(p, all[i].name, "%s must be %s: nothing else is supported", all[i].name,
+                          all[i].neutral);
+    }
+    return true;
+}
+
 static bool check_fixed(const json_t *body, const struct served *s, struct problem *p)
 {
     json_t *model = member(body, "model");
-    int64_t n = 1;
-    double none = 0;
     if (model && !json_is_string(model)) return refuse(p, "model", "model must be a string");
     if (model && strcmp(json_string_value(model), s->name) != 0) {
         refuse(p, "model", "there is no such model; the one there is is \"%s\"", s->name);
@@ -226,8 +256,7 @@ static bool check_fixed(const json_t *body, const struct served *s, struct probl
         p->code = "model_not_found";
         return false;
     }
-    return get_integer(body, "n", 1, 1, &n, p) && get_number(body, "presence_penalty", 0, 0, &none, p) &&
-           get_number(body, "frequency_penalty", 0, 0, &none, p);
+    return check_neutral(body, p);
 }
 
 static bool get_sampling(const json_t *body, struct sampling *s, struct problem *p)
