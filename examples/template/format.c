@@ -8,7 +8,7 @@
 
 #include "template_parts.h"
 
-enum { WIDEST = 1000 };
+enum { WIDEST = 1000, LONGEST = WIDEST + 400 }; /* characters: of a precision, of a number with it */
 
 /* How one value is written. */
 struct style {
@@ -80,33 +80,47 @@ static void add_text(struct formatting *f, struct style s, struct value v)
     text_free(&t);
 }
 
+/* What printf makes of a number, with a place for a sign in front. */
+static void add_printed(struct formatting *f, const struct style *s, const char *number, int n, bool sign)
+{
+    if (n > 0 && n < LONGEST) add_padded(f, s, number + !sign, (size_t)n + sign);
+    else run_fail(f->run, "a number that is too long");
+}
+
+static const char *sign_of(const struct style *s) { return s->plus ? "+" : s->blank ? " " : ""; }
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+
+/* Python writes a negative number of base 8 or 16 with a sign, C its two's complement. */
+static void add_whole(struct formatting *f, const struct style *s, int64_t i)
+{
+    char how[16], number[1 + LONGEST] = "-";
+    bool turned = strchr("xXo", s->type) && i < 0;
+    long long printed = turned && i > INT64_MIN ? -i : i;
+    snprintf(how, sizeof how, "%%%s.*ll%c", sign_of(s), s->type == 'u' ? 'd' : s->type);
+    int n = snprintf(number + 1, LONGEST, how, s->precision < 0 ? 1 : s->precision, printed);
+    add_printed(f, s, number, n, turned);
+}
+
+static void add_real(struct formatting *f, const struct style *s, double x)
+{
+    char how[16], number[1 + LONGEST] = "";
+    snprintf(how, sizeof how, "%%%s.*%c", sign_of(s), s->type);
+    add_printed(f, s, number, snprintf(number + 1, LONGEST, how, s->precision < 0 ? 6 : s->precision, x),
+                false);
+}
+
+#pragma GCC diagnostic pop
+
 static void add_number(struct formatting *f, const struct style *s, struct value v)
 {
     bool whole = strchr("diuxXo", s->type);
-    char how[16], number[400 + WIDEST];
-    double x = 0;
-    int n;
-    if (!value_number(v, &x) || (whole && !value_integer(v))) {
+    double x;
+    if (!value_number(v, &x) || (whole && !value_integer(v)))
         run_fail(f->run, "%s as %%%c", kind_name(v), s->type);
-        return;
-    }
-    long long i = whole ? v.is.integer : 0;
-    bool turned = strchr("xXo", s->type) && i < 0; /* Python has a sign there, C has not */
-    snprintf(how, sizeof how, "%%%s.*%s%c",
-             s->plus    ? "+"
-             : s->blank ? " "
-                        : "",
-             whole ? "ll" : "", s->type == 'u' ? 'd' : s->type);
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    if (whole)
-        n = snprintf(number + 1, sizeof number - 1, how, s->precision < 0 ? 1 : s->precision,
-                     turned ? -i : i);
-    else n = snprintf(number + 1, sizeof number - 1, how, s->precision < 0 ? 6 : s->precision, x);
-#pragma GCC diagnostic pop
-    number[0] = '-';
-    if (n > 0 && (size_t)n < sizeof number - 1) add_padded(f, s, number + !turned, (size_t)n + turned);
-    else run_fail(f->run, "a number that is too long");
+    else if (whole) add_whole(f, s, v.is.integer);
+    else add_real(f, s, x);
 }
 
 static void add_value(struct formatting *f, const struct style *s, struct value v)

@@ -10,8 +10,8 @@
  *
  *     {% for m in messages %}<|{{ m.role }}|>{{ m.content | trim }}{% endfor %}
  */
-#ifndef MODEL_TEMPLATE_H
-#define MODEL_TEMPLATE_H
+#ifndef TEMPLATE_H
+#define TEMPLATE_H
 
 #include <jansson.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /*
- * template_parts.h -- values, tokens and trees of templates, for template_*.c alone.
+ * template_parts.h -- values, tokens and trees of templates, for this folder alone.
  */
-#ifndef MODEL_TEMPLATE_PARTS_H
-#define MODEL_TEMPLATE_PARTS_H
+#ifndef TEMPLATE_PARTS_H
+#define TEMPLATE_PARTS_H
 
 #include <stdint.h>
 

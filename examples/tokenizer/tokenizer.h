@@ -11,8 +11,8 @@
  *
  * A tokenizer is not changed by use: threads may share it.
  */
-#ifndef MODEL_TOKENIZER_H
-#define MODEL_TOKENIZER_H
+#ifndef TOKENIZER_H
+#define TOKENIZER_H
 
 #include <jansson.h>
 #include <stdbool.h>

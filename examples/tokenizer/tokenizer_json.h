@@ -1,8 +1,8 @@
 /*
- * tokenizer_json.h -- reading the files, for tokenizer_*.c alone.
+ * tokenizer_json.h -- reading the files, for this folder alone.
  */
-#ifndef MODEL_TOKENIZER_JSON_H
-#define MODEL_TOKENIZER_JSON_H
+#ifndef TOKENIZER_JSON_H
+#define TOKENIZER_JSON_H
 
 #include <jansson.h>
 

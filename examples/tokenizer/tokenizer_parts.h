@@ -1,11 +1,11 @@
 /*
- * tokenizer_parts.h -- what a tokenizer is made of, for the files tokenizer_*.c alone.
+ * tokenizer_parts.h -- what a tokenizer is made of, for this folder alone.
  *
  *   text --added tokens--> stretches --normalizers--> text --added tokens--> stretches
  *        --pre-tokenizers--> words --model--> ids --post-processor--> ids
  */
-#ifndef MODEL_TOKENIZER_PARTS_H
-#define MODEL_TOKENIZER_PARTS_H
+#ifndef TOKENIZER_PARTS_H
+#define TOKENIZER_PARTS_H
 
 #include "tokenizer.h"
 #include "unicode.h"

@@ -1,8 +1,8 @@
 /*
  * unicode.h -- UTF-8, the properties of characters, and normal forms, by utf8proc.
  */
-#ifndef MODEL_UNICODE_H
-#define MODEL_UNICODE_H
+#ifndef UNICODE_H
+#define UNICODE_H
 
 #include <stdbool.h>
 #include <stddef.h>

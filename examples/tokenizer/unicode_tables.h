@@ -1,8 +1,8 @@
 /*
  * unicode_tables.h -- where the package `tokenizers` has the tables of an older Unicode than utf8proc.
  */
-#ifndef MODEL_UNICODE_TABLES_H
-#define MODEL_UNICODE_TABLES_H
+#ifndef UNICODE_TABLES_H
+#define UNICODE_TABLES_H
 
 #include <stdint.h>
 
