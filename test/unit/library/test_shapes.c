@@ -9,11 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static coda_plan *compiled(const coda_graph *g, coda_fold fold, int shapes)
+static coda_plan *compiled(const coda_graph *g, coda_fold fold, unsigned flags, int shapes)
 {
     coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
     coda_plan *p;
     opt.device = CODA_DEVICE_CPU;
+    opt.flags = flags;
     opt.fold = fold;
     opt.shapes = shapes;
     ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
@@ -59,8 +60,34 @@ static bool is_large(const coda_graph *g)
     return elements > 4 << 20;
 }
 
+/* What the random graphs of a run were compiled as, and how their shapes compared. */
+struct compared {
+    coda_fold fold;
+    unsigned flags;
+    int shapes, rounded;
+};
+
+/* Of another tile, partial sums are added up in another order: then `p` is as far from fp64 as the exact plan,
+ * whose results b has. With CODA_BATCH_INVARIANT the bits are the same. */
+static void expect_rounding(const struct compared *c, struct run_buffers *b, const coda_plan *p,
+                            uint64_t seed)
+{
+    char differs[300];
+    snprintf(differs, sizeof differs, "%s", coda_error());
+    ck_assert_msg(!(c->flags & CODA_BATCH_INVARIANT), "seed %llu: %s", (unsigned long long)seed, differs);
+    void **want = run_reference(b->g, seed + 5);
+    ck_assert_msg(want != NULL, "%s", coda_error());
+    double exact = run_worst_error(b->g, b->host, want);
+    ck_assert_msg(run_plan(b, p), "%s", coda_error());
+    double own = run_worst_error(b->g, b->host, want);
+    ck_assert_msg(own <= 2 * exact + 1e-6, "seed %llu: off by %g, the exact plan by %g: %s",
+                  (unsigned long long)seed, own, exact, differs);
+    random_args_free(b->g, want);
+}
+
 /* Weights are prepared by the exact plan and by the plan of all shapes in turn. */
-static void compare_shape(const coda_graph *g, const coda_plan *p, coda_fold fold, uint64_t seed, int shape)
+static void compare_shape(const coda_graph *g, const coda_plan *p, struct compared *c, uint64_t seed,
+                          int shape)
 {
     int64_t dims[SYMBOLIC_DIMS];
     coda_graph *bound;
@@ -68,15 +95,17 @@ static void compare_shape(const coda_graph *g, const coda_plan *p, coda_fold fol
     symbolic_shape(seed, shape, dims);
     ck_assert_msg(coda_graph_bind(&bound, g, dims, SYMBOLIC_DIMS) == CODA_OK, "%s", coda_error());
     if (is_large(bound)) return coda_graph_free(bound);
-    coda_plan *exact = compiled(bound, fold, 0);
+    coda_plan *exact = compiled(bound, c->fold, c->flags, 0);
     void **args = random_args(bound, seed + 5, false);
     ck_assert_msg(run_upload(&b, bound, exact, args, false), "%s", coda_error());
     b.dims = dims;
     ck_assert_msg(run_prepare(&b, shape % 2 ? p : exact), "%s", coda_error());
     ck_assert_msg(run_plan(&b, exact), "%s", coda_error());
-    ck_assert_msg(run_same(&b, p) && run_same(&b, p), "seed %llu, shape %lld %lld %lld: %s",
-                  (unsigned long long)seed, (long long)dims[0], (long long)dims[1], (long long)dims[2],
-                  coda_error());
+    c->shapes++;
+    if (!run_same(&b, p) || !run_same(&b, p)) {
+        c->rounded++;
+        expect_rounding(c, &b, p, seed);
+    }
     expect_equal_answers(p, exact, dims);
     run_release(&b);
     random_args_free(bound, args);
@@ -87,15 +116,19 @@ static void compare_shape(const coda_graph *g, const coda_plan *p, coda_fold fol
 START_TEST(shapes_are_exact_plans)
 {
     uint64_t seed = random_seed();
+    struct compared c = {.shapes = 0};
     for (int i = 0; i < scaled(24); i++, seed++) {
-        coda_fold fold = i % 2 ? CODA_FOLD_COPY : CODA_FOLD_NONE;
+        c.fold = i % 2 ? CODA_FOLD_COPY : CODA_FOLD_NONE;
+        c.flags = i / 2 % 2 ? CODA_BATCH_INVARIANT : 0;
         graph *g = symbolic_graph(seed, NULL);
-        coda_plan *p = compiled(g, fold, 1 + (int)(seed % 7));
-        for (int shape = 0; shape < 8; shape++) compare_shape(g, p, fold, seed, shape);
-        for (int shape = 0; shape < 3; shape++) compare_shape(g, p, fold, seed, shape);
+        coda_plan *p = compiled(g, c.fold, c.flags, 1 + (int)(seed % 7));
+        for (int shape = 0; shape < 8; shape++) compare_shape(g, p, &c, seed, shape);
+        for (int shape = 0; shape < 3; shape++) compare_shape(g, p, &c, seed, shape);
         coda_plan_free(p);
         graph_free(g);
     }
+    printf("%d of %d shapes by another tile, whose sums are rounded otherwise\n", c.rounded, c.shapes);
+    ck_assert_int_le(c.rounded * 10, c.shapes);
 }
 END_TEST
 
