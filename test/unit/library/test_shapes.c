@@ -67,8 +67,8 @@ struct compared {
     int shapes, rounded;
 };
 
-/* Of another tile, partial sums are added up in another order: then `p` is as far from fp64 as the exact plan,
- * whose results b has. With CODA_BATCH_INVARIANT the bits are the same. */
+/* A product that has another tile adds up its partial sums in another order: then `p` is as far from fp64 as
+ * the exact plan, whose results b has. With CODA_BATCH_INVARIANT the bits are the same. */
 static void expect_rounding(const struct compared *c, struct run_buffers *b, const coda_plan *p,
                             uint64_t seed)
 {
