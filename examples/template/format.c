@@ -1,7 +1,6 @@
 /*
  * format.c -- Python's ways to put values into a text: "%s" % x, and "{}".format(x).
  */
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -137,9 +137,9 @@ static json_t *bytes(const struct gguf_words *w, json_t **config)
                 {"llama3", CLASS_LLAMA3, true},
                 {"tekken", CLASS_TEKKEN, true},
                 {"smollm", CLASS_DIGITS, false}};
-    const json_t *pre = of(w->meta, "pre"), *family = json_object_get(w->meta, "general.architecture");
-    bool old =
-        !pre && (!family || !strcmp(json_string_value(family) ? json_string_value(family) : "", "gpt2"));
+    const json_t *pre = of(w->meta, "pre");
+    const char *family = json_string_value(json_object_get(w->meta, "general.architecture"));
+    bool old = !pre && (!family || !strcmp(family, "gpt2")); /* of the time before others had such a model */
     const char *name = old ? "gpt-2" : json_string_value(pre), *class = NULL;
     bool begins = false;
     for (size_t i = 0; name && i < sizeof cuts / sizeof *cuts; i++)

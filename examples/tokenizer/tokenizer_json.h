@@ -61,7 +61,7 @@ json_t *file_json(const char *dir, const char *name, struct complaint *c);
 /* What a tokenizer.json would be, from the files that other tokenizers write. */
 json_t *file_legacy(const char *dir, const json_t *config, struct complaint *c);
 /* The same of its parts: words and their ids, merges, and a tokenizer_config.json. */
-#define CLASS_LLAMA3 "coda:LLaMA3" /* classes of which only GGUF files have no tokenizer.json */
+#define CLASS_LLAMA3 "coda:LLaMA3" /* classes of GGUF files alone */
 #define CLASS_TEKKEN "coda:Tekken"
 #define CLASS_DIGITS "coda:Digits"
 json_t *file_of_words(const json_t *config, json_t *words, struct complaint *c);

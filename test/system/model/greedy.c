@@ -39,7 +39,8 @@ static struct model *opened(const char *tiny, const char *name, const struct pla
     char path[512];
     struct fault f = {{0}};
     struct model_options o = {.device = p->device, .dtype = p->dtype, .every_row = true, .rows = rows};
-    snprintf(path, sizeof path, "%s%s%s", name == stories ? "" : tiny, name == stories ? "" : "/", name);
+    if (name == stories) snprintf(path, sizeof path, "%s", name);
+    else snprintf(path, sizeof path, "%s/%s", tiny, name);
     o.context = context;
     struct model *m = model_open(path, &o, &f);
     CHECK(m != NULL, "%s, %s: %s", name, p->text, f.text);
@@ -249,12 +250,15 @@ static void join(const struct apart *a)
     CHECK(ended && status == 0, "%s, %s: the process ended with %d", a->name, a->place->text, status);
 }
 
-/* Each family in each of `dtypes` of on_gpu, as many at once as there are processors; as many tokens as a
- * family can, but no more than `most`. */
+/* Each family in each of the first `dtypes` of on_gpu, as many at once as there are processors; as many
+ * tokens as a family can, but no more than `most`. */
 static void families_on_gpu(const char *tiny, int dtypes, int most)
 {
     int cases = (decoders + 1) * dtypes, wide = (int)sysconf(_SC_NPROCESSORS_ONLN);
     struct apart *all = calloc((size_t)cases, sizeof *all);
+    wide = wide < 1 ? 1 : wide;
+    CHECK(all != NULL, "no memory for %d cases", cases);
+    if (!all) return;
     for (int i = 0; i < cases + wide; i++) {
         if (i >= wide) join(&all[i - wide]);
         if (i >= cases) continue;
