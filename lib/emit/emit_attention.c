@@ -145,7 +145,7 @@ static int64_t band(const struct attention_spec *a)
 static void emit_extents(struct kernel *k, const struct attention_spec *a, const struct schedule *s,
                          struct text *t)
 {
-    bool walks = s->sm90 && s->tile.splits <= 1 && !attention_is_packed(a);
+    bool walks = s->sm90 && s->tile.splits <= 1 && !attention_is_packed(a) && !s->resident;
     int64_t blocks = CEIL_DIV(a->tq, s->tile.bm), width = walks ? band(a) : 1;
     int64_t streams = walks ? a->batch * a->heads : 0;
     emit_long(k, a->ranges.stride[0]);
@@ -262,11 +262,15 @@ static void sm90_chunks_map(struct kernel *k, const struct attention_spec *a, co
 static void emit_sm90_config(const struct attention_spec *a, const struct schedule *s, struct text *t)
 {
     const struct tile *tile = &s->tile;
-    emit_head(a, "attention/attention_sm90.cuh", t);
+    emit_head(a, s->resident ? "attention/attention_short_sm90.cuh" : "attention/attention_sm90.cuh", t);
     text_printf(t, "    typedef %s T;\n", emit_dtype(a->q.dtype));
     emit_semantics(a, false, t);
-    constant(t, "i32", "box", attention_box(a, tile->bn));
+    if (!s->resident) constant(t, "i32", "box", attention_box(a, tile->bn));
     constant(t, "i32", "bn", tile->bn);
+    if (s->resident) {
+        text_append(t, "};\n");
+        return;
+    }
     constant(t, "i32", "stages", tile->stages);
     constant(t, "i32", "groups", tile->bm / 64);
     constant(t, "i32", "cluster", MAX(s->cluster, 1));
@@ -276,15 +280,15 @@ static void emit_sm90_config(const struct attention_spec *a, const struct schedu
 static void emit_sm90_entry(struct kernel *k, const struct attention_spec *a, const struct schedule *s,
                             int out, struct beside beside, struct text *t)
 {
-    text_printf(t, "typedef AttentionSm90<Config> Kernel;\nstatic_assert(Kernel::shared_bytes == %d);\n\n",
-                k->launch.shared_bytes);
+    text_printf(t, "typedef %s<Config> Kernel;\nstatic_assert(Kernel::shared_bytes == %d);\n\n",
+                s->resident ? "AttentionShort" : "AttentionSm90", k->launch.shared_bytes);
     text_printf(t, "struct Args {\n    TensorMap q, k, v;\n    void *pointer[%d];\n", k->pointers);
     emit_strides(k, "of_o", &a->o, t);
     emit_extents(k, a, s, t);
     text_append(t, "};\n\n");
     text_printf(t, "extern \"C\" __global__ void ");
     if (k->launch.cluster > 1) text_printf(t, "__cluster_dims__(%d, 1, 1) ", k->launch.cluster);
-    text_printf(t, "__launch_bounds__(%d, 1)\n", k->launch.threads);
+    text_printf(t, "__launch_bounds__(%d, %d)\n", k->launch.threads, MAX(s->resident, 1));
     text_printf(t, "%s(const __grid_constant__ Args args)\n{\n", k->symbol);
     text_append(t, "    Kernel::run(args.q, args.k, args.v, ");
     emit_result(a, out, t);

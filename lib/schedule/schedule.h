@@ -19,6 +19,7 @@ struct schedule {
                                       tile fits */
     const struct figures *figures; /* GEMM: times that tuning measured; NULL: it measured none */
     bool sm90;                     /* OWN: by Hopper's units, TMA and wgmma; else by any GPU's */
+    int resident;                  /* attention of short sequences: blocks that share an SM; else 0 */
 
     /* From here on by schedule_complete. */
     struct epilogue_layout layout; /* GEMM: what the epilogue's steps need of the tile */

@@ -1,5 +1,5 @@
 /* schedule_attention.c -- which attention programs run on Hopper's units, and in which tile: many queries by
- * TMA and wgmma, few by TMA and mma.sync, the keys split over a cluster. */
+ * TMA and wgmma, of short sequences all keys at once; few by TMA and mma.sync, the keys split over a cluster. */
 #include "own.h"
 #include "schedule.h"
 
@@ -9,6 +9,7 @@ struct launch {
     bool sm90;            /* attention_sm90.cuh, TMA + wgmma; else attention_simt.cuh ... */
     int cluster;          /* wgmma: blocks that share a tile's keys; 0: one has all */
     int splits;           /* ... but over 1: attention_split_sm90.cuh, in clusters of so many blocks */
+    int resident;         /* ... but over 0: attention_short_sm90.cuh, so many blocks on an SM */
     int bm, bn;           /* queries and keys of a tile; bm 0: no tile fits */
     int stages;           /* wgmma: of the ring of keys and values */
     int threads;          /* of a block */
@@ -103,6 +104,34 @@ static bool fits_wgmma(const struct attention_spec *a, const struct target *targ
     struct launch t = wgmma_tile(a);
     return same && fits_units(a, target, invariant) && t.blocks <= ATTENTION_MOST_BLOCKS &&
            t.shared_bytes <= target->shared_bytes;
+}
+
+/* ---- Hopper, short sequences ---- */
+
+enum {
+    SHORT_QUERIES = 64, /* of a block: a warpgroup's */
+    SHORT_KEYS = 128,   /* a tile of 128 queries keeps the tensor cores busy with more */
+    SHORT_COLUMNS = 128,
+    SHORT_RESIDENT = 4 /* blocks of 128 threads, which have 128 registers each */
+};
+
+static struct launch short_tile(const struct attention_spec *a, const struct target *target)
+{
+    struct launch t = {.sm90 = true, .bm = SHORT_QUERIES, .bn = a->tk <= 64 ? 64 : 128, .threads = 128};
+    int64_t row = 128 * CEIL_DIV(a->head_dim, 64), bytes = row * (t.bm + 2 * t.bn) + 16;
+    t.shared_bytes = CEIL_DIV(bytes, 1024) * 1024;
+    t.resident = (int)MIN(SHORT_RESIDENT, target->shared_bytes / t.shared_bytes);
+    t.blocks = blocks(a, t.bm);
+    return t;
+}
+
+/* A query's sums are in the order of this kernel then, whatever the length of others: so not where bits must
+ * not depend on how many rows there are. */
+static bool fits_short(const struct attention_spec *a, const struct target *target, bool invariant)
+{
+    bool simple = !a->page && a->ranges.buffer < 0 && !attention_is_packed(a);
+    return simple && !invariant && a->tk <= SHORT_KEYS && a->head_dim <= SHORT_COLUMNS &&
+           fits_wgmma(a, target, invariant) && short_tile(a, target).resident > 0;
 }
 
 /* ---- Hopper, few queries ---- */
@@ -226,6 +255,7 @@ void schedule_attention(struct schedule *s, const struct program *q, const struc
     const struct attention_spec *a = q->spec;
     struct launch t = {.bm = 16};
     if (fits_split(a, target, q->invariant)) t = split_tile(a, target);
+    else if (fits_short(a, target, q->invariant)) t = short_tile(a, target);
     else if (fits_wgmma(a, target, q->invariant)) {
         t = wgmma_tile(a);
         t.cluster = q->invariant ? 0 : tile_parts(a, t.blocks, target->sms);
@@ -233,7 +263,7 @@ void schedule_attention(struct schedule *s, const struct program *q, const struc
     } else if (!attention_is_empty(a)) t = simt_tile(a, target->shared_bytes, q->invariant);
     s->tile.bm = t.bm, s->tile.bn = t.bn, s->tile.stages = t.stages;
     s->tile.splits = t.splits;
-    s->sm90 = t.sm90;
+    s->sm90 = t.sm90, s->resident = t.resident;
     s->cluster = MAX(t.cluster, t.splits);
     bool at_once = t.sm90 && !t.splits; /* it waits before it reads anything */
     s->early = !q->prepare && (at_once || (t.splits && a->k.steady && a->v.steady && a->lengths.steady &&
@@ -241,5 +271,5 @@ void schedule_attention(struct schedule *s, const struct program *q, const struc
     s->grid = t.blocks;
     s->threads = t.threads;
     s->shared_bytes = (int)t.shared_bytes;
-    s->persistent = t.sm90 && t.blocks && !t.cluster;
+    s->persistent = t.sm90 && t.blocks && !t.cluster && !t.resident;
 }

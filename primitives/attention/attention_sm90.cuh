@@ -32,12 +32,12 @@
 // extents' tq are then the rows of q, and their shift lacks what these positions add. With a map of scores
 // also bool mapped and float score(float s, float position, float key, float head): score.cuh.
 #pragma once
+#include "attention/fragment.cuh"
 #include "attention/merge.cuh"
 #include "attention/online_softmax.cuh"
 #include "attention/packed.cuh"
 #include "attention/pages.cuh"
 #include "attention/tile_walk.cuh"
-#include "port/tile.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/control.cuh"
 #include "ptx/tma.cuh"
@@ -46,35 +46,6 @@
 #include "tile/ring.cuh"
 
 namespace coda {
-
-// A 4 x 4 transpose among the lanes of a quad: v[k] of lane q becomes v[q] of lane k.
-DEV void quad_transpose(u32 (&v)[4])
-{
-#pragma unroll
-    for (i32 bit = 1; bit <= 2; bit *= 2) {
-        bool high = threadIdx.x & bit;
-#pragma unroll
-        for (i32 k = 0; k < 4; k++) {
-            if (k & bit) continue;
-            u32 got = __shfl_xor_sync(~0u, high ? v[k] : v[k + bit], bit);
-            (high ? v[k] : v[k + bit]) = got;
-        }
-    }
-}
-
-// The compiler sees no tie between registers and the instructions that hand them to wgmma or wait for it:
-// what is computed before a pin stays before it, what comes after stays after.
-template <i32 n> DEV void pin(float (&x)[n])
-{
-#pragma unroll
-    for (i32 i = 0; i < n; i++) asm volatile("" : "+f"(x[i])::"memory");
-}
-template <i32 n> DEV void pin(u32 (&x)[n][4])
-{
-#pragma unroll
-    for (i32 i = 0; i < n; i++)
-        asm volatile("" : "+r"(x[i][0]), "+r"(x[i][1]), "+r"(x[i][2]), "+r"(x[i][3])::"memory");
-}
 
 template <class Config> struct AttentionSm90 {
     struct Tiled : Config {
@@ -304,13 +275,6 @@ template <class Config> struct AttentionSm90 {
             constexpr bool ends = Tiled::window || Tiled::ranges; // blocks come last one first
             softmax.template step<2, ends>(score, Score<Tiled>::exponent, factor);
         }
-        DEV void pack_weights()
-        {
-#pragma unroll
-            for (i32 i = 0; i < bn / 4; i++)
-                weight[i / 4][i % 4] = pack2<Element>(score[2 * i], score[2 * i + 1]);
-        }
-
         DEV void attend(OnlineSoftmax &softmax, const View &of, KeyBlocks b)
         {
             float factor[2];
@@ -321,7 +285,7 @@ template <class Config> struct AttentionSm90 {
             finish<0>();
             release_keys();
             weigh(softmax, of, b.end - 1, factor);
-            pack_weights();
+            pack_weights<Element>(score, weight);
             for (i32 j = b.end - 2; j >= b.first; j--) {
                 wait(s.full_keys[key.slot], key.parity);
                 issue_scores();
@@ -334,58 +298,13 @@ template <class Config> struct AttentionSm90 {
                 release_values();
 #pragma unroll
                 for (i32 i = 0; i < 32 * chunks; i++) out[i] *= factor[i >> 1 & 1];
-                pack_weights();
+                pack_weights<Element>(score, weight);
             }
             release(s.empty_queries);
             await_values(of.see, b.first);
             issue_values();
             finish<0>();
             release_values();
-        }
-
-        // Zeroes the sums of rows that see no key.
-        DEV void clear_rows_without_keys(const View &of)
-        {
-#pragma unroll
-            for (i32 r = 0; r < 2; r++) {
-                if (!of.see.none(of.query + 8 * r)) continue;
-#pragma unroll
-                for (i32 i = 2 * r; i < 32 * chunks; i += 4) out[i] = out[i + 1] = 0.0f;
-            }
-        }
-
-        // The quad's lanes exchange their column pairs, so that each stores 16 adjacent bytes.
-        DEV void write(const OnlineSoftmax &softmax, const View &of, const TileWalk<Tiled> &tile,
-                       Element *result, const AttentionStrides &stride, const AttentionInputs &in)
-        {
-            Element *to = result + batch_of(tile) * stride.batch + tile.head * stride.head;
-#pragma unroll
-            for (i32 r = 0; r < 2; r++) {
-                const i32 row = of.query + 8 * r;
-                const bool inside = row < of.see.rows();
-                Element *const out_row = to + row * stride.time;
-                const float weights = softmax.weights(r);
-                const float whole = weights + of.score.sink_weight(softmax.max[r]);
-                const bool none = of.see.none(row);
-                const float inverse = OnlineSoftmax::inverse(whole, none);
-                if (Tiled::lse && inside && threadIdx.x % 4 == 0)
-                    Score<Tiled>::store(in, tile.batch, tile.head, row,
-                                        none ? unseen() : of.score.log_sum(softmax.max[r], weights));
-                if (!Tiled::stored) continue;
-#pragma unroll
-                for (i32 g = 0; g < 2 * chunks; g++) {
-                    u32 v[4];
-#pragma unroll
-                    for (i32 i = 0; i < 4; i++) {
-                        const float *pair = out + 16 * g + 4 * i + 2 * r;
-                        v[i] = pack2<Element>(pair[0] * inverse, pair[1] * inverse);
-                    }
-                    quad_transpose(v);
-                    i32 column = 32 * g + threadIdx.x % 4 * 8;
-                    if (inside && column < Tiled::head_dim)
-                        *reinterpret_cast<uint4 *>(out_row + column) = {v[0], v[1], v[2], v[3]};
-                }
-            }
         }
 
         DEV void put(const OnlineSoftmax &softmax, Exchange &to) const
@@ -448,8 +367,10 @@ template <class Config> struct AttentionSm90 {
                 if constexpr (cluster > 1) {
                     finish_together(softmax, of, tile, to, stride, in);
                 } else {
-                    if (Visible<Tiled>::mixed) clear_rows_without_keys(of);
-                    write(softmax, of, tile, to, stride, in);
+                    if (Visible<Tiled>::mixed) clear_rows_without_keys(out, of.see, of.query);
+                    Element *result = to + batch_of(tile) * stride.batch + tile.head * stride.head;
+                    write_rows(out, softmax, of.see, of.score, of.query, result, stride.time, in, tile.batch,
+                               tile.head);
                 }
             }
         }
