@@ -5,7 +5,7 @@
  *
  * A primitive registers itself with one comment line, which is checked here:
  *
- *     // coda: map NAME(x, ...; parameter, ...) [linear(x, ...)] [shift(x)] [identity(y = 1)] ...
+ *     // coda: map NAME(x, ...; parameter, ...) [linear(x, ...)] [shift(x)] [identity(y = 1)] [narrow]
  *     // coda: reduce NAME(x[, key]) state FLOATS [of NAME] [exact]
  *     // coda: pair NAME(...)
  *
@@ -41,6 +41,7 @@ struct row {
     int arguments, inputs, state; /* the first `inputs` arguments are tensors, the others parameters */
     char of[WORD];                /* "" or the reduction whose state it reads */
     bool exact;                   /* merging rounds nothing */
+    bool narrow;                  /* a map that has a form for 16 bits */
     struct prim_facts facts;
     const char *path;
 };
@@ -213,8 +214,12 @@ static void parse_fact(struct cursor *c, struct row *row)
     char word[WORD];
     parse_word(c, word);
     bool linear = !strcmp(word, "linear"), shift = !strcmp(word, "shift");
+    if (!strcmp(word, "narrow")) {
+        row->narrow = true;
+        return;
+    }
     if (!linear && !shift && strcmp(word, "identity"))
-        die(c->path, c->line, "\"%s\" is no fact: linear, shift or identity", word);
+        die(c->path, c->line, "\"%s\" is no fact: linear, shift, identity or narrow", word);
     expect(c, '(');
     if (linear || shift) {
         unsigned set = parse_operands(c, row);
@@ -540,6 +545,7 @@ static void write_row(const struct row *r)
     write_facts(&r->facts);
     if (*r->of) printf(" .of = \"%s\",", r->of);
     if (r->exact) printf(" .exact = true,");
+    if (r->narrow) printf(" .narrow = true,");
     printf(map ? " .reference = coda_ref_%s},\n" : " .reduce = &coda_ref_%s},\n", r->name);
 }
 

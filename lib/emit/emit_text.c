@@ -132,6 +132,11 @@ static bool is_user_map(const struct prim *q) { return !q->header && q->source; 
 
 const char *emit_map_prefix(const struct prim *q) { return is_user_map(q) ? "user_" : ""; }
 
+const char *emit_map_form(const struct program *p, int step)
+{
+    return p->step[step].prim->narrow && step_is_rounded(p, step) ? "narrow" : "apply";
+}
+
 /* A map of the user: it may use math.cuh, and the compiler counts its lines from its own first. */
 static void emit_user_map(const struct prim *q, struct text *t)
 {

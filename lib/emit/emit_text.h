@@ -28,5 +28,7 @@ void emit_map(const struct prim *q, struct text *t);           /* what comes bef
 struct word emit_float(float x);                               /* in C++, to the last bit */
 /* What goes before a map's name in a kernel: a user may call a map what C++ calls something else. */
 const char *emit_map_prefix(const struct prim *q);
+/* Which function of the map's struct computes a step: "apply", or "narrow" where that is enough. */
+const char *emit_map_form(const struct program *p, int step);
 
 #endif

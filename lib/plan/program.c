@@ -31,6 +31,30 @@ bool step_has_value(const struct program *q, const struct step *s)
     return !(s->kind == STEP_REDUCE && (q->kind == PROGRAM_GEMM || s->axis == REDUCE_COLUMNS));
 }
 
+static bool step_reads(const struct step *s, int step)
+{
+    for (int i = 0; i < s->nin; i++)
+        if (s->in[i] == step) return true;
+    return false;
+}
+
+static bool step_rounds(const struct program *q, const struct step *s)
+{
+    if (s->kind == STEP_STORE) return dtype_size(q->port[s->port].dtype) <= 2;
+    return s->kind == STEP_MAP && (s->prim == prim_find("to_bf16") || s->prim == prim_find("to_f16"));
+}
+
+bool step_is_rounded(const struct program *q, int step)
+{
+    bool read = false;
+    for (int i = step + 1; i < q->steps; i++) {
+        if (!step_reads(&q->step[i], step)) continue;
+        if (!step_rounds(q, &q->step[i])) return false;
+        read = true;
+    }
+    return read;
+}
+
 bool program_folds_columns(const struct program *q)
 {
     for (int i = 0; i < q->steps; i++)

@@ -210,6 +210,8 @@ bool step_uses(const struct program *q, const struct step *s, int port);
 const char *step_name(const struct program *q, const struct step *s);
 /* May other steps read it? A STORE has no value, nor has a REDUCE that leaves partial states. */
 bool step_has_value(const struct program *q, const struct step *s);
+/* Is a value rounded to 16 bits, or fewer, by each step that reads it, and read by some? */
+bool step_is_rounded(const struct program *q, int step);
 /* Do two REDUCEs fold the same, or two PARTIALs merge the same, into one state? Then it is computed once. */
 bool step_shares_state(const struct program *q, const struct step *a, const struct step *b);
 /* Does a step fold columns? */

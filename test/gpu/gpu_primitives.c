@@ -56,27 +56,28 @@ static bool run(const char *text, int threads, int block, const float *in, size_
     return ok;
 }
 
-static int try_map(const struct prim *p)
+static int try_map(const struct prim *p, bool narrow)
 {
     struct text t = {0};
     int count, n = p->inputs + p->params, bad = 0;
     float *args = map_cases(p, random_seed(), &count), *out = malloc(sizeof *out * (size_t)count);
     double worst = 0, error;
     text_printf(&t, "#include \"%s\"\n" PARAMS "    if (i >= p.count) return;\n", p->header);
-    text_printf(&t, "    const float *x = p.in + %d * i;\n    p.out[i] = coda::map::%s::apply(", n, p->name);
+    text_printf(&t, "    const float *x = p.in + %d * i;\n    p.out[i] = coda::map::%s::%s(", n, p->name,
+                narrow ? "narrow" : "apply");
     for (int i = 0; i < n; i++) text_printf(&t, "%sx[%d]", i ? ", " : "", i);
     text_append(&t, ");\n}\n");
     bool ran = run(text_str(&t), count, 256, args, (size_t)(count * n), out, (size_t)count);
     snprintf(why, sizeof why, "%s", err);
     for (int c = 0; ran && c < count; c++) {
-        bad += !map_close(p, args + c * n, out[c], &error, why, sizeof why);
+        bad += !(narrow ? map_close_narrow : map_close)(p, args + c * n, out[c], &error, why, sizeof why);
         worst = MAX(worst, error);
     }
     if (ran && !bad) snprintf(why, sizeof why, "%d calls, relative error %.1e", count, worst);
     text_free(&t);
     free(args);
     free(out);
-    return gpu_case(ran && !bad, p->name, "%s", why);
+    return gpu_case(ran && !bad, p->name, "%s%s", narrow ? "narrow, " : "", why);
 }
 
 /* A row is x[ROW_MOST], n, key; a block of two warps folds each one. */
@@ -222,7 +223,10 @@ int gpu_primitives(void)
 {
     int failed = 0;
     if (!device_open(&device, err)) return gpu_case(false, "primitives", "%s", err);
-    for (int i = 0; i < prim_count; i++)
-        failed += prim_table[i].kind == PRIM_MAP ? try_map(&prim_table[i]) : try_reduce(&prim_table[i]);
+    for (int i = 0; i < prim_count; i++) {
+        const struct prim *p = &prim_table[i];
+        failed += p->kind == PRIM_MAP ? try_map(p, false) : try_reduce(p);
+        if (p->narrow) failed += try_map(p, true);
+    }
     return failed + try_rope() + try_conversions() + try_narrow();
 }

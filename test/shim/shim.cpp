@@ -32,6 +32,22 @@ template <class Map> float call(const float *args)
     return spread<Map>(args, typename MakeIndices<arity(Map::apply)>::type());
 }
 
+/* The same of its form for 16 bits, if it has one. */
+template <class Map, int... i> float spread_narrow(const float *args, Indices<i...>)
+{
+    return Map::narrow(args[i]...);
+}
+template <class Map, decltype(Map::narrow) * = nullptr> float call_narrow(const float *args)
+{
+    return spread_narrow<Map>(args, typename MakeIndices<arity(Map::narrow)>::type());
+}
+typedef float (*Call)(const float *);
+template <class Map> constexpr auto narrow_of(int) -> decltype(Map::narrow, Call())
+{
+    return call_narrow<Map>;
+}
+template <class Map> constexpr Call narrow_of(long) { return nullptr; }
+
 /* ---- A block of 64 threads. A shuffle writes, meets, reads and meets; so does nothing else ---- */
 
 enum { THREADS = 64 };
@@ -183,8 +199,8 @@ struct Walked : ConfigDefaults {
 
 extern "C" {
 
-#define MAP(name) {#name, arity(map::name::apply), call<map::name>},
-const struct shim_map shim_maps[] = {MAPS(MAP){nullptr, 0, nullptr}};
+#define MAP(name) {#name, arity(map::name::apply), call<map::name>, narrow_of<map::name>(0)},
+const struct shim_map shim_maps[] = {MAPS(MAP){nullptr, 0, nullptr, nullptr}};
 
 #define REDUCE(name)                                                                              \
     {#name, reduce::name::state, init<reduce::name>, push<reduce::name>, merge<reduce::name>,     \

@@ -13,6 +13,7 @@ struct shim_map {
     const char *name;
     int floats; /* arguments of apply: operands, then parameters */
     float (*apply)(const float *args);
+    float (*narrow)(const float *args); /* NULL: the map has none */
 };
 extern const struct shim_map shim_maps[];
 

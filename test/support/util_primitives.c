@@ -73,9 +73,9 @@ static double underflow(const struct prim *p, const double *args)
     return product;
 }
 
-static double tolerance(const struct prim *p, const double *args, double centre)
+static double tolerance(const struct prim *p, const double *args, double centre, double relative)
 {
-    double sum = 2e-6 * fabs(centre) + underflow(p, args);
+    double sum = relative * fabs(centre) + underflow(p, args);
     for (int i = 0; i < p->inputs + p->params; i++)
         sum += fmax(move(p, args, i, 0x1p-23, centre), move(p, args, i, -0x1p-23, centre));
     return sum;
@@ -96,7 +96,8 @@ static bool is_vague(const struct prim *p, const double *args)
 /* Equal as floats, or both NaN. */
 static bool same(double want, float got) { return isnan(want) ? isnan(got) : (float)want == got; }
 
-bool map_close(const struct prim *p, const float *args, float got, double *error, char *why, size_t size)
+static bool close_within(const struct prim *p, const float *args, float got, double relative, double absolute,
+                         double *error, char *why, size_t size)
 {
     double wide[PRIM_MAX_INPUTS + PRIM_MAX_PARAMS];
     char list[200] = "";
@@ -104,7 +105,7 @@ bool map_close(const struct prim *p, const float *args, float got, double *error
         wide[i] = args[i];
         snprintf(list + strlen(list), sizeof list - strlen(list), "%s%.9g", i ? ", " : "", args[i]);
     }
-    double want = reference(p, wide), allowed = tolerance(p, wide, want), off = fabs(got - want);
+    double want = reference(p, wide), allowed = tolerance(p, wide, want, relative) + absolute, off = fabs(got - want);
     bool limit = fabs(want) > FLT_MAX * (1 - 1e-6); /* infinity and FLT_MAX are neighbours */
     *error = isfinite(want) && fabs(want) > allowed && off > allowed / 1e6 ? off / fabs(want) : 0;
     if (limit) *error = 0;
@@ -113,6 +114,16 @@ bool map_close(const struct prim *p, const float *args, float got, double *error
     snprintf(why, size, "%s(%s) = %.9g, but the reference is %.9g +- %.2g", p->name, list, got, want,
              allowed);
     return false;
+}
+
+bool map_close(const struct prim *p, const float *args, float got, double *error, char *why, size_t size)
+{
+    return close_within(p, args, got, 2e-6, 0, error, why, size);
+}
+
+bool map_close_narrow(const struct prim *p, const float *args, float got, double *error, char *why, size_t size)
+{
+    return close_within(p, args, got, 0x1p-16, 1e-14, error, why, size);
 }
 
 /* ---- Reductions ---- */

@@ -139,7 +139,7 @@ START_TEST(typos_are_pointed_at)
     refused("// coda: map f(x, x)", "x is named twice");
     refused("// coda: map f(x; x)", "x is named twice");
     refused("// coda: map f(x) -> y", "nothing may follow, but there is \"-> y\"");
-    refused("// coda: map f(x) state 2", "\"state\" is no fact: linear, shift or identity");
+    refused("// coda: map f(x) state 2", "\"state\" is no fact: linear, shift, identity or narrow");
     refused("// coda: map f(a, b, c, d, e)", "at most 4 operands and 4 parameters");
     refused("// coda: map f(x; a, b, c, d, e)", "at most 4 operands and 4 parameters");
     refused("// coda: map f(a, b, c, d, e, f, g, h, i)", "more than 8 arguments");
@@ -166,7 +166,7 @@ END_TEST
 
 START_TEST(odd_facts_are_pointed_at)
 {
-    refused("// coda: map f(x) linaer(x)", "\"linaer\" is no fact: linear, shift or identity");
+    refused("// coda: map f(x) linaer(x)", "\"linaer\" is no fact: linear, shift, identity or narrow");
     refused("// coda: map f(x) linear", "'(' expected before \"\"");
     refused("// coda: map f(x) linear()", "a name expected before \")\"");
     refused("// coda: map f(x) linear(x", "')' expected before \"\"");

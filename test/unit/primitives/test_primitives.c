@@ -241,17 +241,24 @@ static void try_map(const struct prim *p)
 {
     const struct shim_map *m = shim_map(p->name);
     int count, n = p->inputs + p->params;
-    double worst = 0, error;
+    double worst = 0, worst_narrow = 0, error;
     char why[512];
     ck_assert_msg(m && m->floats == n, "apply of %s does not take the %d floats of its line", p->name, n);
+    ck_assert_msg(p->narrow == (m->narrow != NULL), "%s: its line and its struct differ about narrow()",
+                  p->name);
     float *args = map_cases(p, random_seed(), &count);
     for (int c = 0; c < count; c++) {
         float got = m->apply(args + c * n);
         ck_assert_msg(map_close(p, args + c * n, got, &error, why, sizeof why), "%s", why);
         worst = MAX(worst, error);
+        if (!p->narrow) continue;
+        got = m->narrow(args + c * n);
+        ck_assert_msg(map_close_narrow(p, args + c * n, got, &error, why, sizeof why), "narrow: %s", why);
+        worst_narrow = MAX(worst_narrow, error);
     }
     free(args);
     tell_error(p->name, worst);
+    if (p->narrow) tell_error("  narrow", worst_narrow);
 }
 
 /* The row in `parts` states: contiguous runs of columns, or every parts-th one; merged left to right or
