@@ -165,11 +165,11 @@ template <class Config> struct AttentionShort {
             ptx::mbarrier_init(ptx::shared_address(&self.s.full_values), 1);
             ptx::mbarrier_fence_init();
         }
+        ptx::grid_launch_next(); // as soon as blocks end
         ptx::grid_wait();
         if (threadIdx.x == 0) self.load(q, k, v, tile);
         __syncthreads();
         self.attend(tile, out, stride);
-        ptx::grid_launch_next();
     }
 };
 

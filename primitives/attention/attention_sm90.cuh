@@ -399,6 +399,7 @@ template <class Config> struct AttentionSm90 {
             ptx::mbarrier_fence_init();
         }
         __syncthreads();
+        ptx::grid_launch_next(); // as soon as blocks end
         ptx::grid_wait();
     }
 
@@ -417,7 +418,6 @@ template <class Config> struct AttentionSm90 {
             ptx::grow_registers<Registers::consumer>();
             Consumer(s).consume(out, stride, in);
         }
-        ptx::grid_launch_next();
     }
 };
 

@@ -467,6 +467,7 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
     {
         const int warp = ptx::uniform(threadIdx.x / 32), group = warp / 4;
         init(warp);
+        ptx::grid_launch_next(); // as soon as a block ends: it waits before it reads what this one writes
         if (group == 0) {
             ptx::grid_wait();
             ptx::shrink_registers<Registers::producer>();
@@ -481,7 +482,6 @@ template <class Config, class Epilogue, class Share, class Cluster> struct GemmS
             ptx::grow_registers<Registers::consumer>();
             consume(group - 1, ahead);
         }
-        ptx::grid_launch_next();
         if constexpr (Cluster::size > 1) meet_cluster(); // others still send here, and arrive
     }
 };
