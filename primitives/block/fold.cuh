@@ -60,22 +60,26 @@ template <class R, i32 lanes> struct States {
     static constexpr i32 each = R::state > 4 ? 1 : warp ? of_warp : of_row / lanes; // of a lane, in flight
     static constexpr i32 step = warp ? lanes : 1;
     typename R::State part[each];
+    i32 there; // of these parts, which are the first ones
 
     DEV void load(const float *p, i64 row, i32 blocks, i32 from = 0)
     {
         const i32 lane = threadIdx.x % lanes, first = from + (warp ? lane : lane * each);
+        there = (blocks - first + step - 1) / step;
 #pragma unroll
         for (i32 i = 0; i < each; i++) {
             R::init(part[i]);
             if (first + i * step < blocks) part[i] = port::load_partial<R>(p, row, first + i * step, blocks);
         }
     }
+    // What is not there is empty, and changes no bit of what it would be merged into.
     DEV void join()
     {
 #pragma unroll
         for (i32 near = 1; near < each; near *= 2)
 #pragma unroll
-            for (i32 i = 0; i + near < each; i += 2 * near) R::merge(part[i], part[i + near]);
+            for (i32 i = 0; i + near < each; i += 2 * near)
+                if (i + near < there) R::merge(part[i], part[i + near]);
         if (!warp) fold_lanes<R, lanes>(part[0]);
     }
     DEV typename R::State merged(const float *p, i64 row, i32 blocks) const
