@@ -98,7 +98,8 @@ static coda_status size_states(struct plan *p)
 
 /* ---- Operations with a kernel of their own ---- */
 
-static void (*const schedule_own[])(struct schedule *, const struct program *, const struct target *) = {
+static void (*const schedule_own[])(struct schedule *, const struct program *,
+                                    const struct plan_options *) = {
 #define X(NAME, name) schedule_##name,
     OWN_KERNELS(X)
 #undef X
@@ -108,7 +109,7 @@ static void schedule_owns(struct plan *p, const struct plan_options *opt)
 {
     for (int i = 0; i < p->programs; i++) {
         const struct program *q = &p->program[i];
-        if (q->own) schedule_own[q->own->index](&p->schedule[i], q, &opt->target);
+        if (q->own) schedule_own[q->own->index](&p->schedule[i], q, opt);
     }
 }
 

@@ -56,7 +56,7 @@ double plan_work(const struct plan *p);
 
 /* schedule_NAME.c: all of s for a program of an own_kind. */
 #define X(NAME, name)                                                                                        \
-    void schedule_##name(struct schedule *s, const struct program *q, const struct target *target);
+    void schedule_##name(struct schedule *s, const struct program *q, const struct plan_options *opt);
 OWN_KERNELS(X)
 #undef X
 

@@ -248,12 +248,13 @@ static struct launch simt_tile(const struct attention_spec *a, int64_t shared, b
     return t;
 }
 
-void schedule_attention(struct schedule *s, const struct program *q, const struct target *target)
+void schedule_attention(struct schedule *s, const struct program *q, const struct plan_options *opt)
 {
     const struct attention_spec *a = q->spec;
+    const struct target *target = &opt->target;
     struct launch t = {.bm = 16};
     if (fits_split(a, target, q->invariant)) t = split_tile(a, target);
-    else if (fits_short(a, target, q->invariant)) t = short_tile(a, target);
+    else if (!opt->base && fits_short(a, target, q->invariant)) t = short_tile(a, target);
     else if (fits_wgmma(a, target, q->invariant)) {
         t = wgmma_tile(a);
         t.cluster = q->invariant ? 0 : tile_parts(a, t.blocks, target->sms);

@@ -21,10 +21,10 @@ static int warps(const struct top_k_spec *s)
     return candidates <= FEW_WARPS_MOST ? FEW_WARPS : MANY_WARPS;
 }
 
-void schedule_top_k(struct schedule *s, const struct program *q, const struct target *target)
+void schedule_top_k(struct schedule *s, const struct program *q, const struct plan_options *opt)
 {
     const struct top_k_spec *of = q->spec;
-    (void)target;
+    (void)opt;
     s->tile.bm = warps(of) == 1 ? BLOCK_WARPS : 1;
     s->tile.groups = warps(of);
     s->threads = 32 * s->tile.bm * s->tile.groups;

@@ -16,8 +16,10 @@ thread_local HostIndex threadIdx;
 
 /* ---- Maps: apply takes as many floats as its type says ---- */
 
-template <int... i> struct Indices {};
-template <int n, int... i> struct MakeIndices : MakeIndices<n - 1, n - 1, i...> {};
+template <int... i> struct Indices {
+};
+template <int n, int... i> struct MakeIndices : MakeIndices<n - 1, n - 1, i...> {
+};
 template <int... i> struct MakeIndices<0, i...> {
     typedef Indices<i...> type;
 };
@@ -168,7 +170,9 @@ template <class T> void store_eight(shim_way way, T *p, const float (&x)[8], int
 
 template <int m, int cols, int high, int wide, int tails, int tail_wide, int walk, int parts, bool columns>
 struct Walked : ConfigDefaults {
-    struct Args { Divisor divisor; };
+    struct Args {
+        Divisor divisor;
+    };
     static constexpr i64 n = cols;
     static constexpr bool batched = false;
     static constexpr int bm = high, bn = wide, tail = tails, tail_bn = tail_wide, band = walk, blocks = parts;
@@ -202,9 +206,14 @@ extern "C" {
 #define MAP(name) {#name, arity(map::name::apply), call<map::name>, narrow_of<map::name>(0)},
 const struct shim_map shim_maps[] = {MAPS(MAP){nullptr, 0, nullptr, nullptr}};
 
-#define REDUCE(name)                                                                              \
-    {#name, reduce::name::state, init<reduce::name>, push<reduce::name>, merge<reduce::name>,     \
-     finish<reduce::name>, fold<reduce::name>},
+#define REDUCE(name)                                                                                         \
+    {#name,                                                                                                  \
+     reduce::name::state,                                                                                    \
+     init<reduce::name>,                                                                                     \
+     push<reduce::name>,                                                                                     \
+     merge<reduce::name>,                                                                                    \
+     finish<reduce::name>,                                                                                   \
+     fold<reduce::name>},
 const struct shim_reduce shim_reduces[] = {REDUCES(REDUCE){}};
 
 void shim_rope(float out[2], float a, float b, float position, float high, float low)

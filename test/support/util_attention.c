@@ -92,6 +92,17 @@ const struct attention_case attention_cases[] = {
     {"head 5", BF16, 2, 100, 90, 3, 3, 5, true, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
     {"head 320", F16, 1, 100, 140, 2, 2, 320, true, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
     {"head 1000", BF16, 1, 50, 70, 1, 1, 1000, false, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"short", F16, 3, 128, 128, 4, 4, 32, false, 0, false, LAYOUT_PACKED, 0, 0, .align = 0},
+    {"short lengths", BF16, 6, 64, 64, 4, 2, 64, false, 0, true, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"short of five", F16, 6, 70, 5, 2, 2, 24, false, 0, true, LAYOUT_HEADS, 8, 0, .align = 0},
+    {"short causal", BF16, 2, 197, 197, 3, 1, 64, true, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
+    {"short cache", BF16, 6, 33, 256, 4, 2, 48, true, 0, true, LAYOUT_ROWS, 0, 0, .align = 3},
+    {"short window", F16, 6, 150, 130, 2, 2, 64, false, 40, true, LAYOUT_ROWS, 0, -0.25f, .align = 3},
+    {"short all", BF16, 6, 100, 120, 4, 2, 40, true, 60, true, LAYOUT_ROWS, 0, 0, 3, .softcap = 5, .slopes = true,
+     .sinks = true, .lse = true},
+    {"short of any length", F16, 3, 128, 128, 4, 4, 32, false, 0, true, LAYOUT_PACKED, 0, 0, .base = true},
+    {"one key of any", BF16, 2, 100, 1, 2, 2, 64, true, 0, false, LAYOUT_ROWS, 0, 0, .base = true},
+    {"head 8 of any", BF16, 1, 150, 150, 3, 3, 8, true, 30, false, LAYOUT_ROWS, 0, 0, .base = true},
     {"f32", F32, 2, 200, 200, 4, 2, 128, true, 0, false, LAYOUT_ROWS, 1, 0, .align = 0},
     {"f32 lengths window", F32, 6, 150, 190, 2, 2, 72, true, 60, true, LAYOUT_HEADS, 0, 0, .align = 2},
     {"f32 one query", F32, 2, 1, 300, 2, 2, 64, true, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
@@ -371,7 +382,7 @@ bool attention_fits_sm90(const struct attention_spec *a, const struct target *ta
     struct attention_spec spec = *a;
     struct schedule s = {0};
     struct program p = {.kind = PROGRAM_OWN, .own = &plan_attention, .spec = &spec};
-    schedule_attention(&s, &p, target);
+    schedule_attention(&s, &p, &(struct plan_options){.target = *target});
     return s.sm90;
 }
 
@@ -381,7 +392,7 @@ coda_status attention_emit(struct attention_rig *r, const struct attention_case 
     attention_case_spec(c, &r->attention);
     r->plan.target = attention_target;
     if (!sm90) r->plan.target.features = 0;
-    schedule_attention(&r->s, &r->p, &r->plan.target);
+    schedule_attention(&r->s, &r->p, &(struct plan_options){.target = r->plan.target, .base = c->base});
     bool empty = attention_is_empty(&r->attention);
     if (empty) r->s.sm90 = sm90;
     if (sm90 && !r->s.sm90)

@@ -105,7 +105,8 @@ static bool close_within(const struct prim *p, const float *args, float got, dou
         wide[i] = args[i];
         snprintf(list + strlen(list), sizeof list - strlen(list), "%s%.9g", i ? ", " : "", args[i]);
     }
-    double want = reference(p, wide), allowed = tolerance(p, wide, want, relative) + absolute, off = fabs(got - want);
+    double want = reference(p, wide), allowed = tolerance(p, wide, want, relative) + absolute,
+           off = fabs(got - want);
     bool limit = fabs(want) > FLT_MAX * (1 - 1e-6); /* infinity and FLT_MAX are neighbours */
     *error = isfinite(want) && fabs(want) > allowed && off > allowed / 1e6 ? off / fabs(want) : 0;
     if (limit) *error = 0;
@@ -121,7 +122,8 @@ bool map_close(const struct prim *p, const float *args, float got, double *error
     return close_within(p, args, got, 2e-6, 0, error, why, size);
 }
 
-bool map_close_narrow(const struct prim *p, const float *args, float got, double *error, char *why, size_t size)
+bool map_close_narrow(const struct prim *p, const float *args, float got, double *error, char *why,
+                      size_t size)
 {
     return close_within(p, args, got, 0x1p-16, 1e-14, error, why, size);
 }

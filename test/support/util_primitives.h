@@ -20,7 +20,8 @@ float *map_cases(const struct prim *p, uint64_t seed, int *count);
  * infinities must agree. Otherwise says why not; *error becomes the relative error. */
 bool map_close(const struct prim *p, const float *args, float got, double *error, char *why, size_t size);
 /* The same of its form for 16 bits: within 2^-16 of the value, or 1e-14. */
-bool map_close_narrow(const struct prim *p, const float *args, float got, double *error, char *why, size_t size);
+bool map_close_narrow(const struct prim *p, const float *args, float got, double *error, char *why,
+                      size_t size);
 
 /* ---- Reductions ---- */
 
