@@ -34,7 +34,7 @@ struct attention_case {
     float softcap;
     bool ranges, slopes, sinks;
     bool lse;
-    bool base; /* by a kernel that serves any shape */
+    bool base;       /* by a kernel that serves any shape */
     int64_t page;    /* not packed; tk is a multiple of it */
     coda_dtype keys; /* of k and v; 0: as the others, also where packed */
     int scales;      /* of k and v: 1, or one for each key head: 2; 0: none */
