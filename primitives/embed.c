@@ -5,7 +5,8 @@
  *
  * A primitive registers itself with one comment line, which is checked here:
  *
- *     // coda: map NAME(x, ...; parameter, ...) [linear(x, ...)] [shift(x)] [identity(y = 1)] ...
+ *     // coda: map NAME(x, ...; parameter, ...) [linear(x, ...)] [shift(x)] [identity(y = 1)]
+ *                                           [dtype(y)] ...
  *     // coda: reduce NAME(x[, key]) state FLOATS [of NAME] [exact]
  *     // coda: pair NAME(...)
  *
@@ -212,11 +213,13 @@ static void parse_fact(struct cursor *c, struct row *row)
 {
     char word[WORD];
     parse_word(c, word);
-    bool linear = !strcmp(word, "linear"), shift = !strcmp(word, "shift");
-    if (!linear && !shift && strcmp(word, "identity"))
-        die(c->path, c->line, "\"%s\" is no fact: linear, shift or identity", word);
+    bool linear = !strcmp(word, "linear"), shift = !strcmp(word, "shift"), dtype = !strcmp(word, "dtype");
+    if (!linear && !shift && !dtype && strcmp(word, "identity"))
+        die(c->path, c->line, "\"%s\" is no fact: linear, shift, identity or dtype", word);
     expect(c, '(');
-    if (linear || shift) {
+    if (dtype) {
+        row->facts.dtype = parse_argument(c, row, row->inputs);
+    } else if (linear || shift) {
         unsigned set = parse_operands(c, row);
         bool several = set & (set - 1);
         if (shift && several) die(c->path, c->line, "a shift is of one operand");
@@ -521,9 +524,10 @@ static void write_files(const struct file *file, int files)
 
 static void write_facts(const struct prim_facts *f)
 {
-    if (!f->linear && !f->jointly && !f->shift && !f->identity) return;
-    printf("\n     .facts = {.linear = %u, .jointly = %u, .shift = %u, .identity = %d, .identity_at = %a},",
-           f->linear, f->jointly, f->shift, f->identity, (double)f->identity_at);
+    if (!f->linear && !f->jointly && !f->shift && !f->identity && !f->dtype) return;
+    printf("\n     .facts = {.linear = %u, .jointly = %u, .shift = %u, .identity = %d, .identity_at = %a,"
+           "\n               .dtype = %d},",
+           f->linear, f->jointly, f->shift, f->identity, (double)f->identity_at, f->dtype);
 }
 
 static void write_row(const struct row *r)
