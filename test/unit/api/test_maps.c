@@ -1,5 +1,5 @@
 /*
- * test_maps.c -- the calls that formulas are written in: numbers, comparisons, choices, gated units. What they
+ * test_maps.c -- calls that formulas are written in: numbers, comparisons, choices, gated units. What they
  * make of numbers, by NumPy's word or its fp64; what they make of graphs, and what they refuse.
  */
 #include "base.h" /* before check.h, which has a macro called fail */
