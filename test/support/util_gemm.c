@@ -314,7 +314,6 @@ static void turned_columns(struct gemm_rig *r, int acc)
     store(r, x);
     reduce_columns(r, "sum_sq", x);
 }
-
 /* clang-format off */
 #include "util_gemm_kept.h" /* of the epilogues above */
 #include "util_gemm_maps.h"
@@ -771,7 +770,8 @@ const struct gemm_case gemm_cases[] = {
     {"heads half on axes", 1, 200, 640, 64, BF, 0, 0, 0, normed_heads_on_axes, PAIR_HEADS, HALF(128, 128, 4),
      PP(128, 128)},
     {"heads near", 1, 300, 768, 64, BF, 0, 1, 0, normed_heads, PAIR_HEADS, NEAR(128, 64, 4), CO(128, 256)},
-    {"heads near 256", 2, 100, 1024, 64, BF, 0, 0, 0, normed_heads, PAIR_HEADS, NEAR(256, 256, 3), PP(64, 256)},
+    {"heads near 256", 2, 100, 1024, 64, BF, 0, 0, 0, normed_heads, PAIR_HEADS,
+     NEAR(256, 256, 3), PP(64, 256)},
     {"heads 32", 1, 100, 512, 64, BF, 0, 0, 8, normed_heads, 0, NEAR(32, 32, 12), {0}},
     {"heads 16, 192 columns", 1, 150, 384, 72, HF, 0, 0, 0, normed_heads, 0, NEAR(16, 16, 12), {0}},
     {"heads centred", 1, 200, 640, 64, BF, 0, 0, 0, centred_heads, 0, NEAR(128, 128, 4), PP(128, 128)},
