@@ -278,6 +278,32 @@ START_TEST(gates_are_computed_in_the_product)
 }
 END_TEST
 
+/* Of each row by its id: the product's epilogue has the ids, and no kernel makes the mask. */
+START_TEST(masks_of_ids_are_computed_in_the_product)
+{
+    static const int32_t ids[ROWS] = {PAD, 1, 2, PAD, 0};
+    float x[ROWS * INNER], w[UNITS * INNER], y[ROWS * UNITS];
+    coda_graph *g = coda_graph_new();
+    coda_value in = coda_input(g, "x", CODA_F32, 2, (int64_t[]){ROWS, INNER});
+    coda_value weight = coda_weight(g, "w", CODA_F32, 2, (int64_t[]){UNITS, INNER});
+    coda_value i = coda_input(g, "ids", CODA_I32, 2, (int64_t[]){ROWS, 1});
+    coda_value is_pad = coda_equal(g, i, coda_constant(g, CODA_I32, PAD));
+    coda_value least = coda_constant(g, CODA_F32, -INFINITY);
+    coda_output(g, "y", coda_where(g, is_pad, least, coda_matmul(g, in, weight)));
+    for (int k = 0; k < ROWS * INNER; k++) x[k] = (float)sin(3 * k + 1);
+    for (int k = 0; k < UNITS * INNER; k++) w[k] = (float)sin(5 * k + 2);
+    for (int way = 0; way < ARRAY_SIZE(ways); way++) {
+        int launches = run(g, (void *[]){x, w, (void *)ids, y}, ways[way]);
+        ck_assert_int_eq(launches, ways[way] ? 3 : 1);
+        for (int k = 0; k < ROWS * UNITS; k++) {
+            double sum = product(x + k / UNITS * INNER, w + k % UNITS * INNER);
+            expect("a product", (double)y[k], ids[k / UNITS] == PAD ? -INFINITY : sum, 1e-4);
+        }
+    }
+    coda_graph_free(g);
+}
+END_TEST
+
 /* ---- Graphs and mistakes ---- */
 
 static coda_graph *g;
@@ -413,6 +439,7 @@ Suite *maps_suite(void)
     tcase_add_test(t, masks_of_ids_hide_what_they_should);
     tcase_add_test(t, a_choice_broadcasts_three);
     tcase_add_loop_test(t, gates_are_computed_in_the_product, 0, 2 * ARRAY_SIZE(gates));
+    tcase_add_test(t, masks_of_ids_are_computed_in_the_product);
     suite_add_tcase(s, t);
     t = tcase_create("graphs");
     tcase_add_checked_fixture(t, setup, teardown);
