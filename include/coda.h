@@ -274,6 +274,40 @@ CODA_API coda_value coda_tanh(coda_graph *g, coda_value x);
 CODA_API coda_value coda_sigmoid(coda_graph *g, coda_value x);  /* 1 / (1 + exp(-x)) */
 CODA_API coda_value coda_softplus(coda_graph *g, coda_value x); /* log(1 + exp(x)) */
 
+/* As in NumPy, zeros, infinities and NaN included. In all that is elementwise int32 operands count as fp32,
+ * and a result that would be int32 is fp32; coda_cast makes int32 of it, and loses nothing below 2^24. */
+CODA_API coda_value coda_exp(coda_graph *g, coda_value x);
+CODA_API coda_value coda_log(coda_graph *g, coda_value x);        /* natural; -inf of 0, NaN below */
+CODA_API coda_value coda_sqrt(coda_graph *g, coda_value x);       /* as IEEE rounds it; NaN below 0 */
+CODA_API coda_value coda_rsqrt(coda_graph *g, coda_value x);      /* 1 / sqrt(x) */
+CODA_API coda_value coda_reciprocal(coda_graph *g, coda_value x); /* 1 / x */
+CODA_API coda_value coda_neg(coda_graph *g, coda_value x);        /* -x, a coda_scale */
+CODA_API coda_value coda_abs(coda_graph *g, coda_value x);
+CODA_API coda_value coda_sign(coda_graph *g, coda_value x);       /* 1, -1; 0 and NaN stay */
+CODA_API coda_value coda_floor(coda_graph *g, coda_value x);
+CODA_API coda_value coda_ceil(coda_graph *g, coda_value x);
+CODA_API coda_value coda_round(coda_graph *g, coda_value x);      /* of two nearest the even one */
+/* min(max(x, low), high): high where they cross. NaN stays, and a bound that is NaN is none. */
+CODA_API coda_value coda_clip(coda_graph *g, coda_value x, float low, float high);
+CODA_API coda_value coda_minimum(coda_graph *g, coda_value a, coda_value b); /* NaN if either is */
+CODA_API coda_value coda_maximum(coda_graph *g, coda_value a, coda_value b); /* likewise */
+
+/* Comparisons are 1 where they hold, else 0, as always in a's dtype, of int32 in fp32. NaN differs from all,
+ * itself included, and is neither less nor greater. What the same kernel computes is compared in fp32, before
+ * it is rounded to 16 bits. To the logical ones all that is not 0 is true, NaN, too. */
+CODA_API coda_value coda_equal(coda_graph *g, coda_value a, coda_value b);
+CODA_API coda_value coda_not_equal(coda_graph *g, coda_value a, coda_value b);
+CODA_API coda_value coda_less(coda_graph *g, coda_value a, coda_value b);
+CODA_API coda_value coda_less_equal(coda_graph *g, coda_value a, coda_value b);
+CODA_API coda_value coda_greater(coda_graph *g, coda_value a, coda_value b);
+CODA_API coda_value coda_greater_equal(coda_graph *g, coda_value a, coda_value b);
+CODA_API coda_value coda_logical_and(coda_graph *g, coda_value a, coda_value b);
+CODA_API coda_value coda_logical_or(coda_graph *g, coda_value a, coda_value b);
+CODA_API coda_value coda_logical_not(coda_graph *g, coda_value x);
+/* a where the condition is not 0, else b: three that broadcast, in a's dtype, whatever the condition's. What
+ * is not chosen has no part in it, be that inf or NaN. */
+CODA_API coda_value coda_where(coda_graph *g, coda_value condition, coda_value a, coda_value b);
+
 /* Applies a map by name: a file of primitives/map, or one made with coda_define_map(). `params` are
  * its constants (the names after ';' in its signature), NULL when it has none. */
 CODA_API coda_value coda_apply(coda_graph *g, const char *map, const coda_value *in, int n,
@@ -309,6 +343,11 @@ CODA_API coda_value coda_swiglu(coda_graph *g, coda_value x, coda_layout layout)
 CODA_API coda_value coda_geglu(coda_graph *g, coda_value x, coda_layout layout);  /* gelu, tanh form */
 CODA_API coda_value coda_reglu(coda_graph *g, coda_value x, coda_layout layout);  /* relu */
 CODA_API coda_value coda_glu(coda_graph *g, coda_value x, coda_layout layout);    /* sigmoid */
+CODA_API coda_value coda_geglu_erf(coda_graph *g, coda_value x, coda_layout layout); /* gelu, erf form */
+/* (u + 1) g sigmoid(alpha g), g = min(gate, limit), u = up between -limit and limit; limit >= 0, which may be
+ * inf. gpt-oss (arXiv 2508.10925): CODA_INTERLEAVED, alpha 1.702, limit 7. */
+CODA_API coda_value coda_swiglu_clamped(coda_graph *g, coda_value x, coda_layout layout, float alpha,
+                                        float limit);
 
 /* ---- Normalisation over the last dimension; gain and bias [N] may be CODA_NONE ---- */
 

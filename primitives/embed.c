@@ -5,7 +5,13 @@
  *
  * A primitive registers itself with one comment line, which is checked here:
  *
- *     // coda: map NAME(x, ...; parameter, ...) [linear(x, ...)] [shift(x)] [identity(y = 1)] [narrow]
+    bool linear = !strcmp(word, "linear"), shift = !strcmp(word, "shift"), dtype = !strcmp(word, "dtype");
+    if (!strcmp(word, "narrow")) {
+        row->narrow = true;
+        return;
+    }
+    if (!linear && !shift && !dtype && strcmp(word, "identity"))
+        die(c->path, c->line, "\"%s\" is no fact: linear, shift, identity, dtype or narrow", word);
  *     // coda: reduce NAME(x[, key]) state FLOATS [of NAME] [exact]
  *     // coda: pair NAME(...)
  *
@@ -213,15 +219,17 @@ static void parse_fact(struct cursor *c, struct row *row)
 {
     char word[WORD];
     parse_word(c, word);
-    bool linear = !strcmp(word, "linear"), shift = !strcmp(word, "shift");
+    bool linear = !strcmp(word, "linear"), shift = !strcmp(word, "shift"), dtype = !strcmp(word, "dtype");
     if (!strcmp(word, "narrow")) {
         row->narrow = true;
         return;
     }
-    if (!linear && !shift && strcmp(word, "identity"))
-        die(c->path, c->line, "\"%s\" is no fact: linear, shift, identity or narrow", word);
+    if (!linear && !shift && !dtype && strcmp(word, "identity"))
+        die(c->path, c->line, "\"%s\" is no fact: linear, shift, identity, dtype or narrow", word);
     expect(c, '(');
-    if (linear || shift) {
+    if (dtype) {
+        row->facts.dtype = parse_argument(c, row, row->inputs);
+    } else if (linear || shift) {
         unsigned set = parse_operands(c, row);
         bool several = set & (set - 1);
         if (shift && several) die(c->path, c->line, "a shift is of one operand");
@@ -526,9 +534,10 @@ static void write_files(const struct file *file, int files)
 
 static void write_facts(const struct prim_facts *f)
 {
-    if (!f->linear && !f->jointly && !f->shift && !f->identity) return;
-    printf("\n     .facts = {.linear = %u, .jointly = %u, .shift = %u, .identity = %d, .identity_at = %a},",
-           f->linear, f->jointly, f->shift, f->identity, (double)f->identity_at);
+    if (!f->linear && !f->jointly && !f->shift && !f->identity && !f->dtype) return;
+    printf("\n     .facts = {.linear = %u, .jointly = %u, .shift = %u, .identity = %d, .identity_at = %a,"
+           "\n               .dtype = %d},",
+           f->linear, f->jointly, f->shift, f->identity, (double)f->identity_at, f->dtype);
 }
 
 static void write_row(const struct row *r)

@@ -27,6 +27,7 @@ struct prim_facts {
     unsigned shift;    /* f(x + d) = f(x) + d, x operand i */
     int identity;      /* f is its first operand where this argument, counted from 1, operands first, */
     float identity_at; /* has this value. 0: there is none */
+    int dtype;         /* the operand whose dtype the result has */
 };
 
 /* The CPU reference of a reduction; the state is PRIM_MAX_STATE doubles or fewer. `key` is the row's

@@ -5,6 +5,7 @@
  *     swiglu(x)   = swiglu(gate, up) of two slices of x
  *     row_mean(x) = sum(x / N), where the division comes in two parts: the power of 2 first
  *     bias(x, b)  = add(x, b), b a vector
+ *     neg(x)      = -1 x, as a scale, which moves past products; reciprocal(x) = rcp(x)
  */
 #include "api.h"
 
@@ -63,6 +64,40 @@ UNARY(silu)
 UNARY(tanh)
 UNARY(sigmoid)
 UNARY(softplus)
+UNARY(exp)
+UNARY(log)
+UNARY(sqrt)
+UNARY(rsqrt)
+UNARY(abs)
+UNARY(sign)
+UNARY(floor)
+UNARY(ceil)
+UNARY(round)
+UNARY(logical_not)
+BINARY(minimum)
+BINARY(maximum)
+BINARY(equal)
+BINARY(not_equal)
+BINARY(less)
+BINARY(less_equal)
+BINARY(greater)
+BINARY(greater_equal)
+BINARY(logical_and)
+BINARY(logical_or)
+
+CODA_API coda_value coda_neg(coda_graph *g, coda_value x) { return coda_scale(g, x, -1); }
+
+CODA_API coda_value coda_reciprocal(coda_graph *g, coda_value x) { return map(g, "rcp", OPERANDS(x), NULL); }
+
+CODA_API coda_value coda_clip(coda_graph *g, coda_value x, float low, float high)
+{
+    return map(g, "clip", OPERANDS(x), (float[]){low, high});
+}
+
+CODA_API coda_value coda_where(coda_graph *g, coda_value condition, coda_value a, coda_value b)
+{
+    return map(g, "where", OPERANDS(condition, a, b), NULL);
+}
 
 CODA_API coda_value coda_scale(coda_graph *g, coda_value x, float alpha)
 {
@@ -117,7 +152,7 @@ static coda_status check_gated(const graph *g, const char *name, int x, coda_lay
     return CODA_OK;
 }
 
-static coda_value gated(graph *g, const char *name, coda_value v, coda_layout layout)
+static coda_value gated(graph *g, const char *name, coda_value v, coda_layout layout, const float *params)
 {
     if (!build_ready(g, name)) return CODA_NONE;
     int x = build_index(g, name, v);
@@ -134,19 +169,29 @@ static coda_value gated(graph *g, const char *name, coda_value v, coda_layout la
     int up = slice_columns(g, x, stacked ? half : MIN(n, 1), n, stacked ? 1 : 2, origin);
     struct node unit = {
         .op = OP_MAP, .prim = graph_find_prim(g, name), .nin = 2, .in = (int[]){gate, up}, .origin = origin};
+    if (params) memcpy(unit.attr.map.param, params, sizeof *params * (size_t)unit.prim->params);
     return build_value(graph_append(g, &unit));
 }
 
 #define GATED(name)                                                                                          \
     CODA_API coda_value coda_##name(coda_graph *g, coda_value x, coda_layout layout)                         \
     {                                                                                                        \
-        return gated(g, #name, x, layout);                                                                   \
+        return gated(g, #name, x, layout, NULL);                                                             \
     }
 
 GATED(swiglu)
 GATED(geglu)
 GATED(reglu)
 GATED(glu)
+GATED(geglu_erf)
+
+CODA_API coda_value coda_swiglu_clamped(coda_graph *g, coda_value x, coda_layout layout, float alpha,
+                                        float limit)
+{
+    if (!(limit >= 0)) /* NaN, too */
+        graph_poison(g, CODA_E_INVALID, "swiglu_clamped: limit is %g; must be >= 0", (double)limit);
+    return gated(g, "swiglu_clamped", x, layout, (float[]){alpha, limit});
+}
 
 /* ---- Normalisation ---- */
 

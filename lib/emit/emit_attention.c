@@ -53,7 +53,7 @@ static void emit_score(const struct attention_spec *a, struct text *t)
     for (int i = 0; i < PRIM_MAX_INPUTS; i++)
         text_printf(t, "%sfloat%s%s", i ? ", " : "", i < map->inputs ? " " : "",
                     i < map->inputs ? operand[i] : "");
-    text_printf(t, ")\n    {\n        return map::%s%s::apply(", emit_map_prefix(map), map->name);
+    text_printf(t, ")\n    {\n        return %s%s::apply(", emit_map_prefix(map), map->name);
     for (int i = 0; i < map->inputs; i++) text_printf(t, "%s%s", i ? ", " : "", operand[i]);
     for (int i = 0; i < map->params; i++) text_printf(t, ", %s", emit_float(a->score_param[i]).s);
     text_append(t, ");\n    }\n");

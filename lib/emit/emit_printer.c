@@ -73,7 +73,7 @@ bool printer_passes_period(const struct program *p)
 
 void printer_call(const struct printer *e, const struct step *s, int lane)
 {
-    text_printf(e->t, "map::%s%s::%s(", emit_map_prefix(s->prim), s->prim->name,
+    text_printf(e->t, "%s%s::%s(", emit_map_prefix(s->prim), s->prim->name,
                 emit_map_form(e->p, (int)(s - e->p->step)));
     for (int i = 0; i < s->nin; i++) {
         bool number = s->in[i] == IMMEDIATE;

@@ -80,7 +80,7 @@ static void print_map(struct emitter *e, int i)
         text_printf(&call, "%s%s", k ? ", " : "", v.s);
     }
     for (int k = 0; k < s->prim->params; k++) text_printf(&call, ", %s", rows_float(s->param[k]).s);
-    rows_line(e, "const float v%d = map::%s%s::%s(%s);", i, emit_map_prefix(s->prim), s->prim->name,
+    rows_line(e, "const float v%d = %s%s::%s(%s);", i, emit_map_prefix(s->prim), s->prim->name,
               emit_map_form(e->p, i), text_str(&call));
     e->t->failed = e->t->failed || call.failed;
     text_free(&call);

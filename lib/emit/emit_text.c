@@ -130,7 +130,7 @@ static int lines_of(const struct text *t)
 
 static bool is_user_map(const struct prim *q) { return !q->header && q->source; }
 
-const char *emit_map_prefix(const struct prim *q) { return is_user_map(q) ? "user_" : ""; }
+const char *emit_map_prefix(const struct prim *q) { return is_user_map(q) ? "user::user_" : "map::"; }
 
 const char *emit_map_form(const struct program *p, int step)
 {
@@ -140,8 +140,7 @@ const char *emit_map_form(const struct program *p, int step)
 /* A map of the user: it may use math.cuh, and the compiler counts its lines from its own first. */
 static void emit_user_map(const struct prim *q, struct text *t)
 {
-    text_printf(t, "#include \"math.cuh\"\n\nnamespace coda::map {\nstruct %s%s {\n", emit_map_prefix(q),
-                q->name);
+    text_printf(t, "#include \"math.cuh\"\n\nnamespace coda::user {\nstruct user_%s {\n", q->name);
     text_printf(t, "#line 1 \"map %s\"\n%s\n", q->name, q->source);
     text_printf(t, "#line %d \"kernel\"\n};\n}\n", lines_of(t) + 1);
 }

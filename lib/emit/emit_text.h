@@ -26,7 +26,8 @@ const char *emit_dtype(coda_dtype t);                          /* "bf16", "f16",
 void emit_includes(const struct program *p, struct text *t);   /* of the primitives it uses */
 void emit_map(const struct prim *q, struct text *t);           /* what comes before a call of it */
 struct word emit_float(float x);                               /* in C++, to the last bit */
-/* What goes before a map's name in a kernel: a user may call a map what C++ calls something else. */
+/* What goes before a map's name in a kernel. A user may call a map what C++ calls something else, and in it
+ * functions by names that maps of the library have: `exp`. So a user's are in a namespace of their own. */
 const char *emit_map_prefix(const struct prim *q);
 /* Which function of the map's struct computes a step: "apply", or "narrow" where that is enough. */
 const char *emit_map_form(const struct program *p, int step);

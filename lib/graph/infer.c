@@ -188,6 +188,7 @@ coda_status infer_map(const graph *g, struct node *n)
         const struct type *b = operand_type(g, n, i);
         if (!shape_broadcast(&t, b, &t)) return fail_broadcast(n, operand_type(g, n, 0), &t, i, b);
     }
+    t.dtype = operand_type(g, n, n->prim->facts.dtype)->dtype;
     if (t.dtype == CODA_I32) t.dtype = CODA_F32;
     n->type = t;
     return CODA_OK;

@@ -110,8 +110,16 @@ static bool count_again(const struct grouper *gr, const struct node *n, struct s
     return out->steps <= steps && out->loads <= loads;
 }
 
-/* A map of [.., 1] values, one of which is still in pieces, or of a row vector and a column vector, or of
- * columns' numbers: computed again by each reader. */
+/* Is operand i one of the caller's integers for each row of n, [.., 1]? */
+static bool is_row_ids(const struct grouper *gr, const struct node *n, int i)
+{
+    const struct node *ids = &gr->g->node[n->in[i]];
+    bool rows = ids->type.rank == n->type.rank && type_elements(&ids->type) == type_elements(&n->type);
+    return ids->type.dtype == CODA_I32 && op_is_leaf(ids->op) && rows;
+}
+
+/* A map of [.., 1] values, one of which is still in pieces, or ids, as masks are; or of a row vector and a
+ * column vector, or of columns' numbers: computed again by each reader. */
 static bool is_inline(const struct grouper *gr, const struct node *n, struct site *out)
 {
     if (n->op != OP_MAP || n->type.rank == 0) return false;
@@ -120,7 +128,8 @@ static bool is_inline(const struct grouper *gr, const struct node *n, struct sit
         const struct site *s = &gr->site[n->in[i]];
         if (!is_vector(&gr->g->node[n->in[i]].type, &n->type)) return false;
         counts = counts || (gr->g->node[n->in[i]].op == OP_IOTA && type_columns(&n->type) > 1);
-        pieces = pieces || (s->partial && !group_has_column_parts(gr, n->in[i])) || s->role == ROLE_INLINE;
+        pieces = pieces || (s->partial && !group_has_column_parts(gr, n->in[i])) || s->role == ROLE_INLINE ||
+                 is_row_ids(gr, n, i);
     }
     if (!count_again(gr, n, out, MOST_INLINE_STEPS, MOST_INLINE_LOADS)) return false;
     return gr->opt->fuse && (outer || counts || (pieces && type_columns(&n->type) == 1));

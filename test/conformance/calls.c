@@ -28,6 +28,16 @@ BINARY(add)
 BINARY(sub)
 BINARY(mul)
 BINARY(div)
+BINARY(minimum)
+BINARY(maximum)
+BINARY(equal)
+BINARY(not_equal)
+BINARY(less)
+BINARY(less_equal)
+BINARY(greater)
+BINARY(greater_equal)
+BINARY(logical_and)
+BINARY(logical_or)
 BINARY(matmul)
 BINARY(matmul_kn)
 BINARY(embedding)
@@ -38,12 +48,24 @@ UNARY(silu)
 UNARY(tanh)
 UNARY(sigmoid)
 UNARY(softplus)
+UNARY(exp)
+UNARY(log)
+UNARY(sqrt)
+UNARY(reciprocal)
+UNARY(abs)
+UNARY(sign)
+UNARY(floor)
+UNARY(ceil)
+UNARY(round)
+UNARY(logical_not)
 UNARY(softmax)
 UNARY(row_sum)
 UNARY(row_max)
 UNARY(row_mean)
 UNARY(log_sum_exp)
 BUILD(scale, coda_scale(b->g, in[0], f[0]))
+BUILD(clip, coda_clip(b->g, in[0], f[0], f[1]))
+BUILD(where, coda_where(b->g, in[0], in[1], in[2]))
 BUILD(rms_norm, coda_rms_norm(b->g, in[0], in[1], f[0]))
 BUILD(layer_norm, coda_layer_norm(b->g, in[0], in[1], in[2], f[0]))
 BUILD(slice, coda_slice(b->g, in[0], (int)n[0], n[1], n[2], n[3]))
@@ -99,12 +121,17 @@ static const struct {
     const char *word;
     builder *build;
 } builders[] = {
-    ROW(add),          ROW(sub),           ROW(mul),      ROW(div),        ROW(matmul),    ROW(matmul_kn),
-    ROW(embedding),    ROW(relu),          ROW(gelu_erf), ROW(gelu_tanh),  ROW(silu),      ROW(tanh),
-    ROW(sigmoid),      ROW(softplus),      ROW(softmax),  ROW(row_sum),    ROW(row_max),   ROW(row_mean),
-    ROW(log_sum_exp),  ROW(scale),         ROW(rms_norm), ROW(layer_norm), ROW(slice),     ROW(concat),
-    ROW(reshape),      ROW(cast),          ROW(constant), ROW(transpose),  ROW(attention), ROW(cross_entropy),
-    ROW(top_k_values), ROW(top_k_indices),
+    ROW(add),          ROW(sub),           ROW(mul),         ROW(div),         ROW(matmul),
+    ROW(matmul_kn),    ROW(embedding),     ROW(relu),        ROW(gelu_erf),    ROW(gelu_tanh),
+    ROW(silu),         ROW(tanh),          ROW(sigmoid),     ROW(softplus),    ROW(softmax),
+    ROW(row_sum),      ROW(row_max),       ROW(row_mean),    ROW(log_sum_exp), ROW(scale),
+    ROW(rms_norm),     ROW(layer_norm),    ROW(slice),       ROW(concat),      ROW(reshape),
+    ROW(cast),         ROW(constant),      ROW(transpose),   ROW(attention),   ROW(cross_entropy),
+    ROW(top_k_values), ROW(top_k_indices), ROW(clip),        ROW(where),       ROW(exp),
+    ROW(log),          ROW(sqrt),          ROW(reciprocal),  ROW(abs),         ROW(sign),
+    ROW(floor),        ROW(ceil),          ROW(round),       ROW(logical_not), ROW(minimum),
+    ROW(maximum),      ROW(equal),         ROW(not_equal),   ROW(less),        ROW(less_equal),
+    ROW(greater),      ROW(greater_equal), ROW(logical_and), ROW(logical_or),
 };
 
 /* A word of the table, or a map: of the library, or of maps.c. */

@@ -88,6 +88,10 @@ class Calls:
         dtype = "f32" if args[0].dtype == "i32" else args[0].dtype
         return self.call(name, args, broadcast(*(a.dims for a in args)), dtype, floats=params)
 
+    def where(self, condition, a, b):
+        dtype = "f32" if a.dtype == "i32" else a.dtype
+        return self.call("where", [condition, a, b], broadcast(condition.dims, a.dims, b.dims), dtype)
+
     def scale(self, x, alpha):
         return x if alpha == 1 else self.map("scale", x, params=[alpha])
 
@@ -191,12 +195,7 @@ class Calls:
     def first_index(self, x, extreme):
         """The first column that holds the extreme [..., 1] of its row."""
         n = x.dims[-1]
-        at = self.map(
-            "choose",
-            self.iota(n),
-            self.constant(n, "i32"),
-            self.map("equal", x, extreme),
-        )
+        at = self.where(self.map("equal", x, extreme), self.iota(n), self.constant(n, "i32"))
         return self.scale(self.statistic("row_max", self.scale(at, -1)), -1)
 
     def pick(self, x, ids):
@@ -204,7 +203,7 @@ class Calls:
         hit = self.map("equal", self.reshape(ids, *ids.dims, 1), self.iota(x.dims[-1]))
         x = self.reshape(x, *x.dims[:-1], 1, x.dims[-1])
         zero = self.constant(0, "i32")
-        return self.reshape(self.statistic("row_sum", self.map("choose", x, zero, hit)), *ids.dims)
+        return self.reshape(self.statistic("row_sum", self.where(hit, x, zero)), *ids.dims)
 
     # ---- Products ----
 

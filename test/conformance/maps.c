@@ -7,21 +7,11 @@
 #define UNUSED __attribute__((unused))
 #define X in[0]
 #define Y in[1]
-#define Z in[2]
 #define P param[0]
 #define Q param[1]
 
 /* MAP(name, operands, parameters, device function's arguments, device code, the same in double) */
 #define MAPS                                                                                                 \
-    MAP(abs, 1, 0, "float x", "fabsf(x)", fabs(X))                                                           \
-    MAP(exp, 1, 0, "float x", "expf(x)", exp(X))                                                             \
-    MAP(log, 1, 0, "float x", "logf(x)", log(X))                                                             \
-    MAP(sqrt, 1, 0, "float x", "sqrtf(x)", sqrt(X))                                                          \
-    MAP(reciprocal, 1, 0, "float x", "1.0f / x", 1 / X)                                                      \
-    MAP(floor, 1, 0, "float x", "floorf(x)", floor(X))                                                       \
-    MAP(ceil, 1, 0, "float x", "ceilf(x)", ceil(X))                                                          \
-    MAP(round, 1, 0, "float x", "rintf(x)", rint(X))                                                         \
-    MAP(sign, 1, 0, "float x", "x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x", X > 0 ? 1 : X < 0 ? -1 : X)         \
     MAP(erf, 1, 0, "float x", "erff(x)", erf(X))                                                             \
     MAP(sin, 1, 0, "float x", "sinf(x)", sin(X))                                                             \
     MAP(cos, 1, 0, "float x", "cosf(x)", cos(X))                                                             \
@@ -38,8 +28,6 @@
     MAP(mish, 1, 0, "float x", "x * tanhf(x > 20.0f ? x : log1pf(expf(x)))", X *tanh(log1p(exp(X))))         \
     MAP(hard_swish, 1, 0, "float x", "x * fmaxf(0.0f, fminf(1.0f, x / 6.0f + 0.5f))",                        \
         X *fmax(0, fmin(1, X / 6 + 0.5)))                                                                    \
-    MAP(not, 1, 0, "float x", "x == 0.0f ? 1.0f : 0.0f", X == 0)                                             \
-    MAP(is_nan, 1, 0, "float x", "x != x ? 1.0f : 0.0f", isnan(X) != 0)                                      \
     MAP(is_inf, 1, 2, "float x, float negative, float positive",                                             \
         "(negative != 0.0f && x == -math::infinity()) || (positive != 0.0f && x == math::infinity()) ? "     \
         "1.0f : 0.0f",                                                                                       \
@@ -60,25 +48,13 @@
     MAP(swish, 1, 1, "float x, float alpha", "x / (1.0f + expf(-alpha * x))", X / (1 + exp(-P * X)))         \
     MAP(wrap, 1, 1, "float i, float n", "i < 0.0f ? i + n : i", X < 0 ? X + P : X)                           \
     MAP(left, 2, 0, "float x, float", "x", X)                                                                \
-    MAP(maximum, 2, 0, "float x, float y", "x != x || y != y ? x + y : fmaxf(x, y)",                         \
-        isnan(X) || isnan(Y) ? X + Y : fmax(X, Y))                                                           \
-    MAP(minimum, 2, 0, "float x, float y", "x != x || y != y ? x + y : fminf(x, y)",                         \
-        isnan(X) || isnan(Y) ? X + Y : fmin(X, Y))                                                           \
     MAP(pow, 2, 0, "float x, float y", "powf(x, y)", pow(X, Y))                                              \
     MAP(prelu, 2, 0, "float x, float slope", "x < 0.0f ? slope * x : x", X < 0 ? Y * X : X)                  \
     MAP(fmod, 2, 0, "float x, float y", "fmodf(x, y)", fmod(X, Y))                                           \
     MAP(mod, 2, 0, "float x, float y",                                                                       \
         "fmodf(x, y) != 0.0f && (x < 0.0f) != (y < 0.0f) ? fmodf(x, y) + y : fmodf(x, y)", floored(X, Y))    \
     MAP(div_toward_zero, 2, 0, "float x, float y", "truncf(x / y)", trunc(X / Y))                            \
-    MAP(and, 2, 0, "float x, float y", "x != 0.0f && y != 0.0f ? 1.0f : 0.0f", X != 0 && Y != 0)             \
-    MAP(or, 2, 0, "float x, float y", "x != 0.0f || y != 0.0f ? 1.0f : 0.0f", X != 0 || Y != 0)              \
-    MAP(xor, 2, 0, "float x, float y", "(x != 0.0f) != (y != 0.0f) ? 1.0f : 0.0f", (X != 0) != (Y != 0))     \
-    MAP(equal, 2, 0, "float x, float y", "x == y ? 1.0f : 0.0f", X == Y)                                     \
-    MAP(greater, 2, 0, "float x, float y", "x > y ? 1.0f : 0.0f", X > Y)                                     \
-    MAP(less, 2, 0, "float x, float y", "x < y ? 1.0f : 0.0f", X < Y)                                        \
-    MAP(greater_equal, 2, 0, "float x, float y", "x >= y ? 1.0f : 0.0f", X >= Y)                             \
-    MAP(less_equal, 2, 0, "float x, float y", "x <= y ? 1.0f : 0.0f", X <= Y)                                \
-    MAP(choose, 3, 0, "float x, float y, float c", "c != 0.0f ? x : y", Z != 0 ? X : Y)
+    MAP(xor, 2, 0, "float x, float y", "(x != 0.0f) != (y != 0.0f) ? 1.0f : 0.0f", (X != 0) != (Y != 0))
 
 /* The remainder with the sign of y. */
 static double floored(double x, double y)

@@ -84,7 +84,7 @@ class Attention:
             parts.append(self.mask(0))
         y = None
         for p in parts:
-            y = p if y is None else c.map("and", y, p)
+            y = p if y is None else c.map("logical_and", y, p)
         return y
 
     def mask(self, beyond):
@@ -109,8 +109,8 @@ class Attention:
             bias = self.mask(-np.inf)
             masked = c.map("add", masked, bias)
         if seen:
-            masked = c.map("choose", masked, lowest, seen)
-            bias = c.map("choose", bias or c.constant(0.0, "f32"), lowest, seen)
+            masked = c.where(seen, masked, lowest)
+            bias = c.where(seen, bias or c.constant(0.0, "f32"), lowest)
         blind = None
         if bias:
             blind = c.map(
@@ -126,7 +126,7 @@ class Attention:
         raw, capped, masked, blind = self.scores()
         p = c.softmax(masked)
         if blind:
-            p = c.map("choose", c.expand(c.constant(np.zeros((1, 1, 1, 1)), p.dtype), p.dims), p, blind)
+            p = c.where(blind, c.constant(0, p.dtype), p)
         v = repeated(c, self.v, self.q.dims[1])
         y = c.matmul(c.cast(p, v.dtype), v, kn=True)
         mode = self.n.attr("qk_matmul_output_mode", 0)

@@ -1,5 +1,7 @@
 """op_maps.py -- elementwise operators."""
 
+import math
+
 from onnx import TensorProto
 
 from calls import Inexpressible
@@ -78,12 +80,14 @@ def binary(onnx_name, word, wrap=lambda v: v):
 
 for name in ("Add", "Sub", "Mul", "Pow"):
     binary(name, name.lower())
-for name in ("And", "Or", "Xor", "Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual"):
+for name in ("Xor", "Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual"):
     binary(
         name,
         {"GreaterOrEqual": "greater_equal", "LessOrEqual": "less_equal"}.get(name, name.lower()),
         boolean,
     )
+for name in ("And", "Or"):
+    binary(name, "logical_" + name.lower(), boolean)
 
 
 @op("PRelu")
@@ -111,12 +115,12 @@ def mod(n):
 
 @op("Not")
 def logical_not(n):
-    return n.c.map("not", n.x())
+    return n.c.map("logical_not", n.x())
 
 
 @op("IsNaN")
 def is_nan(n):
-    return boolean(n.c.map("is_nan", n.x()))
+    return boolean(n.c.map("not_equal", n.x(), n.x()))
 
 
 @op("IsInf")
@@ -155,7 +159,7 @@ def mean(n):
 
 @op("Where")
 def where(n):
-    return Typed(n.c.map("choose", n.x(1), n.x(2), n.x(0)), n.etype(1))
+    return Typed(n.c.where(n.x(0), n.x(1), n.x(2)), n.etype(1))
 
 
 @op("Clip")
@@ -165,9 +169,8 @@ def clip(n):
         y = n.c.map("maximum", y, n.x(1))
     if n.has(2):
         y = n.c.map("minimum", y, n.x(2))
-    for name, word in (("min", "maximum"), ("max", "minimum")):  # attributes, before version 11
-        if name in n.attrs:
-            y = n.c.map(word, y, n.c.constant(n.attr(name), "f32"))
+    if "min" in n.attrs or "max" in n.attrs:  # before version 11
+        y = n.c.map("clip", y, params=[n.attr("min", -math.inf), n.attr("max", math.inf)])
     return y
 
 
@@ -186,7 +189,7 @@ def convert(n, to):
     if to in FLOATS:
         return Typed(n.c.cast(x, "T" if to == n.m.principal else FLOATS[to]), to)
     if to == TensorProto.BOOL:
-        return Typed(n.c.map("not", n.c.map("not", x)), to)
+        return Typed(n.c.map("not_equal", x, n.c.constant(0, "i32")), to)
     if to in (TensorProto.INT32, TensorProto.INT64):
         if was in FLOATS:
             raise Inexpressible("casts of floats to integers")
@@ -234,12 +237,8 @@ def momentum(n):
     results = []
     for x, g, v in parts:
         g = c.map("add", c.scale(x, norm), g)
-        beta_now = c.map(
-            "choose",
-            c.constant(beta, "f32"),
-            c.constant(1.0, "f32"),
-            c.map("greater", step, c.constant(0, "i32")),
-        )
+        later = c.map("greater", step, c.constant(0, "i32"))
+        beta_now = c.where(later, c.constant(beta, "f32"), c.constant(1.0, "f32"))
         v = c.map("add", c.scale(v, alpha), c.map("mul", g, beta_now))
         d = v if n.attr("mode") == "standard" else c.map("add", g, c.scale(v, alpha))
         results.append((c.map("sub", x, c.map("mul", d, rate)), v))
@@ -264,11 +263,10 @@ def adam(n):
     c, (rate, step, parts) = n.c, groups(n, 4)
     alpha, beta = n.attr("alpha", 0.9), n.attr("beta", 0.999)
     power = [c.map("pow", c.constant(b, "f32"), step) for b in (alpha, beta)]
-    now = c.map(
-        "choose",
+    now = c.where(
+        c.map("greater", step, c.constant(0, "i32")),
         c.map("div", c.map("mul", rate, c.map("sqrt", c.affine(power[1], -1, 1))), c.affine(power[0], -1, 1)),
         rate,
-        c.map("greater", step, c.constant(0, "i32")),
     )
     results = []
     for x, g, v, h in parts:

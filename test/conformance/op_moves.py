@@ -162,7 +162,7 @@ def triangle(n):
     rows, columns = x.dims[-2:]
     ones = np.ones((rows, columns), np.int32)
     mask = np.triu(ones, k) if n.attr("upper", 1) else np.tril(ones, k)
-    return n.c.map("choose", x, n.c.constant(0, "i32"), n.c.constant(mask, "i32"))
+    return n.c.where(n.c.constant(mask, "i32"), x, n.c.constant(0, "i32"))
 
 
 @op("ReverseSequence")
@@ -271,12 +271,12 @@ def scatter_rows(c, x, at, updates, reduction):
     updates = c.reshape(updates, *updates.dims, 1)
 
     def over_updates(word, neutral):
-        y = c.map("choose", updates, neutral, hit)
+        y = c.where(hit, updates, neutral)
         return c.reshape(c.statistic(word, c.transpose(y, [0, 2, 1])), x.dims[0], n)
 
     if reduction == "none":
         any_hit = c.reshape(c.statistic("row_max", c.transpose(hit, [0, 2, 1])), x.dims[0], n)
-        return c.map("choose", over_updates("row_sum", zero), x, any_hit)
+        return c.where(any_hit, over_updates("row_sum", zero), x)
     if reduction == "add":
         return c.map("add", x, over_updates("row_sum", zero))
     if reduction == "max":
@@ -284,7 +284,7 @@ def scatter_rows(c, x, at, updates, reduction):
     if reduction == "min":
         updates, x = c.scale(updates, -1), c.scale(x, -1)
         return c.scale(c.map("maximum", x, over_updates("row_max", c.constant(-np.inf, "f32"))), -1)
-    y = c.map("choose", updates, c.constant(1, "i32"), hit)
+    y = c.where(hit, updates, c.constant(1, "i32"))
     for i in range(y.dims[1]):
         x = c.map("mul", x, c.reshape(c.slice(y, 1, i, i + 1), x.dims[0], n))
     return x

@@ -84,7 +84,7 @@ def arg_extreme(n):
     extreme = c.statistic("row_max", rows) if n.proto.op_type == "ArgMax" else smallest(c, rows)
     if n.attr("select_last_index", 0):
         hit = c.map("equal", rows, extreme)
-        y = c.statistic("row_max", c.map("choose", c.iota(x.dims[axis]), c.constant(-1, "i32"), hit))
+        y = c.statistic("row_max", c.where(hit, c.iota(x.dims[axis]), c.constant(-1, "i32")))
     else:
         y = c.first_index(rows, extreme)
     dims = list(x.dims)
@@ -240,7 +240,7 @@ def lp_norm(n):
         size = c.statistic("row_sum", c.map("abs", rows) if n.attr("p", 2) == 1 else square(c, rows))
         size = size if n.attr("p", 2) == 1 else c.map("sqrt", size)
         zero = c.constant(0, "i32")
-        return c.map("choose", c.map("div", rows, size), zero, size)  # a row of zeros stays
+        return c.where(size, c.map("div", rows, size), zero)  # a row of zeros stays
 
     return c.over(x, [n.attr("axis", -1) % x.rank], normal)
 
@@ -311,7 +311,7 @@ def weighed(n, loss, targets, ignore):
     else:
         w = c.constant(np.ones(targets.dims), loss.dtype)
     if ignored:
-        loss, w = (c.map("choose", zero, v, ignored) for v in (loss, w))
+        loss, w = (c.where(ignored, zero, v) for v in (loss, w))
     loss = c.map("mul", loss, w)
     if n.attr("reduction", "mean") == "none":
         return loss

@@ -136,14 +136,20 @@ static void output(struct fuzz *f)
 static void elementwise(struct fuzz *f)
 {
     static coda_value (*const unary[])(coda_graph *, coda_value) = {
-        coda_relu,    coda_relu2,   coda_gelu_erf, coda_gelu_tanh,  coda_gelu_quick,
-        coda_silu,    coda_tanh,    coda_sigmoid,  coda_softplus,   coda_softmax,
-        coda_row_sum, coda_row_max, coda_row_mean, coda_log_sum_exp};
+        coda_relu,    coda_relu2,   coda_gelu_erf, coda_gelu_tanh,   coda_gelu_quick, coda_exp,
+        coda_silu,    coda_tanh,    coda_sigmoid,  coda_softplus,    coda_softmax,    coda_log,
+        coda_row_sum, coda_row_max, coda_row_mean, coda_log_sum_exp, coda_neg,        coda_reciprocal};
     static coda_value (*const binary[])(coda_graph *, coda_value, coda_value) = {
-        coda_add, coda_sub, coda_mul, coda_div, coda_bias, coda_matmul, coda_matmul_kn, coda_embedding};
-    static coda_value (*const gated[])(coda_graph *, coda_value, coda_layout) = {coda_swiglu, coda_geglu,
-                                                                                 coda_reglu, coda_glu};
-    switch (random_below(&f->r, 5)) {
+        coda_add,    coda_sub,       coda_mul,       coda_div,     coda_bias,
+        coda_matmul, coda_matmul_kn, coda_embedding, coda_maximum, coda_less_equal};
+    static coda_value (*const gated[])(coda_graph *, coda_value, coda_layout) = {
+        coda_swiglu, coda_geglu, coda_reglu, coda_glu, coda_geglu_erf};
+    switch (random_below(&f->r, 6)) {
+    case 5:
+        if (random_chance(&f->r, 70)) coda_where(f->g, value(f), value(f), value(f));
+        else if (random_chance(&f->r, 50)) coda_clip(f->g, value(f), real(f), real(f));
+        else coda_swiglu_clamped(f->g, value(f), (coda_layout)random_below(&f->r, 3), real(f), real(f));
+        break;
     case 4: coda_reduce_columns(f->g, prim_table[random_below(&f->r, prim_count)].name, value(f)); break;
     case 0: unary[random_below(&f->r, ARRAY_SIZE(unary))](f->g, value(f)); break;
     case 1: coda_scale(f->g, value(f), real(f)); break;

@@ -89,6 +89,34 @@ static coda_value unary(coda_graph *g)
     return f[random_below(&r, ARRAY_SIZE(f))](g, any());
 }
 
+/* By one of these a rounding may become a NaN, or 0 may become 1, so that fp64 is no judge. */
+static coda_value jumpy(coda_graph *g)
+{
+    typedef coda_value one(coda_graph *, coda_value);
+    typedef coda_value two(coda_graph *, coda_value, coda_value);
+    static one *const f[] = {coda_exp,   coda_log,  coda_sqrt,  coda_rsqrt, coda_reciprocal,
+                             coda_floor, coda_ceil, coda_round, coda_sign,  coda_logical_not};
+    static two *const h[] = {coda_equal,   coda_not_equal,     coda_less,        coda_less_equal,
+                             coda_greater, coda_greater_equal, coda_logical_and, coda_logical_or};
+    switch (random_below(&r, 3)) {
+    case 0: return f[random_below(&r, ARRAY_SIZE(f))](g, any());
+    case 1: return h[random_below(&r, ARRAY_SIZE(h))](g, any(), any());
+    default: return coda_where(g, any(), any(), any());
+    }
+}
+
+/* And by these not. */
+static coda_value steady(coda_graph *g)
+{
+    switch (random_below(&r, 5)) {
+    case 0: return coda_abs(g, any());
+    case 1: return coda_neg(g, any());
+    case 2: return coda_clip(g, any(), -(float)number(), (float)number());
+    case 3: return coda_minimum(g, any(), any());
+    default: return coda_maximum(g, any(), any());
+    }
+}
+
 static coda_value binary(coda_graph *g)
 {
     typedef coda_value call(coda_graph *, coda_value, coda_value);
@@ -100,8 +128,11 @@ static coda_value binary(coda_graph *g)
 static coda_value gated(coda_graph *g)
 {
     typedef coda_value call(coda_graph *, coda_value, coda_layout);
-    static call *const f[] = {coda_swiglu, coda_geglu, coda_reglu, coda_glu};
-    return f[random_below(&r, 4)](g, any(), (coda_layout)random_below(&r, 3));
+    static call *const f[] = {coda_swiglu, coda_geglu, coda_reglu, coda_glu, coda_geglu_erf};
+    int64_t i = random_below(&r, ARRAY_SIZE(f) + 1);
+    coda_layout layout = (coda_layout)random_below(&r, 3);
+    return i < ARRAY_SIZE(f) ? f[i](g, any(), layout)
+                             : coda_swiglu_clamped(g, any(), layout, 1.702f, (float)random_below(&r, 9));
 }
 
 static coda_value top_k(coda_graph *g)
@@ -207,7 +238,9 @@ static coda_value apply(coda_graph *g)
 
 static coda_value step(coda_graph *g)
 {
-    switch (random_below(&r, 13)) {
+    switch (random_below(&r, 15)) {
+    case 14: return steady(g);
+    case 13: return mood == EMPTY ? steady(g) : jumpy(g);
     case 12: return write(g);
     case 0:
     case 1: return leaf(g);

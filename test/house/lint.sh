@@ -1,11 +1,11 @@
 #!/bin/sh
 # lint.sh -- files over 800 lines, lines over 110 columns, tabs in C, blanks at line ends; and what clang-format 14
 # would change, where it is installed (other versions disagree with it). coda.h, which is one file whatever it
-# describes, is laid out by hand and may have 1200 lines.
+# describes, is laid out by hand and may have 1300 lines.
 sources=$(find include lib jit cache primitives examples test perf -name '*.[ch]' -o -name '*.cuh' -o -name '*.def')
 awk '
     function complain(what) { print FILENAME ":" FNR ": " what; bad++ }
-    FNR == (FILENAME ~ /coda\.h$/ ? 1201 : 801) { complain("more than " FNR - 1 " lines") }
+    FNR == (FILENAME ~ /coda\.h$/ ? 1301 : 801) { complain("more than " FNR - 1 " lines") }
     length > 110 { complain(length " columns") }
     /\t/ { complain("tab") }
     /[ \t]$/ { complain("blank at the end") }

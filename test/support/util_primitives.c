@@ -125,7 +125,9 @@ bool map_close(const struct prim *p, const float *args, float got, double *error
 bool map_close_narrow(const struct prim *p, const float *args, float got, double *error, char *why,
                       size_t size)
 {
-    return close_within(p, args, got, 0x1p-16, 1e-14, error, why, size);
+    double absolute = 1e-14;
+    for (int i = 1; i < p->inputs; i++) absolute *= fmax(1, fabs(args[i]));
+    return close_within(p, args, got, 0x1p-16, absolute, error, why, size);
 }
 
 /* ---- Reductions ---- */

@@ -5,44 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-/* ---- Numbers: splitmix64 ---- */
-
-uint64_t random_next(struct random *r)
-{
-    uint64_t z = (r->state += 0x9e3779b97f4a7c15u);
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
-int64_t random_below(struct random *r, int64_t n)
-{
-    return n <= 0 ? 0 : (int64_t)(random_next(r) % (uint64_t)n);
-}
-
-bool random_chance(struct random *r, int percent) { return random_below(r, 100) < percent; }
-
-double random_normal(struct random *r)
-{
-    double sum = -6;
-    for (int i = 0; i < 12; i++) sum += (double)(random_next(r) >> 11) * 0x1p-53;
-    return sum;
-}
-
-uint64_t random_seed(void)
-{
-    static uint64_t seed;
-    const char *set = getenv("CODA_SEED");
-    if (seed) return seed;
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    struct random r = {(uint64_t)now.tv_sec * 1000000007u + (uint64_t)now.tv_nsec};
-    seed = set ? strtoull(set, NULL, 0) : random_next(&r) >> 32;
-    fprintf(stderr, "CODA_SEED=%llu\n", (unsigned long long)seed);
-    return seed;
-}
 
 /* ---- A graph in the making ---- */
 
@@ -247,6 +209,41 @@ static coda_value grow_binary(struct maker *m)
     }
 }
 
+/* Which elements of x: by ids and the columns' numbers, or by a vector. Of nothing computed, as a rounding
+ * would make another choice. */
+static coda_value mask_of(struct maker *m, coda_value x)
+{
+    static coda_value (*const compare[])(coda_graph *, coda_value, coda_value) = {
+        coda_equal, coda_not_equal, coda_less, coda_less_equal, coda_greater, coda_greater_equal};
+    int64_t k = random_below(&m->r, ARRAY_SIZE(compare));
+    struct shape s = shape_of(m, x);
+    s.dim[s.rank - 1] = 1;
+    coda_value ids = leaf(m, false, CODA_I32, s.rank, s.dim), v = vector(m, x);
+    coda_value mask = coda_greater(m->g, v, coda_constant(m->g, CODA_F32, -0.5));
+    if (random_chance(&m->r, 30)) return coda_logical_not(m->g, mask);
+    coda_value other =
+        random_chance(&m->r, 50) ? coda_iota(m->g, columns(m, x)) : coda_constant(m->g, CODA_I32, 50);
+    ids = compare[k](m->g, ids, other);
+    if (random_chance(&m->r, 50)) return ids;
+    return (random_chance(&m->r, 50) ? coda_logical_and : coda_logical_or)(m->g, ids, mask);
+}
+
+static coda_value grow_choice(struct maker *m)
+{
+    static coda_value (*const smooth[])(coda_graph *, coda_value) = {coda_exp, coda_log, coda_sqrt,
+                                                                     coda_rsqrt, coda_reciprocal};
+    coda_value x = draw(m), y;
+    if (!shape_of(m, x).rank) return x;
+    switch (random_below(&m->r, 6)) {
+    case 0: y = partner(m, x); return coda_where(m->g, mask_of(m, x), x, y);
+    case 1: return coda_where(m->g, mask_of(m, x), x, coda_constant(m->g, CODA_BF16, -0.5));
+    case 2: return coda_mul(m->g, x, mask_of(m, x));
+    case 3: return coda_minimum(m->g, x, partner(m, x));
+    case 4: return coda_maximum(m->g, x, coda_abs(m->g, partner(m, x)));
+    default: y = coda_clip(m->g, x, 0.5f, 2); return smooth[random_below(&m->r, ARRAY_SIZE(smooth))](m->g, y);
+    }
+}
+
 static coda_value grow_scale(struct maker *m)
 {
     static const float alpha[] = {1.0f, -1.0f, 0.5f, 0.3f, 1.7f};
@@ -297,11 +294,13 @@ static coda_value grow_number(struct maker *m)
 
 static coda_value grow_gate(struct maker *m)
 {
-    static coda_value (*const gate[])(coda_graph *, coda_value, coda_layout) = {coda_swiglu, coda_geglu,
-                                                                                coda_reglu, coda_glu};
+    static coda_value (*const gate[])(coda_graph *, coda_value, coda_layout) = {
+        coda_swiglu, coda_geglu, coda_reglu, coda_glu, coda_geglu_erf};
     coda_value x = linear(m, draw(m), 2 * draw_size(m));
     coda_layout layout = random_chance(&m->r, 50) ? CODA_STACKED : CODA_INTERLEAVED;
-    return x.id ? gate[random_below(&m->r, 4)](m->g, x, layout) : x;
+    int64_t k = random_below(&m->r, ARRAY_SIZE(gate) + 1);
+    if (!x.id) return x;
+    return k < ARRAY_SIZE(gate) ? gate[k](m->g, x, layout) : coda_swiglu_clamped(m->g, x, layout, 1.702f, 1);
 }
 
 /* A product of dz, to which comes c x: a norm's gradient, but for its constants. */
@@ -726,7 +725,7 @@ static const struct pattern {
     {grow_cast, 5, true},     {grow_embedding, 4, true},  {grow_loss, 4, false},
     {grow_twice, 3, false},   {grow_user_map, 2, true},   {grow_number, 8, false},
     {grow_columns, 6, false}, {grow_gradient, 6, false},  {grow_heads, 6, false},
-    {grow_top_k, 5, true},
+    {grow_top_k, 5, true},    {grow_choice, 8, false},
 };
 
 static const struct pattern *draw_pattern(struct maker *m)

@@ -79,6 +79,30 @@ static void slices(struct rig *r)
     rig_store(r, sum, rig_buffer(r, CODA_BF16, 6 * 100, 0), 60, DIMS(100, 1));
 }
 
+/* What formulas are written in. */
+static void vocabulary(struct rig *r)
+{
+    static const char *const name[] = {"exp",  "log",   "sqrt", "rsqrt", "abs",
+                                       "sign", "floor", "ceil", "round", "logical_not"};
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(33, 40));
+    int x = matrix(r, CODA_F32, 1);
+    for (int i = 0; i < ARRAY_SIZE(name); i++) store_matrix(r, rig_map(r, name[i], x, -1, NULL), CODA_F32);
+}
+
+/* A matrix against numbers of its rows, and a choice by one of these and one of the columns. */
+static void comparisons(struct rig *r)
+{
+    static const char *const name[] = {"minimum",    "maximum", "equal",         "not_equal",   "less",
+                                       "less_equal", "greater", "greater_equal", "logical_and", "logical_or"};
+    rig_init(r, PROGRAM_ROWS, 2, DIMS(33, 40));
+    int x = matrix(r, CODA_F32, 1), id = rig_load(r, rig_ids(r, 33, 3, 2), 0, DIMS(1, 0));
+    int less = rig_map(r, "less", column_vector(r, CODA_F32, 3), id, NULL);
+    int where = rig_map(r, "where", less, x, NULL);
+    r->step[where].in[r->step[where].nin++] = id;
+    store_matrix(r, where, CODA_BF16);
+    for (int i = 0; i < ARRAY_SIZE(name); i++) store_matrix(r, rig_map(r, name[i], x, id, NULL), CODA_F32);
+}
+
 static void scalars(struct rig *r)
 {
     float alpha = 0.125f;
@@ -569,6 +593,8 @@ const struct rows_case rows_cases[] = {
     {"swiglu", swiglu},
     {"odd silu", odd_silu},
     {"broadcasts", broadcasts},
+    {"vocabulary", vocabulary},
+    {"comparisons", comparisons},
     {"transposed", transposed},
     {"slices", slices},
     {"scalars", scalars},

@@ -191,8 +191,8 @@ START_TEST(large_domains_count_in_64_bits)
 }
 END_TEST
 
-/* A map of the caller's own stands in the text, whatever its name is in C++: a word of the language, a macro.
- */
+/* A map of the caller's own stands in the text, whatever its name is in C++: a word of the language, a macro;
+ * and what it calls is a function, though a map of the library has that name, too. */
 static const char *const user_names[] = {"leaky", "and",      "class", "float",
                                          "DEV",   "INFINITY", "apply", "State"};
 START_TEST(user_maps)
@@ -201,12 +201,13 @@ START_TEST(user_maps)
                          .kind = PRIM_MAP,
                          .inputs = 1,
                          .params = 1,
-                         .source =
-                             "DEV static float apply(float x, float a) { return x > 0.0f ? x : a * x; }"};
+                         .source = "DEV static float apply(float x, float a)\n"
+                                   "{ return x > 0.0f ? sqrt(exp(x)) : a * x; }"};
     struct rig r;
     rig_init(&r, PROGRAM_ROWS, 1, DIMS(100));
     int x = rig_load(&r, rig_buffer(&r, CODA_F32, 100, 1), 0, DIMS(1));
-    int y = rig_map(&r, "scale", x, -1, (float[]){0.1f});
+    int e = rig_map(&r, "exp", rig_map(&r, "sqrt", x, -1, NULL), -1, NULL);
+    int y = rig_map(&r, "scale", e, -1, (float[]){0.1f});
     r.step[y].prim = &leaky;
     rig_store(&r, y, rig_buffer(&r, CODA_F32, 100, 0), 0, DIMS(1));
     ck_assert_int_eq(rig_emit(&r, &rows_target), CODA_OK);

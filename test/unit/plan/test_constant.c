@@ -146,7 +146,7 @@ static void check_source(const graph *g)
     opt.flags = CODA_PLAN_ONLY;
     ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
     ck_assert_int_eq(coda_plan_kernel(p, 0, &k), CODA_OK);
-    ck_assert_msg(strstr(k.source, "map::user_twice::apply(1.0f, "), "%s", k.source);
+    ck_assert_msg(strstr(k.source, "user::user_twice::apply(1.0f, "), "%s", k.source);
     coda_plan_free(p);
 }
 

@@ -139,7 +139,7 @@ START_TEST(typos_are_pointed_at)
     refused("// coda: map f(x, x)", "x is named twice");
     refused("// coda: map f(x; x)", "x is named twice");
     refused("// coda: map f(x) -> y", "nothing may follow, but there is \"-> y\"");
-    refused("// coda: map f(x) state 2", "\"state\" is no fact: linear, shift, identity or narrow");
+    refused("// coda: map f(x) state 2", "\"state\" is no fact: linear, shift, identity, dtype or narrow");
     refused("// coda: map f(a, b, c, d, e)", "at most 4 operands and 4 parameters");
     refused("// coda: map f(x; a, b, c, d, e)", "at most 4 operands and 4 parameters");
     refused("// coda: map f(a, b, c, d, e, f, g, h, i)", "more than 8 arguments");
@@ -156,22 +156,23 @@ END_TEST
 START_TEST(facts_are_taken)
 {
     put("map/f.cuh",
-        "// coda: map f(x, y; a)  linear(x, y)  shift(y) linear( x ) identity(a = -0.5)\n" MAP("f"));
+        "// coda: map f(x, y; a)  linear(x, y)  shift(y) linear( x ) identity(a = -0.5) dtype(y)\n" MAP("f"));
     put("ref/f.c", REF("f"));
     ck_assert_int_eq(embed("map/f.cuh"), 0);
     ck_assert_ptr_nonnull(strstr(said, ".facts = {.linear = 1, .jointly = 3, .shift = 2, .identity = 3, "
-                                       ".identity_at = -0x1p-1},"));
+                                       ".identity_at = -0x1p-1,\n               .dtype = 1},"));
 }
 END_TEST
 
 START_TEST(odd_facts_are_pointed_at)
 {
-    refused("// coda: map f(x) linaer(x)", "\"linaer\" is no fact: linear, shift, identity or narrow");
+    refused("// coda: map f(x) linaer(x)", "\"linaer\" is no fact: linear, shift, identity, dtype or narrow");
     refused("// coda: map f(x) linear", "'(' expected before \"\"");
     refused("// coda: map f(x) linear()", "a name expected before \")\"");
     refused("// coda: map f(x) linear(x", "')' expected before \"\"");
     refused("// coda: map f(x; a) linear(a)", "f has no operand a");
     refused("// coda: map f(x, y) shift(x, y)", "a shift is of one operand");
+    refused("// coda: map f(x; a) dtype(a)", "f has no operand a");
     refused("// coda: map f(x; a) identity(b = 1)", "f has no argument b");
     refused("// coda: map f(x; a) identity(a)", "'=' expected before \")\"");
     refused("// coda: map f(x; a) identity(a = )", "a number expected before \" )\"");

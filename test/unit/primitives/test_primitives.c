@@ -56,6 +56,7 @@ START_TEST(table_is_sorted_and_complete)
         ck_assert_ptr_nonnull(find_file(p->header));
         ck_assert_ptr_null(p->source);
         ck_assert(map == (p->reference != NULL) && map == (p->reduce == NULL));
+        ck_assert(p->facts.dtype >= 0 && p->facts.dtype < p->inputs);
         ck_assert(map ? p->state == 0 : p->state >= 1 && p->state <= PRIM_MAX_STATE && p->params == 0);
         for (int k = 0; k < PRIM_MAX_PARAMS; k++) ck_assert((k < p->params) == (p->param_name[k] != NULL));
     }

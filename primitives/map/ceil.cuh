@@ -1,0 +1,11 @@
+// ceil.cuh -- the least integer that is not below x.
+//
+// coda: map ceil(x)
+#pragma once
+#include "math.cuh"
+
+namespace coda::map {
+struct ceil {
+    DEV static float apply(float x) { return ceilf(x); }
+};
+} // namespace coda::map

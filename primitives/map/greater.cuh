@@ -1,0 +1,11 @@
+// greater.cuh -- 1 where x is above y, else 0, as where one is NaN.
+//
+// coda: map greater(x, y)
+#pragma once
+#include "math.cuh"
+
+namespace coda::map {
+struct greater {
+    DEV static float apply(float x, float y) { return x > y ? 1.0f : 0.0f; }
+};
+} // namespace coda::map

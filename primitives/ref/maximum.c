@@ -1,0 +1,6 @@
+/* maximum.c -- the larger one; NaN if either is. */
+#include <math.h>
+
+#include "ref.h"
+
+REFERENCE_MAP(maximum) { return isnan(in[0]) || in[0] > in[1] ? in[0] : in[1]; }
