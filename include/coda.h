@@ -51,7 +51,7 @@
  * Shapes.    Row-major, outermost dimension first, at most CODA_MAX_RANK dimensions, each a number >= 0
  *            or, negative, symbolic: see coda_symbol. "Rows" are all dimensions but the last, which
  *            holds the columns.
- * Numbers.   bf16, fp16 and fp32 tensors, int32 indices (below 2^24), fp8 caches. Sums, norms and
+ * Numbers.   bf16, fp16 and fp32 tensors, int32 and int64 indices (below 2^24), fp8 caches. Sums, norms and
  *            statistics are fp32 always. Every operation's result has the dtype of its first tensor
  *            operand unless said otherwise; fused, it stays fp32 in registers until it is stored. The
  *            same plan on the same data gives the same bits on every run, as long as it has the same
@@ -141,7 +141,8 @@ typedef enum coda_dtype {
     CODA_BF16 = 2,
     CODA_F16 = 3,
     CODA_I32 = 4,
-    CODA_F8E4M3 = 5 /* OCP e4m3fn: up to 448, NaN 0x7f and 0xff, no inf; storage alone, of caches */
+    CODA_F8E4M3 = 5, /* OCP e4m3fn: up to 448, NaN 0x7f and 0xff, no inf; storage alone, of caches */
+    CODA_I64 = 6     /* taken wherever int32 is asked for, but by coda_scalar; results are int32: coda_cast */
 } coda_dtype;
 
 /* NULL only when memory runs out. */
