@@ -7,13 +7,12 @@
 
 namespace coda {
 
-class Indices {
+struct Indices {
     const void *at;
     bool wide;
 
     DEV Indices(const void *at, bool wide) : at(at), wide(wide) {}
 
-  public:
     DEV Indices(decltype(nullptr)) : Indices(nullptr, false) {}
     DEV Indices(const i32 *p) : Indices(p, false) {}
     DEV Indices(const i64 *p) : Indices(p, true) {}
