@@ -5,44 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-/* ---- Numbers: splitmix64 ---- */
-
-uint64_t random_next(struct random *r)
-{
-    uint64_t z = (r->state += 0x9e3779b97f4a7c15u);
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
-int64_t random_below(struct random *r, int64_t n)
-{
-    return n <= 0 ? 0 : (int64_t)(random_next(r) % (uint64_t)n);
-}
-
-bool random_chance(struct random *r, int percent) { return random_below(r, 100) < percent; }
-
-double random_normal(struct random *r)
-{
-    double sum = -6;
-    for (int i = 0; i < 12; i++) sum += (double)(random_next(r) >> 11) * 0x1p-53;
-    return sum;
-}
-
-uint64_t random_seed(void)
-{
-    static uint64_t seed;
-    const char *set = getenv("CODA_SEED");
-    if (seed) return seed;
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    struct random r = {(uint64_t)now.tv_sec * 1000000007u + (uint64_t)now.tv_nsec};
-    seed = set ? strtoull(set, NULL, 0) : random_next(&r) >> 32;
-    fprintf(stderr, "CODA_SEED=%llu\n", (unsigned long long)seed);
-    return seed;
-}
 
 /* ---- A graph in the making ---- */
 

@@ -204,11 +204,10 @@ static void compute(const coda_graph *g, const void *const *leaf, int way, float
     for (int i = 0; i < count; i++) free(args[i]);
 }
 
-
 START_TEST(ids_beyond_int32_name_no_row)
 {
-    static const int64_t id[] = {4,       0,        -1,        5,         (int64_t)1 << 31, FAR + 3,
-                                 3 - FAR, INT64_MIN, INT64_MAX, -FAR * 2, FAR * 1024,      3};
+    static const int64_t id[] = {4,       0,         -1,        5,        (int64_t)1 << 31, FAR + 3,
+                                 3 - FAR, INT64_MIN, INT64_MAX, -FAR * 2, FAR * 1024,       3};
     enum { IDS = ARRAY_SIZE(id) };
     graph *g = parsed("%t = weight f32[5,2]\n%i = input i64[12]\n%y = embedding %t, %i\noutput %y = %y\n");
     float table[10], y[2 * IDS];
@@ -227,8 +226,8 @@ END_TEST
 /* Equal logits: each class that there is costs log 4. */
 START_TEST(targets_beyond_int32_are_no_class)
 {
-    static const int64_t target[] = {2,        -100,      FAR + 2,  FAR - 100, -100 - FAR,
-                                     INT64_MIN, INT64_MAX, -1,       3,         (int64_t)1 << 31};
+    static const int64_t target[] = {2,         -100,      FAR + 2, FAR - 100, -100 - FAR,
+                                     INT64_MIN, INT64_MAX, -1,      3,         (int64_t)1 << 31};
     static const float x[40];
     enum { ROWS = ARRAY_SIZE(target) };
     graph *g = parsed("%x = input f32[10,4]\n%i = input i64[10]\n%y = cross_entropy %x, %i {ignore=-100}\n"
@@ -251,7 +250,8 @@ START_TEST(positions_may_be_strided)
 {
     static const int64_t at[] = {0, INT64_MAX, 3, INT64_MIN, 1000, 77};
     static const float x[] = {1, 0, 1, 0, 1, 0};
-    graph *g = parsed("%x = input f32[3,2]\n%i = input i64[3] stride=[2]\n%y = rope %x, %i\noutput %y = %y\n");
+    graph *g =
+        parsed("%x = input f32[3,2]\n%i = input i64[3] stride=[2]\n%y = rope %x, %i\noutput %y = %y\n");
     float y[6];
     for (int way = 0; way < WAYS; way++) {
         compute(g, (const void *[]){x, at}, way, y, 6);
@@ -269,7 +269,7 @@ static float mean_to(int64_t keys) { return keys ? (float)(keys + 1) / 2 : 0; }
 
 START_TEST(lengths_beyond_int32_are_none_or_all)
 {
-    static const int64_t length[] = {3,         0,         -1, FAR + 3, 3 - FAR, INT64_MIN,
+    static const int64_t length[] = {3,         0,        -1, FAR + 3, 3 - FAR, INT64_MIN,
                                      INT64_MAX, -FAR - 5, 8,  9,       7,       (int64_t)1 << 31};
     enum { BATCH = ARRAY_SIZE(length), KEYS = 8 };
     static const float q[BATCH];
@@ -288,8 +288,9 @@ END_TEST
 
 START_TEST(ranges_beyond_int32_are_cut)
 {
-    static const int64_t range[][2] = {{0, 3},          {INT64_MIN, INT64_MAX}, {-FAR + 2, FAR}, {FAR + 1, FAR + 4},
-                                       {0, 4 - FAR},    {INT64_MAX, INT64_MAX}, {4, FAR + 5},    {0, INT64_MIN}};
+    static const int64_t range[][2] = {
+        {0, 3},       {INT64_MIN, INT64_MAX}, {-FAR + 2, FAR}, {FAR + 1, FAR + 4},
+        {0, 4 - FAR}, {INT64_MAX, INT64_MAX}, {4, FAR + 5},    {0, INT64_MIN}};
     static const float want[] = {2, 4.5f, 4.5f, 0, 0, 0, 6.5f, 0}, q[8];
     float k[8], y[8];
     graph *g = parsed("%q = input f32[8,1]\n%k = input f32[8,1]\n%r = input i64[8,2]\n"
@@ -303,7 +304,7 @@ START_TEST(ranges_beyond_int32_are_cut)
 }
 END_TEST
 
-/* Of a packed call with pages: sequence 0 has rows 0 and 1, sequence 1 the rest. Page 2 + 2^32 is not there. */
+/* Of a packed call with pages: sequence 0 has rows 0 and 1, 1 the others. Pages 2^32 and beyond are not there. */
 START_TEST(starts_and_tables_beyond_int32)
 {
     static const int64_t start[] = {INT64_MIN, 2, INT64_MAX}, table[] = {1, FAR, 0, FAR + 2};
@@ -327,7 +328,8 @@ END_TEST
 /* What a run leaves in a state of int64, by slots of int64. */
 static void append(int way, int64_t *state, const int64_t *rows, const int64_t *slots)
 {
-    graph *g = parsed("%s = state i64[4,2]\n%x = input i64[5,2]\n%i = input i64[5]\n%n = append %s, %x, %i\n");
+    graph *g =
+        parsed("%s = state i64[4,2]\n%x = input i64[5,2]\n%i = input i64[5]\n%n = append %s, %x, %i\n");
     void *args[] = {roomy(8 * sizeof *state, state), roomy(10 * sizeof *rows, rows),
                     roomy(5 * sizeof *slots, slots)};
     if (way) run_plan_of(g, args, way);
@@ -357,12 +359,12 @@ START_TEST(keys_and_casts)
     static const float want[4][3] = {
         {3, 2, 2}, {0, 0x1p31f, 0x1p32f}, {0, -0x1p31f, -0x1p63f}, {0, 0x1p31f, 0x1p63f}};
     static const float x[] = {1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3};
-    static const char *const texts[] = {"%y = select %x, %i\n",
-                                        "%c = cast %i {to=i32}\n%y = cast %c {to=f32}\n",
-                                        "%y = cast %i {to=f32}\n"};
+    static const char *const texts[] = {
+        "%y = select %x, %i\n", "%c = cast %i {to=i32}\n%y = cast %c {to=f32}\n", "%y = cast %i {to=f32}\n"};
     for (int t = 0; t < 3; t++) {
         char text[256];
-        snprintf(text, sizeof text, "%%x = input f32[4,3]\n%%i = input i64[4]\n%soutput %%y = %%y\n", texts[t]);
+        snprintf(text, sizeof text, "%%x = input f32[4,3]\n%%i = input i64[4]\n%soutput %%y = %%y\n",
+                 texts[t]);
         graph *g = parsed(text);
         for (int way = 0; way < WAYS; way++) {
             float y[4];
@@ -376,8 +378,9 @@ END_TEST
 
 START_TEST(numbers_are_folded_as_they_are_stored)
 {
-    static const char text[] = "%x = input f32[1]\n%c = constant {to=f32, value=VALUE}\n%i = cast %c {to=TYPE}\n"
-                               "%f = cast %i {to=f32}\n%y = add %x, %f\noutput %y = %y\n";
+    static const char text[] =
+        "%x = input f32[1]\n%c = constant {to=f32, value=VALUE}\n%i = cast %c {to=TYPE}\n"
+        "%f = cast %i {to=f32}\n%y = add %x, %f\noutput %y = %y\n";
     static const struct {
         const char *value, *type;
         float want;
@@ -406,7 +409,8 @@ START_TEST(arguments_have_8_bytes_an_element)
 {
     coda_graph *g = coda_graph_new();
     coda_value i = coda_input_strided(g, "i", CODA_I64, 2, (int64_t[]){3, 5}, (int64_t[]){10, 2});
-    coda_value w = coda_weight(g, "w", CODA_I64, 1, (int64_t[]){5}), s = coda_state(g, "s", CODA_I64, 0, NULL);
+    coda_value w = coda_weight(g, "w", CODA_I64, 1, (int64_t[]){5}),
+               s = coda_state(g, "s", CODA_I64, 0, NULL);
     coda_dtype t;
     coda_output(g, "y", coda_cast(g, coda_add(g, coda_add(g, i, w), s), CODA_I64));
     static const size_t bytes[] = {29 * 8, 5 * 8, 8, 15 * 8};
@@ -449,7 +453,8 @@ static const struct {
     const char *text, *error;
 } refused[] = {
     {"%s = scalar i64\n", "line 1: scalar s: its dtype is i64; must be f32 or i32"},
-    {"%x = input i64[4,4]\n%y = matmul %x, %x\n", "line 2: matmul: x is i64[4,4]; it must be f32, bf16 or f16"},
+    {"%x = input i64[4,4]\n%y = matmul %x, %x\n",
+     "line 2: matmul: x is i64[4,4]; it must be f32, bf16 or f16"},
     {"%x = input i64[4,4]\n%y = rms_norm %x\n", "i64[4,4]"},
     {"%y = constant {to=i64, value=16777216}\n", "line 1: constant: 16777216 is no i64 below 2^24"},
     {"%y = constant {to=i64, value=0.5}\n", "line 1: constant: 0.5 is no i64 below 2^24"},
