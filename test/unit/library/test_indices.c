@@ -264,7 +264,7 @@ START_TEST(positions_may_be_strided)
 }
 END_TEST
 
-/* Queries of 0 weigh all keys alike: the result is the mean of the values that are seen, which are 1, 2, ... */
+/* Queries of 0 weigh all keys alike: the result is the mean of the values that are seen, 1, 2, 3 ... */
 static float mean_to(int64_t keys) { return keys ? (float)(keys + 1) / 2 : 0; }
 
 START_TEST(lengths_beyond_int32_are_none_or_all)
@@ -304,7 +304,7 @@ START_TEST(ranges_beyond_int32_are_cut)
 }
 END_TEST
 
-/* Of a packed call with pages: sequence 0 has rows 0 and 1, 1 the others. Pages 2^32 and beyond are not there. */
+/* Of a packed call with pages: sequence 0 has rows 0 and 1, 1 the others. No page is 2^32 or beyond. */
 START_TEST(starts_and_tables_beyond_int32)
 {
     static const int64_t start[] = {INT64_MIN, 2, INT64_MAX}, table[] = {1, FAR, 0, FAR + 2};
