@@ -77,7 +77,7 @@ template <class Config> struct Visible : Packed<Config::starts> {
     DEV Visible(const AttentionInputs &in, i32 batch)
         : extents(in.extents),
           keys(extents.tk),
-          ranges(Config::ranges ? in.ranges + batch * extents.ranges_batch : Indices(nullptr))
+          ranges(in.ranges + (Config::ranges ? batch * extents.ranges_batch : 0))
     {
         if (Config::lengths) keys = max(0, min(in.lengths[batch * Config::lengths_stride], extents.tk));
     }
