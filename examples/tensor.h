@@ -7,6 +7,7 @@
 #define TENSOR_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,15 +76,18 @@ static inline double double_of_f8(uint8_t b)
     return b & 0x80 ? -a : a;
 }
 
+static inline bool dtype_is_whole(coda_dtype t) { return t == CODA_I32 || t == CODA_I64; }
+
 static inline size_t dtype_bytes(coda_dtype t)
 {
+    if (t == CODA_I64) return 8;
     return t == CODA_F32 || t == CODA_I32 ? 4 : t == CODA_F8E4M3 ? 1 : 2;
 }
 
 static inline const char *dtype_text(coda_dtype t)
 {
-    static const char *const text[] = {"?", "f32", "bf16", "f16", "i32", "f8e4m3"}; /* by coda_dtype */
-    return text[t >= CODA_F32 && t <= CODA_F8E4M3 ? t : 0];
+    static const char *const text[] = {"?", "f32", "bf16", "f16", "i32", "f8e4m3", "i64"}; /* by coda_dtype */
+    return text[t >= CODA_F32 && t <= CODA_I64 ? t : 0];
 }
 
 static inline void element_set(coda_dtype t, void *base, int64_t i, double value)
@@ -93,6 +97,9 @@ static inline void element_set(coda_dtype t, void *base, int64_t i, double value
     case CODA_BF16: ((uint16_t *)base)[i] = bf16_of_float((float)value); break;
     case CODA_F16: ((uint16_t *)base)[i] = f16_of_float((float)value); break;
     case CODA_I32: ((int32_t *)base)[i] = (int32_t)value; break;
+    case CODA_I64: /* 2^63 is the double next to the largest */
+        ((int64_t *)base)[i] = value < 0x1p63 ? (int64_t)value : INT64_MAX;
+        break;
     case CODA_F8E4M3: ((uint8_t *)base)[i] = f8_of_double(value); break;
     }
 }
@@ -104,6 +111,7 @@ static inline double element_get(coda_dtype t, const void *base, int64_t i)
     case CODA_BF16: return float_of_bits((uint32_t)((const uint16_t *)base)[i] << 16);
     case CODA_F16: return float_of_f16(((const uint16_t *)base)[i]);
     case CODA_I32: return ((const int32_t *)base)[i];
+    case CODA_I64: return (double)((const int64_t *)base)[i];
     case CODA_F8E4M3: return double_of_f8(((const uint8_t *)base)[i]);
     }
     return 0;
@@ -177,13 +185,13 @@ static inline int tensors_new(struct tensors *t, const coda_graph *g)
 }
 
 /* Standard normal values, matrices of weights divided by the root of their columns, so that products
- * keep their size; int32 is uniform in 0 .. ints-1. */
+ * keep their size; integers are uniform in 0 .. ints-1. */
 static inline void tensor_random(const coda_arg_info *a, void *host, uint64_t *seed, int ints)
 {
     double scale = a->kind == CODA_ARG_WEIGHT && a->rank > 1 ? 1 / sqrt((double)a->dims[a->rank - 1]) : 1;
     int64_t n = element_count(a);
     for (int64_t i = 0; i < n; i++) {
-        double v = a->dtype == CODA_I32 ? floor(uniform(seed) * ints) : normal(seed) * scale;
+        double v = dtype_is_whole(a->dtype) ? floor(uniform(seed) * ints) : normal(seed) * scale;
         element_set(a->dtype, host, element_at(a, i), v);
     }
 }

@@ -51,7 +51,7 @@
  * Shapes.    Row-major, outermost dimension first, at most CODA_MAX_RANK dimensions, each a number >= 0
  *            or, negative, symbolic: see coda_symbol. "Rows" are all dimensions but the last, which
  *            holds the columns.
- * Numbers.   bf16, fp16 and fp32 tensors, int32 indices (below 2^24), fp8 caches. Sums, norms and
+ * Numbers.   bf16, fp16 and fp32 tensors, int32 and int64 indices (below 2^24), fp8 caches. Sums, norms and
  *            statistics are fp32 always. Every operation's result has the dtype of its first tensor
  *            operand unless said otherwise; fused, it stays fp32 in registers until it is stored. The
  *            same plan on the same data gives the same bits on every run, as long as it has the same
@@ -141,7 +141,9 @@ typedef enum coda_dtype {
     CODA_BF16 = 2,
     CODA_F16 = 3,
     CODA_I32 = 4,
-    CODA_F8E4M3 = 5 /* OCP e4m3fn: up to 448, NaN 0x7f and 0xff, no inf; storage alone, of caches */
+    CODA_F8E4M3 = 5, /* OCP e4m3fn: up to 448, NaN 0x7f and 0xff, no inf; storage alone, of caches */
+    CODA_I64 = 6     /* an operand of int64 is taken wherever int32 is asked for, but no coda_scalar is one;
+                        2^32 + 5 is no 5. Results are int32, of which coda_cast makes int64 */
 } coda_dtype;
 
 /* NULL only when memory runs out. */
@@ -217,7 +219,7 @@ CODA_API coda_value coda_state_strided(coda_graph *g, const char *name, coda_dty
                                        const int64_t *dims, const int64_t *strides);
 
 /* A number: a value of rank 0, which broadcasts with anything and is no argument of coda_run. It is rounded
- * to fp32 and then to t as by coda_cast; int32 takes integers below 2^24. Kernels have it in their text, so
+ * to fp32 and then to t as by coda_cast; integers are those below 2^24. Kernels have it in their text, so
  * that it costs no memory traffic. As an operation's result has the dtype of its first tensor operand, give
  * a constant that comes first the dtype of the other: coda_sub(g, coda_constant(g, CODA_BF16, 1), x). */
 CODA_API coda_value coda_constant(coda_graph *g, coda_dtype t, double value);
@@ -576,7 +578,7 @@ CODA_API coda_value coda_attention_lse(coda_graph *g, coda_value q, coda_value k
  * what coda_state, coda_append or coda_assign has returned, no view of it, and is written over: whatever
  * reads it must have been built before, else CODA_E_INVALID; what was, runs before. A run leaves the last
  * one in the argument's memory, read or not; a graph that writes a state needs no output. Every reader sees
- * what is stored: rounded to the dtype; int32 is exact below 2^24. An output named after its version was
+ * what is stored: rounded to the dtype; integers are exact below 2^24. An output named after its version was
  * written over gets a copy made before. Runs that share a state may not be in flight at one time. */
 
 typedef struct coda_append_options {
@@ -627,7 +629,7 @@ CODA_API coda_value coda_cross_entropy(coda_graph *g, coda_value logits, coda_va
 
 /* table [V, N] of any dtype, ids int32 [...]: [..., N]. An id outside 0..V-1 gives a row of zeros. */
 CODA_API coda_value coda_embedding(coda_graph *g, coda_value table, coda_value ids);
-/* To int32: towards zero, to the nearest that fits; NaN is 0. So an arg_max becomes ids. */
+/* To int32 or int64: towards zero, to the nearest that fits; NaN is 0. So an arg_max becomes ids. */
 CODA_API coda_value coda_cast(coda_graph *g, coda_value x, coda_dtype t);
 /* Elements start, start+step, ... below stop along `axis` (0-based). */
 CODA_API coda_value coda_slice(coda_graph *g, coda_value x, int axis, int64_t start, int64_t stop,

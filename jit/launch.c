@@ -70,6 +70,7 @@ static struct element map_element(coda_dtype t)
     case CODA_BF16: return (struct element){CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2};
     case CODA_F16: return (struct element){CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2};
     case CODA_I32: return (struct element){CU_TENSOR_MAP_DATA_TYPE_INT32, 4};
+    case CODA_I64: return (struct element){CU_TENSOR_MAP_DATA_TYPE_INT64, 8};
     case CODA_F8E4M3: return (struct element){CU_TENSOR_MAP_DATA_TYPE_UINT8, 1};
     }
     return (struct element){0, 0};

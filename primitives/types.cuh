@@ -1,8 +1,9 @@
 // types.cuh -- the words that every device file shares: integers, storage types, conversions.
 //
-// Values in kernels are float. bf16, f16, f8e4m3 and i32 exist in memory only: to_float and from_float
+// Values in kernels are float. bf16, f16, f8e4m3, i32 and i64 exist in memory only: to_float and from_float
 // convert one element, unpack2 and pack2 two adjacent 16-bit ones. Floats round to nearest, ties to even; f16
-// overflows to infinity, f8e4m3 to 448; i32 truncates and saturates, NaN becomes 0. Needs no CUDA header.
+// overflows to infinity, f8e4m3 to 448; i32 and i64 truncate and saturate, NaN becomes 0. Needs no CUDA
+// header.
 #pragma once
 
 #define DEV __device__ __forceinline__
@@ -52,12 +53,19 @@ DEV i32 truncate_i32(float x)
     asm("cvt.rzi.s32.f32 %0, %1;" : "=r"(r) : "f"(x));
     return r;
 }
+DEV i64 truncate_i64(float x) // NaN becomes the least, unlike above
+{
+    i64 r;
+    asm("cvt.rzi.s64.f32 %0, %1;" : "=l"(r) : "f"(x));
+    return r;
+}
 #endif
 
 DEV float to_float(float x) { return x; }
 DEV float to_float(bf16 x) { return bits_float((u32)x.bits << 16); }
 DEV float to_float(f16 x) { return widen_f16(x.bits); }
 DEV float to_float(i32 x) { return (float)x; }
+DEV float to_float(i64 x) { return (float)x; } // 2^32 + 5 is no 5
 // In f16's places its exponent counts 8 more.
 DEV float to_float(f8e4m3 x)
 {
@@ -91,6 +99,7 @@ template <> DEV bf16 from_float<bf16>(float x) { return {round_bf16(x)}; }
 template <> DEV f16 from_float<f16>(float x) { return {round_f16(x)}; }
 template <> DEV f8e4m3 from_float<f8e4m3>(float x) { return {round_e4m3(x)}; }
 template <> DEV i32 from_float<i32>(float x) { return truncate_i32(x); }
+template <> DEV i64 from_float<i64>(float x) { return x != x ? 0 : truncate_i64(x); }
 
 // Two 16-bit elements in one register; `lo` is the one at the lower address.
 template <class T> DEV u32 pack2(float lo, float hi)

@@ -150,7 +150,10 @@ static void print_header(FILE *f, const coda_arg_info *a)
     for (int d = 0, at = 0; d < a->rank; d++)
         at += snprintf(shape + at, sizeof shape - (size_t)at, "%lld, ", (long long)a->dims[d]);
     int n = snprintf(line, sizeof line, "{'descr': '<%s', 'fortran_order': False, 'shape': (%s), }",
-                     a->dtype == CODA_I32 ? "i4" : "f4", shape);
+                     a->dtype == CODA_I32   ? "i4"
+                     : a->dtype == CODA_I64 ? "i8"
+                                            : "f4",
+                     shape);
     int length = (10 + n + 1 + 63) / 64 * 64 - 10; /* so that the data begin at a multiple of 64 */
     fwrite("\x93NUMPY\1\0", 1, 8, f);
     fputc(length & 255, f);
@@ -165,10 +168,11 @@ const char *npy_write(const char *path, const coda_arg_info *a, const void *host
     print_header(f, a);
     int64_t n = element_count(a);
     for (int64_t i = 0; i < n; i++) {
-        double v = element_get(a->dtype, host, element_at(a, i));
-        float real = (float)v;
-        int32_t whole = a->dtype == CODA_I32 ? (int32_t)v : 0;
-        fwrite(a->dtype == CODA_I32 ? (void *)&whole : (void *)&real, 4, 1, f);
+        int64_t at = element_at(a, i);
+        float real = (float)element_get(a->dtype, host, at);
+        size_t size = dtype_bytes(a->dtype);
+        if (dtype_is_whole(a->dtype)) fwrite((const char *)host + (size_t)at * size, size, 1, f);
+        else fwrite(&real, sizeof real, 1, f);
     }
     bool bad = ferror(f);
     return fclose(f) != 0 || bad ? "cannot be written" : NULL;

@@ -20,7 +20,7 @@ const char *npy_open(struct npy *n, const char *path);
 const char *npy_load(struct npy *n);
 double npy_get(const struct npy *n, int64_t i);
 void npy_free(struct npy *n);
-/* Dense float32, or int32 for an int32 tensor. */
+/* Dense float32, or the integers of a tensor of integers. */
 const char *npy_write(const char *path, const coda_arg_info *a, const void *host);
 
 #endif

@@ -56,6 +56,8 @@ static int load_input(struct run *r, const struct binding *b)
         double v = npy_get(&n, e);
         if (a->dtype == CODA_I32 && !(v >= INT32_MIN && v <= INT32_MAX))
             bad = complain("%s: %g does not fit int32", b->path, v);
+        else if (a->dtype == CODA_I64 && !(v >= -0x1p63 && v <= 0x1p63))
+            bad = complain("%s: %g does not fit int64", b->path, v);
         else element_set(a->dtype, r->t.host[i], element_at(a, e), v);
     }
     npy_free(&n);
@@ -113,7 +115,7 @@ static int draw_inputs(struct run *r, const char *graph)
     for (int i = 0; !bad && i < r->t.n; i++) {
         const coda_arg_info *a = &r->t.info[i];
         if (a->kind == CODA_ARG_OUTPUT) continue;
-        if (a->dtype == CODA_I32 && names_slots(graph, a->name))
+        if (dtype_is_whole(a->dtype) && names_slots(graph, a->name))
             bad = draw_slots(a, r->t.host[i], &seed, r->opt->ints);
         else tensor_random(a, r->t.host[i], &seed, r->opt->ints);
     }

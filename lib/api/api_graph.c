@@ -157,8 +157,8 @@ CODA_API coda_value coda_scalar(coda_graph *g, const char *name, coda_dtype t)
 CODA_API coda_value coda_constant(coda_graph *g, coda_dtype t, double value)
 {
     if (!build_ready(g, "constant")) return CODA_NONE;
-    if (t == CODA_I32 && value != (double)(float)value) { /* what rounds is no integer below 2^24 */
-        graph_poison(g, CODA_E_INVALID, "constant: %.17g is no i32 below 2^24", value);
+    if (dtype_is_index(t) && value != (double)(float)value) { /* what rounds is no integer below 2^24 */
+        graph_poison(g, CODA_E_INVALID, "constant: %.17g is no %s below 2^24", value, dtype_name(t));
         return CODA_NONE;
     }
     return build_value(graph_constant(g, t, (float)value));

@@ -53,10 +53,11 @@ static coda_value of_rows(graph *g, const char *name, coda_value v, coda_dtype d
     bool rows = t->rank == x->rank - 1 || (t->rank == x->rank && type_columns(t) == 1);
     for (int d = 0; rows && d + 1 < x->rank; d++)
         leading = leading && (t->dim[d] == x->dim[d] || t->dim[d] == 1);
-    if (t->dtype == dtype && (one || (rows && leading))) return one ? v : shaped(g, v, x, 1);
+    bool suits = dtype == CODA_I32 ? dtype_is_index(t->dtype) : t->dtype == dtype;
+    if (suits && (one || (rows && leading))) return one ? v : shaped(g, v, x, 1);
     graph_poison(g, CODA_E_INVALID,
                  "sample: logits are %s but %s is %s; it must be %s, a number for each row", dims_text(x).s,
-                 name, type_text(t).s, dtype_name(dtype));
+                 name, type_text(t).s, dtype == CODA_I32 ? "i32 or i64" : dtype_name(dtype));
     return CODA_NONE;
 }
 
@@ -92,10 +93,11 @@ static coda_value find_logprob(const struct draw *d, coda_value column, coda_val
 static bool read_seeds(struct draw *d, coda_value seeds)
 {
     const struct type *t = type_of(d->g, seeds), *x = &d->x;
-    bool good = t && t->dtype == CODA_I32 && t->rank == x->rank && type_columns(t) == 2;
+    bool good = t && dtype_is_index(t->dtype) && t->rank == x->rank && type_columns(t) == 2;
     for (int i = 0; good && i + 1 < x->rank; i++) good = t->dim[i] == x->dim[i] || t->dim[i] == 1;
     if (!good) {
-        graph_poison(d->g, CODA_E_INVALID, "sample: logits are %s but seeds are %s; they must be i32 [.., 2]",
+        graph_poison(d->g, CODA_E_INVALID,
+                     "sample: logits are %s but seeds are %s; they must be i32 or i64 [.., 2]",
                      dims_text(x).s, t ? type_text(t).s : "CODA_NONE");
         return false;
     }

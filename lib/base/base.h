@@ -85,6 +85,7 @@ void parallel_for_most(int64_t n, int threads, void (*fn)(void *ctx, int64_t i),
 int dtype_size(coda_dtype t);         /* bytes of one element; 0 for an invalid dtype */
 const char *dtype_name(coda_dtype t); /* "bf16" */
 bool dtype_is_float(coda_dtype t);    /* that operations take: CODA_F8E4M3 is storage */
+bool dtype_is_index(coda_dtype t);    /* what is asked for as int32 may be int64, too */
 double dtype_load(coda_dtype t, const void *base, int64_t index);
 void dtype_store(coda_dtype t, void *base, int64_t index, double value); /* round to nearest even */
 

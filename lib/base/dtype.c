@@ -9,6 +9,7 @@ int dtype_size(coda_dtype t)
     switch (t) {
     case CODA_F32:
     case CODA_I32: return 4;
+    case CODA_I64: return 8;
     case CODA_BF16:
     case CODA_F16: return 2;
     case CODA_F8E4M3: return 1;
@@ -21,6 +22,7 @@ const char *dtype_name(coda_dtype t)
     switch (t) {
     case CODA_F32: return "f32";
     case CODA_I32: return "i32";
+    case CODA_I64: return "i64";
     case CODA_BF16: return "bf16";
     case CODA_F16: return "f16";
     case CODA_F8E4M3: return "f8e4m3";
@@ -29,6 +31,7 @@ const char *dtype_name(coda_dtype t)
 }
 
 bool dtype_is_float(coda_dtype t) { return t == CODA_F32 || t == CODA_BF16 || t == CODA_F16; }
+bool dtype_is_index(coda_dtype t) { return t == CODA_I32 || t == CODA_I64; }
 
 static uint32_t bits_of(float x)
 {
@@ -96,6 +99,7 @@ double dtype_load(coda_dtype t, const void *base, int64_t i)
     switch (t) {
     case CODA_F32: return ((const float *)base)[i];
     case CODA_I32: return ((const int32_t *)base)[i];
+    case CODA_I64: return (double)((const int64_t *)base)[i];
     case CODA_BF16: return float_of((uint32_t)((const uint16_t *)base)[i] << 16);
     case CODA_F16: return of_f16(((const uint16_t *)base)[i]);
     case CODA_F8E4M3: return of_f8(((const uint8_t *)base)[i]);
@@ -105,12 +109,18 @@ double dtype_load(coda_dtype t, const void *base, int64_t i)
 
 /* Towards zero, to the nearest that fits; NaN is 0. */
 static int32_t i32_of(double x) { return isnan(x) ? 0 : (int32_t)fmax(INT32_MIN, fmin(INT32_MAX, x)); }
+static int64_t i64_of(double x)
+{
+    if (isnan(x)) return 0;
+    return x >= 0x1p63 ? INT64_MAX : x <= -0x1p63 ? INT64_MIN : (int64_t)x; /* INT64_MAX is no double */
+}
 
 void dtype_store(coda_dtype t, void *base, int64_t i, double value)
 {
     switch (t) {
     case CODA_F32: ((float *)base)[i] = (float)value; break;
     case CODA_I32: ((int32_t *)base)[i] = i32_of(value); break;
+    case CODA_I64: ((int64_t *)base)[i] = i64_of(value); break;
     case CODA_BF16: ((uint16_t *)base)[i] = bf16_of((float)value); break;
     case CODA_F16: ((uint16_t *)base)[i] = f16_of((float)value); break;
     case CODA_F8E4M3: ((uint8_t *)base)[i] = f8_of(value); break;

@@ -42,12 +42,19 @@ struct head {
     float *score, *q, *o; /* [keys], [head_dim], [head_dim] */
 };
 
+/* Element i of a tensor of integers, counted from its first one. */
+static int64_t index_at(const struct cpu *c, const struct tensor_use *u, int64_t i)
+{
+    const void *base = cpu_buffer(c, u->buffer);
+    if (u->dtype == CODA_I64) return ((const int64_t *)base)[u->offset + i];
+    return ((const int32_t *)base)[u->offset + i];
+}
+
 static int64_t length_of(const struct cpu *c, const struct attention_spec *s, int64_t batch)
 {
     if (batch < 0) return 0;
     if (s->lengths.buffer < 0) return s->tk;
-    const int32_t *lengths = cpu_buffer(c, s->lengths.buffer);
-    int64_t n = lengths[s->lengths.offset + batch * s->lengths.stride[0]];
+    int64_t n = index_at(c, &s->lengths, batch * s->lengths.stride[0]);
     return MAX(0, MIN(n, s->tk));
 }
 
@@ -62,10 +69,9 @@ static struct range visible(const struct cpu *c, const struct attention_spec *s,
     if (s->window > 0) r.first = MIN(MAX(0, position - s->window + 1), r.end);
     if (s->ranges.buffer < 0) return r;
     const struct tensor_use *u = &s->ranges;
-    const int32_t *own = (const int32_t *)cpu_buffer(c, u->buffer) + u->offset +
-                         MAX(p->batch, 0) * u->stride[0] + (p->row + i) * u->stride[1];
-    r.first = MAX(r.first, own[0]);
-    r.end = MAX(r.first, MIN(r.end, own[u->stride[2]]));
+    int64_t own = MAX(p->batch, 0) * u->stride[0] + (p->row + i) * u->stride[1];
+    r.first = MAX(r.first, index_at(c, u, own));
+    r.end = MAX(r.first, MIN(r.end, index_at(c, u, own + u->stride[2])));
     return r;
 }
 
@@ -98,8 +104,8 @@ static bool find_row(const struct attention_job *j, const struct head *h, int64_
     const struct tensor_use *u = &s->table;
     *lot = h->batch, *row = key;
     if (!s->page) return true;
-    const int32_t *table = (const int32_t *)cpu_buffer(j->cpu, u->buffer) + u->offset;
-    *lot = table[h->batch * u->stride[0] + key / s->page * u->stride[1]], *row = key % s->page;
+    *lot = index_at(j->cpu, u, h->batch * u->stride[0] + key / s->page * u->stride[1]);
+    *row = key % s->page;
     return *lot >= 0 && *lot < attention_lots(s);
 }
 
@@ -235,10 +241,10 @@ static void cut(struct attention_job *j, int64_t batch, int64_t row, int64_t que
 static void cut_packed(struct attention_job *j)
 {
     const struct attention_spec *s = j->s;
-    const int32_t *starts = (const int32_t *)cpu_buffer(j->cpu, s->starts.buffer) + s->starts.offset;
     int64_t at = 0;
     for (int64_t b = 0; b <= s->batch; b++) {
-        int64_t next = MAX(at, MIN(starts[b * s->starts.stride[0]], s->tq));
+        int64_t start = index_at(j->cpu, &s->starts, b * s->starts.stride[0]),
+                next = MAX(at, MIN(start, s->tq));
         cut(j, b - 1, at, next - at);
         at = next;
     }

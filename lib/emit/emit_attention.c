@@ -168,6 +168,7 @@ static int view_pointer(struct kernel *k, const struct tensor_use *v)
 /* AttentionInputs: what is read beside q, k and v. */
 struct beside {
     int pointer[9]; /* -1: not there */
+    coda_dtype dtype[9];
 };
 
 static struct beside beside_pointers(struct kernel *k, const struct attention_spec *a)
@@ -176,7 +177,7 @@ static struct beside beside_pointers(struct kernel *k, const struct attention_sp
                                       &a->lse,     &a->k_scale, &a->v_scale, &a->starts};
     struct beside b;
     for (int i = 0; i < ARRAY_SIZE(use); i++)
-        b.pointer[i] = use[i]->buffer < 0 ? -1 : emit_pointer(k, use[i]->buffer, 4 * use[i]->offset);
+        b.pointer[i] = view_pointer(k, use[i]), b.dtype[i] = use[i]->dtype;
     return b;
 }
 
@@ -193,7 +194,7 @@ static void emit_beside(struct beside b, struct text *t)
         static const char *const types[] = {"const i32",   "const i32",   "const float",
                                             "const float", "const i32",   "float",
                                             "const float", "const float", "const i32"};
-        const char *type = types[i], *comma = i ? ", " : "";
+        const char *type = b.dtype[i] == CODA_I64 ? "const i64" : types[i], *comma = i ? ", " : "";
         if (b.pointer[i] < 0) text_printf(t, "%snullptr", comma);
         else text_printf(t, "%sstatic_cast<%s *>(args.pointer[%d])", comma, type, b.pointer[i]);
     }

@@ -74,8 +74,8 @@ static struct range visible_to_row(const struct attention *a, const struct queri
     struct range r = visible(a, s->keys, s->first + i + s->shift);
     if (!a->ranges) return r;
     const double *own = s->ranges + 2 * (s->first + i);
-    r.first = MAX(r.first, (int64_t)own[0]);
-    r.end = MAX(r.first, MIN(r.end, (int64_t)own[1]));
+    r.first = MAX(r.first, (int64_t)fmin(own[0], (double)a->tk));
+    r.end = MAX(r.first, (int64_t)fmax(-1, fmin((double)r.end, own[1])));
     return r;
 }
 

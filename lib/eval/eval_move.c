@@ -87,12 +87,14 @@ static coda_status copy(const struct eval_call *c)
     return CODA_OK;
 }
 
-/* To int32: towards zero, to the nearest that fits; NaN is 0. */
+/* To integers: towards zero, to the nearest that fits; NaN is 0. */
 coda_status eval_cast(const struct eval_call *c)
 {
     coda_status s = copy(c);
-    for (int64_t i = 0; !s && c->n->type.dtype == CODA_I32 && i < type_elements(&c->n->type); i++)
-        c->out[i] = isnan(c->out[i]) ? 0 : trunc(fmax(INT32_MIN, fmin(INT32_MAX, c->out[i])));
+    bool wide = c->n->type.dtype == CODA_I64;
+    double least = wide ? -0x1p63 : INT32_MIN, most = wide ? 0x1p63 : INT32_MAX;
+    for (int64_t i = 0; !s && dtype_is_index(c->n->type.dtype) && i < type_elements(&c->n->type); i++)
+        c->out[i] = isnan(c->out[i]) ? 0 : trunc(fmax(least, fmin(most, c->out[i])));
     return s;
 }
 coda_status eval_reshape(const struct eval_call *c) { return copy(c); }

@@ -189,7 +189,7 @@ coda_status infer_map(const graph *g, struct node *n)
         if (!shape_broadcast(&t, b, &t)) return fail_broadcast(n, operand_type(g, n, 0), &t, i, b);
     }
     t.dtype = operand_type(g, n, n->prim->facts.dtype)->dtype;
-    if (t.dtype == CODA_I32) t.dtype = CODA_F32;
+    if (dtype_is_index(t.dtype)) t.dtype = CODA_F32;
     n->type = t;
     return CODA_OK;
 }
@@ -277,9 +277,9 @@ coda_status infer_cross_entropy(const graph *g, struct node *n)
     if ((int64_t)(float)a->ignore != a->ignore)
         return fail(CODA_E_INVALID, "cross_entropy: ignore is %" PRId64 "; it has no exact fp32 value",
                     a->ignore);
-    if (t->dtype != CODA_I32 || t->rank != x->rank - 1 || !dims_equal(x, t, t->rank))
+    if (!dtype_is_index(t->dtype) || t->rank != x->rank - 1 || !dims_equal(x, t, t->rank))
         return fail(CODA_E_INVALID,
-                    "cross_entropy: logits are %s but targets are %s; must be i32, one for"
+                    "cross_entropy: logits are %s but targets are %s; must be i32 or i64, one for"
                     " each row",
                     dims_text(x).s, type_text(t).s);
     n->type = *t;
@@ -291,8 +291,9 @@ coda_status infer_cross_entropy(const graph *g, struct node *n)
 coda_status infer_embedding(const graph *g, struct node *n)
 {
     const struct type *table = operand_type(g, n, 0), *ids = operand_type(g, n, 1);
-    if (table->rank != 2 || ids->dtype != CODA_I32 || ids->rank >= CODA_MAX_RANK)
-        return fail(CODA_E_INVALID, "embedding: table is %s and ids are %s; need [V,N] and i32 of rank < %d",
+    if (table->rank != 2 || !dtype_is_index(ids->dtype) || ids->rank >= CODA_MAX_RANK)
+        return fail(CODA_E_INVALID,
+                    "embedding: table is %s and ids are %s; need [V,N] and i32 or i64 of rank < %d",
                     type_text(table).s, type_text(ids).s, CODA_MAX_RANK);
     n->type = *ids;
     n->type.dtype = table->dtype;
@@ -317,13 +318,13 @@ coda_status infer_constant(const graph *g, struct node *n)
     (void)g;
     coda_dtype t = (coda_dtype)n->attr.constant.to;
     float *value = &n->attr.constant.value;
-    uint32_t stored;
+    uint64_t stored;
     coda_status s = need_dtype(n, n->attr.constant.to);
     if (s != CODA_OK) return s;
     if (t == CODA_F8E4M3)
         return fail(CODA_E_INVALID, "constant: f8e4m3 is storage of caches; take f32, bf16 or f16");
-    if (t == CODA_I32 && !(fabsf(*value) < 0x1p24f && *value == rintf(*value)))
-        return fail(CODA_E_INVALID, "constant: %.9g is no i32 below 2^24", (double)*value);
+    if (dtype_is_index(t) && !(fabsf(*value) < 0x1p24f && *value == rintf(*value)))
+        return fail(CODA_E_INVALID, "constant: %.9g is no %s below 2^24", (double)*value, dtype_name(t));
     dtype_store(t, &stored, 0, *value);
     *value = isnan(*value) ? NAN : (float)dtype_load(t, &stored, 0);
     n->type = (struct type){.dtype = t};
@@ -377,9 +378,9 @@ static coda_status need_rows(const struct node *n, const char *name, const struc
 {
     struct type rows = *x;
     if (!v) return CODA_OK;
-    if (v->dtype != dtype)
+    if (v->dtype != dtype && !(dtype == CODA_I32 && v->dtype == CODA_I64))
         return fail(CODA_E_INVALID, "%s: %s is %s; it must be %s", node_word(n), name, type_text(v).s,
-                    dtype_name(dtype));
+                    dtype == CODA_I32 ? "i32 or i64" : dtype_name(dtype));
     rows.dim[x->rank - 1] = 1;
     bool one = v->rank == 0 || type_elements(v) == 1;
     bool same = v->rank == x->rank - 1 || (v->rank == x->rank && type_columns(v) == 1);

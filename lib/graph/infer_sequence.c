@@ -62,10 +62,10 @@ static coda_status check_section_positions(const struct type *x, const struct ty
     if (!p) return fail(CODA_E_INVALID, "rope: %d sections, but no positions", count);
     bool rows = p->rank == x->rank && dims_equal(x, p, p->rank - 1);
     bool times = p->rank == 2 && p->dim[0] == x->dim[x->rank - 2];
-    if (p->dtype == CODA_I32 && (rows || times) && p->dim[p->rank - 1] == count) return CODA_OK;
+    if (dtype_is_index(p->dtype) && (rows || times) && p->dim[p->rank - 1] == count) return CODA_OK;
     return fail(CODA_E_INVALID,
-                "rope: x is %s and sections are %d but positions are %s; must be i32 with x's leading"
-                " dimensions and %d columns, or [%s,%d]",
+                "rope: x is %s and sections are %d but positions are %s; must be i32 or i64 with x's"
+                " leading dimensions and %d columns, or [%s,%d]",
                 dims_text(x).s, count, type_text(p).s, count, dim_text(x->dims, x->dim[x->rank - 2]).s,
                 count);
 }
@@ -77,9 +77,9 @@ static coda_status check_positions(const struct node *n, const struct type *x, c
     if (!p) return CODA_OK;
     bool rows = p->rank == x->rank - 1 && dims_equal(x, p, p->rank);
     bool times = p->rank == 1 && p->dim[0] == x->dim[x->rank - 2];
-    if (p->dtype == CODA_I32 && (rows || times)) return CODA_OK;
+    if (dtype_is_index(p->dtype) && (rows || times)) return CODA_OK;
     return fail(CODA_E_INVALID,
-                "%s: x is %s but positions are %s; must be i32 with x's leading dimensions"
+                "%s: x is %s but positions are %s; must be i32 or i64 with x's leading dimensions"
                 " or [%s]",
                 node_word(n), dims_text(x).s, type_text(p).s, dim_text(x->dims, x->dim[x->rank - 2]).s);
 }
@@ -144,10 +144,10 @@ static coda_status find_sequences(const struct type *q, const struct type *start
     out->word = starts ? "starts are" : "q is";
     out->type = starts ? type_text(starts) : dims_text(q);
     if (!starts) return CODA_OK;
-    if (q->rank != 2 || starts->dtype != CODA_I32 || starts->rank != 1 ||
+    if (q->rank != 2 || !dtype_is_index(starts->dtype) || starts->rank != 1 ||
         dims_least(starts->dims, starts->dim[0]) < 1)
         return fail(CODA_E_INVALID,
-                    "attention: q is %s but starts are %s; q must be [T,columns], starts i32[B+1]",
+                    "attention: q is %s but starts are %s; q must be [T,columns], starts i32 or i64[B+1]",
                     dims_text(q).s, out->type.s);
     out->count = starts->dim[0] > 0 ? starts->dim[0] - 1 : dims_subtract(starts->dims, starts->dim[0], 1);
     return out->count == DIM_NONE ? fail_status() : CODA_OK;
@@ -221,20 +221,21 @@ enum { MOST_PAGE = 1 << 20, MOST_KEYS = 1 << 30 };
 
 static coda_status check_lengths(const struct type *q, const struct sequences *of, const struct type *lengths)
 {
-    if (!lengths || (lengths->dtype == CODA_I32 && lengths->rank == 1 && lengths->dim[0] == of->count))
+    if (!lengths || (dtype_is_index(lengths->dtype) && lengths->rank == 1 && lengths->dim[0] == of->count))
         return CODA_OK;
-    return fail(CODA_E_INVALID, "attention: %s %s but lengths are %s; must be i32[%s]", of->word, of->type.s,
-                type_text(lengths).s, dim_text(q->dims, of->count).s);
+    return fail(CODA_E_INVALID, "attention: %s %s but lengths are %s; must be i32 or i64[%s]", of->word,
+                of->type.s, type_text(lengths).s, dim_text(q->dims, of->count).s);
 }
 
 static coda_status check_ranges(const struct type *q, const struct type *ranges)
 {
     struct type want = *q;
-    want.dtype = CODA_I32;
     want.dim[q->rank - 1] = 2;
-    if (!ranges || type_equal(ranges, &want)) return CODA_OK;
-    return fail(CODA_E_INVALID, "attention: q is %s but ranges are %s; must be %s", dims_text(q).s,
-                type_text(ranges).s, type_text(&want).s);
+    if (!ranges ||
+        (dtype_is_index(ranges->dtype) && ranges->rank == q->rank && dims_equal(ranges, &want, q->rank)))
+        return CODA_OK;
+    return fail(CODA_E_INVALID, "attention: q is %s but ranges are %s; must be i32 or i64%s", dims_text(q).s,
+                type_text(ranges).s, dims_text(&want).s);
 }
 
 static coda_status check_of_heads(const struct node *n, const char *what, const struct type *t)
@@ -267,9 +268,9 @@ static coda_status check_pages(const struct node *n, const struct sequences *of,
                     "attention: page is %" PRId64 " %s a table; a table wants a power of two up to %d", page,
                     table ? "with" : "without", MOST_PAGE);
     if (!lengths) return fail(CODA_E_INVALID, "attention: pages of %" PRId64 " keys want lengths", page);
-    if (table->dtype != CODA_I32 || table->rank != 2 || table->dim[0] != of->count)
-        return fail(CODA_E_INVALID, "attention: %s %s but the table is %s; must be i32[%s,pages]", of->word,
-                    of->type.s, type_text(table).s, dim_text(k->dims, of->count).s);
+    if (!dtype_is_index(table->dtype) || table->rank != 2 || table->dim[0] != of->count)
+        return fail(CODA_E_INVALID, "attention: %s %s but the table is %s; must be i32 or i64[%s,pages]",
+                    of->word, of->type.s, type_text(table).s, dim_text(k->dims, of->count).s);
     if (k->rank != 2 || !dims_divides(k->dims, page, k->dim[0]) ||
         dims_most(table->dims, table->dim[1]) > MOST_KEYS / page)
         return fail(CODA_E_INVALID,

@@ -68,8 +68,10 @@ coda_status infer_append(const graph *g, struct node *n)
     if (rows->rank < 1 || type_columns(rows) != columns)
         return fail(CODA_E_INVALID, "append: the state is %s but rows are %s; their columns differ",
                     dims_text(state).s, dims_text(rows).s);
-    if (slots->dtype != CODA_I32 || slots->rank != rows->rank - 1 || !dims_equal(rows, slots, slots->rank))
-        return fail(CODA_E_INVALID, "append: rows are %s but slots are %s; must be i32, one for each row",
+    if (!dtype_is_index(slots->dtype) || slots->rank != rows->rank - 1 ||
+        !dims_equal(rows, slots, slots->rank))
+        return fail(CODA_E_INVALID,
+                    "append: rows are %s but slots are %s; must be i32 or i64, one for each row",
                     dims_text(rows).s, type_text(slots).s);
     n->type = *state;
     return check_scale(state, operand_type(g, n, APPEND_SCALE), columns);

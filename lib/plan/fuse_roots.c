@@ -194,7 +194,11 @@ static bool is_number(const struct grouper *gr, const struct node *n, float *out
         in[i] = number;
     }
     for (int i = 0; map && i < PRIM_MAX_PARAMS; i++) param[i] = n->attr.map.param[i];
-    if (n->op == OP_CAST && n->type.dtype == CODA_I32) number = truncf(number);
+    if (n->op == OP_CAST && dtype_is_index(n->type.dtype)) {
+        int64_t whole;
+        dtype_store(n->type.dtype, &whole, 0, number);
+        number = (float)dtype_load(n->type.dtype, &whole, 0);
+    }
     *out = map ? (float)n->prim->reference(in, param) : number;
     return true;
 }

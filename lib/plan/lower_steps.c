@@ -208,13 +208,15 @@ static int number(struct writer *w, int value)
     return add_step(w, s);
 }
 
-/* Values are fp32 in registers, whatever they are cast to; but an int32 is whole. */
+/* Values are fp32 in registers, whatever they are cast to; but an integer is whole, and no larger than its
+ * type holds. */
 static int cast(struct writer *w, const struct node *n, int value, const struct type *as)
 {
     int x = operand(w, n, 0, as);
-    if (n->type.dtype != CODA_I32 || !dtype_is_float(w->gr->g->node[n->in[0]].type.dtype)) return x;
+    coda_dtype to = n->type.dtype, from = w->gr->g->node[n->in[0]].type.dtype;
+    if (!dtype_is_index(to) || from == CODA_I32 || from == to) return x;
     struct step s = {.kind = STEP_MAP, .cls = w->p->step[x].cls, .half = w->p->step[x].half};
-    s.prim = prim_find("to_i32");
+    s.prim = prim_find(to == CODA_I32 ? "to_i32" : "to_i64");
     s.nin = 1;
     s.in[0] = x;
     s.port = -1;

@@ -71,7 +71,7 @@ static struct tensor tensor_of(const struct program *q, const struct tensor_use 
     t.scalar = u->role == USE_SCALAR;
     t.state = u->role == USE_PARTIAL_LOAD || u->role == USE_PARTIAL_STORE;
     if (t.state) t.dtype = CODA_F32, t.content = CONTENT_POSITIVE;
-    else if (u->dtype == CODA_I32) t.content = CONTENT_INTEGER;
+    else if (dtype_is_index(u->dtype)) t.content = CONTENT_INTEGER;
     else if (is_factor(q, u) || t.scalar) t.content = CONTENT_POSITIVE;
     if (u == &q->b) t.scale = 1 / sqrt((double)MAX(q->k, 1));
     return t;

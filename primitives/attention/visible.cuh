@@ -14,6 +14,7 @@
 // tile.
 #pragma once
 #include "attention/extents.cuh"
+#include "attention/indices.cuh"
 
 namespace coda {
 
@@ -35,13 +36,13 @@ DEV i32 warp_max(i32 x) { return -warp_min(-x); }
 
 // What attention has beside q, k, v and its result; of those that the Config does not name none is there.
 struct AttentionInputs {
-    const i32 *lengths;             // [batch]
-    const i32 *ranges;              // [batch][tq][2]
+    Indices lengths;                // [batch]
+    Indices ranges;                 // [batch][tq][2]
     const float *slopes, *sinks;    // [heads]
-    const i32 *table;               // [batch][tk / page]
+    Indices table;                  // [batch][tk / page]
     float *lse;                     // [batch][heads][tq], which is written
     const float *k_scale, *v_scale; // [kv_heads], or one: what keys and values are multiplied by
-    const i32 *starts;              // [batch + 1]: packed queries'
+    Indices starts;                 // [batch + 1]: packed queries'
     const AttentionExtents &extents;
 };
 
@@ -70,13 +71,13 @@ template <class Config> struct PackedTile;
 template <class Config> struct Visible : Packed<Config::starts> {
     const AttentionExtents &extents;
     i32 keys;
-    const i32 *ranges; // of this sequence
+    Indices ranges; // of this sequence
 
     // A sequence's length counts whatever the caller stored there.
     DEV Visible(const AttentionInputs &in, i32 batch)
         : extents(in.extents),
           keys(extents.tk),
-          ranges(Config::ranges ? in.ranges + batch * extents.ranges_batch : nullptr)
+          ranges(in.ranges + (Config::ranges ? batch * extents.ranges_batch : 0))
     {
         if (Config::lengths) keys = max(0, min(in.lengths[batch * Config::lengths_stride], extents.tk));
     }
@@ -108,7 +109,7 @@ template <class Config> struct Visible : Packed<Config::starts> {
         if (Config::limited) r.end = max(0, min(keys, query + (shift() + Config::ahead + 1)));
         if (Config::from_length && (!Config::limited || Config::ahead) && query + shift() < 0) r.end = 0;
         if (Config::ranges) {
-            const i32 *own = ranges + min(query, extents.tq - 1) * Config::ranges_time;
+            const Indices own = ranges + min(query, extents.tq - 1) * Config::ranges_time;
             r.first = max(r.first, own[0]), r.end = min(r.end, own[Config::ranges_end]);
         }
         return r;

@@ -1,6 +1,6 @@
 """calls.py -- a graph as a list of coda_* calls, with the shapes and dtypes that they will have.
 
-A dtype is f32, bf16, f16 or i32, or T: whatever the run is in. Calls are written as lines that calls.c reads:
+A dtype is f32, bf16, f16, i32 or i64, or T: whatever the run is in. Calls are written as lines that calls.c reads:
 
     %4 = transpose %3 [0,2,1]
     %5 = leaky_relu %4 (0.01)
@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 MAX_RANK, MAX_CONCAT = 6, 64
+INTEGERS = ("i32", "i64")
 
 
 class Inexpressible(Exception):
@@ -42,7 +43,7 @@ def broadcast(*shapes):
 
 
 def check_integers(array, dtype):
-    if dtype == "i32" and array.size and np.abs(array.astype(np.float64)).max() >= 2**24:
+    if dtype in INTEGERS and array.size and np.abs(array.astype(np.float64)).max() >= 2**24:
         raise Inexpressible("integers of 2^24 and more")
 
 
@@ -85,7 +86,7 @@ class Calls:
     # ---- Elementwise ----
 
     def map(self, name, *args, params=()):
-        dtype = "f32" if args[0].dtype == "i32" else args[0].dtype
+        dtype = "f32" if args[0].dtype in INTEGERS else args[0].dtype
         return self.call(name, args, broadcast(*(a.dims for a in args)), dtype, floats=params)
 
     def where(self, condition, a, b):
@@ -103,7 +104,7 @@ class Calls:
 
     def floats(self, x):
         """Products, norms and softmax take no integers."""
-        return self.cast(x, "f32") if x.dtype == "i32" else x
+        return self.cast(x, "f32") if x.dtype in INTEGERS else x
 
     def expand(self, x, dims):
         dims = broadcast(x.dims, dims)

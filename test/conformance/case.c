@@ -94,9 +94,9 @@ static float read_float(struct case_reader *r)
 
 static coda_dtype read_dtype(struct case_reader *r)
 {
-    static const char *const word[] = {"T", "f32", "bf16", "f16", "i32"};
-    for (int t = 4; t >= 0; t--)
-        if (accept(r, word[t])) return (coda_dtype)t;
+    static const char *const word[] = {"T", "f32", "bf16", "f16", "i32", NULL, "i64"}; /* by coda_dtype */
+    for (int t = CODA_I64; t >= 0; t--)
+        if (word[t] && accept(r, word[t])) return (coda_dtype)t;
     malformed(r, "a dtype");
     return 0;
 }

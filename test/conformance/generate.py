@@ -20,7 +20,7 @@ import op_maps
 import op_moves
 import op_products
 import op_rows
-from calls import Inexpressible
+from calls import INTEGERS, Inexpressible
 from mapper import map_model, principal_type
 from suite import NARROW, cases, is_float, reference, rounded
 
@@ -107,7 +107,7 @@ def case_text(case, calls, results):
     lines = (
         [f"case {case.name}"] + [f"in {m} ({results[m][1]:.3g})" for m in modes] + calls.text() + ["end\n"]
     )
-    data = [packed(leaf.array, leaf.value.dtype == "i32") for leaf in calls.leaves()]
+    data = [packed(leaf.array, leaf.value.dtype in INTEGERS) for leaf in calls.leaves()]
     data += [packed(x) for m in modes for x in results[m][0]]
     return "\n".join(lines).encode(), b"".join(data)
 

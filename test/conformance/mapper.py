@@ -205,7 +205,7 @@ class Mapper:
         if etype in FLOATS:
             return FLOATS[etype]
         if etype in EXACT:
-            return "i32"
+            return "i64" if etype == TensorProto.INT64 else "i32"
         name = type_name(etype)
         raise Inexpressible("strings" if name == "string" else f"tensors of {name}")
 

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from calls import INTEGERS
 from mapper import Typed, op
 
 
@@ -203,7 +204,7 @@ def gather(n):
     known = n.entry(1).array
     negative = known is not None and np.size(known) and np.min(known) < 0
     rest = x.dims[:axis] + x.dims[axis + 1 :]
-    if n.is_int(0) or ids.dtype != "i32" or negative:
+    if n.is_int(0) or ids.dtype not in INTEGERS or negative:
         flat = c.reshape(c.move(x, axis, x.rank - 1), -1, n_rows)
         picked = c.pick(
             flat,

@@ -112,7 +112,7 @@ def top_k(n):
     dims[axis] = k
     best = rows.dims[:-1] + (k,)
     values = c.call("top_k_values", [rows], best, rows.dtype, [k])
-    indices = c.call("top_k_indices", [rows], best, "i32", [k])
+    indices = c.cast(c.call("top_k_indices", [rows], best, "i32", [k]), "i64")
     values, indices = (c.from_rows(v, dims, [axis]) for v in (values, indices))
     return c.scale(values, sign), integer(indices)
 

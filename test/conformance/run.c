@@ -39,8 +39,12 @@ static double bf16_value(uint16_t h)
     return x;
 }
 
-static size_t dtype_bytes(coda_dtype t) { return t == CODA_BF16 || t == CODA_F16 ? 2 : 4; }
+static size_t dtype_bytes(coda_dtype t)
+{
+    return t == CODA_BF16 || t == CODA_F16 ? 2 : t == CODA_I64 ? 8 : 4;
+}
 
+/* The data have 32 bits an element. */
 static void store(coda_dtype t, void *to, int64_t i, const void *from)
 {
     float x = ((const float *)from)[i];
@@ -49,6 +53,7 @@ static void store(coda_dtype t, void *to, int64_t i, const void *from)
     case CODA_BF16: ((uint16_t *)to)[i] = bf16_of(x); break;
     case CODA_F16: ((_Float16 *)to)[i] = (_Float16)x; break;
     case CODA_I32: ((int32_t *)to)[i] = ((const int32_t *)from)[i]; break;
+    case CODA_I64: ((int64_t *)to)[i] = ((const int32_t *)from)[i]; break;
     case CODA_F8E4M3: break; /* no case has it */
     }
 }
@@ -60,6 +65,7 @@ static double load(coda_dtype t, const void *from, int64_t i)
     case CODA_BF16: return bf16_value(((const uint16_t *)from)[i]);
     case CODA_F16: return (double)((const _Float16 *)from)[i];
     case CODA_I32: return ((const int32_t *)from)[i];
+    case CODA_I64: return (double)((const int64_t *)from)[i];
     case CODA_F8E4M3: break;
     }
     return 0;

@@ -237,6 +237,7 @@ static int element_bytes(CUtensorMapDataType t)
     switch (t) {
     case CU_TENSOR_MAP_DATA_TYPE_FLOAT32:
     case CU_TENSOR_MAP_DATA_TYPE_INT32: return 4;
+    case CU_TENSOR_MAP_DATA_TYPE_INT64: return 8;
     case CU_TENSOR_MAP_DATA_TYPE_BFLOAT16:
     case CU_TENSOR_MAP_DATA_TYPE_FLOAT16: return 2;
     case CU_TENSOR_MAP_DATA_TYPE_UINT8: return 1;

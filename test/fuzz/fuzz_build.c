@@ -51,7 +51,7 @@ static int rank(struct fuzz *f)
 
 static coda_dtype dtype(struct fuzz *f)
 {
-    return random_chance(&f->r, 98) ? (coda_dtype)(1 + random_below(&f->r, 5)) : (coda_dtype)number(f);
+    return random_chance(&f->r, 98) ? (coda_dtype)(1 + random_below(&f->r, 6)) : (coda_dtype)number(f);
 }
 
 static coda_value value(struct fuzz *f)
@@ -274,7 +274,8 @@ static void state(struct fuzz *f)
             o.scale = coda_input(f->g, name(f, c), CODA_F32, 1, &scales);
         }
         rows = coda_input(f->g, name(f, a), narrow ? CODA_BF16 : t->dtype, 2, n);
-        coda_append(f->g, s, rows, coda_input(f->g, name(f, b), CODA_I32, 1, n), &o);
+        coda_dtype whole = random_chance(&f->r, 50) ? CODA_I32 : CODA_I64;
+        coda_append(f->g, s, rows, coda_input(f->g, name(f, b), whole, 1, n), &o);
     }
 }
 

@@ -51,7 +51,8 @@ static coda_value any(void)
 static coda_value maybe(void) { return random_chance(&r, 50) ? CODA_NONE : any(); }
 static coda_dtype dtype(void)
 {
-    return random_chance(&r, 97) ? (coda_dtype)(1 + random_below(&r, 4)) : (coda_dtype)number();
+    static const coda_dtype usual[] = {CODA_F32, CODA_BF16, CODA_F16, CODA_I32, CODA_I64};
+    return random_chance(&r, 97) ? usual[random_below(&r, ARRAY_SIZE(usual))] : (coda_dtype)number();
 }
 
 static const char *name(char buf[32])
@@ -213,7 +214,8 @@ static coda_value write(coda_graph *g)
     coda_append_options o = CODA_APPEND_OPTIONS_INIT;
     int64_t shape[CODA_MAX_RANK];
     if (coda_value_shape(g, state, shape, &t) == 4 && random_chance(&r, 70)) o.layout = CODA_LAYOUT_HND;
-    return coda_append(g, state, rows, coda_input(g, name(buf), CODA_I32, rank - 1, dims), &o);
+    coda_dtype whole = random_chance(&r, 50) ? CODA_I32 : CODA_I64;
+    return coda_append(g, state, rows, coda_input(g, name(buf), whole, rank - 1, dims), &o);
 }
 
 static coda_value apply(coda_graph *g)

@@ -27,7 +27,7 @@ static void add_text(char *s)
 
 static void add_random(uint64_t seed)
 {
-    struct random_options ro = {.states = seed % 3 == 0};
+    struct random_options ro = {.states = seed % 3 == 0, .wide = seed % 2 == 0};
     graph *g = random_graph(seed, &ro);
     int64_t n = coda_graph_print(g, NULL, 0);
     char *s = n < 0 ? NULL : malloc((size_t)n + 1);
@@ -75,7 +75,7 @@ static const char *const word[] = {"%x",
                                    "stride=[0,0]",
                                    "bf16[0]",
                                    "f32[]",
-                                   "i32[65536,65536,65536]",
+                                   "i64[65536,65536,65536]",
                                    "matmul",
                                    "attention",
                                    "concat",

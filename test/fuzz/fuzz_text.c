@@ -23,7 +23,7 @@ static const char *const seeds[] = {
     "%7 = rope %x, %ids, _ {base=1e4, head_dim=16, rotary=8, heads=2, half=1, inverse=1, scale=1.5}\n"
     "%at = input i32[8,3]\n%8 = rope %x, %at {section0=9, section1=12, section2=11, interleave_sections=0}\n"
     "output %y = %3\n",
-    "%q = input f32[4,32]\n%k = input f32[9,16]\n%n = input i32[1]\n"
+    "%q = input f32[4,32]\n%k = input f32[9,16]\n%n = input i64[1]\n"
     "%a = attention %q, %k, %k, %n {scale=0.5, heads=4, kv_heads=2, window=3, causal=1, align=3}  ; comment\n"
     "%s = softmax %a # comment\n%r = reshape %s {d0=2, d1=64, rank=2}\n%t = transpose %r {p0=1}\n"
     "%c = concat %r, %r {axis=1}\noutput %y = %t stride=[1,64]\noutput %c = %c\n",
@@ -87,6 +87,7 @@ static const char *const words[] = {
     "stride=[",
     "bf16",
     "i32",
+    "i64",
     "[0]",
     "[]",
     "f32[1,1,1,1,1,1]",
@@ -168,7 +169,7 @@ static void start(struct random *r, struct buffer *b)
         graph_print(g, &t);
         graph_free(g);
     } else {
-        struct random_options ro = {.states = random_chance(r, 30)};
+        struct random_options ro = {.states = random_chance(r, 30), .wide = random_chance(r, 50)};
         graph *g = random_graph(random_next(r), &ro);
         graph_print(g, &t);
         graph_free(g);

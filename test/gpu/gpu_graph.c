@@ -81,6 +81,7 @@ static int random_graphs(void)
         {{.dtype = CODA_F16, .patterns = 2, .most_dim = 200}, 1e-2},
         {{.patterns = 3, .most_dim = 100}, 3e-2},
         {{.patterns = 3, .most_dim = 200, .states = true}, 3e-2},
+        {{.patterns = 3, .most_dim = 200, .states = true, .wide = true}, 3e-2},
     };
     uint64_t seed = random_seed();
     int failed = 0, n = 0, most = emulated ? scaled(EMULATED_GRAPHS) : RANDOM_GRAPHS;

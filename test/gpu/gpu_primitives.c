@@ -186,6 +186,32 @@ static int try_conversions(void)
     return gpu_case(!bad, "conversions", "%d of %d numbers differ", bad, COUNT);
 }
 
+/* i64: NaN, infinities, both ends, and what lies beyond them. */
+static int try_wide(void)
+{
+    enum { COUNT = 1 << 12 };
+    static float in[COUNT];
+    static uint32_t out[COUNT][3];
+    struct random r = {random_seed()};
+    int bad = 0;
+    for (int c = 0; c < COUNT; c++) in[c] = (float)ldexp(random_normal(&r), (int)random_below(&r, 70) - 4);
+    in[0] = INFINITY, in[1] = NAN, in[2] = -INFINITY, in[3] = 0x1p63f, in[4] = -0x1p63f, in[5] = 0x1p32f;
+    in[6] = -0.0f, in[7] = -NAN, in[8] = 0x1.fffffep62f, in[9] = 1e30f, in[10] = -1e30f, in[11] = -100.0f;
+    bool ran = run("#include \"types.cuh\"\nusing namespace coda;\n" PARAMS
+                   "    u32 *out = (u32 *)p.out + 3 * i;\n    const i64 x = from_float<i64>(p.in[i]);\n"
+                   "    out[0] = (u32)x, out[1] = (u32)(x >> 32), out[2] = float_bits(to_float(x));\n}\n",
+                   COUNT, 256, in, COUNT, (float *)out[0], 3 * COUNT);
+    for (int c = 0; ran && c < COUNT; c++) {
+        int64_t want;
+        dtype_store(CODA_I64, &want, 0, in[c]);
+        float back = (float)want, value;
+        memcpy(&value, &out[c][2], 4);
+        bad += memcmp(&want, out[c], 8) != 0 || value != back;
+    }
+    if (!ran) return gpu_case(false, "int64", "%s", err);
+    return gpu_case(!bad, "int64", "%d of %d numbers differ", bad, COUNT);
+}
+
 /* e4m3, by the words of types.cuh and by the instructions. */
 static int try_narrow(void)
 {
@@ -228,5 +254,5 @@ int gpu_primitives(void)
         failed += p->kind == PRIM_MAP ? try_map(p, false) : try_reduce(p);
         if (p->narrow) failed += try_map(p, true);
     }
-    return failed + try_rope() + try_conversions() + try_narrow();
+    return failed + try_rope() + try_conversions() + try_narrow() + try_wide();
 }

@@ -244,6 +244,7 @@ void shim_load(int dtype, shim_way way, float *to, const void *p, int64_t stride
     if (dtype == 2) load_eight(way, x, static_cast<const bf16 *>(p), stride, count);
     if (dtype == 3) load_eight(way, x, static_cast<const f16 *>(p), stride, count);
     if (dtype == 4) load_eight(way, x, static_cast<const i32 *>(p), stride, count);
+    if (dtype == 6) load_eight(way, x, static_cast<const i64 *>(p), stride, count);
     if (dtype == 5) load_eight(way, x, static_cast<const f8e4m3 *>(p), stride, count);
 }
 
@@ -254,6 +255,7 @@ void shim_store(int dtype, shim_way way, void *p, const float *from, int64_t str
     if (dtype == 2) store_eight(way, static_cast<bf16 *>(p), x, stride, count);
     if (dtype == 3) store_eight(way, static_cast<f16 *>(p), x, stride, count);
     if (dtype == 4) store_eight(way, static_cast<i32 *>(p), x, stride, count);
+    if (dtype == 6) store_eight(way, static_cast<i64 *>(p), x, stride, count);
     if (dtype == 5) store_eight(way, static_cast<f8e4m3 *>(p), x, stride, count);
 }
 

@@ -58,6 +58,10 @@ inline int truncate_i32(float x)
 {
     return x != x ? 0 : x >= 0x1p31f ? INT32_MAX : x < -0x1p31f ? INT32_MIN : (int)x;
 }
+inline long long truncate_i64(float x)
+{
+    return x >= 0x1p63f ? INT64_MAX : x >= -0x1p63f ? (long long)x : INT64_MIN;
+}
 
 /* ---- math.cuh ---- */
 

@@ -89,7 +89,8 @@ static coda_value leaf(struct maker *m, bool weight, coda_dtype t, int rank, con
 {
     char name[32];
     int64_t stride[CODA_MAX_RANK];
-    snprintf(name, sizeof name, "%s%d", weight ? "w" : t == CODA_I32 ? "i" : "x", m->leaves++);
+    if (t == CODA_I32 && m->opt.wide && m->leaves % 3) t = CODA_I64;
+    snprintf(name, sizeof name, "%s%d", weight ? "w" : dtype_is_index(t) ? "i" : "x", m->leaves++);
     bool strided = draw_strides(m, rank, dim, stride);
     if (weight)
         return strided ? coda_weight_strided(m->g, name, t, rank, dim, stride)

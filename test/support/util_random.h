@@ -25,6 +25,7 @@ struct random_options {
     coda_dtype dtype; /* of the float leaves; 0: each graph draws its own, with casts */
     bool states;      /* that runs write to, among the leaves */
     bool dense;       /* leaves and outputs without strides */
+    bool wide;        /* two of three leaves of integers are int64 */
     bool exact;       /* only what the rewriter changes bit for bit: no norm, softmax or loss, and
                          nothing that it could carry past a matmul */
 };

@@ -22,41 +22,51 @@ struct need {
     bool distinct; /* slots: none comes twice, but for those that are skipped */
     bool positive; /* what is divided by */
     bool rising;   /* starts: seldom below an earlier one */
+    bool far;      /* of int64: now and then one that int32 has not */
 };
 
 static void note_needs(const graph *g, const struct node *n, struct need *need)
 {
     const struct type *t0 = n->nin && n->in[0] >= 0 ? &g->node[n->in[0]].type : NULL;
     struct need *n1 = n->nin > 1 && n->in[1] >= 0 ? &need[n->in[1]] : NULL;
-    if (n->op == OP_EMBEDDING && n1) *n1 = (struct need){t0->dim[0], -1, 1, false, false, false};
+    if (n->op == OP_EMBEDDING && n1) *n1 = (struct need){t0->dim[0], -1, 1, false, false, false, true};
     if (n->op == OP_CROSS_ENTROPY && n1)
-        *n1 = (struct need){type_columns(t0), n->attr.cross_entropy.ignore, 1, false, false, false};
+        *n1 = (struct need){type_columns(t0), n->attr.cross_entropy.ignore, 1, false, false, false, false};
     if (n->op == OP_APPEND) {
         bool heads = n->attr.append.layout == CODA_LAYOUT_HND;
         need[n->in[2]] =
-            (struct need){heads ? t0->dim[0] * t0->dim[2] : type_rows(t0), -1, 1, true, false, false};
+            (struct need){heads ? t0->dim[0] * t0->dim[2] : type_rows(t0), -1, 1, true, false, false, true};
         if (n->nin > APPEND_SCALE && n->in[APPEND_SCALE] >= 0) need[n->in[APPEND_SCALE]].positive = true;
     }
     if (n->op == OP_ROPE && n1) n1->limit = 4096;
     if (n->op == OP_MATMUL && n1) n1->scale = 1 / sqrt((double)MAX(type_columns(t0), 1));
     if (n->op == OP_ATTENTION && n->nin > 10 && n->in[10] >= 0)
-        need[n->in[10]] = (struct need){type_rows(t0) + 1, -1, 1, false, false, true};
+        need[n->in[10]] = (struct need){type_rows(t0) + 1, -1, 1, false, false, true, true};
+    if (n->op == OP_ATTENTION && n->nin > 4 && n->in[4] >= 0) need[n->in[4]].far = true;
     if (n->op == OP_ATTENTION && n->nin > 3 && n->in[3] >= 0) {
         const struct type *k = &g->node[n->in[1]].type;
-        need[n->in[3]].limit = k->dim[k->rank - 2] + 1;
+        need[n->in[3]].limit = k->dim[k->rank - 2] + 1, need[n->in[3]].far = true;
         if (n->nin > 7 && n->in[7] >= 0) {
             int64_t page = n->attr.attention.page;
             bool heads = n->attr.attention.layout == CODA_LAYOUT_HND;
             need[n->in[3]].limit = type_columns(&g->node[n->in[7]].type) * page + 1;
-            need[n->in[7]].limit = heads ? k->dim[0] : k->dim[0] / page;
+            need[n->in[7]].limit = heads ? k->dim[0] : k->dim[0] / page, need[n->in[7]].far = true;
         }
     }
 }
 
+/* Whose lower half is a number that is wanted, or the ends of int64. */
+static double draw_far(struct random *r, int64_t limit)
+{
+    if (random_chance(r, 30)) return random_chance(r, 50) ? 0x1p63 : -0x1p63;
+    return (random_chance(r, 50) ? 0x1p32 : -0x1p32) + (double)random_below(r, limit);
+}
+
 static double draw_element(struct random *r, const struct node *n, const struct need *need)
 {
-    if (n->type.dtype != CODA_I32 && need->positive) return 0.0625 * (1 + fabs(random_normal(r)));
-    if (n->type.dtype != CODA_I32) return random_normal(r) * need->scale;
+    bool whole = dtype_is_index(n->type.dtype);
+    if (!whole && need->positive) return 0.0625 * (1 + fabs(random_normal(r)));
+    if (!whole) return random_normal(r) * need->scale;
     if (need->other != INT64_MIN && random_chance(r, 8)) return (double)need->other;
     return (double)random_below(r, need->limit);
 }
@@ -86,8 +96,10 @@ static void fill_leaf(void *base, struct random *r, const struct node *n, const 
             at += rest % n->type.dim[d] * n->stride[d];
             rest /= n->type.dim[d];
         }
+        bool far = need->far && n->type.dtype == CODA_I64 && random_chance(r, 8);
         dtype_store(n->type.dtype, base, at,
-                    taken          ? draw_slot(r, need, taken)
+                    far            ? draw_far(r, need->limit)
+                    : taken        ? draw_slot(r, need, taken)
                     : need->rising ? draw_rising(r, need, e, total)
                                    : draw_element(r, n, need));
     }
@@ -121,7 +133,7 @@ void **random_args(const graph *g, uint64_t seed, bool evaluate)
     struct need *need = calloc((size_t)g->nodes + 1, sizeof *need);
     void **args = calloc((size_t)(g->nodes + g->outputs) + 1, sizeof *args);
     int count = 0;
-    for (int i = 0; i < g->nodes; i++) need[i] = (struct need){100, INT64_MIN, 1, false, false, false};
+    for (int i = 0; i < g->nodes; i++) need[i] = (struct need){100, INT64_MIN, 1, false, false, false, false};
     for (int i = 0; i < g->nodes; i++) note_needs(g, &g->node[i], need);
     for (int i = 0; i < g->nodes; i++) {
         const struct node *n = &g->node[i];

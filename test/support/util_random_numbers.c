@@ -1,4 +1,4 @@
-/* util_random_numbers.c -- numbers that a seed makes again: splitmix64. */
+/* util_random_numbers.c -- random numbers by splitmix64, and the seed of a run. */
 #include "util_random.h"
 
 #include <stdio.h>

@@ -109,6 +109,14 @@ npy() { # npy FILE SHAPE TYPE BYTES: a file with this header and that many zero 
     head -c "$4" /dev/zero >> "$1"
 }
 npy "$out/good.npy" '3, 5' '<f8' 120; status 0 $coda run "$out/scale.coda" --input x="$out/good.npy"; prints 'rms 0'
+# int64: 2^32, -1 and 2 stay what they are; as ids, two of them name no row.
+printf '%s\n' '%i = input i64[3]' '%s = state i64[3]' '%t = input f32[3,1]' '%n = assign %s, %i' \
+    '%e = embedding %t, %i' 'output %e = %e' > "$out/ids.coda"
+npy "$out/ids.npy" '3,' '<i8' 4
+printf '\1\0\0\0\377\377\377\377\377\377\377\377\2\0\0\0\0\0\0\0' >> "$out/ids.npy"
+status 0 $coda run "$out/ids.coda" --check --input i="$out/ids.npy" --output s="$out/s.npy"; prints '^e .*: pass$'
+[ "$(tail -c 24 "$out/s.npy" | od -An -v -td8 | tr -s ' \n' ' ')" = ' 4294967296 -1 2 ' ] || die "int64 is not what it was"
+head -c 128 "$out/s.npy" | grep -q "'descr': '<i8'" || die "s.npy is not of int64"
 npy "$out/bad.npy" '5, 3' '<f4' 60; status 1 $coda run "$out/scale.coda" --input x="$out/bad.npy"; says shape
 npy "$out/bad.npy" '3, 5' '<c8' 120; status 1 $coda run "$out/scale.coda" --input x="$out/bad.npy"; says type
 npy "$out/bad.npy" '2147483647, 2147483647, 2147483647' '<f4' 60

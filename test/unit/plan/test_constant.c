@@ -281,7 +281,7 @@ static const struct {
     {"%y = concat %x, %c",
      "line 3: concat: operand 0 is f32[4,8] but operand 1 is f32[]; only axis 0 may differ"},
     {"%y = rope %x, %c",
-     "line 3: rope: x is [4,8] but positions are f32[]; must be i32 with x's leading dimensions"
+     "line 3: rope: x is [4,8] but positions are f32[]; must be i32 or i64 with x's leading dimensions"
      " or [4]"},
     {"%y = slice %c {axis=0}", "line 3: slice: x is []; it has no axis 0"},
     {"%y = softmax %c", "line 3: softmax: x is []; it needs rank 1 or more"},

@@ -126,6 +126,16 @@ START_TEST(test_mixed)
 }
 END_TEST
 
+START_TEST(test_wide_indices)
+{
+    struct random_options ro[] = {{.dtype = CODA_F32, .patterns = 4, .wide = true},
+                                  {.patterns = 6, .states = true, .wide = true}};
+    uint64_t seed = random_seed();
+    for (uint64_t i = 0; i < (uint64_t)scaled(200); i++)
+        check_graph(seed + i, &ro[i % 2], i % 2 ? 3e-2 : 2e-5);
+}
+END_TEST
+
 START_TEST(test_one_pattern)
 {
     struct random_options ro = {.dtype = CODA_BF16, .patterns = 1, .most_dim = 96};
@@ -270,6 +280,7 @@ Suite *plan_suite(void)
     tcase_add_test(t, test_states);
     tcase_add_loop_test(t, test_refused, 0, ARRAY_SIZE(refused));
     tcase_add_test(t, a_vector_repeats_over_batches);
+    tcase_add_test(t, test_wide_indices);
     tcase_add_test(t, test_one_pattern);
     tcase_add_test(t, the_verifier_sees_misread_steps);
     suite_add_tcase(s, t);

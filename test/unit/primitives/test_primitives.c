@@ -497,15 +497,18 @@ static float random_bits(struct random *r)
 START_TEST(ports_round_as_the_cpu_does)
 {
     struct random r = {random_seed()};
-    _Alignas(16) unsigned char mine[64], theirs[64];
-    for (int k = 0; k < 20000; k++) {
-        coda_dtype t = (coda_dtype)(k % 4 + 1);
-        enum shim_way way = (enum shim_way)(k / 4 % 4);
+    static const coda_dtype dtypes[] = {CODA_F32, CODA_BF16, CODA_F16, CODA_I32, CODA_I64};
+    _Alignas(16) unsigned char mine[128], theirs[128];
+    for (int k = 0; k < 25000; k++) {
+        coda_dtype t = dtypes[k % 5];
+        enum shim_way way = (enum shim_way)(k / 5 % 4);
         bool whole = way == SHIM_PIECE || way == SHIM_PAIRS;
         int64_t stride = whole ? 1 : random_below(&r, 2) + 1, count = whole ? 8 : random_below(&r, 9);
         float x[8], back[8];
         memset(mine, 0xff, sizeof mine), memset(theirs, 0xff, sizeof theirs);
-        for (int i = 0; i < 8; i++) x[i] = t == CODA_I32 ? (float)random_normal(&r) * 1e6f : random_bits(&r);
+        float size = t == CODA_I64 ? 4e18f : 1e6f; /* some do not fit */
+        for (int i = 0; i < 8; i++)
+            x[i] = dtype_is_index(t) ? (float)random_normal(&r) * size : random_bits(&r);
         for (int i = 0; i < 8; i++)
             if (isnan(x[i])) x[i] = 1; /* payloads may differ */
         for (int i = 0; i < count; i++) dtype_store(t, theirs, i * stride, x[i]);
