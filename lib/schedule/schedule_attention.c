@@ -28,11 +28,13 @@ static struct launch wgmma_tile(const struct attention_spec *a)
     struct launch t = {.sm90 = true, .bm = 128, .bn = 128, .stages = 2, .threads = 128 * 3};
     int64_t row = 128 * CEIL_DIV(a->head_dim, 64), bytes;
     /* Registers bound bn: a thread holds bn / 2 scores, bn / 4 weights and head_dim / 2 sums; ranges; what a
-     * map of scores needs. Of packed queries each sequence has a last tile, which is the emptier the larger
-     * tiles are. */
-    if (a->head_dim <= 64 && a->tq > 128 && !attention_is_packed(a) && !a->score)
+     * map of scores or a bias needs. Of packed queries each sequence has a last tile, which is the emptier the
+     * larger tiles are. */
+    bool more = a->score || a->bias.buffer >= 0;
+    if (a->head_dim <= 64 && a->tq > 128 && !attention_is_packed(a) && !more)
         t.bm = 192, t.threads = 128 * 4, t.bn = a->ranges.buffer < 0 ? 128 : 112;
     else if (a->head_dim > 128) t.bn = a->head_dim <= 192 ? 112 : 80;
+    if (a->bias.buffer >= 0) t.bn -= 16 * ((a->head_dim > 64) + (a->score || a->ranges.buffer >= 0));
     bytes = row * (t.bm + 2 * t.stages * t.bn) + 8 * (2 + 4 * t.stages);
     t.shared_bytes = CEIL_DIV(bytes, 1024) * 1024;
     t.blocks = blocks(a, t.bm);

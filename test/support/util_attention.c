@@ -251,6 +251,187 @@ const struct attention_case attention_cases[] = {
     {"f32 score", F32, 6, 90, 130, 4, 2, 72, true, 50, true, LAYOUT_ROWS, 3, 0, 3, .score = SCORE_BIAS},
     {"f32 score stripes", F32, 2, 40, 90, 3, 1, 40, false, 0, false, LAYOUT_ROWS, 0, 0, 0, .lse = true,
      .score = SCORE_STRIPES},
+    {"bias", BF16, 2, 300, 300, 4, 2, 128, true, 0, false, LAYOUT_ROWS, 0, 0, .bias = BIAS_WHOLE},
+    {"bias of heads", BF16, 2, 300, 300, 4, 4, 64, false, 0, false, LAYOUT_PACKED, 0, 1, .bias = BIAS_HEADS,
+     .bias16 = true},
+    {"bias of padding", F16, 6, 200, 200, 3, 3, 64, false, 0, false, LAYOUT_ROWS, 0, 0, .bias = BIAS_KEYS},
+    {"bias odd", BF16, 2, 150, 333, 4, 2, 96, true, 0, false, LAYOUT_ROWS, 8, 0, .align = 1, .lse = true,
+     .bias = BIAS_ODD, .bias16 = true},
+    {"bias turned", BF16, 2, 200, 400, 2, 1, 256, false, 0, false, LAYOUT_ROWS, 0, 0, .lse = true,
+     .bias = BIAS_TURNED},
+    {"bias of rows", F16, 2, 130, 190, 2, 2, 192, false, 0, false, LAYOUT_ROWS, 0, 0, .sinks = true,
+     .lse = true, .bias = BIAS_ROWS},
+    {"bias head 192", BF16, 2, 300, 300, 2, 2, 192, true, 90, false, LAYOUT_ROWS, 0, 0, .bias = BIAS_WHOLE},
+    {"bias head 256", F16, 2, 300, 300, 2, 2, 256, true, 0, true, LAYOUT_ROWS, 0, 0, .align = 3,
+     .bias = BIAS_WHOLE, .bias16 = true},
+    {"bias all",        BF16, 6, 290, 330, 4, 2,    128,  true,       150,         true,
+     LAYOUT_HEADS,      8,    0, 3,   0,   5, true, true, .sinks = 1, .lse = true, .score = SCORE_BIAS,
+     .bias = BIAS_WHOLE},
+    {"bias ranges", BF16, 2, 500, 500, 2, 2, 256, false, 0, false, LAYOUT_ROWS, 0, 0, 0, .ranges = true,
+     .score = SCORE_DISTANCE, .bias = BIAS_HEADS},
+    {"bias ranges head 64", F16, 2, 300, 300, 2, 2, 64, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .ranges = true,
+     .bias = BIAS_ODD},
+    {"bias parts", BF16, 6, 150, 1100, 2, 2, 96, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .lse = true,
+     .bias = BIAS_WHOLE},
+    {"bias starts", BF16, 5, 300, 400, 4, 2, 128, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .starts = true,
+     .bias = BIAS_WHOLE},
+    {"bias starts pages", F16, 5, 230, 256, 4, 2, 64, true, 0, true, LAYOUT_HEADS, 0, 0, 3, .page = 64,
+     .starts = true, .bias = BIAS_HEADS, .bias16 = true},
+    {"bias starts all",
+     BF16,
+     6,
+     210,
+     320,
+     4,
+     2,
+     256,
+     false,
+     150,
+     true,
+     LAYOUT_ROWS,
+     0,
+     0,
+     3,
+     9,
+     5,
+     true,
+     true,
+     .sinks = 1,
+     .lse = true,
+     .page = 32,
+     .starts = true,
+     .score = SCORE_CAP,
+     .bias = BIAS_ODD},
+    {"bias pages", BF16, 6, 150, 512, 4, 2, 128, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .page = 16,
+     .bias = BIAS_HEADS},
+    {"split bias", BF16, 6, 3, 700, 8, 2, 128, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .bias = BIAS_WHOLE},
+    {"split bias of padding", BF16, 3, 1, 2100, 32, 8, 128, false, 0, false, LAYOUT_ROWS, 0, 0, .lse = true,
+     .bias = BIAS_KEYS},
+    {"split bias sixteen", F16, 6, 16, 515, 2, 2, 64, true, 0, true, LAYOUT_HEADS, 0, 0, 3,
+     .bias = BIAS_WHOLE, .bias16 = true},
+    {"split bias sixteen wide",
+     BF16,
+     6,
+     4,
+     515,
+     8,
+     2,
+     128,
+     true,
+     200,
+     true,
+     LAYOUT_ROWS,
+     0,
+     0,
+     3,
+     .softcap = 5,
+     .slopes = true,
+     .sinks = true,
+     .score = SCORE_BIAS,
+     .bias = BIAS_ODD},
+    {"split bias pages", BF16, 6, 1, 512, 8, 2, 64, true, 0, true, LAYOUT_HEADS, 0, 0, 3, .page = 16,
+     .bias = BIAS_HEADS, .bias16 = true},
+    {"split bias turned", BF16, 6, 2, 450, 4, 1, 120, true, 0, true, LAYOUT_ROWS, 0, 0, .align = 2,
+     .bias = BIAS_TURNED},
+    {"split bias starts", BF16, 9, 14, 500, 8, 2, 128, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .starts = true,
+     .bias = BIAS_WHOLE},
+    {"split bias starts all",
+     BF16,
+     12,
+     24,
+     512,
+     16,
+     2,
+     128,
+     true,
+     100,
+     true,
+     LAYOUT_HEADS,
+     0,
+     0,
+     3,
+     0,
+     9,
+     0,
+     true,
+     .sinks = 1,
+     .lse = true,
+     .page = 32,
+     .starts = true,
+     .bias = BIAS_HEADS},
+    {"fp8 bias", BF16, 6, 4, 515, 8, 2, 128, true, 100, true, LAYOUT_HEADS, 16, 0, 3, .keys = F8, .scales = 1,
+     .bias = BIAS_WHOLE},
+    {"fp8 bias f16", F16, 6, 1, 700, 8, 2, 64, true, 0, true, LAYOUT_ROWS, 0, 0, 3, .keys = F8,
+     .bias = BIAS_HEADS, .bias16 = true},
+    {"fp8 bias starts",
+     F16,
+     6,
+     50,
+     128,
+     4,
+     2,
+     128,
+     true,
+     0,
+     true,
+     LAYOUT_HEADS,
+     0,
+     0,
+     3,
+     .page = 16,
+     .keys = F8,
+     .scales = 1,
+     .starts = true,
+     .bias = BIAS_WHOLE},
+    {"fp8 bias all",
+     BF16,
+     6,
+     4,
+     700,
+     8,
+     2,
+     128,
+     true,
+     300,
+     true,
+     LAYOUT_ROWS,
+     0,
+     0,
+     3,
+     .softcap = 4,
+     .slopes = true,
+     .sinks = true,
+     .lse = true,
+     .keys = F8,
+     .scales = 2,
+     .score = SCORE_BIAS,
+     .bias = BIAS_ODD},
+    {"f32 bias", F32, 6, 90, 130, 4, 2, 72, true, 50, true, LAYOUT_ROWS, 3, 0, 3, .lse = true,
+     .bias = BIAS_WHOLE},
+    {"f32 bias all",
+     F32,
+     6,
+     70,
+     130,
+     4,
+     2,
+     72,
+     true,
+     50,
+     true,
+     LAYOUT_HEADS,
+     0,
+     0,
+     3,
+     0,
+     5,
+     true,
+     true,
+     .sinks = 1,
+     .score = SCORE_DISTANCE,
+     .bias = BIAS_TURNED},
+    {"f32 bias starts pages", F32, 40, 70, 96, 4, 2, 40, true, 25, true, LAYOUT_ROWS, 3, 0, 3, .page = 32,
+     .starts = true, .bias = BIAS_ODD},
     {"starts of none", BF16, 0, 30, 30, 2, 2, 64, false, 0, false, LAYOUT_ROWS, 0, 0, 0, .starts = true},
     {"no keys", BF16, 2, 30, 0, 2, 2, 64, false, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
     {"no queries", BF16, 2, 0, 30, 2, 2, 64, false, 0, false, LAYOUT_ROWS, 0, 0, .align = 0},
@@ -293,6 +474,24 @@ static struct tensor_use beside(bool there, int buffer, const int64_t *stride)
     return u;
 }
 
+static struct tensor_use bias_use(const struct attention_case *c)
+{
+    struct tensor_use u = beside(c->bias, ATTENTION_BIAS, (int64_t[]){0, 0, 0});
+    int64_t batch = !c->starts, tq = c->tq, tk = c->tk, heads = c->heads;
+    int64_t stride[BIASES][4] = {
+        [BIAS_WHOLE] = {heads * tq * tk, tq * tk, tk, 1},
+        [BIAS_HEADS] = {0, tq * (tk + 2), tk + 2, 1},
+        [BIAS_KEYS] = {tk, 0, 0, 1},
+        [BIAS_ROWS] = {0, tq, 1, 0},
+        [BIAS_ODD] = {heads * tq * (tk + 1), tq * (tk + 1), tk + 1, 1},
+        [BIAS_TURNED] = {0, tq * tk, 1, tq},
+    };
+    for (int i = 0; i < 4; i++) u.stride[i] = stride[c->bias][i] * (i || batch);
+    if (c->bias16) u.dtype = c->dtype;
+    u.offset = c->bias == BIAS_ODD;
+    return u;
+}
+
 int64_t attention_case_slots(const struct attention_case *c)
 {
     return c->page ? (c->batch * (c->tk / c->page) + 3) * c->page : c->tk;
@@ -321,6 +520,7 @@ void attention_case_spec(const struct attention_case *c, struct attention_spec *
         .k_scale = beside(c->scales, ATTENTION_K_SCALE, (int64_t[]){c->scales - 1, 0, 0}),
         .v_scale = beside(c->scales, ATTENTION_V_SCALE, (int64_t[]){c->scales - 1, 0, 0}),
         .starts = beside(c->starts, ATTENTION_STARTS, (int64_t[]){1, 0, 0}),
+        .bias = bias_use(c),
         .page = c->page,
         .slots = attention_case_slots(c)};
     if (c->score) {
@@ -342,6 +542,17 @@ void attention_case_spec(const struct attention_case *c, struct attention_spec *
     }
 }
 
+/* Up to the last one that there is. */
+static int64_t bias_elements(const struct attention_spec *s)
+{
+    int64_t extent[] = {attention_batches(s), s->heads, s->tq, s->tk}, last = s->bias.offset;
+    for (int i = 0; i < 4; i++) {
+        if (extent[i] == 0) return 0;
+        last += (extent[i] - 1) * s->bias.stride[i];
+    }
+    return last + 1;
+}
+
 int64_t attention_case_elements(const struct attention_case *c, int buffer)
 {
     struct attention_spec s;
@@ -359,6 +570,7 @@ int64_t attention_case_elements(const struct attention_case *c, int buffer)
     case ATTENTION_LSE: return c->lse ? batches * c->heads * c->tq : 0;
     case ATTENTION_TABLE: return c->page ? c->batch * (c->tk / c->page) : 0;
     case ATTENTION_STARTS: return c->starts ? c->batch + 1 : 0;
+    case ATTENTION_BIAS: return c->bias ? bias_elements(&s) : 0;
     case ATTENTION_SINKS: return c->sinks ? c->heads : 0;
     case ATTENTION_K_SCALE:
     case ATTENTION_V_SCALE: return c->scales == 2 ? c->kv_heads : c->scales;
