@@ -228,7 +228,7 @@ static void emit_beside(struct beside b, struct text *t)
         else text_printf(t, "%sstatic_cast<%s *>(args.pointer[%d])", comma, type, b.pointer[i]);
     }
     text_append(t, ", args.extents");
-    if (b.bias >= 0) text_printf(t, ", args.pointer[%d], &args.of_bias", b.bias);
+    if (b.bias >= 0) text_printf(t, ",\n                 args.pointer[%d], &args.of_bias", b.bias);
     text_append(t, "}");
 }
 

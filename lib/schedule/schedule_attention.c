@@ -28,8 +28,8 @@ static struct launch wgmma_tile(const struct attention_spec *a)
     struct launch t = {.sm90 = true, .bm = 128, .bn = 128, .stages = 2, .threads = 128 * 3};
     int64_t row = 128 * CEIL_DIV(a->head_dim, 64), bytes;
     /* Registers bound bn: a thread holds bn / 2 scores, bn / 4 weights and head_dim / 2 sums; ranges; what a
-     * map of scores or a bias needs. Of packed queries each sequence has a last tile, which is the emptier the
-     * larger tiles are. */
+     * map of scores or a bias needs. Of packed queries each sequence has a last tile, which is the emptier
+     * the larger tiles are. */
     bool more = a->score || a->bias.buffer >= 0;
     if (a->head_dim <= 64 && a->tq > 128 && !attention_is_packed(a) && !more)
         t.bm = 192, t.threads = 128 * 4, t.bn = a->ranges.buffer < 0 ? 128 : 112;
