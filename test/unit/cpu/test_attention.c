@@ -6,6 +6,7 @@
  * strided rows and around the tensors. Rows inside a sequence hold NaN and inf, too: a row that sees none of
  * them must be what it is without. CODA_TEST_CASES sets how many cases are drawn.
  */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -560,6 +561,57 @@ START_TEST(alignments)
 }
 END_TEST
 
+/* ---- Masks as numbers, by hand: q is 0, so that the weight of a key is e^bias ---- */
+
+enum { MASKED = 4 }; /* keys, whose values are 1, 2, 3, 4 */
+
+static void masked_mean(const float *bias, int length, double want, double want_sum)
+{
+    _Alignas(16) float q[1] = {0}, k[MASKED] = {1, 1, 1, 1}, v[MASKED] = {1, 2, 3, 4}, b[MASKED], y[1], s[1];
+    _Alignas(16) int32_t n = length;
+    double e[1], es[1];
+    memcpy(b, bias, sizeof b);
+    coda_graph *g = coda_graph_new();
+    coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
+    coda_value in[3], sums;
+    for (int i = 0; i < 3; i++)
+        in[i] = coda_input(g, (char[]){"qkv"[i], 0}, CODA_F32, 2, (int64_t[]){i ? MASKED : 1, 1});
+    coda_value lengths = coda_input(g, "n", CODA_I32, 1, (int64_t[]){1});
+    o.bias = coda_input(g, "b", CODA_F32, 1, (int64_t[]){MASKED});
+    coda_output(g, "y", coda_attention_lse(g, in[0], in[1], in[2], lengths, &o, &sums));
+    coda_output(g, "s", sums);
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    opt.device = CODA_DEVICE_CPU;
+    coda_plan *p;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    void *workspace = poison(coda_plan_workspace(p), 0xff);
+    ck_assert_int_eq(coda_run(p, (void *[]){q, k, v, &n, b, y, s}, NULL, workspace, NULL), CODA_OK);
+    ck_assert_int_eq(coda_evaluate(g, (void *[]){q, k, v, &n, b, e, es}), CODA_OK);
+    ck_assert_msg(equal(y[0], want, 1e-6) && equal(e[0], want, 1e-7), "%g and %g, not %g", y[0], e[0], want);
+    double slack = isfinite(want_sum) ? fabs(want_sum) * 1e-6 : 0;
+    ck_assert_msg(equal(s[0], want_sum, slack) && equal(es[0], want_sum, slack), "sums %g and %g, not %g",
+                  s[0], es[0], want_sum);
+    free(workspace);
+    coda_plan_free(p);
+    coda_graph_free(g);
+}
+
+START_TEST(masks_as_numbers)
+{
+    const float least = -FLT_MAX, ln2 = (float)log(2), inf = INFINITY;
+    masked_mean((float[]){0, 0, 0, 0}, 4, 2.5, log(4));
+    masked_mean((float[]){ln2, 0, 0, 0}, 4, 11 / 5.0, log(5));
+    masked_mean((float[]){0, -inf, -inf, 0}, 4, 2.5, log(2));
+    masked_mean((float[]){-inf, -inf, ln2, 0}, 4, 10 / 3.0, log(3));
+    masked_mean((float[]){least, 0, least, least}, 4, 2, 0);
+    masked_mean((float[]){least, least, least, least}, 4, 2.5, least); /* all weigh the same */
+    masked_mean((float[]){-inf, -inf, -inf, -inf}, 4, NAN, -inf);
+    masked_mean((float[]){0, 0, NAN, inf}, 2, 1.5, log(2)); /* what is past the length is not read */
+    masked_mean((float[]){NAN, NAN, NAN, NAN}, 0, 0, -inf);
+    masked_mean((float[]){0, NAN, 0, 0}, 3, NAN, NAN);
+}
+END_TEST
+
 /* ---- Pages, and heads apart: as the same keys one behind the other ---- */
 
 enum { BATCH = 3, EACH = 5, PAGE = 4, POOL = 20, QUERIES = 3, HEADS = 4, HEAD_DIM = 3, WIDTH = 12, WAYS = 5 };
@@ -652,6 +704,7 @@ Suite *attention_suite(void)
     TCase *t = tcase_create("attention");
     tcase_add_test(t, maps_without_a_reference_run_on_gpus_alone);
     tcase_add_test(t, alignments);
+    tcase_add_test(t, masks_as_numbers);
     tcase_add_test(t, random_shapes_and_masks);
     tcase_add_loop_test(t, pages_are_keys_in_another_place, 0, 2);
     suite_add_tcase(s, t);
