@@ -483,9 +483,9 @@ typedef enum coda_cache_layout {
  * `bias` (a float attn_mask of PyTorch; the relative positions of T5 and Swin), fp32 or of q's dtype, is then
  * added to them, in natural units: [B, heads, Tq, Tk], of which each dimension may be 1 and is that for all,
  * and the first ones absent, as NumPy broadcasts; without B [heads, Tq, Tk]; with starts [heads, T, Tk], a
- * row for each row of q. Its last index is the key's number j, in pages too. It may be a view of any strides;
- * where keys are not adjacent in it, or rows and Tk odd, it is read element by element. What it has
- * of keys that a query does not see may be anything.
+ * row for each row of q. Its last index is the key's number j, in pages too. What it has of keys that a query
+ * does not see may be anything. It may be a view of any strides; two elements are read at once where keys are
+ * adjacent in it, and Tk and the other strides even.
  * `score` names a map, of primitives/map or made with coda_define_map(), that turns what s is by then into
  * the score that the softmax takes, in natural units (a key's weight is e^score): s' = map(s, position, j,
  * head; score_params), position being the query's as `align` has it, j the key's number, head the query
