@@ -521,6 +521,12 @@ typedef enum coda_cache_layout {
  * Scores s = scale q k^T become softcap tanh(s / softcap) if softcap > 0 (Gemma 2), and then less
  * slopes[head] |position - j|, slopes being fp32 [heads] (ALiBi, arXiv 2108.12409). `sinks`, fp32 [heads],
  * are scores of a key more that each query of the head sees and whose value is 0 (gpt-oss).
+ * `bias` (a float attn_mask of PyTorch; the relative positions of T5 and Swin), fp32 or of q's dtype, is then
+ * added to them, in natural units: [B, heads, Tq, Tk], of which each dimension may be 1 and is that for all,
+ * and the first ones absent, as NumPy broadcasts; without B [heads, Tq, Tk]; with starts [heads, T, Tk], a
+ * row for each row of q. Its last index is the key's number j, in pages too. What it has of keys that a query
+ * does not see may be anything. It may be a view of any strides; two elements are read at once where keys are
+ * adjacent in it, and Tk and the other strides even.
  * `score` names a map, of primitives/map or made with coda_define_map(), that turns what s is by then into
  * the score that the softmax takes, in natural units (a key's weight is e^score): s' = map(s, position, j,
  * head; score_params), position being the query's as `align` has it, j the key's number, head the query
@@ -529,7 +535,8 @@ typedef enum coda_cache_layout {
  *     DEV static float apply(float s, float position, float j, float head, float most)
  *     { return s - fminf(fabsf(position - j), most); }
  * punishes distance. Only what is seen has a score. One of -inf hides its key, which is computed all the
- * same; a query without a sink is NaN if all that it sees scores -inf. No map changes a sink.
+ * same; a query without a sink is NaN if all that it sees scores -inf. No map or bias changes a sink. A map
+ * gets s with its bias; the option softcap is there before it, as in Hugging Face's Gemma 2.
  * With lengths and a causal mask, a window, ahead, slopes or a map of two operands or more, the default align
  * does where Tq == Tk (padded sequences that attend to themselves: query i sits beside key i) or Tq == 1
  * under a causal mask alone (the query sees all that is there). In other cases CODA_E_INVALID asks for a
@@ -558,10 +565,11 @@ typedef struct coda_attention_options {
     coda_value starts;        /* where each sequence's queries begin among q's rows; INIT: none */
     const char *score;        /* the map that makes other scores of them; NULL (INIT): none */
     float score_params[4];    /* its constants, those behind its last one 0; INIT: 0 */
+    coda_value bias;          /* what is added to scores; INIT: none */
 } coda_attention_options;
 #define CODA_ATTENTION_OPTIONS_INIT \
     {sizeof(coda_attention_options), 0, 0, 0, 0, 0.0f, CODA_ALIGN_DEFAULT, 0, {0}, {0}, {0}, {0}, 0.0f, \
-     0, CODA_LAYOUT_NHD, {0}, {0}, {0}, NULL, {0.0f, 0.0f, 0.0f, 0.0f}}
+     0, CODA_LAYOUT_NHD, {0}, {0}, {0}, NULL, {0.0f, 0.0f, 0.0f, 0.0f}, {0}}
 CODA_API coda_value coda_attention(coda_graph *g, coda_value q, coda_value k, coda_value v,
                                    coda_value lengths, const coda_attention_options *opt);
 

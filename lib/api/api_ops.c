@@ -353,9 +353,9 @@ CODA_API coda_value coda_attention(coda_graph *g, coda_value q, coda_value k, co
                      .attr.attention = {o.scale, o.heads, o.kv_heads, o.window, o.causal != 0, o.align,
                                         o.ahead, o.page, 0, o.layout, o.softcap}};
     if (!read_score(g, &o, &n)) return CODA_NONE;
-    return build_node(
-        g, "attention", n,
-        OPERANDS(q, k, v, lengths, o.ranges, o.slopes, o.sinks, o.table, o.k_scale, o.v_scale, o.starts));
+    return build_node(g, "attention", n,
+                      OPERANDS(q, k, v, lengths, o.ranges, o.slopes, o.sinks, o.table, o.k_scale, o.v_scale,
+                               o.starts, o.bias));
 }
 
 /* The sums are another node of the same origin. */

@@ -12,7 +12,7 @@
 #define SIZED_STRUCTS(X)                                                                                     \
     X(coda_map_def, reference)                                                                               \
     X(coda_rope_options, interleave_sections)                                                                \
-    X(coda_attention_options, score_params)                                                                  \
+    X(coda_attention_options, bias)                                                                          \
     X(coda_sample_options, bias)                                                                             \
     X(coda_append_options, scale)                                                                            \
     X(coda_cross_entropy_options, ignore_zero)                                                               \

@@ -135,16 +135,28 @@ static float map_score(const struct attention_spec *s, float x, int64_t position
     return (float)s->score->reference(in, param);
 }
 
+/* Where what is added to a row's scores begins; NULL: nothing is. */
+static const void *bias_of(const struct attention_job *j, const struct head *h, int64_t row, int64_t *at)
+{
+    const struct tensor_use *u = &j->s->bias;
+    if (u->buffer < 0) return NULL;
+    *at = u->offset + h->batch * u->stride[0] + h->index * u->stride[1] + row * u->stride[2];
+    return cpu_buffer(j->cpu, u->buffer);
+}
+
 /* Of scores that are not plain, q . k of the keys from `key` on. */
 static void turn_scores(const struct attention_job *j, const struct head *h, int64_t i, int64_t key,
                         int64_t n)
 {
     const struct attention_spec *s = j->s;
     int64_t position = i + attention_shift(s, h->piece->queries, length_of(j->cpu, s, h->piece->batch));
+    int64_t at = 0;
+    const void *bias = bias_of(j, h, h->piece->row + i, &at);
     for (int64_t t = 0; t < n; t++) {
         float x = s->scale * h->score[t];
         if (s->softcap != 0) x = s->softcap * tanhf(x / s->softcap);
         x -= h->slope * fabsf((float)(position - key - t));
+        if (bias) x += (float)dtype_load(s->bias.dtype, bias, at + (key + t) * s->bias.stride[3]);
         h->score[t] = s->score ? map_score(s, x, position, key + t, h->index) : x;
     }
 }

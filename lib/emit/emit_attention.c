@@ -16,7 +16,12 @@
 #define LOG2_E 1.4426950408889634
 #define BAND_BYTES (32 << 20) /* keys and values that stay in L2 */
 
-enum { STRIDE_WORDS = 3 * 2, EXTENT_WORDS = 16, MOST_WORDS = 4 * STRIDE_WORDS + EXTENT_WORDS };
+enum {
+    STRIDE_WORDS = 3 * 2,
+    EXTENT_WORDS = 16,
+    BIAS_WORDS = 4 * 2,
+    MOST_WORDS = 4 * STRIDE_WORDS + EXTENT_WORDS + BIAS_WORDS
+};
 
 /* ---- Text that both kernels share ---- */
 
@@ -37,6 +42,7 @@ static void emit_head(const struct attention_spec *a, const char *header, struct
     text_printf(t, "%s%s%s%s%s", a->lengths.buffer >= 0 ? ", lengths" : "",
                 a->ranges.buffer >= 0 ? ", ranges" : "", a->slopes.buffer >= 0 ? ", slopes" : "",
                 a->sinks.buffer >= 0 ? ", sinks" : "", attention_is_packed(a) ? ", starts" : "");
+    if (a->bias.buffer >= 0) text_printf(t, ", bias %s", dtype_name(a->bias.dtype));
     if (a->score) text_printf(t, ", score %s", a->score->name);
     text_printf(t, "\n#include \"%s\"\n", header);
     if (a->score) emit_map(a->score, t);
@@ -57,6 +63,25 @@ static void emit_score(const struct attention_spec *a, struct text *t)
     for (int i = 0; i < map->inputs; i++) text_printf(t, "%s%s", i ? ", " : "", operand[i]);
     for (int i = 0; i < map->params; i++) text_printf(t, ", %s", emit_float(a->score_param[i]).s);
     text_append(t, ");\n    }\n");
+}
+
+/* May an even key's bias and the next one's be loaded at once? */
+static bool bias_has_pairs(const struct attention_spec *a)
+{
+    const int64_t *stride = a->bias.stride;
+    bool even = a->bias.offset % 2 == 0 && stride[0] % 2 == 0 && stride[1] % 2 == 0 && stride[2] % 2 == 0;
+    return even && stride[3] == 1 && a->tk % 2 == 0;
+}
+
+/* What is added to scores: its dtype, and how it lies along the keys. */
+static void emit_bias(const struct attention_spec *a, struct text *t)
+{
+    int64_t key = a->bias.stride[3];
+    if (a->bias.buffer < 0) return;
+    text_printf(t, "    typedef %s Bias;\n", emit_dtype(a->bias.dtype));
+    constant(t, "bool", "biased", true);
+    constant(t, "bool", "bias_pairs", bias_has_pairs(a));
+    constant(t, "i64", "bias_key", key == 0 || key == 1 ? key : -1);
 }
 
 /* A query's position less its number; packed, less the row of its sequence from which positions count. */
@@ -113,6 +138,7 @@ static void emit_semantics(const struct attention_spec *a, bool single, struct t
                 a->k_scale.stride[0], a->v_scale.stride[0]);
     text_printf(t, "    static constexpr float scale = %af, softcap = %af;\n", a->scale, a->softcap);
     text_printf(t, "    static constexpr float scale_log2 = %af; // %g log2 e\n", scale, a->scale);
+    emit_bias(a, t);
     emit_score(a, t);
 }
 
@@ -155,6 +181,8 @@ static void emit_extents(struct kernel *k, const struct attention_spec *a, const
     for (int i = 0; i < ARRAY_SIZE(number); i++) emit_number(k, number[i]);
     emit_divisor(k, width * blocks);
     text_append(t, "    AttentionExtents extents;\n");
+    for (int i = 0; i < 4 && a->bias.buffer >= 0; i++) emit_long(k, a->bias.stride[i]);
+    if (a->bias.buffer >= 0) text_append(t, "    AttentionBias of_bias;\n");
 }
 
 /* ---- Pointers ---- */
@@ -169,6 +197,7 @@ static int view_pointer(struct kernel *k, const struct tensor_use *v)
 struct beside {
     int pointer[9]; /* -1: not there */
     coda_dtype dtype[9];
+    int bias;
 };
 
 static struct beside beside_pointers(struct kernel *k, const struct attention_spec *a)
@@ -178,6 +207,7 @@ static struct beside beside_pointers(struct kernel *k, const struct attention_sp
     struct beside b;
     for (int i = 0; i < ARRAY_SIZE(use); i++)
         b.pointer[i] = view_pointer(k, use[i]), b.dtype[i] = use[i]->dtype;
+    b.bias = view_pointer(k, &a->bias);
     return b;
 }
 
@@ -198,15 +228,18 @@ static void emit_beside(struct beside b, struct text *t)
         if (b.pointer[i] < 0) text_printf(t, "%snullptr", comma);
         else text_printf(t, "%sstatic_cast<%s *>(args.pointer[%d])", comma, type, b.pointer[i]);
     }
-    text_append(t, ", args.extents}");
+    text_append(t, ", args.extents");
+    if (b.bias >= 0) text_printf(t, ",\n                 args.pointer[%d], &args.of_bias", b.bias);
+    text_append(t, "}");
 }
 
 static const char *name_kernel(struct plan *plan, const struct program *p, const struct schedule *s)
 {
     const struct attention_spec *a = p->spec;
-    const char *name = arena_format(&plan->arena, "coda_attention%s%s%s%s%s%s", a->causal ? "_causal" : "",
+    const char *name = arena_format(&plan->arena, "coda_attention%s%s%s%s%s%s%s", a->causal ? "_causal" : "",
                                     a->window > 0 ? "_window" : "", a->lengths.buffer >= 0 ? "_lengths" : "",
-                                    attention_is_packed(a) ? "_packed" : "", a->score ? "_score" : "",
+                                    attention_is_packed(a) ? "_packed" : "",
+                                    a->bias.buffer >= 0 ? "_bias" : "", a->score ? "_score" : "",
                                     !s->sm90             ? "_simt"
                                     : s->tile.splits > 1 ? "_split"
                                                          : "");

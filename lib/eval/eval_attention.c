@@ -16,9 +16,10 @@
 enum { QUERIES = 64, KEYS = 128 };
 
 struct attention {
-    const double *q, *k, *v, *lengths, *ranges, *slopes, *sinks, *table, *k_scale, *v_scale,
-        *starts; /* from lengths on NULL: not there */
+    const double *q, *k, *v, *lengths, *ranges, *slopes, *sinks, *table, *k_scale, *v_scale, *starts,
+        *bias; /* from lengths on NULL: not there */
     int64_t k_scales, v_scales;
+    int64_t bias_stride[4]; /* from a batch, a head, a query, a key to the next; 0: it is for all */
     double *out;
     int64_t batch, tq, tk; /* with starts, tq are the queries of all */
     int64_t heads, kv_heads, head_dim, window, ahead, page, pages;
@@ -49,7 +50,7 @@ struct queries {
     int64_t shift;        /* query i sits at position i + shift */
     int64_t keys;         /* that exist in this sequence */
     int64_t head;
-    const double *ranges; /* of query 0 of this sequence */
+    const double *ranges, *bias; /* of query 0 of this sequence; bias: of the head */
     bool failed;
     struct matrix q, k, v;
     double *out;
@@ -93,6 +94,7 @@ static double score_of(const struct attention *a, const struct queries *s, int64
     if (a->softcap != 0) x = a->softcap * tanh(x / a->softcap);
     double position = (double)(s->first + i + s->shift);
     if (a->slopes) x -= a->slopes[s->head] * fabs(position - (double)j);
+    if (s->bias) x += s->bias[(s->first + i) * a->bias_stride[2] + j * a->bias_stride[3]];
     if (a->map) x = a->map((double[PRIM_MAX_INPUTS]){x, position, (double)j, (double)s->head}, a->map_param);
     return x;
 }
@@ -238,6 +240,23 @@ static void gather(const struct attention *a, const double *pool, int64_t b, int
     }
 }
 
+/* Of the head and of the piece's sequence, whose queries are packed or begin a batch's. */
+static const double *bias_of(const struct attention *a, const struct piece *p, int64_t head)
+{
+    if (!a->bias) return NULL;
+    int64_t row = a->starts ? p->origin * a->bias_stride[2] : MAX(p->batch, 0) * a->bias_stride[0];
+    return a->bias + row + head * a->bias_stride[1];
+}
+
+/* Of a dense tensor that broadcasts to [batch][heads][tq][tk]. */
+static void lie_bias(struct attention *a, const struct type *t)
+{
+    int64_t dense[CODA_MAX_RANK];
+    dense_strides(t, dense);
+    for (int d = 0; d < t->rank; d++)
+        if (t->dim[d] != 1) a->bias_stride[4 - t->rank + d] = dense[d];
+}
+
 /* Of [batch][heads][tq], or [heads][tq]. */
 static int64_t row_of_sums(const struct attention *a, const struct piece *p, int64_t head)
 {
@@ -266,6 +285,7 @@ static void attention_task(void *ctx, int64_t task)
         s->shift = shift(a, p.end - p.origin, s->keys);
         s->head = h;
         s->ranges = a->ranges ? a->ranges + 2 * p.origin : NULL;
+        s->bias = bias_of(a, &p, h);
         int64_t at = p.first * pitch + h * a->head_dim;
         s->q = (struct matrix){a->q + at, pitch, 1};
         s->k = (struct matrix){a->k + kv, a->kv_row, 1};
@@ -316,6 +336,7 @@ coda_status eval_attention(const struct eval_call *c)
                           .k_scale = in[8],
                           .v_scale = in[9],
                           .starts = in[10],
+                          .bias = in[11],
                           .out = c->out,
                           .batch = q->rank == 3 ? q->dim[0] : 1,
                           .tq = q->dim[q->rank - 2],
@@ -336,6 +357,7 @@ coda_status eval_attention(const struct eval_call *c)
     for (int i = 0; i < PRIM_MAX_PARAMS; i++) a.map_param[i] = of->score[i];
     if (a.k_scale) a.k_scales = c->type[8]->dim[0];
     if (a.v_scale) a.v_scales = c->type[9]->dim[0];
+    if (a.bias) lie_bias(&a, c->type[11]);
     lie(&a, k, of->layout == CODA_LAYOUT_HND);
     if (a.starts) a.batch = type_columns(c->type[10]) - 1;
     a.failed = !cut_all(&a);

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 /* ---- Rotary embedding ---- */
 
@@ -128,7 +129,7 @@ coda_status infer_rope(const graph *g, struct node *n)
 
 /* ---- Attention ---- */
 
-enum { STARTS = 10 }; /* the operand */
+enum { STARTS = 10, BIAS = 11 }; /* operands */
 
 /* Of which q has queries: one, a batch, or, by starts, some that have rows of q each. */
 struct sequences {
@@ -257,6 +258,23 @@ static coda_status check_kv_scale(const struct node *n, const char *what, const 
                 type_text(t).s, heads);
 }
 
+/* What is added to scores: for all batches, heads, queries or keys where it has one of them. */
+static coda_status check_bias(const struct node *n, const struct type *q, int64_t keys, const struct type *t)
+{
+    int64_t batch = q->rank == 3 ? q->dim[0] : 1;
+    struct type all = {.dtype = CODA_F32, .rank = 4, .dims = q->dims};
+    int64_t want[] = {batch, n->attr.attention.heads, q->dim[q->rank - 2], keys};
+    if (!t) return CODA_OK;
+    bool fits = (t->dtype == CODA_F32 || t->dtype == q->dtype) && t->rank >= 1 && t->rank <= 4;
+    for (int i = 0; fits && i < t->rank; i++) fits = t->dim[i] == 1 || t->dim[i] == want[4 - t->rank + i];
+    if (fits) return CODA_OK;
+    all.rank = q->rank + 1;
+    memcpy(all.dim, want + 4 - all.rank, sizeof *want * (size_t)all.rank);
+    return fail(CODA_E_INVALID, "attention: bias is %s; must be f32%s%s, of rank 1..4, and broadcast to %s",
+                type_text(t).s, q->dtype == CODA_F32 ? "" : " or ",
+                q->dtype == CODA_F32 ? "" : dtype_name(q->dtype), dims_text(&all).s);
+}
+
 /* Pages of a pool [slots, columns]: the table says which are a sequence's. */
 static coda_status check_pages(const struct node *n, const struct sequences *of, const struct type *k,
                                const struct type *table, bool lengths)
@@ -373,6 +391,7 @@ coda_status infer_attention(const graph *g, struct node *n)
         table ? dims_times(table->dims, table->dim[1], n->attr.attention.page) : k->dim[k->rank - 2];
     if (keys == DIM_NONE) return fail_status();
     if ((s = check_align(n, q, &of, keys, operand_type(g, n, 3), operand_type(g, n, 5))) != CODA_OK) return s;
+    if ((s = check_bias(n, q, keys, operand_type(g, n, BIAS))) != CODA_OK) return s;
     if ((s = need_range(n, "lse", n->attr.attention.lse, 0, 1)) != CODA_OK) return s;
     n->type = *q;
     if (n->attr.attention.lse) type_of_sums(n, q);

@@ -9,7 +9,7 @@ static struct tensor_use *use(void *spec, int i)
     struct attention_spec *s = spec;
     struct tensor_use *of[] = {&s->q,       &s->k,       &s->v,      &s->o,     &s->lse,
                                &s->lengths, &s->ranges,  &s->slopes, &s->sinks, &s->table,
-                               &s->k_scale, &s->v_scale, &s->starts};
+                               &s->k_scale, &s->v_scale, &s->starts, &s->bias};
     for (int k = 0; k < ARRAY_SIZE(of); k++)
         if ((k < 3 || of[k]->buffer >= 0) && i-- == 0) return of[k];
     return NULL;
@@ -68,6 +68,18 @@ static void scale(struct grouper *gr, const struct node *n, int i, struct tensor
     if (out->value >= 0 && gr->g->node[out->value].type.dim[0] == 1) out->stride[0] = 0;
 }
 
+/* Its strides as if it had all four dimensions. */
+static void bias(struct grouper *gr, const struct node *n, int i, struct tensor_use *out)
+{
+    beside(gr, n, i, out);
+    if (out->value < 0) return;
+    const struct type *t = &gr->g->node[out->value].type;
+    int64_t stride[CODA_MAX_RANK] = {0};
+    for (int d = 0; d < t->rank; d++)
+        if (t->dim[d] != 1) stride[4 - t->rank + d] = out->stride[d];
+    memcpy(out->stride, stride, sizeof stride);
+}
+
 /* One sequence without the dimension of the batch: its strides as if it had one. */
 static void add_batch(struct tensor_use *ranges, const struct type *q)
 {
@@ -113,6 +125,7 @@ static void read_operands(struct writer *w)
     scale(w->gr, n, 8, &a->k_scale);
     scale(w->gr, n, 9, &a->v_scale);
     beside(w->gr, n, 10, &a->starts);
+    bias(w->gr, n, 11, &a->bias);
     if (attention_is_packed(a)) a->batch = type_columns(&g->node[n->in[10]].type) - 1;
     add_batch(&a->ranges, q);
 }
@@ -162,6 +175,14 @@ static void store_results(struct writer *w)
 
 /* ---- Work ---- */
 
+static int64_t bias_bytes(const struct attention_spec *a)
+{
+    int64_t extent[] = {attention_batches(a), a->heads, a->tq, a->tk}, bytes = dtype_size(a->bias.dtype);
+    for (int i = 0; i < ARRAY_SIZE(extent); i++)
+        if (a->bias.stride[i]) bytes = mul_counts(bytes, extent[i]);
+    return a->bias.buffer < 0 ? 0 : bytes;
+}
+
 static int64_t bytes(const void *spec)
 {
     const struct attention_spec *a = spec;
@@ -169,7 +190,7 @@ static int64_t bytes(const void *spec)
     int64_t queries = mul_counts(2 * dtype_size(a->q.dtype) * a->tq, a->heads);
     int64_t rows =
         add_counts(mul_counts(attention_batches(a), queries), mul_counts(a->batch, mul_counts(each, keys)));
-    return mul_counts(a->head_dim, rows);
+    return add_counts(mul_counts(a->head_dim, rows), bias_bytes(a));
 }
 
 /* The sum of min(max(j, 0), most) for j < n. */
@@ -211,6 +232,14 @@ static bool by_data(const void *spec)
 
 /* ---- Text ---- */
 
+static void print_bias(const struct attention_spec *a, struct text *t)
+{
+    if (a->bias.buffer < 0) return;
+    text_printf(t, " bias=%s[", dtype_name(a->bias.dtype));
+    for (int i = 0; i < 4; i++) text_printf(t, "%s%lld", i ? "," : "", (long long)a->bias.stride[i]);
+    text_append(t, "]");
+}
+
 static void print(const void *spec, struct text *t)
 {
     const struct attention_spec *a = spec;
@@ -236,6 +265,7 @@ static void print(const void *spec, struct text *t)
     if (a->k_scale.buffer >= 0) text_append(t, " k_scale");
     if (a->v_scale.buffer >= 0) text_append(t, " v_scale");
     if (attention_is_packed(a)) text_append(t, " starts");
+    print_bias(a, t);
 }
 
 const struct own_kind plan_attention = {.index = OWN_ATTENTION,

@@ -115,7 +115,7 @@ static bool is_row_ids(const struct grouper *gr, const struct node *n, int i)
 {
     const struct node *ids = &gr->g->node[n->in[i]];
     bool rows = ids->type.rank == n->type.rank && type_elements(&ids->type) == type_elements(&n->type);
-    return ids->type.dtype == CODA_I32 && op_is_leaf(ids->op) && rows;
+    return dtype_is_index(ids->type.dtype) && op_is_leaf(ids->op) && rows;
 }
 
 /* A map of [.., 1] values, one of which is still in pieces, or ids, as masks are; or of a row vector and a

@@ -81,6 +81,7 @@ struct attention_spec {
         v_scale;              /* fp32 [kv_heads], or one, of stride 0: what k, v are multiplied by */
     struct tensor_use table;  /* int32 [batch][tk / page]: pages of each sequence's keys, in the pool ... */
     int64_t page, slots;      /* ... of so many rows; keys in a page, 0: they lie one behind the other */
+    struct tensor_use bias;   /* [batch][heads][tq][tk] by strides, 0 where one is for all: added to scores */
     struct tensor_use starts; /* int32 [batch + 1]: queries are packed: where those of each sequence begin
                                  among the rows of q, o and ranges, which have no batch then */
 };
@@ -121,7 +122,7 @@ static inline int64_t attention_lot(const struct attention_spec *a) { return a->
 /* Do scores come as Q K^T has them, but for the scale? */
 static inline bool attention_is_plain(const struct attention_spec *a)
 {
-    return a->softcap == 0 && a->slopes.buffer < 0 && !a->score;
+    return a->softcap == 0 && a->slopes.buffer < 0 && a->bias.buffer < 0 && !a->score;
 }
 
 /* Do scores depend on where the query sits? */

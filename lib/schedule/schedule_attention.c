@@ -29,11 +29,13 @@ static struct launch wgmma_tile(const struct attention_spec *a)
     struct launch t = {.sm90 = true, .bm = 128, .bn = 128, .stages = 2, .threads = 128 * 3};
     int64_t row = 128 * CEIL_DIV(a->head_dim, 64), bytes;
     /* Registers bound bn: a thread holds bn / 2 scores, bn / 4 weights and head_dim / 2 sums; ranges; what a
-     * map of scores needs. Of packed queries each sequence has a last tile, which is the emptier the larger
-     * tiles are. */
-    if (a->head_dim <= 64 && a->tq > 128 && !attention_is_packed(a) && !a->score)
+     * map of scores or a bias needs. Of packed queries each sequence has a last tile, which is the emptier
+     * the larger tiles are. */
+    bool more = a->score || a->bias.buffer >= 0;
+    if (a->head_dim <= 64 && a->tq > 128 && !attention_is_packed(a) && !more)
         t.bm = 192, t.threads = 128 * 4, t.bn = a->ranges.buffer < 0 ? 128 : 112;
     else if (a->head_dim > 128) t.bn = a->head_dim <= 192 ? 112 : 80;
+    if (a->bias.buffer >= 0) t.bn -= 16 * ((a->head_dim > 64) + (a->score || a->ranges.buffer >= 0));
     bytes = row * (t.bm + 2 * t.stages * t.bn) + 8 * (2 + 4 * t.stages);
     t.shared_bytes = CEIL_DIV(bytes, 1024) * 1024;
     t.blocks = blocks(a, t.bm);
@@ -108,9 +110,15 @@ static bool fits_wgmma(const struct attention_spec *a, const struct target *targ
 
 /* ---- Hopper, short sequences ---- */
 
-/* Registers of a thread allow for four blocks of up to 128 keys on an SM, three of up to 192, two of 256. Of
- * more columns than 64 a tile of 128 queries, whose keys are loaded once, was as fast or faster on an H200. */
+/* Of more columns than 64 a tile of 128 queries, whose keys are loaded once, was as fast or faster on an H200. */
 enum { SHORT_QUERIES = 64, SHORT_KEYS = 256, SHORT_COLUMNS = 64 };
+
+/* Blocks of so many keys that an SM has registers for; addresses of a bias take some, too. */
+static int short_residents(const struct attention_spec *a, int keys)
+{
+    int n = keys <= 128 ? 4 : keys <= 192 ? 3 : 2;
+    return a->bias.buffer < 0 ? n : keys <= 192 ? n - 1 : 0;
+}
 
 static struct launch short_tile(const struct attention_spec *a, const struct target *target)
 {
@@ -118,7 +126,7 @@ static struct launch short_tile(const struct attention_spec *a, const struct tar
     t.bn = (int)CEIL_DIV(MAX(a->tk, 1), 64) * 64;
     int64_t row = 128 * CEIL_DIV(a->head_dim, 64), bytes = row * (t.bm + 2 * t.bn) + 16;
     t.shared_bytes = CEIL_DIV(bytes, 1024) * 1024;
-    t.resident = (int)MIN(t.bn <= 128 ? 4 : t.bn <= 192 ? 3 : 2, target->shared_bytes / t.shared_bytes);
+    t.resident = (int)MIN(short_residents(a, t.bn), target->shared_bytes / t.shared_bytes);
     t.blocks = blocks(a, t.bm);
     return t;
 }

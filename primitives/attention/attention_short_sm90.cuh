@@ -126,11 +126,19 @@ template <class Config> struct AttentionShort {
 
     // ---- A tile ----
 
-    DEV void weigh(float (&score)[bn / 2], OnlineSoftmax &softmax, const Visible<Tiled> &see,
-                   const Score<Tiled> &as, i32 query, i32 first) const
+    DEV BiasRow<Tiled> bias_of(const Tile &t, const Visible<Tiled> &see, i32 query) const
     {
-        if (!Score<Tiled>::plain || Score<Tiled>::turned) coda::score(score, as, query + see.shift(), 0);
-        const KeyRange common = see.common(first, first + bm - 1);
+        return {in, t.batch, t.head, min(query, see.rows() - 1)};
+    }
+    DEV void weigh(float (&score)[bn / 2], OnlineSoftmax &softmax, const Visible<Tiled> &see,
+                   const Score<Tiled> &as, const Tile &t, i32 query) const
+    {
+        const i32 position = query + see.shift();
+        if constexpr (Score<Tiled>::biased) {
+            const BiasRow<Tiled> bias[2] = {bias_of(t, see, query), bias_of(t, see, query + 8)};
+            coda::score(score, as, bias, position, 0, see.extents.tk);
+        } else if (!Score<Tiled>::plain || Score<Tiled>::turned) coda::score(score, as, position, 0);
+        const KeyRange common = see.common(t.query, t.query + bm - 1);
         if (bn > common.end || common.first > 0) mask(score, see, query, 0);
         float factor[2]; // there is no sum yet that it could shrink
         softmax.template step<2>(score, Score<Tiled>::exponent, factor);
@@ -145,7 +153,7 @@ template <class Config> struct AttentionShort {
         float score[bn / 2], out[columns / 2];
         u32 weight[bn / 16][4];
         multiply_keys(score);
-        weigh(score, softmax, see, as, query, t.query);
+        weigh(score, softmax, see, as, t, query);
         pack_weights<Element>(score, weight);
         await_values(see.keys);
         multiply_values(out, weight);

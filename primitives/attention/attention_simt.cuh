@@ -99,14 +99,15 @@ template <class Config> struct AttentionSimt {
     // Turns a row's scores into exp2 of what they exceed the new maximum by; returns the factor by which
     // older sums shrink. A score not seen weighs nothing, also when no score of the row is seen. They are
     // scaled after the maximum is off: of large scores, scaled and rounded, the difference would be noise.
-    DEV static float weigh(float (&s)[keys], Row &row, const Score<Tiled> &as, i32 position, i32 key,
-                           KeyRange seen)
+    DEV static float weigh(float (&s)[keys], Row &row, const Score<Tiled> &as, const BiasRow<Tiled> &bias,
+                           i32 position, i32 key, KeyRange seen)
     {
         float top = row.max, sum = 0.0f;
 #pragma unroll
         for (i32 j = 0; j < keys; j++) {
             i32 at = key + 16 * j;
-            s[j] = at >= seen.first && at < seen.end ? as.of(s[j], position - at, at) : unseen();
+            const bool sees = at >= seen.first && at < seen.end;
+            s[j] = sees ? as.of(s[j], position - at, at, bias.of(at)) : unseen();
             top = fmaxf(top, s[j]);
         }
         top = row_max(top);
@@ -216,7 +217,8 @@ template <class Config> struct AttentionSimt {
                 i32 at = query + y + 16 * i;
 #pragma unroll
                 for (i32 j = 0; j < keys && Tiled::k_scales; j++) s[i][j] *= times;
-                float factor = weigh(s[i], row[i], as, at + see.shift(), key + x, see.of(at));
+                const BiasRow<Tiled> bias(in, (i32)batch, head, min(at, see.rows() - 1));
+                float factor = weigh(s[i], row[i], as, bias, at + see.shift(), key + x, see.of(at));
 #pragma unroll
                 for (i32 j = 0; j < keys; j++) weights[(y + 16 * i) * score_pitch + x + 16 * j] = s[i][j];
 #pragma unroll

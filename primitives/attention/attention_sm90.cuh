@@ -30,7 +30,8 @@
 // sinks_stride, table_page, k_scale_stride, v_scale_stride. Of packed queries also bool from_start
 // (positions count from the sequence's first query; else from behind its last) and i64 starts_stride; the
 // extents' tq are then the rows of q, and their shift lacks what these positions add. With a map of scores
-// also bool mapped and float score(float s, float position, float key, float head): score.cuh.
+// also bool mapped and float score(float s, float position, float key, float head): score.cuh. With a bias
+// what bias.cuh asks for.
 #pragma once
 #include "attention/fragment.cuh"
 #include "attention/merge.cuh"
@@ -169,10 +170,15 @@ template <class Config> struct AttentionSm90 {
         Visible<Tiled> see;
         Score<Tiled> score;
         i32 query;     // the thread's first row
+        BiasRow<Tiled> bias[2];
         KeyRange seen; // with ranges: by all of the warpgroup's queries
 
         DEV View(const AttentionInputs &in, const TileWalk<Tiled> &tile, i32 row)
-            : see(visible(in, tile)), score(in, tile.head), query(tile.query + row)
+            : see(visible(in, tile)),
+              score(in, tile.head),
+              query(tile.query + row),
+              bias{{in, tile.batch, tile.head, min(query, see.rows() - 1)},
+                   {in, tile.batch, tile.head, min(query + 8, see.rows() - 1)}}
         {
             if (Tiled::ranges) seen = see.common(first(), first() + 63);
         }
@@ -267,7 +273,10 @@ template <class Config> struct AttentionSm90 {
 
         DEV void weigh(OnlineSoftmax &softmax, const View &of, i32 block, float (&factor)[2])
         {
-            if (!Score<Tiled>::plain || Score<Tiled>::turned)
+            if constexpr (Score<Tiled>::biased)
+                coda::score(score, of.score, of.bias, of.query + of.see.shift(), block * bn,
+                            of.see.extents.tk);
+            else if (!Score<Tiled>::plain || Score<Tiled>::turned)
                 coda::score(score, of.score, of.query + of.see.shift(), block * bn);
             KeyRange common = of.common();
             if (block * bn + bn > common.end || block * bn < common.first)

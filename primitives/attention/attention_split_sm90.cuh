@@ -314,21 +314,30 @@ template <class Config> struct AttentionSplit {
     // How this lane's rows score.
     struct Rows {
         Score<Config> upper, lower;
+        BiasRow<Config> bias[2];
         float times[halves]; // of keys in 8 bits: what their products are multiplied by
         DEV Rows(const AttentionInputs &in, const Item &item, i32 row)
-            : upper(in, item.head_of(row)), lower(in, item.head_of(row + 8))
+            : upper(in, item.head_of(row)),
+              lower(in, item.head_of(row + 8)),
+              bias{{in, item.batch, item.head_of(row), min(item.query_of(row), item.last())},
+                   {in, item.batch, item.head_of(row + 8), min(item.query_of(row + 8), item.last())}}
         {
         }
     };
     // Products become scores; `key` is the warp's first one.
     DEV void turn(Scores &score, const Rows &as, const Item &item, i32 key) const
     {
+        const i32 first = key + lane % 4 * 2, end = item.see.extents.tk - first;
+        const BiasRow<Config> row_bias[2] = {as.bias[0].from(first), as.bias[1].from(first)};
 #pragma unroll
-        for (i32 i = 0; i < 4 * tiles; i++) {
+        for (i32 i = 0; i < 4 * tiles; i += 2) {
             if (halves == 1 && i & 2) continue;
-            const i32 row = lane / 4 + 8 * (i >> 1 & 1), at = key + i / 4 * 8 + lane % 4 * 2 + (i & 1);
+            const i32 row = lane / 4 + 8 * (i >> 1 & 1), at = key + i / 4 * 8 + lane % 4 * 2;
             const i32 position = item.query_of(row) + item.see.shift();
-            score[i] = (i & 2 ? as.lower : as.upper).of(score[i], position - at, at);
+            const Score<Config> &of = i & 2 ? as.lower : as.upper;
+            const Pair bias = row_bias[i >> 1 & 1].pair(i / 4 * 8, end);
+            score[i] = of.of(score[i], position - at, at, bias.a);
+            score[i + 1] = of.of(score[i + 1], position - at - 1, at + 1, bias.b);
         }
     }
     // Scores of keys that a row's query does not see; `key` is the warp's first one.

@@ -22,4 +22,9 @@ struct AttentionStrides {
     i64 batch, time, head;
 };
 
+// Elements of what is added to scores, from a sequence, a head, a query, a key to the next; 0: it is for all.
+struct AttentionBias {
+    i64 batch, head, time, key;
+};
+
 } // namespace coda

@@ -42,6 +42,22 @@ template <class Config, i32 N> DEV void mask(float (&s)[N], const Visible<Config
     }
 }
 
+// Products become scores; `position` is that of the thread's first row. Keys from `end` on have no bias.
+template <class Config, i32 N>
+DEV void score(float (&s)[N], const Score<Config> &as, const BiasRow<Config> (&bias)[2], i32 position,
+               i32 key, i32 end)
+{
+    i32 distance = position - key - 2 * (threadIdx.x % 4), first = key + 2 * (threadIdx.x % 4);
+    const BiasRow<Config> row[2] = {bias[0].from(first), bias[1].from(first)};
+#pragma unroll
+    for (i32 i = 0; i < N; i += 2) {
+        const i32 at = 8 * (i >> 2), from = distance + 8 * (i >> 1 & 1) - at;
+        const Pair b = row[i >> 1 & 1].pair(at, end - first);
+        s[i] = as.of(s[i], from, first + at, b.a);
+        s[i + 1] = as.of(s[i + 1], from - 1, first + at + 1, b.b);
+    }
+}
+
 // Products become scores; `position` is that of the thread's first row.
 template <class Config, i32 N>
 DEV void score(float (&s)[N], const Score<Config> &as, i32 position, i32 key)

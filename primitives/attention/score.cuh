@@ -1,12 +1,14 @@
 // score.cuh -- what becomes of q . k before the softmax.
 //
 //     s = scale q . k;   with a softcap c: c tanh(s / c);   with slopes: less slope[head] |position - key|;
+//     with a bias: plus bias[batch, head, query, key] (bias.cuh);
 //     with a map of the graph's: Config::score(s, position, key, head)
 //
 // A plain score is left as the product that it is: its scale is the exponent's. Others are in natural units,
 // whose exponent's scale is log2 e. A sink is the score of a key that every query of a head sees, and whose
 // value is 0: it counts in the sum of weights alone.
 #pragma once
+#include "attention/bias.cuh"
 #include "attention/visible.cuh"
 #include "map/softcap.cuh"
 #include "math.cuh"
@@ -14,9 +16,6 @@
 namespace coda {
 
 // The map of a Config that says `mapped`; most say nothing.
-template <bool yes> struct Said {
-    typedef void Type;
-};
 template <class Config, class = void> struct ScoreMap {
     static constexpr bool there = false;
     DEV explicit ScoreMap(i32) {}
@@ -33,7 +32,9 @@ template <class Config> struct ScoreMap<Config, typename Said<Config::mapped>::T
 };
 
 template <class Config> struct Score : ScoreMap<Config> {
-    static constexpr bool plain = Config::softcap == 0.0f && !Config::slopes && !ScoreMap<Config>::there;
+    static constexpr bool biased = BiasRow<Config>::there;
+    static constexpr bool plain =
+        Config::softcap == 0.0f && !Config::slopes && !biased && !ScoreMap<Config>::there;
     static constexpr bool turned = plain && Config::scale_log2 < 0.0f; // the largest weighs least
     static constexpr float exponent = !plain   ? math::LOG2_E
                                       : turned ? -Config::scale_log2
@@ -47,13 +48,14 @@ template <class Config> struct Score : ScoreMap<Config> {
     {
     }
 
-    // `distance` is the query's position less the key's.
-    DEV float of(float product, i32 distance, i32 key) const
+    // `distance` is the query's position less the key's; `bias` is what is added.
+    DEV float of(float product, i32 distance, i32 key, float bias = 0.0f) const
     {
         if (plain) return turned ? -product : product;
         float s = Config::scale * product;
         if (Config::softcap != 0.0f) s = map::softcap::apply(s, Config::softcap);
         if (Config::slopes) s = fmaf(-slope, fabsf((float)distance), s);
+        if (biased) s += bias;
         return ScoreMap<Config>::turn(s, key + distance, key);
     }
     // log sum e^s of scores whose largest is this, and weights' sum that, and of the sink, which may be so

@@ -44,6 +44,8 @@ struct AttentionInputs {
     const float *k_scale, *v_scale; // [kv_heads], or one: what keys and values are multiplied by
     Indices starts;                 // [batch + 1]: packed queries'
     const AttentionExtents &extents;
+    const void *bias = nullptr; // bias.cuh
+    const AttentionBias *bias_strides = nullptr;
 };
 
 // Of each sequence; packed, of all.

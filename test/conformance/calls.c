@@ -100,6 +100,8 @@ static coda_value build_attention(const struct build *b)
     o.causal = (int)n[3];
     o.align = (coda_attention_align)n[4];
     o.scale = b->call->param[0];
+    o.softcap = b->call->param[1];
+    o.bias = b->in[4];
     return coda_attention(b->g, b->in[0], b->in[1], b->in[2], b->in[3], &o);
 }
 

@@ -53,16 +53,41 @@ class Attention:
 
     def is_native(self):
         """Does coda_attention say it?"""
-        plain = not (self.n.has(3) or self.softcap or self.n.wants(3))
-        return plain and self.right <= 0 and self.k.dims[3] == self.v.dims[3] and self.align()
+        return not self.n.wants(3) and self.right <= 0 and self.k.dims[3] == self.v.dims[3] and self.align()
 
     def native(self):
         c, heads, kv = self.n.c, self.q.dims[1], self.k.dims[1]
         q, k, v = (heads_together(c, x) for x in (self.q, self.k, self.v))
         causal = self.causal or self.right == 0
         ints = [heads, kv, self.left + 1, 1 if causal else 0, self.align()]
-        y = c.call("attention", [q, k, v, self.lengths], q.dims, q.dtype, ints, [self.scale])
-        return y if self.packed else heads_apart(c, y, heads)
+        floats = [self.scale, self.softcap]
+        y = c.call("attention", [q, k, v, self.lengths, self.bias()], q.dims, q.dtype, ints, floats)
+        if not self.n.has(3):
+            return y if self.packed else heads_apart(c, y, heads)
+        y = c.where(self.blind(), c.constant(0.0, y.dtype), heads_apart(c, y, heads))
+        return heads_together(c, y) if self.packed else y
+
+    def bias(self):
+        """What the mask adds to scores."""
+        c = self.n.c
+        if not self.n.has(3):
+            return None
+        if self.n.etype(3) != TensorProto.BOOL:
+            return self.mask(-np.inf)
+        return c.where(self.mask(0), c.constant(0.0, "f32"), c.constant(-np.inf, "f32"))
+
+    def blind(self):
+        """Which queries see nothing; None: all see something."""
+        c, seen, bias = self.n.c, self.visible(), None
+        lowest = c.constant(-np.inf, "f32")
+        if self.n.has(3) and self.n.etype(3) != TensorProto.BOOL:
+            bias = self.mask(-np.inf)
+        if seen:
+            bias = c.where(seen, bias or c.constant(0.0, "f32"), lowest)
+        if not bias:
+            return None
+        most = c.statistic("row_max", c.expand(bias, bias.dims[:-1] + (self.k.dims[2],)))
+        return c.map("equal", most, lowest)
 
     def visible(self):
         """Which keys each query sees, as 0 and 1; None: all."""
@@ -97,33 +122,27 @@ class Attention:
         return c.concat(mask.rank - 1, [mask, tail])
 
     def scores(self, modifier=None):
-        """Before and after softcap and mask, and what sees nothing."""
+        """Before and after softcap and mask."""
         c, heads = self.n.c, self.q.dims[1]
         q = c.cast(self.q, "f32") if self.wide() else self.q
         k = repeated(c, self.k, heads)
         raw = c.scale(c.matmul(q, c.cast(k, q.dtype)), self.scale)
         capped = c.map("softcap", raw, params=[self.softcap]) if self.softcap else raw
         lowest = c.constant(-np.inf, "f32")
-        seen, masked, bias = self.visible(), capped, None
+        seen, masked = self.visible(), capped
         if self.n.has(3) and self.n.etype(3) != TensorProto.BOOL:
-            bias = self.mask(-np.inf)
-            masked = c.map("add", masked, bias)
+            masked = c.map("add", masked, self.mask(-np.inf))
         if seen:
             masked = c.where(seen, masked, lowest)
-            bias = c.where(seen, bias or c.constant(0.0, "f32"), lowest)
-        blind = None
-        if bias:
-            blind = c.map(
-                "equal", c.statistic("row_max", c.expand(bias, bias.dims[:-1] + (self.k.dims[2],))), lowest
-            )
-        return raw, capped, masked, blind
+        return raw, capped, masked
 
     def wide(self):
         return self.n.attr("softmax_precision") == TensorProto.FLOAT
 
     def decomposed(self):
         c = self.n.c
-        raw, capped, masked, blind = self.scores()
+        raw, capped, masked = self.scores()
+        blind = self.blind()
         p = c.softmax(masked)
         if blind:
             p = c.where(blind, c.constant(0, p.dtype), p)

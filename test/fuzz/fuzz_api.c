@@ -143,6 +143,7 @@ static coda_attention_options attention_options(void)
     if (chance(20)) o.sinks = value();
     if (chance(20)) o.table = value();
     if (chance(20)) o.starts = value();
+    if (chance(20)) o.bias = value();
     if (chance(20)) o.score = chance(80) ? prim_table[below(prim_count)].name : name();
     for (int i = 0; i < 4 && chance(20); i++) o.score_params[i] = (float)real();
     return o;

@@ -239,6 +239,7 @@ static void attention(struct fuzz *f)
     if (random_chance(&f->r, 20)) o.v_scale = value(f);
     if (random_chance(&f->r, 20)) o.sinks = value(f);
     if (random_chance(&f->r, 20)) o.starts = value(f);
+    if (random_chance(&f->r, 20)) o.bias = value(f);
     if (random_chance(&f->r, 20)) o.score = prim_table[random_below(&f->r, prim_count)].name;
     if (f->g->maps && random_chance(&f->r, 20)) o.score = f->g->map[0]->name;
     for (int i = 0; i < 4 && random_chance(&f->r, 30); i++) o.score_params[i] = real(f);

@@ -171,6 +171,7 @@ static coda_value with_options(coda_graph *g)
     attention.causal = (int)random_below(&r, 2);
     attention.align = (coda_attention_align)random_below(&r, 5);
     if (random_chance(&r, 20)) attention.starts = any();
+    if (random_chance(&r, 20)) attention.bias = any();
     attention.layout = (coda_cache_layout)(random_chance(&r, 80) ? 0 : random_below(&r, 3));
     loss.reduction = (coda_reduction)random_below(&r, 4);
     if (random_chance(&r, 3)) rope.size = attention.size = loss.size = (size_t)random_below(&r, sizeof loss);

@@ -28,7 +28,9 @@ static const char *const seeds[] = {
     "%s = softmax %a # comment\n%r = reshape %s {d0=2, d1=64, rank=2}\n%t = transpose %r {p0=1}\n"
     "%c = concat %r, %r {axis=1}\noutput %y = %t stride=[1,64]\noutput %c = %c\n",
     "%q = input f32[7,32]\n%k = input f32[3,9,16]\n%n = input i32[3]\n%s = input i32[4]\n"
-    "%a = attention %q, %k, %k, %n, _, _, _, _, _, _, %s {heads=4, kv_heads=2, causal=1, align=3}\noutput %y "
+    "%b = input f32[4,1,9]\n"
+    "%a = attention %q, %k, %k, %n, _, _, _, _, _, _, %s, %b {heads=4, kv_heads=2, causal=1, "
+    "align=3}\noutput %y "
     "= %a\n",
     "%x = input f16[4,10]\n%t = input i32[4]\n%l = cross_entropy %x, %t {ignore=-100, reduction=2}\n"
     "%p = select %x, %t\n%m = max %x\n%g = slice %x {axis=1, stop=10, step=2}\n"

@@ -124,6 +124,17 @@ static void fill_of_heads(struct bench *b, struct random *r)
             ((float *)b->host[i])[h] = (float)(0.5 + fabs(random_normal(r)));
 }
 
+static int64_t bias_at(const struct bench *b, int64_t batch, int64_t h, int64_t i, int64_t j)
+{
+    const int64_t *stride = b->s.bias.stride;
+    return b->s.bias.offset + batch * stride[0] + h * stride[1] + i * stride[2] + j * stride[3];
+}
+
+static double bias_of(const struct bench *b, int64_t batch, int64_t h, int64_t i, int64_t j)
+{
+    return dtype_load(b->s.bias.dtype, b->host[ATTENTION_BIAS], bias_at(b, batch, h, i, j));
+}
+
 static int64_t position_of(const struct bench *b, int64_t batch, int64_t i)
 {
     struct place at = place_of(b, batch, i);
@@ -187,6 +198,25 @@ static int64_t key_at(const struct bench *b, const struct tensor_use *v, int64_t
     return v->offset + page * v->batch + t % b->c->page * v->time;
 }
 
+/* Of what some query sees, the same wherever it is read; one in eight hides its key, and some rows have only
+ * such. What nobody sees is poison. */
+static void fill_bias(struct bench *b)
+{
+    const struct attention_spec *s = &b->s;
+    int64_t rows = attention_batches(s) * s->heads * s->tq;
+    for (int64_t e = 0; e < rows && b->c->bias; e++) {
+        int64_t i = e % s->tq, h = e / s->tq % s->heads, batch = e / s->tq / s->heads;
+        struct range r = visible(b, batch, i);
+        for (int64_t j = r.first; j < r.end; j++) {
+            int64_t at = bias_at(b, batch, h, i, j);
+            struct random element = {(uint64_t)at};
+            bool hides = random_chance(&element, 12) || (s->bias.stride[2] && i % 61 == 60);
+            dtype_store(s->bias.dtype, b->host[ATTENTION_BIAS], at,
+                        hides ? -INFINITY : 2 * random_normal(&element));
+        }
+    }
+}
+
 static void fill_rows(struct bench *b, const struct tensor_use *v, int64_t batches, int64_t rows,
                       int64_t heads, bool (*used)(const struct bench *, int64_t, int64_t), struct random *r)
 {
@@ -203,13 +233,13 @@ static bool make_data(struct bench *b, uint64_t seed)
     struct random r = {seed};
     for (int i = 0; i < ATTENTION_BUFFERS; i++) {
         int64_t n = attention_case_elements(b->c, i);
-        bool keys = i == ATTENTION_K || i == ATTENTION_V;
-        coda_dtype t = keys ? b->s.k.dtype : b->s.q.dtype;
-        b->bytes[i] = (size_t)n * (i >= ATTENTION_LENGTHS ? 4 : (size_t)dtype_size(t));
+        bool keys = i == ATTENTION_K || i == ATTENTION_V, bias = i == ATTENTION_BIAS;
+        coda_dtype t = keys ? b->s.k.dtype : bias ? b->s.bias.dtype : b->s.q.dtype;
+        b->bytes[i] = (size_t)n * (i >= ATTENTION_LENGTHS && !bias ? 4 : (size_t)dtype_size(t));
         b->host[i] = malloc(b->bytes[i] + 1);
         b->gpu[i] = device_alloc(b->bytes[i]);
         if (!b->host[i] || !b->gpu[i]) return false;
-        for (int64_t e = 0; e < n && i < ATTENTION_O; e++)
+        for (int64_t e = 0; e < n && (i < ATTENTION_O || bias); e++)
             dtype_store(t, b->host[i], e, e % 3 ? NAN : INFINITY);
     }
     fill_lengths(b, &r);
@@ -217,6 +247,7 @@ static bool make_data(struct bench *b, uint64_t seed)
     fill_ranges(b, &r);
     fill_table(b, &r);
     fill_of_heads(b, &r);
+    fill_bias(b);
     fill_rows(b, &b->s.q, attention_batches(&b->s), b->s.tq, b->s.heads, query_sees, &r);
     fill_rows(b, &b->s.k, b->s.batch, b->s.tk, b->s.kv_heads, key_is_seen, &r);
     fill_rows(b, &b->s.v, b->s.batch, b->s.tk, b->s.kv_heads, key_is_seen, &r);
@@ -320,6 +351,7 @@ static double reference(const struct bench *b, int64_t batch, int64_t i, int64_t
         score[j] *= s->scale * scale_of(b, ATTENTION_K_SCALE, kv);
         if (s->softcap > 0) score[j] = s->softcap * tanh(score[j] / s->softcap);
         if (b->c->slopes) score[j] -= slope_of(b, h) * fabs((double)(position_of(b, batch, i) - j));
+        if (b->c->bias) score[j] += bias_of(b, batch, h, i, j);
         if (b->c->score)
             score[j] = attention_scores[b->c->score].formula(score[j], (double)position_of(b, batch, i),
                                                              (double)j, (double)h);
@@ -355,11 +387,13 @@ static void check_query(struct bench *b, int64_t batch, int64_t i, int64_t h)
     const struct attention_spec *s = &b->s;
     double *o = malloc(sizeof *o * 2 * (size_t)s->head_dim), *size = o + s->head_dim;
     double top, sum = reference(b, batch, i, h, o, size, &top), u = unit(s->o.dtype);
-    if (b->c->lse) check_sum(b, (batch * s->heads + h) * s->tq + i, top + log(sum));
+    bool hidden = query_sees(b, batch, i) && top == -INFINITY; /* the bias hides all: no number */
+    if (b->c->lse) check_sum(b, (batch * s->heads + h) * s->tq + i, hidden ? top : top + log(sum));
     for (int64_t d = 0; d < s->head_dim; d++) {
         double want = sum > 0 ? o[d] / sum : 0, scale = sum > 0 ? size[d] / sum + fabs(want) : 0;
         double tiny = s->o.dtype == CODA_F16 ? 0x1p-23 : 1e-30;
-        double error = fabs(at(b, &s->o, batch, i, h, d) - want) / ((u + 1e-5) * scale + tiny);
+        double got = at(b, &s->o, batch, i, h, d), error = fabs(got - want) / ((u + 1e-5) * scale + tiny);
+        if (hidden) error = isnan(got) ? 0 : INFINITY;
         if (!(error <= b->worst)) b->worst = error, b->worst_at = (batch * s->heads + h) * s->tq + i;
     }
     free(o);
@@ -559,6 +593,7 @@ static struct attention_case random_case(struct random *r)
     c.sinks = random_chance(r, 20);
     c.lse = random_chance(r, 20);
     if (random_chance(r, 25)) c.score = 1 + (int)random_below(r, SCORE_CAP); /* none that may hide all keys */
+    if (random_chance(r, 30)) c.bias = 1 + (int)random_below(r, BIASES - 1), c.bias16 = random_chance(r, 50);
     bool paged = c.layout != LAYOUT_PACKED && random_chance(r, 40);
     if (paged) c.page = 1 << random_below(r, 7), c.lengths = true, c.tk = CEIL_DIV(c.tk, c.page) * c.page;
     if (c.layout != LAYOUT_PACKED && random_chance(r, 25)) {
@@ -585,16 +620,17 @@ static int run_random(const struct jit_device *device)
     int failed = 0;
     int n = device_emulated(device) ? scaled(EMULATED_RANDOM) : RANDOM_CASES;
     for (int i = 0; i < n; i++) {
-        char name[160];
+        char name[180];
         struct attention_case c = random_case(&r);
         snprintf(name, sizeof name,
                  "%s%s b%d q%d k%d h%d/%d d%d w%d%s%s align %d layout %d pad %d ahead %d cap %d page "
-                 "%d%s%s%s%s%s score %d",
+                 "%d%s%s%s%s%s score %d bias %d%s",
                  dtype_name(c.dtype), c.keys ? " fp8" : "", (int)c.batch, (int)c.tq, (int)c.tk, (int)c.heads,
                  (int)c.kv_heads, (int)c.head_dim, (int)c.window, c.causal ? " causal" : "",
                  c.lengths ? " lengths" : "", c.align, (int)c.layout, (int)c.pad, (int)c.ahead,
                  (int)c.softcap, (int)c.page, c.ranges ? " ranges" : "", c.slopes ? " slopes" : "",
-                 c.sinks ? " sinks" : "", c.lse ? " lse" : "", c.starts ? " starts" : "", c.score);
+                 c.sinks ? " sinks" : "", c.lse ? " lse" : "", c.starts ? " starts" : "", c.score, c.bias,
+                 c.bias16 ? " 16" : "");
         c.name = name;
         failed += run_both(device, &c);
     }

@@ -19,6 +19,18 @@ struct attention_score {
 enum { SCORE_NONE, SCORE_BIAS, SCORE_DISTANCE, SCORE_CAP, SCORE_STRIPES, SCORES };
 extern const struct attention_score attention_scores[SCORES];
 
+/* What is added to scores, of [batch][heads][tq][tk]. */
+enum {
+    BIAS_NONE,
+    BIAS_WHOLE,  /* all four */
+    BIAS_HEADS,  /* [heads][tq][tk], as of relative positions; rows are 2 longer */
+    BIAS_KEYS,   /* [batch][1][1][tk]: padding */
+    BIAS_ROWS,   /* [heads][tq][1] */
+    BIAS_ODD,    /* all four, behind an element more, rows of one more */
+    BIAS_TURNED, /* [heads][tk][tq], read the other way */
+    BIASES
+};
+
 struct attention_case {
     const char *name;
     coda_dtype dtype;
@@ -40,6 +52,8 @@ struct attention_case {
     int scales;      /* of k and v: 1, or one for each key head: 2; 0: none */
     bool starts;     /* tq queries of all sequences, packed; LAYOUT_HEADS has them as one batch's */
     int score;       /* of attention_scores */
+    int bias;        /* a BIAS */
+    bool bias16;     /* it is of the dtype of q */
 };
 
 extern const struct attention_case attention_cases[];
@@ -60,6 +74,7 @@ enum {
     ATTENTION_K_SCALE,
     ATTENTION_V_SCALE,
     ATTENTION_STARTS,
+    ATTENTION_BIAS,
     ATTENTION_BUFFERS
 };
 

@@ -480,17 +480,17 @@ static coda_value grow_attention(struct maker *m)
     }
     if (s.rank == 3 && random_chance(&m->r, 30)) lengths = leaf(m, false, CODA_I32, 1, s.dim);
     if (s.rank == 2 && random_chance(&m->r, 30)) pack(m, q, nk, &k, &v, &o, &lengths);
-    o.heads = kv * group, o.kv_heads = kv;
-    o.causal = random_chance(&m->r, 60);
+    o.heads = kv * group, o.kv_heads = kv, o.causal = random_chance(&m->r, 60);
     o.window = random_chance(&m->r, 25) ? 1 + random_below(&m->r, 20) : 0;
     o.align = (coda_attention_align)random_below(&m->r, 4);
     if (o.starts.id && !o.align) o.align = CODA_ALIGN_LENGTH;
-    o.scale = random_chance(&m->r, 20) ? 0.25f : 0.0f;
-    o.softcap = random_chance(&m->r, 10) ? 3.0f : 0.0f;
+    o.scale = random_chance(&m->r, 20) ? 0.25f : 0.0f, o.softcap = random_chance(&m->r, 10) ? 3.0f : 0.0f;
     if (!o.causal && random_chance(&m->r, 20)) o.ahead = 1 + random_below(&m->r, 20);
     if (random_chance(&m->r, 10)) o.slopes = leaf(m, true, CODA_F32, 1, &o.heads);
     if (random_chance(&m->r, 10)) o.sinks = leaf(m, true, CODA_F32, 1, &o.heads);
     if (random_chance(&m->r, 15)) draw_score(m, &o);
+    int64_t pairs[] = {o.heads, s.dim[s.rank - 2], shape_of(m, k).dim[shape_of(m, k).rank - 2]};
+    if (random_chance(&m->r, 15)) o.bias = leaf(m, true, s.dtype, 3, pairs);
     s.dim[s.rank - 1] = 2;
     if (random_chance(&m->r, 10)) o.ranges = leaf(m, false, CODA_I32, s.rank, s.dim);
     coda_value sums;

@@ -171,6 +171,8 @@ static coda_value attention(struct maker *m, coda_value x)
         lengths = leaf(m, CODA_I32, 1, &m->b);
         o.align = CODA_ALIGN_END;
     }
+    int64_t pairs[] = {2, m->t, longer ? plus(m, m->s, m->t) : m->t};
+    if (random_chance(&m->r, 30)) o.bias = leaf(m, CODA_F32, 3, pairs);
     return reshape(m, coda_attention(m->g, q, k, k, lengths, &o), 2, (int64_t[]){m->rows, m->columns});
 }
 
@@ -182,6 +184,7 @@ static coda_value packed(struct maker *m, coda_value x)
     coda_value k = leaf(m, m->dtype, 3, cache);
     o.heads = 2, o.causal = random_chance(&m->r, 60), o.align = CODA_ALIGN_LENGTH;
     o.starts = leaf(m, CODA_I32, 1, &starts);
+    if (random_chance(&m->r, 40)) o.bias = leaf(m, CODA_F32, 3, (int64_t[]){2, m->rows, m->s});
     return coda_attention(m->g, product(m, x), k, k, leaf(m, CODA_I32, 1, &m->b), &o);
 }
 
@@ -285,6 +288,7 @@ static coda_value paged(struct maker *m, coda_value x)
     keys = coda_append(m->g, keys, x, leaf(m, CODA_I32, 1, &m->rows), &a);
     o.heads = o.kv_heads = HEADS, o.page = PAGE, o.causal = 1, o.align = CODA_ALIGN_LENGTH;
     o.table = leaf(m, CODA_I32, 2, table);
+    if (random_chance(&m->r, 40)) o.bias = leaf(m, m->dtype, 3, (int64_t[]){HEADS, m->t, 1});
     coda_value q = reshape(m, x, 3, d), lengths = leaf(m, CODA_I32, 1, &m->b);
     return reshape(m, coda_attention(m->g, q, keys, keys, lengths, &o), 2, (int64_t[]){m->rows, m->columns});
 }

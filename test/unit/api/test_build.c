@@ -135,6 +135,14 @@ static coda_value attention(void)
     return coda_attention(g, x, kv, kv, coda_input(g, "len", CODA_I32, 1, (int64_t[]){2}), &o);
 }
 
+static coda_value attention_bias(void)
+{
+    coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
+    o.heads = 2;
+    o.bias = coda_input(g, "bias", CODA_F32, 3, (int64_t[]){2, 8, 8});
+    return coda_attention(g, m, m, m, CODA_NONE, &o);
+}
+
 static coda_value attention_score(void)
 {
     coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
@@ -230,6 +238,9 @@ static const struct {
     {attention_plain, "%9 = attention %m, %m, %m {scale=0x1p-3, heads=1, kv_heads=1}  ; f32[8,64]\n"},
     {attention_score, "%9 = attention %m, %m, %m {scale=0x1.6a09e6p-3, heads=2, kv_heads=2,"
                       " score=clip {low=-0x1p-1, high=0x1p+1}}  ; f32[8,64]\n"},
+    {attention_bias,
+     "%10 = attention %m, %m, %m, _, _, _, _, _, _, _, _, %bias {scale=0x1.6a09e6p-3, heads=2,"
+     " kv_heads=2}  ; f32[8,64]\n"},
     {attention, "%9 = slice %x {axis=2, stop=32, step=1}  ; bf16[2,8,32]\n"
                 "%11 = attention %x, %9, %9, %len {scale=0x1p-1, heads=4, kv_heads=2, window=5, causal=1}"
                 "  ; bf16[2,8,64]\n"},
@@ -493,7 +504,7 @@ static const struct {
     {score_reduction, "attention: score is max, a reduction; it must be a map"},
     {score_params, "attention: score_params[1] is 1.5; score is softcap, of 1 params"},
     {score_of_none, "attention: score_params[0] is 1.5; score is NULL, of 0 params"},
-    {attention_size, "attention: the size of a coda_attention_options is 8; INIT sets 128"},
+    {attention_size, "attention: the size of a coda_attention_options is 8; INIT sets 136"},
     {loss_targets,
      "cross_entropy: logits are [8,64] but targets are i32[2,8]; must be i32 or i64, one for each row"},
     {loss_reduction, "cross_entropy: reduction is 9; must be 0..2"},

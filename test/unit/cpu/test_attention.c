@@ -6,6 +6,7 @@
  * strided rows and around the tensors. Rows inside a sequence hold NaN and inf, too: a row that sees none of
  * them must be what it is without. CODA_TEST_CASES sets how many cases are drawn.
  */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@
 
 Suite *attention_suite(void);
 
-enum { CASES = 300, SLACK = 64, MOST_ARGS = 9 };
+enum { CASES = 300, SLACK = 64, MOST_ARGS = 10 };
 
 /* Maps of scores, by name: of a graph, but for the library's own softcap. */
 enum { NO_MAP, MAP_BIAS, MAP_DISTANCE, MAP_STRIPES, MAP_SOFTCAP, MAPS };
@@ -27,6 +28,14 @@ struct tensor {
     int64_t batch, time, columns, pitch, block; /* pitch: from row to row, block: from batch to batch */
     unsigned char *memory;
     void *at;
+};
+
+/* What is added to scores: some of [batch, heads, tq, tk], the last ones, each 1 or whole, by strides. */
+struct bias {
+    int rank; /* 0: none */
+    coda_dtype dtype;
+    int64_t dim[4], stride[4];
+    unsigned char *memory;
 };
 
 struct attention_case {
@@ -42,17 +51,20 @@ struct attention_case {
     float *slopes, *sinks; /* [heads] */
     float *sums;           /* [batch][heads][tq], a second result; NULL: none */
     double *evaluated_sums;
+    struct bias bias;
     struct tensor q, k, v, y;
 };
 
 static char *describe(const struct attention_case *c)
 {
-    static char text[240];
-    snprintf(text, sizeof text, "%s b%d q%d k%d h%d/%d d%d window %d%s align %d%s ahead %d%s%s%s%s map %d",
+    static char text[300];
+    snprintf(text, sizeof text,
+             "%s b%d q%d k%d h%d/%d d%d window %d%s align %d%s ahead %d%s%s%s%s map %d bias %d",
              c->dtype == CODA_F32 ? "f32" : "16", (int)c->batch, (int)c->tq, (int)c->tk, (int)c->heads,
              (int)c->kv_heads, (int)c->dim, (int)c->window, c->causal ? " causal" : "", c->align,
              c->lengths ? " lengths" : "", (int)c->ahead, c->softcap > 0 ? " softcap" : "",
-             c->range ? " ranges" : "", c->slopes ? " slopes" : "", c->sinks ? " sinks" : "", c->map);
+             c->range ? " ranges" : "", c->slopes ? " slopes" : "", c->sinks ? " sinks" : "", c->map,
+             c->bias.rank);
     return text;
 }
 
@@ -137,6 +149,15 @@ static double element(const struct attention_case *c, const struct tensor *t, in
     return dtype_load(c->dtype, t->at, b * t->block + row * t->pitch + column);
 }
 
+/* Where it is for a batch, a head, a query and a key. */
+static int64_t bias_at(const struct bias *t, int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    int64_t index[] = {b, h, i, j}, at = 0;
+    for (int d = 0; d < t->rank; d++)
+        if (t->dim[d] > 1) at += index[4 - t->rank + d] * t->stride[d];
+    return at;
+}
+
 /* One query of one head into `out`, and the sum of p |v| into `size`; log sum e^score, NaN if a score is no
  * number. */
 static double attend(const struct attention_case *c, int64_t b, int64_t i, int64_t h, double *out,
@@ -154,6 +175,8 @@ static double attend(const struct attention_case *c, int64_t b, int64_t i, int64
         score[j] *= c->scale;
         if (c->softcap > 0) score[j] = c->softcap * tanh(score[j] / c->softcap);
         if (c->slopes) score[j] -= c->slopes[h] * fabs((double)(position_of(c, b, i) - j));
+        if (c->bias.rank)
+            score[j] += dtype_load(c->bias.dtype, c->bias.memory, bias_at(&c->bias, b, h, i, j));
         score[j] = mapped(c->map, score[j], position_of(c, b, i), j, h);
         top = fmax(top, score[j]);
         any = true;
@@ -224,6 +247,39 @@ static void fill(struct attention_case *c, struct random *r)
     }
 }
 
+static void make_bias(struct attention_case *c, struct random *r)
+{
+    struct bias *t = &c->bias;
+    int64_t whole[] = {c->batch, c->heads, c->tq, c->tk}, elements = 1;
+    t->rank = 1 + (int)random_below(r, c->flat ? 3 : 4);
+    t->dtype = random_chance(r, 50) ? CODA_F32 : c->dtype;
+    for (int d = 0; d < t->rank; d++) t->dim[d] = random_chance(r, 30) ? 1 : whole[4 - t->rank + d];
+    bool turned = t->rank > 1 && random_chance(r, 25); /* the last two dimensions */
+    for (int d = t->rank - 1; d >= 0; d--) {
+        int axis = turned && d >= t->rank - 2 ? 2 * t->rank - 3 - d : d;
+        t->stride[axis] = elements;
+        elements = elements * MAX(t->dim[axis], 1) + (random_chance(r, 30) ? random_below(r, 4) : 0);
+    }
+    size_t bytes = (size_t)elements * (size_t)dtype_size(t->dtype);
+    t->memory = aligned_alloc(64, (bytes + 64) / 64 * 64);
+    memset(t->memory, 0xff, (bytes + 64) / 64 * 64);
+}
+
+/* Of what is seen it has numbers, now and then one that is none or hides the key; else NaN. */
+static void fill_bias(struct attention_case *c, struct random *r)
+{
+    static const double odd[] = {NAN, -INFINITY, -INFINITY, -INFINITY, -INFINITY};
+    int64_t pairs = c->batch * c->heads * c->tq * c->tk;
+    int often = random_chance(r, 50) ? 0 : 4;
+    for (int64_t e = 0; e < pairs; e++) {
+        int64_t j = e % c->tk, i = e / c->tk % c->tq, h = e / c->tk / c->tq % c->heads;
+        int64_t b = e / c->tk / c->tq / c->heads;
+        if (sees(c, b, i, j))
+            dtype_store(c->bias.dtype, c->bias.memory, bias_at(&c->bias, b, h, i, j),
+                        random_chance(r, often) ? odd[random_below(r, 5)] : random_normal(r));
+    }
+}
+
 static struct attention_case draw(struct random *r)
 {
     static const coda_dtype dtype[] = {CODA_F32, CODA_BF16, CODA_F16};
@@ -270,13 +326,14 @@ static struct attention_case draw(struct random *r)
     make_tensor(&c.v, c.dtype, c.batch, c.tk, c.kv_heads * c.dim, r);
     make_tensor(&c.y, c.dtype, c.batch, c.tq, c.heads * c.dim, r);
     fill(&c, r);
+    if (random_chance(r, 40)) make_bias(&c, r), fill_bias(&c, r);
     return c;
 }
 
 static void release(struct attention_case *c)
 {
     free(c->q.memory), free(c->k.memory), free(c->v.memory), free(c->y.memory), free(c->length);
-    free(c->range), free(c->slopes), free(c->sinks);
+    free(c->range), free(c->slopes), free(c->sinks), free(c->bias.memory);
     free(c->sums), free(c->evaluated_sums);
 }
 
@@ -305,6 +362,8 @@ static coda_graph *build(const struct attention_case *c)
         o.ranges = coda_input(g, "r", CODA_I32, 3 - c->flat, ((int64_t[]){c->batch, c->tq, 2}) + c->flat);
     if (c->slopes) o.slopes = coda_input(g, "s", CODA_F32, 1, &c->heads);
     if (c->sinks) o.sinks = coda_input(g, "z", CODA_F32, 1, &c->heads);
+    if (c->bias.rank)
+        o.bias = coda_input_strided(g, "bias", c->bias.dtype, c->bias.rank, c->bias.dim, c->bias.stride);
     int64_t strides[] = {c->y.block, c->y.pitch, 1};
     coda_value sums = {0};
     coda_value y = c->sums ? coda_attention_lse(g, q, k, v, n, &o, &sums) : coda_attention(g, q, k, v, n, &o);
@@ -321,6 +380,7 @@ static void arguments(const struct attention_case *c, void **args, void *out)
     if (c->range) args[n++] = c->range;
     if (c->slopes) args[n++] = c->slopes;
     if (c->sinks) args[n++] = c->sinks;
+    if (c->bias.rank) args[n++] = c->bias.memory;
     args[n++] = out;
     if (c->sums) args[n] = out == c->y.at ? (void *)c->sums : (void *)c->evaluated_sums;
 }
@@ -501,6 +561,57 @@ START_TEST(alignments)
 }
 END_TEST
 
+/* ---- Masks as numbers, by hand: q is 0, so that the weight of a key is e^bias ---- */
+
+enum { MASKED = 4 }; /* keys, whose values are 1, 2, 3, 4 */
+
+static void masked_mean(const float *bias, int length, double want, double want_sum)
+{
+    _Alignas(16) float q[1] = {0}, k[MASKED] = {1, 1, 1, 1}, v[MASKED] = {1, 2, 3, 4}, b[MASKED], y[1], s[1];
+    _Alignas(16) int32_t n = length;
+    double e[1], es[1];
+    memcpy(b, bias, sizeof b);
+    coda_graph *g = coda_graph_new();
+    coda_attention_options o = CODA_ATTENTION_OPTIONS_INIT;
+    coda_value in[3], sums;
+    for (int i = 0; i < 3; i++)
+        in[i] = coda_input(g, (char[]){"qkv"[i], 0}, CODA_F32, 2, (int64_t[]){i ? MASKED : 1, 1});
+    coda_value lengths = coda_input(g, "n", CODA_I32, 1, (int64_t[]){1});
+    o.bias = coda_input(g, "b", CODA_F32, 1, (int64_t[]){MASKED});
+    coda_output(g, "y", coda_attention_lse(g, in[0], in[1], in[2], lengths, &o, &sums));
+    coda_output(g, "s", sums);
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    opt.device = CODA_DEVICE_CPU;
+    coda_plan *p;
+    ck_assert_msg(coda_compile(&p, g, &opt) == CODA_OK, "%s", coda_error());
+    void *workspace = poison(coda_plan_workspace(p), 0xff);
+    ck_assert_int_eq(coda_run(p, (void *[]){q, k, v, &n, b, y, s}, NULL, workspace, NULL), CODA_OK);
+    ck_assert_int_eq(coda_evaluate(g, (void *[]){q, k, v, &n, b, e, es}), CODA_OK);
+    ck_assert_msg(equal(y[0], want, 1e-6) && equal(e[0], want, 1e-7), "%g and %g, not %g", y[0], e[0], want);
+    double slack = isfinite(want_sum) ? fabs(want_sum) * 1e-6 : 0;
+    ck_assert_msg(equal(s[0], want_sum, slack) && equal(es[0], want_sum, slack), "sums %g and %g, not %g",
+                  s[0], es[0], want_sum);
+    free(workspace);
+    coda_plan_free(p);
+    coda_graph_free(g);
+}
+
+START_TEST(masks_as_numbers)
+{
+    const float least = -FLT_MAX, ln2 = (float)log(2), inf = INFINITY;
+    masked_mean((float[]){0, 0, 0, 0}, 4, 2.5, log(4));
+    masked_mean((float[]){ln2, 0, 0, 0}, 4, 11 / 5.0, log(5));
+    masked_mean((float[]){0, -inf, -inf, 0}, 4, 2.5, log(2));
+    masked_mean((float[]){-inf, -inf, ln2, 0}, 4, 10 / 3.0, log(3));
+    masked_mean((float[]){least, 0, least, least}, 4, 2, 0);
+    masked_mean((float[]){least, least, least, least}, 4, 2.5, least); /* all weigh the same */
+    masked_mean((float[]){-inf, -inf, -inf, -inf}, 4, NAN, -inf);
+    masked_mean((float[]){0, 0, NAN, inf}, 2, 1.5, log(2)); /* what is past the length is not read */
+    masked_mean((float[]){NAN, NAN, NAN, NAN}, 0, 0, -inf);
+    masked_mean((float[]){0, NAN, 0, 0}, 3, NAN, NAN);
+}
+END_TEST
+
 /* ---- Pages, and heads apart: as the same keys one behind the other ---- */
 
 enum { BATCH = 3, EACH = 5, PAGE = 4, POOL = 20, QUERIES = 3, HEADS = 4, HEAD_DIM = 3, WIDTH = 12, WAYS = 5 };
@@ -593,6 +704,7 @@ Suite *attention_suite(void)
     TCase *t = tcase_create("attention");
     tcase_add_test(t, maps_without_a_reference_run_on_gpus_alone);
     tcase_add_test(t, alignments);
+    tcase_add_test(t, masks_as_numbers);
     tcase_add_test(t, random_shapes_and_masks);
     tcase_add_loop_test(t, pages_are_keys_in_another_place, 0, 2);
     suite_add_tcase(s, t);

@@ -571,7 +571,7 @@ START_TEST(attention)
     s->v = heads(&r, s->tk, s->kv_heads, 3);
     s->o = heads(&r, s->tq, s->heads, 0);
     s->lengths = (struct tensor_use){.role = USE_BESIDE, .buffer = -1, .stride = {1}};
-    s->ranges = s->slopes = s->sinks = s->lse = s->k_scale = s->v_scale = s->starts = s->lengths;
+    s->ranges = s->slopes = s->sinks = s->lse = s->k_scale = s->v_scale = s->starts = s->bias = s->lengths;
     if (_i % 2) s->lengths.buffer = rig_ids(&r, s->batch, (int)s->tk + 2, 4);
     if (_i % 2) rig_set(&r, s->lengths.buffer, 0, 0);
     run(&r);

@@ -29,8 +29,10 @@ struct packed_case {
     float scale;
     int32_t *start, *length, *table, *range; /* range NULL: none, as the next three */
     float *k_scale, *v_scale;                /* [kv_heads] */
-    float *sums;                             /* [heads][rows], and its margin */
-    void *q, *k, *v, *y;                     /* y has a margin */
+    float *bias;                             /* [heads][rows][tk], of which each may be 1 */
+    int64_t bias_dim[3];
+    float *sums;         /* [heads][rows], and its margin */
+    void *q, *k, *v, *y; /* y has a margin */
 };
 
 static const char *describe(const struct packed_case *c)
@@ -43,6 +45,9 @@ static const char *describe(const struct packed_case *c)
                  (int)c->ahead, c->align, (int)c->page);
     n += snprintf(text + n, sizeof text - (size_t)n, "%s%s%s starts", c->by_heads ? " hnd" : "",
                   c->lengths ? " lengths" : "", c->range ? " ranges" : "");
+    if (c->bias)
+        n += snprintf(text + n, sizeof text - (size_t)n, " bias %d,%d,%d", (int)c->bias_dim[0],
+                      (int)c->bias_dim[1], (int)c->bias_dim[2]);
     for (int64_t b = 0; b <= c->batch && n < 300; b++)
         n += snprintf(text + n, sizeof text - (size_t)n, " %d", (int)c->start[b]);
     return text;
@@ -108,6 +113,12 @@ static int64_t key_at(const struct packed_case *c, int64_t b, int64_t j, int64_t
            c->dim;
 }
 
+static int64_t bias_at(const struct packed_case *c, int64_t h, int64_t row, int64_t j)
+{
+    const int64_t *n = c->bias_dim;
+    return ((n[0] == 1 ? 0 : h) * n[1] + (n[1] == 1 ? 0 : row)) * n[2] + (n[2] == 1 ? 0 : j);
+}
+
 /* One row of one head into `out`, the sum of p |v| into `size`; log sum e^score. */
 static double attend(const struct packed_case *c, int64_t row, int64_t h, double *out, double *size)
 {
@@ -119,6 +130,7 @@ static double attend(const struct packed_case *c, int64_t row, int64_t h, double
             score[j] += dtype_load(c->dtype, c->q, (row * c->heads + h) * c->dim + d) *
                         dtype_load(c->keys, c->k, key_at(c, b, j, kv) + d);
         score[j] *= c->scale * (c->k_scale ? c->k_scale[kv] : 1);
+        if (c->bias) score[j] += c->bias[bias_at(c, h, row, j)];
         top = fmax(top, score[j]);
     }
     for (int64_t d = 0; d < c->dim; d++) out[d] = size[d] = 0;
@@ -192,6 +204,18 @@ static void fill_sequence(struct packed_case *c, int64_t b, struct random *r)
         }
 }
 
+/* Numbers where some row sees the key. */
+static void draw_bias(struct packed_case *c, struct random *r)
+{
+    int64_t whole[] = {c->heads, c->rows, c->tk}, n = 1;
+    for (int d = 0; d < 3; d++) n *= c->bias_dim[d] = random_chance(r, 30) ? 1 : whole[d];
+    c->bias = garbage(CODA_F32, n, r);
+    for (int64_t e = 0; e < c->heads * c->rows * c->tk; e++) {
+        int64_t row = e / c->tk % c->rows, j = e % c->tk;
+        if (sees(c, row, j)) c->bias[bias_at(c, e / c->tk / c->rows, row, j)] = (float)random_normal(r);
+    }
+}
+
 static struct packed_case draw(struct random *r)
 {
     static const coda_dtype dtype[] = {CODA_F32, CODA_BF16, CODA_F16};
@@ -225,13 +249,14 @@ static struct packed_case draw(struct random *r)
     c.y = garbage(c.dtype, c.rows * c.heads * c.dim + MARGIN, r);
     if (random_chance(r, 50)) c.sums = garbage(CODA_F32, c.rows * c.heads + MARGIN, r);
     for (int64_t b = 0; b < c.batch; b++) fill_sequence(&c, b, r);
+    if (random_chance(r, 30)) draw_bias(&c, r);
     return c;
 }
 
 static void release(struct packed_case *c)
 {
     free(c->start), free(c->length), free(c->table), free(c->range), free(c->k_scale), free(c->v_scale);
-    free(c->sums), free(c->q), free(c->k), free(c->v), free(c->y);
+    free(c->bias), free(c->sums), free(c->q), free(c->k), free(c->v), free(c->y);
 }
 
 /* ---- Graph ---- */
@@ -259,6 +284,7 @@ static coda_graph *build(const struct packed_case *c)
     if (c->range) o.ranges = coda_input(g, "r", CODA_I32, 2, (int64_t[]){c->rows, 2});
     if (c->k_scale) o.k_scale = coda_input(g, "ks", CODA_F32, 1, &c->kv_heads);
     if (c->v_scale) o.v_scale = coda_input(g, "vs", CODA_F32, 1, &c->kv_heads);
+    if (c->bias) o.bias = coda_input(g, "bias", CODA_F32, 3, c->bias_dim);
     coda_output(g, "y",
                 c->sums ? coda_attention_lse(g, q, k, v, n, &o, &sums) : coda_attention(g, q, k, v, n, &o));
     if (c->sums) coda_output(g, "sums", sums);
@@ -268,13 +294,14 @@ static coda_graph *build(const struct packed_case *c)
 
 static void **arguments(const struct packed_case *c, void *y, void *sums)
 {
-    static void *args[12];
+    static void *args[13];
     int n = 0;
     args[n++] = c->q, args[n++] = c->k, args[n++] = c->v, args[n++] = c->start;
     if (c->lengths) args[n++] = c->length;
     if (c->page) args[n++] = c->table;
     if (c->range) args[n++] = c->range;
     if (c->k_scale) args[n++] = c->k_scale, args[n++] = c->v_scale;
+    if (c->bias) args[n++] = c->bias;
     args[n++] = y, args[n++] = sums;
     return args;
 }

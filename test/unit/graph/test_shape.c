@@ -32,6 +32,7 @@ static const char leaves[] = "%x = input bf16[2,8,64]\n"
                              "%k0 = weight f32[5,0]\n"
                              "%odd = input f32[4,7]\n"
                              "%kv = input bf16[2,16,32]\n"
+                             "%kvb = input bf16[2,16,64]\n"
                              "%kvh = input bf16[2,4,16,8]\n"
                              "%kv8 = input f8e4m3[2,16,32]\n"
                              "%one4 = input f32[4]\n"
@@ -50,6 +51,15 @@ static const char leaves[] = "%x = input bf16[2,8,64]\n"
                              "%four = input f32[1,2,4,8]\n"
                              "%tall = input f32[2000000000,1]\n"
                              "%wide = input f32[1,2000000000]\n"
+                             "%b4 = input f32[2,4,8,16]\n"
+                             "%bh = input bf16[4,8,16]\n"
+                             "%bk = input bf16[2,1,1,16]\n"
+                             "%bi = input i32[2,4,8,16]\n"
+                             "%bf = input f16[4,8,16]\n"
+                             "%b16 = input f32[16]\n"
+                             "%b1 = input f32[1,1]\n"
+                             "%bt = input f32[8,8,1]\n"
+                             "%b5 = input f32[1,2,4,8,16]\n"
                              "%y = ";
 
 /* The type of one operation over the leaves, or the failure's text. */
@@ -305,6 +315,34 @@ static const struct {
     {"attention %kv8, %kv8, %kv8", "attention: operand 0 is f8e4m3[2,16,32]; only attention's k and v, "
                                    "coda_cast, views and coda_assign read "
                                    "fp8"},
+    {"attention %x, %kvb, %kvb, _, _, _, _, _, _, _, _, %b4 {heads=4}", "bf16[2,8,64]"},
+    {"attention %x, %kvb, %kvb, _, _, _, _, _, _, _, _, %bh {heads=4, lse=1}", "f32[2,4,8]"},
+    {"attention %x, %kvb, %kvb, _, _, _, _, _, _, _, _, %bk {heads=4}", "bf16[2,8,64]"},
+    {"attention %x, %kvb, %kvb, _, _, _, _, _, _, _, _, %b16 {heads=4}", "bf16[2,8,64]"},
+    {"attention %x, %kvb, %kvb, _, _, _, _, _, _, _, _, %b1 {heads=4}", "bf16[2,8,64]"},
+    {"attention %m, %kvs, %kvs, _, _, _, _, _, _, _, %starts, %bt {heads=8, kv_heads=4}", "f32[8,64]"},
+    {"attention %x, %pool, %pool, %len, _, _, _, %table, _, _, _, %b16 {heads=8, kv_heads=4, page=4}",
+     "bf16[2,8,64]"},
+    {"attention %x, %kvh, %kvh, _, _, _, _, _, _, _, _, %b16 {heads=8, kv_heads=4, layout=1}",
+     "bf16[2,8,64]"},
+    {"attention %x, %kvb, %kvb, _, _, _, _, _, _, _, _, %b4 {heads=8}",
+     "attention: bias is f32[2,4,8,16]; must be f32 or bf16, of rank 1..4, and broadcast to [2,8,8,16]"},
+    {"attention %x, %x, %x, _, _, _, _, _, _, _, _, %bk {heads=4}",
+     "attention: bias is bf16[2,1,1,16]; must be f32 or bf16, of rank 1..4, and broadcast to [2,4,8,8]"},
+    {"attention %x, %kvb, %kvb, _, _, _, _, _, _, _, _, %bf {heads=4}",
+     "attention: bias is f16[4,8,16]; must be f32 or bf16, of rank 1..4, and broadcast to [2,4,8,16]"},
+    {"attention %x, %kvb, %kvb, _, _, _, _, _, _, _, _, %bi {heads=4}",
+     "attention: bias is i32[2,4,8,16]; must be f32 or bf16, of rank 1..4, and broadcast to [2,4,8,16]"},
+    {"attention %x, %kvb, %kvb, _, _, _, _, _, _, _, _, %b5 {heads=4}",
+     "attention: bias is f32[1,2,4,8,16]; must be f32 or bf16, of rank 1..4, and broadcast to [2,4,8,16]"},
+    {"attention %x, %kvb, %kvb, _, _, _, _, _, _, _, _, %s {heads=4}",
+     "attention: bias is f32[]; must be f32 or bf16, of rank 1..4, and broadcast to [2,4,8,16]"},
+    {"attention %m, %m, %m, _, _, _, _, _, _, _, _, %bh {heads=4}",
+     "attention: bias is bf16[4,8,16]; must be f32, of rank 1..4, and broadcast to [4,8,8]"},
+    {"attention %m, %kvs, %kvs, _, _, _, _, _, _, _, %starts, %b4 {heads=8, kv_heads=4}",
+     "attention: bias is f32[2,4,8,16]; must be f32, of rank 1..4, and broadcast to [8,8,16]"},
+    {"attention %x, %pool, %pool, %len, _, _, _, %table, _, _, _, %bt {heads=4, kv_heads=2, page=4}",
+     "attention: bias is f32[8,8,1]; must be f32 or bf16, of rank 1..4, and broadcast to [2,4,8,16]"},
     {"attention %x, %x, %x {heads=4, lse=1}", "f32[2,4,8]"},
     {"attention %m, %m, %m {lse=1}", "f32[1,8]"},
     {"attention %x, %x, %x {lse=2}", "attention: lse is 2; must be 0..1"},

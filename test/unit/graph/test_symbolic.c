@@ -74,9 +74,10 @@ static const char leaves[] = "dim %B = 1..8\n"
                              "%slot = input i32[T]\n"
                              "%q = input f32[T,2*T]\n"
                              "%starts = input i32[B+1]\n"
-                             "%some = input i32[Z]\n";
+                             "%some = input i32[Z]\n"
+                             "%bias = input f32[2,T,S]\n";
 
-/* Line 20 of a text that begins with these, and what its type is, or why it has none. */
+/* Line 21 of a text that begins with these, and what its type is, or why it has none. */
 static const struct {
     const char *line, *expected;
 } rules[] = {
@@ -134,6 +135,10 @@ static const struct {
      "attention: starts are i32[B] but k is [B,S,64]; must be [B-1,Tk,columns]"},
     {"attention %t, %y, %y, _, _, _, _, _, _, _, %some {heads=2}",
      "attention: q is [T,64] but starts are i32[Z]; q must be [T,columns], starts i32 or i64[B+1]"},
+    {"attention %x, %y, %y, _, _, _, _, _, _, _, _, %bias {heads=2}", "f32[B,T,64]"},
+    {"attention %x, %x, %x, _, _, _, _, _, _, _, _, %bias {heads=2}",
+     "attention: bias is f32[2,T,S]; must be f32, of rank 1..4, and broadcast to [B,2,T,T]"},
+    {"attention %t, %y, %y, _, _, _, _, _, _, _, %starts, %bias {heads=2}", "f32[T,64]"},
     {"append %k, %t, %slot", "f32[S,64]"},
     {"assign %k, %s", "f32[S,64]"},
     {"assign %k, %t", "assign: the state is f32[S,64] but the value is f32[T,64]; they must be equal"},
@@ -159,9 +164,9 @@ START_TEST(rule)
     char text[2048], got[512];
     snprintf(text, sizeof text, "%s%%r = %s\n", leaves, rules[_i].line);
     graph *g = graph_parse(text);
-    const char *message = strstr(coda_error(), "line 20: ");
+    const char *message = strstr(coda_error(), "line 21: ");
     if (g) snprintf(got, sizeof got, "%s", type_text(&g->node[g->nodes - 1].type).s);
-    else snprintf(got, sizeof got, "%s", message ? message + strlen("line 20: ") : coda_error());
+    else snprintf(got, sizeof got, "%s", message ? message + strlen("line 21: ") : coda_error());
     ck_assert_str_eq(got, rules[_i].expected);
     if (g) ck_assert_int_eq(graph_verify(g), CODA_OK);
     graph_free(g);

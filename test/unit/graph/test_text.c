@@ -67,6 +67,11 @@ static const struct {
      "%q = input f32[6,8]\n%k = input f32[2,9,8]\n%n = input i32[2]\n%s = input i32[3]\n"
      "%4 = attention %q, %k, %k, %n, _, _, _, _, _, _, %s {scale=0x1p-1, heads=2, kv_heads=2, causal=1,"
      " align=3}  ; f32[6,8]\n"},
+    {"%q = input bf16[6,8]\n%b = input f32[2,1,6]\n"
+     "%a = attention %q, %q, %q, _, _, _, _, _, _, _, _, %b {heads=2}",
+     "%q = input bf16[6,8]\n%b = input f32[2,1,6]\n"
+     "%2 = attention %q, %q, %q, _, _, _, _, _, _, _, _, %b {scale=0x1p-1, heads=2, kv_heads=2}  ; "
+     "bf16[6,8]\n"},
     {"%x = input f32[4,8]\n%r = rope %x, _ {half=1, head_dim=4, base=1e4}",
      "%x = input f32[4,8]\n"
      "%1 = rope %x {base=0x1.388p+13, head_dim=4, rotary=4, heads=2, half=1}  ; f32[4,8]\n"},
