@@ -242,18 +242,20 @@ static void consider_scattered(struct search *s)
         }
 }
 
-/* With many rows a tile of three warpgroups loads fewer bytes for a product than two narrower ones; where all
- * of them run at once, there is no last wave that its size could leave half empty. */
-static void single_wave(struct search *s, struct tile t)
+/* With many rows a square tile of three warpgroups loads fewer bytes for a product than the narrower ones of
+ * two; where all of them run at once, there is no last wave that its size could leave half empty. */
+static void consider_single_wave(struct search *s)
 {
+    struct tile t = {.bm = 192, .bn = 192, .groups = 3};
+    int span = program_span(s->p);
     bool once = !s->common && program_blocks(s->p, &t) <= s->sms;
-    if (once && s->p->dim[1] > MOST_ODD_ROWS) consider(s, t);
+    if (once && s->p->dim[1] > MOST_ODD_ROWS && (!span || t.bn % span == 0)) consider(s, t);
 }
 
 static void consider_known(struct search *s)
 {
     consider_two(s, alone);
-    consider_widths(s, (struct tile){.bm = 192, .groups = 3}, single_wave);
+    consider_single_wave(s);
 }
 
 static void candidates(struct search *s, enum tile_class class)

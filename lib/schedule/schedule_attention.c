@@ -1,5 +1,6 @@
 /* schedule_attention.c -- which attention programs run on Hopper's units, and in which tile: many queries by
- * TMA and wgmma, of short sequences all keys at once; few by TMA and mma.sync, the keys split over a cluster. */
+ * TMA and wgmma, of short sequences all keys at once; few by TMA and mma.sync, the keys split over a
+ * cluster. */
 #include "own.h"
 #include "schedule.h"
 
@@ -110,7 +111,8 @@ static bool fits_wgmma(const struct attention_spec *a, const struct target *targ
 
 /* ---- Hopper, short sequences ---- */
 
-/* Of more columns than 64 a tile of 128 queries, whose keys are loaded once, was as fast or faster on an H200. */
+/* Of more columns than 64 a tile of 128 queries, whose keys are loaded once, was as fast or faster on an
+ * H200. */
 enum { SHORT_QUERIES = 64, SHORT_KEYS = 256, SHORT_COLUMNS = 64 };
 
 /* Blocks of so many keys that an SM has registers for; addresses of a bias take some, too. */

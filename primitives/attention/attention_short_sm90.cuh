@@ -1,17 +1,18 @@
 // attention_short_sm90.cuh -- attention on Hopper of sequences whose keys are a single block of bn.
 //
-// A block of one warpgroup has 64 queries of a head, and at once in shared memory all of their keys and values:
+// A block of one warpgroup has 64 queries of a head, and at once in shared memory all of their keys and
+// values:
 //
 //     S = Q K^T,   P = 2^(c (S - max)) rounded to T,   O = P V / sum
 //
-// follow one after the other, and nothing of a block overlaps. So `resident` blocks share an SM, and while one
-// waits for its copies, another one multiplies and a third one computes exponentials: where sequences are short,
-// tiles are many, and each spends most of its time in waiting. Beside its ring attention_sm90.cuh has one block
-// on an SM.
+// follow one after the other, and nothing of a block overlaps. So two to four blocks share an SM, and while
+// one waits for its copies, another one multiplies and a third one computes exponentials: where sequences are
+// short, tiles are many, and each spends most of its time in waiting. Beside its ring attention_sm90.cuh has
+// one block on an SM.
 //
-// Columns are padded to a multiple of 64 and rows past the end are read as zeros by TMA; values past a sequence's
-// length are zeroed, since zero times NaN is NaN. Tiles of a head are neighbours in the grid and find its keys in
-// L2. Every sum has a fixed order.
+// Columns are padded to a multiple of 64 and rows past the end are read as zeros by TMA; values past a
+// sequence's length are zeroed, since zero times NaN is NaN. Tiles of a head are neighbours in the grid and
+// find its keys in L2. Every sum has a fixed order.
 //
 // Config: as attention_sm90.cuh has it, but for box, stages, groups and cluster; no pages, ranges or starts.
 // bn is at least the launch's tk.
@@ -59,8 +60,8 @@ template <class Config> struct AttentionShort {
     // ---- Copies, by one thread ----
 
     template <i32 rows>
-    DEV static void load(u8 (&to)[chunks][rows * swizzle_row], u32 bar, const TensorMap &map, i32 head, i32 time,
-                         i32 batch)
+    DEV static void load(u8 (&to)[chunks][rows * swizzle_row], u32 bar, const TensorMap &map, i32 head,
+                         i32 time, i32 batch)
     {
         for (i32 c = 0; c < chunks; c++)
             ptx::tma_load(ptx::shared_address(to[c]), &map, bar, 64 * c, head, time, batch);

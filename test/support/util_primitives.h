@@ -19,7 +19,8 @@ float *map_cases(const struct prim *p, uint64_t seed, int *count);
  * by 2^-23 of itself changes in it. A factor below 2^-126 of the result may be taken for 0. NaN and
  * infinities must agree. Otherwise says why not; *error becomes the relative error. */
 bool map_close(const struct prim *p, const float *args, float got, double *error, char *why, size_t size);
-/* The same of its form for 16 bits: within 2^-16 of the value, or 1e-14 times the operands behind the first. */
+/* The same of its form for 16 bits: within 2^-16 of the value, or 1e-14 times the operands behind the first
+ * one. */
 bool map_close_narrow(const struct prim *p, const float *args, float got, double *error, char *why,
                       size_t size);
 

@@ -103,7 +103,7 @@ START_TEST(few_kernels)
     static const struct {
         const char *arch;
         int kernels, base;
-    } target[] = {{"sm_90a", 58, 8}, {"sm_80", 16, 8}};
+    } target[] = {{"sm_90a", 56, 8}, {"sm_80", 16, 8}};
     struct texts best = {.n = 0}, base = {.n = 0};
     const struct shape *s = &shape[_i % 3];
     struct variants *v = variants_new();
