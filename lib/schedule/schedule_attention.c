@@ -199,25 +199,35 @@ static bool fits_split(const struct attention_spec *a, const struct target *targ
 
 /* ---- Any GPU ---- */
 
-static int64_t simt_shared(const struct attention_spec *a, int rows, int keys)
+enum { SIMT_WARPS = 4 };
+
+/* Lanes of a warp that share a query. */
+static int simt_lanes(const struct attention_spec *a) { return a->head_dim <= 256 ? 8 : 16; }
+
+/* Queries, keys, values; and weights of some keys, as attention_simt.cuh has them. */
+static int64_t simt_shared(const struct attention_spec *a, int64_t bm, int64_t bn)
 {
-    int64_t pitch = 64 * CEIL_DIV(a->head_dim, 64) + 4, bm = 16 * rows, bn = 16 * keys;
-    return 4 * ((bm + bn) * pitch + bm * (bn + 4));
+    int64_t quads = CEIL_DIV(a->head_dim, 4), slice = MIN(bn, a->head_dim <= 64 ? 32 : 16);
+    return 4 * ((bm + 2 * bn) * 4 * (quads | 1) + bm * (slice + 8));
 }
 
-/* A thread holds rows * head_dim / 16 sums: 64 or fewer where it can, 128 at most. Rows and keys are counted
- * in sixteens. A query's bits depend on the keys of a tile alone, so where they matter there are as many of
- * them whatever the queries. */
-static struct launch simt_tile(const struct attention_spec *a, int64_t shared, bool invariant)
+/* Queries of a thread: it holds rows * head_dim / lanes sums, 128 at most. */
+static int simt_rows(const struct attention_spec *a)
 {
-    int64_t chunks = CEIL_DIV(a->head_dim, 64);
-    int rows = chunks <= 4 ? 4 : chunks <= 8 ? 2 : chunks <= 32 ? 1 : 0, keys = 4;
-    while (rows > 1 && 16 * (rows / 2) >= a->tq && !invariant) rows /= 2;
-    while (rows && keys > 1 && simt_shared(a, rows, keys) > shared) keys /= 2;
-    while (rows > 0 && simt_shared(a, rows, keys) > shared) rows /= 2;
-    while (rows > 1 && 16 * (rows / 2) >= a->tq) rows /= 2;
-    struct launch t = {.bm = 16 * rows, .bn = 16 * keys, .threads = 256};
-    if (rows) t.shared_bytes = simt_shared(a, rows, keys), t.blocks = blocks(a, t.bm);
+    return a->head_dim <= 128 ? 8 : a->head_dim <= 512 ? 4 : a->head_dim <= 1024 ? 2 : a->head_dim <= 2048;
+}
+
+/* Keys are as many as leave blocks room beside each other, whatever the queries: the bits of a query's sums
+ * depend on it. Queries are fewer where there are fewer, or where SMs had none. */
+static struct launch simt_tile(const struct attention_spec *a, const struct target *target)
+{
+    int step = SIMT_WARPS * 32 / simt_lanes(a), rows = simt_rows(a), bm = step * rows;
+    int bn = simt_lanes(a) * (a->head_dim <= 32 ? 8 : 4);
+    while (rows && bn > simt_lanes(a) && simt_shared(a, bm, bn) > target->shared_bytes) bn /= 2;
+    while (rows && simt_shared(a, bm, bn) > target->shared_bytes) rows /= 2, bm = step * rows;
+    while (rows > 1 && (bm / 2 >= a->tq || blocks(a, bm / 2) <= target->sms)) rows /= 2, bm = step * rows;
+    struct launch t = {.bm = bm, .bn = bn, .threads = 32 * SIMT_WARPS};
+    if (rows) t.shared_bytes = simt_shared(a, bm, bn), t.blocks = blocks(a, bm);
     return t;
 }
 
@@ -230,12 +240,12 @@ void schedule_attention(struct schedule *s, const struct program *q, const struc
         t = wgmma_tile(a);
         t.cluster = q->invariant ? 0 : tile_parts(a, t.blocks, target->sms);
         t.blocks *= MAX(t.cluster, 1);
-    } else if (!attention_is_empty(a)) t = simt_tile(a, target->shared_bytes, q->invariant);
+    } else if (!attention_is_empty(a)) t = simt_tile(a, target);
     s->tile.bm = t.bm, s->tile.bn = t.bn, s->tile.stages = t.stages;
     s->tile.splits = t.splits;
     s->sm90 = t.sm90;
     s->cluster = MAX(t.cluster, t.splits);
-    bool at_once = t.sm90 && !t.splits; /* it waits before it reads anything */
+    bool at_once = !t.splits && t.blocks && target_has(target, TARGET_PDL); /* it waits before it reads */
     s->early = !q->prepare && (at_once || (t.splits && a->k.steady && a->v.steady && a->lengths.steady &&
                                            a->table.steady && a->starts.steady));
     s->grid = t.blocks;
