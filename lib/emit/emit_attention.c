@@ -393,14 +393,26 @@ static void emit_split(const struct attention_spec *a, const struct schedule *s,
 
 /* ---- Any GPU ---- */
 
+/* Do all rows begin at multiples of 4 elements? Buffers begin at multiples of 16 bytes. */
+static bool moves_by_quads(const struct attention_spec *a, const struct tensor_use *v)
+{
+    return a->head_dim % 4 == 0 && v->offset % 4 == 0 && v->batch % 4 == 0 && v->time % 4 == 0 &&
+           v->head % 4 == 0;
+}
+
 static void emit_simt_config(const struct attention_spec *a, const struct tile *tile, struct text *t)
 {
     emit_head(a, "attention/attention_simt.cuh", t);
     text_printf(t, "    typedef %s Q;\n    typedef %s K;\n", emit_dtype(a->q.dtype), emit_dtype(a->k.dtype));
     text_printf(t, "    typedef %s V;\n    typedef %s O;\n", emit_dtype(a->v.dtype), emit_dtype(a->o.dtype));
     emit_semantics(a, false, t);
-    constant(t, "i32", "rows", tile->bm / 16);
-    constant(t, "i32", "keys", tile->bn / 16);
+    constant(t, "bool", "q_quads", moves_by_quads(a, &a->q));
+    constant(t, "bool", "k_quads", moves_by_quads(a, &a->k));
+    constant(t, "bool", "v_quads", moves_by_quads(a, &a->v));
+    constant(t, "bool", "o_quads", moves_by_quads(a, &a->o));
+    constant(t, "i32", "bm", tile->bm);
+    constant(t, "i32", "bn", tile->bn);
+    constant(t, "i32", "stages", tile->stages);
     text_append(t, "};\n");
 }
 
@@ -425,7 +437,7 @@ static void emit_simt_entry(struct kernel *k, const struct attention_spec *a, co
     emit_strides(k, "of_o", &a->o, t);
     emit_extents(k, a, s, t);
     text_append(t, "};\n\n");
-    text_printf(t, "extern \"C\" __global__ void __launch_bounds__(%d, 1)\n", k->launch.threads);
+    text_append(t, "extern \"C\" __global__ void __launch_bounds__(Kernel::threads, Kernel::blocks)\n");
     text_printf(t, "%s(const __grid_constant__ Args args)\n{\n    Kernel::run(", k->symbol);
     emit_argument("const Config::Q", q, t);
     emit_argument("const Config::K", key, t);

@@ -236,25 +236,51 @@ static bool fits_split(const struct attention_spec *a, const struct target *targ
 
 /* ---- Any GPU ---- */
 
-static int64_t simt_shared(const struct attention_spec *a, int rows, int keys)
+enum { SIMT_WARPS = 4, SIMT_SLICE = 16, BLOCK_BYTES = 1024 /* of an SM's shared memory, for each block */ };
+
+/* Lanes of a warp that share a query. */
+static int simt_lanes(const struct attention_spec *a) { return a->head_dim <= 128 ? 8 : 16; }
+
+/* Queries of a thread: it holds rows * head_dim / lanes sums, 128 at most. */
+static int simt_rows(const struct attention_spec *a)
 {
-    int64_t pitch = 64 * CEIL_DIV(a->head_dim, 64) + 4, bm = 16 * rows, bn = 16 * keys;
-    return 4 * ((bm + bn) * pitch + bm * (bn + 4));
+    return a->head_dim <= 256 ? 8 : a->head_dim <= 512 ? 4 : a->head_dim <= 1024 ? 2 : a->head_dim <= 2048;
 }
 
-/* A thread holds rows * head_dim / 16 sums: 64 or fewer where it can, 128 at most. Rows and keys are counted
- * in sixteens. A query's bits depend on the keys of a tile alone, so where they matter there are as many of
- * them whatever the queries. */
-static struct launch simt_tile(const struct attention_spec *a, int64_t shared, bool invariant)
+/* Keys of a tile, whatever the queries: the bits of a query's sums depend on it. Three blocks share an SM's
+ * registers if heads are short, two others. */
+static int simt_keys(const struct attention_spec *a)
 {
-    int64_t chunks = CEIL_DIV(a->head_dim, 64);
-    int rows = chunks <= 4 ? 4 : chunks <= 8 ? 2 : chunks <= 32 ? 1 : 0, keys = 4;
-    while (rows > 1 && 16 * (rows / 2) >= a->tq && !invariant) rows /= 2;
-    while (rows && keys > 1 && simt_shared(a, rows, keys) > shared) keys /= 2;
-    while (rows > 0 && simt_shared(a, rows, keys) > shared) rows /= 2;
-    while (rows > 1 && 16 * (rows / 2) >= a->tq) rows /= 2;
-    struct launch t = {.bm = 16 * rows, .bn = 16 * keys, .threads = 256};
-    if (rows) t.shared_bytes = simt_shared(a, rows, keys), t.blocks = blocks(a, t.bm);
+    return a->head_dim > 32 && a->head_dim <= 64 ? 48 : 64;
+}
+
+/* Queries; keys and values, or either; and weights of some keys, as attention_simt.cuh has them. */
+static int64_t simt_shared(const struct attention_spec *a, const struct launch *t)
+{
+    int64_t pitch = 4 * (CEIL_DIV(a->head_dim, 4) | 1), slice = MIN(t->bn, SIMT_SLICE);
+    return 4 * ((t->bm + t->stages * t->bn) * pitch + t->bm * (slice + 8));
+}
+
+static bool simt_fits(const struct attention_spec *a, const struct launch *t, int blocks, int shared)
+{
+    return blocks * (simt_shared(a, t) + BLOCK_BYTES) <= shared + BLOCK_BYTES;
+}
+
+/* Keys and values share their place if that lets a second block stand beside. Queries are fewer where there
+ * are fewer, or where SMs had none. */
+static struct launch simt_tile(const struct attention_spec *a, const struct target *target)
+{
+    int lanes = simt_lanes(a), step = 32 * SIMT_WARPS / lanes, shared = target->shared_bytes;
+    struct launch t = {
+        .bm = step * simt_rows(a), .bn = simt_keys(a), .stages = 1, .threads = 32 * SIMT_WARPS};
+    while (t.bn > lanes && !simt_fits(a, &t, 1, shared)) t.bn = t.bn > 32 ? 32 : t.bn / 2;
+    while (t.bm && !simt_fits(a, &t, 1, shared)) t.bm = t.bm > step ? t.bm / 2 : 0;
+    while (t.bm > step && (t.bm / 2 >= a->tq || blocks(a, t.bm / 2) <= target->sms)) t.bm /= 2;
+    struct launch two = t;
+    two.stages = 2;
+    if (simt_fits(a, &two, 2, shared) || (simt_fits(a, &two, 1, shared) && !simt_fits(a, &t, 2, shared)))
+        t = two;
+    if (t.bm) t.shared_bytes = simt_shared(a, &t), t.blocks = blocks(a, t.bm);
     return t;
 }
 
@@ -269,12 +295,12 @@ void schedule_attention(struct schedule *s, const struct program *q, const struc
         t = wgmma_tile(a);
         t.cluster = q->invariant ? 0 : tile_parts(a, t.blocks, target->sms);
         t.blocks *= MAX(t.cluster, 1);
-    } else if (!attention_is_empty(a)) t = simt_tile(a, target->shared_bytes, q->invariant);
+    } else if (!attention_is_empty(a)) t = simt_tile(a, target);
     s->tile.bm = t.bm, s->tile.bn = t.bn, s->tile.stages = t.stages;
     s->tile.splits = t.splits;
     s->sm90 = t.sm90, s->resident = t.resident;
     s->cluster = MAX(t.cluster, t.splits);
-    bool at_once = t.sm90 && !t.splits; /* it waits before it reads anything */
+    bool at_once = !t.splits && t.blocks && target_has(target, TARGET_PDL); /* it waits before it reads */
     s->early = !q->prepare && (at_once || (t.splits && a->k.steady && a->v.steady && a->lengths.steady &&
                                            a->table.steady && a->starts.steady));
     s->grid = t.blocks;

@@ -1,97 +1,142 @@
 // attention_simt.cuh -- attention for any dtype, stride and GPU: plain fp32 multiply-adds.
 //
-// A block of 256 threads holds bm = 16 * rows queries of one head in shared memory and walks over the
-// keys it can see, bn = 16 * keys of them at a time: scores, online softmax, then its values through the
-// same buffer. Thread (y, x) owns the queries y + 16i; of a score tile the keys x + 16j, of the result
-// the columns 4x + 64c .. + 3. A row's 16 threads are neighbours in a warp, so row sums are shuffles.
-// The columns are padded with zeros to a multiple of 64; rows of shared memory carry 4 floats more, so
-// that 16-byte reads of neighbouring rows do not meet in a bank.
+// A block of 4 warps holds bm queries of one head in shared memory and walks over the keys that they can see,
+// bn at a time: scores, online softmax, and then the weights times the values. With two stages values arrive
+// while scores are computed, and the next keys while values are added up; with one both have the same place,
+// and another block of the SM computes meanwhile.
 //
-// Config: types Q K V O; rows keys; and as attention_sm90.cuh has it, from heads on, but for tiles.
+// A query belongs to `lanes` lanes of one warp. Thread (y, x) of a warp owns the queries y + 32 / lanes * i
+// of it; of a score tile the keys x + lanes * j, of the result the columns 4 (x + lanes * c) .. + 3. What
+// shared memory delivers to registers bounds both products, so that a thread's part of a tile is as large as
+// registers hold. Lanes 2l and 2l + 1 have the same x, and lanes of the same parity in half a warp the same
+// y: half a warp reads eight addresses of keys or values, which meet in no bank, or two of queries or
+// weights. Weights pass through shared memory, `slice` keys at a time, from the lanes of a query to
+// themselves: no other warp waits for them.
+//
+// Config: types Q K V O; bm bn stages; {q,k,v,o}_quads (rows.cuh); and as attention_sm90.cuh has it, from
+// heads on, but for tiles.
 #pragma once
 #include "attention/packed.cuh"
 #include "attention/pages.cuh"
+#include "attention/rows.cuh"
 #include "attention/score.cuh"
+#include "ptx/barrier.cuh"
+#include "tile/resources.cuh"
 
 namespace coda {
 
 template <class Config> struct AttentionSimt {
-    struct Tiled : Config {
-        static constexpr i32 bm = 16 * Config::rows, bn = 16 * Config::keys;
-    };
-    static constexpr i32 rows = Tiled::rows, keys = Tiled::keys, bm = Tiled::bm, bn = Tiled::bn;
-    static constexpr i32 threads = 256;
-    static constexpr i32 chunks = (Tiled::head_dim + 63) / 64, pitch = 64 * chunks + 4, score_pitch = bn + 4;
-    static constexpr i32 shared_floats = (bm + bn) * pitch + bm * score_pitch;
+    static constexpr i32 bm = Config::bm, bn = Config::bn, head_dim = Config::head_dim;
+    static constexpr i32 warps = 4, threads = 32 * warps;
+    static constexpr i32 lanes = head_dim <= 128 ? 8 : 16, apart = 32 / lanes; // queries of a warp's lanes
+    static constexpr i32 own = bm / warps, rows = own / apart, keys = bn / lanes;
+    static constexpr i32 chunks = (head_dim + 4 * lanes - 1) / (4 * lanes);
 
+    typedef coda::Rows<head_dim, threads> Rows;
+    static constexpr i32 columns = Rows::columns, pitch = Rows::pitch;
+    static constexpr i32 slice = bn < 16 ? bn : 16;
+    static constexpr i32 slice_pitch = slice + 8; // lanes of four queries write to 32 banks
+    static constexpr i32 tiles = Config::stages;  // of keys and values: one has room for either
+    static constexpr i32 shared_floats = (bm + tiles * bn) * pitch + bm * slice_pitch;
+    static constexpr i32 step = 2; // columns that a thread reads at a time
+
+    // Is it worth a look whether a warp's queries need a tile?
+    static constexpr bool skips = Config::limited || Config::window || Config::ranges || rows < 8;
+
+    // Blocks of an SM: three where registers suffice for sums, scores, keys and the rest; else two.
+    static constexpr i32 rest = Config::starts || Config::page ? 32 : skips || !Score<Config>::plain ? 16 : 0;
+    static constexpr i32 held = rows * (4 * chunks + keys) + step * keys + rest;
+    static constexpr i32 blocks = held <= 144 ? 3 : 2;
+
+    // The largest score so far, the same in all lanes of a query; of the weights this lane's sum.
     struct Row {
         float max, sum;
     };
     struct Strides {
         const AttentionStrides &q, &k, &v, &o;
     };
+    // Queries of a sequence, from row `query` of its batch of q on.
+    struct Tile {
+        const AttentionInputs &in;
+        const Visible<Config> &see;
+        i64 batch;
+        i32 query, head;
 
-    // Copies `count` rows of head_dim columns, row r from from[r * stride]; rows past `limit` are zero.
-    template <class T> DEV static void load_rows(float *to, const T *from, i64 stride, i32 count, i32 limit)
-    {
-#pragma unroll 4
-        for (i32 e = threadIdx.x; e < count * 64 * chunks; e += threads) {
-            i32 r = e / (64 * chunks), c = e % (64 * chunks);
-            to[r * pitch + c] = r < limit && c < Tiled::head_dim ? load(from + r * stride + c) : 0.0f;
-        }
-    }
+        DEV i64 batch_of_q() const { return Config::starts ? 0 : batch; }
+        DEV i64 batch_of_k() const { return Config::page ? 0 : batch; }
+        DEV i32 kv_head() const { return head / Config::group; }
+    };
 
-    // The same of a sequence's keys from `key` on, of those that exist. Pages are `page` apart.
-    template <class T>
-    DEV static void load_block(float *to, const T *from, i64 page, i64 stride, i32 key,
-                               const Visible<Tiled> &see, const AttentionInputs &in, i64 batch)
+    DEV static i32 warp() { return ptx::uniform(threadIdx.x / 32); }
+    DEV static i32 lane_row() { return (threadIdx.x & 1) + threadIdx.x % 32 / (2 * lanes) * 2; } // y
+    DEV static i32 lane_column() { return threadIdx.x / 2 % lanes; }                             // x
+    // The block meets, its warps from whichever places they come.
+    DEV static void meet() { ptx::named_barrier(barrier_block, threads); }
+    // The row of the tile that is query i of this thread.
+    DEV static i32 row_of(i32 i) { return own * warp() + lane_row() + apart * i; }
+
+    // Keys from `key` on, or their values, of those that exist. Of a pool a batch is a page.
+    template <bool quads, class T>
+    DEV static void load_block(float *to, const T *from, const AttentionStrides &stride, i32 key,
+                               const Tile &t)
     {
-        if constexpr (Tiled::page == 0) {
-            load_rows(to, from + key * stride, stride, bn, see.keys - key);
-        } else {
-#pragma unroll 4
-            for (i32 e = threadIdx.x; e < bn * 64 * chunks; e += threads) {
-                i32 r = e / (64 * chunks), c = e % (64 * chunks);
-                i32 row = key + r < see.keys ? pool_row<Tiled>(in, batch, key + r) : in.extents.slots;
-                bool there = row < in.extents.slots && c < Tiled::head_dim;
-                const i64 at = row / Tiled::page * page + row % Tiled::page * stride;
-                to[r * pitch + c] = there ? load(from + at + c) : 0.0f;
+        Rows::template copy<quads, bn>(to, from, [&](i32 r, i64 &at) {
+            if constexpr (Config::page == 0) {
+                at = (key + r) * stride.time;
+                return key + r < t.see.keys;
+            } else {
+                const i32 slots = t.in.extents.slots;
+                const i32 row = key + r < t.see.keys ? pool_row<Config>(t.in, t.batch, key + r) : slots;
+                at = row / Config::page * stride.batch + row % Config::page * stride.time;
+                return row < slots;
             }
-        }
+        });
+        ptx::copy_async_commit();
     }
 
+    // What other lanes of a query have.
     DEV static float row_max(float x)
     {
-        for (i32 d = 1; d < 16; d *= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, d));
+#pragma unroll
+        for (i32 d = 2; d < 2 * lanes; d *= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, d));
         return x;
     }
     DEV static float row_sum(float x)
     {
-        for (i32 d = 1; d < 16; d *= 2) x += __shfl_xor_sync(~0u, x, d);
+#pragma unroll
+        for (i32 d = 2; d < 2 * lanes; d *= 2) x += __shfl_xor_sync(~0u, x, d);
         return x;
     }
     DEV static float4 quad(const float *p) { return *reinterpret_cast<const float4 *>(p); }
-    DEV static float dot(float4 a, float4 b, float sum)
+    DEV static void add(float (&sum)[4], float w, float4 x)
     {
-        return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
+        sum[0] = fmaf(w, x.x, sum[0]);
+        sum[1] = fmaf(w, x.y, sum[1]);
+        sum[2] = fmaf(w, x.z, sum[2]);
+        sum[3] = fmaf(w, x.w, sum[3]);
     }
 
     // s[i][j] = q . k for the thread's queries and keys.
     DEV static void scores(float (&s)[rows][keys], const float *q, const float *k)
     {
-        i32 y = threadIdx.x / 16, x = threadIdx.x % 16;
-        for (i32 i = 0; i < rows; i++)
-            for (i32 j = 0; j < keys; j++) s[i][j] = 0.0f;
-#pragma unroll 2
-        for (i32 c = 0; c < 64 * chunks; c += 4) {
-            float4 kv[keys];
+        q += row_of(0) * pitch, k += lane_column() * pitch;
 #pragma unroll
-            for (i32 j = 0; j < keys; j++) kv[j] = quad(k + (x + 16 * j) * pitch + c);
+        for (i32 i = 0; i < rows; i++)
+#pragma unroll
+            for (i32 j = 0; j < keys; j++) s[i][j] = 0.0f;
+#pragma unroll 1
+        for (i32 c = 0; c < columns; c += step) {
+            float kv[keys][step];
+#pragma unroll
+            for (i32 j = 0; j < keys; j++) port::load_piece(kv[j], k + lanes * j * pitch + c);
 #pragma unroll
             for (i32 i = 0; i < rows; i++) {
-                float4 qv = quad(q + (y + 16 * i) * pitch + c);
+                float qv[step];
+                port::load_piece(qv, q + apart * i * pitch + c);
 #pragma unroll
-                for (i32 j = 0; j < keys; j++) s[i][j] = dot(qv, kv[j], s[i][j]);
+                for (i32 j = 0; j < keys; j++)
+#pragma unroll
+                    for (i32 e = 0; e < step; e++) s[i][j] = fmaf(qv[e], kv[j][e], s[i][j]);
             }
         }
     }
@@ -99,140 +144,196 @@ template <class Config> struct AttentionSimt {
     // Turns a row's scores into exp2 of what they exceed the new maximum by; returns the factor by which
     // older sums shrink. A score not seen weighs nothing, also when no score of the row is seen. They are
     // scaled after the maximum is off: of large scores, scaled and rounded, the difference would be noise.
-    DEV static float weigh(float (&s)[keys], Row &row, const Score<Tiled> &as, const BiasRow<Tiled> &bias,
+    template <bool all>
+    DEV static float weigh(float (&s)[keys], Row &row, const Score<Config> &as, const BiasRow<Config> &bias,
                            i32 position, i32 key, KeyRange seen)
     {
         float top = row.max, sum = 0.0f;
 #pragma unroll
         for (i32 j = 0; j < keys; j++) {
-            i32 at = key + 16 * j;
-            const bool sees = at >= seen.first && at < seen.end;
+            i32 at = key + lanes * j;
+            const bool sees = all || (at >= seen.first && at < seen.end);
             s[j] = sees ? as.of(s[j], position - at, at, bias.of(at)) : unseen();
             top = fmaxf(top, s[j]);
         }
         top = row_max(top);
-        const float c = Score<Tiled>::exponent, base = top == unseen() ? 0.0f : top;
+        const float c = Score<Config>::exponent, base = top == unseen() ? 0.0f : top;
         float factor = math::exp2((row.max - base) * c);
 #pragma unroll
         for (i32 j = 0; j < keys; j++) sum += s[j] = math::exp2((s[j] - base) * c);
-        row = {top, row.sum * factor + row_sum(sum)};
+        row = {top, row.sum * factor + sum};
         return factor;
     }
 
-    // o += p v for the thread's queries and columns.
+    // The same of all rows, and o shrinks. If `all`, each row sees all keys.
+    template <bool all>
+    DEV static void weigh(float (&s)[rows][keys], float (&o)[rows][chunks][4], Row (&row)[rows],
+                          const Score<Config> &as, i32 key, const Tile &t)
+    {
+        const float times = key_scale<Config>(t.in, t.kv_head());
+#pragma unroll
+        for (i32 i = 0; i < rows; i++) {
+            const i32 at = t.query + row_of(i);
+            const KeyRange seen = all ? KeyRange{0, 0} : t.see.of(at);
+#pragma unroll
+            for (i32 j = 0; j < keys && Config::k_scales; j++) s[i][j] *= times;
+            const BiasRow<Config> bias(t.in, (i32)t.batch, t.head, min(at, t.see.rows() - 1));
+            const float factor =
+                weigh<all>(s[i], row[i], as, bias, at + t.see.shift(), key + lane_column(), seen);
+#pragma unroll
+            for (i32 c = 0; c < chunks; c++)
+#pragma unroll
+                for (i32 e = 0; e < 4; e++) o[i][c][e] *= factor;
+        }
+    }
+
+    // o += p v of four keys for the thread's queries and columns. Columns past the last are not written in
+    // the end: they take those of the last quad, which is there.
     DEV static void accumulate(float (&o)[rows][chunks][4], const float *p, const float *v)
     {
-        i32 y = threadIdx.x / 16, x = threadIdx.x % 16;
-#pragma unroll 2
-        for (i32 j = 0; j < bn; j++) {
-            float w[rows];
+        float4 w[rows];
 #pragma unroll
-            for (i32 i = 0; i < rows; i++) w[i] = p[(y + 16 * i) * score_pitch + j];
+        for (i32 i = 0; i < rows; i++) w[i] = quad(p + apart * i * slice_pitch);
+#pragma unroll
+        for (i32 j = 0; j < 4; j++)
 #pragma unroll
             for (i32 c = 0; c < chunks; c++) {
-                float4 t = quad(v + j * pitch + 64 * c + 4 * x);
+                const i32 col = 4 * (lane_column() + lanes * c);
+                const float4 x = quad(v + j * pitch + (c + 1 < chunks ? col : min(col, columns - 4)));
 #pragma unroll
-                for (i32 i = 0; i < rows; i++) {
-                    o[i][c][0] = fmaf(w[i], t.x, o[i][c][0]);
-                    o[i][c][1] = fmaf(w[i], t.y, o[i][c][1]);
-                    o[i][c][2] = fmaf(w[i], t.z, o[i][c][2]);
-                    o[i][c][3] = fmaf(w[i], t.w, o[i][c][3]);
-                }
+                for (i32 i = 0; i < rows; i++)
+                    add(o[i][c], j == 0 ? w[i].x : j == 1 ? w[i].y : j == 2 ? w[i].z : w[i].w, x);
+            }
+    }
+    // The same of a tile's keys, whose weights are s.
+    DEV static void accumulate(float (&o)[rows][chunks][4], const float (&s)[rows][keys], float *weights,
+                               const float *v)
+    {
+        weights += row_of(0) * slice_pitch;
+#pragma unroll
+        for (i32 first = 0; first < bn; first += slice) {
+            __syncwarp(); // the last slice's have been read
+#pragma unroll
+            for (i32 i = 0; i < rows; i++)
+#pragma unroll
+                for (i32 j = 0; j < slice / lanes; j++)
+                    weights[apart * i * slice_pitch + lane_column() + lanes * j] = s[i][first / lanes + j];
+            __syncwarp();
+#pragma unroll 1
+            for (i32 j = 0; j < slice; j += 4) accumulate(o, weights + j, v + (first + j) * pitch);
+        }
+    }
+
+    DEV static void write(const float (&o)[rows][chunks][4], const Row (&row)[rows], const Score<Config> &as,
+                          typename Config::O *out, i64 stride, const Tile &t)
+    {
+#pragma unroll
+        for (i32 i = 0; i < rows; i++) {
+            const i32 at = t.query + row_of(i);
+            const bool none = t.see.none(at); // then its sums are 0, or 0 times a NaN that others see
+            const float sum = row_sum(row[i].sum), whole = sum + as.sink_weight(row[i].max);
+            float inverse = 1.0f / whole;
+            if (Config::v_scales) inverse *= value_scale<Config>(t.in, t.kv_head());
+            if (at >= t.see.rows()) continue;
+            if (Config::lse && lane_column() == 0)
+                Score<Config>::store(t.in, t.batch, t.head, at,
+                                     none ? unseen() : as.log_sum(row[i].max, sum));
+            if (!Config::stored) continue;
+#pragma unroll
+            for (i32 c = 0; c < chunks; c++) {
+                const i32 col = 4 * (lane_column() + lanes * c);
+                float x[4];
+#pragma unroll
+                for (i32 e = 0; e < 4; e++) x[e] = none ? 0.0f : o[i][c][e] * inverse;
+                if (!Config::o_quads) port::store_tail(out + at * stride + col, x, 1, head_dim - col);
+                else if (col < head_dim) port::store_piece(out + at * stride + col, x);
             }
         }
     }
 
-    DEV static void write(const float (&o)[rows][chunks][4], const Row *row, const Visible<Tiled> &see,
-                          const Score<Tiled> &as, typename Tiled::O *out, i64 stride,
-                          i32 query, const AttentionInputs &in, i64 batch, i32 head)
+    // o = the sum of weights times values over all keys, whose tiles have room from `tile` on.
+    DEV static void walk(float (&o)[rows][chunks][4], Row (&row)[rows], const Score<Config> &as,
+                         const float *queries, float *tile, const typename Config::K *k,
+                         const typename Config::V *v, const Strides &stride, const Tile &t)
     {
-        i32 y = threadIdx.x / 16, x = threadIdx.x % 16;
-#pragma unroll
-        for (i32 i = 0; i < rows; i++) {
-            i32 at = query + y + 16 * i;
-            bool none = see.none(at); // then its sums are 0, or 0 times a NaN that others see
-            float whole = row[i].sum + as.sink_weight(row[i].max), inverse = 1.0f / whole;
-            if (Tiled::v_scales) inverse *= value_scale<Tiled>(in, head / Tiled::group);
-            if (Tiled::lse && x == 0 && at < see.rows())
-                Score<Tiled>::store(in, batch, head, at,
-                                    none ? unseen() : as.log_sum(row[i].max, row[i].sum));
-            if (!Tiled::stored) continue;
-#pragma unroll
-            for (i32 c = 0; c < chunks; c++)
-#pragma unroll
-                for (i32 e = 0; e < 4; e++) {
-                    i32 col = 64 * c + 4 * x + e;
-                    if (at < see.rows() && col < Tiled::head_dim)
-                        store(out + at * stride + col, none ? 0.0f : o[i][c][e] * inverse);
-                }
+        float *value_tile = tile + (tiles - 1) * bn * pitch, *weights = value_tile + bn * pitch;
+        // A warp only brings its share of tiles that none of its queries needs.
+        const i32 end = min(t.query + bm, t.see.rows()), from = t.query + own * warp();
+        const KeyBlocks range = key_blocks<Config>(t.see, t.query, end - 1);
+        const KeyRange common = t.see.common(t.query, end - 1);
+        const KeyRange needed = from < end ? t.see.some(from, min(from + own, end) - 1) : KeyRange{0, 0};
+        load_block<Config::k_quads>(tile, k, stride.k, range.first * bn, t);
+#pragma unroll 1
+        for (i32 b = range.first; b < range.end; b++) {
+            const i32 key = b * bn;
+            const auto load_values = [&] { load_block<Config::v_quads>(value_tile, v, stride.v, key, t); };
+            const auto load_keys = [&] {
+                if (b + 1 < range.end) load_block<Config::k_quads>(tile, k, stride.k, key + bn, t);
+            };
+            // Until keys have been read, and values have come.
+            const auto turn = [&] {
+                if (tiles == 1) meet(), load_values();
+                ptx::copy_async_wait<0>();
+                meet();
+                if (tiles > 1) load_keys();
+            };
+            ptx::copy_async_wait<0>();
+            meet(); // keys have come, and the last values have been read
+            if (tiles > 1) load_values();
+            if (!skips || (key < needed.end && key + bn > needed.first)) {
+                float s[rows][keys];
+                scores(s, queries, tile);
+                if (key >= common.first && key + bn <= common.end) weigh<true>(s, o, row, as, key, t);
+                else weigh<false>(s, o, row, as, key, t);
+                turn();
+                accumulate(o, s, weights, value_tile);
+            } else {
+                turn();
+            }
+            if (tiles == 1) meet(), load_keys();
         }
+        ptx::copy_async_wait<0>();
     }
 
-    DEV static void run(const typename Tiled::Q *q, const typename Tiled::K *k, const typename Tiled::V *v,
-                        typename Tiled::O *out, const Strides &stride, const AttentionInputs &in)
+    DEV static void attend(const typename Config::Q *q, const typename Config::K *k,
+                           const typename Config::V *v, typename Config::O *out, const Strides &stride,
+                           const Tile &t)
     {
-        const u32 tile = blockIdx.x / Tiled::heads;
-        if constexpr (Tiled::starts) {
-            PackedTile<Tiled> own;
-            if (PackedTiles<Tiled>().find(in, tile, own))
-                run(q, k, v, out, stride, in, own.batch, own.query, Visible<Tiled>(in, own));
-        } else {
-            const u32 blocks = in.extents.blocks, batch = tile / blocks;
-            run(q, k, v, out, stride, in, batch, tile % blocks * bm, Visible<Tiled>(in, batch));
-        }
-    }
-
-    // Queries of a sequence, from row `query` of its batch of q on.
-    DEV static void run(const typename Tiled::Q *q, const typename Tiled::K *k, const typename Tiled::V *v,
-                        typename Tiled::O *out, const Strides &stride, const AttentionInputs &in, i64 batch,
-                        i32 query, const Visible<Tiled> &see)
-    {
-        extern __shared__ __align__(16) float shared[];
-        float *queries = shared, *tile = queries + bm * pitch, *weights = tile + bn * pitch;
-        i32 y = threadIdx.x / 16, x = threadIdx.x % 16;
-        i32 head = blockIdx.x % Tiled::heads;
-        const i64 own = Tiled::starts ? 0 : batch; // of q
-        const Score<Tiled> as(in, head);
-        k += (Tiled::page ? 0 : batch * stride.k.batch) + head / Tiled::group * stride.k.head;
-        v += (Tiled::page ? 0 : batch * stride.v.batch) + head / Tiled::group * stride.v.head;
-
-        q += own * stride.q.batch + head * stride.q.head + query * stride.q.time;
-        load_rows(queries, q, stride.q.time, bm, see.rows() - query);
-        const float times = key_scale<Tiled>(in, head / Tiled::group);
+        extern __shared__ __align__(16) float queries[];
+        q += t.batch_of_q() * stride.q.batch + t.head * stride.q.head + t.query * stride.q.time;
+        k += t.batch_of_k() * stride.k.batch + t.kv_head() * stride.k.head;
+        v += t.batch_of_k() * stride.v.batch + t.kv_head() * stride.v.head;
+        Rows::template copy<Config::q_quads, bm>(queries, q, [&](i32 r, i64 &at) {
+            at = r * stride.q.time;
+            return t.query + r < t.see.rows();
+        });
+        const Score<Config> as(t.in, t.head);
         float o[rows][chunks][4] = {};
         Row row[rows];
 #pragma unroll
         for (i32 i = 0; i < rows; i++) row[i] = {unseen(), 0.0f};
+        walk(o, row, as, queries, queries + bm * pitch, k, v, stride, t);
+        out += t.batch_of_q() * stride.o.batch + t.head * stride.o.head;
+        write(o, row, as, out, stride.o.time, t);
+    }
 
-        KeyBlocks range = key_blocks<Tiled>(see, query, min(query + bm, see.rows()) - 1);
-        for (i32 b = range.first; b < range.end; b++) {
-            i32 key = b * bn;
-            __syncthreads(); // the last block's values and weights have been read
-            load_block(tile, k, stride.k.batch, stride.k.time, key, see, in, batch);
-            __syncthreads();
-            float s[rows][keys];
-            scores(s, queries, tile);
-#pragma unroll
-            for (i32 i = 0; i < rows; i++) {
-                i32 at = query + y + 16 * i;
-#pragma unroll
-                for (i32 j = 0; j < keys && Tiled::k_scales; j++) s[i][j] *= times;
-                const BiasRow<Tiled> bias(in, (i32)batch, head, min(at, see.rows() - 1));
-                float factor = weigh(s[i], row[i], as, bias, at + see.shift(), key + x, see.of(at));
-#pragma unroll
-                for (i32 j = 0; j < keys; j++) weights[(y + 16 * i) * score_pitch + x + 16 * j] = s[i][j];
-#pragma unroll
-                for (i32 c = 0; c < chunks; c++)
-#pragma unroll
-                    for (i32 e = 0; e < 4; e++) o[i][c][e] *= factor;
-            }
-            __syncthreads(); // all scores have been computed
-            load_block(tile, v, stride.v.batch, stride.v.time, key, see, in, batch);
-            __syncthreads();
-            accumulate(o, weights, tile);
+    DEV static void run(const typename Config::Q *q, const typename Config::K *k, const typename Config::V *v,
+                        typename Config::O *out, const Strides &stride, const AttentionInputs &in)
+    {
+        ptx::grid_wait();
+        const i32 head = blockIdx.x % Config::heads;
+        const u32 tile = blockIdx.x / Config::heads;
+        if constexpr (Config::starts) {
+            PackedTile<Config> found;
+            if (PackedTiles<Config>().find(in, tile, found))
+                attend(q, k, v, out, stride,
+                       {in, Visible<Config>(in, found), found.batch, found.query, head});
+        } else {
+            const u32 count = in.extents.blocks, batch = tile / count, at = tile % count;
+            const i32 query = (Config::limited ? count - 1 - at : at) * bm; // the longest begin
+            attend(q, k, v, out, stride, {in, Visible<Config>(in, batch), batch, query, head});
         }
-        out += own * stride.o.batch + head * stride.o.head;
-        write(o, row, see, as, out, stride.o.time, query, in, batch, head);
+        ptx::grid_launch_next();
     }
 };
 
