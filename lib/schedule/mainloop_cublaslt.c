@@ -10,7 +10,7 @@ bool program_suits_cublaslt_alone(const struct program *p)
     return same && d->stride[2] == 1 && program_suits_cublaslt(p);
 }
 
-/* ---- Instead of the SIMT main loop ---- */
+/* ---- Instead of a main loop that it may beat ---- */
 
 /* Of an H200. What a store and a load cost between the product and each pass of the epilogue, besides. */
 static double cost(const struct program *p, const struct tile *t, int sms)
@@ -28,7 +28,7 @@ bool tile_loses(const struct program *p, const struct tile *t, const struct targ
 {
     double margin = 1.25; /* between two rough costs */
     int sms = target->sms > 0 ? target->sms : TARGET_SMS;
-    return t->mainloop == &mainloop_simt && program_suits_cublaslt(p) &&
+    return t->mainloop->contested && program_suits_cublaslt(p) &&
            t->mainloop->cost(p, t, sms) > margin * cost(p, t, sms);
 }
 
