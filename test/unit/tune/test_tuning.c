@@ -237,7 +237,7 @@ START_TEST(plain_mainloop_loses_to_cublaslt)
         bool loses;
         int steps; /* of which each but the product and a store is the epilogue's */
     } want[] = {
-        {CODA_F32, 4096, 1536, 384, true, 5}, /* on an H200 169 us, against 122 and a pass of 14 */
+        {CODA_F32, 4096, 1536, 384, false, 5},   {CODA_BF16, 4096, 1536, 383, true, 5},
         {CODA_F32, 4096, 4096, 4096, true, 0},   {CODA_F32, 512, 1024, 1024, true, 0},
         {CODA_F32, 64, 1024, 1024, true, 0},     {CODA_F32, 1, 4096, 4096, true, 0},
         {CODA_F32, 64, 256, 128, false, 0},      {CODA_BF16, 4096, 4096, 4095, true, 0},
