@@ -24,7 +24,7 @@ template <int tile_rows, int bk, int threads, int together> struct Vectors {
     static constexpr int rows = tile_rows, row_bytes = 4 * bk, bytes = row_bytes * rows, in_row = bk / 4;
     static constexpr int count = rows * in_row, each = (count + threads - 1) / threads; // of a thread
     static constexpr int line = 128 / row_bytes, keys = together / line; // a line: all banks
-    static_assert((bk == 16 || bk == 32) && rows % 16 == 0 && keys <= in_row);
+    static_assert((bk == 8 || bk == 16 || bk == 32) && rows % 16 == 0 && keys <= in_row);
 
     DEV static constexpr u32 place(int row, int vector)
     {
@@ -39,10 +39,10 @@ template <i64 row_stride, i64 k_stride, i64 multiples> struct CopyWidth {
     static constexpr bool along_k = k_stride <= row_stride; // neighbouring threads take neighbours in memory
 };
 
-// The divisors of n are its rings; that one of a column's loads which is best: the largest up to 6.
+// Of so many groups of columns that are loaded in turn, how many have registers: a divisor.
 constexpr int vector_ring(int n)
 {
-    int ring = 6;
+    int ring = 4;
     while (n % ring) ring--;
     return ring;
 }
@@ -109,10 +109,10 @@ template <class Config, class Epilogue> struct GemmFma {
                 ptx::copy_async<4 * width>(to + 4 * e, from + e * k_stride,
                                            4 * max(0, min(exist - e, width)));
         }
-        // Nothing does in a step past the end.
+        // Nothing does in a step past the end. Opaque, or each vector's answer would take a register.
         DEV int exist(int row, int after) const
         {
-            if (!even && row >= rows) return 0;
+            if (!even && row >= ptx::opaque(rows)) return 0;
             return Config::k % bk == 0 ? left : left - after;
         }
         DEV void copy_vector(u32 slot, int i) const
@@ -270,17 +270,18 @@ template <class Config, class Epilogue> struct GemmFma {
         else copies.end_slot();
     }
 
-    DEV void multiply_tile(Accumulators &acc, const Tile &t, const Drain &drain) const
+    DEV void multiply_tile(Accumulators &acc, const Tile &t, int group) const
     {
-        const u32 row = drain.first_row + 16 * drain.warp + row_of(drain.lane);
-        Cursor at = {VectorsA::place(row, 0), VectorsA::bytes + VectorsB::place(column_of(drain.lane), 0), 0, ahead};
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+        const u32 row = group * EpilogueLayout<Config, Epilogue>::rows + 16 * warp + row_of(lane);
+        Cursor at = {VectorsA::place(row, 0), VectorsA::bytes + VectorsB::place(column_of(lane), 0), 0, ahead};
         Copies copies;
         Fragments x;
         begin(copies, t);
         __syncthreads(); // the last tile's slots have been read
 #pragma unroll 1
         for (int i = 0; i < ahead; i++) fill_slot<0>(copies, i);
-        drain.prepare(t); // while these come
+        Drain(args, s.values[group], group).prepare(t); // while these come
         meet();
 #pragma unroll
         for (int i = 0; i < rows; i++) load_a(x.a[0][i], place(at.a, 0), i);
@@ -312,18 +313,17 @@ template <class Config, class Epilogue> struct GemmFma {
         }
     }
 
+    // What the epilogue knows of the tile is computed after the products, which leave no registers for it.
     DEV void run() const
     {
         ptx::grid_wait();
         const int group = ptx::uniform(threadIdx.x / 128);
-        const Drain drain(args, s.values[group], group);
         const Raster<Config> walk = {args};
         for (u32 i = blockIdx.x; i < walk.count(); i += gridDim.x) {
-            const Tile t = walk.tile(i);
             Accumulators acc = {};
-            multiply_tile(acc, t, drain);
-            exchange(acc, drain.lane);
-            drain.drain(acc, t);
+            multiply_tile(acc, walk.tile(i), group);
+            exchange(acc, threadIdx.x % 32);
+            Drain(args, s.values[group], group).drain(acc, walk.tile(ptx::opaque((int)i)));
         }
         ptx::grid_launch_next();
     }
