@@ -94,7 +94,7 @@ enum { CLOCKS_A_US = 1755, TARGET_SMS = 132 }; /* of an H200; the SMs also where
 double weight_clocks(const struct program *p, int sms, double used);
 /* Appends a_stride_row and so on: of a main loop whose operands are pointers. */
 void mainloop_print_strides(const struct program *p, struct text *t);
-/* Appends a_align and b_align: of how many elements, at most 8, an operand's first addresses are multiples. */
+/* Appends a_align and b_align: of so many elements, at most 8, an operand's first addresses are multiples. */
 void mainloop_print_alignment(const struct program *p, struct text *t);
 /* By estimated times: would cuBLASLt, with the epilogue as kernels of its own, beat the tile? Asked of
  * contested main loops; true only where it wins by a quarter, as both estimates are rough.

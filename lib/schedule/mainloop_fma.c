@@ -15,12 +15,12 @@ enum {
     STAGES = 4,
     MOST_STAGES = 6,
     LEAST_STAGES = 3,
-    MOST_SHARED = 99 << 10,   /* bytes of a block on sm_86, 89 and 120: cubins of sm_80 run there, too */
-    MOST_ACCUMULATORS = 96,   /* of a thread, which has 255 registers */
-    SMALL_TILE = 64 * 64,     /* elements; its steps are short, so that more are on their way */
-    BAND_ROWS = 1024,         /* rows of A in a raster group, which thus stay in L2 */
-    WARPS = 4,                /* of a warpgroup, as an SM has schedulers */
-    REGISTERS = 40,           /* of a thread, besides sums and fragments */
+    MOST_SHARED = 99 << 10, /* bytes of a block on sm_86, 89 and 120: cubins of sm_80 run there, too */
+    MOST_REGISTERS = 200,   /* of a thread, which has 255, for sums and fragments */
+    SMALL_TILE = 64 * 64,   /* elements; its steps are short, so that more are on their way */
+    BAND_ROWS = 1024,       /* rows of A in a raster group, which thus stay in L2 */
+    WARPS = 4,              /* of a warpgroup, as an SM has schedulers */
+    REGISTERS = 40,         /* of a thread, besides sums and fragments */
     SM_REGISTERS = 65536,
     EPILOGUE = 1000 /* clocks, and one for 16 elements of the tile */
 };
@@ -43,12 +43,17 @@ static struct footprint footprint(const struct program *p, const struct tile *t)
 static int thread_rows(const struct tile *t) { return group_rows(t) / 16; }
 static int thread_columns(const struct tile *t) { return t->bn / 8; }
 
+/* Of a thread, for its sums and for vectors of four k: its rows', twice, and those of some columns. */
+static int registers(const struct tile *t)
+{
+    int rows = thread_rows(t);
+    return rows * thread_columns(t) + 8 * rows + 32;
+}
+
 /* Blocks that share an SM, by registers. */
 static int residents(const struct tile *t)
 {
-    int rows = thread_rows(t), columns = thread_columns(t);
-    int registers = rows * columns + 8 * rows + 32 + REGISTERS;
-    return MAX(SM_REGISTERS / (128 * t->groups * registers), 1);
+    return MAX(SM_REGISTERS / (128 * t->groups * (registers(t) + REGISTERS)), 1);
 }
 
 static bool shares_sm(const struct program *p, const struct tile *t)
@@ -84,7 +89,7 @@ static void consider(struct search *s, int bm, int bn, int groups)
     int room = MIN(s->shared_bytes, MOST_SHARED), wanted = bm * bn > SMALL_TILE ? STAGES : MOST_STAGES;
     t.band = BAND_ROWS / bm;
     t.stages = MIN(tile_stages(s->p, &t, room), wanted);
-    if (thread_rows(&t) * thread_columns(&t) > MOST_ACCUMULATORS || t.stages < LEAST_STAGES) return;
+    if (registers(&t) > MOST_REGISTERS || t.stages < LEAST_STAGES) return;
     search_add(s, &t, cost(s->p, &t, s->sms));
 }
 

@@ -167,7 +167,8 @@ void tile_explain(const struct program *p, const struct tile *tile, struct text 
         explain_operand("a", &p->a, program_a_obstacle(p), t);
         if (program_a_obstacle(p) && program_b_obstacle(p)) text_append(t, "; ");
         explain_operand("b", &p->b, program_b_obstacle(p), t);
-    } else if (a16 && !program_pairs_meet(p)) text_append(t, "the columns that are paired do not meet in a thread");
+    } else if (a16 && !program_pairs_meet(p))
+        text_append(t, "the columns that are paired do not meet in a thread");
     else text_append(t, "no tile has registers and shared memory for its epilogue");
     text_append(t, "\n");
 }

@@ -23,7 +23,7 @@ namespace coda {
 template <int tile_rows, int bk, int threads, int together> struct Vectors {
     static constexpr int rows = tile_rows, row_bytes = 4 * bk, bytes = row_bytes * rows, in_row = bk / 4;
     static constexpr int count = rows * in_row, each = (count + threads - 1) / threads; // of a thread
-    static constexpr int line = 128 / row_bytes, keys = together / line; // a line: all banks
+    static constexpr int line = 128 / row_bytes, keys = together / line;                // a line: all banks
     static_assert((bk == 8 || bk == 16 || bk == 32) && rows % 16 == 0 && keys <= in_row);
 
     DEV static constexpr u32 place(int row, int vector)
@@ -78,17 +78,18 @@ template <class Config, class Epilogue> struct GemmFma {
 
     // A thread's share of an operand's tile: vectors 0 .. each - 1. Neighbouring threads take neighbours in
     // memory. Where these are neighbours of K, vectors are equal steps apart in a slot and, if rows are, in
-    // memory, so that one address of each serves all. Row j of a tile lies `row(j)` rows behind its first one.
+    // memory, so that one address of each serves all. Row j of a tile lies row(j) rows behind its first one.
     template <class Vectors, class Rows, class Width, i64 row_stride, i64 k_stride, bool even> struct Share {
         static constexpr int each = Vectors::each, most = (each + parts - 1) / parts; // of a part
         static constexpr int row_step = threads / Vectors::in_row;
         static constexpr bool fills = Vectors::count % threads == 0;
         static_assert(row_step % 16 == 0); // so that these are swizzled alike
 
-        const float *from; // of this thread's first vector in the next step; without its row, where rows lie apart
-        u32 to;            // the same vector in a slot
-        int first, k;      // its row, and k in a step
-        int rows, left;    // that exist from the tile's first row on, and from that k on
+        const float
+            *from;    // of this thread's first vector in the next step; without its row, where rows lie apart
+        u32 to;       // the same vector in a slot
+        int first, k; // its row, and k in a step
+        int rows, left; // that exist from the tile's first row on, and from that k on
 
         DEV void begin(const float *tile, int existing_rows)
         {
@@ -123,10 +124,12 @@ template <class Config, class Epilogue> struct GemmFma {
                 copy(slot + to + i * row_step * Vectors::row_bytes, from + behind * row_stride,
                      exist(Rows::row(j), 0));
             } else {
-                const int n = i * threads + (int)threadIdx.x, j = n % Vectors::rows, vector = n / Vectors::rows;
+                const int n = i * threads + (int)threadIdx.x, j = n % Vectors::rows,
+                          vector = n / Vectors::rows;
                 if (!fills && vector >= Vectors::in_row) return;
                 copy(slot + Vectors::place(j, vector),
-                     from + Rows::row(j) * row_stride + 4 * vector * k_stride, exist(Rows::row(j), 4 * vector));
+                     from + Rows::row(j) * row_stride + 4 * vector * k_stride,
+                     exist(Rows::row(j), 4 * vector));
             }
         }
         // One of `parts` equal ones.
@@ -146,7 +149,8 @@ template <class Config, class Epilogue> struct GemmFma {
     };
     struct Copies {
         Share<VectorsA, RowsA, WidthA, Config::a_stride_row, Config::a_stride_k, Config::even> a;
-        Share<VectorsB, RowsB, WidthB, Config::b_stride_row, Config::b_stride_k, Config::n % Config::bn == 0> b;
+        Share<VectorsB, RowsB, WidthB, Config::b_stride_row, Config::b_stride_k, Config::n % Config::bn == 0>
+            b;
 
         template <int part> DEV void copy_part(Slot &slot) const
         {
@@ -203,8 +207,8 @@ template <class Config, class Epilogue> struct GemmFma {
     // Where this lane's vectors of a quad are, from those of the slot's first quad.
     DEV const u8 *place(u32 first, int vector) const { return (const u8 *)&s + (first ^ vector << 4); }
 
-    // Four k: their rows lie in x.a[half], their columns' rest at b; the next four come from next_a and next_b
-    // meanwhile. `between` runs early.
+    // Four k: their rows lie in x.a[half], their columns' rest at b; the next four come from next_a and
+    // next_b meanwhile. `between` runs early.
     template <int half, class Between>
     DEV static void multiply(Accumulators &acc, Fragments &x, const u8 *b, const u8 *next_a, const u8 *next_b,
                              const Between &between)
@@ -247,13 +251,15 @@ template <class Config, class Epilogue> struct GemmFma {
     };
 
     // The quads v .. n - 1 of a slot. A slot that K ends in is the last one: nothing is left to copy.
-    template <int v, int n> DEV void multiply_slot(Accumulators &acc, Fragments &x, Copies &copies, Cursor &at) const
+    template <int v, int n>
+    DEV void multiply_slot(Accumulators &acc, Fragments &x, Copies &copies, Cursor &at) const
     {
         if constexpr (v < n) {
             const u8 *b = place(at.slot_b(), v);
             if constexpr (v + 1 < in_slot) {
-                multiply<v % 2>(acc, x, b, place(at.slot_a(), v + 1), place(at.slot_b(), v + 1),
-                                [&] { if constexpr (n == in_slot) copies.template copy_part<v>(s.slot[at.free]); });
+                multiply<v % 2>(acc, x, b, place(at.slot_a(), v + 1), place(at.slot_b(), v + 1), [&] {
+                    if constexpr (n == in_slot) copies.template copy_part<v>(s.slot[at.free]);
+                });
             } else {
                 copies.end_slot();
                 meet();
@@ -274,7 +280,8 @@ template <class Config, class Epilogue> struct GemmFma {
     {
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
         const u32 row = group * EpilogueLayout<Config, Epilogue>::rows + 16 * warp + row_of(lane);
-        Cursor at = {VectorsA::place(row, 0), VectorsA::bytes + VectorsB::place(column_of(lane), 0), 0, ahead};
+        Cursor at = {VectorsA::place(row, 0), VectorsA::bytes + VectorsB::place(column_of(lane), 0), 0,
+                     ahead};
         Copies copies;
         Fragments x;
         begin(copies, t);
@@ -295,9 +302,9 @@ template <class Config, class Epilogue> struct GemmFma {
 
     // ---- To the wgmma fragment ----
 
-    // Of an octet of columns a lane has rows r + 4 i of column c, and gets rows R + 8 h of columns 2 C and 2 C + 1,
-    // R = lane / 4, C = lane % 4. Each lane sends both rows of an h, each to another lane: first the row i = c
-    // mod 2.
+    // Of an octet of columns a lane has rows r + 4 i of column c, and gets rows R + 8 h of columns 2 C and
+    // 2 C + 1, R = lane / 4, C = lane % 4. Of both rows i of an h it sends each to another lane, and first the
+    // one where i = c mod 2.
     DEV static void exchange(Accumulators &acc, int lane)
     {
         const bool odd = column_of(lane) & 1, high = lane >= 16;
