@@ -303,8 +303,8 @@ template <class Config, class Epilogue> struct GemmFma {
     // ---- To the wgmma fragment ----
 
     // Of an octet of columns a lane has rows r + 4 i of column c, and gets rows R + 8 h of columns 2 C and
-    // 2 C + 1, R = lane / 4, C = lane % 4. Of both rows i of an h it sends each to another lane, and first the
-    // one where i = c mod 2.
+    // 2 C + 1, where R = lane / 4 and C = lane % 4. Of both rows i of an h it sends each to another lane, and
+    // first the one where i = c mod 2.
     DEV static void exchange(Accumulators &acc, int lane)
     {
         const bool odd = column_of(lane) & 1, high = lane >= 16;
