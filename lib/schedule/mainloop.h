@@ -97,8 +97,8 @@ void mainloop_print_strides(const struct program *p, struct text *t);
 /* Appends a_align and b_align: of so many elements, at most 8, an operand's first addresses are multiples. */
 void mainloop_print_alignment(const struct program *p, struct text *t);
 /* By estimated times: would cuBLASLt, with the epilogue as kernels of its own, beat the tile? Asked of
- * contested main loops; true only where it wins by a quarter, as both estimates are rough.
- * mainloop_cublaslt.c */
+ * contested main loops; true only where it wins by 5 %, or, of a SIMT tile, a quarter, as that
+ * estimate is rough. mainloop_cublaslt.c */
 bool tile_loses(const struct program *p, const struct tile *t, const struct target *target);
 /* Can cuBLASLt compute all of p, a product that is stored as it is? */
 bool program_suits_cublaslt_alone(const struct program *p);

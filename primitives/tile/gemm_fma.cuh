@@ -48,8 +48,11 @@ constexpr int vector_ring(int n)
 }
 
 template <class Config, class Epilogue> struct GemmFma {
+    struct Roomy : Config {
+        static constexpr bool roomy = true; // vectors take none after the products
+    };
     using Columns = typename Config::Columns;
-    using Drain = coda::Drain<Config, Epilogue>;
+    using Drain = coda::Drain<Roomy, Epilogue>;
     using Args = typename Config::Args;
 
     static constexpr int threads = 128 * Config::groups, bk = Config::bk,
@@ -77,60 +80,42 @@ template <class Config, class Epilogue> struct GemmFma {
     // ---- Copies ----
 
     // A thread's share of an operand's tile: vectors 0 .. each - 1. Neighbouring threads take neighbours in
-    // memory. Where these are neighbours of K, vectors are equal steps apart in a slot and, if rows are, in
-    // memory, so that one address of each serves all. Row j of a tile lies row(j) rows behind its first one.
+    // memory: vectors of a row, or rows. Vectors are equal steps apart in a slot and, if rows are, in memory,
+    // so that one address of each serves all. Row j of a tile lies row(j) rows behind its first one.
     template <class Vectors, class Rows, class Width, i64 row_stride, i64 k_stride, bool even> struct Share {
         static constexpr int each = Vectors::each, most = (each + parts - 1) / parts; // of a part
         static constexpr int row_step = threads / Vectors::in_row;
-        static constexpr bool fills = Vectors::count % threads == 0;
         static_assert(row_step % 16 == 0); // so that these are swizzled alike
 
-        const float
-            *from;    // of this thread's first vector in the next step; without its row, where rows lie apart
-        u32 to;       // the same vector in a slot
-        int first, k; // its row, and k in a step
-        int rows, left; // that exist from the tile's first row on, and from that k on
+        const float *from; // of the first vector in the next step; of row 0, where rows lie apart
+        u32 to;            // the same vector in a slot
+        int first, left;   // its row; and k that exist from its own on
+        int rows;          // that exist from the tile's first one on
 
         DEV void begin(const float *tile, int existing_rows)
         {
-            first = Width::along_k ? (int)threadIdx.x / Vectors::in_row : 0;
-            k = Width::along_k ? (int)threadIdx.x % Vectors::in_row * 4 : 0;
-            from = tile + (Rows::adjacent ? first * row_stride : 0) + k * k_stride;
-            to = Vectors::place(first, k / 4);
-            rows = existing_rows, left = (int)Config::k - k;
+            const int thread = threadIdx.x;
+            first = Width::along_k ? thread / Vectors::in_row : thread % row_step;
+            const int vector = Width::along_k ? thread % Vectors::in_row : thread / row_step;
+            from = tile + (Rows::adjacent ? first * row_stride : 0) + 4 * vector * k_stride;
+            to = Vectors::place(first, vector);
+            rows = existing_rows, left = (int)Config::k - 4 * vector;
         }
         DEV void advance() { from += bk * k_stride, left -= bk; }
 
-        // The `exist` first elements exist; the others are zeros.
-        DEV static void copy(u32 to, const float *from, int exist)
-        {
-            constexpr int width = Width::value;
-#pragma unroll
-            for (int e = 0; e < 4; e += width)
-                ptx::copy_async<4 * width>(to + 4 * e, from + e * k_stride,
-                                           4 * max(0, min(exist - e, width)));
-        }
-        // Nothing does in a step past the end. Opaque, or each vector's answer would take a register.
-        DEV int exist(int row, int after) const
-        {
-            if (!even && row >= ptx::opaque(rows)) return 0;
-            return Config::k % bk == 0 ? left : left - after;
-        }
+        // Of a vector's elements the first that exist, and zeros: nothing does in a step past the end. Opaque
+        // as each vector's answer would take a register.
         DEV void copy_vector(u32 slot, int i) const
         {
-            if constexpr (Width::along_k) {
-                const int j = first + i * row_step, behind = Rows::adjacent ? i * row_step : Rows::row(j);
-                if (!fills && j >= Vectors::rows) return;
-                copy(slot + to + i * row_step * Vectors::row_bytes, from + behind * row_stride,
-                     exist(Rows::row(j), 0));
-            } else {
-                const int n = i * threads + (int)threadIdx.x, j = n % Vectors::rows,
-                          vector = n / Vectors::rows;
-                if (!fills && vector >= Vectors::in_row) return;
-                copy(slot + Vectors::place(j, vector),
-                     from + Rows::row(j) * row_stride + 4 * vector * k_stride,
-                     exist(Rows::row(j), 4 * vector));
-            }
+            constexpr int width = Width::value;
+            const int j = first + i * row_step, behind = Rows::adjacent ? i * row_step : Rows::row(j);
+            if (Vectors::count % threads && j >= Vectors::rows) return;
+            const int exist = even || Rows::row(j) < ptx::opaque(rows) ? left : 0;
+#pragma unroll
+            for (int e = 0; e < 4; e += width)
+                ptx::copy_async<4 * width>(slot + to + i * row_step * Vectors::row_bytes + 4 * e,
+                                           from + behind * row_stride + e * k_stride,
+                                           4 * max(0, min(exist - e, width)));
         }
         // One of `parts` equal ones.
         template <int part> DEV void copy_part(u32 slot) const
@@ -177,6 +162,9 @@ template <class Config, class Epilogue> struct GemmFma {
     // groups of `abreast` ahead: as many as keep 8 sums, which wait for nothing, between two of one.
     static constexpr int rows = 4 * blocks, columns = Config::bn / 8, abreast = 2 / blocks;
     static constexpr int groups = columns / abreast, ring = vector_ring(groups);
+    // The compiler would issue loads late, and those of all warps at one time, but not behind a __syncwarp.
+    // That takes a few registers, which other copies want.
+    static constexpr bool pins = blocks == 2 && WidthA::value == 4 && WidthB::value == 4;
     struct alignas(16) Vector {
         float k[4];
     };
@@ -222,6 +210,7 @@ template <class Config, class Epilogue> struct GemmFma {
             for (int i = g * rows / groups; i < (g + 1) * rows / groups; i++)
                 load_a(x.a[1 - half][i], next_a, i);
             if (g == 0) between();
+            if (pins && g % 3 == 0) __syncwarp();
 #pragma unroll
             for (int k = 0; k < 4; k++)
 #pragma unroll
