@@ -20,6 +20,7 @@ enum {
     MOST_SHARED = 99 << 10, /* bytes of a block on sm_86, 89 and 120: cubins of sm_80 run there, too */
     MOST_REGISTERS = 200,   /* of a thread, which has 255, for sums and fragments */
     SMALL_TILE = 64 * 64,   /* elements; its steps are short, so that more are on their way */
+    FEW_ROWS = 64,          /* so few have no higher tiles */
     BAND_ROWS = 1024,       /* rows of A in a raster group, which thus stay in L2 */
     WARPS = 4,              /* of a warpgroup, as an SM has schedulers */
     REGISTERS = 40,         /* of a thread, besides sums and fragments */
@@ -98,8 +99,9 @@ static void consider(struct search *s, int bm, int bn, int groups)
 
 static void consider_width(struct search *s, int bn)
 {
-    consider(s, 128, bn, 1);
     consider(s, 64, bn, 1);
+    if (s->p->dim[1] <= FEW_ROWS && !s->common) return;
+    consider(s, 128, bn, 1);
     consider(s, 128, bn, 2);
     consider(s, 256, bn, 2);
 }
