@@ -62,3 +62,17 @@ void mainloop_print_strides(const struct program *p, struct text *t)
     print_strides("a", &p->a, t);
     print_strides("b", &p->b, t);
 }
+
+/* Of what number of elements, at most 8, is the first address of each of an operand's batches a multiple?
+ * Buffers begin at multiples of 16 bytes. */
+static int alignment(const struct program *p, const struct tensor_use *o)
+{
+    int64_t multiples = 8 | o->offset | (p->dim[0] > 1 ? o->batch : 0);
+    return (int)(multiples & -multiples);
+}
+
+void mainloop_print_alignment(const struct program *p, struct text *t)
+{
+    text_printf(t, "    static constexpr i64 a_align = %d, b_align = %d;\n", alignment(p, &p->a),
+                alignment(p, &p->b));
+}

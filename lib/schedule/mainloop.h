@@ -21,6 +21,7 @@ struct mainloop {
     bool mixed;         /* Config has a type for each operand, A and B, else T for both */
     bool streams;       /* B streams past a few rows of A; each block has an equal share of N */
     bool fallback;      /* considered only where no main loop ahead of it in the table has a tile */
+    bool contested;     /* cuBLASLt may beat it by price, and so change a plan's programs */
 
     bool (*supports)(const struct target *target, const struct program *p);
     /* Adds its candidates of a class. */
@@ -51,6 +52,8 @@ extern const struct mainloop mainloop_skinny;
 int stream_rows(const struct program *p, const struct tile *t);
 /* cp.async + mma.sync: 16-bit operands of one dtype, any stride and pitch, any GPU. */
 extern const struct mainloop mainloop_mma;
+/* cp.async + fp32 multiply-adds: fp32 operands, any stride and pitch, any GPU. */
+extern const struct mainloop mainloop_fma;
 /* fp32 multiply-adds: any dtype, stride and pitch, any GPU. */
 extern const struct mainloop mainloop_simt;
 /* A library call, no kernel: a bare product. */
@@ -91,8 +94,11 @@ enum { CLOCKS_A_US = 1755, TARGET_SMS = 132 }; /* of an H200; the SMs also where
 double weight_clocks(const struct program *p, int sms, double used);
 /* Appends a_stride_row and so on: of a main loop whose operands are pointers. */
 void mainloop_print_strides(const struct program *p, struct text *t);
-/* By estimated times: would cuBLASLt, with the epilogue as kernels of its own, beat the tile? Asked of SIMT
- * tiles; true only where it wins by a quarter, as both estimates are rough. mainloop_cublaslt.c */
+/* Appends a_align and b_align: of so many elements, at most 8, an operand's first addresses are multiples. */
+void mainloop_print_alignment(const struct program *p, struct text *t);
+/* By estimated times: would cuBLASLt, with the epilogue as kernels of its own, beat the tile? Asked of
+ * contested main loops; true only where it wins by 5 %, or, of a SIMT tile, a quarter, as that
+ * estimate is rough. mainloop_cublaslt.c */
 bool tile_loses(const struct program *p, const struct tile *t, const struct target *target);
 /* Can cuBLASLt compute all of p, a product that is stored as it is? */
 bool program_suits_cublaslt_alone(const struct program *p);

@@ -10,25 +10,34 @@ bool program_suits_cublaslt_alone(const struct program *p)
     return same && d->stride[2] == 1 && program_suits_cublaslt(p);
 }
 
-/* ---- Instead of the SIMT main loop ---- */
+/* ---- Instead of a main loop that it may beat ---- */
+
+/* What waves that are not full cost, which smaller tiles or a split of K may make up for. */
+static double stretch(const struct program *p, int sms)
+{
+    enum { TILE = 128 };
+    int64_t tiles = p->dim[0] * CEIL_DIV(p->dim[1], TILE) * CEIL_DIV(p->dim[2], TILE);
+    double all = (double)CEIL_DIV(tiles, sms) * sms * TILE * TILE;
+    return MIN(all / ((double)p->dim[0] * (double)p->dim[1] * (double)p->dim[2]), 1.35);
+}
 
 /* Of an H200. What a store and a load cost between the product and each pass of the epilogue, besides. */
 static double cost(const struct program *p, const struct tile *t, int sms)
 {
-    (void)t, (void)sms;
-    bool wide = p->a.dtype == CODA_F32;
+    (void)t;
+    double rate = p->a.dtype == CODA_F32 ? 52e6 / stretch(p, sms) : 130e6; /* operations in a us */
     int passes = p->steps > 2;
     for (int i = 0; i < p->steps; i++) passes += p->step[i].kind == STEP_PAIR;
     double elements = (double)p->dim[0] * (double)p->dim[1] * (double)p->dim[2];
-    double product = MAX(program_flops(p) / (wide ? 50e6 : 130e6), (double)program_bytes(p) / 3.5e6);
+    double product = MAX(program_flops(p) / rate, (double)program_bytes(p) / 3.5e6);
     return CLOCKS_A_US * (10 + product + passes * (2 + 2 * elements * dtype_size(p->a.dtype) / 2.8e6));
 }
 
 bool tile_loses(const struct program *p, const struct tile *t, const struct target *target)
 {
-    double margin = 1.25; /* between two rough costs */
+    double margin = t->mainloop == &mainloop_simt ? 1.25 : 1.05; /* between two costs, rough ones or fitted */
     int sms = target->sms > 0 ? target->sms : TARGET_SMS;
-    return t->mainloop == &mainloop_simt && program_suits_cublaslt(p) &&
+    return t->mainloop->contested && program_suits_cublaslt(p) &&
            t->mainloop->cost(p, t, sms) > margin * cost(p, t, sms);
 }
 

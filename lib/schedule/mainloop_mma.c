@@ -108,20 +108,11 @@ static void complete(struct schedule *s, const struct program *p, const struct t
     s->cluster = 1;
 }
 
-/* Of what number of elements, at most 8, is the first address of each of an operand's batches a multiple?
- * Buffers begin at multiples of 16 bytes. */
-static int alignment(const struct program *p, const struct tensor_use *o)
-{
-    int64_t multiples = 8 | o->offset | (p->dim[0] > 1 ? o->batch : 0);
-    return (int)(multiples & -multiples);
-}
-
 static void print_config(const struct program *p, const struct schedule *s, struct text *t)
 {
     (void)s;
     mainloop_print_strides(p, t);
-    text_printf(t, "    static constexpr i64 a_align = %d, b_align = %d;\n", alignment(p, &p->a),
-                alignment(p, &p->b));
+    mainloop_print_alignment(p, t);
 }
 
 const struct mainloop mainloop_mma = {.name = "mma",

@@ -5,5 +5,6 @@ const struct mainloop *const mainloops[] = {&mainloop_gemv,   /* a row, or two s
                                             &mainloop_skinny, /* up to 16 */
                                             &mainloop_wgmma,  /* any, on Hopper */
                                             &mainloop_mma,    /* of 16 bits, where there is no wgmma */
+                                            &mainloop_fma,    /* fp32 */
                                             &mainloop_simt,   /* what no other takes */
                                             NULL};

@@ -163,13 +163,12 @@ void tile_explain(const struct program *p, const struct tile *tile, struct text 
                     dtype_name(a16 && !b16 ? p->a.dtype
                                : b16       ? p->b.dtype
                                            : CODA_BF16));
-    else if (!a16)
-        text_append(t, "a and b are f32; with casts to bf16 or f16, which round, the fast kernel fits");
-    else if (!program_fits_tma(p)) {
+    else if (a16 && !program_fits_tma(p)) {
         explain_operand("a", &p->a, program_a_obstacle(p), t);
         if (program_a_obstacle(p) && program_b_obstacle(p)) text_append(t, "; ");
         explain_operand("b", &p->b, program_b_obstacle(p), t);
-    } else if (!program_pairs_meet(p)) text_append(t, "the columns that are paired do not meet in a thread");
+    } else if (a16 && !program_pairs_meet(p))
+        text_append(t, "the columns that are paired do not meet in a thread");
     else text_append(t, "no tile has registers and shared memory for its epilogue");
     text_append(t, "\n");
 }

@@ -296,12 +296,12 @@ static bool find_twins(struct form *form, const struct sample *sample, int sampl
     return form->like.first;
 }
 
-/* Where a product has no main loop of its own a library may be chosen by price, and so other programs. */
+/* Where a main loop is contested a library may be chosen by price, and so other programs. */
 static bool is_settled(const struct plan *p)
 {
     for (int i = 0; i < p->programs; i++) {
         const struct mainloop *loop = p->schedule[i].tile.mainloop;
-        if (p->program[i].kind == PROGRAM_GEMM && (loop->fallback || !loop->kernel)) return false;
+        if (p->program[i].kind == PROGRAM_GEMM && (loop->contested || !loop->kernel)) return false;
     }
     return true;
 }

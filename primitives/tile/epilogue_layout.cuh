@@ -55,9 +55,10 @@ template <class Config, class Epilogue> struct EpilogueLayout {
     static constexpr int paired_columns = Columns::apart && !Columns::gated ? Columns::chunk : Config::unit;
     static constexpr int chunk_columns =
         Epilogue::segment ? common_multiple(Epilogue::segment, 64) : paired_columns;
-    static constexpr int default_chunk_patches = patches % 4 == 0                  ? 4
-                                                 : patches < 8 && !Epilogue::loads ? patches
-                                                                                   : 1;
+    static constexpr int default_chunk_patches = patches % 4 == 0                    ? 4
+                                                 : patches < 8 && !Epilogue::loads   ? patches
+                                                 : Config::roomy && patches % 3 == 0 ? 3
+                                                                                     : 1;
     static constexpr int chunk_patches =
         buffered || Epilogue::segment ? chunk_columns / patch_columns : default_chunk_patches;
     static constexpr int chunk_width = chunk_patches * patch_columns;
@@ -99,7 +100,7 @@ template <class Config, class Epilogue> struct EpilogueLayout {
     // Patches whose loads are in flight together: few where accumulators leave few registers. What several
     // fetched tiles have of a patch is as much as they leave.
     static constexpr int direct_loads = Epilogue::loads - Fetched::lines;
-    static constexpr int loads_in_flight = blocks * Config::bn > 128 ? 2 : 8;
+    static constexpr int loads_in_flight = blocks * Config::bn > 128 && !Config::roomy ? 2 : 8;
     static constexpr int patches_in_flight(int n)
     {
         return n % 2 == 0 && n * direct_loads > loads_in_flight ? patches_in_flight(n / 2) : n;

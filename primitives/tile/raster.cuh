@@ -45,6 +45,7 @@ struct ConfigDefaults {
     static constexpr int cluster_m = 1, cluster_n = 1, tail = 0, tail_bn = 0, state_columns = 0, states = 0;
     static constexpr bool across = false, serpentine = false, walks = false, lends = false, once = false;
     static constexpr bool clips_a = false;
+    static constexpr bool roomy = false; // the epilogue has registers that the products have left
 };
 
 // The number of rows is an argument, from which it is made anew wherever it is wanted: no register holds it.

@@ -448,7 +448,10 @@ static int64_t touched_by_nan(struct bench *b, char *err)
     for (int64_t e = 0; e < attention_batches(s) * s->tq * s->heads; e++) {
         int64_t h = e % s->heads, i = e / s->heads % s->tq, batch = e / s->heads / s->tq;
         double got = at(b, &s->o, batch, i, h, s->head_dim - 1);
-        wrong += query_sees(b, batch, i) ? !isnan(got) : got != 0;
+        bool sees = query_sees(b, batch, i), good = sees ? isnan(got) : got == 0;
+        if (!good && !wrong++)
+            snprintf(err, JIT_ERROR_SIZE, "(first: query %lld of sequence %lld, head %lld, which sees %s, is %g)",
+                     (long long)i, (long long)batch, (long long)h, sees ? "keys" : "none", got);
     }
     return wrong;
 }

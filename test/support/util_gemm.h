@@ -42,11 +42,12 @@ extern const struct gemm_case gemm_cases[];
 extern const int gemm_case_count;
 extern const struct target gemm_target; /* an H200 */
 
-/* On Hopper's units; by mma.sync, as on other GPUs; by the plain main loop, also where another one fits. The
- * cases whose operands are fp32 have the plain one alone. */
-enum gemm_loop { GEMM_HOPPER, GEMM_MMA, GEMM_SIMT, GEMM_LOOPS };
+/* On Hopper's units; by mma.sync, as on other GPUs; with operands of fp32, whatever the case has, by their
+ * main loop; by the plain one, also where another one fits. GEMM_MMA has no cases of fp32 operands. */
+enum gemm_loop { GEMM_HOPPER, GEMM_MMA, GEMM_FMA, GEMM_SIMT, GEMM_LOOPS };
 
-/* Builds the program, chooses its tile, for GEMM_MMA any of its tiles, and emits it for so many SMs. */
+/* Builds the program, chooses its tile, for GEMM_MMA and GEMM_FMA any of theirs, and emits it for so many
+ * SMs. */
 coda_status gemm_emit(const struct gemm_case *c, enum gemm_loop loop, int sms, struct gemm_rig *r);
 /* One of all candidates for this case, the one that tile_choose takes or not. */
 struct tile gemm_any_tile(const struct gemm_case *c, uint64_t number);

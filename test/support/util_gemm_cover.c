@@ -44,9 +44,9 @@ static void cover_table(enum gemm_loop loop, bool *covers)
         const struct gemm_case *c = &gemm_cases[i];
         levels[i] = (struct cover_case){{epilogue(c), layout(c), 0}};
         if (loop == GEMM_HOPPER) levels[i].level[2] = main_loop(&c->tile);
-        if (loop == GEMM_MMA) levels[i].level[2] = width(c);
+        if (loop == GEMM_MMA || loop == GEMM_FMA) levels[i].level[2] = width(c);
     }
-    cover(levels, gemm_case_count, loop == GEMM_HOPPER ? 2 : loop == GEMM_MMA ? 3 : 1, covers);
+    cover(levels, gemm_case_count, loop == GEMM_HOPPER ? 2 : loop == GEMM_SIMT ? 1 : 3, covers);
 }
 
 bool gemm_case_taken(int i, enum gemm_loop loop)

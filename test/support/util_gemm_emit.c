@@ -12,13 +12,13 @@ const struct target gemm_target = {.sms = 132, .shared_bytes = 232448, .features
 
 /* ---- Emitting ---- */
 
-static void set_operand(struct gemm_rig *r, struct tensor_use *o, const struct gemm_case *c, int64_t rows,
-                        bool mn, enum gemm_fill fill)
+static void set_operand(struct gemm_rig *r, struct tensor_use *o, const struct gemm_case *c, coda_dtype dtype,
+                        int64_t rows, bool mn, enum gemm_fill fill)
 {
     int64_t pitch = (mn ? rows : c->k) + c->pitch, each = pitch * (mn ? c->k : rows);
     each = CEIL_DIV(each, 8) * 8;
-    o->dtype = c->dtype;
-    o->buffer = gemm_add_buffer(r, c->dtype, each * c->batch, fill);
+    o->dtype = dtype;
+    o->buffer = gemm_add_buffer(r, dtype, each * c->batch, fill);
     o->batch = each;
     o->row = mn ? 1 : pitch;
     o->k = mn ? pitch : 1;
@@ -51,8 +51,9 @@ static struct tile tile_of(const struct mainloop *m, const struct program *p, co
 static struct tile choose(const struct gemm_rig *r, const struct gemm_case *c, enum gemm_loop loop,
                           const struct target *target)
 {
-    bool mma = loop == GEMM_MMA && mainloop_mma.supports(target, &r->p);
-    if (mma) return tile_of(&mainloop_mma, &r->p, target, c->m + c->n + c->k);
+    const struct mainloop *m = loop == GEMM_FMA ? &mainloop_fma : &mainloop_mma;
+    bool any = (loop == GEMM_MMA || loop == GEMM_FMA) && m->supports(target, &r->p);
+    if (any) return tile_of(m, &r->p, target, c->m + c->n + c->k);
     if (loop != GEMM_HOPPER) return tile_of(&mainloop_simt, &r->p, target, 0);
     struct tile t = tile_choose(&r->p, target);
     if (c->tile.bm && t.mainloop != &mainloop_simt) t = c->tile;
@@ -77,8 +78,9 @@ coda_status gemm_emit(const struct gemm_case *c, enum gemm_loop loop, int sms, s
     r->p.pair = c->pair;
     r->p.pairing = c->rope;
     r->p.pairing.op = prim_find_pair("rope");
-    set_operand(r, &r->p.a, c, c->m, c->a_mn, FILL_NORMAL);
-    set_operand(r, &r->p.b, c, c->n, c->b_mn, FILL_WEIGHT);
+    coda_dtype dtype = loop == GEMM_FMA ? CODA_F32 : c->dtype;
+    set_operand(r, &r->p.a, c, dtype, c->m, c->a_mn, FILL_NORMAL);
+    set_operand(r, &r->p.b, c, dtype, c->n, c->b_mn, FILL_WEIGHT);
     r->p.b.steady = c->batch == 1; /* else an activation */
     c->epilogue(r, gemm_add_step(r, (struct step){.kind = STEP_ACC, .cls = CLASS_TILE, .port = -1}));
     r->s.tile = choose(r, c, loop, &target);

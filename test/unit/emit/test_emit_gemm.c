@@ -64,18 +64,29 @@ START_TEST(compiles_for_any)
 END_TEST
 
 /* A case in turn for each architecture. Blocks on the smaller ones have 99 KB of shared memory. */
-START_TEST(compiles_by_mma)
+static void compile_any(int i, enum gemm_loop loop, const char *entry)
 {
     static const char *const arch[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_120a"};
     struct gemm_rig r;
-    const struct gemm_case *c = &gemm_cases[_i];
-    if (c->dtype == CODA_F32 || !c->k) return; /* nothing to multiply */
-    ck_assert_msg(gemm_emit(c, GEMM_MMA, gemm_target.sms, &r) == CODA_OK, "%s: %s", c->name, coda_error());
-    ck_assert(strstr(r.k.text, "gemm_mma<Config, Epilogue>(args)") != NULL);
+    const struct gemm_case *c = &gemm_cases[i];
+    ck_assert_msg(gemm_emit(c, loop, gemm_target.sms, &r) == CODA_OK, "%s: %s", c->name, coda_error());
+    ck_assert(strstr(r.k.text, entry) != NULL);
     ck_assert_int_le(r.k.launch.shared_bytes, 99 << 10);
     gemm_free(&r);
-    if (scale_takes_one_in(PLAIN_LOOPS, _i + 1) && gemm_case_taken(_i, GEMM_MMA))
-        compile(c, GEMM_MMA, arch[_i % ARRAY_SIZE(arch)]);
+    if (scale_takes_one_in(PLAIN_LOOPS, i + (int)loop) && gemm_case_taken(i, loop))
+        compile(c, loop, arch[i % ARRAY_SIZE(arch)]);
+}
+
+START_TEST(compiles_by_mma)
+{
+    if (gemm_cases[_i].dtype == CODA_F32 || !gemm_cases[_i].k) return; /* nothing to multiply */
+    compile_any(_i, GEMM_MMA, "gemm_mma<Config, Epilogue>(args)");
+}
+END_TEST
+
+START_TEST(compiles_by_fma)
+{
+    if (gemm_cases[_i].k) compile_any(_i, GEMM_FMA, "gemm_fma<Config, Epilogue>(args)");
 }
 END_TEST
 
@@ -543,6 +554,7 @@ Suite *emit_gemm_suite(void)
     tcase_set_tags(n, "nvrtc");
     tcase_add_loop_test(n, compiles_for_any, 0, gemm_case_count);
     tcase_add_loop_test(n, compiles_by_mma, 0, gemm_case_count);
+    tcase_add_loop_test(n, compiles_by_fma, 0, gemm_case_count);
     tcase_add_loop_test(n, compiles_at_size, 0, ARRAY_SIZE(sizes));
     tcase_add_test(n, a_users_map_is_printed);
     suite_add_tcase(s, n);

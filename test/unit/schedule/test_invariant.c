@@ -55,7 +55,7 @@ static const struct {
     {"products in fp32",
      "%%x = input f32[%1$d,256]\n%%w = weight f32[512,256]\n%%a = matmul %%x, %%w\n%%n = softmax %%a\n"
      "output %%y = %%n\n",
-     true, 1},
+     false, 1},
     {"rows of an odd pitch",
      "%%x = input bf16[%1$d,520] stride=[521,1]\n%%w = weight bf16[512,520]\n%%a = matmul %%x, %%w\n"
      "%%n = rms_norm %%a {eps=1e-5}\n%%s = rms_norm %%x {eps=1e-5}\noutput %%y = %%n\noutput %%z = %%s\n",

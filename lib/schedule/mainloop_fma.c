@@ -1,0 +1,149 @@
+/*
+ * mainloop_fma.c -- cp.async and fp32 multiply-adds in order of k: fp32 operands, whatever their strides, on
+ * any GPU that the library knows; primitives/tile/gemm_fma.cuh.
+ *
+ * Its cost follows from the instructions of four k of a tile, and is fitted to an H200:
+ *     tiles of an SM * (K/4 * max(issue, passes, traffic) + exposed) + 8000, or what memory takes
+ *     issue   = multiply-adds, loads and copies of a scheduler's warps, 1.16 clocks each; 1.21 with four rows
+ *     passes  = 128 bytes of shared memory a clock: two for a fragment's load, and what is copied
+ *     traffic = 16 (bm + bn) / 61         bytes of L2
+ *     exposed = 900 of an epilogue, 4000 if no other block multiplies meanwhile
+ * At M 4096 and N and K of 384 to 1536, and at 2048 x 4096 x 4096, that is within 8 % of what was measured.
+ */
+#include "mainloop.h"
+
+enum {
+    STEP = 16, /* of K, in a slot */
+    STAGES = 4,
+    MOST_STAGES = 6,
+    LEAST_STAGES = 3,
+    MOST_SHARED = 99 << 10, /* bytes of a block on sm_86, 89 and 120: cubins of sm_80 run there, too */
+    MOST_REGISTERS = 200,   /* of a thread, which has 255, for sums and fragments */
+    SMALL_TILE = 64 * 64,   /* elements; its steps are short, so that more are on their way */
+    FEW_ROWS = 64,          /* so few have no higher tiles */
+    BAND_ROWS = 1024,       /* rows of A in a raster group, which thus stay in L2 */
+    WARPS = 4,              /* of a warpgroup, as an SM has schedulers */
+    REGISTERS = 40,         /* of a thread, besides sums and fragments */
+    SM_REGISTERS = 65536,
+    OTHERS = 12, /* instructions of four k, besides multiply-adds, loads and copies, which take 4 */
+    EXPOSED = 4000,
+    HIDDEN = 900,
+    FIXED = 8000 /* clocks */
+};
+
+static bool supports(const struct target *target, const struct program *p)
+{
+    (void)target;
+    return program_has_work(p) && p->a.dtype == CODA_F32 && p->b.dtype == CODA_F32;
+}
+
+/* ---- Shared memory and registers ---- */
+
+static struct footprint footprint(const struct program *p, const struct tile *t)
+{
+    int values = t->groups * values_bytes(p, group_rows(t), t->bn);
+    return (struct footprint){.fixed = values, .stage = 4 * t->bk * (t->bm + t->bn), .granule = 128};
+}
+
+/* Rows and columns of a thread. */
+static int thread_rows(const struct tile *t) { return group_rows(t) / 16; }
+static int thread_columns(const struct tile *t) { return t->bn / 8; }
+
+/* Of a thread, for its sums and for vectors of four k: its rows', twice, and those of some columns. */
+static int registers(const struct tile *t)
+{
+    int rows = thread_rows(t);
+    return rows * thread_columns(t) + 8 * rows + 32;
+}
+
+/* Blocks that share an SM, by registers. */
+static int residents(const struct tile *t)
+{
+    return MAX(SM_REGISTERS / (128 * t->groups * (registers(t) + REGISTERS)), 1);
+}
+
+static bool shares_sm(const struct program *p, const struct tile *t)
+{
+    (void)p;
+    return residents(t) > 1;
+}
+
+/* ---- Candidates ---- */
+
+static double tile_clocks(const struct tile *t, int64_t k)
+{
+    double rows = thread_rows(t), columns = thread_columns(t), loads = rows + columns;
+    double copies = (t->bm + t->bn) / (128.0 * t->groups), pace = rows > 4 ? 1.16 : 1.21;
+    double issue = t->groups * (4 * rows * columns + loads + 4 * copies + OTHERS) * pace;
+    double passes = t->groups * WARPS * 2 * loads + (t->bm + t->bn) / 8.0;
+    double traffic = 16.0 * (t->bm + t->bn) / L2_BYTES;
+    return (double)CEIL_DIV(k, 4) * MAX(MAX(issue, passes), traffic);
+}
+
+static double cost(const struct program *p, const struct tile *t, int sms)
+{
+    double each = (double)CEIL_DIV(program_blocks(p, t), sms), exposed = residents(t) > 1 ? HIDDEN : EXPOSED;
+    double memory = (double)program_bytes(p) / (MEMORY_BYTES * sms);
+    return MAX(each * (tile_clocks(t, p->k) + exposed), memory) + FIXED;
+}
+
+static void consider(struct search *s, int bm, int bn, int groups)
+{
+    struct tile t = {.mainloop = &mainloop_fma, .bm = bm, .bn = bn, .bk = STEP, .groups = groups};
+    int room = MIN(s->shared_bytes, MOST_SHARED), wanted = bm * bn > SMALL_TILE ? STAGES : MOST_STAGES;
+    t.band = BAND_ROWS / bm;
+    t.stages = MIN(tile_stages(s->p, &t, room), wanted);
+    if (registers(&t) > MOST_REGISTERS || t.stages < LEAST_STAGES) return;
+    search_add(s, &t, cost(s->p, &t, s->sms));
+}
+
+static void consider_width(struct search *s, int bn)
+{
+    consider(s, 64, bn, 1);
+    if (s->p->dim[1] <= FEW_ROWS && !s->common) return;
+    consider(s, 128, bn, 1);
+    consider(s, 128, bn, 2);
+    consider(s, 256, bn, 2);
+}
+
+/* A tile holds whole spans of pairs, or of segments. */
+static void candidates(struct search *s, enum tile_class class)
+{
+    static const int width[] = {128, 96, 64, 32};
+    int span = program_span(s->p);
+    if (class != TILES_KNOWN) return;
+    for (int i = 0; i < ARRAY_SIZE(width); i++)
+        if (!span || width[i] % span == 0) consider_width(s, width[i]);
+    if (span && 128 % span && span != 96) consider_width(s, span);
+}
+
+/* ---- The kernel ---- */
+
+/* Where two blocks share an SM all begin at one time and walk over the tiles: blocks that came later would go
+ * to those SMs whose first two end first, and others would have none. */
+static void complete(struct schedule *s, const struct program *p, const struct target *target)
+{
+    int sms = target->sms > 0 ? target->sms : TARGET_SMS;
+    s->threads = 128 * s->tile.groups;
+    s->grid = program_blocks(p, &s->tile);
+    if (residents(&s->tile) == 2) s->grid = MIN(s->grid, 2 * sms);
+    s->cluster = 1;
+}
+
+static void print_config(const struct program *p, const struct schedule *s, struct text *t)
+{
+    (void)s;
+    mainloop_print_strides(p, t);
+    mainloop_print_alignment(p, t);
+}
+
+const struct mainloop mainloop_fma = {.name = "fma",
+                                      .kernel = "gemm_fma",
+                                      .contested = true,
+                                      .supports = supports,
+                                      .candidates = candidates,
+                                      .cost = cost,
+                                      .footprint = footprint,
+                                      .shares_sm = shares_sm,
+                                      .complete = complete,
+                                      .print_config = print_config};
