@@ -412,7 +412,6 @@ static void emit_simt_config(const struct attention_spec *a, const struct tile *
     constant(t, "bool", "o_quads", moves_by_quads(a, &a->o));
     constant(t, "i32", "bm", tile->bm);
     constant(t, "i32", "bn", tile->bn);
-    constant(t, "i32", "stages", tile->stages);
     text_append(t, "};\n");
 }
 

@@ -119,14 +119,11 @@ static void candidates(struct search *s, enum tile_class class)
 
 /* ---- The kernel ---- */
 
-/* Where two blocks share an SM all begin at one time and walk over the tiles: blocks that came later would go
- * to those SMs whose first two end first, and others would have none. */
 static void complete(struct schedule *s, const struct program *p, const struct target *target)
 {
-    int sms = target->sms > 0 ? target->sms : TARGET_SMS;
+    (void)target;
     s->threads = 128 * s->tile.groups;
     s->grid = program_blocks(p, &s->tile);
-    if (residents(&s->tile) == 2) s->grid = MIN(s->grid, 2 * sms);
     s->cluster = 1;
 }
 

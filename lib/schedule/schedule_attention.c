@@ -236,51 +236,35 @@ static bool fits_split(const struct attention_spec *a, const struct target *targ
 
 /* ---- Any GPU ---- */
 
-enum { SIMT_WARPS = 4, SIMT_SLICE = 16, BLOCK_BYTES = 1024 /* of an SM's shared memory, for each block */ };
+enum { SIMT_WARPS = 4 };
 
 /* Lanes of a warp that share a query. */
-static int simt_lanes(const struct attention_spec *a) { return a->head_dim <= 128 ? 8 : 16; }
+static int simt_lanes(const struct attention_spec *a) { return a->head_dim <= 256 ? 8 : 16; }
+
+/* Queries, keys, values; and weights of some keys, as attention_simt.cuh has them. */
+static int64_t simt_shared(const struct attention_spec *a, int64_t bm, int64_t bn)
+{
+    int64_t quads = CEIL_DIV(a->head_dim, 4), slice = MIN(bn, a->head_dim <= 64 ? 32 : 16);
+    return 4 * ((bm + 2 * bn) * 4 * (quads | 1) + bm * (slice + 8));
+}
 
 /* Queries of a thread: it holds rows * head_dim / lanes sums, 128 at most. */
 static int simt_rows(const struct attention_spec *a)
 {
-    return a->head_dim <= 256 ? 8 : a->head_dim <= 512 ? 4 : a->head_dim <= 1024 ? 2 : a->head_dim <= 2048;
+    return a->head_dim <= 128 ? 8 : a->head_dim <= 512 ? 4 : a->head_dim <= 1024 ? 2 : a->head_dim <= 2048;
 }
 
-/* Keys of a tile, whatever the queries: the bits of a query's sums depend on it. Three blocks share an SM's
- * registers if heads are short, two others. */
-static int simt_keys(const struct attention_spec *a)
-{
-    return a->head_dim > 32 && a->head_dim <= 64 ? 48 : 64;
-}
-
-/* Queries; keys and values, or either; and weights of some keys, as attention_simt.cuh has them. */
-static int64_t simt_shared(const struct attention_spec *a, const struct launch *t)
-{
-    int64_t pitch = 4 * (CEIL_DIV(a->head_dim, 4) | 1), slice = MIN(t->bn, SIMT_SLICE);
-    return 4 * ((t->bm + t->stages * t->bn) * pitch + t->bm * (slice + 8));
-}
-
-static bool simt_fits(const struct attention_spec *a, const struct launch *t, int blocks, int shared)
-{
-    return blocks * (simt_shared(a, t) + BLOCK_BYTES) <= shared + BLOCK_BYTES;
-}
-
-/* Keys and values share their place if that lets a second block stand beside. Queries are fewer where there
- * are fewer, or where SMs had none. */
+/* Keys are as many as leave blocks room beside each other, whatever the queries: the bits of a query's sums
+ * depend on it. Queries are fewer where there are fewer, or where SMs had none. */
 static struct launch simt_tile(const struct attention_spec *a, const struct target *target)
 {
-    int lanes = simt_lanes(a), step = 32 * SIMT_WARPS / lanes, shared = target->shared_bytes;
-    struct launch t = {
-        .bm = step * simt_rows(a), .bn = simt_keys(a), .stages = 1, .threads = 32 * SIMT_WARPS};
-    while (t.bn > lanes && !simt_fits(a, &t, 1, shared)) t.bn = t.bn > 32 ? 32 : t.bn / 2;
-    while (t.bm && !simt_fits(a, &t, 1, shared)) t.bm = t.bm > step ? t.bm / 2 : 0;
-    while (t.bm > step && (t.bm / 2 >= a->tq || blocks(a, t.bm / 2) <= target->sms)) t.bm /= 2;
-    struct launch two = t;
-    two.stages = 2;
-    if (simt_fits(a, &two, 2, shared) || (simt_fits(a, &two, 1, shared) && !simt_fits(a, &t, 2, shared)))
-        t = two;
-    if (t.bm) t.shared_bytes = simt_shared(a, &t), t.blocks = blocks(a, t.bm);
+    int step = SIMT_WARPS * 32 / simt_lanes(a), rows = simt_rows(a), bm = step * rows;
+    int bn = simt_lanes(a) * (a->head_dim <= 32 ? 8 : 4);
+    while (rows && bn > simt_lanes(a) && simt_shared(a, bm, bn) > target->shared_bytes) bn /= 2;
+    while (rows && simt_shared(a, bm, bn) > target->shared_bytes) rows /= 2, bm = step * rows;
+    while (rows > 1 && (bm / 2 >= a->tq || blocks(a, bm / 2) <= target->sms)) rows /= 2, bm = step * rows;
+    struct launch t = {.bm = bm, .bn = bn, .threads = 32 * SIMT_WARPS};
+    if (rows) t.shared_bytes = simt_shared(a, bm, bn), t.blocks = blocks(a, bm);
     return t;
 }
 

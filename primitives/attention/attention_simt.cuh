@@ -1,52 +1,46 @@
 // attention_simt.cuh -- attention for any dtype, stride and GPU: plain fp32 multiply-adds.
 //
 // A block of 4 warps holds bm queries of one head in shared memory and walks over the keys that they can see,
-// bn at a time: scores, online softmax, and then the weights times the values. With two stages values arrive
-// while scores are computed, and the next keys while values are added up; with one both have the same place,
-// and another block of the SM computes meanwhile.
+// bn at a time: scores, online softmax, and then the weights times the values. Values arrive while scores are
+// computed, the next keys while values are added up.
 //
 // A query belongs to `lanes` lanes of one warp. Thread (y, x) of a warp owns the queries y + 32 / lanes * i
-// of it; of a score tile the keys x + lanes * j, of the result the columns 4 (x + lanes * c) .. + 3. What
-// shared memory delivers to registers bounds both products, so that a thread's part of a tile is as large as
-// registers hold. Lanes 2l and 2l + 1 have the same x, and lanes of the same parity in half a warp the same
-// y: half a warp reads eight addresses of keys or values, which meet in no bank, or two of queries or
-// weights. Weights pass through shared memory, `slice` keys at a time, from the lanes of a query to
+// of it; of a score tile the keys x + lanes * j, of the result the columns 4 (x + lanes * c) .. + 3. Lanes 2l
+// and 2l + 1 have the same x, and lanes of the same parity in a half of the warp the same y: of 16-byte reads
+// from shared memory each half of a warp then takes one wavefront for keys and values, and one for queries
+// and weights. Weights pass through shared memory, `slice` keys at a time, from the lanes of a query to
 // themselves: no other warp waits for them.
 //
-// Config: types Q K V O; bm bn stages; {q,k,v,o}_quads (rows.cuh); and as attention_sm90.cuh has it, from
-// heads on, but for tiles.
+// Config: types Q K V O; bm bn; {q,k,v,o}_quads (rows.cuh); and as attention_sm90.cuh has it, from heads on,
+// but for tiles.
 #pragma once
 #include "attention/packed.cuh"
 #include "attention/pages.cuh"
 #include "attention/rows.cuh"
 #include "attention/score.cuh"
-#include "ptx/barrier.cuh"
-#include "tile/resources.cuh"
 
 namespace coda {
 
 template <class Config> struct AttentionSimt {
     static constexpr i32 bm = Config::bm, bn = Config::bn, head_dim = Config::head_dim;
     static constexpr i32 warps = 4, threads = 32 * warps;
-    static constexpr i32 lanes = head_dim <= 128 ? 8 : 16, apart = 32 / lanes; // queries of a warp's lanes
+    static constexpr i32 lanes = head_dim <= 256 ? 8 : 16, apart = 32 / lanes; // queries of a warp's lanes
     static constexpr i32 own = bm / warps, rows = own / apart, keys = bn / lanes;
     static constexpr i32 chunks = (head_dim + 4 * lanes - 1) / (4 * lanes);
 
     typedef coda::Rows<head_dim, threads> Rows;
     static constexpr i32 columns = Rows::columns, pitch = Rows::pitch;
-    static constexpr i32 slice = bn < 16 ? bn : 16;
+    static constexpr i32 most = head_dim <= 64 ? 32 : 16, slice = bn < most ? bn : most;
     static constexpr i32 slice_pitch = slice + 8; // lanes of four queries write to 32 banks
-    static constexpr i32 tiles = Config::stages;  // of keys and values: one has room for either
-    static constexpr i32 shared_floats = (bm + tiles * bn) * pitch + bm * slice_pitch;
-    static constexpr i32 step = 2; // columns that a thread reads at a time
+    static constexpr i32 shared_floats = (bm + 2 * bn) * pitch + bm * slice_pitch;
 
     // Is it worth a look whether a warp's queries need a tile?
     static constexpr bool skips = Config::limited || Config::window || Config::ranges || rows < 8;
 
-    // Blocks of an SM: three where registers suffice for sums, scores, keys and the rest; else two.
-    static constexpr i32 rest = Config::starts || Config::page ? 32 : skips || !Score<Config>::plain ? 16 : 0;
-    static constexpr i32 held = rows * (4 * chunks + keys) + step * keys + rest;
-    static constexpr i32 blocks = held <= 144 ? 3 : 2;
+    // Blocks of an SM, where registers suffice: for sums, scores and a quad of each key, and for the rest.
+    static constexpr bool more = skips || Config::starts || Config::page || !Score<Config>::plain;
+    static constexpr i32 held = rows * (4 * chunks + keys) + 4 * keys + (more ? 16 : 0);
+    static constexpr i32 blocks = held <= 128 ? 3 : held <= 192 ? 2 : 1;
 
     // The largest score so far, the same in all lanes of a query; of the weights this lane's sum.
     struct Row {
@@ -70,8 +64,6 @@ template <class Config> struct AttentionSimt {
     DEV static i32 warp() { return ptx::uniform(threadIdx.x / 32); }
     DEV static i32 lane_row() { return (threadIdx.x & 1) + threadIdx.x % 32 / (2 * lanes) * 2; } // y
     DEV static i32 lane_column() { return threadIdx.x / 2 % lanes; }                             // x
-    // The block meets, its warps from whichever places they come.
-    DEV static void meet() { ptx::named_barrier(barrier_block, threads); }
     // The row of the tile that is query i of this thread.
     DEV static i32 row_of(i32 i) { return own * warp() + lane_row() + apart * i; }
 
@@ -108,6 +100,10 @@ template <class Config> struct AttentionSimt {
         return x;
     }
     DEV static float4 quad(const float *p) { return *reinterpret_cast<const float4 *>(p); }
+    DEV static float dot(float4 a, float4 b, float sum)
+    {
+        return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
+    }
     DEV static void add(float (&sum)[4], float w, float4 x)
     {
         sum[0] = fmaf(w, x.x, sum[0]);
@@ -125,18 +121,15 @@ template <class Config> struct AttentionSimt {
 #pragma unroll
             for (i32 j = 0; j < keys; j++) s[i][j] = 0.0f;
 #pragma unroll 1
-        for (i32 c = 0; c < columns; c += step) {
-            float kv[keys][step];
+        for (i32 c = 0; c < columns; c += 4) {
+            float4 kv[keys];
 #pragma unroll
-            for (i32 j = 0; j < keys; j++) port::load_piece(kv[j], k + lanes * j * pitch + c);
+            for (i32 j = 0; j < keys; j++) kv[j] = quad(k + lanes * j * pitch + c);
 #pragma unroll
             for (i32 i = 0; i < rows; i++) {
-                float qv[step];
-                port::load_piece(qv, q + apart * i * pitch + c);
+                const float4 qv = quad(q + apart * i * pitch + c);
 #pragma unroll
-                for (i32 j = 0; j < keys; j++)
-#pragma unroll
-                    for (i32 e = 0; e < step; e++) s[i][j] = fmaf(qv[e], kv[j][e], s[i][j]);
+                for (i32 j = 0; j < keys; j++) s[i][j] = dot(qv, kv[j], s[i][j]);
             }
         }
     }
@@ -251,68 +244,52 @@ template <class Config> struct AttentionSimt {
         }
     }
 
-    // o = the sum of weights times values over all keys, whose tiles have room from `tile` on.
-    DEV static void walk(float (&o)[rows][chunks][4], Row (&row)[rows], const Score<Config> &as,
-                         const float *queries, float *tile, const typename Config::K *k,
-                         const typename Config::V *v, const Strides &stride, const Tile &t)
-    {
-        float *value_tile = tile + (tiles - 1) * bn * pitch, *weights = value_tile + bn * pitch;
-        // A warp only brings its share of tiles that none of its queries needs.
-        const i32 end = min(t.query + bm, t.see.rows()), from = t.query + own * warp();
-        const KeyBlocks range = key_blocks<Config>(t.see, t.query, end - 1);
-        const KeyRange common = t.see.common(t.query, end - 1);
-        const KeyRange needed = from < end ? t.see.some(from, min(from + own, end) - 1) : KeyRange{0, 0};
-        load_block<Config::k_quads>(tile, k, stride.k, range.first * bn, t);
-#pragma unroll 1
-        for (i32 b = range.first; b < range.end; b++) {
-            const i32 key = b * bn;
-            const auto load_values = [&] { load_block<Config::v_quads>(value_tile, v, stride.v, key, t); };
-            const auto load_keys = [&] {
-                if (b + 1 < range.end) load_block<Config::k_quads>(tile, k, stride.k, key + bn, t);
-            };
-            // Until keys have been read, and values have come.
-            const auto turn = [&] {
-                if (tiles == 1) meet(), load_values();
-                ptx::copy_async_wait<0>();
-                meet();
-                if (tiles > 1) load_keys();
-            };
-            ptx::copy_async_wait<0>();
-            meet(); // keys have come, and the last values have been read
-            if (tiles > 1) load_values();
-            if (!skips || (key < needed.end && key + bn > needed.first)) {
-                float s[rows][keys];
-                scores(s, queries, tile);
-                if (key >= common.first && key + bn <= common.end) weigh<true>(s, o, row, as, key, t);
-                else weigh<false>(s, o, row, as, key, t);
-                turn();
-                accumulate(o, s, weights, value_tile);
-            } else {
-                turn();
-            }
-            if (tiles == 1) meet(), load_keys();
-        }
-        ptx::copy_async_wait<0>();
-    }
-
     DEV static void attend(const typename Config::Q *q, const typename Config::K *k,
                            const typename Config::V *v, typename Config::O *out, const Strides &stride,
                            const Tile &t)
     {
         extern __shared__ __align__(16) float queries[];
+        float *key_tile = queries + bm * pitch, *value_tile = key_tile + bn * pitch;
+        float *weights = value_tile + bn * pitch;
         q += t.batch_of_q() * stride.q.batch + t.head * stride.q.head + t.query * stride.q.time;
         k += t.batch_of_k() * stride.k.batch + t.kv_head() * stride.k.head;
         v += t.batch_of_k() * stride.v.batch + t.kv_head() * stride.v.head;
+
+        const i32 limit = t.see.rows(), end = min(t.query + bm, limit), from = t.query + own * warp();
         Rows::template copy<Config::q_quads, bm>(queries, q, [&](i32 r, i64 &at) {
             at = r * stride.q.time;
-            return t.query + r < t.see.rows();
+            return t.query + r < limit;
         });
         const Score<Config> as(t.in, t.head);
         float o[rows][chunks][4] = {};
         Row row[rows];
 #pragma unroll
         for (i32 i = 0; i < rows; i++) row[i] = {unseen(), 0.0f};
-        walk(o, row, as, queries, queries + bm * pitch, k, v, stride, t);
+
+        // A warp only brings its share of tiles that none of its queries needs.
+        const KeyBlocks range = key_blocks<Config>(t.see, t.query, end - 1);
+        const KeyRange common = t.see.common(t.query, end - 1);
+        const KeyRange needed = from < end ? t.see.some(from, min(from + own, end) - 1) : KeyRange{0, 0};
+        load_block<Config::k_quads>(key_tile, k, stride.k, range.first * bn, t);
+#pragma unroll 1
+        for (i32 b = range.first; b < range.end; b++) {
+            const i32 key = b * bn;
+            const bool needs = !skips || (key < needed.end && key + bn > needed.first);
+            float s[rows][keys];
+            ptx::copy_async_wait<0>();
+            __syncthreads(); // keys have come, and the last values have been read
+            load_block<Config::v_quads>(value_tile, v, stride.v, key, t);
+            if (needs) {
+                scores(s, queries, key_tile);
+                if (key >= common.first && key + bn <= common.end) weigh<true>(s, o, row, as, key, t);
+                else weigh<false>(s, o, row, as, key, t);
+            }
+            ptx::copy_async_wait<0>();
+            __syncthreads(); // values have come, and keys have been read
+            if (b + 1 < range.end) load_block<Config::k_quads>(key_tile, k, stride.k, key + bn, t);
+            if (needs) accumulate(o, s, weights, value_tile);
+        }
+        ptx::copy_async_wait<0>();
         out += t.batch_of_q() * stride.o.batch + t.head * stride.o.head;
         write(o, row, as, out, stride.o.time, t);
     }
@@ -329,8 +306,8 @@ template <class Config> struct AttentionSimt {
                 attend(q, k, v, out, stride,
                        {in, Visible<Config>(in, found), found.batch, found.query, head});
         } else {
-            const u32 count = in.extents.blocks, batch = tile / count, at = tile % count;
-            const i32 query = (Config::limited ? count - 1 - at : at) * bm; // the longest begin
+            const u32 tiles = in.extents.blocks, batch = tile / tiles, at = tile % tiles;
+            const i32 query = (Config::limited ? tiles - 1 - at : at) * bm; // the longest begin
             attend(q, k, v, out, stride, {in, Visible<Config>(in, batch), batch, query, head});
         }
         ptx::grid_launch_next();

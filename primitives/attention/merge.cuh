@@ -66,8 +66,9 @@ DEV float merge_blocks(const Score<Config> &as, u32 peak_at, u32 out_at, float (
         for (i32 r = 0; r < cluster; r += 2 * d) part[r].join(part[r + d]);
     const Partial<Config> &all = part[0];
     const float whole = all.sum + as.sink_weight(all.max), inverse = 1.0f / whole;
+    const bool nothing = all.nothing(); // a bias, or a map of scores, hides each key that the query sees
 #pragma unroll
-    for (i32 i = 0; i < 4; i++) y[i] = all.out[i] * inverse;
+    for (i32 i = 0; i < 4; i++) y[i] = (nothing ? 0.0f : all.out[i]) * inverse;
     return Config::lse ? as.log_sum(all.max, all.sum) : 0.0f;
 }
 

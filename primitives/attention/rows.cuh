@@ -31,17 +31,16 @@ template <i32 head_dim, i32 threads> struct Rows {
     DEV static void copy(float *to, const T *from, Place place)
     {
         constexpr i32 width = quads ? 4 : 1, across = columns / width % 16 ? 8 : 16;
-        constexpr i32 steps = (columns + across * width - 1) / (across * width);
-        constexpr i32 at_once = sizeof(T) == 4 || steps > 4 ? 1 : 4; // copies need no registers that wait
+        constexpr i32 at_once = sizeof(T) == 4 ? 1 : 4; // copies need no registers that wait
         static_assert(!quads || head_dim % 4 == 0);
         const i32 first = threadIdx.x % across * width;
 #pragma unroll at_once
         for (i32 r = threadIdx.x / across; r < count; r += threads / across) {
             i64 at = 0;
             const bool there = place(r, at);
-#pragma unroll 4
-            for (i32 i = 0; i < steps; i++) {
-                const i32 c = first + i * across * width;
+#pragma unroll
+            for (i32 i = 0; i < columns; i += across * width) {
+                const i32 c = first + i;
                 const bool own = there && c < head_dim;
                 if (c < columns) move<width>(to + r * pitch + c, own ? from + at + c : from, own);
             }

@@ -431,6 +431,15 @@ static bool some_query(const struct bench *b, bool sees)
     return false;
 }
 
+/* Does the bias hide all keys that the query sees? */
+static bool all_hidden(const struct bench *b, int64_t batch, int64_t h, int64_t i)
+{
+    struct range r = visible(b, batch, i);
+    for (int64_t j = r.first; b->c->bias && j < r.end; j++)
+        if (bias_of(b, batch, h, i, j) > -INFINITY) return false;
+    return b->c->bias != 0;
+}
+
 /* Rows that are not what they should be when all values are NaN: 0 if the query sees no key, else NaN. */
 static int64_t touched_by_nan(struct bench *b, char *err)
 {
@@ -449,9 +458,11 @@ static int64_t touched_by_nan(struct bench *b, char *err)
         int64_t h = e % s->heads, i = e / s->heads % s->tq, batch = e / s->heads / s->tq;
         double got = at(b, &s->o, batch, i, h, s->head_dim - 1);
         bool sees = query_sees(b, batch, i), good = sees ? isnan(got) : got == 0;
+        if (sees && all_hidden(b, batch, h, i)) continue; /* by a kernel's way, NaN or what a sink leaves */
         if (!good && !wrong++)
-            snprintf(err, JIT_ERROR_SIZE, "(first: query %lld of sequence %lld, head %lld, which sees %s, is %g)",
-                     (long long)i, (long long)batch, (long long)h, sees ? "keys" : "none", got);
+            snprintf(err, JIT_ERROR_SIZE,
+                     "(first: query %lld of sequence %lld, head %lld, which sees %s, is %g)", (long long)i,
+                     (long long)batch, (long long)h, sees ? "keys" : "none", got);
     }
     return wrong;
 }
