@@ -39,7 +39,8 @@ template <class Config> struct AttentionSimt {
 
     // Blocks of an SM, where registers suffice: for sums, scores and a quad of each key, and for the rest.
     static constexpr bool more = skips || Config::starts || Config::page || !Score<Config>::plain;
-    static constexpr i32 held = rows * (4 * chunks + keys) + 4 * keys + (more ? 16 : 0);
+    static constexpr i32 held = rows * (4 * chunks + keys) + 4 * keys + (more ? 16 : 0) +
+                                (Config::starts || Score<Config>::biased ? 16 : 0);
     static constexpr i32 blocks = held <= 128 ? 3 : held <= 192 ? 2 : 1;
 
     // The largest score so far, the same in all lanes of a query; of the weights this lane's sum.

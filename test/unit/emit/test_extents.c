@@ -96,7 +96,7 @@ static const struct {
     int few, many;     /* texts of prompts of up to 16 tokens, of more */
     int token;         /* of a token of each sequence */
     int steps, chunks; /* of packed ones, up to two a sequence, and more */
-} target[] = {{"sm_90a", 2, 1, 3, 3, 1}, {"sm_80", 1, 2, 1, 3, 3}};
+} target[] = {{"sm_90a", 2, 1, 3, 3, 1}, {"sm_80", 1, 4, 1, 4, 4}}; /* tiles of 16 to 128 queries */
 
 START_TEST(prompts_of_any_length_share_texts)
 {
