@@ -122,12 +122,26 @@ bool map_close(const struct prim *p, const float *args, float got, double *error
     return close_within(p, args, got, 2e-6, 0, error, why, size);
 }
 
+/* Is the first operand's part so small that it may be 0, and an operand infinite that it multiplies? */
+static bool is_vague_narrow(const struct prim *p, const float *args)
+{
+    double one[PRIM_MAX_INPUTS + PRIM_MAX_PARAMS];
+    bool infinite = false;
+    for (int i = 0; i < p->inputs + p->params; i++) {
+        bool factor = i > 0 && i < p->inputs;
+        one[i] = factor ? 1 : args[i];
+        infinite = infinite || (factor && isinf(args[i]));
+    }
+    return infinite && fabs(reference(p, one)) <= 1e-14;
+}
+
 bool map_close_narrow(const struct prim *p, const float *args, float got, double *error, char *why,
                       size_t size)
 {
     double absolute = 1e-14;
+    *error = 0;
     for (int i = 1; i < p->inputs; i++) absolute *= fmax(1, fabs(args[i]));
-    return close_within(p, args, got, 0x1p-16, absolute, error, why, size);
+    return is_vague_narrow(p, args) || close_within(p, args, got, 0x1p-16, absolute, error, why, size);
 }
 
 /* ---- Reductions ---- */
