@@ -28,6 +28,7 @@ enum {
     OTHERS = 12, /* instructions of four k, besides multiply-adds, loads and copies, which take 4 */
     EXPOSED = 4000,
     HIDDEN = 900,
+    RAGGED_ROUNDS = 4,
     FIXED = 8000 /* clocks */
 };
 
@@ -80,9 +81,19 @@ static double tile_clocks(const struct tile *t, int64_t k)
     return (double)CEIL_DIV(k, 4) * MAX(MAX(issue, passes), traffic);
 }
 
+/* Tiles of the SM that has most. Blocks that share an SM end together in the first rounds, and make room for as
+ * many at once: of a last round that is not full some SMs have all, and others none. */
+static int64_t most_tiles(int64_t blocks, int residents, int sms)
+{
+    int64_t together = (int64_t)residents * sms, full = blocks / together;
+    bool ragged = full > 0 && full < RAGGED_ROUNDS && blocks % together;
+    return ragged ? (full + 1) * residents : CEIL_DIV(blocks, sms);
+}
+
 static double cost(const struct program *p, const struct tile *t, int sms)
 {
-    double each = (double)CEIL_DIV(program_blocks(p, t), sms), exposed = residents(t) > 1 ? HIDDEN : EXPOSED;
+    double each = (double)most_tiles(program_blocks(p, t), residents(t), sms);
+    double exposed = residents(t) > 1 ? HIDDEN : EXPOSED;
     double memory = (double)program_bytes(p) / (MEMORY_BYTES * sms);
     return MAX(each * (tile_clocks(t, p->k) + exposed), memory) + FIXED;
 }
