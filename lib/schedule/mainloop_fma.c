@@ -81,8 +81,8 @@ static double tile_clocks(const struct tile *t, int64_t k)
     return (double)CEIL_DIV(k, 4) * MAX(MAX(issue, passes), traffic);
 }
 
-/* Tiles of the SM that has most. Blocks that share an SM end together in the first rounds, and make room for as
- * many at once: of a last round that is not full some SMs have all, and others none. */
+/* Tiles of the SM that has most. Blocks that share an SM end together in the first rounds, and make room for
+ * as many at once: of a last round that is not full some SMs have all, and others none. */
 static int64_t most_tiles(int64_t blocks, int residents, int sms)
 {
     int64_t together = (int64_t)residents * sms, full = blocks / together;
