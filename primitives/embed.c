@@ -5,13 +5,7 @@
  *
  * A primitive registers itself with one comment line, which is checked here:
  *
-    bool linear = !strcmp(word, "linear"), shift = !strcmp(word, "shift"), dtype = !strcmp(word, "dtype");
-    if (!strcmp(word, "narrow")) {
-        row->narrow = true;
-        return;
-    }
-    if (!linear && !shift && !dtype && strcmp(word, "identity"))
-        die(c->path, c->line, "\"%s\" is no fact: linear, shift, identity, dtype or narrow", word);
+ *     // coda: map NAME(x, ...; parameter, ...) [linear(x, ...)] [shift(x)] [identity(y = 1)] ...
  *     // coda: reduce NAME(x[, key]) state FLOATS [of NAME] [exact]
  *     // coda: pair NAME(...)
  *

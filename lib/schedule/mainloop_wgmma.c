@@ -6,7 +6,8 @@
  * narrower, so that all SMs end together.
  * What was seldom faster has a cost that only says which of it tuning should measure first: many waves of
  * tiles walked in squares, the largest tiles only so; clusters that share K and scatter its sums, where more
- * rows leave SMs idle; clusters that share operands; three consumers, whose tiles are the squarest.
+ * rows leave SMs idle; clusters that share operands; three consumers, whose tiles are the squarest, but for
+ * a single wave of 192 x 192.
  */
 #include "wgmma.h"
 

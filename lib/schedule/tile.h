@@ -41,7 +41,8 @@ enum tile_class {
     TILES_SQUARE,    /* over 1024 rows, many waves: each wave's tiles form about a square, for L2 */
     TILES_SCATTERED, /* split-K by reduce-scatter: each block of a cluster drains some columns */
     TILES_CLUSTERED, /* pairs of blocks share a multicast load of A or B */
-    TILES_THREE,     /* three consumer warpgroups, 192 rows; alone or in such pairs */
+    TILES_THREE,     /* three consumer warpgroups, 192 rows; alone or in such pairs. (192 x 192 is KNOWN, too,
+                        where all tiles run at once.) */
     TILES_SKINNY,    /* at most 16 rows, mainloop_skinny, in the forms that are not KNOWN */
     TILE_CLASSES,
     TILES_NAMED = TILE_CLASSES /* no search offers them: a decision that names one has it */
