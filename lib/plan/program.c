@@ -44,6 +44,7 @@ static bool step_rounds(const struct program *q, const struct step *s)
     return s->kind == STEP_MAP && (s->prim == prim_find("to_bf16") || s->prim == prim_find("to_f16"));
 }
 
+/* What addresses rows is an integer, and no value that could be rounded. */
 bool step_is_rounded(const struct program *q, int step)
 {
     bool read = false;

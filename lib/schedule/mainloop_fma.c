@@ -17,7 +17,7 @@ enum {
     STAGES = 4,
     MOST_STAGES = 6,
     LEAST_STAGES = 3,
-    MOST_SHARED = 99 << 10, /* bytes of a block on sm_86, 89 and 120: cubins of sm_80 run there, too */
+    MOST_SHARED = 99 << 10, /* bytes of a block on sm_86 and 89, where cubins of sm_80 run, and on 120 */
     MOST_REGISTERS = 200,   /* of a thread, which has 255, for sums and fragments */
     SMALL_TILE = 64 * 64,   /* elements; its steps are short, so that more are on their way */
     FEW_ROWS = 64,          /* so few have no higher tiles */

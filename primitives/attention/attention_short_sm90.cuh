@@ -173,6 +173,7 @@ template <class Config> struct AttentionShort {
             ptx::mbarrier_init(ptx::shared_address(&self.s.full_keys), 1);
             ptx::mbarrier_init(ptx::shared_address(&self.s.full_values), 1);
             ptx::mbarrier_fence_init();
+            ptx::fence_async_shared(); // TMA counts there before anybody has met
         }
         ptx::grid_launch_next(); // as soon as blocks end
         ptx::grid_wait();

@@ -72,7 +72,7 @@ template <class R, i32 lanes> struct States {
             if (first + i * step < blocks) part[i] = port::load_partial<R>(p, row, first + i * step, blocks);
         }
     }
-    // What is not there is empty, and changes no bit of what it would be merged into.
+    // What is not there is empty, and would change no bit of what finish() makes.
     DEV void join()
     {
 #pragma unroll
