@@ -49,7 +49,7 @@ struct prim {
     bool exact;     /* a reduction: however a row is cut, and in whatever order its states are merged, the
                        result has the same bits; tests try it */
     const char *param_name[PRIM_MAX_PARAMS];
-    bool narrow; /* a map: has narrow() beside apply(), for results that are rounded to 16 bits */
+    bool narrow;             /* a map: has narrow() beside apply(), for results that are rounded to 16 bits */
     struct prim_facts facts; /* of a map defined at run time: none */
     const char *header;      /* "map/silu.cuh"; NULL for a map defined at run time */
     const char *source;      /* of a map defined at run time, else NULL */
