@@ -635,7 +635,8 @@ CODA_API coda_value coda_cross_entropy(coda_graph *g, coda_value logits, coda_va
 
 /* ---- Data movement; slices, reshapes and transposes are views wherever strides can say it ---- */
 
-/* table [V, N] of any dtype, ids int32 [...]: [..., N]. An id outside 0..V-1 gives a row of zeros. */
+/* table [V, N] of any dtype, V up to 2^24, ids int32 [...]: [..., N]. An id outside 0..V-1 gives a row of
+ * zeros. */
 CODA_API coda_value coda_embedding(coda_graph *g, coda_value table, coda_value ids);
 /* To int32 or int64: towards zero, to the nearest that fits; NaN is 0. So an arg_max becomes ids. */
 CODA_API coda_value coda_cast(coda_graph *g, coda_value x, coda_dtype t);

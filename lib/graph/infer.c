@@ -295,6 +295,9 @@ coda_status infer_embedding(const graph *g, struct node *n)
         return fail(CODA_E_INVALID,
                     "embedding: table is %s and ids are %s; need [V,N] and i32 or i64 of rank < %d",
                     type_text(table).s, type_text(ids).s, CODA_MAX_RANK);
+    if (dims_most(g->dims, table->dim[0]) > IOTA_MOST) /* an id is an fp32 number in kernels */
+        return fail(CODA_E_INVALID, "embedding: table is %s, %s rows; most are %d", type_text(table).s,
+                    dim_text(g->dims, table->dim[0]).s, IOTA_MOST);
     n->type = *ids;
     n->type.dtype = table->dtype;
     n->type.dim[n->type.rank++] = table->dim[1];

@@ -153,6 +153,12 @@ static bool may_write(struct grouper *gr, struct group *q, const struct node *n)
     return true;
 }
 
+/* A key of rows, where all that a product of one column makes is of its tiles. */
+static bool is_tile_key(const struct group *q, const struct node *n, int i)
+{
+    return n->op == OP_REDUCE && i == 1 && q->p.kind == PROGRAM_GEMM && q->p.dim[2] == 1;
+}
+
 /* The operands of n: some inside the group, the rest reachable from outside. */
 static bool operands_ok(struct grouper *gr, struct group *q, const struct node *n, enum pair_kind *pair,
                         int *full)
@@ -171,7 +177,7 @@ static bool operands_ok(struct grouper *gr, struct group *q, const struct node *
             continue;
         }
         struct source s = group_source(gr, q, n->in[i]);
-        if (s.kind == SOURCE_NONE) return false;
+        if (s.kind == SOURCE_NONE || (s.kind == SOURCE_MEMBER && is_tile_key(q, n, i))) return false;
         inside += s.kind == SOURCE_MEMBER || s.kind == SOURCE_LANE;
         if (s.kind == SOURCE_OUTSIDE && !group_can_load(gr, q, n, i)) return false;
         if (s.kind != SOURCE_LANE) continue;

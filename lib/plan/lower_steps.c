@@ -329,13 +329,14 @@ static int operand(struct writer *w, const struct node *n, int i, const struct t
 {
     struct type t = domain_operand_type(w->gr->g, n, i);
     struct source s = group_source(w->gr, w->q, n->in[i]);
+    bool keys = t.rank > w->gr->g->node[n->in[i]].type.rank; /* [N] of N rows, though these have N columns */
     float ignored;
     if (group_number(w->gr, n->in[i], &ignored)) return number(w, n->in[i]);
     if (group_scalar(w->gr, n->in[i]) >= 0) return scalar(w, group_scalar(w->gr, n->in[i]));
     if (s.kind == SOURCE_MEMBER && step_of(w, s.value) >= 0) return step_of(w, s.value);
     if (s.kind == SOURCE_LANE) return lane(w, s);
     if (s.kind == SOURCE_AGAIN) return inline_map(w, s.value, as);
-    if (is_recomputed(w, n->in[i], as)) return write_again(w, n->in[i], as);
+    if (!keys && is_recomputed(w, n->in[i], as)) return write_again(w, n->in[i], as);
     return load(w, n->in[i], &t, as);
 }
 

@@ -48,6 +48,8 @@ static const char leaves[] = "%x = input bf16[2,8,64]\n"
                              "%none = input i32[0]\n"
                              "%kvs0 = input f32[0,16,32]\n"
                              "%six = input i32[1,2,1,2,1,2]\n"
+                             "%rows = input f32[16777216,1]\n"
+                             "%more = input f32[16777217,1]\n"
                              "%four = input f32[1,2,4,8]\n"
                              "%tall = input f32[2000000000,1]\n"
                              "%wide = input f32[1,2000000000]\n"
@@ -399,6 +401,8 @@ static const struct {
      "embedding: table is bf16[96,64] and ids are f32[8,64]; need [V,N] and i32 or i64 of rank < 6"},
     {"embedding %w, %six",
      "embedding: table is bf16[96,64] and ids are i32[1,2,1,2,1,2]; need [V,N] and i32 or i64 of rank < 6"},
+    {"embedding %rows, %i", "f32[2,8,1]"},
+    {"embedding %more, %i", "embedding: table is f32[16777217,1], 16777217 rows; most are 16777216"},
     {"cast %x {to=f32}", "f32[2,8,64]"},
     {"cast %i {to=f16}", "f16[2,8]"},
     {"cast %i {to=i32}", "i32[2,8]"},

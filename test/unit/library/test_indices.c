@@ -223,6 +223,43 @@ START_TEST(ids_beyond_int32_name_no_row)
 }
 END_TEST
 
+/* A table as wide as there are rows: row i's id is i, which is the number of column i besides. */
+START_TEST(rows_are_counted_of_a_square)
+{
+    enum { N = 3 };
+    graph *g = parsed("%t = weight f32[4,3]\n%i = iota {n=3}\n%y = embedding %t, %i\noutput %y = %y\n");
+    graph *none = parsed("%t = weight f32[1,0]\n%i = iota {n=0}\n%y = embedding %t, %i\noutput %y = %y\n");
+    graph *key = parsed("%x = input f32[3,3]\n%i = iota {n=3}\n%y = select %x, %i\noutput %y = %y\n");
+    float table[4 * N], y[N * N];
+    for (int i = 0; i < 4 * N; i++) table[i] = (float)(i + 1);
+    for (int way = 0; way < WAYS; way++) {
+        compute(g, (const void *[]){table}, way, y, N * N);
+        for (int i = 0; i < N * N; i++) ck_assert_float_eq(y[i], table[i]);
+        compute(key, (const void *[]){table}, way, y, N);
+        for (int i = 0; i < N; i++) ck_assert_float_eq(y[i], table[i * N + i]);
+        compute(none, (const void *[]){table}, way, y, 0);
+    }
+    graph_free(g);
+    graph_free(none);
+    graph_free(key);
+}
+END_TEST
+
+/* Of one column, the product's rows are its elements: 0, 1 and 0 as keys of the other operand. */
+START_TEST(a_product_of_one_column_is_a_key)
+{
+    static const float t[] = {5, 6, 7}, x[] = {1, -1, 1, 0, 0, 0}, w[] = {1, 1}, want[] = {5, 0, 7};
+    graph *g = parsed("%t = input f32[3,1]\n%x = input f32[3,2]\n%w = weight f32[1,2]\n%m = matmul %x, %w\n"
+                      "%y = select %t, %m\noutput %y = %y\n");
+    float y[3];
+    for (int way = 0; way < WAYS; way++) {
+        compute(g, (const void *[]){t, x, w}, way, y, 3);
+        for (int i = 0; i < 3; i++) ck_assert_float_eq(y[i], want[i]);
+    }
+    graph_free(g);
+}
+END_TEST
+
 /* Equal logits: each class that there is costs log 4. */
 START_TEST(targets_beyond_int32_are_no_class)
 {
@@ -485,6 +522,8 @@ Suite *indices_suite(void)
     tcase_add_loop_test(t, prints_what_it_parses, 0, index_case_count);
     tcase_add_test(t, are_stored_to_the_nearest);
     tcase_add_test(t, ids_beyond_int32_name_no_row);
+    tcase_add_test(t, rows_are_counted_of_a_square);
+    tcase_add_test(t, a_product_of_one_column_is_a_key);
     tcase_add_test(t, targets_beyond_int32_are_no_class);
     tcase_add_test(t, positions_may_be_strided);
     tcase_add_test(t, lengths_beyond_int32_are_none_or_all);
