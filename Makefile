@@ -325,7 +325,7 @@ perf-tuned: ## tunes every product, forty tiles each: is the price right? (minut
 perf-torch: $(BUILD)/libcoda.so ## the same beside PyTorch, if python3 has it (TORCH_ARGS='--all --max-autotune --jax')
 	@CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/pytorch.py $(TORCH_ARGS) $(CASES)
 	@[ -n "$(CASES)" ] || CODA_LIBRARY=$(BUILD)/libcoda.so python3 perf/serving.py
-perf-report: ## perf/results beside their bars, as charts, and as README's table
+perf-report: ## perf/results beside their bars, as charts, and as the table of perf/README.md
 	@perf/publish
 
 # ---- The house ----
