@@ -231,6 +231,7 @@ static bool may_join(struct grouper *gr, struct group *q, int value)
     if (gr->site[value].role != ROLE_FREE || gr->site[value].is_const != gr->site[q->p.root].is_const)
         return false;
     if (!gr->opt->fuse && n->origin != root->origin) return false;
+    if (!group_shares_rows(gr, q, value)) return false;
     if (q->members >= MOST_MEMBERS || q->loads + state_operands(n) > MOST_LOADS) return false;
     if (q->stores + group_stores(gr, value) > MOST_STORES) return false;
     if (op_combines_pairs(n->op)) return q->p.kind == PROGRAM_GEMM;

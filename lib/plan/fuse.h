@@ -18,6 +18,8 @@ enum role {
     ROLE_INLINE  /* a cheap map of vectors: rematerialized by each program that reads it */
 };
 
+enum { OF_INPUTS = 1 << MOST_SYMBOLS }; /* in site.rows: it depends on an input with rows */
+
 struct site { /* the fusion state of one node */
     enum role role;
     int group;                  /* MEMBER: index in grouper.group */
@@ -38,6 +40,8 @@ struct site { /* the fusion state of one node */
                             stores it */
     int also;                   /* finished: the next one in the same program, -1 at the end */
     bool is_const;              /* computed by coda_prepare, from weights and constants */
+    unsigned rows;              /* what its rows are counted by, so that a vector of all of them is none of
+                            theirs, though there be one only: node.rows and OF_INPUTS */
     int buffer;                 /* its storage, an index into plan.buffer; -1: none yet */
     int part;                   /* CONCAT: index in grouper.part of its operand 0 */
     int state_buffer;           /* partial: the buffer of its partial states; -1: none yet */
@@ -150,6 +154,9 @@ bool group_has_column_parts(const struct grouper *gr, int value);
 bool group_number(const struct grouper *gr, int value, float *number);
 /* The scalar that the value is, perhaps seen through views; -1: none. */
 int group_scalar(const struct grouper *gr, int value);
+/* Are the rows of the value those of q, not as many by chance, or one of each? Where bits must not tell how
+ * many rows there are, what has other ones is no part of q. */
+bool group_shares_rows(const struct grouper *gr, const struct group *q, int value);
 /* Does computing `value` need the program of group q? */
 bool group_depends(struct grouper *gr, int value, const struct group *q);
 /* How a member of q would get `value` as an operand. */

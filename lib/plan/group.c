@@ -97,6 +97,11 @@ int group_tile(const struct grouper *gr, const struct group *q, int value)
     return value;
 }
 
+bool group_shares_rows(const struct grouper *gr, const struct group *q, int value)
+{
+    return !gr->opt->invariant || gr->site[value].rows == gr->site[q->p.root].rows;
+}
+
 /* ---- Order ---- */
 
 static void raise_one(struct grouper *gr, int value, int horizon, int *top)

@@ -7,6 +7,9 @@
  * where it was. They walk equally many elements, dimensions of 1 aside, need not have an operand in
  * common, and neither waits for a third program that waits for the other.
  *
+ * What a program of the line hands to another is no longer rounded to the dtype in which it would be stored.
+ * Where bits must not tell how many rows there are, only programs of fp32 and of integers are lines.
+ *
  * A thread has element i of every value, as all lie in one line. So it may write over an element of a state
  * that it alone has read, and no program that would read another one's element joins.
  */
@@ -36,6 +39,7 @@ static bool is_member_of_line(const struct grouper *gr, const struct node *n, in
     bool rows = n->op == OP_APPEND || n->op == OP_EMBEDDING;
     if (!rows && n->op != OP_MAP && n->op != OP_CAST && n->op != OP_ASSIGN) return false;
     if (line_elements(walked) != elements || (rows && type_columns(walked) != 1)) return false;
+    if (gr->opt->invariant && n->type.dtype != CODA_F32 && !dtype_is_index(n->type.dtype)) return false;
     for (int i = 0; i < state_operands(n); i++)
         if (n->in[i] >= 0 && !suits_operand(gr, n->in[i], elements)) return false;
     return true;

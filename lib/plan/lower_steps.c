@@ -302,7 +302,7 @@ static bool is_recomputed(const struct writer *w, int value, const struct type *
     if (t->rank != as->rank || !(s->partial || s->role == ROLE_INLINE)) return false;
     if (group_has_column_parts(w->gr, value)) return dims_equal(t, as) && may_finish_columns(w, t);
     if (s->partial && !may_finish_rows(w)) return false;
-    if (!domain_rows_match(w->q, t)) return false;
+    if (!domain_rows_match(w->q, t) || !group_shares_rows(w->gr, w->q, value)) return false;
     if (s->role == ROLE_INLINE && !operands_fit(w, &w->gr->g->node[value], t)) return false;
     return type_columns(t) == 1 || (s->role == ROLE_INLINE && type_columns(t) == type_columns(as));
 }
