@@ -145,16 +145,16 @@ static bool is_one(const struct grouper *gr, int value)
     return type_elements(&gr->g->node[value].type) == 1 && !(gr->opt->invariant && gr->site[value].rows);
 }
 
-/* Has the reader more rows than the value, so that it repeats? A single element repeats over any, but over
- * one row it is that row's own. */
+/* Has the reader other rows than the value, more or none, so that it repeats? A single element repeats over
+ * any, but over one row it is that row's own. */
 static bool repeats(const struct grouper *gr, int value, int reader)
 {
     const struct type *t = &gr->g->node[value].type, *over = &gr->g->node[reader].type;
     if (gr->opt->invariant && gr->site[reader].rows & ~gr->site[value].rows) return true;
-    return type_rows(over) > (is_one(gr, value) ? 1 : type_rows(t));
+    return type_rows(over) != (is_one(gr, value) ? 1 : type_rows(t));
 }
 
-/* Do maps alone read the value, each over more rows than it has? To store it takes a launch, and to compute
+/* Do maps alone read the value, each over other rows than its own? To store it takes a launch, and to compute
  * one that is as small as itself again takes a few loads that threads of a row share. */
 static bool is_broadcast(const struct grouper *gr, int value, int depth)
 {
