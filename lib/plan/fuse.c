@@ -126,7 +126,7 @@ static bool reads_in_place(const struct grouper *gr, const struct group *q, cons
     const graph *g = gr->g;
     const struct node *r = &g->node[member];
     bool walks = q->p.kind == PROGRAM_ROWS && n->op == OP_ASSIGN && n->type.rank == q->domain.rank &&
-                 !memcmp(n->type.dim, q->domain.dim, sizeof *n->type.dim * (size_t)n->type.rank);
+                 extents_all_equal(q->guards, n->type.dim, q->domain.dim, n->type.rank);
     if (!walks || !group_holds(gr, q, member)) return false;
     for (int m = q->first; m >= 0; m = gr->site[m].next)
         if (g->node[m].op != OP_MAP && g->node[m].op != OP_CAST && !group_writes_state(gr, m)) return false;
@@ -267,7 +267,7 @@ static bool suits_fold(const struct grouper *gr, const struct group *q, const st
 /* The matrices of the value are those of the product. */
 static bool has_matrices(const struct group *q, const struct type *t)
 {
-    return q->p.kind != PROGRAM_GEMM || t->dim[t->rank - 2] == q->p.dim[1];
+    return q->p.kind != PROGRAM_GEMM || extents_equal(q->guards, t->dim[t->rank - 2], q->p.dim[1]);
 }
 
 /* Can the tile hold the value, and can it be stored from there? A statistic of columns is stored by the

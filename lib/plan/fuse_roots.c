@@ -86,7 +86,8 @@ static bool is_vector(const struct grouper *gr, int value, const struct node *n)
 {
     const struct type *t = &gr->g->node[value].type;
     int64_t columns = type_columns(t);
-    bool row = t->rank == n->type.rank && columns == 1, col = type_elements(t) == columns;
+    bool row = t->rank == n->type.rank && columns == 1;
+    bool col = extents_equal(gr->opt->guards, type_elements(t), columns);
     if (gr->opt->invariant) col = col && !gr->site[value].rows; /* a row of one is no vector of all */
     return row || col;
 }
@@ -95,7 +96,7 @@ static bool is_vector(const struct grouper *gr, int value, const struct node *n)
 static bool is_outer(const struct grouper *gr, const struct node *n)
 {
     bool counted = gr->opt->invariant && gr->site[n - gr->g->node].rows;
-    return (counted || type_rows(&n->type) > 1) && type_columns(&n->type) > 1;
+    return type_columns(&n->type) > 1 && (counted || extent_reaches(gr->opt->guards, type_rows(&n->type), 2));
 }
 
 /* Of what is computed again. */
@@ -118,7 +119,8 @@ static bool count_again(const struct grouper *gr, const struct node *n, struct s
 static bool is_row_ids(const struct grouper *gr, const struct node *n, int i)
 {
     const struct node *ids = &gr->g->node[n->in[i]];
-    bool rows = ids->type.rank == n->type.rank && type_elements(&ids->type) == type_elements(&n->type);
+    bool rows = ids->type.rank == n->type.rank &&
+                extents_equal(gr->opt->guards, type_elements(&ids->type), type_elements(&n->type));
     return dtype_is_index(ids->type.dtype) && op_is_leaf(ids->op) && rows;
 }
 
@@ -142,7 +144,8 @@ static bool is_inline(const struct grouper *gr, const struct node *n, struct sit
 /* A single element; where bits must not tell how many rows there are, whatever that is. */
 static bool is_one(const struct grouper *gr, int value)
 {
-    return type_elements(&gr->g->node[value].type) == 1 && !(gr->opt->invariant && gr->site[value].rows);
+    if (gr->opt->invariant && gr->site[value].rows) return false;
+    return extent_is_one(gr->opt->guards, type_elements(&gr->g->node[value].type));
 }
 
 /* Has the reader other rows than the value, more or none, so that it repeats? A single element repeats over
@@ -151,7 +154,7 @@ static bool repeats(const struct grouper *gr, int value, int reader)
 {
     const struct type *t = &gr->g->node[value].type, *over = &gr->g->node[reader].type;
     if (gr->opt->invariant && gr->site[reader].rows & ~gr->site[value].rows) return true;
-    return type_rows(over) != (is_one(gr, value) ? 1 : type_rows(t));
+    return !extents_equal(gr->opt->guards, type_rows(over), is_one(gr, value) ? 1 : type_rows(t));
 }
 
 /* Do maps alone read the value, each over other rows than its own? To store it takes a launch, and to compute

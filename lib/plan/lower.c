@@ -163,7 +163,7 @@ static bool finishes_beside(const struct grouper *gr, const struct group *q, int
     const struct type *t = &gr->g->node[value].type;
     bool any = false, good = q->p.kind == PROGRAM_ROWS && q->p.prepare == gr->site[value].is_const &&
                              q->p.rank == t->rank && !program_folds_columns(&q->p);
-    for (int d = 0; d < t->rank && good; d++) good = q->p.dim[d] == t->dim[d];
+    good = good && extents_all_equal(q->guards, q->p.dim, t->dim, t->rank);
     for (int i = 0; i < q->p.ports && good; i++) {
         const struct tensor_use *port = &q->p.port[i];
         bool partial = port->role == USE_PARTIAL_LOAD && port->axis == REDUCE_COLUMNS;

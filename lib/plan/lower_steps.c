@@ -61,20 +61,24 @@ int step_of(const struct writer *w, int value)
 
 /* A tile has rows of one batch. Of samples it may have several: of short ones too many for a copy of the
  * columns' values each. A batch of one row has nothing that its rows share. */
-static bool changes_with_rows(const struct program *p, const int64_t *stride)
+static bool changes_with_rows(const struct group *q, const int64_t *stride)
 {
-    bool few_rows = p->sample ? p->sample < LEAST_SAMPLE : p->dim[1] <= 1;
-    return stride[1] || (stride[0] && few_rows);
+    const struct program *p = &q->p;
+    if (!extents_equal(q->guards, stride[1], 0)) return true;
+    if (extents_equal(q->guards, stride[0], 0)) return false;
+    return p->sample ? !extent_reaches(q->guards, p->sample, LEAST_SAMPLE)
+                     : !extent_reaches(q->guards, p->dim[1], 2);
 }
 
 /* The class of what is read with these strides. A rows program has no column class, and with one column no
  * row class either. */
-static enum step_class class_of(const struct program *p, const int64_t *stride)
+static enum step_class class_of(const struct group *q, const int64_t *stride)
 {
+    const struct program *p = &q->p;
     if (p->kind == PROGRAM_ROWS)
         return stride[p->rank - 1] || p->dim[p->rank - 1] == 1 ? CLASS_TILE : CLASS_ROW;
     bool columns = stride[2] || (p->segment && stride[3]);
-    return !columns ? CLASS_ROW : changes_with_rows(p, stride) ? CLASS_TILE : CLASS_COL;
+    return !columns ? CLASS_ROW : changes_with_rows(q, stride) ? CLASS_TILE : CLASS_COL;
 }
 
 static bool is_half(const struct writer *w, const struct type *t)
@@ -122,7 +126,7 @@ static int load_from(struct writer *w, int value, int64_t first, const struct ty
     domain_use_samples(w->q, t, v.stride, as, stride);
     w->gr->site[v.base].need = true;
     int index = add_port(w, port);
-    struct step s = {.kind = STEP_LOAD, .cls = class_of(w->p, stride), .port = index, .value = value};
+    struct step s = {.kind = STEP_LOAD, .cls = class_of(w->q, stride), .port = index, .value = value};
     s.half = s.cls != CLASS_ROW && is_half(w, as);
     int found = find_step(w, STEP_LOAD, index, s.half);
     return found >= 0 ? found : add_step(w, s);
@@ -262,9 +266,9 @@ static bool operands_fit(const struct writer *w, const struct node *n, const str
     return fit;
 }
 
-static bool dims_equal(const struct type *a, const struct type *b)
+static bool dims_equal(const struct writer *w, const struct type *a, const struct type *b)
 {
-    return a->rank == b->rank && !memcmp(a->dim, b->dim, sizeof *a->dim * (size_t)a->rank);
+    return a->rank == b->rank && extents_all_equal(w->q->guards, a->dim, b->dim, a->rank);
 }
 
 static bool finishes(const struct writer *w, enum reduce_axis axis)
@@ -280,7 +284,7 @@ static bool may_finish_columns(const struct writer *w, const struct type *t)
     const graph *g = w->gr->g;
     for (int m = w->q->first; m >= 0; m = w->gr->site[m].next)
         if (g->node[m].op != OP_MAP && g->node[m].op != OP_CAST) return false;
-    return w->p->kind == PROGRAM_ROWS && dims_equal(t, &w->q->domain) && !finishes(w, REDUCE_ROWS);
+    return w->p->kind == PROGRAM_ROWS && dims_equal(w, t, &w->q->domain) && !finishes(w, REDUCE_ROWS);
 }
 
 /* And a row's? Threads that work on columns do not share rows out. */
@@ -300,7 +304,7 @@ static bool is_recomputed(const struct writer *w, int value, const struct type *
     if (w->gr->g->node[value].op == OP_IOTA) return s->role == ROLE_INLINE && counts_columns(w, t, as);
     if (s->role == ROLE_INLINE && s->vector) return operands_fit(w, &w->gr->g->node[value], as);
     if (t->rank != as->rank || !(s->partial || s->role == ROLE_INLINE)) return false;
-    if (group_has_column_parts(w->gr, value)) return dims_equal(t, as) && may_finish_columns(w, t);
+    if (group_has_column_parts(w->gr, value)) return dims_equal(w, t, as) && may_finish_columns(w, t);
     if (s->partial && !may_finish_rows(w)) return false;
     if (!domain_rows_match(w->q, t) || !group_shares_rows(w->gr, w->q, value)) return false;
     if (s->role == ROLE_INLINE && !operands_fit(w, &w->gr->g->node[value], t)) return false;
