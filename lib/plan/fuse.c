@@ -156,7 +156,7 @@ static bool may_write(struct grouper *gr, struct group *q, const struct node *n)
 /* A key of rows, where all that a product of one column makes is of its tiles. */
 static bool is_tile_key(const struct group *q, const struct node *n, int i)
 {
-    return n->op == OP_REDUCE && i == 1 && q->p.kind == PROGRAM_GEMM && q->p.dim[2] == 1;
+    return n->op == OP_REDUCE && i == 1 && q->p.kind == PROGRAM_GEMM && extent_is_one(q->guards, q->p.dim[2]);
 }
 
 /* The operands of n: some inside the group, the rest reachable from outside. */
@@ -277,7 +277,8 @@ static bool fits(const struct grouper *gr, const struct group *q, int value)
     const struct node *n = &gr->g->node[value];
     const struct type *walked = domain_walked(gr->g, n);
     enum shape shape = domain_shape(q, walked);
-    bool tiles = q->p.kind != PROGRAM_GEMM || q->p.dim[2] > 0; /* without any, no states of a row */
+    bool tiles = q->p.kind != PROGRAM_GEMM ||
+                 extent_reaches(q->guards, q->p.dim[2], 1); /* without any, no states of a row */
     if (n->op == OP_REDUCE && !tiles) return false;
     if (n->op == OP_REDUCE && q->p.kind == PROGRAM_GEMM && !group_has_room(gr, q, n->prim->state))
         return false;

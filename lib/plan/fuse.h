@@ -212,6 +212,8 @@ bool domain_strides(const struct group *q, const struct type *t, const int64_t *
 /* Notes in q what these strides, which domain_strides has found, count samples of: they have one size. */
 void domain_use_samples(struct group *q, const struct type *t, const int64_t *s, const struct type *as,
                         const int64_t *stride);
+/* Is q a ROWS program whose rows have a single column? */
+bool domain_is_column(const struct group *q);
 /* The type of the elements that computing n runs over: of a REDUCE its operand's, of an APPEND that of its
  * rows, else its result's. */
 const struct type *domain_walked(const graph *g, const struct node *n);

@@ -17,6 +17,11 @@ bool domain_rows_match(const struct group *q, const struct type *t)
     return extents_equal(q->guards, type_rows(t), rows_of(q));
 }
 
+bool domain_is_column(const struct group *q)
+{
+    return q->p.kind == PROGRAM_ROWS && extent_is_one(q->guards, q->p.dim[q->p.rank - 1]);
+}
+
 const struct type *domain_walked(const graph *g, const struct node *n)
 {
     int rows = n->op == OP_REDUCE ? 0 : n->op == OP_APPEND ? 1 : -1;
@@ -72,7 +77,8 @@ static bool joins_segments(const struct group *q, const struct type *t, struct t
 {
     int rows, rank = t->rank;
     if (!q->p.segment || rank < 2 || gemm_split(q, t, &rows)) return false;
-    if (t->dim[rank - 1] != q->p.segment && t->dim[rank - 1] != 1) return false;
+    int64_t columns = t->dim[rank - 1];
+    if (!extents_equal(q->guards, columns, q->p.segment) && !extent_is_one(q->guards, columns)) return false;
     *joined = *t;
     joined->rank--;
     joined->dim[rank - 2] = t->dim[rank - 2] * q->p.segment;
@@ -168,8 +174,8 @@ static enum shape gemm_shape(const struct group *q, const struct type *t)
     int rows;
     if (t->rank == 0 || !gemm_split(q, t, &rows)) return SHAPE_NO;
     int64_t columns = type_columns(t), n = q->p.dim[2];
-    if (columns == n) return SHAPE_TILE;
-    return program_is_gated(&q->p) && columns * 2 == n ? SHAPE_HALF : SHAPE_NO;
+    if (extents_equal(q->guards, columns, n)) return SHAPE_TILE;
+    return program_is_gated(&q->p) && extents_equal(q->guards, columns * 2, n) ? SHAPE_HALF : SHAPE_NO;
 }
 
 static enum shape rows_shape(const struct group *q, const struct type *t)
