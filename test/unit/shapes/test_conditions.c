@@ -9,7 +9,7 @@ Suite *conditions_suite(void);
 enum { BASE = 40, STEP = 3, FAR = 7, OWN = 11, LIMIT = 64, RANGE = 200 };
 enum { MOST = SKELETON_POINTS + 2 };
 
-/* A plan that is cut in another way from LIMIT rows on, and where rows equal a number. Degree 2 if `squares`. */
+/* A plan that is cut in another way from LIMIT on, and where rows equal a number. Degree 2 if `squares`. */
 static int ask(struct guards *to, int64_t rows, bool squares)
 {
     int answers = 0;
