@@ -740,8 +740,11 @@ typedef struct coda_compile_options {
  * symbols, for all dims, before and after CODA_POLICY_BACKGROUND has made better kernels; and in plans of
  * graphs that differ in their numbers of rows alone, where no such number lets the graph be rewritten
  * otherwise, as 1 may, or one that is also a number of columns; a plan with symbols is always rewritten alike
- * if it can be before its symbols have values. What the formula makes of all rows (statistics of columns, a
- * loss over all) depends on all of them, but not on which kernels are ready.
+ * if it can be before its symbols have values. An input of more than one dimension is taken to have rows; by
+ * its symbols a plan tells a vector of each sample, [B, 1, N], from rows [B, T, N] also where T is 1, while a
+ * plan of a graph with numbers cannot, and may then round what is computed of that vector otherwise. What
+ * the formula makes of all rows (statistics of columns, a loss over all) depends on all of them, but not on
+ * which kernels are ready.
  *
  * In attention a query depends on its own sequence: on its position and the keys that it sees, not on other
  * sequences, how many there are, where in a batch it is or where keys lie. With `starts` it does not depend

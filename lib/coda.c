@@ -72,6 +72,7 @@ coda_status plan_build(struct plan *p, const graph *g, const struct plan_options
 {
     struct grouper groups;
     memset(p, 0, sizeof *p);
+    if (opt->guards) opt->guards->notes = 0;
     p->target = opt->target;
     p->graph = insert_copies(g, opt->fold); /* rewrite: layouts that kernels can take */
     if (!p->graph) return fail_status();
@@ -166,7 +167,8 @@ static struct plan_options plan_options(const struct job *j, bool fuse)
                                  .variants = j->kin.variants,
                                  .base = j->kin.base,
                                  .larger = j->kin.larger,
-                                 .largers = j->kin.largers};
+                                 .largers = j->kin.largers,
+                                 .guards = j->kin.guards};
 }
 
 static coda_status plan_rewritten(struct job *j, struct plan *plan, const graph *r, bool fuse)

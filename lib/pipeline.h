@@ -22,11 +22,12 @@ struct kinship {
     bool base;
     const struct plan *const *larger;
     int largers;
-    struct known *known; /* known.h: kernels that the plan takes, and adds to */
-    bool unloaded;       /* its kernels are left to compile_load */
-    bool known_alone;    /* if they are not all that it needs, it is not runnable, and that is no failure */
-    int threads;         /* that compile; 0: kernels_threads() */
-    bool drawn;          /* what it would be: without kernels' texts, and not to be run */
+    struct known *known;   /* known.h: kernels that the plan takes, and adds to */
+    bool unloaded;         /* its kernels are left to compile_load */
+    bool known_alone;      /* if they are not all that it needs, it is not runnable, and that is no failure */
+    int threads;           /* that compile; 0: kernels_threads() */
+    bool drawn;            /* what it would be: without kernels' texts, and not to be run */
+    struct guards *guards; /* guards.h: of questions that are asked of its extents, the notes; or NULL */
     const struct form *form; /* it has this one, at this point: the graph is not needed; or NULL */
     const int64_t *at;
 };

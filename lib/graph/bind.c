@@ -39,6 +39,15 @@ static void bind_strides(const struct binding *b, const struct type *t, const in
     for (int i = 0; i < t->rank; i++) to[i] = bound(b, from[i]);
 }
 
+/* Numbers that are equal by chance, or 1, do not tell which extents count rows. */
+static unsigned symbols_of_rows(const struct binding *b, const struct type *t)
+{
+    unsigned rows = 0;
+    for (int d = 0; d < MAX(t->rank - 1, MIN(t->rank, 1)); d++)
+        rows |= dims_symbols(b->from->dims, t->dim[d]);
+    return rows;
+}
+
 static bool bind_node(const struct binding *b, int value, int *map)
 {
     const struct node *n = &b->from->node[value];
@@ -51,6 +60,7 @@ static bool bind_node(const struct binding *b, int value, int *map)
         copy.type = bound_type(b, &n->type);
         bind_strides(b, &n->type, n->stride, copy.stride);
     }
+    if (b->values) copy.rows = symbols_of_rows(b, &n->type);
     map[value] = graph_append(b->to, &copy);
     return map[value] >= 0;
 }

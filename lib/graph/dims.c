@@ -214,6 +214,16 @@ int64_t dims_value(const struct dims *t, int64_t d, const int64_t *values)
     return d >= 0 ? d : polynomial_value(&expression(t, d)->of, values);
 }
 
+unsigned dims_symbols(const struct dims *t, int64_t d)
+{
+    const struct polynomial p = polynomial(t, d);
+    unsigned found = 0;
+    for (int i = 0; i < p.terms; i++)
+        for (int j = 0; j < monomial_degree(p.term[i].of); j++)
+            found |= 1u << monomial_symbol(p.term[i].of, j);
+    return found;
+}
+
 /* ---- Text ---- */
 
 void dims_print(const struct dims *t, int64_t d, struct text *out)

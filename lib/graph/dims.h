@@ -63,6 +63,8 @@ bool dims_divides(const struct dims *t, int64_t n, int64_t d);
 /* A value for each symbol, in order: is it one that the symbol may have? Failures begin with `call`. */
 coda_status dims_check(const struct dims *t, const char *call, const int64_t *values);
 int64_t dims_value(const struct dims *t, int64_t d, const int64_t *values);
+/* The symbols that it is made of: bit i is symbol i. */
+unsigned dims_symbols(const struct dims *t, int64_t d);
 
 void dims_print(const struct dims *t, int64_t d, struct text *out); /* "2*B*T-1" */
 void dims_print_symbols(const struct dims *t, struct text *out);    /* "B, T" */

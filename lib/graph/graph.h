@@ -112,6 +112,8 @@ struct node {
     int output, last_output;       /* the first output that names it, and the last; -1 */
     int state;                     /* the version of a state that it is, or looks at; -1 */
     int next;                      /* of a version: the node that makes the next one; -1 */
+    unsigned rows; /* of a graph that was bound: the symbols that its extents had, but for that
+                                      of columns; bit i is symbol i */
 };
 
 struct output {

@@ -126,7 +126,7 @@ static bool reads_in_place(const struct grouper *gr, const struct group *q, cons
     const graph *g = gr->g;
     const struct node *r = &g->node[member];
     bool walks = q->p.kind == PROGRAM_ROWS && n->op == OP_ASSIGN && n->type.rank == q->domain.rank &&
-                 !memcmp(n->type.dim, q->domain.dim, sizeof *n->type.dim * (size_t)n->type.rank);
+                 extents_all_equal(q->guards, n->type.dim, q->domain.dim, n->type.rank);
     if (!walks || !group_holds(gr, q, member)) return false;
     for (int m = q->first; m >= 0; m = gr->site[m].next)
         if (g->node[m].op != OP_MAP && g->node[m].op != OP_CAST && !group_writes_state(gr, m)) return false;
@@ -156,7 +156,7 @@ static bool may_write(struct grouper *gr, struct group *q, const struct node *n)
 /* A key of rows, where all that a product of one column makes is of its tiles. */
 static bool is_tile_key(const struct group *q, const struct node *n, int i)
 {
-    return n->op == OP_REDUCE && i == 1 && q->p.kind == PROGRAM_GEMM && q->p.dim[2] == 1;
+    return n->op == OP_REDUCE && i == 1 && q->p.kind == PROGRAM_GEMM && extent_is_one(q->guards, q->p.dim[2]);
 }
 
 /* The operands of n: some inside the group, the rest reachable from outside. */
@@ -231,6 +231,7 @@ static bool may_join(struct grouper *gr, struct group *q, int value)
     if (gr->site[value].role != ROLE_FREE || gr->site[value].is_const != gr->site[q->p.root].is_const)
         return false;
     if (!gr->opt->fuse && n->origin != root->origin) return false;
+    if (!group_shares_rows(gr, q, value)) return false;
     if (q->members >= MOST_MEMBERS || q->loads + state_operands(n) > MOST_LOADS) return false;
     if (q->stores + group_stores(gr, value) > MOST_STORES) return false;
     if (op_combines_pairs(n->op)) return q->p.kind == PROGRAM_GEMM;
@@ -266,7 +267,7 @@ static bool suits_fold(const struct grouper *gr, const struct group *q, const st
 /* The matrices of the value are those of the product. */
 static bool has_matrices(const struct group *q, const struct type *t)
 {
-    return q->p.kind != PROGRAM_GEMM || t->dim[t->rank - 2] == q->p.dim[1];
+    return q->p.kind != PROGRAM_GEMM || extents_equal(q->guards, t->dim[t->rank - 2], q->p.dim[1]);
 }
 
 /* Can the tile hold the value, and can it be stored from there? A statistic of columns is stored by the
@@ -276,7 +277,8 @@ static bool fits(const struct grouper *gr, const struct group *q, int value)
     const struct node *n = &gr->g->node[value];
     const struct type *walked = domain_walked(gr->g, n);
     enum shape shape = domain_shape(q, walked);
-    bool tiles = q->p.kind != PROGRAM_GEMM || q->p.dim[2] > 0; /* without any, no states of a row */
+    bool tiles = q->p.kind != PROGRAM_GEMM ||
+                 extent_reaches(q->guards, q->p.dim[2], 1); /* without any, no states of a row */
     if (n->op == OP_REDUCE && !tiles) return false;
     if (n->op == OP_REDUCE && q->p.kind == PROGRAM_GEMM && !group_has_room(gr, q, n->prim->state))
         return false;

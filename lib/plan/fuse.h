@@ -18,6 +18,8 @@ enum role {
     ROLE_INLINE  /* a cheap map of vectors: rematerialized by each program that reads it */
 };
 
+enum { OF_INPUTS = 1 << MOST_SYMBOLS }; /* in site.rows: it depends on an input with rows */
+
 struct site { /* the fusion state of one node */
     enum role role;
     int group;                  /* MEMBER: index in grouper.group */
@@ -38,6 +40,8 @@ struct site { /* the fusion state of one node */
                             stores it */
     int also;                   /* finished: the next one in the same program, -1 at the end */
     bool is_const;              /* computed by coda_prepare, from weights and constants */
+    unsigned rows;              /* what its rows are counted by, so that a vector of all of them is none of
+                            theirs, though there be one only: node.rows and OF_INPUTS */
     int buffer;                 /* its storage, an index into plan.buffer; -1: none yet */
     int part;                   /* CONCAT: index in grouper.part of its operand 0 */
     int state_buffer;           /* partial: the buffer of its partial states; -1: none yet */
@@ -78,6 +82,7 @@ struct group {
     int turn;      /* GEMM: the node that combines pairs of columns in a range; -1: none */
     int paired;    /* GEMM: the node, of full width N, whose columns are paired; -1: none */
     unsigned seen; /* grouper.mark of the last search that reached it */
+    struct guards *guards; /* of the options: for questions of its domain */
 };
 
 struct grouper {
@@ -150,6 +155,9 @@ bool group_has_column_parts(const struct grouper *gr, int value);
 bool group_number(const struct grouper *gr, int value, float *number);
 /* The scalar that the value is, perhaps seen through views; -1: none. */
 int group_scalar(const struct grouper *gr, int value);
+/* Are the rows of the value those of q, not as many by chance, or one of each? Where bits must not tell how
+ * many rows there are, what has other ones is no part of q. */
+bool group_shares_rows(const struct grouper *gr, const struct group *q, int value);
 /* Does computing `value` need the program of group q? */
 bool group_depends(struct grouper *gr, int value, const struct group *q);
 /* How a member of q would get `value` as an operand. */
@@ -204,6 +212,8 @@ bool domain_strides(const struct group *q, const struct type *t, const int64_t *
 /* Notes in q what these strides, which domain_strides has found, count samples of: they have one size. */
 void domain_use_samples(struct group *q, const struct type *t, const int64_t *s, const struct type *as,
                         const int64_t *stride);
+/* Is q a ROWS program whose rows have a single column? */
+bool domain_is_column(const struct group *q);
 /* The type of the elements that computing n runs over: of a REDUCE its operand's, of an APPEND that of its
  * rows, else its result's. */
 const struct type *domain_walked(const graph *g, const struct node *n);
@@ -221,9 +231,9 @@ enum shape {
 };
 enum shape domain_shape(const struct group *q, const struct type *t);
 /* The elements of a value with one dimension, at most, that is not 1; -1 of others, and of long ones. */
-int64_t line_elements(const struct type *t);
+int64_t line_elements(struct guards *guards, const struct type *t);
 /* The value whose elements these are, one for one: reshapes of a line are the line. */
-int line_value(const graph *g, int value);
+int line_value(struct guards *guards, const graph *g, int value);
 
 /* Is the value the next version of a state, which the program writes rather than holds? */
 bool group_writes_state(const struct grouper *gr, int value);

@@ -81,21 +81,26 @@ static void root_rows(struct grouper *gr, int root)
     group_grow(gr, q);
 }
 
-static bool is_vector(const struct type *t, const struct type *whole)
+/* Has the value one element for each row of n, or one for each column? */
+static bool is_vector(const struct grouper *gr, int value, const struct node *n)
 {
+    const struct type *t = &gr->g->node[value].type;
     int64_t columns = type_columns(t);
-    bool row = t->rank == whole->rank && columns == 1, col = type_elements(t) == columns;
+    bool row = t->rank == n->type.rank && columns == 1;
+    bool col = extents_equal(gr->opt->guards, type_elements(t), columns);
+    if (gr->opt->invariant) col = col && !gr->site[value].rows; /* a row of one is no vector of all */
     return row || col;
 }
 
+/* Has the map n rows and columns, of which its operands have one each? */
+static bool is_outer(const struct grouper *gr, const struct node *n)
+{
+    bool counted = gr->opt->invariant && gr->site[n - gr->g->node].rows;
+    return type_columns(&n->type) > 1 && (counted || extent_reaches(gr->opt->guards, type_rows(&n->type), 2));
+}
+
 /* Of what is computed again. */
-enum {
-    MOST_INLINE_STEPS = 32,
-    MOST_INLINE_LOADS = 8,
-    MOST_VECTOR_STEPS = 4,
-    MOST_VECTOR_LOADS = 2,
-    LEAST_READERS = 16
-};
+enum { MOST_INLINE_STEPS = 32, MOST_INLINE_LOADS = 8, MOST_VECTOR_STEPS = 4, MOST_VECTOR_LOADS = 2 };
 
 /* What computing map n again takes: false if it is too much. */
 static bool count_again(const struct grouper *gr, const struct node *n, struct site *out, int steps,
@@ -114,7 +119,8 @@ static bool count_again(const struct grouper *gr, const struct node *n, struct s
 static bool is_row_ids(const struct grouper *gr, const struct node *n, int i)
 {
     const struct node *ids = &gr->g->node[n->in[i]];
-    bool rows = ids->type.rank == n->type.rank && type_elements(&ids->type) == type_elements(&n->type);
+    bool rows = ids->type.rank == n->type.rank &&
+                extents_equal(gr->opt->guards, type_elements(&ids->type), type_elements(&n->type));
     return dtype_is_index(ids->type.dtype) && op_is_leaf(ids->op) && rows;
 }
 
@@ -123,32 +129,46 @@ static bool is_row_ids(const struct grouper *gr, const struct node *n, int i)
 static bool is_inline(const struct grouper *gr, const struct node *n, struct site *out)
 {
     if (n->op != OP_MAP || n->type.rank == 0) return false;
-    bool pieces = false, counts = false, outer = type_columns(&n->type) > 1 && type_rows(&n->type) > 1;
+    bool pieces = false, counts = false;
     for (int i = 0; i < n->nin; i++) {
         const struct site *s = &gr->site[n->in[i]];
-        if (!is_vector(&gr->g->node[n->in[i]].type, &n->type)) return false;
+        if (!is_vector(gr, n->in[i], n)) return false;
         counts = counts || (gr->g->node[n->in[i]].op == OP_IOTA && type_columns(&n->type) > 1);
         pieces = pieces || (s->partial && !group_has_column_parts(gr, n->in[i])) || s->role == ROLE_INLINE ||
                  is_row_ids(gr, n, i);
     }
     if (!count_again(gr, n, out, MOST_INLINE_STEPS, MOST_INLINE_LOADS)) return false;
-    return gr->opt->fuse && (outer || counts || (pieces && type_columns(&n->type) == 1));
+    return gr->opt->fuse && (is_outer(gr, n) || counts || (pieces && type_columns(&n->type) == 1));
 }
 
-/* Do maps alone read the value, each over so many rows that reading it anew costs them little? Then one that
- * is as small as itself is computed again, too. Over one row a single element is that row's own value. */
+/* A single element; where bits must not tell how many rows there are, whatever that is. */
+static bool is_one(const struct grouper *gr, int value)
+{
+    if (gr->opt->invariant && gr->site[value].rows) return false;
+    return extent_is_one(gr->opt->guards, type_elements(&gr->g->node[value].type));
+}
+
+/* Has the reader other rows than the value, more or none, so that it repeats? A single element repeats over
+ * any, but over one row it is that row's own. */
+static bool repeats(const struct grouper *gr, int value, int reader)
+{
+    const struct type *t = &gr->g->node[value].type, *over = &gr->g->node[reader].type;
+    if (gr->opt->invariant && gr->site[reader].rows & ~gr->site[value].rows) return true;
+    return !extents_equal(gr->opt->guards, type_rows(over), is_one(gr, value) ? 1 : type_rows(t));
+}
+
+/* Do maps alone read the value, each over other rows than its own? To store it takes a launch, and to compute
+ * one that is as small as itself again takes a few loads that threads of a row share. */
 static bool is_broadcast(const struct grouper *gr, int value, int depth)
 {
     const graph *g = gr->g;
     const struct type *t = &g->node[value].type;
     if (g->node[value].output >= 0 || depth == 0) return false;
     for (int i = gr->uses.at[value]; i < gr->uses.at[value + 1]; i++) {
-        const struct node *reader = &g->node[gr->uses.use[i].node];
-        bool one = type_elements(t) == 1, fits = one || type_columns(&reader->type) == type_columns(t);
-        int64_t times = one ? type_elements(&reader->type) : type_rows(&reader->type) / MAX(type_rows(t), 1);
-        bool larger = times >= LEAST_READERS && (!one || type_rows(&reader->type) > 1);
-        if (reader->op != OP_MAP || !fits) return false;
-        if (!larger && !is_broadcast(gr, gr->uses.use[i].node, depth - 1)) return false;
+        int reader = gr->uses.use[i].node;
+        bool fits = is_one(gr, value) || type_columns(&g->node[reader].type) == type_columns(t);
+        if (g->node[reader].op != OP_MAP || !fits) return false;
+        if (!repeats(gr, value, reader) && !is_broadcast(gr, reader, depth - 1)) return false;
     }
     return uses_count(&gr->uses, value) > 0;
 }
@@ -203,6 +223,21 @@ static bool is_number(const struct grouper *gr, const struct node *n, float *out
     return true;
 }
 
+/* As long as no symbols say which: inputs of more than a vector, and integers for each row, have rows. */
+static bool is_of_rows(const struct node *n)
+{
+    return op_is_input(n->op) && (n->type.rank > 1 || dtype_is_index(n->type.dtype));
+}
+
+/* Statistics of columns have no rows. */
+static unsigned find_rows(const struct grouper *gr, const struct node *n)
+{
+    unsigned rows = is_of_rows(n) ? OF_INPUTS : 0;
+    bool folds = n->op == OP_REDUCE && n->attr.reduce.columns;
+    for (int i = 0; i < n->nin && !folds; i++) rows |= n->in[i] < 0 ? 0 : gr->site[n->in[i]].rows;
+    return n->rows ? n->rows | (rows & OF_INPUTS) : rows;
+}
+
 static void assign_fixed_roles(struct grouper *gr)
 {
     const graph *g = gr->g;
@@ -216,6 +251,7 @@ static void assign_fixed_roles(struct grouper *gr)
                   : op_is_view(op)  ? ROLE_VIEW
                   : op == OP_CONCAT ? ROLE_CONCAT
                                     : ROLE_FREE;
+        s->rows = find_rows(gr, n);
         s->version = op_is_version(op) ? gr->site[n->in[0]].version + 1 : 0;
         if (s->role == ROLE_FREE && is_number(gr, n, &s->number)) s->role = ROLE_NUMBER;
         s->is_const = gr->opt->fold != CODA_FOLD_NONE && !op_is_input(op) && op != OP_IOTA;

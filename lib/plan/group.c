@@ -30,6 +30,7 @@ struct group *group_new(struct grouper *gr, enum program_kind kind, int root)
     q->p.root = root;
     q->p.prepare = gr->site[root].is_const;
     q->p.invariant = gr->opt->invariant;
+    q->guards = gr->opt->guards;
     return q;
 }
 
@@ -90,11 +91,16 @@ static bool is_partial(const struct group *q, const struct node *n)
 int group_tile(const struct grouper *gr, const struct group *q, int value)
 {
     const graph *g = gr->g;
-    if (q->line) return line_value(g, value);
+    if (q->line) return line_value(q->guards, g, value);
     while (q->p.kind == PROGRAM_GEMM && g->node[value].op == OP_RESHAPE && g->node[value].type.rank > 0 &&
            type_columns(&g->node[value].type) == type_columns(&g->node[g->node[value].in[0]].type))
         value = g->node[value].in[0];
     return value;
+}
+
+bool group_shares_rows(const struct grouper *gr, const struct group *q, int value)
+{
+    return !gr->opt->invariant || gr->site[value].rows == gr->site[q->p.root].rows;
 }
 
 /* ---- Order ---- */

@@ -7,6 +7,9 @@
  * where it was. They walk equally many elements, dimensions of 1 aside, need not have an operand in
  * common, and neither waits for a third program that waits for the other.
  *
+ * What a program of the line hands to another is no longer rounded to the dtype in which it would be stored.
+ * Where bits must not tell how many rows there are, only programs of fp32 and of integers are lines.
+ *
  * A thread has element i of every value, as all lie in one line. So it may write over an element of a state
  * that it alone has read, and no program that would read another one's element joins.
  */
@@ -27,7 +30,8 @@ static bool suits_operand(const struct grouper *gr, int value, int64_t elements)
     const struct type *t = &gr->g->node[value].type;
     bool parts = s->partial || (s->role == ROLE_INLINE && !s->vector);
     if (group_has_column_parts(gr, value)) return false;
-    return !parts || (type_columns(t) == 1 && type_rows(t) == elements);
+    if (!parts) return true;
+    return type_columns(t) == 1 && extents_equal(gr->opt->guards, type_rows(t), elements);
 }
 
 static bool is_member_of_line(const struct grouper *gr, const struct node *n, int64_t elements)
@@ -35,7 +39,10 @@ static bool is_member_of_line(const struct grouper *gr, const struct node *n, in
     const struct type *walked = domain_walked(gr->g, n);
     bool rows = n->op == OP_APPEND || n->op == OP_EMBEDDING;
     if (!rows && n->op != OP_MAP && n->op != OP_CAST && n->op != OP_ASSIGN) return false;
-    if (line_elements(walked) != elements || (rows && type_columns(walked) != 1)) return false;
+    int64_t own = line_elements(gr->opt->guards, walked);
+    if (!extents_equal(gr->opt->guards, own, elements)) return false;
+    if (rows && !extent_is_one(gr->opt->guards, type_columns(walked))) return false;
+    if (gr->opt->invariant && n->type.dtype != CODA_F32 && !dtype_is_index(n->type.dtype)) return false;
     for (int i = 0; i < state_operands(n); i++)
         if (n->in[i] >= 0 && !suits_operand(gr, n->in[i], elements)) return false;
     return true;
@@ -45,7 +52,7 @@ static bool is_member_of_line(const struct grouper *gr, const struct node *n, in
 static int64_t group_line(const struct grouper *gr, const struct group *q)
 {
     bool rows = q->p.kind == PROGRAM_ROWS && q->first >= 0 && !q->p.prepare;
-    int64_t elements = rows ? line_elements(&q->domain) : -1;
+    int64_t elements = rows ? line_elements(q->guards, &q->domain) : -1;
     for (int m = q->first; m >= 0 && elements > 0; m = gr->site[m].next)
         if (!is_member_of_line(gr, &gr->g->node[m], elements)) return -1;
     return elements;
@@ -61,12 +68,14 @@ static bool looks_up(const struct node *n, int i)
 
 /* Does node r, which reads a version that `assign` writes over, read each element where the thread is that
  * then writes it? */
-static bool reads_in_line(const graph *g, const struct node *r, const struct node *assign)
+static bool reads_in_line(const struct grouper *gr, const struct node *r, const struct node *assign)
 {
+    const graph *g = gr->g;
     if (assign->op != OP_ASSIGN) return false;
     for (int i = 0; i < state_operands(r); i++) {
         bool reads = r->in[i] >= 0 && g->node[r->in[i]].state == assign->in[0];
-        if (reads && (looks_up(r, i) || line_value(g, r->in[i]) != assign->in[0])) return false;
+        if (reads && (looks_up(r, i) || line_value(gr->opt->guards, g, r->in[i]) != assign->in[0]))
+            return false;
     }
     return true;
 }
@@ -76,11 +85,11 @@ static bool operand_allows(struct grouper *gr, const struct node *n, int i, cons
                            const struct group *other)
 {
     const graph *g = gr->g;
-    int value = line_value(g, n->in[i]);
+    int value = line_value(gr->opt->guards, g, n->in[i]);
     bool written_over = op_is_version(n->op) && i == 0;
     if (group_holds(gr, own, value)) return true;
     if (!group_holds(gr, other, value)) return !group_depends(gr, n->in[i], other);
-    if (i >= state_operands(n)) return reads_in_line(g, &g->node[value], n);
+    if (i >= state_operands(n)) return reads_in_line(gr, &g->node[value], n);
     return !written_over && !looks_up(n, i) && !group_writes_state(gr, value);
 }
 
@@ -138,7 +147,9 @@ static bool join_line(struct grouper *gr, const int64_t *elements, int i)
 {
     for (int j = i - 1, tries = 0; j >= 0 && elements[i] > 0 && tries < MOST_TRIES; j--) {
         struct group *line = gr->group[j], *q = gr->group[i];
-        if (elements[j] != elements[i] || (++tries && !may_be_one(gr, line, q))) continue;
+        if (!extents_equal(gr->opt->guards, elements[j], elements[i]) ||
+            (++tries && !may_be_one(gr, line, q)))
+            continue;
         group_absorb(gr, line, q);
         become_line(line, elements[j]);
         return true;

@@ -24,10 +24,25 @@ static void *room(struct writer *w, void *array, int count, int *capacity, size_
     return copy;
 }
 
+/* Numbers may be equal by chance: all else is compared first. */
+static bool same_port(const struct writer *w, const struct tensor_use *a, const struct tensor_use *b)
+{
+    struct guards *to = w->q->guards;
+    struct tensor_use like = *b;
+    like.offset = a->offset;
+    memcpy(like.stride, a->stride, sizeof like.stride);
+    like.table_rows = a->table_rows, like.table_stride = a->table_stride;
+    if (memcmp(a, &like, sizeof like) != 0) return false; /* NOLINT: padding is 0 (port_new) */
+    return extents_equal(to, a->offset, b->offset) &&
+           extents_all_equal(to, a->stride, b->stride, CODA_MAX_RANK) &&
+           extents_equal(to, a->table_rows, b->table_rows) &&
+           extents_equal(to, a->table_stride, b->table_stride);
+}
+
 int add_port(struct writer *w, struct tensor_use port)
 {
     for (int i = 0; i < w->p->ports; i++)
-        if (!memcmp(&w->p->port[i], &port, sizeof port)) return i; /* NOLINT: padding is 0 (port_new) */
+        if (same_port(w, &w->p->port[i], &port)) return i;
     struct tensor_use *array = room(w, w->p->port, w->p->ports, &w->q->port_capacity, sizeof port);
     if (!array) {
         if (!w->p->port) w->p->port = &w->q->no_port;
@@ -61,20 +76,25 @@ int step_of(const struct writer *w, int value)
 
 /* A tile has rows of one batch. Of samples it may have several: of short ones too many for a copy of the
  * columns' values each. A batch of one row has nothing that its rows share. */
-static bool changes_with_rows(const struct program *p, const int64_t *stride)
+static bool changes_with_rows(const struct group *q, const int64_t *stride)
 {
-    bool few_rows = p->sample ? p->sample < LEAST_SAMPLE : p->dim[1] <= 1;
-    return stride[1] || (stride[0] && few_rows);
+    const struct program *p = &q->p;
+    if (!extents_equal(q->guards, stride[1], 0)) return true;
+    if (extents_equal(q->guards, stride[0], 0)) return false;
+    return p->sample ? !extent_reaches(q->guards, p->sample, LEAST_SAMPLE)
+                     : !extent_reaches(q->guards, p->dim[1], 2);
 }
 
 /* The class of what is read with these strides. A rows program has no column class, and with one column no
  * row class either. */
-static enum step_class class_of(const struct program *p, const int64_t *stride)
+static enum step_class class_of(const struct group *q, const int64_t *stride)
 {
+    const struct program *p = &q->p;
     if (p->kind == PROGRAM_ROWS)
-        return stride[p->rank - 1] || p->dim[p->rank - 1] == 1 ? CLASS_TILE : CLASS_ROW;
+        return domain_is_column(q) || !extents_equal(q->guards, stride[p->rank - 1], 0) ? CLASS_TILE
+                                                                                        : CLASS_ROW;
     bool columns = stride[2] || (p->segment && stride[3]);
-    return !columns ? CLASS_ROW : changes_with_rows(p, stride) ? CLASS_TILE : CLASS_COL;
+    return !columns ? CLASS_ROW : changes_with_rows(q, stride) ? CLASS_TILE : CLASS_COL;
 }
 
 static bool is_half(const struct writer *w, const struct type *t)
@@ -122,7 +142,7 @@ static int load_from(struct writer *w, int value, int64_t first, const struct ty
     domain_use_samples(w->q, t, v.stride, as, stride);
     w->gr->site[v.base].need = true;
     int index = add_port(w, port);
-    struct step s = {.kind = STEP_LOAD, .cls = class_of(w->p, stride), .port = index, .value = value};
+    struct step s = {.kind = STEP_LOAD, .cls = class_of(w->q, stride), .port = index, .value = value};
     s.half = s.cls != CLASS_ROW && is_half(w, as);
     int found = find_step(w, STEP_LOAD, index, s.half);
     return found >= 0 ? found : add_step(w, s);
@@ -134,16 +154,16 @@ static int load(struct writer *w, int value, const struct type *t, const struct 
 }
 
 /* Of numbers alone: one value for all rows. */
-static enum step_class class_of_numbers(const struct program *p)
+static enum step_class class_of_numbers(const struct writer *w)
 {
-    return p->kind == PROGRAM_ROWS && p->dim[p->rank - 1] == 1 ? CLASS_TILE : CLASS_ROW;
+    return domain_is_column(w->q) ? CLASS_TILE : CLASS_ROW;
 }
 
 static int scalar(struct writer *w, int value)
 {
     struct tensor_use port =
         port_new(USE_SCALAR, buffer_of(w->gr, value), 0, w->gr->g->node[value].type.dtype, value);
-    struct step s = {.kind = STEP_SCALAR, .cls = class_of_numbers(w->p), .value = value};
+    struct step s = {.kind = STEP_SCALAR, .cls = class_of_numbers(w), .value = value};
     s.port = add_port(w, port);
     int found = find_step(w, STEP_SCALAR, s.port, false);
     return found >= 0 ? found : add_step(w, s);
@@ -162,10 +182,11 @@ static int partial(struct writer *w, int value)
     return found >= 0 ? found : add_step(w, s);
 }
 
-static enum step_class join_classes(const struct program *p, const struct step *s)
+static enum step_class join_classes(const struct writer *w, const struct step *s)
 {
+    const struct program *p = w->p;
     int steps = 0;
-    enum step_class c = class_of_numbers(p);
+    enum step_class c = class_of_numbers(w);
     for (int i = 0; i < s->nin; i++) {
         if (s->in[i] == IMMEDIATE || p->step[s->in[i]].kind == STEP_SCALAR) continue;
         if (steps++ && p->step[s->in[i]].cls != c) return CLASS_TILE;
@@ -185,7 +206,7 @@ static int map(struct writer *w, const struct node *n, int value, const struct t
         s.half = s.half || (!immediate && w->p->step[s.in[i]].half);
     }
     memcpy(s.param, n->attr.map.param, sizeof s.param);
-    s.cls = join_classes(w->p, &s);
+    s.cls = join_classes(w, &s);
     return add_step(w, s);
 }
 
@@ -201,7 +222,7 @@ static int column(struct writer *w, int value)
 static int number(struct writer *w, int value)
 {
     struct step s = {.kind = STEP_MAP, .prim = prim_find("scale"), .nin = 1, .in = {IMMEDIATE}, .port = -1};
-    s.cls = class_of_numbers(w->p);
+    s.cls = class_of_numbers(w);
     group_number(w->gr, value, &s.immediate[0]);
     s.param[0] = 1;
     s.value = value;
@@ -262,9 +283,9 @@ static bool operands_fit(const struct writer *w, const struct node *n, const str
     return fit;
 }
 
-static bool dims_equal(const struct type *a, const struct type *b)
+static bool dims_equal(const struct writer *w, const struct type *a, const struct type *b)
 {
-    return a->rank == b->rank && !memcmp(a->dim, b->dim, sizeof *a->dim * (size_t)a->rank);
+    return a->rank == b->rank && extents_all_equal(w->q->guards, a->dim, b->dim, a->rank);
 }
 
 static bool finishes(const struct writer *w, enum reduce_axis axis)
@@ -280,7 +301,7 @@ static bool may_finish_columns(const struct writer *w, const struct type *t)
     const graph *g = w->gr->g;
     for (int m = w->q->first; m >= 0; m = w->gr->site[m].next)
         if (g->node[m].op != OP_MAP && g->node[m].op != OP_CAST) return false;
-    return w->p->kind == PROGRAM_ROWS && dims_equal(t, &w->q->domain) && !finishes(w, REDUCE_ROWS);
+    return w->p->kind == PROGRAM_ROWS && dims_equal(w, t, &w->q->domain) && !finishes(w, REDUCE_ROWS);
 }
 
 /* And a row's? Threads that work on columns do not share rows out. */
@@ -300,9 +321,9 @@ static bool is_recomputed(const struct writer *w, int value, const struct type *
     if (w->gr->g->node[value].op == OP_IOTA) return s->role == ROLE_INLINE && counts_columns(w, t, as);
     if (s->role == ROLE_INLINE && s->vector) return operands_fit(w, &w->gr->g->node[value], as);
     if (t->rank != as->rank || !(s->partial || s->role == ROLE_INLINE)) return false;
-    if (group_has_column_parts(w->gr, value)) return dims_equal(t, as) && may_finish_columns(w, t);
+    if (group_has_column_parts(w->gr, value)) return dims_equal(w, t, as) && may_finish_columns(w, t);
     if (s->partial && !may_finish_rows(w)) return false;
-    if (!domain_rows_match(w->q, t)) return false;
+    if (!domain_rows_match(w->q, t) || !group_shares_rows(w->gr, w->q, value)) return false;
     if (s->role == ROLE_INLINE && !operands_fit(w, &w->gr->g->node[value], t)) return false;
     return type_columns(t) == 1 || (s->role == ROLE_INLINE && type_columns(t) == type_columns(as));
 }
@@ -395,7 +416,7 @@ static int as_stored(struct writer *w, int value, int step)
 static int as_row(struct writer *w, int step)
 {
     struct step *s = &w->p->step[step];
-    if (w->p->kind != PROGRAM_ROWS || w->p->dim[w->p->rank - 1] != 1 || s->cls == CLASS_ROW) return step;
+    if (s->cls == CLASS_ROW || !domain_is_column(w->q)) return step;
     for (int i = 0; s->kind == STEP_MAP && i < s->nin; i++)
         if (s->in[i] != IMMEDIATE) as_row(w, s->in[i]);
     s->cls = CLASS_ROW;

@@ -2,6 +2,7 @@
 #ifndef PLAN_H
 #define PLAN_H
 
+#include "guards.h"
 #include "graph.h"
 #include "program.h"
 
@@ -79,6 +80,7 @@ struct plan_options {
     struct product *const *product;   /* variants.h: of each program, NULL of those not known; or NULL */
     const struct plan *const *larger; /* plans of larger shapes, in whose workspace this one shall fit */
     int largers;
+    struct guards *guards; /* guards.h: where questions of extents are noted; or NULL */
 };
 
 /* ---- plan.c ---- */

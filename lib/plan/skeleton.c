@@ -15,11 +15,6 @@
 
 enum { ALIGN = 16, MOST_POLYNOMIALS = 4096 };
 
-struct polynomial_of_words {
-    int64_t difference[SKELETON_POINTS];
-    int terms; /* behind which differences are 0 */
-};
-
 struct patch {
     uint32_t word, polynomial;
 };
@@ -34,7 +29,7 @@ struct skeleton {
     struct image image;
     size_t beside; /* where that begins */
     int variables, points;
-    struct polynomial_of_words *polynomial;
+    struct skeleton_number *polynomial;
     struct patch *patch;
     int polynomials, patches;
 };
@@ -207,8 +202,9 @@ static bool same_structure(const struct sample *x, const struct sample *y)
 /* ---- Polynomials ---- */
 
 /* Newton's: for each point the alternating sum over the points that are nowhere above it. */
-static void differentiate(struct polynomial_of_words *p, int variables, int points, const int64_t *value)
+struct skeleton_number skeleton_number(int variables, int points, const int64_t *value)
 {
+    struct skeleton_number p = {{0}, 0};
     for (int i = 0; i < points; i++) {
         int64_t at[SKELETON_VARIABLES], from[SKELETON_VARIABLES];
         uint64_t sum = 0;
@@ -220,12 +216,13 @@ static void differentiate(struct polynomial_of_words *p, int variables, int poin
             uint64_t term = (uint64_t)value[j] * term_at(variables, from, at);
             sum += away % 2 ? -term : term;
         }
-        p->difference[i] = (int64_t)sum;
-        if (sum) p->terms = i + 1;
+        p.difference[i] = (int64_t)sum;
+        if (sum) p.terms = i + 1;
     }
+    return p;
 }
 
-static int find_polynomial(struct skeleton *s, const struct polynomial_of_words *p)
+static int find_polynomial(struct skeleton *s, const struct skeleton_number *p)
 {
     size_t bytes = sizeof *p->difference * (size_t)s->points;
     for (int i = 0; i < s->polynomials; i++)
@@ -233,7 +230,7 @@ static int find_polynomial(struct skeleton *s, const struct polynomial_of_words 
     if (s->polynomials == MOST_POLYNOMIALS) return -1;
     if (s->polynomials % 16 == 0) {
         size_t room = (size_t)s->polynomials + 16;
-        struct polynomial_of_words *wider = realloc(s->polynomial, sizeof *wider * room);
+        struct skeleton_number *wider = realloc(s->polynomial, sizeof *wider * room);
         if (!wider) return -1;
         s->polynomial = wider;
     }
@@ -243,8 +240,7 @@ static int find_polynomial(struct skeleton *s, const struct polynomial_of_words 
 
 static bool add_patch(struct skeleton *s, size_t word, const int64_t *value)
 {
-    struct polynomial_of_words p = {{0}, 0};
-    differentiate(&p, s->variables, s->points, value);
+    const struct skeleton_number p = skeleton_number(s->variables, s->points, value);
     int found = find_polynomial(s, &p);
     if (found < 0) return false;
     if (s->patches % 256 == 0) {
@@ -270,20 +266,27 @@ static bool find_patches(struct skeleton *s, const struct image *image)
     return true;
 }
 
+void skeleton_terms(int variables, int points, const int64_t *at, uint64_t *term)
+{
+    for (int i = 0; i < points; i++) {
+        int64_t point[SKELETON_VARIABLES];
+        skeleton_point(variables, i, point);
+        term[i] = term_at(variables, point, at);
+    }
+}
+
+int64_t skeleton_value(const struct skeleton_number *n, const uint64_t *term)
+{
+    uint64_t sum = 0;
+    for (int k = 0; k < n->terms; k++) sum += (uint64_t)n->difference[k] * term[k];
+    return (int64_t)sum;
+}
+
 static void evaluate(const struct skeleton *s, const int64_t *at, int64_t *value)
 {
     uint64_t term[SKELETON_POINTS];
-    for (int i = 0; i < s->points; i++) {
-        int64_t point[SKELETON_VARIABLES];
-        skeleton_point(s->variables, i, point);
-        term[i] = term_at(s->variables, point, at);
-    }
-    for (int i = 0; i < s->polynomials; i++) {
-        uint64_t sum = 0;
-        for (int k = 0; k < s->polynomial[i].terms; k++)
-            sum += (uint64_t)s->polynomial[i].difference[k] * term[k];
-        value[i] = (int64_t)sum;
-    }
+    skeleton_terms(s->variables, s->points, at, term);
+    for (int i = 0; i < s->polynomials; i++) value[i] = skeleton_value(&s->polynomial[i], term);
 }
 
 static void write_patches(const struct skeleton *s, const int64_t *at, int64_t *word)

@@ -26,6 +26,16 @@ struct sample {
 int skeleton_points(int variables, int degree);
 void skeleton_point(int variables, int index, int64_t *at);
 
+/* A number's polynomial, from its values at so many points of a lattice. */
+struct skeleton_number {
+    int64_t difference[SKELETON_POINTS];
+    int terms; /* behind which differences are 0 */
+};
+struct skeleton_number skeleton_number(int variables, int points, const int64_t *value);
+/* What the numbers of so many points are sums of at a place, and such a sum. */
+void skeleton_terms(int variables, int points, const int64_t *at, uint64_t *term);
+int64_t skeleton_value(const struct skeleton_number *n, const uint64_t *term);
+
 /* Of plans at the points of a lattice, in their order. Takes the first one, which is empty then. NULL, and
  * all as it was: they differ in more than numbers, or memory ran out. */
 struct skeleton *skeleton_new(const struct sample *sample, int variables, int degree);

@@ -139,7 +139,7 @@ static bool is_storable(struct grouper *gr, const struct group *q, int x)
 
 static bool is_wide(const struct grouper *gr, const struct group *q, int x)
 {
-    return domain_shape(q, &gr->g->node[x].type) != SHAPE_NO;
+    return group_shares_rows(gr, q, x) && domain_shape(q, &gr->g->node[x].type) != SHAPE_NO;
 }
 
 struct tiles {

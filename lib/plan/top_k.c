@@ -45,7 +45,8 @@ static bool has_rows(const struct grouper *gr, const struct group *q, int value)
     const struct type *t = &gr->g->node[from.value].type;
     if (type_columns(t) != type_columns(&gr->g->node[value].type)) return false; /* rows of a reshape */
     enum shape shape = domain_shape(q, t);
-    bool columns = q->p.dim[2] > 0 && q->p.dim[2] <= MOST_TOP_K_COLUMNS;
+    bool columns = extent_reaches(q->guards, q->p.dim[2], 1) &&
+                   !extent_reaches(q->guards, q->p.dim[2], MOST_TOP_K_COLUMNS + 1);
     return columns && (shape == SHAPE_TILE || shape == SHAPE_HALF);
 }
 

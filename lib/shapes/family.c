@@ -86,7 +86,8 @@ static struct kinship kinship(const struct family *f, const coda_plan *whole, co
                             .known_alone = w->loaded,
                             .unloaded = w->unloaded,
                             .threads = w->threads,
-                            .drawn = w->drawn};
+                            .drawn = w->drawn,
+                            .guards = w->guards};
 }
 
 static coda_status compile_bound(struct family *f, coda_plan **out, const coda_plan *whole,
@@ -168,10 +169,10 @@ struct artist {
     const coda_plan *whole;
 };
 
-static coda_plan *draw(void *context, const int64_t *dims)
+static coda_plan *draw(void *context, const int64_t *dims, struct guards *guards)
 {
     const struct artist *a = context;
-    const struct wish w = {.call = "compile", .dims = dims, .drawn = true};
+    const struct wish w = {.call = "compile", .dims = dims, .drawn = true, .guards = guards};
     coda_plan *p = NULL;
     return plan_in_full(a->family, &p, a->whole, &w) ? NULL : p;
 }

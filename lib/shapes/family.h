@@ -39,14 +39,15 @@ coda_status family_whole(struct family *f, coda_plan **out, bool base);
 struct wish {
     const char *call; /* for messages */
     const int64_t *dims;
-    bool base;     /* of kernels that serve any shape, though slower; else of the best ones */
-    bool loaded;   /* only if all its kernels are loaded: else *out is NULL, which is no failure */
-    bool drawn;    /* only to be looked at: it has no kernels */
-    bool told;     /* only to be looked at: it has their texts alone */
-    bool unloaded; /* compile_load goes on with it */
-    bool loosely;  /* drawn: as shapes around it are, though it may do with less */
-    bool fully;    /* by all stages, though its form is known */
-    int threads;   /* that compile; 0: kernels_threads() */
+    bool base;             /* of kernels that serve any shape, though slower; else of the best ones */
+    bool loaded;           /* only if all its kernels are loaded: else *out is NULL, which is no failure */
+    bool drawn;            /* only to be looked at: it has no kernels */
+    bool told;             /* only to be looked at: it has their texts alone */
+    bool unloaded;         /* compile_load goes on with it */
+    bool loosely;          /* drawn: as shapes around it are, though it may do with less */
+    struct guards *guards; /* drawn: takes notes of what was asked of extents; or NULL */
+    bool fully;            /* by all stages, though its form is known */
+    int threads;           /* that compile; 0: kernels_threads() */
 };
 coda_status family_plan(struct family *f, coda_plan **out, const coda_plan *whole, const struct wish *w);
 

@@ -4,11 +4,13 @@
  * Symbols that a pattern fixes, as they are 1 or a number of the graph, are constants of its form; symbols
  * that it holds equal are one variable. The others are walked from some base, by steps that keep the pattern:
  * plans at the points of a small lattice give the polynomials, first of degree 1, and the plan of the shape
- * that asked, and of one far off, must be what these say; else a higher degree is tried. Who has no form is
- * planned in full.
+ * that asked, and of one far off, must be what these say; else a higher degree is tried. A pattern says where
+ * to look; that a shape is of the form, which conditions it must meet: what planning asked of its extents has
+ * the answers that the form's plans got. Who has no form is planned in full.
  */
 #include "forms.h"
 
+#include "conditions.h"
 #include "mainloop.h"
 #include "pattern.h"
 #include "variants.h"
@@ -22,14 +24,16 @@ enum {
     MOST_BYTES = 64 << 20, /* of skeletons */
     CHAINS = 64,
     BASES = 64, /* places from which a lattice is tried */
-    TWICE = 2
+    TWICE = 2,
+    PROOFS = 2 /* plans beside those that make a skeleton, which must be what it says */
 };
 
 struct entry {
     struct entry *next;
     struct pattern pattern;
     int seen;
-    struct form form; /* skeleton NULL: there is none yet, or ever */
+    struct form form;             /* skeleton NULL: there is none yet, or ever */
+    struct conditions conditions; /* what else than the pattern makes a shape one of the form */
     bool known;
     int variables;
     int variable[MOST_SYMBOLS]; /* of a symbol; -1: it is fixed, at ... */
@@ -69,6 +73,7 @@ void forms_free(struct forms *f)
         for (struct entry *e = f->chain[i], *next; e; e = next) {
             next = e->next;
             form_free(&e->form);
+            conditions_free(&e->conditions);
             free(e);
         }
     pthread_mutex_destroy(&f->lock);
@@ -110,7 +115,8 @@ const struct form *forms_find(struct forms *f, const int64_t *dims, bool loosely
     const struct entry *e = find(f, &p, &chain);
     bool known = e && e->known;
     pthread_mutex_unlock(&f->lock);
-    return known && coordinates(f, e, dims, at) ? &e->form : NULL;
+    if (!known || !coordinates(f, e, dims, at)) return NULL;
+    return loosely || conditions_hold(&e->conditions, at) ? &e->form : NULL;
 }
 
 /* ---- A lattice in a pattern ---- */
@@ -235,12 +241,13 @@ static bool is_far(const struct lattice_of_form *l, const int64_t *base, const i
 struct drawn {
     coda_plan *plan;
     struct place *place; /* without names */
+    struct guards guards;
 };
 
 static bool draw(const struct lattice_of_form *l, const int64_t *dims, struct drawn *out,
                  struct sample *sample)
 {
-    coda_plan *p = l->how->draw(l->how->context, dims);
+    coda_plan *p = l->how->draw(l->how->context, dims, &out->guards);
     if (!p) return false;
     out->plan = p;
     out->place = ARENA_NEW(&p->arena, struct place, p->args + 1);
@@ -306,35 +313,59 @@ static bool is_settled(const struct plan *p)
     return true;
 }
 
-enum finding { FOUND, HAS_HIGHER_DEGREE, HAS_NONE };
+/* Plans at the points of a lattice, far off, and of the shape that asked; false: one is missing. */
+static bool draw_all(const struct lattice_of_form *l, const int64_t *base, const int64_t *far, int points,
+                     bool settles, struct drawn *drawn, struct sample *sample)
+{
+    int64_t at[SKELETON_VARIABLES], dims[MOST_SYMBOLS];
+    bool good = true;
+    for (int n = 0; good && n < points + PROOFS; n++) {
+        skeleton_point(l->e->variables, n < points ? n : 0, at);
+        good = n > points || shape_at(l, n < points ? base : far, at, dims);
+        good = good && draw(l, n > points ? l->dims : dims, &drawn[n], &sample[n]);
+        good = good && (!settles || is_settled(sample[n].plan));
+    }
+    return good;
+}
+
+/* What was asked of each of them. */
+static enum finding find_conditions(const struct lattice_of_form *l, const struct drawn *drawn, int points,
+                                    int64_t (*proof)[SKELETON_VARIABLES])
+{
+    const struct guards *asked[SKELETON_POINTS + PROOFS];
+    for (int i = 0; i < points + PROOFS; i++) asked[i] = &drawn[i].guards;
+    return conditions_find(&l->e->conditions, asked, l->e->variables, points, proof, PROOFS);
+}
+
+/* Where the proofs are, seen from the lattice. */
+static void find_proofs(const struct lattice_of_form *l, const int64_t *far,
+                        int64_t (*proof)[SKELETON_VARIABLES])
+{
+    int64_t dims[MOST_SYMBOLS];
+    shape_at(l, far, (const int64_t[SKELETON_VARIABLES]){0}, dims);
+    coordinates(l->f, l->e, dims, proof[0]);
+    coordinates(l->f, l->e, l->dims, proof[1]);
+}
 
 /* From as many plans as the degree wants; the shape that asked, and a point far off, prove it. */
 static enum finding find_skeleton(const struct lattice_of_form *l, struct form *form, const int64_t *base,
                                   const int64_t *far, int degree)
 {
-    enum { PROOFS = 2 };
     struct sample sample[SKELETON_POINTS + PROOFS] = {{NULL, NULL, 0}};
-    struct drawn drawn[SKELETON_POINTS + PROOFS] = {{NULL, NULL}};
-    int points = skeleton_points(l->e->variables, degree), n = 0;
-    int64_t at[SKELETON_VARIABLES], dims[MOST_SYMBOLS];
-    bool good = true, same = false;
-    for (; good && n < points + PROOFS; n++) {
-        skeleton_point(l->e->variables, n < points ? n : 0, at);
-        good = n > points || shape_at(l, n < points ? base : far, at, dims);
-        good = good && draw(l, n > points ? l->dims : dims, &drawn[n], &sample[n]);
-        good = good && (!form->settles || is_settled(sample[n].plan));
-    }
-    if (good) good = find_products(l, form, sample, n) && find_twins(form, sample, n);
-    if (good) good = same = (form->skeleton = skeleton_new(sample, l->e->variables, degree)) != NULL;
+    struct drawn drawn[SKELETON_POINTS + PROOFS] = {{NULL, NULL, {0}}};
+    int64_t proof[PROOFS][SKELETON_VARIABLES] = {{0}};
+    int points = skeleton_points(l->e->variables, degree), n = points + PROOFS;
     memcpy(l->e->base, base, sizeof l->e->base);
-    for (int i = points; good && i < n; i++) {
-        if (i == points) shape_at(l, far, (const int64_t[SKELETON_VARIABLES]){0}, dims);
-        coordinates(l->f, l->e, i == points ? dims : l->dims, at);
-        good = skeleton_fits(form->skeleton, &sample[i], at);
-    }
-    for (int i = 0; i < n; i++) executable_free(drawn[i].plan);
-    if (!good) form_free(form);
-    return good ? FOUND : same ? HAS_HIGHER_DEGREE : HAS_NONE;
+    find_proofs(l, far, proof);
+    bool good = draw_all(l, base, far, points, form->settles, drawn, sample);
+    good = good && find_products(l, form, sample, n) && find_twins(form, sample, n);
+    enum finding found = good ? find_conditions(l, drawn, points, proof) : HAS_NONE;
+    if (found == FOUND && !(form->skeleton = skeleton_new(sample, l->e->variables, degree))) found = HAS_NONE;
+    for (int k = 0; found == FOUND && k < PROOFS; k++)
+        if (!skeleton_fits(form->skeleton, &sample[points + k], proof[k])) found = HAS_HIGHER_DEGREE;
+    for (int i = 0; i < n; i++) executable_free(drawn[i].plan), guards_free(&drawn[i].guards);
+    if (found != FOUND) form_free(form);
+    return found;
 }
 
 static bool find_form(const struct lattice_of_form *l, struct form *form, bool settles)
@@ -396,6 +427,6 @@ void forms_learn(struct forms *f, const int64_t *dims, const struct drawing *how
     pthread_mutex_lock(&f->lock);
     e->form = form;
     e->known = true;
-    f->bytes += skeleton_bytes(form.skeleton);
+    f->bytes += skeleton_bytes(form.skeleton) + conditions_bytes(&e->conditions);
     pthread_mutex_unlock(&f->lock);
 }

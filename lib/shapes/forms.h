@@ -24,7 +24,7 @@ const struct form *forms_find(struct forms *f, const int64_t *dims, bool loosely
 
 /* How a plan is made in full: drawn, to be freed; NULL: not at all, with the message set. */
 struct drawing {
-    coda_plan *(*draw)(void *context, const int64_t *dims);
+    coda_plan *(*draw)(void *context, const int64_t *dims, struct guards *guards);
     void *context;
     struct variants *variants;
     bool loosely;

@@ -112,6 +112,39 @@ static int one_case(const struct company_case *of, uint64_t seed, bool flag, boo
     return failed;
 }
 
+/* ---- Random graphs: maps of vectors, of rows and of samples, statistics, products ---- */
+
+static const int64_t drawn_rows[] = {64, 1, 2, 15, 16, 63, 4096, 4097};
+enum { SLOW_COUNTS = 6, SLOW_POOL = 70, RANDOM_GRAPHS = 60, SLOW_GRAPHS = 4, FULL_SLOW_GRAPHS = 100 };
+
+/* By a plan of all numbers of rows; false: it does not run. */
+static bool one_graph(uint64_t seed, bool slow, int *compared, int *different)
+{
+    coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+    struct company c;
+    opt.flags = CODA_BATCH_INVARIANT, opt.fold = (coda_fold)(seed % 3);
+    bool good = company_open_graph(&c, company_graph(seed), slow ? SLOW_POOL : COMPANY_MOST_ROWS, seed, true);
+    coda_plan *p = good ? company_plan(&c, 0, &opt) : NULL;
+    for (int i = 0; i < (slow ? SLOW_COUNTS : ARRAY_SIZE(drawn_rows)) && (good = good && p); i++)
+        good = company_ask(&c, p, drawn_rows[i]);
+    *compared += c.compared, *different += c.different > 0;
+    coda_plan_free(p);
+    company_close(&c);
+    return good;
+}
+
+static int random_graphs(uint64_t seed, bool slow)
+{
+    int graphs = scale_is_full() ? FULL_SLOW_GRAPHS : slow ? SLOW_GRAPHS : RANDOM_GRAPHS;
+    int compared = 0, different = 0, i = 0;
+    while (i < graphs && one_graph(seed + (uint64_t)i, slow, &compared, &different) && !different) i++;
+    return gpu_case(i == graphs && compared && !different, "invariant, random graphs",
+                    "%d graphs, %d answers in other company%s; seed %llu%s%s", i, compared,
+                    different ? ", OTHER BITS" : "", (unsigned long long)seed + (uint64_t)i,
+                    i < graphs && !different ? " does not run: " : "",
+                    i < graphs && !different ? coda_error() : "");
+}
+
 /* ---- Queries of sequences ---- */
 
 enum { SEQUENCES = 6, LONGEST = 300, PAGE = 16, HEADS = 4, KEY_HEADS = 2, HEAD = 64, MOST_QUERIES = 400 };
@@ -291,6 +324,7 @@ int gpu_invariant(void)
         if (slow ? !company_cases[i].large && (i == 0 || scale_takes_one_in(company_case_count - 2, i))
                  : true)
             failed += one_case(&company_cases[i], seed + (uint64_t)i, true, slow);
+    failed += random_graphs(seed, slow);
     failed += pieces_of_sequences(seed, 0, false, slow);
     failed += pieces_of_sequences(seed, 0, true, slow);
     if (!slow || scale_takes_half(0)) failed += pieces_of_sequences(seed, 70, true, slow);

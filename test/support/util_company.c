@@ -73,12 +73,13 @@ const int company_case_count = ARRAY_SIZE(company_cases);
 
 /* ---- Memory ---- */
 
-enum { MOST_ARGS = 16, PROBE = 1021 }; /* a number of rows that no dimension is */
+enum { MOST_ARGS = 64, PROBE = 1021 }; /* a number of rows that no dimension is */
 
 struct argument {
     coda_dtype dtype;
     bool output, of_rows;
-    size_t bytes;          /* of a row, or of all */
+    int64_t outer;         /* indices before the row's */
+    size_t bytes;          /* of a row at one of them, or of all */
     unsigned char *values; /* of the pool's rows, or all; of outputs, the answers */
     unsigned char *host;   /* of one run */
     void *memory;          /* the host's own, or the device's */
@@ -91,6 +92,7 @@ struct company_state {
     bool *answered;
     int64_t *who;
     struct random r;
+    unsigned char poison; /* of a run's workspace and outputs: others in each */
 };
 
 static void *take(const struct company_state *s, size_t bytes)
@@ -106,9 +108,9 @@ static bool get(const struct company_state *s, void *to, const void *from, size_
 {
     return s->on_gpu ? device_download(to, from, bytes) : memcpy(to, from, bytes) != NULL;
 }
-static bool fill(const struct company_state *s, void *to, size_t bytes)
+static bool fill(const struct company_state *s, void *to, size_t bytes, unsigned char with)
 {
-    return s->on_gpu ? device_fill(to, 0xff, bytes) : memset(to, 0xff, bytes) != NULL;
+    return s->on_gpu ? device_fill(to, with, bytes) : memset(to, with, bytes) != NULL;
 }
 static bool wait(const struct company_state *s) { return !s->on_gpu || device_wait(); }
 
@@ -121,6 +123,11 @@ static void draw(struct argument *a, struct random *r, size_t bytes, int64_t col
         else dtype_store(a->dtype, a->values, i, scale * random_normal(r));
 }
 
+static size_t bytes_of(const struct argument *a, int64_t rows)
+{
+    return a->bytes * (size_t)(a->outer * (a->of_rows ? rows : 1));
+}
+
 static bool open_argument(struct company *c, int index, const coda_arg_info *info)
 {
     struct company_state *s = c->state;
@@ -129,9 +136,11 @@ static bool open_argument(struct company *c, int index, const coda_arg_info *inf
     for (int d = 0; d < info->rank; d++) elements *= info->dims[d];
     a->dtype = info->dtype;
     a->output = info->kind == CODA_ARG_OUTPUT;
-    a->of_rows = info->rank && info->dims[0] == PROBE;
-    a->bytes = (size_t)(elements / (a->of_rows ? PROBE : 1) * dtype_size(a->dtype));
-    size_t all = a->bytes * (size_t)(a->of_rows ? c->pool : 1);
+    bool second = info->rank > 1 && info->dims[1] == PROBE;
+    a->of_rows = second || (info->rank && info->dims[0] == PROBE);
+    a->outer = second ? info->dims[0] : 1;
+    a->bytes = (size_t)(elements / (a->of_rows ? PROBE * a->outer : 1) * dtype_size(a->dtype));
+    size_t all = bytes_of(a, c->pool);
     a->values = malloc(all + 1), a->host = malloc(all + 1), a->memory = take(s, all);
     if (!a->values || !a->host || !a->memory) return false;
     if (!a->output) draw(a, &s->r, all, info->rank ? info->dims[info->rank - 1] : 1);
@@ -153,10 +162,20 @@ static bool open_arguments(struct company *c)
 
 bool company_open(struct company *c, const struct company_case *of, int64_t pool, uint64_t seed, bool on_gpu)
 {
-    *c = (struct company){.pool = pool, .state = calloc(1, sizeof *c->state)};
+    graph *g;
+    *c = (struct company){.pool = pool};
+    if (coda_graph_parse(&g, of->text) != CODA_OK) return false;
+    bool good = company_open_graph(c, g, pool, seed, on_gpu);
+    if (good) c->state->ordered = of->ordered;
+    return good;
+}
+
+bool company_open_graph(struct company *c, graph *g, int64_t pool, uint64_t seed, bool on_gpu)
+{
+    *c = (struct company){.graph = g, .pool = pool, .state = calloc(1, sizeof *c->state)};
     struct company_state *s = c->state;
-    if (!s || coda_graph_parse(&c->graph, of->text) != CODA_OK) return false;
-    s->on_gpu = on_gpu, s->ordered = of->ordered, s->r.state = seed;
+    if (!s) return false;
+    s->on_gpu = on_gpu, s->r.state = seed;
     s->answered = calloc((size_t)pool, sizeof *s->answered);
     s->who = calloc((size_t)pool, sizeof *s->who);
     return s->answered && s->who && open_arguments(c);
@@ -175,18 +194,40 @@ void company_close(struct company *c)
     coda_graph_free(c->graph);
 }
 
+/* As a caller would make it who knows of no symbols. */
+static coda_graph *with_numbers(const struct company *c, int64_t rows)
+{
+    coda_graph *bound, *g = NULL;
+    struct text t = {0};
+    if (coda_graph_bind(&bound, c->graph, &rows, 1) != CODA_OK) return NULL;
+    graph_print(bound, &t);
+    if (coda_graph_parse(&g, text_str(&t)) != CODA_OK) g = NULL;
+    text_free(&t);
+    coda_graph_free(bound);
+    return g;
+}
+
 coda_plan *company_plan(const struct company *c, int64_t rows, const coda_compile_options *opt)
 {
     coda_plan *p = NULL;
     if (!rows) return coda_compile(&p, c->graph, opt) == CODA_OK ? p : NULL;
-    coda_graph *g;
-    if (coda_graph_bind(&g, c->graph, &rows, 1) != CODA_OK) return NULL;
+    coda_graph *g = with_numbers(c, rows);
+    if (!g) return NULL;
     coda_status status = coda_compile(&p, g, opt);
     coda_graph_free(g);
     return status == CODA_OK ? p : NULL;
 }
 
 /* ---- Questions ---- */
+
+static unsigned char *in_run(const struct argument *a, int64_t rows, int64_t outer, int64_t i)
+{
+    return a->host + (size_t)(outer * rows + i) * a->bytes;
+}
+static unsigned char *in_pool(const struct argument *a, int64_t outer, int64_t who)
+{
+    return a->values + (size_t)(who * a->outer + outer) * a->bytes;
+}
 
 /* The pool's first row is in all companies, so that it is asked alone and among all numbers of others. */
 static void gather(struct company *c, int64_t rows)
@@ -197,8 +238,17 @@ static void gather(struct company *c, int64_t rows)
     for (int k = 0; k < s->args; k++) {
         struct argument *a = &s->arg[k];
         for (int64_t i = 0; i < rows && a->of_rows && !a->output; i++)
-            memcpy(a->host + (size_t)i * a->bytes, a->values + (size_t)s->who[i] * a->bytes, a->bytes);
+            for (int64_t o = 0; o < a->outer; o++)
+                memcpy(in_run(a, rows, o, i), in_pool(a, o, s->who[i]), a->bytes);
     }
+}
+
+/* Memory that goes, or gets weights anew, holds nothing that was prepared. */
+static void forget(const struct company *c, void *const *args, const void *prepared, size_t bytes)
+{
+    const struct company_state *s = c->state;
+    coda_prepare_forget(prepared, bytes);
+    for (int k = 0; k < s->args; k++) coda_prepare_forget(args[k], bytes_of(&s->arg[k], c->pool));
 }
 
 static bool run(struct company *c, const coda_plan *p, int64_t rows)
@@ -206,34 +256,40 @@ static bool run(struct company *c, const coda_plan *p, int64_t rows)
     struct company_state *s = c->state;
     void *args[MOST_ARGS];
     size_t bytes = coda_plan_workspace(p);
-    void *workspace = take(s, bytes);
-    bool good = workspace && fill(s, workspace, bytes);
+    void *workspace = take(s, bytes), *prepared = take(s, coda_plan_prepared(p));
+    bool good = workspace && prepared && fill(s, workspace, bytes, s->poison++);
     for (int k = 0; k < s->args && good; k++) {
         struct argument *a = &s->arg[k];
         args[k] = a->memory;
-        if (a->output) good = fill(s, a->memory, a->bytes * (size_t)rows);
-        else if (a->of_rows) good = put(s, a->memory, a->host, a->bytes * (size_t)rows);
+        if (a->output) good = fill(s, a->memory, bytes_of(a, rows), s->poison);
+        else good = put(s, a->memory, a->of_rows ? a->host : a->values, bytes_of(a, rows));
     }
+    good = good && wait(s);
+    if (good && coda_plan_prepared_id(p)) good = coda_prepare(p, args, prepared, workspace, NULL) == CODA_OK;
     coda_run_options run = CODA_RUN_OPTIONS_INIT;
     run.dims = &rows, run.dim_count = 1;
     good = good && wait(s);
-    if (good && coda_plan_symbols(p)) good = coda_run_shaped(p, args, NULL, workspace, NULL, &run) == CODA_OK;
-    else if (good) good = coda_run(p, args, NULL, workspace, NULL) == CODA_OK;
+    if (good && coda_plan_symbols(p))
+        good = coda_run_shaped(p, args, prepared, workspace, NULL, &run) == CODA_OK;
+    else if (good) good = coda_run(p, args, prepared, workspace, NULL) == CODA_OK;
     good = good && wait(s);
+    if (coda_plan_prepared_id(p)) forget(c, args, prepared, coda_plan_prepared(p));
     give(s, workspace);
+    give(s, prepared);
     return good;
 }
 
 /* Has row `who`, at place i, the bits that it had before? */
-static bool same(const struct company_state *s, int64_t i, int64_t who, bool first)
+static bool same(const struct company_state *s, int64_t rows, int64_t i, int64_t who, bool first)
 {
     bool equal = true;
     for (int k = 0; k < s->args; k++) {
         const struct argument *a = &s->arg[k];
-        if (!a->output) continue;
-        unsigned char *old = a->values + (size_t)who * a->bytes, *new = a->host + (size_t)i * a->bytes;
-        if (first) memcpy(old, new, a->bytes);
-        equal = equal && !memcmp(old, new, a->bytes);
+        for (int64_t o = 0; o < a->outer && a->output && a->of_rows; o++) {
+            unsigned char *old = in_pool(a, o, who), *new = in_run(a, rows, o, i);
+            if (first) memcpy(old, new, a->bytes);
+            equal = equal && !memcmp(old, new, a->bytes);
+        }
     }
     return equal;
 }
@@ -244,10 +300,10 @@ bool company_ask(struct company *c, const coda_plan *p, int64_t rows)
     gather(c, rows);
     bool good = p && run(c, p, rows);
     for (int k = 0; k < s->args && good; k++)
-        if (s->arg[k].output) good = get(s, s->arg[k].host, s->arg[k].memory, s->arg[k].bytes * (size_t)rows);
+        if (s->arg[k].output) good = get(s, s->arg[k].host, s->arg[k].memory, bytes_of(&s->arg[k], rows));
     for (int64_t i = 0; i < rows && good; i++) {
         int64_t who = s->who[i];
-        bool equal = same(s, i, who, !s->answered[who]);
+        bool equal = same(s, rows, i, who, !s->answered[who]);
         c->compared += s->answered[who];
         s->answered[who] = true;
         if (!equal && !c->different++)

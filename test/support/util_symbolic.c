@@ -127,6 +127,23 @@ static coda_value elementwise(struct maker *m, coda_value x)
     return coda_mul(m->g, coda_gelu_tanh(m->g, coda_add(m->g, x, coda_mul(m->g, a, b))), c);
 }
 
+/* Vectors that maps make of weights, and of each sequence's own. */
+static coda_value computed(struct maker *m, coda_value x)
+{
+    int64_t n = m->columns, one = 1, d[] = {m->b, m->t, n};
+    int rank = 1 + (int)random_below(&m->r, 2);
+    coda_value w = coda_weight(m->g, name(m, "g"), m->dtype, rank, rank > 1 ? (int64_t[]){1, n} : &n);
+    coda_value v = random_chance(&m->r, 50) ? leaf(m, m->dtype, 1, &n)
+                                            : coda_weight(m->g, name(m, "g"), m->dtype, 1, &one);
+    w = coda_add(m->g, w, random_chance(&m->r, 50) ? coda_constant(m->g, m->dtype, 1) : v);
+    if (random_chance(&m->r, 40)) w = coda_silu(m->g, coda_mul(m->g, w, v));
+    x = coda_mul(m->g, x, w);
+    if (random_chance(&m->r, 40)) return x;
+    coda_value s = coda_add(m->g, leaf(m, m->dtype, 3, (int64_t[]){m->b, 1, n}), w);
+    x = coda_add(m->g, reshape(m, x, 3, d), coda_tanh(m->g, s));
+    return reshape(m, x, 2, (int64_t[]){m->rows, n});
+}
+
 static coda_value statistic(struct maker *m, coda_value x)
 {
     coda_value row = coda_row_mean(m->g, x);
@@ -318,7 +335,7 @@ static void finish(struct maker *m, coda_value x)
 
 static pattern *const patterns[] = {product, norm,      gate,    elementwise, statistic, columns,  turned,
                                     rotated, attention, shifted, tail,        looked_up, appended, attention,
-                                    pieces,  summed_up, between, paged,       packed};
+                                    pieces,  summed_up, between, paged,       packed,    computed, computed};
 
 static int64_t extent(struct maker *m, uint64_t seed, int symbol, const int64_t *values)
 {

@@ -1,6 +1,13 @@
 /* test_company.c -- on the CPU device, too, a row has the same bits in whatever company. */
 #include "util_company.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util_random.h"
+#include "util_scale.h"
+
 #include <check.h> /* last: it has a macro named fail */
 
 Suite *company_suite(void);
@@ -50,12 +57,80 @@ START_TEST(others_without_the_flag)
 }
 END_TEST
 
+/* ---- Random graphs ---- */
+
+static const int64_t row_counts[] = {1, 2, 15, 16, 63, 64, 4096, 4097};
+enum { FEW_COUNTS = 6, FULL_GRAPHS = 1000, GRAPHS = 60 };
+
+static void expect(bool good, uint64_t seed, const char *what, const char *more)
+{
+    ck_assert_msg(good, "CODA_SEED of the graph is %llu: %s %s", (unsigned long long)seed, what, more);
+}
+
+static coda_plan *plan_of(const struct company *c, int64_t rows, const coda_compile_options *opt,
+                          uint64_t seed)
+{
+    coda_plan *p = company_plan(c, rows, opt);
+    expect(p, seed, "no plan:", coda_error());
+    return p;
+}
+
+/* In a plan of one row for each sample nothing tells an input of samples from one of rows. */
+static bool has_samples_of_rows(const graph *g)
+{
+    bool found = false;
+    for (int i = 0; i < g->leaves; i++) {
+        const struct node *n = &g->node[g->leaf[i]];
+        found = found || (n->op == OP_INPUT && n->type.rank == 3 && dim_is_number(n->type.dim[0]) &&
+                          n->type.dim[1] == 1);
+    }
+    return found;
+}
+
+/* All numbers of rows, in any order, by a plan of all and by one of each. */
+static void ask_random(struct company *c, struct random *r, const coda_compile_options *opt, uint64_t seed)
+{
+    int counts = c->pool > row_counts[FEW_COUNTS] ? ARRAY_SIZE(row_counts) : FEW_COUNTS;
+    coda_plan *all = plan_of(c, 0, opt, seed);
+    int64_t first = random_below(r, counts);
+    for (int i = 0; i < counts; i++) {
+        int64_t rows = row_counts[(first + 5 * i) % counts];
+        bool told = rows > 1 || !has_samples_of_rows(c->graph);
+        coda_plan *one = told ? plan_of(c, rows, opt, seed) : NULL;
+        expect(!told || company_ask(c, one, rows), seed, "a plan of its rows fails:", coda_error());
+        expect(!c->different, seed, "a plan of its rows", c->first);
+        expect(company_ask(c, all, rows), seed, "a plan of all fails:", coda_error());
+        expect(!c->different, seed, "a plan of all", c->first);
+        coda_plan_free(one);
+    }
+    coda_plan_free(all);
+}
+
+START_TEST(random_graphs)
+{
+    uint64_t seed = random_seed() + 1000003 * (uint64_t)_i;
+    int graphs = scale_is_full() ? FULL_GRAPHS / 4 : scaled(GRAPHS / 4);
+    for (int i = 0; i < graphs; i++, seed++) {
+        struct random r = {seed};
+        struct company c;
+        coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+        opt.device = CODA_DEVICE_CPU, opt.flags = CODA_BATCH_INVARIANT, opt.fold = (coda_fold)(i % 3);
+        int64_t pool = scale_is_full() || i % 16 == 0 ? COMPANY_MOST_ROWS : row_counts[FEW_COUNTS - 1] + 6;
+        expect(company_open_graph(&c, company_graph(seed), pool, seed, false), seed, "", coda_error());
+        ask_random(&c, &r, &opt, seed);
+        company_close(&c);
+    }
+}
+END_TEST
+
 Suite *company_suite(void)
 {
     Suite *s = suite_create("company");
     TCase *t = tcase_create("rows");
     tcase_add_loop_test(t, the_same_in_all, 0, company_case_count);
     tcase_add_test(t, others_without_the_flag);
+    tcase_add_loop_test(t, random_graphs, 0, 4);
+    tcase_set_timeout(t, 3000);
     suite_add_tcase(s, t);
     return s;
 }

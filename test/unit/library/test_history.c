@@ -1,0 +1,142 @@
+/* test_history.c -- what a shape's run leaves is a matter of the graph and of the shape: every shape runs in
+ * the workspace that the plan as a whole asks for, and no shape that ran before changes its bits. */
+#include "util_company.h"
+#include "util_random.h"
+#include "util_scale.h"
+#include "util_symbolic.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+Suite *history_suite(void);
+
+enum { SHAPES = 40, PLANS = 2, FULL_GRAPHS = 1000, GRAPHS = 30 };
+
+struct history {
+    graph *graph;
+    uint64_t seed;
+    bool of_company; /* one symbol, T; else those of util_symbolic.h */
+    uint64_t bits[SHAPES];
+    bool ran[SHAPES];
+    unsigned char poison;
+};
+
+/* Few rows, sizes at which kernels change, numbers that extents of the graph are, and any. */
+static void shape_of(const struct history *h, int shape, int64_t *dims)
+{
+    static const int64_t rows[] = {1, 2, 3, 8, 15, 16, 17, 24, 32, 33, 48, 63, 64, 65, 72, 128, 129};
+    struct random r = {h->seed + 31 * (uint64_t)shape};
+    if (!h->of_company) symbolic_shape(h->seed, shape, dims);
+    else if (shape < ARRAY_SIZE(rows)) dims[0] = rows[shape];
+    else dims[0] = 1 + random_below(&r, shape % 2 ? 20 : 300);
+    if (h->of_company && shape == SHAPES - 1 && h->seed % 16 == 0) dims[0] = 4097;
+}
+
+static void shuffle(struct random *r, int *order)
+{
+    for (int i = 0; i < SHAPES; i++) order[i] = i;
+    for (int i = SHAPES - 1; i > 0; i--) {
+        int j = (int)random_below(r, i + 1), k = order[i];
+        order[i] = order[j], order[j] = k;
+    }
+}
+
+static uint64_t bits_of(const graph *g, void **args)
+{
+    uint64_t all = 0;
+    int i = 0;
+    for (int l = 0; l < g->leaves; l++, i++) {
+        const struct node *n = &g->node[g->leaf[l]];
+        all = 31 * all + hash_of(args[i], random_arg_bytes(&n->type, n->stride));
+    }
+    for (int o = 0; o < g->outputs; o++, i++)
+        all = 31 * all +
+              hash_of(args[i], random_arg_bytes(&g->node[g->output[o].value].type, g->output[o].stride));
+    return all;
+}
+
+static void *poisoned(struct history *h, size_t bytes)
+{
+    void *p = aligned_alloc(256, (bytes + 256) / 256 * 256);
+    ck_assert(p != NULL);
+    return memset(p, h->poison += 37, bytes);
+}
+
+static coda_status run(struct history *h, const coda_plan *p, void **args, const int64_t *dims)
+{
+    void *work = poisoned(h, coda_plan_workspace(p)), *prepared = poisoned(h, coda_plan_prepared(p));
+    coda_run_options opt = CODA_RUN_OPTIONS_INIT;
+    opt.dims = dims, opt.dim_count = coda_plan_symbols(p);
+    coda_status status = coda_plan_prepared_id(p) ? coda_prepare(p, args, prepared, work, NULL) : CODA_OK;
+    if (!status) status = coda_run_shaped(p, args, prepared, work, NULL, &opt);
+    if (coda_plan_prepared_id(p)) coda_prepare_forget(prepared, coda_plan_prepared(p));
+    free(work);
+    free(prepared);
+    return status;
+}
+
+static void run_shape(struct history *h, const coda_plan *p, int shape)
+{
+    int64_t dims[MOST_SYMBOLS];
+    struct text say = {0};
+    shape_of(h, shape, dims);
+    graph *g = graph_bind(h->graph, "test", dims);
+    ck_assert_msg(g != NULL, "%s", coda_error());
+    if (h->of_company || random_is_small(g)) {
+        void **args = random_args(g, h->seed, false);
+        for (int i = 0; i < h->graph->dims->symbols; i++) text_printf(&say, " %lld", (long long)dims[i]);
+        coda_status status = run(h, p, args, dims);
+        ck_assert_msg(!status, "seed %llu, dims%s: %s", (unsigned long long)h->seed, text_str(&say),
+                      coda_error());
+        uint64_t bits = bits_of(g, args);
+        ck_assert_msg(!h->ran[shape] || h->bits[shape] == bits,
+                      "seed %llu, dims%s: other bits in another order", (unsigned long long)h->seed,
+                      text_str(&say));
+        h->bits[shape] = bits, h->ran[shape] = true;
+        random_args_free(g, args);
+    }
+    text_free(&say);
+    graph_free(g);
+}
+
+static void run_in_any_order(struct history *h, struct random *r, const coda_compile_options *opt)
+{
+    int order[SHAPES];
+    coda_plan *p = NULL;
+    ck_assert_msg(!coda_compile(&p, h->graph, opt), "seed %llu: %s", (unsigned long long)h->seed,
+                  coda_error());
+    shuffle(r, order);
+    for (int i = 0; i < SHAPES; i++) run_shape(h, p, order[i]);
+    coda_plan_free(p);
+}
+
+/* Bit 0 of the loop: of which kind; bit 1: the flag. */
+START_TEST(random_orders)
+{
+    uint64_t seed = random_seed() + 1000003 * (uint64_t)_i;
+    int graphs = scale_is_full() ? FULL_GRAPHS / 4 : scaled(GRAPHS / 4);
+    for (int i = 0; i < graphs; i++, seed++) {
+        struct history h = {.seed = seed & ~SYMBOLIC_WIDE, .of_company = _i & 1};
+        struct random r = {seed};
+        coda_compile_options opt = CODA_COMPILE_OPTIONS_INIT;
+        opt.device = CODA_DEVICE_CPU, opt.flags = _i & 2 ? CODA_BATCH_INVARIANT : 0;
+        opt.fold = i % 2 ? CODA_FOLD_COPY : CODA_FOLD_NONE;
+        opt.shapes = i % 3 ? 0 : 5;
+        h.graph = h.of_company ? company_graph(h.seed) : symbolic_graph(h.seed, NULL);
+        for (int plan = 0; plan < PLANS; plan++) run_in_any_order(&h, &r, &opt);
+        graph_free(h.graph);
+    }
+}
+END_TEST
+
+Suite *history_suite(void)
+{
+    Suite *s = suite_create("history");
+    TCase *t = tcase_create("history");
+    tcase_set_timeout(t, 3000);
+    tcase_add_loop_test(t, random_orders, 0, 4);
+    suite_add_tcase(s, t);
+    return s;
+}

@@ -1,0 +1,81 @@
+/* test_conditions.c -- what planning asked of a few shapes says for which others the answers are the same. */
+#include "conditions.h"
+#include "util_random.h"
+
+#include <check.h> /* last: it has a macro named fail */
+
+Suite *conditions_suite(void);
+
+enum { BASE = 40, STEP = 3, FAR = 7, OWN = 11, LIMIT = 64, RANGE = 200 };
+enum { MOST = SKELETON_POINTS + 2 };
+
+/* A plan that is cut in another way from LIMIT on, and where rows equal a number. Degree 2 if `squares`. */
+static int ask(struct guards *to, int64_t rows, bool squares)
+{
+    int answers = 0;
+    answers += extent_reaches(to, 2 * rows + 1, LIMIT);
+    answers += 2 * extents_equal(to, squares ? rows * rows : rows, 25);
+    if (!extent_is_one(to, rows)) answers += 4 * extent_reaches(to, rows + 7, rows);
+    answers += 8 * extents_equal(to, 3, 3);
+    return answers;
+}
+
+static int64_t rows_at(int64_t at) { return BASE + STEP * at; }
+
+static enum finding find(struct conditions *c, bool squares, int degree, int64_t first)
+{
+    struct guards asked[MOST] = {{NULL, 0, 0, false}};
+    const struct guards *all[MOST] = {NULL};
+    int64_t proof[2][SKELETON_VARIABLES] = {{FAR}, {OWN}};
+    int points = degree + 1;
+    for (int i = 0; i < points + 2; i++) {
+        ask(&asked[i], rows_at(first + (i < points ? i : proof[i - points][0])), squares);
+        all[i] = &asked[i];
+    }
+    enum finding found = conditions_find(c, all, 1, points, proof, 2);
+    for (int i = 0; i < points + 2; i++) guards_free(&asked[i]);
+    return found;
+}
+
+/* They hold where all answers are as they were, and nowhere else. */
+static void expect_exact(const struct conditions *c, bool squares)
+{
+    int held = 0;
+    for (int64_t at = -RANGE; at < RANGE; at++) {
+        bool hold = conditions_hold(c, &at),
+             same = ask(NULL, rows_at(at), squares) == ask(NULL, BASE, squares);
+        ck_assert_msg(hold == same, "%lld rows: %d", (long long)rows_at(at), hold);
+        held += hold;
+    }
+    ck_assert(held > 0 && held < 2 * RANGE);
+}
+
+START_TEST(exact)
+{
+    struct conditions c = {0};
+    ck_assert_int_eq(find(&c, _i, 1 + _i, 0), FOUND);
+    expect_exact(&c, _i);
+    ck_assert_uint_gt(conditions_bytes(&c), 0);
+    conditions_free(&c);
+}
+END_TEST
+
+/* What is of a higher degree, and plans on both sides of the limit, are told. */
+START_TEST(refused)
+{
+    struct conditions c = {0};
+    ck_assert_int_eq(find(&c, true, 1, 0), HAS_HIGHER_DEGREE);
+    ck_assert_int_eq(find(&c, false, 1, -5), HAS_NONE);
+    conditions_free(&c);
+}
+END_TEST
+
+Suite *conditions_suite(void)
+{
+    Suite *s = suite_create("conditions");
+    TCase *t = tcase_create("conditions");
+    tcase_add_loop_test(t, exact, 0, 2);
+    tcase_add_test(t, refused);
+    suite_add_tcase(s, t);
+    return s;
+}
