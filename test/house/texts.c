@@ -6,6 +6,7 @@
  * NVRTC is asked. See texts.sh.
  */
 #include <dirent.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -201,6 +202,8 @@ static void all_invisible(void)
 
 int main(int argc, char **argv)
 {
+    const char *locale = getenv("CODA_TEST_LOCALE");
+    if (locale && !setlocale(LC_ALL, locale)) return fprintf(stderr, "texts: no locale %s\n", locale), 1;
     wanted = argc > 1 ? argv[1] : NULL;
     folder("test/golden");
     folder("examples/graphs");
