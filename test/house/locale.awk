@@ -8,7 +8,7 @@ BEGIN {
     # What reads a locale: numbers, letters, order, messages, dates. Those that end in _l are given one.
     n = split("strtof strtod strtold atof __isoc99_strtod __isoc23_strtod __ctype_b_loc __ctype_tolower_loc" \
               " __ctype_toupper_loc tolower toupper isalpha isdigit isalnum isspace isupper islower isxdigit ispunct" \
-              " isprint iscntrl isblank strcasecmp strncasecmp strcasestr strcoll strxfrm strverscmp strerror strerror_r" \
+              " isprint iscntrl isblank strcasecmp strncasecmp strcasestr strcoll strxfrm strverscmp alphasort strerror strerror_r" \
               " __xpg_strerror_r strftime strptime setlocale localeconv nl_langinfo mbstowcs wcstombs mbrtowc wcrtomb" \
               " mbtowc wctomb mblen btowc wctob fnmatch regcomp strfmon gettext rpmatch", word, " ")
     for (i = 1; i <= n; i++) forbidden[word[i]] = 1

@@ -122,10 +122,16 @@ static int is_graph(const struct dirent *e)
     return n > 5 && !strcmp(e->d_name + n - 5, ".coda");
 }
 
+/* alphasort() goes by the locale. */
+static int by_bytes(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
 static void folder(const char *path)
 {
     struct dirent **entry;
-    int n = scandir(path, &entry, is_graph, alphasort);
+    int n = scandir(path, &entry, is_graph, by_bytes);
     if (n < 1) fprintf(stderr, "texts: no graphs in %s: run it from the project's root\n", path), exit(1);
     for (int i = 0; i < n; i++) {
         say_file(path, entry[i]->d_name);
