@@ -83,9 +83,8 @@ static void print_string(FILE *f, const char *name, const char *text)
     for (const unsigned char *s = (const unsigned char *)text; *s;) {
         int n = utf8_length(s);
         if (*s == '"' || *s == '\\') fprintf(f, "\\%c", *s);
-        else if (print_mark(f, s, n)) {}
-        else if (n) fwrite(s, 1, (size_t)n, f);
-        else fprintf(f, "\\u%04x", *s);
+        else if (n && !print_mark(f, s, n)) fwrite(s, 1, (size_t)n, f);
+        else if (!n) fprintf(f, "\\u%04x", *s);
         s += n ? n : 1;
     }
     fputs("\",\n ", f);

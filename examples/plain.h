@@ -23,8 +23,8 @@ static inline locale_t plain_locale(void) { return newlocale(LC_ALL_MASK, "C", (
 /* ---- Printing and reading ---- */
 
 /* As vsnprintf. */
-__attribute__((format(printf, 3, 0))) static inline int plain_vline(char *out, size_t size, const char *format,
-                                                                    va_list args)
+__attribute__((format(printf, 3, 0))) static inline int plain_vline(char *out, size_t size,
+                                                                    const char *format, va_list args)
 {
     locale_t before = uselocale(plain_locale());
     int n = vsnprintf(out, size, format, args);

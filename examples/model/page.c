@@ -63,7 +63,7 @@ static void print_group(FILE *to, const struct group *g)
         n += snprintf(dims + n, sizeof dims - (size_t)n, "%s%lld", d ? " " : "", (long long)g->info.dims[d]);
     const char *name = g->count == 1 ? g->info.name : g->name;
     plain_print(to, "    %-7s %-48s %4d x %s [%s]  %.0f bytes\n", kind_text[g->info.kind], name, g->count,
-            dtype_text(g->info.dtype), dims, g->bytes);
+                dtype_text(g->info.dtype), dims, g->bytes);
 }
 
 static void print_arguments(FILE *to, const coda_plan *p)
@@ -95,7 +95,7 @@ static void print_kernels(FILE *to, const coda_plan *p)
         coda_kernel_info k = CODA_KERNEL_INFO_INIT;
         if (coda_plan_kernel(p, i, &k) != CODA_OK) continue;
         plain_print(to, "    %-52s %3d registers, %d bytes spilled, %6d shared, ", k.name, k.registers,
-                k.spill_bytes, k.shared_bytes);
+                    k.spill_bytes, k.shared_bytes);
         if (k.cached) fputs("cached\n", to);
         else plain_print(to, "%.1f ms\n", k.compile_ms);
     }
@@ -113,9 +113,9 @@ void page_print(FILE *to, const char *title, const coda_plan *p)
     fputs("\n", to);
     if (coda_plan_stats_get(p, &s) == CODA_OK)
         plain_print(to, "  %d launches, %d unfused; %.3g GB read and written, %.3g GFLOP\n", s.launches,
-                s.launches_unfused, (double)s.bytes / 1e9, s.flops / 1e9);
+                    s.launches_unfused, (double)s.bytes / 1e9, s.flops / 1e9);
     plain_print(to, "  workspace  %zu bytes\n  prepared   %zu bytes\n", coda_plan_workspace(p),
-            coda_plan_prepared(p));
+                coda_plan_prepared(p));
     print_arguments(to, p);
     print_kernels(to, p);
 }

@@ -1,4 +1,4 @@
-/* util_locale.h -- locales in which numbers and letters are not those of C; some may be missing on a machine. */
+/* util_locale.h -- locales in which numbers and letters are not those of C; a machine may lack some. */
 #ifndef UTIL_LOCALE_H
 #define UTIL_LOCALE_H
 

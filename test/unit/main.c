@@ -39,13 +39,13 @@ static bool is_chosen(int i, char **word)
     return chosen;
 }
 
-/* A program may have called setlocale(): $CODA_TEST_LOCALE is one that it could have asked for, found in $LOCPATH. No
- * test may notice. */
+/* A program may have called setlocale(): $CODA_TEST_LOCALE is a locale that it could have asked for, of
+ * $LOCPATH. No test may notice. */
 static bool choose_locale(void)
 {
     const char *name = getenv("CODA_TEST_LOCALE");
     if (!name || setlocale(LC_ALL, name)) return true;
-    fprintf(stderr, "unit: there is no locale %s; `make locales` makes those of the tests, in build/locale, for $LOCPATH\n", name);
+    fprintf(stderr, "unit: no locale %s in $LOCPATH; `make locales` makes it, in build/locale\n", name);
     return false;
 }
 

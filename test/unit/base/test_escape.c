@@ -77,7 +77,7 @@ static void expect_plain(const char *what)
     do {                                                                                                     \
         coda_graph *g = coda_graph_new();                                                                    \
         coda_value x = coda_input(g, "x", CODA_F32, 2, (int64_t[]){4, 4});                                   \
-        clear();                                                                             \
+        clear();                                                                                             \
         (void)x, (void)(call);                                                                               \
         expect_plain(#call);                                                                                 \
         coda_graph_free(g);                                                                                  \

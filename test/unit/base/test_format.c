@@ -1,5 +1,5 @@
 /*
- * test_format.c -- numbers are printed and read alike, whatever locale the program or the thread has asked for.
+ * test_format.c -- numbers are printed and read alike, whatever locale the program or the thread asked for.
  *
  * The expected texts are those of the C standard in the locale "C".
  */
