@@ -946,7 +946,10 @@ typedef struct coda_warm_options {
  * With CODA_WARM_ALL it makes no plan, but compiles each kernel that some shape wants, and loads it on a GPU:
  * no run waits for a compiler from then on, but plans its shape. Each shape is looked at, a fraction of a
  * millisecond for each block of a model, shared by the cores; of more than 16,384 those near tiles' borders.
- * With CODA_POLICY_BACKGROUND or _NEVER, on any device, kernels that serve any shape are among them. */
+ * With CODA_POLICY_BACKGROUND or _NEVER, on any device, kernels that serve any shape are among them.
+ * The functions may call all of the library, for this plan, too: coda_warm goes on behind them. After their
+ * coda_plan_seal it fails, as every call does that wants more kernels (CODA_E_UNSUPPORTED), or is done; their
+ * coda_plan_free of this plan ends it, and frees the plan as it returns. */
 CODA_API coda_status coda_warm(const coda_plan *p, const coda_warm_options *opt);
 /* Waits for what is being compiled, drops what waits to be, and from then on nothing is compiled for this
  * plan, by no call and in no thread. A run whose kernels are not loaded has those that serve any shape, if

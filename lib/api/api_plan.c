@@ -78,7 +78,8 @@ CODA_API void coda_prepare_forget(const void *first, size_t bytes) { kept_forget
 
 CODA_API void coda_plan_free(coda_plan *p)
 {
-    if (p) shapes_free(p->shapes);
+    if (!p || warming_frees(p)) return;
+    shapes_free(p->shapes);
     executable_free(p);
 }
 
